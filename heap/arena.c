@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One AVL tree of segments in order of offset. Segments tile [0, size): each is a live block or a gap, and no two gaps
+ * touch. A gap that is cut keeps its node for one of the parts, and merging only removes nodes, so free never needs memory.
+ *
+ * Each node knows, for every power-of-two alignment up to 8 MiB, the largest block that fits a gap of its subtree at that
+ * alignment. The lowest gap that fits is therefore found without trying one that does not.
+ */
+#include "arena.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "../src/mem.h"
+#include "../src/status.h"
+
+enum { CLASSES = 18 }; /* ARENA_ALIGN << 0 .. 17 */
+
+struct node {
+	uint64_t offset, size;
+	struct node *child[2];
+	bool live;
+	unsigned char height;	/* 1 for a leaf */
+	uint32_t best[CLASSES]; /* in units of ARENA_ALIGN, saturated at UINT32_MAX */
+};
+
+struct arena {
+	uint64_t size, used, blocks;
+	struct node *root; /* NULL: of size 0 */
+};
+
+/* Bytes of a gap that remain behind the first multiple of align in it. */
+static uint64_t usable(const struct node *gap, uint64_t align)
+{
+	uint64_t pad = (0 - gap->offset) & (align - 1);
+
+	return gap->size > pad ? gap->size - pad : 0;
+}
+
+static uint32_t units(uint64_t bytes)
+{
+	return (uint32_t)MIN_OF(bytes / ARENA_ALIGN, UINT32_MAX);
+}
+
+/* The class of an alignment; those above the last share it, and their gaps are tried one by one. */
+static unsigned class_of(uint64_t align)
+{
+	unsigned k = (unsigned)__builtin_ctzll(align / ARENA_ALIGN);
+
+	return MIN_OF(k, CLASSES - 1);
+}
+
+static int height(const struct node *n)
+{
+	return n ? n->height : 0;
+}
+
+/* Recomputes what a node knows of its subtree. */
+static void pull(struct node *n)
+{
+	n->height = (unsigned char)(1 + MAX_OF(height(n->child[0]), height(n->child[1])));
+	for (unsigned k = 0; k < CLASSES; k++)
+		n->best[k] = n->live ? 0 : units(usable(n, (uint64_t)ARENA_ALIGN << k));
+	for (int side = 0; side < 2; side++) {
+		const struct node *c = n->child[side];
+
+		for (unsigned k = 0; c && k < CLASSES; k++)
+			n->best[k] = MAX_OF(n->best[k], c->best[k]);
+	}
+}
+
+/* Lifts the child on `side` above n. */
+static struct node *rotate(struct node *n, int side)
+{
+	struct node *top = n->child[side];
+
+	n->child[side] = top->child[!side];
+	top->child[!side] = n;
+	pull(n);
+	pull(top);
+	return top;
+}
+
+/* Subtrees in order, their heights at most 2 apart: the root of the two joined by n, again an AVL tree. */
+static struct node *balance(struct node *n)
+{
+	int lean = height(n->child[1]) - height(n->child[0]);
+	int side = lean > 0;
+	struct node *c = n->child[side];
+
+	if (lean >= -1 && lean <= 1) {
+		pull(n);
+		return n;
+	}
+	if (height(c->child[!side]) > height(c->child[side]))
+		n->child[side] = rotate(c, !side);
+	return rotate(n, side);
+}
+
+static struct node *insert(struct node *root, struct node *n)
+{
+	int side;
+
+	if (!root) {
+		pull(n);
+		return n;
+	}
+	side = n->offset > root->offset;
+	root->child[side] = insert(root->child[side], n);
+	return balance(root);
+}
+
+static struct node *take_first(struct node *root, struct node **first)
+{
+	if (!root->child[0]) {
+		*first = root;
+		return root->child[1];
+	}
+	root->child[0] = take_first(root->child[0], first);
+	return balance(root);
+}
+
+/* Takes out the node that begins at offset, which is there. The caller frees it. */
+static struct node *take(struct node *root, uint64_t offset)
+{
+	struct node *next;
+	int side;
+
+	if (offset != root->offset) {
+		side = offset > root->offset;
+		root->child[side] = take(root->child[side], offset);
+		return balance(root);
+	}
+	if (!root->child[1])
+		return root->child[0];
+	root->child[1] = take_first(root->child[1], &next);
+	next->child[0] = root->child[0];
+	next->child[1] = root->child[1];
+	return balance(next);
+}
+
+/* Brings the path to a node up to date after its size or its being live has changed. */
+static void refresh(struct node *root, uint64_t offset)
+{
+	if (offset != root->offset)
+		refresh(root->child[offset > root->offset], offset);
+	pull(root);
+}
+
+static struct node *find(const struct arena *arena, uint64_t offset)
+{
+	struct node *n = arena->root;
+
+	while (n && n->offset != offset)
+		n = n->child[offset > n->offset];
+	return n;
+}
+
+static struct node *find_before(const struct arena *arena, uint64_t offset)
+{
+	struct node *n = arena->root, *found = NULL;
+
+	while (n) {
+		if (n->offset < offset)
+			found = n;
+		n = n->child[n->offset < offset];
+	}
+	return found;
+}
+
+/* The lowest gap that takes `size` bytes at `align`. Turns back only where the class or the unit count is not exact. */
+static struct node *find_gap(struct node *n, uint64_t size, uint64_t align)
+{
+	struct node *gap;
+
+	if (!n || n->best[class_of(align)] < units(size))
+		return NULL;
+	gap = find_gap(n->child[0], size, align);
+	if (gap)
+		return gap;
+	if (!n->live && usable(n, align) >= size)
+		return n;
+	return find_gap(n->child[1], size, align);
+}
+
+static struct node *new_segment(uint64_t offset, uint64_t size, bool live)
+{
+	struct node *n = mem_calloc(1, sizeof(*n));
+
+	if (n) {
+		n->offset = offset;
+		n->size = size;
+		n->live = live;
+	}
+	return n;
+}
+
+int arena_create(uint64_t size, struct arena **out)
+{
+	struct arena *arena = mem_calloc(1, sizeof(*arena));
+
+	if (!arena)
+		return -ENOMEM;
+	arena->size = size - size % ARENA_ALIGN;
+	if (arena->size) {
+		arena->root = new_segment(0, arena->size, false);
+		if (!arena->root) {
+			mem_free(arena);
+			return -ENOMEM;
+		}
+		pull(arena->root);
+	}
+	*out = arena;
+	return 0;
+}
+
+static void destroy_tree(struct node *n)
+{
+	if (!n)
+		return;
+	destroy_tree(n->child[0]);
+	destroy_tree(n->child[1]);
+	mem_free(n);
+}
+
+void arena_destroy(struct arena *arena)
+{
+	if (!arena)
+		return;
+	destroy_tree(arena->root);
+	mem_free(arena);
+}
+
+/*
+ * Cuts [at, at + size) out of a gap as a live block. What lies before stays the gap's node; what lies behind becomes a gap of
+ * its own. All memory is had before anything changes.
+ */
+static int cut(struct arena *arena, struct node *gap, uint64_t at, uint64_t size)
+{
+	uint64_t lead = at - gap->offset;
+	uint64_t tail = gap->size - lead - size;
+	struct node *block = lead ? new_segment(at, size, true) : NULL;
+	struct node *rest = tail ? new_segment(at + size, tail, false) : NULL;
+
+	if ((lead && !block) || (tail && !rest)) {
+		mem_free(block);
+		mem_free(rest);
+		return -ENOMEM;
+	}
+	gap->live = !lead;
+	gap->size = lead ? lead : size;
+	refresh(arena->root, gap->offset);
+	if (block)
+		arena->root = insert(arena->root, block);
+	if (rest)
+		arena->root = insert(arena->root, rest);
+	return 0;
+}
+
+int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset)
+{
+	struct node *gap;
+	uint64_t at;
+	int rc;
+
+	if (!is_power_of_two(align))
+		return -EINVAL;
+	if (size > arena->size)
+		return -ENOSPC;
+	align = MAX_OF(align, ARENA_ALIGN);
+	size = size ? align_up(size, ARENA_ALIGN) : ARENA_ALIGN;
+	gap = find_gap(arena->root, size, align);
+	if (!gap)
+		return -ENOSPC;
+	at = gap->offset + (gap->size - usable(gap, align));
+	rc = cut(arena, gap, at, size);
+	if (rc)
+		return rc;
+	arena->used += size;
+	arena->blocks++;
+	*offset = at;
+	return 0;
+}
+
+static void drop(struct arena *arena, struct node *n)
+{
+	arena->root = take(arena->root, n->offset);
+	mem_free(n);
+}
+
+int arena_free(struct arena *arena, uint64_t offset)
+{
+	struct node *n = find(arena, offset);
+	struct node *before, *behind;
+
+	if (!n || !n->live)
+		return -EINVAL;
+	arena->used -= n->size;
+	arena->blocks--;
+	n->live = false;
+	behind = find(arena, offset + n->size);
+	if (behind && !behind->live) {
+		n->size += behind->size;
+		drop(arena, behind);
+	}
+	before = find_before(arena, offset);
+	if (before && !before->live) {
+		before->size += n->size;
+		drop(arena, n);
+		n = before;
+	}
+	refresh(arena->root, n->offset);
+	return 0;
+}
+
+int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size)
+{
+	const struct node *n = find(arena, offset);
+
+	if (!n || !n->live)
+		return -EINVAL;
+	*size = n->size;
+	return 0;
+}
+
+uint64_t arena_used(const struct arena *arena)
+{
+	return arena->used;
+}
+
+uint64_t arena_blocks(const struct arena *arena)
+{
+	return arena->blocks;
+}
+
+uint64_t arena_high(const struct arena *arena)
+{
+	const struct node *n = arena->root;
+
+	if (!n)
+		return 0;
+	while (n->child[1])
+		n = n->child[1];
+	return n->live ? n->offset + n->size : n->offset;
+}
+
+/* What a walk in order has seen so far. */
+struct walk {
+	uint64_t end, used, blocks;
+	bool gap; /* the segment before was one */
+};
+
+static int check_segment(const struct node *n, struct walk *w)
+{
+	if (n->offset != w->end)
+		return fail(-EIO,
+			"arena: a segment begins at %" PRIu64 " where %" PRIu64 " was due",
+			n->offset, w->end);
+	if (!n->size || n->size % ARENA_ALIGN || n->size > UINT64_MAX - n->offset)
+		return fail(-EIO, "arena: the segment at %" PRIu64 " has %" PRIu64 " bytes",
+			n->offset, n->size);
+	if (!n->live && w->gap)
+		return fail(-EIO, "arena: two gaps touch at %" PRIu64, n->offset);
+	w->end += n->size;
+	w->used += n->live ? n->size : 0;
+	w->blocks += n->live;
+	w->gap = !n->live;
+	return 0;
+}
+
+static int check_node(const struct node *n)
+{
+	int lean = height(n->child[1]) - height(n->child[0]);
+	struct node fresh = *n;
+
+	if (lean < -1 || lean > 1)
+		return fail(-EIO, "arena: the tree leans by %d at %" PRIu64, lean, n->offset);
+	pull(&fresh);
+	if (fresh.height != n->height)
+		return fail(-EIO, "arena: wrong height at %" PRIu64, n->offset);
+	for (unsigned k = 0; k < CLASSES; k++) {
+		if (fresh.best[k] != n->best[k])
+			return fail(-EIO,
+				"arena: at %" PRIu64 " class %u says %" PRIu32 " where %" PRIu32
+				" holds",
+				n->offset, k, n->best[k], fresh.best[k]);
+	}
+	return 0;
+}
+
+static int check_tree(const struct node *n, struct walk *w)
+{
+	int rc;
+
+	if (!n)
+		return 0;
+	rc = check_tree(n->child[0], w);
+	if (!rc)
+		rc = check_segment(n, w);
+	if (!rc)
+		rc = check_tree(n->child[1], w);
+	return rc ? rc : check_node(n);
+}
+
+int arena_check(const struct arena *arena)
+{
+	struct walk w = { 0 };
+	int rc = check_tree(arena->root, &w);
+
+	if (rc)
+		return rc;
+	if (w.end != arena->size)
+		return fail(
+			-EIO, "arena: segments end at %" PRIu64 " of %" PRIu64, w.end, arena->size);
+	if (w.used != arena->used || w.blocks != arena->blocks)
+		return fail(-EIO,
+			"arena: %" PRIu64 " bytes in %" PRIu64 " blocks, counted %" PRIu64
+			" in %" PRIu64,
+			w.used, w.blocks, arena->used, arena->blocks);
+	return 0;
+}

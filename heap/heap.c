@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "heap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "../src/mem.h"
+#include "../src/status.h"
+
+#define RANGE_LIMIT (512ull << 30)
+#define STEP_LIMIT  (64ull << 20)
+
+int heap_range_open(
+	const struct backend *backend, int slices, uint64_t slice_size, struct heap_range *range)
+{
+	uint64_t count = slices > 0 ? (uint64_t)slices : 0, stride = HEAP_ALIGN, total;
+	struct status_saved cause;
+	void *base = NULL;
+
+	if (!count || !slice_size)
+		return fail(-EINVAL, "heap range: %d slices of %" PRIu64 " bytes asked", slices,
+			slice_size);
+	if (!backend->vmm)
+		return fail(-ENOTSUP, "heap range: backend %s cannot reserve address ranges",
+			backend->name);
+	while (stride < slice_size && stride < RANGE_LIMIT)
+		stride *= 2;
+	if (stride < slice_size || stride > RANGE_LIMIT / count)
+		return fail(-ENOTSUP,
+			"heap range: %d slices of %" PRIu64 " bytes, %" PRIu64
+			" apart, are above the limit of %llu"
+			" bytes; a lower SPMT_HEAP_SIZE would fit",
+			slices, slice_size, stride, RANGE_LIMIT);
+	total = stride * count;
+	if (backend->vmm->reserve(total, HEAP_ALIGN, &base)) {
+		status_save(&cause);
+		return fail(-ENOTSUP, "heap range: %" PRIu64 " bytes of addresses refused: %.300s",
+			total, cause.sentence);
+	}
+	*range = (struct heap_range){
+		.backend = backend, .base = base, .stride = stride, .slices = slices
+	};
+	return 0;
+}
+
+void heap_range_close(struct heap_range *range)
+{
+	if (range->base)
+		range->backend->vmm->unreserve(
+			range->base, range->stride * (uint64_t)range->slices);
+	*range = (struct heap_range){ 0 };
+}
+
+static int check_config(const struct heap_config *c)
+{
+	const struct heap_range *range = c->range;
+
+	if (!c->size || c->size > HEAP_LIMIT || c->own_size > HEAP_LIMIT)
+		return fail(-EINVAL,
+			"heap: device %d: %" PRIu64 " bytes asked (and %" PRIu64
+			" of the library's own), 1 to %llu can be had; see SPMT_HEAP_SIZE",
+			c->dev, c->size, c->own_size, HEAP_LIMIT);
+	if (!range)
+		return 0;
+	if (c->slice < 0 || c->slice >= range->slices)
+		return fail(-EINVAL, "heap: device %d: slice %d of a range of %d", c->dev, c->slice,
+			range->slices);
+	if (align_up(c->size, HEAP_ROUND) + align_up(c->own_size, HEAP_ROUND) > range->stride)
+		return fail(-EINVAL,
+			"heap: device %d: %" PRIu64 " + %" PRIu64
+			" bytes do not fit a slice of %" PRIu64,
+			c->dev, c->size, c->own_size, range->stride);
+	return 0;
+}
+
+static int copy_peers(struct heap *heap, const int *peers, int n)
+{
+	if (n < 1)
+		return 0;
+	heap->peers = mem_calloc((size_t)n, sizeof(*peers));
+	if (!heap->peers)
+		return fail(-ENOMEM, "heap: device %d: no memory for the list of its %d peers",
+			heap->dev, n);
+	memcpy(heap->peers, peers, (size_t)n * sizeof(*peers));
+	heap->npeers = n;
+	return 0;
+}
+
+/* Room for one more chunk, doubled at powers of two. The list moves, so nobody keeps pointers into it. */
+static int reserve_chunk(struct heap *heap)
+{
+	size_t n = (size_t)heap->nchunks;
+	struct heap_chunk *chunks;
+
+	if (n && !is_power_of_two(n))
+		return 0;
+	chunks = mem_calloc(n ? 2 * n : 1, sizeof(*chunks));
+	if (!chunks)
+		return fail(-ENOMEM, "heap: device %d: no memory for a list of %zu chunks",
+			heap->dev, n + 1);
+	if (n)
+		memcpy(chunks, heap->chunks, n * sizeof(*chunks));
+	mem_free(heap->chunks);
+	heap->chunks = chunks;
+	return 0;
+}
+
+static int commit(struct heap *heap, uint64_t offset, uint64_t length)
+{
+	int rc = reserve_chunk(heap);
+
+	if (!rc)
+		rc = heap->backend->vmm->commit(
+			heap->dev, heap->base + offset, length, heap->peers, heap->npeers);
+	if (!rc)
+		heap->chunks[heap->nchunks++] = (struct heap_chunk){ offset, length };
+	return rc;
+}
+
+static int open_slice(struct heap *heap, int slice)
+{
+	size_t granularity;
+	int rc = heap->backend->vmm->granularity(heap->dev, &granularity);
+
+	if (rc)
+		return rc;
+	if (!is_power_of_two(granularity) || granularity > HEAP_ROUND)
+		return fail(-ENOTSUP,
+			"heap: device %d commits in units of %zu bytes, at most %llu will do",
+			heap->dev, granularity, HEAP_ROUND);
+	heap->base = heap->range->base + (uint64_t)slice * heap->range->stride;
+	heap->own = heap->base + heap->size;
+	heap->step = HEAP_ROUND;
+	return heap->own_size ? commit(heap, heap->size, heap->own_size) : 0;
+}
+
+static int open_static(struct heap *heap)
+{
+	uint64_t bytes = heap->size + heap->own_size;
+	int rc = reserve_chunk(heap);
+
+	if (!rc)
+		rc = heap->backend->alloc(
+			heap->dev, bytes + HEAP_ALIGN, DEVICE_MEMORY_SYMMETRIC, &heap->block);
+	if (rc)
+		return rc;
+	heap->base = (char *)align_up((uintptr_t)heap->block, HEAP_ALIGN);
+	heap->own = heap->base + heap->size;
+	heap->chunks[heap->nchunks++] = (struct heap_chunk){ 0, bytes };
+	atomic_store_explicit(&heap->committed, heap->size, memory_order_relaxed);
+	return 0;
+}
+
+int heap_open(const struct heap_config *config, struct heap *heap)
+{
+	int rc = check_config(config);
+
+	*heap = (struct heap){
+		.backend = config->backend, .dev = config->dev, .range = config->range
+	};
+	if (rc)
+		return rc;
+	heap->size = align_up(config->size, HEAP_ROUND);
+	heap->own_size = align_up(config->own_size, HEAP_ROUND);
+	rc = copy_peers(heap, config->peers, config->npeers);
+	if (rc)
+		goto err;
+	if (arena_create(heap->size, &heap->arena)) {
+		rc = fail(-ENOMEM, "heap: device %d: no memory for its arena", heap->dev);
+		goto err;
+	}
+	rc = heap->range ? open_slice(heap, config->slice) : open_static(heap);
+	if (rc)
+		goto err;
+	return 0;
+err:
+	heap_close(heap);
+	return rc;
+}
+
+void heap_close(struct heap *heap)
+{
+	struct status_saved cause;
+
+	status_save(&cause); /* often called because something failed */
+	for (int i = heap->nchunks; heap->range && i-- > 0;)
+		heap->backend->vmm->decommit(
+			heap->dev, heap->base + heap->chunks[i].offset, heap->chunks[i].length);
+	if (heap->block)
+		heap->backend->free(heap->dev, heap->block);
+	arena_destroy(heap->arena);
+	mem_free(heap->chunks);
+	mem_free(heap->peers);
+	*heap = (struct heap){ 0 };
+	status_restore(&cause);
+}
+
+/* Backs [0, end). Commits grow geometrically, so that a heap filled by small blocks has few chunks and wastes little. */
+static int back(struct heap *heap, uint64_t end)
+{
+	uint64_t committed = atomic_load_explicit(&heap->committed, memory_order_relaxed);
+	uint64_t length;
+	int rc;
+
+	if (end <= committed)
+		return 0;
+	length = MAX_OF(align_up(end - committed, HEAP_ROUND), heap->step);
+	length = MIN_OF(length, heap->size - committed);
+	rc = commit(heap, committed, length);
+	if (rc)
+		return rc;
+	heap->step = MIN_OF(heap->step * 2, STEP_LIMIT);
+	atomic_store_explicit(&heap->committed, committed + length, memory_order_relaxed);
+	return 0;
+}
+
+static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t align)
+{
+	if (code == -ENOSPC)
+		return fail(-ENOMEM,
+			"symmetric heap of device %d (%s): no gap for %" PRIu64
+			" bytes at alignment %" PRIu64 ": %" PRIu64 " of %" PRIu64
+			" bytes are in use, in %" PRIu64 " blocks; SPMT_HEAP_SIZE raises the limit",
+			heap->dev, heap->backend->name, size, align, arena_used(heap->arena),
+			heap->size, arena_blocks(heap->arena));
+	return fail(code,
+		"symmetric heap of device %d (%s): no process memory to note a block of %" PRIu64
+		" bytes",
+		heap->dev, heap->backend->name, size);
+}
+
+int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offset)
+{
+	struct status_saved cause;
+	uint64_t at, bytes;
+	int rc;
+
+	if (!is_power_of_two(align) || align > HEAP_ALIGN)
+		return fail(-EINVAL,
+			"symmetric heap of device %d (%s): alignment %" PRIu64
+			" is not a power of two from 1 to %llu",
+			heap->dev, heap->backend->name, align, HEAP_ALIGN);
+	rc = arena_alloc(heap->arena, size, align, &at);
+	if (rc)
+		return refuse(heap, rc, size, align);
+	arena_size(heap->arena, at, &bytes);
+	rc = back(heap, at + bytes);
+	if (rc) {
+		arena_free(heap->arena, at);
+		status_save(&cause);
+		return fail(rc,
+			"symmetric heap of device %d (%s): %" PRIu64
+			" bytes fit its limit of %" PRIu64
+			" (SPMT_HEAP_SIZE), but no memory can be had behind the %" PRIu64
+			" that are backed: %.200s",
+			heap->dev, heap->backend->name, size, heap->size,
+			atomic_load_explicit(&heap->committed, memory_order_relaxed),
+			cause.sentence);
+	}
+	*offset = at;
+	return 0;
+}
+
+int heap_free(struct heap *heap, uint64_t offset)
+{
+	if (arena_free(heap->arena, offset))
+		return fail(-EINVAL,
+			"symmetric heap of device %d (%s): no block begins at offset %" PRIu64,
+			heap->dev, heap->backend->name, offset);
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The few words every file uses. No declarations of other modules belong here. */
+#ifndef SPMT_BASE_H
+#define SPMT_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define CACHE_LINE 64
+
+static inline bool is_power_of_two(uint64_t x)
+{
+	return x && !(x & (x - 1));
+}
+
+/* `to` is a power of two; the caller has made sure that x + to - 1 does not wrap. */
+static inline uint64_t align_up(uint64_t x, uint64_t to)
+{
+	return (x + to - 1) & ~(to - 1);
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The environment: every variable is one line of the table below, which feeds the parser, `spmt-info --env` and the check
+ * of README's table. Read once a process, at the first call that needs it, never before main.
+ *
+ * kinds: SIZE bytes with an optional suffix K M G T (powers of 1024); MS milliseconds, may be negative; INT, in the range that
+ * the help names as its last "<min> to <max>"; TEXT, taken as it is, checked by its user; ENUM one of the words in the help's
+ * first parentheses, its value their position; LIST comma-separated words of those, a leading '-' forbids.
+ * A default of "" means: unset. An empty variable counts as unset.
+ */
+#ifndef SPMT_ENV_H
+#define SPMT_ENV_H
+
+#include "base.h"
+
+/* clang-format off */
+/*      field         name                  kind  default   help */
+#define ENV_TABLE(X)                                                                               \
+	X(backend, "SPMT_BACKEND", TEXT, "",                                                       \
+		"backend to use: hip, cuda or host; unset: the first that has devices")            \
+	X(timeout, "SPMT_TIMEOUT_MS", MS, "10000",                                                 \
+		"deadline of every wait, milliseconds; negative: none")                            \
+	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \
+	X(heap_mode, "SPMT_HEAP_MODE", ENUM, "auto",                                               \
+		"(auto|static|vmm) one allocation a device, or commit on demand; auto: vmm where the backend has it") \
+	X(host_devices, "SPMT_HOST_DEVICES", INT, "8", "virtual devices of the host backend, 0 to 4096") \
+	X(maps, "SPMT_MAPS", LIST, "",                                                             \
+		"(p2p|ipc|rdma) maps allowed, in order; a leading - forbids one; unset: all")      \
+	X(moves, "SPMT_MOVES", LIST, "",                                                           \
+		"(store|sdma|verbs) movers allowed, in order; a leading - forbids one; unset: all") \
+	X(threshold, "SPMT_STORE_THRESHOLD", SIZE, "",                                             \
+		"bytes up to which the store mover is used; unset: the backend's measured value")  \
+	X(channels, "SPMT_CHANNELS", INT, "1", "copy channels a (source, destination) pair, 1 to 8") \
+	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
+		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
+	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init") \
+	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
+	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
+	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr") \
+	X(fault, "SPMT_FAULT", TEXT, "",                                                           \
+		"<site>:<n> makes the nth request of a resource fail; site: any, alloc, map, fd, thread, device, memory, register, peer")
+/* clang-format on */
+
+enum env_heap_mode { ENV_HEAP_AUTO, ENV_HEAP_STATIC, ENV_HEAP_VMM };
+
+#define ENV_SIZE_UNSET UINT64_MAX
+
+/* One member a line, its type by kind. Unset: strings NULL, sizes ENV_SIZE_UNSET. Strings live as long as the process. */
+struct env {
+#define ENV_TYPE_SIZE uint64_t
+#define ENV_TYPE_MS int64_t
+#define ENV_TYPE_INT int64_t
+#define ENV_TYPE_TEXT const char *
+#define ENV_TYPE_LIST const char *
+#define ENV_TYPE_ENUM int
+#define X(field, name, kind, def, help) ENV_TYPE_##kind field;
+	ENV_TABLE(X)
+#undef X
+};
+
+/* The process's environment. A value that does not parse is an error that names variable, value and what is accepted, and
+   stays one for the life of the process. Any thread. */
+int env_get(const struct env **env);
+
+/* What an earlier env_get gave, or NULL. Never fails, reads nothing. */
+const struct env *env_loaded(void);
+
+/*
+ * The parser itself, pure: `lookup` gives a variable's text or NULL. Strings point to what lookup returned. On failure *env is
+ * unwritten and the sentence recorded.
+ */
+int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, struct env *env);
+
+/* Row i of the table for tools: false past the end. `value` is what getenv says now, or NULL. */
+struct env_row {
+	const char *name, *kind, *def, *help, *value;
+};
+bool env_row(size_t i, struct env_row *row);
+
+/* A LIST's verdict on a word: position in the list (0 first) if named, -1 if forbidden or not in a list that names others,
+   the position of `otherwise` if the list says nothing. Unset list: `otherwise`. */
+int env_list_rank(const char *list, const char *word, int otherwise);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "fault.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env.h"
+#include "status.h"
+
+#define UNREAD (1u << 31) /* in `sites`: SPMT_FAULT has not been looked at */
+
+static const char site_names[] = "any"
+#define X(id, name, err) ", " name
+	FAULT_SITES(X);
+#undef X
+
+static const struct {
+	const char *name;
+	int error;
+} site_rows[] = {
+#define X(id, name, err) [FAULT_##id] = { name, err },
+	FAULT_SITES(X)
+#undef X
+};
+
+static struct {
+	atomic_uint sites; /* those that count; 0: nothing is armed */
+	atomic_uint_fast64_t at, seen;
+	atomic_bool fired;
+} fault = { .sites = UNREAD };
+
+void fault_arm(unsigned sites, uint64_t n)
+{
+	atomic_store(&fault.sites, 0);
+	atomic_store(&fault.at, n);
+	atomic_store(&fault.seen, 0);
+	atomic_store(&fault.fired, false);
+	atomic_store(&fault.sites, sites & FAULT_ANY);
+}
+
+void fault_disarm(void)
+{
+	atomic_store(&fault.sites, 0);
+}
+
+uint64_t fault_seen(void)
+{
+	return atomic_load(&fault.seen);
+}
+
+bool fault_fired(void)
+{
+	return atomic_load(&fault.fired);
+}
+
+/* UNREAD goes first, because reading the environment asks for memory and so comes by here again. */
+static void arm_from_environment(void)
+{
+	const struct env *env;
+	struct status_saved saved;
+	unsigned sites = UNREAD;
+	uint64_t n = 0;
+
+	if (!atomic_compare_exchange_strong(&fault.sites, &sites, 0))
+		return;
+	status_save(&saved);
+	if (!env_get(&env) && env->fault && !fault_parse(env->fault, &sites, &n))
+		fault_arm(sites, n);
+	status_restore(&saved);
+}
+
+bool fault_here(enum fault_site site)
+{
+	unsigned sites = atomic_load_explicit(&fault.sites, memory_order_relaxed);
+
+	if (LIKELY(!sites))
+		return false;
+	if (sites & UNREAD) {
+		arm_from_environment();
+		sites = atomic_load(&fault.sites);
+	}
+	if (!(sites & (1u << site)) ||
+		atomic_fetch_add(&fault.seen, 1) + 1 != atomic_load(&fault.at))
+		return false;
+	atomic_store(&fault.fired, true);
+	return true;
+}
+
+int fault_errno(enum fault_site site)
+{
+	return site_rows[site].error;
+}
+
+/* The set that the first `n` characters of `name` stand for, 0 if they are no site. */
+static unsigned sites_of(const char *name, size_t n)
+{
+	if (n == 3 && !strncmp(name, "any", n))
+		return FAULT_ANY;
+	for (unsigned i = 0; i < FAULT_SITE_COUNT; i++)
+		if (strlen(site_rows[i].name) == n && !strncmp(name, site_rows[i].name, n))
+			return 1u << i;
+	return 0;
+}
+
+int fault_parse(const char *text, unsigned *sites, uint64_t *n)
+{
+	const char *colon = strchr(text, ':');
+	unsigned set = colon ? sites_of(text, (size_t)(colon - text)) : 0;
+	unsigned long long count = 0;
+	char *end = NULL;
+
+	errno = 0;
+	if (set && colon[1] >= '0' && colon[1] <= '9')
+		count = strtoull(colon + 1, &end, 10);
+	if (!end || *end || errno)
+		return fail(-EINVAL,
+			"SPMT_FAULT=%.64s: want <site>:<n>, site one of %s; the nth request fails",
+			text, site_names);
+	*sites = set;
+	*n = count;
+	return 0;
+}

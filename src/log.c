@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "env.h"
+
+static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
+
+/* Only once the environment has been read: reading it may itself fail, and a failure is logged. */
+static bool wanted(enum log_level level)
+{
+	const struct env *env = env_loaded();
+
+	return env && level != LOG_NONE && (int)level <= env->log;
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+	char line[640];
+	int saved_errno = errno;
+	size_t used;
+	va_list args;
+
+	if (!wanted(level))
+		return;
+	snprintf(line, sizeof(line), "spmt: %s: ", level_names[level]);
+	used = strlen(line);
+	va_start(args, fmt);
+	vsnprintf(line + used, sizeof(line) - used - 1, fmt, args);
+	va_end(args);
+	used = strlen(line);
+	line[used++] = '\n';
+	/* The raw call, because glibc's is a cancellation point; a stderr that takes no text cannot be told of. */
+	(void)syscall(SYS_write, STDERR_FILENO, line, used);
+	errno = saved_errno;
+}

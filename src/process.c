@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "status.h"
+
+#define MAX_CPUS 8192 /* the most that Linux can be built for on x86 */
+
+struct identity {
+	pthread_mutex_t lock; /* guards the rest */
+	bool made;
+	unsigned char nonce[16];
+};
+
+static void *_Atomic identity_slot;
+
+void *process_pages(size_t size)
+{
+	void *ptr;
+
+	if (fault_here(FAULT_MAP))
+		return NULL;
+	ptr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ptr == MAP_FAILED)
+		return NULL;
+	madvise(ptr, size, MADV_WIPEONFORK);
+	return ptr;
+}
+
+void process_pages_free(void *ptr, size_t size)
+{
+	if (ptr)
+		munmap(ptr, size);
+}
+
+void *process_state(void *_Atomic *slot, size_t size)
+{
+	void *have = atomic_load_explicit(slot, memory_order_acquire);
+	void *mine;
+
+	if (have)
+		return have;
+	mine = process_pages(size);
+	if (!mine)
+		return NULL;
+	if (atomic_compare_exchange_strong(slot, &have, mine))
+		return mine;
+	process_pages_free(mine, size);
+	return have;
+}
+
+int process_random(void *buf, size_t size)
+{
+	unsigned char *at = buf;
+
+	while (size) {
+		/* the raw call, because glibc's is a cancellation point */
+		long got = syscall(SYS_getrandom, at, size, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return fail_errno(errno, "getrandom of %zu bytes", size);
+		at += got;
+		size -= (size_t)got;
+	}
+	return 0;
+}
+
+int process_nonce(unsigned char nonce[16])
+{
+	struct identity *id = process_state(&identity_slot, sizeof(*id));
+	int rc = 0;
+
+	if (!id)
+		return fail(-ENOMEM, "no memory for the identity of the process");
+	pthread_mutex_lock(&id->lock);
+	if (!id->made)
+		rc = process_random(id->nonce, sizeof(id->nonce));
+	if (!rc) {
+		id->made = true;
+		memcpy(nonce, id->nonce, sizeof(id->nonce));
+	}
+	pthread_mutex_unlock(&id->lock);
+	return rc;
+}
+
+int process_cpus(void)
+{
+	unsigned long mask[MAX_CPUS / (8 * sizeof(unsigned long))];
+	int n;
+
+	memset(mask, 0, sizeof(mask));
+	if (sched_getaffinity(0, sizeof(mask), (cpu_set_t *)mask))
+		return 1;
+	n = CPU_COUNT_S(sizeof(mask), (cpu_set_t *)mask);
+	return n > 0 ? n : 1;
+}
+
+int64_t process_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What belongs to this process and not to a child it forks.
+ *
+ * A forked child inherits copies of our tables, of locks that other threads held, and shared mappings of heaps it has
+ * no part in. So state that describes the process lives in pages that the kernel hands to a child as zeros
+ * (MADV_WIPEONFORK): an empty table, an unlocked mutex (all zeros with glibc), no live comm. One load tells.
+ */
+#ifndef SPMT_PROCESS_H
+#define SPMT_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Zeroed, page-aligned memory that a forked child sees as zeros. Refusable (FAULT_MAP); NULL on failure. Where the kernel
+ * knows no MADV_WIPEONFORK the memory is still returned (a child is then not told apart).
+ */
+void *process_pages(size_t size);
+void process_pages_free(void *ptr, size_t size);
+
+/*
+ * The state of one module, made on first use and never freed: `slot` is the module's one file-scope pointer. Safe from any
+ * thread: the first to publish wins. In a forked child the same pointer leads to zeros. NULL: out of memory.
+ */
+void *process_state(void *_Atomic *slot, size_t size);
+
+/* 16 random bytes, made once a process; a forked child makes its own. "Same process" is equality of these, never a pid. */
+int process_nonce(unsigned char nonce[16]);
+
+/* Fills buf from the kernel's generator. */
+int process_random(void *buf, size_t size);
+
+/* CPUs in the calling thread's affinity mask, at least 1. */
+int process_cpus(void);
+
+/* Monotonic clock, ns. */
+int64_t process_now(void);
+
+#endif

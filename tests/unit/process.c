@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base.h"
+#include "src/env.h"
+#include "src/fault.h"
+#include "src/log.h"
+#include "src/process.h"
+
+static int exit_of_child(int (*fn)(void *arg), void *arg)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(fn(arg));
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int is_zero(void *arg)
+{
+	return *(int *)arg == 0 ? 0 : 1;
+}
+
+Test(process, a_child_sees_zeros)
+{
+	int *page = process_pages(100);
+
+	cr_assert_not_null(page);
+	cr_assert_eq((uintptr_t)page % 4096, 0);
+	cr_assert_eq(*page, 0);
+	*page = 5;
+	cr_assert_eq(exit_of_child(is_zero, page), 0);
+	cr_assert_eq(*page, 5);
+	process_pages_free(page, 100);
+	process_pages_free(NULL, 100);
+}
+
+Test(process, pages_can_be_refused)
+{
+	void *_Atomic slot = NULL;
+
+	fault_arm(1u << FAULT_MAP, 1);
+	cr_assert_null(process_pages(1));
+	fault_arm(1u << FAULT_MAP, 1);
+	cr_assert_null(process_state(&slot, 1));
+	cr_assert_not_null(process_state(&slot, 1));
+}
+
+static void *_Atomic shared_slot;
+
+static void *get_state(void *arg)
+{
+	pthread_barrier_wait(arg);
+	return process_state(&shared_slot, 64);
+}
+
+Test(process, all_threads_get_the_state_first_published)
+{
+	pthread_barrier_t barrier;
+	pthread_t threads[8];
+	void *state;
+
+	pthread_barrier_init(&barrier, NULL, 8);
+	for (int i = 0; i < 8; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, get_state, &barrier), 0);
+	for (int i = 0; i < 8; i++) {
+		pthread_join(threads[i], &state);
+		cr_expect_not_null(state);
+		cr_expect_eq(state, process_state(&shared_slot, 64));
+	}
+	pthread_barrier_destroy(&barrier);
+}
+
+static int has_other_nonce(void *arg)
+{
+	unsigned char nonce[16];
+
+	return process_nonce(nonce) || !memcmp(nonce, arg, sizeof(nonce));
+}
+
+Test(process, the_nonce_is_constant_here_and_another_in_a_child)
+{
+	static const unsigned char zeros[16];
+	unsigned char a[16], b[16];
+
+	cr_assert_eq(process_nonce(a), 0);
+	cr_assert_eq(process_nonce(b), 0);
+	cr_assert_eq(memcmp(a, b, sizeof(a)), 0);
+	cr_assert_neq(memcmp(a, zeros, sizeof(a)), 0);
+	cr_assert_eq(exit_of_child(has_other_nonce, a), 0);
+}
+
+Test(process, a_nonce_that_cannot_be_made_is_an_error)
+{
+	unsigned char nonce[16];
+
+	fault_arm(1u << FAULT_MAP, 1);
+	cr_assert_eq(process_nonce(nonce), -ENOMEM);
+	cr_assert_eq(process_nonce(nonce), 0);
+}
+
+Test(process, random_fills_all_of_a_large_buffer)
+{
+	unsigned char *buf = calloc(1, 1 << 20), *tail = buf + (1 << 20) - 32;
+	static const unsigned char zeros[32];
+
+	cr_assert_not_null(buf);
+	cr_assert_eq(process_random(buf, 1 << 20), 0);
+	cr_assert_neq(memcmp(tail, zeros, 32), 0);
+	cr_assert_neq(memcmp(buf, tail, 32), 0);
+	free(buf);
+}
+
+Test(process, cpus_follow_the_affinity_mask)
+{
+	cpu_set_t all, one;
+	size_t cpu = 0;
+
+	cr_assert_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+	cr_assert_eq(process_cpus(), CPU_COUNT(&all));
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	cr_assert_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	cr_assert_eq(process_cpus(), 1);
+}
+
+Test(process, the_clock_rises)
+{
+	int64_t a = process_now(), b;
+
+	usleep(2000);
+	b = process_now();
+	cr_assert_geq(b - a, 2000000);
+	cr_assert_lt(b - a, 60ll * 1000000000);
+}
+
+/* What log_line writes to stderr at a level of SPMT_LOG. */
+static size_t logged(const char *level, char *text, size_t size)
+{
+	int fds[2], keep = dup(STDERR_FILENO);
+	const struct env *env;
+	ssize_t n;
+
+	setenv("SPMT_LOG", level, 1);
+	cr_assert_eq(env_get(&env), 0);
+	cr_assert_eq(pipe2(fds, O_NONBLOCK), 0);
+	dup2(fds[1], STDERR_FILENO);
+	errno = ENOTTY;
+	log_line(LOG_WARN, "heap of %d", 5);
+	log_line(LOG_INFO, "not %s", "asked");
+	cr_assert_eq(errno, ENOTTY);
+	dup2(keep, STDERR_FILENO);
+	n = read(fds[0], text, size - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+Test(log, lines_up_to_the_level_are_written)
+{
+	char text[256];
+
+	cr_assert_gt(logged("warn", text, sizeof(text)), 0);
+	cr_assert_str_eq(text, "spmt: warn: heap of 5\n");
+}
+
+Test(log, nothing_is_written_unasked)
+{
+	char text[256];
+
+	cr_assert_eq(logged("none", text, sizeof(text)), 0);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "include/spmt.h"
+#include "src/status.h"
+
+Test(status, fail_returns_the_code_and_keeps_the_sentence)
+{
+	cr_assert_str_eq(status_sentence(), "");
+	cr_assert_eq(fail(-EINVAL, "spmt_put: rank %d: pe %d of %d", 1, 9, 8), -EINVAL);
+	cr_assert_str_eq(status_sentence(), "spmt_put: rank 1: pe 9 of 8");
+}
+
+Test(status, fail_errno_appends_the_text_of_errno)
+{
+	cr_assert_eq(fail_errno(ENOMEM, "heap of %d bytes", 5), -ENOMEM);
+	cr_assert_str_eq(status_sentence(), "heap of 5 bytes: Cannot allocate memory");
+	cr_assert_eq(fail_errno(0, "x"), -EIO);
+	cr_assert_str_eq(status_sentence(), "x: Input/output error");
+}
+
+Test(status, a_failure_keeps_errno)
+{
+	errno = ENOTTY;
+	fail_errno(ENOMEM, "x");
+	cr_assert_eq(errno, ENOTTY);
+}
+
+Test(status, long_sentences_are_cut)
+{
+	char text[2 * STATUS_SENTENCE];
+
+	memset(text, 'a', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	fail(-1, "%s", text);
+	cr_assert_eq(strlen(status_sentence()), STATUS_SENTENCE - 1);
+	fail_errno(EIO, "%s", text);
+	cr_assert_eq(strlen(status_sentence()), STATUS_SENTENCE - 1);
+	fail_with(-1, text);
+	cr_assert_eq(strlen(status_sentence()), STATUS_SENTENCE - 1);
+}
+
+Test(status, the_last_sentence_may_be_an_argument)
+{
+	fail(-1, "cause");
+	fail(-2, "because of %s", status_sentence());
+	cr_assert_str_eq(status_sentence(), "because of cause");
+	cr_assert_eq(fail_with(-3, status_sentence()), -3);
+	cr_assert_str_eq(status_sentence(), "because of cause");
+}
+
+Test(status, save_and_restore)
+{
+	struct status_saved saved;
+
+	fail(-1, "the cause");
+	status_save(&saved);
+	fail(-2, "the clean-up");
+	status_restore(&saved);
+	cr_assert_str_eq(status_sentence(), "the cause");
+}
+
+static void *other_thread(void *arg)
+{
+	(void)arg;
+	fail(-1, "theirs");
+	return NULL;
+}
+
+Test(status, sentences_are_per_thread)
+{
+	pthread_t thread;
+
+	fail(-1, "mine");
+	cr_assert_eq(pthread_create(&thread, NULL, other_thread, NULL), 0);
+	pthread_join(thread, NULL);
+	cr_assert_str_eq(status_sentence(), "mine");
+}
+
+Test(status, every_code_has_a_text_of_its_own)
+{
+	static const int codes[] = { 0, -EINVAL, -ENOMEM, -EBADF, SPMT_ERR_TIMEOUT,
+		SPMT_ERR_ABORTED, SPMT_ERR_PEER_DEAD, SPMT_ERR_MISMATCH, SPMT_ERR_FORKED,
+		SPMT_ERR_UNSUPPORTED, SPMT_ERR_BROKEN };
+	static const int unknown[] = { 1, INT_MAX, INT_MIN, -4095, -4096, -10000, -99999 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+		cr_expect_str_neq(status_text(codes[i]), "unknown code", "%d", codes[i]);
+		for (size_t j = 0; j < i; j++)
+			cr_expect_str_neq(status_text(codes[i]), status_text(codes[j]));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(unknown); i++)
+		cr_expect_str_eq(status_text(unknown[i]), "unknown code", "%d", unknown[i]);
+}

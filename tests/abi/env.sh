@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# README's table of environment variables is what the table of src/env.h gives. With --print: prints what it has to be.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$scratch/print.c" <<'END'
+#include <stdio.h>
+#include "src/env.h"
+#define X(field, name, kind, def, help) { name, #kind, def, help, NULL },
+static const struct env_row rows[] = { ENV_TABLE(X) };
+int main(void)
+{
+	puts("| variable | kind | default | meaning |\n|---|---|---|---|");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		printf("| `%s` | %s | %s | ", rows[i].name, rows[i].kind, *rows[i].def ? rows[i].def : "unset");
+		for (const char *c = rows[i].help; *c; c++)
+			printf(*c == '|' || *c == '<' ? "\\%c" : "%c", *c);
+		puts(" |");
+	}
+	return 0;
+}
+END
+gcc -std=gnu11 -I. -o "$scratch/print" "$scratch/print.c" && "$scratch/print" >"$scratch/want"
+if [ "${1:-}" = --print ]; then
+	cat "$scratch/want"
+	exit
+fi
+
+nothing_in 'the table has rows' "$([ "$(wc -l <"$scratch/want")" -gt 4 ] || echo none)"
+awk '/^\| variable \|/ { inside = 1 } !/^\|/ { inside = 0 } inside' README.md >"$scratch/have"
+nothing_in "README's table is that of src/env.h (tests/abi/env.sh --print)" "$(diff "$scratch/have" "$scratch/want")"
+
+# The library's words on variables: only those that exist, read in one place.
+sed -nE 's/^\| `(SPMT_[A-Z_]+)`.*/\1/p' "$scratch/want" | sort >"$scratch/names"
+nothing_in 'the environment is read in src/env.c alone' \
+	"$(grep -rnwE 'getenv|secure_getenv|environ' --include='*.[ch]' src heap transports spmt | grep -v '^src/env\.[ch]:')"
+used=$(grep -rhoE '\bSPMT_[A-Z_]+=' --include='*.[ch]' src heap transports spmt tools README.md | tr -d = | sort -u)
+nothing_in 'no sentence names a variable that does not exist' "$(comm -23 <(printf '%s\n' "$used" | grep .) "$scratch/names")"
+plan

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The public headers compile alone, whatever the language, standard and compiler.
+. "$(dirname "$0")/lib.sh"
+
+warnings=(-Wall -Wextra -Wpedantic -Wundef -Wconversion -Werror)
+
+# alone HEADER COMPILER LANGUAGE STANDARD
+alone() {
+	local name="$1 with $2 as $4"
+	if ! command -v "$2" >/dev/null; then
+		skip "$name" "no $2"
+		return
+	fi
+	printf '#include "%s"\n#include "%s"\nint main(void);\nint main(void) { return 0; }\n' "$1" "$1" >"$scratch/probe"
+	succeeds "$name" "$2" -x "$3" "-std=$4" "${warnings[@]}" -Iinclude -c -o /dev/null "$scratch/probe"
+}
+
+for header in spmt.h spmt_device.h; do
+	for compiler in gcc clang; do
+		for standard in c11 c17; do
+			alone "$header" "$compiler" c "$standard"
+		done
+	done
+	for compiler in g++ clang++; do
+		for standard in c++11 c++17; do
+			alone "$header" "$compiler" c++ "$standard"
+		done
+	done
+done
+
+# device LABEL FLAG..: the device header for a GPU, bodies included
+device() {
+	local name="spmt_device.h for $1"
+	shift
+	if ! command -v clang-19 >/dev/null; then
+		skip "$name" 'no clang-19'
+		return
+	fi
+	echo '#include "spmt_device.h"' >"$scratch/probe.c"
+	succeeds "$name" clang-19 -std=c11 "$@" -ffreestanding -nogpulib -O2 -Wall -Wextra -Werror -Iinclude -c -o /dev/null "$scratch/probe.c" -emit-llvm
+}
+device 'gfx942, C' --target=amdgcn-amd-amdhsa -mcpu=gfx942
+device 'sm_90, C' --target=nvptx64-nvidia-cuda -march=sm_90
+plan

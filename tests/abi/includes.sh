@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# A folder is a layer: src <- heap <- transports <- spmt. Quoted includes point down or stay, tests and tools may see all,
+# the public headers see each other only.
+. "$(dirname "$0")/lib.sh"
+
+declare -A layer=([include]=0 [src]=1 [heap]=2 [transports]=3 [spmt]=4)
+
+# "file<TAB>included path", for quoted and angle-bracket includes alike
+includes() {
+	grep -rnHoE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+' "$@" |
+		sed -E 's/^([^:]+):[0-9]+:.*(["<])([^">]+)$/\1\t\2\t\3/'
+}
+
+# The included file as a path from the top, empty if it is none of ours.
+resolve() {
+	local path
+	for path in "$(dirname "$1")/$2" "$2" "include/$2"; do
+		if [ -f "$path" ]; then
+			realpath --relative-to=. "$path"
+			return
+		fi
+	done
+}
+
+upward= unknown=
+while IFS=$'\t' read -r file kind path; do
+	target=$(resolve "$file" "$path")
+	if [ -z "$target" ]; then
+		[ "$kind" = '<' ] || unknown+="$file includes \"$path\", which is not in the tree"$'\n'
+		continue
+	fi
+	from=${layer[${file%%/*}]} to=${layer[${target%%/*}]:-9}
+	[ "$to" -le "$from" ] || upward+="$file includes $target"$'\n'
+done < <(includes include src heap transports spmt)
+nothing_in 'includes point down only' "${upward%$'\n'}"
+nothing_in 'every quoted include is a file of the tree' "${unknown%$'\n'}"
+
+vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_zero)([/_.].*)?$|^(cuda|hip|cu)[A-Za-z_]*\.h$|/opt/rocm'
+found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$3 ~ re { print $1 " includes " $3 }')
+nothing_in 'no vendor header' "$found"
+
+found=$(includes include/spmt_device.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" { print $3 }')
+nothing_in 'spmt_device.h includes stdint.h and stddef.h only' "$found"
+found=$(includes include/spmt.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" && $3 != "spmt_device.h" { print $3 }')
+nothing_in 'spmt.h includes stdint.h, stddef.h and spmt_device.h only' "$found"
+
+# Each header stands on its own.
+for header in $(find src heap transports spmt tests tools -name '*.h' | sort); do
+	succeeds "$header compiles alone" gcc -std=gnu11 -D_GNU_SOURCE -DSPMT_HAVE_HWLOC=0 -Wall -Wextra -Werror \
+		-I. -Iinclude -Itests -fsyntax-only -x c "$header" -Wno-unused
+done
+plan

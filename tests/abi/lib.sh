@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# Sourced by the scripts here: TAP, and where things are. meson sets SPMT_SOURCE (the tree) and SPMT_BUILD.
+# shellcheck shell=bash
+set -u -o pipefail
+export LC_ALL=C
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+source_root=${SPMT_SOURCE:-$here}
+build_root=${SPMT_BUILD:-$source_root/build/gcc}
+cd "$source_root" || exit 1
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+tests=0
+# nothing_in NAME TEXT: ok if TEXT, a list of findings, is empty.
+nothing_in() {
+	tests=$((tests + 1))
+	if [ -z "$2" ]; then
+		echo "ok $tests - $1"
+	else
+		echo "not ok $tests - $1"
+		printf '%s\n' "$2" | sed 's/^/# /'
+	fi
+}
+
+# succeeds NAME COMMAND..
+succeeds() {
+	local name=$1 out rc=0
+	shift
+	out=$("$@" 2>&1) || rc=$?
+	[ "$rc" = 0 ] && out=
+	[ "$rc" = 0 ] || out=${out:-exit status $rc}
+	nothing_in "$name" "$out"
+}
+
+skip() {
+	tests=$((tests + 1))
+	echo "ok $tests - $1 # SKIP $2"
+}
+
+plan() {
+	echo "1..$tests"
+}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+# Sourced by tools/demo and tools/test: builds, steps and counts. The working directory is the top of the tree.
+# shellcheck shell=bash
+
+jobs=$(nproc)
+
+say() {
+	printf '\n==== %s\n' "$*"
+}
+
+# build DIR [SETUP ARGUMENT..]: configures when that has not been done with these arguments, then builds all.
+build() {
+	local dir=$1 want
+	shift
+	want="CC=${CC:-cc} $*"
+	if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$want" ]; then
+		rm -rf "$dir"
+		meson setup "$dir" "$@" || return 1
+		echo "$want" >"$dir/.setup"
+	fi
+	ninja -C "$dir" -j "$jobs"
+}
+
+# ---- counting: checks append "passed failed skipped" to $counts; a step sums them
+
+count() {
+	echo "$1 $2 ${3:-0}" >>"$counts"
+}
+
+# check NAME COMMAND..: one counted check; its output is shown when it fails.
+check() {
+	local name=$1 out
+	shift
+	if out=$("$@" 2>&1); then
+		echo "ok - $name"
+		count 1 0
+	else
+		printf '%s\n' "$out"
+		echo "not ok - $name"
+		count 0 1
+	fi
+}
+
+# check_each LABEL COMMAND..: reads file names; runs COMMAND NAME for each, $jobs at a time, one counted check each.
+check_each() {
+	local label=$1 dir name passed=0 failed=0
+	shift
+	dir=$(mktemp -d)
+	# shellcheck disable=SC2016 # for the inner shell
+	xargs -P "$jobs" -I{} bash -c '
+		dir=$1 name=$2; shift 2
+		file=$dir/$(printf %s "$name" | tr / %)
+		if "$@" "$name" >"$file.log" 2>&1; then touch "$file.ok"; echo "ok - '"$label"' $name"
+		else echo "not ok - '"$label"' $name"; cat "$file.log"; fi' - "$dir" {} "$@"
+	for name in "$dir"/*.log; do
+		[ -e "$name" ] || continue
+		if [ -e "${name%.log}.ok" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+	done
+	rm -rf "$dir"
+	count "$passed" "$failed"
+}
+
+# meson_test DIR [ARGUMENT..]: runs the tests of a build and counts their TAP lines. Tests share the CPUs with nothing else.
+meson_test() {
+	local dir=$1 rc=0
+	shift
+	rm -f "$dir/meson-logs/testlog.json"
+	meson test -C "$dir" --no-rebuild --print-errorlogs "$@" || rc=$?
+	python3 tools/count-tap "$dir/meson-logs/testlog.json" >>"$counts" || return 1
+	return "$rc"
+}
+
+# step NAME FUNCTION: runs it, shows its output, keeps it in build/log, adds its counts to the totals. What fails without a
+# failed check of its own, and what has checked nothing, is one failure.
+total_passed=0 total_failed=0
+failed_steps=()
+step() {
+	local name=$1 begin=$SECONDS rc p=0 f=0 s=0 a b c
+	mkdir -p build/log
+	counts=$PWD/build/log/$name.counts
+	: >"$counts"
+	say "$name"
+	"$2" 2>&1 </dev/null | tee "build/log/$name.log"
+	rc=${PIPESTATUS[0]}
+	while read -r a b c; do
+		p=$((p + a)) f=$((f + b)) s=$((s + c))
+	done <"$counts"
+	[ "$rc" = 0 ] || [ "$f" -gt 0 ] || f=1
+	[ $((p + f)) -gt 0 ] || f=1
+	[ "$f" = 0 ] || failed_steps+=("$name")
+	total_passed=$((total_passed + p)) total_failed=$((total_failed + f))
+	echo "---- $name: $p passed, $f failed, $s skipped in $((SECONDS - begin)) s"
+}

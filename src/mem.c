@@ -6,9 +6,14 @@
 
 #include "fault.h"
 
+/* The product is checked here, because AddressSanitizer's calloc ends the process where it wraps. */
 void *mem_calloc(size_t n, size_t size)
 {
-	return fault_here(FAULT_ALLOC) ? NULL : calloc(n, size);
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes) || fault_here(FAULT_ALLOC))
+		return NULL;
+	return calloc(1, bytes);
 }
 
 void *mem_aligned(size_t align, size_t size)

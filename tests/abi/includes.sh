@@ -23,7 +23,7 @@ resolve() {
 	done
 }
 
-upward= unknown=
+upward='' unknown=''
 while IFS=$'\t' read -r file kind path; do
 	target=$(resolve "$file" "$path")
 	if [ -z "$target" ]; then
@@ -36,7 +36,7 @@ done < <(includes include src heap transports spmt)
 nothing_in 'includes point down only' "${upward%$'\n'}"
 nothing_in 'every quoted include is a file of the tree' "${unknown%$'\n'}"
 
-vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_zero)([/_.].*)?$|^(cuda|hip|cu)[A-Za-z_]*\.h$|/opt/rocm'
+vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_zero)([/_.].*)?$|^(cuda|hip|cu)[A-Za-z_]*[.]h$|/opt/rocm'
 found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$3 ~ re { print $1 " includes " $3 }')
 nothing_in 'no vendor header' "$found"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Offsets in [0, size): pure arithmetic, no memory touched, no address known. Deterministic: equal calls in equal order
- * give equal offsets on every rank, which is what makes a heap symmetric. Blocks go to the lowest offset where they fit.
- * alloc and free are O(log n) in live blocks (above an alignment of 8 MiB: plus the large gaps that were tried).
- * Not thread-safe: the owner serialises.
+ * Offsets in [0, size): pure arithmetic, no memory touched, no address known. Deterministic: equal
+ * calls in equal order give equal offsets on every rank, which is what makes a heap symmetric.
+ * Blocks go to the lowest offset where they fit. alloc and free are O(log n) in live blocks (above
+ * an alignment of 8 MiB: plus the large gaps that were tried). Not thread-safe: the owner
+ * serialises.
  */
 #ifndef SPMT_ARENA_H
 #define SPMT_ARENA_H
@@ -19,9 +20,9 @@ int arena_create(uint64_t size, struct arena **arena);
 void arena_destroy(struct arena *arena); /* NULL is fine; live blocks are forgotten */
 
 /*
- * A block of at least `size` bytes (size 0 takes ARENA_ALIGN) at a multiple of `align` (a power of two).
- * -EINVAL align; -ENOSPC no such gap; -ENOMEM no memory for the bookkeeping. On failure the arena is as it was.
- * No sentence: the caller knows for what it was.
+ * A block of at least `size` bytes (size 0 takes ARENA_ALIGN) at a multiple of `align` (a power of
+ * two). -EINVAL align; -ENOSPC no such gap; -ENOMEM no memory for the bookkeeping. On failure the
+ * arena is as it was. No sentence: the caller knows for what it was.
  */
 int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset);
 

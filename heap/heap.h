@@ -6,8 +6,9 @@
  *	| user: arena offsets     | own: fixed layout    |
  *	  committed up to `committed` (all of it in static mode)
  *
- * Two modes, one contract. static: one allocation. vmm: a slice of a range reserved for all ranks of the process (struct
- * heap_range), backed on demand, never moved. base is a multiple of HEAP_ALIGN in both.
+ * Two modes, one contract. static: one allocation. vmm: a slice of a range reserved for all ranks
+ * of the process (struct heap_range), backed on demand, never moved. base is a multiple of
+ * HEAP_ALIGN in both.
  *
  * Threads: heap_holds from any thread at any time; everything else from one thread at a time.
  */
@@ -23,14 +24,16 @@
 #define HEAP_ROUND (2ull << 20) /* sizes are rounded up to this */
 #define HEAP_LIMIT (1ull << 46) /* more than any device has; keeps all sums far from wrapping */
 
-/* The range all ranks of a process share: rank r's heap lies at base + r * stride. Owned by the world, shared by heaps. */
+/* The range all ranks of a process share: rank r's heap lies at base + r * stride. Owned by the
+   world, shared by heaps. */
 struct heap_range {
 	const struct backend *backend;
 	char *base;
 	uint64_t stride; /* power of two, at least user + own size */
 	int slices;
 };
-/* -ENOTSUP: the backend has no vmm, the whole would be above 512 GiB, or the reservation is refused: use tables of bases. */
+/* -ENOTSUP: the backend has no vmm, the whole would be above 512 GiB, or the reservation is
+   refused: use tables of bases. */
 int heap_range_open(
 	const struct backend *backend, int slices, uint64_t slice_size, struct heap_range *range);
 void heap_range_close(struct heap_range *range); /* zeroed or closed before: fine */
@@ -48,8 +51,9 @@ struct heap {
 	char *own;		    /* base + size */
 	uint64_t own_size;
 	struct arena *arena;
-	/* Parts that were committed on their own, oldest first: in vmm mode the own part (if any), then user parts; in static
-	   mode one for all. Only grows; export.c names them one by one. */
+	/* Parts that were committed on their own, oldest first: in vmm mode the own part (if
+	   any), then user parts; in static mode one for all. Only grows; export.c names them one
+	   by one. */
 	struct heap_chunk *chunks;
 	int nchunks;
 	/* private to heap.c */
@@ -75,12 +79,13 @@ struct heap_config {
 int heap_open(const struct heap_config *config, struct heap *heap);
 void heap_close(struct heap *heap);
 
-/* A block of the arena, backed by memory. alignment: power of two up to HEAP_ALIGN. -ENOMEM, -EINVAL with a sentence. */
+/* A block of the arena, backed by memory. alignment: power of two up to HEAP_ALIGN. -ENOMEM,
+   -EINVAL with a sentence. */
 int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offset);
 int heap_free(struct heap *heap, uint64_t offset);
 
-/* The only bounds check there is: true if [ptr, ptr + n) lies in the committed user range; n == 0 asks for ptr alone,
-   one past the end included. Wrap-safe. */
+/* The only bounds check there is: true if [ptr, ptr + n) lies in the committed user range; n ==
+   0 asks for ptr alone, one past the end included. Wrap-safe. */
 static inline bool heap_holds(const struct heap *heap, const void *ptr, uint64_t n)
 {
 	uint64_t off = (uint64_t)((uintptr_t)ptr - (uintptr_t)heap->base);

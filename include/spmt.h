@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libspmt: a communicator runtime for machines with many GPUs. One process drives every GPU; one
+ * thread a GPU is one rank.
+ *
+ * Words
+ *   rank (PE)   one participant with one device; 0 .. nranks - 1
+ *   world       all ranks that name one spmt_uid; a process may hold several worlds at once
+ *   comm        the handle on one rank, first argument of every call; nobody asks the thread or its
+ *               device who it is
+ *   symmetric   memory from spmt_malloc and friends: every rank has a copy at the same offset,
+ *               named by its own address
+ *
+ * Threads
+ *   Calls on different comms run at once and share no lock on the data path. Calls on one comm come
+ *   from any thread, one at a time. spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
+ *   spmt_route, spmt_ptr and spmt_stats may run beside any call.
+ *
+ * Errors
+ *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
+ *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
+ *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
+ *   unless its comment says otherwise. The library never exits, aborts, prints unasked, or changes
+ *   signals, affinity, or the calling thread's current device.
+ *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
+ *             op or compare
+ *   -ENOMEM   memory; -EAGAIN threads; -EMFILE descriptors
+ *   -EBADF    the comm (or registered buffer) is finalized or was never one
+ *
+ * Waiting
+ *   Every wait has a deadline (spmt_attr.timeout_ms) and ends at once when the world breaks. A
+ *   timed-out wait on a word leaves comm and world usable; a timed-out collective breaks the world:
+ *   every later call says so, until finalize. The sentence names who is missing, after its last
+ *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6".
+ *
+ * Order
+ *   put and get without _nbi are complete locally on return: src may be reused, or dst has the
+ *   data. fence orders puts, signals and atomics to each PE; quiet completes everything this comm
+ *   has issued, streams included; barrier is quiet and then sync. A signal is delivered after its
+ *   data, also for 0 bytes. (Meanings follow OpenSHMEM 1.5 where it has the call.) A naturally
+ *   aligned put or get of 1, 2, 4 or 8 bytes is one atomic access.
+ *
+ * Fork
+ *   A forked child owns no rank: every call on an inherited comm fails with SPMT_ERR_FORKED and
+ *   touches nothing shared; the parent goes on. The child may make worlds of its own.
+ */
+#ifndef SPMT_H
+#define SPMT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPMT_API __attribute__((visibility("default")))
+
+#define SPMT_VERSION_MAJOR 0
+#define SPMT_VERSION_MINOR 1
+#define SPMT_VERSION_PATCH 0
+#define SPMT_VERSION_NUMBER \
+	(SPMT_VERSION_MAJOR * 10000 + SPMT_VERSION_MINOR * 100 + SPMT_VERSION_PATCH)
+
+/* Beside -errno. */
+enum spmt_error {
+	SPMT_ERR_TIMEOUT = -10001,     /* a deadline passed */
+	SPMT_ERR_ABORTED = -10002,     /* spmt_abort was called with a code >= 0 */
+	SPMT_ERR_PEER_DEAD = -10003,   /* a rank's thread or process is gone */
+	SPMT_ERR_MISMATCH = -10004,    /* ranks of a collective passed different arguments or called
+					  different functions */
+	SPMT_ERR_FORKED = -10005,      /* the comm belongs to the parent of this process */
+	SPMT_ERR_UNSUPPORTED = -10006, /* this backend, route or build cannot do it */
+	SPMT_ERR_BROKEN = -10007       /* the world broke earlier */
+};
+
+enum spmt_type {
+	SPMT_TYPE_I8,
+	SPMT_TYPE_U8,
+	SPMT_TYPE_I16,
+	SPMT_TYPE_U16,
+	SPMT_TYPE_I32,
+	SPMT_TYPE_U32,
+	SPMT_TYPE_I64,
+	SPMT_TYPE_U64,
+	SPMT_TYPE_F16,
+	SPMT_TYPE_BF16,
+	SPMT_TYPE_F32,
+	SPMT_TYPE_F64
+};
+
+enum spmt_op {
+	SPMT_OP_SUM,
+	SPMT_OP_PROD,
+	SPMT_OP_MIN,
+	SPMT_OP_MAX,
+	SPMT_OP_AND,
+	SPMT_OP_OR,
+	SPMT_OP_XOR
+};
+
+#ifndef SPMT_SHARED_ENUMS /* spmt_device.h has them, too, and may come first */
+#define SPMT_SHARED_ENUMS
+enum spmt_cmp { SPMT_CMP_EQ, SPMT_CMP_NE, SPMT_CMP_GT, SPMT_CMP_GE, SPMT_CMP_LT, SPMT_CMP_LE };
+
+enum spmt_signal_op { SPMT_SIGNAL_SET, SPMT_SIGNAL_ADD };
+#endif
+
+enum spmt_amo {
+	SPMT_AMO_FETCH,
+	SPMT_AMO_SET,
+	SPMT_AMO_SWAP,
+	SPMT_AMO_COMPARE_SWAP,
+	SPMT_AMO_INC,
+	SPMT_AMO_ADD,
+	SPMT_AMO_AND,
+	SPMT_AMO_OR,
+	SPMT_AMO_XOR,
+	SPMT_AMO_FETCH_INC,
+	SPMT_AMO_FETCH_ADD,
+	SPMT_AMO_FETCH_AND,
+	SPMT_AMO_FETCH_OR,
+	SPMT_AMO_FETCH_XOR
+};
+
+enum spmt_cap {
+	SPMT_CAP_VMM,		  /* 1: the heap commits memory on demand */
+	SPMT_CAP_IPC,		  /* 1: memory can be named to other processes */
+	SPMT_CAP_GRAPH,		  /* 1: streams can be captured into graphs */
+	SPMT_CAP_COPY_ENGINES,	  /* copies that run at once between two devices; 0: none */
+	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks */
+	SPMT_CAP_RESIDENT_BLOCKS, /* blocks of a kernel that are sure to run at once */
+	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
+	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
+	SPMT_CAP_HEAP_SIZE	  /* bytes of symmetric heap a rank */
+};
+
+typedef struct spmt_comm spmt_comm;
+typedef struct spmt_mem spmt_mem;
+
+/* Names one world. Holds a secret: pass it only to the ranks. Plain bytes, may be copied and
+   sent. */
+typedef struct {
+	unsigned char bytes[128];
+} spmt_uid;
+
+/* hipStream_t, CUstream, or a host-backend stream. NULL: the comm's own stream, complete after
+   spmt_quiet. */
+typedef void *spmt_stream;
+#define SPMT_STREAM_LEGACY \
+	((spmt_stream)1) /* the vendor's default stream (its 0), on every backend */
+#define SPMT_STREAM_PER_THREAD ((spmt_stream)2)
+
+struct spmt_attr {
+	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
+			zero */
+	int rank, nranks;
+	int device; /* ordinal within the backend; -1: this rank's position among the ranks of this
+		       process, no wrap */
+	const char *backend; /* "hip", "cuda", "host"; NULL: SPMT_BACKEND, else the first that has
+				devices */
+	size_t heap_size;    /* bytes a rank, all of them the user's, rounded up to 2 MiB; 0:
+				SPMT_HEAP_SIZE or 1 GiB */
+	const spmt_uid
+		*uid; /* NULL: nranks == 1, or the launcher's environment where there is one */
+	int64_t timeout_ms; /* 0: SPMT_TIMEOUT_MS or 10,000; < 0: none (death and abort still end a
+			       wait) */
+};
+#ifdef __cplusplus
+#define SPMT_ATTR_INIT                                               \
+	{                                                            \
+		sizeof(struct spmt_attr), 0, 0, -1, NULL, 0, NULL, 0 \
+	}
+#else
+#define SPMT_ATTR_INIT                                         \
+	{                                                      \
+		.size = sizeof(struct spmt_attr), .device = -1 \
+	}
+#endif
+
+/* ---- life: collective over the world ------------------------------------------------------- */
+
+/* A new world's name. Opens nothing; the caller need not become a rank and may exit. */
+SPMT_API int spmt_uid_create(spmt_uid *uid);
+
+/*
+ * Joins the world that attr->uid names and returns when all its ranks have. nranks, heap_size and
+ * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
+ * the odd one. A rank that fails posts its failure to the world: the others return at once with the
+ * same code. Nothing of a failed init is left behind.
+ */
+SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
+
+/*
+ * Leaves the world: quiet, wait until no peer can touch this rank's memory, release everything,
+ * live allocations included. The comm is an error (-EBADF) from then on. In a broken world it waits
+ * for nobody. Whatever it returns, the comm is gone.
+ */
+SPMT_API int spmt_finalize(spmt_comm *comm);
+
+/*
+ * A thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
+ * device are ignored. A rank whose fn fails aborts the world with its code. Returns the code of the
+ * first rank that failed, its sentence left for the caller.
+ */
+SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
+	int (*fn)(spmt_comm *comm, void *arg), void *arg);
+
+/* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
+   attrs[i]. uid NULL in all attrs: a new world of these n. */
+SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
+
+/* fn for every comm at once, each on a thread of its own (blocking collectives work); returns
+   when all have. The first failure. */
+SPMT_API int spmt_each(
+	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
+
+/* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. */
+SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
+
+/* Breaks the world at once: every wait in it, kernels included, ends. code < 0 is what the
+   others get; >= 0 gives them SPMT_ERR_ABORTED. Any thread, at any time. The first abort counts. */
+SPMT_API int spmt_abort(spmt_comm *comm, int code);
+
+/* 0, or why the world is broken. Never blocks. */
+SPMT_API int spmt_status(spmt_comm *comm);
+
+SPMT_API const char *spmt_strerror(int code); /* the kind of a code; never NULL */
+SPMT_API const char *spmt_last_error(
+	void); /* this thread's last failure, one sentence, "" if none; until its next failure */
+SPMT_API const char *spmt_version(void); /* "0.1.0" */
+SPMT_API int spmt_version_number(void);	 /* as SPMT_VERSION_NUMBER, of the library that is loaded */
+SPMT_API int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value);
+
+/* ---- who ----------------------------------------------------------------------------------- */
+
+SPMT_API int spmt_rank(const spmt_comm *comm);	 /* or a negative code */
+SPMT_API int spmt_nranks(const spmt_comm *comm); /* or a negative code */
+SPMT_API int spmt_device(
+	const spmt_comm *comm); /* ordinal within the backend, or a negative code */
+SPMT_API const char *spmt_backend(const spmt_comm *comm); /* or NULL */
+
+/* A rank of this process by number, or by device (the lowest rank on it); NULL if there is none.
+   Takes no lock. */
+SPMT_API spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank);
+SPMT_API spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device);
+
+struct spmt_route {
+	size_t size; /* set by the caller: sizeof(struct spmt_route) */
+	int pe;
+	char map[16];	    /* "self", "p2p", "ipc", "rdma" */
+	char movers[32];    /* "store,sdma", in the order of use */
+	uint64_t threshold; /* bytes up to which the first mover is used */
+	char reason[256];   /* why this map and not an earlier one */
+};
+SPMT_API int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route);
+
+/* ---- guard --------------------------------------------------------------------------------- */
+
+/* Private. */
+struct spmt_guard {
+	const void *backend;
+	void *context;
+	int ordinal, error;
+};
+/* Binds the comm's device to this thread; a comm that is none binds nothing. leave puts the
+   thread's own back; idempotent. */
+SPMT_API void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard);
+SPMT_API void spmt_guard_leave(struct spmt_guard *guard);
+
+#define SPMT_GUARD_JOIN_(a, b) a##b
+#define SPMT_GUARD_NAME_(line) SPMT_GUARD_JOIN_(spmt_guard_at_, line)
+/* From here to the end of the scope this thread's current device is the comm's. Nests. */
+#define SPMT_GUARD(comm)                                                                         \
+	__attribute__((cleanup(spmt_guard_leave))) struct spmt_guard SPMT_GUARD_NAME_(__LINE__); \
+	spmt_guard_enter((comm), &SPMT_GUARD_NAME_(__LINE__))
+
+/* ---- devices without a comm ---------------------------------------------------------------- */
+
+/* backend NULL: the one that spmt_init would take. */
+SPMT_API int spmt_device_count(const char *backend, int *count);
+
+/* ---- symmetric memory: collective, same arguments, same order on every rank ---------------- */
+
+/*
+ * Blocks at the same offset on every rank. Another size, alignment, order or function on some rank
+ * is SPMT_ERR_MISMATCH on every rank, the odd ranks named, and the heap is usable afterwards. Size
+ * 0 gives a block of its own. malloc does not clear. alignment: a power of two up to 8 MiB; holds
+ * for the address on every rank.
+ */
+SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
+SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
+SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
+/* NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. */
+SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
+
+/* The address at which pe's copy of `sym` can be loaded and stored, or NULL: bad argument, or
+   not reachable that way. */
+SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
+
+/*
+ * Any buffer of this rank (a framework's tensor) made usable by the others; sizes and places may
+ * differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer stays
+ * the caller's and must outlive deregister.
+ */
+SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem);
+SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
+SPMT_API void *spmt_mem_ptr(spmt_mem *mem, int pe);   /* NULL where it cannot be loaded from */
+SPMT_API size_t spmt_mem_size(spmt_mem *mem, int pe); /* 0 for a bad argument */
+SPMT_API int spmt_mem_put(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe);
+SPMT_API int spmt_mem_put_nbi(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe);
+SPMT_API int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
+	size_t size, int pe, spmt_stream stream);
+SPMT_API int spmt_mem_get(
+	spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe);
+SPMT_API int spmt_mem_get_nbi(
+	spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe);
+SPMT_API int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off,
+	size_t size, int pe, spmt_stream stream);
+struct spmt_mem_view; /* spmt_device.h */
+/* What kernels need to use a registered buffer; the caller sets view->size. Valid until
+   deregister. */
+SPMT_API int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view);
+
+/* Between ordinary host memory and this rank's own symmetric memory. Complete on return. */
+SPMT_API int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size);
+SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size);
+
+/* ---- RMA, in bytes ------------------------------------------------------------------------- */
+
+/*
+ * The remote side (dst of put, src of get, sig, target of an atomic) is this rank's symmetric
+ * address of the block meant on pe; the local side is any memory the rank's device can reach (on
+ * host: any memory of the process). Size 0 is a no-op with any pointer, but a signal is still
+ * delivered. To self src and dst may overlap, like memmove. _nbi: local completion at spmt_quiet;
+ * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
+ * does not block the host.
+ */
+SPMT_API int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
+SPMT_API int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
+SPMT_API int spmt_put_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream);
+SPMT_API int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
+SPMT_API int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
+SPMT_API int spmt_get_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream);
+
+/* Data, then the signal, in this order at pe. One call, so that no fence is needed. */
+SPMT_API int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size,
+	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+SPMT_API int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size,
+	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+SPMT_API int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
+	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe, spmt_stream stream);
+
+/* `count` elements of elem_size bytes; strides in elements, at least 1. Complete locally on
+   return. */
+SPMT_API int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe);
+SPMT_API int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe);
+
+/* ---- signals, waits, atomics --------------------------------------------------------------- */
+
+SPMT_API int spmt_signal(
+	spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+SPMT_API int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val,
+	enum spmt_signal_op op, int pe, spmt_stream stream);
+SPMT_API int spmt_signal_fetch(
+	spmt_comm *comm, const uint64_t *sig, uint64_t *val); /* of this rank's own copy */
+/* Until *sig (this rank's own copy) compares true with val. `seen`, the value that ended the
+   wait, may be NULL. */
+SPMT_API int spmt_signal_wait(
+	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen);
+SPMT_API int spmt_signal_wait_on_stream(
+	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, spmt_stream stream);
+
+/*
+ * Waits for this rank's own symmetric variables; plain compares of the type (8 to 64 bit integers,
+ * f32, f64). A wait ends at once after a store through the library, within 5 ms after any other
+ * store. `status`, may be NULL: elements with a non-zero entry are left out. Nothing left in: 0
+ * with *index SIZE_MAX (any), *found 0 (some), 0 (all).
+ */
+SPMT_API int spmt_wait_until(
+	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val);
+SPMT_API int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
+	size_t count, const int *status, enum spmt_cmp cmp, const void *val, size_t *index);
+SPMT_API int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars,
+	size_t count, const int *status, enum spmt_cmp cmp, const void *val, size_t *indices,
+	size_t *found);
+SPMT_API int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
+	size_t count, const int *status, enum spmt_cmp cmp, const void *val);
+/* The same questions, asked once. */
+SPMT_API int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
+	const void *val, int *result);
+SPMT_API int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val,
+	size_t *index); /* SIZE_MAX: none holds, or none is left in */
+SPMT_API int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found);
+SPMT_API int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val,
+	int *result); /* nothing left in: 1 */
+
+/*
+ * One atomic operation on pe's copy of target, naturally aligned. i32 u32 i64 u64: all; f32 f64:
+ * FETCH, SET, SWAP. `operand` is unused by FETCH, INC, FETCH_INC, `compare` by all but
+ * COMPARE_SWAP, `fetched` by SET and the forms without fetch; unused ones may be NULL. Atomic among
+ * spmt_atomic, spmt_signal and their device forms; not with C atomics through spmt_ptr.
+ */
+SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
+	const void *operand, const void *compare, void *fetched, int pe);
+
+SPMT_API int spmt_fence(spmt_comm *comm);
+SPMT_API int spmt_quiet(
+	spmt_comm *comm); /* the first failure of what was issued since the last quiet */
+/* Work queued on stream after this runs when everything issued on the comm before it is
+   complete. */
+SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
+
+/* ---- collectives over the world ------------------------------------------------------------ */
+
+SPMT_API int spmt_barrier(spmt_comm *comm);
+SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
+SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
+
+/*
+ * In stream order, asynchronous to the host. Buffers are any addresses of the rank's device,
+ * symmetric or not. All ranks pass the same count, type, op and root, and call in the same order.
+ * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the stream's
+ * end of the work) no peer reads src. dst == src: all_reduce and broadcast. Results are bitwise
+ * equal on all ranks and from run to run. Types: all of spmt_type. AND, OR, XOR: integers only.
+ * Sums of f16 and bf16 are made in f32 and rounded once. A difference between ranks is reported by
+ * the next quiet as SPMT_ERR_MISMATCH.
+ */
+SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, int root, spmt_stream stream); /* dst is written on the root too */
+SPMT_API int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, spmt_stream stream); /* count: elements a rank gives */
+SPMT_API int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, spmt_stream stream); /* count: elements a pair */
+/* to[nranks], equal on all ranks, copied: where rank i's data goes, -1 nowhere; no target twice;
+   dst is untouched where nothing comes. */
+SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, const int *to, spmt_stream stream);
+SPMT_API int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op,
+	spmt_stream
+		stream); /* count: elements of one rank's result; src holds nranks times as many */
+SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op, spmt_stream stream);
+
+/* ---- kernels ------------------------------------------------------------------------------- */
+
+struct spmt_view; /* spmt_device.h */
+/* What kernels need to act as this rank, by value. The caller sets view->size; no more is
+   written. Valid until finalize. */
+SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
+
+/* ---- host backend only --------------------------------------------------------------------- */
+
+/* kernel(copy of args) in stream order on the rank's virtual device; on other backends
+   SPMT_ERR_UNSUPPORTED. */
+SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
+	const void *args, size_t args_size);
+SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
+SPMT_API int spmt_host_stream_synchronize(spmt_stream stream); /* SPMT_TIMEOUT_MS is its deadline */
+SPMT_API int spmt_host_stream_destroy(
+	spmt_stream stream);		 /* waits for nothing; queued work still runs */
+SPMT_API int spmt_host_get_device(void); /* the calling thread's current virtual device */
+SPMT_API int spmt_host_set_device(int device);
+
+/* ---- counters ------------------------------------------------------------------------------ */
+
+struct spmt_mover_stats {
+	uint64_t ops, bytes;
+};
+struct spmt_stats {
+	size_t size;	     /* set by the caller: sizeof(struct spmt_stats) */
+	uint64_t ops, bytes; /* to and from pe, all movers; signals and atomics are ops of 8 bytes
+				or fewer */
+	struct spmt_mover_stats store, sdma, verbs; /* the same by mover */
+	uint64_t waits, longest_wait_ns;	    /* of this rank, whoever was waited for */
+};
+/* pe -1: all peers together. */
+SPMT_API int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The device contract: one const table a backend (hip, cuda, host), listed in device.c in order of
+ * preference.
+ *
+ * Rules for every op unless its comment says otherwise
+ *   who calls     any thread, several at once, for the same device too; the library holds no lock
+ *                 of its own round a call
+ *   device        named by ordinal; an op binds what it needs and leaves the caller's current
+ *                 device, context stack and sticky error as it found them, on failure too
+ *   blocking      may take a driver lock; never waits for work in a stream
+ *   ownership     what an op hands out belongs to the caller until the matching undo op; undo ops
+ *                 take back exactly what was handed out and may not fail in a way that leaks (they
+ *                 return a code for the log)
+ *   failure       negative code, sentence recorded with fail(); outputs unwritten, nothing changed
+ *
+ * Required ops are never NULL. What a backend may lack is a group, NULL as a whole; groups have no
+ * NULL members.
+ */
+#ifndef SPMT_DEVICE_H_
+#define SPMT_DEVICE_H_
+
+#include "device_types.h"
+
+struct backend {
+	const char *name;
+	uint32_t traits;	  /* DEVICE_HOST_ACCESS, .. */
+	uint64_t store_threshold; /* bytes up to which stores beat the copy engine, host calls */
+
+	/* Finds the runtime, once a process; 0 or a code whose sentence says why there is none.
+	   Idempotent, any thread. The other ops are called after it has succeeded. */
+	int (*load)(void);
+	int (*count)(int *n);
+	int (*describe)(int dev, struct device_desc *desc);
+
+	/* Binds dev to the calling thread; leave() on the same thread, in reverse order. enter()
+	   fails without a trace. */
+	int (*enter)(int dev, struct device_saved *saved);
+	void (*leave)(const struct device_saved *saved);
+
+	/* Prepares a device (context, kernels), counted: each open is undone by one close. Not
+	   called while one thread of the process waits in a kernel of the same device for
+	   another; may take 100 ms the first time. */
+	int (*open)(int dev);
+	void (*close)(int dev);
+
+	/* 0: from's kernels and copies may reach to's memory once enabled. Else a reason in
+	   words and a negative code, no sentence. from == to is 0. */
+	int (*peer_check)(int from, int to, char reason[DEVICE_REASON]);
+	/* Idempotent ("already enabled" is success and leaves no sticky error). Stays until the
+	   process ends. */
+	int (*peer_enable)(int from, int to);
+
+	/* Device memory. Zeroed before alloc returns. Alignment: at least 256. free may wait for
+	   the device's work. */
+	int (*alloc)(int dev, size_t size, enum device_memory kind, void **ptr);
+	int (*free)(int dev, void *ptr);
+	/* Pinned host memory visible to dev's kernels, zeroed: *host for the CPU, *device for
+	   kernels. */
+	int (*host_alloc)(int dev, size_t size, void **host, void **device);
+	int (*host_free)(int dev, void *host);
+
+	/* Streams do not synchronise with the legacy stream. destroy waits for nothing; queued
+	   work still runs. */
+	int (*stream_create)(int dev, device_stream *s);
+	int (*stream_destroy)(int dev, device_stream s);
+	/* 1 all done, 0 busy, negative: the stream's failure. */
+	int (*stream_query)(int dev, device_stream s);
+	/* Waits until all work queued so far is done. timeout_ns < 0: none. *stop != 0 ends the
+	   wait (stop may be NULL). -ETIMEDOUT or -ECANCELED without a sentence. Blocks. */
+	int (*stream_sync)(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop);
+
+	int (*event_create)(int dev, device_event *e);
+	int (*event_destroy)(int dev, device_event e);
+	int (*event_record)(int dev, device_event e, device_stream s);
+	int (*event_query)(int dev, device_event e); /* as stream_query */
+	int (*stream_wait_event)(int dev, device_stream s, device_event e);
+
+	/* In stream order, asynchronous to the caller. Any addresses dev can reach, host memory
+	   included (it must stay valid and unchanged until done). Overlap: as memmove within one
+	   device. */
+	int (*copy)(int dev, void *dst, const void *src, size_t n, device_stream s);
+	int (*fill)(int dev, void *dst, int byte, size_t n, device_stream s);
+	/* fn(arg) on a thread of the runtime, in stream order; fn makes no device call. */
+	int (*call)(int dev, device_stream s, void (*fn)(void *arg), void *arg);
+	/* One kernel, args copied before return. grid and block in one dimension. */
+	int (*launch)(int dev, device_stream s, const struct kernel *k, unsigned grid,
+		unsigned block, const void *args, size_t size);
+	/* True while s is being captured into a graph. */
+	bool (*capturing)(int dev, device_stream s);
+
+	const struct device_vmm_ops *vmm;
+	const struct device_ipc_ops *ipc;
+	const struct device_memops_ops *memops;
+};
+
+#define DEVICE_HOST_ACCESS \
+	1u /* the CPU may load, store and do atomics on device memory at its own address */
+
+extern const struct backend backend_hip, backend_cuda, backend_host;
+
+/* Row i in order of preference, NULL past the end. Loads nothing. */
+const struct backend *device_backend(size_t i);
+
+/*
+ * The backend named, or for NULL that of SPMT_BACKEND, or else the first that loads and has
+ * devices. Fails with a sentence that says, for each backend tried, why not.
+ */
+int device_select(const char *name, const struct backend **backend);
+
+#endif

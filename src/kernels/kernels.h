@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The library's own kernels: C over spmt_device.h, compiled for the host into the core and, by
+ * clang-19, into device images. Each takes one struct by value on GPUs, a pointer to a copy on the
+ * host. All are right for any grid and block size.
+ */
+#ifndef SPMT_KERNELS_H
+#define SPMT_KERNELS_H
+
+#include "../../include/spmt_device.h"
+#include "../device.h"
+
+/* Bytes from src to dst (raw addresses), 16 at a time. */
+struct kernel_copy_args {
+	struct spmt_view view;
+	uint64_t dst, src, size;
+	int32_t wake; /* pe whose sleepers to wake, -1: none */
+};
+/* A signal: op is enum spmt_signal_op; `sig` this rank's symmetric address or, if raw, an
+   address. */
+struct kernel_signal_args {
+	struct spmt_view view;
+	uint64_t sig, value;
+	int32_t op, pe;
+};
+/* Holds the stream until *sig compares; cmp is enum spmt_cmp. */
+struct kernel_wait_args {
+	struct spmt_view view;
+	uint64_t sig, value;
+	int32_t cmp;
+};
+/* One atomic by one thread; the old value goes to `fetched` (raw, 8 bytes, may be 0). operand
+   and compare in the low bytes. */
+struct kernel_atomic_args {
+	struct spmt_view view;
+	uint64_t target, operand, compare, fetched;
+	int32_t amo, type, pe;
+};
+struct kernel_barrier_args {
+	struct spmt_view view;
+};
+enum kernel_collective_kind {
+	COLL_BROADCAST,
+	COLL_ALL_GATHER,
+	COLL_ALL_TO_ALL,
+	COLL_PERMUTE,
+	COLL_REDUCE_SCATTER,
+	COLL_ALL_REDUCE
+};
+/*
+ * Post, meet, move, meet. `key` folds the call's arguments; a peer's key that differs ends the
+ * collective with SPMT_ERR_MISMATCH in the view's record, nothing moved, on all ranks alike.
+ * Permute: `root` is the rank whose data comes here, -1 if none does (the table itself is folded
+ * into key).
+ */
+struct kernel_collective_args {
+	struct spmt_view view;
+	uint64_t dst, src, count, key;
+	int32_t kind, type, op, root;
+};
+
+extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
+	kernel_collective;
+
+#endif

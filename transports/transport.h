@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How one rank reaches one peer. A link has a map (how the peer's memory is reached: p2p, ipc,
+ * rdma) and one or more movers (how bytes move: store, sdma, verbs). Both are const tables, listed
+ * in select.c in order of preference.
+ *
+ * This layer knows a device, a heap and plain rank data; never another rank's comm. To add a
+ * transport: one file with one const table, one line in select.c's array.
+ */
+#ifndef SPMT_TRANSPORT_H
+#define SPMT_TRANSPORT_H
+
+#include "../heap/heap.h"
+#include "route.h"
+
+/* ---- maps ---------------------------------------------------------------------------------- */
+
+struct link;
+
+struct map_ops {
+	const char *name;
+	/* Makes the peer's heap reachable: fills link->base and link->own. Called once a link in
+	   init, from the rank's thread; may take driver locks; on failure nothing is attached
+	   and the sentence names rank, peer and cause. A peer's refusal of p2p at this point
+	   (rather than at peer_check) is -EACCES: the caller demotes the route and tries the
+	   next map. */
+	int (*attach)(struct link *link, const struct backend *backend, int dev,
+		const struct rank_info *peer);
+	/* Undoes attach; link may be unattached. No work is in flight. */
+	void (*detach)(struct link *link, const struct backend *backend, int dev);
+};
+
+/* ---- movers -------------------------------------------------------------------------------- */
+
+enum move_mode {
+	MOVE_BLOCKING, /* locally complete on return: src reusable (put), dst written (get) */
+	MOVE_NBI,      /* complete at quiet */
+	MOVE_STREAM    /* in order of `stream`, which is never NULL */
+};
+
+struct mover_ops {
+	const char *name;
+	/* Raw addresses: `remote` as mapped by the link. n > 0, checked by the caller. Ordering
+	   between two moves of one link: none; between a move and a later fence(): as its
+	   comment says. Any one thread at a time a link. Failure: nothing of this move will be
+	   written later. */
+	int (*put)(struct link *link, void *remote, const void *local, size_t n,
+		enum move_mode mode, device_stream stream);
+	int (*get)(struct link *link, void *local, const void *remote, size_t n,
+		enum move_mode mode, device_stream stream);
+	/* After it, what was issued on this link before is visible at the peer before anything
+	   issued later. May wait, with the deadline and stop word of the link. A wait that ends
+	   early is SPMT_ERR_TIMEOUT at the deadline or -ECANCELED at the stop word, with a
+	   sentence; what was in flight stays so, and a later quiet waits for it again. A move
+	   that failed is told here and stays the next quiet's to report, so that no signal
+	   follows data that is not there. */
+	int (*fence)(struct link *link);
+	/* All NBI moves are complete everywhere. First failure since the last quiet. */
+	int (*quiet)(struct link *link);
+	/* link may have no state of this mover. */
+	void (*close)(struct link *link);
+};
+
+struct link {
+	struct route route;
+	char *base; /* peer's user heap as seen from here; NULL: not loadable */
+	char *own;  /* peer's library area */
+	const struct mover_ops *small, *large; /* the same where there is one mover */
+	uint64_t threshold;		       /* small up to it, large above */
+	const struct map_ops *map;
+
+	const struct backend *backend;
+	int dev, peer_dev, rank, pe;
+	device_stream stream;		   /* the comm's own */
+	const _Atomic int64_t *timeout_ms; /* the comm's; < 0: none */
+	const uint32_t *stop;		   /* the world's; not 0: broken */
+
+	void *sdma; /* mover state, made on first use */
+	void *verbs;
+	void *hook;   /* of hook.c; NULL: no mover is wrapped */
+	bool pending; /* set by a mover: NBI work since the last quiet */
+	bool direct;  /* blocking moves of any size are the CPU's own stores */
+
+	/* set once, with release, when sdma found no channel; `why` is for link_route() */
+	_Atomic bool fell_back;
+	char why[DEVICE_REASON];
+
+	/* written by the one thread that uses the comm, read by any: relaxed atomics */
+	_Atomic uint64_t ops[LINK_MOVERS], bytes[LINK_MOVERS];
+};
+
+/* Called by the mover that has taken the move. */
+static inline void link_count(struct link *link, enum mover_kind mover, uint64_t bytes)
+{
+	uint64_t o = atomic_load_explicit(&link->ops[mover], memory_order_relaxed);
+	uint64_t b = atomic_load_explicit(&link->bytes[mover], memory_order_relaxed);
+
+	atomic_store_explicit(&link->ops[mover], o + 1, memory_order_relaxed);
+	atomic_store_explicit(&link->bytes[mover], b + bytes, memory_order_relaxed);
+}
+
+extern const struct map_ops map_self, map_p2p, map_ipc;
+extern const struct mover_ops mover_store, mover_sdma;
+
+/* The route as it is now, from any thread: link->route itself is not written after init. */
+void link_route(const struct link *link, struct route *route);
+
+/* A backend's -ETIMEDOUT or -ECANCELED as a mover's code, with a sentence; others pass. */
+int link_wait_failed(const struct link *link, const char *what, int rc);
+
+/* The tables for a kind; NULL where this build has none. */
+const struct map_ops *map_ops(enum map_kind map);
+const struct mover_ops *mover_ops(enum mover_kind mover);
+
+/* n bytes by the CPU, as memmove. A side that is naturally aligned for n = 1, 2, 4 or 8 is
+   accessed by one atomic: a load that acquires, a store that releases. Defined in p2p.c. */
+void store_bytes(void *dst, const void *src, size_t n);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Collectives: checked here, then one kernel on every rank's stream. What the ranks passed is
+ * folded into a key that the kernels compare before they move anything.
+ */
+#include <errno.h>
+
+#include "../src/kernels/kernels.h"
+#include "../src/status.h"
+#include "atomics.h"
+#include "rma.h"
+
+struct coll_call {
+	const char *what;
+	enum kernel_collective_kind kind;
+	void *dst;
+	const void *src;
+	size_t count;
+	enum spmt_type type;
+	enum spmt_op op;
+	int root;
+	uint64_t extra;			 /* what else must be equal */
+	uint64_t src_blocks, dst_blocks; /* of count elements */
+};
+
+static uint64_t fold(uint64_t key, uint64_t value)
+{
+	key ^= value + 0x9e3779b97f4a7c15ull + (key << 6) + (key >> 2);
+	key *= 0xbf58476d1ce4e5b9ull;
+	return key ^ (key >> 31);
+}
+
+static uint64_t coll_key(const struct coll_call *c)
+{
+	uint64_t key = fold(0, (uint64_t)c->kind + 1);
+
+	key = fold(key, c->count);
+	key = fold(key, (uint64_t)c->type);
+	key = fold(key, (uint64_t)c->op);
+	key = fold(key, c->kind == COLL_PERMUTE ? 0 : (uint64_t)(int64_t)c->root);
+	return fold(key, c->extra);
+}
+
+static bool is_float(enum spmt_type type)
+{
+	return type >= SPMT_TYPE_F16;
+}
+
+static int coll_check(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t bytes, blocks = MAX_OF(c->src_blocks, c->dst_blocks);
+
+	if (!type_size(c->type))
+		return fail(
+			-EINVAL, "%s: rank %d: unknown type %d", c->what, comm->rank, (int)c->type);
+	if ((unsigned)c->op > SPMT_OP_XOR)
+		return fail(-EINVAL, "%s: rank %d: unknown op %d", c->what, comm->rank, (int)c->op);
+	if (c->op >= SPMT_OP_AND && is_float(c->type))
+		return fail(-EINVAL,
+			"%s: rank %d: op %d (and, or, xor) needs an integer type, not %d", c->what,
+			comm->rank, (int)c->op, (int)c->type);
+	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
+		__builtin_mul_overflow(bytes, blocks, &bytes))
+		return fail(-EINVAL, "%s: rank %d: count %zu wraps the address space", c->what,
+			comm->rank, c->count);
+	if (c->count && (!c->dst || !c->src))
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with count %zu", c->what, comm->rank,
+			c->dst ? "src" : "dst", c->count);
+	if (((uintptr_t)c->dst | (uintptr_t)c->src) % type_size(c->type))
+		return fail(-EINVAL,
+			"%s: rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
+			c->what, comm->rank, c->dst, c->src, type_size(c->type));
+	return 0;
+}
+
+/* Collectives of one comm run one after the other, whatever streams they are on: their kernels
+   share one inbox. */
+static int coll_order(spmt_comm *comm, device_stream stream)
+{
+	if (!comm->collective)
+		return comm->backend->event_create(comm->dev, &comm->collective);
+	if (comm->collective_stream == stream)
+		return 0;
+	return comm->backend->stream_wait_event(comm->dev, stream, comm->collective);
+}
+
+static int coll_done(spmt_comm *comm, device_stream stream)
+{
+	comm->collective_stream = stream;
+	return comm->backend->event_record(comm->dev, comm->collective, stream);
+}
+
+static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream)
+{
+	int rc = coll_order(comm, stream);
+
+	if (!rc)
+		rc = kernel_run(comm, kernel, args, size, stream);
+	return rc ? rc : coll_done(comm, stream);
+}
+
+static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
+{
+	struct kernel_collective_args args = {
+		.dst = (uint64_t)(uintptr_t)c->dst,
+		.src = (uint64_t)(uintptr_t)c->src,
+		.count = c->count,
+		.key = coll_key(c),
+		.kind = (int)c->kind,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.root = c->root,
+	};
+	int rc = coll_check(comm, c);
+
+	if (rc)
+		return rc;
+	view_fill(comm, &args.view);
+	return coll_launch(comm, &kernel_collective, &args, sizeof(args), stream_of(comm, stream));
+}
+
+int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
+{
+	struct kernel_barrier_args args;
+	int rc = comm_enter(comm, "spmt_barrier_on_stream");
+
+	if (!rc)
+		rc = spmt_quiet_on_stream(comm, stream);
+	if (rc)
+		return rc;
+	view_fill(comm, &args.view);
+	return coll_launch(comm, &kernel_barrier, &args, sizeof(args), stream_of(comm, stream));
+}
+
+int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
+		root, 0, 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	if (rc)
+		return rc;
+	if (!comm_has_pe(comm, root))
+		return fail(-EINVAL, "%s: rank %d: root %d is not in 0 .. %d", c.what, comm->rank,
+			root, comm->nranks - 1);
+	/* Only the root's src is read. */
+	if (comm->rank != root && !src)
+		c.src = dst;
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
+		SPMT_OP_SUM, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	uint64_t n = comm ? (uint64_t)comm->nranks : 1;
+	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
+		SPMT_OP_SUM, 0, 0, n, n };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+/* Checks the table, finds who sends here, and folds it so that ranks with other tables are found
+   out. */
+static int permute_table(
+	const spmt_comm *comm, const char *what, const int *to, int *source, uint64_t *key)
+{
+	if (!to)
+		return fail(-EINVAL, "%s: rank %d: to is NULL", what, comm->rank);
+	*source = -1;
+	*key = 1;
+	for (int i = 0; i < comm->nranks; i++) {
+		if (to[i] != -1 && !comm_has_pe(comm, to[i]))
+			return fail(-EINVAL,
+				"%s: rank %d: to[%d] is %d, neither -1 nor a rank below %d", what,
+				comm->rank, i, to[i], comm->nranks);
+		for (int j = 0; j < i && to[i] != -1; j++)
+			if (to[j] == to[i])
+				return fail(-EINVAL,
+					"%s: rank %d: to[%d] and to[%d] both name rank %d", what,
+					comm->rank, j, i, to[i]);
+		if (to[i] == comm->rank)
+			*source = i;
+		*key = fold(*key, (uint64_t)(int64_t)to[i]);
+	}
+	return 0;
+}
+
+int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	const int *to, spmt_stream stream)
+{
+	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM, 0,
+		0, 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	if (!rc)
+		rc = permute_table(comm, c.what, to, &c.root, &c.extra);
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op, spmt_stream stream)
+{
+	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
+		op, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	enum spmt_op op, spmt_stream stream)
+{
+	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op, 0, 0,
+		1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}

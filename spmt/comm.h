@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* A comm: the handle on a slot, the first argument of every call; and what the calls share. */
+#ifndef SPMT_COMM_H
+#define SPMT_COMM_H
+
+#include "meet.h"
+#include "wait.h"
+#include "world.h"
+
+/* One stream with work that this comm has queued since the last quiet. */
+struct used_stream {
+	device_stream stream;
+	device_event event; /* behind the last such work */
+	bool dirty;
+};
+
+struct spmt_comm {
+	struct pooled head;
+	/* read by every call */
+	int rank, nranks;
+	struct control *control;
+	struct heap *heap;
+	struct link *links;
+	_Atomic int64_t timeout_ms;
+	bool pending;	   /* some link has NBI work */
+	bool streamed;	   /* some stream has work of this comm */
+	bool streamed_own; /* its own stream has */
+	/* the rest */
+	int dev;
+	uint64_t epoch; /* meetings so far */
+	struct world *world;
+	struct slot *slot;
+	const struct backend *backend;
+	device_stream stream;
+	struct used_stream *used;
+	size_t nused;
+	device_event collective; /* behind the last collective; made with the first */
+	device_stream collective_stream;
+	void *scratch, *scratch_dev; /* a pinned line for results of kernels: host address, device
+					address */
+	struct spmtd_peer *peers, *peers_dev; /* for kernels: host address, device address */
+	struct spmt_mem *mems;		      /* live registered buffers */
+	uint64_t registered; /* buffers ever registered: their names in a meeting */
+	int64_t default_timeout_ms;
+	size_t fair; /* where the next look at many words begins */
+	bool flat;   /* all peer heaps lie in the world's range */
+	struct comm_host {
+		struct spmtd_host ops;
+		spmt_comm *comm;
+	} host; /* callbacks of the device header on the host backend */
+	_Atomic uint64_t waits, longest_ns;
+};
+
+/* ---- entering a call ----------------------------------------------------------------------- */
+
+/* Why comm cannot be used; the slow half of comm_enter. */
+int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold));
+
+/* Every public call begins here. 0: comm is live and its world is whole. */
+static inline int comm_enter(const spmt_comm *comm, const char *what)
+{
+	if (LIKELY(comm && pooled_is_live(&comm->head) &&
+		    !atomic_load_explicit(&comm->control->stop, memory_order_relaxed)))
+		return 0;
+	return comm_refuse(comm, what);
+}
+
+/* As comm_enter for calls that work in a broken world, too. */
+int comm_enter_any(const spmt_comm *comm, const char *what);
+int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));
+
+static inline bool comm_has_pe(const spmt_comm *comm, int pe)
+{
+	return (unsigned)pe < (unsigned)comm->nranks;
+}
+
+static inline bool comm_cpu_access(const spmt_comm *comm)
+{
+	return comm->backend->traits & DEVICE_HOST_ACCESS;
+}
+
+/* 0: the default of this comm */
+static inline int64_t comm_timeout(const spmt_comm *comm)
+{
+	return atomic_load_explicit(&comm->timeout_ms, memory_order_relaxed);
+}
+
+/* ---- one step each of init and finalize, and what the calls share -------------------------- */
+
+int peers_link(spmt_comm *comm);    /* peer.c: a link a peer */
+void peers_unlink(spmt_comm *comm); /* takes half-made ones */
+
+void view_prepare(spmt_comm *comm); /* view.c: once the links stand */
+void view_fill(spmt_comm *comm, struct spmt_view *view);
+
+void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
+
+/* quiet without entering: 0 or the first failure since the last one. */
+int quiet_slow(spmt_comm *comm, const char *what); /* sync.c */
+int movers_quiet(spmt_comm *comm);		   /* NBI work of all links; the first failure */
+
+static inline int quiet_all(spmt_comm *comm, const char *what)
+{
+	return LIKELY(!comm->pending && !comm->streamed) ? 0 : quiet_slow(comm, what);
+}
+
+/* stream.c: the stream meant by a user's argument; after queueing work there, note it for quiet. */
+device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
+int stream_note(spmt_comm *comm, device_stream stream);
+/* `stream` waits for what this comm has queued in the user's other streams. */
+int streams_join(spmt_comm *comm, device_stream stream);
+int streams_quiet(
+	spmt_comm *comm, const char *what);	     /* all of them, failures of kernels included */
+int stream_drain(spmt_comm *comm, const char *what); /* the comm's own */
+void streams_drop(spmt_comm *comm);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control block: what the ranks of a world share to meet, to sleep and to break. Fixed layout,
+ * no pointers, so that it may lie in memory shared by processes. Every counter only rises.
+ */
+#ifndef SPMT_CONTROL_H
+#define SPMT_CONTROL_H
+
+#include <stdatomic.h>
+
+#include "../src/base.h"
+#include "../src/status.h"
+
+/* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
+   is not 0 fails the meeting. */
+struct meet_record {
+	uint32_t op; /* enum meet_op */
+	int32_t status;
+	uint64_t key[3];
+	uint64_t payload[2]; /* for the others to read; not compared */
+};
+
+/* One rank's lines. Written by that rank alone, but for the bell. */
+struct cell {
+	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
+	struct meet_record record[2];		       /* by parity of the meeting */
+	/* Sleeping on words: a waiter counts itself in, looks once more, and sleeps on the bell. */
+	_Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
+	_Atomic uint32_t bell;
+	_Alignas(CACHE_LINE) char sentence[STATUS_SENTENCE]; /* why record.status is not 0 */
+};
+
+#define GATE_BROKEN 1u
+
+struct control {
+	/* Broken: the first to claim it writes code and sentence, then stop. */
+	_Alignas(CACHE_LINE) _Atomic uint32_t stop;
+	_Atomic uint32_t claimed;
+	int32_t code;
+	char sentence[STATUS_SENTENCE];
+	/* Meetings: the last of the e-th to arrive moves the gate from 2(e-1) to 2e. Whoever
+	   sets GATE_BROKEN instead has ended it for all: one word decides, so that all ranks
+	   leave with the same result. */
+	_Alignas(CACHE_LINE) _Atomic uint64_t arrived;
+	_Alignas(CACHE_LINE) _Atomic uint64_t gate;
+	_Atomic uint32_t verdict[2]; /* by parity: enum meet_verdict */
+	_Atomic uint32_t gate_sleepers;
+	uint32_t nranks;
+	struct cell cells[];
+};
+
+static inline size_t control_size(int nranks)
+{
+	return sizeof(struct control) + (size_t)nranks * sizeof(struct cell);
+}
+
+/* The stop word as the layers below take it: a plain word that they poll. */
+static inline const uint32_t *control_stop_word(const struct control *control)
+{
+	return (const uint32_t *)(uintptr_t)&control->stop;
+}
+
+/* Breaks the world once: the first cause counts. Wakes every sleeper. Any thread. */
+void control_break(struct control *control, int code, const char *sentence);
+
+/* Waits for nobody: 0, or the code that broke the world, with `what` and the original sentence
+   recorded. */
+int control_broken(struct control *control, const char *what);
+
+/* Wakes what sleeps on rank pe's words. The caller's store is ordered before the look at the
+   sleepers. */
+void control_ring(struct cell *cell);
+
+/* A store to a rank's memory has been made: wake its sleepers if there are any. One fence, one
+   load. */
+static inline void control_stored(struct cell *cell)
+{
+#if defined(__SANITIZE_THREAD__)
+	uint32_t sleepers = atomic_fetch_add(&cell->sleepers, 0);
+#else
+	uint32_t sleepers;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	sleepers = atomic_load_explicit(&cell->sleepers, memory_order_relaxed);
+#endif
+	if (UNLIKELY(sleepers))
+		control_ring(cell);
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* The rest of what users do with streams: order against a comm's work, waits in a stream, and
+   the calls of the host backend alone. */
+#include <errno.h>
+
+#include "../src/device_host.h"
+#include "../src/env.h"
+#include "../src/kernels/kernels.h"
+#include "../src/mem.h"
+#include "../src/status.h"
+#include "atomics.h"
+#include "rma.h"
+
+/* ---- quiet in a stream --------------------------------------------------------------------- */
+
+/* `stream` waits for what the comm's own stream holds now. */
+static int own_stream_join(spmt_comm *comm, device_stream stream)
+{
+	device_event event;
+	int rc = comm->backend->event_create(comm->dev, &event);
+
+	if (rc)
+		return rc;
+	rc = comm->backend->event_record(comm->dev, event, comm->stream);
+	if (!rc)
+		rc = comm->backend->stream_wait_event(comm->dev, stream, event);
+	comm->backend->event_destroy(
+		comm->dev, event); /* as with the vendors, what waits for it keeps what it needs */
+	return rc;
+}
+
+/*
+ * What other streams hold is ordered by their events. What movers have in flight beside the streams
+ * has no event: it is completed here, which is the one case in which this call blocks.
+ */
+int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
+{
+	device_stream s;
+	int rc = comm_enter(comm, "spmt_quiet_on_stream");
+
+	if (rc)
+		return rc;
+	s = stream_of(comm, stream);
+	if (comm->pending)
+		rc = movers_quiet(comm);
+	if (!rc && comm->streamed_own && s != comm->stream)
+		rc = own_stream_join(comm, s);
+	if (!rc && comm->streamed)
+		rc = streams_join(comm, s);
+	return rc ? rc : stream_note(comm, s);
+}
+
+/* ---- a wait in a stream -------------------------------------------------------------------- */
+
+int spmt_signal_wait_on_stream(
+	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, spmt_stream stream)
+{
+	struct kernel_wait_args args = {
+		.sig = (uint64_t)(uintptr_t)sig, .value = val, .cmp = (int)cmp
+	};
+	char *own;
+	int rc = rma_open(comm, "spmt_signal_wait_on_stream", "sig", sig, sig, sizeof(*sig),
+		comm ? comm->rank : 0, &own);
+
+	if (!rc)
+		rc = signal_check(comm, "spmt_signal_wait_on_stream", sig, SPMT_SIGNAL_SET);
+	if (rc)
+		return rc;
+	if ((unsigned)cmp > SPMT_CMP_LE)
+		return fail(-EINVAL, "spmt_signal_wait_on_stream: rank %d: unknown compare %d",
+			comm->rank, (int)cmp);
+	view_fill(comm, &args.view);
+	return kernel_run(comm, &kernel_wait, &args, sizeof(args), stream_of(comm, stream));
+}
+
+/* ---- host backend only --------------------------------------------------------------------- */
+
+static int host_only(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter(comm, what);
+
+	if (rc || comm->backend == &backend_host)
+		return rc;
+	return fail(SPMT_ERR_UNSUPPORTED, "%s: rank %d: backend %s has launches of its own", what,
+		comm->rank, comm->backend->name);
+}
+
+struct launch {
+	void (*kernel)(void *args);
+	size_t size;
+	unsigned char args[];
+};
+
+static void launch_run(void *arg)
+{
+	struct launch *launch = arg;
+
+	launch->kernel(launch->args);
+	mem_free(launch);
+}
+
+int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
+	const void *args, size_t args_size)
+{
+	struct launch *launch;
+	device_stream s;
+	int rc = host_only(comm, "spmt_host_launch");
+
+	if (rc)
+		return rc;
+	if (!kernel || (args_size && !args) || args_size > SIZE_MAX / 2)
+		return fail(-EINVAL, "spmt_host_launch: rank %d: %s", comm->rank,
+			!kernel ? "kernel is NULL" : "args is NULL or too large for its size");
+	launch = mem_aligned(CACHE_LINE, sizeof(*launch) + args_size);
+	if (!launch)
+		return fail(-ENOMEM,
+			"spmt_host_launch: rank %d: out of memory for %zu bytes of args",
+			comm->rank, args_size);
+	launch->kernel = kernel;
+	if (args_size)
+		__builtin_memcpy(launch->args, args, args_size);
+	s = stream_of(comm, stream);
+	rc = comm->backend->call(comm->dev, s, launch_run, launch);
+	if (rc) {
+		mem_free(launch);
+		return rc;
+	}
+	return stream == NULL ? stream_note(comm, s) : 0;
+}
+
+int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
+{
+	int rc = host_only(comm, "spmt_host_stream_create");
+
+	if (rc)
+		return rc;
+	if (!stream)
+		return fail(
+			-EINVAL, "spmt_host_stream_create: rank %d: stream is NULL", comm->rank);
+	return backend_host.stream_create(comm->dev, stream);
+}
+
+/* The device of a stream made by spmt_host_stream_create. */
+static int stream_device(const char *what, spmt_stream stream, int *dev)
+{
+	if (!stream || stream == SPMT_STREAM_LEGACY || stream == SPMT_STREAM_PER_THREAD)
+		return fail(-EINVAL, "%s: stream %p was not made by spmt_host_stream_create", what,
+			stream);
+	*dev = host_stream_device(stream);
+	return *dev < 0 ? fail(-EBADF, "%s: stream %p is destroyed or never was one", what, stream)
+			: 0;
+}
+
+int spmt_host_stream_synchronize(spmt_stream stream)
+{
+	static const char what[] = "spmt_host_stream_synchronize";
+	const struct env *env;
+	int dev = -1, rc = env_get(&env);
+
+	if (!rc)
+		rc = stream_device(what, stream, &dev);
+	if (rc)
+		return rc;
+	rc = backend_host.stream_sync(
+		dev, stream, env->timeout < 0 ? -1 : env->timeout * 1000000, NULL);
+	if (rc == -ETIMEDOUT)
+		return fail(SPMT_ERR_TIMEOUT,
+			"%s: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,
+			(long long)env->timeout);
+	return rc;
+}
+
+int spmt_host_stream_destroy(spmt_stream stream)
+{
+	int dev = -1, rc = stream_device("spmt_host_stream_destroy", stream, &dev);
+
+	return rc ? rc : backend_host.stream_destroy(dev, stream);
+}
+
+int spmt_host_get_device(void)
+{
+	return host_get_device();
+}
+
+int spmt_host_set_device(int device)
+{
+	return host_set_device(device);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* Who a comm is, what it can do, what it has done; and what a call says of a comm that it cannot
+   use. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/guard.h"
+#include "../src/status.h"
+#include "comm.h"
+
+int comm_enter_any(const spmt_comm *comm, const char *what)
+{
+	if (!comm)
+		return fail(-EINVAL, "%s: comm is NULL", what);
+	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
+	case POOLED_LIVE:
+		return 0;
+	case 0:
+		return fail(SPMT_ERR_FORKED,
+			"%s: the comm belongs to the process that this one was forked from", what);
+	default:
+		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
+	}
+}
+
+int comm_refuse(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter_any(comm, what);
+
+	if (rc)
+		return rc;
+	rc = control_broken(comm->control, what);
+	/* Who broke the world by intent gave a code for all; else what broke it happened to
+	   another call. */
+	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
+		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the world is broken: %s", what,
+			comm->rank, comm->control->sentence);
+	return rc;
+}
+
+int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
+{
+	return fail(-EINVAL, "%s: rank %d: pe %d is not in 0 .. %d", what, comm->rank, pe,
+		comm->nranks - 1);
+}
+
+/* ---- the world's state --------------------------------------------------------------------- */
+
+int spmt_status(spmt_comm *comm)
+{
+	int rc = comm_enter_any(comm, "spmt_status");
+
+	return rc || !atomic_load(&comm->control->stop)
+		? rc
+		: control_broken(comm->control, "spmt_status");
+}
+
+int spmt_abort(spmt_comm *comm, int code)
+{
+	char sentence[STATUS_SENTENCE];
+	int rc = comm_enter_any(comm, "spmt_abort");
+
+	if (rc)
+		return rc;
+	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the world with code %d",
+		comm->rank, code);
+	world_break(comm->world, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
+	return 0;
+}
+
+int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms)
+{
+	int rc = comm_enter_any(comm, "spmt_set_timeout");
+
+	if (rc)
+		return rc;
+	if (timeout_ms > INT64_MAX / 1000000)
+		return fail(-EINVAL, "spmt_set_timeout: rank %d: %lld ms is beyond the clock",
+			comm->rank, (long long)timeout_ms);
+	atomic_store_explicit(&comm->timeout_ms, timeout_ms ? timeout_ms : comm->default_timeout_ms,
+		memory_order_relaxed);
+	return 0;
+}
+
+/* ---- who ----------------------------------------------------------------------------------- */
+
+int spmt_rank(const spmt_comm *comm)
+{
+	int rc = comm_enter_any(comm, "spmt_rank");
+
+	return rc ? rc : comm->rank;
+}
+
+int spmt_nranks(const spmt_comm *comm)
+{
+	int rc = comm_enter_any(comm, "spmt_nranks");
+
+	return rc ? rc : comm->nranks;
+}
+
+int spmt_device(const spmt_comm *comm)
+{
+	int rc = comm_enter_any(comm, "spmt_device");
+
+	return rc ? rc : comm->dev;
+}
+
+const char *spmt_backend(const spmt_comm *comm)
+{
+	return comm_enter_any(comm, "spmt_backend") ? NULL : comm->backend->name;
+}
+
+int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
+{
+	struct spmt_route whole = { .size = sizeof(whole), .pe = pe };
+	const struct route *r;
+	int rc = comm_enter_any(comm, "spmt_route");
+
+	if (rc)
+		return rc;
+	if (!comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, "spmt_route", pe);
+	if (!route || route->size < sizeof(whole))
+		return fail(-EINVAL, "spmt_route: rank %d: route is NULL or route->size is not set",
+			comm->rank);
+	r = &comm->links[pe].route;
+	snprintf(whole.map, sizeof(whole.map), "%s", map_name(r->map));
+	route_movers(r, whole.movers, sizeof(whole.movers));
+	whole.threshold = comm->links[pe].threshold;
+	snprintf(whole.reason, sizeof(whole.reason), "%.*s", LINK_REASON - 1, r->reason);
+	whole.size = route->size;
+	memcpy(route, &whole, sizeof(whole));
+	return 0;
+}
+
+/* ---- what it can do ------------------------------------------------------------------------ */
+
+int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
+{
+	int rc = comm_enter_any(comm, "spmt_query");
+
+	if (rc)
+		return rc;
+	if (!value)
+		return fail(-EINVAL, "spmt_query: rank %d: value is NULL", comm->rank);
+	switch (cap) {
+	case SPMT_CAP_VMM:
+		*value = comm->heap->range != NULL;
+		return 0;
+	case SPMT_CAP_IPC:
+		*value = comm->backend->ipc != NULL;
+		return 0;
+	case SPMT_CAP_GRAPH:
+		*value = !comm_cpu_access(comm);
+		return 0;
+	case SPMT_CAP_COPY_ENGINES:
+		*value = comm->backend->store_threshold < UINT64_MAX;
+		return 0;
+	case SPMT_CAP_MULTICAST:
+		*value = 0;
+		return 0;
+	case SPMT_CAP_RESIDENT_BLOCKS: {
+		struct device_desc desc;
+
+		rc = comm->backend->describe(comm->dev, &desc);
+		if (!rc)
+			*value = desc.units;
+		return rc;
+	}
+	case SPMT_CAP_HOST_ACCESS:
+		*value = comm_cpu_access(comm);
+		return 0;
+	case SPMT_CAP_STORE_THRESHOLD:
+		*value = (int64_t)MIN_OF(comm->links[comm->rank].threshold, (uint64_t)INT64_MAX);
+		return 0;
+	case SPMT_CAP_HEAP_SIZE:
+		*value = (int64_t)comm->heap->size;
+		return 0;
+	}
+	return fail(-EINVAL, "spmt_query: rank %d: unknown capability %d", comm->rank, (int)cap);
+}
+
+int spmt_device_count(const char *backend, int *count)
+{
+	const struct backend *b;
+	int rc;
+
+	if (!count)
+		return fail(-EINVAL, "spmt_device_count: count is NULL");
+	rc = device_select(backend, &b);
+	return rc ? rc : b->count(count);
+}
+
+/* ---- counters ------------------------------------------------------------------------------ */
+
+static void stats_add(struct spmt_stats *s, const struct link *link)
+{
+	struct spmt_mover_stats *const movers[LINK_MOVERS] = { &s->store, &s->sdma, &s->verbs };
+
+	for (int m = 0; m < LINK_MOVERS; m++) {
+		uint64_t ops = atomic_load_explicit(&link->ops[m], memory_order_relaxed);
+		uint64_t bytes = atomic_load_explicit(&link->bytes[m], memory_order_relaxed);
+
+		movers[m]->ops += ops;
+		movers[m]->bytes += bytes;
+		s->ops += ops;
+		s->bytes += bytes;
+	}
+}
+
+int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
+{
+	struct spmt_stats s = { .size = sizeof(s) };
+	int rc = comm_enter_any(comm, "spmt_stats");
+
+	if (rc)
+		return rc;
+	if (pe != -1 && !comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, "spmt_stats", pe);
+	if (!stats || stats->size < sizeof(s))
+		return fail(-EINVAL, "spmt_stats: rank %d: stats is NULL or stats->size is not set",
+			comm->rank);
+	for (int i = 0; i < comm->nranks; i++)
+		if (pe == -1 || pe == i)
+			stats_add(&s, &comm->links[i]);
+	s.waits = atomic_load_explicit(&comm->waits, memory_order_relaxed);
+	s.longest_wait_ns = atomic_load_explicit(&comm->longest_ns, memory_order_relaxed);
+	s.size = stats->size;
+	memcpy(stats, &s, sizeof(s));
+	return 0;
+}
+
+/* ---- guard --------------------------------------------------------------------------------- */
+
+void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard)
+{
+	struct guard g = { .backend = NULL };
+
+	*guard = (struct spmt_guard){ .backend = NULL };
+	if (comm_enter_any(comm, "spmt_guard_enter") || guard_enter(&g, comm->backend, comm->dev))
+		return;
+	*guard = (struct spmt_guard){ .backend = g.backend,
+		.context = g.saved.context,
+		.ordinal = g.saved.ordinal,
+		.error = g.saved.error };
+}
+
+void spmt_guard_leave(struct spmt_guard *guard)
+{
+	struct guard g = { .backend = guard->backend,
+		.saved = { .ordinal = guard->ordinal,
+			.error = guard->error,
+			.context = guard->context } };
+
+	guard_leave(&g);
+	guard->backend = NULL;
+}
+
+/* ---- the library --------------------------------------------------------------------------- */
+
+const char *spmt_strerror(int code)
+{
+	return status_text(code);
+}
+
+const char *spmt_last_error(void)
+{
+	return status_sentence();
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *spmt_version(void)
+{
+	return TEXT(SPMT_VERSION_MAJOR) "." TEXT(SPMT_VERSION_MINOR) "." TEXT(SPMT_VERSION_PATCH);
+}
+
+int spmt_version_number(void)
+{
+	return SPMT_VERSION_NUMBER;
+}

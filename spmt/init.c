@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank's life: attributes checked, world joined, slot opened, peers linked; and the way back,
+   written once. */
+#include <errno.h>
+#include <string.h>
+
+#include "../src/env.h"
+#include "../src/mem.h"
+#include "../src/process.h"
+#include "../src/status.h"
+#include "comm.h"
+
+/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer. */
+static uint64_t own_size(int nranks)
+{
+	return sizeof(struct spmtd_own) + (uint64_t)nranks * sizeof(struct spmtd_inbox);
+}
+
+/* ---- attributes ---------------------------------------------------------------------------- */
+
+static int attr_copy(const struct spmt_attr *given, struct spmt_attr *attr)
+{
+	const unsigned char *bytes = (const unsigned char *)given;
+
+	if (!given)
+		return fail(-EINVAL, "spmt_init: attr is NULL");
+	if (given->size < sizeof(*attr))
+		return fail(-EINVAL,
+			"spmt_init: attr.size %zu is below %zu: begin with SPMT_ATTR_INIT",
+			given->size, sizeof(*attr));
+	for (size_t i = sizeof(*attr); i < given->size; i++)
+		if (bytes[i])
+			return fail(-EINVAL,
+				"spmt_init: attr.size %zu: byte %zu asks for something this library (%s) does not know",
+				given->size, i, spmt_version());
+	memcpy(attr, given, sizeof(*attr));
+	return 0;
+}
+
+static int attr_check(const struct spmt_attr *attr)
+{
+	if (attr->nranks < 1)
+		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
+			attr->nranks);
+	if (attr->rank < 0 || attr->rank >= attr->nranks)
+		return fail(-EINVAL, "spmt_init: attr.rank %d is not in 0 .. %d", attr->rank,
+			attr->nranks - 1);
+	if (attr->device < -1)
+		return fail(-EINVAL,
+			"spmt_init: rank %d: attr.device %d is neither an ordinal nor -1",
+			attr->rank, attr->device);
+	if (attr->heap_size > SIZE_MAX / 4)
+		return fail(-EINVAL,
+			"spmt_init: rank %d: attr.heap_size %zu is beyond any address space",
+			attr->rank, attr->heap_size);
+	return 0;
+}
+
+static int attr_uid(const struct spmt_attr *attr, struct uid *uid)
+{
+	spmt_uid own;
+	int rc;
+
+	if (attr->uid)
+		return uid_read("spmt_init", attr->uid, uid);
+	if (attr->nranks != 1)
+		return fail(-EINVAL,
+			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create",
+			attr->rank, attr->nranks);
+	rc = spmt_uid_create(&own);
+	return rc ? rc : uid_read("spmt_init", &own, uid);
+}
+
+/* ---- what a rank tells the others ---------------------------------------------------------- */
+
+static struct rank_info *own_info(const spmt_comm *comm)
+{
+	return &comm->world->infos[comm->rank];
+}
+
+static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
+{
+	struct rank_info *info = own_info(comm);
+	int rc;
+
+	rc = device_select(attr->backend, &comm->backend);
+	if (rc)
+		return rc;
+	info->rank = comm->rank;
+	info->device = attr->device;
+	info->traits = comm->backend->traits;
+	info->caps = comm->backend->ipc ? RANK_CAP_IPC : 0;
+	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
+	return process_nonce(info->process);
+}
+
+static uint64_t backend_index(const struct backend *backend)
+{
+	uint64_t i = 0;
+
+	while (device_backend(i) && device_backend(i) != backend)
+		i++;
+	return i;
+}
+
+/* An explicit ordinal, or this rank's position among the ranks of this process. */
+static int settle_device(spmt_comm *comm)
+{
+	struct rank_info *info = own_info(comm);
+	int count, rc = comm->backend->count(&count);
+
+	if (rc)
+		return rc;
+	if (info->device >= 0 && info->device >= count)
+		return fail(-ENODEV,
+			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s",
+			comm->rank, info->device, comm->backend->name, count,
+			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
+	comm->dev = info->device;
+	if (comm->dev >= 0)
+		return 0;
+	comm->dev = 0;
+	for (int i = 0; i < comm->rank; i++)
+		comm->dev += !memcmp(
+			comm->world->infos[i].process, info->process, sizeof(info->process));
+	if (comm->dev >= count)
+		return fail(-ENODEV,
+			"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s",
+			comm->rank, comm->dev, comm->backend->name, count,
+			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
+	return 0;
+}
+
+/* ---- the slot ------------------------------------------------------------------------------ */
+
+static int open_device(spmt_comm *comm)
+{
+	struct slot *slot = comm->slot;
+	void *host, *dev;
+	int rc = settle_device(comm);
+
+	if (!rc)
+		rc = comm->backend->open(comm->dev);
+	if (rc)
+		return rc;
+	own_info(comm)->settled = comm->dev;
+	slot->backend = comm->backend; /* from here on the world closes the device */
+	slot->dev = comm->dev;
+	rc = comm->backend->host_alloc(comm->dev, sizeof(struct signals), &host, &dev);
+	if (rc)
+		return rc;
+	slot->signals_dev = dev;
+	__atomic_store_n(&slot->signals, (struct signals *)host, __ATOMIC_RELEASE);
+	return comm->backend->stream_create(comm->dev, &comm->stream);
+}
+
+/* One range for the ranks of this process, opened by the first to need it. */
+static const struct heap_range *world_range(spmt_comm *comm, uint64_t size)
+{
+	struct world *w = comm->world;
+	struct status_saved saved;
+
+	status_save(&saved);
+	pthread_mutex_lock(&w->lock);
+	if (!w->range_state)
+		w->range_state =
+			heap_range_open(comm->backend, w->nranks, size, &w->range) ? -1 : 1;
+	pthread_mutex_unlock(&w->lock);
+	status_restore(&saved);
+	return w->range_state > 0 ? &w->range : NULL;
+}
+
+/* Devices of this process's ranks: those that may reach this rank's memory by address. */
+static int *local_devices(const spmt_comm *comm, int *n)
+{
+	const struct rank_info *infos = comm->world->infos;
+	int *devs = mem_calloc((size_t)comm->nranks, sizeof(*devs));
+
+	*n = 0;
+	for (int i = 0, position = 0; devs && i < comm->nranks; i++) {
+		int dev = infos[i].device >= 0 ? infos[i].device : position, k = 0;
+
+		if (memcmp(infos[i].process, infos[comm->rank].process, sizeof(infos[i].process)))
+			continue;
+		position++;
+		while (k < *n && devs[k] != dev)
+			k++;
+		devs[k] = dev;
+		*n = MAX_OF(*n, k + 1);
+	}
+	return devs;
+}
+
+static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
+{
+	struct heap_config config = { .backend = comm->backend,
+		.dev = comm->dev,
+		.slice = comm->rank,
+		.size = size,
+		.own_size = own_size(comm->nranks) };
+	struct rank_info *info = own_info(comm);
+	int *devs = local_devices(comm, &config.npeers);
+	int rc;
+
+	if (!devs)
+		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
+			comm->rank);
+	config.peers = devs;
+	if (env->heap_mode != ENV_HEAP_STATIC)
+		config.range = world_range(
+			comm, align_up(size, HEAP_ROUND) + align_up(config.own_size, HEAP_ROUND));
+	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
+		rc = fail(SPMT_ERR_UNSUPPORTED,
+			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes",
+			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size);
+	else
+		rc = heap_open(&config, &comm->slot->heap);
+	mem_free(devs);
+	if (rc)
+		return rc;
+	comm->heap = &comm->slot->heap;
+	info->heap_base = (uint64_t)(uintptr_t)comm->heap->base;
+	info->heap_size = comm->heap->size;
+	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
+	info->own_size = comm->heap->own_size;
+	return 0;
+}
+
+/* ---- init ---------------------------------------------------------------------------------- */
+
+/* Undoes a rank, however far it got. Peers are done with it, or the world is broken. */
+static void comm_destroy(spmt_comm *comm)
+{
+	struct status_saved saved;
+
+	if (!comm)
+		return;
+	status_save(&saved);
+	mems_drop(comm);
+	peers_unlink(comm);
+	streams_drop(comm);
+	if (comm->stream)
+		comm->backend->stream_destroy(comm->dev, comm->stream);
+	if (comm->scratch)
+		comm->backend->host_free(comm->dev, comm->scratch);
+	world_leave(comm);
+	status_restore(&saved);
+}
+
+/* A step that this rank failed: the world hears of it, so that nobody waits for this rank. */
+static int init_failed(spmt_comm *comm, int rc)
+{
+	if (rc)
+		world_break(comm->world, rc, status_sentence());
+	return rc;
+}
+
+static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct env *env)
+{
+	uint64_t size = attr->heap_size ? attr->heap_size : env->heap_size;
+	struct meet_record record = { .op = MEET_INIT, .key = { size } };
+	int rc;
+
+	comm->default_timeout_ms = attr->timeout_ms ? attr->timeout_ms : env->timeout;
+	atomic_store(&comm->timeout_ms, comm->default_timeout_ms);
+	rc = init_failed(comm, info_begin(comm, attr));
+	if (rc)
+		return rc;
+	record.key[1] = backend_index(comm->backend);
+	rc = meet(comm, &record);
+	if (!rc)
+		rc = init_failed(comm, open_device(comm));
+	if (!rc)
+		rc = init_failed(comm, open_heap(comm, size, env));
+	if (!rc)
+		rc = meet(comm, &(struct meet_record){ .op = MEET_OPENED });
+	if (!rc)
+		rc = init_failed(comm, peers_link(comm));
+	return rc;
+}
+
+/* Settles what the user passed before any world is touched; what fails from the rank's number on
+   is posted. */
+static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, struct uid *uid,
+	const struct env **env)
+{
+	int rc = attr_copy(given, attr);
+
+	if (!rc)
+		rc = attr_uid(attr, uid);
+	if (rc)
+		return rc;
+	rc = attr_check(attr);
+	if (!rc)
+		rc = env_get(env);
+	if (rc)
+		world_post_failure(uid, rc);
+	return rc;
+}
+
+int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
+{
+	struct spmt_attr a;
+	struct uid uid;
+	const struct env *env;
+	spmt_comm *c = NULL;
+	int rc;
+
+	rc = attr_read(attr, &a, &uid, &env);
+	if (rc)
+		return rc;
+	if (!comm) {
+		rc = fail(-EINVAL, "spmt_init: rank %d: comm is NULL", a.rank);
+		world_post_failure(&uid, rc);
+		return rc;
+	}
+	rc = world_join(&uid, a.rank, a.nranks, &c);
+	if (rc)
+		return rc;
+	rc = comm_open(c, &a, env);
+	if (rc)
+		goto err;
+	/* Visible before the last agreement, so that nothing that can fail follows it. */
+	world_publish(c);
+	rc = meet(c, &(struct meet_record){ .op = MEET_LINKED });
+	if (rc)
+		goto err;
+	*comm = c;
+	return 0;
+err:
+	world_unpublish(c);
+	comm_destroy(c);
+	return rc;
+}
+
+int spmt_finalize(spmt_comm *comm)
+{
+	struct meet_record record = { .op = MEET_FINALIZE };
+	int rc = comm_enter_any(comm, "spmt_finalize");
+	bool broken;
+
+	if (rc)
+		return rc;
+	broken = atomic_load(&comm->control->stop);
+	record.status = quiet_all(comm, "spmt_finalize");
+	if (!broken) {
+		rc = meet(comm, &record);
+		/* Somebody is elsewhere: what the others do next would wait for a rank that is
+		   gone. */
+		if (rc)
+			world_break(comm->world, rc, status_sentence());
+	}
+	world_unpublish(comm);
+	comm_destroy(comm);
+	return rc;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/process.h"
+#include "comm.h"
+#include "futex.h"
+
+/* What is compared in a meeting, in words: the function, and what its keys are called. */
+static const struct {
+	const char *name, *key[3];
+} ops[] = {
+	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", NULL } },
+	[MEET_OPENED] = { "spmt_init", { NULL, NULL, NULL } },
+	[MEET_LINKED] = { "spmt_init", { NULL, NULL, NULL } },
+	[MEET_FINALIZE] = { "spmt_finalize", { NULL, NULL, NULL } },
+	[MEET_BARRIER] = { "spmt_barrier", { NULL, NULL, NULL } },
+	[MEET_SYNC] = { "spmt_sync", { NULL, NULL, NULL } },
+	[MEET_MALLOC] = { "spmt_malloc", { "size", NULL, NULL } },
+	[MEET_CALLOC] = { "spmt_calloc", { "count", "size", NULL } },
+	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
+	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
+	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
+	[MEET_DEREGISTER] = { "spmt_deregister", { "mem (by order of registration)", NULL, NULL } },
+};
+
+const char *meet_name(uint32_t op)
+{
+	return op < ARRAY_SIZE(ops) && ops[op].name ? ops[op].name : "an unknown function";
+}
+
+static const struct meet_record *brought(const struct control *control, int rank, uint64_t epoch)
+{
+	return &control->cells[rank].record[epoch & 1];
+}
+
+const struct meet_record *meet_brought(const spmt_comm *comm, int rank)
+{
+	return brought(comm->control, rank, comm->epoch);
+}
+
+/* ---- the verdict, by the last to arrive ---------------------------------------------------- */
+
+static bool same_call(const struct meet_record *a, const struct meet_record *b)
+{
+	return a->op == b->op && a->key[0] == b->key[0] && a->key[1] == b->key[1] &&
+		a->key[2] == b->key[2];
+}
+
+static enum meet_verdict judge(const struct control *control, uint64_t epoch)
+{
+	const struct meet_record *first = brought(control, 0, epoch);
+	enum meet_verdict verdict = MEET_AGREED;
+
+	/* A difference comes first: it is often why one rank failed. */
+	for (uint32_t i = 0; i < control->nranks; i++) {
+		const struct meet_record *r = brought(control, (int)i, epoch);
+
+		if (!same_call(first, r))
+			return MEET_DIFFERS;
+		if (r->status)
+			verdict = MEET_FAILED;
+	}
+	return verdict;
+}
+
+/* ---- words for what went wrong ------------------------------------------------------------- */
+
+struct text {
+	char bytes[STATUS_SENTENCE];
+	size_t used;
+};
+
+PRINTF(2, 3) static void text_add(struct text *t, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, fmt, args);
+	va_end(args);
+	if (n > 0)
+		t->used = MIN_OF(t->used + (size_t)n, sizeof(t->bytes) - 1);
+}
+
+/* Which part of the call differs: -1 the function, else the key. */
+static int differing_part(const struct meet_record *a, const struct meet_record *b)
+{
+	if (a->op != b->op)
+		return -1;
+	for (int k = 0; k < 3; k++)
+		if (a->key[k] != b->key[k])
+			return k;
+	return -1;
+}
+
+static void add_part(struct text *t, const struct meet_record *r, int part)
+{
+	if (part < 0)
+		text_add(t, "%s", meet_name(r->op));
+	else if (r->op == MEET_INIT && part == 1)
+		text_add(t, "%s", device_backend(r->key[part])->name);
+	else
+		text_add(t, "%llu", (unsigned long long)r->key[part]);
+}
+
+/* The rank whose call most ranks made; of several the lowest. */
+static int common_rank(const struct control *control, uint64_t epoch)
+{
+	int best = 0, most = 0, n = (int)control->nranks;
+
+	for (int i = 0; i < n; i++) {
+		int same = 0;
+
+		for (int j = 0; j < n; j++)
+			same += same_call(brought(control, i, epoch), brought(control, j, epoch));
+		if (same > most) {
+			most = same;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* "spmt_malloc: size differs: rank 3 passed 128, most ranks 64; differing: 3" */
+static void say_difference(const struct control *control, uint64_t epoch, struct text *t)
+{
+	int usual = common_rank(control, epoch), odd = -1, part = -1, n = (int)control->nranks;
+	const struct meet_record *common = brought(control, usual, epoch);
+
+	for (int i = 0; i < n && odd < 0; i++)
+		if (!same_call(common, brought(control, i, epoch)))
+			odd = i;
+	part = odd < 0 ? -1 : differing_part(common, brought(control, odd, epoch));
+	text_add(t, "%s: ", meet_name(common->op));
+	text_add(t, "%s differs: rank %d passed ",
+		part < 0 ? "the function called" : ops[common->op].key[part], odd);
+	add_part(t, brought(control, MAX_OF(odd, 0), epoch), part);
+	text_add(t, ", rank %d passed ", usual);
+	add_part(t, common, part);
+	text_add(t, "; differing from most ranks:");
+	for (int i = 0, comma = 0; i < n; i++)
+		if (!same_call(common, brought(control, i, epoch)))
+			text_add(t, "%s %d", comma++ ? "," : "", i);
+}
+
+static int report_difference(const spmt_comm *comm)
+{
+	struct text t = { .used = 0 };
+
+	say_difference(comm->control, comm->epoch, &t);
+	return fail_with(SPMT_ERR_MISMATCH, t.bytes);
+}
+
+static int report_failure(const spmt_comm *comm)
+{
+	for (int i = 0; i < comm->nranks; i++) {
+		int status = meet_brought(comm, i)->status;
+
+		if (status)
+			return fail_with(status, comm->control->cells[i].sentence);
+	}
+	return fail(SPMT_ERR_BROKEN, "%s: a rank failed and took it back",
+		meet_name(meet_brought(comm, comm->rank)->op));
+}
+
+/* "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6" */
+static void say_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t)
+{
+	const struct control *control = comm->control;
+	int missing = 0;
+
+	for (int i = 0; i < comm->nranks; i++)
+		missing += atomic_load(&control->cells[i].arrived) < comm->epoch;
+	text_add(t, "%s: %d of %d ranks missing after %.1f s:",
+		meet_name(meet_brought(comm, comm->rank)->op), missing, comm->nranks,
+		(double)waited_ns / 1e9);
+	for (int i = 0, comma = 0; i < comm->nranks; i++)
+		if (atomic_load(&control->cells[i].arrived) < comm->epoch)
+			text_add(t, "%s %d", comma++ ? "," : "", i);
+}
+
+/* ---- meeting ------------------------------------------------------------------------------- */
+
+static const _Atomic uint32_t *gate_word(struct control *control)
+{
+	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
+}
+
+/* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
+static void give_up(spmt_comm *comm, int64_t waited_ns)
+{
+	uint64_t open = 2 * (comm->epoch - 1);
+	struct text t = { .used = 0 };
+
+	say_missing(comm, waited_ns, &t);
+	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
+		world_break(comm->world, SPMT_ERR_TIMEOUT, t.bytes);
+}
+
+/* Sleeps until the gate moves from `open` or the deadline. */
+static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
+{
+	struct control *control = comm->control;
+	int64_t limit = comm_timeout(comm);
+
+	atomic_fetch_add(&control->gate_sleepers, 1);
+	while (atomic_load(&control->gate) == open) {
+		int64_t waited = process_now() - begin;
+		int64_t left = limit < 0 ? -1 : limit * 1000000 - waited;
+
+		if (limit >= 0 && left <= 0) {
+			give_up(comm, waited);
+			break;
+		}
+		futex_sleep(gate_word(control), (uint32_t)open, left);
+	}
+	atomic_fetch_sub(&control->gate_sleepers, 1);
+}
+
+/* Until the gate is no longer `open`: spins where the ranks fit the CPUs, yields, then sleeps.
+   Returns ns waited, roughly. */
+static int64_t gate_wait(spmt_comm *comm, uint64_t open)
+{
+	_Atomic uint64_t *gate = &comm->control->gate;
+	int64_t spin_ns = comm->world->spin_ns, begin = 0;
+
+	for (int i = 1; spin_ns; i++) {
+		if (atomic_load_explicit(gate, memory_order_acquire) != open)
+			return begin ? process_now() - begin : 0;
+		cpu_relax();
+		if (i % 32)
+			continue;
+		if (!begin)
+			begin = process_now();
+		else if (process_now() - begin > spin_ns)
+			break;
+	}
+	if (!begin)
+		begin = process_now();
+	for (int i = 0; i < 16 && atomic_load_explicit(gate, memory_order_acquire) == open; i++)
+		sched_yield();
+	if (atomic_load_explicit(gate, memory_order_acquire) == open)
+		gate_sleep(comm, open, begin);
+	return process_now() - begin;
+}
+
+static void gate_open(struct control *control, uint64_t epoch)
+{
+	uint64_t open = 2 * (epoch - 1);
+
+	atomic_store_explicit(
+		&control->verdict[epoch & 1], judge(control, epoch), memory_order_relaxed);
+	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
+		atomic_load(&control->gate_sleepers))
+		futex_wake_all(gate_word(control));
+}
+
+static void count_wait(spmt_comm *comm, int64_t ns)
+{
+	uint64_t waits = atomic_load_explicit(&comm->waits, memory_order_relaxed);
+
+	atomic_store_explicit(&comm->waits, waits + 1, memory_order_relaxed);
+	if ((uint64_t)ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
+		atomic_store_explicit(&comm->longest_ns, (uint64_t)ns, memory_order_relaxed);
+}
+
+int meet(spmt_comm *comm, const struct meet_record *mine)
+{
+	struct control *control = comm->control;
+	struct cell *cell = &control->cells[comm->rank];
+	uint64_t epoch = ++comm->epoch;
+
+	cell->record[epoch & 1] = *mine;
+	if (UNLIKELY(mine->status))
+		memcpy(cell->sentence, status_sentence(),
+			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
+	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
+	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
+		gate_open(control, epoch);
+	else
+		count_wait(comm, gate_wait(comm, 2 * (epoch - 1)));
+	/* The gate cannot have passed 2 * epoch: the next meeting needs this rank. */
+	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) < 2 * epoch))
+		return control_broken(control, meet_name(mine->op));
+	switch (atomic_load_explicit(&control->verdict[epoch & 1], memory_order_relaxed)) {
+	case MEET_AGREED:
+		return 0;
+	case MEET_FAILED:
+		return report_failure(comm);
+	default:
+		return report_difference(comm);
+	}
+}

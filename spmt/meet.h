@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Meetings: how the ranks of a world agree. */
+#ifndef SPMT_MEET_H
+#define SPMT_MEET_H
+
+#include "../include/spmt.h"
+#include "control.h"
+
+enum meet_op {
+	MEET_INIT = 1,
+	MEET_OPENED,
+	MEET_LINKED,
+	MEET_FINALIZE,
+	MEET_BARRIER,
+	MEET_SYNC,
+	MEET_MALLOC,
+	MEET_CALLOC,
+	MEET_ALIGNED_ALLOC,
+	MEET_FREE,
+	MEET_REGISTER,
+	MEET_DEREGISTER
+};
+enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
+
+/*
+ * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
+ * some rank brought, with its sentence; SPMT_ERR_MISMATCH; or what broke the world, a missed
+ * deadline included. mine->status < 0: the sentence is the calling thread's.
+ */
+int meet(spmt_comm *comm, const struct meet_record *mine);
+/* What `rank` brought to the last meeting. Valid until this rank joins the next. */
+const struct meet_record *meet_brought(const spmt_comm *comm, int rank);
+const char *meet_name(uint32_t op);
+
+#endif

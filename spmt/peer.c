@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* A link a peer: routes selected from what the ranks told and what the driver says of each pair,
+   then attached. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../src/env.h"
+#include "../src/mem.h"
+#include "../src/status.h"
+#include "comm.h"
+
+static void link_facts(const spmt_comm *comm, const struct rank_info *peer, int peer_dev,
+	const struct env *env, struct pair_facts *facts)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank];
+
+	memset(facts, 0, sizeof(*facts));
+	facts->maps = env->maps;
+	facts->moves = env->moves;
+	facts->threshold =
+		env->threshold == ENV_SIZE_UNSET ? comm->backend->store_threshold : env->threshold;
+	if (!memcmp(me->process, peer->process, sizeof(me->process)))
+		facts->peer_code =
+			comm->backend->peer_check(comm->dev, peer_dev, facts->peer_reason);
+}
+
+static void link_movers(spmt_comm *comm, struct link *link)
+{
+	const struct route *route = &link->route;
+
+	link->small = mover_ops(route->movers[0]);
+	link->large = mover_ops(route->movers[route->nmovers > 1 ? 1 : 0]);
+	link->threshold = route->nmovers > 1 ? route->threshold : UINT64_MAX;
+	link->direct = comm_cpu_access(comm) && route->movers[0] == MOVER_STORE;
+}
+
+/* p2p is sometimes refused only when it is enabled: then the route is chosen again without it,
+   the reason kept. */
+static int link_attach(
+	spmt_comm *comm, struct link *link, const struct rank_info *peer, struct pair_facts *facts)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank];
+	int rc = link->map->attach(link, comm->backend, comm->dev, peer);
+
+	if (rc != -EACCES || link->route.map != MAP_P2P)
+		return rc;
+	facts->peer_code = rc;
+	snprintf(facts->peer_reason, sizeof(facts->peer_reason), "%.*s", DEVICE_REASON - 1,
+		status_sentence());
+	rc = route_select(me, peer, facts, &link->route);
+	if (rc)
+		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank,
+			peer->rank, link->route.reason);
+	link->map = map_ops(link->route.map);
+	link_movers(comm, link);
+	return link->map->attach(link, comm->backend, comm->dev, peer);
+}
+
+static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *env)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank],
+			       *peer = &comm->world->infos[pe];
+	struct link *link = &comm->links[pe];
+	struct pair_facts facts;
+	int rc;
+
+	link->backend = comm->backend;
+	link->dev = comm->dev;
+	link->peer_dev = peer_dev;
+	link->rank = comm->rank;
+	link->pe = pe;
+	link->stream = comm->stream;
+	link->timeout_ms = &comm->timeout_ms;
+	link->stop = control_stop_word(comm->control);
+	link_facts(comm, peer, peer_dev, env, &facts);
+	rc = route_select(me, peer, &facts, &link->route);
+	if (rc)
+		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank, pe,
+			link->route.reason);
+	link->map = map_ops(link->route.map);
+	if (!link->map)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"spmt_init: rank %d: map %s to rank %d is not in this build", comm->rank,
+			map_name(link->route.map), pe);
+	link_movers(comm, link);
+	return link_attach(comm, link, peer, &facts);
+}
+
+/* SPMT_ROUTES=file: this rank's rows, one write each so that rows of ranks do not mix. */
+static void routes_append(const spmt_comm *comm, const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct route *r = &comm->links[pe].route;
+		char row[LINK_REASON + 128], movers[32];
+		int n;
+
+		route_movers(r, movers, sizeof(movers));
+		n = snprintf(row, sizeof(row),
+			"pid %d rank %d device %d -> rank %d: map %s movers %s threshold %llu: %s\n",
+			(int)getpid(), comm->rank, comm->dev, pe, map_name(r->map), movers,
+			(unsigned long long)r->threshold, r->reason);
+		if (n > 0 && write(fd, row, MIN_OF((size_t)n, sizeof(row) - 1)) < 0)
+			break;
+	}
+	close(fd);
+}
+
+static int peers_table(spmt_comm *comm)
+{
+	void *host, *dev;
+	struct spmtd_peer *peers;
+	int rc = comm->backend->host_alloc(
+		comm->dev, (size_t)comm->nranks * sizeof(*peers), &host, &dev);
+
+	if (rc)
+		return rc;
+	peers = host;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
+		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
+	}
+	comm->peers = host;
+	comm->peers_dev = dev;
+	return 0;
+}
+
+int peers_link(spmt_comm *comm)
+{
+	const struct rank_info *infos = comm->world->infos;
+	const struct env *env;
+	int rc = env_get(&env);
+
+	if (rc)
+		return rc;
+	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
+	if (!comm->links)
+		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for %d links", comm->rank,
+			comm->nranks);
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = link_open(comm, pe, infos[pe].settled, env);
+	if (!rc)
+		rc = peers_table(comm);
+	if (!rc)
+		view_prepare(comm);
+	if (!rc && env->routes)
+		routes_append(comm, env->routes);
+	return rc;
+}
+
+void peers_unlink(spmt_comm *comm)
+{
+	if (comm->peers)
+		comm->backend->host_free(comm->dev, comm->peers);
+	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
+		struct link *link = &comm->links[pe];
+
+		if (link->small)
+			link->small->close(link);
+		if (link->large && link->large != link->small)
+			link->large->close(link);
+		if (link->map)
+			link->map->detach(link, comm->backend, comm->dev);
+	}
+	mem_free(comm->links);
+	comm->links = NULL;
+}

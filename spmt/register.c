@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered buffers: any memory of a rank made usable by the others. Within a process that is
+   an exchange of addresses. */
+#include <errno.h>
+#include <string.h>
+
+#include "../src/fault.h"
+#include "../src/mem.h"
+#include "../src/process.h"
+#include "../src/status.h"
+#include "rma.h"
+
+struct spmt_mem {
+	struct pooled head;
+	spmt_comm *comm;
+	uint64_t name;		      /* the n-th registration of the world */
+	struct spmtd_mem_peer *peers; /* pinned, by rank */
+	struct spmtd_mem_peer *peers_dev;
+	struct spmt_mem *next, **link; /* in comm->mems */
+};
+
+static void *_Atomic mem_pages;
+
+static struct pool *mem_pool(void)
+{
+	return process_state(&mem_pages, sizeof(struct pool));
+}
+
+static bool mem_live(const spmt_mem *mem)
+{
+	return mem && pooled_is_live(&mem->head);
+}
+
+/* Takes any half-made one. */
+static void mem_destroy(spmt_mem *mem)
+{
+	if (!mem)
+		return;
+	if (mem->peers)
+		mem->comm->backend->host_free(mem->comm->dev, mem->peers);
+	if (mem->link) {
+		*mem->link = mem->next;
+		if (mem->next)
+			mem->next->link = mem->link;
+	}
+	pool_give(mem_pool(), mem);
+}
+
+void mems_drop(spmt_comm *comm)
+{
+	while (comm->mems)
+		mem_destroy(comm->mems);
+}
+
+static int mem_create(spmt_comm *comm, spmt_mem **out)
+{
+	struct pool *pool = mem_pool();
+	spmt_mem *mem = pool && !fault_here(FAULT_REGISTER) ? pool_take(pool, sizeof(*mem)) : NULL;
+	void *host, *dev;
+	int rc;
+
+	if (!mem)
+		return fail(-ENOMEM, "spmt_register: rank %d: out of memory for a registration",
+			comm->rank);
+	mem->comm = comm;
+	rc = comm->backend->host_alloc(
+		comm->dev, (size_t)comm->nranks * sizeof(*mem->peers), &host, &dev);
+	if (rc) {
+		mem_destroy(mem);
+		return rc;
+	}
+	mem->peers = host;
+	mem->peers_dev = dev;
+	*out = mem;
+	return 0;
+}
+
+static int register_check(const spmt_comm *comm, const void *buf, size_t size, spmt_mem *const *mem)
+{
+	if (!mem)
+		return fail(-EINVAL, "spmt_register: rank %d: mem is NULL", comm->rank);
+	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
+		return fail(-EINVAL, "spmt_register: rank %d: buf %p with %zu bytes is no buffer",
+			comm->rank, buf, size);
+	return 0;
+}
+
+static void mem_fill(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct meet_record *r = meet_brought(comm, pe);
+
+		mem->peers[pe] =
+			(struct spmtd_mem_peer){ .base = r->payload[0], .size = r->payload[1] };
+	}
+	mem->name = comm->registered++;
+	mem->next = comm->mems;
+	mem->link = &comm->mems;
+	if (mem->next)
+		mem->next->link = &mem->next;
+	comm->mems = mem;
+	atomic_store_explicit(&mem->head.state, POOLED_LIVE, memory_order_release);
+}
+
+int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
+{
+	struct meet_record record = { .op = MEET_REGISTER,
+		.payload = { size ? (uintptr_t)buf : 0, size } };
+	spmt_mem *m = NULL;
+	int rc = comm_enter(comm, "spmt_register");
+
+	if (rc)
+		return rc;
+	record.status = register_check(comm, buf, size, mem);
+	if (!record.status)
+		record.status = mem_create(comm, &m);
+	rc = meet(comm, &record);
+	if (rc) {
+		mem_destroy(m);
+		return rc;
+	}
+	mem_fill(m);
+	*mem = m;
+	return 0;
+}
+
+static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
+{
+	if (!mem_live(mem))
+		return fail(-EBADF, "%s: rank %d: mem %p is not a registered buffer", what,
+			comm->rank, (const void *)mem);
+	if (mem->comm != comm)
+		return fail(-EINVAL,
+			"%s: rank %d: mem %p was registered by rank %d or in another world", what,
+			comm->rank, (const void *)mem, mem->comm->rank);
+	return 0;
+}
+
+int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
+{
+	struct meet_record record = { .op = MEET_DEREGISTER };
+	int rc = comm_enter(comm, "spmt_deregister");
+
+	if (rc)
+		return rc;
+	record.status = mem_check(comm, "spmt_deregister", mem);
+	if (!record.status) {
+		record.key[0] = mem->name;
+		record.status = quiet_all(comm, "spmt_deregister");
+	}
+	rc = meet(comm, &record);
+	if (!rc)
+		mem_destroy(mem);
+	return rc;
+}
+
+void *spmt_mem_ptr(spmt_mem *mem, int pe)
+{
+	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
+		fail(-EINVAL, "spmt_mem_ptr: mem %p is not a registered buffer, or has no rank %d",
+			(void *)mem, pe);
+		return NULL;
+	}
+	return (void *)(uintptr_t)mem->peers[pe].base;
+}
+
+size_t spmt_mem_size(spmt_mem *mem, int pe)
+{
+	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
+		fail(-EINVAL, "spmt_mem_size: mem %p is not a registered buffer, or has no rank %d",
+			(void *)mem, pe);
+		return 0;
+	}
+	return mem->peers[pe].size;
+}
+
+/* ---- RMA ----------------------------------------------------------------------------------- */
+
+/* As rma_open, for a range of pe's registered buffer. */
+static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size_t off,
+	const void *local, size_t n, int pe, char **remote)
+{
+	int rc = rma_open(comm, what, "mem", NULL, local, 0, pe, remote);
+
+	if (!rc)
+		rc = mem_check(comm, what, mem);
+	if (rc || !n)
+		return rc;
+	if (!local)
+		return fail(-EINVAL, "%s: rank %d: the local buffer is NULL with %zu bytes", what,
+			comm->rank, n);
+	if (off > mem->peers[pe].size || n > mem->peers[pe].size - off)
+		return fail(-EINVAL,
+			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
+			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
+	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
+	return 0;
+}
+
+int spmt_mem_put(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_put", dst, dst_off, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_mem_put_nbi(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_put_nbi", dst, dst_off, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_NBI);
+}
+
+int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
+	size_t size, int pe, spmt_stream stream)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_put_on_stream", dst, dst_off, src, size, pe, &remote);
+
+	return rc || !size ? rc
+			   : rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+}
+
+int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_get", src, src_off, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_get_nbi", src, src_off, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_NBI);
+}
+
+int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
+	int pe, spmt_stream stream)
+{
+	char *remote;
+	int rc = mem_open(comm, "spmt_mem_get_on_stream", src, src_off, dst, size, pe, &remote);
+
+	return rc || !size ? rc
+			   : rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+}
+
+int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
+{
+	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
+	int rc = comm_enter(comm, "spmt_mem_view_get");
+
+	if (!rc)
+		rc = mem_check(comm, "spmt_mem_view_get", mem);
+	if (rc)
+		return rc;
+	if (!view || view->size < offsetof(struct spmt_mem_view, reserved))
+		return fail(-EINVAL,
+			"spmt_mem_view_get: rank %d: view is NULL or view->size is not set",
+			comm->rank);
+	whole.pe = comm->rank;
+	whole.npes = comm->nranks;
+	whole.peers = mem->peers_dev;
+	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
+	memcpy(view, &whole, whole.size);
+	return 0;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* put and get, blocking, non-blocking, in streams, strided. */
+#include "rma.h"
+
+#include <errno.h>
+
+#include "../src/status.h"
+
+int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, size_t n)
+{
+	const struct heap *heap = comm->heap;
+
+	if (!sym)
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
+			name, n);
+	if (!local)
+		return fail(-EINVAL, "%s: rank %d: the local buffer is NULL with %zu bytes", what,
+			comm->rank, n);
+	if (!heap_holds(heap, sym, 0))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
+			what, comm->rank, name, sym, (void *)heap->base,
+			(unsigned long long)atomic_load(&heap->committed));
+	return fail(-EINVAL,
+		"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
+		what, comm->rank, name, sym, n, (unsigned long long)heap_offset(heap, sym),
+		(unsigned long long)atomic_load(&heap->committed));
+}
+
+/* ---- put, get ------------------------------------------------------------------------------ */
+
+int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_put", "dst", dst, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_put_nbi", "dst", dst, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_NBI);
+}
+
+int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_get", "src", src, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_get_nbi", "src", src, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_NBI);
+}
+
+/* ---- in streams ---------------------------------------------------------------------------- */
+
+/* On the host backend the stream's worker rings when the bytes are there: a wait need not find
+   out by itself. */
+static void ring(void *arg)
+{
+	control_stored(arg);
+}
+
+int rma_put_stream(
+	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
+{
+	struct link *link = &comm->links[pe];
+	int rc = rma_mover(link, n, MOVE_STREAM)->put(link, remote, src, n, MOVE_STREAM, stream);
+
+	if (!rc && comm_cpu_access(comm))
+		rc = comm->backend->call(comm->dev, stream, ring, &comm->control->cells[pe]);
+	return rc ? rc : stream_note(comm, stream);
+}
+
+int rma_get_stream(
+	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream)
+{
+	struct link *link = &comm->links[pe];
+	int rc = rma_mover(link, n, MOVE_STREAM)->get(link, dst, remote, n, MOVE_STREAM, stream);
+
+	return rc ? rc : stream_note(comm, stream);
+}
+
+int spmt_put_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_put_on_stream", "dst", dst, src, size, pe, &remote);
+
+	return rc || !size ? rc
+			   : rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+}
+
+int spmt_get_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
+{
+	char *remote;
+	int rc = rma_open(comm, "spmt_get_on_stream", "src", src, dst, size, pe, &remote);
+
+	return rc || !size ? rc
+			   : rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+}
+
+/* ---- put with signal ----------------------------------------------------------------------- */
+
+struct put_signal {
+	char *remote, *remote_sig;
+};
+
+static int put_signal_open(spmt_comm *comm, const char *what, void *dst, const void *src,
+	size_t size, uint64_t *sig, enum spmt_signal_op op, int pe, struct put_signal *at)
+{
+	int rc = rma_open(comm, what, "dst", dst, src, size, pe, &at->remote);
+
+	if (!rc)
+		rc = rma_open(comm, what, "sig", sig, sig, sizeof(*sig), pe, &at->remote_sig);
+	return rc ? rc : signal_check(comm, what, sig, op);
+}
+
+int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
+	uint64_t val, enum spmt_signal_op op, int pe)
+{
+	struct put_signal at = { NULL, NULL };
+	int rc = put_signal_open(comm, "spmt_put_signal", dst, src, size, sig, op, pe, &at);
+
+	if (!rc && size) {
+		struct link *link = &comm->links[pe];
+
+		rc = rma_mover(link, size, MOVE_BLOCKING)
+			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
+	}
+	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+}
+
+/* In stream order data comes before its signal by itself. */
+static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const void *src,
+	size_t size, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+	device_stream stream)
+{
+	int rc = 0;
+
+	if (size)
+		rc = rma_put_stream(comm, at->remote, src, size, pe, stream);
+	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream);
+}
+
+int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
+	uint64_t val, enum spmt_signal_op op, int pe)
+{
+	struct put_signal at = { NULL, NULL };
+	int rc = put_signal_open(comm, "spmt_put_signal_nbi", dst, src, size, sig, op, pe, &at);
+
+	if (rc)
+		return rc;
+	if (comm->links[pe].direct && size <= comm->links[pe].threshold) {
+		if (size)
+			rc = rma_put(comm, at.remote, src, size, pe, MOVE_BLOCKING);
+		return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+	}
+	return put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+}
+
+int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
+	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe, spmt_stream stream)
+{
+	struct put_signal at = { NULL, NULL };
+	int rc = put_signal_open(
+		comm, "spmt_put_signal_on_stream", dst, src, size, sig, op, pe, &at);
+
+	return rc ? rc
+		  : put_signal_stream(
+			    comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
+}
+
+/* ---- strided ------------------------------------------------------------------------------- */
+
+struct strided {
+	size_t count, elem, remote_step, local_step; /* steps in bytes */
+};
+
+/* The bytes that `count` elements `step` apart span; false if that wraps. */
+static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size_t *bytes)
+{
+	return !__builtin_mul_overflow((size_t)stride, elem, step) &&
+		!__builtin_mul_overflow(count - 1, *step, bytes) &&
+		!__builtin_add_overflow(*bytes, elem, bytes);
+}
+
+/* remote_stride belongs to the symmetric side. s->count 0: nothing to do. */
+static int strided_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
+	struct strided *s, char **remote)
+{
+	size_t bytes, unused;
+	int rc = rma_open(comm, what, name, sym, local, 0, pe, remote);
+
+	if (rc)
+		return rc;
+	if (!s->elem)
+		return fail(-EINVAL, "%s: rank %d: elem_size is 0", what, comm->rank);
+	if (remote_stride < 1 || local_stride < 1)
+		return fail(-EINVAL, "%s: rank %d: strides %td and %td: the least is 1", what,
+			comm->rank, remote_stride, local_stride);
+	if (!s->count)
+		return 0;
+	if (!span(s->count, s->elem, remote_stride, &s->remote_step, &bytes) ||
+		!span(s->count, s->elem, local_stride, &s->local_step, &unused))
+		return fail(-EINVAL,
+			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
+			what, comm->rank, s->count, s->elem, remote_stride, local_stride);
+	return rma_open(comm, what, name, sym, local, bytes, pe, remote);
+}
+
+/* Elements one by one; on GPUs queued together and drained once. */
+static enum move_mode strided_mode(const spmt_comm *comm, int pe)
+{
+	return comm->links[pe].direct ? MOVE_BLOCKING : MOVE_NBI;
+}
+
+static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
+{
+	if (!rc && !comm->links[pe].direct)
+		rc = quiet_all(comm, what);
+	rma_stored(comm, pe);
+	return rc;
+}
+
+int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
+{
+	struct strided s = { .count = count, .elem = elem_size };
+	const char *from = src;
+	char *remote;
+	int rc = strided_open(
+		comm, "spmt_iput", "dst", dst, src, dst_stride, src_stride, pe, &s, &remote);
+
+	if (rc || !count)
+		return rc;
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = rma_put(comm, remote + i * s.remote_step, from + i * s.local_step, elem_size,
+			pe, strided_mode(comm, pe));
+	return strided_end(comm, "spmt_iput", pe, rc);
+}
+
+int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
+{
+	struct strided s = { .count = count, .elem = elem_size };
+	char *remote, *to = dst;
+	int rc = strided_open(
+		comm, "spmt_iget", "src", src, dst, src_stride, dst_stride, pe, &s, &remote);
+
+	if (rc || !count)
+		return rc;
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = rma_get(comm, to + i * s.local_step, remote + i * s.remote_step, elem_size, pe,
+			strided_mode(comm, pe));
+	return strided_end(comm, "spmt_iget", pe, rc);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* What the RMA calls share: settling where a symmetric address lies on a peer, and moving bytes
+   over the link. */
+#ifndef SPMT_RMA_H
+#define SPMT_RMA_H
+
+#include "comm.h"
+
+/* The slow half of rma_open: says what is wrong with the range. */
+int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, size_t n) __attribute__((cold));
+
+/*
+ * Checks comm, pe and, unless n is 0, that [sym, sym + n) is this rank's symmetric memory and local
+ * is given. *remote: where the range lies on pe as seen from here; NULL when n is 0, which is a
+ * no-op.
+ */
+static inline int rma_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, size_t n, int pe, char **remote)
+{
+	int rc = comm_enter(comm, what);
+
+	if (UNLIKELY(rc))
+		return rc;
+	if (UNLIKELY(!comm_has_pe(comm, pe)))
+		return comm_refuse_pe(comm, what, pe);
+	*remote = NULL;
+	if (!n)
+		return 0;
+	if (UNLIKELY(!local || !heap_holds(comm->heap, sym, n)))
+		return rma_refuse(comm, what, name, sym, local, n);
+	*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
+	return 0;
+}
+
+static inline const struct mover_ops *rma_mover(
+	const struct link *link, size_t n, enum move_mode mode)
+{
+	return n <= link->threshold || (link->direct && mode == MOVE_BLOCKING) ? link->small
+									       : link->large;
+}
+
+/* Wakes pe's sleepers after a store of the CPU's. */
+static inline void rma_stored(spmt_comm *comm, int pe)
+{
+	control_stored(&comm->control->cells[pe]);
+}
+
+/* n > 0, addresses settled. */
+static inline int rma_put(
+	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, enum move_mode mode)
+{
+	struct link *link = &comm->links[pe];
+	int rc = rma_mover(link, n, mode)->put(link, remote, src, n, mode, NULL);
+
+	comm->pending |= link->pending;
+	rma_stored(comm, pe);
+	return rc;
+}
+
+static inline int rma_get(
+	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, enum move_mode mode)
+{
+	struct link *link = &comm->links[pe];
+	int rc = rma_mover(link, n, mode)->get(link, dst, remote, n, mode, NULL);
+
+	comm->pending |= link->pending;
+	return rc;
+}
+
+/* The same in stream order; the stream is noted for quiet. */
+int rma_put_stream(
+	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream);
+int rma_get_stream(
+	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream);
+
+/* signal.c: op and sig checked; the word lies at `remote` on pe. */
+int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op);
+int signal_now(
+	spmt_comm *comm, char *remote, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+	device_stream stream);
+
+/* One kernel with one thread on the stream, noted for quiet. */
+struct kernel;
+int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Order and meeting from the host: fence, quiet, sync, barrier. */
+#include "../src/status.h"
+#include "comm.h"
+
+static int link_quiet(struct link *link)
+{
+	int small = link->small->quiet(link), large = 0;
+
+	if (link->large != link->small)
+		large = link->large->quiet(link);
+	link->pending = false;
+	return small ? small : large;
+}
+
+int movers_quiet(spmt_comm *comm)
+{
+	struct status_saved first;
+	int rc = 0;
+
+	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
+		int one = comm->links[pe].pending ? link_quiet(&comm->links[pe]) : 0;
+
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	comm->pending = false;
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
+int quiet_slow(spmt_comm *comm, const char *what)
+{
+	struct status_saved first;
+	int rc = movers_quiet(comm), streams;
+
+	if (!comm->streamed)
+		return rc;
+	status_save(&first);
+	streams = streams_quiet(comm, what);
+	if (!rc)
+		return streams;
+	status_restore(&first);
+	return rc;
+}
+
+int spmt_fence(spmt_comm *comm)
+{
+	int rc = comm_enter(comm, "spmt_fence");
+
+	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
+		struct link *link = &comm->links[pe];
+
+		if (!link->pending)
+			continue;
+		rc = link->small->fence(link);
+		if (!rc && link->large != link->small)
+			rc = link->large->fence(link);
+	}
+	/* Non-blocking calls may have gone to the comm's own stream. Other streams are the
+	   user's to order. */
+	if (!rc && comm->streamed_own)
+		rc = stream_drain(comm, "spmt_fence");
+	return rc;
+}
+
+int spmt_quiet(spmt_comm *comm)
+{
+	int rc = comm_enter(comm, "spmt_quiet");
+
+	return rc ? rc : quiet_all(comm, "spmt_quiet");
+}
+
+int spmt_sync(spmt_comm *comm)
+{
+	int rc = comm_enter(comm, "spmt_sync");
+
+	return rc ? rc : meet(comm, &(struct meet_record){ .op = MEET_SYNC });
+}
+
+int spmt_barrier(spmt_comm *comm)
+{
+	struct meet_record record = { .op = MEET_BARRIER };
+	int rc = comm_enter(comm, "spmt_barrier");
+
+	if (rc)
+		return rc;
+	record.status = quiet_all(comm, "spmt_barrier");
+	return meet(comm, &record);
+}

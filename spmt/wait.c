@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* Waiting for words in a rank's memory. Who stores through the library rings the rank's bell;
+   nobody rings for other stores, so a sleep lasts 1 ms, growing to 5. */
+#include <sched.h>
+
+#include "../src/process.h"
+#include "comm.h"
+#include "futex.h"
+
+/* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
+   then sleeps. */
+#define WAIT_YIELD (1u << 20)
+#define WAIT_TELL (WAIT_YIELD + 16)
+#define WAIT_SLEEP (WAIT_TELL + 1)
+#define WAIT_SLICE 1000000ll
+#define WAIT_SLICES 5u
+
+static struct cell *own_cell(const spmt_comm *comm)
+{
+	return &comm->control->cells[comm->rank];
+}
+
+static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
+{
+	cpu_relax();
+	if (p->n % 32 == 0 && process_now() - p->begin > comm->world->spin_ns)
+		p->n = WAIT_YIELD;
+	return 0;
+}
+
+/* Counted among the sleepers from here on; the caller looks once more before it sleeps. */
+static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
+{
+	struct cell *cell = own_cell(comm);
+
+	p->bell = atomic_load_explicit(&cell->bell, memory_order_acquire);
+	atomic_fetch_add(&cell->sleepers, 1);
+#if !defined(__SANITIZE_THREAD__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+	return 0;
+}
+
+static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p)
+{
+	struct cell *cell = own_cell(comm);
+	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
+	int64_t limit = comm_timeout(comm);
+	uint32_t bell;
+
+	if (limit >= 0) {
+		int64_t left = limit * 1000000 - (process_now() - p->begin);
+
+		if (left <= 0)
+			return SPMT_ERR_TIMEOUT;
+		slice = MIN_OF(slice, left);
+	}
+	futex_sleep(&cell->bell, p->bell, slice);
+	bell = atomic_load_explicit(&cell->bell, memory_order_acquire);
+	if (bell != p->bell) /* stores are coming in: short slices again */
+		p->n = WAIT_SLEEP;
+	p->bell = bell;
+	return 0;
+}
+
+int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
+{
+	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
+		return control_broken(comm->control, what);
+	if (!p->n) {
+		p->begin = process_now();
+		p->n = comm->world->spin_ns ? 0 : WAIT_YIELD;
+	}
+	p->n++;
+	if (p->n <= WAIT_YIELD)
+		return wait_spin(comm, p);
+	if (p->n <= WAIT_TELL) {
+		sched_yield();
+		return 0;
+	}
+	if (p->n == WAIT_SLEEP)
+		return wait_tell(comm, p);
+	return wait_sleep(comm, p);
+}
+
+void wait_end(spmt_comm *comm, struct spmtd_pause *p)
+{
+	uint64_t ns;
+
+	if (!p->n)
+		return;
+	if (p->n >= WAIT_SLEEP)
+		atomic_fetch_sub(&own_cell(comm)->sleepers, 1);
+	ns = (uint64_t)(process_now() - p->begin);
+	atomic_fetch_add_explicit(&comm->waits, 1, memory_order_relaxed);
+	if (ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
+		atomic_store_explicit(&comm->longest_ns, ns, memory_order_relaxed);
+}
+
+/* ---- the same for kernels on the host backend ---------------------------------------------- */
+
+static spmt_comm *comm_of(const struct spmt_view *v)
+{
+	return ((const struct comm_host *)(const void *)v->host)->comm;
+}
+
+/* A kernel has no sentence to leave: its record tells. */
+static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	spmt_comm *comm = comm_of(v);
+
+	if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+		return SPMT_ERR_ABORTED;
+	return wait_pause(comm, p, "kernel");
+}
+
+static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	wait_end(comm_of(v), p);
+}
+
+static void kernel_wake(const struct spmt_view *v, int32_t pe)
+{
+	control_stored(&comm_of(v)->control->cells[pe]);
+}
+
+const struct spmtd_host wait_callbacks = {
+	.pause = kernel_pause,
+	.resume = kernel_resume,
+	.wake = kernel_wake,
+};

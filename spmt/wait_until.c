@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* wait_until and test, for one word and for many. A look reads the words once; waits look,
+   pause, and look again. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/status.h"
+#include "atomics.h"
+#include "rma.h"
+
+struct watch {
+	spmt_comm *comm;
+	const char *what;
+	enum spmt_type type;
+	enum spmt_cmp cmp;
+	uint64_t val;
+	const char *ivars; /* symmetric */
+	size_t count, size;
+	const int *status; /* not 0: left out */
+	const char *words; /* where the CPU reads them: ivars, or a snapshot */
+	void *snapshot, *snapshot_dev;
+	size_t first;  /* where a look begins, so that no element is always served last */
+	uint64_t seen; /* of the last word looked at that did not hold */
+};
+
+static int watch_check(
+	const struct watch *w, enum spmt_type type, enum spmt_cmp cmp, const void *val)
+{
+	if (!type_comparable(type))
+		return fail(-EINVAL,
+			"%s: rank %d: type %d cannot be waited for (integers, f32, f64)", w->what,
+			w->comm->rank, (int)type);
+	if ((unsigned)cmp > SPMT_CMP_LE)
+		return fail(-EINVAL, "%s: rank %d: unknown compare %d", w->what, w->comm->rank,
+			(int)cmp);
+	if (!val)
+		return fail(-EINVAL, "%s: rank %d: val is NULL", w->what, w->comm->rank);
+	return 0;
+}
+
+static int watch_range(const struct watch *w)
+{
+	size_t bytes;
+
+	if (!w->count)
+		return 0;
+	if (__builtin_mul_overflow(w->count, w->size, &bytes))
+		return fail(-EINVAL, "%s: rank %d: %zu words of %zu bytes wrap the address space",
+			w->what, w->comm->rank, w->count, w->size);
+	if (!w->ivars || !heap_holds(w->comm->heap, w->ivars, bytes))
+		return rma_refuse(w->comm, w->what, "ivar", w->ivars, w->ivars, bytes);
+	if ((uintptr_t)w->ivars % w->size)
+		return fail(-EINVAL, "%s: rank %d: ivar %p is not %zu-byte aligned", w->what,
+			w->comm->rank, (const void *)w->ivars, w->size);
+	return 0;
+}
+
+/* On success watch_close follows. */
+static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum spmt_type type,
+	const void *ivars, size_t count, const int *status, enum spmt_cmp cmp, const void *val)
+{
+	int rc = comm_enter(comm, what);
+
+	if (rc)
+		return rc;
+	*w = (struct watch){ .comm = comm,
+		.what = what,
+		.type = type,
+		.cmp = cmp,
+		.ivars = ivars,
+		.count = count,
+		.size = type_size(type),
+		.status = status,
+		.words = ivars };
+	rc = watch_check(w, type, cmp, val);
+	if (!rc)
+		rc = watch_range(w);
+	if (rc)
+		return rc;
+	memcpy(&w->val, val, w->size);
+	w->first = count ? comm->fair % count : 0;
+	if (comm_cpu_access(comm) || !count)
+		return 0;
+	rc = comm->backend->host_alloc(comm->dev, count * w->size, &w->snapshot, &w->snapshot_dev);
+	w->words = w->snapshot;
+	return rc;
+}
+
+static int watch_close(struct watch *w, int rc)
+{
+	if (w->snapshot)
+		w->comm->backend->host_free(w->comm->dev, w->snapshot);
+	return rc;
+}
+
+/* The words as they are now. */
+static int watch_read(struct watch *w)
+{
+	spmt_comm *comm = w->comm;
+	int rc;
+
+	if (!w->snapshot)
+		return 0;
+	rc = comm->backend->copy(
+		comm->dev, w->snapshot_dev, w->ivars, w->count * w->size, comm->stream);
+	return rc ? rc : stream_drain(comm, w->what);
+}
+
+static bool watch_in(const struct watch *w, size_t i)
+{
+	return !w->status || !w->status[i];
+}
+
+static bool watch_holds(struct watch *w, size_t i)
+{
+	uint64_t seen = word_load(w->type, w->words + i * w->size);
+
+	if (word_compare(w->type, w->cmp, seen, w->val))
+		return true;
+	w->seen = seen;
+	return false;
+}
+
+static bool watch_empty(const struct watch *w)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (watch_in(w, i))
+			return false;
+	return true;
+}
+
+/* ---- looks: 1 the condition holds, 0 it does not, negative: the words cannot be read ------- */
+
+struct found {
+	size_t index, *indices, count;
+	uint64_t value; /* of the word, where there is one */
+};
+
+static int look_any(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	for (size_t k = 0; !rc && k < w->count; k++) {
+		size_t i = (w->first + k) % w->count;
+
+		if (!watch_in(w, i) || !watch_holds(w, i))
+			continue;
+		f->index = i;
+		w->comm->fair = i + 1;
+		return 1;
+	}
+	return rc;
+}
+
+static int look_some(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	f->count = 0;
+	for (size_t i = 0; !rc && i < w->count; i++)
+		if (watch_in(w, i) && watch_holds(w, i))
+			f->indices[f->count++] = i;
+	return rc ? rc : f->count > 0;
+}
+
+static int look_all(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	(void)f;
+	for (size_t i = 0; !rc && i < w->count; i++)
+		if (watch_in(w, i) && !watch_holds(w, i))
+			return 0;
+	return rc ? rc : 1;
+}
+
+static const char *cmp_text(enum spmt_cmp cmp)
+{
+	static const char *const text[] = { "==", "!=", ">", ">=", "<", "<=" };
+
+	return text[cmp];
+}
+
+static int timed_out(const struct watch *w)
+{
+	int64_t ms = comm_timeout(w->comm);
+
+	return fail(SPMT_ERR_TIMEOUT,
+		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %#llx, waited for %s %#llx",
+		w->what, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
+		(unsigned long long)heap_offset(w->comm->heap, w->ivars),
+		(unsigned long long)w->seen, cmp_text(w->cmp), (unsigned long long)w->val);
+}
+
+static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found *), struct found *f)
+{
+	struct spmtd_pause pause = { .n = 0 };
+	int done, rc = 0;
+
+	while (!(done = look(w, f)) && !(rc = wait_pause(w->comm, &pause, w->what)))
+		;
+	wait_end(w->comm, &pause);
+	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)
+		return timed_out(w);
+	return done < 0 ? done : rc;
+}
+
+/* ---- the calls ----------------------------------------------------------------------------- */
+
+static int need_output(
+	const spmt_comm *comm, const char *what, const char *name, const void *output)
+{
+	int rc = comm_enter(comm, what);
+
+	if (rc)
+		return rc;
+	return output ? 0 : fail(-EINVAL, "%s: rank %d: %s is NULL", what, comm->rank, name);
+}
+
+int spmt_wait_until(
+	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val)
+{
+	struct watch w;
+	int rc = watch_open(&w, comm, "spmt_wait_until", type, ivar, 1, NULL, cmp, val);
+
+	return rc ? rc : watch_close(&w, watch_wait(&w, look_all, NULL));
+}
+
+int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val)
+{
+	struct watch w;
+	int rc = watch_open(&w, comm, "spmt_wait_until_all", type, ivars, count, status, cmp, val);
+
+	return rc ? rc : watch_close(&w, watch_wait(&w, look_all, NULL));
+}
+
+int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
+{
+	struct watch w;
+	struct found f = { .index = SIZE_MAX };
+	int rc = need_output(comm, "spmt_wait_until_any", "index", index);
+
+	if (!rc)
+		rc = watch_open(
+			&w, comm, "spmt_wait_until_any", type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	if (!watch_empty(&w))
+		rc = watch_wait(&w, look_any, &f);
+	if (!rc)
+		*index = f.index;
+	return watch_close(&w, rc);
+}
+
+int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
+{
+	struct watch w;
+	struct found f = { .indices = indices };
+	int rc = need_output(comm, "spmt_wait_until_some", "indices", indices);
+
+	if (!rc)
+		rc = need_output(comm, "spmt_wait_until_some", "found", found);
+	if (!rc)
+		rc = watch_open(
+			&w, comm, "spmt_wait_until_some", type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	if (!watch_empty(&w))
+		rc = watch_wait(&w, look_some, &f);
+	if (!rc)
+		*found = f.count;
+	return watch_close(&w, rc);
+}
+
+int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
+	const void *val, int *result)
+{
+	struct watch w;
+	int rc = need_output(comm, "spmt_test", "result", result);
+
+	if (!rc)
+		rc = watch_open(&w, comm, "spmt_test", type, ivar, 1, NULL, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_all(&w, NULL);
+	if (rc >= 0)
+		*result = rc;
+	return watch_close(&w, MIN_OF(rc, 0));
+}
+
+int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, int *result)
+{
+	struct watch w;
+	int rc = need_output(comm, "spmt_test_all", "result", result);
+
+	if (!rc)
+		rc = watch_open(&w, comm, "spmt_test_all", type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_all(&w, NULL);
+	if (rc >= 0)
+		*result = rc;
+	return watch_close(&w, MIN_OF(rc, 0));
+}
+
+int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
+{
+	struct watch w;
+	struct found f = { .index = SIZE_MAX };
+	int rc = need_output(comm, "spmt_test_any", "index", index);
+
+	if (!rc)
+		rc = watch_open(&w, comm, "spmt_test_any", type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_any(&w, &f);
+	if (rc >= 0)
+		*index = f.index;
+	return watch_close(&w, MIN_OF(rc, 0));
+}
+
+int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
+{
+	struct watch w;
+	struct found f = { .indices = indices };
+	int rc = need_output(comm, "spmt_test_some", "indices", indices);
+
+	if (!rc)
+		rc = need_output(comm, "spmt_test_some", "found", found);
+	if (!rc)
+		rc = watch_open(&w, comm, "spmt_test_some", type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_some(&w, &f);
+	if (rc >= 0)
+		*found = f.count;
+	return watch_close(&w, MIN_OF(rc, 0));
+}
+
+/* ---- signals are u64 words ----------------------------------------------------------------- */
+
+int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
+{
+	struct watch w;
+	uint64_t zero = 0;
+	int rc = need_output(comm, "spmt_signal_fetch", "val", val);
+
+	if (!rc)
+		rc = watch_open(&w, comm, "spmt_signal_fetch", SPMT_TYPE_U64, sig, 1, NULL,
+			SPMT_CMP_EQ, &zero);
+	if (rc)
+		return rc;
+	rc = watch_read(&w);
+	if (!rc)
+		*val = word_load(SPMT_TYPE_U64, w.words);
+	return watch_close(&w, rc);
+}
+
+static int look_signal(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	if (rc)
+		return rc;
+	w->seen = word_load(SPMT_TYPE_U64, w->words);
+	f->value = w->seen;
+	return word_compare(SPMT_TYPE_U64, w->cmp, w->seen, w->val);
+}
+
+int spmt_signal_wait(
+	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
+{
+	struct watch w;
+	struct found f;
+	int rc = watch_open(&w, comm, "spmt_signal_wait", SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
+
+	if (rc)
+		return rc;
+	rc = watch_wait(&w, look_signal, &f);
+	if (!rc && seen)
+		*seen = f.value;
+	return watch_close(&w, rc);
+}

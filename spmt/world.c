@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of worlds of this process: joining, leaving, looking up. Its lock is never held
+   across a wait for another rank. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/env.h"
+#include "../src/mem.h"
+#include "../src/process.h"
+#include "../src/status.h"
+#include "comm.h"
+
+struct table {
+	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
+	struct pool worlds, comms;
+	_Atomic(struct world *) first;
+};
+
+static void *_Atomic table_pages;
+
+static struct table *table(void)
+{
+	return process_state(&table_pages, sizeof(struct table));
+}
+
+static bool world_is(const struct world *world, const uint64_t id[2])
+{
+	return atomic_load_explicit(&world->id[0], memory_order_acquire) == id[0] &&
+		atomic_load_explicit(&world->id[1], memory_order_acquire) == id[1];
+}
+
+static struct world *world_find(struct table *t, const uint64_t id[2])
+{
+	struct world *w = atomic_load_explicit(&t->first, memory_order_acquire);
+
+	while (w && !world_is(w, id))
+		w = atomic_load_explicit(&w->next, memory_order_acquire);
+	return w;
+}
+
+/* ---- making a world, under the table's lock ------------------------------------------------ */
+
+static int world_room(struct world *w, int nranks)
+{
+	struct directory *old = atomic_load(&w->directory);
+	struct directory *dir;
+
+	if (old && old->capacity >= nranks)
+		return 0;
+	/* Not mem_free'd when outgrown: a lookup may be reading it. Doubling bounds what is
+	   kept. */
+	nranks = old ? MAX_OF(nranks, 2 * old->capacity) : nranks;
+	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->comms[0]));
+	if (!dir)
+		return -ENOMEM;
+	dir->capacity = nranks;
+	dir->retired = old;
+	atomic_store_explicit(&w->directory, dir, memory_order_release);
+	return 0;
+}
+
+static void world_empty(struct world *w)
+{
+	mem_free(w->control);
+	mem_free(w->slots);
+	mem_free(w->infos);
+	w->control = NULL;
+	w->slots = NULL;
+	w->infos = NULL;
+	heap_range_close(&w->range);
+	memset(&w->range, 0, sizeof(w->range));
+	w->range_state = 0;
+}
+
+static int world_fill(struct world *w, const struct uid *uid, int nranks, const struct env *env)
+{
+	w->control = mem_aligned(CACHE_LINE, control_size(nranks));
+	w->slots = mem_calloc((size_t)nranks, sizeof(*w->slots));
+	w->infos = mem_calloc((size_t)nranks, sizeof(*w->infos));
+	if (!w->control || !w->slots || !w->infos || world_room(w, nranks)) {
+		world_empty(w);
+		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
+	}
+	w->control->nranks = (uint32_t)nranks;
+	w->nranks = nranks;
+	w->cpus = process_cpus();
+	w->spin_ns = nranks <= w->cpus ? env->spin * 1000 : 0;
+	atomic_store_explicit(&w->id[1], uid->id[1], memory_order_relaxed);
+	atomic_store_explicit(&w->id[0], uid->id[0], memory_order_release);
+	return 0;
+}
+
+/* A free world of the list, or a new one at its end. */
+static struct world *world_take(struct table *t)
+{
+	_Atomic(struct world *) *end = &t->first;
+	struct world *w;
+
+	while ((w = atomic_load(end))) {
+		if (!atomic_load(&w->id[0]) && !atomic_load(&w->id[1]))
+			return w;
+		end = &w->next;
+	}
+	w = pool_take(&t->worlds, sizeof(*w));
+	if (w)
+		atomic_store_explicit(end, w, memory_order_release);
+	return w;
+}
+
+static int world_make(struct table *t, const struct uid *uid, int nranks, struct world **world)
+{
+	const struct env *env;
+	struct world *w;
+	int rc = env_get(&env);
+
+	if (rc)
+		return rc;
+	w = world_take(t);
+	if (!w)
+		return fail(-ENOMEM, "spmt_init: out of memory for a world");
+	rc = world_fill(w, uid, nranks, env);
+	if (!rc)
+		*world = w;
+	return rc;
+}
+
+/* ---- joining ------------------------------------------------------------------------------- */
+
+/* A world is in the making until its first meeting is over. */
+static bool world_making(const struct world *w)
+{
+	return atomic_load(&w->control->gate) < 2;
+}
+
+static int first_member(const struct world *w)
+{
+	for (int i = 0; i < w->nranks; i++)
+		if (w->slots[i].taken)
+			return i;
+	return -1;
+}
+
+/* Why rank may not join; a world in the making hears of it, a living one is left alone. */
+static int world_admit(struct world *w, int rank, int nranks)
+{
+	int rc = 0;
+
+	if (atomic_load(&w->control->gate) & GATE_BROKEN)
+		return control_broken(w->control, "spmt_init");
+	if (nranks != w->nranks)
+		rc = fail(SPMT_ERR_MISMATCH,
+			"spmt_init: nranks differs: rank %d passed %d, rank %d passed %d",
+			first_member(w), w->nranks, rank, nranks);
+	else if (w->slots[rank].taken)
+		rc = fail(-EEXIST,
+			"spmt_init: rank %d of %d is taken: two ranks passed the same number", rank,
+			nranks);
+	if (rc && world_making(w))
+		world_break(w, rc, status_sentence());
+	return rc;
+}
+
+static int world_claim(struct table *t, struct world *w, int rank, int nranks, spmt_comm **comm)
+{
+	int rc = world_admit(w, rank, nranks);
+	spmt_comm *c;
+
+	if (rc)
+		return rc;
+	c = pool_take(&t->comms, sizeof(*c));
+	if (!c)
+		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a comm", rank);
+	c->rank = rank;
+	c->nranks = nranks;
+	c->world = w;
+	c->control = w->control;
+	c->slot = &w->slots[rank];
+	c->slot->taken = true;
+	w->members++;
+	*comm = c;
+	return 0;
+}
+
+static void world_drop(struct world *w)
+{
+	atomic_store_explicit(&w->id[0], 0, memory_order_release);
+	atomic_store_explicit(&w->id[1], 0, memory_order_release);
+	world_empty(w);
+}
+
+int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm)
+{
+	struct table *t = table();
+	struct world *w;
+	int rc = 0;
+
+	if (!t)
+		return fail(
+			-ENOMEM, "spmt_init: rank %d: out of memory for the table of worlds", rank);
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (!w)
+		rc = world_make(t, uid, nranks, &w);
+	if (!rc)
+		rc = world_claim(t, w, rank, nranks, comm);
+	if (rc && w && !w->members)
+		world_drop(w);
+	else if (rc && w && world_making(w))
+		world_break(w, rc, status_sentence());
+	pthread_mutex_unlock(&t->lock);
+	return rc;
+}
+
+void world_post_failure(const struct uid *uid, int code)
+{
+	struct table *t = table();
+	struct world *w;
+
+	if (!t)
+		return;
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (w && w->members && world_making(w))
+		world_break(w, code, status_sentence());
+	pthread_mutex_unlock(&t->lock);
+}
+
+void world_break(struct world *world, int code, const char *sentence)
+{
+	control_break(world->control, code, sentence);
+	for (int i = 0; i < world->nranks; i++) {
+		struct signals *s = __atomic_load_n(&world->slots[i].signals, __ATOMIC_ACQUIRE);
+
+		if (s)
+			__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* ---- leaving ------------------------------------------------------------------------------- */
+
+static void slot_close(struct slot *s)
+{
+	heap_close(&s->heap);
+	if (s->signals)
+		s->backend->host_free(s->dev, s->signals);
+	if (s->backend)
+		s->backend->close(s->dev);
+}
+
+void world_leave(spmt_comm *comm)
+{
+	struct table *t = table();
+	struct world *w = comm->world;
+
+	pthread_mutex_lock(&t->lock);
+	if (--w->members == 0) {
+		for (int i = 0; i < w->nranks; i++)
+			slot_close(&w->slots[i]);
+		world_drop(w);
+	}
+	pthread_mutex_unlock(&t->lock);
+	pool_give(&t->comms, comm);
+}
+
+/* ---- lookups: no lock ---------------------------------------------------------------------- */
+
+void world_publish(spmt_comm *comm)
+{
+	struct directory *dir = atomic_load(&comm->world->directory);
+
+	atomic_store_explicit(&comm->head.state, POOLED_LIVE, memory_order_release);
+	atomic_store_explicit(&dir->comms[comm->rank], comm, memory_order_release);
+}
+
+void world_unpublish(spmt_comm *comm)
+{
+	struct directory *dir = atomic_load(&comm->world->directory);
+
+	atomic_store_explicit(&dir->comms[comm->rank], NULL, memory_order_release);
+	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+}
+
+/* The directory of the world that uid names, to be looked at once and then confirmed: the world
+   may leave meanwhile. */
+static struct directory *directory_of(const spmt_uid *uid, struct world **world, uint64_t id[2])
+{
+	struct table *t = table();
+
+	if (!uid || !t)
+		return NULL;
+	memcpy(id, uid->bytes + offsetof(struct uid, id), 2 * sizeof(id[0]));
+	if (!(id[0] | id[1]))
+		return NULL;
+	*world = world_find(t, id);
+	return *world ? atomic_load_explicit(&(*world)->directory, memory_order_acquire) : NULL;
+}
+
+spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank)
+{
+	struct world *w;
+	uint64_t id[2];
+	struct directory *dir = directory_of(uid, &w, id);
+	spmt_comm *c;
+
+	if (!dir || rank < 0 || rank >= dir->capacity)
+		return NULL;
+	c = atomic_load_explicit(&dir->comms[rank], memory_order_acquire);
+	return c && world_is(w, id) ? c : NULL;
+}
+
+spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device)
+{
+	struct world *w;
+	uint64_t id[2];
+	struct directory *dir = directory_of(uid, &w, id);
+
+	for (int i = 0; dir && i < dir->capacity; i++) {
+		spmt_comm *c = atomic_load_explicit(&dir->comms[i], memory_order_acquire);
+
+		if (c && c->dev == device && world_is(w, id))
+			return c;
+	}
+	return NULL;
+}

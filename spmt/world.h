@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* A world as this process sees it, its slots (the state of one rank, one a device), and the table of
+   worlds: joining, leaving, looking up. */
+#ifndef SPMT_WORLD_H
+#define SPMT_WORLD_H
+
+#include <pthread.h>
+
+#include "../include/spmt.h"
+#include "../include/spmt_device.h"
+#include "../transports/transport.h"
+#include "control.h"
+#include "pool.h"
+#include "uid.h"
+
+/* The words that a rank's kernels and the host both see: pinned host memory. */
+struct signals {
+	uint32_t stop; /* not 0: the world is broken */
+	uint32_t spare[15];
+	struct spmtd_record record;
+};
+
+/* Owned by the world and released by the last of its ranks in this process to leave: peers may
+   store into a heap until then. */
+struct slot {
+	struct heap heap;
+	const struct backend *backend; /* not NULL: device `dev` is open */
+	int dev;
+	struct signals *signals;     /* host address */
+	struct signals *signals_dev; /* the same for kernels */
+	bool taken;		     /* a rank of this process has it */
+};
+
+/* rank -> comm for lookups without a lock; grows, is never freed. */
+struct directory {
+	int capacity;
+	struct directory *retired;
+	_Atomic(spmt_comm *) comms[];
+};
+
+struct world {
+	struct pooled head;
+	_Atomic(struct world *) next; /* all worlds there ever were; only grows */
+	_Atomic uint64_t id[2];	      /* zero: this one is free */
+	_Atomic(struct directory *) directory;
+
+	/* guarded by the table's lock */
+	int members; /* ranks of this process that have not left */
+
+	/* written by the rank that made it, before anybody else joins */
+	int nranks;
+	int cpus;
+	int64_t spin_ns; /* 0: ranks outnumber CPUs, do not spin */
+	struct control *control;
+	struct slot *slots;	 /* by rank */
+	struct rank_info *infos; /* by rank; each rank writes its own before a meeting */
+
+	pthread_mutex_t lock; /* guards range */
+	struct heap_range range;
+	int range_state; /* 0 not tried, 1 open, negative: why not */
+};
+
+/*
+ * Claims rank `rank` of the world that uid names, made if this is the first rank of the process to
+ * come. On failure nothing is claimed, and the world, if there is one in the making, is broken with
+ * the sentence.
+ */
+int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
+/* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
+void world_leave(spmt_comm *comm);
+/* Makes comm visible to spmt_comm_by_*, or takes it back. */
+void world_publish(spmt_comm *comm);
+void world_unpublish(spmt_comm *comm);
+/* Breaks the world that uid names if one of its ranks is here and it is still in the making;
+   `rank` is the one that failed. */
+void world_post_failure(const struct uid *uid, int code);
+/* Breaks comm's world and stops the kernels of this process's ranks. */
+void world_break(struct world *world, int code, const char *sentence);
+
+#endif

@@ -40,7 +40,8 @@ struct backend {
 
 	/* Prepares a device (context, kernels), counted: each open is undone by one close. Not
 	   called while one thread of the process waits in a kernel of the same device for
-	   another; may take 100 ms the first time. */
+	   another; may take 100 ms the first time. Streams and what is queued in them need an
+	   open device. */
 	int (*open)(int dev);
 	void (*close)(int dev);
 

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* Peers of the same address space: maps `self` and `p2p`, and mover `store`. */
+#include <errno.h>
+#include <string.h>
+
+#include "../include/spmt.h"
+#include "../src/status.h"
+#include "transport.h"
+
+/* ---- maps */
+
+static void adopt(struct link *link, const struct rank_info *peer)
+{
+	link->base = (char *)(uintptr_t)peer->heap_base;
+	link->own = (char *)(uintptr_t)peer->own_base;
+}
+
+static int self_attach(
+	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
+{
+	(void)backend;
+	(void)dev;
+	adopt(link, peer);
+	return 0;
+}
+
+/* One direction: the peer enables its own. Whatever the driver's code is, here it means that this way is closed. */
+static int p2p_attach(
+	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
+{
+	int rc = dev == link->peer_dev ? 0 : backend->peer_enable(dev, link->peer_dev);
+
+	if (rc)
+		return fail(-EACCES,
+			"rank %d: p2p to rank %d refused: %s device %d may not reach device %d: %s",
+			link->rank, peer->rank, backend->name, dev, link->peer_dev,
+			status_sentence());
+	adopt(link, peer);
+	return 0;
+}
+
+/* Peer access stays: other worlds of the process may be using it, and no driver counts its users. */
+static void p2p_detach(struct link *link, const struct backend *backend, int dev)
+{
+	(void)backend;
+	(void)dev;
+	link->base = NULL;
+	link->own = NULL;
+}
+
+const struct map_ops map_self = { .name = "self", .attach = self_attach, .detach = p2p_detach };
+const struct map_ops map_p2p = { .name = "p2p", .attach = p2p_attach, .detach = p2p_detach };
+
+/* ---- bytes by the CPU */
+
+static inline bool aligned(const void *ptr, size_t n)
+{
+	return !((uintptr_t)ptr & (n - 1));
+}
+
+/* A side that is not aligned has no atomic access on any CPU; the other still gets its own. */
+#define WORD(bits)                                                                      \
+	typedef uint##bits##_t __attribute__((may_alias)) word##bits;                   \
+	static inline void store##bits(void *dst, const void *src)                      \
+	{                                                                               \
+		uint##bits##_t v;                                                       \
+                                                                                        \
+		if (LIKELY(aligned(src, sizeof(v))))                                    \
+			v = __atomic_load_n((const word##bits *)src, __ATOMIC_ACQUIRE); \
+		else                                                                    \
+			memcpy(&v, src, sizeof(v));                                     \
+		if (LIKELY(aligned(dst, sizeof(v))))                                    \
+			__atomic_store_n((word##bits *)dst, v, __ATOMIC_RELEASE);       \
+		else                                                                    \
+			memcpy(dst, &v, sizeof(v));                                     \
+	}
+WORD(8)
+WORD(16)
+WORD(32)
+WORD(64)
+
+/* memcpy where it is allowed: with large sizes memmove may choose another way, and then is not as fast as what users compare
+   a put with. It fences its own non-temporal stores. */
+static void store_range(void *dst, const void *src, size_t n)
+{
+	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+
+	if (d - s >= n && s - d >= n)
+		memcpy(dst, src, n);
+	else
+		memmove(dst, src, n);
+}
+
+static inline void move_bytes(void *dst, const void *src, size_t n)
+{
+	switch (n) {
+	case 8:
+		store64(dst, src);
+		break;
+	case 4:
+		store32(dst, src);
+		break;
+	case 2:
+		store16(dst, src);
+		break;
+	case 1:
+		store8(dst, src);
+		break;
+	default:
+		store_range(dst, src, n);
+	}
+}
+
+void store_bytes(void *dst, const void *src, size_t n)
+{
+	move_bytes(dst, src, n);
+}
+
+/* ---- mover `store` */
+
+static inline bool cpu_moves(const struct link *link)
+{
+	return link->backend->traits & DEVICE_HOST_ACCESS;
+}
+
+int link_wait_failed(const struct link *link, const char *what, int rc)
+{
+	int64_t ms = *link->timeout_ms;
+
+	if (rc == -ECANCELED)
+		return fail(rc, "%s: rank %d: stopped while waiting for moves to rank %d", what,
+			link->rank, link->pe);
+	if (rc == -ETIMEDOUT)
+		return fail(SPMT_ERR_TIMEOUT,
+			"%s: rank %d: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
+			what, link->rank, link->pe, (long long)(ms / 1000),
+			(long long)(ms % 1000 / 100));
+	return rc;
+}
+
+static int store_wait(struct link *link, const char *what)
+{
+	int64_t ms = *link->timeout_ms;
+	int64_t ns = ms < 0 ? -1 : MIN_OF(ms, INT64_MAX / 1000000) * 1000000;
+	int rc = link->backend->stream_sync(link->dev, link->stream, ns, link->stop);
+
+	return link_wait_failed(link, what, rc);
+}
+
+/* The device moves: a user's stream is to be kept in order, or the CPU cannot reach the memory. */
+static int store_queue(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	int rc = link->backend->copy(
+		link->dev, dst, src, n, mode == MOVE_STREAM ? stream : link->stream);
+
+	if (rc)
+		return rc;
+	link_count(link, MOVER_STORE, n);
+	if (mode == MOVE_NBI)
+		link->pending = true;
+	return mode == MOVE_BLOCKING ? store_wait(link, "store") : 0;
+}
+
+static int store_move(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	if (UNLIKELY(mode == MOVE_STREAM || !cpu_moves(link)))
+		return store_queue(link, dst, src, n, mode, stream);
+	link_count(link, MOVER_STORE, n);
+	move_bytes(dst, src, n);
+	return 0;
+}
+
+/* The CPU's stores are done when issued, and in order for whoever acquires a later release store: nothing to wait for. Queued
+   copies are all in link->stream, whose quiet waits for those of the comm's other links too. */
+static int store_fence(struct link *link)
+{
+	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "fence");
+}
+
+static int store_quiet(struct link *link)
+{
+	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "quiet");
+}
+
+static void store_close(struct link *link)
+{
+	(void)link; /* keeps no state */
+}
+
+const struct mover_ops mover_store = {
+	.name = "store",
+	.put = store_move,
+	.get = store_move,
+	.fence = store_fence,
+	.quiet = store_quiet,
+	.close = store_close,
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Which map and movers a pair of ranks gets: plain data in, plain data out. */
+#ifndef SPMT_ROUTE_H
+#define SPMT_ROUTE_H
+
+#include "../src/device.h"
+
+#define LINK_REASON 256
+#define LINK_MOVERS 3
+
+/* What a rank tells the others about itself: plain data, gathered in init, may cross processes. */
+struct rank_info {
+	int32_t rank;
+	int32_t device;		   /* as asked for; -1: by position in the process */
+	int32_t settled;	   /* the ordinal it got, from the second meeting on */
+	unsigned char process[16]; /* nonce of its process: equal means same address space */
+	unsigned char host[16];	   /* equal means same node */
+	char backend[8];
+	char pci[16];
+	uint32_t traits, caps; /* the backend's; enum rank_cap */
+	uint64_t heap_base, heap_size;
+	uint64_t own_base, own_size;
+};
+enum rank_cap { RANK_CAP_IPC = 1, RANK_CAP_RDMA = 2 };
+
+enum map_kind { MAP_NONE, MAP_SELF, MAP_P2P, MAP_IPC, MAP_RDMA };
+enum mover_kind { MOVER_STORE, MOVER_SDMA, MOVER_VERBS };
+
+/*
+ * Selection is a pure function over plain data: what two ranks say, what the driver says of the pair, what the user wants.
+ */
+struct pair_facts {
+	int peer_code; /* backend->peer_check's answer; 0: granted. Asked only within one process */
+	char peer_reason[DEVICE_REASON];
+	const char *maps, *moves; /* SPMT_MAPS, SPMT_MOVES; NULL: no wish */
+	uint64_t threshold; /* SPMT_STORE_THRESHOLD or the backend's; UINT64_MAX: no copy engine */
+};
+struct route {
+	enum map_kind map; /* MAP_NONE: no way at all */
+	enum mover_kind
+		movers[LINK_MOVERS]; /* by size: the first up to threshold, the second above */
+	int nmovers;
+	uint64_t threshold;
+	char reason
+		[LINK_REASON]; /* every refused map and mover with its reason, and why this one */
+};
+/* 0, or -EHOSTUNREACH with route->reason saying why nothing fits (map is MAP_NONE then). No sentence. */
+int route_select(const struct rank_info *me, const struct rank_info *peer,
+	const struct pair_facts *facts, struct route *route);
+
+const char *map_name(enum map_kind map);
+const char *mover_name(enum mover_kind mover);
+/* "store,sdma" */
+void route_movers(const struct route *route, char *text, size_t size);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Links without ranks: n devices of a backend, a buffer and a stream on each, and a link from every device to every other,
+ * with the store mover below a threshold and sdma above. What the tests of movers share.
+ */
+#ifndef TESTS_LINKS_H
+#define TESTS_LINKS_H
+
+#include "transports/transport.h"
+
+#define LINKS_THRESHOLD 1024
+
+struct links {
+	const struct backend *backend;
+	int n, opened;
+	size_t size;
+	char **mem; /* [device], zeroed */
+	device_stream *streams;
+	struct link *links;	    /* [from * n + to] */
+	_Atomic int64_t timeout_ms; /* 10 s at first */
+	uint32_t stop;
+};
+
+/* 0, or the first failure with its sentence; links_close() takes what was opened in both cases. */
+int links_open(struct links *l, const struct backend *backend, int n, size_t size);
+/* Closes the movers first. */
+void links_close(struct links *l);
+struct link *links_at(struct links *l, int from, int to);
+
+/* backend_host without host access: the device has to move every byte, as on a GPU. */
+struct backend links_deaf(void);
+
+/* Holds a stream from links_hold() to links_release(). */
+struct gate {
+	_Atomic int closed, entered;
+};
+int links_hold(struct gate *gate, const struct backend *backend, int dev, device_stream stream);
+void links_release(struct gate *gate);
+
+/* Entries in /proc/self/<what>: "task", "fd". */
+int links_count(const char *what);
+/* Waits up to 5 s for no more than `most`: an ended thread leaves /proc a moment later. */
+int links_count_down(const char *what, int most);
+
+#endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One AVL tree of segments in order of offset. Segments tile [0, size): each is a live block or a gap, and no two gaps
- * touch. A gap that is cut keeps its node for one of the parts, and merging only removes nodes, so free never needs memory.
+ * One AVL tree of segments in order of offset. Segments tile [0, size): each is a live block or a
+ * gap, and no two gaps touch. A gap that is cut keeps its node for one of the parts, and merging
+ * only removes nodes, so free never needs memory.
  *
- * Each node knows, for every power-of-two alignment up to 8 MiB, the largest block that fits a gap of its subtree at that
- * alignment. The lowest gap that fits is therefore found without trying one that does not.
+ * Each node knows, for every power-of-two alignment up to 8 MiB, the largest block that fits a gap
+ * of its subtree at that alignment. The lowest gap that fits is therefore found without trying one
+ * that does not.
  */
 #include "arena.h"
 
@@ -81,7 +83,8 @@ static struct node *rotate(struct node *n, int side)
 	return top;
 }
 
-/* Subtrees in order, their heights at most 2 apart: the root of the two joined by n, again an AVL tree. */
+/* Subtrees in order, their heights at most 2 apart: the root of the two joined by n, again an
+   AVL tree. */
 static struct node *balance(struct node *n)
 {
 	int lean = height(n->child[1]) - height(n->child[0]);
@@ -168,7 +171,8 @@ static struct node *find_before(const struct arena *arena, uint64_t offset)
 	return found;
 }
 
-/* The lowest gap that takes `size` bytes at `align`. Turns back only where the class or the unit count is not exact. */
+/* The lowest gap that takes `size` bytes at `align`. Turns back only where the class or the unit
+   count is not exact. */
 static struct node *find_gap(struct node *n, uint64_t size, uint64_t align)
 {
 	struct node *gap;
@@ -195,22 +199,22 @@ static struct node *new_segment(uint64_t offset, uint64_t size, bool live)
 	return n;
 }
 
-int arena_create(uint64_t size, struct arena **out)
+int arena_create(uint64_t size, struct arena **arena)
 {
-	struct arena *arena = mem_calloc(1, sizeof(*arena));
+	struct arena *made = mem_calloc(1, sizeof(*made));
 
-	if (!arena)
+	if (!made)
 		return -ENOMEM;
-	arena->size = size - size % ARENA_ALIGN;
-	if (arena->size) {
-		arena->root = new_segment(0, arena->size, false);
-		if (!arena->root) {
-			mem_free(arena);
+	made->size = size - size % ARENA_ALIGN;
+	if (made->size) {
+		made->root = new_segment(0, made->size, false);
+		if (!made->root) {
+			mem_free(made);
 			return -ENOMEM;
 		}
-		pull(arena->root);
+		pull(made->root);
 	}
-	*out = arena;
+	*arena = made;
 	return 0;
 }
 
@@ -232,8 +236,8 @@ void arena_destroy(struct arena *arena)
 }
 
 /*
- * Cuts [at, at + size) out of a gap as a live block. What lies before stays the gap's node; what lies behind becomes a gap of
- * its own. All memory is had before anything changes.
+ * Cuts [at, at + size) out of a gap as a live block. What lies before stays the gap's node; what
+ * lies behind becomes a gap of its own. All memory is had before anything changes.
  */
 static int cut(struct arena *arena, struct node *gap, uint64_t at, uint64_t size)
 {

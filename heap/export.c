@@ -9,7 +9,8 @@
 #include "../src/mem.h"
 #include "../src/status.h"
 
-/* A copy with room for `room`, of which the first n are kept. The old one is freed. NULL: nothing has changed. */
+/* A copy with room for `room`, of which the first n are kept. The old one is freed. NULL:
+   nothing has changed. */
 static void *grown(void *list, size_t n, size_t room, size_t each)
 {
 	void *more = mem_calloc(room, each);
@@ -136,7 +137,8 @@ static int reserve_import(struct heap_import *in)
 	return 0;
 }
 
-/* A heap that comes whole may lie wherever the driver puts it; parts need a range that holds them all. */
+/* A heap that comes whole may lie wherever the driver puts it; parts need a range that holds
+   them all. */
 static int map_piece(struct heap_import *in, const struct heap_piece *p, int fd)
 {
 	void *base;

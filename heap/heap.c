@@ -9,7 +9,7 @@
 #include "../src/status.h"
 
 #define RANGE_LIMIT (512ull << 30)
-#define STEP_LIMIT  (64ull << 20)
+#define STEP_LIMIT (64ull << 20)
 
 int heap_range_open(
 	const struct backend *backend, int slices, uint64_t slice_size, struct heap_range *range)
@@ -87,7 +87,8 @@ static int copy_peers(struct heap *heap, const int *peers, int n)
 	return 0;
 }
 
-/* Room for one more chunk, doubled at powers of two. The list moves, so nobody keeps pointers into it. */
+/* Room for one more chunk, doubled at powers of two. The list moves, so nobody keeps pointers
+   into it. */
 static int reserve_chunk(struct heap *heap)
 {
 	size_t n = (size_t)heap->nchunks;
@@ -196,7 +197,8 @@ void heap_close(struct heap *heap)
 	status_restore(&cause);
 }
 
-/* Backs [0, end). Commits grow geometrically, so that a heap filled by small blocks has few chunks and wastes little. */
+/* Backs [0, end). Commits grow geometrically, so that a heap filled by small blocks has few
+   chunks and wastes little. */
 static int back(struct heap *heap, uint64_t end)
 {
 	uint64_t committed = atomic_load_explicit(&heap->committed, memory_order_relaxed);

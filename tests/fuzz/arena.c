@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes drive an arena beside a model: a list of live blocks. Placement is checked in full (lowest offset that fits), then
- * every invariant of the arena itself.
+ * Bytes drive an arena beside a model: a list of live blocks. Placement is checked in full (lowest
+ * offset that fits), then every invariant of the arena itself.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static uint64_t take_size(struct input *in)
 	return mantissa << take(in, 1) % 64;
 }
 
-/* The index where a block of `size` goes, its offset in *at, or LIVE: nowhere. Sizes below 2^63 each, so sums are watched. */
+/* The index where a block of `size` goes, its offset in *at, or LIVE: nowhere. Sizes below 2^63
+   each, so sums are watched. */
 static size_t place(const struct model *m, uint64_t size, uint64_t align, uint64_t *at)
 {
 	uint64_t begin = 0;

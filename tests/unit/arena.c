@@ -323,8 +323,9 @@ static double now(void)
 }
 
 /*
- * Seconds for 2000 pairs of alloc and free in an arena of n blocks, almost every other one freed before: the gaps are too
- * small for what is asked, or lie crookedly, so a list would be walked to its end.
+ * Seconds for 2000 pairs of alloc and free in an arena of n blocks, almost every other one freed
+ * before: the gaps are too small for what is asked, or lie crookedly, so a list would be walked to
+ * its end.
  */
 static double churn(uint64_t n, uint64_t size, uint64_t align)
 {
@@ -347,7 +348,8 @@ static double churn(uint64_t n, uint64_t size, uint64_t align)
 	return end - start;
 }
 
-/* 256 times the blocks: a logarithm makes about twice the work, a list 256 times. Caches are allowed for. */
+/* 256 times the blocks: a logarithm makes about twice the work, a list 256 times. Caches are
+   allowed for. */
 Test(arena, time_grows_as_a_logarithm)
 {
 	const uint64_t asks[][2] = { { 4224, 64 }, { 4096, 4096 } };

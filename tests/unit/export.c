@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A heap published piece by piece and put together again, over a backend of memfds that knows what it handed out. */
+/* A heap published piece by piece and put together again, over a backend of memfds that knows
+   what it handed out. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
@@ -106,7 +107,8 @@ static int test_commit(int dev, void *ptr, size_t size, const int *peers, int n)
 static int test_decommit(int dev, void *ptr, size_t size)
 {
 	(void)dev;
-	mmap(ptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	ptr = mmap(ptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	cr_assert_neq(ptr, MAP_FAILED);
 	return drop(ptr, size);
 }
 

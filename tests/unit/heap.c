@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The heap in both modes, over a small backend of its own that counts, checks its caller and fails on request. */
+/* The heap in both modes, over a small backend of its own that counts, checks its caller and
+   fails on request. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

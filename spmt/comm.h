@@ -97,7 +97,7 @@ void mems_drop(spmt_comm *comm); /* register.c: what is still registered at fina
 
 /* quiet without entering: 0 or the first failure since the last one. */
 int quiet_slow(spmt_comm *comm, const char *what); /* sync.c */
-int movers_quiet(spmt_comm *comm);		   /* NBI work of all links; the first failure */
+int movers_quiet(spmt_comm *comm, const char *what);		   /* NBI work of all links; the first failure */
 
 static inline int quiet_all(spmt_comm *comm, const char *what)
 {

@@ -42,7 +42,7 @@ int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 		return rc;
 	s = stream_of(comm, stream);
 	if (comm->pending)
-		rc = movers_quiet(comm);
+		rc = movers_quiet(comm, "spmt_quiet_on_stream");
 	if (!rc && comm->streamed_own && s != comm->stream)
 		rc = own_stream_join(comm, s);
 	if (!rc && comm->streamed)

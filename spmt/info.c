@@ -114,7 +114,7 @@ const char *spmt_backend(const spmt_comm *comm)
 int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 {
 	struct spmt_route whole = { .size = sizeof(whole), .pe = pe };
-	const struct route *r;
+	struct route now;
 	int rc = comm_enter_any(comm, "spmt_route");
 
 	if (rc)
@@ -124,11 +124,11 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 	if (!route || route->size < sizeof(whole))
 		return fail(-EINVAL, "spmt_route: rank %d: route is NULL or route->size is not set",
 			comm->rank);
-	r = &comm->links[pe].route;
-	snprintf(whole.map, sizeof(whole.map), "%s", map_name(r->map));
-	route_movers(r, whole.movers, sizeof(whole.movers));
-	whole.threshold = comm->links[pe].threshold;
-	snprintf(whole.reason, sizeof(whole.reason), "%.*s", LINK_REASON - 1, r->reason);
+	link_route(&comm->links[pe], &now);
+	snprintf(whole.map, sizeof(whole.map), "%s", map_name(now.map));
+	route_movers(&now, whole.movers, sizeof(whole.movers));
+	whole.threshold = now.threshold;
+	snprintf(whole.reason, sizeof(whole.reason), "%.*s", LINK_REASON - 1, now.reason);
 	whole.size = route->size;
 	memcpy(route, &whole, sizeof(whole));
 	return 0;

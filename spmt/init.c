@@ -279,21 +279,28 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	return rc;
 }
 
-/* Settles what the user passed before any world is touched; what fails from the rank's number on
-   is posted. */
+/* Settles what the user passed before any world is touched; what fails is posted to the world
+   that the uid names. */
 static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, struct uid *uid,
 	const struct env **env)
 {
-	int rc = attr_copy(given, attr);
+	int rc = attr_copy(given, attr), named;
+	struct status_saved saved;
 
-	if (!rc)
-		rc = attr_uid(attr, uid);
-	if (rc)
+	if (rc && (!given || given->size < sizeof(*attr)))
 		return rc;
-	rc = attr_check(attr);
+	status_save(&saved);
+	*attr = *given;
+	named = attr_uid(attr, uid);
+	if (!rc && named)
+		return named;
+	if (rc)
+		status_restore(&saved);
+	else
+		rc = attr_check(attr);
 	if (!rc)
 		rc = env_get(env);
-	if (rc)
+	if (rc && !named)
 		world_post_failure(uid, rc);
 	return rc;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,21 +50,28 @@ static bool same_call(const struct meet_record *a, const struct meet_record *b)
 		a->key[2] == b->key[2];
 }
 
+/*
+ * Another function is a difference; then a bad argument, whose sentence says more than the
+ * difference that it makes; then other arguments, which are often why a rank failed; then the
+ * failure.
+ */
 static enum meet_verdict judge(const struct control *control, uint64_t epoch)
 {
 	const struct meet_record *first = brought(control, 0, epoch);
-	enum meet_verdict verdict = MEET_AGREED;
+	bool differs = false, failed = false, invalid = false;
 
-	/* A difference comes first: it is often why one rank failed. */
 	for (uint32_t i = 0; i < control->nranks; i++) {
 		const struct meet_record *r = brought(control, (int)i, epoch);
 
-		if (!same_call(first, r))
+		if (r->op != first->op)
 			return MEET_DIFFERS;
-		if (r->status)
-			verdict = MEET_FAILED;
+		differs |= !same_call(first, r);
+		failed |= r->status != 0;
+		invalid |= r->status == -EINVAL;
 	}
-	return verdict;
+	if (invalid)
+		return MEET_FAILED;
+	return differs ? MEET_DIFFERS : failed ? MEET_FAILED : MEET_AGREED;
 }
 
 /* ---- words for what went wrong ------------------------------------------------------------- */

@@ -1,32 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /* Order and meeting from the host: fence, quiet, sync, barrier. */
+#include <errno.h>
+
 #include "../src/status.h"
 #include "comm.h"
 
-static int link_quiet(struct link *link)
+/* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
+static bool cut_short(int rc)
 {
-	int small = link->small->quiet(link), large = 0;
-
-	if (link->large != link->small)
-		large = link->large->quiet(link);
-	link->pending = false;
-	return small ? small : large;
+	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
 }
 
-int movers_quiet(spmt_comm *comm)
+/* The first failure of the two keeps its sentence. */
+static int link_quiet(struct link *link)
 {
 	struct status_saved first;
+	int small = link->small->quiet(link), large = 0;
+
+	status_save(&first);
+	if (link->large != link->small)
+		large = link->large->quiet(link);
+	link->pending = cut_short(small) || cut_short(large);
+	if (!small)
+		return large;
+	status_restore(&first);
+	return small;
+}
+
+int movers_quiet(spmt_comm *comm, const char *what)
+{
+	struct status_saved first;
+	bool pending = false;
 	int rc = 0;
 
 	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
 		int one = comm->links[pe].pending ? link_quiet(&comm->links[pe]) : 0;
 
+		pending |= comm->links[pe].pending;
 		if (one && !rc) {
 			rc = one;
 			status_save(&first);
 		}
 	}
-	comm->pending = false;
+	comm->pending = pending;
+	if (rc == -ECANCELED)
+		return control_broken(comm->control, what);
 	if (rc)
 		status_restore(&first);
 	return rc;
@@ -35,7 +53,7 @@ int movers_quiet(spmt_comm *comm)
 int quiet_slow(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
-	int rc = movers_quiet(comm), streams;
+	int rc = movers_quiet(comm, what), streams;
 
 	if (!comm->streamed)
 		return rc;
@@ -59,6 +77,8 @@ int spmt_fence(spmt_comm *comm)
 		rc = link->small->fence(link);
 		if (!rc && link->large != link->small)
 			rc = link->large->fence(link);
+		if (rc == -ECANCELED)
+			rc = control_broken(comm->control, "spmt_fence");
 	}
 	/* Non-blocking calls may have gone to the comm's own stream. Other streams are the
 	   user's to order. */

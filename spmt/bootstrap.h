@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the processes of a world find each other. One bootstrap a process and world, made by the first
+ * of its ranks that has waited a moment for ranks that are not here: a world whose ranks all come in
+ * one process never opens a socket.
+ *
+ * The first process to bind the name that the uid gives is the hub, the others connect to it; the
+ * hub's listening socket stays open while ranks are missing. One service thread a process, signals
+ * blocked, sleeping in poll. A connection is authenticated (keyed hash over the uid's secret and a
+ * nonce of either side, constant-time compare), versioned, and checked for rank range, duplicates
+ * and world size; strangers and garbage are dropped without harm to the world. The connections stay
+ * open until close: their end tells that a process has died.
+ *
+ * Threads: bootstrap_add, _wait, _exchange, _break from any thread; open and close from one.
+ */
+#ifndef SPMT_BOOTSTRAP_H
+#define SPMT_BOOTSTRAP_H
+
+#include "uid.h"
+
+#define BOOTSTRAP_BLOB 512 /* most bytes a rank may publish */
+
+struct bootstrap;
+
+struct bootstrap_config {
+	const struct uid *uid;
+	int nranks;
+	size_t blob_size;    /* bytes every rank publishes, equal in all processes */
+	size_t control_size; /* bytes of shared memory that the hub makes (memfd, zeroed) */
+	/*
+	 * Called once, from the service thread, when the world cannot go on: a process died (code
+	 * SPMT_ERR_PEER_DEAD, ranks after the sentence's last colon) or another process broke it.
+	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
+	 */
+	void (*broken)(void *ctx, int code, const char *sentence);
+	void *ctx;
+};
+
+/* Binds or connects and starts the service thread. Nothing is left behind on failure. */
+int bootstrap_open(const struct bootstrap_config *config, struct bootstrap **out);
+
+/* A rank of this process joins with its blob, at any time before the world is complete. -EEXIST: the
+   rank is taken in another process; SPMT_ERR_MISMATCH: another world size; both name the rank. */
+int bootstrap_add(struct bootstrap *b, int rank, const void *blob);
+
+/*
+ * Until all nranks ranks have been added in all processes. blobs: nranks of them by rank, valid until
+ * close. process: for each rank a small number, equal for ranks of one process. *control: the shared
+ * memory, mapped here until close. SPMT_ERR_TIMEOUT names the ranks that are missing in all processes.
+ */
+int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, const int **process,
+	void **control);
+
+/*
+ * One all-gather among the processes, with a descriptor each: every process calls it in the same
+ * order, from one thread. Data of process p at data_out + p * size; fds[p] (-1: none) become the
+ * caller's. processes: as many as bootstrap_processes() says.
+ */
+int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int fd, void *data_out,
+	int *fds, int64_t timeout_ms);
+int bootstrap_processes(const struct bootstrap *b, int *self);
+
+/* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
+void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
+
+/* Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. */
+void bootstrap_close(struct bootstrap *b);
+
+#endif

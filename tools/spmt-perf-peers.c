@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include "spmt-perf-peers.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+/* Words behind those that the ranks use: the two of the ping-pong must not share a line with the library's. */
+enum { WORD_PINGPONG, WORD_ADD };
+
+static uint64_t *word_at(struct rank *r, int which, int pe)
+{
+	size_t index = (size_t)(r->run->nranks + which) * (PERF_WORD / sizeof(uint64_t));
+
+	return spmt_ptr(r->comm, r->words + index, pe);
+}
+
+/* The compiler must do the copy each time. */
+static void copy_once(void *dst, const void *src, size_t size)
+{
+	memcpy(dst, src, size);
+	__asm__ volatile("" : : "r"(dst), "r"(src) : "memory");
+}
+
+int peer_memcpy_out(struct rank *r, size_t size, uint64_t iters)
+{
+	void *dst = spmt_ptr(r->comm, r->dst, r->peer);
+
+	for (uint64_t i = 0; r->role == ROLE_SENDER && i < iters; i++)
+		copy_once(dst, r->src, size);
+	return 0;
+}
+
+int peer_memcpy_in(struct rank *r, size_t size, uint64_t iters)
+{
+	const void *src = spmt_ptr(r->comm, r->src, r->peer);
+
+	for (uint64_t i = 0; r->role == ROLE_SENDER && i < iters; i++)
+		copy_once(r->dst, src, size);
+	return 0;
+}
+
+int peer_store(struct rank *r, size_t size, uint64_t iters)
+{
+	uint64_t *dst = spmt_ptr(r->comm, r->dst, r->peer);
+
+	(void)size;
+	for (uint64_t i = 0; r->role == ROLE_SENDER && i < iters; i++) {
+		__atomic_store_n(dst, i, __ATOMIC_RELAXED);
+		__asm__ volatile("" : : : "memory");
+	}
+	return 0;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* Spins; where two ranks share a CPU it lets the other run. A rank that failed never answers: ends after 20 s. */
+static int spin_until(const uint64_t *word, uint64_t value)
+{
+	enum { SPINS = 20000 };
+	int64_t deadline = 0;
+
+	for (unsigned n = 1; __atomic_load_n(word, __ATOMIC_ACQUIRE) < value; n++) {
+		relax();
+		if (n % SPINS)
+			continue;
+		sched_yield();
+		if (!deadline)
+			deadline = perf_now() + 20000000000;
+		else if (perf_now() > deadline)
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+int peer_pingpong(struct rank *r, size_t size, uint64_t iters)
+{
+	uint64_t *mine, *theirs;
+	void *dst;
+	int rc = 0;
+
+	if (r->role == ROLE_IDLE)
+		return 0;
+	mine = word_at(r, WORD_PINGPONG, r->rank);
+	theirs = word_at(r, WORD_PINGPONG, r->peer);
+	dst = spmt_ptr(r->comm, r->dst, r->peer);
+	for (uint64_t i = 0; i < iters && !rc; i++) {
+		uint64_t value = ++r->peer_epoch;
+
+		if (r->role == ROLE_RECEIVER)
+			rc = spin_until(mine, value);
+		copy_once(dst, r->src, size);
+		__atomic_store_n(theirs, value, __ATOMIC_RELEASE);
+		if (r->role == ROLE_SENDER && !rc)
+			rc = spin_until(mine, value);
+	}
+	return rc;
+}
+
+int peer_fetch_add(struct rank *r, size_t size, uint64_t iters)
+{
+	uint64_t *target = word_at(r, WORD_ADD, r->peer);
+
+	(void)size;
+	for (uint64_t i = 0; r->role == ROLE_SENDER && i < iters; i++)
+		__atomic_fetch_add(target, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+int peer_barrier(struct rank *r, size_t size, uint64_t iters)
+{
+	(void)size;
+	for (uint64_t i = 0; i < iters; i++)
+		pthread_barrier_wait(&r->run->threads);
+	return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What ours is compared with, on the same threads and the same buffers: the C library's memcpy, plain stores, C11 atomics
+ * and pthread_barrier. Only where the CPU may load and store device memory.
+ */
+#ifndef SPMT_PERF_PEERS_H
+#define SPMT_PERF_PEERS_H
+
+#include "spmt-perf.h"
+
+int peer_memcpy_out(struct rank *r, size_t size, uint64_t iters); /* src here to dst of the other */
+int peer_memcpy_in(struct rank *r, size_t size, uint64_t iters);
+int peer_store(struct rank *r, size_t size, uint64_t iters);
+int peer_pingpong(struct rank *r, size_t size, uint64_t iters);
+int peer_fetch_add(struct rank *r, size_t size, uint64_t iters);
+int peer_barrier(struct rank *r, size_t size, uint64_t iters);
+
+#endif

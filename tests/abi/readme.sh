@@ -12,6 +12,7 @@ done
 awk '/^```c$/ && !done { inside = 1; next } /^```/ && inside { done = 1; inside = 0 } inside' README.md >"$scratch/readme.c"
 lines=$(wc -l <"$scratch/readme.c")
 nothing_in "the program has 10 to 35 lines ($lines)" "$([ "$lines" -ge 10 ] && [ "$lines" -le 35 ] || echo "$lines")"
+nothing_in 'it is examples/ring.c' "$(diff "$scratch/readme.c" examples/ring.c)"
 succeeds 'it compiles' gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -o "$scratch/readme" "$scratch/readme.c" \
 	-L"$build_root" -lspmt -lpthread
 export LD_LIBRARY_PATH=$build_root SPMT_BACKEND=host

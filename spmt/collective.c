@@ -10,6 +10,9 @@
 #include "atomics.h"
 #include "rma.h"
 
+#define COLL_BLOCKS 32u
+#define COLL_BLOCK_BYTES (16u << 10)
+
 struct coll_call {
 	const char *what;
 	enum kernel_collective_kind kind;
@@ -91,13 +94,22 @@ static int coll_done(spmt_comm *comm, device_stream stream)
 }
 
 static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
-	device_stream stream)
+	unsigned blocks, device_stream stream)
 {
 	int rc = coll_order(comm, stream);
 
 	if (!rc)
-		rc = kernel_run(comm, kernel, args, size, stream);
+		rc = kernel_run_wide(comm, kernel, args, size, blocks, stream);
 	return rc ? rc : coll_done(comm, stream);
+}
+
+/* Blocks meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
+static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t bytes = c->count * type_size(c->type) * MAX_OF(c->src_blocks, c->dst_blocks);
+	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
 }
 
 static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
@@ -117,7 +129,8 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
-	return coll_launch(comm, &kernel_collective, &args, sizeof(args), stream_of(comm, stream));
+	return coll_launch(comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c),
+		stream_of(comm, stream));
 }
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
@@ -130,7 +143,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
-	return coll_launch(comm, &kernel_barrier, &args, sizeof(args), stream_of(comm, stream));
+	return coll_launch(comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
 }
 
 int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,

@@ -4,6 +4,7 @@
 #define SPMT_COMM_H
 
 #include "meet.h"
+#include "table.h"
 #include "wait.h"
 #include "world.h"
 
@@ -38,11 +39,12 @@ struct spmt_comm {
 	device_stream collective_stream;
 	void *scratch, *scratch_dev; /* a pinned line for results of kernels: host address, device
 					address */
-	struct spmtd_peer *peers, *peers_dev; /* for kernels: host address, device address */
-	struct spmt_mem *mems;		      /* live registered buffers */
-	uint64_t registered; /* buffers ever registered: their names in a meeting */
+	struct kernel_table peers;   /* of struct spmtd_peer, for kernels */
+	struct spmt_mem *mems;	     /* live registered buffers */
+	uint64_t registered;	     /* buffers ever registered: their names in a meeting */
 	int64_t default_timeout_ms;
 	size_t fair; /* where the next look at many words begins */
+	int units;   /* of the device: blocks that are sure to run at once */
 	bool flat;   /* all peer heaps lie in the world's range */
 	struct comm_host {
 		struct spmtd_host ops;
@@ -96,8 +98,8 @@ void view_fill(spmt_comm *comm, struct spmt_view *view);
 void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
 
 /* quiet without entering: 0 or the first failure since the last one. */
-int quiet_slow(spmt_comm *comm, const char *what); /* sync.c */
-int movers_quiet(spmt_comm *comm, const char *what);		   /* NBI work of all links; the first failure */
+int quiet_slow(spmt_comm *comm, const char *what);   /* sync.c */
+int movers_quiet(spmt_comm *comm, const char *what); /* NBI work of all links; the first failure */
 
 static inline int quiet_all(spmt_comm *comm, const char *what)
 {

@@ -27,7 +27,7 @@ struct cell {
 	/* Sleeping on words: a waiter counts itself in, looks once more, and sleeps on the bell. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
 	_Atomic uint32_t bell;
-	_Alignas(CACHE_LINE) char sentence[STATUS_SENTENCE]; /* why record.status is not 0 */
+	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
 };
 
 #define GATE_BROKEN 1u

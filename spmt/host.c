@@ -2,6 +2,7 @@
 /* The rest of what users do with streams: order against a comm's work, waits in a stream, and
    the calls of the host backend alone. */
 #include <errno.h>
+#include <string.h>
 
 #include "../src/device_host.h"
 #include "../src/env.h"
@@ -85,19 +86,20 @@ static int host_only(const spmt_comm *comm, const char *what)
 		comm->rank, comm->backend->name);
 }
 
+/* A user's kernel takes its own copy of args to write to, behind the pointer that says what to run. */
 struct launch {
-	void (*kernel)(void *args);
-	size_t size;
-	unsigned char args[];
+	_Alignas(16) void (*kernel)(void *args);
+	_Alignas(16) unsigned char args[];
 };
 
-static void launch_run(void *arg)
+static void launch_run(const void *arg)
 {
-	struct launch *launch = arg;
+	struct launch *launch = (struct launch *)(uintptr_t)arg;
 
 	launch->kernel(launch->args);
-	mem_free(launch);
 }
+
+static const struct kernel kernel_user = { "user", launch_run };
 
 int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size)
@@ -111,20 +113,20 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	if (!kernel || (args_size && !args) || args_size > SIZE_MAX / 2)
 		return fail(-EINVAL, "spmt_host_launch: rank %d: %s", comm->rank,
 			!kernel ? "kernel is NULL" : "args is NULL or too large for its size");
-	launch = mem_aligned(CACHE_LINE, sizeof(*launch) + args_size);
+	launch = mem_aligned(_Alignof(struct launch), sizeof(*launch) + args_size);
 	if (!launch)
 		return fail(-ENOMEM,
 			"spmt_host_launch: rank %d: out of memory for %zu bytes of args",
 			comm->rank, args_size);
 	launch->kernel = kernel;
 	if (args_size)
-		__builtin_memcpy(launch->args, args, args_size);
+		memcpy(launch->args, args, args_size);
 	s = stream_of(comm, stream);
-	rc = comm->backend->call(comm->dev, s, launch_run, launch);
-	if (rc) {
-		mem_free(launch);
+	rc = comm->backend->launch(
+		comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
+	mem_free(launch);
+	if (rc)
 		return rc;
-	}
 	return stream == NULL ? stream_note(comm, s) : 0;
 }
 

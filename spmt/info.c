@@ -160,14 +160,9 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 	case SPMT_CAP_MULTICAST:
 		*value = 0;
 		return 0;
-	case SPMT_CAP_RESIDENT_BLOCKS: {
-		struct device_desc desc;
-
-		rc = comm->backend->describe(comm->dev, &desc);
-		if (!rc)
-			*value = desc.units;
-		return rc;
-	}
+	case SPMT_CAP_RESIDENT_BLOCKS:
+		*value = comm->units;
+		return 0;
 	case SPMT_CAP_HOST_ACCESS:
 		*value = comm_cpu_access(comm);
 		return 0;
@@ -237,6 +232,8 @@ void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard)
 {
 	struct guard g = { .backend = NULL };
 
+	if (!guard)
+		return;
 	*guard = (struct spmt_guard){ .backend = NULL };
 	if (comm_enter_any(comm, "spmt_guard_enter") || guard_enter(&g, comm->backend, comm->dev))
 		return;
@@ -248,11 +245,14 @@ void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard)
 
 void spmt_guard_leave(struct spmt_guard *guard)
 {
-	struct guard g = { .backend = guard->backend,
+	struct guard g;
+
+	if (!guard)
+		return;
+	g = (struct guard){ .backend = guard->backend,
 		.saved = { .ordinal = guard->ordinal,
 			.error = guard->error,
 			.context = guard->context } };
-
 	guard_leave(&g);
 	guard->backend = NULL;
 }

@@ -136,6 +136,7 @@ static int settle_device(spmt_comm *comm)
 static int open_device(spmt_comm *comm)
 {
 	struct slot *slot = comm->slot;
+	struct device_desc desc;
 	void *host, *dev;
 	int rc = settle_device(comm);
 
@@ -151,6 +152,10 @@ static int open_device(spmt_comm *comm)
 		return rc;
 	slot->signals_dev = dev;
 	__atomic_store_n(&slot->signals, (struct signals *)host, __ATOMIC_RELEASE);
+	rc = comm->backend->describe(comm->dev, &desc);
+	if (rc)
+		return rc;
+	comm->units = desc.units;
 	return comm->backend->stream_create(comm->dev, &comm->stream);
 }
 

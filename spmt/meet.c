@@ -168,7 +168,7 @@ static int report_failure(const spmt_comm *comm)
 		int status = meet_brought(comm, i)->status;
 
 		if (status)
-			return fail_with(status, comm->control->cells[i].sentence);
+			return fail_with(status, comm->control->cells[i].sentence[comm->epoch & 1]);
 	}
 	return fail(SPMT_ERR_BROKEN, "%s: a rank failed and took it back",
 		meet_name(meet_brought(comm, comm->rank)->op));
@@ -283,7 +283,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 
 	cell->record[epoch & 1] = *mine;
 	if (UNLIKELY(mine->status))
-		memcpy(cell->sentence, status_sentence(),
+		memcpy(cell->sentence[epoch & 1], status_sentence(),
 			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
 	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)

@@ -114,21 +114,17 @@ static void routes_append(const spmt_comm *comm, const char *path)
 
 static int peers_table(spmt_comm *comm)
 {
-	void *host, *dev;
 	struct spmtd_peer *peers;
-	int rc = comm->backend->host_alloc(
-		comm->dev, (size_t)comm->nranks * sizeof(*peers), &host, &dev);
+	int rc = table_open(comm, (size_t)comm->nranks * sizeof(*peers), &comm->peers);
 
 	if (rc)
 		return rc;
-	peers = host;
+	peers = comm->peers.host;
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
 		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
 	}
-	comm->peers = host;
-	comm->peers_dev = dev;
-	return 0;
+	return table_publish(comm, &comm->peers);
 }
 
 int peers_link(spmt_comm *comm)
@@ -156,8 +152,7 @@ int peers_link(spmt_comm *comm)
 
 void peers_unlink(spmt_comm *comm)
 {
-	if (comm->peers)
-		comm->backend->host_free(comm->dev, comm->peers);
+	table_close(comm, &comm->peers);
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
 		struct link *link = &comm->links[pe];
 

@@ -14,8 +14,9 @@ struct spmt_mem {
 	struct pooled head;
 	spmt_comm *comm;
 	uint64_t name;		      /* the n-th registration of the world */
-	struct spmtd_mem_peer *peers; /* pinned, by rank */
-	struct spmtd_mem_peer *peers_dev;
+	struct spmtd_mem_peer *peers; /* by rank: table.host */
+	struct kernel_table table;
+	bool published;
 	struct spmt_mem *next, **link; /* in comm->mems */
 };
 
@@ -36,8 +37,7 @@ static void mem_destroy(spmt_mem *mem)
 {
 	if (!mem)
 		return;
-	if (mem->peers)
-		mem->comm->backend->host_free(mem->comm->dev, mem->peers);
+	table_close(mem->comm, &mem->table);
 	if (mem->link) {
 		*mem->link = mem->next;
 		if (mem->next)
@@ -56,21 +56,18 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 {
 	struct pool *pool = mem_pool();
 	spmt_mem *mem = pool && !fault_here(FAULT_REGISTER) ? pool_take(pool, sizeof(*mem)) : NULL;
-	void *host, *dev;
 	int rc;
 
 	if (!mem)
 		return fail(-ENOMEM, "spmt_register: rank %d: out of memory for a registration",
 			comm->rank);
 	mem->comm = comm;
-	rc = comm->backend->host_alloc(
-		comm->dev, (size_t)comm->nranks * sizeof(*mem->peers), &host, &dev);
+	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
 	if (rc) {
 		mem_destroy(mem);
 		return rc;
 	}
-	mem->peers = host;
-	mem->peers_dev = dev;
+	mem->peers = mem->table.host;
 	*out = mem;
 	return 0;
 }
@@ -266,9 +263,14 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 		return fail(-EINVAL,
 			"spmt_mem_view_get: rank %d: view is NULL or view->size is not set",
 			comm->rank);
+	/* Kernels' copy is made when the first asks: nothing that can fail may follow an agreement. */
+	rc = mem->published ? 0 : table_publish(comm, &mem->table);
+	if (rc)
+		return rc;
+	mem->published = true;
 	whole.pe = comm->rank;
 	whole.npes = comm->nranks;
-	whole.peers = mem->peers_dev;
+	whole.peers = mem->table.dev;
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
 	memcpy(view, &whole, whole.size);
 	return 0;

@@ -81,9 +81,12 @@ int signal_now(
 int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream);
 
-/* One kernel with one thread on the stream, noted for quiet. */
+/* One kernel on the stream, noted for quiet: one thread, or `blocks` of KERNEL_BLOCK threads on GPUs
+   (a block of one on the host backend). */
 struct kernel;
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream);
+int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	unsigned blocks, device_stream stream);
 
 #endif

@@ -9,14 +9,6 @@
 #include "atomics.h"
 #include "rma.h"
 
-int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
-	device_stream stream)
-{
-	int rc = comm->backend->launch(comm->dev, stream, kernel, 1, 1, args, size);
-
-	return rc ? rc : stream_note(comm, stream);
-}
-
 /* ---- signals ------------------------------------------------------------------------------- */
 
 int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op)

@@ -30,7 +30,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.npes = comm->nranks,
 		.base = (uint64_t)(uintptr_t)comm->heap->base,
 		.heap_size = comm->heap->size,
-		.peers = comm->peers_dev,
+		.peers = comm->peers.dev,
 		.own = (struct spmtd_own *)(void *)comm->heap->own,
 		.stop = &comm->slot->signals_dev->stop,
 		.record = &comm->slot->signals_dev->record,

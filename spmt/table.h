@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPMT_TABLE_H
+#define SPMT_TABLE_H
+
+#include "../include/spmt.h"
+
+/*
+ * A small table that the host fills and kernels read: where the CPU and the device share memory one
+ * table serves both, elsewhere kernels get a copy in device memory, which they read without
+ * crossing the bus. table_publish may be called again after the host's part has changed.
+ */
+struct kernel_table {
+	void *host, *dev;
+	size_t size;
+};
+int table_open(spmt_comm *comm, size_t size, struct kernel_table *table);
+int table_publish(spmt_comm *comm, const struct kernel_table *table);
+void table_close(spmt_comm *comm, struct kernel_table *table); /* zeroed: fine */
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiling is the test: abi_cuda.h says of libcuda what cuda.h says. */
+#include <cuda.h>
+
+#define ABI_CUDA_VENDOR_TYPES
+typedef CUresult cu_result;
+typedef CUdevice cu_device;
+typedef CUdevice_attribute cu_attribute;
+typedef CUdevice_P2PAttribute cu_p2p_attribute;
+typedef CUmemAllocationHandleType cu_handle_type;
+typedef CUmemAllocationGranularity_flags cu_granularity;
+typedef CUstreamCaptureStatus cu_capture_status;
+typedef CUstreamCaptureMode cu_capture_mode;
+typedef CUdeviceptr cu_pointer;
+typedef CUmemGenericAllocationHandle cu_memory;
+typedef cuuint64_t cu_uint64;
+typedef CUcontext cu_context;
+typedef CUmodule cu_module;
+typedef CUfunction cu_function;
+typedef CUstream cu_stream;
+typedef CUevent cu_event;
+typedef CUhostFn cu_host_fn;
+typedef CUuuid cu_uuid;
+typedef CUipcMemHandle cu_ipc_handle;
+typedef CUmemLocation cu_location;
+typedef CUmemAllocationProp cu_memory_prop;
+typedef CUmemAccessDesc cu_memory_access;
+
+#include "../../src/abi_cuda_calls.h"
+
+#define X(ours, theirs, value) _Static_assert((long long)(theirs) == (value), #theirs);
+CUDA_VALUES(X)
+#undef X
+
+#define X(field, symbol, args)                                                                  \
+	_Static_assert(__builtin_types_compatible_p(                                            \
+			       __typeof__(((struct cuda_api *)0)->field), __typeof__(&symbol)), \
+		#symbol);
+CUDA_REQUIRED(X)
+CUDA_OPTIONAL(X)
+#undef X
+
+/* What abi_cuda.h declares for builds without cuda.h. */
+#define SAME_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
+SAME_SIZE(CUresult, sizeof(int));
+SAME_SIZE(CUdevice, sizeof(int));
+SAME_SIZE(CUdevice_attribute, sizeof(int));
+SAME_SIZE(CUdevice_P2PAttribute, sizeof(int));
+SAME_SIZE(CUmemAllocationHandleType, sizeof(int));
+SAME_SIZE(CUmemAllocationGranularity_flags, sizeof(int));
+SAME_SIZE(CUstreamCaptureStatus, sizeof(int));
+SAME_SIZE(CUstreamCaptureMode, sizeof(int));
+SAME_SIZE(CUdeviceptr, 8);
+SAME_SIZE(CUmemGenericAllocationHandle, 8);
+SAME_SIZE(cuuint64_t, sizeof(unsigned long));
+SAME_SIZE(CUcontext, sizeof(void *));
+SAME_SIZE(CUstream, sizeof(void *));
+SAME_SIZE(CUuuid, 16);
+SAME_SIZE(CUipcMemHandle, 64);
+SAME_SIZE(CUmemLocation, 8);
+SAME_SIZE(CUmemAllocationProp, 32);
+SAME_SIZE(CUmemAccessDesc, 12);
+_Static_assert(offsetof(CUmemLocation, id) == 4, "location.id");
+_Static_assert(
+	offsetof(CUmemAllocationProp, requestedHandleTypes) == 4, "prop.requestedHandleTypes");
+_Static_assert(offsetof(CUmemAllocationProp, location) == 8, "prop.location");
+_Static_assert(
+	offsetof(CUmemAllocationProp, win32HandleMetaData) == 16, "prop.win32HandleMetaData");
+_Static_assert(offsetof(CUmemAllocationProp, allocFlags) == 24, "prop.allocFlags");
+_Static_assert(offsetof(CUmemAccessDesc, flags) == 8, "access.flags");
+#ifndef __clang__ /* which takes no pointer for a constant */
+_Static_assert((unsigned long)CU_STREAM_LEGACY == 1 && (unsigned long)CU_STREAM_PER_THREAD == 2,
+	"streams");
+#endif
+_Static_assert(CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT == 1 &&
+		CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT == 2 && CU_LAUNCH_PARAM_END_AS_INT == 0,
+	"launch parameters");

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiling is the test: abi_hip.h says of libamdhip64 what hip_runtime_api.h says. */
+#define __HIP_PLATFORM_AMD__
+#include <hip/hip_runtime_api.h>
+#include <hip/hip_version.h>
+
+#define ABI_HIP_VENDOR_TYPES
+typedef hipError_t hip_result;
+typedef hipDeviceAttribute_t hip_attribute;
+typedef hipDeviceP2PAttr hip_p2p_attribute;
+typedef hipMemAllocationHandleType hip_handle_type;
+typedef hipMemAllocationGranularity_flags hip_granularity_kind;
+typedef hipStreamCaptureStatus hip_capture_status;
+typedef hipStreamCaptureMode hip_capture_mode;
+typedef hipMemcpyKind hip_copy_kind;
+typedef hipMemGenericAllocationHandle_t hip_memory;
+typedef hipModule_t hip_module;
+typedef hipFunction_t hip_function;
+typedef hipStream_t hip_stream;
+typedef hipEvent_t hip_event;
+typedef hipHostFn_t hip_host_fn;
+typedef hipStreamCallback_t hip_callback;
+typedef hipUUID hip_uuid;
+typedef hipIpcMemHandle_t hip_ipc_handle;
+typedef hipMemLocation hip_location;
+typedef hipMemAllocationProp hip_memory_prop;
+typedef hipMemAccessDesc hip_memory_access;
+typedef hipDeviceProp_t hip_props;
+
+#include "../../src/abi_hip_calls.h"
+
+#define X(ours, theirs, value) _Static_assert((long long)(theirs) == (value), #theirs);
+HIP_VALUES(X)
+#undef X
+
+#define X(field, symbol, args)                                                                 \
+	_Static_assert(__builtin_types_compatible_p(                                           \
+			       __typeof__(((struct hip_api *)0)->field), __typeof__(&symbol)), \
+		#symbol);
+HIP_REQUIRED(X)
+HIP_OPTIONAL(X)
+HIP_TEXTS(X)
+#undef X
+
+/* What abi_hip.h declares for builds without the header. */
+#define SAME_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
+SAME_SIZE(hipError_t, sizeof(int));
+SAME_SIZE(hipDevice_t, sizeof(int));
+SAME_SIZE(hipDeviceAttribute_t, sizeof(int));
+SAME_SIZE(hipDeviceP2PAttr, sizeof(int));
+SAME_SIZE(hipMemAllocationHandleType, sizeof(int));
+SAME_SIZE(hipMemAllocationGranularity_flags, sizeof(int));
+SAME_SIZE(hipStreamCaptureStatus, sizeof(int));
+SAME_SIZE(hipStreamCaptureMode, sizeof(int));
+SAME_SIZE(hipMemcpyKind, sizeof(int));
+SAME_SIZE(hipDeviceptr_t, sizeof(void *));
+SAME_SIZE(hipMemGenericAllocationHandle_t, sizeof(void *));
+SAME_SIZE(hipUUID, 16);
+SAME_SIZE(hipIpcMemHandle_t, 64);
+SAME_SIZE(hipMemLocation, 8);
+SAME_SIZE(hipMemAllocationProp, 32);
+SAME_SIZE(hipMemAccessDesc, 12);
+_Static_assert(offsetof(hipMemLocation, id) == 4, "location.id");
+_Static_assert(offsetof(hipMemAccessDesc, flags) == 8, "access.flags");
+_Static_assert(sizeof(hipDeviceProp_t) <= HIP_PROPS_SIZE, "props");
+
+#if HIP_VERSION_MAJOR >= 6
+#undef hipGetDeviceProperties
+_Static_assert(offsetof(hipDeviceProp_t, gcnArchName) == HIP_ARCH_AT_R0600, "gcnArchName");
+#else
+_Static_assert(offsetof(hipDeviceProp_t, gcnArchName) == HIP_ARCH_AT_OLD, "gcnArchName");
+#endif
+
+/* Ranges backed on demand are used from 6.2 on. */
+#if HIP_VERSION_MAJOR > 6 || (HIP_VERSION_MAJOR == 6 && HIP_VERSION_MINOR >= 2)
+_Static_assert(hipDeviceAttributeVirtualMemoryManagementSupported == HIP_ATTR_VMM, "attribute");
+_Static_assert(hipDeviceMallocUncached == HIP_UNCACHED, "uncached");
+_Static_assert(offsetof(hipMemAllocationProp, type) == 0, "prop.type");
+_Static_assert(
+	offsetof(hipMemAllocationProp, requestedHandleType) == 4, "prop.requestedHandleType");
+_Static_assert(offsetof(hipMemAllocationProp, location) == 8, "prop.location");
+_Static_assert(
+	offsetof(hipMemAllocationProp, win32HandleMetaData) == 16, "prop.win32HandleMetaData");
+_Static_assert(offsetof(hipMemAllocationProp, allocFlags) == 24, "prop.allocFlags");
+#endif

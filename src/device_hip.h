@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by device_hip*.c and nobody else. */
+#ifndef SPMT_DEVICE_HIP_H
+#define SPMT_DEVICE_HIP_H
+
+#include "abi_hip_calls.h"
+#include "device_vendor.h"
+
+enum hip_vmm { HIP_VMM_UNASKED, HIP_VMM_YES, HIP_VMM_NO };
+
+struct hip_device {
+	pthread_mutex_t
+		lock; /* guards opens, and what the first open makes and the last close undoes */
+	int opens;
+	hip_stream own; /* for zeroing; NULL while closed */
+	hip_module module;
+	struct vendor_kernels kernels;
+	char arch[32];
+	bool memops;
+	enum hip_vmm vmm; /* under the state's vmm_lock */
+};
+
+/* Zeros in a forked child: nothing is loaded there. */
+struct hip_state {
+	pthread_mutex_t lock; /* guards loading */
+	bool entered;	      /* Init was called in this process */
+	bool loaded;
+	int verdict; /* why not, for good */
+	char sentence[256];
+	struct hip_api api;
+	int version; /* of the runtime, as HIP_VERSION_OF */
+	int count;
+	struct hip_device *devices;
+	/* round every call that changes mappings: ROCr's are not safe against each other */
+	pthread_mutex_t vmm_lock;
+	/* held from the look-up of an import to its record, driver calls included */
+	pthread_mutex_t import_lock;
+	struct vendor_ranges ranges;
+};
+
+/* A device made current, and what the thread had. */
+struct hip_bound {
+	struct hip_state *state;
+	const struct hip_api *api;
+	struct hip_device *device;
+	int dev;
+	int was;	 /* -1: unknown */
+	hip_result last; /* the thread's last error before us */
+	hip_capture_mode mode;
+};
+
+/* NULL with a sentence where load() has not succeeded in this process. */
+struct hip_state *hip_state(void);
+/* The device, open or not; NULL with a sentence for an ordinal that there is not. */
+struct hip_device *hip_device(int dev, const char *what);
+
+/* The code for a result, which is not HIP_OK, and the sentence: the words given, then the
+   runtime's. */
+int hip_fail(hip_result result, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
+
+/* Makes a device current, which need not be open. Failure changes nothing. */
+int hip_bind_closed(struct hip_bound *bound, int dev, const char *what);
+/* An open one; after a fault site; with a stream that is none of ours checked as far as it can
+   be. */
+int hip_bind(struct hip_bound *bound, int dev, const char *what);
+int hip_bind_for(struct hip_bound *bound, int dev, enum fault_site site, const char *what);
+int hip_bind_stream(struct hip_bound *bound, int dev, device_stream s, const char *what);
+/* Puts back device and last error. */
+void hip_unbind(const struct hip_bound *bound);
+/* The same, and makes a code of the result. */
+int hip_done(const struct hip_bound *bound, hip_result result, const char *what);
+
+/* Zeroes memory of the bound device and waits for that alone. */
+int hip_zero(const struct hip_bound *bound, void *ptr, size_t size);
+
+/* device_hip_memory.c */
+int hip_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
+int hip_free(int dev, void *ptr);
+int hip_host_alloc(int dev, size_t size, void **host, void **device);
+int hip_host_free(int dev, void *host);
+int hip_import_at(
+	int dev, void *ptr, const struct device_export *in, int fd); /* of the vmm group */
+extern const struct device_vmm_ops hip_vmm_ops;
+extern const struct device_ipc_ops hip_ipc_ops;
+
+/* device_hip_vmm.c; each takes vmm_lock round the runtime's call */
+int hip_vmm_check(const struct hip_bound *b, const char *what); /* -ENOTSUP with a sentence */
+hip_result hip_range_reserve(struct hip_state *state, size_t size, size_t align, void **base);
+hip_result hip_range_free(struct hip_state *state, void *base, size_t size);
+/* Maps and gives access to the bound device and n peers; a failure leaves nothing mapped. */
+int hip_range_map(const struct hip_bound *b, void *at, size_t size, hip_memory memory,
+	const int *peers, int n);
+hip_result hip_range_unmap(const struct hip_bound *b, void *at, size_t size);
+hip_result hip_memory_release(const struct hip_bound *b, hip_memory memory);
+/* Unmaps and releases what a record says. */
+int hip_range_undo(const struct hip_bound *b, const struct vendor_range *range);
+static inline hip_memory hip_memory_of(const struct vendor_range *range)
+{
+	return (hip_memory)(uintptr_t)range->handle;
+}
+
+/* device_hip_stream.c */
+int hip_stream_create(int dev, device_stream *s);
+int hip_stream_destroy(int dev, device_stream s);
+int hip_stream_query(int dev, device_stream s);
+int hip_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop);
+int hip_event_create(int dev, device_event *e);
+int hip_event_destroy(int dev, device_event e);
+int hip_event_record(int dev, device_event e, device_stream s);
+int hip_event_query(int dev, device_event e);
+int hip_stream_wait_event(int dev, device_stream s, device_event e);
+int hip_copy(int dev, void *dst, const void *src, size_t n, device_stream s);
+int hip_fill(int dev, void *dst, int byte, size_t n, device_stream s);
+int hip_call(int dev, device_stream s, void (*fn)(void *arg), void *arg);
+int hip_launch(int dev, device_stream s, const struct kernel *k, unsigned grid, unsigned block,
+	const void *args, size_t size);
+bool hip_capturing(int dev, device_stream s);
+extern const struct device_memops_ops hip_memops_ops;
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The machine that the stand-ins for libcuda and libamdhip64 have in common: GPUs of host memory,
+ * with streams that are threads, peer access that must be granted, ranges backed on demand, and
+ * memory that other processes can open. SPMT_FAKE_DEVICES (4) says how many. Everything that has to
+ * be given back is counted.
+ */
+#ifndef SPMT_TESTS_FAKE_H
+#define SPMT_TESTS_FAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control.h"
+#include "fake_stream.h"
+
+/* Of the static kind: ThreadSanitizer takes the end of a loaded library's other kind for a race. */
+#define THREAD _Thread_local __attribute__((tls_model("initial-exec")))
+
+#define FAKE_DEVICES 16
+#define FAKE_GRANULARITY ((size_t)2 << 20)
+
+int fake_devices(void);
+/* False in a child forked after the first call. */
+bool fake_same_process(void);
+
+/* ---- memory */
+
+enum fake_kind { FAKE_HOST, FAKE_DEVICE, FAKE_MAPPED, FAKE_IMPORT };
+
+struct fake_block {
+	struct fake_block *next;
+	enum fake_kind kind;
+	int dev;
+	char *base;
+	size_t size;
+	int fd;
+	unsigned access; /* of mapped and imported memory: devices, a bit each */
+	struct fake_physical *memory;
+};
+
+/* What a handle for another process says. */
+struct fake_ipc {
+	uint32_t magic;
+	int pid, fd, dev;
+	uint64_t size;
+};
+
+bool fake_block_new(int dev, size_t size, enum fake_kind kind, void **ptr);
+/* False: ptr is no beginning of such a block. */
+bool fake_block_free(const void *ptr, enum fake_kind kind);
+bool fake_block_find(const void *ptr, struct fake_block *out);
+bool fake_ipc_name(const void *ptr, struct fake_ipc *out);
+bool fake_ipc_open(const struct fake_ipc *name, int for_dev, void **ptr);
+
+void fake_peer_enable(int from, int to);
+bool fake_peer_enabled(int from, int to);
+/* Whether dev may touch [ptr, ptr + n). Memory of nobody is the host's. */
+bool fake_reaches(int dev, const void *ptr, size_t n);
+
+/* Ranges backed on demand. False: a bad argument. */
+struct fake_physical {
+	int dev, fd, refs;
+	size_t size;
+	bool shareable;
+};
+bool fake_reserve(size_t size, size_t align, void **ptr);
+bool fake_unreserve(const void *ptr, size_t size);
+bool fake_physical_new(int dev, size_t size, bool shareable, struct fake_physical **out);
+bool fake_physical_import(int fd, struct fake_physical **out);
+void fake_physical_release(struct fake_physical *memory);
+bool fake_map(void *ptr, size_t size, struct fake_physical *memory);
+bool fake_unmap(void *ptr, size_t size);
+bool fake_access(const void *ptr, size_t size, unsigned devices);
+
+/* The function of a kernel of the library, or NULL. */
+void (*fake_kernel_find(const char *name))(const void *args);
+
+/* 0, or the result to give instead of doing anything: what fake_fail armed. */
+int fake_call(const char *name);
+
+/* Counted by the library on top. */
+extern struct fake_counts fake_count;
+extern pthread_mutex_t fake_lock;
+
+#endif

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A libcuda.so.1 over host memory: contexts and each thread's stack of them, then what needs one.
+ * Stricter than the driver where the driver forgives: a stream of another context, a copy to a peer
+ * without access and an unbalanced pop are errors.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "../../src/abi_cuda_calls.h"
+#include "fake.h"
+
+#define X(field, symbol, args) cu_result symbol args;
+CUDA_REQUIRED(X)
+CUDA_OPTIONAL(X)
+#undef X
+int fake_context_depth(void);
+void *fake_context_of(int dev);
+
+#define STACK 16
+
+struct context {
+	int dev, retains;
+};
+
+static struct context contexts[FAKE_DEVICES]; /* under fake_lock */
+static THREAD struct context *stack[STACK];
+static THREAD int depth;
+static THREAD cu_capture_mode mode;
+
+#define CHECK(name)                                \
+	do {                                       \
+		int armed_ = fake_call(name);      \
+		if (armed_)                        \
+			return armed_;             \
+		if (!fake_same_process())          \
+			return CU_NOT_INITIALIZED; \
+	} while (0)
+#define CHECK_CONTEXT(name)                                            \
+	CHECK(name);                                                   \
+	if (!depth || !stack[depth - 1] || !stack[depth - 1]->retains) \
+	return CU_INVALID_CONTEXT
+
+int fake_context_depth(void)
+{
+	return depth;
+}
+
+void *fake_context_of(int dev)
+{
+	return &contexts[dev];
+}
+
+static int current(void)
+{
+	return stack[depth - 1]->dev;
+}
+
+static void *at(cu_pointer ptr)
+{
+	return (void *)(uintptr_t)ptr;
+}
+
+static bool good(int dev)
+{
+	return dev >= 0 && dev < fake_devices();
+}
+
+/* ---- the driver and its devices */
+
+cu_result cuInit(unsigned int flags)
+{
+	if (fake_call("cuInit"))
+		return CU_NO_DEVICE;
+	if (!fake_same_process())
+		return CU_NOT_INITIALIZED;
+	return flags ? CU_INVALID_VALUE : fake_devices() ? CU_OK : CU_NO_DEVICE;
+}
+
+cu_result cuGetErrorName(cu_result error, const char **text)
+{
+	*text = error == CU_NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+		: error		      ? "CUDA_ERROR"
+				      : "CUDA_SUCCESS";
+	return CU_OK;
+}
+
+cu_result cuGetErrorString(cu_result error, const char **text)
+{
+	*text = error ? "said by the stand-in" : "no error";
+	return CU_OK;
+}
+
+cu_result cuDeviceGetCount(int *count)
+{
+	CHECK("cuDeviceGetCount");
+	*count = fake_devices();
+	return CU_OK;
+}
+
+cu_result cuDeviceGet(cu_device *device, int ordinal)
+{
+	CHECK("cuDeviceGet");
+	if (!good(ordinal))
+		return CU_INVALID_DEVICE;
+	*device = ordinal;
+	return CU_OK;
+}
+
+cu_result cuDeviceGetName(char *name, int size, cu_device device)
+{
+	CHECK("cuDeviceGetName");
+	snprintf(name, (size_t)size, "stand-in %d", device);
+	return CU_OK;
+}
+
+cu_result cuDeviceGetUuid_v2(cu_uuid *uuid, cu_device device)
+{
+	CHECK("cuDeviceGetUuid");
+	memset(uuid, 0x40 + device, sizeof(*uuid));
+	return CU_OK;
+}
+
+cu_result cuDeviceGetPCIBusId(char *id, int size, cu_device device)
+{
+	CHECK("cuDeviceGetPCIBusId");
+	snprintf(id, (size_t)size, "0000:%02X:00.0", 0xFA00 / 256 + device);
+	return CU_OK;
+}
+
+cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
+{
+	CHECK("cuDeviceTotalMem");
+	*bytes = ((size_t)8 << 30) + (size_t)device;
+	return CU_OK;
+}
+
+cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
+{
+	const char *without = getenv("SPMT_FAKE_WITHOUT"); /* vmm, memops: an older device */
+
+	CHECK("cuDeviceGetAttribute");
+	if (!good(device))
+		return CU_INVALID_DEVICE;
+	switch (what) {
+	case CU_ATTR_UNITS:
+		*value = 132;
+		return CU_OK;
+	case CU_ATTR_MAJOR:
+		*value = 9;
+		return CU_OK;
+	case CU_ATTR_MINOR:
+		*value = 0;
+		return CU_OK;
+	case CU_ATTR_VMM:
+	case CU_ATTR_FD:
+		*value = !(without && strstr(without, "vmm"));
+		return CU_OK;
+	case CU_ATTR_MEMOPS:
+		*value = !(without && strstr(without, "memops"));
+		return CU_OK;
+	default:
+		return CU_INVALID_VALUE;
+	}
+}
+
+/* SPMT_FAKE_NOPEER=2: nobody reaches device 2, nor it anybody. */
+static bool may_reach(int from, int to)
+{
+	const char *lone = getenv("SPMT_FAKE_NOPEER");
+
+	return from != to && !(lone && (atoi(lone) == from || atoi(lone) == to));
+}
+
+cu_result cuDeviceCanAccessPeer(int *can, cu_device from, cu_device to)
+{
+	CHECK("cuDeviceCanAccessPeer");
+	*can = may_reach(from, to);
+	return CU_OK;
+}
+
+cu_result cuDeviceGetP2PAttribute(int *value, cu_p2p_attribute what, cu_device from, cu_device to)
+{
+	CHECK("cuDeviceGetP2PAttribute");
+	if (from == to || (what != CU_P2P_ACCESS && what != CU_P2P_ATOMICS))
+		return CU_INVALID_VALUE;
+	*value = may_reach(from, to);
+	if (what == CU_P2P_ATOMICS && getenv("SPMT_FAKE_NOATOMICS"))
+		*value = 0;
+	return CU_OK;
+}
+
+/* ---- contexts */
+
+cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
+{
+	CHECK("cuDevicePrimaryCtxRetain");
+	pthread_mutex_lock(&fake_lock);
+	contexts[device].dev = device;
+	contexts[device].retains++;
+	fake_count.contexts++;
+	pthread_mutex_unlock(&fake_lock);
+	*context = &contexts[device];
+	return CU_OK;
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
+{
+	CHECK("cuDevicePrimaryCtxRelease");
+	if (!contexts[device].retains)
+		return CU_INVALID_CONTEXT;
+	pthread_mutex_lock(&fake_lock);
+	contexts[device].retains--;
+	fake_count.contexts--;
+	pthread_mutex_unlock(&fake_lock);
+	return CU_OK;
+}
+
+cu_result cuCtxPushCurrent_v2(cu_context context)
+{
+	CHECK("cuCtxPushCurrent");
+	if (!context || depth == STACK)
+		return CU_INVALID_CONTEXT;
+	stack[depth++] = context;
+	return CU_OK;
+}
+
+cu_result cuCtxPopCurrent_v2(cu_context *context)
+{
+	CHECK("cuCtxPopCurrent");
+	if (!depth) {
+		fprintf(stderr, "stand-in libcuda: a context popped that was not pushed\n");
+		abort();
+	}
+	*context = stack[--depth];
+	return CU_OK;
+}
+
+cu_result cuCtxGetCurrent(cu_context *context)
+{
+	CHECK("cuCtxGetCurrent");
+	*context = depth ? stack[depth - 1] : NULL;
+	return CU_OK;
+}
+
+cu_result cuCtxGetDevice(cu_device *device)
+{
+	CHECK_CONTEXT("cuCtxGetDevice");
+	*device = current();
+	return CU_OK;
+}
+
+cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags)
+{
+	const struct context *p = peer;
+
+	CHECK_CONTEXT("cuCtxEnablePeerAccess");
+	if (flags || !p || !p->retains)
+		return CU_INVALID_VALUE;
+	if (!may_reach(current(), p->dev))
+		return CU_PEER_UNSUPPORTED;
+	if (fake_peer_enabled(current(), p->dev))
+		return CU_PEER_ENABLED;
+	fake_peer_enable(current(), p->dev);
+	return CU_OK;
+}
+
+cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *other)
+{
+	cu_capture_mode was = mode;
+
+	CHECK("cuThreadExchangeStreamCaptureMode");
+	mode = *other;
+	*other = was;
+	return CU_OK;
+}
+
+/* ---- memory */
+
+cu_result cuMemAlloc_v2(cu_pointer *ptr, size_t size)
+{
+	void *p;
+
+	CHECK_CONTEXT("cuMemAlloc");
+	if (!fake_block_new(current(), size, FAKE_DEVICE, &p))
+		return CU_NO_MEMORY;
+	*ptr = (uintptr_t)p;
+	return CU_OK;
+}
+
+cu_result cuMemFree_v2(cu_pointer ptr)
+{
+	CHECK_CONTEXT("cuMemFree");
+	fake_drain(current());
+	return fake_block_free(at(ptr), FAKE_DEVICE) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemGetAddressRange_v2(cu_pointer *base, size_t *size, cu_pointer ptr)
+{
+	struct fake_block block;
+
+	CHECK_CONTEXT("cuMemGetAddressRange");
+	if (!fake_block_find(at(ptr), &block))
+		return CU_NOT_FOUND;
+	*base = (uintptr_t)block.base;
+	*size = block.size;
+	return CU_OK;
+}
+
+cu_result cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
+{
+	CHECK_CONTEXT("cuMemHostAlloc");
+	if (flags & ~7u)
+		return CU_INVALID_VALUE;
+	return fake_block_new(current(), size, FAKE_HOST, ptr) ? CU_OK : CU_NO_MEMORY;
+}
+
+cu_result cuMemFreeHost(void *ptr)
+{
+	CHECK_CONTEXT("cuMemFreeHost");
+	fake_drain(current());
+	return fake_block_free(ptr, FAKE_HOST) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemHostGetDevicePointer_v2(cu_pointer *device, void *host, unsigned int flags)
+{
+	CHECK_CONTEXT("cuMemHostGetDevicePointer");
+	if (flags)
+		return CU_INVALID_VALUE;
+	*device = (uintptr_t)host;
+	return CU_OK;
+}
+
+cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_pointer ptr)
+{
+	struct fake_ipc name;
+
+	CHECK_CONTEXT("cuIpcGetMemHandle");
+	if (!fake_ipc_name(at(ptr), &name))
+		return CU_INVALID_VALUE;
+	memset(handle, 0, sizeof(*handle));
+	memcpy(handle, &name, sizeof(name));
+	return CU_OK;
+}
+
+cu_result cuIpcOpenMemHandle_v2(cu_pointer *ptr, cu_ipc_handle handle, unsigned int flags)
+{
+	struct fake_ipc name;
+	void *p;
+
+	CHECK_CONTEXT("cuIpcOpenMemHandle");
+	if (flags != CU_IPC_LAZY_PEER)
+		return CU_INVALID_VALUE;
+	memcpy(&name, &handle, sizeof(name));
+	if (!fake_ipc_open(&name, current(), &p))
+		return CU_INVALID_CONTEXT;
+	*ptr = (uintptr_t)p;
+	return CU_OK;
+}
+
+cu_result cuIpcCloseMemHandle(cu_pointer ptr)
+{
+	CHECK_CONTEXT("cuIpcCloseMemHandle");
+	return fake_block_free(at(ptr), FAKE_IMPORT) ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* ---- ranges backed on demand */
+
+cu_result cuMemGetAllocationGranularity(
+	size_t *bytes, const cu_memory_prop *prop, cu_granularity which)
+{
+	(void)which;
+	CHECK("cuMemGetAllocationGranularity");
+	if (prop->type != CU_PINNED || prop->location.type != CU_ON_DEVICE ||
+		!good(prop->location.id))
+		return CU_INVALID_VALUE;
+	*bytes = FAKE_GRANULARITY;
+	return CU_OK;
+}
+
+cu_result cuMemAddressReserve(
+	cu_pointer *ptr, size_t size, size_t align, cu_pointer where, unsigned long long flags)
+{
+	void *p;
+
+	CHECK("cuMemAddressReserve");
+	if (flags || where || !fake_reserve(size, align, &p))
+		return CU_INVALID_VALUE;
+	*ptr = (uintptr_t)p;
+	return CU_OK;
+}
+
+cu_result cuMemAddressFree(cu_pointer ptr, size_t size)
+{
+	CHECK("cuMemAddressFree");
+	return fake_unreserve(at(ptr), size) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemCreate(
+	cu_memory *memory, size_t size, const cu_memory_prop *prop, unsigned long long flags)
+{
+	struct fake_physical *p;
+
+	CHECK("cuMemCreate");
+	if (flags || prop->type != CU_PINNED || prop->location.type != CU_ON_DEVICE ||
+		!good(prop->location.id))
+		return CU_INVALID_VALUE;
+	if (!fake_physical_new(prop->location.id, size, prop->requestedHandleTypes == CU_FD, &p))
+		return CU_NO_MEMORY;
+	*memory = (uintptr_t)p;
+	return CU_OK;
+}
+
+cu_result cuMemRelease(cu_memory memory)
+{
+	CHECK("cuMemRelease");
+	fake_physical_release(at(memory));
+	return CU_OK;
+}
+
+cu_result cuMemMap(
+	cu_pointer ptr, size_t size, size_t offset, cu_memory memory, unsigned long long flags)
+{
+	CHECK("cuMemMap");
+	return !flags && !offset && fake_map(at(ptr), size, at(memory)) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemUnmap(cu_pointer ptr, size_t size)
+{
+	CHECK("cuMemUnmap");
+	if (depth)
+		fake_drain(current());
+	return fake_unmap(at(ptr), size) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemSetAccess(cu_pointer ptr, size_t size, const cu_memory_access *access, size_t n)
+{
+	unsigned devices = 0;
+	size_t i;
+
+	CHECK("cuMemSetAccess");
+	for (i = 0; i < n; i++) {
+		if (access[i].flags != CU_READ_WRITE || !good(access[i].location.id))
+			return CU_INVALID_VALUE;
+		devices |= 1u << access[i].location.id;
+	}
+	return fake_access(at(ptr), size, devices) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemExportToShareableHandle(
+	void *handle, cu_memory memory, cu_handle_type type, unsigned long long flags)
+{
+	const struct fake_physical *p = at(memory);
+	int fd;
+
+	CHECK("cuMemExportToShareableHandle");
+	if (flags || type != CU_FD || !p->shareable)
+		return CU_INVALID_VALUE;
+	fd = dup(p->fd);
+	memcpy(handle, &fd, sizeof(fd));
+	return fd < 0 ? CU_NO_MEMORY : CU_OK;
+}
+
+cu_result cuMemImportFromShareableHandle(cu_memory *memory, void *handle, cu_handle_type type)
+{
+	struct fake_physical *p;
+
+	CHECK("cuMemImportFromShareableHandle");
+	if (type != CU_FD || !fake_physical_import((int)(intptr_t)handle, &p))
+		return CU_INVALID_VALUE;
+	*memory = (uintptr_t)p;
+	return CU_OK;
+}
+
+/* ---- streams, in fake_cuda_stream.c, ask here */
+
+int fake_cuda_current(void);
+int fake_cuda_current(void)
+{
+	return depth && stack[depth - 1] && stack[depth - 1]->retains ? current() : -1;
+}

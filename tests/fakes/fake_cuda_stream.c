@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* A libcuda.so.1 over host memory: streams, events, images and launches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../src/abi_cuda_calls.h"
+#include "fake.h"
+
+#define X(field, symbol, args) cu_result symbol args;
+CUDA_REQUIRED(X)
+CUDA_OPTIONAL(X)
+#undef X
+int fake_cuda_current(void); /* the current context's device, or -1 */
+
+#define CHECK_CONTEXT(name)                        \
+	do {                                       \
+		int armed_ = fake_call(name);      \
+		if (armed_)                        \
+			return armed_;             \
+		if (!fake_same_process())          \
+			return CU_NOT_INITIALIZED; \
+		if (fake_cuda_current() < 0)       \
+			return CU_INVALID_CONTEXT; \
+	} while (0)
+
+struct module {
+	int dev;
+};
+
+/* NULL: not a stream of the current context. */
+static struct fake_stream *stream_of(cu_stream handle)
+{
+	int dev = fake_cuda_current();
+	uintptr_t number = (uintptr_t)handle;
+
+	if (number <= 2)
+		return fake_stream_default(dev, number == 2 ? 2 : 1);
+	return fake_stream_valid(handle) && fake_stream_dev(handle) == dev ? handle : NULL;
+}
+
+static bool event_of(cu_event handle)
+{
+	return fake_event_valid(handle) && fake_event_dev(handle) == fake_cuda_current();
+}
+
+static void *at(cu_pointer ptr)
+{
+	return (void *)(uintptr_t)ptr;
+}
+
+cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
+{
+	struct fake_stream *s;
+
+	CHECK_CONTEXT("cuStreamCreate");
+	if (flags > 1)
+		return CU_INVALID_VALUE;
+	if (!fake_stream_new(fake_cuda_current(), &s))
+		return CU_NO_MEMORY;
+	*stream = s;
+	return CU_OK;
+}
+
+cu_result cuStreamDestroy_v2(cu_stream stream)
+{
+	CHECK_CONTEXT("cuStreamDestroy");
+	if (!stream_of(stream) || (uintptr_t)stream <= 2)
+		return CU_INVALID_HANDLE;
+	fake_stream_end(stream);
+	return CU_OK;
+}
+
+cu_result cuStreamQuery(cu_stream stream)
+{
+	struct fake_stream *s;
+
+	CHECK_CONTEXT("cuStreamQuery");
+	s = stream_of(stream);
+	if (!s)
+		return CU_INVALID_HANDLE;
+	return fake_stream_idle(s) ? CU_OK : CU_NOT_READY;
+}
+
+cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags)
+{
+	CHECK_CONTEXT("cuStreamWaitEvent");
+	if (flags || !stream_of(stream) || !fake_event_valid(event))
+		return CU_INVALID_HANDLE;
+	return fake_wait_event(stream_of(stream), event) ? CU_OK : CU_NO_MEMORY;
+}
+
+cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *status)
+{
+	CHECK_CONTEXT("cuStreamIsCapturing");
+	if (!stream_of(stream))
+		return CU_INVALID_HANDLE;
+	*status = fake_capturing();
+	return CU_OK;
+}
+
+cu_result cuEventCreate(cu_event *event, unsigned int flags)
+{
+	CHECK_CONTEXT("cuEventCreate");
+	if (flags & ~7u)
+		return CU_INVALID_VALUE;
+	*event = fake_event_new(fake_cuda_current());
+	return CU_OK;
+}
+
+cu_result cuEventDestroy_v2(cu_event event)
+{
+	CHECK_CONTEXT("cuEventDestroy");
+	if (!fake_event_valid(event))
+		return CU_INVALID_HANDLE;
+	fake_event_end(event);
+	return CU_OK;
+}
+
+cu_result cuEventRecord(cu_event event, cu_stream stream)
+{
+	CHECK_CONTEXT("cuEventRecord");
+	if (!event_of(event) || !stream_of(stream))
+		return CU_INVALID_HANDLE;
+	return fake_record(event, stream_of(stream)) ? CU_OK : CU_NO_MEMORY;
+}
+
+cu_result cuEventQuery(cu_event event)
+{
+	CHECK_CONTEXT("cuEventQuery");
+	if (!fake_event_valid(event))
+		return CU_INVALID_HANDLE;
+	return fake_event_done(event) ? CU_OK : CU_NOT_READY;
+}
+
+/* ---- work */
+
+/* Overlap is undefined for the driver; here it is refused, so that nobody relies on it. */
+cu_result cuMemcpyAsync(cu_pointer dst, cu_pointer src, size_t n, cu_stream stream)
+{
+	struct fake_stream *s;
+
+	CHECK_CONTEXT("cuMemcpyAsync");
+	s = stream_of(stream);
+	if (!s)
+		return CU_INVALID_HANDLE;
+	if (dst != src && (dst > src ? dst - src : src - dst) < n)
+		return CU_INVALID_VALUE;
+	return fake_copy(s, at(dst), at(src), n) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemsetD8Async(cu_pointer dst, unsigned char byte, size_t n, cu_stream stream)
+{
+	struct fake_stream *s;
+
+	CHECK_CONTEXT("cuMemsetD8Async");
+	s = stream_of(stream);
+	if (!s)
+		return CU_INVALID_HANDLE;
+	return fake_set(s, at(dst), byte, n) ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* Freed in stream order, by the stream. */
+static void free_block(void *ptr)
+{
+	fake_block_free(ptr, FAKE_DEVICE);
+}
+
+static void run_fn(struct fake_op *op)
+{
+	op->fn(op->arg);
+}
+
+cu_result cuMemAllocAsync(cu_pointer *ptr, size_t size, cu_stream stream)
+{
+	void *p;
+
+	CHECK_CONTEXT("cuMemAllocAsync");
+	if (!stream_of(stream))
+		return CU_INVALID_HANDLE;
+	if (!fake_block_new(fake_cuda_current(), size, FAKE_DEVICE, &p))
+		return CU_NO_MEMORY;
+	*ptr = (uintptr_t)p;
+	return CU_OK;
+}
+
+cu_result cuMemFreeAsync(cu_pointer ptr, cu_stream stream)
+{
+	struct fake_op op = { .run = run_fn, .fn = free_block, .arg = at(ptr) };
+
+	CHECK_CONTEXT("cuMemFreeAsync");
+	return stream_of(stream) && fake_stream_push(stream_of(stream), &op) ? CU_OK
+									     : CU_INVALID_HANDLE;
+}
+
+cu_result cuLaunchHostFunc(cu_stream stream, cu_host_fn fn, void *arg)
+{
+	struct fake_op op = { .run = run_fn, .fn = fn, .arg = arg };
+
+	CHECK_CONTEXT("cuLaunchHostFunc");
+	return stream_of(stream) && fake_stream_push(stream_of(stream), &op) ? CU_OK
+									     : CU_INVALID_HANDLE;
+}
+
+cu_result cuStreamWriteValue64_v2(
+	cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags)
+{
+	CHECK_CONTEXT("cuStreamWriteValue64");
+	if (flags || ptr % 8 || !stream_of(stream))
+		return CU_INVALID_VALUE;
+	return fake_write64(stream_of(stream), at(ptr), value) ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuStreamWaitValue64_v2(
+	cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags)
+{
+	CHECK_CONTEXT("cuStreamWaitValue64");
+	if (flags != CU_WAIT_GEQ || ptr % 8 || !stream_of(stream))
+		return CU_INVALID_VALUE;
+	return fake_wait64(stream_of(stream), at(ptr), value) ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* ---- images */
+
+/* Takes a cubin as it is, and PTX for sm_90 and below, as a device of that kind does. */
+cu_result cuModuleLoadData(cu_module *module, const void *image)
+{
+	struct module *m;
+	const char *target;
+
+	CHECK_CONTEXT("cuModuleLoadData");
+	if (memcmp(image, "\177ELF", 4)) {
+		target = strstr(image, ".target sm_");
+		if (!target || atoi(target + strlen(".target sm_")) > 90)
+			return 218; /* CUDA_ERROR_INVALID_PTX */
+	}
+	m = malloc(sizeof(*m));
+	if (!m)
+		return CU_NO_MEMORY;
+	m->dev = fake_cuda_current();
+	pthread_mutex_lock(&fake_lock);
+	fake_count.modules++;
+	pthread_mutex_unlock(&fake_lock);
+	*module = m;
+	return CU_OK;
+}
+
+cu_result cuModuleUnload(cu_module module)
+{
+	CHECK_CONTEXT("cuModuleUnload");
+	pthread_mutex_lock(&fake_lock);
+	fake_count.modules--;
+	pthread_mutex_unlock(&fake_lock);
+	free(module);
+	return CU_OK;
+}
+
+cu_result cuModuleGetFunction(cu_function *function, cu_module module, const char *name)
+{
+	void (*host)(const void *args) = fake_kernel_find(name);
+
+	CHECK_CONTEXT("cuModuleGetFunction");
+	(void)module;
+	if (!host)
+		return CU_NOT_FOUND;
+	memcpy(function, &host, sizeof(host));
+	return CU_OK;
+}
+
+cu_result cuFuncLoad(cu_function function)
+{
+	CHECK_CONTEXT("cuFuncLoad");
+	return function ? CU_OK : CU_INVALID_HANDLE;
+}
+
+static void run_kernel(struct fake_op *op)
+{
+	op->kernel(op->args);
+}
+
+/* long because the driver's parameters are many */
+cu_result cuLaunchKernel(cu_function function, unsigned int gx, unsigned int gy, unsigned int gz,
+	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, cu_stream stream,
+	void **params, void **extra)
+{
+	struct fake_op op = { .run = run_kernel };
+	size_t size;
+
+	CHECK_CONTEXT("cuLaunchKernel");
+	if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1 || shared ||
+		params || !extra)
+		return CU_INVALID_VALUE;
+	if (extra[0] != CU_LAUNCH_BUFFER || extra[2] != CU_LAUNCH_SIZE || extra[4] != CU_LAUNCH_END)
+		return CU_INVALID_VALUE;
+	memcpy(&size, extra[3], sizeof(size));
+	if (size > sizeof(op.args) || !stream_of(stream))
+		return CU_INVALID_HANDLE;
+	memcpy(op.args, extra[1], size);
+	memcpy(&op.kernel, &function, sizeof(function));
+	return fake_stream_push(stream_of(stream), &op) ? CU_OK : CU_NO_MEMORY;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/* A stream is a queue and a thread that works it off. Handles are looked up before they are
+   believed. */
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct fake_stream {
+	struct fake_stream *next;
+	int dev;
+	bool ended;
+	int busy; /* queued or running */
+	struct fake_op *first, **last;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	pthread_t thread;
+};
+
+struct fake_event {
+	struct fake_event *next;
+	int dev, refs; /* refs: the handle, and queued work */
+	uint64_t recorded, done;
+};
+
+/* Under fake_lock. */
+static struct {
+	struct fake_stream *streams, *defaults[FAKE_DEVICES][2];
+	struct fake_event *events;
+} all;
+
+static void nap(void)
+{
+	struct timespec ts = { .tv_nsec = 50000 };
+
+	nanosleep(&ts, NULL);
+}
+
+static void *work(void *arg)
+{
+	struct fake_stream *s = arg;
+	struct fake_op *op;
+
+	pthread_mutex_lock(&s->lock);
+	for (;;) {
+		while (!s->first && !s->ended)
+			pthread_cond_wait(&s->wake, &s->lock);
+		op = s->first;
+		if (!op)
+			break;
+		s->first = op->next;
+		if (!s->first)
+			s->last = &s->first;
+		pthread_mutex_unlock(&s->lock);
+		op->run(op);
+		free(op);
+		pthread_mutex_lock(&s->lock);
+		s->busy--;
+	}
+	pthread_mutex_unlock(&s->lock);
+	free(s);
+	return NULL;
+}
+
+static struct fake_stream *make_stream(int dev)
+{
+	struct fake_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		abort();
+	s->dev = dev;
+	s->last = &s->first;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->wake, NULL);
+	if (pthread_create(&s->thread, NULL, work, s)) {
+		free(s);
+		return NULL;
+	}
+	pthread_detach(s->thread);
+	return s;
+}
+
+bool fake_stream_new(int dev, struct fake_stream **out)
+{
+	struct fake_stream *s = make_stream(dev);
+
+	if (!s)
+		return false;
+	pthread_mutex_lock(&fake_lock);
+	s->next = all.streams;
+	all.streams = s;
+	fake_count.streams++;
+	pthread_mutex_unlock(&fake_lock);
+	*out = s;
+	return true;
+}
+
+struct fake_stream *fake_stream_default(int dev, int which)
+{
+	struct fake_stream **at = &all.defaults[dev][which - 1];
+
+	pthread_mutex_lock(&fake_lock);
+	if (!*at)
+		*at = make_stream(dev);
+	pthread_mutex_unlock(&fake_lock);
+	return *at;
+}
+
+bool fake_stream_valid(const struct fake_stream *s)
+{
+	const struct fake_stream *at;
+
+	pthread_mutex_lock(&fake_lock);
+	for (at = all.streams; at && at != s; at = at->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return at != NULL;
+}
+
+void fake_stream_end(struct fake_stream *s)
+{
+	struct fake_stream **at;
+
+	pthread_mutex_lock(&fake_lock);
+	for (at = &all.streams; *at != s; at = &(*at)->next)
+		;
+	*at = s->next;
+	fake_count.streams--;
+	pthread_mutex_unlock(&fake_lock);
+	pthread_mutex_lock(&s->lock);
+	s->ended = true;
+	pthread_cond_signal(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int fake_stream_dev(const struct fake_stream *s)
+{
+	return s->dev;
+}
+
+bool fake_stream_idle(struct fake_stream *s)
+{
+	bool idle;
+
+	pthread_mutex_lock(&s->lock);
+	idle = !s->busy;
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}
+
+static bool device_idle(int dev)
+{
+	struct fake_stream *s, *own[2] = { all.defaults[dev][0], all.defaults[dev][1] };
+	bool idle = true;
+
+	for (s = all.streams; s; s = s->next)
+		idle = idle && (s->dev != dev || fake_stream_idle(s));
+	return idle && (!own[0] || fake_stream_idle(own[0])) &&
+		(!own[1] || fake_stream_idle(own[1]));
+}
+
+void fake_drain(int dev)
+{
+	bool idle = false;
+	int i;
+
+	for (i = 0; i < 200000 && !idle; i++) {
+		pthread_mutex_lock(&fake_lock);
+		idle = device_idle(dev);
+		pthread_mutex_unlock(&fake_lock);
+		if (!idle)
+			nap();
+	}
+}
+
+bool fake_stream_push(struct fake_stream *s, const struct fake_op *op)
+{
+	struct fake_op *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return false;
+	*copy = *op;
+	copy->next = NULL;
+	pthread_mutex_lock(&s->lock);
+	*s->last = copy;
+	s->last = &copy->next;
+	s->busy++;
+	pthread_cond_signal(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+/* ---- events */
+
+struct fake_event *fake_event_new(int dev)
+{
+	struct fake_event *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		abort();
+	e->dev = dev;
+	e->refs = 1;
+	pthread_mutex_lock(&fake_lock);
+	e->next = all.events;
+	all.events = e;
+	fake_count.events++;
+	pthread_mutex_unlock(&fake_lock);
+	return e;
+}
+
+bool fake_event_valid(const struct fake_event *e)
+{
+	const struct fake_event *at;
+
+	pthread_mutex_lock(&fake_lock);
+	for (at = all.events; at && at != e; at = at->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return at != NULL;
+}
+
+static void drop_event(struct fake_event *e)
+{
+	bool last;
+
+	pthread_mutex_lock(&fake_lock);
+	last = !--e->refs;
+	pthread_mutex_unlock(&fake_lock);
+	if (last)
+		free(e);
+}
+
+void fake_event_end(struct fake_event *e)
+{
+	struct fake_event **at;
+
+	pthread_mutex_lock(&fake_lock);
+	for (at = &all.events; *at != e; at = &(*at)->next)
+		;
+	*at = e->next;
+	fake_count.events--;
+	pthread_mutex_unlock(&fake_lock);
+	drop_event(e);
+}
+
+int fake_event_dev(const struct fake_event *e)
+{
+	return e->dev;
+}
+
+bool fake_event_done(struct fake_event *e)
+{
+	bool done;
+
+	pthread_mutex_lock(&fake_lock);
+	done = e->done >= e->recorded;
+	pthread_mutex_unlock(&fake_lock);
+	return done;
+}
+
+static void run_record(struct fake_op *op)
+{
+	pthread_mutex_lock(&fake_lock);
+	if (op->event->done < op->value)
+		op->event->done = op->value;
+	pthread_mutex_unlock(&fake_lock);
+	drop_event(op->event);
+}
+
+static void run_wait_event(struct fake_op *op)
+{
+	bool done = false;
+
+	while (!done) {
+		pthread_mutex_lock(&fake_lock);
+		done = op->event->done >= op->value;
+		pthread_mutex_unlock(&fake_lock);
+		if (!done)
+			nap();
+	}
+	drop_event(op->event);
+}
+
+static bool push_event(struct fake_stream *s, struct fake_event *e, bool record)
+{
+	struct fake_op op = { .run = record ? run_record : run_wait_event, .event = e };
+
+	pthread_mutex_lock(&fake_lock);
+	e->refs++;
+	e->recorded += record;
+	op.value = e->recorded;
+	pthread_mutex_unlock(&fake_lock);
+	return fake_stream_push(s, &op);
+}
+
+bool fake_record(struct fake_event *e, struct fake_stream *s)
+{
+	return push_event(s, e, true);
+}
+
+bool fake_wait_event(struct fake_stream *s, struct fake_event *e)
+{
+	return push_event(s, e, false);
+}
+
+/* ---- work */
+
+static void run_copy(struct fake_op *op)
+{
+	memmove(op->dst, op->src, op->n);
+}
+
+static void run_set(struct fake_op *op)
+{
+	memset(op->dst, op->byte, op->n);
+}
+
+static void run_write(struct fake_op *op)
+{
+	__atomic_store_n((uint64_t *)op->dst, op->value, __ATOMIC_SEQ_CST);
+}
+
+static void run_wait(struct fake_op *op)
+{
+	while ((int64_t)(__atomic_load_n((uint64_t *)op->dst, __ATOMIC_SEQ_CST) - op->value) < 0)
+		nap();
+}
+
+bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n)
+{
+	struct fake_op op = { .run = run_copy, .dst = dst, .src = src, .n = n };
+
+	return fake_reaches(s->dev, dst, n) && fake_reaches(s->dev, src, n) &&
+		fake_stream_push(s, &op);
+}
+
+bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n)
+{
+	struct fake_op op = { .run = run_set, .dst = dst, .byte = byte, .n = n };
+
+	return fake_reaches(s->dev, dst, n) && fake_stream_push(s, &op);
+}
+
+bool fake_write64(struct fake_stream *s, void *ptr, uint64_t value)
+{
+	struct fake_op op = { .run = run_write, .dst = ptr, .value = value };
+
+	return fake_reaches(s->dev, ptr, 8) && fake_stream_push(s, &op);
+}
+
+bool fake_wait64(struct fake_stream *s, void *ptr, uint64_t value)
+{
+	struct fake_op op = { .run = run_wait, .dst = ptr, .value = value };
+
+	return fake_reaches(s->dev, ptr, 8) && fake_stream_push(s, &op);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* The streams of the stand-ins: one thread each, in order. */
+#ifndef SPMT_TESTS_FAKE_STREAM_H
+#define SPMT_TESTS_FAKE_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_stream;
+struct fake_event;
+struct fake_op {
+	struct fake_op *next;
+	void (*run)(struct fake_op *op);
+	void *dst;
+	const void *src;
+	size_t n;
+	uint64_t value;
+	int byte;
+	void (*fn)(void *arg);
+	void (*fn_status)(void *stream, int status, void *arg);
+	void (*kernel)(const void *args);
+	void *arg;
+	struct fake_event *event;
+	unsigned char args[512];
+};
+
+bool fake_stream_new(int dev, struct fake_stream **out);
+bool fake_stream_valid(const struct fake_stream *s);
+/* Work queued still runs. */
+void fake_stream_end(struct fake_stream *s);
+/* The default streams of a device: 1 legacy, 2 per thread. */
+struct fake_stream *fake_stream_default(int dev, int which);
+int fake_stream_dev(const struct fake_stream *s);
+bool fake_stream_idle(struct fake_stream *s);
+/* Waits for a device's work, 10 s at most: what frees memory does so. */
+void fake_drain(int dev);
+bool fake_stream_push(struct fake_stream *s, const struct fake_op *op);
+
+struct fake_event *fake_event_new(int dev);
+bool fake_event_valid(const struct fake_event *e);
+void fake_event_end(struct fake_event *e);
+bool fake_event_done(struct fake_event *e);
+int fake_event_dev(const struct fake_event *e);
+bool fake_record(struct fake_event *e, struct fake_stream *s);
+bool fake_wait_event(struct fake_stream *s, struct fake_event *e);
+bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n);
+bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n);
+bool fake_write64(struct fake_stream *s, void *ptr, uint64_t value);
+bool fake_wait64(struct fake_stream *s, void *ptr, uint64_t value);
+
+#endif

@@ -378,7 +378,7 @@ int spmt_signal_wait(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
 {
 	struct watch w;
-	struct found f;
+	struct found f = { .value = 0 };
 	int rc = watch_open(&w, comm, "spmt_signal_wait", SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
 
 	if (rc)

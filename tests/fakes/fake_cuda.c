@@ -285,6 +285,8 @@ cu_result cuMemAlloc_v2(cu_pointer *ptr, size_t size)
 	void *p;
 
 	CHECK_CONTEXT("cuMemAlloc");
+	if (fake_capturing() && mode != CU_CAPTURE_RELAXED)
+		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is broken */
 	if (!fake_block_new(current(), size, FAKE_DEVICE, &p))
 		return CU_NO_MEMORY;
 	*ptr = (uintptr_t)p;

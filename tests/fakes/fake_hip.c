@@ -227,6 +227,9 @@ hip_result hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 hip_result hipMalloc(void **ptr, size_t size)
 {
 	CALL("hipMalloc");
+	if (fake_capturing() && mode != HIP_CAPTURE_RELAXED)
+		return fake_hip_end(
+			900); /* hipErrorStreamCaptureUnsupported, and the capture is broken */
 	GIVE(fake_block_new(device, size, FAKE_DEVICE, ptr), HIP_NO_MEMORY);
 }
 

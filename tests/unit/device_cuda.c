@@ -308,6 +308,24 @@ Test(cuda, capturing)
 	cr_assert(!B->capturing(9, s) && !B->capturing(0, NULL));
 }
 
+/* Another thread captures: our calls do not break that, and the thread's own mode is as before. */
+Test(cuda, capture_elsewhere)
+{
+	cu_result (*exchange)(cu_capture_mode * mode);
+	cu_capture_mode mode = 1;
+	void *ptr;
+
+	start();
+	standin_symbol(&drv.s, "cuThreadExchangeStreamCaptureMode", &exchange);
+	exchange(&mode);
+	drv.s.set_capturing(true);
+	cr_assert_eq(B->open(0), 0);
+	cr_assert_eq(B->alloc(0, 64, DEVICE_MEMORY_PLAIN, &ptr), 0, "%s", status_sentence());
+	cr_assert_lt(B->alloc(0, (size_t)1 << 50, DEVICE_MEMORY_PLAIN, &ptr), 0);
+	exchange(&mode);
+	cr_assert_eq(mode, 1);
+}
+
 /* Far apart in pieces, near by way of a buffer, which is given back in the stream. */
 Test(cuda, overlap)
 {

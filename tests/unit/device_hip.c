@@ -254,6 +254,24 @@ Test(hip, other_last_error_stays)
 	cr_assert_eq(rt.last(), HIP_NO_MEMORY);
 }
 
+/* Another thread captures: our calls do not break that, and the thread's own mode is as before. */
+VERSIONS(capture_elsewhere)
+{
+	hip_result (*exchange)(hip_capture_mode * mode);
+	hip_capture_mode mode = 1;
+	void *ptr;
+
+	start(*version);
+	standin_symbol(&rt.s, "hipThreadExchangeStreamCaptureMode", &exchange);
+	exchange(&mode);
+	rt.s.set_capturing(true);
+	cr_assert_eq(B->open(0), 0);
+	cr_assert_eq(B->alloc(0, 64, DEVICE_MEMORY_PLAIN, &ptr), 0, "%s", status_sentence());
+	cr_assert_lt(B->alloc(0, (size_t)1 << 50, DEVICE_MEMORY_PLAIN, &ptr), 0);
+	exchange(&mode);
+	cr_assert_eq(mode, 1);
+}
+
 VERSIONS(no_growth)
 {
 	int i;

@@ -60,6 +60,8 @@ struct kernel {
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are
    multiples of granularity. */
 struct device_vmm_ops {
+	/* -ENOTSUP: this device or its driver cannot, though the backend knows how; then none of
+	   the others can either. memops' ops say so themselves. */
 	int (*granularity)(int dev, size_t *bytes);
 	/* One range for all devices of the process. align: power of two. */
 	int (*reserve)(size_t size, size_t align, void **base);

@@ -16,7 +16,7 @@
 #include "process.h"
 #include "status.h"
 
-#define SPIN_NS 5000 /* less than a wake-up costs */
+#define SPIN_NS 20000 /* a short copy ends within it */
 #define YIELDS 16
 #define SLEEP_MIN_NS 20000
 #define SLEEP_MAX_NS 1000000 /* the longest that a raised stop word goes unseen */

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT */
+#include "ranks.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct crew;
+
+struct member {
+	struct crew *crew;
+	int index;
+	pthread_t thread;
+	_Atomic(const char *) file;
+	_Atomic int line;
+	_Atomic bool done;
+	_Atomic(spmt_comm *) comm;
+};
+
+struct crew {
+	int n, finished;
+	int (*fn)(int index, void *arg);
+	void *arg;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int code; /* the first failure */
+	char message[768];
+	struct member *members;
+};
+
+static struct {
+	_Atomic int deadline; /* seconds, 0: default */
+} config;
+
+static _Thread_local struct {
+	struct member *member; /* of the crew this thread belongs to */
+	char message[768];
+} self;
+
+/* ---- threads ------------------------------------------------------------------------------------------------------ */
+
+void ranks_deadline(int seconds)
+{
+	atomic_store(&config.deadline, seconds);
+}
+
+static int deadline_s(void)
+{
+	int s = atomic_load(&config.deadline);
+
+	return (s ? s : 60) * (SANITIZED ? 4 : 1);
+}
+
+const char *ranks_message(void)
+{
+	return self.message;
+}
+
+void ranks_at(const char *file, int line)
+{
+	struct member *m = self.member;
+
+	if (!m)
+		return;
+	atomic_store_explicit(&m->file, file, memory_order_relaxed);
+	atomic_store_explicit(&m->line, line, memory_order_relaxed);
+}
+
+void ranks_watch(spmt_comm *comm)
+{
+	if (self.member)
+		atomic_store(&self.member->comm, comm);
+}
+
+/* The first failure of the crew counts, be it from a check or a code that a function returned. */
+static void crew_failed(struct crew *c, int code, const char *message)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->code) {
+		c->code = code;
+		snprintf(c->message, sizeof(c->message), "%s", message);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+int ranks_fail(const char *fmt, ...)
+{
+	struct member *m = self.member;
+	char text[512], line[700];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!m) {
+		snprintf(self.message, sizeof(self.message), "%s", text);
+		return RANKS_FAILED;
+	}
+	snprintf(line, sizeof(line), "thread %d, %s:%d: %s", m->index, atomic_load(&m->file),
+		atomic_load(&m->line), text);
+	crew_failed(m->crew, RANKS_FAILED, line);
+	return RANKS_FAILED;
+}
+
+static void *member_main(void *arg)
+{
+	struct member *m = arg;
+	struct crew *c = m->crew;
+	char line[700];
+	int code;
+
+	self.member = m;
+	code = c->fn(m->index, c->arg);
+	self.member = NULL;
+	if (code) {
+		snprintf(line, sizeof(line), "thread %d returned %d: %s", m->index, code,
+			spmt_last_error());
+		crew_failed(c, code, line);
+	}
+	pthread_mutex_lock(&c->lock);
+	atomic_store(&m->done, true);
+	c->finished++;
+	pthread_cond_signal(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* With c->lock held: true when `finished` reached `n` in time. */
+static bool crew_wait(struct crew *c, int n, int seconds)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += seconds;
+	while (c->finished < n)
+		if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
+			return c->finished >= n;
+	return true;
+}
+
+static void crew_stuck(struct crew *c, int started)
+{
+	for (int i = 0; i < started; i++) {
+		struct member *m = &c->members[i];
+
+		if (atomic_load(&m->done))
+			continue;
+		fprintf(stderr, "# stuck: thread %d of %d at %s:%d\n", i, started,
+			atomic_load(&m->file), atomic_load(&m->line));
+		if (atomic_load(&m->comm))
+			spmt_abort(atomic_load(&m->comm), -ECANCELED);
+	}
+}
+
+static void crew_join(struct crew *c, int started)
+{
+	bool done;
+
+	pthread_mutex_lock(&c->lock);
+	done = crew_wait(c, started, deadline_s());
+	if (!done) {
+		if (!c->code)
+			snprintf(c->message, sizeof(c->message), "watchdog: stuck after %d s",
+				deadline_s());
+		c->code = c->code ? c->code : RANKS_FAILED;
+		crew_stuck(c, started);
+		done = crew_wait(c, started, 10);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!done) {
+		fprintf(stderr, "# %s\n# giving up: an abort did not free the threads\n",
+			c->message);
+		_exit(99);
+	}
+	for (int i = 0; i < started; i++)
+		pthread_join(c->members[i].thread, NULL);
+}
+
+static int crew_start(struct crew *c, size_t stack)
+{
+	pthread_attr_t attr;
+	int i;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, stack);
+	for (i = 0; i < c->n; i++) {
+		c->members[i].crew = c;
+		c->members[i].index = i;
+		atomic_store(&c->members[i].file, "start");
+		if (pthread_create(&c->members[i].thread, &attr, member_main, &c->members[i])) {
+			crew_failed(c, RANKS_FAILED, "pthread_create failed");
+			break;
+		}
+	}
+	pthread_attr_destroy(&attr);
+	return i;
+}
+
+int ranks_threads_stack(int n, size_t stack, int (*fn)(int index, void *arg), void *arg)
+{
+	struct crew c = { .n = n, .fn = fn, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER };
+	pthread_condattr_t clock;
+
+	c.members = calloc((size_t)n, sizeof(*c.members));
+	if (!c.members)
+		abort();
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&c.changed, &clock);
+	pthread_condattr_destroy(&clock);
+	crew_join(&c, crew_start(&c, stack));
+	pthread_cond_destroy(&c.changed);
+	free(c.members);
+	snprintf(self.message, sizeof(self.message), "%s", c.code ? c.message : "");
+	return c.code;
+}
+
+int ranks_threads(int n, int (*fn)(int index, void *arg), void *arg)
+{
+	return ranks_threads_stack(n, SANITIZED ? 8u << 20 : 256u << 10, fn, arg);
+}
+
+/* ---- ranks -------------------------------------------------------------------------------------------------------- */
+
+struct world {
+	struct spmt_attr attr;
+	const int *devices;
+	int (*fn)(spmt_comm *, void *);
+	void *arg;
+};
+
+struct spmt_attr ranks_attr(int rank, int nranks, const spmt_uid *uid)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+
+	attr.rank = rank;
+	attr.nranks = nranks;
+	attr.uid = uid;
+	attr.heap_size = 4u << 20;
+	return attr;
+}
+
+static int world_main(int rank, void *arg)
+{
+	struct world *w = arg;
+	struct spmt_attr attr = w->attr;
+	spmt_comm *comm = NULL;
+	int code, end;
+	bool broken;
+
+	attr.rank = rank;
+	attr.device = w->devices ? w->devices[rank] : -1;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	ranks_watch(comm);
+	code = w->fn(comm, w->arg);
+	if (code)
+		spmt_abort(comm, -ECANCELED);
+	broken = spmt_status(comm) != 0;
+	ranks_watch(NULL);
+	ranks_at("spmt_finalize", 0);
+	end = spmt_finalize(comm);
+	if (!code && !broken)
+		REQUIRE_CODE(end, 0);
+	return code;
+}
+
+int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
+	int (*fn)(spmt_comm *, void *), void *arg)
+{
+	struct world w = { .devices = devices, .fn = fn, .arg = arg };
+	spmt_uid uid;
+	int code = spmt_uid_create(&uid);
+
+	if (code)
+		return ranks_fail("spmt_uid_create: %d: %s", code, spmt_last_error());
+	w.attr = common ? *common : ranks_attr(0, n, &uid);
+	w.attr.nranks = n;
+	w.attr.uid = &uid;
+	return ranks_threads(n, world_main, &w);
+}
+
+int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void *), void *arg)
+{
+	return ranks_run_on(n, common, NULL, fn, arg);
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------- */
+
+int ranks_eq(const char *a_text, intmax_t a, const char *b_text, intmax_t b)
+{
+	if (a == b)
+		return 0;
+	return ranks_fail("%s (%jd) == %s (%jd)", a_text, a, b_text, b);
+}
+
+int ranks_code(const char *text, int code, int want)
+{
+	if (code == want)
+		return 0;
+	return ranks_fail(
+		"%s gave %d, not %d: %s", text, code, want, code < 0 ? spmt_last_error() : "");
+}
+
+int ranks_says(const char *word)
+{
+	if (strstr(spmt_last_error(), word))
+		return 0;
+	return ranks_fail("no \"%s\" in \"%s\"", word, spmt_last_error());
+}
+
+/* ---- counts, time, randomness --------------------------------------------------------------------------------------- */
+
+bool test_long(void)
+{
+	const char *text = getenv("SPMT_TEST_LONG");
+
+	return text && *text && strcmp(text, "0") != 0;
+}
+
+size_t test_count(size_t usual, size_t longer)
+{
+	size_t n = test_long() ? longer : usual;
+
+	return SANITIZED && n > 16 ? n / 8 : n;
+}
+
+static int64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t cpu_ns(void)
+{
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void sleep_ms(int ms)
+{
+	int64_t end = now_ns() + (int64_t)ms * 1000000, left;
+
+	while ((left = end - now_ns()) > 0) {
+		struct timespec t = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+
+		nanosleep(&t, NULL);
+	}
+}
+
+uint64_t random_next(uint64_t *state)
+{
+	uint64_t x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return *state = x;
+}
+
+uint64_t memory_free(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	unsigned long kib = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (uint64_t)kib << 10;
+}
+
+/* ---- leaks ---------------------------------------------------------------------------------------------------------- */
+
+static long count_entries(const char *path)
+{
+	DIR *d = opendir(path);
+	long n = 0;
+
+	if (!d)
+		return -1;
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static long count_lines(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	long n = 0;
+	int c;
+
+	if (!f)
+		return -1;
+	while ((c = getc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+static long rss_kib(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	long total = 0, resident = 0;
+
+	if (f && fscanf(f, "%ld %ld", &total, &resident) != 2)
+		resident = 0;
+	if (f)
+		fclose(f);
+	return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+struct usage usage_now(void)
+{
+	struct usage u;
+
+	u.fds = count_entries("/proc/self/fd");
+	u.threads = count_entries("/proc/self/task");
+	u.maps = count_lines("/proc/self/maps");
+	u.rss_kib = rss_kib();
+	return u;
+}
+
+const char *usage_grown(const struct usage *before, const struct usage *slack)
+{
+	struct usage now = usage_now();
+
+	/* A joined thread may stand in /proc/self/task for a moment longer. */
+	for (int i = 0; i < 100 && now.threads > before->threads + slack->threads; i++) {
+		sleep_ms(10);
+		now = usage_now();
+	}
+	if (now.fds <= before->fds + slack->fds &&
+		now.threads <= before->threads + slack->threads &&
+		(SANITIZED ||
+			(now.maps <= before->maps + slack->maps &&
+				now.rss_kib <= before->rss_kib + slack->rss_kib)))
+		return NULL;
+	snprintf(self.message, sizeof(self.message),
+		"fds %ld -> %ld, threads %ld -> %ld, mappings %ld -> %ld, RSS %ld -> %ld KiB",
+		before->fds, now.fds, before->threads, now.threads, before->maps, now.maps,
+		before->rss_kib, now.rss_kib);
+	return self.message;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------------------------------- */
+
+static unsigned char pattern_byte(uint64_t seed, size_t i)
+{
+	uint64_t x = (seed + i / 8 + 1) * 0x9e3779b97f4a7c15u;
+
+	x ^= x >> 29;
+	return (unsigned char)(x >> (i % 8 * 8));
+}
+
+void pattern_fill(void *p, size_t n, uint64_t seed)
+{
+	unsigned char *b = p;
+
+	for (size_t i = 0; i < n; i++)
+		b[i] = pattern_byte(seed, i);
+}
+
+size_t pattern_differs(const void *p, size_t n, uint64_t seed)
+{
+	const unsigned char *b = p;
+
+	for (size_t i = 0; i < n; i++)
+		if (b[i] != pattern_byte(seed, i))
+			return i;
+	return SIZE_MAX;
+}
+
+bool host_access(spmt_comm *comm)
+{
+	int64_t yes = 0;
+
+	return spmt_query(comm, SPMT_CAP_HOST_ACCESS, &yes) == 0 && yes == 1;
+}
+
+static int sym_write(spmt_comm *comm, void *sym, void *host, size_t n)
+{
+	int code = spmt_copy_in(comm, sym, host, n);
+
+	free(host);
+	return code ? ranks_fail("spmt_copy_in: %d: %s", code, spmt_last_error()) : 0;
+}
+
+int sym_fill(spmt_comm *comm, void *sym, size_t n, uint64_t seed)
+{
+	void *host = malloc(n ? n : 1);
+
+	if (!host)
+		return ranks_fail("out of memory");
+	pattern_fill(host, n, seed);
+	return sym_write(comm, sym, host, n);
+}
+
+int sym_set(spmt_comm *comm, void *sym, int byte, size_t n)
+{
+	void *host = malloc(n ? n : 1);
+
+	if (!host)
+		return ranks_fail("out of memory");
+	memset(host, byte, n);
+	return sym_write(comm, sym, host, n);
+}
+
+static void *sym_read(spmt_comm *comm, const void *sym, size_t n)
+{
+	void *host = malloc(n ? n : 1);
+	int code = host ? spmt_copy_out(comm, host, sym, n) : -ENOMEM;
+
+	if (!code)
+		return host;
+	ranks_fail("spmt_copy_out: %d: %s", code, spmt_last_error());
+	free(host);
+	return NULL;
+}
+
+int sym_check(spmt_comm *comm, const void *sym, size_t n, uint64_t seed)
+{
+	unsigned char *host = sym_read(comm, sym, n);
+	size_t at;
+	int code = 0;
+
+	if (!host)
+		return RANKS_FAILED;
+	at = pattern_differs(host, n, seed);
+	if (at != SIZE_MAX)
+		code = ranks_fail("byte %zu of %zu is 0x%02x, not 0x%02x", at, n, host[at],
+			pattern_byte(seed, at));
+	free(host);
+	return code;
+}
+
+int sym_check_byte(spmt_comm *comm, const void *sym, int byte, size_t n)
+{
+	unsigned char *host = sym_read(comm, sym, n);
+	int code = 0;
+
+	if (!host)
+		return RANKS_FAILED;
+	for (size_t i = 0; i < n && !code; i++)
+		if (host[i] != (unsigned char)byte)
+			code = ranks_fail("byte %zu of %zu is 0x%02x, not 0x%02x", i, n, host[i],
+				(unsigned)byte & 0xff);
+	free(host);
+	return code;
+}
+
+int sym_check_u64(spmt_comm *comm, const uint64_t *sym, uint64_t want)
+{
+	uint64_t got = ~want;
+	int code = spmt_copy_out(comm, &got, sym, sizeof(got));
+
+	if (code)
+		return ranks_fail("spmt_copy_out: %d: %s", code, spmt_last_error());
+	return got == want ? 0
+			   : ranks_fail("word is %#jx, not %#jx", (uintmax_t)got, (uintmax_t)want);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the flow and stress tests share: n threads, one a rank, the first failure kept; a watchdog, so that no test hangs;
+ * checks that return instead of asserting (asserts belong to the test's own thread); leak counters; buffers by
+ * pattern through spmt_copy_in and spmt_copy_out, so that a suite also runs where the CPU cannot load from the heap.
+ */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "spmt.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* ---- threads ------------------------------------------------------------------------------------------------------ */
+
+enum { RANKS_FAILED = -30000 };
+
+/*
+ * fn(index, arg) on n threads; returns when all have. 0 or the first non-zero code; ranks_message() then says who, where and
+ * why. Threads that are still running at the deadline are printed, their worlds aborted, and the process ends if that
+ * does not free them. May be called from several threads.
+ */
+int ranks_threads(int n, int (*fn)(int index, void *arg), void *arg);
+int ranks_threads_stack(int n, size_t stack, int (*fn)(int index, void *arg), void *arg);
+
+/*
+ * The same with a world: init, fn, finalize on each thread. A rank whose fn fails aborts the world. `common` may be NULL
+ * (4 MiB of heap then); its rank, nranks, device and uid are set here. devices: one ordinal a rank, NULL: -1 for all.
+ */
+int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void *), void *arg);
+int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
+	int (*fn)(spmt_comm *, void *), void *arg);
+
+const char *ranks_message(void); /* of this thread's last ranks_* call */
+void ranks_deadline(
+	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers */
+struct spmt_attr ranks_attr(int rank, int nranks, const spmt_uid *uid); /* 4 MiB of heap */
+void ranks_watch(spmt_comm *
+		comm); /* a comm that this thread made itself and the watchdog may abort; NULL: none */
+
+/* In a Criterion test's own thread. */
+#define RANKS_OK(call) cr_assert_eq((call), 0, "%s", ranks_message())
+
+/* ---- checks that return ------------------------------------------------------------------------------------------- */
+
+void ranks_at(const char *file, int line); /* where this thread is, for the watchdog */
+int ranks_fail(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2))); /* records, returns RANKS_FAILED */
+int ranks_eq(const char *a_text, intmax_t a, const char *b_text, intmax_t b);
+int ranks_code(const char *text, int code, int want);
+int ranks_says(const char *word);
+
+#define RANKS_TRY_(expr)                      \
+	do {                                  \
+		int ranks_code_;              \
+		ranks_at(__FILE__, __LINE__); \
+		ranks_code_ = (expr);         \
+		if (ranks_code_)              \
+			return ranks_code_;   \
+	} while (0)
+#define REQUIRE(cond) RANKS_TRY_((cond) ? 0 : ranks_fail("%s", #cond))
+#define REQUIRE_EQ(a, b) RANKS_TRY_(ranks_eq(#a, (intmax_t)(a), #b, (intmax_t)(b)))
+#define REQUIRE_CODE(call, to) RANKS_TRY_(ranks_code(#call, (call), (to)))
+#define REQUIRE_OK(call) REQUIRE_CODE(call, 0)
+#define REQUIRE_SAYS(word) RANKS_TRY_(ranks_says(word)) /* spmt_last_error() contains it */
+#define TRY(call) RANKS_TRY_(call)			/* a helper that has recorded its failure */
+
+/* ---- counts, time, randomness --------------------------------------------------------------------------------------- */
+
+bool test_long(void);				/* SPMT_TEST_LONG is set and not 0 */
+size_t test_count(size_t usual, size_t longer); /* less under sanitizers */
+int64_t now_ns(void);
+int64_t cpu_ns(void); /* of the process */
+void sleep_ms(int ms);
+uint64_t random_next(uint64_t *state); /* *state != 0 */
+uint64_t memory_free(void);	       /* bytes the system could give now */
+
+/* ---- leaks ---------------------------------------------------------------------------------------------------------- */
+
+struct usage {
+	long fds, threads, maps, rss_kib;
+};
+struct usage usage_now(void);
+/* NULL or, in words, what has grown by more than allowed. RSS and mappings are not judged under sanitizers. */
+const char *usage_grown(const struct usage *before, const struct usage *slack);
+
+/* ---- buffers --------------------------------------------------------------------------------------------------------- */
+
+void pattern_fill(void *p, size_t n, uint64_t seed);
+size_t pattern_differs(
+	const void *p, size_t n, uint64_t seed); /* first wrong byte, SIZE_MAX: none */
+bool host_access(spmt_comm *comm);
+int sym_fill(spmt_comm *comm, void *sym, size_t n, uint64_t seed);
+int sym_check(spmt_comm *comm, const void *sym, size_t n, uint64_t seed);
+int sym_set(spmt_comm *comm, void *sym, int byte, size_t n);
+int sym_check_byte(spmt_comm *comm, const void *sym, int byte, size_t n);
+int sym_check_u64(spmt_comm *comm, const uint64_t *sym, uint64_t want);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a kernel is entered: on GPUs by value, on the host by a pointer to a copy. KERNEL(name) makes
+ * the entry spmt_kernel_<name> of run_<name>(const struct kernel_<name>_args *).
+ */
+#ifndef SPMT_KERNELS_ENTRY_H
+#define SPMT_KERNELS_ENTRY_H
+
+#include "kernels.h"
+
+#define KERNEL_BODY static inline __attribute__((always_inline)) void
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+
+#if defined(__AMDGCN__)
+#define KERNEL_ENTRY __attribute__((amdgpu_kernel, visibility("protected")))
+#else
+#define KERNEL_ENTRY __attribute__((nvptx_kernel))
+#endif
+#define KERNEL(name)                                                            \
+	KERNEL_ENTRY void spmt_kernel_##name(struct kernel_##name##_args args); \
+	KERNEL_ENTRY void spmt_kernel_##name(struct kernel_##name##_args args)  \
+	{                                                                       \
+		run_##name(&args);                                              \
+	}
+
+#else
+
+#define KERNEL(name)                                                   \
+	static void name##_on_host(const void *args)                   \
+	{                                                              \
+		run_##name((const struct kernel_##name##_args *)args); \
+	}                                                              \
+	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host };
+
+#endif
+
+/* The calling block in its grid, and how many there are; grids have one dimension. */
+static inline uint32_t kernel_block(void)
+{
+#if defined(__AMDGCN__)
+	return __builtin_amdgcn_workgroup_id_x();
+#elif defined(__NVPTX__)
+	return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x();
+#else
+	return 0;
+#endif
+}
+
+static inline uint32_t kernel_blocks(void)
+{
+#if defined(__AMDGCN__)
+	return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
+#elif defined(__NVPTX__)
+	return (uint32_t)__nvvm_read_ptx_sreg_nctaid_x();
+#else
+	return 1;
+#endif
+}
+
+/* The calling thread in its grid, and how many there are. */
+static inline uint32_t kernel_lane(void)
+{
+	return kernel_block() * spmtd_threads_() + spmtd_tid_();
+}
+
+static inline uint32_t kernel_lanes(void)
+{
+	return kernel_blocks() * spmtd_threads_();
+}
+
+/* Keeps the first failure in the rank's library area. By one thread. */
+static inline void kernel_failed(const struct spmt_view *v, int code)
+{
+	if (code)
+		spmtd_cas64_(spmtd_at_(&v->own->error), 0, (uint64_t)(int64_t)code);
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reducing the same range of every rank's src, as the inboxes name them. Each element is folded in
+ * rank order, 0 first, so that a result depends on nothing but the operands.
+ *
+ * Integers wrap. f16 and bf16 are folded in f32 and rounded once, to nearest even, by integer code
+ * that gives the same bits everywhere. min and max: a NaN on any rank gives NaN; -0 is below +0.
+ * Every NaN result is the positive quiet NaN without payload.
+ */
+#ifndef SPMT_KERNELS_REDUCE_H
+#define SPMT_KERNELS_REDUCE_H
+
+#include "entry.h"
+
+struct reduce {
+	const struct spmtd_inbox *inboxes; /* this rank's, posted and acquired */
+	int npes, first;		   /* the peer whose dst is written first */
+	int everyone;			   /* 1: the result is for every dst; 0: for `dst` */
+	uint64_t from, to, bytes;	   /* offsets into src and dst; bytes are whole elements */
+	uint64_t dst;
+	uint32_t lane, lanes; /* of the threads that share the work */
+};
+
+/* type: enum spmt_type, op: enum spmt_op, checked by the caller. */
+void reduce_run(const struct reduce *r, int type, int op);
+
+#endif

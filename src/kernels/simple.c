@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that need no meeting of ranks but the barrier's own. */
+#include "../../include/spmt.h"
+#include "entry.h"
+
+/* ---- copy ----------------------------------------------------------------------------------- */
+
+KERNEL_BODY run_copy(const struct kernel_copy_args *args)
+{
+	uint64_t n = args->size;
+
+	if (n && !(spmtd_single_(args->dst, n) && spmtd_single_(args->src, n)))
+		spmtd_bulk_raw_(args->dst, args->src, n, kernel_lane(), kernel_lanes());
+	else if (n && kernel_lane() == 0)
+		spmtd_poke_(args->dst, n, spmtd_peek_(args->src, n));
+	if (args->wake >= 0)
+		spmtd_wake_(&args->view, args->wake);
+}
+KERNEL(copy)
+
+/* ---- signal and wait ------------------------------------------------------------------------ */
+
+KERNEL_BODY run_signal(const struct kernel_signal_args *args)
+{
+	uint64_t sig = args->sig;
+
+	if (kernel_lane() != 0)
+		return;
+	if (args->pe >= 0)
+		sig = spmtd_there_(&args->view, spmtd_to_(sig), args->pe);
+	spmtd_ring_(sig, args->value, args->op);
+	if (args->pe >= 0)
+		spmtd_wake_(&args->view, args->pe);
+}
+KERNEL(signal)
+
+KERNEL_BODY run_wait(const struct kernel_wait_args *args)
+{
+	const uint64_t *sig = (const uint64_t *)spmtd_to_(args->sig);
+
+	if (kernel_lane() != 0)
+		return;
+	kernel_failed(
+		&args->view, spmtd_signal_wait_until(&args->view, sig, args->cmp, args->value));
+}
+KERNEL(wait)
+
+/* ---- atomic --------------------------------------------------------------------------------- */
+
+static inline uint64_t atomic32(int amo, uint64_t a, uint32_t x, uint32_t compare)
+{
+	switch (amo) {
+	case SPMT_AMO_SET:
+		spmtd_poke32_(a, x);
+		return 0;
+	case SPMT_AMO_SWAP:
+		return spmtd_swap32_(a, x);
+	case SPMT_AMO_COMPARE_SWAP:
+		return spmtd_cas32_(a, compare, x);
+	case SPMT_AMO_INC:
+	case SPMT_AMO_FETCH_INC:
+		return spmtd_add32_(a, 1);
+	case SPMT_AMO_ADD:
+	case SPMT_AMO_FETCH_ADD:
+		return spmtd_add32_(a, x);
+	case SPMT_AMO_AND:
+	case SPMT_AMO_FETCH_AND:
+		return spmtd_and32_(a, x);
+	case SPMT_AMO_OR:
+	case SPMT_AMO_FETCH_OR:
+		return spmtd_or32_(a, x);
+	case SPMT_AMO_XOR:
+	case SPMT_AMO_FETCH_XOR:
+		return spmtd_xor32_(a, x);
+	default:
+		return spmtd_peek32_(a);
+	}
+}
+
+static inline uint64_t atomic64(int amo, uint64_t a, uint64_t x, uint64_t compare)
+{
+	switch (amo) {
+	case SPMT_AMO_SET:
+		spmtd_poke64_(a, x);
+		return 0;
+	case SPMT_AMO_SWAP:
+		return spmtd_swap64_(a, x);
+	case SPMT_AMO_COMPARE_SWAP:
+		return spmtd_cas64_(a, compare, x);
+	case SPMT_AMO_INC:
+	case SPMT_AMO_FETCH_INC:
+		return spmtd_add64_(a, 1);
+	case SPMT_AMO_ADD:
+	case SPMT_AMO_FETCH_ADD:
+		return spmtd_add64_(a, x);
+	case SPMT_AMO_AND:
+	case SPMT_AMO_FETCH_AND:
+		return spmtd_and64_(a, x);
+	case SPMT_AMO_OR:
+	case SPMT_AMO_FETCH_OR:
+		return spmtd_or64_(a, x);
+	case SPMT_AMO_XOR:
+	case SPMT_AMO_FETCH_XOR:
+		return spmtd_xor64_(a, x);
+	default:
+		return spmtd_peek64_(a);
+	}
+}
+
+KERNEL_BODY run_atomic(const struct kernel_atomic_args *args)
+{
+	int wide = args->type == SPMT_TYPE_I64 || args->type == SPMT_TYPE_U64 ||
+		args->type == SPMT_TYPE_F64;
+	uint64_t a, old;
+
+	if (kernel_lane() != 0)
+		return;
+	a = spmtd_there_(&args->view, spmtd_to_(args->target), args->pe);
+	if (wide)
+		old = atomic64(args->amo, a, args->operand, args->compare);
+	else
+		old = atomic32(args->amo, a, (uint32_t)args->operand, (uint32_t)args->compare);
+	if (args->fetched)
+		spmtd_poke64_(args->fetched, old);
+	if (args->amo != SPMT_AMO_FETCH)
+		spmtd_wake_(&args->view, args->pe);
+}
+KERNEL(atomic)
+
+/* ---- barrier -------------------------------------------------------------------------------- */
+
+KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
+{
+	int rc;
+
+	if (kernel_block() != 0)
+		return;
+	rc = spmtd_barrier_block(&args->view);
+	if (spmtd_tid_() == 0)
+		kernel_failed(&args->view, rc);
+}
+KERNEL(barrier)

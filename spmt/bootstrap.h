@@ -26,7 +26,7 @@ struct bootstrap_config {
 	const struct uid *uid;
 	int nranks;
 	size_t blob_size;    /* bytes every rank publishes, equal in all processes */
-	size_t control_size; /* bytes of shared memory that the hub makes (memfd, zeroed) */
+	size_t control_size; /* bytes of shared memory that the hub makes (memfd, zeroed); 0: none */
 	/*
 	 * Called once, from the service thread, when the world cannot go on: a process died (code
 	 * SPMT_ERR_PEER_DEAD, ranks after the sentence's last colon) or another process broke it.
@@ -34,26 +34,30 @@ struct bootstrap_config {
 	 */
 	void (*broken)(void *ctx, int code, const char *sentence);
 	void *ctx;
+	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
 };
 
 /* Binds or connects and starts the service thread. Nothing is left behind on failure. */
 int bootstrap_open(const struct bootstrap_config *config, struct bootstrap **out);
 
 /* A rank of this process joins with its blob, at any time before the world is complete. -EEXIST: the
-   rank is taken in another process; SPMT_ERR_MISMATCH: another world size; both name the rank. */
+   rank is taken; SPMT_ERR_MISMATCH: another world size; both name the rank and harm nobody else, but
+   the caller may break the world then, as long as it gathers. SPMT_ERR_TIMEOUT: the hub is silent. */
 int bootstrap_add(struct bootstrap *b, int rank, const void *blob);
 
 /*
  * Until all nranks ranks have been added in all processes. blobs: nranks of them by rank, valid until
  * close. process: for each rank a small number, equal for ranks of one process. *control: the shared
- * memory, mapped here until close. SPMT_ERR_TIMEOUT names the ranks that are missing in all processes.
+ * memory, mapped here until close; NULL on another node than the hub's. SPMT_ERR_TIMEOUT names the
+ * ranks that are missing in all processes.
  */
 int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, const int **process,
 	void **control);
 
 /*
  * One all-gather among the processes, with a descriptor each: every process calls it in the same
- * order, from one thread. Data of process p at data_out + p * size; fds[p] (-1: none) become the
+ * order, from one thread; at most 1 MiB, the same size in all. After a failure there are no more
+ * exchanges. -EOPNOTSUPP: fd >= 0 and a process is on another node. Data of process p at data_out + p * size; fds[p] (-1: none) become the
  * caller's. processes: as many as bootstrap_processes() says.
  */
 int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int fd, void *data_out,
@@ -63,7 +67,12 @@ int bootstrap_processes(const struct bootstrap *b, int *self);
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
 
-/* Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. */
+/*
+ * Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. While
+ * the world gathers its ranks are missing again. Once complete: after the hub's goodbye exchanges fail
+ * and deaths among the others are no longer seen, so the last meeting of the ranks comes first. Does
+ * nothing in a forked child.
+ */
 void bootstrap_close(struct bootstrap *b);
 
 #endif

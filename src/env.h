@@ -34,6 +34,8 @@
 	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
 		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init") \
+	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
+		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
 	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr") \

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT */
+#include "bootstrap_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../src/blake2s.h"
+#include "../src/mem.h"
+#include "../src/process.h"
+#include "bootstrap_hub.h"
+
+#define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
+#define LOOK_MOST 10	       /* .. so many times */
+#define RETRY_NS 5000000ll     /* the kernel was short of something */
+#define ANSWER_NS 2000000000ll /* what a hub on another node gets before the next port is tried */
+
+/* ---- broken -------------------------------------------------------------------------------- */
+
+static void send_break(struct client *c)
+{
+	struct wire_break w = { c->code, 0 };
+
+	if (c->break_sent || (c->state != CLIENT_READY && c->state != CLIENT_REFUSED))
+		return;
+	conn_send(&c->conn, WIRE_BREAK, &w, c->sentence, strlen(c->sentence), -1);
+	c->break_sent = true;
+}
+
+/* Control characters have no place in a frame, nor in a sentence. */
+static void record(struct client *c, int code, const char *sentence)
+{
+	snprintf(c->sentence, sizeof(c->sentence), "%s", *sentence ? sentence : "no reason given");
+	for (char *at = c->sentence; *at; at++)
+		if ((unsigned char)*at < ' ' || *at == 127)
+			*at = ' ';
+	c->code = code;
+}
+
+void client_break(struct client *c, int code, const char *sentence, bool own)
+{
+	if (c->code)
+		return;
+	record(c, code, sentence);
+	c->report = !own;
+	send_break(c);
+}
+
+/* As client_break, of what the hub said or what its silence says: it need not be told. */
+static void hear_break(struct client *c, int code, const char *sentence)
+{
+	if (c->code)
+		return;
+	record(c, code, sentence);
+	c->report = c->break_sent = true;
+}
+
+static void client_fail(struct client *c, int code)
+{
+	client_break(c, code, status_sentence(), false);
+}
+
+/* ---- finding a hub ------------------------------------------------------------------------- */
+
+static void look_again(struct client *c)
+{
+	int64_t times = MIN_OF(++c->attempts, LOOK_MOST);
+
+	conn_close(&c->conn);
+	c->state = CLIENT_LOOKING;
+	c->deadline = process_now() + times * LOOK_NS;
+	for (int r = 0; r < c->config->nranks; r++) {
+		c->owner[r] = -1;
+		if (c->claims[r] == CLAIM_SENT || c->claims[r] == CLAIM_HELD)
+			c->claims[r] = CLAIM_WANTED;
+	}
+}
+
+void client_postpone(struct client *c)
+{
+	look_again(c);
+}
+
+void client_connect(struct client *c, int fd, bool remote)
+{
+	conn_open(&c->conn, fd, remote ? -1 : socket_pidfd(fd), remote);
+	c->remote = remote;
+	c->state = CLIENT_STRANGER;
+	c->deadline = remote ? process_now() + ANSWER_NS : INT64_MAX;
+}
+
+static bool of_hub(const void *ctx, int rank)
+{
+	return ((const struct client *)ctx)->owner[rank] == HUB_SELF;
+}
+
+/* The hub's process ended without a goodbye. If none of its ranks had come, another leads on. */
+static void hub_died(struct client *c)
+{
+	char sentence[STATUS_SENTENCE];
+	int n = 0;
+
+	for (int r = 0; r < c->config->nranks; r++)
+		n += of_hub(c, r);
+	if (c->code || (c->complete && c->state == CLIENT_ALONE)) {
+		conn_close(&c->conn);
+		c->state = CLIENT_ALONE;
+		return;
+	}
+	if (!c->local && !c->complete && (c->state != CLIENT_READY || !n)) {
+		look_again(c);
+		return;
+	}
+	snprintf(sentence, sizeof(sentence), "%d of %d ranks died:%s", n, c->config->nranks,
+		n ? "" : " none, but the process that led the rendezvous");
+	say_ranks(sentence, sizeof(sentence), c->config->nranks, of_hub, c);
+	if (c->local)
+		hear_break(c, -ENOMEM, "spmt_init: out of memory or descriptors in the rendezvous");
+	else
+		hear_break(c, SPMT_ERR_PEER_DEAD, sentence);
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+/* ---- what the hub says --------------------------------------------------------------------- */
+
+static void hear_challenge(struct client *c, const struct wire_challenge *challenge)
+{
+	const struct bootstrap_config *config = c->config;
+
+	if (challenge->magic != WIRE_MAGIC || (challenge->version != WIRE_VERSION && c->remote)) {
+		look_again(c); /* something else is at this port */
+		return;
+	}
+	if (challenge->version != WIRE_VERSION) {
+		fail(SPMT_ERR_MISMATCH,
+			"spmt_init: the rendezvous speaks version %u, this library (%s) %u",
+			challenge->version, spmt_version(), WIRE_VERSION);
+		client_fail(c, SPMT_ERR_MISMATCH);
+		return;
+	}
+	c->challenge = *challenge;
+	c->hello = (struct wire_hello){ .magic = WIRE_MAGIC,
+		.version = WIRE_VERSION,
+		.nranks = (uint32_t)config->nranks,
+		.blob_size = config->blob_size,
+		.control_size = config->control_size };
+	if (process_random(c->hello.nonce, sizeof(c->hello.nonce))) {
+		client_fail(c, -EIO);
+		return;
+	}
+	wire_prove_hello(config->uid, challenge, &c->hello, c->hello.proof);
+	conn_send(&c->conn, WIRE_HELLO, &c->hello, NULL, 0, -1);
+	c->state = CLIENT_HELLO;
+}
+
+static void send_claims(struct client *c)
+{
+	size_t size = c->config->blob_size;
+
+	for (int r = 0; r < c->config->nranks && c->state == CLIENT_READY; r++) {
+		struct wire_rank w = { (uint32_t)r, 0 };
+
+		if (c->claims[r] != CLAIM_WANTED)
+			continue;
+		c->claims[r] = CLAIM_SENT;
+		conn_send(&c->conn, WIRE_ADD, &w, c->blobs + (size_t)r * size, size, -1);
+	}
+}
+
+static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
+{
+	unsigned char proof[WIRE_PROOF];
+
+	wire_prove_welcome(c->config->uid, &c->hello, welcome, proof);
+	if (!equal_secrets(proof, welcome->proof, sizeof(proof))) {
+		look_again(c);
+		return;
+	}
+	c->welcome = *welcome;
+	c->id = welcome->member;
+	c->deadline = INT64_MAX;
+	c->state = welcome->code ? CLIENT_REFUSED : CLIENT_READY;
+	c->attempts = 0;
+	send_claims(c);
+	if (c->code)
+		send_break(c);
+}
+
+/* A rank that this process held under an earlier hub may now be somebody else's. */
+static void hear_verdict(struct client *c, const struct wire_verdict *verdict)
+{
+	uint32_t rank = verdict->rank;
+
+	if (c->claims[rank] != CLAIM_SENT)
+		return;
+	c->claims[rank] = verdict->code ? CLAIM_REFUSED : CLAIM_HELD;
+	if (!verdict->code) {
+		c->held[rank] = true;
+	} else if (c->held[rank]) {
+		fail(-EEXIST, "spmt_init: rank %u was taken while the rendezvous moved", rank);
+		client_fail(c, -EEXIST);
+	}
+}
+
+static void hear_rank(struct client *c, const struct wire_message *m)
+{
+	uint32_t rank = m->u.rank.rank;
+
+	c->owner[rank] = m->type == WIRE_PRESENT ? (int64_t)m->u.rank.member : -1;
+	if (m->type == WIRE_PRESENT)
+		memcpy(c->blobs + rank * m->tail_size, m->tail, m->tail_size);
+}
+
+/* Ids in rising order become 0, 1, ..: the same in every process. */
+static int number_processes(struct client *c)
+{
+	int64_t last = -1;
+	int n = 0;
+
+	for (;;) {
+		int64_t next = INT64_MAX;
+
+		for (int r = 0; r < c->config->nranks; r++)
+			if (c->owner[r] > last && c->owner[r] < next)
+				next = c->owner[r];
+		if (next == INT64_MAX)
+			return n;
+		for (int r = 0; r < c->config->nranks; r++)
+			if (c->owner[r] == next)
+				c->process[r] = n;
+		if (next == c->id)
+			c->self = n;
+		last = next;
+		n++;
+	}
+}
+
+static int rounds_make(struct client *c)
+{
+	for (int i = 0; i < 2; i++) {
+		c->rounds[i].parts = mem_calloc((size_t)c->processes, sizeof(struct part));
+		if (!c->rounds[i].parts)
+			return fail(
+				-ENOMEM, "spmt_init: out of memory for %d processes", c->processes);
+		for (int p = 0; p < c->processes; p++)
+			c->rounds[i].parts[p].fd = -1;
+	}
+	return 0;
+}
+
+static void hear_complete(struct client *c, const struct wire_complete *complete, int fd)
+{
+	int missing = 0, rc;
+
+	for (int r = 0; r < c->config->nranks; r++)
+		missing += c->owner[r] < 0;
+	c->self = -1;
+	c->processes = number_processes(c);
+	if (missing || c->self < 0 || (uint32_t)c->processes != complete->processes ||
+		(!c->remote && (fd >= 0) != (c->config->control_size > 0))) {
+		rc = fail(-EPROTO, "spmt_init: the rendezvous contradicts itself");
+	} else {
+		rc = rounds_make(c);
+		if (!rc && fd >= 0)
+			rc = memory_map(fd, c->config->control_size, &c->control);
+	}
+	c->any_remote = complete->remote;
+	c->complete = !rc;
+	if (rc)
+		client_fail(c, rc);
+}
+
+/* A fast process may be one round ahead, never two: the round between needs this one. */
+static void hear_relay(struct client *c, const struct wire_message *m, int *fd)
+{
+	struct round *round = client_round(c, m->u.data.round);
+	uint32_t ahead = m->u.data.round - c->taken;
+	struct part *part;
+
+	if (ahead < 1 || ahead > 2 || m->u.data.process >= (uint32_t)c->processes ||
+		round->parts[m->u.data.process].here) {
+		fail(-EPROTO, "spmt_init: an exchange out of order");
+		client_fail(c, -EPROTO);
+		return;
+	}
+	part = &round->parts[m->u.data.process];
+	part->data = mem_calloc(1, MAX_OF(m->tail_size, 1));
+	if (!part->data) {
+		fail(-ENOMEM, "spmt_init: out of memory for an exchange of %zu bytes",
+			m->tail_size);
+		client_fail(c, -ENOMEM);
+		return;
+	}
+	memcpy(part->data, m->tail, m->tail_size);
+	part->size = m->tail_size;
+	part->fd = *fd;
+	*fd = -1;
+	part->here = true;
+	round->have++;
+}
+
+/* A goodbye: while the world gathers another hub has to be found, later there is no need. */
+static void hear_bye(struct client *c)
+{
+	if (!c->complete && !c->code) {
+		c->attempts = 0;
+		look_again(c);
+		return;
+	}
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+static void hear(struct client *c, const struct wire_message *m, int *fd)
+{
+	char sentence[STATUS_SENTENCE];
+
+	switch (m->type) {
+	case WIRE_CHALLENGE:
+		hear_challenge(c, &m->u.challenge);
+		break;
+	case WIRE_WELCOME:
+		hear_welcome(c, &m->u.welcome);
+		break;
+	case WIRE_VERDICT:
+		hear_verdict(c, &m->u.verdict);
+		break;
+	case WIRE_PRESENT:
+	case WIRE_ABSENT:
+		hear_rank(c, m);
+		break;
+	case WIRE_COMPLETE:
+		hear_complete(c, &m->u.complete, *fd);
+		break;
+	case WIRE_RELAY:
+		hear_relay(c, m, fd);
+		break;
+	case WIRE_BREAK:
+		snprintf(sentence, sizeof(sentence), "%.*s", (int)m->tail_size,
+			(const char *)m->tail);
+		hear_break(c, m->u.broken.code, sentence);
+		break;
+	default: /* WIRE_BYE */
+		hear_bye(c);
+	}
+}
+
+static struct wire_rules rules_of(const struct client *c)
+{
+	const unsigned always = 1u << WIRE_BREAK | 1u << WIRE_BYE;
+	struct wire_rules rules = { 0, c->config->nranks, c->config->blob_size };
+
+	if (c->state == CLIENT_STRANGER)
+		rules.types = 1u << WIRE_CHALLENGE;
+	else if (c->state == CLIENT_HELLO)
+		rules.types = 1u << WIRE_WELCOME;
+	else if (c->state == CLIENT_REFUSED)
+		rules.types = always;
+	else if (c->state == CLIENT_READY && c->complete)
+		rules.types = always | 1u << WIRE_RELAY | 1u << WIRE_VERDICT;
+	else if (c->state == CLIENT_READY)
+		rules.types = always | 1u << WIRE_PRESENT | 1u << WIRE_ABSENT |
+			1u << WIRE_COMPLETE | 1u << WIRE_VERDICT;
+	return rules;
+}
+
+/* Everything that is there to read. */
+static bool client_read(struct client *c)
+{
+	bool more = true, changed = false;
+
+	while (more && c->conn.fd >= 0) {
+		struct wire_rules rules = rules_of(c);
+		struct wire_message m;
+		int fd, rc;
+
+		more = conn_receive(&c->conn, &rules);
+		while ((rc = conn_next(&c->conn, &rules, &m, &fd)) > 0) {
+			hear(c, &m, &fd);
+			if (fd >= 0)
+				close(fd);
+			rules = rules_of(c);
+			changed = true;
+		}
+		if (rc < 0)
+			c->conn.error = rc;
+		more = more && !rc;
+	}
+	return changed;
+}
+
+/* The connection is of no more use, for a reason of this process's own. */
+static void connection_failed(struct client *c)
+{
+	int code = c->conn.error;
+
+	if (c->state != CLIENT_READY && !c->local && code == -EPROTO) {
+		look_again(c);
+		return;
+	}
+	fail(code, "spmt_init: the rendezvous: %s", status_text(code));
+	c->conn.error = 0; /* so that the others hear of it, if that is possible */
+	client_fail(c, code);
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+bool client_serve(struct client *c, const struct pollfd *set)
+{
+	bool orphaned, changed = false;
+
+	if (c->conn.fd < 0)
+		return false;
+	orphaned = conn_orphaned(&c->conn, set);
+	conn_flush(&c->conn);
+	if (conn_readable(&c->conn, set) || orphaned)
+		changed = client_read(c);
+	if (c->conn.fd >= 0 && c->conn.error) {
+		connection_failed(c);
+		return true;
+	}
+	if (c->conn.fd >= 0 && (c->conn.ended || (orphaned && c->conn.pid_slot >= 0))) {
+		hub_died(c);
+		changed = true;
+	}
+	if (c->conn.fd >= 0 && c->remote && c->state < CLIENT_READY && process_now() >= c->deadline)
+		look_again(c);
+	return changed;
+}
+
+/* A break is to reach the others even if there was no hub to tell it to. */
+bool client_looks(const struct client *c)
+{
+	return c->state == CLIENT_LOOKING && !(c->code && c->break_sent);
+}
+
+int64_t client_until(const struct client *c)
+{
+	if (c->state == CLIENT_LOOKING && !client_looks(c))
+		return INT64_MAX;
+	if (c->conn.error)
+		return 0;
+	if (c->conn.later)
+		return process_now() + RETRY_NS;
+	return c->state == CLIENT_LOOKING || (c->remote && c->state < CLIENT_READY) ? c->deadline
+										    : INT64_MAX;
+}
+
+/* ---- what the user asks for ---------------------------------------------------------------- */
+
+void client_claim(struct client *c, int rank)
+{
+	c->claims[rank] = CLAIM_WANTED;
+	send_claims(c);
+}
+
+void client_exchange(struct client *c, const void *data, size_t size, int fd)
+{
+	struct wire_data w = { ++c->begun, 0 };
+
+	conn_send(&c->conn, WIRE_EXCHANGE, &w, data, size, fd);
+}
+
+struct round *client_round(struct client *c, uint32_t round)
+{
+	return &c->rounds[round & 1];
+}
+
+void round_empty(struct round *round, int processes)
+{
+	for (int p = 0; round->parts && p < processes; p++) {
+		struct part *part = &round->parts[p];
+
+		if (part->fd >= 0)
+			close(part->fd);
+		mem_free(part->data);
+		*part = (struct part){ .fd = -1 };
+	}
+	round->have = 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+int client_open(struct client *c, const struct bootstrap_config *config)
+{
+	size_t n = (size_t)config->nranks;
+
+	*c = (struct client){ .config = config, .state = CLIENT_LOOKING };
+	conn_open(&c->conn, -1, -1, false);
+	c->claims = mem_calloc(n, 1);
+	c->held = mem_calloc(n, sizeof(*c->held));
+	c->owner = mem_calloc(n, sizeof(*c->owner));
+	c->process = mem_calloc(n, sizeof(*c->process));
+	c->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
+	for (size_t r = 0; c->owner && r < n; r++)
+		c->owner[r] = -1;
+	if (c->claims && c->held && c->owner && c->process && c->blobs)
+		return 0;
+	return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+}
+
+void client_close(struct client *c)
+{
+	conn_close(&c->conn);
+	for (int i = 0; i < 2; i++) {
+		round_empty(&c->rounds[i], c->processes);
+		mem_free(c->rounds[i].parts);
+	}
+	if (c->control)
+		munmap(c->control, c->config->control_size);
+	mem_free(c->claims);
+	mem_free(c->held);
+	mem_free(c->owner);
+	mem_free(c->process);
+	mem_free(c->blobs);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* The hub: the process that the others connect to. It keeps who is there, tells everybody, and says
+   when the world is complete or broken. Its own process is a client of it like any other, over a
+   pair of sockets. Used under the bootstrap's lock, by the service thread alone once that runs. */
+#ifndef SPMT_BOOTSTRAP_HUB_H
+#define SPMT_BOOTSTRAP_HUB_H
+
+#include <poll.h>
+
+#include "bootstrap.h"
+#include "bootstrap_socket.h"
+
+#define HUB_STRANGERS 64	     /* most connections that have not proved anything yet */
+#define HUB_PATIENCE_NS 2000000000ll /* how long one may take to */
+#define HUB_SELF 0u		     /* the member that is the hub's own process */
+
+struct hub;
+
+/* Takes the meeting's listeners and `self`, its end of the pair, over, on failure too. */
+int hub_open(const struct bootstrap_config *config, const struct meeting *meeting, int self,
+	struct hub **out);
+/* Adds what is to be polled; *until: earliest time at which there is something to do anyway. */
+size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int64_t *until);
+/* Entries that hub_poll would like to have. */
+size_t hub_wants(const struct hub *hub);
+/* Does what a poll has found. */
+void hub_serve(struct hub *hub, const struct pollfd *set);
+/* Says goodbye, waits briefly for it to be taken, and closes everything. NULL is fine. */
+void hub_close(struct hub *hub);
+
+/* Appends ", "-separated ranks for which test says yes, to a sentence; "..": there was no room. */
+void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
+	const void *ctx);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* The bootstrap of a process, for the files that implement it. */
+#ifndef SPMT_BOOTSTRAP_STATE_H
+#define SPMT_BOOTSTRAP_STATE_H
+
+#include <pthread.h>
+
+#include "bootstrap_client.h"
+
+struct hub;
+
+struct bootstrap {
+	struct bootstrap_config config;
+	struct uid uid;
+	unsigned char
+		nonce[16]; /* of the process that opened it: a forked child has no part in it */
+
+	pthread_mutex_t calling; /* held while `broken` is called, guards `closing` with `lock` */
+	pthread_mutex_t lock;	 /* guards the rest; never held across a wait for a peer */
+	pthread_cond_t changed;
+	bool closing;
+	struct client client;
+	struct hub *hub; /* NULL: another process is it */
+
+	int wake; /* eventfd */
+	pthread_t thread;
+	struct pollfd *set;
+	size_t room;
+};
+
+/* Has the service thread look at what has been asked of it. */
+void bootstrap_wake(struct bootstrap *b);
+
+#endif

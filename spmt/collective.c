@@ -9,6 +9,7 @@
 #include "../src/status.h"
 #include "atomics.h"
 #include "rma.h"
+#include "stream.h"
 
 #define COLL_BLOCKS 32u
 #define COLL_BLOCK_BYTES (16u << 10)
@@ -112,25 +113,87 @@ static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
 }
 
-static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
+static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, device_stream s)
 {
 	struct kernel_collective_args args = {
 		.dst = (uint64_t)(uintptr_t)c->dst,
 		.src = (uint64_t)(uintptr_t)c->src,
 		.count = c->count,
-		.key = coll_key(c),
+		.key = key,
 		.kind = (int)c->kind,
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.root = c->root,
 	};
+
+	view_fill(comm, &args.view);
+	return coll_launch(comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), s);
+}
+
+/* n blocks of `part` bytes, at these distances. */
+static int blocks_copy(spmt_comm *comm, char *dst, uint64_t dst_step, const char *src,
+	uint64_t src_step, uint64_t n, uint64_t part, device_stream s)
+{
+	int rc = 0;
+
+	for (uint64_t b = 0; b < n && !rc; b++)
+		rc = comm->backend->copy(
+			comm->dev, dst + b * dst_step, src + b * src_step, part, s);
+	return rc;
+}
+
+/* One part of a staged collective: elements [from, from + part.count) of every block. */
+static int coll_part(spmt_comm *comm, const struct coll_call *whole, struct coll_call *part,
+	uint64_t key, uint64_t from, device_stream s)
+{
+	uint64_t size = type_size(whole->type), step = whole->count * size,
+		 bytes = part->count * size;
+	bool gives = whole->kind != COLL_BROADCAST || whole->root == comm->rank;
+	bool gets = whole->kind != COLL_PERMUTE || whole->root >= 0;
+	int rc = 0;
+
+	if (gives)
+		rc = blocks_copy(comm, comm->stage, bytes, (const char *)whole->src + from * size,
+			step, whole->src_blocks, bytes, s);
+	if (!rc)
+		rc = coll_kernel(comm, part, key, s);
+	if (!rc && gets)
+		rc = blocks_copy(comm, (char *)whole->dst + from * size, step, part->dst, bytes,
+			whole->dst_blocks, bytes, s);
+	return rc;
+}
+
+/*
+ * Ranks of other processes reach this rank's heap and nothing else, so what is to be moved passes
+ * through the heap, in parts that all ranks cut alike.
+ */
+static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream s)
+{
+	uint64_t most = COLL_STAGE / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
+	struct coll_call part = *c;
+	int rc = 0;
+
+	if (!most)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"%s: rank %d: %d ranks in several processes are too many", c->what,
+			comm->rank, comm->nranks);
+	part.src = comm->stage;
+	part.dst = comm->stage + COLL_STAGE;
+	for (uint64_t from = 0; !rc && (from < c->count || !from); from += most) {
+		part.count = MIN_OF(most, c->count - from);
+		rc = coll_part(comm, c, &part, coll_key(c), from, s);
+	}
+	return rc ? rc : stream_note(comm, s);
+}
+
+static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
+{
+	device_stream s = stream_of(comm, stream);
 	int rc = coll_check(comm, c);
 
 	if (rc)
 		return rc;
-	view_fill(comm, &args.view);
-	return coll_launch(comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c),
-		stream_of(comm, stream));
+	return comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, coll_key(c), s);
 }
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)

@@ -15,6 +15,8 @@ struct used_stream {
 	bool dirty;
 };
 
+#define COLL_STAGE (1u << 20) /* bytes, either way */
+
 struct spmt_comm {
 	struct pooled head;
 	/* read by every call */
@@ -39,9 +41,10 @@ struct spmt_comm {
 	device_stream collective_stream;
 	void *scratch, *scratch_dev; /* a pinned line for results of kernels: host address, device
 					address */
-	struct kernel_table peers;   /* of struct spmtd_peer, for kernels */
-	struct spmt_mem *mems;	     /* live registered buffers */
-	uint64_t registered;	     /* buffers ever registered: their names in a meeting */
+	char *stage; /* worlds of several processes: COLL_STAGE bytes in, as many out; else NULL */
+	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
+	struct spmt_mem *mems;	   /* live registered buffers */
+	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
 	int64_t default_timeout_ms;
 	size_t fair; /* where the next look at many words begins */
 	int units;   /* of the device: blocks that are sure to run at once */
@@ -89,7 +92,10 @@ static inline int64_t comm_timeout(const spmt_comm *comm)
 
 /* ---- one step each of init and finalize, and what the calls share -------------------------- */
 
-int peers_link(spmt_comm *comm);    /* peer.c: a link a peer */
+int peers_link(spmt_comm *comm); /* peer.c: a link a peer */
+/* Each tells every peer where it sees the peer's heap; behind a meeting each hears. */
+int peers_tell(spmt_comm *comm);
+int peers_hear(spmt_comm *comm);
 void peers_unlink(spmt_comm *comm); /* takes half-made ones */
 
 void view_prepare(spmt_comm *comm); /* view.c: once the links stand */
@@ -105,15 +111,5 @@ static inline int quiet_all(spmt_comm *comm, const char *what)
 {
 	return LIKELY(!comm->pending && !comm->streamed) ? 0 : quiet_slow(comm, what);
 }
-
-/* stream.c: the stream meant by a user's argument; after queueing work there, note it for quiet. */
-device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
-int stream_note(spmt_comm *comm, device_stream stream);
-/* `stream` waits for what this comm has queued in the user's other streams. */
-int streams_join(spmt_comm *comm, device_stream stream);
-int streams_quiet(
-	spmt_comm *comm, const char *what);	     /* all of them, failures of kernels included */
-int stream_drain(spmt_comm *comm, const char *what); /* the comm's own */
-void streams_drop(spmt_comm *comm);
 
 #endif

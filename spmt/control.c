@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "../include/spmt.h"
+#include "../src/process.h"
 #include "futex.h"
+
+#define CLAIM_NS (100 * 1000000ll)
 
 /* The half of the gate that changes with every meeting. */
 static const _Atomic uint32_t *gate_word(struct control *control)
@@ -19,11 +22,23 @@ void control_ring(struct cell *cell)
 	futex_wake_all(&cell->bell);
 }
 
-void control_break(struct control *control, int code, const char *sentence)
+/* True for the one that is to write why. A process that died between its claim and its word is
+   outwaited: the second to claim writes instead of it. */
+static bool control_claim(struct control *control)
 {
 	uint32_t none = 0;
 
-	if (!atomic_compare_exchange_strong(&control->claimed, &none, 1))
+	if (atomic_compare_exchange_strong(&control->claimed, &none, 1))
+		return true;
+	for (int64_t begin = process_now(); !atomic_load(&control->stop); sched_yield())
+		if (process_now() - begin > CLAIM_NS)
+			return true;
+	return false;
+}
+
+void control_break(struct control *control, int code, const char *sentence)
+{
+	if (!control_claim(control))
 		return;
 	control->code = code;
 	strncpy(control->sentence, sentence, sizeof(control->sentence) - 1);

@@ -11,6 +11,7 @@
 #include "../src/status.h"
 #include "atomics.h"
 #include "rma.h"
+#include "stream.h"
 
 /* ---- quiet in a stream --------------------------------------------------------------------- */
 

@@ -9,11 +9,17 @@
 #include "../src/process.h"
 #include "../src/status.h"
 #include "comm.h"
+#include "gather.h"
+#include "stream.h"
 
-/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer. */
-static uint64_t own_size(int nranks)
+/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
+   ranks live in several processes, room through which collectives reach buffers outside the heap. */
+static uint64_t own_size(const spmt_comm *comm)
 {
-	return sizeof(struct spmtd_own) + (uint64_t)nranks * sizeof(struct spmtd_inbox);
+	uint64_t inboxes =
+		sizeof(struct spmtd_own) + (uint64_t)comm->nranks * sizeof(struct spmtd_inbox);
+
+	return gather_elsewhere(comm) ? align_up(inboxes, COLL_STAGE) + 2 * COLL_STAGE : inboxes;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -78,6 +84,38 @@ static struct rank_info *own_info(const spmt_comm *comm)
 	return &comm->world->infos[comm->rank];
 }
 
+static int device_missing(const spmt_comm *comm, int dev, int count)
+{
+	const char *hint = comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "";
+
+	if (own_info(comm)->device >= 0)
+		return fail(-ENODEV,
+			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s",
+			comm->rank, dev, comm->backend->name, count, hint);
+	return fail(-ENODEV,
+		"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s",
+		comm->rank, dev, comm->backend->name, count, hint);
+}
+
+/* An explicit ordinal, or once the others are known this rank's position among those of its process. */
+static int settle_device(spmt_comm *comm, bool gathered)
+{
+	struct rank_info *info = own_info(comm);
+	int count, rc = comm->backend->count(&count);
+
+	if (rc)
+		return rc;
+	comm->dev = info->device;
+	if (comm->dev < 0 && !gathered)
+		return 0;
+	if (comm->dev < 0) {
+		comm->dev = 0;
+		for (int i = 0; i < comm->rank; i++)
+			comm->dev += gather_here(comm, i);
+	}
+	return comm->dev < count ? 0 : device_missing(comm, comm->dev, count);
+}
+
 static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
 {
 	struct rank_info *info = own_info(comm);
@@ -91,7 +129,10 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
 	info->traits = comm->backend->traits;
 	info->caps = comm->backend->ipc ? RANK_CAP_IPC : 0;
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
-	return process_nonce(info->process);
+	rc = settle_device(comm, false);
+	if (!rc)
+		rc = process_host(info->host);
+	return rc ? rc : process_nonce(info->process);
 }
 
 static uint64_t backend_index(const struct backend *backend)
@@ -103,34 +144,6 @@ static uint64_t backend_index(const struct backend *backend)
 	return i;
 }
 
-/* An explicit ordinal, or this rank's position among the ranks of this process. */
-static int settle_device(spmt_comm *comm)
-{
-	struct rank_info *info = own_info(comm);
-	int count, rc = comm->backend->count(&count);
-
-	if (rc)
-		return rc;
-	if (info->device >= 0 && info->device >= count)
-		return fail(-ENODEV,
-			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s",
-			comm->rank, info->device, comm->backend->name, count,
-			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
-	comm->dev = info->device;
-	if (comm->dev >= 0)
-		return 0;
-	comm->dev = 0;
-	for (int i = 0; i < comm->rank; i++)
-		comm->dev += !memcmp(
-			comm->world->infos[i].process, info->process, sizeof(info->process));
-	if (comm->dev >= count)
-		return fail(-ENODEV,
-			"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s",
-			comm->rank, comm->dev, comm->backend->name, count,
-			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
-	return 0;
-}
-
 /* ---- the slot ------------------------------------------------------------------------------ */
 
 static int open_device(spmt_comm *comm)
@@ -138,7 +151,7 @@ static int open_device(spmt_comm *comm)
 	struct slot *slot = comm->slot;
 	struct device_desc desc;
 	void *host, *dev;
-	int rc = settle_device(comm);
+	int rc = settle_device(comm, true);
 
 	if (!rc)
 		rc = comm->backend->open(comm->dev);
@@ -185,7 +198,7 @@ static int *local_devices(const spmt_comm *comm, int *n)
 	for (int i = 0, position = 0; devs && i < comm->nranks; i++) {
 		int dev = infos[i].device >= 0 ? infos[i].device : position, k = 0;
 
-		if (memcmp(infos[i].process, infos[comm->rank].process, sizeof(infos[i].process)))
+		if (!gather_here(comm, i))
 			continue;
 		position++;
 		while (k < *n && devs[k] != dev)
@@ -202,7 +215,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 		.dev = comm->dev,
 		.slice = comm->rank,
 		.size = size,
-		.own_size = own_size(comm->nranks) };
+		.own_size = own_size(comm) };
 	struct rank_info *info = own_info(comm);
 	int *devs = local_devices(comm, &config.npeers);
 	int rc;
@@ -211,10 +224,11 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
 			comm->rank);
 	config.peers = devs;
-	if (env->heap_mode != ENV_HEAP_STATIC)
+	/* A heap that other processes map is in one piece. */
+	if (env->heap_mode != ENV_HEAP_STATIC && !gather_elsewhere(comm))
 		config.range = world_range(
 			comm, align_up(size, HEAP_ROUND) + align_up(config.own_size, HEAP_ROUND));
-	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
+	if (env->heap_mode == ENV_HEAP_VMM && !config.range && !gather_elsewhere(comm))
 		rc = fail(SPMT_ERR_UNSUPPORTED,
 			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes",
 			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size);
@@ -224,6 +238,8 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 	if (rc)
 		return rc;
 	comm->heap = &comm->slot->heap;
+	if (gather_elsewhere(comm))
+		comm->stage = comm->heap->own + config.own_size - 2 * COLL_STAGE;
 	info->heap_base = (uint64_t)(uintptr_t)comm->heap->base;
 	info->heap_size = comm->heap->size;
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
@@ -272,15 +288,29 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	if (rc)
 		return rc;
 	record.key[1] = backend_index(comm->backend);
-	rc = meet(comm, &record);
+	rc = gather(comm);
+	if (!rc)
+		rc = meet(comm, &record);
 	if (!rc)
 		rc = init_failed(comm, open_device(comm));
 	if (!rc)
 		rc = init_failed(comm, open_heap(comm, size, env));
 	if (!rc)
 		rc = meet(comm, &(struct meet_record){ .op = MEET_OPENED });
+	if (!rc && gather_elsewhere(comm)) {
+		rc = init_failed(comm, gather_memory(comm));
+		if (!rc)
+			rc = meet(comm, &(struct meet_record){ .op = MEET_SHARED });
+	}
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
+	if (!rc && gather_elsewhere(comm)) {
+		rc = init_failed(comm, peers_tell(comm));
+		if (!rc)
+			rc = meet(comm, &(struct meet_record){ .op = MEET_SEEN });
+		if (!rc)
+			rc = init_failed(comm, peers_hear(comm));
+	}
 	return rc;
 }
 

@@ -15,6 +15,8 @@ static const struct {
 } ops[] = {
 	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", NULL } },
 	[MEET_OPENED] = { "spmt_init", { NULL, NULL, NULL } },
+	[MEET_SHARED] = { "spmt_init", { NULL, NULL, NULL } },
+	[MEET_SEEN] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_LINKED] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_FINALIZE] = { "spmt_finalize", { NULL, NULL, NULL } },
 	[MEET_BARRIER] = { "spmt_barrier", { NULL, NULL, NULL } },

@@ -11,6 +11,7 @@
 #include "../src/mem.h"
 #include "../src/status.h"
 #include "comm.h"
+#include "gather.h"
 
 static void link_facts(const spmt_comm *comm, const struct rank_info *peer, int peer_dev,
 	const struct env *env, struct pair_facts *facts)
@@ -75,6 +76,8 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 	link->stream = comm->stream;
 	link->timeout_ms = &comm->timeout_ms;
 	link->stop = control_stop_word(comm->control);
+	if (comm->world->memory && comm->world->memory[pe].known && !gather_here(comm, pe))
+		link->memory = &comm->world->memory[pe];
 	link_facts(comm, peer, peer_dev, env, &facts);
 	rc = route_select(me, peer, &facts, &link->route);
 	if (rc)
@@ -123,9 +126,45 @@ static int peers_table(spmt_comm *comm)
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
 		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
+		peers[pe].mine = (uint64_t)(uintptr_t)comm->heap->base;
 	}
 	return table_publish(comm, &comm->peers);
 }
+
+/* ---- worlds of several processes: who sees whose heap where ---------------------------------- */
+
+static struct spmtd_inbox *inbox(char *own, int rank)
+{
+	return (struct spmtd_inbox *)(void *)(own + sizeof(struct spmtd_own)) + rank;
+}
+
+int peers_tell(spmt_comm *comm)
+{
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		struct link *link = &comm->links[pe];
+		uint64_t seen = (uint64_t)(uintptr_t)link->base;
+
+		rc = link->small->put(link, &inbox(link->own, comm->rank)->seen, &seen,
+			sizeof(seen), MOVE_BLOCKING, NULL);
+	}
+	return rc;
+}
+
+int peers_hear(spmt_comm *comm)
+{
+	struct link *self = &comm->links[comm->rank];
+	struct spmtd_peer *peers = comm->peers.host;
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = self->small->get(self, &peers[pe].mine, &inbox(self->own, pe)->seen,
+			sizeof(peers[pe].mine), MOVE_BLOCKING, NULL);
+	return rc ? rc : table_publish(comm, &comm->peers);
+}
+
+/* ---- init and finalize ----------------------------------------------------------------------- */
 
 int peers_link(spmt_comm *comm)
 {

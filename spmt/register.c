@@ -8,7 +8,9 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
+#include "gather.h"
 #include "rma.h"
+#include "stream.h"
 
 struct spmt_mem {
 	struct pooled head;
@@ -82,6 +84,19 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 	return 0;
 }
 
+/* Where this rank reaches a buffer of pe's; 0: nowhere. In another process only the heap is mapped. */
+static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t size)
+{
+	const struct rank_info *info = &comm->world->infos[pe];
+	uint64_t offset = base - info->heap_base;
+
+	if (gather_here(comm, pe))
+		return base;
+	if (offset > info->heap_size || size > info->heap_size - offset)
+		return 0;
+	return (uint64_t)(uintptr_t)comm->links[pe].base + offset;
+}
+
 static void mem_fill(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
@@ -89,8 +104,8 @@ static void mem_fill(spmt_mem *mem)
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct meet_record *r = meet_brought(comm, pe);
 
-		mem->peers[pe] =
-			(struct spmtd_mem_peer){ .base = r->payload[0], .size = r->payload[1] };
+		mem->peers[pe] = (struct spmtd_mem_peer){ .size = r->payload[1],
+			.base = mem_base(comm, pe, r->payload[0], r->payload[1]) };
 	}
 	mem->name = comm->registered++;
 	mem->next = comm->mems;
@@ -192,6 +207,10 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 		return fail(-EINVAL,
 			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
 			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
+	if (!mem->peers[pe].base)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"%s: rank %d: rank %d's buffer lies in another process outside the symmetric heap; only memory of spmt_malloc can be reached there",
+			what, comm->rank, pe);
 	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
 	return 0;
 }

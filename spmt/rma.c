@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* put and get, blocking, non-blocking, in streams, strided. */
 #include "rma.h"
+#include "stream.h"
 
 #include <errno.h>
 

@@ -24,6 +24,7 @@ struct crew {
 	spmt_comm *const *given;
 	int (*fn)(spmt_comm *comm, void *arg);
 	void *arg;
+	const char *what;
 };
 
 struct worker {
@@ -42,22 +43,50 @@ static void crew_failed(struct crew *crew, int code)
 	pthread_mutex_unlock(&crew->lock);
 }
 
+/* The thread was cancelled, or left by pthread_exit, inside fn: the others hear of it at once, as
+   they may wait for its rank without a deadline. */
+static void worker_gone(void *arg)
+{
+	const struct worker *w = arg;
+	struct crew *crew = w->crew;
+	spmt_comm *comm = crew->given[w->index];
+
+	fail(SPMT_ERR_PEER_DEAD, "%s: the thread of 1 of %d ranks ended inside fn: %d", crew->what,
+		crew->n, comm ? comm->rank : w->index);
+	crew_failed(crew, SPMT_ERR_PEER_DEAD);
+	if (comm && !comm_enter_any(comm, crew->what))
+		world_break(comm->world, SPMT_ERR_PEER_DEAD, crew->sentence);
+}
+
+/* The user's part of the work, which alone can be cancelled. */
+static int worker_call(struct crew *crew, int i)
+{
+	struct worker w = { .crew = crew, .index = i };
+	int rc;
+
+	pthread_cleanup_push(worker_gone, &w);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	rc = crew->fn(crew->given[i], crew->arg);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
 /* Nobody begins until all threads are there: a rank that came alone would wait for the others
    until its deadline. */
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	struct crew *crew = w->crew;
-	int code, cancel;
+	int code;
 	bool go;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_mutex_lock(&crew->lock);
 	while (crew->order == CREW_HIRING)
 		pthread_cond_wait(&crew->begin, &crew->lock);
 	go = crew->order == CREW_GO;
 	pthread_mutex_unlock(&crew->lock);
-	pthread_setcancelstate(cancel, NULL);
 	if (!go)
 		return NULL;
 	code = crew->work(crew, w->index);
@@ -85,29 +114,32 @@ static int crew_hire(struct worker *workers, struct crew *crew, int *hired)
 		err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
 					       : pthread_create(&w->thread, NULL, worker_main, w);
 		if (err)
-			return fail_errno(err, "thread %d of %d cannot be made", *hired, crew->n);
+			return fail_errno(err, "%s: thread %d of %d cannot be made", crew->what,
+				*hired, crew->n);
 	}
 	return 0;
 }
 
-/* `ended` hears of a thread that was cancelled or left by pthread_exit: its rank is still in the
-   world. */
-static int crew_run(struct crew *crew, void (*ended)(struct crew *crew, int i))
+/* `left` is told of every thread that has ended. No cancellation point: the crew lives on the
+   caller's stack. */
+static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 {
 	struct worker *workers = mem_calloc((size_t)crew->n, sizeof(*workers));
-	int hired, rc;
+	int hired, rc, cancel;
 
 	if (!workers)
-		return fail(-ENOMEM, "out of memory for %d threads", crew->n);
+		return fail(-ENOMEM, "%s: out of memory for %d threads", crew->what, crew->n);
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_cond_init(&crew->begin, NULL);
 	rc = crew_hire(workers, crew, &hired);
 	crew_order(crew, !rc);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	for (int i = 0; i < hired; i++) {
 		pthread_join(workers[i].thread, NULL);
-		if (!rc && ended)
-			ended(crew, i);
+		if (!rc && left)
+			left(crew, i);
 	}
+	pthread_setcancelstate(cancel, NULL);
 	pthread_cond_destroy(&crew->begin);
 	pthread_mutex_destroy(&crew->lock);
 	mem_free(workers);
@@ -127,7 +159,7 @@ static int run_rank(struct crew *crew, int i)
 	rc = spmt_init(&attr, &crew->comms[i]);
 	if (rc)
 		return rc;
-	rc = crew->fn(crew->comms[i], crew->arg);
+	rc = worker_call(crew, i);
 	if (rc) {
 		crew_failed(crew, rc); /* first, before those that it wakes */
 		spmt_abort(crew->comms[i], rc);
@@ -137,21 +169,30 @@ static int run_rank(struct crew *crew, int i)
 	return rc ? rc : end;
 }
 
-/* A rank whose thread ended in the middle is taken out of its world, which the others have found
-   broken. */
-static void run_ended(struct crew *crew, int i)
+/* A rank whose thread ended inside fn is taken out of its world, which is broken by now. */
+static void run_left(struct crew *crew, int i)
 {
-	if (!crew->comms[i])
-		return;
-	fail(SPMT_ERR_PEER_DEAD, "spmt_run: the thread of 1 of %d ranks ended inside fn: %d",
-		crew->n, i);
-	crew_failed(crew, SPMT_ERR_PEER_DEAD);
-	spmt_abort(crew->comms[i], SPMT_ERR_PEER_DEAD);
-	spmt_finalize(crew->comms[i]);
+	if (crew->comms[i])
+		spmt_finalize(crew->comms[i]);
 	crew->comms[i] = NULL;
 }
 
-/* The attributes that the user left out, checked as init would. */
+/* What this library knows of the user's struct, checked as init would. */
+static int attr_take(
+	const char *what, const char *name, const struct spmt_attr *given, struct spmt_attr *attr)
+{
+	if (given->size < sizeof(*attr))
+		return fail(-EINVAL, "%s: %s.size %zu is below %zu: begin with SPMT_ATTR_INIT",
+			what, name, given->size, sizeof(*attr));
+	for (size_t i = sizeof(*attr); i < given->size; i++)
+		if (((const unsigned char *)given)[i])
+			return fail(-EINVAL, "%s: %s.size %zu: byte %zu asks for something unknown",
+				what, name, given->size, i);
+	*attr = *given;
+	attr->size = sizeof(*attr);
+	return 0;
+}
+
 static int run_attr(
 	int nranks, const struct spmt_attr *common, spmt_uid *uid, struct spmt_attr *attr)
 {
@@ -159,22 +200,11 @@ static int run_attr(
 	int rc;
 
 	*attr = init;
-	if (common) {
-		if (common->size < sizeof(*attr))
-			return fail(-EINVAL,
-				"spmt_run: common.size %zu is below %zu: begin with SPMT_ATTR_INIT",
-				common->size, sizeof(*attr));
-		for (size_t i = sizeof(*attr); i < common->size; i++)
-			if (((const unsigned char *)common)[i])
-				return fail(-EINVAL,
-					"spmt_run: common.size %zu: byte %zu asks for something unknown",
-					common->size, i);
-		*attr = *common;
-	}
-	rc = spmt_uid_create(uid);
+	rc = common ? attr_take("spmt_run", "common", common, attr) : 0;
+	if (!rc)
+		rc = spmt_uid_create(uid);
 	if (rc)
 		return rc;
-	attr->size = sizeof(*attr);
 	attr->nranks = nranks;
 	attr->device = -1;
 	attr->uid = uid;
@@ -185,7 +215,12 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 	void *arg)
 {
 	struct spmt_attr attr;
-	struct crew crew = { .work = run_rank, .n = nranks, .attrs = &attr, .fn = fn, .arg = arg };
+	struct crew crew = { .work = run_rank,
+		.n = nranks,
+		.attrs = &attr,
+		.fn = fn,
+		.arg = arg,
+		.what = "spmt_run" };
 	spmt_uid uid;
 	int rc;
 
@@ -198,7 +233,8 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 	crew.comms = mem_calloc((size_t)nranks, sizeof(*crew.comms));
 	if (!crew.comms)
 		return fail(-ENOMEM, "spmt_run: out of memory for %d ranks", nranks);
-	rc = crew_run(&crew, run_ended);
+	crew.given = crew.comms;
+	rc = crew_run(&crew, run_left);
 	mem_free(crew.comms);
 	return rc;
 }
@@ -210,8 +246,27 @@ static int init_rank(struct crew *crew, int i)
 	return spmt_init(&crew->attrs[i], &crew->comms[i]);
 }
 
-/* uid NULL everywhere: a new world. Members of struct spmt_attr are read by its size, which init
-   checks. */
+/* The size of the first tells how far apart they lie: a program built with a later header has
+   larger ones. */
+static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *own)
+{
+	const char *at = (const char *)attrs;
+	size_t step = attrs->size;
+	int rc = 0;
+
+	for (int i = 0; i < n && !rc; i++, at += step) {
+		const struct spmt_attr *given = (const struct spmt_attr *)(const void *)at;
+
+		rc = attr_take("spmt_init_all", "attrs[]", given, &own[i]);
+		if (!rc && given->size != step)
+			rc = fail(-EINVAL,
+				"spmt_init_all: attrs[%d].size is %zu, attrs[0].size is %zu", i,
+				given->size, step);
+	}
+	return rc;
+}
+
+/* uid NULL everywhere: a new world. */
 static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 {
 	int rc = 0;
@@ -237,7 +292,7 @@ static void undo_all(int n, spmt_comm **comms)
 
 int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 {
-	struct crew crew = { .work = init_rank, .n = n };
+	struct crew crew = { .work = init_rank, .n = n, .what = "spmt_init_all" };
 	struct spmt_attr *own = NULL;
 	struct status_saved saved;
 	spmt_uid uid;
@@ -249,10 +304,10 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	own = mem_calloc((size_t)n, sizeof(*own));
 	crew.comms = mem_calloc((size_t)n, sizeof(*crew.comms));
 	rc = own && crew.comms ? 0 : fail(-ENOMEM, "spmt_init_all: out of memory for %d ranks", n);
-	if (!rc) {
-		memcpy(own, attrs, (size_t)n * sizeof(*own));
+	if (!rc)
+		rc = attrs_take(n, attrs, own);
+	if (!rc)
 		rc = own_world(n, own, &uid);
-	}
 	if (!rc) {
 		crew.attrs = own;
 		rc = crew_run(&crew, NULL);
@@ -269,14 +324,14 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	return rc;
 }
 
-static int each_rank(struct crew *crew, int i)
-{
-	return crew->fn(crew->given[i], crew->arg);
-}
-
 int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
 {
-	struct crew crew = { .work = each_rank, .n = n, .given = comms, .fn = fn, .arg = arg };
+	struct crew crew = { .work = worker_call,
+		.n = n,
+		.given = comms,
+		.fn = fn,
+		.arg = arg,
+		.what = "spmt_each" };
 
 	if (n < 1 || !comms || !fn)
 		return fail(-EINVAL, "spmt_each: %s (n %d)",

@@ -8,6 +8,7 @@
 #include "../src/status.h"
 #include "atomics.h"
 #include "rma.h"
+#include "stream.h"
 
 /* ---- signals ------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "../src/mem.h"
 #include "../src/status.h"
 #include "comm.h"
+#include "stream.h"
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {

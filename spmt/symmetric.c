@@ -8,6 +8,7 @@
 
 #include "../src/status.h"
 #include "rma.h"
+#include "stream.h"
 
 static int block_clear(spmt_comm *comm, uint64_t offset, uint64_t size)
 {

@@ -4,6 +4,7 @@
 
 #include "../src/status.h"
 #include "comm.h"
+#include "stream.h"
 
 /* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
 static bool cut_short(int rc)

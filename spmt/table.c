@@ -5,6 +5,7 @@
 #include "../src/mem.h"
 #include "../src/status.h"
 #include "rma.h"
+#include "stream.h"
 
 #define KERNEL_BLOCK 512
 

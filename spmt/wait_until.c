@@ -8,6 +8,7 @@
 #include "../src/status.h"
 #include "atomics.h"
 #include "rma.h"
+#include "stream.h"
 
 struct watch {
 	spmt_comm *comm;

@@ -9,7 +9,9 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
+#include "bootstrap.h"
 #include "comm.h"
+#include "gather.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
@@ -62,10 +64,13 @@ static int world_room(struct world *w, int nranks)
 
 static void world_empty(struct world *w)
 {
-	mem_free(w->control);
+	mem_free(w->local);
 	mem_free(w->slots);
 	mem_free(w->infos);
-	w->control = NULL;
+	w->local = NULL;
+	atomic_store(&w->control, NULL);
+	atomic_store(&w->gathering, 0);
+	w->arrived = 0;
 	w->slots = NULL;
 	w->infos = NULL;
 	heap_range_close(&w->range);
@@ -75,14 +80,16 @@ static void world_empty(struct world *w)
 
 static int world_fill(struct world *w, const struct uid *uid, int nranks, const struct env *env)
 {
-	w->control = mem_aligned(CACHE_LINE, control_size(nranks));
+	w->local = mem_aligned(CACHE_LINE, control_size(nranks));
 	w->slots = mem_calloc((size_t)nranks, sizeof(*w->slots));
 	w->infos = mem_calloc((size_t)nranks, sizeof(*w->infos));
-	if (!w->control || !w->slots || !w->infos || world_room(w, nranks)) {
+	if (!w->local || !w->slots || !w->infos || world_room(w, nranks)) {
 		world_empty(w);
 		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
 	}
-	w->control->nranks = (uint32_t)nranks;
+	w->local->nranks = (uint32_t)nranks;
+	atomic_store(&w->control, w->local);
+	w->uid = *uid;
 	w->nranks = nranks;
 	w->cpus = process_cpus();
 	w->spin_ns = nranks <= w->cpus ? env->spin * 1000 : 0;
@@ -130,7 +137,7 @@ static int world_make(struct table *t, const struct uid *uid, int nranks, struct
 /* A world is in the making until its first meeting is over. */
 static bool world_making(const struct world *w)
 {
-	return atomic_load(&w->control->gate) < 2;
+	return atomic_load(&atomic_load(&w->control)->gate) < 2;
 }
 
 static int first_member(const struct world *w)
@@ -144,10 +151,11 @@ static int first_member(const struct world *w)
 /* Why rank may not join; a world in the making hears of it, a living one is left alone. */
 static int world_admit(struct world *w, int rank, int nranks)
 {
+	struct control *control = atomic_load(&w->control);
 	int rc = 0;
 
-	if (atomic_load(&w->control->gate) & GATE_BROKEN)
-		return control_broken(w->control, "spmt_init");
+	if (atomic_load(&control->gate) & GATE_BROKEN)
+		return control_broken(control, "spmt_init");
 	if (nranks != w->nranks)
 		rc = fail(SPMT_ERR_MISMATCH,
 			"spmt_init: nranks differs: rank %d passed %d, rank %d passed %d",
@@ -174,7 +182,7 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 	c->rank = rank;
 	c->nranks = nranks;
 	c->world = w;
-	c->control = w->control;
+	c->control = w->local;
 	c->slot = &w->slots[rank];
 	c->slot->taken = true;
 	w->members++;
@@ -226,9 +234,13 @@ void world_post_failure(const struct uid *uid, int code)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void world_break(struct world *world, int code, const char *sentence)
+void world_break_here(struct world *world, int code, const char *sentence)
 {
-	control_break(world->control, code, sentence);
+	struct control *control = atomic_load(&world->control);
+
+	control_break(world->local, code, sentence);
+	if (control != world->local)
+		control_break(control, code, sentence);
 	for (int i = 0; i < world->nranks; i++) {
 		struct signals *s = __atomic_load_n(&world->slots[i].signals, __ATOMIC_ACQUIRE);
 
@@ -237,10 +249,20 @@ void world_break(struct world *world, int code, const char *sentence)
 	}
 }
 
+void world_break(struct world *world, int code, const char *sentence)
+{
+	struct bootstrap *boot = atomic_load(&world->boot);
+
+	world_break_here(world, code, sentence);
+	if (boot)
+		bootstrap_break(boot, code, sentence);
+}
+
 /* ---- leaving ------------------------------------------------------------------------------- */
 
 static void slot_close(struct slot *s)
 {
+	heap_export_close(&s->export);
 	heap_close(&s->heap);
 	if (s->signals)
 		s->backend->host_free(s->dev, s->signals);
@@ -255,6 +277,7 @@ void world_leave(spmt_comm *comm)
 
 	pthread_mutex_lock(&t->lock);
 	if (--w->members == 0) {
+		gather_close(w); /* first: it hears of other processes' ends */
 		for (int i = 0; i < w->nranks; i++)
 			slot_close(&w->slots[i]);
 		world_drop(w);

@@ -8,6 +8,7 @@
 
 #include "../include/spmt.h"
 #include "../include/spmt_device.h"
+#include "../transports/ipc.h"
 #include "../transports/transport.h"
 #include "control.h"
 #include "pool.h"
@@ -24,6 +25,7 @@ struct signals {
    store into a heap until then. */
 struct slot {
 	struct heap heap;
+	struct heap_export export;     /* for other processes; empty where there are none */
 	const struct backend *backend; /* not NULL: device `dev` is open */
 	int dev;
 	struct signals *signals;     /* host address */
@@ -38,6 +40,8 @@ struct directory {
 	_Atomic(spmt_comm *) comms[];
 };
 
+struct bootstrap;
+
 struct world {
 	struct pooled head;
 	_Atomic(struct world *) next; /* all worlds there ever were; only grows */
@@ -51,11 +55,20 @@ struct world {
 	int nranks;
 	int cpus;
 	int64_t spin_ns; /* 0: ranks outnumber CPUs, do not spin */
-	struct control *control;
+	struct uid uid;
+	struct control *local;	 /* of this process alone: what ranks gather by */
 	struct slot *slots;	 /* by rank */
 	struct rank_info *infos; /* by rank; each rank writes its own before a meeting */
 
-	pthread_mutex_t lock; /* guards range */
+	/* gather.c: how the ranks found each other */
+	_Atomic(struct control *) control; /* what they meet on: local, or shared by processes */
+	_Atomic uint32_t gathering;
+	int arrived;			  /* guarded by lock */
+	_Atomic(struct bootstrap *) boot; /* NULL: all ranks are in this process */
+	const int *process;		  /* by rank, likewise; equal numbers share a process */
+	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
+
+	pthread_mutex_t lock; /* guards arrived, the writes of gathering and control, and range */
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */
 };
@@ -74,7 +87,9 @@ void world_unpublish(spmt_comm *comm);
 /* Breaks the world that uid names if one of its ranks is here and it is still in the making;
    `rank` is the one that failed. */
 void world_post_failure(const struct uid *uid, int code);
-/* Breaks comm's world and stops the kernels of this process's ranks. */
+/* Breaks the world for all its ranks, wherever they are, and stops their kernels. */
 void world_break(struct world *world, int code, const char *sentence);
+/* The part that concerns this process: for what other processes have told. */
+void world_break_here(struct world *world, int code, const char *sentence);
 
 #endif

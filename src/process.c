@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,6 +22,8 @@ struct identity {
 	pthread_mutex_t lock; /* guards the rest */
 	bool made;
 	unsigned char nonce[16];
+	bool asked;
+	unsigned char host[16];
 };
 
 static void *_Atomic identity_slot;
@@ -94,6 +97,43 @@ int process_nonce(unsigned char nonce[16])
 	}
 	pthread_mutex_unlock(&id->lock);
 	return rc;
+}
+
+/* 36 characters of a UUID, its hex digits packed; what is missing stays zero. */
+static void boot_id_read(unsigned char host[16])
+{
+	char text[64] = "";
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	for (ssize_t i = 0, digit = 0; i < got && digit < 32; i++) {
+		int c = text[i],
+		    value = c >= '0' && c <= '9' ? c - '0'
+			: c >= 'a' && c <= 'f'	 ? c - 'a' + 10
+						 : -1;
+
+		if (value < 0)
+			continue;
+		host[digit / 2] = (unsigned char)(host[digit / 2] << 4 | value);
+		digit++;
+	}
+}
+
+int process_host(unsigned char host[16])
+{
+	struct identity *id = process_state(&identity_slot, sizeof(*id));
+
+	if (!id)
+		return fail(-ENOMEM, "no memory for the identity of the process");
+	pthread_mutex_lock(&id->lock);
+	if (!id->asked)
+		boot_id_read(id->host);
+	id->asked = true;
+	memcpy(host, id->host, sizeof(id->host));
+	pthread_mutex_unlock(&id->lock);
+	return 0;
 }
 
 int process_cpus(void)

@@ -28,6 +28,10 @@ void *process_state(void *_Atomic *slot, size_t size);
 /* 16 random bytes, made once a process; a forked child makes its own. "Same process" is equality of these, never a pid. */
 int process_nonce(unsigned char nonce[16]);
 
+/* Equal for processes of one node, different between nodes: the kernel's boot id. Zeros where it does
+   not tell. Fails only for want of memory. */
+int process_host(unsigned char host[16]);
+
 /* Fills buf from the kernel's generator. */
 int process_random(void *buf, size_t size);
 

@@ -1,28 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-/* Map `ipc`: the heap of a rank in another process of the node. */
+/* Map `ipc`: the heap of a rank in another process of the node, mapped here once a link. */
+#include "ipc.h"
+
 #include <errno.h>
 
+#include "../src/mem.h"
 #include "../src/status.h"
 #include "transport.h"
 
-/* What a rank publishes of its heap to other processes is not part of rank_info yet, so there is nothing to import. */
+static int ipc_open(const struct link *link, const struct backend *backend, int dev,
+	const struct rank_info *peer, struct heap_import *in)
+{
+	int rc = heap_import_open(backend, dev, peer->heap_size, peer->own_size, in);
+
+	return rc ? rc : heap_import_add(in, &link->memory->piece, link->memory->fd);
+}
+
 static int ipc_attach(
 	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
 {
-	(void)dev;
-	if (!backend->ipc)
+	struct heap_import *in;
+	int rc;
+
+	if (!backend->ipc || !link->memory)
 		return fail(-EOPNOTSUPP,
-			"rank %d: ipc to rank %d: backend %s cannot name memory to another process",
+			"rank %d: ipc to rank %d: backend %s did not name its memory to this process",
 			link->rank, peer->rank, backend->name);
-	return fail(-EOPNOTSUPP,
-		"rank %d: ipc to rank %d: this version does not link ranks of different processes",
-		link->rank, peer->rank);
+	in = mem_calloc(1, sizeof(*in));
+	if (!in)
+		return fail(
+			-ENOMEM, "rank %d: ipc to rank %d: out of memory", link->rank, peer->rank);
+	rc = ipc_open(link, backend, dev, peer, in);
+	if (rc) {
+		heap_import_close(in);
+		mem_free(in);
+		return rc;
+	}
+	link->import = in;
+	link->base = in->base;
+	link->own = in->base + peer->heap_size;
+	return 0;
 }
 
 static void ipc_detach(struct link *link, const struct backend *backend, int dev)
 {
 	(void)backend;
 	(void)dev;
+	if (link->import)
+		heap_import_close(link->import);
+	mem_free(link->import);
+	link->import = NULL;
 	link->base = NULL;
 	link->own = NULL;
 }

@@ -16,6 +16,7 @@
 /* ---- maps ---------------------------------------------------------------------------------- */
 
 struct link;
+struct ipc_memory;
 
 struct map_ops {
 	const char *name;
@@ -57,7 +58,6 @@ struct mover_ops {
 	int (*fence)(struct link *link);
 	/* All NBI moves are complete everywhere. First failure since the last quiet. */
 	int (*quiet)(struct link *link);
-	/* link may have no state of this mover. */
 	void (*close)(struct link *link);
 };
 
@@ -75,11 +75,12 @@ struct link {
 	const _Atomic int64_t *timeout_ms; /* the comm's; < 0: none */
 	const uint32_t *stop;		   /* the world's; not 0: broken */
 
-	void *sdma; /* mover state, made on first use */
-	void *verbs;
-	void *hook;   /* of hook.c; NULL: no mover is wrapped */
-	bool pending; /* set by a mover: NBI work since the last quiet */
-	bool direct;  /* blocking moves of any size are the CPU's own stores */
+	void *sdma;			 /* mover state, made on first use */
+	const struct ipc_memory *memory; /* map ipc: the peer's heap, named; the world's */
+	void *import;			 /* map ipc's own */
+	void *hook;			 /* of hook.c; NULL: no mover is wrapped */
+	bool pending;			 /* set by a mover: NBI work since the last quiet */
+	bool direct;			 /* blocking moves of any size are the CPU's own stores */
 
 	/* set once, with release, when sdma found no channel; `why` is for link_route() */
 	_Atomic bool fell_back;

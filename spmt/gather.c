@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the ranks of a world find each other, before they can meet.
+ *
+ * Ranks of one process need no more than this process: the last of them to come says that all are
+ * here. A rank that has waited a moment and still misses some looks for them in other processes:
+ * from then on all ranks of this process, those that come later too, go through the bootstrap.
+ */
+#include "gather.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "../src/mem.h"
+#include "../src/process.h"
+#include "../src/status.h"
+#include "bootstrap.h"
+#include "comm.h"
+#include "futex.h"
+
+_Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
+
+#define ALONE_NS (2 * 1000000ll) /* how long a rank waits for ranks of its own process alone */
+
+/* The world's `gathering`: what the ranks of this process go by. Set once under the world's lock. */
+enum { GATHER_OPEN, GATHER_HERE, GATHER_CALLING, GATHER_BOOT };
+
+static void gathering_set(struct world *w, uint32_t state)
+{
+	atomic_store_explicit(&w->gathering, state, memory_order_release);
+	futex_wake_all(&w->gathering);
+}
+
+/* True for the one rank that is to open the bootstrap. */
+static bool gathering_lead(struct world *w)
+{
+	bool lead;
+
+	pthread_mutex_lock(&w->lock);
+	lead = atomic_load(&w->gathering) == GATHER_OPEN;
+	if (lead)
+		gathering_set(w, GATHER_CALLING);
+	pthread_mutex_unlock(&w->lock);
+	return lead;
+}
+
+static void gathering_arrive(struct world *w)
+{
+	pthread_mutex_lock(&w->lock);
+	if (++w->arrived == w->nranks && atomic_load(&w->gathering) == GATHER_OPEN)
+		gathering_set(w, GATHER_HERE);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void on_broken(void *ctx, int code, const char *sentence)
+{
+	world_break_here(ctx, code, sentence);
+}
+
+static int call_others(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct bootstrap_config config = {
+		.uid = &w->uid,
+		.nranks = w->nranks,
+		.blob_size = sizeof(struct rank_info),
+		.control_size = control_size(w->nranks),
+		.broken = on_broken,
+		.ctx = w,
+	};
+	struct bootstrap *boot;
+	int rc = bootstrap_open(&config, &boot);
+
+	if (rc) {
+		world_break(w, rc, status_sentence());
+		return rc;
+	}
+	atomic_store_explicit(&w->boot, boot, memory_order_release);
+	gathering_set(w, GATHER_BOOT);
+	return 0;
+}
+
+/* Until it is clear which way this process gathers; *state says which. */
+static int gathering_wait(spmt_comm *comm, uint32_t *state)
+{
+	struct world *w = comm->world;
+	int64_t begin = process_now();
+	int rc = 0;
+
+	while (!rc) {
+		*state = atomic_load_explicit(&w->gathering, memory_order_acquire);
+		if (*state == GATHER_HERE || *state == GATHER_BOOT)
+			return 0;
+		if (atomic_load(&comm->control->stop))
+			return control_broken(comm->control, "spmt_init");
+		if (*state == GATHER_OPEN && process_now() - begin >= ALONE_NS) {
+			if (gathering_lead(w))
+				rc = call_others(comm);
+			continue;
+		}
+		futex_sleep(&w->gathering, *state, ALONE_NS);
+	}
+	return rc;
+}
+
+/* The first rank of this process to hear that all are there takes over what they said. */
+static void adopt(struct world *w, const void *blobs, const int *process, struct control *control)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->process) {
+		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
+		control->nranks = (uint32_t)w->nranks;
+		w->process = process;
+		atomic_store_explicit(&w->control, control, memory_order_release);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int gather_processes(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct bootstrap *boot = atomic_load_explicit(&w->boot, memory_order_acquire);
+	const void *blobs;
+	const int *process;
+	void *control;
+	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank]);
+
+	if (!rc)
+		rc = bootstrap_wait(boot, comm_timeout(comm), &blobs, &process, &control);
+	if (rc) {
+		world_break(w, rc, status_sentence());
+		return rc;
+	}
+	adopt(w, blobs, process, control);
+	comm->control = atomic_load_explicit(&w->control, memory_order_acquire);
+	return 0;
+}
+
+int gather(spmt_comm *comm)
+{
+	uint32_t state = GATHER_OPEN;
+	int rc;
+
+	gathering_arrive(comm->world);
+	rc = gathering_wait(comm, &state);
+	if (rc || state == GATHER_HERE)
+		return rc;
+	return gather_processes(comm);
+}
+
+bool gather_here(const spmt_comm *comm, int rank)
+{
+	const int *process = comm->world->process;
+
+	return !process || process[rank] == process[comm->rank];
+}
+
+bool gather_elsewhere(const spmt_comm *comm)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (!gather_here(comm, r))
+			return true;
+	return false;
+}
+
+/* ---- memory of other processes --------------------------------------------------------------- */
+
+/* What a process tells of one of its heaps; a round of the exchange carries one. */
+struct offer {
+	int32_t rank;	       /* -1: this process has no more */
+	struct rank_info info; /* as it is now that the device and the heap are open */
+	struct heap_piece piece;
+};
+
+/* The i-th rank of this process, -1: there are not so many. */
+static int nth_here(const spmt_comm *comm, int i)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (gather_here(comm, r) && i-- == 0)
+			return r;
+	return -1;
+}
+
+static int rounds(const spmt_comm *comm)
+{
+	const int *process = comm->world->process;
+	int most = 0;
+
+	for (int r = 0; r < comm->nranks; r++) {
+		int n = 0;
+
+		for (int j = 0; j < comm->nranks; j++)
+			n += process[j] == process[r];
+		most = MAX_OF(most, n);
+	}
+	return most;
+}
+
+static int offer_make(struct world *w, int rank, struct offer *offer, int *fd)
+{
+	struct slot *slot;
+	int rc;
+
+	offer->rank = rank;
+	*fd = -1;
+	if (rank < 0)
+		return 0;
+	slot = &w->slots[rank];
+	rc = heap_export_update(&slot->heap, &slot->export);
+	if (rc)
+		return rc;
+	if (slot->export.n != 1)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"spmt_init: rank %d: a heap in %d pieces cannot be shared with other processes (SPMT_HEAP_MODE=static)",
+			rank, slot->export.n);
+	offer->info = w->infos[rank];
+	offer->piece = slot->export.pieces[0];
+	*fd = slot->export.fds[0];
+	return 0;
+}
+
+static void fd_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void offer_keep(struct world *w, const struct offer *offer, int fd)
+{
+	struct ipc_memory *memory;
+
+	if (offer->rank < 0 || offer->rank >= w->nranks || w->memory[offer->rank].known) {
+		fd_close(fd);
+		return;
+	}
+	w->infos[offer->rank] = offer->info;
+	memory = &w->memory[offer->rank];
+	*memory = (struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true };
+}
+
+static int offer_round(spmt_comm *comm, int i, int processes, struct offer *offers, int *fds)
+{
+	struct world *w = comm->world;
+	struct offer mine = { .rank = -1 };
+	int fd, rc = offer_make(w, nth_here(comm, i), &mine, &fd);
+
+	if (!rc)
+		rc = bootstrap_exchange(
+			w->boot, &mine, sizeof(mine), fd, offers, fds, comm_timeout(comm));
+	for (int p = 0; !rc && p < processes; p++)
+		offer_keep(w, &offers[p], fds[p]);
+	return rc;
+}
+
+int gather_memory(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	int self, processes = bootstrap_processes(w->boot, &self), rc = 0;
+	struct offer *offers;
+	int *fds;
+
+	if (nth_here(comm, 0) != comm->rank)
+		return 0;
+	offers = mem_calloc((size_t)processes, sizeof(*offers));
+	fds = mem_calloc((size_t)processes, sizeof(*fds));
+	w->memory = mem_calloc((size_t)w->nranks, sizeof(*w->memory));
+	if (!offers || !fds || !w->memory)
+		rc = fail(-ENOMEM,
+			"spmt_init: rank %d: out of memory for the heaps of %d processes",
+			comm->rank, processes);
+	for (int i = 0, n = rounds(comm); i < n && !rc; i++)
+		rc = offer_round(comm, i, processes, offers, fds);
+	mem_free(offers);
+	mem_free(fds);
+	return rc;
+}
+
+void gather_close(struct world *w)
+{
+	bootstrap_close(w->boot);
+	for (int r = 0; w->memory && r < w->nranks; r++)
+		if (w->memory[r].known)
+			fd_close(w->memory[r].fd);
+	mem_free(w->memory);
+	w->boot = NULL;
+	w->memory = NULL;
+	w->process = NULL;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* How the ranks of a world find each other, in one process or in several of a node. */
+#ifndef SPMT_GATHER_H
+#define SPMT_GATHER_H
+
+#include "../include/spmt.h"
+#include "../src/base.h"
+
+struct world;
+
+/*
+ * Until every rank of the world has told who it is: then world->infos is filled and comm->control is
+ * what the ranks meet on. A missing rank is named at the deadline, in all processes.
+ */
+int gather(spmt_comm *comm);
+
+/* Whether `rank` lives in this process. */
+bool gather_here(const spmt_comm *comm, int rank);
+
+/* Whether some rank lives in another process. Known once gathered. */
+bool gather_elsewhere(const spmt_comm *comm);
+
+/* Exchanges what names the heaps among processes: world->memory. By one rank of each process, the
+   others return at once; follows a meeting and is followed by one. */
+int gather_memory(spmt_comm *comm);
+
+/* With the world's last rank of this process. The world may never have gathered. */
+void gather_close(struct world *world);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The streams in which a comm has queued work. */
+#ifndef SPMT_STREAM_H
+#define SPMT_STREAM_H
+
+#include "comm.h"
+
+/* The stream meant by a user's argument; after queueing work there, note it for quiet. */
+device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
+int stream_note(spmt_comm *comm, device_stream stream);
+/* `stream` waits for what this comm has queued in the user's other streams. */
+int streams_join(spmt_comm *comm, device_stream stream);
+/* Waits for all of them; failures of kernels are reported here. */
+int streams_quiet(spmt_comm *comm, const char *what);
+/* Waits for the comm's own. */
+int stream_drain(spmt_comm *comm, const char *what);
+void streams_drop(spmt_comm *comm);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* Rendezvous from many threads at once: each thread is a rank, several share a bootstrap, and some
+   leave, break or knock while others join. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "spmt/bootstrap.h"
+#include "src/process.h"
+#include "src/status.h"
+
+#define PARTIES 4
+#define EACH 3
+#define NRANKS (PARTIES * EACH)
+#define ROUNDS 30
+
+struct world {
+	struct uid uid;
+	struct bootstrap *parties[PARTIES];
+	atomic_int told, bad;
+	pthread_barrier_t barrier;
+	bool breaks;
+};
+
+struct rank {
+	struct world *world;
+	int rank;
+};
+
+static void told(void *ctx, int code, const char *sentence)
+{
+	struct world *w = ctx;
+
+	atomic_fetch_add(&w->told, 1);
+	if (code != -5 || strcmp(sentence, "on purpose"))
+		atomic_fetch_add(&w->bad, 1);
+}
+
+static int open_party(struct world *w, int i)
+{
+	struct bootstrap_config config = { .uid = &w->uid,
+		.nranks = NRANKS,
+		.blob_size = sizeof(int),
+		.control_size = 4096,
+		.broken = told,
+		.ctx = w };
+
+	return bootstrap_open(&config, &w->parties[i]);
+}
+
+static int use(struct rank *r, struct bootstrap *b)
+{
+	struct world *w = r->world;
+	const void *blobs;
+	const int *process;
+	int all[PARTIES], fds[PARTIES], self, bad = 0, rc;
+	void *control;
+
+	rc = bootstrap_wait(b, 20000, &blobs, &process, &control);
+	for (int i = 0; !rc && i < NRANKS; i++)
+		bad += ((const int *)blobs)[i] != i * i;
+	if (!rc)
+		atomic_fetch_add((atomic_int *)control, 1);
+	for (int round = 0; !rc && r->rank < PARTIES && round < 5; round++) {
+		bad += bootstrap_processes(b, &self) != PARTIES;
+		self += round;
+		rc = bootstrap_exchange(b, &self, sizeof(self), 0, all, fds, 20000);
+		for (int i = 0; !rc && i < PARTIES; i++)
+			bad += all[i] != i + round || fds[i] < 0 || close(fds[i]);
+	}
+	pthread_barrier_wait(&w->barrier);
+	bad += !rc && atomic_load((atomic_int *)control) != NRANKS;
+	return bad + (rc != 0);
+}
+
+/* Ranks r, r + PARTIES, .. share a party; the first of them opens and closes it. */
+static void *live(void *arg)
+{
+	struct rank *r = arg;
+	struct world *w = r->world;
+	int mine = r->rank % PARTIES, square = r->rank * r->rank, bad = 0;
+
+	if (r->rank < PARTIES)
+		bad += open_party(w, mine) != 0;
+	pthread_barrier_wait(&w->barrier);
+	if (!w->parties[mine])
+		return NULL;
+	bad += bootstrap_add(w->parties[mine], r->rank, &square) != 0;
+	bad += use(r, w->parties[mine]);
+	if (w->breaks)
+		bootstrap_break(w->parties[mine], -5, "on purpose");
+	pthread_barrier_wait(&w->barrier);
+	if (r->rank < PARTIES)
+		bootstrap_close(w->parties[mine]);
+	atomic_fetch_add(&w->bad, bad);
+	return NULL;
+}
+
+static int run(bool breaks)
+{
+	struct world w = { .breaks = breaks };
+	struct rank ranks[NRANKS];
+	pthread_t threads[NRANKS];
+	spmt_uid uid;
+
+	if (spmt_uid_create(&uid) || uid_read("stress", &uid, &w.uid) ||
+		pthread_barrier_init(&w.barrier, NULL, NRANKS))
+		return 0;
+	for (int i = 0; i < NRANKS; i++) {
+		ranks[i] = (struct rank){ &w, i };
+		if (pthread_create(&threads[i], NULL, live, &ranks[i]))
+			return 0;
+	}
+	for (int i = 0; i < NRANKS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&w.barrier);
+	return !w.bad && w.told <= (breaks ? PARTIES : 0);
+}
+
+static int report(int n, int good, const char *name)
+{
+	printf("%sok %d - %s\n", good ? "" : "not ", n, name);
+	return !good;
+}
+
+int main(void)
+{
+	int good = 1, failed = 0;
+	int64_t begin;
+
+	puts("1..2");
+	for (int i = 0; good && i < ROUNDS; i++)
+		good = run(false);
+	failed += report(1, good, "ranks join, exchange and leave");
+	begin = process_now();
+	for (int i = 0; good && i < ROUNDS; i++)
+		good = run(true);
+	failed += report(2, good && process_now() - begin < 60000000000ll, "all break it at once");
+	return failed != 0;
+}

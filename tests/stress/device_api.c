@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* The device header and the kernels from many threads at once, on views made by hand; for
+   ThreadSanitizer. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "src/kernels/kernels.h"
+#include "views.h"
+
+enum { RANKS = 6, BLOCK = 512 };
+
+/* Places in every heap. */
+enum { SIGNAL = 0, COUNTER = 64, FLAGS = 128, DATA = 4096, SOURCE = 32768, HEAP = 65536 };
+
+struct runner {
+	pthread_t thread;
+	struct spmt_view v;
+	size_t rounds;
+	const char *wrong;
+};
+
+static struct views world;
+
+static char *sym(const struct runner *r, size_t off)
+{
+	return views_heap(&world, r->v.pe) + off;
+}
+
+static void run_all(const char *name, void *(*fn)(void *), size_t rounds)
+{
+	static int tests;
+	struct runner runners[RANKS];
+	const char *wrong = NULL;
+
+	if (views_open(&world, RANKS, HEAP, tests % 2))
+		exit(1);
+	world.timeout_ns = 50000000000ull;
+	memset(runners, 0, sizeof(runners));
+	for (int pe = 0; pe < RANKS; pe++) {
+		runners[pe].v = view_of(&world, pe);
+		runners[pe].rounds = rounds;
+	}
+	for (int pe = 0; pe < RANKS; pe++)
+		if (pthread_create(&runners[pe].thread, NULL, fn, &runners[pe]))
+			exit(1);
+	for (int pe = 0; pe < RANKS; pe++) {
+		pthread_join(runners[pe].thread, NULL);
+		wrong = runners[pe].wrong ? runners[pe].wrong : wrong;
+	}
+	views_close(&world);
+	printf("%sok %d - %s, %zu rounds\n", wrong ? "not " : "", ++tests, name, rounds);
+	if (wrong)
+		printf("# %s\n", wrong);
+	if (wrong)
+		exit(1);
+}
+
+/* Everybody writes a block to everybody; after the barrier all must be there; after the next,
+   all may be overwritten. */
+static void *barriers(void *arg)
+{
+	struct runner *r = arg;
+
+	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
+		char *mine = sym(r, DATA + (size_t)r->v.pe * BLOCK);
+
+		memset(sym(r, SOURCE), (int)(i + (size_t)r->v.pe), BLOCK);
+		for (int pe = 0; pe < RANKS; pe++)
+			spmtd_putmem_nbi(&r->v, mine, sym(r, SOURCE), BLOCK - i % 32, pe);
+		if (i % 2 ? spmtd_barrier(&r->v) : spmtd_barrier_block(&r->v))
+			r->wrong = "a barrier failed";
+		for (int pe = 0; pe < RANKS; pe++)
+			if (*sym(r, DATA + (size_t)pe * BLOCK + i % 480) != (char)(i + (size_t)pe))
+				r->wrong = "a barrier came before its data";
+		if (spmtd_quiet(&r->v) || (i % 3 ? spmtd_sync(&r->v) : spmtd_barrier_warp(&r->v)))
+			r->wrong = "a sync failed";
+	}
+	return NULL;
+}
+
+/* A ring: data and signal to the next, wait for the previous one's. */
+static void *ring(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t *sig = (uint64_t *)(void *)sym(r, SIGNAL), *back = sig + 1;
+	int next = (r->v.pe + 1) % RANKS, before = (r->v.pe + RANKS - 1) % RANKS;
+
+	for (size_t i = 1; i <= r->rounds && !r->wrong; i++) {
+		size_t n = i % 7 ? i % BLOCK : 0;
+		int op = i % 2 ? SPMT_SIGNAL_ADD : SPMT_SIGNAL_SET;
+
+		memset(sym(r, SOURCE), (int)i, n);
+		spmtd_putmem_signal(&r->v, sym(r, DATA), sym(r, SOURCE), n, sig,
+			op == SPMT_SIGNAL_ADD ? 1 : i, op, next);
+		if (spmtd_signal_wait_until(&r->v, sig, SPMT_CMP_GE, i))
+			r->wrong = "a signal did not come";
+		for (size_t k = 0; k < n; k += 61)
+			if (*sym(r, DATA + k) != (char)i)
+				r->wrong = "a signal came before its data";
+		spmtd_uint64_p(&r->v, back, i, before); /* its block has been read */
+		if (spmtd_uint64_wait_until(&r->v, back, SPMT_CMP_EQ, i))
+			r->wrong = "an answer did not come";
+	}
+	return NULL;
+}
+
+/* A flag that is put as 8 bytes, ordered after its data by a fence alone. */
+static void *flags(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t *flag = (uint64_t *)(void *)sym(r, FLAGS), seen;
+	int next = (r->v.pe + 1) % RANKS;
+
+	for (uint64_t i = 1; i <= r->rounds && !r->wrong; i++) {
+		memset(sym(r, SOURCE), (int)i, BLOCK);
+		spmtd_putmem(&r->v, sym(r, DATA), sym(r, SOURCE), BLOCK, next);
+		spmtd_fence(&r->v);
+		spmtd_putmem(&r->v, flag, &i, sizeof(i), next);
+		if (spmtd_uint64_wait_until_all(&r->v, flag, 1, NULL, SPMT_CMP_GE, i))
+			r->wrong = "a flag did not come";
+		if (*sym(r, DATA + i % BLOCK) != (char)i)
+			r->wrong = "a flag came before its data";
+		spmtd_getmem(&r->v, &seen, flag, sizeof(seen), next);
+		if (spmtd_sync(&r->v))
+			r->wrong = "a sync failed";
+	}
+	return NULL;
+}
+
+static void *atomics(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t *sum = (uint64_t *)(void *)sym(r, COUNTER), sum_want = 0;
+	uint8_t *small = (uint8_t *)(sum + 1);
+	float *real = (float *)(void *)(sum + 2);
+
+	for (size_t i = 0; i < r->rounds; i++) {
+		int pe = (int)(i % RANKS);
+
+		spmtd_uint64_atomic_add(&r->v, sum, i, pe);
+		spmtd_uint64_atomic_fetch_inc(&r->v, sum, pe);
+		spmtd_uint8_atomic_fetch_add(&r->v, small + i / RANKS % 4, 1, pe);
+		spmtd_float_atomic_add(&r->v, real, 1, pe);
+		if ((int)(i % RANKS) == r->v.pe)
+			sum_want += (i + 1) * RANKS;
+	}
+	if (spmtd_barrier(&r->v))
+		r->wrong = "the barrier failed";
+	if (spmtd_uint64_atomic_fetch(&r->v, sum, r->v.pe) != sum_want)
+		r->wrong = "a sum is wrong";
+	if (*real != (float)(r->rounds / RANKS * RANKS))
+		r->wrong = "a sum of floats is wrong";
+	return NULL;
+}
+
+static void *collectives(void *arg)
+{
+	struct runner *r = arg;
+	uint32_t src[RANKS * 8], dst[RANKS * 8];
+	struct kernel_collective_args args = { .view = r->v,
+		.src = (uint64_t)(uintptr_t)src,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.count = 8,
+		.type = SPMT_TYPE_U32,
+		.op = SPMT_OP_SUM };
+
+	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
+		uint32_t want = 0;
+
+		args.kind = (int)(i % 6);
+		args.key = i;
+		args.root = (int)(i % RANKS);
+		for (size_t k = 0; k < RANKS * 8; k++)
+			src[k] = (uint32_t)(i * 1000 + k + (size_t)r->v.pe * 100000);
+		memset(dst, 0, sizeof(dst));
+		kernel_collective.host(&args);
+		for (size_t pe = 0; pe < RANKS; pe++)
+			want += (uint32_t)(i * 1000 + pe * 100000);
+		if (args.kind == COLL_ALL_REDUCE && dst[7] != want + 7 * RANKS)
+			r->wrong = "all_reduce is wrong";
+		if (args.kind == COLL_ALL_GATHER &&
+			dst[8 * 3 + 2] != (uint32_t)(i * 1000 + 2 + 300000))
+			r->wrong = "all_gather is wrong";
+		if (r->v.own->error)
+			r->wrong = "a collective failed";
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	puts("1..5");
+	run_all("barriers hold back what comes after", barriers, test_count(3000, 100000));
+	run_all("signals follow their data round a ring", ring, test_count(3000, 100000));
+	run_all("a fence orders a flag after its data", flags, test_count(2000, 50000));
+	run_all("atomics lose nothing", atomics, test_count(6000, 600000) / RANKS * RANKS);
+	run_all("collectives in a row", collectives, test_count(3000, 60000));
+	return 0;
+}

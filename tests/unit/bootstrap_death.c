@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/* Real processes that are killed, stopped, or end without a word. They do as they are told through
+   pipes, and assert nothing themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "party.h"
+
+#define NRANKS 4
+
+struct child {
+	pid_t pid;
+	int to, from;
+};
+
+struct answer {
+	int rc;
+	char sentence[STATUS_SENTENCE];
+};
+
+/* ---- in the child -------------------------------------------------------------------------- */
+
+static int hear(struct party *p, struct answer *answer)
+{
+	for (int i = 0; i < 3000 && !atomic_load(&p->heard.times); i++)
+		usleep(1000);
+	memcpy(answer->sentence, p->heard.sentence, sizeof(answer->sentence));
+	return atomic_load(&p->heard.times) == 1 ? p->heard.code : p->heard.times;
+}
+
+static int exchange(struct party *p)
+{
+	int all[NRANKS], fds[NRANKS], mine = p->self + 7, bad = 0;
+	int rc = bootstrap_exchange(p->b, &mine, sizeof(mine), p->self ? -1 : 0, all, fds, 5000);
+
+	for (int i = 0; !rc && i < p->processes; i++)
+		bad += all[i] != i + 7 || (i ? fds[i] != -1 : fds[i] < 0);
+	return rc ? rc : bad;
+}
+
+/* Leaves somebody behind who has copies of all descriptors. */
+static int leave_child(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, 0);
+		sleep(4);
+		_exit(0);
+	}
+	return pid < 0;
+}
+
+static int obey(struct party *p, const struct uid *uid, char command, struct answer *answer)
+{
+	switch (command) {
+	case 'o':
+		return party_open(p, uid, NRANKS, false);
+	case 't':
+		return party_open(p, uid, NRANKS, true);
+	case 'w':
+		return wait_for(p, 5000);
+	case 'n':
+		return atomic_load(&p->heard.times);
+	case 'h':
+		return hear(p, answer);
+	case 'x':
+		return exchange(p);
+	case 'f':
+		return leave_child();
+	case 'c':
+		bootstrap_close(p->b);
+		p->b = NULL;
+		return 0;
+	case 'e':
+		_exit(0);
+	default:
+		return add(p, command - '0');
+	}
+}
+
+static void child_main(int from, int to, const struct uid *uid)
+{
+	struct party p = { 0 };
+	char command;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (read(from, &command, 1) == 1) {
+		struct answer answer = { 0 };
+
+		answer.rc = obey(&p, uid, command, &answer);
+		if (!answer.sentence[0])
+			strcpy(answer.sentence, status_sentence());
+		if (write(to, &answer, sizeof(answer)) != sizeof(answer))
+			break;
+	}
+	_exit(1);
+}
+
+/* ---- in the test --------------------------------------------------------------------------- */
+
+static void start(struct child *c, const struct uid *uid)
+{
+	int down[2], up[2];
+
+	cr_assert_eq(pipe2(down, O_CLOEXEC) | pipe2(up, O_CLOEXEC), 0);
+	c->pid = fork();
+	cr_assert_geq(c->pid, 0);
+	if (!c->pid) {
+		close(down[1]);
+		close(up[0]);
+		child_main(down[0], up[1], uid);
+	}
+	close(down[0]);
+	close(up[1]);
+	c->to = down[1];
+	c->from = up[0];
+}
+
+static void tell(const struct child *c, char command)
+{
+	cr_assert_eq(write(c->to, &command, 1), 1);
+}
+
+static struct answer answer_of(const struct child *c)
+{
+	struct answer answer = { .rc = -1 };
+
+	cr_assert_eq(read(c->from, &answer, sizeof(answer)), (ssize_t)sizeof(answer));
+	return answer;
+}
+
+static struct answer ask(const struct child *c, char command)
+{
+	tell(c, command);
+	return answer_of(c);
+}
+
+static void ask_ok(const struct child *c, const char *commands)
+{
+	for (; *commands; commands++) {
+		struct answer answer = ask(c, *commands);
+
+		cr_assert_eq(answer.rc, 0, "%c: %d %s", *commands, answer.rc, answer.sentence);
+	}
+}
+
+static void end(struct child *c, int signal)
+{
+	if (c->pid <= 0)
+		return;
+	kill(c->pid, signal);
+	waitpid(c->pid, NULL, 0);
+	close(c->to);
+	close(c->from);
+	c->pid = 0;
+}
+
+/* On return it has stopped, not merely been told to. */
+static void stop(const struct child *c)
+{
+	int status;
+
+	kill(c->pid, SIGSTOP);
+	cr_assert_eq(waitpid(c->pid, &status, WUNTRACED), c->pid);
+	cr_assert(WIFSTOPPED(status));
+}
+
+static void all(struct child *c, int n, char command)
+{
+	for (int i = 0; i < n; i++)
+		if (c[i].pid)
+			tell(&c[i], command);
+	for (int i = 0; i < n; i++)
+		if (c[i].pid)
+			cr_expect_eq(answer_of(&c[i]).rc, 0, "%d: %c", i, command);
+}
+
+/* Ranks 0, 1 and 2 + 3 in three processes, the first of them the hub. */
+static void world(struct child c[3], const struct uid *uid)
+{
+	for (int i = 0; i < 3; i++)
+		start(&c[i], uid);
+	ask_ok(&c[0], "o0");
+	ask_ok(&c[1], "o1");
+	ask_ok(&c[2], "o23");
+	all(c, 3, 'w');
+}
+
+static void expect_told(struct child *c, int n, const char *sentence)
+{
+	int64_t begin = process_now();
+
+	for (int i = 0; i < n; i++) {
+		struct answer answer = { 0 };
+
+		if (!c[i].pid)
+			continue;
+		answer = ask(&c[i], 'h');
+		cr_expect_eq(answer.rc, SPMT_ERR_PEER_DEAD, "%d: %d", i, answer.rc);
+		cr_expect_str_eq(answer.sentence, sentence);
+	}
+	cr_expect_lt(process_now() - begin, 1000 * MS);
+}
+
+static const char *const death_of[] = { "1 of 4 ranks died: 0", "1 of 4 ranks died: 1",
+	"2 of 4 ranks died: 2, 3" };
+
+Test(bootstrap_death, killed_once_complete)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		uid_make(&uid);
+		world(c, &uid);
+		end(&c[victim], SIGKILL);
+		expect_told(c, 3, death_of[victim]);
+		all(c, 3, 'c');
+		for (int i = 0; i < 3; i++)
+			end(&c[i], SIGTERM);
+	}
+}
+
+Test(bootstrap_death, exit_without_a_word)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		uid_make(&uid);
+		world(c, &uid);
+		tell(&c[victim], 'e');
+		end(&c[victim], 0);
+		expect_told(c, 3, death_of[victim]);
+		for (int i = 0; i < 3; i++)
+			end(&c[i], SIGKILL);
+	}
+}
+
+/* The victim's child keeps the sockets open for seconds. */
+Test(bootstrap_death, a_forked_child_does_not_hide_it)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		uid_make(&uid);
+		world(c, &uid);
+		ask_ok(&c[victim], "f");
+		end(&c[victim], SIGKILL);
+		expect_told(c, 3, death_of[victim]);
+		for (int i = 0; i < 3; i++)
+			end(&c[i], SIGKILL);
+	}
+}
+
+Test(bootstrap_death, a_forked_child_that_ends_harms_nobody)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	world(c, &uid);
+	for (int i = 0; i < 3; i++)
+		ask_ok(&c[i], "f");
+	sleep(5);
+	all(c, 3, 'n');
+	all(c, 3, 'x');
+	all(c, 3, 'c');
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+Test(bootstrap_death, killed_while_it_gathers)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		uid_make(&uid);
+		for (int i = 0; i < 3; i++) {
+			start(&c[i], &uid);
+			ask_ok(&c[i], i == 0 ? "o0" : i == 1 ? "o1" : "o3");
+		}
+		for (int i = 0; i < 3; i++)
+			if (i != victim)
+				tell(&c[i], 'w');
+		usleep(20000);
+		end(&c[victim], SIGKILL);
+		for (int i = 0; i < 3; i++)
+			if (i != victim)
+				cr_expect_eq(answer_of(&c[i]).rc, SPMT_ERR_PEER_DEAD);
+		expect_told(c, 3,
+			victim == 0	      ? "1 of 4 ranks died: 0"
+				: victim == 1 ? "1 of 4 ranks died: 1"
+					      : "1 of 4 ranks died: 3");
+		for (int i = 0; i < 3; i++)
+			end(&c[i], SIGKILL);
+	}
+}
+
+/* A process that brought no rank is not missed, hub or not; another takes its place. */
+Test(bootstrap_death, killed_before_its_first_rank)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[4];
+		struct uid uid;
+
+		uid_make(&uid);
+		for (int i = 0; i < 4; i++)
+			start(&c[i], &uid);
+		for (int i = 0; i < 3; i++)
+			ask_ok(&c[i], "o");
+		if (victim == 2)
+			ask_ok(&c[0], "0");
+		end(&c[victim], SIGKILL);
+		if (victim != 2)
+			ask_ok(&c[2], "2");
+		if (victim == 0)
+			ask_ok(&c[1], "1");
+		ask_ok(&c[3], "o");
+		ask_ok(&c[3], victim == 0 ? "03" : victim == 1 ? "13" : "23");
+		if (victim == 1)
+			ask_ok(&c[0], "0");
+		if (victim == 2)
+			ask_ok(&c[1], "1");
+		all(c, 4, 'w');
+		all(c, 4, 'n');
+		all(c, 4, 'c');
+		for (int i = 0; i < 4; i++)
+			end(&c[i], SIGKILL);
+	}
+}
+
+/* Their hub is stopped meanwhile, and finds both at once. */
+Test(bootstrap_death, two_at_once)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	world(c, &uid);
+	stop(&c[0]);
+	end(&c[1], SIGKILL);
+	end(&c[2], SIGKILL);
+	kill(c[0].pid, SIGCONT);
+	expect_told(c, 3, "3 of 4 ranks died: 1, 2, 3");
+	end(&c[0], SIGKILL);
+}
+
+Test(bootstrap_death, survivors_form_a_new_world)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	world(c, &uid);
+	end(&c[0], SIGKILL);
+	expect_told(c, 3, death_of[0]);
+	all(c, 3, 'c');
+	ask_ok(&c[1], "o01");
+	ask_ok(&c[2], "o23");
+	all(c, 3, 'w');
+	all(c, 3, 'x');
+	all(c, 3, 'n');
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+Test(bootstrap_death, a_stop_is_none)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	for (int i = 0; i < 3; i++)
+		start(&c[i], &uid);
+	ask_ok(&c[0], "o0");
+	ask_ok(&c[1], "o1");
+	/* the hub stops while somebody joins .. */
+	stop(&c[0]);
+	ask_ok(&c[2], "o");
+	tell(&c[2], '2');
+	sleep(3);
+	kill(c[0].pid, SIGCONT);
+	cr_expect_eq(answer_of(&c[2]).rc, 0);
+	ask_ok(&c[2], "3");
+	all(c, 3, 'w');
+	/* .. and a member while the others exchange */
+	stop(&c[1]);
+	for (int i = 0; i < 3; i++)
+		tell(&c[i], 'x');
+	sleep(3);
+	kill(c[1].pid, SIGCONT);
+	for (int i = 0; i < 3; i++)
+		cr_expect_eq(answer_of(&c[i]).rc, 0);
+	all(c, 3, 'n');
+	all(c, 3, 'c');
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+Test(bootstrap_death, over_tcp)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		setenv("SPMT_SOCKET_IFNAME", "lo", 1);
+		uid_make(&uid);
+		for (int i = 0; i < 3; i++)
+			start(&c[i], &uid);
+		ask_ok(&c[0], "o0");
+		ask_ok(&c[1], "t1");
+		ask_ok(&c[2], "t23");
+		all(c, 3, 'w');
+		end(&c[victim], SIGKILL);
+		expect_told(c, 3, death_of[victim]);
+		all(c, 3, 'c');
+		for (int i = 0; i < 3; i++)
+			end(&c[i], SIGKILL);
+	}
+}

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# spmt_device.h with every compiler there is: it compiles without a warning, has every name as a
+# function, and its copies keep the accesses in flight that they promise. What is not installed is
+# skipped by name.
+# shellcheck disable=SC2086 # $strict is a list of options
+. "$(dirname "$0")/lib.sh"
+
+header=include/spmt_device.h
+kernels=tests/abi/device_kernels.c
+strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wundef -Wvla -Werror"
+
+# One function's address each, so that all are compiled, and none is a macro.
+names() {
+	echo '#include "spmt_device.h"'
+	sed 's/.*/#ifdef &\n#error & is a macro\n#endif/' tests/abi/device.names
+	echo 'typedef void (*any_fn)(void);'
+	echo 'any_fn table_of_all(int i);'
+	echo 'any_fn table_of_all(int i) {'
+	echo 'switch (i) {'
+	awk '{ print "case " NR ": return (any_fn)" $1 ";" }' tests/abi/device.names
+	echo 'default: return (any_fn)0; } }'
+}
+names >"$scratch/names.c"
+for ext in cpp cu hip; do
+	cp "$kernels" "$scratch/kernels.$ext"
+	cp "$scratch/names.c" "$scratch/names.$ext"
+done
+
+# compiles NAME COMPILER.. : skipped where there is none
+compiles() {
+	local name=$1
+	shift
+	if command -v "$1" >/dev/null; then
+		succeeds "$name" "$@"
+	else
+		skip "$name" "no $1"
+	fi
+}
+
+# ---- host
+# clang and gcc call the table's casts what they are meant to be
+for std in c11 c17; do
+	for cc in gcc clang clang-19; do
+		compiles "$cc, $std" "$cc" -std=$std $strict -O1 -Iinclude -c "$kernels" -o "$scratch/o"
+		compiles "$cc, $std, all names" "$cc" -std=$std $strict -Wno-cast-function-type -O0 -Iinclude -c \
+			"$scratch/names.c" -o "$scratch/o"
+	done
+done
+for std in c++11 c++17; do
+	for cc in g++ clang++ clang++-19; do
+		compiles "$cc, $std" "$cc" -std=$std $strict -O1 -Iinclude -c "$scratch/kernels.cpp" -o "$scratch/o"
+		compiles "$cc, $std, all names" "$cc" -std=$std $strict -Wno-cast-function-type -O0 -Iinclude -c \
+			"$scratch/names.cpp" -o "$scratch/o"
+	done
+done
+
+# ---- C for devices, as a user calls it: no options but the target
+for arch in gfx90a gfx942 gfx1100; do
+	compiles "clang-19 C, $arch" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=$arch -nogpulib -O3 $strict \
+		-Iinclude -S "$kernels" -o "$scratch/$arch.s"
+done
+for arch in sm_80 sm_90; do
+	compiles "clang-19 C, $arch" clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=$arch -nogpulib -O3 $strict \
+		-Iinclude -S "$kernels" -o "$scratch/$arch.s"
+	if [ -e "$scratch/$arch.s" ]; then
+		compiles "ptxas, $arch" ptxas -arch=$arch "$scratch/$arch.s" -o "$scratch/o"
+	fi
+done
+compiles "clang-19 C, gfx942, all names" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -O1 \
+	-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/o"
+compiles "clang-19 C, sm_90, all names" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 \
+	-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/o"
+
+# ---- HIP and CUDA
+for cc in clang-15 clang-19; do
+	for arch in gfx90a gfx1100; do
+		compiles "$cc -x hip, $arch" "$cc" -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=$arch -O3 \
+			-Wall -Wextra -Werror -Iinclude -S "$scratch/kernels.hip" -o "$scratch/o"
+	done
+done
+compiles "clang-19 -x hip, gfx942" clang-19 -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=gfx942 -O3 \
+	-Wall -Wextra -Werror -Iinclude -S "$scratch/kernels.hip" -o "$scratch/o"
+compiles "clang -x hip, gfx90a" clang -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=gfx90a -O3 -Wall \
+	-Wextra -Werror -Iinclude -S "$scratch/kernels.hip" -o "$scratch/o"
+compiles "clang-19 -x cuda, sm_90" clang-19 -x cuda --cuda-device-only -nocudainc -nocudalib \
+	--cuda-path=/nonexistent --cuda-gpu-arch=sm_90 -O3 -Wall -Wextra -Werror -Iinclude -S "$scratch/kernels.cu" -o "$scratch/o"
+compiles "clang -x cuda, sm_80" clang -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-path=/nonexistent \
+	--cuda-gpu-arch=sm_80 -emit-llvm -O3 -Wall -Wextra -Werror -Iinclude -c "$scratch/kernels.cu" -o "$scratch/o"
+for arch in sm_80 sm_90; do
+	compiles "nvcc, $arch" nvcc -arch=$arch -Werror all-warnings -Iinclude -c "$scratch/kernels.cu" -o "$scratch/o"
+done
+compiles "hipcc, gfx90a" hipcc -O3 --offload-arch=gfx90a --offload-device-only -Wall -Wextra -Werror -Iinclude -c \
+	"$scratch/kernels.hip" -o "$scratch/o"
+
+# ---- the run-time compilers, found as libraries
+rtc() {
+	gcc -std=gnu11 -Wall -Wextra -Werror tests/abi/device_rtc.c -ldl -o "$scratch/rtc" &&
+		timeout 120 "$scratch/rtc" "$1" "$kernels" include
+}
+for which in nvrtc hiprtc; do
+	rc=0
+	out=$(rtc $which 2>&1) || rc=$?
+	if [ $rc = 77 ]; then
+		skip "$which" "$out"
+	else
+		[ $rc = 0 ] && out=
+		nothing_in "$which" "$out"
+	fi
+done
+
+# ---- accesses in flight: the longest run of 16-byte loads in a function before a store or a wait
+# flight FILE FUNCTION LOAD STOP
+flight() {
+	awk -v name="$2" -v take="$3" -v stop="$4" '
+		$0 ~ "^([.]func +)?" name "([(:]|$)" { inside = 1; run = 0 }
+		inside && $0 ~ take { run++; if (run > most) most = run }
+		inside && $0 ~ stop { run = 0 }
+		inside && /^}|s_setpc_b64|s_endpgm/ { inside = 0 }
+		END { print most + 0 }' "$1"
+}
+# at_least N NAME FILE FUNCTION LOAD STOP
+at_least() {
+	local got=
+	if [ ! -e "$3" ]; then
+		skip "$2" "no clang-19"
+		return
+	fi
+	got=$(flight "$3" "$4" "$5" "$6")
+	[ "$got" -ge "$1" ] && got= || got="only $got in flight"
+	nothing_in "$2" "$got"
+}
+for arch in sm_80 sm_90; do
+	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_put_ \
+		'ld[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
+	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_get_ \
+		'ld[.]global[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
+done
+for arch in gfx90a gfx942 gfx1100; do
+	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_put_ \
+		'(flat|global)_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
+	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_get_ \
+		'global_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
+done
+
+# ---- the copies as devices have them, run here
+sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' $header | sed '$d' >"$scratch/device_copies.h"
+sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' $header >"$scratch/device_parts.h"
+copies() {
+	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -Wno-unknown-pragmas \
+		-Wno-unused-function -I"$scratch" tests/abi/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
+	[ "${PIPESTATUS[0]}" = 0 ]
+}
+succeeds "device copies and small atomics, lane by lane" copies
+
+# ---- and it takes nothing along
+nothing_in "includes nothing but stddef.h and stdint.h" \
+	"$(grep -n '^#include' $header | grep -v '<std\(def\|int\)\.h>')"
+plan

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+#include "views.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static const struct views *world_of(const struct spmt_view *v)
+{
+	return (const struct views *)(const void *)v->host;
+}
+
+static int pause_here(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	if (__atomic_load_n(&world_of(v)->stop, __ATOMIC_ACQUIRE))
+		return SPMTD_ABORTED;
+	if (!p->n++)
+		p->begin = clock_ns();
+	if (v->timeout_ns && clock_ns() - p->begin > (int64_t)v->timeout_ns)
+		return SPMTD_TIMEOUT;
+	sched_yield();
+	return 0;
+}
+
+static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	(void)v;
+	p->n = 0;
+}
+
+static void wake_here(const struct spmt_view *v, int32_t pe)
+{
+	__atomic_fetch_add(&world_of(v)->wakes[pe], 1, __ATOMIC_RELAXED);
+}
+
+int views_open(struct views *w, int n, size_t heap, bool flat)
+{
+	size_t own = sizeof(struct spmtd_own) + (size_t)n * sizeof(struct spmtd_inbox);
+
+	memset(w, 0, sizeof(*w));
+	w->ops.pause = pause_here;
+	w->ops.resume = resume_here;
+	w->ops.wake = wake_here;
+	w->n = n;
+	w->flat = flat;
+	w->heap = (heap + 63) / 64 * 64;
+	w->stride = (w->heap + own + 4095) / 4096 * 4096;
+	w->timeout_ns = 10000000000ull;
+	w->memory = aligned_alloc(4096, (size_t)n * w->stride);
+	w->peers = calloc((size_t)n, sizeof(*w->peers));
+	w->records = calloc((size_t)n, sizeof(*w->records));
+	w->wakes = calloc((size_t)n, sizeof(*w->wakes));
+	if (!w->memory || !w->peers || !w->records || !w->wakes) {
+		views_close(w);
+		return -1;
+	}
+	memset(w->memory, 0, (size_t)n * w->stride);
+	for (int pe = 0; pe < n; pe++) {
+		w->peers[pe].base = (uint64_t)(uintptr_t)views_heap(w, pe);
+		w->peers[pe].own = w->peers[pe].base + w->heap;
+	}
+	return 0;
+}
+
+void views_close(struct views *w)
+{
+	free(w->memory);
+	free(w->peers);
+	free(w->records);
+	free(w->wakes);
+	memset(w, 0, sizeof(*w));
+}
+
+char *views_heap(const struct views *w, int pe)
+{
+	return w->memory + (size_t)pe * w->stride;
+}
+
+uint64_t views_wakes(const struct views *w, int pe)
+{
+	return __atomic_load_n(&w->wakes[pe], __ATOMIC_RELAXED);
+}
+
+struct spmt_view view_of(const struct views *w, int pe)
+{
+	struct spmt_view v;
+
+	memset(&v, 0, sizeof(v));
+	v.size = sizeof(v);
+	v.abi = SPMT_VIEW_ABI;
+	v.pe = pe;
+	v.npes = w->n;
+	v.base = (uint64_t)(uintptr_t)views_heap(w, pe);
+	v.heap_size = w->heap;
+	if (w->flat) {
+		v.flat = (uint64_t)(uintptr_t)w->memory;
+		v.stride = w->stride;
+	} else {
+		v.peers = w->peers;
+	}
+	v.own = (struct spmtd_own *)(void *)(views_heap(w, pe) + w->heap);
+	v.stop = &w->stop;
+	v.record = &w->records[pe];
+	v.timeout_ns = w->timeout_ns;
+	v.host = &w->ops;
+	return v;
+}

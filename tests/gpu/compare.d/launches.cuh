@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* Device calls: what runs inside one launch of many rounds, timed by events round it. */
+#ifndef COMPARE_LAUNCHES_CUH
+#define COMPARE_LAUNCHES_CUH
+
+#include "bench.cuh"
+
+enum { ON_0 = 1, ON_1 = 2, ON_ALL = -1 }; /* ranks, as bits */
+enum unit { UNIT_GBS, UNIT_US, UNIT_MOPS };
+
+struct kernel {
+	const char *name;
+	const void *fn;
+};
+#define KERNEL_OF(k)                  \
+	{                             \
+#k, (const void *)(k) \
+	}
+
+struct bench {
+	const char *row, *variant;
+	struct kernel kernel;
+	int blocks, threads;
+	uint64_t size, step, window;
+	int active, owners; /* who launches; whose dst gets data of the other of ranks 0 and 1 */
+	bool counts;	    /* it is rank 1's words that count */
+	enum unit unit;
+	double ops; /* in one round of the loop */
+};
+
+static void launch(struct rank *r, const struct bench *b, int iters)
+{
+	const void *kernel = b->kernel.fn;
+	struct job job;
+	void *args[] = { &job };
+
+	memset(&job, 0, sizeof(job));
+	job.place = r->place;
+	job.dst = r->dst;
+	job.src = r->src;
+	job.words = r->words;
+	job.size = b->size;
+	job.step = b->step;
+	job.window = b->window;
+	job.base = r->epoch;
+	job.iters = (uint32_t)iters;
+	job.pe = r->pe;
+	job.npes = r->npes;
+	job.peer = r->pe == 0 ? 1 : 0;
+	job.code = r->code;
+	if (r->library) {
+		cudaKernel_t k;
+
+		CHECK(cudaLibraryGetKernel(&k, r->library, b->kernel.name));
+		kernel = (const void *)k;
+	}
+	r->epoch += (uint64_t)iters;
+	CHECK(cudaLaunchKernel(
+		kernel, dim3((unsigned)b->blocks), dim3((unsigned)b->threads), args, 0, r->stream));
+}
+
+/* Seconds between the events round one launch; all ranks call. */
+static double timed(struct rank *r, const struct bench *b, int iters)
+{
+	bool active = b->active & 1 << r->pe;
+	float ms = 0;
+
+	meet(r);
+	if (active) {
+		CHECK(cudaEventRecord(r->begin, r->stream));
+		launch(r, b, iters);
+		CHECK(cudaEventRecord(r->end, r->stream));
+		finish(r, b->row);
+		CHECK(cudaEventElapsedTime(&ms, r->begin, r->end));
+	}
+	return 1e-3 * (double)ms;
+}
+
+/* Three rounds onto poison. */
+static void verify(struct rank *r, const struct bench *b)
+{
+	uint64_t bytes = 3 * b->step < b->window ? 3 * b->step : b->window;
+
+	fresh(r, bytes);
+	if (b->active & 1 << r->pe) {
+		launch(r, b, 3);
+		finish(r, b->row);
+	}
+	meet(r);
+	if (b->owners & 1 << r->pe)
+		compare<<<256, 256, 0, r->stream>>>((uint32_t *)r->dst, bytes / 4, b->size / 4,
+			b->step / 4, EXPECT_COPY, r->pe == 0 ? 1 : 0, r->pe, r->npes, r->differ);
+	if (b->counts && r->pe == 1)
+		compare_counts<<<4, 256, 0, r->stream>>>(
+			r->words + WORDS_AMO, (uint32_t)b->threads, 3, r->differ);
+	CHECK(cudaGetLastError());
+	right(r, b->row, b->variant, b->size);
+	meet(r);
+}
+
+static void run_bench(struct rank *r, const struct bench *b)
+{
+	double target = r->options->quick ? 1.5e-3 : 4e-3, best = 1e9, each;
+	int reps = r->options->quick ? 3 : 5, iters;
+
+	verify(r, b);
+	each = timed(r, b, 20) / 20;
+	if (r->pe == 0) {
+		double want = each > 0 ? target / each : 20;
+
+		r->shared->iters = want < 4 ? 4 : want > 8000 ? 8000 : (int)want;
+	}
+	meet(r);
+	iters = r->shared->iters;
+	for (int i = 0; i < reps; i++) {
+		double t = timed(r, b, iters);
+
+		if (t < best)
+			best = t;
+	}
+	each = best / iters / b->ops;
+	right(r, b->row, b->variant, b->size);
+	if (b->unit == UNIT_GBS)
+		value(r, b->row, b->variant, b->size, (double)b->size / each * 1e-9, "GB/s");
+	else if (b->unit == UNIT_US)
+		value(r, b->row, b->variant, b->size, each * 1e6, "us");
+	else
+		value(r, b->row, b->variant, b->size, 1e-6 / each, "Mop/s");
+}
+
+static void group_bandwidth(struct rank *r)
+{
+	static const struct kernel kernels[] = { KERNEL_OF(k_bw_put), KERNEL_OF(k_bw_get) };
+	static const int blocks[] = { 1, 8, 32 };
+	struct bench b = {};
+	char variant[32];
+
+	for (int k = 0; k < 6; k++) {
+		bool get = k >= 3;
+
+		snprintf(variant, sizeof(variant), "%dx1024", blocks[k % 3]);
+		b.row = get ? "get_bw" : "put_bw";
+		b.variant = variant;
+		b.kernel = kernels[get];
+		b.blocks = blocks[k % 3];
+		b.threads = 1024;
+		b.window = r->window;
+		b.active = ON_0;
+		b.owners = get ? ON_0 : ON_1;
+		b.unit = UNIT_GBS;
+		b.ops = 1;
+		for (uint64_t size = 1024; size <= r->window; size *= 4) {
+			b.size = b.step = size;
+			run_bench(r, &b);
+		}
+	}
+}
+
+/* Each call elsewhere: gets never ask for what the first-level cache still has. */
+static void spread(struct bench *b, uint64_t size)
+{
+	b->size = size;
+	b->step = size < 128 ? 128 : size;
+	b->window = 4 << 20;
+}
+
+static const char *const scopes[] = { "thread", "warp", "block-256", "block-1024" };
+static const int scope_threads[] = { 1, 32, 256, 1024 };
+
+static void group_latency(struct rank *r)
+{
+	static const struct kernel puts[] = { KERNEL_OF(k_put_thread), KERNEL_OF(k_put_warp),
+		KERNEL_OF(k_put_block), KERNEL_OF(k_put_block) };
+	static const struct kernel gets[] = { KERNEL_OF(k_get_thread), KERNEL_OF(k_get_warp),
+		KERNEL_OF(k_get_block), KERNEL_OF(k_get_block) };
+	static const uint64_t sizes[] = { 8, 64, 512, 4096, 16384, 65536 };
+	struct bench b = {};
+
+	for (int k = 0; k < 8; k++) {
+		bool get = k >= 4;
+
+		b.row = get ? "get" : "put_quiet";
+		b.variant = scopes[k % 4];
+		b.kernel = get ? gets[k % 4] : puts[k % 4];
+		b.blocks = 1;
+		b.threads = scope_threads[k % 4];
+		b.active = ON_0;
+		b.owners = get ? ON_0 : ON_1;
+		b.unit = UNIT_US;
+		b.ops = 1;
+		for (int i = 0; i < 6; i++) {
+			spread(&b, sizes[i]);
+			run_bench(r, &b);
+		}
+	}
+}
+
+static void group_signal(struct rank *r)
+{
+	static const struct {
+		const char *variant;
+		struct kernel kernel;
+		int threads;
+	} pings[] = {
+		{ "thread", KERNEL_OF(k_ping_thread), 1 },
+		{ "block-256", KERNEL_OF(k_ping_block), 256 },
+		{ "block-1024", KERNEL_OF(k_ping_block), 1024 },
+#if defined(COMPARE_PINGS_MORE)
+		COMPARE_PINGS_MORE
+#endif
+	};
+	static const uint64_t sizes[] = { 8, 512, 4096, 65536 };
+	struct bench b = {};
+
+	for (size_t k = 0; k < sizeof(pings) / sizeof(*pings); k++) {
+		b.row = "put_signal";
+		b.variant = pings[k].variant;
+		b.kernel = pings[k].kernel;
+		b.blocks = 1;
+		b.threads = pings[k].threads;
+		b.active = b.owners = ON_0 | ON_1;
+		b.unit = UNIT_US;
+		b.ops = 2;
+		for (int i = 0; i < 4; i++) {
+			spread(&b, sizes[i]);
+			run_bench(r, &b);
+		}
+	}
+}
+
+static void group_sync(struct rank *r)
+{
+	static const struct kernel syncs[] = { KERNEL_OF(k_sync_thread), KERNEL_OF(k_sync_warp),
+		KERNEL_OF(k_sync_block), KERNEL_OF(k_sync_block) };
+	static const struct kernel barriers[] = { KERNEL_OF(k_barrier_thread),
+		KERNEL_OF(k_barrier_warp), KERNEL_OF(k_barrier_block), KERNEL_OF(k_barrier_block) };
+	struct bench b = {};
+
+	for (int k = 0; k < 8; k++) {
+		b.row = k >= 4 ? "barrier" : "sync";
+		b.variant = scopes[k % 4];
+		b.kernel = k >= 4 ? barriers[k % 4] : syncs[k % 4];
+		b.blocks = 1;
+		b.threads = scope_threads[k % 4];
+		b.active = ON_ALL;
+		b.unit = UNIT_US;
+		b.ops = 1;
+		spread(&b, 0);
+		run_bench(r, &b);
+	}
+}
+
+static void group_atomic(struct rank *r)
+{
+	static const struct kernel kernels[] = { KERNEL_OF(k_amo_add), KERNEL_OF(k_amo_fetch_add) };
+	struct bench b = {};
+
+	for (int k = 0; k < 4; k++) {
+		bool fetch = k >= 2, block = k % 2;
+
+		b.row = fetch ? "atomic_fetch_add" : "atomic_add";
+		b.variant = block ? "block-1024" : "thread";
+		b.kernel = kernels[fetch];
+		b.blocks = 1;
+		b.threads = block ? 1024 : 1;
+		b.active = ON_0;
+		b.counts = true;
+		b.unit = block ? UNIT_MOPS : UNIT_US;
+		b.ops = b.threads;
+		spread(&b, 8);
+		run_bench(r, &b);
+	}
+}
+
+#endif

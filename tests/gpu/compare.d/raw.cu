@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* What the hardware gives: one process, a thread a GPU, plain allocations and peer access. */
+#include "ops_raw.cuh"
+
+#include "kernels.cuh"
+
+PING(k_ping_late, block, wait_signal_late)
+#define COMPARE_PINGS_MORE                                    \
+	{                                                     \
+		"block-256-late", KERNEL_OF(k_ping_late), 256 \
+	}
+
+#include "launches.cuh"
+
+#include "calls.cuh"
+#include "threads.cuh"
+
+static unsigned calls_there(void)
+{
+	return 1u << CALL_PUT | 1u << CALL_RING;
+}
+
+/* By the copy engines; the ring knows nothing of its neighbours' streams, so it is no more than copies. */
+static void issue(struct rank *r, enum call call, uint64_t bytes)
+{
+	int pe = call == CALL_PUT ? 1 : (r->pe + 1) % r->npes;
+	char *dst = r->place.base[pe] + (r->dst - r->place.base[r->pe]);
+
+	CHECK(cudaMemcpyAsync(dst, r->src, bytes, cudaMemcpyDefault, r->stream));
+}
+
+static void rank_main(struct rank *r)
+{
+	char *base;
+
+	for (int pe = 0; pe < r->npes; pe++)
+		if (pe != r->pe)
+			CHECK(cudaDeviceEnablePeerAccess(pe, 0));
+	CHECK(cudaMalloc((void **)&base, 2 * (r->window + 65536) + WORDS_ALL * sizeof(uint64_t)));
+	r->src = base;
+	r->dst = base + r->window + 65536;
+	r->words = (uint64_t *)(r->dst + r->window + 65536);
+	r->shared->base[r->pe] = base;
+	meet(r);
+	for (int pe = 0; pe < r->npes; pe++)
+		r->place.base[pe] = r->shared->base[pe];
+	bench_run(r);
+}
+
+int main(int argc, char **argv)
+{
+	return run_threads(argc, argv, rank_main);
+}

@@ -83,7 +83,7 @@ static int coll_order(spmt_comm *comm, device_stream stream)
 {
 	if (!comm->collective)
 		return comm->backend->event_create(comm->dev, &comm->collective);
-	if (comm->collective_stream == stream)
+	if (comm->collective_stream == stream && stream != SPMT_STREAM_PER_THREAD)
 		return 0;
 	return comm->backend->stream_wait_event(comm->dev, stream, comm->collective);
 }
@@ -97,11 +97,12 @@ static int coll_done(spmt_comm *comm, device_stream stream)
 static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream)
 {
-	int rc = coll_order(comm, stream);
+	bool captured = stream_captured(comm, stream);
+	int rc = captured ? 0 : coll_order(comm, stream);
 
 	if (!rc)
 		rc = kernel_run_wide(comm, kernel, args, size, blocks, stream);
-	return rc ? rc : coll_done(comm, stream);
+	return rc || captured ? rc : coll_done(comm, stream);
 }
 
 /* Blocks meet inside the kernel: few where few bytes move, never more than are sure to run at once. */

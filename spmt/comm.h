@@ -11,6 +11,7 @@
 /* One stream with work that this comm has queued since the last quiet. */
 struct used_stream {
 	device_stream stream;
+	int thread;	    /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
 	device_event event; /* behind the last such work */
 	bool dirty;
 };
@@ -72,6 +73,15 @@ static inline int comm_enter(const spmt_comm *comm, const char *what)
 
 /* As comm_enter for calls that work in a broken world, too. */
 int comm_enter_any(const spmt_comm *comm, const char *what);
+/* The same for calls that may run beside finalize, which waits for those between comm_visit and
+   comm_left. Not 0: no comm_left follows. */
+int comm_visit(spmt_comm *comm, const char *what);
+static inline void comm_left(spmt_comm *comm)
+{
+	atomic_fetch_sub_explicit(&comm->head.visitors, 1, memory_order_release);
+}
+/* Once comm is no longer live: until nobody is in it. */
+void comm_unvisited(spmt_comm *comm);
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));
 
 static inline bool comm_has_pe(const spmt_comm *comm, int pe)
@@ -83,6 +93,9 @@ static inline bool comm_cpu_access(const spmt_comm *comm)
 {
 	return comm->backend->traits & DEVICE_HOST_ACCESS;
 }
+
+/* Longer deadlines are taken for this one: in nanoseconds it is within the clock's range. */
+#define TIMEOUT_MOST (INT64_MAX / 4000000)
 
 /* 0: the default of this comm */
 static inline int64_t comm_timeout(const spmt_comm *comm)

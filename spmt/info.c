@@ -2,6 +2,7 @@
 /* Who a comm is, what it can do, what it has done; and what a call says of a comm that it cannot
    use. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,25 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	default:
 		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
 	}
+}
+
+/* Counted first and then looked at; comm_unvisited does it the other way round. */
+int comm_visit(spmt_comm *comm, const char *what)
+{
+	int rc;
+
+	if (comm)
+		atomic_fetch_add(&comm->head.visitors, 1);
+	rc = comm_enter_any(comm, what);
+	if (rc && comm)
+		comm_left(comm);
+	return rc;
+}
+
+void comm_unvisited(spmt_comm *comm)
+{
+	while (atomic_fetch_add(&comm->head.visitors, 0))
+		sched_yield();
 }
 
 int comm_refuse(const spmt_comm *comm, const char *what)
@@ -49,23 +69,27 @@ int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
 
 int spmt_status(spmt_comm *comm)
 {
-	int rc = comm_enter_any(comm, "spmt_status");
+	int rc = comm_visit(comm, "spmt_status");
 
-	return rc || !atomic_load(&comm->control->stop)
-		? rc
-		: control_broken(comm->control, "spmt_status");
+	if (rc)
+		return rc;
+	if (atomic_load(&comm->control->stop))
+		rc = control_broken(comm->control, "spmt_status");
+	comm_left(comm);
+	return rc;
 }
 
 int spmt_abort(spmt_comm *comm, int code)
 {
 	char sentence[STATUS_SENTENCE];
-	int rc = comm_enter_any(comm, "spmt_abort");
+	int rc = comm_visit(comm, "spmt_abort");
 
 	if (rc)
 		return rc;
 	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the world with code %d",
 		comm->rank, code);
 	world_break(comm->world, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
+	comm_left(comm);
 	return 0;
 }
 
@@ -75,11 +99,8 @@ int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms)
 
 	if (rc)
 		return rc;
-	if (timeout_ms > INT64_MAX / 1000000)
-		return fail(-EINVAL, "spmt_set_timeout: rank %d: %lld ms is beyond the clock",
-			comm->rank, (long long)timeout_ms);
-	atomic_store_explicit(&comm->timeout_ms, timeout_ms ? timeout_ms : comm->default_timeout_ms,
-		memory_order_relaxed);
+	timeout_ms = timeout_ms ? MIN_OF(timeout_ms, TIMEOUT_MOST) : comm->default_timeout_ms;
+	atomic_store_explicit(&comm->timeout_ms, timeout_ms, memory_order_relaxed);
 	return 0;
 }
 
@@ -111,14 +132,11 @@ const char *spmt_backend(const spmt_comm *comm)
 	return comm_enter_any(comm, "spmt_backend") ? NULL : comm->backend->name;
 }
 
-int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
+static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
 {
 	struct spmt_route whole = { .size = sizeof(whole), .pe = pe };
 	struct route now;
-	int rc = comm_enter_any(comm, "spmt_route");
 
-	if (rc)
-		return rc;
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_route", pe);
 	if (!route || route->size < sizeof(whole))
@@ -132,6 +150,17 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 	whole.size = route->size;
 	memcpy(route, &whole, sizeof(whole));
 	return 0;
+}
+
+int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
+{
+	int rc = comm_visit(comm, "spmt_route");
+
+	if (rc)
+		return rc;
+	rc = route_tell(comm, pe, route);
+	comm_left(comm);
+	return rc;
 }
 
 /* ---- what it can do ------------------------------------------------------------------------ */
@@ -179,12 +208,17 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 int spmt_device_count(const char *backend, int *count)
 {
 	const struct backend *b;
+	struct status_saved saved;
 	int rc;
 
 	if (!count)
 		return fail(-EINVAL, "spmt_device_count: count is NULL");
+	status_save(&saved);
 	rc = device_select(backend, &b);
-	return rc ? rc : b->count(count);
+	if (rc)
+		return fail(rc, "spmt_device_count: %s", status_sentence());
+	status_restore(&saved); /* backends without devices were passed over */
+	return b->count(count);
 }
 
 /* ---- counters ------------------------------------------------------------------------------ */
@@ -204,13 +238,10 @@ static void stats_add(struct spmt_stats *s, const struct link *link)
 	}
 }
 
-int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
+static int stats_tell(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 {
 	struct spmt_stats s = { .size = sizeof(s) };
-	int rc = comm_enter_any(comm, "spmt_stats");
 
-	if (rc)
-		return rc;
 	if (pe != -1 && !comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_stats", pe);
 	if (!stats || stats->size < sizeof(s))
@@ -224,6 +255,17 @@ int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
 	s.size = stats->size;
 	memcpy(stats, &s, sizeof(s));
 	return 0;
+}
+
+int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
+{
+	int rc = comm_visit(comm, "spmt_stats");
+
+	if (rc)
+		return rc;
+	rc = stats_tell(comm, pe, stats);
+	comm_left(comm);
+	return rc;
 }
 
 /* ---- guard --------------------------------------------------------------------------------- */

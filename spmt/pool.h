@@ -16,7 +16,8 @@ enum { POOLED_FREE = 1, POOLED_BUSY = 2, POOLED_LIVE = 3 }; /* 0: this process i
 
 struct pooled {
 	_Atomic uint32_t state;
-	struct pooled *next; /* while free */
+	_Atomic uint32_t visitors; /* calls under way that may run beside finalize */
+	struct pooled *next;	   /* while free */
 };
 
 /* Zeroed is empty. The lock guards the list, never held across anything else. */

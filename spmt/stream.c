@@ -5,33 +5,44 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "../src/log.h"
 #include "../src/mem.h"
 #include "../src/status.h"
 #include "comm.h"
+#include "record.h"
 #include "stream.h"
+
+#define SETTLE_MS 10000 /* where waits have no deadline */
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {
 	return stream ? stream : comm->stream;
 }
 
+static struct used_stream *used_take(struct used_stream *used, device_stream stream, pid_t thread)
+{
+	used->stream = stream;
+	used->thread = thread;
+	return used;
+}
+
 /* The entry of `stream`, or one that can be made its own: clean entries are taken over before
-   the table grows. */
+   the table grows. Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
 static struct used_stream *used_entry(spmt_comm *comm, device_stream stream)
 {
+	pid_t thread = stream == SPMT_STREAM_PER_THREAD ? gettid() : 0;
 	struct used_stream *clean = NULL, *grown;
 
 	for (size_t i = 0; i < comm->nused; i++) {
-		if (comm->used[i].stream == stream)
+		if (comm->used[i].stream == stream && comm->used[i].thread == thread)
 			return &comm->used[i];
 		if (!comm->used[i].dirty)
 			clean = &comm->used[i];
 	}
-	if (clean) {
-		clean->stream = stream;
-		return clean;
-	}
+	if (clean)
+		return used_take(clean, stream, thread);
 	grown = mem_calloc(comm->nused + 4, sizeof(*grown));
 	if (!grown)
 		return NULL;
@@ -39,8 +50,13 @@ static struct used_stream *used_entry(spmt_comm *comm, device_stream stream)
 		memcpy(grown, comm->used, comm->nused * sizeof(*grown));
 	mem_free(comm->used);
 	comm->used = grown;
-	grown[comm->nused].stream = stream;
-	return &grown[comm->nused++];
+	return used_take(&grown[comm->nused++], stream, thread);
+}
+
+/* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
+bool stream_captured(const spmt_comm *comm, device_stream stream)
+{
+	return stream != comm->stream && comm->backend->capturing(comm->dev, stream);
 }
 
 int stream_note(spmt_comm *comm, device_stream stream)
@@ -53,6 +69,8 @@ int stream_note(spmt_comm *comm, device_stream stream)
 		comm->streamed_own = true;
 		return 0;
 	}
+	if (stream_captured(comm, stream))
+		return 0;
 	used = used_entry(comm, stream);
 	if (!used)
 		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
@@ -65,6 +83,9 @@ int stream_note(spmt_comm *comm, device_stream stream)
 	return rc;
 }
 
+/* Kernels keep the same deadline and know what they wait for: they get the first word. */
+#define GRACE_MS(ms) ((ms) / 8 + 100)
+
 /* stream_sync's two silent codes in words. */
 static int sync_failed(spmt_comm *comm, const char *what, int rc)
 {
@@ -72,47 +93,24 @@ static int sync_failed(spmt_comm *comm, const char *what, int rc)
 
 	if (rc == -ECANCELED)
 		return control_broken(comm->control, what);
-	if (rc == -ETIMEDOUT)
-		return fail(SPMT_ERR_TIMEOUT,
-			"%s: rank %d: work queued in its streams is not done after %lld.%lld s",
-			what, comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
-	return rc;
+	if (rc != -ETIMEDOUT)
+		return rc;
+	rc = kernel_failure(comm, what);
+	if (rc)
+		return rc;
+	return fail(SPMT_ERR_TIMEOUT,
+		"%s: rank %d: work queued in its streams is not done after %lld.%lld s", what,
+		comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
 }
 
 int stream_drain(spmt_comm *comm, const char *what)
 {
 	int64_t ms = comm_timeout(comm);
-	int rc = comm->backend->stream_sync(comm->dev, comm->stream, ms < 0 ? -1 : ms * 1000000,
-		control_stop_word(comm->control));
+	int64_t ns = ms < 0 ? -1 : (ms + GRACE_MS(ms)) * 1000000;
+	int rc = comm->backend->stream_sync(
+		comm->dev, comm->stream, ns, control_stop_word(comm->control));
 
 	return rc ? sync_failed(comm, what, rc) : 0;
-}
-
-/* A kernel that failed has left a record; it is read once. */
-static int kernel_failure(spmt_comm *comm, const char *what)
-{
-	struct spmtd_record *r = &comm->slot->signals->record;
-	int code, rank = comm->rank;
-
-	if (__atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) != 2)
-		return 0;
-	code = r->code;
-	if (code == SPMT_ERR_MISMATCH)
-		fail(code,
-			"%s: rank %d: a collective was called differently by ranks (count, type, op, root or function): %d",
-			what, rank, r->peer);
-	else if (r->peer >= 0)
-		fail(code,
-			"%s: rank %d: a kernel waited for rank %d, expected %llu, saw %llu: 1 rank missing: %d",
-			what, rank, r->peer, (unsigned long long)r->expected,
-			(unsigned long long)r->seen, r->peer);
-	else
-		fail(code,
-			"%s: rank %d: a kernel's wait for the word at %#llx ended: expected %llu, saw %llu",
-			what, rank, (unsigned long long)r->address, (unsigned long long)r->expected,
-			(unsigned long long)r->seen);
-	__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
-	return code;
 }
 
 int streams_join(spmt_comm *comm, device_stream stream)
@@ -126,17 +124,47 @@ int streams_join(spmt_comm *comm, device_stream stream)
 	return rc;
 }
 
+static void streams_forget(spmt_comm *comm)
+{
+	for (size_t i = 0; i < comm->nused; i++)
+		comm->used[i].dirty = false;
+	comm->streamed = false;
+	comm->streamed_own = false;
+}
+
 int streams_quiet(spmt_comm *comm, const char *what)
 {
 	int rc = streams_join(comm, comm->stream);
 
-	for (size_t i = 0; i < comm->nused; i++)
-		comm->used[i].dirty = false;
 	if (!rc)
 		rc = stream_drain(comm, what);
-	comm->streamed = false;
-	comm->streamed_own = false;
-	return rc ? rc : kernel_failure(comm, what);
+	/* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
+	if (!rc || comm->backend->stream_query(comm->dev, comm->stream))
+		streams_forget(comm);
+	if (!rc)
+		rc = kernel_failure(comm, what);
+	/* What broke the world is the cause of whatever failed here. */
+	if (rc && atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+		return control_broken(comm->control, what);
+	return rc;
+}
+
+/* A deadline holds here, too: a user's kernel may never end. */
+void streams_settle(spmt_comm *comm)
+{
+	int64_t ms = comm_timeout(comm);
+	int rc;
+
+	if (!comm->streamed || !comm->stream)
+		return;
+	rc = streams_join(comm, comm->stream);
+	if (!rc)
+		rc = comm->backend->stream_sync(
+			comm->dev, comm->stream, (ms < 0 ? SETTLE_MS : ms) * 1000000, NULL);
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
+			comm->rank, rc);
+	streams_forget(comm);
 }
 
 void streams_drop(spmt_comm *comm)

@@ -8,12 +8,17 @@
 /* The stream meant by a user's argument; after queueing work there, note it for quiet. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
 int stream_note(spmt_comm *comm, device_stream stream);
+/* The stream is being captured into a graph: nothing runs now, and its events order nothing outside the graph. */
+bool stream_captured(const spmt_comm *comm, device_stream stream);
 /* `stream` waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, device_stream stream);
 /* Waits for all of them; failures of kernels are reported here. */
 int streams_quiet(spmt_comm *comm, const char *what);
 /* Waits for the comm's own. */
 int stream_drain(spmt_comm *comm, const char *what);
+/* Of a broken world, too, for devices and no rank: before anything that queued work uses is
+   released. */
+void streams_settle(spmt_comm *comm);
 void streams_drop(spmt_comm *comm);
 
 #endif

@@ -125,9 +125,15 @@ int spmt_free(spmt_comm *comm, void *ptr)
 void *spmt_ptr(spmt_comm *comm, const void *sym, int pe)
 {
 	char *remote;
-	int rc = rma_open(comm, "spmt_ptr", "sym", sym, sym, 1, pe, &remote);
+	void *ptr;
 
-	return rc || !comm->links[pe].base ? NULL : remote;
+	if (comm_visit(comm, "spmt_ptr"))
+		return NULL;
+	ptr = rma_open(comm, "spmt_ptr", "sym", sym, sym, 1, pe, &remote) || !comm->links[pe].base
+		? NULL
+		: remote;
+	comm_left(comm);
+	return ptr;
 }
 
 /* ---- to and from host memory --------------------------------------------------------------- */

@@ -35,9 +35,13 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	int rc = 0;
 
 	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
-		int one = comm->links[pe].pending ? link_quiet(&comm->links[pe]) : 0;
+		bool was = comm->links[pe].pending;
+		int one = was ? link_quiet(&comm->links[pe]) : 0;
 
 		pending |= comm->links[pe].pending;
+		/* Its waits were told when the bytes were not there yet. */
+		if (was && comm_cpu_access(comm))
+			control_stored(&comm->control->cells[pe]);
 		if (one && !rc) {
 			rc = one;
 			status_save(&first);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Waiting for words in a rank's memory. Who stores through the library rings the rank's bell;
-   nobody rings for other stores, so a sleep lasts 1 ms, growing to 5. */
+   nobody rings for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
+   seen, and the way out of a sleep takes its time. */
 #include <sched.h>
 
 #include "../src/process.h"
@@ -13,7 +14,7 @@
 #define WAIT_TELL (WAIT_YIELD + 16)
 #define WAIT_SLEEP (WAIT_TELL + 1)
 #define WAIT_SLICE 1000000ll
-#define WAIT_SLICES 5u
+#define WAIT_SLICES 4u
 
 static struct cell *own_cell(const spmt_comm *comm)
 {

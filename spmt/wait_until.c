@@ -40,6 +40,15 @@ static int watch_check(
 	return 0;
 }
 
+/* As the function's prototype calls the words. */
+static const char *watch_name(const struct watch *w)
+{
+	if (!strncmp(w->what, "spmt_signal", strlen("spmt_signal")))
+		return "sig";
+	return strcmp(w->what, "spmt_test") && strcmp(w->what, "spmt_wait_until") ? "ivars"
+										  : "ivar";
+}
+
 static int watch_range(const struct watch *w)
 {
 	size_t bytes;
@@ -47,13 +56,15 @@ static int watch_range(const struct watch *w)
 	if (!w->count)
 		return 0;
 	if (__builtin_mul_overflow(w->count, w->size, &bytes))
-		return fail(-EINVAL, "%s: rank %d: %zu words of %zu bytes wrap the address space",
-			w->what, w->comm->rank, w->count, w->size);
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p: %zu words of %zu bytes wrap the address space",
+			w->what, w->comm->rank, watch_name(w), (const void *)w->ivars, w->count,
+			w->size);
 	if (!w->ivars || !heap_holds(w->comm->heap, w->ivars, bytes))
-		return rma_refuse(w->comm, w->what, "ivar", w->ivars, w->ivars, bytes);
+		return rma_refuse(w->comm, w->what, watch_name(w), w->ivars, w->ivars, bytes);
 	if ((uintptr_t)w->ivars % w->size)
-		return fail(-EINVAL, "%s: rank %d: ivar %p is not %zu-byte aligned", w->what,
-			w->comm->rank, (const void *)w->ivars, w->size);
+		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->what,
+			w->comm->rank, watch_name(w), (const void *)w->ivars, w->size);
 	return 0;
 }
 

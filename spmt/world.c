@@ -53,7 +53,7 @@ static int world_room(struct world *w, int nranks)
 	/* Not mem_free'd when outgrown: a lookup may be reading it. Doubling bounds what is
 	   kept. */
 	nranks = old ? MAX_OF(nranks, 2 * old->capacity) : nranks;
-	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->comms[0]));
+	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->entries[0]));
 	if (!dir)
 		return -ENOMEM;
 	dir->capacity = nranks;
@@ -293,14 +293,15 @@ void world_publish(spmt_comm *comm)
 	struct directory *dir = atomic_load(&comm->world->directory);
 
 	atomic_store_explicit(&comm->head.state, POOLED_LIVE, memory_order_release);
-	atomic_store_explicit(&dir->comms[comm->rank], comm, memory_order_release);
+	atomic_store_explicit(&dir->entries[comm->rank].dev, comm->dev, memory_order_relaxed);
+	atomic_store_explicit(&dir->entries[comm->rank].comm, comm, memory_order_release);
 }
 
 void world_unpublish(spmt_comm *comm)
 {
 	struct directory *dir = atomic_load(&comm->world->directory);
 
-	atomic_store_explicit(&dir->comms[comm->rank], NULL, memory_order_release);
+	atomic_store_explicit(&dir->entries[comm->rank].comm, NULL, memory_order_release);
 	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
 }
 
@@ -328,7 +329,7 @@ spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank)
 
 	if (!dir || rank < 0 || rank >= dir->capacity)
 		return NULL;
-	c = atomic_load_explicit(&dir->comms[rank], memory_order_acquire);
+	c = atomic_load_explicit(&dir->entries[rank].comm, memory_order_acquire);
 	return c && world_is(w, id) ? c : NULL;
 }
 
@@ -339,9 +340,12 @@ spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device)
 	struct directory *dir = directory_of(uid, &w, id);
 
 	for (int i = 0; dir && i < dir->capacity; i++) {
-		spmt_comm *c = atomic_load_explicit(&dir->comms[i], memory_order_acquire);
+		spmt_comm *c = atomic_load_explicit(&dir->entries[i].comm, memory_order_acquire);
 
-		if (c && c->dev == device && world_is(w, id))
+		if (c &&
+			atomic_load_explicit(&dir->entries[i].dev, memory_order_relaxed) ==
+				device &&
+			world_is(w, id))
 			return c;
 	}
 	return NULL;

@@ -37,7 +37,10 @@ struct slot {
 struct directory {
 	int capacity;
 	struct directory *retired;
-	_Atomic(spmt_comm *) comms[];
+	struct directory_entry {
+		_Atomic(spmt_comm *) comm;
+		_Atomic int dev;
+	} entries[];
 };
 
 struct bootstrap;

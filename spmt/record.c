@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading what a failed kernel has left in its rank's record. */
+#include "record.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "../src/status.h"
+#include "comm.h"
+
+/* The inbox word that tells whether a peer has come as far as `expected`. */
+static uint64_t peer_epoch(spmt_comm *comm, int pe, const struct spmtd_record *r)
+{
+	struct link *self = &comm->links[comm->rank];
+	const char *box =
+		self->own + sizeof(struct spmtd_own) + (size_t)pe * sizeof(struct spmtd_inbox);
+	size_t word = r->what == SPMTD_WHAT_COLLECTIVE ? offsetof(struct spmtd_inbox, posted)
+						       : offsetof(struct spmtd_inbox, sync);
+	uint64_t epoch = r->expected;
+
+	self->small->get(self, &epoch, box + word, sizeof(epoch), MOVE_BLOCKING, NULL);
+	return epoch;
+}
+
+static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
+{
+	return pe != comm->rank && (int64_t)(peer_epoch(comm, pe, r) - r->expected) < 0;
+}
+
+/* "spmt_quiet: rank 0: a collective was waited for; 2 of 8 ranks missing after 5.0 s: 3, 6" */
+static int say_missing(spmt_comm *comm, const char *what, const struct spmtd_record *r, int code)
+{
+	char list[256] = "";
+	size_t used = 0;
+	int missing = 0;
+	int64_t ms = comm_timeout(comm);
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		int n;
+
+		if (!peer_missing(comm, pe, r))
+			continue;
+		n = snprintf(list + used, sizeof(list) - used, "%s%d", missing++ ? ", " : "", pe);
+		used = MIN_OF(used + (size_t)MAX_OF(n, 0), sizeof(list) - 1);
+	}
+	if (!missing) /* it has come meanwhile */
+		missing = snprintf(list, sizeof(list), "%d", r->peer) > 0;
+	return fail(code, "%s: rank %d: a %s in a stream: %d of %d ranks missing after %.1f s: %s",
+		what, comm->rank, r->what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier",
+		missing, comm->nranks, (double)ms / 1e3, list);
+}
+
+static bool is_collective(const struct spmtd_record *r)
+{
+	return r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER ||
+		r->what == SPMTD_WHAT_COLLECTIVE;
+}
+
+static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
+{
+	if (r->code == SPMT_ERR_MISMATCH)
+		return fail(r->code,
+			"%s: rank %d: ranks called a collective with another count, type, op, root or function: %d",
+			what, comm->rank, r->peer);
+	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
+		return say_missing(comm, what, r, r->code);
+	return fail(r->code,
+		"%s: rank %d: a kernel's wait for the word at %#llx ended: expected %llu, saw %llu",
+		what, comm->rank, (unsigned long long)r->address, (unsigned long long)r->expected,
+		(unsigned long long)r->seen);
+}
+
+/* Whether it was a kernel of the library, whose meetings are collective calls; a user's kernel may
+   try its barrier again. */
+static bool library_failed(spmt_comm *comm)
+{
+	struct link *self = &comm->links[comm->rank];
+	char *word = self->own + offsetof(struct spmtd_own, error);
+	uint64_t error = 0, none = 0;
+
+	self->small->get(self, &error, word, sizeof(error), MOVE_BLOCKING, NULL);
+	if (error)
+		self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
+	return error != 0;
+}
+
+int kernel_failure(spmt_comm *comm, const char *what)
+{
+	struct spmtd_record *r = &comm->slot->signals->record, now;
+	int code;
+
+	if (__atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) != 2)
+		return 0;
+	now = *r;
+	__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
+	code = say(comm, what, &now);
+	if (library_failed(comm) && code == SPMT_ERR_TIMEOUT && is_collective(&now))
+		world_break(comm->world, code, status_sentence());
+	return code;
+}

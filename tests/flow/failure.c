@@ -39,6 +39,7 @@ struct scene {
 	_Atomic int told; /* ranks that have their error */
 	pthread_t absent[RANKS];
 	_Atomic bool asleep[RANKS];
+	spmt_comm *left[RANKS]; /* comms of threads that went without a word */
 };
 
 static bool is_absent(int rank)
@@ -141,6 +142,7 @@ static int absent(spmt_comm *comm, struct scene *s, int rank)
 {
 	int64_t end = now_ns() + 8000000000;
 
+	s->left[rank] = s->absence == LATE ? NULL : comm;
 	if (s->absence == RETURNED)
 		return 0;
 	if (s->absence == CANCELLED) {
@@ -172,6 +174,14 @@ static int scene_main(int rank, void *arg)
 	return is_absent(rank) ? absent(comm, s, rank) : present(comm, s, word);
 }
 
+/* A comm may be finalized by any thread, also by one that never was its rank. */
+static void finalize_left(const struct scene *s)
+{
+	for (int i = 0; i < RANKS; i++)
+		if (s->left[i])
+			spmt_finalize(s->left[i]);
+}
+
 static void play(enum place place, enum absence absence)
 {
 	struct scene s = { .place = place, .absence = absence };
@@ -179,6 +189,7 @@ static void play(enum place place, enum absence absence)
 	cr_assert_eq(spmt_uid_create(&s.uid), 0);
 	cr_expect_eq(ranks_threads(RANKS, scene_main, &s), 0, "place %d, absence %d: %s",
 		(int)place, (int)absence, ranks_message());
+	finalize_left(&s);
 }
 
 Test(failure, late_ranks_are_named)
@@ -233,6 +244,7 @@ Test(failure, cancelled_ranks_are_named)
 
 	cr_assert_eq(spmt_uid_create(&s.uid), 0);
 	RANKS_OK(ranks_threads(RANKS, cancelled_main, &s));
+	finalize_left(&s);
 }
 
 struct pending {

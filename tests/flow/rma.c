@@ -396,10 +396,7 @@ Test(rma, signal_after_data)
 	for (p.flavour = 0; p.flavour < FLAVOURS; p.flavour++)
 		for (size_t i = 0; i < 6; i++) {
 			p.size = sizes[i];
-			p.rounds = test_count(p.size > 100000	? 20
-					: p.flavour == BLOCKING ? 1500
-								: 200,
-				10000);
+			p.rounds = p.size > 100000 ? 20 : test_count(p.flavour ? 200 : 1500, 1500);
 			RANKS_OK(ranks_run(2, NULL, ping_pong, &p));
 		}
 }

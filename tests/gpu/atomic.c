@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* Atomics of every type by all threads of all ranks on the words of one rank: exact in the end and on the way. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum { GRID = 4, BLOCK = 128, THREADS = GRID * BLOCK, EACH = 8, OPS = THREADS * EACH };
+
+#define X(name, T) sizeof(T),
+static const uint32_t type_bytes[TYPES_OF] = { TYPES_BY_NAME(X) };
+#undef X
+#define X(name, T) #name,
+static const char *const type_names[TYPES_OF] = { TYPES_BY_NAME(X) };
+#undef X
+static const char *const form_names[ATOMIC_FORMS] = { "add", "inc", "fetch_add", "fetch_inc",
+	"swap", "compare_swap", "set", "and, or and xor" };
+
+struct scene {
+	struct rank r;
+	void *target;
+	uint64_t *results; /* symmetric: rank 0 gets all ranks' */
+	uint64_t *all;	   /* on the host, rank 0 */
+	uint32_t *tally;
+	struct outcome *outcome;
+};
+
+static bool is_float(int type)
+{
+	return type == TYPE_OF_float || type == TYPE_OF_double;
+}
+
+/* An integer that is as wide as the type, by its bits; floats hold integers here. */
+static uint64_t value_of(int type, uint64_t bits)
+{
+	uint32_t low = (uint32_t)bits;
+	double d;
+	float f;
+
+	if (type == TYPE_OF_double) {
+		memcpy(&d, &bits, sizeof(d));
+		return (uint64_t)d;
+	}
+	if (type == TYPE_OF_float) {
+		memcpy(&f, &low, sizeof(f));
+		return (uint64_t)f;
+	}
+	return type_bytes[type] == 8 ? bits : bits & ((1ull << (8 * type_bytes[type])) - 1);
+}
+
+static uint64_t mask_of(int type)
+{
+	if (is_float(type) || type_bytes[type] == 8)
+		return UINT64_MAX;
+	return (1ull << (8 * type_bytes[type])) - 1;
+}
+
+/* Sums start just below the wrap. */
+static uint64_t start_of(const struct atomics_args *a)
+{
+	bool sums = a->form <= ATOMIC_FETCH_INC || a->form == ATOMIC_CAS;
+
+	return sums && !is_float(a->type) ? mask_of(a->type) - 99 : 0;
+}
+
+static int wrong(const struct atomics_args *a, const char *what, uint64_t seen, uint64_t want)
+{
+	return ranks_fail("%s of %s on rank %d: %s %#llx, not %#llx", form_names[a->form],
+		type_names[a->type], a->pe, what, (unsigned long long)seen,
+		(unsigned long long)want);
+}
+
+/* How often each of 0 .. n was seen, from `start` on, must be how often it was made, modulo the type's width. */
+static int check_fetched(struct scene *s, const struct atomics_args *a, uint64_t final)
+{
+	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n, mask = mask_of(a->type), start = start_of(a);
+	bool swap = a->form == ATOMIC_SWAP;
+
+	memset(s->tally, 0, (n + 1) * sizeof(*s->tally));
+	for (uint64_t k = 0; k < n + swap; k++) {
+		/* A swap brings 1 .. n and takes 0 .. n: the last is still there. */
+		uint64_t bits = k < n ? s->all[k] : final,
+			 seen = (value_of(a->type, bits) - start) & mask;
+
+		if (seen > n)
+			return wrong(a, "fetched", seen, n);
+		s->tally[seen]++;
+		s->tally[k & mask]--;
+	}
+	for (uint64_t k = 0; k <= n; k++)
+		if (s->tally[k])
+			return wrong(a, "fetched not exactly once", k, s->tally[k]);
+	return 0;
+}
+
+/* Each value seen was set by somebody, whole. */
+static int check_set(struct scene *s, const struct atomics_args *a, uint64_t final)
+{
+	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n;
+	uint32_t half = type_bytes[a->type] * 4;
+
+	for (uint64_t k = 0; k <= n; k++) {
+		uint64_t seen = value_of(a->type, k < n ? s->all[k] : final);
+
+		if (is_float(a->type) || type_bytes[a->type] == 1) {
+			if (seen > n)
+				return wrong(a, "seen", seen, n);
+		} else if ((seen & ((1ull << half) - 1)) != seen >> half) {
+			return wrong(a, "torn", seen, 0);
+		}
+	}
+	return 0;
+}
+
+static int check_bits(struct scene *s, const struct atomics_args *a)
+{
+	uint64_t owners = (uint64_t)THREADS * (uint64_t)s->r.n;
+	unsigned char seen[THREADS];
+
+	for (uint64_t at = 0; at < owners / 8; at += THREADS) {
+		TRY(rank_read(&s->r, seen, (unsigned char *)s->target + at,
+			owners / 8 - at < THREADS ? owners / 8 - at : THREADS));
+		for (uint64_t i = at; i < owners / 8 && i < at + THREADS; i++)
+			if (seen[i - at] != 0xff)
+				return wrong(a, "left", seen[i - at], 0xff);
+	}
+	return 0;
+}
+
+/* On rank 0, which has everybody's results; the target's final value came with them. */
+static int check_all(struct scene *s, const struct atomics_args *a, uint64_t final)
+{
+	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n;
+	uint64_t want = (start_of(a) + n) & mask_of(a->type);
+	bool sums = a->form <= ATOMIC_FETCH_INC || a->form == ATOMIC_CAS;
+
+	if (sums && value_of(a->type, final) != want)
+		return wrong(a, "final", value_of(a->type, final), want);
+	if (a->form == ATOMIC_SET)
+		return check_set(s, a, final);
+	return a->form >= ATOMIC_FETCH_ADD ? check_fetched(s, a, final) : 0;
+}
+
+static int one_form(struct scene *s, struct atomics_args *a)
+{
+	uint64_t start = start_of(a), final = 0;
+	spmt_comm *comm = s->r.comm;
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s of %s", form_names[a->form], type_names[a->type]);
+	TRY(rank_fill(&s->r, s->target, 0, 4096));
+	TRY(rank_write(&s->r, s->target, &start, type_bytes[a->type]));
+	REQUIRE_OK(spmt_barrier(comm));
+	RANK_STEP(&s->r, test_atomics, GRID, BLOCK, *a);
+	TRY(outcome_check(&s->r, s->outcome, what));
+	if (a->form == ATOMIC_BITS)
+		return s->r.pe == a->pe ? check_bits(s, a) : 0;
+	if (s->r.pe != 0)
+		REQUIRE_OK(spmt_put(comm, s->results + (size_t)s->r.pe * OPS,
+			s->results + (size_t)s->r.pe * OPS, OPS * 8, 0));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (s->r.pe == 0) {
+		REQUIRE_OK(spmt_get(comm, s->results + (size_t)s->r.n * OPS, s->target, 8, a->pe));
+		REQUIRE_OK(spmt_quiet(comm));
+		TRY(rank_read(&s->r, s->all, s->results, OPS * 8 * (size_t)s->r.n));
+		TRY(rank_read(&s->r, &final, s->results + (size_t)s->r.n * OPS, 8));
+	}
+	REQUIRE_OK(spmt_barrier(comm)); /* before the target is used again */
+	return s->r.pe == 0 ? check_all(s, a, final) : 0;
+}
+
+static int atomics(spmt_comm *comm, void *arg)
+{
+	struct scene s = { .target = NULL };
+	struct atomics_args a = { .threads = THREADS, .each = EACH };
+	void *p;
+
+	a.form = *(const int *)arg;
+	TRY(rank_open(&s.r, comm));
+	TRY(outcome_open(&s.r, &s.outcome));
+	REQUIRE_OK(spmt_malloc(comm, 4096, &s.target));
+	REQUIRE_OK(spmt_malloc(comm, (size_t)OPS * 8 * (size_t)(s.r.n + 1), &p));
+	s.results = p;
+	s.all = calloc((size_t)OPS * (size_t)s.r.n, sizeof(*s.all));
+	s.tally = calloc((size_t)OPS * (size_t)s.r.n + 2, sizeof(*s.tally));
+	REQUIRE(s.all && s.tally);
+	a.view = s.r.view;
+	a.target = addr(s.target);
+	a.results = addr(s.results + (size_t)s.r.pe * OPS);
+	a.outcome = addr(s.outcome);
+	a.first = (uint64_t)s.r.pe * OPS;
+	for (a.type = 0; a.type < TYPES_OF; a.type++)
+		for (a.pe = 0; a.pe<s.r.n; a.pe += s.r.n> 1 ? s.r.n - 1 : 1)
+			if (a.form != ATOMIC_BITS || !is_float(a.type))
+				TRY(one_form(&s, &a));
+	free(s.all);
+	free(s.tally);
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_form(int n, int form)
+{
+	return gpu_run(n, 8u << 20, atomics, &form);
+}
+
+static int run_add(int n)
+{
+	return run_form(n, ATOMIC_ADD);
+}
+
+static int run_inc(int n)
+{
+	return run_form(n, ATOMIC_INC);
+}
+
+static int run_fetch_add(int n)
+{
+	return run_form(n, ATOMIC_FETCH_ADD);
+}
+
+static int run_fetch_inc(int n)
+{
+	return run_form(n, ATOMIC_FETCH_INC);
+}
+
+static int run_swap(int n)
+{
+	return run_form(n, ATOMIC_SWAP);
+}
+
+static int run_cas(int n)
+{
+	return run_form(n, ATOMIC_CAS);
+}
+
+static int run_set(int n)
+{
+	return run_form(n, ATOMIC_SET);
+}
+
+static int run_bits(int n)
+{
+	return run_form(n, ATOMIC_BITS);
+}
+
+static const struct gpu_test tests[] = {
+	{ "atomic_add", run_add, 1 },
+	{ "atomic_inc", run_inc, 1 },
+	{ "atomic_fetch_add", run_fetch_add, 1 },
+	{ "atomic_fetch_inc", run_fetch_inc, 1 },
+	{ "atomic_swap", run_swap, 1 },
+	{ "atomic_compare_swap", run_cas, 1 },
+	{ "atomic_set_and_fetch", run_set, 1 },
+	{ "atomic_and_or_xor", run_bits, 1 },
+};
+static const struct test_kernel *const kernels[] = { &test_atomics, NULL };
+
+int main(int argc, char **argv)
+{
+	return gpu_main(argc, argv, kernels, tests, sizeof(tests) / sizeof(tests[0]));
+}

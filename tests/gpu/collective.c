@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every collective x type x op x count on the devices' streams, in place where that is allowed, on symmetric and other memory, against
+ * what a world of the host backend makes of the same input: bit for bit.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum { TYPES = SPMT_TYPE_F64 + 1, RANKS_MOST = 4, AFTER = 64, POISON = 0xb6 };
+
+enum kind { BROADCAST, ALL_GATHER, ALL_TO_ALL, PERMUTE, REDUCE_SCATTER, ALL_REDUCE, KINDS };
+
+static const char *const kind_names[KINDS] = { "broadcast", "all_gather", "all_to_all", "permute",
+	"reduce_scatter", "all_reduce" };
+static const size_t type_bytes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
+
+struct item {
+	enum kind kind;
+	enum spmt_type type;
+	enum spmt_op op;
+	size_t count;
+	bool in_place;
+};
+
+struct plan {
+	struct item *items;
+	size_t n, room;
+	uint64_t *sums; /* of the reference: an item x rank */
+	bool reference;
+};
+
+struct scene {
+	struct rank r;
+	char *dst[2], *src[2]; /* symmetric, and not */
+	unsigned char *host;
+};
+
+/* ---- what to run ----------------------------------------------------------------------------- */
+
+static size_t sizes_of(size_t *counts, bool all)
+{
+	static const size_t usual[] = { 0, 1, 3, 257, 1001, 65537 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+		counts[n++] = usual[i];
+	if (all)
+		counts[n++] = 1u << 20;
+	return n;
+}
+
+static bool item_valid(const struct item *i)
+{
+	bool reduces = i->kind >= REDUCE_SCATTER, floats = i->type >= SPMT_TYPE_F16;
+
+	if (!reduces && i->op != SPMT_OP_SUM)
+		return false;
+	if (floats && i->op >= SPMT_OP_AND)
+		return false;
+	if (i->in_place && i->kind != BROADCAST && i->kind != ALL_REDUCE)
+		return false;
+	/* The largest and the next with one op a type, the usual ones with all. */
+	return i->count <= 1001 || i->op == SPMT_OP_SUM || (int)i->op == (int)i->type % 4;
+}
+
+static int plan_make(struct plan *p)
+{
+	size_t counts[8], ncounts = sizes_of(counts, gpu_count(1, 0) != 0), at = 0;
+	const size_t most = 2 * KINDS * TYPES * 7 * 8;
+
+	p->items = calloc(most, sizeof(*p->items));
+	p->sums = calloc(most * RANKS_MOST, sizeof(*p->sums));
+	REQUIRE(p->items && p->sums);
+	for (size_t i = 0; i < 2 * KINDS * TYPES * 7 * ncounts; i++) {
+		struct item item = { .kind = (enum kind)(i % KINDS),
+			.type = (enum spmt_type)(i / KINDS % TYPES),
+			.op = (enum spmt_op)(i / KINDS / TYPES % 7),
+			.in_place = i / KINDS / TYPES / 7 % 2,
+			.count = counts[i / KINDS / TYPES / 7 / 2] };
+
+		if (item_valid(&item))
+			p->items[at++] = item;
+	}
+	p->n = at;
+	p->room = RANKS_MOST * counts[ncounts - 1] * 8 + 4096;
+	return 0;
+}
+
+static void plan_free(struct plan *p)
+{
+	free(p->items);
+	free(p->sums);
+}
+
+/* ---- one of them ----------------------------------------------------------------------------- */
+
+/* Any bits for integers; for floats numbers that stay finite and round differently in another order. */
+static void input(unsigned char *p, size_t bytes, enum spmt_type type, uint64_t seed)
+{
+	pattern_fill(p, bytes, seed);
+	for (size_t i = 0; i + type_bytes[type] <= bytes; i += type_bytes[type]) {
+		uint64_t x = 0;
+
+		memcpy(&x, p + i, type_bytes[type]);
+		if (type == SPMT_TYPE_F16)
+			x = (x & 0x87ff) | 0x3800;
+		else if (type == SPMT_TYPE_BF16)
+			x = (x & 0x80ff) | 0x3f00;
+		else if (type == SPMT_TYPE_F32)
+			x = (x & 0x80ffffff) | 0x3f000000;
+		else if (type == SPMT_TYPE_F64)
+			x = (x & 0x801fffffffffffffull) | 0x3fe0000000000000ull;
+		memcpy(p + i, &x, type_bytes[type]);
+	}
+}
+
+static uint64_t sum_of(const unsigned char *p, size_t n)
+{
+	uint64_t sum = n, x = 0;
+
+	for (size_t i = 0; i < n; i += 8) {
+		memcpy(&x, p + i, n - i < 8 ? n - i : 8);
+		sum = (sum ^ x) * 0x9e3779b97f4a7c15ull;
+		sum ^= sum >> 29;
+	}
+	return sum;
+}
+
+static int call(
+	struct scene *s, const struct item *i, void *dst, const void *src, spmt_stream stream)
+{
+	spmt_comm *comm = s->r.comm;
+	int to[RANKS_MOST];
+
+	switch (i->kind) {
+	case BROADCAST:
+		return spmt_broadcast(
+			comm, dst, src, i->count, i->type, (int)i->count % s->r.n, stream);
+	case ALL_GATHER:
+		return spmt_all_gather(comm, dst, src, i->count, i->type, stream);
+	case ALL_TO_ALL:
+		return spmt_all_to_all(comm, dst, src, i->count, i->type, stream);
+	case PERMUTE:
+		/* Round by one; of more than two ranks, the last gives nothing. */
+		for (int pe = 0; pe < s->r.n; pe++)
+			to[pe] = pe == 2 ? -1 : (pe + 1) % s->r.n;
+		return spmt_permute(comm, dst, src, i->count, i->type, to, stream);
+	case REDUCE_SCATTER:
+		return spmt_reduce_scatter(comm, dst, src, i->count, i->type, i->op, stream);
+	default:
+		return spmt_all_reduce(comm, dst, src, i->count, i->type, i->op, stream);
+	}
+}
+
+/* Of dst's bytes and what follows them. */
+static int one_item(struct scene *s, const struct item *i, size_t number, uint64_t *sum)
+{
+	size_t size = type_bytes[i->type], bytes = i->count * size, n = (size_t)s->r.n;
+	size_t in = i->kind == ALL_TO_ALL || i->kind == REDUCE_SCATTER ? n * bytes : bytes;
+	size_t out = i->kind == ALL_GATHER || i->kind == ALL_TO_ALL ? n * bytes : bytes;
+	size_t shift = number % 3 * size; /* from an address that is aligned for all */
+	char *dst = s->dst[number % 2] + shift, *src = s->src[number / 2 % 2] + number % 5 * size;
+	spmt_stream stream = number % 4 ? s->r.stream : NULL;
+
+	if (i->in_place)
+		src = dst;
+	input(s->host, in, i->type, number * 64 + (uint64_t)s->r.pe + 1);
+	TRY(rank_fill(&s->r, dst, POISON, out + AFTER));
+	TRY(rank_write(&s->r, src, s->host, in));
+	REQUIRE_OK(call(s, i, dst, src, stream));
+	if (stream)
+		TRY(rank_sync(&s->r));
+	else
+		REQUIRE_OK(spmt_quiet(s->r.comm));
+	TRY(rank_read(&s->r, s->host, dst, out + AFTER));
+	for (size_t k = i->in_place && in > out ? in : out; k < out + AFTER; k++)
+		if (s->host[k] != POISON)
+			return ranks_fail("%s of type %d, count %zu wrote byte %zu of %zu",
+				kind_names[i->kind], (int)i->type, i->count, k, out);
+	*sum = sum_of(s->host, out);
+	return 0;
+}
+
+static int scene_open(struct scene *s, spmt_comm *comm, size_t room)
+{
+	void *p;
+
+	TRY(rank_open(&s->r, comm));
+	for (int i = 0; i < 2; i++) {
+		if (i)
+			TRY(rank_alloc(&s->r, room, &p));
+		else
+			REQUIRE_OK(spmt_malloc(comm, room, &p));
+		s->dst[i] = p;
+		if (i)
+			TRY(rank_alloc(&s->r, room, &p));
+		else
+			REQUIRE_OK(spmt_malloc(comm, room, &p));
+		s->src[i] = p;
+	}
+	s->host = malloc(room);
+	REQUIRE(s->host);
+	return 0;
+}
+
+static int plan_rank(spmt_comm *comm, void *arg)
+{
+	struct plan *p = arg;
+	struct scene s;
+
+	TRY(scene_open(&s, comm, p->room));
+	for (size_t i = 0; i < p->n; i++) {
+		uint64_t *want = &p->sums[i * RANKS_MOST + (size_t)s.r.pe], sum = 0;
+
+		TRY(one_item(&s, &p->items[i], i, &sum));
+		if (p->reference)
+			*want = sum;
+		else if (sum != *want)
+			return ranks_fail(
+				"%s of type %d, op %d, count %zu%s: rank %d differs from the host's",
+				kind_names[p->items[i].kind], (int)p->items[i].type,
+				(int)p->items[i].op, p->items[i].count,
+				p->items[i].in_place ? ", in place" : "", s.r.pe);
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	for (int i = 1; i < 2; i++) {
+		rank_free(&s.r, s.dst[i]);
+		rank_free(&s.r, s.src[i]);
+	}
+	free(s.host);
+	rank_close(&s.r);
+	return 0;
+}
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+static int same_on_all(const struct plan *p, int n)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		enum kind kind = p->items[i].kind;
+
+		for (int pe = 1; pe < n; pe++)
+			if ((kind == ALL_REDUCE || kind == BROADCAST || kind == ALL_GATHER) &&
+				p->sums[i * RANKS_MOST + (size_t)pe] != p->sums[i * RANKS_MOST])
+				return ranks_fail(
+					"%s: ranks 0 and %d differ", kind_names[kind], pe);
+	}
+	return 0;
+}
+
+static int run_plan(int n)
+{
+	struct plan p = { .reference = true };
+	size_t heap;
+	int rc;
+
+	TRY(plan_make(&p));
+	heap = 2 * p.room + (4u << 20);
+	rc = gpu_run_on(&backend_host, n, heap, plan_rank, &p);
+	if (!rc)
+		rc = same_on_all(&p, n);
+	p.reference = false;
+	if (!rc)
+		rc = gpu_run(n, heap, plan_rank, &p);
+	plan_free(&p);
+	return rc;
+}
+
+/* Back to back without a look in between: each feeds the next, on two streams in turn. */
+static int chain(spmt_comm *comm, void *arg)
+{
+	const int rounds = (int)gpu_count(2000, 200);
+	uint64_t seen[2], n, want = 1;
+	struct rank r;
+	uint64_t *words;
+	void *p;
+
+	(void)arg;
+	TRY(rank_open(&r, comm));
+	n = (uint64_t)r.n;
+	REQUIRE_OK(spmt_calloc(comm, 2, 8, &p));
+	words = p;
+	seen[0] = seen[1] = 1;
+	TRY(rank_write(&r, words, seen, sizeof(seen)));
+	for (int i = 0; i < rounds; i++) {
+		REQUIRE_OK(spmt_all_reduce(comm, words + 1, words, 1, SPMT_TYPE_U64, SPMT_OP_SUM,
+			i / 3 % 2 ? r.stream : NULL));
+		REQUIRE_OK(spmt_broadcast(comm, words, words + 1, 1, SPMT_TYPE_U64, i % r.n,
+			i / 3 % 2 ? r.stream : NULL));
+		want *= n;
+	}
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(rank_read(&r, seen, words, sizeof(seen)));
+	REQUIRE_EQ(seen[0], want);
+	REQUIRE_EQ(seen[1], want);
+	REQUIRE_OK(spmt_barrier(comm));
+	rank_close(&r);
+	return 0;
+}
+
+static int run_chain(int n)
+{
+	return gpu_run(n, 4u << 20, chain, NULL);
+}
+
+static const struct gpu_test tests[] = {
+	{ "collectives_as_on_the_host", run_plan, 1 },
+	{ "collectives_in_a_chain", run_chain, 1 },
+};
+static const struct test_kernel *const kernels[] = { NULL };
+
+int main(int argc, char **argv)
+{
+	return gpu_main(argc, argv, kernels, tests, sizeof(tests) / sizeof(tests[0]));
+}

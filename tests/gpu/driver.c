@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmt.h"
+#include "src/abi_cuda.h"
+#include "src/abi_hip.h"
+#include "src/device_vendor.h"
+
+enum { DEVICES = 16, KERNELS = 16, RELAXED = 2 };
+
+/* One table for both vendors: the calls that matter here have the same shape in both. */
+struct calls {
+	int (*load)(void **module, const void *image);
+	int (*find)(void **function, void *module, const char *name);
+	int (*ready)(void *function); /* CUDA, from 12.3 on */
+	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+		unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
+		void **extra);
+	int (*capture)(void *stream, int mode);
+	int (*capture_end)(void *stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*run)(void *exec, void *stream);
+	int (*drop_exec)(void *exec);
+	int (*drop)(void *graph);
+	int (*memory)(size_t *unused, size_t *total);
+	int (*get)(int *dev);	    /* CUDA: the device of the current context */
+	int (*set)(int dev);	    /* HIP */
+	int (*set_context)(void *); /* CUDA */
+	int (*retain)(void **context, int dev);
+	int (*init)(unsigned flags);
+};
+
+#define ROW(field, cuda, hip)                  \
+	{                                      \
+		offsetof(struct calls, field), \
+		{                              \
+			cuda, hip              \
+		}                              \
+	}
+static const struct {
+	size_t offset;
+	const char *name[2];
+} rows[] = {
+	ROW(load, "cuModuleLoadData", "hipModuleLoadData"),
+	ROW(find, "cuModuleGetFunction", "hipModuleGetFunction"),
+	ROW(ready, "cuFuncLoad", NULL),
+	ROW(launch, "cuLaunchKernel", "hipModuleLaunchKernel"),
+	ROW(capture, "cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
+	ROW(capture_end, "cuStreamEndCapture", "hipStreamEndCapture"),
+	ROW(instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"),
+	ROW(run, "cuGraphLaunch", "hipGraphLaunch"),
+	ROW(drop_exec, "cuGraphExecDestroy", "hipGraphExecDestroy"),
+	ROW(drop, "cuGraphDestroy", "hipGraphDestroy"),
+	ROW(memory, "cuMemGetInfo_v2", "hipMemGetInfo"),
+	ROW(get, "cuCtxGetDevice", "hipGetDevice"),
+	ROW(set, NULL, "hipSetDevice"),
+	ROW(set_context, "cuCtxSetCurrent", NULL),
+	ROW(retain, "cuDevicePrimaryCtxRetain", NULL),
+	ROW(init, "cuInit", "hipInit"),
+};
+
+static struct {
+	const struct backend *b;
+	bool host, hip;
+	int n;
+	struct calls api;
+	void *contexts[DEVICES];
+	const struct test_kernel *kernels[KERNELS];
+	void *functions[DEVICES][KERNELS];
+} driver;
+
+static bool bind_calls(const char **reason)
+{
+	static const char *const cuda[] = { "libcuda.so.1" };
+	static const char *const hip[] = { "libamdhip64.so.7", "libamdhip64.so.6",
+		"libamdhip64.so.5", "libamdhip64.so" };
+	void *library = driver.hip
+		? vendor_open(getenv("SPMT_HIP_LIB"), hip, ARRAY_SIZE(hip), reason)
+		: vendor_open(getenv("SPMT_CUDA_LIB"), cuda, ARRAY_SIZE(cuda), reason);
+
+	if (!library)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *name = rows[i].name[driver.hip];
+		void *address = name ? dlsym(library, name) : NULL;
+
+		memcpy((char *)&driver.api + rows[i].offset, &address, sizeof(address));
+	}
+	*reason = "the driver lacks calls";
+	return driver.api.load && driver.api.find && driver.api.launch && driver.api.init &&
+		driver.api.get && (driver.hip ? driver.api.set != NULL : driver.api.retain != NULL);
+}
+
+static int load_kernel(int dev, size_t k, const char *arch)
+{
+	const struct test_kernel *kernel = driver.kernels[k];
+	const struct device_image *best[2];
+	size_t n = vendor_pick(kernel->images, *kernel->image_count, arch, best);
+	void *module = NULL, *function = NULL;
+	int rc = -1;
+
+	for (size_t i = 0; i < n && rc; i++)
+		rc = driver.api.load(&module, best[i]->data);
+	if (!rc)
+		rc = driver.api.find(&function, module, kernel->name);
+	if (!rc && driver.api.ready)
+		rc = driver.api.ready(function);
+	driver.functions[dev][k] = function;
+	return rc;
+}
+
+static bool open_device(int dev, const char **reason)
+{
+	struct device_desc desc;
+
+	*reason = "the device cannot be described";
+	if (driver.b->describe(dev, &desc))
+		return false;
+	*reason = "no context";
+	if (driver.api.retain && driver.api.retain(&driver.contexts[dev], dev))
+		return false;
+	if (driver_make_current(dev))
+		return false;
+	for (size_t k = 0; driver.kernels[k]; k++)
+		if (load_kernel(dev, k, desc.arch)) {
+			*reason = *driver.kernels[k]->image_count
+				? "a test's kernel does not load"
+				: "the tests were built without device images (clang-19)";
+			return false;
+		}
+	return true;
+}
+
+bool driver_open(const struct backend *b, int n, const struct test_kernel *const *kernels,
+	const char **reason)
+{
+	driver.b = b;
+	driver.host = b == &backend_host;
+	driver.hip = b == &backend_hip;
+	driver.n = n;
+	for (size_t k = 0; kernels[k] && k + 1 < KERNELS; k++)
+		driver.kernels[k] = kernels[k];
+	if (driver.host)
+		return true;
+	*reason = "too many devices";
+	if (n > DEVICES || !bind_calls(reason) || driver.api.init(0))
+		return false;
+	for (int dev = 0; dev < n; dev++)
+		if (!open_device(dev, reason))
+			return false;
+	driver_make_current(-1);
+	return true;
+}
+
+/* In the device's context, without a trace on the thread. */
+static int inside(int dev, struct device_saved *saved)
+{
+	return driver.b->enter(dev, saved) ? -1 : 0;
+}
+
+static int outside(const struct device_saved *saved, int rc)
+{
+	driver.b->leave(saved);
+	return rc;
+}
+
+int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned block,
+	const void *args, size_t size, device_stream s)
+{
+	void *extra[] = { CU_LAUNCH_BUFFER, (void *)(uintptr_t)args, CU_LAUNCH_SIZE, &size,
+		driver.hip ? HIP_LAUNCH_END : CU_LAUNCH_END };
+	struct device_saved saved;
+	size_t at = 0;
+
+	while (driver.kernels[at] && driver.kernels[at] != k)
+		at++;
+	if (!driver.kernels[at] || inside(dev, &saved))
+		return -1;
+	return outside(&saved,
+		driver.api.launch(
+			driver.functions[dev][at], grid, 1, 1, block, 1, 1, 0, s, NULL, extra));
+}
+
+bool driver_graphs(void)
+{
+	return !driver.host && driver.api.capture && driver.api.capture_end &&
+		driver.api.instantiate && driver.api.run;
+}
+
+int driver_capture_begin(int dev, device_stream s)
+{
+	struct device_saved saved;
+
+	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture(s, RELAXED));
+}
+
+int driver_capture_end(int dev, device_stream s, void **exec)
+{
+	struct device_saved saved;
+	void *graph = NULL;
+	int rc;
+
+	if (inside(dev, &saved))
+		return -1;
+	rc = driver.api.capture_end(s, &graph);
+	if (!rc)
+		rc = driver.api.instantiate(exec, graph, 0);
+	if (graph)
+		driver.api.drop(graph);
+	return outside(&saved, rc);
+}
+
+int driver_graph_launch(int dev, void *exec, device_stream s)
+{
+	struct device_saved saved;
+
+	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.run(exec, s));
+}
+
+int driver_graph_destroy(int dev, void *exec)
+{
+	struct device_saved saved;
+
+	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.drop_exec(exec));
+}
+
+int driver_memory(int dev, size_t *unused)
+{
+	size_t total;
+	int was = driver_current(), rc;
+
+	if (driver.host || !driver.api.memory)
+		return -1;
+	rc = driver_make_current(dev);
+	if (!rc)
+		rc = driver.api.memory(unused, &total);
+	driver_make_current(was);
+	return rc;
+}
+
+int driver_current(void)
+{
+	int dev = -1;
+
+	if (driver.host)
+		return spmt_host_get_device();
+	return driver.api.get(&dev) ? -1 : dev;
+}
+
+int driver_make_current(int dev)
+{
+	if (driver.host)
+		return dev < 0 ? 0 : spmt_host_set_device(dev);
+	if (driver.hip)
+		return dev < 0 ? 0 : driver.api.set(dev);
+	return driver.api.set_context(dev < 0 ? NULL : driver.contexts[dev]);
+}

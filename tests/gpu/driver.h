@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the GPU tests need of a vendor's driver beside the backend's ops: modules of their own, launches, graphs, free memory,
+ * the thread's current device. All return 0 or the driver's number.
+ */
+#ifndef TESTS_GPU_DRIVER_H
+#define TESTS_GPU_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+#include "src/device.h"
+
+/* Loads the backend's driver again, its contexts of devices 0 .. n - 1 and the kernels' modules, for the life of the process.
+   False with a reason. For the host backend there is nothing to do. */
+bool driver_open(const struct backend *b, int n, const struct test_kernel *const *kernels,
+	const char **reason);
+
+int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned block,
+	const void *args, size_t size, device_stream s);
+
+bool driver_graphs(void);
+int driver_capture_begin(int dev, device_stream s);
+int driver_capture_end(int dev, device_stream s, void **exec); /* instantiated */
+int driver_graph_launch(int dev, void *exec, device_stream s);
+int driver_graph_destroy(int dev, void *exec);
+
+int driver_memory(int dev, size_t *unused); /* bytes */
+
+int driver_current(void);	  /* the thread's device, -1: none */
+int driver_make_current(int dev); /* for good; -1: none, where there can be none */
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A put, a signal, a wait, a kernel of the user's and collectives, captured once from a stream and replayed; on a backend
+ * without graphs the same work is queued each time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum { REPLAYS = 100 };
+
+struct scene {
+	struct rank r;
+	size_t words;
+	bool put_signal;			   /* in one call */
+	uint64_t *came, *next, *sig, *round, *sum; /* symmetric */
+	struct outcome *outcome;
+};
+
+struct size {
+	size_t words;
+	bool put_signal;
+};
+
+static int words_of(struct scene *s, size_t n, uint64_t **words)
+{
+	void *p;
+
+	REQUIRE_OK(spmt_calloc(s->r.comm, n, sizeof(**words), &p));
+	*words = p;
+	return 0;
+}
+
+static int scene_open(struct scene *s, spmt_comm *comm, const struct size *size)
+{
+	uint64_t *first, one = 1;
+
+	memset(s, 0, sizeof(*s));
+	s->words = size->words;
+	s->put_signal = size->put_signal;
+	TRY(rank_open(&s->r, comm));
+	TRY(outcome_open(&s->r, &s->outcome));
+	TRY(words_of(s, s->words, &s->came));
+	TRY(words_of(s, s->words, &s->next));
+	TRY(words_of(s, 1, &s->sig));
+	TRY(words_of(s, 1, &s->round));
+	TRY(words_of(s, 2, &s->sum));
+	first = malloc(s->words * 8);
+	REQUIRE(first);
+	for (size_t i = 0; i < s->words; i++)
+		first[i] = step_value(s->r.pe, 1, i);
+	TRY(rank_write(&s->r, s->next, first, s->words * 8));
+	TRY(rank_write(&s->r, s->round, &one, 8));
+	free(first);
+	/* Collectives elsewhere before, so that their order is known to the comm. */
+	REQUIRE_OK(spmt_all_reduce(comm, s->sum, s->round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_barrier(comm));
+	return 0;
+}
+
+/* One round on the test's stream. */
+static int queue_round(struct scene *s)
+{
+	spmt_comm *comm = s->r.comm;
+	spmt_stream stream = s->r.stream;
+	struct step_args a = { .view = s->r.view,
+		.came = addr(s->came),
+		.next = addr(s->next),
+		.sig = addr(s->sig),
+		.round = addr(s->round),
+		.outcome = addr(s->outcome),
+		.words = s->words,
+		.from = s->r.prev };
+
+	if (s->put_signal) {
+		REQUIRE_OK(spmt_put_signal_on_stream(comm, s->came, s->next, s->words * 8, s->sig,
+			1, SPMT_SIGNAL_SET, s->r.next, stream));
+	} else {
+		REQUIRE_OK(spmt_put_on_stream(
+			comm, s->came, s->next, s->words * 8, s->r.next, stream));
+		REQUIRE_OK(
+			spmt_signal_on_stream(comm, s->sig, 1, SPMT_SIGNAL_SET, s->r.next, stream));
+	}
+	REQUIRE_OK(spmt_signal_wait_on_stream(comm, s->sig, SPMT_CMP_EQ, 1, stream));
+	RANK_LAUNCH(&s->r, test_step, 1, 256, a);
+	REQUIRE_OK(spmt_all_reduce(comm, s->sum, s->round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, stream));
+	REQUIRE_OK(
+		spmt_all_reduce(comm, s->sum + 1, s->sum, 1, SPMT_TYPE_U64, SPMT_OP_MAX, stream));
+	REQUIRE_OK(spmt_barrier_on_stream(comm, stream));
+	return 0;
+}
+
+static int captured(struct scene *s, int replays)
+{
+	void *exec = NULL;
+	int rc;
+
+	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream), 0);
+	rc = queue_round(s);
+	if (rc) {
+		driver_capture_end(s->r.dev, s->r.stream, &exec);
+		return rc;
+	}
+	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &exec), 0);
+	/* Nothing has run yet. */
+	TRY(rank_sync(&s->r));
+	for (int i = 0; i < replays; i++)
+		REQUIRE_EQ(driver_graph_launch(s->r.dev, exec, s->r.stream), 0);
+	TRY(rank_sync(&s->r));
+	REQUIRE_EQ(driver_graph_destroy(s->r.dev, exec), 0);
+	return 0;
+}
+
+static int queued(struct scene *s, int replays)
+{
+	for (int i = 0; i < replays; i++)
+		TRY(queue_round(s));
+	return rank_sync(&s->r);
+}
+
+static int check_rounds(struct scene *s, uint64_t rounds)
+{
+	uint64_t n = (uint64_t)s->r.n, sums[2], round;
+
+	TRY(outcome_check(&s->r, s->outcome, "replay"));
+	TRY(rank_read(&s->r, &round, s->round, 8));
+	TRY(rank_read(&s->r, sums, s->sum, 16));
+	REQUIRE_EQ(round, rounds + 1);
+	REQUIRE_EQ(sums[0], n * (rounds + 1));
+	REQUIRE_EQ(sums[1], n * (rounds + 1));
+	REQUIRE_OK(spmt_quiet(s->r.comm));
+	return 0;
+}
+
+/* The comm's other streams, and the same stream without a capture, are usable afterwards. */
+static int replays(spmt_comm *comm, void *arg)
+{
+	struct scene s;
+
+	TRY(scene_open(&s, comm, arg));
+	if (driver_graphs())
+		TRY(captured(&s, REPLAYS));
+	else
+		TRY(queued(&s, REPLAYS));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(check_rounds(&s, REPLAYS));
+	REQUIRE_OK(spmt_all_reduce(comm, s.sum, s.round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_put_on_stream(comm, s.sum + 1, s.round, 8, s.r.pe, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(queued(&s, 3));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(check_rounds(&s, REPLAYS + 3));
+	REQUIRE_OK(spmt_barrier(comm));
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_stores(int n)
+{
+	struct size size = { 1000, false };
+
+	return gpu_run(n, 8u << 20, replays, &size);
+}
+
+static int run_put_signal(int n)
+{
+	struct size size = { 513, true };
+
+	return gpu_run(n, 8u << 20, replays, &size);
+}
+
+static int run_engines(int n)
+{
+	struct size size = { (3u << 20) / 8 + 5, false };
+
+	return gpu_run(n, 16u << 20, replays, &size);
+}
+
+static const struct gpu_test tests[] = {
+	{ "graph_replay_stores", run_stores, 1 },
+	{ "graph_replay_put_signal", run_put_signal, 1 },
+	{ "graph_replay_copy_engines", run_engines, 1 },
+};
+static const struct test_kernel *const kernels[] = { &test_step, NULL };
+
+int main(int argc, char **argv)
+{
+	return gpu_main(argc, argv, kernels, tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Order across GPUs: no signal before its data, no rank out of a barrier before all have come. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+
+static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+struct ring {
+	struct rank r;
+	void *slots, *buffers, *sigs, *acks;
+	struct outcome *outcome;
+};
+
+struct load {
+	enum scope scope;
+	uint64_t words, rounds; /* on GPUs */
+	unsigned grid, block;
+};
+
+/* Every scope and several of each, from no data to 32 KiB. */
+static const struct load loads[] = {
+	{ BY_THREAD, 0, 20000, 1, 1 },
+	{ BY_THREAD, 1, 20000, 1, 1 },
+	{ BY_THREAD, 17, 2000, 2, 64 },
+	{ BY_WARP, 1, 20000, 1, 32 },
+	{ BY_WARP, 100, 10000, 2, 128 },
+	{ BY_BLOCK, 0, 20000, 1, 256 },
+	{ BY_BLOCK, 1, 100000, 1, 256 },
+	{ BY_BLOCK, 513, 20000, 1, 512 },
+	{ BY_BLOCK, 4096, 5000, 4, 1024 },
+};
+
+static unsigned workers_of(const struct load *l)
+{
+	if (gpu_host())
+		return 1;
+	if (l->scope == BY_BLOCK)
+		return l->grid;
+	return l->grid * (l->scope == BY_WARP ? (l->block + 31) / 32 : l->block);
+}
+
+static int ring_open(struct ring *g, spmt_comm *comm)
+{
+	const size_t slots = 4u << 20, few = 4096;
+
+	TRY(rank_open(&g->r, comm));
+	TRY(outcome_open(&g->r, &g->outcome));
+	REQUIRE_OK(spmt_malloc(comm, slots, &g->slots));
+	REQUIRE_OK(spmt_malloc(comm, slots, &g->buffers));
+	REQUIRE_OK(spmt_calloc(comm, few, 1, &g->sigs));
+	REQUIRE_OK(spmt_calloc(comm, few, 1, &g->acks));
+	return 0;
+}
+
+static int ring_run(struct ring *g, const struct load *l, int form)
+{
+	char what[64];
+	struct signals_args a = { .view = g->r.view,
+		.slots = addr(g->slots),
+		.buffers = addr(g->buffers),
+		.sigs = addr(g->sigs),
+		.acks = addr(g->acks),
+		.outcome = addr(g->outcome),
+		.words = l->words,
+		.rounds = gpu_count(l->rounds, l->rounds / 50),
+		.to = g->r.next,
+		.from = g->r.prev,
+		.scope = (int)l->scope,
+		.form = form };
+
+	REQUIRE(workers_of(l) * 2 * l->words * 8 <= 4u << 20 && workers_of(l) * 8 <= 4096);
+	snprintf(what, sizeof(what), "form %d by %u x a %s, %llu words", form, workers_of(l),
+		scope_names[l->scope], (unsigned long long)l->words);
+	TRY(rank_fill(&g->r, g->slots, 0xee, 4u << 20));
+	TRY(rank_fill(&g->r, g->sigs, 0, 4096));
+	TRY(rank_fill(&g->r, g->acks, 0, 4096));
+	REQUIRE_OK(spmt_barrier(g->r.comm));
+	RANK_STEP(&g->r, test_signals, l->grid, l->block, a);
+	return outcome_check(&g->r, g->outcome, what);
+}
+
+static int rings(spmt_comm *comm, void *arg)
+{
+	int form = *(const int *)arg;
+	struct ring g;
+
+	TRY(ring_open(&g, comm));
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++)
+		TRY(ring_run(&g, &loads[i], form));
+	rank_close(&g.r);
+	return 0;
+}
+
+static int run_ring(int n, int form)
+{
+	return gpu_run(n, 16u << 20, rings, &form);
+}
+
+static int run_set(int n)
+{
+	return run_ring(n, SIGNAL_SET_FORM);
+}
+
+static int run_add(int n)
+{
+	return run_ring(n, SIGNAL_ADD_FORM);
+}
+
+static int run_nbi(int n)
+{
+	return run_ring(n, SIGNAL_NBI_FORM);
+}
+
+static int run_fence(int n)
+{
+	return run_ring(n, SIGNAL_FENCE_FORM);
+}
+
+static int run_quiet(int n)
+{
+	return run_ring(n, SIGNAL_QUIET_FORM);
+}
+
+/* ---- meetings -------------------------------------------------------------------------------- */
+
+static int meetings(spmt_comm *comm, void *arg)
+{
+	static const unsigned blocks[SCOPES] = { 1, 32, 512 };
+	struct meetings_args a = { .form = *(const int *)arg };
+	struct outcome *outcome;
+	struct rank r;
+	void *slots;
+
+	TRY(rank_open(&r, comm));
+	TRY(outcome_open(&r, &outcome));
+	REQUIRE_OK(spmt_calloc(comm, 2 * (size_t)r.n, 8, &slots));
+	a.view = r.view;
+	a.slots = addr(slots);
+	a.outcome = addr(outcome);
+	a.rounds = gpu_count(100000, 1000);
+	for (a.scope = 0; a.scope < SCOPES; a.scope++) {
+		char what[64];
+
+		snprintf(what, sizeof(what), "meetings of form %d by a %s", a.form,
+			scope_names[a.scope]);
+		RANK_STEP(&r, test_meetings, 1, blocks[a.scope], a);
+		TRY(outcome_check(&r, outcome, what));
+		a.done += a.rounds;
+	}
+	rank_close(&r);
+	return 0;
+}
+
+static int run_meetings(int n, int form)
+{
+	return gpu_run(n, 4u << 20, meetings, &form);
+}
+
+static int run_barrier(int n)
+{
+	return run_meetings(n, MEET_BY_BARRIER);
+}
+
+static int run_sync(int n)
+{
+	return run_meetings(n, MEET_BY_SYNC);
+}
+
+static int run_halves(int n)
+{
+	return run_meetings(n, MEET_BY_HALVES);
+}
+
+static const struct gpu_test tests[] = {
+	{ "data_before_signal_set", run_set, 1 },
+	{ "data_before_signal_add", run_add, 1 },
+	{ "data_before_signal_nbi", run_nbi, 1 },
+	{ "data_before_signal_after_fence", run_fence, 1 },
+	{ "data_before_signal_after_quiet", run_quiet, 1 },
+	{ "barrier_torture", run_barrier, 1 },
+	{ "sync_torture", run_sync, 1 },
+	{ "split_sync_torture", run_halves, 1 },
+};
+static const struct test_kernel *const kernels[] = { &test_signals, &test_meetings, NULL };
+
+int main(int argc, char **argv)
+{
+	return gpu_main(argc, argv, kernels, tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -81,7 +81,7 @@ static void churn(int rounds, const int *counts, int ncounts, int threads)
 {
 	struct churn c = { .rounds = rounds, .counts = counts, .ncounts = ncounts };
 	struct crew crew = { .churn = &c, .n = threads };
-	struct usage before, slack = { .maps = 24, .rss_kib = 3072 };
+	struct usage before, slack = { .maps = 64, .rss_kib = 3072 };
 	const char *grown;
 	pthread_t thread;
 
@@ -344,7 +344,7 @@ static int odd_main(int index, void *arg)
 static void odd_world(enum odd odd, int code, const char *word)
 {
 	struct odd_world *w = calloc(1, sizeof(*w));
-	struct usage before = usage_now(), slack = { .maps = 40, .rss_kib = 8192 };
+	struct usage before = usage_now(), slack = { .maps = 64, .rss_kib = 8192 };
 	const char *grown;
 
 	cr_assert(w);
@@ -453,7 +453,7 @@ static int leave_things(spmt_comm *comm, void *arg)
 
 Test(life, finalize_with_live_things)
 {
-	struct usage before, slack = { .maps = 24, .rss_kib = 4096 };
+	struct usage before, slack = { .maps = 64, .rss_kib = 4096 };
 	const char *grown;
 
 	for (int i = 0; i < 3; i++)

@@ -95,41 +95,56 @@ int spmt_abort(spmt_comm *comm, int code)
 
 int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms)
 {
-	int rc = comm_enter_any(comm, "spmt_set_timeout");
+	int rc = comm_visit(comm, "spmt_set_timeout");
 
 	if (rc)
 		return rc;
 	timeout_ms = timeout_ms ? MIN_OF(timeout_ms, TIMEOUT_MOST) : comm->default_timeout_ms;
 	atomic_store_explicit(&comm->timeout_ms, timeout_ms, memory_order_relaxed);
+	comm_left(comm);
 	return 0;
 }
 
 /* ---- who ----------------------------------------------------------------------------------- */
 
+/* The int that lies `at` bytes into the comm, read while finalize waits. */
+static int who(const spmt_comm *comm, const char *what, size_t at)
+{
+	spmt_comm *c = (spmt_comm *)(uintptr_t)comm;
+	int rc = comm_visit(c, what);
+
+	if (rc)
+		return rc;
+	memcpy(&rc, (const char *)comm + at, sizeof(rc));
+	comm_left(c);
+	return rc;
+}
+
 int spmt_rank(const spmt_comm *comm)
 {
-	int rc = comm_enter_any(comm, "spmt_rank");
-
-	return rc ? rc : comm->rank;
+	return who(comm, "spmt_rank", offsetof(struct spmt_comm, rank));
 }
 
 int spmt_nranks(const spmt_comm *comm)
 {
-	int rc = comm_enter_any(comm, "spmt_nranks");
-
-	return rc ? rc : comm->nranks;
+	return who(comm, "spmt_nranks", offsetof(struct spmt_comm, nranks));
 }
 
 int spmt_device(const spmt_comm *comm)
 {
-	int rc = comm_enter_any(comm, "spmt_device");
-
-	return rc ? rc : comm->dev;
+	return who(comm, "spmt_device", offsetof(struct spmt_comm, dev));
 }
 
 const char *spmt_backend(const spmt_comm *comm)
 {
-	return comm_enter_any(comm, "spmt_backend") ? NULL : comm->backend->name;
+	spmt_comm *c = (spmt_comm *)(uintptr_t)comm;
+	const char *name;
+
+	if (comm_visit(c, "spmt_backend"))
+		return NULL;
+	name = comm->backend->name;
+	comm_left(c);
+	return name;
 }
 
 static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
@@ -273,11 +288,16 @@ int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
 void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard)
 {
 	struct guard g = { .backend = NULL };
+	int rc;
 
 	if (!guard)
 		return;
 	*guard = (struct spmt_guard){ .backend = NULL };
-	if (comm_enter_any(comm, "spmt_guard_enter") || guard_enter(&g, comm->backend, comm->dev))
+	if (comm_visit(comm, "spmt_guard_enter"))
+		return;
+	rc = guard_enter(&g, comm->backend, comm->dev);
+	comm_left(comm);
+	if (rc)
 		return;
 	*guard = (struct spmt_guard){ .backend = g.backend,
 		.context = g.saved.context,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Atomics of every type by all threads of all ranks on the words of one rank: exact in the end and on the way. */
+/* Atomics of every type by all threads of all ranks on the words of one rank: exact in the end
+   and on the way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static int wrong(const struct atomics_args *a, const char *what, uint64_t seen, 
 		(unsigned long long)want);
 }
 
-/* How often each of 0 .. n was seen, from `start` on, must be how often it was made, modulo the type's width. */
+/* How often each of 0 .. n was seen, from `start` on, must be how often it was made, modulo the
+   type's width. */
 static int check_fetched(struct scene *s, const struct atomics_args *a, uint64_t final)
 {
 	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n, mask = mask_of(a->type), start = start_of(a);

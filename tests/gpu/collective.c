@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every collective x type x op x count on the devices' streams, in place where that is allowed, on symmetric and other memory, against
- * what a world of the host backend makes of the same input: bit for bit.
+ * Every collective x type x op x count on the devices' streams, in place where that is allowed, on
+ * symmetric and other memory, against what a world of the host backend makes of the same input: bit
+ * for bit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +98,8 @@ static void plan_free(struct plan *p)
 
 /* ---- one of them ----------------------------------------------------------------------------- */
 
-/* Any bits for integers; for floats numbers that stay finite and round differently in another order. */
+/* Any bits for integers; for floats numbers that stay finite and round differently in another
+   order. */
 static void input(unsigned char *p, size_t bytes, enum spmt_type type, uint64_t seed)
 {
 	pattern_fill(p, bytes, seed);

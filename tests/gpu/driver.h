@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the GPU tests need of a vendor's driver beside the backend's ops: modules of their own, launches, graphs, free memory,
- * the thread's current device. All return 0 or the driver's number.
+ * What the GPU tests need of a vendor's driver beside the backend's ops: modules of their own,
+ * launches, graphs, free memory, the thread's current device. All return 0 or the driver's number.
  */
 #ifndef TESTS_GPU_DRIVER_H
 #define TESTS_GPU_DRIVER_H
@@ -12,8 +12,8 @@
 #include "kernels/kernels.h"
 #include "src/device.h"
 
-/* Loads the backend's driver again, its contexts of devices 0 .. n - 1 and the kernels' modules, for the life of the process.
-   False with a reason. For the host backend there is nothing to do. */
+/* Loads the backend's driver again, its contexts of devices 0 .. n - 1 and the kernels' modules,
+   for the life of the process. False with a reason. For the host backend there is nothing to do. */
 bool driver_open(const struct backend *b, int n, const struct test_kernel *const *kernels,
 	const char **reason);
 

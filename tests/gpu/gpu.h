@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the GPU tests share: plain programs that print TAP, run on the backend that has devices (SPMT_BACKEND names another) for
- * 1, 2 and 4 ranks, one a device, as far as there are devices. A test's body is written once: on GPUs its kernels are launched
- * through the driver, on the host backend through spmt_host_launch, where one thread is the whole grid.
+ * What the GPU tests share: plain programs that print TAP, run on the backend that has devices
+ * (SPMT_BACKEND names another) for 1, 2 and 4 ranks, one a device, as far as there are devices. A
+ * test's body is written once: on GPUs its kernels are launched through the driver, on the host
+ * backend through spmt_host_launch, where one thread is the whole grid.
  */
 #ifndef TESTS_GPU_H
 #define TESTS_GPU_H
@@ -18,8 +19,8 @@ struct gpu_test {
 	int least;		/* ranks; with fewer it is left out */
 };
 
-/* program [-n RANKS] [TEST ..], or program --probe: the backend and how many GPUs it has. What main returns. kernels: NULL at
-   the end. */
+/* program [-n RANKS] [TEST ..], or program --probe: the backend and how many GPUs it has. What
+   main returns. kernels: NULL at the end. */
 int gpu_main(int argc, char **argv, const struct test_kernel *const *kernels,
 	const struct gpu_test *tests, size_t ntests);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A put, a signal, a wait, a kernel of the user's and collectives, captured once from a stream and replayed; on a backend
- * without graphs the same work is queued each time.
+ * A put, a signal, a wait, a kernel of the user's and collectives, captured once from a stream and
+ * replayed; on a backend without graphs the same work is queued each time.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Worlds on GPUs: again and again, two at once, on permuted devices, from threads bound to other devices, and while kernels wait. */
+/* Worlds on GPUs: again and again, two at once, on permuted devices, from threads bound to other
+   devices, and while kernels wait. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

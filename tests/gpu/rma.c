@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every device copy: forms x scopes x sizes x misalignments, into poisoned memory, against the host. */
+/* Every device copy: forms x scopes x sizes x misalignments, into poisoned memory, against the
+   host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

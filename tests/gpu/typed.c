@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The typed device calls: 11 types x forms x scopes, on the heap and on registered buffers; single elements, too. */
+/* The typed device calls: 11 types x forms x scopes, on the heap and on registered buffers;
+   single elements, too. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits in kernels: every type and form; deadlines and aborts that return codes, leave a record, and a device that goes on. */
+/* Waits in kernels: every type and form; deadlines and aborts that return codes, leave a record,
+   and a device that goes on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tests' own kernels: C over spmt_device.h, compiled into device images and, for the host backend, as plain functions. Each
- * takes one struct by value on GPUs, a pointer to a copy on the host, and is right for any grid and block, 1 x 1 included.
+ * The tests' own kernels: C over spmt_device.h, compiled into device images and, for the host
+ * backend, as plain functions. Each takes one struct by value on GPUs, a pointer to a copy on the
+ * host, and is right for any grid and block, 1 x 1 included.
  */
 #ifndef TESTS_GPU_KERNELS_H
 #define TESTS_GPU_KERNELS_H
@@ -55,8 +56,8 @@ enum copy_form {
 };
 
 /*
- * Call c moves from src + its src shift to GUARD + its dst shift in slot c of dst. Sizes rise by one every `each` calls. The remote side
- * of the forms with mem is an offset in the buffer.
+ * Call c moves from src + its src shift to GUARD + its dst shift in slot c of dst. Sizes rise by
+ * one every `each` calls. The remote side of the forms with mem is an offset in the buffer.
  */
 struct copies_args {
 	struct spmt_view view;
@@ -115,7 +116,8 @@ struct typed_args {
 
 /* ---- locals: the local side on the stack and in the block's shared memory -------------------- */
 
-/* Per size 1 .. 64: `get` from src to the stack (or shared memory), put from there to dst + 128 * size. */
+/* Per size 1 .. 64: `get` from src to the stack (or shared memory), put from there to dst + 128
+   * size. */
 struct locals_args {
 	struct spmt_view view;
 	uint64_t dst, src;
@@ -154,7 +156,8 @@ enum signal_form {
 	SIGNAL_FORMS
 };
 
-/* Each worker (thread, warp or block) has 2 slots of `words` words, a buffer, a signal and an acknowledgement of its own. */
+/* Each worker (thread, warp or block) has 2 slots of `words` words, a buffer, a signal and an
+   acknowledgement of its own. */
 struct signals_args {
 	struct spmt_view view;
 	uint64_t slots, buffers, sigs, acks, outcome;
@@ -198,13 +201,15 @@ struct atomics_args {
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* words: 6 of the type, one a compare. Puts what makes all six hold to pe, waits by every form, asks by every test. */
+/* words: 6 of the type, one a compare. Puts what makes all six hold to pe, waits by every form,
+   asks by every test. */
 struct waits_args {
 	struct spmt_view view;
 	uint64_t words, outcome;
 	int32_t pe, type;
 };
-/* What the six compare with, hold before, and hold after; the type's own when converted. Signed ones are below zero, too. */
+/* What the six compare with, hold before, and hold after; the type's own when converted. Signed
+   ones are below zero, too. */
 static inline int waits_shift(int type)
 {
 	return type == TYPE_OF_uint8 || type == TYPE_OF_uint16 || type == TYPE_OF_uint32 ||
@@ -254,7 +259,8 @@ struct hold_args {
 
 /* ---- the graph's step ------------------------------------------------------------------------ */
 
-/* Checks the words that came, clears the signal, writes the next round's; the round is a word of the device. */
+/* Checks the words that came, clears the signal, writes the next round's; the round is a word of
+   the device. */
 struct step_args {
 	struct spmt_view view;
 	uint64_t came, next, sig, round, outcome;
@@ -273,7 +279,8 @@ extern const struct test_kernel test_copies, test_typed, test_locals, test_signa
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* The calling thread's scope among its like in the grid. Blocks are whole warps where warps work. */
+/* The calling thread's scope among its like in the grid. Blocks are whole warps where warps
+   work. */
 static inline uint32_t worker(int scope)
 {
 	if (scope == BY_BLOCK)

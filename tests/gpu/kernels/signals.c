@@ -174,7 +174,8 @@ static inline int meet_once(const struct meetings_args *a, uint64_t round)
 	return by_halves(a, round);
 }
 
-/* Words alternate between two sets: a peer that is a round ahead does not touch those being read. */
+/* Words alternate between two sets: a peer that is a round ahead does not touch those being
+   read. */
 KERNEL_BODY run_meetings(const struct meetings_args *a)
 {
 	const struct spmt_view *v = &a->view;

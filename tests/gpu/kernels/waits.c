@@ -3,7 +3,8 @@
 
 enum { CMPS = SPMT_CMP_LE + 1 };
 
-/* All forms on the six words; every one of them holds in the end. Returns the step that went wrong, *code what it returned. */
+/* All forms on the six words; every one of them holds in the end. Returns the step that went
+   wrong, *code what it returned. */
 #define ONE_TYPE(name, T)                                                                          \
 	static inline int name##_forms(const struct spmt_view *v, const T *w, int type, int *code) \
 	{                                                                                          \
@@ -120,7 +121,8 @@ static inline int hold_meeting(const struct hold_args *a)
 	return sync ? spmtd_sync_block(v) : spmtd_barrier_block(v);
 }
 
-/* Every thread of the scope must get the same code: each that differs adds 1 to the word after it. */
+/* Every thread of the scope must get the same code: each that differs adds 1 to the word after
+   it. */
 KERNEL_BODY run_hold(const struct hold_args *a)
 {
 	int rc;

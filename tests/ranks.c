@@ -245,6 +245,15 @@ struct spmt_attr ranks_attr(int rank, int nranks, const spmt_uid *uid)
 	return attr;
 }
 
+/* SPMT_TEST_DEVICES: how many devices the ranks share where there are fewer than a suite has ranks. */
+static int shared_device(int rank)
+{
+	const char *devices = getenv("SPMT_TEST_DEVICES");
+	int n = devices ? atoi(devices) : 0;
+
+	return n > 0 ? rank % n : -1;
+}
+
 static int world_main(int rank, void *arg)
 {
 	struct world *w = arg;
@@ -254,7 +263,7 @@ static int world_main(int rank, void *arg)
 	bool broken;
 
 	attr.rank = rank;
-	attr.device = w->devices ? w->devices[rank] : -1;
+	attr.device = w->devices ? w->devices[rank] : shared_device(rank);
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	ranks_watch(comm);
 	code = w->fn(comm, w->arg);

@@ -22,7 +22,7 @@ template <int FLIGHT>
 OP void raw_copy(char *dst, const char *src, uint64_t n, uint32_t lane, uint32_t lanes)
 {
 	const uint4 *from = (const uint4 *)src;
-	uint4 *to = (uint4 *)dst, x[FLIGHT];
+	uint4 *to = (uint4 *)dst, x[FLIGHT], y[FLIGHT - 1] = {};
 	uint64_t units = n / 16, i = lane;
 
 	for (; i + (uint64_t)(FLIGHT - 1) * lanes < units; i += (uint64_t)FLIGHT * lanes) {
@@ -33,8 +33,14 @@ OP void raw_copy(char *dst, const char *src, uint64_t n, uint32_t lane, uint32_t
 		for (int k = 0; k < FLIGHT; k++)
 			to[i + (uint64_t)k * lanes] = x[k];
 	}
-	for (; i < units; i += lanes)
-		to[i] = from[i];
+#pragma unroll
+	for (int k = 0; k < FLIGHT - 1; k++)
+		if (i + (uint64_t)k * lanes < units)
+			y[k] = from[i + (uint64_t)k * lanes];
+#pragma unroll
+	for (int k = 0; k < FLIGHT - 1; k++)
+		if (i + (uint64_t)k * lanes < units)
+			to[i + (uint64_t)k * lanes] = y[k];
 	if (lane == 0 && (n & 8))
 		((uint64_t *)dst)[n / 8 - 1] = ((const uint64_t *)src)[n / 8 - 1];
 }

@@ -106,6 +106,9 @@ static bool find_devices(const struct test_kernel *const *kernels)
 {
 	const char *reason = "";
 
+	/* Streams that share a queue wait for each other's kernels, and some kernels here wait for what
+	   another stream brings: as many queues as CUDA makes, before its driver starts. */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (device_select(NULL, &gpu.b) || gpu.b->count(&gpu.devices)) {
 		printf("Bail out! %s\n", status_sentence());
 		return false;

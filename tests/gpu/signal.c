@@ -17,21 +17,21 @@ struct ring {
 
 struct load {
 	enum scope scope;
-	uint64_t words, rounds; /* on GPUs */
+	uint64_t words, rounds, fewer; /* on GPUs; on the host backend */
 	unsigned grid, block;
 };
 
 /* Every scope and several of each, from no data to 32 KiB. */
 static const struct load loads[] = {
-	{ BY_THREAD, 0, 20000, 1, 1 },
-	{ BY_THREAD, 1, 20000, 1, 1 },
-	{ BY_THREAD, 17, 2000, 2, 64 },
-	{ BY_WARP, 1, 20000, 1, 32 },
-	{ BY_WARP, 100, 10000, 2, 128 },
-	{ BY_BLOCK, 0, 20000, 1, 256 },
-	{ BY_BLOCK, 1, 100000, 1, 256 },
-	{ BY_BLOCK, 513, 20000, 1, 512 },
-	{ BY_BLOCK, 4096, 5000, 4, 1024 },
+	{ BY_THREAD, 0, 20000, 200, 1, 1 },
+	{ BY_THREAD, 1, 20000, 200, 1, 1 },
+	{ BY_THREAD, 17, 2000, 50, 2, 64 },
+	{ BY_WARP, 1, 20000, 200, 1, 32 },
+	{ BY_WARP, 100, 10000, 100, 2, 128 },
+	{ BY_BLOCK, 0, 20000, 200, 1, 256 },
+	{ BY_BLOCK, 1, 100000, 1000, 1, 256 },
+	{ BY_BLOCK, 513, 20000, 500, 1, 512 },
+	{ BY_BLOCK, 4096, 5000, 2000, 4, 1024 },
 };
 
 static unsigned workers_of(const struct load *l)
@@ -66,7 +66,7 @@ static int ring_run(struct ring *g, const struct load *l, int form)
 		.acks = addr(g->acks),
 		.outcome = addr(g->outcome),
 		.words = l->words,
-		.rounds = gpu_count(l->rounds, l->rounds / 50),
+		.rounds = gpu_count(l->rounds, l->fewer),
 		.to = g->r.next,
 		.from = g->r.prev,
 		.scope = (int)l->scope,

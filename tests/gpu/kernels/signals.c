@@ -70,12 +70,26 @@ static inline void check(const struct signals_args *a, const struct channel *c)
 	}
 }
 
+/* The buffer of a call that need not be complete may be written again after this. */
+static inline void settle(const struct signals_args *a)
+{
+	if (a->form != SIGNAL_NBI_FORM)
+		return;
+	if (a->scope == BY_THREAD)
+		(void)spmtd_quiet(&a->view);
+	else if (a->scope == BY_WARP)
+		(void)spmtd_quiet_warp(&a->view);
+	else
+		(void)spmtd_quiet_block(&a->view);
+}
+
 /* The two sides of a round: 0, or the code of a wait that ended early. */
 static inline int one_round(const struct signals_args *a, const struct channel *c)
 {
 	const struct spmt_view *v = &a->view;
 	int rc = 0;
 
+	settle(a);
 	/* the slot's last user has been read */
 	if (c->round > 2)
 		rc = spmtd_signal_wait_until(v, c->ack, SPMT_CMP_GE, c->round - 2);

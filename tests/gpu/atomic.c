@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/atomics.h"
 
 enum { GRID = 4, BLOCK = 128, THREADS = GRID * BLOCK, EACH = 8, OPS = THREADS * EACH };
 

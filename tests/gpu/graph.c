@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/signals.h"
 
 enum { REPLAYS = 100 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/waits.h"
 
 enum { LARGE = 3 << 20 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/copies.h"
 
 enum { POISON = 0xc3, SMALL_MOST = 257, BATCH = 43 }; /* 258 sizes are 6 batches */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/signals.h"
 
 static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/typed.h"
 
 enum { POISON = 0x5e, ROOM = 8192, AT = 512, COUNTS = 9 };
 

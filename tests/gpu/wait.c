@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "kernels/waits.h"
 
 enum { CMPS = SPMT_CMP_LE + 1, SHORT_MS = 50 };
 

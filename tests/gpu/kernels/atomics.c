@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "kernels.h"
+#include "atomics.h"
 
 /* The kth value set by anybody: both halves of an integer are equal, so that a torn one shows. */
 static inline uint64_t halves(uint64_t k, uint32_t bytes)

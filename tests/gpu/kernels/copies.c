@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "kernels.h"
+#include "copies.h"
 
 struct call {
 	void *dst;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "kernels.h"
+#include "signals.h"
 
 /* What one worker works with. */
 struct channel {

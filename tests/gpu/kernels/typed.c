@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "kernels.h"
+#include "typed.h"
 
 #define ONE_SCOPE(name, T, scope, suffix)                                                        \
 	static inline void name##_##scope(const struct typed_args *a)                            \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "kernels.h"
+#include "waits.h"
 
 enum { CMPS = SPMT_CMP_LE + 1 };
 

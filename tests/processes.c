@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+#include "processes.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHILD_S = 25, PARENT_S = 60, WARM = 3 };
+
+struct child {
+	struct processes *p;
+	int process, n, ranks[64];
+	int (*fn)(int rank, void *arg);
+	void *arg;
+};
+
+/* Calls the ranks of a layout in turn: the i-th belongs to process *process. */
+static const char *layout_next(const char *at, int *rank, int *process)
+{
+	char *end;
+
+	if (!*at)
+		return NULL;
+	if (*at == '|')
+		++*process;
+	at += *at == '|' || *at == ',';
+	*rank = (int)strtol(at, &end, 10);
+	return end;
+}
+
+int processes_of(const char *layout, int rank)
+{
+	int r, process = 0;
+
+	for (const char *at = layout; (at = layout_next(at, &r, &process));)
+		if (r == rank)
+			return process;
+	return -1;
+}
+
+int processes_position(const char *layout, int rank)
+{
+	int r, process = 0, home = processes_of(layout, rank), position = 0;
+
+	for (const char *at = layout; (at = layout_next(at, &r, &process));)
+		position += process == home && r < rank;
+	return position;
+}
+
+void *processes_shared(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- a child --------------------------------------------------------------------------------------------------- */
+
+static int child_thread(int index, void *arg)
+{
+	struct child *c = arg;
+
+	return c->fn(c->ranks[index], c->arg);
+}
+
+static const char *child_cycles(struct child *c)
+{
+	struct usage before = { 0 };
+	const char *grown = NULL;
+
+	for (c->p->cycle = 0; c->p->cycle < (c->p->cycles ? c->p->cycles : 1); c->p->cycle++) {
+		if (c->p->cycle == WARM)
+			before = usage_now();
+		if (ranks_threads(c->n, child_thread, c))
+			return ranks_message();
+	}
+	if (c->p->cycles > WARM)
+		grown = usage_grown(&before, &c->p->slack);
+	return grown;
+}
+
+static _Noreturn void child_main(struct child *c, pid_t parent, int out)
+{
+	const struct rlimit files = { (rlim_t)c->p->files, (rlim_t)c->p->files };
+	const char *bad;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(98);
+	signal(SIGPIPE, SIG_IGN);
+	ranks_deadline(CHILD_S);
+	if (c->p->files)
+		setrlimit(RLIMIT_NOFILE, &files);
+	bad = child_cycles(c);
+	if (bad)
+		dprintf(out, "process %d: %s", c->process, bad);
+	_exit(bad ? 1 : 0);
+}
+
+static int child_start(struct child *c)
+{
+	pid_t parent = getpid();
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	c->p->pid[c->process] = fork();
+	if (c->p->pid[c->process] == 0)
+		child_main(c, parent, ends[1]);
+	close(ends[1]);
+	return ends[0];
+}
+
+/* ---- the parent ------------------------------------------------------------------------------------------------ */
+
+/* Its status; a child that does not end is ended. */
+static int child_wait(pid_t pid, int64_t until)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (now_ns() < until) {
+			sleep_ms(1);
+			continue;
+		}
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+		return -1;
+	}
+	return status;
+}
+
+static int child_judge(const struct processes *p, int process, int status, const char *said)
+{
+	if (status == -1)
+		return ranks_fail("process %d of %s did not end", process, p->layout);
+	if (*said)
+		return ranks_fail("%s: %s", p->layout, said);
+	if (p->killed >> process & 1)
+		return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+			? 0
+			: ranks_fail("process %d was not killed: status %#x", process,
+				  (unsigned)status);
+	return status ? ranks_fail("process %d of %s ended with status %#x", process, p->layout,
+				(unsigned)status)
+		      : 0;
+}
+
+static int children_end(struct processes *p, const int *fds)
+{
+	int64_t until = now_ns() + PARENT_S * (int64_t)1000000000;
+	int code = 0;
+
+	for (int i = 0; i < p->n; i++) {
+		int status = child_wait(p->pid[i], until);
+		char said[900] = "";
+		ssize_t n = status == -1 ? 0 : read(fds[i], said, sizeof(said) - 1);
+
+		said[n > 0 ? n : 0] = 0;
+		if (!code)
+			code = child_judge(p, i, status, said);
+		close(fds[i]);
+	}
+	return code;
+}
+
+static int uids_make(struct processes *p)
+{
+	for (int i = 0; i < PROCESSES_CYCLES; i++)
+		if (spmt_uid_create(&p->uid[i]))
+			return ranks_fail("spmt_uid_create: %s", spmt_last_error());
+	return 0;
+}
+
+int processes_run(struct processes *p, int (*fn)(int rank, void *arg), void *arg)
+{
+	struct child children[PROCESSES_MOST] = { 0 };
+	int fds[PROCESSES_MOST], rank, process = 0, code = uids_make(p);
+
+	p->nranks = 0;
+	for (const char *at = p->layout; (at = layout_next(at, &rank, &process)); p->nranks++)
+		children[process].ranks[children[process].n++] = rank;
+	p->n = process + 1;
+	fflush(NULL);
+	for (int i = 0; i < p->n; i++) {
+		children[i].p = p;
+		children[i].process = i;
+		children[i].fn = fn;
+		children[i].arg = arg;
+		fds[i] = child_start(&children[i]);
+	}
+	if (p->watch)
+		p->watch(p);
+	rank = children_end(p, fds);
+	return code ? code : rank;
+}
+
+/* ---- with a world ---------------------------------------------------------------------------------------------- */
+
+struct world_job {
+	struct processes *p;
+	int (*fn)(spmt_comm *comm, void *arg);
+	void *arg;
+};
+
+static int world_rank(int rank, void *arg)
+{
+	struct world_job *job = arg;
+	struct spmt_attr attr = ranks_attr(rank, job->p->nranks, &job->p->uid[job->p->cycle]);
+	spmt_comm *comm = NULL;
+	int code;
+
+	attr.heap_size = 16u << 20;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	ranks_watch(comm);
+	code = job->fn(comm, job->arg);
+	if (code)
+		spmt_abort(comm, -ECANCELED);
+	ranks_watch(NULL);
+	ranks_at("spmt_finalize", 0);
+	if (code)
+		spmt_finalize(comm);
+	else
+		REQUIRE_OK(spmt_finalize(comm));
+	return code;
+}
+
+int processes_world(struct processes *p, int (*fn)(spmt_comm *comm, void *arg), void *arg)
+{
+	struct world_job job = { p, fn, arg };
+
+	return processes_run(p, world_rank, &job);
+}

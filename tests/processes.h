@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worlds over several processes, for tests: children forked before they use the library, a thread a rank in each, the
+ * first failure of each child told through a pipe. No child outlives its parent, nor a minute.
+ */
+#ifndef TESTS_PROCESSES_H
+#define TESTS_PROCESSES_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "ranks.h"
+
+enum { PROCESSES_MOST = 8, PROCESSES_CYCLES = 32 };
+
+struct processes {
+	const char *layout; /* "0,2|1,3": ranks 0 and 2 in one process, 1 and 3 in another */
+	unsigned killed;    /* bit p: process p has to end by SIGKILL */
+	int files;	    /* not 0: RLIMIT_NOFILE of the children */
+	int cycles;	    /* times that the ranks run, 0: once; uid[i] is the i-th world's */
+	struct usage slack; /* cycles: what a child may grow by after the first three */
+	void (*watch)(struct processes *p); /* in the parent, while the children run */
+	void *shared;			    /* for watch */
+	/* set by processes_run */
+	int n, nranks;
+	pid_t pid[PROCESSES_MOST];
+	spmt_uid uid[PROCESSES_CYCLES];
+	int cycle; /* in a child: which it is in */
+};
+
+/* fn(rank, arg) on a thread a rank; `arg` is as it was at the fork. 0, or RANKS_FAILED with ranks_message(). */
+int processes_run(struct processes *p, int (*fn)(int rank, void *arg), void *arg);
+/* The same in a world of 16 MiB heaps: init, fn, finalize. */
+int processes_world(struct processes *p, int (*fn)(spmt_comm *comm, void *arg), void *arg);
+
+/* The process of a rank; ranks of that process below it. */
+int processes_of(const char *layout, int rank);
+int processes_position(const char *layout, int rank);
+
+/* Memory shared by the processes, zeroed; NULL: none. */
+void *processes_shared(size_t size);
+
+#endif

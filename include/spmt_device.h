@@ -216,8 +216,10 @@ struct spmtd_mem_peer {
 #define SPMTD_RARE static SPMTD_DEVICE __attribute__((noinline, unused))
 #if defined(SPMTD_HOST)
 #define SPMTD_LONG SPMTD_FN
+#define SPMTD_ROLLED
 #else
 #define SPMTD_LONG SPMTD_RARE
+#define SPMTD_ROLLED _Pragma("unroll 1")
 #endif
 
 struct spmtd_unit_ {
@@ -241,8 +243,10 @@ SPMTD_FN void *spmtd_to_(uint64_t a)
 
 #if defined(__CUDACC_RTC__)
 #define SPMTD_ASM asm volatile
+#define SPMTD_PURE asm
 #else
 #define SPMTD_ASM __asm__ volatile
+#define SPMTD_PURE __asm__
 #endif
 /* The .global state space: with generic addresses each atomic would carry a branch for shared
    memory. */
@@ -396,12 +400,12 @@ SPMTD_FN void spmtd_settle_(void)
 {
 }
 
-#define SPMTD_ID(name, reg)                                    \
-	SPMTD_FN uint32_t spmtd_##name##_(void)                \
-	{                                                      \
-		uint32_t x;                                    \
-		SPMTD_ASM("mov.u32 %0, %%" reg ";" : "=r"(x)); \
-		return x;                                      \
+#define SPMTD_ID(name, reg)                                     \
+	SPMTD_FN uint32_t spmtd_##name##_(void)                 \
+	{                                                       \
+		uint32_t x;                                     \
+		SPMTD_PURE("mov.u32 %0, %%" reg ";" : "=r"(x)); \
+		return x;                                       \
 	}
 SPMTD_ID(tid_x, "tid.x")
 SPMTD_ID(tid_y, "tid.y")
@@ -947,6 +951,13 @@ SPMTD_LOCAL(16)
 SPMTD_LOCAL(32)
 SPMTD_LOCAL(64)
 
+SPMTD_FN int spmtd_plain_(
+	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+{
+	(void)way, (void)dst, (void)src, (void)n, (void)lane, (void)lanes;
+	return 0;
+}
+
 SPMTD_FN uint64_t spmtd_local_load_(uint64_t a, uint64_t n)
 {
 	if (n == 8)
@@ -979,9 +990,10 @@ SPMTD_FN void spmtd_local_store_(uint64_t a, uint64_t n, uint64_t x)
 SPMTD_FN uint64_t spmtd_hop_(uint64_t base, uint32_t step, uint32_t j)
 {
 #if defined(SPMTD_NVPTX)
-	uint64_t a;
+	uint64_t a = base;
 
-	SPMTD_ASM("mad.wide.u32 %0, %1, %2, %3;" : "=l"(a) : "r"(step), "r"(j), "l"(base));
+	if (j)
+		SPMTD_PURE("mad.wide.u32 %0, %1, %2, %3;" : "=l"(a) : "r"(step), "r"(j), "l"(base));
 	return a;
 #else
 	return base + (uint64_t)step * j;
@@ -999,6 +1011,15 @@ SPMTD_FN uint64_t spmtd_hop_(uint64_t base, uint32_t step, uint32_t j)
 			spmtd_store##bits##_(a, x);                                          \
 		else                                                                         \
 			spmtd_gstore##bits##_(a, x);                                         \
+	}                                                                                    \
+	SPMTD_FN type spmtd_zero##bits##_(void)                                              \
+	{                                                                                    \
+		union {                                                                      \
+			uint64_t words[2];                                                   \
+			type x;                                                              \
+		} u;                                                                         \
+		u.words[0] = u.words[1] = 0;                                                 \
+		return u.x;                                                                  \
 	}
 SPMTD_SIDES(8, uint8_t)
 SPMTD_SIDES(16, uint16_t)
@@ -1006,34 +1027,41 @@ SPMTD_SIDES(32, uint32_t)
 SPMTD_SIDES(64, uint64_t)
 SPMTD_SIDES(16b, struct spmtd_unit_)
 
-/* n units of one size, lane by lane. The last, short round is in flight at once too. */
-#define SPMTD_RUN(bits, type, bytes)                                                            \
-	SPMTD_FN void spmtd_run##bits##_(                                                       \
-		int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes) \
-	{                                                                                       \
-		uint32_t step = lanes * bytes;                                                  \
-		uint64_t i = lane;                                                              \
-		type x[SPMTD_FLIGHT];                                                           \
-                                                                                                \
-		dst += (uint64_t)lane * bytes;                                                  \
-		src += (uint64_t)lane * bytes;                                                  \
-		for (; i + (uint64_t)(SPMTD_FLIGHT - 1) * lanes < n;                            \
-			i += (uint64_t)SPMTD_FLIGHT * lanes) {                                  \
-			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) x[j] =         \
-				spmtd_from##bits##_(way, spmtd_hop_(src, step, j));             \
-			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++)                \
-				spmtd_into##bits##_(way, spmtd_hop_(dst, step, j), x[j]);       \
-			src += (uint64_t)step * SPMTD_FLIGHT;                                   \
-			dst += (uint64_t)step * SPMTD_FLIGHT;                                   \
-		}                                                                               \
-		if (i >= n)                                                                     \
-			return;                                                                 \
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT - 1;                         \
-				  j++) if (i + (uint64_t)j * lanes < n) x[j] =                  \
-			spmtd_from##bits##_(way, spmtd_hop_(src, step, j));                     \
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT - 1;                         \
-				  j++) if (i + (uint64_t)j * lanes < n)                         \
-			spmtd_into##bits##_(way, spmtd_hop_(dst, step, j), x[j]);               \
+/* n units of one size, lane by lane. The last, short round is in flight at once too; its values
+   begin as zeros, because ptxas takes registers that need not be written here for live in all
+   callers. */
+#define SPMTD_RUN(bits, type, bytes)                                                               \
+	SPMTD_FN void spmtd_rest##bits##_(                                                         \
+		int way, uint64_t dst, uint64_t src, uint32_t n, uint32_t lane, uint32_t lanes)    \
+	{                                                                                          \
+		type x[SPMTD_FLIGHT];                                                              \
+                                                                                                   \
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) x[j] =                    \
+			spmtd_zero##bits##_();                                                     \
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) if (lane + j * lanes < n) \
+			x[j] = spmtd_from##bits##_(way, spmtd_hop_(src, lanes * bytes, j));        \
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) if (lane + j * lanes < n) \
+			spmtd_into##bits##_(way, spmtd_hop_(dst, lanes *bytes, j), x[j]);          \
+	}                                                                                          \
+	SPMTD_FN void spmtd_run##bits##_(                                                          \
+		int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)    \
+	{                                                                                          \
+		uint32_t step = lanes * bytes, round = lanes * SPMTD_FLIGHT;                       \
+                                                                                                   \
+		dst += (uint64_t)lane * bytes;                                                     \
+		src += (uint64_t)lane * bytes;                                                     \
+		for (; n >= round; n -= round) {                                                   \
+			type x[SPMTD_FLIGHT];                                                      \
+                                                                                                   \
+			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) x[j] =            \
+				spmtd_from##bits##_(way, spmtd_hop_(src, step, j));                \
+			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++)                   \
+				spmtd_into##bits##_(way, spmtd_hop_(dst, step, j), x[j]);          \
+			src += (uint64_t)step * SPMTD_FLIGHT;                                      \
+			dst += (uint64_t)step * SPMTD_FLIGHT;                                      \
+		}                                                                                  \
+		if (lane < n)                                                                      \
+			spmtd_rest##bits##_(way, dst, src, (uint32_t)n, lane, lanes);              \
 	}
 #define SPMTD_UNROLL _Pragma("unroll")
 SPMTD_RUN(8, uint8_t, 1u)
@@ -1043,7 +1071,7 @@ SPMTD_RUN(64, uint64_t, 8u)
 SPMTD_RUN(16b, struct spmtd_unit_, 16u)
 
 /* The widest accesses that both addresses and the length allow. */
-SPMTD_FN void spmtd_words_(
+SPMTD_RARE void spmtd_words_(
 	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
 {
 	uint64_t odd = dst | src | n;
@@ -1061,7 +1089,7 @@ SPMTD_FN void spmtd_words_(
 /* The ends of a copy whose two sides are misaligned alike, by one thread: `head` bytes up to a
    multiple of 16, then, from `from` on, `tail` bytes. At most four accesses each, all loads
    first. */
-SPMTD_FN void spmtd_ends_(
+SPMTD_RARE void spmtd_ends_(
 	int way, uint64_t dst, uint64_t src, uint64_t head, uint64_t from, uint64_t tail)
 {
 	uint64_t h2 = head & 1, h4 = head & 3, h8 = head & 7;
@@ -1126,7 +1154,6 @@ SPMTD_FN void spmtd_shifted_(
 	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
 {
 	uint64_t head = (0 - dst) & 15, s = (src + head) & 15, units;
-	struct spmtd_unit_ lo[SPMTD_FLIGHT / 2], hi[SPMTD_FLIGHT / 2];
 	uint32_t step = 16 * lanes;
 
 	if (head < s)
@@ -1140,6 +1167,10 @@ SPMTD_FN void spmtd_shifted_(
 	dst += head + 16 * (uint64_t)lane;
 	src += head - s + 16 * (uint64_t)lane;
 	for (uint64_t i = lane; i < units; i += (uint64_t)(SPMTD_FLIGHT / 2) * lanes) {
+		struct spmtd_unit_ lo[SPMTD_FLIGHT / 2], hi[SPMTD_FLIGHT / 2];
+
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT / 2; j++) lo[j] = hi[j] =
+			spmtd_zero16b_();
 		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT / 2;
 				  j++) if (i + (uint64_t)j * lanes < units)
 		{
@@ -1154,22 +1185,32 @@ SPMTD_FN void spmtd_shifted_(
 	}
 }
 
-SPMTD_RARE void spmtd_shifted_put_(
-	uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
-{
-	spmtd_shifted_(SPMTD_PUT_, dst, src, n, lane, lanes);
-}
+/* Whole aligned units. Functions of their own, because ptxas gives one that calls others too few
+   registers to keep a round in. */
+#define SPMTD_LEAVES(way, WAY)                                                         \
+	SPMTD_RARE void spmtd_units_##way##_(                                          \
+		uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes) \
+	{                                                                              \
+		spmtd_run16b_(WAY, dst, src, n / 16, lane, lanes);                     \
+	}                                                                              \
+	SPMTD_RARE void spmtd_shifted_##way##_(                                        \
+		uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes) \
+	{                                                                              \
+		spmtd_shifted_(WAY, dst, src, n, lane, lanes);                         \
+	}
+SPMTD_LEAVES(put, SPMTD_PUT_)
+SPMTD_LEAVES(get, SPMTD_GET_)
+SPMTD_LEAVES(raw, SPMTD_RAW_)
 
-SPMTD_RARE void spmtd_shifted_get_(
-	uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+SPMTD_FN void spmtd_units_(
+	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
 {
-	spmtd_shifted_(SPMTD_GET_, dst, src, n, lane, lanes);
-}
-
-SPMTD_RARE void spmtd_shifted_raw_(
-	uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
-{
-	spmtd_shifted_(SPMTD_RAW_, dst, src, n, lane, lanes);
+	if (way == SPMTD_PUT_)
+		spmtd_units_put_(dst, src, n, lane, lanes);
+	else if (way == SPMTD_GET_)
+		spmtd_units_get_(dst, src, n, lane, lanes);
+	else
+		spmtd_units_raw_(dst, src, n, lane, lanes);
 }
 
 SPMTD_FN void spmtd_bulk_(
@@ -1190,36 +1231,64 @@ SPMTD_FN void spmtd_bulk_(
 		/* The last lane has the fewest units. */
 		if ((head | tail) && lane == lanes - 1)
 			spmtd_ends_(way, dst, src, head, n - tail, tail);
-		spmtd_run16b_(way, dst + head, src + head, (n - head) / 16, lane, lanes);
+		spmtd_units_(way, dst + head, src + head, n - head - tail, lane, lanes);
 	}
 }
 
-SPMTD_FN uint64_t spmtd_local_load_(uint64_t a, uint64_t n)
+SPMTD_RARE uint64_t spmtd_bytes_load_(uint64_t a, uint64_t n)
 {
 	uint64_t x = 0;
 
-	if (n == 8 && !(a & 7))
-		return spmtd_load64_(a);
-	if (n == 4 && !(a & 3))
-		return spmtd_load32_(a);
-	if (n == 2 && !(a & 1))
-		return spmtd_load16_(a);
 	for (uint32_t i = 0; i < n; i++)
 		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
 	return x;
 }
 
+SPMTD_RARE void spmtd_bytes_store_(uint64_t a, uint64_t n, uint64_t x)
+{
+	for (uint32_t i = 0; i < n; i++)
+		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
+}
+
+SPMTD_FN uint64_t spmtd_local_load_(uint64_t a, uint64_t n)
+{
+	if (a & (n - 1))
+		return spmtd_bytes_load_(a, n);
+	if (n == 8)
+		return spmtd_load64_(a);
+	if (n == 4)
+		return spmtd_load32_(a);
+	return n == 2 ? spmtd_load16_(a) : spmtd_load8_(a);
+}
+
 SPMTD_FN void spmtd_local_store_(uint64_t a, uint64_t n, uint64_t x)
 {
-	if (n == 8 && !(a & 7))
+	if (a & (n - 1))
+		spmtd_bytes_store_(a, n, x);
+	else if (n == 8)
 		spmtd_store64_(a, x);
-	else if (n == 4 && !(a & 3))
+	else if (n == 4)
 		spmtd_store32_(a, (uint32_t)x);
-	else if (n == 2 && !(a & 1))
+	else if (n == 2)
 		spmtd_store16_(a, (uint16_t)x);
 	else
-		for (uint32_t i = 0; i < n; i++)
-			spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
+		spmtd_store8_(a, (uint8_t)x);
+}
+
+/* Aligned units; 0: they are not. One a lane is in line and short: all warps of a full block walk
+   it, and a hundred instructions of each are a quarter of the time of a small copy. */
+SPMTD_FN int spmtd_plain_(
+	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+{
+	uint32_t at = 16 * lane;
+
+	if ((dst | src | n) & 15)
+		return 0;
+	if (n > 16 * (uint64_t)lanes)
+		spmtd_units_(way, dst, src, n, lane, lanes);
+	else if (at < n)
+		spmtd_into16b_(way, dst + at, spmtd_from16b_(way, src + at));
+	return 1;
 }
 
 #endif
@@ -1272,17 +1341,25 @@ SPMTD_FN void spmtd_poke_(uint64_t a, uint64_t n, uint64_t x)
 
 SPMTD_FN void spmtd_copy_put_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 {
+	uint32_t lane = spmtd_lane_(scope), lanes = spmtd_lanes_(scope);
+
+	if (spmtd_plain_(SPMTD_PUT_, dst, src, n, lane, lanes))
+		return;
 	if (!spmtd_single_(dst, n))
-		spmtd_bulk_put_(dst, src, n, spmtd_lane_(scope), spmtd_lanes_(scope));
-	else if (spmtd_lane_(scope) == 0)
+		spmtd_bulk_put_(dst, src, n, lane, lanes);
+	else if (lane == 0)
 		spmtd_poke_(dst, n, spmtd_local_load_(src, n));
 }
 
 SPMTD_FN void spmtd_copy_get_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 {
+	uint32_t lane = spmtd_lane_(scope), lanes = spmtd_lanes_(scope);
+
+	if (spmtd_plain_(SPMTD_GET_, dst, src, n, lane, lanes))
+		return;
 	if (!spmtd_single_(src, n))
-		spmtd_bulk_get_(dst, src, n, spmtd_lane_(scope), spmtd_lanes_(scope));
-	else if (spmtd_lane_(scope) == 0)
+		spmtd_bulk_get_(dst, src, n, lane, lanes);
+	else if (lane == 0)
 		spmtd_local_store_(dst, n, spmtd_peek_(src, n));
 }
 
@@ -2109,11 +2186,20 @@ SPMTD_FN struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
 	return spmtd_inbox_at_(spmtd_at_(v->own), writer);
 }
 
-SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, uint64_t epoch, int scope)
+SPMTD_FN uint64_t spmtd_epoch_(const struct spmt_view *v)
 {
-	int lanes = (int)spmtd_lanes_(scope);
+	return spmtd_peek64_(spmtd_at_(&v->own->sync_epoch));
+}
 
-	for (int pe = (int)spmtd_lane_(scope); pe < v->npes; pe += lanes) {
+SPMTD_FN void spmtd_epoch_set_(const struct spmt_view *v, uint64_t epoch)
+{
+	spmtd_poke64_(spmtd_at_(&v->own->sync_epoch), epoch);
+}
+
+SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, uint64_t epoch, int lane, int lanes)
+{
+	SPMTD_ROLLED for (int pe = lane; pe < v->npes; pe += lanes)
+	{
 		if (pe == v->pe)
 			continue;
 		spmtd_poke64_(spmtd_at_(&spmtd_outbox_(v, pe)->sync), epoch);
@@ -2121,35 +2207,41 @@ SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, uint64_t epoch, int sc
 	}
 }
 
-SPMTD_FN int spmtd_sync_await_(const struct spmt_view *v, uint64_t epoch, int scope, int what)
+SPMTD_FN int spmtd_sync_await_(
+	const struct spmt_view *v, uint64_t epoch, int lane, int lanes, int what)
 {
-	int lanes = (int)spmtd_lanes_(scope), rc = 0;
 	struct spmtd_waiter_ w;
+	int rc = 0;
 
 	spmtd_wait_begin_(&w);
-	for (int pe = (int)spmtd_lane_(scope); pe < v->npes && !rc; pe += lanes)
-		if (pe != v->pe)
-			rc = spmtd_await_(v, &w, SPMTD_KIND_W_, 64,
-				spmtd_at_(&spmtd_inbox_(v, pe)->sync), 0, epoch, what, pe);
+	SPMTD_ROLLED for (int pe = lane; pe < v->npes && !rc; pe += lanes) if (pe != v->pe) rc =
+		spmtd_await_(v, &w, SPMTD_KIND_W_, 64, spmtd_at_(&spmtd_inbox_(v, pe)->sync), 0,
+			epoch, what, pe);
 	spmtd_wait_end_(v, &w);
-	return spmtd_agree_(rc, scope);
+	return rc;
 }
 
 SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
 {
-	uint64_t word = spmtd_at_(&v->own->sync_epoch), epoch;
-	int rc;
+	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope), rc = 0;
+	uint64_t epoch = 0;
 
 	if (what == SPMTD_WHAT_BARRIER)
 		spmtd_settle_();
 	spmtd_meet_(scope);
-	epoch = spmtd_peek64_(word) + 1;
-	if (what == SPMTD_WHAT_BARRIER && (int)spmtd_lane_(scope) < v->npes)
-		spmtd_order_();
-	spmtd_sync_post_(v, epoch, scope);
-	rc = spmtd_sync_await_(v, epoch, scope, what);
-	if (!rc && spmtd_lane_(scope) == 0)
-		spmtd_poke64_(word, epoch);
+	if (lane < v->npes) {
+		epoch = spmtd_epoch_(v) + 1;
+		if (what == SPMTD_WHAT_BARRIER)
+			spmtd_order_();
+		spmtd_sync_post_(v, epoch, lane, lanes);
+		rc = spmtd_sync_await_(v, epoch, lane, lanes, what);
+	}
+	if (scope != SPMTD_THREAD_) {
+		rc = spmtd_agree_(rc, scope);
+		spmtd_acquired_(); /* by those who did not look, too */
+	}
+	if (!rc && lane == 0)
+		spmtd_epoch_set_(v, epoch);
 	return rc;
 }
 
@@ -2189,17 +2281,15 @@ SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
    arrive, sync or barrier. */
 SPMTD_FN void spmtd_sync_arrive(const struct spmt_view *v)
 {
-	uint64_t word = spmtd_at_(&v->own->sync_epoch), epoch = spmtd_peek64_(word) + 1;
+	uint64_t epoch = spmtd_epoch_(v) + 1;
 
-	spmtd_poke64_(word, epoch);
-	spmtd_sync_post_(v, epoch, SPMTD_THREAD_);
+	spmtd_epoch_set_(v, epoch);
+	spmtd_sync_post_(v, epoch, 0, 1);
 }
 
 SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 {
-	uint64_t epoch = spmtd_peek64_(spmtd_at_(&v->own->sync_epoch));
-
-	return spmtd_sync_await_(v, epoch, SPMTD_THREAD_, SPMTD_WHAT_SYNC);
+	return spmtd_sync_await_(v, spmtd_epoch_(v), 0, 1, SPMTD_WHAT_SYNC);
 }
 
 #undef SPMTD_NVPTX
@@ -2209,7 +2299,9 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_FN
 #undef SPMTD_LONG
 #undef SPMTD_RARE
+#undef SPMTD_ROLLED
 #undef SPMTD_ASM
+#undef SPMTD_PURE
 #undef SPMTD_G
 #undef SPMTD_G0
 #undef SPMTD_ACCESS
@@ -2226,6 +2318,7 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_FLIGHT
 #undef SPMTD_SIDES
 #undef SPMTD_RUN
+#undef SPMTD_LEAVES
 #undef SPMTD_UNROLL
 #undef SPMTD_BYTES
 #undef SPMTD_TYPES

@@ -131,15 +131,15 @@ at_least() {
 	nothing_in "$2" "$got"
 }
 for arch in sm_80 sm_90; do
-	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_put_ \
+	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ \
 		'ld[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
-	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_get_ \
+	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ \
 		'ld[.]global[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
 done
 for arch in gfx90a gfx942 gfx1100; do
-	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_put_ \
+	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ \
 		'(flat|global)_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
-	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_bulk_get_ \
+	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ \
 		'global_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
 done
 

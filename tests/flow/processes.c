@@ -391,7 +391,7 @@ static int collectives(spmt_comm *comm)
 /* A registered buffer inside the heap is everybody's; outside of it, of the ranks of the process. */
 static int registered(spmt_comm *comm, const struct body *b)
 {
-	int me = spmt_rank(comm), n = spmt_nranks(comm);
+	int me = spmt_rank(comm), n = spmt_nranks(comm), got;
 	char *inside, outside[64] = "", text[8];
 	spmt_mem *in, *out;
 
@@ -415,6 +415,8 @@ static int registered(spmt_comm *comm, const struct body *b)
 	REQUIRE_OK(spmt_barrier(comm));
 	REQUIRE_OK(spmt_mem_get(comm, text, in, 3, sizeof(me), (me + 1) % n));
 	REQUIRE_EQ(memcmp(text, &me, sizeof(me)), 0);
+	REQUIRE_OK(spmt_copy_out(comm, &got, inside + 8 * me + 3, sizeof(got)));
+	REQUIRE_EQ(got, (me + n - 1) % n);
 	REQUIRE_OK(spmt_deregister(comm, out));
 	REQUIRE_OK(spmt_deregister(comm, in));
 	REQUIRE_OK(spmt_free(comm, inside));

@@ -8,14 +8,6 @@
 #include "wait.h"
 #include "world.h"
 
-/* One stream with work that this comm has queued since the last quiet. */
-struct used_stream {
-	device_stream stream;
-	int thread;	    /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
-	device_event event; /* behind the last such work */
-	bool dirty;
-};
-
 #define COLL_STAGE (1u << 20) /* bytes, either way */
 
 struct spmt_comm {
@@ -36,12 +28,12 @@ struct spmt_comm {
 	struct slot *slot;
 	const struct backend *backend;
 	device_stream stream;
-	struct used_stream *used;
+	struct used_stream *used; /* stream.c */
 	size_t nused;
 	device_event collective; /* behind the last collective; made with the first */
 	device_stream collective_stream;
-	void *scratch, *scratch_dev; /* a pinned line for results of kernels: host address, device
-					address */
+	struct scratch *scratches;	  /* table.c: pinned memory for results */
+	struct spare_table *spare_tables; /* table.c: for the next to ask */
 	char *stage; /* worlds of several processes: COLL_STAGE bytes in, as many out; else NULL */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct spmt_mem *mems;	   /* live registered buffers */
@@ -104,12 +96,6 @@ static inline int64_t comm_timeout(const spmt_comm *comm)
 }
 
 /* ---- one step each of init and finalize, and what the calls share -------------------------- */
-
-int peers_link(spmt_comm *comm); /* peer.c: a link a peer */
-/* Each tells every peer where it sees the peer's heap; behind a meeting each hears. */
-int peers_tell(spmt_comm *comm);
-int peers_hear(spmt_comm *comm);
-void peers_unlink(spmt_comm *comm); /* takes half-made ones */
 
 void view_prepare(spmt_comm *comm); /* view.c: once the links stand */
 void view_fill(spmt_comm *comm, struct spmt_view *view);

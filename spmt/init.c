@@ -10,6 +10,7 @@
 #include "../src/status.h"
 #include "comm.h"
 #include "gather.h"
+#include "peer.h"
 #include "stream.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
@@ -119,11 +120,15 @@ static int settle_device(spmt_comm *comm, bool gathered)
 static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
 {
 	struct rank_info *info = own_info(comm);
+	struct status_saved saved;
 	int rc;
 
+	status_save(&saved);
 	rc = device_select(attr->backend, &comm->backend);
 	if (rc)
-		return rc;
+		return fail(
+			rc, "spmt_init: rank %d: attr.backend: %s", comm->rank, status_sentence());
+	status_restore(&saved); /* backends without devices were passed over */
 	info->rank = comm->rank;
 	info->device = attr->device;
 	info->traits = comm->backend->traits;
@@ -257,13 +262,15 @@ static void comm_destroy(spmt_comm *comm)
 	if (!comm)
 		return;
 	status_save(&saved);
+	comm_unvisited(comm);
+	streams_settle(comm);
 	mems_drop(comm);
 	peers_unlink(comm);
 	streams_drop(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
-	if (comm->scratch)
-		comm->backend->host_free(comm->dev, comm->scratch);
+	if (comm->backend)
+		tables_drop(comm);
 	world_leave(comm);
 	status_restore(&saved);
 }
@@ -282,7 +289,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	struct meet_record record = { .op = MEET_INIT, .key = { size } };
 	int rc;
 
-	comm->default_timeout_ms = attr->timeout_ms ? attr->timeout_ms : env->timeout;
+	comm->default_timeout_ms =
+		MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
 	atomic_store(&comm->timeout_ms, comm->default_timeout_ms);
 	rc = init_failed(comm, info_begin(comm, attr));
 	if (rc)

@@ -140,14 +140,6 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 	return 0;
 }
 
-/* A pinned word for a kernel's result, made with the first. */
-static int scratch_word(spmt_comm *comm)
-{
-	if (comm->scratch)
-		return 0;
-	return comm->backend->host_alloc(comm->dev, CACHE_LINE, &comm->scratch, &comm->scratch_dev);
-}
-
 static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target,
 	const uint64_t *operand, const uint64_t *compare, uint64_t *old, int pe)
 {
@@ -157,17 +149,17 @@ static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target
 		.amo = (int)call->amo,
 		.type = (int)call->type,
 		.pe = pe };
-	int rc = scratch_word(comm);
+	int rc = scratch_room(comm, sizeof(*old));
 
 	if (rc)
 		return rc;
-	args.fetched = (uint64_t)(uintptr_t)comm->scratch_dev;
+	args.fetched = (uint64_t)(uintptr_t)scratch_dev(comm);
 	view_fill(comm, &args.view);
 	rc = kernel_run(comm, &kernel_atomic, &args, sizeof(args), comm->stream);
 	if (!rc)
 		rc = stream_drain(comm, "spmt_atomic");
 	if (!rc)
-		memcpy(old, comm->scratch, sizeof(*old));
+		memcpy(old, scratch_host(comm), sizeof(*old));
 	return rc;
 }
 

@@ -5,6 +5,14 @@
 
 #include "comm.h"
 
+/* One stream with work that this comm has queued since the last quiet. */
+struct used_stream {
+	device_stream stream;
+	int thread;	    /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
+	device_event event; /* behind the last such work */
+	bool dirty;
+};
+
 /* The stream meant by a user's argument; after queueing work there, note it for quiet. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
 int stream_note(spmt_comm *comm, device_stream stream);

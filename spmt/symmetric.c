@@ -150,11 +150,17 @@ static int copy_now(spmt_comm *comm, void *dst, const void *src, size_t size, co
 	return rc ? rc : stream_drain(comm, what);
 }
 
+/* Of a comm that is yet to be checked. */
+static int own_rank(const spmt_comm *comm)
+{
+	return comm ? comm->rank : 0;
+}
+
 int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size)
 {
 	char *own;
-	int rc = rma_open(comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size,
-		comm ? comm->rank : 0, &own);
+	int rc = rma_open(
+		comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size, own_rank(comm), &own);
 
 	if (rc || !size)
 		return rc;
@@ -166,8 +172,8 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size)
 {
 	char *own;
-	int rc = rma_open(comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size,
-		comm ? comm->rank : 0, &own);
+	int rc = rma_open(
+		comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size, own_rank(comm), &own);
 
 	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, "spmt_copy_out");
 }

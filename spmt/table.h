@@ -14,7 +14,18 @@ struct kernel_table {
 	size_t size;
 };
 int table_open(spmt_comm *comm, size_t size, struct kernel_table *table);
-int table_publish(spmt_comm *comm, const struct kernel_table *table);
-void table_close(spmt_comm *comm, struct kernel_table *table); /* zeroed: fine */
+int table_publish(spmt_comm *comm, struct kernel_table *table); /* sets dev */
+void table_close(spmt_comm *comm, struct kernel_table *table);	/* zeroed: fine */
+
+/*
+ * Pinned memory of the comm for what a call brings back from the device: at least `size` bytes, until
+ * the next call. One thread at a time, as all calls on a comm.
+ */
+int scratch_room(spmt_comm *comm, size_t size);
+void *scratch_host(const spmt_comm *comm);
+void *scratch_dev(const spmt_comm *comm);
+
+/* At finalize: what is spare, and the scratch. */
+void tables_drop(spmt_comm *comm);
 
 #endif

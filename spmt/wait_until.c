@@ -20,7 +20,7 @@ struct watch {
 	size_t count, size;
 	const int *status; /* not 0: left out */
 	const char *words; /* where the CPU reads them: ivars, or a snapshot */
-	void *snapshot, *snapshot_dev;
+	bool snapshot;
 	size_t first;  /* where a look begins, so that no element is always served last */
 	uint64_t seen; /* of the last word looked at that did not hold */
 };
@@ -68,7 +68,6 @@ static int watch_range(const struct watch *w)
 	return 0;
 }
 
-/* On success watch_close follows. */
 static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum spmt_type type,
 	const void *ivars, size_t count, const int *status, enum spmt_cmp cmp, const void *val)
 {
@@ -94,16 +93,12 @@ static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum s
 	w->first = count ? comm->fair % count : 0;
 	if (comm_cpu_access(comm) || !count)
 		return 0;
-	rc = comm->backend->host_alloc(comm->dev, count * w->size, &w->snapshot, &w->snapshot_dev);
-	w->words = w->snapshot;
-	return rc;
-}
-
-static int watch_close(struct watch *w, int rc)
-{
-	if (w->snapshot)
-		w->comm->backend->host_free(w->comm->dev, w->snapshot);
-	return rc;
+	rc = scratch_room(comm, count * w->size);
+	if (rc)
+		return rc;
+	w->snapshot = true;
+	w->words = scratch_host(comm);
+	return 0;
 }
 
 /* The words as they are now. */
@@ -115,7 +110,7 @@ static int watch_read(struct watch *w)
 	if (!w->snapshot)
 		return 0;
 	rc = comm->backend->copy(
-		comm->dev, w->snapshot_dev, w->ivars, w->count * w->size, comm->stream);
+		comm->dev, scratch_dev(comm), w->ivars, w->count * w->size, comm->stream);
 	return rc ? rc : stream_drain(comm, w->what);
 }
 
@@ -236,7 +231,7 @@ int spmt_wait_until(
 	struct watch w;
 	int rc = watch_open(&w, comm, "spmt_wait_until", type, ivar, 1, NULL, cmp, val);
 
-	return rc ? rc : watch_close(&w, watch_wait(&w, look_all, NULL));
+	return rc ? rc : watch_wait(&w, look_all, NULL);
 }
 
 int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -245,7 +240,7 @@ int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 	struct watch w;
 	int rc = watch_open(&w, comm, "spmt_wait_until_all", type, ivars, count, status, cmp, val);
 
-	return rc ? rc : watch_close(&w, watch_wait(&w, look_all, NULL));
+	return rc ? rc : watch_wait(&w, look_all, NULL);
 }
 
 int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -264,7 +259,7 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 		rc = watch_wait(&w, look_any, &f);
 	if (!rc)
 		*index = f.index;
-	return watch_close(&w, rc);
+	return rc;
 }
 
 int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -285,7 +280,7 @@ int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars
 		rc = watch_wait(&w, look_some, &f);
 	if (!rc)
 		*found = f.count;
-	return watch_close(&w, rc);
+	return rc;
 }
 
 int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
@@ -301,7 +296,7 @@ int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_
 	rc = look_all(&w, NULL);
 	if (rc >= 0)
 		*result = rc;
-	return watch_close(&w, MIN_OF(rc, 0));
+	return MIN_OF(rc, 0);
 }
 
 int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -317,7 +312,7 @@ int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 	rc = look_all(&w, NULL);
 	if (rc >= 0)
 		*result = rc;
-	return watch_close(&w, MIN_OF(rc, 0));
+	return MIN_OF(rc, 0);
 }
 
 int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -334,7 +329,7 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 	rc = look_any(&w, &f);
 	if (rc >= 0)
 		*index = f.index;
-	return watch_close(&w, MIN_OF(rc, 0));
+	return MIN_OF(rc, 0);
 }
 
 int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -353,7 +348,7 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 	rc = look_some(&w, &f);
 	if (rc >= 0)
 		*found = f.count;
-	return watch_close(&w, MIN_OF(rc, 0));
+	return MIN_OF(rc, 0);
 }
 
 /* ---- signals are u64 words ----------------------------------------------------------------- */
@@ -372,7 +367,7 @@ int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 	rc = watch_read(&w);
 	if (!rc)
 		*val = word_load(SPMT_TYPE_U64, w.words);
-	return watch_close(&w, rc);
+	return rc;
 }
 
 static int look_signal(struct watch *w, struct found *f)
@@ -398,5 +393,5 @@ int spmt_signal_wait(
 	rc = watch_wait(&w, look_signal, &f);
 	if (!rc && seen)
 		*seen = f.value;
-	return watch_close(&w, rc);
+	return rc;
 }

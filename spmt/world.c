@@ -105,7 +105,7 @@ static struct world *world_take(struct table *t)
 	struct world *w;
 
 	while ((w = atomic_load(end))) {
-		if (!atomic_load(&w->id[0]) && !atomic_load(&w->id[1]))
+		if (!w->members && !atomic_load(&w->id[0]) && !atomic_load(&w->id[1]))
 			return w;
 		end = &w->next;
 	}
@@ -190,10 +190,15 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 	return 0;
 }
 
-static void world_drop(struct world *w)
+static void world_unname(struct world *w)
 {
 	atomic_store_explicit(&w->id[0], 0, memory_order_release);
 	atomic_store_explicit(&w->id[1], 0, memory_order_release);
+}
+
+static void world_drop(struct world *w)
+{
+	world_unname(w);
 	world_empty(w);
 }
 
@@ -276,6 +281,10 @@ void world_leave(spmt_comm *comm)
 	struct world *w = comm->world;
 
 	pthread_mutex_lock(&t->lock);
+	/* A world that ended in order gives its name back with the first to leave, who may be in the
+	   next world of this name before the last has left. Late ranks of a broken one must find it. */
+	if (!(atomic_load(&comm->control->gate) & GATE_BROKEN))
+		world_unname(w);
 	if (--w->members == 0) {
 		gather_close(w); /* first: it hears of other processes' ends */
 		for (int i = 0; i < w->nranks; i++)

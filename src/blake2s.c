@@ -65,7 +65,7 @@ static void compress(struct state *s, bool last)
 		uint32_t m[16];
 
 		for (int i = 0; i < 16; i++)
-			m[i] = load(s->block + 4 * order[round][i]);
+			m[i] = load(s->block + 4 * (ptrdiff_t)order[round][i]);
 		for (int i = 0; i < 4; i++)
 			mix(v, i, 4 + i, 8 + i, 12 + i, m[2 * i], m[2 * i + 1]);
 		for (int i = 0; i < 4; i++)

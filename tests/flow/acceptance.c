@@ -297,6 +297,42 @@ Test(acceptance, counting_devices_leaves_no_sentence)
 	cr_expect_not_null(strstr(spmt_last_error(), "spmt_device_count: "));
 }
 
+/* Backends without devices that were passed over are no failure of init. */
+Test(acceptance, init_leaves_no_sentence)
+{
+	struct spmt_attr attr = attr_of(INT64_MAX);
+	spmt_comm *comm;
+
+	attr.nranks = 1;
+	cr_assert_eq(spmt_init(&attr, &comm), 0, "%s", spmt_last_error());
+	cr_expect_str_empty(spmt_last_error());
+	cr_expect_eq(spmt_finalize(comm), 0);
+	attr.backend = "nowhere";
+	cr_expect_lt(spmt_init(&attr, &comm), 0);
+	cr_expect_not_null(strstr(spmt_last_error(), "spmt_init: rank 0: attr.backend: "));
+}
+
+static int wait_long(spmt_comm *comm, void *arg)
+{
+	uint64_t *word;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	if (spmt_rank(comm) == 0)
+		sleep_ms(30);
+	REQUIRE_OK(spmt_signal(comm, word, 1, SPMT_SIGNAL_SET, 1 - spmt_rank(comm)));
+	REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_EQ, 1, NULL));
+	REQUIRE_OK(spmt_barrier(comm));
+	return 0;
+}
+
+Test(acceptance, the_longest_deadline_is_no_short_one)
+{
+	struct spmt_attr attr = attr_of(INT64_MAX);
+
+	RANKS_OK(ranks_run(2, &attr, wait_long, NULL));
+}
+
 Test(acceptance, the_longest_deadline_is_one)
 {
 	struct spmt_attr attr = attr_of(0);

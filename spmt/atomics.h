@@ -12,10 +12,10 @@
 /* 0: no such type */
 size_t type_size(enum spmt_type type);
 
-/* What the word held before. Integers in two's complement, floats as their bits: only fetch, set
+/* What the word at p held before; a is the operand. Integers in two's complement, floats as their bits: only fetch, set
    and swap reach here. */
-uint32_t amo_32(uint32_t *target, enum spmt_amo amo, uint32_t operand, uint32_t compare);
-uint64_t amo_64(uint64_t *target, enum spmt_amo amo, uint64_t operand, uint64_t compare);
+uint32_t amo_32(uint32_t *p, enum spmt_amo amo, uint32_t a, uint32_t compare);
+uint64_t amo_64(uint64_t *p, enum spmt_amo amo, uint64_t a, uint64_t compare);
 
 /* Types that a wait can compare: the integers, f32 and f64. */
 int type_comparable(enum spmt_type type);

@@ -67,6 +67,10 @@ int bootstrap_processes(const struct bootstrap *b, int *self);
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
 
+/* After _break: until the hub has been told, or the time is up, which a process that is the hub itself
+   takes in full so that others find it. */
+void bootstrap_spread(struct bootstrap *b, int64_t most_ms);
+
 /*
  * Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. While
  * the world gathers its ranks are missing again. Once complete: after the hub's goodbye exchanges fail

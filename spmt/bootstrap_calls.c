@@ -185,6 +185,17 @@ void bootstrap_break(struct bootstrap *b, int code, const char *sentence)
 	pthread_mutex_unlock(&b->lock);
 }
 
+void bootstrap_spread(struct bootstrap *b, int64_t most_ms)
+{
+	int64_t deadline = deadline_of(most_ms);
+	const struct client *c = &b->client;
+
+	pthread_mutex_lock(&b->lock);
+	while ((c->local || !c->break_sent) && sleep_until(b, deadline))
+		;
+	pthread_mutex_unlock(&b->lock);
+}
+
 /* ---- exchange ------------------------------------------------------------------------------ */
 
 static int exchange_check(const struct bootstrap *b, size_t size, int fd)

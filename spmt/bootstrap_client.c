@@ -66,7 +66,9 @@ static void client_fail(struct client *c, int code)
 
 static void look_again(struct client *c)
 {
-	int64_t times = MIN_OF(++c->attempts, LOOK_MOST);
+	int64_t times = ++c->attempts;
+
+	times = MIN_OF(times, LOOK_MOST);
 
 	conn_close(&c->conn);
 	c->state = CLIENT_LOOKING;

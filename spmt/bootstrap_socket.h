@@ -32,7 +32,7 @@ int socket_pair(int fds[2]);
 int socket_pidfd(int fd);
 
 /* Zeroed memory to share, a memfd that cannot change its size under those who have mapped it. */
-int memory_make(size_t size, int *fd);
+int memory_make(size_t size, int *out);
 /* Maps what another process has made so; -EPROTO: it is not that, or not of that size. */
 int memory_map(int fd, size_t size, void **out);
 

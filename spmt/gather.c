@@ -20,6 +20,7 @@
 
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 
+#define POST_MS 100		 /* how long a failure is kept for those who come */
 #define ALONE_NS (2 * 1000000ll) /* how long a rank waits for ranks of its own process alone */
 
 /* The world's `gathering`: what the ranks of this process go by. Set once under the world's lock. */
@@ -146,6 +147,29 @@ int gather(spmt_comm *comm)
 	if (rc || state == GATHER_HERE)
 		return rc;
 	return gather_processes(comm);
+}
+
+void gather_post(const struct uid *uid, int nranks, int code)
+{
+	struct bootstrap_config config = {
+		.uid = uid,
+		.nranks = MAX_OF(nranks, 1), /* another size than the world's is heard, too */
+		.blob_size = sizeof(struct rank_info),
+		.control_size = control_size(MAX_OF(nranks, 1)),
+	};
+	struct status_saved saved;
+	struct bootstrap *boot;
+
+	if (nranks == 1)
+		return;
+	status_save(&saved);
+	if (!bootstrap_open(&config, &boot)) {
+		status_restore(&saved);
+		bootstrap_break(boot, code, status_sentence());
+		bootstrap_spread(boot, POST_MS);
+		bootstrap_close(boot);
+	}
+	status_restore(&saved);
 }
 
 bool gather_here(const spmt_comm *comm, int rank)

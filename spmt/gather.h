@@ -6,6 +6,7 @@
 #include "../include/spmt.h"
 #include "../src/base.h"
 
+struct uid;
 struct world;
 
 /*
@@ -26,5 +27,9 @@ int gather_memory(spmt_comm *comm);
 
 /* With the world's last rank of this process. The world may never have gathered. */
 void gather_close(struct world *world);
+
+/* Tells the ranks that gather in other processes that one here has failed before it could join; ones that
+   come within a tenth of a second hear of it, too. The sentence is the thread's last. */
+void gather_post(const struct uid *uid, int nranks, int code);
 
 #endif

@@ -174,6 +174,12 @@ static int open_device(spmt_comm *comm)
 	if (rc)
 		return rc;
 	comm->units = desc.units;
+	/* Pinning memory waits for a device whose kernels wait for a peer: now there are none of ours. */
+	if (!comm_cpu_access(comm)) {
+		rc = scratch_room(comm, 1);
+		if (rc)
+			return rc;
+	}
 	return comm->backend->stream_create(comm->dev, &comm->stream);
 }
 
@@ -293,6 +299,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
 	atomic_store(&comm->timeout_ms, comm->default_timeout_ms);
 	rc = init_failed(comm, info_begin(comm, attr));
+	if (rc && !atomic_load(&comm->world->boot))
+		gather_post(&comm->world->uid, comm->nranks, rc);
 	if (rc)
 		return rc;
 	record.key[1] = backend_index(comm->backend);
@@ -322,6 +330,13 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	return rc;
 }
 
+/* A rank that could not join: those who wait for it hear of it, wherever they are. */
+static void init_refused(const struct uid *uid, int nranks, int rc)
+{
+	world_post_failure(uid, rc);
+	gather_post(uid, nranks, rc);
+}
+
 /* Settles what the user passed before any world is touched; what fails is posted to the world
    that the uid names. */
 static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, struct uid *uid,
@@ -344,7 +359,7 @@ static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, stru
 	if (!rc)
 		rc = env_get(env);
 	if (rc && !named)
-		world_post_failure(uid, rc);
+		init_refused(uid, attr->nranks, rc);
 	return rc;
 }
 
@@ -361,7 +376,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		return rc;
 	if (!comm) {
 		rc = fail(-EINVAL, "spmt_init: rank %d: comm is NULL", a.rank);
-		world_post_failure(&uid, rc);
+		init_refused(&uid, a.nranks, rc);
 		return rc;
 	}
 	rc = world_join(&uid, a.rank, a.nranks, &c);

@@ -333,5 +333,5 @@ int vendor_numa(const char *pci)
 		return -1;
 	got = read(fd, text, sizeof(text) - 1);
 	close(fd);
-	return got > 0 ? atoi(text) : -1;
+	return got > 0 ? (int)strtol(text, NULL, 10) : -1;
 }

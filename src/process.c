@@ -109,7 +109,7 @@ static void boot_id_read(unsigned char host[16])
 	if (fd >= 0)
 		close(fd);
 	for (ssize_t i = 0, digit = 0; i < got && digit < 32; i++) {
-		int c = text[i],
+		int c = (unsigned char)text[i],
 		    value = c >= '0' && c <= '9' ? c - '0'
 			: c >= 'a' && c <= 'f'	 ? c - 'a' + 10
 						 : -1;

@@ -391,6 +391,31 @@ static int no_memory(int rank, void *arg)
 	return refused(&attr, -ENOMEM, "no memory", "");
 }
 
+/* What cannot join posts its failure: those who wait in other processes hear of it at once. */
+static int bad_argument(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct spmt_attr attr = ranks_attr(rank, 4, &play->p.uid[0]);
+
+	if (rank == 3) {
+		sleep_ms(LATE_MS);
+		attr.device = -2;
+	}
+	return refused(&attr, -EINVAL, "rank 3: attr.device -2", "");
+}
+
+static int bad_device(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct spmt_attr attr = ranks_attr(rank, 4, &play->p.uid[0]);
+
+	if (rank == 3) {
+		sleep_ms(LATE_MS);
+		attr.device = 1000;
+	}
+	return refused(&attr, -ENODEV, "rank 3: device 1000", "");
+}
+
 static void nobody_gets_in(const char *layout, int (*fn)(int rank, void *arg))
 {
 	struct play play = { .p = { .layout = layout } };
@@ -416,6 +441,12 @@ Test(process_ends, a_rank_twice)
 Test(process_ends, missing_process)
 {
 	nobody_gets_in("0,1|2|3", missing);
+}
+
+Test(process_ends, bad_arguments_are_everybodys)
+{
+	nobody_gets_in("0,1|2|3", bad_argument);
+	nobody_gets_in("0,1|2|3", bad_device);
 }
 
 Test(process_ends, a_failure_in_init_is_everybodys)

@@ -68,11 +68,11 @@ int host_check(int dev, const char *op)
 static int pool_grow(struct host_pool *pool, size_t stride)
 {
 	struct host_slab *slab = process_pages(SLAB);
-	char *at = (char *)slab + CACHE_LINE;
+	char *at;
 
 	if (!slab)
 		return -ENOMEM;
-	for (; at + stride <= (char *)slab + SLAB; at += stride)
+	for (at = (char *)slab + CACHE_LINE; at + stride <= (char *)slab + SLAB; at += stride)
 		host_pool_put(pool, at);
 	slab->next = atomic_load(&pool->slabs);
 	atomic_store(&pool->slabs, slab);

@@ -25,6 +25,7 @@ int fake_cuda_current(void); /* the current context's device, or -1 */
 
 struct module {
 	int dev;
+	bool taken;
 };
 
 /* NULL: not a stream of the current context. */
@@ -221,6 +222,35 @@ cu_result cuStreamWaitValue64_v2(
 
 /* ---- images */
 
+/* From a table, as a device left open at the end of a program is no leak of the stand-in's. */
+static struct module *module_take(int dev)
+{
+	static struct module modules[4096];
+	static size_t next;
+	struct module *m = NULL;
+
+	pthread_mutex_lock(&fake_lock);
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && !m; i++) {
+		m = &modules[next++ % (sizeof(modules) / sizeof(modules[0]))];
+		if (m->taken)
+			m = NULL;
+	}
+	if (m) {
+		*m = (struct module){ .dev = dev, .taken = true };
+		fake_count.modules++;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return m;
+}
+
+static void module_give(struct module *m)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_count.modules--;
+	m->taken = false;
+	pthread_mutex_unlock(&fake_lock);
+}
+
 /* Takes a cubin as it is, and PTX for sm_90 and below, as a device of that kind does. */
 cu_result cuModuleLoadData(cu_module *module, const void *image)
 {
@@ -233,13 +263,9 @@ cu_result cuModuleLoadData(cu_module *module, const void *image)
 		if (!target || atoi(target + strlen(".target sm_")) > 90)
 			return 218; /* CUDA_ERROR_INVALID_PTX */
 	}
-	m = malloc(sizeof(*m));
+	m = module_take(fake_cuda_current());
 	if (!m)
 		return CU_NO_MEMORY;
-	m->dev = fake_cuda_current();
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules++;
-	pthread_mutex_unlock(&fake_lock);
 	*module = m;
 	return CU_OK;
 }
@@ -247,10 +273,7 @@ cu_result cuModuleLoadData(cu_module *module, const void *image)
 cu_result cuModuleUnload(cu_module module)
 {
 	CHECK_CONTEXT("cuModuleUnload");
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules--;
-	pthread_mutex_unlock(&fake_lock);
-	free(module);
+	module_give(module);
 	return CU_OK;
 }
 

@@ -8,6 +8,7 @@
 
 struct module {
 	int dev;
+	bool taken;
 };
 
 /* NULL: not a stream of the current device. The legacy stream is 0, each thread's own is 2. */
@@ -189,6 +190,35 @@ hip_result hipStreamWaitValue64(
 
 /* ---- images */
 
+/* From a table, as a device left open at the end of a program is no leak of the stand-in's. */
+static struct module *module_take(int dev)
+{
+	static struct module modules[4096];
+	static size_t next;
+	struct module *m = NULL;
+
+	pthread_mutex_lock(&fake_lock);
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && !m; i++) {
+		m = &modules[next++ % (sizeof(modules) / sizeof(modules[0]))];
+		if (m->taken)
+			m = NULL;
+	}
+	if (m) {
+		*m = (struct module){ .dev = dev, .taken = true };
+		fake_count.modules++;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return m;
+}
+
+static void module_give(struct module *m)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_count.modules--;
+	m->taken = false;
+	pthread_mutex_unlock(&fake_lock);
+}
+
 /* A code object, little-endian ELF for gfx942 (0x4c in the flags), and nothing else. */
 hip_result hipModuleLoadData(hip_module *module, const void *image)
 {
@@ -198,13 +228,9 @@ hip_result hipModuleLoadData(hip_module *module, const void *image)
 	CALL("hipModuleLoadData");
 	if (memcmp(elf, "\177ELF", 4) || elf[48] != 0x4c)
 		return fake_hip_end(200); /* hipErrorInvalidImage */
-	m = malloc(sizeof(*m));
+	m = module_take(fake_hip_current());
 	if (!m)
 		return fake_hip_end(HIP_NO_MEMORY);
-	m->dev = fake_hip_current();
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules++;
-	pthread_mutex_unlock(&fake_lock);
 	*module = m;
 	GIVE(true, HIP_OK);
 }
@@ -212,10 +238,7 @@ hip_result hipModuleLoadData(hip_module *module, const void *image)
 hip_result hipModuleUnload(hip_module module)
 {
 	CALL("hipModuleUnload");
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules--;
-	pthread_mutex_unlock(&fake_lock);
-	free(module);
+	module_give(module);
 	GIVE(true, HIP_OK);
 }
 

@@ -6,6 +6,7 @@
 
 #include "ranks.h"
 #include "spmt_device.h"
+#include "types.h"
 
 enum { ROOM = 1 << 16, HALF = ROOM / 2, N = 16 };
 
@@ -181,21 +182,6 @@ struct args {
 		CHECK(spmtd_barrier(v) == 0);                                                      \
 		*a->line = 0;                                                                      \
 	}
-
-#define INTEGERS(X)           \
-	X(uint8, uint8_t)     \
-	X(int8, int8_t)       \
-	X(schar, signed char) \
-	X(uint16, uint16_t)   \
-	X(int16, int16_t)     \
-	X(uint32, uint32_t)   \
-	X(int32, int32_t)     \
-	X(uint64, uint64_t)   \
-	X(int64, int64_t)
-#define TYPES(X)        \
-	INTEGERS(X)     \
-	X(float, float) \
-	X(double, double)
 
 TYPES(MOVES)
 TYPES(ATOMICS)

@@ -11,10 +11,10 @@
 enum { GRID = 4, BLOCK = 128, THREADS = GRID * BLOCK, EACH = 8, OPS = THREADS * EACH };
 
 #define X(name, T) sizeof(T),
-static const uint32_t type_bytes[TYPES_OF] = { TYPES_BY_NAME(X) };
+static const uint32_t type_bytes[TYPES_OF] = { TYPES(X) };
 #undef X
 #define X(name, T) #name,
-static const char *const type_names[TYPES_OF] = { TYPES_BY_NAME(X) };
+static const char *const type_names[TYPES_OF] = { TYPES(X) };
 #undef X
 static const char *const form_names[ATOMIC_FORMS] = { "add", "inc", "fetch_add", "fetch_inc",
 	"swap", "compare_swap", "set", "and, or and xor" };

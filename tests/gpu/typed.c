@@ -10,10 +10,10 @@
 enum { POISON = 0x5e, ROOM = 8192, AT = 512, COUNTS = 9 };
 
 #define X(name, T) sizeof(T),
-static const size_t type_bytes[TYPES_OF] = { TYPES_BY_NAME(X) };
+static const size_t type_bytes[TYPES_OF] = { TYPES(X) };
 #undef X
 #define X(name, T) #name,
-static const char *const type_names[TYPES_OF] = { TYPES_BY_NAME(X) };
+static const char *const type_names[TYPES_OF] = { TYPES(X) };
 #undef X
 static const char *const form_names[TYPED_FORMS] = { "put", "put_nbi", "get", "get_nbi", "p", "g" };
 static const uint64_t counts[COUNTS] = { 0, 1, 2, 3, 7, 16, 33, 100, 513 };

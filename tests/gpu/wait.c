@@ -45,7 +45,7 @@ static size_t before_words(unsigned char *room, int type)
 		memcpy(room + (size_t)cmp * sizeof(T), &value, sizeof(value)); \
 		break;                                                         \
 	}
-			TYPES_BY_NAME(X)
+			TYPES(X)
 #undef X
 		default:
 			break;

@@ -2,9 +2,9 @@
 /* What programs written from the documents alone found, where ThreadSanitizer can look: the ends of worlds. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "cases.h"
 #include "ranks.h"
 
 enum { RANKS = 4 };
@@ -149,24 +149,9 @@ static int work_left(void)
 
 int main(void)
 {
-	static const struct {
-		const char *name;
-		int (*fn)(void);
-	} cases[] = { { "a name that is used again", same_name },
+	static const struct test_case cases[] = { { "a name that is used again", same_name },
 		{ "questions beside finalize", beside_finalize },
 		{ "work that a broken world leaves", work_left } };
-	size_t n = sizeof(cases) / sizeof(cases[0]);
-	int failed = 0;
 
-	printf("1..%zu\n", n);
-	for (size_t i = 0; i < n; i++) {
-		int code = cases[i].fn();
-
-		printf("%s %zu - %s\n", code ? "not ok" : "ok", i + 1, cases[i].name);
-		if (code)
-			printf("# %s\n", ranks_message());
-		fflush(stdout);
-		failed |= code;
-	}
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

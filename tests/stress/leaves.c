@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cases.h"
 #include "src/env.h"
 #include "src/fault.h"
 #include "src/mem.h"
@@ -134,12 +135,6 @@ static int one_fault(void **out)
 	return good && sum == 1 && fault_seen() == THREADS * ROUNDS;
 }
 
-static int report(int n, int good, const char *name)
-{
-	printf("%sok %d - %s\n", good ? "" : "not ", n, name);
-	return !good;
-}
-
 int main(void)
 {
 	char names[THREADS];
@@ -149,12 +144,12 @@ int main(void)
 	puts("1..5");
 	if (pthread_barrier_init(&start, NULL, THREADS))
 		return 1;
-	failed += report(1, together(once_environment, names, 1, out) && same(out),
+	failed += cases_report(1, !together(once_environment, names, 1, out) || !same(out),
 		"the environment is read once");
-	failed += report(2, one_nonce(out), "one nonce for all threads");
-	failed += report(3, one_state(out), "one state for all threads");
-	failed += report(4, one_fault(out), "one thread is hit by the fault");
-	failed += report(
-		5, together(own_sentences, names, 1, out), "each thread has its own sentence");
+	failed += cases_report(2, !one_nonce(out), "one nonce for all threads");
+	failed += cases_report(3, !one_state(out), "one state for all threads");
+	failed += cases_report(4, !one_fault(out), "one thread is hit by the fault");
+	failed += cases_report(
+		5, !together(own_sentences, names, 1, out), "each thread has its own sentence");
 	return failed != 0;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cases.h"
 #include "ranks.h"
 
 enum { RANKS = 8, WORDS = 32 };
@@ -177,14 +178,8 @@ int main(void)
 	int failed = 0;
 
 	printf("1..%zu\n", n);
-	for (size_t i = 0; i < n; i++) {
-		int code = ranks_run(RANKS, NULL, cases[i].fn, NULL);
-
-		printf("%s %zu - %s\n", code ? "not ok" : "ok", i + 1, cases[i].name);
-		if (code)
-			printf("# %s\n", ranks_message());
-		fflush(stdout);
-		failed |= code;
-	}
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	for (size_t i = 0; i < n; i++)
+		failed |= cases_report(
+			(int)i + 1, ranks_run(RANKS, NULL, cases[i].fn, NULL), "%s", cases[i].name);
+	return failed;
 }

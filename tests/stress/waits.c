@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Sleepers and wakers in every mix: no wake-up is lost, none waits for the deadline, aborts reach everybody. */
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "cases.h"
 #include "ranks.h"
 
 enum { RANKS = 6 };
@@ -160,23 +160,9 @@ static int misses(void)
 
 int main(void)
 {
-	static const struct {
-		const char *name;
-		int (*fn)(void);
-	} cases[] = { { "a token by every store", tokens }, { "any, some, all", all_forms },
-		{ "deadlines that nearly fit", misses }, { "aborts", aborts } };
-	size_t n = sizeof(cases) / sizeof(cases[0]);
-	int failed = 0;
+	static const struct test_case cases[] = { { "a token by every store", tokens },
+		{ "any, some, all", all_forms }, { "deadlines that nearly fit", misses },
+		{ "aborts", aborts } };
 
-	printf("1..%zu\n", n);
-	for (size_t i = 0; i < n; i++) {
-		int code = cases[i].fn();
-
-		printf("%s %zu - %s\n", code ? "not ok" : "ok", i + 1, cases[i].name);
-		if (code)
-			printf("# %s\n", ranks_message());
-		fflush(stdout);
-		failed |= code;
-	}
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -2,9 +2,9 @@
 /* Worlds that come and go side by side, while other threads look ranks up, abort and ask. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "cases.h"
 #include "ranks.h"
 
 enum { TEAMS = 3, MEMBERS = 3, LOOKERS = 2 };
@@ -217,23 +217,8 @@ static int doomed(void)
 
 int main(void)
 {
-	static const struct {
-		const char *name;
-		int (*fn)(void);
-	} cases[] = { { "worlds come and go", churn }, { "questions beside calls", questions },
-		{ "failing and good inits", doomed } };
-	size_t n = sizeof(cases) / sizeof(cases[0]);
-	int failed = 0;
+	static const struct test_case cases[] = { { "worlds come and go", churn },
+		{ "questions beside calls", questions }, { "failing and good inits", doomed } };
 
-	printf("1..%zu\n", n);
-	for (size_t i = 0; i < n; i++) {
-		int code = cases[i].fn();
-
-		printf("%s %zu - %s\n", code ? "not ok" : "ok", i + 1, cases[i].name);
-		if (code)
-			printf("# %s\n", ranks_message());
-		fflush(stdout);
-		failed |= code;
-	}
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

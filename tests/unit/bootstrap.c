@@ -13,7 +13,7 @@ Test(bootstrap, layouts)
 {
 	static const int layouts[][8] = { { 1 }, { 8 }, { 1, 1 }, { 1, 3, 4 }, { 4, 3, 1 },
 		{ 1, 1, 1, 1, 1, 1, 1, 1 }, { 40, 60, 44 } };
-	int before = descriptors();
+	int before = links_count("fd");
 
 	for (size_t l = 0; l < ARRAY_SIZE(layouts); l++) {
 		struct party parties[8];
@@ -30,7 +30,7 @@ Test(bootstrap, layouts)
 		for (int i = 0; i < n; i++)
 			cr_expect_eq(((int *)parties[0].control)[i], 1000 + i, "one memory");
 		leave(parties, n);
-		cr_assert_eq(descriptors(), before);
+		cr_assert_eq(links_count("fd"), before);
 	}
 }
 
@@ -82,7 +82,7 @@ Test(bootstrap, two_worlds_at_once)
 
 Test(bootstrap, again_and_again_without_growth)
 {
-	int before = descriptors(), half = 0;
+	int before = links_count("fd"), half = 0;
 
 	for (int i = 0; i < 200; i++) {
 		struct party parties[2];
@@ -92,10 +92,10 @@ Test(bootstrap, again_and_again_without_growth)
 		join(&uid, parties, (int[]){ 1, 1 }, 2, 2);
 		leave(parties, 2);
 		if (i == 100)
-			half = descriptors();
+			half = links_count("fd");
 	}
 	cr_expect_eq(half, before);
-	cr_expect_eq(descriptors(), before);
+	cr_expect_eq(links_count("fd"), before);
 }
 
 Test(bootstrap, one_uid_world_after_world)

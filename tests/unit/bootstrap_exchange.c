@@ -87,7 +87,7 @@ static void exchange_all(struct party *parties, int n, int rounds, size_t size, 
 Test(bootstrap_exchange, exchange)
 {
 	static const int counts[] = { 1, 2, 5 };
-	int before = descriptors();
+	int before = links_count("fd");
 
 	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
 		struct party parties[5];
@@ -101,7 +101,7 @@ Test(bootstrap_exchange, exchange)
 		exchange_all(parties, n, 3, WIRE_DATA, true);
 		leave(parties, n);
 	}
-	cr_expect_eq(descriptors(), before);
+	cr_expect_eq(links_count("fd"), before);
 }
 
 Test(bootstrap_exchange, exchange_that_cannot_be)
@@ -209,7 +209,7 @@ static int live(const struct uid *uid)
 
 Test(bootstrap_exchange, every_failure, .timeout = 120)
 {
-	int before = descriptors(), failed = 0;
+	int before = links_count("fd"), failed = 0;
 	bool fired = true;
 	uint64_t n;
 
@@ -227,7 +227,7 @@ Test(bootstrap_exchange, every_failure, .timeout = 120)
 		cr_expect_neq(rc, SPMT_ERR_TIMEOUT, "%lu: %s", n, status_sentence());
 		cr_expect(!rc || *status_sentence());
 		cr_expect_lt(process_now() - begin, 4000 * MS, "%lu", n);
-		cr_assert_eq(descriptors(), before, "%lu", n);
+		cr_assert_eq(links_count("fd"), before, "%lu", n);
 		failed += rc != 0;
 	}
 	cr_expect_gt(n, 30, "%lu", n);

@@ -1,55 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of channels: last users, refusals, threads that meet, forks. */
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../links.h"
 #include "src/fault.h"
-#include "src/status.h"
-#include "transports/channel.h"
-#include "transports/sdma.h"
-
-#define SIZE (1u << 20)
-
-/* Two sets of links over the same devices, as two worlds of a process have. */
-static struct links l, other;
-
-static void open_links(struct links *set)
-{
-	cr_assert_eq(links_open(set, &backend_host, 3, SIZE), 0, "%s", status_sentence());
-}
-
-static void init(void)
-{
-	open_links(&l);
-	open_links(&other);
-}
-
-static void fini(void)
-{
-	links_close(&other);
-	links_close(&l);
-}
-
-static int put_nbi(struct link *link, void *remote, const void *local, size_t n)
-{
-	return mover_sdma.put(link, remote, local, n, MOVE_NBI, NULL);
-}
-
-/* A first move, so that there is a channel; then its stream is held. */
-static void hold_channel(struct link *link, struct gate *gate)
-{
-	device_stream s;
-
-	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0, "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(link), 0, "%s", status_sentence());
-	cr_assert_eq(sdma_stream(link, 0, &s), 0);
-	cr_assert_eq(links_hold(gate, link->backend, link->dev, s), 0);
-}
+#include "two_worlds.h"
 
 /* ---- life */
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "spmt.h"
+#include "types.h"
 #include "views.h"
 
 static struct views world;
@@ -238,19 +239,6 @@ Test(device_header, registered_buffers)
 }
 
 /* ---- the 11 types --------------------------------------------------------------------------- */
-
-#define TYPES(X)              \
-	X(uint8, uint8_t)     \
-	X(int8, int8_t)       \
-	X(schar, signed char) \
-	X(uint16, uint16_t)   \
-	X(int16, int16_t)     \
-	X(uint32, uint32_t)   \
-	X(int32, int32_t)     \
-	X(uint64, uint64_t)   \
-	X(int64, int64_t)     \
-	X(float, float)       \
-	X(double, double)
 
 #define PUT_GET(name, T, suffix)                                                                   \
 	do {                                                                                       \

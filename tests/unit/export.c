@@ -2,12 +2,12 @@
 /* A heap published piece by piece and put together again, over a backend of memfds that knows
    what it handed out. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../links.h"
 #include "heap/export.h"
 #include "src/fault.h"
 #include "src/status.h"
@@ -196,17 +196,6 @@ static const struct backend backend = {
 };
 static const struct backend deaf = { .name = "deaf", .alloc = test_alloc, .free = test_free };
 
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* A heap of 16 MiB and 2 of its own, in vmm mode if range is given. */
 static int open_heap(struct heap_range *range, struct heap *heap)
 {
@@ -280,20 +269,20 @@ static void same_memory(bool growing)
 
 Test(export, static_heap_is_one_piece)
 {
-	int before = descriptors();
+	int before = links_count("fd");
 
 	same_memory(false);
 	cr_expect_eq(device.exports, 1);
-	cr_expect_eq(descriptors(), before);
+	cr_expect_eq(links_count("fd"), before);
 }
 
 Test(export, growing_heap_comes_piece_by_piece)
 {
-	int before = descriptors();
+	int before = links_count("fd");
 
 	same_memory(true);
 	cr_expect_eq(device.exports, 5, "the own part, then 2, 4, 8 and the last 2 MiB");
-	cr_expect_eq(descriptors(), before);
+	cr_expect_eq(links_count("fd"), before);
 }
 
 Test(export, a_later_call_goes_on)
@@ -317,7 +306,7 @@ Test(export, a_later_call_goes_on)
 
 Test(export, every_failure)
 {
-	int before = descriptors();
+	int before = links_count("fd");
 
 	for (int growing = 0; growing < 2; growing++) {
 		bool fired = true;
@@ -334,7 +323,7 @@ Test(export, every_failure)
 			cr_assert_eq(b.in.n <= b.e.n && b.e.n <= b.heap.nchunks, 1);
 			close_both(&b);
 			cr_assert_eq(device.n, 0);
-			cr_assert_eq(descriptors(), before);
+			cr_assert_eq(links_count("fd"), before);
 			cr_assert(fired || n > 6);
 		}
 	}

@@ -3,21 +3,9 @@
 #ifndef TESTS_PARTY_WORLD_H
 #define TESTS_PARTY_WORLD_H
 
-#include <dirent.h>
-
+#include "../links.h"
 #include "party.h"
 #include "src/base.h"
-
-static inline int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 static inline bool says(const char *end)
 {

@@ -1,61 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Mover sdma: asynchrony, sharing, whose failure is whose, deadlines. */
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "../links.h"
 #include "include/spmt.h"
 #include "src/fault.h"
-#include "src/status.h"
-#include "transports/channel.h"
-#include "transports/sdma.h"
-
-#define SIZE (1u << 20)
+#include "two_worlds.h"
 
 enum { MOST = 257, PAD = 8, ROOM = MOST + 2 * PAD };
-
-/* Two sets of links over the same devices, as two worlds of a process have. */
-static struct links l, other;
-
-static void open_links(struct links *set)
-{
-	cr_assert_eq(links_open(set, &backend_host, 3, SIZE), 0, "%s", status_sentence());
-}
-
-static void init(void)
-{
-	open_links(&l);
-	open_links(&other);
-}
-
-static void fini(void)
-{
-	links_close(&other);
-	links_close(&l);
-}
-
-static int put_nbi(struct link *link, void *remote, const void *local, size_t n)
-{
-	return mover_sdma.put(link, remote, local, n, MOVE_NBI, NULL);
-}
 
 static int get_nbi(struct link *link, void *local, const void *remote, size_t n)
 {
 	return mover_sdma.get(link, local, remote, n, MOVE_NBI, NULL);
-}
-
-/* A first move, so that there is a channel; then its stream is held. */
-static void hold_channel(struct link *link, struct gate *gate)
-{
-	device_stream s;
-
-	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0, "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(link), 0, "%s", status_sentence());
-	cr_assert_eq(sdma_stream(link, 0, &s), 0);
-	cr_assert_eq(links_hold(gate, link->backend, link->dev, s), 0);
 }
 
 /* ---- bytes */

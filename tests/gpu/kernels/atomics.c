@@ -125,7 +125,7 @@ KERNEL_BODY run_atomics(const struct atomics_args *a)
 	case TYPE_OF_##name:      \
 		name##_all(a, t); \
 		break;
-			TYPES_BY_NAME(X)
+			TYPES(X)
 #undef X
 		default:
 			break;

@@ -8,6 +8,7 @@
 #define TESTS_GPU_KERNELS_H
 
 #include "../../../src/kernels/entry.h"
+#include "../../types.h"
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 #include "../../../src/images.h"
 #endif
@@ -41,21 +42,8 @@ struct test_kernel {
 /* Who makes one call. */
 enum scope { BY_THREAD, BY_WARP, BY_BLOCK, SCOPES };
 
-/* The 11 types. */
-#define TYPES_BY_NAME(X)      \
-	X(uint8, uint8_t)     \
-	X(int8, int8_t)       \
-	X(schar, signed char) \
-	X(uint16, uint16_t)   \
-	X(int16, int16_t)     \
-	X(uint32, uint32_t)   \
-	X(int32, int32_t)     \
-	X(uint64, uint64_t)   \
-	X(int64, int64_t)     \
-	X(float, float)       \
-	X(double, double)
 #define X(name, T) TYPE_OF_##name,
-enum type_of { TYPES_BY_NAME(X) TYPES_OF };
+enum type_of { TYPES(X) TYPES_OF };
 #undef X
 
 /* ---- what a kernel found --------------------------------------------------------------------- */

@@ -77,7 +77,7 @@
 	}
 /* A function a type, so that no type's code is optimised with another's. */
 #define TYPED_ALONE __attribute__((noinline))
-TYPES_BY_NAME(ONE_TYPE)
+TYPES(ONE_TYPE)
 
 KERNEL_BODY run_typed(const struct typed_args *a)
 {
@@ -86,7 +86,7 @@ KERNEL_BODY run_typed(const struct typed_args *a)
 	case TYPE_OF_##name:   \
 		name##_all(a); \
 		break;
-		TYPES_BY_NAME(X)
+		TYPES(X)
 #undef X
 	default:
 		break;

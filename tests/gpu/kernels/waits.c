@@ -66,7 +66,7 @@ enum { CMPS = SPMT_CMP_LE + 1 };
 		if (wrong)                                                                         \
 			outcome_add(a->outcome, code, (uint64_t)wrong, 0, 0);                      \
 	}
-TYPES_BY_NAME(ONE_TYPE)
+TYPES(ONE_TYPE)
 
 KERNEL_BODY run_waits(const struct waits_args *a)
 {
@@ -77,7 +77,7 @@ KERNEL_BODY run_waits(const struct waits_args *a)
 	case TYPE_OF_##name:   \
 		name##_all(a); \
 		break;
-		TYPES_BY_NAME(X)
+		TYPES(X)
 #undef X
 	default:
 		break;

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What plain programs print: TAP, a line a case. */
+#ifndef TESTS_CASES_H
+#define TESTS_CASES_H
+
+#include <stddef.h>
+
+struct test_case {
+	const char *name;
+	int (*fn)(void); /* 0, or a code and ranks_message() */
+};
+
+/* Runs them in turn; the program's exit status. */
+int cases_run(const struct test_case *cases, size_t n);
+/* The line of one case, and ranks_message() if there is one and code is not 0. 1: it failed. */
+int cases_report(int number, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -17,5 +17,5 @@ succeeds 'it compiles' gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -
 	-L"$build_root" -lspmt -lpthread
 export LD_LIBRARY_PATH=$build_root SPMT_BACKEND=host
 succeeds 'it runs' timeout 60 "$scratch/readme"
-nothing_in 'it says something' "$(timeout 60 "$scratch/readme" 2>/dev/null | grep -q . || echo nothing)"
+nothing_in 'it says something' "$(timeout 60 "$scratch/readme" 2>/dev/null | grep . >/dev/null || echo nothing)"
 plan

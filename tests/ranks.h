@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backend.h"
 #include "spmt.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -40,7 +41,7 @@ int ranks_threads_stack(int n, size_t stack, int (*fn)(int index, void *arg), vo
 
 /*
  * The same with a world: init, fn, finalize on each thread. A rank whose fn fails aborts the world. `common` may be NULL
- * (4 MiB of heap then); its rank, nranks, device and uid are set here. devices: one ordinal a rank, NULL: -1 for all.
+ * (4 MiB of heap then); its rank, nranks, device and uid are set here. devices: one ordinal a rank, NULL: device_of() each.
  */
 int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void *), void *arg);
 int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
@@ -49,7 +50,8 @@ int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 const char *ranks_message(void); /* of this thread's last ranks_* call */
 void ranks_deadline(
 	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers */
-struct spmt_attr ranks_attr(int rank, int nranks, const spmt_uid *uid); /* 4 MiB of heap */
+struct spmt_attr ranks_attr(
+	int rank, int nranks, const spmt_uid *uid); /* 4 MiB of heap, device_of(rank) */
 void ranks_watch(spmt_comm *
 		comm); /* a comm that this thread made itself and the watchdog may abort; NULL: none */
 
@@ -83,7 +85,7 @@ int ranks_says(const char *word);
 /* ---- counts, time, randomness --------------------------------------------------------------------------------------- */
 
 bool test_long(void);				/* SPMT_TEST_LONG is set and not 0 */
-size_t test_count(size_t usual, size_t longer); /* less under sanitizers */
+size_t test_count(size_t usual, size_t longer); /* less under sanitizers and on GPUs */
 int64_t now_ns(void);
 int64_t cpu_ns(void); /* of the process */
 void sleep_ms(int ms);
@@ -96,7 +98,7 @@ struct usage {
 	long fds, threads, maps, rss_kib;
 };
 struct usage usage_now(void);
-/* NULL or, in words, what has grown by more than allowed. RSS and mappings are not judged under sanitizers. */
+/* NULL or, in words, what has grown by more than allowed. RSS and mappings are not judged under sanitizers, nor a driver's. */
 const char *usage_grown(const struct usage *before, const struct usage *slack);
 
 /* ---- buffers --------------------------------------------------------------------------------------------------------- */

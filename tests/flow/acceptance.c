@@ -67,6 +67,7 @@ static void ended_rank_is_named(enum ending how)
 	int64_t begin = now_ns();
 	pthread_t canceller;
 
+	NEEDS_DEVICES(RANKS);
 	if (how == BY_CANCEL)
 		pthread_create(&canceller, NULL, cancel_victim, &scene);
 	cr_assert_eq(spmt_run(RANKS, &attr, end_inside, &scene), SPMT_ERR_PEER_DEAD);
@@ -103,6 +104,7 @@ Test(acceptance, each_tells_of_a_thread_that_exits)
 		attrs[i] = attr_of(-1);
 		attrs[i].rank = i;
 		attrs[i].nranks = RANKS;
+		attrs[i].device = device_of(i);
 	}
 	cr_assert_eq(spmt_init_all(RANKS, attrs, comms), 0, "%s", spmt_last_error());
 	cr_expect_eq(spmt_each(RANKS, comms, end_inside, &scene), SPMT_ERR_PEER_DEAD);
@@ -139,6 +141,7 @@ Test(acceptance, run_is_no_cancellation_point)
 	int code = 1;
 	pthread_t caller;
 
+	NEEDS_DEVICES(2);
 	pthread_create(&caller, NULL, call_run, &code);
 	sleep_ms(100);
 	pthread_cancel(caller);
@@ -162,6 +165,7 @@ static void later_attrs(struct later_attr *later)
 		later[i].attr.size = sizeof(*later);
 		later[i].attr.rank = i;
 		later[i].attr.nranks = RANKS;
+		later[i].attr.device = device_of(i);
 	}
 }
 
@@ -188,10 +192,12 @@ static int time_out_twice(spmt_comm *comm, void *arg)
 {
 	int ms = 1500;
 	int64_t begin;
+	uint64_t *word = arg;
 
-	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
 	REQUIRE_OK(spmt_set_timeout(comm, 50));
-	REQUIRE_OK(spmt_host_launch(comm, NULL, sleep_kernel, &ms, sizeof(ms)));
+	REQUIRE_OK(stream_call(comm, NULL, sleep_kernel, &ms, sizeof(ms)));
+	REQUIRE_OK(spmt_signal_on_stream(comm, word, 1, SPMT_SIGNAL_SET, 0, NULL));
 	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
 	REQUIRE_OK(spmt_status(comm));
 	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
@@ -219,7 +225,7 @@ static void *queue_slowly(void *arg)
 	struct per_thread *p = arg;
 	int ms = 300;
 
-	spmt_host_launch(p->comm, SPMT_STREAM_PER_THREAD, sleep_kernel, &ms, sizeof(ms));
+	stream_call(p->comm, SPMT_STREAM_PER_THREAD, sleep_kernel, &ms, sizeof(ms));
 	spmt_put_on_stream(p->comm, p->to, p->from, sizeof(p->from), 0, SPMT_STREAM_PER_THREAD);
 	atomic_store(&p->queued, true);
 	while (!atomic_load(&p->seen))

@@ -10,6 +10,8 @@
 
 enum { ROOM = 1 << 16, HALF = ROOM / 2, N = 16 };
 
+#define KERNELS "kernels that are C functions (tests/gpu has them as images)"
+
 /* What every kernel gets. A kernel reports the line that went wrong; it runs on a thread of the runtime. */
 struct args {
 	struct spmt_view view;
@@ -347,6 +349,7 @@ static int launch_all(spmt_comm *comm, void *arg)
 
 Test(device, every_name_of_the_header)
 {
+	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(2, NULL, launch_all, NULL));
 }
 
@@ -396,6 +399,7 @@ static int mixed_with_host(spmt_comm *comm, void *arg)
 
 Test(device, one_history_with_the_host)
 {
+	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(2, NULL, mixed_with_host, NULL));
 }
 
@@ -436,6 +440,7 @@ static int call_and_answer(spmt_comm *comm, void *arg)
 
 Test(device, host_and_kernels_wake_each_other)
 {
+	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(2, NULL, call_and_answer, NULL));
 }
 
@@ -470,6 +475,7 @@ static int deadline(spmt_comm *comm, void *arg)
 
 Test(device, a_kernels_deadline_leaves_a_record)
 {
+	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(2, NULL, deadline, NULL));
 }
 

@@ -210,5 +210,24 @@ Test(info, the_heap_of_the_environment)
 	setenv("SPMT_HEAP_SIZE", "24M", 1);
 	attr.heap_size = 0;
 	RANKS_OK(ranks_run(2, &attr, default_heap, &size));
-	cr_expect_eq(spmt_run(2, NULL, default_heap, &size), 0, "%s", spmt_last_error());
+	cr_expect_eq(
+		spmt_run(ranks_here(2), NULL, default_heap, &size), 0, "%s", spmt_last_error());
+}
+
+Test(info, versions_and_words)
+{
+	int major, minor, patch;
+	spmt_uid a, b;
+
+	cr_expect_eq(spmt_version_number(), SPMT_VERSION_NUMBER);
+	cr_assert_eq(sscanf(spmt_version(), "%d.%d.%d", &major, &minor, &patch), 3);
+	cr_expect_eq(major * 10000 + minor * 100 + patch, SPMT_VERSION_NUMBER);
+	for (int code = -10010; code < 5; code = code == -9990 ? -200 : code + 1) {
+		cr_assert_not_null(spmt_strerror(code));
+		cr_expect_neq(spmt_strerror(code)[0], '\0', "code %d", code);
+	}
+	cr_expect_str_neq(spmt_strerror(SPMT_ERR_TIMEOUT), spmt_strerror(SPMT_ERR_BROKEN));
+	cr_assert_eq(spmt_uid_create(&a), 0);
+	cr_assert_eq(spmt_uid_create(&b), 0);
+	cr_expect_neq(memcmp(&a, &b, sizeof(a)), 0);
 }

@@ -317,6 +317,7 @@ enum store {
 struct wake {
 	uint64_t *words;
 	spmt_mem *mem;
+	uint64_t sent; /* until the next barrier */
 };
 
 static int wake_by(spmt_comm *comm, struct wake *w, enum store store, uint64_t value)
@@ -328,7 +329,8 @@ static int wake_by(spmt_comm *comm, struct wake *w, enum store store, uint64_t v
 	case BY_PUT:
 		return spmt_put(comm, w->words, &value, sizeof(value), 1);
 	case BY_NBI:
-		return spmt_put_nbi(comm, w->words, &value, sizeof(value), 1);
+		w->sent = value;
+		return spmt_put_nbi(comm, w->words, &w->sent, sizeof(w->sent), 1);
 	case BY_SIGNAL:
 		return spmt_signal(comm, w->words, value, SPMT_SIGNAL_SET, 1);
 	case BY_PUT_SIGNAL:
@@ -374,7 +376,7 @@ static int waking(spmt_comm *comm, void *arg)
 	}
 	if (spmt_rank(comm) == 1) {
 		qsort(late, 9, sizeof(late[0]), compare_times);
-		if (late[4] > (store == BY_POINTER ? 6000000 : 1000000))
+		if (late[4] > (store == BY_POINTER || !on_host() ? 6000000 : 1000000))
 			return ranks_fail("store %d: woken after %.2f ms (best %.2f)", (int)store,
 				(double)late[4] / 1e6, (double)late[0] / 1e6);
 	}
@@ -421,6 +423,7 @@ Test(waits, sixty_three_idle_waiters)
 {
 	struct idle i = { .barrier = false };
 
+	NEEDS_HOST("the CPU that a driver's waits take");
 	RANKS_OK(ranks_run(64, NULL, idle, &i));
 	cr_expect(SANITIZED || i.cores < 0.5, "waits for words took %.2f cores", i.cores);
 	i.barrier = true;

@@ -159,7 +159,7 @@ struct spmtd_inbox {
 	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
 	uint64_t key;	   /* what the writer called, folded */
 	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
-	uint64_t spare;
+	uint64_t turn;	   /* in the rank's own: where its next look for one of many words begins */
 };
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
@@ -2012,15 +2012,28 @@ SPMTD_FN int spmtd_test_(int kind, uint32_t bits, uint64_t a, int cmp, uint64_t 
 	return holds;
 }
 
-/* One pass over the words whose status is 0: where they hold, from the lowest index on, at most
+SPMTD_FN struct spmtd_inbox *spmtd_inbox_at_(uint64_t own, int writer)
+{
+	return (struct spmtd_inbox *)spmtd_to_(own + sizeof(struct spmtd_own)) + writer;
+}
+
+/* writer's slot at this rank. */
+SPMTD_FN struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
+{
+	return spmtd_inbox_at_(spmtd_at_(v->own), writer);
+}
+
+/* One pass over the words whose status is 0: where they hold, from `first` on and round, at most
    `most` of them; *left: how many were asked. */
 SPMTD_FN size_t spmtd_scan_(int kind, uint32_t bits, uint64_t a, size_t n, const int *status,
-	int cmp, uint64_t val, size_t most, size_t *indices, size_t *left)
+	int cmp, uint64_t val, size_t first, size_t most, size_t *indices, size_t *left)
 {
 	size_t found = 0;
 
 	*left = 0;
-	for (size_t i = 0; i < n && found < most; i++) {
+	for (size_t k = 0; k < n && found < most; k++) {
+		size_t i = k < n - first ? first + k : first + k - n;
+
 		if (status && status[i])
 			continue;
 		++*left;
@@ -2032,8 +2045,8 @@ SPMTD_FN size_t spmtd_scan_(int kind, uint32_t bits, uint64_t a, size_t n, const
 }
 
 SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
-	size_t n, const int *status, int cmp, uint64_t val, size_t most, size_t *indices,
-	size_t *found)
+	size_t n, const int *status, int cmp, uint64_t val, size_t first, size_t most,
+	size_t *indices, size_t *found)
 {
 	struct spmtd_waiter_ w;
 	size_t some, left;
@@ -2041,7 +2054,7 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 
 	spmtd_wait_begin_(&w);
 	for (;;) {
-		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, most, indices, &left);
+		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, first, most, indices, &left);
 		if (some || !left)
 			break;
 		rc = spmtd_patience_(v, &w);
@@ -2055,6 +2068,23 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 	if (!rc)
 		*found = some;
 	return rc;
+}
+
+/* Every call begins behind the word that the last one found: none is passed over for ever. */
+SPMTD_FN int spmtd_wait_any_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
+	size_t n, const int *status, int cmp, uint64_t val, size_t *index)
+{
+	uint64_t turn = spmtd_at_(&spmtd_inbox_(v, v->pe)->turn);
+	size_t first = n && v->own ? (size_t)(spmtd_peek64_(turn) % n) : 0, found;
+	size_t at = (size_t)-1;
+	int rc = spmtd_wait_some_(v, kind, bits, a, n, status, cmp, val, first, 1, &at, &found);
+
+	if (rc)
+		return rc;
+	if (found && v->own)
+		spmtd_poke64_(turn, (uint64_t)at + 1);
+	*index = at;
+	return 0;
 }
 
 SPMTD_FN int spmtd_wait_all_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
@@ -2085,9 +2115,9 @@ SPMTD_FN int spmtd_test_all_(
 
 /*
  * cmp: SPMT_CMP_*. status may be NULL; status[i] != 0 leaves element i out. Nothing left in: 0 with
- * *index SIZE_MAX (any), *found 0 (some), 0 (all). The lowest index that holds is taken. Outputs
- * are unwritten when a wait fails. The test forms ask once and return 1 or 0, with the same
- * outputs; all of nothing is 1.
+ * *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, wait_until_any takes them in
+ * turn, test_any the lowest index. Outputs are unwritten when a wait fails. The test forms ask once and
+ * return 1 or 0, with the same outputs; all of nothing is 1.
  */
 #define SPMTD_WAIT(name, T, U_, bits, kind)                                                        \
 	SPMTD_FN uint64_t spmtd_##name##_wide_(T x)                                                \
@@ -2103,18 +2133,14 @@ SPMTD_FN int spmtd_test_all_(
 	SPMTD_FN int spmtd_##name##_wait_until_any(const struct spmt_view *v, const T *ivars,      \
 		size_t n, const int *status, int cmp, T val, size_t *index)                        \
 	{                                                                                          \
-		size_t at = (size_t)-1, found;                                                     \
-		int rc = spmtd_wait_some_(v, SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n,      \
-			status, cmp, spmtd_##name##_wide_(val), 1, &at, &found);                   \
-		if (!rc)                                                                           \
-			*index = at;                                                               \
-		return rc;                                                                         \
+		return spmtd_wait_any_(v, SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n, status, \
+			cmp, spmtd_##name##_wide_(val), index);                                    \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_wait_until_some(const struct spmt_view *v, const T *ivars,     \
 		size_t n, const int *status, int cmp, T val, size_t *indices, size_t *found)       \
 	{                                                                                          \
 		return spmtd_wait_some_(v, SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n,        \
-			status, cmp, spmtd_##name##_wide_(val), n, indices, found);                \
+			status, cmp, spmtd_##name##_wide_(val), 0, n, indices, found);             \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_wait_until_all(const struct spmt_view *v, const T *ivars,      \
 		size_t n, const int *status, int cmp, T val)                                       \
@@ -2135,7 +2161,7 @@ SPMTD_FN int spmtd_test_all_(
 		(void)v;                                                                           \
 		*index = (size_t)-1;                                                               \
 		found = spmtd_scan_(SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n, status, cmp,  \
-			spmtd_##name##_wide_(val), 1, index, &left);                               \
+			spmtd_##name##_wide_(val), 0, 1, index, &left);                            \
 		return found != 0;                                                                 \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_test_some(const struct spmt_view *v, const T *ivars, size_t n, \
@@ -2144,7 +2170,7 @@ SPMTD_FN int spmtd_test_all_(
 		size_t left;                                                                       \
 		(void)v;                                                                           \
 		*found = spmtd_scan_(SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n, status, cmp, \
-			spmtd_##name##_wide_(val), n, indices, &left);                             \
+			spmtd_##name##_wide_(val), 0, n, indices, &left);                          \
 		return *found != 0;                                                                \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_test_all(const struct spmt_view *v, const T *ivars, size_t n,  \
@@ -2169,21 +2195,10 @@ SPMTD_FN int spmtd_signal_wait_until(
  * every slot of their own has reached it. The epoch rises only when the wait has succeeded, so a
  * call after a timeout resumes the same meeting.
  */
-SPMTD_FN struct spmtd_inbox *spmtd_inbox_at_(uint64_t own, int writer)
-{
-	return (struct spmtd_inbox *)spmtd_to_(own + sizeof(struct spmtd_own)) + writer;
-}
-
 /* This rank's slot at pe. */
 SPMTD_FN struct spmtd_inbox *spmtd_outbox_(const struct spmt_view *v, int pe)
 {
 	return spmtd_inbox_at_(v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own, v->pe);
-}
-
-/* writer's slot at this rank. */
-SPMTD_FN struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
-{
-	return spmtd_inbox_at_(spmtd_at_(v->own), writer);
 }
 
 SPMTD_FN uint64_t spmtd_epoch_(const struct spmt_view *v)

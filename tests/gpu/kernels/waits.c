@@ -3,18 +3,22 @@
 
 enum { CMPS = SPMT_CMP_LE + 1 };
 
-/* All forms on the six words; every one of them holds in the end. Returns the step that went
-   wrong, *code what it returned. */
+/* All forms on the six words; every one of them holds in the end. Whichever of two words wait_until_any
+   takes, next it takes the other. Returns the step that went wrong, *code what it returned. */
 #define ONE_TYPE(name, T)                                                                          \
 	static inline int name##_forms(const struct spmt_view *v, const T *w, int type, int *code) \
 	{                                                                                          \
 		const T after = (T)waits_after(type);                                              \
 		const int skip[CMPS] = { 1, 1, 0, 1, 0, 1 };                                       \
 		const int all[CMPS] = { 1, 1, 1, 1, 1, 1 };                                        \
-		size_t at = 77, found = 77, indices[CMPS];                                         \
+		size_t at = 77, then = 77, found = 77, indices[CMPS];                              \
                                                                                                    \
 		*code = spmtd_##name##_wait_until_any(v, w, CMPS, skip, SPMT_CMP_EQ, after, &at);  \
-		if (*code || at != 2)                                                              \
+		if (*code || (at != 2 && at != 4))                                                 \
+			return 10;                                                                 \
+		*code = spmtd_##name##_wait_until_any(                                             \
+			v, w, CMPS, skip, SPMT_CMP_EQ, after, &then);                              \
+		if (*code || then != 6 - at)                                                       \
 			return 10;                                                                 \
 		*code = spmtd_##name##_wait_until_some(                                            \
 			v, w, CMPS, skip, SPMT_CMP_GE, after, indices, &found);                    \

@@ -153,7 +153,7 @@ struct spmt_view {
  *	struct spmtd_own, then npes struct spmtd_inbox (index: the rank that writes)
  */
 struct spmtd_inbox {
-	uint64_t sync;	   /* writer's device sync epoch */
+	uint64_t sync;	   /* writer's arrivals at device syncs */
 	uint64_t posted;   /* writer's collective epoch: src, dst, key are valid */
 	uint64_t done;	   /* writer's collective epoch: it is through with this rank */
 	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
@@ -2191,9 +2191,11 @@ SPMTD_FN int spmtd_signal_wait_until(
 /* ---- barrier and sync ----------------------------------------------------------------------- */
 
 /*
- * Each rank has a slot in every other's library area and writes its epoch there; all wait until
- * every slot of their own has reached it. The epoch rises only when the wait has succeeded, so a
- * call after a timeout resumes the same meeting.
+ * Each rank has a slot in every other's library area and counts its arrivals there; all wait until
+ * every slot of their own has come to their epoch. An arrival is an add, which needs no look at the
+ * epoch first: that look takes a third of a microsecond and now passes while the arrivals travel.
+ * Where the wait fails the arrivals are taken back and the epoch stays: a later call begins the same
+ * meeting again, whoever has seen them.
  */
 /* This rank's slot at pe. */
 SPMTD_FN struct spmtd_inbox *spmtd_outbox_(const struct spmt_view *v, int pe)
@@ -2211,13 +2213,14 @@ SPMTD_FN void spmtd_epoch_set_(const struct spmt_view *v, uint64_t epoch)
 	spmtd_poke64_(spmtd_at_(&v->own->sync_epoch), epoch);
 }
 
-SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, uint64_t epoch, int lane, int lanes)
+/* by: 1, or -1 to take it back. */
+SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, int by, int lane, int lanes)
 {
 	SPMTD_ROLLED for (int pe = lane; pe < v->npes; pe += lanes)
 	{
 		if (pe == v->pe)
 			continue;
-		spmtd_poke64_(spmtd_at_(&spmtd_outbox_(v, pe)->sync), epoch);
+		spmtd_tell_add64_(spmtd_at_(&spmtd_outbox_(v, pe)->sync), (uint64_t)(int64_t)by);
 		spmtd_wake_(v, pe);
 	}
 }
@@ -2245,17 +2248,19 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
 		spmtd_settle_();
 	spmtd_meet_(scope);
 	if (lane < v->npes) {
-		epoch = spmtd_epoch_(v) + 1;
 		if (what == SPMTD_WHAT_BARRIER)
 			spmtd_order_();
-		spmtd_sync_post_(v, epoch, lane, lanes);
+		spmtd_sync_post_(v, 1, lane, lanes);
+		epoch = spmtd_epoch_(v) + 1;
 		rc = spmtd_sync_await_(v, epoch, lane, lanes, what);
 	}
 	if (scope != SPMTD_THREAD_) {
 		rc = spmtd_agree_(rc, scope);
 		spmtd_acquired_(); /* by those who did not look, too */
 	}
-	if (!rc && lane == 0)
+	if (rc)
+		spmtd_sync_post_(v, -1, lane, lanes);
+	else if (lane == 0)
 		spmtd_epoch_set_(v, epoch);
 	return rc;
 }
@@ -2296,10 +2301,8 @@ SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
    arrive, sync or barrier. */
 SPMTD_FN void spmtd_sync_arrive(const struct spmt_view *v)
 {
-	uint64_t epoch = spmtd_epoch_(v) + 1;
-
-	spmtd_epoch_set_(v, epoch);
-	spmtd_sync_post_(v, epoch, 0, 1);
+	spmtd_sync_post_(v, 1, 0, 1);
+	spmtd_epoch_set_(v, spmtd_epoch_(v) + 1);
 }
 
 SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)

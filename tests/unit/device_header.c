@@ -2,10 +2,8 @@
 /* Every function of spmt_device.h on the host, on views made by hand. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "spmt.h"
 #include "types.h"
@@ -472,97 +470,6 @@ Test(device_header, a_failed_wait_leaves_a_record)
 		"without callbacks");
 	me.record = NULL;
 	cr_expect_eq(spmtd_uint64_wait_until(&me, word, SPMT_CMP_EQ, 43), SPMTD_ABORTED);
-}
-
-/* ---- barrier and sync ----------------------------------------------------------------------- */
-
-typedef int meet_fn(const struct spmt_view *);
-
-static int split(const struct spmt_view *v)
-{
-	spmtd_sync_arrive(v);
-	return spmtd_sync_wait(v);
-}
-
-static meet_fn *const meets[] = { spmtd_barrier, spmtd_barrier_warp, spmtd_barrier_block,
-	spmtd_sync, spmtd_sync_warp, spmtd_sync_block, split };
-enum { MEETS = sizeof(meets) / sizeof(meets[0]), RANKS = 4, ROUNDS = 300 };
-
-struct walker {
-	pthread_t thread;
-	struct spmt_view v;
-	int failed;
-};
-static uint32_t rounds[RANKS];
-
-static void *walk(void *arg)
-{
-	struct walker *w = arg;
-
-	for (uint32_t i = 1; i <= ROUNDS * MEETS; i++) {
-		__atomic_store_n(&rounds[w->v.pe], i, __ATOMIC_RELEASE);
-		if (meets[i % MEETS](&w->v))
-			w->failed = 1;
-		for (int pe = 0; pe < RANKS; pe++) {
-			uint32_t at_ = __atomic_load_n(&rounds[pe], __ATOMIC_ACQUIRE);
-
-			if (at_ != i && at_ != i + 1)
-				w->failed = 2;
-		}
-	}
-	return NULL;
-}
-
-static void walk_all(bool flat, uint64_t epoch)
-{
-	struct walker walkers[RANKS];
-	struct views w;
-
-	cr_assert_eq(views_open(&w, RANKS, 4096, flat), 0);
-	memset(rounds, 0, sizeof(rounds));
-	for (int pe = 0; pe < RANKS; pe++) {
-		walkers[pe] = (struct walker){ .v = view_of(&w, pe) };
-		walkers[pe].v.own->sync_epoch = epoch;
-		for (int from = 0; from < RANKS; from++)
-			((struct spmtd_inbox *)(walkers[pe].v.own + 1))[from].sync = epoch;
-	}
-	for (int pe = 0; pe < RANKS; pe++)
-		cr_assert_eq(pthread_create(&walkers[pe].thread, NULL, walk, &walkers[pe]), 0);
-	for (int pe = 0; pe < RANKS; pe++) {
-		pthread_join(walkers[pe].thread, NULL);
-		cr_expect_eq(walkers[pe].failed, 0);
-	}
-	views_close(&w);
-}
-
-Test(device_header, meetings_hold_everybody)
-{
-	walk_all(false, 0);
-	walk_all(true, 0);
-	walk_all(true, UINT64_MAX - 100); /* the counters wrap */
-}
-
-Test(device_header, a_missing_rank_is_named_and_the_meeting_resumes)
-{
-	struct spmtd_inbox *inbox = (struct spmtd_inbox *)(me.own + 1);
-	struct spmt_view v0 = view_of(&world, 0), v2 = view_of(&world, 2);
-	struct spmtd_record *r = &world.records[1];
-
-	me.timeout_ns = v0.timeout_ns = 1000000;
-	cr_expect_eq(spmtd_barrier(&v0), SPMTD_TIMEOUT);
-	cr_expect_eq(inbox[0].sync, 1);
-	cr_expect_eq(spmtd_barrier(&me), SPMTD_TIMEOUT);
-	cr_expect_eq(r->peer, 2, "rank 0 had come");
-	cr_expect_eq(r->what, SPMTD_WHAT_BARRIER);
-	cr_expect_eq(r->expected, 1);
-	cr_expect_eq(r->seen, 0);
-	cr_expect_eq(me.own->sync_epoch, 0);
-	cr_expect_eq(spmtd_barrier(&v2), 0);
-	cr_expect_eq(spmtd_barrier(&me), 0, "the same meeting again");
-	cr_expect_eq(spmtd_sync(&v0), 0);
-	cr_expect_eq(me.own->sync_epoch, 1);
-	world.stop = 1;
-	cr_expect_eq(spmtd_sync_block(&me), SPMTD_ABORTED);
 }
 
 Test(device_header, order_calls)

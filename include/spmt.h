@@ -52,6 +52,11 @@
 
 #ifdef __cplusplus
 extern "C" {
+#if defined(__GNUC__) && !defined(__clang__)
+/* spmt_route and spmt_stats are a struct and a function each. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 #endif
 
 #define SPMT_API __attribute__((visibility("default")))
@@ -147,9 +152,15 @@ typedef struct {
 /* hipStream_t, CUstream, or a host-backend stream. NULL: the comm's own stream, complete after
    spmt_quiet. */
 typedef void *spmt_stream;
+#ifdef __cplusplus
+#define SPMT_STREAM_(n) (reinterpret_cast<spmt_stream>(static_cast<uintptr_t>(n)))
+#else
+#define SPMT_STREAM_(n) ((spmt_stream)(n))
+#endif
 #define SPMT_STREAM_LEGACY \
-	((spmt_stream)1) /* the vendor's default stream (its 0), on every backend */
-#define SPMT_STREAM_PER_THREAD ((spmt_stream)2)
+	SPMT_STREAM_(1) /* the vendor's default stream (its 0), on every backend */
+#define SPMT_STREAM_PER_THREAD SPMT_STREAM_(2)
+
 
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
@@ -269,11 +280,12 @@ SPMT_API void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard);
 SPMT_API void spmt_guard_leave(struct spmt_guard *guard);
 
 #define SPMT_GUARD_JOIN_(a, b) a##b
-#define SPMT_GUARD_NAME_(line) SPMT_GUARD_JOIN_(spmt_guard_at_, line)
+#define SPMT_GUARD_AS_(comm, name)                                         \
+	__attribute__((cleanup(spmt_guard_leave))) struct spmt_guard name; \
+	spmt_guard_enter((comm), &name)
+#define SPMT_GUARD_NAMED_(comm, n) SPMT_GUARD_AS_(comm, SPMT_GUARD_JOIN_(spmt_guard_at_, n))
 /* From here to the end of the scope this thread's current device is the comm's. Nests. */
-#define SPMT_GUARD(comm)                                                                         \
-	__attribute__((cleanup(spmt_guard_leave))) struct spmt_guard SPMT_GUARD_NAME_(__LINE__); \
-	spmt_guard_enter((comm), &SPMT_GUARD_NAME_(__LINE__))
+#define SPMT_GUARD(comm) SPMT_GUARD_NAMED_(comm, __COUNTER__)
 
 /* ---- devices without a comm ---------------------------------------------------------------- */
 
@@ -488,6 +500,9 @@ struct spmt_stats {
 SPMT_API int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats);
 
 #ifdef __cplusplus
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 }
 #endif
 

@@ -37,6 +37,15 @@
 #ifndef SPMT_DEVICE_H
 #define SPMT_DEVICE_H
 
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
+/* The casts are C's. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuseless-cast"
+#endif
+#endif
+
 /* ---- integer types -------------------------------------------------------------------------- */
 
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__)
@@ -2355,5 +2364,9 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_AMO_FLOAT
 #undef SPMTD_ORDERED
 #undef SPMTD_WAIT
+
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif

@@ -29,6 +29,34 @@ for header in spmt.h spmt_device.h; do
 	done
 done
 
+# macros COMPILER FLAG..: what a strict C++ program says of the macros and of the bodies
+macros() {
+	local compiler="$1"
+	shift
+	if ! command -v "$compiler" >/dev/null; then
+		skip "macros with $compiler" "no $compiler"
+		return
+	fi
+	cat >"$scratch/probe.cpp" <<-'END'
+		#include "spmt.h"
+		#include "spmt_device.h"
+		int f(spmt_comm *c, const spmt_view *v, uint64_t *w);
+		int f(spmt_comm *c, const spmt_view *v, uint64_t *w)
+		{
+			spmt_attr attr = SPMT_ATTR_INIT;
+			SPMT_GUARD(c); SPMT_GUARD(c);
+			{ SPMT_GUARD(c); }
+			spmtd_uint64_p(v, w, 1, 0);
+			return spmt_quiet_on_stream(c, SPMT_STREAM_LEGACY) + attr.device +
+				spmt_quiet_on_stream(c, SPMT_STREAM_PER_THREAD);
+		}
+	END
+	succeeds "macros with $compiler" "$compiler" -std=c++11 "${warnings[@]}" -Wshadow -Wold-style-cast "$@" -Iinclude -c \
+		-o /dev/null "$scratch/probe.cpp"
+}
+macros g++ -Wuseless-cast
+macros clang++
+
 # device LABEL FLAG..: the device header for a GPU, bodies included
 device() {
 	local name="spmt_device.h for $1"

@@ -19,7 +19,7 @@
 enum { CLASSES = 18 }; /* ARENA_ALIGN << 0 .. 17 */
 
 struct node {
-	uint64_t offset, size;
+	uint64_t offset, size, owner;
 	struct node *child[2];
 	bool live;
 	unsigned char height;	/* 1 for a leaf */
@@ -31,12 +31,13 @@ struct arena {
 	struct node *root; /* NULL: of size 0 */
 };
 
-/* Bytes of a gap that remain behind the first multiple of align in it. */
-static uint64_t usable(const struct node *gap, uint64_t align)
+/* Bytes of a gap that remain behind the first multiple of align in it that is not below `from`. */
+static uint64_t usable(const struct node *gap, uint64_t align, uint64_t from)
 {
-	uint64_t pad = (0 - gap->offset) & (align - 1);
+	uint64_t skip = from > gap->offset ? from - gap->offset : 0;
+	uint64_t pad = (0 - (gap->offset + skip)) & (align - 1);
 
-	return gap->size > pad ? gap->size - pad : 0;
+	return gap->size > skip && gap->size - skip > pad ? gap->size - skip - pad : 0;
 }
 
 static uint32_t units(uint64_t bytes)
@@ -62,7 +63,7 @@ static void pull(struct node *n)
 {
 	n->height = (unsigned char)(1 + MAX_OF(height(n->child[0]), height(n->child[1])));
 	for (unsigned k = 0; k < CLASSES; k++)
-		n->best[k] = n->live ? 0 : units(usable(n, (uint64_t)ARENA_ALIGN << k));
+		n->best[k] = n->live ? 0 : units(usable(n, (uint64_t)ARENA_ALIGN << k, 0));
 	for (int side = 0; side < 2; side++) {
 		const struct node *c = n->child[side];
 
@@ -171,32 +172,38 @@ static struct node *find_before(const struct arena *arena, uint64_t offset)
 	return found;
 }
 
-/* The lowest gap that takes `size` bytes at `align`. Turns back only where the class or the unit
-   count is not exact. */
-static struct node *find_gap(struct node *n, uint64_t size, uint64_t align)
+/* The lowest gap that takes what is wanted. Turns back only where the class or the unit count is
+   not exact, and once on the way to `from`. */
+static struct node *find_gap(struct node *n, const struct arena_want *want)
 {
-	struct node *gap;
+	struct node *gap = NULL;
 
-	if (!n || n->best[class_of(align)] < units(size))
+	if (!n || n->best[class_of(want->align)] < units(want->size))
 		return NULL;
-	gap = find_gap(n->child[0], size, align);
+	if (n->offset > want->from)
+		gap = find_gap(n->child[0], want);
 	if (gap)
 		return gap;
-	if (!n->live && usable(n, align) >= size)
+	if (!n->live && usable(n, want->align, want->from) >= want->size)
 		return n;
-	return find_gap(n->child[1], size, align);
+	return find_gap(n->child[1], want);
 }
 
-static struct node *new_segment(uint64_t offset, uint64_t size, bool live)
+static struct node *new_segment(uint64_t offset, uint64_t size)
 {
 	struct node *n = mem_calloc(1, sizeof(*n));
 
 	if (n) {
 		n->offset = offset;
 		n->size = size;
-		n->live = live;
 	}
 	return n;
+}
+
+static void make_live(struct node *n, uint64_t owner)
+{
+	n->live = true;
+	n->owner = owner;
 }
 
 int arena_create(uint64_t size, struct arena **arena)
@@ -207,7 +214,7 @@ int arena_create(uint64_t size, struct arena **arena)
 		return -ENOMEM;
 	made->size = size - size % ARENA_ALIGN;
 	if (made->size) {
-		made->root = new_segment(0, made->size, false);
+		made->root = new_segment(0, made->size);
 		if (!made->root) {
 			mem_free(made);
 			return -ENOMEM;
@@ -236,22 +243,22 @@ void arena_destroy(struct arena *arena)
 }
 
 /*
- * Cuts [at, at + size) out of a gap as a live block. What lies before stays the gap's node; what
- * lies behind becomes a gap of its own. All memory is had before anything changes.
+ * Cuts a live block out of a gap, at `at`. What lies before stays the gap's node; what lies behind
+ * becomes a gap of its own. All memory is had before anything changes.
  */
-static int cut(struct arena *arena, struct node *gap, uint64_t at, uint64_t size)
+static int cut(struct arena *arena, struct node *gap, uint64_t at, const struct arena_want *want)
 {
-	uint64_t lead = at - gap->offset;
+	uint64_t size = want->size, lead = at - gap->offset;
 	uint64_t tail = gap->size - lead - size;
-	struct node *block = lead ? new_segment(at, size, true) : NULL;
-	struct node *rest = tail ? new_segment(at + size, tail, false) : NULL;
+	struct node *block = lead ? new_segment(at, size) : NULL;
+	struct node *rest = tail ? new_segment(at + size, tail) : NULL;
 
 	if ((lead && !block) || (tail && !rest)) {
 		mem_free(block);
 		mem_free(rest);
 		return -ENOMEM;
 	}
-	gap->live = !lead;
+	make_live(lead ? block : gap, want->owner);
 	gap->size = lead ? lead : size;
 	refresh(arena->root, gap->offset);
 	if (block)
@@ -261,29 +268,35 @@ static int cut(struct arena *arena, struct node *gap, uint64_t at, uint64_t size
 	return 0;
 }
 
-int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset)
+int arena_take(struct arena *arena, const struct arena_want *want, uint64_t *offset)
 {
+	struct arena_want w = *want;
 	struct node *gap;
 	uint64_t at;
 	int rc;
 
-	if (!is_power_of_two(align))
+	if (!is_power_of_two(w.align))
 		return -EINVAL;
-	if (size > arena->size)
+	if (w.size > arena->size)
 		return -ENOSPC;
-	align = MAX_OF(align, ARENA_ALIGN);
-	size = size ? align_up(size, ARENA_ALIGN) : ARENA_ALIGN;
-	gap = find_gap(arena->root, size, align);
+	w.align = MAX_OF(w.align, ARENA_ALIGN);
+	w.size = w.size ? align_up(w.size, ARENA_ALIGN) : ARENA_ALIGN;
+	gap = find_gap(arena->root, &w);
 	if (!gap)
 		return -ENOSPC;
-	at = gap->offset + (gap->size - usable(gap, align));
-	rc = cut(arena, gap, at, size);
+	at = gap->offset + (gap->size - usable(gap, w.align, w.from));
+	rc = cut(arena, gap, at, &w);
 	if (rc)
 		return rc;
-	arena->used += size;
+	arena->used += w.size;
 	arena->blocks++;
 	*offset = at;
 	return 0;
+}
+
+int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset)
+{
+	return arena_take(arena, &(struct arena_want){ .size = size, .align = align }, offset);
 }
 
 static void drop(struct arena *arena, struct node *n)
@@ -324,6 +337,43 @@ int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size)
 	if (!n || !n->live)
 		return -EINVAL;
 	*size = n->size;
+	return 0;
+}
+
+int arena_owner(const struct arena *arena, uint64_t offset, uint64_t *owner)
+{
+	const struct node *n = find(arena, offset);
+
+	if (!n || !n->live)
+		return -EINVAL;
+	*owner = n->owner;
+	return 0;
+}
+
+/* The segment that begins at or above `from`; NULL: none does. */
+static const struct node *find_from(const struct arena *arena, uint64_t from)
+{
+	const struct node *n = arena->root, *found = NULL;
+
+	while (n) {
+		if (n->offset >= from)
+			found = n;
+		n = n->child[n->offset < from];
+	}
+	return found;
+}
+
+int arena_next(const struct arena *arena, uint64_t from, uint64_t *offset, uint64_t *owner)
+{
+	const struct node *n = find_from(arena, from);
+
+	/* No two gaps touch: it is this one or the next. */
+	if (n && !n->live)
+		n = find_from(arena, n->offset + n->size);
+	if (!n)
+		return -ENOENT;
+	*offset = n->offset;
+	*owner = n->owner;
 	return 0;
 }
 

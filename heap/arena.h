@@ -26,11 +26,22 @@ void arena_destroy(struct arena *arena); /* NULL is fine; live blocks are forgot
  */
 int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset);
 
+/* The same with more wishes: nowhere below `from`, and with a word that says whose it is (0 for
+   arena_alloc). */
+struct arena_want {
+	uint64_t size, align, from, owner;
+};
+int arena_take(struct arena *arena, const struct arena_want *want, uint64_t *offset);
+
 /* Frees a block by its first offset; needs no memory. -EINVAL: none begins there. */
 int arena_free(struct arena *arena, uint64_t offset);
 
 /* Bytes of the block (its size, rounded up) that begins at offset, or -EINVAL. */
 int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size);
+/* Whose the block is that begins at offset, or -EINVAL. */
+int arena_owner(const struct arena *arena, uint64_t offset, uint64_t *owner);
+/* The first live block at or above `from`: its offset and owner, or -ENOENT. O(log n). */
+int arena_next(const struct arena *arena, uint64_t from, uint64_t *offset, uint64_t *owner);
 
 uint64_t arena_used(const struct arena *arena);	  /* bytes in live blocks */
 uint64_t arena_blocks(const struct arena *arena); /* live blocks */

@@ -153,6 +153,18 @@ static int open_static(struct heap *heap)
 	return 0;
 }
 
+static int make_arenas(struct heap *heap, uint64_t own_size)
+{
+	uint64_t first;
+	int rc = arena_create(heap->size, &heap->arena);
+
+	if (!rc)
+		rc = arena_create(heap->own_size, &heap->own_arena);
+	if (!rc && own_size)
+		rc = arena_alloc(heap->own_arena, own_size, 1, &first);
+	return rc ? fail(-ENOMEM, "heap: device %d: no memory for its arenas", heap->dev) : 0;
+}
+
 int heap_open(const struct heap_config *config, struct heap *heap)
 {
 	int rc = check_config(config);
@@ -165,12 +177,10 @@ int heap_open(const struct heap_config *config, struct heap *heap)
 	heap->size = align_up(config->size, HEAP_ROUND);
 	heap->own_size = align_up(config->own_size, HEAP_ROUND);
 	rc = copy_peers(heap, config->peers, config->npeers);
+	if (!rc)
+		rc = make_arenas(heap, config->own_size);
 	if (rc)
 		goto err;
-	if (arena_create(heap->size, &heap->arena)) {
-		rc = fail(-ENOMEM, "heap: device %d: no memory for its arena", heap->dev);
-		goto err;
-	}
 	rc = heap->range ? open_slice(heap, config->slice) : open_static(heap);
 	if (rc)
 		goto err;
@@ -191,6 +201,7 @@ void heap_close(struct heap *heap)
 	if (heap->block)
 		heap->backend->free(heap->dev, heap->block);
 	arena_destroy(heap->arena);
+	arena_destroy(heap->own_arena);
 	mem_free(heap->chunks);
 	mem_free(heap->peers);
 	*heap = (struct heap){ 0 };
@@ -232,20 +243,15 @@ static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t ali
 		heap->dev, heap->backend->name, size);
 }
 
-int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offset)
+/* Under the lock. */
+static int take(struct heap *heap, const struct arena_want *want, uint64_t *offset)
 {
 	struct status_saved cause;
 	uint64_t at, bytes;
-	int rc;
+	int rc = arena_take(heap->arena, want, &at);
 
-	if (!is_power_of_two(align) || align > HEAP_ALIGN)
-		return fail(-EINVAL,
-			"symmetric heap of device %d (%s): alignment %" PRIu64
-			" is not a power of two from 1 to %llu",
-			heap->dev, heap->backend->name, align, HEAP_ALIGN);
-	rc = arena_alloc(heap->arena, size, align, &at);
 	if (rc)
-		return refuse(heap, rc, size, align);
+		return refuse(heap, rc, want->size, want->align);
 	arena_size(heap->arena, at, &bytes);
 	rc = back(heap, at + bytes);
 	if (rc) {
@@ -256,7 +262,7 @@ int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offse
 			" bytes fit its limit of %" PRIu64
 			" (SPMT_HEAP_SIZE), but no memory can be had behind the %" PRIu64
 			" that are backed: %.200s",
-			heap->dev, heap->backend->name, size, heap->size,
+			heap->dev, heap->backend->name, want->size, heap->size,
 			atomic_load_explicit(&heap->committed, memory_order_relaxed),
 			cause.sentence);
 	}
@@ -264,11 +270,87 @@ int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offse
 	return 0;
 }
 
+int heap_take(struct heap *heap, const struct arena_want *want, uint64_t *offset)
+{
+	int rc;
+
+	if (!is_power_of_two(want->align) || want->align > HEAP_ALIGN)
+		return fail(-EINVAL,
+			"symmetric heap of device %d (%s): alignment %" PRIu64
+			" is not a power of two from 1 to %llu",
+			heap->dev, heap->backend->name, want->align, HEAP_ALIGN);
+	pthread_mutex_lock(&heap->lock);
+	rc = take(heap, want, offset);
+	pthread_mutex_unlock(&heap->lock);
+	return rc;
+}
+
+int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offset)
+{
+	return heap_take(heap, &(struct arena_want){ .size = size, .align = align }, offset);
+}
+
 int heap_free(struct heap *heap, uint64_t offset)
 {
-	if (arena_free(heap->arena, offset))
+	int rc;
+
+	pthread_mutex_lock(&heap->lock);
+	rc = arena_free(heap->arena, offset);
+	pthread_mutex_unlock(&heap->lock);
+	if (rc)
 		return fail(-EINVAL,
 			"symmetric heap of device %d (%s): no block begins at offset %" PRIu64,
 			heap->dev, heap->backend->name, offset);
 	return 0;
+}
+
+int heap_owner(struct heap *heap, uint64_t offset, uint64_t *owner)
+{
+	int rc;
+
+	pthread_mutex_lock(&heap->lock);
+	rc = arena_owner(heap->arena, offset, owner);
+	pthread_mutex_unlock(&heap->lock);
+	return rc;
+}
+
+void heap_free_owned(struct heap *heap, uint64_t owner)
+{
+	uint64_t at = 0, whose;
+
+	pthread_mutex_lock(&heap->lock);
+	for (; !arena_next(heap->arena, at, &at, &whose); at++)
+		if (whose == owner)
+			arena_free(heap->arena, at);
+	pthread_mutex_unlock(&heap->lock);
+}
+
+/* ---- the library's own blocks ---------------------------------------------------------------- */
+
+int heap_own_alloc(struct heap *heap, uint64_t size, uint64_t *offset)
+{
+	const struct arena_want want = {
+		.size = size, .align = ARENA_ALIGN, .owner = HEAP_LIBRARY
+	};
+	uint64_t at;
+	int rc;
+
+	pthread_mutex_lock(&heap->lock);
+	if (!arena_take(heap->own_arena, &want, &at)) {
+		*offset = heap->size + at;
+		rc = 0;
+	} else {
+		rc = take(heap, &want, offset);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return rc;
+}
+
+void heap_own_free(struct heap *heap, uint64_t offset)
+{
+	bool own = offset >= heap->size;
+
+	pthread_mutex_lock(&heap->lock);
+	arena_free(own ? heap->own_arena : heap->arena, own ? offset - heap->size : offset);
+	pthread_mutex_unlock(&heap->lock);
 }

@@ -10,11 +10,13 @@
  * of the process (struct heap_range), backed on demand, never moved. base is a multiple of
  * HEAP_ALIGN in both.
  *
- * Threads: heap_holds from any thread at any time; everything else from one thread at a time.
+ * Threads: heap_holds from any thread at any time; what takes and gives blocks from any thread,
+ * under the heap's lock; everything else from one thread at a time.
  */
 #ifndef SPMT_HEAP_H
 #define SPMT_HEAP_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "../src/device.h"
@@ -50,7 +52,9 @@ struct heap {
 	_Atomic uint64_t committed; /* user bytes that may be touched; only rises */
 	char *own;		    /* base + size */
 	uint64_t own_size;
+	pthread_mutex_t lock; /* guards the arenas, chunks and step; zeroed is unlocked */
 	struct arena *arena;
+	struct arena *own_arena; /* of the own part, offsets from `own` */
 	/* Parts that were committed on their own, oldest first: in vmm mode the own part (if
 	   any), then user parts; in static mode one for all. Only grows; export.c names them one
 	   by one. */
@@ -82,7 +86,18 @@ void heap_close(struct heap *heap);
 /* A block of the arena, backed by memory. alignment: power of two up to HEAP_ALIGN. -ENOMEM,
    -EINVAL with a sentence. */
 int heap_alloc(struct heap *heap, uint64_t size, uint64_t align, uint64_t *offset);
+int heap_take(struct heap *heap, const struct arena_want *want, uint64_t *offset);
 int heap_free(struct heap *heap, uint64_t offset);
+/* 0, or -EINVAL without a sentence: no block begins there. */
+int heap_owner(struct heap *heap, uint64_t offset, uint64_t *owner);
+/* Frees all blocks of an owner. */
+void heap_free_owned(struct heap *heap, uint64_t owner);
+
+/* A block for the library itself: of the own part while there is room behind what was asked for at
+   the start, else of the user's. Not cleared. Offsets are from base; never symmetric. */
+#define HEAP_LIBRARY UINT64_MAX /* owner of those in the user's part */
+int heap_own_alloc(struct heap *heap, uint64_t size, uint64_t *offset);
+void heap_own_free(struct heap *heap, uint64_t offset);
 
 /* The only bounds check there is: true if [ptr, ptr + n) lies in the committed user range; n ==
    0 asks for ptr alone, one past the end included. Wrap-safe. */

@@ -18,6 +18,7 @@ struct model {
 
 struct block {
 	uint64_t offset, size; /* in units */
+	uint64_t owner;
 };
 
 static uint64_t next_random(uint64_t *state)
@@ -30,10 +31,10 @@ static uint64_t next_random(uint64_t *state)
 	return *state = x;
 }
 
-/* First fit, in units. */
-static int model_alloc(struct model *m, uint64_t size, uint64_t align, uint64_t *at)
+/* First fit not below `from`, in units. */
+static int model_alloc(struct model *m, uint64_t size, uint64_t align, uint64_t from, uint64_t *at)
 {
-	for (uint64_t o = 0; o + size <= UNITS; o += align) {
+	for (uint64_t o = (from + align - 1) / align * align; o + size <= UNITS; o += align) {
 		uint64_t n = 0;
 
 		while (n < size && !m->taken[o + n])
@@ -92,7 +93,7 @@ static void expect_same(const struct arena *arena, const struct model *m)
 /* One random step; blocks[] holds the live ones, tightly. */
 static void step(struct arena *arena, struct model *m, struct block *blocks, uint64_t *seed)
 {
-	uint64_t r = next_random(seed), size, align, want = 0, got = 0;
+	uint64_t r = next_random(seed), size, align, from, want = 0, got = 0;
 	struct block *b = &blocks[m->blocks];
 	int rc;
 
@@ -100,6 +101,8 @@ static void step(struct arena *arena, struct model *m, struct block *blocks, uin
 		b = &blocks[next_random(seed) % m->blocks];
 		cr_assert_eq(arena_size(arena, b->offset * m->unit, &got), 0);
 		cr_assert_eq(got, b->size * m->unit);
+		cr_assert_eq(arena_owner(arena, b->offset * m->unit, &got), 0);
+		cr_assert_eq(got, b->owner);
 		cr_assert_eq(arena_free(arena, b->offset * m->unit), 0);
 		model_free(m, b);
 		*b = blocks[m->blocks];
@@ -107,14 +110,37 @@ static void step(struct arena *arena, struct model *m, struct block *blocks, uin
 	}
 	size = 1 + next_random(seed) % (r % 5 ? 16 : 400);
 	align = r % 3 ? 1 : 1ull << next_random(seed) % 10;
-	rc = model_alloc(m, size, align, &want);
-	cr_assert_eq(arena_alloc(arena, size * m->unit - (m->unit > 64 ? 0 : r % 64),
-			     align * m->unit, &got),
+	from = r % 4 ? 0 : next_random(seed) % UNITS;
+	rc = model_alloc(m, size, align, from, &want);
+	cr_assert_eq(
+		arena_take(arena,
+			&(struct arena_want){ .size = size * m->unit - (m->unit > 64 ? 0 : r % 64),
+				.align = align * m->unit,
+				.from = from * m->unit,
+				.owner = r },
+			&got),
 		rc);
 	if (rc)
 		return;
 	cr_assert_eq(got, want * m->unit, "%lu at %lu: %lu, not %lu", size, align, got, want);
-	*b = (struct block){ want, size };
+	*b = (struct block){ want, size, r };
+}
+
+/* Every live block in order, and nothing else. */
+static void expect_walk(
+	const struct arena *arena, const struct model *m, const struct block *blocks)
+{
+	uint64_t at = 0, owner, n = 0;
+
+	for (; !arena_next(arena, at, &at, &owner); at++, n++) {
+		uint64_t i = 0;
+
+		while (i < m->blocks && blocks[i].offset * m->unit != at)
+			i++;
+		cr_assert_lt(i, m->blocks, "no block begins at %lu", at);
+		cr_assert_eq(owner, blocks[i].owner);
+	}
+	cr_assert_eq(n, m->blocks);
 }
 
 static void compare(uint64_t unit, int steps, uint64_t seed)
@@ -127,6 +153,8 @@ static void compare(uint64_t unit, int steps, uint64_t seed)
 		step(arena, &m, blocks, &seed);
 		if (i % 16 == 0)
 			expect_same(arena, &m);
+		if (i % 256 == 0)
+			expect_walk(arena, &m, blocks);
 	}
 	cr_assert_gt(m.blocks, 50);
 	while (m.blocks) {

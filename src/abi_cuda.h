@@ -18,6 +18,7 @@ typedef int cu_handle_type;
 typedef int cu_granularity;
 typedef int cu_capture_status;
 typedef int cu_capture_mode;
+typedef int cu_pointer_attribute;
 typedef unsigned long long cu_pointer;
 typedef unsigned long long cu_memory;
 typedef unsigned long cu_uint64;
@@ -83,6 +84,7 @@ _Static_assert(sizeof(cu_uuid) == 16 && sizeof(cu_ipc_handle) == 64 &&
 	X(CU_P2P_ATOMICS, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 3)               \
 	X(CU_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                       \
 	X(CU_NO_TIMING, CU_EVENT_DISABLE_TIMING, 2)                                         \
+	X(CU_BUFFER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)                                  \
 	X(CU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)                                    \
 	X(CU_HOST_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP, 2)                                     \
 	X(CU_IPC_LAZY_PEER, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)                          \

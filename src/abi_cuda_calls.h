@@ -67,6 +67,8 @@
 
 #define CUDA_OPTIONAL(X)                                                                         \
 	X(FuncLoad, cuFuncLoad, (cu_function function))                                          \
+	X(PointerGetAttribute, cuPointerGetAttribute,                                            \
+		(void *data, cu_pointer_attribute what, cu_pointer ptr))                         \
 	X(CaptureMode, cuThreadExchangeStreamCaptureMode, (cu_capture_mode * mode))              \
 	X(MemAllocAsync, cuMemAllocAsync, (cu_pointer * ptr, size_t size, cu_stream stream))     \
 	X(MemFreeAsync, cuMemFreeAsync, (cu_pointer ptr, cu_stream stream))                      \

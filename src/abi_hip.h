@@ -18,6 +18,7 @@ typedef int hip_handle_type;
 typedef int hip_granularity_kind;
 typedef int hip_capture_status;
 typedef int hip_capture_mode;
+typedef int hip_pointer_attribute;
 typedef int hip_copy_kind;
 typedef void *hip_memory;
 typedef void *hip_module;
@@ -77,6 +78,7 @@ _Static_assert(sizeof(hip_uuid) == 16 && sizeof(hip_ipc_handle) == 64 &&
 	X(HIP_P2P_ATOMICS, hipDevP2PAttrNativeAtomicSupported, 2)              \
 	X(HIP_NON_BLOCKING, hipStreamNonBlocking, 1)                           \
 	X(HIP_NO_TIMING, hipEventDisableTiming, 2)                             \
+	X(HIP_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID, 7)                   \
 	X(HIP_HOST_PORTABLE, hipHostMallocPortable, 1)                         \
 	X(HIP_HOST_MAPPED, hipHostMallocMapped, 2)                             \
 	X(HIP_HOST_COHERENT, hipHostMallocCoherent, 0x40000000)                \

@@ -65,6 +65,8 @@
 	X(DeviceGetUuid, hipDeviceGetUuid, (hip_uuid * uuid, int device))                          \
 	X(LaunchHostFunc, hipLaunchHostFunc, (hip_stream stream, hip_host_fn fn, void *arg))       \
 	X(CaptureMode, hipThreadExchangeStreamCaptureMode, (hip_capture_mode * mode))              \
+	X(PointerGetAttribute, hipPointerGetAttribute,                                             \
+		(void *data, hip_pointer_attribute what, void *ptr))                               \
 	X(MallocAsync, hipMallocAsync, (void **ptr, size_t size, hip_stream stream))               \
 	X(FreeAsync, hipFreeAsync, (void *ptr, hip_stream stream))                                 \
 	X(StreamWriteValue64, hipStreamWriteValue64,                                               \

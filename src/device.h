@@ -38,10 +38,11 @@ struct backend {
 	int (*enter)(int dev, struct device_saved *saved);
 	void (*leave)(const struct device_saved *saved);
 
-	/* Prepares a device (context, kernels), counted: each open is undone by one close. Not
-	   called while one thread of the process waits in a kernel of the same device for
-	   another; may take 100 ms the first time. Streams and what is queued in them need an
-	   open device. */
+	/* Prepares a device (context, kernels), counted: each open is undone by one close. Takes
+	   100 ms and more the first time, and then waits for the device's kernels; what it has
+	   made stays until the process ends, so that later ones do not. An application may
+	   reset a device that is not open: the next open makes all anew. Streams and what is
+	   queued in them need an open device. */
 	int (*open)(int dev);
 	void (*close)(int dev);
 
@@ -52,8 +53,11 @@ struct backend {
 	   process ends. */
 	int (*peer_enable)(int from, int to);
 
-	/* Device memory. Zeroed before alloc returns. Alignment: at least 256. free may wait for
-	   the device's work. */
+	/* Device memory. Zeroed before alloc returns. Alignment: at least 256. free never waits
+	   for kernels: where the driver's would, the block is kept for the next alloc, and given
+	   back when no device is open (64 MiB a device stay) or the driver has nothing left,
+	   where alone alloc may wait. So nothing may use a block any more that is freed. The
+	   same holds for pinned memory. */
 	int (*alloc)(int dev, size_t size, enum device_memory kind, void **ptr);
 	int (*free)(int dev, void *ptr);
 	/* Pinned host memory visible to dev's kernels, zeroed: *host for the CPU, *device for

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA through the driver API: finding it, devices and contexts, peers, images. */
+/* NVIDIA through the driver API: finding it, devices, the thread's contexts, peers. */
 #include "device_cuda.h"
 
 #include <errno.h>
@@ -135,7 +135,9 @@ static int find_device(struct cuda_state *state, int dev)
 		fds = 0;
 	if (state->api.DeviceGetAttribute(&memops, CU_ATTR_MEMOPS, d->handle) != CU_OK)
 		memops = 0;
-	snprintf(d->arch, sizeof(d->arch), "sm_%d%d", major, minor);
+	d->kept.backend = "cuda";
+	d->kept.dev = dev;
+	snprintf(d->kept.arch, sizeof(d->kept.arch), "sm_%d%d", major, minor);
 	d->vmm = vmm && state->api.MemCreate && state->api.MemMap && state->api.MemSetAccess &&
 		state->api.MemAddressReserve && state->api.MemAddressFree && state->api.MemUnmap &&
 		state->api.MemRelease && state->api.MemGranularity;
@@ -238,7 +240,7 @@ static int cuda_describe(int dev, struct device_desc *desc)
 	if (r != CU_OK)
 		return cuda_fail(r, "asking about device %d", dev);
 	out.memory = memory;
-	memcpy(out.arch, d->arch, sizeof(out.arch));
+	memcpy(out.arch, d->kept.arch, sizeof(out.arch));
 	if (api->DeviceGetPCIBusId(out.pci, (int)sizeof(out.pci), d->handle) != CU_OK)
 		out.pci[0] = '\0';
 	if (api->DeviceGetUuid(&uuid, d->handle) == CU_OK)
@@ -252,34 +254,41 @@ static int cuda_describe(int dev, struct device_desc *desc)
 
 /* ---- the thread's context stack */
 
-/* Relaxed while we are in the driver: a capture that the application runs elsewhere must not be
-   broken by our calls. */
 static void capture_mode(const struct cuda_api *api, cu_capture_mode *mode)
 {
 	if (api->CaptureMode && api->CaptureMode(mode) != CU_OK)
 		*mode = CU_CAPTURE_RELAXED;
 }
 
-int cuda_bind(struct cuda_bound *bound, int dev, const char *what)
+/* While we are in the driver: relaxed, because a capture that the application runs elsewhere must
+   not be broken by our calls; and no cancellation, which the driver's own system calls would take. */
+int cuda_bind_context(struct cuda_bound *bound, int dev, const char *what)
 {
-	struct cuda_device *d = cuda_device(dev, what);
 	const struct cuda_api *api;
 	cu_result r;
 
-	if (!d)
-		return -ENODEV;
-	if (!d->context)
-		return fail(-EINVAL, "cuda: %s: device %d is not open", what, dev);
 	bound->state = cuda_state();
 	api = bound->api = &bound->state->api;
-	bound->device = d;
+	bound->device = &bound->state->devices[dev];
 	bound->dev = dev;
-	r = api->CtxPush(d->context);
-	if (r != CU_OK)
+	r = api->CtxPush(bound->device->context);
+	if (r != CU_OK) {
 		return cuda_fail(r, "%s: entering device %d", what, dev);
+	}
 	bound->mode = CU_CAPTURE_RELAXED;
 	capture_mode(api, &bound->mode);
 	return 0;
+}
+
+int cuda_bind(struct cuda_bound *bound, int dev, const char *what)
+{
+	struct cuda_device *d = cuda_device(dev, what);
+
+	if (!d)
+		return -ENODEV;
+	if (!d->kept.open)
+		return fail(-EINVAL, "cuda: %s: device %d is not open", what, dev);
+	return cuda_bind_context(bound, dev, what);
 }
 
 int cuda_bind_for(struct cuda_bound *bound, int dev, enum fault_site site, const char *what)
@@ -324,7 +333,7 @@ static int cuda_enter(int dev, struct device_saved *saved)
 
 	if (!d)
 		return -ENODEV;
-	if (!d->context)
+	if (!d->kept.open)
 		return fail(-EINVAL, "cuda: enter: device %d is not open", dev);
 	api = &cuda_state()->api;
 	r = api->CtxGetCurrent(&context);
@@ -349,153 +358,6 @@ static void cuda_leave(const struct device_saved *saved)
 	(void)saved;
 	if (state && state->loaded)
 		state->api.CtxPop(&context);
-}
-
-/* ---- open */
-
-struct finder {
-	const struct cuda_api *api;
-	cu_module module;
-	const char *arch;
-};
-
-/* Loaded now, all of them: a driver that loads a kernel at its first launch may wait for the
-   device to be idle. */
-static int find_kernel(void *ctx, const char *name, void **handle)
-{
-	const struct finder *f = ctx;
-	cu_function function;
-	cu_result r = f->api->ModuleGetFunction(&function, f->module, name);
-
-	if (r == CU_OK && f->api->FuncLoad)
-		r = f->api->FuncLoad(function);
-	if (r != CU_OK)
-		return cuda_fail(r, "kernel '%s' of the image for %s", name, f->arch);
-	*handle = function;
-	return 0;
-}
-
-/* The context is current. */
-static int load_image(
-	struct cuda_device *d, const struct cuda_api *api, const struct device_image *image)
-{
-	struct finder finder = { api, NULL, image->arch };
-	cu_result r = api->ModuleLoadData(&finder.module, image->data);
-	int rc;
-
-	if (r != CU_OK)
-		return cuda_fail(
-			r, "loading the %s image of %s on %s", image->kind, image->arch, d->arch);
-	rc = vendor_kernels_find(&d->kernels, find_kernel, &finder);
-	if (rc < 0)
-		api->ModuleUnload(finder.module);
-	else
-		d->module = finder.module;
-	return rc;
-}
-
-static int load_images(struct cuda_device *d, const struct cuda_api *api)
-{
-	const struct device_image *best[2];
-	size_t n = vendor_pick(device_images, device_image_count, d->arch, best), i;
-	int rc = 0;
-
-	for (i = 0; i < n; i++) {
-		rc = load_image(d, api, best[i]);
-		if (!rc)
-			break;
-	}
-	return rc;
-}
-
-static int open_bound(struct cuda_device *d, const struct cuda_api *api, int dev)
-{
-	cu_result r = api->StreamCreate(&d->own, CU_NON_BLOCKING);
-	int rc;
-
-	if (r != CU_OK)
-		return cuda_fail(r, "making a stream on device %d", dev);
-	rc = load_images(d, api);
-	if (rc < 0) {
-		api->StreamDestroy(d->own);
-		d->own = NULL;
-	}
-	return rc;
-}
-
-static int open_first(struct cuda_device *d, int dev)
-{
-	const struct cuda_api *api = &cuda_state()->api;
-	cu_capture_mode mode = CU_CAPTURE_RELAXED;
-	cu_context context = NULL, ours;
-	cu_result r;
-	int rc;
-
-	r = api->PrimaryRetain(&context, d->handle);
-	if (r != CU_OK)
-		return cuda_fail(r, "opening device %d", dev);
-	r = api->CtxPush(context);
-	if (r == CU_OK) {
-		capture_mode(api, &mode);
-		rc = open_bound(d, api, dev);
-		capture_mode(api, &mode);
-		api->CtxPop(&ours);
-	} else {
-		rc = cuda_fail(r, "opening device %d", dev);
-	}
-	if (rc < 0)
-		api->PrimaryRelease(d->handle);
-	else
-		d->context = context;
-	return rc;
-}
-
-static int cuda_open(int dev)
-{
-	struct cuda_device *d = cuda_device(dev, "open");
-	int rc;
-
-	if (!d)
-		return -ENODEV;
-	rc = vendor_fault(FAULT_DEVICE, "cuda", "open", dev);
-	if (rc < 0)
-		return rc;
-	pthread_mutex_lock(&d->lock);
-	if (!d->opens)
-		rc = open_first(d, dev);
-	if (!rc)
-		d->opens++;
-	pthread_mutex_unlock(&d->lock);
-	return rc;
-}
-
-static void close_last(struct cuda_device *d, const struct cuda_api *api)
-{
-	cu_context context;
-
-	if (api->CtxPush(d->context) == CU_OK) {
-		if (d->module)
-			api->ModuleUnload(d->module);
-		api->StreamDestroy(d->own);
-		api->CtxPop(&context);
-	}
-	d->module = NULL;
-	d->own = NULL;
-	d->kernels.n = 0;
-	d->context = NULL;
-	api->PrimaryRelease(d->handle);
-}
-
-static void cuda_close(int dev)
-{
-	struct cuda_device *d = cuda_device(dev, "close");
-
-	if (!d)
-		return;
-	pthread_mutex_lock(&d->lock);
-	if (d->opens > 0 && !--d->opens)
-		close_last(d, &cuda_state()->api);
-	pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- peers */
@@ -542,7 +404,7 @@ static int cuda_peer_enable(int from, int to)
 
 	if (!peer)
 		return -ENODEV;
-	if (!peer->context)
+	if (!peer->kept.open)
 		return fail(-EINVAL, "cuda: peer_enable: device %d is not open", to);
 	if (from == to)
 		return 0;

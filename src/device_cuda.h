@@ -4,18 +4,12 @@
 #define SPMT_DEVICE_CUDA_H
 
 #include "abi_cuda_calls.h"
-#include "device_vendor.h"
+#include "device_kept.h"
 
 struct cuda_device {
-	pthread_mutex_t
-		lock; /* guards opens, and what the first open makes and the last close undoes */
-	int opens;
+	struct kept kept;
 	cu_device handle;
-	cu_context context; /* the primary one, NULL while closed */
-	cu_stream own;	    /* for zeroing */
-	cu_module module;
-	struct vendor_kernels kernels;
-	char arch[32];
+	cu_context context; /* the primary one, kept too */
 	bool vmm, fds, memops;
 };
 
@@ -29,6 +23,7 @@ struct cuda_state {
 	struct cuda_api api;
 	int count;
 	struct cuda_device *devices;
+	struct kept_opens opens;
 	/* held from the look-up of an import to its record, driver calls included */
 	pthread_mutex_t import_lock;
 	struct vendor_ranges ranges;
@@ -52,7 +47,8 @@ struct cuda_device *cuda_device(int dev, const char *what);
    the driver's. */
 int cuda_fail(cu_result result, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 
-/* Pushes the context of an open device. Failure leaves the stack alone. */
+/* Pushes the context of a device; of an open one. Failure leaves the stack alone. */
+int cuda_bind_context(struct cuda_bound *bound, int dev, const char *what);
 int cuda_bind(struct cuda_bound *bound, int dev, const char *what);
 /* The same after a fault site, and with a stream that is none of ours checked as far as it can
    be. */
@@ -66,11 +62,18 @@ int cuda_done(const struct cuda_bound *bound, cu_result result, const char *what
 /* Zeroes memory of the bound device and waits for that alone. */
 int cuda_zero(const struct cuda_bound *bound, cu_pointer ptr, size_t size);
 
-/* device_cuda_memory.c */
+/* device_cuda_open.c */
+int cuda_open(int dev);
+void cuda_close(int dev);
+
+/* device_cuda_alloc.c */
+extern const struct pool_source cuda_memory; /* ctx: the bound device */
 int cuda_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
 int cuda_free(int dev, void *ptr);
 int cuda_host_alloc(int dev, size_t size, void **host, void **device);
 int cuda_host_free(int dev, void *host);
+
+/* device_cuda_memory.c */
 extern const struct device_vmm_ops cuda_vmm_ops;
 extern const struct device_ipc_ops cuda_ipc_ops;
 

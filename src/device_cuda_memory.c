@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA: memory, ranges backed on demand, and naming both to other processes. */
+/* NVIDIA: ranges backed on demand, and naming memory to other processes. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,78 +11,6 @@
 static void *pointer(cu_pointer ptr)
 {
 	return (void *)(uintptr_t)ptr;
-}
-
-/* One kind for both: on NVIDIA peers see plain memory while kernels run. */
-int cuda_alloc(int dev, size_t size, enum device_memory kind, void **ptr)
-{
-	struct cuda_bound b;
-	cu_pointer p;
-	cu_result r;
-	int rc;
-
-	(void)kind;
-	if (!size)
-		return fail(-EINVAL, "cuda: alloc of 0 bytes on device %d", dev);
-	rc = cuda_bind_for(&b, dev, FAULT_MEMORY, "alloc");
-	if (rc < 0)
-		return rc;
-	r = b.api->MemAlloc(&p, size);
-	if (r != CU_OK) {
-		rc = cuda_fail(r, "alloc of %zu bytes on device %d", size, dev);
-	} else {
-		rc = cuda_zero(&b, p, size);
-		if (rc < 0)
-			b.api->MemFree(p);
-		else
-			*ptr = pointer(p);
-	}
-	cuda_unbind(&b);
-	return rc;
-}
-
-int cuda_free(int dev, void *ptr)
-{
-	struct cuda_bound b;
-	int rc = cuda_bind(&b, dev, "free");
-
-	return rc < 0 ? rc : cuda_done(&b, b.api->MemFree((uintptr_t)ptr), "free");
-}
-
-int cuda_host_alloc(int dev, size_t size, void **host, void **device)
-{
-	struct cuda_bound b;
-	cu_pointer seen;
-	cu_result r;
-	void *p;
-	int rc;
-
-	if (!size)
-		return fail(-EINVAL, "cuda: host_alloc of 0 bytes on device %d", dev);
-	rc = cuda_bind_for(&b, dev, FAULT_MEMORY, "host_alloc");
-	if (rc < 0)
-		return rc;
-	r = b.api->MemHostAlloc(&p, size, CU_HOST_PORTABLE | CU_HOST_MAPPED);
-	if (r == CU_OK) {
-		r = b.api->MemHostGetDevicePointer(&seen, p, 0);
-		if (r != CU_OK)
-			b.api->MemFreeHost(p);
-	}
-	cuda_unbind(&b);
-	if (r != CU_OK)
-		return cuda_fail(r, "host_alloc of %zu bytes (ulimit -l) for device %d", size, dev);
-	memset(p, 0, size);
-	*host = p;
-	*device = pointer(seen);
-	return 0;
-}
-
-int cuda_host_free(int dev, void *host)
-{
-	struct cuda_bound b;
-	int rc = cuda_bind(&b, dev, "host_free");
-
-	return rc < 0 ? rc : cuda_done(&b, b.api->MemFreeHost(host), "host_free");
 }
 
 /* ---- ranges backed on demand */

@@ -87,7 +87,7 @@ int cuda_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_
 
 int cuda_zero(const struct cuda_bound *bound, cu_pointer ptr, size_t size)
 {
-	struct polled p = { *bound, bound->device->own };
+	struct polled p = { *bound, bound->device->kept.stream };
 	cu_result r = bound->api->MemsetD8Async(ptr, 0, size, p.stream);
 
 	if (r != CU_OK)
@@ -235,7 +235,7 @@ int cuda_launch(int dev, device_stream s, const struct kernel *k, unsigned grid,
 
 	if (rc < 0)
 		return rc;
-	function = vendor_kernel(&b.device->kernels, k, "cuda", b.device->arch, &rc);
+	function = vendor_kernel(&b.device->kept.kernels, k, "cuda", b.device->kept.arch, &rc);
 	if (!function) {
 		cuda_unbind(&b);
 		return rc;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD through libamdhip64, versions 5 to 7: finding it, devices, the thread's state, peers,
-   images. */
+/* AMD through libamdhip64, versions 5 to 7: finding it, devices, the thread's state, peers. */
 #include "device_hip.h"
 
 #include <errno.h>
@@ -113,8 +112,8 @@ static void put_back_error(const struct hip_api *api, hip_result want)
 		api->SetDevice(-1);
 }
 
-/* Relaxed while we are in the runtime: a capture that the application runs elsewhere must not be
-   broken by our calls. */
+/* While we are in the runtime: relaxed, because a capture that the application runs elsewhere must
+   not be broken by our calls; and no cancellation, which its own system calls would take. */
 static void capture_mode(const struct hip_api *api, hip_capture_mode *mode)
 {
 	if (api->CaptureMode && api->CaptureMode(mode) != HIP_OK)
@@ -153,7 +152,7 @@ int hip_bind(struct hip_bound *bound, int dev, const char *what)
 
 	if (!d)
 		return -ENODEV;
-	if (!d->own)
+	if (!d->kept.open)
 		return fail(-EINVAL, "hip: %s: device %d is not open", what, dev);
 	return hip_bind_closed(bound, dev, what);
 }
@@ -199,7 +198,7 @@ static int hip_enter(int dev, struct device_saved *saved)
 
 	if (!d)
 		return -ENODEV;
-	if (!d->own)
+	if (!d->kept.open)
 		return fail(-EINVAL, "hip: enter: device %d is not open", dev);
 	api = &hip_state()->api;
 	out.error = (int)api->PeekAtLastError();
@@ -274,7 +273,9 @@ static void find_device(struct hip_state *state, int dev)
 	struct hip_device *d = &state->devices[dev];
 	int wait = 0;
 
-	find_arch(&state->api, dev, d->arch, sizeof(d->arch));
+	d->kept.backend = "hip";
+	d->kept.dev = dev;
+	find_arch(&state->api, dev, d->kept.arch, sizeof(d->kept.arch));
 	if (state->api.DeviceGetAttribute(&wait, HIP_ATTR_WAIT_VALUE, dev) != HIP_OK)
 		wait = 0;
 	d->memops = wait && state->api.StreamWriteValue64 && state->api.StreamWaitValue64;
@@ -382,126 +383,12 @@ static int hip_describe(int dev, struct device_desc *desc)
 	if (r != HIP_OK)
 		return hip_fail(r, "asking about device %d", dev);
 	out.memory = memory;
-	memcpy(out.arch, b.device->arch, sizeof(out.arch));
+	memcpy(out.arch, b.device->kept.arch, sizeof(out.arch));
 	vendor_lower(out.pci);
 	if (out.pci[0])
 		out.numa = vendor_numa(out.pci);
 	*desc = out;
 	return 0;
-}
-
-/* ---- open */
-
-struct finder {
-	const struct hip_api *api;
-	hip_module module;
-	const char *arch;
-};
-
-static int find_kernel(void *ctx, const char *name, void **handle)
-{
-	const struct finder *f = ctx;
-	hip_function function;
-	hip_result r = f->api->ModuleGetFunction(&function, f->module, name);
-
-	if (r != HIP_OK)
-		return hip_fail(r, "kernel '%s' of the image for %s", name, f->arch);
-	*handle = function;
-	return 0;
-}
-
-/* The device is current. */
-static int load_image(
-	struct hip_device *d, const struct hip_api *api, const struct device_image *image)
-{
-	struct finder finder = { api, NULL, image->arch };
-	hip_result r = api->ModuleLoadData(&finder.module, image->data);
-	int rc;
-
-	if (r != HIP_OK)
-		return hip_fail(
-			r, "loading the %s image of %s on %s", image->kind, image->arch, d->arch);
-	rc = vendor_kernels_find(&d->kernels, find_kernel, &finder);
-	if (rc < 0)
-		api->ModuleUnload(finder.module);
-	else
-		d->module = finder.module;
-	return rc;
-}
-
-static int open_first(struct hip_device *d, int dev)
-{
-	const struct device_image *best[2];
-	size_t n = vendor_pick(device_images, device_image_count, d->arch, best), i;
-	struct hip_bound b;
-	hip_stream own;
-	hip_result r;
-	int rc = hip_bind_closed(&b, dev, "open");
-
-	if (rc < 0)
-		return rc;
-	r = b.api->StreamCreateWithFlags(&own, HIP_NON_BLOCKING);
-	if (r != HIP_OK) {
-		rc = hip_fail(r, "opening device %d", dev);
-	} else {
-		for (i = 0; i < n; i++) {
-			rc = load_image(d, b.api, best[i]);
-			if (!rc)
-				break;
-		}
-		if (rc < 0)
-			b.api->StreamDestroy(own);
-		else
-			d->own = own;
-	}
-	hip_unbind(&b);
-	return rc;
-}
-
-static int hip_open(int dev)
-{
-	struct hip_device *d = hip_device(dev, "open");
-	int rc;
-
-	if (!d)
-		return -ENODEV;
-	rc = vendor_fault(FAULT_DEVICE, "hip", "open", dev);
-	if (rc < 0)
-		return rc;
-	pthread_mutex_lock(&d->lock);
-	if (!d->opens)
-		rc = open_first(d, dev);
-	if (!rc)
-		d->opens++;
-	pthread_mutex_unlock(&d->lock);
-	return rc;
-}
-
-static void close_last(struct hip_device *d, int dev)
-{
-	struct hip_bound b;
-
-	if (!hip_bind(&b, dev, "close")) {
-		if (d->module)
-			b.api->ModuleUnload(d->module);
-		b.api->StreamDestroy(d->own);
-		hip_unbind(&b);
-	}
-	d->module = NULL;
-	d->own = NULL;
-	d->kernels.n = 0;
-}
-
-static void hip_close(int dev)
-{
-	struct hip_device *d = hip_device(dev, "close");
-
-	if (!d)
-		return;
-	pthread_mutex_lock(&d->lock);
-	if (d->opens > 0 && !--d->opens)
-		close_last(d, dev);
-	pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- peers */

@@ -4,18 +4,12 @@
 #define SPMT_DEVICE_HIP_H
 
 #include "abi_hip_calls.h"
-#include "device_vendor.h"
+#include "device_kept.h"
 
 enum hip_vmm { HIP_VMM_UNASKED, HIP_VMM_YES, HIP_VMM_NO };
 
 struct hip_device {
-	pthread_mutex_t
-		lock; /* guards opens, and what the first open makes and the last close undoes */
-	int opens;
-	hip_stream own; /* for zeroing; NULL while closed */
-	hip_module module;
-	struct vendor_kernels kernels;
-	char arch[32];
+	struct kept kept;
 	bool memops;
 	enum hip_vmm vmm; /* under the state's vmm_lock */
 };
@@ -31,6 +25,7 @@ struct hip_state {
 	int version; /* of the runtime, as HIP_VERSION_OF */
 	int count;
 	struct hip_device *devices;
+	struct kept_opens opens;
 	/* round every call that changes mappings: ROCr's are not safe against each other */
 	pthread_mutex_t vmm_lock;
 	/* held from the look-up of an import to its record, driver calls included */
@@ -73,31 +68,22 @@ int hip_done(const struct hip_bound *bound, hip_result result, const char *what)
 /* Zeroes memory of the bound device and waits for that alone. */
 int hip_zero(const struct hip_bound *bound, void *ptr, size_t size);
 
-/* device_hip_memory.c */
+/* device_hip_open.c */
+int hip_open(int dev);
+void hip_close(int dev);
+
+/* device_hip_alloc.c */
+extern const struct pool_source hip_memory_source; /* ctx: the bound device */
 int hip_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
 int hip_free(int dev, void *ptr);
 int hip_host_alloc(int dev, size_t size, void **host, void **device);
 int hip_host_free(int dev, void *host);
+
+/* device_hip_memory.c */
 int hip_import_at(
 	int dev, void *ptr, const struct device_export *in, int fd); /* of the vmm group */
 extern const struct device_vmm_ops hip_vmm_ops;
 extern const struct device_ipc_ops hip_ipc_ops;
-
-/* device_hip_vmm.c; each takes vmm_lock round the runtime's call */
-int hip_vmm_check(const struct hip_bound *b, const char *what); /* -ENOTSUP with a sentence */
-hip_result hip_range_reserve(struct hip_state *state, size_t size, size_t align, void **base);
-hip_result hip_range_free(struct hip_state *state, void *base, size_t size);
-/* Maps and gives access to the bound device and n peers; a failure leaves nothing mapped. */
-int hip_range_map(const struct hip_bound *b, void *at, size_t size, hip_memory memory,
-	const int *peers, int n);
-hip_result hip_range_unmap(const struct hip_bound *b, void *at, size_t size);
-hip_result hip_memory_release(const struct hip_bound *b, hip_memory memory);
-/* Unmaps and releases what a record says. */
-int hip_range_undo(const struct hip_bound *b, const struct vendor_range *range);
-static inline hip_memory hip_memory_of(const struct vendor_range *range)
-{
-	return (hip_memory)(uintptr_t)range->handle;
-}
 
 /* device_hip_stream.c */
 int hip_stream_create(int dev, device_stream *s);

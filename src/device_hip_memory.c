@@ -1,95 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD: memory, and naming it to other processes. */
+/* AMD: naming memory to other processes. */
 #include <errno.h>
 #include <string.h>
 
-#include "device_hip.h"
+#include "device_hip_vmm.h"
 #include "status.h"
-
-/*
- * Uncached where the runtime knows it, else fine-grained: only of these kinds do a peer's loads see
- * stores while both kernels run. Version 5.2 refuses uncached as a bad value.
- */
-static hip_result malloc_symmetric(const struct hip_api *api, size_t size, void **ptr)
-{
-	hip_result r = api->ExtMallocWithFlags(ptr, size, HIP_UNCACHED);
-
-	if (r == HIP_INVALID_VALUE || r == HIP_NOT_SUPPORTED)
-		r = api->ExtMallocWithFlags(ptr, size, HIP_FINE_GRAINED);
-	return r;
-}
-
-int hip_alloc(int dev, size_t size, enum device_memory kind, void **ptr)
-{
-	struct hip_bound b;
-	hip_result r;
-	void *p;
-	int rc;
-
-	if (!size)
-		return fail(-EINVAL, "hip: alloc of 0 bytes on device %d", dev);
-	rc = hip_bind_for(&b, dev, FAULT_MEMORY, "alloc");
-	if (rc < 0)
-		return rc;
-	r = kind == DEVICE_MEMORY_SYMMETRIC ? malloc_symmetric(b.api, size, &p)
-					    : b.api->Malloc(&p, size);
-	if (r != HIP_OK) {
-		rc = hip_fail(r, "alloc of %zu bytes on device %d", size, dev);
-	} else {
-		rc = hip_zero(&b, p, size);
-		if (rc < 0)
-			b.api->Free(p);
-		else
-			*ptr = p;
-	}
-	hip_unbind(&b);
-	return rc;
-}
-
-int hip_free(int dev, void *ptr)
-{
-	struct hip_bound b;
-	int rc = hip_bind(&b, dev, "free");
-
-	return rc < 0 ? rc : hip_done(&b, b.api->Free(ptr), "free");
-}
-
-int hip_host_alloc(int dev, size_t size, void **host, void **device)
-{
-	struct hip_bound b;
-	void *p, *seen;
-	hip_result r;
-	int rc;
-
-	if (!size)
-		return fail(-EINVAL, "hip: host_alloc of 0 bytes on device %d", dev);
-	rc = hip_bind_for(&b, dev, FAULT_MEMORY, "host_alloc");
-	if (rc < 0)
-		return rc;
-	r = b.api->HostMalloc(&p, size, HIP_HOST_PORTABLE | HIP_HOST_MAPPED | HIP_HOST_COHERENT);
-	if (r == HIP_OK) {
-		r = b.api->HostGetDevicePointer(&seen, p, 0);
-		if (r != HIP_OK)
-			b.api->HostFree(p);
-	}
-	hip_unbind(&b);
-	if (r != HIP_OK)
-		return hip_fail(r, "host_alloc of %zu bytes (ulimit -l) for device %d", size, dev);
-	memset(p, 0, size);
-	*host = p;
-	*device = seen;
-	return 0;
-}
-
-int hip_host_free(int dev, void *host)
-{
-	struct hip_bound b;
-	int rc = hip_bind(&b, dev, "host_free");
-
-	return rc < 0 ? rc : hip_done(&b, b.api->HostFree(host), "host_free");
-}
-
-/* ---- other processes */
 
 /* The descriptor names the whole commit; its size travels in `handle`, because the importer must
    map all of it. */

@@ -93,7 +93,7 @@ int hip_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_t
 
 int hip_zero(const struct hip_bound *bound, void *ptr, size_t size)
 {
-	struct polled p = { *bound, bound->device->own };
+	struct polled p = { *bound, bound->device->kept.stream };
 	hip_result r = bound->api->MemsetAsync(ptr, 0, size, p.stream);
 
 	if (r != HIP_OK)
@@ -279,7 +279,7 @@ int hip_launch(int dev, device_stream s, const struct kernel *k, unsigned grid, 
 
 	if (rc < 0)
 		return rc;
-	function = vendor_kernel(&b.device->kernels, k, "hip", b.device->arch, &rc);
+	function = vendor_kernel(&b.device->kept.kernels, k, "hip", b.device->kept.arch, &rc);
 	if (!function) {
 		hip_unbind(&b);
 		return rc;

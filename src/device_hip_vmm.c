@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "device_hip.h"
+#include "device_hip_vmm.h"
 #include "mem.h"
 #include "status.h"
 

@@ -12,6 +12,7 @@ typedef hipMemAllocationHandleType hip_handle_type;
 typedef hipMemAllocationGranularity_flags hip_granularity_kind;
 typedef hipStreamCaptureStatus hip_capture_status;
 typedef hipStreamCaptureMode hip_capture_mode;
+typedef hipPointer_attribute hip_pointer_attribute;
 typedef hipMemcpyKind hip_copy_kind;
 typedef hipMemGenericAllocationHandle_t hip_memory;
 typedef hipModule_t hip_module;

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices, failures on purpose, kernels. */
+/* Devices, failures on purpose. */
 #include "fake.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "../../src/device.h"
-
-extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective;
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 struct fake_counts fake_count;
@@ -88,17 +83,4 @@ void fake_set_capturing(bool capturing)
 bool fake_capturing(void)
 {
 	return __atomic_load_n(&armed.capturing, __ATOMIC_SEQ_CST);
-}
-
-void (*fake_kernel_find(const char *name))(const void *args)
-{
-	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
-		&kernel_atomic, &kernel_barrier, &kernel_collective };
-	size_t i;
-
-	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
-		if (!strcmp(kernels[i]->name, name))
-			return kernels[i]->host;
-	}
-	return NULL;
 }

@@ -37,6 +37,7 @@ struct fake_block {
 	char *base;
 	size_t size;
 	int fd;
+	uint64_t number; /* given to no other block */
 	unsigned access; /* of mapped and imported memory: devices, a bit each */
 	struct fake_physical *memory;
 };
@@ -51,6 +52,8 @@ struct fake_ipc {
 bool fake_block_new(int dev, size_t size, enum fake_kind kind, void **ptr);
 /* False: ptr is no beginning of such a block. */
 bool fake_block_free(const void *ptr, enum fake_kind kind);
+/* The device's allocations, streams, events and modules are gone. */
+void fake_reset(int dev);
 bool fake_block_find(const void *ptr, struct fake_block *out);
 bool fake_ipc_name(const void *ptr, struct fake_ipc *out);
 bool fake_ipc_open(const struct fake_ipc *name, int for_dev, void **ptr);
@@ -75,8 +78,14 @@ bool fake_map(void *ptr, size_t size, struct fake_physical *memory);
 bool fake_unmap(void *ptr, size_t size);
 bool fake_access(const void *ptr, size_t size, unsigned devices);
 
+/* Modules. Loading and unloading wait for the device's work. */
+struct fake_module;
+struct fake_module *fake_module_new(int dev);
+void fake_module_end(struct fake_module *m);
+void fake_modules_end(int dev);
 /* The function of a kernel of the library, or NULL. */
 void (*fake_kernel_find(const char *name))(const void *args);
+bool fake_launch(struct fake_stream *s, void *function, const void *args, size_t size);
 
 /* 0, or the result to give instead of doing anything: what fake_fail armed. */
 int fake_call(const char *name);

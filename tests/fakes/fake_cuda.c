@@ -24,12 +24,18 @@ void *fake_context_of(int dev);
 
 struct context {
 	int dev, retains;
+	bool dead; /* reset, and not retained since */
 };
 
 static struct context contexts[FAKE_DEVICES]; /* under fake_lock */
 static THREAD struct context *stack[STACK];
 static THREAD int depth;
 static THREAD cu_capture_mode mode;
+
+static bool alive(const struct context *c)
+{
+	return c && c->retains && !c->dead;
+}
 
 #define CHECK(name)                                \
 	do {                                       \
@@ -39,9 +45,9 @@ static THREAD cu_capture_mode mode;
 		if (!fake_same_process())          \
 			return CU_NOT_INITIALIZED; \
 	} while (0)
-#define CHECK_CONTEXT(name)                                            \
-	CHECK(name);                                                   \
-	if (!depth || !stack[depth - 1] || !stack[depth - 1]->retains) \
+#define CHECK_CONTEXT(name)                     \
+	CHECK(name);                            \
+	if (!depth || !alive(stack[depth - 1])) \
 	return CU_INVALID_CONTEXT
 
 int fake_context_depth(void)
@@ -200,6 +206,7 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
 	CHECK("cuDevicePrimaryCtxRetain");
 	pthread_mutex_lock(&fake_lock);
 	contexts[device].dev = device;
+	contexts[device].dead = false;
 	contexts[device].retains++;
 	fake_count.contexts++;
 	pthread_mutex_unlock(&fake_lock);
@@ -212,9 +219,23 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
 	CHECK("cuDevicePrimaryCtxRelease");
 	if (!contexts[device].retains)
 		return CU_INVALID_CONTEXT;
+	if (contexts[device].retains == 1)
+		fake_drain(device);
 	pthread_mutex_lock(&fake_lock);
 	contexts[device].retains--;
 	fake_count.contexts--;
+	pthread_mutex_unlock(&fake_lock);
+	return CU_OK;
+}
+
+/* Of the application: the context is gone for all who hold it, though it stays retained. */
+cu_result cuDevicePrimaryCtxReset_v2(cu_device device);
+cu_result cuDevicePrimaryCtxReset_v2(cu_device device)
+{
+	CHECK("cuDevicePrimaryCtxReset");
+	fake_reset(device);
+	pthread_mutex_lock(&fake_lock);
+	contexts[device].dead = true;
 	pthread_mutex_unlock(&fake_lock);
 	return CU_OK;
 }
@@ -253,12 +274,24 @@ cu_result cuCtxGetDevice(cu_device *device)
 	return CU_OK;
 }
 
+/* Of the application. */
+cu_result cuCtxSetCurrent(cu_context context);
+cu_result cuCtxSetCurrent(cu_context context)
+{
+	CHECK("cuCtxSetCurrent");
+	if (depth)
+		depth--;
+	if (context)
+		stack[depth++] = context;
+	return CU_OK;
+}
+
 cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags)
 {
 	const struct context *p = peer;
 
 	CHECK_CONTEXT("cuCtxEnablePeerAccess");
-	if (flags || !p || !p->retains)
+	if (flags || !alive(p))
 		return CU_INVALID_VALUE;
 	if (!may_reach(current(), p->dev))
 		return CU_PEER_UNSUPPORTED;
@@ -309,6 +342,17 @@ cu_result cuMemGetAddressRange_v2(cu_pointer *base, size_t *size, cu_pointer ptr
 		return CU_NOT_FOUND;
 	*base = (uintptr_t)block.base;
 	*size = block.size;
+	return CU_OK;
+}
+
+cu_result cuPointerGetAttribute(void *data, cu_pointer_attribute what, cu_pointer ptr)
+{
+	struct fake_block block;
+
+	CHECK("cuPointerGetAttribute");
+	if (what != CU_BUFFER_ID || !fake_block_find(at(ptr), &block))
+		return CU_INVALID_VALUE;
+	memcpy(data, &block.number, sizeof(block.number));
 	return CU_OK;
 }
 
@@ -434,7 +478,7 @@ cu_result cuMemUnmap(cu_pointer ptr, size_t size)
 {
 	CHECK("cuMemUnmap");
 	if (depth)
-		fake_drain(current());
+		fake_settle(current());
 	return fake_unmap(at(ptr), size) ? CU_OK : CU_INVALID_VALUE;
 }
 
@@ -482,5 +526,5 @@ cu_result cuMemImportFromShareableHandle(cu_memory *memory, void *handle, cu_han
 int fake_cuda_current(void);
 int fake_cuda_current(void)
 {
-	return depth && stack[depth - 1] && stack[depth - 1]->retains ? current() : -1;
+	return depth && alive(stack[depth - 1]) ? current() : -1;
 }

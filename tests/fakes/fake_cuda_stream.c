@@ -23,11 +23,6 @@ int fake_cuda_current(void); /* the current context's device, or -1 */
 			return CU_INVALID_CONTEXT; \
 	} while (0)
 
-struct module {
-	int dev;
-	bool taken;
-};
-
 /* NULL: not a stream of the current context. */
 static struct fake_stream *stream_of(cu_stream handle)
 {
@@ -222,39 +217,10 @@ cu_result cuStreamWaitValue64_v2(
 
 /* ---- images */
 
-/* From a table, as a device left open at the end of a program is no leak of the stand-in's. */
-static struct module *module_take(int dev)
-{
-	static struct module modules[4096];
-	static size_t next;
-	struct module *m = NULL;
-
-	pthread_mutex_lock(&fake_lock);
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && !m; i++) {
-		m = &modules[next++ % (sizeof(modules) / sizeof(modules[0]))];
-		if (m->taken)
-			m = NULL;
-	}
-	if (m) {
-		*m = (struct module){ .dev = dev, .taken = true };
-		fake_count.modules++;
-	}
-	pthread_mutex_unlock(&fake_lock);
-	return m;
-}
-
-static void module_give(struct module *m)
-{
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules--;
-	m->taken = false;
-	pthread_mutex_unlock(&fake_lock);
-}
-
 /* Takes a cubin as it is, and PTX for sm_90 and below, as a device of that kind does. */
 cu_result cuModuleLoadData(cu_module *module, const void *image)
 {
-	struct module *m;
+	struct fake_module *m;
 	const char *target;
 
 	CHECK_CONTEXT("cuModuleLoadData");
@@ -263,7 +229,7 @@ cu_result cuModuleLoadData(cu_module *module, const void *image)
 		if (!target || atoi(target + strlen(".target sm_")) > 90)
 			return 218; /* CUDA_ERROR_INVALID_PTX */
 	}
-	m = module_take(fake_cuda_current());
+	m = fake_module_new(fake_cuda_current());
 	if (!m)
 		return CU_NO_MEMORY;
 	*module = m;
@@ -273,7 +239,7 @@ cu_result cuModuleLoadData(cu_module *module, const void *image)
 cu_result cuModuleUnload(cu_module module)
 {
 	CHECK_CONTEXT("cuModuleUnload");
-	module_give(module);
+	fake_module_end(module);
 	return CU_OK;
 }
 
@@ -295,17 +261,11 @@ cu_result cuFuncLoad(cu_function function)
 	return function ? CU_OK : CU_INVALID_HANDLE;
 }
 
-static void run_kernel(struct fake_op *op)
-{
-	op->kernel(op->args);
-}
-
 /* long because the driver's parameters are many */
 cu_result cuLaunchKernel(cu_function function, unsigned int gx, unsigned int gy, unsigned int gz,
 	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, cu_stream stream,
 	void **params, void **extra)
 {
-	struct fake_op op = { .run = run_kernel };
 	size_t size;
 
 	CHECK_CONTEXT("cuLaunchKernel");
@@ -315,9 +275,7 @@ cu_result cuLaunchKernel(cu_function function, unsigned int gx, unsigned int gy,
 	if (extra[0] != CU_LAUNCH_BUFFER || extra[2] != CU_LAUNCH_SIZE || extra[4] != CU_LAUNCH_END)
 		return CU_INVALID_VALUE;
 	memcpy(&size, extra[3], sizeof(size));
-	if (size > sizeof(op.args) || !stream_of(stream))
+	if (size > FAKE_ARGS || !stream_of(stream))
 		return CU_INVALID_HANDLE;
-	memcpy(op.args, extra[1], size);
-	memcpy(&op.kernel, &function, sizeof(function));
-	return fake_stream_push(stream_of(stream), &op) ? CU_OK : CU_NO_MEMORY;
+	return fake_launch(stream_of(stream), function, extra[1], size) ? CU_OK : CU_NO_MEMORY;
 }

@@ -261,6 +261,26 @@ hip_result hipMemGetAddressRange(void **base, size_t *size, void *ptr)
 	GIVE(true, HIP_OK);
 }
 
+hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what, void *ptr)
+{
+	struct fake_block block;
+
+	CALL("hipPointerGetAttribute");
+	if (what != HIP_BUFFER_ID || !fake_block_find(ptr, &block))
+		return fake_hip_end(HIP_INVALID_VALUE);
+	memcpy(data, &block.number, sizeof(block.number));
+	GIVE(true, HIP_OK);
+}
+
+/* Of the application. */
+hip_result hipDeviceReset(void);
+hip_result hipDeviceReset(void)
+{
+	CALL("hipDeviceReset");
+	fake_reset(device);
+	GIVE(true, HIP_OK);
+}
+
 hip_result hipHostMalloc(void **ptr, size_t size, unsigned int flags)
 {
 	CALL("hipHostMalloc");

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct module {
-	int dev;
-	bool taken;
-};
-
 /* NULL: not a stream of the current device. The legacy stream is 0, each thread's own is 2. */
 static struct fake_stream *stream_of(hip_stream handle)
 {
@@ -190,45 +185,16 @@ hip_result hipStreamWaitValue64(
 
 /* ---- images */
 
-/* From a table, as a device left open at the end of a program is no leak of the stand-in's. */
-static struct module *module_take(int dev)
-{
-	static struct module modules[4096];
-	static size_t next;
-	struct module *m = NULL;
-
-	pthread_mutex_lock(&fake_lock);
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]) && !m; i++) {
-		m = &modules[next++ % (sizeof(modules) / sizeof(modules[0]))];
-		if (m->taken)
-			m = NULL;
-	}
-	if (m) {
-		*m = (struct module){ .dev = dev, .taken = true };
-		fake_count.modules++;
-	}
-	pthread_mutex_unlock(&fake_lock);
-	return m;
-}
-
-static void module_give(struct module *m)
-{
-	pthread_mutex_lock(&fake_lock);
-	fake_count.modules--;
-	m->taken = false;
-	pthread_mutex_unlock(&fake_lock);
-}
-
 /* A code object, little-endian ELF for gfx942 (0x4c in the flags), and nothing else. */
 hip_result hipModuleLoadData(hip_module *module, const void *image)
 {
 	const unsigned char *elf = image;
-	struct module *m;
+	struct fake_module *m;
 
 	CALL("hipModuleLoadData");
 	if (memcmp(elf, "\177ELF", 4) || elf[48] != 0x4c)
 		return fake_hip_end(200); /* hipErrorInvalidImage */
-	m = module_take(fake_hip_current());
+	m = fake_module_new(fake_hip_current());
 	if (!m)
 		return fake_hip_end(HIP_NO_MEMORY);
 	*module = m;
@@ -238,7 +204,7 @@ hip_result hipModuleLoadData(hip_module *module, const void *image)
 hip_result hipModuleUnload(hip_module module)
 {
 	CALL("hipModuleUnload");
-	module_give(module);
+	fake_module_end(module);
 	GIVE(true, HIP_OK);
 }
 
@@ -253,16 +219,10 @@ hip_result hipModuleGetFunction(hip_function *function, hip_module module, const
 	GIVE(host, HIP_NOT_FOUND);
 }
 
-static void run_kernel(struct fake_op *op)
-{
-	op->kernel(op->args);
-}
-
 hip_result hipModuleLaunchKernel(hip_function function, unsigned int gx, unsigned int gy,
 	unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
 	hip_stream stream, void **params, void **extra)
 {
-	struct fake_op op = { .run = run_kernel };
 	size_t size;
 
 	CALL("hipModuleLaunchKernel");
@@ -273,9 +233,7 @@ hip_result hipModuleLaunchKernel(hip_function function, unsigned int gx, unsigne
 		extra[4] != HIP_LAUNCH_END)
 		return fake_hip_end(HIP_INVALID_VALUE);
 	memcpy(&size, extra[3], sizeof(size));
-	if (size > sizeof(op.args) || !stream_of(stream))
+	if (size > FAKE_ARGS || !stream_of(stream))
 		return fake_hip_end(HIP_INVALID_HANDLE);
-	memcpy(op.args, extra[1], size);
-	memcpy(&op.kernel, &function, sizeof(function));
-	GIVE(fake_stream_push(stream_of(stream), &op), HIP_NO_MEMORY);
+	GIVE(fake_launch(stream_of(stream), function, extra[1], size), HIP_NO_MEMORY);
 }

@@ -23,6 +23,7 @@ static struct {
 	struct fake_block *blocks;
 	struct reservation *reservations;
 	bool peer[FAKE_DEVICES][FAKE_DEVICES];
+	uint64_t number;
 } memory;
 
 static void *map_fd(int fd, size_t size)
@@ -40,6 +41,7 @@ static void add_block(const struct fake_block *block)
 		abort();
 	*copy = *block;
 	pthread_mutex_lock(&fake_lock);
+	copy->number = ++memory.number;
 	copy->next = memory.blocks;
 	memory.blocks = copy;
 	fake_count.blocks++;
@@ -109,6 +111,41 @@ bool fake_block_find(const void *ptr, struct fake_block *out)
 		*out = *block;
 	pthread_mutex_unlock(&fake_lock);
 	return block != NULL;
+}
+
+/* An allocation of dev, or NULL. */
+static void *one_of(int dev, enum fake_kind *kind)
+{
+	const struct fake_block *b;
+	void *base;
+
+	pthread_mutex_lock(&fake_lock);
+	for (b = memory.blocks; b; b = b->next) {
+		if (b->dev == dev && (b->kind == FAKE_DEVICE || b->kind == FAKE_HOST))
+			break;
+	}
+	base = b ? b->base : NULL;
+	if (b)
+		*kind = b->kind;
+	pthread_mutex_unlock(&fake_lock);
+	return base;
+}
+
+void fake_reset(int dev)
+{
+	enum fake_kind kind;
+	void *base;
+	int i;
+
+	fake_drain(dev);
+	fake_streams_end(dev);
+	fake_modules_end(dev);
+	while ((base = one_of(dev, &kind)))
+		fake_block_free(base, kind);
+	pthread_mutex_lock(&fake_lock);
+	for (i = 0; i < FAKE_DEVICES; i++)
+		memory.peer[dev][i] = memory.peer[i][dev] = false;
+	pthread_mutex_unlock(&fake_lock);
 }
 
 bool fake_ipc_name(const void *ptr, struct fake_ipc *out)

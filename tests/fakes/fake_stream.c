@@ -28,6 +28,7 @@ struct fake_event {
 static struct {
 	struct fake_stream *streams, *defaults[FAKE_DEVICES][2];
 	struct fake_event *events;
+	int drains[FAKE_DEVICES];
 } all;
 
 static void nap(void)
@@ -160,18 +161,30 @@ static bool device_idle(int dev)
 		(!own[1] || fake_stream_idle(own[1]));
 }
 
-void fake_drain(int dev)
+static void wait_idle(int dev, int naps)
 {
 	bool idle = false;
 	int i;
 
-	for (i = 0; i < 200000 && !idle; i++) {
+	for (i = 0; i < naps && !idle; i++) {
 		pthread_mutex_lock(&fake_lock);
 		idle = device_idle(dev);
 		pthread_mutex_unlock(&fake_lock);
 		if (!idle)
 			nap();
 	}
+}
+
+void fake_settle(int dev)
+{
+	wait_idle(dev, 400);
+}
+
+void fake_drain(int dev)
+{
+	__atomic_fetch_add(&all.drains[dev], 1, __ATOMIC_SEQ_CST);
+	wait_idle(dev, 200000);
+	__atomic_fetch_sub(&all.drains[dev], 1, __ATOMIC_SEQ_CST);
 }
 
 bool fake_stream_push(struct fake_stream *s, const struct fake_op *op)
@@ -182,6 +195,8 @@ bool fake_stream_push(struct fake_stream *s, const struct fake_op *op)
 		return false;
 	*copy = *op;
 	copy->next = NULL;
+	while (__atomic_load_n(&all.drains[s->dev], __ATOMIC_SEQ_CST))
+		nap();
 	pthread_mutex_lock(&s->lock);
 	*s->last = copy;
 	s->last = &copy->next;
@@ -354,4 +369,39 @@ bool fake_wait64(struct fake_stream *s, void *ptr, uint64_t value)
 	struct fake_op op = { .run = run_wait, .dst = ptr, .value = value };
 
 	return fake_reaches(s->dev, ptr, 8) && fake_stream_push(s, &op);
+}
+
+/* ---- the end of all */
+
+static struct fake_stream *stream_on(int dev)
+{
+	struct fake_stream *s;
+
+	pthread_mutex_lock(&fake_lock);
+	for (s = all.streams; s && s->dev != dev; s = s->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return s;
+}
+
+static struct fake_event *event_on(int dev)
+{
+	struct fake_event *e;
+
+	pthread_mutex_lock(&fake_lock);
+	for (e = all.events; e && e->dev != dev; e = e->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return e;
+}
+
+void fake_streams_end(int dev)
+{
+	struct fake_stream *s;
+	struct fake_event *e;
+
+	while ((s = stream_on(dev)))
+		fake_stream_end(s);
+	while ((e = event_on(dev)))
+		fake_event_end(e);
 }

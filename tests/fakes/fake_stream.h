@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define FAKE_ARGS 512
+
 struct fake_stream;
 struct fake_event;
 struct fake_op {
@@ -22,19 +24,24 @@ struct fake_op {
 	void (*kernel)(const void *args);
 	void *arg;
 	struct fake_event *event;
-	unsigned char args[512];
+	_Alignas(16) unsigned char args[FAKE_ARGS];
 };
 
 bool fake_stream_new(int dev, struct fake_stream **out);
 bool fake_stream_valid(const struct fake_stream *s);
 /* Work queued still runs. */
 void fake_stream_end(struct fake_stream *s);
+void fake_streams_end(int dev); /* and events */
 /* The default streams of a device: 1 legacy, 2 per thread. */
 struct fake_stream *fake_stream_default(int dev, int which);
 int fake_stream_dev(const struct fake_stream *s);
 bool fake_stream_idle(struct fake_stream *s);
-/* Waits for a device's work, 10 s at most: what frees memory does so. */
+/* Waits for a device's work, 10 s at most, and nobody queues more meanwhile: so does what frees
+   memory. */
 void fake_drain(int dev);
+/* 20 ms for what is about to end: this unmap waits for nobody, but who is still at work there would
+   take the process down. */
+void fake_settle(int dev);
 bool fake_stream_push(struct fake_stream *s, const struct fake_op *op);
 
 struct fake_event *fake_event_new(int dev);

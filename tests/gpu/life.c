@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds on GPUs: again and again, two at once, on permuted devices, from threads bound to other
    devices, and while kernels wait. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,6 @@ static int calls_memory(struct calls *c)
 	c->large = p;
 	CALL(c, spmt_calloc(comm, 8, 8, &p));
 	c->words = p;
-	/* Here, because a driver's free waits for the device's kernels. */
 	return rank_alloc(c->r, 4096, &c->outside);
 }
 
@@ -302,11 +302,21 @@ static int run_permuted(int n)
 /* ---- two worlds ------------------------------------------------------------------------------ */
 
 struct worlds {
-	spmt_uid uid[2];
+	spmt_uid uid[3]; /* the first world, the same again, the second */
 	int n;
+	_Atomic int waiting, gone; /* ranks of the second world, of the first */
 };
 
-static int two_world_rank(spmt_comm *comm, uint64_t seed)
+/* Holds `count` ranks together without the library. */
+static int meet(_Atomic int *count, int n)
+{
+	for (int i = 0; i < 20000 && atomic_load(count) < n; i++)
+		sleep_ms(1);
+	return atomic_load(count) < n ? ranks_fail("the other world is not so far") : 0;
+}
+
+/* The first world ends, memory and all, and comes again, while kernels of the second wait on every device. */
+static int two_world_rank(spmt_comm *comm, struct worlds *o, uint64_t seed, bool stays)
 {
 	struct waiting w;
 	struct rank r;
@@ -315,19 +325,23 @@ static int two_world_rank(spmt_comm *comm, uint64_t seed)
 	TRY(rank_open(&r, comm));
 	TRY(calls_memory(&c));
 	TRY(wait_launch(&r, &w));
+	if (stays)
+		atomic_fetch_add(&o->waiting, 1);
+	else
+		TRY(meet(&o->waiting, o->n));
 	for (uint64_t i = 0; i < 4; i++)
 		TRY(all_calls(&c, seed + i));
+	if (stays)
+		TRY(meet(&o->gone, 2 * o->n));
 	TRY(wait_release(&r, &w));
 	REQUIRE_OK(spmt_barrier(comm));
 	calls_end(&c);
 	return 0;
 }
 
-static int two_worlds(int index, void *arg)
+static int one_world(int index, struct worlds *w, const spmt_uid *uid, bool stays)
 {
-	const struct worlds *w = arg;
-	int world = index / w->n;
-	struct spmt_attr attr = ranks_attr(index % w->n, w->n, &w->uid[world]);
+	struct spmt_attr attr = ranks_attr(index % w->n, w->n, uid);
 	spmt_comm *comm;
 	int rc;
 
@@ -337,20 +351,32 @@ static int two_worlds(int index, void *arg)
 	attr.device = index % w->n;
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	ranks_watch(comm);
-	rc = two_world_rank(comm, world ? 1000 : 10);
+	rc = two_world_rank(comm, w, stays ? 1000 : 10, stays);
 	if (rc)
 		spmt_abort(comm, -ECANCELED);
 	ranks_watch(NULL);
 	spmt_finalize(comm);
+	atomic_fetch_add(&w->gone, !stays);
 	return rc;
+}
+
+static int two_worlds(int index, void *arg)
+{
+	struct worlds *w = arg;
+	int rc;
+
+	if (index >= w->n)
+		return one_world(index, w, &w->uid[2], true);
+	rc = one_world(index, w, &w->uid[0], false);
+	return rc ? rc : one_world(index, w, &w->uid[1], false);
 }
 
 static int run_two_worlds(int n)
 {
 	struct worlds w = { .n = n };
 
-	REQUIRE_OK(spmt_uid_create(&w.uid[0]));
-	REQUIRE_OK(spmt_uid_create(&w.uid[1]));
+	for (int i = 0; i < 3; i++)
+		REQUIRE_OK(spmt_uid_create(&w.uid[i]));
 	return ranks_threads(2 * n, two_worlds, &w);
 }
 

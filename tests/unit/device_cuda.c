@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "images.h"
+#include "kept.h"
 #include "scene.h"
 #include "src/abi_cuda_calls.h"
 #include "src/device_vendor.h"
@@ -20,6 +21,9 @@ static struct {
 	cu_result (*push)(cu_context context);
 	cu_result (*pop)(cu_context *context);
 	cu_result (*current)(cu_context *context);
+	cu_result (*reset)(cu_device device);
+	cu_result (*retain)(cu_context *context, cu_device device);
+	cu_result (*alloc)(cu_pointer *ptr, size_t size);
 } drv;
 
 static void start(void)
@@ -30,6 +34,14 @@ static void start(void)
 	standin_symbol(&drv.s, "cuCtxPushCurrent_v2", &drv.push);
 	standin_symbol(&drv.s, "cuCtxPopCurrent_v2", &drv.pop);
 	standin_symbol(&drv.s, "cuCtxGetCurrent", &drv.current);
+	standin_symbol(&drv.s, "cuDevicePrimaryCtxReset_v2", &drv.reset);
+	standin_symbol(&drv.s, "cuDevicePrimaryCtxRetain", &drv.retain);
+	standin_symbol(&drv.s, "cuMemAlloc_v2", &drv.alloc);
+}
+
+static void reset(int dev)
+{
+	cr_assert_eq(drv.reset(dev), CU_OK);
 }
 
 TestSuite(cuda, .timeout = 60);
@@ -116,6 +128,7 @@ Test(cuda, context_stack_whatever_fails)
 {
 	size_t i;
 	int nth, failures = 0;
+	struct fake_counts now;
 	cu_context was;
 
 	start();
@@ -134,6 +147,8 @@ Test(cuda, context_stack_whatever_fails)
 
 			if (undoes(name))
 				continue;
+			reset(0); /* so that open makes everything */
+			reset(1);
 			drv.s.fail(name, nth, 999);
 			failures += standin_work(B, &x);
 			drv.s.fail("", 0, 0);
@@ -147,7 +162,11 @@ Test(cuda, context_stack_whatever_fails)
 	cr_assert(!drv.pop(&was) && !drv.pop(&was));
 	B->close(2);
 	B->close(3);
-	cr_assert(standin_idle(&drv.s), "something was not given back");
+	reset(0);
+	reset(1);
+	drv.s.live(&now);
+	cr_assert_leq(now.contexts, 4, "%d contexts are retained", now.contexts);
+	cr_assert(standin_only_kept(&drv.s, 2, 0), "something was not given back");
 }
 
 Test(cuda, undo_failures_are_codes)
@@ -156,8 +175,6 @@ Test(cuda, undo_failures_are_codes)
 
 	start();
 	cr_assert_eq(standin_work(B, &x), 0, "%s", status_sentence());
-	drv.s.fail("cuMemFree", 1, 999);
-	cr_assert_eq(B->free(0, x.plain), -EIO);
 	drv.s.fail("cuMemUnmap", 1, 999);
 	cr_assert_eq(B->vmm->decommit(0, x.base, x.g), -EIO);
 	drv.s.fail("cuStreamDestroy", 1, 999);
@@ -175,8 +192,38 @@ Test(cuda, no_growth)
 
 		cr_assert_eq(standin_work(B, &x), 0, "%s", status_sentence());
 		cr_assert_eq(standin_undo(B, &x), 0, "%s", status_sentence());
-		cr_assert(standin_idle(&drv.s));
+		cr_assert(standin_only_kept(&drv.s, 2, 3));
 	}
+}
+
+Test(cuda, frees_wait_for_nobody)
+{
+	start();
+	kept_frees_do_not_wait(B);
+}
+
+Test(cuda, memory_is_given_back)
+{
+	start();
+	kept_is_given_back(B, &drv.s, "cuMemAlloc");
+}
+
+/* Someone else's buffer may lie where our marker was. */
+static void use(int dev)
+{
+	cu_context context;
+	cu_pointer ptr;
+
+	cr_assert(!drv.retain(&context, dev) && !drv.push(context));
+	cr_assert(!drv.alloc(&ptr, 256) && !drv.pop(&context));
+	reset(dev);
+	cr_assert(!drv.retain(&context, dev) && !drv.push(context) && !drv.pop(&context));
+}
+
+Test(cuda, resets_are_survived)
+{
+	start();
+	kept_survives_resets(B, &drv.s, reset, use);
 }
 
 Test(cuda, peers_must_be_enabled)
@@ -286,13 +333,15 @@ Test(cuda, images_refused)
 	cr_assert_eq(B->open(0), 0, "%s", status_sentence());
 	cr_assert_eq(drv.s.calls(), 2);
 	B->close(0);
+	reset(0);
 	drv.s.fail("cuModuleGetFunction", 2, 500);
 	cr_assert_eq(B->open(0), 0, "%s", status_sentence());
 	B->close(0);
+	reset(0);
 	drv.s.fail("cuModuleLoadData", -1, 209);
 	cr_assert_eq(B->open(0), -EIO);
 	cr_assert(strstr(status_sentence(), "sm_80"));
-	cr_assert(standin_idle(&drv.s));
+	cr_assert(standin_only_kept(&drv.s, 0, 0));
 }
 
 Test(cuda, capturing)
@@ -382,7 +431,7 @@ Test(cuda, bad_descriptor)
 	cr_assert_eq(B->ipc->import_memory(0, &name, 0, &ptr), -EINVAL);
 	cr_assert_eq(ptr, &name);
 	B->close(0);
-	cr_assert(standin_idle(&drv.s));
+	cr_assert(standin_only_kept(&drv.s, 1, 0));
 }
 
 static int never(void *arg)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "images.h"
+#include "kept.h"
 #include "scene.h"
 #include "src/abi_hip_calls.h"
 #include "src/kernels/kernels.h"
@@ -22,6 +23,7 @@ static struct {
 	hip_result (*last)(void);
 	hip_result (*peek)(void);
 	hip_result (*alloc)(void **ptr, size_t size);
+	hip_result (*reset)(void);
 } rt;
 
 static void start(int version)
@@ -35,6 +37,7 @@ static void start(int version)
 	standin_symbol(&rt.s, "hipGetLastError", &rt.last);
 	standin_symbol(&rt.s, "hipPeekAtLastError", &rt.peek);
 	standin_symbol(&rt.s, "hipMalloc", &rt.alloc);
+	standin_symbol(&rt.s, "hipDeviceReset", &rt.reset);
 }
 
 static int current(void)
@@ -43,6 +46,13 @@ static int current(void)
 
 	rt.get(&dev);
 	return dev;
+}
+
+static void reset(int dev)
+{
+	int was = current();
+
+	cr_assert(!rt.set(dev) && !rt.reset() && !rt.set(was));
 }
 
 #define VERSIONS(name)                                        \
@@ -184,6 +194,8 @@ VERSIONS(state_whatever_fails)
 		for (nth = 1; nth <= 3 && !undoes(calls[i]); nth++) {
 			struct standin_scene x = { 0 };
 
+			reset(0); /* so that open makes everything */
+			reset(1);
 			rt.s.fail(calls[i], nth, 999);
 			failures += standin_work(B, &x);
 			cr_assert_eq(current(), 3, "%s", calls[i]);
@@ -196,6 +208,8 @@ VERSIONS(state_whatever_fails)
 		}
 	}
 	cr_assert_gt(failures, 30);
+	reset(0);
+	reset(1);
 	cr_assert(standin_idle(&rt.s), "something was not given back");
 }
 
@@ -282,8 +296,34 @@ VERSIONS(no_growth)
 
 		cr_assert_eq(standin_work(B, &x), 0, "%s", status_sentence());
 		cr_assert_eq(standin_undo(B, &x), 0, "%s", status_sentence());
-		cr_assert(standin_idle(&rt.s));
+		cr_assert(standin_only_kept(&rt.s, 2, 3));
 	}
+}
+
+VERSIONS(frees_wait_for_nobody)
+{
+	start(*version);
+	kept_frees_do_not_wait(B);
+}
+
+VERSIONS(memory_is_given_back)
+{
+	start(*version);
+	kept_is_given_back(B, &rt.s, "hipMalloc");
+}
+
+static void use(int dev)
+{
+	int was = current();
+	void *ptr;
+
+	cr_assert(!rt.set(dev) && !rt.alloc(&ptr, 256) && !rt.reset() && !rt.set(was));
+}
+
+VERSIONS(resets_are_survived)
+{
+	start(*version);
+	kept_survives_resets(B, &rt.s, reset, use);
 }
 
 VERSIONS(peers)
@@ -329,6 +369,7 @@ VERSIONS(kernels_are_found_at_open)
 	cr_assert_eq(rt.s.calls(), 0);
 	cr_assert_eq(B->stream_sync(0, s, 1000000000, NULL), 0);
 	B->close(0);
+	reset(0);
 	rt.s.fail("hipModuleLoadData", 1, 200);
 	cr_assert_eq(B->open(0), -EIO, "there is one image for this device");
 	cr_assert(strstr(status_sentence(), "gfx942"));

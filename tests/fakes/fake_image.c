@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Modules, and the library's kernels as the C functions that they also are. */
+#include "fake.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../include/spmt_device.h"
+#include "../../src/device.h"
+
+extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
+	kernel_collective;
+
+void (*fake_kernel_find(const char *name))(const void *args)
+{
+	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
+		&kernel_atomic, &kernel_barrier, &kernel_collective };
+	size_t i;
+
+	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+		if (!strcmp(kernels[i]->name, name))
+			return kernels[i]->host;
+	}
+	return NULL;
+}
+
+/* ---- modules: from a table, as a device left open at the end of a program is no leak of the stand-in's */
+
+struct fake_module {
+	int dev;
+	bool taken;
+};
+
+enum { MODULES = 4096 };
+static struct fake_module modules[MODULES]; /* under fake_lock */
+
+struct fake_module *fake_module_new(int dev)
+{
+	static size_t next;
+	struct fake_module *m = NULL;
+
+	fake_drain(dev);
+	pthread_mutex_lock(&fake_lock);
+	for (size_t i = 0; i < MODULES && !m; i++) {
+		m = &modules[next++ % MODULES];
+		if (m->taken)
+			m = NULL;
+	}
+	if (m) {
+		*m = (struct fake_module){ .dev = dev, .taken = true };
+		fake_count.modules++;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return m;
+}
+
+void fake_module_end(struct fake_module *m)
+{
+	fake_drain(m->dev);
+	pthread_mutex_lock(&fake_lock);
+	fake_count.modules--;
+	m->taken = false;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void fake_modules_end(int dev)
+{
+	for (size_t i = 0; i < MODULES; i++) {
+		if (modules[i].taken && modules[i].dev == dev)
+			fake_module_end(&modules[i]);
+	}
+}
+
+/* ---- waits in kernels: a GPU has a clock, and its kernels do not hold up this machine's CPUs */
+
+static int64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int pause_here(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	struct timespec slice = { .tv_nsec = 20000 };
+
+	if (v->stop && __atomic_load_n(v->stop, __ATOMIC_ACQUIRE))
+		return SPMTD_ABORTED;
+	if (!p->n++)
+		p->begin = clock_ns();
+	if (v->timeout_ns && clock_ns() - p->begin > (int64_t)v->timeout_ns)
+		return SPMTD_TIMEOUT;
+	if (p->n < 16)
+		sched_yield();
+	else
+		nanosleep(&slice, NULL);
+	return 0;
+}
+
+static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	(void)v;
+	p->n = 0;
+}
+
+static void wake_here(const struct spmt_view *v, int32_t pe)
+{
+	(void)v;
+	(void)pe;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static const struct spmtd_host waits = {
+	.pause = pause_here,
+	.resume = resume_here,
+	.wake = wake_here,
+};
+
+/* Every kernel's arguments begin with a view. */
+static void run_kernel(struct fake_op *op)
+{
+	struct spmt_view *view = (struct spmt_view *)(void *)op->args;
+
+	view->host = &waits;
+	op->kernel(op->args);
+}
+
+bool fake_launch(struct fake_stream *s, void *function, const void *args, size_t size)
+{
+	struct fake_op op = { .run = run_kernel };
+
+	memcpy(op.args, args, size);
+	memcpy(&op.kernel, &function, sizeof(function));
+	return fake_stream_push(s, &op);
+}

@@ -203,12 +203,18 @@ static int cuda_decommit(int dev, void *ptr, size_t size)
 
 /* ---- other processes */
 
-/* The descriptor names the whole commit; its size travels in `handle`, because the importer must
+/* The descriptor names all of the memory; its size travels in `handle`, because the importer must
    map all of it. */
+static void export_fd(struct device_export *out, uint64_t total)
+{
+	out->kind = DEVICE_EXPORT_FD;
+	out->size = sizeof(total);
+	memcpy(out->handle, &total, sizeof(total));
+}
+
 static int export_commit(const struct cuda_bound *b, const struct vendor_range *range,
 	const char *ptr, size_t size, struct device_export *out, int *fd)
 {
-	uint64_t total = range->size;
 	cu_result r;
 	int rc, made = -1;
 
@@ -227,11 +233,31 @@ static int export_commit(const struct cuda_bound *b, const struct vendor_range *
 	if (r != CU_OK)
 		return cuda_fail(r, "export of %zu bytes at %p of device %d", size,
 			(const void *)ptr, b->dev);
-	out->kind = DEVICE_EXPORT_FD;
-	out->size = sizeof(total);
-	memcpy(out->handle, &total, sizeof(total));
+	export_fd(out, range->size);
 	*fd = made;
 	return 0;
+}
+
+/* Memory that a framework has mapped by itself, of which `base` is a mapping of `total` bytes. */
+static cu_result export_mapped(const struct cuda_bound *b, cu_pointer base, size_t total,
+	struct device_export *out, int *fd)
+{
+	cu_memory memory;
+	cu_result r;
+	int made = -1;
+
+	if (!b->api->MemRetain || !b->device->fds)
+		return CU_NOT_SUPPORTED;
+	r = b->api->MemRetain(&memory, pointer(base));
+	if (r != CU_OK)
+		return r;
+	r = b->api->MemExport(&made, memory, CU_FD, 0);
+	b->api->MemRelease(memory);
+	if (r != CU_OK)
+		return r;
+	export_fd(out, total);
+	*fd = made;
+	return CU_OK;
 }
 
 static int export_block(
@@ -242,15 +268,20 @@ static int export_block(
 	size_t total;
 	cu_result r = b->api->MemGetAddressRange(&base, &total, (uintptr_t)ptr);
 
-	if (r == CU_OK)
-		r = b->api->IpcGetMemHandle(&handle, base);
 	if (r != CU_OK)
-		return cuda_fail(r, "export of %zu bytes at %p of device %d", size, ptr, b->dev);
+		return cuda_fail(r, "export: %p is no device memory", ptr);
 	out->offset = (uintptr_t)ptr - base;
 	if (size > total - out->offset)
 		return fail(-EINVAL,
 			"cuda: export: %zu bytes at %p cross the end of their allocation", size,
 			ptr);
+	r = b->api->IpcGetMemHandle(&handle, base);
+	if (r != CU_OK && export_mapped(b, base, total, out, fd) == CU_OK)
+		return 0;
+	if (r != CU_OK)
+		return cuda_fail(r,
+			"export of %zu bytes at %p of device %d: neither memory of cuMemAlloc nor of cuMemCreate for descriptors",
+			size, ptr, b->dev);
 	out->kind = DEVICE_EXPORT_HANDLE;
 	out->size = sizeof(handle);
 	memcpy(out->handle, &handle, sizeof(handle));
@@ -353,7 +384,7 @@ static int import_fd(
 	const struct cuda_bound *b, const struct device_export *in, int fd, void **base)
 {
 	cu_memory memory;
-	size_t total;
+	size_t total = 0;
 	int rc = open_fd(b, in, fd, &memory, &total);
 
 	if (rc < 0)

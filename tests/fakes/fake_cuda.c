@@ -510,6 +510,18 @@ cu_result cuMemExportToShareableHandle(
 	return fd < 0 ? CU_NO_MEMORY : CU_OK;
 }
 
+cu_result cuMemRetainAllocationHandle(cu_memory *memory, void *ptr)
+{
+	struct fake_block block;
+
+	CHECK("cuMemRetainAllocationHandle");
+	if (!fake_block_find(ptr, &block) || block.kind != FAKE_MAPPED)
+		return CU_INVALID_VALUE;
+	fake_physical_retain(block.memory);
+	*memory = (uintptr_t)block.memory;
+	return CU_OK;
+}
+
 cu_result cuMemImportFromShareableHandle(cu_memory *memory, void *handle, cu_handle_type type)
 {
 	struct fake_physical *p;

@@ -340,6 +340,13 @@ bool fake_physical_import(int fd, struct fake_physical **out)
 	return true;
 }
 
+void fake_physical_retain(struct fake_physical *p)
+{
+	pthread_mutex_lock(&fake_lock);
+	p->refs++;
+	pthread_mutex_unlock(&fake_lock);
+}
+
 void fake_physical_release(struct fake_physical *p)
 {
 	bool last;

@@ -4,6 +4,7 @@
 #include "standin.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "images.h"
 #include "kept.h"
@@ -413,6 +414,52 @@ Test(cuda, own_handles_are_refused)
 	cr_assert_eq(B->ipc->export_memory(0, (char *)ptr + 64, 4096, &name, &fd), -EINVAL,
 		"past its end");
 	cr_assert_eq(B->ipc->release(0, ptr, &name), -EINVAL);
+}
+
+/* Memory that a framework has mapped by itself: exported from its handle, if it may be. */
+static void export_mapped(int handle_types, int code)
+{
+	cu_result (*create)(cu_memory *, size_t, const cu_memory_prop *, unsigned long long);
+	cu_result (*map)(cu_pointer, size_t, size_t, cu_memory, unsigned long long);
+	cu_result (*unmap)(cu_pointer, size_t);
+	cu_result (*release)(cu_memory);
+	const size_t size = (size_t)2 << 20;
+	cu_memory_prop prop = { .type = CU_PINNED,
+		.requestedHandleTypes = handle_types,
+		.location = { CU_ON_DEVICE, 0 } };
+	struct device_export name;
+	cu_memory memory;
+	int fd = -1;
+	void *base;
+
+	start();
+	standin_symbol(&drv.s, "cuMemCreate", &create);
+	standin_symbol(&drv.s, "cuMemMap", &map);
+	standin_symbol(&drv.s, "cuMemUnmap", &unmap);
+	standin_symbol(&drv.s, "cuMemRelease", &release);
+	cr_assert(!B->open(0) && !B->vmm->reserve(size, 0, &base));
+	cr_assert(!create(&memory, size, &prop, 0) && !map((uintptr_t)base, size, 0, memory, 0));
+	cr_assert_eq(B->ipc->export_memory(0, (char *)base + 64, 4032, &name, &fd), code);
+	if (code)
+		cr_assert(strstr(status_sentence(), "cuMemCreate"), "%s", status_sentence());
+	else
+		cr_assert(name.kind == DEVICE_EXPORT_FD && name.offset == 64 && fd >= 0);
+	if (fd >= 0)
+		close(fd);
+	cr_assert(!unmap((uintptr_t)base, size) && !release(memory));
+	cr_assert_eq(B->vmm->unreserve(base, size), 0);
+	B->close(0);
+	cr_assert(standin_only_kept(&drv.s, 1, 0));
+}
+
+Test(cuda, mapped_memory_is_exported)
+{
+	export_mapped(CU_FD, 0);
+}
+
+Test(cuda, mapped_memory_is_refused)
+{
+	export_mapped(0, -EINVAL);
 }
 
 Test(cuda, bad_descriptor)

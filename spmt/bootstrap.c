@@ -121,12 +121,17 @@ static void serve(struct bootstrap *b)
 	int rc;
 
 	changed = client_serve(c, b->set);
+	/* This process's own way to its hub may be what has failed. */
+	if (b->hub && c->code)
+		hub_fail(b->hub, c->code, c->sentence);
 	if (b->hub)
 		hub_serve(b->hub, b->set);
 	if (!b->closing && client_looks(c) && process_now() >= c->deadline) {
 		rc = rendezvous(b);
-		if (rc)
+		if (rc) {
 			client_break(c, rc, status_sentence(), false);
+			client_postpone(c); /* to tell it */
+		}
 		changed = true;
 	}
 	if (changed || c->report)

@@ -119,6 +119,16 @@ static bool is_missing(const void *ctx, int rank)
 	return c->owner[rank] < 0 && c->claims[rank] == CLAIM_NONE;
 }
 
+/* What may keep ranks out that are there. */
+static const char *obstacle(const struct bootstrap *b)
+{
+	if (b->hub && hub_cramped(b->hub))
+		return "no descriptor for a process that wanted in (ulimit -n): ";
+	if (b->client.state == CLIENT_STRANGER)
+		return "the process that leads the rendezvous has not let this one in: ";
+	return "";
+}
+
 static int missing(const struct bootstrap *b, int64_t begin)
 {
 	char sentence[STATUS_SENTENCE];
@@ -130,8 +140,9 @@ static int missing(const struct bootstrap *b, int64_t begin)
 		return fail(SPMT_ERR_TIMEOUT,
 			"spmt_init: all %d ranks have come, but the process that leads the rendezvous has not answered after %.1f s",
 			nranks, seconds_since(begin));
-	snprintf(sentence, sizeof(sentence), "spmt_init: %d of %d ranks missing after %.1f s:", n,
-		nranks, seconds_since(begin));
+	snprintf(sentence, sizeof(sentence),
+		"spmt_init: %s%d of %d ranks missing after %.1f s:", obstacle(b), n, nranks,
+		seconds_since(begin));
 	say_ranks(sentence, sizeof(sentence), nranks, is_missing, b);
 	return fail_with(SPMT_ERR_TIMEOUT, sentence);
 }

@@ -406,6 +406,10 @@ static void connection_failed(struct client *c)
 	fail(code, "spmt_init: the rendezvous: %s", status_text(code));
 	c->conn.error = 0; /* so that the others hear of it, if that is possible */
 	client_fail(c, code);
+	if (!c->local && !c->complete && !c->break_sent) {
+		look_again(c); /* to tell it */
+		return;
+	}
 	conn_close(&c->conn);
 	c->state = CLIENT_ALONE;
 }

@@ -46,6 +46,7 @@ struct hub {
 	bool complete, remote;
 	int strangers; /* most there may be */
 	int64_t pause; /* do not accept before */
+	bool cramped;  /* there was no descriptor for somebody */
 	int listen_slot, tcp_slot;
 	int code; /* negative: broken */
 	char sentence[STATUS_SENTENCE];
@@ -99,6 +100,11 @@ static void hub_break(struct hub *hub, int code, const char *sentence, const str
 	for (struct member *m = hub->members; m; m = m->next)
 		if (m != from && (m->state == MEMBER_READY || m->state == MEMBER_GUEST))
 			send_break(hub, m);
+}
+
+void hub_fail(struct hub *hub, int code, const char *sentence)
+{
+	hub_break(hub, code, sentence, NULL);
 }
 
 static void send_present(struct hub *hub, struct member *m, int rank)
@@ -250,6 +256,8 @@ static void hear_hello(struct hub *hub, struct member *m, const struct wire_hell
 		w.code = SPMT_ERR_MISMATCH;
 	wire_prove_welcome(c->uid, hello, &w, w.proof);
 	conn_send(&m->conn, WIRE_WELCOME, &w, NULL, 0, -1);
+	if (m->conn.error) /* not welcome before it has been told so: check() sends it away */
+		return;
 	m->state = w.code ? MEMBER_GUEST : MEMBER_READY;
 	if (!w.code && !m->conn.remote)
 		m->conn.pidfd = socket_pidfd(m->conn.fd);
@@ -352,7 +360,8 @@ static void member_read(struct hub *hub, struct member *m)
 				close(fd);
 			rules = rules_of(hub, m);
 		}
-		if (rc < 0 && m->state != MEMBER_GONE)
+		/* What this process is short of is not the member's fault: check() tells. */
+		if (rc == -EPROTO && m->state != MEMBER_GONE)
 			member_died(hub, m);
 	}
 	if (m->conn.ended && m->state != MEMBER_GONE)
@@ -388,8 +397,9 @@ static void welcome_all(struct hub *hub, int listener, bool remote)
 
 		if (fd == -EAGAIN)
 			return;
-		if (fd == -EMFILE && !send_stranger_away(hub, 1)) {
+		if (fd == -EMFILE && !send_stranger_away(hub, 0)) {
 			hub->pause = process_now() + PAUSE_NS;
+			hub->cramped = true;
 			return;
 		}
 		if (fd < 0)
@@ -431,12 +441,13 @@ static void check(struct hub *hub, struct member *m, int64_t now)
 		(m->conn.error || (m->id != HUB_SELF && now >= m->deadline)))
 		m->state = MEMBER_GONE;
 	if (m->conn.error && (m->state == MEMBER_READY || m->state == MEMBER_GUEST)) {
-		member_died(hub, m);
-		m->died = false;
-		memset(hub->dead, 0, (size_t)hub->config->nranks);
-		hub_break(hub, m->conn.error,
-			"spmt_init: the process that leads the rendezvous is out of memory or descriptors",
-			m);
+		int code = m->conn.error;
+
+		m->conn.error = 0; /* so that it hears of it, if that is possible */
+		hub_break(hub, code,
+			"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)",
+			NULL);
+		m->state = MEMBER_GONE;
 	}
 }
 
@@ -461,6 +472,11 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		welcome_all(hub, hub->listeners.fd, false);
 	if (hub->listeners.tcp >= 0 && hub->tcp_slot >= 0 && set[hub->tcp_slot].revents)
 		welcome_all(hub, hub->listeners.tcp, true);
+}
+
+bool hub_cramped(const struct hub *hub)
+{
+	return hub->cramped;
 }
 
 size_t hub_wants(const struct hub *hub)

@@ -22,9 +22,13 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 /* Adds what is to be polled; *until: earliest time at which there is something to do anyway. */
 size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int64_t *until);
 /* Entries that hub_poll would like to have. */
+/* Somebody may be at the door for whom there was no descriptor. */
+bool hub_cramped(const struct hub *hub);
 size_t hub_wants(const struct hub *hub);
 /* Does what a poll has found. */
 void hub_serve(struct hub *hub, const struct pollfd *set);
+/* Breaks the world for its members, unless it is broken: this process cannot go on. */
+void hub_fail(struct hub *hub, int code, const char *sentence);
 /* Says goodbye, waits briefly for it to be taken, and closes everything. NULL is fine. */
 void hub_close(struct hub *hub);
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "../src/fault.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "bootstrap_wire.h"
 
@@ -126,6 +128,16 @@ static void tcp_settle(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
 }
 
+/* The kernel says that there is no descriptor before it looks whether anybody waits for one. */
+static int accept_failed(int listener, int err)
+{
+	struct pollfd at = { .fd = listener, .events = POLLIN };
+
+	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
+		return -EAGAIN;
+	return poll(&at, 1, 0) > 0 ? -EMFILE : -EAGAIN;
+}
+
 int socket_accept(int listener, bool remote)
 {
 	uid_t user;
@@ -135,9 +147,7 @@ int socket_accept(int listener, bool remote)
 		return -EMFILE;
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
-			? -EMFILE
-			: -EAGAIN;
+		return accept_failed(listener, errno);
 	if (remote) {
 		tcp_settle(fd);
 	} else if (!same_user(fd, &user)) {
@@ -264,6 +274,8 @@ int memory_make(size_t size, int *out)
 	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
 	int fd = err ? -1 : memfd_create("spmt-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
+	if (fd >= 0 && !process_file_fits(size))
+		err = EFBIG;
 	if (!err &&
 		(fd < 0 || ftruncate(fd, (off_t)size) ||
 			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)))
@@ -274,7 +286,8 @@ int memory_make(size_t size, int *out)
 	}
 	if (fd >= 0)
 		close(fd);
-	return fail_errno(err, "spmt_init: %zu bytes of memory to share (memfd)", size);
+	return fail_errno(err, "spmt_init: %zu bytes of memory to share (memfd%s)", size,
+		err == EFBIG ? ", ulimit -f" : "");
 }
 
 /* Memory that could shrink under the mapping is none. */

@@ -74,6 +74,7 @@ static int call_others(spmt_comm *comm)
 
 	if (rc) {
 		world_break(w, rc, status_sentence());
+		gather_post(&w->uid, w->nranks, rc); /* what was short may not be any more */
 		return rc;
 	}
 	atomic_store_explicit(&w->boot, boot, memory_order_release);
@@ -129,7 +130,13 @@ static int gather_processes(spmt_comm *comm)
 	if (!rc)
 		rc = bootstrap_wait(boot, comm_timeout(comm), &blobs, &process, &control);
 	if (rc) {
+		/* The rendezvous speaks of its processes, whatever they are in. */
+		if (rc == SPMT_ERR_PEER_DEAD && strncmp(status_sentence(), "spmt_", 5) != 0)
+			fail(rc, "spmt_init: %s", status_sentence());
 		world_break(w, rc, status_sentence());
+		/* Who comes now hears why, rather than wait for this process in vain. */
+		if (rc != SPMT_ERR_TIMEOUT)
+			bootstrap_spread(boot, POST_MS);
 		return rc;
 	}
 	adopt(w, blobs, process, control);

@@ -14,6 +14,7 @@
 #include "device_host_memory.h"
 #include "fault.h"
 #include "mem.h"
+#include "process.h"
 #include "status.h"
 
 #define LARGEST ((size_t)1 << 46)    /* half of a 47-bit address space: sums below do not wrap */
@@ -103,6 +104,10 @@ static int file_create(uint64_t size, int *fd)
 	*fd = memfd_create("spmt-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return -errno;
+	if (!process_file_fits(size)) {
+		syscall(SYS_close, *fd);
+		return -EFBIG;
+	}
 	/* sealed, so that no process that maps it can be made to fault by another one that shrinks it */
 	if (!ftruncate(*fd, (off_t)size) &&
 		!fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
@@ -230,8 +235,8 @@ static int block_create(enum host_kind kind, int dev, size_t size, const char *o
 		rc = block_publish(host_state(), b);
 	if (rc) {
 		host_block_drop(b);
-		return fail_errno(
-			-rc, "host: %s on device %d: no memory for %zu bytes", op, dev, size);
+		return fail_errno(-rc, "host: %s on device %d: no memory for %zu bytes%s", op, dev,
+			size, rc == -EFBIG ? " (ulimit -f)" : "");
 	}
 	*ptr = b->base;
 	return 0;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -134,6 +135,14 @@ int process_host(unsigned char host[16])
 	memcpy(host, id->host, sizeof(id->host));
 	pthread_mutex_unlock(&id->lock);
 	return 0;
+}
+
+bool process_file_fits(uint64_t size)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+		size <= limit.rlim_cur;
 }
 
 int process_cpus(void)

@@ -9,6 +9,7 @@
 #ifndef SPMT_PROCESS_H
 #define SPMT_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,9 @@ int process_host(unsigned char host[16]);
 
 /* Fills buf from the kernel's generator. */
 int process_random(void *buf, size_t size);
+
+/* Whether RLIMIT_FSIZE lets a file grow to this size: the kernel would send SIGXFSZ, which ends the process. */
+bool process_file_fits(uint64_t size);
 
 /* CPUs in the calling thread's affinity mask, at least 1. */
 int process_cpus(void);

@@ -165,6 +165,7 @@ static int dies_in_init(int rank, struct play *play)
 	atomic_fetch_add(&play->s->ready, 1);
 	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_PEER_DEAD);
 	REQUIRE(in_time(play->s));
+	REQUIRE_SAYS("spmt_init: ");
 	TRY(names_the_dead(play->s->victim));
 	return go_on(rank, play);
 }

@@ -194,20 +194,23 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 
 	if (rc)
 		return rc;
-	return comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, coll_key(c), s);
+	rc = comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, coll_key(c), s);
+	return comm_failed(comm, c->what, rc);
 }
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
+	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
-	int rc = comm_enter(comm, "spmt_barrier_on_stream");
+	int rc = comm_enter(comm, what);
 
 	if (!rc)
-		rc = spmt_quiet_on_stream(comm, stream);
+		rc = stream_quiet(comm, what, stream_of(comm, stream));
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
-	return coll_launch(comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+	rc = coll_launch(comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+	return comm_failed(comm, what, rc);
 }
 
 int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,

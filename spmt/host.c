@@ -35,21 +35,25 @@ static int own_stream_join(spmt_comm *comm, device_stream stream)
  * What other streams hold is ordered by their events. What movers have in flight beside the streams
  * has no event: it is completed here, which is the one case in which this call blocks.
  */
-int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
+int stream_quiet(spmt_comm *comm, const char *what, device_stream s)
 {
-	device_stream s;
-	int rc = comm_enter(comm, "spmt_quiet_on_stream");
+	int rc = comm->pending ? movers_quiet(comm, what) : 0;
 
-	if (rc)
-		return rc;
-	s = stream_of(comm, stream);
-	if (comm->pending)
-		rc = movers_quiet(comm, "spmt_quiet_on_stream");
 	if (!rc && comm->streamed_own && s != comm->stream)
 		rc = own_stream_join(comm, s);
 	if (!rc && comm->streamed)
 		rc = streams_join(comm, s);
-	return rc ? rc : stream_note(comm, s);
+	if (!rc)
+		rc = stream_note(comm, s);
+	return comm_failed(comm, what, rc);
+}
+
+int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
+{
+	static const char what[] = "spmt_quiet_on_stream";
+	int rc = comm_enter(comm, what);
+
+	return rc ? rc : stream_quiet(comm, what, stream_of(comm, stream));
 }
 
 /* ---- a wait in a stream -------------------------------------------------------------------- */
@@ -72,7 +76,8 @@ int spmt_signal_wait_on_stream(
 		return fail(-EINVAL, "spmt_signal_wait_on_stream: rank %d: unknown compare %d",
 			comm->rank, (int)cmp);
 	view_fill(comm, &args.view);
-	return kernel_run(comm, &kernel_wait, &args, sizeof(args), stream_of(comm, stream));
+	rc = kernel_run(comm, &kernel_wait, &args, sizeof(args), stream_of(comm, stream));
+	return comm_failed(comm, "spmt_signal_wait_on_stream", rc);
 }
 
 /* ---- host backend only --------------------------------------------------------------------- */
@@ -126,9 +131,9 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	rc = comm->backend->launch(
 		comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
 	mem_free(launch);
-	if (rc)
-		return rc;
-	return stream == NULL ? stream_note(comm, s) : 0;
+	if (!rc && stream == NULL)
+		rc = stream_note(comm, s);
+	return comm_failed(comm, "spmt_host_launch", rc);
 }
 
 int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
@@ -140,7 +145,8 @@ int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 	if (!stream)
 		return fail(
 			-EINVAL, "spmt_host_stream_create: rank %d: stream is NULL", comm->rank);
-	return backend_host.stream_create(comm->dev, stream);
+	rc = backend_host.stream_create(comm->dev, stream);
+	return comm_failed(comm, "spmt_host_stream_create", rc);
 }
 
 /* The device of a stream made by spmt_host_stream_create. */
@@ -187,5 +193,7 @@ int spmt_host_get_device(void)
 
 int spmt_host_set_device(int device)
 {
-	return host_set_device(device);
+	int rc = host_set_device(device);
+
+	return rc ? fail(rc, "spmt_host_set_device: %s", status_sentence()) : 0;
 }

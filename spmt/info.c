@@ -8,7 +8,7 @@
 
 #include "../src/guard.h"
 #include "../src/status.h"
-#include "comm.h"
+#include "steps.h"
 
 int comm_enter_any(const spmt_comm *comm, const char *what)
 {
@@ -63,6 +63,17 @@ int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
 {
 	return fail(-EINVAL, "%s: rank %d: pe %d is not in 0 .. %d", what, comm->rank, pe,
 		comm->nranks - 1);
+}
+
+int comm_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	const char *cause = status_sentence();
+
+	if (!rc || strncmp(cause, what, strlen(what)) == 0)
+		return rc;
+	if (strncmp(cause, "rank ", 5) == 0)
+		return fail(rc, "%s: %s", what, cause);
+	return fail(rc, "%s: rank %d: %s", what, comm->rank, cause);
 }
 
 /* ---- the world's state --------------------------------------------------------------------- */
@@ -154,9 +165,12 @@ static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
 
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_route", pe);
-	if (!route || route->size < sizeof(whole))
-		return fail(-EINVAL, "spmt_route: rank %d: route is NULL or route->size is not set",
-			comm->rank);
+	if (!route)
+		return fail(-EINVAL, "spmt_route: rank %d: route is NULL", comm->rank);
+	if (route->size < sizeof(whole))
+		return fail(-EINVAL,
+			"spmt_route: rank %d: route->size %zu: set it to sizeof(struct spmt_route)",
+			comm->rank, route->size);
 	link_route(&comm->links[pe], &now);
 	snprintf(whole.map, sizeof(whole.map), "%s", map_name(now.map));
 	route_movers(&now, whole.movers, sizeof(whole.movers));
@@ -259,9 +273,12 @@ static int stats_tell(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 
 	if (pe != -1 && !comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_stats", pe);
-	if (!stats || stats->size < sizeof(s))
-		return fail(-EINVAL, "spmt_stats: rank %d: stats is NULL or stats->size is not set",
-			comm->rank);
+	if (!stats)
+		return fail(-EINVAL, "spmt_stats: rank %d: stats is NULL", comm->rank);
+	if (stats->size < sizeof(s))
+		return fail(-EINVAL,
+			"spmt_stats: rank %d: stats->size %zu: set it to sizeof(struct spmt_stats)",
+			comm->rank, stats->size);
 	for (int i = 0; i < comm->nranks; i++)
 		if (pe == -1 || pe == i)
 			stats_add(&s, &comm->links[i]);

@@ -8,10 +8,10 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
-#include "comm.h"
 #include "gather.h"
 #include "peer.h"
 #include "stream.h"
+#include "steps.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
    ranks live in several processes, room through which collectives reach buffers outside the heap. */
@@ -85,36 +85,48 @@ static struct rank_info *own_info(const spmt_comm *comm)
 	return &comm->world->infos[comm->rank];
 }
 
-static int device_missing(const spmt_comm *comm, int dev, int count)
+static int device_missing(const spmt_comm *comm, int rank, int dev, int count)
 {
 	const char *hint = comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "";
 
-	if (own_info(comm)->device >= 0)
+	if (comm->world->infos[rank].device >= 0)
 		return fail(-ENODEV,
-			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s",
-			comm->rank, dev, comm->backend->name, count, hint);
+			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s", rank,
+			dev, comm->backend->name, count, hint);
 	return fail(-ENODEV,
-		"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s",
-		comm->rank, dev, comm->backend->name, count, hint);
+		"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s", rank,
+		dev, comm->backend->name, count, hint);
 }
 
-/* An explicit ordinal, or once the others are known this rank's position among those of its process. */
-static int settle_device(spmt_comm *comm, bool gathered)
+/* An ordinal that the user named needs nobody else to be judged. */
+static int named_device(const spmt_comm *comm)
 {
-	struct rank_info *info = own_info(comm);
-	int count, rc = comm->backend->count(&count);
+	int dev = own_info(comm)->device, count, rc = comm->backend->count(&count);
 
 	if (rc)
 		return rc;
-	comm->dev = info->device;
-	if (comm->dev < 0 && !gathered)
-		return 0;
-	if (comm->dev < 0) {
-		comm->dev = 0;
-		for (int i = 0; i < comm->rank; i++)
-			comm->dev += gather_here(comm, i);
+	return dev < count ? 0 : device_missing(comm, comm->rank, dev, count);
+}
+
+/* The device of every rank of this process, once the others are known: the same word from all of them. */
+static int settle_devices(spmt_comm *comm)
+{
+	int count, position = 0, rc = comm->backend->count(&count);
+
+	for (int i = 0; i < comm->nranks && !rc; i++) {
+		int dev = comm->world->infos[i].device;
+
+		if (!gather_here(comm, i))
+			continue;
+		if (dev < 0)
+			dev = position;
+		position++;
+		if (i == comm->rank)
+			comm->dev = dev;
+		if (dev >= count)
+			rc = device_missing(comm, i, dev, count);
 	}
-	return comm->dev < count ? 0 : device_missing(comm, comm->dev, count);
+	return rc;
 }
 
 static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
@@ -134,7 +146,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
 	info->traits = comm->backend->traits;
 	info->caps = comm->backend->ipc ? RANK_CAP_IPC : 0;
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
-	rc = settle_device(comm, false);
+	rc = named_device(comm);
 	if (!rc)
 		rc = process_host(info->host);
 	return rc ? rc : process_nonce(info->process);
@@ -156,7 +168,7 @@ static int open_device(spmt_comm *comm)
 	struct slot *slot = comm->slot;
 	struct device_desc desc;
 	void *host, *dev;
-	int rc = settle_device(comm, true);
+	int rc = settle_devices(comm);
 
 	if (!rc)
 		rc = comm->backend->open(comm->dev);
@@ -284,6 +296,9 @@ static void comm_destroy(spmt_comm *comm)
 /* A step that this rank failed: the world hears of it, so that nobody waits for this rank. */
 static int init_failed(spmt_comm *comm, int rc)
 {
+	if (rc == -ECANCELED) /* a move waited in vain: somebody else was first */
+		rc = control_broken(comm->control, "spmt_init");
+	rc = comm_failed(comm, "spmt_init", rc);
 	if (rc)
 		world_break(comm->world, rc, status_sentence());
 	return rc;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../src/process.h"
-#include "comm.h"
 #include "futex.h"
+#include "steps.h"
 
 /* What is compared in a meeting, in words: the function, and what its keys are called. */
 static const struct {

@@ -10,9 +10,9 @@
 #include "../src/env.h"
 #include "../src/mem.h"
 #include "../src/status.h"
-#include "comm.h"
 #include "gather.h"
 #include "peer.h"
+#include "steps.h"
 
 static void link_facts(const spmt_comm *comm, const struct rank_info *peer, int peer_dev,
 	const struct env *env, struct pair_facts *facts)

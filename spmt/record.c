@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "../src/status.h"
-#include "comm.h"
+#include "steps.h"
 
 /* The inbox word that tells whether a peer has come as far as `expected`. */
 static uint64_t peer_epoch(spmt_comm *comm, int pe, const struct spmtd_record *r)

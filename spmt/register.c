@@ -66,6 +66,7 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 	mem->comm = comm;
 	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
 	if (rc) {
+		rc = comm_failed(comm, "spmt_register", rc);
 		mem_destroy(mem);
 		return rc;
 	}
@@ -221,7 +222,8 @@ int spmt_mem_put(
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put", dst, dst_off, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc
+			   : rma_put(comm, "spmt_mem_put", remote, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_put_nbi(
@@ -230,7 +232,8 @@ int spmt_mem_put_nbi(
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put_nbi", dst, dst_off, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_NBI);
+	return rc || !size ? rc
+			   : rma_put(comm, "spmt_mem_put_nbi", remote, src, size, pe, MOVE_NBI);
 }
 
 int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
@@ -239,8 +242,10 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put_on_stream", dst, dst_off, src, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	if (rc || !size)
+		return rc;
+	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_mem_put_on_stream", rc);
 }
 
 int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
@@ -248,7 +253,8 @@ int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get", src, src_off, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc
+			   : rma_get(comm, "spmt_mem_get", dst, remote, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
@@ -256,7 +262,8 @@ int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, 
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get_nbi", src, src_off, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_NBI);
+	return rc || !size ? rc
+			   : rma_get(comm, "spmt_mem_get_nbi", dst, remote, size, pe, MOVE_NBI);
 }
 
 int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
@@ -265,8 +272,10 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get_on_stream", src, src_off, dst, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	if (rc || !size)
+		return rc;
+	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_mem_get_on_stream", rc);
 }
 
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
@@ -278,10 +287,12 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 		rc = mem_check(comm, "spmt_mem_view_get", mem);
 	if (rc)
 		return rc;
-	if (!view || view->size < offsetof(struct spmt_mem_view, reserved))
+	if (!view)
+		return fail(-EINVAL, "spmt_mem_view_get: rank %d: view is NULL", comm->rank);
+	if (view->size < offsetof(struct spmt_mem_view, reserved))
 		return fail(-EINVAL,
-			"spmt_mem_view_get: rank %d: view is NULL or view->size is not set",
-			comm->rank);
+			"spmt_mem_view_get: rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
+			comm->rank, view->size);
 	/* Kernels' copy is made when the first asks: nothing that can fail may follow an agreement. */
 	rc = mem->published ? 0 : table_publish(comm, &mem->table);
 	if (rc)

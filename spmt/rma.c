@@ -29,6 +29,11 @@ int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const 
 		(unsigned long long)atomic_load(&heap->committed));
 }
 
+int rma_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	return rc == -ECANCELED ? control_broken(comm->control, what) : comm_failed(comm, what, rc);
+}
+
 /* ---- put, get ------------------------------------------------------------------------------ */
 
 int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
@@ -36,7 +41,7 @@ int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 	char *remote;
 	int rc = rma_open(comm, "spmt_put", "dst", dst, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc : rma_put(comm, "spmt_put", remote, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
@@ -44,7 +49,7 @@ int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
 	char *remote;
 	int rc = rma_open(comm, "spmt_put_nbi", "dst", dst, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, remote, src, size, pe, MOVE_NBI);
+	return rc || !size ? rc : rma_put(comm, "spmt_put_nbi", remote, src, size, pe, MOVE_NBI);
 }
 
 int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
@@ -52,7 +57,7 @@ int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 	char *remote;
 	int rc = rma_open(comm, "spmt_get", "src", src, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc : rma_get(comm, "spmt_get", dst, remote, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
@@ -60,7 +65,7 @@ int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
 	char *remote;
 	int rc = rma_open(comm, "spmt_get_nbi", "src", src, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, dst, remote, size, pe, MOVE_NBI);
+	return rc || !size ? rc : rma_get(comm, "spmt_get_nbi", dst, remote, size, pe, MOVE_NBI);
 }
 
 /* ---- in streams ---------------------------------------------------------------------------- */
@@ -98,8 +103,10 @@ int spmt_put_on_stream(
 	char *remote;
 	int rc = rma_open(comm, "spmt_put_on_stream", "dst", dst, src, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	if (rc || !size)
+		return rc;
+	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_put_on_stream", rc);
 }
 
 int spmt_get_on_stream(
@@ -108,8 +115,10 @@ int spmt_get_on_stream(
 	char *remote;
 	int rc = rma_open(comm, "spmt_get_on_stream", "src", src, dst, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	if (rc || !size)
+		return rc;
+	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_get_on_stream", rc);
 }
 
 /* ---- put with signal ----------------------------------------------------------------------- */
@@ -139,6 +148,8 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 
 		rc = rma_mover(link, size, MOVE_BLOCKING)
 			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
+		if (rc)
+			rc = rma_failed(comm, "spmt_put_signal", rc);
 	}
 	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
 }
@@ -165,10 +176,12 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 		return rc;
 	if (comm->links[pe].direct && size <= comm->links[pe].threshold) {
 		if (size)
-			rc = rma_put(comm, at.remote, src, size, pe, MOVE_BLOCKING);
+			rc = rma_put(comm, "spmt_put_signal_nbi", at.remote, src, size, pe,
+				MOVE_BLOCKING);
 		return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
 	}
-	return put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+	return comm_failed(comm, "spmt_put_signal_nbi", rc);
 }
 
 int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
@@ -178,9 +191,10 @@ int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_
 	int rc = put_signal_open(
 		comm, "spmt_put_signal_on_stream", dst, src, size, sig, op, pe, &at);
 
-	return rc ? rc
-		  : put_signal_stream(
-			    comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
+	if (rc)
+		return rc;
+	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_put_signal_on_stream", rc);
 }
 
 /* ---- strided ------------------------------------------------------------------------------- */
@@ -248,8 +262,8 @@ int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_put(comm, remote + i * s.remote_step, from + i * s.local_step, elem_size,
-			pe, strided_mode(comm, pe));
+		rc = rma_put(comm, "spmt_iput", remote + i * s.remote_step, from + i * s.local_step,
+			elem_size, pe, strided_mode(comm, pe));
 	return strided_end(comm, "spmt_iput", pe, rc);
 }
 
@@ -264,7 +278,7 @@ int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_get(comm, to + i * s.local_step, remote + i * s.remote_step, elem_size, pe,
-			strided_mode(comm, pe));
+		rc = rma_get(comm, "spmt_iget", to + i * s.local_step, remote + i * s.remote_step,
+			elem_size, pe, strided_mode(comm, pe));
 	return strided_end(comm, "spmt_iget", pe, rc);
 }

@@ -4,7 +4,9 @@
 #ifndef SPMT_RMA_H
 #define SPMT_RMA_H
 
-#include "comm.h"
+#include <errno.h>
+
+#include "steps.h"
 
 /* The slow half of rma_open: says what is wrong with the range. */
 int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
@@ -46,26 +48,29 @@ static inline void rma_stored(spmt_comm *comm, int pe)
 	control_stored(&comm->control->cells[pe]);
 }
 
+/* The words for a move that failed: one that waited and was stopped tells what broke the world. */
+int rma_failed(const spmt_comm *comm, const char *what, int rc) __attribute__((cold));
+
 /* n > 0, addresses settled. */
-static inline int rma_put(
-	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, enum move_mode mode)
+static inline int rma_put(spmt_comm *comm, const char *what, char *remote, const void *src,
+	size_t n, int pe, enum move_mode mode)
 {
 	struct link *link = &comm->links[pe];
 	int rc = rma_mover(link, n, mode)->put(link, remote, src, n, mode, NULL);
 
 	comm->pending |= link->pending;
 	rma_stored(comm, pe);
-	return rc;
+	return LIKELY(!rc) ? 0 : rma_failed(comm, what, rc);
 }
 
-static inline int rma_get(
-	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, enum move_mode mode)
+static inline int rma_get(spmt_comm *comm, const char *what, void *dst, const char *remote,
+	size_t n, int pe, enum move_mode mode)
 {
 	struct link *link = &comm->links[pe];
 	int rc = rma_mover(link, n, mode)->get(link, dst, remote, n, mode, NULL);
 
 	comm->pending |= link->pending;
-	return rc;
+	return LIKELY(!rc) ? 0 : rma_failed(comm, what, rc);
 }
 
 /* The same in stream order; the stream is noted for quiet. */

@@ -7,7 +7,7 @@
 #include "../src/fault.h"
 #include "../src/mem.h"
 #include "../src/status.h"
-#include "comm.h"
+#include "steps.h"
 
 /* n pieces of work at once; the first failure in time is kept with its sentence. */
 struct crew {
@@ -161,6 +161,8 @@ static int run_rank(struct crew *crew, int i)
 		return rc;
 	rc = worker_call(crew, i);
 	if (rc) {
+		if (!*status_sentence())
+			fail(rc, "%s: rank %d: fn returned %d", crew->what, i, rc);
 		crew_failed(crew, rc); /* first, before those that it wakes */
 		spmt_abort(crew->comms[i], rc);
 	}

@@ -43,7 +43,8 @@ int signal_now(
 	if (!comm_cpu_access(comm)) {
 		int rc = signal_stream(comm, sig, val, op, pe, comm->stream);
 
-		return rc ? rc : stream_drain(comm, "spmt_signal");
+		return comm_failed(
+			comm, "spmt_signal", rc ? rc : stream_drain(comm, "spmt_signal"));
 	}
 	if (op == SPMT_SIGNAL_SET)
 		__atomic_store_n(word, val, __ATOMIC_RELEASE);
@@ -73,7 +74,10 @@ int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spm
 
 	if (!rc)
 		rc = signal_check(comm, "spmt_signal_on_stream", sig, op);
-	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream_of(comm, stream));
+	if (rc)
+		return rc;
+	rc = signal_stream(comm, sig, val, op, pe, stream_of(comm, stream));
+	return comm_failed(comm, "spmt_signal_on_stream", rc);
 }
 
 /* ---- atomics ------------------------------------------------------------------------------- */
@@ -189,6 +193,7 @@ int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *t
 		rma_stored(comm, pe);
 	} else {
 		rc = amo_kernel(comm, &call, target, &a, &b, &old, pe);
+		rc = comm_failed(comm, "spmt_atomic", rc);
 	}
 	if (rc)
 		return rc;

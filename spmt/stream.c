@@ -10,8 +10,8 @@
 #include "../src/log.h"
 #include "../src/mem.h"
 #include "../src/status.h"
-#include "comm.h"
 #include "record.h"
+#include "steps.h"
 #include "stream.h"
 
 #define SETTLE_MS 10000 /* where waits have no deadline */

@@ -20,6 +20,8 @@ int stream_note(spmt_comm *comm, device_stream stream);
 bool stream_captured(const spmt_comm *comm, device_stream stream);
 /* `stream` waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, device_stream stream);
+/* spmt_quiet_on_stream in the name of `what`. */
+int stream_quiet(spmt_comm *comm, const char *what, device_stream stream);
 /* Waits for all of them; failures of kernels are reported here. */
 int streams_quiet(spmt_comm *comm, const char *what);
 /* Waits for the comm's own. */

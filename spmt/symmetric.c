@@ -147,7 +147,7 @@ static int copy_now(spmt_comm *comm, void *dst, const void *src, size_t size, co
 		return 0;
 	}
 	rc = comm->backend->copy(comm->dev, dst, src, size, comm->stream);
-	return rc ? rc : stream_drain(comm, what);
+	return comm_failed(comm, what, rc ? rc : stream_drain(comm, what));
 }
 
 /* Of a comm that is yet to be checked. */

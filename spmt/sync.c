@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "../src/status.h"
-#include "comm.h"
+#include "steps.h"
 #include "stream.h"
 
 /* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
@@ -58,12 +58,12 @@ int movers_quiet(spmt_comm *comm, const char *what)
 int quiet_slow(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
-	int rc = movers_quiet(comm, what), streams;
+	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
 
 	if (!comm->streamed)
 		return rc;
 	status_save(&first);
-	streams = streams_quiet(comm, what);
+	streams = comm_failed(comm, what, streams_quiet(comm, what));
 	if (!rc)
 		return streams;
 	status_restore(&first);
@@ -89,7 +89,7 @@ int spmt_fence(spmt_comm *comm)
 	   user's to order. */
 	if (!rc && comm->streamed_own)
 		rc = stream_drain(comm, "spmt_fence");
-	return rc;
+	return comm_failed(comm, "spmt_fence", rc);
 }
 
 int spmt_quiet(spmt_comm *comm)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../src/status.h"
-#include "comm.h"
+#include "steps.h"
 
 /* A flat range needs no table: peer addresses are computed. It must hold for every peer, as
    kernels do not look. */

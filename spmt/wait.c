@@ -5,8 +5,8 @@
 #include <sched.h>
 
 #include "../src/process.h"
-#include "comm.h"
 #include "futex.h"
+#include "steps.h"
 
 /* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
    then sleeps. */

@@ -10,8 +10,8 @@
 #include "../src/process.h"
 #include "../src/status.h"
 #include "bootstrap.h"
-#include "comm.h"
 #include "gather.h"
+#include "steps.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */

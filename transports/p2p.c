@@ -128,12 +128,12 @@ int link_wait_failed(const struct link *link, const char *what, int rc)
 	int64_t ms = *link->timeout_ms;
 
 	if (rc == -ECANCELED)
-		return fail(rc, "%s: rank %d: stopped while waiting for moves to rank %d", what,
-			link->rank, link->pe);
+		return fail(rc, "rank %d: %s: stopped while waiting for moves to rank %d",
+			link->rank, what, link->pe);
 	if (rc == -ETIMEDOUT)
 		return fail(SPMT_ERR_TIMEOUT,
-			"%s: rank %d: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
-			what, link->rank, link->pe, (long long)(ms / 1000),
+			"rank %d: %s: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
+			link->rank, what, link->pe, (long long)(ms / 1000),
 			(long long)(ms % 1000 / 100));
 	return rc;
 }

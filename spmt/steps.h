@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* What the calls share beside entering: breaking, completing, and single steps of init and finalize. */
+#ifndef SPMT_STEPS_H
+#define SPMT_STEPS_H
+
+#include "comm.h"
+
+/* ---- failing ------------------------------------------------------------------------------- */
+
+/* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
+int comm_failed(const spmt_comm *comm, const char *what, int rc);
+
+#endif

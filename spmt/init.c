@@ -395,6 +395,8 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		return rc;
 	}
 	rc = world_join(&uid, a.rank, a.nranks, &c);
+	if (rc == -ENOMEM)
+		init_refused(&uid, a.nranks, rc);
 	if (rc)
 		return rc;
 	rc = comm_open(c, &a, env);

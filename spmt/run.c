@@ -25,6 +25,8 @@ struct crew {
 	int (*fn)(spmt_comm *comm, void *arg);
 	void *arg;
 	const char *what;
+	struct uid uid;	     /* of the world that the crew makes */
+	struct world *world; /* held until all have tried */
 };
 
 struct worker {
@@ -148,6 +150,25 @@ static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 	return crew->code ? fail_with(crew->code, crew->sentence) : 0;
 }
 
+/* ---- making ranks -------------------------------------------------------------------------- */
+
+static int crew_hold(struct crew *crew, const spmt_uid *uid, int nranks)
+{
+	int rc = uid_read(crew->what, uid, &crew->uid);
+
+	return rc ? rc : world_hold(crew->what, &crew->uid, nranks, &crew->world);
+}
+
+/* A rank need not get as far as to name the world that it was to join. */
+static int crew_init(struct crew *crew, int i, const struct spmt_attr *attr)
+{
+	int rc = spmt_init(attr, &crew->comms[i]);
+
+	if (rc && crew->world)
+		world_post_failure(&crew->uid, rc);
+	return rc;
+}
+
 /* ---- spmt_run ------------------------------------------------------------------------------ */
 
 static int run_rank(struct crew *crew, int i)
@@ -156,7 +177,7 @@ static int run_rank(struct crew *crew, int i)
 	int rc, end;
 
 	attr.rank = i;
-	rc = spmt_init(&attr, &crew->comms[i]);
+	rc = crew_init(crew, i, &attr);
 	if (rc)
 		return rc;
 	rc = worker_call(crew, i);
@@ -236,7 +257,10 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 	if (!crew.comms)
 		return fail(-ENOMEM, "spmt_run: out of memory for %d ranks", nranks);
 	crew.given = crew.comms;
-	rc = crew_run(&crew, run_left);
+	rc = crew_hold(&crew, &uid, nranks);
+	if (!rc)
+		rc = crew_run(&crew, run_left);
+	world_release(crew.world);
 	mem_free(crew.comms);
 	return rc;
 }
@@ -245,7 +269,7 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 
 static int init_rank(struct crew *crew, int i)
 {
-	return spmt_init(&crew->attrs[i], &crew->comms[i]);
+	return crew_init(crew, i, &crew->attrs[i]);
 }
 
 /* The size of the first tells how far apart they lie: a program built with a later header has
@@ -282,6 +306,17 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 	return rc;
 }
 
+/* The world of attrs that agree on one; others find out by themselves. */
+static int attrs_hold(struct crew *crew, int n, const struct spmt_attr *attrs)
+{
+	if (attrs[0].nranks < 1 || !attrs[0].uid)
+		return 0;
+	for (int i = 1; i < n; i++)
+		if (attrs[i].nranks != attrs[0].nranks)
+			return 0;
+	return crew_hold(crew, attrs[0].uid, attrs[0].nranks);
+}
+
 static void undo_all(int n, spmt_comm **comms)
 {
 	for (int i = 0; i < n; i++)
@@ -310,6 +345,8 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 		rc = attrs_take(n, attrs, own);
 	if (!rc)
 		rc = own_world(n, own, &uid);
+	if (!rc)
+		rc = attrs_hold(&crew, n, own);
 	if (!rc) {
 		crew.attrs = own;
 		rc = crew_run(&crew, NULL);
@@ -321,6 +358,7 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 		undo_all(n, crew.comms);
 		status_restore(&saved);
 	}
+	world_release(crew.world);
 	mem_free(crew.comms);
 	mem_free(own);
 	return rc;

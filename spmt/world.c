@@ -275,6 +275,17 @@ static void slot_close(struct slot *s)
 		s->backend->close(s->dev);
 }
 
+/* One member less, under the table's lock. */
+static void world_lose(struct world *w)
+{
+	if (--w->members)
+		return;
+	gather_close(w); /* first: it hears of other processes' ends */
+	for (int i = 0; i < w->nranks; i++)
+		slot_close(&w->slots[i]);
+	world_drop(w);
+}
+
 void world_leave(spmt_comm *comm)
 {
 	struct table *t = table();
@@ -285,14 +296,40 @@ void world_leave(spmt_comm *comm)
 	   next world of this name before the last has left. Late ranks of a broken one must find it. */
 	if (!(atomic_load(&comm->control->gate) & GATE_BROKEN))
 		world_unname(w);
-	if (--w->members == 0) {
-		gather_close(w); /* first: it hears of other processes' ends */
-		for (int i = 0; i < w->nranks; i++)
-			slot_close(&w->slots[i]);
-		world_drop(w);
-	}
+	world_lose(w);
 	pthread_mutex_unlock(&t->lock);
 	pool_give(&t->comms, comm);
+}
+
+int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world)
+{
+	struct table *t = table();
+	struct world *w;
+	int rc = 0;
+
+	if (!t)
+		return fail(-ENOMEM, "%s: out of memory for the table of worlds", what);
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (!w)
+		rc = world_make(t, uid, nranks, &w);
+	if (!rc)
+		w->members++;
+	pthread_mutex_unlock(&t->lock);
+	if (!rc)
+		*world = w;
+	return rc;
+}
+
+void world_release(struct world *world)
+{
+	struct table *t = table();
+
+	if (!world)
+		return;
+	pthread_mutex_lock(&t->lock);
+	world_lose(world);
+	pthread_mutex_unlock(&t->lock);
 }
 
 /* ---- lookups: no lock ---------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ struct world {
 	_Atomic(struct directory *) directory;
 
 	/* guarded by the table's lock */
-	int members; /* ranks of this process that have not left */
+	int members; /* ranks of this process that have not left, and holds */
 
 	/* written by the rank that made it, before anybody else joins */
 	int nranks;
@@ -84,6 +84,12 @@ struct world {
 int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
 /* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
 void world_leave(spmt_comm *comm);
+/*
+ * Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
+ * ranks lets those that come late hear of one that failed.
+ */
+int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);
+void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_*, or takes it back. */
 void world_publish(spmt_comm *comm);
 void world_unpublish(spmt_comm *comm);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank's life: attributes checked, world joined, slot opened, peers linked; and the way back,
-   written once. */
+/* A rank's life: attributes checked, world joined, slot opened, peers linked. The way back is in
+   finalize.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,7 +10,6 @@
 #include "../src/status.h"
 #include "gather.h"
 #include "peer.h"
-#include "stream.h"
 #include "steps.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
@@ -272,27 +271,6 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 
 /* ---- init ---------------------------------------------------------------------------------- */
 
-/* Undoes a rank, however far it got. Peers are done with it, or the world is broken. */
-static void comm_destroy(spmt_comm *comm)
-{
-	struct status_saved saved;
-
-	if (!comm)
-		return;
-	status_save(&saved);
-	comm_unvisited(comm);
-	streams_settle(comm);
-	mems_drop(comm);
-	peers_unlink(comm);
-	streams_drop(comm);
-	if (comm->stream)
-		comm->backend->stream_destroy(comm->dev, comm->stream);
-	if (comm->backend)
-		tables_drop(comm);
-	world_leave(comm);
-	status_restore(&saved);
-}
-
 /* A step that this rank failed: the world hears of it, so that nobody waits for this rank. */
 static int init_failed(spmt_comm *comm, int rc)
 {
@@ -412,27 +390,5 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 err:
 	world_unpublish(c);
 	comm_destroy(c);
-	return rc;
-}
-
-int spmt_finalize(spmt_comm *comm)
-{
-	struct meet_record record = { .op = MEET_FINALIZE };
-	int rc = comm_enter_any(comm, "spmt_finalize");
-	bool broken;
-
-	if (rc)
-		return rc;
-	broken = atomic_load(&comm->control->stop);
-	record.status = quiet_all(comm, "spmt_finalize");
-	if (!broken) {
-		rc = meet(comm, &record);
-		/* Somebody is elsewhere: what the others do next would wait for a rank that is
-		   gone. */
-		if (rc)
-			world_break(comm->world, rc, status_sentence());
-	}
-	world_unpublish(comm);
-	comm_destroy(comm);
 	return rc;
 }

@@ -10,4 +10,8 @@
 /* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 
+/* finalize.c: undoes a comm, however far it got, and before it those split from it. Peers are done
+   with it, or it is broken. */
+void comm_destroy(spmt_comm *comm);
+
 #endif

@@ -14,7 +14,8 @@
 #include "steps.h"
 #include "stream.h"
 
-#define SETTLE_MS 10000 /* where waits have no deadline */
+#define SETTLE_MS 10000		/* where waits have no deadline */
+#define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {
@@ -149,22 +150,39 @@ int streams_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
-/* A deadline holds here, too: a user's kernel may never end. */
-void streams_settle(spmt_comm *comm)
+/* A deadline holds here, too: a user's kernel may never end. A move whose wait was cut short is still in the comm's own stream,
+   whether it was noted or not. */
+bool streams_settle(spmt_comm *comm)
 {
 	int64_t ms = comm_timeout(comm);
 	int rc;
 
-	if (!comm->streamed || !comm->stream)
-		return;
-	rc = streams_join(comm, comm->stream);
+	if (!comm->stream)
+		return true;
+	ms = ms < 0 ? SETTLE_MS : ms;
+	if (comm_cpu_access(comm))
+		ms = MIN_OF(ms, SETTLE_HANDOVER_MS);
+	rc = comm->streamed ? streams_join(comm, comm->stream) : 0;
 	if (!rc)
-		rc = comm->backend->stream_sync(
-			comm->dev, comm->stream, (ms < 0 ? SETTLE_MS : ms) * 1000000, NULL);
-	if (rc)
-		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
-			comm->rank, rc);
+		rc = comm->backend->stream_sync(comm->dev, comm->stream, ms * 1000000, NULL);
 	streams_forget(comm);
+	if (!rc)
+		return true;
+	log_line(
+		LOG_ERROR, "rank %d: work is still in its streams at the end (%d)", comm->rank, rc);
+	return rc != -ETIMEDOUT;
+}
+
+bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm))
+{
+	int rc;
+
+	if (!comm_cpu_access(comm))
+		return false;
+	rc = comm->backend->call(comm->dev, comm->stream, release, comm);
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: what goes on there is never released", comm->rank);
+	return true;
 }
 
 void streams_drop(spmt_comm *comm)

@@ -27,8 +27,11 @@ int streams_quiet(spmt_comm *comm, const char *what);
 /* Waits for the comm's own. */
 int stream_drain(spmt_comm *comm, const char *what);
 /* Of a broken world, too, for devices and no rank: before anything that queued work uses is
-   released. */
-void streams_settle(spmt_comm *comm);
+   released. False: a user's kernel goes on. */
+bool streams_settle(spmt_comm *comm);
+/* `release` becomes the last piece of work in comm's own stream, behind what the others held when they
+   were settled. False: not here; vendors let no call of theirs be made from a stream. */
+bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm));
 void streams_drop(spmt_comm *comm);
 
 #endif

@@ -478,7 +478,8 @@ SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
 SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
-SPMT_API int spmt_host_stream_synchronize(spmt_stream stream); /* SPMT_TIMEOUT_MS is its deadline */
+/* SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
+SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
 SPMT_API int spmt_host_stream_destroy(
 	spmt_stream stream);		 /* waits for nothing; queued work still runs */
 SPMT_API int spmt_host_get_device(void); /* the calling thread's current virtual device */

@@ -8,6 +8,7 @@
 #include "../src/env.h"
 #include "../src/kernels/kernels.h"
 #include "../src/mem.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "atomics.h"
 #include "rma.h"
@@ -149,10 +150,15 @@ int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 	return comm_failed(comm, "spmt_host_stream_create", rc);
 }
 
+static bool is_default(spmt_stream stream)
+{
+	return stream == SPMT_STREAM_LEGACY || stream == SPMT_STREAM_PER_THREAD;
+}
+
 /* The device of a stream made by spmt_host_stream_create. */
 static int stream_device(const char *what, spmt_stream stream, int *dev)
 {
-	if (!stream || stream == SPMT_STREAM_LEGACY || stream == SPMT_STREAM_PER_THREAD)
+	if (!stream || is_default(stream))
 		return fail(-EINVAL, "%s: stream %p was not made by spmt_host_stream_create", what,
 			stream);
 	*dev = host_stream_device(stream);
@@ -160,23 +166,45 @@ static int stream_device(const char *what, spmt_stream stream, int *dev)
 			: 0;
 }
 
+/* No comm says whose default stream is meant: those of every device that is open. */
+static int defaults_sync(spmt_stream stream, int64_t ns)
+{
+	int64_t begin = process_now();
+	struct status_saved saved;
+	int n, rc = backend_host.count(&n);
+
+	status_save(&saved);
+	for (int dev = 0; dev < n && !rc; dev++) {
+		int64_t left = ns < 0 ? ns : MAX_OF(ns - (process_now() - begin), 0);
+
+		rc = backend_host.stream_sync(dev, stream, left, NULL);
+		if (rc == -ENODEV) {
+			status_restore(&saved);
+			rc = 0;
+		}
+	}
+	return rc;
+}
+
 int spmt_host_stream_synchronize(spmt_stream stream)
 {
 	static const char what[] = "spmt_host_stream_synchronize";
 	const struct env *env;
+	int64_t ns;
 	int dev = -1, rc = env_get(&env);
 
-	if (!rc)
+	if (!rc && !is_default(stream))
 		rc = stream_device(what, stream, &dev);
 	if (rc)
 		return rc;
-	rc = backend_host.stream_sync(
-		dev, stream, env->timeout < 0 ? -1 : env->timeout * 1000000, NULL);
+	ns = env->timeout < 0 ? -1 : MIN_OF(env->timeout, TIMEOUT_MOST) * 1000000;
+	rc = is_default(stream) ? defaults_sync(stream, ns)
+				: backend_host.stream_sync(dev, stream, ns, NULL);
 	if (rc == -ETIMEDOUT)
 		return fail(SPMT_ERR_TIMEOUT,
-			"%s: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,
-			(long long)env->timeout);
-	return rc;
+			"%s: stream %p: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,
+			stream, (long long)env->timeout);
+	return rc ? fail(rc, "%s: stream %p: %s", what, stream, status_sentence()) : 0;
 }
 
 int spmt_host_stream_destroy(spmt_stream stream)

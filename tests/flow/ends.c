@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad handles, ranks that are refused, and work that outlives its world: what every end leaves to the others. */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "ranks.h"
+#include "spmt_device.h"
+
+TestSuite(ends, .timeout = 120);
+
+#define KERNELS "kernels are C functions"
+
+/* ---- dead streams ------------------------------------------------------------------------------ */
+
+struct dead {
+	spmt_comm *comm;
+	uint64_t *words;
+	spmt_mem *mem;
+	spmt_stream stream;
+};
+
+static void never(void *args)
+{
+	(void)args;
+	_exit(9);
+}
+
+/* The call's text begins with its name. */
+static int named(const struct dead *d, const char *text, int code)
+{
+	char start[96], value[32];
+
+	snprintf(start, sizeof(start), "%.*s: rank %d: ", (int)strcspn(text, "("), text,
+		spmt_rank(d->comm));
+	snprintf(value, sizeof(value), "%p", d->stream);
+	if (code != -EINVAL)
+		return ranks_fail("%s gave %d", text, code);
+	if (strncmp(spmt_last_error(), start, strlen(start)) != 0 ||
+		!strstr(spmt_last_error(), value))
+		return ranks_fail(
+			"%s: no \"%s\" and %s in: %s", text, start, value, spmt_last_error());
+	return 0;
+}
+
+#define DEAD(call) TRY(named(d, #call, (call)))
+
+static int dead_moves(const struct dead *d)
+{
+	spmt_comm *c = d->comm;
+	uint64_t *w = d->words, local[4] = { 0 };
+	spmt_stream s = d->stream;
+
+	DEAD(spmt_put_on_stream(c, w, local, 8, 1, s));
+	DEAD(spmt_get_on_stream(c, local, w, 8, 1, s));
+	DEAD(spmt_put_signal_on_stream(c, w, local, 8, w + 1, 1, SPMT_SIGNAL_SET, 1, s));
+	DEAD(spmt_put_signal_on_stream(c, w, local, 0, w + 1, 1, SPMT_SIGNAL_SET, 1, s));
+	DEAD(spmt_signal_on_stream(c, w, 1, SPMT_SIGNAL_ADD, 1, s));
+	DEAD(spmt_signal_wait_on_stream(c, w, SPMT_CMP_EQ, 0, s));
+	DEAD(spmt_mem_put_on_stream(c, d->mem, 0, local, 8, 1, s));
+	DEAD(spmt_mem_get_on_stream(c, local, d->mem, 0, 8, 1, s));
+	DEAD(spmt_quiet_on_stream(c, s));
+	DEAD(spmt_host_launch(c, s, never, NULL, 0));
+	return 0;
+}
+
+static int dead_collectives(const struct dead *d)
+{
+	spmt_comm *c = d->comm;
+	uint64_t *a = d->words, *b = d->words + 16;
+	const int to[2] = { 1, 0 };
+	spmt_stream s = d->stream;
+
+	DEAD(spmt_barrier_on_stream(c, s));
+	DEAD(spmt_broadcast(c, a, b, 1, SPMT_TYPE_U64, 0, s));
+	DEAD(spmt_all_gather(c, a, b, 1, SPMT_TYPE_U64, s));
+	DEAD(spmt_all_to_all(c, a, b, 1, SPMT_TYPE_U64, s));
+	DEAD(spmt_permute(c, a, b, 1, SPMT_TYPE_U64, to, s));
+	DEAD(spmt_reduce_scatter(c, a, b, 1, SPMT_TYPE_U64, SPMT_OP_SUM, s));
+	DEAD(spmt_all_reduce(c, a, b, 1, SPMT_TYPE_U64, SPMT_OP_SUM, s));
+	return 0;
+}
+
+static int dead_streams(spmt_comm *comm, void *arg)
+{
+	struct dead d = { .comm = comm };
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 64, 8, (void **)&d.words));
+	REQUIRE_OK(spmt_register(comm, d.words, 64, &d.mem));
+	REQUIRE_OK(spmt_host_stream_create(comm, &d.stream));
+	REQUIRE_OK(spmt_host_stream_destroy(d.stream));
+	for (int i = 0; i < 2; i++) {
+		TRY(dead_moves(&d));
+		TRY(dead_collectives(&d));
+		d.stream = (spmt_stream)(uintptr_t)0x1230; /* never was one */
+	}
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_barrier(comm));
+	return sym_check_byte(comm, d.words, 0, 64 * 8);
+}
+
+Test(ends, dead_streams_are_named_with_function_and_rank)
+{
+	NEEDS_HOST("a driver may have given a dead stream's handle away again, or crash on it");
+	RANKS_OK(ranks_run(2, NULL, dead_streams, NULL));
+}
+
+/* ---- default streams ----------------------------------------------------------------------------- */
+
+static void slow(void *args)
+{
+	_Atomic int *done = *(_Atomic int **)args;
+
+	sleep_ms(100);
+	atomic_fetch_add(done, 1);
+}
+
+static int default_streams(spmt_comm *comm, void *arg)
+{
+	const spmt_stream streams[] = { SPMT_STREAM_LEGACY, SPMT_STREAM_PER_THREAD };
+	_Atomic int done = 0, *at = &done;
+
+	(void)arg;
+	for (int i = 0; i < 2; i++) {
+		REQUIRE_OK(stream_call(comm, streams[i], slow, &at, sizeof(at)));
+		REQUIRE_OK(stream_wait(comm, streams[i]));
+		REQUIRE_EQ(done, i + 1);
+		REQUIRE(!on_host() || spmt_host_stream_destroy(streams[i]) < 0);
+	}
+	return 0;
+}
+
+Test(ends, default_streams_are_synchronised_on_any_device)
+{
+	RANKS_OK(ranks_run(3, NULL, default_streams, NULL));
+}
+
+/* ---- sizes and values in sentences ------------------------------------------------------------------ */
+
+static int sizes(spmt_comm *comm, void *arg)
+{
+	struct spmt_route route = { .size = 11, .pe = -5 };
+	struct spmt_stats stats = { .size = 12, .ops = 99 };
+
+	(void)arg;
+	REQUIRE_CODE(spmt_route(comm, 0, &route), -EINVAL);
+	REQUIRE_SAYS("spmt_route: rank 0: route->size 11");
+	REQUIRE_EQ(route.pe, -5);
+	REQUIRE_CODE(spmt_stats(comm, 0, &stats), -EINVAL);
+	REQUIRE_SAYS("spmt_stats: rank 0: stats->size 12");
+	REQUIRE_EQ(stats.ops, 99);
+	REQUIRE(spmt_host_set_device(-3) < 0);
+	REQUIRE_SAYS("spmt_host_set_device: ");
+	REQUIRE_SAYS("-3");
+	return 0;
+}
+
+Test(ends, sizes_and_ordinals_are_named)
+{
+	RANKS_OK(ranks_run(1, NULL, sizes, NULL));
+}
+
+static int two_guards(spmt_comm *comm)
+{
+	/* clang-format off */
+	SPMT_GUARD(comm); SPMT_GUARD(comm);
+	/* clang-format on */
+	return spmt_host_get_device() == spmt_device(comm) ? 0 : ranks_fail("not bound");
+}
+
+static int guards(spmt_comm *comm, void *arg)
+{
+	int before = spmt_host_get_device();
+
+	(void)arg;
+	TRY(two_guards(comm));
+	REQUIRE_EQ(spmt_host_get_device(), before);
+	return 0;
+}
+
+Test(ends, two_guards_fit_on_a_line)
+{
+	NEEDS_HOST("spmt_host_get_device");
+	RANKS_OK(ranks_run(2, NULL, guards, NULL));
+}
+
+/* ---- refused ranks ------------------------------------------------------------------------------------ */
+
+static int meet_once(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_barrier(comm);
+}
+
+/* Whichever rank is refused, however early: nobody waits out the deadline of 10 s. */
+static int refused_among(int n, int odd, int kind)
+{
+	struct spmt_attr attrs[4];
+	spmt_comm *comms[4] = { NULL };
+	int64_t begin = now_ns();
+
+	for (int i = 0; i < n; i++)
+		attrs[i] = ranks_attr(i, n, NULL);
+	if (kind == 0)
+		attrs[odd].device = 1000;
+	else if (kind == 1)
+		attrs[odd].device = -7;
+	else
+		attrs[odd].heap_size = SIZE_MAX;
+	cr_expect_lt(spmt_init_all(n, attrs, comms), 0);
+	cr_expect_null(comms[0]);
+	return (int)((now_ns() - begin) / 1000000);
+}
+
+Test(ends, a_refused_rank_is_heard_by_those_that_come_later)
+{
+	for (size_t i = 0; i < test_count(48, 480); i++)
+		cr_assert_lt(refused_among(4, (int)(i % 4), (int)(i / 4 % 3)), 5000);
+}
+
+Test(ends, too_many_ranks_are_told_so_in_one_voice)
+{
+	int count;
+
+	cr_assert_eq(spmt_device_count(NULL, &count), 0);
+	for (size_t i = 0; i < test_count(40, 400); i++) {
+		cr_assert_eq(spmt_run(count + 1, NULL, meet_once, NULL), -ENODEV);
+		cr_assert_eq(strncmp(spmt_last_error(), "spmt_init: rank ", 16), 0, "%s",
+			spmt_last_error());
+		cr_assert_not_null(strstr(spmt_last_error(),
+					   on_host() ? "SPMT_HOST_DEVICES" : " of its process, "),
+			"%s", spmt_last_error());
+	}
+}
+
+static int odd_code(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_rank(comm) == 1 ? -4242 : spmt_barrier(comm);
+}
+
+Test(ends, a_code_of_the_users_has_a_sentence)
+{
+	NEEDS_DEVICES(2);
+	cr_assert_eq(spmt_run(ranks_here(3), NULL, odd_code, NULL), -4242);
+	cr_expect_str_eq(spmt_last_error(), "spmt_run: rank 1: fn returned -4242");
+}
+
+/* ---- a rank that returned ------------------------------------------------------------------------------- */
+
+static int all_but_one_reduce(spmt_comm *comm, void *arg)
+{
+	int n = spmt_nranks(comm), rc;
+	_Atomic int *named = arg;
+	char text[64];
+	uint64_t *w;
+
+	REQUIRE_OK(spmt_calloc(comm, 64, 8, (void **)&w));
+	if (spmt_rank(comm) == n / 2)
+		return 0;
+	REQUIRE_OK(spmt_all_reduce(comm, w, w + 8, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	rc = spmt_quiet(comm);
+	snprintf(text, sizeof(text), "1 of %d ranks missing after 0.4 s: %d", n, n / 2);
+	if (strstr(spmt_last_error(), text))
+		atomic_fetch_add(named, 1);
+	return rc;
+}
+
+Test(ends, others_name_the_rank_that_returned)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	_Atomic int named = 0;
+	int n = ranks_here(4);
+
+	NEEDS_DEVICES(2);
+	attr.timeout_ms = 400;
+	cr_assert_lt(spmt_run(n, &attr, all_but_one_reduce, &named), 0);
+	cr_expect_eq(atomic_load(&named), n - 1, "%s", spmt_last_error());
+}
+
+/* ---- work that outlives its world -------------------------------------------------------------------------- */
+
+struct outliving {
+	struct spmt_view view;
+	uint64_t *words;
+	_Atomic int *awake;
+};
+
+/* By now its rank has finalized and the world is broken. */
+static void outlive(void *args)
+{
+	struct outliving *o = args;
+
+	sleep_ms(2500);
+	spmtd_uint64_p(&o->view, o->words, 5, 1 - o->view.pe);
+	if (spmtd_signal_wait_until(&o->view, o->words + 8, SPMT_CMP_EQ, 77) != 0)
+		atomic_fetch_add(o->awake, 1);
+}
+
+static int leave_work_behind(spmt_comm *comm, void *arg)
+{
+	struct outliving o = { .view.size = sizeof(o.view), .awake = arg };
+	int other = 1 - spmt_rank(comm);
+	uint64_t *w;
+
+	REQUIRE_OK(spmt_calloc(comm, 256, 8, (void **)&w));
+	o.words = w;
+	REQUIRE_OK(spmt_view_get(comm, &o.view));
+	REQUIRE_OK(spmt_host_launch(comm, NULL, outlive, &o, sizeof(o)));
+	REQUIRE_OK(spmt_put_on_stream(comm, w + 16, w + 32, 64, other, NULL));
+	REQUIRE_OK(spmt_signal_on_stream(comm, w + 9, 1, SPMT_SIGNAL_ADD, other, NULL));
+	REQUIRE_OK(spmt_all_reduce(comm, w + 64, w + 128, 8, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_sync(comm));
+	return spmt_rank(comm) ? spmt_quiet(comm) : -4242;
+}
+
+Test(ends, work_may_outlive_a_broken_world)
+{
+	struct usage before, slack = { .fds = 0, .threads = 0, .maps = 32, .rss_kib = 4096 };
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	_Atomic int awake = 0;
+	const char *grown = "never looked";
+
+	NEEDS_HOST(KERNELS);
+	cr_assert_eq(spmt_run(2, NULL, meet_once, NULL), 0);
+	before = usage_now();
+	attr.heap_size = (size_t)4 << 20;
+	cr_assert_eq(spmt_run(2, &attr, leave_work_behind, &awake), -4242, "%s", spmt_last_error());
+	cr_assert_eq(atomic_load(&awake), 0, "finalize waited for a user's kernel");
+	cr_assert_eq(spmt_run(2, NULL, meet_once, NULL), 0);
+	for (int i = 0; i < 300 && (grown || atomic_load(&awake) < 2); i++) {
+		sleep_ms(50);
+		grown = usage_grown(&before, &slack);
+	}
+	cr_expect_eq(atomic_load(&awake), 2);
+	cr_expect_null(grown, "%s", grown);
+}
+
+/* ---- fair, in kernels, too ------------------------------------------------------------------------------------ */
+
+struct asking {
+	struct spmt_view view;
+	uint64_t *words;
+	int *seen;
+};
+
+static void ask_for_any(void *args)
+{
+	struct asking *a = args;
+	size_t index = 0;
+
+	for (int turn = 0; turn < 8; turn++)
+		if (spmtd_uint64_wait_until_any(
+			    &a->view, a->words, 4, NULL, SPMT_CMP_EQ, 0, &index) == 0)
+			a->seen[index]++;
+}
+
+static int any_in_turn(spmt_comm *comm, void *arg)
+{
+	struct asking a = { .view.size = sizeof(a.view) };
+	int seen[4] = { 0 };
+
+	(void)arg;
+	a.seen = seen;
+	REQUIRE_OK(spmt_calloc(comm, 4, 8, (void **)&a.words));
+	REQUIRE_OK(spmt_view_get(comm, &a.view));
+	REQUIRE_OK(spmt_host_launch(comm, NULL, ask_for_any, &a, sizeof(a)));
+	REQUIRE_OK(spmt_quiet(comm));
+	for (int i = 0; i < 4; i++)
+		REQUIRE_EQ(seen[i], 2);
+	return 0;
+}
+
+Test(ends, kernels_take_any_in_turn)
+{
+	NEEDS_HOST(KERNELS);
+	RANKS_OK(ranks_run(2, NULL, any_in_turn, NULL));
+}

@@ -13,6 +13,9 @@
 
 enum { CHILD_S = 25, PARENT_S = 60, WARM = 3 };
 
+/* A child ends by _exit, where LeakSanitizer does not look by itself. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
 struct child {
 	struct processes *p;
 	int process, n, ranks[64];
@@ -32,6 +35,17 @@ static const char *layout_next(const char *at, int *rank, int *process)
 	at += *at == '|' || *at == ',';
 	*rank = (int)strtol(at, &end, 10);
 	return end;
+}
+
+int processes_widest(const char *layout)
+{
+	int widest = 1, here = 1;
+
+	for (; *layout; layout++) {
+		here = *layout == '|' ? 1 : here + (*layout == ',');
+		widest = here > widest ? here : widest;
+	}
+	return widest;
 }
 
 int processes_of(const char *layout, int rank)
@@ -94,10 +108,14 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 	if (getppid() != parent)
 		_exit(98);
 	signal(SIGPIPE, SIG_IGN);
-	ranks_deadline(CHILD_S);
+	ranks_deadline(c->p->seconds ? c->p->seconds : CHILD_S);
+	alarm((unsigned)(2 * (c->p->seconds ? c->p->seconds : CHILD_S)));
 	if (c->p->files)
 		setrlimit(RLIMIT_NOFILE, &files);
 	bad = child_cycles(c);
+	if (!bad && c->p->leaks && __lsan_do_recoverable_leak_check &&
+		__lsan_do_recoverable_leak_check())
+		bad = "LeakSanitizer has found a leak";
 	if (bad)
 		dprintf(out, "process %d: %s", c->process, bad);
 	_exit(bad ? 1 : 0);
@@ -154,7 +172,8 @@ static int child_judge(const struct processes *p, int process, int status, const
 
 static int children_end(struct processes *p, const int *fds)
 {
-	int64_t until = now_ns() + PARENT_S * (int64_t)1000000000;
+	int64_t until =
+		now_ns() + (p->seconds ? 2 * p->seconds + 5 : PARENT_S) * (int64_t)1000000000;
 	int code = 0;
 
 	for (int i = 0; i < p->n; i++) {
@@ -216,6 +235,11 @@ static int world_rank(int rank, void *arg)
 	spmt_comm *comm = NULL;
 	int code;
 
+	/* its process's next; where there are too few, shared ones */
+	if (processes_widest(job->p->layout) <= devices_here())
+		attr.device = -1;
+	else
+		attr.device = device_of(processes_position(job->p->layout, rank));
 	attr.heap_size = 16u << 20;
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	ranks_watch(comm);

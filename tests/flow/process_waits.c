@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* Waits across processes sleep as in one: they use next to no CPU, end when another process stores, and keep deadlines. */
+#include <criterion/criterion.h>
+#include <criterion/logging.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "processes.h"
+
+/* ---- idle ----------------------------------------------------------------------------------------------------------- */
+
+enum wait { BARRIER, MALLOC, SIGNAL, ANY, ON_STREAM, ALL_REDUCE, WAITS };
+
+static const char *const wait_names[] = { "barrier", "malloc", "signal_wait", "wait_until_any",
+	"signal_wait_on_stream", "all_reduce" };
+
+enum { IDLE_MS = 500, IDLE_PERCENT = SANITIZED ? 40 : 5, WORDS = 16 };
+
+struct idle {
+	struct processes p;
+	_Atomic int64_t cpu[WAITS][PROCESSES_MOST];
+};
+
+/* One wait that ends when rank 0 has called wait_end for it. */
+static int wait_begin(spmt_comm *comm, enum wait w, uint64_t *words, uint64_t *sum)
+{
+	uint64_t one = 1;
+	size_t index;
+	void *block;
+
+	switch (w) {
+	case BARRIER:
+		return spmt_barrier(comm);
+	case MALLOC:
+		return spmt_malloc(comm, 64, &block);
+	case SIGNAL:
+		return spmt_signal_wait(comm, &words[SIGNAL], SPMT_CMP_EQ, 1, NULL);
+	case ANY:
+		return spmt_wait_until_any(
+			comm, SPMT_TYPE_U64, &words[ANY], 1, NULL, SPMT_CMP_EQ, &one, &index);
+	case ON_STREAM:
+		REQUIRE_OK(
+			spmt_signal_wait_on_stream(comm, &words[ON_STREAM], SPMT_CMP_EQ, 1, NULL));
+		return spmt_quiet(comm);
+	default:
+		REQUIRE_OK(spmt_all_reduce(comm, sum, &one, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+		return spmt_quiet(comm);
+	}
+}
+
+static int wait_end(spmt_comm *comm, enum wait w, uint64_t *words, uint64_t *sum)
+{
+	if (w == BARRIER || w == MALLOC || w == ALL_REDUCE)
+		return wait_begin(comm, w, words, sum);
+	for (int pe = 1; pe < spmt_nranks(comm); pe++)
+		REQUIRE_OK(spmt_signal(comm, &words[w], 1, SPMT_SIGNAL_SET, pe));
+	return 0;
+}
+
+/* Rank 0 stands for its process, the lowest rank of each other for that. */
+static int idle(spmt_comm *comm, void *arg)
+{
+	struct idle *s = arg;
+	int me = spmt_rank(comm), process = processes_of(s->p.layout, me);
+	uint64_t *words, sum = 0;
+
+	REQUIRE_OK(spmt_calloc(comm, WORDS, sizeof(*words), (void **)&words));
+	for (enum wait w = BARRIER; w < WAITS; w++) {
+		int64_t before;
+
+		REQUIRE_OK(spmt_barrier(comm));
+		before = cpu_ns();
+		if (me == 0)
+			sleep_ms(IDLE_MS);
+		TRY(me ? wait_begin(comm, w, words, &sum) : wait_end(comm, w, words, &sum));
+		if (processes_position(s->p.layout, me) == 0)
+			atomic_store(&s->cpu[w][process], cpu_ns() - before);
+		if (w == ALL_REDUCE)
+			REQUIRE_EQ(sum, spmt_nranks(comm));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	return 0;
+}
+
+static void uses_no_cpu(const char *layout)
+{
+	struct idle *s = processes_shared(sizeof(*s));
+
+	NEEDS_HOST("the CPU that a driver's waits take");
+	cr_assert_not_null(s);
+	s->p.layout = layout;
+	RANKS_OK(processes_world(&s->p, idle, s));
+	for (int w = 0; w < WAITS; w++)
+		for (int p = 0; p < s->p.n; p++) {
+			int64_t ms = atomic_load(&s->cpu[w][p]) / 1000000;
+
+			cr_log_info("%s: %s, process %d: %lld of %d ms", layout, wait_names[w], p,
+				(long long)ms, IDLE_MS);
+			cr_expect_leq(ms, IDLE_MS * IDLE_PERCENT / 100,
+				"%s: ranks of process %d in %s used %lld of %d ms", layout, p,
+				wait_names[w], (long long)ms, IDLE_MS);
+		}
+}
+
+Test(process_waits, idle_waits_use_no_cpu)
+{
+	uses_no_cpu("0,1,2,3|4,5,6,7");
+	uses_no_cpu("0|1|2|3|4|5|6|7");
+}
+
+/* ---- woken ---------------------------------------------------------------------------------------------------------- */
+
+enum store { PUT, PUT_NBI, PUT_ON_STREAM, PUT_SIGNAL, SET_SIGNAL, ATOMIC, MEET, STORES };
+
+static const char *const store_names[] = { "put", "put_nbi", "put_on_stream", "put_signal",
+	"signal", "atomic", "barrier" };
+
+enum { TURNS = 16 };
+
+struct woken {
+	struct processes p;
+	_Atomic int64_t told;
+	_Atomic int64_t late[STORES][TURNS];
+};
+
+static int store(spmt_comm *comm, enum store how, int64_t *word, int64_t value)
+{
+	uint64_t bits = (uint64_t)value;
+
+	switch (how) {
+	case PUT:
+		return spmt_put(comm, word, &value, sizeof(value), 0);
+	case PUT_NBI:
+		REQUIRE_OK(spmt_put_nbi(comm, word, &value, sizeof(value), 0));
+		return spmt_quiet(comm);
+	case PUT_ON_STREAM:
+		REQUIRE_OK(spmt_put_on_stream(comm, word, &value, sizeof(value), 0, NULL));
+		return spmt_quiet(comm);
+	case PUT_SIGNAL:
+		return spmt_put_signal(comm, word + 1, &value, sizeof(value), (uint64_t *)word,
+			bits, SPMT_SIGNAL_SET, 0);
+	case SET_SIGNAL:
+		return spmt_signal(comm, (uint64_t *)word, bits, SPMT_SIGNAL_SET, 0);
+	case ATOMIC:
+		return spmt_atomic(comm, SPMT_AMO_SET, SPMT_TYPE_I64, word, &value, NULL, NULL, 0);
+	default:
+		return spmt_barrier(comm);
+	}
+}
+
+static int stored(spmt_comm *comm, enum store how, int64_t *word, int64_t value)
+{
+	return how == MEET ? spmt_barrier(comm)
+			   : spmt_wait_until(comm, SPMT_TYPE_I64, word, SPMT_CMP_EQ, &value);
+}
+
+/* Rank 0 has slept for a while when the last rank, in another process, stores. Processes share the clock. */
+static int wakes(spmt_comm *comm, void *arg)
+{
+	int me = spmt_rank(comm), last = spmt_nranks(comm) - 1;
+	struct woken *s = arg;
+	int64_t *word;
+
+	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(*word), (void **)&word));
+	for (int i = 0; i < STORES * TURNS; i++) {
+		enum store how = (enum store)(i / TURNS);
+
+		REQUIRE_OK(spmt_barrier(comm));
+		if (me == last) {
+			sleep_ms(13);
+			atomic_store(&s->told, now_ns());
+			REQUIRE_OK(store(comm, how, word, i + 1));
+		} else if (me == 0) {
+			REQUIRE_OK(stored(comm, how, word, i + 1));
+			atomic_store(&s->late[how][i % TURNS], now_ns() - atomic_load(&s->told));
+		} else if (how == MEET) {
+			REQUIRE_OK(spmt_barrier(comm));
+		}
+	}
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* A waiter that looks every few ms, woken by nobody, would hardly ever be so early four times of 16. */
+static void wakes_at_once(const char *layout)
+{
+	struct woken *s = processes_shared(sizeof(*s));
+
+	NEEDS_HOST("a word in a GPU's memory is looked at, not slept on");
+	cr_assert_not_null(s);
+	s->p.layout = layout;
+	RANKS_OK(processes_world(&s->p, wakes, s));
+	for (int how = 0; how < STORES; how++) {
+		int64_t late[TURNS];
+
+		for (int i = 0; i < TURNS; i++)
+			late[i] = atomic_load(&s->late[how][i]);
+		qsort(late, TURNS, sizeof(*late), compare);
+		cr_log_info("%s: %s: median %lld us", layout, store_names[how],
+			(long long)(late[TURNS / 2] / 1000));
+		cr_expect_lt(late[TURNS / 4 - 1], 500000, "%s: woken by %s after %lld us", layout,
+			store_names[how], (long long)(late[TURNS / 4 - 1] / 1000));
+	}
+}
+
+Test(process_waits, a_store_wakes_at_once)
+{
+	wakes_at_once("0|1");
+	wakes_at_once("0,1,2,3|4,5,6,7");
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------------------------------ */
+
+enum { DEADLINE_MS = 150, SLACK_MS = SANITIZED ? 3000 : 800 };
+
+static int in_time(int64_t begin, int64_t least)
+{
+	int64_t ms = (now_ns() - begin) / 1000000;
+
+	if (ms >= least && ms < DEADLINE_MS + SLACK_MS)
+		return 0;
+	return ranks_fail("a deadline of %d ms after %lld", DEADLINE_MS, (long long)ms);
+}
+
+/* The last rank stays away; what it is waited for with leaves the world whole, but for the barrier. */
+static int deadlines(spmt_comm *comm, void *arg)
+{
+	int last = spmt_nranks(comm) - 1, never = 77;
+	uint64_t *words, value = 1;
+	size_t index = SIZE_MAX;
+	int64_t begin;
+	char list[16];
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*words), (void **)&words));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == last) {
+		while (spmt_status(comm) == 0)
+			sleep_ms(1);
+		REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+		return 0;
+	}
+	REQUIRE_OK(spmt_set_timeout(comm, DEADLINE_MS));
+	begin = now_ns();
+	REQUIRE_CODE(spmt_signal_wait(comm, words, SPMT_CMP_EQ, 1, NULL), SPMT_ERR_TIMEOUT);
+	TRY(in_time(begin, DEADLINE_MS));
+	begin = now_ns();
+	REQUIRE_CODE(
+		spmt_wait_until(comm, SPMT_TYPE_I32, words, SPMT_CMP_EQ, &never), SPMT_ERR_TIMEOUT);
+	TRY(in_time(begin, DEADLINE_MS));
+	begin = now_ns();
+	REQUIRE_CODE(spmt_wait_until_any(
+			     comm, SPMT_TYPE_U64, words, 4, NULL, SPMT_CMP_EQ, &value, &index),
+		SPMT_ERR_TIMEOUT);
+	TRY(in_time(begin, DEADLINE_MS));
+	begin = now_ns();
+	/* Whoever came first has the first deadline, which ends it for all. */
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	TRY(in_time(begin, DEADLINE_MS / 3));
+	snprintf(list, sizeof(list), ": %d", last);
+	REQUIRE_SAYS("1 of ");
+	REQUIRE_SAYS(list);
+	return 0;
+}
+
+static int past_deadlines(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	spmt_comm *comm;
+
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	ranks_watch(comm);
+	TRY(deadlines(comm, NULL));
+	ranks_watch(NULL);
+	REQUIRE_OK(spmt_finalize(comm));
+	return 0;
+}
+
+Test(process_waits, deadlines_hold)
+{
+	struct processes p = { .layout = "0,1|2,3" }, each = { .layout = "0|1|2" };
+
+	RANKS_OK(processes_run(&p, past_deadlines, &p));
+	RANKS_OK(processes_run(&each, past_deadlines, &each));
+}

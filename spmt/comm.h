@@ -17,24 +17,27 @@ struct spmt_comm {
 	struct control *control;
 	struct heap *heap;
 	struct link *links;
+	struct bell **bells; /* by rank, of the world */
 	_Atomic int64_t timeout_ms;
-	bool pending;	   /* some link has NBI work */
-	bool streamed;	   /* some stream has work of this comm */
-	bool streamed_own; /* its own stream has */
+	bool pending;		     /* some link has NBI work */
+	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
 	/* the rest */
 	int dev;
 	uint64_t epoch; /* meetings so far */
 	struct world *world;
+	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;
+	spmt_comm *parent;	       /* NULL: the world's comm */
+	int *world_ranks;	       /* by rank; NULL: the same numbers */
+	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
 	const struct backend *backend;
 	device_stream stream;
 	struct used_stream *used; /* stream.c */
 	size_t nused;
 	device_event collective; /* behind the last collective; made with the first */
 	device_stream collective_stream;
-	struct scratch *scratches;	  /* table.c: pinned memory for results */
-	struct spare_table *spare_tables; /* table.c: for the next to ask */
 	char *stage; /* worlds of several processes: COLL_STAGE bytes in, as many out; else NULL */
+	struct pinned *scratch; /* table.c: for results */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct spmt_mem *mems;	   /* live registered buffers */
 	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
@@ -95,20 +98,9 @@ static inline int64_t comm_timeout(const spmt_comm *comm)
 	return atomic_load_explicit(&comm->timeout_ms, memory_order_relaxed);
 }
 
-/* ---- one step each of init and finalize, and what the calls share -------------------------- */
-
-void view_prepare(spmt_comm *comm); /* view.c: once the links stand */
-void view_fill(spmt_comm *comm, struct spmt_view *view);
-
-void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
-
-/* quiet without entering: 0 or the first failure since the last one. */
-int quiet_slow(spmt_comm *comm, const char *what);   /* sync.c */
-int movers_quiet(spmt_comm *comm, const char *what); /* NBI work of all links; the first failure */
-
-static inline int quiet_all(spmt_comm *comm, const char *what)
+static inline int comm_world_rank(const spmt_comm *comm, int pe)
 {
-	return LIKELY(!comm->pending && !comm->streamed) ? 0 : quiet_slow(comm, what);
+	return comm->world_ranks ? comm->world_ranks[pe] : pe;
 }
 
 #endif

@@ -16,10 +16,10 @@ static const _Atomic uint32_t *gate_word(struct control *control)
 	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
 }
 
-void control_ring(struct cell *cell)
+void bell_ring(struct bell *bell)
 {
-	atomic_fetch_add_explicit(&cell->bell, 1, memory_order_release);
-	futex_wake_all(&cell->bell);
+	atomic_fetch_add_explicit(&bell->rings, 1, memory_order_release);
+	futex_wake_all(&bell->rings);
 }
 
 /* True for the one that is to write why. A process that died between its claim and its word is
@@ -46,7 +46,7 @@ void control_break(struct control *control, int code, const char *sentence)
 	atomic_fetch_or(&control->gate, GATE_BROKEN);
 	futex_wake_all(gate_word(control));
 	for (uint32_t i = 0; i < control->nranks; i++)
-		control_ring(&control->cells[i]);
+		bell_ring(&control->cells[i].bell);
 }
 
 int control_broken(struct control *control, const char *what)

@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 
-#include "../src/base.h"
 #include "../src/status.h"
+#include "bell.h"
 
 /* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
    is not 0 fails the meeting. */
@@ -24,9 +24,7 @@ struct meet_record {
 struct cell {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
 	struct meet_record record[2];		       /* by parity of the meeting */
-	/* Sleeping on words: a waiter counts itself in, looks once more, and sleeps on the bell. */
-	_Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
-	_Atomic uint32_t bell;
+	struct bell bell;			       /* of worlds */
 	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
 };
 
@@ -66,30 +64,5 @@ void control_break(struct control *control, int code, const char *sentence);
 /* Waits for nobody: 0, or the code that broke the world, with `what` and the original sentence
    recorded. */
 int control_broken(struct control *control, const char *what);
-
-/* Wakes what sleeps on rank pe's words. The caller's store is ordered before the look at the
-   sleepers. */
-void control_ring(struct cell *cell);
-
-/* A store to a rank's memory has been made: wake its sleepers if there are any. One fence, one
-   load. */
-static inline void control_stored(struct cell *cell)
-{
-#if defined(__SANITIZE_THREAD__)
-	uint32_t sleepers = atomic_fetch_add(&cell->sleepers, 0);
-#else
-	uint32_t sleepers;
-
-#if defined(__x86_64__)
-	/* As strong as mfence, which clang 14 takes for the fence below, and cheaper. */
-	__asm__ volatile("lock; orq $0, (%%rsp)" : : : "memory", "cc");
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
-	sleepers = atomic_load_explicit(&cell->sleepers, memory_order_relaxed);
-#endif
-	if (UNLIKELY(sleepers))
-		control_ring(cell);
-}
 
 #endif

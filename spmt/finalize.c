@@ -14,8 +14,8 @@ static void comm_release(void *arg)
 	streams_drop(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
-	if (comm->backend)
-		tables_drop(comm);
+	world_comm_unlist(comm);
+	pinned_return(comm);
 	world_leave(comm);
 }
 
@@ -60,7 +60,7 @@ int spmt_finalize(spmt_comm *comm)
 		/* Somebody is elsewhere: what the others do next would wait for a rank that is
 		   gone. */
 		if (rc)
-			world_break(comm->world, rc, status_sentence());
+			comm_break(comm, rc, status_sentence());
 	}
 	world_unpublish(comm);
 	comm_destroy(comm);

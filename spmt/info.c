@@ -50,12 +50,12 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 
 	if (rc)
 		return rc;
-	rc = control_broken(comm->control, what);
+	rc = comm_broken(comm, what);
 	/* Who broke the world by intent gave a code for all; else what broke it happened to
 	   another call. */
 	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
-		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the world is broken: %s", what,
-			comm->rank, comm->control->sentence);
+		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the %s is broken: %s", what, comm->rank,
+			comm->parent ? "comm" : "world", comm->control->sentence);
 	return rc;
 }
 
@@ -85,7 +85,7 @@ int spmt_status(spmt_comm *comm)
 	if (rc)
 		return rc;
 	if (atomic_load(&comm->control->stop))
-		rc = control_broken(comm->control, "spmt_status");
+		rc = comm_broken(comm, "spmt_status");
 	comm_left(comm);
 	return rc;
 }
@@ -97,9 +97,9 @@ int spmt_abort(spmt_comm *comm, int code)
 
 	if (rc)
 		return rc;
-	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the world with code %d",
-		comm->rank, code);
-	world_break(comm->world, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
+	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the %s with code %d",
+		comm->rank, comm->parent ? "comm" : "world", code);
+	comm_break(comm, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
 	comm_left(comm);
 	return 0;
 }

@@ -166,7 +166,6 @@ static int open_device(spmt_comm *comm)
 {
 	struct slot *slot = comm->slot;
 	struct device_desc desc;
-	void *host, *dev;
 	int rc = settle_devices(comm);
 
 	if (!rc)
@@ -176,12 +175,9 @@ static int open_device(spmt_comm *comm)
 	own_info(comm)->settled = comm->dev;
 	slot->backend = comm->backend; /* from here on the world closes the device */
 	slot->dev = comm->dev;
-	rc = comm->backend->host_alloc(comm->dev, sizeof(struct signals), &host, &dev);
-	if (rc)
-		return rc;
-	slot->signals_dev = dev;
-	__atomic_store_n(&slot->signals, (struct signals *)host, __ATOMIC_RELEASE);
-	rc = comm->backend->describe(comm->dev, &desc);
+	rc = signals_open(comm);
+	if (!rc)
+		rc = comm->backend->describe(comm->dev, &desc);
 	if (rc)
 		return rc;
 	comm->units = desc.units;

@@ -207,7 +207,7 @@ static void give_up(spmt_comm *comm, int64_t waited_ns)
 
 	say_missing(comm, waited_ns, &t);
 	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
-		world_break(comm->world, SPMT_ERR_TIMEOUT, t.bytes);
+		comm_break(comm, SPMT_ERR_TIMEOUT, t.bytes);
 }
 
 /* Sleeps until the gate moves from `open` or the deadline. */
@@ -294,7 +294,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 		count_wait(comm, gate_wait(comm, 2 * (epoch - 1)));
 	/* The gate cannot have passed 2 * epoch: the next meeting needs this rank. */
 	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) < 2 * epoch))
-		return control_broken(control, meet_name(mine->op));
+		return comm_broken(comm, meet_name(mine->op));
 	switch (atomic_load_explicit(&control->verdict[epoch & 1], memory_order_relaxed)) {
 	case MEET_AGREED:
 		return 0;

@@ -116,6 +116,15 @@ static void routes_append(const spmt_comm *comm, const char *path)
 	close(fd);
 }
 
+static int links_room(spmt_comm *comm)
+{
+	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
+	comm->bells = mem_calloc((size_t)comm->nranks, sizeof(*comm->bells));
+	return comm->links && comm->bells
+		? 0
+		: fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
+}
+
 static int peers_table(spmt_comm *comm)
 {
 	struct spmtd_peer *peers;
@@ -175,12 +184,11 @@ int peers_link(spmt_comm *comm)
 
 	if (rc)
 		return rc;
-	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
-	if (!comm->links)
-		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for %d links", comm->rank,
-			comm->nranks);
-	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+	rc = links_room(comm);
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		comm->bells[pe] = &comm->control->cells[pe].bell;
 		rc = link_open(comm, pe, infos[pe].settled, env);
+	}
 	if (!rc)
 		rc = peers_table(comm);
 	if (!rc)
@@ -204,5 +212,7 @@ void peers_unlink(spmt_comm *comm)
 			link->map->detach(link, comm->backend, comm->dev);
 	}
 	mem_free(comm->links);
+	mem_free(comm->bells);
 	comm->links = NULL;
+	comm->bells = NULL;
 }

@@ -86,7 +86,7 @@ static bool library_failed(spmt_comm *comm)
 
 int kernel_failure(spmt_comm *comm, const char *what)
 {
-	struct spmtd_record *r = &comm->slot->signals->record, now;
+	struct spmtd_record *r = &comm->signals->record, now;
 	int code;
 
 	if (__atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) != 2)
@@ -95,6 +95,6 @@ int kernel_failure(spmt_comm *comm, const char *what)
 	__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
 	code = say(comm, what, &now);
 	if (library_failed(comm) && code == SPMT_ERR_TIMEOUT && is_collective(&now))
-		world_break(comm->world, code, status_sentence());
+		comm_break(comm, code, status_sentence());
 	return code;
 }

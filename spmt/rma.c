@@ -31,7 +31,7 @@ int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const 
 
 int rma_failed(const spmt_comm *comm, const char *what, int rc)
 {
-	return rc == -ECANCELED ? control_broken(comm->control, what) : comm_failed(comm, what, rc);
+	return rc == -ECANCELED ? comm_broken(comm, what) : comm_failed(comm, what, rc);
 }
 
 /* ---- put, get ------------------------------------------------------------------------------ */
@@ -74,7 +74,7 @@ int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
    out by itself. */
 static void ring(void *arg)
 {
-	control_stored(arg);
+	bell_stored(arg);
 }
 
 int rma_put_stream(
@@ -84,7 +84,7 @@ int rma_put_stream(
 	int rc = rma_mover(link, n, MOVE_STREAM)->put(link, remote, src, n, MOVE_STREAM, stream);
 
 	if (!rc && comm_cpu_access(comm))
-		rc = comm->backend->call(comm->dev, stream, ring, &comm->control->cells[pe]);
+		rc = comm->backend->call(comm->dev, stream, ring, comm->bells[pe]);
 	return rc ? rc : stream_note(comm, stream);
 }
 

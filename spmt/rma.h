@@ -45,7 +45,7 @@ static inline const struct mover_ops *rma_mover(
 /* Wakes pe's sleepers after a store of the CPU's. */
 static inline void rma_stored(spmt_comm *comm, int pe)
 {
-	control_stored(&comm->control->cells[pe]);
+	bell_stored(comm->bells[pe]);
 }
 
 /* The words for a move that failed: one that waited and was stopped tells what broke the world. */

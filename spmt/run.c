@@ -56,8 +56,9 @@ static void worker_gone(void *arg)
 	fail(SPMT_ERR_PEER_DEAD, "%s: the thread of 1 of %d ranks ended inside fn: %d", crew->what,
 		crew->n, comm ? comm->rank : w->index);
 	crew_failed(crew, SPMT_ERR_PEER_DEAD);
-	if (comm && !comm_enter_any(comm, crew->what))
-		world_break(comm->world, SPMT_ERR_PEER_DEAD, crew->sentence);
+	if (comm && !comm_enter_any(comm, crew->what)) {
+		comm_break(comm, SPMT_ERR_PEER_DEAD, crew->sentence);
+	}
 }
 
 /* The user's part of the work, which alone can be cancelled. */

@@ -5,13 +5,40 @@
 
 #include "comm.h"
 
+/* ---- breaking ------------------------------------------------------------------------------ */
+
+/* Breaks what comm stands for: the world, and with it all comms split from it; or a split comm, for
+   its ranks alone. Any thread while comm cannot end. */
+void comm_break(spmt_comm *comm, int code, const char *sentence);
+/* As control_broken. Kernels of this rank's end, too, if the comm was broken in another process. */
+int comm_broken(const spmt_comm *comm, const char *what);
+
 /* ---- failing ------------------------------------------------------------------------------- */
 
 /* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 
+/* ---- one step each of init and finalize, and what the calls share -------------------------- */
+
+void view_prepare(spmt_comm *comm); /* view.c: once the links stand */
+void view_fill(spmt_comm *comm, struct spmt_view *view);
+
 /* finalize.c: undoes a comm, however far it got, and before it those split from it. Peers are done
    with it, or it is broken. */
 void comm_destroy(spmt_comm *comm);
+
+/* table.c */
+int signals_open(spmt_comm *comm);
+
+void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
+
+/* quiet without entering: 0 or the first failure since the last one. */
+int quiet_slow(spmt_comm *comm, const char *what);   /* sync.c */
+int movers_quiet(spmt_comm *comm, const char *what); /* NBI work of all links; the first failure */
+
+static inline int quiet_all(spmt_comm *comm, const char *what)
+{
+	return LIKELY(!comm->pending && !comm->streamed) ? 0 : quiet_slow(comm, what);
+}
 
 #endif

@@ -93,7 +93,7 @@ static int sync_failed(spmt_comm *comm, const char *what, int rc)
 	int64_t ms = comm_timeout(comm);
 
 	if (rc == -ECANCELED)
-		return control_broken(comm->control, what);
+		return comm_broken(comm, what);
 	if (rc != -ETIMEDOUT)
 		return rc;
 	rc = kernel_failure(comm, what);
@@ -146,7 +146,7 @@ int streams_quiet(spmt_comm *comm, const char *what)
 		rc = kernel_failure(comm, what);
 	/* What broke the world is the cause of whatever failed here. */
 	if (rc && atomic_load_explicit(&comm->control->stop, memory_order_acquire))
-		return control_broken(comm->control, what);
+		return comm_broken(comm, what);
 	return rc;
 }
 

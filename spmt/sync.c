@@ -41,7 +41,7 @@ int movers_quiet(spmt_comm *comm, const char *what)
 		pending |= comm->links[pe].pending;
 		/* Its waits were told when the bytes were not there yet. */
 		if (was && comm_cpu_access(comm))
-			control_stored(&comm->control->cells[pe]);
+			bell_stored(comm->bells[pe]);
 		if (one && !rc) {
 			rc = one;
 			status_save(&first);
@@ -49,7 +49,7 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	}
 	comm->pending = pending;
 	if (rc == -ECANCELED)
-		return control_broken(comm->control, what);
+		return comm_broken(comm, what);
 	if (rc)
 		status_restore(&first);
 	return rc;
@@ -83,7 +83,7 @@ int spmt_fence(spmt_comm *comm)
 		if (!rc && link->large != link->small)
 			rc = link->large->fence(link);
 		if (rc == -ECANCELED)
-			rc = control_broken(comm->control, "spmt_fence");
+			rc = comm_broken(comm, "spmt_fence");
 	}
 	/* Non-blocking calls may have gone to the comm's own stream. Other streams are the
 	   user's to order. */

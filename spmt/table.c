@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that calls and kernels share, and launching kernels. */
 #include <errno.h>
+#include <string.h>
 
 #include "../src/mem.h"
 #include "../src/status.h"
@@ -11,7 +12,8 @@
 
 /*
  * A vendor's free waits for the whole device, kernels that wait for a peer included. So what a call
- * needs of device or pinned memory is kept until finalize and used again.
+ * needs of device or pinned memory is kept by the slot until the world's end and used again, by
+ * whichever of the rank's comms asks next.
  */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -24,17 +26,28 @@ struct spare_table {
 };
 _Static_assert(sizeof(struct spare_table) <= CACHE_LINE, "every table has room for it");
 
-int table_open(spmt_comm *comm, size_t size, struct kernel_table *table)
+static struct spare_table *spare_take(struct slot *slot, size_t size)
 {
-	struct spare_table **at = &comm->spare_tables;
+	struct spare_table **at = &slot->tables, *spare;
 
-	*table = (struct kernel_table){ .size = size };
+	pthread_mutex_lock(&slot->lock);
 	while (*at && (*at)->size != size)
 		at = &(*at)->next;
-	if (*at) {
-		table->host = *at;
-		table->dev = (*at)->dev;
-		*at = (*at)->next;
+	spare = *at;
+	if (spare)
+		*at = spare->next;
+	pthread_mutex_unlock(&slot->lock);
+	return spare;
+}
+
+int table_open(spmt_comm *comm, size_t size, struct kernel_table *table)
+{
+	struct spare_table *spare = spare_take(comm->slot, size);
+
+	*table = (struct kernel_table){ .size = size };
+	if (spare) {
+		table->host = spare;
+		table->dev = spare->dev;
 		return 0;
 	}
 	table->host = mem_aligned(CACHE_LINE, align_up(MAX_OF(size, 1u), CACHE_LINE));
@@ -63,71 +76,139 @@ int table_publish(spmt_comm *comm, struct kernel_table *table)
 void table_close(spmt_comm *comm, struct kernel_table *table)
 {
 	struct spare_table *spare = table->host;
+	struct slot *slot = comm->slot;
 
 	if (!spare)
 		return;
-	*spare = (struct spare_table){ .next = comm->spare_tables,
+	pthread_mutex_lock(&slot->lock);
+	*spare = (struct spare_table){ .next = slot->tables,
 		.dev = table->dev == table->host ? NULL : table->dev,
 		.size = table->size };
-	comm->spare_tables = spare;
+	slot->tables = spare;
+	pthread_mutex_unlock(&slot->lock);
 	*table = (struct kernel_table){ .host = NULL };
 }
 
-/* ---- scratch --------------------------------------------------------------------------------- */
+/* ---- pinned memory --------------------------------------------------------------------------- */
 
-struct scratch {
-	struct scratch *older;
+/* Heads a block; guarded by the slot's lock but for what never changes. */
+struct pinned {
+	struct pinned *next; /* of the slot */
 	void *dev;
 	size_t size; /* behind this head */
+	bool spare;
 };
-#define SCRATCH_HEAD CACHE_LINE
-#define SCRATCH_LEAST 4096u
+#define PINNED_HEAD CACHE_LINE
+#define PINNED_LEAST 4096u
+_Static_assert(sizeof(struct pinned) <= PINNED_HEAD, "a block has room for its head");
 
-int scratch_room(spmt_comm *comm, size_t size)
+static struct pinned *pinned_spare(struct slot *slot, size_t size)
 {
-	size_t bytes = SCRATCH_LEAST;
+	struct pinned *p;
+
+	pthread_mutex_lock(&slot->lock);
+	p = slot->pinned;
+	while (p && (!p->spare || p->size < size))
+		p = p->next;
+	if (p)
+		p->spare = false;
+	pthread_mutex_unlock(&slot->lock);
+	return p;
+}
+
+static int pinned_take(spmt_comm *comm, size_t size, struct pinned **out)
+{
+	struct slot *slot = comm->slot;
+	struct pinned *p = pinned_spare(slot, size);
+	size_t bytes = PINNED_LEAST;
 	void *host, *dev;
 	int rc;
 
-	if (comm->scratches && comm->scratches->size >= size)
+	if (p) {
+		*out = p;
 		return 0;
-	while (bytes - SCRATCH_HEAD < size)
+	}
+	while (bytes - PINNED_HEAD < size)
 		bytes *= 2;
 	rc = comm->backend->host_alloc(comm->dev, bytes, &host, &dev);
 	if (rc)
 		return rc;
-	*(struct scratch *)host = (struct scratch){
-		.older = comm->scratches, .dev = dev, .size = bytes - SCRATCH_HEAD
-	};
-	comm->scratches = host;
+	p = host;
+	*p = (struct pinned){ .dev = dev, .size = bytes - PINNED_HEAD };
+	pthread_mutex_lock(&slot->lock);
+	p->next = slot->pinned;
+	slot->pinned = p;
+	pthread_mutex_unlock(&slot->lock);
+	*out = p;
 	return 0;
+}
+
+static void pinned_give(struct slot *slot, struct pinned *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	p->spare = true;
+	pthread_mutex_unlock(&slot->lock);
+}
+
+/* What is outgrown stays taken: a kernel that outlived its call may still write there. */
+int scratch_room(spmt_comm *comm, size_t size)
+{
+	return comm->scratch && comm->scratch->size >= size
+		? 0
+		: pinned_take(comm, size, &comm->scratch);
 }
 
 void *scratch_host(const spmt_comm *comm)
 {
-	return (char *)comm->scratches + SCRATCH_HEAD;
+	return (char *)comm->scratch + PINNED_HEAD;
 }
 
 void *scratch_dev(const spmt_comm *comm)
 {
-	return (char *)comm->scratches->dev + SCRATCH_HEAD;
+	return (char *)comm->scratch->dev + PINNED_HEAD;
 }
 
-void tables_drop(spmt_comm *comm)
+int signals_open(spmt_comm *comm)
 {
-	while (comm->spare_tables) {
-		struct spare_table *spare = comm->spare_tables;
+	struct pinned *p;
+	struct signals *signals;
+	int rc = pinned_take(comm, sizeof(*signals), &p);
 
-		comm->spare_tables = spare->next;
+	if (rc)
+		return rc;
+	signals = (struct signals *)(void *)((char *)p + PINNED_HEAD);
+	memset(signals, 0, sizeof(*signals));
+	comm->signals_dev = (struct signals *)(void *)((char *)p->dev + PINNED_HEAD);
+	__atomic_store_n(&comm->signals, signals, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void pinned_return(spmt_comm *comm)
+{
+	if (comm->signals)
+		pinned_give(comm->slot, (void *)((char *)comm->signals - PINNED_HEAD));
+	pinned_give(comm->slot, comm->scratch);
+	comm->signals = NULL;
+	comm->scratch = NULL;
+}
+
+void tables_drop(struct slot *slot)
+{
+	while (slot->tables) {
+		struct spare_table *spare = slot->tables;
+
+		slot->tables = spare->next;
 		if (spare->dev)
-			comm->backend->free(comm->dev, spare->dev);
+			slot->backend->free(slot->dev, spare->dev);
 		mem_free(spare);
 	}
-	while (comm->scratches) {
-		struct scratch *scratch = comm->scratches;
+	while (slot->pinned) {
+		struct pinned *p = slot->pinned;
 
-		comm->scratches = scratch->older;
-		comm->backend->host_free(comm->dev, scratch);
+		slot->pinned = p->next;
+		slot->backend->host_free(slot->dev, p);
 	}
 }
 

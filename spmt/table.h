@@ -21,11 +21,16 @@ void table_close(spmt_comm *comm, struct kernel_table *table);	/* zeroed: fine *
  * Pinned memory of the comm for what a call brings back from the device: at least `size` bytes, until
  * the next call. One thread at a time, as all calls on a comm.
  */
+struct pinned;
 int scratch_room(spmt_comm *comm, size_t size);
 void *scratch_host(const spmt_comm *comm);
 void *scratch_dev(const spmt_comm *comm);
 
-/* At finalize: what is spare, and the scratch. */
-void tables_drop(spmt_comm *comm);
+/* At finalize: the comm gives its signals and its scratch back. */
+void pinned_return(spmt_comm *comm);
+
+struct slot;
+/* With the slot, whose device is still open: everything. */
+void tables_drop(struct slot *slot);
 
 #endif

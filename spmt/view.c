@@ -32,8 +32,8 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.heap_size = comm->heap->size,
 		.peers = comm->peers.dev,
 		.own = (struct spmtd_own *)(void *)comm->heap->own,
-		.stop = &comm->slot->signals_dev->stop,
-		.record = &comm->slot->signals_dev->record,
+		.stop = &comm->signals_dev->stop,
+		.record = &comm->signals_dev->record,
 		.timeout_ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000,
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
 	};

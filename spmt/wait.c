@@ -16,9 +16,9 @@
 #define WAIT_SLICE 1000000ll
 #define WAIT_SLICES 4u
 
-static struct cell *own_cell(const spmt_comm *comm)
+static struct bell *own_bell(const spmt_comm *comm)
 {
-	return &comm->control->cells[comm->rank];
+	return comm->bells[comm->rank];
 }
 
 static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
@@ -32,10 +32,10 @@ static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
 /* Counted among the sleepers from here on; the caller looks once more before it sleeps. */
 static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
 {
-	struct cell *cell = own_cell(comm);
+	struct bell *bell = own_bell(comm);
 
-	p->bell = atomic_load_explicit(&cell->bell, memory_order_acquire);
-	atomic_fetch_add(&cell->sleepers, 1);
+	p->bell = atomic_load_explicit(&bell->rings, memory_order_acquire);
+	atomic_fetch_add(&bell->sleepers, 1);
 #if !defined(__SANITIZE_THREAD__)
 	atomic_thread_fence(memory_order_seq_cst);
 #endif
@@ -44,10 +44,10 @@ static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
 
 static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p)
 {
-	struct cell *cell = own_cell(comm);
+	struct bell *bell = own_bell(comm);
 	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
 	int64_t limit = comm_timeout(comm);
-	uint32_t bell;
+	uint32_t rings;
 
 	if (limit >= 0) {
 		int64_t left = limit * 1000000 - (process_now() - p->begin);
@@ -56,18 +56,18 @@ static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p)
 			return SPMT_ERR_TIMEOUT;
 		slice = MIN_OF(slice, left);
 	}
-	futex_sleep(&cell->bell, p->bell, slice);
-	bell = atomic_load_explicit(&cell->bell, memory_order_acquire);
-	if (bell != p->bell) /* stores are coming in: short slices again */
+	futex_sleep(&bell->rings, p->bell, slice);
+	rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
+	if (rings != p->bell) /* stores are coming in: short slices again */
 		p->n = WAIT_SLEEP;
-	p->bell = bell;
+	p->bell = rings;
 	return 0;
 }
 
 int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
 {
 	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
-		return control_broken(comm->control, what);
+		return comm_broken(comm, what);
 	if (!p->n) {
 		p->begin = process_now();
 		p->n = comm->world->spin_ns ? 0 : WAIT_YIELD;
@@ -91,7 +91,7 @@ void wait_end(spmt_comm *comm, struct spmtd_pause *p)
 	if (!p->n)
 		return;
 	if (p->n >= WAIT_SLEEP)
-		atomic_fetch_sub(&own_cell(comm)->sleepers, 1);
+		atomic_fetch_sub(&own_bell(comm)->sleepers, 1);
 	ns = (uint64_t)(process_now() - p->begin);
 	atomic_fetch_add_explicit(&comm->waits, 1, memory_order_relaxed);
 	if (ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
@@ -122,7 +122,7 @@ static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)
 
 static void kernel_wake(const struct spmt_view *v, int32_t pe)
 {
-	control_stored(&comm_of(v)->control->cells[pe]);
+	bell_stored(comm_of(v)->bells[pe]);
 }
 
 const struct spmtd_host wait_callbacks = {

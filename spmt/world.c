@@ -185,6 +185,7 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 	c->control = w->local;
 	c->slot = &w->slots[rank];
 	c->slot->taken = true;
+	world_comm_list(c);
 	w->members++;
 	*comm = c;
 	return 0;
@@ -239,6 +240,33 @@ void world_post_failure(const struct uid *uid, int code)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* Ends the waits of its kernels. */
+static void comm_stop(const spmt_comm *comm)
+{
+	struct signals *s = __atomic_load_n(&comm->signals, __ATOMIC_ACQUIRE);
+
+	if (s)
+		__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+}
+
+/* What follows from a broken world in this process, for comms split from it, too. */
+static void comms_break(struct world *world, int code, const char *sentence)
+{
+	struct control *control = atomic_load(&world->control);
+	char inherited[STATUS_SENTENCE];
+
+	snprintf(inherited, sizeof(inherited), "its world is broken: %.450s", sentence);
+	pthread_mutex_lock(&world->lock);
+	for (spmt_comm *c = world->comms; c; c = c->next_here) {
+		if (c->parent)
+			control_break(c->control, code, inherited);
+		comm_stop(c);
+	}
+	pthread_mutex_unlock(&world->lock);
+	for (int i = 0; i < world->nranks; i++)
+		bell_ring(&control->cells[i].bell);
+}
+
 void world_break_here(struct world *world, int code, const char *sentence)
 {
 	struct control *control = atomic_load(&world->control);
@@ -246,12 +274,7 @@ void world_break_here(struct world *world, int code, const char *sentence)
 	control_break(world->local, code, sentence);
 	if (control != world->local)
 		control_break(control, code, sentence);
-	for (int i = 0; i < world->nranks; i++) {
-		struct signals *s = __atomic_load_n(&world->slots[i].signals, __ATOMIC_ACQUIRE);
-
-		if (s)
-			__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
-	}
+	comms_break(world, code, sentence);
 }
 
 void world_break(struct world *world, int code, const char *sentence)
@@ -263,14 +286,78 @@ void world_break(struct world *world, int code, const char *sentence)
 		bootstrap_break(boot, code, sentence);
 }
 
+void comm_break(spmt_comm *comm, int code, const char *sentence)
+{
+	struct world *w = comm->world;
+
+	if (!comm->parent) {
+		world_break(w, code, sentence);
+		return;
+	}
+	control_break(comm->control, code, sentence);
+	pthread_mutex_lock(&w->lock);
+	for (spmt_comm *c = w->comms; c; c = c->next_here)
+		if (c->control == comm->control)
+			comm_stop(c);
+	pthread_mutex_unlock(&w->lock);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		bell_ring(comm->bells[pe]);
+}
+
+int comm_broken(const spmt_comm *comm, const char *what)
+{
+	comm_stop(comm);
+	return control_broken(comm->control, what);
+}
+
+/* ---- comms of the process -------------------------------------------------------------------- */
+
+spmt_comm *world_comm_take(void)
+{
+	return pool_take(&table()->comms, sizeof(spmt_comm));
+}
+
+void world_comm_give(spmt_comm *comm)
+{
+	pool_give(&table()->comms, comm);
+}
+
+void world_comm_list(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct control *control = atomic_load(&w->control);
+	bool broken;
+
+	pthread_mutex_lock(&w->lock);
+	comm->next_here = w->comms;
+	w->comms = comm;
+	broken = atomic_load(&control->stop);
+	pthread_mutex_unlock(&w->lock);
+	if (broken && comm->parent)
+		comms_break(w, control->code, control->sentence);
+}
+
+void world_comm_unlist(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	spmt_comm **at = &w->comms;
+
+	pthread_mutex_lock(&w->lock);
+	while (*at && *at != comm)
+		at = &(*at)->next_here;
+	if (*at)
+		*at = comm->next_here;
+	pthread_mutex_unlock(&w->lock);
+}
+
 /* ---- leaving ------------------------------------------------------------------------------- */
 
 static void slot_close(struct slot *s)
 {
 	heap_export_close(&s->export);
 	heap_close(&s->heap);
-	if (s->signals)
-		s->backend->host_free(s->dev, s->signals);
+	if (s->backend)
+		tables_drop(s);
 	if (s->backend)
 		s->backend->close(s->dev);
 }

@@ -14,9 +14,9 @@
 #include "pool.h"
 #include "uid.h"
 
-/* The words that a rank's kernels and the host both see: pinned host memory. */
+/* The words that a comm's kernels and the host both see: pinned host memory. */
 struct signals {
-	uint32_t stop; /* not 0: the world is broken */
+	uint32_t stop; /* not 0: the comm is broken */
 	uint32_t spare[15];
 	struct spmtd_record record;
 };
@@ -28,9 +28,11 @@ struct slot {
 	struct heap_export export;     /* for other processes; empty where there are none */
 	const struct backend *backend; /* not NULL: device `dev` is open */
 	int dev;
-	struct signals *signals;     /* host address */
-	struct signals *signals_dev; /* the same for kernels */
-	bool taken;		     /* a rank of this process has it */
+	bool taken;	       /* a rank of this process has it */
+	pthread_mutex_t lock;  /* guards the tree of the rank's comms and the lists below; zeroed is
+				 unlocked */
+	struct pinned *pinned; /* table.c: what its comms have borrowed or given back */
+	struct spare_table *tables;
 };
 
 /* rank -> comm for lookups without a lock; grows, is never freed. */
@@ -71,7 +73,9 @@ struct world {
 	const int *process;		  /* by rank, likewise; equal numbers share a process */
 	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
 
-	pthread_mutex_t lock; /* guards arrived, the writes of gathering and control, and range */
+	pthread_mutex_t
+		lock; /* guards arrived, the writes of gathering and control, and what follows */
+	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */
 };
@@ -93,6 +97,13 @@ void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_*, or takes it back. */
 void world_publish(spmt_comm *comm);
 void world_unpublish(spmt_comm *comm);
+/* A comm split from another: busy and empty, NULL: no memory; and back. */
+spmt_comm *world_comm_take(void);
+void world_comm_give(spmt_comm *comm);
+/* From here on the comm breaks with its world, and at once if that has broken; until it is taken off. */
+void world_comm_list(spmt_comm *comm);
+void world_comm_unlist(spmt_comm *comm);
+
 /* Breaks the world that uid names if one of its ranks is here and it is still in the making;
    `rank` is the one that failed. */
 void world_post_failure(const struct uid *uid, int code);

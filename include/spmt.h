@@ -7,7 +7,8 @@
  *   rank (PE)   one participant with one device; 0 .. nranks - 1
  *   world       all ranks that name one spmt_uid; a process may hold several worlds at once
  *   comm        the handle on one rank, first argument of every call; nobody asks the thread or its
- *               device who it is
+ *               device who it is. spmt_init gives one for the whole world, spmt_split for a part of it;
+ *               rank numbers are always those of the comm given
  *   symmetric   memory from spmt_malloc and friends: every rank has a copy at the same offset,
  *               named by its own address
  *
@@ -205,9 +206,31 @@ SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 /*
  * Leaves the world: quiet, wait until no peer can touch this rank's memory, release everything,
  * live allocations included. The comm is an error (-EBADF) from then on. In a broken world it waits
- * for nobody. Whatever it returns, the comm is gone.
+ * for nobody. Whatever it returns, the comm is gone. Of a split comm it ends the comm alone. Comms that
+ * were split from this one end with it, as if each had been finalized; nobody may be in a call on them.
  */
 SPMT_API int spmt_finalize(spmt_comm *comm);
+
+/*
+ * A part of a comm as a comm of its own. Collective over `comm`: ranks that pass one color come
+ * together, numbered in order of key, of equal keys in order of their rank. A negative color takes part
+ * and gets NULL.
+ *
+ * All calls work on the new comm: it has its own rank numbers, meetings, deadline (at first the
+ * parent's), counters and streams, and it may be split again. Heap and routes are the rank's: a
+ * symmetric address of one comm is valid on all comms of the rank, where it names a block that the
+ * peer has, too, and a store through one comm ends a wait through another. What was allocated or
+ * registered on a comm is freed on it, and ends with it. The library's words for the new comm lie
+ * beside those of the world, or, when there is no more room, in the heap: less than 1 KiB and 64 bytes a
+ * rank, 256 KiB more where ranks live in several processes.
+ *
+ * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective that
+ * timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until the world
+ * ends, as peers may still write there. (On GPUs kernels of ranks in other processes then end at their
+ * deadline, or with the rank's next call.) Calls on the comms of one rank may run at once.
+ */
+#define SPMT_SPLIT_NONE (-1)
+SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
 
 /*
  * A thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and

@@ -170,7 +170,8 @@ static int coll_part(spmt_comm *comm, const struct coll_call *whole, struct coll
  */
 static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream s)
 {
-	uint64_t most = COLL_STAGE / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
+	uint64_t most =
+		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
 	struct coll_call part = *c;
 	int rc = 0;
 
@@ -179,7 +180,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream
 			"%s: rank %d: %d ranks in several processes are too many", c->what,
 			comm->rank, comm->nranks);
 	part.src = comm->stage;
-	part.dst = comm->stage + COLL_STAGE;
+	part.dst = comm->stage + comm->stage_size;
 	for (uint64_t from = 0; !rc && (from < c->count || !from); from += most) {
 		part.count = MIN_OF(most, c->count - from);
 		rc = coll_part(comm, c, &part, coll_key(c), from, s);

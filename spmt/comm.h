@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A comm: the handle on a slot, the first argument of every call; and what the calls share. */
+/*
+ * A comm: the handle on a rank, the first argument of every call; and what the calls share.
+ *
+ * A slot owns what all comms of the rank use: heap, device, memory that calls borrow; the world's comm
+ * the maps of the links. A comm split from another has numbers, control, movers, stream and area.
+ */
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
 
@@ -8,7 +13,8 @@
 #include "wait.h"
 #include "world.h"
 
-#define COLL_STAGE (1u << 20) /* bytes, either way */
+#define COLL_STAGE (1u << 20)	 /* bytes, either way */
+#define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */
 
 struct spmt_comm {
 	struct pooled head;
@@ -28,7 +34,10 @@ struct spmt_comm {
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;
 	spmt_comm *parent;	       /* NULL: the world's comm */
+	spmt_comm *children, *sibling; /* guarded by the slot's lock */
 	int *world_ranks;	       /* by rank; NULL: the same numbers */
+	uint64_t id;	     /* equal on its ranks, unique in the world; owner of its blocks */
+	uint64_t area;	     /* split: offset of its library area, as heap_own_alloc gave it */
 	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
 	const struct backend *backend;
 	device_stream stream;
@@ -36,15 +45,16 @@ struct spmt_comm {
 	size_t nused;
 	device_event collective; /* behind the last collective; made with the first */
 	device_stream collective_stream;
-	char *stage; /* worlds of several processes: COLL_STAGE bytes in, as many out; else NULL */
 	struct pinned *scratch; /* table.c: for results */
+	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
+	size_t stage_size;
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct spmt_mem *mems;	   /* live registered buffers */
 	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
 	int64_t default_timeout_ms;
 	size_t fair; /* where the next look at many words begins */
 	int units;   /* of the device: blocks that are sure to run at once */
-	bool flat;   /* all peer heaps lie in the world's range */
+	bool flat;   /* peer heaps and areas are equally far apart */
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;

@@ -45,7 +45,7 @@ void control_break(struct control *control, int code, const char *sentence)
 	atomic_store_explicit(&control->stop, 1, memory_order_release);
 	atomic_fetch_or(&control->gate, GATE_BROKEN);
 	futex_wake_all(gate_word(control));
-	for (uint32_t i = 0; i < control->nranks; i++)
+	for (uint32_t i = 0; i < control->nranks && !control->split; i++)
 		bell_ring(&control->cells[i].bell);
 }
 
@@ -62,5 +62,85 @@ int control_broken(struct control *control, const char *what)
 	memcpy(sentence, control->sentence, sizeof(sentence));
 	if (strncmp(sentence, what, strlen(what)) == 0)
 		return fail_with(control->code, sentence);
-	return fail(control->code, "%s: the world is broken: %s", what, sentence);
+	return fail(control->code, "%s: the %s is broken: %s", what,
+		control->split ? "comm" : "world", sentence);
+}
+
+/* ---- room for comms split from a world ------------------------------------------------------- */
+
+/* The room has units, each with a byte that says whether it is taken. A whole world's comm fits
+   ROOM_TIMES times; memory that nobody has touched costs nothing. */
+#define ROOM_UNIT 1024u
+#define ROOM_TIMES 64u
+
+struct room {
+	_Atomic unsigned char *taken;
+	char *units;
+	size_t n;
+};
+
+static size_t units_of(int nranks)
+{
+	return (control_size(nranks) + ROOM_UNIT - 1) / ROOM_UNIT;
+}
+
+static struct room room_of(struct control *world)
+{
+	size_t n = ROOM_TIMES * units_of((int)world->nranks);
+	char *begin = (char *)world + control_size((int)world->nranks);
+
+	return (struct room){ (_Atomic unsigned char *)begin, begin + align_up(n, CACHE_LINE), n };
+}
+
+size_t control_world_size(int nranks)
+{
+	size_t n = ROOM_TIMES * units_of(nranks);
+
+	return control_size(nranks) + align_up(n, CACHE_LINE) + n * ROOM_UNIT;
+}
+
+static void release(_Atomic unsigned char *taken, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		atomic_store_explicit(&taken[i], 0, memory_order_release);
+}
+
+/* Claims n units in a row, or none; returns how many were free. */
+static size_t claim(_Atomic unsigned char *taken, size_t n)
+{
+	size_t got = 0;
+	unsigned char none = 0;
+
+	while (got < n && atomic_compare_exchange_strong(&taken[got], &none, 1))
+		got++;
+	if (got < n)
+		release(taken, got);
+	return got;
+}
+
+struct control *control_take(struct control *world, int nranks)
+{
+	struct room room = room_of(world);
+	size_t want = units_of(nranks), got;
+
+	for (size_t at = 0; at + want <= room.n; at += got + 1) {
+		struct control *control = (void *)(room.units + at * ROOM_UNIT);
+
+		got = claim(room.taken + at, want);
+		if (got < want)
+			continue;
+		memset(control, 0, control_size(nranks));
+		control->nranks = (uint32_t)nranks;
+		control->split = true;
+		return control;
+	}
+	return NULL;
+}
+
+void control_give(struct control *world, struct control *control)
+{
+	struct room room = room_of(world);
+	size_t at = (size_t)((char *)control - room.units) / ROOM_UNIT;
+
+	release(room.taken + at, units_of((int)control->nranks));
 }

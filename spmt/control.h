@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control block: what the ranks of a world share to meet, to sleep and to break. Fixed layout,
+ * The control block: what the ranks of a comm share to meet, to sleep and to break. Fixed layout,
  * no pointers, so that it may lie in memory shared by processes. Every counter only rises.
+ *
+ * A world's has a room behind it, in which the control blocks of comms split from it lie: processes
+ * that share the one share them all.
  */
 #ifndef SPMT_CONTROL_H
 #define SPMT_CONTROL_H
@@ -44,6 +47,8 @@ struct control {
 	_Atomic uint32_t verdict[2]; /* by parity: enum meet_verdict */
 	_Atomic uint32_t gate_sleepers;
 	uint32_t nranks;
+	_Atomic uint32_t gone; /* split: ranks that have ended their comm */
+	bool split;
 	struct cell cells[];
 };
 
@@ -52,16 +57,24 @@ static inline size_t control_size(int nranks)
 	return sizeof(struct control) + (size_t)nranks * sizeof(struct cell);
 }
 
+/* A world's, with its room. */
+size_t control_world_size(int nranks);
+/* A block for a comm of nranks, zeroed but for nranks and split; NULL: the room is full. Any process. */
+struct control *control_take(struct control *world, int nranks);
+/* By the last of its ranks, or by who took it before anybody else has seen it. */
+void control_give(struct control *world, struct control *control);
+
 /* The stop word as the layers below take it: a plain word that they poll. */
 static inline const uint32_t *control_stop_word(const struct control *control)
 {
 	return (const uint32_t *)(uintptr_t)&control->stop;
 }
 
-/* Breaks the world once: the first cause counts. Wakes every sleeper. Any thread. */
+/* Breaks the comm once: the first cause counts. Wakes who waits in a meeting, and at its bells. Any
+   thread. */
 void control_break(struct control *control, int code, const char *sentence);
 
-/* Waits for nobody: 0, or the code that broke the world, with `what` and the original sentence
+/* Waits for nobody: 0, or the code that broke the comm, with `what` and the original sentence
    recorded. */
 int control_broken(struct control *control, const char *what);
 

@@ -1,37 +1,81 @@
 /* SPDX-License-Identifier: MIT */
-/* The way back, written once: of a rank, however far it got. */
+/* The way back, written once: of a comm, however far it got, and of those split from it. */
+#include "../src/mem.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "peer.h"
+#include "split.h"
 #include "steps.h"
 #include "stream.h"
+
+/* Nobody is in a call on it any more. False: a user's kernel goes on in its streams. */
+static bool comm_close(spmt_comm *comm)
+{
+	spmt_comm *child;
+
+	while ((child = split_any(comm)))
+		comm_destroy(child);
+	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+	comm_unvisited(comm);
+	return streams_settle(comm);
+}
+
+/* Nothing of its peers' is mapped afterwards. */
+static void comm_unmap(spmt_comm *comm)
+{
+	mems_drop(comm);
+	peers_unlink(comm);
+}
 
 static void comm_release(void *arg)
 {
 	spmt_comm *comm = arg;
 
-	mems_drop(comm);
-	peers_unlink(comm);
+	comm_unmap(comm);
 	streams_drop(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
 	world_comm_unlist(comm);
 	pinned_return(comm);
-	world_leave(comm);
+	if (comm->parent)
+		split_leave(comm);
+	else
+		world_leave(comm);
 }
 
 /* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
-   one by one. */
+   one by one. Comms of a split world end together, on this thread. */
 void comm_destroy(spmt_comm *comm)
 {
 	struct status_saved saved;
+	bool alone;
 
 	if (!comm)
 		return;
+	alone = !comm->parent && !comm->children;
 	status_save(&saved);
-	comm_unvisited(comm);
-	if (streams_settle(comm) || !streams_hand_over(comm, comm_release))
+	if (comm_close(comm) || !alone || !streams_hand_over(comm, comm_release))
 		comm_release(comm);
 	status_restore(&saved);
+}
+
+/* Of the comm and those split from it, which end with it: the first failure. What broke one of those
+   is not this comm's failure. */
+static int quiet_tree(spmt_comm *comm)
+{
+	struct status_saved first;
+	bool broken = atomic_load(&comm->control->stop);
+	int rc = broken ? 0 : quiet_all(comm, "spmt_finalize"), one;
+
+	for (spmt_comm *c = comm->children; c; c = c->sibling) {
+		status_save(&first);
+		one = quiet_tree(c);
+		if (rc)
+			status_restore(&first);
+		else
+			rc = one;
+	}
+	return rc;
 }
 
 /* Where others wait in another call for this rank, that call knows who is missing: the same deadline ends
@@ -53,7 +97,7 @@ int spmt_finalize(spmt_comm *comm)
 	if (rc)
 		return rc;
 	broken = atomic_load(&comm->control->stop);
-	record.status = quiet_all(comm, "spmt_finalize");
+	record.status = quiet_tree(comm);
 	if (!broken) {
 		finalize_deadline(comm);
 		rc = meet(comm, &record);
@@ -62,7 +106,8 @@ int spmt_finalize(spmt_comm *comm)
 		if (rc)
 			comm_break(comm, rc, status_sentence());
 	}
-	world_unpublish(comm);
+	if (!comm->parent)
+		world_unpublish(comm);
 	comm_destroy(comm);
 	return rc;
 }

@@ -65,7 +65,7 @@ static int call_others(spmt_comm *comm)
 		.uid = &w->uid,
 		.nranks = w->nranks,
 		.blob_size = sizeof(struct rank_info),
-		.control_size = control_size(w->nranks),
+		.control_size = control_world_size(w->nranks),
 		.broken = on_broken,
 		.ctx = w,
 	};
@@ -162,7 +162,7 @@ void gather_post(const struct uid *uid, int nranks, int code)
 		.uid = uid,
 		.nranks = MAX_OF(nranks, 1), /* another size than the world's is heard, too */
 		.blob_size = sizeof(struct rank_info),
-		.control_size = control_size(MAX_OF(nranks, 1)),
+		.control_size = control_world_size(MAX_OF(nranks, 1)),
 	};
 	struct status_saved saved;
 	struct bootstrap *boot;
@@ -183,7 +183,8 @@ bool gather_here(const spmt_comm *comm, int rank)
 {
 	const int *process = comm->world->process;
 
-	return !process || process[rank] == process[comm->rank];
+	return !process ||
+		process[comm_world_rank(comm, rank)] == process[comm_world_rank(comm, comm->rank)];
 }
 
 bool gather_elsewhere(const spmt_comm *comm)

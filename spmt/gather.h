@@ -15,7 +15,7 @@ struct world;
  */
 int gather(spmt_comm *comm);
 
-/* Whether `rank` lives in this process. */
+/* Whether `rank` of comm lives in this process. */
 bool gather_here(const spmt_comm *comm, int rank);
 
 /* Whether some rank lives in another process. Known once gathered. */

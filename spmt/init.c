@@ -256,8 +256,10 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 	if (rc)
 		return rc;
 	comm->heap = &comm->slot->heap;
-	if (gather_elsewhere(comm))
+	if (gather_elsewhere(comm)) {
+		comm->stage_size = COLL_STAGE;
 		comm->stage = comm->heap->own + config.own_size - 2 * COLL_STAGE;
+	}
 	info->heap_base = (uint64_t)(uintptr_t)comm->heap->base;
 	info->heap_size = comm->heap->size;
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;

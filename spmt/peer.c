@@ -61,13 +61,10 @@ static int link_attach(
 	return link->map->attach(link, comm->backend, comm->dev, peer);
 }
 
-static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *env)
+/* What a link says of its comm. */
+static struct link *link_begin(spmt_comm *comm, int pe, int peer_dev)
 {
-	const struct rank_info *me = &comm->world->infos[comm->rank],
-			       *peer = &comm->world->infos[pe];
 	struct link *link = &comm->links[pe];
-	struct pair_facts facts;
-	int rc;
 
 	link->backend = comm->backend;
 	link->dev = comm->dev;
@@ -77,6 +74,17 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 	link->stream = comm->stream;
 	link->timeout_ms = &comm->timeout_ms;
 	link->stop = control_stop_word(comm->control);
+	return link;
+}
+
+static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *env)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank],
+			       *peer = &comm->world->infos[pe];
+	struct link *link = link_begin(comm, pe, peer_dev);
+	struct pair_facts facts;
+	int rc;
+
 	if (comm->world->memory && comm->world->memory[pe].known && !gather_here(comm, pe))
 		link->memory = &comm->world->memory[pe];
 	link_facts(comm, peer, peer_dev, env, &facts);
@@ -125,7 +133,8 @@ static int links_room(spmt_comm *comm)
 		: fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
 }
 
-static int peers_table(spmt_comm *comm)
+/* seen: where the peers of another comm see this rank's heap; its numbers of this one's ranks. */
+static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int *numbers)
 {
 	struct spmtd_peer *peers;
 	int rc = table_open(comm, (size_t)comm->nranks * sizeof(*peers), &comm->peers);
@@ -136,7 +145,8 @@ static int peers_table(spmt_comm *comm)
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
 		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
-		peers[pe].mine = (uint64_t)(uintptr_t)comm->heap->base;
+		peers[pe].mine =
+			seen ? seen[numbers[pe]].mine : (uint64_t)(uintptr_t)comm->heap->base;
 	}
 	return table_publish(comm, &comm->peers);
 }
@@ -190,11 +200,37 @@ int peers_link(spmt_comm *comm)
 		rc = link_open(comm, pe, infos[pe].settled, env);
 	}
 	if (!rc)
-		rc = peers_table(comm);
+		rc = peers_table(comm, NULL, NULL);
 	if (!rc)
 		view_prepare(comm);
 	if (!rc && env->routes)
 		routes_append(comm, env->routes);
+	return rc;
+}
+
+static void link_share(spmt_comm *comm, int pe, const struct link *from, uint64_t area)
+{
+	struct link *link = link_begin(comm, pe, from->peer_dev);
+
+	link->route = from->route;
+	link->base = from->base;
+	link->own = from->base + area;
+	link_movers(comm, link);
+}
+
+int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
+{
+	const struct spmtd_peer *seen = comm->parent->peers.host;
+	int rc = links_room(comm);
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		comm->bells[pe] = comm->parent->bells[parent_ranks[pe]];
+		link_share(comm, pe, &comm->parent->links[parent_ranks[pe]], areas[pe]);
+	}
+	if (!rc)
+		rc = peers_table(comm, seen, parent_ranks);
+	if (!rc)
+		view_prepare(comm);
 	return rc;
 }
 

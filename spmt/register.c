@@ -88,7 +88,7 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 /* Where this rank reaches a buffer of pe's; 0: nowhere. In another process only the heap is mapped. */
 static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t size)
 {
-	const struct rank_info *info = &comm->world->infos[pe];
+	const struct rank_info *info = &comm->world->infos[comm_world_rank(comm, pe)];
 	uint64_t offset = base - info->heap_base;
 
 	if (gather_here(comm, pe))
@@ -146,7 +146,7 @@ static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *me
 			comm->rank, (const void *)mem);
 	if (mem->comm != comm)
 		return fail(-EINVAL,
-			"%s: rank %d: mem %p was registered by rank %d or in another world", what,
+			"%s: rank %d: mem %p was registered by rank %d or on another comm", what,
 			comm->rank, (const void *)mem, mem->comm->rank);
 	return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Symmetric memory. Every rank does its own arithmetic, then all agree; equal calls in equal order
- * give equal offsets, so what has to be agreed is only that the calls were equal and that nobody
- * ran out.
+ * Symmetric memory. Every rank does its own arithmetic, then all agree. In a world that was never
+ * split, equal calls in equal order give equal offsets, and one meeting sees that they do. The ranks
+ * of a split comm have allocated on other comms, too, each on others: where their offsets differ, all
+ * look again from the greatest on, below which at least one of them has no room.
  */
 #include <errno.h>
 
@@ -17,24 +18,101 @@ static int block_clear(spmt_comm *comm, uint64_t offset, uint64_t size)
 	return rc ? rc : stream_drain(comm, "spmt_calloc");
 }
 
-/* Takes the block, agrees, and gives it back if the others could not or did something else. */
+#define NO_BLOCK UINT64_MAX
+
+/* Whether all ranks have brought one offset; *greatest of them. */
+static bool offsets_agree(const spmt_comm *comm, uint64_t *greatest)
+{
+	uint64_t first = meet_brought(comm, 0)->payload[0];
+	bool same = true;
+
+	*greatest = first;
+	for (int pe = 1; pe < comm->nranks; pe++) {
+		uint64_t offset = meet_brought(comm, pe)->payload[0];
+
+		same &= offset == first;
+		*greatest = MAX_OF(*greatest, offset);
+	}
+	return same;
+}
+
+static int block_take(spmt_comm *comm, const struct meet_record *record,
+	const struct arena_want *want, uint64_t *offset)
+{
+	int rc = heap_take(comm->heap, want, offset);
+
+	if (!rc && record->op == MEET_CALLOC && want->size)
+		rc = block_clear(comm, *offset, want->size);
+	return comm_failed(comm, meet_name(record->op), rc);
+}
+
+/*
+ * Comms of the same ranks that allocate at once are in each other's way with what they have taken and
+ * not agreed on: each passes over the other's, on some ranks one is ahead and on some the other, up to
+ * the end of the heap. So after some rounds a comm leaps, in a way of its own and farther each time;
+ * and where the end has been reached all look once more from the start, in turns without leaps, so
+ * that no gap is missed.
+ */
+#define SEEK_PATIENCE 6
+#define SEEK_PASSES 4
+
+struct seek {
+	int round, pass;
+	bool apart; /* ranks have brought different offsets */
+};
+
+static uint64_t seek_leap(const spmt_comm *comm, const struct seek *seek, uint64_t size)
+{
+	int times = MIN_OF(seek->round - SEEK_PATIENCE, 24);
+	uint64_t spread = MIN_OF((size + ARENA_ALIGN) << times, comm->heap->size / 2);
+
+	return ((comm->id + (uint64_t)seek->round) * 0x9e3779b97f4a7c15u >> 16) % spread;
+}
+
+/* Behind a meeting, and equal on all ranks: whether to look again, and from where. */
+static bool seek_on(spmt_comm *comm, int rc, struct seek *seek, struct arena_want *want)
+{
+	uint64_t greatest;
+
+	if (rc == -ENOMEM && seek->apart && ++seek->pass < SEEK_PASSES) {
+		seek->round = 0;
+		want->from = 0;
+		return true;
+	}
+	if (rc || offsets_agree(comm, &greatest))
+		return false;
+	seek->apart = true;
+	want->from = greatest;
+	if (++seek->round > SEEK_PATIENCE && seek->pass % 2 == 0)
+		want->from += seek_leap(comm, seek, want->size);
+	return true;
+}
+
+/* Takes a block, agrees, and gives it back if the others could not or did something else. */
 static int block_agree(
 	spmt_comm *comm, struct meet_record *record, uint64_t size, uint64_t align, void **ptr)
 {
-	uint64_t offset;
-	bool got = false;
+	struct arena_want want = { .size = size, .align = align, .owner = comm->id };
+	struct seek seek = { .round = 0 };
+	uint64_t offset = NO_BLOCK;
 	int rc;
 
-	if (!record->status) {
-		record->status = heap_alloc(comm->heap, size, align, &offset);
-		got = !record->status;
+	for (;;) {
+		if (!record->status && offset == NO_BLOCK)
+			record->status = block_take(comm, record, &want, &offset);
+		record->payload[0] = offset;
+		rc = meet(comm, record);
+		if (!seek_on(comm, rc, &seek, &want))
+			break;
+		if (offset != NO_BLOCK && offset != want.from) {
+			heap_free(comm->heap, offset);
+			offset = NO_BLOCK;
+		}
+		record->status = 0;
 	}
-	if (got && record->op == MEET_CALLOC && size)
-		record->status = block_clear(comm, offset, size);
-	rc = meet(comm, record);
 	if (!rc)
 		*ptr = comm->heap->base + offset;
-	else if (got)
+	else if (offset != NO_BLOCK)
 		heap_free(comm->heap, offset);
 	return rc;
 }
@@ -89,7 +167,7 @@ int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **pt
 
 static int free_check(const spmt_comm *comm, const void *ptr)
 {
-	uint64_t size;
+	uint64_t owner;
 
 	if (!ptr)
 		return 0;
@@ -97,10 +175,14 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 		return fail(-EINVAL,
 			"spmt_free: rank %d: ptr %p is not this rank's symmetric memory",
 			comm->rank, ptr);
-	if (arena_size(comm->heap->arena, heap_offset(comm->heap, ptr), &size))
+	if (heap_owner(comm->heap, heap_offset(comm->heap, ptr), &owner) || owner == HEAP_LIBRARY)
 		return fail(-EINVAL,
 			"spmt_free: rank %d: no block begins at ptr %p (offset %llu): freed before, or inside a block",
 			comm->rank, ptr, (unsigned long long)heap_offset(comm->heap, ptr));
+	if (owner != comm->id)
+		return fail(-EINVAL,
+			"spmt_free: rank %d: the block at ptr %p was allocated on another comm: free it there",
+			comm->rank, ptr);
 	return 0;
 }
 

@@ -3,19 +3,32 @@
 #include <string.h>
 
 #include "../src/status.h"
+#include "gather.h"
 #include "steps.h"
 
-/* A flat range needs no table: peer addresses are computed. It must hold for every peer, as
-   kernels do not look. */
+static uint64_t flat_stride(const spmt_comm *comm)
+{
+	return comm->nranks > 1 ? (uint64_t)(comm->links[1].base - comm->links[0].base)
+				: comm->world->range.stride;
+}
+
+/* Where heaps lie in one range, some comms need no table: peer addresses are computed. It must hold
+   for every peer and for its library area, as kernels do not look. Never with ranks of other processes,
+   however their heaps came to lie here: those see this rank's elsewhere, which only the table tells. */
 static bool flat_for_all(const spmt_comm *comm)
 {
-	const struct heap_range *range = &comm->world->range;
+	const struct link *first = &comm->links[0];
 
-	if (comm->world->range_state != 1)
+	if (comm->world->range_state != 1 || gather_elsewhere(comm) ||
+		(int64_t)flat_stride(comm) <= 0)
 		return false;
-	for (int pe = 0; pe < comm->nranks; pe++)
-		if (comm->links[pe].base != range->base + (uint64_t)pe * range->stride)
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct link *link = &comm->links[pe];
+
+		if (link->base != first->base + (uint64_t)pe * flat_stride(comm) ||
+			link->own - link->base != first->own - first->base)
 			return false;
+	}
 	return true;
 }
 
@@ -31,15 +44,15 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.base = (uint64_t)(uintptr_t)comm->heap->base,
 		.heap_size = comm->heap->size,
 		.peers = comm->peers.dev,
-		.own = (struct spmtd_own *)(void *)comm->heap->own,
+		.own = (struct spmtd_own *)(void *)comm->links[comm->rank].own,
 		.stop = &comm->signals_dev->stop,
 		.record = &comm->signals_dev->record,
 		.timeout_ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000,
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
 	};
 	if (comm->flat) {
-		view->flat = (uint64_t)(uintptr_t)comm->world->range.base;
-		view->stride = comm->world->range.stride;
+		view->flat = (uint64_t)(uintptr_t)comm->links[0].base;
+		view->stride = flat_stride(comm);
 	}
 }
 

@@ -64,7 +64,8 @@ static int world_room(struct world *w, int nranks)
 
 static void world_empty(struct world *w)
 {
-	mem_free(w->local);
+	if (w->local)
+		process_pages_free(w->local, w->local_size);
 	mem_free(w->slots);
 	mem_free(w->infos);
 	w->local = NULL;
@@ -80,7 +81,8 @@ static void world_empty(struct world *w)
 
 static int world_fill(struct world *w, const struct uid *uid, int nranks, const struct env *env)
 {
-	w->local = mem_aligned(CACHE_LINE, control_size(nranks));
+	w->local_size = control_world_size(nranks);
+	w->local = process_pages(w->local_size);
 	w->slots = mem_calloc((size_t)nranks, sizeof(*w->slots));
 	w->infos = mem_calloc((size_t)nranks, sizeof(*w->infos));
 	if (!w->local || !w->slots || !w->infos || world_room(w, nranks)) {

@@ -61,7 +61,8 @@ struct world {
 	int cpus;
 	int64_t spin_ns; /* 0: ranks outnumber CPUs, do not spin */
 	struct uid uid;
-	struct control *local;	 /* of this process alone: what ranks gather by */
+	struct control *local; /* of this process alone: what ranks gather by */
+	size_t local_size;
 	struct slot *slots;	 /* by rank */
 	struct rank_info *infos; /* by rank; each rank writes its own before a meeting */
 

@@ -67,7 +67,7 @@ struct link {
 	char *own;  /* peer's library area */
 	const struct mover_ops *small, *large; /* the same where there is one mover */
 	uint64_t threshold;		       /* small up to it, large above */
-	const struct map_ops *map;
+	const struct map_ops *map; /* NULL: not attached, or another link has attached it */
 
 	const struct backend *backend;
 	int dev, peer_dev, rank, pe;

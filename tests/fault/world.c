@@ -14,16 +14,31 @@
 #define RANKS 4
 #define BIG (1u << 20) /* above the store threshold: copy channels are made */
 
-enum step { INIT, MALLOC, CALLOC, REGISTER, BARRIER, DEREGISTER, FREE, FINALIZE, STEPS };
+enum step {
+	INIT,
+	MALLOC,
+	CALLOC,
+	REGISTER,
+	BARRIER,
+	SPLIT,
+	PART_MALLOC,
+	PART_BARRIER,
+	PART_FINALIZE,
+	DEREGISTER,
+	FREE,
+	FINALIZE,
+	STEPS
+};
 
 static const char *const step_names[] = { "init", "malloc", "calloc", "register", "barrier",
-	"deregister", "free", "finalize" };
+	"split", "part malloc", "part barrier", "part finalize", "deregister", "free", "finalize" };
 
 struct run {
 	spmt_uid uid;
 	int code[STEPS][RANKS];
 	int local[RANKS]; /* first failure of a call that only concerns the rank */
 	bool wrong[RANKS];
+	char wordless[RANKS][200]; /* a sentence that does not begin with the function */
 };
 
 static void note(int *first, int code)
@@ -32,19 +47,52 @@ static void note(int *first, int code)
 		*first = code;
 }
 
-/* Calls that need channels, streams, events and launches. */
-static void move(spmt_comm *comm, char *block, uint64_t *words, char *src, int *local)
+static int told(struct run *run, int rank, int code)
 {
-	int right = (spmt_rank(comm) + 1) % RANKS;
+	if (code && strncmp(spmt_last_error(), "spmt_", 5) != 0)
+		snprintf(run->wordless[rank], sizeof(run->wordless[rank]), "%d: '%s'", code,
+			spmt_last_error());
+	return code;
+}
+
+/* Calls that need channels, streams, events and launches. */
+static void move(
+	struct run *run, int rank, spmt_comm *comm, char *block, uint64_t *words, char *src)
+{
+	int right = (rank + 1) % RANKS, *local = &run->local[rank];
 	uint64_t old;
 
-	note(local, spmt_put_nbi(comm, block, src, BIG, right));
-	note(local, spmt_put_signal_nbi(comm, block, src, BIG, words, 1, SPMT_SIGNAL_ADD, right));
-	note(local, spmt_put_on_stream(comm, block, src, 64, right, SPMT_STREAM_LEGACY));
+	note(local, told(run, rank, spmt_put_nbi(comm, block, src, BIG, right)));
 	note(local,
-		spmt_atomic(comm, SPMT_AMO_FETCH_INC, SPMT_TYPE_U64, words + 1, NULL, NULL, &old,
-			right));
-	note(local, spmt_quiet(comm));
+		told(run, rank,
+			spmt_put_signal_nbi(
+				comm, block, src, BIG, words, 1, SPMT_SIGNAL_ADD, right)));
+	note(local,
+		told(run, rank,
+			spmt_put_on_stream(comm, block, src, 64, right, SPMT_STREAM_LEGACY)));
+	note(local,
+		told(run, rank,
+			spmt_atomic(comm, SPMT_AMO_FETCH_INC, SPMT_TYPE_U64, words + 1, NULL, NULL,
+				&old, right)));
+	note(local, told(run, rank, spmt_quiet(comm)));
+}
+
+/* All ranks, turned round: what a rank gets, all get. */
+static void use_part(struct run *run, int rank, spmt_comm *comm, char *src)
+{
+	spmt_comm *part = NULL;
+	char *block = NULL;
+
+	run->code[SPLIT][rank] = told(run, rank, spmt_split(comm, 0, -rank, &part));
+	if (!part)
+		return;
+	run->wrong[rank] |= spmt_rank(part) != RANKS - 1 - rank;
+	run->code[PART_MALLOC][rank] = told(run, rank, spmt_malloc(part, BIG, (void **)&block));
+	if (block)
+		note(&run->local[rank],
+			spmt_put_nbi(part, block, src, BIG, (spmt_rank(part) + 1) % RANKS));
+	run->code[PART_BARRIER][rank] = told(run, rank, spmt_barrier(part));
+	run->code[PART_FINALIZE][rank] = told(run, rank, spmt_finalize(part));
 }
 
 static void use(struct run *run, int rank, spmt_comm *comm)
@@ -54,18 +102,20 @@ static void use(struct run *run, int rank, spmt_comm *comm)
 	uint64_t *words = NULL;
 	spmt_mem *mem = NULL;
 
-	run->code[MALLOC][rank] = spmt_malloc(comm, BIG, (void **)&block);
-	run->code[CALLOC][rank] = spmt_calloc(comm, 8, sizeof(*words), (void **)&words);
-	run->code[REGISTER][rank] = spmt_register(comm, own, sizeof(own), &mem);
+	run->code[MALLOC][rank] = told(run, rank, spmt_malloc(comm, BIG, (void **)&block));
+	run->code[CALLOC][rank] =
+		told(run, rank, spmt_calloc(comm, 8, sizeof(*words), (void **)&words));
+	run->code[REGISTER][rank] = told(run, rank, spmt_register(comm, own, sizeof(own), &mem));
 	if (block && words)
-		move(comm, block, words, src, &run->local[rank]);
-	run->code[BARRIER][rank] = spmt_barrier(comm);
+		move(run, rank, comm, block, words, src);
+	run->code[BARRIER][rank] = told(run, rank, spmt_barrier(comm));
 	if (!run->code[BARRIER][rank] && !run->local[rank] && words && words[1] != 1 && block)
 		run->wrong[rank] = true;
+	use_part(run, rank, comm, src);
 	if (mem)
-		run->code[DEREGISTER][rank] = spmt_deregister(comm, mem);
+		run->code[DEREGISTER][rank] = told(run, rank, spmt_deregister(comm, mem));
 	if (block)
-		run->code[FREE][rank] = spmt_free(comm, block);
+		run->code[FREE][rank] = told(run, rank, spmt_free(comm, block));
 }
 
 static int rank_main(int rank, void *arg)
@@ -75,11 +125,11 @@ static int rank_main(int rank, void *arg)
 	spmt_comm *comm = NULL;
 
 	attr.timeout_ms = 1000;
-	run->code[INIT][rank] = spmt_init(&attr, &comm);
+	run->code[INIT][rank] = told(run, rank, spmt_init(&attr, &comm));
 	if (run->code[INIT][rank])
 		return 0;
 	use(run, rank, comm);
-	run->code[FINALIZE][rank] = spmt_finalize(comm);
+	run->code[FINALIZE][rank] = told(run, rank, spmt_finalize(comm));
 	return 0;
 }
 
@@ -103,6 +153,9 @@ static void check_agreed(const struct run *run, uint64_t n)
 				"fault %llu: %s: rank 0 got %d, rank %d got %d",
 				(unsigned long long)n, step_names[s], run->code[s][0], r,
 				run->code[s][r]);
+	for (int r = 0; r < RANKS; r++)
+		cr_assert_not(run->wordless[r][0], "fault %llu: rank %d got %s",
+			(unsigned long long)n, r, run->wordless[r]);
 	for (int r = 0; r < RANKS; r++)
 		cr_assert_not(run->wrong[r], "fault %llu: rank %d succeeded with wrong data",
 			(unsigned long long)n, r);

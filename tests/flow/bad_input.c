@@ -263,6 +263,7 @@ static int local_null_and_outputs(struct bad *b)
 	TRY(local_null(b));
 	REQUIRE(b->mem == mem);
 	BAD_ALL(spmt_malloc(c, 8, NULL), "NULL");
+	BAD_ALL(spmt_split(c, 0, 0, NULL), "part is NULL");
 	BAD_ALL(spmt_calloc(c, 1, 8, NULL), "NULL");
 	BAD_ALL(spmt_aligned_alloc(c, 8, 8, NULL), "NULL");
 	BAD_ALL(spmt_register(c, b->local, 8, NULL), "NULL");
@@ -445,6 +446,8 @@ static int no_comm(spmt_comm *c, int want)
 	REQUIRE_CODE(spmt_nranks(c), want);
 	REQUIRE_CODE(spmt_device(c), want);
 	REQUIRE_CODE(spmt_finalize(c), want);
+	REQUIRE_CODE(spmt_split(c, 0, 0, &(spmt_comm *){ NULL }), want);
+	REQUIRE_SAYS("spmt_split");
 	REQUIRE(!spmt_ptr(c, w, 0));
 	REQUIRE(!spmt_backend(c));
 	spmt_guard_enter(c, &guard);

@@ -170,6 +170,7 @@ static void *service(void *arg)
 		drain(b->wake);
 		serve(b);
 	}
+	client_end(&b->client);
 	pthread_mutex_unlock(&b->lock);
 	return NULL;
 }

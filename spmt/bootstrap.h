@@ -64,6 +64,11 @@ int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int f
 	int *fds, int64_t timeout_ms);
 int bootstrap_processes(const struct bootstrap *b, int *self);
 
+/* Whether the process still takes part: 0 once it has died, or has closed its bootstrap. Said by the
+   shared memory, so that it holds in a broken world and without the hub, too; on another node, or with
+   a control_size of 0, always true. Once complete, of processes that have been heard of since. */
+bool bootstrap_lives(const struct bootstrap *b, int process);
+
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
 

@@ -7,6 +7,7 @@
 #include "../src/process.h"
 #include "bootstrap_hub.h"
 #include "bootstrap_state.h"
+#include "lives.h"
 
 #define ADD_MS 10000 /* what a hub may take to answer: more than a stop of a few seconds */
 
@@ -185,6 +186,11 @@ int bootstrap_processes(const struct bootstrap *b, int *self)
 {
 	*self = b->client.self;
 	return b->client.processes;
+}
+
+bool bootstrap_lives(const struct bootstrap *b, int process)
+{
+	return !b->client.lives || lives_on(b->client.lives, process);
 }
 
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence)

@@ -11,6 +11,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "bootstrap_hub.h"
+#include "lives.h"
 
 #define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
 #define LOOK_MOST 10	       /* .. so many times */
@@ -253,6 +254,30 @@ static int rounds_make(struct client *c)
 	return 0;
 }
 
+size_t client_memory(const struct bootstrap_config *config)
+{
+	return config->control_size
+		? align_up(config->control_size, CACHE_LINE) + lives_size(config->nranks)
+		: 0;
+}
+
+static int memory_take(struct client *c, int fd)
+{
+	int rc = memory_map(fd, client_memory(c->config), &c->control);
+
+	if (rc)
+		return rc;
+	c->lives = (char *)c->control + align_up(c->config->control_size, CACHE_LINE);
+	lives_begin(c->lives, c->self);
+	return 0;
+}
+
+void client_end(struct client *c)
+{
+	if (c->lives)
+		lives_end(c->lives, c->self);
+}
+
 static void hear_complete(struct client *c, const struct wire_complete *complete, int fd)
 {
 	int missing = 0, rc;
@@ -267,7 +292,7 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 	} else {
 		rc = rounds_make(c);
 		if (!rc && fd >= 0)
-			rc = memory_map(fd, c->config->control_size, &c->control);
+			rc = memory_take(c, fd);
 	}
 	c->any_remote = complete->remote;
 	c->complete = !rc;
@@ -516,7 +541,7 @@ void client_close(struct client *c)
 		mem_free(c->rounds[i].parts);
 	}
 	if (c->control)
-		munmap(c->control, c->config->control_size);
+		munmap(c->control, client_memory(c->config));
 	mem_free(c->claims);
 	mem_free(c->held);
 	mem_free(c->owner);

@@ -50,7 +50,7 @@ struct client {
 
 	bool complete, any_remote;
 	int processes, self;
-	void *control;
+	void *control, *lives; /* in one mapping */
 
 	uint32_t begun; /* exchanges this process has begun */
 	uint32_t taken; /* .. and has got the results of */
@@ -70,6 +70,10 @@ void client_close(struct client *c);
 void client_connect(struct client *c, int fd, bool remote);
 /* Service. There was no hub to connect to: looks again a little later. */
 void client_postpone(struct client *c);
+/* Bytes of the memory that the processes share: what the user has asked for, and who lives. */
+size_t client_memory(const struct bootstrap_config *config);
+/* Service, at its end. */
+void client_end(struct client *c);
 /* Service. Does what a poll has found and what the time asks for. True: something has changed. */
 bool client_serve(struct client *c, const struct pollfd *set);
 /* Whether a hub is to be looked for, once client_until has passed. */

@@ -10,7 +10,7 @@
 #include "../src/blake2s.h"
 #include "../src/mem.h"
 #include "../src/process.h"
-#include "bootstrap_conn.h"
+#include "bootstrap_client.h"
 
 #define PAUSE_NS 50000000ll    /* without descriptors, before the listeners are looked at again */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
@@ -554,7 +554,7 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 	} else if (!member_add(hub, self, false)) {
 		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
 	} else {
-		rc = config->control_size ? memory_make(config->control_size, &hub->control) : 0;
+		rc = config->control_size ? memory_make(client_memory(config), &hub->control) : 0;
 	}
 	if (rc)
 		hub_close(hub);

@@ -233,6 +233,17 @@ SPMT_API int spmt_finalize(spmt_comm *comm);
 SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
 
 /*
+ * The survivors of a broken comm agree on a next world: every rank that calls this before it is decided,
+ * and lives. Decided is it as soon as all others have called, died with their process, or finalized the
+ * comm, or else at the first deadline of those who wait. All get the same uid, derived from the old
+ * secret, and their numbers in the old order; then they finalize the broken comm and pass the uid to
+ * spmt_init. A rank that comes later gets SPMT_ERR_TIMEOUT, now and for ever; a comm that is whole is
+ * -EINVAL. Whoever dies between here and spmt_init is missed there: who keeps the broken comm until the
+ * next world stands can call this again, which asks those who went on together for yet another.
+ */
+SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
+
+/*
  * A thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
  * device are ignored. A rank whose fn fails aborts the world with its code. Returns the code of the
  * first rank that failed, its sentence left for the caller.

@@ -37,6 +37,8 @@ struct spmt_comm {
 	spmt_comm *children, *sibling; /* guarded by the slot's lock */
 	int *world_ranks;	       /* by rank; NULL: the same numbers */
 	uint64_t id;	     /* equal on its ranks, unique in the world; owner of its blocks */
+	uint32_t shrinks;    /* calls of spmt_shrink */
+	uint64_t *survivors; /* of so many shrinks, a set; NULL: all ranks */
 	uint64_t area;	     /* split: offset of its library area, as heap_own_alloc gave it */
 	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
 	const struct backend *backend;

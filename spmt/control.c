@@ -66,6 +66,13 @@ int control_broken(struct control *control, const char *what)
 		control->split ? "comm" : "world", sentence);
 }
 
+void control_leave(struct control *control, int rank)
+{
+	atomic_store(&control->cells[rank].left, 1);
+	atomic_fetch_add(&control->coming, 1);
+	futex_wake_all(&control->coming);
+}
+
 /* ---- room for comms split from a world ------------------------------------------------------- */
 
 /* The room has units, each with a byte that says whether it is taken. A whole world's comm fits

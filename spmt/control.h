@@ -27,6 +27,8 @@ struct meet_record {
 struct cell {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
 	struct meet_record record[2];		       /* by parity of the meeting */
+	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
+	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
 	struct bell bell;			       /* of worlds */
 	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
 };
@@ -49,12 +51,31 @@ struct control {
 	uint32_t nranks;
 	_Atomic uint32_t gone; /* split: ranks that have ended their comm */
 	bool split;
+	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
+	_Alignas(CACHE_LINE) _Atomic uint64_t decided;
+	_Atomic uint32_t coming; /* rises when somebody comes, leaves or decides; sleepers' word */
 	struct cell cells[];
 };
 
+/* A set of ranks, as words of a bitmap; every rank has one behind the cells, its votes. */
+static inline size_t control_set(int nranks)
+{
+	return ((size_t)nranks + 63) / 64;
+}
+
+static inline _Atomic uint64_t *control_votes(struct control *control, int rank)
+{
+	int n = (int)control->nranks;
+
+	return (_Atomic uint64_t *)(void *)&control->cells[n] + (size_t)rank * control_set(n);
+}
+
 static inline size_t control_size(int nranks)
 {
-	return sizeof(struct control) + (size_t)nranks * sizeof(struct cell);
+	size_t n = (size_t)nranks;
+
+	return sizeof(struct control) + n * sizeof(struct cell) +
+		align_up(n * control_set(nranks) * sizeof(uint64_t), CACHE_LINE);
 }
 
 /* A world's, with its room. */
@@ -63,6 +84,9 @@ size_t control_world_size(int nranks);
 struct control *control_take(struct control *world, int nranks);
 /* By the last of its ranks, or by who took it before anybody else has seen it. */
 void control_give(struct control *world, struct control *control);
+
+/* A rank of a broken comm will not come to a shrink any more. */
+void control_leave(struct control *control, int rank);
 
 /* The stop word as the layers below take it: a plain word that they poll. */
 static inline const uint32_t *control_stop_word(const struct control *control)

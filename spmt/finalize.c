@@ -17,6 +17,10 @@ static bool comm_close(spmt_comm *comm)
 		comm_destroy(child);
 	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
 	comm_unvisited(comm);
+	if (comm->control && atomic_load(&comm->control->stop))
+		control_leave(comm->control, comm->rank);
+	mem_free(comm->survivors);
+	comm->survivors = NULL;
 	return streams_settle(comm);
 }
 

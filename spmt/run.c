@@ -58,6 +58,7 @@ static void worker_gone(void *arg)
 	crew_failed(crew, SPMT_ERR_PEER_DEAD);
 	if (comm && !comm_enter_any(comm, crew->what)) {
 		comm_break(comm, SPMT_ERR_PEER_DEAD, crew->sentence);
+		control_leave(comm->control, comm->rank);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "../src/blake2s.h"
 #include "../src/env.h"
 #include "../src/fault.h"
 #include "../src/process.h"
@@ -61,6 +62,27 @@ uint16_t uid_port(const struct uid *uid, int i)
 		(uid->port - UID_PORT_LEAST + i * 1571) % UID_PORT_COUNT);
 }
 
+/* The port is not the old one: its world may still be there. */
+static uint16_t first_port(const struct uid *u)
+{
+	return (uint16_t)(UID_PORT_LEAST + (u->id[0] >> 8) % UID_PORT_COUNT);
+}
+
+void uid_derive(const struct uid *from, const void *message, size_t size, struct uid *uid)
+{
+	const struct blake2s_part id[] = { { "spmt id", 7 }, { message, size } };
+	const struct blake2s_part secret[] = { { "spmt secret", 11 }, { message, size } };
+	struct uid u = *from;
+
+	blake2s(from->secret, sizeof(from->secret), id, 2, u.id, sizeof(u.id));
+	blake2s(from->secret, sizeof(from->secret), secret, 2, u.secret, sizeof(u.secret));
+	u.id[0] |= 1;
+	if (u.family)
+		u.port = first_port(&u);
+	u.check = uid_check(&u);
+	*uid = u;
+}
+
 /* ---- making one ---------------------------------------------------------------------------- */
 
 static bool usable(const struct ifaddrs *i, const char *name, int family)
@@ -78,7 +100,7 @@ static bool address_find(
 	if (!list)
 		return false;
 	u->family = family;
-	u->port = (uint16_t)(UID_PORT_LEAST + (u->id[0] >> 8) % UID_PORT_COUNT);
+	u->port = first_port(u);
 	if (family == AF_INET) {
 		struct sockaddr_in in;
 

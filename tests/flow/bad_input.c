@@ -259,11 +259,17 @@ static int local_null_and_outputs(struct bad *b)
 	uint64_t *w = b->words, value = 1;
 	spmt_mem *mem = b->mem;
 	size_t index;
+	spmt_uid uid;
+	int number = 77;
 
 	TRY(local_null(b));
 	REQUIRE(b->mem == mem);
 	BAD_ALL(spmt_malloc(c, 8, NULL), "NULL");
 	BAD_ALL(spmt_split(c, 0, 0, NULL), "part is NULL");
+	BAD(spmt_shrink(c, NULL, &number, &number), "next is NULL");
+	BAD(spmt_shrink(c, &uid, NULL, &number), "rank is NULL");
+	BAD(spmt_shrink(c, &uid, &number, &number), "the world is whole");
+	REQUIRE_EQ(number, 77);
 	BAD_ALL(spmt_calloc(c, 1, 8, NULL), "NULL");
 	BAD_ALL(spmt_aligned_alloc(c, 8, 8, NULL), "NULL");
 	BAD_ALL(spmt_register(c, b->local, 8, NULL), "NULL");
@@ -448,6 +454,8 @@ static int no_comm(spmt_comm *c, int want)
 	REQUIRE_CODE(spmt_finalize(c), want);
 	REQUIRE_CODE(spmt_split(c, 0, 0, &(spmt_comm *){ NULL }), want);
 	REQUIRE_SAYS("spmt_split");
+	REQUIRE_CODE(spmt_shrink(c, &(spmt_uid){ { 0 } }, &(int){ 0 }, &(int){ 0 }), want);
+	REQUIRE_SAYS("spmt_shrink");
 	REQUIRE(!spmt_ptr(c, w, 0));
 	REQUIRE(!spmt_backend(c));
 	spmt_guard_enter(c, &guard);

@@ -76,7 +76,7 @@ static int beside_each_other(void)
 	return ranks_run(RANKS, &attr, side_by_side, NULL);
 }
 
-/* One thread a comm waits or works when the world is aborted; all end with its code. */
+/* One thread a comm waits or works when the world is aborted; all end with its code, and all then shrink alike. */
 static int until_broken(int index, void *arg)
 {
 	spmt_comm *comm = ((spmt_comm **)arg)[index];
@@ -91,7 +91,9 @@ static int until_broken(int index, void *arg)
 static int doomed(spmt_comm *world, void *arg)
 {
 	spmt_comm *comms[COMMS] = { world };
+	int rank = -1, n = -1;
 	_Atomic int *turn = arg;
+	spmt_uid next;
 
 	for (int i = 1; i < COMMS; i++)
 		REQUIRE_OK(spmt_split(world, 0, 0, &comms[i]));
@@ -99,6 +101,8 @@ static int doomed(spmt_comm *world, void *arg)
 	if (atomic_fetch_add(turn, 1) % RANKS == RANKS - 1)
 		REQUIRE_OK(spmt_abort(world, -66));
 	TRY(ranks_threads(COMMS, until_broken, comms));
+	REQUIRE_OK(spmt_shrink(comms[1], &next, &rank, &n));
+	REQUIRE(rank == spmt_rank(world) && n == RANKS);
 	return 0;
 }
 

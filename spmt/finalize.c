@@ -3,6 +3,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
+#include "gather.h"
 #include "peer.h"
 #include "split.h"
 #include "steps.h"
@@ -112,6 +113,12 @@ int spmt_finalize(spmt_comm *comm)
 	}
 	if (!comm->parent)
 		world_unpublish(comm);
+	if (!broken && !rc && gather_elsewhere(comm)) {
+		/* Memory that another process has mapped is not given back under it. */
+		comm_close(comm);
+		comm_unmap(comm);
+		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
+	}
 	comm_destroy(comm);
 	return rc;
 }

@@ -29,6 +29,7 @@ static const struct {
 	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
 	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
 	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
+	[MEET_DETACHED] = { "spmt_finalize", { NULL, NULL, NULL } },
 	[MEET_DEREGISTER] = { "spmt_deregister", { "mem (by order of registration)", NULL, NULL } },
 };
 

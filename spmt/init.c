@@ -181,6 +181,8 @@ static int open_device(spmt_comm *comm)
 	if (rc)
 		return rc;
 	comm->units = desc.units;
+	memcpy(own_info(comm)->uuid, desc.uuid, sizeof(desc.uuid));
+	memcpy(own_info(comm)->pci, desc.pci, sizeof(desc.pci));
 	/* Pinning memory waits for a device whose kernels wait for a peer: now there are none of ours. */
 	if (!comm_cpu_access(comm)) {
 		rc = scratch_room(comm, 1);

@@ -14,17 +14,48 @@
 #include "peer.h"
 #include "steps.h"
 
-static void link_facts(const spmt_comm *comm, const struct rank_info *peer, int peer_dev,
-	const struct env *env, struct pair_facts *facts)
+/*
+ * The peer's device as this process numbers it. Ordinals of another process mean nothing here
+ * (CUDA_VISIBLE_DEVICES), identities do; a device that is not to be seen here has a number of its own
+ * beyond the others.
+ */
+static int peer_device(const spmt_comm *comm, const struct rank_info *peer)
 {
+	static const unsigned char none[sizeof(peer->uuid)];
 	const struct rank_info *me = &comm->world->infos[comm->rank];
+	struct status_saved saved;
+	struct device_desc desc;
+	bool known = memcmp(peer->uuid, none, sizeof(none)) != 0;
+	int n = 0, dev = 0;
 
+	if (!memcmp(me->process, peer->process, sizeof(me->process)))
+		return peer->settled;
+	status_save(&saved);
+	comm->backend->count(&n);
+	for (; known && dev < n; dev++)
+		if (!comm->backend->describe(dev, &desc) &&
+			!memcmp(desc.uuid, peer->uuid, sizeof(desc.uuid)))
+			break;
+	status_restore(&saved);
+	return known && dev < n ? dev : n + peer->rank;
+}
+
+static bool device_is_here(const spmt_comm *comm, int dev)
+{
+	int n = 0;
+
+	return !comm->backend->count(&n) && dev < n;
+}
+
+static void link_facts(
+	const spmt_comm *comm, int peer_dev, const struct env *env, struct pair_facts *facts)
+{
 	memset(facts, 0, sizeof(*facts));
 	facts->maps = env->maps;
 	facts->moves = env->moves;
 	facts->threshold =
 		env->threshold == ENV_SIZE_UNSET ? comm->backend->store_threshold : env->threshold;
-	if (!memcmp(me->process, peer->process, sizeof(me->process)))
+	if (device_is_here(comm, peer_dev))
 		facts->peer_code =
 			comm->backend->peer_check(comm->dev, peer_dev, facts->peer_reason);
 }
@@ -87,7 +118,7 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 
 	if (comm->world->memory && comm->world->memory[pe].known && !gather_here(comm, pe))
 		link->memory = &comm->world->memory[pe];
-	link_facts(comm, peer, peer_dev, env, &facts);
+	link_facts(comm, peer_dev, env, &facts);
 	rc = route_select(me, peer, &facts, &link->route);
 	if (rc)
 		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank, pe,
@@ -197,7 +228,7 @@ int peers_link(spmt_comm *comm)
 	rc = links_room(comm);
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		comm->bells[pe] = &comm->control->cells[pe].bell;
-		rc = link_open(comm, pe, infos[pe].settled, env);
+		rc = link_open(comm, pe, peer_device(comm, &infos[pe]), env);
 	}
 	if (!rc)
 		rc = peers_table(comm, NULL, NULL);

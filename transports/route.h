@@ -17,7 +17,8 @@ struct rank_info {
 	unsigned char host[16];	   /* equal means same node */
 	char backend[8];
 	char pci[16];
-	uint32_t traits, caps; /* the backend's; enum rank_cap */
+	unsigned char uuid[16]; /* of its device, zeros: none; from the second meeting on */
+	uint32_t traits, caps;	/* the backend's; enum rank_cap */
 	uint64_t heap_base, heap_size;
 	uint64_t own_base, own_size;
 };
@@ -30,7 +31,8 @@ enum mover_kind { MOVER_STORE, MOVER_SDMA, MOVER_VERBS };
  * Selection is a pure function over plain data: what two ranks say, what the driver says of the pair, what the user wants.
  */
 struct pair_facts {
-	int peer_code; /* backend->peer_check's answer; 0: granted. Asked only within one process */
+	int peer_code; /* backend->peer_check's answer; 0: granted, or the peer's device is not to be
+			  seen in this process */
 	char peer_reason[DEVICE_REASON];
 	const char *maps, *moves; /* SPMT_MAPS, SPMT_MOVES; NULL: no wish */
 	uint64_t threshold; /* SPMT_STORE_THRESHOLD or the backend's; UINT64_MAX: no copy engine */

@@ -72,9 +72,14 @@ static bool ipc_fits(struct pair *p)
 		note(p, "ipc: another host");
 	else if (!(deaf->caps & RANK_CAP_IPC))
 		note(p, "ipc: rank %d cannot share memory between processes", (int)deaf->rank);
+	else if (p->facts->peer_code)
+		note(p, "ipc: %s",
+			p->facts->peer_reason[0] ? p->facts->peer_reason
+						 : "the driver refuses peer access");
 	else
 		note(p, "ipc: same host, another process");
-	return !same_process(p) && same_host(p) && deaf->caps & RANK_CAP_IPC;
+	return !same_process(p) && same_host(p) && deaf->caps & RANK_CAP_IPC &&
+		!p->facts->peer_code;
 }
 
 static bool sdma_fits(struct pair *p)

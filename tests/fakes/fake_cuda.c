@@ -70,9 +70,38 @@ static void *at(cu_pointer ptr)
 	return (void *)(uintptr_t)ptr;
 }
 
+/* CUDA_VISIBLE_DEVICES as a list of numbers: the i-th that a process sees is this one; -1: it sees no more. */
+static int visible(int i)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	char *end;
+	long dev;
+
+	if (!list)
+		return i < fake_devices() ? i : -1;
+	for (;; list = end + 1) {
+		dev = strtol(list, &end, 10);
+		if (end == list || dev < 0 || dev >= fake_devices())
+			return -1;
+		if (!i--)
+			return (int)dev;
+		if (*end != ',')
+			return -1;
+	}
+}
+
+static int visible_count(void)
+{
+	int n = 0;
+
+	while (n < FAKE_DEVICES && visible(n) >= 0)
+		n++;
+	return n;
+}
+
 static bool good(int dev)
 {
-	return dev >= 0 && dev < fake_devices();
+	return dev >= 0 && dev < visible_count();
 }
 
 /* ---- the driver and its devices */
@@ -83,7 +112,7 @@ cu_result cuInit(unsigned int flags)
 		return CU_NO_DEVICE;
 	if (!fake_same_process())
 		return CU_NOT_INITIALIZED;
-	return flags ? CU_INVALID_VALUE : fake_devices() ? CU_OK : CU_NO_DEVICE;
+	return flags ? CU_INVALID_VALUE : visible_count() ? CU_OK : CU_NO_DEVICE;
 }
 
 cu_result cuGetErrorName(cu_result error, const char **text)
@@ -103,7 +132,7 @@ cu_result cuGetErrorString(cu_result error, const char **text)
 cu_result cuDeviceGetCount(int *count)
 {
 	CHECK("cuDeviceGetCount");
-	*count = fake_devices();
+	*count = visible_count();
 	return CU_OK;
 }
 
@@ -126,14 +155,14 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
 cu_result cuDeviceGetUuid_v2(cu_uuid *uuid, cu_device device)
 {
 	CHECK("cuDeviceGetUuid");
-	memset(uuid, 0x40 + device, sizeof(*uuid));
+	memset(uuid, 0x40 + visible(device), sizeof(*uuid));
 	return CU_OK;
 }
 
 cu_result cuDeviceGetPCIBusId(char *id, int size, cu_device device)
 {
 	CHECK("cuDeviceGetPCIBusId");
-	snprintf(id, (size_t)size, "0000:%02X:00.0", 0xFA00 / 256 + device);
+	snprintf(id, (size_t)size, "0000:%02X:00.0", 0xFA00 / 256 + visible(device));
 	return CU_OK;
 }
 

@@ -84,12 +84,15 @@ Test(select, p2p_refused)
 Test(select, ipc_between_processes)
 {
 	struct rank_info me = someone(0, 1, 1, RANK_CAP_IPC), peer = someone(1, 1, 2, RANK_CAP_IPC);
+	struct pair_facts refused = { .peer_code = -EACCES, .peer_reason = "not over this bridge" };
 	struct route route;
 
 	cr_expect_eq(route_select(&me, &peer, &granted, &route), 0);
 	cr_expect_eq(route.map, MAP_IPC);
 	expect_movers(&route, "store,sdma", 4096);
 	expect_reason(&route, "p2p: another process; ipc: same host, another process");
+	cr_expect_eq(route_select(&me, &peer, &refused, &route), -EHOSTUNREACH);
+	expect_reason(&route, "p2p: another process; ipc: not over this bridge");
 	peer.caps = 0;
 	cr_expect_eq(route_select(&me, &peer, &granted, &route), -EHOSTUNREACH);
 	expect_reason(&route, "ipc: rank 1 cannot");

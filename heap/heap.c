@@ -119,7 +119,7 @@ static int commit(struct heap *heap, uint64_t offset, uint64_t length)
 	return rc;
 }
 
-static int open_slice(struct heap *heap, int slice)
+static int open_slice(struct heap *heap, int slice, bool whole)
 {
 	size_t granularity;
 	int rc = heap->backend->vmm->granularity(heap->dev, &granularity);
@@ -133,7 +133,12 @@ static int open_slice(struct heap *heap, int slice)
 	heap->base = heap->range->base + (uint64_t)slice * heap->range->stride;
 	heap->own = heap->base + heap->size;
 	heap->step = HEAP_ROUND;
-	return heap->own_size ? commit(heap, heap->size, heap->own_size) : 0;
+	if (!whole)
+		return heap->own_size ? commit(heap, heap->size, heap->own_size) : 0;
+	rc = commit(heap, 0, heap->size + heap->own_size);
+	if (!rc)
+		atomic_store_explicit(&heap->committed, heap->size, memory_order_relaxed);
+	return rc;
 }
 
 static int open_static(struct heap *heap)
@@ -181,7 +186,7 @@ int heap_open(const struct heap_config *config, struct heap *heap)
 		rc = make_arenas(heap, config->own_size);
 	if (rc)
 		goto err;
-	rc = heap->range ? open_slice(heap, config->slice) : open_static(heap);
+	rc = heap->range ? open_slice(heap, config->slice, config->whole) : open_static(heap);
 	if (rc)
 		goto err;
 	return 0;

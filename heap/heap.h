@@ -74,6 +74,7 @@ struct heap_config {
 	uint64_t size;			/* user bytes; rounded up to HEAP_ROUND */
 	uint64_t own_size;		/* rounded up to HEAP_ROUND; zeroed */
 	const struct heap_range *range; /* NULL: static mode */
+	bool whole;			/* vmm: all of it in one piece, at once */
 	int slice;			/* this rank's place in range */
 	const int *peers; /* devices of the process that may reach this memory (copied) */
 	int npeers;

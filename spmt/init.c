@@ -244,11 +244,13 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
 			comm->rank);
 	config.peers = devs;
-	/* A heap that other processes map is in one piece. */
-	if (env->heap_mode != ENV_HEAP_STATIC && !gather_elsewhere(comm))
+	/* A heap that other processes map is in one piece: there is nothing to gain then by backing it
+	   on demand. */
+	config.whole = gather_elsewhere(comm);
+	if (env->heap_mode == ENV_HEAP_VMM || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(
 			comm, align_up(size, HEAP_ROUND) + align_up(config.own_size, HEAP_ROUND));
-	if (env->heap_mode == ENV_HEAP_VMM && !config.range && !gather_elsewhere(comm))
+	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
 		rc = fail(SPMT_ERR_UNSUPPORTED,
 			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes",
 			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size);

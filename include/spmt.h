@@ -297,6 +297,8 @@ struct spmt_route {
 	char movers[32];    /* "store,sdma", in the order of use */
 	uint64_t threshold; /* bytes up to which the first mover is used */
 	char reason[256];   /* why this map and not an earlier one */
+	int process;	    /* pe's, numbered from 0 alike on all ranks */
+	int device;	    /* pe's, an ordinal of its process */
 };
 SPMT_API int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route);
 

@@ -8,7 +8,11 @@
 
 #include "../src/guard.h"
 #include "../src/status.h"
+#include "routes.h"
 #include "steps.h"
+
+/* struct spmt_route as it began. */
+#define ROUTE_FIRST offsetof(struct spmt_route, process)
 
 int comm_enter_any(const spmt_comm *comm, const char *what)
 {
@@ -160,24 +164,26 @@ const char *spmt_backend(const spmt_comm *comm)
 
 static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
 {
-	struct spmt_route whole = { .size = sizeof(whole), .pe = pe };
+	struct spmt_route whole = { .pe = pe };
 	struct route now;
 
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_route", pe);
 	if (!route)
 		return fail(-EINVAL, "spmt_route: rank %d: route is NULL", comm->rank);
-	if (route->size < sizeof(whole))
+	if (route->size < ROUTE_FIRST)
 		return fail(-EINVAL,
 			"spmt_route: rank %d: route->size %zu: set it to sizeof(struct spmt_route)",
 			comm->rank, route->size);
 	link_route(&comm->links[pe], &now);
+	whole.process = routes_process(comm, comm_world_rank(comm, pe));
+	whole.device = comm->world->infos[comm_world_rank(comm, pe)].settled;
 	snprintf(whole.map, sizeof(whole.map), "%s", map_name(now.map));
 	route_movers(&now, whole.movers, sizeof(whole.movers));
 	whole.threshold = now.threshold;
 	snprintf(whole.reason, sizeof(whole.reason), "%.*s", LINK_REASON - 1, now.reason);
 	whole.size = route->size;
-	memcpy(route, &whole, sizeof(whole));
+	memcpy(route, &whole, MIN_OF(route->size, sizeof(whole)));
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "../src/status.h"
 #include "gather.h"
 #include "peer.h"
+#include "routes.h"
 #include "steps.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
@@ -382,6 +383,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	rc = comm_open(c, &a, env);
 	if (rc)
 		goto err;
+	routes_tell(c);
 	/* Visible before the last agreement, so that nothing that can fail follows it. */
 	world_publish(c);
 	rc = meet(c, &(struct meet_record){ .op = MEET_LINKED });

@@ -2,10 +2,8 @@
 /* A link a peer: routes selected from what the ranks told and what the driver says of each pair,
    then attached. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../src/env.h"
 #include "../src/mem.h"
@@ -132,29 +130,6 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 	return link_attach(comm, link, peer, &facts);
 }
 
-/* SPMT_ROUTES=file: this rank's rows, one write each so that rows of ranks do not mix. */
-static void routes_append(const spmt_comm *comm, const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-
-	if (fd < 0)
-		return;
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct route *r = &comm->links[pe].route;
-		char row[LINK_REASON + 128], movers[32];
-		int n;
-
-		route_movers(r, movers, sizeof(movers));
-		n = snprintf(row, sizeof(row),
-			"pid %d rank %d device %d -> rank %d: map %s movers %s threshold %llu: %s\n",
-			(int)getpid(), comm->rank, comm->dev, pe, map_name(r->map), movers,
-			(unsigned long long)r->threshold, r->reason);
-		if (n > 0 && write(fd, row, MIN_OF((size_t)n, sizeof(row) - 1)) < 0)
-			break;
-	}
-	close(fd);
-}
-
 static int links_room(spmt_comm *comm)
 {
 	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
@@ -234,8 +209,6 @@ int peers_link(spmt_comm *comm)
 		rc = peers_table(comm, NULL, NULL);
 	if (!rc)
 		view_prepare(comm);
-	if (!rc && env->routes)
-		routes_append(comm, env->routes);
 	return rc;
 }
 

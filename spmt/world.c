@@ -68,12 +68,16 @@ static void world_empty(struct world *w)
 		process_pages_free(w->local, w->local_size);
 	mem_free(w->slots);
 	mem_free(w->infos);
+	mem_free(w->routes);
 	w->local = NULL;
 	atomic_store(&w->control, NULL);
 	atomic_store(&w->gathering, 0);
 	w->arrived = 0;
 	w->slots = NULL;
 	w->infos = NULL;
+	w->routes = NULL;
+	w->routes_size = 0;
+	w->routes_ranks = 0;
 	heap_range_close(&w->range);
 	memset(&w->range, 0, sizeof(w->range));
 	w->range_state = 0;

@@ -79,6 +79,9 @@ struct world {
 	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */
+	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */
+	size_t routes_size;
+	int routes_ranks;
 };
 
 /*

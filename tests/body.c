@@ -550,7 +550,7 @@ static int place(spmt_comm *comm, const struct body *b, const uint64_t *word, in
 	int me = spmt_rank(comm);
 	bool here = processes_of(b->layout, pe) == processes_of(b->layout, me);
 	const uint64_t *there = spmt_ptr(comm, word, pe);
-	struct spmt_route route = { .size = sizeof(route) };
+	struct spmt_route route = { .size = sizeof(route) }, self = route;
 	uint64_t seen;
 
 	REQUIRE(there);
@@ -561,6 +561,9 @@ static int place(spmt_comm *comm, const struct body *b, const uint64_t *word, in
 	REQUIRE_OK(spmt_route(comm, pe, &route));
 	REQUIRE(!strcmp(route.map, pe == me ? "self" : here ? "p2p" : "ipc"));
 	REQUIRE(route.reason[0] && strstr(route.movers, "store"));
+	REQUIRE_OK(spmt_route(comm, me, &self));
+	REQUIRE_EQ(route.process == self.process, here);
+	REQUIRE_EQ(route.device, b->devices ? b->devices[pe] : processes_position(b->layout, pe));
 	return 0;
 }
 

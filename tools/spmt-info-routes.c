@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "spmt-info.h"
 
@@ -12,12 +13,17 @@ int matrix_make(int n, struct matrix *m)
 {
 	m->n = n;
 	m->routes = calloc((size_t)n * (size_t)n, sizeof(*m->routes));
-	return m->routes ? 0 : -ENOMEM;
+	m->pids = calloc((size_t)n, sizeof(*m->pids));
+	if (m->routes && m->pids)
+		return 0;
+	matrix_free(m);
+	return -ENOMEM;
 }
 
 void matrix_free(struct matrix *m)
 {
 	free(m->routes);
+	free(m->pids);
 	*m = (struct matrix){ 0 };
 }
 
@@ -33,6 +39,7 @@ static int ask(spmt_comm *comm, void *arg)
 	struct matrix *m = arg;
 	int rank = spmt_rank(comm), rc = 0;
 
+	m->pids[rank] = (int)getpid();
 	for (int pe = 0; pe < m->n && !rc; pe++) {
 		struct spmt_route *route = matrix_at(m, rank, pe);
 
@@ -107,6 +114,33 @@ static void print_row(struct matrix *m, int rank, const struct spmt_route **kind
 	printf("\n");
 }
 
+/* The line of a process that begins with rank `first`. */
+static void print_process(struct matrix *m, int first)
+{
+	int process = matrix_at(m, first, first)->process;
+
+	printf("%7d %7d ", process, m->pids[first]);
+	for (int rank = first, comma = 0; rank < m->n; rank++)
+		if (matrix_at(m, rank, rank)->process == process)
+			printf("%s %d on %d", comma++ ? "," : "", rank,
+				matrix_at(m, rank, rank)->device);
+	printf("\n");
+}
+
+static void print_processes(struct matrix *m)
+{
+	printf("process     pid  ranks on devices\n");
+	for (int rank = 0; rank < m->n; rank++) {
+		int first = 0;
+
+		while (matrix_at(m, first, first)->process != matrix_at(m, rank, rank)->process)
+			first++;
+		if (first == rank)
+			print_process(m, rank);
+	}
+	printf("\n");
+}
+
 bool matrix_print(struct matrix *m)
 {
 	const struct spmt_route **kinds = calloc(KINDS_MAX, sizeof(const struct spmt_route *));
@@ -114,6 +148,8 @@ bool matrix_print(struct matrix *m)
 
 	if (!kinds)
 		return false;
+	if (m->pids[0])
+		print_processes(m);
 	printf("routes of %d ranks (row: from, column: to)\n     ", m->n);
 	for (int pe = 0; pe < m->n; pe++)
 		printf(" %4d", pe);

@@ -26,8 +26,8 @@ static const struct option long_options[] = {
 
 struct question {
 	bool env, routes;
-	int ranks; /* of --routes; 0: one a device */
-	const char *topo, *record;
+	int ranks;			  /* of --routes; 0: one a device */
+	const char *topo, *record, *file; /* file: of SPMT_ROUTES */
 };
 
 static void help(void)
@@ -36,6 +36,7 @@ static void help(void)
 	       "  (none)           version, backends, devices and topology of this machine\n"
 	       "  --env            the environment variables: name, kind, default, value, meaning\n"
 	       "  --routes [N]     how each rank of a world of N (one a device) reaches each other, and why\n"
+	       "  --routes FILE    the same of worlds that ran with SPMT_ROUTES=FILE\n"
 	       "  --topo FILE      devices and routes of a recorded machine\n"
 	       "  --record FILE    writes this machine for --topo\n"
 	       "  --help, --version\n"
@@ -150,6 +151,13 @@ static int routes_print(int ranks)
 	return rc ? failed("--routes", rc) : show_routes(&m);
 }
 
+static int routes_file(const char *path)
+{
+	int rc = routes_file_print(path);
+
+	return rc ? failed("--routes", rc) : 0;
+}
+
 static int recording_print(const char *path)
 {
 	struct topo *t;
@@ -187,6 +195,18 @@ static bool ranks_value(const char *text, int *ranks)
 	return true;
 }
 
+/* What begins like a number is meant as one. */
+static int routes_take(const char *text, struct question *q)
+{
+	if (ranks_value(text, &q->ranks))
+		return 0;
+	if ((*text >= '0' && *text <= '9') || *text == '-')
+		return usage(
+			"--routes wants 1 to 512 ranks, or a file (./NAME if it begins with a digit)");
+	q->file = text;
+	return 0;
+}
+
 static int option_take(int c, struct question *q)
 {
 	switch (c) {
@@ -201,20 +221,18 @@ static int option_take(int c, struct question *q)
 		break;
 	case OPT_ROUTES:
 		q->routes = true;
-		return optarg && !ranks_value(optarg, &q->ranks)
-			? usage("--routes wants 1 to 512 ranks")
-			: 0;
+		return optarg ? routes_take(optarg, q) : 0;
 	default:
 		return EXIT_USAGE;
 	}
 	return 0;
 }
 
-/* `--routes N` as well as `--routes=N`. */
+/* `--routes N` as well as `--routes=N`, and FILE likewise. */
 static int ranks_take(int argc, char **argv, struct question *q)
 {
-	if (optind < argc && q->routes && !q->ranks && !ranks_value(argv[optind++], &q->ranks))
-		return usage("--routes wants 1 to 512 ranks");
+	if (optind < argc && q->routes && !q->ranks && !q->file && routes_take(argv[optind++], q))
+		return EXIT_USAGE;
 	if (optind < argc)
 		return usage("an argument that is no option");
 	return 0;
@@ -251,7 +269,7 @@ static int answer(const struct question *q)
 	if (!code && q->topo)
 		code = recording_print(q->topo);
 	if (!code && q->routes)
-		code = routes_print(q->ranks);
+		code = q->file ? routes_file(q->file) : routes_print(q->ranks);
 	if (!q->env && !q->record && !q->topo && !q->routes)
 		code = machine_print();
 	return code;

@@ -14,6 +14,7 @@ enum { MATRIX_MAX = 512 }; /* ranks */
 struct matrix {
 	int n;
 	struct spmt_route *routes; /* n * n: row is the rank that asks */
+	int *pids;		   /* n: of the rank's process; 0: not known */
 };
 
 int matrix_make(int n, struct matrix *m);
@@ -24,5 +25,8 @@ struct spmt_route *matrix_at(struct matrix *m, int rank, int pe);
 bool matrix_print(struct matrix *m);
 /* Routes of a world of n ranks, made for the question; n 0: one rank a device. Code of the library. */
 int matrix_live(int n, struct matrix *m);
+
+/* spmt-info-file.c: prints the matrix of every world in a file that SPMT_ROUTES made. Code of the library. */
+int routes_file_print(const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -425,7 +426,16 @@ static int routes(spmt_comm *comm, void *arg)
 		REQUIRE(strcmp(route.map, pe == spmt_rank(comm) ? "self" : "p2p") == 0);
 		REQUIRE(strstr(route.movers, "store"));
 		REQUIRE(route.reason[0]);
+		REQUIRE_EQ(route.process, 0);
+		REQUIRE_EQ(route.device, on_host() ? pe : device_of(pe));
 	}
+	/* As programs of the first release ask: what came later stays as it was. */
+	route.size = offsetof(struct spmt_route, process);
+	route.process = -7;
+	REQUIRE_OK(spmt_route(comm, 0, &route));
+	REQUIRE(route.process == -7 && route.size == offsetof(struct spmt_route, process));
+	route.size--;
+	REQUIRE_CODE(spmt_route(comm, 0, &route), -EINVAL);
 	route.size = 0;
 	REQUIRE_CODE(spmt_route(comm, 0, &route), -EINVAL);
 	return 0;

@@ -53,6 +53,30 @@ Test(processes, permuted)
 	same_results("6,1|0,7|5,2|4,3");
 }
 
+/* Two heaps of two processes have a distance that is not negative every other time. */
+static int views(spmt_comm *comm, void *arg)
+{
+	struct spmt_route mine = { .size = sizeof(mine) }, other = { .size = sizeof(other) };
+	struct spmt_view view = { .size = sizeof(view) };
+
+	(void)arg;
+	REQUIRE_OK(spmt_view_get(comm, &view));
+	REQUIRE_OK(spmt_route(comm, spmt_rank(comm), &mine));
+	REQUIRE_OK(spmt_route(comm, 1 - spmt_rank(comm), &other));
+	REQUIRE(other.process != mine.process);
+	REQUIRE_EQ(view.stride, 0);
+	return 0;
+}
+
+Test(processes, kernels_compute_no_addresses_of_other_processes)
+{
+	struct processes p = { .layout = "0|1", .cycles = 8 };
+
+	p.slack = (struct usage){ .fds = 0, .threads = 0, .maps = 4, .rss_kib = 8192 };
+	cr_assert_eq(setenv("SPMT_HEAP_MODE", "vmm", 1), 0);
+	RANKS_OK(processes_world(&p, views, NULL));
+}
+
 /* ---- beside ------------------------------------------------------------------------------------------------------ */
 
 static int two_jobs(int rank, void *arg)

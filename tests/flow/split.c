@@ -45,6 +45,8 @@ static int same_peers(spmt_comm *world, spmt_comm *turned)
 
 		REQUIRE_OK(spmt_route(world, pe, &a));
 		REQUIRE_OK(spmt_route(turned, n - 1 - pe, &b));
+		REQUIRE_EQ(a.device, b.device);
+		REQUIRE_EQ(a.process, b.process);
 		REQUIRE(!strcmp(a.map, b.map));
 	}
 	return 0;

@@ -349,7 +349,11 @@ SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
 /*
  * Any buffer of this rank (a framework's tensor) made usable by the others; sizes and places may
  * differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer stays
- * the caller's and must outlive deregister.
+ * the caller's and must outlive deregister. Ranks of other processes map the allocation that holds it:
+ * the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc; cuMemCreate if it may be
+ * exported as a descriptor), device memory of the host backend (what travels by descriptor: on the world's
+ * comm alone). Other memory they cannot reach: their
+ * calls on it are SPMT_ERR_UNSUPPORTED with the reason, spmt_mem_ptr is NULL.
  */
 SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem);
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);

@@ -204,8 +204,7 @@ struct offer {
 	struct heap_piece piece;
 };
 
-/* The i-th rank of this process, -1: there are not so many. */
-static int nth_here(const spmt_comm *comm, int i)
+int gather_nth(const spmt_comm *comm, int i)
 {
 	for (int r = 0; r < comm->nranks; r++)
 		if (gather_here(comm, r) && i-- == 0)
@@ -213,7 +212,7 @@ static int nth_here(const spmt_comm *comm, int i)
 	return -1;
 }
 
-static int rounds(const spmt_comm *comm)
+int gather_rounds(const spmt_comm *comm)
 {
 	const int *process = comm->world->process;
 	int most = 0;
@@ -267,14 +266,15 @@ static void offer_keep(struct world *w, const struct offer *offer, int fd)
 	}
 	w->infos[offer->rank] = offer->info;
 	memory = &w->memory[offer->rank];
-	*memory = (struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true };
+	*memory =
+		(struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true, .buffer = -1 };
 }
 
 static int offer_round(spmt_comm *comm, int i, int processes, struct offer *offers, int *fds)
 {
 	struct world *w = comm->world;
 	struct offer mine = { .rank = -1 };
-	int fd, rc = offer_make(w, nth_here(comm, i), &mine, &fd);
+	int fd, rc = offer_make(w, gather_nth(comm, i), &mine, &fd);
 
 	if (!rc)
 		rc = bootstrap_exchange(
@@ -291,7 +291,7 @@ int gather_memory(spmt_comm *comm)
 	struct offer *offers;
 	int *fds;
 
-	if (nth_here(comm, 0) != comm->rank)
+	if (gather_nth(comm, 0) != comm->rank)
 		return 0;
 	offers = mem_calloc((size_t)processes, sizeof(*offers));
 	fds = mem_calloc((size_t)processes, sizeof(*fds));
@@ -300,7 +300,9 @@ int gather_memory(spmt_comm *comm)
 		rc = fail(-ENOMEM,
 			"spmt_init: rank %d: out of memory for the heaps of %d processes",
 			comm->rank, processes);
-	for (int i = 0, n = rounds(comm); i < n && !rc; i++)
+	for (int r = 0; w->memory && r < w->nranks; r++)
+		w->memory[r].buffer = -1;
+	for (int i = 0, n = gather_rounds(comm); i < n && !rc; i++)
 		rc = offer_round(comm, i, processes, offers, fds);
 	mem_free(offers);
 	mem_free(fds);

@@ -25,6 +25,11 @@ bool gather_elsewhere(const spmt_comm *comm);
    others return at once; follows a meeting and is followed by one. */
 int gather_memory(spmt_comm *comm);
 
+/* The i-th rank of this process, -1: there are not so many. What is exchanged a rank at a time takes as
+   many rounds as the largest process has ranks. */
+int gather_nth(const spmt_comm *comm, int i);
+int gather_rounds(const spmt_comm *comm);
+
 /* With the world's last rank of this process. The world may never have gathered. */
 void gather_close(struct world *world);
 

@@ -29,6 +29,8 @@ static const struct {
 	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
 	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
 	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
+	[MEET_NAMED] = { "spmt_register", { NULL, NULL, NULL } },
+	[MEET_RELEASED] = { "spmt_deregister", { NULL, NULL, NULL } },
 	[MEET_DETACHED] = { "spmt_finalize", { NULL, NULL, NULL } },
 	[MEET_DEREGISTER] = { "spmt_deregister", { "mem (by order of registration)", NULL, NULL } },
 };
@@ -46,6 +48,17 @@ static const struct meet_record *brought(const struct control *control, int rank
 const struct meet_record *meet_brought(const spmt_comm *comm, int rank)
 {
 	return brought(comm->control, rank, comm->epoch);
+}
+
+/* The place of the sentence, which a rank that has failed alone has. */
+void meet_attach(spmt_comm *comm, const void *data, size_t size)
+{
+	memcpy(comm->control->cells[comm->rank].sentence[(comm->epoch + 1) & 1], data, size);
+}
+
+const void *meet_attached(const spmt_comm *comm, int rank)
+{
+	return comm->control->cells[rank].sentence[comm->epoch & 1];
 }
 
 /* ---- the verdict, by the last to arrive ---------------------------------------------------- */

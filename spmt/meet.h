@@ -24,6 +24,8 @@ enum meet_op {
 	MEET_SPLIT,
 	MEET_SPLIT_MADE,
 	MEET_SPLIT_LINKED,
+	MEET_NAMED,
+	MEET_RELEASED,
 	MEET_DETACHED
 };
 enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
@@ -36,6 +38,10 @@ enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
 int meet(spmt_comm *comm, const struct meet_record *mine);
 /* What `rank` brought to the last meeting. Valid until this rank joins the next. */
 const struct meet_record *meet_brought(const spmt_comm *comm, int rank);
+/* At most STATUS_SENTENCE bytes that go with what this rank brings to its next meeting, unless it brings a
+   failure; and what `rank` attached to the last, valid as above. */
+void meet_attach(spmt_comm *comm, const void *data, size_t size);
+const void *meet_attached(const spmt_comm *comm, int rank);
 const char *meet_name(uint32_t op);
 
 #endif

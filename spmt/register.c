@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered buffers: any memory of a rank made usable by the others. Within a process that is
-   an exchange of addresses. */
+   an exchange of addresses; other processes map it (share.c). */
 #include <errno.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "../src/status.h"
 #include "gather.h"
 #include "rma.h"
+#include "share.h"
 #include "stream.h"
 
 struct spmt_mem {
@@ -18,6 +19,7 @@ struct spmt_mem {
 	uint64_t name;		      /* the n-th registration of the world */
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
 	struct kernel_table table;
+	struct share *shares; /* by rank; NULL: all ranks are in this process */
 	bool published;
 	struct spmt_mem *next, **link; /* in comm->mems */
 };
@@ -40,6 +42,10 @@ static void mem_destroy(spmt_mem *mem)
 	if (!mem)
 		return;
 	table_close(mem->comm, &mem->table);
+	if (mem->shares)
+		share_drop(mem->comm, mem->shares);
+	mem_free(mem->shares);
+	mem->shares = NULL;
 	if (mem->link) {
 		*mem->link = mem->next;
 		if (mem->next)
@@ -65,6 +71,12 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 			comm->rank);
 	mem->comm = comm;
 	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
+	if (!rc && gather_elsewhere(comm)) {
+		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
+		if (!mem->shares)
+			rc = fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d ranks",
+				comm->rank, comm->nranks);
+	}
 	if (rc) {
 		rc = comm_failed(comm, "spmt_register", rc);
 		mem_destroy(mem);
@@ -85,7 +97,7 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 	return 0;
 }
 
-/* Where this rank reaches a buffer of pe's; 0: nowhere. In another process only the heap is mapped. */
+/* Where this rank reaches a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
 static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t size)
 {
 	const struct rank_info *info = &comm->world->infos[comm_world_rank(comm, pe)];
@@ -98,9 +110,11 @@ static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t 
 	return (uint64_t)(uintptr_t)comm->links[pe].base + offset;
 }
 
-static void mem_fill(spmt_mem *mem)
+/* Takes what the ranks brought to the meeting, and maps what is elsewhere. */
+static int mem_fill(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
+	int rc;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct meet_record *r = meet_brought(comm, pe);
@@ -108,6 +122,19 @@ static void mem_fill(spmt_mem *mem)
 		mem->peers[pe] = (struct spmtd_mem_peer){ .size = r->payload[1],
 			.base = mem_base(comm, pe, r->payload[0], r->payload[1]) };
 	}
+	if (!mem->shares)
+		return 0;
+	rc = share_accept(comm, mem->shares);
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		if (mem->shares[pe].base)
+			mem->peers[pe].base = (uint64_t)(uintptr_t)mem->shares[pe].base;
+	return rc;
+}
+
+static void mem_publish(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+
 	mem->name = comm->registered++;
 	mem->next = comm->mems;
 	mem->link = &comm->mems;
@@ -129,12 +156,18 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	record.status = register_check(comm, buf, size, mem);
 	if (!record.status)
 		record.status = mem_create(comm, &m);
+	if (!record.status && m->shares)
+		share_offer(comm, buf, size);
 	rc = meet(comm, &record);
+	if (rc && m && m->shares)
+		share_withdraw(comm);
+	if (!rc)
+		rc = mem_fill(m);
 	if (rc) {
 		mem_destroy(m);
 		return rc;
 	}
-	mem_fill(m);
+	mem_publish(m);
 	*mem = m;
 	return 0;
 }
@@ -164,6 +197,11 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 		record.status = quiet_all(comm, "spmt_deregister");
 	}
 	rc = meet(comm, &record);
+	if (!rc && mem->shares && share_any(comm, mem->shares)) {
+		/* The owner may free the buffer when this returns: nobody has it mapped any more. */
+		share_drop(comm, mem->shares);
+		rc = meet(comm, &(struct meet_record){ .op = MEET_RELEASED });
+	}
 	if (!rc)
 		mem_destroy(mem);
 	return rc;
@@ -210,8 +248,8 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
 	if (!mem->peers[pe].base)
 		return fail(SPMT_ERR_UNSUPPORTED,
-			"%s: rank %d: rank %d's buffer lies in another process outside the symmetric heap; only memory of spmt_malloc can be reached there",
-			what, comm->rank, pe);
+			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
+			what, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
 	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
 	return 0;
 }

@@ -462,15 +462,14 @@ static bool is_here(spmt_comm *comm, int pe)
 	return !spmt_route(comm, pe, &route) && strcmp(route.map, "ipc") != 0;
 }
 
-/* What lies outside of the heap is shared within a process alone: the others are told so. */
+/* What travels by descriptor is shared on the world's comm alone: a part is told so. */
 static int refused(spmt_comm *comm, const struct body *b, spmt_mem *mem, int pe)
 {
 	char text[8];
 
-	(void)b;
-	REQUIRE(!is_here(comm, pe));
+	REQUIRE(!b->layout && !is_here(comm, pe));
 	REQUIRE_CODE(spmt_mem_get(comm, text, mem, 0, sizeof(text), pe), SPMT_ERR_UNSUPPORTED);
-	REQUIRE_SAYS("outside the symmetric heap");
+	REQUIRE_SAYS("descriptor");
 	return 0;
 }
 
@@ -538,7 +537,7 @@ static int unshared(spmt_comm *comm)
 		if (here)
 			REQUIRE_EQ(atoi(text + 3), pe);
 		else
-			REQUIRE_SAYS("outside the symmetric heap");
+			REQUIRE_SAYS("export");
 	}
 	REQUIRE_OK(spmt_deregister(comm, mem));
 	free(own);

@@ -9,6 +9,7 @@ struct ipc_memory {
 	struct heap_piece piece;
 	int fd; /* -1: none; the world's */
 	bool known;
+	int buffer; /* of a buffer of the rank's while it is registered, -1: none */
 };
 
 #endif

@@ -53,6 +53,35 @@ Test(processes, permuted)
 	same_results("6,1|0,7|5,2|4,3");
 }
 
+/* Halves register at once, what lies outside the heap included: none waits for a process that has no rank in it. */
+static int halves(spmt_comm *comm, void *arg)
+{
+	int me = spmt_rank(comm);
+
+	(void)arg;
+	for (int across = 0; across < 2; across++) {
+		spmt_comm *part;
+
+		REQUIRE_OK(spmt_split(comm, across ? me % 2 : me / 2, me, &part));
+		for (int i = 0; i < 3; i++)
+			TRY(body_registered(part, &(struct body){ .layout = NULL }));
+		REQUIRE_OK(spmt_finalize(part));
+	}
+	return 0;
+}
+
+Test(processes, halves_register_at_once)
+{
+	static const char *const layouts[] = { "0,1|2,3", "0,2|1,3", "0|1,2,3", "0|1|2|3" };
+
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+		struct processes p = { .layout = layouts[i] };
+
+		if (processes_widest(layouts[i]) <= devices_here())
+			RANKS_OK(processes_world(&p, halves, NULL));
+	}
+}
+
 /* Two heaps of two processes have a distance that is not negative every other time. */
 static int views(spmt_comm *comm, void *arg)
 {

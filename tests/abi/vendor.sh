@@ -6,6 +6,9 @@
 vendor=$1 header=$2 source=$3
 shift 3
 places=(/usr/include /opt/rocm/include "${CUDA_HOME:-/usr/local/cuda}/include")
+if pmix=$(pkg-config --variable=includedir pmix 2>/dev/null); then
+	places+=("$pmix")
+fi
 if nvcc=$(command -v nvcc); then
 	places+=("$(dirname "$(realpath "$nvcc")")/../include")
 fi

@@ -162,6 +162,44 @@ typedef void *spmt_stream;
 	SPMT_STREAM_(1) /* the vendor's default stream (its 0), on every backend */
 #define SPMT_STREAM_PER_THREAD SPMT_STREAM_(2)
 
+/*
+ * How the processes of a job tell each other a uid, where a framework has a way of its own (MPI, a
+ * key-value store): an all-gather. One rank of each process, the first to come, calls it once a
+ * world, on its own thread, inside spmt_init, with no lock of the library held; the others of the
+ * process wait. The struct and what ctx points to stay until all ranks of the process have returned.
+ */
+struct spmt_bootstrap {
+	size_t size;		/* sizeof(struct spmt_bootstrap), as spmt_attr's */
+	int process, processes; /* the number of this process in the job, and how many there are */
+	/*
+	 * Leaves the `size` bytes that each process passed as `mine`, by process, in `all`, which
+	 * has room for processes * size; size is at most 1024 and the same everywhere. 0, or a
+	 * negative code, which spmt_init then returns. It may block: the library cannot interrupt
+	 * it, so this rank's deadline begins behind it and a bound is up to the callback. Other
+	 * ranks of the process wait for it no longer than their own deadlines. What it leaves in
+	 * `all` is checked, not trusted. It may not call spmt_init with the same struct.
+	 */
+	int (*all_gather)(void *ctx, const void *mine, size_t size, void *all);
+	void *ctx;
+};
+
+/*
+ * Uids. Ranks with a uid NULL are spread over the processes of a job, of which attr.bootstrap tells,
+ * or else the launcher (PMIx 3 or later: `mpirun -n 4 prog`, `srun --mpi=pmix prog`). With nranks 1
+ * and no bootstrap it is a world of one, launcher or not.
+ *   ranks     rank and nranks 0: one rank a process, the process's number in the job is its rank.
+ *             Else nranks is a multiple of the processes, k ranks each, process p has the ranks
+ *             p * k .. p * k + k - 1, and each of them calls spmt_init. Anything else is -EINVAL.
+ *   worlds    as many as are wanted. Every process calls spmt_init for the same worlds in the same
+ *             order, calls that fail included; of a process's k ranks each calls once a world.
+ *   devices   device -1: k devices a process, by the order of the processes on the node, no wrap. A
+ *             process that sees exactly k devices is taken to have them for itself, since launchers
+ *             bind GPUs so.
+ *   launcher  libpmix is loaded (SPMT_PMIX_LIB) and asked at the first such call. The process is then
+ *             its client until exit, where it is finalized, since Open MPI could not be initialised
+ *             after an earlier end; MPI_Init may come before or after. A process that never calls
+ *             spmt_init makes the others' first call end at their deadline.
+ */
 
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
@@ -174,14 +212,15 @@ struct spmt_attr {
 	size_t heap_size;    /* bytes a rank, all of them the user's, rounded up to 2 MiB; 0:
 				SPMT_HEAP_SIZE or 1 GiB */
 	const spmt_uid
-		*uid; /* NULL: nranks == 1, or the launcher's environment where there is one */
+		*uid;	    /* NULL: of the bootstrap or the launcher, see "Uids"; or nranks is 1 */
 	int64_t timeout_ms; /* 0: SPMT_TIMEOUT_MS or 10,000; < 0: none (death and abort still end a
-			       wait) */
+				wait) */
+	const struct spmt_bootstrap *bootstrap; /* NULL: none; not asked where there is a uid */
 };
 #ifdef __cplusplus
-#define SPMT_ATTR_INIT                                               \
-	{                                                            \
-		sizeof(struct spmt_attr), 0, 0, -1, NULL, 0, NULL, 0 \
+#define SPMT_ATTR_INIT                                                     \
+	{                                                                  \
+		sizeof(struct spmt_attr), 0, 0, -1, NULL, 0, NULL, 0, NULL \
 	}
 #else
 #define SPMT_ATTR_INIT                                         \
@@ -196,7 +235,7 @@ struct spmt_attr {
 SPMT_API int spmt_uid_create(spmt_uid *uid);
 
 /*
- * Joins the world that attr->uid names and returns when all its ranks have. nranks, heap_size and
+ * Joins the world that attr->uid names, or that "Uids" above finds, and returns when all its ranks have. nranks, heap_size and
  * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
  * same code. Nothing of a failed init is left behind.
@@ -245,14 +284,15 @@ SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nran
 
 /*
  * A thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
- * device are ignored. A rank whose fn fails aborts the world with its code. Returns the code of the
+ * device are ignored, bootstrap too. A rank whose fn fails aborts the world with its code. Returns the code of the
  * first rank that failed, its sentence left for the caller.
  */
 SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 	int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
 /* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
-   attrs[i]. uid NULL in all attrs: a new world of these n. */
+   attrs[i]. uid and bootstrap NULL in all attrs: a new world of these n, unless nranks is above n,
+   when they are part of the launcher's job. */
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns

@@ -9,6 +9,7 @@
 #include "../src/process.h"
 #include "../src/status.h"
 #include "gather.h"
+#include "launch.h"
 #include "peer.h"
 #include "routes.h"
 #include "steps.h"
@@ -24,25 +25,6 @@ static uint64_t own_size(const spmt_comm *comm)
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
-
-static int attr_copy(const struct spmt_attr *given, struct spmt_attr *attr)
-{
-	const unsigned char *bytes = (const unsigned char *)given;
-
-	if (!given)
-		return fail(-EINVAL, "spmt_init: attr is NULL");
-	if (given->size < sizeof(*attr))
-		return fail(-EINVAL,
-			"spmt_init: attr.size %zu is below %zu: begin with SPMT_ATTR_INIT",
-			given->size, sizeof(*attr));
-	for (size_t i = sizeof(*attr); i < given->size; i++)
-		if (bytes[i])
-			return fail(-EINVAL,
-				"spmt_init: attr.size %zu: byte %zu asks for something this library (%s) does not know",
-				given->size, i, spmt_version());
-	memcpy(attr, given, sizeof(*attr));
-	return 0;
-}
 
 static int attr_check(const struct spmt_attr *attr)
 {
@@ -61,21 +43,6 @@ static int attr_check(const struct spmt_attr *attr)
 			"spmt_init: rank %d: attr.heap_size %zu is beyond any address space",
 			attr->rank, attr->heap_size);
 	return 0;
-}
-
-static int attr_uid(const struct spmt_attr *attr, struct uid *uid)
-{
-	spmt_uid own;
-	int rc;
-
-	if (attr->uid)
-		return uid_read("spmt_init", attr->uid, uid);
-	if (attr->nranks != 1)
-		return fail(-EINVAL,
-			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create",
-			attr->rank, attr->nranks);
-	rc = spmt_uid_create(&own);
-	return rc ? rc : uid_read("spmt_init", &own, uid);
 }
 
 /* ---- what a rank tells the others ---------------------------------------------------------- */
@@ -129,7 +96,24 @@ static int settle_devices(spmt_comm *comm)
 	return rc;
 }
 
-static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
+/* Device -1 in a job: processes of one node do not all begin at the first. */
+static int job_device(const spmt_comm *comm, const struct launch *launch, int *dev)
+{
+	int count, at, rc = comm->backend->count(&count);
+
+	if (rc)
+		return rc;
+	at = launch_device(launch, comm->rank, comm->nranks, count);
+	if (at >= count)
+		return fail(-ENODEV,
+			"spmt_init: rank %d is number %d of its node, backend %s has %d devices%s",
+			comm->rank, at, comm->backend->name, count,
+			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
+	*dev = at;
+	return 0;
+}
+
+static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struct launch *launch)
 {
 	struct rank_info *info = own_info(comm);
 	struct status_saved saved;
@@ -146,7 +130,10 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr)
 	info->traits = comm->backend->traits;
 	info->caps = comm->backend->ipc ? RANK_CAP_IPC : 0;
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
-	rc = named_device(comm);
+	if (info->device < 0 && launch->processes)
+		rc = job_device(comm, launch, &info->device);
+	if (!rc)
+		rc = named_device(comm);
 	if (!rc)
 		rc = process_host(info->host);
 	return rc ? rc : process_nonce(info->process);
@@ -285,7 +272,8 @@ static int init_failed(spmt_comm *comm, int rc)
 	return rc;
 }
 
-static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct env *env)
+static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct launch *launch,
+	const struct env *env)
 {
 	uint64_t size = attr->heap_size ? attr->heap_size : env->heap_size;
 	struct meet_record record = { .op = MEET_INIT, .key = { size } };
@@ -294,7 +282,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	comm->default_timeout_ms =
 		MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
 	atomic_store(&comm->timeout_ms, comm->default_timeout_ms);
-	rc = init_failed(comm, info_begin(comm, attr));
+	rc = init_failed(comm, info_begin(comm, attr, launch));
 	if (rc && !atomic_load(&comm->world->boot))
 		gather_post(&comm->world->uid, comm->nranks, rc);
 	if (rc)
@@ -336,21 +324,27 @@ static void init_refused(const struct uid *uid, int nranks, int rc)
 /* Settles what the user passed before any world is touched; what fails is posted to the world
    that the uid names. */
 static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, struct uid *uid,
-	const struct env **env)
+	struct launch *launch, const struct env **env)
 {
-	int rc = attr_copy(given, attr), named;
 	struct status_saved saved;
+	int rc, named;
 
-	if (rc && (!given || given->size < sizeof(*attr)))
+	attr->size = 0;
+	rc = given ? attr_take("spmt_init", "attr", given, attr)
+		   : fail(-EINVAL, "spmt_init: attr is NULL");
+	if (rc && !attr->size)
 		return rc;
 	status_save(&saved);
-	*attr = *given;
-	named = attr_uid(attr, uid);
+	named = launch_uid(attr, uid, launch);
 	if (!rc && named)
 		return named;
 	if (rc)
 		status_restore(&saved);
 	else
+		rc = launch_ranks(launch, attr);
+	if (rc && launch->processes && (attr->nranks < 1 || attr->nranks % launch->processes))
+		attr->nranks = launch->processes; /* of those who are to hear of it, most likely */
+	if (!rc)
 		rc = attr_check(attr);
 	if (!rc)
 		rc = env_get(env);
@@ -363,11 +357,12 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 {
 	struct spmt_attr a;
 	struct uid uid;
+	struct launch launch;
 	const struct env *env;
 	spmt_comm *c = NULL;
 	int rc;
 
-	rc = attr_read(attr, &a, &uid, &env);
+	rc = attr_read(attr, &a, &uid, &launch, &env);
 	if (rc)
 		return rc;
 	if (!comm) {
@@ -380,7 +375,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		init_refused(&uid, a.nranks, rc);
 	if (rc)
 		return rc;
-	rc = comm_open(c, &a, env);
+	rc = comm_open(c, &a, &launch, env);
 	if (rc)
 		goto err;
 	routes_tell(c);

@@ -7,6 +7,7 @@
 #include "../src/fault.h"
 #include "../src/mem.h"
 #include "../src/status.h"
+#include "launch.h"
 #include "steps.h"
 
 /* n pieces of work at once; the first failure in time is kept with its sentence. */
@@ -202,22 +203,6 @@ static void run_left(struct crew *crew, int i)
 	crew->comms[i] = NULL;
 }
 
-/* What this library knows of the user's struct, checked as init would. */
-static int attr_take(
-	const char *what, const char *name, const struct spmt_attr *given, struct spmt_attr *attr)
-{
-	if (given->size < sizeof(*attr))
-		return fail(-EINVAL, "%s: %s.size %zu is below %zu: begin with SPMT_ATTR_INIT",
-			what, name, given->size, sizeof(*attr));
-	for (size_t i = sizeof(*attr); i < given->size; i++)
-		if (((const unsigned char *)given)[i])
-			return fail(-EINVAL, "%s: %s.size %zu: byte %zu asks for something unknown",
-				what, name, given->size, i);
-	*attr = *given;
-	attr->size = sizeof(*attr);
-	return 0;
-}
-
 static int run_attr(
 	int nranks, const struct spmt_attr *common, spmt_uid *uid, struct spmt_attr *attr)
 {
@@ -294,13 +279,13 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 	return rc;
 }
 
-/* uid NULL everywhere: a new world. */
+/* No uid anywhere, and no more ranks than these: a new world. */
 static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 {
 	int rc = 0;
 
 	for (int i = 0; i < n; i++)
-		if (attrs[i].uid)
+		if (attrs[i].uid || attrs[i].bootstrap || attrs[i].nranks > n)
 			return 0;
 	rc = spmt_uid_create(uid);
 	for (int i = 0; !rc && i < n; i++)

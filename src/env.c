@@ -306,6 +306,13 @@ static void load(struct loaded *l)
 	atomic_store_explicit(&l->ready, true, memory_order_release);
 }
 
+bool env_launched(void)
+{
+	const char *space = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+
+	return space && *space && rank && *rank;
+}
+
 const struct env *env_loaded(void)
 {
 	struct loaded *l = atomic_load_explicit(&loaded_slot, memory_order_acquire);

@@ -38,6 +38,7 @@
 		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
+	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
 	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \
 		"<site>:<n> makes the nth request of a resource fail; site: any, alloc, map, fd, thread, device, memory, register, peer")
@@ -63,6 +64,10 @@ struct env {
 /* The process's environment. A value that does not parse is an error that names variable, value and what is accepted, and
    stays one for the life of the process. Any thread. */
 int env_get(const struct env **env);
+
+/* Whether a launcher that speaks PMIx says, now, that it has started this process (PMIX_NAMESPACE and
+   PMIX_RANK). */
+bool env_launched(void);
 
 /* What an earlier env_get gave, or NULL. Never fails, reads nothing. */
 const struct env *env_loaded(void);

@@ -27,7 +27,7 @@ static const struct {
 	long long is, want;
 } rows[] = {
 	SIZE(spmt_uid, 128),
-	SIZE(struct spmt_attr, 56),
+	SIZE(struct spmt_attr, 64),
 	AT(struct spmt_attr, rank, 8),
 	AT(struct spmt_attr, nranks, 12),
 	AT(struct spmt_attr, device, 16),
@@ -35,6 +35,12 @@ static const struct {
 	AT(struct spmt_attr, heap_size, 32),
 	AT(struct spmt_attr, uid, 40),
 	AT(struct spmt_attr, timeout_ms, 48),
+	AT(struct spmt_attr, bootstrap, 56),
+	SIZE(struct spmt_bootstrap, 32),
+	AT(struct spmt_bootstrap, process, 8),
+	AT(struct spmt_bootstrap, processes, 12),
+	AT(struct spmt_bootstrap, all_gather, 16),
+	AT(struct spmt_bootstrap, ctx, 24),
 	SIZE(struct spmt_route, 336),
 	AT(struct spmt_route, pe, 8),
 	AT(struct spmt_route, map, 12),

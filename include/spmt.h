@@ -519,13 +519,19 @@ SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
 SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*
- * In stream order, asynchronous to the host. Buffers are any addresses of the rank's device,
- * symmetric or not. All ranks pass the same count, type, op and root, and call in the same order.
+ * In stream order, asynchronous to the host. Buffers are any addresses of the rank's device that are
+ * aligned to the type, symmetric or not. dst and src may not overlap, but in place: dst == src of
+ * all_reduce and broadcast, src the rank's own block of dst of all_gather, dst the rank's own block
+ * of src of reduce_scatter. All ranks pass the same count, type, op and root, and call in
+ * the same order. An argument that is wrong on one rank alone is -EINVAL there at once; the others miss
+ * that rank at their deadline. A difference between ranks is reported by the next quiet as
+ * SPMT_ERR_MISMATCH. When the world breaks meanwhile dst is undefined, and other ranks of
+ * the process may still write to it until they have finalized.
+ *
  * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the stream's
- * end of the work) no peer reads src. dst == src: all_reduce and broadcast. Results are bitwise
- * equal on all ranks and from run to run. Types: all of spmt_type. AND, OR, XOR: integers only.
- * Sums of f16 and bf16 are made in f32 and rounded once. A difference between ranks is reported by
- * the next quiet as SPMT_ERR_MISMATCH.
+ * end of the work) no peer reads src. Results are bitwise equal on all ranks and from run to run.
+ * Types: all of spmt_type. AND, OR, XOR: integers only. Sums of f16 and bf16 are made in f32 and
+ * rounded once.
  */
 SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, int root, spmt_stream stream); /* dst is written on the root too */

@@ -50,6 +50,36 @@ static bool is_float(enum spmt_type type)
 	return type >= SPMT_TYPE_F16;
 }
 
+/* Where the same bytes have the same place in both buffers each is read before it is written. */
+static bool coll_in_place(const spmt_comm *comm, const struct coll_call *c, uint64_t part)
+{
+	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
+	uint64_t own = (uint64_t)comm->rank * part;
+
+	switch (c->kind) {
+	case COLL_BROADCAST:
+	case COLL_ALL_REDUCE:
+		return dst == src;
+	case COLL_ALL_GATHER:
+		return src == dst + own;
+	case COLL_REDUCE_SCATTER:
+		return dst == src + own;
+	default:
+		return false;
+	}
+}
+
+static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
+{
+	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
+	uint64_t part = c->count * type_size(c->type);
+
+	if (c->kind == COLL_BROADCAST && c->root != comm->rank) /* its src is not read */
+		return false;
+	return (dst - src < part * c->src_blocks || src - dst < part * c->dst_blocks) &&
+		!coll_in_place(comm, c, part);
+}
+
 static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t bytes, blocks = MAX_OF(c->src_blocks, c->dst_blocks);
@@ -74,6 +104,9 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 		return fail(-EINVAL,
 			"%s: rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
 			c->what, comm->rank, c->dst, c->src, type_size(c->type));
+	if (coll_overlaps(comm, c))
+		return fail(-EINVAL, "%s: rank %d: dst %p and src %p overlap with count %zu",
+			c->what, comm->rank, c->dst, c->src, c->count);
 	return 0;
 }
 

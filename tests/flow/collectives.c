@@ -213,7 +213,8 @@ static int check(const struct call *c, int rank, const char *host)
 				(int)c->kind, (int)c->type, (int)c->op, c->count, c->n, i,
 				(uintmax_t)bits);
 	}
-	for (size_t i = 0; i < GUARD; i++)
+	/* behind a block of src in place lies the next one */
+	for (size_t i = 0; i < GUARD && !(c->in_place && c->kind == REDUCE_SCATTER); i++)
 		REQUIRE_EQ(host[dst_count(c) * widths[c->type] + i], 0x5c);
 	return 0;
 }
@@ -250,10 +251,13 @@ static int one(spmt_comm *comm, struct call *c, const struct desk *d)
 {
 	int rank = spmt_rank(comm);
 	size_t width = widths[c->type], in = src_count(c) * width, out = dst_count(c) * width;
-	char *dst = d->dst + (size_t)rank % 3 * width,
-	     *src = c->in_place ? dst : d->src + (size_t)rank % 2 * width;
+	char *dst = d->dst + (size_t)rank % 3 * width, *src = d->src + (size_t)rank % 2 * width;
 	bool same = c->kind == ALL_REDUCE || c->kind == BROADCAST;
 
+	if (c->in_place && c->kind == REDUCE_SCATTER)
+		dst = src + (size_t)rank * c->count * width;
+	else if (c->in_place)
+		src = dst + (c->kind == ALL_GATHER ? (size_t)rank * c->count * width : 0);
 	c->n = spmt_nranks(comm);
 	c->seed++;
 	REQUIRE(out + GUARD + 64 <= d->room && in + GUARD + 64 <= d->room);
@@ -320,7 +324,7 @@ static int moves(spmt_comm *comm, void *arg)
 			c.count = counts[i];
 			c.root = (int)(i + (size_t)c.type) % n;
 			TRY(one(comm, &c, &d));
-			if (kind != BROADCAST)
+			if (kind != BROADCAST && kind != ALL_GATHER)
 				continue;
 			c.in_place = true;
 			TRY(one(comm, &c, &d));
@@ -397,8 +401,7 @@ static int reductions(spmt_comm *comm, void *arg)
 					((unsigned)c.type + (unsigned)c.op) % 4)
 					continue;
 				c.count = counts[i];
-				c.in_place = c.kind == ALL_REDUCE &&
-					((size_t)c.type + (size_t)c.op + i) % 2;
+				c.in_place = ((size_t)c.type + (size_t)c.op + i) % 2;
 				TRY(one(comm, &c, &d));
 			}
 	free(d.host);
@@ -549,4 +552,44 @@ Test(collectives, a_difference_is_reported)
 {
 	for (int way = 0; way < 5; way++)
 		run_with((const int[]){ 4 }, 1, differs, &way);
+}
+
+/* What would read bytes that are written already is refused, on every rank, and nothing has begun. */
+static int overlaps(spmt_comm *comm, void *arg)
+{
+	int n = spmt_nranks(comm), to[] = { 1, 2, 0 };
+	struct call c = { .type = SPMT_TYPE_U32, .count = 4, .n = n, .to = to };
+	uint32_t *at;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 64, sizeof(*at), (void **)&at));
+	for (c.kind = BROADCAST; c.kind < KINDS; c.kind++) {
+		uint32_t *dst = at + 16, *src = at + 16;
+
+		c.root = spmt_rank(comm);
+		REQUIRE_CODE(make(comm, &c, dst, src + 1, NULL), -EINVAL);
+		REQUIRE_SAYS("overlap");
+		REQUIRE_CODE(make(comm, &c, dst, src - 1, NULL), -EINVAL);
+		REQUIRE_CODE(make(comm, &c, dst, src + dst_count(&c) - 1, NULL), -EINVAL);
+		REQUIRE_CODE(make(comm, &c, dst, src - src_count(&c) + 1, NULL), -EINVAL);
+		/* a block of its own is another rank's */
+		if (c.kind == ALL_GATHER)
+			REQUIRE_CODE(
+				make(comm, &c, dst,
+					dst + (size_t)(spmt_rank(comm) + 1) % 3 * c.count, NULL),
+				-EINVAL);
+		c.root = 0;
+		REQUIRE_OK(make(comm, &c, dst, src - src_count(&c), NULL));
+		REQUIRE_OK(make(comm, &c, dst, src + dst_count(&c), NULL));
+		c.count = 0;
+		REQUIRE_OK(make(comm, &c, dst, src, NULL));
+		c.count = 4;
+	}
+	REQUIRE_OK(spmt_quiet(comm));
+	return sym_check_u64(comm, (uint64_t *)(void *)at, 0);
+}
+
+Test(collectives, overlaps_are_refused)
+{
+	run_with((const int[]){ 3 }, 1, overlaps, NULL);
 }

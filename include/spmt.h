@@ -506,8 +506,9 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 	const void *operand, const void *compare, void *fetched, int pe);
 
 SPMT_API int spmt_fence(spmt_comm *comm);
-SPMT_API int spmt_quiet(
-	spmt_comm *comm); /* the first failure of what was issued since the last quiet */
+/* The first failure of what was issued since the last quiet. In a broken world it fails, but first lets
+   what this rank has queued end, half a second at most, so that nothing of it is still to be written. */
+SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete. */
 SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);

@@ -8,6 +8,24 @@
 #include "../src/status.h"
 #include "steps.h"
 
+/* A word of this rank's own part, `unknown` where it cannot be had. By way of memory that lives as long as the comm: in a broken
+   world the copy may outlast the call. */
+static uint64_t own_word(spmt_comm *comm, const char *word, uint64_t unknown)
+{
+	struct link *self = &comm->links[comm->rank];
+	uint64_t *seen;
+
+	if (comm_cpu_access(comm))
+		return __atomic_load_n((const uint64_t *)(const void *)word, __ATOMIC_ACQUIRE);
+	if (scratch_room(comm, sizeof(*seen)))
+		return unknown;
+	seen = scratch_host(comm);
+	*seen = unknown;
+	if (self->small->get(self, seen, word, sizeof(*seen), MOVE_BLOCKING, NULL))
+		return unknown;
+	return *seen;
+}
+
 /* The inbox word that tells whether a peer has come as far as `expected`. */
 static uint64_t peer_epoch(spmt_comm *comm, int pe, const struct spmtd_record *r)
 {
@@ -16,10 +34,8 @@ static uint64_t peer_epoch(spmt_comm *comm, int pe, const struct spmtd_record *r
 		self->own + sizeof(struct spmtd_own) + (size_t)pe * sizeof(struct spmtd_inbox);
 	size_t word = r->what == SPMTD_WHAT_COLLECTIVE ? offsetof(struct spmtd_inbox, posted)
 						       : offsetof(struct spmtd_inbox, sync);
-	uint64_t epoch = r->expected;
 
-	self->small->get(self, &epoch, box + word, sizeof(epoch), MOVE_BLOCKING, NULL);
-	return epoch;
+	return own_word(comm, box + word, r->expected);
 }
 
 static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
@@ -76,12 +92,13 @@ static bool library_failed(spmt_comm *comm)
 {
 	struct link *self = &comm->links[comm->rank];
 	char *word = self->own + offsetof(struct spmtd_own, error);
-	uint64_t error = 0, none = 0;
 
-	self->small->get(self, &error, word, sizeof(error), MOVE_BLOCKING, NULL);
-	if (error)
-		self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
-	return error != 0;
+	static const uint64_t none;
+
+	if (!own_word(comm, word, 0))
+		return false;
+	self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
+	return true;
 }
 
 int kernel_failure(spmt_comm *comm, const char *what)

@@ -249,6 +249,49 @@ Test(process_ends, exit_without_finalize)
 	killed(BY_EXIT);
 }
 
+/* A quiet that fails for a death gives buffers back: what is still queued writes nothing to them afterwards, also where the world
+   broke before the quiet. */
+static int gives_back(int rank, void *arg)
+{
+	enum { COUNT = 1 << 16, QUEUED = 200 };
+	static uint64_t src[COUNT], all[6][COUNT];
+	struct play *play = arg;
+	struct spmt_attr attr = endless(rank, 6, &play->p.uid[0]);
+	uint64_t *dst = all[rank];
+	spmt_comm *comm;
+
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	ranks_watch(comm);
+	if (rank / 2 != play->s->victim)
+		for (int i = 0; i < QUEUED; i++)
+			REQUIRE_OK(spmt_all_reduce(
+				comm, dst, src, COUNT, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	atomic_fetch_add(&play->s->ready, 1);
+	while (rank / 2 == play->s->victim)
+		sleep_ms(1000);
+	while (rank % 2 && !spmt_status(comm))
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_PEER_DEAD);
+	memset(dst, 0x55, sizeof(all[0]));
+	REQUIRE(in_time(play->s));
+	TRY(names_the_dead(play->s->victim));
+	sleep_ms(50);
+	for (int i = 0; i < COUNT; i++)
+		REQUIRE(dst[i] == 0x5555555555555555);
+	ranks_watch(NULL);
+	spmt_finalize(comm);
+	return 0;
+}
+
+Test(process_ends, quiet_gives_buffers_back)
+{
+	struct play play = { .p = { .layout = three, .watch = kill_victim, .killed = 2 } };
+
+	NEEDS_HOST("its collectives take any memory of the process");
+	scene_make(&play, IN_WAIT, 1);
+	RANKS_OK(processes_run(&play.p, gives_back, &play));
+}
+
 /* ---- stopped ------------------------------------------------------------------------------------------------------- */
 
 static void stop_and_go(struct processes *p)

@@ -26,6 +26,7 @@ struct meet_record {
 /* One rank's lines. Written by that rank alone, but for the bell. */
 struct cell {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
+	_Atomic int cpu;			       /* where it was then */
 	struct meet_record record[2];		       /* by parity of the meeting */
 	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
 	_Atomic uint32_t left;			       /* has ended its comm, which was broken */

@@ -211,6 +211,8 @@ static void say_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t
 
 /* ---- meeting ------------------------------------------------------------------------------- */
 
+enum { GATE_YIELDS = 32, GATE_LOOKS = 256 };
+
 static const _Atomic uint32_t *gate_word(struct control *control)
 {
 	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
@@ -247,6 +249,53 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 	atomic_fetch_sub(&control->gate_sleepers, 1);
 }
 
+/* Ranks outnumber CPUs: may one that is missing need this CPU? Not if all were last seen on others. */
+static bool wanted_here(const spmt_comm *comm)
+{
+	const struct control *control = comm->control;
+	uint64_t there = atomic_load_explicit(&control->arrived, memory_order_relaxed);
+	int cpu;
+
+	if (comm->epoch * (uint64_t)comm->nranks - there > (uint64_t)comm->world->cpus)
+		return true;
+	cpu = sched_getcpu();
+	for (int i = 0; i < comm->nranks; i++) {
+		const struct cell *c = &control->cells[i];
+
+		if (atomic_load_explicit(&c->arrived, memory_order_relaxed) < comm->epoch &&
+			atomic_load_explicit(&c->cpu, memory_order_relaxed) == cpu)
+			return true;
+	}
+	return false;
+}
+
+/* Some microseconds: what the ranks of another CPU take to come one after the other. */
+static void gate_look(const _Atomic uint64_t *gate, uint64_t open)
+{
+	for (int i = 0; i < GATE_LOOKS; i++) {
+		if (atomic_load_explicit(gate, memory_order_acquire) != open)
+			return;
+		cpu_relax();
+	}
+}
+
+/*
+ * Gives the CPU to ranks that are still to come. When the last of this CPU's has come, yields would
+ * only pass it round among those that wait; and as each yield costs a thread its turn later, ranks that
+ * yield more often than others come late to the next meeting: so this one looks instead, for a while.
+ */
+static void gate_yield(const spmt_comm *comm, const _Atomic uint64_t *gate, uint64_t open)
+{
+	for (int i = 0; i < GATE_YIELDS; i++) {
+		if (atomic_load_explicit(gate, memory_order_acquire) != open)
+			return;
+		if (i < GATE_YIELDS / 4 && !wanted_here(comm))
+			gate_look(gate, open);
+		else
+			sched_yield();
+	}
+}
+
 /* Until the gate is no longer `open`: spins where the ranks fit the CPUs, yields, then sleeps.
    Returns ns waited, roughly. */
 static int64_t gate_wait(spmt_comm *comm, uint64_t open)
@@ -267,8 +316,7 @@ static int64_t gate_wait(spmt_comm *comm, uint64_t open)
 	}
 	if (!begin)
 		begin = process_now();
-	for (int i = 0; i < 16 && atomic_load_explicit(gate, memory_order_acquire) == open; i++)
-		sched_yield();
+	gate_yield(comm, gate, open);
 	if (atomic_load_explicit(gate, memory_order_acquire) == open)
 		gate_sleep(comm, open, begin);
 	return process_now() - begin;
@@ -304,6 +352,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 	if (UNLIKELY(mine->status))
 		memcpy(cell->sentence[epoch & 1], status_sentence(),
 			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
+	atomic_store_explicit(&cell->cpu, sched_getcpu(), memory_order_relaxed);
 	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
 		gate_open(control, epoch);

@@ -11,7 +11,10 @@
 /* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
    then sleeps. */
 #define WAIT_YIELD (1u << 20)
-#define WAIT_TELL (WAIT_YIELD + 16)
+/* On an idle CPU some 30 us: longer than it takes to wake a sleeper. With fewer, two ranks that answer
+   each other fell asleep in turn, each while the other was being woken. */
+#define WAIT_YIELDS 64
+#define WAIT_TELL (WAIT_YIELD + WAIT_YIELDS)
 #define WAIT_SLEEP (WAIT_TELL + 1)
 #define WAIT_SLICE 1000000ll
 #define WAIT_SLICES 4u

@@ -15,7 +15,9 @@
  * Threads
  *   Calls on different comms run at once and share no lock on the data path. Calls on one comm come
  *   from any thread, one at a time. spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
- *   spmt_route, spmt_ptr and spmt_stats may run beside any call.
+ *   spmt_route, spmt_ptr and spmt_stats may run beside any call. No call is a cancellation point
+ *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one; fn of spmt_run and
+ *   spmt_each can be cancelled.
  *
  * Errors
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,

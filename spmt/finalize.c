@@ -95,6 +95,7 @@ static void finalize_deadline(spmt_comm *comm)
 
 int spmt_finalize(spmt_comm *comm)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_FINALIZE };
 	int rc = comm_enter_any(comm, "spmt_finalize");
 	bool broken;

@@ -111,6 +111,7 @@ static const struct kernel kernel_user = { "user", launch_run };
 int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size)
 {
+	UNCANCELLED;
 	struct launch *launch;
 	device_stream s;
 	int rc = host_only(comm, "spmt_host_launch");
@@ -139,6 +140,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 
 int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 {
+	UNCANCELLED;
 	int rc = host_only(comm, "spmt_host_stream_create");
 
 	if (rc)
@@ -188,6 +190,7 @@ static int defaults_sync(spmt_stream stream, int64_t ns)
 
 int spmt_host_stream_synchronize(spmt_stream stream)
 {
+	UNCANCELLED;
 	static const char what[] = "spmt_host_stream_synchronize";
 	const struct env *env;
 	int64_t ns;
@@ -209,6 +212,7 @@ int spmt_host_stream_synchronize(spmt_stream stream)
 
 int spmt_host_stream_destroy(spmt_stream stream)
 {
+	UNCANCELLED;
 	int dev = -1, rc = stream_device("spmt_host_stream_destroy", stream, &dev);
 
 	return rc ? rc : backend_host.stream_destroy(dev, stream);
@@ -221,6 +225,7 @@ int spmt_host_get_device(void)
 
 int spmt_host_set_device(int device)
 {
+	UNCANCELLED;
 	int rc = host_set_device(device);
 
 	return rc ? fail(rc, "spmt_host_set_device: %s", status_sentence()) : 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../src/guard.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "routes.h"
 #include "steps.h"
@@ -242,6 +243,7 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 
 int spmt_device_count(const char *backend, int *count)
 {
+	UNCANCELLED;
 	const struct backend *b;
 	struct status_saved saved;
 	int rc;

@@ -355,6 +355,7 @@ static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, stru
 
 int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 {
+	UNCANCELLED;
 	struct spmt_attr a;
 	struct uid uid;
 	struct launch launch;

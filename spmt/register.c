@@ -146,6 +146,7 @@ static void mem_publish(spmt_mem *mem)
 
 int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_REGISTER,
 		.payload = { size ? (uintptr_t)buf : 0, size } };
 	spmt_mem *m = NULL;
@@ -186,6 +187,7 @@ static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *me
 
 int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_DEREGISTER };
 	int rc = comm_enter(comm, "spmt_deregister");
 

@@ -6,6 +6,7 @@
 
 #include "../src/fault.h"
 #include "../src/mem.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "launch.h"
 #include "steps.h"
@@ -125,12 +126,11 @@ static int crew_hire(struct worker *workers, struct crew *crew, int *hired)
 	return 0;
 }
 
-/* `left` is told of every thread that has ended. No cancellation point: the crew lives on the
-   caller's stack. */
+/* `left` is told of every thread that has ended. The crew lives on the caller's stack: the caller is not cancelled. */
 static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 {
 	struct worker *workers = mem_calloc((size_t)crew->n, sizeof(*workers));
-	int hired, rc, cancel;
+	int hired, rc;
 
 	if (!workers)
 		return fail(-ENOMEM, "%s: out of memory for %d threads", crew->what, crew->n);
@@ -138,13 +138,11 @@ static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 	pthread_cond_init(&crew->begin, NULL);
 	rc = crew_hire(workers, crew, &hired);
 	crew_order(crew, !rc);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	for (int i = 0; i < hired; i++) {
 		pthread_join(workers[i].thread, NULL);
 		if (!rc && left)
 			left(crew, i);
 	}
-	pthread_setcancelstate(cancel, NULL);
 	pthread_cond_destroy(&crew->begin);
 	pthread_mutex_destroy(&crew->lock);
 	mem_free(workers);
@@ -224,6 +222,7 @@ static int run_attr(
 int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *comm, void *arg),
 	void *arg)
 {
+	UNCANCELLED;
 	struct spmt_attr attr;
 	struct crew crew = { .work = run_rank,
 		.n = nranks,
@@ -316,6 +315,7 @@ static void undo_all(int n, spmt_comm **comms)
 
 int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 {
+	UNCANCELLED;
 	struct crew crew = { .work = init_rank, .n = n, .what = "spmt_init_all" };
 	struct spmt_attr *own = NULL;
 	struct status_saved saved;
@@ -353,6 +353,7 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 
 int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
 {
+	UNCANCELLED;
 	struct crew crew = { .work = worker_call,
 		.n = n,
 		.given = comms,

@@ -187,6 +187,7 @@ static int shrink_check(
 /* Nothing that can fail follows this rank's coming, but its being late. */
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
+	UNCANCELLED;
 	int rc = shrink_check(comm, next, rank, nranks);
 	struct next *name;
 	struct uid uid;

@@ -279,6 +279,7 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 
 int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_SPLIT,
 		.payload = { (uint64_t)(int64_t)color, (uint64_t)(int64_t)key } };
 	struct group group = { .n = 0 };

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "../src/process.h"
 #include "../src/status.h"
 #include "rma.h"
 #include "stream.h"
@@ -125,6 +126,7 @@ static int output_check(const spmt_comm *comm, const char *what, void *const *pt
 
 int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_MALLOC, .key = { size } };
 	int rc = comm_enter(comm, "spmt_malloc");
 
@@ -136,6 +138,7 @@ int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 
 int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_CALLOC, .key = { count, size } };
 	uint64_t bytes = 0;
 	int rc = comm_enter(comm, "spmt_calloc");
@@ -152,6 +155,7 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 
 int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_ALIGNED_ALLOC, .key = { alignment, size } };
 	int rc = comm_enter(comm, "spmt_aligned_alloc");
 
@@ -188,6 +192,7 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 
 int spmt_free(spmt_comm *comm, void *ptr)
 {
+	UNCANCELLED;
 	struct meet_record record = { .op = MEET_FREE };
 	int rc = comm_enter(comm, "spmt_free");
 

@@ -138,6 +138,7 @@ static int address_fill(const char *name, struct uid *u)
 
 int spmt_uid_create(spmt_uid *uid)
 {
+	UNCANCELLED;
 	struct uid u = { .magic = UID_MAGIC, .version = UID_VERSION };
 	const struct env *env;
 	int rc;

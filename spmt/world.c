@@ -294,6 +294,7 @@ void world_break(struct world *world, int code, const char *sentence)
 
 void comm_break(spmt_comm *comm, int code, const char *sentence)
 {
+	UNCANCELLED;
 	struct world *w = comm->world;
 
 	if (!comm->parent) {

@@ -271,8 +271,10 @@ int cuda_bind_context(struct cuda_bound *bound, int dev, const char *what)
 	api = bound->api = &bound->state->api;
 	bound->device = &bound->state->devices[dev];
 	bound->dev = dev;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &bound->cancel);
 	r = api->CtxPush(bound->device->context);
 	if (r != CU_OK) {
+		pthread_setcancelstate(bound->cancel, NULL);
 		return cuda_fail(r, "%s: entering device %d", what, dev);
 	}
 	bound->mode = CU_CAPTURE_RELAXED;
@@ -312,6 +314,7 @@ void cuda_unbind(const struct cuda_bound *bound)
 
 	capture_mode(bound->api, &mode);
 	bound->api->CtxPop(&context);
+	pthread_setcancelstate(bound->cancel, NULL);
 }
 
 int cuda_done(const struct cuda_bound *bound, cu_result result, const char *what)

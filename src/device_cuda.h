@@ -35,7 +35,8 @@ struct cuda_bound {
 	const struct cuda_api *api;
 	struct cuda_device *device;
 	int dev;
-	cu_capture_mode mode; /* the thread's own */
+	cu_capture_mode mode; /* the thread's own, as is cancel */
+	int cancel;
 };
 
 /* NULL with a sentence where load() has not succeeded in this process. */

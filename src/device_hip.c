@@ -132,6 +132,7 @@ int hip_bind_closed(struct hip_bound *bound, int dev, const char *what)
 	bound->api = api = &bound->state->api;
 	bound->device = d;
 	bound->dev = dev;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &bound->cancel);
 	bound->last = api->PeekAtLastError();
 	if (api->GetDevice(&bound->was) != HIP_OK)
 		bound->was = -1;
@@ -139,6 +140,7 @@ int hip_bind_closed(struct hip_bound *bound, int dev, const char *what)
 		r = api->SetDevice(dev);
 	if (r != HIP_OK) {
 		put_back_error(api, bound->last);
+		pthread_setcancelstate(bound->cancel, NULL);
 		return hip_fail(r, "%s: entering device %d", what, dev);
 	}
 	bound->mode = HIP_CAPTURE_RELAXED;
@@ -179,6 +181,7 @@ void hip_unbind(const struct hip_bound *bound)
 	if (bound->was >= 0 && bound->was != bound->dev)
 		bound->api->SetDevice(bound->was);
 	put_back_error(bound->api, bound->last);
+	pthread_setcancelstate(bound->cancel, NULL);
 }
 
 int hip_done(const struct hip_bound *bound, hip_result result, const char *what)

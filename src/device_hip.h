@@ -42,6 +42,7 @@ struct hip_bound {
 	int was;	 /* -1: unknown */
 	hip_result last; /* the thread's last error before us */
 	hip_capture_mode mode;
+	int cancel; /* the thread's own state */
 };
 
 /* NULL with a sentence where load() has not succeeded in this process. */

@@ -328,11 +328,9 @@ int host_stream_push(struct host_op *op, const char *name)
 /* pthread_join() is a cancellation point, and no wait of the library is one. */
 static void join(pthread_t thread)
 {
-	int state;
+	UNCANCELLED;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_join(thread, NULL);
-	pthread_setcancelstate(state, &state);
 }
 
 int host_stream_end(struct host_stream *s)

@@ -171,9 +171,11 @@ void *vendor_kernel(const struct vendor_kernels *kernels, const struct kernel *k
 	return NULL;
 }
 
+/* nanosleep() is a cancellation point, and no wait of the library is one. */
 static void nap(int64_t ns)
 {
 	struct timespec ts = { .tv_nsec = (long)ns };
+	UNCANCELLED;
 
 	nanosleep(&ts, NULL);
 }

@@ -157,6 +157,19 @@ int process_cpus(void)
 	return n > 0 ? n : 1;
 }
 
+int process_cancel_off(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
+void process_cancel_restore(const int *state)
+{
+	pthread_setcancelstate(*state, NULL);
+}
+
 int64_t process_now(void)
 {
 	struct timespec now;

@@ -42,6 +42,16 @@ bool process_file_fits(uint64_t size);
 /* CPUs in the calling thread's affinity mask, at least 1. */
 int process_cpus(void);
 
+/* The calling thread can no longer be cancelled; returns what process_cancel_restore() wants. */
+int process_cancel_off(void);
+void process_cancel_restore(const int *state);
+
+/* From here to the end of the block: no call of the library is a cancellation point, as what it holds, locks above all,
+   would stay held. */
+#define UNCANCELLED                                                                      \
+	__attribute__((cleanup(process_cancel_restore), unused)) const int uncancelled = \
+		process_cancel_off()
+
 /* Monotonic clock, ns. */
 int64_t process_now(void);
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* A thread with a cancellation pending keeps it through every call: none of the library's is a cancellation point. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "body.h"
+#include "processes.h"
+
+/* Taken at the first cancellation point, which is then where the thread was seen last. */
+static void pend(void)
+{
+	pthread_cancel(pthread_self());
+}
+
+static void no_more(void)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+}
+
+static int told(spmt_comm *comm)
+{
+	struct spmt_route route = { .size = sizeof(route) };
+	struct spmt_stats stats = { .size = sizeof(stats) };
+	spmt_stream stream;
+	int64_t value;
+	int count;
+
+	REQUIRE_OK(spmt_route(comm, 0, &route));
+	REQUIRE_OK(spmt_stats(comm, -1, &stats));
+	REQUIRE_OK(spmt_query(comm, SPMT_CAP_HEAP_SIZE, &value));
+	REQUIRE_OK(spmt_device_count(NULL, &count));
+	if (!on_host())
+		return 0;
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	REQUIRE_OK(spmt_barrier_on_stream(comm, stream));
+	REQUIRE_OK(spmt_host_stream_synchronize(stream));
+	REQUIRE_OK(spmt_host_stream_destroy(stream));
+	return 0;
+}
+
+static int part(spmt_comm *comm)
+{
+	spmt_comm *half;
+
+	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &half));
+	TRY(body_registered(half, &(struct body){ .layout = NULL }));
+	REQUIRE_OK(spmt_barrier(half));
+	REQUIRE_OK(spmt_finalize(half));
+	return 0;
+}
+
+/* Rank 0 stays away, and is waited for; then the others go on without it. */
+static int broken(spmt_comm *comm)
+{
+	int rank, n;
+	spmt_uid next;
+
+	REQUIRE_OK(spmt_set_timeout(comm, 300));
+	while (spmt_rank(comm) == 0)
+		if (spmt_status(comm))
+			return 0;
+		else
+			sched_yield(); /* as no sleep is: no cancellation point */
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_OK(spmt_shrink(comm, &next, &rank, &n));
+	REQUIRE_EQ(n, spmt_nranks(comm) - 1);
+	REQUIRE_OK(spmt_abort(comm, -1));
+	return 0;
+}
+
+static int life(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	struct body b = { .layout = p->layout, .uid = &p->uid[0], .less = true };
+	spmt_comm *comm;
+
+	attr.heap_size = 16 << 20;
+	if (processes_widest(p->layout) <= devices_here())
+		attr.device = -1;
+	pend();
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	TRY(body_calls(comm, &b));
+	TRY(told(comm));
+	TRY(part(comm));
+	TRY(broken(comm));
+	REQUIRE_OK(spmt_finalize(comm));
+	no_more();
+	return 0;
+}
+
+static void lives(const char *layout)
+{
+	struct processes p = { .layout = layout, .seconds = 30 };
+
+	NEEDS_LAYOUT(layout);
+	RANKS_OK(processes_run(&p, life, &p));
+}
+
+Test(cancel, in_one_process)
+{
+	lives("0,1,2,3");
+}
+
+Test(cancel, in_several)
+{
+	lives("0,1|2,3");
+	lives("0|1|2|3");
+}
+
+/* ---- calls that make threads -------------------------------------------------------------------------------------------- */
+
+enum { RANKS = 2 };
+
+static int meet(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_barrier(comm);
+}
+
+static int leave(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_finalize(comm);
+}
+
+static int crews(int index, void *arg)
+{
+	struct spmt_attr attrs[RANKS], common = ranks_attr(0, RANKS, NULL);
+	spmt_comm *comms[RANKS];
+
+	(void)index;
+	(void)arg;
+	for (int i = 0; i < RANKS; i++)
+		attrs[i] = ranks_attr(i, RANKS, NULL);
+	common.device = -1;
+	pend();
+	REQUIRE_OK(spmt_run(RANKS, &common, meet, NULL));
+	REQUIRE_OK(spmt_init_all(RANKS, attrs, comms));
+	REQUIRE_OK(spmt_each(RANKS, comms, meet, NULL));
+	REQUIRE_OK(spmt_each(RANKS, comms, leave, NULL));
+	REQUIRE_CODE(spmt_run(RANKS, &common, NULL, NULL), -EINVAL);
+	no_more();
+	return 0;
+}
+
+Test(cancel, of_those_who_start_ranks)
+{
+	NEEDS_DEVICES(RANKS);
+	ranks_deadline(30);
+	RANKS_OK(ranks_threads(1, crews, NULL));
+}

@@ -15,6 +15,15 @@
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CACHE_LINE 64
 
+/* 1 where ThreadSanitizer looks: gcc and clang say so in ways of their own. */
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZE_THREAD 1
+#elif defined(__has_feature)
+#define SANITIZE_THREAD __has_feature(thread_sanitizer)
+#else
+#define SANITIZE_THREAD 0
+#endif
+
 static inline bool is_power_of_two(uint64_t x)
 {
 	return x && !(x & (x - 1));

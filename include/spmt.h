@@ -28,7 +28,9 @@
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
  *             op or compare
  *   -ENOMEM   memory; -EAGAIN threads; -EMFILE descriptors
- *   -EBADF    the comm (or registered buffer) is finalized or was never one
+ *   -EBADF    the comm (or registered buffer) is finalized or was never one. It is looked at, so it
+ *             has to be memory that can be read; and a pointer that was finalized may name the next
+ *             comm that is made
  *
  * Waiting
  *   Every wait has a deadline (spmt_attr.timeout_ms) and ends at once when the world breaks. A

@@ -175,6 +175,8 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 
 static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
 {
+	if (!mem)
+		return fail(-EINVAL, "%s: rank %d: mem is NULL", what, comm->rank);
 	if (!mem_live(mem))
 		return fail(-EBADF, "%s: rank %d: mem %p is not a registered buffer", what,
 			comm->rank, (const void *)mem);

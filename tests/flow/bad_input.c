@@ -456,6 +456,7 @@ static int no_comm(spmt_comm *c, int want)
 	REQUIRE_SAYS("spmt_split");
 	REQUIRE_CODE(spmt_shrink(c, &(spmt_uid){ { 0 } }, &(int){ 0 }, &(int){ 0 }), want);
 	REQUIRE_SAYS("spmt_shrink");
+	REQUIRE_CODE(spmt_deregister(c, NULL), want);
 	REQUIRE(!spmt_ptr(c, w, 0));
 	REQUIRE(!spmt_backend(c));
 	spmt_guard_enter(c, &guard);

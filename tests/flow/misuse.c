@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Collective calls that one rank gets wrong, in one process and over two: all get its code and a sentence that names it, outputs
+ * are unwritten, the comm is whole. And comms that are gone: parts, what was registered on them, broken ones.
+ */
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "processes.h"
+
+enum { ODD = 2 };
+
+static void everywhere(int (*fn)(spmt_comm *comm, void *arg))
+{
+	static const char *const layouts[] = { "0,1,2,3", "0,1|2,3" };
+
+	for (int i = 0; i < 2; i++) {
+		struct processes p = { .layout = layouts[i] };
+
+		RANKS_OK(processes_world(&p, fn, &p));
+	}
+}
+
+#define ALL(call, code, word)             \
+	do {                              \
+		REQUIRE_CODE(call, code); \
+		REQUIRE_SAYS(word);       \
+	} while (0)
+
+/* ---- split ---------------------------------------------------------------------------------------------------------- */
+
+static int split_wrong(spmt_comm *world, void *arg)
+{
+	spmt_comm *none = world, *part;
+	int me = spmt_rank(world);
+	bool odd = me == ODD;
+
+	(void)arg;
+	ALL(spmt_split(world, 0, 0, odd ? NULL : &none), -EINVAL, "rank 2: part is NULL");
+	ALL(odd ? spmt_sync(world) : spmt_split(world, 0, 0, &none), SPMT_ERR_MISMATCH,
+		"rank 2 passed spmt_sync");
+	ALL(odd ? spmt_split(world, 0, 0, &none) : spmt_barrier(world), SPMT_ERR_MISMATCH,
+		"rank 2 passed spmt_split");
+	REQUIRE(none == world);
+	REQUIRE_OK(spmt_status(world));
+	/* any color and any key will do */
+	REQUIRE_OK(spmt_split(world, odd ? INT_MIN : INT_MAX, me == 3 ? INT_MIN : INT_MAX, &part));
+	REQUIRE((part == NULL) == odd);
+	if (!odd)
+		REQUIRE_EQ(spmt_rank(part), me == 3 ? 0 : me + 1);
+	if (!odd)
+		REQUIRE_OK(spmt_barrier(part));
+	return 0;
+}
+
+Test(misuse, split)
+{
+	everywhere(split_wrong);
+}
+
+/* ---- register --------------------------------------------------------------------------------------------------------- */
+
+static int register_wrong(spmt_comm *world, void *arg)
+{
+	spmt_mem *mem = NULL, *kept;
+	bool odd = spmt_rank(world) == ODD;
+	void *end = (void *)(UINTPTR_MAX - 7); /* 16 bytes from here are none */
+	char *block;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(world, 1, 64, (void **)&block));
+	ALL(spmt_register(world, block, 64, odd ? NULL : &mem), -EINVAL, "rank 2: mem is NULL");
+	ALL(spmt_register(world, odd ? NULL : block, 64, &mem), -EINVAL, "rank 2: buf");
+	ALL(spmt_register(world, odd ? end : block, 16, &mem), -EINVAL, "rank 2: buf");
+	ALL(odd ? spmt_sync(world) : spmt_register(world, block, 64, &mem), SPMT_ERR_MISMATCH,
+		"rank 2 passed spmt_sync");
+	REQUIRE(!mem);
+	REQUIRE_OK(spmt_register(world, block, 64, &mem));
+	kept = mem;
+	ALL(spmt_deregister(world, odd ? NULL : mem), -EINVAL,
+		"spmt_deregister: rank 2: mem is NULL");
+	ALL(odd ? spmt_sync(world) : spmt_deregister(world, mem), SPMT_ERR_MISMATCH,
+		"rank 2 passed spmt_sync");
+	REQUIRE(spmt_mem_ptr(kept, ODD)); /* still registered */
+	REQUIRE_OK(spmt_deregister(world, kept));
+	ALL(spmt_deregister(world, kept), -EBADF, "is not a registered buffer");
+	return spmt_free(world, block);
+}
+
+Test(misuse, register_and_deregister)
+{
+	everywhere(register_wrong);
+}
+
+static int of_another_comm(spmt_comm *world, void *arg)
+{
+	spmt_mem *of_world, *of_part;
+	spmt_comm *part;
+	char *block;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(world, 1, 64, (void **)&block));
+	REQUIRE_OK(spmt_split(world, 0, 0, &part));
+	REQUIRE_OK(spmt_register(world, block, 64, &of_world));
+	REQUIRE_OK(spmt_register(part, block, 64, &of_part));
+	ALL(spmt_deregister(part, of_world), -EINVAL, "another comm");
+	ALL(spmt_deregister(world, of_part), -EINVAL, "another comm");
+	REQUIRE_OK(spmt_deregister(part, of_part));
+	return spmt_deregister(world, of_world);
+}
+
+Test(misuse, registered_on_another_comm)
+{
+	everywhere(of_another_comm);
+}
+
+/* ---- comms that are gone ------------------------------------------------------------------------------------------------ */
+
+/* No call does anything with it. */
+static int gone(spmt_comm *comm, char *block)
+{
+	spmt_comm *none = NULL;
+	spmt_mem *mem = NULL;
+	spmt_uid next;
+	int64_t value = 77;
+	int rank = -7, n = -7;
+	void *ptr = NULL;
+
+	ALL(spmt_finalize(comm), -EBADF, "spmt_finalize: comm ");
+	ALL(spmt_split(comm, 0, 0, &none), -EBADF, "is finalized");
+	ALL(spmt_shrink(comm, &next, &rank, &n), -EBADF, "is finalized");
+	REQUIRE_CODE(spmt_barrier(comm), -EBADF);
+	REQUIRE_CODE(spmt_malloc(comm, 8, &ptr), -EBADF);
+	REQUIRE_CODE(spmt_free(comm, block), -EBADF);
+	REQUIRE_CODE(spmt_register(comm, block, 8, &mem), -EBADF);
+	REQUIRE_CODE(spmt_put(comm, block, &value, 8, 0), -EBADF);
+	REQUIRE_CODE(spmt_quiet(comm), -EBADF);
+	REQUIRE_CODE(spmt_query(comm, SPMT_CAP_IPC, &value), -EBADF);
+	REQUIRE_CODE(spmt_status(comm), -EBADF);
+	REQUIRE_CODE(spmt_abort(comm, -5), -EBADF);
+	REQUIRE_CODE(spmt_set_timeout(comm, 5), -EBADF);
+	REQUIRE_CODE(spmt_rank(comm), -EBADF);
+	REQUIRE(!spmt_backend(comm) && !spmt_ptr(comm, block, 0));
+	REQUIRE(!none && !mem && !ptr && value == 77 && rank == -7 && n == -7);
+	return 0;
+}
+
+/* By its own end, by that of the part it was split from, and with what was registered on it. */
+static int part_gone(spmt_comm *world, void *arg)
+{
+	char *block, byte = 1;
+	spmt_comm *part, *sub;
+	spmt_mem *mem;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(world, 1, 64, (void **)&block));
+	REQUIRE_OK(spmt_split(world, 0, 0, &part));
+	REQUIRE_OK(spmt_split(part, 0, 0, &sub));
+	REQUIRE_OK(spmt_register(sub, block, 64, &mem));
+	REQUIRE_OK(spmt_finalize(part));
+	TRY(gone(part, block));
+	TRY(gone(sub, block));
+	REQUIRE_CODE(spmt_mem_put(world, mem, 0, &byte, 1, 0), -EBADF);
+	REQUIRE(!spmt_mem_ptr(mem, 0));
+	REQUIRE_EQ(spmt_mem_size(mem, 0), 0);
+	ALL(spmt_deregister(world, mem), -EBADF, "is not a registered buffer");
+	REQUIRE_OK(spmt_status(world));
+	REQUIRE_OK(spmt_barrier(world));
+	return spmt_free(world, block);
+}
+
+Test(misuse, a_part_that_is_gone)
+{
+	everywhere(part_gone);
+}
+
+/* A broken part that went on elsewhere. */
+static int shrunk_gone(spmt_comm *world, void *arg)
+{
+	spmt_comm *part;
+	int rank = -1, n = -1;
+	spmt_uid next;
+	char *block;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(world, 1, 64, (void **)&block));
+	REQUIRE_OK(spmt_split(world, 0, 0, &part));
+	ALL(spmt_shrink(part, &next, &rank, &n), -EINVAL, "the comm is whole");
+	REQUIRE_OK(spmt_barrier(world));
+	if (spmt_rank(world) == ODD)
+		REQUIRE_OK(spmt_abort(part, -9));
+	REQUIRE_CODE(spmt_barrier(part), -9);
+	REQUIRE_CODE(spmt_split(part, 0, 0, &part), -9);
+	ALL(spmt_shrink(part, NULL, &rank, &n), -EINVAL, "next is NULL");
+	ALL(spmt_shrink(part, &next, NULL, &n), -EINVAL, "rank is NULL");
+	ALL(spmt_shrink(part, &next, &rank, NULL), -EINVAL, "nranks is NULL");
+	REQUIRE(rank == -1 && n == -1);
+	REQUIRE_OK(spmt_shrink(part, &next, &rank, &n));
+	REQUIRE(rank == spmt_rank(world) && n == 4);
+	REQUIRE_OK(spmt_finalize(part));
+	TRY(gone(part, block));
+	REQUIRE_OK(spmt_status(world));
+	return spmt_barrier(world);
+}
+
+Test(misuse, a_shrunk_comm_that_is_gone)
+{
+	everywhere(shrunk_gone);
+}

@@ -14,6 +14,8 @@ static struct {
 	pthread_mutex_t lock;
 	bool tried, loaded;
 	struct cuda_api api;
+	/* For tests that ask it; the library does not. */
+	cu_result (*memory_info)(size_t *unused, size_t *total);
 	cu_context context[DEVICES]; /* retained for good */
 } over = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static THREAD int device;
@@ -33,6 +35,8 @@ static void load(void)
 	CUDA_REQUIRED(X)
 	CUDA_OPTIONAL(X)
 #undef X
+	address = dlsym(library, "cuMemGetInfo_v2");
+	memcpy(&over.memory_info, &address, sizeof(address));
 	over.loaded = over.api.Init && over.api.Init(0) == CU_OK;
 }
 
@@ -286,6 +290,17 @@ hip_result hipFree(void *ptr)
 hip_result hipMemGetAddressRange(void **base, size_t *size, void *ptr)
 {
 	IN_CONTEXT(MemGetAddressRange((cu_pointer *)base, size, (uintptr_t)ptr));
+}
+
+hip_result hipMemGetInfo(size_t *unused, size_t *total);
+hip_result hipMemGetInfo(size_t *unused, size_t *total)
+{
+	cu_result r = over_enter();
+
+	if (r == CU_OK)
+		return over_leave(
+			over.memory_info ? over.memory_info(unused, total) : CU_NOT_SUPPORTED);
+	return over_end(r);
 }
 
 hip_result hipHostMalloc(void **ptr, size_t size, unsigned int flags)

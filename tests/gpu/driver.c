@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,39 +35,40 @@ struct calls {
 	int (*init)(unsigned flags);
 };
 
-#define ROW(field, cuda, hip)                  \
-	{                                      \
-		offsetof(struct calls, field), \
-		{                              \
-			cuda, hip              \
-		}                              \
+#define ROW(field, needed, cuda, hip)                  \
+	{                                              \
+		offsetof(struct calls, field), needed, \
+		{                                      \
+			cuda, hip                      \
+		}                                      \
 	}
 static const struct {
 	size_t offset;
+	bool needed; /* where it has a name */
 	const char *name[2];
 } rows[] = {
-	ROW(load, "cuModuleLoadData", "hipModuleLoadData"),
-	ROW(find, "cuModuleGetFunction", "hipModuleGetFunction"),
-	ROW(ready, "cuFuncLoad", NULL),
-	ROW(launch, "cuLaunchKernel", "hipModuleLaunchKernel"),
-	ROW(capture, "cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
-	ROW(capture_end, "cuStreamEndCapture", "hipStreamEndCapture"),
-	ROW(instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"),
-	ROW(run, "cuGraphLaunch", "hipGraphLaunch"),
-	ROW(drop_exec, "cuGraphExecDestroy", "hipGraphExecDestroy"),
-	ROW(drop, "cuGraphDestroy", "hipGraphDestroy"),
-	ROW(memory, "cuMemGetInfo_v2", "hipMemGetInfo"),
-	ROW(get, "cuCtxGetDevice", "hipGetDevice"),
-	ROW(set, NULL, "hipSetDevice"),
-	ROW(set_context, "cuCtxSetCurrent", NULL),
-	ROW(retain, "cuDevicePrimaryCtxRetain", NULL),
-	ROW(init, "cuInit", "hipInit"),
+	ROW(load, true, "cuModuleLoadData", "hipModuleLoadData"),
+	ROW(find, true, "cuModuleGetFunction", "hipModuleGetFunction"),
+	ROW(ready, false, "cuFuncLoad", NULL),
+	ROW(launch, true, "cuLaunchKernel", "hipModuleLaunchKernel"),
+	ROW(capture, false, "cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
+	ROW(capture_end, false, "cuStreamEndCapture", "hipStreamEndCapture"),
+	ROW(instantiate, false, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"),
+	ROW(run, false, "cuGraphLaunch", "hipGraphLaunch"),
+	ROW(drop_exec, false, "cuGraphExecDestroy", "hipGraphExecDestroy"),
+	ROW(drop, false, "cuGraphDestroy", "hipGraphDestroy"),
+	ROW(memory, false, "cuMemGetInfo_v2", "hipMemGetInfo"),
+	ROW(get, true, "cuCtxGetDevice", "hipGetDevice"),
+	ROW(set, true, NULL, "hipSetDevice"),
+	ROW(set_context, true, "cuCtxSetCurrent", NULL),
+	ROW(retain, true, "cuDevicePrimaryCtxRetain", NULL),
+	ROW(init, true, "cuInit", "hipInit"),
 };
 
 static struct {
 	const struct backend *b;
 	bool host, hip;
-	int n;
+	char lacks[64];
 	struct calls api;
 	void *contexts[DEVICES];
 	const struct test_kernel *kernels[KERNELS];
@@ -88,11 +90,14 @@ static bool bind_calls(const char **reason)
 		const char *name = rows[i].name[driver.hip];
 		void *address = name ? dlsym(library, name) : NULL;
 
+		if (name && !address && rows[i].needed) {
+			snprintf(driver.lacks, sizeof(driver.lacks), "the driver lacks %s", name);
+			*reason = driver.lacks;
+			return false;
+		}
 		memcpy((char *)&driver.api + rows[i].offset, &address, sizeof(address));
 	}
-	*reason = "the driver lacks calls";
-	return driver.api.load && driver.api.find && driver.api.launch && driver.api.init &&
-		driver.api.get && (driver.hip ? driver.api.set != NULL : driver.api.retain != NULL);
+	return true;
 }
 
 static int load_kernel(int dev, size_t k, const char *arch)
@@ -135,22 +140,24 @@ static bool open_device(int dev, const char **reason)
 	return true;
 }
 
-bool driver_open(const struct backend *b, int n, const struct test_kernel *const *kernels,
-	const char **reason)
+bool driver_open(const struct backend *b, unsigned devices,
+	const struct test_kernel *const *kernels, const char **reason)
 {
 	driver.b = b;
 	driver.host = b == &backend_host;
 	driver.hip = b == &backend_hip;
-	driver.n = n;
 	for (size_t k = 0; kernels[k] && k + 1 < KERNELS; k++)
 		driver.kernels[k] = kernels[k];
 	if (driver.host)
 		return true;
 	*reason = "too many devices";
-	if (n > DEVICES || !bind_calls(reason) || driver.api.init(0))
+	if (devices >> DEVICES || !bind_calls(reason))
 		return false;
-	for (int dev = 0; dev < n; dev++)
-		if (!open_device(dev, reason))
+	*reason = "the driver does not start";
+	if (driver.api.init(0))
+		return false;
+	for (int dev = 0; dev < DEVICES; dev++)
+		if (devices >> dev & 1 && !open_device(dev, reason))
 			return false;
 	driver_make_current(-1);
 	return true;
@@ -188,7 +195,7 @@ int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned 
 bool driver_graphs(void)
 {
 	return !driver.host && driver.api.capture && driver.api.capture_end &&
-		driver.api.instantiate && driver.api.run;
+		driver.api.instantiate && driver.api.run && driver.api.drop_exec && driver.api.drop;
 }
 
 int driver_capture_begin(int dev, device_stream s)

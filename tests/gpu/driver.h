@@ -12,10 +12,10 @@
 #include "kernels/kernels.h"
 #include "src/device.h"
 
-/* Loads the backend's driver again, its contexts of devices 0 .. n - 1 and the kernels' modules,
+/* Loads the backend's driver again, its contexts of the devices in a mask and the kernels' modules,
    for the life of the process. False with a reason. For the host backend there is nothing to do. */
-bool driver_open(const struct backend *b, int n, const struct test_kernel *const *kernels,
-	const char **reason);
+bool driver_open(const struct backend *b, unsigned devices,
+	const struct test_kernel *const *kernels, const char **reason);
 
 int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned block,
 	const void *args, size_t size, device_stream s);

@@ -115,23 +115,37 @@ static bool find_devices(const struct test_kernel *const *kernels)
 	}
 	gpu.devices = MIN_OF(gpu.devices, RANKS_MOST);
 	gpu.less = gpu_host() || getenv("SPMT_GPU_SHORT");
-	if (driver_open(gpu.b, gpu.devices, kernels, &reason))
+	if (driver_open(gpu.b, (1u << gpu.devices) - 1, kernels, &reason))
 		return true;
 	printf("Bail out! %s: %s\n", gpu.b->name, reason);
 	return false;
 }
 
+int gpu_open(unsigned devices, const struct test_kernel *const *kernels)
+{
+	const char *reason = "";
+
+	REQUIRE_OK(device_select(NULL, &gpu.b));
+	REQUIRE_OK(gpu.b->count(&gpu.devices));
+	gpu.less = gpu_host() || getenv("SPMT_GPU_SHORT");
+	if (devices && !driver_open(gpu.b, devices, kernels, &reason))
+		return ranks_fail("%s: %s", gpu.b->name, reason);
+	return 0;
+}
+
 int gpu_main(int argc, char **argv, const struct test_kernel *const *kernels,
 	const struct gpu_test *tests, size_t ntests)
 {
+	static const struct test_kernel *const none[] = { NULL };
+	bool probe = argc == 2 && !strcmp(argv[1], "--probe");
 	int only = one_count(argc, argv);
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	alarm(PROGRAM_SECONDS);
 	ranks_deadline(TEST_SECONDS);
-	if (!find_devices(kernels))
+	if (!find_devices(probe ? none : kernels))
 		return 1;
-	if (argc == 2 && !strcmp(argv[1], "--probe")) {
+	if (probe) {
 		printf("%s %d\n", gpu.b->name, gpu_host() ? 0 : gpu.devices);
 		return 0;
 	}

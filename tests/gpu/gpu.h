@@ -24,6 +24,10 @@ struct gpu_test {
 int gpu_main(int argc, char **argv, const struct test_kernel *const *kernels,
 	const struct gpu_test *tests, size_t ntests);
 
+/* For a process that gpu_main does not run in: the backend, and the kernels on the devices of a mask if it is not 0. 0, or a failure with
+   ranks_message(). */
+int gpu_open(unsigned devices, const struct test_kernel *const *kernels);
+
 const struct backend *gpu_backend(void);
 bool gpu_host(void); /* on the host backend */
 int gpu_devices(void);

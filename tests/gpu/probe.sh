@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# What the programs here say of a driver before they test anything: its devices, or what is missing.
+. "$(dirname "$0")/../abi/lib.sh"
+
+rma=$build_root/tests/gpu/gpu-rma fakes=$build_root/tests/fakes
+unset "${!SPMT_@}"
+export SPMT_FAKE_DEVICES=3
+
+# says NAME STATUS PATTERN VARIABLE=.. COMMAND..: the status and the whole output
+says() {
+	local name=$1 want=$2 pattern=$3 out rc=0
+	shift 3
+	out=$(timeout 120 env "$@" 2>&1) || rc=$?
+	nothing_in "$name" "$([ "$rc" = "$want" ] && grep -qxE -- "$pattern" <<<"$out" || echo "$rc: $out")"
+}
+
+says 'the host backend has no GPUs' 0 'host 0' SPMT_BACKEND=host "$rma" --probe
+says 'devices of libcuda are counted' 0 'cuda 3' SPMT_BACKEND=cuda "SPMT_CUDA_LIB=$fakes/fake-cuda.so" "$rma" --probe
+says 'devices of libamdhip64 are counted' 0 'hip 3' SPMT_BACKEND=hip "SPMT_HIP_LIB=$fakes/fake-hip7.so" "$rma" --probe
+
+# The stand-in with another name in the place of one that the library does not need, but these programs do.
+sed 's/cuCtxSetCurrent/cuCtxSetCurrenX/g' "$fakes/fake-cuda.so" >"$scratch/libcuda.so"
+for arguments in --probe '-n 1'; do
+	# shellcheck disable=SC2086 # words
+	says "a call that a driver lacks is named ($arguments)" 1 'Bail out! cuda: the driver lacks cuCtxSetCurrent' \
+		SPMT_BACKEND=cuda "SPMT_CUDA_LIB=$scratch/libcuda.so" "$rma" $arguments
+done
+says 'a kernel that does not load is no crash' 1 "Bail out! cuda: (a test's kernel does not load|.* without device images .*)" \
+	SPMT_BACKEND=cuda "SPMT_CUDA_LIB=$fakes/fake-cuda.so" "$rma" -n 1
+plan

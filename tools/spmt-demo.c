@@ -1,12 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /* spmt-demo: what the library is for, on the devices found here, one rank a device. Last line: "demo: ok". */
 #include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "spmt-demo.h"
+
+enum { EXIT_USAGE = 2 };
+
+static const struct option long_options[] = {
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static const char usage[] = "usage: spmt-demo [--help | --version]\n";
+
+static void help(void)
+{
+	printf("%s"
+	       "Ranks, one a device, exchange data, meet and launch kernels; what they get is checked.\n"
+	       "SPMT_BACKEND names a backend; SPMT_HOST_DEVICES (8) is the number of virtual devices where there are no others.\n"
+	       "exit: 0, the last line is \"demo: ok\"; 1 wrong data or a failure, the reason on stderr; 2 usage\n",
+		usage);
+}
+
+/* 0: go on; 1: done, all said; -1: usage. */
+static int parse(int argc, char **argv)
+{
+	switch (getopt_long(argc, argv, "hV", long_options, NULL)) {
+	case 'h':
+		help();
+		return 1;
+	case 'V':
+		printf("spmt-demo %s\n", spmt_version());
+		return 1;
+	case -1:
+		if (optind == argc)
+			return 0;
+		fprintf(stderr, "spmt-demo: an argument too many: %s\n", argv[optind]);
+		break;
+	default: /* getopt_long has said it */
+		break;
+	}
+	fputs(usage, stderr);
+	return -1;
+}
 
 int demo_wrong(struct demo_rank *r, const char *fmt, ...)
 {
@@ -139,11 +183,12 @@ static int demo_run(struct demo *d)
 	return fflush(stdout) ? failed("stdout", strerror(errno)) : 0;
 }
 
-int main(void)
+static int demo(void)
 {
 	struct demo d = { 0 };
-	int code, rc = spmt_device_count(NULL, &d.nranks);
+	int code, rc;
 
+	rc = spmt_device_count(NULL, &d.nranks);
 	if (rc)
 		return failed(spmt_strerror(rc), spmt_last_error());
 	if (!d.nranks)
@@ -155,4 +200,16 @@ int main(void)
 	code = demo_run(&d);
 	free(d.routes);
 	return code;
+}
+
+int main(int argc, char **argv)
+{
+	bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0; /* its number will be another file's */
+	int rc = closed ? 0 : parse(argc, argv);
+
+	if (rc < 0)
+		return EXIT_USAGE;
+	if (closed || (rc && fflush(stdout)))
+		return failed("stdout", strerror(errno));
+	return rc ? 0 : demo();
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* spmt-info: what the library finds on this machine, and why. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "spmt-info-topo.h"
 #include "src/device.h"
@@ -90,6 +92,19 @@ static void device_print(const struct backend *b, int dev)
 	printf("\n");
 }
 
+/* A backend may know how where its devices cannot. */
+static bool backs_on_demand(const struct backend *b, int n)
+{
+	struct status_saved saved;
+	size_t bytes;
+	bool can;
+
+	status_save(&saved);
+	can = b->vmm && n > 0 && !b->vmm->granularity(0, &bytes);
+	status_restore(&saved);
+	return can;
+}
+
 static void backend_print(const struct backend *b)
 {
 	int n = 0;
@@ -99,8 +114,9 @@ static void backend_print(const struct backend *b)
 		return;
 	}
 	printf("  %-5s %d device%s%s%s%s%s\n", b->name, n, n == 1 ? "" : "s",
-		b->traits & DEVICE_HOST_ACCESS ? ", CPU access" : "", b->vmm ? ", vmm" : "",
-		b->ipc ? ", ipc" : "", b->memops ? ", stream memory operations" : "");
+		b->traits & DEVICE_HOST_ACCESS ? ", CPU access" : "",
+		backs_on_demand(b, n) ? ", vmm" : "", b->ipc ? ", ipc" : "",
+		b->memops ? ", stream memory operations" : "");
 	for (int dev = 0; dev < n; dev++)
 		device_print(b, dev);
 }
@@ -278,9 +294,15 @@ static int answer(const struct question *q)
 int main(int argc, char **argv)
 {
 	struct question q = { 0 };
+	bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0; /* its number will be another file's */
 	int rc = parse(argc, argv, &q);
 
-	if (rc)
-		return rc > 0 ? 0 : EXIT_USAGE;
-	return answer(&q);
+	if (rc < 0)
+		return EXIT_USAGE;
+	rc = rc || closed ? 0 : answer(&q);
+	if (closed || fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "spmt-info: stdout: %s\n", strerror(errno));
+		return EXIT_FAILURE;
+	}
+	return rc;
 }

@@ -27,12 +27,18 @@ for words in --bogus extra '--ranks 0' '--ranks x' '--sizes 8' '--sizes 64:8' '-
 	exits 2 "$perf" $words
 done
 says 'a usage error points to --help' err 'help|argument'
-for words in --bogus extra '--routes 0' '--routes x' '--routes 9999' '--env extra' --topo; do
+for words in --bogus extra '--routes 0' '--routes 9999' '--env extra' --topo; do
 	# shellcheck disable=SC2086 # words
 	exits 2 "$info" $words
 done
+for words in --bogus extra --help=1; do
+	# shellcheck disable=SC2086 # words
+	exits 2 "$demo" $words
+	says "spmt-demo $words gives the usage" err '^usage: spmt-demo '
+	nothing_in "spmt-demo $words demonstrates nothing" "$(grep -E '^(ring|demo: )' "$scratch/out")"
+done
 version=$(sed -nE "s/^  version: '(.*)',/\1/p" meson.build)
-for tool in "$perf" "$info"; do
+for tool in "$perf" "$info" "$demo"; do
 	exits 0 "$tool" --version
 	says 'the version is the tree'\''s' out "^${tool##*/} $version\$"
 	exits 0 "$tool" --help
@@ -64,6 +70,7 @@ exits 0 "$perf" --iters 2 --rounds 1 --ranks 5 --pairs 2 --tests put,fetch_add,b
 says 'pairs at once in a larger world' out '^put +5 '
 exits 1 "$perf" --iters 1 --rounds 1 --tests put8 --json "$scratch/none/json"
 says 'a file that cannot be written is named' err 'none/json: '
+nothing_in 'and before anything is measured' "$(grep '^put8' "$scratch/out")"
 exits 1 "$perf" --tests put8 --backend nosuch
 says 'an unknown backend is named' err nosuch
 exits 0 env SPMT_HOST_DEVICES=4 "$perf" --iters 1 --rounds 1 --tests barrier
@@ -74,6 +81,61 @@ timeout 120 "$perf" --check --iters 2 --rounds 1 >"$scratch/out" 2>"$scratch/err
 missed=$(grep -cE '(<=|>=) .* NO$' "$scratch/out")
 nothing_in 'every target has a verdict' "$([ "$(grep -cE '(<=|>=) .* (yes|NO)$' "$scratch/out")" = 10 ] || cat "$scratch/out")"
 nothing_in "--check exits by them ($missed missed)" "$([ "$rc" = $((missed ? 3 : 0)) ] || echo "$rc")"
+
+# ---- spmt-perf with ranks in several processes
+
+exits 0 "$perf" --layout 2x2 --iters 2 --rounds 3 --sizes 8:4K:512 --json "$scratch/json"
+for name in $names start; do
+	says "$name has figures in two processes" out "^$name +2x2 .* [0-9.e+-]+ +[0-9.]+%"
+	says "$name is in the JSON with its layout" json "\"test\": \"$name\", \"ranks\": 4, .*\"layout\": \"2x2\""
+done
+if [ -x "${perf%/*}/spmt-perf-oshmem" ] && command -v oshrun >/dev/null; then
+	says 'OSHMEM is beside' out '^barrier +2x2 +- +us +[0-9.e+-]+ +[0-9.e+-]+ +[0-9.e+-]+$'
+	says 'of as many processes' out '^beside Open MPI.s OSHMEM, 4 processes'
+else
+	says 'that OSHMEM is not beside is said' out "^Open MPI's OSHMEM is not beside|^oshrun"
+fi
+says 'memcpy beside a put to another process' out '^put +2x2 +8 .* memcpy '
+for layout in 3x1 1+3 1+1+2; do
+	exits 0 "$perf" --layout "$layout" --iters 2 --rounds 1 --sizes 64:64 --tests put,barrier,fetch_add,init
+	says "$layout is spread" out "^barrier +${layout//+/\\+} "
+done
+for layout in x 2x 0x2 2x0 1+ +1 1++2 65x1 2x4x2 9999x9999 1x9999 1111111111111111111111111x1; do
+	exits 2 "$perf" --layout "$layout"
+done
+exits 2 "$perf" --layout 2x2 --ranks 8
+exits 2 "$perf" --layout 1x2 --pairs 2
+exits 2 env SPMT_HOST_DEVICES=3 "$perf" --layout 2x4
+says 'too few devices for a process are said' err '4 ranks in a process: there are 3 devices'
+rc=0
+timeout 120 "$perf" --layout 2x1 --check --iters 2 --rounds 1 >"$scratch/out" 2>"$scratch/err" || rc=$?
+missed=$(grep -cE '(<=|>=) .* NO$' "$scratch/out")
+nothing_in 'every target of a layout has a verdict' "$([ "$(grep -cE '(<=|>=) +[0-9.]+ .* [0-9.e+-]+ [a-z]+ +(yes|NO)$' "$scratch/out")" = 7 ] || cat "$scratch/out")"
+nothing_in "--layout --check exits by them ($missed missed)" "$([ "$rc" = $((missed ? 3 : 0)) ] || echo "$rc")"
+
+# procps need not be installed.
+children_of() {
+	grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d / -f 3
+}
+
+# A process that is killed is reported, and takes the others with it; no process is left.
+"$perf" --layout 3x1 --tests barrier --iters 1000000 >"$scratch/out" 2>"$scratch/err" &
+whole=$! members=''
+for _ in $(seq 100); do
+	members=$(children_of "$whole" || true)
+	[ "$(wc -w <<<"$members")" -lt 3 ] || break
+	sleep 0.05
+done
+sleep 0.2
+nothing_in 'processes are told nothing by their arguments' \
+	"$(for pid in $members; do tr '\0' ' ' <"/proc/$pid/cmdline" && echo; done | grep -vE '^spmt-perf --member [0-9]+ $' || true)"
+kill -9 "$(tail -n 1 <<<"$members")" || true
+rc=0
+wait "$whole" || rc=$?
+nothing_in 'a killed process ends spmt-perf with 1' "$([ "$rc" = 1 ] || echo "$rc")"
+says 'and is named' err '^spmt-perf: process [0-2] of 3x1 was ended by signal 9 '
+says 'the others say who died' err '1 of 3 ranks died: [0-2]$'
+nothing_in 'no process is left' "$(for pid in $members; do [ ! -d "/proc/$pid" ] || echo "$pid"; done)"
 
 # ---- wrong data, and calls that fail
 
@@ -90,6 +152,8 @@ wrong put_signal pingpong
 wrong all_reduce all_reduce
 wrong atomic fetch_add
 wrong atomic barrier
+exits 1 env CORRUPT=put LD_PRELOAD="$build_root/tests/corrupt.so" "$perf" --layout 2x1 --iters 1 --rounds 1 --sizes 8:512:64 --tests put
+says 'wrong data between processes is reported' err '^spmt-perf: wrong data: '
 exits 0 env LD_PRELOAD="$build_root/tests/corrupt.so" "$perf" --iters 1 --rounds 1 --sizes 8:512:64
 exits 1 env SPMT_FAULT=thread:1 "$perf" --iters 1 --rounds 1 --tests put8
 says 'a failed call has its sentence' err '^spmt-perf: put8 with 2 ranks: .+: .+'
@@ -126,6 +190,66 @@ exits 0 env SPMT_MOVES=store "$info" --routes 2
 nothing_in 'a mover that is not wished for is not used' "$(grep -E '^p[0-9]+ +p2p +.*sdma ' "$scratch/out")"
 exits 1 env SPMT_MAPS=-p2p "$info" --routes 2
 says 'no route: why' err 'p2p'
+
+# ---- SPMT_ROUTES
+
+says_of() { # NAME PATTERN, in what spmt-info says of $scratch/routes
+	exits 0 "$info" --routes "$scratch/routes"
+	says "$1" out "$2"
+}
+for layout in 1x4 2x2 4x1 1+2+1; do
+	rm -f "$scratch/routes"
+	exits 0 env SPMT_ROUTES="$scratch/routes" "$perf" --layout $layout --iters 1 --rounds 1 --tests barrier
+	nothing_in "$layout has a row a pair with all of its columns" "$(grep -vE '^world [0-9a-f]{16} of 4: pid [0-9]+ process [0-3] device [0-3] rank [0-3] -> process [0-3] device [0-3] rank [0-3]: map (self|p2p|ipc) movers store,sdma threshold [0-9]+: [a-z]' "$scratch/routes"
+		[ "$(wc -l <"$scratch/routes")" = 16 ] || cat "$scratch/routes")"
+	says_of "$layout has its rows at once" '^routes of 4 ranks'
+	matrix "$layout has a whole matrix" 4
+	case $layout in
+	1x4) says 'four ranks in a process' out '^ +0 +[0-9]+  0 on 0, 1 on 1, 2 on 2, 3 on 3$' ;;
+	4x1) says 'a rank a process' out '^ +3 +[0-9]+  [0-3] on 0$' ;;
+	*) says 'two ranks share a process' out '^ +[0-2] +[0-9]+  [0-2] on 0, [1-3] on 1$' ;;
+	esac
+done
+# A process writes the rows of its ranks at once: those of one pid follow each other.
+rm -f "$scratch/routes"
+exits 0 env SPMT_ROUTES="$scratch/routes" "$perf" --layout 8x1 --iters 1 --rounds 3 --tests init
+exits 0 env SPMT_ROUTES="$scratch/routes" "$perf" --layout 2x4 --iters 1 --rounds 5 --sizes 8:8
+nothing_in 'rows of processes do not mix' "$(awk '{ key = $2 " " $6 } key != last && seen[key]++ { print key } { last = key }' "$scratch/routes")"
+exits 0 "$info" --routes="$scratch/routes"
+nothing_in 'every world of the file is told' "$([ "$(grep -c '^world ' "$scratch/out")" = "$(cut -d ' ' -f 2 "$scratch/routes" | sort -u | wc -l)" ] || cat "$scratch/out")"
+# The same uid twice: two worlds.
+cat "$scratch/routes" >"$scratch/twice" && cat "$scratch/routes" >>"$scratch/twice"
+before=$(grep -c '^world ' "$scratch/out")
+exits 0 "$info" --routes "$scratch/twice"
+nothing_in 'worlds that follow each other under one name are told apart' "$([ "$(grep -c '^world ' "$scratch/out")" = $((2 * before)) ] || grep '^world' "$scratch/out")"
+
+garbage() { # NAME ERROR, of $scratch/garbage
+	exits 1 "$info" --routes "$scratch/garbage"
+	says "$1 is refused in words" err "$2"
+}
+garbage 'a file that is not there' 'garbage: .*No such file'
+: >"$scratch/garbage"
+garbage 'an empty file' 'no routes in it'
+row='world 0123456789abcdef of 1: pid 7 process 0 device 0 rank 0 -> process 0 device 0 rank 0: map self movers store threshold 5: self'
+for bad in 'what' '' "${row/rank 0 ->/rank 1 ->}" "${row/pid 7/pid -7}" "${row/pid 7/pid 7777777777777777777777}" "${row/ of 1/ of 0}" \
+	"${row/map self/map $(printf '%0300d' 0)}" "${row/process 0/process  9}" "${row/: self/}" "${row/: self/: $(printf '%0300d' 0)}" $'\t'; do
+	printf '%s\n%s\n' "$row" "$bad" >"$scratch/garbage"
+	garbage "the row '${bad:0:60}'" 'garbage:2: not a row'
+done
+printf '%s' "$row" >"$scratch/garbage"
+garbage 'a row that was cut off' 'garbage:1: not a row'
+printf '%s\0\n' "$row" >"$scratch/garbage"
+garbage 'a zero byte' 'garbage:1: not a row'
+head -c 100000 /dev/urandom >"$scratch/garbage"
+garbage 'noise' 'garbage:1: not a row'
+printf '%s\n' "${row/ of 1/ of 600}" >"$scratch/garbage"
+garbage 'a world too large to print' 'a world of 600 ranks'
+printf '%s\n' "${row/ of 1/ of 2}" >"$scratch/garbage"
+garbage 'a world with rows missing' '1 of 4 rows are there; none from rank 0 to rank 1'
+exits 1 "$info" --routes "$scratch"
+says 'a directory is no file of routes' err 'directory'
+exits 0 env SPMT_ROUTES=/nonexistent/routes SPMT_LOG=warn "$perf" --iters 1 --rounds 1 --tests put8
+says 'a file that cannot be written is logged, and no more' err 'SPMT_ROUTES=/nonexistent/routes: No such file'
 
 # The matrix of $scratch/out against the routes recorded beside a machine.
 as_recorded() { # FILE.routes
@@ -164,6 +288,14 @@ exits 0 "$info" --record "$scratch/here.topo"
 exits 0 "$info" --topo "$scratch/here.topo"
 matrix 'this machine, recorded' 8
 exits 1 "$info" --record "$scratch/none/here.topo"
+
+# ---- output that cannot be written
+
+for tool in "$info" "$info --env" "$info --routes 2" "$perf --help" "$perf --tests barrier --rounds 1" \
+	"$demo --help" "$demo"; do
+	exits 1 sh -c "$tool >/dev/full"
+	exits 1 sh -c "$tool >&-"
+done
 
 # ---- demonstration and example
 

@@ -161,6 +161,23 @@ static void figure(struct pe *pe, const char *test, size_t size, double value, c
 		printf("%s %d %zu %.5g %s\n", test, pe->n, size, value, unit);
 }
 
+/* From the first process's call of shmem_init to the last one's return; `at` is symmetric. */
+static void init_figure(struct pe *pe, double begin, double end)
+{
+	double *at = shmem_malloc(2 * (size_t)pe->n * sizeof(*at)), first = begin, last = end;
+
+	if (!at)
+		die("no memory");
+	shmem_double_p(&at[2 * pe->rank], begin, 0);
+	shmem_double_p(&at[2 * pe->rank + 1], end, 0);
+	shmem_barrier_all();
+	for (int i = 0; i < pe->n && pe->rank == 0; i++) {
+		first = at[2 * i] < first ? at[2 * i] : first;
+		last = at[2 * i + 1] > last ? at[2 * i + 1] : last;
+	}
+	figure(pe, "init", 0, (last - first) / 1e6, "ms");
+}
+
 static int turns_for(size_t size)
 {
 	size_t n = ((size_t)64 << 20) / (size + 256);
@@ -185,12 +202,16 @@ static void pair_figures(struct pe *pe)
 	figure(pe, "fetch_add", 0, 1e3 / median_ns(pe, fetch_add_loop, 0, 20000), "Mop/s");
 }
 
-int main(void)
+/* Any argument: the figures of ranks 0 and 1 in a larger world, too, and of init. */
+int main(int argc, char **argv)
 {
+	double begin = now_ns(), end;
 	struct pe pe;
 	int turns;
 
+	(void)argv;
 	shmem_init();
+	end = now_ns();
 	pe = (struct pe){ .rank = shmem_my_pe(), .n = shmem_n_pes() };
 	pe.src = shmem_align(4096, LARGEST);
 	pe.dst = shmem_align(4096, LARGEST);
@@ -205,7 +226,9 @@ int main(void)
 	shmem_barrier_all();
 	/* processes that outnumber the CPUs take milliseconds a turn */
 	turns = pe.n == 2 ? 10000 : pe.n <= 8 ? 500 : 50;
-	if (pe.n == 2)
+	if (argc > 1)
+		init_figure(&pe, begin, end);
+	if (pe.n == 2 || argc > 1)
 		pair_figures(&pe);
 	figure(&pe, "barrier", 0, median_ns(&pe, barrier_loop, 0, turns) / 1e3, "us");
 	if (pe.n <= 8) {

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -15,8 +16,12 @@ struct spread {
 	double median, q1, q3, min, max;
 };
 
+enum { PERF_TEXT = 24 };
+
+/* Plain data: it crosses from process to process. */
 struct figure {
-	const char *test, *peer_name; /* peer_name NULL: nothing to compare with */
+	char test[PERF_TEXT], peer_name[PERF_TEXT]; /* peer_name "": nothing to compare with */
+	char layout[PERF_TEXT]; /* "": all ranks in the process that was started */
 	int ranks, pairs;
 	size_t size; /* 0: the test has no size */
 	enum unit unit;
@@ -35,8 +40,10 @@ void perf_print_head(void);
 void perf_print(const struct figure *f);
 void perf_progress(const char *test, int ranks, size_t size); /* test NULL: clears the line */
 void perf_size_text(size_t size, char *text, size_t room);
-/* Prints target / measured / met for each target; false if one was missed. */
-bool perf_check(const struct figure *figures, int n);
-int perf_json(const char *path, const struct options *opt, const struct figure *figures, int n);
+/* Prints target / measured / met for each target of a layout, `one` being the world of one process that it is compared
+   with; false if one was missed. */
+bool perf_check(const struct figure *figures, int n, const char *layout, const char *one);
+/* Closes out. */
+int perf_json(FILE *out, const struct options *opt, const struct figure *figures, int n);
 
 #endif

@@ -5,14 +5,9 @@
 #include <sched.h>
 #include <string.h>
 
-/* Words behind those that the ranks use: the two of the ping-pong must not share a line with the library's. */
-enum { WORD_PINGPONG, WORD_ADD };
-
-static uint64_t *word_at(struct rank *r, int which, int pe)
+static void *word_at(struct rank *r, int which, int pe)
 {
-	size_t index = (size_t)(r->run->nranks + which) * (PERF_WORD / sizeof(uint64_t));
-
-	return spmt_ptr(r->comm, r->words + index, pe);
+	return spmt_ptr(r->comm, perf_word(r, which), pe);
 }
 
 /* The compiler must do the copy each time. */
@@ -112,10 +107,31 @@ int peer_fetch_add(struct rank *r, size_t size, uint64_t iters)
 	return 0;
 }
 
+_Static_assert(sizeof(pthread_barrier_t) <= PERF_WORD, "a barrier fits its word");
+
+int peer_barrier_open(struct rank *r)
+{
+	int shared = r->run->member ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE, err;
+	pthread_barrierattr_t attr;
+
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, shared);
+	err = pthread_barrier_init(word_at(r, WORD_BARRIER, 0), &attr, (unsigned)r->run->nranks);
+	pthread_barrierattr_destroy(&attr);
+	return -err;
+}
+
+void peer_barrier_close(struct rank *r)
+{
+	pthread_barrier_destroy(word_at(r, WORD_BARRIER, 0));
+}
+
 int peer_barrier(struct rank *r, size_t size, uint64_t iters)
 {
+	pthread_barrier_t *barrier = word_at(r, WORD_BARRIER, 0);
+
 	(void)size;
 	for (uint64_t i = 0; i < iters; i++)
-		pthread_barrier_wait(&r->run->threads);
+		pthread_barrier_wait(barrier);
 	return 0;
 }

@@ -14,5 +14,8 @@ int peer_store(struct rank *r, size_t size, uint64_t iters);
 int peer_pingpong(struct rank *r, size_t size, uint64_t iters);
 int peer_fetch_add(struct rank *r, size_t size, uint64_t iters);
 int peer_barrier(struct rank *r, size_t size, uint64_t iters);
+/* By rank 0, with a barrier of the world before and behind: the pthread_barrier_t lies in its symmetric memory. */
+int peer_barrier_open(struct rank *r);
+void peer_barrier_close(struct rank *r);
 
 #endif

@@ -45,7 +45,7 @@ void perf_ratio(struct figure *f)
 	bool rate = f->unit == UNIT_GBPS || f->unit == UNIT_MOPS;
 
 	f->ratio = 0;
-	if (f->peer_name)
+	if (f->peer_name[0])
 		f->ratio = rate ? f->ours.median / f->peer.median : f->peer.median / f->ours.median;
 }
 
@@ -99,12 +99,13 @@ static double spread_percent(const struct spread *s)
 
 void perf_print(const struct figure *f)
 {
-	char size[24];
+	char size[24], ranks[PERF_TEXT];
 
 	perf_size_text(f->size, size, sizeof(size));
-	printf("%-10s %5d %5s  %-5s %10.4g %5.1f%%", f->test, f->ranks, size,
-		perf_unit_name(f->unit), f->ours.median, spread_percent(&f->ours));
-	if (f->peer_name)
+	snprintf(ranks, sizeof(ranks), "%d", f->ranks);
+	printf("%-10s %5s %5s  %-5s %10.4g %5.1f%%", f->test, f->layout[0] ? f->layout : ranks,
+		size, perf_unit_name(f->unit), f->ours.median, spread_percent(&f->ours));
+	if (f->peer_name[0])
 		printf("  %-7s %10.4g %5.1f%% %6.3g\n", f->peer_name, f->peer.median,
 			spread_percent(&f->peer), f->ratio);
 	else
@@ -114,73 +115,100 @@ void perf_print(const struct figure *f)
 
 /* ---- targets */
 
-enum measure { MEASURE_OURS, MEASURE_RATIO, MEASURE_ABOVE };
+/* What of a figure is judged; of: the same test in the world of one process. ABOVE: by how much ours exceeds the other, in
+   the figure's unit. */
+enum measure { OURS, RATIO_TO_PEER, ABOVE_PEER, RATIO_TO_ONE, ABOVE_ONE };
 
-/* What --check asks. MEASURE_ABOVE: by how much ours exceeds the peer's, in the figure's unit. */
 struct target {
 	const char *text, *test, *unit;
 	size_t size;
 	double limit;
-	int ranks;
+	int ranks; /* 0: any */
 	enum measure measure;
 	bool at_least; /* else at most */
 };
 
 static const struct target targets[] = {
-	{ "put of 1 MiB, of memcpy's", "put", "x", 1u << 20, 0.95, 2, MEASURE_RATIO, true },
-	{ "put of 4 MiB, of memcpy's", "put", "x", 4u << 20, 0.95, 2, MEASURE_RATIO, true },
-	{ "put of 16 MiB, of memcpy's", "put", "x", 16u << 20, 0.95, 2, MEASURE_RATIO, true },
-	{ "put of 64 MiB, of memcpy's", "put", "x", 64u << 20, 0.95, 2, MEASURE_RATIO, true },
-	{ "8-byte put above a store", "put8", "ns", 8, 20, 2, MEASURE_ABOVE, false },
-	{ "ping-pong, one way", "pingpong", "us", 8, 0.3, 2, MEASURE_OURS, false },
-	{ "barrier of 2", "barrier", "us", 0, 0.6, 2, MEASURE_OURS, false },
-	{ "barrier of 8, times pthread's", "barrier", "x", 0, 4, 8, MEASURE_RATIO, true },
-	{ "barrier of 64, times pthread's", "barrier", "x", 0, 2, 64, MEASURE_RATIO, true },
-	{ "init and finalize of 8", "init", "ms", 0, 5, 8, MEASURE_OURS, false },
+	{ "put of 1 MiB, of memcpy's", "put", "x", 1u << 20, 0.95, 2, RATIO_TO_PEER, true },
+	{ "put of 4 MiB, of memcpy's", "put", "x", 4u << 20, 0.95, 2, RATIO_TO_PEER, true },
+	{ "put of 16 MiB, of memcpy's", "put", "x", 16u << 20, 0.95, 2, RATIO_TO_PEER, true },
+	{ "put of 64 MiB, of memcpy's", "put", "x", 64u << 20, 0.95, 2, RATIO_TO_PEER, true },
+	{ "8-byte put above a store", "put8", "ns", 8, 20, 2, ABOVE_PEER, false },
+	{ "ping-pong, one way", "pingpong", "us", 8, 0.3, 2, OURS, false },
+	{ "barrier of 2", "barrier", "us", 0, 0.6, 2, OURS, false },
+	{ "barrier of 8, times pthread's", "barrier", "x", 0, 4, 8, RATIO_TO_PEER, true },
+	{ "barrier of 64, times pthread's", "barrier", "x", 0, 2, 64, RATIO_TO_PEER, true },
+	{ "init and finalize of 8", "init", "ms", 0, 5, 8, OURS, false },
+};
+static const struct target layout_targets[] = {
+	{ "put of 1 MiB, of memcpy's", "put", "x", 1u << 20, 0.9, 0, RATIO_TO_PEER, true },
+	{ "put of 4 MiB, of memcpy's", "put", "x", 4u << 20, 0.9, 0, RATIO_TO_PEER, true },
+	{ "put of 16 MiB, of memcpy's", "put", "x", 16u << 20, 0.9, 0, RATIO_TO_PEER, true },
+	{ "put of 64 MiB, of memcpy's", "put", "x", 64u << 20, 0.9, 0, RATIO_TO_PEER, true },
+	{ "8-byte put above one process's", "put8", "ns", 8, 50, 0, ABOVE_ONE, false },
+	{ "barrier, of one process's time", "barrier", "x", 0, 2, 0, RATIO_TO_ONE, false },
+	{ "first init", "init", "ms", 0, 100, 0, OURS, false },
 };
 
-static const struct figure *find(const struct figure *figures, int n, const struct target *t)
+static const struct figure *find(
+	const struct figure *figures, int n, const struct target *t, const char *layout)
 {
 	for (int i = 0; i < n; i++)
-		if (!strcmp(figures[i].test, t->test) && figures[i].ranks == t->ranks &&
-			figures[i].size == t->size)
+		if (!strcmp(figures[i].test, t->test) && figures[i].size == t->size &&
+			(!t->ranks || figures[i].ranks == t->ranks) &&
+			!strcmp(figures[i].layout, layout))
 			return &figures[i];
 	return NULL;
 }
 
-static double value_of(const struct target *t, const struct figure *f)
+/* False: there is nothing to compare with. */
+static bool value_of(
+	const struct target *t, const struct figure *f, const struct figure *one, double *value)
 {
 	switch (t->measure) {
-	case MEASURE_RATIO:
-		return f->ratio;
-	case MEASURE_ABOVE:
-		return f->ours.median - f->peer.median;
-	case MEASURE_OURS:
+	case RATIO_TO_PEER:
+		*value = f->ratio;
+		return f->peer_name[0];
+	case ABOVE_PEER:
+		*value = f->ours.median - f->peer.median;
+		return f->peer_name[0];
+	case RATIO_TO_ONE:
+		*value = one ? f->ours.median / one->ours.median : 0;
+		return one;
+	case ABOVE_ONE:
+		*value = one ? f->ours.median - one->ours.median : 0;
+		return one;
+	case OURS:
 		break;
 	}
-	return f->ours.median;
+	*value = f->ours.median;
+	return true;
 }
 
-bool perf_check(const struct figure *figures, int n)
+static bool target_check(const struct target *t, const struct figure *f, const struct figure *one)
 {
+	double value = 0;
+	bool known = f && value_of(t, f, one, &value);
+	bool met = known && (t->at_least ? value >= t->limit : value <= t->limit);
+
+	printf("%-32s %2s %8.4g %-2s ", t->text, t->at_least ? ">=" : "<=", t->limit, t->unit);
+	if (known)
+		printf("%9.4g %-2s  %s\n", value, t->unit, met ? "yes" : "NO");
+	else
+		printf("%9s %-2s  NO\n", "none", "");
+	return met;
+}
+
+bool perf_check(const struct figure *figures, int n, const char *layout, const char *one)
+{
+	const struct target *table = *layout ? layout_targets : targets;
+	size_t count = *layout ? COUNT_OF(layout_targets) : COUNT_OF(targets);
 	bool all = true;
 
 	printf("\n%-32s %14s %12s  %s\n", "target", "", "measured", "met");
-	for (size_t i = 0; i < COUNT_OF(targets); i++) {
-		const struct target *t = &targets[i];
-		const struct figure *f = find(figures, n, t);
-		double value = f ? value_of(t, f) : 0;
-		bool met = f && (f->peer_name || t->measure == MEASURE_OURS) &&
-			(t->at_least ? value >= t->limit : value <= t->limit);
-
-		printf("%-32s %2s %8.4g %-2s ", t->text, t->at_least ? ">=" : "<=", t->limit,
-			t->unit);
-		if (f)
-			printf("%9.4g %-2s  %s\n", value, t->unit, met ? "yes" : "NO");
-		else
-			printf("%9s %-2s  NO\n", "none", "");
-		all = all && met;
-	}
+	for (size_t i = 0; i < count; i++)
+		all &= target_check(&table[i], find(figures, n, &table[i], layout),
+			find(figures, n, &table[i], one));
 	return all;
 }
 
@@ -198,21 +226,20 @@ static void json_figure(FILE *out, const struct figure *f)
 	fprintf(out,
 		"    {\"test\": \"%s\", \"ranks\": %d, \"pairs\": %d, \"size\": %zu, \"unit\": \"%s\"",
 		f->test, f->ranks, f->pairs, f->size, perf_unit_name(f->unit));
+	if (f->layout[0])
+		fprintf(out, ", \"layout\": \"%s\"", f->layout);
 	json_spread(out, "spmt", &f->ours);
-	if (f->peer_name) {
+	if (f->peer_name[0]) {
 		json_spread(out, "peer", &f->peer);
 		fprintf(out, ", \"peer_name\": \"%s\", \"ratio\": %.4g", f->peer_name, f->ratio);
 	}
 	fprintf(out, "}");
 }
 
-int perf_json(const char *path, const struct options *opt, const struct figure *figures, int n)
+int perf_json(FILE *out, const struct options *opt, const struct figure *figures, int n)
 {
-	FILE *out = fopen(path, "we");
 	int bad;
 
-	if (!out)
-		return -errno;
 	fprintf(out, "{\n  \"tool\": \"spmt-perf\",\n  \"version\": \"%s\",\n  \"cpus\": %ld,\n",
 		spmt_version(), sysconf(_SC_NPROCESSORS_ONLN));
 	fprintf(out, "  \"rounds\": %d,\n  \"figures\": [\n", opt->rounds);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "spmt-perf.h"
+#include "spmt-perf-launch.h"
+#include "spmt-perf-peers.h"
 
 enum { ROUND_NS = 4000000, TRIAL_NS = 500000, ITERS_MAX = 1 << 26 };
 
@@ -35,33 +36,51 @@ int perf_wrong(struct rank *r, const char *fmt, ...)
 	return -EILSEQ;
 }
 
-/* Whose clock counts: of pairs every sender, the slowest; of all ranks together rank 0, since all leave at once. */
-static double slowest(const struct run *run)
+uint64_t *perf_word(struct rank *r, int which)
 {
-	double ns = run->ns[0];
-
-	for (int i = 0; run->bench->paired && i < 2 * run->opt->pairs; i += 2)
-		if (run->ns[i] > ns)
-			ns = run->ns[i];
-	return ns;
+	return r->words + (size_t)(r->run->nranks + which) * (PERF_WORD / sizeof(uint64_t));
 }
 
-/* *ns is the same on every rank: nobody writes run->ns again before all have passed the next barrier. */
+static int clock_of(struct rank *r, int pe, double *ns)
+{
+	uint64_t *theirs = perf_word(r, WORD_THEIR_CLOCK);
+	int rc = spmt_get(r->comm, theirs, perf_word(r, WORD_CLOCK), sizeof(*ns), pe);
+
+	return rc ? rc : spmt_copy_out(r->comm, ns, theirs, sizeof(*ns));
+}
+
+/* Whose clock counts: of pairs every sender, the slowest; of all ranks together rank 0, since all leave at once. */
+static int slowest(struct rank *r, double *ns)
+{
+	int pairs = r->run->bench->paired ? r->run->opt->pairs : 1, rc = 0;
+
+	*ns = 0;
+	for (int p = 0; p < pairs && !rc; p++) {
+		double one = 0;
+
+		rc = clock_of(r, layout_rank(&r->run->layout, 2 * p), &one);
+		*ns = one > *ns ? one : *ns;
+	}
+	return rc;
+}
+
+/* *ns is the same on every rank: nobody writes its clock again before all have passed the next barrier. */
 static int timed(struct rank *r, perf_loop loop, size_t size, uint64_t iters, double *ns)
 {
 	int rc = spmt_barrier(r->comm);
 	int64_t begin;
+	double mine;
 
 	if (rc)
 		return rc;
 	begin = perf_now();
 	rc = loop(r, size, iters);
-	r->run->ns[r->rank] = (double)(perf_now() - begin);
+	mine = (double)(perf_now() - begin);
+	if (!rc)
+		rc = spmt_copy_in(r->comm, perf_word(r, WORD_CLOCK), &mine, sizeof(mine));
 	if (!rc)
 		rc = spmt_barrier(r->comm);
-	if (!rc)
-		*ns = slowest(r->run);
-	return rc;
+	return rc ? rc : slowest(r, ns);
 }
 
 /* As many turns as take ROUND_NS, at least one. */
@@ -105,7 +124,8 @@ static int round_of(struct rank *r, struct side *s, size_t size, int i)
 	return rc;
 }
 
-/* The side that begins changes from round to round: the second finds warmer caches. */
+/* The side that begins changes from round to round: the second finds warmer caches. Where rounds are odd, the median of the one
+   would be of the rounds in which it was first, that of the other of those in which it was second. */
 static int rounds(struct rank *r, struct side *sides, size_t size)
 {
 	int rc = 0;
@@ -132,24 +152,21 @@ static void summary(const struct run *run, struct side *s, size_t size, struct s
 
 static void publish(const struct run *run, struct side *sides, size_t size)
 {
-	struct figure *f = &run->figures[*run->nfigures];
-
-	if (*run->nfigures == PERF_FIGURES)
-		return;
-	*f = (struct figure){ .test = run->bench->name,
-		.ranks = run->nranks,
+	struct figure f = { .ranks = run->nranks,
 		.pairs = run->bench->paired ? run->opt->pairs : 0,
 		.size = size,
 		.unit = run->bench->unit };
-	summary(run, &sides[0], size, &f->ours);
+
+	snprintf(f.test, sizeof(f.test), "%s", run->bench->name);
+	snprintf(f.layout, sizeof(f.layout), "%s", run->layout.text);
+	summary(run, &sides[0], size, &f.ours);
 	if (sides[1].loop) {
-		f->peer_name = run->bench->peer_name;
-		summary(run, &sides[1], size, &f->peer);
+		snprintf(f.peer_name, sizeof(f.peer_name), "%s", run->bench->peer_name);
+		summary(run, &sides[1], size, &f.peer);
 	}
-	perf_ratio(f);
+	perf_ratio(&f);
 	perf_progress(NULL, 0, 0);
-	perf_print(f);
-	++*run->nfigures;
+	run->emit(run->ctx, &f);
 }
 
 static int measure(struct rank *r, size_t size)
@@ -185,7 +202,7 @@ static size_t largest(const struct run *run)
 static int rank_open(struct rank *r)
 {
 	size_t room = largest(r->run) + PERF_GUARD;
-	size_t words = (size_t)(r->run->nranks + 4) * PERF_WORD;
+	size_t words = (size_t)(r->run->nranks + WORDS) * PERF_WORD;
 	int64_t value = 0;
 	void *p = NULL;
 	int rc = spmt_query(r->comm, SPMT_CAP_HOST_ACCESS, &value);
@@ -203,15 +220,28 @@ static int rank_open(struct rank *r)
 	if (rc)
 		return rc;
 	r->scratch = malloc(room);
-	return r->scratch ? 0 : -ENOMEM;
+	if (!r->scratch)
+		return -ENOMEM;
+	return r->addressable && r->rank == 0 ? peer_barrier_open(r) : 0;
+}
+
+static int rank_close(struct rank *r, int rc)
+{
+	free(r->scratch);
+	if (!rc)
+		rc = spmt_barrier(r->comm);
+	if (!rc && r->addressable && r->rank == 0)
+		peer_barrier_close(r);
+	return rc;
 }
 
 static int rank_sizes(struct rank *r)
 {
-	int rc = 0;
+	int rc = 0, position = layout_position(&r->run->layout, r->rank);
 
-	if (r->run->bench->paired && r->rank < 2 * r->run->opt->pairs)
-		r->role = r->rank % 2 ? ROLE_RECEIVER : ROLE_SENDER;
+	r->peer = layout_rank(&r->run->layout, position ^ 1);
+	if (r->run->bench->paired && position < 2 * r->run->opt->pairs)
+		r->role = position % 2 ? ROLE_RECEIVER : ROLE_SENDER;
 	for (int i = 0; i < r->run->nsizes && !rc; i++)
 		rc = measure(r, r->run->sizes[i]);
 	return rc;
@@ -223,22 +253,21 @@ static int rank_main(spmt_comm *comm, void *arg)
 	struct rank r = { .run = run, .comm = comm, .rank = spmt_rank(comm) };
 	int rc;
 
-	r.peer = r.rank ^ 1;
 	rc = rank_open(&r);
 	if (!rc)
 		rc = rank_sizes(&r);
-	free(r.scratch);
-	return rc;
+	return rank_close(&r, rc);
 }
 
-static int world_run(struct run *run)
+int perf_world(struct run *run)
 {
 	struct spmt_attr attr = SPMT_ATTR_INIT;
 	int rc;
 
-	attr.backend = run->opt->backend;
+	attr.backend = run->opt->backend[0] ? run->opt->backend : NULL;
 	attr.heap_size = 2 * largest(run) + ((size_t)run->nranks + 64) * PERF_WORD + (4u << 20);
-	rc = spmt_run(run->nranks, &attr, rank_main, run);
+	rc = run->member ? member_run(run->member, &attr, rank_main, run)
+			 : spmt_run(run->nranks, &attr, rank_main, run);
 	perf_progress(NULL, 0, 0);
 	if (run->wrong[0])
 		fprintf(stderr, "spmt-perf: wrong data: %s\n", run->wrong);
@@ -246,19 +275,4 @@ static int world_run(struct run *run)
 		fprintf(stderr, "spmt-perf: %s with %d ranks: %s: %s\n", run->bench->name,
 			run->nranks, spmt_strerror(rc), spmt_last_error());
 	return rc || run->wrong[0] ? PERF_EXIT_WRONG : 0;
-}
-
-int perf_world(struct run *run)
-{
-	int code = PERF_EXIT_WRONG;
-
-	run->ns = calloc((size_t)run->nranks, sizeof(*run->ns));
-	if (!run->ns)
-		fprintf(stderr, "spmt-perf: out of memory\n");
-	if (run->ns && !pthread_barrier_init(&run->threads, NULL, (unsigned)run->nranks)) {
-		code = world_run(run);
-		pthread_barrier_destroy(&run->threads);
-	}
-	free(run->ns);
-	return code;
 }

@@ -283,7 +283,7 @@ static int all_reduce_verify(struct rank *r, size_t size)
 
 const char perf_init_name[] = "init";
 const char perf_init_help[] =
-	"spmt_run of an empty function: threads, init, finalize; the first is not counted";
+	"spmt_run of an empty function: threads, init, finalize; the first is not counted. --layout: the first init of fresh processes, from the first call to the last return";
 
 static int init_rank(spmt_comm *comm, void *arg)
 {
@@ -298,8 +298,9 @@ int perf_init(const struct options *opt, int nranks, struct figure *figure)
 	double ns[PERF_ROUNDS_MAX];
 	int rc = 0;
 
-	attr.backend = opt->backend;
-	*figure = (struct figure){ .test = perf_init_name, .ranks = nranks, .unit = UNIT_MS };
+	attr.backend = opt->backend[0] ? opt->backend : NULL;
+	*figure = (struct figure){ .ranks = nranks, .unit = UNIT_MS };
+	snprintf(figure->test, sizeof(figure->test), "%s", perf_init_name);
 	for (int i = -1; i < opt->rounds && !rc; i++) {
 		int64_t begin = perf_now();
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to spmt-perf: what its files share. All ranks are threads of this process. */
+/* Private to spmt-perf: what its files share. Ranks are threads, of this process or of several (spmt-perf-launch.h). */
 #ifndef SPMT_PERF_H
 #define SPMT_PERF_H
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "spmt-perf-figure.h"
+#include "spmt-perf-layout.h"
 #include "spmt.h"
 
 enum {
@@ -23,18 +24,22 @@ enum {
 	PERF_EXIT_TARGET = 3 /* --check: a target was missed */
 };
 
+/* Plain data, but for json: it is passed to other processes. */
 struct options {
-	int ranks; /* 0: each test's own */
+	struct layout layout; /* n 0: none, all ranks are threads of this process */
+	int ranks;	      /* 0: each test's own */
 	int pairs;
 	size_t min, max; /* bytes; min 0: each test's own sizes */
 	size_t factor;
-	const char *tests; /* NULL: all */
-	const char *json, *backend;
+	char tests[256]; /* "": all */
+	char backend[PERF_TEXT];
+	const char *json;
 	uint64_t iters; /* 0: as many as fill a round */
 	int rounds;
 	bool check;
 };
 
+struct member; /* spmt-perf-launch.h */
 struct rank;
 typedef int (*perf_loop)(struct rank *r, size_t size, uint64_t iters);
 
@@ -55,6 +60,9 @@ struct bench {
 	bool sized;   /* --sizes counts */
 };
 
+/* Words behind those that the ranks use; the ping-pong's must not share a line with the library's. */
+enum { WORD_PINGPONG, WORD_ADD, WORD_CLOCK, WORD_THEIR_CLOCK, WORD_BARRIER, WORDS };
+
 enum role { ROLE_IDLE, ROLE_SENDER, ROLE_RECEIVER };
 
 /* One world for one test. Ranks read the results of others only behind a barrier. */
@@ -64,10 +72,10 @@ struct run {
 	int nranks;
 	size_t sizes[PERF_LIST];
 	int nsizes;
-	pthread_barrier_t threads; /* the peer of spmt_barrier */
-	double *ns;		   /* a rank: its last timed loop */
-	struct figure *figures;
-	int *nfigures;
+	struct layout layout;
+	struct member *member;				 /* NULL: no layout */
+	void (*emit)(void *ctx, const struct figure *f); /* by rank 0 */
+	void *ctx;
 	pthread_mutex_t lock; /* guards wrong */
 	char wrong[256];      /* first wrong data, in words; "" if none */
 };
@@ -79,14 +87,15 @@ struct rank {
 	enum role role;
 	bool addressable; /* the CPU may load and store device memory */
 	char *src, *dst;  /* symmetric, the largest size and a guard */
-	uint64_t *words;  /* symmetric, PERF_WORD apart, one a rank and four more */
+	uint64_t *words;  /* symmetric, PERF_WORD apart, one a rank and WORDS more */
 	uint64_t epoch, peer_epoch;
 	unsigned char *scratch; /* host memory of the same size */
 };
 
 /* spmt-perf-run.c */
-/* All sizes of one test with nranks ranks; adds to opt's figures. An exit code. */
+/* All sizes of one test with nranks ranks; emits figures. An exit code. */
 int perf_world(struct run *run);
+uint64_t *perf_word(struct rank *r, int which);
 int perf_wrong(struct rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int64_t perf_now(void);
 
@@ -95,6 +104,10 @@ extern const struct bench perf_benches[];
 extern const char perf_init_name[], perf_init_help[];
 /* Init and finalize of a world of nranks. An exit code. */
 int perf_init(const struct options *opt, int nranks, struct figure *figure);
+
+/* spmt-perf-options.c: 0: go on; 1: done, all said; -1: usage. Listed: an empty list has all. */
+int perf_options(int argc, char **argv, struct options *opt);
+bool perf_listed(const char *list, const char *name);
 
 /* spmt-perf-data.c: random data by seed, poisoned destinations */
 int perf_fill(struct rank *r, void *sym, size_t size, uint64_t seed);

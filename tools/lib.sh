@@ -27,6 +27,14 @@ count() {
 	echo "$1 $2 ${3:-0}" >>"$counts"
 }
 
+# What failed is told again when all is done: whoever sees only the end of a log sees why.
+failures=$PWD/build/log/failures
+
+failure() {
+	echo "not ok - $1"
+	tail -n 40 | sed 's/^/  /'
+} >>"$failures"
+
 # check NAME COMMAND..: one counted check; its output is shown when it fails.
 check() {
 	local name=$1 out
@@ -37,6 +45,7 @@ check() {
 	else
 		printf '%s\n' "$out"
 		echo "not ok - $name"
+		failure "$name" <<<"$out"
 		count 0 1
 	fi
 }
@@ -54,7 +63,12 @@ check_each() {
 		else echo "not ok - '"$label"' $name"; cat "$file.log"; fi' - "$dir" {} "$@"
 	for name in "$dir"/*.log; do
 		[ -e "$name" ] || continue
-		if [ -e "${name%.log}.ok" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+		if [ -e "${name%.log}.ok" ]; then
+			passed=$((passed + 1))
+		else
+			failed=$((failed + 1))
+			failure "$label $(basename "${name%.log}" | tr % /)" <"$name"
+		fi
 	done
 	rm -rf "$dir"
 	count "$passed" "$failed"
@@ -66,7 +80,7 @@ meson_test() {
 	shift
 	rm -f "$dir"/meson-logs/testlog*.json
 	meson test -C "$dir" --no-rebuild --print-errorlogs "$@" || rc=$?
-	python3 tools/count-tap "$dir"/meson-logs/testlog*.json >>"$counts" || return 1 # a wrapper has a log of its own
+	python3 tools/count-tap "$dir"/meson-logs/testlog*.json "$failures" >>"$counts" || return 1 # a wrapper has a log of its own
 	return "$rc"
 }
 
@@ -75,8 +89,8 @@ meson_test() {
 total_passed=0 total_failed=0
 failed_steps=()
 step() {
-	local name=$1 begin=$SECONDS rc p=0 f=0 s=0 a b c
-	mkdir -p build/log
+	local name=$1 begin=$SECONDS told rc p=0 f=0 s=0 a b c
+	told=$(wc -l <"$failures")
 	counts=$PWD/build/log/$name.counts
 	: >"$counts"
 	say "$name"
@@ -87,6 +101,8 @@ step() {
 	done <"$counts"
 	[ "$rc" = 0 ] || [ "$f" -gt 0 ] || f=1
 	[ $((p + f)) -gt 0 ] || f=1
+	# What told nothing itself is a build, say.
+	[ "$f" = 0 ] || [ "$(wc -l <"$failures")" -gt "$told" ] || failure "$name" <"build/log/$name.log"
 	[ "$f" = 0 ] || failed_steps+=("$name")
 	total_passed=$((total_passed + p)) total_failed=$((total_failed + f))
 	echo "---- $name: $p passed, $f failed, $s skipped in $((SECONDS - begin)) s"

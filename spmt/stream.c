@@ -16,7 +16,6 @@
 
 #define SETTLE_MS 10000		/* where waits have no deadline */
 #define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */
-#define STOPPED_NS 500000000	/* of a broken world */
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {
@@ -106,17 +105,14 @@ static int sync_failed(spmt_comm *comm, const char *what, int rc)
 }
 
 /* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
-   follows at once: waited for, so that buffers are given back that nothing is written to any more; unless a user's kernel is in
-   the way. */
+   follows at once. */
 int stream_drain(spmt_comm *comm, const char *what)
 {
 	int64_t ms = comm_timeout(comm);
 	int64_t ns = ms < 0 ? -1 : (ms + GRACE_MS(ms)) * 1000000;
-	int rc = comm->backend->stream_sync(
-		comm->dev, comm->stream, ns, control_stop_word(comm->control));
+	int rc = device_drain(
+		comm->backend, comm->dev, comm->stream, ns, control_stop_word(comm->control));
 
-	if (rc == -ECANCELED)
-		comm->backend->stream_sync(comm->dev, comm->stream, STOPPED_NS, NULL);
 	return rc ? sync_failed(comm, what, rc) : 0;
 }
 

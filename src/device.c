@@ -10,6 +10,8 @@
 
 static const struct backend *const backends[] = { &backend_hip, &backend_cuda, &backend_host };
 
+#define STOPPED_NS 500000000 /* what a drain goes on for */
+
 const struct backend *device_backend(size_t i)
 {
 	return i < ARRAY_SIZE(backends) ? backends[i] : NULL;
@@ -77,4 +79,14 @@ int device_select(const char *name, const struct backend **backend)
 		name = env->backend;
 	}
 	return name ? select_named(name, backend) : select_first(backend);
+}
+
+int device_drain(
+	const struct backend *b, int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop)
+{
+	int rc = b->stream_sync(dev, s, timeout_ns, stop);
+
+	if (rc == -ECANCELED)
+		b->stream_sync(dev, s, STOPPED_NS, NULL);
+	return rc;
 }

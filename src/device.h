@@ -113,4 +113,8 @@ const struct backend *device_backend(size_t i);
  */
 int device_select(const char *name, const struct backend **backend);
 
+/* stream_sync that, stopped, waits half a second more for work that needs nobody, so that its buffers are written to no more. */
+int device_drain(const struct backend *b, int dev, device_stream s, int64_t timeout_ns,
+	const uint32_t *stop);
+
 #endif

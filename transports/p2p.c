@@ -138,18 +138,13 @@ int link_wait_failed(const struct link *link, const char *what, int rc)
 	return rc;
 }
 
-#define STOPPED_NS 500000000
-
-/* The engine waits for no rank, so that a broken world, too, gives buffers back that nothing is written to any more; unless a
-   user's kernel is in the way. */
+/* The engine waits for no rank. */
 static int store_wait(struct link *link, const char *what)
 {
 	int64_t ms = *link->timeout_ms;
 	int64_t ns = ms < 0 ? -1 : MIN_OF(ms, INT64_MAX / 1000000) * 1000000;
-	int rc = link->backend->stream_sync(link->dev, link->stream, ns, link->stop);
+	int rc = device_drain(link->backend, link->dev, link->stream, ns, link->stop);
 
-	if (rc == -ECANCELED)
-		link->backend->stream_sync(link->dev, link->stream, STOPPED_NS, NULL);
 	return link_wait_failed(link, what, rc);
 }
 

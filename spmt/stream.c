@@ -85,7 +85,7 @@ int stream_note(spmt_comm *comm, device_stream stream)
 }
 
 /* Kernels keep the same deadline and know what they wait for: they get the first word. */
-#define GRACE_MS(ms) ((ms) / 8 + 100)
+#define GRACE_MS(ms) ((ms) / 8 + 400)
 
 /* stream_sync's two silent codes in words. */
 static int sync_failed(spmt_comm *comm, const char *what, int rc)

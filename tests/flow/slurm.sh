@@ -14,8 +14,18 @@ slurm_missing() {
 	echo "${lacks[*]}"
 }
 
+# The daemons, and slurmstepd, nobody's child: slurmd waits for one that hangs in its own locks, as happens once in some hundred jobs.
 slurm_stop() {
-	[ "${#slurm_daemons[@]}" = 0 ] || kill "${slurm_daemons[@]}" 2>/dev/null
+	local i proc
+	[ "${#slurm_daemons[@]}" != 0 ] || return 0
+	kill "${slurm_daemons[@]}" 2>/dev/null
+	for ((i = 0; i < 50; i++)); do
+		kill -0 "${slurm_daemons[@]}" 2>/dev/null || break
+		sleep 0.1
+	done
+	for proc in /proc/[0-9]*; do
+		[ "$(readlink "$proc/cwd" 2>/dev/null)" != "$scratch/slurm" ] || kill -KILL "${proc#/proc/}" 2>/dev/null
+	done
 	wait "${slurm_daemons[@]}" 2>/dev/null
 }
 
@@ -58,7 +68,7 @@ slurm_conf() {
 	END
 }
 
-# In a folder of its own: slurmstepd, which ends badly where a task never calls PMIx, leaves its core there.
+# In a folder of its own, by which slurm_stop knows slurmstepd.
 slurm_daemon() {
 	(cd "$scratch/slurm" && exec "$@") >"$scratch/slurm/$1.out" 2>&1 &
 	slurm_daemons+=($!)

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ranks.h"
 #include "spmt/comm.h"
 #include "src/device.h"
 #include "src/status.h"
@@ -112,6 +114,28 @@ int stream_call(
 	if (rc < 0)
 		free(t);
 	return rc;
+}
+
+void latch_pass(struct latch *latch)
+{
+	for (int ms = 0; !atomic_load(&latch->open); ms++) {
+		if (ms == 10000) {
+			atomic_store(&latch->given_up, 1);
+			return;
+		}
+		sleep_ms(1);
+	}
+}
+
+void latch_kernel(void *args)
+{
+	latch_pass(*(struct latch **)args);
+}
+
+bool latch_open(struct latch *latch)
+{
+	atomic_store(&latch->open, 1);
+	return !atomic_load(&latch->given_up);
 }
 
 struct word {

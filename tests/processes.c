@@ -206,6 +206,7 @@ int processes_run(struct processes *p, int (*fn)(int rank, void *arg), void *arg
 	for (const char *at = p->layout; (at = layout_next(at, &rank, &process)); p->nranks++)
 		children[process].ranks[children[process].n++] = rank;
 	p->n = process + 1;
+	calm_ns();
 	fflush(NULL);
 	for (int i = 0; i < p->n; i++) {
 		children[i].p = p;

@@ -430,6 +430,7 @@ struct usage usage_now(void)
 {
 	struct usage u;
 
+	calm_ns(); /* its thread is there from now on */
 	u.fds = count_entries("/proc/self/fd");
 	u.threads = count_entries("/proc/self/task");
 	u.maps = count_lines("/proc/self/maps");

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "calm.h"
 #include "spmt.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -273,7 +273,7 @@ static int lied_to(int rank, void *arg)
 	struct spmt_attr attr = framework_attr(f, rank);
 	enum lie lie = (enum lie)atomic_load(&f->g->lie);
 	spmt_comm *comm;
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	int code = spmt_init(&attr, &comm);
 
 	REQUIRE(ms_since(begin) < 3 * SHORT_MS + 1000);
@@ -321,7 +321,7 @@ static int hangs(int rank, void *arg)
 {
 	struct framework *f = arg;
 	struct spmt_attr attr = framework_attr(f, rank);
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	spmt_comm *comm;
 	int code;
 
@@ -383,7 +383,7 @@ static int misfits(int rank, void *arg)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		struct spmt_attr attr = framework_attr(f, rank);
-		int64_t begin = now_ns();
+		int64_t begin = calm_ns();
 		spmt_comm *comm;
 
 		if (bad[i].whose < 0 || bad[i].whose == rank) {
@@ -413,7 +413,7 @@ static int one_fails(int rank, void *arg)
 {
 	struct framework *f = arg;
 	struct spmt_attr attr = framework_attr(f, rank);
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	spmt_comm *comm;
 
 	if (rank == 2)

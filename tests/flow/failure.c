@@ -47,13 +47,11 @@ static int says_missing(const char *call, const char *missing, const char *who)
 {
 	const char *text = spmt_last_error();
 	char head[64], tail[32];
-	double s = 0;
 
 	snprintf(head, sizeof(head), "%s: %s ranks missing after ", call, missing);
 	snprintf(tail, sizeof(tail), " s: %s", who);
-	if (strncmp(text, head, strlen(head)) == 0 && sscanf(text + strlen(head), "%lf", &s) == 1 &&
-		s >= 0.45 && s < 2 && text[strlen(head) + 3] == ' ' &&
-		strcmp(text + strlen(head) + 3, tail) == 0)
+	if (strncmp(text, call, strlen(call)) == 0 &&
+		calm_says(text, head, DEADLINE_MS / 1e3, tail))
 		return 0;
 	return ranks_fail("\"%s\" is not \"%s0.5%s\"", text, head, tail);
 }
@@ -113,7 +111,7 @@ static int later(int why)
 /* Broken for good: every call fails at once, finalize waits for nobody. */
 static int broken_for_good(spmt_comm *comm, uint64_t *word)
 {
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	int status = spmt_status(comm), why = later(status);
 	void *block = word;
 
@@ -129,7 +127,7 @@ static int broken_for_good(spmt_comm *comm, uint64_t *word)
 	REQUIRE_CODE(spmt_status(comm), status);
 	spmt_finalize(comm);
 	REQUIRE_CODE(spmt_barrier(comm), -EBADF);
-	REQUIRE(now_ns() - begin < 400000000);
+	REQUIRE(calm_ns() - begin < 400000000);
 	return 0;
 }
 
@@ -142,7 +140,7 @@ static int present(spmt_comm *comm, struct scene *s, uint64_t *word)
 	if (code != SPMT_ERR_TIMEOUT && !(s->place >= IN_ALL_REDUCE && code < 0))
 		return ranks_fail(
 			"%s gave %d: %s", calls[s->place], code, code ? spmt_last_error() : "");
-	REQUIRE(ms >= DEADLINE_MS - 60 && ms < DEADLINE_MS + 1500);
+	REQUIRE(ms >= DEADLINE_MS - 60 && ms < DEADLINE_MS + 4000);
 	TRY(names_the_missing(s->place));
 	if (s->place != IN_FINALIZE)
 		TRY(broken_for_good(comm, word));
@@ -441,10 +439,10 @@ static int abort_main(int rank, void *arg)
 	if (rank == 0) {
 		sleep_ms(100);
 		REQUIRE_EQ(spmt_status(comm), 0);
-		begin = now_ns();
+		begin = calm_ns();
 		REQUIRE_OK(spmt_abort(comm, s->code));
 		REQUIRE_OK(spmt_abort(comm, -5));
-		while (atomic_load(&s->woken) < WAITS && now_ns() - begin < 2000000000)
+		while (atomic_load(&s->woken) < WAITS && calm_ns() - begin < 2000000000)
 			sleep_ms(1);
 		REQUIRE_EQ(atomic_load(&s->woken), WAITS);
 		REQUIRE_EQ(spmt_status(comm), s->want);
@@ -499,10 +497,10 @@ Test(failure, abort_from_a_foreign_thread)
 
 	cr_assert_eq(spmt_init(&attr, &comm), 0, "%s", spmt_last_error());
 	cr_assert_eq(spmt_calloc(comm, 1, 8, (void **)&word), 0);
-	begin = now_ns();
+	begin = calm_ns();
 	cr_assert_eq(pthread_create(&thread, NULL, abort_later, comm), 0);
 	cr_expect_eq(spmt_signal_wait(comm, word, SPMT_CMP_EQ, 1, NULL), -71);
-	cr_expect_lt(now_ns() - begin, 2000000000);
+	cr_expect_lt(calm_ns() - begin, 2000000000);
 	pthread_join(thread, NULL);
 	spmt_finalize(comm);
 }

@@ -63,7 +63,7 @@ static int call_fails(int rank, void *arg)
 {
 	struct job *job = arg;
 	struct spmt_attr attr = job_attr(job, rank);
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	spmt_comm *comm;
 	int code, process = launched_as(job, rank);
 
@@ -113,7 +113,7 @@ static int call_hangs(int rank, void *arg)
 	int process = launched_as(job, rank);
 
 	for (int i = 0; i < 2; i++) {
-		int64_t begin = now_ns();
+		int64_t begin = calm_ns();
 
 		REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_TIMEOUT);
 		REQUIRE(ms_since(begin) < 3 * SHORT_MS + 1000);
@@ -134,7 +134,7 @@ static int server_lies(int rank, void *arg)
 {
 	struct job *job = arg;
 	struct spmt_attr attr = job_attr(job, rank);
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	spmt_comm *comm;
 	int code, process = launched_as(job, rank);
 
@@ -189,7 +189,7 @@ static int dies_before(int rank, void *arg)
 {
 	struct job *job = arg;
 	struct spmt_attr attr = job_attr(job, rank);
-	int64_t begin = now_ns();
+	int64_t begin = calm_ns();
 	spmt_comm *comm;
 
 	if (launched_as(job, rank) == VICTIM)

@@ -52,9 +52,10 @@ static inline int worlds_in_a_row(const struct spmt_attr *attr, int rank, int ti
 	return 0;
 }
 
+/* For upper limits; begin is of calm_ns(). */
 static inline int ms_since(int64_t begin)
 {
-	return (int)((now_ns() - begin) / 1000000);
+	return (int)((calm_ns() - begin) / 1000000);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "calm.h"
 #include "party.h"
 
 #define NRANKS 4
@@ -192,7 +193,7 @@ static void world(struct child c[3], const struct uid *uid)
 
 static void expect_told(struct child *c, int n, const char *sentence)
 {
-	int64_t begin = process_now();
+	int64_t begin = calm_ns();
 
 	for (int i = 0; i < n; i++) {
 		struct answer answer = { 0 };
@@ -203,7 +204,7 @@ static void expect_told(struct child *c, int n, const char *sentence)
 		cr_expect_eq(answer.rc, SPMT_ERR_PEER_DEAD, "%d: %d", i, answer.rc);
 		cr_expect_str_eq(answer.sentence, sentence);
 	}
-	cr_expect_lt(process_now() - begin, 1000 * MS);
+	cr_expect_lt(calm_ns() - begin, 1000 * MS);
 }
 
 static const char *const death_of[] = { "1 of 4 ranks died: 0", "1 of 4 ranks died: 1",

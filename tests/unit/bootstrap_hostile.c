@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "calm.h"
 #include "party_world.h"
 
 static socklen_t unix_name(const struct uid *uid, struct sockaddr_un *a)
@@ -71,7 +72,7 @@ static void expect_dropped(int fd)
 /* The world goes on, at once. */
 static void finish(struct party *parties, int n, const struct uid *uid, bool only_tcp)
 {
-	int64_t begin = process_now();
+	int64_t begin = calm_ns();
 
 	for (int i = 1; i < n; i++) {
 		cr_assert_eq(party_open(&parties[i], uid, n, only_tcp), 0, "%s", status_sentence());
@@ -79,8 +80,8 @@ static void finish(struct party *parties, int n, const struct uid *uid, bool onl
 	}
 	add_ok(&parties[0], 0);
 	for (int i = 0; i < n; i++)
-		cr_assert_eq(wait_for(&parties[i], 1000), 0, "%s", status_sentence());
-	cr_expect_lt(process_now() - begin, 1000 * MS);
+		cr_assert_eq(wait_for(&parties[i], 10000), 0, "%s", status_sentence());
+	cr_expect_lt(calm_ns() - begin, 1000 * MS);
 	for (int i = 0; i < n; i++) {
 		check_blobs(&parties[i], n);
 		cr_expect_eq(parties[i].heard.times, 0);
@@ -206,7 +207,7 @@ Test(bootstrap_hostile, half_open)
 	struct party parties[2];
 	struct uid uid;
 	int fds[20];
-	int64_t begin = process_now();
+	int64_t begin = process_now(), calm = calm_ns();
 
 	uid_make(&uid);
 	open_ok(&parties[0], &uid, 3);
@@ -218,15 +219,15 @@ Test(bootstrap_hostile, half_open)
 	}
 	open_ok(&parties[1], &uid, 3);
 	add_ok(&parties[1], 1);
-	cr_expect_lt(process_now() - begin, 1000 * MS);
+	cr_expect_lt(calm_ns() - calm, 1000 * MS);
 	for (int i = 0; i < 20; i++)
 		expect_dropped(fds[i]);
 	cr_expect_gt(process_now() - begin, 1500 * MS);
-	cr_expect_lt(process_now() - begin, 3500 * MS);
+	cr_expect_lt(calm_ns() - calm, 3500 * MS);
 	add_ok(&parties[0], 0);
 	add_ok(&parties[0], 2);
 	for (int i = 0; i < 2; i++) {
-		cr_expect_eq(wait_for(&parties[i], 1000), 0);
+		cr_expect_eq(wait_for(&parties[i], 10000), 0);
 		bootstrap_close(parties[i].b);
 	}
 }

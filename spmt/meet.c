@@ -129,6 +129,8 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 		text_add(t, "%s", meet_name(r->op));
 	else if (r->op == MEET_INIT && part == 1)
 		text_add(t, "%s", device_backend(r->key[part])->name);
+	else if (r->op == MEET_FREE && r->key[part] == MEET_FREE_NULL)
+		text_add(t, "NULL");
 	else
 		text_add(t, "%llu", (unsigned long long)r->key[part]);
 }

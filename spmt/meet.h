@@ -18,7 +18,7 @@ enum meet_op {
 	MEET_MALLOC,
 	MEET_CALLOC,
 	MEET_ALIGNED_ALLOC,
-	MEET_FREE,
+	MEET_FREE, /* of an offset, or MEET_FREE_NULL */
 	MEET_REGISTER,
 	MEET_DEREGISTER,
 	MEET_SPLIT,
@@ -28,6 +28,9 @@ enum meet_op {
 	MEET_RELEASED,
 	MEET_DETACHED
 };
+
+#define MEET_FREE_NULL UINT64_MAX
+
 enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
 
 /*

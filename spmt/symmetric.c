@@ -198,7 +198,7 @@ int spmt_free(spmt_comm *comm, void *ptr)
 
 	if (rc)
 		return rc;
-	record.key[0] = ptr ? heap_offset(comm->heap, ptr) : UINT64_MAX;
+	record.key[0] = ptr ? heap_offset(comm->heap, ptr) : MEET_FREE_NULL;
 	record.status = free_check(comm, ptr);
 	/* What this rank has in flight may be on its way to the block. */
 	if (!record.status)

@@ -296,6 +296,7 @@ static int asymmetric(spmt_comm *comm, void *arg)
 	TRY(named(comm, odd ? spmt_free(comm, a) : spmt_malloc(comm, 64, &at), "spmt_"));
 	TRY(named(comm, odd ? spmt_barrier(comm) : spmt_malloc(comm, 64, &at), "spmt_"));
 	TRY(named(comm, spmt_free(comm, odd ? NULL : a), "spmt_free"));
+	REQUIRE_SAYS("passed NULL,");
 	REQUIRE(at == none);
 	REQUIRE_OK(spmt_free(comm, a));
 	REQUIRE_OK(spmt_free(comm, b));

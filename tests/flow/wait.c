@@ -443,11 +443,15 @@ Test(waits, sixty_three_idle_waiters)
 	cr_expect(i.cores < (SANITIZED ? 1.0 : 0.5), "a barrier took %.2f cores", i.cores);
 }
 
+/* Again where others have the CPUs: all ranks see the same *best behind the barrier. */
 static int thousand(spmt_comm *comm, void *arg)
 {
 	int64_t begin, *best = arg;
 
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 10; round++) {
+		REQUIRE_OK(spmt_barrier(comm));
+		if (*best < 1000000000)
+			break;
 		REQUIRE_OK(spmt_barrier(comm));
 		begin = now_ns();
 		for (int i = 0; i < 1000; i++)

@@ -48,18 +48,43 @@ static void comm_release(void *arg)
 		world_leave(comm);
 }
 
+/* Those that linger are looked at again whenever a rank comes or goes. */
+void comms_release(void)
+{
+	spmt_comm *comm = world_lingering(), *next;
+	struct status_saved saved;
+
+	if (LIKELY(!comm))
+		return;
+	status_save(&saved);
+	for (; comm; comm = next) {
+		next = comm->sibling;
+		if (streams_ended(comm))
+			comm_release(comm);
+		else
+			world_linger(comm);
+	}
+	status_restore(&saved);
+}
+
 /* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
-   one by one. Comms of a split world end together, on this thread. */
+   one by one. The host's comms of a split world end together, on this thread. */
 void comm_destroy(spmt_comm *comm)
 {
 	struct status_saved saved;
-	bool alone;
+	bool alone, settled;
 
 	if (!comm)
 		return;
+	comms_release();
 	alone = !comm->parent && !comm->children;
 	status_save(&saved);
-	if (comm_close(comm) || !alone || !streams_hand_over(comm, comm_release))
+	settled = comm_close(comm);
+	if (settled || comm->parent)
+		comm_release(comm);
+	else if (!comm_cpu_access(comm))
+		world_linger(comm);
+	else if (!alone || !streams_hand_over(comm, comm_release))
 		comm_release(comm);
 	status_restore(&saved);
 }

@@ -371,6 +371,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		init_refused(&uid, a.nranks, rc);
 		return rc;
 	}
+	comms_release();
 	rc = world_join(&uid, a.rank, a.nranks, &c);
 	if (rc == -ENOMEM)
 		init_refused(&uid, a.nranks, rc);

@@ -26,6 +26,8 @@ void view_fill(spmt_comm *comm, struct spmt_view *view);
 /* finalize.c: undoes a comm, however far it got, and before it those split from it. Peers are done
    with it, or it is broken. */
 void comm_destroy(spmt_comm *comm);
+/* finalize.c: what was left because work went on there, and has ended since. */
+void comms_release(void);
 
 /* table.c */
 int signals_open(spmt_comm *comm);

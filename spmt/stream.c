@@ -175,6 +175,11 @@ bool streams_settle(spmt_comm *comm)
 	return rc != -ETIMEDOUT;
 }
 
+bool streams_ended(spmt_comm *comm)
+{
+	return comm->backend->stream_query(comm->dev, comm->stream) != 0;
+}
+
 bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm))
 {
 	int rc;

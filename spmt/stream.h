@@ -29,6 +29,8 @@ int stream_drain(spmt_comm *comm, const char *what);
 /* Of a broken world, too, for devices and no rank: before anything that queued work uses is
    released. False: a user's kernel goes on. */
 bool streams_settle(spmt_comm *comm);
+/* After one that was false: what went on then has ended, or failed. */
+bool streams_ended(spmt_comm *comm);
 /* `release` becomes the last piece of work in comm's own stream, behind what the others held when they
    were settled. False: not here; vendors let no call of theirs be made from a stream. */
 bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm));

@@ -17,6 +17,7 @@ struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
 	struct pool worlds, comms;
 	_Atomic(struct world *) first;
+	_Atomic(spmt_comm *) lingering; /* comms that could not be released, by sibling */
 };
 
 static void *_Atomic table_pages;
@@ -393,6 +394,29 @@ void world_leave(spmt_comm *comm)
 	world_lose(w);
 	pthread_mutex_unlock(&t->lock);
 	pool_give(&t->comms, comm);
+}
+
+void world_linger(spmt_comm *comm)
+{
+	struct table *t = table();
+
+	pthread_mutex_lock(&t->lock);
+	comm->sibling = atomic_load(&t->lingering);
+	atomic_store(&t->lingering, comm);
+	pthread_mutex_unlock(&t->lock);
+}
+
+spmt_comm *world_lingering(void)
+{
+	struct table *t = table();
+	spmt_comm *first;
+
+	if (!t || LIKELY(!atomic_load(&t->lingering)))
+		return NULL;
+	pthread_mutex_lock(&t->lock);
+	first = atomic_exchange(&t->lingering, NULL);
+	pthread_mutex_unlock(&t->lock);
+	return first;
 }
 
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world)

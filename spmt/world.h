@@ -93,10 +93,11 @@ struct world {
 int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
 /* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
 void world_leave(spmt_comm *comm);
-/*
- * Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
- * ranks lets those that come late hear of one that failed.
- */
+/* Keeps a comm whose work goes on, with its world; and takes all that are kept, a list by `sibling`. */
+void world_linger(spmt_comm *comm);
+spmt_comm *world_lingering(void);
+/* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
+   ranks lets those that come late hear of one that failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);
 void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_*, or takes it back. */
@@ -109,8 +110,7 @@ void world_comm_give(spmt_comm *comm);
 void world_comm_list(spmt_comm *comm);
 void world_comm_unlist(spmt_comm *comm);
 
-/* Breaks the world that uid names if one of its ranks is here and it is still in the making;
-   `rank` is the one that failed. */
+/* Breaks the world that uid names if one of its ranks is here and it is still in the making. */
 void world_post_failure(const struct uid *uid, int code);
 /* Breaks the world for all its ranks, wherever they are, and stops their kernels. */
 void world_break(struct world *world, int code, const char *sentence);

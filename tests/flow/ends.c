@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "ranks.h"
@@ -339,6 +340,84 @@ Test(ends, work_may_outlive_a_broken_world)
 	}
 	cr_expect_eq(atomic_load(&awake), 2);
 	cr_expect_null(grown, "%s", grown);
+}
+
+/* A stream of the user's is held up beyond its rank's deadline. What waits in it writes to the heap in the end, which is nobody
+   else's until then. */
+struct held {
+	struct latch latch;
+	spmt_stream stream;
+};
+
+static spmt_comm *alone(int64_t timeout_ms)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	spmt_comm *comm = NULL;
+	spmt_uid uid;
+
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	attr = ranks_attr(0, 1, &uid);
+	attr.timeout_ms = timeout_ms;
+	cr_assert_eq(spmt_init(&attr, &comm), 0, "%s", spmt_last_error());
+	return comm;
+}
+
+static void leave_held(struct held *h)
+{
+	struct latch *latch = &h->latch;
+	spmt_comm *comm = alone(200);
+	uint64_t *w;
+
+	cr_assert_eq(spmt_calloc(comm, 64, 8, (void **)&w), 0);
+	cr_assert_eq(stream_make(comm, &h->stream), 0);
+	cr_assert_eq(stream_call(comm, h->stream, latch_kernel, &latch, sizeof(latch)), 0);
+	cr_assert_eq(stream_store(comm, h->stream, w, 77), 0);
+	cr_assert_eq(spmt_put_on_stream(comm, w + 8, w, 8, 0, h->stream), 0);
+	cr_expect_lt(spmt_finalize(comm), 0, "nothing was held");
+}
+
+static void next_is_clean(struct held *h)
+{
+	uint64_t *w, seen[64];
+	spmt_comm *comm = alone(0);
+
+	cr_assert_eq(spmt_calloc(comm, 64, 8, (void **)&w), 0);
+	cr_assert(latch_open(&h->latch), "somebody waited for the stream");
+	cr_assert_eq(stream_wait(comm, h->stream), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_copy_out(comm, seen, w, sizeof(seen)), 0);
+	for (int i = 0; i < 64; i++)
+		cr_expect_eq(seen[i], 0, "word %d: %llu", i, (unsigned long long)seen[i]);
+	cr_assert_eq(stream_end(comm, h->stream), 0);
+	cr_expect_eq(spmt_finalize(comm), 0, "%s", spmt_last_error());
+}
+
+static void held(const char *heap_mode)
+{
+	struct held h = { .stream = NULL };
+	struct usage before, slack = { .fds = 0, .threads = 64, .maps = 1024, .rss_kib = 1 << 20 };
+	const char *grown = "never looked";
+
+	setenv("SPMT_HEAP_MODE", heap_mode, 1);
+	cr_assert_eq(spmt_finalize(alone(0)), 0);
+	before = usage_now();
+	leave_held(&h);
+	next_is_clean(&h);
+	for (int i = 0; i < 100 && grown; i++) {
+		sleep_ms(20);
+		cr_assert_eq(spmt_finalize(alone(0)), 0);
+		grown = usage_grown(&before, &slack);
+	}
+	cr_expect_null(grown, "%s", grown);
+}
+
+Test(ends, memory_of_held_work_is_nobodys_static)
+{
+	held("static");
+}
+
+Test(ends, memory_of_held_work_is_nobodys_vmm)
+{
+	held("vmm");
 }
 
 /* ---- fair, in kernels, too ------------------------------------------------------------------------------------ */

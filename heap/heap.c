@@ -203,7 +203,9 @@ void heap_close(struct heap *heap)
 	for (int i = heap->nchunks; heap->range && i-- > 0;)
 		heap->backend->vmm->decommit(
 			heap->dev, heap->base + heap->chunks[i].offset, heap->chunks[i].length);
-	if (heap->block)
+	if (heap->block && heap->retire)
+		heap->backend->retire(heap->dev, heap->block);
+	else if (heap->block)
 		heap->backend->free(heap->dev, heap->block);
 	arena_destroy(heap->arena);
 	arena_destroy(heap->own_arena);

@@ -63,7 +63,8 @@ struct heap {
 	/* private to heap.c */
 	const struct heap_range *range; /* NULL: static */
 	void *block;			/* static: what alloc() gave */
-	uint64_t step;			/* vmm: the next commit, at least */
+	bool retire;   /* set before heap_close: other processes may still use the memory */
+	uint64_t step; /* vmm: the next commit, at least */
 	int *peers;
 	int npeers;
 };

@@ -360,8 +360,10 @@ void world_comm_unlist(spmt_comm *comm)
 
 /* ---- leaving ------------------------------------------------------------------------------- */
 
-static void slot_close(struct slot *s)
+/* In a broken world nobody waits for those who have mapped its memory. */
+static void slot_close(struct slot *s, bool broken)
 {
+	s->heap.retire = broken && s->export.n;
 	heap_export_close(&s->export);
 	heap_close(&s->heap);
 	if (s->backend)
@@ -373,11 +375,13 @@ static void slot_close(struct slot *s)
 /* One member less, under the table's lock. */
 static void world_lose(struct world *w)
 {
+	bool broken = atomic_load(&atomic_load(&w->control)->gate) & GATE_BROKEN;
+
 	if (--w->members)
 		return;
 	gather_close(w); /* first: it hears of other processes' ends */
 	for (int i = 0; i < w->nranks; i++)
-		slot_close(&w->slots[i]);
+		slot_close(&w->slots[i], broken);
 	world_drop(w);
 }
 

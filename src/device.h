@@ -56,12 +56,12 @@ struct backend {
 	/* Device memory. Zeroed before alloc returns. Alignment: at least 256. free never waits
 	   for kernels: where the driver's would, the block is kept for the next alloc, and given
 	   back when no device is open (64 MiB a device stay) or the driver has nothing left,
-	   where alone alloc may wait. So nothing may use a block any more that is freed. The
-	   same holds for pinned memory. */
+	   where alone alloc may wait. So nothing may use a block any more that is freed; what other
+	   processes may still use is retired: no alloc gives it again, and all of it goes back. */
 	int (*alloc)(int dev, size_t size, enum device_memory kind, void **ptr);
 	int (*free)(int dev, void *ptr);
-	/* Pinned host memory visible to dev's kernels, zeroed: *host for the CPU, *device for
-	   kernels. */
+	int (*retire)(int dev, void *ptr);
+	/* Pinned memory for dev's kernels, likewise: *host for the CPU, *device for kernels. */
 	int (*host_alloc)(int dev, size_t size, void **host, void **device);
 	int (*host_free)(int dev, void *host);
 

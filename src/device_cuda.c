@@ -436,6 +436,7 @@ const struct backend backend_cuda = {
 	.peer_enable = cuda_peer_enable,
 	.alloc = cuda_alloc,
 	.free = cuda_free,
+	.retire = cuda_retire,
 	.host_alloc = cuda_host_alloc,
 	.host_free = cuda_host_free,
 	.stream_create = cuda_stream_create,

@@ -71,6 +71,7 @@ void cuda_close(int dev);
 extern const struct pool_source cuda_memory; /* ctx: the bound device */
 int cuda_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
 int cuda_free(int dev, void *ptr);
+int cuda_retire(int dev, void *ptr);
 int cuda_host_alloc(int dev, size_t size, void **host, void **device);
 int cuda_host_free(int dev, void *host);
 

@@ -97,6 +97,13 @@ int cuda_free(int dev, void *ptr)
 	return d ? kept_free(&d->kept, ptr) : -ENODEV;
 }
 
+int cuda_retire(int dev, void *ptr)
+{
+	struct cuda_device *d = cuda_device(dev, "retire");
+
+	return d ? kept_retire(&d->kept, ptr) : -ENODEV;
+}
+
 int cuda_host_alloc(int dev, size_t size, void **host, void **device)
 {
 	struct pool_block block;

@@ -463,6 +463,7 @@ const struct backend backend_hip = {
 	.peer_enable = hip_peer_enable,
 	.alloc = hip_alloc,
 	.free = hip_free,
+	.retire = hip_retire,
 	.host_alloc = hip_host_alloc,
 	.host_free = hip_host_free,
 	.stream_create = hip_stream_create,

@@ -77,6 +77,7 @@ void hip_close(int dev);
 extern const struct pool_source hip_memory_source; /* ctx: the bound device */
 int hip_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
 int hip_free(int dev, void *ptr);
+int hip_retire(int dev, void *ptr);
 int hip_host_alloc(int dev, size_t size, void **host, void **device);
 int hip_host_free(int dev, void *host);
 

@@ -99,6 +99,13 @@ int hip_free(int dev, void *ptr)
 	return d ? kept_free(&d->kept, ptr) : -ENODEV;
 }
 
+int hip_retire(int dev, void *ptr)
+{
+	struct hip_device *d = hip_device(dev, "retire");
+
+	return d ? kept_retire(&d->kept, ptr) : -ENODEV;
+}
+
 int hip_host_alloc(int dev, size_t size, void **host, void **device)
 {
 	struct pool_block block;

@@ -291,6 +291,7 @@ const struct backend backend_host = {
 	.peer_enable = host_enable,
 	.alloc = host_mem_alloc,
 	.free = host_mem_free,
+	.retire = host_mem_free, /* who has mapped it keeps it */
 	.host_alloc = host_pinned_alloc,
 	.host_free = host_pinned_free,
 	.stream_create = host_stream_create,

@@ -75,13 +75,23 @@ void kept_forget(struct kept *kept)
 	pool_forget(&kept->pool);
 }
 
+static int leave(struct kept *kept, const void *ptr,
+	int (*how)(struct pool *pool, enum pool_kind kind, const void *ptr), const char *what)
+{
+	if (!ptr || !how(&kept->pool, POOL_PLAIN, ptr) || !how(&kept->pool, POOL_SYMMETRIC, ptr))
+		return 0;
+	return fail(-EINVAL, "%s: %s: %p is no memory of device %d", kept->backend, what, ptr,
+		kept->dev);
+}
+
 int kept_free(struct kept *kept, const void *ptr)
 {
-	if (!ptr || !pool_free(&kept->pool, POOL_PLAIN, ptr) ||
-		!pool_free(&kept->pool, POOL_SYMMETRIC, ptr))
-		return 0;
-	return fail(
-		-EINVAL, "%s: free: %p is no memory of device %d", kept->backend, ptr, kept->dev);
+	return leave(kept, ptr, pool_free, "free");
+}
+
+int kept_retire(struct kept *kept, const void *ptr)
+{
+	return leave(kept, ptr, pool_retire, "retire");
 }
 
 int kept_host_free(struct kept *kept, const void *host)

@@ -49,6 +49,7 @@ void kept_forget(struct kept *kept);
 
 /* Memory from the pool, device or pinned, back to it; NULL is nothing. */
 int kept_free(struct kept *kept, const void *ptr);
+int kept_retire(struct kept *kept, const void *ptr);
 int kept_host_free(struct kept *kept, const void *host);
 
 #endif

@@ -56,6 +56,12 @@ static bool largest_kept(const struct search *s, const struct pool_block *b)
 	return b->state == POOL_KEPT && (!s->found || b->size > s->found->size);
 }
 
+static bool retired(const struct search *s, const struct pool_block *b)
+{
+	(void)s;
+	return b->state == POOL_RETIRED;
+}
+
 static bool in_use(const struct search *s, const struct pool_block *b)
 {
 	return b->state == POOL_USED && b->kind == s->kind && b->ptr == s->ptr;
@@ -144,16 +150,26 @@ int pool_alloc(struct pool *pool, const struct pool_source *source, void *ctx, e
 	return rc;
 }
 
-int pool_free(struct pool *pool, enum pool_kind kind, const void *ptr)
+static int leave(struct pool *pool, enum pool_kind kind, const void *ptr, bool again)
 {
 	struct pool_block *b;
 
 	pthread_mutex_lock(&pool->lock);
 	b = search(pool, (struct search){ .better = in_use, .kind = kind, .ptr = ptr });
 	if (b)
-		b->state = POOL_KEPT;
+		b->state = again ? POOL_KEPT : POOL_RETIRED;
 	pthread_mutex_unlock(&pool->lock);
 	return b ? 0 : -EINVAL;
+}
+
+int pool_free(struct pool *pool, enum pool_kind kind, const void *ptr)
+{
+	return leave(pool, kind, ptr, true);
+}
+
+int pool_retire(struct pool *pool, enum pool_kind kind, const void *ptr)
+{
+	return leave(pool, kind, ptr, false);
 }
 
 static size_t kept_bytes(struct pool *pool)
@@ -168,13 +184,14 @@ static size_t kept_bytes(struct pool *pool)
 	return sum;
 }
 
-/* The largest kept block, taken out of the records, while they are above the limit. */
-static bool take_largest(struct pool *pool, size_t limit, struct pool_block *out)
+/* A retired block, or the largest kept one while they are above the limit, taken out of the records. */
+static bool take_spare(struct pool *pool, size_t limit, struct pool_block *out)
 {
-	struct pool_block *b = NULL;
+	struct pool_block *b;
 
 	pthread_mutex_lock(&pool->lock);
-	if (kept_bytes(pool) > limit)
+	b = search(pool, (struct search){ .better = retired });
+	if (!b && kept_bytes(pool) > limit)
 		b = search(pool, (struct search){ .better = largest_kept });
 	if (b) {
 		*out = *b;
@@ -189,7 +206,7 @@ size_t pool_trim(struct pool *pool, const struct pool_source *source, void *ctx,
 	struct pool_block block;
 	size_t given = 0;
 
-	while (take_largest(pool, limit, &block)) {
+	while (take_spare(pool, limit, &block)) {
 		source->drop(ctx, &block);
 		given += block.size;
 	}

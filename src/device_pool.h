@@ -14,7 +14,7 @@ enum pool_kind { POOL_PLAIN, POOL_SYMMETRIC, POOL_PINNED };
 
 struct pool_block {
 	enum pool_kind kind;
-	enum { POOL_EMPTY, POOL_KEPT, POOL_USED } state;
+	enum { POOL_EMPTY, POOL_KEPT, POOL_RETIRED, POOL_USED } state;
 	size_t size;
 	void *ptr;
 	void *seen; /* pinned memory as the device sees it */
@@ -42,7 +42,10 @@ int pool_alloc(struct pool *pool, const struct pool_source *source, void *ctx, e
 	size_t size, struct pool_block *out);
 /* Keeps it. -EINVAL, without a sentence: ptr is not the beginning of a block in use of this kind. */
 int pool_free(struct pool *pool, enum pool_kind kind, const void *ptr);
-/* Gives back the largest until at most `limit` bytes are kept; how many it gave back. */
+/* The same, never to be used again. */
+int pool_retire(struct pool *pool, enum pool_kind kind, const void *ptr);
+/* Gives back what is retired, and the largest until at most `limit` bytes are kept; how many it gave
+   back. */
 size_t pool_trim(struct pool *pool, const struct pool_source *source, void *ctx, size_t limit);
 /* The driver has taken everything away. */
 void pool_forget(struct pool *pool);

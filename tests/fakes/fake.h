@@ -46,7 +46,7 @@ struct fake_block {
 struct fake_ipc {
 	uint32_t magic;
 	int pid, fd, dev;
-	uint64_t size;
+	uint64_t size, number; /* unique, as a driver's are when an address comes again */
 };
 
 bool fake_block_new(int dev, size_t size, enum fake_kind kind, void **ptr);

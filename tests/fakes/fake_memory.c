@@ -155,7 +155,8 @@ bool fake_ipc_name(const void *ptr, struct fake_ipc *out)
 	if (!fake_block_find(ptr, &block) || block.kind != FAKE_DEVICE)
 		return false;
 	memset(out, 0, sizeof(*out));
-	*out = (struct fake_ipc){ IPC_MAGIC, (int)getpid(), block.fd, block.dev, block.size };
+	*out = (struct fake_ipc){ IPC_MAGIC, (int)getpid(), block.fd, block.dev, block.size,
+		block.number };
 	return true;
 }
 

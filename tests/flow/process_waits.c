@@ -326,3 +326,85 @@ Test(process_waits, deadlines_hold)
 	RANKS_OK(processes_run(&p, past_deadlines, &p));
 	RANKS_OK(processes_run(&each, past_deadlines, &each));
 }
+
+/* ---- memory of a broken world ------------------------------------------------------------------------------------- */
+
+struct late {
+	struct processes p;
+	_Atomic int *step;
+};
+
+static int until(const struct late *l, int step)
+{
+	for (int64_t end = now_ns() + 20000000000; atomic_load(l->step) < step; sleep_ms(1))
+		if (now_ns() > end)
+			return ranks_fail("the other process is not at step %d", step);
+	return 0;
+}
+
+/* Its process has not left the broken world yet. */
+static int late_writes(spmt_comm *comm, const struct late *l, uint64_t *far)
+{
+	spmt_stream s;
+
+	REQUIRE(far);
+	REQUIRE_OK(stream_make(comm, &s));
+	atomic_store(l->step, 1);
+	TRY(until(l, 2));
+	if (on_host()) /* where nothing is launched in a broken world */
+		__atomic_store_n(far, 77, __ATOMIC_RELAXED);
+	else
+		REQUIRE_OK(stream_store(comm, s, far, 77));
+	REQUIRE_OK(stream_wait(comm, s));
+	REQUIRE_OK(stream_end(comm, s));
+	atomic_store(l->step, 3);
+	return 0;
+}
+
+static int late_world(struct late *l)
+{
+	spmt_comm *comm;
+	uint64_t *w;
+	spmt_uid uid;
+	struct spmt_attr attr;
+
+	REQUIRE_OK(spmt_uid_create(&uid));
+	attr = ranks_attr(0, 1, &uid);
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 64, 8, (void **)&w));
+	atomic_store(l->step, 2);
+	TRY(until(l, 3));
+	TRY(sym_check_byte(comm, w, 0, 64 * 8));
+	REQUIRE_OK(spmt_finalize(comm));
+	return 0;
+}
+
+static int late_rank(int rank, void *arg)
+{
+	struct late *l = arg;
+	struct spmt_attr attr = ranks_attr(rank, 2, &l->p.uid[0]);
+	spmt_comm *comm;
+	uint64_t *w;
+
+	setenv("SPMT_HEAP_MODE", "static", 1); /* a range of one world is never another's */
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 64, 8, (void **)&w));
+	if (rank) {
+		TRY(late_writes(comm, l, spmt_ptr(comm, w, 0)));
+		spmt_finalize(comm);
+		return 0;
+	}
+	TRY(until(l, 1));
+	spmt_abort(comm, -4242);
+	spmt_finalize(comm);
+	return late_world(l);
+}
+
+Test(process_waits, memory_of_a_broken_world_is_nobodys_while_others_map_it)
+{
+	struct late l = { .p = { .layout = "0|1" } };
+
+	l.step = processes_shared(sizeof(*l.step));
+	cr_assert_not_null(l.step);
+	RANKS_OK(processes_run(&l.p, late_rank, &l));
+}

@@ -209,6 +209,12 @@ Test(cuda, memory_is_given_back)
 	kept_is_given_back(B, &drv.s, "cuMemAlloc");
 }
 
+Test(cuda, memory_is_retired)
+{
+	start();
+	kept_retires(B, &drv.s, "cuMemAlloc");
+}
+
 /* Someone else's buffer may lie where our marker was. */
 static void use(int dev)
 {

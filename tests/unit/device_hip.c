@@ -312,6 +312,12 @@ VERSIONS(memory_is_given_back)
 	kept_is_given_back(B, &rt.s, "hipMalloc");
 }
 
+VERSIONS(memory_is_retired)
+{
+	start(*version);
+	kept_retires(B, &rt.s, "hipExtMallocWithFlags");
+}
+
 static void use(int dev)
 {
 	int was = current();

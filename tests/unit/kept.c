@@ -91,6 +91,31 @@ void kept_is_given_back(const struct backend *b, const struct standin *s, const 
 	b->close(0);
 }
 
+/* Never used again, and given back, small as it is, with the rest. */
+void kept_retires(const struct backend *b, const struct standin *s, const char *alloc)
+{
+	void *ptr, *again, *more;
+
+	cr_assert(!b->open(0) && !b->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &ptr));
+	cr_assert_eq(b->retire(0, ptr), 0, "%s", status_sentence());
+	cr_expect_eq(b->retire(0, ptr), -EINVAL);
+	cr_expect_eq(b->free(0, ptr), -EINVAL);
+	cr_assert_eq(b->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &again), 0);
+	cr_expect_neq(again, ptr, "used again");
+	cr_assert_eq(b->free(0, again), 0);
+	cr_expect(standin_only_kept(s, 1, 2));
+	b->close(0);
+	cr_expect(standin_only_kept(s, 1, 1), "the retired one stays");
+	cr_assert(!b->open(0) && !b->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &ptr));
+	cr_assert(!b->retire(0, ptr) && !b->retire(0, NULL));
+	s->fail(alloc, 1, 2);
+	cr_expect_eq(b->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &more), 0, "%s", status_sentence());
+	s->fail("", 0, 0);
+	cr_expect(standin_only_kept(s, 1, 1), "there was no memory left but this");
+	cr_assert_eq(b->free(0, more), 0);
+	b->close(0);
+}
+
 static void kept_copy(const struct backend *b)
 {
 	struct kernel_copy_args args = { .wake = -1, .size = 64 };

@@ -11,6 +11,8 @@ bool standin_only_kept(const struct standin *s, int devices, int blocks);
 void kept_frees_do_not_wait(const struct backend *b);
 /* alloc: the call that makes device memory. */
 void kept_is_given_back(const struct backend *b, const struct standin *s, const char *alloc);
+/* alloc: the same for symmetric memory. */
+void kept_retires(const struct backend *b, const struct standin *s, const char *alloc);
 /* use: what an application may do with a device that it has reset. */
 void kept_survives_resets(const struct backend *b, const struct standin *s, void (*reset)(int dev),
 	void (*use)(int dev));

@@ -55,9 +55,9 @@ struct backend {
 
 	/* Device memory. Zeroed before alloc returns. Alignment: at least 256. free never waits
 	   for kernels: where the driver's would, the block is kept for the next alloc, and given
-	   back when no device is open (64 MiB a device stay) or the driver has nothing left,
-	   where alone alloc may wait. So nothing may use a block any more that is freed; what other
-	   processes may still use is retired: no alloc gives it again, and all of it goes back. */
+	   back when no device is open (64 MiB a device stay) or the driver has nothing left, where
+	   alone alloc, and commit, may wait. So nothing may use a block any more that is freed.
+	   What other processes may still use is retired: no alloc gives it again. */
 	int (*alloc)(int dev, size_t size, enum device_memory kind, void **ptr);
 	int (*free)(int dev, void *ptr);
 	int (*retire)(int dev, void *ptr);

@@ -136,12 +136,22 @@ static int map_memory(const struct cuda_bound *b, cu_pointer at, size_t size, cu
 	return rc;
 }
 
-static int commit_bound(const struct cuda_bound *b, void *ptr, size_t size, const int *peers, int n)
+/* Where the driver has no memory left, the pool may have. */
+static cu_result create_memory(struct cuda_bound *b, size_t size, cu_memory *memory)
+{
+	cu_memory_prop prop = memory_prop(b->device);
+	cu_result r = b->api->MemCreate(memory, size, &prop, 0);
+
+	if (r == CU_NO_MEMORY && pool_trim(&b->device->kept.pool, &cuda_memory, b, 0))
+		r = b->api->MemCreate(memory, size, &prop, 0);
+	return r;
+}
+
+static int commit_bound(struct cuda_bound *b, void *ptr, size_t size, const int *peers, int n)
 {
 	struct vendor_range range = { .base = ptr, .size = size, .dev = b->dev };
-	cu_memory_prop prop = memory_prop(b->device);
 	cu_memory memory;
-	cu_result r = b->api->MemCreate(&memory, size, &prop, 0);
+	cu_result r = create_memory(b, size, &memory);
 	int rc;
 
 	if (r != CU_OK)

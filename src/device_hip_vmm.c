@@ -223,13 +223,16 @@ static hip_result create_memory(const struct hip_bound *b, size_t size, hip_memo
 	return r;
 }
 
-static int commit_bound(const struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
+/* Where the runtime has no memory left, the pool may have. */
+static int commit_bound(struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
 {
 	struct vendor_range range = { .base = ptr, .size = size, .dev = b->dev };
 	hip_memory memory;
 	hip_result r = create_memory(b, size, &memory);
 	int rc;
 
+	if (r == HIP_NO_MEMORY && pool_trim(&b->device->kept.pool, &hip_memory_source, b, 0))
+		r = create_memory(b, size, &memory);
 	if (r != HIP_OK)
 		return hip_fail(r, "commit of %zu bytes on device %d", size, b->dev);
 	rc = hip_range_map(b, ptr, size, memory, peers, n);

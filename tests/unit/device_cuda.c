@@ -215,6 +215,12 @@ Test(cuda, memory_is_retired)
 	kept_retires(B, &drv.s, "cuMemAlloc");
 }
 
+Test(cuda, memory_yields_to_ranges)
+{
+	start();
+	kept_yields_to_ranges(B, &drv.s, "cuMemCreate");
+}
+
 /* Someone else's buffer may lie where our marker was. */
 static void use(int dev)
 {

@@ -312,6 +312,12 @@ VERSIONS(memory_is_given_back)
 	kept_is_given_back(B, &rt.s, "hipMalloc");
 }
 
+Test(hip, memory_yields_to_ranges)
+{
+	start(7);
+	kept_yields_to_ranges(B, &rt.s, "hipMemCreate");
+}
+
 VERSIONS(memory_is_retired)
 {
 	start(*version);

@@ -116,6 +116,27 @@ void kept_retires(const struct backend *b, const struct standin *s, const char *
 	b->close(0);
 }
 
+/* create: the call that makes memory for ranges. */
+void kept_yields_to_ranges(const struct backend *b, const struct standin *s, const char *create)
+{
+	void *ptr, *base;
+	size_t g;
+
+	cr_assert(!b->open(0) && !b->vmm->granularity(0, &g) && !b->vmm->reserve(g, g, &base));
+	cr_assert(!b->alloc(0, 4096, DEVICE_MEMORY_PLAIN, &ptr) && !b->free(0, ptr));
+	s->fail(create, 1, 2);
+	cr_expect_eq(b->vmm->commit(0, base, g, NULL, 0), 0, "%s", status_sentence());
+	cr_expect_eq(s->calls(), 2);
+	s->fail(create, 1, 2);
+	cr_assert_eq(b->vmm->decommit(0, base, g), 0);
+	cr_expect_eq(
+		b->vmm->commit(0, base, g, NULL, 0), -ENOMEM, "there was nothing to give back");
+	s->fail("", 0, 0);
+	cr_assert_eq(b->vmm->unreserve(base, g), 0);
+	b->close(0);
+	cr_expect(standin_only_kept(s, 1, 0));
+}
+
 static void kept_copy(const struct backend *b)
 {
 	struct kernel_copy_args args = { .wake = -1, .size = 64 };

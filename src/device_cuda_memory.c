@@ -88,6 +88,17 @@ static int cuda_unreserve(void *base, size_t size)
 	return r == CU_OK ? 0 : cuda_fail(r, "unreserve of %zu bytes at %p", size, base);
 }
 
+/* The driver refuses the whole list for one device that cannot reach this one. */
+static bool reaches(const struct cuda_bound *b, int peer)
+{
+	int can = 0;
+
+	return peer != b->dev && peer >= 0 && peer < b->state->count &&
+		(b->api->DeviceCanAccessPeer(
+			 &can, b->state->devices[peer].handle, b->device->handle) != CU_OK ||
+			can);
+}
+
 /* Read and write for the device and its peers, in one call, because each replaces what was
    there. */
 static int set_access(
@@ -102,9 +113,8 @@ static int set_access(
 		return fail(-ENOMEM, "cuda: no memory for a list of %d peers", n);
 	access[0].location.id = b->device->handle;
 	for (i = 0; i < n; i++) {
-		if (peers[i] == b->dev || peers[i] < 0 || peers[i] >= b->state->count)
-			continue;
-		access[count++].location.id = b->state->devices[peers[i]].handle;
+		if (reaches(b, peers[i]))
+			access[count++].location.id = b->state->devices[peers[i]].handle;
 	}
 	for (i = 0; i < (int)count; i++) {
 		access[i].location.type = CU_ON_DEVICE;

@@ -147,6 +147,15 @@ static int hip_unreserve(void *base, size_t size)
 	return rc;
 }
 
+/* The runtime refuses the whole list for one device that cannot reach this one. */
+static bool reaches(const struct hip_bound *b, int peer)
+{
+	int can = 0;
+
+	return peer != b->dev && peer >= 0 && peer < b->state->count &&
+		(b->api->DeviceCanAccessPeer(&can, peer, b->dev) != HIP_OK || can);
+}
+
 /* Read and write for the device and its peers, in one call, because each replaces what was
    there. The lock is held. */
 static int set_access(const struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
@@ -159,7 +168,7 @@ static int set_access(const struct hip_bound *b, void *ptr, size_t size, const i
 		return fail(-ENOMEM, "hip: no memory for a list of %d peers", n);
 	access[0].location.id = b->dev;
 	for (i = 0; i < (size_t)n; i++) {
-		if (peers[i] != b->dev && peers[i] >= 0 && peers[i] < b->state->count)
+		if (reaches(b, peers[i]))
 			access[count++].location.id = peers[i];
 	}
 	for (i = 0; i < count; i++) {

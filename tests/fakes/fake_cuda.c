@@ -513,13 +513,18 @@ cu_result cuMemUnmap(cu_pointer ptr, size_t size)
 
 cu_result cuMemSetAccess(cu_pointer ptr, size_t size, const cu_memory_access *access, size_t n)
 {
+	struct fake_block block = { .dev = -1 };
 	unsigned devices = 0;
 	size_t i;
 
 	CHECK("cuMemSetAccess");
+	fake_block_find(at(ptr), &block);
 	for (i = 0; i < n; i++) {
 		if (access[i].flags != CU_READ_WRITE || !good(access[i].location.id))
 			return CU_INVALID_VALUE;
+		if (block.dev >= 0 && block.dev != access[i].location.id &&
+			!may_reach(access[i].location.id, block.dev))
+			return CU_INVALID_DEVICE;
 		devices |= 1u << access[i].location.id;
 	}
 	return fake_access(at(ptr), size, devices) ? CU_OK : CU_INVALID_VALUE;

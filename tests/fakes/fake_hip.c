@@ -409,13 +409,18 @@ hip_result hipMemUnmap(void *ptr, size_t size)
 
 hip_result hipMemSetAccess(void *ptr, size_t size, const hip_memory_access *access, size_t n)
 {
+	struct fake_block block = { .dev = -1 };
 	unsigned devices = 0;
 	size_t i;
 
 	CALL("hipMemSetAccess");
+	fake_block_find(ptr, &block);
 	for (i = 0; i < n; i++) {
 		if (access[i].flags != HIP_READ_WRITE || !fake_hip_good(access[i].location.id))
 			return fake_hip_end(HIP_INVALID_VALUE);
+		if (block.dev >= 0 && block.dev != access[i].location.id &&
+			!may_reach(access[i].location.id, block.dev))
+			return fake_hip_end(HIP_INVALID_DEVICE);
 		devices |= 1u << access[i].location.id;
 	}
 	GIVE(fake_access(ptr, size, devices), HIP_INVALID_VALUE);

@@ -275,6 +275,13 @@ Test(cuda, peers_refused)
 	cr_assert(strstr(reason, "atomics"));
 }
 
+Test(cuda, ranges_of_strangers)
+{
+	setenv("SPMT_FAKE_NOPEER", "1", 1);
+	start();
+	ranges_pass_over_strangers(B);
+}
+
 Test(cuda, older_device)
 {
 	device_stream s;

@@ -312,6 +312,13 @@ VERSIONS(memory_is_given_back)
 	kept_is_given_back(B, &rt.s, "hipMalloc");
 }
 
+Test(hip, ranges_of_strangers)
+{
+	setenv("SPMT_FAKE_NOPEER", "1", 1);
+	start(7);
+	ranges_pass_over_strangers(B);
+}
+
 Test(hip, memory_yields_to_ranges)
 {
 	start(7);

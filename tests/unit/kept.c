@@ -137,6 +137,19 @@ void kept_yields_to_ranges(const struct backend *b, const struct standin *s, con
 	cr_expect(standin_only_kept(s, 1, 0));
 }
 
+/* SPMT_FAKE_NOPEER is 1. Who may not reach a range is found out, and told, where a route is chosen. */
+void ranges_pass_over_strangers(const struct backend *b)
+{
+	const int peers[] = { 0, 1, 2 };
+	void *base;
+	size_t g;
+
+	cr_assert(!b->open(0) && !b->vmm->granularity(0, &g) && !b->vmm->reserve(g, g, &base));
+	cr_assert_eq(b->vmm->commit(0, base, g, peers, 3), 0, "%s", status_sentence());
+	cr_assert(!b->vmm->decommit(0, base, g) && !b->vmm->unreserve(base, g));
+	b->close(0);
+}
+
 static void kept_copy(const struct backend *b)
 {
 	struct kernel_copy_args args = { .wake = -1, .size = 64 };

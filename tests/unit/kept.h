@@ -15,6 +15,7 @@ void kept_is_given_back(const struct backend *b, const struct standin *s, const 
 void kept_retires(const struct backend *b, const struct standin *s, const char *alloc);
 /* create: the call that makes memory for ranges. */
 void kept_yields_to_ranges(const struct backend *b, const struct standin *s, const char *create);
+void ranges_pass_over_strangers(const struct backend *b);
 /* use: what an application may do with a device that it has reset. */
 void kept_survives_resets(const struct backend *b, const struct standin *s, void (*reset)(int dev),
 	void (*use)(int dev));

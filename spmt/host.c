@@ -33,16 +33,18 @@ static int own_stream_join(spmt_comm *comm, device_stream stream)
 }
 
 /*
- * What other streams hold is ordered by their events. What movers have in flight beside the streams
- * has no event: it is completed here, which is the one case in which this call blocks.
+ * What other streams hold is ordered by their events; for a graph that is being captured, by who
+ * launches it. What movers have in flight beside the streams has no event: it is completed here,
+ * which is the one case in which this call blocks.
  */
 int stream_quiet(spmt_comm *comm, const char *what, device_stream s)
 {
+	bool join = comm->streamed && !stream_captured(comm, s);
 	int rc = comm->pending ? movers_quiet(comm, what) : 0;
 
-	if (!rc && comm->streamed_own && s != comm->stream)
+	if (!rc && join && comm->streamed_own && s != comm->stream)
 		rc = own_stream_join(comm, s);
-	if (!rc && comm->streamed)
+	if (!rc && join)
 		rc = streams_join(comm, s);
 	if (!rc)
 		rc = stream_note(comm, s);

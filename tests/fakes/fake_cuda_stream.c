@@ -82,6 +82,8 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags
 	CHECK_CONTEXT("cuStreamWaitEvent");
 	if (flags || !stream_of(stream) || !fake_event_valid(event))
 		return CU_INVALID_HANDLE;
+	if (fake_event_isolated(event))
+		return 905; /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
 	return fake_wait_event(stream_of(stream), event) ? CU_OK : CU_NO_MEMORY;
 }
 

@@ -51,6 +51,8 @@ hip_result hipStreamQuery(hip_stream stream)
 hip_result hipStreamWaitEvent(hip_stream stream, hip_event event, unsigned int flags)
 {
 	CALL("hipStreamWaitEvent");
+	if (fake_event_valid(event) && fake_event_isolated(event))
+		return fake_hip_end(905); /* hipErrorStreamCaptureIsolation */
 	GIVE(!flags && stream_of(stream) && fake_event_valid(event) &&
 			fake_wait_event(stream_of(stream), event),
 		HIP_INVALID_HANDLE);

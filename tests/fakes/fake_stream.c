@@ -22,6 +22,7 @@ struct fake_event {
 	struct fake_event *next;
 	int dev, refs; /* refs: the handle, and queued work */
 	uint64_t recorded, done;
+	bool captured; /* recorded during a capture */
 };
 
 /* Under fake_lock. */
@@ -259,6 +260,11 @@ void fake_event_end(struct fake_event *e)
 	drop_event(e);
 }
 
+bool fake_event_isolated(const struct fake_event *e)
+{
+	return fake_capturing() && !e->captured;
+}
+
 int fake_event_dev(const struct fake_event *e)
 {
 	return e->dev;
@@ -304,6 +310,8 @@ static bool push_event(struct fake_stream *s, struct fake_event *e, bool record)
 	pthread_mutex_lock(&fake_lock);
 	e->refs++;
 	e->recorded += record;
+	if (record)
+		e->captured = fake_capturing();
 	op.value = e->recorded;
 	pthread_mutex_unlock(&fake_lock);
 	return fake_stream_push(s, &op);

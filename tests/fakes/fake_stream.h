@@ -48,6 +48,8 @@ struct fake_event *fake_event_new(int dev);
 bool fake_event_valid(const struct fake_event *e);
 void fake_event_end(struct fake_event *e);
 bool fake_event_done(struct fake_event *e);
+/* A capture is under way, and the event was recorded before it: waiting for it would break the capture. */
+bool fake_event_isolated(const struct fake_event *e);
 int fake_event_dev(const struct fake_event *e);
 bool fake_record(struct fake_event *e, struct fake_stream *s);
 bool fake_wait_event(struct fake_stream *s, struct fake_event *e);

@@ -97,6 +97,8 @@ static int captured(struct scene *s, int replays)
 	void *exec = NULL;
 	int rc;
 
+	/* Under way in another stream: no part of the graph, and none of its dependences. */
+	REQUIRE_OK(spmt_put_on_stream(s->r.comm, s->sum, s->sum, 8, s->r.pe, NULL));
 	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream), 0);
 	rc = queue_round(s);
 	if (rc) {
@@ -104,7 +106,8 @@ static int captured(struct scene *s, int replays)
 		return rc;
 	}
 	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &exec), 0);
-	/* Nothing has run yet. */
+	/* Nothing of it has run yet. */
+	REQUIRE_OK(spmt_quiet(s->r.comm));
 	TRY(rank_sync(&s->r));
 	for (int i = 0; i < replays; i++)
 		REQUIRE_EQ(driver_graph_launch(s->r.dev, exec, s->r.stream), 0);

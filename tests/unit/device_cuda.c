@@ -8,6 +8,7 @@
 
 #include "images.h"
 #include "kept.h"
+#include "ranks.h"
 #include "scene.h"
 #include "src/abi_cuda_calls.h"
 #include "src/device_vendor.h"
@@ -375,6 +376,38 @@ Test(cuda, capturing)
 	drv.s.fail("cuStreamIsCapturing", 1, 906);
 	cr_assert(!B->capturing(0, s));
 	cr_assert(!B->capturing(9, s) && !B->capturing(0, NULL));
+}
+
+/* What was queued elsewhere before is no part of the graph: to wait for it would break the capture. */
+Test(cuda, captures_stand_alone)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	spmt_stream s, other;
+	spmt_comm *comm;
+	spmt_uid uid;
+	void *w;
+
+	start();
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	attr = ranks_attr(0, 1, &uid);
+	attr.backend = "cuda";
+	attr.device = 0;
+	cr_assert_eq(spmt_init(&attr, &comm), 0, "%s", spmt_last_error());
+	cr_assert(!spmt_malloc(comm, 64, &w) && !B->stream_create(0, &s) &&
+		!B->stream_create(0, &other));
+	cr_assert(!spmt_put_on_stream(comm, w, w, 8, 0, other) &&
+		!spmt_put_on_stream(comm, w, w, 8, 0, NULL));
+	drv.s.set_capturing(true);
+	cr_expect_eq(spmt_put_on_stream(comm, w, w, 8, 0, s), 0);
+	cr_expect_eq(spmt_quiet_on_stream(comm, s), 0, "%s", spmt_last_error());
+	cr_expect_eq(spmt_barrier_on_stream(comm, s), 0, "%s", spmt_last_error());
+	drv.s.fail("cuStreamWaitEvent", 0, 0);
+	cr_expect_eq(spmt_all_reduce(comm, w, w, 1, SPMT_TYPE_U64, SPMT_OP_SUM, s), 0);
+	cr_expect_eq(drv.s.calls(), 0);
+	drv.s.set_capturing(false);
+	cr_expect_eq(spmt_quiet_on_stream(comm, s), 0, "%s", spmt_last_error());
+	cr_expect_geq(drv.s.calls(), 2, "outside of a capture the streams are joined");
+	cr_assert_eq(spmt_finalize(comm), 0, "%s", spmt_last_error());
 }
 
 /* Another thread captures: our calls do not break that, and the thread's own mode is as before. */

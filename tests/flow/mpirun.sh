@@ -12,12 +12,19 @@ as_root=()
 [ "$(id -u)" != 0 ] || as_root=(--allow-run-as-root)
 
 start() {
-	timeout 120 mpirun "${as_root[@]}" --oversubscribe -n "$@"
+	timeout -k 5 "${limit:-120}" mpirun "${as_root[@]}" --oversubscribe -n "$@"
 }
 
 jobs_alone
-# Not under Slurm: the slurmstepd of Debian 12 frees what it still uses, and crashes or spins, where a fence is under way at the end.
-SPMT_TIMEOUT_MS=1000 fails 'a process that never calls spmt_init' 2 'PMIx_Fence has not returned' "$build_root/tests/mpirun" missing
+# Where a fence is under way at the end, the PMIx servers of Debian 12 free what they still use: mpirun crashes or spins now and then, and
+# what a process has said is lost with it. So each says it into a file, and mpirun's end is not looked at. slurmstepd is not run like that.
+# shellcheck disable=SC2016 # for the inner shell
+limit=20 SPMT_TIMEOUT_MS=1000 job 2 sh -c 'exec 2>>"$0"; exec "$@"' "$scratch/said" "$build_root/tests/mpirun" missing
+if grep -q 'PMIx_Fence has not returned' "$scratch/said"; then
+	nothing_in 'a process that never calls spmt_init' ''
+else
+	nothing_in 'a process that never calls spmt_init' "$(tail -n 20 "$scratch/said" "$scratch/out" "$scratch/err")"
+fi
 # mpirun ends the others, unless they have learned of it and ended first.
 fails 'a process that is killed in a world ends the job' 3 'signal 9|ranks died: 1' "$build_root/tests/mpirun" dies
 jobs_with_mpi

@@ -2248,7 +2248,9 @@ SPMTD_FN int spmtd_sync_await_(
 	return rc;
 }
 
-SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
+/* lasting: where the wait fails the arrival stays and the epoch goes on, for meetings that nobody
+   begins again: who is missing can then be told from who gave up at the same time. */
+SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int lasting)
 {
 	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope), rc = 0;
 	uint64_t epoch = 0;
@@ -2267,7 +2269,7 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
 		rc = spmtd_agree_(rc, scope);
 		spmtd_acquired_(); /* by those who did not look, too */
 	}
-	if (rc)
+	if (rc && !lasting)
 		spmtd_sync_post_(v, -1, lane, lanes);
 	else if (lane == 0)
 		spmtd_epoch_set_(v, epoch);
@@ -2278,32 +2280,32 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
    same for all threads of the scope. */
 SPMTD_FN int spmtd_sync(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_SYNC);
+	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_SYNC, 0);
 }
 
 SPMTD_FN int spmtd_sync_warp(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_SYNC);
+	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_SYNC, 0);
 }
 
 SPMTD_FN int spmtd_sync_block(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_SYNC);
+	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_SYNC, 0);
 }
 
 SPMTD_FN int spmtd_barrier(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_BARRIER);
+	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_BARRIER, 0);
 }
 
 SPMTD_FN int spmtd_barrier_warp(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_BARRIER);
+	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_BARRIER, 0);
 }
 
 SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER);
+	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 0);
 }
 
 /* A sync in two halves, by one thread: each arrive is followed by one wait before the next

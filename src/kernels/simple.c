@@ -135,7 +135,7 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 
 	if (kernel_block() != 0)
 		return;
-	rc = spmtd_barrier_block(&args->view);
+	rc = spmtd_sync_(&args->view, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 1);
 	if (spmtd_tid_() == 0)
 		kernel_failed(&args->view, rc);
 }

@@ -23,6 +23,7 @@ struct watch {
 	bool snapshot;
 	size_t first;  /* where a look begins, so that no element is always served last */
 	uint64_t seen; /* of the last word looked at that did not hold */
+	size_t at;     /* its index */
 };
 
 static int watch_check(
@@ -126,6 +127,7 @@ static bool watch_holds(struct watch *w, size_t i)
 	if (word_compare(w->type, w->cmp, seen, w->val))
 		return true;
 	w->seen = seen;
+	w->at = i;
 	return false;
 }
 
@@ -189,15 +191,42 @@ static const char *cmp_text(enum spmt_cmp cmp)
 	return text[cmp];
 }
 
+struct word_text {
+	char text[32];
+};
+
+/* A word's bits as its type reads them: numbers with a sign and floats in decimal. */
+static struct word_text word_text(enum spmt_type type, uint64_t bits)
+{
+	unsigned unused = 64 - 8 * (unsigned)type_size(type);
+	struct word_text t;
+	uint32_t low = (uint32_t)bits;
+	double d;
+	float f;
+
+	memcpy(&d, &bits, sizeof(d));
+	memcpy(&f, &low, sizeof(f));
+	if (type == SPMT_TYPE_F32 || type == SPMT_TYPE_F64)
+		snprintf(t.text, sizeof(t.text), "%.17g", type == SPMT_TYPE_F32 ? (double)f : d);
+	else if (type == SPMT_TYPE_I8 || type == SPMT_TYPE_I16 || type == SPMT_TYPE_I32 ||
+		type == SPMT_TYPE_I64)
+		snprintf(t.text, sizeof(t.text), "%lld",
+			(long long)((int64_t)(bits << unused) >> unused));
+	else
+		snprintf(t.text, sizeof(t.text), "%#llx", (unsigned long long)bits);
+	return t;
+}
+
 static int timed_out(const struct watch *w)
 {
 	int64_t ms = comm_timeout(w->comm);
 
 	return fail(SPMT_ERR_TIMEOUT,
-		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %#llx, waited for %s %#llx",
+		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %s, waited for %s %s",
 		w->what, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
-		(unsigned long long)heap_offset(w->comm->heap, w->ivars),
-		(unsigned long long)w->seen, cmp_text(w->cmp), (unsigned long long)w->val);
+		(unsigned long long)heap_offset(w->comm->heap, w->ivars + w->at * w->size),
+		word_text(w->type, w->seen).text, cmp_text(w->cmp),
+		word_text(w->type, w->val).text);
 }
 
 static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found *), struct found *f)

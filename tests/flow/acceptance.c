@@ -293,6 +293,43 @@ Test(acceptance, sentences_call_words_as_the_prototypes_do)
 	RANKS_OK(ranks_run(1, NULL, names_of_words, NULL));
 }
 
+/* The sentence has the offset and the value of a word that is waited for and does not hold. */
+static int names_its_word(spmt_comm *comm, void *arg)
+{
+	static const int32_t words[8] = { 1, -7, 1, 1, -7, 1, 1, 1 }, one = 1, two = 2;
+	static const int all_but_5[8] = { 1, 1, 1, 1, 1, 0, 1, 1 };
+	float half = 0.5f, more = -1.5f;
+	size_t index[8], found;
+	int32_t *ivars;
+
+	(void)arg;
+	REQUIRE_OK(spmt_aligned_alloc(comm, 4096, sizeof(words), (void **)&ivars));
+	REQUIRE_OK(spmt_copy_in(comm, ivars, words, sizeof(words)));
+	REQUIRE_OK(spmt_set_timeout(comm, 20));
+	REQUIRE_CODE(spmt_wait_until_all(comm, SPMT_TYPE_I32, ivars, 8, (const int[8]){ 0, 1 },
+			     SPMT_CMP_EQ, &one),
+		SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("10 is -7, waited for == 1");
+	REQUIRE_CODE(spmt_wait_until_any(
+			     comm, SPMT_TYPE_I32, ivars, 8, all_but_5, SPMT_CMP_EQ, &two, index),
+		SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("14 is 1, waited for == 2");
+	REQUIRE_CODE(spmt_wait_until_some(comm, SPMT_TYPE_I32, ivars, 8, all_but_5, SPMT_CMP_LT,
+			     &one, index, &found),
+		SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("14 is 1, waited for < 1");
+	REQUIRE_OK(spmt_copy_in(comm, ivars, &half, sizeof(half)));
+	REQUIRE_CODE(
+		spmt_wait_until(comm, SPMT_TYPE_F32, ivars, SPMT_CMP_LE, &more), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS(" is 0.5, waited for <= -1.5");
+	return 0;
+}
+
+Test(acceptance, a_sentence_names_its_word)
+{
+	RANKS_OK(ranks_run(1, NULL, names_its_word, NULL));
+}
+
 Test(acceptance, counting_devices_leaves_no_sentence)
 {
 	int count;

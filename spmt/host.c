@@ -122,7 +122,9 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 		return rc;
 	if (!kernel || (args_size && !args) || args_size > SIZE_MAX / 2)
 		return fail(-EINVAL, "spmt_host_launch: rank %d: %s", comm->rank,
-			!kernel ? "kernel is NULL" : "args is NULL or too large for its size");
+			!kernel		? "kernel is NULL"
+				: !args ? "args is NULL and args_size is not 0"
+					: "args_size is beyond any address space");
 	launch = mem_aligned(_Alignof(struct launch), sizeof(*launch) + args_size);
 	if (!launch)
 		return fail(-ENOMEM,

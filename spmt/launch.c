@@ -314,6 +314,9 @@ int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *lau
 		return uid_read(what, attr->uid, uid);
 	if (attr->bootstrap || (attr->nranks != 1 && env_launched()))
 		return from_job(attr, uid, launch);
+	if (attr->nranks < 0)
+		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
+			attr->nranks);
 	if (attr->nranks != 1)
 		return fail(-EINVAL,
 			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",

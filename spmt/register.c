@@ -244,8 +244,8 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 	if (rc || !n)
 		return rc;
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: the local buffer is NULL with %zu bytes", what,
-			comm->rank, n);
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
+			strstr(what, "_get") ? "dst" : "src", n);
 	if (off > mem->peers[pe].size || n > mem->peers[pe].size - off)
 		return fail(-EINVAL,
 			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",

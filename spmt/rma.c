@@ -4,8 +4,17 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "../src/status.h"
+
+/* As the prototypes call the local side, given their name of the remote one. */
+static const char *local_name(const char *remote)
+{
+	if (remote[0] == 'd')
+		return strcmp(remote, "dst") ? "host_src" : "src";
+	return strcmp(remote, "src") ? "host_dst" : "dst";
+}
 
 int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n)
@@ -16,8 +25,8 @@ int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const 
 		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
 			name, n);
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: the local buffer is NULL with %zu bytes", what,
-			comm->rank, n);
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
+			local_name(name), n);
 	if (!heap_holds(heap, sym, 0))
 		return fail(-EINVAL,
 			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",

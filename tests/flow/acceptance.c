@@ -264,6 +264,29 @@ Test(acceptance, quiet_covers_the_streams_of_all_threads)
 
 /* ---- sentences -------------------------------------------------------------------------------- */
 
+static int names_of_buffers(spmt_comm *comm)
+{
+	void *sym;
+	spmt_mem *mem;
+
+	REQUIRE_OK(spmt_malloc(comm, 64, &sym));
+	REQUIRE_OK(spmt_register(comm, sym, 64, &mem));
+	REQUIRE_CODE(spmt_put(comm, sym, NULL, 8, 0), -EINVAL);
+	REQUIRE_SAYS("spmt_put: rank 0: src is NULL with 8 bytes");
+	REQUIRE_CODE(spmt_iget(comm, NULL, sym, 1, 1, 2, 4, 0), -EINVAL);
+	REQUIRE_SAYS(" dst is NULL with 8 bytes");
+	REQUIRE_CODE(spmt_copy_in(comm, sym, NULL, 8), -EINVAL);
+	REQUIRE_SAYS(" host_src is NULL");
+	REQUIRE_CODE(spmt_copy_out(comm, NULL, sym, 8), -EINVAL);
+	REQUIRE_SAYS(" host_dst is NULL");
+	REQUIRE_CODE(spmt_mem_put_nbi(comm, mem, 0, NULL, 8, 0), -EINVAL);
+	REQUIRE_SAYS(" src is NULL");
+	REQUIRE_CODE(spmt_mem_get(comm, NULL, mem, 0, 8, 0), -EINVAL);
+	REQUIRE_SAYS(" dst is NULL");
+	REQUIRE_OK(spmt_deregister(comm, mem));
+	return spmt_free(comm, sym);
+}
+
 static int names_of_words(spmt_comm *comm, void *arg)
 {
 	uint64_t stranger = 0, one = 1;
@@ -285,7 +308,7 @@ static int names_of_words(spmt_comm *comm, void *arg)
 		-EINVAL);
 	REQUIRE_SAYS("ivars ");
 	REQUIRE_EQ(index, 5);
-	return 0;
+	return names_of_buffers(comm);
 }
 
 Test(acceptance, sentences_call_words_as_the_prototypes_do)
@@ -328,6 +351,16 @@ static int names_its_word(spmt_comm *comm, void *arg)
 Test(acceptance, a_sentence_names_its_word)
 {
 	RANKS_OK(ranks_run(1, NULL, names_its_word, NULL));
+}
+
+Test(acceptance, what_is_wrong_is_named_not_its_neighbour)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	spmt_comm *comm;
+
+	attr.nranks = -1;
+	cr_assert_eq(spmt_init(&attr, &comm), -EINVAL);
+	cr_expect_not_null(strstr(spmt_last_error(), "attr.nranks -1"), "%s", spmt_last_error());
 }
 
 Test(acceptance, counting_devices_leaves_no_sentence)

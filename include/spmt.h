@@ -295,12 +295,13 @@ SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 	int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
 /* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
-   attrs[i]. uid and bootstrap NULL in all attrs: a new world of these n, unless nranks is above n,
+   attrs[i]; what is collective, spmt_finalize too, goes through spmt_each, as the first of n calls in
+   a row would wait for the second. uid and bootstrap NULL in all attrs: a new world of these n, unless nranks is above n,
    when they are part of the launcher's job. */
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns
-   when all have. The first failure. */
+   when all have. The first failure in time; a code that fn returns breaks no world here. */
 SPMT_API int spmt_each(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 

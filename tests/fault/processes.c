@@ -79,12 +79,17 @@ static bool leads(const struct sweep *w, int rank)
 	return processes_position(w->p.layout, rank) == 0;
 }
 
-static int join(const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
+static int join_within(int ms, const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
 {
 	struct spmt_attr attr = ranks_attr(rank, nranks, uid);
 
-	attr.timeout_ms = DEADLINE_MS;
+	attr.timeout_ms = ms;
 	return spmt_init(&attr, comm);
+}
+
+static int join(const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
+{
+	return join_within(DEADLINE_MS, uid, rank, nranks, comm);
 }
 
 /* In the middle of a turn that arms: from here on requests are refused. */
@@ -427,7 +432,8 @@ static int shrink(struct sweep *w, int step, int rank, spmt_comm *broken, spmt_u
 	return w->s->code[step][rank];
 }
 
-/* The broken comm is kept until the next world stands. */
+/* The broken comm is kept until the next world stands. Who comes late to that, and waits for its deadline, is waited for by those who
+   shrink once more. */
 static void shrink_turn(struct sweep *w, int rank, spmt_comm *none)
 {
 	spmt_comm *broken = NULL, *comm = NULL;
@@ -443,7 +449,7 @@ static void shrink_turn(struct sweep *w, int rank, spmt_comm *none)
 	arm_here(w, rank);
 	if (shrink(w, SHRINK, rank, broken, &next))
 		return;
-	if (note(w, NEXT, rank, join(&next, rank, RANKS, &comm))) {
+	if (note(w, NEXT, rank, join_within(DEADLINE_MS / 2, &next, rank, RANKS, &comm))) {
 		if (shrink(w, AGAIN, rank, broken, &next) ||
 			note(w, NEXT_AGAIN, rank, join(&next, rank, RANKS, &comm)))
 			return;

@@ -19,7 +19,7 @@
 	X(backend, "SPMT_BACKEND", TEXT, "",                                                       \
 		"backend to use: hip, cuda or host; unset: the first that has devices")            \
 	X(timeout, "SPMT_TIMEOUT_MS", MS, "10000",                                                 \
-		"deadline of every wait, milliseconds; negative: none")                            \
+		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")   \
 	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \
 	X(heap_mode, "SPMT_HEAP_MODE", ENUM, "auto",                                               \
 		"(auto|static|vmm) one allocation a device, or commit on demand; auto: vmm where the backend has it and all ranks are in one process") \

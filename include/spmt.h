@@ -433,7 +433,9 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
  * host: any memory of the process). Size 0 is a no-op with any pointer, but a signal is still
  * delivered. To self src and dst may overlap, like memmove. _nbi: local completion at spmt_quiet;
  * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
- * does not block the host.
+ * does not block the host. A stream that is being captured (SPMT_CAP_GRAPH) records them, for each
+ * launch of the graph; what other streams hold the graph does not wait for, which is up to who
+ * launches it.
  */
 SPMT_API int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
 SPMT_API int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
@@ -515,7 +517,7 @@ SPMT_API int spmt_fence(spmt_comm *comm);
    what this rank has queued end, half a second at most, so that nothing of it is still to be written. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
-   complete. */
+   complete; in a stream that is being captured, what is in the graph. */
 SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /* ---- collectives over the world ------------------------------------------------------------ */

@@ -11,15 +11,6 @@
 
 #include "ranks.h"
 
-#ifdef __has_feature
-#if __has_feature(thread_sanitizer)
-#define BY_THREAD 0
-#endif
-#endif
-#if !defined(BY_THREAD) && !defined(__SANITIZE_THREAD__)
-#define BY_THREAD 1
-#endif
-
 enum { NAP_NS = 2000000, LATE_NS = 3000000 };
 
 static struct {
@@ -77,7 +68,7 @@ int64_t calm_ns(void)
 {
 	int64_t now;
 
-	if (!BY_THREAD || !calm)
+	if (SANITIZED || !calm)
 		return now_ns();
 	if (!atomic_exchange(&calm->watched, true))
 		watch_start();

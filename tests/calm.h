@@ -3,7 +3,8 @@
  * For upper limits: a machine that stands still for a second, as shared ones do, must not fail a test that took a millisecond.
  * calm_ns() is now_ns() less what the machine stood still since the first call: a thread naps and counts what it oversleeps, and
  * while it oversleeps this clock stands. It is one clock for a test's process and its children, if called in the test's process
- * before them (processes_run() does). Under TSan, which has no threads after a fork, it is now_ns().
+ * before them (processes_run() does). Under sanitizers, which do not survive a fork beside another thread, it is now_ns(): limits
+ * are wider there.
  */
 #ifndef TESTS_CALM_H
 #define TESTS_CALM_H

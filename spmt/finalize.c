@@ -80,11 +80,9 @@ void comm_destroy(spmt_comm *comm)
 	alone = !comm->parent && !comm->children;
 	status_save(&saved);
 	settled = comm_close(comm);
-	if (settled || comm->parent)
-		comm_release(comm);
-	else if (!comm_cpu_access(comm))
+	if (!settled && !comm->parent && !comm_cpu_access(comm))
 		world_linger(comm);
-	else if (!alone || !streams_hand_over(comm, comm_release))
+	else if (settled || !alone || !streams_hand_over(comm, comm_release))
 		comm_release(comm);
 	status_restore(&saved);
 }

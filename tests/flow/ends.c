@@ -91,7 +91,9 @@ static int dead_streams(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_calloc(comm, 64, 8, (void **)&d.words));
 	REQUIRE_OK(spmt_register(comm, d.words, 64, &d.mem));
 	REQUIRE_OK(spmt_host_stream_create(comm, &d.stream));
+	REQUIRE_OK(spmt_barrier(comm));
 	REQUIRE_OK(spmt_host_stream_destroy(d.stream));
+	REQUIRE_OK(spmt_barrier(comm)); /* or the other's stream may get this one's handle */
 	for (int i = 0; i < 2; i++) {
 		TRY(dead_moves(&d));
 		TRY(dead_collectives(&d));

@@ -2,8 +2,9 @@
 /*
  * The machine that the stand-ins for libcuda and libamdhip64 have in common: GPUs of host memory,
  * with streams that are threads, peer access that must be granted, ranges backed on demand, and
- * memory that other processes can open. SPMT_FAKE_DEVICES (4) says how many. Everything that has to
- * be given back is counted.
+ * memory that other processes can open. SPMT_FAKE_DEVICES (4) says how many; with SPMT_FAKE_BLIND=1
+ * this machine's CPU does not reach their memory, as it does not a GPU's. Everything that has to be
+ * given back is counted.
  */
 #ifndef SPMT_TESTS_FAKE_H
 #define SPMT_TESTS_FAKE_H
@@ -52,6 +53,8 @@ struct fake_ipc {
 bool fake_block_new(int dev, size_t size, enum fake_kind kind, void **ptr);
 /* False: ptr is no beginning of such a block. */
 bool fake_block_free(const void *ptr, enum fake_kind kind);
+/* Round what a stream does to memory. */
+void fake_work(bool begins);
 /* The device's allocations, streams, events and modules are gone. */
 void fake_reset(int dev);
 bool fake_block_find(const void *ptr, struct fake_block *out);

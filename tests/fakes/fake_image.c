@@ -124,7 +124,9 @@ static void run_kernel(struct fake_op *op)
 	struct spmt_view *view = (struct spmt_view *)(void *)op->args;
 
 	view->host = &waits;
+	fake_work(true);
 	op->kernel(op->args);
+	fake_work(false);
 }
 
 bool fake_launch(struct fake_stream *s, void *function, const void *args, size_t size)

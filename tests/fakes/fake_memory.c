@@ -24,6 +24,7 @@ static struct {
 	struct reservation *reservations;
 	bool peer[FAKE_DEVICES][FAKE_DEVICES];
 	uint64_t number;
+	int working; /* streams that touch memory now */
 } memory;
 
 static void *map_fd(int fd, size_t size)
@@ -31,6 +32,36 @@ static void *map_fd(int fd, size_t size)
 	void *ptr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	return ptr == MAP_FAILED ? NULL : ptr;
+}
+
+static bool blind(void)
+{
+	const char *text = getenv("SPMT_FAKE_BLIND");
+
+	return text && atoi(text);
+}
+
+/* With fake_lock. */
+static void show(const struct fake_block *block, bool shown)
+{
+	if (block->kind != FAKE_HOST &&
+		mprotect(block->base, block->size, shown ? PROT_READ | PROT_WRITE : PROT_NONE))
+		abort();
+}
+
+/* Seen by all threads while one of them is the device at work, hidden again behind the last of those. */
+void fake_work(bool begins)
+{
+	const struct fake_block *b;
+	bool turns;
+
+	if (!blind())
+		return;
+	pthread_mutex_lock(&fake_lock);
+	turns = begins ? !memory.working++ : !--memory.working;
+	for (b = memory.blocks; turns && b; b = b->next)
+		show(b, begins);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static void add_block(const struct fake_block *block)
@@ -41,6 +72,8 @@ static void add_block(const struct fake_block *block)
 		abort();
 	*copy = *block;
 	pthread_mutex_lock(&fake_lock);
+	if (blind())
+		show(block, memory.working);
 	copy->number = ++memory.number;
 	copy->next = memory.blocks;
 	memory.blocks = copy;

@@ -331,23 +331,31 @@ bool fake_wait_event(struct fake_stream *s, struct fake_event *e)
 
 static void run_copy(struct fake_op *op)
 {
+	fake_work(true);
 	memmove(op->dst, op->src, op->n);
+	fake_work(false);
 }
 
 static void run_set(struct fake_op *op)
 {
+	fake_work(true);
 	memset(op->dst, op->byte, op->n);
+	fake_work(false);
 }
 
 static void run_write(struct fake_op *op)
 {
+	fake_work(true);
 	__atomic_store_n((uint64_t *)op->dst, op->value, __ATOMIC_SEQ_CST);
+	fake_work(false);
 }
 
 static void run_wait(struct fake_op *op)
 {
+	fake_work(true);
 	while ((int64_t)(__atomic_load_n((uint64_t *)op->dst, __ATOMIC_SEQ_CST) - op->value) < 0)
 		nap();
+	fake_work(false);
 }
 
 bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n)

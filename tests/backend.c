@@ -12,7 +12,7 @@
 #include "src/device.h"
 #include "src/status.h"
 
-enum { WAIT_S = 20 };
+enum { WAIT_S = 20, OPENING_S = 40 };
 
 bool on_host(void)
 {
@@ -36,6 +36,11 @@ int devices_here(void)
 int ranks_here(int n)
 {
 	return n < devices_here() ? n : devices_here();
+}
+
+int opening_s(void)
+{
+	return on_host() || getenv("SPMT_FAKE_DEVICES") ? 0 : OPENING_S;
 }
 
 int device_of(int rank)

@@ -18,6 +18,11 @@ bool on_host(void);
 int devices_here(void);
 /* n, or as many as can have a device each. */
 int ranks_here(int n);
+/*
+ * What opening devices may add to a deadline, in seconds; 0 on the host backend and stand-ins. A driver opens one at a time for
+ * all processes of the machine, 0.6 s each on H200: 8 processes with 4 of them take 20 s, and as long again beside another suite.
+ */
+int opening_s(void);
 /* For attr.device: -1 on the host backend, else one that the rank shares with others where there are fewer than ranks. */
 int device_of(int rank);
 /* Are all n of these there? */

@@ -109,7 +109,7 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 		_exit(98);
 	signal(SIGPIPE, SIG_IGN);
 	ranks_deadline(c->p->seconds ? c->p->seconds : CHILD_S);
-	alarm((unsigned)(2 * (c->p->seconds ? c->p->seconds : CHILD_S)));
+	alarm((unsigned)(2 * (c->p->seconds ? c->p->seconds : CHILD_S) + opening_s()));
 	if (c->p->files)
 		setrlimit(RLIMIT_NOFILE, &files);
 	bad = child_cycles(c);
@@ -172,8 +172,8 @@ static int child_judge(const struct processes *p, int process, int status, const
 
 static int children_end(struct processes *p, const int *fds)
 {
-	int64_t until =
-		now_ns() + (p->seconds ? 2 * p->seconds + 5 : PARENT_S) * (int64_t)1000000000;
+	int seconds = (p->seconds ? 2 * p->seconds + 5 : PARENT_S) + opening_s();
+	int64_t until = now_ns() + seconds * (int64_t)1000000000;
 	int code = 0;
 
 	for (int i = 0; i < p->n; i++) {

@@ -53,7 +53,7 @@ static int deadline_s(void)
 {
 	int s = atomic_load(&config.deadline);
 
-	return (s ? s : 60) * (SANITIZED ? 4 : 1);
+	return (s ? s : 60) * (SANITIZED ? 4 : 1) + opening_s();
 }
 
 const char *ranks_message(void)

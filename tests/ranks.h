@@ -50,7 +50,7 @@ int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 
 const char *ranks_message(void); /* of this thread's last ranks_* call */
 void ranks_deadline(
-	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers */
+	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers; opening_s() more */
 struct spmt_attr ranks_attr(
 	int rank, int nranks, const spmt_uid *uid); /* 4 MiB of heap, device_of(rank) */
 void ranks_watch(spmt_comm *

@@ -162,7 +162,7 @@ static void later_attrs(struct later_attr *later)
 {
 	memset(later, 0, RANKS * sizeof(*later));
 	for (int i = 0; i < RANKS; i++) {
-		later[i].attr = attr_of(2000);
+		later[i].attr = attr_of(2000 + opening_s() * 1000);
 		later[i].attr.size = sizeof(*later);
 		later[i].attr.rank = i;
 		later[i].attr.nranks = RANKS;

@@ -34,7 +34,9 @@ static void scene_make(struct play *play)
 
 static bool reached(const _Atomic int *count, int n)
 {
-	for (int64_t end = now_ns() + 20000000000; atomic_load(count) < n; usleep(200))
+	int64_t end = now_ns() + (20 + opening_s()) * (int64_t)1000000000;
+
+	for (; atomic_load(count) < n; usleep(200))
 		if (now_ns() > end)
 			return false;
 	return true;
@@ -63,7 +65,7 @@ static int join(const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
 	struct spmt_attr attr = ranks_attr(rank, nranks, uid);
 
 	attr.heap_size = 2u << 20;
-	attr.timeout_ms = 20000;
+	attr.timeout_ms = 20000 + opening_s() * 1000;
 	REQUIRE_OK(spmt_init(&attr, comm));
 	ranks_watch(*comm);
 	return 0;

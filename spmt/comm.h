@@ -62,6 +62,7 @@ struct spmt_comm {
 		spmt_comm *comm;
 	} host; /* callbacks of the device header on the host backend */
 	_Atomic uint64_t waits, longest_ns;
+	_Atomic int64_t parted; /* spin.c: when it last slept to get a CPU of its own */
 };
 
 /* ---- entering a call ----------------------------------------------------------------------- */

@@ -303,17 +303,13 @@ static void gate_yield(const spmt_comm *comm, const _Atomic uint64_t *gate, uint
 static int64_t gate_wait(spmt_comm *comm, uint64_t open)
 {
 	_Atomic uint64_t *gate = &comm->control->gate;
-	int64_t spin_ns = comm->world->spin_ns, begin = 0;
+	int64_t begin = 0;
 
-	for (int i = 1; spin_ns; i++) {
+	for (int i = 1; comm->world->spin_ns; i++) {
 		if (atomic_load_explicit(gate, memory_order_acquire) != open)
 			return begin ? process_now() - begin : 0;
 		cpu_relax();
-		if (i % 32)
-			continue;
-		if (!begin)
-			begin = process_now();
-		else if (process_now() - begin > spin_ns)
+		if (i % SPIN_LOOKS == 0 && !spin_on(comm, &begin))
 			break;
 	}
 	if (!begin)
@@ -362,7 +358,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 	if (UNLIKELY(mine->status))
 		memcpy(cell->sentence[epoch & 1], status_sentence(),
 			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
-	atomic_store_explicit(&cell->cpu, sched_getcpu(), memory_order_relaxed);
+	spin_seen(comm);
 	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
 		gate_open(control, epoch);

@@ -34,6 +34,13 @@ int signals_open(spmt_comm *comm);
 
 void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
 
+/* ---- spinning: spin.c ---------------------------------------------------------------------------------- */
+
+enum { SPIN_LOOKS = 32 }; /* from one call of spin_on to the next, with a cpu_relax() each */
+/* false: this rank has spun for SPMT_SPIN_US. *begin: 0 at first. */
+bool spin_on(spmt_comm *comm, int64_t *begin);
+void spin_seen(spmt_comm *comm); /* this rank, on this CPU */
+
 /* quiet without entering: 0 or the first failure since the last one. */
 int quiet_slow(spmt_comm *comm, const char *what);   /* sync.c */
 int movers_quiet(spmt_comm *comm, const char *what); /* NBI work of all links; the first failure */

@@ -27,7 +27,7 @@ static struct bell *own_bell(const spmt_comm *comm)
 static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
 {
 	cpu_relax();
-	if (p->n % 32 == 0 && process_now() - p->begin > comm->world->spin_ns)
+	if (p->n % SPIN_LOOKS == 0 && !spin_on(comm, &p->begin))
 		p->n = WAIT_YIELD;
 	return 0;
 }
@@ -72,7 +72,7 @@ int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
 	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
 		return comm_broken(comm, what);
 	if (!p->n) {
-		p->begin = process_now();
+		p->begin = comm->world->spin_ns ? 0 : process_now();
 		p->n = comm->world->spin_ns ? 0 : WAIT_YIELD;
 	}
 	p->n++;
@@ -95,7 +95,7 @@ void wait_end(spmt_comm *comm, struct spmtd_pause *p)
 		return;
 	if (p->n >= WAIT_SLEEP)
 		atomic_fetch_sub(&own_bell(comm)->sleepers, 1);
-	ns = (uint64_t)(process_now() - p->begin);
+	ns = p->begin ? (uint64_t)(process_now() - p->begin) : 0;
 	atomic_fetch_add_explicit(&comm->waits, 1, memory_order_relaxed);
 	if (ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
 		atomic_store_explicit(&comm->longest_ns, ns, memory_order_relaxed);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* What waits leave to others: idle ranks take no CPU, ranks that outnumber CPUs take turns, and two on one CPU part. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "ranks.h"
+
+static void many_devices(void)
+{
+	setenv("SPMT_HOST_DEVICES", "144", 1);
+}
+
+TestSuite(crowded, .init = many_devices);
+
+/* ---- more ranks than CPUs ---------------------------------------------------------------------------------------------- */
+
+struct idle {
+	bool barrier;
+	double cores;
+};
+
+static int idle(spmt_comm *comm, void *arg)
+{
+	struct idle *i = arg;
+	uint64_t *word;
+
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		int64_t wall, cpu;
+
+		sleep_ms(100);
+		wall = now_ns();
+		cpu = cpu_ns();
+		sleep_ms(700);
+		i->cores = (double)(cpu_ns() - cpu) / (double)(now_ns() - wall);
+		for (int pe = 1; !i->barrier && pe < spmt_nranks(comm); pe++)
+			REQUIRE_OK(spmt_signal(comm, word, 1, SPMT_SIGNAL_SET, pe));
+	} else if (!i->barrier) {
+		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_EQ, 1, NULL));
+	}
+	return spmt_barrier(comm);
+}
+
+Test(crowded, sixty_three_idle_waiters)
+{
+	struct idle i = { .barrier = false };
+
+	NEEDS_HOST("the CPU that a driver's waits take");
+	RANKS_OK(ranks_run(64, NULL, idle, &i));
+	cr_expect(SANITIZED || i.cores < 0.5, "waits for words took %.2f cores", i.cores);
+	i.barrier = true;
+	RANKS_OK(ranks_run(64, NULL, idle, &i));
+	cr_expect(i.cores < (SANITIZED ? 1.0 : 0.5), "a barrier took %.2f cores", i.cores);
+}
+
+/* Again where others have the CPUs: all ranks see the same *best behind the barrier. */
+static int thousand(spmt_comm *comm, void *arg)
+{
+	int64_t begin, *best = arg;
+
+	for (int round = 0; round < 10; round++) {
+		REQUIRE_OK(spmt_barrier(comm));
+		if (*best < 1000000000)
+			break;
+		REQUIRE_OK(spmt_barrier(comm));
+		begin = now_ns();
+		for (int i = 0; i < 1000; i++)
+			REQUIRE_OK(spmt_barrier(comm));
+		if (spmt_rank(comm) == 0 && now_ns() - begin < *best)
+			*best = now_ns() - begin;
+	}
+	return 0;
+}
+
+Test(crowded, a_thousand_barriers_of_64)
+{
+	int64_t best = INT64_MAX;
+
+	RANKS_OK(ranks_run(64, NULL, thousand, &best));
+	cr_expect(SANITIZED || best < 1000000000, "1,000 barriers took %.2f s", (double)best / 1e9);
+}
+
+/* ---- two ranks on one CPU where there are two ----------------------------------------------------------------------------- */
+
+struct pair {
+	cpu_set_t one; /* the first CPU of the process */
+	bool words;    /* signals there and back; else barriers */
+	double ns;     /* CPU time of a turn of both */
+	_Atomic long sleeps;
+};
+
+enum { TURNS = 2000 };
+
+static int turn(spmt_comm *comm, const struct pair *p, uint64_t *word, uint64_t i)
+{
+	int me = spmt_rank(comm);
+
+	if (!p->words)
+		return spmt_barrier(comm);
+	if (me == 1)
+		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_GE, i, NULL));
+	REQUIRE_OK(spmt_signal(comm, word, i, SPMT_SIGNAL_SET, !me));
+	if (me == 0)
+		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_GE, i, NULL));
+	return 0;
+}
+
+/* Yields are no sleeps. */
+static long sleeps_of_thread(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+static int turns(spmt_comm *comm, void *arg)
+{
+	struct pair *p = arg;
+	uint64_t *word;
+	int64_t cpu;
+	long sleeps;
+
+	REQUIRE(!pthread_setaffinity_np(pthread_self(), sizeof(p->one), &p->one));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(uint64_t), (void **)&word));
+	REQUIRE_OK(spmt_barrier(comm));
+	cpu = cpu_ns();
+	sleeps = sleeps_of_thread();
+	for (uint64_t i = 1; i <= TURNS; i++)
+		TRY(turn(comm, p, word, i));
+	atomic_fetch_add(&p->sleeps, sleeps_of_thread() - sleeps);
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0)
+		p->ns = (double)(cpu_ns() - cpu) / TURNS;
+	return 0;
+}
+
+static void share_a_cpu(bool words)
+{
+	struct pair p = { .words = words };
+	cpu_set_t all;
+	size_t first = 0;
+
+	NEEDS_HOST("the CPU that a driver's waits take");
+	cr_assert_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+	if (CPU_COUNT(&all) < 2)
+		cr_skip_test("needs 2 CPUs");
+	while (!CPU_ISSET(first, &all))
+		first++;
+	CPU_SET(first, &p.one);
+	RANKS_OK(ranks_run(2, NULL, turns, &p));
+	/* Who spins for SPMT_SPIN_US, 20, before the other's turn takes that much. CPU time: others may have the CPU meanwhile. */
+	cr_expect(SANITIZED || p.ns < 15e3, "%.1f us of CPU a turn", p.ns / 1e3);
+	/* In some 10 ms, one each 2: a thread that wakes is given another CPU, where one is idle. */
+	cr_expect_geq(p.sleeps, 1);
+	cr_expect_leq(p.sleeps, TURNS / 4);
+}
+
+Test(crowded, who_shares_a_cpu_in_barriers_does_not_spin_on_it)
+{
+	share_a_cpu(false);
+}
+
+Test(crowded, who_shares_a_cpu_in_waits_does_not_spin_on_it)
+{
+	share_a_cpu(true);
+}

@@ -86,19 +86,32 @@ static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 		(unsigned long long)r->seen);
 }
 
-/* Whether it was a kernel of the library, whose meetings are collective calls; a user's kernel may
-   try its barrier again. */
-static bool library_failed(spmt_comm *comm)
+/* The code with which a collective or barrier of the library has failed in a stream, once; else 0. A user's kernel may try its
+   barrier again. */
+static int meeting_failed(spmt_comm *comm)
 {
 	struct link *self = &comm->links[comm->rank];
 	char *word = self->own + offsetof(struct spmtd_own, error);
-
 	static const uint64_t none;
+	int code = (int)(int64_t)own_word(comm, word, 0);
 
-	if (!own_word(comm, word, 0))
-		return false;
-	self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
-	return true;
+	if (code)
+		self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
+	return code;
+}
+
+/* The world breaks, also where the record is of another wait, which ended before. */
+static void meeting_breaks(spmt_comm *comm, const struct spmtd_record *r)
+{
+	char before[STATUS_SENTENCE];
+
+	if (is_collective(r)) {
+		comm_break(comm, SPMT_ERR_TIMEOUT, status_sentence());
+		return;
+	}
+	snprintf(before, sizeof(before), "%s", status_sentence());
+	fail(SPMT_ERR_TIMEOUT, "%s; then a barrier or collective in a stream timed out", before);
+	comm_break(comm, SPMT_ERR_TIMEOUT, status_sentence());
 }
 
 int kernel_failure(spmt_comm *comm, const char *what)
@@ -111,7 +124,7 @@ int kernel_failure(spmt_comm *comm, const char *what)
 	now = *r;
 	__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
 	code = say(comm, what, &now);
-	if (library_failed(comm) && code == SPMT_ERR_TIMEOUT && is_collective(&now))
-		comm_break(comm, code, status_sentence());
+	if (meeting_failed(comm) == SPMT_ERR_TIMEOUT)
+		meeting_breaks(comm, &now);
 	return code;
 }

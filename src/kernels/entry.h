@@ -69,7 +69,7 @@ static inline uint32_t kernel_lanes(void)
 	return kernel_blocks() * spmtd_threads_();
 }
 
-/* Keeps the first failure in the rank's library area. By one thread. */
+/* Of a collective or barrier: keeps the first failure in the rank's library area. By one thread. */
 static inline void kernel_failed(const struct spmt_view *v, int code)
 {
 	if (code)

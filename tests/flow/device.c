@@ -479,6 +479,38 @@ Test(device, a_kernels_deadline_leaves_a_record)
 	RANKS_OK(ranks_run(2, NULL, deadline, NULL));
 }
 
+/* The record is the first wait's, of a user's kernel; the barrier of the library behind it breaks the world all the same. */
+static int deadline_and_barrier(spmt_comm *comm, void *arg)
+{
+	struct args a;
+	spmt_mem *mem;
+	int line = -1;
+
+	(void)arg;
+	TRY(prepare(comm, &a, &line, &mem));
+	if (spmt_rank(comm) == 1) {
+		REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+		REQUIRE_SAYS("4242");
+		REQUIRE_SAYS("; then a barrier or collective in a stream timed out");
+		return 0;
+	}
+	REQUIRE_OK(spmt_set_timeout(comm, 80));
+	REQUIRE_OK(spmt_view_get(comm, &a.view));
+	REQUIRE_OK(spmt_host_launch(comm, NULL, give_up, &a, sizeof(a)));
+	REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
+	sleep_ms(400);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("4242");
+	REQUIRE_EQ(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	return 0;
+}
+
+Test(device, a_barrier_fails_behind_a_kernel_that_failed)
+{
+	NEEDS_HOST(KERNELS);
+	RANKS_OK(ranks_run(2, NULL, deadline_and_barrier, NULL));
+}
+
 /* An older caller's view: no byte behind its size is written. */
 static int small_view(spmt_comm *comm, void *arg)
 {

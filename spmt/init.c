@@ -380,10 +380,10 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	rc = comm_open(c, &a, &launch, env);
 	if (rc)
 		goto err;
-	routes_tell(c);
+	rc = routes_tell(c);
 	/* Visible before the last agreement, so that nothing that can fail follows it. */
 	world_publish(c);
-	rc = meet(c, &(struct meet_record){ .op = MEET_LINKED });
+	rc = meet(c, &(struct meet_record){ .op = MEET_LINKED, .status = rc });
 	if (rc)
 		goto err;
 	*comm = c;

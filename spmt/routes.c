@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "../src/env.h"
-#include "../src/log.h"
 #include "../src/mem.h"
+#include "../src/status.h"
 #include "comm.h"
 #include "gather.h"
 
@@ -43,18 +43,21 @@ static size_t row_print(const spmt_comm *comm, int pe, char *row)
 	return MIN_OF((size_t)MAX_OF(n, 0), (size_t)ROW - 1);
 }
 
-static void file_append(const char *path, const char *text, size_t size)
+static int file_append(const spmt_comm *comm, const char *path, const char *text, size_t size)
 {
-	int fd;
+	int fd, rc = 0;
 
 	errno = 0;
 	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+	if (fd < 0 || write(fd, text, size) != (ssize_t)size) {
+		int error = errno;
 
-	if (fd < 0 || write(fd, text, size) != (ssize_t)size)
-		log_line(LOG_WARN, "SPMT_ROUTES=%s: %s", path,
-			errno ? strerror(errno) : "written in part");
+		rc = fail(error ? -error : -EIO, "spmt_init: rank %d: SPMT_ROUTES=%s: %s",
+			comm->rank, path, error ? strerror(error) : "written in part");
+	}
 	if (fd >= 0)
 		close(fd);
+	return rc;
 }
 
 static int ranks_here(const spmt_comm *comm)
@@ -66,20 +69,23 @@ static int ranks_here(const spmt_comm *comm)
 	return n;
 }
 
-void routes_tell(spmt_comm *comm)
+int routes_tell(spmt_comm *comm)
 {
 	struct world *w = comm->world;
-	int here = ranks_here(comm);
+	int here = ranks_here(comm), rc = 0;
 	const struct env *env;
 
 	if (env_get(&env) || !env->routes)
-		return;
+		return 0;
 	pthread_mutex_lock(&w->lock);
 	if (!w->routes)
 		w->routes = mem_calloc((size_t)here * (size_t)comm->nranks, ROW);
 	for (int pe = 0; w->routes && pe < comm->nranks; pe++)
 		w->routes_size += row_print(comm, pe, w->routes + w->routes_size);
-	if (++w->routes_ranks == here && w->routes)
-		file_append(env->routes, w->routes, w->routes_size);
+	if (!w->routes)
+		rc = fail(-ENOMEM, "spmt_init: rank %d: no memory for SPMT_ROUTES", comm->rank);
+	else if (++w->routes_ranks == here)
+		rc = file_append(comm, env->routes, w->routes, w->routes_size);
 	pthread_mutex_unlock(&w->lock);
+	return rc;
 }

@@ -8,9 +8,9 @@
 /*
  * SPMT_ROUTES: once this rank's links stand and before the last meeting of init. The last rank of the process
  * to come writes the rows of all of them at once, so that rows of processes do not mix and all rows of a world stand
- * before those of a later one of the same uid. What fails is logged: init goes on.
+ * before those of a later one of the same uid. A file that cannot be written fails init.
  */
-void routes_tell(spmt_comm *comm);
+int routes_tell(spmt_comm *comm);
 
 /* The number of a rank's process, the same in all processes. */
 int routes_process(const spmt_comm *comm, int rank);

@@ -33,7 +33,7 @@
 	X(channels, "SPMT_CHANNELS", INT, "1", "copy channels a (source, destination) pair, 1 to 8") \
 	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
 		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
-	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init") \
+	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \

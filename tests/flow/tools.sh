@@ -248,8 +248,10 @@ printf '%s\n' "${row/ of 1/ of 2}" >"$scratch/garbage"
 garbage 'a world with rows missing' '1 of 4 rows are there; none from rank 0 to rank 1'
 exits 1 "$info" --routes "$scratch"
 says 'a directory is no file of routes' err 'directory'
-exits 0 env SPMT_ROUTES=/nonexistent/routes SPMT_LOG=warn "$perf" --iters 1 --rounds 1 --tests put8
-says 'a file that cannot be written is logged, and no more' err 'SPMT_ROUTES=/nonexistent/routes: No such file'
+for layout in 1x2 2x1; do
+	exits 1 env SPMT_ROUTES=/nonexistent/routes "$perf" --layout $layout --iters 1 --rounds 1 --tests put8
+	says "a file that cannot be written fails init ($layout)" err 'spmt_init: rank [01]: SPMT_ROUTES=/nonexistent/routes: No such file'
+done
 
 # The matrix of $scratch/out against the routes recorded beside a machine.
 as_recorded() { # FILE.routes

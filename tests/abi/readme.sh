@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # The program in README.md compiles without a warning, in C and C++ where it says so, and runs; the two commands stand alone
-# in the first fenced block.
+# in the first fenced block; what is said of installing works as it is written.
 . "$(dirname "$0")/lib.sh"
 
 awk '/^```/ { n++; next } n == 1' README.md >"$scratch/first"
@@ -18,4 +18,33 @@ succeeds 'it compiles' gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -
 export LD_LIBRARY_PATH=$build_root SPMT_BACKEND=host
 succeeds 'it runs' timeout 60 "$scratch/readme"
 nothing_in 'it says something' "$(timeout 60 "$scratch/readme" 2>/dev/null | grep . >/dev/null || echo nothing)"
+
+# The documented lines as root, where /usr/local is empty and /etc a copy. They leave no trace: the mounts are this shell's alone.
+# Of the build there is one already.
+awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^(meson|cc) /' README.md |
+	sed "s|^meson setup build && meson install -C build|meson install -C '$build_root' --no-rebuild --quiet|; s|^mpirun .*||" >"$scratch/lines"
+nothing_in 'the lines to install, ring.c and job.c are there' "$([ "$(cut -d ' ' -f 1,2 "$scratch/lines" | xargs)" = 'meson install cc ring.c cc job.c' ] ||
+	cat "$scratch/lines")"
+cat >"$scratch/afresh" <<-'END'
+	set -eu
+	mkdir -p "$1/copy"
+	cp -a /etc/. "$1/copy"
+	mount --bind "$1/copy" /etc
+	mount -t tmpfs none /usr/local
+	[ ! -d /var/cache/ldconfig ] || mount -t tmpfs none /var/cache/ldconfig
+	ldconfig
+	command -v meson >/dev/null
+END
+prefix=$(meson introspect --buildoptions "$build_root" 2>/dev/null | grep -o '"name": "prefix", "value": "[^"]*"' | cut -d '"' -f 8)
+name='README: what is installed is found'
+if [ "$prefix" != /usr/local ]; then
+	skip "$name" "the build's prefix is not /usr/local but '$prefix'"
+elif ! unshare -m sh "$scratch/afresh" "$scratch" >/dev/null 2>&1; then
+	skip "$name" 'needs root, and leave to mount'
+else
+	cp examples/ring.c examples/job.c "$scratch"
+	# shellcheck disable=SC2016 # for the inner shell
+	{ cat "$scratch/afresh"; echo 'cd "$1"'; cat "$scratch/lines"; echo 'timeout 60 ./job 2>&1 | grep "^job: spmt_init: .*mpirun"'; } >"$scratch/all"
+	succeeds "$name" timeout 120 env -u LD_LIBRARY_PATH -u PKG_CONFIG_PATH unshare -m sh "$scratch/all" "$scratch"
+fi
 plan

@@ -119,7 +119,7 @@ Test(life, changing_counts)
 	static const int counts[] = { 1, 8, 3, 64, 2 };
 
 	ranks_deadline(120);
-	churn((int)test_count(600, 4000), counts, 5, 64);
+	churn((int)test_count(1000, 4000), counts, 5, 64);
 }
 
 static int ring(spmt_comm *comm, void *arg)

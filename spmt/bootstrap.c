@@ -228,7 +228,7 @@ static int fill(struct bootstrap *b)
 	if (!b->set)
 		return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous");
 	err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
-	b->wake = err ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	b->wake = err ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (b->wake < 0)
 		return fail_errno(err ? err : errno, "spmt_init: an eventfd for the rendezvous");
 	rc = process_nonce(b->nonce);

@@ -9,6 +9,7 @@
 
 #include "../src/fault.h"
 #include "../src/mem.h"
+#include "../src/process.h"
 
 #define ROOM 4096
 
@@ -154,7 +155,7 @@ static int packet_keep(struct packet *p)
 		p->fd = -1;
 		return 0;
 	}
-	p->fd = fault_here(FAULT_FD) ? -1 : fcntl(p->fd, F_DUPFD_CLOEXEC, 0);
+	p->fd = fault_here(FAULT_FD) ? -1 : process_fd(fcntl(p->fd, F_DUPFD_CLOEXEC, 0));
 	return p->fd < 0 ? -EMFILE : 0;
 }
 
@@ -184,7 +185,10 @@ void conn_send(struct conn *conn, enum wire_type type, const void *fixed, const 
 
 static void take_fd(struct conn *conn, int fd)
 {
-	if (fault_here(FAULT_FD)) {
+	fd = process_fd(fd);
+	if (fd < 0) {
+		conn->no_fd = true;
+	} else if (fault_here(FAULT_FD)) {
 		close(fd);
 		conn->no_fd = true;
 	} else if (conn->nfds == CONN_FDS) {

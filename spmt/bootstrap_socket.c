@@ -72,7 +72,7 @@ static int socket_make(int family)
 		errno = fault_errno(FAULT_FD);
 		fd = -1;
 	} else {
-		fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		fd = process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	}
 	return fd < 0 ? fail_errno(errno, "spmt_init: a socket for the rendezvous") : fd;
 }
@@ -83,6 +83,13 @@ int socket_pair(int fds[2])
 
 	if (!err && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
 		err = errno;
+	for (int i = 0; !err && i < 2; i++) {
+		fds[i] = process_fd(fds[i]);
+		if (fds[i] < 0) {
+			err = errno;
+			close(fds[1 - i]);
+		}
+	}
 	return err ? fail_errno(err, "spmt_init: sockets for the rendezvous") : 0;
 }
 
@@ -111,8 +118,8 @@ int socket_pidfd(int fd)
 		return -1;
 	size = sizeof(pidfd);
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size))
-		return pidfd;
-	return (int)syscall(SYS_pidfd_open, cred.pid, 0);
+		return process_fd(pidfd);
+	return process_fd((int)syscall(SYS_pidfd_open, cred.pid, 0));
 }
 
 /* Notices a node that has gone without a word; a stopped process still answers, its kernel does. */
@@ -148,6 +155,9 @@ int socket_accept(int listener, bool remote)
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return accept_failed(listener, errno);
+	fd = process_fd(fd);
+	if (fd < 0)
+		return -errno;
 	if (remote) {
 		tcp_settle(fd);
 	} else if (!same_user(fd, &user)) {
@@ -272,7 +282,8 @@ int socket_meet(const struct uid *uid, bool only_tcp, unsigned attempt, struct m
 int memory_make(size_t size, int *out)
 {
 	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
-	int fd = err ? -1 : memfd_create("spmt-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = err ? -1
+		     : process_fd(memfd_create("spmt-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
 	if (fd >= 0 && !process_file_fits(size))
 		err = EFBIG;

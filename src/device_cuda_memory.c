@@ -254,8 +254,7 @@ static int export_commit(const struct cuda_bound *b, const struct vendor_range *
 		return cuda_fail(r, "export of %zu bytes at %p of device %d", size,
 			(const void *)ptr, b->dev);
 	export_fd(out, range->size);
-	*fd = made;
-	return 0;
+	return vendor_export_fd("cuda", b->dev, made, fd);
 }
 
 /* Memory that a framework has mapped by itself, of which `base` is a mapping of `total` bytes. */
@@ -276,8 +275,7 @@ static cu_result export_mapped(const struct cuda_bound *b, cu_pointer base, size
 	if (r != CU_OK)
 		return r;
 	export_fd(out, total);
-	*fd = made;
-	return CU_OK;
+	return vendor_export_fd("cuda", b->dev, made, fd) ? CU_NOT_SUPPORTED : CU_OK;
 }
 
 static int export_block(

@@ -31,8 +31,7 @@ static int export_commit(const struct hip_bound *b, const struct vendor_range *r
 	out->kind = DEVICE_EXPORT_FD;
 	out->size = sizeof(total);
 	memcpy(out->handle, &total, sizeof(total));
-	*fd = made;
-	return 0;
+	return vendor_export_fd("hip", b->dev, made, fd);
 }
 
 static int export_block(

@@ -65,7 +65,7 @@ static int ipc_export(int dev, void *ptr, size_t size, struct device_export *out
 		offset = b->offset + ((uintptr_t)ptr - (uintptr_t)b->base);
 		handle.size = b->file->size;
 		err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
-		copy = err ? -1 : fcntl(b->file->fd, F_DUPFD_CLOEXEC, 0);
+		copy = err ? -1 : process_fd(fcntl(b->file->fd, F_DUPFD_CLOEXEC, 0));
 		if (!err && copy < 0)
 			err = errno;
 	}

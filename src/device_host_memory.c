@@ -108,7 +108,7 @@ static int file_create(uint64_t size, int *fd)
 
 	if (fault_here(FAULT_FD))
 		return -fault_errno(FAULT_FD);
-	*fd = memfd_create("spmt-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	*fd = process_fd(memfd_create("spmt-host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (*fd < 0)
 		return -errno;
 	if (!process_file_fits(size)) {

@@ -80,6 +80,15 @@ int vendor_fault(enum fault_site site, const char *backend, const char *what, in
 		-fault_errno(site), "%s: %s on device %d refused (SPMT_FAULT)", backend, what, dev);
 }
 
+int vendor_export_fd(const char *backend, int dev, int made, int *fd)
+{
+	made = process_fd(made);
+	if (made < 0)
+		return fail_errno(errno, "%s: export on device %d: no descriptor", backend, dev);
+	*fd = made;
+	return 0;
+}
+
 /* 90 for sm_90; 0 for what runs on one chip only (sm_90a) and for anything else. */
 static int sm_number(const char *arch)
 {

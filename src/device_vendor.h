@@ -30,6 +30,8 @@ const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size
 
 /* 0, or the code of a failure on purpose, recorded with the words given. */
 int vendor_fault(enum fault_site site, const char *backend, const char *what, int dev);
+/* What export gives of a descriptor that the driver has made: see process_fd(). */
+int vendor_export_fd(const char *backend, int dev, int made, int *fd);
 
 /* ---- images and kernels */
 

@@ -137,6 +137,21 @@ int process_host(unsigned char host[16])
 	return 0;
 }
 
+int process_fd(int fd)
+{
+	int copy, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	/* EINVAL is what it says where RLIMIT_NOFILE ends below */
+	err = errno == EINVAL ? EMFILE : errno;
+	close(fd);
+	if (copy < 0)
+		errno = err;
+	return copy;
+}
+
 bool process_file_fits(uint64_t size)
 {
 	struct rlimit limit;

@@ -36,6 +36,13 @@ int process_host(unsigned char host[16]);
 /* Fills buf from the kernel's generator. */
 int process_random(void *buf, size_t size);
 
+/*
+ * What a descriptor that is kept goes through when it is made: fd itself, or, where it is 0, 1 or 2, a close-on-exec copy
+ * from 3 on, fd being closed then. A program that has closed its standard streams still writes to those numbers. fd below
+ * 0: fd. -1 and errno: no room for a copy, and fd is closed.
+ */
+int process_fd(int fd);
+
 /* Whether RLIMIT_FSIZE lets a file grow to this size: the kernel would send SIGXFSZ, which ends the process. */
 bool process_file_fits(uint64_t size);
 

@@ -112,6 +112,8 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 	alarm((unsigned)(2 * (c->p->seconds ? c->p->seconds : CHILD_S) + opening_s()));
 	if (c->p->files)
 		setrlimit(RLIMIT_NOFILE, &files);
+	for (int fd = 0; c->p->bare && fd < 3; fd++)
+		close(fd);
 	bad = child_cycles(c);
 	if (!bad && c->p->leaks && __lsan_do_recoverable_leak_check &&
 		__lsan_do_recoverable_leak_check())

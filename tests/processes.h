@@ -18,6 +18,7 @@ struct processes {
 	const char *layout; /* "0,2|1,3": ranks 0 and 2 in one process, 1 and 3 in another */
 	unsigned killed;    /* bit p: process p has to end by SIGKILL */
 	int files;	    /* not 0: RLIMIT_NOFILE of the children */
+	bool bare;	    /* the children have no descriptors 0, 1 and 2 */
 	int seconds;	    /* not 0: the deadline of a child's ranks */
 	int cycles;	    /* times that the ranks run, 0: once; uid[i] is the i-th world's */
 	bool leaks;	    /* under ASan a child looks for leaks when its ranks have ended */

@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@
 
 #include "body.h"
 #include "processes.h"
+#include "src/fault.h"
 
 static int everything(spmt_comm *comm, void *arg)
 {
@@ -105,6 +107,120 @@ Test(process_rooms, small_files)
 
 	NEEDS_HOST("its heap is a file");
 	RANKS_OK(processes_run(&p, files_too_large, &p));
+}
+
+/* ---- no standard streams ------------------------------------------------------------------------------------------------- */
+
+/* What a program prints would be written into whatever the library had there. */
+static int streams_are_closed(void)
+{
+	struct stat s;
+
+	for (int fd = 0; fd < 3; fd++) {
+		int rc = fstat(fd, &s);
+
+		REQUIRE(rc < 0 && errno == EBADF);
+	}
+	return 0;
+}
+
+static int registered(spmt_comm *comm, void *arg)
+{
+	char own[64];
+	spmt_mem *mem;
+
+	TRY(everything(comm, arg));
+	REQUIRE_OK(spmt_register(comm, own, sizeof(own), &mem));
+	TRY(streams_are_closed());
+	return spmt_deregister(comm, mem);
+}
+
+Test(process_rooms, no_standard_streams)
+{
+	const char *const layouts[] = { "0,1", "0|1", "0|1,2,3|4,5,6,7" };
+
+	NEEDS_HOST(DESCRIPTORS);
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+		struct processes p = { .layout = layouts[i], .bare = true };
+
+		RANKS_OK(processes_world(&p, registered, &p));
+	}
+}
+
+static int closed_here(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	TRY(streams_are_closed());
+	return spmt_barrier(comm);
+}
+
+static int refused_one_by_one(int rank, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, arg);
+	uint64_t n = 0;
+	bool fired;
+
+	(void)rank;
+	attr.uid = NULL;
+	attr.timeout_ms = 1000;
+	do {
+		fault_arm(1u << FAULT_FD, ++n);
+		REQUIRE(spmt_run(2, &attr, closed_here, NULL) != RANKS_FAILED);
+		fired = fault_fired();
+		fault_disarm();
+		TRY(streams_are_closed());
+	} while (fired);
+	REQUIRE(n > 2);
+	REQUIRE_OK(spmt_run(2, &attr, closed_here, NULL));
+	return streams_are_closed();
+}
+
+Test(process_rooms, no_standard_streams_and_too_few_others)
+{
+	struct processes p = { .layout = "0", .bare = true };
+
+	NEEDS_HOST(DESCRIPTORS);
+	RANKS_OK(processes_run(&p, refused_one_by_one, &p.uid[0]));
+}
+
+/* The nth that each process asks for. */
+struct refusal {
+	struct processes p;
+	uint64_t n;
+};
+
+static int refused_once(int rank, void *arg)
+{
+	struct refusal *r = arg;
+	struct spmt_attr attr = ranks_attr(rank, r->p.nranks, &r->p.uid[0]);
+	_Atomic int *fired = r->p.shared;
+	spmt_comm *comm = NULL;
+
+	attr.timeout_ms = 300;
+	fault_arm(1u << FAULT_FD, r->n);
+	spmt_init(&attr, &comm);
+	if (fault_fired())
+		atomic_fetch_add(fired, 1);
+	fault_disarm();
+	TRY(streams_are_closed());
+	if (comm)
+		spmt_finalize(comm);
+	return streams_are_closed();
+}
+
+Test(process_rooms, no_standard_streams_and_too_few_between_processes)
+{
+	struct refusal r = { .p = { .layout = "0|1", .bare = true } };
+	int before;
+
+	NEEDS_HOST(DESCRIPTORS);
+	r.p.shared = processes_shared(sizeof(int));
+	do {
+		before = atomic_load((_Atomic int *)r.p.shared);
+		r.n++;
+		RANKS_OK(processes_run(&r.p, refused_once, &r));
+	} while (atomic_load((_Atomic int *)r.p.shared) > before);
+	cr_assert_gt(r.n, 5, "%d", (int)r.n);
 }
 
 /* ---- namespaces ---------------------------------------------------------------------------------------------------------- */

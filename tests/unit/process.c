@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,45 @@ Test(process, pages_can_be_refused)
 	fault_arm(1u << FAULT_MAP, 1);
 	cr_assert_null(process_state(&slot, 1));
 	cr_assert_not_null(process_state(&slot, 1));
+}
+
+Test(process, a_kept_descriptor_is_none_of_the_standard_streams)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	cr_assert_gt(fd, 2);
+	cr_assert_eq(process_fd(fd), fd);
+	close(fd);
+	errno = ENFILE;
+	cr_assert_eq(process_fd(-1), -1);
+	cr_assert_eq(errno, ENFILE);
+}
+
+/* Exit status: what is wrong, 0: nothing. */
+static int moves(void *arg)
+{
+	const struct rlimit none = { 3, 3 };
+	int fd;
+
+	(void)arg;
+	close(0);
+	if (open("/dev/null", O_RDONLY) != 0)
+		return 1;
+	fd = process_fd(0);
+	if (fd < 3 || fcntl(fd, F_GETFD) != FD_CLOEXEC)
+		return 2;
+	if (fcntl(0, F_GETFD) >= 0)
+		return 3;
+	if (open("/dev/null", O_RDONLY) != 0 || setrlimit(RLIMIT_NOFILE, &none))
+		return 4;
+	if (process_fd(0) != -1 || errno != EMFILE)
+		return 5;
+	return fcntl(0, F_GETFD) >= 0 ? 6 : 0;
+}
+
+Test(process, a_kept_descriptor_is_moved)
+{
+	cr_assert_eq(exit_of_child(moves, NULL), 0);
 }
 
 static void *_Atomic shared_slot;

@@ -80,6 +80,20 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 		!coll_in_place(comm, c, part);
 }
 
+static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t part = c->count * type_size(c->type);
+	bool reads = c->kind != COLL_BROADCAST || c->root == comm->rank;
+
+	if (!c->count)
+		return 0;
+	if (!local_fits(comm->heap, c->dst, part * c->dst_blocks))
+		return local_refuse(comm, c->what, "dst", c->dst, part * c->dst_blocks);
+	if (reads && !local_fits(comm->heap, c->src, part * c->src_blocks))
+		return local_refuse(comm, c->what, "src", c->src, part * c->src_blocks);
+	return 0;
+}
+
 static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t bytes, blocks = MAX_OF(c->src_blocks, c->dst_blocks);
@@ -107,7 +121,7 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	if (coll_overlaps(comm, c))
 		return fail(-EINVAL, "%s: rank %d: dst %p and src %p overlap with count %zu",
 			c->what, comm->rank, c->dst, c->src, c->count);
-	return 0;
+	return coll_ranges(comm, c);
 }
 
 /* Collectives of one comm run one after the other, whatever streams they are on: their kernels

@@ -94,6 +94,8 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
 		return fail(-EINVAL, "spmt_register: rank %d: buf %p with %zu bytes is no buffer",
 			comm->rank, buf, size);
+	if (size && !local_fits(comm->heap, buf, size))
+		return local_refuse(comm, "spmt_register", "buf", buf, size);
 	return 0;
 }
 
@@ -250,6 +252,8 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 		return fail(-EINVAL,
 			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
 			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
+	if (!local_fits(comm->heap, local, n))
+		return local_refuse(comm, what, strstr(what, "_get") ? "dst" : "src", local, n);
 	if (!mem->peers[pe].base)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",

@@ -16,6 +16,20 @@ static const char *local_name(const char *remote)
 	return strcmp(remote, "src") ? "host_dst" : "dst";
 }
 
+int local_refuse(
+	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
+{
+	const struct heap *heap = comm->heap;
+
+	if (heap_offset(heap, local) >= heap->size)
+		return fail(-EINVAL, "%s: rank %d: %s %p with %zu bytes wraps the address space",
+			what, comm->rank, name, local, n);
+	return fail(-EINVAL,
+		"%s: rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
+		what, comm->rank, name, local, n, (unsigned long long)heap_offset(heap, local),
+		(unsigned long long)atomic_load(&heap->committed));
+}
+
 int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n)
 {
@@ -32,6 +46,8 @@ int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const 
 			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
 			what, comm->rank, name, sym, (void *)heap->base,
 			(unsigned long long)atomic_load(&heap->committed));
+	if (heap_holds(heap, sym, n))
+		return local_refuse(comm, what, local_name(name), local, n);
 	return fail(-EINVAL,
 		"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
 		what, comm->rank, name, sym, n, (unsigned long long)heap_offset(heap, sym),
@@ -225,7 +241,7 @@ static int strided_open(spmt_comm *comm, const char *what, const char *name, con
 	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
 	struct strided *s, char **remote)
 {
-	size_t bytes, unused;
+	size_t bytes, local_bytes;
 	int rc = rma_open(comm, what, name, sym, local, 0, pe, remote);
 
 	if (rc)
@@ -238,11 +254,13 @@ static int strided_open(spmt_comm *comm, const char *what, const char *name, con
 	if (!s->count)
 		return 0;
 	if (!span(s->count, s->elem, remote_stride, &s->remote_step, &bytes) ||
-		!span(s->count, s->elem, local_stride, &s->local_step, &unused))
+		!span(s->count, s->elem, local_stride, &s->local_step, &local_bytes))
 		return fail(-EINVAL,
 			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
 			what, comm->rank, s->count, s->elem, remote_stride, local_stride);
-	return rma_open(comm, what, name, sym, local, bytes, pe, remote);
+	if (local && !local_fits(comm->heap, local, local_bytes))
+		return local_refuse(comm, what, local_name(name), local, local_bytes);
+	return rma_open(comm, what, name, sym, local ? sym : NULL, bytes, pe, remote);
 }
 
 /* Elements one by one; on GPUs queued together and drained once. */

@@ -12,9 +12,20 @@
 int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n) __attribute__((cold));
 
+/* [ptr, ptr + n) may be any memory of the process; but what begins in this rank's heap ends there, and nothing wraps. */
+static inline bool local_fits(const struct heap *heap, const void *ptr, uint64_t n)
+{
+	uint64_t off = heap_offset(heap, ptr);
+
+	return off < heap->size ? heap_holds(heap, ptr, n) : n <= UINTPTR_MAX - (uintptr_t)ptr;
+}
+/* -EINVAL and a sentence for what does not fit. */
+int local_refuse(const spmt_comm *comm, const char *what, const char *name, const void *local,
+	size_t n) __attribute__((cold));
+
 /*
  * Checks comm, pe and, unless n is 0, that [sym, sym + n) is this rank's symmetric memory and local
- * is given. *remote: where the range lies on pe as seen from here; NULL when n is 0, which is a
+ * is given and fits. *remote: where the range lies on pe as seen from here; NULL when n is 0, which is a
  * no-op.
  */
 static inline int rma_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
@@ -29,7 +40,8 @@ static inline int rma_open(spmt_comm *comm, const char *what, const char *name, 
 	*remote = NULL;
 	if (!n)
 		return 0;
-	if (UNLIKELY(!local || !heap_holds(comm->heap, sym, n)))
+	if (UNLIKELY(
+		    !local || !heap_holds(comm->heap, sym, n) || !local_fits(comm->heap, local, n)))
 		return rma_refuse(comm, what, name, sym, local, n);
 	*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
 	return 0;

@@ -230,6 +230,34 @@ static int foreign_ranges(struct bad *b)
 }
 BODY(foreign_ranges)
 
+/* The local side may be any memory, but what begins in the heap ends there. */
+static int local_beyond(struct bad *b)
+{
+	static const char beyond[] = "in this rank's heap and goes beyond its end";
+	spmt_comm *c = b->comm;
+	uint64_t *w = b->words, *last = w + b->heap / 8 - 1;
+	void *top = (void *)(UINTPTR_MAX - 7);
+	spmt_mem *mem;
+
+	BAD(spmt_put(c, w, last, 16, 1), beyond);
+	BAD(spmt_put(c, w, top, 16, 1), "src 0xfffffffffffffff8 with 16 bytes wraps");
+	BAD(spmt_put_nbi(c, w, last, 16, 1), beyond);
+	BAD(spmt_put_on_stream(c, w, last, 16, 1, NULL), beyond);
+	BAD(spmt_get(c, last, w, 16, 1), "dst ");
+	BAD(spmt_get_nbi(c, last, w, 16, 1), beyond);
+	BAD(spmt_get_on_stream(c, last, w, 16, 1, NULL), beyond);
+	BAD(spmt_put_signal(c, w, last, 16, b->sig, 1, SPMT_SIGNAL_SET, 1), beyond);
+	BAD(spmt_put_signal_on_stream(c, w, last, 16, b->sig, 1, SPMT_SIGNAL_SET, 1, NULL), beyond);
+	BAD(spmt_iput(c, w, last, 1, 1, 2, 8, 1), beyond);
+	BAD(spmt_iget(c, last - 2, w, 4, 1, 2, 8, 1), beyond);
+	BAD(spmt_copy_in(c, w, last, 16), "host_src ");
+	BAD(spmt_copy_out(c, last, w, 16), "host_dst ");
+	BAD(spmt_mem_put(c, b->mem, 0, last, 16, 1), beyond);
+	BAD(spmt_mem_get(c, last, b->mem, 0, 16, 1), beyond);
+	BAD_ALL(spmt_register(c, last, 4096, &mem), beyond);
+	return 0;
+}
+
 static int local_null(struct bad *b)
 {
 	spmt_comm *c = b->comm;
@@ -263,6 +291,7 @@ static int local_null_and_outputs(struct bad *b)
 	int number = 77;
 
 	TRY(local_null(b));
+	TRY(local_beyond(b));
 	REQUIRE(b->mem == mem);
 	BAD_ALL(spmt_malloc(c, 8, NULL), "NULL");
 	BAD_ALL(spmt_split(c, 0, 0, NULL), "part is NULL");
@@ -390,6 +419,7 @@ static int collective_arguments(struct bad *b)
 	static const int twice[] = { 1, 1 }, outside[] = { 2, 0 }, below[] = { -2, 0 };
 	spmt_comm *c = b->comm;
 	uint64_t *w = b->words;
+	void *away = (void *)0x10000; /* not looked at */
 
 	BAD(spmt_all_reduce(c, NULL, w, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), "NULL");
 	BAD(spmt_all_reduce(c, w, NULL, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), "NULL");
@@ -399,6 +429,11 @@ static int collective_arguments(struct bad *b)
 	BAD(spmt_broadcast(c, NULL, w, 1, SPMT_TYPE_U64, 0, NULL), "NULL");
 	BAD(spmt_all_reduce(c, w, w, SIZE_MAX / 4, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), "count");
 	BAD(spmt_all_gather(c, w, w + 8, SIZE_MAX / 8, SPMT_TYPE_U64, NULL), "count");
+	BAD(spmt_all_reduce(c, w, w, SIZE_MAX / 8, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), "dst");
+	BAD(spmt_all_reduce(c, w, w, 1u << 30, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), "beyond its end");
+	BAD(spmt_broadcast(c, w, w, (size_t)1 << 60, SPMT_TYPE_U64, 0, NULL), "beyond its end");
+	BAD(spmt_reduce_scatter(c, away, w, 1u << 29, SPMT_TYPE_U64, SPMT_OP_MAX, NULL), "src");
+	BAD(spmt_all_to_all(c, (void *)(UINTPTR_MAX - 63), w, 8, SPMT_TYPE_U64, NULL), "wraps");
 	BAD(spmt_permute(c, w, w + 8, 1, SPMT_TYPE_U64, NULL, NULL), "NULL");
 	BAD(spmt_permute(c, w, w + 8, 1, SPMT_TYPE_U64, twice, NULL), "1");
 	BAD(spmt_permute(c, w, w + 8, 1, SPMT_TYPE_U64, outside, NULL), "2");

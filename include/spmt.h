@@ -208,7 +208,7 @@ struct spmt_bootstrap {
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
 			zero */
-	int rank, nranks;
+	int rank, nranks; /* 0 .. nranks - 1; 1 .. 32768 */
 	int device; /* ordinal within the backend; -1: this rank's position among the ranks of this
 		       process, no wrap */
 	const char *backend; /* "hip", "cuda", "host"; NULL: SPMT_BACKEND, else the first that has

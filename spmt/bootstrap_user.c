@@ -37,7 +37,7 @@ static void card_fill(const struct spmt_bootstrap *user, int nranks, struct card
 		.nranks = nranks };
 	card->code = process_host(card->host);
 	if (!card->code && user->process == 0)
-		card->code = spmt_uid_create(&card->uid);
+		card->code = uid_create("spmt_init", &card->uid);
 	if (card->code)
 		snprintf(card->why, sizeof(card->why), "%.*s", (int)sizeof(card->why) - 1,
 			status_sentence());

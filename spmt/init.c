@@ -26,11 +26,17 @@ static uint64_t own_size(const spmt_comm *comm)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
+/* Far more than any machine has devices, and still a table that fits. */
+enum { RANKS_MOST = 1 << 15 };
+
 static int attr_check(const struct spmt_attr *attr)
 {
 	if (attr->nranks < 1)
 		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
 			attr->nranks);
+	if (attr->nranks > RANKS_MOST)
+		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at most %d ranks",
+			attr->nranks, RANKS_MOST);
 	if (attr->rank < 0 || attr->rank >= attr->nranks)
 		return fail(-EINVAL, "spmt_init: attr.rank %d is not in 0 .. %d", attr->rank,
 			attr->nranks - 1);
@@ -346,8 +352,8 @@ static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, stru
 		attr->nranks = launch->processes; /* of those who are to hear of it, most likely */
 	if (!rc)
 		rc = attr_check(attr);
-	if (!rc)
-		rc = env_get(env);
+	if (!rc && (rc = env_get(env)))
+		rc = fail(rc, "spmt_init: rank %d: %s", attr->rank, status_sentence());
 	if (rc && !named)
 		init_refused(uid, attr->nranks, rc);
 	return rc;

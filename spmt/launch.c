@@ -292,7 +292,7 @@ static int from_job(const struct spmt_attr *attr, struct uid *uid, struct launch
 	int rc = env_get(&env);
 
 	if (rc)
-		return rc;
+		return fail(rc, "spmt_init: %s", status_sentence());
 	if (!s)
 		return fail(-ENOMEM, "spmt_init: no memory for what is known of the job");
 	timeout = MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
@@ -321,6 +321,6 @@ int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *lau
 		return fail(-EINVAL,
 			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",
 			attr->rank, attr->nranks);
-	rc = spmt_uid_create(&own);
+	rc = uid_create(what, &own);
 	return rc ? rc : uid_read("spmt_init", &own, uid);
 }

@@ -91,7 +91,7 @@ static int ask(struct server *v)
 	int rc = v->pmix.connected ? 0 : connect_server(v);
 
 	if (!rc && v->pmix.process == 0 && !v->made) {
-		rc = spmt_uid_create(&v->bytes);
+		rc = uid_create("spmt_init", &v->bytes);
 		v->made = !rc;
 	}
 	if (!rc)

@@ -210,7 +210,7 @@ static int run_attr(
 	*attr = init;
 	rc = common ? attr_take("spmt_run", "common", common, attr) : 0;
 	if (!rc)
-		rc = spmt_uid_create(uid);
+		rc = uid_create("spmt_run", uid);
 	if (rc)
 		return rc;
 	attr->nranks = nranks;
@@ -286,7 +286,7 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 	for (int i = 0; i < n; i++)
 		if (attrs[i].uid || attrs[i].bootstrap || attrs[i].nranks > n)
 			return 0;
-	rc = spmt_uid_create(uid);
+	rc = uid_create("spmt_init_all", uid);
 	for (int i = 0; !rc && i < n; i++)
 		attrs[i].uid = uid;
 	return rc;

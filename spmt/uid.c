@@ -131,33 +131,45 @@ static int address_fill(const char *name, struct uid *u)
 	freeifaddrs(list);
 	if (!found)
 		return fail(-ENODEV,
-			"spmt_uid_create: SPMT_SOCKET_IFNAME=%s: no interface of that name is up and has an address",
+			"SPMT_SOCKET_IFNAME=%s: no interface of that name is up and has an address",
 			name);
+	return 0;
+}
+
+static int uid_make(struct uid *u)
+{
+	const struct env *env;
+	int rc = env_get(&env);
+
+	*u = (struct uid){ .magic = UID_MAGIC, .version = UID_VERSION };
+	if (!rc)
+		rc = process_random(u->id, sizeof(u->id));
+	if (!rc)
+		rc = process_random(u->secret, sizeof(u->secret));
+	if (rc)
+		return rc;
+	u->id[0] |= 1; /* never zero, which means "no world" */
+	if (env->socket_ifname)
+		rc = address_fill(env->socket_ifname, u);
+	u->check = uid_check(u);
+	return rc;
+}
+
+int uid_create(const char *what, spmt_uid *uid)
+{
+	struct uid u;
+	int rc = uid_make(&u);
+
+	if (rc)
+		return fail(rc, "%s: %s", what, status_sentence());
+	memcpy(uid, &u, sizeof(u));
 	return 0;
 }
 
 int spmt_uid_create(spmt_uid *uid)
 {
 	UNCANCELLED;
-	struct uid u = { .magic = UID_MAGIC, .version = UID_VERSION };
-	const struct env *env;
-	int rc;
 
-	if (!uid)
-		return fail(-EINVAL, "spmt_uid_create: uid is NULL");
-	rc = env_get(&env);
-	if (!rc)
-		rc = process_random(u.id, sizeof(u.id));
-	if (!rc)
-		rc = process_random(u.secret, sizeof(u.secret));
-	if (rc)
-		return rc;
-	u.id[0] |= 1; /* never zero, which means "no world" */
-	if (env->socket_ifname)
-		rc = address_fill(env->socket_ifname, &u);
-	if (rc)
-		return rc;
-	u.check = uid_check(&u);
-	memcpy(uid, &u, sizeof(u));
-	return 0;
+	return uid ? uid_create("spmt_uid_create", uid)
+		   : fail(-EINVAL, "spmt_uid_create: uid is NULL");
 }

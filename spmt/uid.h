@@ -28,6 +28,9 @@ struct uid {
 };
 _Static_assert(sizeof(struct uid) == sizeof(spmt_uid), "a uid fills its bytes");
 
+/* spmt_uid_create; a sentence begins with `what`. */
+int uid_create(const char *what, spmt_uid *uid);
+
 /* The i-th port to try, below UID_PORTS; the same sequence for all who have the uid. Pure. */
 uint16_t uid_port(const struct uid *uid, int i);
 

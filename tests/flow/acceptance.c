@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What programs written from the documents alone found: each test failed before its fix. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -358,10 +359,17 @@ Test(acceptance, what_is_wrong_is_named_not_its_neighbour)
 {
 	struct spmt_attr attr = SPMT_ATTR_INIT;
 	spmt_comm *comm;
+	spmt_uid uid;
 
 	attr.nranks = -1;
 	cr_assert_eq(spmt_init(&attr, &comm), -EINVAL);
 	cr_expect_not_null(strstr(spmt_last_error(), "attr.nranks -1"), "%s", spmt_last_error());
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	attr.uid = &uid;
+	attr.nranks = INT_MAX; /* no table of so many is made */
+	cr_expect_eq(spmt_init(&attr, &comm), -EINVAL);
+	cr_expect_not_null(
+		strstr(spmt_last_error(), "at most 32768 ranks"), "%s", spmt_last_error());
 }
 
 Test(acceptance, counting_devices_leaves_no_sentence)

@@ -169,6 +169,8 @@ static void refuses(const char *name, const char *value)
 
 	setenv(name, value, 1);
 	cr_expect_lt(spmt_init(&attr, &comm), 0);
+	cr_expect_eq(
+		strncmp(spmt_last_error(), "spmt_init: rank 0: ", 19), 0, "%s", spmt_last_error());
 	cr_expect(strstr(spmt_last_error(), name) && strstr(spmt_last_error(), value), "%s",
 		spmt_last_error());
 }

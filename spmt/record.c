@@ -76,7 +76,7 @@ static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
 	if (r->code == SPMT_ERR_MISMATCH)
 		return fail(r->code,
-			"%s: rank %d: ranks called a collective with another count, type, op, root or function: %d",
+			"%s: rank %d: ranks called a collective with another count, type, op, root, to or function; the first that differs: %d",
 			what, comm->rank, r->peer);
 	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
 		return say_missing(comm, what, r, r->code);

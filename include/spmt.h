@@ -242,7 +242,9 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * Joins the world that attr->uid names, or that "Uids" above finds, and returns when all its ranks have. nranks, heap_size and
  * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
- * same code. Nothing of a failed init is left behind.
+ * same code. Nothing of a failed init is left behind. A process that dies once it has joined is
+ * noticed (SPMT_ERR_PEER_DEAD); one that is killed before, in the first milliseconds of this call, is
+ * nobody's peer yet: the others do not hear of its death and miss it at their deadline.
  */
 SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 

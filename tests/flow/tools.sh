@@ -262,6 +262,20 @@ for layout in 1x2 2x1; do
 	exits 1 env SPMT_ROUTES=/nonexistent/routes "$perf" --layout $layout --iters 1 --rounds 1 --tests put8
 	says "a file that cannot be written fails init ($layout)" err 'spmt_init: rank [01]: SPMT_ROUTES=/nonexistent/routes: No such file'
 done
+# No signal ends the program: a file at its limit, which is above what a heap takes, and a pipe that somebody could leave.
+truncate -s 1T "$scratch/large"
+# shellcheck disable=SC2016 # for the inner shell
+exits 1 bash -c 'ulimit -f $((1 << 30)) && exec "$@"' - env SPMT_ROUTES="$scratch/large" "$perf" --layout 1x2 --iters 1 --rounds 1 --tests put8
+says 'a file that is as large as it may be fails init' err 'spmt_init: rank [01]: SPMT_ROUTES=.*/large: File too large \(ulimit -f\)'
+rm -f "$scratch/large"
+mkfifo "$scratch/pipe"
+exec 9<>"$scratch/pipe"
+exits 1 env SPMT_ROUTES="$scratch/pipe" "$perf" --layout 1x2 --iters 1 --rounds 1 --tests put8
+says 'a pipe fails init' err 'spmt_init: rank [01]: SPMT_ROUTES=.*/pipe: a pipe or a socket: it has to be a file'
+exec 9>&-
+exits 1 env SPMT_ROUTES=/dev/full "$perf" --layout 1x2 --iters 1 --rounds 1 --tests put8
+says 'a full disk fails init' err 'SPMT_ROUTES=/dev/full: No space left'
+exits 0 env SPMT_ROUTES=/dev/null "$perf" --layout 1x2 --iters 1 --rounds 1 --tests put8
 
 # The matrix of $scratch/out against the routes recorded beside a machine.
 as_recorded() { # FILE.routes

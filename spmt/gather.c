@@ -158,11 +158,13 @@ int gather(spmt_comm *comm)
 
 void gather_post(const struct uid *uid, int nranks, int code)
 {
+	/* Another size than the world's is heard, too. */
+	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
 	struct bootstrap_config config = {
 		.uid = uid,
-		.nranks = MAX_OF(nranks, 1), /* another size than the world's is heard, too */
+		.nranks = size,
 		.blob_size = sizeof(struct rank_info),
-		.control_size = control_world_size(MAX_OF(nranks, 1)),
+		.control_size = control_world_size(size),
 	};
 	struct status_saved saved;
 	struct bootstrap *boot;

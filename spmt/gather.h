@@ -9,6 +9,9 @@
 struct uid;
 struct world;
 
+/* Far more than any machine has devices, and still tables that fit. */
+enum { RANKS_MOST = 1 << 15 };
+
 /*
  * Until every rank of the world has told who it is: then world->infos is filled and comm->control is
  * what the ranks meet on. A missing rank is named at the deadline, in all processes.

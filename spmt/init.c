@@ -26,9 +26,6 @@ static uint64_t own_size(const spmt_comm *comm)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
-/* Far more than any machine has devices, and still a table that fits. */
-enum { RANKS_MOST = 1 << 15 };
-
 static int attr_check(const struct spmt_attr *attr)
 {
 	if (attr->nranks < 1)

@@ -17,5 +17,7 @@ int fake_calls(void);
 /* What StreamIsCapturing says of the calling process's streams. */
 void fake_set_capturing(bool capturing);
 bool fake_capturing(void);
+/* The hip one: calls for ranges that two threads made at once. From the first on they all fail. */
+int fake_overlaps(void);
 
 #endif

@@ -12,6 +12,42 @@ static THREAD int device;
 static THREAD hip_result last;
 static THREAD hip_capture_mode mode;
 
+/*
+ * The real one's calls for ranges fail where two threads make them at once; so do these. Who makes one stays a while
+ * with SPMT_FAKE_LINGER=1, so that another would come.
+ */
+static int inside, overlaps;
+
+static bool alone(void)
+{
+	const char *text = getenv("SPMT_FAKE_LINGER");
+
+	if (__atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST))
+		__atomic_fetch_add(&overlaps, 1, __ATOMIC_SEQ_CST);
+	if (text && atoi(text))
+		usleep(100);
+	return !fake_overlaps();
+}
+
+static void goes(const bool *entered)
+{
+	(void)entered;
+	__atomic_fetch_sub(&inside, 1, __ATOMIC_SEQ_CST);
+}
+
+int fake_overlaps(void)
+{
+	return __atomic_load_n(&overlaps, __ATOMIC_SEQ_CST);
+}
+
+#define CALL_ALONE(name)                                              \
+	CALL(name);                                                   \
+	__attribute__((cleanup(goes))) const bool entered_ = alone(); \
+	do {                                                          \
+		if (!entered_)                                        \
+			return fake_hip_end(FAKE_HIP_OVERLAP);        \
+	} while (0)
+
 int fake_hip_current(void)
 {
 	return device;
@@ -356,7 +392,7 @@ hip_result hipMemGetAllocationGranularity(
 hip_result hipMemAddressReserve(
 	void **ptr, size_t size, size_t align, void *where, unsigned long long flags)
 {
-	CALL("hipMemAddressReserve");
+	CALL_ALONE("hipMemAddressReserve");
 	if (FAKE_HIP_MAJOR < 6) {
 		*ptr = NULL;
 		return fake_hip_end(HIP_OK);
@@ -366,7 +402,7 @@ hip_result hipMemAddressReserve(
 
 hip_result hipMemAddressFree(void *ptr, size_t size)
 {
-	CALL("hipMemAddressFree");
+	CALL_ALONE("hipMemAddressFree");
 	GIVE(fake_unreserve(ptr, size), HIP_INVALID_VALUE);
 }
 
@@ -375,7 +411,7 @@ hip_result hipMemCreate(
 {
 	struct fake_physical *p;
 
-	CALL("hipMemCreate");
+	CALL_ALONE("hipMemCreate");
 	if (FAKE_HIP_MAJOR < 6)
 		return fake_hip_end(HIP_NOT_SUPPORTED);
 	if (flags || !good_prop(prop))
@@ -388,7 +424,7 @@ hip_result hipMemCreate(
 
 hip_result hipMemRelease(hip_memory memory)
 {
-	CALL("hipMemRelease");
+	CALL_ALONE("hipMemRelease");
 	fake_physical_release(memory);
 	GIVE(true, HIP_OK);
 }
@@ -396,13 +432,13 @@ hip_result hipMemRelease(hip_memory memory)
 hip_result hipMemMap(
 	void *ptr, size_t size, size_t offset, hip_memory memory, unsigned long long flags)
 {
-	CALL("hipMemMap");
+	CALL_ALONE("hipMemMap");
 	GIVE(!flags && !offset && fake_map(ptr, size, memory), HIP_INVALID_VALUE);
 }
 
 hip_result hipMemUnmap(void *ptr, size_t size)
 {
-	CALL("hipMemUnmap");
+	CALL_ALONE("hipMemUnmap");
 	fake_drain(device);
 	GIVE(fake_unmap(ptr, size), HIP_INVALID_VALUE);
 }
@@ -413,7 +449,7 @@ hip_result hipMemSetAccess(void *ptr, size_t size, const hip_memory_access *acce
 	unsigned devices = 0;
 	size_t i;
 
-	CALL("hipMemSetAccess");
+	CALL_ALONE("hipMemSetAccess");
 	fake_block_find(ptr, &block);
 	for (i = 0; i < n; i++) {
 		if (access[i].flags != HIP_READ_WRITE || !fake_hip_good(access[i].location.id))
@@ -432,7 +468,7 @@ hip_result hipMemExportToShareableHandle(
 	const struct fake_physical *p = memory;
 	int fd;
 
-	CALL("hipMemExportToShareableHandle");
+	CALL_ALONE("hipMemExportToShareableHandle");
 	if (flags || type != HIP_FD || !p->shareable)
 		return fake_hip_end(HIP_INVALID_VALUE);
 	fd = dup(p->fd);
@@ -446,7 +482,7 @@ hip_result hipMemImportFromShareableHandle(hip_memory *memory, void *handle, hip
 	struct fake_physical *p;
 	int fd = (int)(intptr_t)handle;
 
-	CALL("hipMemImportFromShareableHandle");
+	CALL_ALONE("hipMemImportFromShareableHandle");
 	if (FAKE_HIP_VERSION < HIP_VERSION_OF(7, 1) && handle)
 		memcpy(&fd, handle, sizeof(fd));
 	if (type != HIP_FD || !fake_physical_import(fd, &p))

@@ -31,6 +31,8 @@ bool fake_hip_good(int dev);
 hip_result fake_hip_begin(const char *name);
 hip_result fake_hip_end(hip_result result);
 
+#define FAKE_HIP_OVERLAP 4242 /* what no real one gives */
+
 #define CALL(name)                                        \
 	do {                                              \
 		hip_result begun_ = fake_hip_begin(name); \

@@ -5,6 +5,7 @@
 
 #include <criterion/parameterized.h>
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "images.h"
@@ -168,6 +169,81 @@ VERSIONS(ranges)
 	if (!rc)
 		cr_assert_eq(B->vmm->unreserve(base, GRANULARITY), 0);
 	cr_assert(standin_idle(&rt.s));
+}
+
+enum { BUSY = 8, ROUNDS = 8 }; /* threads, and what each does */
+
+/* Every call for ranges there is. 0, or the line that failed. */
+static int ranges_once(int dev)
+{
+	struct device_export e;
+	void *own = NULL, *into = NULL, *seen = NULL;
+	int fd = -1, bad = 0;
+
+#define DOES(call)                       \
+	do {                             \
+		if ((call) != 0 && !bad) \
+			bad = __LINE__;  \
+	} while (0)
+	DOES(B->vmm->reserve(GRANULARITY, GRANULARITY, &own));
+	DOES(B->vmm->reserve(GRANULARITY, GRANULARITY, &into));
+	DOES(bad ? bad : B->vmm->commit(dev, own, GRANULARITY, NULL, 0));
+	DOES(bad ? bad : B->ipc->export_memory(dev, own, GRANULARITY, &e, &fd));
+	DOES(bad ? bad : B->vmm->import(dev, into, &e, fd));
+	DOES(bad ? bad : B->ipc->import_memory(dev, &e, fd, &seen));
+	DOES(bad ? bad : B->ipc->release(dev, seen, &e));
+	DOES(bad ? bad : B->vmm->decommit(dev, into, GRANULARITY));
+	DOES(bad ? bad : B->vmm->decommit(dev, own, GRANULARITY));
+	DOES(bad ? bad : B->vmm->unreserve(into, GRANULARITY));
+	DOES(bad ? bad : B->vmm->unreserve(own, GRANULARITY));
+#undef DOES
+	if (fd >= 0)
+		close(fd);
+	return bad;
+}
+
+struct busy {
+	pthread_barrier_t *begin;
+	int dev, bad;
+	char why[256];
+};
+
+static void *busy_main(void *arg)
+{
+	struct busy *t = arg;
+
+	pthread_barrier_wait(t->begin);
+	for (int i = 0; i < ROUNDS && !t->bad; i++)
+		t->bad = ranges_once(t->dev);
+	if (t->bad)
+		snprintf(t->why, sizeof(t->why), "%s", status_sentence());
+	return NULL;
+}
+
+/* The runtime's calls for ranges fail now and then where threads make them at once, on different devices as well. */
+Test(hip, ranges_of_many_threads)
+{
+	struct busy threads[BUSY];
+	pthread_t ids[BUSY];
+	pthread_barrier_t begin;
+	int (*overlaps)(void);
+
+	setenv("SPMT_FAKE_LINGER", "1", 1);
+	start(7);
+	standin_symbol(&rt.s, "fake_overlaps", &overlaps);
+	pthread_barrier_init(&begin, NULL, BUSY);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(B->open(i), 0, "%s", status_sentence());
+	for (int i = 0; i < BUSY; i++) {
+		threads[i] = (struct busy){ .begin = &begin, .dev = i % 4 };
+		cr_assert_eq(pthread_create(&ids[i], NULL, busy_main, &threads[i]), 0);
+	}
+	for (int i = 0; i < BUSY; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&begin);
+	cr_assert_eq(overlaps(), 0, "%d calls came while another was inside", overlaps());
+	for (int i = 0; i < BUSY; i++)
+		cr_assert_eq(threads[i].bad, 0, "line %d: %s", threads[i].bad, threads[i].why);
 }
 
 /* ---- the thread's device and last error */

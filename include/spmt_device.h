@@ -173,8 +173,8 @@ struct spmtd_inbox {
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
 	uint64_t coll_epoch;
-	uint64_t error;	    /* first failure of a collective or barrier in a stream: code; 0: none */
-	uint64_t grid[4];   /* meeting points of one kernel's blocks */
+	uint64_t error;	  /* first failure of a collective or barrier in a stream: code; 0: none */
+	uint64_t grid[4]; /* meeting points of one kernel's blocks */
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 

@@ -107,7 +107,6 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(98);
-	signal(SIGPIPE, SIG_IGN);
 	ranks_deadline(c->p->seconds ? c->p->seconds : CHILD_S);
 	alarm((unsigned)(2 * (c->p->seconds ? c->p->seconds : CHILD_S) + opening_s()));
 	if (c->p->files)

@@ -51,16 +51,6 @@ names=$("$perf" --help | awk 'inside { print $1 } /^tests:/ { inside = 1 }')
 nothing_in 'the help lists the tests' "$([ "$(wc -w <<<"$names")" -ge 10 ] || echo "$names")"
 exits 0 "$perf" --iters 2 --rounds 3 --sizes 8:4K:8 --json "$scratch/json"
 nothing_in 'nothing on stderr where it is no terminal' "$(cat "$scratch/err")"
-if script -qec true /dev/null >/dev/null 2>&1; then
-	exits 0 script -qec "'$perf' --iters 2 --rounds 1 --sizes 64:64 --tests put,barrier" /dev/null
-	says 'on a terminal: the test and the size that are under way' out $'\r\e\\[Kput, [0-9]+ ranks, 64 \.\.'
-	says 'a test without sizes' out $'\r\e\\[Kbarrier, [0-9]+ ranks \.\.'
-	nothing_in 'each is wiped away' "$(sed $'s/ \\.\\.\r\e\\[K//g' "$scratch/out" | grep -F ' ..')"
-	exits 0 script -qec "'$perf' --iters 2 --rounds 1 --sizes 64:64 --tests put,barrier 2>'$scratch/none'" /dev/null
-	nothing_in 'stdout on a terminal, stderr not: none' "$(cat "$scratch/none"; grep -F ' ..' "$scratch/out")"
-else
-	skip 'progress on a terminal' 'no script(1), or no terminal for it'
-fi
 for name in $names; do
 	says "$name has figures" out "^$name +[0-9]+ .* [0-9.e+-]+ +[0-9.]+%"
 	says "$name is in the JSON" json "\"test\": \"$name\", \"ranks\": [0-9]+, .*\"median\": [0-9]"
@@ -75,6 +65,16 @@ if command -v python3 >/dev/null; then
 	succeeds 'the JSON is JSON' python3 -m json.tool "$scratch/json" /dev/null
 else
 	skip 'the JSON is JSON' 'no python3'
+fi
+if script -qec true /dev/null >/dev/null 2>&1; then
+	exits 0 script -qec "'$perf' --iters 2 --rounds 1 --sizes 64:64 --tests put,barrier" /dev/null
+	says 'on a terminal: the test and the size that are under way' out $'\r\e\\[Kput, [0-9]+ ranks, 64 \.\.'
+	says 'a test without sizes' out $'\r\e\\[Kbarrier, [0-9]+ ranks \.\.'
+	nothing_in 'each is wiped away' "$(sed $'s/ \\.\\.\r\e\\[K//g' "$scratch/out" | grep -F ' ..')"
+	exits 0 script -qec "'$perf' --iters 2 --rounds 1 --sizes 64:64 --tests put,barrier 2>'$scratch/none'" /dev/null
+	nothing_in 'stdout on a terminal, stderr not: none' "$(cat "$scratch/none"; grep -F ' ..' "$scratch/out")"
+else
+	skip 'progress on a terminal' 'no script(1), or no terminal for it'
 fi
 exits 0 "$perf" --iters 2 --rounds 1 --ranks 5 --pairs 2 --tests put,fetch_add,barrier --sizes 64:64
 says 'pairs at once in a larger world' out '^put +5 '

@@ -328,8 +328,9 @@ static int dies_behind_shrink(int rank, void *arg)
 	REQUIRE_OK(spmt_shrink(comm, &first, &mine, &n));
 	REQUIRE_EQ(n, 6);
 	atomic_fetch_add(&s->shrinking, 1);
-	while (rank >= 4)
-		pause();
+	if (rank >= 4)
+		for (;;)
+			pause();
 	attr = ranks_attr(mine, n, &first);
 	attr.timeout_ms = 300;
 	REQUIRE(spmt_init(&attr, &none) < 0);

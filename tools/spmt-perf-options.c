@@ -44,7 +44,7 @@ static void help(void)
 	       "  --layout AxB     the ranks in A processes of B, or 1+3+4: of 1, 3 and 4; pairs then span processes\n"
 	       "  --sizes MIN:MAX[:FACTOR]  bytes, suffix K M G (8:64M:8)\n"
 	       "  --iters N        turns a round (as many as fill 4 ms)\n"
-	       "  --rounds N       rounds of ours and of the peer in turn, 1 to %d (10, for --check 16); figures are medians\n"
+	       "  --rounds N       rounds of ours and of the peer in turn, 1 to %d (10; for --check 64, with --layout 16); figures are medians\n"
 	       "  --json FILE      the figures with quartiles and extremes\n"
 	       "  --backend NAME   hip, cuda or host (the first that has devices)\n"
 	       "  --check          measure what the project promises; print target, measured, met\n"
@@ -241,6 +241,7 @@ int perf_options(int argc, char **argv, struct options *opt)
 	if (optind < argc)
 		return usage("not an option", argv[optind]);
 	if (!opt->rounds)
-		opt->rounds = opt->check ? 16 : 10; /* even: either side is first in half of them */
+		/* even: either side is first in half of them */
+		opt->rounds = !opt->check ? 10 : opt->layout.n ? 16 : 64;
 	return consistent(opt);
 }

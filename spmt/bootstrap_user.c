@@ -9,21 +9,26 @@
 #include "../src/process.h"
 #include "../src/status.h"
 
-int user_check(const struct spmt_bootstrap *given, struct spmt_bootstrap *user)
+int user_check(const struct spmt_bootstrap *given, int rank, struct spmt_bootstrap *user)
 {
+	char what[48];
+
+	snprintf(what, sizeof(what), "spmt_init: rank %d: attr.bootstrap", rank);
 	if (given->size < sizeof(*user))
-		return fail(-EINVAL, "spmt_init: attr.bootstrap: size %zu is below %zu",
-			given->size, sizeof(*user));
+		return fail(-EINVAL, "%s: size %zu is below %zu", what, given->size, sizeof(*user));
 	for (size_t i = sizeof(*user); i < given->size; i++)
 		if (((const unsigned char *)given)[i])
 			return fail(-EINVAL,
-				"spmt_init: attr.bootstrap: size %zu: byte %zu asks for something this library (%s) does not know",
-				given->size, i, spmt_version());
+				"%s: size %zu: byte %zu asks for something this library (%s) does not know",
+				what, given->size, i, spmt_version());
+	if (given->processes < 1)
+		return fail(-EINVAL, "%s: processes %d: a job has at least one process", what,
+			given->processes);
 	if (given->process < 0 || given->process >= given->processes)
-		return fail(-EINVAL, "spmt_init: attr.bootstrap: process %d is not in 0 .. %d",
-			given->process, given->processes - 1);
+		return fail(-EINVAL, "%s: process %d is not in 0 .. %d", what, given->process,
+			given->processes - 1);
 	if (!given->all_gather)
-		return fail(-EINVAL, "spmt_init: attr.bootstrap: all_gather is NULL");
+		return fail(-EINVAL, "%s: all_gather is NULL", what);
 	*user = *given;
 	return 0;
 }

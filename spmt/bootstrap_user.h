@@ -21,8 +21,8 @@ struct card {
 };
 _Static_assert(sizeof(struct card) <= 1024, "what spmt.h promises");
 
-/* The user's struct, checked: -EINVAL. */
-int user_check(const struct spmt_bootstrap *given, struct spmt_bootstrap *user);
+/* The struct that `rank` was given, checked: -EINVAL. */
+int user_check(const struct spmt_bootstrap *given, int rank, struct spmt_bootstrap *user);
 
 /* Calls all_gather once. nranks is equal in all processes, or SPMT_ERR_MISMATCH in all. */
 int user_spread(

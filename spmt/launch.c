@@ -259,7 +259,7 @@ static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64
 	int64_t begin = process_now();
 	struct party *p;
 	bool first;
-	int rc = user_check(attr->bootstrap, &user);
+	int rc = user_check(attr->bootstrap, attr->rank, &user);
 
 	if (rc)
 		return rc;

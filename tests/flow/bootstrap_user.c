@@ -203,13 +203,19 @@ Test(bootstrap_user, not_asked_where_there_is_a_uid)
 
 static void refused(struct spmt_bootstrap *user, const char *word)
 {
+	static const char begins[] = "spmt_init: rank 3: attr.bootstrap: ";
 	struct spmt_attr attr = SPMT_ATTR_INIT;
+	const char *said;
 	spmt_comm *comm;
 
 	attr.backend = "host";
+	attr.rank = 3;
+	attr.nranks = 4;
 	attr.bootstrap = user;
 	cr_expect_eq(spmt_init(&attr, &comm), -EINVAL);
-	cr_expect(strstr(spmt_last_error(), word), "no %s in: %s", word, spmt_last_error());
+	said = spmt_last_error();
+	cr_expect(!strncmp(said, begins, strlen(begins)) && strstr(said, word), "no %s in: %s",
+		word, said);
 }
 
 Test(bootstrap_user, the_struct_is_checked)
@@ -225,19 +231,21 @@ Test(bootstrap_user, the_struct_is_checked)
 	framework_make(&f, "0", 1);
 	later.user = f.user[0];
 	later.user.size = 0;
-	refused(&later.user, "size");
+	refused(&later.user, "size 0 is below");
 	later.user.size = sizeof(later.user) - 1;
-	refused(&later.user, "size");
+	refused(&later.user, "is below");
 	later.user.size = sizeof(later);
 	later.tail[15] = 1;
 	refused(&later.user, "byte");
 	later.tail[15] = 0;
 	later.user.process = 1;
-	refused(&later.user, "process");
+	refused(&later.user, "process 1 is not in 0 .. 0");
 	later.user.process = -1;
-	refused(&later.user, "process");
+	refused(&later.user, "process -1 is not in 0 .. 0");
 	later.user.process = later.user.processes = 0;
-	refused(&later.user, "process");
+	refused(&later.user, "processes 0: a job has at least one");
+	later.user.processes = -7;
+	refused(&later.user, "processes -7");
 	later.user = f.user[0];
 	later.user.all_gather = NULL;
 	refused(&later.user, "NULL");

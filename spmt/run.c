@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "../src/env.h"
 #include "../src/fault.h"
 #include "../src/mem.h"
 #include "../src/process.h"
@@ -281,11 +282,19 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 /* No uid anywhere, and no more ranks than these: a new world. */
 static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 {
-	int rc = 0;
+	int above = -1, rc;
 
-	for (int i = 0; i < n; i++)
-		if (attrs[i].uid || attrs[i].bootstrap || attrs[i].nranks > n)
+	for (int i = n - 1; i >= 0; i--) {
+		if (attrs[i].uid || attrs[i].bootstrap)
 			return 0;
+		above = attrs[i].nranks > n ? i : above;
+	}
+	if (above >= 0 && env_launched())
+		return 0;
+	if (above >= 0)
+		return fail(-EINVAL,
+			"spmt_init_all: attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes",
+			above, attrs[above].nranks, n);
 	rc = uid_create("spmt_init_all", uid);
 	for (int i = 0; !rc && i < n; i++)
 		attrs[i].uid = uid;

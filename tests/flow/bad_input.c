@@ -511,6 +511,23 @@ Test(bad_input, no_comm)
 		cr_assert_eq(never[i], 0x5a, "byte %zu of what was no comm was written", i);
 }
 
+/* More ranks than these, and nothing that says where the others are: the attr is told, not its uid. */
+Test(bad_input, more_ranks_than_attrs)
+{
+	struct spmt_attr attrs[3];
+	spmt_comm *none = (spmt_comm *)(uintptr_t)0x51, *comms[3] = { none, none, none };
+
+	for (int i = 0; i < 3; i++)
+		attrs[i] = ranks_attr(i, 3, NULL);
+	unsetenv("PMIX_NAMESPACE"); /* no job */
+	attrs[1].nranks = 5;
+	cr_expect_eq(spmt_init_all(3, attrs, comms), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "spmt_init_all: attrs[1].nranks is 5, n is 3:"), "%s",
+		spmt_last_error());
+	for (int i = 0; i < 3; i++)
+		cr_expect_eq(comms[i], none);
+}
+
 Test(bad_input, devices_and_streams)
 {
 	int count = 77;

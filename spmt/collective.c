@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Collectives: checked here, then one kernel on every rank's stream. What the ranks passed is
- * folded into a key that the kernels compare before they move anything.
+ * put into a key that the kernels compare before they move anything.
  */
 #include <errno.h>
 
 #include "../src/kernels/kernels.h"
 #include "../src/status.h"
 #include "atomics.h"
+#include "coll_key.h"
 #include "rma.h"
 #include "stream.h"
 
@@ -23,26 +24,18 @@ struct coll_call {
 	enum spmt_type type;
 	enum spmt_op op;
 	int root;
-	uint64_t extra;			 /* what else must be equal */
+	uint64_t to;			 /* of a permute: its table, folded */
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 };
 
-static uint64_t fold(uint64_t key, uint64_t value)
+static uint64_t call_key(const struct coll_call *c)
 {
-	key ^= value + 0x9e3779b97f4a7c15ull + (key << 6) + (key >> 2);
-	key *= 0xbf58476d1ce4e5b9ull;
-	return key ^ (key >> 31);
-}
-
-static uint64_t coll_key(const struct coll_call *c)
-{
-	uint64_t key = fold(0, (uint64_t)c->kind + 1);
-
-	key = fold(key, c->count);
-	key = fold(key, (uint64_t)c->type);
-	key = fold(key, (uint64_t)c->op);
-	key = fold(key, c->kind == COLL_PERMUTE ? 0 : (uint64_t)(int64_t)c->root);
-	return fold(key, c->extra);
+	return coll_key(&(struct coll_same){ .kind = c->kind,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.root = c->root,
+		.count = c->count,
+		.to = c->to });
 }
 
 static bool is_float(enum spmt_type type)
@@ -230,7 +223,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream
 	part.dst = comm->stage + comm->stage_size;
 	for (uint64_t from = 0; !rc && (from < c->count || !from); from += most) {
 		part.count = MIN_OF(most, c->count - from);
-		rc = coll_part(comm, c, &part, coll_key(c), from, s);
+		rc = coll_part(comm, c, &part, call_key(c), from, s);
 	}
 	return rc ? rc : stream_note(comm, s);
 }
@@ -242,7 +235,7 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 
 	if (rc)
 		return rc;
-	rc = comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, coll_key(c), s);
+	rc = comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, call_key(c), s);
 	return comm_failed(comm, c->what, rc);
 }
 
@@ -321,7 +314,7 @@ static int permute_table(
 					comm->rank, j, i, to[i]);
 		if (to[i] == comm->rank)
 			*source = i;
-		*key = fold(*key, (uint64_t)(int64_t)to[i]);
+		*key = coll_fold(*key, (uint64_t)(int64_t)to[i]);
 	}
 	return 0;
 }
@@ -334,7 +327,7 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 	int rc = comm_enter(comm, c.what);
 
 	if (!rc)
-		rc = permute_table(comm, c.what, to, &c.root, &c.extra);
+		rc = permute_table(comm, c.what, to, &c.root, &c.to);
 	return rc ? rc : coll_run(comm, &c, stream);
 }
 

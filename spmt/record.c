@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "../src/status.h"
+#include "coll_key.h"
 #include "steps.h"
 
 /* A word of this rank's own part, `unknown` where it cannot be had. By way of memory that lives as long as the comm: in a broken
@@ -74,10 +75,13 @@ static bool is_collective(const struct spmtd_record *r)
 
 static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
-	if (r->code == SPMT_ERR_MISMATCH)
-		return fail(r->code,
-			"%s: rank %d: ranks called a collective with another count, type, op, root, to or function; the first that differs: %d",
-			what, comm->rank, r->peer);
+	char difference[192];
+
+	if (r->code == SPMT_ERR_MISMATCH) {
+		coll_differ(
+			difference, sizeof(difference), r->peer, r->seen, comm->rank, r->expected);
+		return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
+	}
 	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
 		return say_missing(comm, what, r, r->code);
 	return fail(r->code,

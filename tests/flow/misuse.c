@@ -59,6 +59,74 @@ Test(misuse, split)
 	everywhere(split_wrong);
 }
 
+/* ---- collectives in streams ---------------------------------------------------------------------------------------------- */
+
+enum way { COUNT, TYPE, OP, ROOT, FUNCTION, TO, WAYS };
+
+static int stray(spmt_comm *comm, uint32_t *at, enum way way, bool odd)
+{
+	const int to[] = { 1, 0, 2, 3 }, other[] = { 0, 1, 3, 2 };
+
+	switch (way) {
+	case COUNT:
+		return spmt_all_to_all(comm, at, at + 64, odd ? 5 : 4, SPMT_TYPE_U32, NULL);
+	case TYPE:
+		return spmt_all_gather(
+			comm, at, at + 64, 4, odd ? SPMT_TYPE_BF16 : SPMT_TYPE_I16, NULL);
+	case OP:
+		return spmt_reduce_scatter(
+			comm, at, at + 64, 4, SPMT_TYPE_I32, odd ? SPMT_OP_XOR : SPMT_OP_MIN, NULL);
+	case ROOT:
+		return spmt_broadcast(comm, at, at, 4, SPMT_TYPE_U32, odd ? 1 : 3, NULL);
+	case FUNCTION:
+		return odd ? spmt_broadcast(comm, at, at, 4, SPMT_TYPE_U32, 0, NULL)
+			   : spmt_all_reduce(comm, at, at, 4, SPMT_TYPE_U32, SPMT_OP_SUM, NULL);
+	default:
+		return spmt_permute(comm, at, at + 64, 4, SPMT_TYPE_U32, odd ? other : to, NULL);
+	}
+}
+
+/* Every rank is told what it passed itself, and what the one that differs did. */
+static int strays(spmt_comm *world, void *arg)
+{
+	static const struct {
+		const char *what, *usual, *odd;
+	} said[WAYS] = { [COUNT] = { "spmt_all_to_all: count differs:", "4", "5" },
+		[TYPE] = { "spmt_all_gather: type differs:", "SPMT_TYPE_I16", "SPMT_TYPE_BF16" },
+		[OP] = { "spmt_reduce_scatter: op differs:", "SPMT_OP_MIN", "SPMT_OP_XOR" },
+		[ROOT] = { "spmt_broadcast: root differs:", "3", "1" },
+		[FUNCTION] = { "the function called differs:", "spmt_all_reduce",
+			"spmt_broadcast" },
+		[TO] = { "spmt_permute: count or to differs between rank ", NULL, NULL } };
+	int me = spmt_rank(world);
+	uint32_t *at;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(world, 128, sizeof(*at), (void **)&at));
+	for (enum way way = 0; way < WAYS; way++) {
+		char part[80] = "";
+
+		if (said[way].odd)
+			snprintf(part, sizeof(part), "rank %d passed %s", ODD, said[way].odd);
+		REQUIRE_OK(stray(world, at, way, me == ODD));
+		ALL(spmt_quiet(world), SPMT_ERR_MISMATCH, said[way].what);
+		REQUIRE_SAYS(part);
+		if (said[way].usual)
+			snprintf(part, sizeof(part), "rank %d passed %s", me == ODD ? 0 : me,
+				said[way].usual);
+		REQUIRE_SAYS(part);
+		snprintf(part, sizeof(part), "spmt_quiet: rank %d: ", me);
+		REQUIRE_SAYS(part);
+		REQUIRE_OK(spmt_barrier(world));
+	}
+	return spmt_free(world, at);
+}
+
+Test(misuse, collectives_in_streams)
+{
+	everywhere(strays);
+}
+
 /* ---- register --------------------------------------------------------------------------------------------------------- */
 
 static int register_wrong(spmt_comm *world, void *arg)

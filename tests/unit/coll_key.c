@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys of collectives: two are equal where the calls are, and where not, the sentence says in what. */
+#include <criterion/criterion.h>
+#include <stdint.h>
+
+#include "spmt.h"
+#include "spmt/coll_key.h"
+
+static const struct coll_same calls[] = {
+	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 0, 0, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 0, 1, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 1, 0, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, (1ull << 41) - 1, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, 1ull << 41, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32766, 1ull << 41, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, UINT64_MAX, 0 },
+	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, (1ull << 56) - 1, 0 },
+	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, 1ull << 56, 0 },
+	{ COLL_ALL_TO_ALL, SPMT_TYPE_U8, 0, 0, 1ull << 56, 0 },
+	{ COLL_ALL_TO_ALL, SPMT_TYPE_BF16, 0, 0, 7, 0 },
+	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 7, 1 },
+	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 7, 2 },
+	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 8, 1 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, (1ull << 53) - 1, 0 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, 1ull << 53, 0 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_SUM, 0, 1ull << 53, 0 },
+	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_XOR, 0, 7, 0 },
+	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_SUM, 0, 7, 0 },
+	{ COLL_ALL_REDUCE, SPMT_TYPE_F64, SPMT_OP_SUM, 0, 7, 0 },
+};
+
+Test(coll_key, no_two_calls_have_one)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		for (size_t j = 0; j < sizeof(calls) / sizeof(*calls); j++)
+			cr_expect_eq(coll_key(&calls[i]) == coll_key(&calls[j]), i == j,
+				"calls %zu and %zu", i, j);
+}
+
+/* The root of a permute is each rank's own, and only a permute has a table. */
+Test(coll_key, what_is_each_ranks_own_is_not_in_it)
+{
+	struct coll_same c = calls[11];
+
+	c.root = 3;
+	cr_expect_eq(coll_key(&c), coll_key(&calls[11]));
+}
+
+static void expect(size_t i, size_t j, const char *want)
+{
+	char text[192];
+
+	coll_differ(text, sizeof(text), 3, coll_key(&calls[i]), 0, coll_key(&calls[j]));
+	cr_expect_str_eq(text, want);
+}
+
+Test(coll_key, in_words)
+{
+	expect(1, 0, "spmt_broadcast: count differs: rank 3 passed 1, rank 0 passed 0");
+	expect(2, 0, "spmt_broadcast: root differs: rank 3 passed 1, rank 0 passed 0");
+	expect(3, 0,
+		"spmt_broadcast: type differs: rank 3 passed SPMT_TYPE_F64, rank 0 passed SPMT_TYPE_I8");
+	expect(4, 3, "spmt_broadcast: count or root differs between rank 3 and rank 0");
+	expect(8, 7, "spmt_all_gather: count differs between rank 3 and rank 0");
+	expect(8, 9,
+		"spmt_all_to_all: the function called differs: rank 3 passed spmt_all_gather, rank 0 passed spmt_all_to_all");
+	expect(12, 11, "spmt_permute: count or to differs between rank 3 and rank 0");
+	expect(15, 14, "spmt_reduce_scatter: count or op differs between rank 3 and rank 0");
+	expect(17, 18,
+		"spmt_all_reduce: op differs: rank 3 passed SPMT_OP_XOR, rank 0 passed SPMT_OP_SUM");
+}
+
+/* Words that no call has made: from a peer's memory. */
+Test(coll_key, any_word_has_words)
+{
+	char text[192];
+	uint64_t x = 1;
+
+	for (int i = 0; i < 100000; i++) {
+		uint64_t a = coll_fold(x, (uint64_t)i), b = coll_fold(a, 1);
+
+		coll_differ(text, sizeof(text), 32767, a, 32766, b);
+		cr_assert_not_null(strstr(text, "rank 32766"), "%s", text);
+		x = b;
+	}
+}

@@ -220,7 +220,20 @@ static int *local_devices(const spmt_comm *comm, int *n)
 	return devs;
 }
 
-static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
+/* knob: what the user lowers. A limit on memory, addresses or files does not say which of the library's wants it refused. */
+static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, int rc)
+{
+	struct status_saved cause;
+
+	if (rc != -ENOMEM && rc != -EFBIG)
+		return rc;
+	status_save(&cause);
+	return fail(rc,
+		"spmt_init: rank %d: no heap of %llu bytes can be had (a lower %s may fit): %.300s",
+		comm->rank, (unsigned long long)size, knob, cause.sentence);
+}
+
+static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const struct env *env)
 {
 	struct heap_config config = { .backend = comm->backend,
 		.dev = comm->dev,
@@ -243,10 +256,12 @@ static int open_heap(spmt_comm *comm, uint64_t size, const struct env *env)
 			comm, align_up(size, HEAP_ROUND) + align_up(config.own_size, HEAP_ROUND));
 	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
 		rc = fail(SPMT_ERR_UNSUPPORTED,
-			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes",
-			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size);
+			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes%s%s%s",
+			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size,
+			comm->backend->vmm ? " (a lower " : "", comm->backend->vmm ? knob : "",
+			comm->backend->vmm ? " may fit)" : "");
 	else
-		rc = heap_open(&config, &comm->slot->heap);
+		rc = heap_refused(comm, size, knob, heap_open(&config, &comm->slot->heap));
 	mem_free(devs);
 	if (rc)
 		return rc;
@@ -279,6 +294,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	const struct env *env)
 {
 	uint64_t size = attr->heap_size ? attr->heap_size : env->heap_size;
+	const char *knob = attr->heap_size ? "attr.heap_size" : "SPMT_HEAP_SIZE";
 	struct meet_record record = { .op = MEET_INIT, .key = { size } };
 	int rc;
 
@@ -297,7 +313,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	if (!rc)
 		rc = init_failed(comm, open_device(comm));
 	if (!rc)
-		rc = init_failed(comm, open_heap(comm, size, env));
+		rc = init_failed(comm, open_heap(comm, size, knob, env));
 	if (!rc)
 		rc = meet(comm, &(struct meet_record){ .op = MEET_OPENED });
 	if (!rc && gather_elsewhere(comm)) {

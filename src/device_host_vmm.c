@@ -242,7 +242,8 @@ static int vmm_commit(int dev, void *ptr, size_t size, const int *peers, int n)
 		return fail(rc,
 			"host: commit on device %d: %zu bytes at %p are not a part of a reserved range",
 			dev, size, ptr);
-	return fail_errno(-rc, "host: commit of %zu bytes at %p on device %d", size, ptr, dev);
+	return fail_errno(-rc, "host: commit of %zu bytes at %p on device %d%s", size, ptr, dev,
+		rc == -EFBIG ? " (ulimit -f)" : "");
 }
 
 static int decommit_locked(struct host_state *st, int dev, void *ptr, size_t size)

@@ -98,6 +98,7 @@ static int files_too_large(int rank, void *arg)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EFBIG);
 	REQUIRE_SAYS("ulimit -f");
+	REQUIRE_SAYS("(a lower attr.heap_size may fit)");
 	return 0;
 }
 
@@ -106,7 +107,43 @@ Test(process_rooms, small_files)
 	struct processes p = { .layout = "0,1|2,3" };
 
 	NEEDS_HOST("its heap is a file");
-	RANKS_OK(processes_run(&p, files_too_large, &p));
+	for (int vmm = 0; vmm < 2; vmm++) {
+		setenv("SPMT_HEAP_MODE", vmm ? "vmm" : "static", 1);
+		RANKS_OK(processes_run(&p, files_too_large, &p));
+	}
+}
+
+static int addresses_too_few(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, 1, &p->uid[0]);
+	struct rlimit limit = { 1 << 30, 1 << 30 };
+	spmt_comm *comm = NULL;
+
+	attr.heap_size = 0;
+	setrlimit(RLIMIT_AS, &limit);
+	REQUIRE(spmt_init(&attr, &comm) < 0);
+	REQUIRE_SAYS("(a lower SPMT_HEAP_SIZE may fit)");
+	attr.heap_size = 1 << 30;
+	REQUIRE(spmt_init(&attr, &comm) < 0);
+	REQUIRE_SAYS("(a lower attr.heap_size may fit)");
+	attr.heap_size = 1 << 20;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	return spmt_finalize(comm);
+}
+
+Test(process_rooms, few_addresses)
+{
+	struct processes p = { .layout = "0" };
+
+	NEEDS_HOST("its heap is of this process's addresses");
+	if (SANITIZED)
+		cr_skip_test("sanitizers need more addresses than that");
+	setenv("SPMT_HEAP_SIZE", "1G", 1);
+	for (int vmm = 0; vmm < 2; vmm++) {
+		setenv("SPMT_HEAP_MODE", vmm ? "vmm" : "static", 1);
+		RANKS_OK(processes_run(&p, addresses_too_few, &p));
+	}
 }
 
 /* ---- no standard streams ------------------------------------------------------------------------------------------------- */

@@ -94,7 +94,8 @@ enum spmtd_what {
 	SPMTD_WHAT_SIGNAL,
 	SPMTD_WHAT_SYNC,
 	SPMTD_WHAT_BARRIER,
-	SPMTD_WHAT_COLLECTIVE
+	SPMTD_WHAT_COLLECTIVE,
+	SPMTD_WHAT_ON_STREAM /* spmt_signal_wait_on_stream */
 };
 
 /* ---- plain data ----------------------------------------------------------------------------- */

@@ -84,9 +84,11 @@ static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 	}
 	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
 		return say_missing(comm, what, r, r->code);
-	return fail(r->code,
-		"%s: rank %d: a kernel's wait for the word at %#llx ended: expected %llu, saw %llu",
-		what, comm->rank, (unsigned long long)r->address, (unsigned long long)r->expected,
+	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
+		what, comm->rank,
+		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"
+						: "a kernel's wait for",
+		(unsigned long long)r->address, (unsigned long long)r->expected,
 		(unsigned long long)r->seen);
 }
 

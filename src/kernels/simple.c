@@ -36,11 +36,10 @@ KERNEL(signal)
 
 KERNEL_BODY run_wait(const struct kernel_wait_args *args)
 {
-	const uint64_t *sig = (const uint64_t *)spmtd_to_(args->sig);
-
 	/* A failure is in the record; it breaks no world. */
 	if (kernel_lane() == 0)
-		spmtd_signal_wait_until(&args->view, sig, args->cmp, args->value);
+		spmtd_wait_(&args->view, SPMTD_KIND_U_, 64, args->sig, args->cmp, args->value,
+			SPMTD_WHAT_ON_STREAM);
 }
 KERNEL(wait)
 

@@ -467,6 +467,7 @@ static int deadline(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_set_timeout(comm, 0));
 	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
 	REQUIRE_EQ(line, SPMTD_TIMEOUT);
+	REQUIRE_SAYS("a kernel's wait for the word at ");
 	REQUIRE_SAYS("4242");
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_EQ(spmt_status(comm), 0);
@@ -477,6 +478,29 @@ Test(device, a_kernels_deadline_leaves_a_record)
 {
 	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(2, NULL, deadline, NULL));
+}
+
+/* So does a wait that the library has queued, which is not called a kernel. */
+static int queued(spmt_comm *comm, void *arg)
+{
+	uint64_t *sig;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*sig), (void **)&sig));
+	REQUIRE_OK(spmt_set_timeout(comm, 80));
+	REQUIRE_OK(spmt_signal_wait_on_stream(comm, sig, SPMT_CMP_EQ, 4242, NULL));
+	sleep_ms(150);
+	REQUIRE_OK(spmt_set_timeout(comm, 0));
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("spmt_signal_wait_on_stream on the word at ");
+	REQUIRE_SAYS("ended: expected 4242, saw 0");
+	REQUIRE_EQ(spmt_status(comm), 0);
+	return spmt_barrier(comm);
+}
+
+Test(device, a_queued_waits_deadline_names_its_call)
+{
+	RANKS_OK(ranks_run(ranks_here(2), NULL, queued, NULL));
 }
 
 /* The record is the first wait's, of a user's kernel; the barrier of the library behind it breaks the world all the same. */

@@ -88,13 +88,14 @@ static int64_t number(struct pmix *p, uint32_t rank, const char *key)
 static int load(struct pmix_api *api, const char *path)
 {
 	static const char *const names[] = { "libpmix.so.2" };
-	const char *reason = NULL, *missing;
-	void *library = vendor_open(path, names, ARRAY_SIZE(names), &reason);
+	char reason[VENDOR_REASON];
+	const char *missing;
+	void *library = vendor_open(path, names, ARRAY_SIZE(names), reason);
 
 	if (!library)
 		return fail(-ENOENT,
 			"spmt_init: a PMIx launcher started this process, but there is no libpmix (SPMT_PMIX_LIB may name it): %s",
-			reason ? reason : "unknown");
+			reason);
 	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), api);
 	if (missing)
 		return fail(-ENOTSUP,

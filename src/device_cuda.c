@@ -97,14 +97,15 @@ struct cuda_device *cuda_device(int dev, const char *what)
 
 static int find_driver(struct cuda_state *state)
 {
-	const char *reason = "unknown", *missing;
+	char reason[VENDOR_REASON];
+	const char *missing;
 	const struct env *env;
 	void *library;
 	int rc = env_get(&env);
 
 	if (rc < 0)
 		return rc;
-	library = vendor_open(env->cuda_lib, library_names, ARRAY_SIZE(library_names), &reason);
+	library = vendor_open(env->cuda_lib, library_names, ARRAY_SIZE(library_names), reason);
 	if (!library)
 		return fail(
 			-ENODEV, "cuda: no NVIDIA driver (SPMT_CUDA_LIB may name it): %s", reason);

@@ -232,7 +232,8 @@ static void hip_leave(const struct device_saved *saved)
 
 static int find_runtime(struct hip_state *state)
 {
-	const char *reason = "unknown", *missing;
+	char reason[VENDOR_REASON];
+	const char *missing;
 	const struct env *env;
 	void *library;
 	int rc = env_get(&env);
@@ -244,7 +245,7 @@ static int find_runtime(struct hip_state *state)
 	if (!env->hip_lib && access("/dev/kfd", R_OK | W_OK))
 		return fail_errno(
 			errno, "hip: no devices: /dev/kfd (the driver amdgpu, the group render)");
-	library = vendor_open(env->hip_lib, library_names, ARRAY_SIZE(library_names), &reason);
+	library = vendor_open(env->hip_lib, library_names, ARRAY_SIZE(library_names), reason);
 	if (!library)
 		return fail(-ENODEV, "hip: no HIP runtime (SPMT_HIP_LIB may name it): %s", reason);
 	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), &state->api);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,17 +35,30 @@ static const struct kernel *const library_kernels[] = {
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");
 
+/* dlopen() waits for ever for the other end of a FIFO, and opening some devices does something. */
+static bool may_be_library(const char *path)
+{
+	struct stat s;
+
+	return !strchr(path, '/') || stat(path, &s) || S_ISREG(s.st_mode);
+}
+
 /*
  * Never closed: the runtimes keep threads, and pages mapped into devices, that outlive any dlclose.
  * A second copy of a runtime in one process is worse than an odd version, hence RTLD_NOLOAD over
  * all names first.
  */
-void *vendor_open(const char *path, const char *const *names, size_t n, const char **reason)
+void *vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON])
 {
 	const int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+	const char *error;
 	void *library = NULL;
 	size_t i;
 
+	if (path && !may_be_library(path)) {
+		snprintf(reason, VENDOR_REASON, "%.200s is not a regular file", path);
+		return NULL;
+	}
 	if (path) {
 		names = &path;
 		n = 1;
@@ -53,8 +67,10 @@ void *vendor_open(const char *path, const char *const *names, size_t n, const ch
 		library = dlopen(names[i], flags | RTLD_NOLOAD);
 	for (i = 0; i < n && !library; i++)
 		library = dlopen(names[i], flags);
-	if (!library)
-		*reason = dlerror();
+	if (!library) {
+		error = dlerror();
+		snprintf(reason, VENDOR_REASON, "%s", error ? error : "unknown");
+	}
 	return library;
 }
 

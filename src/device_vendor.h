@@ -20,10 +20,11 @@ struct vendor_symbol {
 
 /*
  * Opens the first of `names`, or `path` alone if it is not NULL, for the life of the process; what
- * the application has loaded already is taken first. NULL: *reason is dlerror's text about the last
- * one tried, valid until this thread's next dl call.
+ * the application has loaded already is taken first. NULL: reason, of VENDOR_REASON bytes, says why
+ * the last one tried is none. A path that is there and no regular file is not opened.
  */
-void *vendor_open(const char *path, const char *const *names, size_t n, const char **reason);
+#define VENDOR_REASON 256
+void *vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON]);
 /* Fills `table`. NULL, or the name of a required symbol that is missing. Optional ones that are
    missing become NULL. */
 const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size_t n, void *table);

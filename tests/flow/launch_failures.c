@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "launch.h"
@@ -35,6 +36,16 @@ static void library_is_none(const char *path, int code)
 Test(launch_failures, libpmix_is_not_there)
 {
 	library_is_none("/nonexistent/libpmix.so.2", -ENOENT);
+}
+
+Test(launch_failures, libpmix_is_a_fifo)
+{
+	char path[64];
+	int ends[2];
+
+	cr_assert_eq(pipe(ends), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
+	library_is_none(path, -ENOENT);
 }
 
 Test(launch_failures, libpmix_is_another_library)

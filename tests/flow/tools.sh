@@ -178,6 +178,16 @@ nothing_in '--env has a line a variable' \
 	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/env.h | sort | diff - <(awk 'NR > 1 { print $1 }' "$scratch/out" | sort))"
 says 'with its value' out '^SPMT_HEAP_SIZE +SIZE +1G +64M '
 
+# What is no regular file is not opened: there is no other end.
+mkfifo "$scratch/fifo"
+ln -s fifo "$scratch/link"
+for file in "$scratch" "$scratch/fifo" "$scratch/link" /dev/zero; do
+	for backend in hip cuda; do
+		exits 0 env "SPMT_${backend^^}_LIB=$file" timeout 20 "$info"
+		says "$backend says what $(basename "$file") is not" out "^ +$backend +no: .* \(SPMT_${backend^^}_LIB may name it\): $file is not a regular file"
+	done
+done
+
 # A row a rank; every code of the matrix is explained below it.
 matrix() { # NAME RANKS
 	awk -v ranks="$2" '/^routes of/ { inside = 1; next } /^code map/ { legend = 1; next } legend { explained[$1]; next }

@@ -68,7 +68,7 @@ static const struct {
 static struct {
 	const struct backend *b;
 	bool host, hip;
-	char lacks[64];
+	char why_not[VENDOR_REASON];
 	struct calls api;
 	void *contexts[DEVICES];
 	const struct test_kernel *kernels[KERNELS];
@@ -81,9 +81,10 @@ static bool bind_calls(const char **reason)
 	static const char *const hip[] = { "libamdhip64.so.7", "libamdhip64.so.6",
 		"libamdhip64.so.5", "libamdhip64.so" };
 	void *library = driver.hip
-		? vendor_open(getenv("SPMT_HIP_LIB"), hip, ARRAY_SIZE(hip), reason)
-		: vendor_open(getenv("SPMT_CUDA_LIB"), cuda, ARRAY_SIZE(cuda), reason);
+		? vendor_open(getenv("SPMT_HIP_LIB"), hip, ARRAY_SIZE(hip), driver.why_not)
+		: vendor_open(getenv("SPMT_CUDA_LIB"), cuda, ARRAY_SIZE(cuda), driver.why_not);
 
+	*reason = driver.why_not;
 	if (!library)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -91,8 +92,8 @@ static bool bind_calls(const char **reason)
 		void *address = name ? dlsym(library, name) : NULL;
 
 		if (name && !address && rows[i].needed) {
-			snprintf(driver.lacks, sizeof(driver.lacks), "the driver lacks %s", name);
-			*reason = driver.lacks;
+			snprintf(driver.why_not, sizeof(driver.why_not), "the driver lacks %s",
+				name);
 			return false;
 		}
 		memcpy((char *)&driver.api + rows[i].offset, &address, sizeof(address));

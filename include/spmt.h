@@ -14,7 +14,8 @@
  *
  * Threads
  *   Calls on different comms run at once and share no lock on the data path. Calls on one comm come
- *   from any thread, one at a time. spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
+ *   from any thread, one at a time; a collective, or spmt_finalize, that comes while another thread
+ *   waits in one on the same comm is -EBUSY. spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
  *   spmt_route, spmt_ptr and spmt_stats may run beside any call. No call is a cancellation point
  *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one; fn of spmt_run and
  *   spmt_each can be cancelled.

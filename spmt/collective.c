@@ -233,9 +233,12 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 	device_stream s = stream_of(comm, stream);
 	int rc = coll_check(comm, c);
 
+	if (!rc)
+		rc = comm_claim(comm, c->what);
 	if (rc)
 		return rc;
 	rc = comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, call_key(c), s);
+	comm_unclaim(comm);
 	return comm_failed(comm, c->what, rc);
 }
 
@@ -247,10 +250,13 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 
 	if (!rc)
 		rc = stream_quiet(comm, what, stream_of(comm, stream));
+	if (!rc)
+		rc = comm_claim(comm, what);
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
 	rc = coll_launch(comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+	comm_unclaim(comm);
 	return comm_failed(comm, what, rc);
 }
 

@@ -29,7 +29,8 @@ struct spmt_comm {
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
 	/* the rest */
 	int dev;
-	uint64_t epoch; /* meetings so far */
+	uint64_t epoch;		    /* meetings so far */
+	const char *_Atomic inside; /* the meeting or collective that a thread is in; NULL: none */
 	struct world *world;
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;

@@ -121,11 +121,15 @@ int spmt_finalize(spmt_comm *comm)
 	UNCANCELLED;
 	struct meet_record record = { .op = MEET_FINALIZE };
 	int rc = comm_enter_any(comm, "spmt_finalize");
+	const char *other;
 	bool broken;
 
 	if (rc)
 		return rc;
 	broken = atomic_load(&comm->control->stop);
+	other = atomic_load(&comm->inside);
+	if (other && !broken)
+		return comm_busy(comm, "spmt_finalize", other);
 	record.status = quiet_tree(comm);
 	if (!broken) {
 		finalize_deadline(comm);

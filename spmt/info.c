@@ -81,6 +81,23 @@ int comm_failed(const spmt_comm *comm, const char *what, int rc)
 	return fail(rc, "%s: rank %d: %s", what, comm->rank, cause);
 }
 
+int comm_busy(const spmt_comm *comm, const char *what, const char *other)
+{
+	return fail(-EBUSY,
+		"%s: rank %d: another thread is in %s on this comm, whose calls come one at a time",
+		what, comm->rank, other);
+}
+
+int comm_claim(spmt_comm *comm, const char *what)
+{
+	const char *other = NULL;
+
+	if (LIKELY(atomic_compare_exchange_strong_explicit(
+		    &comm->inside, &other, what, memory_order_acquire, memory_order_relaxed)))
+		return 0;
+	return comm_busy(comm, what, other);
+}
+
 /* ---- the world's state --------------------------------------------------------------------- */
 
 int spmt_status(spmt_comm *comm)

@@ -348,7 +348,7 @@ static void gate_passed(const struct control *control)
 		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
 }
 
-int meet(spmt_comm *comm, const struct meet_record *mine)
+static int meet_others(spmt_comm *comm, const struct meet_record *mine)
 {
 	struct control *control = comm->control;
 	struct cell *cell = &control->cells[comm->rank];
@@ -376,4 +376,15 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 	default:
 		return report_difference(comm);
 	}
+}
+
+int meet(spmt_comm *comm, const struct meet_record *mine)
+{
+	int rc = comm_claim(comm, meet_name(mine->op));
+
+	if (rc)
+		return rc;
+	rc = meet_others(comm, mine);
+	comm_unclaim(comm);
+	return rc;
 }

@@ -18,6 +18,15 @@ int comm_broken(const spmt_comm *comm, const char *what);
 /* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 
+/* Two threads in collectives of one comm would both count for its rank, and meetings end without the others. -EBUSY: another
+   thread is in one, and is not harmed. */
+int comm_claim(spmt_comm *comm, const char *what);
+static inline void comm_unclaim(spmt_comm *comm)
+{
+	atomic_store_explicit(&comm->inside, NULL, memory_order_release);
+}
+int comm_busy(const spmt_comm *comm, const char *what, const char *other) __attribute__((cold));
+
 /* ---- one step each of init and finalize, and what the calls share -------------------------- */
 
 void view_prepare(spmt_comm *comm); /* view.c: once the links stand */

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "processes.h"
@@ -125,6 +126,72 @@ static int strays(spmt_comm *world, void *arg)
 Test(misuse, collectives_in_streams)
 {
 	everywhere(strays);
+}
+
+/* ---- two threads on one comm ----------------------------------------------------------------------------------------------- */
+
+struct both {
+	spmt_comm *comm; /* of rank 0 */
+	_Atomic bool refused;
+	_Atomic int inside; /* threads that were let in */
+};
+
+/* The other one is in its barrier until rank 1 has come, which waits for this one to be refused. */
+static int refused_beside(spmt_comm *comm)
+{
+	static const char said[] = "rank 0: another thread is in spmt_barrier on this comm";
+	spmt_comm *part;
+	void *ptr = comm;
+
+	ALL(spmt_sync(comm), -EBUSY, said);
+	ALL(spmt_malloc(comm, 64, &ptr), -EBUSY, said);
+	REQUIRE(ptr == comm);
+	ALL(spmt_split(comm, 0, 0, &part), -EBUSY, said);
+	REQUIRE_OK(spmt_status(comm));
+	ALL(spmt_barrier_on_stream(comm, NULL), -EBUSY, said);
+	ALL(spmt_finalize(comm), -EBUSY, said);
+	return 0;
+}
+
+static int one_of_both(int index, void *arg)
+{
+	struct both *b = arg;
+	int code = spmt_barrier(b->comm);
+
+	(void)index;
+	if (!code) {
+		atomic_fetch_add(&b->inside, 1);
+		return 0;
+	}
+	if (code == -EBUSY)
+		TRY(refused_beside(b->comm));
+	atomic_store(&b->refused, true);
+	REQUIRE_CODE(code, -EBUSY);
+	return 0;
+}
+
+static int two_threads(spmt_comm *world, void *arg)
+{
+	struct both *b = arg;
+	int64_t end = now_ns() + 5000000000;
+
+	if (spmt_rank(world) == 0) {
+		b->comm = world;
+		TRY(ranks_threads(2, one_of_both, b));
+		REQUIRE_EQ(atomic_load(&b->inside), 1);
+	} else {
+		while (!atomic_load(&b->refused) && now_ns() < end)
+			sleep_ms(1);
+		REQUIRE_OK(spmt_barrier(world));
+	}
+	return spmt_barrier(world);
+}
+
+Test(misuse, two_threads_in_collectives_of_one_comm)
+{
+	struct both b = { .comm = NULL };
+
+	RANKS_OK(ranks_run(ranks_here(2), NULL, two_threads, &b));
 }
 
 /* ---- register --------------------------------------------------------------------------------------------------------- */

@@ -241,19 +241,6 @@ static int number_processes(struct client *c)
 	}
 }
 
-static int rounds_make(struct client *c)
-{
-	for (int i = 0; i < 2; i++) {
-		c->rounds[i].parts = mem_calloc((size_t)c->processes, sizeof(struct part));
-		if (!c->rounds[i].parts)
-			return fail(
-				-ENOMEM, "spmt_init: out of memory for %d processes", c->processes);
-		for (int p = 0; p < c->processes; p++)
-			c->rounds[i].parts[p].fd = -1;
-	}
-	return 0;
-}
-
 size_t client_memory(const struct bootstrap_config *config)
 {
 	return config->control_size
@@ -486,31 +473,6 @@ void client_claim(struct client *c, int rank)
 {
 	c->claims[rank] = CLAIM_WANTED;
 	send_claims(c);
-}
-
-void client_exchange(struct client *c, const void *data, size_t size, int fd)
-{
-	struct wire_data w = { ++c->begun, 0 };
-
-	conn_send(&c->conn, WIRE_EXCHANGE, &w, data, size, fd);
-}
-
-struct round *client_round(struct client *c, uint32_t round)
-{
-	return &c->rounds[round & 1];
-}
-
-void round_empty(struct round *round, int processes)
-{
-	for (int p = 0; round->parts && p < processes; p++) {
-		struct part *part = &round->parts[p];
-
-		if (part->fd >= 0)
-			close(part->fd);
-		mem_free(part->data);
-		*part = (struct part){ .fd = -1 };
-	}
-	round->have = 0;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -85,6 +85,7 @@ void client_claim(struct client *c, int rank);
 /* The first word counts. `own`: this process's user said it; otherwise he is to be told. */
 void client_break(struct client *c, int code, const char *sentence, bool own);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
+int rounds_make(struct client *c);
 struct round *client_round(struct client *c, uint32_t round);
 void round_empty(struct round *round, int processes);
 

@@ -55,24 +55,6 @@ struct hub {
 	unsigned char *blobs;
 };
 
-void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
-	const void *ctx)
-{
-	size_t used = strlen(sentence);
-	const char *comma = "";
-
-	for (int r = 0; r < nranks; r++) {
-		if (!test(ctx, r))
-			continue;
-		if (used + 20 > size) {
-			snprintf(sentence + used, size - used, ", ..");
-			return;
-		}
-		used += (size_t)snprintf(sentence + used, size - used, "%s %d", comma, r);
-		comma = ",";
-	}
-}
-
 /* ---- to all -------------------------------------------------------------------------------- */
 
 static void tell(

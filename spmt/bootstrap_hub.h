@@ -32,8 +32,4 @@ void hub_fail(struct hub *hub, int code, const char *sentence);
 /* Says goodbye, waits briefly for it to be taken, and closes everything. NULL is fine. */
 void hub_close(struct hub *hub);
 
-/* Appends ", "-separated ranks for which test says yes, to a sentence; "..": there was no room. */
-void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
-	const void *ctx);
-
 #endif

@@ -165,3 +165,23 @@ void wire_name(const struct uid *uid, char name[WIRE_NAME])
 	for (size_t i = 0; i < sizeof(digest); i++)
 		snprintf(name + 5 + 2 * i, 3, "%02x", digest[i]);
 }
+
+/* ---- sentences ----------------------------------------------------------------------------- */
+
+void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
+	const void *ctx)
+{
+	size_t used = strlen(sentence);
+	const char *comma = "";
+
+	for (int r = 0; r < nranks; r++) {
+		if (!test(ctx, r))
+			continue;
+		if (used + 20 > size) {
+			snprintf(sentence + used, size - used, ", ..");
+			return;
+		}
+		used += (size_t)snprintf(sentence + used, size - used, "%s %d", comma, r);
+		comma = ",";
+	}
+}

@@ -113,5 +113,8 @@ void wire_prove_welcome(const struct uid *uid, const struct wire_hello *hello,
 	const struct wire_welcome *welcome, unsigned char proof[WIRE_PROOF]);
 /* The rendezvous' name, which tells nothing of the secret; terminated. */
 void wire_name(const struct uid *uid, char name[WIRE_NAME]);
+/* Appends ", "-separated ranks for which test says yes; "..": there was no room. */
+void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
+	const void *ctx);
 
 #endif

@@ -243,9 +243,15 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * Joins the world that attr->uid names, or that "Uids" above finds, and returns when all its ranks have. nranks, heap_size and
  * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
- * same code. Nothing of a failed init is left behind. A process that dies once it has joined is
- * noticed (SPMT_ERR_PEER_DEAD); one that is killed before, in the first milliseconds of this call, is
- * nobody's peer yet: the others do not hear of its death and miss it at their deadline.
+ * same code. Nothing of a failed init is left behind.
+ *
+ * A process that dies is noticed (SPMT_ERR_PEER_DEAD) from when it is connected: the first of its ranks
+ * to come connects to the process of the node that was first in this call, before anything else
+ * (with a launcher or bootstrap: once that has told the uid); the first process is, with the first that
+ * connects to it. One on another node is known from when its first rank has been heard of. Who dies
+ * before that is nobody's peer, and missed at the deadline. Of one that dies in the moments after, the
+ * sentence names the ranks that had come, at least the first; of the first process, which may have told
+ * none, its number: "process 4711, which led the rendezvous, died".
  */
 SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 

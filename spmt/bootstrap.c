@@ -27,14 +27,12 @@ void bootstrap_wake(struct bootstrap *b)
 		;
 }
 
-static int become_hub(struct bootstrap *b, const struct meeting *meeting)
+static int become_hub(struct bootstrap *b, struct meeting *meeting)
 {
 	int ends[2], rc = socket_pair(ends);
 
 	if (rc) {
-		close(meeting->fd);
-		if (meeting->tcp >= 0)
-			close(meeting->tcp);
+		meeting_close(meeting);
 		return rc;
 	}
 	rc = hub_open(&b->config, meeting, ends[0], &b->hub);
@@ -47,13 +45,20 @@ static int become_hub(struct bootstrap *b, const struct meeting *meeting)
 	return 0;
 }
 
-/* One look for a hub, or a place to be it. */
-static int rendezvous(struct bootstrap *b)
+/* A hub, or a place to be it: found already, or with one look. */
+static int rendezvous(struct bootstrap *b, struct meeting *met)
 {
 	struct client *c = &b->client;
 	struct meeting meeting;
-	int rc = socket_meet(&b->uid, b->config.only_tcp, c->attempts, &meeting);
+	int rc = 0;
 
+	if (met && met->kind != MEETING_AGAIN) {
+		meeting = *met;
+		met->kind = MEETING_AGAIN;
+	} else {
+		rc = socket_meet(
+			&b->uid, b->config.only_tcp, c->attempts, b->config.rank, &meeting);
+	}
 	if (!rc && meeting.kind == MEETING_HUB)
 		return become_hub(b, &meeting);
 	if (!rc && meeting.kind == MEETING_CLIENT)
@@ -66,7 +71,7 @@ static int rendezvous(struct bootstrap *b)
 /* Entries of the poll set; *until: when to come back in any case. */
 static size_t poll_set(struct bootstrap *b, int64_t *until)
 {
-	size_t wanted = 3 + (b->hub ? hub_wants(b->hub) : 0), n = 1;
+	size_t wanted = 4 + (b->hub ? hub_wants(b->hub) : 0), n = 1;
 
 	*until = client_until(&b->client);
 	if (wanted > b->room) {
@@ -81,7 +86,7 @@ static size_t poll_set(struct bootstrap *b, int64_t *until)
 		}
 	}
 	b->set[0] = (struct pollfd){ .fd = b->wake, .events = POLLIN };
-	n = conn_poll(&b->client.conn, b->set, n, b->room);
+	n = client_poll(&b->client, b->set, n, b->room);
 	return b->hub ? hub_poll(b->hub, b->set, n, b->room, until) : n;
 }
 
@@ -127,7 +132,7 @@ static void serve(struct bootstrap *b)
 	if (b->hub)
 		hub_serve(b->hub, b->set);
 	if (!b->closing && client_looks(c) && process_now() >= c->deadline) {
-		rc = rendezvous(b);
+		rc = rendezvous(b, NULL);
 		if (rc) {
 			client_break(c, rc, status_sentence(), false);
 			client_postpone(c); /* to tell it */
@@ -217,7 +222,7 @@ static void locks_make(struct bootstrap *b)
 	pthread_condattr_destroy(&attr);
 }
 
-static int fill(struct bootstrap *b)
+static int fill(struct bootstrap *b, struct meeting *met)
 {
 	int err, rc = client_open(&b->client, &b->config);
 
@@ -233,8 +238,22 @@ static int fill(struct bootstrap *b)
 		return fail_errno(err ? err : errno, "spmt_init: an eventfd for the rendezvous");
 	rc = process_nonce(b->nonce);
 	if (!rc)
-		rc = rendezvous(b);
+		rc = rendezvous(b, met);
 	return rc ? rc : start_thread(b);
+}
+
+static void say_goodbye(struct client *c)
+{
+	int64_t end = process_now() + GOODBYE_NS;
+
+	/* On another node a stranger is nobody who could be missed. */
+	if (c->local || c->conn.fd < 0 || (c->remote && c->state < CLIENT_READY))
+		return;
+	conn_send(&c->conn, WIRE_BYE, NULL, NULL, 0, -1);
+	while (c->conn.first && process_now() < end) {
+		poll(NULL, 0, 1);
+		conn_flush(&c->conn);
+	}
 }
 
 /* What is left of one, however far it got. */
@@ -256,7 +275,8 @@ static void destroy(struct bootstrap *b)
 	status_restore(&saved);
 }
 
-int bootstrap_open(const struct bootstrap_config *config, struct bootstrap **out)
+static int open_at(
+	const struct bootstrap_config *config, struct meeting *met, struct bootstrap **out)
 {
 	int rc = config_check(config);
 	struct bootstrap *b;
@@ -272,25 +292,24 @@ int bootstrap_open(const struct bootstrap_config *config, struct bootstrap **out
 	b->wake = -1;
 	conn_open(&b->client.conn, -1, -1, false);
 	locks_make(b);
-	rc = fill(b);
-	if (rc)
+	rc = fill(b, met);
+	if (rc) {
+		say_goodbye(&b->client);
 		destroy(b);
-	else
-		*out = b;
-	return rc;
+		return rc;
+	}
+	*out = b;
+	return 0;
 }
 
-static void say_goodbye(struct client *c)
+int bootstrap_open(
+	const struct bootstrap_config *config, struct meeting *met, struct bootstrap **out)
 {
-	int64_t end = process_now() + GOODBYE_NS;
+	int rc = open_at(config, met, out);
 
-	if (c->local || (c->state != CLIENT_READY && c->state != CLIENT_REFUSED))
-		return;
-	conn_send(&c->conn, WIRE_BYE, NULL, NULL, 0, -1);
-	while (c->conn.first && process_now() < end) {
-		poll(NULL, 0, 1);
-		conn_flush(&c->conn);
-	}
+	if (met)
+		meeting_close(met);
+	return rc;
 }
 
 /* A forked child has copies of the descriptors and no thread: it must not speak for its parent. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the processes of a world find each other. One bootstrap a process and world, made by the first
- * of its ranks that has waited a moment for ranks that are not here: a world whose ranks all come in
- * one process never opens a socket.
+ * How the processes of a world find each other. One bootstrap a process and world, made as soon as it
+ * is known that ranks are in other processes, or that some are not here after a moment.
  *
  * The first process to bind the name that the uid gives is the hub, the others connect to it; the
  * hub's listening socket stays open while ranks are missing. One service thread a process, signals
  * blocked, sleeping in poll. A connection is authenticated (keyed hash over the uid's secret and a
  * nonce of either side, constant-time compare), versioned, and checked for rank range, duplicates
  * and world size; strangers and garbage are dropped without harm to the world. The connections stay
- * open until close: their end tells that a process has died.
+ * open until close: their end tells that a process has died. A process of the hub's node is known from
+ * its connect() on, by the name of its socket, one of another node from its first rank on.
  *
  * Threads: bootstrap_add, _wait, _exchange, _break from any thread; open and close from one.
  */
@@ -21,15 +21,18 @@
 #define BOOTSTRAP_BLOB 512 /* most bytes a rank may publish */
 
 struct bootstrap;
+struct meeting;
 
 struct bootstrap_config {
 	const struct uid *uid;
 	int nranks;
+	int rank; /* one that this process brings; -1: none, and nobody misses it before its first */
 	size_t blob_size;    /* bytes every rank publishes, equal in all processes */
 	size_t control_size; /* bytes of shared memory that the hub makes (memfd, zeroed); 0: none */
 	/*
 	 * Called once, from the service thread, when the world cannot go on: a process died (code
-	 * SPMT_ERR_PEER_DEAD, ranks after the sentence's last colon) or another process broke it.
+	 * SPMT_ERR_PEER_DEAD, ranks after the sentence's last colon; or the number of a hub that had
+	 * not come to say its ranks) or another process broke it.
 	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
 	 */
 	void (*broken)(void *ctx, int code, const char *sentence);
@@ -37,8 +40,10 @@ struct bootstrap_config {
 	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
 };
 
-/* Binds or connects and starts the service thread. Nothing is left behind on failure. */
-int bootstrap_open(const struct bootstrap_config *config, struct bootstrap **out);
+/* Binds or connects and starts the service thread. Nothing is left behind on failure. met: what
+   socket_meet() has found already, NULL or AGAIN: nothing; taken over, on failure too. */
+int bootstrap_open(
+	const struct bootstrap_config *config, struct meeting *met, struct bootstrap **out);
 
 /* A rank of this process joins with its blob, at any time before the world is complete. -EEXIST: the
    rank is taken; SPMT_ERR_MISMATCH: another world size; both name the rank and harm nobody else, but

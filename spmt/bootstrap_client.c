@@ -17,6 +17,8 @@
 #define LOOK_MOST 10	       /* .. so many times */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
 #define ANSWER_NS 2000000000ll /* what a hub on another node gets before the next port is tried */
+#define END_NS \
+	300000000ll /* a killed process closes its sockets so much earlier than it ends, at most */
 
 /* ---- broken -------------------------------------------------------------------------------- */
 
@@ -99,32 +101,80 @@ static bool of_hub(const void *ctx, int rank)
 	return ((const struct client *)ctx)->owner[rank] == HUB_SELF;
 }
 
-/* The hub's process ended without a goodbye. If none of its ranks had come, another leads on. */
+#define NAMELESS \
+	"process %d, which led the rendezvous, died before it had said which of the %d ranks are its"
+
+/* "2 of 6 ranks died: 0, 1"; before they have come, all there is to tell is the process. */
+static void say_death(const struct client *c, int process, char *sentence, size_t size)
+{
+	int n = 0, nranks = c->config->nranks;
+
+	for (int r = 0; r < nranks; r++)
+		n += of_hub(c, r);
+	if (n) {
+		snprintf(sentence, size, "%d of %d ranks died:", n, nranks);
+		say_ranks(sentence, size, nranks, of_hub, c);
+	} else {
+		snprintf(sentence, size, NAMELESS, process, nranks);
+	}
+}
+
+/* The hub's process ended without a goodbye. */
 static void hub_died(struct client *c)
 {
 	char sentence[STATUS_SENTENCE];
-	int n = 0;
 
-	for (int r = 0; r < c->config->nranks; r++)
-		n += of_hub(c, r);
-	if (c->code || (c->complete && c->state == CLIENT_ALONE)) {
-		conn_close(&c->conn);
-		c->state = CLIENT_ALONE;
-		return;
-	}
-	if (!c->local && !c->complete && (c->state != CLIENT_READY || !n)) {
-		look_again(c);
-		return;
-	}
-	snprintf(sentence, sizeof(sentence), "%d of %d ranks died:%s", n, c->config->nranks,
-		n ? "" : " none, but the process that led the rendezvous");
-	say_ranks(sentence, sizeof(sentence), c->config->nranks, of_hub, c);
-	if (c->local)
+	say_death(c, socket_process(c->conn.fd), sentence, sizeof(sentence));
+	if (!c->code && c->local) {
 		hear_break(c, -ENOMEM, "spmt_init: out of memory or descriptors in the rendezvous");
-	else
+	} else if (!c->code && c->complete) {
 		hear_break(c, SPMT_ERR_PEER_DEAD, sentence);
+	} else if (!c->code && c->remote && c->state != CLIENT_READY) {
+		look_again(c); /* nothing has shown that it was one */
+		return;
+	} else if (!c->code) {
+		look_again(c); /* to tell it those who come */
+		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+		return;
+	}
 	conn_close(&c->conn);
 	c->state = CLIENT_ALONE;
+}
+
+static void former_forget(struct client *c)
+{
+	if (c->former.pidfd >= 0)
+		close(c->former.pidfd);
+	c->former = (struct former){ -1, 0, -1, INT64_MAX };
+}
+
+/* Nothing more comes from a hub that has not let this process in. It may have sent it away, or died: the end
+   of its process, which comes a moment later then, tells. */
+static void hub_silent(struct client *c)
+{
+	former_forget(c);
+	if (c->conn.pidfd >= 0)
+		c->former = (struct former){ c->conn.pidfd, socket_process(c->conn.fd), -1,
+			process_now() + END_NS };
+	c->conn.pidfd = -1;
+	look_again(c);
+}
+
+/* True: it has died. */
+static bool former_serve(struct client *c, const struct pollfd *set)
+{
+	char sentence[STATUS_SENTENCE];
+	bool died = c->former.slot >= 0 && set[c->former.slot].revents;
+
+	if (!died && process_now() < c->former.until)
+		return false;
+	if (died && !c->complete) {
+		snprintf(
+			sentence, sizeof(sentence), NAMELESS, c->former.process, c->config->nranks);
+		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+	}
+	former_forget(c);
+	return died;
 }
 
 /* ---- what the hub says --------------------------------------------------------------------- */
@@ -368,9 +418,9 @@ static struct wire_rules rules_of(const struct client *c)
 	struct wire_rules rules = { 0, c->config->nranks, c->config->blob_size };
 
 	if (c->state == CLIENT_STRANGER)
-		rules.types = 1u << WIRE_CHALLENGE;
+		rules.types = 1u << WIRE_CHALLENGE | 1u << WIRE_BYE;
 	else if (c->state == CLIENT_HELLO)
-		rules.types = 1u << WIRE_WELCOME;
+		rules.types = 1u << WIRE_WELCOME | 1u << WIRE_BYE;
 	else if (c->state == CLIENT_REFUSED)
 		rules.types = always;
 	else if (c->state == CLIENT_READY && c->complete)
@@ -428,23 +478,29 @@ static void connection_failed(struct client *c)
 
 bool client_serve(struct client *c, const struct pollfd *set)
 {
-	bool orphaned, changed = false;
+	bool orphaned, changed = c->former.pidfd >= 0 && former_serve(c, set);
 
 	if (c->conn.fd < 0)
-		return false;
+		return changed;
 	orphaned = conn_orphaned(&c->conn, set);
 	conn_flush(&c->conn);
 	if (conn_readable(&c->conn, set) || orphaned)
-		changed = client_read(c);
+		changed |= client_read(c);
 	if (c->conn.fd >= 0 && c->conn.error) {
 		connection_failed(c);
 		return true;
 	}
-	if (c->conn.fd >= 0 && (c->conn.ended || (orphaned && c->conn.pid_slot >= 0))) {
+	if (c->conn.fd >= 0 && orphaned && c->conn.pid_slot >= 0) {
 		hub_died(c);
 		changed = true;
+	} else if (c->conn.fd >= 0 && c->conn.ended) {
+		if (c->local || c->state >= CLIENT_READY)
+			hub_died(c);
+		else
+			hub_silent(c);
+		changed = true;
 	}
-	if (c->conn.fd >= 0 && c->remote && c->state < CLIENT_READY && process_now() >= c->deadline)
+	if (c->conn.fd >= 0 && c->state < CLIENT_READY && process_now() >= c->deadline)
 		look_again(c);
 	return changed;
 }
@@ -455,7 +511,7 @@ bool client_looks(const struct client *c)
 	return c->state == CLIENT_LOOKING && !(c->code && c->break_sent);
 }
 
-int64_t client_until(const struct client *c)
+static int64_t conn_until(const struct client *c)
 {
 	if (c->state == CLIENT_LOOKING && !client_looks(c))
 		return INT64_MAX;
@@ -463,8 +519,23 @@ int64_t client_until(const struct client *c)
 		return 0;
 	if (c->conn.later)
 		return process_now() + RETRY_NS;
-	return c->state == CLIENT_LOOKING || (c->remote && c->state < CLIENT_READY) ? c->deadline
-										    : INT64_MAX;
+	return c->state < CLIENT_READY ? c->deadline : INT64_MAX;
+}
+
+int64_t client_until(const struct client *c)
+{
+	return MIN_OF(conn_until(c), c->former.until);
+}
+
+size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most)
+{
+	n = conn_poll(&c->conn, set, n, most);
+	c->former.slot = -1;
+	if (c->former.pidfd < 0 || n >= most)
+		return n;
+	c->former.slot = (int)n;
+	set[n] = (struct pollfd){ .fd = c->former.pidfd, .events = POLLIN };
+	return n + 1;
 }
 
 /* ---- what the user asks for ---------------------------------------------------------------- */
@@ -481,7 +552,9 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 {
 	size_t n = (size_t)config->nranks;
 
-	*c = (struct client){ .config = config, .state = CLIENT_LOOKING };
+	*c = (struct client){
+		.config = config, .state = CLIENT_LOOKING, .former = { -1, 0, -1, INT64_MAX }
+	};
 	conn_open(&c->conn, -1, -1, false);
 	c->claims = mem_calloc(n, 1);
 	c->held = mem_calloc(n, sizeof(*c->held));
@@ -498,6 +571,7 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 void client_close(struct client *c)
 {
 	conn_close(&c->conn);
+	former_forget(c);
 	for (int i = 0; i < 2; i++) {
 		round_empty(&c->rounds[i], c->processes);
 		mem_free(c->rounds[i].parts);

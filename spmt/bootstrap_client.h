@@ -33,9 +33,13 @@ struct client {
 	const struct bootstrap_config *config;
 	enum client_state state;
 	struct conn conn;
-	bool local;	  /* the hub is this process */
-	bool remote;	  /* the hub is on another node */
-	int64_t deadline; /* LOOKING: when to try; remote and not yet READY: when to give up */
+	bool local;  /* the hub is this process */
+	bool remote; /* the hub is on another node */
+	struct former {
+		int pidfd, process, slot; /* pidfd -1: there is none */
+		int64_t until;
+	} former;	  /* a hub that fell silent before it let this process in: did it die? */
+	int64_t deadline; /* LOOKING: when to try; not yet READY: when to look for another hub */
 	unsigned attempts;
 	struct wire_challenge challenge;
 	struct wire_hello hello;
@@ -79,6 +83,8 @@ bool client_serve(struct client *c, const struct pollfd *set);
 /* Whether a hub is to be looked for, once client_until has passed. */
 bool client_looks(const struct client *c);
 int64_t client_until(const struct client *c);
+/* As conn_poll(). */
+size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most);
 
 /* Claims a rank, whose blob is in place; the verdict comes in claims[rank]. */
 void client_claim(struct client *c, int rank);

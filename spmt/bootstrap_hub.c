@@ -31,6 +31,7 @@ struct member {
 	uint32_t id;
 	uint32_t round; /* exchanges it has sent */
 	int nranks, process;
+	int rank;	  /* that it brings, by its socket's name; -1: none was said */
 	int64_t deadline; /* of a stranger */
 	struct wire_challenge challenge;
 };
@@ -100,7 +101,7 @@ static void send_present(struct hub *hub, struct member *m, int rank)
 /* ---- members ------------------------------------------------------------------------------- */
 
 /* Takes fd over. */
-static struct member *member_add(struct hub *hub, int fd, bool remote)
+static struct member *member_add(struct hub *hub, int fd, bool remote, int rank)
 {
 	struct member *m = mem_calloc(1, sizeof(*m));
 	int rc = m ? process_random(m->challenge.nonce, sizeof(m->challenge.nonce)) : -ENOMEM;
@@ -110,9 +111,10 @@ static struct member *member_add(struct hub *hub, int fd, bool remote)
 		close(fd);
 		return NULL;
 	}
-	conn_open(&m->conn, fd, -1, remote);
+	conn_open(&m->conn, fd, rank < 0 ? -1 : socket_pidfd(fd), remote);
 	m->id = hub->next_id++;
 	m->process = -1;
+	m->rank = rank;
 	m->deadline = process_now() + HUB_PATIENCE_NS;
 	m->challenge.magic = WIRE_MAGIC;
 	m->challenge.version = WIRE_VERSION;
@@ -137,11 +139,20 @@ static void member_withdraw(struct hub *hub, struct member *m)
 	}
 }
 
+/* Nothing is known of it but the connection, and it may be sent away. */
+static bool is_stranger(const struct member *m)
+{
+	return m->state == MEMBER_STRANGER && m->id != HUB_SELF && m->rank < 0;
+}
+
+/* One that has not got as far as to add a rank, or to say a word, is missed by its name. */
 static void member_died(struct hub *hub, struct member *m)
 {
 	for (int r = 0; r < hub->config->nranks && m->state == MEMBER_READY; r++)
 		if (hub->owner[r] == (int64_t)m->id)
 			hub->dead[r] = m->died = true;
+	if (m->rank >= 0 && m->state != MEMBER_GUEST && hub->owner[m->rank] < 0)
+		hub->dead[m->rank] = true;
 	m->state = MEMBER_GONE;
 }
 
@@ -171,15 +182,6 @@ static void sweep(struct hub *hub)
 
 /* ---- completion ---------------------------------------------------------------------------- */
 
-static void listeners_close(struct hub *hub)
-{
-	if (hub->listeners.fd >= 0)
-		close(hub->listeners.fd);
-	if (hub->listeners.tcp >= 0)
-		close(hub->listeners.tcp);
-	hub->listeners.fd = hub->listeners.tcp = -1;
-}
-
 /* Processes are numbered in the order of their ids, as their clients do it too. */
 static int number_processes(struct hub *hub)
 {
@@ -205,7 +207,7 @@ static void complete(struct hub *hub)
 	hub->complete = true;
 	w.processes = (uint32_t)number_processes(hub);
 	w.remote = hub->remote;
-	listeners_close(hub);
+	meeting_close(&hub->listeners);
 	for (struct member *m = hub->members; m; m = m->next) {
 		if (m->process >= 0)
 			conn_send(&m->conn, WIRE_COMPLETE, &w, NULL, 0,
@@ -241,7 +243,7 @@ static void hear_hello(struct hub *hub, struct member *m, const struct wire_hell
 	if (m->conn.error) /* not welcome before it has been told so: check() sends it away */
 		return;
 	m->state = w.code ? MEMBER_GUEST : MEMBER_READY;
-	if (!w.code && !m->conn.remote)
+	if (!w.code && !m->conn.remote && m->conn.pidfd < 0)
 		m->conn.pidfd = socket_pidfd(m->conn.fd);
 	for (int r = 0; r < c->nranks && !w.code; r++)
 		if (hub->owner[r] >= 0)
@@ -315,7 +317,7 @@ static void hear(struct hub *hub, struct member *m, const struct wire_message *m
 static struct wire_rules rules_of(const struct hub *hub, const struct member *m)
 {
 	static const unsigned types[] = {
-		[MEMBER_STRANGER] = 1u << WIRE_HELLO,
+		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
 		[MEMBER_READY] =
 			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE,
 		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE,
@@ -360,7 +362,7 @@ static bool send_stranger_away(struct hub *hub, int most)
 	int n = 0;
 
 	for (struct member *m = hub->members; m; m = m->next) {
-		if (m->state != MEMBER_STRANGER || m->id == HUB_SELF)
+		if (!is_stranger(m))
 			continue;
 		oldest = m; /* newest first */
 		n++;
@@ -387,7 +389,8 @@ static void welcome_all(struct hub *hub, int listener, bool remote)
 		if (fd < 0)
 			continue;
 		send_stranger_away(hub, hub->strangers);
-		member_add(hub, fd, remote);
+		member_add(hub, fd, remote,
+			remote ? -1 : socket_rank(fd, hub->config->uid, hub->config->nranks));
 	}
 }
 
@@ -419,8 +422,9 @@ static void tell_deaths(struct hub *hub)
 
 static void check(struct hub *hub, struct member *m, int64_t now)
 {
-	if (m->state == MEMBER_STRANGER &&
-		(m->conn.error || (m->id != HUB_SELF && now >= m->deadline)))
+	if (m->state == MEMBER_STRANGER && m->conn.error)
+		m->state = MEMBER_GONE;
+	if (is_stranger(m) && now >= m->deadline)
 		m->state = MEMBER_GONE;
 	if (m->conn.error && (m->state == MEMBER_READY || m->state == MEMBER_GUEST)) {
 		int code = m->conn.error;
@@ -489,7 +493,7 @@ size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int6
 	}
 	for (struct member *m = hub->members; m; m = m->next) {
 		n = conn_poll(&m->conn, set, n, most);
-		if (m->state == MEMBER_STRANGER && m->id != HUB_SELF)
+		if (is_stranger(m))
 			*until = MIN_OF(*until, m->deadline);
 		if (m->conn.later || m->conn.error)
 			*until = MIN_OF(*until, now + (m->conn.error ? 0 : RETRY_NS));
@@ -516,8 +520,8 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 	int rc = -ENOMEM;
 
 	if (!hub) {
-		hub = &(struct hub){ .listeners = *meeting };
-		listeners_close(hub);
+		meeting_close(&(struct meeting){
+			meeting->kind, meeting->fd, meeting->tcp, meeting->remote });
 		close(self);
 		return fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
 	}
@@ -533,7 +537,7 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 	if (!hub->owner || !hub->dead || !hub->blobs) {
 		close(self);
 		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
-	} else if (!member_add(hub, self, false)) {
+	} else if (!member_add(hub, self, false, -1)) {
 		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
 	} else {
 		rc = config->control_size ? memory_make(client_memory(config), &hub->control) : 0;
@@ -551,7 +555,9 @@ static void say_goodbye(struct hub *hub)
 	int64_t end = process_now() + GOODBYE_NS;
 	bool waiting = true;
 
-	tell(hub, WIRE_BYE, NULL, NULL, 0);
+	for (struct member *m = hub->members; m; m = m->next)
+		if (!is_stranger(m))
+			conn_send(&m->conn, WIRE_BYE, NULL, NULL, 0, -1);
 	while (waiting && process_now() < end) {
 		waiting = false;
 		for (struct member *m = hub->members; m; m = m->next) {
@@ -567,7 +573,7 @@ void hub_close(struct hub *hub)
 {
 	if (!hub)
 		return;
-	listeners_close(hub);
+	meeting_close(&hub->listeners);
 	say_goodbye(hub);
 	for (struct member *m = hub->members; m; m = m->next)
 		m->state = MEMBER_GONE;

@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -35,11 +36,11 @@ struct address {
 	} u;
 };
 
-static void unix_address(const struct uid *uid, struct address *a)
+static void unix_address(const struct uid *uid, int rank, struct address *a)
 {
 	char name[WIRE_NAME];
 
-	wire_name(uid, name);
+	wire_name(uid, rank, name);
 	memset(a, 0, sizeof(*a));
 	a->u.un.sun_family = AF_UNIX;
 	/* a zero first: the abstract name space */
@@ -107,19 +108,42 @@ static bool same_user(int fd, uid_t *user)
 	return cred.uid == geteuid();
 }
 
-int socket_pidfd(int fd)
+int socket_process(int fd)
 {
 	struct ucred cred;
 	socklen_t size = sizeof(cred);
-	int pidfd;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) || cred.pid <= 0 ||
-		cred.pid == getpid() || fault_here(FAULT_FD))
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) || cred.pid < 0 ? 0 : cred.pid;
+}
+
+int socket_pidfd(int fd)
+{
+	int pid = socket_process(fd), pidfd;
+	socklen_t size = sizeof(pidfd);
+
+	if (!pid || pid == getpid() || fault_here(FAULT_FD))
 		return -1;
-	size = sizeof(pidfd);
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size))
 		return process_fd(pidfd);
-	return process_fd((int)syscall(SYS_pidfd_open, cred.pid, 0));
+	return process_fd((int)syscall(SYS_pidfd_open, pid, 0));
+}
+
+int socket_rank(int fd, const struct uid *uid, int nranks)
+{
+	struct address theirs, made;
+	const char *name = theirs.u.un.sun_path + 1, *dot;
+	int rank;
+
+	memset(&theirs, 0, sizeof(theirs));
+	theirs.size = sizeof(theirs.u.un) - 1;
+	if (getpeername(fd, &theirs.u.any, &theirs.size) || theirs.u.any.sa_family != AF_UNIX)
+		return -1;
+	dot = strchr(name, '.');
+	rank = dot ? atoi(dot + 1) : -1;
+	if (rank < 0 || rank >= nranks)
+		return -1;
+	unix_address(uid, rank, &made);
+	return theirs.size == made.size && !memcmp(&theirs.u.un, &made.u.un, made.size) ? rank : -1;
 }
 
 /* Notices a node that has gone without a word; a stopped process still answers, its kernel does. */
@@ -243,7 +267,23 @@ static int meet_tcp(const struct uid *uid, unsigned attempt, struct meeting *mee
 	return meet_connected(fd, &a, true, meeting);
 }
 
-int socket_meet(const struct uid *uid, bool only_tcp, unsigned attempt, struct meeting *meeting)
+/* To the hub of this node, under the name that says who comes: whatever happens to this process from
+   then on, the hub finds the connection, and the rank. Where the name is in use, by the socket of an
+   earlier world or a forked child, it goes without. */
+static int meet_named(
+	int fd, const struct uid *uid, int rank, const struct address *hub, struct meeting *meeting)
+{
+	struct address own;
+
+	if (rank >= 0) {
+		unix_address(uid, rank, &own);
+		bind(fd, &own.u.any, own.size);
+	}
+	return meet_connected(fd, hub, false, meeting);
+}
+
+int socket_meet(
+	const struct uid *uid, bool only_tcp, unsigned attempt, int rank, struct meeting *meeting)
 {
 	struct address a;
 	int fd, tcp = -1, rc;
@@ -254,10 +294,10 @@ int socket_meet(const struct uid *uid, bool only_tcp, unsigned attempt, struct m
 	fd = socket_make(AF_UNIX);
 	if (fd < 0)
 		return fd;
-	unix_address(uid, &a);
+	unix_address(uid, -1, &a);
 	if (bind(fd, &a.u.any, a.size)) {
 		if (errno == EADDRINUSE)
-			return meet_connected(fd, &a, false, meeting);
+			return meet_named(fd, uid, rank, &a, meeting);
 		rc = fail_errno(errno, "spmt_init: binding the rendezvous");
 		close(fd);
 		return rc;
@@ -275,6 +315,20 @@ int socket_meet(const struct uid *uid, bool only_tcp, unsigned attempt, struct m
 	if (tcp >= 0)
 		close(tcp);
 	return rc == -EADDRNOTAVAIL ? meet_tcp(uid, attempt, meeting) : rc;
+}
+
+/* Shut down first: a forked child may hold copies, at which nobody is to knock in vain. */
+void meeting_close(struct meeting *meeting)
+{
+	const int fds[] = { meeting->fd, meeting->tcp };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds) && meeting->kind != MEETING_AGAIN; i++) {
+		if (fds[i] < 0)
+			continue;
+		shutdown(fds[i], SHUT_RDWR);
+		close(fds[i]);
+	}
+	*meeting = (struct meeting){ MEETING_AGAIN, -1, -1, false };
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */

@@ -19,12 +19,20 @@ struct meeting {
 };
 
 /* One attempt. `attempt` counts them, and so the ports tried; only_tcp: as a process of another node.
-   Failure: there is no point in trying again. */
-int socket_meet(const struct uid *uid, bool only_tcp, unsigned attempt, struct meeting *meeting);
+   rank: one that this process brings, -1: none; on this node the hub knows it by the connection
+   alone. Failure: there is no point in trying again. */
+int socket_meet(
+	const struct uid *uid, bool only_tcp, unsigned attempt, int rank, struct meeting *meeting);
+/* Gives up what a meeting holds; AGAIN from then on. */
+void meeting_close(struct meeting *meeting);
 
 /* A connection of a listener: its descriptor, -EAGAIN: none is waiting, -EMFILE: no descriptors are
    left, -EACCES: a process of another user, sent away. No sentence. */
 int socket_accept(int listener, bool remote);
+/* The rank that the process at the other end brings, -1: it has not said so by its socket's name. */
+int socket_rank(int fd, const struct uid *uid, int nranks);
+/* The number of the process at the other end, 0: not known. */
+int socket_process(int fd);
 /* The two ends of a connection within the process. */
 int socket_pair(int fds[2]);
 /* A descriptor that is readable once the process at the other end has ended; -1: none to be had, or

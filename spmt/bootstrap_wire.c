@@ -154,16 +154,20 @@ void wire_prove_welcome(const struct uid *uid, const struct wire_hello *hello,
 	blake2s(uid->secret, sizeof(uid->secret), parts, ARRAY_SIZE(parts), proof, WIRE_PROOF);
 }
 
-void wire_name(const struct uid *uid, char name[WIRE_NAME])
+void wire_name(const struct uid *uid, int rank, char name[WIRE_NAME])
 {
-	const struct blake2s_part parts[] = { { "spmt socket name", 16 },
-		{ uid->id, sizeof(uid->id) } };
+	const int32_t whose = rank;
+	const struct blake2s_part parts[] = { { rank < 0 ? "spmt socket name" : "spmt member name",
+						      16 },
+		{ uid->id, sizeof(uid->id) }, { &whose, rank < 0 ? 0 : sizeof(whose) } };
 	unsigned char digest[16];
 
 	blake2s(uid->secret, sizeof(uid->secret), parts, ARRAY_SIZE(parts), digest, sizeof(digest));
 	memcpy(name, "spmt-", 6);
 	for (size_t i = 0; i < sizeof(digest); i++)
 		snprintf(name + 5 + 2 * i, 3, "%02x", digest[i]);
+	if (rank >= 0)
+		snprintf(name + 37, WIRE_NAME - 37, ".%d", rank);
 }
 
 /* ---- sentences ----------------------------------------------------------------------------- */

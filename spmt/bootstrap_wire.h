@@ -17,7 +17,7 @@
 #define WIRE_VERSION 1u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
-#define WIRE_NAME 40	     /* bytes of the rendezvous' name */
+#define WIRE_NAME 52	     /* bytes of a socket's name */
 #define WIRE_DATA (1u << 20) /* most bytes of an exchange */
 
 /* clang-format off */
@@ -111,8 +111,8 @@ void wire_prove_hello(const struct uid *uid, const struct wire_challenge *challe
 	const struct wire_hello *hello, unsigned char proof[WIRE_PROOF]);
 void wire_prove_welcome(const struct uid *uid, const struct wire_hello *hello,
 	const struct wire_welcome *welcome, unsigned char proof[WIRE_PROOF]);
-/* The rendezvous' name, which tells nothing of the secret; terminated. */
-void wire_name(const struct uid *uid, char name[WIRE_NAME]);
+/* Of the socket of the process that brings `rank`, -1: of the rendezvous. Tells nothing of the secret. */
+void wire_name(const struct uid *uid, int rank, char name[WIRE_NAME]);
 /* Appends ", "-separated ranks for which test says yes; "..": there was no room. */
 void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
 	const void *ctx);

@@ -2,13 +2,16 @@
 /*
  * How the ranks of a world find each other, before they can meet.
  *
- * Ranks of one process need no more than this process: the last of them to come says that all are
- * here. A rank that has waited a moment and still misses some looks for them in other processes:
- * from then on all ranks of this process, those that come later too, go through the bootstrap.
+ * The first rank of a process looks whether the rendezvous is there, connects if so, and takes its
+ * place if not, so that others find this process, and its death, from then on. Ranks of one process
+ * need no more than that: the last of them to come says that all are here. Where others are found, or
+ * some are missed after a moment, all ranks of this process, those that come later too, go through
+ * the bootstrap.
  */
 #include "gather.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "../src/mem.h"
@@ -22,9 +25,10 @@ _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits i
 
 #define POST_MS 100		 /* how long a failure is kept for those who come */
 #define ALONE_NS (2 * 1000000ll) /* how long a rank waits for ranks of its own process alone */
+#define LOOKS 20		 /* at a rendezvous that is just being made, before waiting so */
 
 /* The world's `gathering`: what the ranks of this process go by. Set once under the world's lock. */
-enum { GATHER_OPEN, GATHER_HERE, GATHER_CALLING, GATHER_BOOT };
+enum { GATHER_LOOKING, GATHER_OPEN, GATHER_HERE, GATHER_CALLING, GATHER_BOOT };
 
 static void gathering_set(struct world *w, uint32_t state)
 {
@@ -32,25 +36,75 @@ static void gathering_set(struct world *w, uint32_t state)
 	futex_wake_all(&w->gathering);
 }
 
-/* True for the one rank that is to open the bootstrap. */
-static bool gathering_lead(struct world *w)
+static struct meeting take_meeting(struct world *w)
+{
+	struct meeting met = w->met;
+
+	w->met.kind = MEETING_AGAIN;
+	return met;
+}
+
+/* True for the one rank that is to open the bootstrap, with what has been met so far. */
+static bool gathering_lead(struct world *w, struct meeting *met)
 {
 	bool lead;
 
 	pthread_mutex_lock(&w->lock);
 	lead = atomic_load(&w->gathering) == GATHER_OPEN;
-	if (lead)
+	if (lead) {
 		gathering_set(w, GATHER_CALLING);
+		*met = take_meeting(w);
+	}
 	pthread_mutex_unlock(&w->lock);
 	return lead;
 }
 
-static void gathering_arrive(struct world *w)
+/* Where this fails, the bootstrap tries again, and tells why it cannot. */
+static void meet_others(const spmt_comm *comm, struct meeting *met)
 {
+	struct status_saved saved;
+	int looks = 0;
+
+	status_save(&saved);
+	while (!socket_meet(&comm->world->uid, false, 0, comm->rank, met) &&
+		met->kind == MEETING_AGAIN && ++looks < LOOKS)
+		sched_yield();
+	status_restore(&saved);
+}
+
+/* All have come: nothing is to be had elsewhere. */
+static void gathering_check(struct world *w)
+{
+	if (w->arrived < w->nranks || atomic_load(&w->gathering) != GATHER_OPEN)
+		return;
+	meeting_close(&w->met);
+	gathering_set(w, GATHER_HERE);
+}
+
+/* True for the one rank that is to open the bootstrap at once: the process's first, where others are. */
+static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
+{
+	struct world *w = comm->world;
+	bool first, others;
+
 	pthread_mutex_lock(&w->lock);
-	if (++w->arrived == w->nranks && atomic_load(&w->gathering) == GATHER_OPEN)
-		gathering_set(w, GATHER_HERE);
+	first = !w->arrived++;
+	gathering_check(w);
 	pthread_mutex_unlock(&w->lock);
+	if (!first)
+		return false;
+	*met = (struct meeting){ MEETING_AGAIN, -1, -1, false };
+	if (w->nranks > 1)
+		meet_others(comm, met);
+	others = met->kind == MEETING_CLIENT;
+	pthread_mutex_lock(&w->lock);
+	if (!others)
+		w->met = *met;
+	/* wakes nobody: who sleeps by now does so for as long as it would wait */
+	atomic_store(&w->gathering, others ? GATHER_CALLING : GATHER_OPEN);
+	gathering_check(w);
+	pthread_mutex_unlock(&w->lock);
+	return others;
 }
 
 static void on_broken(void *ctx, int code, const char *sentence)
@@ -58,19 +112,51 @@ static void on_broken(void *ctx, int code, const char *sentence)
 	world_break_here(ctx, code, sentence);
 }
 
-static int call_others(spmt_comm *comm)
+/* met: as bootstrap_open(). */
+static void post(const struct uid *uid, int nranks, int code, struct meeting *met)
+{
+	/* Another size than the world's is heard, too. */
+	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
+	struct bootstrap_config config = {
+		.uid = uid,
+		.nranks = size,
+		.rank = -1,
+		.blob_size = sizeof(struct rank_info),
+		.control_size = control_world_size(size),
+	};
+	struct status_saved saved;
+	struct bootstrap *boot;
+
+	status_save(&saved);
+	if (!bootstrap_open(&config, met, &boot)) {
+		status_restore(&saved);
+		bootstrap_break(boot, code, status_sentence());
+		bootstrap_spread(boot, POST_MS);
+		bootstrap_close(boot);
+	}
+	status_restore(&saved);
+}
+
+void gather_post(const struct uid *uid, int nranks, int code)
+{
+	if (nranks != 1)
+		post(uid, nranks, code, NULL);
+}
+
+static int call_others(spmt_comm *comm, struct meeting *met)
 {
 	struct world *w = comm->world;
 	struct bootstrap_config config = {
 		.uid = &w->uid,
 		.nranks = w->nranks,
+		.rank = comm->rank,
 		.blob_size = sizeof(struct rank_info),
 		.control_size = control_world_size(w->nranks),
 		.broken = on_broken,
 		.ctx = w,
 	};
 	struct bootstrap *boot;
-	int rc = bootstrap_open(&config, &boot);
+	int rc = bootstrap_open(&config, met, &boot);
 
 	if (rc) {
 		world_break(w, rc, status_sentence());
@@ -82,25 +168,39 @@ static int call_others(spmt_comm *comm)
 	return 0;
 }
 
-/* Until it is clear which way this process gathers; *state says which. */
-static int gathering_wait(spmt_comm *comm, uint32_t *state)
+/* The world broke here before this process called others: those who found it first are told. */
+static int broken_early(spmt_comm *comm)
 {
 	struct world *w = comm->world;
+	int rc = control_broken(comm->control, "spmt_init");
+	struct meeting met;
+
+	pthread_mutex_lock(&w->lock);
+	met = take_meeting(w);
+	pthread_mutex_unlock(&w->lock);
+	if (met.kind != MEETING_AGAIN)
+		post(&w->uid, w->nranks, rc, &met);
+	return rc;
+}
+
+int gather_begin(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct meeting met;
 	int64_t begin = process_now();
-	int rc = 0;
+	int rc = gathering_arrive(comm, &met) ? call_others(comm, &met) : 0;
 
 	while (!rc) {
-		*state = atomic_load_explicit(&w->gathering, memory_order_acquire);
-		if (*state == GATHER_HERE || *state == GATHER_BOOT)
+		uint32_t state = atomic_load_explicit(&w->gathering, memory_order_acquire);
+
+		if (state == GATHER_HERE || state == GATHER_BOOT)
 			return 0;
 		if (atomic_load(&comm->control->stop))
-			return control_broken(comm->control, "spmt_init");
-		if (*state == GATHER_OPEN && process_now() - begin >= ALONE_NS) {
-			if (gathering_lead(w))
-				rc = call_others(comm);
-			continue;
-		}
-		futex_sleep(&w->gathering, *state, ALONE_NS);
+			return broken_early(comm);
+		if (state != GATHER_OPEN || process_now() - begin < ALONE_NS)
+			futex_sleep(&w->gathering, state, ALONE_NS);
+		else if (gathering_lead(w, &met))
+			rc = call_others(comm, &met);
 	}
 	return rc;
 }
@@ -146,39 +246,17 @@ static int gather_processes(spmt_comm *comm)
 
 int gather(spmt_comm *comm)
 {
-	uint32_t state = GATHER_OPEN;
-	int rc;
-
-	gathering_arrive(comm->world);
-	rc = gathering_wait(comm, &state);
-	if (rc || state == GATHER_HERE)
-		return rc;
-	return gather_processes(comm);
+	return atomic_load_explicit(&comm->world->boot, memory_order_acquire)
+		? gather_processes(comm)
+		: 0;
 }
 
-void gather_post(const struct uid *uid, int nranks, int code)
+void gather_give_up(const spmt_comm *comm)
 {
-	/* Another size than the world's is heard, too. */
-	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
-	struct bootstrap_config config = {
-		.uid = uid,
-		.nranks = size,
-		.blob_size = sizeof(struct rank_info),
-		.control_size = control_world_size(size),
-	};
-	struct status_saved saved;
-	struct bootstrap *boot;
+	struct bootstrap *boot = atomic_load_explicit(&comm->world->boot, memory_order_acquire);
 
-	if (nranks == 1)
-		return;
-	status_save(&saved);
-	if (!bootstrap_open(&config, &boot)) {
-		status_restore(&saved);
-		bootstrap_break(boot, code, status_sentence());
+	if (boot)
 		bootstrap_spread(boot, POST_MS);
-		bootstrap_close(boot);
-	}
-	status_restore(&saved);
 }
 
 bool gather_here(const spmt_comm *comm, int rank)

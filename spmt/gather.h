@@ -13,10 +13,18 @@ struct world;
 enum { RANKS_MOST = 1 << 15 };
 
 /*
- * Until every rank of the world has told who it is: then world->infos is filled and comm->control is
- * what the ranks meet on. A missing rank is named at the deadline, in all processes.
+ * This rank has come: from its process's first one on, those of other processes hear of the process's
+ * death. Returns once it is clear whether all ranks are in this process.
+ */
+int gather_begin(spmt_comm *comm);
+/*
+ * Until every rank of the world has told who it is: then comm->control is what the ranks meet on, and
+ * what each had in world->infos is everywhere, within this process after their next meeting. A missing
+ * rank is named at the deadline, in all processes.
  */
 int gather(spmt_comm *comm);
+/* A rank has failed between the two, and its world is broken: a moment for others to hear of it. */
+void gather_give_up(const spmt_comm *comm);
 
 /* Whether `rank` of comm lives in this process. */
 bool gather_here(const spmt_comm *comm, int rank);

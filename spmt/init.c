@@ -301,11 +301,14 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	comm->default_timeout_ms =
 		MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
 	atomic_store(&comm->timeout_ms, comm->default_timeout_ms);
-	rc = init_failed(comm, info_begin(comm, attr, launch));
-	if (rc && !atomic_load(&comm->world->boot))
-		gather_post(&comm->world->uid, comm->nranks, rc);
+	rc = gather_begin(comm);
 	if (rc)
 		return rc;
+	rc = init_failed(comm, info_begin(comm, attr, launch));
+	if (rc) {
+		gather_give_up(comm);
+		return rc;
+	}
 	record.key[1] = backend_index(comm->backend);
 	rc = gather(comm);
 	if (!rc)

@@ -10,9 +10,9 @@
 #include "../include/spmt_device.h"
 #include "../transports/ipc.h"
 #include "../transports/transport.h"
+#include "bootstrap_socket.h"
 #include "control.h"
 #include "pool.h"
-#include "uid.h"
 
 /* The words that a comm's kernels and the host both see: pinned host memory. */
 struct signals {
@@ -71,12 +71,12 @@ struct world {
 	_Atomic(struct control *) control; /* what they meet on: local, or shared by processes */
 	_Atomic uint32_t gathering;
 	int arrived;			  /* guarded by lock */
+	struct meeting met;		  /* guarded by lock; not yet of a bootstrap */
 	_Atomic(struct bootstrap *) boot; /* NULL: all ranks are in this process */
 	const int *process;		  /* by rank, likewise; equal numbers share a process */
 	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
 
-	pthread_mutex_t
-		lock; /* guards arrived, the writes of gathering and control, and what follows */
+	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
 	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */

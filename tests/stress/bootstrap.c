@@ -43,12 +43,13 @@ static int open_party(struct world *w, int i)
 {
 	struct bootstrap_config config = { .uid = &w->uid,
 		.nranks = NRANKS,
+		.rank = -1,
 		.blob_size = sizeof(int),
 		.control_size = 4096,
 		.broken = told,
 		.ctx = w };
 
-	return bootstrap_open(&config, &w->parties[i]);
+	return bootstrap_open(&config, NULL, &w->parties[i]);
 }
 
 static int use(struct rank *r, struct bootstrap *b)

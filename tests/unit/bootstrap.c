@@ -208,15 +208,15 @@ Test(bootstrap, parameters)
 	struct bootstrap_config config = { .uid = &uid };
 
 	uid_make(&uid);
-	cr_expect_eq(bootstrap_open(&config, &b), -EINVAL);
+	cr_expect_eq(bootstrap_open(&config, NULL, &b), -EINVAL);
 	config.nranks = 1;
 	config.blob_size = BOOTSTRAP_BLOB + 1;
-	cr_expect_eq(bootstrap_open(&config, &b), -EINVAL);
+	cr_expect_eq(bootstrap_open(&config, NULL, &b), -EINVAL);
 	config.blob_size = 0;
 	config.only_tcp = true;
-	cr_expect_eq(bootstrap_open(&config, &b), -EINVAL);
+	cr_expect_eq(bootstrap_open(&config, NULL, &b), -EINVAL);
 	config.only_tcp = false;
-	cr_assert_eq(bootstrap_open(&config, &b), 0);
+	cr_assert_eq(bootstrap_open(&config, NULL, &b), 0);
 	cr_expect_eq(bootstrap_add(b, 0, ""), 0);
 	bootstrap_close(b);
 	bootstrap_close(NULL);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -62,6 +63,11 @@ static int obey(struct party *p, const struct uid *uid, char command, struct ans
 		return party_open(p, uid, NRANKS, false);
 	case 't':
 		return party_open(p, uid, NRANKS, true);
+	case 'A': /* as the process that brings rank 0, .. */
+	case 'B':
+	case 'C':
+	case 'D':
+		return party_open_as(p, uid, NRANKS, false, command - 'A');
 	case 'w':
 		return wait_for(p, 5000);
 	case 'n':
@@ -304,10 +310,10 @@ Test(bootstrap_death, killed_while_it_gathers)
 	}
 }
 
-/* A process that brought no rank is not missed, hub or not; another takes its place. */
+/* A process that brought no rank, nor said that it would, is not missed; another takes its place. */
 Test(bootstrap_death, killed_before_its_first_rank)
 {
-	for (int victim = 0; victim < 3; victim++) {
+	for (int victim = 1; victim < 3; victim++) {
 		struct child c[4];
 		struct uid uid;
 
@@ -321,10 +327,8 @@ Test(bootstrap_death, killed_before_its_first_rank)
 		end(&c[victim], SIGKILL);
 		if (victim != 2)
 			ask_ok(&c[2], "2");
-		if (victim == 0)
-			ask_ok(&c[1], "1");
 		ask_ok(&c[3], "o");
-		ask_ok(&c[3], victim == 0 ? "03" : victim == 1 ? "13" : "23");
+		ask_ok(&c[3], victim == 1 ? "13" : "23");
 		if (victim == 1)
 			ask_ok(&c[0], "0");
 		if (victim == 2)
@@ -332,6 +336,99 @@ Test(bootstrap_death, killed_before_its_first_rank)
 		all(c, 4, 'w');
 		all(c, 4, 'n');
 		all(c, 4, 'c');
+		for (int i = 0; i < 4; i++)
+			end(&c[i], SIGKILL);
+	}
+}
+
+/* It has connected to a hub that does not even run, and comes no further. */
+Test(bootstrap_death, killed_once_connected)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	for (int i = 0; i < 3; i++)
+		start(&c[i], &uid);
+	ask_ok(&c[0], "A0");
+	ask_ok(&c[1], "B");
+	stop(&c[0]);
+	ask_ok(&c[2], "C");
+	end(&c[2], SIGKILL);
+	kill(c[0].pid, SIGCONT);
+	expect_told(c, 3, "1 of 4 ranks died: 2");
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+/* Said hello, but no rank; its child keeps the sockets open. */
+Test(bootstrap_death, killed_once_let_in)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	for (int i = 0; i < 3; i++)
+		start(&c[i], &uid);
+	ask_ok(&c[0], "A0");
+	ask_ok(&c[1], "B1");
+	ask_ok(&c[2], "C");
+	usleep(20000);
+	ask_ok(&c[2], "f");
+	end(&c[2], SIGKILL);
+	expect_told(c, 3, "1 of 4 ranks died: 2");
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+/* A leave is no death, also where the hub has not even seen who leaves. */
+Test(bootstrap_death, left_before_its_first_rank)
+{
+	struct child c[3];
+	struct uid uid;
+
+	uid_make(&uid);
+	for (int i = 0; i < 3; i++)
+		start(&c[i], &uid);
+	ask_ok(&c[0], "A0");
+	ask_ok(&c[1], "B1");
+	stop(&c[0]);
+	ask_ok(&c[2], "Cc");
+	end(&c[2], SIGKILL);
+	start(&c[2], &uid);
+	ask_ok(&c[2], "C");
+	kill(c[0].pid, SIGCONT);
+	ask_ok(&c[2], "23");
+	all(c, 3, 'w');
+	all(c, 3, 'n');
+	for (int i = 0; i < 3; i++)
+		end(&c[i], SIGKILL);
+}
+
+/* The hub, before it could say anything, or as much as a rank: who comes right after is told, too. */
+Test(bootstrap_death, hub_killed_before_its_first_rank)
+{
+	for (int silent = 0; silent < 2; silent++) {
+		char sentence[STATUS_SENTENCE];
+		struct child c[4];
+		struct uid uid;
+
+		uid_make(&uid);
+		for (int i = 0; i < 4; i++)
+			start(&c[i], &uid);
+		ask_ok(&c[0], "A");
+		if (silent)
+			stop(&c[0]);
+		ask_ok(&c[1], "B");
+		ask_ok(&c[2], "C");
+		usleep(20000);
+		snprintf(sentence, sizeof(sentence),
+			"process %d, which led the rendezvous, died before it had said which of the 4 ranks are its",
+			c[0].pid);
+		end(&c[0], SIGKILL);
+		usleep(20000);
+		ask_ok(&c[3], "D");
+		expect_told(c, 4, sentence);
 		for (int i = 0; i < 4; i++)
 			end(&c[i], SIGKILL);
 	}

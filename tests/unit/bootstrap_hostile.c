@@ -17,7 +17,7 @@ static socklen_t unix_name(const struct uid *uid, struct sockaddr_un *a)
 {
 	char name[WIRE_NAME];
 
-	wire_name(uid, name);
+	wire_name(uid, -1, name);
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
 	memcpy(a->sun_path + 1, name, strlen(name));
@@ -140,6 +140,41 @@ Test(bootstrap_hostile, garbage)
 		say(fd, bytes, sizeof(bytes));
 		expect_dropped(fd);
 	}
+	finish(parties, 2, &uid, false);
+}
+
+/* Names like those by which a hub knows its members, made without the secret, in vain or for no rank. */
+Test(bootstrap_hostile, false_names)
+{
+	struct party parties[2];
+	struct uid uid, other;
+	char names[6][WIRE_NAME];
+
+	uid_make(&uid);
+	uid_make(&other);
+	wire_name(&other, 1, names[0]);
+	wire_name(&uid, -1, names[1]);
+	memcpy(names[1] + strlen(names[1]), ".1", 3);
+	wire_name(&uid, 2, names[2]);
+	wire_name(&uid, 1, names[3]);
+	memcpy(names[3] + strlen(names[3]), "x", 2);
+	wire_name(&uid, 1, names[4]);
+	*strchr(names[4], '.') = 0;
+	strcpy(names[5], ".");
+	open_ok(&parties[0], &uid, 2);
+	for (int i = 0; i < 6; i++) {
+		struct sockaddr_un a = { .sun_family = AF_UNIX };
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		memcpy(a.sun_path + 1, names[i], strlen(names[i]));
+		cr_assert_eq(bind(fd, (struct sockaddr *)&a,
+				     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+					     strlen(names[i]))),
+			0);
+		cr_assert_eq(connect(fd, (struct sockaddr *)&a, unix_name(&uid, &a)), 0);
+		close(fd);
+	}
+	usleep(20000);
 	finish(parties, 2, &uid, false);
 }
 

@@ -51,10 +51,13 @@ static inline void uid_make(struct uid *uid)
 	cr_assert_eq(uid_read("test", &bytes, uid), 0);
 }
 
-static inline int party_open(struct party *p, const struct uid *uid, int nranks, bool only_tcp)
+/* rank: as in struct bootstrap_config. */
+static inline int party_open_as(
+	struct party *p, const struct uid *uid, int nranks, bool only_tcp, int rank)
 {
 	struct bootstrap_config config = { .uid = uid,
 		.nranks = nranks,
+		.rank = rank,
 		.blob_size = sizeof(struct blob),
 		.control_size = 8192,
 		.broken = broken,
@@ -62,7 +65,12 @@ static inline int party_open(struct party *p, const struct uid *uid, int nranks,
 		.only_tcp = only_tcp };
 
 	memset(p, 0, sizeof(*p));
-	return bootstrap_open(&config, &p->b);
+	return bootstrap_open(&config, NULL, &p->b);
+}
+
+static inline int party_open(struct party *p, const struct uid *uid, int nranks, bool only_tcp)
+{
+	return party_open_as(p, uid, nranks, only_tcp, -1);
 }
 
 static inline void open_ok(struct party *p, const struct uid *uid, int nranks)

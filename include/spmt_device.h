@@ -100,7 +100,7 @@ enum spmtd_what {
 
 /* ---- plain data ----------------------------------------------------------------------------- */
 
-#define SPMT_VIEW_ABI 1u
+#define SPMT_VIEW_ABI 2u
 
 /* How one peer is reached. */
 struct spmtd_peer {
@@ -160,16 +160,18 @@ struct spmt_view {
 /*
  * The library area at the end of every rank's heap; layout fixed by npes. Peers write, the owner
  * reads. Counters only rise.
- *	struct spmtd_own, then npes struct spmtd_inbox (index: the rank that writes)
+ *	struct spmtd_own, then npes struct spmtd_inbox (index: the rank that writes), then slots for
+ *	the data of small collectives: 2 * npes (parity of the epoch, the rank that writes)
  */
 struct spmtd_inbox {
 	uint64_t sync;	   /* writer's arrivals at device syncs */
-	uint64_t posted;   /* writer's collective epoch: src, dst, key are valid */
 	uint64_t done;	   /* writer's collective epoch: it is through with this rank */
 	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
-	uint64_t key;	   /* what the writer called, folded */
 	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
 	uint64_t turn;	   /* in the rank's own: where its next look for one of many words begins */
+	uint64_t hello[2]
+		      [2]; /* by parity of the writer's collective epoch: what it called, folded, in
+				 halves below spmtd_flag_(epoch) */
 };
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
@@ -2031,6 +2033,12 @@ SPMTD_FN struct spmtd_inbox *spmtd_inbox_at_(uint64_t own, int writer)
 SPMTD_FN struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
 {
 	return spmtd_inbox_at_(spmtd_at_(v->own), writer);
+}
+
+/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs ago are cleared, no other's. */
+SPMTD_FN uint32_t spmtd_flag_(uint64_t epoch)
+{
+	return (uint32_t)epoch << 1 | 1;
 }
 
 /* One pass over the words whose status is 0: where they hold, from `first` on and round, at most

@@ -10,10 +10,13 @@
 #include "atomics.h"
 #include "coll_key.h"
 #include "rma.h"
+#include "steps.h"
 #include "stream.h"
 
 #define COLL_BLOCKS 32u
 #define COLL_BLOCK_BYTES (16u << 10)
+#define COLL_SMALL_BLOCK_BYTES (4u << 10)
+#define COLL_SLOT_ON_CPU 64u /* bytes: above them CPUs are slower by way of slots */
 
 struct coll_call {
 	const char *what;
@@ -23,7 +26,7 @@ struct coll_call {
 	size_t count;
 	enum spmt_type type;
 	enum spmt_op op;
-	int root;
+	int root, target;		 /* target: of a permute, who gets this rank's src */
 	uint64_t to;			 /* of a permute: its table, folded */
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 };
@@ -145,12 +148,29 @@ static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void 
 	return rc || captured ? rc : coll_done(comm, stream);
 }
 
+uint32_t coll_room(const spmt_comm *comm, uint64_t most)
+{
+	uint32_t room = slot_room(comm->nranks, most);
+
+	return comm_cpu_access(comm) ? MIN_OF(room, COLL_SLOT_ON_CPU) : room;
+}
+
+/* Pushed through slots, which peers reach wherever they are. */
+static bool coll_small(const spmt_comm *comm, const struct coll_call *c)
+{
+	return c->count * type_size(c->type) <= comm->slot_room;
+}
+
 /* Blocks meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
 static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
 {
-	uint64_t bytes = c->count * type_size(c->type) * MAX_OF(c->src_blocks, c->dst_blocks);
+	uint64_t bytes = c->count * type_size(c->type) *
+		(coll_small(comm, c) ? (uint64_t)comm->nranks
+				     : MAX_OF(c->src_blocks, c->dst_blocks));
 	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
 
+	if (coll_small(comm, c))
+		return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_SMALL_BLOCK_BYTES, most));
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
 }
 
@@ -165,6 +185,8 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.root = c->root,
+		.to = c->target,
+		.room = comm->slot_room,
 	};
 
 	view_fill(comm, &args.view);
@@ -237,7 +259,8 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 		rc = comm_claim(comm, c->what);
 	if (rc)
 		return rc;
-	rc = comm->stage ? coll_staged(comm, c, s) : coll_kernel(comm, c, call_key(c), s);
+	rc = comm->stage && !coll_small(comm, c) ? coll_staged(comm, c, s)
+						 : coll_kernel(comm, c, call_key(c), s);
 	comm_unclaim(comm);
 	return comm_failed(comm, c->what, rc);
 }
@@ -264,7 +287,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 	int root, spmt_stream stream)
 {
 	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
-		root, 0, 1, 1 };
+		root, 0, 0, 1, 1 };
 	int rc = comm_enter(comm, c.what);
 
 	if (rc)
@@ -282,7 +305,7 @@ int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	spmt_stream stream)
 {
 	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
-		SPMT_OP_SUM, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
+		SPMT_OP_SUM, 0, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -293,7 +316,7 @@ int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, e
 {
 	uint64_t n = comm ? (uint64_t)comm->nranks : 1;
 	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
-		SPMT_OP_SUM, 0, 0, n, n };
+		SPMT_OP_SUM, 0, 0, 0, n, n };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -329,11 +352,13 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 	const int *to, spmt_stream stream)
 {
 	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM, 0,
-		0, 1, 1 };
+		0, 0, 1, 1 };
 	int rc = comm_enter(comm, c.what);
 
 	if (!rc)
 		rc = permute_table(comm, c.what, to, &c.root, &c.to);
+	if (!rc)
+		c.target = to[comm->rank];
 	return rc ? rc : coll_run(comm, &c, stream);
 }
 
@@ -341,7 +366,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 	enum spmt_type type, enum spmt_op op, spmt_stream stream)
 {
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
-		op, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
+		op, 0, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -351,7 +376,7 @@ int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	enum spmt_op op, spmt_stream stream)
 {
 	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op, 0, 0,
-		1, 1 };
+		0, 1, 1 };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../src/env.h"
+#include "../src/kernels/kernels.h"
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
@@ -14,14 +15,13 @@
 #include "routes.h"
 #include "steps.h"
 
-/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer; and where
+/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer, slots; and where
    ranks live in several processes, room through which collectives reach buffers outside the heap. */
 static uint64_t own_size(const spmt_comm *comm)
 {
-	uint64_t inboxes =
-		sizeof(struct spmtd_own) + (uint64_t)comm->nranks * sizeof(struct spmtd_inbox);
+	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	return gather_elsewhere(comm) ? align_up(inboxes, COLL_STAGE) + 2 * COLL_STAGE : inboxes;
+	return gather_elsewhere(comm) ? align_up(words, COLL_STAGE) + 2 * COLL_STAGE : words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -235,6 +235,8 @@ static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, 
 
 static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const struct env *env)
 {
+	comm->slot_room = coll_room(comm, COLL_SLOTS);
+
 	struct heap_config config = { .backend = comm->backend,
 		.dev = comm->dev,
 		.slice = comm->rank,

@@ -27,21 +27,21 @@ static uint64_t own_word(spmt_comm *comm, const char *word, uint64_t unknown)
 	return *seen;
 }
 
-/* The inbox word that tells whether a peer has come as far as `expected`. */
-static uint64_t peer_epoch(spmt_comm *comm, int pe, const struct spmtd_record *r)
-{
-	struct link *self = &comm->links[comm->rank];
-	const char *box =
-		self->own + sizeof(struct spmtd_own) + (size_t)pe * sizeof(struct spmtd_inbox);
-	size_t word = r->what == SPMTD_WHAT_COLLECTIVE ? offsetof(struct spmtd_inbox, posted)
-						       : offsetof(struct spmtd_inbox, sync);
-
-	return own_word(comm, box + word, r->expected);
-}
-
 static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
 {
-	return pe != comm->rank && (int64_t)(peer_epoch(comm, pe, r) - r->expected) < 0;
+	const char *box = comm->links[comm->rank].own + sizeof(struct spmtd_own) +
+		(size_t)pe * sizeof(struct spmtd_inbox);
+	uint64_t flag = spmtd_flag_(r->expected);
+
+	if (pe == comm->rank)
+		return false;
+	if (r->what == SPMTD_WHAT_COLLECTIVE)
+		return own_word(comm, box + offsetof(struct spmtd_inbox, hello[r->expected & 1]),
+			       flag << 32) >>
+			32 !=
+			flag;
+	return (int64_t)(own_word(comm, box + offsetof(struct spmtd_inbox, sync), r->expected) -
+		       r->expected) < 0;
 }
 
 /* "spmt_quiet: rank 0: a collective was waited for; 2 of 8 ranks missing after 5.0 s: 3, 6" */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../src/kernels/kernels.h"
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
@@ -151,6 +152,7 @@ static int comm_begin(spmt_comm *parent, const struct group *group, spmt_comm **
 	comm->dev = parent->dev;
 	comm->units = parent->units;
 	comm->area = NO_AREA;
+	comm->slot_room = coll_room(comm, SPLIT_SLOTS);
 	comm->id = comm_id(parent, color_of(meet_brought(parent, parent->rank)));
 	comm->default_timeout_ms = parent->default_timeout_ms;
 	atomic_store(&comm->timeout_ms, comm_timeout(parent));
@@ -170,27 +172,25 @@ static int world_ranks_make(spmt_comm *comm, const struct group *group)
 	return 0;
 }
 
-static uint64_t words_size(const spmt_comm *comm)
+static uint64_t area_words(const spmt_comm *comm)
 {
-	return align_up(
-		sizeof(struct spmtd_own) + (uint64_t)comm->nranks * sizeof(struct spmtd_inbox),
-		CACHE_LINE);
+	return align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
 }
 
-/* Counters and an inbox a peer; then the stage, where one is needed. */
+/* Counters, an inbox a peer, slots; then the stage, where one is needed. */
 static int area_make(spmt_comm *comm)
 {
 	bool staged = gather_elsewhere(comm);
 	uint64_t area;
 	int rc = heap_own_alloc(
-		comm->heap, words_size(comm) + (staged ? 2 * SPLIT_STAGE : 0), &area);
+		comm->heap, area_words(comm) + (staged ? 2 * SPLIT_STAGE : 0), &area);
 
 	if (rc)
 		return rc;
 	comm->area = area;
 	if (staged) {
 		comm->stage_size = SPLIT_STAGE;
-		comm->stage = comm->heap->base + area + words_size(comm);
+		comm->stage = comm->heap->base + area + area_words(comm);
 	}
 	return 0;
 }
@@ -267,7 +267,7 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 
 	if (comm) {
 		record.status = comm->backend->fill(comm->dev, comm->heap->base + comm->area, 0,
-			words_size(comm), comm->stream);
+			area_words(comm), comm->stream);
 		if (!record.status)
 			record.status = stream_drain(comm, "spmt_split");
 		if (!record.status)

@@ -38,6 +38,11 @@ void comm_destroy(spmt_comm *comm);
 /* finalize.c: what was left because work went on there, and has ended since. */
 void comms_release(void);
 
+/* collective.c: bytes of a slot (kernels.h), where all slots of a rank may take `most`. */
+#define COLL_SLOTS (1u << 20)
+#define SPLIT_SLOTS (64u << 10)
+uint32_t coll_room(const spmt_comm *comm, uint64_t most);
+
 /* table.c */
 int signals_open(spmt_comm *comm);
 

@@ -10,6 +10,8 @@
 
 #include "spmt_device.h"
 
+#define VIEWS_ROOM 2048u /* of each slot for small collectives */
+
 struct views {
 	struct spmtd_host ops; /* first: a callback finds the world by it */
 	int n;

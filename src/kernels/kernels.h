@@ -10,6 +10,8 @@
 #include "../../include/spmt_device.h"
 #include "../device.h"
 
+#define SLOT_MOST (64u << 10) /* above it a peer's loads are the faster way */
+
 /* Bytes from src to dst (raw addresses), 16 at a time. */
 struct kernel_copy_args {
 	struct spmt_view view;
@@ -48,16 +50,34 @@ enum kernel_collective_kind {
 	COLL_ALL_REDUCE
 };
 /*
- * Post, meet, move, meet. `key` folds the call's arguments; a peer's key that differs ends the
- * collective with SPMT_ERR_MISMATCH in the view's record, nothing moved, on all ranks alike.
- * Permute: `root` is the rank whose data comes here, -1 if none does (the table itself is folded
- * into key).
+ * Meet, move, meet; or where `count` elements are at most `room` bytes: push to the peers' slots, meet.
+ * `key` folds the call's arguments; a peer's key that differs ends the collective with
+ * SPMT_ERR_MISMATCH in the view's record, nothing moved, on all ranks alike. Permute: `root` is the
+ * rank whose data comes here, `to` the one who gets this rank's, -1 if none (the table itself is
+ * folded into key).
  */
 struct kernel_collective_args {
 	struct spmt_view view;
 	uint64_t dst, src, count, key;
-	int32_t kind, type, op, root;
+	int32_t kind, type, op, root, to;
+	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
 };
+
+/* Bytes that a slot has room for, where all slots of a rank may take `most` bytes: of both sets, with a
+   flag to every word. */
+static inline uint32_t slot_room(int npes, uint64_t most)
+{
+	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes) / 16 * 16;
+
+	return room < SLOT_MOST ? (uint32_t)room : SLOT_MOST;
+}
+
+/* Of a rank's library area (spmt_device.h). */
+static inline uint64_t area_size(int npes, uint32_t room)
+{
+	return sizeof(struct spmtd_own) +
+		(uint64_t)(uint32_t)npes * (sizeof(struct spmtd_inbox) + 2 * 2 * (uint64_t)room);
+}
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective;

@@ -3,117 +3,7 @@
 
 #include "../../include/spmt.h"
 #include "halves.h"
-
-/* ---- units: 16 bytes of elements, loaded and stored at any alignment ------------------------ */
-
-typedef uint8_t u8x16 __attribute__((vector_size(16)));
-typedef uint16_t u16x8 __attribute__((vector_size(16)));
-typedef uint32_t u32x4 __attribute__((vector_size(16)));
-typedef uint64_t u64x2 __attribute__((vector_size(16)));
-typedef int8_t i8x16 __attribute__((vector_size(16)));
-typedef int16_t i16x8 __attribute__((vector_size(16)));
-typedef int32_t i32x4 __attribute__((vector_size(16)));
-typedef int64_t i64x2 __attribute__((vector_size(16)));
-typedef float f32x4 __attribute__((vector_size(16)));
-typedef double f64x2 __attribute__((vector_size(16)));
-
-union unit {
-	struct spmtd_unit_ raw;
-	uint64_t words[2];
-	u8x16 u8;
-	u16x8 u16;
-	u32x4 u32;
-	u64x2 u64;
-	i8x16 i8;
-	i16x8 i16;
-	i32x4 i32;
-	i64x2 i64;
-	f32x4 f32;
-	f64x2 f64;
-};
-
-/* The values of one unit of halves. */
-struct wide {
-	f32x4 lo, hi;
-};
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-
-/* Parts of a unit, as wide as the address allows: a short or misaligned one. */
-static __attribute__((noinline)) union unit gather(uint64_t a, uint32_t n)
-{
-	union unit u = { .words = { 0, 0 } };
-	uint32_t width = (a | n) & 1 ? 1 : (a | n) & 2 ? 2 : (a | n) & 4 ? 4 : 8;
-
-	for (uint32_t i = 0; i < n; i += width) {
-		uint64_t x = width == 8 ? spmtd_gload64_(a + i)
-			: width == 4	? spmtd_gload32_(a + i)
-			: width == 2	? spmtd_gload16_(a + i)
-					: spmtd_gload8_(a + i);
-
-		u.words[i / 8] |= x << (i % 8 * 8);
-	}
-	return u;
-}
-
-static __attribute__((noinline)) void scatter(uint64_t a, union unit u, uint32_t n)
-{
-	uint32_t width = (a | n) & 1 ? 1 : (a | n) & 2 ? 2 : (a | n) & 4 ? 4 : 8;
-
-	for (uint32_t i = 0; i < n; i += width) {
-		uint64_t x = u.words[i / 8] >> (i % 8 * 8);
-
-		if (width == 8)
-			spmtd_gstore64_(a + i, x);
-		else if (width == 4)
-			spmtd_gstore32_(a + i, (uint32_t)x);
-		else if (width == 2)
-			spmtd_gstore16_(a + i, (uint16_t)x);
-		else
-			spmtd_gstore8_(a + i, (uint8_t)x);
-	}
-}
-
-static inline union unit fetch(uint64_t a, uint32_t n)
-{
-	union unit u = { .words = { 0, 0 } };
-
-	if (n < 16 || (a & 15))
-		return gather(a, n);
-	u.raw = spmtd_gload16b_(a);
-	return u;
-}
-
-static inline void place(uint64_t a, union unit u, uint32_t n)
-{
-	if (n < 16 || (a & 15))
-		scatter(a, u, n);
-	else
-		spmtd_gstore16b_(a, u.raw);
-}
-
-#else
-
-static inline union unit fetch(uint64_t a, uint32_t n)
-{
-	union unit u = { .words = { 0, 0 } };
-
-	if (n == 16)
-		__builtin_memcpy(&u, spmtd_to_(a), 16);
-	else
-		__builtin_memcpy(&u, spmtd_to_(a), n);
-	return u;
-}
-
-static inline void place(uint64_t a, union unit u, uint32_t n)
-{
-	if (n == 16)
-		__builtin_memcpy(spmtd_to_(a), &u, 16);
-	else
-		__builtin_memcpy(spmtd_to_(a), &u, n);
-}
-
-#endif
+#include "slot.h"
 
 /* Two words in two registers; left alone, the compilers for devices carry every byte of a unit
    through the loop in a register of its own. */
@@ -142,6 +32,8 @@ static inline uint32_t unit_bytes(const struct reduce *r, uint64_t k)
 
 static inline union unit unit_of(const struct reduce *r, int pe, uint64_t k)
 {
+	if (r->slots)
+		return packed(unit_arrived(r->slots + (uint64_t)(uint32_t)pe * r->slot, k));
 	return packed(fetch(r->inboxes[pe].src + r->from + 16 * k, unit_bytes(r, k)));
 }
 

@@ -18,6 +18,8 @@ struct reduce {
 	int everyone;			   /* 1: the result is for every dst; 0: for `dst` */
 	uint64_t from, to, bytes;	   /* offsets into src and dst; bytes are whole elements */
 	uint64_t dst;
+	uint64_t slots,
+		slot; /* not 0: units lie there, `slot` bytes a rank (unit.h), not in any src */
 	uint32_t lane, lanes; /* of the threads that share the work */
 };
 

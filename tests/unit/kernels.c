@@ -215,6 +215,7 @@ static size_t dst_blocks(const struct call *c, int n)
 struct runner {
 	pthread_t thread;
 	struct spmt_view v;
+	uint32_t room; /* of slots; 0: all collectives are large ones */
 	char message[256];
 };
 
@@ -234,7 +235,9 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.kind = c->kind,
 		.type = c->type,
 		.op = c->op,
-		.root = c->kind == COLL_PERMUTE ? source(pe, n) : c->root };
+		.root = c->kind == COLL_PERMUTE ? source(pe, n) : c->root,
+		.to = target(pe, n),
+		.room = r->room };
 
 	memset(memory, 0x5a, room);
 	for (size_t i = 0; i < given; i++) {
@@ -293,24 +296,27 @@ static void *run_all(void *arg)
 	return NULL;
 }
 
-static void start_all(struct views *w, int n, struct runner *runners, void *(*fn)(void *))
+static void start_all(
+	struct views *w, int n, uint32_t room, struct runner *runners, void *(*fn)(void *))
 {
 	memset(runners, 0, (size_t)n * sizeof(*runners));
-	for (int pe = 0; pe < n; pe++)
+	for (int pe = 0; pe < n; pe++) {
 		runners[pe].v = view_of(w, pe);
+		runners[pe].room = room;
+	}
 	for (int pe = 0; pe < n; pe++)
 		cr_assert_eq(pthread_create(&runners[pe].thread, NULL, fn, &runners[pe]), 0);
 	for (int pe = 0; pe < n; pe++)
 		pthread_join(runners[pe].thread, NULL);
 }
 
-static void collectives_of(int n)
+static void collectives_with(int n, uint32_t room)
 {
 	struct runner runners[MOST];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, n, 4096, n % 2), 0);
-	start_all(&w, n, runners, run_all);
+	start_all(&w, n, room, runners, run_all);
 	for (int pe = 0; pe < n; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(runners[pe].v.own->error, 0);
@@ -318,6 +324,14 @@ static void collectives_of(int n)
 		cr_expect_gt(runners[pe].v.own->coll_epoch, 1000);
 	}
 	views_close(&w);
+}
+
+/* All moved, all pushed but the largest, few pushed. */
+static void collectives_of(int n)
+{
+	collectives_with(n, 0);
+	collectives_with(n, VIEWS_ROOM);
+	collectives_with(n, 64);
 }
 
 Test(kernels, collectives_of_1)
@@ -438,13 +452,13 @@ static void *run_odd_one(void *arg)
 	return NULL;
 }
 
-Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
+static void one_differs(uint32_t room)
 {
 	struct runner runners[3];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
-	start_all(&w, 3, runners, run_odd_one);
+	start_all(&w, 3, room, runners, run_odd_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq((int64_t)runners[pe].v.own->error, SPMT_ERR_MISMATCH);
@@ -454,6 +468,98 @@ Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
 	}
 	cr_expect_eq(w.records[0].peer, 2);
 	cr_expect_eq(w.records[1].peer, 2);
+	views_close(&w);
+}
+
+Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
+{
+	one_differs(0);
+	one_differs(VIEWS_ROOM);
+}
+
+/* One rank's data is small, the others' is not. */
+static void *run_short_one(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t src[4] = { 1, 1, 1, 1 }, dst[4] = { 77, 77, 77, 77 };
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = r->v.pe == 1 ? 2 : 4,
+		.key = r->v.pe == 1 ? 1ull << 40 : 1ull << 41, /* in their upper halves */
+		.kind = COLL_ALL_REDUCE,
+		.room = 16,
+		.type = SPMT_TYPE_U64 };
+
+	kernel_collective.host(&args);
+	for (int i = 0; i < 4; i++)
+		if (dst[i] != 77)
+			strcpy(r->message, "something was moved");
+	for (args.key = 0; args.key < 3; args.key++) {
+		args.count = args.key == 1 ? 4 : 2;
+		kernel_collective.host(&args);
+		if (dst[1] != 3 || dst[3] != (args.key ? 3 : 77))
+			strcpy(r->message, "the next call failed");
+	}
+	return NULL;
+}
+
+Test(kernels, small_here_and_large_there_moves_nothing)
+{
+	struct runner runners[3];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
+	start_all(&w, 3, 16, runners, run_short_one);
+	for (int pe = 0; pe < 3; pe++) {
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq((int64_t)runners[pe].v.own->error, SPMT_ERR_MISMATCH);
+	}
+	views_close(&w);
+}
+
+/* Epochs 5 and 2^31 + 5 have the same flag. */
+static void *run_past_the_turn(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t src[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, dst[8];
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = 8,
+		.kind = COLL_ALL_REDUCE,
+		.room = VIEWS_ROOM,
+		.type = SPMT_TYPE_U64 };
+
+	for (int i = 0; i < 14; i++) {
+		if (i == 6)
+			r->v.own->coll_epoch = (1ull << 31) - 4; /* odd ones follow even ones */
+		if (i >= 6)
+			args.count = 1;
+		memset(dst, 0, sizeof(dst));
+		kernel_collective.host(&args);
+		if (dst[0] != 2 || dst[7] != (i < 6 ? 2 : 0))
+			snprintf(r->message, sizeof(r->message), "wrong sum in call %d", i);
+	}
+	return NULL;
+}
+
+Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
+{
+	struct runner runners[2];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
+	start_all(&w, 2, VIEWS_ROOM, runners, run_past_the_turn);
+	for (int pe = 0; pe < 2; pe++) {
+		const uint64_t *slots = (void *)((struct spmtd_inbox *)(runners[pe].v.own + 1) + 2);
+
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		for (size_t i = 0; i < 4 * VIEWS_ROOM / 4; i++)
+			cr_expect(i % (VIEWS_ROOM / 4) < 4 || !slots[i], "slot word %zu", i);
+		cr_expect_neq(slots[0], 0);
+	}
 	views_close(&w);
 }
 

@@ -438,6 +438,7 @@ Test(process_deaths, at_any_time_between_calls)
 	for (int i = 0; i < rounds * ACTS; i++) {
 		int most = i % ACTS == FINALIZE ? 500 : 8000;
 
-		killed_in(i % ACTS, false, i % 3, (int)(random_next(&seed) % (unsigned)most));
+		killed_in((enum act)(i % ACTS), false, i % 3,
+			(int)(random_next(&seed) % (unsigned)most));
 	}
 }

@@ -52,11 +52,17 @@ void heap_range_close(struct heap_range *range)
 	*range = (struct heap_range){ 0 };
 }
 
+static uint64_t own_part(const struct heap_config *c)
+{
+	return align_up(c->own_size + c->own_room, HEAP_ROUND);
+}
+
 static int check_config(const struct heap_config *c)
 {
 	const struct heap_range *range = c->range;
 
-	if (!c->size || c->size > HEAP_LIMIT || c->own_size > HEAP_LIMIT)
+	if (!c->size || c->size > HEAP_LIMIT || c->own_size > HEAP_LIMIT ||
+		c->own_room > HEAP_LIMIT)
 		return fail(-EINVAL,
 			"heap: device %d: %" PRIu64 " bytes asked (and %" PRIu64
 			" of the library's own), 1 to %llu can be had; see SPMT_HEAP_SIZE",
@@ -66,11 +72,11 @@ static int check_config(const struct heap_config *c)
 	if (c->slice < 0 || c->slice >= range->slices)
 		return fail(-EINVAL, "heap: device %d: slice %d of a range of %d", c->dev, c->slice,
 			range->slices);
-	if (align_up(c->size, HEAP_ROUND) + align_up(c->own_size, HEAP_ROUND) > range->stride)
+	if (align_up(c->size, HEAP_ROUND) + own_part(c) > range->stride)
 		return fail(-EINVAL,
 			"heap: device %d: %" PRIu64 " + %" PRIu64
 			" bytes do not fit a slice of %" PRIu64,
-			c->dev, c->size, c->own_size, range->stride);
+			c->dev, c->size, own_part(c), range->stride);
 	return 0;
 }
 
@@ -180,7 +186,7 @@ int heap_open(const struct heap_config *config, struct heap *heap)
 	if (rc)
 		return rc;
 	heap->size = align_up(config->size, HEAP_ROUND);
-	heap->own_size = align_up(config->own_size, HEAP_ROUND);
+	heap->own_size = own_part(config);
 	rc = copy_peers(heap, config->peers, config->npeers);
 	if (!rc)
 		rc = make_arenas(heap, config->own_size);

@@ -72,8 +72,9 @@ struct heap {
 struct heap_config {
 	const struct backend *backend;
 	int dev;
-	uint64_t size;			/* user bytes; rounded up to HEAP_ROUND */
-	uint64_t own_size;		/* rounded up to HEAP_ROUND; zeroed */
+	uint64_t size;	   /* user bytes; rounded up to HEAP_ROUND */
+	uint64_t own_size; /* of the fixed layout; zeroed */
+	uint64_t own_room; /* behind it, for heap_own_alloc; the sum is rounded up to HEAP_ROUND */
 	const struct heap_range *range; /* NULL: static mode */
 	bool whole;			/* vmm: all of it in one piece, at once */
 	int slice;			/* this rank's place in range */

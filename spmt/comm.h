@@ -13,9 +13,6 @@
 #include "wait.h"
 #include "world.h"
 
-#define COLL_STAGE (1u << 20)	 /* bytes, either way */
-#define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */
-
 struct spmt_comm {
 	struct pooled head;
 	/* read by every call */

@@ -21,7 +21,7 @@ static uint64_t own_size(const spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	return gather_elsewhere(comm) ? align_up(words, COLL_STAGE) + 2 * COLL_STAGE : words;
+	return gather_elsewhere(comm) ? align_up(words, CACHE_LINE) + 2 * COLL_STAGE : words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -235,13 +235,11 @@ static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, 
 
 static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const struct env *env)
 {
-	comm->slot_room = coll_room(comm, COLL_SLOTS);
-
 	struct heap_config config = { .backend = comm->backend,
 		.dev = comm->dev,
 		.slice = comm->rank,
 		.size = size,
-		.own_size = own_size(comm) };
+		.own_room = SPLITS_ROOM };
 	struct rank_info *info = own_info(comm);
 	int *devs = local_devices(comm, &config.npeers);
 	int rc;
@@ -250,12 +248,15 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
 			comm->rank);
 	config.peers = devs;
+	comm->slot_room = coll_room(comm, COLL_SLOTS);
+	config.own_size = own_size(comm);
 	/* A heap that other processes map is in one piece: there is nothing to gain then by backing it
 	   on demand. */
 	config.whole = gather_elsewhere(comm);
 	if (env->heap_mode == ENV_HEAP_VMM || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
-		config.range = world_range(
-			comm, align_up(size, HEAP_ROUND) + align_up(config.own_size, HEAP_ROUND));
+		config.range = world_range(comm,
+			align_up(size, HEAP_ROUND) +
+				align_up(config.own_size + SPLITS_ROOM, HEAP_ROUND));
 	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
 		rc = fail(SPMT_ERR_UNSUPPORTED,
 			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes%s%s%s",

@@ -34,10 +34,8 @@ static void packet_free(struct packet *p, bool close_fd)
 	mem_free(p);
 }
 
-/* Drops what has not been sent. */
-static void conn_mute(struct conn *conn)
+static void packets_drop(struct conn *conn)
 {
-	conn->deaf = true;
 	while (conn->first) {
 		struct packet *p = conn->first;
 
@@ -45,6 +43,27 @@ static void conn_mute(struct conn *conn)
 		packet_free(p, true);
 	}
 	conn->last = NULL;
+}
+
+/* Drops what has not been sent. */
+static void conn_mute(struct conn *conn)
+{
+	conn->deaf = true;
+	packets_drop(conn);
+}
+
+/* What waits is dropped, so that the word of the failure does not wait behind it; a frame that has
+   begun has to end. */
+static void conn_clear(struct conn *conn)
+{
+	struct packet *begun = conn->first->sent ? conn->first : NULL;
+
+	if (begun)
+		conn->first = begun->next;
+	packets_drop(conn);
+	conn->first = conn->last = begun;
+	if (begun)
+		begun->next = NULL;
 }
 
 void conn_close(struct conn *conn)
@@ -179,6 +198,8 @@ void conn_send(struct conn *conn, enum wire_type type, const void *fixed, const 
 	flush(conn, p);
 	if (conn->last)
 		conn->error = packet_keep(conn->last);
+	if (conn->error)
+		conn_clear(conn);
 }
 
 /* ---- in ------------------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@
 #include "bootstrap_client.h"
 
 #define PAUSE_NS 50000000ll    /* without descriptors, before the listeners are looked at again */
+#define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a peer that does not read */
 
@@ -47,7 +48,7 @@ struct hub {
 	bool complete, remote;
 	int strangers; /* most there may be */
 	int64_t pause; /* do not accept before */
-	bool cramped;  /* there was no descriptor for somebody */
+	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
 	int listen_slot, tcp_slot;
 	int code; /* negative: broken */
 	char sentence[STATUS_SENTENCE];
@@ -55,6 +56,9 @@ struct hub {
 	bool *dead;	/* by rank, in a pass of hub_serve */
 	unsigned char *blobs;
 };
+
+#define OUT_OF_ROOM \
+	"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)"
 
 /* ---- to all -------------------------------------------------------------------------------- */
 
@@ -164,17 +168,14 @@ static void member_left(struct hub *hub, struct member *m)
 
 static void sweep(struct hub *hub)
 {
-	struct member **at = &hub->members;
-
-	while (*at) {
-		struct member *m = *at;
-
+	for (struct member **at = &hub->members, *m; (m = *at);) {
 		if (m->state != MEMBER_GONE) {
 			at = &m->next;
 			continue;
 		}
 		*at = m->next;
 		hub->nmembers--;
+		hub->pause = 0; /* there is room */
 		conn_close(&m->conn);
 		mem_free(m);
 	}
@@ -374,16 +375,28 @@ static bool send_stranger_away(struct hub *hub, int most)
 	return true;
 }
 
+/* Somebody waits in vain. The program may have room again in a moment; if not, all are told, and those
+   who wait as well, once the members leave: at their deadlines nobody would know why. */
+static void no_room(struct hub *hub)
+{
+	int64_t now = process_now();
+
+	hub->pause = now + PAUSE_NS;
+	hub->full = hub->full ? hub->full : now;
+	if (now - hub->full >= CRAMPED_NS)
+		hub_break(hub, -EMFILE, OUT_OF_ROOM, NULL);
+}
+
 static void welcome_all(struct hub *hub, int listener, bool remote)
 {
 	for (int i = 0; i < HUB_STRANGERS; i++) {
 		int fd = socket_accept(listener, remote);
 
+		hub->full = fd == -EMFILE ? hub->full : 0;
 		if (fd == -EAGAIN)
 			return;
 		if (fd == -EMFILE && !send_stranger_away(hub, 0)) {
-			hub->pause = process_now() + PAUSE_NS;
-			hub->cramped = true;
+			no_room(hub);
 			return;
 		}
 		if (fd < 0)
@@ -430,9 +443,9 @@ static void check(struct hub *hub, struct member *m, int64_t now)
 		int code = m->conn.error;
 
 		m->conn.error = 0; /* so that it hears of it, if that is possible */
-		hub_break(hub, code,
-			"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)",
-			NULL);
+		if (hub->code)	   /* broken before, of which this one could not be told */
+			send_break(hub, m);
+		hub_break(hub, code, OUT_OF_ROOM, NULL);
 		m->state = MEMBER_GONE;
 	}
 }
@@ -462,7 +475,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 
 bool hub_cramped(const struct hub *hub)
 {
-	return hub->cramped;
+	return hub->full != 0;
 }
 
 size_t hub_wants(const struct hub *hub)
@@ -472,7 +485,6 @@ size_t hub_wants(const struct hub *hub)
 
 static size_t listener_poll(int fd, int *slot, struct pollfd *set, size_t n, size_t most)
 {
-	*slot = -1;
 	if (fd < 0 || n >= most)
 		return n;
 	*slot = (int)n;
@@ -534,14 +546,14 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 	hub->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; hub->owner && r < n; r++)
 		hub->owner[r] = -1;
-	if (!hub->owner || !hub->dead || !hub->blobs) {
+	if (!hub->owner || !hub->dead || !hub->blobs)
 		close(self);
+	else if (member_add(hub, self, false, -1))
+		rc = 0;
+	if (rc)
 		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
-	} else if (!member_add(hub, self, false, -1)) {
-		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
-	} else {
-		rc = config->control_size ? memory_make(client_memory(config), &hub->control) : 0;
-	}
+	else if (config->control_size)
+		rc = memory_make(client_memory(config), &hub->control);
 	if (rc)
 		hub_close(hub);
 	else

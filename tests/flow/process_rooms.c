@@ -24,6 +24,7 @@
 #include "body.h"
 #include "processes.h"
 #include "src/fault.h"
+#include "src/process.h"
 
 static int everything(spmt_comm *comm, void *arg)
 {
@@ -75,16 +76,18 @@ Test(process_rooms, too_few_descriptors)
 	}
 }
 
-/* A leader that has no descriptor left for the last to come says so, rather than that somebody is missing. */
+/* A leader that has no descriptor left for the last to come, or for their heaps, says so, long before they are missed. */
 Test(process_rooms, too_few_for_all)
 {
 	NEEDS_HOST(DESCRIPTORS);
-	for (int files = 20; files <= 23; files += 3) {
+	for (int files = 20; files <= 35; files += 3) {
 		struct processes p = { .layout = "0|1|2|3|4|5|6|7", .files = files };
+		int64_t begin = process_now();
 
 		p.shared = processes_shared(sizeof(int));
 		RANKS_OK(processes_run(&p, too_few, &p));
 		cr_expect_gt(atomic_load((_Atomic int *)p.shared), 0, "%d descriptors", files);
+		cr_expect_lt(process_now() - begin, 2400000000, "%d descriptors", files);
 	}
 }
 

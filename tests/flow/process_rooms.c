@@ -275,7 +275,9 @@ static bool room_of_ones_own(int spaces)
 
 static void bare_mounts(void)
 {
-	cr_assert_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	/* Else what is mounted here might be seen outside. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		cr_skip_test("in a chroot whose root is no mount: %s", strerror(errno));
 	cr_assert_eq(mount("none", "/tmp", "tmpfs", MS_RDONLY, NULL), 0);
 	cr_assert_eq(mount("none", "/dev/shm", "tmpfs", 0, "size=4k"), 0);
 	cr_assert_lt(open("/tmp/x", O_CREAT | O_WRONLY, 0600), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts of a world as comms of their own, over every layout of ranks in processes. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "body.h"
@@ -460,6 +461,7 @@ static int together(int rank, void *arg)
 	struct processes *p = arg;
 	struct spmt_attr attr = ranks_attr(rank, 8, &p->uid[0]);
 	spmt_comm *world, *half, *quarter;
+	_Atomic int *ready = p->shared;
 
 	attr.timeout_ms = -1;
 	attr.heap_size = 16u << 20;
@@ -468,16 +470,17 @@ static int together(int rank, void *arg)
 	TRY(halve(world, &half));
 	TRY(halve(half, &quarter));
 	if (rank == 0) {
+		while (atomic_load(ready) < 7 && !spmt_status(world))
+			sleep_ms(1);
 		sleep_ms(20);
 		REQUIRE_OK(spmt_abort(world, -44));
+	} else if (rank % 2) {
+		REQUIRE_OK(spmt_barrier(half));
+		REQUIRE_CODE(spmt_signal_wait(quarter, NULL, SPMT_CMP_EQ, 0, NULL), -EINVAL);
+		atomic_fetch_add(ready, 1);
 	} else {
-		REQUIRE_CODE(spmt_barrier(rank == 4	? quarter
-					     : rank % 2 ? half
-							: world),
-			rank % 2 ? 0 : -44);
-		if (rank % 2)
-			REQUIRE_CODE(
-				spmt_signal_wait(quarter, NULL, SPMT_CMP_EQ, 0, NULL), -EINVAL);
+		atomic_fetch_add(ready, 1);
+		REQUIRE_CODE(spmt_barrier(rank == 4 ? quarter : world), -44);
 	}
 	while (!spmt_status(quarter) || !spmt_status(half))
 		sleep_ms(1);
@@ -495,6 +498,7 @@ Test(split, breaks_with_its_world)
 	for (int i = 0; i < (opening_s() ? 1 : LAYOUTS); i++) {
 		struct processes p = { .layout = layouts[i] };
 
+		p.shared = processes_shared(sizeof(int));
 		RANKS_OK(processes_run(&p, together, &p));
 	}
 }

@@ -132,18 +132,19 @@ int socket_rank(int fd, const struct uid *uid, int nranks)
 {
 	struct address theirs, made;
 	const char *name = theirs.u.un.sun_path + 1, *dot;
-	int rank;
+	long rank;
 
 	memset(&theirs, 0, sizeof(theirs));
 	theirs.size = sizeof(theirs.u.un) - 1;
 	if (getpeername(fd, &theirs.u.any, &theirs.size) || theirs.u.any.sa_family != AF_UNIX)
 		return -1;
 	dot = strchr(name, '.');
-	rank = dot ? atoi(dot + 1) : -1;
+	rank = dot ? strtol(dot + 1, NULL, 10) : -1;
 	if (rank < 0 || rank >= nranks)
 		return -1;
-	unix_address(uid, rank, &made);
-	return theirs.size == made.size && !memcmp(&theirs.u.un, &made.u.un, made.size) ? rank : -1;
+	unix_address(uid, (int)rank, &made);
+	return theirs.size == made.size && !memcmp(&theirs.u.un, &made.u.un, made.size) ? (int)rank
+											: -1;
 }
 
 /* Notices a node that has gone without a word; a stopped process still answers, its kernel does. */
@@ -277,7 +278,7 @@ static int meet_named(
 
 	if (rank >= 0) {
 		unix_address(uid, rank, &own);
-		bind(fd, &own.u.any, own.size);
+		(void)bind(fd, &own.u.any, own.size);
 	}
 	return meet_connected(fd, hub, false, meeting);
 }

@@ -166,6 +166,20 @@ static void end(struct child *c, int signal)
 	c->pid = 0;
 }
 
+/* The first n processes of a world that is named now. */
+static void begin(struct child *c, int n, struct uid *uid)
+{
+	uid_make(uid);
+	for (int i = 0; i < n; i++)
+		start(&c[i], uid);
+}
+
+static void over(struct child *c, int n)
+{
+	for (int i = 0; i < n; i++)
+		end(&c[i], SIGKILL);
+}
+
 /* On return it has stopped, not merely been told to. */
 static void stop(const struct child *c)
 {
@@ -243,8 +257,7 @@ Test(bootstrap_death, exit_without_a_word)
 		tell(&c[victim], 'e');
 		end(&c[victim], 0);
 		expect_told(c, 3, death_of[victim]);
-		for (int i = 0; i < 3; i++)
-			end(&c[i], SIGKILL);
+		over(c, 3);
 	}
 }
 
@@ -260,8 +273,7 @@ Test(bootstrap_death, a_forked_child_does_not_hide_it)
 		ask_ok(&c[victim], "f");
 		end(&c[victim], SIGKILL);
 		expect_told(c, 3, death_of[victim]);
-		for (int i = 0; i < 3; i++)
-			end(&c[i], SIGKILL);
+		over(c, 3);
 	}
 }
 
@@ -278,8 +290,7 @@ Test(bootstrap_death, a_forked_child_that_ends_harms_nobody)
 	all(c, 3, 'n');
 	all(c, 3, 'x');
 	all(c, 3, 'c');
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 Test(bootstrap_death, killed_while_it_gathers)
@@ -305,8 +316,7 @@ Test(bootstrap_death, killed_while_it_gathers)
 			victim == 0	      ? "1 of 4 ranks died: 0"
 				: victim == 1 ? "1 of 4 ranks died: 1"
 					      : "1 of 4 ranks died: 3");
-		for (int i = 0; i < 3; i++)
-			end(&c[i], SIGKILL);
+		over(c, 3);
 	}
 }
 
@@ -317,9 +327,7 @@ Test(bootstrap_death, killed_before_its_first_rank)
 		struct child c[4];
 		struct uid uid;
 
-		uid_make(&uid);
-		for (int i = 0; i < 4; i++)
-			start(&c[i], &uid);
+		begin(c, 4, &uid);
 		for (int i = 0; i < 3; i++)
 			ask_ok(&c[i], "o");
 		if (victim == 2)
@@ -336,8 +344,7 @@ Test(bootstrap_death, killed_before_its_first_rank)
 		all(c, 4, 'w');
 		all(c, 4, 'n');
 		all(c, 4, 'c');
-		for (int i = 0; i < 4; i++)
-			end(&c[i], SIGKILL);
+		over(c, 4);
 	}
 }
 
@@ -347,9 +354,7 @@ Test(bootstrap_death, killed_once_connected)
 	struct child c[3];
 	struct uid uid;
 
-	uid_make(&uid);
-	for (int i = 0; i < 3; i++)
-		start(&c[i], &uid);
+	begin(c, 3, &uid);
 	ask_ok(&c[0], "A0");
 	ask_ok(&c[1], "B");
 	stop(&c[0]);
@@ -357,8 +362,7 @@ Test(bootstrap_death, killed_once_connected)
 	end(&c[2], SIGKILL);
 	kill(c[0].pid, SIGCONT);
 	expect_told(c, 3, "1 of 4 ranks died: 2");
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 /* Said hello, but no rank; its child keeps the sockets open. */
@@ -367,9 +371,7 @@ Test(bootstrap_death, killed_once_let_in)
 	struct child c[3];
 	struct uid uid;
 
-	uid_make(&uid);
-	for (int i = 0; i < 3; i++)
-		start(&c[i], &uid);
+	begin(c, 3, &uid);
 	ask_ok(&c[0], "A0");
 	ask_ok(&c[1], "B1");
 	ask_ok(&c[2], "C");
@@ -377,8 +379,7 @@ Test(bootstrap_death, killed_once_let_in)
 	ask_ok(&c[2], "f");
 	end(&c[2], SIGKILL);
 	expect_told(c, 3, "1 of 4 ranks died: 2");
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 /* A leave is no death, also where the hub has not even seen who leaves. */
@@ -387,9 +388,7 @@ Test(bootstrap_death, left_before_its_first_rank)
 	struct child c[3];
 	struct uid uid;
 
-	uid_make(&uid);
-	for (int i = 0; i < 3; i++)
-		start(&c[i], &uid);
+	begin(c, 3, &uid);
 	ask_ok(&c[0], "A0");
 	ask_ok(&c[1], "B1");
 	stop(&c[0]);
@@ -401,8 +400,7 @@ Test(bootstrap_death, left_before_its_first_rank)
 	ask_ok(&c[2], "23");
 	all(c, 3, 'w');
 	all(c, 3, 'n');
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 /* The hub, before it could say anything, or as much as a rank: who comes right after is told, too. */
@@ -413,9 +411,7 @@ Test(bootstrap_death, hub_killed_before_its_first_rank)
 		struct child c[4];
 		struct uid uid;
 
-		uid_make(&uid);
-		for (int i = 0; i < 4; i++)
-			start(&c[i], &uid);
+		begin(c, 4, &uid);
 		ask_ok(&c[0], "A");
 		if (silent)
 			stop(&c[0]);
@@ -429,8 +425,7 @@ Test(bootstrap_death, hub_killed_before_its_first_rank)
 		usleep(20000);
 		ask_ok(&c[3], "D");
 		expect_told(c, 4, sentence);
-		for (int i = 0; i < 4; i++)
-			end(&c[i], SIGKILL);
+		over(c, 4);
 	}
 }
 
@@ -465,8 +460,7 @@ Test(bootstrap_death, survivors_form_a_new_world)
 	all(c, 3, 'w');
 	all(c, 3, 'x');
 	all(c, 3, 'n');
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 Test(bootstrap_death, a_stop_is_none)
@@ -474,9 +468,7 @@ Test(bootstrap_death, a_stop_is_none)
 	struct child c[3];
 	struct uid uid;
 
-	uid_make(&uid);
-	for (int i = 0; i < 3; i++)
-		start(&c[i], &uid);
+	begin(c, 3, &uid);
 	ask_ok(&c[0], "o0");
 	ask_ok(&c[1], "o1");
 	/* the hub stops while somebody joins .. */
@@ -498,8 +490,7 @@ Test(bootstrap_death, a_stop_is_none)
 		cr_expect_eq(answer_of(&c[i]).rc, 0);
 	all(c, 3, 'n');
 	all(c, 3, 'c');
-	for (int i = 0; i < 3; i++)
-		end(&c[i], SIGKILL);
+	over(c, 3);
 }
 
 Test(bootstrap_death, over_tcp)
@@ -509,9 +500,7 @@ Test(bootstrap_death, over_tcp)
 		struct uid uid;
 
 		setenv("SPMT_SOCKET_IFNAME", "lo", 1);
-		uid_make(&uid);
-		for (int i = 0; i < 3; i++)
-			start(&c[i], &uid);
+		begin(c, 3, &uid);
 		ask_ok(&c[0], "o0");
 		ask_ok(&c[1], "t1");
 		ask_ok(&c[2], "t23");
@@ -519,7 +508,6 @@ Test(bootstrap_death, over_tcp)
 		end(&c[victim], SIGKILL);
 		expect_told(c, 3, death_of[victim]);
 		all(c, 3, 'c');
-		for (int i = 0; i < 3; i++)
-			end(&c[i], SIGKILL);
+		over(c, 3);
 	}
 }

@@ -439,6 +439,10 @@ SPMTD_FN uint64_t spmtd_clock_(void)
 	return ns;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define SPMTD_REDUX 1
+#endif
+
 /* In C clang takes builtins, but no inline assembly, for convergent; as CUDA it may refuse
    builtins by the PTX version. */
 #if defined(__clang__) && !defined(__CUDA__)
@@ -461,6 +465,13 @@ SPMTD_FN int spmtd_any_warp_(int x)
 {
 	return (int)__nvvm_vote_any_sync(0xffffffffu, x != 0);
 }
+
+#if defined(SPMTD_REDUX)
+SPMTD_FN int spmtd_least_warp_(int x)
+{
+	return __nvvm_redux_sync_min(x, -1);
+}
+#endif
 #else
 SPMTD_FN void spmtd_meet_block_(void)
 {
@@ -496,6 +507,16 @@ SPMTD_FN int spmtd_any_warp_(int x)
 		  : "memory");
 	return any;
 }
+
+#if defined(SPMTD_REDUX)
+SPMTD_FN int spmtd_least_warp_(int x)
+{
+	int least;
+
+	SPMTD_ASM("redux.sync.min.s32 %0, %1, 0xffffffff;" : "=r"(least) : "r"(x) : "memory");
+	return least;
+}
+#endif
 #endif
 
 #elif defined(SPMTD_AMDGCN)
@@ -913,9 +934,13 @@ SPMTD_FN void spmtd_gather_(int scope)
 	spmtd_meet_(scope);
 }
 
-/* One code for all threads of the scope; an abort outdoes a timeout. */
+/* One code for all threads of the scope; an abort, the least, outdoes a timeout. */
 SPMTD_FN int spmtd_agree_(int code, int scope)
 {
+#if defined(SPMTD_REDUX) /* between GPUs two votes took a sync of a warp 0.15 us more */
+	if (scope == SPMTD_WARP_)
+		return spmtd_least_warp_(code);
+#endif
 	if (scope == SPMTD_WARP_) {
 		if (!spmtd_any_warp_(code))
 			return 0;
@@ -2338,6 +2363,7 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_LONG
 #undef SPMTD_RARE
 #undef SPMTD_ROLLED
+#undef SPMTD_REDUX
 #undef SPMTD_ASM
 #undef SPMTD_PURE
 #undef SPMTD_G

@@ -1021,6 +1021,7 @@ SPMTD_FN void spmtd_local_store_(uint64_t a, uint64_t n, uint64_t x)
 /* Accesses of one kind that a thread keeps in flight: all loads are issued before the first
    store. */
 #define SPMTD_FLIGHT 8
+#define SPMTD_MANY 512 /* threads */
 
 /* base + step * j. Opaque where the compiler would rather keep all of a round's addresses in
    registers, more than a full block has. */
@@ -1066,39 +1067,57 @@ SPMTD_SIDES(16b, struct spmtd_unit_)
 
 /* n units of one size, lane by lane. The last, short round is in flight at once too; its values
    begin as zeros, because ptxas takes registers that need not be written here for live in all
-   callers. */
+   callers. Every warp of a block walks all of it, so what a round does not need costs: 16-byte units go
+   in rounds of half the accesses where those suffice, and where many threads put, whose loads are
+   near. */
 #define SPMTD_RUN(bits, type, bytes)                                                               \
-	SPMTD_FN void spmtd_rest##bits##_(                                                         \
-		int way, uint64_t dst, uint64_t src, uint32_t n, uint32_t lane, uint32_t lanes)    \
+	SPMTD_FN uint64_t spmtd_rounds##bits##_(int way, uint64_t *dst, uint64_t *src, uint64_t n, \
+		uint32_t lanes, uint32_t flight)                                                   \
+	{                                                                                          \
+		uint32_t step = lanes * bytes, round = lanes * flight;                             \
+                                                                                                   \
+		for (; n >= round; n -= round) {                                                   \
+			type x[SPMTD_FLIGHT];                                                      \
+                                                                                                   \
+			SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++) x[j] =                  \
+				spmtd_from##bits##_(way, spmtd_hop_(*src, step, j));               \
+			SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++)                         \
+				spmtd_into##bits##_(way, spmtd_hop_(*dst, step, j), x[j]);         \
+			*src += (uint64_t)step * flight;                                           \
+			*dst += (uint64_t)step * flight;                                           \
+		}                                                                                  \
+		return n;                                                                          \
+	}                                                                                          \
+	SPMTD_FN void spmtd_rest##bits##_(int way, uint64_t dst, uint64_t src, uint32_t n,         \
+		uint32_t lane, uint32_t lanes, uint32_t flight)                                    \
 	{                                                                                          \
 		type x[SPMTD_FLIGHT];                                                              \
                                                                                                    \
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) x[j] =                    \
-			spmtd_zero##bits##_();                                                     \
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) if (lane + j * lanes < n) \
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++) x[j] = spmtd_zero##bits##_();   \
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++) if (lane + j * lanes < n)       \
 			x[j] = spmtd_from##bits##_(way, spmtd_hop_(src, lanes * bytes, j));        \
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) if (lane + j * lanes < n) \
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++) if (lane + j * lanes < n)       \
 			spmtd_into##bits##_(way, spmtd_hop_(dst, lanes *bytes, j), x[j]);          \
 	}                                                                                          \
 	SPMTD_FN void spmtd_run##bits##_(                                                          \
 		int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)    \
 	{                                                                                          \
-		uint32_t step = lanes * bytes, round = lanes * SPMTD_FLIGHT;                       \
+		uint32_t half = SPMTD_FLIGHT / 2;                                                  \
+		int wide = bytes == 16 && way == SPMTD_PUT_ && lanes >= SPMTD_MANY;                \
                                                                                                    \
 		dst += (uint64_t)lane * bytes;                                                     \
 		src += (uint64_t)lane * bytes;                                                     \
-		for (; n >= round; n -= round) {                                                   \
-			type x[SPMTD_FLIGHT];                                                      \
-                                                                                                   \
-			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++) x[j] =            \
-				spmtd_from##bits##_(way, spmtd_hop_(src, step, j));                \
-			SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT; j++)                   \
-				spmtd_into##bits##_(way, spmtd_hop_(dst, step, j), x[j]);          \
-			src += (uint64_t)step * SPMTD_FLIGHT;                                      \
-			dst += (uint64_t)step * SPMTD_FLIGHT;                                      \
-		}                                                                                  \
-		if (lane < n)                                                                      \
-			spmtd_rest##bits##_(way, dst, src, (uint32_t)n, lane, lanes);              \
+		if (!wide)                                                                         \
+			n = spmtd_rounds##bits##_(way, &dst, &src, n, lanes, SPMTD_FLIGHT);        \
+		if (bytes == 16 && (wide || n == half * lanes))                                    \
+			n = spmtd_rounds##bits##_(way, &dst, &src, n, lanes, half);                \
+		if (lane >= n)                                                                     \
+			return;                                                                    \
+		if (bytes == 16 && n < half * lanes)                                               \
+			spmtd_rest##bits##_(way, dst, src, (uint32_t)n, lane, lanes, half);        \
+		else                                                                               \
+			spmtd_rest##bits##_(                                                       \
+				way, dst, src, (uint32_t)n, lane, lanes, SPMTD_FLIGHT);            \
 	}
 #define SPMTD_UNROLL _Pragma("unroll")
 SPMTD_RUN(8, uint8_t, 1u)
@@ -2364,6 +2383,7 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_RARE
 #undef SPMTD_ROLLED
 #undef SPMTD_REDUX
+#undef SPMTD_MANY
 #undef SPMTD_ASM
 #undef SPMTD_PURE
 #undef SPMTD_G

@@ -162,23 +162,6 @@ static int put_signal_open(spmt_comm *comm, const char *what, void *dst, const v
 	return rc ? rc : signal_check(comm, what, sig, op);
 }
 
-int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
-	uint64_t val, enum spmt_signal_op op, int pe)
-{
-	struct put_signal at = { NULL, NULL };
-	int rc = put_signal_open(comm, "spmt_put_signal", dst, src, size, sig, op, pe, &at);
-
-	if (!rc && size) {
-		struct link *link = &comm->links[pe];
-
-		rc = rma_mover(link, size, MOVE_BLOCKING)
-			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
-		if (rc)
-			rc = rma_failed(comm, "spmt_put_signal", rc);
-	}
-	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
-}
-
 /* In stream order data comes before its signal by itself. */
 static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const void *src,
 	size_t size, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
@@ -189,6 +172,31 @@ static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const
 	if (size)
 		rc = rma_put_stream(comm, at->remote, src, size, pe, stream);
 	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream);
+}
+
+int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
+	uint64_t val, enum spmt_signal_op op, int pe)
+{
+	struct put_signal at = { NULL, NULL };
+	struct link *link;
+	int rc = put_signal_open(comm, "spmt_put_signal", dst, src, size, sig, op, pe, &at);
+
+	if (rc)
+		return rc;
+	link = &comm->links[pe];
+	/* What the device moves is queued with its signal, to be waited for once. */
+	if (!comm_cpu_access(comm) && size <= link->threshold) {
+		rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+		return comm_failed(
+			comm, "spmt_put_signal", rc ? rc : stream_drain(comm, "spmt_put_signal"));
+	}
+	if (size) {
+		rc = rma_mover(link, size, MOVE_BLOCKING)
+			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
+		if (rc)
+			rc = rma_failed(comm, "spmt_put_signal", rc);
+	}
+	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
 }
 
 int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,

@@ -18,9 +18,12 @@ struct spmtd_unit_ {
 	uint64_t a, b;
 };
 
+/* The longest copy is 17 units by each of 1024 lanes; 64 bytes of nothing on either side. */
+#define ROOM (17 * 1024 * 16 + 64 + 96)
+
 static struct {
-	unsigned char src[1024], dst[1024];
-	unsigned char written[1024];
+	unsigned char src[ROOM], dst[ROOM];
+	unsigned char written[ROOM];
 	uint64_t from, to, n;	  /* the copy under way */
 	uint64_t accesses, units; /* stores: all, and of 16 bytes */
 	const char *wrong;
@@ -147,8 +150,8 @@ static void run(int way, uint64_t d, uint64_t s, uint64_t n, uint32_t lanes)
 	uint64_t dst = (uint64_t)(uintptr_t)space.dst + 64 + d,
 		 src = (uint64_t)(uintptr_t)space.src + 64 + s;
 
-	memset(space.dst, 0, sizeof(space.dst));
-	memset(space.written, 0, sizeof(space.written));
+	memset(space.dst, 0, n + 128);
+	memset(space.written, 0, n + 128);
 	space.to = dst;
 	space.from = src;
 	space.n = n;
@@ -180,24 +183,62 @@ static void run(int way, uint64_t d, uint64_t s, uint64_t n, uint32_t lanes)
 		space.wrong = "a single access is not one";
 }
 
-static void copies(const char *name, int way)
+static char text[256];
+
+/* One copy; returns what was wrong with it, NULL if nothing. */
+static const char *copy(int way, uint64_t n, uint64_t d, uint64_t s, uint32_t lanes)
+{
+	space.wrong = NULL;
+	run(way, d, s, n, lanes);
+	if (!space.wrong)
+		return NULL;
+	snprintf(text, sizeof(text), "%s: %d bytes, +%d from +%d, %d lanes", space.wrong, (int)n,
+		(int)d, (int)s, (int)lanes);
+	return text;
+}
+
+/* Every length of a few rounds by few lanes. */
+static const char *few(int way)
 {
 	static const uint32_t lanes[] = { 1, 3, 20, 32, 64, 96 };
-	static char text[256];
+	const char *wrong = NULL;
 
-	space.wrong = NULL;
-	for (uint64_t n = 0; n <= 330 && !space.wrong; n++)
-		for (uint64_t d = 0; d < 17 && !space.wrong; d++)
-			for (uint64_t s = 0; s < 17 && !space.wrong; s++) {
-				uint32_t l = lanes[(n + d * 5 + s * 3) % 6];
+	for (uint64_t n = 0; n <= 330 && !wrong; n++)
+		for (uint64_t d = 0; d < 17 && !wrong; d++)
+			for (uint64_t s = 0; s < 17 && !wrong; s++)
+				wrong = copy(way, n, d, s, lanes[(n + d * 5 + s * 3) % 6]);
+	return wrong;
+}
 
-				run(way, d, s, n, l);
-				if (space.wrong)
-					snprintf(text, sizeof(text),
-						"%s: %d bytes, +%d from +%d, %d lanes", space.wrong,
-						(int)n, (int)d, (int)s, (int)l);
-			}
-	report(name, space.wrong ? text : NULL);
+/* On either side of the number of lanes from which puts go in shorter rounds: a unit less than, as
+   many as, and a unit more than whole, half and broken rounds have; aligned, and misaligned alike
+   and differently. */
+static const char *many(int way)
+{
+	static const uint32_t lanes[] = { 511, 512, 1024 };
+	static const uint64_t each[] = { 0, 1, 3, 4, 5, 7, 8, 9, 12, 13, 16 };
+	static const uint64_t at[][3] = { /* dst, src, bytes more */
+		{ 0, 0, 0 }, { 9, 9, 11 }, { 15, 15, 1 }, { 4, 12, 0 }, { 1, 0, 15 }, { 0, 7, 6 }
+	};
+	const char *wrong = NULL;
+
+	for (int l = 0; l < 3; l++)
+		for (int e = 0; e < 11; e++)
+			for (int more = e ? -1 : 0; more <= 1; more++)
+				for (int i = 0; i < 6 && !wrong; i++) {
+					uint64_t n = each[e] * lanes[l] + (uint64_t)(int64_t)more;
+
+					wrong = copy(way, n * 16 + at[i][2], at[i][0], at[i][1],
+						lanes[l]);
+				}
+	return wrong;
+}
+
+static void copies(const char *name, int way)
+{
+	const char *wrong = few(way);
+
+	report(name, wrong ? wrong : many(way));
 }
 
 static const char *parts(void)
@@ -235,7 +276,8 @@ static const char *parts(void)
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(space.src); i++)
-		space.src[i] = (unsigned char)(i * 37 + i / 256 + 1);
+		/* No round's length apart, a multiple of 16 KiB, are bytes alike. */
+		space.src[i] = (unsigned char)((uint32_t)i * 2654435761u >> 24);
 	puts("1..6");
 	copies("bulk put", 0);
 	copies("bulk get", 1);

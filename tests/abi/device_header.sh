@@ -109,38 +109,70 @@ for which in nvrtc hiprtc; do
 	fi
 done
 
-# ---- accesses in flight: the longest run of 16-byte loads in a function before a store or a wait
-# flight FILE FUNCTION LOAD STOP
+# ---- accesses in flight: per loop, the longest run of 16-byte loads before a store or a wait
+# flight FILE FUNCTION LOAD STOP: one number for each loop that loads, the least first. Which block belongs to which loop the
+# compiler says behind the block's label.
 flight() {
 	awk -v name="$2" -v take="$3" -v stop="$4" '
-		$0 ~ "^([.]func +)?" name "([(:]|$)" { inside = 1; run = 0 }
-		inside && $0 ~ take { run++; if (run > most) most = run }
-		inside && $0 ~ stop { run = 0 }
-		inside && /^}|s_setpc_b64|s_endpgm/ { inside = 0 }
-		END { print most + 0 }' "$1"
+		function settle() {
+			if (run > most[loop])
+				most[loop] = run
+			run = 0
+		}
+		$0 ~ "^([.]func +)?" name "([(:]|$)" { inside = 1; loop = "" }
+		inside && /^([$.]L_*BB[0-9_]+:|(;|\/\/) %bb[.])/ {
+			in_loop = ""
+			if (/Loop Header: Depth=/) {
+				in_loop = $1
+				gsub(/^[$.]L_*|:/, "", in_loop)
+			} else if (match($0, /Header=BB[0-9_]+/))
+				in_loop = substr($0, RSTART + 7, RLENGTH - 7)
+			if (in_loop != loop)
+				settle()
+			loop = in_loop
+		}
+		inside && $0 ~ take { run++ }
+		inside && $0 ~ stop { settle() }
+		inside && /^(}|[.]Lfunc_end)/ { settle(); inside = 0 }
+		END { for (l in most) if (l != "" && most[l]) print most[l] }' "$1" | sort -n | xargs
 }
-# at_least N NAME FILE FUNCTION LOAD STOP
-at_least() {
-	local got=
+# in_flight LEAST NAME FILE FUNCTION LOAD STOP: as many loops as LEAST has numbers, each with at least its number
+in_flight() {
+	local got i wrong=
+	local -a least loops
 	if [ ! -e "$3" ]; then
 		skip "$2" "no clang-19"
 		return
 	fi
 	got=$(flight "$3" "$4" "$5" "$6")
-	[ "$got" -ge "$1" ] && got= || got="only $got in flight"
-	nothing_in "$2" "$got"
+	read -ra least <<<"$1"
+	read -ra loops <<<"$got"
+	[ ${#loops[@]} = ${#least[@]} ] || wrong=yes
+	for i in "${!least[@]}"; do
+		[ "${loops[i]:-0}" -ge "${least[i]}" ] || wrong=yes
+	done
+	nothing_in "$2" "${wrong:+in flight, loop by loop: ${got:-none}}"
 }
-for arch in sm_80 sm_90; do
-	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ \
-		'ld[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
-	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ \
-		'ld[.]global[.]v2[.][bu]64' 'st[.](global[.])?v2[.][bu]64'
-done
-for arch in gfx90a gfx942 gfx1100; do
-	at_least 4 "put keeps 4 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ \
-		'(flat|global)_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
-	at_least 8 "get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ \
-		'global_load_(dwordx4|b128)' 's_waitcnt.*vmcnt|store_(dwordx4|b128)'
+# Whole units: rounds of 8, and of 4 where many threads put or no more is left. Shifted ones: 4 from two units each.
+for arch in sm_80 sm_90 gfx90a gfx942 gfx1100; do
+	case $arch in
+	sm_*)
+		any='ld[.]v2[.][bu]64'
+		global='ld[.]global[.]v2[.][bu]64'
+		stop='st[.](global[.])?v2[.][bu]64'
+		;;
+	*)
+		any='(flat|global)_load_(dwordx4|b128)'
+		global='global_load_(dwordx4|b128)'
+		stop='s_waitcnt.*vmcnt|store_(dwordx4|b128)'
+		;;
+	esac
+	put=8
+	[ $arch = gfx942 ] && put=6 # the compiler makes 6, 1 and 1 of a put's 8
+	in_flight "4 $put" "put keeps 4 and $put loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ "$any" "$stop"
+	in_flight "4 8" "get keeps 4 and 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ "$global" "$stop"
+	in_flight 8 "shifted put keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_put_ "$any" "$stop"
+	in_flight 8 "shifted get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_get_ "$global" "$stop"
 done
 
 # ---- the copies as devices have them, run here

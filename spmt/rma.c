@@ -174,6 +174,22 @@ static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const
 	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream);
 }
 
+/* What the device moves is queued with its signal, to be waited for once; also where the signal could not be queued, as src is the
+   caller's again on return. */
+static int put_signal_wait(spmt_comm *comm, int queued)
+{
+	struct status_saved cause;
+	int rc;
+
+	status_save(&cause);
+	rc = stream_drain(comm, "spmt_put_signal");
+	if (queued) {
+		status_restore(&cause);
+		rc = queued;
+	}
+	return comm_failed(comm, "spmt_put_signal", rc);
+}
+
 int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
 	uint64_t val, enum spmt_signal_op op, int pe)
 {
@@ -184,12 +200,9 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 	if (rc)
 		return rc;
 	link = &comm->links[pe];
-	/* What the device moves is queued with its signal, to be waited for once. */
-	if (!comm_cpu_access(comm) && size <= link->threshold) {
-		rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
-		return comm_failed(
-			comm, "spmt_put_signal", rc ? rc : stream_drain(comm, "spmt_put_signal"));
-	}
+	if (!comm_cpu_access(comm) && size <= link->threshold)
+		return put_signal_wait(comm,
+			put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream));
 	if (size) {
 		rc = rma_mover(link, size, MOVE_BLOCKING)
 			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);

@@ -461,15 +461,22 @@ SPMTD_FN int spmtd_any_block_(int x)
 	return __nvvm_bar0_or(x);
 }
 
+/* These order no memory for the compiler: what came may be read only behind them. */
 SPMTD_FN int spmtd_any_warp_(int x)
 {
-	return (int)__nvvm_vote_any_sync(0xffffffffu, x != 0);
+	int any = (int)__nvvm_vote_any_sync(0xffffffffu, x != 0);
+
+	SPMTD_ASM("" ::: "memory");
+	return any;
 }
 
 #if defined(SPMTD_REDUX)
 SPMTD_FN int spmtd_least_warp_(int x)
 {
-	return __nvvm_redux_sync_min(x, -1);
+	int least = __nvvm_redux_sync_min(x, -1);
+
+	SPMTD_ASM("" ::: "memory");
+	return least;
 }
 #endif
 #else
@@ -718,7 +725,9 @@ SPMTD_FN void spmtd_meet_warp_(void)
 
 SPMTD_FN int spmtd_any_warp_(int x)
 {
-#if __has_builtin(__builtin_amdgcn_ballot_w32) && __AMDGCN_WAVEFRONT_SIZE == 32
+#if __clang_major__ >= 19 /* which has the other for 32 lanes too, and may lack the macro */
+	return __builtin_amdgcn_ballot_w64(x != 0) != 0;
+#elif __has_builtin(__builtin_amdgcn_ballot_w32) && __AMDGCN_WAVEFRONT_SIZE == 32
 	return __builtin_amdgcn_ballot_w32(x != 0) != 0;
 #elif __has_builtin(__builtin_amdgcn_ballot_w64)
 	return __builtin_amdgcn_ballot_w64(x != 0) != 0;

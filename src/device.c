@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "env.h"
+#include "images.h"
 #include "status.h"
 
 static const struct backend *const backends[] = { &backend_hip, &backend_cuda, &backend_host };
@@ -47,6 +48,11 @@ static void note(char *text, size_t size, const struct backend *b, int rc)
 		snprintf(text + used, MIN_OF(size - used, share), "; %s: 0 devices", b->name);
 }
 
+bool device_lacks_images(const struct backend *b)
+{
+	return !device_image_count && !(b->traits & DEVICE_HOST_ACCESS);
+}
+
 static int select_first(const struct backend **backend)
 {
 	char text[STATUS_SENTENCE - 64] = "";
@@ -58,6 +64,9 @@ static int select_first(const struct backend **backend)
 
 		if (!rc)
 			rc = backends[i]->count(&n);
+		if (!rc && n > 0 && device_lacks_images(backends[i]))
+			rc = fail(-ENOTSUP,
+				"built without device images (clang-19 and lld-19 make them)");
 		if (!rc && n > 0) {
 			*backend = backends[i];
 			return 0;

@@ -99,18 +99,18 @@ struct backend {
 	const struct device_memops_ops *memops;
 };
 
-#define DEVICE_HOST_ACCESS \
-	1u /* the CPU may load, store and do atomics on device memory at its own address */
+/* The CPU may load, store and do atomics on device memory at its own address. */
+#define DEVICE_HOST_ACCESS 1u
 
 extern const struct backend backend_hip, backend_cuda, backend_host;
 
 /* Row i in order of preference, NULL past the end. Loads nothing. */
 const struct backend *device_backend(size_t i);
 
-/*
- * The backend named, or for NULL that of SPMT_BACKEND, or else the first that loads and has
- * devices. Fails with a sentence that says, for each backend tried, why not.
- */
+/* No kernels for its devices were built: it copies, and says so where a kernel is needed. */
+bool device_lacks_images(const struct backend *b);
+
+/* The one named, or for NULL by SPMT_BACKEND, or else the first with devices and images; or a sentence why none will do. */
 int device_select(const char *name, const struct backend **backend);
 
 /* stream_sync that, stopped, waits half a second more for work that needs nobody, so that its buffers are written to no more. */

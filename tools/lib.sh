@@ -8,6 +8,10 @@ say() {
 	printf '\n==== %s\n' "$*"
 }
 
+gpus_here() {
+	[ -e /dev/kfd ] || [ -e /dev/nvidiactl ]
+}
+
 # build DIR [SETUP ARGUMENT..]: configures when that has not been done with these arguments, then builds all.
 build() {
 	local dir=$1 want

@@ -113,10 +113,13 @@ static void backend_print(const struct backend *b)
 		printf("  %-5s no: %s\n", b->name, status_sentence());
 		return;
 	}
-	printf("  %-5s %d device%s%s%s%s%s\n", b->name, n, n == 1 ? "" : "s",
+	printf("  %-5s %d device%s%s%s%s%s%s\n", b->name, n, n == 1 ? "" : "s",
 		b->traits & DEVICE_HOST_ACCESS ? ", CPU access" : "",
 		backs_on_demand(b, n) ? ", vmm" : "", b->ipc ? ", ipc" : "",
-		b->memops ? ", stream memory operations" : "");
+		b->memops ? ", stream memory operations" : "",
+		device_lacks_images(b)
+			? "; built without device images: taken by SPMT_BACKEND alone"
+			: "");
 	for (int dev = 0; dev < n; dev++)
 		device_print(b, dev);
 }

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ranks.h"
 #include "spmt/comm.h"
@@ -54,6 +56,22 @@ bool devices_fit(const int *devices, int n)
 		if (devices[i] >= devices_here())
 			return false;
 	return true;
+}
+
+bool ranges_here(void)
+{
+	const struct backend *b;
+	int status = 0;
+	size_t bytes;
+	pid_t child;
+
+	if (on_host())
+		return true;
+	child = fork();
+	if (!child) /* what is not said to be missing is there, or the test finds out */
+		_exit(!device_select(NULL, &b) &&
+			(!b->vmm || b->vmm->granularity(0, &bytes) == -ENOTSUP));
+	return child < 0 || waitpid(child, &status, 0) != child || status != 1 << 8;
 }
 
 /* ---- streams ---------------------------------------------------------------------------------------------------------------- */

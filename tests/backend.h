@@ -27,6 +27,8 @@ int opening_s(void);
 int device_of(int rank);
 /* Are all n of these there? */
 bool devices_fit(const int *devices, int n);
+/* Does device 0 back ranges on demand? A child asks. */
+bool ranges_here(void);
 
 /* In a Criterion test's own thread. */
 #define NEEDS_HOST(what)                                          \
@@ -38,6 +40,12 @@ bool devices_fit(const int *devices, int n);
 	do {                                                                                 \
 		if (devices_here() < (n))                                                    \
 			cr_skip_test("needs %d devices, there are %d", (n), devices_here()); \
+	} while (0)
+
+#define NEEDS_RANGES()                                                                        \
+	do {                                                                                  \
+		if (!ranges_here())                                                           \
+			cr_skip_test("this backend's devices back no ranges on demand here"); \
 	} while (0)
 
 /* ---- streams of the comm's device; 0 or a code with a sentence ---------------------------------------------------------------- */

@@ -418,6 +418,7 @@ Test(ends, memory_of_held_work_is_nobodys_static)
 
 Test(ends, memory_of_held_work_is_nobodys_vmm)
 {
+	NEEDS_RANGES();
 	held("vmm");
 }
 

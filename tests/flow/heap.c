@@ -33,6 +33,7 @@ static int run(int n, size_t heap, int (*fn)(spmt_comm *, void *), void *arg)
 	}                                          \
 	Test(heap, name##_vmm)                     \
 	{                                          \
+		NEEDS_RANGES();                    \
 		use_mode("vmm");                   \
 		RANKS_OK(run(n, bytes, fn, NULL)); \
 	}
@@ -199,6 +200,7 @@ Test(heap, above_4_gib_static)
 
 Test(heap, above_4_gib_vmm)
 {
+	NEEDS_RANGES();
 	above_4_gib_in("vmm");
 }
 

@@ -102,6 +102,7 @@ Test(processes, kernels_compute_no_addresses_of_other_processes)
 	struct processes p = { .layout = "0|1", .cycles = 8 };
 
 	p.slack = (struct usage){ .fds = 0, .threads = 0, .maps = 4, .rss_kib = 8192 };
+	NEEDS_RANGES();
 	cr_assert_eq(setenv("SPMT_HEAP_MODE", "vmm", 1), 0);
 	RANKS_OK(processes_world(&p, views, NULL));
 }

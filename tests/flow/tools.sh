@@ -173,6 +173,12 @@ says 'a failed call has its sentence' err '^spmt-perf: put8 with 2 ranks: .+: .+
 exits 0 "$info"
 says 'it lists the host backend' out '^ +host +8 devices'
 says 'it says why not the others' out '^ +(hip|cuda) +(no: .+|[0-9]+ device)'
+for backend in cuda hip; do
+	fake=$build_root/tests/fakes/fake-${backend/hip/hip6}.so
+	exits 0 env "SPMT_${backend^^}_LIB=$fake" SPMT_FAKE_DEVICES=2 "$info"
+	says "$backend: a device has its PCI id" out '^ +1 +stand-in 1 .* pci 0000:fb:00\.0( |$)'
+	says "$backend: and its UUID" out '^ +1 +stand-in 1 .* uuid ([46]1){16}$'
+done
 exits 0 env SPMT_HEAP_SIZE=64M "$info" --env
 nothing_in '--env has a line a variable' \
 	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/env.h | sort | diff - <(awk 'NR > 1 { print $1 }' "$scratch/out" | sort))"

@@ -344,6 +344,37 @@ Test(hip, other_last_error_stays)
 	cr_assert_eq(rt.last(), HIP_NO_MEMORY);
 }
 
+/* Up to 6 that one becomes success, whether we fail or not; and the two that can be raised again stay,
+   whatever was our own failure. */
+ParameterizedTestParameters(hip, older_last_error)
+{
+	static int versions[] = { 5, 6 };
+
+	return cr_make_param_array(int, versions, 2);
+}
+ParameterizedTest(int *version, hip, older_last_error)
+{
+	const size_t too_much = (size_t)1 << 50;
+	void *ptr;
+
+	start(*version);
+	cr_assert_eq(B->open(0), 0);
+	for (int fails = 0; fails < 2; fails++) {
+		const size_t size = fails ? too_much : 64;
+
+		cr_assert_eq(rt.alloc(&ptr, too_much), HIP_NO_MEMORY);
+		cr_assert_eq(rt.peek(), HIP_NO_MEMORY);
+		cr_assert_eq(B->alloc(0, size, DEVICE_MEMORY_PLAIN, &ptr), fails ? -ENOMEM : 0);
+		cr_expect_eq(rt.last(), HIP_OK);
+		cr_assert_eq(rt.get(NULL), HIP_INVALID_VALUE);
+		cr_assert_eq(B->alloc(0, size, DEVICE_MEMORY_PLAIN, &ptr), fails ? -ENOMEM : 0);
+		cr_expect_eq(rt.last(), HIP_INVALID_VALUE);
+		cr_assert_eq(rt.set(999), HIP_INVALID_DEVICE);
+		cr_assert_eq(B->alloc(0, size, DEVICE_MEMORY_PLAIN, &ptr), fails ? -ENOMEM : 0);
+		cr_expect_eq(rt.last(), HIP_INVALID_DEVICE);
+	}
+}
+
 /* Another thread captures: our calls do not break that, and the thread's own mode is as before. */
 VERSIONS(capture_elsewhere)
 {

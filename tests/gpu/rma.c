@@ -121,6 +121,14 @@ static size_t slot_differs(const struct scene *s, const unsigned char *slot, siz
 	return i;
 }
 
+/* Blocks of whole and of broken warps, and of so many threads that puts go another way. */
+static unsigned block_of(const struct copies_args *a)
+{
+	static const unsigned blocks[] = { 256, 1024, 96, 512 };
+
+	return a->scope == BY_BLOCK ? blocks[(a->size + (unsigned)a->form) % 4] : 256;
+}
+
 static int check_slots(const struct scene *s, const struct copies_args *a)
 {
 	const unsigned char *data = s->data[is_get(a->form) ? 0 : 1];
@@ -133,9 +141,10 @@ static int check_slots(const struct scene *s, const struct copies_args *a)
 
 		if (at != SIZE_MAX)
 			return ranks_fail(
-				"%s%s by a %s, %zu bytes, dst shift %zu, src shift %zu: byte %td is %#x",
+				"%s%s by a %s of %u, %zu bytes, dst shift %zu, src shift %zu: byte %td is %#x",
 				a->on_mem ? "mem_" : "", form_names[a->form], scope_names[a->scope],
-				n, to, from, (ptrdiff_t)at - GUARD - (ptrdiff_t)to, slot[at]);
+				block_of(a), n, to, from, (ptrdiff_t)at - GUARD - (ptrdiff_t)to,
+				slot[at]);
 	}
 	return 0;
 }
@@ -187,7 +196,7 @@ static int copies(struct scene *s, struct copies_args *a)
 	TRY(rank_fill(&s->r, dst, POISON, bytes));
 	TRY(rank_fill(&s->r, s->sig, 0, a->calls * sizeof(*s->sig)));
 	REQUIRE_OK(spmt_barrier(s->r.comm));
-	RANK_STEP(&s->r, test_copies, grid, 256, *a);
+	RANK_STEP(&s->r, test_copies, grid, block_of(a), *a);
 	TRY(rank_read(&s->r, s->seen, dst, bytes));
 	TRY(check_slots(s, a));
 	return check_signals(s, a);

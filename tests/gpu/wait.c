@@ -228,60 +228,122 @@ static int run_meeting_timeouts(int n)
 
 /* ---- aborts ---------------------------------------------------------------------------------- */
 
+struct held {
+	int form, scope;
+};
+
+static bool meets(int form)
+{
+	return form == HOLD_SYNC || form == HOLD_BARRIER || form == HOLD_HALVES;
+}
+
 static int aborted(spmt_comm *comm, void *arg)
 {
-	int form = *(const int *)arg;
+	const struct held *held = arg;
 	struct scene s;
 	struct hold_args a;
-	int64_t seen = 0, begin;
+	int64_t seen[2] = { 0 }, begin;
+	bool waits;
 
 	TRY(scene_open(&s, comm));
 	TRY(timeout_ms(&s, -1));
-	a = hold_of(&s, form, BY_BLOCK);
+	a = hold_of(&s, held->form, held->scope);
 	/* Of a meeting, one rank stays away. */
-	if (form == HOLD_SIGNAL || s.r.pe != s.r.n - 1)
+	waits = !meets(held->form) || s.r.pe != s.r.n - 1;
+	if (waits)
 		RANK_LAUNCH(&s.r, test_hold, 1, 96, a);
 	REQUIRE_OK(spmt_barrier(comm));
-	sleep_ms(50);
+	sleep_ms(20);
 	if (s.r.pe == 0)
 		spmt_abort(comm, 7);
 	begin = now_ns();
+	while (!spmt_status(comm) && now_ns() - begin < 5000000000)
+		sleep_ms(1);
 	TRY(rank_sync(&s.r));
 	REQUIRE((now_ns() - begin) / 1000000 < 5000);
-	TRY(rank_read(&s.r, &seen, s.code, sizeof(seen)));
-	if (form == HOLD_SIGNAL || s.r.pe != s.r.n - 1)
-		REQUIRE_EQ(seen, SPMTD_ABORTED);
+	TRY(rank_read(&s.r, seen, s.code, sizeof(seen)));
+	if (waits &&
+		(seen[0] != SPMTD_ABORTED ||
+			seen[1] != (int64_t)threads_of(held->form, held->scope)))
+		return ranks_fail("wait %d, scope %d: code %lld, not %d; %lld threads failed",
+			held->form, held->scope, (long long)seen[0], SPMTD_ABORTED,
+			(long long)seen[1]);
 	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_ABORTED);
 	REQUIRE(spmt_barrier(comm) < 0);
 	rank_close(&s.r);
 	return 0;
 }
 
-static int run_abort(int n, int form)
+static int run_abort(int n, int form, int scope)
 {
-	int rc = gpu_run(n, 4u << 20, aborted, &form);
+	struct held held = { form, scope };
 
+	return gpu_run(n, 4u << 20, aborted, &held);
+}
+
+static int run_abort_waits(int n)
+{
+	int rc = 0;
+
+	for (int form = HOLD_SIGNAL; form <= HOLD_ALL && !rc; form++)
+		rc = run_abort(n, form, BY_THREAD);
 	return rc ? rc : gpu_run(n, 4u << 20, waits, NULL);
 }
 
-static int run_abort_signal(int n)
+static int run_abort_meetings(int n)
 {
-	return run_abort(n, HOLD_SIGNAL);
+	int rc = run_abort(n, HOLD_HALVES, BY_THREAD);
+
+	for (int scope = 0; scope < SCOPES && !rc; scope++) {
+		rc = run_abort(n, HOLD_SYNC, scope);
+		rc = rc ? rc : run_abort(n, HOLD_BARRIER, scope);
+	}
+	return rc ? rc : gpu_run(n, 4u << 20, waits, NULL);
 }
 
-static int run_abort_barrier(int n)
+/* ---- what a kernel asks of its view ---------------------------------------------------------- */
+
+static int asks(spmt_comm *comm, void *arg)
 {
-	return run_abort(n, HOLD_BARRIER);
+	struct scene s;
+	struct asks_args a;
+	spmt_mem *mem;
+	uint64_t words[2];
+
+	(void)arg;
+	TRY(scene_open(&s, comm));
+	REQUIRE_OK(spmt_register(comm, s.words, 4096, &mem));
+	a = (struct asks_args){ .view = s.r.view,
+		.mem.size = sizeof(a.mem),
+		.word = addr(s.words),
+		.outcome = addr(s.outcome),
+		.pe = s.r.pe,
+		.npes = s.r.n };
+	REQUIRE_OK(spmt_mem_view_get(comm, mem, &a.mem));
+	words[0] = words[1] = 0x7700 + (uint64_t)s.r.pe;
+	TRY(rank_write(&s.r, s.words, words, sizeof(words)));
+	REQUIRE_OK(spmt_barrier(comm));
+	RANK_STEP(&s.r, test_asks, 1, 64, a);
+	TRY(outcome_check(&s.r, s.outcome, "what the view says"));
+	REQUIRE_OK(spmt_deregister(comm, mem));
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_asks(int n)
+{
+	return gpu_run(n, 4u << 20, asks, NULL);
 }
 
 static const struct gpu_test tests[] = {
 	{ "waits", run_waits, 1 },
 	{ "timeouts_of_words", run_word_timeouts, 1 },
 	{ "timeouts_of_meetings", run_meeting_timeouts, 2 },
-	{ "abort_ends_waits", run_abort_signal, 1 },
-	{ "abort_ends_barriers", run_abort_barrier, 2 },
+	{ "abort_ends_waits", run_abort_waits, 1 },
+	{ "abort_ends_meetings", run_abort_meetings, 2 },
+	{ "asks", run_asks, 1 },
 };
-static const struct test_kernel *const kernels[] = { &test_waits, &test_hold, NULL };
+static const struct test_kernel *const kernels[] = { &test_waits, &test_hold, &test_asks, NULL };
 
 int main(int argc, char **argv)
 {

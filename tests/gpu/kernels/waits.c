@@ -149,3 +149,48 @@ KERNEL_BODY run_hold(const struct hold_args *a)
 		spmtd_poke64_(a->code, (uint64_t)(int64_t)rc);
 }
 TEST_KERNEL(hold)
+
+/* ---- what a kernel asks of its view ---------------------------------------------------------- */
+
+static inline uint64_t word_at(const void *p)
+{
+	return p ? spmtd_peek64_(spmtd_at_(p)) : 0;
+}
+
+static inline int asks_wrong(const struct asks_args *a)
+{
+	const struct spmt_view *v = &a->view;
+	const struct spmt_mem_view *m = &a->mem;
+	const uint64_t *w = (const uint64_t *)spmtd_to_(a->word);
+	const char *end = (const char *)spmtd_to_(v->base + v->heap_size);
+
+	if (spmtd_my_pe(v) != a->pe || spmtd_n_pes(v) != a->npes)
+		return 1;
+	for (int pe = 0; pe < a->npes; pe++) {
+		uint64_t want = 0x7700 + (uint64_t)pe;
+
+		if (word_at(spmtd_ptr(v, w + 1, pe)) != want)
+			return 2;
+		if (word_at(spmtd_mem_ptr(m, pe)) != want)
+			return 3;
+	}
+	if (spmtd_ptr(v, w, a->pe) != (const void *)w)
+		return 4;
+	if (spmtd_ptr(v, w, -1) || spmtd_ptr(v, w, a->npes) || spmtd_ptr(v, end, 0) ||
+		spmtd_ptr(v, (const char *)spmtd_to_(v->base) - 1, 0))
+		return 5;
+	if (spmtd_mem_ptr(m, -1) || spmtd_mem_ptr(m, a->npes))
+		return 6;
+	if (spmtd_mc_ptr(v, w))
+		return 7;
+	return spmtd_signal_fetch(v, w) == 0x7700 + (uint64_t)a->pe ? 0 : 8;
+}
+
+KERNEL_BODY run_asks(const struct asks_args *a)
+{
+	int wrong = asks_wrong(a);
+
+	if (wrong)
+		outcome_add(a->outcome, 0, (uint64_t)wrong, 0, 0);
+}
+TEST_KERNEL(asks)

@@ -63,8 +63,18 @@ struct hold_args {
 	int32_t scope, form;
 };
 
+/* ---- what the view and a registered buffer of 4 KiB say --------------------------------------- */
+
+/* Two words at `word`, with which `mem` begins: 0x7700 + the rank they are of. */
+struct asks_args {
+	struct spmt_view view;
+	struct spmt_mem_view mem;
+	uint64_t word, outcome;
+	int32_t pe, npes;
+};
+
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-extern const struct test_kernel test_waits, test_hold;
+extern const struct test_kernel test_waits, test_hold, test_asks;
 #endif
 
 #endif

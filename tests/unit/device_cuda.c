@@ -182,6 +182,9 @@ Test(cuda, undo_failures_are_codes)
 	drv.s.fail("cuStreamDestroy", 1, 999);
 	cr_assert_eq(B->stream_destroy(0, x.s), -EIO);
 	cr_assert_eq(drv.depth(), 0);
+	x.committed = false;
+	x.s = NULL;
+	cr_expect_eq(standin_undo(B, &x), 1, "the range is still mapped, and all else given back");
 }
 
 Test(cuda, no_growth)

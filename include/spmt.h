@@ -213,7 +213,7 @@ struct spmt_attr {
 	int device; /* ordinal within the backend; -1: this rank's position among the ranks of this
 		       process, no wrap */
 	const char *backend; /* "hip", "cuda", "host"; NULL: SPMT_BACKEND, else the first that has
-				devices */
+				devices and kernels */
 	size_t heap_size;    /* bytes a rank, all of them the user's, rounded up to 2 MiB; 0:
 				SPMT_HEAP_SIZE or 1 GiB */
 	const spmt_uid

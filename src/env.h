@@ -17,7 +17,7 @@
 /*      field         name                  kind  default   help */
 #define ENV_TABLE(X)                                                                               \
 	X(backend, "SPMT_BACKEND", TEXT, "",                                                       \
-		"backend to use: hip, cuda or host; unset: the first that has devices")            \
+		"backend to use: hip, cuda or host; unset: the first with devices and kernels")\
 	X(timeout, "SPMT_TIMEOUT_MS", MS, "10000",                                                 \
 		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")   \
 	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \

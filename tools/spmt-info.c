@@ -117,9 +117,8 @@ static void backend_print(const struct backend *b)
 		b->traits & DEVICE_HOST_ACCESS ? ", CPU access" : "",
 		backs_on_demand(b, n) ? ", vmm" : "", b->ipc ? ", ipc" : "",
 		b->memops ? ", stream memory operations" : "",
-		device_lacks_images(b)
-			? "; built without device images: taken by SPMT_BACKEND alone"
-			: "");
+		device_lacks_images(b) ? "; built without device images: taken only where named"
+				       : "");
 	for (int dev = 0; dev < n; dev++)
 		device_print(b, dev);
 }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worlds with devices that a driver keeps apart, over the stand-ins (SPMT_BACKEND and its SPMT_*_LIB name one): a pair without
+ * a route is told on every rank with the driver's reason, and the devices that do reach each other are none the worse for it.
+ */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "processes.h"
+#include "ranks.h"
+
+enum { RANKS = 3, LONE = 1 };
+
+/* Asked at the call, so that a test may set it before its first one. */
+static void apart(void)
+{
+	setenv("SPMT_FAKE_NOPEER", "1", 1);
+}
+
+struct world {
+	spmt_uid uid;
+	int n;
+	const int *devices;
+	const char *word; /* of the sentence, besides the ranks */
+};
+
+static struct world world_of(int n, const int *devices, const char *word)
+{
+	struct world w = { .n = n, .devices = devices, .word = word };
+
+	cr_assert_eq(spmt_uid_create(&w.uid), 0, "%s", spmt_last_error());
+	return w;
+}
+
+static int begin(const struct world *w, int rank, spmt_comm **comm)
+{
+	struct spmt_attr attr = ranks_attr(rank, w->n, &w->uid);
+
+	attr.device = w->devices[rank];
+	attr.timeout_ms = 20000;
+	return spmt_init(&attr, comm);
+}
+
+/* The ranks of a pair say why; one that reaches everybody says which rank did not come in, and why. */
+static int no_world(int rank, void *arg)
+{
+	const struct world *w = arg;
+	int64_t start = now_ns();
+	spmt_comm *comm = NULL;
+
+	REQUIRE_CODE(begin(w, rank, &comm), -EHOSTUNREACH);
+	REQUIRE(!comm);
+	REQUIRE_SAYS("spmt_init: ");
+	REQUIRE_SAYS("no route to rank ");
+	REQUIRE_SAYS(w->word);
+	REQUIRE((now_ns() - start) / 1000000 < 5000);
+	return 0;
+}
+
+static int works(int rank, void *arg)
+{
+	const struct world *w = arg;
+	uint64_t sent = 40 + (uint64_t)rank, seen[2] = { 0, 0 };
+	int next = (rank + 1) % w->n, prev = (rank + w->n - 1) % w->n;
+	struct spmt_route route = { .size = sizeof(route) };
+	spmt_comm *comm;
+	uint64_t *words;
+	void *p;
+
+	REQUIRE_OK(begin(w, rank, &comm));
+	ranks_watch(comm);
+	REQUIRE_OK(spmt_route(comm, next, &route));
+	REQUIRE(!strcmp(route.map, "p2p"));
+	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(*words), &p));
+	words = p;
+	REQUIRE_OK(spmt_put(comm, words, &sent, sizeof(sent), next));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_all_reduce(comm, words + 1, words, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_copy_out(comm, seen, words, sizeof(seen)));
+	REQUIRE_EQ(seen[0], 40 + prev);
+	REQUIRE_EQ(seen[1], 40 * w->n + w->n * (w->n - 1) / 2);
+	ranks_watch(NULL);
+	REQUIRE_OK(spmt_finalize(comm));
+	return 0;
+}
+
+/* Fails a call of the stand-in's the nth time that it is made; later ones pass. */
+static void stand_in_fails(const char *call, int nth, int result)
+{
+	const char *path =
+		getenv(strcmp(getenv("SPMT_BACKEND"), "hip") ? "SPMT_CUDA_LIB" : "SPMT_HIP_LIB");
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *address;
+	void (*fail)(const char *name, int nth, int result);
+
+	cr_assert_not_null(library, "%s", path);
+	address = dlsym(library, "fake_fail");
+	cr_assert_not_null(address);
+	memcpy(&fail, &address, sizeof(address));
+	fail(call, nth, result);
+}
+
+/* ---- what is known before anything is tried ---- */
+
+Test(refused, peers_that_the_driver_keeps_apart, .init = apart)
+{
+	static const int all[] = { 0, LONE, 2 }, others[] = { 2, 0, 3 };
+
+	for (int i = 0; i < 3; i++) {
+		struct world none = world_of(RANKS, all, "no access"),
+			     some = world_of(RANKS, others, "");
+
+		RANKS_OK(ranks_threads(RANKS, no_world, &none));
+		RANKS_OK(ranks_threads(RANKS, works, &some));
+	}
+}
+
+static void without_atomics(void)
+{
+	setenv("SPMT_FAKE_NOATOMICS", "1", 1);
+}
+
+/* Signals and barriers would lie. */
+Test(refused, peers_without_atomics, .init = without_atomics)
+{
+	static const int two[] = { 0, 1 };
+	struct world none = world_of(2, two, "atomics");
+
+	RANKS_OK(ranks_threads(2, no_world, &none));
+}
+
+Test(refused, ranks_on_the_lone_device_reach_each_other, .init = apart)
+{
+	static const int same[] = { LONE, LONE };
+	struct world w = world_of(2, same, "");
+
+	RANKS_OK(ranks_threads(2, works, &w));
+}
+
+/* ---- what is known when it is tried ---- */
+
+Test(refused, access_that_is_granted_and_then_not_enabled)
+{
+	static const int two[] = { 0, 1 };
+	bool hip = !strcmp(getenv("SPMT_BACKEND"), "hip");
+
+	for (int nth = 1; nth <= 2; nth++) {
+		struct world none = world_of(2, two, "refused"), again = world_of(2, two, "");
+
+		stand_in_fails(
+			hip ? "hipDeviceEnablePeerAccess" : "cuCtxEnablePeerAccess", nth, 217);
+		RANKS_OK(ranks_threads(2, no_world, &none));
+		stand_in_fails("", 0, 0);
+		RANKS_OK(ranks_threads(2, works, &again));
+	}
+}
+
+/* ---- between processes ---- */
+
+static int apart_in_processes(int rank, void *arg)
+{
+	static const int two[] = { 0, LONE };
+	const struct processes *p = arg;
+	struct world w = { .uid = p->uid[0], .n = 2, .devices = two, .word = "no access" };
+
+	return no_world(rank, &w);
+}
+
+Test(refused, peers_of_processes, .init = apart)
+{
+	struct processes p = { .layout = "0|1" };
+
+	RANKS_OK(processes_run(&p, apart_in_processes, &p));
+}

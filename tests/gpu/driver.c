@@ -11,7 +11,7 @@
 #include "src/abi_hip.h"
 #include "src/device_vendor.h"
 
-enum { DEVICES = 16, KERNELS = 16, RELAXED = 2 };
+enum { DEVICES = 16, KERNELS = 16 };
 
 /* One table for both vendors: the calls that matter here have the same shape in both. */
 struct calls {
@@ -199,26 +199,29 @@ bool driver_graphs(void)
 		driver.api.instantiate && driver.api.run && driver.api.drop_exec && driver.api.drop;
 }
 
-int driver_capture_begin(int dev, device_stream s)
+int driver_capture_begin(int dev, device_stream s, enum driver_capture mode)
 {
 	struct device_saved saved;
 
-	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture(s, RELAXED));
+	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture(s, (int)mode));
 }
 
-int driver_capture_end(int dev, device_stream s, void **exec)
+int driver_capture_end(int dev, device_stream s, void **graph)
 {
 	struct device_saved saved;
-	void *graph = NULL;
+
+	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture_end(s, graph));
+}
+
+int driver_graph_make(int dev, void *graph, void **exec)
+{
+	struct device_saved saved;
 	int rc;
 
 	if (inside(dev, &saved))
 		return -1;
-	rc = driver.api.capture_end(s, &graph);
-	if (!rc)
-		rc = driver.api.instantiate(exec, graph, 0);
-	if (graph)
-		driver.api.drop(graph);
+	rc = driver.api.instantiate(exec, graph, 0);
+	driver.api.drop(graph);
 	return outside(&saved, rc);
 }
 

@@ -21,8 +21,11 @@ int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned 
 	const void *args, size_t size, device_stream s);
 
 bool driver_graphs(void);
-int driver_capture_begin(int dev, device_stream s);
-int driver_capture_end(int dev, device_stream s, void **exec); /* instantiated */
+/* Which calls of which threads a capture forbids; the drivers' numbers. */
+enum driver_capture { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED };
+int driver_capture_begin(int dev, device_stream s, enum driver_capture mode);
+int driver_capture_end(int dev, device_stream s, void **graph);
+int driver_graph_make(int dev, void *graph, void **exec); /* the graph is gone */
 int driver_graph_launch(int dev, void *exec, device_stream s);
 int driver_graph_destroy(int dev, void *exec);
 

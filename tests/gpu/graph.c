@@ -22,6 +22,7 @@ struct scene {
 struct size {
 	size_t words;
 	bool put_signal;
+	enum driver_capture mode;
 };
 
 static int words_of(struct scene *s, size_t n, uint64_t **words)
@@ -92,20 +93,46 @@ static int queue_round(struct scene *s)
 	return 0;
 }
 
-static int captured(struct scene *s, int replays)
+/* Host calls of every kind of driver call, beside captures of this thread and of all the others: allowed in every mode. */
+static int calls_meanwhile(struct scene *s)
 {
-	void *exec = NULL;
+	spmt_comm *comm = s->r.comm;
+	uint64_t sent = 70 + (uint64_t)s->r.pe, seen = 0;
+	spmt_mem *mem;
+	void *p;
+
+	REQUIRE_OK(spmt_calloc(comm, 1 << 20, 8, &p)); /* the heap grows */
+	REQUIRE_OK(spmt_put(comm, p, &sent, 8, s->r.next));
+	REQUIRE_OK(
+		spmt_put_nbi(comm, (char *)p + (4 << 20), (char *)p + 8, (4 << 20) - 8, s->r.pe));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_get(comm, &seen, p, 8, s->r.pe));
+	REQUIRE_EQ(seen, 70 + (uint64_t)s->r.prev);
+	REQUIRE_OK(
+		spmt_all_reduce(comm, s->sum + 1, s->round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_register(comm, s->came, 8, &mem));
+	REQUIRE_OK(spmt_deregister(comm, mem));
+	REQUIRE_OK(spmt_free(comm, p));
+	return 0;
+}
+
+/* All ranks capture at once. What the test itself asks of the driver beside that, it asks when none does. */
+static int captured(struct scene *s, int replays, enum driver_capture mode)
+{
+	void *graph = NULL, *exec = NULL;
 	int rc;
 
 	/* Under way in another stream: no part of the graph, and none of its dependences. */
 	REQUIRE_OK(spmt_put_on_stream(s->r.comm, s->sum, s->sum, 8, s->r.pe, NULL));
-	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream), 0);
+	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream, mode), 0);
 	rc = queue_round(s);
-	if (rc) {
-		driver_capture_end(s->r.dev, s->r.stream, &exec);
-		return rc;
-	}
-	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &exec), 0);
+	if (!rc)
+		rc = calls_meanwhile(s);
+	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &graph), 0);
+	TRY(rc);
+	REQUIRE_OK(spmt_barrier(s->r.comm));
+	REQUIRE_EQ(driver_graph_make(s->r.dev, graph, &exec), 0);
 	/* Nothing of it has run yet. */
 	REQUIRE_OK(spmt_quiet(s->r.comm));
 	TRY(rank_sync(&s->r));
@@ -140,11 +167,12 @@ static int check_rounds(struct scene *s, uint64_t rounds)
 /* The comm's other streams, and the same stream without a capture, are usable afterwards. */
 static int replays(spmt_comm *comm, void *arg)
 {
+	const struct size *size = arg;
 	struct scene s;
 
-	TRY(scene_open(&s, comm, arg));
+	TRY(scene_open(&s, comm, size));
 	if (driver_graphs())
-		TRY(captured(&s, REPLAYS));
+		TRY(captured(&s, REPLAYS, size->mode));
 	else
 		TRY(queued(&s, REPLAYS));
 	REQUIRE_OK(spmt_barrier(comm));
@@ -162,29 +190,38 @@ static int replays(spmt_comm *comm, void *arg)
 
 static int run_stores(int n)
 {
-	struct size size = { 1000, false };
+	struct size size = { 1000, false, CAPTURE_RELAXED };
 
-	return gpu_run(n, 8u << 20, replays, &size);
+	return gpu_run(n, 64u << 20, replays, &size);
 }
 
+/* What frameworks choose if not told otherwise. */
 static int run_put_signal(int n)
 {
-	struct size size = { 513, true };
+	struct size size = { 513, true, CAPTURE_GLOBAL };
 
-	return gpu_run(n, 8u << 20, replays, &size);
+	return gpu_run(n, 64u << 20, replays, &size);
 }
 
 static int run_engines(int n)
 {
-	struct size size = { (3u << 20) / 8 + 5, false };
+	struct size size = { (3u << 20) / 8 + 5, false, CAPTURE_GLOBAL };
 
-	return gpu_run(n, 16u << 20, replays, &size);
+	return gpu_run(n, 64u << 20, replays, &size);
+}
+
+static int run_thread_local(int n)
+{
+	struct size size = { 1000, true, CAPTURE_THREAD_LOCAL };
+
+	return gpu_run(n, 64u << 20, replays, &size);
 }
 
 static const struct gpu_test tests[] = {
 	{ "graph_replay_stores", run_stores, 1 },
 	{ "graph_replay_put_signal", run_put_signal, 1 },
 	{ "graph_replay_copy_engines", run_engines, 1 },
+	{ "graph_replay_captured_thread_local", run_thread_local, 1 },
 };
 static const struct test_kernel *const kernels[] = { &test_step, NULL };
 

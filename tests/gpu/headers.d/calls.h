@@ -9,8 +9,9 @@
 /* A kernel's argument. The view is bytes, as the two versions may differ in it. */
 struct job {
 	uint64_t view[32];
-	char *dst, *src; /* of this rank; dst is symmetric */
-	uint64_t size, *sig;
+	char *dst, *src;     /* of this rank; dst is symmetric */
+	uint64_t size, room; /* bytes of a call, at src */
+	uint64_t *sig;
 	uint32_t rounds;
 	int *code;    /* of a call that failed */
 	uint64_t *ns; /* of all rounds */

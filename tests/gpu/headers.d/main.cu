@@ -60,8 +60,11 @@ static const struct row {
 	{ "puts, block of 1024", PUTS_BLOCK, 1024, 1024, 1 },
 	{ "puts, block of 1024", PUTS_BLOCK, 1024, 65536, 1 },
 	{ "puts, block of 1024", PUTS_BLOCK, 1024, 1 << 20, 1 },
+	{ "get, warp", GET_WARP, 32, 2048, 1 },
 	{ "get, warp", GET_WARP, 32, 65536, 1 },
+	{ "get, block of 256", GET_BLOCK, 256, 16384, 1 },
 	{ "get, block of 1024", GET_BLOCK, 1024, 8, 1 },
+	{ "get, block of 1024", GET_BLOCK, 1024, 16384, 1 },
 	{ "get, block of 1024", GET_BLOCK, 1024, 65536, 1 },
 	{ "get, block of 1024", GET_BLOCK, 1024, 1 << 20, 1 },
 };
@@ -79,6 +82,7 @@ static void open_gpus(void)
 		CHECK(cudaMalloc(&jobs[i].ns, sizeof(uint64_t)));
 		jobs[i].dst = heaps[i] + heap / 2;
 		jobs[i].src = heaps[i] + heap / 4 * 3;
+		jobs[i].room = heap / 4;
 	}
 }
 

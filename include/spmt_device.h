@@ -461,22 +461,15 @@ SPMTD_FN int spmtd_any_block_(int x)
 	return __nvvm_bar0_or(x);
 }
 
-/* These order no memory for the compiler: what came may be read only behind them. */
 SPMTD_FN int spmtd_any_warp_(int x)
 {
-	int any = (int)__nvvm_vote_any_sync(0xffffffffu, x != 0);
-
-	SPMTD_ASM("" ::: "memory");
-	return any;
+	return (int)__nvvm_vote_any_sync(0xffffffffu, x != 0);
 }
 
 #if defined(SPMTD_REDUX)
 SPMTD_FN int spmtd_least_warp_(int x)
 {
-	int least = __nvvm_redux_sync_min(x, -1);
-
-	SPMTD_ASM("" ::: "memory");
-	return least;
+	return __nvvm_redux_sync_min(x, -1);
 }
 #endif
 #else
@@ -943,17 +936,20 @@ SPMTD_FN void spmtd_gather_(int scope)
 	spmtd_meet_(scope);
 }
 
-/* One code for all threads of the scope; an abort, the least, outdoes a timeout. */
+/* One code for all threads of the scope; an abort, the least, outdoes a timeout. Then what one of
+   them has seen is before all that any does next: a warp's vote alone orders no memory. */
 SPMTD_FN int spmtd_agree_(int code, int scope)
 {
-#if defined(SPMTD_REDUX) /* between GPUs two votes took a sync of a warp 0.15 us more */
-	if (scope == SPMTD_WARP_)
-		return spmtd_least_warp_(code);
-#endif
 	if (scope == SPMTD_WARP_) {
-		if (!spmtd_any_warp_(code))
-			return 0;
-		return spmtd_any_warp_(code == SPMTD_ABORTED) ? SPMTD_ABORTED : SPMTD_TIMEOUT;
+#if defined(SPMTD_REDUX) /* between GPUs two votes took a sync of a warp 0.15 us more */
+		code = spmtd_least_warp_(code);
+#else
+		if (spmtd_any_warp_(code))
+			code = spmtd_any_warp_(code == SPMTD_ABORTED) ? SPMTD_ABORTED
+								      : SPMTD_TIMEOUT;
+#endif
+		spmtd_meet_warp_();
+		return code;
 	}
 	if (scope == SPMTD_BLOCK_) {
 		if (!spmtd_any_block_(code))

@@ -17,7 +17,7 @@ static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
 struct scene {
 	struct rank r;
 	size_t room, src_size;
-	uint32_t calls_most;
+	uint32_t calls_most, pair; /* pair: the next of shifts */
 	unsigned char *dst, *src;  /* symmetric */
 	uint64_t *sig;		   /* symmetric */
 	unsigned char *outside[2]; /* of the device: dst and src that are not symmetric */
@@ -135,8 +135,8 @@ static int check_slots(const struct scene *s, const struct copies_args *a)
 
 	for (uint32_t c = 0; c < a->calls; c++) {
 		const unsigned char *slot = s->seen + c * a->slot;
-		size_t n = a->size + c / a->each, to = copies_dst_shift(c),
-		       from = copies_src_shift(c, a->each),
+		size_t n = a->size + c / a->each, to = copies_dst_shift(a, c),
+		       from = copies_src_shift(a, c),
 		       at = slot_differs(s, slot, a->slot, to, data + from, n);
 
 		if (at != SIZE_MAX)
@@ -240,15 +240,19 @@ static int run_small(int n)
 
 /* ---- powers of two and their neighbours, to 4 MiB -------------------------------------------- */
 
+/* Where not all pairs of shifts are tried at once, the next call goes on where the last one ended. */
+
 static int one_large(struct scene *s, size_t size, uint32_t i)
 {
 	struct copies_args a = { .slot = slot_of(size),
 		.size = size,
 		.form = (int)(i % COPY_FORMS),
 		.scope = (int)(i / COPY_FORMS % SCOPES),
-		.on_mem = i >= COPY_FORMS * SCOPES };
+		.on_mem = i >= COPY_FORMS * SCOPES,
+		.first = s->pair };
 
 	a.each = a.calls = size <= 4096 ? SIDE * SIDE : size <= 65536 ? 2 * SIDE : SIDE / 2;
+	s->pair = (s->pair + a.calls) % (SIDE * SIDE);
 	return copies(s, &a);
 }
 

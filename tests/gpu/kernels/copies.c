@@ -98,8 +98,8 @@ KERNEL_BODY run_copies(const struct copies_args *a)
 	for (uint32_t i = worker(a->scope); i < a->calls; i += workers(a->scope)) {
 		struct call c;
 
-		c.dst = spmtd_to_(a->dst + i * a->slot + GUARD + copies_dst_shift(i));
-		c.src = spmtd_to_(a->src + copies_src_shift(i, a->each));
+		c.dst = spmtd_to_(a->dst + i * a->slot + GUARD + copies_dst_shift(a, i));
+		c.src = spmtd_to_(a->src + copies_src_shift(a, i));
 		c.sig = (uint64_t *)spmtd_to_(a->sig) + i;
 		c.size = (size_t)(a->size + i / a->each);
 		one_copy(a, &c);

@@ -28,18 +28,22 @@ struct copies_args {
 	struct spmt_mem_view mem;
 	uint64_t dst, src, sig; /* a signal word a call: 1 is added */
 	uint64_t size, slot;
-	uint32_t calls, each;
+	uint32_t calls, each, first; /* first: where in the row of pairs the first call is */
 	int32_t pe, scope, form, on_mem;
 };
 
-/* SIDE * SIDE calls: every pair of shifts; fewer: pairs that differ in both. */
-static inline uint32_t copies_dst_shift(uint32_t call)
+/* SIDE * SIDE calls in a row: every pair of shifts. */
+static inline uint32_t copies_pair(const struct copies_args *a, uint32_t call)
 {
-	return call % SIDE;
+	return (a->first + call) % (SIDE * SIDE) * (2 * SIDE - 1) % (SIDE * SIDE);
 }
-static inline uint32_t copies_src_shift(uint32_t call, uint32_t each)
+static inline uint32_t copies_dst_shift(const struct copies_args *a, uint32_t call)
 {
-	return each == SIDE * SIDE ? call / SIDE % SIDE : (call * 5 + call / SIDE * 7) % SIDE;
+	return copies_pair(a, call) % SIDE;
+}
+static inline uint32_t copies_src_shift(const struct copies_args *a, uint32_t call)
+{
+	return copies_pair(a, call) / SIDE;
 }
 
 /* ---- locals: the local side on the stack and in the block's shared memory -------------------- */

@@ -2,6 +2,7 @@
 /* Ranks from one thread: a thread a rank, made and joined here. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../src/env.h"
@@ -269,12 +270,15 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 
 	for (int i = 0; i < n && !rc; i++, at += step) {
 		const struct spmt_attr *given = (const struct spmt_attr *)(const void *)at;
+		char name[24];
 
-		rc = attr_take("spmt_init_all", "attrs[]", given, &own[i]);
-		if (!rc && given->size != step)
+		snprintf(name, sizeof(name), "attrs[%d]", i);
+		if (given->size != step)
 			rc = fail(-EINVAL,
 				"spmt_init_all: attrs[%d].size is %zu, attrs[0].size is %zu", i,
 				given->size, step);
+		else
+			rc = attr_take("spmt_init_all", name, given, &own[i]);
 	}
 	return rc;
 }

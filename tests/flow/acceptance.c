@@ -183,9 +183,11 @@ Test(acceptance, init_all_steps_by_the_size_of_attrs)
 	cr_expect_eq(spmt_each(RANKS, comms, finalize, NULL), 0);
 	later[2].tail = 1;
 	cr_expect_eq(spmt_init_all(RANKS, &later[0].attr, comms), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "attrs[2].size"), "%s", spmt_last_error());
 	later[2].tail = 0;
 	later[1].attr.size = sizeof(struct spmt_attr);
 	cr_expect_eq(spmt_init_all(RANKS, &later[0].attr, comms), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "attrs[1].size"), "%s", spmt_last_error());
 }
 
 /* ---- quiet ------------------------------------------------------------------------------------ */

@@ -27,17 +27,6 @@ for ext in cpp cu hip; do
 	cp "$scratch/names.c" "$scratch/names.$ext"
 done
 
-# compiles NAME COMPILER.. : skipped where there is none
-compiles() {
-	local name=$1
-	shift
-	if command -v "$1" >/dev/null; then
-		succeeds "$name" "$@"
-	else
-		skip "$name" "no $1"
-	fi
-}
-
 # ---- host
 # clang and gcc call the table's casts what they are meant to be
 for std in c11 c17; do

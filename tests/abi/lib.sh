@@ -38,6 +38,17 @@ skip() {
 	echo "ok $tests - $1 # SKIP $2"
 }
 
+# compiles NAME COMPILER ARGUMENT..: skipped where there is no such compiler.
+compiles() {
+	local name=$1
+	shift
+	if command -v "$1" >/dev/null; then
+		succeeds "$name" "$@"
+	else
+		skip "$name" "no $1"
+	fi
+}
+
 plan() {
 	echo "1..$tests"
 }

@@ -19,11 +19,25 @@ export LD_LIBRARY_PATH=$build_root SPMT_BACKEND=host
 succeeds 'it runs' timeout 60 "$scratch/readme"
 nothing_in 'it says something' "$(timeout 60 "$scratch/readme" 2>/dev/null | grep . >/dev/null || echo nothing)"
 
+# The kernel's source, as each of its compilers takes it.
+for cc in gcc clang; do
+	compiles "ring_kernel.cu, $cc" "$cc" -x c -std=gnu11 -Wall -Wextra -Werror -Iinclude examples/ring_kernel.cu -L"$build_root" -lspmt \
+		-o "$scratch/ring_kernel"
+done
+compiles 'ring_kernel.cu, nvcc' nvcc -Werror all-warnings -Iinclude -c examples/ring_kernel.cu -o "$scratch/o"
+if [ -e /usr/include/hip/hip_runtime.h ]; then
+	compiles 'ring_kernel.cu, clang-19 -x hip' clang-19 -x hip --cuda-device-only -nogpulib --offload-arch=gfx942 -O3 -Wall -Wextra -Werror \
+		-Iinclude -S examples/ring_kernel.cu -o "$scratch/o"
+else
+	skip 'ring_kernel.cu, clang-19 -x hip' 'no libamdhip64-dev'
+fi
+
 # The documented lines as root, where /usr/local is empty and /etc a copy. They leave no trace: the mounts are this shell's alone.
 # Of the build there is one already.
 awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^(meson|cc) /' README.md |
 	sed "s|^meson setup build && meson install -C build|meson install -C '$build_root' --no-rebuild --quiet|; s|^mpirun .*||" >"$scratch/lines"
-nothing_in 'the lines to install, ring.c and job.c are there' "$([ "$(cut -d ' ' -f 1,2 "$scratch/lines" | xargs)" = 'meson install cc ring.c cc job.c' ] ||
+nothing_in 'the lines to install, ring.c, ring_kernel.cu and job.c are there' "$([ "$(cut -d ' ' -f 1-3 "$scratch/lines" | sed 's/ \$.*//' | xargs)" = \
+	'meson install -C cc ring.c cc -x c cc job.c' ] ||
 	cat "$scratch/lines")"
 cat >"$scratch/afresh" <<-'END'
 	set -eu
@@ -42,9 +56,9 @@ if [ "$prefix" != /usr/local ]; then
 elif ! unshare -m sh "$scratch/afresh" "$scratch" >/dev/null 2>&1; then
 	skip "$name" 'needs root, and leave to mount'
 else
-	cp examples/ring.c examples/job.c "$scratch"
+	cp examples/ring.c examples/ring_kernel.cu examples/job.c "$scratch"
 	# shellcheck disable=SC2016 # for the inner shell
-	{ cat "$scratch/afresh"; echo 'cd "$1"'; cat "$scratch/lines"; echo 'timeout 60 ./job 2>&1 | grep "^job: spmt_init: .*mpirun"'; } >"$scratch/all"
+	{ cat "$scratch/afresh"; echo 'cd "$1"'; cat "$scratch/lines"; echo '[ "$(./ring_kernel | grep -c "put by a kernel")" = 8 ]'; echo 'timeout 60 ./job 2>&1 | grep "^job: spmt_init: .*mpirun"'; } >"$scratch/all"
 	succeeds "$name" timeout 120 env -u LD_LIBRARY_PATH -u PKG_CONFIG_PATH unshare -m sh "$scratch/all" "$scratch"
 fi
 plan

@@ -35,6 +35,7 @@ static bool flat_for_all(const spmt_comm *comm)
 void view_fill(spmt_comm *comm, struct spmt_view *view)
 {
 	int64_t timeout_ms = comm_timeout(comm);
+	uint64_t timeout_ns = (uint64_t)timeout_ms * 1000000;
 
 	*view = (struct spmt_view){
 		.size = sizeof(*view),
@@ -47,7 +48,8 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.own = (struct spmtd_own *)(void *)comm->links[comm->rank].own,
 		.stop = &comm->signals_dev->stop,
 		.record = &comm->signals_dev->record,
-		.timeout_ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000,
+		/* 0 would be none */
+		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
 	};
 	if (comm->flat) {

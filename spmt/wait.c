@@ -45,15 +45,24 @@ static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
 	return 0;
 }
 
-static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p)
+/* In ns, -1: none. A kernel keeps that of its view, as it does on GPUs, whatever has been set since. */
+static int64_t wait_limit(const spmt_comm *comm, const struct spmt_view *kernel)
+{
+	int64_t ms = comm_timeout(comm);
+
+	if (kernel)
+		return kernel->timeout_ns ? (int64_t)kernel->timeout_ns : -1;
+	return ms < 0 ? -1 : ms * 1000000;
+}
+
+static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p, int64_t limit)
 {
 	struct bell *bell = own_bell(comm);
 	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
-	int64_t limit = comm_timeout(comm);
 	uint32_t rings;
 
 	if (limit >= 0) {
-		int64_t left = limit * 1000000 - (process_now() - p->begin);
+		int64_t left = limit - (process_now() - p->begin);
 
 		if (left <= 0)
 			return SPMT_ERR_TIMEOUT;
@@ -67,7 +76,8 @@ static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p)
 	return 0;
 }
 
-int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
+static int pause_for(
+	spmt_comm *comm, struct spmtd_pause *p, const char *what, const struct spmt_view *kernel)
 {
 	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
 		return comm_broken(comm, what);
@@ -84,7 +94,12 @@ int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
 	}
 	if (p->n == WAIT_SLEEP)
 		return wait_tell(comm, p);
-	return wait_sleep(comm, p);
+	return wait_sleep(comm, p, wait_limit(comm, kernel));
+}
+
+int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
+{
+	return pause_for(comm, p, what, NULL);
 }
 
 void wait_end(spmt_comm *comm, struct spmtd_pause *p)
@@ -115,7 +130,7 @@ static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
 
 	if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return SPMT_ERR_ABORTED;
-	return wait_pause(comm, p, "kernel");
+	return pause_for(comm, p, "kernel", v);
 }
 
 static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)

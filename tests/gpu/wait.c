@@ -190,6 +190,37 @@ static int run_word_timeouts(int n)
 	return gpu_run(n, 4u << 20, word_timeouts, NULL);
 }
 
+/* What is set meanwhile is for waits to come, of the host and of views that are got from then on. */
+static int view_deadline(spmt_comm *comm, void *arg)
+{
+	struct hold_args a;
+	struct scene s;
+	int64_t seen;
+
+	(void)arg;
+	TRY(scene_open(&s, comm));
+	a = hold_of(&s, HOLD_SIGNAL, BY_THREAD);
+	RANK_LAUNCH(&s.r, test_hold, 1, 96, a);
+	REQUIRE_OK(spmt_set_timeout(comm, SHORT_MS));
+	REQUIRE_CODE(spmt_signal_wait(comm, (uint64_t *)(void *)s.words, SPMT_CMP_EQ, 1, NULL),
+		SPMT_ERR_TIMEOUT);
+	sleep_ms(2 * SHORT_MS);
+	REQUIRE_OK(spmt_set_timeout(comm, 0));
+	REQUIRE_EQ(s.r.b->stream_query(s.r.dev, s.r.stream), 0);
+	REQUIRE_OK(spmt_signal(comm, (uint64_t *)(void *)s.words, 1, SPMT_SIGNAL_SET, s.r.pe));
+	TRY(rank_sync(&s.r));
+	TRY(rank_read(&s.r, &seen, s.code, sizeof(seen)));
+	REQUIRE_EQ(seen, 0);
+	REQUIRE_OK(spmt_barrier(comm));
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_view_deadline(int n)
+{
+	return gpu_run(n, 4u << 20, view_deadline, NULL);
+}
+
 /* Rank 0 comes alone and in vain; then all come, and the same meeting goes on. */
 static int meeting_timeout(struct scene *s, int form, int scope)
 {
@@ -338,6 +369,7 @@ static int run_asks(int n)
 static const struct gpu_test tests[] = {
 	{ "waits", run_waits, 1 },
 	{ "timeouts_of_words", run_word_timeouts, 1 },
+	{ "a_view_keeps_its_deadline", run_view_deadline, 1 },
 	{ "timeouts_of_meetings", run_meeting_timeouts, 2 },
 	{ "abort_ends_waits", run_abort_waits, 1 },
 	{ "abort_ends_meetings", run_abort_meetings, 2 },

@@ -9,6 +9,7 @@
 #include "spmt.h"
 #include "src/abi_cuda.h"
 #include "src/abi_hip.h"
+#include "src/device_host.h"
 #include "src/device_vendor.h"
 
 enum { DEVICES = 16, KERNELS = 16 };
@@ -32,6 +33,13 @@ struct calls {
 	int (*set)(int dev);	    /* HIP */
 	int (*set_context)(void *); /* CUDA */
 	int (*retain)(void **context, int dev);
+	int (*push)(void *context);
+	int (*pop)(void **context);
+	int (*top)(void **context);
+	int (*peek)(void); /* HIP: the thread's last error */
+	int (*take)(void);
+	int (*alloc)(void **ptr, size_t size);
+	int (*version)(int *version);
 	int (*init)(unsigned flags);
 };
 
@@ -62,6 +70,13 @@ static const struct {
 	ROW(set, true, NULL, "hipSetDevice"),
 	ROW(set_context, true, "cuCtxSetCurrent", NULL),
 	ROW(retain, true, "cuDevicePrimaryCtxRetain", NULL),
+	ROW(push, true, "cuCtxPushCurrent_v2", NULL),
+	ROW(pop, true, "cuCtxPopCurrent_v2", NULL),
+	ROW(top, true, "cuCtxGetCurrent", NULL),
+	ROW(peek, true, NULL, "hipPeekAtLastError"),
+	ROW(take, true, NULL, "hipGetLastError"),
+	ROW(alloc, true, NULL, "hipMalloc"),
+	ROW(version, true, NULL, "hipRuntimeGetVersion"),
 	ROW(init, true, "cuInit", "hipInit"),
 };
 
@@ -253,13 +268,28 @@ int driver_memory(int dev, size_t *unused)
 	return rc;
 }
 
+/* Up to version 6 of HIP every call overwrites the last error. */
+static void error_again(int error)
+{
+	if (driver.api.peek() == error)
+		return;
+	if (error == HIP_INVALID_VALUE)
+		driver.api.get(NULL);
+	else if (error == HIP_INVALID_DEVICE)
+		driver.api.set(-1);
+}
+
 int driver_current(void)
 {
-	int dev = -1;
+	int dev = -1, error, rc;
 
 	if (driver.host)
 		return spmt_host_get_device();
-	return driver.api.get(&dev) ? -1 : dev;
+	error = driver.hip ? driver.api.peek() : 0;
+	rc = driver.api.get(&dev);
+	if (driver.hip)
+		error_again(error);
+	return rc ? -1 : dev;
 }
 
 int driver_make_current(int dev)
@@ -269,4 +299,70 @@ int driver_make_current(int dev)
 	if (driver.hip)
 		return dev < 0 ? 0 : driver.api.set(dev);
 	return driver.api.set_context(dev < 0 ? NULL : driver.contexts[dev]);
+}
+
+/* ---- what a thread has ------------------------------------------------------------------------ */
+
+int driver_push(int dev)
+{
+	return driver.api.push ? driver.api.push(driver.contexts[dev]) : 0;
+}
+
+static int stack_read(struct driver_thread *t)
+{
+	const int most = (int)ARRAY_SIZE(t->contexts);
+	void *popped;
+	int rc = 0;
+
+	while (!rc && t->depth < most) {
+		rc = driver.api.top(&t->contexts[t->depth]);
+		if (rc || !t->contexts[t->depth])
+			break;
+		rc = driver.api.pop(&popped);
+		t->depth++;
+	}
+	for (int i = t->depth; i > 0 && !rc; i--)
+		rc = driver.api.push(t->contexts[i - 1]);
+	return rc;
+}
+
+int driver_thread(struct driver_thread *t)
+{
+	memset(t, 0, sizeof(*t));
+	t->device = driver_current();
+	t->error = driver.host ? host_peek_error() : driver.hip ? driver.api.peek() : 0;
+	return driver.api.top ? stack_read(t) : 0;
+}
+
+void driver_clear(void)
+{
+	void *top = NULL;
+
+	if (driver.host)
+		host_get_error();
+	else if (driver.hip)
+		driver.api.take();
+	else
+		while (!driver.api.top(&top) && top && !driver.api.set_context(NULL))
+			continue;
+}
+
+static bool raise_hip(int nth)
+{
+	int version = 0;
+	void *ptr;
+
+	if (nth == 0)
+		return driver.api.get(NULL);
+	if (nth == 1)
+		return driver.api.set(-1);
+	return nth == DRIVER_FRAIL && !driver.api.version(&version) && version >= 70000000 &&
+		driver.api.alloc(&ptr, (size_t)1 << 50);
+}
+
+bool driver_raise(int nth)
+{
+	if (driver.host)
+		return nth == 0 && spmt_host_set_device(-1);
+	return driver.hip && raise_hip(nth);
 }

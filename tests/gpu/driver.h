@@ -34,4 +34,20 @@ int driver_memory(int dev, size_t *unused); /* bytes */
 int driver_current(void);	  /* the thread's device, -1: none */
 int driver_make_current(int dev); /* for good; -1: none, where there can be none */
 
+/* What no call of the library may change of the calling thread. */
+struct driver_thread {
+	int device; /* as driver_current */
+	int error;  /* the last one, left there for who asks; CUDA's driver has none */
+	int depth;
+	void *contexts[8]; /* CUDA: from the top down */
+};
+/* The stack is read by taking it down, and built again. */
+int driver_thread(struct driver_thread *t);
+int driver_push(int dev); /* CUDA: its context, on top of the thread's; else nothing */
+/* Leaves the nth kind of error that the library keeps; from DRIVER_FRAIL on those that it keeps where no call of the runtime
+   fails inside it, which HIP has from version 7 on. False: there are no more. */
+enum { DRIVER_FRAIL = 2 };
+bool driver_raise(int nth);
+void driver_clear(void); /* no error, no context pushed */
+
 #endif

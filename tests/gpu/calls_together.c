@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* What all ranks do together: collectives, the heap, registered buffers, parts of a comm. */
+#include <stdlib.h>
+
+#include "calls.h"
+#include "spmt_device.h"
+
+enum { MOST = 4001 }; /* elements */
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+enum coll { BROADCAST, ALL_GATHER, ALL_TO_ALL, PERMUTE, REDUCE_SCATTER, ALL_REDUCE, COLLS };
+
+static uint64_t given(const struct calls *c, int pe, size_t i)
+{
+	return (c->turn << 32) + (uint64_t)pe * 100003 + i;
+}
+
+/* Element i of rank me's dst; to[r] is r - 1. */
+static uint64_t expected(const struct calls *c, enum coll what, size_t count, size_t i)
+{
+	size_t mine = (size_t)c->r->pe * count;
+	uint64_t sum = 0;
+
+	switch (what) {
+	case BROADCAST:
+	case ALL_REDUCE: /* of the greatest */
+		return given(c, c->r->n - 1, i);
+	case ALL_GATHER:
+		return given(c, (int)(i / count), i % count);
+	case ALL_TO_ALL:
+		return given(c, (int)(i / count), mine + i % count);
+	case PERMUTE:
+		return c->r->pe + 1 < c->r->n ? given(c, c->r->pe + 1, i) : UINT64_MAX;
+	default:
+		for (int pe = 0; pe < c->r->n; pe++)
+			sum += given(c, pe, mine + i);
+		return sum;
+	}
+}
+
+static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
+{
+	void *dst = c->block + CALLS_LARGE, *src = c->block;
+	const enum spmt_type t = SPMT_TYPE_U64;
+	spmt_comm *comm = c->r->comm;
+	int to[64];
+
+	REQUIRE(c->r->n <= 64);
+	for (int pe = 0; pe < c->r->n; pe++)
+		to[pe] = pe - 1;
+	if (what == BROADCAST)
+		CALL(spmt_broadcast(comm, dst, src, count, t, c->r->n - 1, s));
+	else if (what == ALL_GATHER)
+		CALL(spmt_all_gather(comm, dst, src, count, t, s));
+	else if (what == ALL_TO_ALL)
+		CALL(spmt_all_to_all(comm, dst, src, count, t, s));
+	else if (what == PERMUTE)
+		CALL(spmt_permute(comm, dst, src, count, t, to, s));
+	else if (what == REDUCE_SCATTER)
+		CALL(spmt_reduce_scatter(comm, dst, src, count, t, SPMT_OP_SUM, s));
+	else
+		CALL(spmt_all_reduce(comm, dst, src, count, t, SPMT_OP_MAX, s));
+	return calls_settle(c, s);
+}
+
+static int collective(struct calls *c, enum coll what, size_t count, spmt_stream s, uint64_t *host)
+{
+	size_t all = count * (size_t)c->r->n;
+	size_t gets = what == ALL_GATHER || what == ALL_TO_ALL ? all : count;
+	spmt_comm *comm = c->r->comm;
+
+	c->turn++;
+	for (size_t i = 0; i < all; i++)
+		host[i] = given(c, c->r->pe, i);
+	CALL(spmt_copy_in(comm, c->block, host, all * 8));
+	TRY(sym_set(comm, c->block + CALLS_LARGE, 0xff, (all + 1) * 8));
+	TRY(collect(c, what, count, s));
+	CALL(spmt_copy_out(comm, host, c->block + CALLS_LARGE, (all + 1) * 8));
+	for (size_t i = 0; i <= gets; i++) {
+		uint64_t want = i < gets ? expected(c, what, count, i) : UINT64_MAX;
+
+		if (host[i] != want)
+			return ranks_fail("collective %d of %zu: element %zu is %#llx, not %#llx",
+				(int)what, count, i, (unsigned long long)host[i],
+				(unsigned long long)want);
+	}
+	return 0;
+}
+
+static int collectives(struct calls *c)
+{
+	uint64_t *host = malloc(((size_t)MOST * (size_t)c->r->n + 1) * 8);
+	int rc = 0;
+
+	REQUIRE(host);
+	for (enum coll what = BROADCAST; what < COLLS && !rc; what++)
+		for (int k = 0; k < 4 && !rc; k++)
+			rc = collective(c, what, k & 1 ? MOST : 5, c->streams[k / 2], host);
+	free(host);
+	return rc;
+}
+
+/* ---- the heap, registered buffers, parts ----------------------------------------------------- */
+
+/* A block that is not the same on all ranks would not have the next one's word. */
+static int block_works(struct calls *c, void *p)
+{
+	uint64_t own = ++c->turn * 64 + (uint64_t)c->r->pe;
+	spmt_comm *comm = c->r->comm;
+
+	CALL(spmt_barrier(comm));
+	CALL(spmt_put(comm, p, &own, 8, c->r->next));
+	CALL(spmt_barrier(comm));
+	TRY(sym_check_u64(comm, p, calls_pattern(c, c->r->prev)));
+	CALL(spmt_free(comm, p));
+	return 0;
+}
+
+static int heap(struct calls *c)
+{
+	spmt_comm *comm = c->r->comm;
+	void *p;
+
+	CALL(spmt_malloc(comm, 5u << 20, &p));
+	TRY(block_works(c, p));
+	CALL(spmt_calloc(comm, 100, 20, &p));
+	TRY(sym_check_byte(comm, p, 0, 2000));
+	TRY(block_works(c, p));
+	CALL(spmt_aligned_alloc(comm, 64 << 10, 100, &p));
+	REQUIRE_EQ((uintptr_t)p % (64 << 10), 0);
+	TRY(block_works(c, p));
+	CALL(spmt_free(comm, NULL));
+	return 0;
+}
+
+/* Of every rank another size, in the heap. */
+static int registered(struct calls *c)
+{
+	struct spmt_mem_view view = { .size = sizeof(view) };
+	uint64_t own = ++c->turn, seen = 0;
+	spmt_comm *comm = c->r->comm;
+	int pe = c->r->pe, next = c->r->next;
+	size_t size = 8 * (2 + (size_t)pe);
+	spmt_mem *mem;
+
+	CALL(spmt_register(comm, c->block + 64 * pe, size, &mem));
+	TRUE(spmt_mem_size(mem, next) == 8 * (2 + (size_t)next));
+	TRUE(spmt_mem_ptr(mem, pe) == c->block + 64 * pe);
+	TRUE(spmt_mem_ptr(mem, next));
+	CALL(spmt_mem_view_get(comm, mem, &view));
+	REQUIRE(view.pe == pe && view.npes == c->r->n);
+	CALL(spmt_mem_put(comm, mem, size - 8, &own, 8, pe));
+	CALL(spmt_barrier(comm));
+	CALL(spmt_mem_get(comm, &seen, mem, 8 * (1 + (size_t)next), 8, next));
+	REQUIRE_EQ(seen, own);
+	CALL(spmt_deregister(comm, mem));
+	return 0;
+}
+
+static int part_works(struct calls *c, spmt_comm *part, spmt_stream s)
+{
+	uint64_t *src = c->words, own = (uint64_t)c->r->pe + 1, want = 0, seen = 0;
+
+	for (int pe = c->r->pe % 2; pe < c->r->n; pe += 2)
+		want += (uint64_t)pe + 1;
+	CALL(spmt_copy_in(part, src, &own, 8));
+	CALL(spmt_all_reduce(part, src + 1, src, 1, SPMT_TYPE_U64, SPMT_OP_SUM, s));
+	if (s)
+		TRY(calls_settle(c, s));
+	else
+		CALL(spmt_quiet(part));
+	CALL(spmt_copy_out(part, &seen, src + 1, 8));
+	REQUIRE_EQ(seen, want);
+	CALL(spmt_barrier(part));
+	return 0;
+}
+
+static int split(struct calls *c)
+{
+	spmt_comm *comm = c->r->comm, *part;
+	int pe = c->r->pe;
+
+	CALL(spmt_split(comm, pe % 2, -pe, &part));
+	REQUIRE_EQ(spmt_rank(part), (c->r->n - 1 - pe) / 2);
+	for (int s = 0; s < 2; s++)
+		TRY(part_works(c, part, c->streams[s]));
+	CALL(spmt_finalize(part));
+	CALL(spmt_split(comm, SPMT_SPLIT_NONE, 0, &part));
+	REQUIRE(!part);
+	return 0;
+}
+
+/* A part that breaks leaves the rest whole. */
+static int broken_part(struct calls *c)
+{
+	spmt_comm *comm = c->r->comm, *part;
+	int rank = -1, n = 0;
+	spmt_uid uid;
+
+	CALL(spmt_split(comm, 0, 0, &part));
+	CALL(spmt_abort(part, -ECHILD));
+	GIVES(-ECHILD, spmt_status(part));
+	GIVES(-ECHILD, spmt_barrier(part));
+	CALL(spmt_shrink(part, &uid, &rank, &n));
+	REQUIRE(rank == c->r->pe && n == c->r->n);
+	CALL(spmt_finalize(part));
+	CALL(spmt_status(comm));
+	CALL(spmt_barrier(comm));
+	return 0;
+}
+
+int calls_together(struct calls *c)
+{
+	TRY(collectives(c));
+	TRY(heap(c));
+	TRY(registered(c));
+	TRY(split(c));
+	return broken_part(c);
+}

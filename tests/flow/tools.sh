@@ -346,6 +346,13 @@ nothing_in 'its last line is demo: ok' "$([ "$(tail -n 1 "$scratch/out")" = 'dem
 for step in ring all_reduce barrier kernel routes figures; do
 	says "it shows: $step" out "^$step"
 done
+fake=$build_root/tests/fakes/fake-cuda.so
+if SPMT_CUDA_LIB=$fake SPMT_FAKE_DEVICES=2 "$info" | grep 'without device images' >/dev/null; then
+	skip 'on GPUs it launches kernels' 'this build has no device images'
+else
+	exits 0 env SPMT_BACKEND=cuda "SPMT_CUDA_LIB=$fake" SPMT_FAKE_DEVICES=4 "$demo"
+	says 'on GPUs it launches kernels' out "^kernel: the library's kernel on each device put 4096 words"
+fi
 exits 0 env SPMT_HOST_DEVICES=1 "$demo"
 exits 1 env SPMT_HOST_DEVICES=0 "$demo"
 for call in put put_signal all_reduce; do

@@ -96,7 +96,7 @@ static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum s
 		return 0;
 	rc = scratch_room(comm, count * w->size);
 	if (rc)
-		return rc;
+		return comm_failed(comm, what, rc);
 	w->snapshot = true;
 	w->words = scratch_host(comm);
 	return 0;
@@ -112,7 +112,7 @@ static int watch_read(struct watch *w)
 		return 0;
 	rc = comm->backend->copy(
 		comm->dev, scratch_dev(comm), w->ivars, w->count * w->size, comm->stream);
-	return rc ? rc : stream_drain(comm, w->what);
+	return comm_failed(comm, w->what, rc ? rc : stream_drain(comm, w->what));
 }
 
 static bool watch_in(const struct watch *w, size_t i)

@@ -157,6 +157,66 @@ Test(refused, access_that_is_granted_and_then_not_enabled)
 	}
 }
 
+/* ---- words that cannot be read ---- */
+
+#define MANY ((size_t)1 << 17) /* no room for so many is there before they are asked for */
+
+/* The nth way to ask for words; all of them hold 0, and that is what is waited for. */
+static int ask(spmt_comm *comm, const uint64_t *words, int nth, const char **what)
+{
+	static const char *const names[] = { "spmt_signal_fetch", "spmt_signal_wait", "spmt_test",
+		"spmt_wait_until", "spmt_wait_until_all" };
+	uint64_t zero = 0, seen;
+	int result;
+
+	*what = names[nth];
+	switch (nth) {
+	case 0:
+		return spmt_signal_fetch(comm, words, &seen);
+	case 1:
+		return spmt_signal_wait(comm, words, SPMT_CMP_EQ, 0, &seen);
+	case 2:
+		return spmt_test(comm, SPMT_TYPE_U64, words, SPMT_CMP_EQ, &zero, &result);
+	case 3:
+		return spmt_wait_until(comm, SPMT_TYPE_U64, words, SPMT_CMP_EQ, &zero);
+	default:
+		return spmt_wait_until_all(
+			comm, SPMT_TYPE_U64, words, MANY, NULL, SPMT_CMP_EQ, &zero);
+	}
+}
+
+/* Code and sentence are the driver's, behind the function and the rank; asked again it is there. */
+static int asks(int rank, void *arg)
+{
+	const struct world *w = arg;
+	bool hip = !strcmp(getenv("SPMT_BACKEND"), "hip");
+	const char *copy = hip ? "hipMemcpyAsync" : "cuMemcpyAsync", *what;
+	char begin_of[64];
+	spmt_comm *comm;
+	void *words;
+
+	REQUIRE_OK(begin(w, rank, &comm));
+	REQUIRE_OK(spmt_calloc(comm, MANY, sizeof(uint64_t), &words));
+	for (int i = 0; i < 5; i++) {
+		stand_in_fails(i < 4 ? copy : hip ? "hipHostMalloc" : "cuMemHostAlloc", 1, 2);
+		REQUIRE_CODE(ask(comm, words, i, &what), -ENOMEM);
+		snprintf(
+			begin_of, sizeof(begin_of), "%s: rank 0: %s: ", what, hip ? "hip" : "cuda");
+		REQUIRE(!strncmp(spmt_last_error(), begin_of, strlen(begin_of)));
+		stand_in_fails("", 0, 0);
+		REQUIRE_OK(ask(comm, words, i, &what));
+	}
+	return spmt_finalize(comm);
+}
+
+Test(refused, words_that_the_driver_does_not_copy)
+{
+	static const int one[] = { 0 };
+	struct world w = world_of(1, one, "");
+
+	RANKS_OK(ranks_threads(1, asks, &w));
+}
+
 /* ---- between processes ---- */
 
 static int apart_in_processes(int rank, void *arg)

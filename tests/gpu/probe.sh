@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What the programs here say of a driver before they test anything: its devices, or what is missing.
+# What the programs here say of a driver before they test anything: its devices, or what is missing. And what tests/gpu/run says
+# of suites that are none.
 . "$(dirname "$0")/../abi/lib.sh"
 
 rma=$build_root/tests/gpu/gpu-rma fakes=$build_root/tests/fakes
@@ -28,4 +29,17 @@ for arguments in --probe '-n 1'; do
 done
 says 'a kernel that does not load is no crash' 1 "Bail out! cuda: (a test's kernel does not load|.* without device images .*)" \
 	SPMT_BACKEND=cuda "SPMT_CUDA_LIB=$fakes/fake-cuda.so" "$rma" -n 1
+
+# A build of two programs that only talk.
+mkdir "$scratch/build"
+printf '#!/bin/sh\necho host 0\n' >"$scratch/build/gpu-rma"
+printf '#!/bin/sh\necho ok 1 - one\n' >"$scratch/build/flow-one"
+chmod +x "$scratch/build"/*
+for suites in 'one|0|1 passed, 0 failed' 'one two|1|1 passed, 1 failed' 'two|1|0 passed, 1 failed' '|0|1 passed, 0 failed'; do
+	IFS='|' read -r names status last <<<"$suites"
+	# shellcheck disable=SC2086 # words
+	says "tests/gpu/run --flow${names:+ $names}" "$status" "$last" SPMT_BUILD="$scratch/build" "$source_root/tests/gpu/run" --flow $names
+done
+rm "$scratch/build/flow-one"
+says 'tests/gpu/run --flow without suites' 1 'not ok 1 - no flow suites in .*' SPMT_BUILD="$scratch/build" "$source_root/tests/gpu/run" --flow
 plan

@@ -183,8 +183,21 @@ static int open_device(spmt_comm *comm)
 	return comm->backend->stream_create(comm->dev, &comm->stream);
 }
 
-/* One range for the ranks of this process, opened by the first to need it. */
-static const struct heap_range *world_range(spmt_comm *comm, uint64_t size)
+/* False: a backend that backs ranges on demand, but one of these devices does not. */
+static bool devices_back(const struct backend *b, const int *devs, int n)
+{
+	size_t bytes;
+
+	for (int i = 0; b->vmm && i < n; i++)
+		if (b->vmm->granularity(devs[i], &bytes) == -ENOTSUP)
+			return false;
+	return true;
+}
+
+/* One range for the ranks of this process, opened by the first to need it. devs: those that all have to back it; without them a
+   rank whose device does not is told so. */
+static const struct heap_range *world_range(
+	spmt_comm *comm, uint64_t size, const int *devs, int ndevs)
 {
 	struct world *w = comm->world;
 	struct status_saved saved;
@@ -192,8 +205,10 @@ static const struct heap_range *world_range(spmt_comm *comm, uint64_t size)
 	status_save(&saved);
 	pthread_mutex_lock(&w->lock);
 	if (!w->range_state)
-		w->range_state =
-			heap_range_open(comm->backend, w->nranks, size, &w->range) ? -1 : 1;
+		w->range_state = !devices_back(comm->backend, devs, ndevs) ||
+				heap_range_open(comm->backend, w->nranks, size, &w->range)
+			? -1
+			: 1;
 	pthread_mutex_unlock(&w->lock);
 	status_restore(&saved);
 	return w->range_state > 0 ? &w->range : NULL;
@@ -242,6 +257,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 		.own_room = SPLITS_ROOM };
 	struct rank_info *info = own_info(comm);
 	int *devs = local_devices(comm, &config.npeers);
+	bool asked = env->heap_mode == ENV_HEAP_VMM;
 	int rc;
 
 	if (!devs)
@@ -253,11 +269,12 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	/* A heap that other processes map is in one piece: there is nothing to gain then by backing it
 	   on demand. */
 	config.whole = gather_elsewhere(comm);
-	if (env->heap_mode == ENV_HEAP_VMM || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
+	if (asked || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(comm,
 			align_up(size, HEAP_ROUND) +
-				align_up(config.own_size + SPLITS_ROOM, HEAP_ROUND));
-	if (env->heap_mode == ENV_HEAP_VMM && !config.range)
+				align_up(config.own_size + SPLITS_ROOM, HEAP_ROUND),
+			devs, asked ? 0 : config.npeers);
+	if (asked && !config.range)
 		rc = fail(SPMT_ERR_UNSUPPORTED,
 			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes%s%s%s",
 			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size,

@@ -22,7 +22,7 @@
 		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")   \
 	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \
 	X(heap_mode, "SPMT_HEAP_MODE", ENUM, "auto",                                               \
-		"(auto|static|vmm) one allocation a device, or commit on demand; auto: vmm where the backend has it and all ranks are in one process") \
+		"(auto|static|vmm) one allocation a device, or commit on demand; auto: vmm where all devices have it and all ranks are in one process") \
 	X(host_devices, "SPMT_HOST_DEVICES", INT, "8", "virtual devices of the host backend, 0 to 4096") \
 	X(maps, "SPMT_MAPS", LIST, "",                                                             \
 		"(p2p|ipc|rdma) maps allowed, in order; a leading - forbids one; unset: all")      \

@@ -25,6 +25,13 @@ int fake_devices(void)
 	return n < 0 ? 0 : n > FAKE_DEVICES ? FAKE_DEVICES : n;
 }
 
+bool fake_lacks(int dev, const char *what)
+{
+	const char *without = getenv("SPMT_FAKE_WITHOUT"), *old = getenv("SPMT_FAKE_OLD");
+
+	return without && strstr(without, what) && (!old || atoi(old) == dev);
+}
+
 bool fake_same_process(void)
 {
 	int me = (int)getpid(), none = 0;

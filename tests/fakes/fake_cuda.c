@@ -175,8 +175,6 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 
 cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
 {
-	const char *without = getenv("SPMT_FAKE_WITHOUT"); /* vmm, memops: an older device */
-
 	CHECK("cuDeviceGetAttribute");
 	if (!good(device))
 		return CU_INVALID_DEVICE;
@@ -192,10 +190,10 @@ cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
 		return CU_OK;
 	case CU_ATTR_VMM:
 	case CU_ATTR_FD:
-		*value = !(without && strstr(without, "vmm"));
+		*value = !fake_lacks(visible(device), "vmm");
 		return CU_OK;
 	case CU_ATTR_MEMOPS:
-		*value = !(without && strstr(without, "memops"));
+		*value = !fake_lacks(visible(device), "memops");
 		return CU_OK;
 	default:
 		return CU_INVALID_VALUE;

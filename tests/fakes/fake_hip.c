@@ -167,8 +167,6 @@ hip_result hipDeviceTotalMem(size_t *bytes, int dev)
 
 hip_result hipDeviceGetAttribute(int *value, hip_attribute what, int dev)
 {
-	const char *without = getenv("SPMT_FAKE_WITHOUT");
-
 	CALL("hipDeviceGetAttribute");
 	if (!fake_hip_good(dev))
 		return fake_hip_end(HIP_INVALID_DEVICE);
@@ -177,12 +175,12 @@ hip_result hipDeviceGetAttribute(int *value, hip_attribute what, int dev)
 		*value = 304;
 		break;
 	case HIP_ATTR_WAIT_VALUE:
-		*value = !(without && strstr(without, "memops"));
+		*value = !fake_lacks(dev, "memops");
 		break;
 	case HIP_ATTR_VMM:
 		if (FAKE_HIP_MAJOR < 6)
 			return fake_hip_end(HIP_INVALID_VALUE);
-		*value = !(without && strstr(without, "vmm"));
+		*value = !fake_lacks(dev, "vmm");
 		break;
 	default:
 		return fake_hip_end(HIP_INVALID_VALUE);

@@ -139,6 +139,24 @@ Test(refused, ranks_on_the_lone_device_reach_each_other, .init = apart)
 	RANKS_OK(ranks_threads(2, works, &w));
 }
 
+/* One device of the world that backs no ranges on demand is enough for static heaps, and no reason to fail where nothing else
+   was asked for. */
+static void older(void)
+{
+	setenv("SPMT_FAKE_WITHOUT", "vmm", 1);
+	setenv("SPMT_FAKE_OLD", "2", 1);
+	unsetenv("SPMT_HEAP_MODE");
+}
+
+Test(refused, heaps_of_devices_that_back_no_ranges, .init = older)
+{
+	static const int all[] = { 0, 1, 2 }, others[] = { 3, 0, 1 };
+	struct world old = world_of(3, all, ""), rest = world_of(3, others, "");
+
+	RANKS_OK(ranks_threads(3, works, &old));
+	RANKS_OK(ranks_threads(3, works, &rest));
+}
+
 /* ---- what is known when it is tried ---- */
 
 Test(refused, access_that_is_granted_and_then_not_enabled)

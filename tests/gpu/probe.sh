@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # What the programs here say of a driver before they test anything: its devices, or what is missing. And what tests/gpu/run says
-# of suites that are none.
+# of names that are none.
 . "$(dirname "$0")/../abi/lib.sh"
 
 rma=$build_root/tests/gpu/gpu-rma fakes=$build_root/tests/fakes
@@ -32,13 +32,22 @@ says 'a kernel that does not load is no crash' 1 "Bail out! cuda: (a test's kern
 
 # A build of two programs that only talk.
 mkdir "$scratch/build"
-printf '#!/bin/sh\necho host 0\n' >"$scratch/build/gpu-rma"
+printf '#!/bin/sh\n[ "$1" = --probe ] && echo host 0 || echo ok 1 - rma\n' >"$scratch/build/gpu-rma"
 printf '#!/bin/sh\necho ok 1 - one\n' >"$scratch/build/flow-one"
 chmod +x "$scratch/build"/*
 for suites in 'one|0|1 passed, 0 failed' 'one two|1|1 passed, 1 failed' 'two|1|0 passed, 1 failed' '|0|1 passed, 0 failed'; do
 	IFS='|' read -r names status last <<<"$suites"
 	# shellcheck disable=SC2086 # words
 	says "tests/gpu/run --flow${names:+ $names}" "$status" "$last" SPMT_BUILD="$scratch/build" "$source_root/tests/gpu/run" --flow $names
+done
+mkdir "$scratch/tool"
+printf '#!/bin/sh\nshift 4\nexec "$@"\n' >"$scratch/tool/compute-sanitizer"
+chmod +x "$scratch/tool/compute-sanitizer"
+for programs in 'rma|0|1 passed, 0 failed' 'rma typed|1|1 passed, 1 failed'; do
+	IFS='|' read -r names status last <<<"$programs"
+	# shellcheck disable=SC2086 # words
+	says "tests/gpu/run --memcheck $names" "$status" "$last" SPMT_BUILD="$scratch/build" PATH="$scratch/tool:$PATH" \
+		"$source_root/tests/gpu/run" --memcheck $names
 done
 rm "$scratch/build/flow-one"
 says 'tests/gpu/run --flow without suites' 1 'not ok 1 - no flow suites in .*' SPMT_BUILD="$scratch/build" "$source_root/tests/gpu/run" --flow

@@ -32,7 +32,7 @@
  *   signal it saw is seen. Every wait ends at the view's deadline (SPMTD_TIMEOUT) or when the world
  *   breaks (SPMTD_ABORTED), returns 0 or such a code, and the first that fails leaves a record that
  *   spmt_last_error reads. Deadlines are kept by the constant-rate counter: %globaltimer on NVIDIA,
- *   100 MHz on AMD; on the host by the library.
+ *   s_memrealtime on AMD (25 MHz up to MI200, 100 MHz else); on the host by the library.
  */
 #ifndef SPMT_DEVICE_H
 #define SPMT_DEVICE_H
@@ -691,14 +691,22 @@ SPMTD_FN uint32_t spmtd_warp_size_(void)
 #endif
 }
 
+/* ns between ticks. GFX9 is Vega and MI100 to MI200 as well as MI300 and MI350. */
+#if defined(__GFX9__) && !defined(__gfx940__) && !defined(__gfx941__) && !defined(__gfx942__) && \
+	!defined(__gfx950__) && !defined(__gfx9_4_generic__)
+#define SPMTD_TICK 40
+#else
+#define SPMTD_TICK 10
+#endif
+
 SPMTD_FN uint64_t spmtd_clock_(void)
 {
 #if __has_builtin(__builtin_readsteadycounter)
-	return __builtin_readsteadycounter() * 10;
+	return __builtin_readsteadycounter() * SPMTD_TICK;
 #elif defined(__GFX11__) || defined(__GFX12__)
-	return __builtin_amdgcn_s_sendmsg_rtnl(0x83) * 10;
+	return __builtin_amdgcn_s_sendmsg_rtnl(0x83) * SPMTD_TICK;
 #else
-	return __builtin_amdgcn_s_memrealtime() * 10;
+	return __builtin_amdgcn_s_memrealtime() * SPMTD_TICK;
 #endif
 }
 
@@ -2402,6 +2410,7 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_SET_SMALL
 #undef SPMTD_GET_WORD
 #undef SPMTD_SET_WORD
+#undef SPMTD_TICK
 #undef SPMTD_TSAN
 #undef SPMTD_LOCAL
 #undef SPMTD_FLIGHT

@@ -164,6 +164,20 @@ for arch in sm_80 sm_90 gfx90a gfx942 gfx1100; do
 	in_flight 8 "shifted get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_get_ "$global" "$stop"
 done
 
+# ---- the counter that keeps deadlines: 25 MHz up to MI200, 100 MHz from MI300 on and on RDNA
+printf '%s\n' '#include "spmt_device.h"' 'uint64_t ns(void); uint64_t ns(void) { return spmtd_clock_(); }' >"$scratch/clock.c"
+for each in gfx908:40 gfx90a:40 gfx942:10 gfx1030:10 gfx1100:10 gfx1200:10; do
+	if ! command -v clang-19 >/dev/null; then
+		skip "ns a tick, ${each%:*}" "no clang-19"
+		continue
+	fi
+	got=$(clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=${each%:*} -nogpulib -O1 -Iinclude -S -emit-llvm \
+		"$scratch/clock.c" -o - 2>&1 | sed -n 's/.* = mul i64 %[^,]*, //p')
+	wrong="ns: $got"
+	[ "$got" = "${each#*:}" ] && wrong=
+	nothing_in "${each#*:} ns a tick, ${each%:*}" "$wrong"
+done
+
 # ---- the copies as devices have them, run here
 sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' $header | sed '$d' >"$scratch/device_copies.h"
 sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' $header >"$scratch/device_parts.h"

@@ -56,8 +56,10 @@ for arch in sm_80 sm_90; do
 		compiles "ptxas, $arch" ptxas -arch=$arch "$scratch/$arch.s" -o "$scratch/o"
 	fi
 done
-compiles "clang-19 C, gfx942, all names" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -O1 \
-	-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/o"
+for arch in gfx942 gfx1100; do
+	compiles "clang-19 C, $arch, all names" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=$arch -nogpulib -O1 \
+		-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/$arch.all.s"
+done
 compiles "clang-19 C, sm_90, all names" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 \
 	-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/o"
 
@@ -176,6 +178,16 @@ for each in gfx908:40 gfx90a:40 gfx942:10 gfx1030:10 gfx1100:10 gfx1200:10; do
 	wrong="ns: $got"
 	[ "$got" = "${each#*:}" ] && wrong=
 	nothing_in "${each#*:} ns a tick, ${each%:*}" "$wrong"
+done
+
+# ---- what PCIe does not carry
+for arch in gfx942 gfx1100; do
+	if [ -e "$scratch/$arch.all.s" ]; then
+		nothing_in "no atomic but add, swap and compare-and-swap, $arch" \
+			"$(grep -oE '(flat|global|buffer)_atomic_[a-z_]*' "$scratch/$arch.all.s" | sort -u | grep -vE '_(add|swap|cmpswap)(_|$)')"
+	else
+		skip "no atomic but add, swap and compare-and-swap, $arch" "no clang-19"
+	fi
 done
 
 # ---- the copies as devices have them, run here

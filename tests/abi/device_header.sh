@@ -190,6 +190,20 @@ for arch in gfx942 gfx1100; do
 	fi
 done
 
+# ---- the library's own kernels: no lane's scratch is a guess of the compiler's, 16 KiB
+for arch in gfx942 gfx1100; do
+	if ! command -v clang-19 >/dev/null; then
+		skip "scratch of the kernels, $arch" "no clang-19"
+		continue
+	fi
+	nothing_in "scratch of the kernels, $arch" "$(clang-19 -std=gnu11 -ffreestanding -nogpulib -O3 -ffp-contract=off \
+		--target=amdgcn-amd-amdhsa -mcpu=$arch -mcode-object-version=4 -S src/kernels/device_image.c -o - 2>&1 |
+		awk '/error:/ { print; n = 1 }
+			/[.]name: +spmt_kernel_/ { name = $2 }
+			/[.]private_segment_fixed_size:/ { n++; if ($2 > 512) print name ": " $2 " bytes a lane" }
+			END { if (!n) print "no kernels" }')"
+done
+
 # ---- the copies as devices have them, run here
 sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' $header | sed '$d' >"$scratch/device_copies.h"
 sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' $header >"$scratch/device_parts.h"

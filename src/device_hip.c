@@ -363,12 +363,24 @@ static int hip_count(int *n)
 	return 0;
 }
 
+/* Where the driver knows no number of the device its UUID is "XX", as that of any other such device;
+   then its place on the bus, in lower case, tells it from the machine's others. */
+static void find_uuid(const struct hip_api *api, struct device_desc *desc)
+{
+	hip_uuid uuid;
+
+	memcpy(desc->uuid, desc->pci, sizeof(desc->uuid));
+	if (api->DeviceGetUuid && api->DeviceGetUuid(&uuid, desc->ordinal) == HIP_OK &&
+		memcmp(&uuid, "XX", sizeof("XX")))
+		memcpy(desc->uuid, &uuid, sizeof(desc->uuid));
+}
+
 static int hip_describe(int dev, struct device_desc *desc)
 {
 	struct device_desc out = { .ordinal = dev, .numa = -1 };
+	char pci[sizeof(out.pci)] = "";
 	struct hip_bound b;
 	size_t memory = 0;
-	hip_uuid uuid;
 	hip_result r;
 	int rc = hip_bind_closed(&b, dev, "describe");
 
@@ -379,16 +391,15 @@ static int hip_describe(int dev, struct device_desc *desc)
 		r = b.api->DeviceTotalMem(&memory, dev);
 	if (r == HIP_OK)
 		r = b.api->DeviceGetAttribute(&out.units, HIP_ATTR_UNITS, dev);
-	if (b.api->DeviceGetPCIBusId(out.pci, (int)sizeof(out.pci), dev) != HIP_OK)
-		out.pci[0] = '\0';
-	if (b.api->DeviceGetUuid && b.api->DeviceGetUuid(&uuid, dev) == HIP_OK)
-		memcpy(out.uuid, &uuid, sizeof(out.uuid));
+	if (b.api->DeviceGetPCIBusId(pci, (int)sizeof(pci), dev) == HIP_OK)
+		snprintf(out.pci, sizeof(out.pci), "%s", pci);
+	vendor_lower(out.pci);
+	find_uuid(b.api, &out);
 	hip_unbind(&b);
 	if (r != HIP_OK)
 		return hip_fail(r, "asking about device %d", dev);
 	out.memory = memory;
 	memcpy(out.arch, b.device->kept.arch, sizeof(out.arch));
-	vendor_lower(out.pci);
 	if (out.pci[0])
 		out.numa = vendor_numa(out.pci);
 	*desc = out;

@@ -148,6 +148,8 @@ hip_result hipDeviceGetUuid(hip_uuid *uuid, int dev)
 {
 	CALL("hipDeviceGetUuid");
 	memset(uuid, 0x60 + dev, sizeof(*uuid));
+	if (getenv("SPMT_FAKE_NO_UUIDS"))
+		strncpy((char *)uuid, "XX", sizeof(*uuid));
 	GIVE(true, HIP_OK);
 }
 

@@ -113,6 +113,19 @@ VERSIONS(architecture)
 	cr_assert_eq(d.uuid[0], 0x61);
 }
 
+/* All devices that the driver has no number of have the same UUID, and are not one device. */
+VERSIONS(no_uuids)
+{
+	struct device_desc d[2];
+
+	setenv("SPMT_FAKE_NO_UUIDS", "1", 1);
+	start(*version);
+	cr_assert(!B->describe(0, &d[0]) && !B->describe(1, &d[1]));
+	cr_assert_str_eq((char *)d[0].uuid, d[0].pci);
+	cr_assert_str_eq((char *)d[1].uuid, d[1].pci);
+	cr_assert(memcmp(d[0].uuid, d[1].uuid, sizeof(d[0].uuid)));
+}
+
 /* Version 5 knows no uncached memory; from 6 on it is taken at once, and only symmetric memory
    is of a special kind. */
 VERSIONS(symmetric_memory)

@@ -31,6 +31,7 @@ struct hip_state {
 	/* held from the look-up of an import to its record, driver calls included */
 	pthread_mutex_t import_lock;
 	struct vendor_ranges ranges;
+	struct vendor_ranges padded; /* reservations with room for their alignment */
 };
 
 /* A device made current, and what the thread had. */

@@ -87,7 +87,7 @@ static int vmm_granularity(int dev, size_t *bytes)
 	return rc;
 }
 
-hip_result hip_range_reserve(struct hip_state *state, size_t size, size_t align, void **base)
+static hip_result reserve(struct hip_state *state, size_t size, size_t align, void **base)
 {
 	void *p = NULL;
 	hip_result r;
@@ -102,7 +102,7 @@ hip_result hip_range_reserve(struct hip_state *state, size_t size, size_t align,
 	return r;
 }
 
-hip_result hip_range_free(struct hip_state *state, void *base, size_t size)
+static hip_result unreserve(struct hip_state *state, void *base, size_t size)
 {
 	hip_result r;
 
@@ -110,6 +110,49 @@ hip_result hip_range_free(struct hip_state *state, void *base, size_t size)
 	r = state->api.MemAddressFree(base, size);
 	pthread_mutex_unlock(&state->vmm_lock);
 	return r;
+}
+
+static hip_result reserve_padded(struct hip_state *state, size_t size, size_t align, void **base)
+{
+	struct vendor_range range = { .dev = -1, .size = size + align };
+	void *p;
+	hip_result r = reserve(state, range.size, align, &p);
+
+	if (r != HIP_OK)
+		return r;
+	range.base = (char *)(((uintptr_t)p + align - 1) & ~(uintptr_t)(align - 1));
+	range.handle = (uintptr_t)p;
+	if (vendor_range_add(&state->padded, &range) < 0) {
+		unreserve(state, p, range.size);
+		return (hip_result)HIP_NO_MEMORY;
+	}
+	*base = range.base;
+	return HIP_OK;
+}
+
+/* The runtime takes an alignment and aligns to 2 MiB at most. */
+hip_result hip_range_reserve(struct hip_state *state, size_t size, size_t align, void **base)
+{
+	void *p;
+	hip_result r = reserve(state, size, align, &p);
+
+	if (r == HIP_OK && align && (uintptr_t)p % align) {
+		unreserve(state, p, size);
+		r = reserve_padded(state, size, align, &p);
+	}
+	if (r == HIP_OK)
+		*base = p;
+	return r;
+}
+
+hip_result hip_range_free(struct hip_state *state, void *base, size_t size)
+{
+	struct vendor_range range;
+	bool found;
+
+	if (vendor_range_drop(&state->padded, base, 0, -1, false, &range, &found))
+		return unreserve(state, (void *)(uintptr_t)range.handle, range.size);
+	return unreserve(state, base, size);
 }
 
 static int hip_reserve(size_t size, size_t align, void **base)

@@ -75,6 +75,8 @@ struct fake_physical {
 	bool shareable;
 };
 bool fake_reserve(size_t size, size_t align, void **ptr);
+/* The same, so many bytes behind a multiple of align. */
+bool fake_reserve_behind(size_t size, size_t align, size_t behind, void **ptr);
 bool fake_unreserve(const void *ptr, size_t size);
 bool fake_physical_new(int dev, size_t size, bool shareable, struct fake_physical **out);
 bool fake_physical_import(int fd, struct fake_physical **out);

@@ -397,7 +397,10 @@ hip_result hipMemAddressReserve(
 		*ptr = NULL;
 		return fake_hip_end(HIP_OK);
 	}
-	GIVE(!flags && !where && fake_reserve(size, align, ptr), HIP_INVALID_VALUE);
+	/* Never aligned to more than the granularity, as the runtime passes no alignment on. */
+	align = align > 2 * FAKE_GRANULARITY ? align : 2 * FAKE_GRANULARITY;
+	GIVE(!flags && !where && fake_reserve_behind(size, align, FAKE_GRANULARITY, ptr),
+		HIP_INVALID_VALUE);
 }
 
 hip_result hipMemAddressFree(void *ptr, size_t size)

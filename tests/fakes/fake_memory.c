@@ -264,7 +264,7 @@ bool fake_reaches(int dev, const void *ptr, size_t n)
 
 /* ---- ranges backed on demand */
 
-bool fake_reserve(size_t size, size_t align, void **ptr)
+bool fake_reserve_behind(size_t size, size_t align, size_t behind, void **ptr)
 {
 	size_t room = size + (align > FAKE_GRANULARITY ? align : FAKE_GRANULARITY), front;
 	struct reservation *r;
@@ -276,7 +276,7 @@ bool fake_reserve(size_t size, size_t align, void **ptr)
 	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return false;
-	front = (size_t)(-(uintptr_t)at & (align - 1));
+	front = (size_t)((behind - (uintptr_t)at) & (align - 1));
 	if (front)
 		munmap(at, front);
 	munmap(at + front + size, room - front - size);
@@ -291,6 +291,11 @@ bool fake_reserve(size_t size, size_t align, void **ptr)
 	pthread_mutex_unlock(&fake_lock);
 	*ptr = r->base;
 	return true;
+}
+
+bool fake_reserve(size_t size, size_t align, void **ptr)
+{
+	return fake_reserve_behind(size, align, 0, ptr);
 }
 
 /* Any mapping left in [base, base + size)? */

@@ -10,7 +10,7 @@
 #include "ranks.h"
 #include "spmt_device.h"
 
-#define CURRENT "what the thread has bound (tests/gpu: life has it for GPUs)"
+#define CURRENT "what the thread has bound (tests/gpu: elsewhere has it for GPUs)"
 
 /* ---- lookups ------------------------------------------------------------------------------------------------------ */
 

@@ -50,5 +50,6 @@ for programs in 'rma|0|1 passed, 0 failed' 'rma typed|1|1 passed, 1 failed'; do
 		"$source_root/tests/gpu/run" --memcheck $names
 done
 rm "$scratch/build/flow-one"
+says 'tests/gpu/run without a place for files' 1 'Bail out! no file can be made in /nonexistent' TMPDIR=/nonexistent "$source_root/tests/gpu/run"
 says 'tests/gpu/run --flow without suites' 1 'not ok 1 - no flow suites in .*' SPMT_BUILD="$scratch/build" "$source_root/tests/gpu/run" --flow
 plan

@@ -204,11 +204,12 @@ static const struct heap_range *world_range(
 
 	status_save(&saved);
 	pthread_mutex_lock(&w->lock);
-	if (!w->range_state)
-		w->range_state = !devices_back(comm->backend, devs, ndevs) ||
-				heap_range_open(comm->backend, w->nranks, size, &w->range)
-			? -1
-			: 1;
+	if (!w->range_state) {
+		bool open = devices_back(comm->backend, devs, ndevs) &&
+			!heap_range_open(comm->backend, w->nranks, size, &w->range);
+
+		w->range_state = open ? 1 : -1;
+	}
 	pthread_mutex_unlock(&w->lock);
 	status_restore(&saved);
 	return w->range_state > 0 ? &w->range : NULL;

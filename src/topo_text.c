@@ -116,7 +116,9 @@ static void put_size(struct out *o, uint64_t v)
 		v /= 1024;
 		k++;
 	}
-	put(o, "%" PRIu64 "%.*s", v, k ? 1 : 0, k ? &topo_suffixes[k - 1] : "");
+	put(o, "%" PRIu64, v);
+	if (k)
+		put(o, "%c", topo_suffixes[k - 1]);
 }
 
 /* Ranges are written from the host's device 0. */

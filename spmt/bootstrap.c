@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The bootstrap of a process: made, served by its thread, and unmade. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -183,14 +182,11 @@ static void *service(void *arg)
 static int start_thread(struct bootstrap *b)
 {
 	pthread_attr_t attr;
-	sigset_t all;
 	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD) : pthread_attr_init(&attr);
 
 	if (!err) {
-		sigfillset(&all);
-		pthread_attr_setsigmask_np(&attr, &all);
 		pthread_attr_setstacksize(&attr, STACK);
-		err = pthread_create(&b->thread, &attr, service, b);
+		err = process_thread(&b->thread, &attr, service, b);
 		pthread_attr_destroy(&attr);
 	}
 	return err ? fail_errno(err, "spmt_init: a thread for the rendezvous") : 0;

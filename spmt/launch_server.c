@@ -4,7 +4,6 @@
  * the ranks wait for it, each until its deadline; what comes too late serves the next to ask.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,14 +19,11 @@ static int thread_start(void *(*fn)(void *arg), void *arg)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all;
 	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD) : pthread_attr_init(&attr);
 
 	if (!err) {
-		sigfillset(&all);
-		pthread_attr_setsigmask_np(&attr, &all);
 		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-		err = pthread_create(&thread, &attr, fn, arg);
+		err = process_thread(&thread, &attr, fn, arg);
 		pthread_attr_destroy(&attr);
 	}
 	return err ? fail_errno(err, "spmt_init: a thread to ask the launcher's PMIx server") : 0;

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../src/log.h"
@@ -33,7 +34,7 @@ static struct used_stream *used_take(struct used_stream *used, device_stream str
    the table grows. Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
 static struct used_stream *used_entry(spmt_comm *comm, device_stream stream)
 {
-	pid_t thread = stream == SPMT_STREAM_PER_THREAD ? gettid() : 0;
+	pid_t thread = stream == SPMT_STREAM_PER_THREAD ? (pid_t)syscall(SYS_gettid) : 0;
 	struct used_stream *clean = NULL, *grown;
 
 	for (size_t i = 0; i < comm->nused; i++) {

@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -243,24 +242,10 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Signals are the program's business; but a fault in a kernel must reach its handler, or a sanitizer's. */
-static void block_signals(sigset_t *old)
-{
-	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
-	sigset_t set;
-	size_t i;
-
-	sigfillset(&set);
-	for (i = 0; i < ARRAY_SIZE(own); i++)
-		sigdelset(&set, own[i]);
-	pthread_sigmask(SIG_SETMASK, &set, old);
-}
-
 /* Under s->lock. */
 static int worker_start(struct host_stream *s)
 {
 	pthread_attr_t attr;
-	sigset_t old;
 	int err;
 
 	if (fault_here(FAULT_THREAD))
@@ -269,11 +254,8 @@ static int worker_start(struct host_stream *s)
 	if (err)
 		return -err;
 	err = pthread_attr_setstacksize(&attr, STACK);
-	if (!err) {
-		block_signals(&old);
-		err = pthread_create(&s->thread, &attr, worker, s);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-	}
+	if (!err)
+		err = process_thread(&s->thread, &attr, worker, s);
 	pthread_attr_destroy(&attr);
 	s->threaded = !err;
 	return -err;

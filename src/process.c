@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base.h"
 #include "fault.h"
 #include "status.h"
 
@@ -183,6 +185,23 @@ int process_cancel_off(void)
 void process_cancel_restore(const int *state)
 {
 	pthread_setcancelstate(*state, NULL);
+}
+
+/* Not pthread_attr_setsigmask_np(): glibc has it since 2.32, musl not at all. */
+int process_thread(
+	pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
+{
+	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+	sigset_t blocked, old;
+	int err;
+
+	sigfillset(&blocked);
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		sigdelset(&blocked, own[i]);
+	pthread_sigmask(SIG_SETMASK, &blocked, &old);
+	err = pthread_create(thread, attr, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
 }
 
 int64_t process_now(void)

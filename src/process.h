@@ -9,6 +9,7 @@
 #ifndef SPMT_PROCESS_H
 #define SPMT_PROCESS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,6 +59,13 @@ void process_cancel_restore(const int *state);
 #define UNCANCELLED                                                                      \
 	__attribute__((cleanup(process_cancel_restore), unused)) const int uncancelled = \
 		process_cancel_off()
+
+/*
+ * pthread_create() of a thread that takes no signals, which are the program's business; but a fault in it reaches its handler,
+ * or a sanitizer's. Returns an errno value.
+ */
+int process_thread(
+	pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
 
 /* Monotonic clock, ns. */
 int64_t process_now(void);

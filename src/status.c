@@ -2,6 +2,7 @@
 #include "status.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,6 +78,19 @@ const char *status_sentence(void)
 	return last.sentence;
 }
 
+/* In English whatever the locale, and the same text at each call. NULL: no such error. */
+static const char *errno_text(int err)
+{
+#if SPMT_HAVE_STRERRORDESC
+	return strerrordesc_np(err);
+#else
+	/* glibc before 2.32, musl; for what is no error they make up a text. This locale takes no memory. */
+	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+
+	return c && err <= EHWPOISON ? strerror_l(err, c) : NULL;
+#endif
+}
+
 const char *status_text(int code)
 {
 	const char *text;
@@ -87,7 +101,7 @@ const char *status_text(int code)
 		if (own_codes[i].code == code)
 			return own_codes[i].text;
 	/* -INT_MIN does not exist */
-	text = code < 0 && code > -4096 ? strerrordesc_np(-code) : NULL;
+	text = code < 0 && code > -4096 ? errno_text(-code) : NULL;
 	return text ? text : "unknown code";
 }
 

@@ -10,12 +10,6 @@
 
 #define CLAIM_NS (100 * 1000000ll)
 
-/* The half of the gate that changes with every meeting. */
-static const _Atomic uint32_t *gate_word(struct control *control)
-{
-	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
-}
-
 void bell_ring(struct bell *bell)
 {
 	atomic_fetch_add_explicit(&bell->rings, 1, memory_order_release);
@@ -44,7 +38,7 @@ void control_break(struct control *control, int code, const char *sentence)
 	strncpy(control->sentence, sentence, sizeof(control->sentence) - 1);
 	atomic_store_explicit(&control->stop, 1, memory_order_release);
 	atomic_fetch_or(&control->gate, GATE_BROKEN);
-	futex_wake_all(gate_word(control));
+	futex_wake_all(control_gate_word(control));
 	for (uint32_t i = 0; i < control->nranks && !control->split; i++)
 		bell_ring(&control->cells[i].bell);
 }

@@ -89,6 +89,12 @@ void control_give(struct control *world, struct control *control);
 /* A rank of a broken comm will not come to a shrink any more. */
 void control_leave(struct control *control, int rank);
 
+/* The half of the gate that changes with every meeting. */
+static inline const _Atomic uint32_t *control_gate_word(const struct control *control)
+{
+	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
+}
+
 /* The stop word as the layers below take it: a plain word that they poll. */
 static inline const uint32_t *control_stop_word(const struct control *control)
 {

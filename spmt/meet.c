@@ -215,11 +215,6 @@ static void say_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t
 
 enum { GATE_YIELDS = 32, GATE_LOOKS = 256 };
 
-static const _Atomic uint32_t *gate_word(struct control *control)
-{
-	return (const _Atomic uint32_t *)(uintptr_t)&control->gate;
-}
-
 /* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
 static void give_up(spmt_comm *comm, int64_t waited_ns)
 {
@@ -246,7 +241,7 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 			give_up(comm, waited);
 			break;
 		}
-		futex_sleep(gate_word(control), (uint32_t)open, left);
+		futex_sleep(control_gate_word(control), (uint32_t)open, left);
 	}
 	atomic_fetch_sub(&control->gate_sleepers, 1);
 }
@@ -328,7 +323,7 @@ static void gate_open(struct control *control, uint64_t epoch)
 		&control->verdict[epoch & 1], judge(control, epoch), memory_order_relaxed);
 	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
 		atomic_load(&control->gate_sleepers))
-		futex_wake_all(gate_word(control));
+		futex_wake_all(control_gate_word(control));
 }
 
 static void count_wait(spmt_comm *comm, int64_t ns)

@@ -29,6 +29,11 @@ struct cuda_state {
 	struct vendor_ranges ranges;
 };
 
+static inline void *cuda_pointer(cu_pointer ptr)
+{
+	return (void *)(uintptr_t)ptr;
+}
+
 /* A device's context on top of the thread's stack. */
 struct cuda_bound {
 	struct cuda_state *state;

@@ -5,11 +5,6 @@
 #include "device_cuda.h"
 #include "status.h"
 
-static void *pointer(cu_pointer ptr)
-{
-	return (void *)(uintptr_t)ptr;
-}
-
 static int make_pinned(const struct cuda_bound *b, struct pool_block *block)
 {
 	cu_pointer seen;
@@ -24,7 +19,7 @@ static int make_pinned(const struct cuda_bound *b, struct pool_block *block)
 	if (r != CU_OK)
 		return cuda_fail(r, "host_alloc of %zu bytes (ulimit -l) for device %d",
 			block->size, b->dev);
-	block->seen = pointer(seen);
+	block->seen = cuda_pointer(seen);
 	return 0;
 }
 
@@ -39,7 +34,7 @@ static int make_block(void *ctx, struct pool_block *block)
 	r = b->api->MemAlloc(&p, block->size);
 	if (r != CU_OK)
 		return cuda_fail(r, "alloc of %zu bytes on device %d", block->size, b->dev);
-	block->ptr = pointer(p);
+	block->ptr = cuda_pointer(p);
 	return 0;
 }
 

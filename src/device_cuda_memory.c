@@ -8,11 +8,6 @@
 #include "mem.h"
 #include "status.h"
 
-static void *pointer(cu_pointer ptr)
-{
-	return (void *)(uintptr_t)ptr;
-}
-
 /* ---- ranges backed on demand */
 
 static cu_memory_prop memory_prop(const struct cuda_device *d)
@@ -71,7 +66,7 @@ static int cuda_reserve(size_t size, size_t align, void **base)
 	r = state->api.MemAddressReserve(&p, size, align, 0, 0);
 	if (r != CU_OK)
 		return cuda_fail(r, "reserving %zu bytes of addresses (ulimit -v)", size);
-	*base = pointer(p);
+	*base = cuda_pointer(p);
 	return 0;
 }
 
@@ -137,7 +132,7 @@ static int map_memory(const struct cuda_bound *b, cu_pointer at, size_t size, cu
 
 	if (r != CU_OK)
 		return cuda_fail(
-			r, "mapping %zu bytes at %p on device %d", size, pointer(at), b->dev);
+			r, "mapping %zu bytes at %p on device %d", size, cuda_pointer(at), b->dev);
 	rc = set_access(b, at, size, peers, n);
 	if (!rc && zero)
 		rc = cuda_zero(b, at, size);
@@ -267,7 +262,7 @@ static cu_result export_mapped(const struct cuda_bound *b, cu_pointer base, size
 
 	if (!b->api->MemRetain || !b->device->fds)
 		return CU_NOT_SUPPORTED;
-	r = b->api->MemRetain(&memory, pointer(base));
+	r = b->api->MemRetain(&memory, cuda_pointer(base));
 	if (r != CU_OK)
 		return r;
 	r = b->api->MemExport(&made, memory, CU_FD, 0);
@@ -345,7 +340,7 @@ static int import_handle(const struct cuda_bound *b, const struct device_export 
 	if (r != CU_OK)
 		return cuda_fail(r, "import of %llu bytes on device %d",
 			(unsigned long long)in->length, b->dev);
-	range.base = *base = pointer(p);
+	range.base = *base = cuda_pointer(p);
 	rc = vendor_range_add(&b->state->ranges, &range);
 	if (rc < 0)
 		b->api->IpcCloseMemHandle(p);
@@ -365,7 +360,7 @@ static int import_mapped(const struct cuda_bound *b, cu_memory memory, size_t si
 		return cuda_fail(r, "reserving %zu bytes of addresses for an import", size);
 	rc = map_memory(b, p, size, memory, NULL, 0, false);
 	if (!rc) {
-		range.base = pointer(p);
+		range.base = cuda_pointer(p);
 		rc = vendor_range_add(&b->state->ranges, &range);
 		if (rc < 0)
 			b->api->MemUnmap(p, size);

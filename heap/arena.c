@@ -32,7 +32,7 @@ struct arena {
 };
 
 /* Bytes of a gap that remain behind the first multiple of align in it that is not below `from`. */
-static uint64_t usable(const struct node *gap, uint64_t align, uint64_t from)
+static uint64_t usable_bytes(const struct node *gap, uint64_t align, uint64_t from)
 {
 	uint64_t skip = from > gap->offset ? from - gap->offset : 0;
 	uint64_t pad = (0 - (gap->offset + skip)) & (align - 1);
@@ -59,11 +59,11 @@ static int height(const struct node *n)
 }
 
 /* Recomputes what a node knows of its subtree. */
-static void pull(struct node *n)
+static void update_node(struct node *n)
 {
 	n->height = (unsigned char)(1 + MAX_OF(height(n->child[0]), height(n->child[1])));
 	for (unsigned k = 0; k < CLASSES; k++)
-		n->best[k] = n->live ? 0 : units(usable(n, (uint64_t)ARENA_ALIGN << k, 0));
+		n->best[k] = n->live ? 0 : units(usable_bytes(n, (uint64_t)ARENA_ALIGN << k, 0));
 	for (int side = 0; side < 2; side++) {
 		const struct node *c = n->child[side];
 
@@ -79,8 +79,8 @@ static struct node *rotate(struct node *n, int side)
 
 	n->child[side] = top->child[!side];
 	top->child[!side] = n;
-	pull(n);
-	pull(top);
+	update_node(n);
+	update_node(top);
 	return top;
 }
 
@@ -93,7 +93,7 @@ static struct node *balance(struct node *n)
 	struct node *c = n->child[side];
 
 	if (lean >= -1 && lean <= 1) {
-		pull(n);
+		update_node(n);
 		return n;
 	}
 	if (height(c->child[!side]) > height(c->child[side]))
@@ -106,7 +106,7 @@ static struct node *insert(struct node *root, struct node *n)
 	int side;
 
 	if (!root) {
-		pull(n);
+		update_node(n);
 		return n;
 	}
 	side = n->offset > root->offset;
@@ -125,14 +125,14 @@ static struct node *take_first(struct node *root, struct node **first)
 }
 
 /* Takes out the node that begins at offset, which is there. The caller frees it. */
-static struct node *take(struct node *root, uint64_t offset)
+static struct node *take_node(struct node *root, uint64_t offset)
 {
 	struct node *next;
 	int side;
 
 	if (offset != root->offset) {
 		side = offset > root->offset;
-		root->child[side] = take(root->child[side], offset);
+		root->child[side] = take_node(root->child[side], offset);
 		return balance(root);
 	}
 	if (!root->child[1])
@@ -148,10 +148,10 @@ static void refresh(struct node *root, uint64_t offset)
 {
 	if (offset != root->offset)
 		refresh(root->child[offset > root->offset], offset);
-	pull(root);
+	update_node(root);
 }
 
-static struct node *find(const struct arena *arena, uint64_t offset)
+static struct node *find_node(const struct arena *arena, uint64_t offset)
 {
 	struct node *n = arena->root;
 
@@ -184,7 +184,7 @@ static struct node *find_gap(struct node *n, const struct arena_want *want)
 		gap = find_gap(n->child[0], want);
 	if (gap)
 		return gap;
-	if (!n->live && usable(n, want->align, want->from) >= want->size)
+	if (!n->live && usable_bytes(n, want->align, want->from) >= want->size)
 		return n;
 	return find_gap(n->child[1], want);
 }
@@ -219,7 +219,7 @@ int arena_create(uint64_t size, struct arena **arena)
 			mem_free(made);
 			return -ENOMEM;
 		}
-		pull(made->root);
+		update_node(made->root);
 	}
 	*arena = made;
 	return 0;
@@ -284,7 +284,7 @@ int arena_take(struct arena *arena, const struct arena_want *want, uint64_t *off
 	gap = find_gap(arena->root, &w);
 	if (!gap)
 		return -ENOSPC;
-	at = gap->offset + (gap->size - usable(gap, w.align, w.from));
+	at = gap->offset + (gap->size - usable_bytes(gap, w.align, w.from));
 	rc = cut(arena, gap, at, &w);
 	if (rc)
 		return rc;
@@ -301,13 +301,13 @@ int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *of
 
 static void drop(struct arena *arena, struct node *n)
 {
-	arena->root = take(arena->root, n->offset);
+	arena->root = take_node(arena->root, n->offset);
 	mem_free(n);
 }
 
 int arena_free(struct arena *arena, uint64_t offset)
 {
-	struct node *n = find(arena, offset);
+	struct node *n = find_node(arena, offset);
 	struct node *before, *behind;
 
 	if (!n || !n->live)
@@ -315,7 +315,7 @@ int arena_free(struct arena *arena, uint64_t offset)
 	arena->used -= n->size;
 	arena->blocks--;
 	n->live = false;
-	behind = find(arena, offset + n->size);
+	behind = find_node(arena, offset + n->size);
 	if (behind && !behind->live) {
 		n->size += behind->size;
 		drop(arena, behind);
@@ -332,7 +332,7 @@ int arena_free(struct arena *arena, uint64_t offset)
 
 int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size)
 {
-	const struct node *n = find(arena, offset);
+	const struct node *n = find_node(arena, offset);
 
 	if (!n || !n->live)
 		return -EINVAL;
@@ -342,7 +342,7 @@ int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size)
 
 int arena_owner(const struct arena *arena, uint64_t offset, uint64_t *owner)
 {
-	const struct node *n = find(arena, offset);
+	const struct node *n = find_node(arena, offset);
 
 	if (!n || !n->live)
 		return -EINVAL;
@@ -429,7 +429,7 @@ static int check_node(const struct node *n)
 
 	if (lean < -1 || lean > 1)
 		return fail(-EIO, "arena: the tree leans by %d at %" PRIu64, lean, n->offset);
-	pull(&fresh);
+	update_node(&fresh);
 	if (fresh.height != n->height)
 		return fail(-EIO, "arena: wrong height at %" PRIu64, n->offset);
 	for (unsigned k = 0; k < CLASSES; k++) {

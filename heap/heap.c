@@ -257,7 +257,7 @@ static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t ali
 }
 
 /* Under the lock. */
-static int take(struct heap *heap, const struct arena_want *want, uint64_t *offset)
+static int take_offset(struct heap *heap, const struct arena_want *want, uint64_t *offset)
 {
 	struct status_saved cause;
 	uint64_t at, bytes;
@@ -293,7 +293,7 @@ int heap_take(struct heap *heap, const struct arena_want *want, uint64_t *offset
 			" is not a power of two from 1 to %llu",
 			heap->dev, heap->backend->name, want->align, HEAP_ALIGN);
 	pthread_mutex_lock(&heap->lock);
-	rc = take(heap, want, offset);
+	rc = take_offset(heap, want, offset);
 	pthread_mutex_unlock(&heap->lock);
 	return rc;
 }
@@ -353,7 +353,7 @@ int heap_own_alloc(struct heap *heap, uint64_t size, uint64_t *offset)
 		*offset = heap->size + at;
 		rc = 0;
 	} else {
-		rc = take(heap, &want, offset);
+		rc = take_offset(heap, &want, offset);
 	}
 	pthread_mutex_unlock(&heap->lock);
 	return rc;

@@ -109,7 +109,7 @@ static int order_int(enum spmt_type type, uint64_t a, uint64_t b)
 	}
 }
 
-static int order(enum spmt_type type, uint64_t a, uint64_t b)
+static int compare_values(enum spmt_type type, uint64_t a, uint64_t b)
 {
 	if (type == SPMT_TYPE_F32) {
 		float x, y;
@@ -130,7 +130,7 @@ static int order(enum spmt_type type, uint64_t a, uint64_t b)
 
 int word_compare(enum spmt_type type, enum spmt_cmp cmp, uint64_t a, uint64_t b)
 {
-	int o = order(type, a, b);
+	int o = compare_values(type, a, b);
 
 	switch (cmp) {
 	case SPMT_CMP_EQ:

@@ -11,7 +11,7 @@
 #include "bootstrap_hub.h"
 #include "bootstrap_state.h"
 
-#define STACK (256u << 10)
+#define SERVICE_STACK (256u << 10)
 #define ROOM_NS 10000000ll     /* without room for the poll set, before trying again */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a hub that does not read */
 #define SET_LEAST 16
@@ -118,7 +118,7 @@ static void report(struct bootstrap *b)
 	pthread_mutex_lock(&b->lock);
 }
 
-static void serve(struct bootstrap *b)
+static void serve_once(struct bootstrap *b)
 {
 	struct client *c = &b->client;
 	bool changed;
@@ -144,7 +144,7 @@ static void serve(struct bootstrap *b)
 		report(b);
 }
 
-static void drain(int fd)
+static void drain_wake(int fd)
 {
 	uint64_t count;
 
@@ -171,8 +171,8 @@ static void *service(void *arg)
 		pthread_mutex_lock(&b->lock);
 		for (size_t i = 0; got < 0 && i < n; i++)
 			b->set[i].revents = 0;
-		drain(b->wake);
-		serve(b);
+		drain_wake(b->wake);
+		serve_once(b);
 	}
 	client_end(&b->client);
 	pthread_mutex_unlock(&b->lock);
@@ -185,7 +185,7 @@ static int start_thread(struct bootstrap *b)
 	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD) : pthread_attr_init(&attr);
 
 	if (!err) {
-		pthread_attr_setstacksize(&attr, STACK);
+		pthread_attr_setstacksize(&attr, SERVICE_STACK);
 		err = process_thread(&b->thread, &attr, service, b);
 		pthread_attr_destroy(&attr);
 	}
@@ -238,7 +238,7 @@ static int fill(struct bootstrap *b, struct meeting *met)
 	return rc ? rc : start_thread(b);
 }
 
-static void say_goodbye(struct client *c)
+static void client_goodbye(struct client *c)
 {
 	int64_t end = process_now() + GOODBYE_NS;
 
@@ -290,7 +290,7 @@ static int open_at(
 	locks_make(b);
 	rc = fill(b, met);
 	if (rc) {
-		say_goodbye(&b->client);
+		client_goodbye(&b->client);
 		destroy(b);
 		return rc;
 	}
@@ -327,6 +327,6 @@ void bootstrap_close(struct bootstrap *b)
 	pthread_mutex_unlock(&b->calling);
 	bootstrap_wake(b);
 	pthread_join(b->thread, NULL);
-	say_goodbye(&b->client);
+	client_goodbye(&b->client);
 	destroy(b);
 }

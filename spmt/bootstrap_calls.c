@@ -56,7 +56,7 @@ static int trouble(const struct bootstrap *b, int rank)
 		rank, spmt_version());
 }
 
-static int claim(struct bootstrap *b, int rank, const void *blob)
+static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 {
 	struct client *c = &b->client;
 	int rc = trouble(b, rank);
@@ -75,7 +75,7 @@ static int claim(struct bootstrap *b, int rank, const void *blob)
 	return 0;
 }
 
-static int verdict(struct bootstrap *b, int rank)
+static int await_verdict(struct bootstrap *b, int rank)
 {
 	int64_t begin = process_now(), deadline = deadline_of(ADD_MS);
 	unsigned char *mine = &b->client.claims[rank];
@@ -106,9 +106,9 @@ int bootstrap_add(struct bootstrap *b, int rank, const void *blob)
 		return fail(-EINVAL, "spmt_init: rank %d is not in 0 .. %d", rank,
 			b->config.nranks - 1);
 	pthread_mutex_lock(&b->lock);
-	rc = claim(b, rank, blob);
+	rc = claim_rank(b, rank, blob);
 	if (!rc)
-		rc = verdict(b, rank);
+		rc = await_verdict(b, rank);
 	pthread_mutex_unlock(&b->lock);
 	return rc;
 }
@@ -148,7 +148,7 @@ static int missing(const struct bootstrap *b, int64_t begin)
 	return fail_with(SPMT_ERR_TIMEOUT, sentence);
 }
 
-static int own_rank(const struct client *c)
+static int first_claimed(const struct client *c)
 {
 	int r = 0;
 
@@ -165,11 +165,11 @@ int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, 
 	int rc;
 
 	pthread_mutex_lock(&b->lock);
-	rc = trouble(b, own_rank(c));
+	rc = trouble(b, first_claimed(c));
 	while (!rc && !c->complete) {
 		bool late = !sleep_until(b, deadline);
 
-		rc = trouble(b, own_rank(c));
+		rc = trouble(b, first_claimed(c));
 		if (!rc && late && !c->complete)
 			rc = missing(b, begin);
 	}
@@ -218,7 +218,7 @@ void bootstrap_spread(struct bootstrap *b, int64_t most_ms)
 static int exchange_check(const struct bootstrap *b, size_t size, int fd)
 {
 	const struct client *c = &b->client;
-	int rc = trouble(b, own_rank(c));
+	int rc = trouble(b, first_claimed(c));
 
 	if (rc)
 		return rc;
@@ -290,7 +290,7 @@ static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeo
 	while (!rc && round->have < c->processes) {
 		bool late = !sleep_until(b, deadline);
 
-		rc = trouble(b, own_rank(c));
+		rc = trouble(b, first_claimed(c));
 		if (!rc && c->state == CLIENT_ALONE && round->have < c->processes)
 			rc = fail(SPMT_ERR_PEER_DEAD,
 				"spmt_init: the process that led the rendezvous left during an exchange");

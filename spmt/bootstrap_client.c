@@ -22,7 +22,7 @@
 
 /* ---- broken -------------------------------------------------------------------------------- */
 
-static void send_break(struct client *c)
+static void client_send_break(struct client *c)
 {
 	struct wire_break w = { c->code, 0 };
 
@@ -33,7 +33,7 @@ static void send_break(struct client *c)
 }
 
 /* Control characters have no place in a frame, nor in a sentence. */
-static void record(struct client *c, int code, const char *sentence)
+static void take_sentence(struct client *c, int code, const char *sentence)
 {
 	snprintf(c->sentence, sizeof(c->sentence), "%s", *sentence ? sentence : "no reason given");
 	for (char *at = c->sentence; *at; at++)
@@ -46,9 +46,9 @@ void client_break(struct client *c, int code, const char *sentence, bool own)
 {
 	if (c->code)
 		return;
-	record(c, code, sentence);
+	take_sentence(c, code, sentence);
 	c->report = !own;
-	send_break(c);
+	client_send_break(c);
 }
 
 /* As client_break, of what the hub said or what its silence says: it need not be told. */
@@ -56,7 +56,7 @@ static void hear_break(struct client *c, int code, const char *sentence)
 {
 	if (c->code)
 		return;
-	record(c, code, sentence);
+	take_sentence(c, code, sentence);
 	c->report = c->break_sent = true;
 }
 
@@ -239,7 +239,7 @@ static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
 	c->attempts = 0;
 	send_claims(c);
 	if (c->code)
-		send_break(c);
+		client_send_break(c);
 }
 
 /* A rank that this process held under an earlier hub may now be somebody else's. */
@@ -268,7 +268,7 @@ static void hear_rank(struct client *c, const struct wire_message *m)
 }
 
 /* Ids in rising order become 0, 1, ..: the same in every process. */
-static int number_processes(struct client *c)
+static int client_number(struct client *c)
 {
 	int64_t last = -1;
 	int n = 0;
@@ -322,7 +322,7 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 	for (int r = 0; r < c->config->nranks; r++)
 		missing += c->owner[r] < 0;
 	c->self = -1;
-	c->processes = number_processes(c);
+	c->processes = client_number(c);
 	if (missing || c->self < 0 || (uint32_t)c->processes != complete->processes ||
 		(!c->remote && (fd >= 0) != (c->config->control_size > 0))) {
 		rc = fail(-EPROTO, "spmt_init: the rendezvous contradicts itself");
@@ -378,7 +378,7 @@ static void hear_bye(struct client *c)
 	c->state = CLIENT_ALONE;
 }
 
-static void hear(struct client *c, const struct wire_message *m, int *fd)
+static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 {
 	char sentence[STATUS_SENTENCE];
 
@@ -412,7 +412,7 @@ static void hear(struct client *c, const struct wire_message *m, int *fd)
 	}
 }
 
-static struct wire_rules rules_of(const struct client *c)
+static struct wire_rules client_rules(const struct client *c)
 {
 	const unsigned always = 1u << WIRE_BREAK | 1u << WIRE_BYE;
 	struct wire_rules rules = { 0, c->config->nranks, c->config->blob_size };
@@ -437,16 +437,16 @@ static bool client_read(struct client *c)
 	bool more = true, changed = false;
 
 	while (more && c->conn.fd >= 0) {
-		struct wire_rules rules = rules_of(c);
+		struct wire_rules rules = client_rules(c);
 		struct wire_message m;
 		int fd, rc;
 
 		more = conn_receive(&c->conn, &rules);
 		while ((rc = conn_next(&c->conn, &rules, &m, &fd)) > 0) {
-			hear(c, &m, &fd);
+			client_hear(c, &m, &fd);
 			if (fd >= 0)
 				close(fd);
-			rules = rules_of(c);
+			rules = client_rules(c);
 			changed = true;
 		}
 		if (rc < 0)

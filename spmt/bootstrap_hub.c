@@ -62,7 +62,7 @@ struct hub {
 
 /* ---- to all -------------------------------------------------------------------------------- */
 
-static void tell(
+static void hub_tell(
 	struct hub *hub, enum wire_type type, const void *fixed, const void *tail, size_t tail_size)
 {
 	for (struct member *m = hub->members; m; m = m->next)
@@ -70,7 +70,7 @@ static void tell(
 			conn_send(&m->conn, type, fixed, tail, tail_size, -1);
 }
 
-static void send_break(struct hub *hub, struct member *m)
+static void hub_send_break(struct hub *hub, struct member *m)
 {
 	struct wire_break w = { hub->code, 0 };
 
@@ -86,7 +86,7 @@ static void hub_break(struct hub *hub, int code, const char *sentence, const str
 	snprintf(hub->sentence, sizeof(hub->sentence), "%s", sentence);
 	for (struct member *m = hub->members; m; m = m->next)
 		if (m != from && (m->state == MEMBER_READY || m->state == MEMBER_GUEST))
-			send_break(hub, m);
+			hub_send_break(hub, m);
 }
 
 void hub_fail(struct hub *hub, int code, const char *sentence)
@@ -139,7 +139,7 @@ static void member_withdraw(struct hub *hub, struct member *m)
 			continue;
 		hub->owner[r] = -1;
 		hub->npresent--;
-		tell(hub, WIRE_ABSENT, &w, NULL, 0);
+		hub_tell(hub, WIRE_ABSENT, &w, NULL, 0);
 	}
 }
 
@@ -166,7 +166,7 @@ static void member_left(struct hub *hub, struct member *m)
 	member_withdraw(hub, m);
 }
 
-static void sweep(struct hub *hub)
+static void drop_gone(struct hub *hub)
 {
 	for (struct member **at = &hub->members, *m; (m = *at);) {
 		if (m->state != MEMBER_GONE) {
@@ -184,7 +184,7 @@ static void sweep(struct hub *hub)
 /* ---- completion ---------------------------------------------------------------------------- */
 
 /* Processes are numbered in the order of their ids, as their clients do it too. */
-static int number_processes(struct hub *hub)
+static int hub_number(struct hub *hub)
 {
 	int n = 0;
 
@@ -201,12 +201,12 @@ static int number_processes(struct hub *hub)
 	return n;
 }
 
-static void complete(struct hub *hub)
+static void hub_complete(struct hub *hub)
 {
 	struct wire_complete w = { 0, 0 };
 
 	hub->complete = true;
-	w.processes = (uint32_t)number_processes(hub);
+	w.processes = (uint32_t)hub_number(hub);
 	w.remote = hub->remote;
 	meeting_close(&hub->listeners);
 	for (struct member *m = hub->members; m; m = m->next) {
@@ -250,7 +250,7 @@ static void hear_hello(struct hub *hub, struct member *m, const struct wire_hell
 		if (hub->owner[r] >= 0)
 			send_present(hub, m, r);
 	if (hub->code)
-		send_break(hub, m);
+		hub_send_break(hub, m);
 }
 
 static void hear_add(struct hub *hub, struct member *m, const struct wire_message *msg)
@@ -271,7 +271,7 @@ static void hear_add(struct hub *hub, struct member *m, const struct wire_messag
 	}
 	conn_send(&m->conn, WIRE_VERDICT, &verdict, NULL, 0, -1);
 	if (hub->npresent == hub->config->nranks && !hub->complete)
-		complete(hub);
+		hub_complete(hub);
 }
 
 static void hear_exchange(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
@@ -289,7 +289,7 @@ static void hear_exchange(struct hub *hub, struct member *m, const struct wire_m
 				to->conn.remote ? -1 : fd);
 }
 
-static void hear(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
+static void hub_hear(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
 {
 	char sentence[STATUS_SENTENCE];
 
@@ -315,7 +315,7 @@ static void hear(struct hub *hub, struct member *m, const struct wire_message *m
 	}
 }
 
-static struct wire_rules rules_of(const struct hub *hub, const struct member *m)
+static struct wire_rules hub_rules(const struct hub *hub, const struct member *m)
 {
 	static const unsigned types[] = {
 		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
@@ -334,16 +334,16 @@ static void member_read(struct hub *hub, struct member *m)
 	bool more = true;
 
 	while (more && m->state != MEMBER_GONE) {
-		struct wire_rules rules = rules_of(hub, m);
+		struct wire_rules rules = hub_rules(hub, m);
 		struct wire_message msg;
 		int fd, rc;
 
 		more = conn_receive(&m->conn, &rules) && m->state != MEMBER_STRANGER;
 		while ((rc = conn_next(&m->conn, &rules, &msg, &fd)) > 0) {
-			hear(hub, m, &msg, fd);
+			hub_hear(hub, m, &msg, fd);
 			if (fd >= 0)
 				close(fd);
-			rules = rules_of(hub, m);
+			rules = hub_rules(hub, m);
 		}
 		/* What this process is short of is not the member's fault: check() tells. */
 		if (rc == -EPROTO && m->state != MEMBER_GONE)
@@ -371,7 +371,7 @@ static bool send_stranger_away(struct hub *hub, int most)
 	if (n < most || !oldest)
 		return n < most;
 	oldest->state = MEMBER_GONE;
-	sweep(hub);
+	drop_gone(hub);
 	return true;
 }
 
@@ -444,7 +444,7 @@ static void check(struct hub *hub, struct member *m, int64_t now)
 
 		m->conn.error = 0; /* so that it hears of it, if that is possible */
 		if (hub->code)	   /* broken before, of which this one could not be told */
-			send_break(hub, m);
+			hub_send_break(hub, m);
 		hub_break(hub, code, OUT_OF_ROOM, NULL);
 		m->state = MEMBER_GONE;
 	}
@@ -466,7 +466,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 	tell_deaths(hub);
 	for (struct member *m = hub->members; m; m = m->next)
 		check(hub, m, now);
-	sweep(hub);
+	drop_gone(hub);
 	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
 		welcome_all(hub, hub->listeners.fd, false);
 	if (hub->listeners.tcp >= 0 && hub->tcp_slot >= 0 && set[hub->tcp_slot].revents)
@@ -562,7 +562,7 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 }
 
 /* Waits until nothing is queued, or the time is up. */
-static void say_goodbye(struct hub *hub)
+static void hub_goodbye(struct hub *hub)
 {
 	int64_t end = process_now() + GOODBYE_NS;
 	bool waiting = true;
@@ -586,10 +586,10 @@ void hub_close(struct hub *hub)
 	if (!hub)
 		return;
 	meeting_close(&hub->listeners);
-	say_goodbye(hub);
+	hub_goodbye(hub);
 	for (struct member *m = hub->members; m; m = m->next)
 		m->state = MEMBER_GONE;
-	sweep(hub);
+	drop_gone(hub);
 	if (hub->control >= 0)
 		close(hub->control);
 	mem_free(hub->owner);

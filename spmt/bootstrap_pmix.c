@@ -13,7 +13,7 @@
 #define VERSION_LEAST 3
 #define PROCESSES_MOST (1 << 24)
 
-static const struct vendor_symbol symbols[] = {
+static const struct vendor_symbol pmix_symbols[] = {
 #define X(field, symbol, result, args) { #symbol, offsetof(struct pmix_api, field), false },
 	PMIX_CALLS(X)
 #undef X
@@ -62,7 +62,7 @@ static void value_free(pmix_value_t *value)
 }
 
 /* A count that the server says of `rank`; -1: it does not, or no sensible one. */
-static int64_t number(struct pmix *p, uint32_t rank, const char *key)
+static int64_t pmix_number(struct pmix *p, uint32_t rank, const char *key)
 {
 	pmix_proc_t proc = p->self;
 	pmix_value_t *value = NULL;
@@ -85,7 +85,7 @@ static int64_t number(struct pmix *p, uint32_t rank, const char *key)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-static int load(struct pmix_api *api, const char *path)
+static int pmix_load(struct pmix_api *api, const char *path)
 {
 	static const char *const names[] = { "libpmix.so.2" };
 	char reason[VENDOR_REASON];
@@ -96,7 +96,7 @@ static int load(struct pmix_api *api, const char *path)
 		return fail(-ENOENT,
 			"spmt_init: a PMIx launcher started this process, but there is no libpmix (SPMT_PMIX_LIB may name it): %s",
 			reason);
-	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), api);
+	missing = vendor_bind(library, pmix_symbols, ARRAY_SIZE(pmix_symbols), api);
 	if (missing)
 		return fail(-ENOTSUP,
 			"spmt_init: libpmix lacks %s (SPMT_PMIX_LIB may name another)", missing);
@@ -108,10 +108,10 @@ static int load(struct pmix_api *api, const char *path)
 }
 
 /* Who this process is. Where the server knows nothing of nodes, all processes count as alone on theirs. */
-static int identify(struct pmix *p)
+static int pmix_identify(struct pmix *p)
 {
-	int64_t size = number(p, (uint32_t)PMIX_ALL_RANKS, PMIX_KEY_JOB_SIZE);
-	int64_t local = number(p, p->self.rank, PMIX_KEY_LOCAL_RANK);
+	int64_t size = pmix_number(p, (uint32_t)PMIX_ALL_RANKS, PMIX_KEY_JOB_SIZE);
+	int64_t local = pmix_number(p, p->self.rank, PMIX_KEY_LOCAL_RANK);
 
 	if (size < 1 || size > PROCESSES_MOST || p->self.rank >= size)
 		return fail(-EPROTO,
@@ -125,7 +125,7 @@ static int identify(struct pmix *p)
 
 int pmix_open(struct pmix *p, const char *path)
 {
-	int rc = load(&p->api, path);
+	int rc = pmix_load(&p->api, path);
 
 	if (rc)
 		return rc;
@@ -133,7 +133,7 @@ int pmix_open(struct pmix *p, const char *path)
 	rc = done(p, p->api.init(&p->self, NULL, 0));
 	if (rc)
 		return rc;
-	rc = identify(p);
+	rc = pmix_identify(p);
 	if (rc) {
 		pmix_close(p);
 		return rc;
@@ -182,7 +182,8 @@ static int publish(struct pmix *p, void *bytes, size_t size)
 	return done(p, p->api.commit());
 }
 
-static int fetch(struct pmix *p, void *bytes, size_t size, const pmix_info_t *timeout, size_t n)
+static int pmix_fetch(
+	struct pmix *p, void *bytes, size_t size, const pmix_info_t *timeout, size_t n)
 {
 	pmix_value_t *value = NULL;
 	pmix_proc_t first = p->self;
@@ -218,5 +219,5 @@ int pmix_spread(struct pmix *p, void *bytes, size_t size, int64_t timeout_ms)
 	rc = done(p, p->api.fence(NULL, 0, info, n));
 	if (rc || p->process == 0)
 		return rc;
-	return fetch(p, bytes, size, &info[1], n - 1);
+	return pmix_fetch(p, bytes, size, &info[1], n - 1);
 }

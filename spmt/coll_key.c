@@ -116,7 +116,7 @@ static void rest_differs(const uint64_t key[2], uint64_t kind, struct difference
 	}
 }
 
-static void find(const uint64_t key[2], struct difference *d)
+static void find_difference(const uint64_t key[2], struct difference *d)
 {
 	uint64_t kind = key[0] >> KIND_AT;
 	bool kinds = kind != key[1] >> KIND_AT;
@@ -138,7 +138,7 @@ void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t
 	const uint64_t key[2] = { key_a, key_b };
 	struct difference d = { .name = NULL };
 
-	find(key, &d);
+	find_difference(key, &d);
 	if (*d.passed[0])
 		snprintf(text, size, "%s: %s differs: rank %d passed %s, rank %d passed %s",
 			kind_name(key_b), d.name, a, d.passed[0], b, d.passed[1]);

@@ -100,14 +100,14 @@ size_t control_world_size(int nranks)
 	return control_size(nranks) + align_up(n, CACHE_LINE) + n * ROOM_UNIT;
 }
 
-static void release(_Atomic unsigned char *taken, size_t n)
+static void release_units(_Atomic unsigned char *taken, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		atomic_store_explicit(&taken[i], 0, memory_order_release);
 }
 
 /* Claims n units in a row, or none; returns how many were free. */
-static size_t claim(_Atomic unsigned char *taken, size_t n)
+static size_t claim_units(_Atomic unsigned char *taken, size_t n)
 {
 	size_t got = 0;
 	unsigned char none = 0;
@@ -115,7 +115,7 @@ static size_t claim(_Atomic unsigned char *taken, size_t n)
 	while (got < n && atomic_compare_exchange_strong(&taken[got], &none, 1))
 		got++;
 	if (got < n)
-		release(taken, got);
+		release_units(taken, got);
 	return got;
 }
 
@@ -127,7 +127,7 @@ struct control *control_take(struct control *world, int nranks)
 	for (size_t at = 0; at + want <= room.n; at += got + 1) {
 		struct control *control = (void *)(room.units + at * ROOM_UNIT);
 
-		got = claim(room.taken + at, want);
+		got = claim_units(room.taken + at, want);
 		if (got < want)
 			continue;
 		memset(control, 0, control_size(nranks));
@@ -143,5 +143,5 @@ void control_give(struct control *world, struct control *control)
 	struct room room = room_of(world);
 	size_t at = (size_t)((char *)control - room.units) / ROOM_UNIT;
 
-	release(room.taken + at, units_of((int)control->nranks));
+	release_units(room.taken + at, units_of((int)control->nranks));
 }

@@ -60,7 +60,7 @@ static bool gathering_lead(struct world *w, struct meeting *met)
 }
 
 /* Where this fails, the bootstrap tries again, and tells why it cannot. */
-static void meet_others(const spmt_comm *comm, struct meeting *met)
+static void meet_processes(const spmt_comm *comm, struct meeting *met)
 {
 	struct status_saved saved;
 	int looks = 0;
@@ -95,7 +95,7 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 		return false;
 	*met = (struct meeting){ MEETING_AGAIN, -1, -1, false };
 	if (w->nranks > 1)
-		meet_others(comm, met);
+		meet_processes(comm, met);
 	others = met->kind == MEETING_CLIENT;
 	pthread_mutex_lock(&w->lock);
 	if (!others)
@@ -206,7 +206,8 @@ int gather_begin(spmt_comm *comm)
 }
 
 /* The first rank of this process to hear that all are there takes over what they said. */
-static void adopt(struct world *w, const void *blobs, const int *process, struct control *control)
+static void adopt_world(
+	struct world *w, const void *blobs, const int *process, struct control *control)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!w->process) {
@@ -239,7 +240,7 @@ static int gather_processes(spmt_comm *comm)
 			bootstrap_spread(boot, POST_MS);
 		return rc;
 	}
-	adopt(w, blobs, process, control);
+	adopt_world(w, blobs, process, control);
 	comm->control = atomic_load_explicit(&w->control, memory_order_acquire);
 	return 0;
 }
@@ -278,7 +279,7 @@ bool gather_elsewhere(const spmt_comm *comm)
 /* ---- memory of other processes --------------------------------------------------------------- */
 
 /* What a process tells of one of its heaps; a round of the exchange carries one. */
-struct offer {
+struct heap_offer {
 	int32_t rank;	       /* -1: this process has no more */
 	struct rank_info info; /* as it is now that the device and the heap are open */
 	struct heap_piece piece;
@@ -307,7 +308,7 @@ int gather_rounds(const spmt_comm *comm)
 	return most;
 }
 
-static int offer_make(struct world *w, int rank, struct offer *offer, int *fd)
+static int offer_make(struct world *w, int rank, struct heap_offer *offer, int *fd)
 {
 	struct slot *slot;
 	int rc;
@@ -330,18 +331,18 @@ static int offer_make(struct world *w, int rank, struct offer *offer, int *fd)
 	return 0;
 }
 
-static void fd_close(int fd)
+static void close_fd(int fd)
 {
 	if (fd >= 0)
 		close(fd);
 }
 
-static void offer_keep(struct world *w, const struct offer *offer, int fd)
+static void offer_keep(struct world *w, const struct heap_offer *offer, int fd)
 {
 	struct ipc_memory *memory;
 
 	if (offer->rank < 0 || offer->rank >= w->nranks || w->memory[offer->rank].known) {
-		fd_close(fd);
+		close_fd(fd);
 		return;
 	}
 	w->infos[offer->rank] = offer->info;
@@ -350,10 +351,10 @@ static void offer_keep(struct world *w, const struct offer *offer, int fd)
 		(struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true, .buffer = -1 };
 }
 
-static int offer_round(spmt_comm *comm, int i, int processes, struct offer *offers, int *fds)
+static int offer_round(spmt_comm *comm, int i, int processes, struct heap_offer *offers, int *fds)
 {
 	struct world *w = comm->world;
-	struct offer mine = { .rank = -1 };
+	struct heap_offer mine = { .rank = -1 };
 	int fd, rc = offer_make(w, gather_nth(comm, i), &mine, &fd);
 
 	if (!rc)
@@ -368,7 +369,7 @@ int gather_memory(spmt_comm *comm)
 {
 	struct world *w = comm->world;
 	int self, processes = bootstrap_processes(w->boot, &self), rc = 0;
-	struct offer *offers;
+	struct heap_offer *offers;
 	int *fds;
 
 	if (gather_nth(comm, 0) != comm->rank)
@@ -394,7 +395,7 @@ void gather_close(struct world *w)
 	bootstrap_close(w->boot);
 	for (int r = 0; w->memory && r < w->nranks; r++)
 		if (w->memory[r].known)
-			fd_close(w->memory[r].fd);
+			close_fd(w->memory[r].fd);
 	mem_free(w->memory);
 	w->boot = NULL;
 	w->memory = NULL;

@@ -96,14 +96,14 @@ static int host_only(const spmt_comm *comm, const char *what)
 }
 
 /* A user's kernel takes its own copy of args to write to, behind the pointer that says what to run. */
-struct launch {
+struct host_launch {
 	_Alignas(16) void (*kernel)(void *args);
 	_Alignas(16) unsigned char args[];
 };
 
 static void launch_run(const void *arg)
 {
-	struct launch *launch = (struct launch *)(uintptr_t)arg;
+	struct host_launch *launch = (struct host_launch *)(uintptr_t)arg;
 
 	launch->kernel(launch->args);
 }
@@ -114,7 +114,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	const void *args, size_t args_size)
 {
 	UNCANCELLED;
-	struct launch *launch;
+	struct host_launch *launch;
 	device_stream s;
 	int rc = host_only(comm, "spmt_host_launch");
 
@@ -125,7 +125,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 			!kernel		? "kernel is NULL"
 				: !args ? "args is NULL and args_size is not 0"
 					: "args_size is beyond any address space");
-	launch = mem_aligned(_Alignof(struct launch), sizeof(*launch) + args_size);
+	launch = mem_aligned(_Alignof(struct host_launch), sizeof(*launch) + args_size);
 	if (!launch)
 		return fail(-ENOMEM,
 			"spmt_host_launch: rank %d: out of memory for %zu bytes of args",
@@ -156,7 +156,7 @@ int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 	return comm_failed(comm, "spmt_host_stream_create", rc);
 }
 
-static bool is_default(spmt_stream stream)
+static bool is_default_stream(spmt_stream stream)
 {
 	return stream == SPMT_STREAM_LEGACY || stream == SPMT_STREAM_PER_THREAD;
 }
@@ -164,7 +164,7 @@ static bool is_default(spmt_stream stream)
 /* The device of a stream made by spmt_host_stream_create. */
 static int stream_device(const char *what, spmt_stream stream, int *dev)
 {
-	if (!stream || is_default(stream))
+	if (!stream || is_default_stream(stream))
 		return fail(-EINVAL, "%s: stream %p was not made by spmt_host_stream_create", what,
 			stream);
 	*dev = host_stream_device(stream);
@@ -200,13 +200,13 @@ int spmt_host_stream_synchronize(spmt_stream stream)
 	int64_t ns;
 	int dev = -1, rc = env_get(&env);
 
-	if (!rc && !is_default(stream))
+	if (!rc && !is_default_stream(stream))
 		rc = stream_device(what, stream, &dev);
 	if (rc)
 		return rc;
 	ns = env->timeout < 0 ? -1 : MIN_OF(env->timeout, TIMEOUT_MOST) * 1000000;
-	rc = is_default(stream) ? defaults_sync(stream, ns)
-				: backend_host.stream_sync(dev, stream, ns, NULL);
+	rc = is_default_stream(stream) ? defaults_sync(stream, ns)
+				       : backend_host.stream_sync(dev, stream, ns, NULL);
 	if (rc == -ETIMEDOUT)
 		return fail(SPMT_ERR_TIMEOUT,
 			"%s: stream %p: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,

@@ -31,7 +31,7 @@ static int thread_start(void *(*fn)(void *arg), void *arg)
 
 /* ---- the end of the process ---------------------------------------------------------------- */
 
-static void *leave(void *arg)
+static void *leave_server(void *arg)
 {
 	struct launch_state *s = arg;
 
@@ -55,7 +55,7 @@ static void at_exit(void)
 	pthread_mutex_lock(&s->lock);
 	idle = s->server.state != SERVER_ASKING && s->server.pmix.connected;
 	s->server.state = SERVER_ASKING;
-	if (idle && !thread_start(leave, s))
+	if (idle && !thread_start(leave_server, s))
 		while (s->server.state != SERVER_LEFT && launch_sleep(s, begin, END_MS))
 			;
 	pthread_mutex_unlock(&s->lock);

@@ -74,7 +74,7 @@ static bool same_call(const struct meet_record *a, const struct meet_record *b)
  * difference that it makes; then other arguments, which are often why a rank failed; then the
  * failure.
  */
-static enum meet_verdict judge(const struct control *control, uint64_t epoch)
+static enum meet_verdict judge_epoch(const struct control *control, uint64_t epoch)
 {
 	const struct meet_record *first = brought(control, 0, epoch);
 	bool differs = false, failed = false, invalid = false;
@@ -196,7 +196,7 @@ static int report_failure(const spmt_comm *comm)
 }
 
 /* "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6" */
-static void say_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t)
+static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t)
 {
 	const struct control *control = comm->control;
 	int missing = 0;
@@ -221,7 +221,7 @@ static void give_up(spmt_comm *comm, int64_t waited_ns)
 	uint64_t open = 2 * (comm->epoch - 1);
 	struct text t = { .used = 0 };
 
-	say_missing(comm, waited_ns, &t);
+	list_missing(comm, waited_ns, &t);
 	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
 		comm_break(comm, SPMT_ERR_TIMEOUT, t.bytes);
 }
@@ -320,7 +320,7 @@ static void gate_open(struct control *control, uint64_t epoch)
 	uint64_t open = 2 * (epoch - 1);
 
 	atomic_store_explicit(
-		&control->verdict[epoch & 1], judge(control, epoch), memory_order_relaxed);
+		&control->verdict[epoch & 1], judge_epoch(control, epoch), memory_order_relaxed);
 	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
 		atomic_load(&control->gate_sleepers))
 		futex_wake_all(control_gate_word(control));
@@ -343,7 +343,7 @@ static void gate_passed(const struct control *control)
 		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
 }
 
-static int meet_others(spmt_comm *comm, const struct meet_record *mine)
+static int meet_ranks(spmt_comm *comm, const struct meet_record *mine)
 {
 	struct control *control = comm->control;
 	struct cell *cell = &control->cells[comm->rank];
@@ -379,7 +379,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 
 	if (rc)
 		return rc;
-	rc = meet_others(comm, mine);
+	rc = meet_ranks(comm, mine);
 	comm_unclaim(comm);
 	return rc;
 }

@@ -11,7 +11,7 @@
 
 /* A word of this rank's own part, `unknown` where it cannot be had. By way of memory that lives as long as the comm: in a broken
    world the copy may outlast the call. */
-static uint64_t own_word(spmt_comm *comm, const char *word, uint64_t unknown)
+static uint64_t read_own_word(spmt_comm *comm, const char *word, uint64_t unknown)
 {
 	struct link *self = &comm->links[comm->rank];
 	uint64_t *seen;
@@ -36,16 +36,18 @@ static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
 	if (pe == comm->rank)
 		return false;
 	if (r->what == SPMTD_WHAT_COLLECTIVE)
-		return own_word(comm, box + offsetof(struct spmtd_inbox, hello[r->expected & 1]),
+		return read_own_word(comm,
+			       box + offsetof(struct spmtd_inbox, hello[r->expected & 1]),
 			       flag << 32) >>
 			32 !=
 			flag;
-	return (int64_t)(own_word(comm, box + offsetof(struct spmtd_inbox, sync), r->expected) -
+	return (int64_t)(read_own_word(
+				 comm, box + offsetof(struct spmtd_inbox, sync), r->expected) -
 		       r->expected) < 0;
 }
 
 /* "spmt_quiet: rank 0: a collective was waited for; 2 of 8 ranks missing after 5.0 s: 3, 6" */
-static int say_missing(spmt_comm *comm, const char *what, const struct spmtd_record *r, int code)
+static int fail_missing(spmt_comm *comm, const char *what, const struct spmtd_record *r, int code)
 {
 	char list[256] = "";
 	size_t used = 0;
@@ -83,7 +85,7 @@ static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 		return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
 	}
 	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
-		return say_missing(comm, what, r, r->code);
+		return fail_missing(comm, what, r, r->code);
 	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
 		what, comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"
@@ -99,7 +101,7 @@ static int meeting_failed(spmt_comm *comm)
 	struct link *self = &comm->links[comm->rank];
 	char *word = self->own + offsetof(struct spmtd_own, error);
 	static const uint64_t none;
-	int code = (int)(int64_t)own_word(comm, word, 0);
+	int code = (int)(int64_t)read_own_word(comm, word, 0);
 
 	if (code)
 		self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);

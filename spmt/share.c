@@ -12,15 +12,15 @@
 #include "gather.h"
 
 /* What goes with a rank's registration to all others. */
-struct offer {
+struct memory_offer {
 	struct device_export export;
 	char why[SHARE_WHY];
 };
-_Static_assert(sizeof(struct offer) <= STATUS_SENTENCE, "an offer fits a meeting");
+_Static_assert(sizeof(struct memory_offer) <= STATUS_SENTENCE, "an offer fits a meeting");
 
 /* ---- naming ---------------------------------------------------------------------------------- */
 
-static void fd_close(int *fd)
+static void drop_fd(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
@@ -30,7 +30,7 @@ static void fd_close(int *fd)
 void share_offer(spmt_comm *comm, void *buf, size_t size)
 {
 	const struct device_ipc_ops *ipc = comm->backend->ipc;
-	struct offer offer = { .export = { .kind = DEVICE_EXPORT_NONE } };
+	struct memory_offer offer = { .export = { .kind = DEVICE_EXPORT_NONE } };
 	struct status_saved saved;
 	int fd = -1, rc = 0;
 
@@ -41,7 +41,7 @@ void share_offer(spmt_comm *comm, void *buf, size_t size)
 	if (!rc && fd >= 0 && comm->parent) {
 		rc = fail(SPMT_ERR_UNSUPPORTED,
 			"its memory is exported as a descriptor, which the world's own comm alone can pass on");
-		fd_close(&fd);
+		drop_fd(&fd);
 	}
 	if (rc) {
 		offer.export = (struct device_export){ .kind = DEVICE_EXPORT_NONE };
@@ -56,7 +56,7 @@ void share_offer(spmt_comm *comm, void *buf, size_t size)
 void share_withdraw(spmt_comm *comm)
 {
 	if (!comm->parent)
-		fd_close(&comm->slot->offered_fd);
+		drop_fd(&comm->slot->offered_fd);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
@@ -70,12 +70,12 @@ static bool by_descriptor(const spmt_comm *comm, const struct share *shares)
 }
 
 /* A round of the processes, each with a descriptor of one of its ranks; got: one a process. */
-struct round {
+struct fd_round {
 	int32_t *ranks;
 	int *got;
 };
 
-static int round_of(spmt_comm *comm, int rank, int processes, const struct round *round)
+static int exchange_round(spmt_comm *comm, int rank, int processes, const struct fd_round *round)
 {
 	struct world *w = comm->world;
 	int32_t mine = rank;
@@ -88,7 +88,7 @@ static int round_of(spmt_comm *comm, int rank, int processes, const struct round
 
 		if (from < 0 || from >= w->nranks || gather_here(comm, from) ||
 			w->memory[from].buffer >= 0)
-			fd_close(&round->got[p]);
+			drop_fd(&round->got[p]);
 		else
 			w->memory[from].buffer = round->got[p];
 	}
@@ -101,7 +101,7 @@ static bool exchanges(const spmt_comm *comm)
 	return gather_nth(comm, 0) == comm->rank;
 }
 
-static int round_make(const spmt_comm *comm, struct round *round)
+static int round_make(const spmt_comm *comm, struct fd_round *round)
 {
 	int self, processes = bootstrap_processes(comm->world->boot, &self);
 
@@ -115,12 +115,12 @@ static int round_make(const spmt_comm *comm, struct round *round)
 		processes);
 }
 
-static int exchange(spmt_comm *comm, const struct round *round)
+static int exchange(spmt_comm *comm, const struct fd_round *round)
 {
 	int self, processes = bootstrap_processes(comm->world->boot, &self), rc = 0;
 
 	for (int i = 0, n = gather_rounds(comm); exchanges(comm) && i < n && !rc; i++)
-		rc = round_of(comm, gather_nth(comm, i), processes, round);
+		rc = exchange_round(comm, gather_nth(comm, i), processes, round);
 	return rc;
 }
 
@@ -151,7 +151,7 @@ static void map_all(spmt_comm *comm, struct share *shares)
 static int map_descriptors(spmt_comm *comm, struct share *shares)
 {
 	struct meet_record record = { .op = MEET_NAMED };
-	struct round round = { NULL, NULL };
+	struct fd_round round = { NULL, NULL };
 	int rc;
 
 	/* Who enters the exchange waits there for a rank of each other process: none may stay away. */
@@ -170,14 +170,14 @@ static int map_descriptors(spmt_comm *comm, struct share *shares)
 	}
 	if (gather_nth(comm, 0) == comm->rank)
 		for (int pe = 0; pe < comm->nranks; pe++)
-			fd_close(&comm->world->memory[pe].buffer);
+			drop_fd(&comm->world->memory[pe].buffer);
 	return rc;
 }
 
 int share_accept(spmt_comm *comm, struct share *shares)
 {
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct offer *o = meet_attached(comm, pe);
+		const struct memory_offer *o = meet_attached(comm, pe);
 
 		shares[pe].export = o->export;
 		memcpy(shares[pe].why, o->why, sizeof(o->why));

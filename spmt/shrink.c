@@ -18,7 +18,7 @@
 #include "comm.h"
 #include "futex.h"
 
-#define LOOK_NS (20 * 1000000ll) /* death makes no noise: look for it so often */
+#define DEATH_LOOK_NS (20 * 1000000ll) /* death makes no noise: look for it so often */
 
 static bool in_set(const uint64_t *set, int rank)
 {
@@ -30,7 +30,7 @@ static void add_to_set(uint64_t *set, int rank)
 	set[rank / 64] |= 1ull << rank % 64;
 }
 
-static uint32_t round_of(uint64_t decided)
+static uint32_t decided_round(uint64_t decided)
 {
 	return (uint32_t)(decided >> 32);
 }
@@ -46,7 +46,7 @@ static bool is_gone(const spmt_comm *comm, int pe)
 }
 
 /* Those who have come and live; returns how many may still come. */
-static int look(const spmt_comm *comm, uint64_t *set)
+static int count_missing(const spmt_comm *comm, uint64_t *set)
 {
 	int missing = 0;
 
@@ -63,7 +63,7 @@ static int look(const spmt_comm *comm, uint64_t *set)
 	return missing;
 }
 
-static void tell(struct control *control)
+static void tell_others(struct control *control)
 {
 	atomic_fetch_add(&control->coming, 1);
 	futex_wake_all(&control->coming);
@@ -79,27 +79,27 @@ static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
 		atomic_store_explicit(&votes[i], set[i], memory_order_release);
 	atomic_compare_exchange_strong(&control->decided, &before, mine);
-	tell(control);
+	tell_others(control);
 }
 
 /* Until this round is decided; by this rank if nobody is to be waited for any more. */
-static void settle(spmt_comm *comm, uint64_t *set)
+static void settle_round(spmt_comm *comm, uint64_t *set)
 {
 	struct control *control = comm->control;
 	int64_t begin = process_now(), limit = comm_timeout(comm), left = INT64_MAX;
 	uint64_t decided;
 
-	while (round_of(decided = atomic_load(&control->decided)) < comm->shrinks) {
+	while (decided_round(decided = atomic_load(&control->decided)) < comm->shrinks) {
 		uint32_t coming = atomic_load(&control->coming);
 
 		if (limit >= 0)
 			left = limit * 1000000 - (process_now() - begin);
 		for (size_t i = 0; i < control_set(comm->nranks); i++)
 			set[i] = 0;
-		if (!look(comm, set) || left <= 0)
+		if (!count_missing(comm, set) || left <= 0)
 			decide(comm, set, decided);
 		else
-			futex_sleep(&control->coming, coming, MIN_OF(left, LOOK_NS));
+			futex_sleep(&control->coming, coming, MIN_OF(left, DEATH_LOOK_NS));
 	}
 }
 
@@ -113,8 +113,8 @@ static bool outcome(const spmt_comm *comm, uint64_t *set)
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
 		set[i] = atomic_load_explicit(&votes[i], memory_order_acquire);
 	/* They write again only in a later round, which is past this rank. */
-	return round_of(decided) == comm->shrinks && atomic_load(&control->decided) == decided &&
-		in_set(set, comm->rank);
+	return decided_round(decided) == comm->shrinks &&
+		atomic_load(&control->decided) == decided && in_set(set, comm->rank);
 }
 
 /* ---- what the caller gets ---------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static size_t next_size(const spmt_comm *comm)
 	return sizeof(struct next) + control_set(comm->nranks) * sizeof(uint64_t);
 }
 
-static void number(const spmt_comm *comm, const uint64_t *set, int *rank, int *nranks)
+static void number_survivors(const spmt_comm *comm, const uint64_t *set, int *rank, int *nranks)
 {
 	*nranks = 0;
 	for (int pe = 0; pe < comm->nranks; pe++) {
@@ -152,7 +152,7 @@ static int survivors_make(spmt_comm *comm)
 	return 0;
 }
 
-static int left_out(const spmt_comm *comm)
+static int came_too_late(const spmt_comm *comm)
 {
 	return fail(SPMT_ERR_TIMEOUT,
 		"spmt_shrink: rank %d came too late: the others go on without it", comm->rank);
@@ -162,7 +162,7 @@ static int left_out(const spmt_comm *comm)
 static int leave_out(spmt_comm *comm)
 {
 	comm->survivors[comm->rank / 64] &= ~(1ull << comm->rank % 64);
-	return left_out(comm);
+	return came_too_late(comm);
 }
 
 static int shrink_check(
@@ -197,21 +197,21 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 	if (rc)
 		return rc;
 	if (!in_set(comm->survivors, comm->rank))
-		return left_out(comm);
+		return came_too_late(comm);
 	name = mem_calloc(1, next_size(comm));
 	if (!name)
 		return fail(-ENOMEM, "spmt_shrink: rank %d: out of memory for %d ranks", comm->rank,
 			comm->nranks);
 	atomic_store(&comm->control->cells[comm->rank].come, ++comm->shrinks);
-	tell(comm->control);
-	settle(comm, name->set);
+	tell_others(comm->control);
+	settle_round(comm, name->set);
 	if (outcome(comm, name->set)) {
 		name->comm = comm->id;
 		name->round = comm->shrinks;
 		name->nranks = (uint64_t)comm->nranks;
 		uid_derive(&comm->world->uid, name, next_size(comm), &uid);
 		memcpy(next, &uid, sizeof(*next));
-		number(comm, name->set, rank, nranks);
+		number_survivors(comm, name->set, rank, nranks);
 		memcpy(comm->survivors, name->set,
 			control_set(comm->nranks) * sizeof(*comm->survivors));
 	} else {

@@ -238,7 +238,7 @@ static int copy_now(spmt_comm *comm, void *dst, const void *src, size_t size, co
 }
 
 /* Of a comm that is yet to be checked. */
-static int own_rank(const spmt_comm *comm)
+static int rank_or_zero(const spmt_comm *comm)
 {
 	return comm ? comm->rank : 0;
 }
@@ -247,7 +247,7 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 {
 	char *own;
 	int rc = rma_open(
-		comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size, own_rank(comm), &own);
+		comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size, rank_or_zero(comm), &own);
 
 	if (rc || !size)
 		return rc;
@@ -259,8 +259,8 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size)
 {
 	char *own;
-	int rc = rma_open(
-		comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size, own_rank(comm), &own);
+	int rc = rma_open(comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size,
+		rank_or_zero(comm), &own);
 
 	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, "spmt_copy_out");
 }

@@ -85,7 +85,7 @@ void uid_derive(const struct uid *from, const void *message, size_t size, struct
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-static bool usable(const struct ifaddrs *i, const char *name, int family)
+static bool is_usable_address(const struct ifaddrs *i, const char *name, int family)
 {
 	return i->ifa_addr && i->ifa_addr->sa_family == family && !strcmp(i->ifa_name, name) &&
 		i->ifa_flags & IFF_UP;
@@ -95,7 +95,7 @@ static bool usable(const struct ifaddrs *i, const char *name, int family)
 static bool address_find(
 	const struct ifaddrs *list, const char *name, uint16_t family, struct uid *u)
 {
-	while (list && !usable(list, name, family))
+	while (list && !is_usable_address(list, name, family))
 		list = list->ifa_next;
 	if (!list)
 		return false;

@@ -9,7 +9,7 @@ static const uint32_t iv[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 
 	0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
 /* Which word of the block a round takes where. */
-static const unsigned char order[10][16] = {
+static const unsigned char message_order[10][16] = {
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
 	{ 14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3 },
 	{ 11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4 },
@@ -34,7 +34,7 @@ static uint32_t turn(uint32_t x, int bits)
 	return x >> bits | x << (32 - bits);
 }
 
-static uint32_t load(const unsigned char *p)
+static uint32_t load32(const unsigned char *p)
 {
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -65,7 +65,7 @@ static void compress(struct state *s, bool last)
 		uint32_t m[16];
 
 		for (int i = 0; i < 16; i++)
-			m[i] = load(s->block + 4 * (ptrdiff_t)order[round][i]);
+			m[i] = load32(s->block + 4 * (ptrdiff_t)message_order[round][i]);
 		for (int i = 0; i < 4; i++)
 			mix(v, i, 4 + i, 8 + i, 12 + i, m[2 * i], m[2 * i + 1]);
 		for (int i = 0; i < 4; i++)

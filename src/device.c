@@ -36,7 +36,7 @@ static int select_named(const char *name, const struct backend **backend)
 }
 
 /* Appends why `b` was passed over; no row may crowd out the rows behind it. */
-static void note(char *text, size_t size, const struct backend *b, int rc)
+static void note_passed_over(char *text, size_t size, const struct backend *b, int rc)
 {
 	size_t used = strlen(text);
 	size_t share = size / ARRAY_SIZE(backends);
@@ -71,7 +71,7 @@ static int select_first(const struct backend **backend)
 			*backend = backends[i];
 			return 0;
 		}
-		note(text, sizeof(text), backends[i], rc);
+		note_passed_over(text, sizeof(text), backends[i], rc);
 	}
 	return fail(-ENODEV, "no backend has a device%s (SPMT_HOST_DEVICES)", text);
 }

@@ -20,13 +20,13 @@ static struct {
 
 #define X(field, symbol, args) { #symbol, offsetof(struct cuda_api, field), false },
 #define Y(field, symbol, args) { #symbol, offsetof(struct cuda_api, field), true },
-static const struct vendor_symbol symbols[] = { CUDA_REQUIRED(X) CUDA_OPTIONAL(Y) };
+static const struct vendor_symbol cuda_symbols[] = { CUDA_REQUIRED(X) CUDA_OPTIONAL(Y) };
 #undef X
 #undef Y
 
-static const char *const library_names[] = { "libcuda.so.1" };
+static const char *const cuda_library_names[] = { "libcuda.so.1" };
 
-static int code_of(cu_result result)
+static int cuda_code_of(cu_result result)
 {
 	switch ((int)result) {
 	case CU_INVALID_VALUE:
@@ -66,7 +66,7 @@ int cuda_fail(cu_result result, const char *fmt, ...)
 		state->api.GetErrorName(result, &name);
 		state->api.GetErrorString(result, &text);
 	}
-	return fail(code_of(result), "cuda: %s: %s (%d): %s", words, name ? name : "error",
+	return fail(cuda_code_of(result), "cuda: %s: %s (%d): %s", words, name ? name : "error",
 		(int)result, text ? text : "no text");
 }
 
@@ -105,11 +105,12 @@ static int find_driver(struct cuda_state *state)
 
 	if (rc < 0)
 		return rc;
-	library = vendor_open(env->cuda_lib, library_names, ARRAY_SIZE(library_names), reason);
+	library = vendor_open(
+		env->cuda_lib, cuda_library_names, ARRAY_SIZE(cuda_library_names), reason);
 	if (!library)
 		return fail(
 			-ENODEV, "cuda: no NVIDIA driver (SPMT_CUDA_LIB may name it): %s", reason);
-	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), &state->api);
+	missing = vendor_bind(library, cuda_symbols, ARRAY_SIZE(cuda_symbols), &state->api);
 	if (missing)
 		return fail(-ENOSYS,
 			"cuda: the driver is too old: it lacks %s (SPMT_CUDA_LIB may name another)",
@@ -117,7 +118,7 @@ static int find_driver(struct cuda_state *state)
 	return 0;
 }
 
-static int find_device(struct cuda_state *state, int dev)
+static int cuda_find_device(struct cuda_state *state, int dev)
 {
 	struct cuda_device *d = &state->devices[dev];
 	int major = 0, minor = 0, vmm = 0, fds = 0, memops = 0;
@@ -147,7 +148,7 @@ static int find_device(struct cuda_state *state, int dev)
 	return 0;
 }
 
-static int find_devices(struct cuda_state *state)
+static int cuda_find_devices(struct cuda_state *state)
 {
 	int count = 0, rc = 0, i;
 	cu_result r;
@@ -166,7 +167,7 @@ static int find_devices(struct cuda_state *state)
 	if (!state->devices)
 		return fail(-ENOMEM, "cuda: no memory for %d devices", count);
 	for (i = 0; i < count && !rc; i++)
-		rc = find_device(state, i);
+		rc = cuda_find_device(state, i);
 	if (rc < 0) {
 		process_pages_free(state->devices, (size_t)count * sizeof(*state->devices));
 		state->devices = NULL;
@@ -176,7 +177,7 @@ static int find_devices(struct cuda_state *state)
 	return 0;
 }
 
-static int load_once(struct cuda_state *state)
+static int cuda_load_once(struct cuda_state *state)
 {
 	int rc;
 
@@ -189,7 +190,7 @@ static int load_once(struct cuda_state *state)
 	else
 		rc = find_driver(state);
 	if (!rc)
-		rc = find_devices(state);
+		rc = cuda_find_devices(state);
 	state->loaded = !rc;
 	if (rc < 0 && rc != -ENOMEM) {
 		state->verdict = rc;
@@ -206,7 +207,7 @@ static int cuda_load(void)
 	if (!state)
 		return fail(-ENOMEM, "cuda: no memory for the backend's state");
 	pthread_mutex_lock(&state->lock);
-	rc = load_once(state);
+	rc = cuda_load_once(state);
 	pthread_mutex_unlock(&state->lock);
 	return rc;
 }
@@ -255,7 +256,7 @@ static int cuda_describe(int dev, struct device_desc *desc)
 
 /* ---- the thread's context stack */
 
-static void capture_mode(const struct cuda_api *api, cu_capture_mode *mode)
+static void cuda_capture_mode(const struct cuda_api *api, cu_capture_mode *mode)
 {
 	if (api->CaptureMode && api->CaptureMode(mode) != CU_OK)
 		*mode = CU_CAPTURE_RELAXED;
@@ -279,7 +280,7 @@ int cuda_bind_context(struct cuda_bound *bound, int dev, const char *what)
 		return cuda_fail(r, "%s: entering device %d", what, dev);
 	}
 	bound->mode = CU_CAPTURE_RELAXED;
-	capture_mode(api, &bound->mode);
+	cuda_capture_mode(api, &bound->mode);
 	return 0;
 }
 
@@ -313,7 +314,7 @@ void cuda_unbind(const struct cuda_bound *bound)
 	cu_capture_mode mode = bound->mode;
 	cu_context context;
 
-	capture_mode(bound->api, &mode);
+	cuda_capture_mode(bound->api, &mode);
 	bound->api->CtxPop(&context);
 	pthread_setcancelstate(bound->cancel, NULL);
 }
@@ -396,7 +397,7 @@ static int cuda_peer_check(int from, int to, char reason[DEVICE_REASON])
 			to);
 	else
 		snprintf(reason, DEVICE_REASON, "atomics of device %d do not reach %d", from, to);
-	return r == CU_OK ? -EACCES : code_of(r);
+	return r == CU_OK ? -EACCES : cuda_code_of(r);
 }
 
 static int cuda_peer_enable(int from, int to)

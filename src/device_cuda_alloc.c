@@ -5,7 +5,7 @@
 #include "device_cuda.h"
 #include "status.h"
 
-static int make_pinned(const struct cuda_bound *b, struct pool_block *block)
+static int cuda_make_pinned(const struct cuda_bound *b, struct pool_block *block)
 {
 	cu_pointer seen;
 	cu_result r =
@@ -23,14 +23,14 @@ static int make_pinned(const struct cuda_bound *b, struct pool_block *block)
 	return 0;
 }
 
-static int make_block(void *ctx, struct pool_block *block)
+static int cuda_make_block(void *ctx, struct pool_block *block)
 {
 	const struct cuda_bound *b = ctx;
 	cu_pointer p;
 	cu_result r;
 
 	if (block->kind == POOL_PINNED)
-		return make_pinned(b, block);
+		return cuda_make_pinned(b, block);
 	r = b->api->MemAlloc(&p, block->size);
 	if (r != CU_OK)
 		return cuda_fail(r, "alloc of %zu bytes on device %d", block->size, b->dev);
@@ -38,7 +38,7 @@ static int make_block(void *ctx, struct pool_block *block)
 	return 0;
 }
 
-static void drop_block(void *ctx, const struct pool_block *block)
+static void cuda_drop_block(void *ctx, const struct pool_block *block)
 {
 	const struct cuda_bound *b = ctx;
 
@@ -48,16 +48,16 @@ static void drop_block(void *ctx, const struct pool_block *block)
 		b->api->MemFree((uintptr_t)block->ptr);
 }
 
-static int zero_block(void *ctx, void *ptr, size_t size)
+static int cuda_zero_block(void *ctx, void *ptr, size_t size)
 {
 	return cuda_zero(ctx, (uintptr_t)ptr, size);
 }
 
 const struct pool_source cuda_memory = {
-	.make = make_block, .zero = zero_block, .drop = drop_block
+	.make = cuda_make_block, .zero = cuda_zero_block, .drop = cuda_drop_block
 };
 
-static int take(
+static int cuda_take(
 	int dev, size_t size, enum pool_kind kind, const char *what, struct pool_block *block)
 {
 	struct cuda_bound b;
@@ -77,7 +77,7 @@ static int take(
 int cuda_alloc(int dev, size_t size, enum device_memory kind, void **ptr)
 {
 	struct pool_block block;
-	int rc = take(dev, size, POOL_PLAIN, "alloc", &block);
+	int rc = cuda_take(dev, size, POOL_PLAIN, "alloc", &block);
 
 	(void)kind;
 	if (!rc)
@@ -102,7 +102,7 @@ int cuda_retire(int dev, void *ptr)
 int cuda_host_alloc(int dev, size_t size, void **host, void **device)
 {
 	struct pool_block block;
-	int rc = take(dev, size, POOL_PINNED, "host_alloc", &block);
+	int rc = cuda_take(dev, size, POOL_PINNED, "host_alloc", &block);
 
 	if (!rc) {
 		*host = block.ptr;

@@ -10,7 +10,7 @@
 
 /* ---- ranges backed on demand */
 
-static cu_memory_prop memory_prop(const struct cuda_device *d)
+static cu_memory_prop cuda_memory_prop(const struct cuda_device *d)
 {
 	cu_memory_prop prop;
 
@@ -40,7 +40,7 @@ static int cuda_granularity(int dev, size_t *bytes)
 		return -ENODEV;
 	if (!d->vmm)
 		return no_vmm(dev, "granularity");
-	prop = memory_prop(d);
+	prop = cuda_memory_prop(d);
 	r = cuda_state()->api.MemGranularity(&out, &prop, CU_GRANULARITY_MINIMUM);
 	if (r != CU_OK)
 		return cuda_fail(r, "granularity of device %d", dev);
@@ -84,7 +84,7 @@ static int cuda_unreserve(void *base, size_t size)
 }
 
 /* The driver refuses the whole list for one device that cannot reach this one. */
-static bool reaches(const struct cuda_bound *b, int peer)
+static bool cuda_reaches(const struct cuda_bound *b, int peer)
 {
 	int can = 0;
 
@@ -96,7 +96,7 @@ static bool reaches(const struct cuda_bound *b, int peer)
 
 /* Read and write for the device and its peers, in one call, because each replaces what was
    there. */
-static int set_access(
+static int cuda_set_access(
 	const struct cuda_bound *b, cu_pointer ptr, size_t size, const int *peers, int n)
 {
 	cu_memory_access *access = mem_calloc((size_t)n + 1, sizeof(*access));
@@ -108,7 +108,7 @@ static int set_access(
 		return fail(-ENOMEM, "cuda: no memory for a list of %d peers", n);
 	access[0].location.id = b->device->handle;
 	for (i = 0; i < n; i++) {
-		if (reaches(b, peers[i]))
+		if (cuda_reaches(b, peers[i]))
 			access[count++].location.id = b->state->devices[peers[i]].handle;
 	}
 	for (i = 0; i < (int)count; i++) {
@@ -133,7 +133,7 @@ static int map_memory(const struct cuda_bound *b, cu_pointer at, size_t size, cu
 	if (r != CU_OK)
 		return cuda_fail(
 			r, "mapping %zu bytes at %p on device %d", size, cuda_pointer(at), b->dev);
-	rc = set_access(b, at, size, peers, n);
+	rc = cuda_set_access(b, at, size, peers, n);
 	if (!rc && zero)
 		rc = cuda_zero(b, at, size);
 	if (rc < 0)
@@ -142,9 +142,9 @@ static int map_memory(const struct cuda_bound *b, cu_pointer at, size_t size, cu
 }
 
 /* Where the driver has no memory left, the pool may have. */
-static cu_result create_memory(struct cuda_bound *b, size_t size, cu_memory *memory)
+static cu_result cuda_create_memory(struct cuda_bound *b, size_t size, cu_memory *memory)
 {
-	cu_memory_prop prop = memory_prop(b->device);
+	cu_memory_prop prop = cuda_memory_prop(b->device);
 	cu_result r = b->api->MemCreate(memory, size, &prop, 0);
 
 	if (r == CU_NO_MEMORY && pool_trim(&b->device->kept.pool, &cuda_memory, b, 0))
@@ -152,11 +152,11 @@ static cu_result create_memory(struct cuda_bound *b, size_t size, cu_memory *mem
 	return r;
 }
 
-static int commit_bound(struct cuda_bound *b, void *ptr, size_t size, const int *peers, int n)
+static int cuda_commit_bound(struct cuda_bound *b, void *ptr, size_t size, const int *peers, int n)
 {
 	struct vendor_range range = { .base = ptr, .size = size, .dev = b->dev };
 	cu_memory memory;
-	cu_result r = create_memory(b, size, &memory);
+	cu_result r = cuda_create_memory(b, size, &memory);
 	int rc;
 
 	if (r != CU_OK)
@@ -180,7 +180,7 @@ static int cuda_commit(int dev, void *ptr, size_t size, const int *peers, int n)
 
 	if (rc < 0)
 		return rc;
-	rc = b.device->vmm ? commit_bound(&b, ptr, size, peers, n) : no_vmm(dev, "commit");
+	rc = b.device->vmm ? cuda_commit_bound(&b, ptr, size, peers, n) : no_vmm(dev, "commit");
 	cuda_unbind(&b);
 	return rc;
 }
@@ -227,7 +227,7 @@ static void export_fd(struct device_export *out, uint64_t total)
 	memcpy(out->handle, &total, sizeof(total));
 }
 
-static int export_commit(const struct cuda_bound *b, const struct vendor_range *range,
+static int cuda_export_commit(const struct cuda_bound *b, const struct vendor_range *range,
 	const char *ptr, size_t size, struct device_export *out, int *fd)
 {
 	cu_result r;
@@ -273,7 +273,7 @@ static cu_result export_mapped(const struct cuda_bound *b, cu_pointer base, size
 	return vendor_export_fd("cuda", b->dev, made, fd) ? CU_NOT_SUPPORTED : CU_OK;
 }
 
-static int export_block(
+static int cuda_export_block(
 	const struct cuda_bound *b, void *ptr, size_t size, struct device_export *out, int *fd)
 {
 	cu_ipc_handle handle;
@@ -312,16 +312,17 @@ static int cuda_export(int dev, void *ptr, size_t size, struct device_export *ou
 	if (rc < 0)
 		return rc;
 	if (vendor_range_find(&b.state->ranges, ptr, &range) && !range.import)
-		rc = export_commit(&b, &range, ptr, size, &made, fd);
+		rc = cuda_export_commit(&b, &range, ptr, size, &made, fd);
 	else
-		rc = export_block(&b, ptr, size, &made, fd);
+		rc = cuda_export_block(&b, ptr, size, &made, fd);
 	cuda_unbind(&b);
 	if (!rc)
 		*out = made;
 	return rc;
 }
 
-static int import_handle(const struct cuda_bound *b, const struct device_export *in, void **base)
+static int cuda_import_handle(
+	const struct cuda_bound *b, const struct device_export *in, void **base)
 {
 	struct vendor_range range = {
 		.dev = b->dev, .import = true, .size = in->offset + in->length
@@ -347,7 +348,8 @@ static int import_handle(const struct cuda_bound *b, const struct device_export 
 	return rc;
 }
 
-static int import_mapped(const struct cuda_bound *b, cu_memory memory, size_t size, void **base)
+static int cuda_import_mapped(
+	const struct cuda_bound *b, cu_memory memory, size_t size, void **base)
 {
 	struct vendor_range range = {
 		.dev = b->dev, .import = true, .size = size, .handle = memory
@@ -373,7 +375,7 @@ static int import_mapped(const struct cuda_bound *b, cu_memory memory, size_t si
 }
 
 /* The memory that a descriptor names, all of it: the driver maps no parts. */
-static int open_fd(const struct cuda_bound *b, const struct device_export *in, int fd,
+static int cuda_open_fd(const struct cuda_bound *b, const struct device_export *in, int fd,
 	cu_memory *memory, size_t *total)
 {
 	uint64_t size;
@@ -393,27 +395,28 @@ static int open_fd(const struct cuda_bound *b, const struct device_export *in, i
 	return 0;
 }
 
-static int import_fd(
+static int cuda_import_fd(
 	const struct cuda_bound *b, const struct device_export *in, int fd, void **base)
 {
 	cu_memory memory;
 	size_t total = 0;
-	int rc = open_fd(b, in, fd, &memory, &total);
+	int rc = cuda_open_fd(b, in, fd, &memory, &total);
 
 	if (rc < 0)
 		return rc;
-	rc = import_mapped(b, memory, total, base);
+	rc = cuda_import_mapped(b, memory, total, base);
 	if (rc < 0)
 		b->api->MemRelease(memory);
 	return rc;
 }
 
 /* Into a range of the caller's, as a commit is. */
-static int import_at(const struct cuda_bound *b, void *ptr, const struct device_export *in, int fd)
+static int cuda_map_at(
+	const struct cuda_bound *b, void *ptr, const struct device_export *in, int fd)
 {
 	struct vendor_range range = { .base = ptr, .dev = b->dev };
 	cu_memory memory;
-	int rc = open_fd(b, in, fd, &memory, &range.size);
+	int rc = cuda_open_fd(b, in, fd, &memory, &range.size);
 
 	if (rc < 0)
 		return rc;
@@ -440,7 +443,7 @@ static int cuda_import_at(int dev, void *ptr, const struct device_export *in, in
 
 	if (rc < 0)
 		return rc;
-	rc = import_at(&b, ptr, in, fd);
+	rc = cuda_map_at(&b, ptr, in, fd);
 	cuda_unbind(&b);
 	return rc;
 }
@@ -464,9 +467,9 @@ static int cuda_import(int dev, const struct device_export *in, int fd, void **p
 		return rc;
 	pthread_mutex_lock(&b.state->import_lock);
 	if (in->kind == DEVICE_EXPORT_HANDLE && in->size == sizeof(cu_ipc_handle))
-		rc = import_handle(&b, in, &base);
+		rc = cuda_import_handle(&b, in, &base);
 	else if (in->kind == DEVICE_EXPORT_FD)
-		rc = import_fd(&b, in, fd, &base);
+		rc = cuda_import_fd(&b, in, fd, &base);
 	else
 		rc = fail(-EINVAL,
 			"cuda: import: kind %u with %u bytes is no export of this backend",
@@ -478,7 +481,7 @@ static int cuda_import(int dev, const struct device_export *in, int fd, void **p
 	return rc;
 }
 
-static int release_last(const struct cuda_bound *b, const struct vendor_range *range)
+static int cuda_release_last(const struct cuda_bound *b, const struct vendor_range *range)
 {
 	cu_result r;
 	int rc;
@@ -508,7 +511,7 @@ static int cuda_release(int dev, void *ptr, const struct device_export *in)
 		return rc;
 	pthread_mutex_lock(&b.state->import_lock);
 	if (vendor_range_drop(&b.state->ranges, base, 0, dev, true, &range, &found))
-		rc = release_last(&b, &range);
+		rc = cuda_release_last(&b, &range);
 	else if (!found)
 		rc = fail(-EINVAL, "cuda: release: %p is no import of device %d", ptr, dev);
 	pthread_mutex_unlock(&b.state->import_lock);

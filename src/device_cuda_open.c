@@ -7,7 +7,7 @@
 
 /* Loaded now, all of them: a driver that loads a kernel at its first launch may wait for the
    device to be idle. */
-static int find_kernel(void *ctx, const char *name, void **handle)
+static int cuda_find_kernel(void *ctx, const char *name, void **handle)
 {
 	const struct cuda_api *api = &cuda_state()->api;
 	const struct kept *k = ctx;
@@ -20,7 +20,7 @@ static int find_kernel(void *ctx, const char *name, void **handle)
 }
 
 /* The context is current, as in what follows. */
-static int load_image(struct kept *k)
+static int cuda_load_image(struct kept *k)
 {
 	const struct cuda_api *api = &cuda_state()->api;
 	cu_result r = api->ModuleLoadData(&k->module, k->image->data);
@@ -29,13 +29,13 @@ static int load_image(struct kept *k)
 	if (r != CU_OK)
 		return cuda_fail(r, "loading the %s image of %s on %s", k->image->kind,
 			k->image->arch, k->arch);
-	rc = vendor_kernels_find(&k->kernels, find_kernel, k);
+	rc = vendor_kernels_find(&k->kernels, cuda_find_kernel, k);
 	if (rc < 0)
 		api->ModuleUnload(k->module);
 	return rc;
 }
 
-static int mark(struct kept *k, const struct cuda_api *api)
+static int cuda_mark(struct kept *k, const struct cuda_api *api)
 {
 	cu_pointer marker = 0;
 	cu_result r = api->MemAlloc(&marker, 256);
@@ -47,7 +47,7 @@ static int mark(struct kept *k, const struct cuda_api *api)
 	return r == CU_OK ? 0 : cuda_fail(r, "marking the context of device %d", k->dev);
 }
 
-static void unmake(struct kept *k, const struct cuda_api *api)
+static void cuda_unmake(struct kept *k, const struct cuda_api *api)
 {
 	if (k->module)
 		api->ModuleUnload(k->module);
@@ -58,22 +58,22 @@ static void unmake(struct kept *k, const struct cuda_api *api)
 	kept_forget(k);
 }
 
-static int make(struct kept *k, const struct cuda_api *api)
+static int cuda_make(struct kept *k, const struct cuda_api *api)
 {
 	cu_result r = api->StreamCreate(&k->stream, CU_NON_BLOCKING);
 	int rc = r == CU_OK ? 0 : cuda_fail(r, "making a stream on device %d", k->dev);
 
 	if (!rc)
-		rc = kept_load(k, load_image);
+		rc = kept_load(k, cuda_load_image);
 	if (!rc)
-		rc = mark(k, api);
+		rc = cuda_mark(k, api);
 	if (rc < 0)
-		unmake(k, api);
+		cuda_unmake(k, api);
 	return rc;
 }
 
 /* After a reset nothing of what we had may be named to the driver again. */
-static bool still_there(const struct kept *k, const struct cuda_api *api)
+static bool cuda_still_there(const struct kept *k, const struct cuda_api *api)
 {
 	uint64_t number = 0;
 
@@ -83,7 +83,7 @@ static bool still_there(const struct kept *k, const struct cuda_api *api)
 		number == k->number;
 }
 
-static int open_first(struct kept *k)
+static int cuda_open_first(struct kept *k)
 {
 	const struct cuda_api *api = &cuda_state()->api;
 	struct cuda_device *d = cuda_device(k->dev, "open");
@@ -91,7 +91,7 @@ static int open_first(struct kept *k)
 	cu_result r;
 	int rc;
 
-	if (still_there(k, api))
+	if (cuda_still_there(k, api))
 		return 0;
 	r = api->PrimaryRetain(&d->context, d->handle);
 	if (r != CU_OK)
@@ -101,7 +101,7 @@ static int open_first(struct kept *k)
 	kept_forget(k);
 	rc = cuda_bind_context(&b, k->dev, "open");
 	if (!rc) {
-		rc = make(k, api);
+		rc = cuda_make(k, api);
 		cuda_unbind(&b);
 	}
 	if (rc < 0)
@@ -109,7 +109,7 @@ static int open_first(struct kept *k)
 	return rc;
 }
 
-static void give_back(void)
+static void cuda_give_back(void)
 {
 	struct cuda_state *state = cuda_state();
 	struct cuda_bound b;
@@ -118,7 +118,7 @@ static void give_back(void)
 	for (dev = 0; dev < state->count; dev++) {
 		struct kept *k = &state->devices[dev].kept;
 
-		if (!still_there(k, &state->api) || cuda_bind_context(&b, dev, "close") < 0)
+		if (!cuda_still_there(k, &state->api) || cuda_bind_context(&b, dev, "close") < 0)
 			continue;
 		pool_trim(&k->pool, &cuda_memory, &b, KEPT_CLOSED);
 		cuda_unbind(&b);
@@ -129,7 +129,8 @@ int cuda_open(int dev)
 {
 	struct cuda_device *d = cuda_device(dev, "open");
 
-	return d ? kept_open(&d->kept, &cuda_state()->opens, open_first, give_back) : -ENODEV;
+	return d ? kept_open(&d->kept, &cuda_state()->opens, cuda_open_first, cuda_give_back)
+		 : -ENODEV;
 }
 
 void cuda_close(int dev)
@@ -137,5 +138,5 @@ void cuda_close(int dev)
 	struct cuda_device *d = cuda_device(dev, "close");
 
 	if (d)
-		kept_close(&d->kept, &cuda_state()->opens, give_back);
+		kept_close(&d->kept, &cuda_state()->opens, cuda_give_back);
 }

@@ -32,7 +32,7 @@ int cuda_stream_destroy(int dev, device_stream s)
 	return rc < 0 ? rc : cuda_done(&b, b.api->StreamDestroy(s), "stream_destroy");
 }
 
-static int answer(cu_result r, int dev, const char *what)
+static int cuda_answer(cu_result r, int dev, const char *what)
 {
 	if (r == CU_OK)
 		return 1;
@@ -41,19 +41,19 @@ static int answer(cu_result r, int dev, const char *what)
 	return cuda_fail(r, "%s on device %d", what, dev);
 }
 
-struct polled {
+struct cuda_polled {
 	struct cuda_bound bound;
 	device_stream stream;
 };
 
-static int poll_stream(void *ctx)
+static int cuda_poll_stream(void *ctx)
 {
-	const struct polled *p = ctx;
+	const struct cuda_polled *p = ctx;
 
-	return answer(p->bound.api->StreamQuery(p->stream), p->bound.dev, "work in a stream");
+	return cuda_answer(p->bound.api->StreamQuery(p->stream), p->bound.dev, "work in a stream");
 }
 
-static int poll_begin(struct polled *p, int dev, device_stream s, const char *what)
+static int cuda_poll_begin(struct cuda_polled *p, int dev, device_stream s, const char *what)
 {
 	if (!s)
 		return fail(-EINVAL, "cuda: %s: no stream given on device %d", what, dev);
@@ -63,36 +63,36 @@ static int poll_begin(struct polled *p, int dev, device_stream s, const char *wh
 
 int cuda_stream_query(int dev, device_stream s)
 {
-	struct polled p;
-	int rc = poll_begin(&p, dev, s, "stream_query");
+	struct cuda_polled p;
+	int rc = cuda_poll_begin(&p, dev, s, "stream_query");
 
 	if (rc < 0)
 		return rc;
-	rc = poll_stream(&p);
+	rc = cuda_poll_stream(&p);
 	cuda_unbind(&p.bound);
 	return rc;
 }
 
 int cuda_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop)
 {
-	struct polled p;
-	int rc = poll_begin(&p, dev, s, "stream_sync");
+	struct cuda_polled p;
+	int rc = cuda_poll_begin(&p, dev, s, "stream_sync");
 
 	if (rc < 0)
 		return rc;
-	rc = vendor_wait(poll_stream, &p, timeout_ns, stop);
+	rc = vendor_wait(cuda_poll_stream, &p, timeout_ns, stop);
 	cuda_unbind(&p.bound);
 	return rc;
 }
 
 int cuda_zero(const struct cuda_bound *bound, cu_pointer ptr, size_t size)
 {
-	struct polled p = { *bound, bound->device->kept.stream };
+	struct cuda_polled p = { *bound, bound->device->kept.stream };
 	cu_result r = bound->api->MemsetD8Async(ptr, 0, size, p.stream);
 
 	if (r != CU_OK)
 		return cuda_fail(r, "zeroing %zu bytes of device %d", size, bound->dev);
-	return vendor_wait(poll_stream, &p, -1, NULL);
+	return vendor_wait(cuda_poll_stream, &p, -1, NULL);
 }
 
 int cuda_event_create(int dev, device_event *e)
@@ -135,7 +135,7 @@ int cuda_event_query(int dev, device_event e)
 		return rc;
 	r = b.api->EventQuery(e);
 	cuda_unbind(&b);
-	return answer(r, dev, "work before an event");
+	return cuda_answer(r, dev, "work before an event");
 }
 
 int cuda_stream_wait_event(int dev, device_stream s, device_event e)
@@ -148,9 +148,9 @@ int cuda_stream_wait_event(int dev, device_stream s, device_event e)
 
 /* ---- copies */
 
-static int copy_piece(void *ctx, void *dst, const void *src, size_t n)
+static int cuda_copy_piece(void *ctx, void *dst, const void *src, size_t n)
 {
-	const struct polled *p = ctx;
+	const struct cuda_polled *p = ctx;
 	cu_result r = p->bound.api->MemcpyAsync((uintptr_t)dst, (uintptr_t)src, n, p->stream);
 
 	if (LIKELY(r == CU_OK))
@@ -160,7 +160,7 @@ static int copy_piece(void *ctx, void *dst, const void *src, size_t n)
 }
 
 /* By way of memory that lives in the stream: the driver leaves overlapping copies undefined. */
-static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
+static int cuda_copy_twice(struct cuda_polled *p, void *dst, const void *src, size_t n)
 {
 	const struct cuda_api *api = p->bound.api;
 	cu_pointer by;
@@ -175,16 +175,16 @@ static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
 	if (r != CU_OK)
 		return cuda_fail(r, "copy of %zu bytes that overlap: a buffer on device %d", n,
 			p->bound.dev);
-	rc = copy_piece(p, (void *)(uintptr_t)by, src, n);
+	rc = cuda_copy_piece(p, (void *)(uintptr_t)by, src, n);
 	if (!rc)
-		rc = copy_piece(p, dst, (void *)(uintptr_t)by, n);
+		rc = cuda_copy_piece(p, dst, (void *)(uintptr_t)by, n);
 	api->MemFreeAsync(by, p->stream);
 	return rc;
 }
 
 int cuda_copy(int dev, void *dst, const void *src, size_t n, device_stream s)
 {
-	struct polled p = { .stream = s };
+	struct cuda_polled p = { .stream = s };
 	int rc;
 
 	if (!n)
@@ -193,11 +193,11 @@ int cuda_copy(int dev, void *dst, const void *src, size_t n, device_stream s)
 	if (rc < 0)
 		return rc;
 	if (LIKELY(!vendor_overlaps(dst, src, n)))
-		rc = copy_piece(&p, dst, src, n);
+		rc = cuda_copy_piece(&p, dst, src, n);
 	else
-		rc = vendor_overlap(dst, src, n, copy_piece, &p);
+		rc = vendor_overlap(dst, src, n, cuda_copy_piece, &p);
 	if (rc == -E2BIG)
-		rc = copy_twice(&p, dst, src, n);
+		rc = cuda_copy_twice(&p, dst, src, n);
 	cuda_unbind(&p.bound);
 	return rc;
 }
@@ -263,7 +263,7 @@ bool cuda_capturing(int dev, device_stream s)
 
 /* ---- words in streams */
 
-static int memops_bind(
+static int cuda_memops_bind(
 	struct cuda_bound *b, int dev, device_stream s, const void *ptr, const char *what)
 {
 	const struct cuda_device *d = cuda_device(dev, what);
@@ -281,7 +281,7 @@ static int memops_bind(
 static int cuda_write64(int dev, device_stream s, void *ptr, uint64_t value)
 {
 	struct cuda_bound b;
-	int rc = memops_bind(&b, dev, s, ptr, "write64");
+	int rc = cuda_memops_bind(&b, dev, s, ptr, "write64");
 
 	return rc < 0
 		? rc
@@ -291,7 +291,7 @@ static int cuda_write64(int dev, device_stream s, void *ptr, uint64_t value)
 static int cuda_wait64(int dev, device_stream s, const void *ptr, uint64_t value)
 {
 	struct cuda_bound b;
-	int rc = memops_bind(&b, dev, s, ptr, "wait64");
+	int rc = cuda_memops_bind(&b, dev, s, ptr, "wait64");
 
 	if (rc < 0)
 		return rc;

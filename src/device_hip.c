@@ -21,15 +21,15 @@ static struct {
 
 #define X(field, symbol, args) { #symbol, offsetof(struct hip_api, field), false },
 #define Y(field, symbol, args) { #symbol, offsetof(struct hip_api, field), true },
-static const struct vendor_symbol symbols[] = { HIP_REQUIRED(X) HIP_TEXTS(X) HIP_OPTIONAL(Y)
+static const struct vendor_symbol hip_symbols[] = { HIP_REQUIRED(X) HIP_TEXTS(X) HIP_OPTIONAL(Y)
 		HIP_PROPS(Y) };
 #undef X
 #undef Y
 
-static const char *const library_names[] = { "libamdhip64.so.7", "libamdhip64.so.6",
+static const char *const hip_library_names[] = { "libamdhip64.so.7", "libamdhip64.so.6",
 	"libamdhip64.so.5" };
 
-static int code_of(hip_result result)
+static int hip_code_of(hip_result result)
 {
 	switch ((int)result) {
 	case HIP_INVALID_VALUE:
@@ -67,7 +67,7 @@ int hip_fail(hip_result result, const char *fmt, ...)
 		name = state->api.GetErrorName(result);
 		text = state->api.GetErrorString(result);
 	}
-	return fail(code_of(result), "hip: %s: %s (%d): %s", words, name ? name : "error",
+	return fail(hip_code_of(result), "hip: %s: %s (%d): %s", words, name ? name : "error",
 		(int)result, text ? text : "no text");
 }
 
@@ -245,10 +245,11 @@ static int find_runtime(struct hip_state *state)
 	if (!env->hip_lib && access("/dev/kfd", R_OK | W_OK))
 		return fail_errno(
 			errno, "hip: no devices: /dev/kfd (the driver amdgpu, the group render)");
-	library = vendor_open(env->hip_lib, library_names, ARRAY_SIZE(library_names), reason);
+	library =
+		vendor_open(env->hip_lib, hip_library_names, ARRAY_SIZE(hip_library_names), reason);
 	if (!library)
 		return fail(-ENODEV, "hip: no HIP runtime (SPMT_HIP_LIB may name it): %s", reason);
-	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), &state->api);
+	missing = vendor_bind(library, hip_symbols, ARRAY_SIZE(hip_symbols), &state->api);
 	if (missing)
 		return fail(-ENOSYS,
 			"hip: the runtime is too old: it lacks %s (SPMT_HIP_LIB may name another)",
@@ -272,7 +273,7 @@ static void find_arch(const struct hip_api *api, int dev, char *arch, size_t siz
 	snprintf(arch, size, "%.*s", (int)strcspn(props + at, ":"), at ? props + at : "unknown");
 }
 
-static void find_device(struct hip_state *state, int dev)
+static void hip_find_device(struct hip_state *state, int dev)
 {
 	struct hip_device *d = &state->devices[dev];
 	int wait = 0;
@@ -286,7 +287,7 @@ static void find_device(struct hip_state *state, int dev)
 	d->vmm = HIP_VMM_UNASKED;
 }
 
-static int find_devices(struct hip_state *state)
+static int hip_find_devices(struct hip_state *state)
 {
 	int count = 0, i;
 	hip_result r;
@@ -307,14 +308,14 @@ static int find_devices(struct hip_state *state)
 	if (!state->devices)
 		return fail(-ENOMEM, "hip: no memory for %d devices", count);
 	for (i = 0; i < count; i++)
-		find_device(state, i);
+		hip_find_device(state, i);
 	state->count = count;
 	return 0;
 }
 
 /* The thread's last error is put back only where there was a runtime before: the first Init is
    the process's own start. */
-static int load_once(struct hip_state *state)
+static int hip_load_once(struct hip_state *state)
 {
 	int rc;
 
@@ -329,7 +330,7 @@ static int load_once(struct hip_state *state)
 	if (!rc) {
 		hip_result last = state->api.PeekAtLastError();
 
-		rc = find_devices(state);
+		rc = hip_find_devices(state);
 		put_back_error(&state->api, last);
 	}
 	state->loaded = !rc;
@@ -348,7 +349,7 @@ static int hip_load(void)
 	if (!state)
 		return fail(-ENOMEM, "hip: no memory for the backend's state");
 	pthread_mutex_lock(&state->lock);
-	rc = load_once(state);
+	rc = hip_load_once(state);
 	pthread_mutex_unlock(&state->lock);
 	return rc;
 }
@@ -437,7 +438,7 @@ static int hip_peer_check(int from, int to, char reason[DEVICE_REASON])
 			from, to);
 	else
 		snprintf(reason, DEVICE_REASON, "atomics of device %d do not reach %d", from, to);
-	return r == HIP_OK ? -EACCES : code_of(r);
+	return r == HIP_OK ? -EACCES : hip_code_of(r);
 }
 
 static int hip_peer_enable(int from, int to)

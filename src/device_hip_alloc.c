@@ -18,7 +18,7 @@ static hip_result malloc_symmetric(const struct hip_api *api, size_t size, void 
 	return r;
 }
 
-static int make_pinned(const struct hip_bound *b, struct pool_block *block)
+static int hip_make_pinned(const struct hip_bound *b, struct pool_block *block)
 {
 	hip_result r = b->api->HostMalloc(
 		&block->ptr, block->size, HIP_HOST_PORTABLE | HIP_HOST_MAPPED | HIP_HOST_COHERENT);
@@ -33,20 +33,20 @@ static int make_pinned(const struct hip_bound *b, struct pool_block *block)
 				     block->size, b->dev);
 }
 
-static int make_block(void *ctx, struct pool_block *block)
+static int hip_make_block(void *ctx, struct pool_block *block)
 {
 	const struct hip_bound *b = ctx;
 	hip_result r;
 
 	if (block->kind == POOL_PINNED)
-		return make_pinned(b, block);
+		return hip_make_pinned(b, block);
 	r = block->kind == POOL_SYMMETRIC ? malloc_symmetric(b->api, block->size, &block->ptr)
 					  : b->api->Malloc(&block->ptr, block->size);
 	return r == HIP_OK ? 0
 			   : hip_fail(r, "alloc of %zu bytes on device %d", block->size, b->dev);
 }
 
-static void drop_block(void *ctx, const struct pool_block *block)
+static void hip_drop_block(void *ctx, const struct pool_block *block)
 {
 	const struct hip_bound *b = ctx;
 
@@ -56,16 +56,16 @@ static void drop_block(void *ctx, const struct pool_block *block)
 		b->api->Free(block->ptr);
 }
 
-static int zero_block(void *ctx, void *ptr, size_t size)
+static int hip_zero_block(void *ctx, void *ptr, size_t size)
 {
 	return hip_zero(ctx, ptr, size);
 }
 
 const struct pool_source hip_memory_source = {
-	.make = make_block, .zero = zero_block, .drop = drop_block
+	.make = hip_make_block, .zero = hip_zero_block, .drop = hip_drop_block
 };
 
-static int take(
+static int hip_take(
 	int dev, size_t size, enum pool_kind kind, const char *what, struct pool_block *block)
 {
 	struct hip_bound b;
@@ -85,7 +85,7 @@ int hip_alloc(int dev, size_t size, enum device_memory kind, void **ptr)
 {
 	enum pool_kind from = kind == DEVICE_MEMORY_SYMMETRIC ? POOL_SYMMETRIC : POOL_PLAIN;
 	struct pool_block block;
-	int rc = take(dev, size, from, "alloc", &block);
+	int rc = hip_take(dev, size, from, "alloc", &block);
 
 	if (!rc)
 		*ptr = block.ptr;
@@ -109,7 +109,7 @@ int hip_retire(int dev, void *ptr)
 int hip_host_alloc(int dev, size_t size, void **host, void **device)
 {
 	struct pool_block block;
-	int rc = take(dev, size, POOL_PINNED, "host_alloc", &block);
+	int rc = hip_take(dev, size, POOL_PINNED, "host_alloc", &block);
 
 	if (!rc) {
 		*host = block.ptr;

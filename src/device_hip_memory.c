@@ -8,7 +8,7 @@
 
 /* The descriptor names the whole commit; its size travels in `handle`, because the importer must
    map all of it. */
-static int export_commit(const struct hip_bound *b, const struct vendor_range *range,
+static int hip_export_commit(const struct hip_bound *b, const struct vendor_range *range,
 	const char *ptr, size_t size, struct device_export *out, int *fd)
 {
 	uint64_t total = range->size;
@@ -34,7 +34,7 @@ static int export_commit(const struct hip_bound *b, const struct vendor_range *r
 	return vendor_export_fd("hip", b->dev, made, fd);
 }
 
-static int export_block(
+static int hip_export_block(
 	const struct hip_bound *b, void *ptr, size_t size, struct device_export *out, int *fd)
 {
 	hip_ipc_handle handle;
@@ -68,16 +68,16 @@ static int hip_export(int dev, void *ptr, size_t size, struct device_export *out
 	if (rc < 0)
 		return rc;
 	if (vendor_range_find(&b.state->ranges, ptr, &range) && !range.import)
-		rc = export_commit(&b, &range, ptr, size, &made, fd);
+		rc = hip_export_commit(&b, &range, ptr, size, &made, fd);
 	else
-		rc = export_block(&b, ptr, size, &made, fd);
+		rc = hip_export_block(&b, ptr, size, &made, fd);
 	hip_unbind(&b);
 	if (!rc)
 		*out = made;
 	return rc;
 }
 
-static int import_handle(const struct hip_bound *b, const struct device_export *in, void **base)
+static int hip_import_handle(const struct hip_bound *b, const struct device_export *in, void **base)
 {
 	struct vendor_range range = {
 		.dev = b->dev, .import = true, .size = in->offset + in->length
@@ -105,7 +105,7 @@ static int import_handle(const struct hip_bound *b, const struct device_export *
 	return rc;
 }
 
-static int import_mapped(const struct hip_bound *b, hip_memory memory, size_t size, void **base)
+static int hip_import_mapped(const struct hip_bound *b, hip_memory memory, size_t size, void **base)
 {
 	struct vendor_range range = { .dev = b->dev, .import = true, .size = size };
 	void *p;
@@ -142,7 +142,7 @@ static hip_result import_memory(const struct hip_bound *b, int fd, hip_memory *m
 	return r;
 }
 
-static int open_fd(const struct hip_bound *b, const struct device_export *in, int fd,
+static int hip_open_fd(const struct hip_bound *b, const struct device_export *in, int fd,
 	hip_memory *memory, size_t *total)
 {
 	uint64_t size;
@@ -164,26 +164,27 @@ static int open_fd(const struct hip_bound *b, const struct device_export *in, in
 	return 0;
 }
 
-static int import_fd(const struct hip_bound *b, const struct device_export *in, int fd, void **base)
+static int hip_import_fd(
+	const struct hip_bound *b, const struct device_export *in, int fd, void **base)
 {
 	hip_memory memory;
 	size_t total;
-	int rc = open_fd(b, in, fd, &memory, &total);
+	int rc = hip_open_fd(b, in, fd, &memory, &total);
 
 	if (rc < 0)
 		return rc;
-	rc = import_mapped(b, memory, total, base);
+	rc = hip_import_mapped(b, memory, total, base);
 	if (rc < 0)
 		hip_memory_release(b, memory);
 	return rc;
 }
 
 /* Into a range of the caller's, as a commit is. */
-static int import_at(const struct hip_bound *b, void *ptr, const struct device_export *in, int fd)
+static int hip_map_at(const struct hip_bound *b, void *ptr, const struct device_export *in, int fd)
 {
 	struct vendor_range range = { .base = ptr, .dev = b->dev };
 	hip_memory memory;
-	int rc = open_fd(b, in, fd, &memory, &range.size);
+	int rc = hip_open_fd(b, in, fd, &memory, &range.size);
 
 	if (rc < 0)
 		return rc;
@@ -210,7 +211,7 @@ int hip_import_at(int dev, void *ptr, const struct device_export *in, int fd)
 
 	if (rc < 0)
 		return rc;
-	rc = import_at(&b, ptr, in, fd);
+	rc = hip_map_at(&b, ptr, in, fd);
 	hip_unbind(&b);
 	return rc;
 }
@@ -225,9 +226,9 @@ static int hip_import(int dev, const struct device_export *in, int fd, void **pt
 		return rc;
 	pthread_mutex_lock(&b.state->import_lock);
 	if (in->kind == DEVICE_EXPORT_HANDLE && in->size == sizeof(hip_ipc_handle))
-		rc = import_handle(&b, in, &base);
+		rc = hip_import_handle(&b, in, &base);
 	else if (in->kind == DEVICE_EXPORT_FD)
-		rc = import_fd(&b, in, fd, &base);
+		rc = hip_import_fd(&b, in, fd, &base);
 	else
 		rc = fail(-EINVAL,
 			"hip: import: kind %u with %u bytes is no export of this backend", in->kind,
@@ -239,7 +240,7 @@ static int hip_import(int dev, const struct device_export *in, int fd, void **pt
 	return rc;
 }
 
-static int release_last(const struct hip_bound *b, const struct vendor_range *range)
+static int hip_release_last(const struct hip_bound *b, const struct vendor_range *range)
 {
 	hip_result r;
 	int rc;
@@ -269,7 +270,7 @@ static int hip_release(int dev, void *ptr, const struct device_export *in)
 		return rc;
 	pthread_mutex_lock(&b.state->import_lock);
 	if (vendor_range_drop(&b.state->ranges, base, 0, dev, true, &range, &found))
-		rc = release_last(&b, &range);
+		rc = hip_release_last(&b, &range);
 	else if (!found)
 		rc = fail(-EINVAL, "hip: release: %p is no import of device %d", ptr, dev);
 	pthread_mutex_unlock(&b.state->import_lock);

@@ -5,7 +5,7 @@
 #include "device_hip.h"
 #include "status.h"
 
-static int find_kernel(void *ctx, const char *name, void **handle)
+static int hip_find_kernel(void *ctx, const char *name, void **handle)
 {
 	const struct kept *k = ctx;
 	hip_result r = hip_state()->api.ModuleGetFunction(handle, k->module, name);
@@ -15,7 +15,7 @@ static int find_kernel(void *ctx, const char *name, void **handle)
 }
 
 /* The device is current, as in what follows. */
-static int load_image(struct kept *k)
+static int hip_load_image(struct kept *k)
 {
 	const struct hip_api *api = &hip_state()->api;
 	hip_result r = api->ModuleLoadData(&k->module, k->image->data);
@@ -24,14 +24,14 @@ static int load_image(struct kept *k)
 	if (r != HIP_OK)
 		return hip_fail(r, "loading the %s image of %s on %s", k->image->kind,
 			k->image->arch, k->arch);
-	rc = vendor_kernels_find(&k->kernels, find_kernel, k);
+	rc = vendor_kernels_find(&k->kernels, hip_find_kernel, k);
 	if (rc < 0)
 		api->ModuleUnload(k->module);
 	return rc;
 }
 
 /* A runtime that does not number buffers tells of no reset. */
-static int mark(struct kept *k, const struct hip_api *api)
+static int hip_mark(struct kept *k, const struct hip_api *api)
 {
 	void *marker = NULL;
 	hip_result r = api->Malloc(&marker, 256);
@@ -45,7 +45,7 @@ static int mark(struct kept *k, const struct hip_api *api)
 	return r == HIP_OK ? 0 : hip_fail(r, "marking device %d", k->dev);
 }
 
-static void unmake(struct kept *k, const struct hip_api *api)
+static void hip_unmake(struct kept *k, const struct hip_api *api)
 {
 	if (k->module)
 		api->ModuleUnload(k->module);
@@ -56,22 +56,22 @@ static void unmake(struct kept *k, const struct hip_api *api)
 	kept_forget(k);
 }
 
-static int make(struct kept *k, const struct hip_api *api)
+static int hip_make(struct kept *k, const struct hip_api *api)
 {
 	hip_result r = api->StreamCreateWithFlags(&k->stream, HIP_NON_BLOCKING);
 	int rc = r == HIP_OK ? 0 : hip_fail(r, "opening device %d", k->dev);
 
 	if (!rc)
-		rc = kept_load(k, load_image);
+		rc = kept_load(k, hip_load_image);
 	if (!rc)
-		rc = mark(k, api);
+		rc = hip_mark(k, api);
 	if (rc < 0)
-		unmake(k, api);
+		hip_unmake(k, api);
 	return rc;
 }
 
 /* After a reset nothing of what we had may be named to the runtime again. */
-static bool still_there(const struct kept *k, const struct hip_api *api)
+static bool hip_still_there(const struct kept *k, const struct hip_api *api)
 {
 	uint64_t number = 0;
 
@@ -81,22 +81,22 @@ static bool still_there(const struct kept *k, const struct hip_api *api)
 		number == k->number;
 }
 
-static int open_first(struct kept *k)
+static int hip_open_first(struct kept *k)
 {
 	struct hip_bound b;
 	int rc = hip_bind_closed(&b, k->dev, "open");
 
 	if (rc < 0)
 		return rc;
-	if (!still_there(k, b.api)) {
+	if (!hip_still_there(k, b.api)) {
 		kept_forget(k);
-		rc = make(k, b.api);
+		rc = hip_make(k, b.api);
 	}
 	hip_unbind(&b);
 	return rc;
 }
 
-static void give_back(void)
+static void hip_give_back(void)
 {
 	struct hip_state *state = hip_state();
 	struct hip_bound b;
@@ -107,7 +107,7 @@ static void give_back(void)
 
 		if (!k->marker || hip_bind_closed(&b, dev, "close") < 0)
 			continue;
-		if (still_there(k, b.api))
+		if (hip_still_there(k, b.api))
 			pool_trim(&k->pool, &hip_memory_source, &b, KEPT_CLOSED);
 		hip_unbind(&b);
 	}
@@ -117,7 +117,8 @@ int hip_open(int dev)
 {
 	struct hip_device *d = hip_device(dev, "open");
 
-	return d ? kept_open(&d->kept, &hip_state()->opens, open_first, give_back) : -ENODEV;
+	return d ? kept_open(&d->kept, &hip_state()->opens, hip_open_first, hip_give_back)
+		 : -ENODEV;
 }
 
 void hip_close(int dev)
@@ -125,5 +126,5 @@ void hip_close(int dev)
 	struct hip_device *d = hip_device(dev, "close");
 
 	if (d)
-		kept_close(&d->kept, &hip_state()->opens, give_back);
+		kept_close(&d->kept, &hip_state()->opens, hip_give_back);
 }

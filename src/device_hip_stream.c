@@ -38,7 +38,7 @@ int hip_stream_destroy(int dev, device_stream s)
 	return rc < 0 ? rc : hip_done(&b, b.api->StreamDestroy(s), "stream_destroy");
 }
 
-static int answer(hip_result r, int dev, const char *what)
+static int hip_answer(hip_result r, int dev, const char *what)
 {
 	if (r == HIP_OK)
 		return 1;
@@ -47,19 +47,19 @@ static int answer(hip_result r, int dev, const char *what)
 	return hip_fail(r, "%s on device %d", what, dev);
 }
 
-struct polled {
+struct hip_polled {
 	struct hip_bound bound;
 	device_stream stream;
 };
 
-static int poll_stream(void *ctx)
+static int hip_poll_stream(void *ctx)
 {
-	const struct polled *p = ctx;
+	const struct hip_polled *p = ctx;
 
-	return answer(p->bound.api->StreamQuery(p->stream), p->bound.dev, "work in a stream");
+	return hip_answer(p->bound.api->StreamQuery(p->stream), p->bound.dev, "work in a stream");
 }
 
-static int poll_begin(struct polled *p, int dev, device_stream s, const char *what)
+static int hip_poll_begin(struct hip_polled *p, int dev, device_stream s, const char *what)
 {
 	if (!s)
 		return fail(-EINVAL, "hip: %s: no stream given on device %d", what, dev);
@@ -69,36 +69,36 @@ static int poll_begin(struct polled *p, int dev, device_stream s, const char *wh
 
 int hip_stream_query(int dev, device_stream s)
 {
-	struct polled p;
-	int rc = poll_begin(&p, dev, s, "stream_query");
+	struct hip_polled p;
+	int rc = hip_poll_begin(&p, dev, s, "stream_query");
 
 	if (rc < 0)
 		return rc;
-	rc = poll_stream(&p);
+	rc = hip_poll_stream(&p);
 	hip_unbind(&p.bound);
 	return rc;
 }
 
 int hip_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop)
 {
-	struct polled p;
-	int rc = poll_begin(&p, dev, s, "stream_sync");
+	struct hip_polled p;
+	int rc = hip_poll_begin(&p, dev, s, "stream_sync");
 
 	if (rc < 0)
 		return rc;
-	rc = vendor_wait(poll_stream, &p, timeout_ns, stop);
+	rc = vendor_wait(hip_poll_stream, &p, timeout_ns, stop);
 	hip_unbind(&p.bound);
 	return rc;
 }
 
 int hip_zero(const struct hip_bound *bound, void *ptr, size_t size)
 {
-	struct polled p = { *bound, bound->device->kept.stream };
+	struct hip_polled p = { *bound, bound->device->kept.stream };
 	hip_result r = bound->api->MemsetAsync(ptr, 0, size, p.stream);
 
 	if (r != HIP_OK)
 		return hip_fail(r, "zeroing %zu bytes of device %d", size, bound->dev);
-	return vendor_wait(poll_stream, &p, -1, NULL);
+	return vendor_wait(hip_poll_stream, &p, -1, NULL);
 }
 
 int hip_event_create(int dev, device_event *e)
@@ -141,7 +141,7 @@ int hip_event_query(int dev, device_event e)
 		return rc;
 	r = b.api->EventQuery(e);
 	hip_unbind(&b);
-	return answer(r, dev, "work before an event");
+	return hip_answer(r, dev, "work before an event");
 }
 
 int hip_stream_wait_event(int dev, device_stream s, device_event e)
@@ -155,9 +155,9 @@ int hip_stream_wait_event(int dev, device_stream s, device_event e)
 
 /* ---- copies */
 
-static int copy_piece(void *ctx, void *dst, const void *src, size_t n)
+static int hip_copy_piece(void *ctx, void *dst, const void *src, size_t n)
 {
-	const struct polled *p = ctx;
+	const struct hip_polled *p = ctx;
 	hip_result r = p->bound.api->MemcpyAsync(dst, src, n, HIP_COPY_ANY, p->stream);
 
 	if (LIKELY(r == HIP_OK))
@@ -167,7 +167,7 @@ static int copy_piece(void *ctx, void *dst, const void *src, size_t n)
 }
 
 /* By way of memory that lives in the stream: the runtime leaves overlapping copies undefined. */
-static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
+static int hip_copy_twice(struct hip_polled *p, void *dst, const void *src, size_t n)
 {
 	const struct hip_api *api = p->bound.api;
 	void *by;
@@ -182,16 +182,16 @@ static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
 	if (r != HIP_OK)
 		return hip_fail(r, "copy of %zu bytes that overlap: a buffer on device %d", n,
 			p->bound.dev);
-	rc = copy_piece(p, by, src, n);
+	rc = hip_copy_piece(p, by, src, n);
 	if (!rc)
-		rc = copy_piece(p, dst, by, n);
+		rc = hip_copy_piece(p, dst, by, n);
 	api->FreeAsync(by, p->stream);
 	return rc;
 }
 
 int hip_copy(int dev, void *dst, const void *src, size_t n, device_stream s)
 {
-	struct polled p = { .stream = native(s) };
+	struct hip_polled p = { .stream = native(s) };
 	int rc;
 
 	if (!n)
@@ -200,11 +200,11 @@ int hip_copy(int dev, void *dst, const void *src, size_t n, device_stream s)
 	if (rc < 0)
 		return rc;
 	if (LIKELY(!vendor_overlaps(dst, src, n)))
-		rc = copy_piece(&p, dst, src, n);
+		rc = hip_copy_piece(&p, dst, src, n);
 	else
-		rc = vendor_overlap(dst, src, n, copy_piece, &p);
+		rc = vendor_overlap(dst, src, n, hip_copy_piece, &p);
 	if (rc == -E2BIG)
-		rc = copy_twice(&p, dst, src, n);
+		rc = hip_copy_twice(&p, dst, src, n);
 	hip_unbind(&p.bound);
 	return rc;
 }
@@ -307,7 +307,7 @@ bool hip_capturing(int dev, device_stream s)
 
 /* ---- words in streams */
 
-static int memops_bind(
+static int hip_memops_bind(
 	struct hip_bound *b, int dev, device_stream s, const void *ptr, const char *what)
 {
 	const struct hip_device *d = hip_device(dev, what);
@@ -325,7 +325,7 @@ static int memops_bind(
 static int hip_write64(int dev, device_stream s, void *ptr, uint64_t value)
 {
 	struct hip_bound b;
-	int rc = memops_bind(&b, dev, s, ptr, "write64");
+	int rc = hip_memops_bind(&b, dev, s, ptr, "write64");
 
 	return rc < 0
 		? rc
@@ -336,7 +336,7 @@ static int hip_wait64(int dev, device_stream s, const void *ptr, uint64_t value)
 {
 	struct hip_bound b;
 	void *word;
-	int rc = memops_bind(&b, dev, s, ptr, "wait64");
+	int rc = hip_memops_bind(&b, dev, s, ptr, "wait64");
 
 	if (rc < 0)
 		return rc;

@@ -66,7 +66,7 @@ int hip_vmm_check(const struct hip_bound *b, const char *what)
 		what, b->dev);
 }
 
-static int vmm_granularity(int dev, size_t *bytes)
+static int hip_granularity(int dev, size_t *bytes)
 {
 	hip_memory_prop prop = memory_prop(dev);
 	struct hip_bound b;
@@ -191,7 +191,7 @@ static int hip_unreserve(void *base, size_t size)
 }
 
 /* The runtime refuses the whole list for one device that cannot reach this one. */
-static bool reaches(const struct hip_bound *b, int peer)
+static bool hip_reaches(const struct hip_bound *b, int peer)
 {
 	int can = 0;
 
@@ -201,7 +201,8 @@ static bool reaches(const struct hip_bound *b, int peer)
 
 /* Read and write for the device and its peers, in one call, because each replaces what was
    there. The lock is held. */
-static int set_access(const struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
+static int hip_set_access(
+	const struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
 {
 	hip_memory_access *access = mem_calloc((size_t)n + 1, sizeof(*access));
 	size_t count = 1, i;
@@ -211,7 +212,7 @@ static int set_access(const struct hip_bound *b, void *ptr, size_t size, const i
 		return fail(-ENOMEM, "hip: no memory for a list of %d peers", n);
 	access[0].location.id = b->dev;
 	for (i = 0; i < (size_t)n; i++) {
-		if (reaches(b, peers[i]))
+		if (hip_reaches(b, peers[i]))
 			access[count++].location.id = peers[i];
 	}
 	for (i = 0; i < count; i++) {
@@ -236,7 +237,7 @@ int hip_range_map(const struct hip_bound *b, void *at, size_t size, hip_memory m
 	if (r != HIP_OK) {
 		rc = hip_fail(r, "mapping %zu bytes at %p on device %d", size, at, b->dev);
 	} else {
-		rc = set_access(b, at, size, peers, n);
+		rc = hip_set_access(b, at, size, peers, n);
 		if (rc < 0)
 			b->api->MemUnmap(at, size);
 	}
@@ -264,7 +265,7 @@ hip_result hip_memory_release(const struct hip_bound *b, hip_memory memory)
 	return r;
 }
 
-static hip_result create_memory(const struct hip_bound *b, size_t size, hip_memory *memory)
+static hip_result hip_create_memory(const struct hip_bound *b, size_t size, hip_memory *memory)
 {
 	hip_memory_prop prop = memory_prop(b->dev);
 	hip_result r;
@@ -276,15 +277,15 @@ static hip_result create_memory(const struct hip_bound *b, size_t size, hip_memo
 }
 
 /* Where the runtime has no memory left, the pool may have. */
-static int commit_bound(struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
+static int hip_commit_bound(struct hip_bound *b, void *ptr, size_t size, const int *peers, int n)
 {
 	struct vendor_range range = { .base = ptr, .size = size, .dev = b->dev };
 	hip_memory memory;
-	hip_result r = create_memory(b, size, &memory);
+	hip_result r = hip_create_memory(b, size, &memory);
 	int rc;
 
 	if (r == HIP_NO_MEMORY && pool_trim(&b->device->kept.pool, &hip_memory_source, b, 0))
-		r = create_memory(b, size, &memory);
+		r = hip_create_memory(b, size, &memory);
 	if (r != HIP_OK)
 		return hip_fail(r, "commit of %zu bytes on device %d", size, b->dev);
 	rc = hip_range_map(b, ptr, size, memory, peers, n);
@@ -310,7 +311,7 @@ static int hip_commit(int dev, void *ptr, size_t size, const int *peers, int n)
 		return rc;
 	rc = hip_vmm_check(&b, "commit");
 	if (!rc)
-		rc = commit_bound(&b, ptr, size, peers, n);
+		rc = hip_commit_bound(&b, ptr, size, peers, n);
 	hip_unbind(&b);
 	return rc;
 }
@@ -347,7 +348,7 @@ static int hip_decommit(int dev, void *ptr, size_t size)
 }
 
 const struct device_vmm_ops hip_vmm_ops = {
-	.granularity = vmm_granularity,
+	.granularity = hip_granularity,
 	.reserve = hip_reserve,
 	.unreserve = hip_unreserve,
 	.commit = hip_commit,

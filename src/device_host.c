@@ -65,7 +65,7 @@ int host_check(int dev, const char *op)
 
 /* ---- the pools */
 
-static int pool_grow(struct host_pool *pool, size_t stride)
+static int host_pool_grow(struct host_pool *pool, size_t stride)
 {
 	struct host_slab *slab = process_pages(SLAB);
 	char *at;
@@ -83,7 +83,7 @@ void *host_pool_get(struct host_pool *pool, size_t size)
 {
 	void *object;
 
-	if (!pool->free && pool_grow(pool, align_up(size, CACHE_LINE)))
+	if (!pool->free && host_pool_grow(pool, align_up(size, CACHE_LINE)))
 		return NULL;
 	object = pool->free;
 	memcpy(&pool->free, object, sizeof(void *));

@@ -301,7 +301,7 @@ int host_pinned_free(int dev, void *host)
 
 /* ---- who may reach what */
 
-struct verdict {
+struct range_verdict {
 	enum { REACHED, WRAPS, UNCOMMITTED, FOREIGN } kind;
 	bool device;  /* some of it is in the table */
 	uintptr_t at; /* FOREIGN, UNCOMMITTED: where, and whose */
@@ -326,13 +326,13 @@ static bool range_meets(const struct host_state *st, uintptr_t at, uintptr_t end
 }
 
 /* Under the lock. */
-static void judge(
-	const struct host_state *st, int dev, const void *ptr, size_t n, struct verdict *v)
+static void judge_range(
+	const struct host_state *st, int dev, const void *ptr, size_t n, struct range_verdict *v)
 {
 	uintptr_t at = (uintptr_t)ptr, end = at + n, next;
 	size_t i = host_index_at(&st->blocks, ptr);
 
-	*v = (struct verdict){ .kind = end < at ? WRAPS : REACHED };
+	*v = (struct range_verdict){ .kind = end < at ? WRAPS : REACHED };
 	for (; at < end; at = next) {
 		const struct host_block *b = i < st->blocks.n ? st->blocks.rows[i] : NULL;
 
@@ -358,13 +358,13 @@ static void judge(
 int host_reach(int dev, const void *ptr, size_t n, const char *op, bool *device)
 {
 	struct host_state *st = host_state();
-	struct verdict v;
+	struct range_verdict v;
 	int owner = -1, kind = 0;
 
 	if (n && (uintptr_t)ptr < HOST_PAGE)
 		return fail(-EINVAL, "host: %s on device %d: address %p", op, dev, ptr);
 	pthread_rwlock_rdlock(&st->memory);
-	judge(st, dev, ptr, n, &v);
+	judge_range(st, dev, ptr, n, &v);
 	if (v.block) {
 		owner = v.block->dev;
 		kind = (int)v.block->kind;
@@ -399,14 +399,14 @@ int host_reach_args(int dev, const void *args, size_t size)
 	const char *at = args;
 	size_t off;
 	int owner = -1;
-	struct verdict v;
+	struct range_verdict v;
 
 	pthread_rwlock_rdlock(&st->memory);
 	for (off = 0; owner < 0 && off + sizeof(uintptr_t) <= size; off += sizeof(uintptr_t)) {
 		uintptr_t word;
 
 		memcpy(&word, at + off, sizeof(word));
-		judge(st, dev, (const void *)word, 1, &v);
+		judge_range(st, dev, (const void *)word, 1, &v);
 		if (v.kind == FOREIGN)
 			owner = v.block->dev;
 	}
@@ -421,10 +421,10 @@ int host_reach_args(int dev, const void *args, size_t size)
 bool host_still(int dev, const void *ptr, size_t n)
 {
 	struct host_state *st = host_state();
-	struct verdict v;
+	struct range_verdict v;
 
 	pthread_rwlock_rdlock(&st->memory);
-	judge(st, dev, ptr, n, &v);
+	judge_range(st, dev, ptr, n, &v);
 	pthread_rwlock_unlock(&st->memory);
 	return v.kind == REACHED && v.device;
 }
@@ -433,10 +433,10 @@ bool host_still(int dev, const void *ptr, size_t n)
 static bool word_locked(int dev, const void *ptr, bool device)
 {
 	struct host_state *st = host_state();
-	struct verdict v;
+	struct range_verdict v;
 
 	pthread_rwlock_rdlock(&st->memory);
-	judge(st, dev, ptr, sizeof(uint64_t), &v);
+	judge_range(st, dev, ptr, sizeof(uint64_t), &v);
 	if (!device || (v.kind == REACHED && v.device))
 		return true;
 	pthread_rwlock_unlock(&st->memory);

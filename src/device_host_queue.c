@@ -28,7 +28,7 @@ struct host_event {
 };
 
 /* Takes op over, failures included. */
-static int push(struct host_op *op, const char *name)
+static int push_op(struct host_op *op, const char *name)
 {
 	int rc = host_stream_push(op, name);
 
@@ -104,7 +104,7 @@ static void store_word(void *dst, size_t n, uint64_t value)
 }
 
 /* An aligned word is one access, so that a flag may be copied to where somebody polls. */
-static int run_copy(const struct host_op *op)
+static int run_copy_op(const struct host_op *op)
 {
 	size_t n = op->move.n;
 
@@ -130,7 +130,7 @@ static int run_fill(const struct host_op *op)
 int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle)
 {
 	int rc;
-	struct host_op *op = begin(dev, handle, "copy", run_copy, 0, &rc);
+	struct host_op *op = begin(dev, handle, "copy", run_copy_op, 0, &rc);
 
 	if (!op)
 		return rc;
@@ -144,7 +144,7 @@ int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream
 		mem_free(op);
 		return rc;
 	}
-	return push(op, "copy");
+	return push_op(op, "copy");
 }
 
 int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle)
@@ -162,7 +162,7 @@ int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle
 		mem_free(op);
 		return rc;
 	}
-	return push(op, "fill");
+	return push_op(op, "fill");
 }
 
 /* ---- host functions and kernels */
@@ -185,7 +185,7 @@ int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *
 		return rc;
 	op->call.fn = fn;
 	op->call.arg = arg;
-	return push(op, "call");
+	return push_op(op, "call");
 }
 
 static int run_kernel(const struct host_op *op)
@@ -218,7 +218,7 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 		mem_free(op);
 		return rc;
 	}
-	return push(op, "launch");
+	return push_op(op, "launch");
 }
 
 /* ---- the runtime's own forms */
@@ -283,7 +283,7 @@ static int queue_word(int dev, device_stream handle, const char *name, const str
 		mem_free(op);
 		return rc;
 	}
-	return push(op, name);
+	return push_op(op, name);
 }
 
 static int host_write64(int dev, device_stream s, void *ptr, uint64_t value)
@@ -448,5 +448,5 @@ int host_stream_wait_event(int dev, device_stream stream, device_event handle)
 	}
 	op->after.stream = after;
 	op->after.ticket = ticket;
-	return push(op, "stream_wait_event");
+	return push_op(op, "stream_wait_event");
 }

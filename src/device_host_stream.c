@@ -24,14 +24,14 @@
 #define SLICE 5000000 /* ns between two looks at a stop word, which wakes nobody */
 
 /* Not a condition variable: waiting for one is a cancellation point. */
-static void futex_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
 {
 	struct timespec ts = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
 
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, ns < 0 ? NULL : &ts, NULL, 0);
 }
 
-static void futex_ring(_Atomic uint32_t *word)
+static void wake_all(_Atomic uint32_t *word)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -193,7 +193,7 @@ static struct host_op *next_op(struct host_stream *s, bool *joined)
 
 		s->idle = true;
 		pthread_mutex_unlock(&s->lock);
-		futex_sleep(&s->bell, seen, -1);
+		sleep_on(&s->bell, seen, -1);
 		pthread_mutex_lock(&s->lock);
 		s->idle = false;
 	}
@@ -209,7 +209,7 @@ static struct host_op *next_op(struct host_stream *s, bool *joined)
 }
 
 /* After a failure nothing more runs, as on a GPU whose context is lost. */
-static void serve(struct host_stream *s, struct host_op *op)
+static void run_op(struct host_stream *s, struct host_op *op)
 {
 	uint64_t ticket = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
 	int rc = atomic_load(&s->error) ? 0 : op->run(op);
@@ -222,10 +222,10 @@ static void serve(struct host_stream *s, struct host_op *op)
 	atomic_store(&s->done, ticket);
 	atomic_fetch_add(&s->wake, 1);
 	if (atomic_load(&s->waiters))
-		futex_ring(&s->wake);
+		wake_all(&s->wake);
 }
 
-static void *worker(void *arg)
+static void *stream_worker(void *arg)
 {
 	struct host_stream *s = arg;
 	struct host_op *op;
@@ -236,7 +236,7 @@ static void *worker(void *arg)
 	pthread_setname_np(pthread_self(), name);
 	host_bind(s->dev);
 	while ((op = next_op(s, &joined)))
-		serve(s, op);
+		run_op(s, op);
 	if (!joined)
 		stream_put(s);
 	return NULL;
@@ -255,7 +255,7 @@ static int worker_start(struct host_stream *s)
 		return -err;
 	err = pthread_attr_setstacksize(&attr, STACK);
 	if (!err)
-		err = process_thread(&s->thread, &attr, worker, s);
+		err = process_thread(&s->thread, &attr, stream_worker, s);
 	pthread_attr_destroy(&attr);
 	s->threaded = !err;
 	return -err;
@@ -298,7 +298,7 @@ int host_stream_push(struct host_op *op, const char *name)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
-		futex_ring(&s->bell);
+		wake_all(&s->bell);
 	if (rc == -EINVAL)
 		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
 	if (rc)
@@ -333,7 +333,7 @@ int host_stream_end(struct host_stream *s)
 		if (threaded && !joined)
 			pthread_detach(thread);
 		if (threaded)
-			futex_ring(&s->bell);
+			wake_all(&s->bell);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!live)
@@ -357,14 +357,14 @@ int host_stream_served(const struct host_stream *s, uint64_t ticket)
 	return error && atomic_load(&s->failed) <= ticket ? error : 1;
 }
 
-static void nap(struct host_stream *s, uint64_t ticket, int64_t ns)
+static void stream_nap(struct host_stream *s, uint64_t ticket, int64_t ns)
 {
 	uint32_t seen;
 
 	atomic_fetch_add(&s->waiters, 1);
 	seen = atomic_load(&s->wake);
 	if (atomic_load(&s->done) < ticket)
-		futex_sleep(&s->wake, seen, ns);
+		sleep_on(&s->wake, seen, ns);
 	atomic_fetch_sub(&s->waiters, 1);
 }
 
@@ -384,9 +384,9 @@ int host_stream_await(
 		if (turn < YIELDS)
 			sched_yield();
 		else if (stop && (left < 0 || left > SLICE))
-			nap(s, ticket, SLICE);
+			stream_nap(s, ticket, SLICE);
 		else
-			nap(s, ticket, left);
+			stream_nap(s, ticket, left);
 	}
 	return 0;
 }

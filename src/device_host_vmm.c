@@ -16,9 +16,9 @@
 
 /* What AMD's and NVIDIA's drivers report, so that roundings met there are met here. Pages appear on touch: it costs nothing. */
 #define GRANULARITY ((size_t)2 << 20)
-#define LARGEST ((size_t)1 << 46)
+#define LARGEST_RANGE ((size_t)1 << 46)
 
-static int vmm_granularity(int dev, size_t *bytes)
+static int host_granularity(int dev, size_t *bytes)
 {
 	int rc = host_check(dev, "granularity");
 
@@ -35,12 +35,12 @@ static int vmm_reserve(size_t size, size_t align, void **base)
 
 	if (!st)
 		return fail(-ENODEV, "host: reserve: not loaded in this process");
-	if (!size || size % GRANULARITY || size > LARGEST)
+	if (!size || size % GRANULARITY || size > LARGEST_RANGE)
 		return fail(-EINVAL, "host: reserve: size %zu is no multiple of %zu up to %zu",
-			size, GRANULARITY, LARGEST);
-	if (!is_power_of_two(align) || align > LARGEST)
+			size, GRANULARITY, LARGEST_RANGE);
+	if (!is_power_of_two(align) || align > LARGEST_RANGE)
 		return fail(-EINVAL, "host: reserve: alignment %zu is no power of two up to %zu",
-			align, LARGEST);
+			align, LARGEST_RANGE);
 	b = host_block_new(HOST_RANGE, -1, 0);
 	if (!b)
 		return fail(-ENOMEM, "host: reserve: no memory to note a range");
@@ -98,7 +98,7 @@ static int vmm_unreserve(void *base, size_t size)
 
 /* ---- all below: under the memory lock */
 
-static struct host_block *range_of(struct host_state *st, const void *ptr, size_t size)
+static struct host_block *find_range(struct host_state *st, const void *ptr, size_t size)
 {
 	size_t i = host_index_at(&st->ranges, ptr);
 	struct host_block *r = i < st->ranges.n ? st->ranges.rows[i] : NULL;
@@ -171,7 +171,7 @@ static int cover(struct host_block *b, char *ptr, size_t size, int fd, uint64_t 
 
 static int commit_locked(struct host_state *st, struct host_block *b, char *ptr, size_t size)
 {
-	struct host_block *range = range_of(st, ptr, size);
+	struct host_block *range = find_range(st, ptr, size);
 	int rc;
 
 	if (!range)
@@ -249,7 +249,7 @@ static int vmm_commit(int dev, void *ptr, size_t size, const int *peers, int n)
 static int decommit_locked(struct host_state *st, int dev, void *ptr, size_t size)
 {
 	struct host_block *b = host_index_exact(&st->blocks, ptr, HOST_COMMIT, dev);
-	struct host_block *range = range_of(st, ptr, size);
+	struct host_block *range = find_range(st, ptr, size);
 	int rc;
 
 	if (!b || b->size != size || !range)
@@ -294,7 +294,7 @@ static int import_locked(struct host_state *st, struct host_block *b, char *ptr,
 {
 	int rc;
 
-	if (!range_of(st, ptr, in->length))
+	if (!find_range(st, ptr, in->length))
 		return -EINVAL;
 	if (covered(st, ptr, in->length))
 		return -EEXIST;
@@ -339,7 +339,7 @@ static int vmm_import(int dev, void *ptr, const struct device_export *in, int fd
 }
 
 const struct device_vmm_ops host_vmm_ops = {
-	.granularity = vmm_granularity,
+	.granularity = host_granularity,
 	.reserve = vmm_reserve,
 	.unreserve = vmm_unreserve,
 	.commit = vmm_commit,

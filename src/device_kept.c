@@ -7,7 +7,7 @@
 
 /* Where no device of the process is open no kernel of ours waits for another: what is freed now
    holds up nobody. Who opens one meanwhile waits here. */
-static void count(struct kept_opens *all, int step, void (*idle)(void))
+static void count_opens(struct kept_opens *all, int step, void (*idle)(void))
 {
 	pthread_mutex_lock(&all->lock);
 	all->n += step;
@@ -23,7 +23,7 @@ int kept_open(struct kept *kept, struct kept_opens *all, int (*first)(struct kep
 
 	if (rc < 0)
 		return rc;
-	count(all, 1, idle);
+	count_opens(all, 1, idle);
 	pthread_mutex_lock(&kept->lock);
 	if (!kept->opens) {
 		rc = first(kept);
@@ -33,7 +33,7 @@ int kept_open(struct kept *kept, struct kept_opens *all, int (*first)(struct kep
 		kept->opens++;
 	pthread_mutex_unlock(&kept->lock);
 	if (rc < 0)
-		count(all, -1, idle);
+		count_opens(all, -1, idle);
 	return rc;
 }
 
@@ -47,7 +47,7 @@ void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(void))
 		kept->open = false;
 	pthread_mutex_unlock(&kept->lock);
 	if (was)
-		count(all, -1, idle);
+		count_opens(all, -1, idle);
 }
 
 int kept_load(struct kept *kept, int (*load)(struct kept *kept))
@@ -75,8 +75,9 @@ void kept_forget(struct kept *kept)
 	pool_forget(&kept->pool);
 }
 
-static int leave(struct kept *kept, const void *ptr,
-	int (*how)(struct pool *pool, enum pool_kind kind, const void *ptr), const char *what)
+static int leave_pool(struct kept *kept, const void *ptr,
+	int (*how)(struct device_pool *pool, enum pool_kind kind, const void *ptr),
+	const char *what)
 {
 	if (!ptr || !how(&kept->pool, POOL_PLAIN, ptr) || !how(&kept->pool, POOL_SYMMETRIC, ptr))
 		return 0;
@@ -86,12 +87,12 @@ static int leave(struct kept *kept, const void *ptr,
 
 int kept_free(struct kept *kept, const void *ptr)
 {
-	return leave(kept, ptr, pool_free, "free");
+	return leave_pool(kept, ptr, pool_free, "free");
 }
 
 int kept_retire(struct kept *kept, const void *ptr)
 {
-	return leave(kept, ptr, pool_retire, "retire");
+	return leave_pool(kept, ptr, pool_retire, "retire");
 }
 
 int kept_host_free(struct kept *kept, const void *host)

@@ -23,7 +23,7 @@ struct kept {
 	const struct device_image *image; /* the one that is loaded, or was tried last */
 	void *module;
 	struct vendor_kernels kernels;
-	struct pool pool;
+	struct device_pool pool;
 	char arch[32];
 };
 

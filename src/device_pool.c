@@ -31,7 +31,7 @@ struct search {
 	struct pool_block *found;
 };
 
-static struct pool_block *search(struct pool *pool, struct search s)
+static struct pool_block *search(struct device_pool *pool, struct search s)
 {
 	struct pool_page *page;
 	size_t i;
@@ -72,7 +72,7 @@ static bool empty(const struct search *s, const struct pool_block *b)
 	return !s->found && b->state == POOL_EMPTY;
 }
 
-static struct pool_block *empty_record(struct pool *pool)
+static struct pool_block *empty_record(struct device_pool *pool)
 {
 	struct pool_block *b = search(pool, (struct search){ .better = empty });
 	struct pool_page *page;
@@ -87,7 +87,7 @@ static struct pool_block *empty_record(struct pool *pool)
 	return &page->blocks[0];
 }
 
-static int add(struct pool *pool, const struct pool_block *block)
+static int add(struct device_pool *pool, const struct pool_block *block)
 {
 	struct pool_block *record;
 
@@ -101,8 +101,8 @@ static int add(struct pool *pool, const struct pool_block *block)
 	return record ? 0 : fail(-ENOMEM, "no memory for the record of %zu bytes", block->size);
 }
 
-static int take(struct pool *pool, const struct pool_source *source, void *ctx, enum pool_kind kind,
-	size_t size, struct pool_block *out)
+static int take_kept(struct device_pool *pool, const struct pool_source *source, void *ctx,
+	enum pool_kind kind, size_t size, struct pool_block *out)
 {
 	struct pool_block made = { .kind = kind, .size = size }, *kept;
 	struct status_saved before;
@@ -134,10 +134,10 @@ static int take(struct pool *pool, const struct pool_source *source, void *ctx, 
 	return rc;
 }
 
-int pool_alloc(struct pool *pool, const struct pool_source *source, void *ctx, enum pool_kind kind,
-	size_t size, struct pool_block *out)
+int pool_alloc(struct device_pool *pool, const struct pool_source *source, void *ctx,
+	enum pool_kind kind, size_t size, struct pool_block *out)
 {
-	int rc = take(pool, source, ctx, kind, size, out);
+	int rc = take_kept(pool, source, ctx, kind, size, out);
 
 	if (rc < 0)
 		return rc;
@@ -150,7 +150,7 @@ int pool_alloc(struct pool *pool, const struct pool_source *source, void *ctx, e
 	return rc;
 }
 
-static int leave(struct pool *pool, enum pool_kind kind, const void *ptr, bool again)
+static int leave_block(struct device_pool *pool, enum pool_kind kind, const void *ptr, bool again)
 {
 	struct pool_block *b;
 
@@ -162,17 +162,17 @@ static int leave(struct pool *pool, enum pool_kind kind, const void *ptr, bool a
 	return b ? 0 : -EINVAL;
 }
 
-int pool_free(struct pool *pool, enum pool_kind kind, const void *ptr)
+int pool_free(struct device_pool *pool, enum pool_kind kind, const void *ptr)
 {
-	return leave(pool, kind, ptr, true);
+	return leave_block(pool, kind, ptr, true);
 }
 
-int pool_retire(struct pool *pool, enum pool_kind kind, const void *ptr)
+int pool_retire(struct device_pool *pool, enum pool_kind kind, const void *ptr)
 {
-	return leave(pool, kind, ptr, false);
+	return leave_block(pool, kind, ptr, false);
 }
 
-static size_t kept_bytes(struct pool *pool)
+static size_t kept_bytes(struct device_pool *pool)
 {
 	struct pool_page *page;
 	size_t sum = 0, i;
@@ -185,7 +185,7 @@ static size_t kept_bytes(struct pool *pool)
 }
 
 /* A retired block, or the largest kept one while they are above the limit, taken out of the records. */
-static bool take_spare(struct pool *pool, size_t limit, struct pool_block *out)
+static bool take_spare(struct device_pool *pool, size_t limit, struct pool_block *out)
 {
 	struct pool_block *b;
 
@@ -201,7 +201,8 @@ static bool take_spare(struct pool *pool, size_t limit, struct pool_block *out)
 	return b != NULL;
 }
 
-size_t pool_trim(struct pool *pool, const struct pool_source *source, void *ctx, size_t limit)
+size_t pool_trim(
+	struct device_pool *pool, const struct pool_source *source, void *ctx, size_t limit)
 {
 	struct pool_block block;
 	size_t given = 0;
@@ -213,7 +214,7 @@ size_t pool_trim(struct pool *pool, const struct pool_source *source, void *ctx,
 	return given;
 }
 
-void pool_forget(struct pool *pool)
+void pool_forget(struct device_pool *pool)
 {
 	struct pool_page *page;
 	size_t i;

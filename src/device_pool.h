@@ -20,7 +20,7 @@ struct pool_block {
 	void *seen; /* pinned memory as the device sees it */
 };
 
-struct pool {
+struct device_pool {
 	pthread_mutex_t lock; /* guards the records; never held round a driver call */
 	struct pool_page *pages;
 };
@@ -38,16 +38,17 @@ struct pool_source {
  * the driver has no memory left, all that is kept is given back first: only then may this wait for
  * kernels.
  */
-int pool_alloc(struct pool *pool, const struct pool_source *source, void *ctx, enum pool_kind kind,
-	size_t size, struct pool_block *out);
+int pool_alloc(struct device_pool *pool, const struct pool_source *source, void *ctx,
+	enum pool_kind kind, size_t size, struct pool_block *out);
 /* Keeps it. -EINVAL, without a sentence: ptr is not the beginning of a block in use of this kind. */
-int pool_free(struct pool *pool, enum pool_kind kind, const void *ptr);
+int pool_free(struct device_pool *pool, enum pool_kind kind, const void *ptr);
 /* The same, never to be used again. */
-int pool_retire(struct pool *pool, enum pool_kind kind, const void *ptr);
+int pool_retire(struct device_pool *pool, enum pool_kind kind, const void *ptr);
 /* Gives back what is retired, and the largest until at most `limit` bytes are kept; how many it gave
    back. */
-size_t pool_trim(struct pool *pool, const struct pool_source *source, void *ctx, size_t limit);
+size_t pool_trim(
+	struct device_pool *pool, const struct pool_source *source, void *ctx, size_t limit);
 /* The driver has taken everything away. */
-void pool_forget(struct pool *pool);
+void pool_forget(struct device_pool *pool);
 
 #endif

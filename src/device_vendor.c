@@ -197,7 +197,7 @@ void *vendor_kernel(const struct vendor_kernels *kernels, const struct kernel *k
 }
 
 /* nanosleep() is a cancellation point, and no wait of the library is one. */
-static void nap(int64_t ns)
+static void sleep_ns(int64_t ns)
 {
 	struct timespec ts = { .tv_nsec = (long)ns };
 	UNCANCELLED;
@@ -219,7 +219,7 @@ static void wait_step(int64_t waited, int64_t left, int *yields)
 	}
 	ns = MAX_OF(ns, SLEEP_MIN_NS);
 	ns = MIN_OF(ns, SLEEP_MAX_NS);
-	nap(MIN_OF(ns, left));
+	sleep_ns(MIN_OF(ns, left));
 }
 
 int vendor_wait(int (*query)(void *ctx), void *ctx, int64_t timeout_ns, const uint32_t *stop)

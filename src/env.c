@@ -106,7 +106,7 @@ static int parse_whole(const char *text, int64_t *value)
 }
 
 /* The last "<min> to <max>" of a help text; everything where there is none. */
-static void range_of(const char *help, int64_t *min, int64_t *max)
+static void help_range(const char *help, int64_t *min, int64_t *max)
 {
 	const char *at, *end;
 	int64_t low, high;
@@ -179,7 +179,7 @@ static int parse_int(const struct row *row, const char *text, int64_t *value)
 {
 	int64_t min, max, v;
 
-	range_of(row->help, &min, &max);
+	help_range(row->help, &min, &max);
 	if (parse_whole(text, &v) || v < min || v > max)
 		return -EINVAL;
 	*value = v;
@@ -295,7 +295,7 @@ static const char *lookup_and_keep(const char *name, void *ctx)
 	return copy;
 }
 
-static void load(struct loaded *l)
+static void load_env(struct loaded *l)
 {
 	int rc = env_parse(lookup_and_keep, l, &l->env);
 
@@ -330,7 +330,7 @@ int env_get(const struct env **env)
 	if (!atomic_load_explicit(&l->ready, memory_order_acquire)) {
 		pthread_mutex_lock(&l->lock);
 		if (!atomic_load_explicit(&l->ready, memory_order_relaxed))
-			load(l);
+			load_env(l);
 		pthread_mutex_unlock(&l->lock);
 	}
 	if (l->code)

@@ -10,7 +10,7 @@
 #include "../include/spmt.h"
 #include "log.h"
 
-static _Thread_local struct status_saved last;
+static _Thread_local struct status_saved last_failure;
 
 static const struct {
 	int code;
@@ -26,7 +26,7 @@ static const struct {
 };
 
 /* Written aside first: an argument may be the last sentence itself. The caller's errno is kept. */
-static int PRINTF(2, 0) record(int code, const char *fmt, va_list args, const char *suffix)
+static int PRINTF(2, 0) store_sentence(int code, const char *fmt, va_list args, const char *suffix)
 {
 	int saved_errno = errno;
 	char text[STATUS_SENTENCE];
@@ -37,7 +37,7 @@ static int PRINTF(2, 0) record(int code, const char *fmt, va_list args, const ch
 	used = strlen(text);
 	if (suffix)
 		snprintf(text + used, sizeof(text) - used, ": %s", suffix);
-	memcpy(last.sentence, text, sizeof(text));
+	memcpy(last_failure.sentence, text, sizeof(text));
 	log_line(LOG_DEBUG, "%s (%d)", text, code);
 	errno = saved_errno;
 	return code;
@@ -48,7 +48,7 @@ int fail(int code, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	record(code, fmt, args, NULL);
+	store_sentence(code, fmt, args, NULL);
 	va_end(args);
 	return code;
 }
@@ -59,7 +59,7 @@ int fail_errno(int err, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	record(code, fmt, args, status_text(code));
+	store_sentence(code, fmt, args, status_text(code));
 	va_end(args);
 	return code;
 }
@@ -68,14 +68,14 @@ int fail_with(int code, const char *sentence)
 {
 	size_t n = strnlen(sentence, STATUS_SENTENCE - 1);
 
-	memmove(last.sentence, sentence, n);
-	last.sentence[n] = '\0';
+	memmove(last_failure.sentence, sentence, n);
+	last_failure.sentence[n] = '\0';
 	return code;
 }
 
 const char *status_sentence(void)
 {
-	return last.sentence;
+	return last_failure.sentence;
 }
 
 /* In English whatever the locale, and the same text at each call. NULL: no such error. */
@@ -107,10 +107,10 @@ const char *status_text(int code)
 
 void status_save(struct status_saved *saved)
 {
-	*saved = last;
+	*saved = last_failure;
 }
 
 void status_restore(const struct status_saved *saved)
 {
-	last = *saved;
+	last_failure = *saved;
 }

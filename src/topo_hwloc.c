@@ -12,8 +12,8 @@
 
 /* Most of these start a vendor's runtime in this process, in ways that our own backends avoid.
    pci is libpciaccess, which leaks; without it hwloc reads the same from sysfs. */
-static const char *const left_out[] = { "cuda", "gl", "levelzero", "nvml", "opencl", "pci",
-	"rsmi" };
+static const char *const left_out_components[] = { "cuda", "gl", "levelzero", "nvml", "opencl",
+	"pci", "rsmi" };
 
 static uint64_t numa_of(hwloc_topology_t t, hwloc_obj_t obj)
 {
@@ -23,7 +23,7 @@ static uint64_t numa_of(hwloc_topology_t t, hwloc_obj_t obj)
 	return nodes == 1 ? (uint64_t)hwloc_bitmap_first(place->nodeset) : TOPO_NO_NUMA;
 }
 
-static int load_nodes(hwloc_topology_t t, struct topo *topo)
+static int nodes_by_hwloc(hwloc_topology_t t, struct topo *topo)
 {
 	for (hwloc_obj_t obj = NULL;
 		(obj = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, obj));) {
@@ -39,7 +39,7 @@ static int load_nodes(hwloc_topology_t t, struct topo *topo)
 }
 
 /* The PCI device above an operating system's device, NULL for virtual ones. */
-static hwloc_obj_t pci_above(hwloc_obj_t obj)
+static hwloc_obj_t pci_object_above(hwloc_obj_t obj)
 {
 	while (obj && obj->type != HWLOC_OBJ_PCI_DEVICE)
 		obj = obj->parent;
@@ -54,13 +54,13 @@ static void print_pci(hwloc_obj_t pci, char text[TOPO_WORD])
 		(unsigned)at->dev, (unsigned)at->func);
 }
 
-static int load_nics(hwloc_topology_t t, hwloc_obj_osdev_type_t type, struct topo *topo)
+static int nics_by_hwloc(hwloc_topology_t t, hwloc_obj_osdev_type_t type, struct topo *topo)
 {
 	int rc = 0;
 
 	for (hwloc_obj_t obj = NULL; !rc && (obj = hwloc_get_next_osdev(t, obj));) {
 		struct topo_nic nic = { .rdma = type == HWLOC_OBJ_OSDEV_OPENFABRICS };
-		hwloc_obj_t pci = pci_above(obj);
+		hwloc_obj_t pci = pci_object_above(obj);
 
 		if (obj->attr->osdev.type != type || !pci || !obj->name ||
 			strlen(obj->name) >= sizeof(nic.name))
@@ -93,9 +93,9 @@ static int open_hwloc(hwloc_topology_t *t)
 		return -EIO;
 	hwloc_topology_set_flags(*t, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
 	hwloc_topology_set_io_types_filter(*t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	for (size_t i = 0; i < ARRAY_SIZE(left_out); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(left_out_components); i++)
 		hwloc_topology_set_components(
-			*t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, left_out[i]);
+			*t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, left_out_components[i]);
 	if (!hwloc_topology_load(*t))
 		return 0;
 	hwloc_topology_destroy(*t);
@@ -111,11 +111,11 @@ int topo_load_hwloc(struct topo *topo)
 		return fail(rc, "topology: hwloc cannot load it");
 	topo->hosts[0].cpus = (uint64_t)MAX_OF(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU), 0);
 	place_devices(t, topo);
-	rc = load_nodes(t, topo);
+	rc = nodes_by_hwloc(t, topo);
 	if (!rc)
-		rc = load_nics(t, HWLOC_OBJ_OSDEV_OPENFABRICS, topo);
+		rc = nics_by_hwloc(t, HWLOC_OBJ_OSDEV_OPENFABRICS, topo);
 	if (!rc)
-		rc = load_nics(t, HWLOC_OBJ_OSDEV_NETWORK, topo);
+		rc = nics_by_hwloc(t, HWLOC_OBJ_OSDEV_NETWORK, topo);
 	hwloc_topology_destroy(t);
 	return rc;
 }

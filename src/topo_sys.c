@@ -73,7 +73,7 @@ static int load_node(const char *sys, uint64_t node, struct topo *topo)
 	return 0;
 }
 
-static int load_nodes(const char *sys, struct topo *topo)
+static int nodes_in_sys(const char *sys, struct topo *topo)
 {
 	char path[PATH], list[256], *at = list;
 	int rc = 0;
@@ -129,7 +129,7 @@ static bool is_pci(const char *name)
 }
 
 /* Cuts a path down to the PCI device it lies in, virtio's for instance. Its address, or NULL. */
-static const char *pci_above(char *path)
+static const char *pci_address_above(char *path)
 {
 	for (char *name; (name = strrchr(path, '/')); *name = '\0') {
 		if (is_pci(name + 1))
@@ -148,7 +148,7 @@ static int load_nic(const char *sys, const char *class, const char *name, struct
 	if (strlen(name) >= sizeof(nic.name) || topo->nnics == TOPO_MAX_NICS ||
 		!realpath(path, device))
 		return 0;
-	pci = pci_above(device);
+	pci = pci_address_above(device);
 	if (!pci)
 		return 0;
 	memcpy(nic.name, name, strlen(name) + 1);
@@ -159,7 +159,7 @@ static int load_nic(const char *sys, const char *class, const char *name, struct
 	return topo_add_nic(topo, &nic);
 }
 
-static int load_nics(const char *sys, const char *class, struct topo *topo)
+static int nics_in_sys(const char *sys, const char *class, struct topo *topo)
 {
 	char path[PATH];
 	struct dirent **names;
@@ -193,8 +193,8 @@ int topo_load_sys(const char *sys, struct topo *topo)
 		snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/numa_node", sys, d->pci);
 		d->numa = read_numa(path);
 	}
-	rc = load_nodes(sys, topo);
+	rc = nodes_in_sys(sys, topo);
 	if (!rc)
-		rc = load_nics(sys, "infiniband", topo);
-	return rc ? rc : load_nics(sys, "net", topo);
+		rc = nics_in_sys(sys, "infiniband", topo);
+	return rc ? rc : nics_in_sys(sys, "net", topo);
 }

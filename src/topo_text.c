@@ -129,7 +129,7 @@ static void put_range(struct out *o, const int range[2], int first)
 		put(o, "-%d", range[1] - first);
 }
 
-static bool is_default(const struct topo_field *f, const void *member)
+static bool is_default_value(const struct topo_field *f, const void *member)
 {
 	static const char zeros[TOPO_NAME];
 	uint64_t v;
@@ -174,7 +174,7 @@ static void put_item(
 	for (size_t i = 0; i < n; i++) {
 		const void *member = (const char *)item + fields[i].offset;
 
-		if (!fields[i].required && is_default(&fields[i], member))
+		if (!fields[i].required && is_default_value(&fields[i], member))
 			continue;
 		put(o, i ? " " : "");
 		put_field(o, &fields[i], member, first);

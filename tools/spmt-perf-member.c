@@ -43,7 +43,7 @@ static int finalize(spmt_comm *comm, void *arg)
 	return spmt_finalize(comm);
 }
 
-static int init_all(struct member *m, const struct spmt_attr *common, spmt_comm **comms)
+static int init_ranks(struct member *m, const struct spmt_attr *common, spmt_comm **comms)
 {
 	const struct layout *layout = &m->job.opt.layout;
 	int n = layout->ranks[m->job.index];
@@ -76,7 +76,7 @@ int member_run(
 	int n = m->job.opt.layout.ranks[m->job.index], rc, end;
 	spmt_comm **comms = calloc((size_t)n, sizeof(spmt_comm *));
 
-	rc = comms ? init_all(m, common, comms) : -ENOMEM;
+	rc = comms ? init_ranks(m, common, comms) : -ENOMEM;
 	if (rc) {
 		free(comms);
 		return rc;

@@ -35,7 +35,7 @@ static bool program_path(char *path, size_t room)
 }
 
 /* 0, or why not. *out reads what it prints; it ends by itself after two minutes. */
-static int start(char *program, int ranks, pid_t *pid, FILE **out)
+static int start_oshrun(char *program, int ranks, pid_t *pid, FILE **out)
 {
 	posix_spawn_file_actions_t actions;
 	char count[16], wait[] = "timeout", most[] = "120", run[] = "oshrun", many[] = "-n";
@@ -105,7 +105,7 @@ void oshmem_print(const struct figure *figures, int n, int ranks)
 		ranks);
 	printf("%-10s %5s %5s  %-5s %10s %10s %6s\n", "test", "ranks", "size", "unit", "spmt",
 		"oshmem", "ratio");
-	err = start(program, ranks, &pid, &out);
+	err = start_oshrun(program, ranks, &pid, &out);
 	if (err || !out) {
 		printf("oshrun: %s\n", strerror(err));
 		return;

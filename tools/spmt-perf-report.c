@@ -117,14 +117,14 @@ void perf_print(const struct figure *f)
 
 /* What of a figure is judged; of: the same test in the world of one process. ABOVE: by how much ours exceeds the other, in
    the figure's unit. */
-enum measure { OURS, RATIO_TO_PEER, ABOVE_PEER, RATIO_TO_ONE, ABOVE_ONE };
+enum judged { OURS, RATIO_TO_PEER, ABOVE_PEER, RATIO_TO_ONE, ABOVE_ONE };
 
 struct target {
 	const char *text, *test, *unit;
 	size_t size;
 	double limit;
 	int ranks; /* 0: any */
-	enum measure measure;
+	enum judged measure;
 	bool at_least; /* else at most */
 };
 

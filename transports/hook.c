@@ -19,7 +19,7 @@ struct hook {
 	_Atomic uint64_t counts[COUNTS]; /* written by the link's thread, read by any */
 };
 
-static void count(struct hook *hook, int what, uint64_t n)
+static void hook_count(struct hook *hook, int what, uint64_t n)
 {
 	uint64_t v = atomic_load_explicit(&hook->counts[what], memory_order_relaxed);
 
@@ -37,7 +37,7 @@ static void pause_us(unsigned us)
 static int result(struct hook *hook, int rc)
 {
 	if (rc)
-		count(hook, FAILURES, 1);
+		hook_count(hook, FAILURES, 1);
 	return rc;
 }
 
@@ -58,15 +58,15 @@ static int before(struct link *link, int which, const char *name, uint64_t n)
 		(unsigned long long)n, link->rank, link->pe);
 }
 
-static int move(struct link *link, int which, int what, void *dst, const void *src, size_t n,
+static int hook_move(struct link *link, int which, int what, void *dst, const void *src, size_t n,
 	enum move_mode mode, device_stream stream)
 {
 	struct hook *hook = link->hook;
 	const struct mover_ops *inner = hook->inner[which];
 	int rc = before(link, which, what == PUTS ? "put" : "get", n);
 
-	count(hook, what, 1);
-	count(hook, BYTES, n);
+	hook_count(hook, what, 1);
+	hook_count(hook, BYTES, n);
 	if (!rc)
 		rc = (what == PUTS ? inner->put : inner->get)(link, dst, src, n, mode, stream);
 	return result(hook, rc);
@@ -75,28 +75,28 @@ static int move(struct link *link, int which, int what, void *dst, const void *s
 static int small_put(struct link *link, void *remote, const void *local, size_t n,
 	enum move_mode mode, device_stream stream)
 {
-	return move(link, SMALL, PUTS, remote, local, n, mode, stream);
+	return hook_move(link, SMALL, PUTS, remote, local, n, mode, stream);
 }
 
 static int small_get(struct link *link, void *local, const void *remote, size_t n,
 	enum move_mode mode, device_stream stream)
 {
-	return move(link, SMALL, GETS, local, remote, n, mode, stream);
+	return hook_move(link, SMALL, GETS, local, remote, n, mode, stream);
 }
 
 static int large_put(struct link *link, void *remote, const void *local, size_t n,
 	enum move_mode mode, device_stream stream)
 {
-	return move(link, LARGE, PUTS, remote, local, n, mode, stream);
+	return hook_move(link, LARGE, PUTS, remote, local, n, mode, stream);
 }
 
 static int large_get(struct link *link, void *local, const void *remote, size_t n,
 	enum move_mode mode, device_stream stream)
 {
-	return move(link, LARGE, GETS, local, remote, n, mode, stream);
+	return hook_move(link, LARGE, GETS, local, remote, n, mode, stream);
 }
 
-static int complete(struct link *link, int which, int what)
+static int hook_complete(struct link *link, int which, int what)
 {
 	struct hook *hook = link->hook;
 	const struct mover_ops *inner = hook->inner[which];
@@ -104,28 +104,28 @@ static int complete(struct link *link, int which, int what)
 	if (hook->config.trace)
 		log_line(LOG_INFO, "rank %d: %s %s, rank %d", link->rank, inner->name,
 			what == FENCES ? "fence" : "quiet", link->pe);
-	count(hook, what, 1);
+	hook_count(hook, what, 1);
 	return result(hook, (what == FENCES ? inner->fence : inner->quiet)(link));
 }
 
 static int small_fence(struct link *link)
 {
-	return complete(link, SMALL, FENCES);
+	return hook_complete(link, SMALL, FENCES);
 }
 
 static int small_quiet(struct link *link)
 {
-	return complete(link, SMALL, QUIETS);
+	return hook_complete(link, SMALL, QUIETS);
 }
 
 static int large_fence(struct link *link)
 {
-	return complete(link, LARGE, FENCES);
+	return hook_complete(link, LARGE, FENCES);
 }
 
 static int large_quiet(struct link *link)
 {
-	return complete(link, LARGE, QUIETS);
+	return hook_complete(link, LARGE, QUIETS);
 }
 
 /* The caller closes whatever small and large are when it looks: after the unwrapping it may see one table or two. */

@@ -9,7 +9,7 @@
 
 /* ---- maps */
 
-static void adopt(struct link *link, const struct rank_info *peer)
+static void adopt_bases(struct link *link, const struct rank_info *peer)
 {
 	link->base = (char *)(uintptr_t)peer->heap_base;
 	link->own = (char *)(uintptr_t)peer->own_base;
@@ -20,7 +20,7 @@ static int self_attach(
 {
 	(void)backend;
 	(void)dev;
-	adopt(link, peer);
+	adopt_bases(link, peer);
 	return 0;
 }
 
@@ -35,7 +35,7 @@ static int p2p_attach(
 			"rank %d: p2p to rank %d refused: %s device %d may not reach device %d: %s",
 			link->rank, peer->rank, backend->name, dev, link->peer_dev,
 			status_sentence());
-	adopt(link, peer);
+	adopt_bases(link, peer);
 	return 0;
 }
 

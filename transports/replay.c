@@ -9,7 +9,7 @@
 #include "../src/status.h"
 
 /* Stand-ins for a nonce and a host's identity: equal where the recording says "the same". */
-static void identify(unsigned char id[16], uint64_t host, uint64_t process)
+static void stand_in_id(unsigned char id[16], uint64_t host, uint64_t process)
 {
 	memcpy(id, &host, sizeof(host));
 	memcpy(id + sizeof(host), &process, sizeof(process));
@@ -26,8 +26,8 @@ static void describe(const struct topo *topo, int rank, struct rank_info *info)
 		.caps = d->ipc ? RANK_CAP_IPC : 0 };
 	memcpy(info->backend, d->backend, sizeof(info->backend));
 	memcpy(info->pci, d->pci, sizeof(info->pci));
-	identify(info->host, (uint64_t)d->host, 0);
-	identify(info->process, (uint64_t)d->host, at.process);
+	stand_in_id(info->host, (uint64_t)d->host, 0);
+	stand_in_id(info->process, (uint64_t)d->host, at.process);
 }
 
 void replay_pair(const struct topo *topo, int from, int to, struct rank_info *me,

@@ -22,15 +22,15 @@
 
 /* ---- a link's share of a channel */
 
-struct move {
+struct sdma_move {
 	void *dst;
 	const void *src;
 	size_t n;
 };
 
 /* A move in flight. Events are made with the first use of a slot, and kept. */
-struct slot {
-	struct move move;
+struct lane_slot {
+	struct sdma_move move;
 	device_event before, behind; /* recorded on both sides of the copy */
 	bool guarded, marked;	     /* `before`, `behind` was recorded for this move */
 };
@@ -39,7 +39,7 @@ struct slot {
 struct lane {
 	device_stream stream;
 	uint64_t issued, done;
-	struct slot *slots;
+	struct lane_slot *slots;
 	uint64_t room; /* power of two */
 };
 
@@ -51,7 +51,7 @@ struct sdma {
 	struct lane lanes[];
 };
 
-static void slot_free(const struct link *link, struct slot *slot)
+static void slot_free(const struct link *link, struct lane_slot *slot)
 {
 	if (slot->before)
 		link->backend->event_destroy(link->dev, slot->before);
@@ -141,13 +141,14 @@ void link_route(const struct link *link, struct route *route)
 
 /* ---- waiting */
 
-static struct slot *slot_at(const struct lane *lane, uint64_t ticket)
+static struct lane_slot *slot_at(const struct lane *lane, uint64_t ticket)
 {
 	return &lane->slots[ticket & (lane->room - 1)];
 }
 
 /* 1 done, 0 not yet, or the code of a stream in which this move failed, or some link's before it. */
-static int slot_query(const struct link *link, const struct lane *lane, const struct slot *slot)
+static int slot_query(
+	const struct link *link, const struct lane *lane, const struct lane_slot *slot)
 {
 	return slot->marked ? link->backend->event_query(link->dev, slot->behind)
 			    : link->backend->stream_query(link->dev, lane->stream);
@@ -160,7 +161,7 @@ static int slot_query(const struct link *link, const struct lane *lane, const st
 static int lane_wait(const struct link *link, const struct lane *lane, int64_t timeout_ms,
 	const uint32_t *stop, int *verdict)
 {
-	const struct slot *last = slot_at(lane, lane->issued - 1);
+	const struct lane_slot *last = slot_at(lane, lane->issued - 1);
 	bool forever = timeout_ms < 0 || timeout_ms > INT64_MAX / 4000000;
 	int64_t end = forever ? INT64_MAX : process_now() + timeout_ms * 1000000;
 	int yields = 0, rc;
@@ -182,7 +183,7 @@ static int lane_wait(const struct link *link, const struct lane *lane, int64_t t
 	return 0;
 }
 
-static int redo(const struct link *link, const struct move *m)
+static int redo(const struct link *link, const struct sdma_move *m)
 {
 	const struct backend *b = link->backend;
 	int64_t ms = *link->timeout_ms;
@@ -199,7 +200,8 @@ static int redo(const struct link *link, const struct move *m)
 	return rc;
 }
 
-static void note_failure(const struct link *link, struct sdma *st, const struct move *m, int rc)
+static void note_failure(
+	const struct link *link, struct sdma *st, const struct sdma_move *m, int rc)
 {
 	if (st->error)
 		return;
@@ -220,7 +222,7 @@ static void recover(struct link *link, struct sdma *st, int i, int verdict)
 
 	channel_renew(st->channel, i, lane->stream);
 	for (uint64_t t = lane->done; t != lane->issued; t++) {
-		const struct slot *slot = slot_at(lane, t);
+		const struct lane_slot *slot = slot_at(lane, t);
 		int rc = slot_query(link, lane, slot);
 
 		if (rc == 1)
@@ -236,7 +238,7 @@ static void recover(struct link *link, struct sdma *st, int i, int verdict)
 }
 
 /* Waits for the link's moves in a lane and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed. */
-static int settle(struct link *link, struct sdma *st, int i)
+static int settle_lane(struct link *link, struct sdma *st, int i)
 {
 	struct lane *lane = &st->lanes[i];
 	int rc, verdict;
@@ -258,7 +260,7 @@ static int settle(struct link *link, struct sdma *st, int i)
 static int settle_all(struct link *link, struct sdma *st, const char *what)
 {
 	for (int i = 0; i < st->nlanes; i++) {
-		int rc = settle(link, st, i);
+		int rc = settle_lane(link, st, i);
 
 		if (rc)
 			return link_wait_failed(link, what, rc);
@@ -271,7 +273,7 @@ static int settle_all(struct link *link, struct sdma *st, const char *what)
 static void lane_grow(struct lane *lane)
 {
 	uint64_t room = 2 * lane->room;
-	struct slot *more = mem_calloc(room, sizeof(*more));
+	struct lane_slot *more = mem_calloc(room, sizeof(*more));
 
 	if (!more)
 		return;
@@ -293,7 +295,7 @@ static int lane_room(struct link *link, struct sdma *st, int i)
 		lane->done++;
 	if (lane->issued - lane->done == lane->room && lane->room < MOST_ROOM)
 		lane_grow(lane);
-	return lane->issued - lane->done < lane->room ? 0 : settle(link, st, i);
+	return lane->issued - lane->done < lane->room ? 0 : settle_lane(link, st, i);
 }
 
 /* Moves that are in a stream which the channel has given up since are settled first. */
@@ -301,7 +303,7 @@ static int lane_ready(struct link *link, struct sdma *st, int i)
 {
 	device_stream now = atomic_load_explicit(&st->channel->lanes[i], memory_order_acquire);
 	struct lane *lane = &st->lanes[i];
-	int rc = lane->stream == now ? lane_room(link, st, i) : settle(link, st, i);
+	int rc = lane->stream == now ? lane_room(link, st, i) : settle_lane(link, st, i);
 
 	if (!rc)
 		lane->stream = now;
@@ -309,7 +311,7 @@ static int lane_ready(struct link *link, struct sdma *st, int i)
 }
 
 /* False where there is no event to be had. */
-static bool mark(const struct link *link, const struct lane *lane, device_event *event)
+static bool mark_event(const struct link *link, const struct lane *lane, device_event *event)
 {
 	const struct backend *b = link->backend;
 
@@ -319,25 +321,25 @@ static bool mark(const struct link *link, const struct lane *lane, device_event 
 }
 
 /* Alone in a channel a link needs no proof of whose fault a failure is. */
-static int lane_copy(struct link *link, struct sdma *st, int i, const struct move *m)
+static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
 	struct lane *lane = &st->lanes[i];
-	struct slot *slot = slot_at(lane, lane->issued);
+	struct lane_slot *slot = slot_at(lane, lane->issued);
 	int rc;
 
-	slot->guarded = channel_shared(st->channel) && mark(link, lane, &slot->before);
+	slot->guarded = channel_shared(st->channel) && mark_event(link, lane, &slot->before);
 	rc = link->backend->copy(link->dev, m->dst, m->src, m->n, lane->stream);
 	if (rc)
 		return rc;
 	slot->move = *m;
-	slot->marked = mark(link, lane, &slot->behind);
+	slot->marked = mark_event(link, lane, &slot->behind);
 	lane->issued++;
 	link->pending = true;
 	return 0;
 }
 
 /* A failed stream may refuse new work; then it goes into the one that takes its place. */
-static int submit(struct link *link, struct sdma *st, int i, const struct move *m)
+static int submit(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
 	int rc = link_wait_failed(link, "sdma", lane_ready(link, st, i));
 	device_stream stream = st->lanes[i].stream;
@@ -354,11 +356,11 @@ static int submit(struct link *link, struct sdma *st, int i, const struct move *
 }
 
 /* Settled before as well, so that a failure found behind it can only be this move's. */
-static int submit_and_wait(struct link *link, struct sdma *st, int i, const struct move *m)
+static int submit_and_wait(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
 	struct status_saved why;
 	bool pending = link->pending;
-	int rc = link_wait_failed(link, "sdma", settle(link, st, i));
+	int rc = link_wait_failed(link, "sdma", settle_lane(link, st, i));
 	int before = st->error;
 
 	if (rc)
@@ -367,7 +369,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	st->error = 0;
 	rc = submit(link, st, i, m);
 	if (!rc)
-		rc = link_wait_failed(link, "sdma", settle(link, st, i));
+		rc = link_wait_failed(link, "sdma", settle_lane(link, st, i));
 	if (!rc)
 		link->pending = pending;
 	if (!rc && st->error)
@@ -408,7 +410,7 @@ static int sdma_stream_move(
 static int sdma_move(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
 	device_stream stream)
 {
-	struct move m = { .dst = dst, .src = src, .n = n };
+	struct sdma_move m = { .dst = dst, .src = src, .n = n };
 	struct sdma *st;
 	int rc, i;
 
@@ -445,7 +447,7 @@ static int sdma_quiet(struct link *link)
 }
 
 /* Waits even in a broken world, for the engine and not for a rank, because the heaps are unmapped next. */
-static void drain(const struct link *link, const struct sdma *st)
+static void drain_lanes(const struct link *link, const struct sdma *st)
 {
 	int64_t ms = *link->timeout_ms;
 	int verdict;
@@ -469,7 +471,7 @@ static void sdma_close(struct link *link)
 		return;
 	link->sdma = NULL;
 	if (!inherited)
-		drain(link, st);
+		drain_lanes(link, st);
 	state_free(link, st, inherited);
 }
 

@@ -21,8 +21,8 @@ struct pair {
 };
 
 /* Adds to the reason, cutting it off where it is full. */
-static void note(struct pair *p, const char *fmt, ...) PRINTF(2, 3);
-static void note(struct pair *p, const char *fmt, ...)
+static void add_reason(struct pair *p, const char *fmt, ...) PRINTF(2, 3);
+static void add_reason(struct pair *p, const char *fmt, ...)
 {
 	char *text = p->route->reason;
 	va_list args;
@@ -54,11 +54,11 @@ static bool p2p_fits(struct pair *p)
 	const char *reason = p->facts->peer_reason;
 
 	if (!same_process(p))
-		note(p, "p2p: another process");
+		add_reason(p, "p2p: another process");
 	else if (p->facts->peer_code)
-		note(p, "p2p: %s", reason[0] ? reason : "the driver refuses peer access");
+		add_reason(p, "p2p: %s", reason[0] ? reason : "the driver refuses peer access");
 	else
-		note(p, "p2p: same process, peer access granted");
+		add_reason(p, "p2p: same process, peer access granted");
 	return same_process(p) && !p->facts->peer_code;
 }
 
@@ -67,17 +67,18 @@ static bool ipc_fits(struct pair *p)
 	const struct rank_info *deaf = p->me->caps & RANK_CAP_IPC ? p->peer : p->me;
 
 	if (same_process(p))
-		note(p, "ipc: same process");
+		add_reason(p, "ipc: same process");
 	else if (!same_host(p))
-		note(p, "ipc: another host");
+		add_reason(p, "ipc: another host");
 	else if (!(deaf->caps & RANK_CAP_IPC))
-		note(p, "ipc: rank %d cannot share memory between processes", (int)deaf->rank);
+		add_reason(
+			p, "ipc: rank %d cannot share memory between processes", (int)deaf->rank);
 	else if (p->facts->peer_code)
-		note(p, "ipc: %s",
+		add_reason(p, "ipc: %s",
 			p->facts->peer_reason[0] ? p->facts->peer_reason
 						 : "the driver refuses peer access");
 	else
-		note(p, "ipc: same host, another process");
+		add_reason(p, "ipc: same host, another process");
 	return !same_process(p) && same_host(p) && deaf->caps & RANK_CAP_IPC &&
 		!p->facts->peer_code;
 }
@@ -86,7 +87,7 @@ static bool sdma_fits(struct pair *p)
 {
 	if (p->facts->threshold != UINT64_MAX)
 		return true;
-	note(p, "sdma: no copy engine");
+	add_reason(p, "sdma: no copy engine");
 	return false;
 }
 
@@ -148,7 +149,7 @@ static int choose_movers(struct pair *p, enum map_kind map)
 		if (!(row->maps & 1u << map))
 			continue;
 		if (rank < 0)
-			note(p, "%s: left out by SPMT_MOVES=%s", row->name, wish);
+			add_reason(p, "%s: left out by SPMT_MOVES=%s", row->name, wish);
 		else if (!row->fits || row->fits(p))
 			rank_in(order, ranks, n++, i, rank);
 	}
@@ -163,7 +164,7 @@ static int choose_movers(struct pair *p, enum map_kind map)
 static void choose_self(struct pair *p)
 {
 	p->route->map = MAP_SELF;
-	note(p, "self");
+	add_reason(p, "self");
 	if (choose_movers(p, MAP_SELF))
 		return;
 	p->route->movers[0] = MOVER_STORE;
@@ -175,13 +176,13 @@ static bool choose_map(struct pair *p, enum map_kind map)
 	const struct map_row *row = &map_rows[map];
 
 	if (!row->ops) {
-		note(p, "%s: not in this build", row->name);
+		add_reason(p, "%s: not in this build", row->name);
 		return false;
 	}
 	if (!row->fits(p))
 		return false;
 	if (!choose_movers(p, map)) {
-		note(p, "%s: no mover is left for it", row->name);
+		add_reason(p, "%s: no mover is left for it", row->name);
 		return false;
 	}
 	p->route->map = map;
@@ -203,12 +204,13 @@ int route_select(const struct rank_info *me, const struct rank_info *peer,
 		int rank = env_list_rank(facts->maps, map_rows[map].name, map);
 
 		if (rank < 0)
-			note(&p, "%s: left out by SPMT_MAPS=%s", map_rows[map].name, facts->maps);
+			add_reason(&p, "%s: left out by SPMT_MAPS=%s", map_rows[map].name,
+				facts->maps);
 		else
 			rank_in(order, ranks, n++, map, rank);
 	}
 	if (strncmp(me->backend, peer->backend, sizeof(me->backend))) {
-		note(&p, "backends differ: %.8s and %.8s", me->backend, peer->backend);
+		add_reason(&p, "backends differ: %.8s and %.8s", me->backend, peer->backend);
 		return -EHOSTUNREACH;
 	}
 	for (int i = 0; i < n; i++) {

@@ -24,7 +24,7 @@ struct coll {
 	uint64_t bytes; /* of args->count elements */
 };
 
-static inline uint64_t own_word(const uint64_t *word)
+static inline uint64_t peek_word(const uint64_t *word)
 {
 	return spmtd_peek64_(spmtd_at_(word));
 }
@@ -115,14 +115,14 @@ static inline int await_hello(
 static inline void record_mismatch(const struct coll *c, int pe)
 {
 	const uint64_t *hello = spmtd_inbox_(c->view, pe)->hello[c->epoch & 1];
-	uint64_t low = (uint32_t)own_word(&hello[0]), high = own_word(&hello[1]) << 32;
+	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
 
 	spmtd_record_(c->view, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe, spmtd_at_(hello),
 		c->args->key, high | low);
 }
 
 /* All ranks see some key that is not their own, or none does. */
-static inline int meet(const struct coll *c)
+static inline int coll_meet(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
 	struct spmtd_waiter_ w;
@@ -214,7 +214,7 @@ static inline void part(const struct coll *c, int rc)
 /* ---- moving --------------------------------------------------------------------------------- */
 
 /* n ranks' blocks from `from` on, rank `pe` first, to their places in dst or to its begin. */
-static inline void pull(const struct coll *c, int pe, int n, uint64_t from, int places)
+static inline void coll_pull(const struct coll *c, int pe, int n, uint64_t from, int places)
 {
 	for (int i = 0; i < n; i++) {
 		uint64_t src = spmtd_inbox_(c->view, pe)->src + from, dst = c->args->dst;
@@ -264,7 +264,7 @@ static inline void reduce(const struct coll *c)
 	reduce_run(&r, c->args->type, c->args->op);
 }
 
-static inline void move(const struct coll *c)
+static inline void coll_move(const struct coll *c)
 {
 	const struct kernel_collective_args *args = c->args;
 	int kind = args->kind, pe = args->root, n = 1, places = 0;
@@ -282,7 +282,7 @@ static inline void move(const struct coll *c)
 	if (kind == COLL_ALL_TO_ALL)
 		from = (uint64_t)c->view->pe * c->bytes;
 	if (pe >= 0)
-		pull(c, pe, n, from, places);
+		coll_pull(c, pe, n, from, places);
 }
 
 /* ---- small ones: pushed ---------------------------------------------------------------------- */
@@ -358,7 +358,7 @@ static inline uint32_t bytes_of(const struct coll *c, uint64_t piece)
 	return left < PIECE ? (uint32_t)left : PIECE;
 }
 
-static inline void push(const struct coll *c)
+static inline void coll_push(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
 	struct sweep s = targets(c);
@@ -459,10 +459,10 @@ static inline int collect_small(const struct coll *c)
 	int rc;
 
 	if (c->bytes)
-		push(c);
+		coll_push(c);
 	if (kernel_block() == 0)
 		greet(c, 0);
-	rc = meet(c);
+	rc = coll_meet(c);
 	if (!rc && c->bytes)
 		rc = await_data(c);
 	if (rc || !c->bytes)
@@ -498,9 +498,9 @@ static inline void run_large(const struct coll *c)
 
 	if (kernel_block() == 0)
 		greet(c, 1);
-	rc = meet(c);
+	rc = coll_meet(c);
 	if (!rc)
-		move(c);
+		coll_move(c);
 	part(c, rc);
 }
 
@@ -511,8 +511,8 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 
 	c.args = args;
 	c.view = v;
-	c.epoch = own_word(&v->own->coll_epoch) + 1;
-	c.before = own_word(&v->own->grid[GRID_BEFORE]);
+	c.epoch = peek_word(&v->own->coll_epoch) + 1;
+	c.before = peek_word(&v->own->grid[GRID_BEFORE]);
 	c.bytes = args->count * type_bytes(args->type);
 	if (kernel_block() == 0 && c.epoch >> 31 && (c.epoch & 0x7fffffff) <= 1)
 		clear_other_set(&c);

@@ -265,8 +265,9 @@ static int take_offset(struct heap *heap, const struct arena_want *want, uint64_
 
 	if (rc)
 		return refuse(heap, rc, want->size, want->align);
-	arena_size(heap->arena, at, &bytes);
-	rc = back(heap, at + bytes);
+	rc = arena_size(heap->arena, at, &bytes);
+	if (!rc)
+		rc = back(heap, at + bytes);
 	if (rc) {
 		arena_free(heap->arena, at);
 		status_save(&cause);

@@ -80,6 +80,14 @@ static int check_config(const struct heap_config *c)
 	return 0;
 }
 
+bool heap_holds(const struct heap *heap, const void *ptr, uint64_t n)
+{
+	uint64_t off = heap_offset(heap, ptr);
+	uint64_t end = atomic_load_explicit(&heap->committed, memory_order_relaxed);
+
+	return off <= end && n <= end - off;
+}
+
 static int copy_peers(struct heap *heap, const int *peers, int n)
 {
 	if (n < 1)
@@ -125,6 +133,13 @@ static int commit(struct heap *heap, uint64_t offset, uint64_t length)
 	return rc;
 }
 
+static void committed_to(struct heap *heap, uint64_t end)
+{
+	atomic_store_explicit(&heap->committed, end, memory_order_relaxed);
+	if (!heap->check)
+		atomic_store_explicit(&heap->clear, end, memory_order_relaxed);
+}
+
 static int open_slice(struct heap *heap, int slice, bool whole)
 {
 	size_t granularity;
@@ -143,7 +158,7 @@ static int open_slice(struct heap *heap, int slice, bool whole)
 		return heap->own_size ? commit(heap, heap->size, heap->own_size) : 0;
 	rc = commit(heap, 0, heap->size + heap->own_size);
 	if (!rc)
-		atomic_store_explicit(&heap->committed, heap->size, memory_order_relaxed);
+		committed_to(heap, heap->size);
 	return rc;
 }
 
@@ -160,14 +175,19 @@ static int open_static(struct heap *heap)
 	heap->base = (char *)align_up((uintptr_t)heap->block, HEAP_ALIGN);
 	heap->own = heap->base + heap->size;
 	heap->chunks[heap->nchunks++] = (struct heap_chunk){ 0, bytes };
-	atomic_store_explicit(&heap->committed, heap->size, memory_order_relaxed);
+	committed_to(heap, heap->size);
 	return 0;
 }
 
-static int make_arenas(struct heap *heap, uint64_t own_size)
+static int make_arenas(struct heap *heap, uint64_t own_size, bool check)
 {
 	uint64_t first;
 	int rc = arena_create(heap->size, &heap->arena);
+
+	if (!rc && check) {
+		heap->check = check_create(heap->size, heap->backend->traits & DEVICE_HOST_ACCESS);
+		rc = heap->check ? 0 : -ENOMEM;
+	}
 
 	if (!rc)
 		rc = arena_create(heap->own_size, &heap->own_arena);
@@ -189,12 +209,14 @@ int heap_open(const struct heap_config *config, struct heap *heap)
 	heap->own_size = own_part(config);
 	rc = copy_peers(heap, config->peers, config->npeers);
 	if (!rc)
-		rc = make_arenas(heap, config->own_size);
+		rc = make_arenas(heap, config->own_size, config->check);
 	if (rc)
 		goto err;
 	rc = heap->range ? open_slice(heap, config->slice, config->whole) : open_static(heap);
 	if (rc)
 		goto err;
+	if (heap->check)
+		heap->check->base = heap->base;
 	return 0;
 err:
 	heap_close(heap);
@@ -206,6 +228,7 @@ void heap_close(struct heap *heap)
 	struct status_saved cause;
 
 	status_save(&cause); /* often called because something failed */
+	check_destroy(heap->check);
 	for (int i = heap->nchunks; heap->range && i-- > 0;)
 		heap->backend->vmm->decommit(
 			heap->dev, heap->base + heap->chunks[i].offset, heap->chunks[i].length);
@@ -237,7 +260,7 @@ static int back(struct heap *heap, uint64_t end)
 	if (rc)
 		return rc;
 	heap->step = MIN_OF(heap->step * 2, STEP_LIMIT);
-	atomic_store_explicit(&heap->committed, committed + length, memory_order_relaxed);
+	committed_to(heap, committed + length);
 	return 0;
 }
 
@@ -256,12 +279,67 @@ static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t ali
 		heap->dev, heap->backend->name, size);
 }
 
+/* Under the lock, as all that is not public below. -EINVAL: no block begins there. */
+static int release(struct heap *heap, uint64_t offset)
+{
+	uint64_t size = 0, owner = 0;
+
+	if (heap->check && !arena_owner(heap->arena, offset, &owner)) {
+		arena_size(heap->arena, offset, &size);
+		if (owner == HEAP_LIBRARY)
+			check_own_end(heap->check, offset, size);
+		else
+			check_remove(heap->check, offset);
+	}
+	return arena_free(heap->arena, offset);
+}
+
+/* A block with its red zone, if any. What was freed and kept goes before there is no room. */
+static int take_gap(struct heap *heap, const struct arena_want *want, uint64_t *at)
+{
+	struct arena_want w = *want;
+	uint64_t used;
+	int rc;
+
+	if (!heap->check)
+		return arena_take(heap->arena, want, at);
+	/* No more for the user than where blocks are not looked at. */
+	used = arena_used(heap->arena) - heap->check->kept_bytes - heap->check->zones;
+	if (w.size > heap->size || used + align_up(w.size, ARENA_ALIGN) > heap->size - CHECK_ROOM)
+		return -ENOSPC;
+	if (w.owner != HEAP_LIBRARY) {
+		if (check_reserve(heap->check))
+			return -ENOMEM;
+		w.size += CHECK_ZONE;
+	}
+	while ((rc = arena_take(heap->arena, &w, at)) == -ENOSPC &&
+		check_oldest(heap->check, UINT64_MAX / 2))
+		release(heap, check_oldest(heap->check, UINT64_MAX / 2)->offset);
+	return rc;
+}
+
+/* Notes what was taken. */
+static void looked_at(struct heap *heap, const struct arena_want *want, uint64_t at, uint64_t bytes)
+{
+	const struct heap_block block = {
+		.offset = at, .size = want->size, .span = bytes, .owner = want->owner
+	};
+	uint64_t end = atomic_load_explicit(&heap->committed, memory_order_relaxed);
+
+	if (!heap->check)
+		return;
+	if (want->owner == HEAP_LIBRARY)
+		check_own(heap->check, at, bytes, end);
+	else
+		check_add(heap->check, &block, end);
+}
+
 /* Under the lock. */
 static int take_offset(struct heap *heap, const struct arena_want *want, uint64_t *offset)
 {
 	struct status_saved cause;
 	uint64_t at, bytes;
-	int rc = arena_take(heap->arena, want, &at);
+	int rc = take_gap(heap, want, &at);
 
 	if (rc)
 		return refuse(heap, rc, want->size, want->align);
@@ -280,6 +358,7 @@ static int take_offset(struct heap *heap, const struct arena_want *want, uint64_
 			atomic_load_explicit(&heap->committed, memory_order_relaxed),
 			cause.sentence);
 	}
+	looked_at(heap, want, at, bytes);
 	*offset = at;
 	return 0;
 }
@@ -309,7 +388,7 @@ int heap_free(struct heap *heap, uint64_t offset)
 	int rc;
 
 	pthread_mutex_lock(&heap->lock);
-	rc = arena_free(heap->arena, offset);
+	rc = release(heap, offset);
 	pthread_mutex_unlock(&heap->lock);
 	if (rc)
 		return fail(-EINVAL,
@@ -335,7 +414,7 @@ void heap_free_owned(struct heap *heap, uint64_t owner)
 	pthread_mutex_lock(&heap->lock);
 	for (; !arena_next(heap->arena, at, &at, &whose); at++)
 		if (whose == owner)
-			arena_free(heap->arena, at);
+			release(heap, at);
 	pthread_mutex_unlock(&heap->lock);
 }
 
@@ -365,6 +444,9 @@ void heap_own_free(struct heap *heap, uint64_t offset)
 	bool own = offset >= heap->size;
 
 	pthread_mutex_lock(&heap->lock);
-	arena_free(own ? heap->own_arena : heap->arena, own ? offset - heap->size : offset);
+	if (own)
+		arena_free(heap->own_arena, offset - heap->size);
+	else
+		release(heap, offset);
 	pthread_mutex_unlock(&heap->lock);
 }

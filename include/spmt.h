@@ -15,7 +15,7 @@
  * Threads
  *   Calls on different comms run at once and share no lock on the data path. Calls on one comm come
  *   from any thread, one at a time; a collective, or spmt_finalize, that comes while another thread
- *   waits in one on the same comm is -EBUSY. spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
+ *   waits in one on the same comm is -EBUSY (with SPMT_CHECK: any call). spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
  *   spmt_route, spmt_ptr and spmt_stats may run beside any call. No call is a cancellation point
  *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one; fn of spmt_run and
  *   spmt_each can be cancelled.
@@ -45,6 +45,23 @@
  *   has issued, streams included; barrier is quiet and then sync. A signal is delivered after its
  *   data, also for 0 bytes. (Meanings follow OpenSHMEM 1.5 where it has the call.) A naturally
  *   aligned put or get of 1, 2, 4 or 8 bytes is one atomic access.
+ *
+ * Checking
+ *   SPMT_CHECK=1 in the environment, on all ranks alike, has calls look closer. What is found is an error of the call, and a
+ *   line on stderr ("spmt: check: "), since it was asked for:
+ *   - A range in the symmetric heap, remote side or local, that is not within one live block: -EINVAL, with the block and its
+ *     number: "goes 16 bytes past the end of the block of 48 bytes (spmt_malloc no. 7)". Nothing of the call happens.
+ *     Nor does spmt_free where it lies in none, or where a buffer in the block is still registered.
+ *   - A call that another thread makes while one is in a call on the same comm, but those that may run beside any: -EBUSY. The
+ *     first is not harmed.
+ *   - Stores that no call makes (kernels, spmt_ptr) behind a block, or to one that was freed: -EFAULT from spmt_free on all
+ *     ranks, or from the spmt_finalize of the rank whose memory it is. Looked for when a block is freed, when one that was
+ *     freed is given back, and by spmt_finalize. What was to be done is done.
+ *   - What spmt_finalize finds allocated or registered: a line alone.
+ *   A program built with AddressSanitizer is stopped at such a store at once, on the host backend, by ranks of the process
+ *   whose memory it is. Calls cost up to a microsecond more; blocks lie 64 bytes or more apart; freed ones are kept until 64
+ *   others have been freed, up to an eighth of the heap; a heap takes 2 MiB more, so that the user has as much as without. A
+ *   library that was itself built with AddressSanitizer looks without being asked, but writes no lines.
  *
  * Fork
  *   A forked child owns no rank: every call on an inherited comm fails with SPMT_ERR_FORKED and
@@ -395,7 +412,8 @@ SPMT_API int spmt_device_count(const char *backend, int *count);
 SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
 SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
 SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
-/* NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. */
+/* NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
+   written where nothing should have been; the block is freed. */
 SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 
 /* The address at which pe's copy of `sym` can be loaded and stored, or NULL: bad argument, or

@@ -11,8 +11,9 @@
  *   address of the block meant on pe, as on the host. The local side is any memory the thread can
  *   reach, its stack and the block's shared memory included. Nothing is checked here but by
  *   spmtd_ptr and spmtd_mem_ptr: pe is a rank of the world that spmtd_ptr does not refuse, and the
- *   range lies in the heap (or buffer). On GPUs the two sides of a copy may not overlap; on the
- *   host they may.
+ *   range lies in the heap (or buffer), not in one block of it: with SPMT_CHECK (spmt.h, "Checking")
+ *   the library finds later what was written behind a block. On GPUs the two sides of a copy may not
+ *   overlap; on the host they may.
  *
  * Scopes
  *   No suffix: the calling thread alone. _warp, _block: called by all threads of the warp

@@ -80,14 +80,14 @@ static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t part = c->count * type_size(c->type);
 	bool reads = c->kind != COLL_BROADCAST || c->root == comm->rank;
+	int rc;
 
 	if (!c->count)
 		return 0;
-	if (!local_fits(comm->heap, c->dst, part * c->dst_blocks))
-		return local_refuse(comm, c->what, "dst", c->dst, part * c->dst_blocks);
-	if (reads && !local_fits(comm->heap, c->src, part * c->src_blocks))
-		return local_refuse(comm, c->what, "src", c->src, part * c->src_blocks);
-	return 0;
+	rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
+	if (rc || !reads)
+		return rc;
+	return local_check(comm, c->what, "src", c->src, part * c->src_blocks);
 }
 
 static int coll_check(const spmt_comm *comm, const struct coll_call *c)
@@ -267,6 +267,7 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
 	int rc = comm_enter(comm, what);
@@ -286,6 +287,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	int root, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
 		root, 0, 0, 1, 1 };
 	int rc = comm_enter(comm, c.what);
@@ -304,6 +306,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
 		SPMT_OP_SUM, 0, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
 	int rc = comm_enter(comm, c.what);
@@ -314,6 +317,7 @@ int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, e
 int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	spmt_stream stream)
 {
+	TURN(comm, __func__);
 	uint64_t n = comm ? (uint64_t)comm->nranks : 1;
 	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
 		SPMT_OP_SUM, 0, 0, 0, n, n };
@@ -351,6 +355,7 @@ static int permute_table(
 int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	const int *to, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM, 0,
 		0, 0, 1, 1 };
 	int rc = comm_enter(comm, c.what);
@@ -365,6 +370,7 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
 		op, 0, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
 	int rc = comm_enter(comm, c.what);
@@ -375,6 +381,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	enum spmt_op op, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op, 0, 0,
 		0, 1, 1 };
 	int rc = comm_enter(comm, c.what);

@@ -52,6 +52,9 @@ struct spmt_comm {
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct spmt_mem *mems;	   /* live registered buffers */
 	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
+	uint64_t made, freed;	   /* SPMT_CHECK: blocks so far */
+	_Atomic uintptr_t turn;	   /* SPMT_CHECK: a thread has the comm, in this call; turn.h */
+	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
 	size_t fair; /* where the next look at many words begins */
 	int units;   /* of the device: blocks that are sure to run at once */
@@ -66,29 +69,30 @@ struct spmt_comm {
 
 /* ---- entering a call ----------------------------------------------------------------------- */
 
+/* Live, whole, and nothing is looked at more closely. */
+static inline bool comm_quick(const spmt_comm *comm)
+{
+	return LIKELY(comm && pooled_is_live(&comm->head) &&
+		!atomic_load_explicit(&comm->control->stop, memory_order_relaxed));
+}
+
 /* Why comm cannot be used; the slow half of comm_enter. */
 int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold));
-
 /* Every public call begins here. 0: comm is live and its world is whole. */
 static inline int comm_enter(const spmt_comm *comm, const char *what)
 {
-	if (LIKELY(comm && pooled_is_live(&comm->head) &&
-		    !atomic_load_explicit(&comm->control->stop, memory_order_relaxed)))
-		return 0;
-	return comm_refuse(comm, what);
+	return comm_quick(comm) ? 0 : comm_refuse(comm, what);
 }
 
 /* As comm_enter for calls that work in a broken world, too. */
 int comm_enter_any(const spmt_comm *comm, const char *what);
-/* The same for calls that may run beside finalize, which waits for those between comm_visit and
-   comm_left. Not 0: no comm_left follows. */
+/* The same beside finalize, which waits for those between comm_visit and comm_left. Not 0: no comm_left follows. */
 int comm_visit(spmt_comm *comm, const char *what);
 static inline void comm_left(spmt_comm *comm)
 {
 	atomic_fetch_sub_explicit(&comm->head.visitors, 1, memory_order_release);
 }
-/* Once comm is no longer live: until nobody is in it. */
-void comm_unvisited(spmt_comm *comm);
+void comm_unvisited(spmt_comm *comm); /* once it is no longer live: until nobody is in it */
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));
 
 static inline bool comm_has_pe(const spmt_comm *comm, int pe)
@@ -101,9 +105,7 @@ static inline bool comm_cpu_access(const spmt_comm *comm)
 	return comm->backend->traits & DEVICE_HOST_ACCESS;
 }
 
-/* Longer deadlines are taken for this one: in nanoseconds it is within the clock's range. */
-#define TIMEOUT_MOST (INT64_MAX / 4000000)
-
+#define TIMEOUT_MOST (INT64_MAX / 4000000) /* in nanoseconds within the clock's range */
 /* 0: the default of this comm */
 static inline int64_t comm_timeout(const spmt_comm *comm)
 {

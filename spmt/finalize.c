@@ -4,6 +4,7 @@
 #include "../src/process.h"
 #include "../src/status.h"
 #include "gather.h"
+#include "misuse.h"
 #include "peer.h"
 #include "split.h"
 #include "steps.h"
@@ -121,15 +122,23 @@ int spmt_finalize(spmt_comm *comm)
 	UNCANCELLED;
 	struct meet_record record = { .op = MEET_FINALIZE };
 	int rc = comm_enter_any(comm, "spmt_finalize");
+	struct status_saved what;
+	spmt_comm *turn;
 	const char *other;
 	bool broken;
+	int found = 0;
 
 	if (rc)
 		return rc;
 	broken = atomic_load(&comm->control->stop);
+	turn = turn_begin(comm, "spmt_finalize");
 	other = atomic_load(&comm->inside);
-	if (other && !broken)
+	if (!other)
+		other = turn_other(comm);
+	if (other && !broken) {
+		turn_end(&turn);
 		return comm_busy(comm, "spmt_finalize", other);
+	}
 	record.status = quiet_tree(comm);
 	if (!broken) {
 		finalize_deadline(comm);
@@ -139,6 +148,11 @@ int spmt_finalize(spmt_comm *comm)
 		if (rc)
 			comm_break(comm, rc, status_sentence());
 	}
+	if (!broken && !rc && comm_checked(comm))
+		found = misuse_left(comm);
+	if (found)
+		status_save(&what);
+	turn_end(&turn);
 	if (!comm->parent)
 		world_unpublish(comm);
 	if (!broken && !rc && gather_elsewhere(comm)) {
@@ -148,5 +162,8 @@ int spmt_finalize(spmt_comm *comm)
 		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
 	}
 	comm_destroy(comm);
-	return rc;
+	if (rc || !found)
+		return rc;
+	status_restore(&what);
+	return found;
 }

@@ -53,6 +53,7 @@ int stream_quiet(spmt_comm *comm, const char *what, device_stream s)
 
 int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	static const char what[] = "spmt_quiet_on_stream";
 	int rc = comm_enter(comm, what);
 
@@ -64,6 +65,7 @@ int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 int spmt_signal_wait_on_stream(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct kernel_wait_args args = {
 		.sig = (uint64_t)(uintptr_t)sig, .value = val, .cmp = (int)cmp
 	};
@@ -114,6 +116,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	const void *args, size_t args_size)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct host_launch *launch;
 	device_stream s;
 	int rc = host_only(comm, "spmt_host_launch");
@@ -145,6 +148,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	int rc = host_only(comm, "spmt_host_stream_create");
 
 	if (rc)

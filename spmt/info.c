@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../src/guard.h"
+#include "../src/log.h"
 #include "../src/process.h"
 #include "../src/status.h"
 #include "routes.h"
@@ -21,6 +22,7 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 		return fail(-EINVAL, "%s: comm is NULL", what);
 	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
 	case POOLED_LIVE:
+	case POOLED_CHECKED:
 		return 0;
 	case 0:
 		return fail(SPMT_ERR_FORKED,
@@ -28,6 +30,13 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	default:
 		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
 	}
+}
+
+/* Where calls look closer, comm_enter's quick look fails, and comm_refuse has the last word. */
+void comm_set_live(spmt_comm *comm)
+{
+	atomic_store_explicit(&comm->head.state, comm->heap->check ? POOLED_CHECKED : POOLED_LIVE,
+		memory_order_release);
 }
 
 /* Counted first and then looked at; comm_unvisited does it the other way round. */
@@ -49,12 +58,25 @@ void comm_unvisited(spmt_comm *comm)
 		sched_yield();
 }
 
+/* Calls are looked at: this one has the comm's turn, or could have had it. */
+static int turn_check(const spmt_comm *comm, const char *what)
+{
+	const char *other = turn_other(comm);
+	int rc = other ? comm_busy(comm, what, other) : 0;
+
+	if (rc)
+		log_line(LOG_CHECK, "%s", status_sentence());
+	return rc;
+}
+
 int comm_refuse(const spmt_comm *comm, const char *what)
 {
 	int rc = comm_enter_any(comm, what);
 
 	if (rc)
 		return rc;
+	if (!atomic_load(&comm->control->stop))
+		return turn_check(comm, what);
 	rc = comm_broken(comm, what);
 	/* Who broke the world by intent gave a code for all; else what broke it happened to
 	   another call. */
@@ -252,7 +274,7 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 		*value = (int64_t)MIN_OF(comm->links[comm->rank].threshold, (uint64_t)INT64_MAX);
 		return 0;
 	case SPMT_CAP_HEAP_SIZE:
-		*value = (int64_t)comm->heap->size;
+		*value = (int64_t)(comm->heap->size - (comm->heap->check ? CHECK_ROOM : 0));
 		return 0;
 	}
 	return fail(-EINVAL, "spmt_query: rank %d: unknown capability %d", comm->rank, (int)cap);

@@ -249,6 +249,11 @@ static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, 
 		comm->rank, (unsigned long long)size, knob, cause.sentence);
 }
 
+static bool checks(const struct env *env)
+{
+	return env->check == ENV_CHECK_ON || (env->check == ENV_CHECK_AUTO && SANITIZE_ADDRESS);
+}
+
 static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const struct env *env)
 {
 	struct heap_config config = { .backend = comm->backend,
@@ -264,6 +269,9 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	if (!devs)
 		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
 			comm->rank);
+	/* Red zones are not the user's: who takes the whole heap in a few blocks still can. */
+	config.check = checks(env);
+	config.size += config.check ? CHECK_ROOM : 0;
 	config.peers = devs;
 	comm->slot_room = coll_room(comm, COLL_SLOTS);
 	config.own_size = own_size(comm);
@@ -272,7 +280,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	config.whole = gather_elsewhere(comm);
 	if (asked || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(comm,
-			align_up(size, HEAP_ROUND) +
+			align_up(config.size, HEAP_ROUND) +
 				align_up(config.own_size + SPLITS_ROOM, HEAP_ROUND),
 			devs, asked ? 0 : config.npeers);
 	if (asked && !config.range)
@@ -316,7 +324,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 {
 	uint64_t size = attr->heap_size ? attr->heap_size : env->heap_size;
 	const char *knob = attr->heap_size ? "attr.heap_size" : "SPMT_HEAP_SIZE";
-	struct meet_record record = { .op = MEET_INIT, .key = { size } };
+	struct meet_record record = { .op = MEET_INIT, .key = { size, 0, checks(env) } };
 	int rc;
 
 	comm->default_timeout_ms =

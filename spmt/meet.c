@@ -13,7 +13,7 @@
 static const struct {
 	const char *name, *key[3];
 } ops[] = {
-	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", NULL } },
+	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", "SPMT_CHECK" } },
 	[MEET_OPENED] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_SHARED] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_SEEN] = { "spmt_init", { NULL, NULL, NULL } },
@@ -28,6 +28,7 @@ static const struct {
 	[MEET_CALLOC] = { "spmt_calloc", { "count", "size", NULL } },
 	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
 	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
+	[MEET_FREED] = { "spmt_free", { NULL, NULL, NULL } },
 	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_NAMED] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_RELEASED] = { "spmt_deregister", { NULL, NULL, NULL } },

@@ -26,7 +26,8 @@ enum meet_op {
 	MEET_SPLIT_LINKED,
 	MEET_NAMED,
 	MEET_RELEASED,
-	MEET_DETACHED
+	MEET_DETACHED,
+	MEET_FREED /* where blocks are looked at: what each has found */
 };
 
 #define MEET_FREE_NULL UINT64_MAX

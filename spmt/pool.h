@@ -12,7 +12,12 @@
 
 #include "../src/base.h"
 
-enum { POOLED_FREE = 1, POOLED_BUSY = 2, POOLED_LIVE = 3 }; /* 0: this process is a forked child */
+enum {
+	POOLED_FREE = 1,
+	POOLED_BUSY = 2,
+	POOLED_LIVE = 3,
+	POOLED_CHECKED = 4
+}; /* 0: this process is a forked child; CHECKED: live, and calls look closer */
 
 struct pooled {
 	_Atomic uint32_t state;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../src/fault.h"
+#include "../src/log.h"
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
@@ -60,6 +61,31 @@ void mems_drop(spmt_comm *comm)
 		mem_destroy(comm->mems);
 }
 
+/* Every rank has as many: one tells. */
+void mems_left(const spmt_comm *comm)
+{
+	unsigned long long n = 0;
+	const spmt_mem *last = NULL;
+
+	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next, n++)
+		last = mem;
+	if (n && !comm->rank)
+		log_line(LOG_CHECK,
+			"spmt_finalize: buffers that were never deregistered: %llu; the first: %zu bytes on rank 0 (spmt_register no. %llu)",
+			n, (size_t)last->peers[0].size, (unsigned long long)last->name + 1);
+}
+
+uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
+{
+	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next) {
+		const struct spmtd_mem_peer *own = &mem->peers[comm->rank];
+
+		if (own->size && own->base - (uintptr_t)ptr < n)
+			return mem->name + 1;
+	}
+	return 0;
+}
+
 static int mem_create(spmt_comm *comm, spmt_mem **out)
 {
 	struct pool *pool = mem_pool();
@@ -94,9 +120,7 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
 		return fail(-EINVAL, "spmt_register: rank %d: buf %p with %zu bytes is no buffer",
 			comm->rank, buf, size);
-	if (size && !local_fits(comm->heap, buf, size))
-		return local_refuse(comm, "spmt_register", "buf", buf, size);
-	return 0;
+	return size ? local_check(comm, "spmt_register", "buf", buf, size) : 0;
 }
 
 /* Where this rank reaches a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
@@ -149,6 +173,7 @@ static void mem_publish(spmt_mem *mem)
 int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_REGISTER,
 		.payload = { size ? (uintptr_t)buf : 0, size } };
 	spmt_mem *m = NULL;
@@ -192,6 +217,7 @@ static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *me
 int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_DEREGISTER };
 	int rc = comm_enter(comm, "spmt_deregister");
 
@@ -252,8 +278,9 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 		return fail(-EINVAL,
 			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
 			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
-	if (!local_fits(comm->heap, local, n))
-		return local_refuse(comm, what, strstr(what, "_get") ? "dst" : "src", local, n);
+	rc = local_check(comm, what, strstr(what, "_get") ? "dst" : "src", local, n);
+	if (rc)
+		return rc;
 	if (!mem->peers[pe].base)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
@@ -265,6 +292,7 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 int spmt_mem_put(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put", dst, dst_off, src, size, pe, &remote);
 
@@ -275,6 +303,7 @@ int spmt_mem_put(
 int spmt_mem_put_nbi(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put_nbi", dst, dst_off, src, size, pe, &remote);
 
@@ -285,6 +314,7 @@ int spmt_mem_put_nbi(
 int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
 	size_t size, int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_put_on_stream", dst, dst_off, src, size, pe, &remote);
 
@@ -296,6 +326,7 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 
 int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get", src, src_off, dst, size, pe, &remote);
 
@@ -305,6 +336,7 @@ int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size
 
 int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get_nbi", src, src_off, dst, size, pe, &remote);
 
@@ -315,6 +347,7 @@ int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, 
 int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
 	int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = mem_open(comm, "spmt_mem_get_on_stream", src, src_off, dst, size, pe, &remote);
 
@@ -326,6 +359,7 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
 {
+	TURN(comm, __func__);
 	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
 	int rc = comm_enter(comm, "spmt_mem_view_get");
 

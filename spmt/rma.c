@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* put and get, blocking, non-blocking, in streams, strided. */
 #include "rma.h"
+#include "misuse.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -16,24 +17,31 @@ static const char *local_name(const char *remote)
 	return strcmp(remote, "src") ? "host_dst" : "dst";
 }
 
-int local_refuse(
+int local_judge(
 	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
 {
 	const struct heap *heap = comm->heap;
 
-	if (heap_offset(heap, local) >= heap->size)
+	if (heap_offset(heap, local) >= heap->size) {
+		if (n <= UINTPTR_MAX - (uintptr_t)local)
+			return 0;
 		return fail(-EINVAL, "%s: rank %d: %s %p with %zu bytes wraps the address space",
 			what, comm->rank, name, local, n);
-	return fail(-EINVAL,
-		"%s: rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
-		what, comm->rank, name, local, n, (unsigned long long)heap_offset(heap, local),
-		(unsigned long long)atomic_load(&heap->committed));
+	}
+	if (!heap_holds(heap, local, n))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
+			what, comm->rank, name, local, n,
+			(unsigned long long)heap_offset(heap, local),
+			(unsigned long long)atomic_load(&heap->committed));
+	return n && comm_checked(comm) ? misuse_range(comm, what, name, local, n) : 0;
 }
 
-int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
+int rma_judge(const spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n)
 {
 	const struct heap *heap = comm->heap;
+	int rc = 0;
 
 	if (!sym)
 		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
@@ -46,12 +54,32 @@ int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const 
 			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
 			what, comm->rank, name, sym, (void *)heap->base,
 			(unsigned long long)atomic_load(&heap->committed));
-	if (heap_holds(heap, sym, n))
-		return local_refuse(comm, what, local_name(name), local, n);
-	return fail(-EINVAL,
-		"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
-		what, comm->rank, name, sym, n, (unsigned long long)heap_offset(heap, sym),
-		(unsigned long long)atomic_load(&heap->committed));
+	if (!heap_holds(heap, sym, n))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
+			what, comm->rank, name, sym, n, (unsigned long long)heap_offset(heap, sym),
+			(unsigned long long)atomic_load(&heap->committed));
+	if (comm_checked(comm))
+		rc = misuse_range(comm, what, name, sym, n);
+	return rc || local == sym ? rc : local_judge(comm, what, local_name(name), local, n);
+}
+
+int rma_closer(spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, size_t n, int pe, char **remote)
+{
+	int rc = comm_enter(comm, what);
+
+	if (rc)
+		return rc;
+	if (!comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, what, pe);
+	*remote = NULL;
+	if (!n)
+		return 0;
+	rc = rma_judge(comm, what, name, sym, local, n);
+	if (!rc)
+		*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
+	return rc;
 }
 
 int rma_failed(const spmt_comm *comm, const char *what, int rc)
@@ -61,36 +89,60 @@ int rma_failed(const spmt_comm *comm, const char *what, int rc)
 
 /* ---- put, get ------------------------------------------------------------------------------ */
 
+__attribute__((cold)) static int put_closer(spmt_comm *comm, const char *what, void *dst,
+	const void *src, size_t size, int pe, enum move_mode mode)
+{
+	TURN(comm, what);
+	char *remote;
+	int rc = rma_open(comm, what, "dst", dst, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, what, remote, src, size, pe, mode);
+}
+
 int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	char *remote;
-	int rc = rma_open(comm, "spmt_put", "dst", dst, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, "spmt_put", remote, src, size, pe, MOVE_BLOCKING);
+	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
+		return rma_put(comm, "spmt_put", remote, src, size, pe, MOVE_BLOCKING);
+	return put_closer(comm, "spmt_put", dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	char *remote;
-	int rc = rma_open(comm, "spmt_put_nbi", "dst", dst, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, "spmt_put_nbi", remote, src, size, pe, MOVE_NBI);
+	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
+		return rma_put(comm, "spmt_put_nbi", remote, src, size, pe, MOVE_NBI);
+	return put_closer(comm, "spmt_put_nbi", dst, src, size, pe, MOVE_NBI);
+}
+
+__attribute__((cold)) static int get_closer(spmt_comm *comm, const char *what, void *dst,
+	const void *src, size_t size, int pe, enum move_mode mode)
+{
+	TURN(comm, what);
+	char *remote;
+	int rc = rma_open(comm, what, "src", src, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, what, dst, remote, size, pe, mode);
 }
 
 int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	char *remote;
-	int rc = rma_open(comm, "spmt_get", "src", src, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, "spmt_get", dst, remote, size, pe, MOVE_BLOCKING);
+	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
+		return rma_get(comm, "spmt_get", dst, remote, size, pe, MOVE_BLOCKING);
+	return get_closer(comm, "spmt_get", dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	char *remote;
-	int rc = rma_open(comm, "spmt_get_nbi", "src", src, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, "spmt_get_nbi", dst, remote, size, pe, MOVE_NBI);
+	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
+		return rma_get(comm, "spmt_get_nbi", dst, remote, size, pe, MOVE_NBI);
+	return get_closer(comm, "spmt_get_nbi", dst, src, size, pe, MOVE_NBI);
 }
 
 /* ---- in streams ---------------------------------------------------------------------------- */
@@ -125,6 +177,7 @@ int rma_get_stream(
 int spmt_put_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = rma_open(comm, "spmt_put_on_stream", "dst", dst, src, size, pe, &remote);
 
@@ -137,6 +190,7 @@ int spmt_put_on_stream(
 int spmt_get_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = rma_open(comm, "spmt_get_on_stream", "src", src, dst, size, pe, &remote);
 
@@ -193,6 +247,7 @@ static int put_signal_wait(spmt_comm *comm, int queued)
 int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
 	uint64_t val, enum spmt_signal_op op, int pe)
 {
+	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
 	struct link *link;
 	int rc = put_signal_open(comm, "spmt_put_signal", dst, src, size, sig, op, pe, &at);
@@ -215,6 +270,7 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
 	uint64_t val, enum spmt_signal_op op, int pe)
 {
+	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
 	int rc = put_signal_open(comm, "spmt_put_signal_nbi", dst, src, size, sig, op, pe, &at);
 
@@ -233,6 +289,7 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
 	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
 	int rc = put_signal_open(
 		comm, "spmt_put_signal_on_stream", dst, src, size, sig, op, pe, &at);
@@ -279,8 +336,9 @@ static int strided_open(spmt_comm *comm, const char *what, const char *name, con
 		return fail(-EINVAL,
 			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
 			what, comm->rank, s->count, s->elem, remote_stride, local_stride);
-	if (local && !local_fits(comm->heap, local, local_bytes))
-		return local_refuse(comm, what, local_name(name), local, local_bytes);
+	rc = local ? local_check(comm, what, local_name(name), local, local_bytes) : 0;
+	if (rc)
+		return rc;
 	return rma_open(comm, what, name, sym, local ? sym : NULL, bytes, pe, remote);
 }
 
@@ -301,6 +359,7 @@ static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
 int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
+	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	const char *from = src;
 	char *remote;
@@ -318,6 +377,7 @@ int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
+	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	char *remote, *to = dst;
 	int rc = strided_open(

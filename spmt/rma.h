@@ -8,20 +8,40 @@
 
 #include "steps.h"
 
-/* The slow half of rma_open: says what is wrong with the range. */
-int rma_refuse(const spmt_comm *comm, const char *what, const char *name, const void *sym,
+/* What is wrong with the range; 0 where blocks are looked at and nothing is. */
+int rma_judge(const spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n) __attribute__((cold));
 
 /* [ptr, ptr + n) may be any memory of the process; but what begins in this rank's heap ends there, and nothing wraps. */
-static inline bool local_fits(const struct heap *heap, const void *ptr, uint64_t n)
+static inline bool local_clear(const struct heap *heap, const void *ptr, uint64_t n)
 {
-	uint64_t off = heap_offset(heap, ptr);
-
-	return off < heap->size ? heap_holds(heap, ptr, n) : n <= UINTPTR_MAX - (uintptr_t)ptr;
+	return heap_offset(heap, ptr) < heap->size ? heap_clear(heap, ptr, n)
+						   : n <= UINTPTR_MAX - (uintptr_t)ptr;
 }
-/* -EINVAL and a sentence for what does not fit. */
-int local_refuse(const spmt_comm *comm, const char *what, const char *name, const void *local,
+int local_judge(const spmt_comm *comm, const char *what, const char *name, const void *local,
 	size_t n) __attribute__((cold));
+/* 0, or -EINVAL and a sentence for what does not fit. */
+static inline int local_check(
+	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
+{
+	return LIKELY(local_clear(comm->heap, local, n)) ? 0
+							 : local_judge(comm, what, name, local, n);
+}
+
+/* All that most calls need to know: comm is live and whole, pe is one of its ranks, both ranges are there. *remote: where the
+   first lies on pe as seen from here. False: not yet known, or n is 0. */
+static inline bool rma_quick(
+	spmt_comm *comm, const void *sym, const void *local, size_t n, int pe, char **remote)
+{
+	if (UNLIKELY(!comm_quick(comm) || !comm_has_pe(comm, pe) || !n || !local ||
+		    !heap_clear(comm->heap, sym, n) || !local_clear(comm->heap, local, n)))
+		return false;
+	*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
+	return true;
+}
+/* The rest of rma_open. */
+int rma_closer(spmt_comm *comm, const char *what, const char *name, const void *sym,
+	const void *local, size_t n, int pe, char **remote) __attribute__((cold));
 
 /*
  * Checks comm, pe and, unless n is 0, that [sym, sym + n) is this rank's symmetric memory and local
@@ -31,20 +51,9 @@ int local_refuse(const spmt_comm *comm, const char *what, const char *name, cons
 static inline int rma_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
 	const void *local, size_t n, int pe, char **remote)
 {
-	int rc = comm_enter(comm, what);
-
-	if (UNLIKELY(rc))
-		return rc;
-	if (UNLIKELY(!comm_has_pe(comm, pe)))
-		return comm_refuse_pe(comm, what, pe);
-	*remote = NULL;
-	if (!n)
-		return 0;
-	if (UNLIKELY(
-		    !local || !heap_holds(comm->heap, sym, n) || !local_fits(comm->heap, local, n)))
-		return rma_refuse(comm, what, name, sym, local, n);
-	*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
-	return 0;
+	return rma_quick(comm, sym, local, n, pe, remote)
+		? 0
+		: rma_closer(comm, what, name, sym, local, n, pe, remote);
 }
 
 static inline const struct mover_ops *rma_mover(

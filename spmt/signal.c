@@ -57,6 +57,7 @@ int signal_now(
 
 int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc = rma_open(comm, "spmt_signal", "sig", sig, sig, sizeof(*sig), pe, &remote);
 
@@ -68,6 +69,7 @@ int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_o
 int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
 	int pe, spmt_stream stream)
 {
+	TURN(comm, __func__);
 	char *remote;
 	int rc =
 		rma_open(comm, "spmt_signal_on_stream", "sig", sig, sig, sizeof(*sig), pe, &remote);
@@ -170,6 +172,7 @@ static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target
 int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
 	const void *operand, const void *compare, void *fetched, int pe)
 {
+	TURN(comm, __func__);
 	struct amo_call call = { .size = 0 };
 	uint64_t a = 0, b = 0, old = 0;
 	char *remote;

@@ -280,6 +280,7 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 {
 	UNCANCELLED;
+	TURN(parent, __func__);
 	struct meet_record record = { .op = MEET_SPLIT,
 		.payload = { (uint64_t)(int64_t)color, (uint64_t)(int64_t)key } };
 	struct group group = { .n = 0 };
@@ -301,7 +302,7 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 		return rc;
 	}
 	if (comm)
-		atomic_store_explicit(&comm->head.state, POOLED_LIVE, memory_order_release);
+		comm_set_live(comm);
 	*out = comm;
 	return 0;
 }

@@ -3,7 +3,10 @@
 #ifndef SPMT_STEPS_H
 #define SPMT_STEPS_H
 
-#include "comm.h"
+#include "turn.h"
+
+/* Calls are let in from here on. */
+void comm_set_live(spmt_comm *comm);
 
 /* ---- breaking ------------------------------------------------------------------------------ */
 
@@ -50,7 +53,11 @@ uint32_t coll_room(const spmt_comm *comm, uint64_t most);
 /* table.c */
 int signals_open(spmt_comm *comm);
 
-void mems_drop(spmt_comm *comm); /* register.c: what is still registered at finalize */
+/* register.c: what is still registered at finalize */
+void mems_drop(spmt_comm *comm);
+void mems_left(const spmt_comm *comm); /* names it, with SPMT_CHECK */
+/* The number, from 1 on, of one that lies in [ptr, ptr + n) of this rank's; 0: none does. */
+uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n);
 
 /* ---- spinning: spin.c ---------------------------------------------------------------------------------- */
 

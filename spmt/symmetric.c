@@ -9,6 +9,7 @@
 
 #include "../src/process.h"
 #include "../src/status.h"
+#include "misuse.h"
 #include "rma.h"
 #include "stream.h"
 
@@ -44,6 +45,8 @@ static int block_take(spmt_comm *comm, const struct meet_record *record,
 
 	if (!rc && record->op == MEET_CALLOC && want->size)
 		rc = block_clear(comm, *offset, want->size);
+	if (!rc && comm_checked(comm))
+		rc = misuse_fence(comm, meet_name(record->op), *offset);
 	return comm_failed(comm, meet_name(record->op), rc);
 }
 
@@ -111,6 +114,8 @@ static int block_agree(
 		}
 		record->status = 0;
 	}
+	if (!rc && comm_checked(comm))
+		heap_named(comm->heap, offset, meet_name(record->op), ++comm->made);
 	if (!rc)
 		*ptr = comm->heap->base + offset;
 	else if (offset != NO_BLOCK)
@@ -127,6 +132,7 @@ static int output_check(const spmt_comm *comm, const char *what, void *const *pt
 int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_MALLOC, .key = { size } };
 	int rc = comm_enter(comm, "spmt_malloc");
 
@@ -139,6 +145,7 @@ int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_CALLOC, .key = { count, size } };
 	uint64_t bytes = 0;
 	int rc = comm_enter(comm, "spmt_calloc");
@@ -156,6 +163,7 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_ALIGNED_ALLOC, .key = { alignment, size } };
 	int rc = comm_enter(comm, "spmt_aligned_alloc");
 
@@ -172,6 +180,7 @@ int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **pt
 static int free_check(const spmt_comm *comm, const void *ptr)
 {
 	uint64_t owner;
+	int rc;
 
 	if (!ptr)
 		return 0;
@@ -179,6 +188,8 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 		return fail(-EINVAL,
 			"spmt_free: rank %d: ptr %p is not this rank's symmetric memory",
 			comm->rank, ptr);
+	if (comm_checked(comm) && (rc = misuse_free(comm, ptr)))
+		return rc;
 	if (heap_owner(comm->heap, heap_offset(comm->heap, ptr), &owner) || owner == HEAP_LIBRARY)
 		return fail(-EINVAL,
 			"spmt_free: rank %d: no block begins at ptr %p (offset %llu): freed before, or inside a block",
@@ -190,9 +201,19 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 	return 0;
 }
 
+/* Where blocks are looked at a second meeting has all ranks know what one has found. */
+static int free_told(spmt_comm *comm, const void *ptr)
+{
+	struct meet_record record = { .op = MEET_FREED };
+
+	record.status = misuse_freed(comm, heap_offset(comm->heap, ptr));
+	return meet(comm, &record);
+}
+
 int spmt_free(spmt_comm *comm, void *ptr)
 {
 	UNCANCELLED;
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_FREE };
 	int rc = comm_enter(comm, "spmt_free");
 
@@ -204,21 +225,40 @@ int spmt_free(spmt_comm *comm, void *ptr)
 	if (!record.status)
 		record.status = quiet_all(comm, "spmt_free");
 	rc = meet(comm, &record);
+	if (!rc && ptr && comm_checked(comm))
+		return free_told(comm, ptr);
 	if (!rc && ptr)
 		rc = heap_free(comm->heap, heap_offset(comm->heap, ptr));
 	return rc;
 }
 
+/* May run beside any call, so it does not enter. */
+static void *ptr_at(spmt_comm *comm, const void *sym, int pe)
+{
+	static const char what[] = "spmt_ptr";
+
+	if (atomic_load_explicit(&comm->control->stop, memory_order_relaxed)) {
+		comm_refuse(comm, what);
+		return NULL;
+	}
+	if (!comm_has_pe(comm, pe)) {
+		comm_refuse_pe(comm, what, pe);
+		return NULL;
+	}
+	/* A block of no bytes has an address, too. */
+	if (!sym || !heap_clear(comm->heap, sym, 1))
+		if (rma_judge(comm, what, "sym", sym, sym, comm_checked(comm) ? 0 : 1))
+			return NULL;
+	return comm->links[pe].base ? comm->links[pe].base + heap_offset(comm->heap, sym) : NULL;
+}
+
 void *spmt_ptr(spmt_comm *comm, const void *sym, int pe)
 {
-	char *remote;
 	void *ptr;
 
 	if (comm_visit(comm, "spmt_ptr"))
 		return NULL;
-	ptr = rma_open(comm, "spmt_ptr", "sym", sym, sym, 1, pe, &remote) || !comm->links[pe].base
-		? NULL
-		: remote;
+	ptr = ptr_at(comm, sym, pe);
 	comm_left(comm);
 	return ptr;
 }
@@ -245,6 +285,7 @@ static int rank_or_zero(const spmt_comm *comm)
 
 int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size)
 {
+	TURN(comm, __func__);
 	char *own;
 	int rc = rma_open(
 		comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size, rank_or_zero(comm), &own);
@@ -258,6 +299,7 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 
 int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size)
 {
+	TURN(comm, __func__);
 	char *own;
 	int rc = rma_open(comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size,
 		rank_or_zero(comm), &own);

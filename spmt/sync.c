@@ -72,6 +72,7 @@ int quiet_slow(spmt_comm *comm, const char *what)
 
 int spmt_fence(spmt_comm *comm)
 {
+	TURN(comm, __func__);
 	int rc = comm_enter(comm, "spmt_fence");
 
 	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
@@ -95,6 +96,7 @@ int spmt_fence(spmt_comm *comm)
 /* A broken world, too, gives buffers back. */
 int spmt_quiet(spmt_comm *comm)
 {
+	TURN(comm, __func__);
 	struct status_saved why;
 	int rc = comm_enter(comm, "spmt_quiet");
 
@@ -109,6 +111,7 @@ int spmt_quiet(spmt_comm *comm)
 
 int spmt_sync(spmt_comm *comm)
 {
+	TURN(comm, __func__);
 	int rc = comm_enter(comm, "spmt_sync");
 
 	return rc ? rc : meet(comm, &(struct meet_record){ .op = MEET_SYNC });
@@ -116,6 +119,7 @@ int spmt_sync(spmt_comm *comm)
 
 int spmt_barrier(spmt_comm *comm)
 {
+	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_BARRIER };
 	int rc = comm_enter(comm, "spmt_barrier");
 

@@ -67,6 +67,7 @@ void view_prepare(spmt_comm *comm)
 
 int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 {
+	TURN(comm, __func__);
 	struct spmt_view whole;
 	int rc = comm_enter(comm, "spmt_view_get");
 

@@ -61,8 +61,12 @@ static int watch_range(const struct watch *w)
 			"%s: rank %d: %s %p: %zu words of %zu bytes wrap the address space",
 			w->what, w->comm->rank, watch_name(w), (const void *)w->ivars, w->count,
 			w->size);
-	if (!w->ivars || !heap_holds(w->comm->heap, w->ivars, bytes))
-		return rma_refuse(w->comm, w->what, watch_name(w), w->ivars, w->ivars, bytes);
+	if (!w->ivars || !heap_clear(w->comm->heap, w->ivars, bytes)) {
+		int rc = rma_judge(w->comm, w->what, watch_name(w), w->ivars, w->ivars, bytes);
+
+		if (rc)
+			return rc;
+	}
 	if ((uintptr_t)w->ivars % w->size)
 		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->what,
 			w->comm->rank, watch_name(w), (const void *)w->ivars, w->size);
@@ -257,6 +261,7 @@ static int need_output(
 int spmt_wait_until(
 	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	int rc = watch_open(&w, comm, "spmt_wait_until", type, ivar, 1, NULL, cmp, val);
 
@@ -266,6 +271,7 @@ int spmt_wait_until(
 int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	int rc = watch_open(&w, comm, "spmt_wait_until_all", type, ivars, count, status, cmp, val);
 
@@ -275,6 +281,7 @@ int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
 	int rc = need_output(comm, "spmt_wait_until_any", "index", index);
@@ -294,6 +301,7 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
 	int rc = need_output(comm, "spmt_wait_until_some", "indices", indices);
@@ -315,6 +323,7 @@ int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars
 int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
 	const void *val, int *result)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	int rc = need_output(comm, "spmt_test", "result", result);
 
@@ -331,6 +340,7 @@ int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_
 int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, int *result)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	int rc = need_output(comm, "spmt_test_all", "result", result);
 
@@ -347,6 +357,7 @@ int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
 	int rc = need_output(comm, "spmt_test_any", "index", index);
@@ -364,6 +375,7 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
 	int rc = need_output(comm, "spmt_test_some", "indices", indices);
@@ -384,6 +396,7 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 
 int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	uint64_t zero = 0;
 	int rc = need_output(comm, "spmt_signal_fetch", "val", val);
@@ -413,6 +426,7 @@ static int look_signal(struct watch *w, struct found *f)
 int spmt_signal_wait(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
 {
+	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .value = 0 };
 	int rc = watch_open(&w, comm, "spmt_signal_wait", SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);

@@ -460,7 +460,7 @@ void world_publish(spmt_comm *comm)
 {
 	struct directory *dir = atomic_load(&comm->world->directory);
 
-	atomic_store_explicit(&comm->head.state, POOLED_LIVE, memory_order_release);
+	comm_set_live(comm);
 	atomic_store_explicit(&dir->entries[comm->rank].dev, comm->dev, memory_order_relaxed);
 	atomic_store_explicit(&dir->entries[comm->rank].comm, comm, memory_order_release);
 }

@@ -24,6 +24,15 @@
 #define SANITIZE_THREAD 0
 #endif
 
+/* The same of AddressSanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZE_ADDRESS 1
+#elif defined(__has_feature)
+#define SANITIZE_ADDRESS __has_feature(address_sanitizer)
+#else
+#define SANITIZE_ADDRESS 0
+#endif
+
 static inline bool is_power_of_two(uint64_t x)
 {
 	return x && !(x & (x - 1));

@@ -40,11 +40,15 @@
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
 	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
 	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr") \
+	X(check, "SPMT_CHECK", ENUM, "auto",                                                       \
+		"(auto|0|1) 1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \
 		"<site>:<n> makes the nth request of a resource fail; site: any, alloc, map, fd, thread, device, memory, register, peer")
 /* clang-format on */
 
 enum env_heap_mode { ENV_HEAP_AUTO, ENV_HEAP_STATIC, ENV_HEAP_VMM };
+
+enum env_check { ENV_CHECK_AUTO, ENV_CHECK_OFF, ENV_CHECK_ON };
 
 #define ENV_SIZE_UNSET UINT64_MAX
 

@@ -10,13 +10,15 @@
 
 #include "env.h"
 
-static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
+static const char *const level_names[] = { "none", "error", "warn", "info", "debug", "check" };
 
 /* Only once the environment has been read: reading it may itself fail, and a failure is logged. */
 static bool wanted(enum log_level level)
 {
 	const struct env *env = env_loaded();
 
+	if (env && level == LOG_CHECK)
+		return env->check == ENV_CHECK_ON || env->log >= LOG_WARN;
 	return env && level != LOG_NONE && (int)level <= env->log;
 }
 

@@ -188,8 +188,7 @@ void process_cancel_restore(const int *state)
 }
 
 /* Not pthread_attr_setsigmask_np(): glibc has it since 2.32, musl not at all. */
-int process_thread(
-	pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
+int process_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
 {
 	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	sigset_t blocked, old;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -221,4 +222,46 @@ Test(log, nothing_is_written_unasked)
 	char text[256];
 
 	cr_assert_eq(logged("none", text, sizeof(text)), 0);
+}
+
+static void *own_mask(void *arg)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, arg);
+	return NULL;
+}
+
+Test(process, a_thread_takes_faults_alone)
+{
+	pthread_t thread;
+	sigset_t mask, blocked, after;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGUSR2);
+	pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+	cr_assert_eq(process_thread(&thread, NULL, own_mask, &mask), 0);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	pthread_join(thread, NULL);
+	cr_expect(sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGUSR1) == 1);
+	cr_expect(sigismember(&mask, SIGSEGV) == 0 && sigismember(&mask, SIGBUS) == 0);
+	cr_expect(sigismember(&after, SIGUSR2) == 1, "its starter keeps its own mask");
+	cr_expect_eq(sigismember(&after, SIGTERM), 0);
+}
+
+Test(process, a_thread_that_cannot_be_started_leaves_the_mask)
+{
+	struct rlimit none = { 0, 0 };
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t after;
+
+	/* No address space is left for such a stack. */
+	pthread_attr_init(&attr);
+	cr_assert_eq(pthread_attr_setstacksize(&attr, (size_t)1 << 46), 0);
+	cr_assert_eq(getrlimit(RLIMIT_AS, &none), 0);
+	none.rlim_cur = (rlim_t)1 << 40;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+	cr_expect_neq(process_thread(&thread, &attr, own_mask, &after), 0);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	cr_expect_eq(sigismember(&after, SIGTERM), 0);
+	pthread_attr_destroy(&attr);
 }

@@ -2,7 +2,7 @@
 /*
  * One uid for ranks that were given none. The ranks of a process that join the same world are a party: the
  * first to come finds the uid for all of them, from the user's bootstrap, or derives it from what the
- * launcher's job shares. A rank that comes again begins the next world.
+ * launcher's job shares. A rank that comes again begins the next world, or joins those who have begun it.
  */
 #include "launch.h"
 
@@ -137,11 +137,17 @@ struct party {
 	unsigned char taken[]; /* by position */
 };
 
-static struct party **party_find(struct launch_state *s, const void *key)
+static bool party_awaits(const struct party *p, const void *key, int position)
+{
+	return p->key == key && (position < 0 || (position < p->members && !p->taken[position]));
+}
+
+/* The oldest that the rank at `position` has not been to; else the end of the list. */
+static struct party **party_find(struct launch_state *s, const void *key, int position)
 {
 	struct party **at = &s->parties;
 
-	while (*at && (*at)->key != key)
+	while (*at && !party_awaits(*at, key, position))
 		at = &(*at)->next;
 	return at;
 }
@@ -163,17 +169,13 @@ static void party_leave(struct party *p)
 		mem_free(p);
 }
 
-/* Of the rank at `position` among `members`, -1: none of theirs, which comes in somebody's stead. A party that
-   it has been to has ended for the others, too. */
+/* Of the rank at `position` among `members`, -1: none of theirs, which comes in somebody's stead. Its nth call is for the
+   nth world, also where another rank, whose call has failed, has begun the next before this one comes to the first. */
 static struct party *party_join(
 	struct launch_state *s, const void *key, int members, int position, bool *first)
 {
-	struct party **at = party_find(s, key), *p = *at;
+	struct party **at = party_find(s, key, position), *p = *at;
 
-	if (p && position >= 0 && (position >= p->members || p->taken[position])) {
-		party_unlist(at);
-		p = NULL;
-	}
 	*first = !p;
 	if (!p) {
 		p = mem_calloc(1, sizeof(*p) + (size_t)members);
@@ -182,14 +184,13 @@ static struct party *party_join(
 		p->key = key;
 		p->members = members;
 		p->listed = true;
-		p->next = s->parties;
-		s->parties = p;
+		*at = p;
 	}
 	if (position >= 0)
 		p->taken[position] = 1;
 	p->inside++;
 	if (++p->came == p->members)
-		party_unlist(party_find(s, key));
+		party_unlist(at);
 	return p;
 }
 

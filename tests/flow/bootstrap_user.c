@@ -32,7 +32,7 @@ enum lie {
 struct gather {
 	_Atomic int calls[8], came[256], size_wrong;
 	_Atomic int code, lie, whom; /* what goes wrong in process `whom` */
-	_Atomic int hang;
+	_Atomic int hang, ready;
 	unsigned char bytes[256][8][BYTES];
 };
 
@@ -416,16 +416,22 @@ Test(bootstrap_user, misfits_are_told)
 	RANKS_OK(processes_run(&f.job.p, misfits, &f));
 }
 
-/* A rank that fails once the uid is known is heard of. */
+/* A rank that fails once the uid is known is heard of by those who wait for it. For ranks that come more than a moment later nobody
+   keeps its failure, so it comes last. */
 static int one_fails(int rank, void *arg)
 {
 	struct framework *f = arg;
 	struct spmt_attr attr = framework_attr(f, rank);
-	int64_t begin = calm_ns();
+	int64_t begin = calm_ns(), end = now_ns() + 20000000000;
 	spmt_comm *comm;
 
-	if (rank == 2)
+	atomic_fetch_add(&f->g->ready, 1);
+	if (rank == 2) {
 		attr.device = -7;
+		while (atomic_load(&f->g->ready) < 4 && now_ns() < end)
+			sleep_ms(1);
+		sleep_ms(200);
+	}
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
 	REQUIRE_SAYS("-7");
 	REQUIRE(ms_since(begin) < LONG_MS / 2);
@@ -440,4 +446,38 @@ Test(bootstrap_user, one_rank_fails)
 	framework_make(&f, "0,1|2,3", 2);
 	f.job.nranks = 4;
 	RANKS_OK(processes_run(&f.job.p, one_fails, &f));
+}
+
+/* Rank 2 fails, and is in its second call before rank 3 comes to its first: that is for the first world all the same, where nobody
+   is left. Its second is for the others' second. */
+static int one_is_late(int rank, void *arg)
+{
+	struct framework *f = arg;
+	struct spmt_attr attr = framework_attr(f, rank);
+	int64_t end = now_ns() + 10000000000;
+	spmt_comm *comm;
+
+	if (rank == 3) {
+		while (atomic_load(&f->g->calls[1]) < 2 && now_ns() < end)
+			sleep_ms(1);
+		REQUIRE_EQ(atomic_load(&f->g->calls[1]), 2);
+		attr.timeout_ms = 100;
+		REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_TIMEOUT);
+	} else {
+		attr.device = -7;
+		REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
+	}
+	attr.timeout_ms = LONG_MS;
+	attr.device = -1;
+	TRY(world_once(&attr));
+	return world_once(&attr);
+}
+
+Test(bootstrap_user, a_late_rank_is_in_the_world_of_its_call)
+{
+	struct framework f;
+
+	framework_make(&f, "0,1|2,3", 2);
+	f.job.nranks = 4;
+	RANKS_OK(processes_run(&f.job.p, one_is_late, &f));
 }

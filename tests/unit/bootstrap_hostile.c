@@ -7,22 +7,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "calm.h"
+#include "knock.h"
 #include "party_world.h"
-
-static socklen_t unix_name(const struct uid *uid, struct sockaddr_un *a)
-{
-	char name[WIRE_NAME];
-
-	wire_name(uid, -1, name);
-	memset(a, 0, sizeof(*a));
-	a->sun_family = AF_UNIX;
-	memcpy(a->sun_path + 1, name, strlen(name));
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-}
 
 static struct sockaddr_in tcp_name(const struct uid *uid, int i)
 {
@@ -30,27 +19,6 @@ static struct sockaddr_in tcp_name(const struct uid *uid, int i)
 
 	memcpy(&a.sin_addr, uid->address, sizeof(a.sin_addr));
 	return a;
-}
-
-static int knock(const struct uid *uid)
-{
-	struct timeval patience = { .tv_sec = 4 };
-	struct sockaddr_un a;
-	socklen_t size = unix_name(uid, &a);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&a, size)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static void say(int fd, const void *bytes, size_t n)
-{
-	/* the hub may have hung up already */
-	cr_expect(send(fd, bytes, n, MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET);
 }
 
 /* The challenge is all that a stranger ever gets. */
@@ -87,36 +55,6 @@ static void finish(struct party *parties, int n, const struct uid *uid, bool onl
 		cr_expect_eq(parties[i].heard.times, 0);
 		bootstrap_close(parties[i].b);
 	}
-}
-
-static void read_challenge(int fd, struct wire_challenge *challenge)
-{
-	struct {
-		struct wire_header header;
-		struct wire_challenge challenge;
-	} frame;
-
-	cr_assert_eq(recv(fd, &frame, sizeof(frame), MSG_WAITALL), (ssize_t)sizeof(frame));
-	cr_assert_eq(frame.header.type, WIRE_CHALLENGE);
-	*challenge = frame.challenge;
-}
-
-struct hello_frame {
-	struct wire_header header;
-	struct wire_hello hello;
-};
-
-static struct hello_frame good_hello(const struct uid *uid, const struct wire_challenge *challenge)
-{
-	struct hello_frame f = { { sizeof(f.hello), WIRE_HELLO, 0 },
-		{ .magic = WIRE_MAGIC,
-			.version = WIRE_VERSION,
-			.nranks = 2,
-			.blob_size = sizeof(struct blob),
-			.control_size = 8192 } };
-
-	wire_prove_hello(uid, challenge, &f.hello, f.hello.proof);
-	return f;
 }
 
 Test(bootstrap_hostile, garbage)

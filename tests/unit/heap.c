@@ -420,6 +420,37 @@ Test(heap, range)
 	expect_clean();
 }
 
+Test(heap, the_range_ends_with_its_last_slice)
+{
+	static const struct {
+		int slice, code;
+	} rows[] = { { -1, -EINVAL }, { 0, 0 }, { 2, 0 }, { 3, -EINVAL }, { 4, -EINVAL } };
+	struct heap_range range = { 0 };
+
+	reset();
+	cr_assert_eq(heap_range_open(&with_vmm, 3, 4 * MIB, &range), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct heap_config config = { .backend = &with_vmm,
+			.dev = 3,
+			.size = 2 * MIB,
+			.range = &range,
+			.slice = rows[i].slice,
+			.peers = peers,
+			.npeers = 2 };
+		struct heap heap;
+		int rc = heap_open(&config, &heap);
+
+		cr_expect_eq(rc, rows[i].code, "slice %d: %d", rows[i].slice, rc);
+		if (rc)
+			continue;
+		cr_expect_geq(heap.base, range.base);
+		cr_expect_leq(heap.base + range.stride, range.base + 3 * range.stride);
+		heap_close(&heap);
+	}
+	heap_range_close(&range);
+	expect_clean();
+}
+
 Test(heap, goes_on_after_a_refused_commit)
 {
 	struct heap_range range = { 0 };

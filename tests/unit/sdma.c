@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "include/spmt.h"
 #include "src/fault.h"
@@ -75,7 +74,7 @@ Test(sdma, overlap_to_self_is_memmove, .init = init, .fini = fini)
 
 Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 {
-	struct link *link = links_at(&l, 0, 1);
+	struct link *link = links_at(&l, 0, 1), *beside = links_at(&l, 0, 2);
 	char *near = l.mem[0];
 	struct gate gate;
 
@@ -85,7 +84,10 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 	cr_assert_eq(get_nbi(link, near + 8192, link->base, 5), 0);
 	cr_assert(link->pending);
 	cr_assert_eq(sdma_pending(link), 2);
-	usleep(10000);
+	/* Moves that wait for nothing are done meanwhile. */
+	cr_assert_eq(put_nbi(beside, beside->base, near, 4096), 0);
+	cr_assert_eq(mover_sdma.quiet(beside), 0);
+	cr_assert_eq(memcmp(beside->base, near, 4096), 0);
 	cr_assert_eq(link->base[4096], 0);
 	cr_assert_eq(near[8192], 0);
 	links_release(&gate);
@@ -137,14 +139,15 @@ Test(sdma, blocking_is_submit_and_wait, .init = init, .fini = fini)
 
 Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 {
-	struct link *link = links_at(&l, 0, 1);
+	struct link *link = links_at(&l, 0, 1), *beside = links_at(&l, 0, 2);
 	device_stream own;
 	struct gate gate;
 
 	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
 	cr_assert_eq(mover_sdma.put(link, link->base, "user", 5, MOVE_STREAM, link->stream), 0);
 	cr_assert_eq(sdma_stream(link, 0, &own), -ENOENT, "no channel was needed");
-	usleep(10000);
+	cr_assert_eq(mover_sdma.put(beside, beside->base, "user", 5, MOVE_BLOCKING, NULL), 0);
+	cr_assert_str_eq(beside->base, "user");
 	cr_assert_eq(link->base[0], 0);
 	links_release(&gate);
 	cr_assert_eq(backend_host.stream_sync(0, link->stream, -1, NULL), 0);
@@ -304,6 +307,45 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	cr_assert_str_eq(b->base + 192, "again");
 	cr_assert_eq(backend_host.stream_query(0, fresh), 1);
 	cr_assert_eq(channels_live(), 1);
+}
+
+/* Moves of a link that has its channel to itself, where the one numbered `lost` goes to memory that is freed while it is queued.
+   All others have to arrive, each in its own place. */
+static void lose_one(uint32_t moves, uint32_t lost)
+{
+	struct link *a = links_at(&l, 0, 1);
+	uint32_t *near = (uint32_t *)(void *)l.mem[0], *far = (uint32_t *)(void *)a->base;
+	struct gate gate;
+	void *gone;
+
+	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
+	hold_channel(a, &gate);
+	for (uint32_t i = 0; i < moves; i++) {
+		near[i] = i + 1;
+		far[moves - 1 - i] = 0;
+		cr_assert_eq(put_nbi(a, i == lost ? gone : far + moves - 1 - i, near + i, 4), 0);
+	}
+	cr_assert_eq(sdma_pending(a), moves);
+	cr_assert_eq(backend_host.free(1, gone), 0);
+	links_release(&gate);
+	cr_assert_lt(mover_sdma.quiet(a), 0);
+	cr_assert_not_null(strstr(status_sentence(), "copy of 4 bytes"), "%s", status_sentence());
+	cr_assert_eq(mover_sdma.quiet(a), 0, "once");
+	for (uint32_t i = 0; i < moves; i++)
+		cr_assert_eq(far[moves - 1 - i], i == lost ? 0 : i + 1, "move %u of %u", i, moves);
+}
+
+Test(sdma, what_is_queued_behind_a_failure_is_done_again, .init = init, .fini = fini)
+{
+	lose_one(3, 1);
+	lose_one(3, 0);
+}
+
+/* More than the link remembers at first. */
+Test(sdma, a_failure_among_many_moves, .init = init, .fini = fini)
+{
+	lose_one(40, 20);
+	lose_one(200, 3);
 }
 
 /* On a stream that another link has brought down, moves are accepted, and blocking ones are told apart as well. */

@@ -29,6 +29,27 @@ static void everywhere(int (*fn)(spmt_comm *comm, void *arg))
 		REQUIRE_SAYS(word);       \
 	} while (0)
 
+/* ---- who is odd -----------------------------------------------------------------------------------------------------
+
+   Most ranks are right. Of two against two the lower are, so that all ranks of all runs say the same. */
+static int two_against_two(spmt_comm *world, void *arg)
+{
+	bool low = spmt_rank(world) < 2;
+	void *block = NULL;
+
+	(void)arg;
+	ALL(spmt_malloc(world, low ? 64 : 128, &block), SPMT_ERR_MISMATCH,
+		"rank 2 passed 128, rank 0 passed 64");
+	REQUIRE_SAYS(": 2, 3");
+	REQUIRE(!block);
+	return spmt_barrier(world);
+}
+
+Test(misuse, two_against_two)
+{
+	everywhere(two_against_two);
+}
+
 /* ---- split ---------------------------------------------------------------------------------------------------------- */
 
 static int split_wrong(spmt_comm *world, void *arg)

@@ -401,6 +401,50 @@ Test(shrink, who_comes_late_is_left_out)
 	everywhere(late);
 }
 
+/* Rank 3 lives and does not come: the first shrink waits for it until the deadline, a second one does not, though it would have six
+   seconds. The same ranks go on in both, in worlds of two names. */
+static int twice_without_one(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct scene *s = play->s;
+	spmt_uid first, next;
+	int mine, n;
+	spmt_comm *comm;
+
+	TRY(join(&play->p.uid[0], rank, 4, &comm));
+	if (rank == 0)
+		REQUIRE_OK(spmt_abort(comm, -9));
+	REQUIRE_CODE(spmt_barrier(comm), -9);
+	if (rank < 3) {
+		int64_t begin;
+
+		REQUIRE_OK(spmt_set_timeout(comm, 150));
+		REQUIRE_OK(spmt_shrink(comm, &first, &mine, &n));
+		REQUIRE(mine == rank && n == 3);
+		atomic_fetch_add(&s->ready, 1);
+		REQUIRE(reached(&s->ready, 3));
+		REQUIRE_OK(spmt_set_timeout(comm, 6000));
+		begin = calm_ns();
+		REQUIRE_OK(spmt_shrink(comm, &next, &mine, &n));
+		atomic_fetch_add(&s->done, 1);
+		REQUIRE(calm_ns() - begin < 3000000000);
+		REQUIRE(mine == rank && n == 3);
+		REQUIRE(memcmp(&first, &next, sizeof(next)));
+		ranks_watch(NULL);
+		REQUIRE_OK(spmt_finalize(comm));
+		return live_and_end(&next, mine, n);
+	}
+	REQUIRE(reached(&s->done, 3));
+	REQUIRE_CODE(spmt_shrink(comm, &next, &mine, &n), SPMT_ERR_TIMEOUT);
+	ranks_watch(NULL);
+	return spmt_finalize(comm);
+}
+
+Test(shrink, who_is_left_out_is_not_waited_for_again)
+{
+	everywhere(twice_without_one);
+}
+
 /* Who finalizes the broken comm is not waited for, though nobody has a deadline. */
 static int leaves(int rank, void *arg)
 {

@@ -11,6 +11,8 @@
 #include "heap/export.h"
 #include "src/fault.h"
 #include "src/status.h"
+#include "transports/ipc.h"
+#include "transports/transport.h"
 
 #define MIB (1ull << 20)
 
@@ -326,6 +328,33 @@ Test(export, every_failure)
 			cr_assert_eq(links_count("fd"), before);
 			cr_assert(fired || n > 6);
 		}
+	}
+}
+
+/* A heap in parts is mapped in two steps, a range and what goes into it: where the second is refused the first is undone. */
+Test(export, a_map_that_fails_half_way_leaves_nothing)
+{
+	struct ipc_memory memories[] = {
+		{ .piece = { 5 * MIB, 3 * MIB, { .length = 3 * MIB } }, .fd = memory(3 * MIB) },
+		{ .piece = { 0, 18 * MIB, { .length = 18 * MIB } }, .fd = memory(18 * MIB) },
+	};
+	struct rank_info peer = { .rank = 4, .heap_size = 16 * MIB, .own_size = 2 * MIB };
+
+	for (size_t i = 0; i < ARRAY_SIZE(memories); i++) {
+		struct link link = { .backend = &backend, .rank = 3, .memory = &memories[i] };
+
+		fault_arm(1u << FAULT_REGISTER, 1);
+		cr_expect_eq(map_ipc.attach(&link, &backend, 1, &peer), -ENOMEM);
+		cr_expect(fault_fired());
+		fault_disarm();
+		cr_expect_eq(device.n, 0, "%d mappings are left", device.n);
+		cr_expect(!link.base && !link.own && !link.import);
+		map_ipc.detach(&link, &backend, 1);
+		cr_assert_eq(map_ipc.attach(&link, &backend, 1, &peer), 0, "%s", status_sentence());
+		cr_expect_eq(link.own, link.base + 16 * MIB);
+		map_ipc.detach(&link, &backend, 1);
+		cr_expect_eq(device.n, 0);
+		close(memories[i].fd);
 	}
 }
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Moves and collectives that are still under way when something else begins: it waits for them, or tells what became of them. Held
+   up by a gate in the stream that they are in, not by the clock. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "links.h"
+#include "ranks.h"
+#include "spmt/comm.h"
+#include "spmt_device.h"
+#include "transports/sdma.h"
+
+enum { BYTES = 1 << 20 };
+
+#define QUEUES "its copy queues can be held, and its memory taken away"
+
+/* Holds the copy queue to rank 1: what rank 0 puts there now is in flight until links_release(). */
+static int hold_queue(spmt_comm *comm, spmt_mem *mem, struct gate *gate)
+{
+	static const char warm[BYTES];
+	struct link *link = &comm->links[1];
+	device_stream queue;
+
+	REQUIRE_OK(spmt_mem_put_nbi(comm, mem, 0, warm, BYTES, 1));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_EQ(sdma_stream(link, 0, &queue), 0);
+	return links_hold(gate, link->backend, link->dev, queue);
+}
+
+/* ---- deregister ------------------------------------------------------------------------------------------------- */
+
+static void *release_soon(void *gate)
+{
+	sleep_ms(100);
+	links_release(gate);
+	return NULL;
+}
+
+/* The owner may free its buffer behind deregister: so all that goes there has come. */
+static int deregistered(spmt_comm *comm, void *arg)
+{
+	char *buf = calloc(1, BYTES), *src = malloc(BYTES);
+	struct gate gate;
+	pthread_t thread;
+	spmt_mem *mem;
+
+	(void)arg;
+	REQUIRE(buf && src);
+	memset(src, 7, BYTES);
+	REQUIRE_OK(spmt_register(comm, buf, BYTES, &mem));
+	if (spmt_rank(comm) == 0) {
+		TRY(hold_queue(comm, mem, &gate));
+		REQUIRE_OK(spmt_mem_put_nbi(comm, mem, 0, src, BYTES, 1));
+		REQUIRE_EQ(pthread_create(&thread, NULL, release_soon, &gate), 0);
+	}
+	REQUIRE_OK(spmt_deregister(comm, mem));
+	if (spmt_rank(comm) == 1)
+		REQUIRE(buf[0] == 7 && !memcmp(buf, buf + 1, BYTES - 1));
+	else
+		REQUIRE_EQ(pthread_join(thread, NULL), 0);
+	REQUIRE_OK(spmt_barrier(comm));
+	free(src);
+	free(buf);
+	return 0;
+}
+
+Test(in_flight, deregister_waits_for_what_goes_there)
+{
+	NEEDS_HOST(QUEUES);
+	RANKS_OK(ranks_run(2, NULL, deregistered, NULL));
+}
+
+/* ---- finalize --------------------------------------------------------------------------------------------------- */
+
+/* Rank 1's buffer of the part is freed while rank 0's put to it waits in a queue: nobody asks for that put before the world ends.
+   There are parts without a failure before and behind it. */
+static int lost_in_a_part(int rank, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(rank, 2, arg);
+	spmt_comm *world, *parts[3];
+	struct gate gate;
+	spmt_mem *mem;
+	void *buf;
+
+	REQUIRE_OK(spmt_init(&attr, &world));
+	for (int i = 0; i < 3; i++)
+		REQUIRE_OK(spmt_split(world, 0, 0, &parts[i]));
+	REQUIRE_OK(backend_host.alloc(world->dev, BYTES, DEVICE_MEMORY_PLAIN, &buf));
+	REQUIRE_OK(spmt_register(parts[1], buf, BYTES, &mem));
+	if (rank == 0) {
+		TRY(hold_queue(parts[1], mem, &gate));
+		REQUIRE_OK(spmt_mem_put_nbi(parts[1], mem, 0, buf, BYTES, 1));
+	}
+	REQUIRE_OK(spmt_sync(world));
+	if (rank == 1)
+		REQUIRE_OK(backend_host.free(world->dev, buf));
+	REQUIRE_OK(spmt_sync(world));
+	if (rank == 0)
+		links_release(&gate);
+	REQUIRE(spmt_finalize(world) < 0);
+	REQUIRE_SAYS("copy of 1048576 bytes");
+	if (rank == 0)
+		REQUIRE_OK(backend_host.free(world->dev, buf));
+	return 0;
+}
+
+Test(in_flight, finalize_tells_what_failed_in_a_part)
+{
+	spmt_uid uid;
+
+	NEEDS_HOST(QUEUES);
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	RANKS_OK(ranks_threads(2, lost_in_a_part, &uid));
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------ */
+
+/* On rank 0 the first of two collectives is held up in its stream; the second, in another, comes after it all the same. */
+static int on_two_streams(spmt_comm *comm, void *arg)
+{
+	struct latch latch = { .open = 0 }, *at = &latch;
+	uint64_t mine[2] = { 1, 100 }, *words, n = (uint64_t)spmt_nranks(comm);
+	spmt_stream streams[2];
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*words), (void **)&words));
+	REQUIRE_OK(spmt_copy_in(comm, words, mine, sizeof(mine)));
+	for (int i = 0; i < 2; i++)
+		TRY(stream_make(comm, &streams[i]));
+	if (spmt_rank(comm) == 0)
+		TRY(stream_call(comm, streams[0], latch_kernel, &at, sizeof(at)));
+	for (int i = 0; i < 2; i++)
+		REQUIRE_OK(spmt_all_reduce(
+			comm, words + 2 + i, words + i, 1, SPMT_TYPE_U64, SPMT_OP_SUM, streams[i]));
+	sleep_ms(100); /* would let the second go first, were it free to */
+	REQUIRE(latch_open(&latch));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(sym_check_u64(comm, words + 2, n));
+	TRY(sym_check_u64(comm, words + 3, 100 * n));
+	for (int i = 0; i < 2; i++)
+		TRY(stream_end(comm, streams[i]));
+	return spmt_barrier(comm);
+}
+
+Test(in_flight, collectives_on_two_streams_take_turns)
+{
+	NEEDS_HOST("tests/gpu: collective");
+	RANKS_OK(ranks_run(3, NULL, on_two_streams, NULL));
+}
+
+/* ---- a kernel's deadline ---------------------------------------------------------------------------------------- */
+
+struct waiting {
+	struct spmt_view view;
+	uint64_t *sig;
+	int *code;
+};
+
+static void wait_kernel(void *args)
+{
+	struct waiting *w = args;
+
+	*w->code = spmtd_signal_wait_until(&w->view, w->sig, SPMT_CMP_EQ, 4242);
+}
+
+/* It is that of its view, whatever has been set since. */
+static int view_deadline(spmt_comm *comm, void *arg)
+{
+	struct waiting w = { .view.size = sizeof(w.view) };
+	int code = 1, rank = spmt_rank(comm);
+	int64_t begin;
+
+	(void)arg;
+	w.code = &code;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*w.sig), (void **)&w.sig));
+	REQUIRE_OK(spmt_set_timeout(comm, 60));
+	REQUIRE_OK(spmt_view_get(comm, &w.view));
+	REQUIRE_OK(spmt_set_timeout(comm, 6000));
+	begin = calm_ns();
+	REQUIRE_OK(spmt_host_launch(comm, NULL, wait_kernel, &w, sizeof(w)));
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_EQ(code, SPMTD_TIMEOUT);
+	REQUIRE(calm_ns() - begin < 3000000000);
+	REQUIRE_OK(spmt_barrier(comm));
+	/* now the other way round: the wait lasts longer than a deadline set behind its view */
+	w.view = (struct spmt_view){ .size = sizeof(w.view) };
+	REQUIRE_OK(spmt_view_get(comm, &w.view));
+	REQUIRE_OK(spmt_set_timeout(comm, 30));
+	REQUIRE_OK(spmt_host_launch(comm, NULL, wait_kernel, &w, sizeof(w)));
+	sleep_ms(200);
+	REQUIRE_OK(spmt_set_timeout(comm, 10000));
+	REQUIRE_OK(spmt_signal(comm, w.sig, 4242, SPMT_SIGNAL_SET, 1 - rank));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_EQ(code, 0);
+	return spmt_barrier(comm);
+}
+
+Test(in_flight, a_kernel_keeps_the_deadline_of_its_view)
+{
+	NEEDS_HOST("tests/gpu: wait");
+	RANKS_OK(ranks_run(2, NULL, view_deadline, NULL));
+}

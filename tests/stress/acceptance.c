@@ -119,6 +119,8 @@ static int break_with_work(spmt_comm *comm)
 	REQUIRE_OK(spmt_sync(comm));
 	if (spmt_rank(comm) == 0)
 		REQUIRE_OK(spmt_abort(comm, -5));
+	REQUIRE_CODE(spmt_signal_wait(comm, words + 2, SPMT_CMP_EQ, 1, NULL), -5);
+	REQUIRE_CODE(spmt_status(comm), -5);
 	return 0;
 }
 
@@ -130,8 +132,8 @@ static int one_rank(int rank, void *arg)
 
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	code = break_with_work(comm);
-	spmt_finalize(comm);
-	return code == -5 ? 0 : code;
+	REQUIRE_OK(spmt_finalize(comm));
+	return code;
 }
 
 static int work_left(void)

@@ -20,9 +20,13 @@
 struct world {
 	struct uid uid;
 	struct bootstrap *parties[PARTIES];
-	atomic_int told, bad;
+	struct teller {
+		struct world *world;
+		atomic_int told;
+	} tellers[PARTIES];
+	atomic_int bad;
 	pthread_barrier_t barrier;
-	bool breaks;
+	int breakers; /* so many parties break it */
 };
 
 struct rank {
@@ -32,9 +36,10 @@ struct rank {
 
 static void told(void *ctx, int code, const char *sentence)
 {
-	struct world *w = ctx;
+	struct teller *t = ctx;
+	struct world *w = t->world;
 
-	atomic_fetch_add(&w->told, 1);
+	atomic_fetch_add(&t->told, 1);
 	if (code != -5 || strcmp(sentence, "on purpose"))
 		atomic_fetch_add(&w->bad, 1);
 }
@@ -47,7 +52,7 @@ static int open_party(struct world *w, int i)
 		.blob_size = sizeof(int),
 		.control_size = 4096,
 		.broken = told,
-		.ctx = w };
+		.ctx = &w->tellers[i] };
 
 	return bootstrap_open(&config, NULL, &w->parties[i]);
 }
@@ -77,6 +82,28 @@ static int use(struct rank *r, struct bootstrap *b)
 	return bad + (rc != 0);
 }
 
+/* Who has said it knows; the others are told in a moment. */
+static bool hears(const struct world *w, int mine)
+{
+	struct bootstrap *b = w->parties[mine];
+	int64_t end = process_now() + 10000000000ll;
+	const void *blobs;
+	const int *process;
+	void *control;
+
+	while (!bootstrap_wait(b, 0, &blobs, &process, &control))
+		if (process_now() > end)
+			return false;
+		else
+			usleep(1000);
+	while (mine >= w->breakers && !atomic_load(&w->tellers[mine].told))
+		if (process_now() > end)
+			return false;
+		else
+			usleep(1000);
+	return bootstrap_wait(b, 0, &blobs, &process, &control) == -5;
+}
+
 /* Ranks r, r + PARTIES, .. share a party; the first of them opens and closes it. */
 static void *live(void *arg)
 {
@@ -91,8 +118,10 @@ static void *live(void *arg)
 		return NULL;
 	bad += bootstrap_add(w->parties[mine], r->rank, &square) != 0;
 	bad += use(r, w->parties[mine]);
-	if (w->breaks)
+	if (mine < w->breakers)
 		bootstrap_break(w->parties[mine], -5, "on purpose");
+	if (w->breakers)
+		bad += !hears(w, mine);
 	pthread_barrier_wait(&w->barrier);
 	if (r->rank < PARTIES)
 		bootstrap_close(w->parties[mine]);
@@ -100,9 +129,24 @@ static void *live(void *arg)
 	return NULL;
 }
 
-static int run(bool breaks)
+/* All that did not break it are told once; of several that do, the first is not, and others may have been before they could. */
+static bool told_right(const struct world *w)
 {
-	struct world w = { .breaks = breaks };
+	int sum = 0;
+
+	for (int i = 0; i < PARTIES; i++) {
+		int n = atomic_load(&w->tellers[i].told);
+
+		if (n > 1 || (!w->breakers && n) || (w->breakers && i >= w->breakers && n != 1))
+			return false;
+		sum += n;
+	}
+	return !w->breakers || sum < PARTIES;
+}
+
+static int run(int breakers)
+{
+	struct world w = { .breakers = breakers };
 	struct rank ranks[NRANKS];
 	pthread_t threads[NRANKS];
 	spmt_uid uid;
@@ -110,6 +154,8 @@ static int run(bool breaks)
 	if (spmt_uid_create(&uid) || uid_read("stress", &uid, &w.uid) ||
 		pthread_barrier_init(&w.barrier, NULL, NRANKS))
 		return 0;
+	for (int i = 0; i < PARTIES; i++)
+		w.tellers[i].world = &w;
 	for (int i = 0; i < NRANKS; i++) {
 		ranks[i] = (struct rank){ &w, i };
 		if (pthread_create(&threads[i], NULL, live, &ranks[i]))
@@ -118,7 +164,7 @@ static int run(bool breaks)
 	for (int i = 0; i < NRANKS; i++)
 		pthread_join(threads[i], NULL);
 	pthread_barrier_destroy(&w.barrier);
-	return !w.bad && w.told <= (breaks ? PARTIES : 0);
+	return !w.bad && told_right(&w);
 }
 
 int main(void)
@@ -126,14 +172,17 @@ int main(void)
 	int good = 1, failed = 0;
 	int64_t begin;
 
-	puts("1..2");
+	puts("1..3");
 	for (int i = 0; good && i < ROUNDS; i++)
-		good = run(false);
+		good = run(0);
 	failed += cases_report(1, !good, "ranks join, exchange and leave");
 	begin = process_now();
 	for (int i = 0; good && i < ROUNDS; i++)
-		good = run(true);
+		good = run(PARTIES);
 	failed += cases_report(
 		2, !good || process_now() - begin >= 60000000000ll, "all break it at once");
+	for (int i = 0; good && i < ROUNDS; i++)
+		good = run(1);
+	failed += cases_report(3, !good, "one breaks it, and all others are told");
 	return failed != 0;
 }

@@ -123,7 +123,10 @@ static void *flags(void *arg)
 			r->wrong = "a flag did not come";
 		if (*sym(r, DATA + i % BLOCK) != (char)i)
 			r->wrong = "a flag came before its data";
+		seen = 0;
 		spmtd_getmem(&r->v, &seen, flag, sizeof(seen), next);
+		if (seen != i) /* nobody else puts it there */
+			r->wrong = "a get does not see what was put";
 		if (spmtd_sync(&r->v))
 			r->wrong = "a sync failed";
 	}
@@ -134,7 +137,7 @@ static void *atomics(void *arg)
 {
 	struct runner *r = arg;
 	uint64_t *sum = (uint64_t *)(void *)sym(r, COUNTER), sum_want = 0;
-	uint8_t *small = (uint8_t *)(sum + 1);
+	uint8_t *small = (uint8_t *)(sum + 1), small_want[4] = { 0 };
 	float *real = (float *)(void *)(sum + 2);
 
 	for (size_t i = 0; i < r->rounds; i++) {
@@ -144,21 +147,52 @@ static void *atomics(void *arg)
 		spmtd_uint64_atomic_fetch_inc(&r->v, sum, pe);
 		spmtd_uint8_atomic_fetch_add(&r->v, small + i / RANKS % 4, 1, pe);
 		spmtd_float_atomic_add(&r->v, real, 1, pe);
-		if ((int)(i % RANKS) == r->v.pe)
+		if ((int)(i % RANKS) == r->v.pe) {
 			sum_want += (i + 1) * RANKS;
+			small_want[i / RANKS % 4] = (uint8_t)(small_want[i / RANKS % 4] + RANKS);
+		}
 	}
 	if (spmtd_barrier(&r->v))
 		r->wrong = "the barrier failed";
 	if (spmtd_uint64_atomic_fetch(&r->v, sum, r->v.pe) != sum_want)
 		r->wrong = "a sum is wrong";
+	if (memcmp(small, small_want, sizeof(small_want)) != 0)
+		r->wrong = "a sum of bytes is wrong, or its neighbour";
 	if (*real != (float)(r->rounds / RANKS * RANKS))
 		r->wrong = "a sum of floats is wrong";
 	return NULL;
 }
 
+/* The kth word of rank pe's input to round i. */
+static uint32_t given(size_t i, size_t k, size_t pe)
+{
+	return (uint32_t)(i * 1000 + k + pe * 100000);
+}
+
+/* The kth word of all RANKS * 8 that rank `me` has after round i; 0 where nothing comes. */
+static uint32_t wanted(int kind, size_t i, size_t k, size_t me)
+{
+	size_t root = i % RANKS;
+	uint32_t sum = 0;
+
+	if (kind == COLL_ALL_GATHER)
+		return given(i, k % 8, k / 8);
+	if (kind == COLL_ALL_TO_ALL)
+		return given(i, me * 8 + k % 8, k / 8);
+	if (k >= 8)
+		return 0;
+	for (size_t pe = 0; pe < RANKS; pe++)
+		sum += given(i, kind == COLL_REDUCE_SCATTER ? me * 8 + k : k, pe);
+	if (kind == COLL_BROADCAST)
+		return given(i, k, root);
+	/* from `root` on, in turn */
+	return kind == COLL_PERMUTE ? given(i, k, (me + root) % RANKS) : sum;
+}
+
 static void *collectives(void *arg)
 {
 	struct runner *r = arg;
+	size_t me = (size_t)r->v.pe;
 	uint32_t src[RANKS * 8], dst[RANKS * 8];
 	struct kernel_collective_args args = { .view = r->v,
 		.src = (uint64_t)(uintptr_t)src,
@@ -168,22 +202,20 @@ static void *collectives(void *arg)
 		.op = SPMT_OP_SUM };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
-		uint32_t want = 0;
-
-		args.kind = (int)(i % 6);
+		args.kind = (int)(i / RANKS % 6); /* each with every root */
 		args.key = i;
 		args.root = (int)(i % RANKS);
+		if (args.kind == COLL_PERMUTE) {
+			args.root = (int)((me + i) % RANKS);
+			args.to = (int)((me + RANKS - i % RANKS) % RANKS);
+		}
 		for (size_t k = 0; k < RANKS * 8; k++)
-			src[k] = (uint32_t)(i * 1000 + k + (size_t)r->v.pe * 100000);
+			src[k] = given(i, k, me);
 		memset(dst, 0, sizeof(dst));
 		kernel_collective.host(&args);
-		for (size_t pe = 0; pe < RANKS; pe++)
-			want += (uint32_t)(i * 1000 + pe * 100000);
-		if (args.kind == COLL_ALL_REDUCE && dst[7] != want + 7 * RANKS)
-			r->wrong = "all_reduce is wrong";
-		if (args.kind == COLL_ALL_GATHER &&
-			dst[8 * 3 + 2] != (uint32_t)(i * 1000 + 2 + 300000))
-			r->wrong = "all_gather is wrong";
+		for (size_t k = 0; k < RANKS * 8; k++)
+			if (dst[k] != wanted(args.kind, i, k, me))
+				r->wrong = "a collective is wrong";
 		if (r->v.own->error)
 			r->wrong = "a collective failed";
 	}

@@ -104,8 +104,9 @@ static int same(void **out)
 
 static int one_nonce(void **out)
 {
-	unsigned char nonces[THREADS][16];
-	int good = together(once_nonce, nonces, 16, out);
+	static const unsigned char none[16];
+	unsigned char nonces[THREADS][16] = { { 0 } };
+	int good = together(once_nonce, nonces, 16, out) && memcmp(nonces[0], none, 16) != 0;
 
 	for (int i = 1; i < THREADS; i++)
 		good &= !memcmp(nonces[i], nonces[0], 16);

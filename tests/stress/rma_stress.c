@@ -125,23 +125,50 @@ static int barriers(spmt_comm *comm, void *arg)
 	return 0;
 }
 
+struct piece {
+	char *at;
+	size_t size;
+	uint64_t
+		born; /* when it was allocated; it holds the pattern that the rank before put there then */
+};
+
+/* Behind a barrier, so that all puts have come. */
+static int piece_free(spmt_comm *comm, struct piece *piece)
+{
+	uint64_t n = (uint64_t)spmt_nranks(comm), before = ((uint64_t)spmt_rank(comm) + n - 1) % n;
+
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(sym_check(comm, piece->at, piece->size, piece->born * n + before + 1));
+	REQUIRE_OK(spmt_free(comm, piece->at));
+	piece->at = NULL;
+	return 0;
+}
+
+/* Blocks come and go among others that are in use, which nobody else writes to. */
 static int heap_work(spmt_comm *comm, void *arg)
 {
-	uint64_t state = 99;
-	char *blocks[16] = { NULL };
+	uint64_t state = 99, n = (uint64_t)spmt_nranks(comm), me = (uint64_t)spmt_rank(comm);
+	struct piece pieces[16] = { { NULL } };
+	static _Thread_local char send[5000];
 
 	(void)arg;
 	for (size_t i = 0; i < test_count(2000, 40000); i++) {
 		size_t k = random_next(&state) % 16, size = 1 + random_next(&state) % 5000;
 
-		if (blocks[k]) {
-			REQUIRE_OK(spmt_free(comm, blocks[k]));
-			blocks[k] = NULL;
+		if (pieces[k].at) {
+			TRY(piece_free(comm, &pieces[k]));
 			continue;
 		}
-		REQUIRE_OK(spmt_malloc(comm, size, (void **)&blocks[k]));
-		REQUIRE_OK(spmt_put_nbi(comm, blocks[k], blocks[k], size, spmt_rank(comm)));
+		REQUIRE_OK(spmt_malloc(comm, size, (void **)&pieces[k].at));
+		pieces[k].size = size;
+		pieces[k].born = i;
+		pattern_fill(send, size, i * n + me + 1);
+		REQUIRE_OK(spmt_put_nbi(comm, pieces[k].at, send, size, (int)((me + 1) % n)));
+		REQUIRE_OK(spmt_quiet(comm));
 	}
+	for (int k = 0; k < 16; k++)
+		if (pieces[k].at)
+			TRY(piece_free(comm, &pieces[k]));
 	return 0;
 }
 

@@ -50,7 +50,7 @@ static int broken_world(spmt_comm *comm, int rank)
 	code = spmt_barrier(comm);
 	REQUIRE(code <= -70 && code > -70 - MEMBERS);
 	REQUIRE_EQ(spmt_status(comm), code);
-	spmt_finalize(comm);
+	REQUIRE_OK(spmt_finalize(comm));
 	return 0;
 }
 
@@ -67,6 +67,14 @@ static int one_world(int team, int rank, int round)
 		return broken_world(comm, rank);
 	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
 	REQUIRE_OK(spmt_put(comm, word, &value, sizeof(value), (rank + 1) % MEMBERS));
+	REQUIRE_OK(spmt_sync(comm));
+	/* All are there, and stay until the barrier: who is looked up is the one that was asked for. */
+	for (int r = 0; r < MEMBERS; r++) {
+		spmt_comm *other = spmt_comm_by_rank(&uid, r);
+
+		REQUIRE(other && spmt_rank(other) == r && spmt_nranks(other) == MEMBERS);
+		REQUIRE(spmt_comm_by_device(&uid, spmt_device(other)) == other);
+	}
 	REQUIRE_OK(spmt_barrier(comm));
 	TRY(sym_check_u64(comm, word, value));
 	REQUIRE_OK(spmt_finalize(comm));

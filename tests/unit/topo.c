@@ -496,7 +496,16 @@ Test(topo, hwloc_and_sysfs_agree)
 		cr_skip_test("no sysfs here to compare with");
 	cr_expect_leq(
 		hosts[0].cpus, hosts[1].cpus, "hwloc leaves out what a container may not use");
-	cr_expect_leq(h.nnumas, s.nnumas);
+	cr_expect(h.nnumas >= 1 && h.nnumas <= s.nnumas, "%d of %d", h.nnumas, s.nnumas);
+	for (int i = 0; i < h.nnumas; i++) {
+		int k = 0;
+
+		while (k < s.nnumas && s.numas[k].node != h.numas[i].node)
+			k++;
+		cr_assert_lt(k, s.nnumas, "hwloc has a node %d, sysfs has not", h.numas[i].node);
+		cr_expect_leq(h.numas[i].cpus, s.numas[k].cpus);
+		cr_expect_gt(h.numas[i].memory, 0);
+	}
 	cr_expect_eq(h.nnics, s.nnics);
 	mem_free(h.numas);
 	mem_free(h.nics);

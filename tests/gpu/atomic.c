@@ -97,23 +97,25 @@ static int check_fetched(struct scene *s, const struct atomics_args *a, uint64_t
 	return 0;
 }
 
-/* Each value seen was set by somebody, whole. */
+/* Each value seen was set by somebody, whole: one of 1 .. n, which only a type that is as narrow as n wraps to 0. */
 static int check_set(struct scene *s, const struct atomics_args *a, uint64_t final)
 {
-	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n;
+	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n, zeros = 0;
 	uint32_t half = type_bytes[a->type] * 4;
+	bool halves = !is_float(a->type) && type_bytes[a->type] > 1;
+	bool wraps = !is_float(a->type) && type_bytes[a->type] <= 2;
 
 	for (uint64_t k = 0; k <= n; k++) {
 		uint64_t seen = value_of(a->type, k < n ? s->all[k] : final);
+		uint64_t number = halves ? seen & ((1ull << half) - 1) : seen;
 
-		if (is_float(a->type) || type_bytes[a->type] == 1) {
-			if (seen > n)
-				return wrong(a, "seen", seen, n);
-		} else if ((seen & ((1ull << half) - 1)) != seen >> half) {
+		if (halves && number != seen >> half)
 			return wrong(a, "torn", seen, 0);
-		}
+		if (number > n || (!number && !wraps))
+			return wrong(a, "seen", seen, n);
+		zeros += !number;
 	}
-	return 0;
+	return zeros > n ? wrong(a, "never set", zeros, 0) : 0;
 }
 
 static int check_bits(struct scene *s, const struct atomics_args *a)

@@ -2,7 +2,7 @@
 /*
  * Every collective x type x op x count on the devices' streams, in place where that is allowed, on
  * symmetric and other memory, against what a world of the host backend makes of the same input: bit
- * for bit.
+ * for bit. What that makes is checked by a few lines of C, but for the sums of floats, which flow-collectives looks at.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +37,7 @@ struct scene {
 	struct rank r;
 	char *dst[2], *src[2]; /* symmetric, and not */
 	unsigned char *host;
+	unsigned char *peer, *want; /* the reference alone: a rank's input, and what comes of all */
 };
 
 /* ---- what to run ----------------------------------------------------------------------------- */
@@ -157,6 +158,96 @@ static int call(
 	}
 }
 
+/* ---- what it has to be ------------------------------------------------------------------------ */
+
+static uint64_t combined(enum spmt_type type, enum spmt_op op, uint64_t a, uint64_t b)
+{
+	unsigned shift = 64 - 8 * (unsigned)type_bytes[type];
+	bool is_signed = type % 2 == 0;
+	bool less = is_signed ? (int64_t)(a << shift) < (int64_t)(b << shift) : a < b;
+
+	switch (op) {
+	case SPMT_OP_SUM:
+		return a + b;
+	case SPMT_OP_PROD:
+		return a * b;
+	case SPMT_OP_MIN:
+		return less ? a : b;
+	case SPMT_OP_MAX:
+		return less ? b : a;
+	case SPMT_OP_AND:
+		return a & b;
+	case SPMT_OP_OR:
+		return a | b;
+	default:
+		return a ^ b;
+	}
+}
+
+static void combine(const struct item *i, unsigned char *to, const unsigned char *from)
+{
+	size_t size = type_bytes[i->type];
+
+	for (size_t k = 0; k < i->count * size; k += size) {
+		uint64_t a = 0, b = 0;
+
+		memcpy(&a, to + k, size);
+		memcpy(&b, from + k, size);
+		a = combined(i->type, i->op, a, b);
+		memcpy(to + k, &a, size);
+	}
+}
+
+/* What rank q's input adds to this rank's result. */
+static void take(struct scene *s, const struct item *i, int q)
+{
+	size_t bytes = i->count * type_bytes[i->type], me = (size_t)s->r.pe, from = (size_t)q;
+
+	switch (i->kind) {
+	case BROADCAST:
+		if (q == (int)i->count % s->r.n)
+			memcpy(s->want, s->peer, bytes);
+		break;
+	case ALL_GATHER:
+		memcpy(s->want + from * bytes, s->peer, bytes);
+		break;
+	case ALL_TO_ALL:
+		memcpy(s->want + from * bytes, s->peer + me * bytes, bytes);
+		break;
+	case PERMUTE:
+		if (q != 2 && (q + 1) % s->r.n == s->r.pe)
+			memcpy(s->want, s->peer, bytes);
+		break;
+	default:
+		if (q == 0)
+			memcpy(s->want, s->peer + (i->kind == REDUCE_SCATTER) * me * bytes, bytes);
+		else
+			combine(i, s->want, s->peer + (i->kind == REDUCE_SCATTER) * me * bytes);
+	}
+}
+
+static uint64_t seed_of(size_t number, int pe)
+{
+	return number * 64 + (uint64_t)pe + 1;
+}
+
+/* s->host has the result of `out` bytes. */
+static int check_result(struct scene *s, const struct item *i, size_t number, size_t in, size_t out)
+{
+	if (i->kind >= REDUCE_SCATTER && i->type >= SPMT_TYPE_F16)
+		return 0;
+	memset(s->want, POISON, out);
+	for (int q = 0; q < s->r.n; q++) {
+		input(s->peer, in, i->type, seed_of(number, q));
+		take(s, i, q);
+	}
+	if (!memcmp(s->want, s->host, out))
+		return 0;
+	return ranks_fail("%s of type %d, op %d, count %zu%s: rank %d is wrong on the host",
+		kind_names[i->kind], (int)i->type, (int)i->op, i->count,
+		i->in_place ? ", in place" : "", s->r.pe);
+}
+
 /* Of dst's bytes and what follows them. */
 static int one_item(struct scene *s, const struct item *i, size_t number, uint64_t *sum)
 {
@@ -169,7 +260,7 @@ static int one_item(struct scene *s, const struct item *i, size_t number, uint64
 
 	if (i->in_place)
 		src = dst;
-	input(s->host, in, i->type, number * 64 + (uint64_t)s->r.pe + 1);
+	input(s->host, in, i->type, seed_of(number, s->r.pe));
 	TRY(rank_fill(&s->r, dst, POISON, out + AFTER));
 	TRY(rank_write(&s->r, src, s->host, in));
 	REQUIRE_OK(call(s, i, dst, src, stream));
@@ -183,7 +274,7 @@ static int one_item(struct scene *s, const struct item *i, size_t number, uint64
 			return ranks_fail("%s of type %d, count %zu wrote byte %zu of %zu",
 				kind_names[i->kind], (int)i->type, i->count, k, out);
 	*sum = sum_of(s->host, out);
-	return 0;
+	return s->want ? check_result(s, i, number, in, out) : 0;
 }
 
 static int scene_open(struct scene *s, spmt_comm *comm, size_t room)
@@ -214,6 +305,9 @@ static int plan_rank(spmt_comm *comm, void *arg)
 	struct scene s;
 
 	TRY(scene_open(&s, comm, p->room));
+	s.peer = p->reference ? malloc(p->room) : NULL;
+	s.want = p->reference ? malloc(p->room) : NULL;
+	REQUIRE(!p->reference || (s.peer && s.want));
 	for (size_t i = 0; i < p->n; i++) {
 		uint64_t *want = &p->sums[i * RANKS_MOST + (size_t)s.r.pe], sum = 0;
 
@@ -233,6 +327,8 @@ static int plan_rank(spmt_comm *comm, void *arg)
 		rank_free(&s.r, s.src[i]);
 	}
 	free(s.host);
+	free(s.peer);
+	free(s.want);
 	rank_close(&s.r);
 	return 0;
 }
@@ -271,11 +367,37 @@ static int run_plan(int n)
 	return rc;
 }
 
-/* Back to back without a look in between: each feeds the next, on two streams in turn. */
+/* Multiplied by the number of ranks, a word soon has no bits left: it begins anew. */
+enum { ANEW = 24 };
+
+/* The words of the chain. */
+enum { FACTOR, PRODUCT, ONE, NOTHING, SUMS, WORDS = SUMS + 2 };
+
+/* One round on a stream: product = n * factor to all; factor = that; the next sum = the last and the factor, where two ranks give
+   one each. */
+static int chain_round(struct rank *r, uint64_t *words, int i, spmt_stream stream)
+{
+	uint64_t *mine = r->pe == 0 ? words + FACTOR
+		: r->pe == 1	    ? words + SUMS + i % 2
+				    : words + NOTHING;
+
+	if (i % ANEW == 0)
+		REQUIRE_OK(spmt_broadcast(
+			r->comm, words + FACTOR, words + ONE, 1, SPMT_TYPE_U64, 0, stream));
+	REQUIRE_OK(spmt_all_reduce(
+		r->comm, words + PRODUCT, words + FACTOR, 1, SPMT_TYPE_U64, SPMT_OP_SUM, stream));
+	REQUIRE_OK(spmt_broadcast(
+		r->comm, words + FACTOR, words + PRODUCT, 1, SPMT_TYPE_U64, i % r->n, stream));
+	REQUIRE_OK(spmt_all_reduce(
+		r->comm, words + SUMS + (i + 1) % 2, mine, 1, SPMT_TYPE_U64, SPMT_OP_SUM, stream));
+	return 0;
+}
+
+/* Back to back without a look in between: each feeds the next, on two streams in turn. The sum has every round's product. */
 static int chain(spmt_comm *comm, void *arg)
 {
 	const int rounds = (int)gpu_count(2000, 200);
-	uint64_t seen[2], n, want = 1;
+	uint64_t seen[WORDS] = { [ONE] = 1 }, n, factor = 1, sum = 0;
 	struct rank r;
 	uint64_t *words;
 	void *p;
@@ -283,21 +405,19 @@ static int chain(spmt_comm *comm, void *arg)
 	(void)arg;
 	TRY(rank_open(&r, comm));
 	n = (uint64_t)r.n;
-	REQUIRE_OK(spmt_calloc(comm, 2, 8, &p));
+	REQUIRE_OK(spmt_calloc(comm, WORDS, 8, &p));
 	words = p;
-	seen[0] = seen[1] = 1;
 	TRY(rank_write(&r, words, seen, sizeof(seen)));
 	for (int i = 0; i < rounds; i++) {
-		REQUIRE_OK(spmt_all_reduce(comm, words + 1, words, 1, SPMT_TYPE_U64, SPMT_OP_SUM,
-			i / 3 % 2 ? r.stream : NULL));
-		REQUIRE_OK(spmt_broadcast(comm, words, words + 1, 1, SPMT_TYPE_U64, i % r.n,
-			i / 3 % 2 ? r.stream : NULL));
-		want *= n;
+		TRY(chain_round(&r, words, i, i / 3 % 2 ? r.stream : NULL));
+		factor = (i % ANEW ? factor : 1) * n;
+		sum = n > 1 ? sum + factor : factor;
 	}
 	REQUIRE_OK(spmt_quiet(comm));
 	TRY(rank_read(&r, seen, words, sizeof(seen)));
-	REQUIRE_EQ(seen[0], want);
-	REQUIRE_EQ(seen[1], want);
+	REQUIRE_EQ(seen[FACTOR], factor);
+	REQUIRE_EQ(seen[PRODUCT], factor);
+	REQUIRE_EQ(seen[SUMS + rounds % 2], sum);
 	REQUIRE_OK(spmt_barrier(comm));
 	rank_close(&r);
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A put, a signal, a wait, a kernel of the user's and collectives, captured once from a stream and
- * replayed; on a backend without graphs the same work is queued each time.
+ * replayed; and the same work queued each time, which a backend without graphs does as well.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,7 @@ struct size {
 	size_t words;
 	bool put_signal;
 	enum driver_capture mode;
+	bool queued; /* each time */
 };
 
 static int words_of(struct scene *s, size_t n, uint64_t **words)
@@ -171,10 +172,10 @@ static int replays(spmt_comm *comm, void *arg)
 	struct scene s;
 
 	TRY(scene_open(&s, comm, size));
-	if (driver_graphs())
-		TRY(captured(&s, REPLAYS, size->mode));
-	else
+	if (size->queued)
 		TRY(queued(&s, REPLAYS));
+	else
+		TRY(captured(&s, REPLAYS, size->mode));
 	REQUIRE_OK(spmt_barrier(comm));
 	TRY(check_rounds(&s, REPLAYS));
 	REQUIRE_OK(spmt_all_reduce(comm, s.sum, s.round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
@@ -188,36 +189,47 @@ static int replays(spmt_comm *comm, void *arg)
 	return 0;
 }
 
+static int run(int n, struct size size)
+{
+	if (!size.queued && !driver_graphs())
+		return GPU_SKIP;
+	return gpu_run(n, 64u << 20, replays, &size);
+}
+
+static int run_queued(int n)
+{
+	return run(n, (struct size){ 1000, false, CAPTURE_RELAXED, true });
+}
+
+static int run_queued_engines(int n)
+{
+	return run(n, (struct size){ (3u << 20) / 8 + 5, true, CAPTURE_RELAXED, true });
+}
+
 static int run_stores(int n)
 {
-	struct size size = { 1000, false, CAPTURE_RELAXED };
-
-	return gpu_run(n, 64u << 20, replays, &size);
+	return run(n, (struct size){ 1000, false, CAPTURE_RELAXED, false });
 }
 
 /* What frameworks choose if not told otherwise. */
 static int run_put_signal(int n)
 {
-	struct size size = { 513, true, CAPTURE_GLOBAL };
-
-	return gpu_run(n, 64u << 20, replays, &size);
+	return run(n, (struct size){ 513, true, CAPTURE_GLOBAL, false });
 }
 
 static int run_engines(int n)
 {
-	struct size size = { (3u << 20) / 8 + 5, false, CAPTURE_GLOBAL };
-
-	return gpu_run(n, 64u << 20, replays, &size);
+	return run(n, (struct size){ (3u << 20) / 8 + 5, false, CAPTURE_GLOBAL, false });
 }
 
 static int run_thread_local(int n)
 {
-	struct size size = { 1000, true, CAPTURE_THREAD_LOCAL };
-
-	return gpu_run(n, 64u << 20, replays, &size);
+	return run(n, (struct size){ 1000, true, CAPTURE_THREAD_LOCAL, false });
 }
 
 static const struct gpu_test tests[] = {
+	{ "graph_work_queued_each_time", run_queued, 1 },
+	{ "graph_work_queued_on_copy_engines", run_queued_engines, 1 },
 	{ "graph_replay_stores", run_stores, 1 },
 	{ "graph_replay_put_signal", run_put_signal, 1 },
 	{ "graph_replay_copy_engines", run_engines, 1 },

@@ -194,7 +194,10 @@ static int one_world(int index, struct worlds *w, const spmt_uid *uid, bool stay
 	if (rc)
 		spmt_abort(comm, -ECANCELED);
 	ranks_watch(NULL);
-	spmt_finalize(comm);
+	if (rc)
+		spmt_finalize(comm); /* the first failure counts */
+	else
+		rc = ranks_code("spmt_finalize", spmt_finalize(comm), 0);
 	atomic_fetch_add(&w->gone, !stays);
 	return rc;
 }

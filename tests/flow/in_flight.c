@@ -16,20 +16,18 @@ enum { BYTES = 1 << 20 };
 
 #define QUEUES "its copy queues can be held, and its memory taken away"
 
-/* Holds the copy queue to rank 1: what rank 0 puts there now is in flight until links_release(). */
-static int hold_queue(spmt_comm *comm, spmt_mem *mem, struct gate *gate)
+/* Holds the copy queue to rank 1: what rank 0 puts there now is in flight until links_release(). sym: for a first move. */
+static int hold_queue(spmt_comm *comm, void *sym, struct gate *gate)
 {
 	static const char warm[BYTES];
 	struct link *link = &comm->links[1];
 	device_stream queue;
 
-	REQUIRE_OK(spmt_mem_put_nbi(comm, mem, 0, warm, BYTES, 1));
+	REQUIRE_OK(spmt_put_nbi(comm, sym, warm, BYTES, 1));
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_EQ(sdma_stream(link, 0, &queue), 0);
 	return links_hold(gate, link->backend, link->dev, queue);
 }
-
-/* ---- deregister ------------------------------------------------------------------------------------------------- */
 
 static void *release_soon(void *gate)
 {
@@ -38,38 +36,97 @@ static void *release_soon(void *gate)
 	return NULL;
 }
 
-/* The owner may free its buffer behind deregister: so all that goes there has come. */
-static int deregistered(spmt_comm *comm, void *arg)
-{
-	char *buf = calloc(1, BYTES), *src = malloc(BYTES);
-	struct gate gate;
-	pthread_t thread;
-	spmt_mem *mem;
+/* ---- what waits for moves ------------------------------------------------------------------------------------------ */
 
-	(void)arg;
-	REQUIRE(buf && src);
-	memset(src, 7, BYTES);
-	REQUIRE_OK(spmt_register(comm, buf, BYTES, &mem));
-	if (spmt_rank(comm) == 0) {
-		TRY(hold_queue(comm, mem, &gate));
-		REQUIRE_OK(spmt_mem_put_nbi(comm, mem, 0, src, BYTES, 1));
-		REQUIRE_EQ(pthread_create(&thread, NULL, release_soon, &gate), 0);
-	}
-	REQUIRE_OK(spmt_deregister(comm, mem));
-	if (spmt_rank(comm) == 1)
-		REQUIRE(buf[0] == 7 && !memcmp(buf, buf + 1, BYTES - 1));
+enum behind { BARRIER, FREE, DEREGISTER, FENCE_AND_SIGNAL, QUIET_AND_SIGNAL, PUT_SIGNAL, BEHINDS };
+
+static const char *const behinds[] = { "barrier", "free", "deregister", "fence, then a signal",
+	"quiet, then a signal", "put with signal" };
+
+struct scene {
+	enum behind what;
+	char *src, *to, *other; /* the latter symmetric */
+	char *own;		/* not */
+	uint64_t *sig;
+	spmt_mem *mem;
+};
+
+/* Queues the move to rank 1, behind a gate that opens soon. */
+static int move(spmt_comm *comm, struct scene *s, struct gate *gate, pthread_t *thread)
+{
+	if (s->what == PUT_SIGNAL) /* in the comm's own stream */
+		REQUIRE_EQ(links_hold(gate, comm->backend, comm->dev, comm->stream), 0);
 	else
-		REQUIRE_EQ(pthread_join(thread, NULL), 0);
-	REQUIRE_OK(spmt_barrier(comm));
-	free(src);
-	free(buf);
+		TRY(hold_queue(comm, s->to, gate));
+	if (s->what == DEREGISTER)
+		REQUIRE_OK(spmt_mem_put_nbi(comm, s->mem, 0, s->src, BYTES, 1));
+	else if (s->what != PUT_SIGNAL)
+		REQUIRE_OK(spmt_put_nbi(comm, s->to, s->src, BYTES, 1));
+	REQUIRE_EQ(pthread_create(thread, NULL, release_soon, gate), 0);
+	if (s->what == PUT_SIGNAL)
+		REQUIRE_OK(spmt_put_signal_nbi(
+			comm, s->to, s->src, BYTES, s->sig, 1, SPMT_SIGNAL_SET, 1));
 	return 0;
 }
 
-Test(in_flight, deregister_waits_for_what_goes_there)
+static int wait_behind(spmt_comm *comm, struct scene *s)
+{
+	bool sends = spmt_rank(comm) == 0;
+
+	switch (s->what) {
+	case BARRIER:
+		return spmt_barrier(comm);
+	case FREE:
+		return spmt_free(comm, s->other);
+	case DEREGISTER:
+		return spmt_deregister(comm, s->mem);
+	default:
+		if (sends && s->what == FENCE_AND_SIGNAL)
+			REQUIRE_OK(spmt_fence(comm));
+		if (sends && s->what == QUIET_AND_SIGNAL)
+			REQUIRE_OK(spmt_quiet(comm));
+		if (!sends)
+			return spmt_signal_wait(comm, s->sig, SPMT_CMP_EQ, 1, NULL);
+		return s->what == PUT_SIGNAL ? 0 : spmt_signal(comm, s->sig, 1, SPMT_SIGNAL_SET, 1);
+	}
+}
+
+/* Behind it the owner uses the memory: all that was on its way there has come. */
+static int waits_for_moves(spmt_comm *comm, void *arg)
+{
+	struct scene s = { .what = *(const enum behind *)arg };
+	const char *there;
+	pthread_t thread;
+	struct gate gate;
+
+	s.own = calloc(1, BYTES);
+	s.src = malloc(BYTES);
+	REQUIRE(s.own && s.src);
+	memset(s.src, 7, BYTES);
+	REQUIRE_OK(spmt_calloc(comm, 1, BYTES, (void **)&s.to));
+	REQUIRE_OK(spmt_malloc(comm, 64, (void **)&s.other));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*s.sig), (void **)&s.sig));
+	REQUIRE_OK(spmt_register(comm, s.own, BYTES, &s.mem));
+	if (spmt_rank(comm) == 0)
+		TRY(move(comm, &s, &gate, &thread));
+	REQUIRE_OK(wait_behind(comm, &s));
+	there = s.what == DEREGISTER ? s.own : s.to;
+	if (spmt_rank(comm) == 1)
+		REQUIRE(there[0] == 7 && !memcmp(there, there + 1, BYTES - 1));
+	else
+		REQUIRE_EQ(pthread_join(thread, NULL), 0);
+	REQUIRE_OK(spmt_barrier(comm));
+	free(s.src);
+	free(s.own);
+	return 0;
+}
+
+Test(in_flight, what_waits_for_moves)
 {
 	NEEDS_HOST(QUEUES);
-	RANKS_OK(ranks_run(2, NULL, deregistered, NULL));
+	for (enum behind what = BARRIER; what < BEHINDS; what++)
+		cr_expect_eq(ranks_run(2, NULL, waits_for_moves, &what), 0, "%s: %s", behinds[what],
+			ranks_message());
 }
 
 /* ---- finalize --------------------------------------------------------------------------------------------------- */
@@ -82,15 +139,16 @@ static int lost_in_a_part(int rank, void *arg)
 	spmt_comm *world, *parts[3];
 	struct gate gate;
 	spmt_mem *mem;
-	void *buf;
+	void *buf, *sym;
 
 	REQUIRE_OK(spmt_init(&attr, &world));
 	for (int i = 0; i < 3; i++)
 		REQUIRE_OK(spmt_split(world, 0, 0, &parts[i]));
 	REQUIRE_OK(backend_host.alloc(world->dev, BYTES, DEVICE_MEMORY_PLAIN, &buf));
 	REQUIRE_OK(spmt_register(parts[1], buf, BYTES, &mem));
+	REQUIRE_OK(spmt_malloc(parts[1], BYTES, &sym));
 	if (rank == 0) {
-		TRY(hold_queue(parts[1], mem, &gate));
+		TRY(hold_queue(parts[1], sym, &gate));
 		REQUIRE_OK(spmt_mem_put_nbi(parts[1], mem, 0, buf, BYTES, 1));
 	}
 	REQUIRE_OK(spmt_sync(world));

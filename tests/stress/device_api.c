@@ -205,6 +205,7 @@ static void *collectives(void *arg)
 		args.kind = (int)(i / RANKS % 6); /* each with every root */
 		args.key = i;
 		args.root = (int)(i % RANKS);
+		args.room = i / RANKS / 6 % 2 ? VIEWS_ROOM : 0; /* through slots, or not */
 		if (args.kind == COLL_PERMUTE) {
 			args.root = (int)((me + i) % RANKS);
 			args.to = (int)((me + RANKS - i % RANKS) % RANKS);

@@ -24,19 +24,6 @@ static int let_in(const struct uid *uid, uint32_t nranks)
 	return -1;
 }
 
-static void say_frame(int fd, enum wire_type type, const void *fixed, const void *tail, size_t n)
-{
-	struct wire_header h = { (uint32_t)(wire_fixed(type) + n), (uint16_t)type, 0 };
-	unsigned char bytes[512];
-
-	memcpy(bytes, &h, sizeof(h));
-	if (wire_fixed(type))
-		memcpy(bytes + sizeof(h), fixed, wire_fixed(type));
-	if (n)
-		memcpy(bytes + sizeof(h) + wire_fixed(type), tail, n);
-	say(fd, bytes, sizeof(h) + wire_fixed(type) + n);
-}
-
 static void say_add(int fd, uint32_t rank)
 {
 	struct wire_rank w = { rank, 0 };

@@ -42,6 +42,20 @@ static inline void say(int fd, const void *bytes, size_t n)
 	cr_expect(send(fd, bytes, n, MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET);
 }
 
+static inline void say_frame(
+	int fd, enum wire_type type, const void *fixed, const void *tail, size_t n)
+{
+	struct wire_header h = { (uint32_t)(wire_fixed(type) + n), (uint16_t)type, 0 };
+	unsigned char bytes[512];
+
+	memcpy(bytes, &h, sizeof(h));
+	if (fixed)
+		memcpy(bytes + sizeof(h), fixed, wire_fixed(type));
+	if (n)
+		memcpy(bytes + sizeof(h) + wire_fixed(type), tail, n);
+	say(fd, bytes, sizeof(h) + wire_fixed(type) + n);
+}
+
 static inline void read_challenge(int fd, struct wire_challenge *challenge)
 {
 	struct {

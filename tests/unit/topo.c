@@ -502,7 +502,8 @@ Test(topo, hwloc_and_sysfs_agree)
 
 		while (k < s.nnumas && s.numas[k].node != h.numas[i].node)
 			k++;
-		cr_assert_lt(k, s.nnumas, "hwloc has a node %d, sysfs has not", h.numas[i].node);
+		cr_assert_lt(
+			k, s.nnumas, "hwloc has a node %d, sysfs has not", (int)h.numas[i].node);
 		cr_expect_leq(h.numas[i].cpus, s.numas[k].cpus);
 		cr_expect_gt(h.numas[i].memory, 0);
 	}

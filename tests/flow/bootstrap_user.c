@@ -458,7 +458,8 @@ static int one_is_late(int rank, void *arg)
 	spmt_comm *comm;
 
 	if (rank == 3) {
-		while (atomic_load(&f->g->calls[1]) < 2 && now_ns() < end)
+		while ((atomic_load(&f->g->ready) < 3 || atomic_load(&f->g->calls[1]) < 2) &&
+			now_ns() < end)
 			sleep_ms(1);
 		REQUIRE_EQ(atomic_load(&f->g->calls[1]), 2);
 		attr.timeout_ms = 100;
@@ -466,6 +467,7 @@ static int one_is_late(int rank, void *arg)
 	} else {
 		attr.device = -7;
 		REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
+		atomic_fetch_add(&f->g->ready, 1);
 	}
 	attr.timeout_ms = LONG_MS / 4;
 	attr.device = -1;

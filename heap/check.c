@@ -172,6 +172,12 @@ struct heap_block *check_oldest(const struct heap_check *c, uint64_t span)
 	return check_from(c, c->kept[c->first]);
 }
 
+void check_leave(struct heap_check *c, struct heap_block *b)
+{
+	forget(c, b->offset);
+	b->leaving = true;
+}
+
 void check_keep(struct heap_check *c, struct heap_block *b, uint64_t freed)
 {
 	b->freed = freed;

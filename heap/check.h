@@ -22,6 +22,7 @@ struct heap_block {
 	uint64_t owner;
 	const char *maker;    /* the call that made it; NULL: the ranks have not agreed on it */
 	uint64_t made, freed; /* as the n-th of its owner; 0: not yet */
+	bool leaving;	      /* who looks at it once more, frees it */
 };
 
 struct heap_check {
@@ -53,6 +54,8 @@ struct heap_block *check_from(const struct heap_check *check, uint64_t offset);
 /* Whether blocks as long as this are kept at all; and the one that has to go first; NULL: there is room. */
 bool check_keeps(const struct heap_check *check, uint64_t span);
 struct heap_block *check_oldest(const struct heap_check *check, uint64_t span);
+/* A kept block is no longer anybody's but the caller's, who will remove it. */
+void check_leave(struct heap_check *check, struct heap_block *block);
 /* The block is the freed-th that its owner frees; check_keeps and check_oldest have let it in. */
 void check_keep(struct heap_check *check, struct heap_block *block, uint64_t freed);
 

@@ -407,13 +407,20 @@ int heap_owner(struct heap *heap, uint64_t offset, uint64_t *owner)
 	return rc;
 }
 
+static bool leaving(const struct heap *heap, uint64_t offset)
+{
+	const struct heap_block *b = heap->check ? check_from(heap->check, offset) : NULL;
+
+	return b && b->offset == offset && b->leaving;
+}
+
 void heap_free_owned(struct heap *heap, uint64_t owner)
 {
 	uint64_t at = 0, whose;
 
 	pthread_mutex_lock(&heap->lock);
 	for (; !arena_next(heap->arena, at, &at, &whose); at++)
-		if (whose == owner)
+		if (whose == owner && !leaving(heap, at))
 			release(heap, at);
 	pthread_mutex_unlock(&heap->lock);
 }

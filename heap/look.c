@@ -28,7 +28,9 @@ int heap_keep(struct heap *heap, uint64_t offset, uint64_t freed)
 
 	pthread_mutex_lock(&heap->lock);
 	b = check_from(heap->check, offset);
-	keeps = b && b->offset == offset && check_keeps(heap->check, b->span);
+	/* Of comms that free at once the second may find no room. */
+	keeps = b && b->offset == offset && check_keeps(heap->check, b->span) &&
+		!check_oldest(heap->check, b->span);
 	if (keeps)
 		check_keep(heap->check, b, freed);
 	pthread_mutex_unlock(&heap->lock);
@@ -37,12 +39,30 @@ int heap_keep(struct heap *heap, uint64_t offset, uint64_t freed)
 
 bool heap_kept_over(struct heap *heap, uint64_t span, struct heap_block *oldest)
 {
-	bool over;
+	struct heap_block *b = NULL;
 
 	pthread_mutex_lock(&heap->lock);
-	over = check_keeps(heap->check, span) && copied(check_oldest(heap->check, span), oldest);
+	if (check_keeps(heap->check, span))
+		b = check_oldest(heap->check, span);
+	if (b)
+		check_leave(heap->check, b);
+	copied(b, oldest);
 	pthread_mutex_unlock(&heap->lock);
-	return over;
+	return b;
+}
+
+bool heap_leave(struct heap *heap, uint64_t offset)
+{
+	struct heap_block *b;
+	bool kept;
+
+	pthread_mutex_lock(&heap->lock);
+	b = check_from(heap->check, offset);
+	kept = b && b->offset == offset && b->freed && !b->leaving;
+	if (kept)
+		check_leave(heap->check, b);
+	pthread_mutex_unlock(&heap->lock);
+	return kept;
 }
 
 bool heap_block_below(struct heap *heap, uint64_t offset, struct heap_block *block)

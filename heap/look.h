@@ -11,8 +11,10 @@ void heap_named(struct heap *heap, uint64_t offset, const char *maker, uint64_t 
 
 /* Frees a block, but keeps it for a while unless it is too long; `freed` is its number among those that its owner frees. */
 int heap_keep(struct heap *heap, uint64_t offset, uint64_t freed);
-/* Which kept one has to be freed before a block of `span` bytes can be kept; false: none, or it will not be kept. */
+/* Which kept one has to go before a block of `span` bytes can be kept; false: none, or it will not be kept. heap_leave: the
+   one at this offset goes; false: it is none. Nobody else frees it now: the caller has to. */
 bool heap_kept_over(struct heap *heap, uint64_t span, struct heap_block *oldest);
+bool heap_leave(struct heap *heap, uint64_t offset);
 
 /* The last block that begins at or below an offset, the first at or above, kept ones included; false: none. */
 bool heap_block_below(struct heap *heap, uint64_t offset, struct heap_block *block);

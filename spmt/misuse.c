@@ -290,11 +290,13 @@ static int left_on(spmt_comm *comm)
 	int rc = 0;
 
 	for (uint64_t at = 0; heap_block_from(comm->heap, at, &b); at = b.offset + 1) {
-		if (b.owner != comm->id)
+		if (b.owner != comm->id || (b.freed && !heap_leave(comm->heap, b.offset)))
 			continue;
 		status_save(&saved);
 		rc = first_of(rc, &saved, look(comm, what, &b));
-		if (!b.freed)
+		if (b.freed)
+			heap_free(comm->heap, b.offset);
+		else
 			leak_add(&leaks, &b);
 	}
 	leaks_tell(comm, &leaks);

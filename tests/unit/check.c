@@ -137,6 +137,41 @@ Test(check, freed_blocks_are_kept_for_a_while)
 	heap_close(&heap);
 }
 
+/* Comms of one rank may free at once: who goes is one's alone, and nobody is kept without room. */
+Test(check, who_leaves_is_freed_once)
+{
+	struct arena_want want = { .size = 64, .align = 64, .owner = 5 };
+	uint64_t at[CHECK_KEPT + 2];
+	struct heap_block oldest, b;
+	struct heap heap;
+
+	open_checked(64 * MIB, &heap);
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
+		cr_assert_eq(heap_take(&heap, &want, &at[i]), 0);
+		cr_assert_eq(heap_keep(&heap, at[i], i + 1), 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
+		cr_expect_eq(heap_block_from(&heap, at[i], &b) && b.offset == at[i], i < CHECK_KEPT,
+			"%zu", i);
+	cr_assert(heap_kept_over(&heap, 128, &oldest));
+	cr_expect_eq(oldest.offset, at[0]);
+	cr_assert(heap_leave(&heap, at[1]));
+	cr_expect_not(heap_leave(&heap, at[1]), "somebody else's");
+	cr_expect_not(heap_leave(&heap, at[0]), "likewise");
+	cr_expect_not(heap_kept_over(&heap, 128, &oldest), "there is room");
+	heap_free_owned(&heap, 5);
+	for (int i = 0; i < 2; i++) {
+		cr_assert(heap_block_from(&heap, at[i], &b) && b.offset == at[i],
+			"left to who has it");
+		cr_assert_eq(heap_free(&heap, at[i]), 0);
+	}
+	cr_expect_not(heap_block_from(&heap, 0, &b));
+	cr_expect_eq(arena_used(heap.arena), 0);
+	cr_expect_eq(heap.check->kept_bytes, 0);
+	cr_expect_eq(heap.check->nkept, 0);
+	heap_close(&heap);
+}
+
 /* Small blocks up to the last byte of the user's: their red zones need all the room there is. */
 Test(check, kept_blocks_go_before_there_is_no_room)
 {

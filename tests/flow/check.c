@@ -272,8 +272,12 @@ struct beside {
 static void *waiting(void *arg)
 {
 	struct beside *b = arg;
+	int code;
 
-	atomic_store(&b->code, spmt_signal_wait(b->comm, b->words, SPMT_CMP_EQ, 7, NULL));
+	do /* it may come while the other is in its put */
+		code = spmt_signal_wait(b->comm, b->words, SPMT_CMP_EQ, 7, NULL);
+	while (code == -EBUSY);
+	atomic_store(&b->code, code);
 	return NULL;
 }
 

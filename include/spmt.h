@@ -51,17 +51,18 @@
  *   line on stderr ("spmt: check: "), since it was asked for:
  *   - A range in the symmetric heap, remote side or local, that is not within one live block: -EINVAL, with the block and its
  *     number: "goes 16 bytes past the end of the block of 48 bytes (spmt_malloc no. 7)". Nothing of the call happens.
- *     Nor does spmt_free where it lies in none, or where a buffer in the block is still registered.
+ *     spmt_free likewise says what is wrong with its pointer, and refuses a block in which a buffer is still registered.
  *   - A call that another thread makes while one is in a call on the same comm, but those that may run beside any: -EBUSY. The
  *     first is not harmed.
  *   - Stores that no call makes (kernels, spmt_ptr) behind a block, or to one that was freed: -EFAULT from spmt_free on all
  *     ranks, or from the spmt_finalize of the rank whose memory it is. Looked for when a block is freed, when one that was
- *     freed is given back, and by spmt_finalize. What was to be done is done.
+ *     freed is given back (unless a full heap takes it), and by spmt_finalize. What was to be done is done.
  *   - What spmt_finalize finds allocated or registered: a line alone.
  *   A program built with AddressSanitizer is stopped at such a store at once, on the host backend, by ranks of the process
  *   whose memory it is. Calls cost up to a microsecond more; blocks lie 64 bytes or more apart; freed ones are kept until 64
- *   others have been freed, up to an eighth of the heap; a heap takes 2 MiB more, so that the user has as much as without. A
- *   library that was itself built with AddressSanitizer looks without being asked, but writes no lines.
+ *   others have been freed, up to an eighth of the heap; a heap takes 2 MiB more, for the red zones of the first 16,000 blocks;
+ *   those of more come out of the heap. A library that was itself built with AddressSanitizer looks without being asked, but
+ *   writes no lines.
  *
  * Fork
  *   A forked child owns no rank: every call on an inherited comm fails with SPMT_ERR_FORKED and

@@ -643,19 +643,51 @@ SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
 	*SPMTD_G(spmtd_v2_, a) = x;
 }
 
+/*
+ * A release is a fence, a wait, and then a relaxed access. The fence writes the cache back (buffer_wbl2 on MI200 and
+ * later, global_wb on GFX12), which counts as a store under way; but compilers leave out their own wait for it where they
+ * know of no older store: LLVM before its pull requests 178316 of 2026 (GFX9) and 135340 of 2025 (GFX12). What comes
+ * next would then not be ordered. Waits that the source asks for stay. Not in assembly, where there is another way: LLVM
+ * takes a function with assembly for one that may recurse, and gives each lane of its kernels 16 KiB of scratch.
+ */
+SPMTD_FN void spmtd_written_back_(void)
+{
+#if defined(__GFX9__)
+	__builtin_amdgcn_s_waitcnt(0x0f70); /* vmcnt(0), no other counter */
+#elif defined(__GFX12__)
+	__asm__ volatile("s_wait_storecnt 0x0" ::: "memory");
+#endif
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+SPMTD_FN void spmtd_release_(void)
+{
+	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+	spmtd_written_back_();
+}
+
 SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
 {
-	__atomic_store_n(SPMTD_G(spmtd_u64_, a), x, __ATOMIC_RELEASE);
+	spmtd_release_();
+	spmtd_poke64_(a, x);
 }
 
 SPMTD_FN void spmtd_ring_add_(uint64_t a, uint64_t x)
 {
-	(void)__atomic_fetch_add(SPMTD_G(spmtd_u64_, a), x, __ATOMIC_RELEASE);
+	spmtd_release_();
+	spmtd_tell_add64_(a, x);
 }
 
 SPMTD_FN void spmtd_order_(void)
 {
-	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
+	spmtd_release_();
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+}
+
+/* What this thread has stored is in its place before it loads again: the release waits for it. */
+SPMTD_FN void spmtd_complete_(void)
+{
+	spmtd_order_();
 }
 
 /* Looks are relaxed here, so that polling does not empty the cache each time. */
@@ -668,6 +700,7 @@ SPMTD_FN void spmtd_acquired_(void)
 SPMTD_FN void spmtd_settle_(void)
 {
 	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+	spmtd_written_back_();
 }
 
 SPMTD_FN uint32_t spmtd_tid_x_(void)
@@ -726,6 +759,9 @@ SPMTD_FN uint64_t spmtd_clock_(void)
 SPMTD_FN void spmtd_meet_block_(void)
 {
 	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+#if defined(__GFX12__) /* where this fence, too, writes back */
+	spmtd_written_back_();
+#endif
 	__builtin_amdgcn_s_barrier();
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }

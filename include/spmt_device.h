@@ -26,7 +26,7 @@
  *   quiet completes them. A signal comes after its data, also for 0 bytes. A naturally aligned put
  *   or get of 1, 2, 4 or 8 bytes, and _p and _g, is one atomic access. Atomics order nothing by
  *   themselves. barrier is quiet, then sync; sync alone orders nothing of the calling ranks, but
- *   what they completed by a quiet before it is seen after it.
+ *   what they completed by a quiet of the same scope before it is seen after it.
  *
  * Waiting
  *   Words that are waited for are this rank's own copies. A wait acquires: what was put before the
@@ -402,6 +402,14 @@ SPMTD_FN void spmtd_order_(void)
 	SPMTD_ASM("fence.acq_rel.sys;" ::: "memory");
 }
 
+/* Two ranks that store, complete and then load what the other stored: with fence.acq_rel both may
+   see old values, as nothing synchronizes them. Of two fence.sc one comes first, and synchronizes
+   with the other. It costs the same. */
+SPMTD_FN void spmtd_complete_(void)
+{
+	SPMTD_ASM("fence.sc.sys;" ::: "memory");
+}
+
 /* After looks that succeeded: ld.acquire has done it. */
 SPMTD_FN void spmtd_acquired_(void)
 {
@@ -438,6 +446,23 @@ SPMTD_FN uint64_t spmtd_clock_(void)
 
 	SPMTD_ASM("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
 	return ns;
+}
+
+/* Of the warp's threads that are here together one looks at a word for all: 1 where it is not 0. In one
+   piece, so that whatever a compiler makes of the way here, those who vote are those who counted. */
+SPMTD_FN int spmtd_any_sees_(uint64_t a)
+{
+	int any;
+
+	SPMTD_ASM("{ .reg .u64 g; .reg .b32 here, first, x; .reg .pred p; "
+		  "cvta.to.global.u64 g, %1; activemask.b32 here; neg.s32 first, here; "
+		  "and.b32 first, first, here; mov.u32 x, %%lanemask_eq; setp.eq.u32 p, x, first; "
+		  "mov.b32 x, 0; @p ld.relaxed.sys.global.u32 x, [g]; setp.ne.u32 p, x, 0; "
+		  "vote.sync.any.pred p, p, here; selp.s32 %0, 1, 0, p; }"
+		  : "=r"(any)
+		  : "l"(a)
+		  : "memory");
+	return any;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -786,6 +811,16 @@ SPMTD_FN int spmtd_any_warp_(int x)
 #endif
 }
 
+/* Of the wavefront's threads that are here together one looks at a word for all: 1 where it is not 0. */
+SPMTD_FN int spmtd_any_sees_(uint64_t a)
+{
+	uint32_t lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)), x = 0;
+
+	if (lane == (uint32_t)__builtin_amdgcn_readfirstlane((int)lane))
+		x = spmtd_peek32_(a);
+	return spmtd_any_warp_((int)x);
+}
+
 SPMTD_FN int spmtd_any_block_(int x)
 {
 #if defined(__HIP__)
@@ -888,6 +923,11 @@ SPMTD_FN void spmtd_order_(void)
 #endif
 }
 
+SPMTD_FN void spmtd_complete_(void)
+{
+	spmtd_order_();
+}
+
 SPMTD_FN void spmtd_acquired_(void)
 {
 }
@@ -912,6 +952,16 @@ SPMTD_FN int spmtd_any_block_(int x)
 SPMTD_FN int spmtd_any_warp_(int x)
 {
 	return x != 0;
+}
+
+SPMTD_FN int spmtd_any_sees_(uint64_t a)
+{
+	return spmtd_peek32_(a) != 0;
+}
+
+SPMTD_FN uint32_t spmtd_warp_size_(void)
+{
+	return 1;
 }
 
 SPMTD_FN void spmtd_relax_(void)
@@ -1547,6 +1597,17 @@ SPMTD_FN void spmtd_wake_(const struct spmt_view *v, int pe)
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
+/*
+ * By PTX's model a relaxed store tells of what others have stored if its own thread has fenced before
+ * it, after it had met them. So threads meet first, then fence; and those who fence for a block, its first
+ * warp, for which a fence is one instruction, also post for it in a sync. Posts after a quiet of the same
+ * scope then need no fence of their own, which would take as long as a barrier's.
+ */
+SPMTD_FN int spmtd_posts_(int scope)
+{
+	return spmtd_lane_(scope) < spmtd_warp_size_();
+}
+
 SPMTD_FN void spmtd_fence(const struct spmt_view *v)
 {
 	(void)v;
@@ -1556,16 +1617,15 @@ SPMTD_FN void spmtd_fence(const struct spmt_view *v)
 SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 {
 	(void)v;
-	spmtd_order_();
 	spmtd_meet_warp_();
+	spmtd_order_();
 }
 
-/* One thread's fence is cumulative over what the block's threads have stored before the meeting. */
 SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 {
 	(void)v;
 	spmtd_gather_(SPMTD_BLOCK_);
-	if (spmtd_tid_() == 0)
+	if (spmtd_posts_(SPMTD_BLOCK_))
 		spmtd_order_();
 	spmtd_meet_block_();
 }
@@ -1573,19 +1633,26 @@ SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 /* 0; a code, where completion has to be waited for and is not seen before the deadline. */
 SPMTD_FN int spmtd_quiet(const struct spmt_view *v)
 {
-	spmtd_fence(v);
+	(void)v;
+	spmtd_complete_();
 	return 0;
 }
 
 SPMTD_FN int spmtd_quiet_warp(const struct spmt_view *v)
 {
-	spmtd_fence_warp(v);
+	(void)v;
+	spmtd_meet_warp_();
+	spmtd_complete_();
 	return 0;
 }
 
 SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
 {
-	spmtd_fence_block(v);
+	(void)v;
+	spmtd_gather_(SPMTD_BLOCK_);
+	if (spmtd_posts_(SPMTD_BLOCK_))
+		spmtd_complete_();
+	spmtd_meet_block_();
 	return 0;
 }
 
@@ -1973,6 +2040,12 @@ struct spmtd_waiter_ {
 	uint32_t polls;
 };
 
+/* Is the world broken? */
+SPMTD_FN int spmtd_stopped_(const struct spmt_view *v)
+{
+	return v->stop && spmtd_any_sees_(spmtd_at_(v->stop));
+}
+
 SPMTD_FN void spmtd_wait_begin_(struct spmtd_waiter_ *w)
 {
 	w->pause.n = 0;
@@ -1982,8 +2055,11 @@ SPMTD_FN void spmtd_wait_begin_(struct spmtd_waiter_ *w)
 	w->polls = 0;
 }
 
-/* Between two looks: 0, or the code that ends the wait. The stop word and the clock cost a
-   microsecond: now and then. */
+/* Looks from one to the next at the clock, and at the stop word: that lies in the host's memory, and
+   a grid that waits may have 16384 threads. */
+enum { SPMTD_CLOCK_EVERY_ = 64, SPMTD_STOP_EVERY_ = 512 };
+
+/* Between two looks: 0, or the code that ends the wait. */
 SPMTD_FN int spmtd_patience_(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 #if defined(SPMTD_HOST)
@@ -1991,21 +2067,22 @@ SPMTD_FN int spmtd_patience_(const struct spmt_view *v, struct spmtd_waiter_ *w)
 	if (v->host)
 		return v->host->pause(v, &w->pause);
 	spmtd_relax_();
-	return w->polls % 64 == 0 && v->stop && spmtd_peek32_(spmtd_at_(v->stop)) ? SPMTD_ABORTED
-										  : 0;
+	return w->polls % SPMTD_CLOCK_EVERY_ == 0 && spmtd_stopped_(v) ? SPMTD_ABORTED : 0;
 #else
 	uint64_t now;
 
-	if (++w->polls % 64)
+	if (++w->polls % SPMTD_CLOCK_EVERY_)
 		return 0;
-	if (v->stop && spmtd_peek32_(spmtd_at_(v->stop)))
+	if (w->polls % SPMTD_STOP_EVERY_ == 0 && spmtd_stopped_(v))
 		return SPMTD_ABORTED;
 	if (!v->timeout_ns)
 		return 0;
 	now = spmtd_clock_();
 	if (!w->begin)
 		w->begin = now;
-	return now - w->begin > v->timeout_ns ? SPMTD_TIMEOUT : 0;
+	if (now - w->begin <= v->timeout_ns)
+		return 0;
+	return spmtd_stopped_(v) ? SPMTD_ABORTED : SPMTD_TIMEOUT;
 #endif
 }
 
@@ -2338,8 +2415,15 @@ SPMTD_FN void spmtd_epoch_set_(const struct spmt_view *v, uint64_t epoch)
 }
 
 /* by: 1, or -1 to take it back. */
-SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, int by, int lane, int lanes)
+SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, int by, int scope)
 {
+	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope);
+	int most = (int)spmtd_warp_size_();
+
+	if (!spmtd_posts_(scope))
+		return;
+	if (lanes > most)
+		lanes = most;
 	SPMTD_ROLLED for (int pe = lane; pe < v->npes; pe += lanes)
 	{
 		if (pe == v->pe)
@@ -2374,9 +2458,9 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int las
 		spmtd_settle_();
 	spmtd_meet_(scope);
 	if (lane < v->npes) {
-		if (what == SPMTD_WHAT_BARRIER)
-			spmtd_order_();
-		spmtd_sync_post_(v, 1, lane, lanes);
+		if (what == SPMTD_WHAT_BARRIER && spmtd_posts_(scope))
+			spmtd_complete_();
+		spmtd_sync_post_(v, 1, scope);
 		epoch = spmtd_epoch_(v) + 1;
 		rc = spmtd_sync_await_(v, epoch, lane, lanes, what);
 	}
@@ -2385,7 +2469,7 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int las
 		spmtd_acquired_(); /* by those who did not look, too */
 	}
 	if (rc && !lasting)
-		spmtd_sync_post_(v, -1, lane, lanes);
+		spmtd_sync_post_(v, -1, scope);
 	else if (lane == 0)
 		spmtd_epoch_set_(v, epoch);
 	return rc;
@@ -2427,7 +2511,7 @@ SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
    arrive, sync or barrier. */
 SPMTD_FN void spmtd_sync_arrive(const struct spmt_view *v)
 {
-	spmtd_sync_post_(v, 1, 0, 1);
+	spmtd_sync_post_(v, 1, SPMTD_THREAD_);
 	spmtd_epoch_set_(v, spmtd_epoch_(v) + 1);
 }
 

@@ -450,8 +450,8 @@ static inline void clear_other_set(const struct coll *c)
 
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
-	spmtd_order_();
 	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_order_(); /* by each, so that all hellos come after it */
 }
 
 static inline int collect_small(const struct coll *c)

@@ -5,6 +5,8 @@
 # shellcheck disable=SC2086 # $AMD is a list of options
 . "$(dirname "$0")/lib.sh"
 
+header=include/spmt_device.h
+
 # ---- AMD: whoever writes its cache back waits until that is done
 # A release writes back, waits, then stores. Compilers have left the wait out (see spmtd_written_back_), and hardware says nothing.
 # unwaited FILE: lines of assembly that come between a write-back and the wait for it; the last line: how many write-backs there are.
@@ -105,4 +107,62 @@ for cc in clang clang-15 clang-19; do
 	assembles "$name" $cc $HIP --offload-arch=gfx90a -O3 && waits "$name" "$scratch/order.s"
 done
 
+# ---- NVIDIA
+# within FILE KERNEL PATTERN: the lines of that kernel's PTX that match
+within() {
+	awk -v name="$2" -v pattern="$3" '
+		/[.](entry|func) / { inside = $0 ~ "[.]entry " name "[(]" }
+		inside && $0 ~ pattern' "$1"
+}
+# completes NAME FILE KERNEL..: each makes fence.sc.sys, and no weaker one
+completes() {
+	local name=$1 file=$2 kernel wrong=
+	shift 2
+	for kernel in "$@"; do
+		[ -n "$(within "$file" "$kernel" 'fence[.]sc[.]sys')" ] || wrong+="$kernel has no fence.sc.sys"$'\n'
+		[ -z "$(within "$file" "$kernel" 'fence[.]acq_rel')" ] || wrong+="$kernel has a fence.acq_rel"$'\n'
+	done
+	nothing_in "$name" "$wrong"
+}
+reads_ptx() {
+	completes "quiet and barrier make fence.sc.sys, $1" "$scratch/order.s" quiet quiet_warp quiet_block barrier \
+		barrier_warp barrier_block
+	nothing_in "fence makes fence.acq_rel.sys, $1" "$(for kernel in fence fence_warp fence_block; do
+		[ -n "$(within "$scratch/order.s" $kernel 'fence[.]acq_rel[.]sys')" ] || echo "$kernel does not"
+	done)"
+	# the only 32-bit word that a wait for a signal looks at
+	nothing_in "one thread of a warp reads the stop word, $1" "$(
+		stop=$(within "$scratch/order.s" await 'ld[.]relaxed[.]sys[.]global[.][ub]32')
+		grep -v '@p ld[.]relaxed' <<<"$stop"
+		grep -q 'vote[.]sync' <<<"$stop" || echo "and nobody tells the others"
+	)"
+}
+for arch in sm_80 sm_90; do
+	assembles "order of memory, clang-19 C, $arch" clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=$arch -nogpulib -O3 \
+		-S "$scratch/order.c" && reads_ptx "clang-19 C, $arch"
+done
+assembles "order of memory, nvcc" nvcc -arch=sm_90 -ptx "$scratch/order.cu" && reads_ptx nvcc
+images=$(find "$build_root" -name 'spmt-sm_*.ptx' | sort)
+[ -n "$images" ] || skip "the library's barrier makes fence.sc.sys" "no device images in $build_root"
+for image in $images; do
+	completes "the library's barrier makes fence.sc.sys, ${image##*/}" "$image" spmt_kernel_barrier
+done
+
+# ---- who fences, and who posts
+section() {
+	sed -n "/^\/\* ---- $1 -/,/^\/\* ---- $2 -/p" $header | sed '$d'
+}
+sed -n '/^\/\* ---- numbers shared/,/^ \* ---- the machine -/p' $header | head -n -2 >"$scratch/device_types.h"
+{
+	section "threads of a scope" copies
+	section order "put, get, signal"
+	section waits none | sed '/^\/\* The lock is device memory/,$d'
+	section "barrier and sync" none | sed '/^#undef/,$d'
+} >"$scratch/device_order.h"
+lanes() {
+	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -I"$scratch" tests/abi/device_order.c \
+		-o "$scratch/lanes" && "$scratch/lanes" | grep -v '^ok\|^1\.\.'
+	[ "${PIPESTATUS[0]}" = 0 ]
+}
+succeeds "fences, posts and patience, lane by lane" lanes
 plan

@@ -2,6 +2,7 @@
 /* The device header and the kernels from many threads at once, on views made by hand; for
    ThreadSanitizer. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,40 @@ static void *flags(void *arg)
 	return NULL;
 }
 
+/* Ranks 0 and 1 meet here, at the same time as nearly as can be. */
+static void both(int pe, uint64_t nth)
+{
+	static uint64_t here[2][8];
+
+	__atomic_store_n(&here[pe][0], nth, __ATOMIC_RELEASE);
+	for (int i = 1; __atomic_load_n(&here[!pe][0], __ATOMIC_ACQUIRE) < nth; i++)
+		if (i % 1000 == 0)
+			sched_yield();
+}
+
+/* Each of two ranks stores at the other, completes, and loads what the other stores: one at least sees it. With no host
+   behind the view nothing but quiet orders that. */
+static void *answers(void *arg)
+{
+	static uint64_t seen[2][2];
+	struct runner *r = arg;
+	uint64_t *cell = (uint64_t *)(void *)sym(r, FLAGS);
+	int pe = r->v.pe;
+
+	r->v.host = NULL;
+	for (uint64_t i = 1; pe < 2 && i <= r->rounds; i++) {
+		both(pe, 2 * i - 1);
+		spmtd_uint64_p(&r->v, cell, i, !pe);
+		spmtd_quiet(&r->v);
+		seen[i % 2][pe] = spmtd_uint64_g(&r->v, cell, pe);
+		both(pe, 2 * i);
+		if (seen[i % 2][0] < i && seen[i % 2][1] < i)
+			r->wrong =
+				"two ranks completed what they stored, and neither saw the other's";
+	}
+	return NULL;
+}
+
 static void *atomics(void *arg)
 {
 	struct runner *r = arg;
@@ -225,10 +260,12 @@ static void *collectives(void *arg)
 
 int main(void)
 {
-	puts("1..5");
+	puts("1..6");
 	run_all("barriers hold back what comes after", barriers, test_count(3000, 100000));
 	run_all("signals follow their data round a ring", ring, test_count(3000, 100000));
 	run_all("a fence orders a flag after its data", flags, test_count(2000, 50000));
+	run_all("of two that complete what they stored one sees it", answers,
+		test_count(100000, 1000000));
 	run_all("atomics lose nothing", atomics, test_count(6000, 600000) / RANKS * RANKS);
 	run_all("collectives in a row", collectives, test_count(3000, 60000));
 	return 0;

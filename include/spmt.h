@@ -510,7 +510,8 @@ SPMT_API int spmt_signal_wait_on_stream(
  * Waits for this rank's own symmetric variables; plain compares of the type (8 to 64 bit integers,
  * f32, f64). A wait ends at once after a store through the library, within 5 ms after any other
  * store. `status`, may be NULL: elements with a non-zero entry are left out. Nothing left in: 0
- * with *index SIZE_MAX (any), *found 0 (some), 0 (all).
+ * with *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, _any takes one at random,
+ * so that each has its turn, and _some writes rising indices.
  */
 SPMT_API int spmt_wait_until(
 	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val);

@@ -169,7 +169,7 @@ struct spmtd_inbox {
 	uint64_t done;	   /* writer's collective epoch: it is through with this rank */
 	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
 	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
-	uint64_t turn;	   /* in the rank's own: where its next look for one of many words begins */
+	uint64_t turn;	   /* in the rank's own: how many looks for one of many words have begun */
 	uint64_t hello[2]
 		      [2]; /* by parity of the writer's collective epoch: what it called, folded, in
 				 halves below spmtd_flag_(epoch) */
@@ -2224,18 +2224,51 @@ SPMTD_FN uint32_t spmtd_flag_(uint64_t epoch)
 	return (uint32_t)epoch << 1 | 1;
 }
 
-/* One pass over the words whose status is 0: where they hold, from `first` on and round, at most
-   `most` of them; *left: how many were asked. */
+/* An order in which to look at n words: `at`, and every `step`, of which the bits of `mask` count; an
+   odd step comes by all. */
+struct spmtd_walk_ {
+	uint64_t at, step, mask;
+};
+
+SPMTD_FN struct spmtd_walk_ spmtd_walk_over_(size_t n, uint64_t at, uint64_t step)
+{
+	struct spmtd_walk_ w;
+
+	w.at = at;
+	w.step = step;
+	w.mask = n ? (uint64_t)n - 1 : 0;
+	for (uint32_t by = 1; by < 64; by *= 2)
+		w.mask |= w.mask >> by;
+	return w;
+}
+
+/*
+ * One of all orders, at random. Of several words that hold each then comes first now and then, whatever
+ * else has been waited for in between: no call knows of the others. If it began behind what the last one
+ * found, calls for two arrays in turn could pass over a word for ever.
+ */
+SPMTD_FN struct spmtd_walk_ spmtd_any_walk_(size_t n, uint64_t turn)
+{
+	uint64_t x = (turn + 1) * 0x9e3779b97f4a7c15u;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	x ^= x >> 31;
+	return spmtd_walk_over_(n, x >> 32, x | 1);
+}
+
+/* One pass over the words whose status is 0: where they hold, at most `most` of them; *left: how
+   many were asked. */
 SPMTD_FN size_t spmtd_scan_(int kind, uint32_t bits, uint64_t a, size_t n, const int *status,
-	int cmp, uint64_t val, size_t first, size_t most, size_t *indices, size_t *left)
+	int cmp, uint64_t val, struct spmtd_walk_ w, size_t most, size_t *indices, size_t *left)
 {
 	size_t found = 0;
 
 	*left = 0;
-	for (size_t k = 0; k < n && found < most; k++) {
-		size_t i = k < n - first ? first + k : first + k - n;
+	for (uint64_t k = 0; n && k <= w.mask && found < most; k++, w.at += w.step) {
+		size_t i = (size_t)(w.at & w.mask);
 
-		if (status && status[i])
+		if (i >= n || (status && status[i]))
 			continue;
 		++*left;
 		if (spmtd_holds_(kind, spmtd_read_(kind, bits, a + i * (bits / 8)), cmp, val))
@@ -2246,7 +2279,7 @@ SPMTD_FN size_t spmtd_scan_(int kind, uint32_t bits, uint64_t a, size_t n, const
 }
 
 SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
-	size_t n, const int *status, int cmp, uint64_t val, size_t first, size_t most,
+	size_t n, const int *status, int cmp, uint64_t val, struct spmtd_walk_ walk, size_t most,
 	size_t *indices, size_t *found)
 {
 	struct spmtd_waiter_ w;
@@ -2255,7 +2288,7 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 
 	spmtd_wait_begin_(&w);
 	for (;;) {
-		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, first, most, indices, &left);
+		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, walk, most, indices, &left);
 		if (some || !left)
 			break;
 		rc = spmtd_patience_(v, &w);
@@ -2271,21 +2304,26 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 	return rc;
 }
 
-/* Every call begins behind the word that the last one found: none is passed over for ever. */
+SPMTD_FN struct spmtd_walk_ spmtd_next_walk_(const struct spmt_view *v, size_t n)
+{
+	uint64_t at = v->own ? spmtd_at_(&spmtd_inbox_(v, v->pe)->turn) : 0;
+	uint64_t turn = at ? spmtd_peek64_(at) : 0;
+
+	if (at)
+		spmtd_poke64_(at, turn + 1);
+	return spmtd_any_walk_(n, turn);
+}
+
 SPMTD_FN int spmtd_wait_any_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
 	size_t n, const int *status, int cmp, uint64_t val, size_t *index)
 {
-	uint64_t turn = spmtd_at_(&spmtd_inbox_(v, v->pe)->turn);
-	size_t first = n && v->own ? (size_t)(spmtd_peek64_(turn) % n) : 0, found;
-	size_t at = (size_t)-1;
-	int rc = spmtd_wait_some_(v, kind, bits, a, n, status, cmp, val, first, 1, &at, &found);
+	size_t at = (size_t)-1, found;
+	int rc = spmtd_wait_some_(
+		v, kind, bits, a, n, status, cmp, val, spmtd_next_walk_(v, n), 1, &at, &found);
 
-	if (rc)
-		return rc;
-	if (found && v->own)
-		spmtd_poke64_(turn, (uint64_t)at + 1);
-	*index = at;
-	return 0;
+	if (!rc)
+		*index = at;
+	return rc;
 }
 
 SPMTD_FN int spmtd_wait_all_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
@@ -2316,9 +2354,9 @@ SPMTD_FN int spmtd_test_all_(
 
 /*
  * cmp: SPMT_CMP_*. status may be NULL; status[i] != 0 leaves element i out. Nothing left in: 0 with
- * *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, wait_until_any takes them in
- * turn, test_any the lowest index. Outputs are unwritten when a wait fails. The test forms ask once and
- * return 1 or 0, with the same outputs; all of nothing is 1.
+ * *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, _any takes one at random, so
+ * that each has its turn, and _some writes rising indices. Outputs are unwritten when a wait fails. The test
+ * forms ask once and return 1 or 0, with the same outputs; all of nothing is 1.
  */
 #define SPMTD_WAIT(name, T, U_, bits, kind)                                                        \
 	SPMTD_FN uint64_t spmtd_##name##_wide_(T x)                                                \
@@ -2341,7 +2379,8 @@ SPMTD_FN int spmtd_test_all_(
 		size_t n, const int *status, int cmp, T val, size_t *indices, size_t *found)       \
 	{                                                                                          \
 		return spmtd_wait_some_(v, SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n,        \
-			status, cmp, spmtd_##name##_wide_(val), 0, n, indices, found);             \
+			status, cmp, spmtd_##name##_wide_(val), spmtd_walk_over_(n, 0, 1), n,      \
+			indices, found);                                                           \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_wait_until_all(const struct spmt_view *v, const T *ivars,      \
 		size_t n, const int *status, int cmp, T val)                                       \
@@ -2359,10 +2398,9 @@ SPMTD_FN int spmtd_test_all_(
 		const int *status, int cmp, T val, size_t *index)                                  \
 	{                                                                                          \
 		size_t left, found;                                                                \
-		(void)v;                                                                           \
 		*index = (size_t)-1;                                                               \
 		found = spmtd_scan_(SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n, status, cmp,  \
-			spmtd_##name##_wide_(val), 0, 1, index, &left);                            \
+			spmtd_##name##_wide_(val), spmtd_next_walk_(v, n), 1, index, &left);       \
 		return found != 0;                                                                 \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_test_some(const struct spmt_view *v, const T *ivars, size_t n, \
@@ -2371,7 +2409,7 @@ SPMTD_FN int spmtd_test_all_(
 		size_t left;                                                                       \
 		(void)v;                                                                           \
 		*found = spmtd_scan_(SPMTD_KIND_##kind##_, bits, spmtd_at_(ivars), n, status, cmp, \
-			spmtd_##name##_wide_(val), 0, n, indices, &left);                          \
+			spmtd_##name##_wide_(val), spmtd_walk_over_(n, 0, 1), n, indices, &left);  \
 		return *found != 0;                                                                \
 	}                                                                                          \
 	SPMTD_FN int spmtd_##name##_test_all(const struct spmt_view *v, const T *ivars, size_t n,  \

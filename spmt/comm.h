@@ -56,9 +56,9 @@ struct spmt_comm {
 	_Atomic uintptr_t turn;	   /* SPMT_CHECK: a thread has the comm, in this call; turn.h */
 	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
-	size_t fair; /* where the next look at many words begins */
-	int units;   /* of the device: blocks that are sure to run at once */
-	bool flat;   /* peer heaps and areas are equally far apart */
+	uint64_t looks; /* how many calls have begun that take one of many words */
+	int units;     /* of the device: blocks that are sure to run at once */
+	bool flat;     /* peer heaps and areas are equally far apart */
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;

@@ -76,11 +76,9 @@ static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p, int64_t limit)
 	return 0;
 }
 
-static int pause_for(
-	spmt_comm *comm, struct spmtd_pause *p, const char *what, const struct spmt_view *kernel)
+/* In a world that stood when the caller looked: what it breaks with is for the caller to say. */
+static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct spmt_view *kernel)
 {
-	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
-		return comm_broken(comm, what);
 	if (!p->n) {
 		p->begin = comm->world->spin_ns ? 0 : process_now();
 		p->n = comm->world->spin_ns ? 0 : WAIT_YIELD;
@@ -99,7 +97,9 @@ static int pause_for(
 
 int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
 {
-	return pause_for(comm, p, what, NULL);
+	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
+		return comm_broken(comm, what);
+	return pause_for(comm, p, NULL);
 }
 
 void wait_end(spmt_comm *comm, struct spmtd_pause *p)
@@ -130,7 +130,7 @@ static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
 
 	if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return SPMT_ERR_ABORTED;
-	return pause_for(comm, p, "kernel", v);
+	return pause_for(comm, p, v);
 }
 
 static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)

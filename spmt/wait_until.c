@@ -21,9 +21,9 @@ struct watch {
 	const int *status; /* not 0: left out */
 	const char *words; /* where the CPU reads them: ivars, or a snapshot */
 	bool snapshot;
-	size_t first;  /* where a look begins, so that no element is always served last */
-	uint64_t seen; /* of the last word looked at that did not hold */
-	size_t at;     /* its index */
+	struct spmtd_walk_ walk; /* the order in which a look that takes one asks */
+	uint64_t seen;		 /* of the last word looked at that did not hold */
+	size_t at;		 /* its index */
 };
 
 static int watch_check(
@@ -95,7 +95,6 @@ static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum s
 	if (rc)
 		return rc;
 	memcpy(&w->val, val, w->size);
-	w->first = count ? comm->fair % count : 0;
 	if (comm_cpu_access(comm) || !count)
 		return 0;
 	rc = scratch_room(comm, count * w->size);
@@ -152,15 +151,15 @@ struct found {
 
 static int look_any(struct watch *w, struct found *f)
 {
+	uint64_t at = w->walk.at;
 	int rc = watch_read(w);
 
-	for (size_t k = 0; !rc && k < w->count; k++) {
-		size_t i = (w->first + k) % w->count;
+	for (uint64_t k = 0; !rc && w->count && k <= w->walk.mask; k++, at += w->walk.step) {
+		size_t i = (size_t)(at & w->walk.mask);
 
-		if (!watch_in(w, i) || !watch_holds(w, i))
+		if (i >= w->count || !watch_in(w, i) || !watch_holds(w, i))
 			continue;
 		f->index = i;
-		w->comm->fair = i + 1;
 		return 1;
 	}
 	return rc;
@@ -291,6 +290,7 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 			&w, comm, "spmt_wait_until_any", type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
+	w.walk = spmtd_any_walk_(count, comm->looks++);
 	if (!watch_empty(&w))
 		rc = watch_wait(&w, look_any, &f);
 	if (!rc)
@@ -366,6 +366,7 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 		rc = watch_open(&w, comm, "spmt_test_any", type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
+	w.walk = spmtd_any_walk_(count, comm->looks++);
 	rc = look_any(&w, &f);
 	if (rc >= 0)
 		*index = f.index;

@@ -362,11 +362,11 @@ BITWISE_TEST(int64, int64_t)
 		cr_expect_eq(spmtd_##name##_wait_until_any(                                        \
 				     &me, word, 4, status, SPMT_CMP_GT, 0, &index),                \
 			0);                                                                        \
-		cr_expect_eq(index, 2);                                                            \
+		cr_expect(index == 2 || index == 3);                                               \
 		cr_expect_eq(                                                                      \
 			spmtd_##name##_wait_until_any(&me, word, 4, NULL, SPMT_CMP_GT, 0, &index), \
 			0);                                                                        \
-		cr_expect_eq(index, 3); /* behind the last one found */                            \
+		cr_expect(index >= 1 && index <= 3);                                               \
 		cr_expect_eq(spmtd_##name##_wait_until_some(                                       \
 				     &me, word, 4, status, SPMT_CMP_GT, 0, indices, &found),       \
 			0);                                                                        \

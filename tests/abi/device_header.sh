@@ -7,18 +7,19 @@
 . "$(dirname "$0")/lib.sh"
 
 header=include/spmt_device.h
+sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' docs/device_api.md >"$scratch/names"
 kernels=tests/abi/device_kernels.c
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wundef -Wvla -Werror"
 
 # One function's address each, so that all are compiled, and none is a macro.
 names() {
 	echo '#include "spmt_device.h"'
-	sed 's/.*/#ifdef &\n#error & is a macro\n#endif/' tests/abi/device.names
+	sed 's/.*/#ifdef &\n#error & is a macro\n#endif/' "$scratch/names"
 	echo 'typedef void (*any_fn)(void);'
 	echo 'any_fn table_of_all(int i);'
 	echo 'any_fn table_of_all(int i) {'
 	echo 'switch (i) {'
-	awk '{ print "case " NR ": return (any_fn)" $1 ";" }' tests/abi/device.names
+	awk '{ print "case " NR ": return (any_fn)" $1 ";" }' "$scratch/names"
 	echo 'default: return (any_fn)0; } }'
 }
 names >"$scratch/names.c"

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "fault.h"
 #include "process.h"
@@ -268,16 +269,21 @@ bool env_row(size_t i, struct env_row *row)
 	row->kind = rows[i].kind_name;
 	row->def = rows[i].def;
 	row->help = rows[i].help;
-	row->value = getenv(rows[i].name);
+	row->value = secure_getenv(rows[i].name);
 	return true;
 }
 
 /* ---- the process's own */
 
+bool env_withheld(void)
+{
+	return getauxval(AT_SECURE) != 0;
+}
+
 static const char *lookup_and_keep(const char *name, void *ctx)
 {
 	struct loaded *l = ctx;
-	const char *text = getenv(name);
+	const char *text = secure_getenv(name);
 	char *copy = l->texts + l->used;
 	size_t room = sizeof(l->texts) - l->used;
 	size_t n = text ? strnlen(text, room) : 0;
@@ -308,7 +314,7 @@ static void load_env(struct loaded *l)
 
 bool env_launched(void)
 {
-	const char *space = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+	const char *space = secure_getenv("PMIX_NAMESPACE"), *rank = secure_getenv("PMIX_RANK");
 
 	return space && *space && rank && *rank;
 }

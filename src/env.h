@@ -6,7 +6,8 @@
  * kinds: SIZE bytes with an optional suffix K M G T (powers of 1024); MS milliseconds, may be negative; INT, in the range that
  * the help names as its last "<min> to <max>"; TEXT, taken as it is, checked by its user; ENUM one of the words in the help's
  * first parentheses, its value their position; LIST comma-separated words of those, a leading '-' forbids.
- * A default of "" means: unset. An empty variable counts as unset.
+ * A default of "" means: unset. An empty variable counts as unset. In a program that runs with more rights than its caller has
+ * (set-user-ID, set-group-ID, file capabilities) all variables count as unset: they name libraries to load and files to write.
  */
 #ifndef SPMT_ENV_H
 #define SPMT_ENV_H
@@ -69,6 +70,9 @@ struct env {
    stays one for the life of the process. Any thread. */
 int env_get(const struct env **env);
 
+/* Whether the program runs with more rights than its caller has, so that nothing is read. */
+bool env_withheld(void);
+
 /* Whether a launcher that speaks PMIx says, now, that it has started this process (PMIX_NAMESPACE and
    PMIX_RANK). */
 bool env_launched(void);
@@ -82,7 +86,7 @@ const struct env *env_loaded(void);
  */
 int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, struct env *env);
 
-/* Row i of the table for tools: false past the end. `value` is what getenv says now, or NULL. */
+/* Row i of the table for tools: false past the end. `value` is what the process would read now, or NULL. */
 struct env_row {
 	const char *name, *kind, *def, *help, *value;
 };

@@ -67,6 +67,8 @@ static void env_print(void)
 	for (size_t i = 0; env_row(i, &row); i++)
 		printf("%-22s %-5s %-8s %-12s %s\n", row.name, row.kind, *row.def ? row.def : "-",
 			row.value ? row.value : "-", row.help);
+	if (env_withheld())
+		printf("none is read: the program runs with more rights than its caller has\n");
 }
 
 /* ---- this machine */

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 
 #include "fault.h"
+#include "log.h"
 #include "process.h"
 #include "status.h"
 
@@ -261,6 +262,23 @@ int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, str
 	return 0;
 }
 
+static bool value_wrong(const struct row *row, const char *text)
+{
+	struct status_saved saved;
+	struct env env = { 0 };
+	unsigned sites;
+	uint64_t n;
+	bool wrong;
+
+	if (!text || !*text)
+		return false;
+	status_save(&saved);
+	wrong = parse_row(row, text, (char *)&env + row->offset) ||
+		(env.fault && fault_parse(env.fault, &sites, &n));
+	status_restore(&saved);
+	return wrong;
+}
+
 bool env_row(size_t i, struct env_row *row)
 {
 	if (i >= ARRAY_SIZE(rows))
@@ -270,6 +288,7 @@ bool env_row(size_t i, struct env_row *row)
 	row->def = rows[i].def;
 	row->help = rows[i].help;
 	row->value = secure_getenv(rows[i].name);
+	row->wrong = value_wrong(&rows[i], row->value);
 	return true;
 }
 
@@ -301,6 +320,13 @@ static const char *lookup_and_keep(const char *name, void *ctx)
 	return copy;
 }
 
+static void unknown_warn(void *ctx, const char *name, const char *near)
+{
+	(void)ctx;
+	log_line(LOG_WARN, "%s is set, which is no variable of libspmt%s%s (spmt-info --env)", name,
+		near ? ": did you mean " : "", near ? near : "");
+}
+
 static void load_env(struct loaded *l)
 {
 	int rc = env_parse(lookup_and_keep, l, &l->env);
@@ -310,6 +336,7 @@ static void load_env(struct loaded *l)
 	if (l->code)
 		status_save(&l->why);
 	atomic_store_explicit(&l->ready, true, memory_order_release);
+	env_unknown(unknown_warn, NULL);
 }
 
 bool env_launched(void)

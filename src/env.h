@@ -89,8 +89,15 @@ int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, str
 /* Row i of the table for tools: false past the end. `value` is what the process would read now, or NULL. */
 struct env_row {
 	const char *name, *kind, *def, *help, *value;
+	bool wrong; /* what it would read does not parse */
 };
 bool env_row(size_t i, struct env_row *row);
+
+/* The variable that `name`, which is none, is most like; NULL: it is like none. */
+const char *env_near(const char *name);
+
+/* Every variable that begins as the library's do and is none of them, in printing characters, with what env_near says of it. */
+void env_unknown(void (*tell)(void *ctx, const char *name, const char *near), void *ctx);
 
 /* A LIST's verdict on a word: position in the list (0 first) if named, -1 if forbidden or not in a list that names others,
    the position of `otherwise` if the list says nothing. Unset list: `otherwise`. */

@@ -36,7 +36,8 @@ static void help(void)
 {
 	printf("usage: spmt-info [options]\n"
 	       "  (none)           version, backends, devices and topology of this machine\n"
-	       "  --env            the environment variables: name, kind, default, value, meaning\n"
+	       "  --env            the environment variables: name, kind, default, value, meaning; and what is\n"
+	       "                   set and unknown, or not understood\n"
 	       "  --routes [N]     how each rank of a world of N (one a device) reaches each other, and why\n"
 	       "  --routes FILE    the same of worlds that ran with SPMT_ROUTES=FILE\n"
 	       "  --topo FILE      devices and routes of a recorded machine\n"
@@ -59,6 +60,13 @@ static int failed(const char *what, int code)
 
 /* ---- environment */
 
+static void unknown_print(void *ctx, const char *name, const char *near)
+{
+	(void)ctx;
+	printf("unknown: %s is no variable of libspmt%s%s\n", name, near ? ": did you mean " : "",
+		near ? near : "");
+}
+
 static void env_print(void)
 {
 	struct env_row row;
@@ -67,6 +75,10 @@ static void env_print(void)
 	for (size_t i = 0; env_row(i, &row); i++)
 		printf("%-22s %-5s %-8s %-12s %s\n", row.name, row.kind, *row.def ? row.def : "-",
 			row.value ? row.value : "-", row.help);
+	for (size_t i = 0; env_row(i, &row); i++)
+		if (row.wrong)
+			printf("not understood: %s=%.64s: every call fails\n", row.name, row.value);
+	env_unknown(unknown_print, NULL);
 	if (env_withheld())
 		printf("none is read: the program runs with more rights than its caller has\n");
 }

@@ -181,8 +181,20 @@ for backend in cuda hip; do
 done
 exits 0 env SPMT_HEAP_SIZE=64M "$info" --env
 nothing_in '--env has a line a variable' \
-	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/env.h | sort | diff - <(awk 'NR > 1 { print $1 }' "$scratch/out" | sort))"
+	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/env.h | sort | diff - <(awk 'NR > 1 && /^SPMT_/ { print $1 }' "$scratch/out" | sort))"
 says 'with its value' out '^SPMT_HEAP_SIZE +SIZE +1G +64M '
+nothing_in 'a value that is understood is not complained of' "$(grep '^not understood' "$scratch/out")"
+exits 0 env SPMT_HEAPSIZE=64M SPMT_COFFEE=black SPMT_CHANNELS=99 "$info" --env
+says '--env lists an unknown variable with the nearest known one' out '^unknown: SPMT_HEAPSIZE is no variable of libspmt: did you mean SPMT_HEAP_SIZE$'
+says 'and one that is like none' out '^unknown: SPMT_COFFEE is no variable of libspmt$'
+says 'and a value that is not understood' out '^not understood: SPMT_CHANNELS=99: '
+
+# A process that makes many worlds.
+exits 0 env SPMT_LOG=warn SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
+nothing_in "an unknown variable is warned of once a process" \
+	"$([ "$(grep -c '^spmt: warn: SPMT_HEAPSIZE is set, .*: did you mean SPMT_HEAP_SIZE ' "$scratch/err")" = 1 ] || cat "$scratch/err")"
+exits 0 env SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
+nothing_in 'and by default nothing is said' "$(grep SPMT_HEAPSIZE "$scratch/err")"
 
 # What is no regular file is not opened: there is no other end.
 mkfifo "$scratch/fifo"

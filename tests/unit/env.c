@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -170,6 +171,84 @@ Test(env, every_row_is_whole_and_its_default_parses)
 		cr_expect_eq(parse(row.name, row.def, &env), 0, "%s", row.name);
 	}
 	cr_assert_gt(i, 10);
+}
+
+Test(env, an_unknown_variable_has_the_nearest_known_one)
+{
+	static const struct setting near[] = { { "SPMT_HEAPSIZE", "SPMT_HEAP_SIZE" },
+		{ "SPMT_heap_size", "SPMT_HEAP_SIZE" }, { "SPMT_TIMEOUT", "SPMT_TIMEOUT_MS" },
+		{ "SPMT_TIMEOUT_SEC", "SPMT_TIMEOUT_MS" }, { "SPMT_DEVICES", "SPMT_HOST_DEVICES" },
+		{ "SPMT_LOG_LEVEL", "SPMT_LOG" }, { "SPMT_BACKENDS", "SPMT_BACKEND" },
+		{ "SPMT_CHANELS", "SPMT_CHANNELS" }, { "SPMT_MAP", "SPMT_MAPS" },
+		{ "SPMT_THRESHOLD", "SPMT_STORE_THRESHOLD" }, { "SPMT_COFFEE", NULL },
+		{ "SPMT_", NULL }, { "SPMT", NULL }, { "", NULL },
+		{ "SPMT_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_", "SPMT_LOG" },
+		{ "SPMT_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_LOG_L", NULL } };
+	struct env_row row;
+
+	for (size_t i = 0; i < ARRAY_SIZE(near); i++) {
+		const char *got = env_near(near[i].name);
+
+		cr_expect(got && near[i].value ? !strcmp(got, near[i].value) : got == near[i].value,
+			"%s: %s", near[i].name, got ? got : "none");
+	}
+	for (size_t i = 0; env_row(i, &row); i++)
+		cr_expect_str_eq(env_near(row.name), row.name);
+}
+
+struct told {
+	int n;
+	char name[128];
+	const char *near;
+};
+
+static void take(void *ctx, const char *name, const char *near)
+{
+	struct told *told = ctx;
+
+	told->n++;
+	snprintf(told->name, sizeof(told->name), "%s", name);
+	told->near = near;
+}
+
+Test(env, unknown_variables_are_found_in_printing_characters)
+{
+	static char none[] = "SPMT_NOTHING", odd[] = "SPMT_LO\033[2JG=1", other[] = "XSPMT_LOG=1",
+		    known[] = "SPMT_LOG=none", part[] = "SPMT_LO=x=SPMT_LOG", more[] = "SPMT_LOGS=";
+	char *each[][2] = { { none, NULL }, { odd, NULL }, { other, NULL }, { known, NULL },
+		{ part, NULL }, { more, NULL } };
+	static const char *const want[] = { NULL, "SPMT_LO?[2JG", NULL, NULL, "SPMT_LO",
+		"SPMT_LOGS" };
+	char **saved = environ;
+
+	for (size_t i = 0; i < ARRAY_SIZE(each); i++) {
+		struct told told = { .n = 0 };
+
+		environ = each[i];
+		env_unknown(take, &told);
+		environ = saved;
+		cr_expect_eq(told.n, want[i] != NULL, "%s: %d", each[i][0], told.n);
+		cr_expect_str_eq(told.name, want[i] ? want[i] : "");
+	}
+	environ = NULL;
+	env_unknown(take, &(struct told){ .n = 0 });
+	environ = saved;
+}
+
+Test(env, a_row_says_whether_its_value_parses)
+{
+	struct env_row row;
+
+	setenv("SPMT_HEAP_SIZE", "12Q", 1);
+	setenv("SPMT_FAULT", "nowhere:1", 1);
+	setenv("SPMT_CHANNELS", "8", 1);
+	setenv("SPMT_LOG", "", 1);
+	fail(-EINVAL, "what was there");
+	for (size_t i = 0; env_row(i, &row); i++)
+		cr_expect_eq(row.wrong,
+			!strcmp(row.name, "SPMT_HEAP_SIZE") || !strcmp(row.name, "SPMT_FAULT"),
+			"%s", row.name);
+	cr_expect_str_eq(status_sentence(), "what was there");
 }
 
 Test(env, the_process_reads_once_and_keeps_its_own_copy)

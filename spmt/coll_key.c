@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "../src/base.h"
+#include "names.h"
 
 /*
  * From the top: kind 3 bits, type 4, folded 1; then 56. Folded: a hash of the rest, where that does not fit, as a permute's table
@@ -66,22 +67,6 @@ static const char *kind_name(uint64_t key)
 	return kind < ARRAY_SIZE(names) ? names[kind] : "an unknown function";
 }
 
-/* The enumerator without its SPMT_TYPE_, SPMT_OP_. */
-static const char *type_name(uint64_t type)
-{
-	static const char *const names[] = { "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64",
-		"F16", "BF16", "F32", "F64" };
-
-	return type < ARRAY_SIZE(names) ? names[type] : "unknown";
-}
-
-static const char *op_name(uint64_t op)
-{
-	static const char *const names[] = { "SUM", "PROD", "MIN", "MAX", "AND", "OR", "XOR" };
-
-	return op < ARRAY_SIZE(names) ? names[op] : "unknown";
-}
-
 /* Where one of the keys is folded. */
 static const char *rest_name(uint64_t kind)
 {
@@ -110,7 +95,7 @@ static void rest_differs(const uint64_t key[2], uint64_t kind, struct difference
 			snprintf(d->passed[i], sizeof(d->passed[i]), "%llu",
 				(unsigned long long)low(key[i], bits));
 		else if (reduces(kind))
-			snprintf(d->passed[i], sizeof(d->passed[i]), "SPMT_OP_%s", op_name(more));
+			snprintf(d->passed[i], sizeof(d->passed[i]), "%s", op_name(more));
 		else
 			snprintf(d->passed[i], sizeof(d->passed[i]), "%d", (int)more);
 	}
@@ -129,7 +114,7 @@ static void find_difference(const uint64_t key[2], struct difference *d)
 	}
 	d->name = kinds ? "the function called" : "type";
 	for (int i = 0; i < 2; i++)
-		snprintf(d->passed[i], sizeof(d->passed[i]), "%s%s", kinds ? "" : "SPMT_TYPE_",
+		snprintf(d->passed[i], sizeof(d->passed[i]), "%s",
 			kinds ? kind_name(key[i]) : type_name(low(key[i] >> TYPE_AT, 4)));
 }
 

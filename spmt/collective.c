@@ -9,6 +9,7 @@
 #include "../src/status.h"
 #include "atomics.h"
 #include "coll_key.h"
+#include "names.h"
 #include "rma.h"
 #include "steps.h"
 #include "stream.h"
@@ -100,9 +101,8 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	if ((unsigned)c->op > SPMT_OP_XOR)
 		return fail(-EINVAL, "%s: rank %d: unknown op %d", c->what, comm->rank, (int)c->op);
 	if (c->op >= SPMT_OP_AND && is_float(c->type))
-		return fail(-EINVAL,
-			"%s: rank %d: op %d (and, or, xor) needs an integer type, not %d", c->what,
-			comm->rank, (int)c->op, (int)c->type);
+		return fail(-EINVAL, "%s: rank %d: type %s, op %s: and, or, xor are for integers",
+			c->what, comm->rank, type_name(c->type), op_name(c->op));
 	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
 		__builtin_mul_overflow(bytes, blocks, &bytes))
 		return fail(-EINVAL, "%s: rank %d: count %zu wraps the address space", c->what,

@@ -65,16 +65,16 @@ int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 int spmt_signal_wait_on_stream(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, spmt_stream stream)
 {
+	static const struct call call = { "spmt_signal_wait_on_stream", "sig", "sig" };
 	TURN(comm, __func__);
 	struct kernel_wait_args args = {
 		.sig = (uint64_t)(uintptr_t)sig, .value = val, .cmp = (int)cmp
 	};
 	char *own;
-	int rc = rma_open(comm, "spmt_signal_wait_on_stream", "sig", sig, sig, sizeof(*sig),
-		comm ? comm->rank : 0, &own);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), comm ? comm->rank : 0, &own);
 
 	if (!rc)
-		rc = signal_check(comm, "spmt_signal_wait_on_stream", sig, SPMT_SIGNAL_SET);
+		rc = signal_check(comm, call.name, sig, SPMT_SIGNAL_SET);
 	if (rc)
 		return rc;
 	if ((unsigned)cmp > SPMT_CMP_LE)
@@ -82,7 +82,7 @@ int spmt_signal_wait_on_stream(
 			comm->rank, (int)cmp);
 	view_fill(comm, &args.view);
 	rc = kernel_run(comm, &kernel_wait, &args, sizeof(args), stream_of(comm, stream));
-	return comm_failed(comm, "spmt_signal_wait_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 /* ---- host backend only --------------------------------------------------------------------- */

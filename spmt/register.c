@@ -262,29 +262,30 @@ size_t spmt_mem_size(spmt_mem *mem, int pe)
 /* ---- RMA ----------------------------------------------------------------------------------- */
 
 /* As rma_open, for a range of pe's registered buffer. */
-static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size_t off,
+static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *mem, size_t off,
 	const void *local, size_t n, int pe, char **remote)
 {
-	int rc = rma_open(comm, what, "mem", NULL, local, 0, pe, remote);
+	int rc = rma_open(comm, call, NULL, local, 0, pe, remote);
 
 	if (!rc)
-		rc = mem_check(comm, what, mem);
+		rc = mem_check(comm, call->name, mem);
 	if (rc || !n)
 		return rc;
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
-			strstr(what, "_get") ? "dst" : "src", n);
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->local, n);
 	if (off > mem->peers[pe].size || n > mem->peers[pe].size - off)
 		return fail(-EINVAL,
 			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
-			what, comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
-	rc = local_check(comm, what, strstr(what, "_get") ? "dst" : "src", local, n);
+			call->name, comm->rank, off, n, pe,
+			(unsigned long long)mem->peers[pe].size);
+	rc = local_check(comm, call->name, call->local, local, n);
 	if (rc)
 		return rc;
 	if (!mem->peers[pe].base)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
-			what, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
+			call->name, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
 	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
 	return 0;
 }
@@ -292,69 +293,71 @@ static int mem_open(spmt_comm *comm, const char *what, const spmt_mem *mem, size
 int spmt_mem_put(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_mem_put", "dst", "src" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_put", dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_put(comm, "spmt_mem_put", remote, src, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_put_nbi(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_mem_put_nbi", "dst", "src" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_put_nbi", dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_put(comm, "spmt_mem_put_nbi", remote, src, size, pe, MOVE_NBI);
+	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
 }
 
 int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
 	size_t size, int pe, spmt_stream stream)
 {
+	static const struct call call = { "spmt_mem_put_on_stream", "dst", "src" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_put_on_stream", dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
 
 	if (rc || !size)
 		return rc;
 	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_mem_put_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
+	static const struct call call = { "spmt_mem_get", "src", "dst" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_get", src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_get(comm, "spmt_mem_get", dst, remote, size, pe, MOVE_BLOCKING);
+	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
+	static const struct call call = { "spmt_mem_get_nbi", "src", "dst" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_get_nbi", src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
 
-	return rc || !size ? rc
-			   : rma_get(comm, "spmt_mem_get_nbi", dst, remote, size, pe, MOVE_NBI);
+	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
 }
 
 int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
 	int pe, spmt_stream stream)
 {
+	static const struct call call = { "spmt_mem_get_on_stream", "src", "dst" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = mem_open(comm, "spmt_mem_get_on_stream", src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
 
 	if (rc || !size)
 		return rc;
 	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_mem_get_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)

@@ -9,14 +9,6 @@
 
 #include "../src/status.h"
 
-/* As the prototypes call the local side, given their name of the remote one. */
-static const char *local_name(const char *remote)
-{
-	if (remote[0] == 'd')
-		return strcmp(remote, "dst") ? "host_src" : "src";
-	return strcmp(remote, "src") ? "host_dst" : "dst";
-}
-
 int local_judge(
 	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
 {
@@ -37,46 +29,47 @@ int local_judge(
 	return n && comm_checked(comm) ? misuse_range(comm, what, name, local, n) : 0;
 }
 
-int rma_judge(const spmt_comm *comm, const char *what, const char *name, const void *sym,
-	const void *local, size_t n)
+int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n)
 {
 	const struct heap *heap = comm->heap;
 	int rc = 0;
 
 	if (!sym)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
-			name, n);
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->remote, n);
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", what, comm->rank,
-			local_name(name), n);
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->local, n);
 	if (!heap_holds(heap, sym, 0))
 		return fail(-EINVAL,
 			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
-			what, comm->rank, name, sym, (void *)heap->base,
+			call->name, comm->rank, call->remote, sym, (void *)heap->base,
 			(unsigned long long)atomic_load(&heap->committed));
 	if (!heap_holds(heap, sym, n))
 		return fail(-EINVAL,
 			"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
-			what, comm->rank, name, sym, n, (unsigned long long)heap_offset(heap, sym),
+			call->name, comm->rank, call->remote, sym, n,
+			(unsigned long long)heap_offset(heap, sym),
 			(unsigned long long)atomic_load(&heap->committed));
 	if (comm_checked(comm))
-		rc = misuse_range(comm, what, name, sym, n);
-	return rc || local == sym ? rc : local_judge(comm, what, local_name(name), local, n);
+		rc = misuse_range(comm, call->name, call->remote, sym, n);
+	return rc || local == sym ? rc : local_judge(comm, call->name, call->local, local, n);
 }
 
-int rma_closer(spmt_comm *comm, const char *what, const char *name, const void *sym,
-	const void *local, size_t n, int pe, char **remote)
+int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n, int pe, char **remote)
 {
-	int rc = comm_enter(comm, what);
+	int rc = comm_enter(comm, call->name);
 
 	if (rc)
 		return rc;
 	if (!comm_has_pe(comm, pe))
-		return comm_refuse_pe(comm, what, pe);
+		return comm_refuse_pe(comm, call->name, pe);
 	*remote = NULL;
 	if (!n)
 		return 0;
-	rc = rma_judge(comm, what, name, sym, local, n);
+	rc = rma_judge(comm, call, sym, local, n);
 	if (!rc)
 		*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
 	return rc;
@@ -89,60 +82,64 @@ int rma_failed(const spmt_comm *comm, const char *what, int rc)
 
 /* ---- put, get ------------------------------------------------------------------------------ */
 
-__attribute__((cold)) static int put_closer(spmt_comm *comm, const char *what, void *dst,
+__attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *call, void *dst,
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
-	TURN(comm, what);
+	TURN(comm, call->name);
 	char *remote;
-	int rc = rma_open(comm, what, "dst", dst, src, size, pe, &remote);
+	int rc = rma_open(comm, call, dst, src, size, pe, &remote);
 
-	return rc || !size ? rc : rma_put(comm, what, remote, src, size, pe, mode);
+	return rc || !size ? rc : rma_put(comm, call->name, remote, src, size, pe, mode);
 }
 
 int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_put", "dst", "src" };
 	char *remote;
 
 	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
-		return rma_put(comm, "spmt_put", remote, src, size, pe, MOVE_BLOCKING);
-	return put_closer(comm, "spmt_put", dst, src, size, pe, MOVE_BLOCKING);
+		return rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
+	return put_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_put_nbi", "dst", "src" };
 	char *remote;
 
 	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
-		return rma_put(comm, "spmt_put_nbi", remote, src, size, pe, MOVE_NBI);
-	return put_closer(comm, "spmt_put_nbi", dst, src, size, pe, MOVE_NBI);
+		return rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
+	return put_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
 }
 
-__attribute__((cold)) static int get_closer(spmt_comm *comm, const char *what, void *dst,
+__attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *call, void *dst,
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
-	TURN(comm, what);
+	TURN(comm, call->name);
 	char *remote;
-	int rc = rma_open(comm, what, "src", src, dst, size, pe, &remote);
+	int rc = rma_open(comm, call, src, dst, size, pe, &remote);
 
-	return rc || !size ? rc : rma_get(comm, what, dst, remote, size, pe, mode);
+	return rc || !size ? rc : rma_get(comm, call->name, dst, remote, size, pe, mode);
 }
 
 int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_get", "src", "dst" };
 	char *remote;
 
 	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
-		return rma_get(comm, "spmt_get", dst, remote, size, pe, MOVE_BLOCKING);
-	return get_closer(comm, "spmt_get", dst, src, size, pe, MOVE_BLOCKING);
+		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
+	return get_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
+	static const struct call call = { "spmt_get_nbi", "src", "dst" };
 	char *remote;
 
 	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
-		return rma_get(comm, "spmt_get_nbi", dst, remote, size, pe, MOVE_NBI);
-	return get_closer(comm, "spmt_get_nbi", dst, src, size, pe, MOVE_NBI);
+		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
+	return get_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
 }
 
 /* ---- in streams ---------------------------------------------------------------------------- */
@@ -177,27 +174,29 @@ int rma_get_stream(
 int spmt_put_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
+	static const struct call call = { "spmt_put_on_stream", "dst", "src" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = rma_open(comm, "spmt_put_on_stream", "dst", dst, src, size, pe, &remote);
+	int rc = rma_open(comm, &call, dst, src, size, pe, &remote);
 
 	if (rc || !size)
 		return rc;
 	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_put_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 int spmt_get_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
+	static const struct call call = { "spmt_get_on_stream", "src", "dst" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = rma_open(comm, "spmt_get_on_stream", "src", src, dst, size, pe, &remote);
+	int rc = rma_open(comm, &call, src, dst, size, pe, &remote);
 
 	if (rc || !size)
 		return rc;
 	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_get_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 /* ---- put with signal ----------------------------------------------------------------------- */
@@ -206,14 +205,15 @@ struct put_signal {
 	char *remote, *remote_sig;
 };
 
-static int put_signal_open(spmt_comm *comm, const char *what, void *dst, const void *src,
+/* call: of the data, then of the signal. */
+static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst, const void *src,
 	size_t size, uint64_t *sig, enum spmt_signal_op op, int pe, struct put_signal *at)
 {
-	int rc = rma_open(comm, what, "dst", dst, src, size, pe, &at->remote);
+	int rc = rma_open(comm, &call[0], dst, src, size, pe, &at->remote);
 
 	if (!rc)
-		rc = rma_open(comm, what, "sig", sig, sig, sizeof(*sig), pe, &at->remote_sig);
-	return rc ? rc : signal_check(comm, what, sig, op);
+		rc = rma_open(comm, &call[1], sig, sig, sizeof(*sig), pe, &at->remote_sig);
+	return rc ? rc : signal_check(comm, call->name, sig, op);
 }
 
 /* In stream order data comes before its signal by itself. */
@@ -247,10 +247,12 @@ static int put_signal_wait(spmt_comm *comm, int queued)
 int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
 	uint64_t val, enum spmt_signal_op op, int pe)
 {
+	static const struct call call[] = { { "spmt_put_signal", "dst", "src" },
+		{ "spmt_put_signal", "sig", "sig" } };
 	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
 	struct link *link;
-	int rc = put_signal_open(comm, "spmt_put_signal", dst, src, size, sig, op, pe, &at);
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
 
 	if (rc)
 		return rc;
@@ -262,7 +264,7 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 		rc = rma_mover(link, size, MOVE_BLOCKING)
 			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
 		if (rc)
-			rc = rma_failed(comm, "spmt_put_signal", rc);
+			rc = rma_failed(comm, call->name, rc);
 	}
 	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
 }
@@ -270,34 +272,36 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
 	uint64_t val, enum spmt_signal_op op, int pe)
 {
+	static const struct call call[] = { { "spmt_put_signal_nbi", "dst", "src" },
+		{ "spmt_put_signal_nbi", "sig", "sig" } };
 	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
-	int rc = put_signal_open(comm, "spmt_put_signal_nbi", dst, src, size, sig, op, pe, &at);
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
 
 	if (rc)
 		return rc;
 	if (comm->links[pe].direct && size <= comm->links[pe].threshold) {
 		if (size)
-			rc = rma_put(comm, "spmt_put_signal_nbi", at.remote, src, size, pe,
-				MOVE_BLOCKING);
+			rc = rma_put(comm, call->name, at.remote, src, size, pe, MOVE_BLOCKING);
 		return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
 	}
 	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
-	return comm_failed(comm, "spmt_put_signal_nbi", rc);
+	return comm_failed(comm, call->name, rc);
 }
 
 int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
 	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe, spmt_stream stream)
 {
+	static const struct call call[] = { { "spmt_put_signal_on_stream", "dst", "src" },
+		{ "spmt_put_signal_on_stream", "sig", "sig" } };
 	TURN(comm, __func__);
 	struct put_signal at = { NULL, NULL };
-	int rc = put_signal_open(
-		comm, "spmt_put_signal_on_stream", dst, src, size, sig, op, pe, &at);
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
 
 	if (rc)
 		return rc;
 	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_put_signal_on_stream", rc);
+	return comm_failed(comm, call->name, rc);
 }
 
 /* ---- strided ------------------------------------------------------------------------------- */
@@ -315,19 +319,19 @@ static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size
 }
 
 /* remote_stride belongs to the symmetric side. s->count 0: nothing to do. */
-static int strided_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
+static int strided_open(spmt_comm *comm, const struct call *call, const void *sym,
 	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
 	struct strided *s, char **remote)
 {
 	size_t bytes, local_bytes;
-	int rc = rma_open(comm, what, name, sym, local, 0, pe, remote);
+	int rc = rma_open(comm, call, sym, local, 0, pe, remote);
 
 	if (rc)
 		return rc;
 	if (!s->elem)
-		return fail(-EINVAL, "%s: rank %d: elem_size is 0", what, comm->rank);
+		return fail(-EINVAL, "%s: rank %d: elem_size is 0", call->name, comm->rank);
 	if (remote_stride < 1 || local_stride < 1)
-		return fail(-EINVAL, "%s: rank %d: strides %td and %td: the least is 1", what,
+		return fail(-EINVAL, "%s: rank %d: strides %td and %td: the least is 1", call->name,
 			comm->rank, remote_stride, local_stride);
 	if (!s->count)
 		return 0;
@@ -335,11 +339,11 @@ static int strided_open(spmt_comm *comm, const char *what, const char *name, con
 		!span(s->count, s->elem, local_stride, &s->local_step, &local_bytes))
 		return fail(-EINVAL,
 			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
-			what, comm->rank, s->count, s->elem, remote_stride, local_stride);
-	rc = local ? local_check(comm, what, local_name(name), local, local_bytes) : 0;
+			call->name, comm->rank, s->count, s->elem, remote_stride, local_stride);
+	rc = local ? local_check(comm, call->name, call->local, local, local_bytes) : 0;
 	if (rc)
 		return rc;
-	return rma_open(comm, what, name, sym, local ? sym : NULL, bytes, pe, remote);
+	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe, remote);
 }
 
 /* Elements one by one; on GPUs queued together and drained once. */
@@ -359,34 +363,34 @@ static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
 int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
+	static const struct call call = { "spmt_iput", "dst", "src" };
 	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	const char *from = src;
 	char *remote;
-	int rc = strided_open(
-		comm, "spmt_iput", "dst", dst, src, dst_stride, src_stride, pe, &s, &remote);
+	int rc = strided_open(comm, &call, dst, src, dst_stride, src_stride, pe, &s, &remote);
 
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_put(comm, "spmt_iput", remote + i * s.remote_step, from + i * s.local_step,
+		rc = rma_put(comm, call.name, remote + i * s.remote_step, from + i * s.local_step,
 			elem_size, pe, strided_mode(comm, pe));
-	return strided_end(comm, "spmt_iput", pe, rc);
+	return strided_end(comm, call.name, pe, rc);
 }
 
 int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
+	static const struct call call = { "spmt_iget", "src", "dst" };
 	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	char *remote, *to = dst;
-	int rc = strided_open(
-		comm, "spmt_iget", "src", src, dst, src_stride, dst_stride, pe, &s, &remote);
+	int rc = strided_open(comm, &call, src, dst, src_stride, dst_stride, pe, &s, &remote);
 
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_get(comm, "spmt_iget", to + i * s.local_step, remote + i * s.remote_step,
+		rc = rma_get(comm, call.name, to + i * s.local_step, remote + i * s.remote_step,
 			elem_size, pe, strided_mode(comm, pe));
-	return strided_end(comm, "spmt_iget", pe, rc);
+	return strided_end(comm, call.name, pe, rc);
 }

@@ -6,11 +6,12 @@
 
 #include <errno.h>
 
+#include "names.h"
 #include "steps.h"
 
 /* What is wrong with the range; 0 where blocks are looked at and nothing is. */
-int rma_judge(const spmt_comm *comm, const char *what, const char *name, const void *sym,
-	const void *local, size_t n) __attribute__((cold));
+int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n) __attribute__((cold));
 
 /* [ptr, ptr + n) may be any memory of the process; but what begins in this rank's heap ends there, and nothing wraps. */
 static inline bool local_clear(const struct heap *heap, const void *ptr, uint64_t n)
@@ -40,20 +41,20 @@ static inline bool rma_quick(
 	return true;
 }
 /* The rest of rma_open. */
-int rma_closer(spmt_comm *comm, const char *what, const char *name, const void *sym,
-	const void *local, size_t n, int pe, char **remote) __attribute__((cold));
+int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n, int pe, char **remote) __attribute__((cold));
 
 /*
  * Checks comm, pe and, unless n is 0, that [sym, sym + n) is this rank's symmetric memory and local
  * is given and fits. *remote: where the range lies on pe as seen from here; NULL when n is 0, which is a
  * no-op.
  */
-static inline int rma_open(spmt_comm *comm, const char *what, const char *name, const void *sym,
+static inline int rma_open(spmt_comm *comm, const struct call *call, const void *sym,
 	const void *local, size_t n, int pe, char **remote)
 {
 	return rma_quick(comm, sym, local, n, pe, remote)
 		? 0
-		: rma_closer(comm, what, name, sym, local, n, pe, remote);
+		: rma_closer(comm, call, sym, local, n, pe, remote);
 }
 
 static inline const struct mover_ops *rma_mover(

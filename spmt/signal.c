@@ -57,29 +57,30 @@ int signal_now(
 
 int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
 {
+	static const struct call call = { "spmt_signal", "sig", "sig" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc = rma_open(comm, "spmt_signal", "sig", sig, sig, sizeof(*sig), pe, &remote);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
 
 	if (!rc)
-		rc = signal_check(comm, "spmt_signal", sig, op);
+		rc = signal_check(comm, call.name, sig, op);
 	return rc ? rc : signal_now(comm, remote, sig, val, op, pe);
 }
 
 int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
 	int pe, spmt_stream stream)
 {
+	static const struct call call = { "spmt_signal_on_stream", "sig", "sig" };
 	TURN(comm, __func__);
 	char *remote;
-	int rc =
-		rma_open(comm, "spmt_signal_on_stream", "sig", sig, sig, sizeof(*sig), pe, &remote);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
 
 	if (!rc)
-		rc = signal_check(comm, "spmt_signal_on_stream", sig, op);
+		rc = signal_check(comm, call.name, sig, op);
 	if (rc)
 		return rc;
 	rc = signal_stream(comm, sig, val, op, pe, stream_of(comm, stream));
-	return comm_failed(comm, "spmt_signal_on_stream", rc);
+	return comm_failed(comm, call.name, rc);
 }
 
 /* ---- atomics ------------------------------------------------------------------------------- */
@@ -114,14 +115,13 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 	static const char what[] = "spmt_atomic";
 
 	if ((unsigned)amo > SPMT_AMO_FETCH_XOR)
-		return fail(
-			-EINVAL, "%s: rank %d: unknown operation %d", what, comm->rank, (int)amo);
+		return fail(-EINVAL, "%s: rank %d: unknown amo %d", what, comm->rank, (int)amo);
 	if (!type_size(type))
 		return fail(-EINVAL, "%s: rank %d: unknown type %d", what, comm->rank, (int)type);
 	if (!amo_fits(amo, type))
 		return fail(-EINVAL,
-			"%s: rank %d: operation %d does not exist for type %d (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
-			what, comm->rank, (int)amo, (int)type);
+			"%s: rank %d: type %s, amo %s: there is none (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
+			what, comm->rank, type_name(type), amo_name(amo));
 	*call = (struct amo_call){
 		.amo = amo,
 		.type = type,
@@ -137,12 +137,11 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 			comm->rank, target, call->size);
 	if ((call->operates && !operand) || (call->compares && !compare) ||
 		(call->fetches && !fetched))
-		return fail(-EINVAL, "%s: rank %d: %s is NULL, operation %d needs it", what,
-			comm->rank,
+		return fail(-EINVAL, "%s: rank %d: %s is NULL, amo %s needs it", what, comm->rank,
 			call->operates && !operand	     ? "operand"
 				: call->compares && !compare ? "compare"
 							     : "fetched",
-			(int)amo);
+			amo_name(amo));
 	return 0;
 }
 
@@ -172,17 +171,17 @@ static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target
 int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
 	const void *operand, const void *compare, void *fetched, int pe)
 {
+	static const struct call atomic_call = { "spmt_atomic", "target", "target" };
 	TURN(comm, __func__);
 	struct amo_call call = { .size = 0 };
 	uint64_t a = 0, b = 0, old = 0;
 	char *remote;
-	int rc = rma_open(comm, "spmt_atomic", "target", target, target, 0, pe, &remote);
+	int rc = rma_open(comm, &atomic_call, target, target, 0, pe, &remote);
 
 	if (!rc)
 		rc = amo_check(comm, amo, type, target, operand, compare, fetched, &call);
 	if (!rc)
-		rc = rma_open(
-			comm, "spmt_atomic", "target", target, target, call.size, pe, &remote);
+		rc = rma_open(comm, &atomic_call, target, target, call.size, pe, &remote);
 	if (rc)
 		return rc;
 	if (call.operates)

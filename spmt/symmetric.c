@@ -235,19 +235,19 @@ int spmt_free(spmt_comm *comm, void *ptr)
 /* May run beside any call, so it does not enter. */
 static void *ptr_at(spmt_comm *comm, const void *sym, int pe)
 {
-	static const char what[] = "spmt_ptr";
+	static const struct call call = { "spmt_ptr", "sym", "sym" };
 
 	if (atomic_load_explicit(&comm->control->stop, memory_order_relaxed)) {
-		comm_refuse(comm, what);
+		comm_refuse(comm, call.name);
 		return NULL;
 	}
 	if (!comm_has_pe(comm, pe)) {
-		comm_refuse_pe(comm, what, pe);
+		comm_refuse_pe(comm, call.name, pe);
 		return NULL;
 	}
 	/* A block of no bytes has an address, too. */
 	if (!sym || !heap_clear(comm->heap, sym, 1))
-		if (rma_judge(comm, what, "sym", sym, sym, comm_checked(comm) ? 0 : 1))
+		if (rma_judge(comm, &call, sym, sym, comm_checked(comm) ? 0 : 1))
 			return NULL;
 	return comm->links[pe].base ? comm->links[pe].base + heap_offset(comm->heap, sym) : NULL;
 }
@@ -285,24 +285,24 @@ static int rank_or_zero(const spmt_comm *comm)
 
 int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size)
 {
+	static const struct call call = { "spmt_copy_in", "dst_sym", "host_src" };
 	TURN(comm, __func__);
 	char *own;
-	int rc = rma_open(
-		comm, "spmt_copy_in", "dst_sym", dst_sym, host_src, size, rank_or_zero(comm), &own);
+	int rc = rma_open(comm, &call, dst_sym, host_src, size, rank_or_zero(comm), &own);
 
 	if (rc || !size)
 		return rc;
-	rc = copy_now(comm, dst_sym, host_src, size, "spmt_copy_in");
+	rc = copy_now(comm, dst_sym, host_src, size, call.name);
 	rma_stored(comm, comm->rank);
 	return rc;
 }
 
 int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size)
 {
+	static const struct call call = { "spmt_copy_out", "src_sym", "host_dst" };
 	TURN(comm, __func__);
 	char *own;
-	int rc = rma_open(comm, "spmt_copy_out", "src_sym", src_sym, host_dst, size,
-		rank_or_zero(comm), &own);
+	int rc = rma_open(comm, &call, src_sym, host_dst, size, rank_or_zero(comm), &own);
 
-	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, "spmt_copy_out");
+	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, call.name);
 }

@@ -7,12 +7,13 @@
 
 #include "../src/status.h"
 #include "atomics.h"
+#include "names.h"
 #include "rma.h"
 #include "stream.h"
 
 struct watch {
 	spmt_comm *comm;
-	const char *what;
+	const struct call *call;
 	enum spmt_type type;
 	enum spmt_cmp cmp;
 	uint64_t val;
@@ -29,25 +30,19 @@ struct watch {
 static int watch_check(
 	const struct watch *w, enum spmt_type type, enum spmt_cmp cmp, const void *val)
 {
+	if (!type_size(type))
+		return fail(-EINVAL, "%s: rank %d: unknown type %d", w->call->name, w->comm->rank,
+			(int)type);
 	if (!type_comparable(type))
 		return fail(-EINVAL,
-			"%s: rank %d: type %d cannot be waited for (integers, f32, f64)", w->what,
-			w->comm->rank, (int)type);
+			"%s: rank %d: type %s cannot be waited for (integers, f32, f64)",
+			w->call->name, w->comm->rank, type_name(type));
 	if ((unsigned)cmp > SPMT_CMP_LE)
-		return fail(-EINVAL, "%s: rank %d: unknown compare %d", w->what, w->comm->rank,
-			(int)cmp);
+		return fail(-EINVAL, "%s: rank %d: unknown compare %d", w->call->name,
+			w->comm->rank, (int)cmp);
 	if (!val)
-		return fail(-EINVAL, "%s: rank %d: val is NULL", w->what, w->comm->rank);
+		return fail(-EINVAL, "%s: rank %d: val is NULL", w->call->name, w->comm->rank);
 	return 0;
-}
-
-/* As the function's prototype calls the words. */
-static const char *watch_name(const struct watch *w)
-{
-	if (!strncmp(w->what, "spmt_signal", strlen("spmt_signal")))
-		return "sig";
-	return strcmp(w->what, "spmt_test") && strcmp(w->what, "spmt_wait_until") ? "ivars"
-										  : "ivar";
 }
 
 static int watch_range(const struct watch *w)
@@ -59,29 +54,30 @@ static int watch_range(const struct watch *w)
 	if (__builtin_mul_overflow(w->count, w->size, &bytes))
 		return fail(-EINVAL,
 			"%s: rank %d: %s %p: %zu words of %zu bytes wrap the address space",
-			w->what, w->comm->rank, watch_name(w), (const void *)w->ivars, w->count,
-			w->size);
+			w->call->name, w->comm->rank, w->call->remote, (const void *)w->ivars,
+			w->count, w->size);
 	if (!w->ivars || !heap_clear(w->comm->heap, w->ivars, bytes)) {
-		int rc = rma_judge(w->comm, w->what, watch_name(w), w->ivars, w->ivars, bytes);
+		int rc = rma_judge(w->comm, w->call, w->ivars, w->ivars, bytes);
 
 		if (rc)
 			return rc;
 	}
 	if ((uintptr_t)w->ivars % w->size)
-		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->what,
-			w->comm->rank, watch_name(w), (const void *)w->ivars, w->size);
+		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->call->name,
+			w->comm->rank, w->call->remote, (const void *)w->ivars, w->size);
 	return 0;
 }
 
-static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum spmt_type type,
-	const void *ivars, size_t count, const int *status, enum spmt_cmp cmp, const void *val)
+static int watch_open(struct watch *w, spmt_comm *comm, const struct call *call,
+	enum spmt_type type, const void *ivars, size_t count, const int *status, enum spmt_cmp cmp,
+	const void *val)
 {
-	int rc = comm_enter(comm, what);
+	int rc = comm_enter(comm, call->name);
 
 	if (rc)
 		return rc;
 	*w = (struct watch){ .comm = comm,
-		.what = what,
+		.call = call,
 		.type = type,
 		.cmp = cmp,
 		.ivars = ivars,
@@ -99,7 +95,7 @@ static int watch_open(struct watch *w, spmt_comm *comm, const char *what, enum s
 		return 0;
 	rc = scratch_room(comm, count * w->size);
 	if (rc)
-		return comm_failed(comm, what, rc);
+		return comm_failed(comm, call->name, rc);
 	w->snapshot = true;
 	w->words = scratch_host(comm);
 	return 0;
@@ -115,7 +111,7 @@ static int watch_read(struct watch *w)
 		return 0;
 	rc = comm->backend->copy(
 		comm->dev, scratch_dev(comm), w->ivars, w->count * w->size, comm->stream);
-	return comm_failed(comm, w->what, rc ? rc : stream_drain(comm, w->what));
+	return comm_failed(comm, w->call->name, rc ? rc : stream_drain(comm, w->call->name));
 }
 
 static bool watch_in(const struct watch *w, size_t i)
@@ -187,13 +183,6 @@ static int look_all(struct watch *w, struct found *f)
 	return rc ? rc : 1;
 }
 
-static const char *cmp_text(enum spmt_cmp cmp)
-{
-	static const char *const text[] = { "==", "!=", ">", ">=", "<", "<=" };
-
-	return text[cmp];
-}
-
 struct word_text {
 	char text[32];
 };
@@ -226,9 +215,9 @@ static int timed_out(const struct watch *w)
 
 	return fail(SPMT_ERR_TIMEOUT,
 		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %s, waited for %s %s",
-		w->what, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
+		w->call->name, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
 		(unsigned long long)heap_offset(w->comm->heap, w->ivars + w->at * w->size),
-		word_text(w->type, w->seen).text, cmp_text(w->cmp),
+		word_text(w->type, w->seen).text, cmp_name(w->cmp),
 		word_text(w->type, w->val).text);
 }
 
@@ -237,7 +226,7 @@ static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found 
 	struct spmtd_pause pause = { .n = 0 };
 	int done, rc = 0;
 
-	while (!(done = look(w, f)) && !(rc = wait_pause(w->comm, &pause, w->what)))
+	while (!(done = look(w, f)) && !(rc = wait_pause(w->comm, &pause, w->call->name)))
 		;
 	wait_end(w->comm, &pause);
 	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)
@@ -260,9 +249,10 @@ static int need_output(
 int spmt_wait_until(
 	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val)
 {
+	static const struct call call = { "spmt_wait_until", "ivar", NULL };
 	TURN(comm, __func__);
 	struct watch w;
-	int rc = watch_open(&w, comm, "spmt_wait_until", type, ivar, 1, NULL, cmp, val);
+	int rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
 
 	return rc ? rc : watch_wait(&w, look_all, NULL);
 }
@@ -270,9 +260,10 @@ int spmt_wait_until(
 int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val)
 {
+	static const struct call call = { "spmt_wait_until_all", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
-	int rc = watch_open(&w, comm, "spmt_wait_until_all", type, ivars, count, status, cmp, val);
+	int rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 
 	return rc ? rc : watch_wait(&w, look_all, NULL);
 }
@@ -280,14 +271,14 @@ int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
+	static const struct call call = { "spmt_wait_until_any", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
-	int rc = need_output(comm, "spmt_wait_until_any", "index", index);
+	int rc = need_output(comm, call.name, "index", index);
 
 	if (!rc)
-		rc = watch_open(
-			&w, comm, "spmt_wait_until_any", type, ivars, count, status, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
 	w.walk = spmtd_any_walk_(count, comm->looks++);
@@ -301,16 +292,16 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
+	static const struct call call = { "spmt_wait_until_some", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
-	int rc = need_output(comm, "spmt_wait_until_some", "indices", indices);
+	int rc = need_output(comm, call.name, "indices", indices);
 
 	if (!rc)
-		rc = need_output(comm, "spmt_wait_until_some", "found", found);
+		rc = need_output(comm, call.name, "found", found);
 	if (!rc)
-		rc = watch_open(
-			&w, comm, "spmt_wait_until_some", type, ivars, count, status, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
 	if (!watch_empty(&w))
@@ -323,12 +314,13 @@ int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars
 int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
 	const void *val, int *result)
 {
+	static const struct call call = { "spmt_test", "ivar", NULL };
 	TURN(comm, __func__);
 	struct watch w;
-	int rc = need_output(comm, "spmt_test", "result", result);
+	int rc = need_output(comm, call.name, "result", result);
 
 	if (!rc)
-		rc = watch_open(&w, comm, "spmt_test", type, ivar, 1, NULL, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
 	if (rc)
 		return rc;
 	rc = look_all(&w, NULL);
@@ -340,12 +332,13 @@ int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_
 int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, int *result)
 {
+	static const struct call call = { "spmt_test_all", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
-	int rc = need_output(comm, "spmt_test_all", "result", result);
+	int rc = need_output(comm, call.name, "result", result);
 
 	if (!rc)
-		rc = watch_open(&w, comm, "spmt_test_all", type, ivars, count, status, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
 	rc = look_all(&w, NULL);
@@ -357,13 +350,14 @@ int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
+	static const struct call call = { "spmt_test_any", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
-	int rc = need_output(comm, "spmt_test_any", "index", index);
+	int rc = need_output(comm, call.name, "index", index);
 
 	if (!rc)
-		rc = watch_open(&w, comm, "spmt_test_any", type, ivars, count, status, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
 	w.walk = spmtd_any_walk_(count, comm->looks++);
@@ -376,15 +370,16 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
+	static const struct call call = { "spmt_test_some", "ivars", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
-	int rc = need_output(comm, "spmt_test_some", "indices", indices);
+	int rc = need_output(comm, call.name, "indices", indices);
 
 	if (!rc)
-		rc = need_output(comm, "spmt_test_some", "found", found);
+		rc = need_output(comm, call.name, "found", found);
 	if (!rc)
-		rc = watch_open(&w, comm, "spmt_test_some", type, ivars, count, status, cmp, val);
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 	if (rc)
 		return rc;
 	rc = look_some(&w, &f);
@@ -397,14 +392,14 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 
 int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 {
+	static const struct call call = { "spmt_signal_fetch", "sig", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	uint64_t zero = 0;
-	int rc = need_output(comm, "spmt_signal_fetch", "val", val);
+	int rc = need_output(comm, call.name, "val", val);
 
 	if (!rc)
-		rc = watch_open(&w, comm, "spmt_signal_fetch", SPMT_TYPE_U64, sig, 1, NULL,
-			SPMT_CMP_EQ, &zero);
+		rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, SPMT_CMP_EQ, &zero);
 	if (rc)
 		return rc;
 	rc = watch_read(&w);
@@ -427,10 +422,11 @@ static int look_signal(struct watch *w, struct found *f)
 int spmt_signal_wait(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
 {
+	static const struct call call = { "spmt_signal_wait", "sig", NULL };
 	TURN(comm, __func__);
 	struct watch w;
 	struct found f = { .value = 0 };
-	int rc = watch_open(&w, comm, "spmt_signal_wait", SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
+	int rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
 
 	if (rc)
 		return rc;

@@ -187,15 +187,15 @@ static int one_word(struct bad *b, uint64_t *at)
 	BAD(spmt_signal_wait(c, at, SPMT_CMP_NE, 1, &value), "sig");
 	BAD(spmt_signal_wait_on_stream(c, at, SPMT_CMP_NE, 1, NULL), "sig");
 	BAD(spmt_atomic(c, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, at, l, NULL, &value, 1), "target");
-	BAD(spmt_wait_until(c, SPMT_TYPE_U64, at, SPMT_CMP_NE, &other), "ivar");
+	BAD(spmt_wait_until(c, SPMT_TYPE_U64, at, SPMT_CMP_NE, &other), ": ivar ");
 	BAD(spmt_wait_until_any(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &index),
 		"ivar");
 	BAD(spmt_wait_until_some(
 		    c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &index, &index),
 		"ivar");
-	BAD(spmt_wait_until_all(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other), "ivar");
-	BAD(spmt_test(c, SPMT_TYPE_U64, at, SPMT_CMP_NE, &other, &result), "ivar");
-	BAD(spmt_test_any(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &index), "ivar");
+	BAD(spmt_wait_until_all(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other), ": ivars ");
+	BAD(spmt_test(c, SPMT_TYPE_U64, at, SPMT_CMP_NE, &other, &result), ": ivar ");
+	BAD(spmt_test_any(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &index), ": ivars ");
 	BAD(spmt_test_some(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &index, &index),
 		"ivar");
 	BAD(spmt_test_all(c, SPMT_TYPE_U64, at, 2, NULL, SPMT_CMP_NE, &other, &result), "ivar");
@@ -263,20 +263,21 @@ static int local_null(struct bad *b)
 	spmt_comm *c = b->comm;
 	uint64_t *w = b->words;
 
-	BAD(spmt_put(c, w, NULL, 8, 1), "NULL");
-	BAD(spmt_put_nbi(c, w, NULL, 8, 1), "NULL");
-	BAD(spmt_put_on_stream(c, w, NULL, 8, 1, NULL), "NULL");
-	BAD(spmt_get(c, NULL, w, 8, 1), "NULL");
-	BAD(spmt_get_nbi(c, NULL, w, 8, 1), "NULL");
-	BAD(spmt_get_on_stream(c, NULL, w, 8, 1, NULL), "NULL");
-	BAD(spmt_put_signal(c, w, NULL, 8, b->sig, 1, SPMT_SIGNAL_SET, 1), "NULL");
-	BAD(spmt_put_signal_on_stream(c, w, NULL, 8, b->sig, 1, SPMT_SIGNAL_SET, 1, NULL), "NULL");
-	BAD(spmt_iput(c, w, NULL, 1, 1, 2, 8, 1), "NULL");
-	BAD(spmt_iget(c, NULL, w, 1, 1, 2, 8, 1), "NULL");
-	BAD(spmt_copy_in(c, w, NULL, 8), "NULL");
-	BAD(spmt_copy_out(c, NULL, w, 8), "NULL");
-	BAD(spmt_mem_put(c, b->mem, 0, NULL, 8, 1), "NULL");
-	BAD(spmt_mem_get(c, NULL, b->mem, 0, 8, 1), "NULL");
+	BAD(spmt_put(c, w, NULL, 8, 1), ": src is NULL");
+	BAD(spmt_put_nbi(c, w, NULL, 8, 1), ": src is NULL");
+	BAD(spmt_put_on_stream(c, w, NULL, 8, 1, NULL), ": src is NULL");
+	BAD(spmt_get(c, NULL, w, 8, 1), ": dst is NULL");
+	BAD(spmt_get_nbi(c, NULL, w, 8, 1), ": dst is NULL");
+	BAD(spmt_get_on_stream(c, NULL, w, 8, 1, NULL), ": dst is NULL");
+	BAD(spmt_put_signal(c, w, NULL, 8, b->sig, 1, SPMT_SIGNAL_SET, 1), ": src is NULL");
+	BAD(spmt_put_signal_on_stream(c, w, NULL, 8, b->sig, 1, SPMT_SIGNAL_SET, 1, NULL),
+		": src is NULL");
+	BAD(spmt_iput(c, w, NULL, 1, 1, 2, 8, 1), ": src is NULL");
+	BAD(spmt_iget(c, NULL, w, 1, 1, 2, 8, 1), ": dst is NULL");
+	BAD(spmt_copy_in(c, w, NULL, 8), ": host_src is NULL");
+	BAD(spmt_copy_out(c, NULL, w, 8), ": host_dst is NULL");
+	BAD(spmt_mem_put(c, b->mem, 0, NULL, 8, 1), ": src is NULL");
+	BAD(spmt_mem_get(c, NULL, b->mem, 0, 8, 1), ": dst is NULL");
 	BAD_ALL(spmt_register(c, NULL, 8, &b->mem), "buf");
 	return 0;
 }
@@ -387,28 +388,42 @@ static int unknown_enums(struct bad *b)
 }
 BODY(unknown_enums)
 
+static const char *const type_names[] = { "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64",
+	"f16", "bf16", "f32", "f64" };
+static const char *const op_names[] = { "sum", "prod", "min", "max", "and", "or", "xor" };
+static const char *const amo_names[] = { "fetch", "set", "swap", "compare_swap", "inc", "add",
+	"and", "or", "xor", "fetch_inc", "fetch_add", "fetch_and", "fetch_or", "fetch_xor" };
+
 static int types_that_do_not_fit(struct bad *b)
 {
 	spmt_comm *c = b->comm;
 	uint64_t *w = b->words, *l = b->local, value = 1;
+	char names[48];
 
-	BAD(spmt_wait_until(c, SPMT_TYPE_F16, w, SPMT_CMP_NE, &value), "type");
-	BAD(spmt_test(c, SPMT_TYPE_BF16, w, SPMT_CMP_NE, &value, &(int){ 0 }), "type");
+	BAD(spmt_wait_until(c, SPMT_TYPE_F16, w, SPMT_CMP_NE, &value), "type f16 ");
+	BAD(spmt_test(c, SPMT_TYPE_BF16, w, SPMT_CMP_NE, &value, &(int){ 0 }), "type bf16 ");
+	BAD(spmt_atomic(c, SPMT_AMO_COMPARE_SWAP, SPMT_TYPE_U32, w, l, NULL, &value, 1),
+		"compare is NULL, amo compare_swap ");
 	for (int type = SPMT_TYPE_I8; type <= SPMT_TYPE_F64; type++)
 		for (int amo = SPMT_AMO_FETCH; amo <= SPMT_AMO_FETCH_XOR; amo++) {
 			bool whole = type >= SPMT_TYPE_I32 && type <= SPMT_TYPE_U64;
 			bool real = type >= SPMT_TYPE_F32 && amo <= SPMT_AMO_SWAP;
 
+			snprintf(names, sizeof(names), ": type %s, amo %s: ", type_names[type],
+				amo_names[amo]);
 			if (!whole && !real)
 				BAD(spmt_atomic(c, (enum spmt_amo)amo, (enum spmt_type)type, w, l,
 					    l, &value, 1),
-					"type");
+					names);
 		}
 	for (int type = SPMT_TYPE_F16; type <= SPMT_TYPE_F64; type++)
-		for (int op = SPMT_OP_AND; op <= SPMT_OP_XOR; op++)
+		for (int op = SPMT_OP_AND; op <= SPMT_OP_XOR; op++) {
+			snprintf(names, sizeof(names), ": type %s, op %s: ", type_names[type],
+				op_names[op]);
 			BAD(spmt_all_reduce(
 				    c, w, w, 1, (enum spmt_type)type, (enum spmt_op)op, NULL),
-				"type");
+				names);
+		}
 	REQUIRE_EQ(value, 1);
 	return 0;
 }

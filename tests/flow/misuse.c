@@ -114,8 +114,8 @@ static int strays(spmt_comm *world, void *arg)
 	static const struct {
 		const char *what, *usual, *odd;
 	} said[WAYS] = { [COUNT] = { "spmt_all_to_all: count differs:", "4", "5" },
-		[TYPE] = { "spmt_all_gather: type differs:", "SPMT_TYPE_I16", "SPMT_TYPE_BF16" },
-		[OP] = { "spmt_reduce_scatter: op differs:", "SPMT_OP_MIN", "SPMT_OP_XOR" },
+		[TYPE] = { "spmt_all_gather: type differs:", "i16", "bf16" },
+		[OP] = { "spmt_reduce_scatter: op differs:", "min", "xor" },
 		[ROOT] = { "spmt_broadcast: root differs:", "3", "1" },
 		[FUNCTION] = { "the function called differs:", "spmt_all_reduce",
 			"spmt_broadcast" },

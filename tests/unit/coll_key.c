@@ -58,16 +58,14 @@ Test(coll_key, in_words)
 {
 	expect(1, 0, "spmt_broadcast: count differs: rank 3 passed 1, rank 0 passed 0");
 	expect(2, 0, "spmt_broadcast: root differs: rank 3 passed 1, rank 0 passed 0");
-	expect(3, 0,
-		"spmt_broadcast: type differs: rank 3 passed SPMT_TYPE_F64, rank 0 passed SPMT_TYPE_I8");
+	expect(3, 0, "spmt_broadcast: type differs: rank 3 passed f64, rank 0 passed i8");
 	expect(4, 3, "spmt_broadcast: count or root differs between rank 3 and rank 0");
 	expect(8, 7, "spmt_all_gather: count differs between rank 3 and rank 0");
 	expect(8, 9,
 		"spmt_all_to_all: the function called differs: rank 3 passed spmt_all_gather, rank 0 passed spmt_all_to_all");
 	expect(12, 11, "spmt_permute: count or to differs between rank 3 and rank 0");
 	expect(15, 14, "spmt_reduce_scatter: count or op differs between rank 3 and rank 0");
-	expect(17, 18,
-		"spmt_all_reduce: op differs: rank 3 passed SPMT_OP_XOR, rank 0 passed SPMT_OP_SUM");
+	expect(17, 18, "spmt_all_reduce: op differs: rank 3 passed xor, rank 0 passed sum");
 }
 
 /* Words that no call has made: from a peer's memory. */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* What goes by a number in the program goes by its name in a message. */
+#ifndef SPMT_NAMES_H
+#define SPMT_NAMES_H
+
+#include "../include/spmt.h"
+
+/* A call as its prototype writes it, for messages: its name, what it calls the symmetric side, and what the other side. */
+struct call {
+	const char *name, *remote, *local;
+};
+
+/* The enumerator without its SPMT_TYPE_, .., in small letters: "f32", "xor", "fetch_add". Of what is none: "unknown". */
+const char *type_name(uint64_t type);
+const char *op_name(uint64_t op);
+const char *amo_name(uint64_t amo);
+/* "==", .. */
+const char *cmp_name(uint64_t cmp);
+
+#endif

@@ -67,6 +67,15 @@ void control_leave(struct control *control, int rank)
 	futex_wake_all(&control->coming);
 }
 
+void control_begin(struct control *control, int nranks, uint64_t name)
+{
+	control->nranks = (uint32_t)nranks;
+	control->mark.version = CONTROL_VERSION;
+	control->mark.cell = sizeof(struct cell);
+	control->mark.name = name;
+	atomic_store_explicit(&control->mark.magic, CONTROL_MAGIC, memory_order_release);
+}
+
 /* ---- room for comms split from a world ------------------------------------------------------- */
 
 /* The room has units, each with a byte that says whether it is taken. A whole world's comm fits

@@ -13,6 +13,7 @@
 
 #include "../src/status.h"
 #include "bell.h"
+#include "waits.h"
 
 /* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
    is not 0 fails the meeting. */
@@ -31,12 +32,16 @@ struct cell {
 	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
 	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
 	struct bell bell;			       /* of worlds */
+	_Alignas(CACHE_LINE) _Atomic int32_t pid;      /* of its process; 0: it has not come */
+	_Atomic int32_t world_rank;
+	struct waiting waits[WAITS_MOST]; /* of worlds: of all comms of the rank */
 	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
 };
 
 #define GATE_BROKEN 1u
 
 struct control {
+	struct control_mark mark;
 	/* Broken: the first to claim it writes code and sentence, then stop. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t stop;
 	_Atomic uint32_t claimed;
@@ -79,6 +84,8 @@ static inline size_t control_size(int nranks)
 		align_up(n * control_set(nranks) * sizeof(uint64_t), CACHE_LINE);
 }
 
+/* A world's, zeroed: from here on it can be met on, and read from outside. Any of its ranks, again and again. */
+void control_begin(struct control *control, int nranks, uint64_t name);
 /* A world's, with its room. */
 size_t control_world_size(int nranks);
 /* A block for a comm of nranks, zeroed but for nranks and split; NULL: the room is full. Any process. */

@@ -20,6 +20,7 @@
 #include "bootstrap.h"
 #include "comm.h"
 #include "futex.h"
+#include "routes.h"
 
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 
@@ -212,7 +213,8 @@ static void adopt_world(
 	pthread_mutex_lock(&w->lock);
 	if (!w->process) {
 		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
-		control->nranks = (uint32_t)w->nranks;
+		control_begin(control, w->nranks, routes_world(w));
+		atomic_store(&w->local->mark.moved, 1);
 		w->process = process;
 		atomic_store_explicit(&w->control, control, memory_order_release);
 	}
@@ -228,8 +230,11 @@ static int gather_processes(spmt_comm *comm)
 	void *control;
 	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank]);
 
+	waits_show(
+		comm, &control, &(struct wait_for){ .name = "spmt_init", .since = process_now() });
 	if (!rc)
 		rc = bootstrap_wait(boot, comm_timeout(comm), &blobs, &process, &control);
+	waits_hide(comm, &control);
 	if (rc) {
 		/* The rendezvous speaks of its processes, whatever they are in. */
 		if (rc == SPMT_ERR_PEER_DEAD && strncmp(status_sentence(), "spmt_", 5) != 0)
@@ -242,6 +247,7 @@ static int gather_processes(spmt_comm *comm)
 	}
 	adopt_world(w, blobs, process, control);
 	comm->control = atomic_load_explicit(&w->control, memory_order_acquire);
+	waits_join(comm);
 	return 0;
 }
 

@@ -196,17 +196,23 @@ static int report_failure(const spmt_comm *comm)
 		meet_name(meet_brought(comm, comm->rank)->op));
 }
 
-/* "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6" */
+/* "spmt_barrier: rank 6 waits in spmt_signal_wait; 2 of 8 ranks missing after 5.0 s: 3, 6" */
 static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t)
 {
 	const struct control *control = comm->control;
+	struct waits_text waits = { .used = 0 };
+	int64_t since = process_now() - waited_ns;
 	int missing = 0;
 
-	for (int i = 0; i < comm->nranks; i++)
-		missing += atomic_load(&control->cells[i].arrived) < comm->epoch;
-	text_add(t, "%s: %d of %d ranks missing after %.1f s:",
-		meet_name(meet_brought(comm, comm->rank)->op), missing, comm->nranks,
-		(double)waited_ns / 1e9);
+	for (int i = 0; i < comm->nranks; i++) {
+		if (atomic_load(&control->cells[i].arrived) >= comm->epoch)
+			continue;
+		missing++;
+		waits_add(&waits, comm, i, since);
+	}
+	text_add(t, "%s: %s%d of %d ranks missing after %.1f s:",
+		meet_name(meet_brought(comm, comm->rank)->op), waits_said(&waits), missing,
+		comm->nranks, (double)waited_ns / 1e9);
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
 		if (atomic_load(&control->cells[i].arrived) < comm->epoch)
 			text_add(t, "%s %d", comma++ ? "," : "", i);
@@ -242,8 +248,13 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 			give_up(comm, waited);
 			break;
 		}
+		waits_show(comm, &open,
+			&(struct wait_for){ .name = meet_name(meet_brought(comm, comm->rank)->op),
+				.since = begin,
+				.epoch = comm->epoch });
 		futex_sleep(control_gate_word(control), (uint32_t)open, left);
 	}
+	waits_hide(comm, &open);
 	atomic_fetch_sub(&control->gate_sleepers, 1);
 }
 

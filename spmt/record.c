@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "../src/process.h"
 #include "../src/status.h"
 #include "coll_key.h"
 #include "steps.h"
@@ -49,10 +50,11 @@ static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
 /* "spmt_quiet: rank 0: a collective was waited for; 2 of 8 ranks missing after 5.0 s: 3, 6" */
 static int fail_missing(spmt_comm *comm, const char *what, const struct spmtd_record *r, int code)
 {
+	struct waits_text waits = { .used = 0 };
 	char list[256] = "";
 	size_t used = 0;
 	int missing = 0;
-	int64_t ms = comm_timeout(comm);
+	int64_t ms = comm_timeout(comm), since = process_now() - ms * 1000000;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		int n;
@@ -61,12 +63,14 @@ static int fail_missing(spmt_comm *comm, const char *what, const struct spmtd_re
 			continue;
 		n = snprintf(list + used, sizeof(list) - used, "%s%d", missing++ ? ", " : "", pe);
 		used = MIN_OF(used + (size_t)MAX_OF(n, 0), sizeof(list) - 1);
+		waits_add(&waits, comm, pe, since);
 	}
 	if (!missing) /* it has come meanwhile */
 		missing = snprintf(list, sizeof(list), "%d", r->peer) > 0;
-	return fail(code, "%s: rank %d: a %s in a stream: %d of %d ranks missing after %.1f s: %s",
-		what, comm->rank, r->what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier",
-		missing, comm->nranks, (double)ms / 1e3, list);
+	return fail(code,
+		"%s: rank %d: a %s in a stream: %s%d of %d ranks missing after %.1f s: %s", what,
+		comm->rank, r->what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier",
+		waits_said(&waits), missing, comm->nranks, (double)ms / 1e3, list);
 }
 
 static bool is_collective(const struct spmtd_record *r)

@@ -24,8 +24,7 @@ int routes_process(const spmt_comm *comm, int rank)
 	return comm->world->process ? comm->world->process[rank] : 0;
 }
 
-/* Names a world without telling its id. */
-static unsigned long long world_name(const struct world *w)
+unsigned long long routes_world(const struct world *w)
 {
 	return w->uid.id[0] ^ (w->uid.id[1] << 29 | w->uid.id[1] >> 35);
 }
@@ -39,7 +38,7 @@ static size_t row_print(const spmt_comm *comm, int pe, char *row)
 	route_movers(r, movers, sizeof(movers));
 	n = snprintf(row, ROW,
 		"world %016llx of %d: pid %d process %d device %d rank %d -> process %d device %d rank %d: map %s movers %s threshold %llu: %s\n",
-		world_name(comm->world), comm->nranks, (int)getpid(),
+		routes_world(comm->world), comm->nranks, (int)getpid(),
 		routes_process(comm, comm->rank), comm->dev, comm->rank, routes_process(comm, pe),
 		comm->world->infos[pe].settled, pe, map_name(r->map), movers,
 		(unsigned long long)r->threshold, r->reason);

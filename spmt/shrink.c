@@ -96,11 +96,14 @@ static void settle_round(spmt_comm *comm, uint64_t *set)
 			left = limit * 1000000 - (process_now() - begin);
 		for (size_t i = 0; i < control_set(comm->nranks); i++)
 			set[i] = 0;
-		if (!count_missing(comm, set) || left <= 0)
+		if (!count_missing(comm, set) || left <= 0) {
 			decide(comm, set, decided);
-		else
-			futex_sleep(&control->coming, coming, MIN_OF(left, DEATH_LOOK_NS));
+			continue;
+		}
+		waits_show(comm, set, &(struct wait_for){ .name = "spmt_shrink", .since = begin });
+		futex_sleep(&control->coming, coming, MIN_OF(left, DEATH_LOOK_NS));
 	}
+	waits_hide(comm, set);
 }
 
 /* Into set: who goes on. False: this rank does not. */

@@ -256,6 +256,7 @@ static int split_made(spmt_comm *parent, struct group *group, spmt_comm **comm)
 		group->areas[r] = meet_brought(parent, group->ranks[r])->payload[0];
 	(*comm)->control =
 		(void *)((char *)world + meet_brought(parent, group->ranks[0])->payload[1]);
+	waits_join(*comm);
 	world_comm_list(*comm);
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "../src/log.h"
 #include "../src/mem.h"
+#include "../src/process.h"
 #include "../src/status.h"
 #include "record.h"
 #include "steps.h"
@@ -105,14 +106,30 @@ static int sync_failed(spmt_comm *comm, const char *what, int rc)
 		comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
 }
 
+#define SHOW_NS 1000000 /* a drain that takes longer is shown as a wait */
+
+static int stream_drain_shown(spmt_comm *comm, const char *what, int64_t ns)
+{
+	const uint32_t *stop = control_stop_word(comm->control);
+	int64_t first = ns < 0 ? SHOW_NS : MIN_OF(ns, SHOW_NS), begin = process_now();
+	struct wait_for wait = { .name = what, .since = begin };
+	int rc = device_drain(comm->backend, comm->dev, comm->stream, first, stop);
+
+	if (rc != -ETIMEDOUT || first == ns)
+		return rc;
+	waits_show(comm, &wait, &wait);
+	rc = device_drain(comm->backend, comm->dev, comm->stream, ns < 0 ? ns : ns - first, stop);
+	waits_hide(comm, &wait);
+	return rc;
+}
+
 /* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
    follows at once. */
 int stream_drain(spmt_comm *comm, const char *what)
 {
 	int64_t ms = comm_timeout(comm);
 	int64_t ns = ms < 0 ? -1 : (ms + GRACE_MS(ms)) * 1000000;
-	int rc = device_drain(
-		comm->backend, comm->dev, comm->stream, ns, control_stop_word(comm->control));
+	int rc = stream_drain_shown(comm, what, ns);
 
 	return rc ? sync_failed(comm, what, rc) : 0;
 }

@@ -55,8 +55,10 @@ static int64_t wait_limit(const spmt_comm *comm, const struct spmt_view *kernel)
 	return ms < 0 ? -1 : ms * 1000000;
 }
 
-static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p, int64_t limit)
+static int wait_sleep(
+	spmt_comm *comm, struct spmtd_pause *p, int64_t limit, const struct wait_for *wait)
 {
+	struct wait_for shown = *wait;
 	struct bell *bell = own_bell(comm);
 	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
 	uint32_t rings;
@@ -64,10 +66,14 @@ static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p, int64_t limit)
 	if (limit >= 0) {
 		int64_t left = limit - (process_now() - p->begin);
 
-		if (left <= 0)
+		if (left <= 0) {
+			waits_give_up(comm, p);
 			return SPMT_ERR_TIMEOUT;
+		}
 		slice = MIN_OF(slice, left);
 	}
+	shown.since = p->begin;
+	waits_show(comm, p, &shown);
 	futex_sleep(&bell->rings, p->bell, slice);
 	rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
 	if (rings != p->bell) /* stores are coming in: short slices again */
@@ -77,7 +83,8 @@ static int wait_sleep(spmt_comm *comm, struct spmtd_pause *p, int64_t limit)
 }
 
 /* In a world that stood when the caller looked: what it breaks with is for the caller to say. */
-static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct spmt_view *kernel)
+static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait,
+	const struct spmt_view *kernel)
 {
 	if (!p->n) {
 		p->begin = comm->world->spin_ns ? 0 : process_now();
@@ -92,14 +99,14 @@ static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct spmt_v
 	}
 	if (p->n == WAIT_SLEEP)
 		return wait_tell(comm, p);
-	return wait_sleep(comm, p, wait_limit(comm, kernel));
+	return wait_sleep(comm, p, wait_limit(comm, kernel), wait);
 }
 
-int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what)
+int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait)
 {
 	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
-		return comm_broken(comm, what);
-	return pause_for(comm, p, NULL);
+		return comm_broken(comm, wait->name);
+	return pause_for(comm, p, wait, NULL);
 }
 
 void wait_end(spmt_comm *comm, struct spmtd_pause *p)
@@ -108,8 +115,10 @@ void wait_end(spmt_comm *comm, struct spmtd_pause *p)
 
 	if (!p->n)
 		return;
-	if (p->n >= WAIT_SLEEP)
+	if (p->n >= WAIT_SLEEP) {
 		atomic_fetch_sub(&own_bell(comm)->sleepers, 1);
+		waits_hide(comm, p);
+	}
 	ns = p->begin ? (uint64_t)(process_now() - p->begin) : 0;
 	atomic_fetch_add_explicit(&comm->waits, 1, memory_order_relaxed);
 	if (ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
@@ -126,11 +135,12 @@ static spmt_comm *comm_of(const struct spmt_view *v)
 /* A kernel has no sentence to leave: its record tells. */
 static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
 {
+	static const struct wait_for wait = { .name = "a kernel", .kernel = true };
 	spmt_comm *comm = comm_of(v);
 
 	if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return SPMT_ERR_ABORTED;
-	return pause_for(comm, p, v);
+	return pause_for(comm, p, &wait, v);
 }
 
 static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)

@@ -5,16 +5,17 @@
 
 #include "../include/spmt.h"
 #include "../include/spmt_device.h"
+#include "waits.h"
 
 /*
  *	struct spmtd_pause p = { 0 };
- *	while (!(done = look()) && !(rc = wait_pause(comm, &p)))
+ *	while (!(done = look()) && !(rc = wait_pause(comm, &p, &wait)))
  *		;
  *	wait_end(comm, &p);
  * Pauses spin, then yield, then sleep as the world's policy says. SPMT_ERR_TIMEOUT without a
- * sentence; the world's code with.
+ * sentence; the world's code with. wait: for what; since is p's to say.
  */
-int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const char *what);
+int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait);
 void wait_end(spmt_comm *comm, struct spmtd_pause *p);
 
 extern const struct spmtd_host wait_callbacks;

@@ -221,12 +221,26 @@ static int timed_out(const struct watch *w)
 		word_text(w->type, w->val).text);
 }
 
+/* Shows the word that did not hold. */
+static int watch_pause(const struct watch *w, struct spmtd_pause *pause)
+{
+	const struct wait_for wait = { .name = w->call->name,
+		.word = true,
+		.type = w->type,
+		.cmp = w->cmp,
+		.offset = heap_offset(w->comm->heap, w->ivars + w->at * w->size),
+		.value = w->val,
+		.seen = w->seen };
+
+	return wait_pause(w->comm, pause, &wait);
+}
+
 static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found *), struct found *f)
 {
 	struct spmtd_pause pause = { .n = 0 };
 	int done, rc = 0;
 
-	while (!(done = look(w, f)) && !(rc = wait_pause(w->comm, &pause, w->call->name)))
+	while (!(done = look(w, f)) && !(rc = watch_pause(w, &pause)))
 		;
 	wait_end(w->comm, &pause);
 	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)

@@ -11,6 +11,7 @@
 #include "../src/status.h"
 #include "bootstrap.h"
 #include "gather.h"
+#include "routes.h"
 #include "steps.h"
 
 struct table {
@@ -94,9 +95,9 @@ static int world_fill(struct world *w, const struct uid *uid, int nranks, const 
 		world_empty(w);
 		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
 	}
-	w->local->nranks = (uint32_t)nranks;
-	atomic_store(&w->control, w->local);
 	w->uid = *uid;
+	control_begin(w->local, nranks, routes_world(w));
+	atomic_store(&w->control, w->local);
 	w->nranks = nranks;
 	w->cpus = process_cpus();
 	w->spin_ns = nranks <= w->cpus ? env->spin * 1000 : 0;
@@ -192,6 +193,7 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 	c->control = w->local;
 	c->slot = &w->slots[rank];
 	c->slot->taken = true;
+	waits_join(c);
 	world_comm_list(c);
 	w->members++;
 	*comm = c;

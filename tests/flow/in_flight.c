@@ -210,7 +210,7 @@ Test(in_flight, collectives_on_two_streams_take_turns)
 
 /* ---- a kernel's deadline ---------------------------------------------------------------------------------------- */
 
-struct waiting {
+struct kernel_wait {
 	struct spmt_view view;
 	uint64_t *sig;
 	int *code;
@@ -218,7 +218,7 @@ struct waiting {
 
 static void wait_kernel(void *args)
 {
-	struct waiting *w = args;
+	struct kernel_wait *w = args;
 
 	*w->code = spmtd_signal_wait_until(&w->view, w->sig, SPMT_CMP_EQ, 4242);
 }
@@ -226,7 +226,7 @@ static void wait_kernel(void *args)
 /* It is that of its view, whatever has been set since. */
 static int view_deadline(spmt_comm *comm, void *arg)
 {
-	struct waiting w = { .view.size = sizeof(w.view) };
+	struct kernel_wait w = { .view.size = sizeof(w.view) };
 	int code = 1, rank = spmt_rank(comm);
 	int64_t begin;
 

@@ -230,8 +230,8 @@ static int gather_processes(spmt_comm *comm)
 	void *control;
 	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank]);
 
-	waits_show(
-		comm, &control, &(struct wait_for){ .name = "spmt_init", .since = process_now() });
+	waits_show(comm, &control,
+		&(struct wait_for){ .name = "spmt_init", .since = process_now(), .gather = true });
 	if (!rc)
 		rc = bootstrap_wait(boot, comm_timeout(comm), &blobs, &process, &control);
 	waits_hide(comm, &control);

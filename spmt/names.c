@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "names.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "../src/base.h"
+#include "atomics.h"
 
 #define NAME_OF(names, i) ((i) < ARRAY_SIZE(names) ? (names)[i] : "unknown")
 
@@ -66,4 +70,27 @@ const char *cmp_name(uint64_t cmp)
 		[SPMT_CMP_LE] = "<=" };
 
 	return NAME_OF(names, cmp);
+}
+
+struct word_text word_text(uint64_t type, uint64_t bits)
+{
+	struct word_text t;
+	uint32_t low = (uint32_t)bits;
+	double d;
+	float f;
+
+	memcpy(&d, &bits, sizeof(d));
+	memcpy(&f, &low, sizeof(f));
+	if (type == SPMT_TYPE_F32 || type == SPMT_TYPE_F64) {
+		snprintf(t.text, sizeof(t.text), "%.17g", type == SPMT_TYPE_F32 ? (double)f : d);
+	} else if (type == SPMT_TYPE_I8 || type == SPMT_TYPE_I16 || type == SPMT_TYPE_I32 ||
+		type == SPMT_TYPE_I64) {
+		unsigned unused = 64 - 8 * (unsigned)type_size((enum spmt_type)type);
+
+		snprintf(t.text, sizeof(t.text), "%lld",
+			(long long)((int64_t)(bits << unused) >> unused));
+	} else {
+		snprintf(t.text, sizeof(t.text), "%#llx", (unsigned long long)bits);
+	}
+	return t;
 }

@@ -17,4 +17,10 @@ const char *amo_name(uint64_t amo);
 /* "==", .. */
 const char *cmp_name(uint64_t cmp);
 
+/* A word's bits as its type reads them: numbers with a sign and floats in decimal. */
+struct word_text {
+	char text[32];
+};
+struct word_text word_text(uint64_t type, uint64_t bits);
+
 #endif

@@ -63,16 +63,17 @@ static int wait_sleep(
 	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
 	uint32_t rings;
 
+	shown.since = p->begin;
 	if (limit >= 0) {
 		int64_t left = limit - (process_now() - p->begin);
 
 		if (left <= 0) {
+			waits_show(comm, p, &shown);
 			waits_give_up(comm, p);
 			return SPMT_ERR_TIMEOUT;
 		}
 		slice = MIN_OF(slice, left);
 	}
-	shown.since = p->begin;
 	waits_show(comm, p, &shown);
 	futex_sleep(&bell->rings, p->bell, slice);
 	rings = atomic_load_explicit(&bell->rings, memory_order_acquire);

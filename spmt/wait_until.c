@@ -2,7 +2,6 @@
 /* wait_until and test, for one word and for many. A look reads the words once; waits look,
    pause, and look again. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "../src/status.h"
@@ -181,32 +180,6 @@ static int look_all(struct watch *w, struct found *f)
 		if (watch_in(w, i) && !watch_holds(w, i))
 			return 0;
 	return rc ? rc : 1;
-}
-
-struct word_text {
-	char text[32];
-};
-
-/* A word's bits as its type reads them: numbers with a sign and floats in decimal. */
-static struct word_text word_text(enum spmt_type type, uint64_t bits)
-{
-	unsigned unused = 64 - 8 * (unsigned)type_size(type);
-	struct word_text t;
-	uint32_t low = (uint32_t)bits;
-	double d;
-	float f;
-
-	memcpy(&d, &bits, sizeof(d));
-	memcpy(&f, &low, sizeof(f));
-	if (type == SPMT_TYPE_F32 || type == SPMT_TYPE_F64)
-		snprintf(t.text, sizeof(t.text), "%.17g", type == SPMT_TYPE_F32 ? (double)f : d);
-	else if (type == SPMT_TYPE_I8 || type == SPMT_TYPE_I16 || type == SPMT_TYPE_I32 ||
-		type == SPMT_TYPE_I64)
-		snprintf(t.text, sizeof(t.text), "%lld",
-			(long long)((int64_t)(bits << unused) >> unused));
-	else
-		snprintf(t.text, sizeof(t.text), "%#llx", (unsigned long long)bits);
-	return t;
 }
 
 static int timed_out(const struct watch *w)

@@ -79,7 +79,7 @@ static void waits_fill(struct waiting *w, const spmt_comm *comm, const struct wa
 	atomic_store_explicit(&w->kind,
 		(wait->word ? WAIT_WORD | (uint32_t)wait->type << 8 | (uint32_t)wait->cmp << 16
 			    : 0) |
-			(wait->kernel ? WAIT_KERNEL : 0),
+			(wait->kernel ? WAIT_KERNEL : 0) | (wait->gather ? WAIT_GATHER : 0),
 		memory_order_relaxed);
 	atomic_store_explicit(&w->since, wait->since, memory_order_relaxed);
 	atomic_store_explicit(&w->until, 0, memory_order_relaxed);

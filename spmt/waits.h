@@ -13,7 +13,7 @@
 #include "../src/base.h"
 
 enum { WAITS_MOST = 4, WAITS_NAME = 32 };
-enum { WAIT_WORD = 1, WAIT_KERNEL = 2 };
+enum { WAIT_WORD = 1, WAIT_KERNEL = 2, WAIT_GATHER = 4 };
 
 /* How a reader from outside knows the head of a world's control block: its first bytes. */
 #define CONTROL_MAGIC 0x6c727463746d7073u /* "spmtctrl" */
@@ -45,6 +45,7 @@ struct wait_for {
 	int64_t since;
 	uint64_t epoch; /* of a meeting */
 	bool kernel;	/* not the rank's own thread */
+	bool gather;	/* for ranks that have not come to the world */
 	bool word;	/* the rest is known */
 	enum spmt_type type;
 	enum spmt_cmp cmp;

@@ -14,13 +14,14 @@
 #include "src/status.h"
 
 enum { EXIT_USAGE = 2 };
-enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD };
+enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS };
 
 static const struct option long_options[] = {
 	{ "env", no_argument, NULL, OPT_ENV },
 	{ "routes", optional_argument, NULL, OPT_ROUTES },
 	{ "topo", required_argument, NULL, OPT_TOPO },
 	{ "record", required_argument, NULL, OPT_RECORD },
+	{ "waits", required_argument, NULL, OPT_WAITS },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
@@ -29,6 +30,7 @@ static const struct option long_options[] = {
 struct question {
 	bool env, routes;
 	int ranks;			  /* of --routes; 0: one a device */
+	int pid;			  /* of --waits; 0: not asked */
 	const char *topo, *record, *file; /* file: of SPMT_ROUTES */
 };
 
@@ -42,6 +44,8 @@ static void help(void)
 	       "  --routes FILE    the same of worlds that ran with SPMT_ROUTES=FILE\n"
 	       "  --topo FILE      devices and routes of a recorded machine\n"
 	       "  --record FILE    writes this machine for --topo\n"
+	       "  --waits PID      who waits where, for whom and since when in the running process PID, and in the\n"
+	       "                   processes that share its worlds\n"
 	       "  --help, --version\n"
 	       "exit: 0; 1 a failure, the reason on stderr; 2 usage\n");
 }
@@ -239,6 +243,19 @@ static int routes_take(const char *text, struct question *q)
 	return 0;
 }
 
+static int pid_take(const char *text, struct question *q)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > INT32_MAX)
+		return usage("--waits wants the number of a process");
+	q->pid = (int)n;
+	return 0;
+}
+
 static int option_take(int c, struct question *q)
 {
 	switch (c) {
@@ -251,6 +268,8 @@ static int option_take(int c, struct question *q)
 	case OPT_RECORD:
 		q->record = optarg;
 		break;
+	case OPT_WAITS:
+		return pid_take(optarg, q);
 	case OPT_ROUTES:
 		q->routes = true;
 		return optarg ? routes_take(optarg, q) : 0;
@@ -302,7 +321,11 @@ static int answer(const struct question *q)
 		code = recording_print(q->topo);
 	if (!code && q->routes)
 		code = q->file ? routes_file(q->file) : routes_print(q->ranks);
-	if (!q->env && !q->record && !q->topo && !q->routes)
+	if (!code && q->pid) {
+		code = waits_print(q->pid);
+		code = code ? failed("--waits", code) : 0;
+	}
+	if (!q->env && !q->record && !q->topo && !q->routes && !q->pid)
 		code = machine_print();
 	return code;
 }

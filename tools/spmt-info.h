@@ -29,4 +29,7 @@ int matrix_live(int n, struct matrix *m);
 /* spmt-info-file.c: prints the matrix of every world in a file that SPMT_ROUTES made. Code of the library. */
 int routes_file_print(const char *path);
 
+/* spmt-info-waits.c: who waits where for whom in the worlds of a running process, which it only reads. Code of the library. */
+int waits_print(int pid);
+
 #endif

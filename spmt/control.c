@@ -30,10 +30,10 @@ static bool control_claim(struct control *control)
 	return false;
 }
 
-void control_break(struct control *control, int code, const char *sentence)
+bool control_break(struct control *control, int code, const char *sentence)
 {
 	if (!control_claim(control))
-		return;
+		return false;
 	control->code = code;
 	strncpy(control->sentence, sentence, sizeof(control->sentence) - 1);
 	atomic_store_explicit(&control->stop, 1, memory_order_release);
@@ -41,6 +41,7 @@ void control_break(struct control *control, int code, const char *sentence)
 	futex_wake_all(control_gate_word(control));
 	for (uint32_t i = 0; i < control->nranks && !control->split; i++)
 		bell_ring(&control->cells[i].bell);
+	return true;
 }
 
 int control_broken(struct control *control, const char *what)

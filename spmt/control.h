@@ -108,9 +108,9 @@ static inline const uint32_t *control_stop_word(const struct control *control)
 	return (const uint32_t *)(uintptr_t)&control->stop;
 }
 
-/* Breaks the comm once: the first cause counts. Wakes who waits in a meeting, and at its bells. Any
-   thread. */
-void control_break(struct control *control, int code, const char *sentence);
+/* Breaks the comm once: the first cause counts, and gets true. Wakes who waits in a meeting, and at its
+   bells. Any thread. */
+bool control_break(struct control *control, int code, const char *sentence);
 
 /* Waits for nobody: 0, or the code that broke the comm, with `what` and the original sentence
    recorded. */

@@ -21,6 +21,7 @@
 #include "comm.h"
 #include "futex.h"
 #include "routes.h"
+#include "steps.h"
 
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 
@@ -160,7 +161,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 	int rc = bootstrap_open(&config, met, &boot);
 
 	if (rc) {
-		world_break(w, rc, status_sentence());
+		comm_break(comm, rc, status_sentence());
 		gather_post(&w->uid, w->nranks, rc); /* what was short may not be any more */
 		return rc;
 	}
@@ -239,7 +240,7 @@ static int gather_processes(spmt_comm *comm)
 		/* The rendezvous speaks of its processes, whatever they are in. */
 		if (rc == SPMT_ERR_PEER_DEAD && strncmp(status_sentence(), "spmt_", 5) != 0)
 			fail(rc, "spmt_init: %s", status_sentence());
-		world_break(w, rc, status_sentence());
+		comm_break(comm, rc, status_sentence());
 		/* Who comes now hears why, rather than wait for this process in vain. */
 		if (rc != SPMT_ERR_TIMEOUT)
 			bootstrap_spread(boot, POST_MS);

@@ -14,6 +14,7 @@
 #include "peer.h"
 #include "routes.h"
 #include "steps.h"
+#include "tell.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer, slots; and where
    ranks live in several processes, room through which collectives reach buffers outside the heap. */
@@ -315,7 +316,7 @@ static int init_failed(spmt_comm *comm, int rc)
 		rc = control_broken(comm->control, "spmt_init");
 	rc = comm_failed(comm, "spmt_init", rc);
 	if (rc)
-		world_break(comm->world, rc, status_sentence());
+		comm_break(comm, rc, status_sentence());
 	return rc;
 }
 
@@ -412,6 +413,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	struct launch launch;
 	const struct env *env;
 	spmt_comm *c = NULL;
+	int64_t begin = process_now();
 	int rc;
 
 	rc = attr_read(attr, &a, &uid, &launch, &env);
@@ -438,6 +440,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	if (rc)
 		goto err;
 	*comm = c;
+	tell_world(c, begin);
 	return 0;
 err:
 	world_unpublish(c);

@@ -13,6 +13,7 @@
 #include "gather.h"
 #include "routes.h"
 #include "steps.h"
+#include "tell.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
@@ -276,23 +277,36 @@ static void comms_break(struct world *world, int code, const char *sentence)
 		bell_ring(&control->cells[i].bell);
 }
 
-void world_break_here(struct world *world, int code, const char *sentence)
+/* rank: of this process, which found out; -1: another's. Each process tells once, and what came first, which may be another's. */
+static void break_here(struct world *world, int rank, int code, const char *sentence)
 {
 	struct control *control = atomic_load(&world->control);
+	bool tell = control_break(world->local, code, sentence), first = tell;
 
-	control_break(world->local, code, sentence);
 	if (control != world->local)
-		control_break(control, code, sentence);
+		first = control_break(control, code, sentence);
+	if (tell)
+		tell_broken(world, first ? rank : -1, control->code, control->sentence);
 	comms_break(world, code, sentence);
+}
+
+void world_break_here(struct world *world, int code, const char *sentence)
+{
+	break_here(world, -1, code, sentence);
+}
+
+static void break_everywhere(struct world *world, int rank, int code, const char *sentence)
+{
+	struct bootstrap *boot = atomic_load(&world->boot);
+
+	break_here(world, rank, code, sentence);
+	if (boot)
+		bootstrap_break(boot, code, sentence);
 }
 
 void world_break(struct world *world, int code, const char *sentence)
 {
-	struct bootstrap *boot = atomic_load(&world->boot);
-
-	world_break_here(world, code, sentence);
-	if (boot)
-		bootstrap_break(boot, code, sentence);
+	break_everywhere(world, -1, code, sentence);
 }
 
 void comm_break(spmt_comm *comm, int code, const char *sentence)
@@ -301,10 +315,11 @@ void comm_break(spmt_comm *comm, int code, const char *sentence)
 	struct world *w = comm->world;
 
 	if (!comm->parent) {
-		world_break(w, code, sentence);
+		break_everywhere(w, comm->rank, code, sentence);
 		return;
 	}
-	control_break(comm->control, code, sentence);
+	if (control_break(comm->control, code, sentence))
+		tell_part_broken(comm, code, sentence);
 	pthread_mutex_lock(&w->lock);
 	for (spmt_comm *c = w->comms; c; c = c->next_here)
 		if (c->control == comm->control)

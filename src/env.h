@@ -40,7 +40,7 @@
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
 	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
-	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr") \
+	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM, "auto",                                                       \
 		"(auto|0|1) 1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \

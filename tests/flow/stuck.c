@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A program to be looked at by `spmt-info --waits`: its ranks stand still, each somewhere else, until it is killed or 100 s are over. */
+/* stuck one|two|init [DEADLINE_MS]: a program to be looked at by `spmt-info --waits`: its ranks stand still, each somewhere else, until it is killed or 100 s are over. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,12 +13,15 @@
 
 enum { RANKS = 5, SECONDS = 100 };
 
-static int stands(spmt_comm *comm, uint64_t *words)
+/* A part gives up before its world does. */
+static int stands(spmt_comm *comm, uint64_t *words, int64_t ms)
 {
 	spmt_comm *part;
 	double real = 2.5;
 	int rc = spmt_split(comm, spmt_rank(comm) % 2, -spmt_rank(comm), &part);
 
+	if (!rc)
+		rc = spmt_set_timeout(part, ms - ms / 3);
 	if (rc)
 		return rc;
 	switch (spmt_rank(comm)) {
@@ -46,13 +49,13 @@ static void *rank(void *attr)
 	if (!rc)
 		rc = spmt_calloc(comm, 8, sizeof(uint64_t), &words);
 	if (!rc)
-		rc = stands(comm, words);
+		rc = stands(comm, words, ((struct spmt_attr *)attr)->timeout_ms);
 	fprintf(stderr, "stuck: %s\n", rc ? spmt_last_error() : "nothing held it");
 	return NULL;
 }
 
 /* Ranks first .. last - 1. */
-static int process(const spmt_uid *uid, int first, int last, int nranks)
+static int process(const spmt_uid *uid, int first, int last, int64_t ms)
 {
 	struct spmt_attr attrs[RANKS];
 	pthread_t threads[RANKS];
@@ -60,11 +63,11 @@ static int process(const spmt_uid *uid, int first, int last, int nranks)
 	for (int r = first; r < last; r++) {
 		attrs[r] = (struct spmt_attr)SPMT_ATTR_INIT;
 		attrs[r].rank = r;
-		attrs[r].nranks = nranks;
+		attrs[r].nranks = RANKS;
 		attrs[r].backend = "host";
 		attrs[r].heap_size = 1 << 20;
 		attrs[r].uid = uid;
-		attrs[r].timeout_ms = SECONDS * 1000;
+		attrs[r].timeout_ms = ms;
 		if (pthread_create(&threads[r], NULL, rank, &attrs[r]))
 			return 1;
 	}
@@ -114,21 +117,23 @@ static int forged(const char *kind, long seed)
 int main(int argc, char **argv)
 {
 	spmt_uid uid;
+	int64_t ms;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (argc == 4 && !strcmp(argv[1], "forged"))
 		return forged(argv[2], atol(argv[3]));
-	if (argc != 2 || spmt_uid_create(&uid))
+	if (argc < 2 || argc > 3 || spmt_uid_create(&uid))
 		return 2;
+	ms = argc > 2 ? atol(argv[2]) : SECONDS * 1000;
 	if (!strcmp(argv[1], "one"))
-		return process(&uid, 0, RANKS, RANKS);
+		return process(&uid, 0, RANKS, ms);
 	if (!strcmp(argv[1], "init"))
-		return process(&uid, 0, 2, RANKS);
+		return process(&uid, 0, 2, ms);
 	if (strcmp(argv[1], "two") != 0)
 		return 2;
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return process(&uid, 3, RANKS, RANKS);
+		return process(&uid, 3, RANKS, ms);
 	}
-	return process(&uid, 0, 3, RANKS);
+	return process(&uid, 0, 3, ms);
 }

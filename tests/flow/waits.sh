@@ -69,6 +69,39 @@ look_for 'in init: who has not come' "^ +0 +$pid  waits in spmt_init $since for 
 says 'and has no process' '^ +4 +-  has not come$'
 end
 
+# ---- SPMT_LOG
+
+wants_lines() { # NAME COUNT PATTERN, of $scratch/said within 40 s
+	for _ in $(seq 400); do
+		[ "$(grep -cE -- "$3" "$scratch/said")" = "$2" ] && break
+		sleep 0.1
+	done
+	nothing_in "$1" "$([ "$(grep -cE -- "$3" "$scratch/said")" = "$2" ] || { echo "not $2 of $3 in:"; cat "$scratch/said"; })"
+}
+head='^spmt: info: world [0-9a-f]{16} of 5 ranks: '
+tail='heaps of [0-9]+ [KM]iB \((vmm|static)\), routes of rank [03]: .*1 self by store,sdma.*; init took [0-9.]+ ms$'
+broken='^spmt: error: world [0-9a-f]{16} of 5 ranks is broken '
+SPMT_LOG=info begin one 700
+wants_lines 'info: what a world is' 1 "${head}0-4 in process $pid, backend host, devices 0-4, $tail"
+wants_lines 'the first failure, and which rank found out' 1 "$broken\(rank 0: a deadline passed\): spmt_barrier: .*4 of 5 ranks missing after [0-9.]+ s: 1, 2, 3, 4\$"
+wants_lines 'the first failure of a part' 1 '^spmt: error: a part of 3 ranks of world [0-9a-f]{16} is broken \(rank 2: a deadline passed\): spmt_malloc: .*: 0, 2$'
+look_for '--waits says that it is broken' '^broken \(a deadline passed\): spmt_barrier: .*4 of 5 ranks missing after [0-9.]+ s: 1, 2, 3, 4$'
+end
+SPMT_LOG=info begin two 700
+wants_lines 'once a process: the first' 1 "${head}0-2 in process $pid, backend host, devices 0-2, $tail"
+wants_lines 'and the other' 1 "${head}3-4 in process [0-9]+, backend host, devices 0-1, $tail"
+wants_lines 'the process that found out says who' 1 "$broken\(rank 0: a deadline passed\): spmt_barrier: "
+wants_lines 'the other one says what it was told' 1 "$broken\(a deadline passed\): spmt_barrier: "
+end
+SPMT_LOG=error begin one 700
+wants_lines 'error: the failure alone' 1 "$broken"
+nothing_in 'error: and no world' "$(grep info: "$scratch/said")"
+end
+begin one 700
+look_for 'unasked' '^broken '
+nothing_in 'unasked, nothing is said' "$(grep '^spmt: ' "$scratch/said")"
+end
+
 # ---- what is not
 
 refuses 'no such process' 1 'there is no process 4194999' 4194999

@@ -14,7 +14,6 @@
 #define SERVICE_STACK (256u << 10)
 #define ROOM_NS 10000000ll     /* without room for the poll set, before trying again */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a hub that does not read */
-#define SET_LEAST 16
 
 /* ---- the service thread -------------------------------------------------------------------- */
 
@@ -71,22 +70,14 @@ static int rendezvous(struct bootstrap *b, struct meeting *met)
 static size_t poll_set(struct bootstrap *b, int64_t *until)
 {
 	size_t wanted = 4 + (b->hub ? hub_wants(b->hub) : 0), n = 1;
+	struct poller *p = &b->poller;
 
 	*until = client_until(&b->client);
-	if (wanted > b->room) {
-		struct pollfd *set = mem_calloc(2 * wanted, sizeof(*set));
-
-		if (set) {
-			mem_free(b->set);
-			b->set = set;
-			b->room = 2 * wanted;
-		} else {
-			*until = MIN_OF(*until, process_now() + ROOM_NS);
-		}
-	}
-	b->set[0] = (struct pollfd){ .fd = b->wake, .events = POLLIN };
-	n = client_poll(&b->client, b->set, n, b->room);
-	return b->hub ? hub_poll(b->hub, b->set, n, b->room, until) : n;
+	if (!poller_room(p, wanted))
+		*until = MIN_OF(*until, process_now() + ROOM_NS);
+	p->set[0] = (struct pollfd){ .fd = b->wake, .events = POLLIN };
+	n = client_poll(&b->client, p->set, n, p->room);
+	return b->hub ? hub_poll(b->hub, p->set, n, p->room, until) : n;
 }
 
 static int poll_timeout(int64_t until)
@@ -124,12 +115,12 @@ static void serve_once(struct bootstrap *b)
 	bool changed;
 	int rc;
 
-	changed = client_serve(c, b->set);
+	changed = client_serve(c, b->poller.set);
 	/* This process's own way to its hub may be what has failed. */
 	if (b->hub && c->code)
 		hub_fail(b->hub, c->code, c->sentence);
 	if (b->hub)
-		hub_serve(b->hub, b->set);
+		hub_serve(b->hub, b->poller.set);
 	if (!b->closing && client_looks(c) && process_now() >= c->deadline) {
 		rc = rendezvous(b, NULL);
 		if (rc) {
@@ -163,14 +154,12 @@ static void *service(void *arg)
 	while (!last) {
 		int64_t until;
 		size_t n = poll_set(b, &until);
-		int timeout = b->closing ? 0 : poll_timeout(until), got;
+		int timeout = b->closing ? 0 : poll_timeout(until);
 
 		last = b->closing;
 		pthread_mutex_unlock(&b->lock);
-		got = poll(b->set, n, timeout);
+		poller_wait(&b->poller, n, timeout);
 		pthread_mutex_lock(&b->lock);
-		for (size_t i = 0; got < 0 && i < n; i++)
-			b->set[i].revents = 0;
 		drain_wake(b->wake);
 		serve_once(b);
 	}
@@ -224,10 +213,9 @@ static int fill(struct bootstrap *b, struct meeting *met)
 
 	if (rc)
 		return rc;
-	b->set = mem_calloc(SET_LEAST, sizeof(*b->set));
-	b->room = SET_LEAST;
-	if (!b->set)
-		return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous");
+	rc = poller_open(&b->poller);
+	if (rc)
+		return rc;
 	err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
 	b->wake = err ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (b->wake < 0)
@@ -262,7 +250,7 @@ static void destroy(struct bootstrap *b)
 	client_close(&b->client);
 	if (b->wake >= 0)
 		close(b->wake);
-	mem_free(b->set);
+	poller_close(&b->poller);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
 	pthread_mutex_destroy(&b->calling);
@@ -285,7 +273,7 @@ static int open_at(
 	b->config = *config;
 	b->uid = *config->uid;
 	b->config.uid = &b->uid;
-	b->wake = -1;
+	b->wake = b->poller.epoll = -1;
 	conn_open(&b->client.conn, -1, -1, false);
 	locks_make(b);
 	rc = fill(b, met);

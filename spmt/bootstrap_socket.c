@@ -160,14 +160,15 @@ static void tcp_settle(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
 }
 
-/* The kernel says that there is no descriptor before it looks whether anybody waits for one. */
+/* The kernel says that there is no descriptor before it looks whether anybody waits for one. Where it does not even poll one
+   (RLIMIT_NOFILE 0), somebody may: who asks does so because of that. */
 static int accept_failed(int listener, int err)
 {
 	struct pollfd at = { .fd = listener, .events = POLLIN };
 
 	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
 		return -EAGAIN;
-	return poll(&at, 1, 0) > 0 ? -EMFILE : -EAGAIN;
+	return poll(&at, 1, 0) ? -EMFILE : -EAGAIN;
 }
 
 int socket_accept(int listener, bool remote)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "bootstrap_client.h"
+#include "bootstrap_poll.h"
 
 struct hub;
 
@@ -24,8 +25,7 @@ struct bootstrap {
 
 	int wake; /* eventfd */
 	pthread_t thread;
-	struct pollfd *set;
-	size_t room;
+	struct poller poller; /* of the thread */
 };
 
 /* Has the service thread look at what has been asked of it. */

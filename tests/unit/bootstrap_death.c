@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "calm.h"
 #include "party.h"
@@ -56,6 +58,23 @@ static int leave_child(void)
 	return pid < 0;
 }
 
+/* As sandboxes do once a program has all that it needs. */
+static int lower_files(int most)
+{
+	const struct rlimit files = { (rlim_t)most, (rlim_t)most };
+
+	return setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* CPU time of the process, ms. */
+static int busy_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (int)(ts.tv_sec * 1000 + ts.tv_nsec / 1000000);
+}
+
 static int obey(struct party *p, const struct uid *uid, char command, struct answer *answer)
 {
 	switch (command) {
@@ -78,6 +97,12 @@ static int obey(struct party *p, const struct uid *uid, char command, struct ans
 		return exchange(p);
 	case 'f':
 		return leave_child();
+	case 'j':
+	case 'k':
+	case 'l':
+		return lower_files(command - 'j');
+	case 'u':
+		return busy_ms();
 	case 'c':
 		bootstrap_close(p->b);
 		p->b = NULL;
@@ -318,6 +343,57 @@ Test(bootstrap_death, killed_while_it_gathers)
 					      : "1 of 4 ranks died: 3");
 		over(c, 3);
 	}
+}
+
+/* RLIMIT_NOFILE is 0, 1 or 2 by then, below what is open: all is heard as before, and nobody spins. */
+Test(bootstrap_death, killed_where_no_descriptors_are_allowed)
+{
+	static const char limits[] = "jkl";
+
+	for (int victim = 0; victim < 3; victim++) {
+		struct child c[3];
+		struct uid uid;
+
+		uid_make(&uid);
+		world(c, &uid);
+		all(c, 3, 'x');
+		all(c, 3, limits[victim]);
+		end(&c[victim], SIGKILL);
+		expect_told(c, 3, death_of[victim]);
+		for (int i = 0; i < 3; i++) {
+			int before, busy;
+
+			if (i == victim)
+				continue;
+			before = ask(&c[i], 'u').rc;
+			sleep(1);
+			busy = ask(&c[i], 'u').rc - before;
+			cr_expect_lt(busy, 300, "%d ms of CPU in a second", busy);
+		}
+		all(c, 3, 'c');
+		over(c, 3);
+	}
+}
+
+/* The same while ranks are missing, and somebody wants in. */
+Test(bootstrap_death, no_descriptors_are_allowed_while_it_gathers)
+{
+	struct child c[2];
+	struct answer answer;
+	struct uid uid;
+	int before;
+
+	begin(c, 2, &uid);
+	ask_ok(&c[0], "o0j");
+	before = ask(&c[0], 'u').rc;
+	ask_ok(&c[1], "o");
+	answer = ask(&c[0], 'h');
+	cr_expect_eq(answer.rc, -EMFILE, "%d", answer.rc);
+	cr_expect(strstr(answer.sentence, "out of memory or descriptors (ulimit -n)"), "%s",
+		answer.sentence);
+	sleep(1);
+	cr_expect_lt(ask(&c[0], 'u').rc - before, 300);
+	over(c, 2);
 }
 
 /* A process that brought no rank, nor said that it would, is not missed; another takes its place. */

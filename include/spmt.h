@@ -263,7 +263,8 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
  * same code. Nothing of a failed init is left behind. -EHOSTUNREACH: two ranks do not reach each
  * other's memory; the sentence says what spoke against each way, "p2p: the driver grants device 0 no
- * access to 1", say.
+ * access to 1", say. Ranks on other nodes are found (SPMT_SOCKET_IFNAME), but not reached yet: that is
+ * -EHOSTUNREACH as well, on every rank.
  *
  * A process that dies is noticed (SPMT_ERR_PEER_DEAD) from when it is connected: the first of its ranks
  * to come connects to the process of the node that was first in this call, before anything else

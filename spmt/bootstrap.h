@@ -69,6 +69,10 @@ int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int f
 	int *fds, int64_t timeout_ms);
 int bootstrap_processes(const struct bootstrap *b, int *self);
 
+/* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
+   between them. No for two that are on other nodes than the hub, which need not be the same. */
+bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
+
 /* Whether the process still takes part: 0 once it has died, or has closed its bootstrap. Said by the
    shared memory, so that it holds in a broken world and without the hub, too; on another node, or with
    a control_size of 0, always true. Once complete, of processes that have been heard of since. */

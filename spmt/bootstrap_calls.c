@@ -188,6 +188,11 @@ int bootstrap_processes(const struct bootstrap *b, int *self)
 	return b->client.processes;
 }
 
+bool bootstrap_apart(const struct bootstrap *b, int rank, int other)
+{
+	return b->client.away[rank] != b->client.away[other];
+}
+
 bool bootstrap_lives(const struct bootstrap *b, int process)
 {
 	return !b->client.lives || lives_on(b->client.lives, process);

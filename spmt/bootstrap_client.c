@@ -214,7 +214,7 @@ static void send_claims(struct client *c)
 	size_t size = c->config->blob_size;
 
 	for (int r = 0; r < c->config->nranks && c->state == CLIENT_READY; r++) {
-		struct wire_rank w = { (uint32_t)r, 0 };
+		struct wire_rank w = { .rank = (uint32_t)r };
 
 		if (c->claims[r] != CLAIM_WANTED)
 			continue;
@@ -263,6 +263,7 @@ static void hear_rank(struct client *c, const struct wire_message *m)
 	uint32_t rank = m->u.rank.rank;
 
 	c->owner[rank] = m->type == WIRE_PRESENT ? (int64_t)m->u.rank.member : -1;
+	c->away[rank] = m->u.rank.remote;
 	if (m->type == WIRE_PRESENT)
 		memcpy(c->blobs + rank * m->tail_size, m->tail, m->tail_size);
 }
@@ -559,11 +560,12 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 	c->claims = mem_calloc(n, 1);
 	c->held = mem_calloc(n, sizeof(*c->held));
 	c->owner = mem_calloc(n, sizeof(*c->owner));
+	c->away = mem_calloc(n, sizeof(*c->away));
 	c->process = mem_calloc(n, sizeof(*c->process));
 	c->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; c->owner && r < n; r++)
 		c->owner[r] = -1;
-	if (c->claims && c->held && c->owner && c->process && c->blobs)
+	if (c->claims && c->held && c->owner && c->away && c->process && c->blobs)
 		return 0;
 	return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
 }
@@ -581,6 +583,7 @@ void client_close(struct client *c)
 	mem_free(c->claims);
 	mem_free(c->held);
 	mem_free(c->owner);
+	mem_free(c->away);
 	mem_free(c->process);
 	mem_free(c->blobs);
 }

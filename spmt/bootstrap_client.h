@@ -49,6 +49,7 @@ struct client {
 	unsigned char *claims; /* by rank: enum claim, of this process */
 	bool *held;	       /* by rank: this process has been granted it */
 	int64_t *owner;	       /* by rank: a member's id, -1: missing */
+	bool *away;	       /* by rank: not on the hub's node */
 	unsigned char *blobs;
 	int *process; /* by rank, once complete */
 

@@ -16,6 +16,8 @@
 #define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a peer that does not read */
+#define OUT_OF_ROOM \
+	"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)"
 
 enum member_state {
 	MEMBER_STRANGER, /* has been sent a challenge */
@@ -54,11 +56,9 @@ struct hub {
 	char sentence[STATUS_SENTENCE];
 	int64_t *owner; /* by rank: a member's id, -1: nobody's */
 	bool *dead;	/* by rank, in a pass of hub_serve */
+	bool *away;	/* by rank: its owner is on another node */
 	unsigned char *blobs;
 };
-
-#define OUT_OF_ROOM \
-	"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)"
 
 /* ---- to all -------------------------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ void hub_fail(struct hub *hub, int code, const char *sentence)
 
 static void send_present(struct hub *hub, struct member *m, int rank)
 {
-	struct wire_rank w = { (uint32_t)rank, (uint32_t)hub->owner[rank] };
+	struct wire_rank w = { (uint32_t)rank, (uint32_t)hub->owner[rank], hub->away[rank], 0 };
 	size_t size = hub->config->blob_size;
 
 	conn_send(&m->conn, WIRE_PRESENT, &w, hub->blobs + (size_t)rank * size, size, -1);
@@ -133,7 +133,7 @@ static struct member *member_add(struct hub *hub, int fd, bool remote, int rank)
 static void member_withdraw(struct hub *hub, struct member *m)
 {
 	for (int r = 0; r < hub->config->nranks && !hub->complete; r++) {
-		struct wire_rank w = { (uint32_t)r, 0 };
+		struct wire_rank w = { .rank = (uint32_t)r };
 
 		if (hub->owner[r] != (int64_t)m->id)
 			continue;
@@ -203,10 +203,9 @@ static int hub_number(struct hub *hub)
 
 static void hub_complete(struct hub *hub)
 {
-	struct wire_complete w = { 0, 0 };
+	struct wire_complete w = { (uint32_t)hub_number(hub), 0 };
 
 	hub->complete = true;
-	w.processes = (uint32_t)hub_number(hub);
 	w.remote = hub->remote;
 	meeting_close(&hub->listeners);
 	for (struct member *m = hub->members; m; m = m->next) {
@@ -262,6 +261,7 @@ static void hear_add(struct hub *hub, struct member *m, const struct wire_messag
 		verdict.code = -EEXIST;
 	} else {
 		hub->owner[rank] = m->id;
+		hub->away[rank] = m->conn.remote;
 		m->nranks++;
 		hub->npresent++;
 		memcpy(hub->blobs + (size_t)rank * msg->tail_size, msg->tail, msg->tail_size);
@@ -317,12 +317,11 @@ static void hub_hear(struct hub *hub, struct member *m, const struct wire_messag
 
 static struct wire_rules hub_rules(const struct hub *hub, const struct member *m)
 {
-	static const unsigned types[] = {
+	static const unsigned types[MEMBER_GONE + 1] = {
 		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
 		[MEMBER_READY] =
 			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE,
 		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE,
-		[MEMBER_GONE] = 0,
 	};
 
 	return (struct wire_rules){ types[m->state], hub->config->nranks, hub->config->blob_size };
@@ -543,10 +542,11 @@ int hub_open(const struct bootstrap_config *config, const struct meeting *meetin
 	hub->strangers = strangers_at_most();
 	hub->owner = mem_calloc(n, sizeof(*hub->owner));
 	hub->dead = mem_calloc(n, sizeof(*hub->dead));
+	hub->away = mem_calloc(n, sizeof(*hub->away));
 	hub->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; hub->owner && r < n; r++)
 		hub->owner[r] = -1;
-	if (!hub->owner || !hub->dead || !hub->blobs)
+	if (!hub->owner || !hub->dead || !hub->away || !hub->blobs)
 		close(self);
 	else if (member_add(hub, self, false, -1))
 		rc = 0;
@@ -594,6 +594,7 @@ void hub_close(struct hub *hub)
 		close(hub->control);
 	mem_free(hub->owner);
 	mem_free(hub->dead);
+	mem_free(hub->away);
 	mem_free(hub->blobs);
 	mem_free(hub);
 }

@@ -81,7 +81,8 @@ static bool makes_sense(const struct wire_rules *rules, const struct wire_messag
 	case WIRE_ADD:
 	case WIRE_PRESENT:
 	case WIRE_ABSENT:
-		return m->u.rank.rank < nranks && m->u.rank.member <= INT32_MAX;
+		return m->u.rank.rank < nranks && m->u.rank.member <= INT32_MAX &&
+			m->u.rank.remote <= 1;
 	case WIRE_VERDICT:
 		return m->u.verdict.rank < nranks && m->u.verdict.code <= 0;
 	case WIRE_COMPLETE:

@@ -14,7 +14,7 @@
 #include "bootstrap.h"
 
 #define WIRE_MAGIC 0x746f6f622d6d7073ull /* "spm-boot" */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
 #define WIRE_NAME 52	     /* bytes of a socket's name */
@@ -36,6 +36,8 @@ struct wire_header {
 
 struct wire_rank {
 	uint32_t rank, member; /* PRESENT: whose; ADD, ABSENT: 0 */
+	uint32_t remote;       /* PRESENT: 1: not on the hub's node; ADD, ABSENT: 0 */
+	uint32_t zero;
 };
 struct wire_verdict {
 	uint32_t rank;

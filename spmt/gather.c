@@ -12,12 +12,14 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
 #include "bootstrap.h"
+#include "bootstrap_wire.h"
 #include "comm.h"
 #include "futex.h"
 #include "routes.h"
@@ -222,6 +224,40 @@ static void adopt_world(
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* What a rank goes by before it has adopted anything. */
+struct view_of_nodes {
+	const spmt_comm *comm;
+	const struct bootstrap *boot;
+	const struct rank_info *infos;
+};
+
+static bool is_on_another_node(const void *ctx, int rank)
+{
+	const struct view_of_nodes *v = ctx;
+	const struct rank_info *me = &v->infos[v->comm->rank], *other = &v->infos[rank];
+
+	return bootstrap_apart(v->boot, v->comm->rank, rank) ||
+		memcmp(me->host, other->host, sizeof(me->host)) != 0;
+}
+
+/* Ranks of two nodes have no memory to meet in. All ranks see it by themselves, and none waits for another. */
+static int nodes_check(const spmt_comm *comm, const struct bootstrap *boot, const void *blobs)
+{
+	const struct view_of_nodes v = { comm, boot, blobs };
+	char sentence[STATUS_SENTENCE];
+	int n = 0;
+
+	for (int r = 0; r < comm->nranks; r++)
+		n += is_on_another_node(&v, r);
+	if (!n)
+		return 0;
+	snprintf(sentence, sizeof(sentence),
+		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) is not in this build:",
+		comm->rank, n, comm->nranks);
+	say_ranks(sentence, sizeof(sentence), comm->nranks, is_on_another_node, &v);
+	return fail_with(-EHOSTUNREACH, sentence);
+}
+
 static int gather_processes(spmt_comm *comm)
 {
 	struct world *w = comm->world;
@@ -244,6 +280,11 @@ static int gather_processes(spmt_comm *comm)
 		/* Who comes now hears why, rather than wait for this process in vain. */
 		if (rc != SPMT_ERR_TIMEOUT)
 			bootstrap_spread(boot, POST_MS);
+		return rc;
+	}
+	rc = nodes_check(comm, boot, blobs);
+	if (rc) {
+		world_break_here(w, rc, status_sentence());
 		return rc;
 	}
 	adopt_world(w, blobs, process, control);

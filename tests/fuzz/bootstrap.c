@@ -43,7 +43,8 @@ static void check_fixed(const struct wire_rules *rules, const struct wire_messag
 	case WIRE_ADD:
 	case WIRE_PRESENT:
 	case WIRE_ABSENT:
-		need(m->u.rank.rank < nranks && m->u.rank.member <= INT32_MAX);
+		need(m->u.rank.rank < nranks && m->u.rank.member <= INT32_MAX &&
+			m->u.rank.remote <= 1);
 		break;
 	case WIRE_VERDICT:
 		need(m->u.verdict.rank < nranks && m->u.verdict.code <= 0);

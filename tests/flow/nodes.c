@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For nodes.sh: a process of a world over nodes. nodes FILE NRANKS RANK..: a thread a rank; that of rank 0 writes the uid to FILE,
+ * the others wait for it there. Each prints "RANK CODE SECONDS SENTENCE".
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spmt.h"
+
+enum { RANKS_MOST = 16, FILE_MS = 20000, DEADLINE_MS = 60000 };
+
+struct rank {
+	pthread_t thread;
+	const spmt_uid *uid;
+	int rank, nranks;
+};
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Under another name first, so that nobody reads half of it. */
+static int uid_write(const char *path, spmt_uid *uid)
+{
+	char part[512];
+	FILE *f;
+	int bad = spmt_uid_create(uid);
+
+	snprintf(part, sizeof(part), "%.500s.part", path);
+	f = bad ? NULL : fopen(part, "we");
+	if (!f)
+		return fprintf(stderr, "uid: %s\n", spmt_last_error());
+	bad = fwrite(uid, sizeof(*uid), 1, f) != 1;
+	return fclose(f) || bad || rename(part, path);
+}
+
+static int uid_read(const char *path, spmt_uid *uid)
+{
+	FILE *f = NULL;
+	int bad;
+
+	for (int i = 0; i < FILE_MS && !(f = fopen(path, "re")); i++)
+		usleep(1000);
+	if (!f)
+		return 1;
+	bad = fread(uid, sizeof(*uid), 1, f) != 1;
+	fclose(f);
+	return bad;
+}
+
+static void *live(void *arg)
+{
+	const struct rank *r = arg;
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	double begin = now(), end;
+	spmt_comm *comm;
+	int rc;
+
+	attr.rank = r->rank;
+	attr.nranks = r->nranks;
+	attr.uid = r->uid;
+	attr.timeout_ms = DEADLINE_MS;
+	rc = spmt_init(&attr, &comm);
+	end = now();
+	if (!rc)
+		rc = spmt_barrier(comm);
+	printf("%d %d %.0f %s\n", r->rank, rc, end - begin, rc ? spmt_last_error() : "");
+	if (!rc)
+		rc = spmt_finalize(comm);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct rank ranks[RANKS_MOST] = { 0 };
+	int n = argc - 3, first = n > 0 ? atoi(argv[3]) : -1;
+	spmt_uid uid;
+
+	if (n < 1 || n > RANKS_MOST)
+		return 2;
+	if (first ? uid_read(argv[1], &uid) : uid_write(argv[1], &uid))
+		return 3;
+	for (int i = 0; i < n; i++) {
+		ranks[i].uid = &uid;
+		ranks[i].rank = atoi(argv[3 + i]);
+		ranks[i].nranks = atoi(argv[2]);
+		if (pthread_create(&ranks[i].thread, NULL, live, &ranks[i]))
+			return 4;
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(ranks[i].thread, NULL);
+	return 0;
+}

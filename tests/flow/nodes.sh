@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Ranks on two nodes, which two network namespaces are: they find each other over TCP, and each is told whom it cannot reach.
+. "$(dirname "$0")/../abi/lib.sh"
+
+one=spmt-one-$$ two=spmt-two-$$
+nodes=$build_root/tests/nodes
+
+# not even root may everywhere
+make_nodes() {
+	ip netns add "$one" && ip netns add "$two" || return 1
+	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
+	ip -n "$one" address add 10.77.31.1/24 dev spmt0 && ip -n "$two" address add 10.77.31.2/24 dev spmt0 || return 1
+	for node in "$one" "$two"; do
+		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
+	done
+}
+
+drop_nodes() {
+	ip netns del "$one"
+	ip netns del "$two"
+}
+
+leave() {
+	skip 'ranks on two nodes' "$1"
+	plan
+	exit 0
+}
+
+[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
+command -v ip >/dev/null || leave 'no ip (iproute2)'
+trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
+make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
+export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host
+
+# A process: NODE NRANKS RANK..; all of a world run at once.
+process() {
+	local node=$1
+	shift
+	timeout -k 5 90 ip netns exec "$node" "$nodes" "$scratch/uid" "$@" >>"$scratch/out" 2>&1 || echo "process of rank $2: exit status $?" >>"$scratch/out"
+}
+
+# "here: elsewhere" of each rank, in order
+expect() {
+	local name=$1 line
+	shift
+	for line in "$@"; do
+		local rank=${line%%:*} list=${line#*: } n
+		n=$(($(tr -cd , <<<"$list" | wc -c) + 1))
+		grep -E "^$rank -113 [0-4]?[0-9] spmt_init: rank $rank: $n of $total ranks are on another node, .*\(rdma\) is not in this build: $list\$" "$scratch/out" >/dev/null ||
+			echo "not as wanted: $line"
+	done >"$scratch/wrong"
+	[ -s "$scratch/wrong" ] && cat "$scratch/out" >>"$scratch/wrong"
+	nothing_in "$name" "$(cat "$scratch/wrong")"
+	rm -f "$scratch/uid" "$scratch/out"
+}
+
+total=2
+process "$one" 2 0 &
+process "$two" 2 1 &
+wait
+expect 'a rank on either node' '0: 1' '1: 0'
+
+total=6
+process "$one" 6 0 1 &
+process "$one" 6 2 &
+process "$two" 6 3 &
+process "$two" 6 4 5 &
+wait
+expect 'several processes on either node' '0: 3, 4, 5' '1: 3, 4, 5' '2: 3, 4, 5' '3: 0, 1, 2' '4: 0, 1, 2' '5: 0, 1, 2'
+
+# the same where all ranks are on the node that the uid names: there it is no matter that they could be found elsewhere
+process "$one" 3 0 &
+process "$one" 3 2 1 &
+wait
+nothing_in 'one node, found by name' "$(grep -v '^[012] 0 ' "$scratch/out")$([ "$(wc -l <"$scratch/out")" = 3 ] || echo 'not three ranks')"
+plan

@@ -9,11 +9,14 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "bootstrap_hub.h"
+#include "bootstrap_socket.h"
 #include "bootstrap_state.h"
 
 #define SERVICE_STACK (256u << 10)
-#define ROOM_NS 10000000ll     /* without room for the poll set, before trying again */
-#define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a hub that does not read */
+#define ROOM_NS 10000000ll	/* without room for the poll set, before trying again */
+#define BELOW_NS 20000000ll	/* between two looks for a hub at lower numbers .. */
+#define BELOW_EACH_NS 1000000ll /* .. and for each of those */
+#define GOODBYE_NS 200000000ll	/* longest that a goodbye may wait for a hub that does not read */
 
 /* ---- the service thread -------------------------------------------------------------------- */
 
@@ -38,8 +41,11 @@ static int become_hub(struct bootstrap *b, struct meeting *meeting)
 		close(ends[1]);
 		return rc;
 	}
+	b->number = meeting->number;
+	b->below = process_now();
+	client_connect(
+		&b->client, &(struct meeting){ MEETING_CLIENT, ends[1], -1, false, b->number });
 	b->client.local = true;
-	client_connect(&b->client, ends[1], false);
 	return 0;
 }
 
@@ -52,18 +58,41 @@ static int rendezvous(struct bootstrap *b, struct meeting *met)
 
 	if (met && met->kind != MEETING_AGAIN) {
 		meeting = *met;
-		met->kind = MEETING_AGAIN;
+		*met = MEETING_NONE;
 	} else {
-		rc = socket_meet(
-			&b->uid, b->config.only_tcp, c->attempts, b->config.rank, &meeting);
+		rc = search_look(&c->search, &meeting);
 	}
 	if (!rc && meeting.kind == MEETING_HUB)
 		return become_hub(b, &meeting);
 	if (!rc && meeting.kind == MEETING_CLIENT)
-		client_connect(c, meeting.fd, meeting.remote);
+		client_connect(c, &meeting);
 	if (!rc && meeting.kind == MEETING_AGAIN)
 		client_postpone(c);
 	return rc;
+}
+
+static bool may_give_way(const struct bootstrap *b)
+{
+	return b->hub && b->number && !b->closing && hub_gathers(b->hub);
+}
+
+/* Another process leads at a lower number: this one and its members go there, with the word that has broken the world, if any. */
+static void give_way(struct bootstrap *b)
+{
+	struct status_saved saved;
+	struct meeting meeting;
+
+	b->below = process_now() + BELOW_NS + b->number * BELOW_EACH_NS;
+	status_save(&saved);
+	if (!search_below(&b->client.search, b->number, &meeting) &&
+		meeting.kind == MEETING_CLIENT) {
+		hub_close(b->hub);
+		b->hub = NULL;
+		client_postpone(&b->client);
+		b->client.break_sent = false;
+		client_connect(&b->client, &meeting);
+	}
+	status_restore(&saved);
 }
 
 /* Entries of the poll set; *until: when to come back in any case. */
@@ -75,6 +104,8 @@ static size_t poll_set(struct bootstrap *b, int64_t *until)
 	*until = client_until(&b->client);
 	if (!poller_room(p, wanted))
 		*until = MIN_OF(*until, process_now() + ROOM_NS);
+	if (may_give_way(b))
+		*until = MIN_OF(*until, b->below);
 	p->set[0] = (struct pollfd){ .fd = b->wake, .events = POLLIN };
 	n = client_poll(&b->client, p->set, n, p->room);
 	return b->hub ? hub_poll(b->hub, p->set, n, p->room, until) : n;
@@ -118,9 +149,11 @@ static void serve_once(struct bootstrap *b)
 	changed = client_serve(c, b->poller.set);
 	/* This process's own way to its hub may be what has failed. */
 	if (b->hub && c->code)
-		hub_fail(b->hub, c->code, c->sentence);
+		hub_break(b->hub, c->code, c->sentence, NULL);
 	if (b->hub)
 		hub_serve(b->hub, b->poller.set);
+	if (may_give_way(b) && process_now() >= b->below)
+		give_way(b);
 	if (!b->closing && client_looks(c) && process_now() >= c->deadline) {
 		rc = rendezvous(b, NULL);
 		if (rc) {

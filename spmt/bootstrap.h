@@ -3,8 +3,8 @@
  * How the processes of a world find each other. One bootstrap a process and world, made as soon as it
  * is known that ranks are in other processes, or that some are not here after a moment.
  *
- * The first process to bind the name that the uid gives is the hub, the others connect to it; the
- * hub's listening socket stays open while ranks are missing. One service thread a process, signals
+ * The first process to bind a name that the uid gives is the hub, the others connect to it
+ * (bootstrap_search.h); the hub's listening socket stays open while ranks are missing. One service thread a process, signals
  * blocked, sleeping in poll. A connection is authenticated (keyed hash over the uid's secret and a
  * nonce of either side, constant-time compare), versioned, and checked for rank range, duplicates
  * and world size; strangers and garbage are dropped without harm to the world. The connections stay
@@ -22,6 +22,11 @@
 
 struct bootstrap;
 struct meeting;
+
+/* How long a caller waits: ms from `begin`, as process_now() says it; < 0: for ever. */
+struct patience {
+	int64_t begin, ms;
+};
 
 struct bootstrap_config {
 	const struct uid *uid;
@@ -41,14 +46,14 @@ struct bootstrap_config {
 };
 
 /* Binds or connects and starts the service thread. Nothing is left behind on failure. met: what
-   socket_meet() has found already, NULL or AGAIN: nothing; taken over, on failure too. */
+   search_look() has found already, NULL or AGAIN: nothing; taken over, on failure too. */
 int bootstrap_open(
 	const struct bootstrap_config *config, struct meeting *met, struct bootstrap **out);
 
 /* A rank of this process joins with its blob, at any time before the world is complete. -EEXIST: the
    rank is taken; SPMT_ERR_MISMATCH: another world size; both name the rank and harm nobody else, but
    the caller may break the world then, as long as it gathers. SPMT_ERR_TIMEOUT: the hub is silent. */
-int bootstrap_add(struct bootstrap *b, int rank, const void *blob);
+int bootstrap_add(struct bootstrap *b, int rank, const void *blob, const struct patience *patience);
 
 /*
  * Until all nranks ranks have been added in all processes. blobs: nranks of them by rank, valid until
@@ -56,8 +61,8 @@ int bootstrap_add(struct bootstrap *b, int rank, const void *blob);
  * memory, mapped here until close; NULL on another node than the hub's. SPMT_ERR_TIMEOUT names the
  * ranks that are missing in all processes.
  */
-int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, const int **process,
-	void **control);
+int bootstrap_wait(struct bootstrap *b, const struct patience *patience, const void **blobs,
+	const int **process, void **control);
 
 /*
  * One all-gather among the processes, with a descriptor each: every process calls it in the same

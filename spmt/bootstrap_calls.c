@@ -3,23 +3,25 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../src/process.h"
 #include "bootstrap_hub.h"
+#include "bootstrap_socket.h"
 #include "bootstrap_state.h"
 #include "lives.h"
 
-#define ADD_MS 10000 /* what a hub may take to answer: more than a stop of a few seconds */
-
 /* ---- what ranks ask for -------------------------------------------------------------------- */
 
-static int64_t deadline_of(int64_t timeout_ms)
+static int64_t deadline_of(const struct patience *p)
 {
-	int64_t now = process_now();
+	return p->ms < 0 || p->ms > (INT64_MAX - p->begin) / 1000000 ? INT64_MAX
+								     : p->begin + p->ms * 1000000;
+}
 
-	return timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / 1000000
-		? INT64_MAX
-		: now + timeout_ms * 1000000;
+static struct patience patience_of(int64_t timeout_ms)
+{
+	return (struct patience){ process_now(), timeout_ms };
 }
 
 /* Sleeps until something changes. False: the deadline has passed. */
@@ -75,21 +77,34 @@ static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 	return 0;
 }
 
-static int await_verdict(struct bootstrap *b, int rank)
+/* Where it is known who leads, by its number. */
+static int unanswered(const struct client *c, const char *who, const struct patience *patience)
 {
-	int64_t begin = process_now(), deadline = deadline_of(ADD_MS);
+	int process = c->conn.fd < 0 || c->remote || c->local ? 0 : socket_process(c->conn.fd);
+	char leader[48] = "the process that leads the rendezvous";
+
+	if (process)
+		snprintf(
+			leader, sizeof(leader), "process %d, which leads the rendezvous,", process);
+	return fail(SPMT_ERR_TIMEOUT, "spmt_init: %s%s has not answered after %.1f s", who, leader,
+		seconds_since(patience->begin));
+}
+
+static int await_verdict(struct bootstrap *b, int rank, const struct patience *patience)
+{
+	int64_t deadline = deadline_of(patience);
+	char who[24];
 	unsigned char *mine = &b->client.claims[rank];
 	int rc = 0;
 
+	snprintf(who, sizeof(who), "rank %d: ", rank);
 	while (!rc && *mine != CLAIM_HELD) {
 		rc = trouble(b, rank);
 		if (!rc && *mine == CLAIM_REFUSED)
 			rc = fail(-EEXIST, "spmt_init: rank %d of %d is taken in another process",
 				rank, b->config.nranks);
 		if (!rc && !sleep_until(b, deadline) && *mine != CLAIM_HELD)
-			rc = fail(SPMT_ERR_TIMEOUT,
-				"spmt_init: rank %d: the process that leads the rendezvous has not answered after %.1f s",
-				rank, seconds_since(begin));
+			rc = unanswered(&b->client, who, patience);
 	}
 	if (!rc)
 		rc = trouble(b, rank);
@@ -98,7 +113,7 @@ static int await_verdict(struct bootstrap *b, int rank)
 	return rc;
 }
 
-int bootstrap_add(struct bootstrap *b, int rank, const void *blob)
+int bootstrap_add(struct bootstrap *b, int rank, const void *blob, const struct patience *patience)
 {
 	int rc;
 
@@ -108,7 +123,7 @@ int bootstrap_add(struct bootstrap *b, int rank, const void *blob)
 	pthread_mutex_lock(&b->lock);
 	rc = claim_rank(b, rank, blob);
 	if (!rc)
-		rc = await_verdict(b, rank);
+		rc = await_verdict(b, rank, patience);
 	pthread_mutex_unlock(&b->lock);
 	return rc;
 }
@@ -121,29 +136,35 @@ static bool is_missing(const void *ctx, int rank)
 }
 
 /* What may keep ranks out that are there. */
-static const char *obstacle(const struct bootstrap *b)
+static void obstacle(const struct bootstrap *b, char *text, size_t size)
 {
+	*text = '\0';
 	if (b->hub && hub_cramped(b->hub))
-		return "no descriptor for a process that wanted in (ulimit -n): ";
-	if (b->client.state == CLIENT_STRANGER)
-		return "the process that leads the rendezvous has not let this one in: ";
-	return "";
+		snprintf(text, size, "no descriptor for a process that wanted in (ulimit -n): ");
+	else if (b->client.state == CLIENT_STRANGER)
+		snprintf(text, size,
+			"the process that leads the rendezvous has not let this one in: ");
+	else if (b->client.search.stranger >= 0)
+		snprintf(text, size,
+			"a process of user %u has a name of the rendezvous, this one is of user %u: ",
+			(unsigned)b->client.search.stranger, (unsigned)geteuid());
 }
 
-static int missing(const struct bootstrap *b, int64_t begin)
+static int missing(const struct bootstrap *b, const struct patience *patience)
 {
-	char sentence[STATUS_SENTENCE];
+	char sentence[STATUS_SENTENCE], why[120];
 	int n = 0, nranks = b->config.nranks;
 
 	for (int r = 0; r < nranks; r++)
 		n += is_missing(b, r);
-	if (!n)
-		return fail(SPMT_ERR_TIMEOUT,
-			"spmt_init: all %d ranks have come, but the process that leads the rendezvous has not answered after %.1f s",
-			nranks, seconds_since(begin));
+	if (!n) {
+		snprintf(why, sizeof(why), "all %d ranks have come, but ", nranks);
+		return unanswered(&b->client, why, patience);
+	}
+	obstacle(b, why, sizeof(why));
 	snprintf(sentence, sizeof(sentence),
-		"spmt_init: %s%d of %d ranks missing after %.1f s:", obstacle(b), n, nranks,
-		seconds_since(begin));
+		"spmt_init: %s%d of %d ranks missing after %.1f s:", why, n, nranks,
+		seconds_since(patience->begin));
 	say_ranks(sentence, sizeof(sentence), nranks, is_missing, b);
 	return fail_with(SPMT_ERR_TIMEOUT, sentence);
 }
@@ -157,10 +178,10 @@ static int first_claimed(const struct client *c)
 	return r;
 }
 
-int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, const int **process,
-	void **control)
+int bootstrap_wait(struct bootstrap *b, const struct patience *patience, const void **blobs,
+	const int **process, void **control)
 {
-	int64_t begin = process_now(), deadline = deadline_of(timeout_ms);
+	int64_t deadline = deadline_of(patience);
 	struct client *c = &b->client;
 	int rc;
 
@@ -171,7 +192,7 @@ int bootstrap_wait(struct bootstrap *b, int64_t timeout_ms, const void **blobs, 
 
 		rc = trouble(b, first_claimed(c));
 		if (!rc && late && !c->complete)
-			rc = missing(b, begin);
+			rc = missing(b, patience);
 	}
 	if (!rc) {
 		*blobs = c->blobs;
@@ -209,7 +230,8 @@ void bootstrap_break(struct bootstrap *b, int code, const char *sentence)
 
 void bootstrap_spread(struct bootstrap *b, int64_t most_ms)
 {
-	int64_t deadline = deadline_of(most_ms);
+	struct patience patience = patience_of(most_ms);
+	int64_t deadline = deadline_of(&patience);
 	const struct client *c = &b->client;
 
 	pthread_mutex_lock(&b->lock);
@@ -288,7 +310,8 @@ static int sizes_agree(const struct client *c, size_t size)
 
 static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeout_ms)
 {
-	int64_t begin = process_now(), deadline = deadline_of(timeout_ms);
+	struct patience patience = patience_of(timeout_ms);
+	int64_t deadline = deadline_of(&patience);
 	struct client *c = &b->client;
 	int rc = 0;
 
@@ -300,7 +323,7 @@ static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeo
 			rc = fail(SPMT_ERR_PEER_DEAD,
 				"spmt_init: the process that led the rendezvous left during an exchange");
 		if (!rc && late && round->have < c->processes)
-			rc = absent(c, begin);
+			rc = absent(c, patience.begin);
 	}
 	return rc;
 }

@@ -11,6 +11,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "bootstrap_hub.h"
+#include "bootstrap_socket.h"
 #include "lives.h"
 
 #define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
@@ -69,11 +70,10 @@ static void client_fail(struct client *c, int code)
 
 static void look_again(struct client *c)
 {
-	int64_t times = ++c->attempts;
-
-	times = MIN_OF(times, LOOK_MOST);
+	int64_t times = MIN_OF(++c->search.attempts, LOOK_MOST);
 
 	conn_close(&c->conn);
+	c->local = false;
 	c->state = CLIENT_LOOKING;
 	c->deadline = process_now() + times * LOOK_NS;
 	for (int r = 0; r < c->config->nranks; r++) {
@@ -83,15 +83,26 @@ static void look_again(struct client *c)
 	}
 }
 
+/* What it is connected to has shown that it is no hub. */
+static void look_elsewhere(struct client *c)
+{
+	if (!c->remote && !c->local)
+		search_shun(&c->search, c->number, c->conn.fd);
+	look_again(c);
+}
+
 void client_postpone(struct client *c)
 {
 	look_again(c);
 }
 
-void client_connect(struct client *c, int fd, bool remote)
+void client_connect(struct client *c, const struct meeting *meeting)
 {
-	conn_open(&c->conn, fd, remote ? -1 : socket_pidfd(fd), remote);
+	bool remote = meeting->remote;
+
+	conn_open(&c->conn, meeting->fd, remote ? -1 : socket_pidfd(meeting->fd), remote);
 	c->remote = remote;
+	c->number = meeting->number;
 	c->state = CLIENT_STRANGER;
 	c->deadline = remote ? process_now() + ANSWER_NS : INT64_MAX;
 }
@@ -184,7 +195,7 @@ static void hear_challenge(struct client *c, const struct wire_challenge *challe
 	const struct bootstrap_config *config = c->config;
 
 	if (challenge->magic != WIRE_MAGIC || (challenge->version != WIRE_VERSION && c->remote)) {
-		look_again(c); /* something else is at this port */
+		look_elsewhere(c);
 		return;
 	}
 	if (challenge->version != WIRE_VERSION) {
@@ -229,14 +240,14 @@ static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
 
 	wire_prove_welcome(c->config->uid, &c->hello, welcome, proof);
 	if (!equal_secrets(proof, welcome->proof, sizeof(proof))) {
-		look_again(c);
+		look_elsewhere(c);
 		return;
 	}
 	c->welcome = *welcome;
 	c->id = welcome->member;
 	c->deadline = INT64_MAX;
 	c->state = welcome->code ? CLIENT_REFUSED : CLIENT_READY;
-	c->attempts = 0;
+	c->search.attempts = 0;
 	send_claims(c);
 	if (c->code)
 		client_send_break(c);
@@ -338,40 +349,11 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 		client_fail(c, rc);
 }
 
-/* A fast process may be one round ahead, never two: the round between needs this one. */
-static void hear_relay(struct client *c, const struct wire_message *m, int *fd)
-{
-	struct round *round = client_round(c, m->u.data.round);
-	uint32_t ahead = m->u.data.round - c->taken;
-	struct part *part;
-
-	if (ahead < 1 || ahead > 2 || m->u.data.process >= (uint32_t)c->processes ||
-		round->parts[m->u.data.process].here) {
-		fail(-EPROTO, "spmt_init: an exchange out of order");
-		client_fail(c, -EPROTO);
-		return;
-	}
-	part = &round->parts[m->u.data.process];
-	part->data = mem_calloc(1, MAX_OF(m->tail_size, 1));
-	if (!part->data) {
-		fail(-ENOMEM, "spmt_init: out of memory for an exchange of %zu bytes",
-			m->tail_size);
-		client_fail(c, -ENOMEM);
-		return;
-	}
-	memcpy(part->data, m->tail, m->tail_size);
-	part->size = m->tail_size;
-	part->fd = *fd;
-	*fd = -1;
-	part->here = true;
-	round->have++;
-}
-
 /* A goodbye: while the world gathers another hub has to be found, later there is no need. */
 static void hear_bye(struct client *c)
 {
 	if (!c->complete && !c->code) {
-		c->attempts = 0;
+		c->search.attempts = 0;
 		look_again(c);
 		return;
 	}
@@ -382,6 +364,7 @@ static void hear_bye(struct client *c)
 static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 {
 	char sentence[STATUS_SENTENCE];
+	int rc;
 
 	switch (m->type) {
 	case WIRE_CHALLENGE:
@@ -401,7 +384,9 @@ static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 		hear_complete(c, &m->u.complete, *fd);
 		break;
 	case WIRE_RELAY:
-		hear_relay(c, m, fd);
+		rc = round_take(c, m, fd);
+		if (rc)
+			client_fail(c, rc);
 		break;
 	case WIRE_BREAK:
 		snprintf(sentence, sizeof(sentence), "%.*s", (int)m->tail_size,
@@ -463,7 +448,7 @@ static void connection_failed(struct client *c)
 	int code = c->conn.error;
 
 	if (c->state != CLIENT_READY && !c->local && code == -EPROTO) {
-		look_again(c);
+		look_elsewhere(c);
 		return;
 	}
 	fail(code, "spmt_init: the rendezvous: %s", status_text(code));
@@ -557,6 +542,7 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 		.config = config, .state = CLIENT_LOOKING, .former = { -1, 0, -1, INT64_MAX }
 	};
 	conn_open(&c->conn, -1, -1, false);
+	search_begin(&c->search, config->uid, config->only_tcp, config->rank);
 	c->claims = mem_calloc(n, 1);
 	c->held = mem_calloc(n, sizeof(*c->held));
 	c->owner = mem_calloc(n, sizeof(*c->owner));

@@ -6,6 +6,7 @@
 #define SPMT_BOOTSTRAP_CLIENT_H
 
 #include "bootstrap_conn.h"
+#include "bootstrap_search.h"
 
 enum client_state {
 	CLIENT_LOOKING,	 /* for a hub */
@@ -40,7 +41,8 @@ struct client {
 		int64_t until;
 	} former;	  /* a hub that fell silent before it let this process in: did it die? */
 	int64_t deadline; /* LOOKING: when to try; not yet READY: when to look for another hub */
-	unsigned attempts;
+	struct search search;
+	unsigned number; /* of the name that it is connected to */
 	struct wire_challenge challenge;
 	struct wire_hello hello;
 	struct wire_welcome welcome; /* REFUSED: what the world is like */
@@ -71,8 +73,8 @@ struct client {
 int client_open(struct client *c, const struct bootstrap_config *config);
 void client_close(struct client *c);
 
-/* Service. Takes fd, connected to a hub, over. */
-void client_connect(struct client *c, int fd, bool remote);
+/* Service. Takes over what leads to a hub. */
+void client_connect(struct client *c, const struct meeting *meeting);
 /* Service. There was no hub to connect to: looks again a little later. */
 void client_postpone(struct client *c);
 /* Bytes of the memory that the processes share: what the user has asked for, and who lives. */
@@ -93,6 +95,8 @@ void client_claim(struct client *c, int rank);
 void client_break(struct client *c, int code, const char *sentence, bool own);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
 int rounds_make(struct client *c);
+/* What a process has sent for a round. *fd: -1 once it is taken. */
+int round_take(struct client *c, const struct wire_message *m, int *fd);
 struct round *client_round(struct client *c, uint32_t round);
 void round_empty(struct round *round, int processes);
 

@@ -11,6 +11,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "bootstrap_client.h"
+#include "bootstrap_socket.h"
 
 #define PAUSE_NS 50000000ll    /* without descriptors, before the listeners are looked at again */
 #define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
@@ -77,8 +78,8 @@ static void hub_send_break(struct hub *hub, struct member *m)
 	conn_send(&m->conn, WIRE_BREAK, &w, hub->sentence, strlen(hub->sentence), -1);
 }
 
-/* The first word counts. `from` knows already. */
-static void hub_break(struct hub *hub, int code, const char *sentence, const struct member *from)
+/* The first word counts. */
+void hub_break(struct hub *hub, int code, const char *sentence, const struct member *from)
 {
 	if (hub->code)
 		return;
@@ -87,11 +88,6 @@ static void hub_break(struct hub *hub, int code, const char *sentence, const str
 	for (struct member *m = hub->members; m; m = m->next)
 		if (m != from && (m->state == MEMBER_READY || m->state == MEMBER_GUEST))
 			hub_send_break(hub, m);
-}
-
-void hub_fail(struct hub *hub, int code, const char *sentence)
-{
-	hub_break(hub, code, sentence, NULL);
 }
 
 static void send_present(struct hub *hub, struct member *m, int rank)
@@ -402,7 +398,7 @@ static void welcome_all(struct hub *hub, int listener, bool remote)
 			continue;
 		send_stranger_away(hub, hub->strangers);
 		member_add(hub, fd, remote,
-			remote ? -1 : socket_rank(fd, hub->config->uid, hub->config->nranks));
+			remote ? -1 : search_rank(fd, hub->config->uid, hub->config->nranks));
 	}
 }
 
@@ -472,6 +468,11 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		welcome_all(hub, hub->listeners.tcp, true);
 }
 
+bool hub_gathers(const struct hub *hub)
+{
+	return !hub->complete;
+}
+
 bool hub_cramped(const struct hub *hub)
 {
 	return hub->full != 0;
@@ -523,16 +524,15 @@ static int strangers_at_most(void)
 	return (int)MAX_OF(4, MIN_OF(HUB_STRANGERS, limit.rlim_cur / 8));
 }
 
-int hub_open(const struct bootstrap_config *config, const struct meeting *meeting, int self,
-	struct hub **out)
+int hub_open(
+	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out)
 {
 	size_t n = (size_t)config->nranks;
 	struct hub *hub = mem_calloc(1, sizeof(*hub));
 	int rc = -ENOMEM;
 
 	if (!hub) {
-		meeting_close(&(struct meeting){
-			meeting->kind, meeting->fd, meeting->tcp, meeting->remote });
+		meeting_close(meeting);
 		close(self);
 		return fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
 	}

@@ -22,6 +22,8 @@ struct bootstrap {
 	bool closing;
 	struct client client;
 	struct hub *hub; /* NULL: another process is it */
+	unsigned number; /* of the hub's name */
+	int64_t below;	 /* when to look for another at lower numbers */
 
 	int wake; /* eventfd */
 	pthread_t thread;

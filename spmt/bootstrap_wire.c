@@ -155,12 +155,12 @@ void wire_prove_welcome(const struct uid *uid, const struct wire_hello *hello,
 	blake2s(uid->secret, sizeof(uid->secret), parts, ARRAY_SIZE(parts), proof, WIRE_PROOF);
 }
 
-void wire_name(const struct uid *uid, int rank, char name[WIRE_NAME])
+void wire_name(const struct uid *uid, int rank, unsigned number, char name[WIRE_NAME])
 {
-	const int32_t whose = rank;
+	const int32_t whose[] = { rank, (int32_t)number };
 	const struct blake2s_part parts[] = { { rank < 0 ? "spmt socket name" : "spmt member name",
 						      16 },
-		{ uid->id, sizeof(uid->id) }, { &whose, rank < 0 ? 0 : sizeof(whose) } };
+		{ uid->id, sizeof(uid->id) }, { whose, sizeof(whose) } };
 	unsigned char digest[16];
 
 	blake2s(uid->secret, sizeof(uid->secret), parts, ARRAY_SIZE(parts), digest, sizeof(digest));
@@ -168,7 +168,7 @@ void wire_name(const struct uid *uid, int rank, char name[WIRE_NAME])
 	for (size_t i = 0; i < sizeof(digest); i++)
 		snprintf(name + 5 + 2 * i, 3, "%02x", digest[i]);
 	if (rank >= 0)
-		snprintf(name + 37, WIRE_NAME - 37, ".%d", rank);
+		snprintf(name + 37, WIRE_NAME - 37, ".%d.%u", rank, number);
 }
 
 /* ---- sentences ----------------------------------------------------------------------------- */

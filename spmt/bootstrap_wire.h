@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What processes of a world say to each other: frames of a header, a fixed part and a tail, in the
- * byte order of the machines that we run on. Everything here is pure and trusts no length.
- *
+ * What processes of a world say to each other: frames of a header, a fixed part and a tail, in the byte order
+ * of the machines that we run on. Everything here is pure and trusts no length.
  * hub: CHALLENGE; process: HELLO; hub: WELCOME, then PRESENT for every rank that is there. From then
  * on: ADD and its VERDICT; PRESENT and ABSENT as ranks come and go; COMPLETE with the control memory;
  * EXCHANGE, passed on as RELAY; BREAK, either way; BYE, either way.
@@ -17,7 +16,7 @@
 #define WIRE_VERSION 2u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
-#define WIRE_NAME 52	     /* bytes of a socket's name */
+#define WIRE_NAME 64	     /* bytes of a socket's name */
 #define WIRE_DATA (1u << 20) /* most bytes of an exchange */
 
 /* clang-format off */
@@ -36,8 +35,7 @@ struct wire_header {
 
 struct wire_rank {
 	uint32_t rank, member; /* PRESENT: whose; ADD, ABSENT: 0 */
-	uint32_t remote;       /* PRESENT: 1: not on the hub's node; ADD, ABSENT: 0 */
-	uint32_t zero;
+	uint32_t remote, zero; /* PRESENT: 1: not on the hub's node */
 };
 struct wire_verdict {
 	uint32_t rank;
@@ -99,8 +97,7 @@ struct wire_rules {
 	size_t blob_size;
 };
 
-/* Bytes of the frame that begins at `bytes`, 0 while n is below a header, -EPROTO if no such frame
-   may come; never more than fits the type. */
+/* Bytes of the frame that begins at `bytes`, 0 while n is below a header, -EPROTO if no such frame may come. */
 int64_t wire_size(const struct wire_rules *rules, const void *bytes, size_t n);
 /* Bytes taken; 0: the frame is not all there; -EPROTO. */
 int64_t wire_parse(
@@ -113,8 +110,9 @@ void wire_prove_hello(const struct uid *uid, const struct wire_challenge *challe
 	const struct wire_hello *hello, unsigned char proof[WIRE_PROOF]);
 void wire_prove_welcome(const struct uid *uid, const struct wire_hello *hello,
 	const struct wire_welcome *welcome, unsigned char proof[WIRE_PROOF]);
-/* Of the socket of the process that brings `rank`, -1: of the rendezvous. Tells nothing of the secret. */
-void wire_name(const struct uid *uid, int rank, char name[WIRE_NAME]);
+/* Of the socket of the process that brings `rank`, -1: of the rendezvous. Each has a row of names, by number, as others may hold one
+   that they have seen in use. None tells anything of the secret, or of another. */
+void wire_name(const struct uid *uid, int rank, unsigned number, char name[WIRE_NAME]);
 /* Appends ", "-separated ranks for which test says yes; "..": there was no room. */
 void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),
 	const void *ctx);

@@ -44,7 +44,7 @@ static struct meeting take_meeting(struct world *w)
 {
 	struct meeting met = w->met;
 
-	w->met.kind = MEETING_AGAIN;
+	w->met = MEETING_NONE;
 	return met;
 }
 
@@ -67,11 +67,12 @@ static bool gathering_lead(struct world *w, struct meeting *met)
 static void meet_processes(const spmt_comm *comm, struct meeting *met)
 {
 	struct status_saved saved;
+	struct search search;
 	int looks = 0;
 
+	search_begin(&search, &comm->world->uid, false, comm->rank);
 	status_save(&saved);
-	while (!socket_meet(&comm->world->uid, false, 0, comm->rank, met) &&
-		met->kind == MEETING_AGAIN && ++looks < LOOKS)
+	while (!search_look(&search, met) && met->kind == MEETING_AGAIN && ++looks < LOOKS)
 		sched_yield();
 	status_restore(&saved);
 }
@@ -97,7 +98,7 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 	pthread_mutex_unlock(&w->lock);
 	if (!first)
 		return false;
-	*met = (struct meeting){ MEETING_AGAIN, -1, -1, false };
+	*met = MEETING_NONE;
 	if (w->nranks > 1)
 		meet_processes(comm, met);
 	others = met->kind == MEETING_CLIENT;
@@ -265,12 +266,13 @@ static int gather_processes(spmt_comm *comm)
 	const void *blobs;
 	const int *process;
 	void *control;
-	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank]);
+	struct patience patience = { process_now(), comm_timeout(comm) };
+	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank], &patience);
 
 	waits_show(comm, &control,
 		&(struct wait_for){ .name = "spmt_init", .since = process_now(), .gather = true });
 	if (!rc)
-		rc = bootstrap_wait(boot, comm_timeout(comm), &blobs, &process, &control);
+		rc = bootstrap_wait(boot, &patience, &blobs, &process, &control);
 	waits_hide(comm, &control);
 	if (rc) {
 		/* The rendezvous speaks of its processes, whatever they are in. */

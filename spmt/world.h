@@ -10,7 +10,7 @@
 #include "../include/spmt_device.h"
 #include "../transports/ipc.h"
 #include "../transports/transport.h"
-#include "bootstrap_socket.h"
+#include "bootstrap_search.h"
 #include "control.h"
 #include "pool.h"
 

@@ -137,7 +137,7 @@ static struct door look(const spmt_uid *bytes)
 
 	uid_read("test", bytes, &uid);
 	name[0] = '@';
-	wire_name(&uid, -1, name + 1);
+	wire_name(&uid, -1, 0, name + 1);
 	while (f && fgets(line, sizeof(line), f)) {
 		char *at = strchr(line, '@');
 		unsigned flags = 0;
@@ -299,6 +299,64 @@ Test(process_deaths, as_soon_as_others_are_connected_to_it)
 	NEEDS_HOST("opening devices takes longer than all that is looked at here");
 	for (int i = 0; i < (int)test_count(6, 100); i++)
 		cr_assert(killed_in_init(LEADING, i % 3, 0));
+}
+
+/* ---- stopped in init --------------------------------------------------------------------------------------------- */
+
+enum { STOPPED_MS = 700 };
+
+static void stop_leader(struct processes *p)
+{
+	struct play *play = (struct play *)p;
+	struct scene *s = play->s;
+
+	if (!within(&s->ready, RANKS, 20000))
+		return;
+	go(s, true, false);
+	see(play, true, 0, 5000);
+	kill(p->pid[s->victim], SIGSTOP);
+	waitpid(p->pid[s->victim], NULL, WUNTRACED);
+	s->pid = (int)p->pid[s->victim];
+	go(s, false, true);
+	within(&s->ended, RANKS - 2, 20000);
+	kill_now(play);
+}
+
+/* It is no death: who waits does so as long as it wants to, and not for ten seconds. */
+static int waits_in_vain(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct scene *s = play->s;
+	struct spmt_attr attr;
+	char leader[64];
+	spmt_comm *comm;
+	int64_t begin;
+
+	if (rank == RANKS)
+		return 0;
+	attr = patient(play, rank);
+	atomic_fetch_add(&s->ready, 1);
+	while (!atomic_load(&s->go[rank / 2]))
+		usleep(50);
+	if (rank / 2 != s->victim)
+		attr.timeout_ms = STOPPED_MS;
+	begin = calm_ns();
+	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_TIMEOUT);
+	REQUIRE(calm_ns() - begin < (STOPPED_MS + NOTICE_MS) * (int64_t)1000000);
+	snprintf(leader, sizeof(leader), "process %d, which leads the rendezvous", s->pid);
+	REQUIRE_SAYS(leader);
+	atomic_fetch_add(&s->ended, 1);
+	return 0;
+}
+
+Test(process_deaths, a_stopped_leader_is_waited_for_until_the_deadline)
+{
+	for (int victim = 0; victim < 3; victim++) {
+		struct play play = play_make(victim);
+
+		play.p.watch = stop_leader;
+		RANKS_OK(processes_run(&play.p, waits_in_vain, &play));
+	}
 }
 
 /* ---- later ------------------------------------------------------------------------------------------------------- */

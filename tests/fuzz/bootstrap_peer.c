@@ -143,7 +143,7 @@ static void fuzz_hub(const uint8_t *data, size_t size)
 	struct sockaddr_storage name;
 	socklen_t n = sizeof(name);
 	struct meeting meeting = { MEETING_HUB, socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), -1,
-		false };
+		false, 0 };
 	struct hub *hub;
 	int pair[2], ends[2];
 
@@ -193,7 +193,7 @@ static void fuzz_client(const uint8_t *data, size_t size, bool remote)
 
 	need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
 	need(!client_open(&c, &config));
-	client_connect(&c, pair[0], remote);
+	client_connect(&c, &(struct meeting){ MEETING_CLIENT, pair[0], -1, remote, 0 });
 	client_claim(&c, 1);
 	say_frame(pair[1], WIRE_CHALLENGE, &challenge);
 	serve_client(&c);

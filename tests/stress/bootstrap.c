@@ -60,12 +60,13 @@ static int open_party(struct world *w, int i)
 static int use(struct rank *r, struct bootstrap *b)
 {
 	struct world *w = r->world;
+	const struct patience patience = { process_now(), 20000 };
 	const void *blobs;
 	const int *process;
 	int all[PARTIES], fds[PARTIES], self, bad = 0, rc;
 	void *control;
 
-	rc = bootstrap_wait(b, 20000, &blobs, &process, &control);
+	rc = bootstrap_wait(b, &patience, &blobs, &process, &control);
 	for (int i = 0; !rc && i < NRANKS; i++)
 		bad += ((const int *)blobs)[i] != i * i;
 	if (!rc)
@@ -109,6 +110,7 @@ static void *live(void *arg)
 {
 	struct rank *r = arg;
 	struct world *w = r->world;
+	const struct patience patience = { process_now(), 20000 };
 	int mine = r->rank % PARTIES, square = r->rank * r->rank, bad = 0;
 
 	if (r->rank < PARTIES)
@@ -116,7 +118,7 @@ static void *live(void *arg)
 	pthread_barrier_wait(&w->barrier);
 	if (!w->parties[mine])
 		return NULL;
-	bad += bootstrap_add(w->parties[mine], r->rank, &square) != 0;
+	bad += bootstrap_add(w->parties[mine], r->rank, &square, &patience) != 0;
 	bad += use(r, w->parties[mine]);
 	if (mine < w->breakers)
 		bootstrap_break(w->parties[mine], -5, "on purpose");

@@ -217,7 +217,7 @@ Test(bootstrap, parameters)
 	cr_expect_eq(bootstrap_open(&config, NULL, &b), -EINVAL);
 	config.only_tcp = false;
 	cr_assert_eq(bootstrap_open(&config, NULL, &b), 0);
-	cr_expect_eq(bootstrap_add(b, 0, ""), 0);
+	cr_expect_eq(bootstrap_add(b, 0, "", &(struct patience){ process_now(), 1000 }), 0);
 	bootstrap_close(b);
 	bootstrap_close(NULL);
 }

@@ -101,6 +101,8 @@ static int obey(struct party *p, const struct uid *uid, char command, struct ans
 	case 'k':
 	case 'l':
 		return lower_files(command - 'j');
+	case 'y':
+		return add_within(p, 1, 300);
 	case 'u':
 		return busy_ms();
 	case 'c':
@@ -567,6 +569,37 @@ Test(bootstrap_death, a_stop_is_none)
 	all(c, 3, 'n');
 	all(c, 3, 'c');
 	over(c, 3);
+}
+
+/* Who waits for it does so as long as he said, whether he has been let in before or not. */
+Test(bootstrap_death, a_stop_takes_no_longer_than_asked)
+{
+	for (int late = 0; late < 2; late++) {
+		char sentence[STATUS_SENTENCE];
+		struct answer answer;
+		struct child c[2];
+		struct uid uid;
+		int64_t calm;
+
+		begin(c, 2, &uid);
+		ask_ok(&c[0], "o0");
+		if (!late) {
+			ask_ok(&c[1], "o");
+			usleep(20000);
+		}
+		stop(&c[0]);
+		if (late)
+			ask_ok(&c[1], "o");
+		calm = calm_ns();
+		answer = ask(&c[1], 'y');
+		cr_expect_eq(answer.rc, SPMT_ERR_TIMEOUT);
+		cr_expect_lt(calm_ns() - calm, 1000 * MS);
+		snprintf(sentence, sizeof(sentence),
+			"spmt_init: rank 1: process %d, which leads the rendezvous, has not answered after ",
+			c[0].pid);
+		cr_expect(calm_says(answer.sentence, sentence, 0.3, " s"), "%s", answer.sentence);
+		over(c, 2);
+	}
 }
 
 Test(bootstrap_death, over_tcp)

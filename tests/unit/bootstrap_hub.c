@@ -5,6 +5,7 @@
 
 #include "knock.h"
 #include "party_world.h"
+#include "spmt/bootstrap_search.h"
 #include "spmt/bootstrap_socket.h"
 
 enum { NRANKS = 3, CLIENT = 7, OTHER = 8 };
@@ -44,7 +45,7 @@ static void begin(struct scene *s)
 		.blob_size = sizeof(struct blob),
 		.broken = broken,
 		.ctx = &s->p.heard };
-	struct meeting met = { MEETING_CLIENT, -1, -1, false };
+	struct meeting met = { MEETING_CLIENT, -1, -1, false, 0 };
 	int fds[2];
 
 	memset(s, 0, sizeof(*s));
@@ -66,7 +67,7 @@ static void end(struct scene *s)
 
 static void present(struct scene *s, uint32_t rank, uint32_t member)
 {
-	struct wire_rank w = { rank, member };
+	struct wire_rank w = { .rank = rank, .member = member };
 	struct blob blob = { (int)rank, (int)(rank * rank) };
 
 	say_frame(s->fd, WIRE_PRESENT, &w, &blob, sizeof(blob));

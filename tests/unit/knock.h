@@ -14,7 +14,7 @@ static inline socklen_t unix_name(const struct uid *uid, struct sockaddr_un *a)
 {
 	char name[WIRE_NAME];
 
-	wire_name(uid, -1, name);
+	wire_name(uid, -1, 0, name);
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
 	memcpy(a->sun_path + 1, name, strlen(name));

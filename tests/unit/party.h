@@ -78,11 +78,17 @@ static inline void open_ok(struct party *p, const struct uid *uid, int nranks)
 	cr_assert_eq(party_open(p, uid, nranks, false), 0, "%s", status_sentence());
 }
 
-static inline int add(struct party *p, int rank)
+static inline int add_within(struct party *p, int rank, int64_t timeout_ms)
 {
+	const struct patience patience = { process_now(), timeout_ms };
 	struct blob blob = { rank, rank * rank };
 
-	return bootstrap_add(p->b, rank, &blob);
+	return bootstrap_add(p->b, rank, &blob, &patience);
+}
+
+static inline int add(struct party *p, int rank)
+{
+	return add_within(p, rank, 10000);
 }
 
 static inline void add_ok(struct party *p, int rank)
@@ -92,7 +98,8 @@ static inline void add_ok(struct party *p, int rank)
 
 static inline int wait_for(struct party *p, int64_t timeout_ms)
 {
-	int rc = bootstrap_wait(p->b, timeout_ms, &p->blobs, &p->process, &p->control);
+	struct patience patience = { process_now(), timeout_ms };
+	int rc = bootstrap_wait(p->b, &patience, &p->blobs, &p->process, &p->control);
 
 	if (!rc)
 		p->processes = bootstrap_processes(p->b, &p->self);

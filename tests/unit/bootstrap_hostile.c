@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "calm.h"
 #include "knock.h"
@@ -250,6 +251,42 @@ Test(bootstrap_hostile, flood_with_few_descriptors)
 	finish(parties, 3, &uid, false);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/* No descriptors are allowed at all any more, as in sandboxes: the hub cannot even look who is at the door, and does not spin over it. */
+Test(bootstrap_hostile, no_descriptors)
+{
+	struct timespec before, after;
+	struct rlimit limit, none;
+	struct party party;
+	struct uid uid;
+	pid_t pid;
+	int rc;
+
+	uid_make(&uid);
+	open_ok(&party, &uid, 3);
+	add_ok(&party, 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none); /* no asserts from here on: they take descriptors */
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setrlimit(RLIMIT_NOFILE, &limit);
+		_exit(knock(&uid) < 0 || sleep(30));
+	}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	rc = wait_for(&party, 10000);
+	sleep(1);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	cr_expect_eq(rc, -EMFILE);
+	cr_expect(strstr(status_sentence(), "out of memory or descriptors (ulimit -n)"));
+	cr_expect_lt((after.tv_sec - before.tv_sec) * 1000 * MS + after.tv_nsec - before.tv_nsec,
+		300 * MS);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	bootstrap_close(party.b);
 }
 
 /* Runs f as the user nobody; its result is the exit status. */

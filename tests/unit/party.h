@@ -116,12 +116,4 @@ static inline void check_blobs(const struct party *p, int nranks)
 	}
 }
 
-/* Waits up to a second for somebody to be told. */
-static inline bool hears(struct party *p)
-{
-	for (int i = 0; i < 1000 && !atomic_load(&p->heard.times); i++)
-		usleep(1000);
-	return atomic_load(&p->heard.times) == 1;
-}
-
 #endif

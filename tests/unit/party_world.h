@@ -15,6 +15,14 @@ static inline bool says(const char *end)
 	return n >= m && !strcmp(have + n - m, end);
 }
 
+/* Waits up to a second for somebody to be told. */
+static inline bool hears(struct party *p)
+{
+	for (int i = 0; i < 1000 && !atomic_load(&p->heard.times); i++)
+		usleep(1000);
+	return atomic_load(&p->heard.times) == 1;
+}
+
 /* `ranks[i]`: how many ranks party i has; they are dealt in turn. */
 static inline void join(
 	const struct uid *uid, struct party *parties, const int *ranks, int n, int nranks)

@@ -83,6 +83,9 @@ bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
    a control_size of 0, always true. Once complete, of processes that have been heard of since. */
 bool bootstrap_lives(const struct bootstrap *b, int process);
 
+/* Whether the shared memory still tells that this process lives: if not, somebody has overwritten it. True without that memory. */
+bool bootstrap_intact(const struct bootstrap *b);
+
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
 

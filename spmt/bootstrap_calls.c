@@ -9,7 +9,6 @@
 #include "bootstrap_hub.h"
 #include "bootstrap_socket.h"
 #include "bootstrap_state.h"
-#include "lives.h"
 
 /* ---- what ranks ask for -------------------------------------------------------------------- */
 
@@ -217,6 +216,11 @@ bool bootstrap_apart(const struct bootstrap *b, int rank, int other)
 bool bootstrap_lives(const struct bootstrap *b, int process)
 {
 	return !b->client.lives || lives_on(b->client.lives, process);
+}
+
+bool bootstrap_intact(const struct bootstrap *b)
+{
+	return lives_intact(&b->client.life);
 }
 
 void bootstrap_break(struct bootstrap *b, int code, const char *sentence)

@@ -12,7 +12,6 @@
 #include "../src/process.h"
 #include "bootstrap_hub.h"
 #include "bootstrap_socket.h"
-#include "lives.h"
 
 #define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
 #define LOOK_MOST 10	       /* .. so many times */
@@ -317,14 +316,13 @@ static int memory_take(struct client *c, int fd)
 	if (rc)
 		return rc;
 	c->lives = (char *)c->control + align_up(c->config->control_size, CACHE_LINE);
-	lives_begin(c->lives, c->self);
+	lives_begin(&c->life, c->lives, c->self);
 	return 0;
 }
 
 void client_end(struct client *c)
 {
-	if (c->lives)
-		lives_end(c->lives, c->self);
+	lives_end(&c->life);
 }
 
 static void hear_complete(struct client *c, const struct wire_complete *complete, int fd)

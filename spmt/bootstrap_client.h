@@ -7,6 +7,7 @@
 
 #include "bootstrap_conn.h"
 #include "bootstrap_search.h"
+#include "lives.h"
 
 enum client_state {
 	CLIENT_LOOKING,	 /* for a hub */
@@ -58,6 +59,7 @@ struct client {
 	bool complete, any_remote;
 	int processes, self;
 	void *control, *lives; /* in one mapping */
+	struct life life;
 
 	uint32_t begun; /* exchanges this process has begun */
 	uint32_t taken; /* .. and has got the results of */

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include "../include/spmt.h"
 #include "../src/process.h"
 #include "futex.h"
 
@@ -30,35 +29,49 @@ static bool control_claim(struct control *control)
 	return false;
 }
 
-bool control_break(struct control *control, int code, const char *sentence)
+/* FNV-1a over the code and the whole of the text, which is padded with zeros. */
+static uint32_t check_of(const struct cause *cause)
 {
-	if (!control_claim(control))
-		return false;
-	control->code = code;
-	strncpy(control->sentence, sentence, sizeof(control->sentence) - 1);
-	atomic_store_explicit(&control->stop, 1, memory_order_release);
-	atomic_fetch_or(&control->gate, GATE_BROKEN);
-	futex_wake_all(control_gate_word(control));
-	for (uint32_t i = 0; i < control->nranks && !control->split; i++)
-		bell_ring(&control->cells[i].bell);
-	return true;
+	const unsigned char *at = (const unsigned char *)cause;
+	uint32_t h = 2166136261u;
+
+	for (size_t i = 0; i < sizeof(*cause); i++)
+		h = (h ^ at[i]) * 16777619u;
+	return h;
 }
 
-int control_broken(struct control *control, const char *what)
+bool control_break(struct control *control, int code, const char *sentence)
 {
-	char sentence[STATUS_SENTENCE];
+	bool first = control_claim(control);
 
-	/* The gate may be seen broken a moment before its breaker has written why. */
-	while (!atomic_load_explicit(&control->stop, memory_order_acquire)) {
-		if (!(atomic_load(&control->gate) & GATE_BROKEN))
-			return 0;
-		sched_yield();
+	if (first) {
+		struct cause cause = { .code = code };
+
+		strncpy(cause.sentence, sentence, sizeof(cause.sentence) - 1);
+		control->cause = cause;
+		control->check = check_of(&cause);
+		atomic_store_explicit(&control->stop, 1, memory_order_release);
 	}
-	memcpy(sentence, control->sentence, sizeof(sentence));
-	if (strncmp(sentence, what, strlen(what)) == 0)
-		return fail_with(control->code, sentence);
-	return fail(control->code, "%s: the %s is broken: %s", what,
-		control->split ? "comm" : "world", sentence);
+	/* Also where another is first: what looks like one may be anything. */
+	atomic_fetch_or(&control->gate, GATE_BROKEN);
+	futex_wake_all(control_gate_word(control));
+	return first;
+}
+
+enum control_state control_state(struct control *control, struct cause *cause)
+{
+	if (!atomic_load_explicit(&control->stop, memory_order_acquire) &&
+		!(atomic_load(&control->gate) & GATE_BROKEN))
+		return CONTROL_WHOLE;
+	if (!atomic_load_explicit(&control->stop, memory_order_acquire))
+		return CONTROL_SPOILED;
+	memcpy(cause, &control->cause, sizeof(*cause));
+	/* The compiler may not look at the shared one again. */
+	__asm__ volatile("" : : "r"(cause) : "memory");
+	return control->check == check_of(cause) && cause->code < 0 &&
+			memchr(cause->sentence, 0, sizeof(cause->sentence))
+		? CONTROL_BROKEN
+		: CONTROL_SPOILED;
 }
 
 void control_leave(struct control *control, int rank)
@@ -95,10 +108,10 @@ static size_t units_of(int nranks)
 	return (control_size(nranks) + ROOM_UNIT - 1) / ROOM_UNIT;
 }
 
-static struct room room_of(struct control *world)
+static struct room room_of(struct control *world, int world_ranks)
 {
-	size_t n = ROOM_TIMES * units_of((int)world->nranks);
-	char *begin = (char *)world + control_size((int)world->nranks);
+	size_t n = ROOM_TIMES * units_of(world_ranks);
+	char *begin = (char *)world + control_size(world_ranks);
 
 	return (struct room){ (_Atomic unsigned char *)begin, begin + align_up(n, CACHE_LINE), n };
 }
@@ -129,9 +142,9 @@ static size_t claim_units(_Atomic unsigned char *taken, size_t n)
 	return got;
 }
 
-struct control *control_take(struct control *world, int nranks)
+struct control *control_take(struct control *world, int world_ranks, int nranks)
 {
-	struct room room = room_of(world);
+	struct room room = room_of(world, world_ranks);
 	size_t want = units_of(nranks), got;
 
 	for (size_t at = 0; at + want <= room.n; at += got + 1) {
@@ -142,16 +155,31 @@ struct control *control_take(struct control *world, int nranks)
 			continue;
 		memset(control, 0, control_size(nranks));
 		control->nranks = (uint32_t)nranks;
-		control->split = true;
 		return control;
 	}
 	return NULL;
 }
 
-void control_give(struct control *world, struct control *control)
+void control_give(struct control *world, int world_ranks, struct control *control, int nranks)
 {
-	struct room room = room_of(world);
+	struct room room = room_of(world, world_ranks);
 	size_t at = (size_t)((char *)control - room.units) / ROOM_UNIT;
 
-	release_units(room.taken + at, units_of((int)control->nranks));
+	release_units(room.taken + at, units_of(nranks));
+}
+
+uint64_t control_offset(const struct control *world, const struct control *control)
+{
+	return (uint64_t)((const char *)control - (const char *)world);
+}
+
+struct control *control_at(struct control *world, int world_ranks, uint64_t offset, int nranks)
+{
+	struct room room = room_of(world, world_ranks);
+	uint64_t first = (uint64_t)(room.units - (char *)world), at = (offset - first) / ROOM_UNIT;
+
+	if (offset < first || (offset - first) % ROOM_UNIT || at > room.n ||
+		units_of(nranks) > room.n - at)
+		return NULL;
+	return (void *)(room.units + at * ROOM_UNIT);
 }

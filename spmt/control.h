@@ -3,6 +3,9 @@
  * The control block: what the ranks of a comm share to meet, to sleep and to break. Fixed layout,
  * no pointers, so that it may lie in memory shared by processes. Every counter only rises.
  *
+ * A process that goes wrong may overwrite all of it before it dies. So nothing that others have written is taken for a count, an
+ * index, an address or a text before it has been loaded once and checked; how many ranks there are each comm knows by itself.
+ *
  * A world's has a room behind it, in which the control blocks of comms split from it lie: processes
  * that share the one share them all.
  */
@@ -12,30 +15,12 @@
 #include <stdatomic.h>
 
 #include "../src/status.h"
-#include "bell.h"
-#include "waits.h"
+#include "cell.h"
 
-/* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
-   is not 0 fails the meeting. */
-struct meet_record {
-	uint32_t op; /* enum meet_op */
-	int32_t status;
-	uint64_t key[3];
-	uint64_t payload[2]; /* for the others to read; not compared */
-};
-
-/* One rank's lines. Written by that rank alone, but for the bell. */
-struct cell {
-	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
-	_Atomic int cpu;			       /* where it was then */
-	struct meet_record record[2];		       /* by parity of the meeting */
-	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
-	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
-	struct bell bell;			       /* of worlds */
-	_Alignas(CACHE_LINE) _Atomic int32_t pid;      /* of its process; 0: it has not come */
-	_Atomic int32_t world_rank;
-	struct waiting waits[WAITS_MOST]; /* of worlds: of all comms of the rank */
-	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
+/* Why a comm is broken. */
+struct cause {
+	int32_t code;
+	char sentence[STATUS_SENTENCE];
 };
 
 #define GATE_BROKEN 1u
@@ -45,8 +30,8 @@ struct control {
 	/* Broken: the first to claim it writes code and sentence, then stop. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t stop;
 	_Atomic uint32_t claimed;
-	int32_t code;
-	char sentence[STATUS_SENTENCE];
+	struct cause cause;
+	uint32_t check; /* of the cause */
 	/* Meetings: the last of the e-th to arrive moves the gate from 2(e-1) to 2e. Whoever
 	   sets GATE_BROKEN instead has ended it for all: one word decides, so that all ranks
 	   leave with the same result. */
@@ -54,9 +39,8 @@ struct control {
 	_Alignas(CACHE_LINE) _Atomic uint64_t gate;
 	_Atomic uint32_t verdict[2]; /* by parity: enum meet_verdict */
 	_Atomic uint32_t gate_sleepers;
-	uint32_t nranks;
 	_Atomic uint32_t gone; /* split: ranks that have ended their comm */
-	bool split;
+	uint32_t nranks;       /* for readers from outside (waits.h) alone */
 	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t decided;
 	_Atomic uint32_t coming; /* rises when somebody comes, leaves or decides; sleepers' word */
@@ -69,11 +53,10 @@ static inline size_t control_set(int nranks)
 	return ((size_t)nranks + 63) / 64;
 }
 
-static inline _Atomic uint64_t *control_votes(struct control *control, int rank)
+static inline _Atomic uint64_t *control_votes(struct control *control, int rank, int nranks)
 {
-	int n = (int)control->nranks;
-
-	return (_Atomic uint64_t *)(void *)&control->cells[n] + (size_t)rank * control_set(n);
+	return (_Atomic uint64_t *)(void *)&control->cells[nranks] +
+		(size_t)rank * control_set(nranks);
 }
 
 static inline size_t control_size(int nranks)
@@ -88,10 +71,13 @@ static inline size_t control_size(int nranks)
 void control_begin(struct control *control, int nranks, uint64_t name);
 /* A world's, with its room. */
 size_t control_world_size(int nranks);
-/* A block for a comm of nranks, zeroed but for nranks and split; NULL: the room is full. Any process. */
-struct control *control_take(struct control *world, int nranks);
+/* A zeroed block, but for nranks, for a comm in the room of a world's; NULL: the room is full. Any process. */
+struct control *control_take(struct control *world, int world_ranks, int nranks);
 /* By the last of its ranks, or by who took it before anybody else has seen it. */
-void control_give(struct control *world, struct control *control);
+void control_give(struct control *world, int world_ranks, struct control *control, int nranks);
+/* Where it is, for other processes; and back, NULL: there can be no block of that size. */
+uint64_t control_offset(const struct control *world, const struct control *control);
+struct control *control_at(struct control *world, int world_ranks, uint64_t offset, int nranks);
 
 /* A rank of a broken comm will not come to a shrink any more. */
 void control_leave(struct control *control, int rank);
@@ -108,12 +94,12 @@ static inline const uint32_t *control_stop_word(const struct control *control)
 	return (const uint32_t *)(uintptr_t)&control->stop;
 }
 
-/* Breaks the comm once: the first cause counts, and gets true. Wakes who waits in a meeting, and at its
-   bells. Any thread. */
+/* Breaks the comm once: the first cause counts, and gets true. Wakes who waits in a meeting. Any thread. */
 bool control_break(struct control *control, int code, const char *sentence);
 
-/* Waits for nobody: 0, or the code that broke the comm, with `what` and the original sentence
-   recorded. */
-int control_broken(struct control *control, const char *what);
+/* SPOILED: it says that it is broken, but not why: the one who broke it is just writing that, or it has been overwritten. */
+enum control_state { CONTROL_WHOLE, CONTROL_BROKEN, CONTROL_SPOILED };
+/* *cause: of BROKEN. */
+enum control_state control_state(struct control *control, struct cause *cause);
 
 #endif

@@ -20,6 +20,7 @@
 #include "../src/status.h"
 #include "bootstrap.h"
 #include "bootstrap_wire.h"
+#include "broken.h"
 #include "comm.h"
 #include "futex.h"
 #include "routes.h"
@@ -177,7 +178,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 static int broken_early(spmt_comm *comm)
 {
 	struct world *w = comm->world;
-	int rc = control_broken(comm->control, "spmt_init");
+	int rc = world_broken(w, comm->control, "spmt_init", 0);
 	struct meeting met;
 
 	pthread_mutex_lock(&w->lock);

@@ -72,17 +72,19 @@ static int turn_check(const spmt_comm *comm, const char *what)
 int comm_refuse(const spmt_comm *comm, const char *what)
 {
 	int rc = comm_enter_any(comm, what);
+	struct cause cause;
 
 	if (rc)
 		return rc;
 	if (!atomic_load(&comm->control->stop))
 		return turn_check(comm, what);
+	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);
 	/* Who broke the world by intent gave a code for all; else what broke it happened to
 	   another call. */
 	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
 		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the %s is broken: %s", what, comm->rank,
-			comm->parent ? "comm" : "world", comm->control->sentence);
+			comm->parent ? "comm" : "world", cause.sentence);
 	return rc;
 }
 
@@ -128,8 +130,10 @@ int spmt_status(spmt_comm *comm)
 
 	if (rc)
 		return rc;
-	if (atomic_load(&comm->control->stop))
-		rc = comm_broken(comm, "spmt_status");
+	if (atomic_load(&comm->control->stop)) {
+		comm_stop(comm);
+		rc = world_broken(comm->world, comm->control, "spmt_status", 0);
+	}
 	comm_left(comm);
 	return rc;
 }

@@ -313,7 +313,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 static int init_failed(spmt_comm *comm, int rc)
 {
 	if (rc == -ECANCELED) /* a move waited in vain: somebody else was first */
-		rc = control_broken(comm->control, "spmt_init");
+		rc = comm_broken(comm, "spmt_init");
 	rc = comm_failed(comm, "spmt_init", rc);
 	if (rc)
 		comm_break(comm, rc, status_sentence());

@@ -1,52 +1,67 @@
 /* SPDX-License-Identifier: MIT */
 #include "lives.h"
 
-#include <errno.h>
-#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-struct life {
-	_Alignas(CACHE_LINE) pthread_mutex_t mutex;
+struct life_place {
+	_Alignas(CACHE_LINE) _Atomic uint32_t word;
+	_Atomic uint32_t
+		seal[CACHE_LINE / sizeof(uint32_t) - 1]; /* says whether others have written here */
 };
+_Static_assert(sizeof(struct life_place) == CACHE_LINE, "a place is a cache line");
 
 size_t lives_size(int processes)
 {
-	return (size_t)processes * sizeof(struct life);
+	return (size_t)processes * sizeof(struct life_place);
 }
 
-static pthread_mutex_t *mutex_of(void *lives, int process)
+/*
+ * A robust mutex would keep the kernel's list, pointers, in the shared memory, and glibc would follow them when it is given back. The
+ * list may lie anywhere: the kernel finds the word by its distance from the entry. Where there are no such lists (under
+ * emulators) a death is not seen here.
+ */
+void lives_begin(struct life *life, void *lives, int process)
 {
-	return &((struct life *)lives)[process].mutex;
+	struct life_place *place = (struct life_place *)lives + process;
+	size_t size = sizeof(life->head);
+
+	life->place = place;
+	life->thread = (uint32_t)syscall(SYS_gettid);
+	for (size_t i = 0; i < ARRAY_SIZE(place->seal); i++)
+		atomic_store(&place->seal[i], ~life->thread);
+	life->entry.next = &life->head.list;
+	life->head.list.next = &life->entry;
+	life->head.futex_offset = (long)((uintptr_t)&place->word - (uintptr_t)&life->entry);
+	if (syscall(SYS_get_robust_list, 0, &life->before, &size))
+		life->before = NULL;
+	atomic_store(&place->word, life->thread);
+	(void)syscall(SYS_set_robust_list, &life->head, sizeof(life->head));
 }
 
-void lives_begin(void *lives, int process)
+void lives_end(struct life *life)
 {
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(mutex_of(lives, process), &attr);
-	pthread_mutexattr_destroy(&attr);
-	/* Nobody has it yet. Not by lock: it is held beside every other lock, in no order that means
-	   anything. */
-	(void)pthread_mutex_trylock(mutex_of(lives, process));
+	if (!life->place)
+		return;
+	(void)syscall(SYS_set_robust_list, life->before, sizeof(life->head));
+	atomic_store(&life->place->word, 0);
+	life->place = NULL;
 }
 
-void lives_end(void *lives, int process)
+bool lives_on(const void *lives, int process)
 {
-	pthread_mutex_unlock(mutex_of(lives, process));
+	uint32_t word = atomic_load(&((const struct life_place *)lives)[process].word);
+
+	return word && !(word & FUTEX_OWNER_DIED);
 }
 
-/* Who gets it gives it back at once. Made consistent first: glibc's trylock keeps what it finds to be
-   not recoverable, and would show it as held for ever. Two that look at once: one of them may see a
-   dead process live, until it looks again. */
-bool lives_on(void *lives, int process)
+bool lives_intact(const struct life *life)
 {
-	int err = pthread_mutex_trylock(mutex_of(lives, process));
+	const struct life_place *place = life->place;
+	bool same = !place || atomic_load(&place->word) == life->thread;
 
-	if (err == EOWNERDEAD)
-		pthread_mutex_consistent(mutex_of(lives, process));
-	if (!err || err == EOWNERDEAD)
-		pthread_mutex_unlock(mutex_of(lives, process));
-	return err == EBUSY;
+	for (size_t i = 0; place && i < ARRAY_SIZE(place->seal); i++)
+		same &= atomic_load(&place->seal[i]) == ~life->thread;
+	return same;
 }

@@ -46,9 +46,22 @@ static const struct meet_record *brought(const struct control *control, int rank
 	return &control->cells[rank].record[epoch & 1];
 }
 
-const struct meet_record *meet_brought(const spmt_comm *comm, int rank)
+/* What the verdict was made of, of another process perhaps: loaded once. */
+static struct meet_record taken(const spmt_comm *comm, int rank)
 {
-	return brought(comm->control, rank, comm->epoch);
+	const struct meet_record *r = brought(comm->control, rank, comm->epoch);
+
+	return (struct meet_record){ .op = __atomic_load_n(&r->op, __ATOMIC_RELAXED),
+		.status = __atomic_load_n(&r->status, __ATOMIC_RELAXED),
+		.key = { __atomic_load_n(&r->key[0], __ATOMIC_RELAXED),
+			__atomic_load_n(&r->key[1], __ATOMIC_RELAXED),
+			__atomic_load_n(&r->key[2], __ATOMIC_RELAXED) } };
+}
+
+uint64_t meet_payload(const spmt_comm *comm, int rank, int i)
+{
+	return __atomic_load_n(
+		&brought(comm->control, rank, comm->epoch)->payload[i], __ATOMIC_RELAXED);
 }
 
 /* The place of the sentence, which a rank that has failed alone has. */
@@ -75,13 +88,13 @@ static bool same_call(const struct meet_record *a, const struct meet_record *b)
  * difference that it makes; then other arguments, which are often why a rank failed; then the
  * failure.
  */
-static enum meet_verdict judge_epoch(const struct control *control, uint64_t epoch)
+static enum meet_verdict judge_epoch(const struct control *control, int nranks, uint64_t epoch)
 {
 	const struct meet_record *first = brought(control, 0, epoch);
 	bool differs = false, failed = false, invalid = false;
 
-	for (uint32_t i = 0; i < control->nranks; i++) {
-		const struct meet_record *r = brought(control, (int)i, epoch);
+	for (int i = 0; i < nranks; i++) {
+		const struct meet_record *r = brought(control, i, epoch);
 
 		if (r->op != first->op)
 			return MEET_DIFFERS;
@@ -126,10 +139,12 @@ static int differing_part(const struct meet_record *a, const struct meet_record 
 
 static void add_part(struct text *t, const struct meet_record *r, int part)
 {
+	const struct backend *backend = part == 1 ? device_backend(r->key[part]) : NULL;
+
 	if (part < 0)
 		text_add(t, "%s", meet_name(r->op));
-	else if (r->op == MEET_INIT && part == 1)
-		text_add(t, "%s", device_backend(r->key[part])->name);
+	else if (r->op == MEET_INIT && backend)
+		text_add(t, "%s", backend->name);
 	else if (r->op == MEET_FREE && r->key[part] == MEET_FREE_NULL)
 		text_add(t, "NULL");
 	else
@@ -137,15 +152,17 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 }
 
 /* The rank whose call most ranks made; of several the lowest. */
-static int common_rank(const struct control *control, uint64_t epoch)
+static int common_rank(const spmt_comm *comm)
 {
-	int best = 0, most = 0, n = (int)control->nranks;
+	const struct control *control = comm->control;
+	int best = 0, most = 0;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < comm->nranks; i++) {
 		int same = 0;
 
-		for (int j = 0; j < n; j++)
-			same += same_call(brought(control, i, epoch), brought(control, j, epoch));
+		for (int j = 0; j < comm->nranks; j++)
+			same += same_call(
+				brought(control, i, comm->epoch), brought(control, j, comm->epoch));
 		if (same > most) {
 			most = same;
 			best = i;
@@ -154,46 +171,63 @@ static int common_rank(const struct control *control, uint64_t epoch)
 	return best;
 }
 
-/* "spmt_malloc: size differs: rank 3 passed 128, most ranks 64; differing: 3" */
-static void say_difference(const struct control *control, uint64_t epoch, struct text *t)
+/* What the ranks passed there, in words. */
+static const char *part_name(uint32_t op, int part)
 {
-	int usual = common_rank(control, epoch), odd = -1, part = -1, n = (int)control->nranks;
-	const struct meet_record *common = brought(control, usual, epoch);
+	const char *name = part >= 0 && op < ARRAY_SIZE(ops) ? ops[op].key[part] : NULL;
 
-	for (int i = 0; i < n && odd < 0; i++)
-		if (!same_call(common, brought(control, i, epoch)))
-			odd = i;
-	part = odd < 0 ? -1 : differing_part(common, brought(control, odd, epoch));
-	text_add(t, "%s: ", meet_name(common->op));
-	text_add(t, "%s differs: rank %d passed ",
-		part < 0 ? "the function called" : ops[common->op].key[part], odd);
-	add_part(t, brought(control, MAX_OF(odd, 0), epoch), part);
-	text_add(t, ", rank %d passed ", usual);
-	add_part(t, common, part);
-	text_add(t, "; differing from most ranks:");
-	for (int i = 0, comma = 0; i < n; i++)
-		if (!same_call(common, brought(control, i, epoch)))
-			text_add(t, "%s %d", comma++ ? "," : "", i);
+	return part < 0 ? "the function called" : name ? name : "an argument";
 }
 
-static int report_difference(const spmt_comm *comm)
+/* "spmt_malloc: size differs: rank 3 passed 128, most ranks 64; differing: 3". False: nothing differs. */
+static bool say_difference(const spmt_comm *comm, struct text *t)
+{
+	int usual = common_rank(comm), first = -1;
+	const struct meet_record common = taken(comm, usual);
+
+	for (int i = 0; i < comm->nranks; i++) {
+		const struct meet_record odd = taken(comm, i);
+		int part = differing_part(&common, &odd);
+
+		if (same_call(&common, &odd))
+			continue;
+		if (first < 0) {
+			text_add(t, "%s: %s differs: rank %d passed ", meet_name(common.op),
+				part_name(common.op, part), i);
+			add_part(t, &odd, part);
+			text_add(t, ", rank %d passed ", usual);
+			add_part(t, &common, part);
+			text_add(t, "; differing from most ranks:");
+		}
+		text_add(t, "%s %d", first < 0 ? "" : ",", i);
+		first = i;
+	}
+	return first >= 0;
+}
+
+static int report_difference(const spmt_comm *comm, const char *what)
 {
 	struct text t = { .used = 0 };
 
-	say_difference(comm->control, comm->epoch, &t);
-	return fail_with(SPMT_ERR_MISMATCH, t.bytes);
+	return say_difference(comm, &t) ? fail_with(SPMT_ERR_MISMATCH, t.bytes)
+					: comm_spoiled(comm, what);
 }
 
-static int report_failure(const spmt_comm *comm)
+static int report_failure(const spmt_comm *comm, const char *what)
 {
-	for (int i = 0; i < comm->nranks; i++) {
-		int status = meet_brought(comm, i)->status;
+	char sentence[STATUS_SENTENCE];
 
-		if (status)
-			return fail_with(status, comm->control->cells[i].sentence[comm->epoch & 1]);
+	for (int i = 0; i < comm->nranks; i++) {
+		int status = taken(comm, i).status;
+
+		if (!status)
+			continue;
+		memcpy(sentence, comm->control->cells[i].sentence[comm->epoch & 1],
+			sizeof(sentence));
+		sentence[sizeof(sentence) - 1] = '\0';
+		return status < 0 ? fail_with(status, sentence) : comm_spoiled(comm, what);
 	}
-	return fail(SPMT_ERR_BROKEN, "%s: a rank failed and took it back",
-		meet_name(meet_brought(comm, comm->rank)->op));
+	return comm_spoiled(comm, what);
 }
 
 /* "spmt_barrier: rank 6 waits in spmt_signal_wait; 2 of 8 ranks missing after 5.0 s: 3, 6" */
@@ -211,7 +245,7 @@ static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *
 		waits_add(&waits, comm, i, since);
 	}
 	text_add(t, "%s: %s%d of %d ranks missing after %.1f s:",
-		meet_name(meet_brought(comm, comm->rank)->op), waits_said(&waits), missing,
+		meet_name(taken(comm, comm->rank).op), waits_said(&waits), missing,
 		comm->nranks, (double)waited_ns / 1e9);
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
 		if (atomic_load(&control->cells[i].arrived) < comm->epoch)
@@ -249,7 +283,7 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 			break;
 		}
 		waits_show(comm, &open,
-			&(struct wait_for){ .name = meet_name(meet_brought(comm, comm->rank)->op),
+			&(struct wait_for){ .name = meet_name(taken(comm, comm->rank).op),
 				.since = begin,
 				.epoch = comm->epoch });
 		futex_sleep(control_gate_word(control), (uint32_t)open, left);
@@ -327,12 +361,12 @@ static int64_t gate_wait(spmt_comm *comm, uint64_t open)
 	return process_now() - begin;
 }
 
-static void gate_open(struct control *control, uint64_t epoch)
+static void gate_open(struct control *control, int nranks, uint64_t epoch)
 {
 	uint64_t open = 2 * (epoch - 1);
 
 	atomic_store_explicit(
-		&control->verdict[epoch & 1], judge_epoch(control, epoch), memory_order_relaxed);
+		&control->verdict[epoch & 1], judge_epoch(control, nranks, epoch), memory_order_relaxed);
 	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
 		atomic_load(&control->gate_sleepers))
 		futex_wake_all(control_gate_word(control));
@@ -349,9 +383,9 @@ static void count_wait(spmt_comm *comm, int64_t ns)
 
 /* What orders two ranks of this process may have happened in the process that opened the gate, where
    ThreadSanitizer does not look. The arrivals that led to it are here. */
-static void gate_passed(const struct control *control)
+static void gate_passed(const struct control *control, int nranks)
 {
-	for (uint32_t i = 0; SANITIZE_THREAD && i < control->nranks; i++)
+	for (int i = 0; SANITIZE_THREAD && i < nranks; i++)
 		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
 }
 
@@ -368,20 +402,20 @@ static int meet_ranks(spmt_comm *comm, const struct meet_record *mine)
 	spin_seen(comm);
 	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
-		gate_open(control, epoch);
+		gate_open(control, comm->nranks, epoch);
 	else
 		count_wait(comm, gate_wait(comm, 2 * (epoch - 1)));
-	/* The gate cannot have passed 2 * epoch: the next meeting needs this rank. */
-	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) < 2 * epoch))
-		return comm_broken(comm, meet_name(mine->op));
-	gate_passed(control);
+	/* It is open now, or open and then broken: the next meeting needs this rank. Else it is broken, or nobody's word. */
+	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) - 2 * epoch > 1))
+		return comm_spoiled(comm, meet_name(mine->op));
+	gate_passed(control, comm->nranks);
 	switch (atomic_load_explicit(&control->verdict[epoch & 1], memory_order_relaxed)) {
 	case MEET_AGREED:
 		return 0;
 	case MEET_FAILED:
-		return report_failure(comm);
+		return report_failure(comm, meet_name(mine->op));
 	default:
-		return report_difference(comm);
+		return report_difference(comm, meet_name(mine->op));
 	}
 }
 

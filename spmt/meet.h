@@ -40,8 +40,9 @@ enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
  * deadline included. mine->status < 0: the sentence is the calling thread's.
  */
 int meet(spmt_comm *comm, const struct meet_record *mine);
-/* What `rank` brought to the last meeting. Valid until this rank joins the next. */
-const struct meet_record *meet_brought(const spmt_comm *comm, int rank);
+/* Word i of the payload that `rank` brought to the last meeting, until this rank joins the next. Where processes share the memory it
+   may be anything: it is to be checked before it is used. */
+uint64_t meet_payload(const spmt_comm *comm, int rank, int i);
 /* At most STATUS_SENTENCE bytes that go with what this rank brings to its next meeting, unless it brings a
    failure; and what `rank` attached to the last, valid as above. */
 void meet_attach(spmt_comm *comm, const void *data, size_t size);

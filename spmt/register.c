@@ -143,16 +143,16 @@ static int mem_fill(spmt_mem *mem)
 	int rc;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct meet_record *r = meet_brought(comm, pe);
+		uint64_t size = meet_payload(comm, pe, 1);
 
-		mem->peers[pe] = (struct spmtd_mem_peer){ .size = r->payload[1],
-			.base = mem_base(comm, pe, r->payload[0], r->payload[1]) };
+		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size,
+			.base = mem_base(comm, pe, meet_payload(comm, pe, 0), size) };
 	}
 	if (!mem->shares)
 		return 0;
 	rc = share_accept(comm, mem->shares);
 	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		if (mem->shares[pe].base)
+		if (mem->shares[pe].base && mem->peers[pe].size <= mem->shares[pe].export.length)
 			mem->peers[pe].base = (uint64_t)(uintptr_t)mem->shares[pe].base;
 	return rc;
 }

@@ -15,6 +15,7 @@
 #include "../src/process.h"
 #include "../src/status.h"
 #include "bootstrap.h"
+#include "broken.h"
 #include "comm.h"
 #include "futex.h"
 
@@ -73,7 +74,7 @@ static void tell_others(struct control *control)
 static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
 {
 	struct control *control = comm->control;
-	_Atomic uint64_t *votes = control_votes(control, comm->rank);
+	_Atomic uint64_t *votes = control_votes(control, comm->rank, comm->nranks);
 	uint64_t mine = (uint64_t)comm->shrinks << 32 | ((uint64_t)comm->rank + 1);
 
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
@@ -111,8 +112,12 @@ static bool outcome(const spmt_comm *comm, uint64_t *set)
 {
 	struct control *control = comm->control;
 	uint64_t decided = atomic_load(&control->decided);
-	_Atomic uint64_t *votes = control_votes(control, (int)(uint32_t)decided - 1);
+	uint32_t by = (uint32_t)decided - 1;
+	_Atomic uint64_t *votes;
 
+	if (by >= (uint32_t)comm->nranks)
+		return false;
+	votes = control_votes(control, (int)by, comm->nranks);
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
 		set[i] = atomic_load_explicit(&votes[i], memory_order_acquire);
 	/* They write again only in a later round, which is past this rank. */
@@ -168,6 +173,22 @@ static int leave_out(spmt_comm *comm)
 	return came_too_late(comm);
 }
 
+/* Survivors agree by what stands in the memory that they share. A process that went wrong may have written anything there, its own
+   last words or what others have to say. */
+static int intact(const spmt_comm *comm)
+{
+	struct bootstrap *boot = atomic_load(&comm->world->boot);
+	struct cause cause;
+
+	if (control_state(comm->control, &cause) == CONTROL_BROKEN &&
+		(!boot || bootstrap_intact(boot)))
+		return 0;
+	comm_cause(comm, &cause);
+	return fail(SPMT_ERR_BROKEN,
+		"spmt_shrink: rank %d: the memory in which the survivors would agree has been overwritten: %.300s",
+		comm->rank, cause.sentence);
+}
+
 static int shrink_check(
 	const spmt_comm *comm, const spmt_uid *next, const int *rank, const int *nranks)
 {
@@ -184,7 +205,7 @@ static int shrink_check(
 		return fail(-EINVAL,
 			"spmt_shrink: rank %d: the %s is whole, spmt_split makes parts", comm->rank,
 			comm->parent ? "comm" : "world");
-	return 0;
+	return intact(comm);
 }
 
 /* Nothing that can fail follows this rank's coming, but its being late. */

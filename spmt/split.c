@@ -61,8 +61,9 @@ void split_leave(spmt_comm *comm)
 		if (comm->area != NO_AREA)
 			heap_own_free(comm->heap, comm->area);
 	}
-	if (control && atomic_fetch_add(&control->gone, 1) + 1 == control->nranks)
-		control_give(atomic_load(&comm->world->control), control);
+	if (control && atomic_fetch_add(&control->gone, 1) + 1 == (uint32_t)comm->nranks)
+		control_give(atomic_load(&comm->world->control), comm->world->nranks, control,
+			comm->nranks);
 	mem_free(comm->world_ranks);
 	world_comm_give(comm);
 }
@@ -70,48 +71,44 @@ void split_leave(spmt_comm *comm)
 /* ---- who goes with whom ------------------------------------------------------------------------ */
 
 struct group {
+	int color;
 	int n, rank; /* this rank's number in it */
 	int *ranks;  /* of the parent, by number */
+	int *keys;
 	uint64_t *areas;
 };
 
-/* What a rank brings to the first meeting. */
-static int color_of(const struct meet_record *r)
-{
-	return (int)(int64_t)r->payload[0];
-}
-
-static int key_of(const struct meet_record *r)
-{
-	return (int)(int64_t)r->payload[1];
-}
-
 /* In order of key, of equal ones in order of the parent's rank. */
-static void group_insert(struct group *group, const spmt_comm *parent, int rank)
+static void group_insert(struct group *group, int rank, int key)
 {
 	int at = group->n++;
 
-	while (at &&
-		key_of(meet_brought(parent, group->ranks[at - 1])) >
-			key_of(meet_brought(parent, rank))) {
+	for (; at && group->keys[at - 1] > key; at--) {
 		group->ranks[at] = group->ranks[at - 1];
-		at--;
+		group->keys[at] = group->keys[at - 1];
 	}
 	group->ranks[at] = rank;
+	group->keys[at] = key;
 }
 
-static int group_make(const spmt_comm *parent, int color, struct group *group)
+/* What the others brought to the first meeting: this rank knows its own. */
+static int group_make(const spmt_comm *parent, int color, int key, struct group *group)
 {
 	size_t n = (size_t)parent->nranks;
 
 	group->ranks = mem_calloc(n, sizeof(*group->ranks));
+	group->keys = mem_calloc(n, sizeof(*group->keys));
 	group->areas = mem_calloc(n, sizeof(*group->areas));
-	if (!group->ranks || !group->areas)
+	if (!group->ranks || !group->keys || !group->areas)
 		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a group of ranks",
 			parent->rank);
-	for (int r = 0; r < parent->nranks; r++)
-		if (color_of(meet_brought(parent, r)) == color)
-			group_insert(group, parent, r);
+	group->color = color;
+	for (int r = 0; r < parent->nranks; r++) {
+		if (r == parent->rank)
+			group_insert(group, r, key);
+		else if ((int)(int64_t)meet_payload(parent, r, 0) == color)
+			group_insert(group, r, (int)(int64_t)meet_payload(parent, r, 1));
+	}
 	while (group->ranks[group->rank] != parent->rank)
 		group->rank++;
 	return 0;
@@ -120,6 +117,7 @@ static int group_make(const spmt_comm *parent, int color, struct group *group)
 static void group_drop(struct group *group)
 {
 	mem_free(group->ranks);
+	mem_free(group->keys);
 	mem_free(group->areas);
 }
 
@@ -153,7 +151,7 @@ static int comm_begin(spmt_comm *parent, const struct group *group, spmt_comm **
 	comm->units = parent->units;
 	comm->area = NO_AREA;
 	comm->slot_room = coll_room(comm, SPLIT_SLOTS);
-	comm->id = comm_id(parent, color_of(meet_brought(parent, parent->rank)));
+	comm->id = comm_id(parent, group->color);
 	comm->default_timeout_ms = parent->default_timeout_ms;
 	atomic_store(&comm->timeout_ms, comm_timeout(parent));
 	tree_add(comm);
@@ -218,7 +216,8 @@ static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **c
 
 static int control_make(const spmt_comm *comm, struct control **control)
 {
-	*control = control_take(atomic_load(&comm->world->control), comm->nranks);
+	*control =
+		control_take(atomic_load(&comm->world->control), comm->world->nranks, comm->nranks);
 	return *control
 		? 0
 		: fail(-ENOMEM,
@@ -228,15 +227,44 @@ static int control_make(const spmt_comm *comm, struct control **control)
 
 /* ---- the meetings ------------------------------------------------------------------------------ */
 
+/* Whether a rank's heap has room for an area there. */
+static bool area_fits(const spmt_comm *comm, int world_rank, uint64_t area)
+{
+	const struct rank_info *info = &comm->world->infos[world_rank];
+	uint64_t end = info->own_base - info->heap_base + info->own_size;
+
+	return area % CACHE_LINE == 0 && area <= end && area_words(comm) <= end - area;
+}
+
+/* Takes what the others have made: their areas, and the control block that the first has. */
+static int split_take(spmt_comm *comm, const struct group *group)
+{
+	spmt_comm *parent = comm->parent;
+	struct world *w = comm->world;
+
+	for (int r = 0; r < group->n; r++) {
+		group->areas[r] = meet_payload(parent, group->ranks[r], 0);
+		if (!area_fits(comm, comm->world_ranks[r], group->areas[r]))
+			return comm_spoiled(parent, "spmt_split");
+	}
+	comm->control = control_at(atomic_load(&w->control), w->nranks,
+		meet_payload(parent, group->ranks[0], 1), comm->nranks);
+	if (!comm->control)
+		return comm_spoiled(parent, "spmt_split");
+	waits_join(comm);
+	world_comm_list(comm);
+	return 0;
+}
+
 /* The second: what each has made. The control block is told by its offset. */
-static int split_made(spmt_comm *parent, struct group *group, spmt_comm **comm)
+static int split_made(spmt_comm *parent, int color, int key, struct group *group, spmt_comm **comm)
 {
 	struct meet_record record = { .op = MEET_SPLIT_MADE };
 	struct control *world = atomic_load(&parent->world->control), *control = NULL;
-	int color = color_of(meet_brought(parent, parent->rank)), rc;
+	int rc;
 
 	if (color >= 0) {
-		record.status = group_make(parent, color, group);
+		record.status = group_make(parent, color, key, group);
 		if (!record.status)
 			record.status = comm_make(parent, group, comm);
 		if (!record.status && !group->rank)
@@ -244,21 +272,13 @@ static int split_made(spmt_comm *parent, struct group *group, spmt_comm **comm)
 		if (!record.status)
 			record.payload[0] = (*comm)->area;
 		if (control)
-			record.payload[1] = (uint64_t)((char *)control - (char *)world);
+			record.payload[1] = control_offset(world, control);
 	}
 	record.status = comm_failed(parent, "spmt_split", record.status);
 	rc = meet(parent, &record);
 	if (rc && control)
-		control_give(world, control);
-	if (rc || !*comm)
-		return rc;
-	for (int r = 0; r < group->n; r++)
-		group->areas[r] = meet_brought(parent, group->ranks[r])->payload[0];
-	(*comm)->control =
-		(void *)((char *)world + meet_brought(parent, group->ranks[0])->payload[1]);
-	waits_join(*comm);
-	world_comm_list(*comm);
-	return 0;
+		control_give(world, parent->world->nranks, control, group->n);
+	return rc || !*comm ? rc : split_take(*comm, group);
 }
 
 /* The third: the way to each peer. Nothing that can fail follows it. */
@@ -294,7 +314,7 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 		record.status = fail(-EINVAL, "spmt_split: rank %d: part is NULL", parent->rank);
 	rc = meet(parent, &record);
 	if (!rc)
-		rc = split_made(parent, &group, &comm);
+		rc = split_made(parent, color, key, &group, &comm);
 	if (!rc)
 		rc = split_linked(parent, &group, comm);
 	group_drop(&group);

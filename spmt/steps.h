@@ -3,6 +3,7 @@
 #ifndef SPMT_STEPS_H
 #define SPMT_STEPS_H
 
+#include "broken.h"
 #include "turn.h"
 
 /* Calls are let in from here on. */
@@ -13,8 +14,9 @@ void comm_set_live(spmt_comm *comm);
 /* Breaks what comm stands for: the world, and with it all comms split from it; or a split comm, for
    its ranks alone. Any thread while comm cannot end. */
 void comm_break(spmt_comm *comm, int code, const char *sentence);
-/* As control_broken. Kernels of this rank's end, too, if the comm was broken in another process. */
-int comm_broken(const spmt_comm *comm, const char *what);
+
+/* world.c: ends the waits of this rank's kernels. */
+void comm_stop(const spmt_comm *comm);
 
 /* ---- failing ------------------------------------------------------------------------------- */
 

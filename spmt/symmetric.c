@@ -25,16 +25,17 @@ static int block_clear(spmt_comm *comm, uint64_t offset, uint64_t size)
 /* Whether all ranks have brought one offset; *greatest of them. */
 static bool offsets_agree(const spmt_comm *comm, uint64_t *greatest)
 {
-	uint64_t first = meet_brought(comm, 0)->payload[0];
+	uint64_t first = meet_payload(comm, 0, 0);
 	bool same = true;
 
 	*greatest = first;
 	for (int pe = 1; pe < comm->nranks; pe++) {
-		uint64_t offset = meet_brought(comm, pe)->payload[0];
+		uint64_t offset = meet_payload(comm, pe, 0);
 
 		same &= offset == first;
 		*greatest = MAX_OF(*greatest, offset);
 	}
+	*greatest = MIN_OF(*greatest, comm->heap->size);
 	return same;
 }
 

@@ -163,8 +163,9 @@ static int world_admit(struct world *w, int rank, int nranks)
 	struct control *control = atomic_load(&w->control);
 	int rc = 0;
 
-	if (atomic_load(&control->gate) & GATE_BROKEN)
-		return control_broken(control, "spmt_init");
+	rc = world_broken(w, control, "spmt_init", 0);
+	if (rc)
+		return rc;
 	if (nranks != w->nranks)
 		rc = fail(SPMT_ERR_MISMATCH,
 			"spmt_init: nranks differs: rank %d passed %d, rank %d passed %d",
@@ -250,8 +251,7 @@ void world_post_failure(const struct uid *uid, int code)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Ends the waits of its kernels. */
-static void comm_stop(const spmt_comm *comm)
+void comm_stop(const spmt_comm *comm)
 {
 	struct signals *s = __atomic_load_n(&comm->signals, __ATOMIC_ACQUIRE);
 
@@ -282,11 +282,14 @@ static void break_here(struct world *world, int rank, int code, const char *sent
 {
 	struct control *control = atomic_load(&world->control);
 	bool tell = control_break(world->local, code, sentence), first = tell;
+	struct cause cause;
 
 	if (control != world->local)
 		first = control_break(control, code, sentence);
-	if (tell)
-		tell_broken(world, first ? rank : -1, control->code, control->sentence);
+	if (tell && control_state(control, &cause) == CONTROL_BROKEN)
+		tell_broken(world, first ? rank : -1, cause.code, cause.sentence);
+	else if (tell)
+		tell_broken(world, rank, code, sentence);
 	comms_break(world, code, sentence);
 }
 
@@ -329,12 +332,6 @@ void comm_break(spmt_comm *comm, int code, const char *sentence)
 		bell_ring(comm->bells[pe]);
 }
 
-int comm_broken(const spmt_comm *comm, const char *what)
-{
-	comm_stop(comm);
-	return control_broken(comm->control, what);
-}
-
 /* ---- comms of the process -------------------------------------------------------------------- */
 
 spmt_comm *world_comm_take(void)
@@ -351,6 +348,7 @@ void world_comm_list(spmt_comm *comm)
 {
 	struct world *w = comm->world;
 	struct control *control = atomic_load(&w->control);
+	struct cause cause;
 	bool broken;
 
 	pthread_mutex_lock(&w->lock);
@@ -358,8 +356,8 @@ void world_comm_list(spmt_comm *comm)
 	w->comms = comm;
 	broken = atomic_load(&control->stop);
 	pthread_mutex_unlock(&w->lock);
-	if (broken && comm->parent)
-		comms_break(w, control->code, control->sentence);
+	if (broken && comm->parent && world_cause(w, control, 0, &cause))
+		comms_break(w, cause.code, cause.sentence);
 }
 
 void world_comm_unlist(spmt_comm *comm)

@@ -198,8 +198,8 @@ static void world_print(struct watched *w, const struct block *b)
 	printf("%sworld %016" PRIx64 " of %u ranks\n", w->worlds++ ? "\n" : "", head(b)->mark.name,
 		head(b)->nranks);
 	if (atomic_load(&head(b)->stop)) {
-		printf("broken (%s): ", status_text(head(b)->code));
-		text_print(head(b)->sentence, sizeof(head(b)->sentence));
+		printf("broken (%s): ", status_text(head(b)->cause.code));
+		text_print(head(b)->cause.sentence, sizeof(head(b)->cause.sentence));
 		printf("\n");
 	}
 	printf(" rank  process\n");

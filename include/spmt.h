@@ -311,7 +311,7 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * comm, or else at the first deadline of those who wait. All get the same uid, derived from the old
  * secret, and their numbers in the old order; then they finalize the broken comm and pass the uid to
  * spmt_init. A rank that comes later gets SPMT_ERR_TIMEOUT, now and for ever; a comm that is whole is
- * -EINVAL. Whoever dies between here and spmt_init is missed there: who keeps the broken comm until the
+ * -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and a process has overwritten it. Whoever dies between here and spmt_init is missed there: who keeps the broken comm until the
  * next world stands can call this again, which asks those who went on together for yet another.
  */
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);

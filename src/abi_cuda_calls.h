@@ -67,6 +67,7 @@
 
 #define CUDA_OPTIONAL(X)                                                                         \
 	X(FuncLoad, cuFuncLoad, (cu_function function))                                          \
+	X(StreamGetId, cuStreamGetId, (cu_stream stream, unsigned long long *id))                \
 	X(PointerGetAttribute, cuPointerGetAttribute,                                            \
 		(void *data, cu_pointer_attribute what, cu_pointer ptr))                         \
 	X(CaptureMode, cuThreadExchangeStreamCaptureMode, (cu_capture_mode * mode))              \

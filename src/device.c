@@ -11,8 +11,6 @@
 
 static const struct backend *const backends[] = { &backend_hip, &backend_cuda, &backend_host };
 
-#define STOPPED_NS 500000000 /* what a drain goes on for */
-
 const struct backend *device_backend(size_t i)
 {
 	return i < ARRAY_SIZE(backends) ? backends[i] : NULL;
@@ -96,6 +94,6 @@ int device_drain(
 	int rc = b->stream_sync(dev, s, timeout_ns, stop);
 
 	if (rc == -ECANCELED)
-		b->stream_sync(dev, s, STOPPED_NS, NULL);
+		b->stream_sync(dev, s, DEVICE_STOPPED_NS, NULL);
 	return rc;
 }

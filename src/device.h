@@ -74,11 +74,16 @@ struct backend {
 	/* Waits until all work queued so far is done. timeout_ns < 0: none. *stop != 0 ends the
 	   wait (stop may be NULL). -ETIMEDOUT or -ECANCELED without a sentence. Blocks. */
 	int (*stream_sync)(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop);
+	/* A number that no other stream of the process has or ever had, while a handle may come again once its stream is destroyed;
+	   of the per-thread stream, the calling thread's. 0: not told here. No sentence. */
+	uint64_t (*stream_id)(int dev, device_stream s);
 
 	int (*event_create)(int dev, device_event *e);
 	int (*event_destroy)(int dev, device_event e);
 	int (*event_record)(int dev, device_event e, device_stream s);
 	int (*event_query)(int dev, device_event e); /* as stream_query */
+	/* As stream_sync, for what was queued before the last record. The stream may be gone. */
+	int (*event_sync)(int dev, device_event e, int64_t timeout_ns, const uint32_t *stop);
 	int (*stream_wait_event)(int dev, device_stream s, device_event e);
 
 	/* In stream order, asynchronous to the caller. Any addresses dev can reach, host memory
@@ -113,6 +118,8 @@ bool device_lacks_images(const struct backend *b);
 /* The one named, or for NULL by SPMT_BACKEND, or else the first with devices and images; or a sentence why none will do. */
 int device_select(const char *name, const struct backend **backend);
 
+/* How long a wait that was stopped goes on for work that needs nobody. */
+#define DEVICE_STOPPED_NS 500000000ll
 /* stream_sync that, stopped, waits half a second more for work that needs nobody, so that its buffers are written to no more. */
 int device_drain(const struct backend *b, int dev, device_stream s, int64_t timeout_ns,
 	const uint32_t *stop);

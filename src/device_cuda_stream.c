@@ -85,6 +85,20 @@ int cuda_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_
 	return rc;
 }
 
+/* From 12.0 on. */
+uint64_t cuda_stream_id(int dev, device_stream s)
+{
+	unsigned long long id = 0;
+	struct cuda_bound b;
+
+	if (!s || cuda_bind(&b, dev, "stream_id") < 0)
+		return 0;
+	if (!b.api->StreamGetId || b.api->StreamGetId(s, &id) != CU_OK)
+		id = 0;
+	cuda_unbind(&b);
+	return id;
+}
+
 int cuda_zero(const struct cuda_bound *bound, cu_pointer ptr, size_t size)
 {
 	struct cuda_polled p = { *bound, bound->device->kept.stream };
@@ -125,17 +139,41 @@ int cuda_event_record(int dev, device_event e, device_stream s)
 	return rc < 0 ? rc : cuda_done(&b, b.api->EventRecord(e, s), "event_record");
 }
 
+struct cuda_polled_event {
+	struct cuda_bound bound;
+	device_event event;
+};
+
+static int cuda_poll_event(void *ctx)
+{
+	const struct cuda_polled_event *p = ctx;
+
+	return cuda_answer(
+		p->bound.api->EventQuery(p->event), p->bound.dev, "work before an event");
+}
+
 int cuda_event_query(int dev, device_event e)
 {
-	struct cuda_bound b;
-	cu_result r;
-	int rc = cuda_bind(&b, dev, "event_query");
+	struct cuda_polled_event p = { .event = e };
+	int rc = cuda_bind(&p.bound, dev, "event_query");
 
 	if (rc < 0)
 		return rc;
-	r = b.api->EventQuery(e);
-	cuda_unbind(&b);
-	return cuda_answer(r, dev, "work before an event");
+	rc = cuda_poll_event(&p);
+	cuda_unbind(&p.bound);
+	return rc;
+}
+
+int cuda_event_sync(int dev, device_event e, int64_t timeout_ns, const uint32_t *stop)
+{
+	struct cuda_polled_event p = { .event = e };
+	int rc = cuda_bind(&p.bound, dev, "event_sync");
+
+	if (rc < 0)
+		return rc;
+	rc = vendor_wait(cuda_poll_event, &p, timeout_ns, stop);
+	cuda_unbind(&p.bound);
+	return rc;
 }
 
 int cuda_stream_wait_event(int dev, device_stream s, device_event e)

@@ -91,6 +91,14 @@ int hip_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_t
 	return rc;
 }
 
+/* hipStreamGetId is of 7.1, and does not say that a number never comes again. */
+uint64_t hip_stream_id(int dev, device_stream s)
+{
+	(void)dev;
+	(void)s;
+	return 0;
+}
+
 int hip_zero(const struct hip_bound *bound, void *ptr, size_t size)
 {
 	struct hip_polled p = { *bound, bound->device->kept.stream };
@@ -131,17 +139,40 @@ int hip_event_record(int dev, device_event e, device_stream s)
 	return rc < 0 ? rc : hip_done(&b, b.api->EventRecord(e, native(s)), "event_record");
 }
 
+struct hip_polled_event {
+	struct hip_bound bound;
+	device_event event;
+};
+
+static int hip_poll_event(void *ctx)
+{
+	const struct hip_polled_event *p = ctx;
+
+	return hip_answer(p->bound.api->EventQuery(p->event), p->bound.dev, "work before an event");
+}
+
 int hip_event_query(int dev, device_event e)
 {
-	struct hip_bound b;
-	hip_result r;
-	int rc = hip_bind(&b, dev, "event_query");
+	struct hip_polled_event p = { .event = e };
+	int rc = hip_bind(&p.bound, dev, "event_query");
 
 	if (rc < 0)
 		return rc;
-	r = b.api->EventQuery(e);
-	hip_unbind(&b);
-	return hip_answer(r, dev, "work before an event");
+	rc = hip_poll_event(&p);
+	hip_unbind(&p.bound);
+	return rc;
+}
+
+int hip_event_sync(int dev, device_event e, int64_t timeout_ns, const uint32_t *stop)
+{
+	struct hip_polled_event p = { .event = e };
+	int rc = hip_bind(&p.bound, dev, "event_sync");
+
+	if (rc < 0)
+		return rc;
+	rc = vendor_wait(hip_poll_event, &p, timeout_ns, stop);
+	hip_unbind(&p.bound);
+	return rc;
 }
 
 int hip_stream_wait_event(int dev, device_stream s, device_event e)

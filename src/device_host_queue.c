@@ -422,9 +422,31 @@ int host_event_query(int dev, device_event handle)
 	return rc < 0 ? fail(rc, "host: event_query on device %d: the stream had failed", dev) : rc;
 }
 
+int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint32_t *stop)
+{
+	struct host_stream *s;
+	uint64_t ticket;
+	int rc;
+	struct host_event *e = event_of(dev, handle, "event_sync", &rc);
+
+	if (!e)
+		return rc;
+	event_read(e, &s, &ticket);
+	rc = s ? host_stream_await(s, ticket, timeout_ns, stop) : 0;
+	if (rc || !s)
+		return rc;
+	rc = host_stream_served(s, ticket);
+	return rc < 0 ? host_stream_failed(dev, rc) : 0;
+}
+
+/* What waits for work that failed does not run either: it would be taken for proof that the work is done. */
 static int run_after(const struct host_op *op)
 {
-	return host_stream_await(op->after.stream, op->after.ticket, -1, NULL);
+	int rc = host_stream_await(op->after.stream, op->after.ticket, -1, NULL);
+
+	if (!rc)
+		rc = host_stream_served(op->after.stream, op->after.ticket);
+	return MIN_OF(rc, 0);
 }
 
 int host_stream_wait_event(int dev, device_stream stream, device_event handle)
@@ -442,7 +464,7 @@ int host_stream_wait_event(int dev, device_stream stream, device_event handle)
 	if (!op)
 		return rc;
 	event_read(e, &after, &ticket);
-	if (!after || after == op->stream || host_stream_served(after, ticket)) {
+	if (!after || after == op->stream || host_stream_served(after, ticket) == 1) {
 		mem_free(op);
 		return 0;
 	}

@@ -42,6 +42,7 @@ struct host_state {
 	bool keyed;
 	pthread_key_t key; /* its destructor releases a thread's streams */
 	struct host_pool streams, events;
+	uint64_t streams_made;
 	struct host_device devices[HOST_DEVICES];
 	pthread_rwlock_t memory; /* guards blocks and ranges; no other lock is taken under it */
 	struct host_index blocks, ranges;

@@ -38,6 +38,19 @@ static void wake_all(_Atomic uint32_t *word)
 
 /* ---- objects */
 
+/* A failure is asked for by ticket after its stream is gone. The tickets of a stream's lives follow each other; of those that
+   failed the last is kept, which only programs that lose several in a row can tell from all. */
+static void failure_keep(struct host_stream *s)
+{
+	int error = atomic_load(&s->error);
+
+	if (!error)
+		return;
+	atomic_store(&s->past_failed, atomic_load(&s->failed));
+	atomic_store(&s->past_last, atomic_load(&s->queued));
+	atomic_store(&s->past_error, error);
+}
+
 /* Under the state's lock, like every use of the pool. */
 static struct host_stream *stream_get(struct host_state *st, int dev, const void *owner)
 {
@@ -52,7 +65,9 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->head = NULL;
 	s->tail = &s->head;
 	s->threaded = s->idle = s->closing = s->joined = false;
+	failure_keep(s);
 	atomic_store(&s->error, 0);
+	atomic_store(&s->id, ++st->streams_made);
 	atomic_store(&s->live, true);
 	pthread_mutex_unlock(&s->lock);
 	return s;
@@ -354,7 +369,13 @@ int host_stream_served(const struct host_stream *s, uint64_t ticket)
 	if (atomic_load(&s->done) < ticket)
 		return 0;
 	error = atomic_load(&s->error);
-	return error && atomic_load(&s->failed) <= ticket ? error : 1;
+	if (error && atomic_load(&s->failed) <= ticket)
+		return error;
+	error = atomic_load(&s->past_error);
+	return error && atomic_load(&s->past_failed) <= ticket &&
+			ticket <= atomic_load(&s->past_last)
+		? error
+		: 1;
 }
 
 static void stream_nap(struct host_stream *s, uint64_t ticket, int64_t ns)
@@ -437,7 +458,7 @@ int host_stream_destroy(int dev, device_stream handle)
 	return 0;
 }
 
-static int failed(int dev, int code)
+int host_stream_failed(int dev, int code)
 {
 	return fail(code,
 		"host: a stream of device %d failed: memory was freed while work on it was queued",
@@ -452,7 +473,7 @@ int host_stream_query(int dev, device_stream handle)
 	if (!s)
 		return rc;
 	rc = host_stream_served(s, atomic_load(&s->queued));
-	return rc < 0 ? failed(dev, rc) : rc;
+	return rc < 0 ? host_stream_failed(dev, rc) : rc;
 }
 
 int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const uint32_t *stop)
@@ -468,5 +489,17 @@ int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const ui
 	if (rc)
 		return rc;
 	rc = host_stream_served(s, ticket);
-	return rc < 0 ? failed(dev, rc) : 0;
+	return rc < 0 ? host_stream_failed(dev, rc) : 0;
+}
+
+uint64_t host_stream_id(int dev, device_stream handle)
+{
+	int rc;
+	struct host_stream *s;
+
+	if (handle != DEVICE_STREAM_LEGACY && handle != DEVICE_STREAM_PER_THREAD &&
+		host_stream_device(handle) != dev)
+		return 0;
+	s = host_stream_find(dev, handle, "stream_id", &rc);
+	return s ? atomic_load(&s->id) : 0;
 }

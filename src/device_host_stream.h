@@ -54,8 +54,12 @@ struct host_stream {
 	bool threaded, idle, closing, joined;
 
 	_Atomic bool live;
+	_Atomic uint64_t id;
 	_Atomic int error; /* why it failed, and at which ticket */
 	_Atomic uint64_t failed;
+	/* the same of the last stream before this one that failed in this object, and its last ticket */
+	_Atomic int past_error;
+	_Atomic uint64_t past_failed, past_last;
 	_Atomic uint64_t queued, done;
 	_Atomic uint32_t bell;	  /* rung for the worker */
 	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */
@@ -73,8 +77,10 @@ int host_stream_push(struct host_op *op, const char *name);
 /* Sleeps until the ticket is served: 0, -ETIMEDOUT, -ECANCELED, no sentence. */
 int host_stream_await(
 	struct host_stream *s, uint64_t ticket, int64_t timeout_ns, const uint32_t *stop);
-/* 1 served, 0 not yet, or the code the stream failed with at this ticket or before it. */
+/* 1 served, 0 not yet, or the code the stream failed with at this ticket or before it. No sentence. */
 int host_stream_served(const struct host_stream *s, uint64_t ticket);
+/* The sentence for such a code, which is returned. */
+int host_stream_failed(int dev, int code);
 /* Takes new work no more; what is queued still runs. Joins a worker with nothing left to do, leaves a busy one to itself. */
 int host_stream_end(struct host_stream *s);
 
@@ -87,11 +93,13 @@ int host_stream_create(int dev, device_stream *s);
 int host_stream_destroy(int dev, device_stream handle);
 int host_stream_query(int dev, device_stream handle);
 int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const uint32_t *stop);
+uint64_t host_stream_id(int dev, device_stream handle);
 
 int host_event_create(int dev, device_event *out);
 int host_event_destroy(int dev, device_event handle);
 int host_event_record(int dev, device_event handle, device_stream stream);
 int host_event_query(int dev, device_event handle);
+int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint32_t *stop);
 int host_stream_wait_event(int dev, device_stream stream, device_event handle);
 
 int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle);

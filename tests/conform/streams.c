@@ -96,19 +96,27 @@ static int case_events(struct conform *c)
 {
 	struct gate gate = { 0 };
 	struct rig r, late;
+	uint32_t stop = 0;
 	device_event e;
 	int calls = 0;
 
 	if (rig_open(c, 0, &r) || rig_open(c, 0, &late))
 		return CONFORM_FAIL;
 	CHECK(c, !c->b->event_create(0, &e) && c->b->event_query(0, e) == 1);
+	CHECK(c, !c->b->event_sync(0, e, 0, NULL));
 	CHECK(c, !c->b->call(0, r.s, gate_wait, &gate) && gate_reached(&gate));
 	CHECK(c, !c->b->event_record(0, e, r.s) && c->b->event_query(0, e) == 0);
 	CHECK(c,
 		!c->b->stream_wait_event(0, late.s, e) && !c->b->call(0, late.s, count_up, &calls));
 	conform_nap(20000);
 	CHECK(c, !calls && c->b->stream_query(0, late.s) == 0);
+	CHECK(c, c->b->event_sync(0, e, 0, NULL) == -ETIMEDOUT);
+	CHECK(c, c->b->event_sync(0, e, 20000000, &stop) == -ETIMEDOUT);
+	stop = 1;
+	CHECK(c, c->b->event_sync(0, e, -1, &stop) == -ECANCELED);
 	gate_open(&gate);
+	CHECK(c, !c->b->event_sync(0, e, 5000000000, NULL));
+	CHECK(c, !c->b->event_sync(0, e, 0, &stop));
 	CHECK(c, !c->b->stream_sync(0, late.s, 5000000000, NULL) && calls == 1);
 	CHECK(c, c->b->event_query(0, e) == 1);
 	CHECK(c, !c->b->event_record(0, e, late.s) && !c->b->stream_sync(0, late.s, -1, NULL));
@@ -140,6 +148,34 @@ static int case_events_across(struct conform *c)
 		!c->b->stream_sync(1, late.s, 5000000000, NULL) && calls == 1 &&
 			!c->b->event_destroy(0, e));
 	return rig_close(c, &r) || rig_close(c, &late) ? CONFORM_FAIL : CONFORM_PASS;
+}
+
+/* None, or one that no other stream ever has. */
+static int case_stream_ids(struct conform *c)
+{
+	enum { TIMES = 20 };
+	uint64_t seen[TIMES], legacy, own;
+	struct rig r;
+	device_stream s;
+	int i, j;
+
+	if (rig_open(c, 0, &r))
+		return CONFORM_FAIL;
+	for (i = 0; i < TIMES; i++) {
+		CHECK(c, !c->b->stream_create(0, &s));
+		seen[i] = c->b->stream_id(0, s);
+		CHECK(c, c->b->stream_id(0, s) == seen[i]);
+		CHECK(c, !c->b->stream_destroy(0, s));
+	}
+	legacy = c->b->stream_id(0, DEVICE_STREAM_LEGACY);
+	own = c->b->stream_id(0, DEVICE_STREAM_PER_THREAD);
+	CHECK(c, c->b->stream_id(0, DEVICE_STREAM_LEGACY) == legacy && (legacy != own || !own));
+	while (i--) {
+		CHECK(c, seen[0] ? seen[i] && seen[i] != legacy && seen[i] != own : !seen[i]);
+		for (j = 0; j < i; j++)
+			CHECK(c, !seen[0] || seen[i] != seen[j]);
+	}
+	return rig_close(c, &r);
 }
 
 static int case_default_streams(struct conform *c)
@@ -356,6 +392,7 @@ const struct conform_case conform_streams[] = {
 	{ "destroy_runs_on", case_destroy_runs_on },
 	{ "events", case_events },
 	{ "events_across", case_events_across },
+	{ "stream_ids", case_stream_ids },
 	{ "default_streams", case_default_streams },
 	{ "memops", case_memops },
 	{ "launch", case_launch },

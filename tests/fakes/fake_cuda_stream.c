@@ -77,6 +77,18 @@ cu_result cuStreamQuery(cu_stream stream)
 	return fake_stream_idle(s) ? CU_OK : CU_NOT_READY;
 }
 
+cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
+{
+	struct fake_stream *s;
+
+	CHECK_CONTEXT("cuStreamGetId");
+	s = stream_of(stream);
+	if (!s)
+		return CU_INVALID_HANDLE;
+	*id = fake_stream_id(s);
+	return CU_OK;
+}
+
 cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags)
 {
 	CHECK_CONTEXT("cuStreamWaitEvent");

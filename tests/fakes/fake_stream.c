@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* A stream is a queue and a thread that works it off. Handles are looked up before they are
-   believed. */
+   believed; that of a destroyed stream is the next one's, as drivers do it. */
 #include "fake.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-struct fake_stream {
-	struct fake_stream *next;
-	int dev;
+struct queue {
 	bool ended;
 	int busy; /* queued or running */
 	struct fake_op *first, **last;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	pthread_t thread;
+};
+
+struct fake_stream {
+	struct fake_stream *next;
+	int dev;
+	uint64_t id;
+	struct queue *queue; /* outlives the handle until it is empty */
 };
 
 struct fake_event {
@@ -27,7 +32,8 @@ struct fake_event {
 
 /* Under fake_lock. */
 static struct {
-	struct fake_stream *streams, *defaults[FAKE_DEVICES][2];
+	struct fake_stream *streams, *defaults[FAKE_DEVICES][2], *spare;
+	uint64_t made;
 	struct fake_event *events;
 	int drains[FAKE_DEVICES];
 } all;
@@ -41,61 +47,80 @@ static void nap(void)
 
 static void *work(void *arg)
 {
-	struct fake_stream *s = arg;
+	struct queue *q = arg;
 	struct fake_op *op;
 
-	pthread_mutex_lock(&s->lock);
+	pthread_mutex_lock(&q->lock);
 	for (;;) {
-		while (!s->first && !s->ended)
-			pthread_cond_wait(&s->wake, &s->lock);
-		op = s->first;
+		while (!q->first && !q->ended)
+			pthread_cond_wait(&q->wake, &q->lock);
+		op = q->first;
 		if (!op)
 			break;
-		s->first = op->next;
-		if (!s->first)
-			s->last = &s->first;
-		pthread_mutex_unlock(&s->lock);
+		q->first = op->next;
+		if (!q->first)
+			q->last = &q->first;
+		pthread_mutex_unlock(&q->lock);
 		op->run(op);
 		free(op);
-		pthread_mutex_lock(&s->lock);
-		s->busy--;
+		pthread_mutex_lock(&q->lock);
+		q->busy--;
 	}
-	pthread_mutex_unlock(&s->lock);
-	free(s);
+	pthread_mutex_unlock(&q->lock);
+	free(q);
 	return NULL;
 }
 
-static struct fake_stream *make_stream(int dev)
+static struct queue *make_queue(void)
 {
-	struct fake_stream *s = calloc(1, sizeof(*s));
+	struct queue *q = calloc(1, sizeof(*q));
 
-	if (!s)
+	if (!q)
 		abort();
-	s->dev = dev;
-	s->last = &s->first;
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->wake, NULL);
-	if (pthread_create(&s->thread, NULL, work, s)) {
-		free(s);
+	q->last = &q->first;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_cond_init(&q->wake, NULL);
+	if (pthread_create(&q->thread, NULL, work, q)) {
+		free(q);
 		return NULL;
 	}
-	pthread_detach(s->thread);
+	pthread_detach(q->thread);
+	return q;
+}
+
+/* Under fake_lock. */
+static struct fake_stream *make_stream(int dev)
+{
+	struct queue *q = make_queue();
+	struct fake_stream *s = all.spare;
+
+	if (!q)
+		return NULL;
+	if (s)
+		all.spare = s->next;
+	else
+		s = calloc(1, sizeof(*s));
+	if (!s)
+		abort();
+	*s = (struct fake_stream){ .dev = dev, .id = ++all.made, .queue = q };
 	return s;
 }
 
 bool fake_stream_new(int dev, struct fake_stream **out)
 {
-	struct fake_stream *s = make_stream(dev);
+	struct fake_stream *s;
 
-	if (!s)
-		return false;
 	pthread_mutex_lock(&fake_lock);
-	s->next = all.streams;
-	all.streams = s;
-	fake_count.streams++;
+	s = make_stream(dev);
+	if (s) {
+		s->next = all.streams;
+		all.streams = s;
+		fake_count.streams++;
+	}
 	pthread_mutex_unlock(&fake_lock);
-	*out = s;
-	return true;
+	if (s)
+		*out = s;
+	return s != NULL;
 }
 
 struct fake_stream *fake_stream_default(int dev, int which)
@@ -122,18 +147,21 @@ bool fake_stream_valid(const struct fake_stream *s)
 
 void fake_stream_end(struct fake_stream *s)
 {
+	struct queue *q = s->queue;
 	struct fake_stream **at;
 
 	pthread_mutex_lock(&fake_lock);
 	for (at = &all.streams; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
+	s->next = all.spare;
+	all.spare = s;
 	fake_count.streams--;
 	pthread_mutex_unlock(&fake_lock);
-	pthread_mutex_lock(&s->lock);
-	s->ended = true;
-	pthread_cond_signal(&s->wake);
-	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&q->lock);
+	q->ended = true;
+	pthread_cond_signal(&q->wake);
+	pthread_mutex_unlock(&q->lock);
 }
 
 int fake_stream_dev(const struct fake_stream *s)
@@ -141,13 +169,19 @@ int fake_stream_dev(const struct fake_stream *s)
 	return s->dev;
 }
 
+uint64_t fake_stream_id(const struct fake_stream *s)
+{
+	return s->id;
+}
+
 bool fake_stream_idle(struct fake_stream *s)
 {
+	struct queue *q = s->queue;
 	bool idle;
 
-	pthread_mutex_lock(&s->lock);
-	idle = !s->busy;
-	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&q->lock);
+	idle = !q->busy;
+	pthread_mutex_unlock(&q->lock);
 	return idle;
 }
 
@@ -191,6 +225,7 @@ void fake_drain(int dev)
 bool fake_stream_push(struct fake_stream *s, const struct fake_op *op)
 {
 	struct fake_op *copy = malloc(sizeof(*copy));
+	struct queue *q;
 
 	if (!copy)
 		return false;
@@ -198,12 +233,13 @@ bool fake_stream_push(struct fake_stream *s, const struct fake_op *op)
 	copy->next = NULL;
 	while (__atomic_load_n(&all.drains[s->dev], __ATOMIC_SEQ_CST))
 		nap();
-	pthread_mutex_lock(&s->lock);
-	*s->last = copy;
-	s->last = &copy->next;
-	s->busy++;
-	pthread_cond_signal(&s->wake);
-	pthread_mutex_unlock(&s->lock);
+	q = s->queue;
+	pthread_mutex_lock(&q->lock);
+	*q->last = copy;
+	q->last = &copy->next;
+	q->busy++;
+	pthread_cond_signal(&q->wake);
+	pthread_mutex_unlock(&q->lock);
 	return true;
 }
 

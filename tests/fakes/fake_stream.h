@@ -35,6 +35,7 @@ void fake_streams_end(int dev); /* and events */
 /* The default streams of a device: 1 legacy, 2 per thread. */
 struct fake_stream *fake_stream_default(int dev, int which);
 int fake_stream_dev(const struct fake_stream *s);
+uint64_t fake_stream_id(const struct fake_stream *s); /* no other's, ever */
 bool fake_stream_idle(struct fake_stream *s);
 /* Waits for a device's work, 10 s at most, and nobody queues more meanwhile: so does what frees
    memory. */

@@ -24,7 +24,8 @@
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
  *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
- *   unless its comment says otherwise. The library never exits, aborts, prints unasked, or changes
+ *   unless its comment says otherwise. A call that fails leaves no work behind in a stream that
+ *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, prints unasked, or changes
  *   signals, affinity, or the calling thread's current device.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
  *             op or compare
@@ -545,8 +546,9 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 	const void *operand, const void *compare, void *fetched, int pe);
 
 SPMT_API int spmt_fence(spmt_comm *comm);
-/* The first failure of what was issued since the last quiet. In a broken world it fails, but first lets
-   what this rank has queued end, half a second at most, so that nothing of it is still to be written. */
+/* The first failure of what was issued since the last quiet, when it was queued or when it ran; of what a deadline cut short the
+   next quiet tells. In a broken world it fails, but first lets what this rank has queued end, half a second at most, so that
+   nothing of it is still to be written. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete; in a stream that is being captured, what is in the graph. */

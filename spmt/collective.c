@@ -122,30 +122,29 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 
 /* Collectives of one comm run one after the other, whatever streams they are on: their kernels
    share one inbox. */
-static int coll_order(spmt_comm *comm, device_stream stream)
+static int coll_order(spmt_comm *comm, const struct place *at)
 {
-	if (!comm->collective)
-		return comm->backend->event_create(comm->dev, &comm->collective);
-	if (comm->collective_stream == stream && stream != SPMT_STREAM_PER_THREAD)
-		return 0;
-	return comm->backend->stream_wait_event(comm->dev, stream, comm->collective);
+	return mark_ready(comm, &comm->collective, at);
 }
 
-static int coll_done(spmt_comm *comm, device_stream stream)
+static void coll_done(spmt_comm *comm, const struct place *at)
 {
-	comm->collective_stream = stream;
-	return comm->backend->event_record(comm->dev, comm->collective, stream);
+	mark_put(comm, &comm->collective, at);
 }
 
 static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream)
 {
 	bool captured = stream_captured(comm, stream);
-	int rc = captured ? 0 : coll_order(comm, stream);
+	const struct place at =
+		captured ? (struct place){ .stream = stream } : place_of(comm, stream);
+	int rc = captured ? 0 : coll_order(comm, &at);
 
 	if (!rc)
 		rc = kernel_run_wide(comm, kernel, args, size, blocks, stream);
-	return rc || captured ? rc : coll_done(comm, stream);
+	if (!rc && !captured)
+		coll_done(comm, &at);
+	return rc;
 }
 
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
@@ -235,19 +234,24 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream
 	uint64_t most =
 		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
 	struct coll_call part = *c;
-	int rc = 0;
+	struct reserved reserved;
+	int rc;
 
 	if (!most)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: %d ranks in several processes are too many", c->what,
 			comm->rank, comm->nranks);
+	rc = stream_reserve(comm, s, &reserved);
+	if (rc)
+		return rc;
 	part.src = comm->stage;
 	part.dst = comm->stage + comm->stage_size;
 	for (uint64_t from = 0; !rc && (from < c->count || !from); from += most) {
 		part.count = MIN_OF(most, c->count - from);
 		rc = coll_part(comm, c, &part, call_key(c), from, s);
 	}
-	return rc ? rc : stream_note(comm, s);
+	stream_note(comm, &reserved); /* also behind what was queued before one of them failed */
+	return rc;
 }
 
 static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
@@ -270,16 +274,16 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	TURN(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
-	int rc = comm_enter(comm, what);
+	int rc = comm_begin(comm, what);
 
-	if (!rc)
-		rc = stream_quiet(comm, what, stream_of(comm, stream));
-	if (!rc)
-		rc = comm_claim(comm, what);
 	if (rc)
 		return rc;
-	view_fill(comm, &args.view);
-	rc = coll_launch(comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+	rc = stream_quiet(comm, what, stream_of(comm, stream));
+	if (!rc) {
+		view_fill(comm, &args.view);
+		rc = coll_launch(
+			comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+	}
 	comm_unclaim(comm);
 	return comm_failed(comm, what, rc);
 }

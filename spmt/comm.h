@@ -13,6 +13,21 @@
 #include "wait.h"
 #include "world.h"
 
+/* A stream, however often its handle is given away. */
+struct place {
+	device_stream stream;
+	uint64_t id; /* 0: its backend has none, and only the handle tells */
+	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
+};
+
+/* Behind work in a stream. */
+struct mark {
+	struct place at;
+	device_event event; /* made with the first use, and kept */
+	bool set;	    /* there is work that may not have ended */
+	bool late;	    /* the event is yet to be recorded for it */
+};
+
 struct spmt_comm {
 	struct pooled head;
 	/* read by every call */
@@ -33,7 +48,8 @@ struct spmt_comm {
 	struct slot *slot;
 	spmt_comm *parent;	       /* NULL: the world's comm */
 	spmt_comm *children, *sibling; /* guarded by the slot's lock */
-	int *world_ranks;	       /* by rank; NULL: the same numbers */
+	_Atomic int going;   /* finalize.c: comms of its tree with work that outlives it */
+	int *world_ranks;    /* by rank; NULL: the same numbers */
 	uint64_t id;	     /* equal on its ranks, unique in the world; owner of its blocks */
 	uint32_t shrinks;    /* calls of spmt_shrink */
 	uint64_t *survivors; /* of so many shrinks, a set; NULL: all ranks */
@@ -41,10 +57,9 @@ struct spmt_comm {
 	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
 	const struct backend *backend;
 	device_stream stream;
-	struct used_stream *used; /* stream.c */
+	struct mark *used; /* stream.c: a stream each */
 	size_t nused;
-	device_event collective; /* behind the last collective; made with the first */
-	device_stream collective_stream;
+	struct mark collective; /* behind the last collective */
 	struct pinned *scratch; /* table.c: for results */
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
 	size_t stage_size;

@@ -10,20 +10,15 @@
 #include "steps.h"
 #include "stream.h"
 
-/* Nobody is in a call on it any more. False: a user's kernel goes on in its streams. */
-static bool comm_close(spmt_comm *comm)
+/* Nobody is in a call on it any more. */
+static void comm_close(spmt_comm *comm)
 {
-	spmt_comm *child;
-
-	while ((child = split_any(comm)))
-		comm_destroy(child);
 	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
 	comm_unvisited(comm);
 	if (comm->control && atomic_load(&comm->control->stop))
 		control_leave(comm->control, comm->rank);
 	mem_free(comm->survivors);
 	comm->survivors = NULL;
-	return streams_settle(comm);
 }
 
 /* Nothing of its peers' is mapped afterwards. */
@@ -33,10 +28,8 @@ static void comm_unmap(spmt_comm *comm)
 	peers_unlink(comm);
 }
 
-static void comm_release(void *arg)
+static void comm_release(spmt_comm *comm)
 {
-	spmt_comm *comm = arg;
-
 	comm_unmap(comm);
 	streams_drop(comm);
 	if (comm->stream)
@@ -47,6 +40,74 @@ static void comm_release(void *arg)
 		split_leave(comm);
 	else
 		world_leave(comm);
+}
+
+/* ---- a comm and those split from it, which end with it ------------------------------------------ */
+
+/* False: some work goes on. A kernel in one comm's stream may use another's view, so that all stay or none does. */
+static bool tree_close(spmt_comm *root)
+{
+	int64_t deadline = streams_deadline(root);
+	bool settled;
+
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		comm_close(c);
+	comm_close(root);
+	settled = streams_settle(root, deadline);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		settled &= streams_settle(c, deadline);
+	return settled;
+}
+
+static bool tree_ended(spmt_comm *root)
+{
+	bool ended = streams_ended(root);
+
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		ended &= streams_ended(c);
+	return ended;
+}
+
+static void parts_release(spmt_comm *root)
+{
+	spmt_comm *next;
+
+	for (spmt_comm *c = split_first(root); c != root; c = next) {
+		next = split_next(c);
+		comm_release(c);
+	}
+}
+
+static void tree_release(spmt_comm *root)
+{
+	parts_release(root);
+	comm_release(root);
+}
+
+/* On the thread of the last stream that has come to its end. */
+static void tree_left(void *arg)
+{
+	spmt_comm *root = arg;
+
+	if (atomic_fetch_sub(&root->going, 1) == 1)
+		tree_release(root);
+}
+
+static void tree_leave_one(spmt_comm *comm, spmt_comm *root)
+{
+	if (!comm->streamed)
+		return;
+	atomic_fetch_add(&root->going, 1);
+	streams_hand_over(comm, tree_left, root); /* if that fails all of it stays */
+}
+
+static void tree_hand_over(spmt_comm *root)
+{
+	atomic_store(&root->going, 1);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		tree_leave_one(c, root);
+	tree_leave_one(root, root);
+	tree_left(root);
 }
 
 /* Those that linger are looked at again whenever a rank comes or goes. */
@@ -60,8 +121,8 @@ void comms_release(void)
 	status_save(&saved);
 	for (; comm; comm = next) {
 		next = comm->sibling;
-		if (streams_ended(comm))
-			comm_release(comm);
+		if (tree_ended(comm))
+			tree_release(comm);
 		else
 			world_linger(comm);
 	}
@@ -69,41 +130,45 @@ void comms_release(void)
 }
 
 /* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
-   one by one. The host's comms of a split world end together, on this thread. */
+   one by one; or of a part, whose world stands, what is released with that. */
 void comm_destroy(spmt_comm *comm)
 {
 	struct status_saved saved;
-	bool alone, settled;
 
 	if (!comm)
 		return;
 	comms_release();
-	alone = !comm->parent && !comm->children;
 	status_save(&saved);
-	settled = comm_close(comm);
-	if (!settled && !comm->parent && !comm_cpu_access(comm))
+	if (tree_close(comm))
+		tree_release(comm);
+	else if (!comm->parent && comm_cpu_access(comm))
+		tree_hand_over(comm);
+	else if (!comm->parent)
 		world_linger(comm);
-	else if (settled || !alone || !streams_hand_over(comm, comm_release))
-		comm_release(comm);
 	status_restore(&saved);
 }
 
-/* Of the comm and those split from it, which end with it: the first failure. What broke one of those
-   is not this comm's failure. */
-static int quiet_tree(spmt_comm *comm)
+/* What broke a comm that was split from another is not the other's failure. */
+static int quiet_one(spmt_comm *comm)
+{
+	return atomic_load(&comm->control->stop) ? 0 : quiet_all(comm, "spmt_finalize");
+}
+
+/* The first failure. */
+static int tree_quiet(spmt_comm *root)
 {
 	struct status_saved first;
-	bool broken = atomic_load(&comm->control->stop);
-	int rc = broken ? 0 : quiet_all(comm, "spmt_finalize"), one;
+	int rc = quiet_one(root), one;
 
-	for (spmt_comm *c = comm->children; c; c = c->sibling) {
-		status_save(&first);
-		one = quiet_tree(c);
-		if (rc)
-			status_restore(&first);
-		else
+	status_save(&first);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
+		one = quiet_one(c);
+		if (one && !rc) {
 			rc = one;
+			status_save(&first);
+		}
 	}
+	status_restore(&first);
 	return rc;
 }
 
@@ -132,14 +197,15 @@ int spmt_finalize(spmt_comm *comm)
 		return rc;
 	broken = atomic_load(&comm->control->stop);
 	turn = turn_begin(comm, "spmt_finalize");
-	other = atomic_load(&comm->inside);
-	if (!other)
-		other = turn_other(comm);
-	if (other && !broken) {
+	other = turn_other(comm);
+	if (!broken) /* claimed to the end: the comm is gone then */
+		rc = other ? comm_busy(comm, "spmt_finalize", other)
+			   : comm_claim(comm, "spmt_finalize");
+	if (rc) {
 		turn_end(&turn);
-		return comm_busy(comm, "spmt_finalize", other);
+		return rc;
 	}
-	record.status = quiet_tree(comm);
+	record.status = tree_quiet(comm);
 	if (!broken) {
 		finalize_deadline(comm);
 		rc = meet(comm, &record);
@@ -157,8 +223,10 @@ int spmt_finalize(spmt_comm *comm)
 		world_unpublish(comm);
 	if (!broken && !rc && gather_elsewhere(comm)) {
 		/* Memory that another process has mapped is not given back under it. */
-		comm_close(comm);
-		comm_unmap(comm);
+		if (tree_close(comm)) {
+			parts_release(comm);
+			comm_unmap(comm);
+		}
 		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
 	}
 	comm_destroy(comm);

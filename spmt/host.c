@@ -40,14 +40,17 @@ static int own_stream_join(spmt_comm *comm, device_stream stream)
 int stream_quiet(spmt_comm *comm, const char *what, device_stream s)
 {
 	bool join = comm->streamed && !stream_captured(comm, s);
+	struct reserved reserved;
 	int rc = comm->pending ? movers_quiet(comm, what) : 0;
 
+	if (!rc)
+		rc = stream_reserve(comm, s, &reserved);
 	if (!rc && join && comm->streamed_own && s != comm->stream)
 		rc = own_stream_join(comm, s);
 	if (!rc && join)
 		rc = streams_join(comm, s);
 	if (!rc)
-		rc = stream_note(comm, s);
+		rc = stream_note_order(comm, &reserved);
 	return comm_failed(comm, what, rc);
 }
 
@@ -141,7 +144,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 		comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
 	mem_free(launch);
 	if (!rc && stream == NULL)
-		rc = stream_note(comm, s);
+		stream_note(comm, &(struct reserved){ .at = { .stream = s } });
 	return comm_failed(comm, "spmt_host_launch", rc);
 }
 

@@ -122,6 +122,13 @@ int comm_claim(spmt_comm *comm, const char *what)
 	return comm_busy(comm, what, other);
 }
 
+int comm_begin(spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter(comm, what);
+
+	return LIKELY(!rc) ? comm_claim(comm, what) : rc;
+}
+
 /* ---- the world's state --------------------------------------------------------------------- */
 
 int spmt_status(spmt_comm *comm)

@@ -389,7 +389,7 @@ static void gate_passed(const struct control *control, int nranks)
 		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
 }
 
-static int meet_ranks(spmt_comm *comm, const struct meet_record *mine)
+int meet(spmt_comm *comm, const struct meet_record *mine)
 {
 	struct control *control = comm->control;
 	struct cell *cell = &control->cells[comm->rank];
@@ -417,15 +417,4 @@ static int meet_ranks(spmt_comm *comm, const struct meet_record *mine)
 	default:
 		return report_difference(comm, meet_name(mine->op));
 	}
-}
-
-int meet(spmt_comm *comm, const struct meet_record *mine)
-{
-	int rc = comm_claim(comm, meet_name(mine->op));
-
-	if (rc)
-		return rc;
-	rc = meet_ranks(comm, mine);
-	comm_unclaim(comm);
-	return rc;
 }

@@ -37,7 +37,8 @@ enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
 /*
  * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
  * some rank brought, with its sentence; SPMT_ERR_MISMATCH; or what broke the world, a missed
- * deadline included. mine->status < 0: the sentence is the calling thread's.
+ * deadline included. mine->status < 0: the sentence is the calling thread's. The caller has claimed the comm (comm_claim)
+ * from its first step to its last, or nobody else knows it.
  */
 int meet(spmt_comm *comm, const struct meet_record *mine);
 /* Word i of the payload that `rank` brought to the last meeting, until this rank joins the next. Where processes share the memory it

@@ -177,7 +177,7 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	struct meet_record record = { .op = MEET_REGISTER,
 		.payload = { size ? (uintptr_t)buf : 0, size } };
 	spmt_mem *m = NULL;
-	int rc = comm_enter(comm, "spmt_register");
+	int rc = comm_begin(comm, "spmt_register");
 
 	if (rc)
 		return rc;
@@ -191,13 +191,14 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 		share_withdraw(comm);
 	if (!rc)
 		rc = mem_fill(m);
-	if (rc) {
+	if (!rc) {
+		mem_publish(m);
+		*mem = m;
+	} else {
 		mem_destroy(m);
-		return rc;
 	}
-	mem_publish(m);
-	*mem = m;
-	return 0;
+	comm_unclaim(comm);
+	return rc;
 }
 
 static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
@@ -219,7 +220,7 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 	UNCANCELLED;
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_DEREGISTER };
-	int rc = comm_enter(comm, "spmt_deregister");
+	int rc = comm_begin(comm, "spmt_deregister");
 
 	if (rc)
 		return rc;
@@ -236,6 +237,7 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 	}
 	if (!rc)
 		mem_destroy(mem);
+	comm_unclaim(comm);
 	return rc;
 }
 

@@ -144,31 +144,54 @@ int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
 
 /* ---- in streams ---------------------------------------------------------------------------- */
 
-/* On the host backend the stream's worker rings when the bytes are there: a wait need not find
-   out by itself. */
 static void ring(void *arg)
 {
 	bell_stored(arg);
+}
+
+/* On the host backend the stream's worker rings when the bytes are there. Where that cannot be queued, a wait finds out by
+   itself: the bytes are on their way, and the call has not failed. */
+static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
+{
+	struct status_saved saved;
+
+	if (!comm_cpu_access(comm))
+		return;
+	status_save(&saved);
+	if (comm->backend->call(comm->dev, stream, ring, comm->bells[pe]))
+		status_restore(&saved);
 }
 
 int rma_put_stream(
 	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
 {
 	struct link *link = &comm->links[pe];
-	int rc = rma_mover(link, n, MOVE_STREAM)->put(link, remote, src, n, MOVE_STREAM, stream);
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	if (!rc && comm_cpu_access(comm))
-		rc = comm->backend->call(comm->dev, stream, ring, comm->bells[pe]);
-	return rc ? rc : stream_note(comm, stream);
+	if (!rc)
+		rc = rma_mover(link, n, MOVE_STREAM)
+			     ->put(link, remote, src, n, MOVE_STREAM, stream);
+	if (rc)
+		return rc;
+	ring_stream(comm, pe, stream);
+	stream_note(comm, &reserved);
+	return 0;
 }
 
 int rma_get_stream(
 	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream)
 {
 	struct link *link = &comm->links[pe];
-	int rc = rma_mover(link, n, MOVE_STREAM)->get(link, dst, remote, n, MOVE_STREAM, stream);
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	return rc ? rc : stream_note(comm, stream);
+	if (!rc)
+		rc = rma_mover(link, n, MOVE_STREAM)
+			     ->get(link, dst, remote, n, MOVE_STREAM, stream);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
 }
 
 int spmt_put_on_stream(
@@ -346,7 +369,8 @@ static int strided_open(spmt_comm *comm, const struct call *call, const void *sy
 	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe, remote);
 }
 
-/* Elements one by one; on GPUs queued together and drained once. */
+/* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
+   again on return. */
 static enum move_mode strided_mode(const spmt_comm *comm, int pe)
 {
 	return comm->links[pe].direct ? MOVE_BLOCKING : MOVE_NBI;
@@ -354,9 +378,15 @@ static enum move_mode strided_mode(const spmt_comm *comm, int pe)
 
 static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
 {
-	if (!rc && !comm->links[pe].direct)
-		rc = quiet_all(comm, what);
+	struct status_saved first;
+	int quiet;
+
+	status_save(&first);
+	quiet = comm->links[pe].direct ? 0 : quiet_all(comm, what);
 	rma_stored(comm, pe);
+	if (!rc)
+		return quiet;
+	status_restore(&first);
 	return rc;
 }
 

@@ -21,14 +21,16 @@
 
 /* ---- the tree of a rank's comms --------------------------------------------------------------- */
 
-spmt_comm *split_any(spmt_comm *comm)
+spmt_comm *split_first(spmt_comm *root)
 {
-	spmt_comm *child;
+	while (root->children)
+		root = root->children;
+	return root;
+}
 
-	pthread_mutex_lock(&comm->slot->lock);
-	child = comm->children;
-	pthread_mutex_unlock(&comm->slot->lock);
-	return child;
+spmt_comm *split_next(const spmt_comm *comm)
+{
+	return comm->sibling ? split_first(comm->sibling) : comm->parent;
 }
 
 static void tree_add(spmt_comm *comm)
@@ -134,7 +136,7 @@ static uint64_t comm_id(const spmt_comm *parent, int color)
 	return id && id != HEAP_LIBRARY ? id : 1;
 }
 
-static int comm_begin(spmt_comm *parent, const struct group *group, spmt_comm **out)
+static int part_begin(spmt_comm *parent, const struct group *group, spmt_comm **out)
 {
 	spmt_comm *comm = world_comm_take();
 
@@ -205,7 +207,7 @@ static int device_part(spmt_comm *comm)
 /* What a rank can make alone. */
 static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **comm)
 {
-	int rc = comm_begin(parent, group, comm);
+	int rc = part_begin(parent, group, comm);
 
 	if (!rc)
 		rc = world_ranks_make(*comm, group);
@@ -306,7 +308,7 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 		.payload = { (uint64_t)(int64_t)color, (uint64_t)(int64_t)key } };
 	struct group group = { .n = 0 };
 	spmt_comm *comm = NULL;
-	int rc = comm_enter(parent, "spmt_split");
+	int rc = comm_begin(parent, "spmt_split");
 
 	if (rc)
 		return rc;
@@ -320,10 +322,11 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 	group_drop(&group);
 	if (rc) {
 		comm_destroy(comm);
-		return rc;
+	} else {
+		if (comm)
+			comm_set_live(comm);
+		*out = comm;
 	}
-	if (comm)
-		comm_set_live(comm);
-	*out = comm;
-	return 0;
+	comm_unclaim(parent);
+	return rc;
 }

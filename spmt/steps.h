@@ -24,12 +24,14 @@ void comm_stop(const spmt_comm *comm);
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 
 /* Two threads in collectives of one comm would both count for its rank, and meetings end without the others. -EBUSY: another
-   thread is in one, and is not harmed. */
+   thread is in one, and is not harmed: whoever claims does so before the call's first step, and until its last. */
 int comm_claim(spmt_comm *comm, const char *what);
 static inline void comm_unclaim(spmt_comm *comm)
 {
 	atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
+/* The beginning of a public call that is a collective: comm_enter and comm_claim. */
+int comm_begin(spmt_comm *comm, const char *what);
 int comm_busy(const spmt_comm *comm, const char *what, const char *other) __attribute__((cold));
 
 /* ---- one step each of init and finalize, and what the calls share -------------------------- */

@@ -24,36 +24,30 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 	return stream ? stream : comm->stream;
 }
 
-static struct used_stream *used_take(struct used_stream *used, device_stream stream, pid_t thread)
+/* ---- which stream it is ---------------------------------------------------------------------- */
+
+#define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
+
+/* Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
+struct place place_of(const spmt_comm *comm, device_stream stream)
 {
-	used->stream = stream;
-	used->thread = thread;
-	return used;
+	if (stream == comm->stream)
+		return (struct place){ .stream = stream, .id = OWN_STREAM };
+	return (struct place){ .stream = stream,
+		.id = comm->backend->stream_id(comm->dev, stream),
+		.thread = stream == SPMT_STREAM_PER_THREAD ? (pid_t)syscall(SYS_gettid) : 0 };
 }
 
-/* The entry of `stream`, or one that can be made its own: clean entries are taken over before
-   the table grows. Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
-static struct used_stream *used_entry(spmt_comm *comm, device_stream stream)
+static bool place_same(const struct place *a, const struct place *b)
 {
-	pid_t thread = stream == SPMT_STREAM_PER_THREAD ? (pid_t)syscall(SYS_gettid) : 0;
-	struct used_stream *clean = NULL, *grown;
+	return a->id && a->id == b->id;
+}
 
-	for (size_t i = 0; i < comm->nused; i++) {
-		if (comm->used[i].stream == stream && comm->used[i].thread == thread)
-			return &comm->used[i];
-		if (!comm->used[i].dirty)
-			clean = &comm->used[i];
-	}
-	if (clean)
-		return used_take(clean, stream, thread);
-	grown = mem_calloc(comm->nused + 4, sizeof(*grown));
-	if (!grown)
-		return NULL;
-	if (comm->nused)
-		memcpy(grown, comm->used, comm->nused * sizeof(*grown));
-	mem_free(comm->used);
-	comm->used = grown;
-	return used_take(&grown[comm->nused++], stream, thread);
+/* Where streams have no numbers one may be a destroyed one whose handle the other has got. */
+static bool place_alike(const struct place *a, const struct place *b)
+{
+	return place_same(a, b) ||
+		(!a->id && !b->id && a->stream == b->stream && a->thread == b->thread);
 }
 
 /* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
@@ -62,39 +56,210 @@ bool stream_captured(const spmt_comm *comm, device_stream stream)
 	return stream != comm->stream && comm->backend->capturing(comm->dev, stream);
 }
 
-int stream_note(spmt_comm *comm, device_stream stream)
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* For one that could not be recorded when its work was queued: until it is, its event says nothing. */
+static int mark_late(const spmt_comm *comm, struct mark *mark)
 {
-	struct used_stream *used;
 	int rc = 0;
 
-	comm->streamed = true;
-	if (stream == comm->stream) {
-		comm->streamed_own = true;
-		return 0;
-	}
-	if (stream_captured(comm, stream))
-		return 0;
-	used = used_entry(comm, stream);
-	if (!used)
-		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
-	if (!used->event)
-		rc = comm->backend->event_create(comm->dev, &used->event);
-	if (!rc)
-		rc = comm->backend->event_record(comm->dev, used->event, stream);
-	if (!rc)
-		used->dirty = true;
+	if (mark->late)
+		rc = comm->backend->event_record(comm->dev, mark->event, mark->at.stream);
+	mark->late = rc != 0;
 	return rc;
 }
+
+static int mark_join(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	int rc;
+
+	if (!mark->set || place_same(&mark->at, at))
+		return 0;
+	rc = mark_late(comm, mark);
+	return rc ? rc : comm->backend->stream_wait_event(comm->dev, at->stream, mark->event);
+}
+
+int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	int rc = mark->event ? 0 : comm->backend->event_create(comm->dev, &mark->event);
+
+	return rc ? rc : mark_join(comm, mark, at);
+}
+
+void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	struct status_saved saved;
+
+	mark->at = *at;
+	mark->set = mark->late = true;
+	status_save(&saved);
+	if (mark_late(comm, mark))
+		status_restore(&saved);
+}
+
+static void mark_drop(const spmt_comm *comm, struct mark *mark)
+{
+	if (mark->event)
+		comm->backend->event_destroy(comm->dev, mark->event);
+	*mark = (struct mark){ .event = NULL };
+}
+
+/* ---- noting ---------------------------------------------------------------------------------- */
+
+/* The mark of a stream, or one that can be made its own: those without work are taken over before the table grows. */
+static struct mark *used_mark(spmt_comm *comm, const struct place *at)
+{
+	struct mark *unset = NULL, *grown;
+
+	for (size_t i = 0; i < comm->nused; i++) {
+		struct mark *mark = &comm->used[i];
+
+		if (mark->set && place_alike(&mark->at, at))
+			return mark;
+		if (!mark->set)
+			unset = mark;
+	}
+	if (unset)
+		return unset;
+	grown = mem_calloc(comm->nused + 4, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	if (comm->nused)
+		memcpy(grown, comm->used, comm->nused * sizeof(*grown));
+	mem_free(comm->used);
+	comm->used = grown;
+	return &grown[comm->nused++];
+}
+
+/* A mark that has work is put again behind more of the same stream. If that may be another stream of the same handle, what is
+   to be queued waits for the work of the old one. */
+int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	*reserved = (struct reserved){ .at = { .stream = stream } };
+	if (stream == comm->stream || stream_captured(comm, stream))
+		return 0;
+	reserved->at = place_of(comm, stream);
+	reserved->mark = used_mark(comm, &reserved->at);
+	if (!reserved->mark)
+		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
+	return mark_ready(comm, reserved->mark, &reserved->at);
+}
+
+void stream_note(spmt_comm *comm, const struct reserved *reserved)
+{
+	comm->streamed = true;
+	if (reserved->at.stream == comm->stream)
+		comm->streamed_own = true;
+	if (reserved->mark)
+		mark_put(comm, reserved->mark, &reserved->at);
+}
+
+int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
+{
+	struct mark *mark = reserved->mark;
+	bool was = mark && mark->set;
+
+	stream_note(comm, reserved);
+	if (!mark || !mark->late)
+		return 0;
+	mark->set = was;
+	return mark_late(comm, mark);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* Kernels keep the same deadline and know what they wait for: they get the first word. */
 #define GRACE_MS(ms) ((ms) / 8 + 400)
 
-/* stream_sync's two silent codes in words. */
-static int sync_failed(spmt_comm *comm, const char *what, int rc)
+/* One deadline for all streams of a call. */
+struct patience {
+	int64_t end; /* ns, INT64_MAX: none */
+	const uint32_t *stop;
+	bool stopped;
+};
+
+static struct patience patience_for(int64_t ms, const uint32_t *stop)
+{
+	return (struct patience){ .end = ms < 0 ? INT64_MAX : process_now() + ms * 1000000,
+		.stop = stop };
+}
+
+static struct patience patience_of(const spmt_comm *comm)
 {
 	int64_t ms = comm_timeout(comm);
 
-	if (rc == -ECANCELED)
+	return patience_for(ms < 0 ? -1 : ms + GRACE_MS(ms), control_stop_word(comm->control));
+}
+
+/* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
+static int wait_step(const spmt_comm *comm, struct mark *mark, const struct patience *p)
+{
+	int64_t ns = p->end == INT64_MAX ? -1 : MAX_OF(p->end - process_now(), 0);
+	const uint32_t *stop = p->stopped ? NULL : p->stop;
+
+	return mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
+		    : comm->backend->stream_sync(comm->dev, comm->stream, ns, stop);
+}
+
+/* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
+   follows at once: that is waited for, half a second at most for all. */
+static int wait_for(const spmt_comm *comm, struct mark *mark, struct patience *p)
+{
+	int rc = mark ? mark_late(comm, mark) : 0;
+
+	if (rc)
+		return rc;
+	rc = wait_step(comm, mark, p);
+	if (rc != -ECANCELED)
+		return rc;
+	p->stopped = true;
+	p->end = MIN_OF(p->end, process_now() + DEVICE_STOPPED_NS);
+	return wait_step(comm, mark, p);
+}
+
+/* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
+static int used_wait(spmt_comm *comm, struct patience *p)
+{
+	struct status_saved first;
+	int rc = 0;
+
+	for (size_t i = 0; i < comm->nused; i++) {
+		struct mark *mark = &comm->used[i];
+		int one = mark->set ? wait_for(comm, mark, p) : 0;
+
+		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
+static int own_wait(spmt_comm *comm, struct patience *p)
+{
+	int rc = wait_for(comm, NULL, p);
+
+	comm->streamed_own = rc == -ETIMEDOUT;
+	return rc;
+}
+
+/* What is left for the next quiet. */
+static void used_count(spmt_comm *comm)
+{
+	comm->streamed = comm->streamed_own;
+	for (size_t i = 0; i < comm->nused; i++)
+		comm->streamed |= comm->used[i].set;
+}
+
+/* The silent codes in words. */
+static int wait_failed(spmt_comm *comm, const char *what, const struct patience *p, int rc)
+{
+	int64_t ms = comm_timeout(comm);
+
+	if (p->stopped)
 		return comm_broken(comm, what);
 	if (rc != -ETIMEDOUT)
 		return rc;
@@ -106,62 +271,43 @@ static int sync_failed(spmt_comm *comm, const char *what, int rc)
 		comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
 }
 
-#define SHOW_NS 1000000 /* a drain that takes longer is shown as a wait */
-
-static int stream_drain_shown(spmt_comm *comm, const char *what, int64_t ns)
-{
-	const uint32_t *stop = control_stop_word(comm->control);
-	int64_t first = ns < 0 ? SHOW_NS : MIN_OF(ns, SHOW_NS), begin = process_now();
-	struct wait_for wait = { .name = what, .since = begin };
-	int rc = device_drain(comm->backend, comm->dev, comm->stream, first, stop);
-
-	if (rc != -ETIMEDOUT || first == ns)
-		return rc;
-	waits_show(comm, &wait, &wait);
-	rc = device_drain(comm->backend, comm->dev, comm->stream, ns < 0 ? ns : ns - first, stop);
-	waits_hide(comm, &wait);
-	return rc;
-}
-
-/* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
-   follows at once. */
+/* Whoever queued it, work that goes on is for the next quiet to wait for. */
 int stream_drain(spmt_comm *comm, const char *what)
 {
-	int64_t ms = comm_timeout(comm);
-	int64_t ns = ms < 0 ? -1 : (ms + GRACE_MS(ms)) * 1000000;
-	int rc = stream_drain_shown(comm, what, ns);
+	struct patience p = patience_of(comm);
+	bool noted = comm->streamed_own;
+	int rc = own_wait(comm, &p);
 
-	return rc ? sync_failed(comm, what, rc) : 0;
+	comm->streamed |= comm->streamed_own;
+	comm->streamed_own |= noted;
+	return rc || p.stopped ? wait_failed(comm, what, &p, rc) : 0;
 }
 
 int streams_join(spmt_comm *comm, device_stream stream)
 {
+	const struct place at = place_of(comm, stream);
 	int rc = 0;
 
 	for (size_t i = 0; i < comm->nused && !rc; i++)
-		if (comm->used[i].dirty && comm->used[i].stream != stream)
-			rc = comm->backend->stream_wait_event(
-				comm->dev, stream, comm->used[i].event);
+		rc = mark_join(comm, &comm->used[i], &at);
 	return rc;
-}
-
-static void streams_forget(spmt_comm *comm)
-{
-	for (size_t i = 0; i < comm->nused; i++)
-		comm->used[i].dirty = false;
-	comm->streamed = false;
-	comm->streamed_own = false;
 }
 
 int streams_quiet(spmt_comm *comm, const char *what)
 {
-	int rc = streams_join(comm, comm->stream);
+	struct patience p = patience_of(comm);
+	struct status_saved first;
+	int rc = comm->streamed_own ? own_wait(comm, &p) : 0, used;
 
-	if (!rc)
-		rc = stream_drain(comm, what);
-	/* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
-	if (!rc || comm->backend->stream_query(comm->dev, comm->stream))
-		streams_forget(comm);
+	status_save(&first);
+	used = used_wait(comm, &p);
+	if (rc)
+		status_restore(&first);
+	else
+		rc = used;
+	used_count(comm);
+	if (rc || p.stopped)
+		rc = wait_failed(comm, what, &p, rc);
 	if (!rc)
 		rc = kernel_failure(comm, what);
 	/* What broke the world is the cause of whatever failed here. */
@@ -170,55 +316,62 @@ int streams_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
-/* A deadline holds here, too: a user's kernel may never end. A move whose wait was cut short is still in the comm's own stream,
-   whether it was noted or not. */
-bool streams_settle(spmt_comm *comm)
+/* ---- the end --------------------------------------------------------------------------------- */
+
+int64_t streams_deadline(const spmt_comm *comm)
 {
 	int64_t ms = comm_timeout(comm);
-	int rc;
 
-	if (!comm->stream)
-		return true;
 	ms = ms < 0 ? SETTLE_MS : ms;
-	if (comm_cpu_access(comm))
+	if (comm->stream && comm_cpu_access(comm))
 		ms = MIN_OF(ms, SETTLE_HANDOVER_MS);
-	rc = comm->streamed ? streams_join(comm, comm->stream) : 0;
-	if (!rc)
-		rc = comm->backend->stream_sync(comm->dev, comm->stream, ms * 1000000, NULL);
-	streams_forget(comm);
-	if (!rc)
-		return true;
-	log_line(
-		LOG_ERROR, "rank %d: work is still in its streams at the end (%d)", comm->rank, rc);
-	return rc != -ETIMEDOUT;
+	return process_now() + ms * 1000000;
+}
+
+/* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
+static int settle(spmt_comm *comm, int64_t deadline)
+{
+	struct patience p = { .end = deadline };
+	int own = own_wait(comm, &p), used = used_wait(comm, &p);
+
+	used_count(comm);
+	return own ? own : used;
+}
+
+bool streams_settle(spmt_comm *comm, int64_t deadline)
+{
+	int rc = comm->stream ? settle(comm, deadline) : 0;
+
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
+			comm->rank, rc);
+	return !comm->stream || !comm->streamed;
 }
 
 bool streams_ended(spmt_comm *comm)
 {
-	return comm->backend->stream_query(comm->dev, comm->stream) != 0;
+	if (comm->stream)
+		settle(comm, 0);
+	return !comm->stream || !comm->streamed;
 }
 
-bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm))
+bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 {
-	int rc;
+	int rc = streams_join(comm, comm->stream);
 
-	if (!comm_cpu_access(comm))
-		return false;
-	rc = comm->backend->call(comm->dev, comm->stream, release, comm);
+	if (!rc)
+		rc = comm->backend->call(comm->dev, comm->stream, release, arg);
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: what goes on there is never released", comm->rank);
-	return true;
+	return !rc;
 }
 
 void streams_drop(spmt_comm *comm)
 {
 	for (size_t i = 0; i < comm->nused; i++)
-		if (comm->used[i].event)
-			comm->backend->event_destroy(comm->dev, comm->used[i].event);
+		mark_drop(comm, &comm->used[i]);
 	mem_free(comm->used);
 	comm->used = NULL;
 	comm->nused = 0;
-	if (comm->collective)
-		comm->backend->event_destroy(comm->dev, comm->collective);
-	comm->collective = NULL;
+	mark_drop(comm, &comm->collective);
 }

@@ -5,35 +5,49 @@
 
 #include "comm.h"
 
-/* One stream with work that this comm has queued since the last quiet. */
-struct used_stream {
-	device_stream stream;
-	int thread;	    /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
-	device_event event; /* behind the last such work */
-	bool dirty;
-};
-
-/* The stream meant by a user's argument; after queueing work there, note it for quiet. */
+/* The stream meant by a user's argument. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
-int stream_note(spmt_comm *comm, device_stream stream);
+/* Which stream that is. */
+struct place place_of(const spmt_comm *comm, device_stream stream);
 /* The stream is being captured into a graph: nothing runs now, and its events order nothing outside the graph. */
 bool stream_captured(const spmt_comm *comm, device_stream stream);
+
+/*
+ * Round the queueing of work for which quiet has to wait: what can fail comes first, so that no call that fails has queued what
+ * is not noted. What is reserved is valid until that is done for another stream.
+ */
+struct reserved {
+	struct place at;
+	struct mark *mark; /* NULL: none is needed */
+};
+int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved);
+void stream_note(spmt_comm *comm, const struct reserved *reserved);
+/* Instead, of a call that has queued nothing but order, and may still fail. */
+int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
+
+/* By the same rule for a mark of any other use: the stream waits for what the mark is behind; then it is behind what is there. */
+int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at);
+void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at);
+
 /* `stream` waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, device_stream stream);
 /* spmt_quiet_on_stream in the name of `what`. */
 int stream_quiet(spmt_comm *comm, const char *what, device_stream stream);
-/* Waits for all of them; failures of kernels are reported here. */
+/* Waits for all of them; the first failure of what ran there. */
 int streams_quiet(spmt_comm *comm, const char *what);
 /* Waits for the comm's own. */
 int stream_drain(spmt_comm *comm, const char *what);
+
+/* When a comm that ends stops waiting, in process_now()'s time. */
+int64_t streams_deadline(const spmt_comm *comm);
 /* Of a broken world, too, for devices and no rank: before anything that queued work uses is
-   released. False: a user's kernel goes on. */
-bool streams_settle(spmt_comm *comm);
+   released. False: some work goes on. */
+bool streams_settle(spmt_comm *comm, int64_t deadline);
 /* After one that was false: what went on then has ended, or failed. */
 bool streams_ended(spmt_comm *comm);
-/* `release` becomes the last piece of work in comm's own stream, behind what the others held when they
-   were settled. False: not here; vendors let no call of theirs be made from a stream. */
-bool streams_hand_over(spmt_comm *comm, void (*release)(void *comm));
+/* release(arg) becomes the last piece of work in comm's own stream, behind what the others hold. For hosts only: vendors let no
+   call of theirs be made from a stream. False: there is no memory for it, and it is never called. */
+bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg);
 void streams_drop(spmt_comm *comm);
 
 #endif

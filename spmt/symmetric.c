@@ -135,12 +135,14 @@ int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 	UNCANCELLED;
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_MALLOC, .key = { size } };
-	int rc = comm_enter(comm, "spmt_malloc");
+	int rc = comm_begin(comm, "spmt_malloc");
 
 	if (rc)
 		return rc;
 	record.status = output_check(comm, "spmt_malloc", ptr);
-	return block_agree(comm, &record, size, ARENA_ALIGN, ptr);
+	rc = block_agree(comm, &record, size, ARENA_ALIGN, ptr);
+	comm_unclaim(comm);
+	return rc;
 }
 
 int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
@@ -149,7 +151,7 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_CALLOC, .key = { count, size } };
 	uint64_t bytes = 0;
-	int rc = comm_enter(comm, "spmt_calloc");
+	int rc = comm_begin(comm, "spmt_calloc");
 
 	if (rc)
 		return rc;
@@ -158,7 +160,9 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 		record.status = fail(-ENOMEM,
 			"spmt_calloc: rank %d: %zu elements of %zu bytes wrap the address space",
 			comm->rank, count, size);
-	return block_agree(comm, &record, bytes, ARENA_ALIGN, ptr);
+	rc = block_agree(comm, &record, bytes, ARENA_ALIGN, ptr);
+	comm_unclaim(comm);
+	return rc;
 }
 
 int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr)
@@ -166,7 +170,7 @@ int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **pt
 	UNCANCELLED;
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_ALIGNED_ALLOC, .key = { alignment, size } };
-	int rc = comm_enter(comm, "spmt_aligned_alloc");
+	int rc = comm_begin(comm, "spmt_aligned_alloc");
 
 	if (rc)
 		return rc;
@@ -175,7 +179,9 @@ int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **pt
 		record.status = fail(-EINVAL,
 			"spmt_aligned_alloc: rank %d: alignment %zu is not a power of two up to %llu",
 			comm->rank, alignment, (unsigned long long)HEAP_ALIGN);
-	return block_agree(comm, &record, size, alignment, ptr);
+	rc = block_agree(comm, &record, size, alignment, ptr);
+	comm_unclaim(comm);
+	return rc;
 }
 
 static int free_check(const spmt_comm *comm, const void *ptr)
@@ -216,7 +222,7 @@ int spmt_free(spmt_comm *comm, void *ptr)
 	UNCANCELLED;
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_FREE };
-	int rc = comm_enter(comm, "spmt_free");
+	int rc = comm_begin(comm, "spmt_free");
 
 	if (rc)
 		return rc;
@@ -230,6 +236,7 @@ int spmt_free(spmt_comm *comm, void *ptr)
 		return free_told(comm, ptr);
 	if (!rc && ptr)
 		rc = heap_free(comm->heap, heap_offset(comm->heap, ptr));
+	comm_unclaim(comm);
 	return rc;
 }
 

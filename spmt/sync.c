@@ -6,12 +6,6 @@
 #include "steps.h"
 #include "stream.h"
 
-/* A wait that was cut short leaves its work in flight: the next quiet waits for it again. */
-static bool cut_short(int rc)
-{
-	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
-}
-
 /* The first failure of the two keeps its sentence. */
 static int link_quiet(struct link *link)
 {
@@ -21,7 +15,7 @@ static int link_quiet(struct link *link)
 	status_save(&first);
 	if (link->large != link->small)
 		large = link->large->quiet(link);
-	link->pending = cut_short(small) || cut_short(large);
+	link->pending = link_cut_short(small) || link_cut_short(large);
 	if (!small)
 		return large;
 	status_restore(&first);
@@ -112,19 +106,25 @@ int spmt_quiet(spmt_comm *comm)
 int spmt_sync(spmt_comm *comm)
 {
 	TURN(comm, __func__);
-	int rc = comm_enter(comm, "spmt_sync");
+	int rc = comm_begin(comm, "spmt_sync");
 
-	return rc ? rc : meet(comm, &(struct meet_record){ .op = MEET_SYNC });
+	if (rc)
+		return rc;
+	rc = meet(comm, &(struct meet_record){ .op = MEET_SYNC });
+	comm_unclaim(comm);
+	return rc;
 }
 
 int spmt_barrier(spmt_comm *comm)
 {
 	TURN(comm, __func__);
 	struct meet_record record = { .op = MEET_BARRIER };
-	int rc = comm_enter(comm, "spmt_barrier");
+	int rc = comm_begin(comm, "spmt_barrier");
 
 	if (rc)
 		return rc;
 	record.status = quiet_all(comm, "spmt_barrier");
-	return meet(comm, &record);
+	rc = meet(comm, &record);
+	comm_unclaim(comm);
+	return rc;
 }

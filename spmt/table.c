@@ -214,20 +214,33 @@ void tables_drop(struct slot *slot)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+static int kernel_launch(spmt_comm *comm, const struct kernel *kernel, const void *args,
+	size_t size, const unsigned shape[2], device_stream stream)
+{
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
+
+	if (!rc)
+		rc = comm->backend->launch(
+			comm->dev, stream, kernel, shape[0], shape[1], args, size);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
+}
+
 int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream)
 {
 	bool host = comm_cpu_access(comm);
-	int rc = comm->backend->launch(
-		comm->dev, stream, kernel, host ? 1 : blocks, host ? 1 : KERNEL_BLOCK, args, size);
+	const unsigned shape[2] = { host ? 1 : blocks, host ? 1 : KERNEL_BLOCK };
 
-	return rc ? rc : stream_note(comm, stream);
+	return kernel_launch(comm, kernel, args, size, shape, stream);
 }
 
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream)
 {
-	int rc = comm->backend->launch(comm->dev, stream, kernel, 1, 1, args, size);
+	const unsigned shape[2] = { 1, 1 };
 
-	return rc ? rc : stream_note(comm, stream);
+	return kernel_launch(comm, kernel, args, size, shape, stream);
 }

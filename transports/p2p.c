@@ -148,19 +148,28 @@ static int store_wait(struct link *link, const char *what)
 	return link_wait_failed(link, what, rc);
 }
 
-/* The device moves: a user's stream is to be kept in order, or the CPU cannot reach the memory. */
+/* The device moves: a user's stream is to be kept in order, or the CPU cannot reach the memory. A wait that was cut short
+   leaves the move in flight, for quiet. */
 static int store_queue(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
 	device_stream stream)
 {
+	bool pending;
 	int rc = link->backend->copy(
 		link->dev, dst, src, n, mode == MOVE_STREAM ? stream : link->stream);
 
 	if (rc)
 		return rc;
 	link_count(link, MOVER_STORE, n);
+	if (mode == MOVE_STREAM)
+		return 0;
+	pending = link->pending;
+	link->pending = true;
 	if (mode == MOVE_NBI)
-		link->pending = true;
-	return mode == MOVE_BLOCKING ? store_wait(link, "store") : 0;
+		return 0;
+	rc = store_wait(link, "store");
+	if (!link_cut_short(rc))
+		link->pending = pending;
+	return rc;
 }
 
 static int store_move(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,

@@ -10,7 +10,10 @@
 #ifndef SPMT_TRANSPORT_H
 #define SPMT_TRANSPORT_H
 
+#include <errno.h>
+
 #include "../heap/heap.h"
+#include "../include/spmt.h"
 #include "route.h"
 
 /* ---- maps ---------------------------------------------------------------------------------- */
@@ -108,6 +111,12 @@ void link_route(const struct link *link, struct route *route);
 
 /* A backend's -ETIMEDOUT or -ECANCELED as a mover's code, with a sentence; others pass. */
 int link_wait_failed(const struct link *link, const char *what, int rc);
+
+/* Such a code: the wait has ended early, and what was in flight is so still. */
+static inline bool link_cut_short(int rc)
+{
+	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
+}
 
 /* The tables for a kind; NULL where this build has none. */
 const struct map_ops *map_ops(enum map_kind map);

@@ -343,6 +343,108 @@ Test(ends, work_may_outlive_a_broken_world)
 	cr_expect_null(grown, "%s", grown);
 }
 
+/* The same with parts of the world, and of a part: work in the stream of one, with the view of another. */
+enum { CHAIN = 3 };
+
+struct leaving {
+	_Atomic int awake;
+	int where;
+	bool part_first; /* the part ends, in a world that stands, and then that */
+};
+
+static int chain_make(spmt_comm *comm, spmt_comm *chain[CHAIN])
+{
+	chain[0] = comm;
+	for (int i = 1; i < CHAIN; i++)
+		REQUIRE_OK(spmt_split(chain[i - 1], 0, 0, &chain[i]));
+	return 0;
+}
+
+static int leave_in_part(spmt_comm *comm, void *arg)
+{
+	struct leaving *l = arg;
+	struct outliving o = { .view.size = sizeof(o.view), .awake = &l->awake };
+	spmt_comm *chain[CHAIN], *at, *beside;
+
+	REQUIRE_OK(spmt_calloc(comm, 256, 8, (void **)&o.words));
+	TRY(chain_make(comm, chain));
+	REQUIRE_OK(spmt_split(chain[1], 0, 0, &beside));
+	at = chain[l->where];
+	REQUIRE_OK(spmt_set_timeout(at, 300));
+	REQUIRE_OK(spmt_view_get(l->part_first ? at : chain[(l->where + 1) % CHAIN], &o.view));
+	REQUIRE_OK(spmt_host_launch(at, NULL, outlive, &o, sizeof(o)));
+	REQUIRE_OK(spmt_put_on_stream(at, o.words + 16, o.words + 32, 64, 0, NULL));
+	REQUIRE_OK(spmt_sync(comm));
+	if (!l->part_first)
+		return spmt_rank(comm) ? spmt_quiet(at) : -4242;
+	REQUIRE_CODE(spmt_finalize(at), SPMT_ERR_TIMEOUT);
+	REQUIRE_CODE(spmt_quiet(at), -EBADF);
+	return spmt_barrier(comm);
+}
+
+static void in_parts(int where, bool part_first)
+{
+	struct usage before, slack = { .fds = 0, .threads = 0, .maps = 64, .rss_kib = 4096 };
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	struct leaving l = { .where = where, .part_first = part_first };
+	const char *grown = "never looked";
+
+	cr_assert_eq(spmt_run(2, NULL, meet_once, NULL), 0);
+	before = usage_now();
+	attr.heap_size = (size_t)4 << 20;
+	cr_assert_eq(spmt_run(2, &attr, leave_in_part, &l), part_first ? 0 : -4242, "%s",
+		spmt_last_error());
+	cr_assert_eq(atomic_load(&l.awake), 0, "finalize waited for a user's kernel");
+	for (int i = 0; i < 300 && (grown || atomic_load(&l.awake) < 2); i++) {
+		sleep_ms(50);
+		grown = usage_grown(&before, &slack);
+	}
+	cr_expect_eq(atomic_load(&l.awake), 2);
+	cr_expect_null(grown, "%s", grown);
+}
+
+Test(ends, work_may_outlive_a_world_with_parts)
+{
+	NEEDS_HOST(KERNELS);
+	for (int where = 0; where < CHAIN; where++)
+		in_parts(where, false);
+}
+
+Test(ends, work_may_outlive_a_part_and_then_its_world)
+{
+	NEEDS_HOST(KERNELS);
+	in_parts(1, true);
+	in_parts(2, true);
+}
+
+/* Parts of parts end with the world, as deep as they are, on a stack that is not. */
+enum { DEEP = 120, STACK = 64 << 10 };
+
+static int deep(int rank, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(rank, 8, arg);
+	uint64_t one = 1, sum = 0;
+	spmt_comm *comm, *at;
+
+	attr.device = device_of(rank);
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_split(comm, rank == 3 ? 0 : -1, 0, &at));
+	for (int i = 1; rank == 3 && i < DEEP; i++)
+		REQUIRE_OK(spmt_split(at, 0, 0, &at));
+	if (rank == 3)
+		REQUIRE_OK(spmt_all_reduce(at, &sum, &one, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	return spmt_finalize(comm);
+}
+
+Test(ends, a_deep_tree_on_a_small_stack)
+{
+	spmt_uid uid;
+
+	NEEDS_HOST("the smallest stack that a driver takes is its own");
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	RANKS_OK(ranks_threads_stack(8, STACK, deep, &uid));
+}
+
 /* A stream of the user's is held up beyond its rank's deadline. What waits in it writes to the heap in the end, which is nobody
    else's until then. */
 struct held {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "processes.h"
+#include "spmt/comm.h"
 
 enum { ODD = 2 };
 
@@ -247,6 +248,102 @@ static int register_wrong(spmt_comm *world, void *arg)
 Test(misuse, register_and_deregister)
 {
 	everywhere(register_wrong);
+}
+
+/* Rank 0 of a process of two registers memory that travels between processes, and is waited for; its other calls are refused
+   meanwhile, and leave what it brings to the meeting as it was. */
+struct beside {
+	_Atomic int *refused; /* shared by the processes */
+	spmt_comm *comm, *own;
+	char *buf;
+	spmt_mem *mem;
+};
+
+static int refused_calls(struct beside *b)
+{
+	static const char said[] = "rank 0: another thread is in spmt_register on this comm";
+	void *ptr = b;
+	spmt_mem *mem = NULL;
+	spmt_comm *part;
+	char local[8];
+
+	ALL(spmt_register(b->comm, local, sizeof(local), &mem), -EBUSY, said);
+	ALL(spmt_register(b->comm, b->buf, 64, &mem), -EBUSY, said);
+	ALL(spmt_register(b->comm, NULL, 0, &mem), -EBUSY, said);
+	ALL(spmt_malloc(b->comm, 1 << 16, &ptr), -EBUSY, said);
+	ALL(spmt_split(b->comm, 0, 0, &part), -EBUSY, said);
+	ALL(spmt_deregister(b->comm, NULL), -EBUSY, said);
+	ALL(spmt_finalize(b->comm), -EBUSY, said);
+	REQUIRE(ptr == b && !mem);
+	return 0;
+}
+
+/* Thread 0 registers; thread 1 waits until it has been let in. */
+static int registering(int index, void *arg)
+{
+	struct beside *b = arg;
+	int64_t end = now_ns() + 5000000000;
+	int rc = 0;
+
+	if (!index)
+		return spmt_register(b->comm, b->buf, 64, &b->mem);
+	while (!atomic_load(&b->comm->inside) && now_ns() < end)
+		sleep_ms(1);
+	sleep_ms(20); /* so that it has brought what it brings */
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = refused_calls(b);
+	atomic_store(b->refused, 1);
+	return rc;
+}
+
+static int other_worlds(struct beside *b)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+
+	attr.device = spmt_device(b->comm);
+	REQUIRE_OK(spmt_init(&attr, &b->own));
+	REQUIRE_OK(spmt_malloc(b->own, 64, (void **)&b->buf));
+	return spmt_copy_in(b->own, b->buf, "hello", 6);
+}
+
+static int register_beside(spmt_comm *world, void *arg)
+{
+	struct beside b = *(struct beside *)arg;
+	int64_t end = now_ns() + 8000000000;
+	struct usage before;
+	char got[6] = "";
+
+	b.comm = world;
+	before = usage_now();
+	if (spmt_rank(world) == 0) {
+		TRY(other_worlds(&b));
+		TRY(ranks_threads(2, registering, &b));
+	} else {
+		while (!atomic_load(b.refused) && now_ns() < end)
+			sleep_ms(1);
+		REQUIRE_OK(spmt_register(world, NULL, 0, &b.mem));
+	}
+	REQUIRE_OK(spmt_mem_get(world, got, b.mem, 0, sizeof(got), 0));
+	REQUIRE(strcmp(got, "hello") == 0);
+	REQUIRE_OK(spmt_deregister(world, b.mem));
+	if (b.own)
+		REQUIRE_OK(spmt_finalize(b.own));
+	REQUIRE_OK(spmt_barrier(world));
+	REQUIRE(usage_now().fds <= before.fds);
+	return 0;
+}
+
+Test(misuse, a_refused_call_leaves_the_registration_that_it_met)
+{
+	static const char *const layouts[] = { "0|1", "0,1|2" };
+
+	for (int i = 0; i < 2; i++) {
+		struct processes p = { .layout = layouts[i] };
+		struct beside b = { .refused = processes_shared(sizeof(int)) };
+
+		cr_assert(b.refused != NULL);
+		RANKS_OK(processes_world(&p, register_beside, &b));
+	}
 }
 
 static int of_another_comm(spmt_comm *world, void *arg)

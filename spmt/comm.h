@@ -8,25 +8,11 @@
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
 
+#include "mark.h"
 #include "meet.h"
 #include "table.h"
 #include "wait.h"
 #include "world.h"
-
-/* A stream, however often its handle is given away. */
-struct place {
-	device_stream stream;
-	uint64_t id; /* 0: its backend has none, and only the handle tells */
-	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
-};
-
-/* Behind work in a stream. */
-struct mark {
-	struct place at;
-	device_event event; /* made with the first use, and kept */
-	bool set;	    /* there is work that may not have ended */
-	bool late;	    /* the event is yet to be recorded for it */
-};
 
 struct spmt_comm {
 	struct pooled head;

@@ -7,8 +7,6 @@
 
 /* The stream meant by a user's argument. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
-/* Which stream that is. */
-struct place place_of(const spmt_comm *comm, device_stream stream);
 /* The stream is being captured into a graph: nothing runs now, and its events order nothing outside the graph. */
 bool stream_captured(const spmt_comm *comm, device_stream stream);
 
@@ -24,10 +22,6 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
 /* Instead, of a call that has queued nothing but order, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
-
-/* By the same rule for a mark of any other use: the stream waits for what the mark is behind; then it is behind what is there. */
-int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at);
-void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at);
 
 /* `stream` waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, device_stream stream);

@@ -233,8 +233,8 @@ int spmt_free(spmt_comm *comm, void *ptr)
 		record.status = quiet_all(comm, "spmt_free");
 	rc = meet(comm, &record);
 	if (!rc && ptr && comm_checked(comm))
-		return free_told(comm, ptr);
-	if (!rc && ptr)
+		rc = free_told(comm, ptr);
+	else if (!rc && ptr)
 		rc = heap_free(comm->heap, heap_offset(comm->heap, ptr));
 	comm_unclaim(comm);
 	return rc;

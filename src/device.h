@@ -38,16 +38,14 @@ struct backend {
 	int (*enter)(int dev, struct device_saved *saved);
 	void (*leave)(const struct device_saved *saved);
 
-	/* Prepares a device (context, kernels), counted: each open is undone by one close. Takes
-	   100 ms and more the first time, and then waits for the device's kernels; what it has
-	   made stays until the process ends, so that later ones do not. An application may
-	   reset a device that is not open: the next open makes all anew. Streams and what is
-	   queued in them need an open device. */
+	/* Prepares a device (context, kernels), counted: each open is undone by one close. Takes 100 ms and more the first time, and
+	   then waits for the device's kernels; what it has made stays until the process ends, so that later ones do not. An
+	   application may reset a device that is not open: the next open makes all anew. Streams and what is queued in them
+	   need an open device. */
 	int (*open)(int dev);
 	void (*close)(int dev);
 
-	/* 0: from's kernels and copies may reach to's memory once enabled. Else a reason in
-	   words and a negative code, no sentence. from == to is 0. */
+	/* 0: from's kernels and copies may reach to's memory once enabled, or from == to. Else a code, a reason, no sentence. */
 	int (*peer_check)(int from, int to, char reason[DEVICE_REASON]);
 	/* Idempotent ("already enabled" is success and leaves no sticky error). Stays until the
 	   process ends. */
@@ -104,9 +102,6 @@ struct backend {
 	const struct device_memops_ops *memops;
 };
 
-/* The CPU may load, store and do atomics on device memory at its own address. */
-#define DEVICE_HOST_ACCESS 1u
-
 extern const struct backend backend_hip, backend_cuda, backend_host;
 
 /* Row i in order of preference, NULL past the end. Loads nothing. */
@@ -118,8 +113,6 @@ bool device_lacks_images(const struct backend *b);
 /* The one named, or for NULL by SPMT_BACKEND, or else the first with devices and images; or a sentence why none will do. */
 int device_select(const char *name, const struct backend **backend);
 
-/* How long a wait that was stopped goes on for work that needs nobody. */
-#define DEVICE_STOPPED_NS 500000000ll
 /* stream_sync that, stopped, waits half a second more for work that needs nobody, so that its buffers are written to no more. */
 int device_drain(const struct backend *b, int dev, device_stream s, int64_t timeout_ns,
 	const uint32_t *stop);

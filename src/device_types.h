@@ -16,6 +16,12 @@ typedef void *device_event;
 
 #define DEVICE_REASON 128 /* bytes for a reason in words */
 
+/* A trait: the CPU may load, store and do atomics on device memory at its own address. */
+#define DEVICE_HOST_ACCESS 1u
+
+/* How long a wait that was stopped goes on for work that needs nobody. */
+#define DEVICE_STOPPED_NS 500000000ll
+
 struct device_desc {
 	int ordinal;
 	char name[64];

@@ -138,6 +138,11 @@ int link_wait_failed(const struct link *link, const char *what, int rc)
 	return rc;
 }
 
+bool link_cut_short(int rc)
+{
+	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
+}
+
 /* The engine waits for no rank. */
 static int store_wait(struct link *link, const char *what)
 {

@@ -10,10 +10,7 @@
 #ifndef SPMT_TRANSPORT_H
 #define SPMT_TRANSPORT_H
 
-#include <errno.h>
-
 #include "../heap/heap.h"
-#include "../include/spmt.h"
 #include "route.h"
 
 /* ---- maps ---------------------------------------------------------------------------------- */
@@ -23,11 +20,9 @@ struct ipc_memory;
 
 struct map_ops {
 	const char *name;
-	/* Makes the peer's heap reachable: fills link->base and link->own. Called once a link in
-	   init, from the rank's thread; may take driver locks; on failure nothing is attached
-	   and the sentence names rank, peer and cause. A peer's refusal of p2p at this point
-	   (rather than at peer_check) is -EACCES: the caller demotes the route and tries the
-	   next map. */
+	/* Makes the peer's heap reachable: fills link->base and link->own. Called once a link in init, from the rank's thread; may
+	   take driver locks; on failure nothing is attached and the sentence names rank, peer and cause. A peer's refusal of p2p
+	   at this point (rather than at peer_check) is -EACCES: the caller demotes the route and tries the next map. */
 	int (*attach)(struct link *link, const struct backend *backend, int dev,
 		const struct rank_info *peer);
 	/* Undoes attach; link may be unattached. No work is in flight. */
@@ -44,10 +39,9 @@ enum move_mode {
 
 struct mover_ops {
 	const char *name;
-	/* Raw addresses: `remote` as mapped by the link. n > 0, checked by the caller. Ordering
-	   between two moves of one link: none; between a move and a later fence(): as its
-	   comment says. Any one thread at a time a link. Failure: nothing of this move will be
-	   written later. */
+	/* Raw addresses: `remote` as mapped by the link. n > 0, checked by the caller. Ordering between two moves of one link: none;
+	   between a move and a later fence(): as its comment says. Any one thread at a time a link. Failure: nothing of this move
+	   will be written later, but of one that waited and was cut short, which is pending then. */
 	int (*put)(struct link *link, void *remote, const void *local, size_t n,
 		enum move_mode mode, device_stream stream);
 	int (*get)(struct link *link, void *local, const void *remote, size_t n,
@@ -112,11 +106,8 @@ void link_route(const struct link *link, struct route *route);
 /* A backend's -ETIMEDOUT or -ECANCELED as a mover's code, with a sentence; others pass. */
 int link_wait_failed(const struct link *link, const char *what, int rc);
 
-/* Such a code: the wait has ended early, and what was in flight is so still. */
-static inline bool link_cut_short(int rc)
-{
-	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
-}
+/* Such a code: what was waited for is still in flight. */
+bool link_cut_short(int rc);
 
 /* The tables for a kind; NULL where this build has none. */
 const struct map_ops *map_ops(enum map_kind map);

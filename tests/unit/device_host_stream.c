@@ -5,49 +5,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "gate.h"
 #include "ranks.h"
-
-/* A gate that work in a stream stops at until the test opens it. */
-struct gate {
-	_Atomic int entered, open;
-};
-
-static void pass_gate(void *arg)
-{
-	struct gate *g = arg;
-
-	atomic_store(&g->entered, 1);
-	while (!atomic_load(&g->open))
-		usleep(200);
-}
-
-static void block(int dev, device_stream s, struct gate *g)
-{
-	OK(b->call(dev, s, pass_gate, g));
-	while (!atomic_load(&g->entered))
-		usleep(200);
-}
-
-static device_stream stream_of(int dev)
-{
-	device_stream s;
-
-	OK(b->open(dev));
-	OK(b->stream_create(dev, &s));
-	return s;
-}
-
-static void end(int dev, device_stream s)
-{
-	OK(b->stream_destroy(dev, s));
-	b->close(dev);
-}
-
-static void settle(int dev, device_stream s)
-{
-	OK(b->stream_sync(dev, s, 10 * SECOND, NULL));
-}
 
 /* ---- order and asynchrony */
 
@@ -312,72 +271,6 @@ Test(device_host_stream, a_wait_is_for_the_record_before_it)
 	end(0, s);
 	end(0, t);
 	end(0, u);
-}
-
-/* Work that fails when it runs: its memory goes while a gate holds the stream. */
-static void fail_stream(device_stream s)
-{
-	struct gate gate = { 0 };
-	void *gone;
-
-	OK(b->alloc(0, 4096, DEVICE_MEMORY_PLAIN, &gone));
-	block(0, s, &gate);
-	OK(b->fill(0, gone, 1, 4096, s));
-	OK(b->free(0, gone));
-	atomic_store(&gate.open, 1);
-	cr_assert_eq(b->stream_sync(0, s, 10 * SECOND, NULL), -EFAULT);
-}
-
-/* The next stream in the same object has not failed, and what had is still known of the event. */
-Test(device_host_stream, an_event_tells_of_a_failure_when_its_stream_is_gone)
-{
-	device_stream s, t;
-	device_event before, behind;
-
-	start(1);
-	OK(b->event_create(0, &before));
-	OK(b->event_create(0, &behind));
-	s = stream_of(0);
-	OK(b->fill(0, &(int){ 0 }, 1, 4, s));
-	OK(b->event_record(0, before, s));
-	fail_stream(s);
-	OK(b->event_record(0, behind, s));
-	OK(b->stream_destroy(0, s));
-	t = stream_of(0);
-	cr_assert_eq(t, s, "the object was not used again");
-	OK(b->fill(0, &(int){ 0 }, 1, 4, t));
-	settle(0, t);
-	cr_expect_eq(b->event_query(0, before), 1);
-	cr_expect_eq(b->event_sync(0, before, SECOND, NULL), 0);
-	cr_expect_eq(b->event_query(0, behind), -EFAULT);
-	cr_expect_eq(b->event_sync(0, behind, SECOND, NULL), -EFAULT);
-	OK(b->event_record(0, behind, t));
-	cr_expect_eq(b->event_sync(0, behind, SECOND, NULL), 0);
-	OK(b->event_destroy(0, before));
-	OK(b->event_destroy(0, behind));
-	end(0, t);
-}
-
-/* Also where the failure is known before the wait is queued. */
-Test(device_host_stream, who_waits_for_work_that_failed_fails)
-{
-	device_stream s, t;
-	device_event e;
-	int calls = 0;
-
-	start(1);
-	OK(b->event_create(0, &e));
-	s = stream_of(0);
-	t = stream_of(0);
-	fail_stream(s);
-	OK(b->event_record(0, e, s));
-	OK(b->stream_wait_event(0, t, e));
-	OK(b->fill(0, &calls, 1, sizeof(calls), t));
-	cr_expect_eq(b->stream_sync(0, t, 10 * SECOND, NULL), -EFAULT);
-	cr_expect_eq(calls, 0);
-	OK(b->event_destroy(0, e));
-	end(0, s);
-	end(0, t);
 }
 
 Test(device_host_stream, an_event_outlives_its_stream)

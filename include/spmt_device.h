@@ -851,33 +851,45 @@ SPMTD_FN int spmtd_any_block_(int x)
 #endif
 #endif
 
-#define SPMTD_ACCESS(bits)                                                        \
-	typedef uint##bits##_t __attribute__((may_alias)) spmtd_u##bits##_;       \
-	SPMTD_FN spmtd_u##bits##_ *spmtd_word##bits##_(uint64_t a)                \
-	{                                                                         \
-		return (spmtd_u##bits##_ *)spmtd_to_(a);                          \
-	}                                                                         \
-	SPMTD_FN uint##bits##_t spmtd_peek##bits##_(uint64_t a)                   \
-	{                                                                         \
-		return __atomic_load_n(spmtd_word##bits##_(a), __ATOMIC_ACQUIRE); \
-	}                                                                         \
-	SPMTD_FN uint##bits##_t spmtd_look##bits##_(uint64_t a)                   \
-	{                                                                         \
-		return __atomic_load_n(spmtd_word##bits##_(a), __ATOMIC_ACQUIRE); \
-	}                                                                         \
-	SPMTD_FN void spmtd_poke##bits##_(uint64_t a, uint##bits##_t x)           \
-	{                                                                         \
-		__atomic_store_n(spmtd_word##bits##_(a), x, __ATOMIC_RELEASE);    \
+/* Round every store that others may acquire, and behind every load of one: for the library's own kernels, which are built without
+   ThreadSanitizer and tell it of what they order. */
+#if !defined(SPMTD_SEEN)
+#define SPMTD_SEEN(a) ((void)0)
+#define SPMTD_SHOWN(a) ((void)0)
+#endif
+#define SPMTD_ACCESS(bits)                                                                    \
+	typedef uint##bits##_t __attribute__((may_alias)) spmtd_u##bits##_;                   \
+	SPMTD_FN spmtd_u##bits##_ *spmtd_word##bits##_(uint64_t a)                            \
+	{                                                                                     \
+		return (spmtd_u##bits##_ *)spmtd_to_(a);                                      \
+	}                                                                                     \
+	SPMTD_FN uint##bits##_t spmtd_peek##bits##_(uint64_t a)                               \
+	{                                                                                     \
+		uint##bits##_t x = __atomic_load_n(spmtd_word##bits##_(a), __ATOMIC_ACQUIRE); \
+		SPMTD_SEEN(spmtd_to_(a));                                                     \
+		return x;                                                                     \
+	}                                                                                     \
+	SPMTD_FN uint##bits##_t spmtd_look##bits##_(uint64_t a)                               \
+	{                                                                                     \
+		return spmtd_peek##bits##_(a);                                                \
+	}                                                                                     \
+	SPMTD_FN void spmtd_poke##bits##_(uint64_t a, uint##bits##_t x)                       \
+	{                                                                                     \
+		SPMTD_SHOWN(spmtd_to_(a));                                                    \
+		__atomic_store_n(spmtd_word##bits##_(a), x, __ATOMIC_RELEASE);                \
 	}
 #define SPMTD_ATOMIC(name, builtin, bits)                                           \
 	SPMTD_FN uint##bits##_t spmtd_##name##bits##_(uint64_t a, uint##bits##_t x) \
 	{                                                                           \
-		return builtin(spmtd_word##bits##_(a), x, __ATOMIC_ACQ_REL);        \
+		SPMTD_SHOWN(spmtd_to_(a));                                          \
+		x = builtin(spmtd_word##bits##_(a), x, __ATOMIC_ACQ_REL);           \
+		SPMTD_SEEN(spmtd_to_(a));                                           \
+		return x;                                                           \
 	}
 #define SPMTD_REDUCE(name, builtin, bits)                                      \
 	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x) \
 	{                                                                      \
-		(void)builtin(spmtd_word##bits##_(a), x, __ATOMIC_ACQ_REL);    \
+		(void)spmtd_##name##bits##_(a, x);                             \
 	}
 #define SPMTD_ATOMICS(bits)                                                         \
 	SPMTD_ACCESS(bits)                                                          \
@@ -893,8 +905,10 @@ SPMTD_FN int spmtd_any_block_(int x)
 	SPMTD_FN uint##bits##_t spmtd_cas##bits##_(                                 \
 		uint64_t a, uint##bits##_t compare, uint##bits##_t x)               \
 	{                                                                           \
+		SPMTD_SHOWN(spmtd_to_(a));                                          \
 		__atomic_compare_exchange_n(spmtd_word##bits##_(a), &compare, x, 0, \
 			__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                        \
+		SPMTD_SEEN(spmtd_to_(a));                                           \
 		return compare;                                                     \
 	}
 SPMTD_ATOMICS(8)
@@ -2561,6 +2575,8 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 #undef SPMTD_NVPTX
 #undef SPMTD_AMDGCN
 #undef SPMTD_HOST
+#undef SPMTD_SEEN
+#undef SPMTD_SHOWN
 #undef SPMTD_DEVICE
 #undef SPMTD_FN
 #undef SPMTD_LONG

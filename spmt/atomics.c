@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../src/tsan.h"
+
 size_t type_size(enum spmt_type type)
 {
 	switch (type) {
@@ -73,7 +75,7 @@ DEFINE_AMO(32)
 DEFINE_AMO(64)
 #undef DEFINE_AMO
 
-uint64_t word_load(enum spmt_type type, const void *ptr)
+static uint64_t load(enum spmt_type type, const void *ptr)
 {
 	switch (type_size(type)) {
 	case 1:
@@ -85,6 +87,14 @@ uint64_t word_load(enum spmt_type type, const void *ptr)
 	default:
 		return __atomic_load_n((const uint64_t *)ptr, __ATOMIC_ACQUIRE);
 	}
+}
+
+uint64_t word_load(enum spmt_type type, const void *ptr)
+{
+	uint64_t word = load(type, ptr);
+
+	tsan_acquire(ptr);
+	return word;
 }
 
 /* -1, 0, 1, or 2 where nothing but NE holds. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../src/process.h"
+#include "../src/tsan.h"
 #include "futex.h"
 
 #define CLAIM_NS (100 * 1000000ll)
@@ -50,6 +51,7 @@ bool control_break(struct control *control, int code, const char *sentence)
 		strncpy(cause.sentence, sentence, sizeof(cause.sentence) - 1);
 		control->cause = cause;
 		control->check = check_of(&cause);
+		tsan_release(&control->stop);
 		atomic_store_explicit(&control->stop, 1, memory_order_release);
 	}
 	/* Also where another is first: what looks like one may be anything. */
@@ -65,6 +67,7 @@ enum control_state control_state(struct control *control, struct cause *cause)
 		return CONTROL_WHOLE;
 	if (!atomic_load_explicit(&control->stop, memory_order_acquire))
 		return CONTROL_SPOILED;
+	tsan_acquire(&control->stop);
 	memcpy(cause, &control->cause, sizeof(*cause));
 	/* The compiler may not look at the shared one again. */
 	__asm__ volatile("" : : "r"(cause) : "memory");

@@ -18,6 +18,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
+#include "../src/tsan.h"
 #include "bootstrap.h"
 #include "bootstrap_wire.h"
 #include "broken.h"
@@ -221,6 +222,7 @@ static void adopt_world(
 		control_begin(control, w->nranks, routes_world(w));
 		atomic_store(&w->local->mark.moved, 1);
 		w->process = process;
+		tsan_elsewhere();
 		atomic_store_explicit(&w->control, control, memory_order_release);
 	}
 	pthread_mutex_unlock(&w->lock);

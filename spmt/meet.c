@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../src/process.h"
+#include "../src/tsan.h"
 #include "futex.h"
 #include "steps.h"
 
@@ -400,6 +401,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 		memcpy(cell->sentence[epoch & 1], status_sentence(),
 			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
 	spin_seen(comm);
+	tsan_release(&control->verdict[epoch & 1]);
 	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
 		gate_open(control, comm->nranks, epoch);
@@ -409,6 +411,7 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) - 2 * epoch > 1))
 		return comm_spoiled(comm, meet_name(mine->op));
 	gate_passed(control, comm->nranks);
+	tsan_acquire(&control->verdict[epoch & 1]);
 	switch (atomic_load_explicit(&control->verdict[epoch & 1], memory_order_relaxed)) {
 	case MEET_AGREED:
 		return 0;

@@ -6,6 +6,7 @@
 
 #include "../src/kernels/kernels.h"
 #include "../src/status.h"
+#include "../src/tsan.h"
 #include "atomics.h"
 #include "rma.h"
 #include "stream.h"
@@ -46,6 +47,7 @@ int signal_now(
 		return comm_failed(
 			comm, "spmt_signal", rc ? rc : stream_drain(comm, "spmt_signal"));
 	}
+	tsan_release(word);
 	if (op == SPMT_SIGNAL_SET)
 		__atomic_store_n(word, val, __ATOMIC_RELEASE);
 	else
@@ -189,9 +191,11 @@ int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *t
 	if (call.compares)
 		memcpy(&b, compare, call.size);
 	if (comm_cpu_access(comm)) {
+		tsan_release(remote);
 		old = call.size == 4
 			? amo_32((uint32_t *)(void *)remote, amo, (uint32_t)a, (uint32_t)b)
 			: amo_64((uint64_t *)(void *)remote, amo, a, b);
+		tsan_acquire(remote);
 		rma_stored(comm, pe);
 	} else {
 		rc = amo_kernel(comm, &call, target, &a, &b, &old, pe);

@@ -9,6 +9,7 @@
 #include "../src/mem.h"
 #include "../src/process.h"
 #include "../src/status.h"
+#include "../src/tsan.h"
 #include "bootstrap.h"
 #include "gather.h"
 #include "routes.h"
@@ -477,6 +478,7 @@ void world_publish(spmt_comm *comm)
 
 	comm_set_live(comm);
 	atomic_store_explicit(&dir->entries[comm->rank].dev, comm->dev, memory_order_relaxed);
+	tsan_release(&dir->entries[comm->rank]);
 	atomic_store_explicit(&dir->entries[comm->rank].comm, comm, memory_order_release);
 }
 
@@ -513,6 +515,7 @@ spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank)
 	if (!dir || rank < 0 || rank >= dir->capacity)
 		return NULL;
 	c = atomic_load_explicit(&dir->entries[rank].comm, memory_order_acquire);
+	tsan_acquire(&dir->entries[rank]);
 	return c && world_is(w, id) ? c : NULL;
 }
 
@@ -525,6 +528,7 @@ spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device)
 	for (int i = 0; dir && i < dir->capacity; i++) {
 		spmt_comm *c = atomic_load_explicit(&dir->entries[i].comm, memory_order_acquire);
 
+		tsan_acquire(&dir->entries[i]);
 		if (c &&
 			atomic_load_explicit(&dir->entries[i].dev, memory_order_relaxed) ==
 				device &&

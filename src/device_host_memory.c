@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "process.h"
 #include "status.h"
+#include "tsan.h"
 
 #define LARGEST ((size_t)1 << 46)    /* half of a 47-bit address space: sums below do not wrap */
 #define HUGE_ALIGN ((size_t)2 << 20) /* large blocks begin where a huge page may */
@@ -448,6 +449,7 @@ bool host_peek64(int dev, const void *ptr, bool device, uint64_t *value)
 	if (!word_locked(dev, ptr, device))
 		return false;
 	*value = __atomic_load_n((const uint64_t *)ptr, __ATOMIC_ACQUIRE);
+	tsan_acquire(ptr);
 	pthread_rwlock_unlock(&host_state()->memory);
 	return true;
 }
@@ -456,6 +458,7 @@ bool host_poke64(int dev, void *ptr, bool device, uint64_t value)
 {
 	if (!word_locked(dev, ptr, device))
 		return false;
+	tsan_release(ptr);
 	__atomic_store_n((uint64_t *)ptr, value, __ATOMIC_RELEASE);
 	pthread_rwlock_unlock(&host_state()->memory);
 	return true;

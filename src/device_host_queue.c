@@ -12,6 +12,7 @@
 #include "fault.h"
 #include "mem.h"
 #include "status.h"
+#include "tsan.h"
 
 #define YIELDS 16
 #define SLICE_FIRST \
@@ -103,6 +104,15 @@ static void store_word(void *dst, size_t n, uint64_t value)
 	}
 }
 
+static void move_word(void *dst, const void *src, size_t n)
+{
+	uint64_t value = load_word(src, n);
+
+	tsan_acquire(src);
+	tsan_release(dst);
+	store_word(dst, n, value);
+}
+
 /* An aligned word is one access, so that a flag may be copied to where somebody polls. */
 static int run_copy_op(const struct host_op *op)
 {
@@ -113,7 +123,7 @@ static int run_copy_op(const struct host_op *op)
 	if (op->move.src_device && !host_still(op->dev, op->move.src, n))
 		return -EFAULT;
 	if (n <= 8 && is_power_of_two(n))
-		store_word(op->move.dst, n, load_word(op->move.src, n));
+		move_word(op->move.dst, op->move.src, n);
 	else
 		memmove(op->move.dst, op->move.src, n);
 	return 0;

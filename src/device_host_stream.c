@@ -18,6 +18,7 @@
 #include "mem.h"
 #include "process.h"
 #include "status.h"
+#include "tsan.h"
 
 #define STACK ((size_t)256 << 10)
 #define YIELDS 16
@@ -234,6 +235,7 @@ static void run_op(struct host_stream *s, struct host_op *op)
 		atomic_store(&s->failed, ticket);
 		atomic_store(&s->error, rc);
 	}
+	tsan_release(&s->done);
 	atomic_store(&s->done, ticket);
 	atomic_fetch_add(&s->wake, 1);
 	if (atomic_load(&s->waiters))
@@ -368,6 +370,7 @@ int host_stream_served(const struct host_stream *s, uint64_t ticket)
 
 	if (atomic_load(&s->done) < ticket)
 		return 0;
+	tsan_acquire(&s->done);
 	error = atomic_load(&s->error);
 	if (error && atomic_load(&s->failed) <= ticket)
 		return error;
@@ -409,6 +412,7 @@ int host_stream_await(
 		else
 			stream_nap(s, ticket, left);
 	}
+	tsan_acquire(&s->done);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "base.h"
 #include "fault.h"
 #include "status.h"
+#include "tsan.h"
 
 #define MAX_CPUS 8192 /* the most that Linux can be built for on x86 */
 
@@ -55,13 +56,16 @@ void *process_state(void *_Atomic *slot, size_t size)
 	void *have = atomic_load_explicit(slot, memory_order_acquire);
 	void *mine;
 
+	tsan_acquire(slot);
 	if (have)
 		return have;
 	mine = process_pages(size);
 	if (!mine)
 		return NULL;
+	tsan_release(slot);
 	if (atomic_compare_exchange_strong(slot, &have, mine))
 		return mine;
+	tsan_acquire(slot);
 	process_pages_free(mine, size);
 	return have;
 }

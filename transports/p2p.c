@@ -5,6 +5,7 @@
 
 #include "../include/spmt.h"
 #include "../src/status.h"
+#include "../src/tsan.h"
 #include "transport.h"
 
 /* ---- maps */
@@ -69,6 +70,8 @@ static inline bool aligned(const void *ptr, size_t n)
 			v = __atomic_load_n((const word##bits *)src, __ATOMIC_ACQUIRE); \
 		else                                                                    \
 			memcpy(&v, src, sizeof(v));                                     \
+		tsan_acquire(src);                                                      \
+		tsan_release(dst);                                                      \
 		if (LIKELY(aligned(dst, sizeof(v))))                                    \
 			__atomic_store_n((word##bits *)dst, v, __ATOMIC_RELEASE);       \
 		else                                                                    \

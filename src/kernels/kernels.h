@@ -7,8 +7,13 @@
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
 
-#include "../../include/spmt_device.h"
 #include "../device.h"
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+#include "../tsan.h"
+#define SPMTD_SEEN(word) tsan_acquire(word)
+#define SPMTD_SHOWN(word) tsan_release(word)
+#endif
+#include "../../include/spmt_device.h"
 
 #define SLOT_MOST (64u << 10) /* above it a peer's loads are the faster way */
 

@@ -75,7 +75,7 @@ DEFINE_AMO(32)
 DEFINE_AMO(64)
 #undef DEFINE_AMO
 
-static uint64_t load(enum spmt_type type, const void *ptr)
+static uint64_t word_acquire(enum spmt_type type, const void *ptr)
 {
 	switch (type_size(type)) {
 	case 1:
@@ -91,7 +91,7 @@ static uint64_t load(enum spmt_type type, const void *ptr)
 
 uint64_t word_load(enum spmt_type type, const void *ptr)
 {
-	uint64_t word = load(type, ptr);
+	uint64_t word = word_acquire(type, ptr);
 
 	tsan_acquire(ptr);
 	return word;

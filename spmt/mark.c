@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mark.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../src/status.h"
@@ -17,7 +18,7 @@ struct place place_of(const spmt_comm *comm, device_stream stream)
 		return (struct place){ .stream = stream, .id = OWN_STREAM };
 	return (struct place){ .stream = stream,
 		.id = comm->backend->stream_id(comm->dev, stream),
-		.thread = stream == SPMT_STREAM_PER_THREAD ? gettid() : 0 };
+		.thread = stream == SPMT_STREAM_PER_THREAD ? (int)syscall(SYS_gettid) : 0 };
 }
 
 static bool place_same(const struct place *a, const struct place *b)

@@ -116,7 +116,7 @@ static struct patience patience_of(const spmt_comm *comm)
 }
 
 /* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
-static int wait_step(const spmt_comm *comm, struct mark *mark, const struct patience *p)
+static int mark_wait_once(const spmt_comm *comm, struct mark *mark, const struct patience *p)
 {
 	int64_t ns = p->end == INT64_MAX ? -1 : MAX_OF(p->end - process_now(), 0);
 	const uint32_t *stop = p->stopped ? NULL : p->stop;
@@ -127,18 +127,18 @@ static int wait_step(const spmt_comm *comm, struct mark *mark, const struct pati
 
 /* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
    follows at once: that is waited for, half a second at most for all. */
-static int wait_for(const spmt_comm *comm, struct mark *mark, struct patience *p)
+static int mark_wait(const spmt_comm *comm, struct mark *mark, struct patience *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
 
 	if (rc)
 		return rc;
-	rc = wait_step(comm, mark, p);
+	rc = mark_wait_once(comm, mark, p);
 	if (rc != -ECANCELED)
 		return rc;
 	p->stopped = true;
 	p->end = MIN_OF(p->end, process_now() + DEVICE_STOPPED_NS);
-	return wait_step(comm, mark, p);
+	return mark_wait_once(comm, mark, p);
 }
 
 /* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
@@ -149,7 +149,7 @@ static int used_wait(spmt_comm *comm, struct patience *p)
 
 	for (size_t i = 0; i < comm->nused; i++) {
 		struct mark *mark = &comm->used[i];
-		int one = mark->set ? wait_for(comm, mark, p) : 0;
+		int one = mark->set ? mark_wait(comm, mark, p) : 0;
 
 		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
 		if (one && !rc) {
@@ -164,7 +164,7 @@ static int used_wait(spmt_comm *comm, struct patience *p)
 
 static int own_wait(spmt_comm *comm, struct patience *p)
 {
-	int rc = wait_for(comm, NULL, p);
+	int rc = mark_wait(comm, NULL, p);
 
 	comm->streamed_own = rc == -ETIMEDOUT;
 	return rc;
@@ -179,7 +179,7 @@ static void used_count(spmt_comm *comm)
 }
 
 /* The silent codes in words. */
-static int wait_failed(spmt_comm *comm, const char *what, const struct patience *p, int rc)
+static int streams_failed(spmt_comm *comm, const char *what, const struct patience *p, int rc)
 {
 	int64_t ms = comm_timeout(comm);
 
@@ -204,7 +204,7 @@ int stream_drain(spmt_comm *comm, const char *what)
 
 	comm->streamed |= comm->streamed_own;
 	comm->streamed_own |= noted;
-	return rc || p.stopped ? wait_failed(comm, what, &p, rc) : 0;
+	return rc || p.stopped ? streams_failed(comm, what, &p, rc) : 0;
 }
 
 int streams_join(spmt_comm *comm, device_stream stream)
@@ -231,7 +231,7 @@ int streams_quiet(spmt_comm *comm, const char *what)
 		rc = used;
 	used_count(comm);
 	if (rc || p.stopped)
-		rc = wait_failed(comm, what, &p, rc);
+		rc = streams_failed(comm, what, &p, rc);
 	if (!rc)
 		rc = kernel_failure(comm, what);
 	/* What broke the world is the cause of whatever failed here. */
@@ -253,7 +253,7 @@ int64_t streams_deadline(const spmt_comm *comm)
 }
 
 /* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
-static int settle(spmt_comm *comm, int64_t deadline)
+static int streams_end(spmt_comm *comm, int64_t deadline)
 {
 	struct patience p = { .end = deadline };
 	int own = own_wait(comm, &p), used = used_wait(comm, &p);
@@ -264,7 +264,7 @@ static int settle(spmt_comm *comm, int64_t deadline)
 
 bool streams_settle(spmt_comm *comm, int64_t deadline)
 {
-	int rc = comm->stream ? settle(comm, deadline) : 0;
+	int rc = comm->stream ? streams_end(comm, deadline) : 0;
 
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
@@ -275,7 +275,7 @@ bool streams_settle(spmt_comm *comm, int64_t deadline)
 bool streams_ended(spmt_comm *comm)
 {
 	if (comm->stream)
-		settle(comm, 0);
+		streams_end(comm, 0);
 	return !comm->stream || !comm->streamed;
 }
 

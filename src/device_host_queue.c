@@ -104,7 +104,7 @@ static void store_word(void *dst, size_t n, uint64_t value)
 	}
 }
 
-static void move_word(void *dst, const void *src, size_t n)
+static void move_aligned(void *dst, const void *src, size_t n)
 {
 	uint64_t value = load_word(src, n);
 
@@ -123,7 +123,7 @@ static int run_copy_op(const struct host_op *op)
 	if (op->move.src_device && !host_still(op->dev, op->move.src, n))
 		return -EFAULT;
 	if (n <= 8 && is_power_of_two(n))
-		move_word(op->move.dst, op->move.src, n);
+		move_aligned(op->move.dst, op->move.src, n);
 	else
 		memmove(op->move.dst, op->move.src, n);
 	return 0;

@@ -96,38 +96,63 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
 #define GRACE_MS(ms) ((ms) / 8 + 400)
 
 /* One deadline for all streams of a call. */
-struct patience {
+struct drain {
 	int64_t end; /* ns, INT64_MAX: none */
 	const uint32_t *stop;
 	bool stopped;
+	const char *what; /* the call that waits, for others to see; NULL: not shown */
 };
 
-static struct patience patience_for(int64_t ms, const uint32_t *stop)
+static struct drain drain_for(int64_t ms, const uint32_t *stop)
 {
-	return (struct patience){ .end = ms < 0 ? INT64_MAX : process_now() + ms * 1000000,
+	return (struct drain){ .end = ms < 0 ? INT64_MAX : process_now() + ms * 1000000,
 		.stop = stop };
 }
 
-static struct patience patience_of(const spmt_comm *comm)
+static struct drain drain_of(const spmt_comm *comm, const char *what)
 {
 	int64_t ms = comm_timeout(comm);
+	struct drain d =
+		drain_for(ms < 0 ? -1 : ms + GRACE_MS(ms), control_stop_word(comm->control));
 
-	return patience_for(ms < 0 ? -1 : ms + GRACE_MS(ms), control_stop_word(comm->control));
+	d.what = what;
+	return d;
 }
 
-/* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
-static int mark_wait_once(const spmt_comm *comm, struct mark *mark, const struct patience *p)
+#define SHOW_NS 1000000 /* a wait that takes longer is shown */
+
+static int mark_sync(
+	const spmt_comm *comm, const struct mark *mark, const struct drain *p, int64_t most)
 {
-	int64_t ns = p->end == INT64_MAX ? -1 : MAX_OF(p->end - process_now(), 0);
+	int64_t ns = p->end == INT64_MAX ? most : MAX_OF(p->end - process_now(), 0);
 	const uint32_t *stop = p->stopped ? NULL : p->stop;
 
+	if (most >= 0)
+		ns = MIN_OF(ns, most);
 	return mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
 		    : comm->backend->stream_sync(comm->dev, comm->stream, ns, stop);
 }
 
+/* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
+static int mark_wait_once(spmt_comm *comm, const struct mark *mark, const struct drain *p)
+{
+	struct wait_for wait = { .name = p->what, .since = process_now() };
+	int rc;
+
+	if (!p->what)
+		return mark_sync(comm, mark, p, -1);
+	rc = mark_sync(comm, mark, p, SHOW_NS);
+	if (rc != -ETIMEDOUT || process_now() >= p->end)
+		return rc;
+	waits_show(comm, &wait, &wait);
+	rc = mark_sync(comm, mark, p, -1);
+	waits_hide(comm, &wait);
+	return rc;
+}
+
 /* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
    follows at once: that is waited for, half a second at most for all. */
-static int mark_wait(const spmt_comm *comm, struct mark *mark, struct patience *p)
+static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
 
@@ -142,7 +167,7 @@ static int mark_wait(const spmt_comm *comm, struct mark *mark, struct patience *
 }
 
 /* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
-static int used_wait(spmt_comm *comm, struct patience *p)
+static int used_wait(spmt_comm *comm, struct drain *p)
 {
 	struct status_saved first;
 	int rc = 0;
@@ -162,7 +187,7 @@ static int used_wait(spmt_comm *comm, struct patience *p)
 	return rc;
 }
 
-static int own_wait(spmt_comm *comm, struct patience *p)
+static int own_wait(spmt_comm *comm, struct drain *p)
 {
 	int rc = mark_wait(comm, NULL, p);
 
@@ -179,7 +204,7 @@ static void used_count(spmt_comm *comm)
 }
 
 /* The silent codes in words. */
-static int streams_failed(spmt_comm *comm, const char *what, const struct patience *p, int rc)
+static int streams_failed(spmt_comm *comm, const char *what, const struct drain *p, int rc)
 {
 	int64_t ms = comm_timeout(comm);
 
@@ -198,7 +223,7 @@ static int streams_failed(spmt_comm *comm, const char *what, const struct patien
 /* Whoever queued it, work that goes on is for the next quiet to wait for. */
 int stream_drain(spmt_comm *comm, const char *what)
 {
-	struct patience p = patience_of(comm);
+	struct drain p = drain_of(comm, what);
 	bool noted = comm->streamed_own;
 	int rc = own_wait(comm, &p);
 
@@ -219,7 +244,7 @@ int streams_join(spmt_comm *comm, device_stream stream)
 
 int streams_quiet(spmt_comm *comm, const char *what)
 {
-	struct patience p = patience_of(comm);
+	struct drain p = drain_of(comm, what);
 	struct status_saved first;
 	int rc = comm->streamed_own ? own_wait(comm, &p) : 0, used;
 
@@ -255,7 +280,7 @@ int64_t streams_deadline(const spmt_comm *comm)
 /* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
 static int streams_end(spmt_comm *comm, int64_t deadline)
 {
-	struct patience p = { .end = deadline };
+	struct drain p = { .end = deadline };
 	int own = own_wait(comm, &p), used = used_wait(comm, &p);
 
 	used_count(comm);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,23 +108,6 @@ static enum meet_verdict judge_epoch(const struct control *control, int nranks, 
 }
 
 /* ---- words for what went wrong ------------------------------------------------------------- */
-
-struct text {
-	char bytes[STATUS_SENTENCE];
-	size_t used;
-};
-
-PRINTF(2, 3) static void text_add(struct text *t, const char *fmt, ...)
-{
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, fmt, args);
-	va_end(args);
-	if (n > 0)
-		t->used = MIN_OF(t->used + (size_t)n, sizeof(t->bytes) - 1);
-}
 
 /* Which part of the call differs: -1 the function, else the key. */
 static int differing_part(const struct meet_record *a, const struct meet_record *b)

@@ -114,3 +114,15 @@ void status_restore(const struct status_saved *saved)
 {
 	last_failure = *saved;
 }
+
+void text_add(struct text *t, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, fmt, args);
+	va_end(args);
+	if (n > 0)
+		t->used = MIN_OF(t->used + (size_t)n, sizeof(t->bytes) - 1);
+}

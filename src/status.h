@@ -29,6 +29,13 @@ const char *status_sentence(void);
 /* The kind of a code in a few words; never NULL, codes nobody knows included. */
 const char *status_text(int code);
 
+/* A sentence put together piece by piece; begins as { .used = 0 }, truncates as above. */
+struct text {
+	char bytes[STATUS_SENTENCE];
+	size_t used;
+};
+void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
+
 /* The sentence saved, and put back by a clean-up that must not overwrite the cause. */
 struct status_saved {
 	char sentence[STATUS_SENTENCE];

@@ -237,7 +237,8 @@ static void recover(struct link *link, struct sdma *st, int i, int verdict)
 	}
 }
 
-/* Waits for the link's moves in a lane and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed. */
+/* Waits for the link's moves in a lane and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed.
+   The engine needs nobody: in a broken world, too, it is waited for, as the caller takes its buffers back. */
 static int settle_lane(struct link *link, struct sdma *st, int i)
 {
 	struct lane *lane = &st->lanes[i];
@@ -246,7 +247,9 @@ static int settle_lane(struct link *link, struct sdma *st, int i)
 	if (lane->issued == lane->done)
 		return 0;
 	rc = lane_wait(link, lane, *link->timeout_ms, link->stop, &verdict);
-	if (rc)
+	if (rc == -ECANCELED && lane_wait(link, lane, CLOSE_WAIT_MS, NULL, &verdict))
+		return rc;
+	if (rc && rc != -ECANCELED)
 		return rc;
 	if (verdict < 0) {
 		log_line(LOG_WARN, "rank %d: a copy stream to rank %d failed: %s", link->rank,

@@ -343,7 +343,8 @@ SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
    others get; >= 0 gives them SPMT_ERR_ABORTED. Any thread, at any time. The first abort counts. */
 SPMT_API int spmt_abort(spmt_comm *comm, int code);
 
-/* 0, or why the world is broken. Never blocks. */
+/* 0, or why the world is broken. Never blocks. SPMT_ERR_MISMATCH, with the world whole, from when calls in a stream differed until
+   quiet tells. After 0 spmt_last_error has the sentence of a kernel's wait that ended at its deadline, until quiet tells that. */
 SPMT_API int spmt_status(spmt_comm *comm);
 
 SPMT_API const char *spmt_strerror(int code); /* the kind of a code; never NULL */
@@ -546,9 +547,10 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 	const void *operand, const void *compare, void *fetched, int pe);
 
 SPMT_API int spmt_fence(spmt_comm *comm);
-/* The first failure of what was issued since the last quiet, when it was queued or when it ran; of what a deadline cut short the
-   next quiet tells. In a broken world it fails, but first lets what this rank has queued end, half a second at most, so that
-   nothing of it is still to be written. */
+/* The first failure of what was issued since the last quiet, when it was queued or when it ran, waits of this rank's kernels
+   included, in whatever stream; of what a deadline cut short the next quiet tells. In a broken world it fails, but first lets what
+   this rank has queued end: copies in any case, what stands behind a kernel of the user's for half a second, and later it does not
+   begin. No buffer is read or written any more, whatever it returns. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete; in a stream that is being captured, what is in the graph. */
@@ -566,9 +568,12 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  * all_reduce and broadcast, src the rank's own block of dst of all_gather, dst the rank's own block
  * of src of reduce_scatter. All ranks pass the same count, type, op and root, and call in
  * the same order. An argument that is wrong on one rank alone is -EINVAL there at once; the others miss
- * that rank at their deadline. A difference between ranks is reported by the next quiet as
- * SPMT_ERR_MISMATCH. When the world breaks meanwhile dst is undefined, and other ranks of
- * the process may still write to it until they have finalized.
+ * that rank at their deadline. A difference between ranks is told to all of them, by the next quiet as SPMT_ERR_MISMATCH;
+ * nothing was moved, and the next call is fine.
+ *
+ * One that fails in its stream, as a rank is missing at the deadline or the world breaks, breaks the world at that moment: status,
+ * quiet and the next call say so on every rank, with the ranks that were missing. What is queued behind it, a put or a signal, too,
+ * does not happen, nor does a graph that is launched again; nobody takes part in it later. dst is undefined.
  *
  * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the stream's
  * end of the work) no peer reads src. Results are bitwise equal on all ranks and from run to run.
@@ -606,7 +611,7 @@ SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
 SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
-/* SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
+/* Tells what of the library's has failed in the stream, until there is new work. SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
 SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
 SPMT_API int spmt_host_stream_destroy(
 	spmt_stream stream);		 /* waits for nothing; queued work still runs */

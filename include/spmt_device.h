@@ -140,6 +140,10 @@ struct spmtd_host {
 	/* After a store to pe's memory: wakes its sleepers; contains the fence that orders the
 	   store before the look. */
 	void (*wake)(const struct spmt_view *v, int32_t pe);
+	/* A kernel of the library has not done what it was to do: its code. May be NULL. */
+	void (*ended)(const struct spmt_view *v, int code);
+	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for. May be NULL. */
+	int (*linger)(const struct spmt_view *v, struct spmtd_pause *p);
 };
 
 struct spmt_view {
@@ -165,11 +169,14 @@ struct spmt_view {
  *	the data of small collectives: 2 * npes (parity of the epoch, the rank that writes)
  */
 struct spmtd_inbox {
-	uint64_t sync;	   /* writer's arrivals at device syncs */
-	uint64_t done;	   /* writer's collective epoch: it is through with this rank */
+	uint64_t sync; /* writer's arrivals at device syncs */
+	uint64_t
+		done; /* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
 	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
 	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
-	uint64_t turn;	   /* in the rank's own: how many looks for one of many words have begun */
+	uint64_t
+		turn; /* in the rank's own: how many looks for one of many words have begun; in the others': twice the
+			      collective epoch that the writer has taken back, one more: that may touch its buffers */
 	uint64_t hello[2]
 		      [2]; /* by parity of the writer's collective epoch: what it called, folded, in
 				 halves below spmtd_flag_(epoch) */
@@ -177,8 +184,10 @@ struct spmtd_inbox {
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
 	uint64_t coll_epoch;
-	uint64_t error;	  /* first failure of a collective or barrier in a stream: code; 0: none */
-	uint64_t grid[4]; /* meeting points of one kernel's blocks */
+	uint64_t
+		error; /* not 0: a collective or barrier in a stream has failed, and none takes place any more: its
+			     code; in the upper half 1 + the rank that told */
+	uint64_t grid[4];   /* meeting points of one kernel's blocks */
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 

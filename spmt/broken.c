@@ -85,8 +85,14 @@ void comm_cause(const spmt_comm *comm, struct cause *cause)
 
 int comm_broken(const spmt_comm *comm, const char *what)
 {
-	comm_stop(comm);
-	return world_broken(comm->world, comm->control, what, HEAR_NS);
+	int rc;
+
+	comm_look(comm);
+	/* Not before it is known why: whoever finds the word raised otherwise takes it for a kernel's. */
+	rc = world_broken(comm->world, comm->control, what, HEAR_NS);
+	if (rc)
+		comm_stop(comm);
+	return rc;
 }
 
 int comm_spoiled(const spmt_comm *comm, const char *what)

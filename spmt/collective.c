@@ -132,19 +132,30 @@ static void coll_done(spmt_comm *comm, const struct place *at)
 	mark_put(comm, &comm->collective, at);
 }
 
-static int coll_launch(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
-	unsigned blocks, device_stream stream)
-{
-	bool captured = stream_captured(comm, stream);
-	const struct place at =
-		captured ? (struct place){ .stream = stream } : place_of(comm, stream);
-	int rc = captured ? 0 : coll_order(comm, &at);
+/* Around all that a collective puts into a stream. */
+struct coll_in_stream {
+	struct place at;
+	bool captured;
+};
 
-	if (!rc)
-		rc = kernel_run_wide(comm, kernel, args, size, blocks, stream);
-	if (!rc && !captured)
-		coll_done(comm, &at);
-	return rc;
+static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
+{
+	comm->collectives = true;
+	in->captured = stream_captured(comm, stream);
+	in->at = in->captured ? (struct place){ .stream = stream } : place_of(comm, stream);
+	return in->captured ? 0 : coll_order(comm, &in->at);
+}
+
+/* Also behind what was queued before a part of it failed. */
+static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
+{
+	if (!in->captured)
+		coll_done(comm, &in->at);
+}
+
+static uint64_t coll_told(const spmt_comm *comm)
+{
+	return (uint64_t)(uintptr_t)kernel_told_of(comm->signals_dev);
 }
 
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
@@ -173,56 +184,69 @@ static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
 }
 
-static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, device_stream s)
+static int coll_kernel(
+	spmt_comm *comm, const struct coll_call *c, uint64_t key, int part, device_stream s)
 {
 	struct kernel_collective_args args = {
 		.dst = (uint64_t)(uintptr_t)c->dst,
 		.src = (uint64_t)(uintptr_t)c->src,
 		.count = c->count,
 		.key = key,
+		.told = coll_told(comm),
 		.kind = (int)c->kind,
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.root = c->root,
 		.to = c->target,
 		.room = comm->slot_room,
+		.part = part,
 	};
 
 	view_fill(comm, &args.view);
-	return coll_launch(comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), s);
+	return kernel_run_wide(
+		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), s);
 }
 
-/* n blocks of `part` bytes, at these distances. */
-static int blocks_copy(spmt_comm *comm, char *dst, uint64_t dst_step, const char *src,
-	uint64_t src_step, uint64_t n, uint64_t part, device_stream s)
-{
-	int rc = 0;
+/* One part of a staged collective: elements [from, from + call.count) of every block. */
+struct coll_part {
+	struct coll_call call;
+	uint64_t from;
+	int nth;
+};
 
-	for (uint64_t b = 0; b < n && !rc; b++)
-		rc = comm->backend->copy(
-			comm->dev, dst + b * dst_step, src + b * src_step, part, s);
-	return rc;
+/* By a kernel, which leaves out what would follow a failure; dst and src as in the call. */
+static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
+	bool out, device_stream s)
+{
+	uint64_t size = type_size(whole->type), bytes = part->call.count * size;
+	const char *src = (const char *)whole->src + part->from * size;
+	char *dst = (char *)whole->dst + part->from * size;
+	struct kernel_stage_args args = {
+		.dst = (uint64_t)(uintptr_t)(out ? dst : comm->stage),
+		.dst_step = out ? whole->count * size : bytes,
+		.src = (uint64_t)(uintptr_t)(out ? part->call.dst : src),
+		.src_step = out ? bytes : whole->count * size,
+		.blocks = out ? whole->dst_blocks : whole->src_blocks,
+		.bytes = bytes,
+		.behind = out || part->nth,
+	};
+	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	view_fill(comm, &args.view);
+	return kernel_run_wide(comm, &kernel_stage, &args, sizeof(args),
+		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)), s);
 }
 
-/* One part of a staged collective: elements [from, from + part.count) of every block. */
-static int coll_part(spmt_comm *comm, const struct coll_call *whole, struct coll_call *part,
-	uint64_t key, uint64_t from, device_stream s)
+static int coll_part(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
+	device_stream s)
 {
-	uint64_t size = type_size(whole->type), step = whole->count * size,
-		 bytes = part->count * size;
 	bool gives = whole->kind != COLL_BROADCAST || whole->root == comm->rank;
 	bool gets = whole->kind != COLL_PERMUTE || whole->root >= 0;
-	int rc = 0;
+	int rc = gives ? coll_stage(comm, whole, part, false, s) : 0;
 
-	if (gives)
-		rc = blocks_copy(comm, comm->stage, bytes, (const char *)whole->src + from * size,
-			step, whole->src_blocks, bytes, s);
 	if (!rc)
-		rc = coll_kernel(comm, part, key, s);
-	if (!rc && gets)
-		rc = blocks_copy(comm, (char *)whole->dst + from * size, step, part->dst, bytes,
-			whole->dst_blocks, bytes, s);
-	return rc;
+		rc = coll_kernel(comm, &part->call, call_key(whole), part->nth, s);
+	return rc || !gets ? rc : coll_stage(comm, whole, part, true, s);
 }
 
 /*
@@ -233,38 +257,41 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream
 {
 	uint64_t most =
 		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
-	struct coll_call part = *c;
-	struct reserved reserved;
-	int rc;
+	struct coll_part part = { .call = *c };
+	int rc = 0;
 
 	if (!most)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: %d ranks in several processes are too many", c->what,
 			comm->rank, comm->nranks);
-	rc = stream_reserve(comm, s, &reserved);
-	if (rc)
-		return rc;
-	part.src = comm->stage;
-	part.dst = comm->stage + comm->stage_size;
-	for (uint64_t from = 0; !rc && (from < c->count || !from); from += most) {
-		part.count = MIN_OF(most, c->count - from);
-		rc = coll_part(comm, c, &part, call_key(c), from, s);
+	part.call.src = comm->stage;
+	part.call.dst = comm->stage + comm->stage_size;
+	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
+		part.call.count = MIN_OF(most, c->count - part.from);
+		rc = coll_part(comm, c, &part, s);
 	}
-	stream_note(comm, &reserved); /* also behind what was queued before one of them failed */
+	/* The others' parts are not cut short. */
+	if (rc && part.nth > 1)
+		comm_break(comm, rc, status_sentence());
 	return rc;
 }
 
 static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
 {
 	device_stream s = stream_of(comm, stream);
+	struct coll_in_stream in;
 	int rc = coll_check(comm, c);
 
 	if (!rc)
 		rc = comm_claim(comm, c->what);
 	if (rc)
 		return rc;
-	rc = comm->stage && !coll_small(comm, c) ? coll_staged(comm, c, s)
-						 : coll_kernel(comm, c, call_key(c), s);
+	rc = coll_begin(comm, s, &in);
+	if (!rc) {
+		rc = comm->stage && !coll_small(comm, c) ? coll_staged(comm, c, s)
+							 : coll_kernel(comm, c, call_key(c), 0, s);
+		coll_end(comm, &in);
+	}
 	comm_unclaim(comm);
 	return comm_failed(comm, c->what, rc);
 }
@@ -274,15 +301,21 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	TURN(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
+	struct coll_in_stream in;
+	device_stream s;
 	int rc = comm_begin(comm, what);
 
 	if (rc)
 		return rc;
-	rc = stream_quiet(comm, what, stream_of(comm, stream));
+	s = stream_of(comm, stream);
+	rc = stream_quiet(comm, what, s);
+	if (!rc)
+		rc = coll_begin(comm, s, &in);
 	if (!rc) {
+		args.told = coll_told(comm);
 		view_fill(comm, &args.view);
-		rc = coll_launch(
-			comm, &kernel_barrier, &args, sizeof(args), 1, stream_of(comm, stream));
+		rc = kernel_run_wide(comm, &kernel_barrier, &args, sizeof(args), 1, s);
+		coll_end(comm, &in);
 	}
 	comm_unclaim(comm);
 	return comm_failed(comm, what, rc);

@@ -19,6 +19,7 @@ struct spmt_comm {
 	/* read by every call */
 	int rank, nranks;
 	struct control *control;
+	const uint32_t *raised; /* not 0: broken, by a kernel as well */
 	struct heap *heap;
 	struct link *links;
 	struct bell **bells; /* by rank, of the world */
@@ -41,6 +42,7 @@ struct spmt_comm {
 	uint64_t *survivors; /* of so many shrinks, a set; NULL: all ranks */
 	uint64_t area;	     /* split: offset of its library area, as heap_own_alloc gave it */
 	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
+	struct alarm *alarm;
 	const struct backend *backend;
 	device_stream stream;
 	struct mark *used; /* stream.c: a stream each */
@@ -57,9 +59,9 @@ struct spmt_comm {
 	_Atomic uintptr_t turn;	   /* SPMT_CHECK: a thread has the comm, in this call; turn.h */
 	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
-	uint64_t looks; /* how many calls have begun that take one of many words */
-	int units;     /* of the device: blocks that are sure to run at once */
-	bool flat;     /* peer heaps and areas are equally far apart */
+	uint64_t looks;		/* how many calls have begun that take one of many words */
+	int units;		/* of the device: blocks that are sure to run at once */
+	bool flat, collectives; /* peers' memory is equally far apart; some stream had one */
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;
@@ -70,11 +72,16 @@ struct spmt_comm {
 
 /* ---- entering a call ----------------------------------------------------------------------- */
 
+static inline bool comm_is_broken(const spmt_comm *comm)
+{
+	return atomic_load_explicit(&comm->control->stop, memory_order_relaxed) ||
+		__atomic_load_n(comm->raised, __ATOMIC_RELAXED);
+}
+
 /* Live, whole, and nothing is looked at more closely. */
 static inline bool comm_quick(const spmt_comm *comm)
 {
-	return LIKELY(comm && pooled_is_live(&comm->head) &&
-		!atomic_load_explicit(&comm->control->stop, memory_order_relaxed));
+	return LIKELY(comm && pooled_is_live(&comm->head) && !comm_is_broken(comm));
 }
 
 /* Why comm cannot be used; the slow half of comm_enter. */
@@ -87,13 +94,6 @@ static inline int comm_enter(const spmt_comm *comm, const char *what)
 
 /* As comm_enter for calls that work in a broken world, too. */
 int comm_enter_any(const spmt_comm *comm, const char *what);
-/* The same beside finalize, which waits for those between comm_visit and comm_left. Not 0: no comm_left follows. */
-int comm_visit(spmt_comm *comm, const char *what);
-static inline void comm_left(spmt_comm *comm)
-{
-	atomic_fetch_sub_explicit(&comm->head.visitors, 1, memory_order_release);
-}
-void comm_unvisited(spmt_comm *comm); /* once it is no longer live: until nobody is in it */
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));
 
 static inline bool comm_has_pe(const spmt_comm *comm, int pe)

@@ -195,6 +195,7 @@ int spmt_finalize(spmt_comm *comm)
 
 	if (rc)
 		return rc;
+	comm_look(comm);
 	broken = atomic_load(&comm->control->stop);
 	turn = turn_begin(comm, "spmt_finalize");
 	other = turn_other(comm);

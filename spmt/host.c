@@ -191,6 +191,8 @@ static int defaults_sync(spmt_stream stream, int64_t ns)
 		int64_t left = ns < 0 ? ns : MAX_OF(ns - (process_now() - begin), 0);
 
 		rc = backend_host.stream_sync(dev, stream, left, NULL);
+		if (!rc)
+			rc = host_stream_blamed(dev, stream);
 		if (rc == -ENODEV) {
 			status_restore(&saved);
 			rc = 0;
@@ -214,6 +216,8 @@ int spmt_host_stream_synchronize(spmt_stream stream)
 	ns = env->timeout < 0 ? -1 : MIN_OF(env->timeout, TIMEOUT_MOST) * 1000000;
 	rc = is_default_stream(stream) ? defaults_sync(stream, ns)
 				       : backend_host.stream_sync(dev, stream, ns, NULL);
+	if (!rc && !is_default_stream(stream))
+		rc = host_stream_blamed(dev, stream);
 	if (rc == -ETIMEDOUT)
 		return fail(SPMT_ERR_TIMEOUT,
 			"%s: stream %p: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,

@@ -76,8 +76,9 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 
 	if (rc)
 		return rc;
-	if (!atomic_load(&comm->control->stop))
+	if (!comm_is_broken(comm))
 		return turn_check(comm, what);
+	comm_look(comm);
 	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);
 	/* Who broke the world by intent gave a code for all; else what broke it happened to
@@ -137,9 +138,12 @@ int spmt_status(spmt_comm *comm)
 
 	if (rc)
 		return rc;
+	comm_look(comm);
 	if (atomic_load(&comm->control->stop)) {
 		comm_stop(comm);
 		rc = world_broken(comm->world, comm->control, "spmt_status", 0);
+	} else {
+		rc = kernel_looks(comm, "spmt_status");
 	}
 	comm_left(comm);
 	return rc;

@@ -227,9 +227,9 @@ static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *
 		missing++;
 		waits_add(&waits, comm, i, since);
 	}
-	text_add(t, "%s: %s%d of %d ranks missing after %.1f s:",
-		meet_name(taken(comm, comm->rank).op), waits_said(&waits), missing,
-		comm->nranks, (double)waited_ns / 1e9);
+	text_add(t,
+		"%s: %s%d of %d ranks missing after %.1f s:", meet_name(taken(comm, comm->rank).op),
+		waits_said(&waits), missing, comm->nranks, (double)waited_ns / 1e9);
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
 		if (atomic_load(&control->cells[i].arrived) < comm->epoch)
 			text_add(t, "%s %d", comma++ ? "," : "", i);
@@ -237,7 +237,7 @@ static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *
 
 /* ---- meeting ------------------------------------------------------------------------------- */
 
-enum { GATE_YIELDS = 32, GATE_LOOKS = 256 };
+enum { GATE_YIELDS = 32, GATE_LOOKS = 256, GATE_LOOK_NS = 20000000 };
 
 /* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
 static void give_up(spmt_comm *comm, int64_t waited_ns)
@@ -269,6 +269,11 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 			&(struct wait_for){ .name = meet_name(taken(comm, comm->rank).op),
 				.since = begin,
 				.epoch = comm->epoch });
+		/* A kernel of a GPU wakes nobody. */
+		if (!comm_cpu_access(comm)) {
+			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
+			comm_look(comm);
+		}
 		futex_sleep(control_gate_word(control), (uint32_t)open, left);
 	}
 	waits_hide(comm, &open);
@@ -348,8 +353,8 @@ static void gate_open(struct control *control, int nranks, uint64_t epoch)
 {
 	uint64_t open = 2 * (epoch - 1);
 
-	atomic_store_explicit(
-		&control->verdict[epoch & 1], judge_epoch(control, nranks, epoch), memory_order_relaxed);
+	atomic_store_explicit(&control->verdict[epoch & 1], judge_epoch(control, nranks, epoch),
+		memory_order_relaxed);
 	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
 		atomic_load(&control->gate_sleepers))
 		futex_wake_all(control_gate_word(control));

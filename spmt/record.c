@@ -1,95 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading what a failed kernel has left in its rank's record. */
+/* Reading what kernels have left for the host when they failed. */
 #include "record.h"
 
-#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "../src/process.h"
 #include "../src/status.h"
 #include "coll_key.h"
 #include "steps.h"
 
-/* A word of this rank's own part, `unknown` where it cannot be had. By way of memory that lives as long as the comm: in a broken
-   world the copy may outlast the call. */
-static uint64_t read_own_word(spmt_comm *comm, const char *word, uint64_t unknown)
+static bool is_there(const struct spmtd_record *r)
 {
-	struct link *self = &comm->links[comm->rank];
-	uint64_t *seen;
-
-	if (comm_cpu_access(comm))
-		return __atomic_load_n((const uint64_t *)(const void *)word, __ATOMIC_ACQUIRE);
-	if (scratch_room(comm, sizeof(*seen)))
-		return unknown;
-	seen = scratch_host(comm);
-	*seen = unknown;
-	if (self->small->get(self, seen, word, sizeof(*seen), MOVE_BLOCKING, NULL))
-		return unknown;
-	return *seen;
+	return __atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) == 2;
 }
 
-static bool peer_missing(spmt_comm *comm, int pe, const struct spmtd_record *r)
-{
-	const char *box = comm->links[comm->rank].own + sizeof(struct spmtd_own) +
-		(size_t)pe * sizeof(struct spmtd_inbox);
-	uint64_t flag = spmtd_flag_(r->expected);
+/* ---- waits, and calls that differ ------------------------------------------------------------- */
 
-	if (pe == comm->rank)
-		return false;
-	if (r->what == SPMTD_WHAT_COLLECTIVE)
-		return read_own_word(comm,
-			       box + offsetof(struct spmtd_inbox, hello[r->expected & 1]),
-			       flag << 32) >>
-			32 !=
-			flag;
-	return (int64_t)(read_own_word(
-				 comm, box + offsetof(struct spmtd_inbox, sync), r->expected) -
-		       r->expected) < 0;
-}
-
-/* "spmt_quiet: rank 0: a collective was waited for; 2 of 8 ranks missing after 5.0 s: 3, 6" */
-static int fail_missing(spmt_comm *comm, const char *what, const struct spmtd_record *r, int code)
-{
-	struct waits_text waits = { .used = 0 };
-	char list[256] = "";
-	size_t used = 0;
-	int missing = 0;
-	int64_t ms = comm_timeout(comm), since = process_now() - ms * 1000000;
-
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		int n;
-
-		if (!peer_missing(comm, pe, r))
-			continue;
-		n = snprintf(list + used, sizeof(list) - used, "%s%d", missing++ ? ", " : "", pe);
-		used = MIN_OF(used + (size_t)MAX_OF(n, 0), sizeof(list) - 1);
-		waits_add(&waits, comm, pe, since);
-	}
-	if (!missing) /* it has come meanwhile */
-		missing = snprintf(list, sizeof(list), "%d", r->peer) > 0;
-	return fail(code,
-		"%s: rank %d: a %s in a stream: %s%d of %d ranks missing after %.1f s: %s", what,
-		comm->rank, r->what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier",
-		waits_said(&waits), missing, comm->nranks, (double)ms / 1e3, list);
-}
-
-static bool is_collective(const struct spmtd_record *r)
-{
-	return r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER ||
-		r->what == SPMTD_WHAT_COLLECTIVE;
-}
-
-static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
+static int say_differs(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
 	char difference[192];
 
-	if (r->code == SPMT_ERR_MISMATCH) {
-		coll_differ(
-			difference, sizeof(difference), r->peer, r->seen, comm->rank, r->expected);
-		return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
-	}
-	if (r->code == SPMT_ERR_TIMEOUT && is_collective(r))
-		return fail_missing(comm, what, r, r->code);
+	coll_differ(difference, sizeof(difference), r->peer, r->seen, comm->rank, r->expected);
+	return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
+}
+
+static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
+{
 	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
 		what, comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"
@@ -98,45 +35,136 @@ static int say(spmt_comm *comm, const char *what, const struct spmtd_record *r)
 		(unsigned long long)r->seen);
 }
 
-/* The code with which a collective or barrier of the library has failed in a stream, once; else 0. A user's kernel may try its
-   barrier again. */
-static int meeting_failed(spmt_comm *comm)
+/* Both readers hold the world's lock: kernels write no record that is there. */
+static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmtd_record *out)
 {
-	struct link *self = &comm->links[comm->rank];
-	char *word = self->own + offsetof(struct spmtd_own, error);
-	static const uint64_t none;
-	int code = (int)(int64_t)read_own_word(comm, word, 0);
+	bool there;
 
-	if (code)
-		self->small->put(self, word, &none, sizeof(none), MOVE_BLOCKING, NULL);
-	return code;
-}
-
-/* The world breaks, also where the record is of another wait, which ended before. */
-static void meeting_breaks(spmt_comm *comm, const struct spmtd_record *r)
-{
-	char before[STATUS_SENTENCE];
-
-	if (is_collective(r)) {
-		comm_break(comm, SPMT_ERR_TIMEOUT, status_sentence());
-		return;
-	}
-	snprintf(before, sizeof(before), "%s", status_sentence());
-	fail(SPMT_ERR_TIMEOUT, "%s; then a barrier or collective in a stream timed out", before);
-	comm_break(comm, SPMT_ERR_TIMEOUT, status_sentence());
+	if (!is_there(r))
+		return false;
+	pthread_mutex_lock(&comm->world->lock);
+	there = is_there(r);
+	if (there)
+		*out = *r;
+	if (there && free)
+		__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&comm->world->lock);
+	return there;
 }
 
 int kernel_failure(spmt_comm *comm, const char *what)
 {
-	struct spmtd_record *r = &comm->signals->record, now;
-	int code;
+	struct spmtd_record r;
 
-	if (__atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) != 2)
+	if (take(comm, &kernel_told_of(comm->signals)->differs, true, &r))
+		return say_differs(comm, what, &r);
+	return take(comm, &comm->signals->record, true, &r) ? say_wait(comm, what, &r) : 0;
+}
+
+int kernel_looks(spmt_comm *comm, const char *what)
+{
+	struct spmtd_record r;
+
+	if (!comm->signals)
 		return 0;
-	now = *r;
-	__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
-	code = say(comm, what, &now);
-	if (meeting_failed(comm) == SPMT_ERR_TIMEOUT)
-		meeting_breaks(comm, &now);
-	return code;
+	if (take(comm, &kernel_told_of(comm->signals)->differs, false, &r))
+		return say_differs(comm, what, &r);
+	if (take(comm, &comm->signals->record, false, &r))
+		say_wait(comm, what, &r);
+	return 0;
+}
+
+/* ---- what breaks the comm ---------------------------------------------------------------------- */
+
+/* ": 2 of 8 ranks missing after 5.0 s: 3, 6"; of a rank that heard it from a peer, whose deadline it was. */
+static void fail_missing(const spmt_comm *comm, const struct kernel_told *told, struct text *t)
+{
+	const unsigned char *is_missing = (const unsigned char *)(told + 1);
+	bool timed_out = told->broke.code == SPMT_ERR_TIMEOUT;
+	int64_t ms = comm_timeout(comm), since = process_now() - ms * 1000000;
+	struct waits_text waits = { .used = 0 };
+	int missing = 0, n = 0;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (!__atomic_load_n(&is_missing[pe], __ATOMIC_RELAXED))
+			continue;
+		missing++;
+		waits_add(&waits, comm, pe, since);
+	}
+	if (!missing && !timed_out) {
+		text_add(t, " ended: rank %d has given up a collective or barrier",
+			told->broke.peer);
+		return;
+	}
+	text_add(t, ": %s%d of %d ranks missing after ", waits_said(&waits), MAX_OF(missing, 1),
+		comm->nranks);
+	if (timed_out)
+		text_add(t, "%.1f s:", (double)ms / 1e3);
+	else
+		text_add(t, "rank %d's deadline:", told->broke.peer);
+	for (int pe = 0; pe < comm->nranks && missing; pe++)
+		if (__atomic_load_n(&is_missing[pe], __ATOMIC_RELAXED))
+			text_add(t, "%s %d", n++ ? "," : "", pe);
+	if (!missing) /* it has come meanwhile */
+		text_add(t, " %d", told->broke.peer);
+}
+
+/* A wait of a kernel that ended before may be why. Under the world's lock. */
+static void say_wait_before(const spmt_comm *comm, struct text *t)
+{
+	struct status_saved saved;
+
+	if (!is_there(&comm->signals->record))
+		return;
+	status_save(&saved);
+	say_wait(comm, "before", &comm->signals->record);
+	text_add(t, "%.200s; then ", status_sentence() + strlen("before: "));
+	status_restore(&saved);
+}
+
+/* Of the ranks of this process one whose own deadline has passed; else one that was told by a peer. Under the world's lock. */
+static const spmt_comm *find_cause(const spmt_comm *comm)
+{
+	const spmt_comm *cause = NULL;
+
+	for (const spmt_comm *c = comm->world->comms; c; c = c->next_here) {
+		const struct kernel_told *told;
+
+		if (c->id != comm->id || !c->signals)
+			continue;
+		told = kernel_told_of(c->signals);
+		if (is_there(&told->broke) && (!cause || told->broke.code == SPMT_ERR_TIMEOUT))
+			cause = c;
+		if (cause == c && told->broke.code == SPMT_ERR_TIMEOUT)
+			break;
+	}
+	return cause;
+}
+
+static void say_cause(const spmt_comm *comm, struct text *t)
+{
+	const spmt_comm *cause = find_cause(comm);
+	const struct kernel_told *told = cause ? kernel_told_of(cause->signals) : NULL;
+
+	if (!told) {
+		text_add(t, "a collective or barrier has failed in a stream of this process");
+		return;
+	}
+	say_wait_before(cause, t);
+	text_add(t, "rank %d: a %s in a stream", cause->rank,
+		told->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
+	fail_missing(cause, told, t);
+}
+
+void comm_look(const spmt_comm *comm)
+{
+	struct text text = { .used = 0 };
+
+	if (!comm->alarm || !__atomic_load_n(&comm->alarm->stop, __ATOMIC_ACQUIRE) ||
+		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&comm->world->lock);
+	say_cause(comm, &text);
+	pthread_mutex_unlock(&comm->world->lock);
+	comm_break((spmt_comm *)(uintptr_t)comm, SPMT_ERR_TIMEOUT, text.bytes);
 }

@@ -7,7 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../src/kernels/kernels.h"
 #include "../src/status.h"
+
+#define MOVE_BLOCKS 32u
+#define MOVE_BLOCK_BYTES (16u << 10)
 
 int local_judge(
 	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
@@ -75,7 +79,7 @@ int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const 
 	return rc;
 }
 
-int rma_failed(const spmt_comm *comm, const char *what, int rc)
+int rma_failed(spmt_comm *comm, const char *what, int rc)
 {
 	return rc == -ECANCELED ? comm_broken(comm, what) : comm_failed(comm, what, rc);
 }
@@ -162,13 +166,49 @@ static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
 		status_restore(&saved);
 }
 
+/* What is queued behind a collective that fails is not to happen: a kernel sees that, a copy engine does not. Of collectives that
+   have ended well there is nothing to see. */
+static bool is_behind_collective(spmt_comm *comm, const struct link *link, const void *dst,
+	const void *src, size_t n, device_stream stream)
+{
+	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+
+	if (LIKELY(!comm->collectives) || link->hook)
+		return false;
+	if (!comm_cpu_access(comm) && (d - s < n || s - d < n)) /* to itself */
+		return false;
+	if (stream_captured(comm, stream))
+		return true;
+	return comm->collective.set &&
+		(mark_late(comm, &comm->collective) ||
+			!comm->backend->event_query(comm->dev, comm->collective.event));
+}
+
+static int move_by_kernel(spmt_comm *comm, int pe, void *dst, const void *src, size_t n, int wake,
+	device_stream stream)
+{
+	struct kernel_copy_args args = { .dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.size = n,
+		.wake = wake };
+	uint64_t blocks = MIN_OF(MOVE_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	view_fill(comm, &args.view);
+	link_count(&comm->links[pe], MOVER_STORE, n);
+	return kernel_run_wide(comm, &kernel_copy, &args, sizeof(args),
+		(unsigned)MAX_OF(1u, MIN_OF(n / MOVE_BLOCK_BYTES, blocks)), stream);
+}
+
 int rma_put_stream(
 	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
 {
 	struct link *link = &comm->links[pe];
 	struct reserved reserved;
-	int rc = stream_reserve(comm, stream, &reserved);
+	int rc;
 
+	if (is_behind_collective(comm, link, remote, src, n, stream))
+		return move_by_kernel(comm, pe, remote, src, n, pe, stream);
+	rc = stream_reserve(comm, stream, &reserved);
 	if (!rc)
 		rc = rma_mover(link, n, MOVE_STREAM)
 			     ->put(link, remote, src, n, MOVE_STREAM, stream);
@@ -184,8 +224,11 @@ int rma_get_stream(
 {
 	struct link *link = &comm->links[pe];
 	struct reserved reserved;
-	int rc = stream_reserve(comm, stream, &reserved);
+	int rc;
 
+	if (is_behind_collective(comm, link, dst, remote, n, stream))
+		return move_by_kernel(comm, pe, dst, remote, n, -1, stream);
+	rc = stream_reserve(comm, stream, &reserved);
 	if (!rc)
 		rc = rma_mover(link, n, MOVE_STREAM)
 			     ->get(link, dst, remote, n, MOVE_STREAM, stream);

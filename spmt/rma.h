@@ -71,7 +71,7 @@ static inline void rma_stored(spmt_comm *comm, int pe)
 }
 
 /* The words for a move that failed: one that waited and was stopped tells what broke the world. */
-int rma_failed(const spmt_comm *comm, const char *what, int rc) __attribute__((cold));
+int rma_failed(spmt_comm *comm, const char *what, int rc) __attribute__((cold));
 
 /* n > 0, addresses settled. */
 static inline int rma_put(spmt_comm *comm, const char *what, char *remote, const void *src,

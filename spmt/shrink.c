@@ -18,6 +18,7 @@
 #include "broken.h"
 #include "comm.h"
 #include "futex.h"
+#include "record.h"
 
 #define DEATH_LOOK_NS (20 * 1000000ll) /* death makes no noise: look for it so often */
 
@@ -201,6 +202,7 @@ static int shrink_check(
 			!next		? "next"
 				: !rank ? "rank"
 					: "nranks");
+	comm_look(comm);
 	if (!atomic_load(&comm->control->stop))
 		return fail(-EINVAL,
 			"spmt_shrink: rank %d: the %s is whole, spmt_split makes parts", comm->rank,

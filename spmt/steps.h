@@ -4,10 +4,19 @@
 #define SPMT_STEPS_H
 
 #include "broken.h"
+#include "record.h"
 #include "turn.h"
 
 /* Calls are let in from here on. */
 void comm_set_live(spmt_comm *comm);
+
+/* As comm_enter_any beside finalize, which waits for those between comm_visit and comm_left. Not 0: no comm_left follows. */
+int comm_visit(spmt_comm *comm, const char *what);
+static inline void comm_left(spmt_comm *comm)
+{
+	atomic_fetch_sub_explicit(&comm->head.visitors, 1, memory_order_release);
+}
+void comm_unvisited(spmt_comm *comm); /* once it is no longer live: until nobody is in it */
 
 /* ---- breaking ------------------------------------------------------------------------------ */
 
@@ -76,7 +85,9 @@ int movers_quiet(spmt_comm *comm, const char *what); /* NBI work of all links; t
 
 static inline int quiet_all(spmt_comm *comm, const char *what)
 {
-	return LIKELY(!comm->pending && !comm->streamed) ? 0 : quiet_slow(comm, what);
+	return LIKELY(!comm->pending && !comm->streamed && !kernel_left(comm))
+		? 0
+		: quiet_slow(comm, what);
 }
 
 #endif

@@ -260,9 +260,7 @@ int streams_quiet(spmt_comm *comm, const char *what)
 	if (!rc)
 		rc = kernel_failure(comm, what);
 	/* What broke the world is the cause of whatever failed here. */
-	if (rc && atomic_load_explicit(&comm->control->stop, memory_order_acquire))
-		return comm_broken(comm, what);
-	return rc;
+	return rc && comm_is_broken(comm) ? comm_broken(comm, what) : rc;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

@@ -2,9 +2,12 @@
 /* Order and meeting from the host: fence, quiet, sync, barrier. */
 #include <errno.h>
 
+#include "../src/log.h"
 #include "../src/status.h"
 #include "steps.h"
 #include "stream.h"
+
+#define FORBID_NS 1000000000
 
 /* The first failure of the two keeps its sentence. */
 static int link_quiet(struct link *link)
@@ -54,14 +57,15 @@ int quiet_slow(spmt_comm *comm, const char *what)
 	struct status_saved first;
 	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
 
-	if (!comm->streamed)
-		return rc;
 	status_save(&first);
-	streams = comm_failed(comm, what, streams_quiet(comm, what));
-	if (!rc)
-		return streams;
-	status_restore(&first);
-	return rc;
+	streams = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what);
+	streams = comm_failed(comm, what, streams);
+	if (rc)
+		status_restore(&first);
+	else
+		rc = streams;
+	/* What was waited for may have ended because the world broke. */
+	return rc || !comm_is_broken(comm) ? rc : comm_broken(comm, what);
 }
 
 int spmt_fence(spmt_comm *comm)
@@ -87,18 +91,51 @@ int spmt_fence(spmt_comm *comm)
 	return comm_failed(comm, "spmt_fence", rc);
 }
 
-/* A broken world, too, gives buffers back. */
+/* What this rank has queued behind work that is not ours, and that does not end, must not begin when this call has failed. On the
+   host backend kernels see that the comm is broken; on GPUs they look at a word of their device, which is written here. */
+static void comm_forbid(spmt_comm *comm)
+{
+	struct spmtd_own *own = (struct spmtd_own *)(void *)comm->links[comm->rank].own;
+	const struct backend *b = comm->backend;
+	struct status_saved saved;
+	device_stream s;
+	int rc;
+
+	if (comm_cpu_access(comm) || b->stream_query(comm->dev, comm->stream))
+		return;
+	status_save(&saved);
+	rc = b->stream_create(comm->dev, &s);
+	if (!rc) {
+		comm->signals->mark = (uint32_t)SPMT_ERR_ABORTED;
+		rc = b->copy(comm->dev, &own->error, &comm->signals->mark, sizeof(own->error), s);
+		if (!rc)
+			rc = b->stream_sync(comm->dev, s, FORBID_NS, NULL);
+		b->stream_destroy(comm->dev, s);
+	}
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: what is queued in its streams cannot be stopped (%d)",
+			comm->rank, rc);
+	status_restore(&saved);
+}
+
+/* A broken world, too, gives buffers back. The first to hear of it here hears why. */
 int spmt_quiet(spmt_comm *comm)
 {
 	TURN(comm, __func__);
+	static const char what[] = "spmt_quiet";
 	struct status_saved why;
-	int rc = comm_enter(comm, "spmt_quiet");
+	int rc = comm_enter(comm, what);
+	bool busy;
 
 	if (!rc)
-		return quiet_all(comm, "spmt_quiet");
+		return quiet_all(comm, what);
 	status_save(&why);
-	if (!comm_enter_any(comm, "spmt_quiet"))
-		quiet_all(comm, "spmt_quiet");
+	busy = !comm_enter_any(comm, what) && (comm->pending || comm->streamed);
+	if (busy) {
+		quiet_all(comm, what);
+		comm_forbid(comm);
+		return comm_broken(comm, what);
+	}
 	status_restore(&why);
 	return rc;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../src/kernels/kernels.h"
 #include "../src/mem.h"
 #include "../src/status.h"
 #include "rma.h"
@@ -170,19 +171,77 @@ void *scratch_dev(const spmt_comm *comm)
 	return (char *)comm->scratch->dev + PINNED_HEAD;
 }
 
+/* Under the world's lock. */
+static int alarm_make(spmt_comm *comm, struct alarm **alarm)
+{
+	struct world *w = comm->world;
+	struct pinned *p;
+	int rc = pinned_take(comm, sizeof(**alarm), &p);
+
+	if (rc)
+		return rc;
+	*alarm = (struct alarm *)(void *)((char *)p + PINNED_HEAD);
+	**alarm = (struct alarm){ .next = w->alarms,
+		.dev = (struct alarm *)(void *)((char *)p->dev + PINNED_HEAD),
+		.id = comm->id,
+		.slot = comm->slot };
+	w->alarms = *alarm;
+	return 0;
+}
+
+static int alarm_open(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct alarm *alarm;
+	int rc = 0;
+
+	pthread_mutex_lock(&w->lock);
+	for (alarm = w->alarms; alarm && alarm->id != comm->id;)
+		alarm = alarm->next;
+	if (!alarm)
+		rc = alarm_make(comm, &alarm);
+	if (!rc) {
+		alarm->refs++;
+		__atomic_store_n(&comm->alarm, alarm, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
+
+static void alarm_close(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct alarm *alarm = comm->alarm, **at = &w->alarms;
+	bool last;
+
+	if (!alarm)
+		return;
+	comm->alarm = NULL;
+	pthread_mutex_lock(&w->lock);
+	last = !--alarm->refs;
+	while (last && *at != alarm)
+		at = &(*at)->next;
+	if (last)
+		*at = alarm->next;
+	pthread_mutex_unlock(&w->lock);
+	if (last)
+		pinned_give(alarm->slot, (void *)((char *)alarm - PINNED_HEAD));
+}
+
 int signals_open(spmt_comm *comm)
 {
+	size_t size = sizeof(struct signals) + sizeof(struct kernel_told) + (size_t)comm->nranks;
 	struct pinned *p;
 	struct signals *signals;
-	int rc = pinned_take(comm, sizeof(*signals), &p);
+	int rc = pinned_take(comm, size, &p);
 
 	if (rc)
 		return rc;
 	signals = (struct signals *)(void *)((char *)p + PINNED_HEAD);
-	memset(signals, 0, sizeof(*signals));
+	memset(signals, 0, size);
 	comm->signals_dev = (struct signals *)(void *)((char *)p->dev + PINNED_HEAD);
 	__atomic_store_n(&comm->signals, signals, __ATOMIC_RELEASE);
-	return 0;
+	return alarm_open(comm);
 }
 
 void pinned_return(spmt_comm *comm)
@@ -190,6 +249,7 @@ void pinned_return(spmt_comm *comm)
 	if (comm->signals)
 		pinned_give(comm->slot, (void *)((char *)comm->signals - PINNED_HEAD));
 	pinned_give(comm->slot, comm->scratch);
+	alarm_close(comm);
 	comm->signals = NULL;
 	comm->scratch = NULL;
 }

@@ -46,7 +46,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.heap_size = comm->heap->size,
 		.peers = comm->peers.dev,
 		.own = (struct spmtd_own *)(void *)comm->links[comm->rank].own,
-		.stop = &comm->signals_dev->stop,
+		.stop = &comm->alarm->dev->stop,
 		.record = &comm->signals_dev->record,
 		/* 0 would be none */
 		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
@@ -63,6 +63,9 @@ void view_prepare(spmt_comm *comm)
 	comm->flat = flat_for_all(comm);
 	comm->host.ops = wait_callbacks;
 	comm->host.comm = comm;
+	/* On GPUs kernels cannot break the comm themselves. */
+	comm->raised =
+		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->alarm->stop;
 }
 
 int spmt_view_get(spmt_comm *comm, struct spmt_view *view)

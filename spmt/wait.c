@@ -3,8 +3,11 @@
    nobody rings for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
    seen, and the way out of a sleep takes its time. */
 #include <sched.h>
+#include <time.h>
 
+#include "../src/device_host.h"
 #include "../src/process.h"
+#include "../src/status.h"
 #include "futex.h"
 #include "steps.h"
 
@@ -105,7 +108,7 @@ static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_f
 
 int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait)
 {
-	if (UNLIKELY(atomic_load_explicit(&comm->control->stop, memory_order_acquire)))
+	if (UNLIKELY(comm_is_broken(comm)))
 		return comm_broken(comm, wait->name);
 	return pause_for(comm, p, wait, NULL);
 }
@@ -154,8 +157,41 @@ static void kernel_wake(const struct spmt_view *v, int32_t pe)
 	bell_stored(comm_of(v)->bells[pe]);
 }
 
+/* In words, for who synchronises with the stream: here the world breaks at once. */
+static void kernel_has_ended(const struct spmt_view *v, int code)
+{
+	static const char what[] = "work in a stream";
+	spmt_comm *comm = comm_of(v);
+	struct status_saved saved;
+	int rc;
+
+	status_save(&saved);
+	comm_look(comm);
+	rc = comm_is_broken(comm) ? comm_broken(comm, what) : kernel_looks(comm, what);
+	host_stream_blame(rc ? rc : code, status_sentence());
+	status_restore(&saved);
+}
+
+#define PEER_LINGER_NS 10000000000ll /* then the peer's process is dead */
+
+static int kernel_linger(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	struct timespec slice = { .tv_nsec = 100000 };
+
+	(void)v;
+	if (!p->n++)
+		p->begin = process_now();
+	if (p->n < WAIT_YIELDS)
+		sched_yield();
+	else
+		nanosleep(&slice, NULL);
+	return process_now() - p->begin > PEER_LINGER_NS;
+}
+
 const struct spmtd_host wait_callbacks = {
 	.pause = kernel_pause,
 	.resume = kernel_resume,
 	.wake = kernel_wake,
+	.ended = kernel_has_ended,
+	.linger = kernel_linger,
 };

@@ -12,6 +12,7 @@
 #include "../src/tsan.h"
 #include "bootstrap.h"
 #include "gather.h"
+#include "record.h"
 #include "routes.h"
 #include "steps.h"
 #include "tell.h"
@@ -254,10 +255,10 @@ void world_post_failure(const struct uid *uid, int code)
 
 void comm_stop(const spmt_comm *comm)
 {
-	struct signals *s = __atomic_load_n(&comm->signals, __ATOMIC_ACQUIRE);
+	struct alarm *alarm = __atomic_load_n(&comm->alarm, __ATOMIC_ACQUIRE);
 
-	if (s)
-		__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+	if (alarm)
+		__atomic_store_n(&alarm->stop, 1, __ATOMIC_RELEASE);
 }
 
 /* What follows from a broken world in this process, for comms split from it, too. */

@@ -14,13 +14,6 @@
 #include "control.h"
 #include "pool.h"
 
-/* The words that a comm's kernels and the host both see: pinned host memory. */
-struct signals {
-	uint32_t stop; /* not 0: the comm is broken */
-	uint32_t spare[15];
-	struct spmtd_record record;
-};
-
 /* Owned by the world and released by the last of its ranks in this process to leave: peers may
    store into a heap until then. */
 struct slot {
@@ -78,6 +71,7 @@ struct world {
 
 	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
 	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
+	struct alarm *alarms;
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */
 	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */

@@ -28,6 +28,13 @@ void host_forbid_peer(int from, int to, bool forbid);
 /* The device of a live stream that was created; -1: it is none. */
 int host_stream_device(device_stream handle);
 
+/*
+ * From a kernel: what it was to do has not been done, which is told by synchronize until there is new work: the first word
+ * counts. The stream goes on. host_stream_blamed: 0, or the code, with its sentence.
+ */
+void host_stream_blame(int code, const char *why);
+int host_stream_blamed(int dev, device_stream handle);
+
 /* As the ops of the same name. */
 int host_copy(int dev, void *dst, const void *src, size_t n, device_stream s);
 int host_fill(int dev, void *dst, int byte, size_t n, device_stream s);

@@ -66,6 +66,9 @@ void host_leave(const struct device_saved *saved);
 void host_bind(int dev);     /* a worker's own device */
 int host_raise(int code);    /* leaves code as the sticky error if it is negative; returns it */
 const void *host_self(void); /* names the calling thread */
+/* The stream that the calling thread works off, NULL: it is no worker. */
+void host_serve(struct host_stream *s);
+struct host_stream *host_serving(void);
 int host_watch(struct host_state *st); /* under st->lock: this thread's end releases its streams */
 
 /* device_host_memory.c */

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +68,8 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->tail = &s->head;
 	s->threaded = s->idle = s->closing = s->joined = false;
 	failure_keep(s);
+	s->blame.code = 0;
+	s->blame.told = false;
 	atomic_store(&s->error, 0);
 	atomic_store(&s->id, ++st->streams_made);
 	atomic_store(&s->live, true);
@@ -252,6 +255,7 @@ static void *stream_worker(void *arg)
 	snprintf(name, sizeof(name), "spmt-host-%d", s->dev);
 	pthread_setname_np(pthread_self(), name);
 	host_bind(s->dev);
+	host_serve(s);
 	while ((op = next_op(s, &joined)))
 		run_op(s, op);
 	if (!joined)
@@ -306,6 +310,7 @@ int host_stream_push(struct host_op *op, const char *name)
 	else if (!s->threaded)
 		rc = worker_start(s);
 	if (!rc) {
+		host_stream_absolve(s);
 		op->next = NULL;
 		*s->tail = op;
 		s->tail = &op->next;
@@ -360,6 +365,40 @@ int host_stream_end(struct host_stream *s)
 	if (!threaded || joined)
 		stream_put(s);
 	return 0;
+}
+
+/* ---- blame */
+
+void host_stream_blame(int code, const char *why)
+{
+	struct host_stream *s = host_serving();
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!s->blame.code || s->blame.told) {
+		s->blame.code = code;
+		s->blame.told = false;
+		snprintf(s->blame.why, sizeof(s->blame.why), "%s", why);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+int host_stream_blamed(int dev, device_stream handle)
+{
+	char why[HOST_WHY];
+	struct host_stream *s;
+	int rc = 0, code;
+
+	s = host_stream_find(dev, handle, "stream_sync", &rc);
+	if (!s)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	code = s->blame.code;
+	s->blame.told = code;
+	memcpy(why, s->blame.why, sizeof(why));
+	pthread_mutex_unlock(&s->lock);
+	return code ? fail_with(code, why) : 0;
 }
 
 /* ---- waiting */

@@ -38,6 +38,8 @@ struct host_op {
 	_Alignas(16) unsigned char args[];
 };
 
+#define HOST_WHY 384
+
 /*
  * A ticket is the number of ops queued so far; it has been served when `done` has reached it. Both counters rise for as long
  * as the process lives, over all the lives of the object, so a ticket stays meaningful after its stream is destroyed.
@@ -60,6 +62,11 @@ struct host_stream {
 	/* the same of the last stream before this one that failed in this object, and its last ticket */
 	_Atomic int past_error;
 	_Atomic uint64_t past_failed, past_last;
+	struct host_blame {
+		int code; /* 0: none */
+		bool told;
+		char why[HOST_WHY];
+	} blame; /* under the lock */
 	_Atomic uint64_t queued, done;
 	_Atomic uint32_t bell;	  /* rung for the worker */
 	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */
@@ -81,6 +88,12 @@ int host_stream_await(
 int host_stream_served(const struct host_stream *s, uint64_t ticket);
 /* The sentence for such a code, which is returned. */
 int host_stream_failed(int dev, int code);
+/* Drops what was to be told, once it has been. Under s->lock. */
+static inline void host_stream_absolve(struct host_stream *s)
+{
+	if (s->blame.told)
+		s->blame.code = s->blame.told = 0;
+}
 /* Takes new work no more; what is queued still runs. Joins a worker with nothing left to do, leaves a busy one to itself. */
 int host_stream_end(struct host_stream *s);
 

@@ -10,6 +10,7 @@
 static _Thread_local struct {
 	int device;
 	int error;
+	struct host_stream *serving;
 } self;
 
 const void *host_self(void)
@@ -40,6 +41,16 @@ int host_get_error(void)
 void host_bind(int dev)
 {
 	self.device = dev;
+}
+
+void host_serve(struct host_stream *s)
+{
+	self.serving = s;
+}
+
+struct host_stream *host_serving(void)
+{
+	return self.serving;
 }
 
 int host_get_device(void)

@@ -4,30 +4,9 @@
  * for itself); only then does anybody touch anybody's buffers. The last block of a rank to be
  * through with its part tells all others, and waits until all have told: after that no peer reads
  * src or writes dst. Blocks never wait for each other, so any grid is fine.
- *
- * Small ones meet once: each rank pushes its data with its hello, into slots of which there are two sets,
- * for even and odd epochs. Who has come to the epoch after next has heard from all in the next, so
- * all are through with this one, and its set is free.
  */
-#include "../../include/spmt.h"
-#include "entry.h"
+#include "coll.h"
 #include "reduce.h"
-#include "slot.h"
-
-/* own->grid: how many blocks have ever come to the end, and how many had before this launch. */
-enum { GRID_ENDED, GRID_BEFORE };
-
-struct coll {
-	const struct kernel_collective_args *args;
-	const struct spmt_view *view;
-	uint64_t epoch, before;
-	uint64_t bytes; /* of args->count elements */
-};
-
-static inline uint64_t peek_word(const uint64_t *word)
-{
-	return spmtd_peek64_(spmtd_at_(word));
-}
 
 static inline uint64_t type_bytes(int type)
 {
@@ -47,168 +26,6 @@ static inline uint64_t type_bytes(int type)
 	default:
 		return 4;
 	}
-}
-
-/* One code for the block: an abort outdoes a timeout, that a mismatch. */
-static inline int block_agrees(int rc)
-{
-	if (!spmtd_any_block_(rc))
-		return 0;
-	if (spmtd_any_block_(rc == SPMTD_ABORTED))
-		return SPMTD_ABORTED;
-	return spmtd_any_block_(rc == SPMTD_TIMEOUT) ? SPMTD_TIMEOUT : SPMTD_MISMATCH;
-}
-
-/* ---- meetings ------------------------------------------------------------------------------- */
-
-/* By the threads of one block. Loads of peers follow where `posted`. */
-static inline void greet(const struct coll *c, int posted)
-{
-	const struct spmt_view *v = c->view;
-	uint64_t flag = (uint64_t)spmtd_flag_(c->epoch) << 32, key = c->args->key;
-
-	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		struct spmtd_inbox *box = spmtd_outbox_(v, pe);
-		uint64_t *hello = box->hello[c->epoch & 1];
-
-		spmtd_poke64_(spmtd_at_(&hello[1]), flag | key >> 32);
-		if (posted) {
-			/* In another process the buffers, which lie in the heap then, have other
-			   addresses. */
-			uint64_t mine = v->stride ? 0 : v->peers[pe].mine;
-			uint64_t shift = mine ? mine - v->base : 0;
-
-			spmtd_poke64_(spmtd_at_(&box->src), c->args->src + shift);
-			spmtd_poke64_(spmtd_at_(&box->dst), c->args->dst + shift);
-			spmtd_ring_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
-		} else {
-			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
-		}
-		spmtd_wake_(v, pe);
-	}
-}
-
-/* One half of a hello; *other: the first rank that called something else, as far as this half tells. */
-static inline int await_hello(
-	const struct coll *c, struct spmtd_waiter_ *w, int pe, int half, int *other)
-{
-	const struct spmt_view *v = c->view;
-	uint32_t flag = spmtd_flag_(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
-	uint64_t a = spmtd_at_(&spmtd_inbox_(v, pe)->hello[c->epoch & 1][half]), seen;
-	int rc = 0;
-
-	for (;;) {
-		seen = spmtd_look64_(a);
-		if (seen >> 32 == flag)
-			break;
-		rc = spmtd_patience_(v, w);
-		if (rc) {
-			spmtd_record_(v, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch, seen);
-			return rc;
-		}
-	}
-	if ((uint32_t)seen != key && *other < 0)
-		*other = pe;
-	return 0;
-}
-
-static inline void record_mismatch(const struct coll *c, int pe)
-{
-	const uint64_t *hello = spmtd_inbox_(c->view, pe)->hello[c->epoch & 1];
-	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
-
-	spmtd_record_(c->view, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe, spmtd_at_(hello),
-		c->args->key, high | low);
-}
-
-/* All ranks see some key that is not their own, or none does. */
-static inline int coll_meet(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-	struct spmtd_waiter_ w;
-	int rc = 0, other = -1;
-
-	spmtd_wait_begin_(&w);
-	for (int i = (int)spmtd_tid_(); i < 2 * v->npes && !rc; i += (int)spmtd_threads_())
-		rc = await_hello(c, &w, i / 2, i % 2, &other);
-	spmtd_wait_end_(v, &w);
-	rc = block_agrees(rc);
-	if (rc)
-		return rc;
-	if (other >= 0)
-		record_mismatch(c, other);
-	return block_agrees(other < 0 ? 0 : SPMTD_MISMATCH);
-}
-
-static inline int await_done(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-	struct spmtd_waiter_ w;
-	int rc = 0;
-
-	spmtd_wait_begin_(&w);
-	for (int pe = (int)spmtd_tid_(); pe < v->npes && !rc; pe += (int)spmtd_threads_())
-		rc = spmtd_await_(v, &w, SPMTD_KIND_W_, 64, spmtd_at_(&spmtd_inbox_(v, pe)->done),
-			0, c->epoch, SPMTD_WHAT_COLLECTIVE, pe);
-	spmtd_wait_end_(v, &w);
-	return rc;
-}
-
-/* Is this block the last of its rank to get here? What the others have stored is then seen, and
-   told with the next release. One block alone needs neither fence nor count: two microseconds. */
-static inline int last_block(const struct coll *c)
-{
-	uint64_t ended = spmtd_at_(&c->view->own->grid[GRID_ENDED]);
-	int last = 0;
-
-	spmtd_gather_(SPMTD_BLOCK_);
-	if (kernel_blocks() == 1) {
-		if (spmtd_tid_() == 0)
-			spmtd_poke64_(ended, c->before + 1);
-		return 1;
-	}
-	if (spmtd_tid_() == 0) {
-		spmtd_order_();
-		last = spmtd_add64_(ended, 1) + 1 == c->before + kernel_blocks();
-		spmtd_order_();
-	}
-	return spmtd_any_block_(last);
-}
-
-static inline void tell_done(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-
-	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		spmtd_ring_set_(spmtd_at_(&spmtd_outbox_(v, pe)->done), c->epoch);
-		spmtd_wake_(v, pe);
-	}
-}
-
-/* By one thread of the last block. */
-static inline void end(const struct coll *c)
-{
-	struct spmtd_own *own = c->view->own;
-
-	spmtd_poke64_(spmtd_at_(&own->grid[GRID_BEFORE]), c->before + kernel_blocks());
-	spmtd_poke64_(spmtd_at_(&own->coll_epoch), c->epoch);
-}
-
-/* After a timeout or an abort the world is broken: the others are told, but not waited for. Where calls differ
-   nothing was touched. */
-static inline void part(const struct coll *c, int rc)
-{
-	if (spmtd_tid_() == 0)
-		kernel_failed(c->view, rc);
-	if (!last_block(c))
-		return;
-	tell_done(c);
-	if (!rc)
-		rc = block_agrees(await_done(c));
-	if (spmtd_tid_() != 0)
-		return;
-	kernel_failed(c->view, rc);
-	end(c);
 }
 
 /* ---- moving --------------------------------------------------------------------------------- */
@@ -285,223 +102,113 @@ static inline void coll_move(const struct coll *c)
 		coll_pull(c, pe, n, from, places);
 }
 
-/* ---- small ones: pushed ---------------------------------------------------------------------- */
+/* ---- the end ---------------------------------------------------------------------------------- */
 
-/* The slot that `writer` fills at the rank with this library area. */
-static inline uint64_t slot_of(const struct coll *c, uint64_t own, int writer)
-{
-	uint64_t npes = (uint64_t)c->view->npes, nth = (c->epoch & 1) * npes + (uint64_t)writer;
-
-	return spmtd_at_(spmtd_inbox_at_(own, c->view->npes)) + nth * 2 * c->args->room;
-}
-
-/* A block's share of every rank's data, in pieces: an equal range of whole units. */
-struct sweep {
-	uint64_t from, n;
-	int first, ranks; /* from `first` on, round */
-};
-
-/* The i-th of these pieces: which, and of which rank. 0: there are no more. */
-static inline int sweep_at(
-	const struct coll *c, const struct sweep *s, uint64_t i, uint64_t *piece, int *pe)
-{
-	uint32_t n = (uint32_t)s->n, nth = n ? (uint32_t)i / n : (uint32_t)s->ranks;
-
-	if (nth >= (uint32_t)s->ranks)
-		return 0;
-	*piece = s->from + (uint32_t)i % n;
-	*pe = s->first + (int)nth;
-	if (*pe >= c->view->npes)
-		*pe -= c->view->npes;
-	return 1;
-}
-
-static inline struct sweep sweep_all(const struct coll *c)
-{
-	uint64_t pieces = (c->bytes + PIECE - 1) / PIECE;
-	uint64_t each = (pieces + 2 * kernel_blocks() - 1) / (2 * kernel_blocks()) * 2;
-	struct sweep s = { kernel_block() * each, 0, c->view->pe, c->view->npes };
-
-	if (s.from < pieces)
-		s.n = pieces - s.from < each ? pieces - s.from : each;
-	return s;
-}
-
-static inline struct sweep targets(const struct coll *c)
-{
-	struct sweep s = sweep_all(c);
-
-	if (c->args->kind == COLL_BROADCAST && c->args->root != c->view->pe)
-		s.ranks = 0;
-	if (c->args->kind == COLL_PERMUTE) {
-		s.first = c->args->to;
-		s.ranks = c->args->to >= 0;
-	}
-	return s;
-}
-
-static inline struct sweep sources(const struct coll *c)
-{
-	struct sweep s = sweep_all(c);
-
-	if (c->args->kind == COLL_BROADCAST || c->args->kind == COLL_PERMUTE) {
-		s.first = c->args->root;
-		s.ranks = c->args->root >= 0;
-	}
-	return s;
-}
-
-static inline uint32_t bytes_of(const struct coll *c, uint64_t piece)
-{
-	uint64_t left = c->bytes - PIECE * piece;
-
-	return left < PIECE ? (uint32_t)left : PIECE;
-}
-
-static inline void coll_push(const struct coll *c)
+/* failed: this rank's share is not stored. */
+static inline void tell_done(const struct coll *c, int failed)
 {
 	const struct spmt_view *v = c->view;
-	struct sweep s = targets(c);
-	int parts = c->args->kind == COLL_ALL_TO_ALL || c->args->kind == COLL_REDUCE_SCATTER, pe;
-	uint64_t p;
 
-	for (uint64_t i = spmtd_tid_(); sweep_at(c, &s, i, &p, &pe); i += spmtd_threads_()) {
-		uint64_t own = v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
-		uint64_t from = c->args->src + (parts ? (uint64_t)(uint32_t)pe * c->bytes : 0);
-
-		piece_send(slot_of(c, own, v->pe), p, piece_fetch(from + PIECE * p, bytes_of(c, p)),
-			spmtd_flag_(c->epoch));
+	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
+		spmtd_ring_set_(spmtd_at_(&spmtd_outbox_(v, pe)->done),
+			c->epoch << 1 | (uint64_t)(failed != 0));
+		spmtd_wake_(v, pe);
 	}
 }
 
-static inline int await_piece(
-	const struct coll *c, struct spmtd_waiter_ *w, uint64_t slot, uint64_t p, int pe)
+static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, int pe)
 {
-	uint64_t a = slot + PIECE_IN_SLOT * p;
-	int rc;
+	uint64_t a = spmtd_at_(&spmtd_inbox_(c->view, pe)->done), want = c->epoch << 1, seen;
+	int rc = 0;
 
-	while (!piece_is_here(slot, p, spmtd_flag_(c->epoch))) {
-		rc = spmtd_patience_(c->view, w);
+	for (;;) {
+		seen = spmtd_look64_(a);
+		if (seen == want)
+			return 0;
+		if (seen == (want | 1))
+			rc = SPMTD_ABORTED;
 		if (!rc)
-			continue;
-		spmtd_record_(
-			c->view, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch, spmtd_peek64_(a));
-		return rc;
+			rc = coll_patience(c, w);
+		if (rc) {
+			kernel_record(c->view, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
+				c->epoch, seen);
+			return rc;
+		}
 	}
-	return 0;
 }
 
-static inline int await_data(const struct coll *c)
+static inline int await_done(const struct coll *c)
 {
-	struct sweep s = sources(c);
+	const struct spmt_view *v = c->view;
 	struct spmtd_waiter_ w;
-	uint64_t p;
-	int rc = 0, pe;
+	int rc = 0;
 
 	spmtd_wait_begin_(&w);
-	for (uint64_t i = spmtd_tid_(); !rc && sweep_at(c, &s, i, &p, &pe); i += spmtd_threads_())
-		rc = await_piece(c, &w, slot_of(c, spmtd_at_(c->view->own), pe), p, pe);
-	spmtd_wait_end_(c->view, &w);
-	return block_agrees(rc);
+	for (int pe = (int)spmtd_tid_(); pe < v->npes && !rc; pe += (int)spmtd_threads_())
+		rc = await_done_of(c, &w, pe);
+	spmtd_wait_end_(v, &w);
+	return coll_agrees(rc);
 }
 
-/* The block's share of what has arrived. */
-static inline void reduce_arrived(const struct coll *c)
+/* By the rank's last block. Where calls differ nothing was touched. */
+static inline void part(const struct coll *c, int rc)
 {
-	struct sweep s = sweep_all(c);
-	struct reduce r;
+	int how;
 
-	if (!s.n)
+	if (rc && spmtd_tid_() == 0)
+		coll_ended_badly(c, rc);
+	if (!coll_last_block(c))
 		return;
-	r.slots = slot_of(c, spmtd_at_(c->view->own), 0) + PIECE_IN_SLOT * s.from;
-	r.slot = 2 * (uint64_t)c->args->room;
-	r.npes = c->view->npes;
-	r.everyone = 0;
-	r.to = 0;
-	r.bytes = c->bytes - PIECE * s.from < PIECE * s.n ? c->bytes - PIECE * s.from : PIECE * s.n;
-	r.dst = c->args->dst + PIECE * s.from;
-	r.lane = spmtd_tid_();
-	r.lanes = spmtd_threads_();
-	reduce_run(&r, c->args->type, c->args->op);
-}
-
-/* The block's share of what has arrived, to dst. */
-static inline void unpack(const struct coll *c)
-{
-	struct sweep s = sources(c);
-	int places = c->args->kind == COLL_ALL_GATHER || c->args->kind == COLL_ALL_TO_ALL, pe;
-	uint64_t p;
-
-	for (uint64_t i = spmtd_tid_(); sweep_at(c, &s, i, &p, &pe); i += spmtd_threads_()) {
-		uint64_t to = c->args->dst + (places ? (uint64_t)(uint32_t)pe * c->bytes : 0);
-
-		piece_place(to + PIECE * p,
-			piece_arrived(slot_of(c, spmtd_at_(c->view->own), pe), p), bytes_of(c, p));
+	how = coll_ended_how(c->view, c->epoch);
+	tell_done(c, how >= ENDED_ABORTED);
+	if (how == ENDED_WELL) {
+		rc = await_done(c);
+		how = rc == SPMTD_TIMEOUT ? ENDED_TIMEOUT : rc ? ENDED_ABORTED : ENDED_WELL;
+		if (how && spmtd_tid_() == 0)
+			coll_ended_badly(c, rc);
 	}
+	if (how >= ENDED_ABORTED) {
+		coll_note_missing(c, spmtd_tid_(), spmtd_threads_());
+		spmtd_gather_(SPMTD_BLOCK_);
+		if (spmtd_tid_() == 0)
+			broken_raise(c->view, ended_code(how));
+		spmtd_gather_(SPMTD_BLOCK_);
+		broken_leave_marks(c->view, ended_code(how), spmtd_tid_(), spmtd_threads_());
+		coll_take_back(c);
+	} else if (how && spmtd_tid_() == 0) {
+		kernel_ended(c->view, SPMTD_MISMATCH);
+	}
+	if (spmtd_tid_() == 0)
+		coll_end_epoch(c);
 }
 
-/* Flags come again after 2^31 epochs, and a slot's end may not have been written since: before this rank's
-   hello nobody writes to the other set. */
-static inline void clear_other_set(const struct coll *c)
+static inline void run_large(struct coll *c)
 {
-	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
-	uint64_t at = spmtd_at_(spmtd_inbox_at_(spmtd_at_(c->view->own), c->view->npes)) +
-		(~c->epoch & 1) * set;
+	int rc = c->refused ? SPMTD_ABORTED : 0;
 
-	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
-		spmtd_poke64_(at + 8 * i, 0);
-	spmtd_gather_(SPMTD_BLOCK_);
-	spmtd_order_(); /* by each, so that all hellos come after it */
-}
-
-static inline int collect_small(const struct coll *c)
-{
-	int rc;
-
-	if (c->bytes)
-		coll_push(c);
-	if (kernel_block() == 0)
-		greet(c, 0);
-	rc = coll_meet(c);
-	if (!rc && c->bytes)
-		rc = await_data(c);
-	if (rc || !c->bytes)
-		return rc;
-	if (c->args->kind == COLL_REDUCE_SCATTER || c->args->kind == COLL_ALL_REDUCE)
-		reduce_arrived(c);
-	else
-		unpack(c);
-	return 0;
-}
-
-static inline void run_small(const struct coll *c)
-{
-	int rc = collect_small(c), last = 1;
-
-	if (spmtd_tid_() != 0)
-		return;
-	kernel_failed(c->view, rc);
-	if (kernel_blocks() > 1)
-		last = spmtd_add64_(spmtd_at_(&c->view->own->grid[GRID_ENDED]), 1) + 1 ==
-			c->before + kernel_blocks();
-	else
-		spmtd_poke64_(spmtd_at_(&c->view->own->grid[GRID_ENDED]), c->before + 1);
-	if (last)
-		end(c);
-}
-
-/* ---- large ones: moved ----------------------------------------------------------------------- */
-
-static inline void run_large(const struct coll *c)
-{
-	int rc;
-
-	if (kernel_block() == 0)
-		greet(c, 1);
-	rc = coll_meet(c);
+	if (!rc && kernel_block() == 0)
+		coll_greet(c, 1);
+	if (!rc)
+		rc = coll_meet(c);
+	if (!rc) {
+		c->met = 1;
+		rc = coll_take_all(c);
+	}
 	if (!rc)
 		coll_move(c);
 	part(c, rc);
+}
+
+/* The stop word lies across the bus, and what it says is wanted only when all have come. */
+static inline int glance(const struct spmt_view *v)
+{
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+	if (v->stop && spmtd_tid_() == spmtd_threads_() - 1)
+		return (int)spmtd_peek32_(spmtd_at_(v->stop));
+#else
+	(void)v;
+#endif
+	return 0;
 }
 
 KERNEL_BODY run_collective(const struct kernel_collective_args *args)
@@ -511,14 +218,38 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 
 	c.args = args;
 	c.view = v;
+	c.mark = broken(v);
 	c.epoch = peek_word(&v->own->coll_epoch) + 1;
 	c.before = peek_word(&v->own->grid[GRID_BEFORE]);
 	c.bytes = args->count * type_bytes(args->type);
+	c.met = 0;
+	/* All ranks have seen the part before differ. */
+	if (args->part && coll_ended_how(v, c.epoch - 1) == ENDED_DIFFERS)
+		return;
+	c.refused = spmtd_any_block_(c.mark != 0);
+	c.stopped = glance(v);
+	if (c.refused && kernel_lane() == 0)
+		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c.mark);
 	if (kernel_block() == 0 && c.epoch >> 31 && (c.epoch & 0x7fffffff) <= 1)
-		clear_other_set(&c);
+		coll_clear_other_set(&c);
 	if (c.bytes <= args->room)
-		run_small(&c);
+		coll_run_small(&c);
 	else
 		run_large(&c);
 }
 KERNEL(collective)
+
+/* ---- stages ------------------------------------------------------------------------------------- */
+
+KERNEL_BODY run_stage(const struct kernel_stage_args *args)
+{
+	const struct spmt_view *v = &args->view;
+
+	if (kernel_refused(v) ||
+		(args->behind && coll_ended_how(v, peek_word(&v->own->coll_epoch))))
+		return;
+	for (uint64_t b = 0; b < args->blocks; b++)
+		spmtd_bulk_raw_(args->dst + b * args->dst_step, args->src + b * args->src_step,
+			args->bytes, kernel_lane(), kernel_lanes());
+}
+KERNEL(stage)

@@ -69,11 +69,4 @@ static inline uint32_t kernel_lanes(void)
 	return kernel_blocks() * spmtd_threads_();
 }
 
-/* Of a collective or barrier: keeps the first failure in the rank's library area. By one thread. */
-static inline void kernel_failed(const struct spmt_view *v, int code)
-{
-	if (code)
-		spmtd_cas64_(spmtd_at_(&v->own->error), 0, (uint64_t)(int64_t)code);
-}
-
 #endif

@@ -43,8 +43,18 @@ struct kernel_atomic_args {
 	uint64_t target, operand, compare, fetched;
 	int32_t amo, type, pe;
 };
+/*
+ * What a rank's collectives and barriers leave for its host, in memory that both see; the address of
+ * one in `told`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
+ */
+struct kernel_told {
+	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
+	struct spmtd_record
+		broke; /* the comm is broken; then npes bytes, not 0: that rank was missing */
+};
 struct kernel_barrier_args {
 	struct spmt_view view;
+	uint64_t told;
 };
 enum kernel_collective_kind {
 	COLL_BROADCAST,
@@ -57,15 +67,22 @@ enum kernel_collective_kind {
 /*
  * Meet, move, meet; or where `count` elements are at most `room` bytes: push to the peers' slots, meet.
  * `key` folds the call's arguments; a peer's key that differs ends the collective with
- * SPMT_ERR_MISMATCH in the view's record, nothing moved, on all ranks alike. Permute: `root` is the
- * rank whose data comes here, `to` the one who gets this rank's, -1 if none (the table itself is
- * folded into key).
+ * SPMT_ERR_MISMATCH, nothing moved, on all ranks alike. Permute: `root` is the rank whose data comes
+ * here, `to` the one who gets this rank's, -1 if none (the table itself is folded into key). A call
+ * may be cut into parts: those behind the first do not take place where the one before differed.
  */
 struct kernel_collective_args {
 	struct spmt_view view;
-	uint64_t dst, src, count, key;
+	uint64_t dst, src, count, key, told;
 	int32_t kind, type, op, root, to;
 	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
+	int32_t part;  /* 0: the first */
+};
+/* Around a part: `blocks` blocks of `bytes` bytes at these distances. */
+struct kernel_stage_args {
+	struct spmt_view view;
+	uint64_t dst, dst_step, src, src_step, blocks, bytes;
+	int32_t behind; /* a part of this call has run: not if that differed */
 };
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most` bytes: of both sets, with a
@@ -85,6 +102,6 @@ static inline uint64_t area_size(int npes, uint32_t room)
 }
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective;
+	kernel_collective, kernel_stage;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels that need no meeting of ranks but the barrier's own. */
 #include "../../include/spmt.h"
-#include "entry.h"
+#include "broken.h"
 
 /* ---- copy ----------------------------------------------------------------------------------- */
 
@@ -9,6 +9,8 @@ KERNEL_BODY run_copy(const struct kernel_copy_args *args)
 {
 	uint64_t n = args->size;
 
+	if (kernel_refused(&args->view))
+		return;
 	if (n && !(spmtd_single_(args->dst, n) && spmtd_single_(args->src, n)))
 		spmtd_bulk_raw_(args->dst, args->src, n, kernel_lane(), kernel_lanes());
 	else if (n && kernel_lane() == 0)
@@ -24,7 +26,7 @@ KERNEL_BODY run_signal(const struct kernel_signal_args *args)
 {
 	uint64_t sig = args->sig;
 
-	if (kernel_lane() != 0)
+	if (kernel_lane() != 0 || kernel_refused(&args->view))
 		return;
 	if (args->pe >= 0)
 		sig = spmtd_there_(&args->view, spmtd_to_(sig), args->pe);
@@ -36,10 +38,15 @@ KERNEL(signal)
 
 KERNEL_BODY run_wait(const struct kernel_wait_args *args)
 {
+	int rc;
+
+	if (kernel_lane() != 0)
+		return;
 	/* A failure is in the record; it breaks no world. */
-	if (kernel_lane() == 0)
-		spmtd_wait_(&args->view, SPMTD_KIND_U_, 64, args->sig, args->cmp, args->value,
-			SPMTD_WHAT_ON_STREAM);
+	rc = spmtd_wait_(&args->view, SPMTD_KIND_U_, 64, args->sig, args->cmp, args->value,
+		SPMTD_WHAT_ON_STREAM);
+	if (rc)
+		kernel_ended(&args->view, rc);
 }
 KERNEL(wait)
 
@@ -127,14 +134,44 @@ KERNEL(atomic)
 
 /* ---- barrier -------------------------------------------------------------------------------- */
 
+static inline int barrier_lacks(const struct spmt_view *v, int pe)
+{
+	uint64_t there = spmtd_peek64_(spmtd_at_(&spmtd_inbox_(v, pe)->sync));
+
+	return pe != v->pe && (int64_t)(there - spmtd_epoch_(v)) < 0;
+}
+
+/* By one thread: where it fails time does not matter. */
+static inline void barrier_failed(const struct kernel_barrier_args *args, int rc)
+{
+	const struct spmt_view *v = &args->view;
+
+	for (int pe = 0; pe < v->npes; pe++)
+		if (barrier_lacks(v, pe))
+			kernel_missing(args->told, pe);
+	broken_raise(v, rc);
+	broken_leave_marks(v, rc, 0, 1);
+}
+
 KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 {
+	const struct kernel_told *told = (const struct kernel_told *)spmtd_to_(args->told);
+	struct spmt_view v = args->view;
+	uint64_t mark;
 	int rc;
 
 	if (kernel_block() != 0)
 		return;
-	rc = spmtd_sync_(&args->view, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 1);
-	if (spmtd_tid_() == 0)
-		kernel_failed(&args->view, rc);
+	mark = broken(&v);
+	if (spmtd_any_block_(mark != 0)) {
+		if (spmtd_tid_() == 0)
+			broken_refuse(&v, args->told, SPMTD_WHAT_BARRIER, mark);
+		return;
+	}
+	if (told)
+		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&told->broke));
+	rc = spmtd_sync_(&v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 1);
+	if (rc && spmtd_tid_() == 0)
+		barrier_failed(args, rc);
 }
 KERNEL(barrier)

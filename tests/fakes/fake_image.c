@@ -10,12 +10,12 @@
 #include "../../src/device.h"
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective;
+	kernel_collective, kernel_stage;
 
 void (*fake_kernel_find(const char *name))(const void *args)
 {
 	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
-		&kernel_atomic, &kernel_barrier, &kernel_collective };
+		&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_stage };
 	size_t i;
 
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
@@ -105,6 +105,18 @@ static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
 	p->n = 0;
 }
 
+/* Peers of a broken comm end by themselves. */
+static int linger_here(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	struct timespec slice = { .tv_nsec = 20000 };
+
+	(void)v;
+	if (!p->n++)
+		p->begin = clock_ns();
+	nanosleep(&slice, NULL);
+	return clock_ns() - p->begin > 10000000000;
+}
+
 static void wake_here(const struct spmt_view *v, int32_t pe)
 {
 	(void)v;
@@ -116,6 +128,7 @@ static const struct spmtd_host waits = {
 	.pause = pause_here,
 	.resume = resume_here,
 	.wake = wake_here,
+	.linger = linger_here,
 };
 
 /* Every kernel's arguments begin with a view. */

@@ -461,7 +461,7 @@ static void one_differs(uint32_t room)
 	start_all(&w, 3, room, runners, run_odd_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq((int64_t)runners[pe].v.own->error, SPMT_ERR_MISMATCH);
+		cr_expect_eq(runners[pe].v.own->error, 0);
 		cr_expect_eq(w.records[pe].valid, 2);
 		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
 		cr_expect_eq(w.records[pe].what, SPMTD_WHAT_COLLECTIVE);
@@ -513,7 +513,8 @@ Test(kernels, small_here_and_large_there_moves_nothing)
 	start_all(&w, 3, 16, runners, run_short_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq((int64_t)runners[pe].v.own->error, SPMT_ERR_MISMATCH);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
 	}
 	views_close(&w);
 }
@@ -576,13 +577,15 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 	args.view = view_of(&w, 0);
 	args.src = args.dst = (uint64_t)(uintptr_t)&word;
 	kernel_collective.host(&args);
-	cr_expect_eq((int64_t)args.view.own->error, SPMT_ERR_TIMEOUT);
+	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_TIMEOUT);
+	cr_expect_eq((int32_t)view_of(&w, 1).own->error, SPMT_ERR_TIMEOUT, "a mark is left there");
+	cr_expect_eq(w.stop, 1);
 	cr_expect_eq(w.records[0].peer, 1);
-	cr_expect_eq(
-		((struct spmtd_inbox *)(view_of(&w, 1).own + 1))[0].done, 1, "the others are told");
-	w.stop = 1;
+	cr_expect_eq(((struct spmtd_inbox *)(view_of(&w, 1).own + 1))[0].done, 3,
+		"the others are told that it has failed");
 	args.view.own->error = 0;
 	kernel_collective.host(&args);
-	cr_expect_eq((int64_t)args.view.own->error, SPMT_ERR_ABORTED);
+	cr_expect_eq(args.view.own->error >> 32, 1, "1 + the rank");
+	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_ABORTED);
 	views_close(&w);
 }

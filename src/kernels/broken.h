@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How kernels of the library break their comm, and find it broken. A rank that gives a collective or barrier up leaves a mark at
+ * every rank, in own->error: from then on nothing of the library takes place there, whatever was queued, graphs that are launched
+ * again included. Its host hears by the stop word and by what is told.
+ */
+#ifndef SPMT_KERNELS_BROKEN_H
+#define SPMT_KERNELS_BROKEN_H
+
+#include "entry.h"
+
+/* The upper half of a mark: 1 + the rank that left it, 0: the host did. */
+static inline uint64_t broken_mark(int pe, int code)
+{
+	return (uint64_t)(uint32_t)(pe + 1) << 32 | (uint32_t)code;
+}
+
+static inline int broken_by(uint64_t mark)
+{
+	return (int)(mark >> 32) - 1;
+}
+
+/* 0, or the mark. On GPUs the stop word lies across the bus: who has something to wait for looks at it meanwhile. */
+static inline uint64_t broken(const struct spmt_view *v)
+{
+	uint64_t mark = v->own ? spmtd_peek64_(spmtd_at_(&v->own->error)) : 0;
+
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	if (!mark && v->stop && spmtd_peek32_(spmtd_at_(v->stop)))
+		mark = broken_mark(-1, SPMTD_ABORTED);
+#endif
+	return mark;
+}
+
+static inline uint64_t broken_area(const struct spmt_view *v, int pe)
+{
+	return v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
+}
+
+/* At all ranks, this one included, once the host has been told: it knows best. What this rank has found is passed on. By lane of
+   lanes threads. */
+static inline void broken_leave_marks(
+	const struct spmt_view *v, int code, uint32_t lane, uint32_t lanes)
+{
+	uint64_t mark = spmtd_peek64_(spmtd_at_(&v->own->error));
+
+	if (!mark)
+		mark = broken_mark(v->pe, code);
+	for (int pe = (int)lane; pe < v->npes; pe += (int)lanes) {
+		uint64_t own = pe == v->pe ? spmtd_at_(v->own) : broken_area(v, pe);
+
+		spmtd_poke64_(spmtd_at_(&((struct spmtd_own *)spmtd_to_(own))->error), mark);
+		spmtd_wake_(v, pe);
+	}
+}
+
+/* On the host backend the stream hears as well. By one thread. */
+static inline void kernel_ended(const struct spmt_view *v, int code)
+{
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	if (v->host && v->host->ended)
+		v->host->ended(v, code);
+#else
+	(void)v;
+	(void)code;
+#endif
+}
+
+/* After what is told has been written. By one thread. */
+static inline void broken_raise(const struct spmt_view *v, int code)
+{
+	spmtd_order_();
+	if (v->stop)
+		spmtd_poke32_(spmtd_at_(v->stop), 1);
+	kernel_ended(v, code);
+}
+
+/* What a kernel has found out, where its host looks for it; `told` 0: in the record of waits. */
+static inline void kernel_record(const struct spmt_view *v, uint64_t told, int code, int what,
+	int peer, uint64_t a, uint64_t expected, uint64_t seen)
+{
+	struct kernel_told *t = (struct kernel_told *)spmtd_to_(told);
+	struct spmtd_record *r = v->record;
+
+	if (t)
+		r = code == SPMTD_MISMATCH ? &t->differs : &t->broke;
+	if (t && code == SPMTD_ABORTED) /* who has told, -1: the host */
+		peer = broken_by(spmtd_peek64_(spmtd_at_(&v->own->error)));
+	if (r && v->own)
+		spmtd_record_at_(r, spmtd_at_(&v->own->recording), code, v->pe, what, peer, a,
+			expected, seen);
+}
+
+static inline void kernel_missing(uint64_t told, int pe)
+{
+	if (told)
+		spmtd_poke8_(told + sizeof(struct kernel_told) + (uint64_t)(uint32_t)pe, 1);
+}
+
+/* By one thread of a collective or barrier that begins in a broken comm. */
+static inline void broken_refuse(const struct spmt_view *v, uint64_t told, int what, uint64_t mark)
+{
+	kernel_record(v, told, SPMTD_ABORTED, what, -1, spmtd_at_(&v->own->error), 0, mark);
+	broken_raise(v, SPMTD_ABORTED);
+}
+
+/* Of what is queued behind collectives: it does not take place in a broken comm. */
+static inline int kernel_refused(const struct spmt_view *v)
+{
+	if (!broken(v))
+		return 0;
+	if (kernel_lane() == 0)
+		kernel_ended(v, SPMTD_ABORTED);
+	return 1;
+}
+
+#endif

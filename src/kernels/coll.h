@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the collectives share. On devices they are one unit, whose functions are its own. */
+#ifndef SPMT_KERNELS_COLL_H
+#define SPMT_KERNELS_COLL_H
+
+#include "../../include/spmt.h"
+#include "broken.h"
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+#define COLL_FN static inline
+#else
+#define COLL_FN
+#endif
+
+/* own->grid: how many blocks have ever come to the end, how many had before this launch, and how the last
+   collective ended that did not well: its epoch, below it how. */
+enum { GRID_ENDED, GRID_BEFORE, GRID_HOW };
+
+/* The worst block's counts for all. */
+enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
+
+struct coll {
+	const struct kernel_collective_args *args;
+	const struct spmt_view *view;
+	uint64_t epoch, before;
+	uint64_t bytes; /* of args->count elements */
+	uint64_t mark;	/* not 0 in some thread of a block: the comm was broken when it began */
+	int refused;	/* the same, in all of them */
+	int stopped;	/* what the block's last thread has seen of the stop word since */
+	int met;	/* all ranks have come, and may touch each other's buffers */
+};
+
+static inline uint64_t peek_word(const uint64_t *word)
+{
+	return spmtd_peek64_(spmtd_at_(word));
+}
+
+/* ---- meet.c ----------------------------------------------------------------------------------- */
+
+/* One code for the block: an abort outdoes a timeout, that a mismatch. */
+COLL_FN int coll_agrees(int rc);
+/* By the threads of one block: says what this rank calls. Loads of peers follow where `posted`. */
+COLL_FN void coll_greet(const struct coll *c, int posted);
+/* As spmtd_patience_, of a rank that any other may have told that it waits in vain. */
+COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w);
+/* All ranks see some key that is not their own, or none does. */
+COLL_FN int coll_meet(const struct coll *c);
+/* Is this block the last of its rank to get here? What the others have stored is then seen, and told with the next release. */
+COLL_FN int coll_last_block(const struct coll *c);
+/* By one thread of the last block. */
+COLL_FN void coll_end_epoch(const struct coll *c);
+
+/* By one thread of each block that is not through with it; then by any: how the collective `epoch` has ended. */
+COLL_FN void coll_ended_badly(const struct coll *c, int rc);
+COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch);
+static inline int ended_code(int how)
+{
+	return how == ENDED_TIMEOUT ? SPMTD_TIMEOUT : SPMTD_ABORTED;
+}
+/* By the threads of a block, before they touch peers' buffers. Not 0: one has taken itself back. */
+COLL_FN int coll_take_all(const struct coll *c);
+/* By lane of lanes threads of the rank's last block. */
+COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
+/* Until no peer touches this rank's buffers. By the threads of the rank's last block. */
+COLL_FN void coll_take_back(const struct coll *c);
+
+/* ---- pushed.c --------------------------------------------------------------------------------- */
+
+COLL_FN void coll_run_small(const struct coll *c);
+/* Flags come again after 2^31 epochs. By the threads of the first block. */
+COLL_FN void coll_clear_other_set(const struct coll *c);
+
+#endif

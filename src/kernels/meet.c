@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/* How the ranks of a collective meet, and how one gives it up. */
+#include "coll.h"
+
+/* One code for the block: an abort outdoes a timeout, that a mismatch. */
+COLL_FN int coll_agrees(int rc)
+{
+	if (!spmtd_any_block_(rc))
+		return 0;
+	if (spmtd_any_block_(rc == SPMTD_ABORTED))
+		return SPMTD_ABORTED;
+	return spmtd_any_block_(rc == SPMTD_TIMEOUT) ? SPMTD_TIMEOUT : SPMTD_MISMATCH;
+}
+
+/* ---- meetings ------------------------------------------------------------------------------- */
+
+/* By the threads of one block. Loads of peers follow where `posted`. */
+COLL_FN void coll_greet(const struct coll *c, int posted)
+{
+	const struct spmt_view *v = c->view;
+	uint64_t flag = (uint64_t)spmtd_flag_(c->epoch) << 32, key = c->args->key;
+
+	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
+		struct spmtd_inbox *box = spmtd_outbox_(v, pe);
+		uint64_t *hello = box->hello[c->epoch & 1];
+
+		spmtd_poke64_(spmtd_at_(&hello[1]), flag | key >> 32);
+		if (posted) {
+			/* In another process the buffers, which lie in the heap then, have other
+			   addresses. */
+			uint64_t mine = v->stride ? 0 : v->peers[pe].mine;
+			uint64_t shift = mine ? mine - v->base : 0;
+
+			spmtd_poke64_(spmtd_at_(&box->src), c->args->src + shift);
+			spmtd_poke64_(spmtd_at_(&box->dst), c->args->dst + shift);
+			spmtd_ring_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
+		} else {
+			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
+		}
+		spmtd_wake_(v, pe);
+	}
+}
+
+/* As spmtd_patience_, of a rank that any other may have told that it waits in vain. */
+COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w)
+{
+	int rc = spmtd_patience_(c->view, w);
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+	if (w->polls % 64)
+		return rc;
+#endif
+	return !rc && peek_word(&c->view->own->error) ? SPMTD_ABORTED : rc;
+}
+
+/* One half of a hello; *other: the first rank that called something else, as far as this half tells. */
+static inline int await_hello(
+	const struct coll *c, struct spmtd_waiter_ *w, int pe, int half, int *other)
+{
+	const struct spmt_view *v = c->view;
+	uint32_t flag = spmtd_flag_(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
+	uint64_t a = spmtd_at_(&spmtd_inbox_(v, pe)->hello[c->epoch & 1][half]), seen;
+	int rc = 0;
+
+	for (;;) {
+		seen = spmtd_look64_(a);
+		if (seen >> 32 == flag)
+			break;
+		rc = coll_patience(c, w);
+		if (rc) {
+			kernel_record(
+				v, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch, seen);
+			return rc;
+		}
+	}
+	if ((uint32_t)seen != key && *other < 0)
+		*other = pe;
+	return 0;
+}
+
+static inline void record_mismatch(const struct coll *c, int pe)
+{
+	const uint64_t *hello = spmtd_inbox_(c->view, pe)->hello[c->epoch & 1];
+	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
+
+	kernel_record(c->view, c->args->told, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
+		spmtd_at_(hello), c->args->key, high | low);
+}
+
+/* All ranks see some key that is not their own, or none does. */
+COLL_FN int coll_meet(const struct coll *c)
+{
+	const struct spmt_view *v = c->view;
+	struct spmtd_waiter_ w;
+	int rc = 0, other = -1;
+
+	spmtd_wait_begin_(&w);
+	for (int i = (int)spmtd_tid_(); i < 2 * v->npes && !rc; i += (int)spmtd_threads_())
+		rc = await_hello(c, &w, i / 2, i % 2, &other);
+	spmtd_wait_end_(v, &w);
+	rc = coll_agrees(c->stopped ? SPMTD_ABORTED : rc);
+	if (rc)
+		return rc;
+	if (other >= 0)
+		record_mismatch(c, other);
+	return coll_agrees(other < 0 ? 0 : SPMTD_MISMATCH);
+}
+
+/* Is this block the last of its rank to get here? What the others have stored is then seen, and
+   told with the next release. One block alone needs neither fence nor count: two microseconds. */
+COLL_FN int coll_last_block(const struct coll *c)
+{
+	uint64_t ended = spmtd_at_(&c->view->own->grid[GRID_ENDED]);
+	int last = 0;
+
+	spmtd_gather_(SPMTD_BLOCK_);
+	if (kernel_blocks() == 1) {
+		if (spmtd_tid_() == 0)
+			spmtd_poke64_(ended, c->before + 1);
+		return 1;
+	}
+	if (spmtd_tid_() == 0) {
+		spmtd_order_();
+		last = spmtd_add64_(ended, 1) + 1 == c->before + kernel_blocks();
+		spmtd_order_();
+	}
+	return spmtd_any_block_(last);
+}
+
+/* By one thread of the last block. */
+COLL_FN void coll_end_epoch(const struct coll *c)
+{
+	struct spmtd_own *own = c->view->own;
+
+	spmtd_poke64_(spmtd_at_(&own->grid[GRID_BEFORE]), c->before + kernel_blocks());
+	spmtd_poke64_(spmtd_at_(&own->coll_epoch), c->epoch);
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+/* By one thread of each block that is not through with it. */
+COLL_FN void coll_ended_badly(const struct coll *c, int rc)
+{
+	uint64_t a = spmtd_at_(&c->view->own->grid[GRID_HOW]), seen = spmtd_peek64_(a), old;
+	uint64_t how = c->epoch << 2 |
+		(rc == SPMTD_TIMEOUT		      ? ENDED_TIMEOUT
+				: rc == SPMTD_ABORTED ? ENDED_ABORTED
+						      : ENDED_DIFFERS);
+
+	while ((int64_t)(seen - how) < 0) {
+		old = spmtd_cas64_(a, seen, how);
+		if (old == seen)
+			return;
+		seen = old;
+	}
+}
+
+/* Of the collective `epoch`. */
+COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
+{
+	uint64_t how = peek_word(&v->own->grid[GRID_HOW]);
+
+	return how >> 2 == (epoch << 2) >> 2 ? (int)(how & 3) : ENDED_WELL;
+}
+
+/*
+ * Who touches a peer's buffers takes it first; a rank that gives up takes itself back from all peers. One
+ * word at the peer decides between the two: who was too late waits until the other is done.
+ */
+static inline int claim(const struct coll *c, uint64_t a, uint64_t mine)
+{
+	uint64_t seen = spmtd_peek64_(a), old;
+
+	while (seen >> 1 != (c->epoch << 1) >> 1) {
+		old = spmtd_cas64_(a, seen, mine);
+		if (old == seen)
+			return 1;
+		seen = old;
+	}
+	return seen == mine;
+}
+
+/* By the threads of a block. */
+COLL_FN int coll_take_all(const struct coll *c)
+{
+	const struct spmt_view *v = c->view;
+	int rc = 0;
+
+	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_())
+		if (pe != v->pe &&
+			!claim(c, spmtd_at_(&spmtd_inbox_(v, pe)->turn), c->epoch << 1 | 1))
+			rc = SPMTD_ABORTED;
+	return coll_agrees(rc);
+}
+
+static inline int taken_back(const struct coll *c, int pe)
+{
+	return claim(c, spmtd_at_(&spmtd_outbox_(c->view, pe)->turn), c->epoch << 1);
+}
+
+/* pe has said that it is through with this rank. */
+static inline int is_done(const struct coll *c, int pe)
+{
+	return (int64_t)(peek_word(&spmtd_inbox_(c->view, pe)->done) - (c->epoch << 1)) >= 0;
+}
+
+static inline int lacks(const struct coll *c, int pe)
+{
+	const struct spmtd_inbox *box = spmtd_inbox_(c->view, pe);
+
+	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != spmtd_flag_(c->epoch))
+		return 1;
+	return c->met && !is_done(c, pe);
+}
+
+/* By lane of lanes threads of the rank's last block. */
+COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes)
+{
+	for (int pe = (int)lane; pe < c->view->npes && !c->refused; pe += (int)lanes)
+		if (pe != c->view->pe && lacks(c, pe))
+			kernel_missing(c->args->told, pe);
+}
+
+#define LINGER_NS 10000000000ull /* then the peer is dead */
+
+static inline int linger(const struct spmt_view *v, struct spmtd_waiter_ *w)
+{
+	w->polls++;
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+	(void)v;
+	if (!w->begin)
+		w->begin = spmtd_clock_();
+	return spmtd_clock_() - w->begin > LINGER_NS;
+#else
+	return v->host && v->host->linger ? v->host->linger(v, &w->pause) : 1;
+#endif
+}
+
+/* Until no peer touches this rank's buffers. By the threads of the rank's last block. */
+COLL_FN void coll_take_back(const struct coll *c)
+{
+	const struct spmt_view *v = c->view;
+	struct spmtd_waiter_ w;
+	int enough = 0;
+
+	spmtd_wait_begin_(&w);
+	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
+		if (pe == v->pe || taken_back(c, pe))
+			continue;
+		while (!enough && !is_done(c, pe))
+			enough = linger(v, &w);
+	}
+	spmtd_gather_(SPMTD_BLOCK_);
+}

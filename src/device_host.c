@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "device_host_queue.h"
 #include "device_host_state.h"
 #include "device_host_stream.h"
 #include "env.h"

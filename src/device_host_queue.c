@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device_host_queue.h"
 #include "device_host_stream.h"
 #include "fault.h"
 #include "mem.h"

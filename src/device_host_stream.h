@@ -115,11 +115,4 @@ int host_event_query(int dev, device_event handle);
 int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint32_t *stop);
 int host_stream_wait_event(int dev, device_stream stream, device_event handle);
 
-int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle);
-int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle);
-int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *arg);
-int host_queue_launch(int dev, device_stream handle, const struct kernel *k, unsigned grid,
-	unsigned block, const void *args, size_t size);
-extern const struct device_memops_ops host_memops_ops;
-
 #endif

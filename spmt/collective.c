@@ -135,12 +135,15 @@ static void coll_done(spmt_comm *comm, const struct place *at)
 /* Around all that a collective puts into a stream. */
 struct coll_in_stream {
 	struct place at;
+	device_stream stream;
 	bool captured;
+	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
 };
 
 static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
 	comm->collectives = true;
+	*in = (struct coll_in_stream){ .stream = stream };
 	in->captured = stream_captured(comm, stream);
 	in->at = in->captured ? (struct place){ .stream = stream } : place_of(comm, stream);
 	return in->captured ? 0 : coll_order(comm, &in->at);
@@ -149,7 +152,7 @@ static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stre
 /* Also behind what was queued before a part of it failed. */
 static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 {
-	if (!in->captured)
+	if (in->queued && !in->captured)
 		coll_done(comm, &in->at);
 }
 
@@ -184,8 +187,8 @@ static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
 }
 
-static int coll_kernel(
-	spmt_comm *comm, const struct coll_call *c, uint64_t key, int part, device_stream s)
+static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
+	struct coll_in_stream *in)
 {
 	struct kernel_collective_args args = {
 		.dst = (uint64_t)(uintptr_t)c->dst,
@@ -202,9 +205,14 @@ static int coll_kernel(
 		.part = part,
 	};
 
+	int rc;
+
 	view_fill(comm, &args.view);
-	return kernel_run_wide(
-		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), s);
+	rc = kernel_run_wide(
+		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), in->stream);
+	in->queued |= !rc;
+	in->met |= !rc;
+	return rc;
 }
 
 /* One part of a staged collective: elements [from, from + call.count) of every block. */
@@ -216,7 +224,7 @@ struct coll_part {
 
 /* By a kernel, which leaves out what would follow a failure; dst and src as in the call. */
 static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
-	bool out, device_stream s)
+	bool out, struct coll_in_stream *in)
 {
 	uint64_t size = type_size(whole->type), bytes = part->call.count * size;
 	const char *src = (const char *)whole->src + part->from * size;
@@ -231,29 +239,33 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 		.behind = out || part->nth,
 	};
 	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+	int rc;
 
 	view_fill(comm, &args.view);
-	return kernel_run_wide(comm, &kernel_stage, &args, sizeof(args),
-		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)), s);
+	rc = kernel_run_wide(comm, &kernel_stage, &args, sizeof(args),
+		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)),
+		in->stream);
+	in->queued |= !rc;
+	return rc;
 }
 
 static int coll_part(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
-	device_stream s)
+	struct coll_in_stream *in)
 {
 	bool gives = whole->kind != COLL_BROADCAST || whole->root == comm->rank;
 	bool gets = whole->kind != COLL_PERMUTE || whole->root >= 0;
-	int rc = gives ? coll_stage(comm, whole, part, false, s) : 0;
+	int rc = gives ? coll_stage(comm, whole, part, false, in) : 0;
 
 	if (!rc)
-		rc = coll_kernel(comm, &part->call, call_key(whole), part->nth, s);
-	return rc || !gets ? rc : coll_stage(comm, whole, part, true, s);
+		rc = coll_kernel(comm, &part->call, call_key(whole), part->nth, in);
+	return rc || !gets ? rc : coll_stage(comm, whole, part, true, in);
 }
 
 /*
  * Ranks of other processes reach this rank's heap and nothing else, so what is to be moved passes
  * through the heap, in parts that all ranks cut alike.
  */
-static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream s)
+static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
 {
 	uint64_t most =
 		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
@@ -268,10 +280,10 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, device_stream
 	part.call.dst = comm->stage + comm->stage_size;
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
 		part.call.count = MIN_OF(most, c->count - part.from);
-		rc = coll_part(comm, c, &part, s);
+		rc = coll_part(comm, c, &part, in);
 	}
-	/* The others' parts are not cut short. */
-	if (rc && part.nth > 1)
+	/* The others meet this rank, and would take its part for whole. */
+	if (rc && in->met)
 		comm_break(comm, rc, status_sentence());
 	return rc;
 }
@@ -288,8 +300,9 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 		return rc;
 	rc = coll_begin(comm, s, &in);
 	if (!rc) {
-		rc = comm->stage && !coll_small(comm, c) ? coll_staged(comm, c, s)
-							 : coll_kernel(comm, c, call_key(c), 0, s);
+		rc = comm->stage && !coll_small(comm, c)
+			? coll_staged(comm, c, &in)
+			: coll_kernel(comm, c, call_key(c), 0, &in);
 		coll_end(comm, &in);
 	}
 	comm_unclaim(comm);
@@ -315,6 +328,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 		args.told = coll_told(comm);
 		view_fill(comm, &args.view);
 		rc = kernel_run_wide(comm, &kernel_barrier, &args, sizeof(args), 1, s);
+		in.queued = !rc;
 		coll_end(comm, &in);
 	}
 	comm_unclaim(comm);

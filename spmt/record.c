@@ -25,8 +25,15 @@ static int say_differs(const spmt_comm *comm, const char *what, const struct spm
 	return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
 }
 
+/* Of a kernel's own meeting it is known for whom it waited last: the others may be missing as well. */
 static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
+	bool meets = r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER;
+
+	if (meets && r->code == SPMT_ERR_TIMEOUT)
+		return fail(r->code,
+			"%s: rank %d: a kernel's %s timed out, the first rank missing: %d", what,
+			comm->rank, r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
 	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
 		what, comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"

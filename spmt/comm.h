@@ -56,7 +56,7 @@ struct spmt_comm {
 	struct spmt_mem *mems;	   /* live registered buffers */
 	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;	   /* SPMT_CHECK: blocks so far */
-	_Atomic uintptr_t turn;	   /* SPMT_CHECK: a thread has the comm, in this call; turn.h */
+	_Atomic uintptr_t turn;	   /* the same: a thread has the comm, in this call; turn.h */
 	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
 	uint64_t looks;		/* how many calls have begun that take one of many words */
@@ -84,8 +84,7 @@ static inline bool comm_quick(const spmt_comm *comm)
 	return LIKELY(comm && pooled_is_live(&comm->head) && !comm_is_broken(comm));
 }
 
-/* Why comm cannot be used; the slow half of comm_enter. */
-int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold));
+int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold)); /* why not */
 /* Every public call begins here. 0: comm is live and its world is whole. */
 static inline int comm_enter(const spmt_comm *comm, const char *what)
 {

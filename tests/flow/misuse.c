@@ -310,11 +310,15 @@ static int register_beside(spmt_comm *world, void *arg)
 {
 	struct beside b = *(struct beside *)arg;
 	int64_t end = now_ns() + 8000000000;
-	struct usage before;
+	/* Looking takes a descriptor: one rank of each process looks. */
+	bool looks = spmt_rank(world) == 0 || spmt_rank(world) == spmt_nranks(world) - 1;
+	struct usage before = { 0 };
 	char got[6] = "";
 
 	b.comm = world;
-	before = usage_now();
+	if (looks)
+		before = usage_now();
+	REQUIRE_OK(spmt_barrier(world));
 	if (spmt_rank(world) == 0) {
 		TRY(other_worlds(&b));
 		TRY(ranks_threads(2, registering, &b));
@@ -329,7 +333,7 @@ static int register_beside(spmt_comm *world, void *arg)
 	if (b.own)
 		REQUIRE_OK(spmt_finalize(b.own));
 	REQUIRE_OK(spmt_barrier(world));
-	REQUIRE(usage_now().fds <= before.fds);
+	REQUIRE(!looks || usage_now().fds <= before.fds);
 	return 0;
 }
 

@@ -87,12 +87,13 @@ static int use(struct rank *r, struct bootstrap *b)
 static bool hears(const struct world *w, int mine)
 {
 	struct bootstrap *b = w->parties[mine];
+	const struct patience none = { process_now(), 0 };
 	int64_t end = process_now() + 10000000000ll;
 	const void *blobs;
 	const int *process;
 	void *control;
 
-	while (!bootstrap_wait(b, 0, &blobs, &process, &control))
+	while (!bootstrap_wait(b, &none, &blobs, &process, &control))
 		if (process_now() > end)
 			return false;
 		else
@@ -102,7 +103,7 @@ static bool hears(const struct world *w, int mine)
 			return false;
 		else
 			usleep(1000);
-	return bootstrap_wait(b, 0, &blobs, &process, &control) == -5;
+	return bootstrap_wait(b, &none, &blobs, &process, &control) == -5;
 }
 
 /* Ranks r, r + PARTIES, .. share a party; the first of them opens and closes it. */

@@ -86,13 +86,14 @@ extern "C" {
 
 #define SPMT_API __attribute__((visibility("default")))
 
+/* The version of this header. spmt_version_number() is that of the library. */
 #define SPMT_VERSION_MAJOR 0
 #define SPMT_VERSION_MINOR 1
 #define SPMT_VERSION_PATCH 0
 #define SPMT_VERSION_NUMBER \
 	(SPMT_VERSION_MAJOR * 10000 + SPMT_VERSION_MINOR * 100 + SPMT_VERSION_PATCH)
 
-/* Beside -errno. */
+/* Codes of failures beside -errno. */
 enum spmt_error {
 	SPMT_ERR_TIMEOUT = -10001,     /* a deadline passed */
 	SPMT_ERR_ABORTED = -10002,     /* spmt_abort was called with a code >= 0 */
@@ -104,6 +105,7 @@ enum spmt_error {
 	SPMT_ERR_BROKEN = -10007       /* the world broke earlier */
 };
 
+/* Types of elements. */
 enum spmt_type {
 	SPMT_TYPE_I8,
 	SPMT_TYPE_U8,
@@ -119,6 +121,7 @@ enum spmt_type {
 	SPMT_TYPE_F64
 };
 
+/* How a reduction combines elements. */
 enum spmt_op {
 	SPMT_OP_SUM,
 	SPMT_OP_PROD,
@@ -131,11 +134,14 @@ enum spmt_op {
 
 #ifndef SPMT_SHARED_ENUMS /* spmt_device.h has them, too, and may come first */
 #define SPMT_SHARED_ENUMS
+/* How a wait or a test compares: variable, then value. */
 enum spmt_cmp { SPMT_CMP_EQ, SPMT_CMP_NE, SPMT_CMP_GT, SPMT_CMP_GE, SPMT_CMP_LT, SPMT_CMP_LE };
 
+/* What a signal does to its word. */
 enum spmt_signal_op { SPMT_SIGNAL_SET, SPMT_SIGNAL_ADD };
 #endif
 
+/* What spmt_atomic does. */
 enum spmt_amo {
 	SPMT_AMO_FETCH,
 	SPMT_AMO_SET,
@@ -153,6 +159,7 @@ enum spmt_amo {
 	SPMT_AMO_FETCH_XOR
 };
 
+/* What spmt_query tells. */
 enum spmt_cap {
 	SPMT_CAP_VMM,		  /* 1: the heap commits memory on demand */
 	SPMT_CAP_IPC,		  /* 1: memory can be named to other processes */
@@ -165,6 +172,7 @@ enum spmt_cap {
 	SPMT_CAP_HEAP_SIZE	  /* bytes of symmetric heap a rank */
 };
 
+/* Handles: a comm is one rank of a world or of a part of one, a mem a registered buffer. */
 typedef struct spmt_comm spmt_comm;
 typedef struct spmt_mem spmt_mem;
 
@@ -225,6 +233,7 @@ struct spmt_bootstrap {
  *             spmt_init makes the others' first call end at their deadline.
  */
 
+/* What spmt_init is told. SPMT_ATTR_INIT is what to begin with: a world of one, or the launcher's. */
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
 			zero */
@@ -318,7 +327,7 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
 
 /*
- * A thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
+ * Runs fn on a thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
  * device are ignored, bootstrap too. A rank whose fn fails aborts the world with its code. Returns the code of the
  * first rank that failed, its sentence left for the caller.
  */
@@ -347,15 +356,19 @@ SPMT_API int spmt_abort(spmt_comm *comm, int code);
    quiet tells. After 0 spmt_last_error has the sentence of a kernel's wait that ended at its deadline, until quiet tells that. */
 SPMT_API int spmt_status(spmt_comm *comm);
 
-SPMT_API const char *spmt_strerror(int code); /* the kind of a code; never NULL */
-SPMT_API const char *spmt_last_error(
-	void); /* this thread's last failure, one sentence, "" if none; until its next failure */
-SPMT_API const char *spmt_version(void); /* "0.1.0" */
-SPMT_API int spmt_version_number(void);	 /* as SPMT_VERSION_NUMBER, of the library that is loaded */
+/* The kind of a code, in words; never NULL. */
+SPMT_API const char *spmt_strerror(int code);
+/* This thread's last failure in one sentence, "" if there was none. Valid until its next failure. */
+SPMT_API const char *spmt_last_error(void);
+/* The version of the library that is loaded: "0.1.0", and as SPMT_VERSION_NUMBER. */
+SPMT_API const char *spmt_version(void);
+SPMT_API int spmt_version_number(void);
+/* What the comm's device, backend and heap can do, one question a call. */
 SPMT_API int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value);
 
 /* ---- who ----------------------------------------------------------------------------------- */
 
+/* Who a rank is: its number, the number of ranks, its device, its backend. Never blocks. */
 SPMT_API int spmt_rank(const spmt_comm *comm);	 /* or a negative code */
 SPMT_API int spmt_nranks(const spmt_comm *comm); /* or a negative code */
 SPMT_API int spmt_device(
@@ -367,6 +380,7 @@ SPMT_API const char *spmt_backend(const spmt_comm *comm); /* or NULL */
 SPMT_API spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank);
 SPMT_API spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device);
 
+/* How the comm's rank reaches pe's memory, and why so. */
 struct spmt_route {
 	size_t size; /* set by the caller: sizeof(struct spmt_route) */
 	int pe;
@@ -402,7 +416,7 @@ SPMT_API void spmt_guard_leave(struct spmt_guard *guard);
 
 /* ---- devices without a comm ---------------------------------------------------------------- */
 
-/* backend NULL: the one that spmt_init would take. */
+/* The number of devices of a backend. backend NULL: the one that spmt_init would take. */
 SPMT_API int spmt_device_count(const char *backend, int *count);
 
 /* ---- symmetric memory: collective, same arguments, same order on every rank ---------------- */
@@ -416,7 +430,7 @@ SPMT_API int spmt_device_count(const char *backend, int *count);
 SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
 SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
 SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
-/* NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
+/* Frees a block. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
    written where nothing should have been; the block is freed. */
 SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 
@@ -461,6 +475,8 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
 /* ---- RMA, in bytes ------------------------------------------------------------------------- */
 
 /*
+ * Puts bytes into a peer's memory, or gets them from it.
+ *
  * The remote side (dst of put, src of get, sig, target of an atomic) is this rank's symmetric
  * address of the block meant on pe; the local side is any memory the rank's device can reach (on
  * host: any memory of the process). Size 0 is a no-op with any pointer, but a signal is still
@@ -496,13 +512,14 @@ SPMT_API int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t ds
 
 /* ---- signals, waits, atomics --------------------------------------------------------------- */
 
+/* Sets the signal word of pe to val, or adds val to it: one atomic store or add. */
 SPMT_API int spmt_signal(
 	spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
 SPMT_API int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val,
 	enum spmt_signal_op op, int pe, spmt_stream stream);
 SPMT_API int spmt_signal_fetch(
 	spmt_comm *comm, const uint64_t *sig, uint64_t *val); /* of this rank's own copy */
-/* Until *sig (this rank's own copy) compares true with val. `seen`, the value that ended the
+/* Waits until *sig (this rank's own copy) compares true with val. `seen`, the value that ended the
    wait, may be NULL. */
 SPMT_API int spmt_signal_wait(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen);
@@ -525,7 +542,7 @@ SPMT_API int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const vo
 	size_t *found);
 SPMT_API int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 	size_t count, const int *status, enum spmt_cmp cmp, const void *val);
-/* The same questions, asked once. */
+/* Asks once what spmt_wait_until, _any, _some and _all wait for. */
 SPMT_API int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
 	const void *val, int *result);
 SPMT_API int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -546,11 +563,12 @@ SPMT_API int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *iva
 SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
 	const void *operand, const void *compare, void *fetched, int pe);
 
+/* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. */
 SPMT_API int spmt_fence(spmt_comm *comm);
-/* The first failure of what was issued since the last quiet, when it was queued or when it ran, waits of this rank's kernels
-   included, in whatever stream; of what a deadline cut short the next quiet tells. In a broken world it fails, but first lets what
-   this rank has queued end: copies in any case, what stands behind a kernel of the user's for half a second, and later it does not
-   begin. No buffer is read or written any more, whatever it returns. */
+/* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
+   queued or when it ran, waits of this rank's kernels included, in whatever stream; of what a deadline cut short the next quiet
+   tells. In a broken world it fails, but first lets what this rank has queued end: copies in any case, what stands behind a kernel
+   of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete; in a stream that is being captured, what is in the graph. */
@@ -558,12 +576,13 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /* ---- collectives over the world ------------------------------------------------------------ */
 
+/* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. */
 SPMT_API int spmt_barrier(spmt_comm *comm);
 SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
 SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*
- * In stream order, asynchronous to the host. Buffers are any addresses of the rank's device that are
+ * Collectives in stream order, asynchronous to the host. Buffers are any addresses of the rank's device that are
  * aligned to the type, symmetric or not. dst and src may not overlap, but in place: dst == src of
  * all_reduce and broadcast, src the rank's own block of dst of all_gather, dst the rank's own block
  * of src of reduce_scatter. All ranks pass the same count, type, op and root, and call in
@@ -586,16 +605,16 @@ SPMT_API int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t
 	enum spmt_type type, spmt_stream stream); /* count: elements a rank gives */
 SPMT_API int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, spmt_stream stream); /* count: elements a pair */
-/* to[nranks], equal on all ranks, copied: where rank i's data goes, -1 nowhere; no target twice;
-   dst is untouched where nothing comes. */
-SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
-	enum spmt_type type, const int *to, spmt_stream stream);
 SPMT_API int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op,
 	spmt_stream
 		stream); /* count: elements of one rank's result; src holds nranks times as many */
 SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, spmt_stream stream);
+/* Sends each rank's data to the rank that a table names; else as the collectives above. to[nranks], equal on all ranks, copied:
+   where rank i's data goes, -1 nowhere; no target twice; dst is untouched where nothing comes. */
+SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, const int *to, spmt_stream stream);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
@@ -610,16 +629,20 @@ SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
    SPMT_ERR_UNSUPPORTED. */
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
+/* A stream of the host backend on the comm's device. */
 SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
-/* Tells what of the library's has failed in the stream, until there is new work. SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
+/* Waits until all work in the stream is done, and tells what of the library's has failed there, until there is new work.
+   SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
 SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
-SPMT_API int spmt_host_stream_destroy(
-	spmt_stream stream);		 /* waits for nothing; queued work still runs */
-SPMT_API int spmt_host_get_device(void); /* the calling thread's current virtual device */
+/* Waits for nothing; queued work still runs. */
+SPMT_API int spmt_host_stream_destroy(spmt_stream stream);
+/* The calling thread's current virtual device, as a vendor's runtime has one. */
+SPMT_API int spmt_host_get_device(void);
 SPMT_API int spmt_host_set_device(int device);
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
+/* Counters of this rank since init. pe -1: all peers together. */
 struct spmt_mover_stats {
 	uint64_t ops, bytes;
 };
@@ -630,7 +653,6 @@ struct spmt_stats {
 	struct spmt_mover_stats store, sdma, verbs; /* the same by mover */
 	uint64_t waits, longest_wait_ns;	    /* of this rank, whoever was waited for */
 };
-/* pe -1: all peers together. */
 SPMT_API int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The environment: every variable is one line of the table below, which feeds the parser, `spmt-info --env` and the check
- * of README's table. Read once a process, at the first call that needs it, never before main.
+ * of the table in docs/environment.md. Read once a process, at the first call that needs it, never before main.
  *
  * kinds: SIZE bytes with an optional suffix K M G T (powers of 1024); MS milliseconds, may be negative; INT, in the range that
  * the help names as its last "<min> to <max>"; TEXT, taken as it is, checked by its user; ENUM one of the words in the help's

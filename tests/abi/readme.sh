@@ -32,9 +32,16 @@ else
 	skip 'ring_kernel.cu, clang-19 -x hip' 'no libamdhip64-dev'
 fi
 
+# A prefix of one's own: the build's files there, found by the two variables as they are written. tools/test --only bare builds for one.
+awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /HOME/' README.md >"$scratch/private"
+nothing_in 'a private prefix is set up and exported' "$([ "$(cut -d ' ' -f 1 "$scratch/private" | xargs)" = 'meson export' ] || cat "$scratch/private")"
+# shellcheck disable=SC2016 # as it is written
+nothing_in 'the folder of the libraries is the one that is exported' "$(grep -oE -- '--prefix=[^ ]* --libdir=[^ ]*|[A-Z_]+PATH=[^ ]*' "$scratch/private" |
+	diff - <(printf '%s\n' '--prefix=$HOME/spmt --libdir=lib' 'PKG_CONFIG_PATH=$HOME/spmt/lib/pkgconfig' 'LD_LIBRARY_PATH=$HOME/spmt/lib'))"
+
 # The documented lines as root, where /usr/local is empty and /etc a copy. They leave no trace: the mounts are this shell's alone.
 # Of the build there is one already.
-awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^(meson|cc) /' README.md |
+awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^(meson|cc) / && !/--prefix=/' README.md |
 	sed "s|^meson setup build && meson install -C build|meson install -C '$build_root' --no-rebuild --quiet|" >"$scratch/lines"
 nothing_in 'the lines to install, ring.c, ring_kernel.cu and job.c are there' "$([ "$(cut -d ' ' -f 1-3 "$scratch/lines" | sed 's/ \$.*//' | xargs)" = \
 	'meson install -C cc ring.c cc -x c cc job.c' ] ||

@@ -13,8 +13,8 @@
 #endif
 
 /* own->grid: how many blocks have ever come to the end, how many had before this launch, and how the last
-   collective ended that did not well: its epoch, below it how. */
-enum { GRID_ENDED, GRID_BEFORE, GRID_HOW };
+   collective ended that did not well: its epoch, below it how; and the last one for which the peers were taken, below it whether that failed. */
+enum { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
 
 /* The worst block's counts for all. */
 enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
@@ -57,8 +57,9 @@ static inline int ended_code(int how)
 {
 	return how == ENDED_TIMEOUT ? SPMTD_TIMEOUT : SPMTD_ABORTED;
 }
-/* By the threads of a block, before they touch peers' buffers. Not 0: one has taken itself back. */
-COLL_FN int coll_take_all(const struct coll *c);
+/* By the threads of every block of a rank, before they touch peers' buffers; rc: of what came before. Not 0: that, or one has taken
+   itself back. */
+COLL_FN int coll_take_all(const struct coll *c, int rc);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block. */

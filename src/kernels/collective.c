@@ -3,7 +3,7 @@
  * Collectives. Every rank tells all others what it was called with and waits for all (each block
  * for itself); only then does anybody touch anybody's buffers. The last block of a rank to be
  * through with its part tells all others, and waits until all have told: after that no peer reads
- * src or writes dst. Blocks never wait for each other, so any grid is fine.
+ * src or writes dst. Blocks wait for the first one alone.
  */
 #include "coll.h"
 #include "reduce.h"
@@ -190,16 +190,15 @@ static inline void run_large(struct coll *c)
 		coll_greet(c, 1);
 	if (!rc)
 		rc = coll_meet(c);
-	if (!rc) {
-		c->met = 1;
-		rc = coll_take_all(c);
-	}
+	c->met = !rc;
+	rc = coll_take_all(c, rc);
 	if (!rc)
 		coll_move(c);
 	part(c, rc);
 }
 
-/* The stop word lies across the bus, and what it says is wanted only when all have come. */
+/* The stop word lies across the bus, and what it says is wanted only when all have come. Of many blocks the first
+   looks: reads of it come one after the other. */
 static inline int glance(const struct spmt_view *v)
 {
 #if defined(__AMDGCN__) || defined(__NVPTX__)
@@ -227,7 +226,7 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	if (args->part && coll_ended_how(v, c.epoch - 1) == ENDED_DIFFERS)
 		return;
 	c.refused = spmtd_any_block_(c.mark != 0);
-	c.stopped = glance(v);
+	c.stopped = kernel_block() == 0 ? glance(v) : 0;
 	if (c.refused && kernel_lane() == 0)
 		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c.mark);
 	if (kernel_block() == 0 && c.epoch >> 31 && (c.epoch & 0x7fffffff) <= 1)

@@ -167,35 +167,69 @@ COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
  * Who touches a peer's buffers takes it first; a rank that gives up takes itself back from all peers. One
  * word at the peer decides between the two: who was too late waits until the other is done.
  */
-static inline int claim(const struct coll *c, uint64_t a, uint64_t mine)
+/* One exchange, as the word need not be read first: what is lost is put back. */
+static inline int take(const struct coll *c, int pe)
 {
+	uint64_t a = spmtd_at_(&spmtd_inbox_(c->view, pe)->turn), back = c->epoch << 1;
+
+	if (spmtd_swap64_(a, back | 1) != back)
+		return 1;
+	spmtd_poke64_(a, back);
+	return 0;
+}
+
+static inline int await_taken(const struct coll *c, uint64_t word)
+{
+	struct spmtd_waiter_ w;
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	while (!rc && spmtd_tid_() == 0) {
+		uint64_t seen = spmtd_look64_(word);
+
+		if (seen >> 1 == (c->epoch << 1) >> 1) {
+			rc = seen & 1 ? SPMTD_ABORTED : 0;
+			break;
+		}
+		rc = coll_patience(c, &w);
+	}
+	spmtd_wait_end_(c->view, &w);
+	return coll_agrees(rc);
+}
+
+/* The first block takes all peers for its rank: a hundred blocks at one word of a peer took 30 us. The others wait for it, which runs:
+   there are never more than run at once. */
+COLL_FN int coll_take_all(const struct coll *c, int rc)
+{
+	const struct spmt_view *v = c->view;
+	uint64_t word = spmtd_at_(&v->own->grid[GRID_TAKEN]);
+
+	if (kernel_block() != 0)
+		return rc ? rc : await_taken(c, word);
+	for (int pe = (int)spmtd_tid_(); !rc && pe < v->npes; pe += (int)spmtd_threads_())
+		if (pe != v->pe && !take(c, pe))
+			rc = SPMTD_ABORTED;
+	rc = coll_agrees(rc);
+	if (kernel_blocks() > 1 && spmtd_tid_() == 0) {
+		spmtd_order_();
+		spmtd_poke64_(word, c->epoch << 1 | (uint64_t)(rc != 0));
+	}
+	return rc;
+}
+
+/* The other side: 0: pe was first. */
+static inline int taken_back(const struct coll *c, int pe)
+{
+	uint64_t a = spmtd_at_(&spmtd_outbox_(c->view, pe)->turn), back = c->epoch << 1;
 	uint64_t seen = spmtd_peek64_(a), old;
 
-	while (seen >> 1 != (c->epoch << 1) >> 1) {
-		old = spmtd_cas64_(a, seen, mine);
+	while (seen >> 1 != back >> 1) {
+		old = spmtd_cas64_(a, seen, back);
 		if (old == seen)
 			return 1;
 		seen = old;
 	}
-	return seen == mine;
-}
-
-/* By the threads of a block. */
-COLL_FN int coll_take_all(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-	int rc = 0;
-
-	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_())
-		if (pe != v->pe &&
-			!claim(c, spmtd_at_(&spmtd_inbox_(v, pe)->turn), c->epoch << 1 | 1))
-			rc = SPMTD_ABORTED;
-	return coll_agrees(rc);
-}
-
-static inline int taken_back(const struct coll *c, int pe)
-{
-	return claim(c, spmtd_at_(&spmtd_outbox_(c->view, pe)->turn), c->epoch << 1);
+	return seen == back;
 }
 
 /* pe has said that it is through with this rank. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device_cuda.h"
+#include "process.h"
 #include "status.h"
 
 int cuda_stream_create(int dev, device_stream *s)
@@ -85,12 +86,27 @@ int cuda_stream_sync(int dev, device_stream s, int64_t timeout_ns, const uint32_
 	return rc;
 }
 
+/* A stream of the application's or ours says of itself what it is, in whatever context: binding one costs more than the question.
+   The default streams are the current context's. */
+static bool cuda_speaks(device_stream s)
+{
+	return (uintptr_t)s > (uintptr_t)DEVICE_STREAM_PER_THREAD;
+}
+
 /* From 12.0 on. */
 uint64_t cuda_stream_id(int dev, device_stream s)
 {
+	const struct cuda_api *api = &cuda_state()->api;
 	unsigned long long id = 0;
 	struct cuda_bound b;
+	cu_result r;
 
+	if (cuda_speaks(s) && api->StreamGetId) {
+		UNCANCELLED;
+		r = api->StreamGetId(s, &id);
+		if (r != CU_INVALID_CONTEXT)
+			return r == CU_OK ? id : 0;
+	}
 	if (!s || cuda_bind(&b, dev, "stream_id") < 0)
 		return 0;
 	if (!b.api->StreamGetId || b.api->StreamGetId(s, &id) != CU_OK)
@@ -292,6 +308,12 @@ bool cuda_capturing(int dev, device_stream s)
 	struct cuda_bound b;
 	cu_result r;
 
+	if (cuda_speaks(s)) {
+		UNCANCELLED;
+		r = cuda_state()->api.StreamIsCapturing(s, &status);
+		if (r != CU_INVALID_CONTEXT)
+			return r == CU_OK && status != CU_CAPTURE_NONE;
+	}
 	if (!s || cuda_bind(&b, dev, "capturing") < 0)
 		return false;
 	r = b.api->StreamIsCapturing(s, &status);

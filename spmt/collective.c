@@ -145,6 +145,7 @@ static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stre
 	comm->collectives = true;
 	*in = (struct coll_in_stream){ .stream = stream };
 	in->captured = stream_captured(comm, stream);
+	comm->graphs |= in->captured;
 	in->at = in->captured ? (struct place){ .stream = stream } : place_of(comm, stream);
 	return in->captured ? 0 : coll_order(comm, &in->at);
 }

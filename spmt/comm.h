@@ -59,9 +59,9 @@ struct spmt_comm {
 	_Atomic uintptr_t turn;	   /* the same: a thread has the comm, in this call; turn.h */
 	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
-	uint64_t looks;		/* how many calls have begun that take one of many words */
-	int units;		/* of the device: blocks that are sure to run at once */
-	bool flat, collectives; /* peers' memory is equally far apart; some stream had one */
+	uint64_t looks;			/* how many calls have begun that take one of many words */
+	int units;			/* of the device: blocks that are sure to run at once */
+	bool flat, collectives, graphs; /* peers' memory is; some stream, graph may have one */
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;

@@ -172,6 +172,7 @@ static bool is_behind_collective(spmt_comm *comm, const struct link *link, const
 	const void *src, size_t n, device_stream stream)
 {
 	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+	bool behind;
 
 	if (LIKELY(!comm->collectives) || link->hook)
 		return false;
@@ -179,9 +180,11 @@ static bool is_behind_collective(spmt_comm *comm, const struct link *link, const
 		return false;
 	if (stream_captured(comm, stream))
 		return true;
-	return comm->collective.set &&
+	behind = comm->collective.set &&
 		(mark_late(comm, &comm->collective) ||
 			!comm->backend->event_query(comm->dev, comm->collective.event));
+	comm->collectives = behind || comm->graphs;
+	return behind;
 }
 
 static int move_by_kernel(spmt_comm *comm, int pe, void *dst, const void *src, size_t n, int wake,

@@ -7,6 +7,7 @@
 
 #include "../src/log.h"
 #include "../src/status.h"
+#include "split.h"
 #include "steps.h"
 #include "stream.h"
 
@@ -304,15 +305,15 @@ static int left_on(spmt_comm *comm)
 	return rc;
 }
 
-int misuse_left(spmt_comm *comm)
+int misuse_left(spmt_comm *root)
 {
 	struct status_saved saved;
-	int rc = left_on(comm);
+	int rc = left_on(root);
 
-	for (spmt_comm *c = comm->children; c; c = c->sibling) {
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
 		status_save(&saved);
 		if (!atomic_load(&c->control->stop)) /* who is in a broken one cannot free */
-			rc = first_of(rc, &saved, misuse_left(c));
+			rc = first_of(rc, &saved, left_on(c));
 	}
 	return rc;
 }

@@ -31,6 +31,6 @@ int misuse_freed(spmt_comm *comm, uint64_t offset);
 
 /* All ranks have come to the end: looks at what comm and those split from it have, and names what is left. 0, or the first
    -EFAULT. */
-int misuse_left(spmt_comm *comm);
+int misuse_left(spmt_comm *root);
 
 #endif

@@ -69,11 +69,12 @@ static void client_fail(struct client *c, int code)
 
 static void look_again(struct client *c)
 {
-	int64_t times = MIN_OF(++c->search.attempts, LOOK_MOST);
+	int64_t times = MIN_OF(c->search.attempts + 1, LOOK_MOST);
 
 	conn_close(&c->conn);
 	c->local = false;
 	c->state = CLIENT_LOOKING;
+	c->search.attempts++;
 	c->deadline = process_now() + times * LOOK_NS;
 	for (int r = 0; r < c->config->nranks; r++) {
 		c->owner[r] = -1;

@@ -31,8 +31,8 @@ struct watched {
 
 /* Two copies of a control block's ranks: what is equal in both was true between them. */
 struct block {
-	uint64_t at, size; /* in the process */
 	_Alignas(CACHE_LINE) unsigned char bytes[sizeof(struct control)];
+	uint64_t at, size; /* in the process */
 	struct cell *cells[2];
 };
 
@@ -82,9 +82,10 @@ static bool block_read(const struct watched *w, uint64_t room, struct block *b)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-static double seconds(int64_t ns)
+/* The times may be anything. */
+static double seconds(int64_t from, int64_t to)
 {
-	return ns > 0 ? (double)ns / 1e9 : 0;
+	return to > from ? ((double)to - (double)from) / 1e9 : 0;
 }
 
 static void text_print(const char *text, size_t size)
@@ -146,11 +147,11 @@ static void wait_print(const struct watched *w, const struct block *b, const str
 	int64_t now = process_now();
 
 	if (s->until) {
-		printf("gave up in %s %.1f s ago, after %.1f s\n", s->name, seconds(now - s->until),
-			seconds(s->until - s->since));
+		printf("gave up in %s %.1f s ago, after %.1f s\n", s->name, seconds(s->until, now),
+			seconds(s->since, s->until));
 		return;
 	}
-	printf("waits in %s since %.1f s", s->name, seconds(now - s->since));
+	printf("waits in %s since %.1f s", s->name, seconds(s->since, now));
 	if (s->kind & WAIT_WORD)
 		printf(" for the word at offset %#" PRIx64 " %s %s, which is %s", s->offset,
 			cmp_name(s->kind >> 16), word_text(s->kind >> 8 & 255, s->value).text,

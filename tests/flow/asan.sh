@@ -62,7 +62,7 @@ dies() {
 
 for compiler in gcc clang; do
 	program=$scratch/stray-$compiler
-	if nm "$build_root/libspmt.so" 2>/dev/null | grep -qE ' (__[at]san_init|__ubsan_)'; then
+	if nm "$build_root/libspmt.so" 2>/dev/null | grep -E ' (__[at]san_init|__ubsan_)' >/dev/null; then
 		skip "$compiler: a program's own AddressSanitizer" 'the library was built with a sanitizer'
 	elif ! echo 'int main(void) { return 0; }' | "$compiler" -x c -fsanitize=address -o "$scratch/none" - 2>/dev/null ||
 		! "$scratch/none"; then

@@ -418,7 +418,7 @@ Test(ends, work_may_outlive_a_part_and_then_its_world)
 }
 
 /* Parts of parts end with the world, as deep as they are, on a stack that is not. */
-enum { DEEP = 120, STACK = 64 << 10 };
+enum { DEEP = 120, STACK = (SANITIZED ? 256 : 64) << 10 };
 
 static int deep(int rank, void *arg)
 {

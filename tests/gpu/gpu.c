@@ -153,6 +153,9 @@ int gpu_main(int argc, char **argv, const struct test_kernel *const *kernels,
 		for (size_t i = 0; i < ntests; i++)
 			if (n >= tests[i].least && wanted(tests[i].name, argc, argv))
 				run_test(&tests[i], n);
+	if (!gpu.number)
+		printf("ok %d - all # SKIP none is for so few ranks, or of that name\n",
+			++gpu.number);
 	printf("1..%d\n", gpu.number);
 	return gpu.failed != 0;
 }

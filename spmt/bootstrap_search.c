@@ -163,7 +163,7 @@ static bool is_shunned(const struct search *s, unsigned number, int fd)
 }
 
 /* Whether a connection leads to one of ours. */
-static bool is_ours(struct search *s, unsigned number, int fd)
+static bool is_our_hub(struct search *s, unsigned number, int fd)
 {
 	uid_t user;
 
@@ -220,7 +220,7 @@ static int call(struct search *s, unsigned number, struct meeting *meeting)
 	take_own_name(s, fd);
 	if (connect(fd, &a.u.any, a.size)) {
 		rc = answer_of(s, errno);
-	} else if (is_ours(s, number, fd)) {
+	} else if (is_our_hub(s, number, fd)) {
 		*meeting = (struct meeting){ MEETING_CLIENT, fd, -1, false, number };
 		return ANSWERED;
 	}

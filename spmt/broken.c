@@ -12,14 +12,14 @@
 #define HEAR_NS 2000000000ll /* a process that dies is heard of long before */
 #define WRITE_NS \
 	200000000ll /* for a breaker to write why; twice what another gives it before it writes instead */
-#define LOOK_NS 1000000l
+#define CAUSE_LOOK_NS 1000000l
 
 /* The next look is soon at first: a breaker may just be writing. */
 static void pass(int64_t since)
 {
-	const struct timespec ts = { .tv_nsec = LOOK_NS };
+	const struct timespec ts = { .tv_nsec = CAUSE_LOOK_NS };
 
-	if (process_now() - since < LOOK_NS)
+	if (process_now() - since < CAUSE_LOOK_NS)
 		sched_yield();
 	else
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 /* Not 0, unique among threads that live. */
-static uintptr_t self(void)
+static uintptr_t turn_self(void)
 {
 	return (uintptr_t)pthread_self();
 }
@@ -13,7 +13,7 @@ spmt_comm *turn_take(spmt_comm *comm, const char *call)
 {
 	uintptr_t nobody = 0;
 
-	if (!atomic_compare_exchange_strong(&comm->turn, &nobody, self()))
+	if (!atomic_compare_exchange_strong(&comm->turn, &nobody, turn_self()))
 		return NULL;
 	atomic_store(&comm->turn_call, call);
 	return comm;
@@ -30,7 +30,7 @@ const char *turn_other(const spmt_comm *comm)
 	uintptr_t who = atomic_load(&comm->turn);
 	const char *call = atomic_load(&comm->turn_call);
 
-	if (!who || who == self())
+	if (!who || who == turn_self())
 		return NULL;
 	return call ? call : "a call";
 }

@@ -23,15 +23,15 @@ static bool fits(const struct pool_block *b, size_t size)
 }
 
 /* What is looked for, and the best so far. */
-struct search {
-	bool (*better)(const struct search *s, const struct pool_block *b);
+struct pool_search {
+	bool (*better)(const struct pool_search *s, const struct pool_block *b);
 	enum pool_kind kind;
 	size_t size;
 	const void *ptr;
 	struct pool_block *found;
 };
 
-static struct pool_block *search(struct device_pool *pool, struct search s)
+static struct pool_block *search(struct device_pool *pool, struct pool_search s)
 {
 	struct pool_page *page;
 	size_t i;
@@ -45,36 +45,36 @@ static struct pool_block *search(struct device_pool *pool, struct search s)
 	return s.found;
 }
 
-static bool smallest_that_fits(const struct search *s, const struct pool_block *b)
+static bool smallest_that_fits(const struct pool_search *s, const struct pool_block *b)
 {
 	return b->state == POOL_KEPT && b->kind == s->kind && fits(b, s->size) &&
 		(!s->found || b->size < s->found->size);
 }
 
-static bool largest_kept(const struct search *s, const struct pool_block *b)
+static bool largest_kept(const struct pool_search *s, const struct pool_block *b)
 {
 	return b->state == POOL_KEPT && (!s->found || b->size > s->found->size);
 }
 
-static bool retired(const struct search *s, const struct pool_block *b)
+static bool retired(const struct pool_search *s, const struct pool_block *b)
 {
 	(void)s;
 	return b->state == POOL_RETIRED;
 }
 
-static bool in_use(const struct search *s, const struct pool_block *b)
+static bool in_use(const struct pool_search *s, const struct pool_block *b)
 {
 	return b->state == POOL_USED && b->kind == s->kind && b->ptr == s->ptr;
 }
 
-static bool empty(const struct search *s, const struct pool_block *b)
+static bool empty(const struct pool_search *s, const struct pool_block *b)
 {
 	return !s->found && b->state == POOL_EMPTY;
 }
 
 static struct pool_block *empty_record(struct device_pool *pool)
 {
-	struct pool_block *b = search(pool, (struct search){ .better = empty });
+	struct pool_block *b = search(pool, (struct pool_search){ .better = empty });
 	struct pool_page *page;
 
 	if (b)
@@ -109,8 +109,8 @@ static int take_kept(struct device_pool *pool, const struct pool_source *source,
 	int rc;
 
 	pthread_mutex_lock(&pool->lock);
-	kept = search(
-		pool, (struct search){ .better = smallest_that_fits, .kind = kind, .size = size });
+	kept = search(pool,
+		(struct pool_search){ .better = smallest_that_fits, .kind = kind, .size = size });
 	if (kept) {
 		kept->state = POOL_USED;
 		*out = *kept;
@@ -155,7 +155,7 @@ static int leave_block(struct device_pool *pool, enum pool_kind kind, const void
 	struct pool_block *b;
 
 	pthread_mutex_lock(&pool->lock);
-	b = search(pool, (struct search){ .better = in_use, .kind = kind, .ptr = ptr });
+	b = search(pool, (struct pool_search){ .better = in_use, .kind = kind, .ptr = ptr });
 	if (b)
 		b->state = again ? POOL_KEPT : POOL_RETIRED;
 	pthread_mutex_unlock(&pool->lock);
@@ -190,9 +190,9 @@ static bool take_spare(struct device_pool *pool, size_t limit, struct pool_block
 	struct pool_block *b;
 
 	pthread_mutex_lock(&pool->lock);
-	b = search(pool, (struct search){ .better = retired });
+	b = search(pool, (struct pool_search){ .better = retired });
 	if (!b && kept_bytes(pool) > limit)
-		b = search(pool, (struct search){ .better = largest_kept });
+		b = search(pool, (struct pool_search){ .better = largest_kept });
 	if (b) {
 		*out = *b;
 		b->state = POOL_EMPTY;

@@ -168,7 +168,7 @@ COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
  * word at the peer decides between the two: who was too late waits until the other is done.
  */
 /* One exchange, as the word need not be read first: what is lost is put back. */
-static inline int take(const struct coll *c, int pe)
+static inline int take_peer(const struct coll *c, int pe)
 {
 	uint64_t a = spmtd_at_(&spmtd_inbox_(c->view, pe)->turn), back = c->epoch << 1;
 
@@ -207,7 +207,7 @@ COLL_FN int coll_take_all(const struct coll *c, int rc)
 	if (kernel_block() != 0)
 		return rc ? rc : await_taken(c, word);
 	for (int pe = (int)spmtd_tid_(); !rc && pe < v->npes; pe += (int)spmtd_threads_())
-		if (pe != v->pe && !take(c, pe))
+		if (pe != v->pe && !take_peer(c, pe))
 			rc = SPMTD_ABORTED;
 	rc = coll_agrees(rc);
 	if (kernel_blocks() > 1 && spmtd_tid_() == 0) {

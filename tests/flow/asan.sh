@@ -56,8 +56,8 @@ dies() {
 	local rc=0
 	timeout 120 "$program" "$1" >"$scratch/out" 2>&1 || rc=$?
 	nothing_in "$compiler: $1 ends the program" "$([ "$rc" != 0 ] || echo 0)"
-	nothing_in "$compiler: $1 is reported where it happens" "$(grep -q 'AddressSanitizer: use-after-poison' "$scratch/out" &&
-		grep -q ' in stray_kernel ' "$scratch/out" || cut -c 1-160 "$scratch/out" | head -n 20)"
+	nothing_in "$compiler: $1 is reported where it happens" "$({ grep -q 'AddressSanitizer: use-after-poison' "$scratch/out" &&
+		grep -q ' in stray_kernel ' "$scratch/out"; } || cut -c 1-160 "$scratch/out" | head -n 20)"
 }
 
 for compiler in gcc clang; do

@@ -144,7 +144,8 @@ nothing_in 'noise is shown as text' "$bad"
 # A process that dies meanwhile.
 bad=''
 for round in $(seq 8); do
-	begin $([ $((round % 2)) = 0 ] && echo one || echo two)
+	ways=(one two)
+	begin "${ways[round % 2]}"
 	(sleep "0.0$((round % 10))" && kill -9 "$pid") &
 	for _ in $(seq 8); do
 		rc=0

@@ -394,6 +394,15 @@ int host_reach(int dev, const void *ptr, size_t n, const char *op, bool *device)
 	return 0;
 }
 
+/*
+ * The padding behind an int holds what was there before, often the upper half of some address, and blocks of memory begin
+ * at multiples of 4 GiB: a word whose lower half is a small number is taken for that.
+ */
+static bool is_small_int(uintptr_t word)
+{
+	return (uint32_t)word < 65536;
+}
+
 int host_reach_args(int dev, const void *args, size_t size)
 {
 	struct host_state *st = host_state();
@@ -407,6 +416,8 @@ int host_reach_args(int dev, const void *args, size_t size)
 		uintptr_t word;
 
 		memcpy(&word, at + off, sizeof(word));
+		if (is_small_int(word))
+			continue;
 		judge_range(st, dev, (const void *)word, 1, &v);
 		if (v.kind == FOREIGN)
 			owner = v.block->dev;

@@ -13,6 +13,12 @@
 
 enum { CHILD_S = 25, PARENT_S = 60, WARM = 3 };
 
+/* What a child says of its end: where several fail, most are the victims of the first. */
+struct said {
+	int64_t at; /* CLOCK_MONOTONIC */
+	char text[892];
+};
+
 /* A child ends by _exit, where LeakSanitizer does not look by itself. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
@@ -117,8 +123,13 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 	if (!bad && c->p->leaks && __lsan_do_recoverable_leak_check &&
 		__lsan_do_recoverable_leak_check())
 		bad = "LeakSanitizer has found a leak";
-	if (bad)
-		dprintf(out, "process %d: %s", c->process, bad);
+	if (bad) {
+		struct said said = { ranks_failed_ns(), "" };
+
+		snprintf(said.text, sizeof(said.text), "process %d: %s", c->process, bad);
+		if (write(out, &said, sizeof(said)) != sizeof(said))
+			_exit(97);
+	}
 	_exit(bad ? 1 : 0);
 }
 
@@ -175,16 +186,20 @@ static int children_end(struct processes *p, const int *fds)
 {
 	int seconds = (p->seconds ? 2 * p->seconds + 5 : PARENT_S) + opening_s();
 	int64_t until = now_ns() + seconds * (int64_t)1000000000;
+	int64_t first = INT64_MAX;
 	int code = 0;
 
 	for (int i = 0; i < p->n; i++) {
 		int status = child_wait(p->pid[i], until);
-		char said[900] = "";
-		ssize_t n = status == -1 ? 0 : read(fds[i], said, sizeof(said) - 1);
+		struct said said = { 0 };
+		ssize_t n = status == -1 ? 0 : read(fds[i], &said, sizeof(said));
 
-		said[n > 0 ? n : 0] = 0;
-		if (!code)
-			code = child_judge(p, i, status, said);
+		if (n < (ssize_t)sizeof(said))
+			said = (struct said){ .at = INT64_MAX - 1 };
+		if (said.at < first && child_judge(p, i, status, said.text)) {
+			first = said.at;
+			code = RANKS_FAILED;
+		}
 		close(fds[i]);
 	}
 	return code;

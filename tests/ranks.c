@@ -29,6 +29,7 @@ struct crew {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int code; /* the first failure */
+	int64_t failed_ns;
 	char message[768];
 	struct member *members;
 };
@@ -40,6 +41,7 @@ static struct {
 static _Thread_local struct {
 	struct member *member; /* of the crew this thread belongs to */
 	char message[768];
+	int64_t failed_ns;
 } self;
 
 /* ---- threads ------------------------------------------------------------------------------------------------------ */
@@ -59,6 +61,11 @@ static int deadline_s(void)
 const char *ranks_message(void)
 {
 	return self.message;
+}
+
+int64_t ranks_failed_ns(void)
+{
+	return self.failed_ns;
 }
 
 void ranks_at(const char *file, int line)
@@ -83,6 +90,7 @@ static void crew_failed(struct crew *c, int code, const char *message)
 	pthread_mutex_lock(&c->lock);
 	if (!c->code) {
 		c->code = code;
+		c->failed_ns = now_ns();
 		snprintf(c->message, sizeof(c->message), "%s", message);
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -217,6 +225,7 @@ int ranks_threads_stack(int n, size_t stack, int (*fn)(int index, void *arg), vo
 	pthread_cond_destroy(&c.changed);
 	free(c.members);
 	snprintf(self.message, sizeof(self.message), "%s", c.code ? c.message : "");
+	self.failed_ns = c.code ? c.failed_ns : 0;
 	return c.code;
 }
 

@@ -49,6 +49,7 @@ int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 	int (*fn)(spmt_comm *, void *), void *arg);
 
 const char *ranks_message(void); /* of this thread's last ranks_* call */
+int64_t ranks_failed_ns(void);   /* when it failed, by CLOCK_MONOTONIC; 0: it did not */
 void ranks_deadline(
 	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers; opening_s() more */
 struct spmt_attr ranks_attr(

@@ -17,11 +17,15 @@
 
 #define SLOT_MOST (64u << 10) /* above it a peer's loads are the faster way */
 
+/* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
 /* Bytes from src to dst (raw addresses), 16 at a time. */
 struct kernel_copy_args {
 	struct spmt_view view;
 	uint64_t dst, src, size;
 	int32_t wake; /* pe whose sleepers to wake, -1: none */
+	int32_t unused;
 };
 /* A signal: op is enum spmt_signal_op; `sig` this rank's symmetric address or, if raw, an
    address. */
@@ -34,14 +38,14 @@ struct kernel_signal_args {
 struct kernel_wait_args {
 	struct spmt_view view;
 	uint64_t sig, value;
-	int32_t cmp;
+	int32_t cmp, unused;
 };
 /* One atomic by one thread; the old value goes to `fetched` (raw, 8 bytes, may be 0). operand
    and compare in the low bytes. */
 struct kernel_atomic_args {
 	struct spmt_view view;
 	uint64_t target, operand, compare, fetched;
-	int32_t amo, type, pe;
+	int32_t amo, type, pe, unused;
 };
 /*
  * What a rank's collectives and barriers leave for its host, in memory that both see; the address of
@@ -77,13 +81,16 @@ struct kernel_collective_args {
 	int32_t kind, type, op, root, to;
 	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;  /* 0: the first */
+	int32_t unused;
 };
 /* Around a part: `blocks` blocks of `bytes` bytes at these distances. */
 struct kernel_stage_args {
 	struct spmt_view view;
 	uint64_t dst, dst_step, src, src_step, blocks, bytes;
 	int32_t behind; /* a part of this call has run: not if that differed */
+	int32_t unused;
 };
+#pragma GCC diagnostic pop
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most` bytes: of both sets, with a
    flag to every word. */

@@ -332,6 +332,29 @@ Test(device_host_stream, arguments_are_copied_at_launch)
 	end(2, s);
 }
 
+/* Padding behind an int holds what was there before: the upper half of an address, here, of memory of another device. */
+Test(device_host_stream, an_int_beside_padding_is_no_address)
+{
+	struct args args = { NULL, 0 };
+	device_stream s;
+	void *base;
+	size_t unit;
+	uint64_t out = 0;
+
+	start(2);
+	s = stream_of(0);
+	OK(b->vmm->granularity(1, &unit));
+	OK(b->vmm->reserve(unit, (size_t)1 << 32, &base));
+	OK(b->vmm->commit(1, base, unit, NULL, 0));
+	args = (struct args){ &out, (uintptr_t)base + 7 };
+	OK(host_launch(0, s, &store, 1, 1, &args, sizeof(args)));
+	settle(0, s);
+	cr_assert_eq(out, args.value);
+	OK(b->vmm->decommit(1, base, unit));
+	OK(b->vmm->unreserve(base, unit));
+	end(0, s);
+}
+
 Test(device_host_stream, a_kernel_is_not_given_memory_out_of_reach)
 {
 	struct args args = { NULL, 1 };

@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "../src/mem.h"
-#include "../src/status.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 
 enum { CLASSES = 18 }; /* ARENA_ALIGN << 0 .. 17 */
 

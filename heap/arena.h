@@ -9,7 +9,7 @@
 #ifndef SPMT_ARENA_H
 #define SPMT_ARENA_H
 
-#include "../src/base.h"
+#include "src/base/base.h"
 
 #define ARENA_ALIGN 64 /* least alignment, and the unit that sizes are rounded up to */
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../src/mem.h"
+#include "src/base/mem.h"
 #include "arena.h"
 
 /* Of a program under AddressSanitizer, whether this library was built so or not; NULL elsewhere. */

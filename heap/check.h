@@ -9,7 +9,7 @@
 #ifndef SPMT_HEAP_CHECK_H
 #define SPMT_HEAP_CHECK_H
 
-#include "../src/base.h"
+#include "src/base/base.h"
 
 #define CHECK_ZONE 64		    /* bytes behind a block, at least; at most 63 more */
 #define CHECK_KEPT 64		    /* freed blocks that are kept, at most */

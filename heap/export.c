@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../src/mem.h"
-#include "../src/status.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 
 /* A copy with room for `room`, of which the first n are kept. The old one is freed. NULL:
    nothing has changed. */

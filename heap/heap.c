@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../src/mem.h"
-#include "../src/status.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 
 #define RANGE_LIMIT (512ull << 30)
 #define STEP_LIMIT (64ull << 20)

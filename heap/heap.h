@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "../src/device.h"
+#include "src/device/device.h"
 #include "arena.h"
 #include "check.h"
 

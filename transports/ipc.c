@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "../src/mem.h"
-#include "../src/status.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 #include "transport.h"
 
 static int ipc_open(const struct link *link, const struct backend *backend, int dev,

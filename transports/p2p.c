@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "../include/spmt.h"
-#include "../src/status.h"
-#include "../src/tsan.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
 #include "transport.h"
 
 /* ---- maps */

@@ -3,7 +3,7 @@
 #ifndef SPMT_ROUTE_H
 #define SPMT_ROUTE_H
 
-#include "../src/device.h"
+#include "src/device/device.h"
 
 #define LINK_REASON 256
 #define LINK_MOVERS 3

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../src/env.h"
+#include "src/base/env.h"
 #include "transport.h"
 
 enum { MAPS = MAP_RDMA + 1 };

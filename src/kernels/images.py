@@ -3,7 +3,7 @@
 """Device images for the library.
 
 images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024
-images.py table OUT [ARCH KIND FILE]..    the table of src/images.h, its data included by the assembler
+images.py table OUT [ARCH KIND FILE]..    the table of src/kernels/images.h, its data included by the assembler
 """
 import os
 import re
@@ -11,7 +11,7 @@ import sys
 
 HEAD = """/* SPDX-License-Identifier: MIT */
 /* Made by src/kernels/images.py. */
-#include "src/images.h"
+#include "src/kernels/images.h"
 
 """
 DATA = """__asm__(".pushsection .rodata\\n"

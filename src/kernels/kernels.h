@@ -7,9 +7,9 @@
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
 
-#include "../device.h"
+#include "src/device/device.h"
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-#include "../tsan.h"
+#include "src/base/tsan.h"
 #define SPMTD_SEEN(word) tsan_acquire(word)
 #define SPMTD_SHOWN(word) tsan_release(word)
 #endif

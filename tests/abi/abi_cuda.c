@@ -27,7 +27,7 @@ typedef CUmemLocation cu_location;
 typedef CUmemAllocationProp cu_memory_prop;
 typedef CUmemAccessDesc cu_memory_access;
 
-#include "../../src/abi_cuda_calls.h"
+#include "src/device/gpu/abi_cuda_calls.h"
 
 #define X(ours, theirs, value) _Static_assert((long long)(theirs) == (value), #theirs);
 CUDA_VALUES(X)

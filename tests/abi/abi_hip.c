@@ -28,7 +28,7 @@ typedef hipMemAllocationProp hip_memory_prop;
 typedef hipMemAccessDesc hip_memory_access;
 typedef hipDeviceProp_t hip_props;
 
-#include "../../src/abi_hip_calls.h"
+#include "src/device/gpu/abi_hip_calls.h"
 
 #define X(ours, theirs, value) _Static_assert((long long)(theirs) == (value), #theirs);
 HIP_VALUES(X)

@@ -3,7 +3,7 @@
 #include <pmix.h>
 
 #define ABI_PMIX_VENDOR_TYPES
-#include "../../spmt/abi_pmix.h"
+#include "spmt/job/abi_pmix.h"
 
 #define X(ours, theirs, value) \
 	_Static_assert((long long)(int)(theirs) == (long long)(int)(value), #theirs);

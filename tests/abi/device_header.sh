@@ -198,7 +198,7 @@ for arch in gfx942 gfx1100; do
 		continue
 	fi
 	nothing_in "scratch of the kernels, $arch" "$(clang-19 -std=gnu11 -ffreestanding -nogpulib -O3 -ffp-contract=off \
-		--target=amdgcn-amd-amdhsa -mcpu=$arch -mcode-object-version=4 -S src/kernels/device_image.c -o - 2>&1 |
+		--target=amdgcn-amd-amdhsa -mcpu=$arch -mcode-object-version=4 -I. -S src/kernels/device_image.c -o - 2>&1 |
 		awk '/error:/ { print; n = 1 }
 			/[.]name: +spmt_kernel_/ { name = $2 }
 			/[.]private_segment_fixed_size:/ { n++; if ($2 > 512) print name ": " $2 " bytes a lane" }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The table of docs/environment.md is what the table of src/env.h gives. With --print: prints what it has to be.
+# The table of docs/environment.md is what the table of src/base/env.h gives. With --print: prints what it has to be.
 . "$(dirname "$0")/lib.sh"
 
 cat >"$scratch/print.c" <<'END'
 #include <stdio.h>
-#include "src/env.h"
+#include "src/base/env.h"
 #define X(field, name, kind, def, help) { name, #kind, def, help, NULL },
 static const struct env_row rows[] = { ENV_TABLE(X) };
 int main(void)
@@ -28,12 +28,12 @@ fi
 
 nothing_in 'the table has rows' "$([ "$(wc -l <"$scratch/want")" -gt 4 ] || echo none)"
 awk '/^\| variable \|/ { inside = 1 } !/^\|/ { inside = 0 } inside' docs/environment.md >"$scratch/have"
-nothing_in "the table of docs/environment.md is that of src/env.h (tests/abi/env.sh --print)" "$(diff "$scratch/have" "$scratch/want")"
+nothing_in "the table of docs/environment.md is that of src/base/env.h (tests/abi/env.sh --print)" "$(diff "$scratch/have" "$scratch/want")"
 
 # The library's words on variables: only those that exist, read in one place.
 sed -nE 's/^\| `(SPMT_[A-Z_]+)`.*/\1/p' "$scratch/want" | sort >"$scratch/names"
-nothing_in 'the environment is read in src/env*.c alone' \
-	"$(grep -rnwE 'getenv|secure_getenv|environ' --include='*.[ch]' src heap transports spmt | grep -v '^src/env\(_near\)\?\.[ch]:')"
+nothing_in 'the environment is read in src/base/env*.c alone' \
+	"$(grep -rnwE 'getenv|secure_getenv|environ' --include='*.[ch]' src heap transports spmt | grep -v '^src/base/env\(_near\)\?\.[ch]:')"
 used=$(grep -rhoE '\bSPMT_[A-Z_]+=' --include='*.[ch]' --include='*.md' src heap transports spmt tools README.md docs | tr -d = | sort -u)
 # Tests have some of their own.
 grep -rhoE 'getenv\("SPMT_[A-Z_]+"' --include='*.[ch]' tests | cut -d '"' -f 2 | sort -u - "$scratch/names" >"$scratch/all_names"

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A folder is a layer: src <- heap <- transports <- spmt. Quoted includes point down or stay, tests and tools may see all,
+# A folder is a layer: src <- heap <- transports <- spmt, and inside spmt bootstrap <- job <- comm <- calls <- life. Quoted includes point down or stay, tests and tools may see all,
 # the public headers see each other only.
 . "$(dirname "$0")/lib.sh"
 
-declare -A layer=([include]=0 [src]=1 [heap]=2 [transports]=3 [spmt]=4)
+declare -A layer=([include]=0 [src]=1 [heap]=2 [transports]=3
+	[spmt/bootstrap]=4 [spmt/job]=5 [spmt/comm]=6 [spmt/calls]=7 [spmt/life]=8)
+
+# The layer of a file: of its folder in spmt, else of the top folder.
+layer_of() {
+	local folder=${1%/*}
+	echo "${layer[$folder]:-${layer[${1%%/*}]:-9}}"
+}
 
 # "file<TAB>included path", for quoted and angle-bracket includes alike
 includes() {
@@ -30,14 +37,14 @@ while IFS=$'\t' read -r file kind path; do
 		[ "$kind" = '<' ] || unknown+="$file includes \"$path\", which is not in the tree"$'\n'
 		continue
 	fi
-	from=${layer[${file%%/*}]} to=${layer[${target%%/*}]:-9}
+	from=$(layer_of "$file") to=$(layer_of "$target")
 	[ "$to" -le "$from" ] || upward+="$file includes $target"$'\n'
 done < <(includes include src heap transports spmt)
 nothing_in 'includes point down only' "${upward%$'\n'}"
 nothing_in 'every quoted include is a file of the tree' "${unknown%$'\n'}"
 
 vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_zero)([/_.].*)?$|^(cuda|hip|cu)[A-Za-z_]*[.]h$|/opt/rocm'
-found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$3 ~ re { print $1 " includes " $3 }')
+found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$2 == "<" && $3 ~ re { print $1 " includes " $3 }')
 nothing_in 'no vendor header' "$found"
 
 found=$(includes include/spmt_device.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" { print $3 }')

@@ -15,7 +15,7 @@ fi
 name="abi_$vendor.c agrees with $header"
 for place in "${places[@]}"; do
 	[ -f "$place/$header" ] || continue
-	succeeds "$name in $place" "$@" -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -isystem "$place" "$source"
+	succeeds "$name in $place" "$@" -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -I. -isystem "$place" "$source"
 	plan
 	exit
 done

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/status.h"
+#include "src/base/status.h"
 
 const struct conform_case *conform_case(size_t i)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What src/device.h promises, as cases that run on any backend: virtual devices, stand-ins and
+ * What src/device/device.h promises, as cases that run on any backend: virtual devices, stand-ins and
  * GPUs. Each case runs in a process that has loaded the backend, leaves nothing behind when it
  * passes, and says why when it does not.
  */
 #ifndef SPMT_TESTS_CONFORM_H
 #define SPMT_TESTS_CONFORM_H
 
-#include "src/device.h"
+#include "src/device/device.h"
 
 struct conform {
 	const struct backend *b;

@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/fault.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "src/base/fault.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 static void *load_thread(void *arg)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/status.h"
+#include "src/base/status.h"
 
 static int case_alloc(struct conform *c)
 {

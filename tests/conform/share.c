@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/status.h"
+#include "src/base/status.h"
 
 #define SIZE ((size_t)300000)
 #define CHANNEL 3

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/fault.h"
-#include "src/images.h"
+#include "src/base/fault.h"
+#include "src/kernels/images.h"
 #include "src/kernels/kernels.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 #define BIG ((size_t)8 << 20)
 

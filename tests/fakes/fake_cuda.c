@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "../../src/abi_cuda_calls.h"
+#include "src/device/gpu/abi_cuda_calls.h"
 #include "fake.h"
 
 #define X(field, symbol, args) cu_result symbol args;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/abi_cuda_calls.h"
+#include "src/device/gpu/abi_cuda_calls.h"
 #include "fake.h"
 
 #define X(field, symbol, args) cu_result symbol args;

@@ -6,7 +6,7 @@
 #ifndef SPMT_TESTS_FAKE_HIP_H
 #define SPMT_TESTS_FAKE_HIP_H
 
-#include "../../src/abi_hip_calls.h"
+#include "src/device/gpu/abi_hip_calls.h"
 #include "fake.h"
 
 #ifndef FAKE_HIP_VERSION

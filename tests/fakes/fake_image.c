@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "../../include/spmt_device.h"
-#include "../../src/device.h"
+#include "src/device/device.h"
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_stage;

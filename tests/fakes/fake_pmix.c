@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../spmt/abi_pmix.h"
+#include "spmt/job/abi_pmix.h"
 
 enum { ERR_INIT = -31, ERR_NOT_FOUND = -46 };
 

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "../../src/abi_cuda_calls.h"
-#include "../../src/abi_hip_calls.h"
+#include "src/device/gpu/abi_cuda_calls.h"
+#include "src/device/gpu/abi_hip_calls.h"
 
 /* Of the static kind: ThreadSanitizer takes the end of a loaded library's other kind for a race. */
 #define THREAD _Thread_local __attribute__((tls_model("initial-exec")))

@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "../../src/device.h"
-#include "../../src/fault.h"
-#include "../processes.h"
+#include "src/device/device.h"
+#include "src/base/fault.h"
+#include "tests/lib/processes.h"
 
 #define LAYOUT "0,1|2,3"
 enum { RANKS = 4, STEPS = 8, DEADLINE_MS = SANITIZED ? 8000 : 4000, SAID = 240 };

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/fault.h"
-#include "../ranks.h"
+#include "src/base/fault.h"
+#include "tests/lib/ranks.h"
 
 #define RANKS 4
 #define BIG (1u << 20) /* above the store threshold: copy channels are made */

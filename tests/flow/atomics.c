@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 8, HOME = 3 }; /* HOME: the rank whose word is the target */
 

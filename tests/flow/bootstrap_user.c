@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "launch.h"
-#include "spmt/bootstrap_user.h"
+#include "spmt/job/user.h"
 
 enum { SHORT_MS = LAUNCH_SHORT_MS, LONG_MS = LAUNCH_LONG_MS, VICTIM = 2, BYTES = 1024 };
 

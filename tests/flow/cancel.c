@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "body.h"
-#include "processes.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
 
 /* Taken at the first cancellation point, which is then where the thread was seen last. */
 static void pend(void)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "processes.h"
+#include "tests/lib/processes.h"
 
 /* Each test is a process of its own, and the environment is read at the first call. */
 static void look(void)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "heap/check.h"
-#include "processes.h"
+#include "tests/lib/processes.h"
 
 /* Each test is a process of its own, and the environment is read at the first call. */
 static void look(void)

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 enum { MOST = 8, LARGE = 5003, GUARD = 64 };
 

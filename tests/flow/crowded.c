@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 static void many_devices(void)
 {

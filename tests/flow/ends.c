@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "spmt_device.h"
 
 TestSuite(ends, .timeout = 120);

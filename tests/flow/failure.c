@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "spmt_device.h"
 
 enum { RANKS = 8, DEADLINE_MS = 500 };

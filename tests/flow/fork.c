@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "spmt_device.h"
 
 enum { RANKS = 2, WORDS = 512, FOLLOWS = 100 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

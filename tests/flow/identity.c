@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "spmt_device.h"
 
 #define CURRENT "what the thread has bound (tests/gpu: elsewhere has it for GPUs)"

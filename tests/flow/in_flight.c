@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "links.h"
-#include "ranks.h"
-#include "spmt/comm.h"
+#include "tests/lib/links.h"
+#include "tests/lib/ranks.h"
+#include "spmt/comm/comm.h"
 #include "spmt_device.h"
-#include "transports/sdma.h"
+#include "transports/sdma/sdma.h"
 
 enum { BYTES = 1 << 20 };
 

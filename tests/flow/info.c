@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 /* ---- capabilities ---------------------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "../fakes/fake_pmix.h"
-#include "../processes.h"
+#include "tests/lib/processes.h"
 #include "works.h"
 
 struct job {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 enum { MANY = 144 };
 

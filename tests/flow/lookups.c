@@ -11,7 +11,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 #if !defined(__x86_64__) || SANITIZED
 Test(lookups, take_no_lock)

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "processes.h"
-#include "spmt/comm.h"
+#include "tests/lib/processes.h"
+#include "spmt/comm/comm.h"
 
 enum { ODD = 2 };
 

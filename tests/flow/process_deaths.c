@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "processes.h"
-#include "spmt/bootstrap_wire.h"
+#include "tests/lib/processes.h"
+#include "spmt/bootstrap/wire.h"
 
 enum {
 	NOTICE_MS = SANITIZED ? 5000 : 1000,

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "processes.h"
-#include "src/fault.h"
+#include "tests/lib/processes.h"
+#include "src/base/fault.h"
 
 enum { NOTICE_MS = SANITIZED ? 5000 : 1000 };
 

@@ -21,10 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "body.h"
-#include "processes.h"
-#include "src/fault.h"
-#include "src/process.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
+#include "src/base/fault.h"
+#include "src/base/process.h"
 
 static int everything(spmt_comm *comm, void *arg)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "processes.h"
+#include "tests/lib/processes.h"
 
 enum { NOTICE_MS = SANITIZED ? 8000 : 4000, RANKS = 5, VICTIM = 1 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "processes.h"
+#include "tests/lib/processes.h"
 
 /* ---- idle ----------------------------------------------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "body.h"
-#include "processes.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
 #include "spmt_device.h"
 
 static int everything(spmt_comm *comm, void *arg)

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/fault.h"
-#include "ranks.h"
+#include "src/base/fault.h"
+#include "tests/lib/ranks.h"
 
 TestSuite(queued, .timeout = 240);
 

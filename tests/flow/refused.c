@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "processes.h"
-#include "ranks.h"
+#include "tests/lib/processes.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 3, LONE = 1 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 enum { SMALL = 258, ROOM = 512, LARGE = 3 << 20 };
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "body.h"
-#include "processes.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
 
 enum { SOON_MS = SANITIZED ? 5000 : 1000 };
 

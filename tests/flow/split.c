@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "body.h"
-#include "processes.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
 #include "spmt_device.h"
 
 enum { LAYOUTS = 4 };

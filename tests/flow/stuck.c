@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "spmt/control.h"
+#include "spmt/comm/control.h"
 
 enum { RANKS = 5, SECONDS = 100 };
 

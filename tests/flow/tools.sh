@@ -181,7 +181,7 @@ for backend in cuda hip; do
 done
 exits 0 env SPMT_HEAP_SIZE=64M "$info" --env
 nothing_in '--env has a line a variable' \
-	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/env.h | sort | diff - <(awk 'NR > 1 && /^SPMT_/ { print $1 }' "$scratch/out" | sort))"
+	"$(sed -nE 's/^\tX\([a-z_]+, "(SPMT_[A-Z_]+)".*/\1/p' src/base/env.h | sort | diff - <(awk 'NR > 1 && /^SPMT_/ { print $1 }' "$scratch/out" | sort))"
 says 'with its value' out '^SPMT_HEAP_SIZE +SIZE +1G +64M '
 nothing_in 'a value that is understood is not complained of' "$(grep '^not understood' "$scratch/out")"
 exits 0 env SPMT_HEAPSIZE=64M SPMT_COFFEE=black SPMT_CHANNELS=99 "$info" --env

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "ranks.h"
-#include "spmt/comm.h"
+#include "tests/lib/ranks.h"
+#include "spmt/comm/comm.h"
 #include "spmt_device.h"
 
 static void many_devices(void)

@@ -2,7 +2,7 @@
 /* Waiting for any of many words: who is served where several hold, whatever else is waited for. */
 #include <criterion/criterion.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "spmt_device.h"
 
 TestSuite(wait_any);

@@ -3,7 +3,7 @@
 #ifndef TESTS_WORKS_H
 #define TESTS_WORKS_H
 
-#include "../ranks.h"
+#include "tests/lib/ranks.h"
 
 /* Every rank adds its number to rank 0's sum, and all see the same. */
 static inline int world_works(spmt_comm *comm)

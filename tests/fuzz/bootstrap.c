@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spmt/bootstrap_wire.h"
+#include "spmt/bootstrap/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spmt/bootstrap_client.h"
-#include "spmt/bootstrap_hub.h"
+#include "spmt/bootstrap/client.h"
+#include "spmt/bootstrap/hub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spmt/bootstrap_user.h"
-#include "src/status.h"
+#include "spmt/job/user.h"
+#include "src/base/status.h"
 
 enum { MOST = 8 };
 

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/status.h"
-#include "tools/spmt-info.h"
+#include "src/base/status.h"
+#include "tools/spmt-info/info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

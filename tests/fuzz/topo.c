@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/mem.h"
-#include "src/status.h"
-#include "src/topo.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "tools/topo/topo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

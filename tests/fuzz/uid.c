@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "spmt/uid.h"
-#include "src/status.h"
+#include "spmt/bootstrap/uid.h"
+#include "src/base/status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,7 +15,7 @@ static void need(bool promise)
 		abort();
 }
 
-/* FNV-1a over what follows the checksum, as spmt/uid.c says. */
+/* FNV-1a over what follows the checksum, as spmt/bootstrap/uid.c says. */
 static void put_right(struct uid *uid)
 {
 	const unsigned char *p = (const unsigned char *)uid->id;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "conform/conform.h"
-#include "src/status.h"
+#include "src/base/status.h"
 
 #define CASE_SECONDS 120
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "spmt.h"
-#include "src/abi_cuda.h"
-#include "src/abi_hip.h"
-#include "src/device_host.h"
-#include "src/device_vendor.h"
+#include "src/device/gpu/abi_cuda.h"
+#include "src/device/gpu/abi_hip.h"
+#include "src/device/host/host.h"
+#include "src/device/gpu/vendor.h"
 
 enum { DEVICES = 16, KERNELS = 16 };
 

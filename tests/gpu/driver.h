@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "kernels/kernels.h"
-#include "src/device.h"
+#include "src/device/device.h"
 
 /* Loads the backend's driver again, its contexts of the devices in a mask and the kernels' modules,
    for the life of the process. False with a reason. For the host backend there is nothing to do. */

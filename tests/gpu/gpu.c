@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/status.h"
+#include "src/base/status.h"
 
 enum { PROGRAM_SECONDS = 150, TEST_SECONDS = 60, RANKS_MOST = 8 };
 

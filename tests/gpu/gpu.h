@@ -9,7 +9,7 @@
 #define TESTS_GPU_H
 
 #include "driver.h"
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 enum { GPU_SKIP = 1 };
 

@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "body.h"
+#include "tests/lib/body.h"
 #include "gpu.h"
 #include "kernels/puts.h"
 #include "kernels/signals.h"
 #include "kernels/waits.h"
-#include "processes.h"
+#include "tests/lib/processes.h"
 
 enum { CHILD_SECONDS = 60, PROGRAM_SECONDS = 400, NOTICE_MS = 1000, BIG = 64 << 20 };
 

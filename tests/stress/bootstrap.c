@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cases.h"
-#include "spmt/bootstrap.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "tests/lib/cases.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 #define PARTIES 4
 #define EACH 3

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../links.h"
-#include "src/status.h"
-#include "transports/channel.h"
-#include "transports/sdma.h"
+#include "tests/lib/links.h"
+#include "src/base/status.h"
+#include "transports/sdma/copy_queue.h"
+#include "transports/sdma/sdma.h"
 
 enum { DEVICES = 4, THREADS = 8, AREA = 16384, MOVES = 24, MOST = 2048 };
 

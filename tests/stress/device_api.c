@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "src/kernels/kernels.h"
-#include "views.h"
+#include "tests/lib/views.h"
 
 enum { RANKS = 6, BLOCK = 512 };
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "heap/export.h"
-#include "src/status.h"
+#include "src/base/status.h"
 
 #define MIB (1ull << 20)
 

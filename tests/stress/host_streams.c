@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device_host.h"
-#include "src/status.h"
+#include "src/device/host/host.h"
+#include "src/base/status.h"
 
 #define THREADS 8
 #define ROUNDS 40

@@ -5,7 +5,7 @@
  * inside of a process.
  */
 #include "../flow/launch.h"
-#include "../cases.h"
+#include "tests/lib/cases.h"
 
 enum { RANKS = 6, ALIVE = 3 };
 

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cases.h"
-#include "src/env.h"
-#include "src/fault.h"
-#include "src/mem.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "tests/lib/cases.h"
+#include "src/base/env.h"
+#include "src/base/fault.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 #define THREADS 8
 #define ROUNDS 200

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "body.h"
-#include "cases.h"
-#include "processes.h"
+#include "tests/lib/body.h"
+#include "tests/lib/cases.h"
+#include "tests/lib/processes.h"
 
 enum { BLOCK = 512, MOST = 8 };
 

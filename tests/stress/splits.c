@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cases.h"
-#include "ranks.h"
+#include "tests/lib/cases.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 4, COMMS = 3 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cases.h"
-#include "ranks.h"
+#include "tests/lib/cases.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 3 };
 

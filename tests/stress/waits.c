@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cases.h"
-#include "ranks.h"
+#include "tests/lib/cases.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 6 };
 

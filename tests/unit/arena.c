@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "heap/arena.h"
-#include "src/fault.h"
+#include "src/base/fault.h"
 
 enum { UNITS = 4096, LIVE = 512 };
 

@@ -9,7 +9,7 @@
 
 #include "conform/conform.h"
 #include "images.h"
-#include "src/status.h"
+#include "src/base/status.h"
 
 /* Names of files in tests/fakes of the build; NULL: what the machine has. */
 struct machine {

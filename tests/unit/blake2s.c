@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/blake2s.h"
+#include "src/base/blake2s.h"
 
 static const char *hex(const unsigned char *bytes, size_t n)
 {

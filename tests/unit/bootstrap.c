@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "calm.h"
+#include "tests/lib/calm.h"
 #include "party_world.h"
 
 /* ---- joining ------------------------------------------------------------------------------- */

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "calm.h"
+#include "tests/lib/calm.h"
 #include "party_world.h"
-#include "src/fault.h"
+#include "src/base/fault.h"
 
 /* ---- exchange ------------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "calm.h"
+#include "tests/lib/calm.h"
 #include "knock.h"
 #include "party_world.h"
 

@@ -5,8 +5,8 @@
 
 #include "knock.h"
 #include "party_world.h"
-#include "spmt/bootstrap_search.h"
-#include "spmt/bootstrap_socket.h"
+#include "spmt/bootstrap/search.h"
+#include "spmt/bootstrap/socket.h"
 
 enum { NRANKS = 3, CLIENT = 7, OTHER = 8 };
 

@@ -2,7 +2,7 @@
 /* What those who have the secret say out of turn: it harms nobody else, or is told as their end. */
 #include "knock.h"
 #include "party_world.h"
-#include "spmt/bootstrap_hub.h"
+#include "spmt/bootstrap/hub.h"
 
 /* One who has the secret and is let in, as a world of nranks; it reads what it is sent itself. -1: it was sent away. */
 static int let_in(const struct uid *uid, uint32_t nranks)

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "calm.h"
+#include "tests/lib/calm.h"
 #include "party_world.h"
 
 #define NOBODY 65534

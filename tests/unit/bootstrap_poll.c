@@ -5,8 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "spmt/bootstrap_poll.h"
-#include "src/process.h"
+#include "spmt/bootstrap/poll.h"
+#include "src/base/process.h"
 
 #define MANY 300
 #define LIMIT 1000

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "spmt/bootstrap_wire.h"
+#include "spmt/bootstrap/wire.h"
 
 enum { RANKS = 5, BLOB = 12 };
 

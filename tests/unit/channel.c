@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/fault.h"
+#include "src/base/fault.h"
 #include "two_worlds.h"
 
 /* ---- life */

@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 
 #include "heap/look.h"
-#include "ranks.h"
-#include "src/fault.h"
-#include "src/status.h"
+#include "tests/lib/ranks.h"
+#include "src/base/fault.h"
+#include "src/base/status.h"
 
 #define MIB (1ull << 20)
 #define KIB (1ull << 10)

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device.h"
-#include "src/device_host.h"
-#include "src/guard.h"
-#include "src/status.h"
+#include "src/device/device.h"
+#include "src/device/host/host.h"
+#include "src/device/guard.h"
+#include "src/base/status.h"
 
 /* Other backends find no runtime here, also on a machine that has one. */
 static void no_vendors(void)

@@ -8,10 +8,10 @@
 
 #include "images.h"
 #include "kept.h"
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "scene.h"
-#include "src/abi_cuda_calls.h"
-#include "src/device_vendor.h"
+#include "src/device/gpu/abi_cuda_calls.h"
+#include "src/device/gpu/vendor.h"
 #include "src/kernels/kernels.h"
 
 #define B (&backend_cuda)

@@ -11,7 +11,7 @@
 #include "images.h"
 #include "kept.h"
 #include "scene.h"
-#include "src/abi_hip_calls.h"
+#include "src/device/gpu/abi_hip_calls.h"
 #include "src/kernels/kernels.h"
 
 #define B (&backend_hip)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "gate.h"
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 
 /* ---- order and asynchrony */
 

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/env.h"
-#include "src/log.h"
-#include "src/status.h"
+#include "src/base/env.h"
+#include "src/base/log.h"
+#include "src/base/status.h"
 
 struct setting {
 	const char *name, *value;

@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../links.h"
+#include "tests/lib/links.h"
 #include "heap/export.h"
-#include "src/fault.h"
-#include "src/status.h"
+#include "src/base/fault.h"
+#include "src/base/status.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/env.h"
-#include "src/fault.h"
-#include "src/mem.h"
-#include "src/status.h"
+#include "src/base/env.h"
+#include "src/base/fault.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 
 Test(fault, nothing_fires_unarmed)
 {

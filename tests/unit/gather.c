@@ -5,9 +5,9 @@
 #include <pthread.h>
 
 #include "party_world.h"
-#include "spmt/comm.h"
-#include "spmt/gather.h"
-#include "spmt/world.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/world.h"
 
 enum { MIB = 1 << 20, NRANKS = 2 };
 

@@ -8,8 +8,8 @@
 
 #include "heap/arena.h"
 #include "heap/heap.h"
-#include "src/fault.h"
-#include "src/status.h"
+#include "src/base/fault.h"
+#include "src/base/status.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)

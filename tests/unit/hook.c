@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../links.h"
-#include "src/fault.h"
-#include "src/process.h"
-#include "src/status.h"
-#include "transports/channel.h"
-#include "transports/hook.h"
-#include "transports/sdma.h"
+#include "tests/lib/links.h"
+#include "src/base/fault.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "transports/sdma/copy_queue.h"
+#include "tests/lib/hook.h"
+#include "transports/sdma/sdma.h"
 
 #define SIZE (1u << 16)
 

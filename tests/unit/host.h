@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ranks.h"
-#include "src/device_host.h"
-#include "src/fault.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "tests/lib/ranks.h"
+#include "src/device/host/host.h"
+#include "src/base/fault.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 static const struct backend *const b = &backend_host;
 

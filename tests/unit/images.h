@@ -4,7 +4,7 @@
 #ifndef SPMT_TESTS_IMAGES_H
 #define SPMT_TESTS_IMAGES_H
 
-#include "src/images.h"
+#include "src/kernels/images.h"
 
 static const unsigned char image_text80[] = ".version 7.8\n.target sm_80\n.address_size 64\n";
 static const unsigned char image_text100[] = ".version 8.6\n.target sm_100\n.address_size 64\n";

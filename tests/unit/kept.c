@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "ranks.h"
+#include "tests/lib/ranks.h"
 #include "src/kernels/kernels.h"
 
 #define KEPT_LARGE ((size_t)80 << 20) /* more than stays while no device is open */

@@ -14,7 +14,7 @@
 
 #include "spmt.h"
 #include "unit/halves_oracle.h"
-#include "views.h"
+#include "tests/lib/views.h"
 
 TestSuite(kernels, .timeout = 100);
 

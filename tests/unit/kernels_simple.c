@@ -10,7 +10,7 @@
 #include "spmt.h"
 #include "src/kernels/halves.h"
 #include "unit/halves_oracle.h"
-#include "views.h"
+#include "tests/lib/views.h"
 
 TestSuite(kernels_simple, .timeout = 100);
 

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../links.h"
-#include "include/spmt.h"
-#include "src/device_host.h"
-#include "src/fault.h"
-#include "src/status.h"
+#include "tests/lib/links.h"
+#include "spmt.h"
+#include "src/device/host/host.h"
+#include "src/base/fault.h"
+#include "src/base/status.h"
 
 #define SIZE (1u << 20)
 

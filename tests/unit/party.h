@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spmt/bootstrap.h"
-#include "spmt/bootstrap_wire.h"
-#include "src/process.h"
-#include "src/status.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "spmt/bootstrap/wire.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 #define MS 1000000ll
 

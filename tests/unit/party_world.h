@@ -3,9 +3,9 @@
 #ifndef TESTS_PARTY_WORLD_H
 #define TESTS_PARTY_WORLD_H
 
-#include "../links.h"
+#include "tests/lib/links.h"
 #include "party.h"
-#include "src/base.h"
+#include "src/base/base.h"
 
 static inline bool says(const char *end)
 {

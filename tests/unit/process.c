@@ -11,11 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/base.h"
-#include "src/env.h"
-#include "src/fault.h"
-#include "src/log.h"
-#include "src/process.h"
+#include "src/base/base.h"
+#include "src/base/env.h"
+#include "src/base/fault.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
 
 static int exit_of_child(int (*fn)(void *arg), void *arg)
 {

@@ -4,7 +4,7 @@
 #ifndef SPMT_TESTS_SCENE_H
 #define SPMT_TESTS_SCENE_H
 
-#include "src/device.h"
+#include "src/device/device.h"
 
 /* Every op that binds a device, those included that have to be refused; what could be made is
    taken back. */

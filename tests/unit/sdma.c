@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "include/spmt.h"
-#include "src/fault.h"
+#include "spmt.h"
+#include "src/base/fault.h"
 #include "two_worlds.h"
 
 enum { MOST = 257, PAD = 8, ROOM = MOST + 2 * PAD };

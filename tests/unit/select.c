@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/status.h"
-#include "transports/replay.h"
+#include "src/base/status.h"
+#include "tools/topo/replay.h"
 #include "transports/transport.h"
 
 /* Rank `rank` in process `process` of host `host`. */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "fakes/control.h"
-#include "src/device.h"
-#include "src/status.h"
+#include "src/device/device.h"
+#include "src/base/status.h"
 
 /* The stand-in's own controls, as fakes/fake.h declares them. */
 struct standin {

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "include/spmt.h"
-#include "src/status.h"
+#include "spmt.h"
+#include "src/base/status.h"
 
 Test(status, fail_returns_the_code_and_keeps_the_sentence)
 {

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/fault.h"
-#include "src/mem.h"
-#include "src/status.h"
-#include "src/topo_load.h"
+#include "src/base/fault.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "tools/topo/load.h"
 
 static const char machine[] =
 	"# a comment, and a blank line\n"

@@ -5,10 +5,10 @@
 
 #include <criterion/criterion.h>
 
-#include "../links.h"
-#include "src/status.h"
-#include "transports/channel.h"
-#include "transports/sdma.h"
+#include "tests/lib/links.h"
+#include "src/base/status.h"
+#include "transports/sdma/copy_queue.h"
+#include "transports/sdma/sdma.h"
 
 #define SIZE (1u << 20)
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spmt/comm.h"
-#include "src/process.h"
+#include "spmt/comm/comm.h"
+#include "src/base/process.h"
 
 /* A test has a process of its own, and one comm in it. */
 static struct spmt_comm *comm_make(int nranks)

@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "party.h"
-#include "spmt/comm.h"
-#include "spmt/world.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/world.h"
 
 static int freed, retired;
 

@@ -8,9 +8,9 @@
 #define TESTS_GPU_KERNELS_H
 
 #include "../../../src/kernels/entry.h"
-#include "../../types.h"
+#include "tests/lib/types.h"
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-#include "../../../src/images.h"
+#include "src/kernels/images.h"
 #endif
 
 struct device_image;

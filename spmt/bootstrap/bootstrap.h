@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the processes of a world find each other. One bootstrap a process and world, made as soon as it
+ * is known that ranks are in other processes, or that some are not here after a moment.
+ *
+ * The first process to bind a name that the uid gives is the hub, the others connect to it
+ * (bootstrap/search.h); the hub's listening socket stays open while ranks are missing. One service thread a process, signals
+ * blocked, sleeping in poll. A connection is authenticated (keyed hash over the uid's secret and a
+ * nonce of either side, constant-time compare), versioned, and checked for rank range, duplicates
+ * and world size; strangers and garbage are dropped without harm to the world. The connections stay
+ * open until close: their end tells that a process has died. A process of the hub's node is known from
+ * its connect() on, by the name of its socket, one of another node from its first rank on.
+ *
+ * Threads: bootstrap_add, _wait, _exchange, _break from any thread; open and close from one.
+ */
+#ifndef SPMT_BOOTSTRAP_H
+#define SPMT_BOOTSTRAP_H
+
+#include "uid.h"
+
+#define BOOTSTRAP_BLOB 512 /* most bytes a rank may publish */
+
+struct bootstrap;
+struct meeting;
+
+/* How long a caller waits: ms from `begin`, as process_now() says it; < 0: for ever. */
+struct patience {
+	int64_t begin, ms;
+};
+
+struct bootstrap_config {
+	const struct uid *uid;
+	int nranks;
+	int rank; /* one that this process brings; -1: none, and nobody misses it before its first */
+	size_t blob_size;    /* bytes every rank publishes, equal in all processes */
+	size_t control_size; /* bytes of shared memory that the hub makes (memfd, zeroed); 0: none */
+	/*
+	 * Called once, from the service thread, when the world cannot go on: a process died (code
+	 * SPMT_ERR_PEER_DEAD, ranks after the sentence's last colon; or the number of a hub that had
+	 * not come to say its ranks) or another process broke it.
+	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
+	 */
+	void (*broken)(void *ctx, int code, const char *sentence);
+	void *ctx;
+	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
+};
+
+/* Binds or connects and starts the service thread. Nothing is left behind on failure. met: what
+   search_look() has found already, NULL or AGAIN: nothing; taken over, on failure too. */
+int bootstrap_open(
+	const struct bootstrap_config *config, struct meeting *met, struct bootstrap **out);
+
+/* A rank of this process joins with its blob, at any time before the world is complete. -EEXIST: the
+   rank is taken; SPMT_ERR_MISMATCH: another world size; both name the rank and harm nobody else, but
+   the caller may break the world then, as long as it gathers. SPMT_ERR_TIMEOUT: the hub is silent. */
+int bootstrap_add(struct bootstrap *b, int rank, const void *blob, const struct patience *patience);
+
+/*
+ * Until all nranks ranks have been added in all processes. blobs: nranks of them by rank, valid until
+ * close. process: for each rank a small number, equal for ranks of one process. *control: the shared
+ * memory, mapped here until close; NULL on another node than the hub's. SPMT_ERR_TIMEOUT names the
+ * ranks that are missing in all processes.
+ */
+int bootstrap_wait(struct bootstrap *b, const struct patience *patience, const void **blobs,
+	const int **process, void **control);
+
+/*
+ * One all-gather among the processes, with a descriptor each: every process calls it in the same
+ * order, from one thread; at most 1 MiB, the same size in all. After a failure there are no more
+ * exchanges. -EOPNOTSUPP: fd >= 0 and a process is on another node. Data of process p at data_out + p * size; fds[p] (-1: none) become the
+ * caller's. processes: as many as bootstrap_processes() says.
+ */
+int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int fd, void *data_out,
+	int *fds, int64_t timeout_ms);
+int bootstrap_processes(const struct bootstrap *b, int *self);
+
+/* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
+   between them. No for two that are on other nodes than the hub, which need not be the same. */
+bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
+
+/* Whether the process still takes part: 0 once it has died, or has closed its bootstrap. Said by the
+   shared memory, so that it holds in a broken world and without the hub, too; on another node, or with
+   a control_size of 0, always true. Once complete, of processes that have been heard of since. */
+bool bootstrap_lives(const struct bootstrap *b, int process);
+
+/* Whether the shared memory still tells that this process lives: if not, somebody has overwritten it. True without that memory. */
+bool bootstrap_intact(const struct bootstrap *b);
+
+/* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
+void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
+
+/* After _break: until the hub has been told, or the time is up, which a process that is the hub itself
+   takes in full so that others find it. */
+void bootstrap_spread(struct bootstrap *b, int64_t most_ms);
+
+/*
+ * Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. While
+ * the world gathers its ranks are missing again. Once complete: after the hub's goodbye exchanges fail
+ * and deaths among the others are no longer seen, so the last meeting of the ranks comes first. Does
+ * nothing in a forked child.
+ */
+void bootstrap_close(struct bootstrap *b);
+
+#endif

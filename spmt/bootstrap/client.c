@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT */
+#include "client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "src/base/blake2s.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "hub.h"
+#include "socket.h"
+
+#define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
+#define LOOK_MOST 10	       /* .. so many times */
+#define RETRY_NS 5000000ll     /* the kernel was short of something */
+#define ANSWER_NS 2000000000ll /* what a hub on another node gets before the next port is tried */
+#define END_NS \
+	300000000ll /* a killed process closes its sockets so much earlier than it ends, at most */
+
+/* ---- broken -------------------------------------------------------------------------------- */
+
+static void client_send_break(struct client *c)
+{
+	struct wire_break w = { c->code, 0 };
+
+	if (c->break_sent || (c->state != CLIENT_READY && c->state != CLIENT_REFUSED))
+		return;
+	conn_send(&c->conn, WIRE_BREAK, &w, c->sentence, strlen(c->sentence), -1);
+	c->break_sent = true;
+}
+
+/* Control characters have no place in a frame, nor in a sentence. */
+static void take_sentence(struct client *c, int code, const char *sentence)
+{
+	snprintf(c->sentence, sizeof(c->sentence), "%s", *sentence ? sentence : "no reason given");
+	for (char *at = c->sentence; *at; at++)
+		if ((unsigned char)*at < ' ' || *at == 127)
+			*at = ' ';
+	c->code = code;
+}
+
+void client_break(struct client *c, int code, const char *sentence, bool own)
+{
+	if (c->code)
+		return;
+	take_sentence(c, code, sentence);
+	c->report = !own;
+	client_send_break(c);
+}
+
+/* As client_break, of what the hub said or what its silence says: it need not be told. */
+static void hear_break(struct client *c, int code, const char *sentence)
+{
+	if (c->code)
+		return;
+	take_sentence(c, code, sentence);
+	c->report = c->break_sent = true;
+}
+
+static void client_fail(struct client *c, int code)
+{
+	client_break(c, code, status_sentence(), false);
+}
+
+/* ---- finding a hub ------------------------------------------------------------------------- */
+
+static void look_again(struct client *c)
+{
+	int64_t times = MIN_OF(c->search.attempts + 1, LOOK_MOST);
+
+	conn_close(&c->conn);
+	c->local = false;
+	c->state = CLIENT_LOOKING;
+	c->search.attempts++;
+	c->deadline = process_now() + times * LOOK_NS;
+	for (int r = 0; r < c->config->nranks; r++) {
+		c->owner[r] = -1;
+		if (c->claims[r] == CLAIM_SENT || c->claims[r] == CLAIM_HELD)
+			c->claims[r] = CLAIM_WANTED;
+	}
+}
+
+/* What it is connected to has shown that it is no hub. */
+static void look_elsewhere(struct client *c)
+{
+	if (!c->remote && !c->local)
+		search_shun(&c->search, c->number, c->conn.fd);
+	look_again(c);
+}
+
+void client_postpone(struct client *c)
+{
+	look_again(c);
+}
+
+void client_connect(struct client *c, const struct meeting *meeting)
+{
+	bool remote = meeting->remote;
+
+	conn_open(&c->conn, meeting->fd, remote ? -1 : socket_pidfd(meeting->fd), remote);
+	c->remote = remote;
+	c->number = meeting->number;
+	c->state = CLIENT_STRANGER;
+	c->deadline = remote ? process_now() + ANSWER_NS : INT64_MAX;
+}
+
+static bool of_hub(const void *ctx, int rank)
+{
+	return ((const struct client *)ctx)->owner[rank] == HUB_SELF;
+}
+
+#define NAMELESS \
+	"process %d, which led the rendezvous, died before it had said which of the %d ranks are its"
+
+/* "2 of 6 ranks died: 0, 1"; before they have come, all there is to tell is the process. */
+static void say_death(const struct client *c, int process, char *sentence, size_t size)
+{
+	int n = 0, nranks = c->config->nranks;
+
+	for (int r = 0; r < nranks; r++)
+		n += of_hub(c, r);
+	if (n) {
+		snprintf(sentence, size, "%d of %d ranks died:", n, nranks);
+		say_ranks(sentence, size, nranks, of_hub, c);
+	} else {
+		snprintf(sentence, size, NAMELESS, process, nranks);
+	}
+}
+
+/* The hub's process ended without a goodbye. */
+static void hub_died(struct client *c)
+{
+	char sentence[STATUS_SENTENCE];
+
+	say_death(c, socket_process(c->conn.fd), sentence, sizeof(sentence));
+	if (!c->code && c->local) {
+		hear_break(c, -ENOMEM, "spmt_init: out of memory or descriptors in the rendezvous");
+	} else if (!c->code && c->complete) {
+		hear_break(c, SPMT_ERR_PEER_DEAD, sentence);
+	} else if (!c->code && c->remote && c->state != CLIENT_READY) {
+		look_again(c); /* nothing has shown that it was one */
+		return;
+	} else if (!c->code) {
+		look_again(c); /* to tell it those who come */
+		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+		return;
+	}
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+static void former_forget(struct client *c)
+{
+	if (c->former.pidfd >= 0)
+		close(c->former.pidfd);
+	c->former = (struct former){ -1, 0, -1, INT64_MAX };
+}
+
+/* Nothing more comes from a hub that has not let this process in. It may have sent it away, or died: the end
+   of its process, which comes a moment later then, tells. */
+static void hub_silent(struct client *c)
+{
+	former_forget(c);
+	if (c->conn.pidfd >= 0)
+		c->former = (struct former){ c->conn.pidfd, socket_process(c->conn.fd), -1,
+			process_now() + END_NS };
+	c->conn.pidfd = -1;
+	look_again(c);
+}
+
+/* True: it has died. */
+static bool former_serve(struct client *c, const struct pollfd *set)
+{
+	char sentence[STATUS_SENTENCE];
+	bool died = c->former.slot >= 0 && set[c->former.slot].revents;
+
+	if (!died && process_now() < c->former.until)
+		return false;
+	if (died && !c->complete) {
+		snprintf(
+			sentence, sizeof(sentence), NAMELESS, c->former.process, c->config->nranks);
+		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+	}
+	former_forget(c);
+	return died;
+}
+
+/* ---- what the hub says --------------------------------------------------------------------- */
+
+static void hear_challenge(struct client *c, const struct wire_challenge *challenge)
+{
+	const struct bootstrap_config *config = c->config;
+
+	if (challenge->magic != WIRE_MAGIC || (challenge->version != WIRE_VERSION && c->remote)) {
+		look_elsewhere(c);
+		return;
+	}
+	if (challenge->version != WIRE_VERSION) {
+		fail(SPMT_ERR_MISMATCH,
+			"spmt_init: the rendezvous speaks version %u, this library (%s) %u",
+			challenge->version, spmt_version(), WIRE_VERSION);
+		client_fail(c, SPMT_ERR_MISMATCH);
+		return;
+	}
+	c->challenge = *challenge;
+	c->hello = (struct wire_hello){ .magic = WIRE_MAGIC,
+		.version = WIRE_VERSION,
+		.nranks = (uint32_t)config->nranks,
+		.blob_size = config->blob_size,
+		.control_size = config->control_size };
+	if (process_random(c->hello.nonce, sizeof(c->hello.nonce))) {
+		client_fail(c, -EIO);
+		return;
+	}
+	wire_prove_hello(config->uid, challenge, &c->hello, c->hello.proof);
+	conn_send(&c->conn, WIRE_HELLO, &c->hello, NULL, 0, -1);
+	c->state = CLIENT_HELLO;
+}
+
+static void send_claims(struct client *c)
+{
+	size_t size = c->config->blob_size;
+
+	for (int r = 0; r < c->config->nranks && c->state == CLIENT_READY; r++) {
+		struct wire_rank w = { .rank = (uint32_t)r };
+
+		if (c->claims[r] != CLAIM_WANTED)
+			continue;
+		c->claims[r] = CLAIM_SENT;
+		conn_send(&c->conn, WIRE_ADD, &w, c->blobs + (size_t)r * size, size, -1);
+	}
+}
+
+static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
+{
+	unsigned char proof[WIRE_PROOF];
+
+	wire_prove_welcome(c->config->uid, &c->hello, welcome, proof);
+	if (!equal_secrets(proof, welcome->proof, sizeof(proof))) {
+		look_elsewhere(c);
+		return;
+	}
+	c->welcome = *welcome;
+	c->id = welcome->member;
+	c->deadline = INT64_MAX;
+	c->state = welcome->code ? CLIENT_REFUSED : CLIENT_READY;
+	c->search.attempts = 0;
+	send_claims(c);
+	if (c->code)
+		client_send_break(c);
+}
+
+/* A rank that this process held under an earlier hub may now be somebody else's. */
+static void hear_verdict(struct client *c, const struct wire_verdict *verdict)
+{
+	uint32_t rank = verdict->rank;
+
+	if (c->claims[rank] != CLAIM_SENT)
+		return;
+	c->claims[rank] = verdict->code ? CLAIM_REFUSED : CLAIM_HELD;
+	if (!verdict->code) {
+		c->held[rank] = true;
+	} else if (c->held[rank]) {
+		fail(-EEXIST, "spmt_init: rank %u was taken while the rendezvous moved", rank);
+		client_fail(c, -EEXIST);
+	}
+}
+
+static void hear_rank(struct client *c, const struct wire_message *m)
+{
+	uint32_t rank = m->u.rank.rank;
+
+	c->owner[rank] = m->type == WIRE_PRESENT ? (int64_t)m->u.rank.member : -1;
+	c->away[rank] = m->u.rank.remote;
+	if (m->type == WIRE_PRESENT)
+		memcpy(c->blobs + rank * m->tail_size, m->tail, m->tail_size);
+}
+
+/* Ids in rising order become 0, 1, ..: the same in every process. */
+static int client_number(struct client *c)
+{
+	int64_t last = -1;
+	int n = 0;
+
+	for (;;) {
+		int64_t next = INT64_MAX;
+
+		for (int r = 0; r < c->config->nranks; r++)
+			if (c->owner[r] > last && c->owner[r] < next)
+				next = c->owner[r];
+		if (next == INT64_MAX)
+			return n;
+		for (int r = 0; r < c->config->nranks; r++)
+			if (c->owner[r] == next)
+				c->process[r] = n;
+		if (next == c->id)
+			c->self = n;
+		last = next;
+		n++;
+	}
+}
+
+size_t client_memory(const struct bootstrap_config *config)
+{
+	return config->control_size
+		? align_up(config->control_size, CACHE_LINE) + lives_size(config->nranks)
+		: 0;
+}
+
+static int memory_take(struct client *c, int fd)
+{
+	int rc = memory_map(fd, client_memory(c->config), &c->control);
+
+	if (rc)
+		return rc;
+	c->lives = (char *)c->control + align_up(c->config->control_size, CACHE_LINE);
+	lives_begin(&c->life, c->lives, c->self);
+	return 0;
+}
+
+void client_end(struct client *c)
+{
+	lives_end(&c->life);
+}
+
+static void hear_complete(struct client *c, const struct wire_complete *complete, int fd)
+{
+	int missing = 0, rc;
+
+	for (int r = 0; r < c->config->nranks; r++)
+		missing += c->owner[r] < 0;
+	c->self = -1;
+	c->processes = client_number(c);
+	if (missing || c->self < 0 || (uint32_t)c->processes != complete->processes ||
+		(!c->remote && (fd >= 0) != (c->config->control_size > 0))) {
+		rc = fail(-EPROTO, "spmt_init: the rendezvous contradicts itself");
+	} else {
+		rc = rounds_make(c);
+		if (!rc && fd >= 0)
+			rc = memory_take(c, fd);
+	}
+	c->any_remote = complete->remote;
+	c->complete = !rc;
+	if (rc)
+		client_fail(c, rc);
+}
+
+/* A goodbye: while the world gathers another hub has to be found, later there is no need. */
+static void hear_bye(struct client *c)
+{
+	if (!c->complete && !c->code) {
+		c->search.attempts = 0;
+		look_again(c);
+		return;
+	}
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+static void client_hear(struct client *c, const struct wire_message *m, int *fd)
+{
+	char sentence[STATUS_SENTENCE];
+	int rc;
+
+	switch (m->type) {
+	case WIRE_CHALLENGE:
+		hear_challenge(c, &m->u.challenge);
+		break;
+	case WIRE_WELCOME:
+		hear_welcome(c, &m->u.welcome);
+		break;
+	case WIRE_VERDICT:
+		hear_verdict(c, &m->u.verdict);
+		break;
+	case WIRE_PRESENT:
+	case WIRE_ABSENT:
+		hear_rank(c, m);
+		break;
+	case WIRE_COMPLETE:
+		hear_complete(c, &m->u.complete, *fd);
+		break;
+	case WIRE_RELAY:
+		rc = round_take(c, m, fd);
+		if (rc)
+			client_fail(c, rc);
+		break;
+	case WIRE_BREAK:
+		snprintf(sentence, sizeof(sentence), "%.*s", (int)m->tail_size,
+			(const char *)m->tail);
+		hear_break(c, m->u.broken.code, sentence);
+		break;
+	default: /* WIRE_BYE */
+		hear_bye(c);
+	}
+}
+
+static struct wire_rules client_rules(const struct client *c)
+{
+	const unsigned always = 1u << WIRE_BREAK | 1u << WIRE_BYE;
+	struct wire_rules rules = { 0, c->config->nranks, c->config->blob_size };
+
+	if (c->state == CLIENT_STRANGER)
+		rules.types = 1u << WIRE_CHALLENGE | 1u << WIRE_BYE;
+	else if (c->state == CLIENT_HELLO)
+		rules.types = 1u << WIRE_WELCOME | 1u << WIRE_BYE;
+	else if (c->state == CLIENT_REFUSED)
+		rules.types = always;
+	else if (c->state == CLIENT_READY && c->complete)
+		rules.types = always | 1u << WIRE_RELAY | 1u << WIRE_VERDICT;
+	else if (c->state == CLIENT_READY)
+		rules.types = always | 1u << WIRE_PRESENT | 1u << WIRE_ABSENT |
+			1u << WIRE_COMPLETE | 1u << WIRE_VERDICT;
+	return rules;
+}
+
+/* Everything that is there to read. */
+static bool client_read(struct client *c)
+{
+	bool more = true, changed = false;
+
+	while (more && c->conn.fd >= 0) {
+		struct wire_rules rules = client_rules(c);
+		struct wire_message m;
+		int fd, rc;
+
+		more = conn_receive(&c->conn, &rules);
+		while ((rc = conn_next(&c->conn, &rules, &m, &fd)) > 0) {
+			client_hear(c, &m, &fd);
+			if (fd >= 0)
+				close(fd);
+			rules = client_rules(c);
+			changed = true;
+		}
+		if (rc < 0)
+			c->conn.error = rc;
+		more = more && !rc;
+	}
+	return changed;
+}
+
+/* The connection is of no more use, for a reason of this process's own. */
+static void connection_failed(struct client *c)
+{
+	int code = c->conn.error;
+
+	if (c->state != CLIENT_READY && !c->local && code == -EPROTO) {
+		look_elsewhere(c);
+		return;
+	}
+	fail(code, "spmt_init: the rendezvous: %s", status_text(code));
+	c->conn.error = 0; /* so that the others hear of it, if that is possible */
+	client_fail(c, code);
+	if (!c->local && !c->complete && !c->break_sent) {
+		look_again(c); /* to tell it */
+		return;
+	}
+	conn_close(&c->conn);
+	c->state = CLIENT_ALONE;
+}
+
+bool client_serve(struct client *c, const struct pollfd *set)
+{
+	bool orphaned, changed = c->former.pidfd >= 0 && former_serve(c, set);
+
+	if (c->conn.fd < 0)
+		return changed;
+	orphaned = conn_orphaned(&c->conn, set);
+	conn_flush(&c->conn);
+	if (conn_readable(&c->conn, set) || orphaned)
+		changed |= client_read(c);
+	if (c->conn.fd >= 0 && c->conn.error) {
+		connection_failed(c);
+		return true;
+	}
+	if (c->conn.fd >= 0 && orphaned && c->conn.pid_slot >= 0) {
+		hub_died(c);
+		changed = true;
+	} else if (c->conn.fd >= 0 && c->conn.ended) {
+		if (c->local || c->state >= CLIENT_READY)
+			hub_died(c);
+		else
+			hub_silent(c);
+		changed = true;
+	}
+	if (c->conn.fd >= 0 && c->state < CLIENT_READY && process_now() >= c->deadline)
+		look_again(c);
+	return changed;
+}
+
+/* A break is to reach the others even if there was no hub to tell it to. */
+bool client_looks(const struct client *c)
+{
+	return c->state == CLIENT_LOOKING && !(c->code && c->break_sent);
+}
+
+static int64_t conn_until(const struct client *c)
+{
+	if (c->state == CLIENT_LOOKING && !client_looks(c))
+		return INT64_MAX;
+	if (c->conn.error)
+		return 0;
+	if (c->conn.later)
+		return process_now() + RETRY_NS;
+	return c->state < CLIENT_READY ? c->deadline : INT64_MAX;
+}
+
+int64_t client_until(const struct client *c)
+{
+	return MIN_OF(conn_until(c), c->former.until);
+}
+
+size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most)
+{
+	n = conn_poll(&c->conn, set, n, most);
+	c->former.slot = -1;
+	if (c->former.pidfd < 0 || n >= most)
+		return n;
+	c->former.slot = (int)n;
+	set[n] = (struct pollfd){ .fd = c->former.pidfd, .events = POLLIN };
+	return n + 1;
+}
+
+/* ---- what the user asks for ---------------------------------------------------------------- */
+
+void client_claim(struct client *c, int rank)
+{
+	c->claims[rank] = CLAIM_WANTED;
+	send_claims(c);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+int client_open(struct client *c, const struct bootstrap_config *config)
+{
+	size_t n = (size_t)config->nranks;
+
+	*c = (struct client){
+		.config = config, .state = CLIENT_LOOKING, .former = { -1, 0, -1, INT64_MAX }
+	};
+	conn_open(&c->conn, -1, -1, false);
+	search_begin(&c->search, config->uid, config->only_tcp, config->rank);
+	c->claims = mem_calloc(n, 1);
+	c->held = mem_calloc(n, sizeof(*c->held));
+	c->owner = mem_calloc(n, sizeof(*c->owner));
+	c->away = mem_calloc(n, sizeof(*c->away));
+	c->process = mem_calloc(n, sizeof(*c->process));
+	c->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
+	for (size_t r = 0; c->owner && r < n; r++)
+		c->owner[r] = -1;
+	if (c->claims && c->held && c->owner && c->away && c->process && c->blobs)
+		return 0;
+	return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+}
+
+void client_close(struct client *c)
+{
+	conn_close(&c->conn);
+	former_forget(c);
+	for (int i = 0; i < 2; i++) {
+		round_empty(&c->rounds[i], c->processes);
+		mem_free(c->rounds[i].parts);
+	}
+	if (c->control)
+		munmap(c->control, client_memory(c->config));
+	mem_free(c->claims);
+	mem_free(c->held);
+	mem_free(c->owner);
+	mem_free(c->away);
+	mem_free(c->process);
+	mem_free(c->blobs);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* A process of a world towards its hub: its ranks, what it knows of the others, and the way to a new
+   hub while the world gathers. Used under the bootstrap's lock; what is marked "service" by the
+   service thread alone. */
+#ifndef SPMT_BOOTSTRAP_CLIENT_H
+#define SPMT_BOOTSTRAP_CLIENT_H
+
+#include "connection.h"
+#include "search.h"
+#include "lives.h"
+
+enum client_state {
+	CLIENT_LOOKING,	 /* for a hub */
+	CLIENT_STRANGER, /* connected, waits for the challenge */
+	CLIENT_HELLO,	 /* has said hello, waits for the answer */
+	CLIENT_READY,
+	CLIENT_REFUSED, /* the world has another shape */
+	CLIENT_ALONE	/* the world was complete and the hub has left in good order */
+};
+
+enum claim { CLAIM_NONE, CLAIM_WANTED, CLAIM_SENT, CLAIM_HELD, CLAIM_REFUSED };
+
+/* One all-gather: what has come of it. */
+struct round {
+	int have;
+	struct part {
+		bool here;
+		int fd;
+		size_t size;
+		unsigned char *data;
+	} * parts; /* by process */
+};
+
+struct client {
+	const struct bootstrap_config *config;
+	enum client_state state;
+	struct conn conn;
+	bool local;  /* the hub is this process */
+	bool remote; /* the hub is on another node */
+	struct former {
+		int pidfd, process, slot; /* pidfd -1: there is none */
+		int64_t until;
+	} former;	  /* a hub that fell silent before it let this process in: did it die? */
+	int64_t deadline; /* LOOKING: when to try; not yet READY: when to look for another hub */
+	struct search search;
+	unsigned number; /* of the name that it is connected to */
+	struct wire_challenge challenge;
+	struct wire_hello hello;
+	struct wire_welcome welcome; /* REFUSED: what the world is like */
+	uint32_t id;
+
+	unsigned char *claims; /* by rank: enum claim, of this process */
+	bool *held;	       /* by rank: this process has been granted it */
+	int64_t *owner;	       /* by rank: a member's id, -1: missing */
+	bool *away;	       /* by rank: not on the hub's node */
+	unsigned char *blobs;
+	int *process; /* by rank, once complete */
+
+	bool complete, any_remote;
+	int processes, self;
+	void *control, *lives; /* in one mapping */
+	struct life life;
+
+	uint32_t begun; /* exchanges this process has begun */
+	uint32_t taken; /* .. and has got the results of */
+	struct round rounds[2];
+
+	int code; /* negative: the world is broken */
+	char sentence[STATUS_SENTENCE];
+	bool report;	 /* .. and the user has to be told */
+	bool break_sent; /* the hub knows */
+};
+
+/* client_close() is due after a failure too. */
+int client_open(struct client *c, const struct bootstrap_config *config);
+void client_close(struct client *c);
+
+/* Service. Takes over what leads to a hub. */
+void client_connect(struct client *c, const struct meeting *meeting);
+/* Service. There was no hub to connect to: looks again a little later. */
+void client_postpone(struct client *c);
+/* Bytes of the memory that the processes share: what the user has asked for, and who lives. */
+size_t client_memory(const struct bootstrap_config *config);
+/* Service, at its end. */
+void client_end(struct client *c);
+/* Service. Does what a poll has found and what the time asks for. True: something has changed. */
+bool client_serve(struct client *c, const struct pollfd *set);
+/* Whether a hub is to be looked for, once client_until has passed. */
+bool client_looks(const struct client *c);
+int64_t client_until(const struct client *c);
+/* As conn_poll(). */
+size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most);
+
+/* Claims a rank, whose blob is in place; the verdict comes in claims[rank]. */
+void client_claim(struct client *c, int rank);
+/* The first word counts. `own`: this process's user said it; otherwise he is to be told. */
+void client_break(struct client *c, int code, const char *sentence, bool own);
+void client_exchange(struct client *c, const void *data, size_t size, int fd);
+int rounds_make(struct client *c);
+/* What a process has sent for a round. *fd: -1 once it is taken. */
+int round_take(struct client *c, const struct wire_message *m, int *fd);
+struct round *client_round(struct client *c, uint32_t round);
+void round_empty(struct round *round, int processes);
+
+#endif

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: MIT */
+#include "hub.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "src/base/blake2s.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "client.h"
+#include "socket.h"
+
+#define PAUSE_NS 50000000ll    /* without descriptors, before the listeners are looked at again */
+#define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
+#define RETRY_NS 5000000ll     /* the kernel was short of something */
+#define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a peer that does not read */
+#define OUT_OF_ROOM \
+	"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)"
+
+enum member_state {
+	MEMBER_STRANGER, /* has been sent a challenge */
+	MEMBER_READY,
+	MEMBER_GUEST, /* proved the secret, but is of another shape: may break the world or leave */
+	MEMBER_GONE   /* to be taken off the list */
+};
+
+struct member {
+	struct member *next;
+	struct conn conn;
+	enum member_state state;
+	bool died;
+	uint32_t id;
+	uint32_t round; /* exchanges it has sent */
+	int nranks, process;
+	int rank;	  /* that it brings, by its socket's name; -1: none was said */
+	int64_t deadline; /* of a stranger */
+	struct wire_challenge challenge;
+};
+
+struct hub {
+	const struct bootstrap_config *config;
+	struct meeting listeners;
+	int control;
+	struct member *members; /* newest first */
+	uint32_t next_id;
+	size_t nmembers;
+	int npresent;
+	bool complete, remote;
+	int strangers; /* most there may be */
+	int64_t pause; /* do not accept before */
+	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
+	int listen_slot, tcp_slot;
+	int code; /* negative: broken */
+	char sentence[STATUS_SENTENCE];
+	int64_t *owner; /* by rank: a member's id, -1: nobody's */
+	bool *dead;	/* by rank, in a pass of hub_serve */
+	bool *away;	/* by rank: its owner is on another node */
+	unsigned char *blobs;
+};
+
+/* ---- to all -------------------------------------------------------------------------------- */
+
+static void hub_tell(
+	struct hub *hub, enum wire_type type, const void *fixed, const void *tail, size_t tail_size)
+{
+	for (struct member *m = hub->members; m; m = m->next)
+		if (m->state == MEMBER_READY)
+			conn_send(&m->conn, type, fixed, tail, tail_size, -1);
+}
+
+static void hub_send_break(struct hub *hub, struct member *m)
+{
+	struct wire_break w = { hub->code, 0 };
+
+	conn_send(&m->conn, WIRE_BREAK, &w, hub->sentence, strlen(hub->sentence), -1);
+}
+
+/* The first word counts. */
+void hub_break(struct hub *hub, int code, const char *sentence, const struct member *from)
+{
+	if (hub->code)
+		return;
+	hub->code = code;
+	snprintf(hub->sentence, sizeof(hub->sentence), "%s", sentence);
+	for (struct member *m = hub->members; m; m = m->next)
+		if (m != from && (m->state == MEMBER_READY || m->state == MEMBER_GUEST))
+			hub_send_break(hub, m);
+}
+
+static void send_present(struct hub *hub, struct member *m, int rank)
+{
+	struct wire_rank w = { (uint32_t)rank, (uint32_t)hub->owner[rank], hub->away[rank], 0 };
+	size_t size = hub->config->blob_size;
+
+	conn_send(&m->conn, WIRE_PRESENT, &w, hub->blobs + (size_t)rank * size, size, -1);
+}
+
+/* ---- members ------------------------------------------------------------------------------- */
+
+/* Takes fd over. */
+static struct member *member_add(struct hub *hub, int fd, bool remote, int rank)
+{
+	struct member *m = mem_calloc(1, sizeof(*m));
+	int rc = m ? process_random(m->challenge.nonce, sizeof(m->challenge.nonce)) : -ENOMEM;
+
+	if (rc) {
+		mem_free(m);
+		close(fd);
+		return NULL;
+	}
+	conn_open(&m->conn, fd, rank < 0 ? -1 : socket_pidfd(fd), remote);
+	m->id = hub->next_id++;
+	m->process = -1;
+	m->rank = rank;
+	m->deadline = process_now() + HUB_PATIENCE_NS;
+	m->challenge.magic = WIRE_MAGIC;
+	m->challenge.version = WIRE_VERSION;
+	m->next = hub->members;
+	hub->members = m;
+	hub->nmembers++;
+	conn_send(&m->conn, WIRE_CHALLENGE, &m->challenge, NULL, 0, -1);
+	return m;
+}
+
+/* Its ranks are missing again. */
+static void member_withdraw(struct hub *hub, struct member *m)
+{
+	for (int r = 0; r < hub->config->nranks && !hub->complete; r++) {
+		struct wire_rank w = { .rank = (uint32_t)r };
+
+		if (hub->owner[r] != (int64_t)m->id)
+			continue;
+		hub->owner[r] = -1;
+		hub->npresent--;
+		hub_tell(hub, WIRE_ABSENT, &w, NULL, 0);
+	}
+}
+
+/* Nothing is known of it but the connection, and it may be sent away. */
+static bool is_stranger(const struct member *m)
+{
+	return m->state == MEMBER_STRANGER && m->id != HUB_SELF && m->rank < 0;
+}
+
+/* One that has not got as far as to add a rank, or to say a word, is missed by its name. */
+static void member_died(struct hub *hub, struct member *m)
+{
+	for (int r = 0; r < hub->config->nranks && m->state == MEMBER_READY; r++)
+		if (hub->owner[r] == (int64_t)m->id)
+			hub->dead[r] = m->died = true;
+	if (m->rank >= 0 && m->state != MEMBER_GUEST && hub->owner[m->rank] < 0)
+		hub->dead[m->rank] = true;
+	m->state = MEMBER_GONE;
+}
+
+static void member_left(struct hub *hub, struct member *m)
+{
+	m->state = MEMBER_GONE;
+	member_withdraw(hub, m);
+}
+
+static void drop_gone(struct hub *hub)
+{
+	for (struct member **at = &hub->members, *m; (m = *at);) {
+		if (m->state != MEMBER_GONE) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		hub->nmembers--;
+		hub->pause = 0; /* there is room */
+		conn_close(&m->conn);
+		mem_free(m);
+	}
+}
+
+/* ---- completion ---------------------------------------------------------------------------- */
+
+/* Processes are numbered in the order of their ids, as their clients do it too. */
+static int hub_number(struct hub *hub)
+{
+	int n = 0;
+
+	for (uint32_t id = 0; id < hub->next_id; id++) {
+		struct member *m = hub->members;
+
+		while (m && (m->id != id || !m->nranks))
+			m = m->next;
+		if (!m)
+			continue;
+		m->process = n++;
+		hub->remote |= m->conn.remote;
+	}
+	return n;
+}
+
+static void hub_complete(struct hub *hub)
+{
+	struct wire_complete w = { (uint32_t)hub_number(hub), 0 };
+
+	hub->complete = true;
+	w.remote = hub->remote;
+	meeting_close(&hub->listeners);
+	for (struct member *m = hub->members; m; m = m->next) {
+		if (m->process >= 0)
+			conn_send(&m->conn, WIRE_COMPLETE, &w, NULL, 0,
+				m->conn.remote ? -1 : hub->control);
+		else if (m->state == MEMBER_STRANGER)
+			m->state = MEMBER_GONE;
+	}
+	if (hub->control >= 0)
+		close(hub->control);
+	hub->control = -1;
+}
+
+/* ---- what members say ---------------------------------------------------------------------- */
+
+static void hear_hello(struct hub *hub, struct member *m, const struct wire_hello *hello)
+{
+	const struct bootstrap_config *c = hub->config;
+	struct wire_welcome w = { 0, m->id, (uint32_t)c->nranks, 0, c->blob_size, c->control_size,
+		{ 0 } };
+	unsigned char proof[WIRE_PROOF];
+
+	wire_prove_hello(c->uid, &m->challenge, hello, proof);
+	if (!equal_secrets(proof, hello->proof, sizeof(proof)) || hello->magic != WIRE_MAGIC ||
+		hello->version != WIRE_VERSION) {
+		m->state = MEMBER_GONE;
+		return;
+	}
+	if (hello->nranks != w.nranks || hello->blob_size != w.blob_size ||
+		hello->control_size != w.control_size)
+		w.code = SPMT_ERR_MISMATCH;
+	wire_prove_welcome(c->uid, hello, &w, w.proof);
+	conn_send(&m->conn, WIRE_WELCOME, &w, NULL, 0, -1);
+	if (m->conn.error) /* not welcome before it has been told so: check() sends it away */
+		return;
+	m->state = w.code ? MEMBER_GUEST : MEMBER_READY;
+	if (!w.code && !m->conn.remote && m->conn.pidfd < 0)
+		m->conn.pidfd = socket_pidfd(m->conn.fd);
+	for (int r = 0; r < c->nranks && !w.code; r++)
+		if (hub->owner[r] >= 0)
+			send_present(hub, m, r);
+	if (hub->code)
+		hub_send_break(hub, m);
+}
+
+static void hear_add(struct hub *hub, struct member *m, const struct wire_message *msg)
+{
+	int rank = (int)msg->u.rank.rank;
+	struct wire_verdict verdict = { msg->u.rank.rank, 0 };
+
+	if (hub->owner[rank] >= 0) {
+		verdict.code = -EEXIST;
+	} else {
+		hub->owner[rank] = m->id;
+		hub->away[rank] = m->conn.remote;
+		m->nranks++;
+		hub->npresent++;
+		memcpy(hub->blobs + (size_t)rank * msg->tail_size, msg->tail, msg->tail_size);
+		for (struct member *to = hub->members; to; to = to->next)
+			if (to->state == MEMBER_READY)
+				send_present(hub, to, rank);
+	}
+	conn_send(&m->conn, WIRE_VERDICT, &verdict, NULL, 0, -1);
+	if (hub->npresent == hub->config->nranks && !hub->complete)
+		hub_complete(hub);
+}
+
+static void hear_exchange(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
+{
+	struct wire_data w = { msg->u.data.round, (uint32_t)m->process };
+
+	if (m->process < 0 || w.round != m->round + 1) {
+		member_died(hub, m);
+		return;
+	}
+	m->round++;
+	for (struct member *to = hub->members; to; to = to->next)
+		if (to->state == MEMBER_READY && to->process >= 0)
+			conn_send(&to->conn, WIRE_RELAY, &w, msg->tail, msg->tail_size,
+				to->conn.remote ? -1 : fd);
+}
+
+static void hub_hear(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
+{
+	char sentence[STATUS_SENTENCE];
+
+	switch (msg->type) {
+	case WIRE_HELLO:
+		hear_hello(hub, m, &msg->u.hello);
+		break;
+	case WIRE_ADD:
+		hear_add(hub, m, msg);
+		break;
+	case WIRE_EXCHANGE:
+		hear_exchange(hub, m, msg, fd);
+		break;
+	case WIRE_BREAK:
+		if (m->state == MEMBER_GUEST && hub->complete)
+			break;
+		snprintf(sentence, sizeof(sentence), "%.*s", (int)msg->tail_size,
+			(const char *)msg->tail);
+		hub_break(hub, msg->u.broken.code, sentence, m);
+		break;
+	default: /* WIRE_BYE: wire_parse lets nothing else through */
+		member_left(hub, m);
+	}
+}
+
+static struct wire_rules hub_rules(const struct hub *hub, const struct member *m)
+{
+	static const unsigned types[MEMBER_GONE + 1] = {
+		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
+		[MEMBER_READY] =
+			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE,
+		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE,
+	};
+
+	return (struct wire_rules){ types[m->state], hub->config->nranks, hub->config->blob_size };
+}
+
+/* Everything that m has sent. A stranger gets one reading a pass, so that it cannot hold us up. */
+static void member_read(struct hub *hub, struct member *m)
+{
+	bool more = true;
+
+	while (more && m->state != MEMBER_GONE) {
+		struct wire_rules rules = hub_rules(hub, m);
+		struct wire_message msg;
+		int fd, rc;
+
+		more = conn_receive(&m->conn, &rules) && m->state != MEMBER_STRANGER;
+		while ((rc = conn_next(&m->conn, &rules, &msg, &fd)) > 0) {
+			hub_hear(hub, m, &msg, fd);
+			if (fd >= 0)
+				close(fd);
+			rules = hub_rules(hub, m);
+		}
+		/* What this process is short of is not the member's fault: check() tells. */
+		if (rc == -EPROTO && m->state != MEMBER_GONE)
+			member_died(hub, m);
+	}
+	if (m->conn.ended && m->state != MEMBER_GONE)
+		member_died(hub, m);
+}
+
+/* ---- listening ----------------------------------------------------------------------------- */
+
+/* Room for one more: the stranger that has been here longest has to go if there are too many, so
+   that a flood of them cannot keep a member out. False: there is none to send away. */
+static bool send_stranger_away(struct hub *hub, int most)
+{
+	struct member *oldest = NULL;
+	int n = 0;
+
+	for (struct member *m = hub->members; m; m = m->next) {
+		if (!is_stranger(m))
+			continue;
+		oldest = m; /* newest first */
+		n++;
+	}
+	if (n < most || !oldest)
+		return n < most;
+	oldest->state = MEMBER_GONE;
+	drop_gone(hub);
+	return true;
+}
+
+/* Somebody waits in vain. The program may have room again in a moment; if not, all are told, and those
+   who wait as well, once the members leave: at their deadlines nobody would know why. */
+static void no_room(struct hub *hub)
+{
+	int64_t now = process_now();
+
+	hub->pause = now + PAUSE_NS;
+	hub->full = hub->full ? hub->full : now;
+	if (now - hub->full >= CRAMPED_NS)
+		hub_break(hub, -EMFILE, OUT_OF_ROOM, NULL);
+}
+
+static void welcome_all(struct hub *hub, int listener, bool remote)
+{
+	for (int i = 0; i < HUB_STRANGERS; i++) {
+		int fd = socket_accept(listener, remote);
+
+		hub->full = fd == -EMFILE ? hub->full : 0;
+		if (fd == -EAGAIN)
+			return;
+		if (fd == -EMFILE && !send_stranger_away(hub, 0)) {
+			no_room(hub);
+			return;
+		}
+		if (fd < 0)
+			continue;
+		send_stranger_away(hub, hub->strangers);
+		member_add(hub, fd, remote,
+			remote ? -1 : search_rank(fd, hub->config->uid, hub->config->nranks));
+	}
+}
+
+/* ---- a pass -------------------------------------------------------------------------------- */
+
+static bool is_dead(const void *ctx, int rank)
+{
+	return ((const struct hub *)ctx)->dead[rank];
+}
+
+/* Deaths that one pass has found make one sentence. */
+static void tell_deaths(struct hub *hub)
+{
+	char sentence[STATUS_SENTENCE];
+	int n = 0, nranks = hub->config->nranks;
+
+	for (int r = 0; r < nranks; r++)
+		n += hub->dead[r];
+	for (struct member *m = hub->members; m; m = m->next)
+		if (m->died)
+			member_withdraw(hub, m);
+	if (n) {
+		snprintf(sentence, sizeof(sentence), "%d of %d ranks died:", n, nranks);
+		say_ranks(sentence, sizeof(sentence), nranks, is_dead, hub);
+		hub_break(hub, SPMT_ERR_PEER_DEAD, sentence, NULL);
+		memset(hub->dead, 0, (size_t)nranks);
+	}
+}
+
+static void check(struct hub *hub, struct member *m, int64_t now)
+{
+	if (m->state == MEMBER_STRANGER && m->conn.error)
+		m->state = MEMBER_GONE;
+	if (is_stranger(m) && now >= m->deadline)
+		m->state = MEMBER_GONE;
+	if (m->conn.error && (m->state == MEMBER_READY || m->state == MEMBER_GUEST)) {
+		int code = m->conn.error;
+
+		m->conn.error = 0; /* so that it hears of it, if that is possible */
+		if (hub->code)	   /* broken before, of which this one could not be told */
+			hub_send_break(hub, m);
+		hub_break(hub, code, OUT_OF_ROOM, NULL);
+		m->state = MEMBER_GONE;
+	}
+}
+
+void hub_serve(struct hub *hub, const struct pollfd *set)
+{
+	int64_t now = process_now();
+
+	for (struct member *m = hub->members; m; m = m->next) {
+		conn_flush(&m->conn);
+		/* A forked child may hold the socket open, so the process is asked as well; what
+		   it said last is still to be read. */
+		if (conn_readable(&m->conn, set) || conn_orphaned(&m->conn, set))
+			member_read(hub, m);
+		if (conn_orphaned(&m->conn, set) && m->state != MEMBER_GONE)
+			member_died(hub, m);
+	}
+	tell_deaths(hub);
+	for (struct member *m = hub->members; m; m = m->next)
+		check(hub, m, now);
+	drop_gone(hub);
+	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
+		welcome_all(hub, hub->listeners.fd, false);
+	if (hub->listeners.tcp >= 0 && hub->tcp_slot >= 0 && set[hub->tcp_slot].revents)
+		welcome_all(hub, hub->listeners.tcp, true);
+}
+
+bool hub_gathers(const struct hub *hub)
+{
+	return !hub->complete;
+}
+
+bool hub_cramped(const struct hub *hub)
+{
+	return hub->full != 0;
+}
+
+size_t hub_wants(const struct hub *hub)
+{
+	return 2 * hub->nmembers + 2;
+}
+
+static size_t listener_poll(int fd, int *slot, struct pollfd *set, size_t n, size_t most)
+{
+	if (fd < 0 || n >= most)
+		return n;
+	*slot = (int)n;
+	set[n] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	return n + 1;
+}
+
+size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int64_t *until)
+{
+	int64_t now = process_now();
+
+	hub->listen_slot = hub->tcp_slot = -1;
+	if (now >= hub->pause) {
+		n = listener_poll(hub->listeners.fd, &hub->listen_slot, set, n, most);
+		n = listener_poll(hub->listeners.tcp, &hub->tcp_slot, set, n, most);
+	} else {
+		*until = MIN_OF(*until, hub->pause);
+	}
+	for (struct member *m = hub->members; m; m = m->next) {
+		n = conn_poll(&m->conn, set, n, most);
+		if (is_stranger(m))
+			*until = MIN_OF(*until, m->deadline);
+		if (m->conn.later || m->conn.error)
+			*until = MIN_OF(*until, now + (m->conn.error ? 0 : RETRY_NS));
+	}
+	return n;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+/* A flood must not take the descriptors that the program needs. */
+static int strangers_at_most(void)
+{
+	struct rlimit limit = { HUB_STRANGERS * 8, 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return (int)MAX_OF(4, MIN_OF(HUB_STRANGERS, limit.rlim_cur / 8));
+}
+
+int hub_open(
+	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out)
+{
+	size_t n = (size_t)config->nranks;
+	struct hub *hub = mem_calloc(1, sizeof(*hub));
+	int rc = -ENOMEM;
+
+	if (!hub) {
+		meeting_close(meeting);
+		close(self);
+		return fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+	}
+	hub->config = config;
+	hub->listeners = *meeting;
+	hub->control = -1;
+	hub->strangers = strangers_at_most();
+	hub->owner = mem_calloc(n, sizeof(*hub->owner));
+	hub->dead = mem_calloc(n, sizeof(*hub->dead));
+	hub->away = mem_calloc(n, sizeof(*hub->away));
+	hub->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
+	for (size_t r = 0; hub->owner && r < n; r++)
+		hub->owner[r] = -1;
+	if (!hub->owner || !hub->dead || !hub->away || !hub->blobs)
+		close(self);
+	else if (member_add(hub, self, false, -1))
+		rc = 0;
+	if (rc)
+		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+	else if (config->control_size)
+		rc = memory_make(client_memory(config), &hub->control);
+	if (rc)
+		hub_close(hub);
+	else
+		*out = hub;
+	return rc;
+}
+
+/* Waits until nothing is queued, or the time is up. */
+static void hub_goodbye(struct hub *hub)
+{
+	int64_t end = process_now() + GOODBYE_NS;
+	bool waiting = true;
+
+	for (struct member *m = hub->members; m; m = m->next)
+		if (!is_stranger(m))
+			conn_send(&m->conn, WIRE_BYE, NULL, NULL, 0, -1);
+	while (waiting && process_now() < end) {
+		waiting = false;
+		for (struct member *m = hub->members; m; m = m->next) {
+			conn_flush(&m->conn);
+			waiting |= m->conn.first != NULL;
+		}
+		if (waiting)
+			poll(NULL, 0, 1);
+	}
+}
+
+void hub_close(struct hub *hub)
+{
+	if (!hub)
+		return;
+	meeting_close(&hub->listeners);
+	hub_goodbye(hub);
+	for (struct member *m = hub->members; m; m = m->next)
+		m->state = MEMBER_GONE;
+	drop_gone(hub);
+	if (hub->control >= 0)
+		close(hub->control);
+	mem_free(hub->owner);
+	mem_free(hub->dead);
+	mem_free(hub->away);
+	mem_free(hub->blobs);
+	mem_free(hub);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who of the processes that share a memory still lives, told by the memory alone: nobody has to be
+ * asked, the death of any of them is seen, and the kernel keeps it true. One word a process, which
+ * holds the number of a thread that lives as long as its process takes part; the kernel marks it when
+ * the thread has ended. Nothing that the others write there is followed: what they have overwritten
+ * may tell of a death that is none, or of none that is one.
+ */
+#ifndef SPMT_LIVES_H
+#define SPMT_LIVES_H
+
+#include <linux/futex.h>
+#include <stdatomic.h>
+
+#include "src/base/base.h"
+
+/* Of one process, in memory of its own, from lives_begin to lives_end. */
+struct life {
+	struct robust_list_head head, *before; /* what the kernel knows of the thread */
+	struct robust_list entry;
+	struct life_place *place; /* in the memory; NULL: has not begun */
+	uint32_t thread;
+};
+
+size_t lives_size(int processes);
+/* Zeroed memory, aligned to a cache line. By one thread: takes the place of its process until lives_end
+   by the same thread, or until it ends. That thread holds no robust mutex. */
+void lives_begin(struct life *life, void *lives, int process);
+void lives_end(struct life *life);
+/* Any thread of any process, once the other has begun. */
+bool lives_on(const void *lives, int process);
+/* Whether the memory still says what this process wrote. */
+bool lives_intact(const struct life *life);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+#include "search.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "src/base/status.h"
+#include "socket.h"
+#include "wire.h"
+
+#define BACKLOG 1024
+#define NUMBERS \
+	4096 /* names of the rendezvous; who wants to hold one has to see it in use before */
+#define OWN_NUMBERS 256 /* names of a member */
+#define PATIENCE \
+	4 /* looks at a name that does not answer, some 20 ms: who has just bound it listens by then */
+
+struct address {
+	socklen_t size;
+	union {
+		struct sockaddr any;
+		struct sockaddr_un un;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} u;
+};
+
+static void unix_address(const struct uid *uid, int rank, unsigned number, struct address *a)
+{
+	char name[WIRE_NAME];
+
+	wire_name(uid, rank, number, name);
+	memset(a, 0, sizeof(*a));
+	a->u.un.sun_family = AF_UNIX;
+	/* a zero first: the abstract name space */
+	memcpy(a->u.un.sun_path + 1, name, strlen(name));
+	a->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+static void tcp_address(const struct uid *uid, uint16_t port, struct address *a)
+{
+	memset(a, 0, sizeof(*a));
+	if (uid->family == AF_INET) {
+		a->u.in.sin_family = AF_INET;
+		a->u.in.sin_port = htons(port);
+		memcpy(&a->u.in.sin_addr, uid->address, sizeof(a->u.in.sin_addr));
+		a->size = sizeof(a->u.in);
+	} else {
+		a->u.in6.sin6_family = AF_INET6;
+		a->u.in6.sin6_port = htons(port);
+		a->u.in6.sin6_scope_id = uid->scope;
+		memcpy(&a->u.in6.sin6_addr, uid->address, sizeof(a->u.in6.sin6_addr));
+		a->size = sizeof(a->u.in6);
+	}
+}
+
+int search_rank(int fd, const struct uid *uid, int nranks)
+{
+	struct address theirs, made;
+	const char *name = theirs.u.un.sun_path + 1, *dot;
+	char *end = NULL;
+	long rank, number;
+
+	memset(&theirs, 0, sizeof(theirs));
+	theirs.size = sizeof(theirs.u.un) - 1;
+	if (getpeername(fd, &theirs.u.any, &theirs.size) || theirs.u.any.sa_family != AF_UNIX)
+		return -1;
+	dot = strchr(name, '.');
+	rank = dot ? strtol(dot + 1, &end, 10) : -1;
+	number = end && *end == '.' ? strtol(end + 1, NULL, 10) : -1;
+	if (rank < 0 || rank >= nranks || number < 0 || number >= OWN_NUMBERS)
+		return -1;
+	unix_address(uid, (int)rank, (unsigned)number, &made);
+	return theirs.size == made.size && !memcmp(&theirs.u.un, &made.u.un, made.size) ? (int)rank
+											: -1;
+}
+
+/* ---- over TCP ------------------------------------------------------------------------------ */
+
+/* 0, or -errno without a sentence. */
+static int listen_at(int fd, const struct address *a)
+{
+	return bind(fd, &a->u.any, a->size) || listen(fd, BACKLOG) ? -errno : 0;
+}
+
+/* The port stays ours as long as the socket: none is probed and given back. -EADDRNOTAVAIL, without a
+   sentence: the address is another node's. */
+static int listen_tcp(const struct uid *uid, int *tcp)
+{
+	int rc = -EADDRINUSE;
+
+	for (int i = 0; i < UID_PORTS && rc == -EADDRINUSE; i++) {
+		int fd = socket_make(uid->family);
+		struct address a;
+
+		if (fd < 0)
+			return fd;
+		tcp_address(uid, uid_port(uid, i), &a);
+		rc = listen_at(fd, &a);
+		if (rc)
+			close(fd);
+		else
+			*tcp = fd;
+	}
+	if (rc && rc != -EADDRNOTAVAIL)
+		return fail_errno(-rc, "spmt_init: listening on ports %u .. (SPMT_SOCKET_IFNAME)",
+			uid_port(uid, 0));
+	return rc;
+}
+
+static bool comes_back(int err)
+{
+	return err == ECONNREFUSED || err == EAGAIN || err == EINTR || err == ECONNRESET ||
+		err == ETIMEDOUT || err == ENETUNREACH || err == EHOSTUNREACH ||
+		err == EADDRNOTAVAIL;
+}
+
+static int look_tcp(const struct search *s, struct meeting *meeting)
+{
+	int rc = 0, fd = socket_make(s->uid->family);
+	struct address a;
+
+	if (fd < 0)
+		return fd;
+	tcp_address(s->uid, uid_port(s->uid, (int)(s->attempts % UID_PORTS)), &a);
+	if (!connect(fd, &a.u.any, a.size) || errno == EINPROGRESS) {
+		socket_settle(fd);
+		*meeting = (struct meeting){ MEETING_CLIENT, fd, -1, true, 0 };
+		return 0;
+	}
+	if (!comes_back(errno))
+		rc = fail_errno(errno, "spmt_init: connecting to the rendezvous");
+	close(fd);
+	return rc;
+}
+
+/* ---- on this node -------------------------------------------------------------------------- */
+
+void search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank)
+{
+	*search = (struct search){ uid, only_tcp, rank, .stranger = -1 };
+}
+
+void search_shun(struct search *s, unsigned number, int fd)
+{
+	unsigned at = s->shuns++ % ARRAY_SIZE(s->shunned);
+
+	s->shunned[at].number = number;
+	s->shunned[at].process = socket_process(fd);
+}
+
+static bool is_shunned(const struct search *s, unsigned number, int fd)
+{
+	for (unsigned i = 0; i < MIN_OF(s->shuns, ARRAY_SIZE(s->shunned)); i++)
+		if (s->shunned[i].number == number && s->shunned[i].process == socket_process(fd))
+			return true;
+	return false;
+}
+
+/* Whether a connection leads to one of ours. */
+static bool is_our_hub(struct search *s, unsigned number, int fd)
+{
+	uid_t user;
+
+	if (!socket_is_own(fd, &user)) {
+		s->stranger = user;
+		return false;
+	}
+	return !socket_is_orphan(fd) && !is_shunned(s, number, fd);
+}
+
+/* The name that says who comes: whatever happens to this process once it has connected, the hub finds the connection, and the rank.
+   The first that nobody has, the socket of an earlier world in a forked child, say. */
+static void take_own_name(const struct search *s, int fd)
+{
+	int err = EADDRINUSE;
+
+	for (unsigned i = 0; i < OWN_NUMBERS && s->rank >= 0 && err == EADDRINUSE; i++) {
+		struct address own;
+
+		unix_address(s->uid, s->rank, i, &own);
+		err = bind(fd, &own.u.any, own.size) ? errno : 0;
+	}
+}
+
+/* What has come of calling at a name that somebody has. */
+enum answer { ANSWERED, PASSED_OVER, NOT_YET };
+
+/* A name that does not answer now may be that of a hub in the making, or of one that many call; a stranger's socket may be of another
+   type, or not for us. */
+static int answer_of(const struct search *s, int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case EAGAIN:
+		return s->attempts < PATIENCE ? NOT_YET : PASSED_OVER;
+	case EACCES:
+	case EPERM:
+	case EPROTOTYPE:
+		return PASSED_OVER;
+	default:
+		return fail_errno(err, "spmt_init: connecting to the rendezvous");
+	}
+}
+
+/* An answer, or a negative code. */
+static int call(struct search *s, unsigned number, struct meeting *meeting)
+{
+	int fd = socket_make(AF_UNIX), rc = PASSED_OVER;
+	struct address a;
+
+	if (fd < 0)
+		return fd;
+	unix_address(s->uid, -1, number, &a);
+	take_own_name(s, fd);
+	if (connect(fd, &a.u.any, a.size)) {
+		rc = answer_of(s, errno);
+	} else if (is_our_hub(s, number, fd)) {
+		*meeting = (struct meeting){ MEETING_CLIENT, fd, -1, false, number };
+		return ANSWERED;
+	}
+	close(fd);
+	return rc;
+}
+
+int search_below(struct search *s, unsigned number, struct meeting *meeting)
+{
+	int rc = PASSED_OVER;
+
+	*meeting = MEETING_NONE;
+	for (unsigned i = 0; i < number && rc == PASSED_OVER; i++) {
+		rc = call(s, i, meeting);
+		rc = rc == NOT_YET ? PASSED_OVER : rc;
+	}
+	return MIN_OF(rc, 0);
+}
+
+/* This process has the name: it leads, if the hub is to be on this node at all. It does not listen yet: others are refused
+   until that is known, and try again. Takes fd over. */
+static int lead(struct search *s, int fd, unsigned number, struct meeting *meeting)
+{
+	int tcp = -1, rc = s->uid->family ? listen_tcp(s->uid, &tcp) : 0;
+
+	if (!rc && listen(fd, BACKLOG))
+		rc = fail_errno(errno, "spmt_init: listening at the rendezvous");
+	if (!rc) {
+		*meeting = (struct meeting){ MEETING_HUB, fd, tcp, false, number };
+		return 0;
+	}
+	close(fd);
+	if (tcp >= 0)
+		close(tcp);
+	return rc == -EADDRNOTAVAIL ? look_tcp(s, meeting) : rc;
+}
+
+/* The first name that is free, or where one of ours answers. */
+static int look_here(struct search *s, int fd, struct meeting *meeting)
+{
+	int rc = PASSED_OVER;
+
+	for (unsigned i = 0; i < NUMBERS && rc == PASSED_OVER; i++) {
+		struct address a;
+
+		unix_address(s->uid, -1, i, &a);
+		if (!bind(fd, &a.u.any, a.size))
+			return lead(s, fd, i, meeting);
+		if (errno == EADDRINUSE)
+			rc = call(s, i, meeting);
+		else
+			rc = fail_errno(errno, "spmt_init: binding the rendezvous");
+	}
+	close(fd);
+	return MIN_OF(rc, 0);
+}
+
+int search_look(struct search *s, struct meeting *meeting)
+{
+	int fd;
+
+	*meeting = MEETING_NONE;
+	s->stranger = -1;
+	if (s->only_tcp)
+		return look_tcp(s, meeting);
+	fd = socket_make(AF_UNIX);
+	return fd < 0 ? fd : look_here(s, fd, meeting);
+}
+
+/* Shut down first: a forked child may hold copies, at which nobody is to knock in vain. */
+void meeting_close(struct meeting *meeting)
+{
+	const int fds[] = { meeting->fd, meeting->tcp };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds) && meeting->kind != MEETING_AGAIN; i++) {
+		if (fds[i] < 0)
+			continue;
+		shutdown(fds[i], SHUT_RDWR);
+		close(fds[i]);
+	}
+	*meeting = MEETING_NONE;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include "socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "src/base/fault.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+int socket_make(int family)
+{
+	int fd;
+
+	if (fault_here(FAULT_FD)) {
+		errno = fault_errno(FAULT_FD);
+		fd = -1;
+	} else {
+		fd = process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	}
+	return fd < 0 ? fail_errno(errno, "spmt_init: a socket for the rendezvous") : fd;
+}
+
+int socket_pair(int fds[2])
+{
+	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
+
+	if (!err && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
+		err = errno;
+	for (int i = 0; !err && i < 2; i++) {
+		fds[i] = process_fd(fds[i]);
+		if (fds[i] < 0) {
+			err = errno;
+			close(fds[1 - i]);
+		}
+	}
+	return err ? fail_errno(err, "spmt_init: sockets for the rendezvous") : 0;
+}
+
+/* ---- who is at the other end --------------------------------------------------------------- */
+
+bool socket_is_own(int fd, uid_t *user)
+{
+	struct ucred cred;
+	socklen_t size = sizeof(cred);
+
+	*user = (uid_t)-1;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size))
+		return false;
+	*user = cred.uid;
+	return cred.uid == geteuid();
+}
+
+int socket_process(int fd)
+{
+	struct ucred cred;
+	socklen_t size = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) || cred.pid < 0 ? 0 : cred.pid;
+}
+
+/* Older kernels say EINVAL of a process that has ended. */
+int socket_pidfd(int fd)
+{
+	int pid = socket_process(fd), pidfd;
+	socklen_t size = sizeof(pidfd);
+
+	if (!pid || pid == getpid() || fault_here(FAULT_FD))
+		return -1;
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size))
+		return process_fd(pidfd);
+	if (errno == EINVAL || errno == ESRCH)
+		return -ESRCH;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return pidfd < 0 && errno == ESRCH ? -ESRCH : process_fd(pidfd);
+}
+
+bool socket_is_orphan(int fd)
+{
+	struct pollfd at = { .fd = socket_pidfd(fd), .events = POLLIN };
+	bool ended = at.fd < 0 ? at.fd == -ESRCH : poll(&at, 1, 0) > 0;
+
+	if (at.fd >= 0)
+		close(at.fd);
+	return ended;
+}
+
+/* Notices a node that has gone without a word; a stopped process still answers, its kernel does. */
+void socket_settle(int fd)
+{
+	const int on = 1, count = 5, lost_ms = 10000;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
+}
+
+/* The kernel says that there is no descriptor before it looks whether anybody waits for one. Where it does not even poll one
+   (RLIMIT_NOFILE 0), somebody may: who asks does so because of that. */
+static int accept_failed(int listener, int err)
+{
+	struct pollfd at = { .fd = listener, .events = POLLIN };
+
+	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
+		return -EAGAIN;
+	return poll(&at, 1, 0) ? -EMFILE : -EAGAIN;
+}
+
+int socket_accept(int listener, bool remote)
+{
+	uid_t user;
+	int fd;
+
+	if (fault_here(FAULT_FD))
+		return -EMFILE;
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return accept_failed(listener, errno);
+	fd = process_fd(fd);
+	if (fd < 0)
+		return -errno;
+	if (remote) {
+		socket_settle(fd);
+	} else if (!socket_is_own(fd, &user)) {
+		close(fd);
+		return -EACCES;
+	}
+	return fd;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+int memory_make(size_t size, int *out)
+{
+	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
+	int fd = err ? -1
+		     : process_fd(memfd_create("spmt-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+	if (fd >= 0 && !process_file_fits(size))
+		err = EFBIG;
+	if (!err &&
+		(fd < 0 || ftruncate(fd, (off_t)size) ||
+			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)))
+		err = errno;
+	if (!err) {
+		*out = fd;
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return fail_errno(err, "spmt_init: %zu bytes of memory to share (memfd%s)", size,
+		err == EFBIG ? ", ulimit -f" : "");
+}
+
+/* Memory that could shrink under the mapping is none. */
+int memory_map(int fd, size_t size, void **out)
+{
+	struct stat stat;
+	int seals = fcntl(fd, F_GET_SEALS);
+	void *at = MAP_FAILED;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) ||
+		(uint64_t)stat.st_size != size)
+		return fail(-EPROTO, "spmt_init: the memory to share is not what it should be");
+	if (fault_here(FAULT_MAP))
+		errno = fault_errno(FAULT_MAP);
+	else
+		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return fail_errno(errno, "spmt_init: mapping %zu bytes of shared memory", size);
+	*out = at;
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Descriptors of the rendezvous: who is at the other end, and memory to share. Nothing is in the file
+   system, nothing blocks, every descriptor is close-on-exec. */
+#ifndef SPMT_BOOTSTRAP_SOCKET_H
+#define SPMT_BOOTSTRAP_SOCKET_H
+
+#include <sys/types.h>
+
+#include "src/base/base.h"
+
+/* Of a family, or a negative code. */
+int socket_make(int family);
+/* A connection over TCP is to be lively, and to end if its other node has. */
+void socket_settle(int fd);
+/* A connection of a listener: its descriptor, -EAGAIN: none is waiting, -EMFILE: no descriptors are
+   left, -EACCES: a process of another user, sent away. No sentence. */
+int socket_accept(int listener, bool remote);
+/* Whether the process at the other end is of this user. */
+bool socket_is_own(int fd, uid_t *user);
+/* Whether it is known to have ended: a forked child may keep what it listened at. */
+bool socket_is_orphan(int fd);
+/* The number of the process at the other end, 0: not known. */
+int socket_process(int fd);
+/* The two ends of a connection within the process. */
+int socket_pair(int fds[2]);
+/* A descriptor that is readable once the process at the other end has ended; -ESRCH: it has; -1: none to be
+   had, or it is this process. */
+int socket_pidfd(int fd);
+
+/* Zeroed memory to share, a memfd that cannot change its size under those who have mapped it. */
+int memory_make(size_t size, int *out);
+/* Maps what another process has made so; -EPROTO: it is not that, or not of that size. */
+int memory_map(int fd, size_t size, void **out);
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Collectives: checked here, then one kernel on every rank's stream. What the ranks passed is
+ * put into a key that the kernels compare before they move anything.
+ */
+#include <errno.h>
+
+#include "src/kernels/kernels.h"
+#include "src/base/status.h"
+#include "atomics.h"
+#include "spmt/comm/coll_key.h"
+#include "spmt/comm/names.h"
+#include "rma.h"
+#include "spmt/comm/steps.h"
+#include "spmt/comm/stream.h"
+
+#define COLL_BLOCKS 32u
+#define COLL_BLOCK_BYTES (16u << 10)
+#define COLL_SMALL_BLOCK_BYTES (4u << 10)
+#define COLL_SLOT_ON_CPU 64u /* bytes: above them CPUs are slower by way of slots */
+
+struct coll_call {
+	const char *what;
+	enum kernel_collective_kind kind;
+	void *dst;
+	const void *src;
+	size_t count;
+	enum spmt_type type;
+	enum spmt_op op;
+	int root, target;		 /* target: of a permute, who gets this rank's src */
+	uint64_t to;			 /* of a permute: its table, folded */
+	uint64_t src_blocks, dst_blocks; /* of count elements */
+};
+
+static uint64_t call_key(const struct coll_call *c)
+{
+	return coll_key(&(struct coll_same){ .kind = c->kind,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.root = c->root,
+		.count = c->count,
+		.to = c->to });
+}
+
+static bool is_float(enum spmt_type type)
+{
+	return type >= SPMT_TYPE_F16;
+}
+
+/* Where the same bytes have the same place in both buffers each is read before it is written. */
+static bool coll_in_place(const spmt_comm *comm, const struct coll_call *c, uint64_t part)
+{
+	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
+	uint64_t own = (uint64_t)comm->rank * part;
+
+	switch (c->kind) {
+	case COLL_BROADCAST:
+	case COLL_ALL_REDUCE:
+		return dst == src;
+	case COLL_ALL_GATHER:
+		return src == dst + own;
+	case COLL_REDUCE_SCATTER:
+		return dst == src + own;
+	default:
+		return false;
+	}
+}
+
+static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
+{
+	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
+	uint64_t part = c->count * type_size(c->type);
+
+	if (c->kind == COLL_BROADCAST && c->root != comm->rank) /* its src is not read */
+		return false;
+	return (dst - src < part * c->src_blocks || src - dst < part * c->dst_blocks) &&
+		!coll_in_place(comm, c, part);
+}
+
+static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t part = c->count * type_size(c->type);
+	bool reads = c->kind != COLL_BROADCAST || c->root == comm->rank;
+	int rc;
+
+	if (!c->count)
+		return 0;
+	rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
+	if (rc || !reads)
+		return rc;
+	return local_check(comm, c->what, "src", c->src, part * c->src_blocks);
+}
+
+static int coll_check(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t bytes, blocks = MAX_OF(c->src_blocks, c->dst_blocks);
+
+	if (!type_size(c->type))
+		return fail(
+			-EINVAL, "%s: rank %d: unknown type %d", c->what, comm->rank, (int)c->type);
+	if ((unsigned)c->op > SPMT_OP_XOR)
+		return fail(-EINVAL, "%s: rank %d: unknown op %d", c->what, comm->rank, (int)c->op);
+	if (c->op >= SPMT_OP_AND && is_float(c->type))
+		return fail(-EINVAL, "%s: rank %d: type %s, op %s: and, or, xor are for integers",
+			c->what, comm->rank, type_name(c->type), op_name(c->op));
+	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
+		__builtin_mul_overflow(bytes, blocks, &bytes))
+		return fail(-EINVAL, "%s: rank %d: count %zu wraps the address space", c->what,
+			comm->rank, c->count);
+	if (c->count && (!c->dst || !c->src))
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with count %zu", c->what, comm->rank,
+			c->dst ? "src" : "dst", c->count);
+	if (((uintptr_t)c->dst | (uintptr_t)c->src) % type_size(c->type))
+		return fail(-EINVAL,
+			"%s: rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
+			c->what, comm->rank, c->dst, c->src, type_size(c->type));
+	if (coll_overlaps(comm, c))
+		return fail(-EINVAL, "%s: rank %d: dst %p and src %p overlap with count %zu",
+			c->what, comm->rank, c->dst, c->src, c->count);
+	return coll_ranges(comm, c);
+}
+
+/* Collectives of one comm run one after the other, whatever streams they are on: their kernels
+   share one inbox. */
+static int coll_order(spmt_comm *comm, const struct place *at)
+{
+	return mark_ready(comm, &comm->collective, at);
+}
+
+static void coll_done(spmt_comm *comm, const struct place *at)
+{
+	mark_put(comm, &comm->collective, at);
+}
+
+/* Around all that a collective puts into a stream. */
+struct coll_in_stream {
+	struct place at;
+	device_stream stream;
+	bool captured;
+	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
+};
+
+static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
+{
+	comm->collectives = true;
+	*in = (struct coll_in_stream){ .stream = stream };
+	in->captured = stream_captured(comm, stream);
+	comm->graphs |= in->captured;
+	in->at = in->captured ? (struct place){ .stream = stream } : place_of(comm, stream);
+	return in->captured ? 0 : coll_order(comm, &in->at);
+}
+
+/* Also behind what was queued before a part of it failed. */
+static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
+{
+	if (in->queued && !in->captured)
+		coll_done(comm, &in->at);
+}
+
+static uint64_t coll_told(const spmt_comm *comm)
+{
+	return (uint64_t)(uintptr_t)kernel_told_of(comm->signals_dev);
+}
+
+uint32_t coll_room(const spmt_comm *comm, uint64_t most)
+{
+	uint32_t room = slot_room(comm->nranks, most);
+
+	return comm_cpu_access(comm) ? MIN_OF(room, COLL_SLOT_ON_CPU) : room;
+}
+
+/* Pushed through slots, which peers reach wherever they are. */
+static bool coll_small(const spmt_comm *comm, const struct coll_call *c)
+{
+	return c->count * type_size(c->type) <= comm->slot_room;
+}
+
+/* Blocks meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
+static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
+{
+	uint64_t bytes = c->count * type_size(c->type) *
+		(coll_small(comm, c) ? (uint64_t)comm->nranks
+				     : MAX_OF(c->src_blocks, c->dst_blocks));
+	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	if (coll_small(comm, c))
+		return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_SMALL_BLOCK_BYTES, most));
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
+}
+
+static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
+	struct coll_in_stream *in)
+{
+	struct kernel_collective_args args = {
+		.dst = (uint64_t)(uintptr_t)c->dst,
+		.src = (uint64_t)(uintptr_t)c->src,
+		.count = c->count,
+		.key = key,
+		.told = coll_told(comm),
+		.kind = (int)c->kind,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.root = c->root,
+		.to = c->target,
+		.room = comm->slot_room,
+		.part = part,
+	};
+
+	int rc;
+
+	view_fill(comm, &args.view);
+	rc = kernel_run_wide(
+		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), in->stream);
+	in->queued |= !rc;
+	in->met |= !rc;
+	return rc;
+}
+
+/* One part of a staged collective: elements [from, from + call.count) of every block. */
+struct coll_part {
+	struct coll_call call;
+	uint64_t from;
+	int nth;
+};
+
+/* By a kernel, which leaves out what would follow a failure; dst and src as in the call. */
+static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
+	bool out, struct coll_in_stream *in)
+{
+	uint64_t size = type_size(whole->type), bytes = part->call.count * size;
+	const char *src = (const char *)whole->src + part->from * size;
+	char *dst = (char *)whole->dst + part->from * size;
+	struct kernel_stage_args args = {
+		.dst = (uint64_t)(uintptr_t)(out ? dst : comm->stage),
+		.dst_step = out ? whole->count * size : bytes,
+		.src = (uint64_t)(uintptr_t)(out ? part->call.dst : src),
+		.src_step = out ? bytes : whole->count * size,
+		.blocks = out ? whole->dst_blocks : whole->src_blocks,
+		.bytes = bytes,
+		.behind = out || part->nth,
+	};
+	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+	int rc;
+
+	view_fill(comm, &args.view);
+	rc = kernel_run_wide(comm, &kernel_stage, &args, sizeof(args),
+		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)),
+		in->stream);
+	in->queued |= !rc;
+	return rc;
+}
+
+static int coll_part(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
+	struct coll_in_stream *in)
+{
+	bool gives = whole->kind != COLL_BROADCAST || whole->root == comm->rank;
+	bool gets = whole->kind != COLL_PERMUTE || whole->root >= 0;
+	int rc = gives ? coll_stage(comm, whole, part, false, in) : 0;
+
+	if (!rc)
+		rc = coll_kernel(comm, &part->call, call_key(whole), part->nth, in);
+	return rc || !gets ? rc : coll_stage(comm, whole, part, true, in);
+}
+
+/*
+ * Ranks of other processes reach this rank's heap and nothing else, so what is to be moved passes
+ * through the heap, in parts that all ranks cut alike.
+ */
+static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
+{
+	uint64_t most =
+		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
+	struct coll_part part = { .call = *c };
+	int rc = 0;
+
+	if (!most)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"%s: rank %d: %d ranks in several processes are too many", c->what,
+			comm->rank, comm->nranks);
+	part.call.src = comm->stage;
+	part.call.dst = comm->stage + comm->stage_size;
+	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
+		part.call.count = MIN_OF(most, c->count - part.from);
+		rc = coll_part(comm, c, &part, in);
+	}
+	/* The others meet this rank, and would take its part for whole. */
+	if (rc && in->met)
+		comm_break(comm, rc, status_sentence());
+	return rc;
+}
+
+static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
+{
+	device_stream s = stream_of(comm, stream);
+	struct coll_in_stream in;
+	int rc = coll_check(comm, c);
+
+	if (!rc)
+		rc = comm_claim(comm, c->what);
+	if (rc)
+		return rc;
+	rc = coll_begin(comm, s, &in);
+	if (!rc) {
+		rc = comm->stage && !coll_small(comm, c)
+			? coll_staged(comm, c, &in)
+			: coll_kernel(comm, c, call_key(c), 0, &in);
+		coll_end(comm, &in);
+	}
+	comm_unclaim(comm);
+	return comm_failed(comm, c->what, rc);
+}
+
+int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
+{
+	TURN(comm, __func__);
+	static const char what[] = "spmt_barrier_on_stream";
+	struct kernel_barrier_args args;
+	struct coll_in_stream in;
+	device_stream s;
+	int rc = comm_begin(comm, what);
+
+	if (rc)
+		return rc;
+	s = stream_of(comm, stream);
+	rc = stream_quiet(comm, what, s);
+	if (!rc)
+		rc = coll_begin(comm, s, &in);
+	if (!rc) {
+		args.told = coll_told(comm);
+		view_fill(comm, &args.view);
+		rc = kernel_run_wide(comm, &kernel_barrier, &args, sizeof(args), 1, s);
+		in.queued = !rc;
+		coll_end(comm, &in);
+	}
+	comm_unclaim(comm);
+	return comm_failed(comm, what, rc);
+}
+
+int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	TURN(comm, __func__);
+	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
+		root, 0, 0, 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	if (rc)
+		return rc;
+	if (!comm_has_pe(comm, root))
+		return fail(-EINVAL, "%s: rank %d: root %d is not in 0 .. %d", c.what, comm->rank,
+			root, comm->nranks - 1);
+	/* Only the root's src is read. */
+	if (comm->rank != root && !src)
+		c.src = dst;
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	TURN(comm, __func__);
+	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
+		SPMT_OP_SUM, 0, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	TURN(comm, __func__);
+	uint64_t n = comm ? (uint64_t)comm->nranks : 1;
+	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
+		SPMT_OP_SUM, 0, 0, 0, n, n };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+/* Checks the table, finds who sends here, and folds it so that ranks with other tables are found
+   out. */
+static int permute_table(
+	const spmt_comm *comm, const char *what, const int *to, int *source, uint64_t *key)
+{
+	if (!to)
+		return fail(-EINVAL, "%s: rank %d: to is NULL", what, comm->rank);
+	*source = -1;
+	*key = 1;
+	for (int i = 0; i < comm->nranks; i++) {
+		if (to[i] != -1 && !comm_has_pe(comm, to[i]))
+			return fail(-EINVAL,
+				"%s: rank %d: to[%d] is %d, neither -1 nor a rank below %d", what,
+				comm->rank, i, to[i], comm->nranks);
+		for (int j = 0; j < i && to[i] != -1; j++)
+			if (to[j] == to[i])
+				return fail(-EINVAL,
+					"%s: rank %d: to[%d] and to[%d] both name rank %d", what,
+					comm->rank, j, i, to[i]);
+		if (to[i] == comm->rank)
+			*source = i;
+		*key = coll_fold(*key, (uint64_t)(int64_t)to[i]);
+	}
+	return 0;
+}
+
+int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	const int *to, spmt_stream stream)
+{
+	TURN(comm, __func__);
+	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM, 0,
+		0, 0, 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	if (!rc)
+		rc = permute_table(comm, c.what, to, &c.root, &c.to);
+	if (!rc)
+		c.target = to[comm->rank];
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op, spmt_stream stream)
+{
+	TURN(comm, __func__);
+	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
+		op, 0, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}
+
+int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	enum spmt_op op, spmt_stream stream)
+{
+	TURN(comm, __func__);
+	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op, 0, 0,
+		0, 1, 1 };
+	int rc = comm_enter(comm, c.what);
+
+	return rc ? rc : coll_run(comm, &c, stream);
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/* Who a comm is, what it can do, what it has done; and what a call says of a comm that it cannot
+   use. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/device/guard.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/life/routes.h"
+#include "spmt/comm/steps.h"
+
+/* struct spmt_route as it began. */
+#define ROUTE_FIRST offsetof(struct spmt_route, process)
+
+int comm_enter_any(const spmt_comm *comm, const char *what)
+{
+	if (!comm)
+		return fail(-EINVAL, "%s: comm is NULL", what);
+	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
+	case POOLED_LIVE:
+	case POOLED_CHECKED:
+		return 0;
+	case 0:
+		return fail(SPMT_ERR_FORKED,
+			"%s: the comm belongs to the process that this one was forked from", what);
+	default:
+		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
+	}
+}
+
+/* Where calls look closer, comm_enter's quick look fails, and comm_refuse has the last word. */
+void comm_set_live(spmt_comm *comm)
+{
+	atomic_store_explicit(&comm->head.state, comm->heap->check ? POOLED_CHECKED : POOLED_LIVE,
+		memory_order_release);
+}
+
+/* Counted first and then looked at; comm_unvisited does it the other way round. */
+int comm_visit(spmt_comm *comm, const char *what)
+{
+	int rc;
+
+	if (comm)
+		atomic_fetch_add(&comm->head.visitors, 1);
+	rc = comm_enter_any(comm, what);
+	if (rc && comm)
+		comm_left(comm);
+	return rc;
+}
+
+void comm_unvisited(spmt_comm *comm)
+{
+	while (atomic_fetch_add(&comm->head.visitors, 0))
+		sched_yield();
+}
+
+/* Calls are looked at: this one has the comm's turn, or could have had it. */
+static int turn_check(const spmt_comm *comm, const char *what)
+{
+	const char *other = turn_other(comm);
+	int rc = other ? comm_busy(comm, what, other) : 0;
+
+	if (rc)
+		log_line(LOG_CHECK, "%s", status_sentence());
+	return rc;
+}
+
+int comm_refuse(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter_any(comm, what);
+	struct cause cause;
+
+	if (rc)
+		return rc;
+	if (!comm_is_broken(comm))
+		return turn_check(comm, what);
+	comm_look(comm);
+	comm_cause(comm, &cause);
+	rc = comm_broken(comm, what);
+	/* Who broke the world by intent gave a code for all; else what broke it happened to
+	   another call. */
+	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
+		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the %s is broken: %s", what, comm->rank,
+			comm->parent ? "comm" : "world", cause.sentence);
+	return rc;
+}
+
+int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
+{
+	return fail(-EINVAL, "%s: rank %d: pe %d is not in 0 .. %d", what, comm->rank, pe,
+		comm->nranks - 1);
+}
+
+int comm_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	const char *cause = status_sentence();
+
+	if (!rc || strncmp(cause, what, strlen(what)) == 0)
+		return rc;
+	if (strncmp(cause, "rank ", 5) == 0)
+		return fail(rc, "%s: %s", what, cause);
+	return fail(rc, "%s: rank %d: %s", what, comm->rank, cause);
+}
+
+int comm_busy(const spmt_comm *comm, const char *what, const char *other)
+{
+	return fail(-EBUSY,
+		"%s: rank %d: another thread is in %s on this comm, whose calls come one at a time",
+		what, comm->rank, other);
+}
+
+int comm_claim(spmt_comm *comm, const char *what)
+{
+	const char *other = NULL;
+
+	if (LIKELY(atomic_compare_exchange_strong_explicit(
+		    &comm->inside, &other, what, memory_order_acquire, memory_order_relaxed)))
+		return 0;
+	return comm_busy(comm, what, other);
+}
+
+int comm_begin(spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter(comm, what);
+
+	return LIKELY(!rc) ? comm_claim(comm, what) : rc;
+}
+
+/* ---- the world's state --------------------------------------------------------------------- */
+
+int spmt_status(spmt_comm *comm)
+{
+	int rc = comm_visit(comm, "spmt_status");
+
+	if (rc)
+		return rc;
+	comm_look(comm);
+	if (atomic_load(&comm->control->stop)) {
+		comm_stop(comm);
+		rc = world_broken(comm->world, comm->control, "spmt_status", 0);
+	} else {
+		rc = kernel_looks(comm, "spmt_status");
+	}
+	comm_left(comm);
+	return rc;
+}
+
+int spmt_abort(spmt_comm *comm, int code)
+{
+	char sentence[STATUS_SENTENCE];
+	int rc = comm_visit(comm, "spmt_abort");
+
+	if (rc)
+		return rc;
+	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the %s with code %d",
+		comm->rank, comm->parent ? "comm" : "world", code);
+	comm_break(comm, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
+	comm_left(comm);
+	return 0;
+}
+
+int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms)
+{
+	int rc = comm_visit(comm, "spmt_set_timeout");
+
+	if (rc)
+		return rc;
+	timeout_ms = timeout_ms ? MIN_OF(timeout_ms, TIMEOUT_MOST) : comm->default_timeout_ms;
+	atomic_store_explicit(&comm->timeout_ms, timeout_ms, memory_order_relaxed);
+	comm_left(comm);
+	return 0;
+}
+
+/* ---- who ----------------------------------------------------------------------------------- */
+
+/* The int that lies `at` bytes into the comm, read while finalize waits. */
+static int who(const spmt_comm *comm, const char *what, size_t at)
+{
+	spmt_comm *c = (spmt_comm *)(uintptr_t)comm;
+	int rc = comm_visit(c, what);
+
+	if (rc)
+		return rc;
+	memcpy(&rc, (const char *)comm + at, sizeof(rc));
+	comm_left(c);
+	return rc;
+}
+
+int spmt_rank(const spmt_comm *comm)
+{
+	return who(comm, "spmt_rank", offsetof(struct spmt_comm, rank));
+}
+
+int spmt_nranks(const spmt_comm *comm)
+{
+	return who(comm, "spmt_nranks", offsetof(struct spmt_comm, nranks));
+}
+
+int spmt_device(const spmt_comm *comm)
+{
+	return who(comm, "spmt_device", offsetof(struct spmt_comm, dev));
+}
+
+const char *spmt_backend(const spmt_comm *comm)
+{
+	spmt_comm *c = (spmt_comm *)(uintptr_t)comm;
+	const char *name;
+
+	if (comm_visit(c, "spmt_backend"))
+		return NULL;
+	name = comm->backend->name;
+	comm_left(c);
+	return name;
+}
+
+static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
+{
+	struct spmt_route whole = { .pe = pe };
+	struct route now;
+
+	if (!comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, "spmt_route", pe);
+	if (!route)
+		return fail(-EINVAL, "spmt_route: rank %d: route is NULL", comm->rank);
+	if (route->size < ROUTE_FIRST)
+		return fail(-EINVAL,
+			"spmt_route: rank %d: route->size %zu: set it to sizeof(struct spmt_route)",
+			comm->rank, route->size);
+	link_route(&comm->links[pe], &now);
+	whole.process = routes_process(comm, comm_world_rank(comm, pe));
+	whole.device = comm->world->infos[comm_world_rank(comm, pe)].settled;
+	snprintf(whole.map, sizeof(whole.map), "%s", map_name(now.map));
+	route_movers(&now, whole.movers, sizeof(whole.movers));
+	whole.threshold = now.threshold;
+	snprintf(whole.reason, sizeof(whole.reason), "%.*s", LINK_REASON - 1, now.reason);
+	whole.size = route->size;
+	memcpy(route, &whole, MIN_OF(route->size, sizeof(whole)));
+	return 0;
+}
+
+int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
+{
+	int rc = comm_visit(comm, "spmt_route");
+
+	if (rc)
+		return rc;
+	rc = route_tell(comm, pe, route);
+	comm_left(comm);
+	return rc;
+}
+
+/* ---- what it can do ------------------------------------------------------------------------ */
+
+int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
+{
+	int rc = comm_enter_any(comm, "spmt_query");
+
+	if (rc)
+		return rc;
+	if (!value)
+		return fail(-EINVAL, "spmt_query: rank %d: value is NULL", comm->rank);
+	switch (cap) {
+	case SPMT_CAP_VMM:
+		*value = comm->heap->range != NULL;
+		return 0;
+	case SPMT_CAP_IPC:
+		*value = comm->backend->ipc != NULL;
+		return 0;
+	case SPMT_CAP_GRAPH:
+		*value = !comm_cpu_access(comm);
+		return 0;
+	case SPMT_CAP_COPY_ENGINES:
+		*value = comm->backend->store_threshold < UINT64_MAX;
+		return 0;
+	case SPMT_CAP_MULTICAST:
+		*value = 0;
+		return 0;
+	case SPMT_CAP_RESIDENT_BLOCKS:
+		*value = comm->units;
+		return 0;
+	case SPMT_CAP_HOST_ACCESS:
+		*value = comm_cpu_access(comm);
+		return 0;
+	case SPMT_CAP_STORE_THRESHOLD:
+		*value = (int64_t)MIN_OF(comm->links[comm->rank].threshold, (uint64_t)INT64_MAX);
+		return 0;
+	case SPMT_CAP_HEAP_SIZE:
+		*value = (int64_t)(comm->heap->size - (comm->heap->check ? CHECK_ROOM : 0));
+		return 0;
+	}
+	return fail(-EINVAL, "spmt_query: rank %d: unknown capability %d", comm->rank, (int)cap);
+}
+
+int spmt_device_count(const char *backend, int *count)
+{
+	UNCANCELLED;
+	const struct backend *b;
+	struct status_saved saved;
+	int rc;
+
+	if (!count)
+		return fail(-EINVAL, "spmt_device_count: count is NULL");
+	status_save(&saved);
+	rc = device_select(backend, &b);
+	if (rc)
+		return fail(rc, "spmt_device_count: %s", status_sentence());
+	status_restore(&saved); /* backends without devices were passed over */
+	return b->count(count);
+}
+
+/* ---- counters ------------------------------------------------------------------------------ */
+
+static void stats_add(struct spmt_stats *s, const struct link *link)
+{
+	struct spmt_mover_stats *const movers[LINK_MOVERS] = { &s->store, &s->sdma, &s->verbs };
+
+	for (int m = 0; m < LINK_MOVERS; m++) {
+		uint64_t ops = atomic_load_explicit(&link->ops[m], memory_order_relaxed);
+		uint64_t bytes = atomic_load_explicit(&link->bytes[m], memory_order_relaxed);
+
+		movers[m]->ops += ops;
+		movers[m]->bytes += bytes;
+		s->ops += ops;
+		s->bytes += bytes;
+	}
+}
+
+static int stats_tell(const spmt_comm *comm, int pe, struct spmt_stats *stats)
+{
+	struct spmt_stats s = { .size = sizeof(s) };
+
+	if (pe != -1 && !comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, "spmt_stats", pe);
+	if (!stats)
+		return fail(-EINVAL, "spmt_stats: rank %d: stats is NULL", comm->rank);
+	if (stats->size < sizeof(s))
+		return fail(-EINVAL,
+			"spmt_stats: rank %d: stats->size %zu: set it to sizeof(struct spmt_stats)",
+			comm->rank, stats->size);
+	for (int i = 0; i < comm->nranks; i++)
+		if (pe == -1 || pe == i)
+			stats_add(&s, &comm->links[i]);
+	s.waits = atomic_load_explicit(&comm->waits, memory_order_relaxed);
+	s.longest_wait_ns = atomic_load_explicit(&comm->longest_ns, memory_order_relaxed);
+	s.size = stats->size;
+	memcpy(stats, &s, sizeof(s));
+	return 0;
+}
+
+int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
+{
+	int rc = comm_visit(comm, "spmt_stats");
+
+	if (rc)
+		return rc;
+	rc = stats_tell(comm, pe, stats);
+	comm_left(comm);
+	return rc;
+}
+
+/* ---- guard --------------------------------------------------------------------------------- */
+
+void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard)
+{
+	struct guard g = { .backend = NULL };
+	int rc;
+
+	if (!guard)
+		return;
+	*guard = (struct spmt_guard){ .backend = NULL };
+	if (comm_visit(comm, "spmt_guard_enter"))
+		return;
+	rc = guard_enter(&g, comm->backend, comm->dev);
+	comm_left(comm);
+	if (rc)
+		return;
+	*guard = (struct spmt_guard){ .backend = g.backend,
+		.context = g.saved.context,
+		.ordinal = g.saved.ordinal,
+		.error = g.saved.error };
+}
+
+void spmt_guard_leave(struct spmt_guard *guard)
+{
+	struct guard g;
+
+	if (!guard)
+		return;
+	g = (struct guard){ .backend = guard->backend,
+		.saved = { .ordinal = guard->ordinal,
+			.error = guard->error,
+			.context = guard->context } };
+	guard_leave(&g);
+	guard->backend = NULL;
+}
+
+/* ---- the library --------------------------------------------------------------------------- */
+
+const char *spmt_strerror(int code)
+{
+	return status_text(code);
+}
+
+const char *spmt_last_error(void)
+{
+	return status_sentence();
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *spmt_version(void)
+{
+	return TEXT(SPMT_VERSION_MAJOR) "." TEXT(SPMT_VERSION_MINOR) "." TEXT(SPMT_VERSION_PATCH);
+}
+
+int spmt_version_number(void)
+{
+	return SPMT_VERSION_NUMBER;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+#include "misuse.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/status.h"
+#include "spmt/life/split.h"
+#include "spmt/comm/steps.h"
+#include "spmt/comm/stream.h"
+
+#define ZONE_BYTE 0xa7
+#define FREED_BYTE 0xd3
+#define FREED_LOOK (64u << 10) /* of a freed block so much is looked at */
+#define LOOK_PIECE 4096u       /* bytes that come back from a device at once */
+#define NAMED_MOST 8	       /* blocks left, by name */
+
+/* The code of a sentence that was just recorded, which a program may never ask for. */
+static int told(int code)
+{
+	log_line(LOG_CHECK, "%s", status_sentence());
+	return code;
+}
+
+/* ---- blocks in words ----------------------------------------------------------------------- */
+
+struct block_text {
+	char text[96];
+};
+
+static unsigned long long ull(uint64_t n)
+{
+	return n;
+}
+
+/* "the block of 48 bytes (spmt_malloc no. 7)" */
+static struct block_text block_text(const struct heap_block *b)
+{
+	struct block_text t;
+
+	snprintf(t.text, sizeof(t.text), "the block of %llu bytes (%s no. %llu)", ull(b->size),
+		b->maker ? b->maker : "not yet agreed on", ull(b->made));
+	return t;
+}
+
+static uint64_t block_end(const struct heap_block *b)
+{
+	return b->offset + b->size;
+}
+
+/* ---- ranges -------------------------------------------------------------------------------- */
+
+/* In no block: near which. */
+static int refuse_gap(const spmt_comm *comm, const char *what, const char *name, const void *ptr,
+	uint64_t n, const struct heap_block *below)
+{
+	uint64_t offset = heap_offset(comm->heap, ptr);
+	struct heap_block above;
+
+	if (heap_block_from(comm->heap, offset + 1, &above) && above.offset - offset < CHECK_ZONE)
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %llu bytes begins %llu bytes before %s", what,
+			comm->rank, name, ptr, ull(n), ull(above.offset - offset),
+			block_text(&above).text);
+	if (below && offset < below->offset + below->span)
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %llu bytes begins %llu bytes past the end of %s",
+			what, comm->rank, name, ptr, ull(n), ull(offset - block_end(below)),
+			block_text(below).text);
+	return fail(-EINVAL, "%s: rank %d: %s %p with %llu bytes (offset %llu) lies in no block",
+		what, comm->rank, name, ptr, ull(n), ull(offset));
+}
+
+int misuse_range(
+	const spmt_comm *comm, const char *what, const char *name, const void *ptr, uint64_t n)
+{
+	uint64_t offset = heap_offset(comm->heap, ptr);
+	struct heap_block b;
+
+	if (!heap_block_below(comm->heap, offset, &b))
+		return told(refuse_gap(comm, what, name, ptr, n, NULL));
+	/* One past the end, for nothing, is still the block's. */
+	if (offset > block_end(&b) || (n && offset == block_end(&b)))
+		return told(refuse_gap(comm, what, name, ptr, n, &b));
+	if (b.freed)
+		return told(fail(-EINVAL,
+			"%s: rank %d: %s %p with %llu bytes lies in %s, which was freed (spmt_free no. %llu)",
+			what, comm->rank, name, ptr, ull(n), block_text(&b).text, ull(b.freed)));
+	if (n > block_end(&b) - offset)
+		return told(fail(-EINVAL,
+			"%s: rank %d: %s %p with %llu bytes goes %llu bytes past the end of %s",
+			what, comm->rank, name, ptr, ull(n), ull(n - (block_end(&b) - offset)),
+			block_text(&b).text));
+	return 0;
+}
+
+int misuse_free(const spmt_comm *comm, const void *ptr)
+{
+	uint64_t offset = heap_offset(comm->heap, ptr), buffer;
+	struct heap_block b;
+
+	if (!heap_block_below(comm->heap, offset, &b) || offset >= b.offset + b.span)
+		return told(
+			fail(-EINVAL, "spmt_free: rank %d: ptr %p (offset %llu) lies in no block",
+				comm->rank, ptr, ull(offset)));
+	if (b.freed)
+		return told(fail(-EINVAL,
+			"spmt_free: rank %d: ptr %p lies in %s, which was freed before (spmt_free no. %llu)",
+			comm->rank, ptr, block_text(&b).text, ull(b.freed)));
+	if (offset != b.offset)
+		return told(fail(-EINVAL,
+			"spmt_free: rank %d: ptr %p is no block's begin, but %llu bytes into %s",
+			comm->rank, ptr, ull(offset - b.offset), block_text(&b).text));
+	buffer = mems_within(comm, ptr, b.size);
+	if (buffer)
+		return told(fail(-EINVAL,
+			"spmt_free: rank %d: ptr %p: in %s lies a buffer that is still registered (spmt_register no. %llu)",
+			comm->rank, ptr, block_text(&b).text, ull(buffer)));
+	return 0;
+}
+
+/* ---- red zones and what was freed ---------------------------------------------------------- */
+
+/*
+ * By volatile accesses, one by one: a program under AddressSanitizer has the C library's functions look at what they are given,
+ * and here they are given what nobody may touch.
+ */
+__attribute__((no_sanitize("address"))) static void stamp_now(
+	volatile unsigned char *at, int byte, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		at[i] = (unsigned char)byte;
+}
+
+struct scar {
+	uint64_t first, bytes; /* none: bytes is 0 */
+};
+
+__attribute__((no_sanitize("address"))) static void scar_look(
+	const volatile unsigned char *at, int byte, uint64_t from, uint64_t n, struct scar *scar)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (at[i] == byte)
+			continue;
+		if (!scar->bytes++)
+			scar->first = from + i;
+	}
+}
+
+static int stamp(spmt_comm *comm, const char *what, uint64_t offset, int byte, uint64_t n)
+{
+	char *at = comm->heap->base + offset;
+	int rc;
+
+	if (!n)
+		return 0;
+	if (comm_cpu_access(comm)) {
+		stamp_now((unsigned char *)at, byte, n);
+		return 0;
+	}
+	rc = comm->backend->fill(comm->dev, at, byte, n, comm->stream);
+	return comm_failed(comm, what, rc ? rc : stream_drain(comm, what));
+}
+
+/* Which bytes of [offset, offset + n) are not as stamped. */
+static int scars(
+	spmt_comm *comm, const char *what, uint64_t offset, int byte, uint64_t n, struct scar *scar)
+{
+	const char *at = comm->heap->base + offset;
+	int rc = 0;
+
+	*scar = (struct scar){ 0 };
+	if (comm_cpu_access(comm)) {
+		scar_look((const unsigned char *)at, byte, 0, n, scar);
+		return 0;
+	}
+	rc = scratch_room(comm, LOOK_PIECE);
+	for (uint64_t done = 0, part; done < n && !rc; done += part) {
+		part = MIN_OF(n - done, LOOK_PIECE);
+		rc = comm->backend->copy(
+			comm->dev, scratch_dev(comm), at + done, part, comm->stream);
+		if (!rc)
+			rc = stream_drain(comm, what);
+		if (!rc)
+			scar_look(scratch_host(comm), byte, done, part, scar);
+	}
+	return comm_failed(comm, what, rc);
+}
+
+int misuse_fence(spmt_comm *comm, const char *what, uint64_t offset)
+{
+	struct heap_block b;
+
+	if (!heap_block_below(comm->heap, offset, &b))
+		return 0;
+	return stamp(comm, what, block_end(&b), ZONE_BYTE, b.span - b.size);
+}
+
+/* Behind a live block, or in one that was freed. */
+static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
+{
+	struct scar scar;
+	uint64_t n = b->freed ? MIN_OF(b->size, FREED_LOOK) : b->span - b->size;
+	int rc = scars(comm, what, b->freed ? b->offset : block_end(b),
+		b->freed ? FREED_BYTE : ZONE_BYTE, n, &scar);
+
+	if (rc || !scar.bytes)
+		return rc;
+	if (b->freed)
+		return told(fail(-EFAULT,
+			"%s: rank %d: %s was written to after it had been freed (spmt_free no. %llu): %llu bytes, the first at %llu",
+			what, comm->rank, block_text(b).text, ull(b->freed), ull(scar.bytes),
+			ull(scar.first)));
+	return told(fail(-EFAULT,
+		"%s: rank %d: what lies behind %s was overwritten: %llu bytes, the first %llu past its end",
+		what, comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
+}
+
+/* The first failure of two, with its sentence. */
+static int first_of(int first, const struct status_saved *saved, int second)
+{
+	if (first)
+		status_restore(saved);
+	return first ? first : second;
+}
+
+int misuse_freed(spmt_comm *comm, uint64_t offset)
+{
+	static const char what[] = "spmt_free";
+	struct heap_block b, oldest;
+	struct status_saved saved;
+	int rc;
+
+	if (!heap_block_below(comm->heap, offset, &b))
+		return 0;
+	rc = look(comm, what, &b);
+	while (heap_kept_over(comm->heap, b.span, &oldest)) {
+		status_save(&saved);
+		rc = first_of(rc, &saved, look(comm, what, &oldest));
+		heap_free(comm->heap, oldest.offset);
+	}
+	status_save(&saved);
+	rc = first_of(
+		rc, &saved, stamp(comm, what, offset, FREED_BYTE, MIN_OF(b.size, FREED_LOOK)));
+	heap_keep(comm->heap, offset, ++comm->freed);
+	return rc;
+}
+
+/* ---- at the end ---------------------------------------------------------------------------- */
+
+struct leaks {
+	char text[320];
+	size_t used;
+	uint64_t blocks, bytes;
+};
+
+static void leak_add(struct leaks *l, const struct heap_block *b)
+{
+	int n = 0;
+
+	l->bytes += b->size;
+	if (l->blocks++ < NAMED_MOST)
+		n = snprintf(l->text + l->used, sizeof(l->text) - l->used,
+			"%s%llu bytes (%s no. %llu)", l->used ? ", " : "", ull(b->size), b->maker,
+			ull(b->made));
+	l->used = MIN_OF(l->used + (size_t)MAX_OF(n, 0), sizeof(l->text) - 1);
+}
+
+/* Blocks are the same on all ranks: one tells. */
+static void leaks_tell(const spmt_comm *comm, const struct leaks *l)
+{
+	char more[48] = "";
+
+	if (comm->rank || !l->blocks)
+		return;
+	if (l->blocks > NAMED_MOST)
+		snprintf(more, sizeof(more), " and %llu more", ull(l->blocks - NAMED_MOST));
+	log_line(LOG_CHECK,
+		"spmt_finalize: blocks that were never freed, on each of %d ranks: %llu, of %llu bytes in all: %s%s",
+		comm->nranks, ull(l->blocks), ull(l->bytes), l->text, more);
+}
+
+static int left_on(spmt_comm *comm)
+{
+	static const char what[] = "spmt_finalize";
+	struct leaks leaks = { .used = 0 };
+	struct status_saved saved;
+	struct heap_block b;
+	int rc = 0;
+
+	for (uint64_t at = 0; heap_block_from(comm->heap, at, &b); at = b.offset + 1) {
+		if (b.owner != comm->id || (b.freed && !heap_leave(comm->heap, b.offset)))
+			continue;
+		status_save(&saved);
+		rc = first_of(rc, &saved, look(comm, what, &b));
+		if (b.freed)
+			heap_free(comm->heap, b.offset);
+		else
+			leak_add(&leaks, &b);
+	}
+	leaks_tell(comm, &leaks);
+	mems_left(comm);
+	return rc;
+}
+
+int misuse_left(spmt_comm *root)
+{
+	struct status_saved saved;
+	int rc = left_on(root);
+
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
+		status_save(&saved);
+		if (!atomic_load(&c->control->stop)) /* who is in a broken one cannot free */
+			rc = first_of(rc, &saved, left_on(c));
+	}
+	return rc;
+}

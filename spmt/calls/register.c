@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered buffers: any memory of a rank made usable by the others. Within a process that is
+   an exchange of addresses; other processes map it (share.c). */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/fault.h"
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/comm/gather.h"
+#include "rma.h"
+#include "share.h"
+#include "spmt/comm/stream.h"
+
+struct spmt_mem {
+	struct pooled head;
+	spmt_comm *comm;
+	uint64_t name;		      /* the n-th registration of the world */
+	struct spmtd_mem_peer *peers; /* by rank: table.host */
+	struct kernel_table table;
+	struct share *shares; /* by rank; NULL: all ranks are in this process */
+	bool published;
+	struct spmt_mem *next, **link; /* in comm->mems */
+};
+
+static void *_Atomic mem_pages;
+
+static struct pool *mem_pool(void)
+{
+	return process_state(&mem_pages, sizeof(struct pool));
+}
+
+static bool mem_live(const spmt_mem *mem)
+{
+	return mem && pooled_is_live(&mem->head);
+}
+
+/* Takes any half-made one. */
+static void mem_destroy(spmt_mem *mem)
+{
+	if (!mem)
+		return;
+	table_close(mem->comm, &mem->table);
+	if (mem->shares)
+		share_drop(mem->comm, mem->shares);
+	mem_free(mem->shares);
+	mem->shares = NULL;
+	if (mem->link) {
+		*mem->link = mem->next;
+		if (mem->next)
+			mem->next->link = mem->link;
+	}
+	pool_give(mem_pool(), mem);
+}
+
+void mems_drop(spmt_comm *comm)
+{
+	while (comm->mems)
+		mem_destroy(comm->mems);
+}
+
+/* Every rank has as many: one tells. */
+void mems_left(const spmt_comm *comm)
+{
+	unsigned long long n = 0;
+	const spmt_mem *last = NULL;
+
+	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next, n++)
+		last = mem;
+	if (n && !comm->rank)
+		log_line(LOG_CHECK,
+			"spmt_finalize: buffers that were never deregistered: %llu; the first: %zu bytes on rank 0 (spmt_register no. %llu)",
+			n, (size_t)last->peers[0].size, (unsigned long long)last->name + 1);
+}
+
+uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
+{
+	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next) {
+		const struct spmtd_mem_peer *own = &mem->peers[comm->rank];
+
+		if (own->size && own->base - (uintptr_t)ptr < n)
+			return mem->name + 1;
+	}
+	return 0;
+}
+
+static int mem_create(spmt_comm *comm, spmt_mem **out)
+{
+	struct pool *pool = mem_pool();
+	spmt_mem *mem = pool && !fault_here(FAULT_REGISTER) ? pool_take(pool, sizeof(*mem)) : NULL;
+	int rc;
+
+	if (!mem)
+		return fail(-ENOMEM, "spmt_register: rank %d: out of memory for a registration",
+			comm->rank);
+	mem->comm = comm;
+	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
+	if (!rc && gather_elsewhere(comm)) {
+		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
+		if (!mem->shares)
+			rc = fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d ranks",
+				comm->rank, comm->nranks);
+	}
+	if (rc) {
+		rc = comm_failed(comm, "spmt_register", rc);
+		mem_destroy(mem);
+		return rc;
+	}
+	mem->peers = mem->table.host;
+	*out = mem;
+	return 0;
+}
+
+static int register_check(const spmt_comm *comm, const void *buf, size_t size, spmt_mem *const *mem)
+{
+	if (!mem)
+		return fail(-EINVAL, "spmt_register: rank %d: mem is NULL", comm->rank);
+	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
+		return fail(-EINVAL, "spmt_register: rank %d: buf %p with %zu bytes is no buffer",
+			comm->rank, buf, size);
+	return size ? local_check(comm, "spmt_register", "buf", buf, size) : 0;
+}
+
+/* Where this rank reaches a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
+static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t size)
+{
+	const struct rank_info *info = &comm->world->infos[comm_world_rank(comm, pe)];
+	uint64_t offset = base - info->heap_base;
+
+	if (gather_here(comm, pe))
+		return base;
+	if (offset > info->heap_size || size > info->heap_size - offset)
+		return 0;
+	return (uint64_t)(uintptr_t)comm->links[pe].base + offset;
+}
+
+/* Takes what the ranks brought to the meeting, and maps what is elsewhere. */
+static int mem_fill(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+	int rc;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		uint64_t size = meet_payload(comm, pe, 1);
+
+		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size,
+			.base = mem_base(comm, pe, meet_payload(comm, pe, 0), size) };
+	}
+	if (!mem->shares)
+		return 0;
+	rc = share_accept(comm, mem->shares);
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		if (mem->shares[pe].base && mem->peers[pe].size <= mem->shares[pe].export.length)
+			mem->peers[pe].base = (uint64_t)(uintptr_t)mem->shares[pe].base;
+	return rc;
+}
+
+static void mem_publish(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+
+	mem->name = comm->registered++;
+	mem->next = comm->mems;
+	mem->link = &comm->mems;
+	if (mem->next)
+		mem->next->link = &mem->next;
+	comm->mems = mem;
+	atomic_store_explicit(&mem->head.state, POOLED_LIVE, memory_order_release);
+}
+
+int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
+{
+	UNCANCELLED;
+	TURN(comm, __func__);
+	struct meet_record record = { .op = MEET_REGISTER,
+		.payload = { size ? (uintptr_t)buf : 0, size } };
+	spmt_mem *m = NULL;
+	int rc = comm_begin(comm, "spmt_register");
+
+	if (rc)
+		return rc;
+	record.status = register_check(comm, buf, size, mem);
+	if (!record.status)
+		record.status = mem_create(comm, &m);
+	if (!record.status && m->shares)
+		share_offer(comm, buf, size);
+	rc = meet(comm, &record);
+	if (rc && m && m->shares)
+		share_withdraw(comm);
+	if (!rc)
+		rc = mem_fill(m);
+	if (!rc) {
+		mem_publish(m);
+		*mem = m;
+	} else {
+		mem_destroy(m);
+	}
+	comm_unclaim(comm);
+	return rc;
+}
+
+static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
+{
+	if (!mem)
+		return fail(-EINVAL, "%s: rank %d: mem is NULL", what, comm->rank);
+	if (!mem_live(mem))
+		return fail(-EBADF, "%s: rank %d: mem %p is not a registered buffer", what,
+			comm->rank, (const void *)mem);
+	if (mem->comm != comm)
+		return fail(-EINVAL,
+			"%s: rank %d: mem %p was registered by rank %d or on another comm", what,
+			comm->rank, (const void *)mem, mem->comm->rank);
+	return 0;
+}
+
+int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
+{
+	UNCANCELLED;
+	TURN(comm, __func__);
+	struct meet_record record = { .op = MEET_DEREGISTER };
+	int rc = comm_begin(comm, "spmt_deregister");
+
+	if (rc)
+		return rc;
+	record.status = mem_check(comm, "spmt_deregister", mem);
+	if (!record.status) {
+		record.key[0] = mem->name;
+		record.status = quiet_all(comm, "spmt_deregister");
+	}
+	rc = meet(comm, &record);
+	if (!rc && mem->shares && share_any(comm, mem->shares)) {
+		/* The owner may free the buffer when this returns: nobody has it mapped any more. */
+		share_drop(comm, mem->shares);
+		rc = meet(comm, &(struct meet_record){ .op = MEET_RELEASED });
+	}
+	if (!rc)
+		mem_destroy(mem);
+	comm_unclaim(comm);
+	return rc;
+}
+
+void *spmt_mem_ptr(spmt_mem *mem, int pe)
+{
+	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
+		fail(-EINVAL, "spmt_mem_ptr: mem %p is not a registered buffer, or has no rank %d",
+			(void *)mem, pe);
+		return NULL;
+	}
+	return (void *)(uintptr_t)mem->peers[pe].base;
+}
+
+size_t spmt_mem_size(spmt_mem *mem, int pe)
+{
+	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
+		fail(-EINVAL, "spmt_mem_size: mem %p is not a registered buffer, or has no rank %d",
+			(void *)mem, pe);
+		return 0;
+	}
+	return mem->peers[pe].size;
+}
+
+/* ---- RMA ----------------------------------------------------------------------------------- */
+
+/* As rma_open, for a range of pe's registered buffer. */
+static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *mem, size_t off,
+	const void *local, size_t n, int pe, char **remote)
+{
+	int rc = rma_open(comm, call, NULL, local, 0, pe, remote);
+
+	if (!rc)
+		rc = mem_check(comm, call->name, mem);
+	if (rc || !n)
+		return rc;
+	if (!local)
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->local, n);
+	if (off > mem->peers[pe].size || n > mem->peers[pe].size - off)
+		return fail(-EINVAL,
+			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
+			call->name, comm->rank, off, n, pe,
+			(unsigned long long)mem->peers[pe].size);
+	rc = local_check(comm, call->name, call->local, local, n);
+	if (rc)
+		return rc;
+	if (!mem->peers[pe].base)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
+			call->name, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
+	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
+	return 0;
+}
+
+int spmt_mem_put(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_mem_put", "dst", "src" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_mem_put_nbi(
+	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_mem_put_nbi", "dst", "src" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
+}
+
+int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
+	size_t size, int pe, spmt_stream stream)
+{
+	static const struct call call = { "spmt_mem_put_on_stream", "dst", "src" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+
+	if (rc || !size)
+		return rc;
+	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, call.name, rc);
+}
+
+int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
+{
+	static const struct call call = { "spmt_mem_get", "src", "dst" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
+{
+	static const struct call call = { "spmt_mem_get_nbi", "src", "dst" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
+}
+
+int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
+	int pe, spmt_stream stream)
+{
+	static const struct call call = { "spmt_mem_get_on_stream", "src", "dst" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+
+	if (rc || !size)
+		return rc;
+	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, call.name, rc);
+}
+
+int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
+{
+	TURN(comm, __func__);
+	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
+	int rc = comm_enter(comm, "spmt_mem_view_get");
+
+	if (!rc)
+		rc = mem_check(comm, "spmt_mem_view_get", mem);
+	if (rc)
+		return rc;
+	if (!view)
+		return fail(-EINVAL, "spmt_mem_view_get: rank %d: view is NULL", comm->rank);
+	if (view->size < offsetof(struct spmt_mem_view, reserved))
+		return fail(-EINVAL,
+			"spmt_mem_view_get: rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
+			comm->rank, view->size);
+	/* Kernels' copy is made when the first asks: nothing that can fail may follow an agreement. */
+	rc = mem->published ? 0 : table_publish(comm, &mem->table);
+	if (rc)
+		return rc;
+	mem->published = true;
+	whole.pe = comm->rank;
+	whole.npes = comm->nranks;
+	whole.peers = mem->table.dev;
+	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
+	memcpy(view, &whole, whole.size);
+	return 0;
+}

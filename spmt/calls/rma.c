@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+/* put and get, blocking, non-blocking, in streams, strided. */
+#include "rma.h"
+#include "misuse.h"
+#include "spmt/comm/stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/kernels/kernels.h"
+#include "src/base/status.h"
+
+#define MOVE_BLOCKS 32u
+#define MOVE_BLOCK_BYTES (16u << 10)
+
+int local_judge(
+	const spmt_comm *comm, const char *what, const char *name, const void *local, size_t n)
+{
+	const struct heap *heap = comm->heap;
+
+	if (heap_offset(heap, local) >= heap->size) {
+		if (n <= UINTPTR_MAX - (uintptr_t)local)
+			return 0;
+		return fail(-EINVAL, "%s: rank %d: %s %p with %zu bytes wraps the address space",
+			what, comm->rank, name, local, n);
+	}
+	if (!heap_holds(heap, local, n))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
+			what, comm->rank, name, local, n,
+			(unsigned long long)heap_offset(heap, local),
+			(unsigned long long)atomic_load(&heap->committed));
+	return n && comm_checked(comm) ? misuse_range(comm, what, name, local, n) : 0;
+}
+
+int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n)
+{
+	const struct heap *heap = comm->heap;
+	int rc = 0;
+
+	if (!sym)
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->remote, n);
+	if (!local)
+		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+			comm->rank, call->local, n);
+	if (!heap_holds(heap, sym, 0))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
+			call->name, comm->rank, call->remote, sym, (void *)heap->base,
+			(unsigned long long)atomic_load(&heap->committed));
+	if (!heap_holds(heap, sym, n))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
+			call->name, comm->rank, call->remote, sym, n,
+			(unsigned long long)heap_offset(heap, sym),
+			(unsigned long long)atomic_load(&heap->committed));
+	if (comm_checked(comm))
+		rc = misuse_range(comm, call->name, call->remote, sym, n);
+	return rc || local == sym ? rc : local_judge(comm, call->name, call->local, local, n);
+}
+
+int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n, int pe, char **remote)
+{
+	int rc = comm_enter(comm, call->name);
+
+	if (rc)
+		return rc;
+	if (!comm_has_pe(comm, pe))
+		return comm_refuse_pe(comm, call->name, pe);
+	*remote = NULL;
+	if (!n)
+		return 0;
+	rc = rma_judge(comm, call, sym, local, n);
+	if (!rc)
+		*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
+	return rc;
+}
+
+int rma_failed(spmt_comm *comm, const char *what, int rc)
+{
+	return rc == -ECANCELED ? comm_broken(comm, what) : comm_failed(comm, what, rc);
+}
+
+/* ---- put, get ------------------------------------------------------------------------------ */
+
+__attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *call, void *dst,
+	const void *src, size_t size, int pe, enum move_mode mode)
+{
+	TURN(comm, call->name);
+	char *remote;
+	int rc = rma_open(comm, call, dst, src, size, pe, &remote);
+
+	return rc || !size ? rc : rma_put(comm, call->name, remote, src, size, pe, mode);
+}
+
+int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_put", "dst", "src" };
+	char *remote;
+
+	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
+		return rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
+	return put_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_put_nbi", "dst", "src" };
+	char *remote;
+
+	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
+		return rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
+	return put_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
+}
+
+__attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *call, void *dst,
+	const void *src, size_t size, int pe, enum move_mode mode)
+{
+	TURN(comm, call->name);
+	char *remote;
+	int rc = rma_open(comm, call, src, dst, size, pe, &remote);
+
+	return rc || !size ? rc : rma_get(comm, call->name, dst, remote, size, pe, mode);
+}
+
+int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_get", "src", "dst" };
+	char *remote;
+
+	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
+		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
+	return get_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
+}
+
+int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
+{
+	static const struct call call = { "spmt_get_nbi", "src", "dst" };
+	char *remote;
+
+	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
+		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
+	return get_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
+}
+
+/* ---- in streams ---------------------------------------------------------------------------- */
+
+static void ring(void *arg)
+{
+	bell_stored(arg);
+}
+
+/* On the host backend the stream's worker rings when the bytes are there. Where that cannot be queued, a wait finds out by
+   itself: the bytes are on their way, and the call has not failed. */
+static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
+{
+	struct status_saved saved;
+
+	if (!comm_cpu_access(comm))
+		return;
+	status_save(&saved);
+	if (comm->backend->call(comm->dev, stream, ring, comm->bells[pe]))
+		status_restore(&saved);
+}
+
+/* What is queued behind a collective that fails is not to happen: a kernel sees that, a copy engine does not. Of collectives that
+   have ended well there is nothing to see. */
+static bool is_behind_collective(spmt_comm *comm, const struct link *link, const void *dst,
+	const void *src, size_t n, device_stream stream)
+{
+	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+	bool behind;
+
+	if (LIKELY(!comm->collectives) || link->hook)
+		return false;
+	if (!comm_cpu_access(comm) && (d - s < n || s - d < n)) /* to itself */
+		return false;
+	if (stream_captured(comm, stream))
+		return true;
+	behind = comm->collective.set &&
+		(mark_late(comm, &comm->collective) ||
+			!comm->backend->event_query(comm->dev, comm->collective.event));
+	comm->collectives = behind || comm->graphs;
+	return behind;
+}
+
+static int move_by_kernel(spmt_comm *comm, int pe, void *dst, const void *src, size_t n, int wake,
+	device_stream stream)
+{
+	struct kernel_copy_args args = { .dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.size = n,
+		.wake = wake };
+	uint64_t blocks = MIN_OF(MOVE_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	view_fill(comm, &args.view);
+	link_count(&comm->links[pe], MOVER_STORE, n);
+	return kernel_run_wide(comm, &kernel_copy, &args, sizeof(args),
+		(unsigned)MAX_OF(1u, MIN_OF(n / MOVE_BLOCK_BYTES, blocks)), stream);
+}
+
+int rma_put_stream(
+	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
+{
+	struct link *link = &comm->links[pe];
+	struct reserved reserved;
+	int rc;
+
+	if (is_behind_collective(comm, link, remote, src, n, stream))
+		return move_by_kernel(comm, pe, remote, src, n, pe, stream);
+	rc = stream_reserve(comm, stream, &reserved);
+	if (!rc)
+		rc = rma_mover(link, n, MOVE_STREAM)
+			     ->put(link, remote, src, n, MOVE_STREAM, stream);
+	if (rc)
+		return rc;
+	ring_stream(comm, pe, stream);
+	stream_note(comm, &reserved);
+	return 0;
+}
+
+int rma_get_stream(
+	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream)
+{
+	struct link *link = &comm->links[pe];
+	struct reserved reserved;
+	int rc;
+
+	if (is_behind_collective(comm, link, dst, remote, n, stream))
+		return move_by_kernel(comm, pe, dst, remote, n, -1, stream);
+	rc = stream_reserve(comm, stream, &reserved);
+	if (!rc)
+		rc = rma_mover(link, n, MOVE_STREAM)
+			     ->get(link, dst, remote, n, MOVE_STREAM, stream);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
+}
+
+int spmt_put_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
+{
+	static const struct call call = { "spmt_put_on_stream", "dst", "src" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = rma_open(comm, &call, dst, src, size, pe, &remote);
+
+	if (rc || !size)
+		return rc;
+	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, call.name, rc);
+}
+
+int spmt_get_on_stream(
+	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
+{
+	static const struct call call = { "spmt_get_on_stream", "src", "dst" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = rma_open(comm, &call, src, dst, size, pe, &remote);
+
+	if (rc || !size)
+		return rc;
+	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	return comm_failed(comm, call.name, rc);
+}
+
+/* ---- put with signal ----------------------------------------------------------------------- */
+
+struct put_signal {
+	char *remote, *remote_sig;
+};
+
+/* call: of the data, then of the signal. */
+static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst, const void *src,
+	size_t size, uint64_t *sig, enum spmt_signal_op op, int pe, struct put_signal *at)
+{
+	int rc = rma_open(comm, &call[0], dst, src, size, pe, &at->remote);
+
+	if (!rc)
+		rc = rma_open(comm, &call[1], sig, sig, sizeof(*sig), pe, &at->remote_sig);
+	return rc ? rc : signal_check(comm, call->name, sig, op);
+}
+
+/* In stream order data comes before its signal by itself. */
+static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const void *src,
+	size_t size, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+	device_stream stream)
+{
+	int rc = 0;
+
+	if (size)
+		rc = rma_put_stream(comm, at->remote, src, size, pe, stream);
+	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream);
+}
+
+/* What the device moves is queued with its signal, to be waited for once; also where the signal could not be queued, as src is the
+   caller's again on return. */
+static int put_signal_wait(spmt_comm *comm, int queued)
+{
+	struct status_saved cause;
+	int rc;
+
+	status_save(&cause);
+	rc = stream_drain(comm, "spmt_put_signal");
+	if (queued) {
+		status_restore(&cause);
+		rc = queued;
+	}
+	return comm_failed(comm, "spmt_put_signal", rc);
+}
+
+int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
+	uint64_t val, enum spmt_signal_op op, int pe)
+{
+	static const struct call call[] = { { "spmt_put_signal", "dst", "src" },
+		{ "spmt_put_signal", "sig", "sig" } };
+	TURN(comm, __func__);
+	struct put_signal at = { NULL, NULL };
+	struct link *link;
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+
+	if (rc)
+		return rc;
+	link = &comm->links[pe];
+	if (!comm_cpu_access(comm) && size <= link->threshold)
+		return put_signal_wait(comm,
+			put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream));
+	if (size) {
+		rc = rma_mover(link, size, MOVE_BLOCKING)
+			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
+		if (rc)
+			rc = rma_failed(comm, call->name, rc);
+	}
+	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+}
+
+int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
+	uint64_t val, enum spmt_signal_op op, int pe)
+{
+	static const struct call call[] = { { "spmt_put_signal_nbi", "dst", "src" },
+		{ "spmt_put_signal_nbi", "sig", "sig" } };
+	TURN(comm, __func__);
+	struct put_signal at = { NULL, NULL };
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+
+	if (rc)
+		return rc;
+	if (comm->links[pe].direct && size <= comm->links[pe].threshold) {
+		if (size)
+			rc = rma_put(comm, call->name, at.remote, src, size, pe, MOVE_BLOCKING);
+		return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+	}
+	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+	return comm_failed(comm, call->name, rc);
+}
+
+int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
+	uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe, spmt_stream stream)
+{
+	static const struct call call[] = { { "spmt_put_signal_on_stream", "dst", "src" },
+		{ "spmt_put_signal_on_stream", "sig", "sig" } };
+	TURN(comm, __func__);
+	struct put_signal at = { NULL, NULL };
+	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+
+	if (rc)
+		return rc;
+	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
+	return comm_failed(comm, call->name, rc);
+}
+
+/* ---- strided ------------------------------------------------------------------------------- */
+
+struct strided {
+	size_t count, elem, remote_step, local_step; /* steps in bytes */
+};
+
+/* The bytes that `count` elements `step` apart span; false if that wraps. */
+static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size_t *bytes)
+{
+	return !__builtin_mul_overflow((size_t)stride, elem, step) &&
+		!__builtin_mul_overflow(count - 1, *step, bytes) &&
+		!__builtin_add_overflow(*bytes, elem, bytes);
+}
+
+/* remote_stride belongs to the symmetric side. s->count 0: nothing to do. */
+static int strided_open(spmt_comm *comm, const struct call *call, const void *sym,
+	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
+	struct strided *s, char **remote)
+{
+	size_t bytes, local_bytes;
+	int rc = rma_open(comm, call, sym, local, 0, pe, remote);
+
+	if (rc)
+		return rc;
+	if (!s->elem)
+		return fail(-EINVAL, "%s: rank %d: elem_size is 0", call->name, comm->rank);
+	if (remote_stride < 1 || local_stride < 1)
+		return fail(-EINVAL, "%s: rank %d: strides %td and %td: the least is 1", call->name,
+			comm->rank, remote_stride, local_stride);
+	if (!s->count)
+		return 0;
+	if (!span(s->count, s->elem, remote_stride, &s->remote_step, &bytes) ||
+		!span(s->count, s->elem, local_stride, &s->local_step, &local_bytes))
+		return fail(-EINVAL,
+			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
+			call->name, comm->rank, s->count, s->elem, remote_stride, local_stride);
+	rc = local ? local_check(comm, call->name, call->local, local, local_bytes) : 0;
+	if (rc)
+		return rc;
+	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe, remote);
+}
+
+/* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
+   again on return. */
+static enum move_mode strided_mode(const spmt_comm *comm, int pe)
+{
+	return comm->links[pe].direct ? MOVE_BLOCKING : MOVE_NBI;
+}
+
+static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
+{
+	struct status_saved first;
+	int quiet;
+
+	status_save(&first);
+	quiet = comm->links[pe].direct ? 0 : quiet_all(comm, what);
+	rma_stored(comm, pe);
+	if (!rc)
+		return quiet;
+	status_restore(&first);
+	return rc;
+}
+
+int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
+{
+	static const struct call call = { "spmt_iput", "dst", "src" };
+	TURN(comm, __func__);
+	struct strided s = { .count = count, .elem = elem_size };
+	const char *from = src;
+	char *remote;
+	int rc = strided_open(comm, &call, dst, src, dst_stride, src_stride, pe, &s, &remote);
+
+	if (rc || !count)
+		return rc;
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = rma_put(comm, call.name, remote + i * s.remote_step, from + i * s.local_step,
+			elem_size, pe, strided_mode(comm, pe));
+	return strided_end(comm, call.name, pe, rc);
+}
+
+int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
+	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
+{
+	static const struct call call = { "spmt_iget", "src", "dst" };
+	TURN(comm, __func__);
+	struct strided s = { .count = count, .elem = elem_size };
+	char *remote, *to = dst;
+	int rc = strided_open(comm, &call, src, dst, src_stride, dst_stride, pe, &s, &remote);
+
+	if (rc || !count)
+		return rc;
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = rma_get(comm, call.name, to + i * s.local_step, remote + i * s.remote_step,
+			elem_size, pe, strided_mode(comm, pe));
+	return strided_end(comm, call.name, pe, rc);
+}

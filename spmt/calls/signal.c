@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* Signals and atomics: by the CPU where it may touch the peer's memory, else by a kernel of one
+   thread. */
+#include <errno.h>
+#include <string.h>
+
+#include "src/kernels/kernels.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+#include "atomics.h"
+#include "rma.h"
+#include "spmt/comm/stream.h"
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op)
+{
+	if ((uintptr_t)sig % sizeof(uint64_t))
+		return fail(-EINVAL, "%s: rank %d: sig %p is not 8-byte aligned", what, comm->rank,
+			sig);
+	if (op != SPMT_SIGNAL_SET && op != SPMT_SIGNAL_ADD)
+		return fail(
+			-EINVAL, "%s: rank %d: unknown signal op %d", what, comm->rank, (int)op);
+	return 0;
+}
+
+int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+	device_stream stream)
+{
+	struct kernel_signal_args args = {
+		.sig = (uint64_t)(uintptr_t)sig, .value = val, .op = (int)op, .pe = pe
+	};
+
+	view_fill(comm, &args.view);
+	link_count(&comm->links[pe], MOVER_STORE, sizeof(val));
+	return kernel_run(comm, &kernel_signal, &args, sizeof(args), stream);
+}
+
+int signal_now(
+	spmt_comm *comm, char *remote, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
+{
+	uint64_t *word = (uint64_t *)(void *)remote;
+
+	if (!comm_cpu_access(comm)) {
+		int rc = signal_stream(comm, sig, val, op, pe, comm->stream);
+
+		return comm_failed(
+			comm, "spmt_signal", rc ? rc : stream_drain(comm, "spmt_signal"));
+	}
+	tsan_release(word);
+	if (op == SPMT_SIGNAL_SET)
+		__atomic_store_n(word, val, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_add(word, val, __ATOMIC_ACQ_REL);
+	link_count(&comm->links[pe], MOVER_STORE, sizeof(val));
+	rma_stored(comm, pe);
+	return 0;
+}
+
+int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
+{
+	static const struct call call = { "spmt_signal", "sig", "sig" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
+
+	if (!rc)
+		rc = signal_check(comm, call.name, sig, op);
+	return rc ? rc : signal_now(comm, remote, sig, val, op, pe);
+}
+
+int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
+	int pe, spmt_stream stream)
+{
+	static const struct call call = { "spmt_signal_on_stream", "sig", "sig" };
+	TURN(comm, __func__);
+	char *remote;
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
+
+	if (!rc)
+		rc = signal_check(comm, call.name, sig, op);
+	if (rc)
+		return rc;
+	rc = signal_stream(comm, sig, val, op, pe, stream_of(comm, stream));
+	return comm_failed(comm, call.name, rc);
+}
+
+/* ---- atomics ------------------------------------------------------------------------------- */
+
+struct amo_call {
+	enum spmt_amo amo;
+	enum spmt_type type;
+	size_t size;
+	bool fetches, operates, compares;
+};
+
+static bool amo_fits(enum spmt_amo amo, enum spmt_type type)
+{
+	switch (type) {
+	case SPMT_TYPE_I32:
+	case SPMT_TYPE_U32:
+	case SPMT_TYPE_I64:
+	case SPMT_TYPE_U64:
+		return true;
+	case SPMT_TYPE_F32:
+	case SPMT_TYPE_F64:
+		return amo == SPMT_AMO_FETCH || amo == SPMT_AMO_SET || amo == SPMT_AMO_SWAP;
+	default:
+		return false;
+	}
+}
+
+static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type type,
+	const void *target, const void *operand, const void *compare, const void *fetched,
+	struct amo_call *call)
+{
+	static const char what[] = "spmt_atomic";
+
+	if ((unsigned)amo > SPMT_AMO_FETCH_XOR)
+		return fail(-EINVAL, "%s: rank %d: unknown amo %d", what, comm->rank, (int)amo);
+	if (!type_size(type))
+		return fail(-EINVAL, "%s: rank %d: unknown type %d", what, comm->rank, (int)type);
+	if (!amo_fits(amo, type))
+		return fail(-EINVAL,
+			"%s: rank %d: type %s, amo %s: there is none (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
+			what, comm->rank, type_name(type), amo_name(amo));
+	*call = (struct amo_call){
+		.amo = amo,
+		.type = type,
+		.size = type_size(type),
+		.fetches = amo == SPMT_AMO_FETCH || amo == SPMT_AMO_SWAP ||
+			amo == SPMT_AMO_COMPARE_SWAP || amo >= SPMT_AMO_FETCH_INC,
+		.operates =
+			amo != SPMT_AMO_FETCH && amo != SPMT_AMO_INC && amo != SPMT_AMO_FETCH_INC,
+		.compares = amo == SPMT_AMO_COMPARE_SWAP,
+	};
+	if ((uintptr_t)target % call->size)
+		return fail(-EINVAL, "%s: rank %d: target %p is not %zu-byte aligned", what,
+			comm->rank, target, call->size);
+	if ((call->operates && !operand) || (call->compares && !compare) ||
+		(call->fetches && !fetched))
+		return fail(-EINVAL, "%s: rank %d: %s is NULL, amo %s needs it", what, comm->rank,
+			call->operates && !operand	     ? "operand"
+				: call->compares && !compare ? "compare"
+							     : "fetched",
+			amo_name(amo));
+	return 0;
+}
+
+static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target,
+	const uint64_t *operand, const uint64_t *compare, uint64_t *old, int pe)
+{
+	struct kernel_atomic_args args = { .target = (uint64_t)(uintptr_t)target,
+		.operand = *operand,
+		.compare = *compare,
+		.amo = (int)call->amo,
+		.type = (int)call->type,
+		.pe = pe };
+	int rc = scratch_room(comm, sizeof(*old));
+
+	if (rc)
+		return rc;
+	args.fetched = (uint64_t)(uintptr_t)scratch_dev(comm);
+	view_fill(comm, &args.view);
+	rc = kernel_run(comm, &kernel_atomic, &args, sizeof(args), comm->stream);
+	if (!rc)
+		rc = stream_drain(comm, "spmt_atomic");
+	if (!rc)
+		memcpy(old, scratch_host(comm), sizeof(*old));
+	return rc;
+}
+
+int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
+	const void *operand, const void *compare, void *fetched, int pe)
+{
+	static const struct call atomic_call = { "spmt_atomic", "target", "target" };
+	TURN(comm, __func__);
+	struct amo_call call = { .size = 0 };
+	uint64_t a = 0, b = 0, old = 0;
+	char *remote;
+	int rc = rma_open(comm, &atomic_call, target, target, 0, pe, &remote);
+
+	if (!rc)
+		rc = amo_check(comm, amo, type, target, operand, compare, fetched, &call);
+	if (!rc)
+		rc = rma_open(comm, &atomic_call, target, target, call.size, pe, &remote);
+	if (rc)
+		return rc;
+	if (call.operates)
+		memcpy(&a, operand, call.size);
+	if (call.compares)
+		memcpy(&b, compare, call.size);
+	if (comm_cpu_access(comm)) {
+		tsan_release(remote);
+		old = call.size == 4
+			? amo_32((uint32_t *)(void *)remote, amo, (uint32_t)a, (uint32_t)b)
+			: amo_64((uint64_t *)(void *)remote, amo, a, b);
+		tsan_acquire(remote);
+		rma_stored(comm, pe);
+	} else {
+		rc = amo_kernel(comm, &call, target, &a, &b, &old, pe);
+		rc = comm_failed(comm, "spmt_atomic", rc);
+	}
+	if (rc)
+		return rc;
+	link_count(&comm->links[pe], MOVER_STORE, call.size);
+	if (call.fetches)
+		memcpy(fetched, &old, call.size);
+	return 0;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* Order and meeting from the host: fence, quiet, sync, barrier. */
+#include <errno.h>
+
+#include "src/base/log.h"
+#include "src/base/status.h"
+#include "spmt/comm/steps.h"
+#include "spmt/comm/stream.h"
+
+#define FORBID_NS 1000000000
+
+/* The first failure of the two keeps its sentence. */
+static int link_quiet(struct link *link)
+{
+	struct status_saved first;
+	int small = link->small->quiet(link), large = 0;
+
+	status_save(&first);
+	if (link->large != link->small)
+		large = link->large->quiet(link);
+	link->pending = link_cut_short(small) || link_cut_short(large);
+	if (!small)
+		return large;
+	status_restore(&first);
+	return small;
+}
+
+int movers_quiet(spmt_comm *comm, const char *what)
+{
+	struct status_saved first;
+	bool pending = false;
+	int rc = 0;
+
+	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
+		bool was = comm->links[pe].pending;
+		int one = was ? link_quiet(&comm->links[pe]) : 0;
+
+		pending |= comm->links[pe].pending;
+		/* Its waits were told when the bytes were not there yet. */
+		if (was && comm_cpu_access(comm))
+			bell_stored(comm->bells[pe]);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	comm->pending = pending;
+	if (rc == -ECANCELED)
+		return comm_broken(comm, what);
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
+int quiet_slow(spmt_comm *comm, const char *what)
+{
+	struct status_saved first;
+	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
+
+	status_save(&first);
+	streams = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what);
+	streams = comm_failed(comm, what, streams);
+	if (rc)
+		status_restore(&first);
+	else
+		rc = streams;
+	/* What was waited for may have ended because the world broke. */
+	return rc || !comm_is_broken(comm) ? rc : comm_broken(comm, what);
+}
+
+int spmt_fence(spmt_comm *comm)
+{
+	TURN(comm, __func__);
+	int rc = comm_enter(comm, "spmt_fence");
+
+	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
+		struct link *link = &comm->links[pe];
+
+		if (!link->pending)
+			continue;
+		rc = link->small->fence(link);
+		if (!rc && link->large != link->small)
+			rc = link->large->fence(link);
+		if (rc == -ECANCELED)
+			rc = comm_broken(comm, "spmt_fence");
+	}
+	/* Non-blocking calls may have gone to the comm's own stream. Other streams are the
+	   user's to order. */
+	if (!rc && comm->streamed_own)
+		rc = stream_drain(comm, "spmt_fence");
+	return comm_failed(comm, "spmt_fence", rc);
+}
+
+/* What this rank has queued behind work that is not ours, and that does not end, must not begin when this call has failed. On the
+   host backend kernels see that the comm is broken; on GPUs they look at a word of their device, which is written here. */
+static void comm_forbid(spmt_comm *comm)
+{
+	struct spmtd_own *own = (struct spmtd_own *)(void *)comm->links[comm->rank].own;
+	const struct backend *b = comm->backend;
+	struct status_saved saved;
+	device_stream s;
+	int rc;
+
+	if (comm_cpu_access(comm) || b->stream_query(comm->dev, comm->stream))
+		return;
+	status_save(&saved);
+	rc = b->stream_create(comm->dev, &s);
+	if (!rc) {
+		comm->signals->mark = (uint32_t)SPMT_ERR_ABORTED;
+		rc = b->copy(comm->dev, &own->error, &comm->signals->mark, sizeof(own->error), s);
+		if (!rc)
+			rc = b->stream_sync(comm->dev, s, FORBID_NS, NULL);
+		b->stream_destroy(comm->dev, s);
+	}
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: what is queued in its streams cannot be stopped (%d)",
+			comm->rank, rc);
+	status_restore(&saved);
+}
+
+/* A broken world, too, gives buffers back. The first to hear of it here hears why. */
+int spmt_quiet(spmt_comm *comm)
+{
+	TURN(comm, __func__);
+	static const char what[] = "spmt_quiet";
+	struct status_saved why;
+	int rc = comm_enter(comm, what);
+	bool busy;
+
+	if (!rc)
+		return quiet_all(comm, what);
+	status_save(&why);
+	busy = !comm_enter_any(comm, what) && (comm->pending || comm->streamed);
+	if (busy) {
+		quiet_all(comm, what);
+		comm_forbid(comm);
+		return comm_broken(comm, what);
+	}
+	status_restore(&why);
+	return rc;
+}
+
+int spmt_sync(spmt_comm *comm)
+{
+	TURN(comm, __func__);
+	int rc = comm_begin(comm, "spmt_sync");
+
+	if (rc)
+		return rc;
+	rc = meet(comm, &(struct meet_record){ .op = MEET_SYNC });
+	comm_unclaim(comm);
+	return rc;
+}
+
+int spmt_barrier(spmt_comm *comm)
+{
+	TURN(comm, __func__);
+	struct meet_record record = { .op = MEET_BARRIER };
+	int rc = comm_begin(comm, "spmt_barrier");
+
+	if (rc)
+		return rc;
+	record.status = quiet_all(comm, "spmt_barrier");
+	rc = meet(comm, &record);
+	comm_unclaim(comm);
+	return rc;
+}

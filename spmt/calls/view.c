@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/status.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/steps.h"
+
+static uint64_t flat_stride(const spmt_comm *comm)
+{
+	return comm->nranks > 1 ? (uint64_t)(comm->links[1].base - comm->links[0].base)
+				: comm->world->range.stride;
+}
+
+/* Where heaps lie in one range, some comms need no table: peer addresses are computed. It must hold
+   for every peer and for its library area, as kernels do not look. Never with ranks of other processes,
+   however their heaps came to lie here: those see this rank's elsewhere, which only the table tells. */
+static bool flat_for_all(const spmt_comm *comm)
+{
+	const struct link *first = &comm->links[0];
+
+	if (comm->world->range_state != 1 || gather_elsewhere(comm) ||
+		(int64_t)flat_stride(comm) <= 0)
+		return false;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct link *link = &comm->links[pe];
+
+		if (link->base != first->base + (uint64_t)pe * flat_stride(comm) ||
+			link->own - link->base != first->own - first->base)
+			return false;
+	}
+	return true;
+}
+
+void view_fill(spmt_comm *comm, struct spmt_view *view)
+{
+	int64_t timeout_ms = comm_timeout(comm);
+	uint64_t timeout_ns = (uint64_t)timeout_ms * 1000000;
+
+	*view = (struct spmt_view){
+		.size = sizeof(*view),
+		.abi = SPMT_VIEW_ABI,
+		.pe = comm->rank,
+		.npes = comm->nranks,
+		.base = (uint64_t)(uintptr_t)comm->heap->base,
+		.heap_size = comm->heap->size,
+		.peers = comm->peers.dev,
+		.own = (struct spmtd_own *)(void *)comm->links[comm->rank].own,
+		.stop = &comm->alarm->dev->stop,
+		.record = &comm->signals_dev->record,
+		/* 0 would be none */
+		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
+		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
+	};
+	if (comm->flat) {
+		view->flat = (uint64_t)(uintptr_t)comm->links[0].base;
+		view->stride = flat_stride(comm);
+	}
+}
+
+void view_prepare(spmt_comm *comm)
+{
+	comm->flat = flat_for_all(comm);
+	comm->host.ops = wait_callbacks;
+	comm->host.comm = comm;
+	/* On GPUs kernels cannot break the comm themselves. */
+	comm->raised =
+		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->alarm->stop;
+}
+
+int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
+{
+	TURN(comm, __func__);
+	struct spmt_view whole;
+	int rc = comm_enter(comm, "spmt_view_get");
+
+	if (rc)
+		return rc;
+	if (!view)
+		return fail(-EINVAL, "spmt_view_get: rank %d: view is NULL", comm->rank);
+	if (view->size < offsetof(struct spmt_view, reserved))
+		return fail(-EINVAL,
+			"spmt_view_get: rank %d: view->size %u: set it to sizeof(struct spmt_view)",
+			comm->rank, view->size);
+	view_fill(comm, &whole);
+	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
+	memcpy(view, &whole, whole.size);
+	return 0;
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/* wait_until and test, for one word and for many. A look reads the words once; waits look,
+   pause, and look again. */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/status.h"
+#include "atomics.h"
+#include "spmt/comm/names.h"
+#include "rma.h"
+#include "spmt/comm/stream.h"
+
+struct watch {
+	spmt_comm *comm;
+	const struct call *call;
+	enum spmt_type type;
+	enum spmt_cmp cmp;
+	uint64_t val;
+	const char *ivars; /* symmetric */
+	size_t count, size;
+	const int *status; /* not 0: left out */
+	const char *words; /* where the CPU reads them: ivars, or a snapshot */
+	bool snapshot;
+	struct spmtd_walk_ walk; /* the order in which a look that takes one asks */
+	uint64_t seen;		 /* of the last word looked at that did not hold */
+	size_t at;		 /* its index */
+};
+
+static int watch_check(
+	const struct watch *w, enum spmt_type type, enum spmt_cmp cmp, const void *val)
+{
+	if (!type_size(type))
+		return fail(-EINVAL, "%s: rank %d: unknown type %d", w->call->name, w->comm->rank,
+			(int)type);
+	if (!type_comparable(type))
+		return fail(-EINVAL,
+			"%s: rank %d: type %s cannot be waited for (integers, f32, f64)",
+			w->call->name, w->comm->rank, type_name(type));
+	if ((unsigned)cmp > SPMT_CMP_LE)
+		return fail(-EINVAL, "%s: rank %d: unknown compare %d", w->call->name,
+			w->comm->rank, (int)cmp);
+	if (!val)
+		return fail(-EINVAL, "%s: rank %d: val is NULL", w->call->name, w->comm->rank);
+	return 0;
+}
+
+static int watch_range(const struct watch *w)
+{
+	size_t bytes;
+
+	if (!w->count)
+		return 0;
+	if (__builtin_mul_overflow(w->count, w->size, &bytes))
+		return fail(-EINVAL,
+			"%s: rank %d: %s %p: %zu words of %zu bytes wrap the address space",
+			w->call->name, w->comm->rank, w->call->remote, (const void *)w->ivars,
+			w->count, w->size);
+	if (!w->ivars || !heap_clear(w->comm->heap, w->ivars, bytes)) {
+		int rc = rma_judge(w->comm, w->call, w->ivars, w->ivars, bytes);
+
+		if (rc)
+			return rc;
+	}
+	if ((uintptr_t)w->ivars % w->size)
+		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->call->name,
+			w->comm->rank, w->call->remote, (const void *)w->ivars, w->size);
+	return 0;
+}
+
+static int watch_open(struct watch *w, spmt_comm *comm, const struct call *call,
+	enum spmt_type type, const void *ivars, size_t count, const int *status, enum spmt_cmp cmp,
+	const void *val)
+{
+	int rc = comm_enter(comm, call->name);
+
+	if (rc)
+		return rc;
+	*w = (struct watch){ .comm = comm,
+		.call = call,
+		.type = type,
+		.cmp = cmp,
+		.ivars = ivars,
+		.count = count,
+		.size = type_size(type),
+		.status = status,
+		.words = ivars };
+	rc = watch_check(w, type, cmp, val);
+	if (!rc)
+		rc = watch_range(w);
+	if (rc)
+		return rc;
+	memcpy(&w->val, val, w->size);
+	if (comm_cpu_access(comm) || !count)
+		return 0;
+	rc = scratch_room(comm, count * w->size);
+	if (rc)
+		return comm_failed(comm, call->name, rc);
+	w->snapshot = true;
+	w->words = scratch_host(comm);
+	return 0;
+}
+
+/* The words as they are now. */
+static int watch_read(struct watch *w)
+{
+	spmt_comm *comm = w->comm;
+	int rc;
+
+	if (!w->snapshot)
+		return 0;
+	rc = comm->backend->copy(
+		comm->dev, scratch_dev(comm), w->ivars, w->count * w->size, comm->stream);
+	return comm_failed(comm, w->call->name, rc ? rc : stream_drain(comm, w->call->name));
+}
+
+static bool watch_in(const struct watch *w, size_t i)
+{
+	return !w->status || !w->status[i];
+}
+
+static bool watch_holds(struct watch *w, size_t i)
+{
+	uint64_t seen = word_load(w->type, w->words + i * w->size);
+
+	if (word_compare(w->type, w->cmp, seen, w->val))
+		return true;
+	w->seen = seen;
+	w->at = i;
+	return false;
+}
+
+static bool watch_empty(const struct watch *w)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (watch_in(w, i))
+			return false;
+	return true;
+}
+
+/* ---- looks: 1 the condition holds, 0 it does not, negative: the words cannot be read ------- */
+
+struct found {
+	size_t index, *indices, count;
+	uint64_t value; /* of the word, where there is one */
+};
+
+static int look_any(struct watch *w, struct found *f)
+{
+	uint64_t at = w->walk.at;
+	int rc = watch_read(w);
+
+	for (uint64_t k = 0; !rc && w->count && k <= w->walk.mask; k++, at += w->walk.step) {
+		size_t i = (size_t)(at & w->walk.mask);
+
+		if (i >= w->count || !watch_in(w, i) || !watch_holds(w, i))
+			continue;
+		f->index = i;
+		return 1;
+	}
+	return rc;
+}
+
+static int look_some(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	f->count = 0;
+	for (size_t i = 0; !rc && i < w->count; i++)
+		if (watch_in(w, i) && watch_holds(w, i))
+			f->indices[f->count++] = i;
+	return rc ? rc : f->count > 0;
+}
+
+static int look_all(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	(void)f;
+	for (size_t i = 0; !rc && i < w->count; i++)
+		if (watch_in(w, i) && !watch_holds(w, i))
+			return 0;
+	return rc ? rc : 1;
+}
+
+static int timed_out(const struct watch *w)
+{
+	int64_t ms = comm_timeout(w->comm);
+
+	return fail(SPMT_ERR_TIMEOUT,
+		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %s, waited for %s %s",
+		w->call->name, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
+		(unsigned long long)heap_offset(w->comm->heap, w->ivars + w->at * w->size),
+		word_text(w->type, w->seen).text, cmp_name(w->cmp),
+		word_text(w->type, w->val).text);
+}
+
+/* Shows the word that did not hold. */
+static int watch_pause(const struct watch *w, struct spmtd_pause *pause)
+{
+	const struct wait_for wait = { .name = w->call->name,
+		.word = true,
+		.type = w->type,
+		.cmp = w->cmp,
+		.offset = heap_offset(w->comm->heap, w->ivars + w->at * w->size),
+		.value = w->val,
+		.seen = w->seen };
+
+	return wait_pause(w->comm, pause, &wait);
+}
+
+static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found *), struct found *f)
+{
+	struct spmtd_pause pause = { .n = 0 };
+	int done, rc = 0;
+
+	while (!(done = look(w, f)) && !(rc = watch_pause(w, &pause)))
+		;
+	wait_end(w->comm, &pause);
+	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)
+		return timed_out(w);
+	return done < 0 ? done : rc;
+}
+
+/* ---- the calls ----------------------------------------------------------------------------- */
+
+static int need_output(
+	const spmt_comm *comm, const char *what, const char *name, const void *output)
+{
+	int rc = comm_enter(comm, what);
+
+	if (rc)
+		return rc;
+	return output ? 0 : fail(-EINVAL, "%s: rank %d: %s is NULL", what, comm->rank, name);
+}
+
+int spmt_wait_until(
+	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val)
+{
+	static const struct call call = { "spmt_wait_until", "ivar", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	int rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
+
+	return rc ? rc : watch_wait(&w, look_all, NULL);
+}
+
+int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val)
+{
+	static const struct call call = { "spmt_wait_until_all", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	int rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+
+	return rc ? rc : watch_wait(&w, look_all, NULL);
+}
+
+int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
+{
+	static const struct call call = { "spmt_wait_until_any", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	struct found f = { .index = SIZE_MAX };
+	int rc = need_output(comm, call.name, "index", index);
+
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	w.walk = spmtd_any_walk_(count, comm->looks++);
+	if (!watch_empty(&w))
+		rc = watch_wait(&w, look_any, &f);
+	if (!rc)
+		*index = f.index;
+	return rc;
+}
+
+int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
+{
+	static const struct call call = { "spmt_wait_until_some", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	struct found f = { .indices = indices };
+	int rc = need_output(comm, call.name, "indices", indices);
+
+	if (!rc)
+		rc = need_output(comm, call.name, "found", found);
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	if (!watch_empty(&w))
+		rc = watch_wait(&w, look_some, &f);
+	if (!rc)
+		*found = f.count;
+	return rc;
+}
+
+int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
+	const void *val, int *result)
+{
+	static const struct call call = { "spmt_test", "ivar", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	int rc = need_output(comm, call.name, "result", result);
+
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_all(&w, NULL);
+	if (rc >= 0)
+		*result = rc;
+	return MIN_OF(rc, 0);
+}
+
+int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, int *result)
+{
+	static const struct call call = { "spmt_test_all", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	int rc = need_output(comm, call.name, "result", result);
+
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_all(&w, NULL);
+	if (rc >= 0)
+		*result = rc;
+	return MIN_OF(rc, 0);
+}
+
+int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
+{
+	static const struct call call = { "spmt_test_any", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	struct found f = { .index = SIZE_MAX };
+	int rc = need_output(comm, call.name, "index", index);
+
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	w.walk = spmtd_any_walk_(count, comm->looks++);
+	rc = look_any(&w, &f);
+	if (rc >= 0)
+		*index = f.index;
+	return MIN_OF(rc, 0);
+}
+
+int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
+	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
+{
+	static const struct call call = { "spmt_test_some", "ivars", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	struct found f = { .indices = indices };
+	int rc = need_output(comm, call.name, "indices", indices);
+
+	if (!rc)
+		rc = need_output(comm, call.name, "found", found);
+	if (!rc)
+		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
+	if (rc)
+		return rc;
+	rc = look_some(&w, &f);
+	if (rc >= 0)
+		*found = f.count;
+	return MIN_OF(rc, 0);
+}
+
+/* ---- signals are u64 words ----------------------------------------------------------------- */
+
+int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
+{
+	static const struct call call = { "spmt_signal_fetch", "sig", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	uint64_t zero = 0;
+	int rc = need_output(comm, call.name, "val", val);
+
+	if (!rc)
+		rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, SPMT_CMP_EQ, &zero);
+	if (rc)
+		return rc;
+	rc = watch_read(&w);
+	if (!rc)
+		*val = word_load(SPMT_TYPE_U64, w.words);
+	return rc;
+}
+
+static int look_signal(struct watch *w, struct found *f)
+{
+	int rc = watch_read(w);
+
+	if (rc)
+		return rc;
+	w->seen = word_load(SPMT_TYPE_U64, w->words);
+	f->value = w->seen;
+	return word_compare(SPMT_TYPE_U64, w->cmp, w->seen, w->val);
+}
+
+int spmt_signal_wait(
+	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
+{
+	static const struct call call = { "spmt_signal_wait", "sig", NULL };
+	TURN(comm, __func__);
+	struct watch w;
+	struct found f = { .value = 0 };
+	int rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
+
+	if (rc)
+		return rc;
+	rc = watch_wait(&w, look_signal, &f);
+	if (!rc && seen)
+		*seen = f.value;
+	return rc;
+}

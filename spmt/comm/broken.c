@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "broken.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "steps.h"
+
+#define HEAR_NS 2000000000ll /* a process that dies is heard of long before */
+#define WRITE_NS \
+	200000000ll /* for a breaker to write why; twice what another gives it before it writes instead */
+#define CAUSE_LOOK_NS 1000000l
+
+/* The next look is soon at first: a breaker may just be writing. */
+static void pass(int64_t since)
+{
+	const struct timespec ts = { .tv_nsec = CAUSE_LOOK_NS };
+
+	if (process_now() - since < CAUSE_LOOK_NS)
+		sched_yield();
+	else
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+}
+
+/* In this process's own memory; or in the shared one after all. */
+static bool heard(struct world *world, struct control *control, struct cause *cause)
+{
+	return control_state(world->local, cause) == CONTROL_BROKEN ||
+		control_state(control, cause) == CONTROL_BROKEN;
+}
+
+static void hear(struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
+{
+	int64_t begin = process_now();
+
+	while (!heard(world, control, cause)) {
+		if (process_now() - begin >= MAX_OF(most_ns, WRITE_NS)) {
+			*cause = (struct cause){
+				SPMT_ERR_BROKEN,
+				"one of its processes has overwritten the memory that they share, or has stopped while it wrote there why"
+			};
+			if (most_ns)
+				world_break(world, cause->code, cause->sentence);
+			return;
+		}
+		pass(begin);
+	}
+}
+
+static int say(const struct world *world, const struct control *control, const char *what,
+	const struct cause *cause)
+{
+	bool whole = control == world->local || control == atomic_load(&world->control);
+
+	if (strncmp(cause->sentence, what, strlen(what)) == 0)
+		return fail_with(cause->code, cause->sentence);
+	return fail(cause->code, "%s: the %s is broken: %s", what, whole ? "world" : "comm",
+		cause->sentence);
+}
+
+bool world_cause(struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
+{
+	enum control_state state = control_state(control, cause);
+
+	if (state == CONTROL_SPOILED)
+		hear(world, control, most_ns, cause);
+	return state != CONTROL_WHOLE;
+}
+
+int world_broken(struct world *world, struct control *control, const char *what, int64_t most_ns)
+{
+	struct cause cause;
+
+	return world_cause(world, control, most_ns, &cause) ? say(world, control, what, &cause) : 0;
+}
+
+void comm_cause(const spmt_comm *comm, struct cause *cause)
+{
+	if (!world_cause(comm->world, comm->control, HEAR_NS, cause))
+		hear(comm->world, comm->control, HEAR_NS, cause);
+}
+
+int comm_broken(const spmt_comm *comm, const char *what)
+{
+	int rc;
+
+	comm_look(comm);
+	/* Not before it is known why: whoever finds the word raised otherwise takes it for a kernel's. */
+	rc = world_broken(comm->world, comm->control, what, HEAR_NS);
+	if (rc)
+		comm_stop(comm);
+	return rc;
+}
+
+int comm_spoiled(const spmt_comm *comm, const char *what)
+{
+	struct cause cause;
+
+	comm_stop(comm);
+	comm_cause(comm, &cause);
+	return say(comm->world, comm->control, what, &cause);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank's lines of a control block (control.h). */
+#ifndef SPMT_CELL_H
+#define SPMT_CELL_H
+
+#include <stdatomic.h>
+
+#include "src/base/status.h"
+#include "bell.h"
+#include "waits.h"
+
+/* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
+   is not 0 fails the meeting. */
+struct meet_record {
+	uint32_t op; /* enum meet_op */
+	int32_t status;
+	uint64_t key[3];
+	uint64_t payload[2]; /* for the others to read; not compared */
+};
+
+/* One rank's lines. Written by that rank alone, but for the bell. */
+struct cell {
+	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
+	_Atomic int cpu;			       /* where it was then */
+	struct meet_record record[2];		       /* by parity of the meeting */
+	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
+	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
+	struct bell bell;			       /* of worlds */
+	_Alignas(CACHE_LINE) _Atomic int32_t pid;      /* of its process; 0: it has not come */
+	_Atomic int32_t world_rank;
+	struct waiting waits[WAITS_MOST]; /* of worlds: of all comms of the rank */
+	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */
+};
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank called, in one word that its peers' kernels compare with theirs; and what two such words differ in. Pure. */
+#ifndef SPMT_COLL_KEY_H
+#define SPMT_COLL_KEY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/kernels/kernels.h"
+
+struct coll_same {
+	enum kernel_collective_kind kind;
+	int type, op, root; /* op: 0 where there is none; root: of a broadcast */
+	uint64_t count, to; /* to: of a permute, the table as coll_fold makes it */
+};
+
+uint64_t coll_fold(uint64_t key, uint64_t value);
+
+uint64_t coll_key(const struct coll_same *call);
+
+/* Of ranks a and b, whose keys differ: "spmt_all_reduce: count differs: rank 3 passed 65, rank 0 passed 64". At most size bytes. */
+void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t key_b);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include "control.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "src/base/process.h"
+#include "src/base/tsan.h"
+#include "src/base/futex.h"
+
+#define CLAIM_NS (100 * 1000000ll)
+
+void bell_ring(struct bell *bell)
+{
+	atomic_fetch_add_explicit(&bell->rings, 1, memory_order_release);
+	futex_wake_all(&bell->rings);
+}
+
+/* True for the one that is to write why. A process that died between its claim and its word is
+   outwaited: the second to claim writes instead of it. */
+static bool control_claim(struct control *control)
+{
+	uint32_t none = 0;
+
+	if (atomic_compare_exchange_strong(&control->claimed, &none, 1))
+		return true;
+	for (int64_t begin = process_now(); !atomic_load(&control->stop); sched_yield())
+		if (process_now() - begin > CLAIM_NS)
+			return true;
+	return false;
+}
+
+/* FNV-1a over the code and the whole of the text, which is padded with zeros. */
+static uint32_t check_of(const struct cause *cause)
+{
+	const unsigned char *at = (const unsigned char *)cause;
+	uint32_t h = 2166136261u;
+
+	for (size_t i = 0; i < sizeof(*cause); i++)
+		h = (h ^ at[i]) * 16777619u;
+	return h;
+}
+
+bool control_break(struct control *control, int code, const char *sentence)
+{
+	bool first = control_claim(control);
+
+	if (first) {
+		struct cause cause = { .code = code };
+
+		strncpy(cause.sentence, sentence, sizeof(cause.sentence) - 1);
+		control->cause = cause;
+		control->check = check_of(&cause);
+		tsan_release(&control->stop);
+		atomic_store_explicit(&control->stop, 1, memory_order_release);
+	}
+	/* Also where another is first: what looks like one may be anything. */
+	atomic_fetch_or(&control->gate, GATE_BROKEN);
+	futex_wake_all(control_gate_word(control));
+	return first;
+}
+
+enum control_state control_state(struct control *control, struct cause *cause)
+{
+	if (!atomic_load_explicit(&control->stop, memory_order_acquire) &&
+		!(atomic_load(&control->gate) & GATE_BROKEN))
+		return CONTROL_WHOLE;
+	if (!atomic_load_explicit(&control->stop, memory_order_acquire))
+		return CONTROL_SPOILED;
+	tsan_acquire(&control->stop);
+	memcpy(cause, &control->cause, sizeof(*cause));
+	/* The compiler may not look at the shared one again. */
+	__asm__ volatile("" : : "r"(cause) : "memory");
+	return control->check == check_of(cause) && cause->code < 0 &&
+			memchr(cause->sentence, 0, sizeof(cause->sentence))
+		? CONTROL_BROKEN
+		: CONTROL_SPOILED;
+}
+
+void control_leave(struct control *control, int rank)
+{
+	atomic_store(&control->cells[rank].left, 1);
+	atomic_fetch_add(&control->coming, 1);
+	futex_wake_all(&control->coming);
+}
+
+void control_begin(struct control *control, int nranks, uint64_t name)
+{
+	control->nranks = (uint32_t)nranks;
+	control->mark.version = CONTROL_VERSION;
+	control->mark.cell = sizeof(struct cell);
+	control->mark.name = name;
+	atomic_store_explicit(&control->mark.magic, CONTROL_MAGIC, memory_order_release);
+}
+
+/* ---- room for comms split from a world ------------------------------------------------------- */
+
+/* The room has units, each with a byte that says whether it is taken. A whole world's comm fits
+   ROOM_TIMES times; memory that nobody has touched costs nothing. */
+#define ROOM_UNIT 1024u
+#define ROOM_TIMES 64u
+
+struct room {
+	_Atomic unsigned char *taken;
+	char *units;
+	size_t n;
+};
+
+static size_t units_of(int nranks)
+{
+	return (control_size(nranks) + ROOM_UNIT - 1) / ROOM_UNIT;
+}
+
+static struct room room_of(struct control *world, int world_ranks)
+{
+	size_t n = ROOM_TIMES * units_of(world_ranks);
+	char *begin = (char *)world + control_size(world_ranks);
+
+	return (struct room){ (_Atomic unsigned char *)begin, begin + align_up(n, CACHE_LINE), n };
+}
+
+size_t control_world_size(int nranks)
+{
+	size_t n = ROOM_TIMES * units_of(nranks);
+
+	return control_size(nranks) + align_up(n, CACHE_LINE) + n * ROOM_UNIT;
+}
+
+static void release_units(_Atomic unsigned char *taken, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		atomic_store_explicit(&taken[i], 0, memory_order_release);
+}
+
+/* Claims n units in a row, or none; returns how many were free. */
+static size_t claim_units(_Atomic unsigned char *taken, size_t n)
+{
+	size_t got = 0;
+	unsigned char none = 0;
+
+	while (got < n && atomic_compare_exchange_strong(&taken[got], &none, 1))
+		got++;
+	if (got < n)
+		release_units(taken, got);
+	return got;
+}
+
+struct control *control_take(struct control *world, int world_ranks, int nranks)
+{
+	struct room room = room_of(world, world_ranks);
+	size_t want = units_of(nranks), got;
+
+	for (size_t at = 0; at + want <= room.n; at += got + 1) {
+		struct control *control = (void *)(room.units + at * ROOM_UNIT);
+
+		got = claim_units(room.taken + at, want);
+		if (got < want)
+			continue;
+		memset(control, 0, control_size(nranks));
+		control->nranks = (uint32_t)nranks;
+		return control;
+	}
+	return NULL;
+}
+
+void control_give(struct control *world, int world_ranks, struct control *control, int nranks)
+{
+	struct room room = room_of(world, world_ranks);
+	size_t at = (size_t)((char *)control - room.units) / ROOM_UNIT;
+
+	release_units(room.taken + at, units_of(nranks));
+}
+
+uint64_t control_offset(const struct control *world, const struct control *control)
+{
+	return (uint64_t)((const char *)control - (const char *)world);
+}
+
+struct control *control_at(struct control *world, int world_ranks, uint64_t offset, int nranks)
+{
+	struct room room = room_of(world, world_ranks);
+	uint64_t first = (uint64_t)(room.units - (char *)world), at = (offset - first) / ROOM_UNIT;
+
+	if (offset < first || (offset - first) % ROOM_UNIT || at > room.n ||
+		units_of(nranks) > room.n - at)
+		return NULL;
+	return (void *)(room.units + at * ROOM_UNIT);
+}

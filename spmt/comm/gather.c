@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the ranks of a world find each other, before they can meet.
+ *
+ * The first rank of a process looks whether the rendezvous is there, connects if so, and takes its
+ * place if not, so that others find this process, and its death, from then on. Ranks of one process
+ * need no more than that: the last of them to come says that all are here. Where others are found, or
+ * some are missed after a moment, all ranks of this process, those that come later too, go through
+ * the bootstrap.
+ */
+#include "gather.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "spmt/bootstrap/wire.h"
+#include "broken.h"
+#include "comm.h"
+#include "src/base/futex.h"
+#include "spmt/life/routes.h"
+#include "steps.h"
+
+_Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
+
+#define POST_MS 100		 /* how long a failure is kept for those who come */
+#define ALONE_NS (2 * 1000000ll) /* how long a rank waits for ranks of its own process alone */
+#define LOOKS 20		 /* at a rendezvous that is just being made, before waiting so */
+
+/* The world's `gathering`: what the ranks of this process go by. Set once under the world's lock. */
+enum { GATHER_LOOKING, GATHER_OPEN, GATHER_HERE, GATHER_CALLING, GATHER_BOOT };
+
+static void gathering_set(struct world *w, uint32_t state)
+{
+	atomic_store_explicit(&w->gathering, state, memory_order_release);
+	futex_wake_all(&w->gathering);
+}
+
+static struct meeting take_meeting(struct world *w)
+{
+	struct meeting met = w->met;
+
+	w->met = MEETING_NONE;
+	return met;
+}
+
+/* True for the one rank that is to open the bootstrap, with what has been met so far. */
+static bool gathering_lead(struct world *w, struct meeting *met)
+{
+	bool lead;
+
+	pthread_mutex_lock(&w->lock);
+	lead = atomic_load(&w->gathering) == GATHER_OPEN;
+	if (lead) {
+		gathering_set(w, GATHER_CALLING);
+		*met = take_meeting(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return lead;
+}
+
+/* Where this fails, the bootstrap tries again, and tells why it cannot. */
+static void meet_processes(const spmt_comm *comm, struct meeting *met)
+{
+	struct status_saved saved;
+	struct search search;
+	int looks = 0;
+
+	search_begin(&search, &comm->world->uid, false, comm->rank);
+	status_save(&saved);
+	while (!search_look(&search, met) && met->kind == MEETING_AGAIN && ++looks < LOOKS)
+		sched_yield();
+	status_restore(&saved);
+}
+
+/* All have come: nothing is to be had elsewhere. */
+static void gathering_check(struct world *w)
+{
+	if (w->arrived < w->nranks || atomic_load(&w->gathering) != GATHER_OPEN)
+		return;
+	meeting_close(&w->met);
+	gathering_set(w, GATHER_HERE);
+}
+
+/* True for the one rank that is to open the bootstrap at once: the process's first, where others are. */
+static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
+{
+	struct world *w = comm->world;
+	bool first, others;
+
+	pthread_mutex_lock(&w->lock);
+	first = !w->arrived++;
+	gathering_check(w);
+	pthread_mutex_unlock(&w->lock);
+	if (!first)
+		return false;
+	*met = MEETING_NONE;
+	if (w->nranks > 1)
+		meet_processes(comm, met);
+	others = met->kind == MEETING_CLIENT;
+	pthread_mutex_lock(&w->lock);
+	if (!others)
+		w->met = *met;
+	/* wakes nobody: who sleeps by now does so for as long as it would wait */
+	atomic_store(&w->gathering, others ? GATHER_CALLING : GATHER_OPEN);
+	gathering_check(w);
+	pthread_mutex_unlock(&w->lock);
+	return others;
+}
+
+static void on_broken(void *ctx, int code, const char *sentence)
+{
+	world_break_here(ctx, code, sentence);
+}
+
+/* met: as bootstrap_open(). */
+static void post(const struct uid *uid, int nranks, int code, struct meeting *met)
+{
+	/* Another size than the world's is heard, too. */
+	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
+	struct bootstrap_config config = {
+		.uid = uid,
+		.nranks = size,
+		.rank = -1,
+		.blob_size = sizeof(struct rank_info),
+		.control_size = control_world_size(size),
+	};
+	struct status_saved saved;
+	struct bootstrap *boot;
+
+	status_save(&saved);
+	if (!bootstrap_open(&config, met, &boot)) {
+		status_restore(&saved);
+		bootstrap_break(boot, code, status_sentence());
+		bootstrap_spread(boot, POST_MS);
+		bootstrap_close(boot);
+	}
+	status_restore(&saved);
+}
+
+void gather_post(const struct uid *uid, int nranks, int code)
+{
+	if (nranks != 1)
+		post(uid, nranks, code, NULL);
+}
+
+static int call_others(spmt_comm *comm, struct meeting *met)
+{
+	struct world *w = comm->world;
+	struct bootstrap_config config = {
+		.uid = &w->uid,
+		.nranks = w->nranks,
+		.rank = comm->rank,
+		.blob_size = sizeof(struct rank_info),
+		.control_size = control_world_size(w->nranks),
+		.broken = on_broken,
+		.ctx = w,
+	};
+	struct bootstrap *boot;
+	int rc = bootstrap_open(&config, met, &boot);
+
+	if (rc) {
+		comm_break(comm, rc, status_sentence());
+		gather_post(&w->uid, w->nranks, rc); /* what was short may not be any more */
+		return rc;
+	}
+	atomic_store_explicit(&w->boot, boot, memory_order_release);
+	gathering_set(w, GATHER_BOOT);
+	return 0;
+}
+
+/* The world broke here before this process called others: those who found it first are told. */
+static int broken_early(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	int rc = world_broken(w, comm->control, "spmt_init", 0);
+	struct meeting met;
+
+	pthread_mutex_lock(&w->lock);
+	met = take_meeting(w);
+	pthread_mutex_unlock(&w->lock);
+	if (met.kind != MEETING_AGAIN)
+		post(&w->uid, w->nranks, rc, &met);
+	return rc;
+}
+
+int gather_begin(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct meeting met;
+	int64_t begin = process_now();
+	int rc = gathering_arrive(comm, &met) ? call_others(comm, &met) : 0;
+
+	while (!rc) {
+		uint32_t state = atomic_load_explicit(&w->gathering, memory_order_acquire);
+
+		if (state == GATHER_HERE || state == GATHER_BOOT)
+			return 0;
+		if (atomic_load(&comm->control->stop))
+			return broken_early(comm);
+		if (state != GATHER_OPEN || process_now() - begin < ALONE_NS)
+			futex_sleep(&w->gathering, state, ALONE_NS);
+		else if (gathering_lead(w, &met))
+			rc = call_others(comm, &met);
+	}
+	return rc;
+}
+
+/* The first rank of this process to hear that all are there takes over what they said. */
+static void adopt_world(
+	struct world *w, const void *blobs, const int *process, struct control *control)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->process) {
+		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
+		control_begin(control, w->nranks, routes_world(w));
+		atomic_store(&w->local->mark.moved, 1);
+		w->process = process;
+		tsan_elsewhere();
+		atomic_store_explicit(&w->control, control, memory_order_release);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* What a rank goes by before it has adopted anything. */
+struct view_of_nodes {
+	const spmt_comm *comm;
+	const struct bootstrap *boot;
+	const struct rank_info *infos;
+};
+
+static bool is_on_another_node(const void *ctx, int rank)
+{
+	const struct view_of_nodes *v = ctx;
+	const struct rank_info *me = &v->infos[v->comm->rank], *other = &v->infos[rank];
+
+	return bootstrap_apart(v->boot, v->comm->rank, rank) ||
+		memcmp(me->host, other->host, sizeof(me->host)) != 0;
+}
+
+/* Ranks of two nodes have no memory to meet in. All ranks see it by themselves, and none waits for another. */
+static int nodes_check(const spmt_comm *comm, const struct bootstrap *boot, const void *blobs)
+{
+	const struct view_of_nodes v = { comm, boot, blobs };
+	char sentence[STATUS_SENTENCE];
+	int n = 0;
+
+	for (int r = 0; r < comm->nranks; r++)
+		n += is_on_another_node(&v, r);
+	if (!n)
+		return 0;
+	snprintf(sentence, sizeof(sentence),
+		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) is not in this build:",
+		comm->rank, n, comm->nranks);
+	say_ranks(sentence, sizeof(sentence), comm->nranks, is_on_another_node, &v);
+	return fail_with(-EHOSTUNREACH, sentence);
+}
+
+static int gather_processes(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct bootstrap *boot = atomic_load_explicit(&w->boot, memory_order_acquire);
+	const void *blobs;
+	const int *process;
+	void *control;
+	struct patience patience = { process_now(), comm_timeout(comm) };
+	int rc = bootstrap_add(boot, comm->rank, &w->infos[comm->rank], &patience);
+
+	waits_show(comm, &control,
+		&(struct wait_for){ .name = "spmt_init", .since = process_now(), .gather = true });
+	if (!rc)
+		rc = bootstrap_wait(boot, &patience, &blobs, &process, &control);
+	waits_hide(comm, &control);
+	if (rc) {
+		/* The rendezvous speaks of its processes, whatever they are in. */
+		if (rc == SPMT_ERR_PEER_DEAD && strncmp(status_sentence(), "spmt_", 5) != 0)
+			fail(rc, "spmt_init: %s", status_sentence());
+		comm_break(comm, rc, status_sentence());
+		/* Who comes now hears why, rather than wait for this process in vain. */
+		if (rc != SPMT_ERR_TIMEOUT)
+			bootstrap_spread(boot, POST_MS);
+		return rc;
+	}
+	rc = nodes_check(comm, boot, blobs);
+	if (rc) {
+		world_break_here(w, rc, status_sentence());
+		return rc;
+	}
+	adopt_world(w, blobs, process, control);
+	comm->control = atomic_load_explicit(&w->control, memory_order_acquire);
+	waits_join(comm);
+	return 0;
+}
+
+int gather(spmt_comm *comm)
+{
+	return atomic_load_explicit(&comm->world->boot, memory_order_acquire)
+		? gather_processes(comm)
+		: 0;
+}
+
+void gather_give_up(const spmt_comm *comm)
+{
+	struct bootstrap *boot = atomic_load_explicit(&comm->world->boot, memory_order_acquire);
+
+	if (boot)
+		bootstrap_spread(boot, POST_MS);
+}
+
+bool gather_here(const spmt_comm *comm, int rank)
+{
+	const int *process = comm->world->process;
+
+	return !process ||
+		process[comm_world_rank(comm, rank)] == process[comm_world_rank(comm, comm->rank)];
+}
+
+bool gather_elsewhere(const spmt_comm *comm)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (!gather_here(comm, r))
+			return true;
+	return false;
+}
+
+/* ---- memory of other processes --------------------------------------------------------------- */
+
+/* What a process tells of one of its heaps; a round of the exchange carries one. */
+struct heap_offer {
+	int32_t rank;	       /* -1: this process has no more */
+	struct rank_info info; /* as it is now that the device and the heap are open */
+	struct heap_piece piece;
+};
+
+int gather_nth(const spmt_comm *comm, int i)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (gather_here(comm, r) && i-- == 0)
+			return r;
+	return -1;
+}
+
+int gather_rounds(const spmt_comm *comm)
+{
+	const int *process = comm->world->process;
+	int most = 0;
+
+	for (int r = 0; r < comm->nranks; r++) {
+		int n = 0;
+
+		for (int j = 0; j < comm->nranks; j++)
+			n += process[j] == process[r];
+		most = MAX_OF(most, n);
+	}
+	return most;
+}
+
+static int offer_make(struct world *w, int rank, struct heap_offer *offer, int *fd)
+{
+	struct slot *slot;
+	int rc;
+
+	offer->rank = rank;
+	*fd = -1;
+	if (rank < 0)
+		return 0;
+	slot = &w->slots[rank];
+	rc = heap_export_update(&slot->heap, &slot->export);
+	if (rc)
+		return rc;
+	if (slot->export.n != 1)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"spmt_init: rank %d: a heap in %d pieces cannot be shared with other processes (SPMT_HEAP_MODE=static)",
+			rank, slot->export.n);
+	offer->info = w->infos[rank];
+	offer->piece = slot->export.pieces[0];
+	*fd = slot->export.fds[0];
+	return 0;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void offer_keep(struct world *w, const struct heap_offer *offer, int fd)
+{
+	struct ipc_memory *memory;
+
+	if (offer->rank < 0 || offer->rank >= w->nranks || w->memory[offer->rank].known) {
+		close_fd(fd);
+		return;
+	}
+	w->infos[offer->rank] = offer->info;
+	memory = &w->memory[offer->rank];
+	*memory =
+		(struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true, .buffer = -1 };
+}
+
+static int offer_round(spmt_comm *comm, int i, int processes, struct heap_offer *offers, int *fds)
+{
+	struct world *w = comm->world;
+	struct heap_offer mine = { .rank = -1 };
+	int fd, rc = offer_make(w, gather_nth(comm, i), &mine, &fd);
+
+	if (!rc)
+		rc = bootstrap_exchange(
+			w->boot, &mine, sizeof(mine), fd, offers, fds, comm_timeout(comm));
+	for (int p = 0; !rc && p < processes; p++)
+		offer_keep(w, &offers[p], fds[p]);
+	return rc;
+}
+
+int gather_memory(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	int self, processes = bootstrap_processes(w->boot, &self), rc = 0;
+	struct heap_offer *offers;
+	int *fds;
+
+	if (gather_nth(comm, 0) != comm->rank)
+		return 0;
+	offers = mem_calloc((size_t)processes, sizeof(*offers));
+	fds = mem_calloc((size_t)processes, sizeof(*fds));
+	w->memory = mem_calloc((size_t)w->nranks, sizeof(*w->memory));
+	if (!offers || !fds || !w->memory)
+		rc = fail(-ENOMEM,
+			"spmt_init: rank %d: out of memory for the heaps of %d processes",
+			comm->rank, processes);
+	for (int r = 0; w->memory && r < w->nranks; r++)
+		w->memory[r].buffer = -1;
+	for (int i = 0, n = gather_rounds(comm); i < n && !rc; i++)
+		rc = offer_round(comm, i, processes, offers, fds);
+	mem_free(offers);
+	mem_free(fds);
+	return rc;
+}
+
+void gather_close(struct world *w)
+{
+	bootstrap_close(w->boot);
+	for (int r = 0; w->memory && r < w->nranks; r++)
+		if (w->memory[r].known)
+			close_fd(w->memory[r].fd);
+	mem_free(w->memory);
+	w->boot = NULL;
+	w->memory = NULL;
+	w->process = NULL;
+}

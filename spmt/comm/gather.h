@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* How the ranks of a world find each other, in one process or in several of a node. */
+#ifndef SPMT_GATHER_H
+#define SPMT_GATHER_H
+
+#include "include/spmt.h"
+#include "src/base/base.h"
+
+struct uid;
+struct world;
+
+/* Far more than any machine has devices, and still tables that fit. */
+enum { RANKS_MOST = 1 << 15 };
+
+/*
+ * This rank has come: from its process's first one on, those of other processes hear of the process's
+ * death. Returns once it is clear whether all ranks are in this process.
+ */
+int gather_begin(spmt_comm *comm);
+/*
+ * Until every rank of the world has told who it is: then comm->control is what the ranks meet on, and
+ * what each had in world->infos is everywhere, within this process after their next meeting. A missing
+ * rank is named at the deadline, in all processes.
+ */
+int gather(spmt_comm *comm);
+/* A rank has failed between the two, and its world is broken: a moment for others to hear of it. */
+void gather_give_up(const spmt_comm *comm);
+
+/* Whether `rank` of comm lives in this process. */
+bool gather_here(const spmt_comm *comm, int rank);
+
+/* Whether some rank lives in another process. Known once gathered. */
+bool gather_elsewhere(const spmt_comm *comm);
+
+/* Exchanges what names the heaps among processes: world->memory. By one rank of each process, the
+   others return at once; follows a meeting and is followed by one. */
+int gather_memory(spmt_comm *comm);
+
+/* The i-th rank of this process, -1: there are not so many. What is exchanged a rank at a time takes as
+   many rounds as the largest process has ranks. */
+int gather_nth(const spmt_comm *comm, int i);
+int gather_rounds(const spmt_comm *comm);
+
+/* With the world's last rank of this process. The world may never have gathered. */
+void gather_close(struct world *world);
+
+/* Tells the ranks that gather in other processes that one here has failed before it could join; ones that
+   come within a tenth of a second hear of it, too. The sentence is the thread's last. */
+void gather_post(const struct uid *uid, int nranks, int code);
+
+#endif

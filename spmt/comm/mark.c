@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#include "mark.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "src/base/status.h"
+#include "comm.h"
+
+/* ---- which stream it is ---------------------------------------------------------------------- */
+
+#define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
+
+/* Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
+struct place place_of(const spmt_comm *comm, device_stream stream)
+{
+	if (stream == comm->stream)
+		return (struct place){ .stream = stream, .id = OWN_STREAM };
+	return (struct place){ .stream = stream,
+		.id = comm->backend->stream_id(comm->dev, stream),
+		.thread = stream == SPMT_STREAM_PER_THREAD ? (int)syscall(SYS_gettid) : 0 };
+}
+
+static bool place_same(const struct place *a, const struct place *b)
+{
+	return a->id && a->id == b->id;
+}
+
+/* Where streams have no numbers one may be a destroyed one whose handle the other has got. */
+bool place_alike(const struct place *a, const struct place *b)
+{
+	return place_same(a, b) ||
+		(!a->id && !b->id && a->stream == b->stream && a->thread == b->thread);
+}
+
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* For one that could not be recorded when its work was queued: until it is, its event says nothing. */
+int mark_late(const spmt_comm *comm, struct mark *mark)
+{
+	int rc = 0;
+
+	if (mark->late)
+		rc = comm->backend->event_record(comm->dev, mark->event, mark->at.stream);
+	mark->late = rc != 0;
+	return rc;
+}
+
+int mark_join(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	int rc;
+
+	if (!mark->set || place_same(&mark->at, at))
+		return 0;
+	rc = mark_late(comm, mark);
+	return rc ? rc : comm->backend->stream_wait_event(comm->dev, at->stream, mark->event);
+}
+
+int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	int rc = mark->event ? 0 : comm->backend->event_create(comm->dev, &mark->event);
+
+	return rc ? rc : mark_join(comm, mark, at);
+}
+
+void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at)
+{
+	struct status_saved saved;
+
+	mark->at = *at;
+	mark->set = mark->late = true;
+	status_save(&saved);
+	if (mark_late(comm, mark))
+		status_restore(&saved);
+}
+
+void mark_drop(const spmt_comm *comm, struct mark *mark)
+{
+	if (mark->event)
+		comm->backend->event_destroy(comm->dev, mark->event);
+	*mark = (struct mark){ .event = NULL };
+}

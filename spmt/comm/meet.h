@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Meetings: how the ranks of a world agree. */
+#ifndef SPMT_MEET_H
+#define SPMT_MEET_H
+
+#include "include/spmt.h"
+#include "control.h"
+
+enum meet_op {
+	MEET_INIT = 1,
+	MEET_OPENED,
+	MEET_SHARED,
+	MEET_SEEN,
+	MEET_LINKED,
+	MEET_FINALIZE,
+	MEET_BARRIER,
+	MEET_SYNC,
+	MEET_MALLOC,
+	MEET_CALLOC,
+	MEET_ALIGNED_ALLOC,
+	MEET_FREE, /* of an offset, or MEET_FREE_NULL */
+	MEET_REGISTER,
+	MEET_DEREGISTER,
+	MEET_SPLIT,
+	MEET_SPLIT_MADE,
+	MEET_SPLIT_LINKED,
+	MEET_NAMED,
+	MEET_RELEASED,
+	MEET_DETACHED,
+	MEET_FREED /* where blocks are looked at: what each has found */
+};
+
+#define MEET_FREE_NULL UINT64_MAX
+
+enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
+
+/*
+ * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
+ * some rank brought, with its sentence; SPMT_ERR_MISMATCH; or what broke the world, a missed
+ * deadline included. mine->status < 0: the sentence is the calling thread's. The caller has claimed the comm (comm_claim)
+ * from its first step to its last, or nobody else knows it.
+ */
+int meet(spmt_comm *comm, const struct meet_record *mine);
+/* Word i of the payload that `rank` brought to the last meeting, until this rank joins the next. Where processes share the memory it
+   may be anything: it is to be checked before it is used. */
+uint64_t meet_payload(const spmt_comm *comm, int rank, int i);
+/* At most STATUS_SENTENCE bytes that go with what this rank brings to its next meeting, unless it brings a
+   failure; and what `rank` attached to the last, valid as above. */
+void meet_attach(spmt_comm *comm, const void *data, size_t size);
+const void *meet_attached(const spmt_comm *comm, int rank);
+const char *meet_name(uint32_t op);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading what kernels have left for the host when they failed. */
+#include "record.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "coll_key.h"
+#include "steps.h"
+
+static bool is_there(const struct spmtd_record *r)
+{
+	return __atomic_load_n(&r->valid, __ATOMIC_ACQUIRE) == 2;
+}
+
+/* ---- waits, and calls that differ ------------------------------------------------------------- */
+
+static int say_differs(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
+{
+	char difference[192];
+
+	coll_differ(difference, sizeof(difference), r->peer, r->seen, comm->rank, r->expected);
+	return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
+}
+
+/* Of a kernel's own meeting it is known for whom it waited last: the others may be missing as well. */
+static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
+{
+	bool meets = r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER;
+
+	if (meets && r->code == SPMT_ERR_TIMEOUT)
+		return fail(r->code,
+			"%s: rank %d: a kernel's %s timed out, the first rank missing: %d", what,
+			comm->rank, r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
+	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
+		what, comm->rank,
+		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"
+						: "a kernel's wait for",
+		(unsigned long long)r->address, (unsigned long long)r->expected,
+		(unsigned long long)r->seen);
+}
+
+/* Both readers hold the world's lock: kernels write no record that is there. */
+static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmtd_record *out)
+{
+	bool there;
+
+	if (!is_there(r))
+		return false;
+	pthread_mutex_lock(&comm->world->lock);
+	there = is_there(r);
+	if (there)
+		*out = *r;
+	if (there && free)
+		__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&comm->world->lock);
+	return there;
+}
+
+int kernel_failure(spmt_comm *comm, const char *what)
+{
+	struct spmtd_record r;
+
+	if (take(comm, &kernel_told_of(comm->signals)->differs, true, &r))
+		return say_differs(comm, what, &r);
+	return take(comm, &comm->signals->record, true, &r) ? say_wait(comm, what, &r) : 0;
+}
+
+int kernel_looks(spmt_comm *comm, const char *what)
+{
+	struct spmtd_record r;
+
+	if (!comm->signals)
+		return 0;
+	if (take(comm, &kernel_told_of(comm->signals)->differs, false, &r))
+		return say_differs(comm, what, &r);
+	if (take(comm, &comm->signals->record, false, &r))
+		say_wait(comm, what, &r);
+	return 0;
+}
+
+/* ---- what breaks the comm ---------------------------------------------------------------------- */
+
+/* ": 2 of 8 ranks missing after 5.0 s: 3, 6"; of a rank that heard it from a peer, whose deadline it was. */
+static void fail_missing(const spmt_comm *comm, const struct kernel_told *told, struct text *t)
+{
+	const unsigned char *is_missing = (const unsigned char *)(told + 1);
+	bool timed_out = told->broke.code == SPMT_ERR_TIMEOUT;
+	int64_t ms = comm_timeout(comm), since = process_now() - ms * 1000000;
+	struct waits_text waits = { .used = 0 };
+	int missing = 0, n = 0;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (!__atomic_load_n(&is_missing[pe], __ATOMIC_RELAXED))
+			continue;
+		missing++;
+		waits_add(&waits, comm, pe, since);
+	}
+	if (!missing && !timed_out) {
+		text_add(t, " ended: rank %d has given up a collective or barrier",
+			told->broke.peer);
+		return;
+	}
+	text_add(t, ": %s%d of %d ranks missing after ", waits_said(&waits), MAX_OF(missing, 1),
+		comm->nranks);
+	if (timed_out)
+		text_add(t, "%.1f s:", (double)ms / 1e3);
+	else
+		text_add(t, "rank %d's deadline:", told->broke.peer);
+	for (int pe = 0; pe < comm->nranks && missing; pe++)
+		if (__atomic_load_n(&is_missing[pe], __ATOMIC_RELAXED))
+			text_add(t, "%s %d", n++ ? "," : "", pe);
+	if (!missing) /* it has come meanwhile */
+		text_add(t, " %d", told->broke.peer);
+}
+
+/* A wait of a kernel that ended before may be why. Under the world's lock. */
+static void say_wait_before(const spmt_comm *comm, struct text *t)
+{
+	struct status_saved saved;
+
+	if (!is_there(&comm->signals->record))
+		return;
+	status_save(&saved);
+	say_wait(comm, "before", &comm->signals->record);
+	text_add(t, "%.200s; then ", status_sentence() + strlen("before: "));
+	status_restore(&saved);
+}
+
+/* Of the ranks of this process one whose own deadline has passed; else one that was told by a peer. Under the world's lock. */
+static const spmt_comm *find_cause(const spmt_comm *comm)
+{
+	const spmt_comm *cause = NULL;
+
+	for (const spmt_comm *c = comm->world->comms; c; c = c->next_here) {
+		const struct kernel_told *told;
+
+		if (c->id != comm->id || !c->signals)
+			continue;
+		told = kernel_told_of(c->signals);
+		if (is_there(&told->broke) && (!cause || told->broke.code == SPMT_ERR_TIMEOUT))
+			cause = c;
+		if (cause == c && told->broke.code == SPMT_ERR_TIMEOUT)
+			break;
+	}
+	return cause;
+}
+
+static void say_cause(const spmt_comm *comm, struct text *t)
+{
+	const spmt_comm *cause = find_cause(comm);
+	const struct kernel_told *told = cause ? kernel_told_of(cause->signals) : NULL;
+
+	if (!told) {
+		text_add(t, "a collective or barrier has failed in a stream of this process");
+		return;
+	}
+	say_wait_before(cause, t);
+	text_add(t, "rank %d: a %s in a stream", cause->rank,
+		told->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
+	fail_missing(cause, told, t);
+}
+
+void comm_look(const spmt_comm *comm)
+{
+	struct text text = { .used = 0 };
+
+	if (!comm->alarm || !__atomic_load_n(&comm->alarm->stop, __ATOMIC_ACQUIRE) ||
+		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&comm->world->lock);
+	say_cause(comm, &text);
+	pthread_mutex_unlock(&comm->world->lock);
+	comm_break((spmt_comm *)(uintptr_t)comm, SPMT_ERR_TIMEOUT, text.bytes);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams a comm has queued work in. quiet must cover that work and nothing the user queued behind
+ * it, so every piece of work is followed by an event, one a stream, recorded anew each time.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "record.h"
+#include "steps.h"
+#include "stream.h"
+
+#define SETTLE_MS 10000		/* where waits have no deadline */
+#define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */
+
+device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
+{
+	return stream ? stream : comm->stream;
+}
+
+/* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
+bool stream_captured(const spmt_comm *comm, device_stream stream)
+{
+	return stream != comm->stream && comm->backend->capturing(comm->dev, stream);
+}
+
+/* ---- noting ---------------------------------------------------------------------------------- */
+
+/* The mark of a stream, or one that can be made its own: those without work are taken over before the table grows. */
+static struct mark *used_mark(spmt_comm *comm, const struct place *at)
+{
+	struct mark *unset = NULL, *grown;
+
+	for (size_t i = 0; i < comm->nused; i++) {
+		struct mark *mark = &comm->used[i];
+
+		if (mark->set && place_alike(&mark->at, at))
+			return mark;
+		if (!mark->set)
+			unset = mark;
+	}
+	if (unset)
+		return unset;
+	grown = mem_calloc(comm->nused + 4, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	if (comm->nused)
+		memcpy(grown, comm->used, comm->nused * sizeof(*grown));
+	mem_free(comm->used);
+	comm->used = grown;
+	return &grown[comm->nused++];
+}
+
+/* A mark that has work is put again behind more of the same stream. If that may be another stream of the same handle, what is
+   to be queued waits for the work of the old one. */
+int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	*reserved = (struct reserved){ .at = { .stream = stream } };
+	if (stream == comm->stream || stream_captured(comm, stream))
+		return 0;
+	reserved->at = place_of(comm, stream);
+	reserved->mark = used_mark(comm, &reserved->at);
+	if (!reserved->mark)
+		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
+	return mark_ready(comm, reserved->mark, &reserved->at);
+}
+
+void stream_note(spmt_comm *comm, const struct reserved *reserved)
+{
+	comm->streamed = true;
+	if (reserved->at.stream == comm->stream)
+		comm->streamed_own = true;
+	if (reserved->mark)
+		mark_put(comm, reserved->mark, &reserved->at);
+}
+
+int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
+{
+	struct mark *mark = reserved->mark;
+	bool was = mark && mark->set;
+
+	stream_note(comm, reserved);
+	if (!mark || !mark->late)
+		return 0;
+	mark->set = was;
+	return mark_late(comm, mark);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Kernels keep the same deadline and know what they wait for: they get the first word. */
+#define GRACE_MS(ms) ((ms) / 8 + 400)
+
+/* One deadline for all streams of a call. */
+struct drain {
+	int64_t end; /* ns, INT64_MAX: none */
+	const uint32_t *stop;
+	bool stopped;
+	const char *what; /* the call that waits, for others to see; NULL: not shown */
+};
+
+static struct drain drain_for(int64_t ms, const uint32_t *stop)
+{
+	return (struct drain){ .end = ms < 0 ? INT64_MAX : process_now() + ms * 1000000,
+		.stop = stop };
+}
+
+static struct drain drain_of(const spmt_comm *comm, const char *what)
+{
+	int64_t ms = comm_timeout(comm);
+	struct drain d =
+		drain_for(ms < 0 ? -1 : ms + GRACE_MS(ms), control_stop_word(comm->control));
+
+	d.what = what;
+	return d;
+}
+
+#define SHOW_NS 1000000 /* a wait that takes longer is shown */
+
+static int mark_sync(
+	const spmt_comm *comm, const struct mark *mark, const struct drain *p, int64_t most)
+{
+	int64_t ns = p->end == INT64_MAX ? most : MAX_OF(p->end - process_now(), 0);
+	const uint32_t *stop = p->stopped ? NULL : p->stop;
+
+	if (most >= 0)
+		ns = MIN_OF(ns, most);
+	return mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
+		    : comm->backend->stream_sync(comm->dev, comm->stream, ns, stop);
+}
+
+/* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
+static int mark_wait_once(spmt_comm *comm, const struct mark *mark, const struct drain *p)
+{
+	struct wait_for wait = { .name = p->what, .since = process_now() };
+	int rc;
+
+	if (!p->what)
+		return mark_sync(comm, mark, p, -1);
+	rc = mark_sync(comm, mark, p, SHOW_NS);
+	if (rc != -ETIMEDOUT || process_now() >= p->end)
+		return rc;
+	waits_show(comm, &wait, &wait);
+	rc = mark_sync(comm, mark, p, -1);
+	waits_hide(comm, &wait);
+	return rc;
+}
+
+/* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
+   follows at once: that is waited for, half a second at most for all. */
+static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
+{
+	int rc = mark ? mark_late(comm, mark) : 0;
+
+	if (rc)
+		return rc;
+	rc = mark_wait_once(comm, mark, p);
+	if (rc != -ECANCELED)
+		return rc;
+	p->stopped = true;
+	p->end = MIN_OF(p->end, process_now() + DEVICE_STOPPED_NS);
+	return mark_wait_once(comm, mark, p);
+}
+
+/* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
+static int used_wait(spmt_comm *comm, struct drain *p)
+{
+	struct status_saved first;
+	int rc = 0;
+
+	for (size_t i = 0; i < comm->nused; i++) {
+		struct mark *mark = &comm->used[i];
+		int one = mark->set ? mark_wait(comm, mark, p) : 0;
+
+		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
+static int own_wait(spmt_comm *comm, struct drain *p)
+{
+	int rc = mark_wait(comm, NULL, p);
+
+	comm->streamed_own = rc == -ETIMEDOUT;
+	return rc;
+}
+
+/* What is left for the next quiet. */
+static void used_count(spmt_comm *comm)
+{
+	comm->streamed = comm->streamed_own;
+	for (size_t i = 0; i < comm->nused; i++)
+		comm->streamed |= comm->used[i].set;
+}
+
+/* The silent codes in words. */
+static int streams_failed(spmt_comm *comm, const char *what, const struct drain *p, int rc)
+{
+	int64_t ms = comm_timeout(comm);
+
+	if (p->stopped)
+		return comm_broken(comm, what);
+	if (rc != -ETIMEDOUT)
+		return rc;
+	rc = kernel_failure(comm, what);
+	if (rc)
+		return rc;
+	return fail(SPMT_ERR_TIMEOUT,
+		"%s: rank %d: work queued in its streams is not done after %lld.%lld s", what,
+		comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
+}
+
+/* Whoever queued it, work that goes on is for the next quiet to wait for. */
+int stream_drain(spmt_comm *comm, const char *what)
+{
+	struct drain p = drain_of(comm, what);
+	bool noted = comm->streamed_own;
+	int rc = own_wait(comm, &p);
+
+	comm->streamed |= comm->streamed_own;
+	comm->streamed_own |= noted;
+	return rc || p.stopped ? streams_failed(comm, what, &p, rc) : 0;
+}
+
+int streams_join(spmt_comm *comm, device_stream stream)
+{
+	const struct place at = place_of(comm, stream);
+	int rc = 0;
+
+	for (size_t i = 0; i < comm->nused && !rc; i++)
+		rc = mark_join(comm, &comm->used[i], &at);
+	return rc;
+}
+
+int streams_quiet(spmt_comm *comm, const char *what)
+{
+	struct drain p = drain_of(comm, what);
+	struct status_saved first;
+	int rc = comm->streamed_own ? own_wait(comm, &p) : 0, used;
+
+	status_save(&first);
+	used = used_wait(comm, &p);
+	if (rc)
+		status_restore(&first);
+	else
+		rc = used;
+	used_count(comm);
+	if (rc || p.stopped)
+		rc = streams_failed(comm, what, &p, rc);
+	if (!rc)
+		rc = kernel_failure(comm, what);
+	/* What broke the world is the cause of whatever failed here. */
+	return rc && comm_is_broken(comm) ? comm_broken(comm, what) : rc;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+int64_t streams_deadline(const spmt_comm *comm)
+{
+	int64_t ms = comm_timeout(comm);
+
+	ms = ms < 0 ? SETTLE_MS : ms;
+	if (comm->stream && comm_cpu_access(comm))
+		ms = MIN_OF(ms, SETTLE_HANDOVER_MS);
+	return process_now() + ms * 1000000;
+}
+
+/* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
+static int streams_end(spmt_comm *comm, int64_t deadline)
+{
+	struct drain p = { .end = deadline };
+	int own = own_wait(comm, &p), used = used_wait(comm, &p);
+
+	used_count(comm);
+	return own ? own : used;
+}
+
+bool streams_settle(spmt_comm *comm, int64_t deadline)
+{
+	int rc = comm->stream ? streams_end(comm, deadline) : 0;
+
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
+			comm->rank, rc);
+	return !comm->stream || !comm->streamed;
+}
+
+bool streams_ended(spmt_comm *comm)
+{
+	if (comm->stream)
+		streams_end(comm, 0);
+	return !comm->stream || !comm->streamed;
+}
+
+bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
+{
+	int rc = streams_join(comm, comm->stream);
+
+	if (!rc)
+		rc = comm->backend->call(comm->dev, comm->stream, release, arg);
+	if (rc)
+		log_line(LOG_ERROR, "rank %d: what goes on there is never released", comm->rank);
+	return !rc;
+}
+
+void streams_drop(spmt_comm *comm)
+{
+	for (size_t i = 0; i < comm->nused; i++)
+		mark_drop(comm, &comm->used[i]);
+	mem_free(comm->used);
+	comm->used = NULL;
+	comm->nused = 0;
+	mark_drop(comm, &comm->collective);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that calls and kernels share, and launching kernels. */
+#include <errno.h>
+#include <string.h>
+
+#include "src/kernels/kernels.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "spmt/calls/rma.h"
+#include "stream.h"
+
+#define KERNEL_BLOCK 512
+
+/*
+ * A vendor's free waits for the whole device, kernels that wait for a peer included. So what a call
+ * needs of device or pinned memory is kept by the slot until the world's end and used again, by
+ * whichever of the rank's comms asks next.
+ */
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Lies in the host's part of a table that nobody uses. */
+struct spare_table {
+	struct spare_table *next;
+	void *dev;
+	size_t size;
+};
+_Static_assert(sizeof(struct spare_table) <= CACHE_LINE, "every table has room for it");
+
+static struct spare_table *spare_take(struct slot *slot, size_t size)
+{
+	struct spare_table **at = &slot->tables, *spare;
+
+	pthread_mutex_lock(&slot->lock);
+	while (*at && (*at)->size != size)
+		at = &(*at)->next;
+	spare = *at;
+	if (spare)
+		*at = spare->next;
+	pthread_mutex_unlock(&slot->lock);
+	return spare;
+}
+
+int table_open(spmt_comm *comm, size_t size, struct kernel_table *table)
+{
+	struct spare_table *spare = spare_take(comm->slot, size);
+
+	*table = (struct kernel_table){ .size = size };
+	if (spare) {
+		table->host = spare;
+		table->dev = spare->dev;
+		return 0;
+	}
+	table->host = mem_aligned(CACHE_LINE, align_up(MAX_OF(size, 1u), CACHE_LINE));
+	if (!table->host)
+		return fail(-ENOMEM, "rank %d: out of memory for a table of %zu bytes", comm->rank,
+			size);
+	return 0;
+}
+
+int table_publish(spmt_comm *comm, struct kernel_table *table)
+{
+	int rc = 0;
+
+	if (comm_cpu_access(comm)) {
+		table->dev = table->host;
+		return 0;
+	}
+	if (!table->dev)
+		rc = comm->backend->alloc(comm->dev, table->size, DEVICE_MEMORY_PLAIN, &table->dev);
+	if (!rc)
+		rc = comm->backend->copy(
+			comm->dev, table->dev, table->host, table->size, comm->stream);
+	return rc ? rc : stream_drain(comm, "spmt_init");
+}
+
+void table_close(spmt_comm *comm, struct kernel_table *table)
+{
+	struct spare_table *spare = table->host;
+	struct slot *slot = comm->slot;
+
+	if (!spare)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	*spare = (struct spare_table){ .next = slot->tables,
+		.dev = table->dev == table->host ? NULL : table->dev,
+		.size = table->size };
+	slot->tables = spare;
+	pthread_mutex_unlock(&slot->lock);
+	*table = (struct kernel_table){ .host = NULL };
+}
+
+/* ---- pinned memory --------------------------------------------------------------------------- */
+
+/* Heads a block; guarded by the slot's lock but for what never changes. */
+struct pinned {
+	struct pinned *next; /* of the slot */
+	void *dev;
+	size_t size; /* behind this head */
+	bool spare;
+};
+#define PINNED_HEAD CACHE_LINE
+#define PINNED_LEAST 4096u
+_Static_assert(sizeof(struct pinned) <= PINNED_HEAD, "a block has room for its head");
+
+static struct pinned *pinned_spare(struct slot *slot, size_t size)
+{
+	struct pinned *p;
+
+	pthread_mutex_lock(&slot->lock);
+	p = slot->pinned;
+	while (p && (!p->spare || p->size < size))
+		p = p->next;
+	if (p)
+		p->spare = false;
+	pthread_mutex_unlock(&slot->lock);
+	return p;
+}
+
+static int pinned_take(spmt_comm *comm, size_t size, struct pinned **out)
+{
+	struct slot *slot = comm->slot;
+	struct pinned *p = pinned_spare(slot, size);
+	size_t bytes = PINNED_LEAST;
+	void *host, *dev;
+	int rc;
+
+	if (p) {
+		*out = p;
+		return 0;
+	}
+	while (bytes - PINNED_HEAD < size)
+		bytes *= 2;
+	rc = comm->backend->host_alloc(comm->dev, bytes, &host, &dev);
+	if (rc)
+		return rc;
+	p = host;
+	*p = (struct pinned){ .dev = dev, .size = bytes - PINNED_HEAD };
+	pthread_mutex_lock(&slot->lock);
+	p->next = slot->pinned;
+	slot->pinned = p;
+	pthread_mutex_unlock(&slot->lock);
+	*out = p;
+	return 0;
+}
+
+static void pinned_give(struct slot *slot, struct pinned *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&slot->lock);
+	p->spare = true;
+	pthread_mutex_unlock(&slot->lock);
+}
+
+/* What is outgrown stays taken: a kernel that outlived its call may still write there. */
+int scratch_room(spmt_comm *comm, size_t size)
+{
+	return comm->scratch && comm->scratch->size >= size
+		? 0
+		: pinned_take(comm, size, &comm->scratch);
+}
+
+void *scratch_host(const spmt_comm *comm)
+{
+	return (char *)comm->scratch + PINNED_HEAD;
+}
+
+void *scratch_dev(const spmt_comm *comm)
+{
+	return (char *)comm->scratch->dev + PINNED_HEAD;
+}
+
+/* Under the world's lock. */
+static int alarm_make(spmt_comm *comm, struct alarm **alarm)
+{
+	struct world *w = comm->world;
+	struct pinned *p;
+	int rc = pinned_take(comm, sizeof(**alarm), &p);
+
+	if (rc)
+		return rc;
+	*alarm = (struct alarm *)(void *)((char *)p + PINNED_HEAD);
+	**alarm = (struct alarm){ .next = w->alarms,
+		.dev = (struct alarm *)(void *)((char *)p->dev + PINNED_HEAD),
+		.id = comm->id,
+		.slot = comm->slot };
+	w->alarms = *alarm;
+	return 0;
+}
+
+static int alarm_open(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct alarm *alarm;
+	int rc = 0;
+
+	pthread_mutex_lock(&w->lock);
+	for (alarm = w->alarms; alarm && alarm->id != comm->id;)
+		alarm = alarm->next;
+	if (!alarm)
+		rc = alarm_make(comm, &alarm);
+	if (!rc) {
+		alarm->refs++;
+		__atomic_store_n(&comm->alarm, alarm, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
+
+static void alarm_close(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct alarm *alarm = comm->alarm, **at = &w->alarms;
+	bool last;
+
+	if (!alarm)
+		return;
+	comm->alarm = NULL;
+	pthread_mutex_lock(&w->lock);
+	last = !--alarm->refs;
+	while (last && *at != alarm)
+		at = &(*at)->next;
+	if (last)
+		*at = alarm->next;
+	pthread_mutex_unlock(&w->lock);
+	if (last)
+		pinned_give(alarm->slot, (void *)((char *)alarm - PINNED_HEAD));
+}
+
+int signals_open(spmt_comm *comm)
+{
+	size_t size = sizeof(struct signals) + sizeof(struct kernel_told) + (size_t)comm->nranks;
+	struct pinned *p;
+	struct signals *signals;
+	int rc = pinned_take(comm, size, &p);
+
+	if (rc)
+		return rc;
+	signals = (struct signals *)(void *)((char *)p + PINNED_HEAD);
+	memset(signals, 0, size);
+	comm->signals_dev = (struct signals *)(void *)((char *)p->dev + PINNED_HEAD);
+	__atomic_store_n(&comm->signals, signals, __ATOMIC_RELEASE);
+	return alarm_open(comm);
+}
+
+void pinned_return(spmt_comm *comm)
+{
+	if (comm->signals)
+		pinned_give(comm->slot, (void *)((char *)comm->signals - PINNED_HEAD));
+	pinned_give(comm->slot, comm->scratch);
+	alarm_close(comm);
+	comm->signals = NULL;
+	comm->scratch = NULL;
+}
+
+void tables_drop(struct slot *slot)
+{
+	while (slot->tables) {
+		struct spare_table *spare = slot->tables;
+
+		slot->tables = spare->next;
+		if (spare->dev)
+			slot->backend->free(slot->dev, spare->dev);
+		mem_free(spare);
+	}
+	while (slot->pinned) {
+		struct pinned *p = slot->pinned;
+
+		slot->pinned = p->next;
+		slot->backend->host_free(slot->dev, p);
+	}
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static int kernel_launch(spmt_comm *comm, const struct kernel *kernel, const void *args,
+	size_t size, const unsigned shape[2], device_stream stream)
+{
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
+
+	if (!rc)
+		rc = comm->backend->launch(
+			comm->dev, stream, kernel, shape[0], shape[1], args, size);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
+}
+
+int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	unsigned blocks, device_stream stream)
+{
+	bool host = comm_cpu_access(comm);
+	const unsigned shape[2] = { host ? 1 : blocks, host ? 1 : KERNEL_BLOCK };
+
+	return kernel_launch(comm, kernel, args, size, shape, stream);
+}
+
+int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream)
+{
+	const unsigned shape[2] = { 1, 1 };
+
+	return kernel_launch(comm, kernel, args, size, shape, stream);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPMT_TABLE_H
+#define SPMT_TABLE_H
+
+#include "include/spmt.h"
+
+/*
+ * A small table that the host fills and kernels read: where the CPU and the device share memory one
+ * table serves both, elsewhere kernels get a copy in device memory, which they read without
+ * crossing the bus. table_publish may be called again after the host's part has changed.
+ */
+struct kernel_table {
+	void *host, *dev;
+	size_t size;
+};
+int table_open(spmt_comm *comm, size_t size, struct kernel_table *table);
+int table_publish(spmt_comm *comm, struct kernel_table *table); /* sets dev */
+void table_close(spmt_comm *comm, struct kernel_table *table);	/* zeroed: fine */
+
+/*
+ * Pinned memory of the comm for what a call brings back from the device: at least `size` bytes, until
+ * the next call. One thread at a time, as all calls on a comm.
+ */
+struct pinned;
+int scratch_room(spmt_comm *comm, size_t size);
+void *scratch_host(const spmt_comm *comm);
+void *scratch_dev(const spmt_comm *comm);
+
+/* At finalize: the comm gives its signals and its scratch back. */
+void pinned_return(spmt_comm *comm);
+
+struct slot;
+/* With the slot, whose device is still open: everything. */
+void tables_drop(struct slot *slot);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+#include "tell.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/env.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "comm.h"
+#include "gather.h"
+#include "spmt/life/routes.h"
+
+struct tell_line {
+	char text[512];
+	size_t used;
+};
+
+PRINTF(2, 3) static void line_add(struct tell_line *l, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(l->text + l->used, sizeof(l->text) - l->used, fmt, args);
+	va_end(args);
+	l->used = MIN_OF(l->used + (size_t)MAX_OF(n, 0), sizeof(l->text) - 1);
+}
+
+/* "0-3, 6": runs of numbers that rise by one; what would fill the line is cut. */
+struct tell_runs {
+	int first, last, n;
+};
+
+#define RUNS_MOST 16
+
+static void tell_runs_end(struct tell_line *l, struct tell_runs *r)
+{
+	if (r->n && r->n <= RUNS_MOST)
+		line_add(l, r->last > r->first ? "%s%d-%d" : "%s%d", r->n > 1 ? ", " : "", r->first,
+			r->last);
+	else if (r->n == RUNS_MOST + 1)
+		line_add(l, ", ..");
+}
+
+static void tell_runs_add(struct tell_line *l, struct tell_runs *r, int number)
+{
+	if (r->n && number == r->last + 1) {
+		r->last = number;
+		return;
+	}
+	tell_runs_end(l, r);
+	*r = (struct tell_runs){ number, number, r->n + 1 };
+}
+
+static void tell_add_here(struct tell_line *l, const spmt_comm *comm, bool devices)
+{
+	struct tell_runs runs = { .n = 0 };
+
+	for (int r = 0; r < comm->nranks; r++)
+		if (gather_here(comm, r))
+			tell_runs_add(l, &runs, devices ? comm->world->infos[r].settled : r);
+	tell_runs_end(l, &runs);
+}
+
+static void tell_add_size(struct tell_line *l, uint64_t bytes)
+{
+	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+	size_t unit = 0;
+
+	for (; bytes && bytes % 1024 == 0 && unit + 1 < ARRAY_SIZE(units); unit++)
+		bytes /= 1024;
+	line_add(l, "%llu %s", (unsigned long long)bytes, units[unit]);
+}
+
+#define KINDS_MOST 6
+
+/* Of this rank's routes, how many are of which kind: "1 self by store, 7 p2p by store,sdma". */
+static void tell_add_routes(struct tell_line *l, const spmt_comm *comm)
+{
+	char kinds[KINDS_MOST][64];
+	int n[KINDS_MOST] = { 0 }, known = 0;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct route *route = &comm->links[pe].route;
+		char movers[32], kind[64];
+		int k = 0;
+
+		route_movers(route, movers, sizeof(movers));
+		snprintf(kind, sizeof(kind), "%s by %s", map_name(route->map), movers);
+		while (k < known && strcmp(kinds[k], kind) != 0)
+			k++;
+		if (k == KINDS_MOST)
+			continue;
+		memcpy(kinds[k], kind, sizeof(kind));
+		known = MAX_OF(known, k + 1);
+		n[k]++;
+	}
+	for (int k = 0; k < known; k++)
+		line_add(l, "%s%d %s", k ? ", " : "", n[k], kinds[k]);
+}
+
+static bool log_asked(enum log_level level)
+{
+	const struct env *env = env_loaded();
+
+	return env && env->log >= (int)level;
+}
+
+void tell_world(const spmt_comm *comm, int64_t begin)
+{
+	struct tell_line l = { .used = 0 };
+
+	if (!log_asked(LOG_INFO) || gather_nth(comm, 0) != comm->rank)
+		return;
+	line_add(&l, "world %016llx of %d ranks: ", routes_world(comm->world), comm->nranks);
+	tell_add_here(&l, comm, false);
+	line_add(&l, " in process %d, backend %s, devices ", (int)getpid(), comm->backend->name);
+	tell_add_here(&l, comm, true);
+	line_add(&l, ", heaps of ");
+	tell_add_size(&l, comm->heap->size);
+	line_add(
+		&l, " (%s), routes of rank %d: ", comm->heap->range ? "vmm" : "static", comm->rank);
+	tell_add_routes(&l, comm);
+	log_line(LOG_INFO, "%s; init took %.1f ms", l.text, (double)(process_now() - begin) / 1e6);
+}
+
+void tell_broken(const struct world *world, int rank, int code, const char *sentence)
+{
+	char who[32] = "";
+
+	if (rank >= 0)
+		snprintf(who, sizeof(who), "rank %d: ", rank);
+	log_line(LOG_ERROR, "world %016llx of %d ranks is broken (%s%s): %.*s", routes_world(world),
+		world->nranks, who, status_text(code), STATUS_SENTENCE - 1, sentence);
+}
+
+void tell_part_broken(const spmt_comm *comm, int code, const char *sentence)
+{
+	log_line(LOG_ERROR, "a part of %d ranks of world %016llx is broken (rank %d: %s): %.*s",
+		comm->nranks, routes_world(comm->world), comm_world_rank(comm, comm->rank),
+		status_text(code), STATUS_SENTENCE - 1, sentence);
+}

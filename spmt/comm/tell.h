@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* What SPMT_LOG says of worlds, a line each. */
+#ifndef SPMT_TELL_H
+#define SPMT_TELL_H
+
+#include "include/spmt.h"
+
+struct world;
+
+/* info: what the world is, by the first rank of each process, when it stands; begin: of its init. */
+void tell_world(const spmt_comm *comm, int64_t begin);
+/* error: what has broken the world of a process first; called where it breaks, whoever broke it. rank: which found out, -1: not known here. */
+void tell_broken(const struct world *world, int rank, int code, const char *sentence);
+/* The same of a part of a world. */
+void tell_part_broken(const spmt_comm *comm, int code, const char *sentence);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* Waiting for words in a rank's memory. Who stores through the library rings the rank's bell;
+   nobody rings for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
+   seen, and the way out of a sleep takes its time. */
+#include <sched.h>
+#include <time.h>
+
+#include "src/device/host/host.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/base/futex.h"
+#include "steps.h"
+
+/* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
+   then sleeps. */
+#define WAIT_YIELD (1u << 20)
+/* On an idle CPU some 30 us: longer than it takes to wake a sleeper. With fewer, two ranks that answer
+   each other fell asleep in turn, each while the other was being woken. */
+#define WAIT_YIELDS 64
+#define WAIT_TELL (WAIT_YIELD + WAIT_YIELDS)
+#define WAIT_SLEEP (WAIT_TELL + 1)
+#define WAIT_SLICE 1000000ll
+#define WAIT_SLICES 4u
+
+static struct bell *own_bell(const spmt_comm *comm)
+{
+	return comm->bells[comm->rank];
+}
+
+static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
+{
+	cpu_relax();
+	if (p->n % SPIN_LOOKS == 0 && !spin_on(comm, &p->begin))
+		p->n = WAIT_YIELD;
+	return 0;
+}
+
+/* Counted among the sleepers from here on; the caller looks once more before it sleeps. */
+static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
+{
+	struct bell *bell = own_bell(comm);
+
+	p->bell = atomic_load_explicit(&bell->rings, memory_order_acquire);
+	atomic_fetch_add(&bell->sleepers, 1);
+#if !defined(__SANITIZE_THREAD__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+	return 0;
+}
+
+/* In ns, -1: none. A kernel keeps that of its view, as it does on GPUs, whatever has been set since. */
+static int64_t wait_limit(const spmt_comm *comm, const struct spmt_view *kernel)
+{
+	int64_t ms = comm_timeout(comm);
+
+	if (kernel)
+		return kernel->timeout_ns ? (int64_t)kernel->timeout_ns : -1;
+	return ms < 0 ? -1 : ms * 1000000;
+}
+
+static int wait_sleep(
+	spmt_comm *comm, struct spmtd_pause *p, int64_t limit, const struct wait_for *wait)
+{
+	struct wait_for shown = *wait;
+	struct bell *bell = own_bell(comm);
+	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
+	uint32_t rings;
+
+	shown.since = p->begin;
+	if (limit >= 0) {
+		int64_t left = limit - (process_now() - p->begin);
+
+		if (left <= 0) {
+			waits_show(comm, p, &shown);
+			waits_give_up(comm, p);
+			return SPMT_ERR_TIMEOUT;
+		}
+		slice = MIN_OF(slice, left);
+	}
+	waits_show(comm, p, &shown);
+	futex_sleep(&bell->rings, p->bell, slice);
+	rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
+	if (rings != p->bell) /* stores are coming in: short slices again */
+		p->n = WAIT_SLEEP;
+	p->bell = rings;
+	return 0;
+}
+
+/* In a world that stood when the caller looked: what it breaks with is for the caller to say. */
+static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait,
+	const struct spmt_view *kernel)
+{
+	if (!p->n) {
+		p->begin = comm->world->spin_ns ? 0 : process_now();
+		p->n = comm->world->spin_ns ? 0 : WAIT_YIELD;
+	}
+	p->n++;
+	if (p->n <= WAIT_YIELD)
+		return wait_spin(comm, p);
+	if (p->n <= WAIT_TELL) {
+		sched_yield();
+		return 0;
+	}
+	if (p->n == WAIT_SLEEP)
+		return wait_tell(comm, p);
+	return wait_sleep(comm, p, wait_limit(comm, kernel), wait);
+}
+
+int wait_pause(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait)
+{
+	if (UNLIKELY(comm_is_broken(comm)))
+		return comm_broken(comm, wait->name);
+	return pause_for(comm, p, wait, NULL);
+}
+
+void wait_end(spmt_comm *comm, struct spmtd_pause *p)
+{
+	uint64_t ns;
+
+	if (!p->n)
+		return;
+	if (p->n >= WAIT_SLEEP) {
+		atomic_fetch_sub(&own_bell(comm)->sleepers, 1);
+		waits_hide(comm, p);
+	}
+	ns = p->begin ? (uint64_t)(process_now() - p->begin) : 0;
+	atomic_fetch_add_explicit(&comm->waits, 1, memory_order_relaxed);
+	if (ns > atomic_load_explicit(&comm->longest_ns, memory_order_relaxed))
+		atomic_store_explicit(&comm->longest_ns, ns, memory_order_relaxed);
+}
+
+/* ---- the same for kernels on the host backend ---------------------------------------------- */
+
+static spmt_comm *comm_of(const struct spmt_view *v)
+{
+	return ((const struct comm_host *)(const void *)v->host)->comm;
+}
+
+/* A kernel has no sentence to leave: its record tells. */
+static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	static const struct wait_for wait = { .name = "a kernel", .kernel = true };
+	spmt_comm *comm = comm_of(v);
+
+	if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+		return SPMT_ERR_ABORTED;
+	return pause_for(comm, p, &wait, v);
+}
+
+static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	wait_end(comm_of(v), p);
+}
+
+static void kernel_wake(const struct spmt_view *v, int32_t pe)
+{
+	bell_stored(comm_of(v)->bells[pe]);
+}
+
+/* In words, for who synchronises with the stream: here the world breaks at once. */
+static void kernel_has_ended(const struct spmt_view *v, int code)
+{
+	static const char what[] = "work in a stream";
+	spmt_comm *comm = comm_of(v);
+	struct status_saved saved;
+	int rc;
+
+	status_save(&saved);
+	comm_look(comm);
+	rc = comm_is_broken(comm) ? comm_broken(comm, what) : kernel_looks(comm, what);
+	host_stream_blame(rc ? rc : code, status_sentence());
+	status_restore(&saved);
+}
+
+#define PEER_LINGER_NS 10000000000ll /* then the peer's process is dead */
+
+static int kernel_linger(const struct spmt_view *v, struct spmtd_pause *p)
+{
+	struct timespec slice = { .tv_nsec = 100000 };
+
+	(void)v;
+	if (!p->n++)
+		p->begin = process_now();
+	if (p->n < WAIT_YIELDS)
+		sched_yield();
+	else
+		nanosleep(&slice, NULL);
+	return process_now() - p->begin > PEER_LINGER_NS;
+}
+
+const struct spmtd_host wait_callbacks = {
+	.pause = kernel_pause,
+	.resume = kernel_resume,
+	.wake = kernel_wake,
+	.ended = kernel_has_ended,
+	.linger = kernel_linger,
+};

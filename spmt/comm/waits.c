@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+#include "waits.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/process.h"
+#include "comm.h"
+
+enum { WAIT_FREE, WAIT_WRITTEN, WAIT_SHOWN, WAIT_PHASES = 4 };
+
+/* The world's control block, as far as this rank knows: while the world is gathered its ranks are on that of their process. */
+static struct control *waits_home(const spmt_comm *comm)
+{
+	return comm->parent ? atomic_load(&comm->world->control) : comm->control;
+}
+
+static struct waiting *waits_of(const spmt_comm *comm, int pe)
+{
+	return waits_home(comm)->cells[comm_world_rank(comm, pe)].waits;
+}
+
+void waits_join(spmt_comm *comm)
+{
+	struct cell *cell = &comm->control->cells[comm->rank];
+
+	atomic_store_explicit(
+		&cell->world_rank, comm_world_rank(comm, comm->rank), memory_order_relaxed);
+	atomic_store_explicit(&cell->pid, (int32_t)getpid(), memory_order_release);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static struct waiting *waits_owned(const spmt_comm *comm, const void *owner)
+{
+	struct waiting *waits = waits_of(comm, comm->rank);
+
+	for (int i = 0; i < WAITS_MOST; i++)
+		if (atomic_load_explicit(&waits[i].owner, memory_order_relaxed) ==
+			(uint64_t)(uintptr_t)owner)
+			return &waits[i];
+	return NULL;
+}
+
+/* True: the place is this thread's, to be written. What has ended is overwritten. */
+static bool waits_claim(struct waiting *w)
+{
+	uint32_t state = atomic_load_explicit(&w->state, memory_order_relaxed), phase;
+
+	phase = state % WAIT_PHASES;
+	if (phase == WAIT_WRITTEN ||
+		(phase == WAIT_SHOWN && !atomic_load_explicit(&w->until, memory_order_acquire)))
+		return false;
+	return atomic_compare_exchange_strong_explicit(&w->state, &state,
+		state - phase + (phase == WAIT_SHOWN ? WAIT_PHASES : 0) + WAIT_WRITTEN,
+		memory_order_acquire, memory_order_relaxed);
+}
+
+static void word_put(_Atomic uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static void waits_fill(struct waiting *w, const spmt_comm *comm, const struct wait_for *wait)
+{
+	uint64_t name[WAITS_NAME / 8] = { 0 };
+	size_t part = (size_t)((const char *)comm->control - (const char *)waits_home(comm));
+
+	memcpy(name, wait->name, strnlen(wait->name, WAITS_NAME - 1));
+	for (size_t i = 0; i < ARRAY_SIZE(name); i++)
+		word_put(&w->name[i], name[i]);
+	word_put(&w->part, part);
+	word_put(&w->epoch, wait->epoch);
+	word_put(&w->offset, wait->offset);
+	word_put(&w->value, wait->value);
+	word_put(&w->seen, wait->seen);
+	atomic_store_explicit(&w->kind,
+		(wait->word ? WAIT_WORD | (uint32_t)wait->type << 8 | (uint32_t)wait->cmp << 16
+			    : 0) |
+			(wait->kernel ? WAIT_KERNEL : 0) | (wait->gather ? WAIT_GATHER : 0),
+		memory_order_relaxed);
+	atomic_store_explicit(&w->since, wait->since, memory_order_relaxed);
+	atomic_store_explicit(&w->until, 0, memory_order_relaxed);
+}
+
+void waits_show(spmt_comm *comm, const void *owner, const struct wait_for *wait)
+{
+	struct waiting *waits = waits_of(comm, comm->rank), *mine = waits_owned(comm, owner);
+
+	if (mine) {
+		word_put(&mine->seen, wait->seen);
+		return;
+	}
+	for (int i = 0; i < WAITS_MOST; i++) {
+		if (!waits_claim(&waits[i]))
+			continue;
+		waits_fill(&waits[i], comm, wait);
+		word_put(&waits[i].owner, (uint64_t)(uintptr_t)owner);
+		atomic_fetch_add_explicit(
+			&waits[i].state, WAIT_SHOWN - WAIT_WRITTEN, memory_order_release);
+		return;
+	}
+}
+
+void waits_hide(spmt_comm *comm, const void *owner)
+{
+	struct waiting *mine = waits_owned(comm, owner);
+
+	if (!mine)
+		return;
+	word_put(&mine->owner, 0);
+	atomic_fetch_add_explicit(&mine->state, WAIT_PHASES - WAIT_SHOWN, memory_order_release);
+}
+
+void waits_give_up(spmt_comm *comm, const void *owner)
+{
+	struct waiting *mine = waits_owned(comm, owner);
+
+	if (!mine)
+		return;
+	word_put(&mine->owner, 0);
+	atomic_store_explicit(&mine->until, process_now(), memory_order_release);
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static uint64_t word_get(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_acquire);
+}
+
+bool waiting_read(const struct waiting *waiting, struct wait_seen *seen)
+{
+	uint32_t state = atomic_load_explicit(&waiting->state, memory_order_acquire);
+	uint64_t name[WAITS_NAME / 8];
+
+	if (state % WAIT_PHASES != WAIT_SHOWN)
+		return false;
+	*seen = (struct wait_seen){ .part = word_get(&waiting->part),
+		.epoch = word_get(&waiting->epoch),
+		.kind = atomic_load_explicit(&waiting->kind, memory_order_acquire),
+		.offset = word_get(&waiting->offset),
+		.value = word_get(&waiting->value),
+		.seen = word_get(&waiting->seen),
+		.since = atomic_load_explicit(&waiting->since, memory_order_acquire),
+		.until = atomic_load_explicit(&waiting->until, memory_order_acquire) };
+	for (size_t i = 0; i < ARRAY_SIZE(name); i++)
+		name[i] = word_get(&waiting->name[i]);
+	if (atomic_load_explicit(&waiting->state, memory_order_relaxed) != state)
+		return false;
+	memcpy(seen->name, name, sizeof(seen->name));
+	seen->name[WAITS_NAME - 1] = '\0';
+	for (char *c = seen->name; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	return *seen->name;
+}
+
+PRINTF(2, 3) static void waits_text_add(struct waits_text *t, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, fmt, args);
+	va_end(args);
+	t->used = MIN_OF(t->used + (size_t)MAX_OF(n, 0), sizeof(t->bytes) - 1);
+}
+
+/* Waits that go on before those that were given up, the thread's own before a kernel's; then the later one. */
+static int64_t wait_weight(const struct wait_seen *s)
+{
+	return s->until ? s->until : s->kind & WAIT_KERNEL ? INT64_MAX - 1 : INT64_MAX;
+}
+
+static bool wait_heaviest(const spmt_comm *comm, int pe, int64_t since, struct wait_seen *seen)
+{
+	const struct waiting *waits = waits_of(comm, pe);
+	struct wait_seen one;
+	bool found = false;
+
+	for (int i = 0; i < WAITS_MOST; i++) {
+		if (!waiting_read(&waits[i], &one) || (one.until && one.until < since))
+			continue;
+		if (!found || wait_weight(&one) > wait_weight(seen))
+			*seen = one;
+		found = true;
+	}
+	return found;
+}
+
+/* Names of some ranks must not crowd out what follows. */
+#define WAITS_ROOM_FOR_ONE 96
+
+void waits_add(struct waits_text *text, const spmt_comm *comm, int pe, int64_t since)
+{
+	size_t part = (size_t)((const char *)comm->control - (const char *)waits_home(comm));
+	struct wait_seen seen;
+
+	if (text->used + WAITS_ROOM_FOR_ONE > sizeof(text->bytes) ||
+		!wait_heaviest(comm, pe, since, &seen))
+		return;
+	waits_text_add(text, "%srank %d %s in %s%s", text->used ? ", " : "", pe,
+		seen.until ? "gave up" : "waits", seen.name,
+		seen.part != part ? " of another comm" : "");
+}
+
+const char *waits_said(struct waits_text *text)
+{
+	if (text->used)
+		waits_text_add(text, "; ");
+	return text->bytes;
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of worlds of this process: joining, leaving, looking up. Its lock is never held
+   across a wait for another rank. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "gather.h"
+#include "record.h"
+#include "spmt/life/routes.h"
+#include "steps.h"
+#include "tell.h"
+
+struct table {
+	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
+	struct pool worlds, comms;
+	_Atomic(struct world *) first;
+	_Atomic(spmt_comm *) lingering; /* comms that could not be released, by sibling */
+};
+
+static void *_Atomic table_pages;
+
+static struct table *table(void)
+{
+	return process_state(&table_pages, sizeof(struct table));
+}
+
+static bool world_is(const struct world *world, const uint64_t id[2])
+{
+	return atomic_load_explicit(&world->id[0], memory_order_acquire) == id[0] &&
+		atomic_load_explicit(&world->id[1], memory_order_acquire) == id[1];
+}
+
+static struct world *world_find(struct table *t, const uint64_t id[2])
+{
+	struct world *w = atomic_load_explicit(&t->first, memory_order_acquire);
+
+	while (w && !world_is(w, id))
+		w = atomic_load_explicit(&w->next, memory_order_acquire);
+	return w;
+}
+
+/* ---- making a world, under the table's lock ------------------------------------------------ */
+
+static int world_room(struct world *w, int nranks)
+{
+	struct directory *old = atomic_load(&w->directory);
+	struct directory *dir;
+
+	if (old && old->capacity >= nranks)
+		return 0;
+	/* Not mem_free'd when outgrown: a lookup may be reading it. Doubling bounds what is
+	   kept. */
+	nranks = old ? MAX_OF(nranks, 2 * old->capacity) : nranks;
+	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->entries[0]));
+	if (!dir)
+		return -ENOMEM;
+	dir->capacity = nranks;
+	dir->retired = old;
+	atomic_store_explicit(&w->directory, dir, memory_order_release);
+	return 0;
+}
+
+static void world_empty(struct world *w)
+{
+	if (w->local)
+		process_pages_free(w->local, w->local_size);
+	mem_free(w->slots);
+	mem_free(w->infos);
+	mem_free(w->routes);
+	w->local = NULL;
+	atomic_store(&w->control, NULL);
+	atomic_store(&w->gathering, 0);
+	w->arrived = 0;
+	w->slots = NULL;
+	w->infos = NULL;
+	w->routes = NULL;
+	w->routes_size = 0;
+	w->routes_ranks = 0;
+	heap_range_close(&w->range);
+	memset(&w->range, 0, sizeof(w->range));
+	w->range_state = 0;
+}
+
+static int world_fill(struct world *w, const struct uid *uid, int nranks, const struct env *env)
+{
+	w->local_size = control_world_size(nranks);
+	w->local = process_pages(w->local_size);
+	w->slots = mem_calloc((size_t)nranks, sizeof(*w->slots));
+	w->infos = mem_calloc((size_t)nranks, sizeof(*w->infos));
+	if (!w->local || !w->slots || !w->infos || world_room(w, nranks)) {
+		world_empty(w);
+		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
+	}
+	w->uid = *uid;
+	control_begin(w->local, nranks, routes_world(w));
+	atomic_store(&w->control, w->local);
+	w->nranks = nranks;
+	w->cpus = process_cpus();
+	w->spin_ns = nranks <= w->cpus ? env->spin * 1000 : 0;
+	atomic_store_explicit(&w->id[1], uid->id[1], memory_order_relaxed);
+	atomic_store_explicit(&w->id[0], uid->id[0], memory_order_release);
+	return 0;
+}
+
+/* A free world of the list, or a new one at its end. */
+static struct world *world_take(struct table *t)
+{
+	_Atomic(struct world *) *end = &t->first;
+	struct world *w;
+
+	while ((w = atomic_load(end))) {
+		if (!w->members && !atomic_load(&w->id[0]) && !atomic_load(&w->id[1]))
+			return w;
+		end = &w->next;
+	}
+	w = pool_take(&t->worlds, sizeof(*w));
+	if (w)
+		atomic_store_explicit(end, w, memory_order_release);
+	return w;
+}
+
+static int world_make(struct table *t, const struct uid *uid, int nranks, struct world **world)
+{
+	const struct env *env;
+	struct world *w;
+	int rc = env_get(&env);
+
+	if (rc)
+		return rc;
+	w = world_take(t);
+	if (!w)
+		return fail(-ENOMEM, "spmt_init: out of memory for a world");
+	rc = world_fill(w, uid, nranks, env);
+	if (!rc)
+		*world = w;
+	return rc;
+}
+
+/* ---- joining ------------------------------------------------------------------------------- */
+
+/* A world is in the making until its first meeting is over. */
+static bool world_making(const struct world *w)
+{
+	return atomic_load(&atomic_load(&w->control)->gate) < 2;
+}
+
+static int first_member(const struct world *w)
+{
+	for (int i = 0; i < w->nranks; i++)
+		if (w->slots[i].taken)
+			return i;
+	return -1;
+}
+
+/* Why rank may not join; a world in the making hears of it, a living one is left alone. */
+static int world_admit(struct world *w, int rank, int nranks)
+{
+	struct control *control = atomic_load(&w->control);
+	int rc = 0;
+
+	rc = world_broken(w, control, "spmt_init", 0);
+	if (rc)
+		return rc;
+	if (nranks != w->nranks)
+		rc = fail(SPMT_ERR_MISMATCH,
+			"spmt_init: nranks differs: rank %d passed %d, rank %d passed %d",
+			first_member(w), w->nranks, rank, nranks);
+	else if (w->slots[rank].taken)
+		rc = fail(-EEXIST,
+			"spmt_init: rank %d of %d is taken: two ranks passed the same number", rank,
+			nranks);
+	if (rc && world_making(w))
+		world_break(w, rc, status_sentence());
+	return rc;
+}
+
+static int world_claim(struct table *t, struct world *w, int rank, int nranks, spmt_comm **comm)
+{
+	int rc = world_admit(w, rank, nranks);
+	spmt_comm *c;
+
+	if (rc)
+		return rc;
+	c = pool_take(&t->comms, sizeof(*c));
+	if (!c)
+		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a comm", rank);
+	c->rank = rank;
+	c->nranks = nranks;
+	c->world = w;
+	c->control = w->local;
+	c->slot = &w->slots[rank];
+	c->slot->taken = true;
+	waits_join(c);
+	world_comm_list(c);
+	w->members++;
+	*comm = c;
+	return 0;
+}
+
+static void world_unname(struct world *w)
+{
+	atomic_store_explicit(&w->id[0], 0, memory_order_release);
+	atomic_store_explicit(&w->id[1], 0, memory_order_release);
+}
+
+static void world_drop(struct world *w)
+{
+	world_unname(w);
+	world_empty(w);
+}
+
+int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm)
+{
+	struct table *t = table();
+	struct world *w;
+	int rc = 0;
+
+	if (!t)
+		return fail(
+			-ENOMEM, "spmt_init: rank %d: out of memory for the table of worlds", rank);
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (!w)
+		rc = world_make(t, uid, nranks, &w);
+	if (!rc)
+		rc = world_claim(t, w, rank, nranks, comm);
+	if (rc && w && !w->members)
+		world_drop(w);
+	else if (rc && w && world_making(w))
+		world_break(w, rc, status_sentence());
+	pthread_mutex_unlock(&t->lock);
+	return rc;
+}
+
+void world_post_failure(const struct uid *uid, int code)
+{
+	struct table *t = table();
+	struct world *w;
+
+	if (!t)
+		return;
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (w && w->members && world_making(w))
+		world_break(w, code, status_sentence());
+	pthread_mutex_unlock(&t->lock);
+}
+
+void comm_stop(const spmt_comm *comm)
+{
+	struct alarm *alarm = __atomic_load_n(&comm->alarm, __ATOMIC_ACQUIRE);
+
+	if (alarm)
+		__atomic_store_n(&alarm->stop, 1, __ATOMIC_RELEASE);
+}
+
+/* What follows from a broken world in this process, for comms split from it, too. */
+static void comms_break(struct world *world, int code, const char *sentence)
+{
+	struct control *control = atomic_load(&world->control);
+	char inherited[STATUS_SENTENCE];
+
+	snprintf(inherited, sizeof(inherited), "its world is broken: %.450s", sentence);
+	pthread_mutex_lock(&world->lock);
+	for (spmt_comm *c = world->comms; c; c = c->next_here) {
+		if (c->parent)
+			control_break(c->control, code, inherited);
+		comm_stop(c);
+	}
+	pthread_mutex_unlock(&world->lock);
+	for (int i = 0; i < world->nranks; i++)
+		bell_ring(&control->cells[i].bell);
+}
+
+/* rank: of this process, which found out; -1: another's. Each process tells once, and what came first, which may be another's. */
+static void break_here(struct world *world, int rank, int code, const char *sentence)
+{
+	struct control *control = atomic_load(&world->control);
+	bool tell = control_break(world->local, code, sentence), first = tell;
+	struct cause cause;
+
+	if (control != world->local)
+		first = control_break(control, code, sentence);
+	if (tell && control_state(control, &cause) == CONTROL_BROKEN)
+		tell_broken(world, first ? rank : -1, cause.code, cause.sentence);
+	else if (tell)
+		tell_broken(world, rank, code, sentence);
+	comms_break(world, code, sentence);
+}
+
+void world_break_here(struct world *world, int code, const char *sentence)
+{
+	break_here(world, -1, code, sentence);
+}
+
+static void break_everywhere(struct world *world, int rank, int code, const char *sentence)
+{
+	struct bootstrap *boot = atomic_load(&world->boot);
+
+	break_here(world, rank, code, sentence);
+	if (boot)
+		bootstrap_break(boot, code, sentence);
+}
+
+void world_break(struct world *world, int code, const char *sentence)
+{
+	break_everywhere(world, -1, code, sentence);
+}
+
+void comm_break(spmt_comm *comm, int code, const char *sentence)
+{
+	UNCANCELLED;
+	struct world *w = comm->world;
+
+	if (!comm->parent) {
+		break_everywhere(w, comm->rank, code, sentence);
+		return;
+	}
+	if (control_break(comm->control, code, sentence))
+		tell_part_broken(comm, code, sentence);
+	pthread_mutex_lock(&w->lock);
+	for (spmt_comm *c = w->comms; c; c = c->next_here)
+		if (c->control == comm->control)
+			comm_stop(c);
+	pthread_mutex_unlock(&w->lock);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		bell_ring(comm->bells[pe]);
+}
+
+/* ---- comms of the process -------------------------------------------------------------------- */
+
+spmt_comm *world_comm_take(void)
+{
+	return pool_take(&table()->comms, sizeof(spmt_comm));
+}
+
+void world_comm_give(spmt_comm *comm)
+{
+	pool_give(&table()->comms, comm);
+}
+
+void world_comm_list(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	struct control *control = atomic_load(&w->control);
+	struct cause cause;
+	bool broken;
+
+	pthread_mutex_lock(&w->lock);
+	comm->next_here = w->comms;
+	w->comms = comm;
+	broken = atomic_load(&control->stop);
+	pthread_mutex_unlock(&w->lock);
+	if (broken && comm->parent && world_cause(w, control, 0, &cause))
+		comms_break(w, cause.code, cause.sentence);
+}
+
+void world_comm_unlist(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	spmt_comm **at = &w->comms;
+
+	pthread_mutex_lock(&w->lock);
+	while (*at && *at != comm)
+		at = &(*at)->next_here;
+	if (*at)
+		*at = comm->next_here;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- leaving ------------------------------------------------------------------------------- */
+
+/* In a broken world nobody waits for those who have mapped its memory. */
+static void slot_close(struct slot *s, bool broken)
+{
+	s->heap.retire = broken && s->export.n;
+	heap_export_close(&s->export);
+	heap_close(&s->heap);
+	if (s->backend)
+		tables_drop(s);
+	if (s->backend)
+		s->backend->close(s->dev);
+}
+
+/* One member less, under the table's lock. */
+static void world_lose(struct world *w)
+{
+	bool broken = atomic_load(&atomic_load(&w->control)->gate) & GATE_BROKEN;
+
+	if (--w->members)
+		return;
+	gather_close(w); /* first: it hears of other processes' ends */
+	for (int i = 0; i < w->nranks; i++)
+		slot_close(&w->slots[i], broken);
+	world_drop(w);
+}
+
+void world_leave(spmt_comm *comm)
+{
+	struct table *t = table();
+	struct world *w = comm->world;
+
+	pthread_mutex_lock(&t->lock);
+	/* A world that ended in order gives its name back with the first to leave, who may be in the
+	   next world of this name before the last has left. Late ranks of a broken one must find it. */
+	if (!(atomic_load(&comm->control->gate) & GATE_BROKEN))
+		world_unname(w);
+	world_lose(w);
+	pthread_mutex_unlock(&t->lock);
+	pool_give(&t->comms, comm);
+}
+
+void world_linger(spmt_comm *comm)
+{
+	struct table *t = table();
+
+	pthread_mutex_lock(&t->lock);
+	comm->sibling = atomic_load(&t->lingering);
+	atomic_store(&t->lingering, comm);
+	pthread_mutex_unlock(&t->lock);
+}
+
+spmt_comm *world_lingering(void)
+{
+	struct table *t = table();
+	spmt_comm *first;
+
+	if (!t || LIKELY(!atomic_load(&t->lingering)))
+		return NULL;
+	pthread_mutex_lock(&t->lock);
+	first = atomic_exchange(&t->lingering, NULL);
+	pthread_mutex_unlock(&t->lock);
+	return first;
+}
+
+int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world)
+{
+	struct table *t = table();
+	struct world *w;
+	int rc = 0;
+
+	if (!t)
+		return fail(-ENOMEM, "%s: out of memory for the table of worlds", what);
+	pthread_mutex_lock(&t->lock);
+	w = world_find(t, uid->id);
+	if (!w)
+		rc = world_make(t, uid, nranks, &w);
+	if (!rc)
+		w->members++;
+	pthread_mutex_unlock(&t->lock);
+	if (!rc)
+		*world = w;
+	return rc;
+}
+
+void world_release(struct world *world)
+{
+	struct table *t = table();
+
+	if (!world)
+		return;
+	pthread_mutex_lock(&t->lock);
+	world_lose(world);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- lookups: no lock ---------------------------------------------------------------------- */
+
+void world_publish(spmt_comm *comm)
+{
+	struct directory *dir = atomic_load(&comm->world->directory);
+
+	comm_set_live(comm);
+	atomic_store_explicit(&dir->entries[comm->rank].dev, comm->dev, memory_order_relaxed);
+	tsan_release(&dir->entries[comm->rank]);
+	atomic_store_explicit(&dir->entries[comm->rank].comm, comm, memory_order_release);
+}
+
+void world_unpublish(spmt_comm *comm)
+{
+	struct directory *dir = atomic_load(&comm->world->directory);
+
+	atomic_store_explicit(&dir->entries[comm->rank].comm, NULL, memory_order_release);
+	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+}
+
+/* The directory of the world that uid names, to be looked at once and then confirmed: the world
+   may leave meanwhile. */
+static struct directory *directory_of(const spmt_uid *uid, struct world **world, uint64_t id[2])
+{
+	struct table *t = table();
+
+	if (!uid || !t)
+		return NULL;
+	memcpy(id, uid->bytes + offsetof(struct uid, id), 2 * sizeof(id[0]));
+	if (!(id[0] | id[1]))
+		return NULL;
+	*world = world_find(t, id);
+	return *world ? atomic_load_explicit(&(*world)->directory, memory_order_acquire) : NULL;
+}
+
+spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank)
+{
+	struct world *w;
+	uint64_t id[2];
+	struct directory *dir = directory_of(uid, &w, id);
+	spmt_comm *c;
+
+	if (!dir || rank < 0 || rank >= dir->capacity)
+		return NULL;
+	c = atomic_load_explicit(&dir->entries[rank].comm, memory_order_acquire);
+	tsan_acquire(&dir->entries[rank]);
+	return c && world_is(w, id) ? c : NULL;
+}
+
+spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device)
+{
+	struct world *w;
+	uint64_t id[2];
+	struct directory *dir = directory_of(uid, &w, id);
+
+	for (int i = 0; dir && i < dir->capacity; i++) {
+		spmt_comm *c = atomic_load_explicit(&dir->entries[i].comm, memory_order_acquire);
+
+		tsan_acquire(&dir->entries[i]);
+		if (c &&
+			atomic_load_explicit(&dir->entries[i].dev, memory_order_relaxed) ==
+				device &&
+			world_is(w, id))
+			return c;
+	}
+	return NULL;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* A world as this process sees it, its slots (the state of one rank, one a device), and the table of
+   worlds: joining, leaving, looking up. */
+#ifndef SPMT_WORLD_H
+#define SPMT_WORLD_H
+
+#include <pthread.h>
+
+#include "include/spmt.h"
+#include "include/spmt_device.h"
+#include "transports/ipc.h"
+#include "transports/transport.h"
+#include "spmt/bootstrap/search.h"
+#include "control.h"
+#include "pool.h"
+
+/* Owned by the world and released by the last of its ranks in this process to leave: peers may
+   store into a heap until then. */
+struct slot {
+	struct heap heap;
+	struct heap_export export;     /* for other processes; empty where there are none */
+	int offered_fd;		       /* of a buffer while it is registered, -1: none */
+	const struct backend *backend; /* not NULL: device `dev` is open */
+	int dev;
+	bool taken;	       /* a rank of this process has it */
+	pthread_mutex_t lock;  /* guards the tree of the rank's comms and the lists below; zeroed is
+				 unlocked */
+	struct pinned *pinned; /* table.c: what its comms have borrowed or given back */
+	struct spare_table *tables;
+};
+
+/* rank -> comm for lookups without a lock; grows, is never freed. */
+struct directory {
+	int capacity;
+	struct directory *retired;
+	struct directory_entry {
+		_Atomic(spmt_comm *) comm;
+		_Atomic int dev;
+	} entries[];
+};
+
+struct bootstrap;
+
+struct world {
+	struct pooled head;
+	_Atomic(struct world *) next; /* all worlds there ever were; only grows */
+	_Atomic uint64_t id[2];	      /* zero: this one is free */
+	_Atomic(struct directory *) directory;
+
+	/* guarded by the table's lock */
+	int members; /* ranks of this process that have not left, and holds */
+
+	/* written by the rank that made it, before anybody else joins */
+	int nranks;
+	int cpus;
+	int64_t spin_ns; /* 0: ranks outnumber CPUs, do not spin */
+	struct uid uid;
+	struct control *local; /* of this process alone: what ranks gather by */
+	size_t local_size;
+	struct slot *slots;	 /* by rank */
+	struct rank_info *infos; /* by rank; each rank writes its own before a meeting */
+
+	/* gather.c: how the ranks found each other */
+	_Atomic(struct control *) control; /* what they meet on: local, or shared by processes */
+	_Atomic uint32_t gathering;
+	int arrived;			  /* guarded by lock */
+	struct meeting met;		  /* guarded by lock; not yet of a bootstrap */
+	_Atomic(struct bootstrap *) boot; /* NULL: all ranks are in this process */
+	const int *process;		  /* by rank, likewise; equal numbers share a process */
+	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
+
+	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
+	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
+	struct alarm *alarms;
+	struct heap_range range;
+	int range_state; /* 0 not tried, 1 open, negative: why not */
+	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */
+	size_t routes_size;
+	int routes_ranks;
+};
+
+/*
+ * Claims rank `rank` of the world that uid names, made if this is the first rank of the process to
+ * come. On failure nothing is claimed, and the world, if there is one in the making, is broken with
+ * the sentence.
+ */
+int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
+/* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
+void world_leave(spmt_comm *comm);
+/* Keeps a comm whose work goes on, with its world; and takes all that are kept, a list by `sibling`. */
+void world_linger(spmt_comm *comm);
+spmt_comm *world_lingering(void);
+/* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
+   ranks lets those that come late hear of one that failed. */
+int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);
+void world_release(struct world *world);
+/* Makes comm visible to spmt_comm_by_*, or takes it back. */
+void world_publish(spmt_comm *comm);
+void world_unpublish(spmt_comm *comm);
+/* A comm split from another: busy and empty, NULL: no memory; and back. */
+spmt_comm *world_comm_take(void);
+void world_comm_give(spmt_comm *comm);
+/* From here on the comm breaks with its world, and at once if that has broken; until it is taken off. */
+void world_comm_list(spmt_comm *comm);
+void world_comm_unlist(spmt_comm *comm);
+
+/* Breaks the world that uid names if one of its ranks is here and it is still in the making. */
+void world_post_failure(const struct uid *uid, int code);
+/* Breaks the world for all its ranks, wherever they are, and stops their kernels. */
+void world_break(struct world *world, int code, const char *sentence);
+/* The part that concerns this process: for what other processes have told. */
+void world_break_here(struct world *world, int code, const char *sentence);
+
+#endif

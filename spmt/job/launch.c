@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One uid for ranks that were given none. The ranks of a process that join the same world are a party: the
+ * first to come finds the uid for all of them, from the user's bootstrap, or derives it from what the
+ * launcher's job shares. A rank that comes again begins the next world, or joins those who have begun it.
+ */
+#include "launch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "user.h"
+#include "spmt/comm/comm.h"
+#include "src/base/futex.h"
+#include "launch_state.h"
+
+#define ATTR_FIRST offsetof(struct spmt_attr, bootstrap) /* as large as the first one was */
+#define ATTR_MOST 4096 /* of what a later release may have; more was never set */
+
+static struct {
+	void *_Atomic pages;
+	_Atomic(pid_t) client;
+} launched;
+
+struct launch_state *launch_state(void)
+{
+	return process_state(&launched.pages, sizeof(struct launch_state));
+}
+
+_Atomic(pid_t) *launch_client(void)
+{
+	return &launched.client;
+}
+
+void launch_turn(struct launch_state *s)
+{
+	atomic_fetch_add(&s->turns, 1);
+	futex_wake_all(&s->turns);
+}
+
+bool launch_sleep(struct launch_state *s, int64_t begin, int64_t timeout_ms)
+{
+	uint32_t seen = atomic_load(&s->turns);
+	int64_t left = timeout_ms < 0 ? -1 : begin + timeout_ms * 1000000 - process_now();
+
+	if (timeout_ms >= 0 && left <= 0)
+		return false;
+	pthread_mutex_unlock(&s->lock);
+	futex_sleep(&s->turns, seen, left);
+	pthread_mutex_lock(&s->lock);
+	return true;
+}
+
+/* ---- attributes ---------------------------------------------------------------------------- */
+
+int attr_take(
+	const char *what, const char *name, const struct spmt_attr *given, struct spmt_attr *attr)
+{
+	const unsigned char *bytes = (const unsigned char *)given;
+
+	if (given->size < sizeof(*attr) && given->size != ATTR_FIRST)
+		return fail(-EINVAL, "%s: %s.size %zu is below %zu: begin with SPMT_ATTR_INIT",
+			what, name, given->size, sizeof(*attr));
+	if (given->size > ATTR_MOST)
+		return fail(-EINVAL, "%s: %s.size %zu is above %d: begin with SPMT_ATTR_INIT", what,
+			name, given->size, ATTR_MOST);
+	memset(attr, 0, sizeof(*attr));
+	memcpy(attr, given, MIN_OF(given->size, sizeof(*attr)));
+	attr->size = sizeof(*attr);
+	for (size_t i = sizeof(*attr); i < given->size; i++)
+		if (bytes[i])
+			return fail(-EINVAL,
+				"%s: %s.size %zu: byte %zu asks for something this library (%s) does not know",
+				what, name, given->size, i, spmt_version());
+	return 0;
+}
+
+int launch_share(const struct launch *launch, int nranks)
+{
+	return nranks > 0 && nranks % launch->processes == 0 ? nranks / launch->processes : 1;
+}
+
+int launch_ranks(const struct launch *launch, struct spmt_attr *attr)
+{
+	int share, first;
+
+	if (!launch->processes || attr->nranks < 0)
+		return 0;
+	if (!attr->nranks && attr->rank)
+		return fail(-EINVAL,
+			"spmt_init: attr.rank %d with nranks 0: the job gives both or neither",
+			attr->rank);
+	if (!attr->nranks) {
+		attr->rank = launch->process;
+		attr->nranks = launch->processes;
+		return 0;
+	}
+	if (attr->nranks % launch->processes)
+		return fail(-EINVAL,
+			"spmt_init: rank %d: attr.nranks %d is no multiple of the job's %d processes; other worlds need a uid",
+			attr->rank, attr->nranks, launch->processes);
+	share = launch_share(launch, attr->nranks);
+	first = launch->process * share;
+	if (attr->rank < first || attr->rank >= first + share)
+		return fail(-EINVAL,
+			"spmt_init: attr.rank %d of %d: process %d of %d has the ranks %d .. %d",
+			attr->rank, attr->nranks, launch->process, launch->processes, first,
+			first + share - 1);
+	return 0;
+}
+
+int launch_device(const struct launch *launch, int rank, int nranks, int count)
+{
+	int share = launch_share(launch, nranks), position = rank - launch->process * share;
+
+	return count == share ? position : launch->local * share + position;
+}
+
+/* ---- parties ------------------------------------------------------------------------------- */
+
+struct party {
+	struct party *next;
+	const void *key; /* the user's struct; NULL: the launcher */
+	int members, came, inside;
+	bool listed; /* somebody is still to come */
+	/* what the first has found for all */
+	bool found;
+	int code;
+	char sentence[STATUS_SENTENCE];
+	uint64_t number; /* of the world in the launcher's job */
+	struct uid uid;
+	struct launch launch;
+	unsigned char taken[]; /* by position */
+};
+
+static bool party_awaits(const struct party *p, const void *key, int position)
+{
+	return p->key == key && (position < 0 || (position < p->members && !p->taken[position]));
+}
+
+/* The oldest that the rank at `position` has not been to; else the end of the list. */
+static struct party **party_find(struct launch_state *s, const void *key, int position)
+{
+	struct party **at = &s->parties;
+
+	while (*at && !party_awaits(*at, key, position))
+		at = &(*at)->next;
+	return at;
+}
+
+static void party_unlist(struct party **at)
+{
+	struct party *p = *at;
+
+	*at = p->next;
+	p->listed = false;
+	if (!p->inside)
+		mem_free(p);
+}
+
+static void party_leave(struct party *p)
+{
+	p->inside--;
+	if (!p->inside && !p->listed)
+		mem_free(p);
+}
+
+/* Of the rank at `position` among `members`, -1: none of theirs, which comes in somebody's stead. Its nth call is for the
+   nth world, also where another rank, whose call has failed, has begun the next before this one comes to the first. */
+static struct party *party_join(
+	struct launch_state *s, const void *key, int members, int position, bool *first)
+{
+	struct party **at = party_find(s, key, position), *p = *at;
+
+	*first = !p;
+	if (!p) {
+		p = mem_calloc(1, sizeof(*p) + (size_t)members);
+		if (!p)
+			return NULL;
+		p->key = key;
+		p->members = members;
+		p->listed = true;
+		*at = p;
+	}
+	if (position >= 0)
+		p->taken[position] = 1;
+	p->inside++;
+	if (++p->came == p->members)
+		party_unlist(at);
+	return p;
+}
+
+static struct party *party_of(struct launch_state *s, const struct spmt_attr *attr,
+	const struct launch *launch, bool *first)
+{
+	int members = launch_share(launch, attr->nranks);
+	int home = launch->process * members, position = -1;
+	struct party *p;
+
+	/* any other is an error, told once the world is known */
+	if (attr->rank >= home && attr->rank - home < members)
+		position = attr->rank - home;
+	p = party_join(s, attr->bootstrap, members, position, first);
+	if (!p)
+		fail(-ENOMEM, "spmt_init: rank %d: out of memory for the world's name", attr->rank);
+	return p;
+}
+
+/* ---- the sources --------------------------------------------------------------------------- */
+
+/* All with the lock held, which is given up while they wait. */
+static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
+	struct uid *uid, struct launch *launch)
+{
+	struct uid seed;
+	struct party *p;
+	bool first;
+	int rc = server_ask(s, timeout_ms, &seed, launch);
+
+	if (rc)
+		return rc;
+	p = party_of(s, attr, launch, &first);
+	if (!p)
+		return -ENOMEM;
+	if (first)
+		p->number = ++s->worlds;
+	uid_derive(&seed, &p->number, sizeof(p->number), uid);
+	explicit_bzero(&seed, sizeof(seed));
+	party_leave(p);
+	return 0;
+}
+
+static void user_ask(
+	struct launch_state *s, struct party *p, const struct spmt_bootstrap *user, int nranks)
+{
+	struct uid uid = { 0 };
+	struct launch launch = { 0 };
+	int code;
+
+	pthread_mutex_unlock(&s->lock);
+	code = user_spread(user, nranks ? nranks : user->processes, &uid, &launch);
+	pthread_mutex_lock(&s->lock);
+	p->code = code;
+	if (code)
+		memcpy(p->sentence, status_sentence(), sizeof(p->sentence));
+	p->uid = uid;
+	p->launch = launch;
+	p->found = true;
+	launch_turn(s);
+}
+
+static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
+	struct uid *uid, struct launch *launch)
+{
+	struct spmt_bootstrap user;
+	int64_t begin = process_now();
+	struct party *p;
+	bool first;
+	int rc = user_check(attr->bootstrap, attr->rank, &user);
+
+	if (rc)
+		return rc;
+	*launch = (struct launch){ user.process, user.processes, 0 };
+	p = party_of(s, attr, launch, &first);
+	if (!p)
+		return -ENOMEM;
+	if (first)
+		user_ask(s, p, &user, attr->nranks);
+	while (!rc && !p->found)
+		if (!launch_sleep(s, begin, timeout_ms))
+			rc = fail(SPMT_ERR_TIMEOUT,
+				"spmt_init: rank %d: attr.bootstrap's all_gather, called by another rank of process %d, has not returned after %.1f s",
+				attr->rank, user.process, (double)(process_now() - begin) / 1e9);
+	if (!rc && p->code)
+		rc = fail_with(p->code, p->sentence);
+	if (!rc) {
+		*uid = p->uid;
+		*launch = p->launch;
+	}
+	party_leave(p);
+	return rc;
+}
+
+static int from_job(const struct spmt_attr *attr, struct uid *uid, struct launch *launch)
+{
+	struct launch_state *s = launch_state();
+	const struct env *env;
+	int64_t timeout;
+	int rc = env_get(&env);
+
+	if (rc)
+		return fail(rc, "spmt_init: %s", status_sentence());
+	if (!s)
+		return fail(-ENOMEM, "spmt_init: no memory for what is known of the job");
+	timeout = MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
+	pthread_mutex_lock(&s->lock);
+	rc = (attr->bootstrap ? from_user : from_launcher)(s, attr, timeout, uid, launch);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *launch)
+{
+	char what[32];
+	spmt_uid own;
+	int rc;
+
+	snprintf(what, sizeof(what), "spmt_init: rank %d", attr->rank);
+	*launch = (struct launch){ 0 };
+	if (attr->uid)
+		return uid_read(what, attr->uid, uid);
+	if (attr->bootstrap || (attr->nranks != 1 && env_launched()))
+		return from_job(attr, uid, launch);
+	if (attr->nranks < 0)
+		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
+			attr->nranks);
+	if (attr->nranks != 1)
+		return fail(-EINVAL,
+			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",
+			attr->rank, attr->nranks);
+	rc = uid_create(what, &own);
+	return rc ? rc : uid_read("spmt_init", &own, uid);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* The way back, written once: of a comm, however far it got, and of those split from it. */
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/comm/gather.h"
+#include "spmt/calls/misuse.h"
+#include "peer.h"
+#include "split.h"
+#include "spmt/comm/steps.h"
+#include "spmt/comm/stream.h"
+
+/* Nobody is in a call on it any more. */
+static void comm_close(spmt_comm *comm)
+{
+	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+	comm_unvisited(comm);
+	if (comm->control && atomic_load(&comm->control->stop))
+		control_leave(comm->control, comm->rank);
+	mem_free(comm->survivors);
+	comm->survivors = NULL;
+}
+
+/* Nothing of its peers' is mapped afterwards. */
+static void comm_unmap(spmt_comm *comm)
+{
+	mems_drop(comm);
+	peers_unlink(comm);
+}
+
+static void comm_release(spmt_comm *comm)
+{
+	comm_unmap(comm);
+	streams_drop(comm);
+	if (comm->stream)
+		comm->backend->stream_destroy(comm->dev, comm->stream);
+	world_comm_unlist(comm);
+	pinned_return(comm);
+	if (comm->parent)
+		split_leave(comm);
+	else
+		world_leave(comm);
+}
+
+/* ---- a comm and those split from it, which end with it ------------------------------------------ */
+
+/* False: some work goes on. A kernel in one comm's stream may use another's view, so that all stay or none does. */
+static bool tree_close(spmt_comm *root)
+{
+	int64_t deadline = streams_deadline(root);
+	bool settled;
+
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		comm_close(c);
+	comm_close(root);
+	settled = streams_settle(root, deadline);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		settled &= streams_settle(c, deadline);
+	return settled;
+}
+
+static bool tree_ended(spmt_comm *root)
+{
+	bool ended = streams_ended(root);
+
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		ended &= streams_ended(c);
+	return ended;
+}
+
+static void parts_release(spmt_comm *root)
+{
+	spmt_comm *next;
+
+	for (spmt_comm *c = split_first(root); c != root; c = next) {
+		next = split_next(c);
+		comm_release(c);
+	}
+}
+
+static void tree_release(spmt_comm *root)
+{
+	parts_release(root);
+	comm_release(root);
+}
+
+/* On the thread of the last stream that has come to its end. */
+static void tree_left(void *arg)
+{
+	spmt_comm *root = arg;
+
+	if (atomic_fetch_sub(&root->going, 1) == 1)
+		tree_release(root);
+}
+
+static void tree_leave_one(spmt_comm *comm, spmt_comm *root)
+{
+	if (!comm->streamed)
+		return;
+	atomic_fetch_add(&root->going, 1);
+	streams_hand_over(comm, tree_left, root); /* if that fails all of it stays */
+}
+
+static void tree_hand_over(spmt_comm *root)
+{
+	atomic_store(&root->going, 1);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+		tree_leave_one(c, root);
+	tree_leave_one(root, root);
+	tree_left(root);
+}
+
+/* Those that linger are looked at again whenever a rank comes or goes. */
+void comms_release(void)
+{
+	spmt_comm *comm = world_lingering(), *next;
+	struct status_saved saved;
+
+	if (LIKELY(!comm))
+		return;
+	status_save(&saved);
+	for (; comm; comm = next) {
+		next = comm->sibling;
+		if (tree_ended(comm))
+			tree_release(comm);
+		else
+			world_linger(comm);
+	}
+	status_restore(&saved);
+}
+
+/* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
+   one by one; or of a part, whose world stands, what is released with that. */
+void comm_destroy(spmt_comm *comm)
+{
+	struct status_saved saved;
+
+	if (!comm)
+		return;
+	comms_release();
+	status_save(&saved);
+	if (tree_close(comm))
+		tree_release(comm);
+	else if (!comm->parent && comm_cpu_access(comm))
+		tree_hand_over(comm);
+	else if (!comm->parent)
+		world_linger(comm);
+	status_restore(&saved);
+}
+
+/* What broke a comm that was split from another is not the other's failure. */
+static int quiet_one(spmt_comm *comm)
+{
+	return atomic_load(&comm->control->stop) ? 0 : quiet_all(comm, "spmt_finalize");
+}
+
+/* The first failure. */
+static int tree_quiet(spmt_comm *root)
+{
+	struct status_saved first;
+	int rc = quiet_one(root), one;
+
+	status_save(&first);
+	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
+		one = quiet_one(c);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	status_restore(&first);
+	return rc;
+}
+
+/* Where others wait in another call for this rank, that call knows who is missing: the same deadline ends
+   it first. */
+static void finalize_deadline(spmt_comm *comm)
+{
+	int64_t ms = comm_timeout(comm);
+
+	if (ms >= 0)
+		atomic_store(&comm->timeout_ms, MIN_OF(ms + 50, TIMEOUT_MOST));
+}
+
+int spmt_finalize(spmt_comm *comm)
+{
+	UNCANCELLED;
+	struct meet_record record = { .op = MEET_FINALIZE };
+	int rc = comm_enter_any(comm, "spmt_finalize");
+	struct status_saved what;
+	spmt_comm *turn;
+	const char *other;
+	bool broken;
+	int found = 0;
+
+	if (rc)
+		return rc;
+	comm_look(comm);
+	broken = atomic_load(&comm->control->stop);
+	turn = turn_begin(comm, "spmt_finalize");
+	other = turn_other(comm);
+	if (!broken) /* claimed to the end: the comm is gone then */
+		rc = other ? comm_busy(comm, "spmt_finalize", other)
+			   : comm_claim(comm, "spmt_finalize");
+	if (rc) {
+		turn_end(&turn);
+		return rc;
+	}
+	record.status = tree_quiet(comm);
+	if (!broken) {
+		finalize_deadline(comm);
+		rc = meet(comm, &record);
+		/* Somebody is elsewhere: what the others do next would wait for a rank that is
+		   gone. */
+		if (rc)
+			comm_break(comm, rc, status_sentence());
+	}
+	if (!broken && !rc && comm_checked(comm))
+		found = misuse_left(comm);
+	if (found)
+		status_save(&what);
+	turn_end(&turn);
+	if (!comm->parent)
+		world_unpublish(comm);
+	if (!broken && !rc && gather_elsewhere(comm)) {
+		/* Memory that another process has mapped is not given back under it. */
+		if (tree_close(comm)) {
+			parts_release(comm);
+			comm_unmap(comm);
+		}
+		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
+	}
+	comm_destroy(comm);
+	if (rc || !found)
+		return rc;
+	status_restore(&what);
+	return found;
+}

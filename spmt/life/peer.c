@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* A link a peer: routes selected from what the ranks told and what the driver says of each pair,
+   then attached. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "spmt/comm/gather.h"
+#include "peer.h"
+#include "spmt/comm/steps.h"
+
+/*
+ * The peer's device as this process numbers it. Ordinals of another process mean nothing here
+ * (CUDA_VISIBLE_DEVICES), identities do; a device that is not to be seen here has a number of its own
+ * beyond the others.
+ */
+static int peer_device(const spmt_comm *comm, const struct rank_info *peer)
+{
+	static const unsigned char none[sizeof(peer->uuid)];
+	const struct rank_info *me = &comm->world->infos[comm->rank];
+	struct status_saved saved;
+	struct device_desc desc;
+	bool known = memcmp(peer->uuid, none, sizeof(none)) != 0;
+	int n = 0, dev = 0;
+
+	if (!memcmp(me->process, peer->process, sizeof(me->process)))
+		return peer->settled;
+	status_save(&saved);
+	comm->backend->count(&n);
+	for (; known && dev < n; dev++)
+		if (!comm->backend->describe(dev, &desc) &&
+			!memcmp(desc.uuid, peer->uuid, sizeof(desc.uuid)))
+			break;
+	status_restore(&saved);
+	return known && dev < n ? dev : n + peer->rank;
+}
+
+static bool device_is_here(const spmt_comm *comm, int dev)
+{
+	int n = 0;
+
+	return !comm->backend->count(&n) && dev < n;
+}
+
+static void link_facts(
+	const spmt_comm *comm, int peer_dev, const struct env *env, struct pair_facts *facts)
+{
+	memset(facts, 0, sizeof(*facts));
+	facts->maps = env->maps;
+	facts->moves = env->moves;
+	facts->threshold =
+		env->threshold == ENV_SIZE_UNSET ? comm->backend->store_threshold : env->threshold;
+	if (device_is_here(comm, peer_dev))
+		facts->peer_code =
+			comm->backend->peer_check(comm->dev, peer_dev, facts->peer_reason);
+}
+
+static void link_movers(spmt_comm *comm, struct link *link)
+{
+	const struct route *route = &link->route;
+
+	link->small = mover_ops(route->movers[0]);
+	link->large = mover_ops(route->movers[route->nmovers > 1 ? 1 : 0]);
+	link->threshold = route->nmovers > 1 ? route->threshold : UINT64_MAX;
+	link->direct = comm_cpu_access(comm) && route->movers[0] == MOVER_STORE;
+}
+
+/* p2p is sometimes refused only when it is enabled: then the route is chosen again without it,
+   the reason kept. */
+static int link_attach(
+	spmt_comm *comm, struct link *link, const struct rank_info *peer, struct pair_facts *facts)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank];
+	int rc = link->map->attach(link, comm->backend, comm->dev, peer);
+
+	if (rc != -EACCES || link->route.map != MAP_P2P)
+		return rc;
+	facts->peer_code = rc;
+	snprintf(facts->peer_reason, sizeof(facts->peer_reason), "%.*s", DEVICE_REASON - 1,
+		status_sentence());
+	rc = route_select(me, peer, facts, &link->route);
+	if (rc)
+		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank,
+			peer->rank, link->route.reason);
+	link->map = map_ops(link->route.map);
+	link_movers(comm, link);
+	return link->map->attach(link, comm->backend, comm->dev, peer);
+}
+
+/* What a link says of its comm. */
+static struct link *link_begin(spmt_comm *comm, int pe, int peer_dev)
+{
+	struct link *link = &comm->links[pe];
+
+	link->backend = comm->backend;
+	link->dev = comm->dev;
+	link->peer_dev = peer_dev;
+	link->rank = comm->rank;
+	link->pe = pe;
+	link->stream = comm->stream;
+	link->timeout_ms = &comm->timeout_ms;
+	link->stop = control_stop_word(comm->control);
+	return link;
+}
+
+static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *env)
+{
+	const struct rank_info *me = &comm->world->infos[comm->rank],
+			       *peer = &comm->world->infos[pe];
+	struct link *link = link_begin(comm, pe, peer_dev);
+	struct pair_facts facts;
+	int rc;
+
+	if (comm->world->memory && comm->world->memory[pe].known && !gather_here(comm, pe))
+		link->memory = &comm->world->memory[pe];
+	link_facts(comm, peer_dev, env, &facts);
+	rc = route_select(me, peer, &facts, &link->route);
+	if (rc)
+		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank, pe,
+			link->route.reason);
+	link->map = map_ops(link->route.map);
+	if (!link->map)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"spmt_init: rank %d: map %s to rank %d is not in this build", comm->rank,
+			map_name(link->route.map), pe);
+	link_movers(comm, link);
+	return link_attach(comm, link, peer, &facts);
+}
+
+static int links_room(spmt_comm *comm)
+{
+	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
+	comm->bells = mem_calloc((size_t)comm->nranks, sizeof(*comm->bells));
+	return comm->links && comm->bells
+		? 0
+		: fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
+}
+
+/* seen: where the peers of another comm see this rank's heap; its numbers of this one's ranks. */
+static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int *numbers)
+{
+	struct spmtd_peer *peers;
+	int rc = table_open(comm, (size_t)comm->nranks * sizeof(*peers), &comm->peers);
+
+	if (rc)
+		return rc;
+	peers = comm->peers.host;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
+		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
+		peers[pe].mine =
+			seen ? seen[numbers[pe]].mine : (uint64_t)(uintptr_t)comm->heap->base;
+	}
+	return table_publish(comm, &comm->peers);
+}
+
+/* ---- worlds of several processes: who sees whose heap where ---------------------------------- */
+
+static struct spmtd_inbox *inbox(char *own, int rank)
+{
+	return (struct spmtd_inbox *)(void *)(own + sizeof(struct spmtd_own)) + rank;
+}
+
+int peers_tell(spmt_comm *comm)
+{
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		struct link *link = &comm->links[pe];
+		uint64_t seen = (uint64_t)(uintptr_t)link->base;
+
+		rc = link->small->put(link, &inbox(link->own, comm->rank)->seen, &seen,
+			sizeof(seen), MOVE_BLOCKING, NULL);
+	}
+	return rc;
+}
+
+int peers_hear(spmt_comm *comm)
+{
+	struct link *self = &comm->links[comm->rank];
+	struct spmtd_peer *peers = comm->peers.host;
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = self->small->get(self, &peers[pe].mine, &inbox(self->own, pe)->seen,
+			sizeof(peers[pe].mine), MOVE_BLOCKING, NULL);
+	return rc ? rc : table_publish(comm, &comm->peers);
+}
+
+/* ---- init and finalize ----------------------------------------------------------------------- */
+
+int peers_link(spmt_comm *comm)
+{
+	const struct rank_info *infos = comm->world->infos;
+	const struct env *env;
+	int rc = env_get(&env);
+
+	if (rc)
+		return rc;
+	rc = links_room(comm);
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		comm->bells[pe] = &comm->control->cells[pe].bell;
+		rc = link_open(comm, pe, peer_device(comm, &infos[pe]), env);
+	}
+	if (!rc)
+		rc = peers_table(comm, NULL, NULL);
+	if (!rc)
+		view_prepare(comm);
+	return rc;
+}
+
+static void link_share(spmt_comm *comm, int pe, const struct link *from, uint64_t area)
+{
+	struct link *link = link_begin(comm, pe, from->peer_dev);
+
+	link->route = from->route;
+	link->base = from->base;
+	link->own = from->base + area;
+	link_movers(comm, link);
+}
+
+int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
+{
+	const struct spmtd_peer *seen = comm->parent->peers.host;
+	int rc = links_room(comm);
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		comm->bells[pe] = comm->parent->bells[parent_ranks[pe]];
+		link_share(comm, pe, &comm->parent->links[parent_ranks[pe]], areas[pe]);
+	}
+	if (!rc)
+		rc = peers_table(comm, seen, parent_ranks);
+	if (!rc)
+		view_prepare(comm);
+	return rc;
+}
+
+void peers_unlink(spmt_comm *comm)
+{
+	table_close(comm, &comm->peers);
+	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
+		struct link *link = &comm->links[pe];
+
+		if (link->small)
+			link->small->close(link);
+		if (link->large && link->large != link->small)
+			link->large->close(link);
+		if (link->map)
+			link->map->detach(link, comm->backend, comm->dev);
+	}
+	mem_free(comm->links);
+	mem_free(comm->bells);
+	comm->links = NULL;
+	comm->bells = NULL;
+}

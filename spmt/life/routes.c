@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* SPMT_ROUTES=file: how each rank reaches each other, for spmt-info and for people. */
+#include "routes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
+
+#define ROW (LINK_REASON + 192)
+
+int routes_process(const spmt_comm *comm, int rank)
+{
+	return comm->world->process ? comm->world->process[rank] : 0;
+}
+
+unsigned long long routes_world(const struct world *w)
+{
+	return w->uid.id[0] ^ (w->uid.id[1] << 29 | w->uid.id[1] >> 35);
+}
+
+static size_t row_print(const spmt_comm *comm, int pe, char *row)
+{
+	const struct route *r = &comm->links[pe].route;
+	char movers[32];
+	int n;
+
+	route_movers(r, movers, sizeof(movers));
+	n = snprintf(row, ROW,
+		"world %016llx of %d: pid %d process %d device %d rank %d -> process %d device %d rank %d: map %s movers %s threshold %llu: %s\n",
+		routes_world(comm->world), comm->nranks, (int)getpid(),
+		routes_process(comm, comm->rank), comm->dev, comm->rank, routes_process(comm, pe),
+		comm->world->infos[pe].settled, pe, map_name(r->map), movers,
+		(unsigned long long)r->threshold, r->reason);
+	return MIN_OF((size_t)MAX_OF(n, 0), (size_t)ROW - 1);
+}
+
+/* EFBIG instead of the SIGXFSZ that the kernel sends with it, whoever else makes the file grow. */
+static ssize_t write_unsignalled(int fd, const char *text, size_t size)
+{
+	const struct timespec none = { 0 };
+	sigset_t before, own, pending;
+	ssize_t done;
+	int err;
+
+	sigemptyset(&own);
+	sigaddset(&own, SIGXFSZ);
+	sigemptyset(&pending);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &own, &before);
+	done = write(fd, text, size);
+	err = errno;
+	if (done < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
+		sigtimedwait(&own, NULL, &none);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = err;
+	return done;
+}
+
+static int told_not(const spmt_comm *comm, const char *path, int err, const char *why)
+{
+	return fail(-err, "spmt_init: rank %d: SPMT_ROUTES=%s: %s", comm->rank, path, why);
+}
+
+static int fd_append(const spmt_comm *comm, int fd, const char *path, const char *text, size_t size)
+{
+	struct stat s;
+	ssize_t done;
+
+	if (fstat(fd, &s))
+		return told_not(comm, path, errno, strerror(errno));
+	/* whose reader may go, which is a SIGPIPE, or not read */
+	if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
+		return told_not(comm, path, EINVAL, "a pipe or a socket: it has to be a file");
+	done = write_unsignalled(fd, text, size);
+	if (done < 0)
+		return told_not(comm, path, errno,
+			errno == EFBIG ? "File too large (ulimit -f)" : strerror(errno));
+	return (size_t)done == size ? 0 : told_not(comm, path, EIO, "written in part");
+}
+
+static int file_append(const spmt_comm *comm, const char *path, const char *text, size_t size)
+{
+	const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	int rc, fd = open(path, how, 0644);
+
+	if (fd < 0)
+		return told_not(comm, path, errno, strerror(errno));
+	rc = fd_append(comm, fd, path, text, size);
+	close(fd);
+	return rc;
+}
+
+static int ranks_here(const spmt_comm *comm)
+{
+	int n = 0;
+
+	for (int r = 0; r < comm->nranks; r++)
+		n += gather_here(comm, r);
+	return n;
+}
+
+int routes_tell(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+	int here = ranks_here(comm), rc = 0;
+	const struct env *env;
+	bool last = false;
+
+	if (env_get(&env) || !env->routes)
+		return 0;
+	pthread_mutex_lock(&w->lock);
+	if (!w->routes)
+		w->routes = mem_calloc((size_t)here * (size_t)comm->nranks, ROW);
+	for (int pe = 0; w->routes && pe < comm->nranks; pe++)
+		w->routes_size += row_print(comm, pe, w->routes + w->routes_size);
+	if (!w->routes)
+		rc = fail(-ENOMEM, "spmt_init: rank %d: no memory for SPMT_ROUTES", comm->rank);
+	else
+		last = ++w->routes_ranks == here;
+	pthread_mutex_unlock(&w->lock);
+	/* All have come, so that nobody else touches them; and a file may be slow. */
+	return last ? file_append(comm, env->routes, w->routes, w->routes_size) : rc;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Telling routes to the outside. */
+#ifndef SPMT_ROUTES_H
+#define SPMT_ROUTES_H
+
+#include "include/spmt.h"
+
+/*
+ * SPMT_ROUTES: once this rank's links stand and before the last meeting of init. The last rank of the process
+ * to come writes the rows of all of them at once, so that rows of processes do not mix and all rows of a world stand
+ * before those of a later one of the same uid. A file that cannot be written fails init.
+ */
+int routes_tell(spmt_comm *comm);
+
+/* Names a world without telling its id. */
+struct world;
+unsigned long long routes_world(const struct world *world);
+
+/* The number of a rank's process, the same in all processes. */
+int routes_process(const spmt_comm *comm, int rank);
+
+#endif

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks from one thread: a thread a rank, made and joined here. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/env.h"
+#include "src/base/fault.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/job/launch.h"
+#include "spmt/comm/steps.h"
+
+/* n pieces of work at once; the first failure in time is kept with its sentence. */
+struct crew {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t begin;
+	enum { CREW_HIRING, CREW_GO, CREW_OFF } order;
+	int code;
+	char sentence[STATUS_SENTENCE];
+
+	int (*work)(struct crew *crew, int i);
+	int n;
+	const struct spmt_attr *attrs;
+	spmt_comm **comms;
+	spmt_comm *const *given;
+	int (*fn)(spmt_comm *comm, void *arg);
+	void *arg;
+	const char *what;
+	struct uid uid;	     /* of the world that the crew makes */
+	struct world *world; /* held until all have tried */
+};
+
+struct worker {
+	struct crew *crew;
+	int index;
+	pthread_t thread;
+};
+
+static void crew_failed(struct crew *crew, int code)
+{
+	pthread_mutex_lock(&crew->lock);
+	if (!crew->code) {
+		crew->code = code;
+		memcpy(crew->sentence, status_sentence(), sizeof(crew->sentence));
+	}
+	pthread_mutex_unlock(&crew->lock);
+}
+
+/* The thread was cancelled, or left by pthread_exit, inside fn: the others hear of it at once, as
+   they may wait for its rank without a deadline. */
+static void worker_gone(void *arg)
+{
+	const struct worker *w = arg;
+	struct crew *crew = w->crew;
+	spmt_comm *comm = crew->given[w->index];
+
+	fail(SPMT_ERR_PEER_DEAD, "%s: the thread of 1 of %d ranks ended inside fn: %d", crew->what,
+		crew->n, comm ? comm->rank : w->index);
+	crew_failed(crew, SPMT_ERR_PEER_DEAD);
+	if (comm && !comm_enter_any(comm, crew->what)) {
+		comm_break(comm, SPMT_ERR_PEER_DEAD, crew->sentence);
+		control_leave(comm->control, comm->rank);
+	}
+}
+
+/* The user's part of the work, which alone can be cancelled. */
+static int worker_call(struct crew *crew, int i)
+{
+	struct worker w = { .crew = crew, .index = i };
+	int rc;
+
+	pthread_cleanup_push(worker_gone, &w);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	rc = crew->fn(crew->given[i], crew->arg);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+/* Nobody begins until all threads are there: a rank that came alone would wait for the others
+   until its deadline. */
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct crew *crew = w->crew;
+	int code;
+	bool go;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_mutex_lock(&crew->lock);
+	while (crew->order == CREW_HIRING)
+		pthread_cond_wait(&crew->begin, &crew->lock);
+	go = crew->order == CREW_GO;
+	pthread_mutex_unlock(&crew->lock);
+	if (!go)
+		return NULL;
+	code = crew->work(crew, w->index);
+	if (code)
+		crew_failed(crew, code);
+	return NULL;
+}
+
+static void crew_order(struct crew *crew, bool go)
+{
+	pthread_mutex_lock(&crew->lock);
+	crew->order = go ? CREW_GO : CREW_OFF;
+	pthread_cond_broadcast(&crew->begin);
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static int crew_hire(struct worker *workers, struct crew *crew, int *hired)
+{
+	for (*hired = 0; *hired < crew->n; ++*hired) {
+		struct worker *w = &workers[*hired];
+		int err;
+
+		w->crew = crew;
+		w->index = *hired;
+		err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
+					       : pthread_create(&w->thread, NULL, worker_main, w);
+		if (err)
+			return fail_errno(err, "%s: thread %d of %d cannot be made", crew->what,
+				*hired, crew->n);
+	}
+	return 0;
+}
+
+/* `left` is told of every thread that has ended. The crew lives on the caller's stack: the caller is not cancelled. */
+static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
+{
+	struct worker *workers = mem_calloc((size_t)crew->n, sizeof(*workers));
+	int hired, rc;
+
+	if (!workers)
+		return fail(-ENOMEM, "%s: out of memory for %d threads", crew->what, crew->n);
+	pthread_mutex_init(&crew->lock, NULL);
+	pthread_cond_init(&crew->begin, NULL);
+	rc = crew_hire(workers, crew, &hired);
+	crew_order(crew, !rc);
+	for (int i = 0; i < hired; i++) {
+		pthread_join(workers[i].thread, NULL);
+		if (!rc && left)
+			left(crew, i);
+	}
+	pthread_cond_destroy(&crew->begin);
+	pthread_mutex_destroy(&crew->lock);
+	mem_free(workers);
+	if (rc)
+		return rc;
+	return crew->code ? fail_with(crew->code, crew->sentence) : 0;
+}
+
+/* ---- making ranks -------------------------------------------------------------------------- */
+
+static int crew_hold(struct crew *crew, const spmt_uid *uid, int nranks)
+{
+	int rc = uid_read(crew->what, uid, &crew->uid);
+
+	return rc ? rc : world_hold(crew->what, &crew->uid, nranks, &crew->world);
+}
+
+/* A rank need not get as far as to name the world that it was to join. */
+static int crew_init(struct crew *crew, int i, const struct spmt_attr *attr)
+{
+	int rc = spmt_init(attr, &crew->comms[i]);
+
+	if (rc && crew->world)
+		world_post_failure(&crew->uid, rc);
+	return rc;
+}
+
+/* ---- spmt_run ------------------------------------------------------------------------------ */
+
+static int run_rank(struct crew *crew, int i)
+{
+	struct spmt_attr attr = *crew->attrs;
+	int rc, end;
+
+	attr.rank = i;
+	rc = crew_init(crew, i, &attr);
+	if (rc)
+		return rc;
+	rc = worker_call(crew, i);
+	if (rc) {
+		if (!*status_sentence())
+			fail(rc, "%s: rank %d: fn returned %d", crew->what, i, rc);
+		crew_failed(crew, rc); /* first, before those that it wakes */
+		spmt_abort(crew->comms[i], rc);
+	}
+	end = spmt_finalize(crew->comms[i]);
+	crew->comms[i] = NULL;
+	return rc ? rc : end;
+}
+
+/* A rank whose thread ended inside fn is taken out of its world, which is broken by now. */
+static void run_left(struct crew *crew, int i)
+{
+	if (crew->comms[i])
+		spmt_finalize(crew->comms[i]);
+	crew->comms[i] = NULL;
+}
+
+static int run_attr(
+	int nranks, const struct spmt_attr *common, spmt_uid *uid, struct spmt_attr *attr)
+{
+	const struct spmt_attr init = SPMT_ATTR_INIT;
+	int rc;
+
+	*attr = init;
+	rc = common ? attr_take("spmt_run", "common", common, attr) : 0;
+	if (!rc)
+		rc = uid_create("spmt_run", uid);
+	if (rc)
+		return rc;
+	attr->nranks = nranks;
+	attr->device = -1;
+	attr->uid = uid;
+	return 0;
+}
+
+int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *comm, void *arg),
+	void *arg)
+{
+	UNCANCELLED;
+	struct spmt_attr attr;
+	struct crew crew = { .work = run_rank,
+		.n = nranks,
+		.attrs = &attr,
+		.fn = fn,
+		.arg = arg,
+		.what = "spmt_run" };
+	spmt_uid uid;
+	int rc;
+
+	if (nranks < 1 || !fn)
+		return fail(-EINVAL, "spmt_run: %s (nranks %d)",
+			fn ? "a world has at least one rank" : "fn is NULL", nranks);
+	rc = run_attr(nranks, common, &uid, &attr);
+	if (rc)
+		return rc;
+	crew.comms = mem_calloc((size_t)nranks, sizeof(*crew.comms));
+	if (!crew.comms)
+		return fail(-ENOMEM, "spmt_run: out of memory for %d ranks", nranks);
+	crew.given = crew.comms;
+	rc = crew_hold(&crew, &uid, nranks);
+	if (!rc)
+		rc = crew_run(&crew, run_left);
+	world_release(crew.world);
+	mem_free(crew.comms);
+	return rc;
+}
+
+/* ---- spmt_init_all, spmt_each -------------------------------------------------------------- */
+
+static int init_rank(struct crew *crew, int i)
+{
+	return crew_init(crew, i, &crew->attrs[i]);
+}
+
+/* The size of the first tells how far apart they lie: a program built with a later header has
+   larger ones. */
+static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *own)
+{
+	const char *at = (const char *)attrs;
+	size_t step = attrs->size;
+	int rc = 0;
+
+	for (int i = 0; i < n && !rc; i++, at += step) {
+		const struct spmt_attr *given = (const struct spmt_attr *)(const void *)at;
+		char name[24];
+
+		snprintf(name, sizeof(name), "attrs[%d]", i);
+		if (given->size != step)
+			rc = fail(-EINVAL,
+				"spmt_init_all: attrs[%d].size is %zu, attrs[0].size is %zu", i,
+				given->size, step);
+		else
+			rc = attr_take("spmt_init_all", name, given, &own[i]);
+	}
+	return rc;
+}
+
+/* No uid anywhere, and no more ranks than these: a new world. */
+static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
+{
+	int above = -1, rc;
+
+	for (int i = n - 1; i >= 0; i--) {
+		if (attrs[i].uid || attrs[i].bootstrap)
+			return 0;
+		above = attrs[i].nranks > n ? i : above;
+	}
+	if (above >= 0 && env_launched())
+		return 0;
+	if (above >= 0)
+		return fail(-EINVAL,
+			"spmt_init_all: attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes",
+			above, attrs[above].nranks, n);
+	rc = uid_create("spmt_init_all", uid);
+	for (int i = 0; !rc && i < n; i++)
+		attrs[i].uid = uid;
+	return rc;
+}
+
+/* The world of attrs that agree on one; others find out by themselves. */
+static int attrs_hold(struct crew *crew, int n, const struct spmt_attr *attrs)
+{
+	if (attrs[0].nranks < 1 || !attrs[0].uid)
+		return 0;
+	for (int i = 1; i < n; i++)
+		if (attrs[i].nranks != attrs[0].nranks)
+			return 0;
+	return crew_hold(crew, attrs[0].uid, attrs[0].nranks);
+}
+
+static void undo_all(int n, spmt_comm **comms)
+{
+	for (int i = 0; i < n; i++)
+		if (comms[i])
+			spmt_abort(comms[i], SPMT_ERR_ABORTED);
+	for (int i = 0; i < n; i++)
+		if (comms[i])
+			spmt_finalize(comms[i]);
+}
+
+int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
+{
+	UNCANCELLED;
+	struct crew crew = { .work = init_rank, .n = n, .what = "spmt_init_all" };
+	struct spmt_attr *own = NULL;
+	struct status_saved saved;
+	spmt_uid uid;
+	int rc;
+
+	if (n < 1 || !attrs || !comms)
+		return fail(-EINVAL, "spmt_init_all: %s (n %d)",
+			n < 1 ? "n is below 1" : "attrs or comms is NULL", n);
+	own = mem_calloc((size_t)n, sizeof(*own));
+	crew.comms = mem_calloc((size_t)n, sizeof(*crew.comms));
+	rc = own && crew.comms ? 0 : fail(-ENOMEM, "spmt_init_all: out of memory for %d ranks", n);
+	if (!rc)
+		rc = attrs_take(n, attrs, own);
+	if (!rc)
+		rc = own_world(n, own, &uid);
+	if (!rc)
+		rc = attrs_hold(&crew, n, own);
+	if (!rc) {
+		crew.attrs = own;
+		rc = crew_run(&crew, NULL);
+		if (!rc)
+			memcpy(comms, crew.comms, (size_t)n * sizeof(*comms));
+	}
+	if (rc && crew.comms) {
+		status_save(&saved);
+		undo_all(n, crew.comms);
+		status_restore(&saved);
+	}
+	world_release(crew.world);
+	mem_free(crew.comms);
+	mem_free(own);
+	return rc;
+}
+
+int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
+{
+	UNCANCELLED;
+	struct crew crew = { .work = worker_call,
+		.n = n,
+		.given = comms,
+		.fn = fn,
+		.arg = arg,
+		.what = "spmt_each" };
+
+	if (n < 1 || !comms || !fn)
+		return fail(-EINVAL, "spmt_each: %s (n %d)",
+			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
+	return crew_run(&crew, NULL);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who of a broken comm goes on. No message is sent and nobody leads: each rank says in its cell that it
+ * has come; who sees that all others have come, left or died, or whose deadline passes, writes down
+ * whom he has seen, and tries to make that the decision by one compare-and-swap. The first counts,
+ * whole as it is: its writer may die the moment after.
+ *
+ * A comm may be shrunk more than once: those who went on together last time are asked again, in case
+ * one of them died before the next world stood.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "src/base/futex.h"
+#include "spmt/comm/record.h"
+
+#define DEATH_LOOK_NS (20 * 1000000ll) /* death makes no noise: look for it so often */
+
+static bool in_set(const uint64_t *set, int rank)
+{
+	return set[rank / 64] >> rank % 64 & 1;
+}
+
+static void add_to_set(uint64_t *set, int rank)
+{
+	set[rank / 64] |= 1ull << rank % 64;
+}
+
+static uint32_t decided_round(uint64_t decided)
+{
+	return (uint32_t)(decided >> 32);
+}
+
+/* It will not come, or has come and died. */
+static bool is_gone(const spmt_comm *comm, int pe)
+{
+	struct world *w = comm->world;
+	struct bootstrap *boot = atomic_load(&w->boot);
+
+	return atomic_load(&comm->control->cells[pe].left) ||
+		(boot && !bootstrap_lives(boot, w->process[comm_world_rank(comm, pe)]));
+}
+
+/* Those who have come and live; returns how many may still come. */
+static int count_missing(const spmt_comm *comm, uint64_t *set)
+{
+	int missing = 0;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		bool come = atomic_load(&comm->control->cells[pe].come) >= comm->shrinks;
+
+		if (!in_set(comm->survivors, pe) || is_gone(comm, pe))
+			continue;
+		if (come)
+			add_to_set(set, pe);
+		else
+			missing++;
+	}
+	return missing;
+}
+
+static void tell_others(struct control *control)
+{
+	atomic_fetch_add(&control->coming, 1);
+	futex_wake_all(&control->coming);
+}
+
+/* Makes what this rank has seen the decision of its round, unless there is one. */
+static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
+{
+	struct control *control = comm->control;
+	_Atomic uint64_t *votes = control_votes(control, comm->rank, comm->nranks);
+	uint64_t mine = (uint64_t)comm->shrinks << 32 | ((uint64_t)comm->rank + 1);
+
+	for (size_t i = 0; i < control_set(comm->nranks); i++)
+		atomic_store_explicit(&votes[i], set[i], memory_order_release);
+	atomic_compare_exchange_strong(&control->decided, &before, mine);
+	tell_others(control);
+}
+
+/* Until this round is decided; by this rank if nobody is to be waited for any more. */
+static void settle_round(spmt_comm *comm, uint64_t *set)
+{
+	struct control *control = comm->control;
+	int64_t begin = process_now(), limit = comm_timeout(comm), left = INT64_MAX;
+	uint64_t decided;
+
+	while (decided_round(decided = atomic_load(&control->decided)) < comm->shrinks) {
+		uint32_t coming = atomic_load(&control->coming);
+
+		if (limit >= 0)
+			left = limit * 1000000 - (process_now() - begin);
+		for (size_t i = 0; i < control_set(comm->nranks); i++)
+			set[i] = 0;
+		if (!count_missing(comm, set) || left <= 0) {
+			decide(comm, set, decided);
+			continue;
+		}
+		waits_show(comm, set, &(struct wait_for){ .name = "spmt_shrink", .since = begin });
+		futex_sleep(&control->coming, coming, MIN_OF(left, DEATH_LOOK_NS));
+	}
+	waits_hide(comm, set);
+}
+
+/* Into set: who goes on. False: this rank does not. */
+static bool outcome(const spmt_comm *comm, uint64_t *set)
+{
+	struct control *control = comm->control;
+	uint64_t decided = atomic_load(&control->decided);
+	uint32_t by = (uint32_t)decided - 1;
+	_Atomic uint64_t *votes;
+
+	if (by >= (uint32_t)comm->nranks)
+		return false;
+	votes = control_votes(control, (int)by, comm->nranks);
+	for (size_t i = 0; i < control_set(comm->nranks); i++)
+		set[i] = atomic_load_explicit(&votes[i], memory_order_acquire);
+	/* They write again only in a later round, which is past this rank. */
+	return decided_round(decided) == comm->shrinks &&
+		atomic_load(&control->decided) == decided && in_set(set, comm->rank);
+}
+
+/* ---- what the caller gets ---------------------------------------------------------------------- */
+
+/* Names the next world: equal on all who go on, new in each round. The set is who goes on. */
+struct next {
+	uint64_t comm, round, nranks, set[];
+};
+
+static size_t next_size(const spmt_comm *comm)
+{
+	return sizeof(struct next) + control_set(comm->nranks) * sizeof(uint64_t);
+}
+
+static void number_survivors(const spmt_comm *comm, const uint64_t *set, int *rank, int *nranks)
+{
+	*nranks = 0;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (pe == comm->rank)
+			*rank = *nranks;
+		*nranks += in_set(set, pe);
+	}
+}
+
+static int survivors_make(spmt_comm *comm)
+{
+	if (comm->survivors)
+		return 0;
+	comm->survivors = mem_calloc(control_set(comm->nranks), sizeof(*comm->survivors));
+	if (!comm->survivors)
+		return fail(-ENOMEM, "spmt_shrink: rank %d: out of memory for %d ranks", comm->rank,
+			comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		add_to_set(comm->survivors, pe);
+	return 0;
+}
+
+static int came_too_late(const spmt_comm *comm)
+{
+	return fail(SPMT_ERR_TIMEOUT,
+		"spmt_shrink: rank %d came too late: the others go on without it", comm->rank);
+}
+
+/* Its place among the survivors is lost for good. */
+static int leave_out(spmt_comm *comm)
+{
+	comm->survivors[comm->rank / 64] &= ~(1ull << comm->rank % 64);
+	return came_too_late(comm);
+}
+
+/* Survivors agree by what stands in the memory that they share. A process that went wrong may have written anything there, its own
+   last words or what others have to say. */
+static int intact(const spmt_comm *comm)
+{
+	struct bootstrap *boot = atomic_load(&comm->world->boot);
+	struct cause cause;
+
+	if (control_state(comm->control, &cause) == CONTROL_BROKEN &&
+		(!boot || bootstrap_intact(boot)))
+		return 0;
+	comm_cause(comm, &cause);
+	return fail(SPMT_ERR_BROKEN,
+		"spmt_shrink: rank %d: the memory in which the survivors would agree has been overwritten: %.300s",
+		comm->rank, cause.sentence);
+}
+
+static int shrink_check(
+	const spmt_comm *comm, const spmt_uid *next, const int *rank, const int *nranks)
+{
+	int rc = comm_enter_any(comm, "spmt_shrink");
+
+	if (rc)
+		return rc;
+	if (!next || !rank || !nranks)
+		return fail(-EINVAL, "spmt_shrink: rank %d: %s is NULL", comm->rank,
+			!next		? "next"
+				: !rank ? "rank"
+					: "nranks");
+	comm_look(comm);
+	if (!atomic_load(&comm->control->stop))
+		return fail(-EINVAL,
+			"spmt_shrink: rank %d: the %s is whole, spmt_split makes parts", comm->rank,
+			comm->parent ? "comm" : "world");
+	return intact(comm);
+}
+
+/* Nothing that can fail follows this rank's coming, but its being late. */
+int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
+{
+	UNCANCELLED;
+	int rc = shrink_check(comm, next, rank, nranks);
+	struct next *name;
+	struct uid uid;
+
+	if (!rc)
+		rc = survivors_make(comm);
+	if (rc)
+		return rc;
+	if (!in_set(comm->survivors, comm->rank))
+		return came_too_late(comm);
+	name = mem_calloc(1, next_size(comm));
+	if (!name)
+		return fail(-ENOMEM, "spmt_shrink: rank %d: out of memory for %d ranks", comm->rank,
+			comm->nranks);
+	atomic_store(&comm->control->cells[comm->rank].come, ++comm->shrinks);
+	tell_others(comm->control);
+	settle_round(comm, name->set);
+	if (outcome(comm, name->set)) {
+		name->comm = comm->id;
+		name->round = comm->shrinks;
+		name->nranks = (uint64_t)comm->nranks;
+		uid_derive(&comm->world->uid, name, next_size(comm), &uid);
+		memcpy(next, &uid, sizeof(*next));
+		number_survivors(comm, name->set, rank, nranks);
+		memcpy(comm->survivors, name->set,
+			control_set(comm->nranks) * sizeof(*comm->survivors));
+	} else {
+		rc = leave_out(comm);
+	}
+	mem_free(name);
+	return rc;
+}

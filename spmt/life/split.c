@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A part of a comm as a comm of its own. Three meetings of the parent: who goes with whom; each has
+ * its library area and the first of each group the control block of all; all have their links.
+ */
+#include "split.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/kernels/kernels.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "spmt/comm/gather.h"
+#include "peer.h"
+#include "spmt/comm/steps.h"
+#include "spmt/comm/stream.h"
+
+#define NO_AREA UINT64_MAX /* 0 is an offset as any other */
+
+/* ---- the tree of a rank's comms --------------------------------------------------------------- */
+
+spmt_comm *split_first(spmt_comm *root)
+{
+	while (root->children)
+		root = root->children;
+	return root;
+}
+
+spmt_comm *split_next(const spmt_comm *comm)
+{
+	return comm->sibling ? split_first(comm->sibling) : comm->parent;
+}
+
+static void tree_add(spmt_comm *comm)
+{
+	pthread_mutex_lock(&comm->slot->lock);
+	comm->sibling = comm->parent->children;
+	comm->parent->children = comm;
+	pthread_mutex_unlock(&comm->slot->lock);
+}
+
+static void tree_remove(spmt_comm *comm)
+{
+	spmt_comm **at = &comm->parent->children;
+
+	pthread_mutex_lock(&comm->slot->lock);
+	while (*at && *at != comm)
+		at = &(*at)->sibling;
+	if (*at)
+		*at = comm->sibling;
+	pthread_mutex_unlock(&comm->slot->lock);
+}
+
+void split_leave(spmt_comm *comm)
+{
+	struct control *control = comm->control;
+
+	tree_remove(comm);
+	if (!control || !atomic_load(&control->stop)) {
+		heap_free_owned(comm->heap, comm->id);
+		if (comm->area != NO_AREA)
+			heap_own_free(comm->heap, comm->area);
+	}
+	if (control && atomic_fetch_add(&control->gone, 1) + 1 == (uint32_t)comm->nranks)
+		control_give(atomic_load(&comm->world->control), comm->world->nranks, control,
+			comm->nranks);
+	mem_free(comm->world_ranks);
+	world_comm_give(comm);
+}
+
+/* ---- who goes with whom ------------------------------------------------------------------------ */
+
+struct group {
+	int color;
+	int n, rank; /* this rank's number in it */
+	int *ranks;  /* of the parent, by number */
+	int *keys;
+	uint64_t *areas;
+};
+
+/* In order of key, of equal ones in order of the parent's rank. */
+static void group_insert(struct group *group, int rank, int key)
+{
+	int at = group->n++;
+
+	for (; at && group->keys[at - 1] > key; at--) {
+		group->ranks[at] = group->ranks[at - 1];
+		group->keys[at] = group->keys[at - 1];
+	}
+	group->ranks[at] = rank;
+	group->keys[at] = key;
+}
+
+/* What the others brought to the first meeting: this rank knows its own. */
+static int group_make(const spmt_comm *parent, int color, int key, struct group *group)
+{
+	size_t n = (size_t)parent->nranks;
+
+	group->ranks = mem_calloc(n, sizeof(*group->ranks));
+	group->keys = mem_calloc(n, sizeof(*group->keys));
+	group->areas = mem_calloc(n, sizeof(*group->areas));
+	if (!group->ranks || !group->keys || !group->areas)
+		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a group of ranks",
+			parent->rank);
+	group->color = color;
+	for (int r = 0; r < parent->nranks; r++) {
+		if (r == parent->rank)
+			group_insert(group, r, key);
+		else if ((int)(int64_t)meet_payload(parent, r, 0) == color)
+			group_insert(group, r, (int)(int64_t)meet_payload(parent, r, 1));
+	}
+	while (group->ranks[group->rank] != parent->rank)
+		group->rank++;
+	return 0;
+}
+
+static void group_drop(struct group *group)
+{
+	mem_free(group->ranks);
+	mem_free(group->keys);
+	mem_free(group->areas);
+}
+
+/* ---- the comm ---------------------------------------------------------------------------------- */
+
+/* The same on all its ranks: where it came from, when, and as which of several. */
+static uint64_t comm_id(const spmt_comm *parent, int color)
+{
+	const uint64_t odd = 0x9e3779b97f4a7c15u;
+	uint64_t id = (parent->id ^ parent->epoch) * odd;
+
+	id = (id ^ id >> 32 ^ (unsigned)color) * odd;
+	id ^= id >> 29;
+	return id && id != HEAP_LIBRARY ? id : 1;
+}
+
+static int part_begin(spmt_comm *parent, const struct group *group, spmt_comm **out)
+{
+	spmt_comm *comm = world_comm_take();
+
+	if (!comm)
+		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a comm", parent->rank);
+	comm->rank = group->rank;
+	comm->nranks = group->n;
+	comm->parent = parent;
+	comm->world = parent->world;
+	comm->slot = parent->slot;
+	comm->heap = parent->heap;
+	comm->backend = parent->backend;
+	comm->dev = parent->dev;
+	comm->units = parent->units;
+	comm->area = NO_AREA;
+	comm->slot_room = coll_room(comm, SPLIT_SLOTS);
+	comm->id = comm_id(parent, group->color);
+	comm->default_timeout_ms = parent->default_timeout_ms;
+	atomic_store(&comm->timeout_ms, comm_timeout(parent));
+	tree_add(comm);
+	*out = comm;
+	return 0;
+}
+
+static int world_ranks_make(spmt_comm *comm, const struct group *group)
+{
+	comm->world_ranks = mem_calloc((size_t)comm->nranks, sizeof(*comm->world_ranks));
+	if (!comm->world_ranks)
+		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a list of %d ranks",
+			comm->parent->rank, comm->nranks);
+	for (int r = 0; r < comm->nranks; r++)
+		comm->world_ranks[r] = comm_world_rank(comm->parent, group->ranks[r]);
+	return 0;
+}
+
+static uint64_t area_words(const spmt_comm *comm)
+{
+	return align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
+}
+
+/* Counters, an inbox a peer, slots; then the stage, where one is needed. */
+static int area_make(spmt_comm *comm)
+{
+	bool staged = gather_elsewhere(comm);
+	uint64_t area;
+	int rc = heap_own_alloc(
+		comm->heap, area_words(comm) + (staged ? 2 * SPLIT_STAGE : 0), &area);
+
+	if (rc)
+		return rc;
+	comm->area = area;
+	if (staged) {
+		comm->stage_size = SPLIT_STAGE;
+		comm->stage = comm->heap->base + area + area_words(comm);
+	}
+	return 0;
+}
+
+static int device_part(spmt_comm *comm)
+{
+	int rc = signals_open(comm);
+
+	if (!rc && !comm_cpu_access(comm))
+		rc = scratch_room(comm, 1);
+	return rc ? rc : comm->backend->stream_create(comm->dev, &comm->stream);
+}
+
+/* What a rank can make alone. */
+static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **comm)
+{
+	int rc = part_begin(parent, group, comm);
+
+	if (!rc)
+		rc = world_ranks_make(*comm, group);
+	if (!rc)
+		rc = area_make(*comm);
+	return rc ? rc : device_part(*comm);
+}
+
+static int control_make(const spmt_comm *comm, struct control **control)
+{
+	*control =
+		control_take(atomic_load(&comm->world->control), comm->world->nranks, comm->nranks);
+	return *control
+		? 0
+		: fail(-ENOMEM,
+			  "spmt_split: rank %d: no room for another comm of %d ranks: too many are alive",
+			  comm->parent->rank, comm->nranks);
+}
+
+/* ---- the meetings ------------------------------------------------------------------------------ */
+
+/* Whether a rank's heap has room for an area there. */
+static bool area_fits(const spmt_comm *comm, int world_rank, uint64_t area)
+{
+	const struct rank_info *info = &comm->world->infos[world_rank];
+	uint64_t end = info->own_base - info->heap_base + info->own_size;
+
+	return area % CACHE_LINE == 0 && area <= end && area_words(comm) <= end - area;
+}
+
+/* Takes what the others have made: their areas, and the control block that the first has. */
+static int split_take(spmt_comm *comm, const struct group *group)
+{
+	spmt_comm *parent = comm->parent;
+	struct world *w = comm->world;
+
+	for (int r = 0; r < group->n; r++) {
+		group->areas[r] = meet_payload(parent, group->ranks[r], 0);
+		if (!area_fits(comm, comm->world_ranks[r], group->areas[r]))
+			return comm_spoiled(parent, "spmt_split");
+	}
+	comm->control = control_at(atomic_load(&w->control), w->nranks,
+		meet_payload(parent, group->ranks[0], 1), comm->nranks);
+	if (!comm->control)
+		return comm_spoiled(parent, "spmt_split");
+	waits_join(comm);
+	world_comm_list(comm);
+	return 0;
+}
+
+/* The second: what each has made. The control block is told by its offset. */
+static int split_made(spmt_comm *parent, int color, int key, struct group *group, spmt_comm **comm)
+{
+	struct meet_record record = { .op = MEET_SPLIT_MADE };
+	struct control *world = atomic_load(&parent->world->control), *control = NULL;
+	int rc;
+
+	if (color >= 0) {
+		record.status = group_make(parent, color, key, group);
+		if (!record.status)
+			record.status = comm_make(parent, group, comm);
+		if (!record.status && !group->rank)
+			record.status = control_make(*comm, &control);
+		if (!record.status)
+			record.payload[0] = (*comm)->area;
+		if (control)
+			record.payload[1] = control_offset(world, control);
+	}
+	record.status = comm_failed(parent, "spmt_split", record.status);
+	rc = meet(parent, &record);
+	if (rc && control)
+		control_give(world, parent->world->nranks, control, group->n);
+	return rc || !*comm ? rc : split_take(*comm, group);
+}
+
+/* The third: the way to each peer. Nothing that can fail follows it. */
+static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm *comm)
+{
+	struct meet_record record = { .op = MEET_SPLIT_LINKED };
+
+	if (comm) {
+		record.status = comm->backend->fill(comm->dev, comm->heap->base + comm->area, 0,
+			area_words(comm), comm->stream);
+		if (!record.status)
+			record.status = stream_drain(comm, "spmt_split");
+		if (!record.status)
+			record.status = peers_share(comm, group->areas, group->ranks);
+	}
+	record.status = comm_failed(parent, "spmt_split", record.status);
+	return meet(parent, &record);
+}
+
+int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
+{
+	UNCANCELLED;
+	TURN(parent, __func__);
+	struct meet_record record = { .op = MEET_SPLIT,
+		.payload = { (uint64_t)(int64_t)color, (uint64_t)(int64_t)key } };
+	struct group group = { .n = 0 };
+	spmt_comm *comm = NULL;
+	int rc = comm_begin(parent, "spmt_split");
+
+	if (rc)
+		return rc;
+	if (!out)
+		record.status = fail(-EINVAL, "spmt_split: rank %d: part is NULL", parent->rank);
+	rc = meet(parent, &record);
+	if (!rc)
+		rc = split_made(parent, color, key, &group, &comm);
+	if (!rc)
+		rc = split_linked(parent, &group, comm);
+	group_drop(&group);
+	if (rc) {
+		comm_destroy(comm);
+	} else {
+		if (comm)
+			comm_set_live(comm);
+		*out = comm;
+	}
+	comm_unclaim(parent);
+	return rc;
+}

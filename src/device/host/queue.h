@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What is put into streams of the host runtime: ops of the table in host/host.c. */
+#ifndef SPMT_DEVICE_HOST_QUEUE_H_
+#define SPMT_DEVICE_HOST_QUEUE_H_
+
+#include "src/device/types.h"
+
+int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle);
+int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle);
+int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *arg);
+int host_queue_launch(int dev, device_stream handle, const struct kernel *k, unsigned grid,
+	unsigned block, const void *args, size_t size);
+extern const struct device_memops_ops host_memops_ops;
+
+#endif

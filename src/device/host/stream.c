@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams: a queue and a worker thread each, so that a kernel which waits for another stream's kernel holds up nobody else. The
+ * worker is made by the first push and sleeps on a futex while there is nothing to do.
+ */
+#include "stream.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/fault.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+
+#define STACK ((size_t)256 << 10)
+#define YIELDS 16
+#define SLICE 5000000 /* ns between two looks at a stop word, which wakes nobody */
+
+/* Not a condition variable: waiting for one is a cancellation point. */
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
+{
+	struct timespec ts = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, ns < 0 ? NULL : &ts, NULL, 0);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- objects */
+
+/* A failure is asked for by ticket after its stream is gone. The tickets of a stream's lives follow each other; of those that
+   failed the last is kept, which only programs that lose several in a row can tell from all. */
+static void failure_keep(struct host_stream *s)
+{
+	int error = atomic_load(&s->error);
+
+	if (!error)
+		return;
+	atomic_store(&s->past_failed, atomic_load(&s->failed));
+	atomic_store(&s->past_last, atomic_load(&s->queued));
+	atomic_store(&s->past_error, error);
+}
+
+/* Under the state's lock, like every use of the pool. */
+static struct host_stream *stream_get(struct host_state *st, int dev, const void *owner)
+{
+	struct host_stream *s = host_pool_get(&st->streams, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&s->lock);
+	s->next = NULL;
+	s->dev = dev;
+	s->owner = owner;
+	s->head = NULL;
+	s->tail = &s->head;
+	s->threaded = s->idle = s->closing = s->joined = false;
+	failure_keep(s);
+	s->blame.code = 0;
+	s->blame.told = false;
+	atomic_store(&s->error, 0);
+	atomic_store(&s->id, ++st->streams_made);
+	atomic_store(&s->live, true);
+	pthread_mutex_unlock(&s->lock);
+	return s;
+}
+
+static void stream_put(struct host_stream *s)
+{
+	struct host_state *st = host_state();
+
+	pthread_mutex_lock(&st->lock);
+	host_pool_put(&st->streams, s);
+	pthread_mutex_unlock(&st->lock);
+}
+
+static int not_open(int dev, const char *op)
+{
+	return fail(-ENODEV, "host: %s: device %d is not open", op, dev);
+}
+
+/* A default stream of an open device, or NULL with a sentence. Per-thread ones are released when their thread ends. */
+static struct host_stream *default_make(
+	struct host_state *st, int dev, const void *owner, const char *op, int *rc)
+{
+	struct host_stream *s;
+	int err = fault_here(FAULT_DEVICE) ? fault_errno(FAULT_DEVICE) : 0;
+
+	if (!err && owner)
+		err = -host_watch(st);
+	s = err ? NULL : stream_get(st, dev, owner);
+	if (!s) {
+		*rc = fail_errno(
+			err ? err : ENOMEM, "host: %s: no default stream on device %d", op, dev);
+		return NULL;
+	}
+	if (owner) {
+		s->next = st->devices[dev].own;
+		st->devices[dev].own = s;
+	} else {
+		atomic_store(&st->devices[dev].legacy, s);
+	}
+	return s;
+}
+
+static struct host_stream *default_find(
+	struct host_state *st, int dev, const void *owner, const char *op, int *rc)
+{
+	struct host_device *d = &st->devices[dev];
+	struct host_stream *s;
+
+	pthread_mutex_lock(&st->lock);
+	for (s = owner ? d->own : atomic_load(&d->legacy); s && s->owner != owner;)
+		s = s->next;
+	if (!s && d->opens)
+		s = default_make(st, dev, owner, op, rc);
+	else if (!s)
+		*rc = not_open(dev, op);
+	pthread_mutex_unlock(&st->lock);
+	return s;
+}
+
+struct host_stream *host_stream_find(int dev, device_stream handle, const char *op, int *rc)
+{
+	struct host_state *st = host_state();
+	struct host_stream *s = handle;
+
+	*rc = host_check(dev, op);
+	if (*rc)
+		return NULL;
+	if (handle == DEVICE_STREAM_PER_THREAD)
+		return default_find(st, dev, host_self(), op, rc);
+	if (handle == DEVICE_STREAM_LEGACY) {
+		s = atomic_load(&st->devices[dev].legacy);
+		return s ? s : default_find(st, dev, NULL, op, rc);
+	}
+	if (!host_pool_holds(&st->streams, s, sizeof(*s)) || !atomic_load(&s->live))
+		*rc = fail(
+			-EINVAL, "host: %s on device %d: %p is not a live stream", op, dev, handle);
+	else if (s->dev != dev)
+		*rc = fail(-EINVAL, "host: %s on device %d: the stream is one of device %d", op,
+			dev, s->dev);
+	else
+		return s;
+	return NULL;
+}
+
+int host_stream_device(device_stream handle)
+{
+	struct host_state *st = host_state();
+	struct host_stream *s = handle;
+
+	if (!st || !host_pool_holds(&st->streams, s, sizeof(*s)) || !atomic_load(&s->live))
+		return -1;
+	return s->dev;
+}
+
+void host_stream_collect(
+	struct host_state *st, int dev, const void *owner, struct host_stream **list)
+{
+	struct host_device *d = &st->devices[dev];
+	struct host_stream **at = &d->own, *s;
+
+	while ((s = *at)) {
+		if (owner && s->owner != owner) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		s->next = *list;
+		*list = s;
+	}
+	s = owner ? NULL : atomic_exchange(&d->legacy, NULL);
+	if (s) {
+		s->next = *list;
+		*list = s;
+	}
+}
+
+void host_stream_end_all(struct host_stream *list)
+{
+	while (list) {
+		struct host_stream *s = list;
+
+		list = s->next;
+		host_stream_end(s);
+	}
+}
+
+/* ---- the worker */
+
+/* The next op, or NULL once the stream has ended and the queue is empty. */
+static struct host_op *next_op(struct host_stream *s, bool *joined)
+{
+	struct host_op *op;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->head && !s->closing) {
+		uint32_t seen = atomic_load(&s->bell);
+
+		s->idle = true;
+		pthread_mutex_unlock(&s->lock);
+		sleep_on(&s->bell, seen, -1);
+		pthread_mutex_lock(&s->lock);
+		s->idle = false;
+	}
+	op = s->head;
+	if (op) {
+		s->head = op->next;
+		if (!s->head)
+			s->tail = &s->head;
+	}
+	*joined = s->joined;
+	pthread_mutex_unlock(&s->lock);
+	return op;
+}
+
+/* After a failure nothing more runs, as on a GPU whose context is lost. */
+static void run_op(struct host_stream *s, struct host_op *op)
+{
+	uint64_t ticket = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
+	int rc = atomic_load(&s->error) ? 0 : op->run(op);
+
+	mem_free(op);
+	if (rc) {
+		atomic_store(&s->failed, ticket);
+		atomic_store(&s->error, rc);
+	}
+	tsan_release(&s->done);
+	atomic_store(&s->done, ticket);
+	atomic_fetch_add(&s->wake, 1);
+	if (atomic_load(&s->waiters))
+		wake_all(&s->wake);
+}
+
+static void *stream_worker(void *arg)
+{
+	struct host_stream *s = arg;
+	struct host_op *op;
+	bool joined;
+	char name[16];
+
+	snprintf(name, sizeof(name), "spmt-host-%d", s->dev);
+	pthread_setname_np(pthread_self(), name);
+	host_bind(s->dev);
+	host_serve(s);
+	while ((op = next_op(s, &joined)))
+		run_op(s, op);
+	if (!joined)
+		stream_put(s);
+	return NULL;
+}
+
+/* Under s->lock. */
+static int worker_start(struct host_stream *s)
+{
+	pthread_attr_t attr;
+	int err;
+
+	if (fault_here(FAULT_THREAD))
+		return -fault_errno(FAULT_THREAD);
+	err = pthread_attr_init(&attr);
+	if (err)
+		return -err;
+	err = pthread_attr_setstacksize(&attr, STACK);
+	if (!err)
+		err = process_thread(&s->thread, &attr, stream_worker, s);
+	pthread_attr_destroy(&attr);
+	s->threaded = !err;
+	return -err;
+}
+
+struct host_op *host_op_new(
+	struct host_stream *s, int (*run)(const struct host_op *op), size_t extra)
+{
+	struct host_op *op;
+
+	if (extra > SIZE_MAX / 2)
+		return NULL;
+	op = mem_calloc(1, sizeof(*op) + extra);
+	if (!op)
+		return NULL;
+	op->dev = s->dev;
+	op->stream = s;
+	op->run = run;
+	return op;
+}
+
+int host_stream_push(struct host_op *op, const char *name)
+{
+	struct host_stream *s = op->stream;
+	bool idle = false;
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (!atomic_load(&s->live))
+		rc = -EINVAL;
+	else if (!s->threaded)
+		rc = worker_start(s);
+	if (!rc) {
+		host_stream_absolve(s);
+		op->next = NULL;
+		*s->tail = op;
+		s->tail = &op->next;
+		atomic_fetch_add(&s->queued, 1);
+		atomic_fetch_add(&s->bell, 1);
+		idle = s->idle;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (idle)
+		wake_all(&s->bell);
+	if (rc == -EINVAL)
+		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
+	if (rc)
+		return fail_errno(-rc, "host: %s on device %d: no worker thread for the stream",
+			name, op->dev);
+	return 0;
+}
+
+/* pthread_join() is a cancellation point, and no wait of the library is one. */
+static void join(pthread_t thread)
+{
+	UNCANCELLED;
+
+	pthread_join(thread, NULL);
+}
+
+int host_stream_end(struct host_stream *s)
+{
+	pthread_t thread;
+	bool live, threaded, joined;
+
+	pthread_mutex_lock(&s->lock);
+	live = atomic_exchange(&s->live, false);
+	threaded = s->threaded;
+	/* all served: the worker only has to see that it may go, which makes "no thread is left" true on return */
+	joined = atomic_load(&s->done) == atomic_load(&s->queued);
+	thread = s->thread;
+	if (live) {
+		s->closing = true;
+		s->joined = joined;
+		atomic_fetch_add(&s->bell, 1);
+		if (threaded && !joined)
+			pthread_detach(thread);
+		if (threaded)
+			wake_all(&s->bell);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!live)
+		return -EINVAL;
+	if (threaded && joined)
+		join(thread);
+	if (!threaded || joined)
+		stream_put(s);
+	return 0;
+}
+
+/* ---- blame */
+
+void host_stream_blame(int code, const char *why)
+{
+	struct host_stream *s = host_serving();
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!s->blame.code || s->blame.told) {
+		s->blame.code = code;
+		s->blame.told = false;
+		snprintf(s->blame.why, sizeof(s->blame.why), "%s", why);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+int host_stream_blamed(int dev, device_stream handle)
+{
+	char why[HOST_WHY];
+	struct host_stream *s;
+	int rc = 0, code;
+
+	s = host_stream_find(dev, handle, "stream_sync", &rc);
+	if (!s)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	code = s->blame.code;
+	s->blame.told = code;
+	memcpy(why, s->blame.why, sizeof(why));
+	pthread_mutex_unlock(&s->lock);
+	return code ? fail_with(code, why) : 0;
+}
+
+/* ---- waiting */
+
+int host_stream_served(const struct host_stream *s, uint64_t ticket)
+{
+	int error;
+
+	if (atomic_load(&s->done) < ticket)
+		return 0;
+	tsan_acquire(&s->done);
+	error = atomic_load(&s->error);
+	if (error && atomic_load(&s->failed) <= ticket)
+		return error;
+	error = atomic_load(&s->past_error);
+	return error && atomic_load(&s->past_failed) <= ticket &&
+			ticket <= atomic_load(&s->past_last)
+		? error
+		: 1;
+}
+
+static void stream_nap(struct host_stream *s, uint64_t ticket, int64_t ns)
+{
+	uint32_t seen;
+
+	atomic_fetch_add(&s->waiters, 1);
+	seen = atomic_load(&s->wake);
+	if (atomic_load(&s->done) < ticket)
+		sleep_on(&s->wake, seen, ns);
+	atomic_fetch_sub(&s->waiters, 1);
+}
+
+int host_stream_await(
+	struct host_stream *s, uint64_t ticket, int64_t timeout_ns, const uint32_t *stop)
+{
+	int64_t begin = timeout_ns > 0 ? process_now() : 0, left = timeout_ns;
+	int turn;
+
+	for (turn = 0; atomic_load(&s->done) < ticket; turn++) {
+		if (stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE))
+			return -ECANCELED;
+		if (timeout_ns > 0)
+			left = timeout_ns - (process_now() - begin);
+		if (timeout_ns >= 0 && left <= 0)
+			return -ETIMEDOUT;
+		if (turn < YIELDS)
+			sched_yield();
+		else if (stop && (left < 0 || left > SLICE))
+			stream_nap(s, ticket, SLICE);
+		else
+			stream_nap(s, ticket, left);
+	}
+	tsan_acquire(&s->done);
+	return 0;
+}
+
+/* ---- the ops */
+
+int host_stream_create(int dev, device_stream *s)
+{
+	struct host_state *st = host_state();
+	struct host_stream *made = NULL;
+	bool open;
+	int rc = host_check(dev, "stream_create");
+
+	if (rc)
+		return rc;
+	if (fault_here(FAULT_DEVICE))
+		return fail_errno(
+			fault_errno(FAULT_DEVICE), "host: stream_create on device %d", dev);
+	pthread_mutex_lock(&st->lock);
+	open = st->devices[dev].opens;
+	if (open)
+		made = stream_get(st, dev, NULL);
+	pthread_mutex_unlock(&st->lock);
+	if (!open)
+		return not_open(dev, "stream_create");
+	if (!made)
+		return fail(-ENOMEM, "host: stream_create on device %d: no memory", dev);
+	*s = made;
+	return 0;
+}
+
+int host_stream_destroy(int dev, device_stream handle)
+{
+	struct host_stream *s;
+	int rc;
+
+	if (handle == DEVICE_STREAM_LEGACY || handle == DEVICE_STREAM_PER_THREAD)
+		return fail(-EINVAL,
+			"host: stream_destroy on device %d: a default stream is never destroyed",
+			dev);
+	s = host_stream_find(dev, handle, "stream_destroy", &rc);
+	if (!s)
+		return rc;
+	rc = host_stream_end(s);
+	if (rc)
+		return fail(rc, "host: stream_destroy on device %d: %p was destroyed before", dev,
+			handle);
+	return 0;
+}
+
+int host_stream_failed(int dev, int code)
+{
+	return fail(code,
+		"host: a stream of device %d failed: memory was freed while work on it was queued",
+		dev);
+}
+
+int host_stream_query(int dev, device_stream handle)
+{
+	int rc;
+	struct host_stream *s = host_stream_find(dev, handle, "stream_query", &rc);
+
+	if (!s)
+		return rc;
+	rc = host_stream_served(s, atomic_load(&s->queued));
+	return rc < 0 ? host_stream_failed(dev, rc) : rc;
+}
+
+int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const uint32_t *stop)
+{
+	uint64_t ticket;
+	int rc;
+	struct host_stream *s = host_stream_find(dev, handle, "stream_sync", &rc);
+
+	if (!s)
+		return rc;
+	ticket = atomic_load(&s->queued);
+	rc = host_stream_await(s, ticket, timeout_ns, stop);
+	if (rc)
+		return rc;
+	rc = host_stream_served(s, ticket);
+	return rc < 0 ? host_stream_failed(dev, rc) : 0;
+}
+
+uint64_t host_stream_id(int dev, device_stream handle)
+{
+	int rc;
+	struct host_stream *s;
+
+	if (handle != DEVICE_STREAM_LEGACY && handle != DEVICE_STREAM_PER_THREAD &&
+		host_stream_device(handle) != dev)
+		return 0;
+	s = host_stream_find(dev, handle, "stream_id", &rc);
+	return s ? atomic_load(&s->id) : 0;
+}

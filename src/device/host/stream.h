@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of the host runtime: queues (host/stream.c) and what is put into them (host/queue.c). */
+#ifndef SPMT_DEVICE_HOST_STREAM_H_
+#define SPMT_DEVICE_HOST_STREAM_H_
+
+#include "state.h"
+
+/* One piece of queued work. `run` is called on the stream's worker: 0, or a code that fails the stream. */
+struct host_op {
+	struct host_op *next;
+	int (*run)(const struct host_op *op);
+	int dev;
+	struct host_stream *stream; /* where it goes */
+	union {
+		struct {
+			void *dst;
+			const void *src;
+			size_t n;
+			int byte;
+			bool dst_device, src_device; /* was in the table of memory when queued */
+		} move;
+		struct {
+			void (*fn)(void *arg);
+			void *arg;
+		} call;
+		void (*kernel)(const void *args);
+		struct {
+			struct host_stream *stream;
+			uint64_t ticket;
+		} after;
+		struct {
+			void *dst;
+			const void *src;
+			uint64_t value;
+			bool device;
+		} word;
+	};
+	_Alignas(16) unsigned char args[];
+};
+
+#define HOST_WHY 384
+
+/*
+ * A ticket is the number of ops queued so far; it has been served when `done` has reached it. Both counters rise for as long
+ * as the process lives, over all the lives of the object, so a ticket stays meaningful after its stream is destroyed.
+ */
+struct host_stream {
+	struct host_stream *
+		next; /* in the pool or, under the state's lock, in its device's list of per-thread streams */
+	int dev;
+	const void *owner; /* the thread of a per-thread stream */
+
+	pthread_mutex_t lock; /* guards this paragraph and the writes of live and queued */
+	struct host_op *head, **tail;
+	pthread_t thread;
+	bool threaded, idle, closing, joined;
+
+	_Atomic bool live;
+	_Atomic uint64_t id;
+	_Atomic int error; /* why it failed, and at which ticket */
+	_Atomic uint64_t failed;
+	/* the same of the last stream before this one that failed in this object, and its last ticket */
+	_Atomic int past_error;
+	_Atomic uint64_t past_failed, past_last;
+	struct host_blame {
+		int code; /* 0: none */
+		bool told;
+		char why[HOST_WHY];
+	} blame; /* under the lock */
+	_Atomic uint64_t queued, done;
+	_Atomic uint32_t bell;	  /* rung for the worker */
+	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */
+	_Atomic uint32_t waiters; /* of whom so many sleep */
+};
+
+/* The live stream that `handle` names for dev; the default streams are made here. NULL: *rc has why, with a sentence in the
+   name of `op`. */
+struct host_stream *host_stream_find(int dev, device_stream handle, const char *op, int *rc);
+/* An op for s with `extra` bytes of args; NULL: no memory. Taken over by a push that succeeds. */
+struct host_op *host_op_new(
+	struct host_stream *s, int (*run)(const struct host_op *op), size_t extra);
+/* Appends op, starting the worker if there is none. On failure op is still the caller's. */
+int host_stream_push(struct host_op *op, const char *name);
+/* Sleeps until the ticket is served: 0, -ETIMEDOUT, -ECANCELED, no sentence. */
+int host_stream_await(
+	struct host_stream *s, uint64_t ticket, int64_t timeout_ns, const uint32_t *stop);
+/* 1 served, 0 not yet, or the code the stream failed with at this ticket or before it. No sentence. */
+int host_stream_served(const struct host_stream *s, uint64_t ticket);
+/* The sentence for such a code, which is returned. */
+int host_stream_failed(int dev, int code);
+/* Drops what was to be told, once it has been. Under s->lock. */
+static inline void host_stream_absolve(struct host_stream *s)
+{
+	if (s->blame.told)
+		s->blame.code = s->blame.told = 0;
+}
+/* Takes new work no more; what is queued still runs. Joins a worker with nothing left to do, leaves a busy one to itself. */
+int host_stream_end(struct host_stream *s);
+
+/* Under the state's lock: unlinks dev's default streams (owner NULL: all of them, else that thread's own) into *list. */
+void host_stream_collect(
+	struct host_state *st, int dev, const void *owner, struct host_stream **list);
+void host_stream_end_all(struct host_stream *list);
+
+int host_stream_create(int dev, device_stream *s);
+int host_stream_destroy(int dev, device_stream handle);
+int host_stream_query(int dev, device_stream handle);
+int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const uint32_t *stop);
+uint64_t host_stream_id(int dev, device_stream handle);
+
+int host_event_create(int dev, device_event *out);
+int host_event_destroy(int dev, device_event handle);
+int host_event_record(int dev, device_event handle, device_stream stream);
+int host_event_query(int dev, device_event handle);
+int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint32_t *stop);
+int host_stream_wait_event(int dev, device_stream stream, device_event handle);
+
+#endif

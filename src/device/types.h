@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* What the device contract (device.h) is made of: plain data, and the groups of ops that a backend may
+   lack. The rules at the top of device.h hold for these ops, too. */
+#ifndef SPMT_DEVICE_TYPES_H
+#define SPMT_DEVICE_TYPES_H
+
+#include "src/base/base.h"
+
+typedef void *device_stream;
+typedef void *device_event;
+
+/* The vendor's default streams, on every backend; backends translate. Never created nor
+   destroyed. */
+#define DEVICE_STREAM_LEGACY ((device_stream)1)
+#define DEVICE_STREAM_PER_THREAD ((device_stream)2)
+
+#define DEVICE_REASON 128 /* bytes for a reason in words */
+
+/* A trait: the CPU may load, store and do atomics on device memory at its own address. */
+#define DEVICE_HOST_ACCESS 1u
+
+/* How long a wait that was stopped goes on for work that needs nobody. */
+#define DEVICE_STOPPED_NS 500000000ll
+
+struct device_desc {
+	int ordinal;
+	char name[64];
+	char arch[32];		/* gfx942, sm_90, host */
+	char pci[16];		/* 0000:1b:00.0, "" if there is none */
+	unsigned char uuid[16]; /* zeros if there is none */
+	uint64_t memory;	/* bytes */
+	int units;		/* compute units or multiprocessors */
+	int numa;		/* -1: unknown */
+};
+
+/* The calling thread's device state, put back by leave(). */
+struct device_saved {
+	int ordinal; /* -1: none was bound */
+	int error;
+	void *context;
+};
+
+enum device_memory {
+	DEVICE_MEMORY_PLAIN,	/* private to the library and its kernels */
+	DEVICE_MEMORY_SYMMETRIC /* peers' loads, stores and atomics see it while kernels run (AMD:
+				   fine-grained or uncached) */
+};
+
+/* How a backend's memory is named to another process. Plain data; a descriptor travels beside
+   it. */
+struct device_export {
+	uint32_t kind;		 /* enum device_export_kind */
+	uint32_t size;		 /* bytes used in handle */
+	uint64_t offset, length; /* of the exported range in the allocation the handle names */
+	unsigned char handle[64];
+};
+enum device_export_kind { DEVICE_EXPORT_NONE, DEVICE_EXPORT_HANDLE, DEVICE_EXPORT_FD };
+
+/* A kernel of the library: its name in the device images and, for the host backend, the same C
+   function. args points to one struct, copied at launch. Listed in src/kernels/kernels.h. */
+struct kernel {
+	const char *name;
+	void (*host)(const void *args);
+};
+
+/* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are
+   multiples of granularity. */
+struct device_vmm_ops {
+	/* -ENOTSUP: this device or its driver cannot, though the backend knows how; then none of
+	   the others can either. memops' ops say so themselves. */
+	int (*granularity)(int dev, size_t *bytes);
+	/* One range for all devices of the process. align: power of two. */
+	int (*reserve)(size_t size, size_t align, void **base);
+	int (*unreserve)(void *base, size_t size);
+	/* Backs [ptr, ptr + size) with zeroed memory of `dev`, readable and writable by dev and
+	   by the n devices of `peers`. */
+	int (*commit)(int dev, void *ptr, size_t size, const int *peers, int n);
+	/* Takes back one earlier commit or import, exactly. */
+	int (*decommit)(int dev, void *ptr, size_t size);
+	/* As commit, but with the memory that another process's export_memory() has named,
+	   in->length bytes, for dev alone. ptr lies in a range of reserve(). fd stays the
+	   caller's. */
+	int (*import)(int dev, void *ptr, const struct device_export *in, int fd);
+};
+
+/* Naming memory to another process of the node. Never opened in the process that exported. */
+struct device_ipc_ops {
+	/* ptr lies in memory of alloc() or commit() or, where the driver can, of the user. *fd:
+	   -1, or the caller's to close. */
+	int (*export_memory)(int dev, void *ptr, size_t size, struct device_export *out, int *fd);
+	/* fd stays the caller's. *ptr is where `offset` of the export begins. */
+	int (*import_memory)(int dev, const struct device_export *in, int fd, void **ptr);
+	int (*release)(int dev, void *ptr, const struct device_export *in);
+};
+
+/* 64-bit words written and waited for in a stream. `ptr` is device-visible and 8-byte aligned. */
+struct device_memops_ops {
+	int (*write64)(int dev, device_stream s, void *ptr, uint64_t value);
+	/* Holds the stream until (int64_t)(*ptr - value) >= 0. */
+	int (*wait64)(int dev, device_stream s, const void *ptr, uint64_t value);
+};
+
+#endif

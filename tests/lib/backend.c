@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "backend.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ranks.h"
+#include "spmt/comm/comm.h"
+#include "src/device/device.h"
+#include "src/base/status.h"
+
+enum { WAIT_S = 20, OPENING_S = 40 };
+
+bool on_host(void)
+{
+	const char *name = getenv("SPMT_BACKEND");
+
+	return !name || !*name || strcmp(name, backend_host.name) == 0;
+}
+
+static int told(void)
+{
+	const char *devices = on_host() ? NULL : getenv("SPMT_TEST_DEVICES");
+
+	return devices ? atoi(devices) : 0;
+}
+
+int devices_here(void)
+{
+	return told() > 0 ? told() : INT_MAX;
+}
+
+int ranks_here(int n)
+{
+	return n < devices_here() ? n : devices_here();
+}
+
+int opening_s(void)
+{
+	return on_host() || getenv("SPMT_FAKE_DEVICES") ? 0 : OPENING_S;
+}
+
+int device_of(int rank)
+{
+	return told() > 0 && rank >= 0 ? rank % told() : -1;
+}
+
+bool devices_fit(const int *devices, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (devices[i] >= devices_here())
+			return false;
+	return true;
+}
+
+bool ranges_here(void)
+{
+	const struct backend *b;
+	int status = 0;
+	size_t bytes;
+	pid_t child;
+
+	if (on_host())
+		return true;
+	child = fork();
+	if (!child) /* what is not said to be missing is there, or the test finds out */
+		_exit(!device_select(NULL, &b) &&
+			(!b->vmm || b->vmm->granularity(0, &bytes) == -ENOTSUP));
+	return child < 0 || waitpid(child, &status, 0) != child || status != 1 << 8;
+}
+
+/* ---- streams ---------------------------------------------------------------------------------------------------------------- */
+
+static device_stream own(spmt_comm *comm, spmt_stream stream)
+{
+	return stream ? stream : comm->stream;
+}
+
+int stream_make(spmt_comm *comm, spmt_stream *stream)
+{
+	if (comm->backend == &backend_host)
+		return spmt_host_stream_create(comm, stream);
+	return comm->backend->stream_create(comm->dev, stream);
+}
+
+int stream_end(spmt_comm *comm, spmt_stream stream)
+{
+	if (comm->backend == &backend_host)
+		return spmt_host_stream_destroy(stream);
+	return comm->backend->stream_destroy(comm->dev, stream);
+}
+
+int stream_wait(spmt_comm *comm, spmt_stream stream)
+{
+	int rc;
+
+	if (comm->backend == &backend_host)
+		return spmt_host_stream_synchronize(stream);
+	rc = comm->backend->stream_sync(
+		comm->dev, own(comm, stream), (int64_t)WAIT_S * 1000000000, NULL);
+	return rc == -ETIMEDOUT ? fail(rc, "a stream is not done after %d s", WAIT_S) : rc;
+}
+
+struct thunk {
+	void (*fn)(void *args);
+	_Alignas(16) unsigned char args[];
+};
+
+static void run_thunk(void *arg)
+{
+	struct thunk *t = arg;
+
+	t->fn(t->args);
+	free(t);
+}
+
+int stream_call(
+	spmt_comm *comm, spmt_stream stream, void (*fn)(void *args), const void *args, size_t size)
+{
+	struct thunk *t;
+	int rc;
+
+	if (comm->backend == &backend_host)
+		return spmt_host_launch(comm, stream, fn, args, size);
+	t = malloc(sizeof(*t) + size);
+	if (!t)
+		return fail(-ENOMEM, "no memory for a call in a stream");
+	t->fn = fn;
+	if (size)
+		memcpy(t->args, args, size);
+	rc = comm->backend->call(comm->dev, own(comm, stream), run_thunk, t);
+	if (rc < 0)
+		free(t);
+	return rc;
+}
+
+void latch_pass(struct latch *latch)
+{
+	for (int ms = 0; !atomic_load(&latch->open); ms++) {
+		if (ms == 10000) {
+			atomic_store(&latch->given_up, 1);
+			return;
+		}
+		sleep_ms(1);
+	}
+}
+
+void latch_kernel(void *args)
+{
+	latch_pass(*(struct latch **)args);
+}
+
+bool latch_open(struct latch *latch)
+{
+	atomic_store(&latch->open, 1);
+	return !atomic_load(&latch->given_up);
+}
+
+struct word {
+	uint64_t *to;
+	const uint64_t *from; /* NULL: the value */
+	uint64_t value;
+};
+
+static void move_word(void *args)
+{
+	const struct word *w = args;
+	uint64_t value = w->from ? __atomic_load_n(w->from, __ATOMIC_RELAXED) : w->value;
+
+	__atomic_store_n(w->to, value, __ATOMIC_RELAXED);
+}
+
+int stream_store(spmt_comm *comm, spmt_stream stream, uint64_t *word, uint64_t value)
+{
+	struct word w = { .to = word, .value = value };
+
+	if (comm->backend == &backend_host)
+		return spmt_host_launch(comm, stream, move_word, &w, sizeof(w));
+	return comm->backend->memops->write64(comm->dev, own(comm, stream), word, value);
+}
+
+int stream_load(spmt_comm *comm, spmt_stream stream, const uint64_t *word, uint64_t *seen)
+{
+	struct word w = { .to = seen, .from = word };
+
+	if (comm->backend == &backend_host)
+		return spmt_host_launch(comm, stream, move_word, &w, sizeof(w));
+	return comm->backend->copy(comm->dev, seen, word, sizeof(*seen), own(comm, stream));
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf.h"
+
+enum {
+	OPT_RANKS = 256,
+	OPT_PAIRS,
+	OPT_LAYOUT,
+	OPT_SIZES,
+	OPT_TESTS,
+	OPT_ITERS,
+	OPT_ROUNDS,
+	OPT_JSON,
+	OPT_BACKEND,
+	OPT_CHECK
+};
+
+static const struct option long_options[] = {
+	{ "ranks", required_argument, NULL, OPT_RANKS },
+	{ "pairs", required_argument, NULL, OPT_PAIRS },
+	{ "layout", required_argument, NULL, OPT_LAYOUT },
+	{ "sizes", required_argument, NULL, OPT_SIZES },
+	{ "tests", required_argument, NULL, OPT_TESTS },
+	{ "iters", required_argument, NULL, OPT_ITERS },
+	{ "rounds", required_argument, NULL, OPT_ROUNDS },
+	{ "json", required_argument, NULL, OPT_JSON },
+	{ "backend", required_argument, NULL, OPT_BACKEND },
+	{ "check", no_argument, NULL, OPT_CHECK },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static void help(void)
+{
+	printf("usage: spmt-perf [options]\n"
+	       "  --tests LIST     comma-separated names of the tests below (all)\n"
+	       "  --ranks N        ranks of the world (each test's own: 2 a pair; barrier 2, 8, 64; ..)\n"
+	       "  --pairs P        ranks 2p and 2p + 1 work at once, for p below P (1); GB/s and Mop/s are sums\n"
+	       "  --layout AxB     the ranks in A processes of B, or 1+3+4: of 1, 3 and 4; pairs then span processes\n"
+	       "  --sizes MIN:MAX[:FACTOR]  bytes, suffix K M G (8:64M:8)\n"
+	       "  --iters N        turns a round (as many as fill 4 ms)\n"
+	       "  --rounds N       rounds of ours and of the peer in turn, 1 to %d (10; for --check 64, with --layout 16); figures are medians\n"
+	       "  --json FILE      the figures with quartiles and extremes\n"
+	       "  --backend NAME   hip, cuda or host (the first that has devices)\n"
+	       "  --check          measure what the project promises; print target, measured, met\n"
+	       "                   --layout: several times, in turn with one process of as many ranks, the best of each\n"
+	       "  --help, --version\n"
+	       "spread: the middle half of the rounds over the median. ratio: above 1 spmt is the faster.\n"
+	       "exit: 0; 1 wrong data or a failed call; 2 usage; 3 --check missed a target\n"
+	       "tests:\n",
+		PERF_ROUNDS_MAX);
+	for (const struct bench *b = perf_benches; b->name; b++)
+		printf("  %-10s %s, %s%s\n", b->name, perf_unit_name(b->unit), b->help,
+			b->peer ? "; beside it the peer named" : "");
+	printf("  %-10s %s, %s\n", perf_init_name, perf_unit_name(UNIT_MS), perf_init_help);
+}
+
+static int usage(const char *what, const char *value)
+{
+	fprintf(stderr, "spmt-perf: %s: %s (see --help)\n", what, value);
+	return -1;
+}
+
+/* ---- values */
+
+/* A number of `max` at most; *end is what follows it. */
+static bool number(const char *text, uint64_t max, uint64_t *value, const char **end)
+{
+	unsigned long long v;
+	char *stop;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	v = strtoull(text, &stop, 10);
+	*end = stop;
+	*value = v;
+	return !errno && v <= max;
+}
+
+static bool whole(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	const char *end;
+
+	return number(text, max, value, &end) && !*end && *value >= min;
+}
+
+static bool size_value(const char *text, size_t *size, const char **end)
+{
+	static const char suffixes[] = "KMG";
+	const char *at;
+	uint64_t v;
+
+	if (!number(text, (uint64_t)1 << 40, &v, end))
+		return false;
+	at = **end ? strchr(suffixes, **end) : NULL;
+	if (at) {
+		v <<= 10 * (at - suffixes + 1);
+		++*end;
+	}
+	*size = (size_t)v;
+	return v >= 8 && v % 8 == 0 && v <= (uint64_t)1 << 36;
+}
+
+static bool sizes_value(const char *text, struct options *opt)
+{
+	const char *end;
+	uint64_t factor = 8;
+
+	if (!size_value(text, &opt->min, &end) || *end != ':')
+		return false;
+	if (!size_value(end + 1, &opt->max, &end) || opt->max < opt->min)
+		return false;
+	if (*end == ':' && !whole(end + 1, 2, 1024, &factor))
+		return false;
+	opt->factor = (size_t)factor;
+	return !*end || *end == ':';
+}
+
+bool perf_listed(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (!*list)
+		return true;
+	for (const char *at = list; *at; at += *at == ',') {
+		size_t n = strcspn(at, ",");
+
+		if (n == len && !strncmp(at, name, n))
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+static bool known(const char *name, size_t n)
+{
+	if (n == strlen(perf_init_name) && !strncmp(name, perf_init_name, n))
+		return true;
+	for (const struct bench *b = perf_benches; b->name; b++)
+		if (n == strlen(b->name) && !strncmp(name, b->name, n))
+			return true;
+	return false;
+}
+
+static bool tests_value(const char *list)
+{
+	for (const char *at = list;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (!known(at, n))
+			return false;
+		at += n;
+		if (!*at)
+			return true;
+	}
+}
+
+static bool text_value(const char *text, char *to, size_t room)
+{
+	return (size_t)snprintf(to, room, "%s", text) < room;
+}
+
+static bool option_value(int c, const char *text, struct options *opt)
+{
+	uint64_t v = 0;
+	bool ok = true;
+
+	switch (c) {
+	case OPT_RANKS:
+		ok = whole(text, 1, 4096, &v);
+		opt->ranks = (int)v;
+		break;
+	case OPT_PAIRS:
+		ok = whole(text, 1, 2048, &v);
+		opt->pairs = (int)v;
+		break;
+	case OPT_LAYOUT:
+		ok = layout_parse(text, &opt->layout);
+		break;
+	case OPT_ITERS:
+		ok = whole(text, 1, (uint64_t)1 << 40, &opt->iters);
+		break;
+	case OPT_ROUNDS:
+		ok = whole(text, 1, PERF_ROUNDS_MAX, &v);
+		opt->rounds = (int)v;
+		break;
+	case OPT_SIZES:
+		ok = sizes_value(text, opt);
+		break;
+	case OPT_TESTS:
+		ok = tests_value(text) && text_value(text, opt->tests, sizeof(opt->tests));
+		break;
+	case OPT_JSON:
+		opt->json = text;
+		break;
+	case OPT_BACKEND:
+		ok = text_value(text, opt->backend, sizeof(opt->backend));
+		break;
+	default:
+		opt->check = true;
+	}
+	return ok;
+}
+
+static int consistent(struct options *opt)
+{
+	int nranks = layout_nranks(&opt->layout);
+
+	if (nranks && opt->ranks && opt->ranks != nranks)
+		return usage("--ranks is not what the layout has", opt->layout.text);
+	opt->ranks = nranks ? nranks : opt->ranks;
+	if (opt->ranks && opt->ranks < 2 * opt->pairs)
+		return usage("ranks are fewer than two a pair", "--ranks, --layout, --pairs");
+	return 0;
+}
+
+int perf_options(int argc, char **argv, struct options *opt)
+{
+	int c, index = 0;
+
+	*opt = (struct options){ .pairs = 1, .factor = 8 };
+	while ((c = getopt_long(argc, argv, "hV", long_options, &index)) != -1) {
+		if (c == 'h' || c == 'V') {
+			if (c == 'h')
+				help();
+			else
+				printf("spmt-perf %s\n", spmt_version());
+			return 1;
+		}
+		if (c == '?')
+			return -1;
+		if (!option_value(c, optarg, opt))
+			return usage(long_options[index].name, optarg);
+	}
+	if (optind < argc)
+		return usage("not an option", argv[optind]);
+	if (!opt->rounds)
+		/* even: either side is first in half of them */
+		opt->rounds = !opt->check ? 10 : opt->layout.n ? 16 : 64;
+	return consistent(opt);
+}

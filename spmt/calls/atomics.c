@@ -5,29 +5,6 @@
 
 #include "src/base/tsan.h"
 
-size_t type_size(enum spmt_type type)
-{
-	switch (type) {
-	case SPMT_TYPE_I8:
-	case SPMT_TYPE_U8:
-		return 1;
-	case SPMT_TYPE_I16:
-	case SPMT_TYPE_U16:
-	case SPMT_TYPE_F16:
-	case SPMT_TYPE_BF16:
-		return 2;
-	case SPMT_TYPE_I32:
-	case SPMT_TYPE_U32:
-	case SPMT_TYPE_F32:
-		return 4;
-	case SPMT_TYPE_I64:
-	case SPMT_TYPE_U64:
-	case SPMT_TYPE_F64:
-		return 8;
-	}
-	return 0;
-}
-
 int type_comparable(enum spmt_type type)
 {
 	return type_size(type) && type != SPMT_TYPE_F16 && type != SPMT_TYPE_BF16;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU's part of spmt_atomic and of waits: sizes of types, one atomic operation, one
+/* The CPU's part of spmt_atomic and of waits: one atomic operation, one
    comparison. */
 #ifndef SPMT_ATOMICS_H
 #define SPMT_ATOMICS_H
@@ -8,9 +8,7 @@
 #include <stdint.h>
 
 #include "include/spmt.h"
-
-/* 0: no such type */
-size_t type_size(enum spmt_type type);
+#include "spmt/comm/names.h"
 
 /* What the word at p held before; a is the operand. Integers in two's complement, floats as their bits: only fetch, set
    and swap reach here. */

@@ -5,14 +5,18 @@
  */
 #include <errno.h>
 
-#include "src/kernels/kernels.h"
-#include "src/base/status.h"
 #include "atomics.h"
-#include "spmt/comm/coll_key.h"
-#include "spmt/comm/names.h"
+#include "collective.h"
 #include "rma.h"
-#include "spmt/comm/steps.h"
+#include "spmt/comm/coll_key.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/names.h"
+#include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
+#include "src/base/status.h"
+#include "src/kernels/kernels.h"
+#include "view.h"
 
 #define COLL_BLOCKS 32u
 #define COLL_BLOCK_BYTES (16u << 10)

@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/device/host/host.h"
-#include "src/base/env.h"
-#include "src/kernels/kernels.h"
-#include "src/base/mem.h"
-#include "src/base/process.h"
-#include "src/base/status.h"
 #include "atomics.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/device/host/host.h"
+#include "src/kernels/kernels.h"
+#include "sync.h"
+#include "view.h"
 
 /* ---- quiet in a stream --------------------------------------------------------------------- */
 

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "register.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/stream.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
-#include "spmt/life/split.h"
-#include "spmt/comm/steps.h"
-#include "spmt/comm/stream.h"
 
 #define ZONE_BYTE 0xa7
 #define FREED_BYTE 0xd3
@@ -310,7 +310,7 @@ int misuse_left(spmt_comm *root)
 	struct status_saved saved;
 	int rc = left_on(root);
 
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
 		status_save(&saved);
 		if (!atomic_load(&c->control->stop)) /* who is in a broken one cannot free */
 			rc = first_of(rc, &saved, left_on(c));

@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <string.h>
 
+#include "register.h"
+#include "rma.h"
+#include "share.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "spmt/comm/gather.h"
-#include "rma.h"
-#include "share.h"
-#include "spmt/comm/stream.h"
+#include "sync.h"
 
 struct spmt_mem {
 	struct pooled head;

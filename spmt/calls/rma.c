@@ -7,8 +7,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/kernels/kernels.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/turn.h"
 #include "src/base/status.h"
+#include "src/kernels/kernels.h"
+#include "sync.h"
+#include "view.h"
 
 #define MOVE_BLOCKS 32u
 #define MOVE_BLOCK_BYTES (16u << 10)

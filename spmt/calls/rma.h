@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
+#include "spmt/comm/comm.h"
 #include "spmt/comm/names.h"
-#include "spmt/comm/steps.h"
 
 /* What is wrong with the range; 0 where blocks are looked at and nothing is. */
 int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, const void *local,
@@ -107,13 +107,5 @@ int signal_now(
 	spmt_comm *comm, char *remote, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
 int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream);
-
-/* One kernel on the stream, noted for quiet: one thread, or `blocks` of KERNEL_BLOCK threads on GPUs
-   (a block of one on the host backend). */
-struct kernel;
-int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
-	device_stream stream);
-int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
-	unsigned blocks, device_stream stream);
 
 #endif

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/kernels/kernels.h"
-#include "src/base/status.h"
-#include "src/base/tsan.h"
 #include "atomics.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+#include "src/kernels/kernels.h"
+#include "view.h"
 
 /* ---- signals ------------------------------------------------------------------------------- */
 

@@ -7,11 +7,13 @@
  */
 #include <errno.h>
 
-#include "src/base/process.h"
-#include "src/base/status.h"
 #include "misuse.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "sync.h"
 
 static int block_clear(spmt_comm *comm, uint64_t offset, uint64_t size)
 {

@@ -2,10 +2,14 @@
 /* Order and meeting from the host: fence, quiet, sync, barrier. */
 #include <errno.h>
 
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/record.h"
+#include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
-#include "spmt/comm/steps.h"
-#include "spmt/comm/stream.h"
+#include "sync.h"
 
 #define FORBID_NS 1000000000
 

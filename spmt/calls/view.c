@@ -2,9 +2,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/base/status.h"
+#include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
-#include "spmt/comm/steps.h"
+#include "spmt/comm/record.h"
+#include "spmt/comm/turn.h"
+#include "src/base/status.h"
+#include "view.h"
 
 static uint64_t flat_stride(const spmt_comm *comm)
 {

@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/base/status.h"
 #include "atomics.h"
-#include "spmt/comm/names.h"
 #include "rma.h"
+#include "spmt/comm/names.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
+#include "src/base/status.h"
 
 struct watch {
 	spmt_comm *comm;

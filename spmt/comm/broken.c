@@ -5,9 +5,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm.h"
+#include "record.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "steps.h"
 
 #define HEAR_NS 2000000000ll /* a process that dies is heard of long before */
 #define WRITE_NS \

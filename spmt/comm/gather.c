@@ -15,17 +15,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broken.h"
+#include "comm.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "spmt/bootstrap/wire.h"
+#include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
-#include "spmt/bootstrap/bootstrap.h"
-#include "spmt/bootstrap/wire.h"
-#include "broken.h"
-#include "comm.h"
-#include "src/base/futex.h"
-#include "spmt/life/routes.h"
-#include "steps.h"
 
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 
@@ -219,7 +217,7 @@ static void adopt_world(
 	pthread_mutex_lock(&w->lock);
 	if (!w->process) {
 		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
-		control_begin(control, w->nranks, routes_world(w));
+		control_begin(control, w->nranks, world_label(w));
 		atomic_store(&w->local->mark.moved, 1);
 		w->process = process;
 		tsan_elsewhere();

@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broken.h"
+#include "comm.h"
+#include "record.h"
+#include "spin.h"
+#include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/tsan.h"
-#include "src/base/futex.h"
-#include "steps.h"
 
 /* What is compared in a meeting, in words: the function, and what its keys are called. */
 static const struct {

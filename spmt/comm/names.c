@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "src/base/base.h"
-#include "spmt/calls/atomics.h"
 
 #define NAME_OF(names, i) ((i) < ARRAY_SIZE(names) ? (names)[i] : "unknown")
 
@@ -25,6 +24,29 @@ const char *type_name(uint64_t type)
 		[SPMT_TYPE_F64] = "f64" };
 
 	return NAME_OF(names, type);
+}
+
+size_t type_size(enum spmt_type type)
+{
+	switch (type) {
+	case SPMT_TYPE_I8:
+	case SPMT_TYPE_U8:
+		return 1;
+	case SPMT_TYPE_I16:
+	case SPMT_TYPE_U16:
+	case SPMT_TYPE_F16:
+	case SPMT_TYPE_BF16:
+		return 2;
+	case SPMT_TYPE_I32:
+	case SPMT_TYPE_U32:
+	case SPMT_TYPE_F32:
+		return 4;
+	case SPMT_TYPE_I64:
+	case SPMT_TYPE_U64:
+	case SPMT_TYPE_F64:
+		return 8;
+	}
+	return 0;
 }
 
 const char *op_name(uint64_t op)

@@ -17,6 +17,9 @@ const char *amo_name(uint64_t amo);
 /* "==", .. */
 const char *cmp_name(uint64_t cmp);
 
+/* In bytes; 0: no such type. */
+size_t type_size(enum spmt_type type);
+
 /* A word's bits as its type reads them: numbers with a sign and floats in decimal. */
 struct word_text {
 	char text[32];

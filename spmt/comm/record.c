@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll_key.h"
+#include "comm.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "coll_key.h"
-#include "steps.h"
 
 static bool is_there(const struct spmtd_record *r)
 {

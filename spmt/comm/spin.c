@@ -5,9 +5,10 @@
  */
 #include <sched.h>
 
-#include "src/base/process.h"
+#include "comm.h"
+#include "spin.h"
 #include "src/base/futex.h"
-#include "steps.h"
+#include "src/base/process.h"
 
 #define SPIN_ALONE 4000ll     /* ns without a yield, which takes some 300 */
 #define SPIN_PARTED 2000000ll /* ns from one sleep to the next, which takes some 60000 */

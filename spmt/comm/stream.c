@@ -6,12 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "broken.h"
+#include "comm.h"
+#include "record.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "record.h"
-#include "steps.h"
 #include "stream.h"
 
 #define SETTLE_MS 10000		/* where waits have no deadline */

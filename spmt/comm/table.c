@@ -3,10 +3,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/kernels/kernels.h"
+#include "record.h"
+#include "spmt/comm/comm.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "spmt/calls/rma.h"
+#include "src/kernels/kernels.h"
 #include "stream.h"
 
 #define KERNEL_BLOCK 512

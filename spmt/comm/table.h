@@ -3,6 +3,7 @@
 #define SPMT_TABLE_H
 
 #include "include/spmt.h"
+#include "src/device/device.h"
 
 /*
  * A small table that the host fills and kernels read: where the CPU and the device share memory one
@@ -28,6 +29,16 @@ void *scratch_dev(const spmt_comm *comm);
 
 /* At finalize: the comm gives its signals and its scratch back. */
 void pinned_return(spmt_comm *comm);
+
+int signals_open(spmt_comm *comm);
+
+/* One kernel on the stream, noted for quiet: one thread, or `blocks` of KERNEL_BLOCK threads on GPUs
+   (a block of one on the host backend). */
+struct kernel;
+int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream);
+int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	unsigned blocks, device_stream stream);
 
 struct slot;
 /* With the slot, whose device is still open: everything. */

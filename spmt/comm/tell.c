@@ -6,12 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm.h"
+#include "gather.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
-#include "comm.h"
-#include "gather.h"
-#include "spmt/life/routes.h"
 
 struct tell_line {
 	char text[512];
@@ -115,7 +114,7 @@ void tell_world(const spmt_comm *comm, int64_t begin)
 
 	if (!log_asked(LOG_INFO) || gather_nth(comm, 0) != comm->rank)
 		return;
-	line_add(&l, "world %016llx of %d ranks: ", routes_world(comm->world), comm->nranks);
+	line_add(&l, "world %016llx of %d ranks: ", world_label(comm->world), comm->nranks);
 	tell_add_here(&l, comm, false);
 	line_add(&l, " in process %d, backend %s, devices ", (int)getpid(), comm->backend->name);
 	tell_add_here(&l, comm, true);
@@ -133,13 +132,13 @@ void tell_broken(const struct world *world, int rank, int code, const char *sent
 
 	if (rank >= 0)
 		snprintf(who, sizeof(who), "rank %d: ", rank);
-	log_line(LOG_ERROR, "world %016llx of %d ranks is broken (%s%s): %.*s", routes_world(world),
+	log_line(LOG_ERROR, "world %016llx of %d ranks is broken (%s%s): %.*s", world_label(world),
 		world->nranks, who, status_text(code), STATUS_SENTENCE - 1, sentence);
 }
 
 void tell_part_broken(const spmt_comm *comm, int code, const char *sentence)
 {
 	log_line(LOG_ERROR, "a part of %d ranks of world %016llx is broken (rank %d: %s): %.*s",
-		comm->nranks, routes_world(comm->world), comm_world_rank(comm, comm->rank),
+		comm->nranks, world_label(comm->world), comm_world_rank(comm, comm->rank),
 		status_text(code), STATUS_SENTENCE - 1, sentence);
 }

@@ -5,11 +5,14 @@
 #include <sched.h>
 #include <time.h>
 
-#include "src/device/host/host.h"
+#include "broken.h"
+#include "comm.h"
+#include "record.h"
+#include "spin.h"
+#include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "src/base/futex.h"
-#include "steps.h"
+#include "src/device/host/host.h"
 
 /* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
    then sleeps. */

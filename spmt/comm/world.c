@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broken.h"
+#include "comm.h"
+#include "gather.h"
+#include "record.h"
+#include "spmt/bootstrap/bootstrap.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
-#include "spmt/bootstrap/bootstrap.h"
-#include "gather.h"
-#include "record.h"
-#include "spmt/life/routes.h"
-#include "steps.h"
 #include "tell.h"
 
 struct table {
@@ -99,7 +99,7 @@ static int world_fill(struct world *w, const struct uid *uid, int nranks, const 
 		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
 	}
 	w->uid = *uid;
-	control_begin(w->local, nranks, routes_world(w));
+	control_begin(w->local, nranks, world_label(w));
 	atomic_store(&w->control, w->local);
 	w->nranks = nranks;
 	w->cpus = process_cpus();
@@ -332,6 +332,16 @@ void comm_break(spmt_comm *comm, int code, const char *sentence)
 	pthread_mutex_unlock(&w->lock);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		bell_ring(comm->bells[pe]);
+}
+
+unsigned long long world_label(const struct world *world)
+{
+	return world->uid.id[0] ^ (world->uid.id[1] << 29 | world->uid.id[1] >> 35);
+}
+
+int world_process(const struct world *world, int rank)
+{
+	return world->process ? world->process[rank] : 0;
 }
 
 /* ---- comms of the process -------------------------------------------------------------------- */

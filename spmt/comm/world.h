@@ -6,13 +6,13 @@
 
 #include <pthread.h>
 
+#include "control.h"
 #include "include/spmt.h"
 #include "include/spmt_device.h"
+#include "pool.h"
+#include "spmt/bootstrap/search.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
-#include "spmt/bootstrap/search.h"
-#include "control.h"
-#include "pool.h"
 
 /* Owned by the world and released by the last of its ranks in this process to leave: peers may
    store into a heap until then. */
@@ -110,5 +110,16 @@ void world_post_failure(const struct uid *uid, int code);
 void world_break(struct world *world, int code, const char *sentence);
 /* The part that concerns this process: for what other processes have told. */
 void world_break_here(struct world *world, int code, const char *sentence);
+
+/* Breaks what comm stands for: the world, and with it all comms split from it; or a split comm, for
+   its ranks alone. Any thread while comm cannot end. */
+void comm_break(spmt_comm *comm, int code, const char *sentence);
+/* Ends the waits of this rank's kernels. */
+void comm_stop(const spmt_comm *comm);
+
+/* Names a world without telling its id. */
+unsigned long long world_label(const struct world *world);
+/* The number of a rank's process, the same in all processes. */
+int world_process(const struct world *world, int rank);
 
 #endif

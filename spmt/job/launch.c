@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "launch_state.h"
 #include "src/base/env.h"
+#include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "user.h"
-#include "spmt/comm/comm.h"
-#include "src/base/futex.h"
-#include "launch_state.h"
 
 #define ATTR_FIRST offsetof(struct spmt_attr, bootstrap) /* as large as the first one was */
 #define ATTR_MOST 4096 /* of what a later release may have; more was never set */

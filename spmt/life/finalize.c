@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* The way back, written once: of a comm, however far it got, and of those split from it. */
+#include "finalize.h"
+#include "peer.h"
+#include "split.h"
+#include "spmt/calls/misuse.h"
+#include "spmt/calls/register.h"
+#include "spmt/calls/sync.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/record.h"
+#include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "spmt/comm/gather.h"
-#include "spmt/calls/misuse.h"
-#include "peer.h"
-#include "split.h"
-#include "spmt/comm/steps.h"
-#include "spmt/comm/stream.h"
 
 /* Nobody is in a call on it any more. */
 static void comm_close(spmt_comm *comm)
@@ -50,11 +55,11 @@ static bool tree_close(spmt_comm *root)
 	int64_t deadline = streams_deadline(root);
 	bool settled;
 
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		comm_close(c);
 	comm_close(root);
 	settled = streams_settle(root, deadline);
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		settled &= streams_settle(c, deadline);
 	return settled;
 }
@@ -63,7 +68,7 @@ static bool tree_ended(spmt_comm *root)
 {
 	bool ended = streams_ended(root);
 
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		ended &= streams_ended(c);
 	return ended;
 }
@@ -72,8 +77,8 @@ static void parts_release(spmt_comm *root)
 {
 	spmt_comm *next;
 
-	for (spmt_comm *c = split_first(root); c != root; c = next) {
-		next = split_next(c);
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = next) {
+		next = comm_tree_next(c);
 		comm_release(c);
 	}
 }
@@ -104,7 +109,7 @@ static void tree_leave_one(spmt_comm *comm, spmt_comm *root)
 static void tree_hand_over(spmt_comm *root)
 {
 	atomic_store(&root->going, 1);
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c))
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		tree_leave_one(c, root);
 	tree_leave_one(root, root);
 	tree_left(root);
@@ -161,7 +166,7 @@ static int tree_quiet(spmt_comm *root)
 	int rc = quiet_one(root), one;
 
 	status_save(&first);
-	for (spmt_comm *c = split_first(root); c != root; c = split_next(c)) {
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
 		one = quiet_one(c);
 		if (one && !rc) {
 			rc = one;

@@ -4,17 +4,20 @@
 #include <errno.h>
 #include <string.h>
 
+#include "finalize.h"
+#include "peer.h"
+#include "routes.h"
+#include "spmt/calls/collective.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/tell.h"
+#include "spmt/job/launch.h"
 #include "src/base/env.h"
-#include "src/kernels/kernels.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "spmt/comm/gather.h"
-#include "spmt/job/launch.h"
-#include "peer.h"
-#include "routes.h"
-#include "spmt/comm/steps.h"
-#include "spmt/comm/tell.h"
+#include "src/kernels/kernels.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer, slots; and where
    ranks live in several processes, room through which collectives reach buffers outside the heap. */

@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "peer.h"
+#include "spmt/calls/view.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "spmt/comm/gather.h"
-#include "peer.h"
-#include "spmt/comm/steps.h"
 
 /*
  * The peer's device as this process numbers it. Ordinals of another process mean nothing here

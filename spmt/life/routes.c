@@ -11,23 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "spmt/comm/comm.h"
-#include "spmt/comm/gather.h"
 
 #define ROW (LINK_REASON + 192)
-
-int routes_process(const spmt_comm *comm, int rank)
-{
-	return comm->world->process ? comm->world->process[rank] : 0;
-}
-
-unsigned long long routes_world(const struct world *w)
-{
-	return w->uid.id[0] ^ (w->uid.id[1] << 29 | w->uid.id[1] >> 35);
-}
 
 static size_t row_print(const spmt_comm *comm, int pe, char *row)
 {
@@ -38,10 +28,10 @@ static size_t row_print(const spmt_comm *comm, int pe, char *row)
 	route_movers(r, movers, sizeof(movers));
 	n = snprintf(row, ROW,
 		"world %016llx of %d: pid %d process %d device %d rank %d -> process %d device %d rank %d: map %s movers %s threshold %llu: %s\n",
-		routes_world(comm->world), comm->nranks, (int)getpid(),
-		routes_process(comm, comm->rank), comm->dev, comm->rank, routes_process(comm, pe),
-		comm->world->infos[pe].settled, pe, map_name(r->map), movers,
-		(unsigned long long)r->threshold, r->reason);
+		world_label(comm->world), comm->nranks, (int)getpid(),
+		world_process(comm->world, comm->rank), comm->dev, comm->rank,
+		world_process(comm->world, pe), comm->world->infos[pe].settled, pe,
+		map_name(r->map), movers, (unsigned long long)r->threshold, r->reason);
 	return MIN_OF((size_t)MAX_OF(n, 0), (size_t)ROW - 1);
 }
 

@@ -12,11 +12,4 @@
  */
 int routes_tell(spmt_comm *comm);
 
-/* Names a world without telling its id. */
-struct world;
-unsigned long long routes_world(const struct world *world);
-
-/* The number of a rank's process, the same in all processes. */
-int routes_process(const spmt_comm *comm, int rank);
-
 #endif

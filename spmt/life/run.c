@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spmt/comm/comm.h"
+#include "spmt/job/launch.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "spmt/job/launch.h"
-#include "spmt/comm/steps.h"
 
 /* n pieces of work at once; the first failure in time is kept with its sentence. */
 struct crew {

@@ -8,30 +8,22 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/kernels/kernels.h"
+#include "finalize.h"
+#include "peer.h"
+#include "spmt/calls/collective.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/stream.h"
+#include "spmt/comm/turn.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "spmt/comm/gather.h"
-#include "peer.h"
-#include "spmt/comm/steps.h"
-#include "spmt/comm/stream.h"
+#include "src/kernels/kernels.h"
 
 #define NO_AREA UINT64_MAX /* 0 is an offset as any other */
 
 /* ---- the tree of a rank's comms --------------------------------------------------------------- */
-
-spmt_comm *split_first(spmt_comm *root)
-{
-	while (root->children)
-		root = root->children;
-	return root;
-}
-
-spmt_comm *split_next(const spmt_comm *comm)
-{
-	return comm->sibling ? split_first(comm->sibling) : comm->parent;
-}
 
 static void tree_add(spmt_comm *comm)
 {

@@ -70,4 +70,7 @@ int process_thread(
 /* Monotonic clock, ns. */
 int64_t process_now(void);
 
+/* A deadline, in milliseconds. */
+#define TIMEOUT_MOST (INT64_MAX / 4000000) /* ms: in nanoseconds within the clock's range */
+
 #endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPMT_SYNC_H
+#define SPMT_SYNC_H
+
+#include "spmt/comm/record.h"
+
+int quiet_slow(spmt_comm *comm, const char *what);
+/* NBI work of all links; the first failure. */
+int movers_quiet(spmt_comm *comm, const char *what);
+
+/* quiet without entering: 0 or the first failure since the last one. */
+static inline int quiet_all(spmt_comm *comm, const char *what)
+{
+	return LIKELY(!comm->pending && !comm->streamed && !kernel_left(comm))
+		? 0
+		: quiet_slow(comm, what);
+}
+
+#endif

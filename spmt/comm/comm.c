@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is let into a call, and what the others are told. */
+#include "comm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "broken.h"
+#include "record.h"
+#include "src/base/log.h"
+#include "src/base/status.h"
+#include "turn.h"
+
+int comm_enter_any(const spmt_comm *comm, const char *what)
+{
+	if (!comm)
+		return fail(-EINVAL, "%s: comm is NULL", what);
+	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
+	case POOLED_LIVE:
+	case POOLED_CHECKED:
+		return 0;
+	case 0:
+		return fail(SPMT_ERR_FORKED,
+			"%s: the comm belongs to the process that this one was forked from", what);
+	default:
+		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
+	}
+}
+
+/* Where calls look closer, comm_enter's quick look fails, and comm_refuse has the last word. */
+void comm_set_live(spmt_comm *comm)
+{
+	atomic_store_explicit(&comm->head.state, comm->heap->check ? POOLED_CHECKED : POOLED_LIVE,
+		memory_order_release);
+}
+
+/* Counted first and then looked at; comm_unvisited does it the other way round. */
+int comm_visit(spmt_comm *comm, const char *what)
+{
+	int rc;
+
+	if (comm)
+		atomic_fetch_add(&comm->head.visitors, 1);
+	rc = comm_enter_any(comm, what);
+	if (rc && comm)
+		comm_left(comm);
+	return rc;
+}
+
+void comm_unvisited(spmt_comm *comm)
+{
+	while (atomic_fetch_add(&comm->head.visitors, 0))
+		sched_yield();
+}
+
+int comm_busy(const spmt_comm *comm, const char *what, const char *other)
+{
+	return fail(-EBUSY,
+		"%s: rank %d: another thread is in %s on this comm, whose calls come one at a time",
+		what, comm->rank, other);
+}
+
+/* Calls are looked at: this one has the comm's turn, or could have had it. */
+static int turn_check(const spmt_comm *comm, const char *what)
+{
+	const char *other = turn_other(comm);
+	int rc = other ? comm_busy(comm, what, other) : 0;
+
+	if (rc)
+		log_line(LOG_CHECK, "%s", status_sentence());
+	return rc;
+}
+
+int comm_refuse(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter_any(comm, what);
+	struct cause cause;
+
+	if (rc)
+		return rc;
+	if (!comm_is_broken(comm))
+		return turn_check(comm, what);
+	comm_look(comm);
+	comm_cause(comm, &cause);
+	rc = comm_broken(comm, what);
+	/* Who broke the world by intent gave a code for all; else what broke it happened to
+	   another call. */
+	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
+		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the %s is broken: %s", what, comm->rank,
+			comm->parent ? "comm" : "world", cause.sentence);
+	return rc;
+}
+
+int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
+{
+	return fail(-EINVAL, "%s: rank %d: pe %d is not in 0 .. %d", what, comm->rank, pe,
+		comm->nranks - 1);
+}
+
+int comm_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	const char *cause = status_sentence();
+
+	if (!rc || strncmp(cause, what, strlen(what)) == 0)
+		return rc;
+	if (strncmp(cause, "rank ", 5) == 0)
+		return fail(rc, "%s: %s", what, cause);
+	return fail(rc, "%s: rank %d: %s", what, comm->rank, cause);
+}
+
+int comm_claim(spmt_comm *comm, const char *what)
+{
+	const char *other = NULL;
+
+	if (LIKELY(atomic_compare_exchange_strong_explicit(
+		    &comm->inside, &other, what, memory_order_acquire, memory_order_relaxed)))
+		return 0;
+	return comm_busy(comm, what, other);
+}
+
+int comm_begin(spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter(comm, what);
+
+	return LIKELY(!rc) ? comm_claim(comm, what) : rc;
+}
+
+/* ---- the tree of a rank's comms --------------------------------------------------------------- */
+
+spmt_comm *comm_tree_first(spmt_comm *root)
+{
+	while (root->children)
+		root = root->children;
+	return root;
+}
+
+spmt_comm *comm_tree_next(const spmt_comm *comm)
+{
+	return comm->sibling ? comm_tree_first(comm->sibling) : comm->parent;
+}

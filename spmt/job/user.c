@@ -114,7 +114,7 @@ int user_spread(
 	if (rc)
 		rc = fail(rc < 0 ? rc : -EIO,
 			"spmt_init: attr.bootstrap's all_gather of process %d of %d failed: %s (%d)",
-			user->process, user->processes, spmt_strerror(rc), rc);
+			user->process, user->processes, status_text(rc), rc);
 	else
 		rc = user_read(&mine, all, uid, &local);
 	explicit_bzero(all, (size_t)user->processes * sizeof(*all));

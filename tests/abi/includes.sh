@@ -43,6 +43,16 @@ done < <(includes include src heap transports spmt)
 nothing_in 'includes point down only' "${upward%$'\n'}"
 nothing_in 'every quoted include is a file of the tree' "${unknown%$'\n'}"
 
+# The same of what is called: a function without a header of its own hides where it is.
+calls_up=$(nm "$build_root/libspmt-core.a" 2>/dev/null | awk -v order='src heap transports spmt_bootstrap spmt_job spmt_comm spmt_calls spmt_life' '
+	BEGIN { n = split(order, folder, " ") }
+	/:$/ { file = $1; sub(/:$/, "", file); sub(/.*\//, "", file); floor = 0; for (i = 1; i <= n; i++) if (index(file, folder[i] "_") == 1) floor = i }
+	NF == 3 && $2 ~ /[TDBRVC]/ { defined_in[$3] = file; at[$3] = floor }
+	NF == 2 && $1 == "U" { uses[file "\t" $2] = floor }
+	END { if (at["spmt_init"] != n) print "spmt_init is not on the top floor"
+		for (u in uses) { split(u, part, "\t"); if (uses[u] && at[part[2]] > uses[u]) print part[1] " uses " part[2] " of " defined_in[part[2]] } }' | sort)
+nothing_in 'calls point down only' "$calls_up"
+
 vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_zero)([/_.].*)?$|^(cuda|hip|cu)[A-Za-z_]*[.]h$|/opt/rocm'
 found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$2 == "<" && $3 ~ re { print $1 " includes " $3 }')
 nothing_in 'no vendor header' "$found"

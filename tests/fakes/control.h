@@ -14,6 +14,8 @@ void fake_live(struct fake_counts *out);
 void fake_fail(const char *name, int nth, int result);
 /* How often a call of this name was made since fake_fail named it. */
 int fake_calls(void);
+/* How often calls of this name were made since the library was loaded; NULL: of all names. */
+int fake_made(const char *name);
 /* What StreamIsCapturing says of the calling process's streams. */
 void fake_set_capturing(bool capturing);
 bool fake_capturing(void);

@@ -15,6 +15,10 @@ static struct {
 	int left, result, seen;
 	bool capturing;
 	int pid;
+	struct {
+		const char *name;
+		int calls;
+	} made[160]; /* more than there are names */
 } armed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int fake_devices(void)
@@ -68,11 +72,35 @@ int fake_calls(void)
 	return seen;
 }
 
+int fake_made(const char *name)
+{
+	int calls = 0;
+
+	pthread_mutex_lock(&armed.lock);
+	for (int i = 0; armed.made[i].name; i++)
+		if (!name || !strcmp(armed.made[i].name, name))
+			calls += armed.made[i].calls;
+	pthread_mutex_unlock(&armed.lock);
+	return calls;
+}
+
+/* Under armed.lock. */
+static void count_call(const char *name)
+{
+	int i = 0;
+
+	while (armed.made[i].name && strcmp(armed.made[i].name, name))
+		i++;
+	armed.made[i].name = name;
+	armed.made[i].calls++;
+}
+
 int fake_call(const char *name)
 {
 	int result = 0;
 
 	pthread_mutex_lock(&armed.lock);
+	count_call(name);
 	if (!strcmp(name, armed.name)) {
 		armed.seen++;
 		if (armed.left < 0 || (armed.left && !--armed.left))

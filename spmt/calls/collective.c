@@ -124,41 +124,29 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	return coll_ranges(comm, c);
 }
 
-/* Collectives of one comm run one after the other, whatever streams they are on: their kernels
-   share one inbox. */
-static int coll_order(spmt_comm *comm, const struct place *at)
-{
-	return mark_ready(comm, &comm->collective, at);
-}
-
-static void coll_done(spmt_comm *comm, const struct place *at)
-{
-	mark_put(comm, &comm->collective, at);
-}
-
 /* Around all that a collective puts into a stream. */
 struct coll_in_stream {
-	struct place at;
+	struct reserved reserved;
 	device_stream stream;
-	bool captured;
 	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
 };
 
 static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
+	int rc;
+
 	comm->collectives = true;
 	*in = (struct coll_in_stream){ .stream = stream };
-	in->captured = stream_captured(comm, stream);
-	comm->graphs |= in->captured;
-	in->at = in->captured ? (struct place){ .stream = stream } : place_of(comm, stream);
-	return in->captured ? 0 : coll_order(comm, &in->at);
+	rc = stream_reserve_collective(comm, stream, &in->reserved);
+	comm->graphs |= in->reserved.captured;
+	return rc;
 }
 
 /* Also behind what was queued before a part of it failed. */
 static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 {
-	if (in->queued && !in->captured)
-		coll_done(comm, &in->at);
+	if (in->queued)
+		stream_note(comm, &in->reserved);
 }
 
 static uint64_t coll_told(const spmt_comm *comm)
@@ -213,7 +201,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	int rc;
 
 	view_fill(comm, &args.view);
-	rc = kernel_run_wide(
+	rc = kernel_queue_wide(
 		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
@@ -247,7 +235,7 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 	int rc;
 
 	view_fill(comm, &args.view);
-	rc = kernel_run_wide(comm, &kernel_stage, &args, sizeof(args),
+	rc = kernel_queue_wide(comm, &kernel_stage, &args, sizeof(args),
 		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)),
 		in->stream);
 	in->queued |= !rc;
@@ -320,19 +308,18 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
 	struct coll_in_stream in;
-	device_stream s;
 	int rc = comm_begin(comm, what);
 
 	if (rc)
 		return rc;
-	s = stream_of(comm, stream);
-	rc = stream_quiet(comm, what, s);
+	rc = coll_begin(comm, stream_of(comm, stream), &in);
 	if (!rc)
-		rc = coll_begin(comm, s, &in);
+		rc = stream_quiet(comm, what, &in.reserved);
 	if (!rc) {
 		args.told = coll_told(comm);
 		view_fill(comm, &args.view);
-		rc = kernel_run_wide(comm, &kernel_barrier, &args, sizeof(args), 1, s);
+		rc = kernel_queue_wide(
+			comm, &kernel_barrier, &args, sizeof(args), 1, in.reserved.at.stream);
 		in.queued = !rc;
 		coll_end(comm, &in);
 	}

@@ -40,30 +40,34 @@ static int own_stream_join(spmt_comm *comm, device_stream stream)
  * launches it. What movers have in flight beside the streams has no event: it is completed here,
  * which is the one case in which this call blocks.
  */
-int stream_quiet(spmt_comm *comm, const char *what, device_stream s)
+int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reserved)
 {
-	bool join = comm->streamed && !stream_captured(comm, s);
-	struct reserved reserved;
+	bool join = comm->streamed && !reserved->captured;
+	device_stream s = reserved->at.stream;
 	int rc = comm->pending ? movers_quiet(comm, what) : 0;
 
-	if (!rc)
-		rc = stream_reserve(comm, s, &reserved);
 	if (!rc && join && comm->streamed_own && s != comm->stream)
 		rc = own_stream_join(comm, s);
 	if (!rc && join)
-		rc = streams_join(comm, s);
-	if (!rc)
-		rc = stream_note_order(comm, &reserved);
-	return comm_failed(comm, what, rc);
+		rc = streams_join(comm, reserved);
+	return rc;
 }
 
 int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	TURN(comm, __func__);
 	static const char what[] = "spmt_quiet_on_stream";
+	struct reserved reserved;
 	int rc = comm_enter(comm, what);
 
-	return rc ? rc : stream_quiet(comm, what, stream_of(comm, stream));
+	if (rc)
+		return rc;
+	rc = stream_reserve(comm, stream_of(comm, stream), &reserved);
+	if (!rc)
+		rc = stream_quiet(comm, what, &reserved);
+	if (!rc)
+		rc = stream_note_order(comm, &reserved);
+	return comm_failed(comm, what, rc);
 }
 
 /* ---- a wait in a stream -------------------------------------------------------------------- */
@@ -124,6 +128,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	UNCANCELLED;
 	TURN(comm, __func__);
 	struct host_launch *launch;
+	struct reserved reserved;
 	device_stream s;
 	int rc = host_only(comm, "spmt_host_launch");
 
@@ -143,11 +148,13 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	if (args_size)
 		memcpy(launch->args, args, args_size);
 	s = stream_of(comm, stream);
-	rc = comm->backend->launch(
-		comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
+	rc = stream == NULL ? stream_reserve(comm, s, &reserved) : 0;
+	if (!rc)
+		rc = comm->backend->launch(
+			comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
 	mem_free(launch);
 	if (!rc && stream == NULL)
-		stream_note(comm, &(struct reserved){ .at = { .stream = s } });
+		stream_note(comm, &reserved);
 	return comm_failed(comm, "spmt_host_launch", rc);
 }
 

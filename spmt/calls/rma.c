@@ -173,7 +173,7 @@ static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
 /* What is queued behind a collective that fails is not to happen: a kernel sees that, a copy engine does not. Of collectives that
    have ended well there is nothing to see. */
 static bool is_behind_collective(spmt_comm *comm, const struct link *link, const void *dst,
-	const void *src, size_t n, device_stream stream)
+	const void *src, size_t n, const struct reserved *reserved)
 {
 	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
 	bool behind;
@@ -182,7 +182,7 @@ static bool is_behind_collective(spmt_comm *comm, const struct link *link, const
 		return false;
 	if (!comm_cpu_access(comm) && (d - s < n || s - d < n)) /* to itself */
 		return false;
-	if (stream_captured(comm, stream))
+	if (reserved->captured)
 		return true;
 	behind = comm->collective.set &&
 		(mark_late(comm, &comm->collective) ||
@@ -202,43 +202,57 @@ static int move_by_kernel(spmt_comm *comm, int pe, void *dst, const void *src, s
 
 	view_fill(comm, &args.view);
 	link_count(&comm->links[pe], MOVER_STORE, n);
-	return kernel_run_wide(comm, &kernel_copy, &args, sizeof(args),
+	return kernel_queue_wide(comm, &kernel_copy, &args, sizeof(args),
 		(unsigned)MAX_OF(1u, MIN_OF(n / MOVE_BLOCK_BYTES, blocks)), stream);
+}
+
+static int put_queue(spmt_comm *comm, char *remote, const void *src, size_t n, int pe,
+	const struct reserved *reserved)
+{
+	struct link *link = &comm->links[pe];
+	device_stream stream = reserved->at.stream;
+	int rc;
+
+	if (is_behind_collective(comm, link, remote, src, n, reserved))
+		return move_by_kernel(comm, pe, remote, src, n, pe, stream);
+	rc = rma_mover(link, n, MOVE_STREAM)->put(link, remote, src, n, MOVE_STREAM, stream);
+	if (!rc)
+		ring_stream(comm, pe, stream);
+	return rc;
+}
+
+static int get_queue(spmt_comm *comm, void *dst, const char *remote, size_t n, int pe,
+	const struct reserved *reserved)
+{
+	struct link *link = &comm->links[pe];
+	device_stream stream = reserved->at.stream;
+
+	if (is_behind_collective(comm, link, dst, remote, n, reserved))
+		return move_by_kernel(comm, pe, dst, remote, n, -1, stream);
+	return rma_mover(link, n, MOVE_STREAM)->get(link, dst, remote, n, MOVE_STREAM, stream);
 }
 
 int rma_put_stream(
 	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
 {
-	struct link *link = &comm->links[pe];
 	struct reserved reserved;
-	int rc;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	if (is_behind_collective(comm, link, remote, src, n, stream))
-		return move_by_kernel(comm, pe, remote, src, n, pe, stream);
-	rc = stream_reserve(comm, stream, &reserved);
 	if (!rc)
-		rc = rma_mover(link, n, MOVE_STREAM)
-			     ->put(link, remote, src, n, MOVE_STREAM, stream);
-	if (rc)
-		return rc;
-	ring_stream(comm, pe, stream);
-	stream_note(comm, &reserved);
-	return 0;
+		rc = put_queue(comm, remote, src, n, pe, &reserved);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
 }
 
 int rma_get_stream(
 	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream)
 {
-	struct link *link = &comm->links[pe];
 	struct reserved reserved;
-	int rc;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	if (is_behind_collective(comm, link, dst, remote, n, stream))
-		return move_by_kernel(comm, pe, dst, remote, n, -1, stream);
-	rc = stream_reserve(comm, stream, &reserved);
 	if (!rc)
-		rc = rma_mover(link, n, MOVE_STREAM)
-			     ->get(link, dst, remote, n, MOVE_STREAM, stream);
+		rc = get_queue(comm, dst, remote, n, pe, &reserved);
 	if (!rc)
 		stream_note(comm, &reserved);
 	return rc;
@@ -289,16 +303,26 @@ static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst
 	return rc ? rc : signal_check(comm, call->name, sig, op);
 }
 
-/* In stream order data comes before its signal by itself. */
+/* In stream order data comes before its signal by itself. The data is noted also where its signal could not be queued. */
 static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const void *src,
 	size_t size, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream)
 {
-	int rc = 0;
+	struct reserved reserved;
+	bool queued = false;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	if (size)
-		rc = rma_put_stream(comm, at->remote, src, size, pe, stream);
-	return rc ? rc : signal_stream(comm, sig, val, op, pe, stream);
+	if (!rc && size) {
+		rc = put_queue(comm, at->remote, src, size, pe, &reserved);
+		queued = !rc;
+	}
+	if (!rc) {
+		rc = signal_queue(comm, sig, val, op, pe, stream);
+		queued |= !rc;
+	}
+	if (queued)
+		stream_note(comm, &reserved);
+	return rc;
 }
 
 /* What the device moves is queued with its signal, to be waited for once; also where the signal could not be queued, as src is the

@@ -26,7 +26,7 @@ int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum 
 	return 0;
 }
 
-int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream)
 {
 	struct kernel_signal_args args = {
@@ -35,7 +35,20 @@ int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal
 
 	view_fill(comm, &args.view);
 	link_count(&comm->links[pe], MOVER_STORE, sizeof(val));
-	return kernel_run(comm, &kernel_signal, &args, sizeof(args), stream);
+	return kernel_queue(comm, &kernel_signal, &args, sizeof(args), stream);
+}
+
+static int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
+	int pe, device_stream stream)
+{
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
+
+	if (!rc)
+		rc = signal_queue(comm, sig, val, op, pe, stream);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
 }
 
 int signal_now(

@@ -63,12 +63,17 @@ int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at)
 	return rc ? rc : mark_join(comm, mark, at);
 }
 
+void mark_put_late(struct mark *mark, const struct place *at)
+{
+	mark->at = *at;
+	mark->set = mark->late = true;
+}
+
 void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at)
 {
 	struct status_saved saved;
 
-	mark->at = *at;
-	mark->set = mark->late = true;
+	mark_put_late(mark, at);
 	status_save(&saved);
 	if (mark_late(comm, mark))
 		status_restore(&saved);

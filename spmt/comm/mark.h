@@ -32,6 +32,8 @@ struct mark {
  */
 int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at);
 void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at);
+/* The same, but its event is recorded no sooner than somebody looks: behind all that the stream holds by then. */
+void mark_put_late(struct mark *mark, const struct place *at);
 
 /* The stream waits for what the mark is behind, if anything. */
 int mark_join(const spmt_comm *comm, struct mark *mark, const struct place *at);

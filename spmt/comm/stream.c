@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Streams a comm has queued work in. quiet must cover that work and nothing the user queued behind
- * it, so every piece of work is followed by an event, one a stream, recorded anew each time.
+ * it, so what a call queues is followed by an event, one a stream, recorded anew each time. A user
+ * may destroy the stream at once, so that it cannot wait for somebody to ask.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,12 +22,6 @@
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {
 	return stream ? stream : comm->stream;
-}
-
-/* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
-bool stream_captured(const spmt_comm *comm, device_stream stream)
-{
-	return stream != comm->stream && comm->backend->capturing(comm->dev, stream);
 }
 
 /* ---- noting ---------------------------------------------------------------------------------- */
@@ -56,26 +51,57 @@ static struct mark *used_mark(spmt_comm *comm, const struct place *at)
 	return &grown[comm->nused++];
 }
 
+/* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
+static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	*reserved = (struct reserved){ .at = { .stream = stream } };
+	if (stream != comm->stream)
+		reserved->captured = comm->backend->capturing(comm->dev, stream);
+	if (!reserved->captured)
+		reserved->at = place_of(comm, stream);
+}
+
+static bool collective_is_own(const spmt_comm *comm)
+{
+	return comm->collective.set && comm->collective.at.stream == comm->stream;
+}
+
 /* A mark that has work is put again behind more of the same stream. If that may be another stream of the same handle, what is
    to be queued waits for the work of the old one. */
 int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
-	*reserved = (struct reserved){ .at = { .stream = stream } };
-	if (stream == comm->stream || stream_captured(comm, stream))
+	stream_look(comm, stream, reserved);
+	/* what follows may wait for a collective of another stream, which must not wait for it */
+	if (stream == comm->stream)
+		return collective_is_own(comm) ? mark_late(comm, &comm->collective) : 0;
+	if (reserved->captured)
 		return 0;
-	reserved->at = place_of(comm, stream);
 	reserved->mark = used_mark(comm, &reserved->at);
 	if (!reserved->mark)
 		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
 	return mark_ready(comm, reserved->mark, &reserved->at);
 }
 
+/* The last one waits for those before it, so that one mark does for all of them, in whatever streams. */
+int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	stream_look(comm, stream, reserved);
+	if (reserved->captured)
+		return 0;
+	reserved->mark = &comm->collective;
+	return mark_ready(comm, reserved->mark, &reserved->at);
+}
+
+/* The comm's own stream stays, and nothing but the comm's work is in it: its event can wait until it is asked for. */
 void stream_note(spmt_comm *comm, const struct reserved *reserved)
 {
+	bool own = reserved->at.stream == comm->stream;
+
 	comm->streamed = true;
-	if (reserved->at.stream == comm->stream)
-		comm->streamed_own = true;
-	if (reserved->mark)
+	comm->streamed_own |= own;
+	if (reserved->mark && own)
+		mark_put_late(reserved->mark, &reserved->at);
+	else if (reserved->mark)
 		mark_put(comm, reserved->mark, &reserved->at);
 }
 
@@ -167,14 +193,22 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 	return mark_wait_once(comm, mark, p);
 }
 
+/* All marks in users' streams, the collectives' last; NULL behind them. */
+static struct mark *user_mark(spmt_comm *comm, size_t i)
+{
+	if (i < comm->nused)
+		return &comm->used[i];
+	return i == comm->nused && !collective_is_own(comm) ? &comm->collective : NULL;
+}
+
 /* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
 static int used_wait(spmt_comm *comm, struct drain *p)
 {
 	struct status_saved first;
+	struct mark *mark;
 	int rc = 0;
 
-	for (size_t i = 0; i < comm->nused; i++) {
-		struct mark *mark = &comm->used[i];
+	for (size_t i = 0; (mark = user_mark(comm, i)); i++) {
 		int one = mark->set ? mark_wait(comm, mark, p) : 0;
 
 		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
@@ -193,15 +227,19 @@ static int own_wait(spmt_comm *comm, struct drain *p)
 	int rc = mark_wait(comm, NULL, p);
 
 	comm->streamed_own = rc == -ETIMEDOUT;
+	if (collective_is_own(comm))
+		comm->collective.set = comm->streamed_own;
 	return rc;
 }
 
 /* What is left for the next quiet. */
 static void used_count(spmt_comm *comm)
 {
+	const struct mark *mark;
+
 	comm->streamed = comm->streamed_own;
-	for (size_t i = 0; i < comm->nused; i++)
-		comm->streamed |= comm->used[i].set;
+	for (size_t i = 0; (mark = user_mark(comm, i)); i++)
+		comm->streamed |= mark->set;
 }
 
 /* The silent codes in words. */
@@ -233,13 +271,14 @@ int stream_drain(spmt_comm *comm, const char *what)
 	return rc || p.stopped ? streams_failed(comm, what, &p, rc) : 0;
 }
 
-int streams_join(spmt_comm *comm, device_stream stream)
+int streams_join(spmt_comm *comm, const struct reserved *reserved)
 {
-	const struct place at = place_of(comm, stream);
+	struct mark *mark;
 	int rc = 0;
 
-	for (size_t i = 0; i < comm->nused && !rc; i++)
-		rc = mark_join(comm, &comm->used[i], &at);
+	for (size_t i = 0; !rc && (mark = user_mark(comm, i)); i++)
+		if (mark != reserved->mark) /* that was waited for when it was reserved */
+			rc = mark_join(comm, mark, &reserved->at);
 	return rc;
 }
 
@@ -305,8 +344,11 @@ bool streams_ended(spmt_comm *comm)
 
 bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 {
-	int rc = streams_join(comm, comm->stream);
+	struct reserved own;
+	int rc;
 
+	stream_look(comm, comm->stream, &own);
+	rc = streams_join(comm, &own);
 	if (!rc)
 		rc = comm->backend->call(comm->dev, comm->stream, release, arg);
 	if (rc)

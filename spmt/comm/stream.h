@@ -7,26 +7,29 @@
 
 /* The stream meant by a user's argument. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
-/* The stream is being captured into a graph: nothing runs now, and its events order nothing outside the graph. */
-bool stream_captured(const spmt_comm *comm, device_stream stream);
 
 /*
- * Round the queueing of work for which quiet has to wait: what can fail comes first, so that no call that fails has queued what
- * is not noted. What is reserved is valid until that is done for another stream.
+ * Round all that a public call queues for which quiet has to wait: what can fail comes first, so that no call that fails has queued
+ * what is not noted. Asks the driver what the stream is, and stream_note records an event: each once a call, since that is what
+ * costs. What is reserved is valid until that is done for another stream.
  */
 struct reserved {
 	struct place at;
 	struct mark *mark; /* NULL: none is needed */
+	bool captured; /* into a graph: nothing runs now, and its events order nothing outside the graph */
 };
 int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved);
+/* The same for a collective: those of one comm run one after the other, whatever streams they are on, since their kernels share
+   one inbox. */
+int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved);
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
 /* Instead, of a call that has queued nothing but order, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
 
-/* `stream` waits for what this comm has queued in the user's other streams. */
-int streams_join(spmt_comm *comm, device_stream stream);
-/* spmt_quiet_on_stream in the name of `what`. */
-int stream_quiet(spmt_comm *comm, const char *what, device_stream stream);
+/* What is reserved waits for what this comm has queued in the user's other streams. */
+int streams_join(spmt_comm *comm, const struct reserved *reserved);
+/* What is reserved waits for all that this comm has issued: spmt_quiet_on_stream in the name of `what`. */
+int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reserved);
 /* Waits for all of them; the first failure of what ran there. */
 int streams_quiet(spmt_comm *comm, const char *what);
 /* Waits for the comm's own. */

@@ -275,33 +275,30 @@ void tables_drop(struct slot *slot)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static int kernel_launch(spmt_comm *comm, const struct kernel *kernel, const void *args,
-	size_t size, const unsigned shape[2], device_stream stream)
-{
-	struct reserved reserved;
-	int rc = stream_reserve(comm, stream, &reserved);
-
-	if (!rc)
-		rc = comm->backend->launch(
-			comm->dev, stream, kernel, shape[0], shape[1], args, size);
-	if (!rc)
-		stream_note(comm, &reserved);
-	return rc;
-}
-
-int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+int kernel_queue_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream)
 {
 	bool host = comm_cpu_access(comm);
-	const unsigned shape[2] = { host ? 1 : blocks, host ? 1 : KERNEL_BLOCK };
+	unsigned grid = host ? 1 : blocks, block = host ? 1 : KERNEL_BLOCK;
 
-	return kernel_launch(comm, kernel, args, size, shape, stream);
+	return comm->backend->launch(comm->dev, stream, kernel, grid, block, args, size);
+}
+
+int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream)
+{
+	return comm->backend->launch(comm->dev, stream, kernel, 1, 1, args, size);
 }
 
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream)
 {
-	const unsigned shape[2] = { 1, 1 };
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
 
-	return kernel_launch(comm, kernel, args, size, shape, stream);
+	if (!rc)
+		rc = kernel_queue(comm, kernel, args, size, stream);
+	if (!rc)
+		stream_note(comm, &reserved);
+	return rc;
 }

@@ -32,12 +32,15 @@ void pinned_return(spmt_comm *comm);
 
 int signals_open(spmt_comm *comm);
 
-/* One kernel on the stream, noted for quiet: one thread, or `blocks` of KERNEL_BLOCK threads on GPUs
-   (a block of one on the host backend). */
+/* One kernel on the stream, of one thread, noted for quiet. */
 struct kernel;
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream);
-int kernel_run_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+/* The same between the caller's stream_reserve and stream_note; and of `blocks` of KERNEL_BLOCK threads on GPUs (a block of one on
+   the host backend). */
+int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	device_stream stream);
+int kernel_queue_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream);
 
 struct slot;

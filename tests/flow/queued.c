@@ -345,3 +345,81 @@ Test(queued, collectives_know_a_stream_from_the_next_of_its_handle)
 {
 	RANKS_OK(ranks_run(ranks_here(3), NULL, reused_collective, NULL));
 }
+
+/* ---- one mark for all collectives ---------------------------------------------------------------------------------------- */
+
+static int reduce_on(struct scene *s, uint64_t *in, spmt_stream stream)
+{
+	return spmt_all_reduce(s->comm, s->dst, in, WORDS, SPMT_TYPE_U64, SPMT_OP_SUM, stream);
+}
+
+/* Its stream held: quiet waits for it, and so does what is ordered behind it, also once its stream is destroyed. */
+static int held_collective(spmt_comm *comm, void *arg)
+{
+	struct scene s = { .comm = comm };
+	uint64_t *in, seen = 0;
+	spmt_stream order;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.dst));
+	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&in));
+	TRY(sym_set(comm, in, 5, SIZE));
+	REQUIRE_OK(stream_make(comm, &order));
+	for (int destroyed = 0; destroyed < 2; destroyed++) {
+		TRY(sym_set(comm, s.dst, 0, SIZE));
+		REQUIRE_OK(stream_make(comm, &s.stream));
+		TRY(hold(&s));
+		REQUIRE_OK(reduce_on(&s, in, s.stream));
+		if (destroyed)
+			REQUIRE_OK(stream_end(comm, s.stream));
+		REQUIRE_OK(spmt_set_timeout(comm, 1));
+		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+		REQUIRE_OK(spmt_quiet_on_stream(comm, order));
+		REQUIRE_OK(stream_load(comm, order, s.dst, &seen));
+		REQUIRE_OK(spmt_set_timeout(comm, 10000));
+		REQUIRE(latch_open(&s.latch));
+		REQUIRE_OK(stream_wait(comm, order));
+		REQUIRE_EQ(seen, 0x0505050505050505);
+		REQUIRE_OK(spmt_quiet(comm));
+		if (!destroyed)
+			REQUIRE_OK(stream_end(comm, s.stream));
+	}
+	return stream_end(comm, order);
+}
+
+Test(queued, quiet_waits_for_collectives_as_for_moves)
+{
+	RANKS_OK(ranks_run(1, NULL, held_collective, NULL));
+}
+
+/* Behind the first, its stream waits for a signal; the second is in another stream, and waits for the first alone. */
+static int free_collective(spmt_comm *comm, void *arg)
+{
+	struct scene s = { .comm = comm };
+	uint64_t *in;
+	spmt_stream streams[3] = { NULL };
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.dst));
+	REQUIRE_OK(spmt_calloc(comm, 1, 8, (void **)&s.sig));
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&in));
+	for (int i = 1; i < 3; i++)
+		REQUIRE_OK(stream_make(comm, &streams[i]));
+	for (uint64_t i = 0; i < 2; i++) {
+		REQUIRE_OK(reduce_on(&s, in, streams[i]));
+		REQUIRE_OK(spmt_signal_wait_on_stream(comm, s.sig, SPMT_CMP_GE, i + 1, streams[i]));
+		REQUIRE_OK(reduce_on(&s, in, streams[i + 1]));
+		REQUIRE_OK(stream_wait(comm, streams[i + 1]));
+		REQUIRE_OK(spmt_signal(comm, s.sig, i + 1, SPMT_SIGNAL_SET, 0));
+		REQUIRE_OK(spmt_quiet(comm));
+	}
+	for (int i = 1; i < 3; i++)
+		REQUIRE_OK(stream_end(comm, streams[i]));
+	return 0;
+}
+
+Test(queued, a_collective_waits_for_no_more_than_the_one_before)
+{
+	NEEDS_HOST("a signal of the host's does not go through the comm's own stream");
+	RANKS_OK(ranks_run(1, NULL, free_collective, NULL));
+}

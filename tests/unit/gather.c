@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "party_world.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/world.h"
+#include "tests/unit/bootstrap/party_world.h"
 
 enum { MIB = 1 << 20, NRANKS = 2 };
 

@@ -3,9 +3,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 
-#include "party.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/world.h"
+#include "tests/unit/bootstrap/party.h"
 
 static int freed, retired;
 

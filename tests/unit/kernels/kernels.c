@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT */
+/* The library's kernels as host functions, a thread a rank, on views made by hand; collectives
+   against a naive oracle. */
+#include "src/kernels/kernels.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "halves_oracle.h"
+#include "spmt.h"
+#include "tests/lib/views.h"
+
+TestSuite(kernels, .timeout = 100);
+
+/* ---- the oracle ----------------------------------------------------------------------------- */
+
+enum { TYPES = SPMT_TYPE_F64 + 1, OPS = SPMT_OP_XOR + 1, KINDS = COLL_ALL_REDUCE + 1, MOST = 8 };
+
+static const size_t sizes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
+
+static bool is_signed(int type)
+{
+	return type == SPMT_TYPE_I8 || type == SPMT_TYPE_I16 || type == SPMT_TYPE_I32 ||
+		type == SPMT_TYPE_I64;
+}
+
+static uint64_t fold_integer(uint64_t a, uint64_t b, int type, int op)
+{
+	unsigned shift = (unsigned)(64 - 8 * sizes[type]);
+	bool less = is_signed(type) ? (int64_t)(a << shift) < (int64_t)(b << shift) : a < b;
+
+	switch (op) {
+	case SPMT_OP_SUM:
+		a += b;
+		break;
+	case SPMT_OP_PROD:
+		a *= b;
+		break;
+	case SPMT_OP_MIN:
+		a = less ? a : b;
+		break;
+	case SPMT_OP_MAX:
+		a = less ? b : a;
+		break;
+	case SPMT_OP_AND:
+		a &= b;
+		break;
+	case SPMT_OP_OR:
+		a |= b;
+		break;
+	default:
+		a ^= b;
+		break;
+	}
+	return a << shift >> shift;
+}
+
+/* min and max in words: NaN wins, then sign tells zeros apart. */
+static double extreme(double a, double b, bool greatest)
+{
+	if (isnan(a) || isnan(b))
+		return (double)NAN;
+	if (a == b)
+		return !signbit(a) == greatest ? a : b;
+	return (a < b) == greatest ? b : a;
+}
+
+static double fold_float(double a, double b, int type, int op)
+{
+	bool wide = type == SPMT_TYPE_F64;
+
+	switch (op) {
+	case SPMT_OP_SUM:
+		return wide ? a + b : (double)((float)a + (float)b);
+	case SPMT_OP_PROD:
+		return wide ? a * b : (double)((float)a * (float)b);
+	default:
+		return extreme(a, b, op == SPMT_OP_MAX);
+	}
+}
+
+static double value_of(uint64_t bits, int type)
+{
+	double d;
+	float f;
+	uint32_t low = (uint32_t)bits;
+
+	if (type == SPMT_TYPE_F16)
+		return decode((uint16_t)bits, 10, 15);
+	if (type == SPMT_TYPE_BF16)
+		return decode((uint16_t)bits, 7, 127);
+	memcpy(&d, &bits, 8);
+	memcpy(&f, &low, 4);
+	return type == SPMT_TYPE_F64 ? d : (double)f;
+}
+
+static uint64_t bits_of(double x, int type)
+{
+	float f = (float)x;
+	uint64_t wide;
+	uint32_t low;
+
+	if (type == SPMT_TYPE_F16)
+		return encode(x, 10, 15);
+	if (type == SPMT_TYPE_BF16)
+		return encode(x, 7, 127);
+	memcpy(&wide, &x, 8);
+	memcpy(&low, &f, 4);
+	if (isnan(x))
+		return type == SPMT_TYPE_F64 ? 0x7ff8000000000000ull : 0x7fc00000u;
+	return type == SPMT_TYPE_F64 ? wide : low;
+}
+
+/* What rank `pe` gives as element i of a case: all kinds of numbers, or small ones. */
+static uint64_t element(uint32_t seed, int pe, size_t i, int type)
+{
+	uint64_t x =
+		(seed * 2654435761u) ^ ((uint64_t)i * 0x9e3779b97f4a7c15ull) ^ ((uint64_t)pe << 40);
+	static const double some[] = { 0, -0.0, 1, -1, 0.5, 3, 1e-7, -2e-39, 60000, -0.1, 1e30, 7 };
+
+	x ^= x >> 30;
+	x *= 0xbf58476d1ce4e5b9ull;
+	x ^= x >> 27;
+	x *= 0x94d049bb133111ebull;
+	x ^= x >> 31;
+	if (type >= SPMT_TYPE_F16 && x % 4)
+		return bits_of(some[x / 4 % 12], type);
+	return sizes[type] == 8 ? x : x & ((1ull << 8 * sizes[type]) - 1);
+}
+
+static uint64_t reduced(uint32_t seed, int n, size_t i, int type, int op)
+{
+	uint64_t bits = element(seed, 0, i, type);
+	double x = value_of(bits, type);
+
+	for (int pe = 1; pe < n; pe++) {
+		uint64_t next = element(seed, pe, i, type);
+
+		if (type < SPMT_TYPE_F16)
+			bits = fold_integer(bits, next, type, op);
+		else
+			x = fold_float(x, value_of(next, type), type, op);
+	}
+	return type < SPMT_TYPE_F16 ? bits : bits_of(x, type);
+}
+
+/* ---- the collectives against it ------------------------------------------------------------- */
+
+struct call {
+	int kind, type, op, root;
+	size_t count;
+	uint32_t seed;
+	bool in_place;
+};
+
+/* Where rank i's data goes: to the next but one, nowhere from rank 0 if there are more than two. */
+static int target(int i, int n)
+{
+	return i == 0 && n > 2 ? -1 : (i + 2) % n;
+}
+
+static int source(int pe, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (target(i, n) == pe)
+			return i;
+	return -1;
+}
+
+/* What dst[i] is on rank pe after the call; false: untouched. */
+static bool expected(const struct call *c, int n, int pe, size_t i, uint64_t *want)
+{
+	size_t block = c->count ? i / c->count : 0, inside = c->count ? i % c->count : 0;
+	int from = source(pe, n);
+
+	switch (c->kind) {
+	case COLL_BROADCAST:
+		*want = element(c->seed, c->root, i, c->type);
+		return true;
+	case COLL_ALL_GATHER:
+		*want = element(c->seed, (int)block, inside, c->type);
+		return true;
+	case COLL_ALL_TO_ALL:
+		*want = element(c->seed, (int)block, (size_t)pe * c->count + inside, c->type);
+		return true;
+	case COLL_PERMUTE:
+		if (from >= 0)
+			*want = element(c->seed, from, i, c->type);
+		return from >= 0;
+	case COLL_REDUCE_SCATTER:
+		*want = reduced(c->seed, n, (size_t)pe * c->count + i, c->type, c->op);
+		return true;
+	default:
+		*want = reduced(c->seed, n, i, c->type, c->op);
+		return true;
+	}
+}
+
+static size_t src_blocks(const struct call *c, int n)
+{
+	return c->kind == COLL_ALL_TO_ALL || c->kind == COLL_REDUCE_SCATTER ? (size_t)n : 1;
+}
+
+static size_t dst_blocks(const struct call *c, int n)
+{
+	return c->kind == COLL_ALL_TO_ALL || c->kind == COLL_ALL_GATHER ? (size_t)n : 1;
+}
+
+struct runner {
+	pthread_t thread;
+	struct spmt_view v;
+	uint32_t room; /* of slots; 0: all collectives are large ones */
+	char message[256];
+};
+
+static int run_call(struct runner *r, const struct call *c, char *memory, size_t room)
+{
+	int n = r->v.npes, pe = r->v.pe;
+	size_t size = sizes[c->type], given = c->count * src_blocks(c, n),
+	       got = c->count * dst_blocks(c, n);
+	/* Differently aligned on every rank. */
+	char *src = memory + size * (size_t)(pe % 3),
+	     *dst = c->in_place ? src : memory + room / 2 + size * (size_t)(c->seed % 5);
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = c->count,
+		.key = c->seed,
+		.kind = c->kind,
+		.type = c->type,
+		.op = c->op,
+		.root = c->kind == COLL_PERMUTE ? source(pe, n) : c->root,
+		.to = target(pe, n),
+		.room = r->room };
+
+	memset(memory, 0x5a, room);
+	for (size_t i = 0; i < given; i++) {
+		uint64_t x = element(c->seed, pe, i, c->type);
+
+		memcpy(src + i * size, &x, size);
+	}
+	kernel_collective.host(&args);
+	for (size_t i = 0; i <= got; i++) {
+		uint64_t want = 0x5a5a5a5a5a5a5a5aull, is = 0;
+
+		if (i < got)
+			expected(c, n, pe, i, &want);
+		memcpy(&is, dst + i * size, size);
+		want = size == 8 ? want : want & ((1ull << 8 * size) - 1);
+		if (is != want && !r->message[0])
+			snprintf(r->message, sizeof(r->message),
+				"kind %d type %d op %d count %zu: rank %d of %d: [%zu] is %#llx, "
+				"not %#llx",
+				c->kind, c->type, c->op, c->count, pe, n, i, (unsigned long long)is,
+				(unsigned long long)want);
+	}
+	return r->message[0] || r->v.own->error;
+}
+
+static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
+{
+	bool reduces = c->kind >= COLL_REDUCE_SCATTER;
+	int ops = !reduces ? 1 : c->type >= SPMT_TYPE_F16 ? SPMT_OP_MAX + 1 : OPS;
+
+	for (c->op = 0; c->op < ops; c->op++)
+		for (int place = 0; place < 2; place++) {
+			c->in_place =
+				place && (c->kind == COLL_ALL_REDUCE || c->kind == COLL_BROADCAST);
+			c->seed++;
+			c->root = (int)(c->seed % (uint32_t)r->v.npes);
+			run_call(r, c, memory, room);
+		}
+}
+
+static void *run_all(void *arg)
+{
+	static const size_t counts[] = { 0, 1, 2, 7, 16, 33, 255, 1000 };
+	struct runner *r = arg;
+	size_t room = 2 * (MOST * 1000 * 8 + 64);
+	char *memory = malloc(room);
+	struct call c = { .seed = 1 };
+
+	for (c.kind = 0; memory && c.kind < KINDS; c.kind++)
+		for (c.type = 0; c.type < TYPES; c.type++)
+			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+				c.count = counts[i];
+				run_ops(r, &c, memory, room);
+			}
+	free(memory);
+	return NULL;
+}
+
+static void start_all(
+	struct views *w, int n, uint32_t room, struct runner *runners, void *(*fn)(void *))
+{
+	memset(runners, 0, (size_t)n * sizeof(*runners));
+	for (int pe = 0; pe < n; pe++) {
+		runners[pe].v = view_of(w, pe);
+		runners[pe].room = room;
+	}
+	for (int pe = 0; pe < n; pe++)
+		cr_assert_eq(pthread_create(&runners[pe].thread, NULL, fn, &runners[pe]), 0);
+	for (int pe = 0; pe < n; pe++)
+		pthread_join(runners[pe].thread, NULL);
+}
+
+static void collectives_with(int n, uint32_t room)
+{
+	struct runner runners[MOST];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, n, 4096, n % 2), 0);
+	start_all(&w, n, room, runners, run_all);
+	for (int pe = 0; pe < n; pe++) {
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(runners[pe].v.own->coll_epoch, runners[0].v.own->coll_epoch);
+		cr_expect_gt(runners[pe].v.own->coll_epoch, 1000);
+	}
+	views_close(&w);
+}
+
+/* All moved, all pushed but the largest, few pushed. */
+static void collectives_of(int n)
+{
+	collectives_with(n, 0);
+	collectives_with(n, VIEWS_ROOM);
+	collectives_with(n, 64);
+}
+
+Test(kernels, collectives_of_1)
+{
+	collectives_of(1);
+}
+
+Test(kernels, collectives_of_2)
+{
+	collectives_of(2);
+}
+
+Test(kernels, collectives_of_3)
+{
+	collectives_of(3);
+}
+
+Test(kernels, collectives_of_5)
+{
+	collectives_of(5);
+}
+
+/* Two ranks, each of which maps the other's heap at an address of its own, as processes do. */
+struct process {
+	struct runner runner; /* first */
+	struct spmtd_peer peers[2];
+};
+
+static void *run_process(void *arg)
+{
+	struct process *p = arg;
+	uint64_t *src = (uint64_t *)(void *)(uintptr_t)p->runner.v.base, *dst = src + 8;
+	struct kernel_collective_args args = { .view = p->runner.v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = 8,
+		.kind = COLL_ALL_REDUCE,
+		.type = SPMT_TYPE_U64 };
+
+	for (uint64_t i = 0; i < 8; i++)
+		src[i] = i + 10 * (uint64_t)(p->runner.v.pe + 1);
+	kernel_collective.host(&args);
+	for (uint64_t i = 0; i < 8; i++)
+		if (dst[i] != 30 + 2 * i)
+			strcpy(p->runner.message, "wrong sum");
+	return NULL;
+}
+
+Test(kernels, ranks_that_see_each_other_elsewhere)
+{
+	struct process two[2] = { { .peers = { { 0 } } } };
+	struct views world;
+	size_t size = 8192;
+	char *maps[2][2]; /* [who][whose] */
+
+	cr_assert_eq(views_open(&world, 2, 4096, false), 0);
+	for (int whose = 0; whose < 2; whose++) {
+		int fd = memfd_create("heap", 0);
+
+		cr_assert(fd >= 0 && !ftruncate(fd, (off_t)size));
+		for (int who = 0; who < 2; who++) {
+			maps[who][whose] =
+				mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+			cr_assert(maps[who][whose] != MAP_FAILED);
+		}
+		close(fd);
+	}
+	for (int who = 0; who < 2; who++) {
+		struct spmt_view *v = &two[who].runner.v;
+
+		*v = view_of(&world, who);
+		v->base = (uint64_t)(uintptr_t)maps[who][who];
+		v->own = (struct spmtd_own *)(void *)(maps[who][who] + 4096);
+		v->peers = two[who].peers;
+		for (int pe = 0; pe < 2; pe++) {
+			two[who].peers[pe].base = (uint64_t)(uintptr_t)maps[who][pe];
+			two[who].peers[pe].own = two[who].peers[pe].base + 4096;
+			two[who].peers[pe].mine = (uint64_t)(uintptr_t)maps[pe][who];
+		}
+	}
+	for (int who = 0; who < 2; who++)
+		cr_assert_eq(
+			pthread_create(&two[who].runner.thread, NULL, run_process, &two[who]), 0);
+	for (int who = 0; who < 2; who++) {
+		pthread_join(two[who].runner.thread, NULL);
+		cr_expect_str_empty(two[who].runner.message);
+		cr_expect_eq(two[who].runner.v.own->error, 0);
+		for (int from = 0; from < 2; from++) {
+			struct spmtd_inbox *box = (void *)(two[who].runner.v.own + 1);
+
+			/* told as this rank sees it */
+			cr_expect_eq(box[from].src, (uint64_t)(uintptr_t)maps[who][from]);
+			cr_expect_eq(box[from].dst, (uint64_t)(uintptr_t)maps[who][from] + 64);
+		}
+	}
+	views_close(&world);
+}
+
+static void *run_odd_one(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t src = 1, dst = 77;
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)&dst,
+		.src = (uint64_t)(uintptr_t)&src,
+		.count = 1,
+		.key = r->v.pe == 2 ? 5 : 4,
+		.kind = COLL_ALL_REDUCE,
+		.type = SPMT_TYPE_U64 };
+
+	kernel_collective.host(&args);
+	if (dst != 77)
+		strcpy(r->message, "something was moved");
+	args.key = 6;
+	kernel_collective.host(&args);
+	if (dst != 3)
+		strcpy(r->message, "the next call failed");
+	return NULL;
+}
+
+static void one_differs(uint32_t room)
+{
+	struct runner runners[3];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
+	start_all(&w, 3, room, runners, run_odd_one);
+	for (int pe = 0; pe < 3; pe++) {
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(w.records[pe].valid, 2);
+		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
+		cr_expect_eq(w.records[pe].what, SPMTD_WHAT_COLLECTIVE);
+	}
+	cr_expect_eq(w.records[0].peer, 2);
+	cr_expect_eq(w.records[1].peer, 2);
+	views_close(&w);
+}
+
+Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
+{
+	one_differs(0);
+	one_differs(VIEWS_ROOM);
+}
+
+/* One rank's data is small, the others' is not. */
+static void *run_short_one(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t src[4] = { 1, 1, 1, 1 }, dst[4] = { 77, 77, 77, 77 };
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = r->v.pe == 1 ? 2 : 4,
+		.key = r->v.pe == 1 ? 1ull << 40 : 1ull << 41, /* in their upper halves */
+		.kind = COLL_ALL_REDUCE,
+		.room = 16,
+		.type = SPMT_TYPE_U64 };
+
+	kernel_collective.host(&args);
+	for (int i = 0; i < 4; i++)
+		if (dst[i] != 77)
+			strcpy(r->message, "something was moved");
+	for (args.key = 0; args.key < 3; args.key++) {
+		args.count = args.key == 1 ? 4 : 2;
+		kernel_collective.host(&args);
+		if (dst[1] != 3 || dst[3] != (args.key ? 3 : 77))
+			strcpy(r->message, "the next call failed");
+	}
+	return NULL;
+}
+
+Test(kernels, small_here_and_large_there_moves_nothing)
+{
+	struct runner runners[3];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
+	start_all(&w, 3, 16, runners, run_short_one);
+	for (int pe = 0; pe < 3; pe++) {
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
+	}
+	views_close(&w);
+}
+
+/* Epochs 5 and 2^31 + 5 have the same flag. */
+static void *run_past_the_turn(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t src[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, dst[8];
+	struct kernel_collective_args args = { .view = r->v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.count = 8,
+		.kind = COLL_ALL_REDUCE,
+		.room = VIEWS_ROOM,
+		.type = SPMT_TYPE_U64 };
+
+	for (int i = 0; i < 14; i++) {
+		if (i == 6)
+			r->v.own->coll_epoch = (1ull << 31) - 4; /* odd ones follow even ones */
+		if (i >= 6)
+			args.count = 1;
+		memset(dst, 0, sizeof(dst));
+		kernel_collective.host(&args);
+		if (dst[0] != 2 || dst[7] != (i < 6 ? 2 : 0))
+			snprintf(r->message, sizeof(r->message), "wrong sum in call %d", i);
+	}
+	return NULL;
+}
+
+Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
+{
+	struct runner runners[2];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
+	start_all(&w, 2, VIEWS_ROOM, runners, run_past_the_turn);
+	for (int pe = 0; pe < 2; pe++) {
+		const uint64_t *slots = (void *)((struct spmtd_inbox *)(runners[pe].v.own + 1) + 2);
+
+		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
+		cr_expect_eq(runners[pe].v.own->error, 0);
+		for (size_t i = 0; i < 4 * VIEWS_ROOM / 4; i++)
+			cr_expect(i % (VIEWS_ROOM / 4) < 4 || !slots[i], "slot word %zu", i);
+		cr_expect_neq(slots[0], 0);
+	}
+	views_close(&w);
+}
+
+Test(kernels, a_rank_that_does_not_come_ends_the_collective)
+{
+	struct kernel_collective_args args = {
+		.count = 1, .kind = COLL_ALL_REDUCE, .type = SPMT_TYPE_U64
+	};
+	uint64_t word = 1;
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
+	w.timeout_ns = 2000000;
+	args.view = view_of(&w, 0);
+	args.src = args.dst = (uint64_t)(uintptr_t)&word;
+	kernel_collective.host(&args);
+	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_TIMEOUT);
+	cr_expect_eq((int32_t)view_of(&w, 1).own->error, SPMT_ERR_TIMEOUT, "a mark is left there");
+	cr_expect_eq(w.stop, 1);
+	cr_expect_eq(w.records[0].peer, 1);
+	cr_expect_eq(((struct spmtd_inbox *)(view_of(&w, 1).own + 1))[0].done, 3,
+		"the others are told that it has failed");
+	args.view.own->error = 0;
+	kernel_collective.host(&args);
+	cr_expect_eq(args.view.own->error >> 32, 1, "1 + the rank");
+	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_ABORTED);
+	views_close(&w);
+}

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "launch.h"
 #include "spmt/job/user.h"
+#include "tests/fakes/pmix_job.h"
 
 enum { SHORT_MS = LAUNCH_SHORT_MS, LONG_MS = LAUNCH_LONG_MS, VICTIM = 2, BYTES = 1024 };
 

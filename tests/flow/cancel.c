@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "tests/lib/body.h"
+#include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
 
 /* Taken at the first cancellation point, which is then where the thread was seen last. */
@@ -44,7 +44,7 @@ static int part(spmt_comm *comm)
 	spmt_comm *half;
 
 	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &half));
-	TRY(body_registered(half, &(struct body){ .layout = NULL }));
+	TRY(every_call_registered(half, &(struct every_call){ .layout = NULL }));
 	REQUIRE_OK(spmt_barrier(half));
 	REQUIRE_OK(spmt_finalize(half));
 	return 0;
@@ -74,7 +74,7 @@ static int life(int rank, void *arg)
 {
 	struct processes *p = arg;
 	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
-	struct body b = { .layout = p->layout, .uid = &p->uid[0], .less = true };
+	struct every_call b = { .layout = p->layout, .uid = &p->uid[0], .less = true };
 	spmt_comm *comm;
 
 	attr.heap_size = 16 << 20;
@@ -82,7 +82,7 @@ static int life(int rank, void *arg)
 		attr.device = -1;
 	pend();
 	REQUIRE_OK(spmt_init(&attr, &comm));
-	TRY(body_calls(comm, &b));
+	TRY(every_call_right(comm, &b));
 	TRY(told(comm));
 	TRY(part(comm));
 	TRY(broken(comm));

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
-#include "tests/lib/types.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/typed_calls.h"
 
 enum { ROOM = 1 << 16, HALF = ROOM / 2, N = 16 };
 

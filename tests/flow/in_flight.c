@@ -6,10 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/lib/links.h"
-#include "tests/lib/ranks.h"
 #include "spmt/comm/comm.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/transports/device_links.h"
 #include "transports/sdma/sdma.h"
 
 enum { BYTES = 1 << 20 };

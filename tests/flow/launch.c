@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launch.h"
+#include "tests/fakes/pmix_job.h"
 
 enum { LONG_MS = LAUNCH_LONG_MS, VICTIM = 2 };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "launch.h"
+#include "tests/fakes/pmix_job.h"
 
 enum { SHORT_MS = LAUNCH_SHORT_MS, LONG_MS = LAUNCH_LONG_MS, VICTIM = 2 };
 

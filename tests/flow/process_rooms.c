@@ -21,18 +21,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/body.h"
-#include "tests/lib/processes.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
+#include "tests/lib/every_call.h"
+#include "tests/lib/processes.h"
 
 static int everything(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
-	struct body b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = true };
+	struct every_call b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = true };
 
-	TRY(body_places(comm, &b));
-	return body_calls(comm, &b);
+	TRY(every_call_places(comm, &b));
+	return every_call_right(comm, &b);
 }
 
 /* ---- what is scarce ---------------------------------------------------------------------------------------------------- */

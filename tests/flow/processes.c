@@ -4,19 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/body.h"
-#include "tests/lib/processes.h"
 #include "spmt_device.h"
+#include "tests/lib/every_call.h"
+#include "tests/lib/processes.h"
 
 static int everything(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
-	struct body b = {
+	struct every_call b = {
 		.layout = p->layout, .uid = &p->uid[p->cycle], .less = !host_access(comm)
 	};
 
-	TRY(body_places(comm, &b));
-	return body_calls(comm, &b);
+	TRY(every_call_places(comm, &b));
+	return every_call_right(comm, &b);
 }
 
 static void same_results(const char *layout)
@@ -64,7 +64,7 @@ static int halves(spmt_comm *comm, void *arg)
 
 		REQUIRE_OK(spmt_split(comm, across ? me % 2 : me / 2, me, &part));
 		for (int i = 0; i < 3; i++)
-			TRY(body_registered(part, &(struct body){ .layout = NULL }));
+			TRY(every_call_registered(part, &(struct every_call){ .layout = NULL }));
 		REQUIRE_OK(spmt_finalize(part));
 	}
 	return 0;
@@ -113,7 +113,7 @@ static int two_jobs(int rank, void *arg)
 {
 	struct processes *p = arg;
 	struct spmt_attr attr = ranks_attr(rank % 4, 4, &p->uid[rank / 4]);
-	struct body here = { .layout = "0,1|2,3", .uid = attr.uid };
+	struct every_call here = { .layout = "0,1|2,3", .uid = attr.uid };
 	spmt_comm *comm;
 	uint64_t *told;
 
@@ -121,8 +121,8 @@ static int two_jobs(int rank, void *arg)
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	ranks_watch(comm);
 	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*told), (void **)&told));
-	TRY(body_same(comm, told, 1000 + (uint64_t)(rank / 4)));
-	TRY(body_places(comm, &here));
+	TRY(every_call_same(comm, told, 1000 + (uint64_t)(rank / 4)));
+	TRY(every_call_places(comm, &here));
 	REQUIRE(!spmt_comm_by_rank(&p->uid[1 - rank / 4], rank % 4));
 	ranks_watch(NULL);
 	REQUIRE_OK(spmt_finalize(comm));
@@ -143,7 +143,7 @@ static int short_life(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*told), (void **)&told));
-	return body_same(comm, told, 7);
+	return every_call_same(comm, told, 7);
 }
 
 Test(processes, worlds_leave_nothing)
@@ -177,7 +177,7 @@ static int one_by_one(int rank, void *arg)
 	REQUIRE_OK(spmt_init(&attr, &comm));
 	ranks_watch(comm);
 	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*told), (void **)&told));
-	TRY(body_same(comm, told, 12));
+	TRY(every_call_same(comm, told, 12));
 	ranks_watch(NULL);
 	return spmt_finalize(comm);
 }

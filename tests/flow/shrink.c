@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "tests/lib/body.h"
+#include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
 
 enum { SOON_MS = SANITIZED ? 5000 : 1000 };

@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "tests/lib/body.h"
-#include "tests/lib/processes.h"
 #include "spmt_device.h"
+#include "tests/lib/every_call.h"
+#include "tests/lib/processes.h"
 
 enum { LAYOUTS = 4 };
 
@@ -33,7 +33,7 @@ static void everywhere(int (*fn)(spmt_comm *comm, void *arg))
 
 static int calls(spmt_comm *comm)
 {
-	return body_calls(comm, &(struct body){ .less = !on_host() });
+	return every_call_right(comm, &(struct every_call){ .less = !on_host() });
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------ */
@@ -217,7 +217,7 @@ static int offsets(spmt_comm *world, void *arg)
 		if (me % 2 && i % 3 == 2)
 			REQUIRE_OK(spmt_free(half, odd[i - 1]));
 		REQUIRE_OK(spmt_calloc(world, random_next(&seed) % 9000, 1, (void **)&both[i]));
-		TRY(body_same(world, told, (uint64_t)(both[i] - (char *)told)));
+		TRY(every_call_same(world, told, (uint64_t)(both[i] - (char *)told)));
 	}
 	for (int i = 0; i < 40; i++) {
 		size_t mine = 64 + (size_t)(me % 2 ? i * 1000 : 50000 - i * 1000);

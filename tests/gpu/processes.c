@@ -14,11 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/body.h"
 #include "gpu.h"
 #include "kernels/puts.h"
 #include "kernels/signals.h"
 #include "kernels/waits.h"
+#include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
 
 enum { CHILD_SECONDS = 60, PROGRAM_SECONDS = 400, NOTICE_MS = 1000, BIG = 64 << 20 };
@@ -136,9 +136,9 @@ static int rank_main(int rank, void *arg)
 
 /* ---- every call ------------------------------------------------------------------------------ */
 
-static struct body body_of(const struct play *play)
+static struct every_call every_call_of(const struct play *play)
 {
-	return (struct body){ .layout = play->p.layout,
+	return (struct every_call){ .layout = play->p.layout,
 		.uid = &play->p.uid[0],
 		.devices = play->devices,
 		.less = play->spread == SHARED };
@@ -146,10 +146,10 @@ static struct body body_of(const struct play *play)
 
 static int every_call(struct rank *r, struct play *play)
 {
-	struct body b = body_of(play);
+	struct every_call b = every_call_of(play);
 
-	TRY(body_places(r->comm, &b));
-	return body_calls(r->comm, &b);
+	TRY(every_call_places(r->comm, &b));
+	return every_call_right(r->comm, &b);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the flow and stress tests share: n threads, one a rank, the first failure kept; a watchdog, so that no test hangs;
- * checks that return instead of asserting (asserts belong to the test's own thread); leak counters; buffers by
- * pattern through spmt_copy_in and spmt_copy_out, so that a suite also runs where the CPU cannot load from the heap.
+ * Ranks of a test: n threads, one a rank, with a world or without, the first failure kept; a watchdog, so that no test hangs; and
+ * checks that return instead of asserting, for asserts belong to the test's own thread. Comes with what such tests use: which backend
+ * it is, clocks, rounds, patterns, streams, leaks.
  */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
@@ -13,20 +13,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backend.h"
-#include "calm.h"
+#include "backend_here.h"
+#include "clocks.h"
+#include "device_streams.h"
+#include "patterns.h"
+#include "rounds.h"
 #include "spmt.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "usage.h"
 
 /* ---- threads ------------------------------------------------------------------------------------------------------ */
 
@@ -49,7 +42,7 @@ int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 	int (*fn)(spmt_comm *, void *), void *arg);
 
 const char *ranks_message(void); /* of this thread's last ranks_* call */
-int64_t ranks_failed_ns(void);   /* when it failed, by CLOCK_MONOTONIC; 0: it did not */
+int64_t ranks_failed_ns(void);	 /* when it failed, by CLOCK_MONOTONIC; 0: it did not */
 void ranks_deadline(
 	int seconds); /* of the watchdog, for this process; 60 at first, longer under sanitizers; opening_s() more */
 struct spmt_attr ranks_attr(
@@ -83,36 +76,5 @@ int ranks_says(const char *word);
 #define REQUIRE_OK(call) REQUIRE_CODE(call, 0)
 #define REQUIRE_SAYS(word) RANKS_TRY_(ranks_says(word)) /* spmt_last_error() contains it */
 #define TRY(call) RANKS_TRY_(call)			/* a helper that has recorded its failure */
-
-/* ---- counts, time, randomness --------------------------------------------------------------------------------------- */
-
-bool test_long(void);				/* SPMT_TEST_LONG is set and not 0 */
-size_t test_count(size_t usual, size_t longer); /* less under sanitizers and on GPUs */
-int64_t now_ns(void);
-int64_t cpu_ns(void); /* of the process */
-void sleep_ms(int ms);
-uint64_t random_next(uint64_t *state); /* *state != 0 */
-uint64_t memory_free(void);	       /* bytes the system could give now */
-
-/* ---- leaks ---------------------------------------------------------------------------------------------------------- */
-
-struct usage {
-	long fds, threads, maps, rss_kib;
-};
-struct usage usage_now(void);
-/* NULL or, in words, what has grown by more than allowed. RSS and mappings are not judged under sanitizers, nor a driver's. */
-const char *usage_grown(const struct usage *before, const struct usage *slack);
-
-/* ---- buffers --------------------------------------------------------------------------------------------------------- */
-
-void pattern_fill(void *p, size_t n, uint64_t seed);
-size_t pattern_differs(
-	const void *p, size_t n, uint64_t seed); /* first wrong byte, SIZE_MAX: none */
-bool host_access(spmt_comm *comm);
-int sym_fill(spmt_comm *comm, void *sym, size_t n, uint64_t seed);
-int sym_check(spmt_comm *comm, const void *sym, size_t n, uint64_t seed);
-int sym_set(spmt_comm *comm, void *sym, int byte, size_t n);
-int sym_check_byte(spmt_comm *comm, const void *sym, int byte, size_t n);
-int sym_check_u64(spmt_comm *comm, const uint64_t *sym, uint64_t want);
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 4 };
 
@@ -155,5 +155,5 @@ int main(void)
 		{ "questions beside finalize", beside_finalize },
 		{ "work that a broken world leaves", work_left } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

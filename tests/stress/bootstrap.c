@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/cases.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "tests/lib/tap.h"
 
 #define PARTIES 4
 #define EACH 3
@@ -178,14 +178,14 @@ int main(void)
 	puts("1..3");
 	for (int i = 0; good && i < ROUNDS; i++)
 		good = run(0);
-	failed += cases_report(1, !good, "ranks join, exchange and leave");
+	failed += tap_report(1, !good, "ranks join, exchange and leave");
 	begin = process_now();
 	for (int i = 0; good && i < ROUNDS; i++)
 		good = run(PARTIES);
-	failed += cases_report(
+	failed += tap_report(
 		2, !good || process_now() - begin >= 60000000000ll, "all break it at once");
 	for (int i = 0; good && i < ROUNDS; i++)
 		good = run(1);
-	failed += cases_report(3, !good, "one breaks it, and all others are told");
+	failed += tap_report(3, !good, "one breaks it, and all others are told");
 	return failed != 0;
 }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/links.h"
 #include "src/base/status.h"
+#include "tests/lib/transports/device_links.h"
 #include "transports/sdma/copy_queue.h"
 #include "transports/sdma/sdma.h"
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/ranks.h"
 #include "src/kernels/kernels.h"
-#include "tests/lib/views.h"
+#include "tests/lib/plain_views.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 6, BLOCK = 512 };
 

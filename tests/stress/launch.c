@@ -4,8 +4,8 @@
  * others are still in the last, for one while another is alive, and with a rank that fails. ThreadSanitizer sees what happens
  * inside of a process.
  */
-#include "../flow/launch.h"
-#include "tests/lib/cases.h"
+#include "tests/fakes/pmix_job.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 6, ALIVE = 3 };
 
@@ -191,5 +191,5 @@ int main(void)
 		{ "several alive", side_by_side }, { "one rank fails", failures },
 		{ "a slow server", slowness } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

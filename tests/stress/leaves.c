@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/cases.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "tests/lib/tap.h"
 
 #define THREADS 8
 #define ROUNDS 200
@@ -145,12 +145,12 @@ int main(void)
 	puts("1..5");
 	if (pthread_barrier_init(&start, NULL, THREADS))
 		return 1;
-	failed += cases_report(1, !together(once_environment, names, 1, out) || !same(out),
+	failed += tap_report(1, !together(once_environment, names, 1, out) || !same(out),
 		"the environment is read once");
-	failed += cases_report(2, !one_nonce(out), "one nonce for all threads");
-	failed += cases_report(3, !one_state(out), "one state for all threads");
-	failed += cases_report(4, !one_fault(out), "one thread is hit by the fault");
-	failed += cases_report(
+	failed += tap_report(2, !one_nonce(out), "one nonce for all threads");
+	failed += tap_report(3, !one_state(out), "one state for all threads");
+	failed += tap_report(4, !one_fault(out), "one thread is hit by the fault");
+	failed += tap_report(
 		5, !together(own_sentences, names, 1, out), "each thread has its own sentence");
 	return failed != 0;
 }

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/body.h"
-#include "tests/lib/cases.h"
+#include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
+#include "tests/lib/tap.h"
 
 enum { BLOCK = 512, MOST = 8 };
 
@@ -98,10 +98,10 @@ static int storm(spmt_comm *comm, void *arg)
 static int calls(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
-	struct body b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = SANITIZED };
+	struct every_call b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = SANITIZED };
 
-	TRY(body_places(comm, &b));
-	return body_calls(comm, &b);
+	TRY(every_call_places(comm, &b));
+	return every_call_right(comm, &b);
 }
 
 /* A rank aborts while the others are on their way through anything. */
@@ -173,7 +173,7 @@ int main(void)
 	fflush(stdout); /* before the first fork */
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (int l = 0; l < 2; l++)
-			failed |= cases_report(++n, cases[i].fn(layouts[l]), "%s in %s",
+			failed |= tap_report(++n, cases[i].fn(layouts[l]), "%s in %s",
 				cases[i].name, layouts[l]);
 	return failed;
 }

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 8, WORDS = 32 };
 
@@ -206,7 +206,7 @@ int main(void)
 
 	printf("1..%zu\n", n);
 	for (size_t i = 0; i < n; i++)
-		failed |= cases_report(
+		failed |= tap_report(
 			(int)i + 1, ranks_run(RANKS, NULL, cases[i].fn, NULL), "%s", cases[i].name);
 	return failed;
 }

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 4, COMMS = 3 };
 
@@ -124,5 +124,5 @@ int main(void)
 	static const struct test_case cases[] = { { "parts beside their world", beside_each_other },
 		{ "broken beside each other", broken_beside } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

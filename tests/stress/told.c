@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 3 };
 
@@ -140,5 +140,5 @@ int main(void)
 	static const struct test_case cases[] = { { "ended by an abort", ends_by_abort },
 		{ "ended by a deadline", ends_by_deadline } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { RANKS = 6 };
 
@@ -172,5 +172,5 @@ int main(void)
 		{ "any, some, all", all_forms }, { "deadlines that nearly fit", misses },
 		{ "aborts", aborts } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/lib/cases.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
 
 enum { TEAMS = 3, MEMBERS = 3, LOOKERS = 2 };
 
@@ -228,5 +228,5 @@ int main(void)
 	static const struct test_case cases[] = { { "worlds come and go", churn },
 		{ "questions beside calls", questions }, { "failing and good inits", doomed } };
 
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/lib/links.h"
 #include "heap/export.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
+#include "tests/lib/transports/device_links.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
 

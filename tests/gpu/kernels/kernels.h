@@ -8,7 +8,7 @@
 #define TESTS_GPU_KERNELS_H
 
 #include "../../../src/kernels/entry.h"
-#include "tests/lib/types.h"
+#include "tests/lib/typed_calls.h"
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 #include "src/kernels/images.h"
 #endif

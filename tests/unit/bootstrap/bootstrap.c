@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "party_world.h"
-#include "tests/lib/calm.h"
+#include "tests/lib/clocks.h"
 
 /* ---- joining ------------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "party.h"
-#include "tests/lib/calm.h"
+#include "tests/lib/clocks.h"
 
 #define NRANKS 4
 

@@ -8,7 +8,7 @@
 
 #include "party_world.h"
 #include "src/base/fault.h"
-#include "tests/lib/calm.h"
+#include "tests/lib/clocks.h"
 
 /* ---- exchange ------------------------------------------------------------------------------ */
 

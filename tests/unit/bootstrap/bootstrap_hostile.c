@@ -12,7 +12,7 @@
 
 #include "party_world.h"
 #include "raw_client.h"
-#include "tests/lib/calm.h"
+#include "tests/lib/clocks.h"
 
 static struct sockaddr_in tcp_name(const struct uid *uid, int i)
 {

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 
 #include "party_world.h"
-#include "tests/lib/calm.h"
+#include "tests/lib/clocks.h"
 
 #define NOBODY 65534
 #define ANSWER_MS 1000 /* for a world that finds names held */

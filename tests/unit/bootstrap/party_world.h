@@ -5,7 +5,7 @@
 
 #include "party.h"
 #include "src/base/base.h"
-#include "tests/lib/links.h"
+#include "tests/lib/transports/device_links.h"
 
 static inline bool says(const char *end)
 {

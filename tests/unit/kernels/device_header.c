@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "spmt.h"
-#include "tests/lib/types.h"
-#include "tests/lib/views.h"
+#include "tests/lib/plain_views.h"
+#include "tests/lib/typed_calls.h"
 
 static struct views world;
 static struct spmt_view me; /* rank 1 of 3 */

@@ -9,8 +9,8 @@
 #include "src/base/fault.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "tests/lib/hook.h"
-#include "tests/lib/links.h"
+#include "tests/lib/transports/device_links.h"
+#include "tests/lib/transports/hook.h"
 #include "transports/sdma/copy_queue.h"
 #include "transports/sdma/sdma.h"
 

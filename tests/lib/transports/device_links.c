@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "links.h"
+#include "device_links.h"
 
 #include <dirent.h>
 #include <stdio.h>

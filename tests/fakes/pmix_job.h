@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What the suites on jobs share: a job of a stand-in launcher. */
-#ifndef TESTS_LAUNCH_H
-#define TESTS_LAUNCH_H
+#ifndef TESTS_PMIX_JOB_H
+#define TESTS_PMIX_JOB_H
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../fakes/fake_pmix.h"
+#include "fake_pmix.h"
 #include "tests/lib/processes.h"
-#include "works.h"
+#include "tests/lib/world_works.h"
 
 struct job {
 	struct processes p;

@@ -3,8 +3,8 @@
  * Links without ranks: n devices of a backend, a buffer and a stream on each, and a link from every device to every other,
  * with the store mover below a threshold and sdma above. What the tests of movers share.
  */
-#ifndef TESTS_LINKS_H
-#define TESTS_LINKS_H
+#ifndef TESTS_DEVICE_LINKS_H
+#define TESTS_DEVICE_LINKS_H
 
 #include "transports/transport.h"
 

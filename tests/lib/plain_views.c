@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "views.h"
+#include "plain_views.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "cases.h"
+#include "tap.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "ranks.h"
 
-int cases_report(int number, int code, const char *fmt, ...)
+int tap_report(int number, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -21,13 +21,13 @@ int cases_report(int number, int code, const char *fmt, ...)
 	return code != 0;
 }
 
-int cases_run(const struct test_case *cases, size_t n)
+int tap_run(const struct test_case *cases, size_t n)
 {
 	int failed = 0;
 
 	printf("1..%zu\n", n);
 	fflush(stdout);
 	for (size_t i = 0; i < n; i++)
-		failed |= cases_report((int)i + 1, cases[i].fn(), "%s", cases[i].name);
+		failed |= tap_report((int)i + 1, cases[i].fn(), "%s", cases[i].name);
 	return failed;
 }

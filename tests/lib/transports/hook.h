@@ -5,8 +5,8 @@
  * hook_wrap puts tables of its own in link->small and link->large and keeps the real ones in link->hook; every op goes through to
  * them, and none past them (link->direct is off while it lasts). Called, like the movers, from the thread that uses the link.
  */
-#ifndef SPMT_HOOK_H
-#define SPMT_HOOK_H
+#ifndef TESTS_HOOK_H
+#define TESTS_HOOK_H
 
 #include "transports/transport.h"
 

@@ -3,14 +3,14 @@
  * One program text for every layout of ranks in processes: each call's results are compared with what
  * they have to be, to the last byte, so that they are the same in all layouts and on all backends.
  */
-#ifndef TESTS_BODY_H
-#define TESTS_BODY_H
+#ifndef TESTS_EVERY_CALL_H
+#define TESTS_EVERY_CALL_H
 
 #include <stdbool.h>
 
 #include "ranks.h"
 
-struct body {
+struct every_call {
 	const char *layout; /* as of struct processes; NULL: the comm is a part of a world */
 	const spmt_uid *uid;
 	const int *devices; /* by rank; NULL: the rank's position in its process */
@@ -18,14 +18,14 @@ struct body {
 };
 
 /* Where the ranks are, and how each reaches the others. */
-int body_places(spmt_comm *comm, const struct body *b);
+int every_call_places(spmt_comm *comm, const struct every_call *b);
 /* The heap, RMA, atomics, signals, waits, barriers, collectives, registered buffers. */
-int body_calls(spmt_comm *comm, const struct body *b);
+int every_call_right(spmt_comm *comm, const struct every_call *b);
 
 /* Of these alone, buffers registered inside the heap, and in memory of the device outside of it. */
-int body_registered(spmt_comm *comm, const struct body *b);
+int every_call_registered(spmt_comm *comm, const struct every_call *b);
 
 /* All ranks tell each other a number, which has to be the same; told: as many symmetric words as ranks. */
-int body_same(spmt_comm *comm, uint64_t *told, uint64_t value);
+int every_call_same(spmt_comm *comm, uint64_t *told, uint64_t value);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The 11 types of the device header's typed calls: X(name in the call, type). */
-#ifndef TESTS_TYPES_H
-#define TESTS_TYPES_H
+#ifndef TESTS_TYPED_CALLS_H
+#define TESTS_TYPED_CALLS_H
 
 #define INTEGERS(X)           \
 	X(uint8, uint8_t)     \

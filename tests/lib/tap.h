@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What plain programs print: TAP, a line a case. */
-#ifndef TESTS_CASES_H
-#define TESTS_CASES_H
+#ifndef TESTS_TAP_H
+#define TESTS_TAP_H
 
 #include <stddef.h>
 
@@ -11,8 +11,8 @@ struct test_case {
 };
 
 /* Runs them in turn; the program's exit status. */
-int cases_run(const struct test_case *cases, size_t n);
+int tap_run(const struct test_case *cases, size_t n);
 /* The line of one case, and ranks_message() if there is one and code is not 0. 1: it failed. */
-int cases_report(int number, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int tap_report(int number, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

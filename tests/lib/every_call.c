@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "body.h"
+#include "every_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static int device_free(spmt_comm *comm, const struct device *d, void *ptr)
 
 /* ---- the heap -------------------------------------------------------------------------------------------------- */
 
-int body_same(spmt_comm *comm, uint64_t *told, uint64_t value)
+int every_call_same(spmt_comm *comm, uint64_t *told, uint64_t value)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm);
 
@@ -91,7 +91,7 @@ static int heap(spmt_comm *comm)
 			TRY(sym_check_byte(comm, block[i], 0, size));
 		REQUIRE(i % 3 != 2 || (uintptr_t)block[i] % align == 0);
 		TRY(sym_set(comm, block[i], 0xee, size));
-		TRY(body_same(comm, told, (uint64_t)(block[i] - (char *)told)));
+		TRY(every_call_same(comm, told, (uint64_t)(block[i] - (char *)told)));
 		if (i % 4 == 3)
 			REQUIRE_OK(spmt_free(comm, block[i - 2]));
 	}
@@ -272,7 +272,7 @@ static int locked(spmt_comm *comm, uint32_t *lock, uint64_t *word, int home, int
 	return 0;
 }
 
-static int atomics(spmt_comm *comm, const struct body *b)
+static int atomics(spmt_comm *comm, const struct every_call *b)
 {
 	int each = b->less ? FEW : TICKETS, locks = each / 10;
 	int n = spmt_nranks(comm), home = n - 1, all = each * n;
@@ -325,7 +325,7 @@ static int signals(spmt_comm *comm)
 }
 
 /* After the i-th barrier everybody's i-th word is there. */
-static int barriers(spmt_comm *comm, const struct body *b)
+static int barriers(spmt_comm *comm, const struct every_call *b)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm);
 	uint64_t *words;
@@ -463,7 +463,7 @@ static bool is_here(spmt_comm *comm, int pe)
 }
 
 /* What travels by descriptor is shared on the world's comm alone: a part is told so. */
-static int refused(spmt_comm *comm, const struct body *b, spmt_mem *mem, int pe)
+static int refused(spmt_comm *comm, const struct every_call *b, spmt_mem *mem, int pe)
 {
 	char text[8];
 
@@ -473,7 +473,7 @@ static int refused(spmt_comm *comm, const struct body *b, spmt_mem *mem, int pe)
 	return 0;
 }
 
-int body_registered(spmt_comm *comm, const struct body *b)
+int every_call_registered(spmt_comm *comm, const struct every_call *b)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm), got;
 	char *inside, *outside, said[64] = "", text[8];
@@ -544,7 +544,7 @@ static int unshared(spmt_comm *comm)
 	return 0;
 }
 
-static int place(spmt_comm *comm, const struct body *b, const uint64_t *word, int pe)
+static int place(spmt_comm *comm, const struct every_call *b, const uint64_t *word, int pe)
 {
 	int me = spmt_rank(comm);
 	bool here = processes_of(b->layout, pe) == processes_of(b->layout, me);
@@ -566,7 +566,7 @@ static int place(spmt_comm *comm, const struct body *b, const uint64_t *word, in
 	return 0;
 }
 
-int body_places(spmt_comm *comm, const struct body *b)
+int every_call_places(spmt_comm *comm, const struct every_call *b)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm);
 	uint64_t *word, mine = 100 + (uint64_t)me;
@@ -582,7 +582,7 @@ int body_places(spmt_comm *comm, const struct body *b)
 	return 0;
 }
 
-int body_calls(spmt_comm *comm, const struct body *b)
+int every_call_right(spmt_comm *comm, const struct every_call *b)
 {
 	TRY(heap(comm));
 	TRY(rma(comm));
@@ -591,6 +591,6 @@ int body_calls(spmt_comm *comm, const struct body *b)
 	TRY(signals(comm));
 	TRY(barriers(comm, b));
 	TRY(collectives(comm));
-	TRY(body_registered(comm, b));
+	TRY(every_call_registered(comm, b));
 	return unshared(comm);
 }

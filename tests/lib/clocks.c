@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "calm.h"
+#include "clocks.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "ranks.h"
+#include "rounds.h"
 
 enum { NAP_NS = 2000000, LATE_NS = 3000000 };
 
@@ -87,4 +87,38 @@ bool calm_says(const char *text, const char *head, double seconds, const char *t
 	have = strtod(at + strlen(head), &end);
 	return have > seconds - 0.05 && have < seconds + 4 && end[-2] == '.' &&
 		strncmp(end, tail, strlen(tail)) == 0;
+}
+
+static int64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t cpu_ns(void)
+{
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void sleep_ms(int ms)
+{
+	int64_t end = now_ns() + (int64_t)ms * 1000000, left;
+
+	while ((left = end - now_ns()) > 0) {
+		struct timespec t = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+
+		nanosleep(&t, NULL);
+	}
+}
+
+int ms_since(int64_t begin)
+{
+	return (int)((calm_ns() - begin) / 1000000);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds that are seen to work. */
-#ifndef TESTS_WORKS_H
-#define TESTS_WORKS_H
+#ifndef TESTS_WORLD_WORKS_H
+#define TESTS_WORLD_WORKS_H
 
-#include "tests/lib/ranks.h"
+#include "ranks.h"
 
 /* Every rank adds its number to rank 0's sum, and all see the same. */
 static inline int world_works(spmt_comm *comm)
@@ -50,12 +50,6 @@ static inline int worlds_in_a_row(const struct spmt_attr *attr, int rank, int ti
 		REQUIRE_OK(spmt_finalize(comm));
 	}
 	return 0;
-}
-
-/* For upper limits; begin is of calm_ns(). */
-static inline int ms_since(int64_t begin)
-{
-	return (int)((calm_ns() - begin) / 1000000);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds made by hand for tests of the device header and the kernels: views over plain memory,
    no library below. */
-#ifndef TESTS_VIEWS_H
-#define TESTS_VIEWS_H
+#ifndef TESTS_PLAIN_VIEWS_H
+#define TESTS_PLAIN_VIEWS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#include "rounds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_here.h"
+
+bool test_long(void)
+{
+	const char *text = getenv("SPMT_TEST_LONG");
+
+	return text && *text && strcmp(text, "0") != 0;
+}
+
+size_t test_count(size_t usual, size_t longer)
+{
+	size_t n = test_long() ? longer : usual;
+
+	if (!on_host() && n > 16)
+		n = n / 100 > 16 ? n / 100 : 16;
+	return SANITIZED && n > 16 ? n / 8 : n;
+}

@@ -54,7 +54,19 @@ check() {
 	fi
 }
 
-# check_each LABEL COMMAND..: reads file names; runs COMMAND NAME for each, $jobs at a time, one counted check each.
+# find_in_each PATTERN FOLDER..: the files of that name, sorted. A folder that has none, having moved, is one failure.
+find_in_each() {
+	local pattern=$1 folder
+	shift
+	for folder; do
+		find "$folder" -name "$pattern" | sort | grep . && continue
+		failure "no $pattern in $folder" <<<'nothing there is looked at'
+		count 0 1
+	done
+}
+
+# check_each LABEL COMMAND..: reads file names; runs COMMAND NAME for each, $jobs at a time, one counted check each. No name is one
+# failure: what was to be looked at has moved.
 check_each() {
 	local label=$1 dir name passed=0 failed=0
 	shift
@@ -75,6 +87,11 @@ check_each() {
 		fi
 	done
 	rm -rf "$dir"
+	if [ $((passed + failed)) = 0 ]; then
+		echo "not ok - $label: no files"
+		failure "$label" <<<'no files'
+		failed=1
+	fi
 	count "$passed" "$failed"
 }
 

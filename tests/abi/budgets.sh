@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Lengths: files, private headers, functions. Macros that hide control flow.
+# Lengths: files, private headers, functions, folders. Macros that hide control flow.
 . "$(dirname "$0")/lib.sh"
 
 library='src heap transports spmt'
@@ -26,9 +26,9 @@ functions() {
 
 # shellcheck disable=SC2086 # lists of folders
 {
-	mapfile -t c_files < <(find $library tools tests -name '*.c' | sort)
-	mapfile -t library_files < <(find $library -name '*.c' | sort)
-	mapfile -t headers < <(find $library tests tools -name '*.h' | sort)
+	mapfile -t c_files < <(sources $library tools tests bench | grep '[.]c$')
+	mapfile -t library_files < <(sources $library | grep '[.]c$')
+	mapfile -t headers < <(sources $library tools tests bench | grep '[.]h$')
 }
 
 nothing_in '.c files have at most 600 lines' "$(over 600 "${c_files[@]}")"
@@ -47,11 +47,11 @@ nothing_in "nine in ten have at most 40 ($p90)" "$([ "${p90:-99}" -le 40 ] || ec
 
 # A macro that defines whole functions is named DEFINE_..; its returns are theirs.
 # shellcheck disable=SC2086
-hidden=$(find $library -name '*.[ch]' -exec awk '
+hidden=$(sources $library | xargs awk '
 	FNR == 1 { inside = 0 }
 	/^[ \t]*#[ \t]*define/ { inside = $2 !~ /^DEFINE_/; name = $2 }
 	inside && /(^|[^a-zA-Z0-9_"])(return|goto)([^a-zA-Z0-9_]|$)/ { print FILENAME ":" FNR ": " name }
 	inside && !/\\$/ { inside = 0 }
-	' {} +)
+	')
 nothing_in 'no macro hides a return or a goto' "$hidden"
 plan

@@ -48,7 +48,7 @@ name_re='\b(spmtd?|SPMTD?)_[A-Za-z0-9_]+'
 {
 	gcc -std=gnu11 -Iinclude -E -P "$scratch/probe.c"
 	cat src/libspmt.map
-	find include src heap transports spmt tools tests/flow tests/unit -name '*.[ch]' -exec cat {} +
+	sources include src heap transports spmt tools tests/flow tests/unit | xargs cat
 } | grep -oE "$name_re" | sort -u >"$scratch/exact"
 awk '{ print; for (i = 5; i < length($0); i++) if (substr($0, i, 1) == "_") print substr($0, 1, i) }' "$scratch/exact" | sort -u >"$scratch/known"
 nothing_in 'names of the library are known at all' "$(grep -qx spmtd_uint64_atomic_fetch_add "$scratch/known" || echo 'none for kernels')"
@@ -57,7 +57,7 @@ no_such_name() {
 }
 
 # Names inside the library: `struct link`, `enum map_kind`, `coll_run`, `link->base`. Those of others begin as theirs do.
-find include src heap transports spmt tests -name '*.[ch]' -exec cat {} + | grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u >"$scratch/words"
+sources include src heap transports spmt tests | xargs cat | grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u >"$scratch/words"
 no_such_word() {
 	spans "$@" | awk -F '\t' '$2 ~ /^((struct|enum|union) )?[a-z][a-z0-9_]*(->[a-z_]+)?$/ && $2 ~ /[ _>]/ &&
 		$2 !~ /^(nvshmemx?|shmem|nccl|hip|cuda|memfd|spmtd?)_/ {

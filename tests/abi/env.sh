@@ -33,8 +33,8 @@ nothing_in "the table of docs/environment.md is that of src/base/env.h (tests/ab
 # The library's words on variables: only those that exist, read in one place.
 sed -nE 's/^\| `(SPMT_[A-Z_]+)`.*/\1/p' "$scratch/want" | sort >"$scratch/names"
 nothing_in 'the environment is read in src/base/env*.c alone' \
-	"$(grep -rnwE 'getenv|secure_getenv|environ' --include='*.[ch]' src heap transports spmt | grep -v '^src/base/env\(_near\)\?\.[ch]:')"
-used=$(grep -rhoE '\bSPMT_[A-Z_]+=' --include='*.[ch]' --include='*.md' src heap transports spmt tools README.md docs | tr -d = | sort -u)
+	"$(sources src heap transports spmt | xargs grep -nwE 'getenv|secure_getenv|environ' | grep -v '^src/base/env\(_near\)\?\.[ch]:')"
+used=$({ sources src heap transports spmt tools; ls README.md docs/*.md; } | xargs grep -hoE '\bSPMT_[A-Z_]+=' | tr -d = | sort -u)
 # Tests have some of their own.
 grep -rhoE 'getenv\("SPMT_[A-Z_]+"' --include='*.[ch]' tests | cut -d '"' -f 2 | sort -u - "$scratch/names" >"$scratch/all_names"
 nothing_in 'no sentence names a variable that does not exist' "$(comm -23 <(printf '%s\n' "$used" | grep .) "$scratch/all_names")"

@@ -15,7 +15,7 @@ layer_of() {
 
 # "file<TAB>included path", for quoted and angle-bracket includes alike
 includes() {
-	grep -rnHoE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+' "$@" |
+	sources "$@" | xargs grep -nHoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+' |
 		sed -E 's/^([^:]+):[0-9]+:.*(["<])([^">]+)$/\1\t\2\t\3/'
 }
 
@@ -63,7 +63,7 @@ found=$(includes include/spmt.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.
 nothing_in 'spmt.h includes stdint.h, stddef.h and spmt_device.h only' "$found"
 
 # Each header stands on its own.
-for header in $(find src heap transports spmt tests tools -name '*.h' | sort); do
+for header in $(sources src heap transports spmt tests tools | grep '[.]h$'); do
 	succeeds "$header compiles alone" gcc -std=gnu11 -D_GNU_SOURCE -DSPMT_HAVE_HWLOC=0 -Wall -Wextra -Werror \
 		-I. -Iinclude -Itests -fsyntax-only -x c "$header" -Wno-unused
 done

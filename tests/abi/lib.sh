@@ -49,6 +49,16 @@ compiles() {
 	fi
 }
 
+# sources FOLDER..: the .c and .h files there. A folder without any has moved, and what is asked of it would be asked of nothing:
+# plan says so.
+sources() {
+	local folder
+	for folder; do
+		find "$folder" -name '*.[ch]' | sort | grep . || echo "$folder" >>"$scratch/.empty"
+	done
+}
+
 plan() {
+	[ ! -e "$scratch/.empty" ] || nothing_in 'folders that are searched have sources' "$(sort -u "$scratch/.empty")"
 	echo "1..$tests"
 }

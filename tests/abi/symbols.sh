@@ -26,7 +26,7 @@ nothing_in 'every export has a version' "$unversioned"
 nothing_in 'stanzas are named SPMT_<major>.<minor>' "$(grep -E '\{' "$map" | grep -vE '^SPMT_[0-9]+\.[0-9]+ \{$')"
 nothing_in 'the only wildcard is local: *' "$(tr -d ' \t\n' <"$map" | sed 's/local:\*;//' | grep -F '*')"
 nothing_in 'SPMT_API stands in spmt.h alone' \
-	"$(grep -rlw SPMT_API --include='*.[ch]' include src heap transports spmt tools | grep -vx include/spmt.h)"
+	"$(sources include src heap transports spmt tools | xargs grep -lw SPMT_API | grep -vx include/spmt.h)"
 
 # What ends the program, handles its signals or moves its threads is the application's. (pthread_sigmask stays out of it: the
 # library's own threads take no signals; __cxa_atexit and the like are the compiler's.)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What README.md, CHANGELOG.md and docs/ name is there: files, names of the library, options of its tools, links.
+# What README.md, CHANGELOG.md, docs/ and tests/README.md name is there: files, names of the library, options of its tools, links.
 . "$(dirname "$0")/lib.sh"
 
-documents=(README.md CHANGELOG.md docs/*.md)
+documents=(README.md CHANGELOG.md docs/*.md tests/README.md)
 
 # "file<TAB>span": what stands between backticks, outside of fenced blocks
 spans() {
@@ -34,10 +34,11 @@ not_among() {
 # A path begins with a folder of the tree. <name> stands for any.
 no_such_file() {
 	local file path
-	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
+	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|bench|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
 		while IFS=$'\t' read -r file path; do
 			path=${path#[!a-z.]}
-			[[ $path = *'<'* ]] || compgen -G "${path%.}" >/dev/null || echo "$file: $path"
+			# tests/flow-streams is what is built of tests/flow/streams.c
+			[[ $path = *'<'* ]] || [ -e "${path/-//}.c" ] || compgen -G "${path%.}" >/dev/null || echo "$file: $path"
 		done
 }
 
@@ -47,8 +48,8 @@ printf '#include "spmt.h"\n#include "spmt_device.h"\n' >"$scratch/probe.c"
 name_re='\b(spmtd?|SPMTD?)_[A-Za-z0-9_]+'
 {
 	gcc -std=gnu11 -Iinclude -E -P "$scratch/probe.c"
-	cat src/libspmt.map
-	sources include src heap transports spmt tools tests/flow tests/unit | xargs cat
+	cat src/libspmt.map tests/abi/lib.sh
+	sources include src heap transports spmt tools tests | xargs cat
 } | grep -oE "$name_re" | sort -u >"$scratch/exact"
 awk '{ print; for (i = 5; i < length($0); i++) if (substr($0, i, 1) == "_") print substr($0, 1, i) }' "$scratch/exact" | sort -u >"$scratch/known"
 nothing_in 'names of the library are known at all' "$(grep -qx spmtd_uint64_atomic_fetch_add "$scratch/known" || echo 'none for kernels')"
@@ -63,19 +64,19 @@ no_such_word() {
 		$2 !~ /^(nvshmemx?|shmem|nccl|hip|cuda|memfd|spmtd?)_/ {
 			sub(/^(struct|enum|union) /, "", $2); sub(/->/, "\t", $2)
 			n = split($2, word, "\t"); for (i = 1; i <= n; i++) print $1 "\t" word[i] }' | sort -u |
-		not_among <(cat "$scratch/words"; find tests/flow -name '*.c' -exec basename -s .c {} +)
+		not_among <(cat "$scratch/words"; find tests/flow tests/unit -name '*.c' -exec basename -s .c {} +)
 }
 
 # Options of the tools, from their own help.
 help_of() {
 	case $1 in
-	tools/* | tests/*) "$1" --help ;;
+	bench/* | tools/* | tests/*) "$1" --help ;;
 	*) LD_LIBRARY_PATH=$build_root "$build_root/$1" --help ;;
 	esac 2>&1
 }
 no_such_option() {
 	local file command tool
-	matches '(spmt-info|spmt-perf|spmt-demo|tools/test|tests/gpu/run) --[a-z]+' "$@" | while IFS=$'\t' read -r file command; do
+	matches '(spmt-info|spmt-perf|spmt-demo|tools/(test|mutate)|tests/gpu/run|bench/[a-z-]+) --[a-z-]+' "$@" | while IFS=$'\t' read -r file command; do
 		tool=${command%% *}
 		help_of "$tool" | grep -F -- "${command#* }" >/dev/null || echo "$file: $command"
 	done
@@ -105,8 +106,8 @@ nothing_in 'names inside the library likewise' "$(no_such_word "${documents[@]}"
 nothing_in 'options of tools that are named are there' "$(no_such_option "${documents[@]}")"
 nothing_in 'links lead somewhere' "$(no_such_link "${documents[@]}")"
 nothing_in 'fenced blocks are closed' "$(for file in "${documents[@]}"; do [ $(($(grep -c '^```' "$file") % 2)) = 0 ] || echo "$file"; done)"
-nothing_in 'docs/README.md leads to every document' "$(for file in docs/*.md CHANGELOG.md; do
-	[ "$file" = docs/README.md ] || grep -qF "$(basename "$file"))" docs/README.md || echo "$file"
+nothing_in 'docs/README.md leads to every document' "$(for file in docs/*.md CHANGELOG.md tests/README.md; do
+	[ "$file" = docs/README.md ] || grep -qF "${file#docs/})" docs/README.md || echo "$file"
 done)"
 nothing_in 'and to every example' "$(for file in examples/*; do grep -qF "\`$file\`" docs/README.md || echo "$file"; done)"
 lines=$(wc -l <README.md)

@@ -4,12 +4,13 @@
 # what the file has to be.
 . "$(dirname "$0")/lib.sh"
 
-header=include/spmt_device.h
+header=$scratch/header.h # its parts in their places
+awk -f include/one_file.awk include/spmt_device.h >"$header"
 list=docs/device_api.md
 
 # One line a function, behind the name of its section: the compiler writes out what macros make, and drops comments.
 prototypes() {
-	sed 's/^\/\* ---- \([a-z].*[a-z]\) -* *\*\/$/;@section \1;/' $header >"$scratch/sections.h"
+	sed 's/^\/\* ---- \([a-z].*[a-z]\) -* *\*\/$/;@section \1;/' "$header" >"$scratch/sections.h"
 	gcc -std=c11 -E -P "$scratch/sections.h" | tr '\n\t' '  ' | sed 's/[;{}]/&\n/g' | sed -nE '
 		s/ *;?@section ([^;]*);?$/## \1/p
 		s/^ *static +inline +__attribute__\(\(always_inline, unused\)\) (.*[ *]spmtd_[a-z0-9_]*[a-z0-9] ?\(.*\)) *\{$/\1;/p' |
@@ -38,7 +39,7 @@ fi
 nothing_in "$list is what the header has (tests/abi/device_api.sh --print)" "$(diff $list "$scratch/want" 2>&1)"
 # Found in another way: every such name before a parenthesis in what the compiler sees.
 sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' $list | sort >"$scratch/listed"
-gcc -std=c11 -E -P $header | grep -oE '\bspmtd_[a-z0-9_]*[a-z0-9] ?\(' | tr -d ' (' | sort -u >"$scratch/seen"
+gcc -std=c11 -E -P "$header" | grep -oE '\bspmtd_[a-z0-9_]*[a-z0-9] ?\(' | tr -d ' (' | sort -u >"$scratch/seen"
 nothing_in 'the list has every function once' "$(diff "$scratch/listed" "$scratch/seen")"
 nothing_in 'there are hundreds' "$([ "$(wc -l <"$scratch/listed")" -gt 500 ] || wc -l <"$scratch/listed")"
 plan

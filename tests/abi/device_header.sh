@@ -6,7 +6,8 @@
 # shellcheck disable=SC2086 # $strict is a list of options
 . "$(dirname "$0")/lib.sh"
 
-header=include/spmt_device.h
+header=$scratch/header.h # its parts in their places
+awk -f include/one_file.awk include/spmt_device.h >"$header"
 sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' docs/device_api.md >"$scratch/names"
 kernels=tests/abi/device_kernels.c
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wundef -Wvla -Werror"
@@ -88,7 +89,7 @@ compiles "hipcc, gfx90a" hipcc -O3 --offload-arch=gfx90a --offload-device-only -
 # ---- the run-time compilers, found as libraries
 rtc() {
 	gcc -std=gnu11 -Wall -Wextra -Werror tests/abi/device_rtc.c -ldl -o "$scratch/rtc" &&
-		timeout 120 "$scratch/rtc" "$1" "$kernels" include
+		timeout 120 "$scratch/rtc" "$1" "$kernels" "$header"
 }
 for which in nvrtc hiprtc; do
 	rc=0
@@ -206,8 +207,8 @@ for arch in gfx942 gfx1100; do
 done
 
 # ---- the copies as devices have them, run here
-sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' $header | sed '$d' >"$scratch/device_copies.h"
-sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' $header >"$scratch/device_parts.h"
+sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' "$header" | sed '$d' >"$scratch/device_copies.h"
+sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' "$header" >"$scratch/device_parts.h"
 copies() {
 	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -Wno-unknown-pragmas \
 		-Wno-unused-function -I"$scratch" tests/abi/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
@@ -217,5 +218,5 @@ succeeds "device copies and small atomics, lane by lane" copies
 
 # ---- and it takes nothing along
 nothing_in "includes nothing but stddef.h and stdint.h" \
-	"$(grep -n '^#include' $header | grep -v '<std\(def\|int\)\.h>')"
+	"$(grep -n '^#include' "$header" | grep -v '<std\(def\|int\)\.h>')"
 plan

@@ -5,7 +5,8 @@
 # shellcheck disable=SC2086 # $AMD is a list of options
 . "$(dirname "$0")/lib.sh"
 
-header=include/spmt_device.h
+header=$scratch/header.h # its parts in their places
+awk -f include/one_file.awk include/spmt_device.h >"$header"
 
 # ---- AMD: whoever writes its cache back waits until that is done
 # A release writes back, waits, then stores. Compilers have left the wait out (see spmtd_written_back_), and hardware says nothing.
@@ -152,9 +153,9 @@ done
 
 # ---- who fences, and who posts
 section() {
-	sed -n "/^\/\* ---- $1 -/,/^\/\* ---- $2 -/p" $header | sed '$d'
+	sed -n "/^\/\* ---- $1 -/,/^\/\* ---- $2 -/p" "$header" | sed '$d'
 }
-sed -n '/^\/\* ---- numbers shared/,/^ \* ---- the machine -/p' $header | head -n -2 >"$scratch/device_types.h"
+sed -n '/^\/\* ---- numbers shared/,/^ \* ---- the machine -/p' "$header" | head -n -2 >"$scratch/device_types.h"
 {
 	section "threads of a scope" copies
 	section order "put, get, signal"

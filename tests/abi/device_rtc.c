@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device_rtc nvrtc|hiprtc FILE DIR: FILE, with headers from DIR, through a run-time compiler.
+/* device_rtc nvrtc|hiprtc FILE HEADER: FILE, which includes spmt_device.h, with HEADER as that, through a run-time compiler.
    Needs no GPU. 77: it is not there. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -21,13 +21,11 @@ static const char *const nvrtc_libraries[] = { "libnvrtc.so.13", "libnvrtc.so.12
 static const char *const hiprtc_libraries[] = { "libhiprtc.so.7", "libhiprtc.so.6",
 	"libamdhip64.so.5", NULL };
 
-static char *file(const char *dir, const char *name)
+static char *file(const char *path)
 {
-	char path[4096], *text = calloc(1, 1 << 20);
-	FILE *f;
+	char *text = calloc(1, 1 << 20);
+	FILE *f = fopen(path, "r");
 
-	snprintf(path, sizeof(path), "%s%s%s", dir, *dir ? "/" : "", name);
-	f = fopen(path, "r");
 	if (!f || !text || fread(text, 1, (1 << 20) - 1, f) == 0) {
 		fprintf(stderr, "cannot read %s\n", path);
 		exit(1);
@@ -91,6 +89,5 @@ int main(int argc, char **argv)
 	*(void **)&c.compile = bind(library, prefix, "CompileProgram");
 	*(void **)&c.log_size = bind(library, prefix, "GetProgramLogSize");
 	*(void **)&c.log = bind(library, prefix, "GetProgramLog");
-	return run(&c, file("", argv[2]), file(argv[3], "spmt_device.h"),
-		nv ? "-arch=sm_90" : "--offload-arch=gfx90a");
+	return run(&c, file(argv[2]), file(argv[3]), nv ? "-arch=sm_90" : "--offload-arch=gfx90a");
 }

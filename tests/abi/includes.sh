@@ -57,8 +57,10 @@ vendor='^(hip|hsa|cuda|cuda_runtime|nvrtc|rocm|roctracer|nccl|rccl|nvml|level_ze
 found=$(includes include src heap transports spmt tools | awk -F'\t' -v re="$vendor" '$2 == "<" && $3 ~ re { print $1 " includes " $3 }')
 nothing_in 'no vendor header' "$found"
 
-found=$(includes include/spmt_device.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" { print $3 }')
-nothing_in 'spmt_device.h includes stdint.h and stddef.h only' "$found"
+# A part may include its neighbours; the program's folder is not theirs.
+found=$(includes include/spmt_device.h include/spmt_device | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" &&
+	!($2 == "\"" && $3 ~ ($1 ~ /spmt_device[.]h$/ ? "^spmt_device/[a-z]+[.]h$" : "^[a-z]+[.]h$")) { print $1 " includes " $3 }')
+nothing_in 'spmt_device.h includes its parts, stdint.h and stddef.h only' "$found"
 found=$(includes include/spmt.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" && $3 != "spmt_device.h" { print $3 }')
 nothing_in 'spmt.h includes stdint.h, stddef.h and spmt_device.h only' "$found"
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* ---- integer types -------------------------------------------------------------------------- */
+
+#if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__)
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef signed short int16_t;
+typedef unsigned short uint16_t;
+typedef signed int int32_t;
+typedef unsigned int uint32_t;
+typedef signed long long int64_t;
+typedef unsigned long long uint64_t;
+#if defined(__HIPCC_RTC__)
+typedef __SIZE_TYPE__ size_t;
+#endif
+#elif (defined(__AMDGCN__) || defined(__NVPTX__)) && !defined(__CUDA__) && !defined(__HIP__)
+/* C for a device: there need not be a libc whose headers fit the target. */
+typedef __INT8_TYPE__ int8_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __SIZE_TYPE__ size_t;
+#else
+#include <stddef.h>
+#include <stdint.h>
+#endif
+
+/* ---- numbers shared with spmt.h ------------------------------------------------------------- */
+
+#ifndef SPMT_SHARED_ENUMS
+#define SPMT_SHARED_ENUMS
+enum spmt_cmp { SPMT_CMP_EQ, SPMT_CMP_NE, SPMT_CMP_GT, SPMT_CMP_GE, SPMT_CMP_LT, SPMT_CMP_LE };
+
+enum spmt_signal_op { SPMT_SIGNAL_SET, SPMT_SIGNAL_ADD };
+#endif
+
+/* What a wait returns beside 0: the same numbers as SPMT_ERR_TIMEOUT, .. */
+enum spmtd_code { SPMTD_TIMEOUT = -10001, SPMTD_ABORTED = -10002, SPMTD_MISMATCH = -10004 };
+
+/* What a record's wait was for. */
+enum spmtd_what {
+	SPMTD_WHAT_WAIT = 1,
+	SPMTD_WHAT_SIGNAL,
+	SPMTD_WHAT_SYNC,
+	SPMTD_WHAT_BARRIER,
+	SPMTD_WHAT_COLLECTIVE,
+	SPMTD_WHAT_ON_STREAM /* spmt_signal_wait_on_stream */
+};
+
+/* ---- plain data ----------------------------------------------------------------------------- */
+
+#define SPMT_VIEW_ABI 2u
+
+/* How one peer is reached. */
+struct spmtd_peer {
+	uint64_t base; /* address of its user heap as seen from here; 0: cannot be loaded from */
+	uint64_t own;  /* address of its library area (struct spmtd_own) */
+	uint64_t mine; /* this rank's user heap as the peer sees it; 0: as this rank does */
+};
+
+/* What a wait left behind when it ended without its condition: the first one counts. In
+   host-visible memory. */
+struct spmtd_record {
+	uint64_t valid;	  /* 2: the rest is there; 0: free; written last */
+	int32_t code;	  /* SPMTD_TIMEOUT, .. */
+	int32_t pe;	  /* who waited */
+	int32_t peer;	  /* for whom; -1: not known */
+	uint32_t what;	  /* enum spmtd_what */
+	uint64_t address; /* of the word */
+	uint64_t expected, seen;
+};
+
+struct spmt_view;
+
+/* One wait's way through pausing; private to the host's callbacks. */
+struct spmtd_pause {
+	uint32_t n;    /* pauses so far */
+	uint32_t bell; /* what the rank's bell read when the wait announced itself */
+	int64_t begin; /* ns */
+};
+
+/* Host backend only: how a wait sleeps and how a store wakes a sleeper. NULL on GPUs. */
+struct spmtd_host {
+	/* Between two looks at the word. 0: look again; else the code that ends the wait. */
+	int (*pause)(const struct spmt_view *v, struct spmtd_pause *p);
+	/* After a wait that paused at least once, however it ended. */
+	void (*resume)(const struct spmt_view *v, struct spmtd_pause *p);
+	/* After a store to pe's memory: wakes its sleepers; contains the fence that orders the
+	   store before the look. */
+	void (*wake)(const struct spmt_view *v, int32_t pe);
+	/* A kernel of the library has not done what it was to do: its code. May be NULL. */
+	void (*ended)(const struct spmt_view *v, int code);
+	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for. May be NULL. */
+	int (*linger)(const struct spmt_view *v, struct spmtd_pause *p);
+};
+
+struct spmt_view {
+	uint32_t size, abi; /* size: set by the caller of spmt_view_get */
+	int32_t pe, npes;
+	uint64_t base;	    /* this rank's user heap */
+	uint64_t heap_size; /* bytes */
+	uint64_t stride;    /* not 0: peer heaps lie at flat + pe * stride, no table needed */
+	uint64_t flat;
+	const struct spmtd_peer *peers; /* npes of them */
+	struct spmtd_own *own;		/* this rank's library area */
+	const uint32_t *stop;		/* not 0: the world is broken */
+	struct spmtd_record *record;
+	uint64_t timeout_ns;	       /* 0: none */
+	const struct spmtd_host *host; /* NULL on GPUs */
+	uint64_t reserved[4];
+};
+
+/*
+ * The library area at the end of every rank's heap; layout fixed by npes. Peers write, the owner
+ * reads. Counters only rise.
+ *	struct spmtd_own, then npes struct spmtd_inbox (index: the rank that writes), then slots for
+ *	the data of small collectives: 2 * npes (parity of the epoch, the rank that writes)
+ */
+struct spmtd_inbox {
+	uint64_t sync; /* writer's arrivals at device syncs */
+	uint64_t
+		done; /* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
+	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
+	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
+	uint64_t
+		turn; /* in the rank's own: how many looks for one of many words have begun; in the others': twice the
+			      collective epoch that the writer has taken back, one more: that may touch its buffers */
+	uint64_t hello[2]
+		      [2]; /* by parity of the writer's collective epoch: what it called, folded, in
+				 halves below spmtd_flag_(epoch) */
+};
+struct spmtd_own {
+	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
+	uint64_t coll_epoch;
+	uint64_t
+		error; /* not 0: a collective or barrier in a stream has failed, and none takes place any more: its
+			     code; in the upper half 1 + the rank that told */
+	uint64_t grid[4];   /* meeting points of one kernel's blocks */
+	uint64_t recording; /* 1: a wait of this rank is filling the record */
+};
+
+/* A registered buffer for kernels, by value. */
+struct spmt_mem_view {
+	uint32_t size, abi;
+	int32_t pe, npes;
+	const struct spmtd_mem_peer *peers; /* npes of them */
+	uint64_t reserved[4];
+};
+struct spmtd_mem_peer {
+	uint64_t base, size;
+};

@@ -38,83 +38,13 @@
 #ifndef SPMT_DEVICE_H
 #define SPMT_DEVICE_H
 
-#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
-/* The casts are C's. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuseless-cast"
-#endif
-#endif
-
-#include "spmt_device/types.h"
-
-#include "spmt_device/machine.h"
-
-#include "spmt_device/copy.h"
-
+/* Each part stands alone. Who is where, and order, are in view.h, on which all of these are built. */
 #include "spmt_device/rma.h"
-
+/* atomics */
 #include "spmt_device/atomic.h"
-
+/* waits */
 #include "spmt_device/wait.h"
-
+/* barrier and sync */
 #include "spmt_device/sync.h"
-
-#undef SPMTD_NVPTX
-#undef SPMTD_AMDGCN
-#undef SPMTD_HOST
-#undef SPMTD_SEEN
-#undef SPMTD_SHOWN
-#undef SPMTD_DEVICE
-#undef SPMTD_FN
-#undef SPMTD_LONG
-#undef SPMTD_RARE
-#undef SPMTD_ROLLED
-#undef SPMTD_REDUX
-#undef SPMTD_MANY
-#undef SPMTD_ASM
-#undef SPMTD_PURE
-#undef SPMTD_G
-#undef SPMTD_G0
-#undef SPMTD_ACCESS
-#undef SPMTD_ATOMIC
-#undef SPMTD_REDUCE
-#undef SPMTD_ATOMICS
-#undef SPMTD_ID
-#undef SPMTD_GET_SMALL
-#undef SPMTD_SET_SMALL
-#undef SPMTD_GET_WORD
-#undef SPMTD_SET_WORD
-#undef SPMTD_BITWISE
-#undef SPMTD_TICK
-#undef SPMTD_TSAN
-#undef SPMTD_LOCAL
-#undef SPMTD_FLIGHT
-#undef SPMTD_SIDES
-#undef SPMTD_RUN
-#undef SPMTD_LEAVES
-#undef SPMTD_UNROLL
-#undef SPMTD_BYTES
-#undef SPMTD_TYPES
-#undef SPMTD_BITS
-#undef SPMTD_TYPED
-#undef SPMTD_RMA
-#undef SPMTD_PART
-#undef SPMTD_PARTS
-#undef SPMTD_SET8
-#undef SPMTD_SET16
-#undef SPMTD_SET32
-#undef SPMTD_SET64
-#undef SPMTD_AMO
-#undef SPMTD_AMO_OP
-#undef SPMTD_AMO_INT
-#undef SPMTD_AMO_FLOAT
-#undef SPMTD_ORDERED
-#undef SPMTD_WAIT
-
-#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
-#pragma GCC diagnostic pop
-#endif
 
 #endif

@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The machine (machine.h) on AMD GPUs. Empty for other targets. Besides, for parts that have code of their own for it:
+ *	SPMTD_GLOBAL(type, a)   address a as a pointer into device memory
+ *	spmtd_release_          what is behind every release: a fence, and the wait that compilers leave out
+ */
+#ifndef SPMTD_AMDGCN_H
+#define SPMTD_AMDGCN_H
+
+#include "target.h"
+
+#if defined(SPMTD_AMDGCN)
+
+SPMTD_BEGIN
+
 /* Global memory by its address space: with generic addresses every access would check for LDS. */
-#define SPMTD_G(type, a) ((__attribute__((address_space(1))) type *)(a))
+#define SPMTD_GLOBAL(type, a) ((__attribute__((address_space(1))) type *)(a))
 /* 8 and 16 bits are volatile, because LLVM before 16 knows no atomic stores of them; 1 access
    either way. */
 #define SPMTD_GET_SMALL(p) (*(p))
@@ -15,15 +29,15 @@
 	}                                                                   \
 	SPMTD_FN uint##bits##_t spmtd_gload##bits##_(uint64_t a)            \
 	{                                                                   \
-		return *SPMTD_G(const spmtd_u##bits##_, a);                 \
+		return *SPMTD_GLOBAL(const spmtd_u##bits##_, a);            \
 	}                                                                   \
 	SPMTD_FN uint##bits##_t spmtd_peek##bits##_(uint64_t a)             \
 	{                                                                   \
-		return load(SPMTD_G(access, a));                            \
+		return load(SPMTD_GLOBAL(access, a));                       \
 	}                                                                   \
 	SPMTD_FN uint##bits##_t spmtd_look##bits##_(uint64_t a)             \
 	{                                                                   \
-		return load(SPMTD_G(access, a));                            \
+		return load(SPMTD_GLOBAL(access, a));                       \
 	}                                                                   \
 	SPMTD_FN void spmtd_store##bits##_(uint64_t a, uint##bits##_t x)    \
 	{                                                                   \
@@ -31,26 +45,26 @@
 	}                                                                   \
 	SPMTD_FN void spmtd_gstore##bits##_(uint64_t a, uint##bits##_t x)   \
 	{                                                                   \
-		*SPMTD_G(spmtd_u##bits##_, a) = x;                          \
+		*SPMTD_GLOBAL(spmtd_u##bits##_, a) = x;                     \
 	}                                                                   \
 	SPMTD_FN void spmtd_poke##bits##_(uint64_t a, uint##bits##_t x)     \
 	{                                                                   \
-		store(SPMTD_G(access, a), x);                               \
+		store(SPMTD_GLOBAL(access, a), x);                          \
 	}
 SPMTD_ACCESS(8, volatile spmtd_u8_, SPMTD_GET_SMALL, SPMTD_SET_SMALL)
 SPMTD_ACCESS(16, volatile spmtd_u16_, SPMTD_GET_SMALL, SPMTD_SET_SMALL)
 SPMTD_ACCESS(32, spmtd_u32_, SPMTD_GET_WORD, SPMTD_SET_WORD)
 SPMTD_ACCESS(64, spmtd_u64_, SPMTD_GET_WORD, SPMTD_SET_WORD)
 
-#define SPMTD_ATOMIC(name, builtin, bits)                                           \
-	SPMTD_FN uint##bits##_t spmtd_##name##bits##_(uint64_t a, uint##bits##_t x) \
-	{                                                                           \
-		return builtin(SPMTD_G(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED);  \
+#define SPMTD_ATOMIC(name, builtin, bits)                                               \
+	SPMTD_FN uint##bits##_t spmtd_##name##bits##_(uint64_t a, uint##bits##_t x)     \
+	{                                                                               \
+		return builtin(SPMTD_GLOBAL(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED); \
 	}
-#define SPMTD_REDUCE(name, builtin, bits)                                         \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x)    \
-	{                                                                         \
-		(void)builtin(SPMTD_G(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED); \
+#define SPMTD_REDUCE(name, builtin, bits)                                              \
+	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x)         \
+	{                                                                              \
+		(void)builtin(SPMTD_GLOBAL(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED); \
 	}
 /* PCIe carries add, swap and compare-and-swap; the others are lost on the way to a peer behind it,
    without an error, and compilers before LLVM 20 emit them all the same. */
@@ -67,19 +81,19 @@ SPMTD_ACCESS(64, spmtd_u64_, SPMTD_GET_WORD, SPMTD_SET_WORD)
 	{                                                                           \
 		(void)spmtd_##name##bits##_(a, x);                                  \
 	}
-#define SPMTD_ATOMICS(bits)                                                               \
-	SPMTD_ATOMIC(swap, __atomic_exchange_n, bits)                                     \
-	SPMTD_ATOMIC(add, __atomic_fetch_add, bits)                                       \
-	SPMTD_REDUCE(add, __atomic_fetch_add, bits)                                       \
-	SPMTD_FN uint##bits##_t spmtd_cas##bits##_(                                       \
-		uint64_t a, uint##bits##_t compare, uint##bits##_t x)                     \
-	{                                                                                 \
-		__atomic_compare_exchange_n(SPMTD_G(spmtd_u##bits##_, a), &compare, x, 0, \
-			__ATOMIC_RELAXED, __ATOMIC_RELAXED);                              \
-		return compare;                                                           \
-	}                                                                                 \
-	SPMTD_BITWISE(and, &, bits)                                                       \
-	SPMTD_BITWISE(or, |, bits)                                                        \
+#define SPMTD_ATOMICS(bits)                                                                    \
+	SPMTD_ATOMIC(swap, __atomic_exchange_n, bits)                                          \
+	SPMTD_ATOMIC(add, __atomic_fetch_add, bits)                                            \
+	SPMTD_REDUCE(add, __atomic_fetch_add, bits)                                            \
+	SPMTD_FN uint##bits##_t spmtd_cas##bits##_(                                            \
+		uint64_t a, uint##bits##_t compare, uint##bits##_t x)                          \
+	{                                                                                      \
+		__atomic_compare_exchange_n(SPMTD_GLOBAL(spmtd_u##bits##_, a), &compare, x, 0, \
+			__ATOMIC_RELAXED, __ATOMIC_RELAXED);                                   \
+		return compare;                                                                \
+	}                                                                                      \
+	SPMTD_BITWISE(and, &, bits)                                                            \
+	SPMTD_BITWISE(or, |, bits)                                                             \
 	SPMTD_BITWISE(xor, ^, bits)
 SPMTD_ATOMICS(32)
 SPMTD_ATOMICS(64)
@@ -98,7 +112,7 @@ SPMTD_FN struct spmtd_unit_ spmtd_load16b_(uint64_t a)
 
 SPMTD_FN struct spmtd_unit_ spmtd_gload16b_(uint64_t a)
 {
-	spmtd_v2_ x = *SPMTD_G(const spmtd_v2_, a);
+	spmtd_v2_ x = *SPMTD_GLOBAL(const spmtd_v2_, a);
 	struct spmtd_unit_ u;
 
 	u.a = x[0];
@@ -117,7 +131,7 @@ SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
 {
 	spmtd_v2_ x = { u.a, u.b };
 
-	*SPMTD_G(spmtd_v2_, a) = x;
+	*SPMTD_GLOBAL(spmtd_v2_, a) = x;
 }
 
 /*
@@ -292,3 +306,20 @@ SPMTD_FN int spmtd_any_block_(int x)
 	spmtd_meet_block_(); /* before the cell is used again */
 	return any;
 }
+
+#undef SPMTD_GET_SMALL
+#undef SPMTD_SET_SMALL
+#undef SPMTD_GET_WORD
+#undef SPMTD_SET_WORD
+#undef SPMTD_ACCESS
+#undef SPMTD_ATOMIC
+#undef SPMTD_REDUCE
+#undef SPMTD_BITWISE
+#undef SPMTD_ATOMICS
+#undef SPMTD_TICK
+
+SPMTD_END
+
+#endif
+
+#endif

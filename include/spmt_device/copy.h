@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Copies by the threads of a scope, between raw addresses: spmtd_copy_put_ and spmtd_copy_get_, whose remote side is device memory;
+ * spmtd_bulk_raw_, where both sides are. None meets, fences or wakes.
+ */
+#ifndef SPMTD_COPY_H
+#define SPMTD_COPY_H
+
+#include "scope.h"
+
+SPMTD_BEGIN
+
 /* ---- copies --------------------------------------------------------------------------------- */
 
 /* Which side of a copy is device memory; the other may be any memory. */
@@ -16,22 +27,6 @@ SPMTD_FN void spmtd_bulk_(
 	else if (lane == 0)
 		__builtin_memcpy(spmtd_to_(dst), spmtd_to_(src), (size_t)n);
 }
-
-#define SPMTD_LOCAL(bits)                                                \
-	SPMTD_FN uint##bits##_t spmtd_load##bits##_(uint64_t a)          \
-	{                                                                \
-		uint##bits##_t x;                                        \
-		__builtin_memcpy(&x, spmtd_to_(a), sizeof(x));           \
-		return x;                                                \
-	}                                                                \
-	SPMTD_FN void spmtd_store##bits##_(uint64_t a, uint##bits##_t x) \
-	{                                                                \
-		__builtin_memcpy(spmtd_to_(a), &x, sizeof(x));           \
-	}
-SPMTD_LOCAL(8)
-SPMTD_LOCAL(16)
-SPMTD_LOCAL(32)
-SPMTD_LOCAL(64)
 
 SPMTD_FN int spmtd_plain_(
 	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
@@ -164,7 +159,6 @@ SPMTD_SIDES(16b, struct spmtd_unit_)
 			spmtd_rest##bits##_(                                                       \
 				way, dst, src, (uint32_t)n, lane, lanes, SPMTD_FLIGHT);            \
 	}
-#define SPMTD_UNROLL _Pragma("unroll")
 SPMTD_RUN(8, uint8_t, 1u)
 SPMTD_RUN(16, uint16_t, 2u)
 SPMTD_RUN(32, uint32_t, 4u)
@@ -463,3 +457,13 @@ SPMTD_FN void spmtd_copy_get_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 	else if (lane == 0)
 		spmtd_local_store_(dst, n, spmtd_peek_(src, n));
 }
+
+#undef SPMTD_FLIGHT
+#undef SPMTD_MANY
+#undef SPMTD_SIDES
+#undef SPMTD_RUN
+#undef SPMTD_LEAVES
+
+SPMTD_END
+
+#endif

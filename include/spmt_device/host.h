@@ -1,4 +1,18 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The machine (machine.h) in host C and C++, where one thread is a block of one. Empty for other targets. Besides:
+ *	spmtd_relax_            between two looks of a loop that waits
+ * Who includes this first may have defined SPMTD_SEEN(p) and SPMTD_SHOWN(p), which end here.
+ */
+#ifndef SPMTD_HOST_H
+#define SPMTD_HOST_H
+
+#include "target.h"
+
+#if defined(SPMTD_HOST)
+
+SPMTD_BEGIN
+
 #if defined(__SANITIZE_THREAD__)
 #define SPMTD_TSAN 1
 #elif defined(__has_feature)
@@ -72,6 +86,53 @@ SPMTD_ATOMICS(16)
 SPMTD_ATOMICS(32)
 SPMTD_ATOMICS(64)
 
+#define SPMTD_LOCAL(bits)                                                 \
+	SPMTD_FN uint##bits##_t spmtd_load##bits##_(uint64_t a)           \
+	{                                                                 \
+		uint##bits##_t x;                                         \
+		__builtin_memcpy(&x, spmtd_to_(a), sizeof(x));            \
+		return x;                                                 \
+	}                                                                 \
+	SPMTD_FN uint##bits##_t spmtd_gload##bits##_(uint64_t a)          \
+	{                                                                 \
+		return spmtd_load##bits##_(a);                            \
+	}                                                                 \
+	SPMTD_FN void spmtd_store##bits##_(uint64_t a, uint##bits##_t x)  \
+	{                                                                 \
+		__builtin_memcpy(spmtd_to_(a), &x, sizeof(x));            \
+	}                                                                 \
+	SPMTD_FN void spmtd_gstore##bits##_(uint64_t a, uint##bits##_t x) \
+	{                                                                 \
+		spmtd_store##bits##_(a, x);                               \
+	}
+SPMTD_LOCAL(8)
+SPMTD_LOCAL(16)
+SPMTD_LOCAL(32)
+SPMTD_LOCAL(64)
+
+SPMTD_FN struct spmtd_unit_ spmtd_load16b_(uint64_t a)
+{
+	struct spmtd_unit_ u;
+
+	__builtin_memcpy(&u, spmtd_to_(a), sizeof(u));
+	return u;
+}
+
+SPMTD_FN struct spmtd_unit_ spmtd_gload16b_(uint64_t a)
+{
+	return spmtd_load16b_(a);
+}
+
+SPMTD_FN void spmtd_store16b_(uint64_t a, struct spmtd_unit_ u)
+{
+	__builtin_memcpy(spmtd_to_(a), &u, sizeof(u));
+}
+
+SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
+{
+	spmtd_store16b_(a, u);
+}
+
 SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
 {
 	spmtd_poke64_(a, x);
@@ -142,3 +203,18 @@ SPMTD_FN void spmtd_relax_(void)
 	__asm__ volatile("yield" ::: "memory");
 #endif
 }
+
+#undef SPMTD_TSAN
+#undef SPMTD_SEEN
+#undef SPMTD_SHOWN
+#undef SPMTD_ACCESS
+#undef SPMTD_ATOMIC
+#undef SPMTD_REDUCE
+#undef SPMTD_ATOMICS
+#undef SPMTD_LOCAL
+
+SPMTD_END
+
+#endif
+
+#endif

@@ -1,4 +1,19 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The machine (machine.h) on NVIDIA GPUs. Empty for other targets. Besides, for parts that have code of their own for it:
+ *	SPMTD_ASM, SPMTD_PURE   inline assembly, with and without side effects
+ *	SPMTD_G, SPMTD_G0       text that finds its address in g, in the .global state space: that of operand 1 or 0
+ *	SPMTD_REDUX             defined where there is spmtd_least_warp_
+ */
+#ifndef SPMTD_NVPTX_H
+#define SPMTD_NVPTX_H
+
+#include "target.h"
+
+#if defined(SPMTD_NVPTX)
+
+SPMTD_BEGIN
+
 #if defined(__CUDACC_RTC__)
 #define SPMTD_ASM asm volatile
 #define SPMTD_PURE asm
@@ -288,4 +303,16 @@ SPMTD_FN int spmtd_least_warp_(int x)
 	return least;
 }
 #endif
+#endif
+
+#undef SPMTD_ACCESS
+#undef SPMTD_ATOMIC
+#undef SPMTD_REDUCE
+#undef SPMTD_ATOMICS
+#undef SPMTD_ID
+
+SPMTD_END
+
+#endif
+
 #endif

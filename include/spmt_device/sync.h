@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: MIT */
+/* Barrier and sync of all ranks. */
+#ifndef SPMTD_SYNC_H
+#define SPMTD_SYNC_H
+
+#include "wait.h"
+
+SPMTD_BEGIN
+
 /* ---- barrier and sync ----------------------------------------------------------------------- */
 
 /*
@@ -129,3 +137,7 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 {
 	return spmtd_sync_await_(v, spmtd_epoch_(v), 0, 1, SPMTD_WHAT_SYNC);
 }
+
+SPMTD_END
+
+#endif

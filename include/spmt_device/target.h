@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ---- the machine ----------------------------------------------------------------------------
- * Everything below that ends in an underscore, and every macro SPMTD_*, is private; the macros end
- * with this file.
- *
- * What each machine gives, for 8, 16, 32 and 64 bits and a 16-byte unit, on addresses as numbers:
- *	load store     any memory of the thread, ordinary
- *	gload gstore   device memory, ordinary
- *	peek poke      device memory, system scope, relaxed
- *	look           as peek, and acquires on NVIDIA and the host
- *	swap cas add and or xor   atomics, system scope, relaxed: the old value
- *	tell_*         the same without it
- * On the host peek acquires and poke releases: it costs nothing there, and ThreadSanitizer, which
- * knows no fences, sees the order.
+ * For whom the compiler works, and how a function of a device is declared:
+ *	SPMTD_NVPTX, SPMTD_AMDGCN, SPMTD_HOST   one of them is defined
+ *	SPMTD_FN       in front of a function: inlined, and nobody has to use it
+ *	SPMTD_RARE     likewise, never inlined
+ *	SPMTD_LONG     as SPMTD_RARE on devices, as SPMTD_FN on the host
+ *	SPMTD_ROLLED   in front of a loop: devices do not unroll it
+ *	SPMTD_UNROLL   in front of a loop: devices unroll it
+ *	SPMTD_DEVICE   what a compiler of CUDA or HIP wants in front of it, as SPMTD_FN has it
+ *	SPMTD_BEGIN, SPMTD_END   around a part's functions: C++ takes their casts, which are C's
  */
+#ifndef SPMTD_TARGET_H
+#define SPMTD_TARGET_H
+
+#include "types.h"
+
 #if defined(__CUDA_ARCH__) || defined(__NVPTX__)
 #define SPMTD_NVPTX 1
 #elif defined(__AMDGCN__)
@@ -36,10 +37,29 @@
 #if defined(SPMTD_HOST)
 #define SPMTD_LONG SPMTD_FN
 #define SPMTD_ROLLED
+#define SPMTD_UNROLL
 #else
 #define SPMTD_LONG SPMTD_RARE
 #define SPMTD_ROLLED _Pragma("unroll 1")
+#define SPMTD_UNROLL _Pragma("unroll")
 #endif
+
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
+#if defined(__clang__)
+#define SPMTD_BEGIN \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
+#else
+#define SPMTD_BEGIN                                                                           \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"") \
+		_Pragma("GCC diagnostic ignored \"-Wuseless-cast\"")
+#endif
+#define SPMTD_END _Pragma("GCC diagnostic pop")
+#else
+#define SPMTD_BEGIN
+#define SPMTD_END
+#endif
+
+SPMTD_BEGIN
 
 struct spmtd_unit_ {
 	uint64_t a, b;
@@ -57,3 +77,7 @@ SPMTD_FN void *spmtd_to_(uint64_t a)
 {
 	return (void *)(size_t)a;
 }
+
+SPMTD_END
+
+#endif

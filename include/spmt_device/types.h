@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* What kernels, their host and the library share: integer types, numbers, plain data. No functions. */
+#ifndef SPMTD_TYPES_H
+#define SPMTD_TYPES_H
+
 /* ---- integer types -------------------------------------------------------------------------- */
 
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__)
@@ -153,3 +157,5 @@ struct spmt_mem_view {
 struct spmtd_mem_peer {
 	uint64_t base, size;
 };
+
+#endif

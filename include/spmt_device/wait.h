@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: MIT */
+/* Waits for this rank's own words, and looks at them. spmtd_wait_begin_, spmtd_await_ and spmtd_wait_end_ are a wait in pieces. */
+#ifndef SPMTD_WAIT_H
+#define SPMTD_WAIT_H
+
+#include "view.h"
+
+SPMTD_BEGIN
+
 /* ---- waits ---------------------------------------------------------------------------------- */
 
 /* The calling thread's way through one wait. */
@@ -394,3 +402,10 @@ SPMTD_FN int spmtd_signal_wait_until(
 {
 	return spmtd_wait_(v, SPMTD_KIND_U_, 64, spmtd_at_(sig), cmp, val, SPMTD_WHAT_SIGNAL);
 }
+
+#undef SPMTD_ORDERED
+#undef SPMTD_WAIT
+
+SPMTD_END
+
+#endif

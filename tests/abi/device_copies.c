@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header's copies and small atomics as devices compile them, cut out of spmt_device.h
- * (device_header.sh does it) and run here, lane by lane, over loads and stores that check: nothing
- * outside the range is touched, nothing is misaligned, every byte is written once, and the middle
- * goes 16 bytes at a time.
+ * The header's copies and small atomics as devices compile them, run here, lane by lane, over a machine of the test's own, whose
+ * loads and stores check: nothing outside the range is touched, nothing is misaligned, every byte is written once, and the
+ * middle goes 16 bytes at a time.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* In the place of these parts. */
+#define SPMTD_TARGET_H
+#define SPMTD_AMDGCN_H
+#define SPMTD_NVPTX_H
+#define SPMTD_SCOPE_H
 #define SPMTD_FN static inline
 #define SPMTD_LONG static
 #define SPMTD_RARE static
+#define SPMTD_UNROLL
+#define SPMTD_BEGIN
+#define SPMTD_END
 
 struct spmtd_unit_ {
 	uint64_t a, b;
@@ -106,7 +113,7 @@ static inline uint32_t spmtd_lanes_(int scope)
 	return lanes_now;
 }
 
-#include "device_copies.h"
+#include "spmt_device/copy.h"
 
 static uint32_t words[4];
 static uint32_t interference; /* this many compare-and-swaps meet another thread's */
@@ -132,7 +139,7 @@ static uint32_t word_cas(uint64_t a, uint32_t compare, uint32_t x)
 }
 #define spmtd_peek32_ word_peek
 #define spmtd_cas32_ word_cas
-#include "device_parts.h"
+#include "spmt_device/narrow.h"
 
 static int tests, failures;
 

@@ -6,24 +6,37 @@
 # shellcheck disable=SC2086 # $strict is a list of options
 . "$(dirname "$0")/lib.sh"
 
-header=$scratch/header.h # its parts in their places
-awk -f include/one_file.awk include/spmt_device.h >"$header"
+single=$scratch/single # in its folder the header is one file, as spmt_device_all.h is
+mkdir "$single"
+awk -f include/one_file.awk include/spmt_device.h >"$single/spmt_device.h"
 sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' docs/device_api.md >"$scratch/names"
 kernels=tests/abi/device_kernels.c
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wundef -Wvla -Werror"
 
 # One function's address each, so that all are compiled, and none is a macro.
+# names HEADER LIST
 names() {
-	echo '#include "spmt_device.h"'
-	sed 's/.*/#ifdef &\n#error & is a macro\n#endif/' "$scratch/names"
+	echo "#include \"$1\""
+	sed 's/.*/#ifdef &\n#error & is a macro\n#endif/' "$2"
 	echo 'typedef void (*any_fn)(void);'
 	echo 'any_fn table_of_all(int i);'
 	echo 'any_fn table_of_all(int i) {'
 	echo 'switch (i) {'
-	awk '{ print "case " NR ": return (any_fn)" $1 ";" }' "$scratch/names"
+	awk '{ print "case " NR ": return (any_fn)" $1 ";" }' "$2"
 	echo 'default: return (any_fn)0; } }'
 }
-names >"$scratch/names.c"
+names spmt_device.h "$scratch/names" >"$scratch/names.c"
+# What machine.h promises on every target.
+{
+	printf 'spmtd_%s_\n' {load,store,gload,gstore}16b order complete ring_set ring_add acquired settle meet_warp meet_block \
+		any_warp any_block any_sees warp_size
+	for bits in 8 16 32 64; do
+		printf "spmtd_%s${bits}_\n" load store gload gstore peek poke look swap cas {,tell_}{add,and,or,xor}
+	done
+	printf 'spmtd_%s_\n' {uint{8,16,32,64},int{8,16,32,64},schar,float,double}_{bits,of}
+} >"$scratch/machine"
+names spmt_device/machine.h "$scratch/machine" >"$scratch/machine.c"
+cp "$scratch/machine.c" "$scratch/machine.cpp"
 for ext in cpp cu hip; do
 	cp "$kernels" "$scratch/kernels.$ext"
 	cp "$scratch/names.c" "$scratch/names.$ext"
@@ -65,6 +78,13 @@ done
 compiles "clang-19 C, sm_90, all names" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 \
 	-ffreestanding -Iinclude -S "$scratch/names.c" -o "$scratch/o"
 
+compiles "the machine, gcc" gcc -std=c11 $strict -Wno-cast-function-type -O0 -Iinclude -c "$scratch/machine.c" -o "$scratch/o"
+compiles "the machine, g++" g++ -std=c++11 $strict -Wno-cast-function-type -O0 -Iinclude -c "$scratch/machine.cpp" -o "$scratch/o"
+for target in "amdgcn-amd-amdhsa -mcpu=gfx942" "nvptx64-nvidia-cuda -march=sm_90"; do
+	compiles "the machine, ${target#*=}" clang-19 -std=c11 --target=$target -nogpulib -O1 -ffreestanding -Iinclude -S \
+		"$scratch/machine.c" -o "$scratch/o"
+done
+
 # ---- HIP and CUDA
 for cc in clang-15 clang-19; do
 	for arch in gfx90a gfx1100; do
@@ -86,10 +106,33 @@ done
 compiles "hipcc, gfx90a" hipcc -O3 --offload-arch=gfx90a --offload-device-only -Wall -Wextra -Werror -Iinclude -c \
 	"$scratch/kernels.hip" -o "$scratch/o"
 
-# ---- the run-time compilers, found as libraries
+# ---- one file
+# same_code NAME COMPILER ARGUMENT..: what the compiler makes of the parts and of the one file is the same.
+same_code() {
+	local name="from one file: $1"
+	shift
+	if ! command -v "$1" >/dev/null; then
+		skip "$name" "no $1"
+		return
+	fi
+	"$@" -Iinclude -o "$scratch/of_parts" >"$scratch/errors" 2>&1 && "$@" "-I$single" -o "$scratch/of_one" >>"$scratch/errors" 2>&1
+	# a compiler of HIP names a symbol for the command
+	nothing_in "$name" "$(cat "$scratch/errors"; diff <(grep -v __hip_cuid "$scratch/of_parts") <(grep -v __hip_cuid "$scratch/of_one") 2>&1 | head)"
+}
+same_code gcc gcc -std=c11 -O1 -S "$kernels"
+same_code g++ g++ -std=c++11 -O1 -S "$scratch/kernels.cpp"
+same_code "clang-19 C, gfx942" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -O1 -S "$kernels"
+same_code "clang-19 C, sm_90" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 -S "$kernels"
+same_code "clang-19 -x hip, gfx942" clang-19 -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=gfx942 -O1 -S \
+	"$scratch/kernels.hip"
+same_code "clang-19 -x cuda, sm_90" clang-19 -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-path=/nonexistent \
+	--cuda-gpu-arch=sm_90 -O1 -S "$scratch/kernels.cu"
+same_code nvcc nvcc -arch=sm_90 -ptx "$scratch/kernels.cu"
+
+# ---- the run-time compilers, found as libraries; they have the one file
 rtc() {
 	gcc -std=gnu11 -Wall -Wextra -Werror tests/abi/device_rtc.c -ldl -o "$scratch/rtc" &&
-		timeout 120 "$scratch/rtc" "$1" "$kernels" "$header"
+		timeout 120 "$scratch/rtc" "$1" "$kernels" "$single/spmt_device.h"
 }
 for which in nvrtc hiprtc; do
 	rc=0
@@ -207,16 +250,14 @@ for arch in gfx942 gfx1100; do
 done
 
 # ---- the copies as devices have them, run here
-sed -n '/^\/\* ---- copies -/,/^\/\* ---- who and where/p' "$header" | sed '$d' >"$scratch/device_copies.h"
-sed -n '/^\/\* 8 and 16 bits: by compare-and-swap on/,/^SPMTD_PARTS(16/p' "$header" >"$scratch/device_parts.h"
 copies() {
 	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -Wno-unknown-pragmas \
-		-Wno-unused-function -I"$scratch" tests/abi/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
+		-Wno-unused-function -Iinclude tests/abi/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
 	[ "${PIPESTATUS[0]}" = 0 ]
 }
 succeeds "device copies and small atomics, lane by lane" copies
 
 # ---- and it takes nothing along
 nothing_in "includes nothing but stddef.h and stdint.h" \
-	"$(grep -n '^#include' "$header" | grep -v '<std\(def\|int\)\.h>')"
+	"$(grep -n '^#include' "$single/spmt_device.h" | grep -v '<std\(def\|int\)\.h>')"
 plan

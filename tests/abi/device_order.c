@@ -13,7 +13,7 @@
 #define SPMTD_FN static inline __attribute__((unused))
 #define SPMTD_ROLLED
 
-#include "device_types.h"
+#include "spmt_device/types.h"
 
 enum { LANES = 1024, PES = 144, WARP = 32, EVENTS = 512 };
 enum what { MEETS_WARP, MEETS_BLOCK, SETTLES, FENCES, COMPLETES, POSTS };

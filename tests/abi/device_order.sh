@@ -5,8 +5,6 @@
 # shellcheck disable=SC2086 # $AMD is a list of options
 . "$(dirname "$0")/lib.sh"
 
-header=$scratch/header.h # its parts in their places
-awk -f include/one_file.awk include/spmt_device.h >"$header"
 
 # ---- AMD: whoever writes its cache back waits until that is done
 # A release writes back, waits, then stores. Compilers have left the wait out (see spmtd_written_back_), and hardware says nothing.
@@ -152,18 +150,19 @@ for image in $images; do
 done
 
 # ---- who fences, and who posts
+# section PART TITLE: the functions below that title
 section() {
-	sed -n "/^\/\* ---- $1 -/,/^\/\* ---- $2 -/p" "$header" | sed '$d'
+	awk -v title="/* ---- $2 -" 'index($0, "/* ---- ") == 1 { on = index($0, title) == 1 } /^#undef|^SPMTD_END/ { on = 0 } on' \
+		"include/spmt_device/$1.h"
 }
-sed -n '/^\/\* ---- numbers shared/,/^ \* ---- the machine -/p' "$header" | head -n -2 >"$scratch/device_types.h"
 {
-	section "threads of a scope" copies
-	section order "put, get, signal"
-	section waits none | sed '/^\/\* The lock is device memory/,$d'
-	section "barrier and sync" none | sed '/^#undef/,$d'
+	section scope 'threads of a scope'
+	section view order
+	section wait waits | sed '/^\/\* The lock is device memory/,$d'
+	section sync 'barrier and sync'
 } >"$scratch/device_order.h"
 lanes() {
-	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -I"$scratch" tests/abi/device_order.c \
+	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -I"$scratch" -Iinclude tests/abi/device_order.c \
 		-o "$scratch/lanes" && "$scratch/lanes" | grep -v '^ok\|^1\.\.'
 	[ "${PIPESTATUS[0]}" = 0 ]
 }

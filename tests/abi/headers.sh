@@ -16,7 +16,8 @@ alone() {
 	succeeds "$name" "$2" -x "$3" "-std=$4" "${warnings[@]}" -Iinclude -c -o /dev/null "$scratch/probe"
 }
 
-for header in spmt.h spmt_device.h; do
+mapfile -t parts < <(cd include && printf '%s\n' spmt_device/*.h)
+for header in spmt.h spmt_device.h "${parts[@]}"; do
 	for compiler in gcc clang; do
 		for standard in c11 c17; do
 			alone "$header" "$compiler" c "$standard"
@@ -57,17 +58,40 @@ macros() {
 macros g++ -Wuseless-cast
 macros clang++
 
-# device LABEL FLAG..: the device header for a GPU, bodies included
-device() {
-	local name="spmt_device.h for $1"
+# The device header's macros stay, for those who build on it, and begin as its names do.
+# prefixed LABEL COMPILER FLAG..
+printf '#include <stddef.h>\n#include <stdint.h>\n' >"$scratch/bare.c"
+echo '#include "spmt_device.h"' >"$scratch/whole.c"
+prefixed() {
+	local name="macros of spmt_device.h begin with SPMT, $1" which
 	shift
+	if ! command -v "$1" >/dev/null; then
+		skip "$name" "no $1"
+		return
+	fi
+	for which in bare whole; do
+		"$@" -Iinclude -E -dM "$scratch/$which.c" | sed -nE 's/^#define ([A-Za-z0-9_]+).*/\1/p' | sort >"$scratch/$which"
+	done
+	comm -13 "$scratch/bare" "$scratch/whole" >"$scratch/own"
+	nothing_in "$name" "$(grep -vE '^SPMTD?_' "$scratch/own"; grep -qx SPMTD_FN "$scratch/own" || echo 'there is no SPMTD_FN')"
+}
+prefixed host gcc -std=c11
+prefixed gfx942 clang-19 -std=c11 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -ffreestanding
+prefixed sm_90 clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -ffreestanding
+
+# device HEADER LABEL FLAG..: a device header for a GPU, bodies included
+device() {
+	local header=$1 name="$1 for $2"
+	shift 2
 	if ! command -v clang-19 >/dev/null; then
 		skip "$name" 'no clang-19'
 		return
 	fi
-	echo '#include "spmt_device.h"' >"$scratch/probe.c"
+	echo "#include \"$header\"" >"$scratch/probe.c"
 	succeeds "$name" clang-19 -std=c11 "$@" -ffreestanding -nogpulib -O2 -Wall -Wextra -Werror -Iinclude -c -o /dev/null "$scratch/probe.c" -emit-llvm
 }
-device 'gfx942, C' --target=amdgcn-amd-amdhsa -mcpu=gfx942
-device 'sm_90, C' --target=nvptx64-nvidia-cuda -march=sm_90
+for header in spmt_device.h "${parts[@]}"; do
+	device "$header" 'gfx942, C' --target=amdgcn-amd-amdhsa -mcpu=gfx942
+	device "$header" 'sm_90, C' --target=nvptx64-nvidia-cuda -march=sm_90
+done
 plan

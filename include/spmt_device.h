@@ -2,7 +2,7 @@
 /*
  * libspmt inside kernels: one header for hipcc, nvcc, NVRTC, hiprtc, clang (hip, cuda, and C for
  * amdgcn and nvptx) and host C and C++, where one thread is a block of one. No vendor header, no
- * libc.
+ * libc. spmt_device_all.h is the same as one file, for compilers that take a header as a string.
  *
  * A kernel gets `struct spmt_view` by value (spmt_view_get) and passes its address to every call.
  *

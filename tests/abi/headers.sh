@@ -30,6 +30,18 @@ for header in spmt.h spmt_device.h "${parts[@]}"; do
 	done
 done
 
+# All of them are installed, and the one file that is made of the device header.
+if [ -e "$build_root/meson-info/intro-installed.json" ]; then
+	for header in spmt.h spmt_device.h spmt_device_all.h "${parts[@]}"; do
+		grep -qE "\"[^\"]*/include/$header\"" "$build_root/meson-info/intro-installed.json" || echo "$header"
+	done >"$scratch/missing"
+	nothing_in 'every public header is installed' "$(cat "$scratch/missing")"
+	nothing_in 'spmt_device_all.h is what the parts are' \
+		"$(awk -f include/one_file.awk include/spmt_device.h | diff - "$build_root/include/spmt_device_all.h" 2>&1 | head)"
+else
+	skip 'every public header is installed' "no build in $build_root"
+fi
+
 # macros COMPILER FLAG..: what a strict C++ program says of the macros and of the bodies
 macros() {
 	local compiler="$1"

@@ -99,7 +99,6 @@ struct backend {
 
 	const struct device_vmm_ops *vmm;
 	const struct device_ipc_ops *ipc;
-	const struct device_memops_ops *memops;
 };
 
 extern const struct backend backend_hip, backend_cuda, backend_host;

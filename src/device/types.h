@@ -67,7 +67,7 @@ struct kernel {
    multiples of granularity. */
 struct device_vmm_ops {
 	/* -ENOTSUP: this device or its driver cannot, though the backend knows how; then none of
-	   the others can either. memops' ops say so themselves. */
+	   the others can either. */
 	int (*granularity)(int dev, size_t *bytes);
 	/* One range for all devices of the process. align: power of two. */
 	int (*reserve)(size_t size, size_t align, void **base);
@@ -91,13 +91,6 @@ struct device_ipc_ops {
 	/* fd stays the caller's. *ptr is where `offset` of the export begins. */
 	int (*import_memory)(int dev, const struct device_export *in, int fd, void **ptr);
 	int (*release)(int dev, void *ptr, const struct device_export *in);
-};
-
-/* 64-bit words written and waited for in a stream. `ptr` is device-visible and 8-byte aligned. */
-struct device_memops_ops {
-	int (*write64)(int dev, device_stream s, void *ptr, uint64_t value);
-	/* Holds the stream until (int64_t)(*ptr - value) >= 0. */
-	int (*wait64)(int dev, device_stream s, const void *ptr, uint64_t value);
 };
 
 #endif

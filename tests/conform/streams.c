@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "src/base/fault.h"
-#include "src/kernels/images.h"
-#include "src/kernels/kernels.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/kernels/images.h"
+#include "src/kernels/kernels.h"
 
 #define BIG ((size_t)8 << 20)
 
@@ -204,47 +204,6 @@ static int case_default_streams(struct conform *c)
 	return rig_close(c, &r);
 }
 
-static int case_memops(struct conform *c)
-{
-	const uint64_t values[] = { 5, 0x123456789abcdef0u, (uint64_t)1 << 63, UINT64_MAX };
-	struct rig r, w;
-	void *host, *seen;
-	uint64_t *word;
-	size_t i;
-	int calls = 0, rc;
-
-	if (!c->b->memops)
-		return conform_skip(c, "no such group");
-	if (rig_open(c, 0, &r) || rig_open(c, 0, &w))
-		return CONFORM_FAIL;
-	CHECK(c, !c->b->host_alloc(0, 64, &host, &seen));
-	word = host;
-	rc = c->b->memops->write64(0, w.s, seen, 1);
-	if (rc == -ENOTSUP)
-		return conform_skip(c, status_sentence());
-	CHECK(c, !rc && !c->b->stream_sync(0, w.s, -1, NULL) && *(volatile uint64_t *)word == 1);
-	CHECK(c, c->b->memops->write64(0, w.s, (char *)seen + 4, 1) < 0);
-	for (i = 0; i < ARRAY_SIZE(values); i++) {
-		uint64_t v = values[i];
-
-		/* behind by one, then there: compared by difference, so that the end of the
-		   range is nothing special */
-		CHECK(c,
-			!c->b->memops->write64(0, w.s, seen, v - 1) &&
-				!c->b->stream_sync(0, w.s, -1, NULL));
-		calls = 0;
-		CHECK(c,
-			!c->b->memops->wait64(0, r.s, seen, v) &&
-				!c->b->call(0, r.s, count_up, &calls));
-		conform_nap(10000);
-		CHECK(c, !__atomic_load_n(&calls, __ATOMIC_SEQ_CST));
-		CHECK(c, !c->b->memops->write64(0, w.s, seen, v + i));
-		CHECK(c, !c->b->stream_sync(0, r.s, 5000000000, NULL) && calls == 1);
-	}
-	CHECK(c, !c->b->host_free(0, host));
-	return rig_close(c, &r) || rig_close(c, &w) ? CONFORM_FAIL : CONFORM_PASS;
-}
-
 static int case_launch(struct conform *c)
 {
 	static const struct kernel unknown = { .name = "no_such_kernel" };
@@ -394,7 +353,6 @@ const struct conform_case conform_streams[] = {
 	{ "events_across", case_events_across },
 	{ "stream_ids", case_stream_ids },
 	{ "default_streams", case_default_streams },
-	{ "memops", case_memops },
 	{ "launch", case_launch },
 	{ "faults", case_faults },
 	{ NULL, NULL },

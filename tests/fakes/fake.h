@@ -24,7 +24,7 @@
 #define FAKE_GRANULARITY ((size_t)2 << 20)
 
 int fake_devices(void);
-/* Older devices: SPMT_FAKE_WITHOUT lists what they lack (vmm, memops), SPMT_FAKE_OLD which one it is; unset: all. */
+/* Older devices: SPMT_FAKE_WITHOUT lists what they lack (vmm), SPMT_FAKE_OLD which one it is; unset: all. */
 bool fake_lacks(int dev, const char *what);
 /* False in a child forked after the first call. */
 bool fake_same_process(void);

@@ -10,8 +10,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "src/device/gpu/abi_cuda_calls.h"
 #include "fake.h"
+#include "src/device/gpu/abi_cuda_calls.h"
 
 #define X(field, symbol, args) cu_result symbol args;
 CUDA_REQUIRED(X)
@@ -191,9 +191,6 @@ cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
 	case CU_ATTR_VMM:
 	case CU_ATTR_FD:
 		*value = !fake_lacks(visible(device), "vmm");
-		return CU_OK;
-	case CU_ATTR_MEMOPS:
-		*value = !fake_lacks(visible(device), "memops");
 		return CU_OK;
 	default:
 		return CU_INVALID_VALUE;

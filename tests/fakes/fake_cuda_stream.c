@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device/gpu/abi_cuda_calls.h"
 #include "fake.h"
+#include "src/device/gpu/abi_cuda_calls.h"
 
 #define X(field, symbol, args) cu_result symbol args;
 CUDA_REQUIRED(X)
@@ -209,24 +209,6 @@ cu_result cuLaunchHostFunc(cu_stream stream, cu_host_fn fn, void *arg)
 	CHECK_CONTEXT("cuLaunchHostFunc");
 	return stream_of(stream) && fake_stream_push(stream_of(stream), &op) ? CU_OK
 									     : CU_INVALID_HANDLE;
-}
-
-cu_result cuStreamWriteValue64_v2(
-	cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags)
-{
-	CHECK_CONTEXT("cuStreamWriteValue64");
-	if (flags || ptr % 8 || !stream_of(stream))
-		return CU_INVALID_VALUE;
-	return fake_write64(stream_of(stream), at(ptr), value) ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuStreamWaitValue64_v2(
-	cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags)
-{
-	CHECK_CONTEXT("cuStreamWaitValue64");
-	if (flags != CU_WAIT_GEQ || ptr % 8 || !stream_of(stream))
-		return CU_INVALID_VALUE;
-	return fake_wait64(stream_of(stream), at(ptr), value) ? CU_OK : CU_INVALID_VALUE;
 }
 
 /* ---- images */

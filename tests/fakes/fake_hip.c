@@ -176,9 +176,6 @@ hip_result hipDeviceGetAttribute(int *value, hip_attribute what, int dev)
 	case HIP_ATTR_UNITS:
 		*value = 304;
 		break;
-	case HIP_ATTR_WAIT_VALUE:
-		*value = !fake_lacks(dev, "memops");
-		break;
 	case HIP_ATTR_VMM:
 		if (FAKE_HIP_MAJOR < 6)
 			return fake_hip_end(HIP_INVALID_VALUE);

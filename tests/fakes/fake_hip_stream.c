@@ -169,22 +169,6 @@ hip_result hipStreamAddCallback(hip_stream stream, hip_callback fn, void *arg, u
 		HIP_INVALID_HANDLE);
 }
 
-hip_result hipStreamWriteValue64(hip_stream stream, void *ptr, uint64_t value, unsigned int flags)
-{
-	CALL("hipStreamWriteValue64");
-	GIVE(!flags && stream_of(stream) && fake_write64(stream_of(stream), ptr, value),
-		HIP_INVALID_VALUE);
-}
-
-hip_result hipStreamWaitValue64(
-	hip_stream stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)
-{
-	CALL("hipStreamWaitValue64");
-	GIVE(flags == HIP_WAIT_GEQ && mask == UINT64_MAX && stream_of(stream) &&
-			fake_wait64(stream_of(stream), ptr, value),
-		HIP_INVALID_VALUE);
-}
-
 /* ---- images */
 
 /* A code object, little-endian ELF for gfx942 (0x4c in the flags), and nothing else. */

@@ -398,21 +398,6 @@ static void run_set(struct fake_op *op)
 	fake_work(false);
 }
 
-static void run_write(struct fake_op *op)
-{
-	fake_work(true);
-	__atomic_store_n((uint64_t *)op->dst, op->value, __ATOMIC_SEQ_CST);
-	fake_work(false);
-}
-
-static void run_wait(struct fake_op *op)
-{
-	fake_work(true);
-	while ((int64_t)(__atomic_load_n((uint64_t *)op->dst, __ATOMIC_SEQ_CST) - op->value) < 0)
-		nap();
-	fake_work(false);
-}
-
 bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n)
 {
 	struct fake_op op = { .run = run_copy, .dst = dst, .src = src, .n = n };
@@ -426,20 +411,6 @@ bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n)
 	struct fake_op op = { .run = run_set, .dst = dst, .byte = byte, .n = n };
 
 	return fake_reaches(s->dev, dst, n) && fake_stream_push(s, &op);
-}
-
-bool fake_write64(struct fake_stream *s, void *ptr, uint64_t value)
-{
-	struct fake_op op = { .run = run_write, .dst = ptr, .value = value };
-
-	return fake_reaches(s->dev, ptr, 8) && fake_stream_push(s, &op);
-}
-
-bool fake_wait64(struct fake_stream *s, void *ptr, uint64_t value)
-{
-	struct fake_op op = { .run = run_wait, .dst = ptr, .value = value };
-
-	return fake_reaches(s->dev, ptr, 8) && fake_stream_push(s, &op);
 }
 
 /* ---- the end of all */

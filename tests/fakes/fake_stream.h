@@ -56,7 +56,5 @@ bool fake_record(struct fake_event *e, struct fake_stream *s);
 bool fake_wait_event(struct fake_stream *s, struct fake_event *e);
 bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n);
 bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n);
-bool fake_write64(struct fake_stream *s, void *ptr, uint64_t value);
-bool fake_wait64(struct fake_stream *s, void *ptr, uint64_t value);
 
 #endif

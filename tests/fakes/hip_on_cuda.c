@@ -210,7 +210,7 @@ hip_result hipDeviceTotalMem(size_t *bytes, int dev)
 hip_result hipDeviceGetAttribute(int *value, hip_attribute what, int dev)
 {
 	static const int pairs[][2] = { { HIP_ATTR_UNITS, CU_ATTR_UNITS },
-		{ HIP_ATTR_WAIT_VALUE, CU_ATTR_MEMOPS }, { HIP_ATTR_VMM, CU_ATTR_VMM } };
+		{ HIP_ATTR_VMM, CU_ATTR_VMM } };
 	size_t i;
 
 	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {

@@ -112,19 +112,6 @@ hip_result hipStreamAddCallback(hip_stream stream, hip_callback fn, void *arg, u
 	return r;
 }
 
-hip_result hipStreamWriteValue64(hip_stream stream, void *ptr, uint64_t value, unsigned int flags)
-{
-	IN_CONTEXT(StreamWriteValue64(over_stream(stream), (uintptr_t)ptr, value, flags));
-}
-
-hip_result hipStreamWaitValue64(
-	hip_stream stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)
-{
-	if (mask != UINT64_MAX)
-		return over_end(CU_NOT_SUPPORTED);
-	IN_CONTEXT(StreamWaitValue64(over_stream(stream), (uintptr_t)ptr, value, flags));
-}
-
 hip_result hipModuleLoadData(hip_module *module, const void *image)
 {
 	IN_CONTEXT(ModuleLoadData(module, image));

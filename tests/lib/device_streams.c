@@ -115,10 +115,16 @@ static void move_word(void *args)
 int stream_store(spmt_comm *comm, spmt_stream stream, uint64_t *word, uint64_t value)
 {
 	struct word w = { .to = word, .value = value };
+	size_t i;
+	int rc = 0;
 
 	if (comm->backend == &backend_host)
 		return spmt_host_launch(comm, stream, move_word, &w, sizeof(w));
-	return comm->backend->memops->write64(comm->dev, own(comm, stream), word, value);
+	/* The lowest byte last: who waits for a small number sees none on the way to it. */
+	for (i = sizeof(value); i-- > 0 && !rc;)
+		rc = comm->backend->fill(comm->dev, (char *)word + i,
+			(int)(value >> (8 * i) & 0xff), 1, own(comm, stream));
+	return rc;
 }
 
 int stream_load(spmt_comm *comm, spmt_stream stream, const uint64_t *word, uint64_t *seen)

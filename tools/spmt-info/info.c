@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "topo.h"
-#include "src/device/device.h"
 #include "src/base/env.h"
 #include "src/base/status.h"
+#include "src/device/device.h"
+#include "topo.h"
 
 enum { EXIT_USAGE = 2 };
 enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS };
@@ -131,10 +131,9 @@ static void backend_print(const struct backend *b)
 		printf("  %-5s no: %s\n", b->name, status_sentence());
 		return;
 	}
-	printf("  %-5s %d device%s%s%s%s%s%s\n", b->name, n, n == 1 ? "" : "s",
+	printf("  %-5s %d device%s%s%s%s%s\n", b->name, n, n == 1 ? "" : "s",
 		b->traits & DEVICE_HOST_ACCESS ? ", CPU access" : "",
 		backs_on_demand(b, n) ? ", vmm" : "", b->ipc ? ", ipc" : "",
-		b->memops ? ", stream memory operations" : "",
 		device_lacks_images(b) ? "; built without device images: taken only where named"
 				       : "");
 	for (int dev = 0; dev < n; dev++)

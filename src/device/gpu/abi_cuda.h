@@ -21,7 +21,6 @@ typedef int cu_capture_mode;
 typedef int cu_pointer_attribute;
 typedef unsigned long long cu_pointer;
 typedef unsigned long long cu_memory;
-typedef unsigned long cu_uint64;
 typedef void *cu_context;
 typedef void *cu_module;
 typedef void *cu_function;
@@ -79,7 +78,6 @@ _Static_assert(sizeof(cu_uuid) == 16 && sizeof(cu_ipc_handle) == 64 &&
 	X(CU_ATTR_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                  \
 	X(CU_ATTR_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)        \
 	X(CU_ATTR_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103) \
-	X(CU_ATTR_MEMOPS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)           \
 	X(CU_P2P_ACCESS, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 2)                       \
 	X(CU_P2P_ATOMICS, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 3)               \
 	X(CU_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                       \
@@ -93,7 +91,6 @@ _Static_assert(sizeof(cu_uuid) == 16 && sizeof(cu_ipc_handle) == 64 &&
 	X(CU_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)                               \
 	X(CU_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                             \
 	X(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                      \
-	X(CU_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ, 0)                                         \
 	X(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                            \
 	X(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0)
 

@@ -73,10 +73,6 @@
 	X(CaptureMode, cuThreadExchangeStreamCaptureMode, (cu_capture_mode * mode))              \
 	X(MemAllocAsync, cuMemAllocAsync, (cu_pointer * ptr, size_t size, cu_stream stream))     \
 	X(MemFreeAsync, cuMemFreeAsync, (cu_pointer ptr, cu_stream stream))                      \
-	X(StreamWriteValue64, cuStreamWriteValue64_v2,                                           \
-		(cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags))         \
-	X(StreamWaitValue64, cuStreamWaitValue64_v2,                                             \
-		(cu_stream stream, cu_pointer ptr, cu_uint64 value, unsigned int flags))         \
 	X(MemGranularity, cuMemGetAllocationGranularity,                                         \
 		(size_t * bytes, const cu_memory_prop *prop, cu_granularity which))              \
 	X(MemAddressReserve, cuMemAddressReserve,                                                \

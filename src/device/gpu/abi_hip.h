@@ -58,39 +58,37 @@ _Static_assert(sizeof(hip_uuid) == 16 && sizeof(hip_ipc_handle) == 64 &&
 #endif
 
 /* X(ours, the header's, value) */
-#define HIP_VALUES(X)                                                          \
-	X(HIP_OK, hipSuccess, 0)                                               \
-	X(HIP_INVALID_VALUE, hipErrorInvalidValue, 1)                          \
-	X(HIP_NO_MEMORY, hipErrorOutOfMemory, 2)                               \
-	X(HIP_NOT_INITIALIZED, hipErrorNotInitialized, 3)                      \
-	X(HIP_NO_DEVICE, hipErrorNoDevice, 100)                                \
-	X(HIP_INVALID_DEVICE, hipErrorInvalidDevice, 101)                      \
-	X(HIP_INVALID_CONTEXT, hipErrorInvalidContext, 201)                    \
-	X(HIP_PEER_UNSUPPORTED, hipErrorPeerAccessUnsupported, 217)            \
-	X(HIP_INVALID_HANDLE, hipErrorInvalidHandle, 400)                      \
-	X(HIP_NOT_FOUND, hipErrorNotFound, 500)                                \
-	X(HIP_NOT_READY, hipErrorNotReady, 600)                                \
-	X(HIP_PEER_ENABLED, hipErrorPeerAccessAlreadyEnabled, 704)             \
-	X(HIP_NOT_SUPPORTED, hipErrorNotSupported, 801)                        \
-	X(HIP_ATTR_UNITS, hipDeviceAttributeMultiprocessorCount, 63)           \
-	X(HIP_ATTR_WAIT_VALUE, hipDeviceAttributeCanUseStreamWaitValue, 10013) \
-	X(HIP_P2P_ACCESS, hipDevP2PAttrAccessSupported, 1)                     \
-	X(HIP_P2P_ATOMICS, hipDevP2PAttrNativeAtomicSupported, 2)              \
-	X(HIP_NON_BLOCKING, hipStreamNonBlocking, 1)                           \
-	X(HIP_NO_TIMING, hipEventDisableTiming, 2)                             \
-	X(HIP_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID, 7)                   \
-	X(HIP_HOST_PORTABLE, hipHostMallocPortable, 1)                         \
-	X(HIP_HOST_MAPPED, hipHostMallocMapped, 2)                             \
-	X(HIP_HOST_COHERENT, hipHostMallocCoherent, 0x40000000)                \
-	X(HIP_FINE_GRAINED, hipDeviceMallocFinegrained, 1)                     \
-	X(HIP_COPY_ANY, hipMemcpyDefault, 4)                                   \
-	X(HIP_PINNED, hipMemAllocationTypePinned, 1)                           \
-	X(HIP_ON_DEVICE, hipMemLocationTypeDevice, 1)                          \
-	X(HIP_FD, hipMemHandleTypePosixFileDescriptor, 1)                      \
-	X(HIP_READ_WRITE, hipMemAccessFlagsProtReadWrite, 3)                   \
-	X(HIP_GRANULARITY_MINIMUM, hipMemAllocationGranularityMinimum, 0)      \
-	X(HIP_WAIT_GEQ, hipStreamWaitValueGte, 0)                              \
-	X(HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed, 2)                 \
+#define HIP_VALUES(X)                                                     \
+	X(HIP_OK, hipSuccess, 0)                                          \
+	X(HIP_INVALID_VALUE, hipErrorInvalidValue, 1)                     \
+	X(HIP_NO_MEMORY, hipErrorOutOfMemory, 2)                          \
+	X(HIP_NOT_INITIALIZED, hipErrorNotInitialized, 3)                 \
+	X(HIP_NO_DEVICE, hipErrorNoDevice, 100)                           \
+	X(HIP_INVALID_DEVICE, hipErrorInvalidDevice, 101)                 \
+	X(HIP_INVALID_CONTEXT, hipErrorInvalidContext, 201)               \
+	X(HIP_PEER_UNSUPPORTED, hipErrorPeerAccessUnsupported, 217)       \
+	X(HIP_INVALID_HANDLE, hipErrorInvalidHandle, 400)                 \
+	X(HIP_NOT_FOUND, hipErrorNotFound, 500)                           \
+	X(HIP_NOT_READY, hipErrorNotReady, 600)                           \
+	X(HIP_PEER_ENABLED, hipErrorPeerAccessAlreadyEnabled, 704)        \
+	X(HIP_NOT_SUPPORTED, hipErrorNotSupported, 801)                   \
+	X(HIP_ATTR_UNITS, hipDeviceAttributeMultiprocessorCount, 63)      \
+	X(HIP_P2P_ACCESS, hipDevP2PAttrAccessSupported, 1)                \
+	X(HIP_P2P_ATOMICS, hipDevP2PAttrNativeAtomicSupported, 2)         \
+	X(HIP_NON_BLOCKING, hipStreamNonBlocking, 1)                      \
+	X(HIP_NO_TIMING, hipEventDisableTiming, 2)                        \
+	X(HIP_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID, 7)              \
+	X(HIP_HOST_PORTABLE, hipHostMallocPortable, 1)                    \
+	X(HIP_HOST_MAPPED, hipHostMallocMapped, 2)                        \
+	X(HIP_HOST_COHERENT, hipHostMallocCoherent, 0x40000000)           \
+	X(HIP_FINE_GRAINED, hipDeviceMallocFinegrained, 1)                \
+	X(HIP_COPY_ANY, hipMemcpyDefault, 4)                              \
+	X(HIP_PINNED, hipMemAllocationTypePinned, 1)                      \
+	X(HIP_ON_DEVICE, hipMemLocationTypeDevice, 1)                     \
+	X(HIP_FD, hipMemHandleTypePosixFileDescriptor, 1)                 \
+	X(HIP_READ_WRITE, hipMemAccessFlagsProtReadWrite, 3)              \
+	X(HIP_GRANULARITY_MINIMUM, hipMemAllocationGranularityMinimum, 0) \
+	X(HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed, 2)            \
 	X(HIP_CAPTURE_NONE, hipStreamCaptureStatusNone, 0)
 
 enum {

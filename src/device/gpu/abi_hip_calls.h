@@ -69,10 +69,6 @@
 		(void *data, hip_pointer_attribute what, void *ptr))                               \
 	X(MallocAsync, hipMallocAsync, (void **ptr, size_t size, hip_stream stream))               \
 	X(FreeAsync, hipFreeAsync, (void *ptr, hip_stream stream))                                 \
-	X(StreamWriteValue64, hipStreamWriteValue64,                                               \
-		(hip_stream stream, void *ptr, uint64_t value, unsigned int flags))                \
-	X(StreamWaitValue64, hipStreamWaitValue64,                                                 \
-		(hip_stream stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)) \
 	X(MemGranularity, hipMemGetAllocationGranularity,                                          \
 		(size_t * bytes, const hip_memory_prop *prop, hip_granularity_kind which))         \
 	X(MemAddressReserve, hipMemAddressReserve,                                                 \

@@ -121,7 +121,7 @@ static int find_driver(struct cuda_state *state)
 static int cuda_find_device(struct cuda_state *state, int dev)
 {
 	struct cuda_device *d = &state->devices[dev];
-	int major = 0, minor = 0, vmm = 0, fds = 0, memops = 0;
+	int major = 0, minor = 0, vmm = 0, fds = 0;
 	cu_result r = state->api.DeviceGet(&d->handle, dev);
 
 	if (r == CU_OK)
@@ -135,8 +135,6 @@ static int cuda_find_device(struct cuda_state *state, int dev)
 		vmm = 0;
 	if (state->api.DeviceGetAttribute(&fds, CU_ATTR_FD, d->handle) != CU_OK)
 		fds = 0;
-	if (state->api.DeviceGetAttribute(&memops, CU_ATTR_MEMOPS, d->handle) != CU_OK)
-		memops = 0;
 	d->kept.backend = "cuda";
 	d->kept.dev = dev;
 	snprintf(d->kept.arch, sizeof(d->kept.arch), "sm_%d%d", major, minor);
@@ -144,7 +142,6 @@ static int cuda_find_device(struct cuda_state *state, int dev)
 		state->api.MemAddressReserve && state->api.MemAddressFree && state->api.MemUnmap &&
 		state->api.MemRelease && state->api.MemGranularity;
 	d->fds = fds && state->api.MemExport && state->api.MemImport;
-	d->memops = memops && state->api.StreamWriteValue64 && state->api.StreamWaitValue64;
 	return 0;
 }
 
@@ -459,5 +456,4 @@ const struct backend backend_cuda = {
 	.capturing = cuda_capturing,
 	.vmm = &cuda_vmm_ops,
 	.ipc = &cuda_ipc_ops,
-	.memops = &cuda_memops_ops,
 };

@@ -10,7 +10,7 @@ struct cuda_device {
 	struct kept kept;
 	cu_device handle;
 	cu_context context; /* the primary one, kept too */
-	bool vmm, fds, memops;
+	bool vmm, fds;
 };
 
 /* Zeros in a forked child: nothing is loaded there. */
@@ -102,6 +102,5 @@ int cuda_call(int dev, device_stream s, void (*fn)(void *arg), void *arg);
 int cuda_launch(int dev, device_stream s, const struct kernel *k, unsigned grid, unsigned block,
 	const void *args, size_t size);
 bool cuda_capturing(int dev, device_stream s);
-extern const struct device_memops_ops cuda_memops_ops;
 
 #endif

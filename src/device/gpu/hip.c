@@ -276,14 +276,10 @@ static void find_arch(const struct hip_api *api, int dev, char *arch, size_t siz
 static void hip_find_device(struct hip_state *state, int dev)
 {
 	struct hip_device *d = &state->devices[dev];
-	int wait = 0;
 
 	d->kept.backend = "hip";
 	d->kept.dev = dev;
 	find_arch(&state->api, dev, d->kept.arch, sizeof(d->kept.arch));
-	if (state->api.DeviceGetAttribute(&wait, HIP_ATTR_WAIT_VALUE, dev) != HIP_OK)
-		wait = 0;
-	d->memops = wait && state->api.StreamWriteValue64 && state->api.StreamWaitValue64;
 	d->vmm = HIP_VMM_UNASKED;
 }
 
@@ -497,5 +493,4 @@ const struct backend backend_hip = {
 	.capturing = hip_capturing,
 	.vmm = &hip_vmm_ops,
 	.ipc = &hip_ipc_ops,
-	.memops = &hip_memops_ops,
 };

@@ -10,7 +10,6 @@ enum hip_vmm { HIP_VMM_UNASKED, HIP_VMM_YES, HIP_VMM_NO };
 
 struct hip_device {
 	struct kept kept;
-	bool memops;
 	enum hip_vmm vmm; /* under the state's vmm_lock */
 };
 
@@ -106,6 +105,5 @@ int hip_call(int dev, device_stream s, void (*fn)(void *arg), void *arg);
 int hip_launch(int dev, device_stream s, const struct kernel *k, unsigned grid, unsigned block,
 	const void *args, size_t size);
 bool hip_capturing(int dev, device_stream s);
-extern const struct device_memops_ops hip_memops_ops;
 
 #endif

@@ -7,12 +7,12 @@
 #include <sys/sysinfo.h>
 
 #include "queue.h"
-#include "state.h"
-#include "stream.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "state.h"
+#include "stream.h"
 
 #define SLAB ((size_t)64 << 10)
 /* Queueing a copy and waking the worker takes the caller 6 to 8 us, as long as a memcpy of 256 KiB (2 cores, 45 GB/s). */
@@ -313,5 +313,4 @@ const struct backend backend_host = {
 	.capturing = host_capturing,
 	.vmm = &host_vmm_ops,
 	.ipc = &host_ipc_ops,
-	.memops = &host_memops_ops,
 };

@@ -15,7 +15,6 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "src/base/tsan.h"
 
 #define LARGEST ((size_t)1 << 46)    /* half of a 47-bit address space: sums below do not wrap */
 #define HUGE_ALIGN ((size_t)2 << 20) /* large blocks begin where a huge page may */
@@ -439,38 +438,4 @@ bool host_still(int dev, const void *ptr, size_t n)
 	judge_range(st, dev, ptr, n, &v);
 	pthread_rwlock_unlock(&st->memory);
 	return v.kind == REACHED && v.device;
-}
-
-/* The lock is held over the access: free() removes a block from the table before it unmaps it. */
-static bool word_locked(int dev, const void *ptr, bool device)
-{
-	struct host_state *st = host_state();
-	struct range_verdict v;
-
-	pthread_rwlock_rdlock(&st->memory);
-	judge_range(st, dev, ptr, sizeof(uint64_t), &v);
-	if (!device || (v.kind == REACHED && v.device))
-		return true;
-	pthread_rwlock_unlock(&st->memory);
-	return false;
-}
-
-bool host_peek64(int dev, const void *ptr, bool device, uint64_t *value)
-{
-	if (!word_locked(dev, ptr, device))
-		return false;
-	*value = __atomic_load_n((const uint64_t *)ptr, __ATOMIC_ACQUIRE);
-	tsan_acquire(ptr);
-	pthread_rwlock_unlock(&host_state()->memory);
-	return true;
-}
-
-bool host_poke64(int dev, void *ptr, bool device, uint64_t value)
-{
-	if (!word_locked(dev, ptr, device))
-		return false;
-	tsan_release(ptr);
-	__atomic_store_n((uint64_t *)ptr, value, __ATOMIC_RELEASE);
-	pthread_rwlock_unlock(&host_state()->memory);
-	return true;
 }

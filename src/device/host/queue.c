@@ -4,21 +4,14 @@
  * runs, because memory freed in between would take the process down; then the stream fails instead.
  */
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "queue.h"
-#include "stream.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
-
-#define YIELDS 16
-#define SLICE_FIRST \
-	1000000 /* ns between two looks at a word, at first and at last: stores wake nobody */
-#define SLICE_LAST 5000000
+#include "stream.h"
 
 struct host_event {
 	struct host_event *next; /* in the pool */
@@ -249,73 +242,6 @@ int host_launch(int dev, device_stream s, const struct kernel *k, unsigned grid,
 {
 	return host_raise(host_queue_launch(dev, s, k, grid, block, args, size));
 }
-
-/* ---- words */
-
-static int run_write64(const struct host_op *op)
-{
-	return host_poke64(op->dev, op->word.dst, op->word.device, op->word.value) ? 0 : -EFAULT;
-}
-
-static int run_wait64(const struct host_op *op)
-{
-	struct timespec slice = { .tv_nsec = SLICE_FIRST };
-	uint64_t seen;
-	int turn;
-
-	for (turn = 0;; turn++) {
-		if (!host_peek64(op->dev, op->word.src, op->word.device, &seen))
-			return -EFAULT;
-		if ((int64_t)(seen - op->word.value) >= 0)
-			return 0;
-		if (turn < YIELDS) {
-			sched_yield();
-			continue;
-		}
-		nanosleep(&slice, NULL);
-		slice.tv_nsec = MIN_OF(slice.tv_nsec + SLICE_FIRST, SLICE_LAST);
-	}
-}
-
-static int queue_word(int dev, device_stream handle, const char *name, const struct host_op *like)
-{
-	int rc;
-	struct host_op *op = begin(dev, handle, name, like->run, 0, &rc);
-
-	if (!op)
-		return rc;
-	op->word = like->word;
-	if (!op->word.src || (uintptr_t)op->word.src % 8)
-		rc = fail(-EINVAL, "host: %s on device %d: %p is not aligned to 8 bytes", name, dev,
-			op->word.src);
-	else
-		rc = host_reach(dev, op->word.src, 8, name, &op->word.device);
-	if (rc) {
-		mem_free(op);
-		return rc;
-	}
-	return push_op(op, name);
-}
-
-static int host_write64(int dev, device_stream s, void *ptr, uint64_t value)
-{
-	struct host_op like = { .run = run_write64,
-		.word = { .dst = ptr, .src = ptr, .value = value } };
-
-	return queue_word(dev, s, "write64", &like);
-}
-
-static int host_wait64(int dev, device_stream s, const void *ptr, uint64_t value)
-{
-	struct host_op like = { .run = run_wait64, .word = { .src = ptr, .value = value } };
-
-	return queue_word(dev, s, "wait64", &like);
-}
-
-const struct device_memops_ops host_memops_ops = {
-	.write64 = host_write64,
-	.wait64 = host_wait64,
-};
 
 /* ---- events: a stream and a ticket of it, so that recording queues nothing */
 

@@ -10,6 +10,5 @@ int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle
 int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *arg);
 int host_queue_launch(int dev, device_stream handle, const struct kernel *k, unsigned grid,
 	unsigned block, const void *args, size_t size);
-extern const struct device_memops_ops host_memops_ops;
 
 #endif

@@ -83,9 +83,6 @@ int host_reach(int dev, const void *ptr, size_t n, const char *op, bool *device)
 int host_reach_args(int dev, const void *args, size_t size);
 /* The same as host_reach when the work runs, for what was in the table when it was queued; no sentence. */
 bool host_still(int dev, const void *ptr, size_t n);
-/* A word read or written while nobody can unmap it; false: gone (asked only if `device`). */
-bool host_peek64(int dev, const void *ptr, bool device, uint64_t *value);
-bool host_poke64(int dev, void *ptr, bool device, uint64_t value);
 
 /* host/vmm.c, host/ipc.c */
 extern const struct device_vmm_ops host_vmm_ops;

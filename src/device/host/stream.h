@@ -28,12 +28,6 @@ struct host_op {
 			struct host_stream *stream;
 			uint64_t ticket;
 		} after;
-		struct {
-			void *dst;
-			const void *src;
-			uint64_t value;
-			bool device;
-		} word;
 	};
 	_Alignas(16) unsigned char args[];
 };

@@ -57,17 +57,12 @@ Test(backends, holes_are_seen)
 {
 	struct backend b = backend_cuda;
 	struct device_vmm_ops vmm = *backend_cuda.vmm;
-	struct device_memops_ops memops = *backend_cuda.memops;
 
 	b.vmm = NULL;
 	cr_expect_null(conform_table(&b));
 	b.vmm = &vmm;
 	cr_expect_null(conform_table(&b));
 	vmm.decommit = NULL;
-	cr_expect_not_null(conform_table(&b));
-	b = backend_cuda;
-	memops.wait64 = NULL;
-	b.memops = &memops;
 	cr_expect_not_null(conform_table(&b));
 	b = backend_cuda;
 	b.capturing = NULL;

@@ -130,7 +130,7 @@ Test(device_host_stream, destroy_waits_for_nothing_and_loses_nothing)
 	start(1);
 	s = stream_of(0);
 	block(0, s, &gate);
-	OK(b->memops->write64(0, s, &value, 77));
+	OK(b->fill(0, &value, 77, 1, s));
 	OK(b->stream_destroy(0, s));
 	cr_assert_eq(b->stream_query(0, s), -EINVAL);
 	cr_assert_eq(b->fill(0, &word, 1, 4, s), -EINVAL);
@@ -408,76 +408,6 @@ Test(device_host_stream, kernels_may_wait_for_each_other)
 	end(1, s[1]);
 }
 
-/* ---- words */
-
-Test(device_host_stream, a_stream_waits_for_a_word)
-{
-	uint64_t words[2] = { 0, 0 };
-	device_stream s, t;
-
-	start(1);
-	s = stream_of(0);
-	t = stream_of(0);
-	OK(b->memops->wait64(0, s, &words[0], 5));
-	OK(b->memops->write64(0, s, &words[1], 1));
-	OK(b->memops->write64(0, t, &words[0], 4));
-	settle(0, t);
-	usleep(20000);
-	cr_assert_eq(b->stream_query(0, s), 0);
-	OK(b->memops->write64(0, t, &words[0], 6));
-	settle(0, s);
-	cr_assert_eq(words[1], 1);
-	words[0] = 3; /* past the wrap, 3 is ahead of -2 */
-	OK(b->memops->wait64(0, s, &words[0], (uint64_t)-2));
-	settle(0, s);
-	cr_assert_eq(b->memops->wait64(0, s, (char *)words + 4, 0), -EINVAL);
-	cr_assert_eq(b->memops->write64(0, s, NULL, 0), -EINVAL);
-	end(0, s);
-	end(0, t);
-}
-
-Test(device_host_stream, a_store_by_anybody_ends_the_wait)
-{
-	uint64_t word = 0;
-	int64_t begin;
-	device_stream s;
-
-	start(1);
-	s = stream_of(0);
-	OK(b->memops->wait64(0, s, &word, 1));
-	usleep(50000);
-	begin = calm_ns();
-	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
-	settle(0, s);
-	cr_assert_lt(calm_ns() - begin, 50000000);
-	end(0, s);
-}
-
-Test(device_host_stream, a_word_freed_under_a_wait_fails_the_stream)
-{
-	device_stream s;
-	void *ptr;
-	int word = 0;
-
-	start(1);
-	s = stream_of(0);
-	OK(b->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &ptr));
-	OK(b->memops->wait64(0, s, ptr, 1));
-	OK(b->fill(0, ptr, 1, 4096, s));
-	OK(b->fill(0, &word, 1, sizeof(word), s));
-	OK(b->free(0, ptr));
-	cr_assert_eq(b->stream_sync(0, s, 10 * SECOND, NULL), -EFAULT);
-	SAYS("freed");
-	cr_assert_eq(b->stream_query(0, s), -EFAULT);
-	cr_assert_eq(word, 0, "nothing runs after a failure");
-	cr_assert_eq(host_peek_error(), 0);
-	end(0, s);
-	s = stream_of(0);
-	OK(b->fill(0, &word, 1, sizeof(word), s));
-	settle(0, s);
-	end(0, s);
-}
-
 /* ---- waits */
 
 Test(device_host_stream, a_sync_ends_at_its_deadline)
@@ -539,7 +469,7 @@ Test(device_host_stream, the_idle_use_no_cpu)
 	start(1);
 	for (int i = 0; i < N; i++) {
 		s[i] = stream_of(0);
-		OK(b->memops->write64(0, s[i], &word, 1));
+		OK(b->fill(0, &word, 1, sizeof(word), s[i]));
 		settle(0, s[i]);
 	}
 	/* What a busy machine charges a process for is not always its own. */

@@ -7,23 +7,24 @@
 
 /* Where no device of the process is open no kernel of ours waits for another: what is freed now
    holds up nobody. Who opens one meanwhile waits here. */
-static void count_opens(struct kept_opens *all, int step, void (*idle)(void))
+static void count_opens(
+	struct kept *kept, struct kept_opens *all, int step, void (*idle)(struct kept *kept))
 {
 	pthread_mutex_lock(&all->lock);
 	all->n += step;
 	if (!all->n)
-		idle();
+		idle(kept);
 	pthread_mutex_unlock(&all->lock);
 }
 
 int kept_open(struct kept *kept, struct kept_opens *all, int (*first)(struct kept *kept),
-	void (*idle)(void))
+	void (*idle)(struct kept *kept))
 {
 	int rc = vendor_fault(FAULT_DEVICE, kept->backend, "open", kept->dev);
 
 	if (rc < 0)
 		return rc;
-	count_opens(all, 1, idle);
+	count_opens(kept, all, 1, idle);
 	pthread_mutex_lock(&kept->lock);
 	if (!kept->opens) {
 		rc = first(kept);
@@ -33,11 +34,11 @@ int kept_open(struct kept *kept, struct kept_opens *all, int (*first)(struct kep
 		kept->opens++;
 	pthread_mutex_unlock(&kept->lock);
 	if (rc < 0)
-		count_opens(all, -1, idle);
+		count_opens(kept, all, -1, idle);
 	return rc;
 }
 
-void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(void))
+void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(struct kept *kept))
 {
 	bool was;
 
@@ -47,7 +48,7 @@ void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(void))
 		kept->open = false;
 	pthread_mutex_unlock(&kept->lock);
 	if (was)
-		count_opens(all, -1, idle);
+		count_opens(kept, all, -1, idle);
 }
 
 int kept_load(struct kept *kept, int (*load)(struct kept *kept))

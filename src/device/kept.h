@@ -35,11 +35,11 @@ struct kept_opens {
 
 /*
  * first, under the device's lock, where it is not open: makes what is not there; a code with a
- * sentence. idle, where no device is open: gives back what is too much.
+ * sentence. idle, where no device is open: gives back what is too much, of all devices.
  */
 int kept_open(struct kept *kept, struct kept_opens *all, int (*first)(struct kept *kept),
-	void (*idle)(void));
-void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(void));
+	void (*idle)(struct kept *kept));
+void kept_close(struct kept *kept, struct kept_opens *all, void (*idle)(struct kept *kept));
 
 /* Loads the best image for the device, or the next: load makes module and kernels of kept->image.
    0, and no module, where there is no image. */

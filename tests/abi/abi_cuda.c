@@ -51,23 +51,29 @@ SAME_SIZE(CUmemAllocationGranularity_flags, sizeof(int));
 SAME_SIZE(CUstreamCaptureStatus, sizeof(int));
 SAME_SIZE(CUstreamCaptureMode, sizeof(int));
 SAME_SIZE(CUpointer_attribute, sizeof(int));
-SAME_SIZE(CUdeviceptr, 8);
-SAME_SIZE(CUmemGenericAllocationHandle, 8);
+SAME_SIZE(CUdeviceptr, sizeof(void *));
+SAME_SIZE(CUmemGenericAllocationHandle, sizeof(void *));
 SAME_SIZE(CUcontext, sizeof(void *));
 SAME_SIZE(CUstream, sizeof(void *));
 SAME_SIZE(CUuuid, 16);
 SAME_SIZE(CUipcMemHandle, 64);
-SAME_SIZE(CUmemLocation, 8);
-SAME_SIZE(CUmemAllocationProp, 32);
-SAME_SIZE(CUmemAccessDesc, 12);
-_Static_assert(offsetof(CUmemLocation, id) == 4, "location.id");
+SAME_SIZE(CUmemLocation, sizeof(struct gpu_location));
+SAME_SIZE(CUmemAllocationProp, sizeof(struct gpu_memory_prop));
+SAME_SIZE(CUmemAccessDesc, sizeof(struct gpu_memory_access));
+_Static_assert(offsetof(CUmemLocation, id) == offsetof(struct gpu_location, id), "location.id");
+_Static_assert(offsetof(CUmemAllocationProp, requestedHandleTypes) ==
+		offsetof(struct gpu_memory_prop, handle_type),
+	"prop.requestedHandleTypes");
 _Static_assert(
-	offsetof(CUmemAllocationProp, requestedHandleTypes) == 4, "prop.requestedHandleTypes");
-_Static_assert(offsetof(CUmemAllocationProp, location) == 8, "prop.location");
-_Static_assert(
-	offsetof(CUmemAllocationProp, win32HandleMetaData) == 16, "prop.win32HandleMetaData");
-_Static_assert(offsetof(CUmemAllocationProp, allocFlags) == 24, "prop.allocFlags");
-_Static_assert(offsetof(CUmemAccessDesc, flags) == 8, "access.flags");
+	offsetof(CUmemAllocationProp, location) == offsetof(struct gpu_memory_prop, location),
+	"prop.location");
+_Static_assert(offsetof(CUmemAllocationProp, win32HandleMetaData) ==
+		offsetof(struct gpu_memory_prop, win32),
+	"prop.win32HandleMetaData");
+_Static_assert(offsetof(CUmemAllocationProp, allocFlags) == offsetof(struct gpu_memory_prop, flags),
+	"prop.allocFlags");
+_Static_assert(offsetof(CUmemAccessDesc, flags) == offsetof(struct gpu_memory_access, flags),
+	"access.flags");
 #ifndef __clang__ /* which takes no pointer for a constant */
 _Static_assert((unsigned long)CU_STREAM_LEGACY == 1 && (unsigned long)CU_STREAM_PER_THREAD == 2,
 	"streams");

@@ -58,11 +58,12 @@ SAME_SIZE(hipDeviceptr_t, sizeof(void *));
 SAME_SIZE(hipMemGenericAllocationHandle_t, sizeof(void *));
 SAME_SIZE(hipUUID, 16);
 SAME_SIZE(hipIpcMemHandle_t, 64);
-SAME_SIZE(hipMemLocation, 8);
-SAME_SIZE(hipMemAllocationProp, 32);
-SAME_SIZE(hipMemAccessDesc, 12);
-_Static_assert(offsetof(hipMemLocation, id) == 4, "location.id");
-_Static_assert(offsetof(hipMemAccessDesc, flags) == 8, "access.flags");
+SAME_SIZE(hipMemLocation, sizeof(struct gpu_location));
+SAME_SIZE(hipMemAllocationProp, sizeof(struct gpu_memory_prop));
+SAME_SIZE(hipMemAccessDesc, sizeof(struct gpu_memory_access));
+_Static_assert(offsetof(hipMemLocation, id) == offsetof(struct gpu_location, id), "location.id");
+_Static_assert(offsetof(hipMemAccessDesc, flags) == offsetof(struct gpu_memory_access, flags),
+	"access.flags");
 _Static_assert(sizeof(hipDeviceProp_t) <= HIP_PROPS_SIZE, "props");
 
 #if HIP_VERSION_MAJOR >= 6
@@ -76,11 +77,18 @@ _Static_assert(offsetof(hipDeviceProp_t, gcnArchName) == HIP_ARCH_AT_OLD, "gcnAr
 #if HIP_VERSION_MAJOR > 6 || (HIP_VERSION_MAJOR == 6 && HIP_VERSION_MINOR >= 2)
 _Static_assert(hipDeviceAttributeVirtualMemoryManagementSupported == HIP_ATTR_VMM, "attribute");
 _Static_assert(hipDeviceMallocUncached == HIP_UNCACHED, "uncached");
-_Static_assert(offsetof(hipMemAllocationProp, type) == 0, "prop.type");
+_Static_assert(offsetof(hipMemAllocationProp, type) == offsetof(struct gpu_memory_prop, type),
+	"prop.type");
+_Static_assert(offsetof(hipMemAllocationProp, requestedHandleType) ==
+		offsetof(struct gpu_memory_prop, handle_type),
+	"prop.requestedHandleType");
 _Static_assert(
-	offsetof(hipMemAllocationProp, requestedHandleType) == 4, "prop.requestedHandleType");
-_Static_assert(offsetof(hipMemAllocationProp, location) == 8, "prop.location");
+	offsetof(hipMemAllocationProp, location) == offsetof(struct gpu_memory_prop, location),
+	"prop.location");
+_Static_assert(offsetof(hipMemAllocationProp, win32HandleMetaData) ==
+		offsetof(struct gpu_memory_prop, win32),
+	"prop.win32HandleMetaData");
 _Static_assert(
-	offsetof(hipMemAllocationProp, win32HandleMetaData) == 16, "prop.win32HandleMetaData");
-_Static_assert(offsetof(hipMemAllocationProp, allocFlags) == 24, "prop.allocFlags");
+	offsetof(hipMemAllocationProp, allocFlags) == offsetof(struct gpu_memory_prop, flags),
+	"prop.allocFlags");
 #endif

@@ -65,11 +65,6 @@ static int current(void)
 	return stack[depth - 1]->dev;
 }
 
-static void *at(cu_pointer ptr)
-{
-	return (void *)(uintptr_t)ptr;
-}
-
 /* CUDA_VISIBLE_DEVICES as a list of numbers: the i-th that a process sees is this one; -1: it sees no more. */
 static int visible(int i)
 {
@@ -346,7 +341,7 @@ cu_result cuMemAlloc_v2(cu_pointer *ptr, size_t size)
 		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is broken */
 	if (!fake_block_new(current(), size, FAKE_DEVICE, &p))
 		return CU_NO_MEMORY;
-	*ptr = (uintptr_t)p;
+	*ptr = p;
 	return CU_OK;
 }
 
@@ -354,7 +349,7 @@ cu_result cuMemFree_v2(cu_pointer ptr)
 {
 	CHECK_CONTEXT("cuMemFree");
 	fake_drain(current());
-	return fake_block_free(at(ptr), FAKE_DEVICE) ? CU_OK : CU_INVALID_VALUE;
+	return fake_block_free(ptr, FAKE_DEVICE) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemGetAddressRange_v2(cu_pointer *base, size_t *size, cu_pointer ptr)
@@ -362,9 +357,9 @@ cu_result cuMemGetAddressRange_v2(cu_pointer *base, size_t *size, cu_pointer ptr
 	struct fake_block block;
 
 	CHECK_CONTEXT("cuMemGetAddressRange");
-	if (!fake_block_find(at(ptr), &block))
+	if (!fake_block_find(ptr, &block))
 		return CU_NOT_FOUND;
-	*base = (uintptr_t)block.base;
+	*base = block.base;
 	*size = block.size;
 	return CU_OK;
 }
@@ -374,7 +369,7 @@ cu_result cuPointerGetAttribute(void *data, cu_pointer_attribute what, cu_pointe
 	struct fake_block block;
 
 	CHECK("cuPointerGetAttribute");
-	if (what != CU_BUFFER_ID || !fake_block_find(at(ptr), &block))
+	if (what != CU_BUFFER_ID || !fake_block_find(ptr, &block))
 		return CU_INVALID_VALUE;
 	memcpy(data, &block.number, sizeof(block.number));
 	return CU_OK;
@@ -400,7 +395,7 @@ cu_result cuMemHostGetDevicePointer_v2(cu_pointer *device, void *host, unsigned 
 	CHECK_CONTEXT("cuMemHostGetDevicePointer");
 	if (flags)
 		return CU_INVALID_VALUE;
-	*device = (uintptr_t)host;
+	*device = host;
 	return CU_OK;
 }
 
@@ -409,7 +404,7 @@ cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_pointer ptr)
 	struct fake_ipc name;
 
 	CHECK_CONTEXT("cuIpcGetMemHandle");
-	if (!fake_ipc_name(at(ptr), &name))
+	if (!fake_ipc_name(ptr, &name))
 		return CU_INVALID_VALUE;
 	memset(handle, 0, sizeof(*handle));
 	memcpy(handle, &name, sizeof(name));
@@ -427,14 +422,14 @@ cu_result cuIpcOpenMemHandle_v2(cu_pointer *ptr, cu_ipc_handle handle, unsigned 
 	memcpy(&name, &handle, sizeof(name));
 	if (!fake_ipc_open(&name, current(), &p))
 		return CU_INVALID_CONTEXT;
-	*ptr = (uintptr_t)p;
+	*ptr = p;
 	return CU_OK;
 }
 
 cu_result cuIpcCloseMemHandle(cu_pointer ptr)
 {
 	CHECK_CONTEXT("cuIpcCloseMemHandle");
-	return fake_block_free(at(ptr), FAKE_IMPORT) ? CU_OK : CU_INVALID_VALUE;
+	return fake_block_free(ptr, FAKE_IMPORT) ? CU_OK : CU_INVALID_VALUE;
 }
 
 /* ---- ranges backed on demand */
@@ -459,14 +454,14 @@ cu_result cuMemAddressReserve(
 	CHECK("cuMemAddressReserve");
 	if (flags || where || !fake_reserve(size, align, &p))
 		return CU_INVALID_VALUE;
-	*ptr = (uintptr_t)p;
+	*ptr = p;
 	return CU_OK;
 }
 
 cu_result cuMemAddressFree(cu_pointer ptr, size_t size)
 {
 	CHECK("cuMemAddressFree");
-	return fake_unreserve(at(ptr), size) ? CU_OK : CU_INVALID_VALUE;
+	return fake_unreserve(ptr, size) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemCreate(
@@ -478,16 +473,16 @@ cu_result cuMemCreate(
 	if (flags || prop->type != CU_PINNED || prop->location.type != CU_ON_DEVICE ||
 		!good(prop->location.id))
 		return CU_INVALID_VALUE;
-	if (!fake_physical_new(prop->location.id, size, prop->requestedHandleTypes == CU_FD, &p))
+	if (!fake_physical_new(prop->location.id, size, prop->handle_type == CU_FD, &p))
 		return CU_NO_MEMORY;
-	*memory = (uintptr_t)p;
+	*memory = p;
 	return CU_OK;
 }
 
 cu_result cuMemRelease(cu_memory memory)
 {
 	CHECK("cuMemRelease");
-	fake_physical_release(at(memory));
+	fake_physical_release(memory);
 	return CU_OK;
 }
 
@@ -495,7 +490,7 @@ cu_result cuMemMap(
 	cu_pointer ptr, size_t size, size_t offset, cu_memory memory, unsigned long long flags)
 {
 	CHECK("cuMemMap");
-	return !flags && !offset && fake_map(at(ptr), size, at(memory)) ? CU_OK : CU_INVALID_VALUE;
+	return !flags && !offset && fake_map(ptr, size, memory) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemUnmap(cu_pointer ptr, size_t size)
@@ -503,7 +498,7 @@ cu_result cuMemUnmap(cu_pointer ptr, size_t size)
 	CHECK("cuMemUnmap");
 	if (depth)
 		fake_settle(current());
-	return fake_unmap(at(ptr), size) ? CU_OK : CU_INVALID_VALUE;
+	return fake_unmap(ptr, size) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemSetAccess(cu_pointer ptr, size_t size, const cu_memory_access *access, size_t n)
@@ -513,7 +508,7 @@ cu_result cuMemSetAccess(cu_pointer ptr, size_t size, const cu_memory_access *ac
 	size_t i;
 
 	CHECK("cuMemSetAccess");
-	fake_block_find(at(ptr), &block);
+	fake_block_find(ptr, &block);
 	for (i = 0; i < n; i++) {
 		if (access[i].flags != CU_READ_WRITE || !good(access[i].location.id))
 			return CU_INVALID_VALUE;
@@ -522,13 +517,13 @@ cu_result cuMemSetAccess(cu_pointer ptr, size_t size, const cu_memory_access *ac
 			return CU_INVALID_DEVICE;
 		devices |= 1u << access[i].location.id;
 	}
-	return fake_access(at(ptr), size, devices) ? CU_OK : CU_INVALID_VALUE;
+	return fake_access(ptr, size, devices) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemExportToShareableHandle(
 	void *handle, cu_memory memory, cu_handle_type type, unsigned long long flags)
 {
-	const struct fake_physical *p = at(memory);
+	const struct fake_physical *p = memory;
 	int fd;
 
 	CHECK("cuMemExportToShareableHandle");
@@ -547,7 +542,7 @@ cu_result cuMemRetainAllocationHandle(cu_memory *memory, void *ptr)
 	if (!fake_block_find(ptr, &block) || block.kind != FAKE_MAPPED)
 		return CU_INVALID_VALUE;
 	fake_physical_retain(block.memory);
-	*memory = (uintptr_t)block.memory;
+	*memory = block.memory;
 	return CU_OK;
 }
 
@@ -558,7 +553,7 @@ cu_result cuMemImportFromShareableHandle(cu_memory *memory, void *handle, cu_han
 	CHECK("cuMemImportFromShareableHandle");
 	if (type != CU_FD || !fake_physical_import((int)(intptr_t)handle, &p))
 		return CU_INVALID_VALUE;
-	*memory = (uintptr_t)p;
+	*memory = p;
 	return CU_OK;
 }
 

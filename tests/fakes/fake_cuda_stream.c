@@ -39,11 +39,6 @@ static bool event_of(cu_event handle)
 	return fake_event_valid(handle) && fake_event_dev(handle) == fake_cuda_current();
 }
 
-static void *at(cu_pointer ptr)
-{
-	return (void *)(uintptr_t)ptr;
-}
-
 cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
 {
 	struct fake_stream *s;
@@ -153,9 +148,10 @@ cu_result cuMemcpyAsync(cu_pointer dst, cu_pointer src, size_t n, cu_stream stre
 	s = stream_of(stream);
 	if (!s)
 		return CU_INVALID_HANDLE;
-	if (dst != src && (dst > src ? dst - src : src - dst) < n)
+	if (dst != src &&
+		(dst > src ? (char *)dst - (char *)src : (char *)src - (char *)dst) < (ptrdiff_t)n)
 		return CU_INVALID_VALUE;
-	return fake_copy(s, at(dst), at(src), n) ? CU_OK : CU_INVALID_VALUE;
+	return fake_copy(s, dst, src, n) ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemsetD8Async(cu_pointer dst, unsigned char byte, size_t n, cu_stream stream)
@@ -166,7 +162,7 @@ cu_result cuMemsetD8Async(cu_pointer dst, unsigned char byte, size_t n, cu_strea
 	s = stream_of(stream);
 	if (!s)
 		return CU_INVALID_HANDLE;
-	return fake_set(s, at(dst), byte, n) ? CU_OK : CU_INVALID_VALUE;
+	return fake_set(s, dst, byte, n) ? CU_OK : CU_INVALID_VALUE;
 }
 
 /* Freed in stream order, by the stream. */
@@ -189,13 +185,13 @@ cu_result cuMemAllocAsync(cu_pointer *ptr, size_t size, cu_stream stream)
 		return CU_INVALID_HANDLE;
 	if (!fake_block_new(fake_cuda_current(), size, FAKE_DEVICE, &p))
 		return CU_NO_MEMORY;
-	*ptr = (uintptr_t)p;
+	*ptr = p;
 	return CU_OK;
 }
 
 cu_result cuMemFreeAsync(cu_pointer ptr, cu_stream stream)
 {
-	struct fake_op op = { .run = run_fn, .fn = free_block, .arg = at(ptr) };
+	struct fake_op op = { .run = run_fn, .fn = free_block, .arg = ptr };
 
 	CHECK_CONTEXT("cuMemFreeAsync");
 	return stream_of(stream) && fake_stream_push(stream_of(stream), &op) ? CU_OK

@@ -416,7 +416,7 @@ hip_result hipMemCreate(
 		return fake_hip_end(HIP_NOT_SUPPORTED);
 	if (flags || !good_prop(prop))
 		return fake_hip_end(HIP_INVALID_VALUE);
-	if (!fake_physical_new(prop->location.id, size, prop->requestedHandleType == HIP_FD, &p))
+	if (!fake_physical_new(prop->location.id, size, prop->handle_type == HIP_FD, &p))
 		return fake_hip_end(HIP_NO_MEMORY);
 	*memory = p;
 	GIVE(true, HIP_OK);

@@ -273,7 +273,7 @@ hip_result hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 
 hip_result hipMalloc(void **ptr, size_t size)
 {
-	IN_CONTEXT(MemAlloc((cu_pointer *)ptr, size));
+	IN_CONTEXT(MemAlloc(ptr, size));
 }
 
 hip_result hipExtMallocWithFlags(void **ptr, size_t size, unsigned int flags)
@@ -284,12 +284,12 @@ hip_result hipExtMallocWithFlags(void **ptr, size_t size, unsigned int flags)
 
 hip_result hipFree(void *ptr)
 {
-	IN_CONTEXT(MemFree((uintptr_t)ptr));
+	IN_CONTEXT(MemFree(ptr));
 }
 
 hip_result hipMemGetAddressRange(void **base, size_t *size, void *ptr)
 {
-	IN_CONTEXT(MemGetAddressRange((cu_pointer *)base, size, (uintptr_t)ptr));
+	IN_CONTEXT(MemGetAddressRange(base, size, ptr));
 }
 
 hip_result hipMemGetInfo(size_t *unused, size_t *total);
@@ -315,12 +315,12 @@ hip_result hipHostFree(void *ptr)
 
 hip_result hipHostGetDevicePointer(void **seen, void *host, unsigned int flags)
 {
-	IN_CONTEXT(MemHostGetDevicePointer((cu_pointer *)seen, host, flags));
+	IN_CONTEXT(MemHostGetDevicePointer(seen, host, flags));
 }
 
 hip_result hipIpcGetMemHandle(hip_ipc_handle *out, void *ptr)
 {
-	IN_CONTEXT(IpcGetMemHandle((cu_ipc_handle *)out, (uintptr_t)ptr));
+	IN_CONTEXT(IpcGetMemHandle(out, ptr));
 }
 
 hip_result hipIpcOpenMemHandle(void **ptr, hip_ipc_handle in, unsigned int flags)
@@ -328,12 +328,12 @@ hip_result hipIpcOpenMemHandle(void **ptr, hip_ipc_handle in, unsigned int flags
 	cu_ipc_handle h;
 
 	memcpy(&h, &in, sizeof(h));
-	IN_CONTEXT(IpcOpenMemHandle((cu_pointer *)ptr, h, flags));
+	IN_CONTEXT(IpcOpenMemHandle(ptr, h, flags));
 }
 
 hip_result hipIpcCloseMemHandle(void *ptr)
 {
-	IN_CONTEXT(IpcCloseMemHandle((uintptr_t)ptr));
+	IN_CONTEXT(IpcCloseMemHandle(ptr));
 }
 
 static cu_memory_prop prop_of(const hip_memory_prop *in)
@@ -342,7 +342,7 @@ static cu_memory_prop prop_of(const hip_memory_prop *in)
 
 	memset(&prop, 0, sizeof(prop));
 	prop.type = CU_PINNED;
-	prop.requestedHandleTypes = in->requestedHandleType;
+	prop.handle_type = in->handle_type;
 	prop.location.type = in->location.type;
 	prop.location.id = handle(in->location.id);
 	return prop;
@@ -359,13 +359,12 @@ hip_result hipMemGetAllocationGranularity(
 hip_result hipMemAddressReserve(
 	void **ptr, size_t size, size_t align, void *at, unsigned long long flags)
 {
-	return over_end(over_driver()->MemAddressReserve(
-		(cu_pointer *)ptr, size, align, (uintptr_t)at, flags));
+	return over_end(over_driver()->MemAddressReserve(ptr, size, align, at, flags));
 }
 
 hip_result hipMemAddressFree(void *ptr, size_t size)
 {
-	return over_end(over_driver()->MemAddressFree((uintptr_t)ptr, size));
+	return over_end(over_driver()->MemAddressFree(ptr, size));
 }
 
 hip_result hipMemCreate(
@@ -373,24 +372,23 @@ hip_result hipMemCreate(
 {
 	cu_memory_prop prop = prop_of(in);
 
-	return over_end(over_driver()->MemCreate((cu_memory *)memory, size, &prop, flags));
+	return over_end(over_driver()->MemCreate(memory, size, &prop, flags));
 }
 
 hip_result hipMemRelease(hip_memory memory)
 {
-	return over_end(over_driver()->MemRelease((uintptr_t)memory));
+	return over_end(over_driver()->MemRelease(memory));
 }
 
 hip_result hipMemMap(
 	void *ptr, size_t size, size_t offset, hip_memory memory, unsigned long long flags)
 {
-	return over_end(
-		over_driver()->MemMap((uintptr_t)ptr, size, offset, (uintptr_t)memory, flags));
+	return over_end(over_driver()->MemMap(ptr, size, offset, memory, flags));
 }
 
 hip_result hipMemUnmap(void *ptr, size_t size)
 {
-	return over_end(over_driver()->MemUnmap((uintptr_t)ptr, size));
+	return over_end(over_driver()->MemUnmap(ptr, size));
 }
 
 hip_result hipMemSetAccess(void *ptr, size_t size, const hip_memory_access *access, size_t n)
@@ -405,16 +403,16 @@ hip_result hipMemSetAccess(void *ptr, size_t size, const hip_memory_access *acce
 		list[i].location.id = handle(access[i].location.id);
 		list[i].flags = access[i].flags;
 	}
-	return over_end(over_driver()->MemSetAccess((uintptr_t)ptr, size, list, n));
+	return over_end(over_driver()->MemSetAccess(ptr, size, list, n));
 }
 
 hip_result hipMemExportToShareableHandle(
 	void *out, hip_memory memory, hip_handle_type type, unsigned long long flags)
 {
-	return over_end(over_driver()->MemExport(out, (uintptr_t)memory, type, flags));
+	return over_end(over_driver()->MemExport(out, memory, type, flags));
 }
 
 hip_result hipMemImportFromShareableHandle(hip_memory *memory, void *in, hip_handle_type type)
 {
-	return over_end(over_driver()->MemImport((cu_memory *)memory, in, type));
+	return over_end(over_driver()->MemImport(memory, in, type));
 }

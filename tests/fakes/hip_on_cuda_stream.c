@@ -60,22 +60,22 @@ hip_result hipMemcpyAsync(
 	void *dst, const void *src, size_t n, hip_copy_kind kind, hip_stream stream)
 {
 	(void)kind;
-	IN_CONTEXT(MemcpyAsync((uintptr_t)dst, (uintptr_t)src, n, over_stream(stream)));
+	IN_CONTEXT(MemcpyAsync(dst, (void *)(uintptr_t)src, n, over_stream(stream)));
 }
 
 hip_result hipMemsetAsync(void *dst, int byte, size_t n, hip_stream stream)
 {
-	IN_CONTEXT(MemsetD8Async((uintptr_t)dst, (unsigned char)byte, n, over_stream(stream)));
+	IN_CONTEXT(MemsetD8Async(dst, (unsigned char)byte, n, over_stream(stream)));
 }
 
 hip_result hipMallocAsync(void **ptr, size_t size, hip_stream stream)
 {
-	IN_CONTEXT(MemAllocAsync((cu_pointer *)ptr, size, over_stream(stream)));
+	IN_CONTEXT(MemAllocAsync(ptr, size, over_stream(stream)));
 }
 
 hip_result hipFreeAsync(void *ptr, hip_stream stream)
 {
-	IN_CONTEXT(MemFreeAsync((uintptr_t)ptr, over_stream(stream)));
+	IN_CONTEXT(MemFreeAsync(ptr, over_stream(stream)));
 }
 
 hip_result hipLaunchHostFunc(hip_stream stream, hip_host_fn fn, void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What device_cuda*.c knows of libcuda.so.1, declared here so that building needs no CUDA.
+ * What cuda.c knows of libcuda.so.1, declared here so that building needs no CUDA.
  * tests/abi/abi_cuda.c compares every line with cuda.h where that is installed; it defines the cu_
  * types as cuda.h's own before it includes this.
  */
@@ -8,6 +8,8 @@
 #define SPMT_ABI_CUDA_H
 
 #include <stddef.h>
+
+#include "abi.h"
 
 #ifndef ABI_CUDA_VENDOR_TYPES
 typedef int cu_result;
@@ -19,41 +21,20 @@ typedef int cu_granularity;
 typedef int cu_capture_status;
 typedef int cu_capture_mode;
 typedef int cu_pointer_attribute;
-typedef unsigned long long cu_pointer;
-typedef unsigned long long cu_memory;
+/* Integers of a pointer's size in cuda.h, and passed as pointers are. */
+typedef void *cu_pointer;
+typedef void *cu_memory;
 typedef void *cu_context;
 typedef void *cu_module;
 typedef void *cu_function;
 typedef void *cu_stream;
 typedef void *cu_event;
 typedef void (*cu_host_fn)(void *arg);
-typedef struct {
-	char bytes[16];
-} cu_uuid;
-typedef struct {
-	char reserved[64];
-} cu_ipc_handle;
-typedef struct {
-	int type, id;
-} cu_location;
-typedef struct {
-	int type, requestedHandleTypes;
-	cu_location location;
-	void *win32HandleMetaData;
-	struct {
-		unsigned char compressionType, gpuDirectRDMACapable;
-		unsigned short usage;
-		unsigned char reserved[4];
-	} allocFlags;
-} cu_memory_prop;
-typedef struct {
-	cu_location location;
-	int flags;
-} cu_memory_access;
-
-_Static_assert(sizeof(cu_uuid) == 16 && sizeof(cu_ipc_handle) == 64 &&
-		sizeof(cu_memory_prop) == 32 && sizeof(cu_memory_access) == 12,
-	"the driver's layouts");
+typedef struct gpu_uuid cu_uuid;
+typedef struct gpu_ipc_handle cu_ipc_handle;
+typedef struct gpu_location cu_location;
+typedef struct gpu_memory_prop cu_memory_prop;
+typedef struct gpu_memory_access cu_memory_access;
 #endif
 
 /* X(ours, cuda.h's, value) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of libcuda.so.1 that device_cuda*.c makes; checked as abi_cuda.h is. */
+/* The calls of libcuda.so.1 that the cuda backend makes; checked as abi_cuda.h is. */
 #ifndef SPMT_ABI_CUDA_CALLS_H
 #define SPMT_ABI_CUDA_CALLS_H
 

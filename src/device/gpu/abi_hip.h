@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What device_hip*.c knows of libamdhip64, versions 5 to 7, declared here so that building needs no
+ * What hip.c knows of libamdhip64, versions 5 to 7, declared here so that building needs no
  * ROCm. tests/abi/abi_hip.c compares every line with hip_runtime_api.h where that is installed; it
  * defines the hip_ types as the header's own first.
  */
@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "abi.h"
 
 #ifndef ABI_HIP_VENDOR_TYPES
 typedef int hip_result;
@@ -27,34 +29,12 @@ typedef void *hip_stream;
 typedef void *hip_event;
 typedef void (*hip_host_fn)(void *arg);
 typedef void (*hip_callback)(hip_stream stream, hip_result status, void *arg);
-typedef struct {
-	char bytes[16];
-} hip_uuid;
-typedef struct {
-	char reserved[64];
-} hip_ipc_handle;
-typedef struct {
-	int type, id;
-} hip_location;
-/* As from 5.3 on. 5.2 has the same size and another order, and no memory to create with it. */
-typedef struct {
-	int type, requestedHandleType;
-	hip_location location;
-	void *win32HandleMetaData;
-	struct {
-		unsigned char compressionType, gpuDirectRDMACapable;
-		unsigned short usage;
-	} allocFlags;
-} hip_memory_prop;
-typedef struct {
-	hip_location location;
-	int flags;
-} hip_memory_access;
+typedef struct gpu_uuid hip_uuid;
+typedef struct gpu_ipc_handle hip_ipc_handle;
+typedef struct gpu_location hip_location;
+typedef struct gpu_memory_prop hip_memory_prop;
+typedef struct gpu_memory_access hip_memory_access;
 typedef void hip_props;
-
-_Static_assert(sizeof(hip_uuid) == 16 && sizeof(hip_ipc_handle) == 64 &&
-		sizeof(hip_memory_prop) == 32 && sizeof(hip_memory_access) == 12,
-	"the runtime's layouts");
 #endif
 
 /* X(ours, the header's, value) */

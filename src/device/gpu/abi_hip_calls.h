@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of libamdhip64 that device_hip*.c makes; checked as abi_hip.h is. */
+/* The calls of libamdhip64 that the hip backend makes; checked as abi_hip.h is. A field has
+   CUDA's name where CUDA has the call. */
 #ifndef SPMT_ABI_HIP_CALLS_H
 #define SPMT_ABI_HIP_CALLS_H
 
@@ -11,7 +12,7 @@
 	X(RuntimeGetVersion, hipRuntimeGetVersion, (int *version))                                 \
 	X(GetLastError, hipGetLastError, (void))                                                   \
 	X(PeekAtLastError, hipPeekAtLastError, (void))                                             \
-	X(GetDeviceCount, hipGetDeviceCount, (int *count))                                         \
+	X(DeviceGetCount, hipGetDeviceCount, (int *count))                                         \
 	X(GetDevice, hipGetDevice, (int *device))                                                  \
 	X(SetDevice, hipSetDevice, (int device))                                                   \
 	X(DeviceGetName, hipDeviceGetName, (char *name, int size, int device))                     \
@@ -22,17 +23,16 @@
 	X(DeviceGetP2PAttribute, hipDeviceGetP2PAttribute,                                         \
 		(int *value, hip_p2p_attribute what, int from, int to))                            \
 	X(DeviceEnablePeerAccess, hipDeviceEnablePeerAccess, (int peer, unsigned int flags))       \
-	X(Malloc, hipMalloc, (void **ptr, size_t size))                                            \
+	X(MemAlloc, hipMalloc, (void **ptr, size_t size))                                          \
 	X(ExtMallocWithFlags, hipExtMallocWithFlags,                                               \
 		(void **ptr, size_t size, unsigned int flags))                                     \
-	X(Free, hipFree, (void *ptr))                                                              \
+	X(MemFree, hipFree, (void *ptr))                                                           \
 	X(MemGetAddressRange, hipMemGetAddressRange, (void **base, size_t *size, void *ptr))       \
-	X(HostMalloc, hipHostMalloc, (void **ptr, size_t size, unsigned int flags))                \
-	X(HostFree, hipHostFree, (void *ptr))                                                      \
-	X(HostGetDevicePointer, hipHostGetDevicePointer,                                           \
+	X(MemHostAlloc, hipHostMalloc, (void **ptr, size_t size, unsigned int flags))              \
+	X(MemFreeHost, hipHostFree, (void *ptr))                                                   \
+	X(MemHostGetDevicePointer, hipHostGetDevicePointer,                                        \
 		(void **device, void *host, unsigned int flags))                                   \
-	X(StreamCreateWithFlags, hipStreamCreateWithFlags,                                         \
-		(hip_stream * stream, unsigned int flags))                                         \
+	X(StreamCreate, hipStreamCreateWithFlags, (hip_stream * stream, unsigned int flags))       \
 	X(StreamDestroy, hipStreamDestroy, (hip_stream stream))                                    \
 	X(StreamQuery, hipStreamQuery, (hip_stream stream))                                        \
 	X(StreamWaitEvent, hipStreamWaitEvent,                                                     \
@@ -41,7 +41,7 @@
 		(hip_stream stream, hip_capture_status * status))                                  \
 	X(StreamAddCallback, hipStreamAddCallback,                                                 \
 		(hip_stream stream, hip_callback fn, void *arg, unsigned int flags))               \
-	X(EventCreateWithFlags, hipEventCreateWithFlags, (hip_event * event, unsigned int flags))  \
+	X(EventCreate, hipEventCreateWithFlags, (hip_event * event, unsigned int flags))           \
 	X(EventDestroy, hipEventDestroy, (hip_event event))                                        \
 	X(EventRecord, hipEventRecord, (hip_event event, hip_stream stream))                       \
 	X(EventQuery, hipEventQuery, (hip_event event))                                            \
@@ -52,7 +52,7 @@
 	X(ModuleUnload, hipModuleUnload, (hip_module module))                                      \
 	X(ModuleGetFunction, hipModuleGetFunction,                                                 \
 		(hip_function * function, hip_module module, const char *name))                    \
-	X(ModuleLaunchKernel, hipModuleLaunchKernel,                                               \
+	X(LaunchKernel, hipModuleLaunchKernel,                                                     \
 		(hip_function function, unsigned int gx, unsigned int gy, unsigned int gz,         \
 			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,    \
 			hip_stream stream, void **params, void **extra))                           \
@@ -67,8 +67,8 @@
 	X(CaptureMode, hipThreadExchangeStreamCaptureMode, (hip_capture_mode * mode))              \
 	X(PointerGetAttribute, hipPointerGetAttribute,                                             \
 		(void *data, hip_pointer_attribute what, void *ptr))                               \
-	X(MallocAsync, hipMallocAsync, (void **ptr, size_t size, hip_stream stream))               \
-	X(FreeAsync, hipFreeAsync, (void *ptr, hip_stream stream))                                 \
+	X(MemAllocAsync, hipMallocAsync, (void **ptr, size_t size, hip_stream stream))             \
+	X(MemFreeAsync, hipFreeAsync, (void *ptr, hip_stream stream))                              \
 	X(MemGranularity, hipMemGetAllocationGranularity,                                          \
 		(size_t * bytes, const hip_memory_prop *prop, hip_granularity_kind which))         \
 	X(MemAddressReserve, hipMemAddressReserve,                                                 \

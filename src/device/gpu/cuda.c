@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA through the driver API: finding it, devices, the thread's contexts, peers. */
-#include "cuda_state.h"
-
-#include <errno.h>
-#include <stdarg.h>
-#include <stdatomic.h>
+/* NVIDIA through the driver API: what it has of its own. */
 #include <stdio.h>
-#include <string.h>
 
+#include "abi_cuda_calls.h"
+#include "bind.h"
+#include "ops.h"
 #include "src/base/env.h"
-#include "src/base/process.h"
-#include "src/base/status.h"
 
-static struct {
-	void *_Atomic slot;
-	/* the driver was initialised here or in the process that forked this one */
-	bool _Atomic entered;
-} cuda;
+static struct gpu_root cuda;
+
+struct cuda_state {
+	struct gpu_state gpu; /* the first member */
+	struct cuda_api api;
+};
+
+static const struct cuda_api *cuda_own(const struct gpu_state *state)
+{
+	return &((const struct cuda_state *)state)->api;
+}
+
+#define X(name) _Static_assert((int)CU_##name == (int)GPU_##name, "the same number");
+GPU_VALUES(X)
+#undef X
+_Static_assert((int)CU_TOO_MANY_PEERS == (int)GPU_TOO_MANY_PEERS &&
+		(int)CU_NOT_PERMITTED == (int)GPU_NOT_PERMITTED,
+	"CUDA's own results");
+_Static_assert(sizeof(cu_pointer) == sizeof(void *), "addresses are passed as pointers are");
 
 #define X(field, symbol, args) { #symbol, offsetof(struct cuda_api, field), false },
 #define Y(field, symbol, args) { #symbol, offsetof(struct cuda_api, field), true },
@@ -24,436 +33,213 @@ static const struct vendor_symbol cuda_symbols[] = { CUDA_REQUIRED(X) CUDA_OPTIO
 #undef X
 #undef Y
 
-static const char *const cuda_library_names[] = { "libcuda.so.1" };
+static const char *const cuda_libraries[] = { "libcuda.so.1" };
 
-static int cuda_code_of(cu_result result)
+static const struct gpu_vendor cuda_vendor;
+
+static int cuda_find(struct gpu_state *state)
 {
-	switch ((int)result) {
-	case CU_INVALID_VALUE:
-	case CU_INVALID_CONTEXT:
-	case CU_INVALID_HANDLE:
-		return -EINVAL;
-	case CU_NO_MEMORY:
-		return -ENOMEM;
-	case CU_NOT_INITIALIZED:
-	case CU_NO_DEVICE:
-	case CU_INVALID_DEVICE:
-		return -ENODEV;
-	case CU_PEER_UNSUPPORTED:
-	case CU_TOO_MANY_PEERS:
-	case CU_NOT_PERMITTED:
-		return -EACCES;
-	case CU_NOT_FOUND:
-		return -ENOENT;
-	case CU_NOT_SUPPORTED:
-		return -ENOTSUP;
-	default:
-		return -EIO;
-	}
-}
-
-int cuda_fail(cu_result result, const char *fmt, ...)
-{
-	const struct cuda_state *state = atomic_load(&cuda.slot);
-	const char *name = NULL, *text = NULL;
-	char words[256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(words, sizeof(words), fmt, ap);
-	va_end(ap);
-	if (state && state->api.GetErrorName) {
-		state->api.GetErrorName(result, &name);
-		state->api.GetErrorString(result, &text);
-	}
-	return fail(cuda_code_of(result), "cuda: %s: %s (%d): %s", words, name ? name : "error",
-		(int)result, text ? text : "no text");
-}
-
-struct cuda_state *cuda_state(void)
-{
-	struct cuda_state *state = atomic_load_explicit(&cuda.slot, memory_order_acquire);
-
-	if (LIKELY(state && state->loaded))
-		return state;
-	fail(-ENODEV,
-		"cuda: the driver is not loaded in this process (a forked child has no devices)");
-	return NULL;
-}
-
-struct cuda_device *cuda_device(int dev, const char *what)
-{
-	struct cuda_state *state = cuda_state();
-
-	if (!state)
-		return NULL;
-	if (dev >= 0 && dev < state->count)
-		return &state->devices[dev];
-	fail(-ENODEV, "cuda: %s: no device %d, there are %d", what, dev, state->count);
-	return NULL;
-}
-
-/* ---- load */
-
-static int find_driver(struct cuda_state *state)
-{
-	char reason[VENDOR_REASON];
-	const char *missing;
+	struct cuda_api *api = &((struct cuda_state *)state)->api;
 	const struct env *env;
-	void *library;
 	int rc = env_get(&env);
 
+	if (!rc)
+		rc = gpu_bind_library(&cuda_vendor, env->cuda_lib, api);
 	if (rc < 0)
 		return rc;
-	library = vendor_open(
-		env->cuda_lib, cuda_library_names, ARRAY_SIZE(cuda_library_names), reason);
-	if (!library)
-		return fail(
-			-ENODEV, "cuda: no NVIDIA driver (SPMT_CUDA_LIB may name it): %s", reason);
-	missing = vendor_bind(library, cuda_symbols, ARRAY_SIZE(cuda_symbols), &state->api);
-	if (missing)
-		return fail(-ENOSYS,
-			"cuda: the driver is too old: it lacks %s (SPMT_CUDA_LIB may name another)",
-			missing);
+#define X(field) state->calls.field = api->field;
+	GPU_CALLS(X)
+#undef X
+	state->calls.FuncLoad = api->FuncLoad;
+	state->calls.StreamGetId = api->StreamGetId;
+	state->calls.MemRetain = api->MemRetain;
 	return 0;
 }
 
-static int cuda_find_device(struct cuda_state *state, int dev)
+static int cuda_start(struct gpu_state *state, int *count)
 {
-	struct cuda_device *d = &state->devices[dev];
-	int major = 0, minor = 0, vmm = 0, fds = 0;
-	cu_result r = state->api.DeviceGet(&d->handle, dev);
+	int r = state->calls.Init(0);
+
+	state->ipc_flags = CU_IPC_LAZY_PEER;
+	return r == CU_OK ? state->calls.DeviceGetCount(count) : r;
+}
+
+static int cuda_find_device(struct gpu_state *state, struct gpu_device *d)
+{
+	const struct cuda_api *api = cuda_own(state);
+	int major = 0, minor = 0, r = api->DeviceGet(&d->handle, d->kept.dev);
 
 	if (r == CU_OK)
-		r = state->api.DeviceGetAttribute(&major, CU_ATTR_MAJOR, d->handle);
+		r = api->DeviceGetAttribute(&major, CU_ATTR_MAJOR, d->handle);
 	if (r == CU_OK)
-		r = state->api.DeviceGetAttribute(&minor, CU_ATTR_MINOR, d->handle);
-	if (r != CU_OK)
-		return cuda_fail(r, "asking about device %d", dev);
-	/* Attributes younger than the driver are errors: the feature is not there. */
-	if (state->api.DeviceGetAttribute(&vmm, CU_ATTR_VMM, d->handle) != CU_OK)
-		vmm = 0;
-	if (state->api.DeviceGetAttribute(&fds, CU_ATTR_FD, d->handle) != CU_OK)
-		fds = 0;
-	d->kept.backend = "cuda";
-	d->kept.dev = dev;
+		r = api->DeviceGetAttribute(&minor, CU_ATTR_MINOR, d->handle);
 	snprintf(d->kept.arch, sizeof(d->kept.arch), "sm_%d%d", major, minor);
-	d->vmm = vmm && state->api.MemCreate && state->api.MemMap && state->api.MemSetAccess &&
-		state->api.MemAddressReserve && state->api.MemAddressFree && state->api.MemUnmap &&
-		state->api.MemRelease && state->api.MemGranularity;
-	d->fds = fds && state->api.MemExport && state->api.MemImport;
-	return 0;
+	return r;
 }
 
-static int cuda_find_devices(struct cuda_state *state)
+static void cuda_texts(
+	const struct gpu_state *state, int result, const char **name, const char **text)
 {
-	int count = 0, rc = 0, i;
-	cu_result r;
+	const struct cuda_api *api = cuda_own(state);
 
-	atomic_store(&cuda.entered, true);
-	state->entered = true;
-	r = state->api.Init(0);
-	if (r == CU_OK)
-		r = state->api.DeviceGetCount(&count);
-	if (r != CU_OK)
-		return cuda_fail(r, "no devices: starting the driver");
-	if (count < 1)
-		return fail(
-			-ENODEV, "cuda: no devices: the driver finds none (CUDA_VISIBLE_DEVICES)");
-	state->devices = process_pages((size_t)count * sizeof(*state->devices));
-	if (!state->devices)
-		return fail(-ENOMEM, "cuda: no memory for %d devices", count);
-	for (i = 0; i < count && !rc; i++)
-		rc = cuda_find_device(state, i);
-	if (rc < 0) {
-		process_pages_free(state->devices, (size_t)count * sizeof(*state->devices));
-		state->devices = NULL;
-		return rc;
-	}
-	state->count = count;
-	return 0;
-}
-
-static int cuda_load_once(struct cuda_state *state)
-{
-	int rc;
-
-	if (state->loaded)
-		return 0;
-	if (state->verdict)
-		return fail_with(state->verdict, state->sentence);
-	if (atomic_load(&cuda.entered) && !state->entered)
-		rc = fail(-ENODEV, "cuda: no devices in a process forked from one that uses them");
-	else
-		rc = find_driver(state);
-	if (!rc)
-		rc = cuda_find_devices(state);
-	state->loaded = !rc;
-	if (rc < 0 && rc != -ENOMEM) {
-		state->verdict = rc;
-		snprintf(state->sentence, sizeof(state->sentence), "%s", status_sentence());
-	}
-	return rc;
-}
-
-static int cuda_load(void)
-{
-	struct cuda_state *state = process_state(&cuda.slot, sizeof(*state));
-	int rc;
-
-	if (!state)
-		return fail(-ENOMEM, "cuda: no memory for the backend's state");
-	pthread_mutex_lock(&state->lock);
-	rc = cuda_load_once(state);
-	pthread_mutex_unlock(&state->lock);
-	return rc;
-}
-
-static int cuda_count(int *n)
-{
-	const struct cuda_state *state = cuda_state();
-
-	if (!state)
-		return -ENODEV;
-	*n = state->count;
-	return 0;
-}
-
-static int cuda_describe(int dev, struct device_desc *desc)
-{
-	struct cuda_device *d = cuda_device(dev, "describe");
-	struct device_desc out = { .ordinal = dev, .numa = -1 };
-	const struct cuda_api *api;
-	size_t memory = 0;
-	cu_uuid uuid;
-	cu_result r;
-
-	if (!d)
-		return -ENODEV;
-	api = &cuda_state()->api;
-	r = api->DeviceGetName(out.name, (int)sizeof(out.name), d->handle);
-	if (r == CU_OK)
-		r = api->DeviceTotalMem(&memory, d->handle);
-	if (r == CU_OK)
-		r = api->DeviceGetAttribute(&out.units, CU_ATTR_UNITS, d->handle);
-	if (r != CU_OK)
-		return cuda_fail(r, "asking about device %d", dev);
-	out.memory = memory;
-	memcpy(out.arch, d->kept.arch, sizeof(out.arch));
-	if (api->DeviceGetPCIBusId(out.pci, (int)sizeof(out.pci), d->handle) != CU_OK)
-		out.pci[0] = '\0';
-	if (api->DeviceGetUuid(&uuid, d->handle) == CU_OK)
-		memcpy(out.uuid, &uuid, sizeof(out.uuid));
-	vendor_lower(out.pci);
-	if (out.pci[0])
-		out.numa = vendor_numa(out.pci);
-	*desc = out;
-	return 0;
+	if (!api->GetErrorName || !api->GetErrorString)
+		return;
+	api->GetErrorName(result, name);
+	api->GetErrorString(result, text);
 }
 
 /* ---- the thread's context stack */
 
-static void cuda_capture_mode(const struct cuda_api *api, cu_capture_mode *mode)
+static int cuda_push(struct gpu_bound *b)
 {
-	if (api->CaptureMode && api->CaptureMode(mode) != CU_OK)
-		*mode = CU_CAPTURE_RELAXED;
+	return cuda_own(b->state)->CtxPush(b->device->context);
 }
 
-/* While we are in the driver: relaxed, because a capture that the application runs elsewhere must
-   not be broken by our calls; and no cancellation, which the driver's own system calls would take. */
-int cuda_bind_context(struct cuda_bound *bound, int dev, const char *what)
+static void cuda_pop(const struct gpu_bound *b)
 {
-	const struct cuda_api *api;
-	cu_result r;
-
-	bound->state = cuda_state();
-	api = bound->api = &bound->state->api;
-	bound->device = &bound->state->devices[dev];
-	bound->dev = dev;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &bound->cancel);
-	r = api->CtxPush(bound->device->context);
-	if (r != CU_OK) {
-		pthread_setcancelstate(bound->cancel, NULL);
-		return cuda_fail(r, "%s: entering device %d", what, dev);
-	}
-	bound->mode = CU_CAPTURE_RELAXED;
-	cuda_capture_mode(api, &bound->mode);
-	return 0;
-}
-
-int cuda_bind(struct cuda_bound *bound, int dev, const char *what)
-{
-	struct cuda_device *d = cuda_device(dev, what);
-
-	if (!d)
-		return -ENODEV;
-	if (!d->kept.open)
-		return fail(-EINVAL, "cuda: %s: device %d is not open", what, dev);
-	return cuda_bind_context(bound, dev, what);
-}
-
-int cuda_bind_for(struct cuda_bound *bound, int dev, enum fault_site site, const char *what)
-{
-	int rc = vendor_fault(site, "cuda", what, dev);
-
-	return rc < 0 ? rc : cuda_bind(bound, dev, what);
-}
-
-int cuda_bind_stream(struct cuda_bound *bound, int dev, device_stream s, const char *what)
-{
-	if (!s)
-		return fail(-EINVAL, "cuda: %s: no stream given on device %d", what, dev);
-	return cuda_bind_for(bound, dev, FAULT_DEVICE, what);
-}
-
-void cuda_unbind(const struct cuda_bound *bound)
-{
-	cu_capture_mode mode = bound->mode;
 	cu_context context;
 
-	cuda_capture_mode(bound->api, &mode);
-	bound->api->CtxPop(&context);
-	pthread_setcancelstate(bound->cancel, NULL);
+	cuda_own(b->state)->CtxPop(&context);
 }
 
-int cuda_done(const struct cuda_bound *bound, cu_result result, const char *what)
+static int cuda_push_saved(
+	const struct gpu_state *state, struct gpu_device *d, struct device_saved *saved)
 {
-	cuda_unbind(bound);
-	if (LIKELY(result == CU_OK))
-		return 0;
-	return cuda_fail(result, "%s on device %d", what, bound->dev);
-}
-
-static int cuda_enter(int dev, struct device_saved *saved)
-{
-	struct device_saved out = { .ordinal = -1 };
-	struct cuda_device *d = cuda_device(dev, "enter");
-	const struct cuda_api *api;
-	cu_context context = NULL;
+	const struct cuda_api *api = cuda_own(state);
 	cu_device was;
-	cu_result r;
+	int r = api->CtxGetCurrent(&saved->context);
 
-	if (!d)
-		return -ENODEV;
-	if (!d->kept.open)
-		return fail(-EINVAL, "cuda: enter: device %d is not open", dev);
-	api = &cuda_state()->api;
-	r = api->CtxGetCurrent(&context);
-	if (r == CU_OK && context && api->CtxGetDevice(&was) == CU_OK)
-		out.ordinal = (int)was;
-	if (r == CU_OK)
-		r = api->CtxPush(d->context);
-	if (r != CU_OK)
-		return cuda_fail(r, "entering device %d", dev);
-	out.context = context;
-	*saved = out;
-	return 0;
+	if (r == CU_OK && saved->context && api->CtxGetDevice(&was) == CU_OK)
+		saved->ordinal = (int)was;
+	return r == CU_OK ? api->CtxPush(d->context) : r;
 }
 
 /* What lies on top may be another context than enter's: whoever set it replaced ours, so the
    depth is right. */
-static void cuda_leave(const struct device_saved *saved)
+static void cuda_pop_saved(const struct gpu_state *state, const struct device_saved *saved)
 {
-	const struct cuda_state *state = atomic_load(&cuda.slot);
 	cu_context context;
 
 	(void)saved;
-	if (state && state->loaded)
-		state->api.CtxPop(&context);
+	cuda_own(state)->CtxPop(&context);
 }
 
-/* ---- peers */
-
-static int cuda_peer_check(int from, int to, char reason[DEVICE_REASON])
+static int cuda_retain(struct gpu_device *d)
 {
-	const struct cuda_state *state = atomic_load(&cuda.slot);
-	int can = 0, access = 0, atomics = 0;
-	cu_device a, b;
-	cu_result r;
-
-	if (!state || !state->loaded || from < 0 || to < 0 || from >= state->count ||
-		to >= state->count) {
-		snprintf(reason, DEVICE_REASON, "no devices %d and %d", from, to);
-		return -ENODEV;
-	}
-	if (from == to)
-		return 0;
-	a = state->devices[from].handle;
-	b = state->devices[to].handle;
-	r = state->api.DeviceCanAccessPeer(&can, a, b);
-	if (r == CU_OK)
-		r = state->api.DeviceGetP2PAttribute(&access, CU_P2P_ACCESS, a, b);
-	if (r == CU_OK)
-		r = state->api.DeviceGetP2PAttribute(&atomics, CU_P2P_ATOMICS, a, b);
-	if (r == CU_OK && can && access && atomics)
-		return 0;
-	if (r != CU_OK)
-		snprintf(reason, DEVICE_REASON, "the driver cannot say (%d)", (int)r);
-	else if (!can || !access)
-		snprintf(reason, DEVICE_REASON, "the driver grants device %d no access to %d", from,
-			to);
-	else
-		snprintf(reason, DEVICE_REASON, "atomics of device %d do not reach %d", from, to);
-	return r == CU_OK ? -EACCES : cuda_code_of(r);
+	return cuda_own(gpu_state(&cuda_vendor))->PrimaryRetain(&d->context, d->handle);
 }
 
-static int cuda_peer_enable(int from, int to)
+static void cuda_unretain(struct gpu_device *d)
 {
-	struct cuda_device *peer = cuda_device(to, "peer_enable");
-	struct cuda_bound b;
-	cu_result r;
-	int rc;
-
-	if (!peer)
-		return -ENODEV;
-	if (!peer->kept.open)
-		return fail(-EINVAL, "cuda: peer_enable: device %d is not open", to);
-	if (from == to)
-		return 0;
-	rc = cuda_bind_for(&b, from, FAULT_PEER, "peer_enable");
-	if (rc < 0)
-		return rc;
-	r = b.api->CtxEnablePeerAccess(peer->context, 0);
-	cuda_unbind(&b);
-	if (r == CU_OK || r == CU_PEER_ENABLED)
-		return 0;
-	return cuda_fail(r, "access of device %d to %d", from, to);
+	cuda_own(gpu_state(&cuda_vendor))->PrimaryRelease(d->handle);
 }
+
+static const struct gpu_contexts cuda_contexts = { .retain = cuda_retain,
+	.release = cuda_unretain };
+
+static int cuda_enable_peer(const struct gpu_bound *b, const struct gpu_device *peer)
+{
+	return cuda_own(b->state)->CtxEnablePeerAccess(peer->context, 0);
+}
+
+/* Attributes younger than the driver are errors: the feature is not there. */
+static bool cuda_has(const struct gpu_bound *b, cu_attribute what)
+{
+	int value = 0;
+
+	return b->calls->DeviceGetAttribute(&value, what, b->device->handle) == CU_OK && value;
+}
+
+static enum gpu_vmm cuda_ask_vmm(const struct gpu_bound *b)
+{
+	const struct gpu_calls *c = b->calls;
+
+	if (!c->MemCreate || !c->MemMap || !c->MemSetAccess || !c->MemAddressReserve ||
+		!c->MemAddressFree || !c->MemUnmap || !c->MemRelease || !c->MemGranularity ||
+		!cuda_has(b, CU_ATTR_VMM))
+		return GPU_VMM_NO;
+	return c->MemExport && c->MemImport && cuda_has(b, CU_ATTR_FD) ? GPU_VMM_SHARED
+								       : GPU_VMM_PRIVATE;
+}
+
+/* ---- what runs in streams */
+
+static int cuda_memcpy(
+	const struct gpu_state *state, void *dst, const void *src, size_t n, void *stream)
+{
+	return cuda_own(state)->MemcpyAsync(dst, (void *)(uintptr_t)src, n, stream);
+}
+
+static int cuda_memset(const struct gpu_state *state, void *dst, int byte, size_t n, void *stream)
+{
+	return cuda_own(state)->MemsetD8Async(dst, (unsigned char)byte, n, stream);
+}
+
+static int cuda_host_func(
+	const struct gpu_state *state, void *stream, void (*fn)(void *arg), void *arg)
+{
+	return cuda_own(state)->LaunchHostFunc(stream, fn, arg);
+}
+
+static const struct gpu_vendor cuda_vendor = {
+	.root = &cuda,
+	.state_size = sizeof(struct cuda_state),
+	.name = "cuda",
+	.kind = "driver",
+	.product = "NVIDIA driver",
+	.variable = "SPMT_CUDA_LIB",
+	.visible = "CUDA_VISIBLE_DEVICES",
+	.no_vmm = "cannot back ranges on demand",
+	.no_export = ": neither memory of cuMemAlloc nor of cuMemCreate for descriptors",
+	.libraries = cuda_libraries,
+	.library_count = ARRAY_SIZE(cuda_libraries),
+	.symbols = cuda_symbols,
+	.symbol_count = ARRAY_SIZE(cuda_symbols),
+	.attr_units = CU_ATTR_UNITS,
+	.p2p_access = CU_P2P_ACCESS,
+	.p2p_atomics = CU_P2P_ATOMICS,
+	.host_flags = CU_HOST_PORTABLE | CU_HOST_MAPPED,
+	.memory_type = CU_PINNED,
+	.launch_end = CU_LAUNCH_END,
+	.legacy = DEVICE_STREAM_LEGACY,
+	.streams_know = true,
+	.contexts = &cuda_contexts,
+	.find = cuda_find,
+	.start = cuda_start,
+	.find_device = cuda_find_device,
+	.texts = cuda_texts,
+	.push = cuda_push,
+	.pop = cuda_pop,
+	.enter = cuda_push_saved,
+	.leave = cuda_pop_saved,
+	.peer_enable = cuda_enable_peer,
+	.ask_vmm = cuda_ask_vmm,
+	.copy = cuda_memcpy,
+	.fill = cuda_memset,
+	.call = cuda_host_func,
+};
+
+/* ---- the backend */
+
+static int cuda_load(void)
+{
+	return gpu_load(&cuda_vendor);
+}
+
+#define CUDA_OP(...) DEFINE_GPU_OP(cuda, __VA_ARGS__)
+#define CUDA_VOID_OP(...) DEFINE_GPU_VOID_OP(cuda, __VA_ARGS__)
+GPU_OPS(CUDA_OP)
+GPU_VOID_OPS(CUDA_VOID_OP)
+
+static const struct device_vmm_ops cuda_vmm_ops = GPU_VMM_OPS(cuda);
+static const struct device_ipc_ops cuda_ipc_ops = GPU_IPC_OPS(cuda);
 
 const struct backend backend_cuda = {
 	.name = "cuda",
 	.traits = 0,
 	.store_threshold = 1 << 20,
 	.load = cuda_load,
-	.count = cuda_count,
-	.describe = cuda_describe,
-	.enter = cuda_enter,
-	.leave = cuda_leave,
-	.open = cuda_open,
-	.close = cuda_close,
-	.peer_check = cuda_peer_check,
-	.peer_enable = cuda_peer_enable,
-	.alloc = cuda_alloc,
-	.free = cuda_free,
-	.retire = cuda_retire,
-	.host_alloc = cuda_host_alloc,
-	.host_free = cuda_host_free,
-	.stream_create = cuda_stream_create,
-	.stream_destroy = cuda_stream_destroy,
-	.stream_query = cuda_stream_query,
-	.stream_sync = cuda_stream_sync,
-	.stream_id = cuda_stream_id,
-	.event_create = cuda_event_create,
-	.event_destroy = cuda_event_destroy,
-	.event_record = cuda_event_record,
-	.event_query = cuda_event_query,
-	.event_sync = cuda_event_sync,
-	.stream_wait_event = cuda_stream_wait_event,
-	.copy = cuda_copy,
-	.fill = cuda_fill,
-	.call = cuda_call,
-	.launch = cuda_launch,
-	.capturing = cuda_capturing,
+	GPU_TABLE(cuda),
 	.vmm = &cuda_vmm_ops,
 	.ipc = &cuda_ipc_ops,
 };

@@ -476,9 +476,9 @@ static void export_mapped(int handle_types, int code)
 	cu_result (*unmap)(cu_pointer, size_t);
 	cu_result (*release)(cu_memory);
 	const size_t size = (size_t)2 << 20;
-	cu_memory_prop prop = { .type = CU_PINNED,
-		.requestedHandleTypes = handle_types,
-		.location = { CU_ON_DEVICE, 0 } };
+	cu_memory_prop prop = {
+		.type = CU_PINNED, .handle_type = handle_types, .location = { CU_ON_DEVICE, 0 }
+	};
 	struct device_export name;
 	cu_memory memory;
 	int fd = -1;
@@ -490,7 +490,7 @@ static void export_mapped(int handle_types, int code)
 	standin_symbol(&drv.s, "cuMemUnmap", &unmap);
 	standin_symbol(&drv.s, "cuMemRelease", &release);
 	cr_assert(!B->open(0) && !B->vmm->reserve(size, 0, &base));
-	cr_assert(!create(&memory, size, &prop, 0) && !map((uintptr_t)base, size, 0, memory, 0));
+	cr_assert(!create(&memory, size, &prop, 0) && !map(base, size, 0, memory, 0));
 	cr_assert_eq(B->ipc->export_memory(0, (char *)base + 64, 4032, &name, &fd), code);
 	if (code)
 		cr_assert(strstr(status_sentence(), "cuMemCreate"), "%s", status_sentence());
@@ -498,7 +498,7 @@ static void export_mapped(int handle_types, int code)
 		cr_assert(name.kind == DEVICE_EXPORT_FD && name.offset == 64 && fd >= 0);
 	if (fd >= 0)
 		close(fd);
-	cr_assert(!unmap((uintptr_t)base, size) && !release(memory));
+	cr_assert(!unmap(base, size) && !release(memory));
 	cr_assert_eq(B->vmm->unreserve(base, size), 0);
 	B->close(0);
 	cr_assert(standin_only_kept(&drv.s, 1, 0));

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* A device made the calling thread's, round what the library does with it. */
+#ifndef SPMT_GPU_BIND_H
+#define SPMT_GPU_BIND_H
+
+#include "gpu.h"
+
+/* A device made current, and what the thread had. */
+struct gpu_bound {
+	const struct gpu_vendor *vendor;
+	struct gpu_state *state;
+	const struct gpu_calls *calls;
+	struct gpu_device *device;
+	int dev;
+	bool inside; /* false: a question that needs no context */
+	int was;     /* of a vendor without contexts; -1: unknown */
+	int last;    /* the thread's last error before us */
+	int mode;    /* the thread's own, as is cancel */
+	int cancel;
+};
+
+/* Makes a device current, whose context there is; failure changes nothing. */
+int gpu_bind_context(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what);
+/* For a question about a device that need not be open. */
+int gpu_bind_closed(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what);
+/* An open one; after a fault site; with a stream, checked as far as it can be. */
+int gpu_bind(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what);
+int gpu_bind_for(struct gpu_bound *b, const struct gpu_vendor *v, int dev, enum fault_site site,
+	const char *what);
+int gpu_bind_stream(struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s,
+	const char *what);
+/* Puts back what the thread had. */
+void gpu_unbind(const struct gpu_bound *b);
+/* The same, and makes a code of the result. */
+int gpu_done(const struct gpu_bound *b, int result, const char *what);
+
+/* Zeroes memory of the bound device and waits for that alone (stream.c). */
+int gpu_zero(const struct gpu_bound *b, void *ptr, size_t size);
+extern const struct pool_source gpu_memory; /* ctx: the bound device (memory.c) */
+
+/* The thread's last error, and back: nothing where no call leaves one. */
+int gpu_last_error(const struct gpu_vendor *v, const struct gpu_state *state);
+void gpu_put_back_error(const struct gpu_vendor *v, const struct gpu_state *state, int want);
+
+#endif

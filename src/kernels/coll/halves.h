@@ -4,7 +4,7 @@
 #ifndef SPMT_KERNELS_HALVES_H
 #define SPMT_KERNELS_HALVES_H
 
-#include "../../include/spmt_device/machine.h"
+#include "../../../include/spmt_device/machine.h"
 
 #define HALVES_F16_NAN 0x7e00u
 #define HALVES_BF16_NAN 0x7fc0u

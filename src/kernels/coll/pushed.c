@@ -5,7 +5,7 @@
  * all are through with this one, and its set is free.
  */
 #include "coll.h"
-#include "reduce.h"
+#include "fold.h"
 #include "slot.h"
 
 /* The slot that `writer` fills at the rank with this library area. */
@@ -130,7 +130,7 @@ static inline int await_data(const struct coll *c)
 static inline void reduce_arrived(const struct coll *c)
 {
 	struct sweep s = sweep_all(c);
-	struct reduce r;
+	struct fold r;
 
 	if (!s.n)
 		return;
@@ -143,7 +143,7 @@ static inline void reduce_arrived(const struct coll *c)
 	r.dst = c->args->dst + PIECE * s.from;
 	r.lane = spmtd_tid_();
 	r.lanes = spmtd_threads_();
-	reduce_run(&r, c->args->type, c->args->op);
+	fold_run(&r, c->args->type, c->args->op);
 }
 
 /* The block's share of what has arrived, to dst. */

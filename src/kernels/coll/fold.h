@@ -7,12 +7,12 @@
  * that gives the same bits everywhere. min and max: a NaN on any rank gives NaN; -0 is below +0.
  * Every NaN result is the positive quiet NaN without payload.
  */
-#ifndef SPMT_KERNELS_REDUCE_H
-#define SPMT_KERNELS_REDUCE_H
+#ifndef SPMT_KERNELS_FOLD_H
+#define SPMT_KERNELS_FOLD_H
 
-#include "entry.h"
+#include "src/kernels/entry.h"
 
-struct reduce {
+struct fold {
 	const struct spmtd_inbox *inboxes; /* this rank's, posted and acquired */
 	int npes, first;		   /* the peer whose dst is written first */
 	int everyone;			   /* 1: the result is for every dst; 0: for `dst` */
@@ -24,6 +24,6 @@ struct reduce {
 };
 
 /* type: enum spmt_type, op: enum spmt_op, checked by the caller. */
-void reduce_run(const struct reduce *r, int type, int op);
+void fold_run(const struct fold *r, int type, int op);
 
 #endif

@@ -6,7 +6,7 @@
  * src or writes dst. Blocks wait for the first one alone.
  */
 #include "coll.h"
-#include "reduce.h"
+#include "fold.h"
 
 static inline uint64_t type_bytes(int type)
 {
@@ -48,7 +48,7 @@ static inline void coll_pull(const struct coll *c, int pe, int n, uint64_t from,
  * all_reduce: each rank makes an equal share of the result, in units of 16 bytes, for all. In place
  * is fine: a share is read by one rank only, before that rank writes it.
  */
-static inline void share(const struct coll *c, struct reduce *r)
+static inline void share(const struct coll *c, struct fold *r)
 {
 	uint64_t n = (uint64_t)c->view->npes, pe = (uint64_t)c->view->pe;
 	uint64_t units = (c->bytes + 15) / 16, each = units / n, over = units % n;
@@ -63,7 +63,7 @@ static inline void share(const struct coll *c, struct reduce *r)
 
 static inline void reduce(const struct coll *c)
 {
-	struct reduce r;
+	struct fold r;
 
 	r.inboxes = spmtd_inbox_(c->view, 0);
 	r.npes = c->view->npes;
@@ -78,7 +78,7 @@ static inline void reduce(const struct coll *c)
 	r.lanes = kernel_lanes();
 	if (r.everyone)
 		share(c, &r);
-	reduce_run(&r, c->args->type, c->args->op);
+	fold_run(&r, c->args->type, c->args->op);
 }
 
 static inline void coll_move(const struct coll *c)

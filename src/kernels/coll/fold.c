@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "reduce.h"
+#include "fold.h"
 
-#include "../../include/spmt.h"
+#include "../../../include/spmt.h"
 #include "halves.h"
 #include "slot.h"
 
@@ -22,21 +22,21 @@ static inline struct wide packed_wide(struct wide w)
 }
 
 /* Bytes of unit k that there are. */
-static inline uint32_t unit_bytes(const struct reduce *r, uint64_t k)
+static inline uint32_t unit_bytes(const struct fold *r, uint64_t k)
 {
 	uint64_t left = r->bytes - 16 * k;
 
 	return 16 * k >= r->bytes ? 0 : left < 16 ? (uint32_t)left : 16;
 }
 
-static inline union unit unit_of(const struct reduce *r, int pe, uint64_t k)
+static inline union unit unit_of(const struct fold *r, int pe, uint64_t k)
 {
 	if (r->slots)
 		return packed(unit_arrived(r->slots + (uint64_t)(uint32_t)pe * r->slot, k));
 	return packed(fetch(r->inboxes[pe].src + r->from + 16 * k, unit_bytes(r, k)));
 }
 
-static inline void unit_out(const struct reduce *r, uint64_t k, union unit u)
+static inline void unit_out(const struct fold *r, uint64_t k, union unit u)
 {
 	uint32_t n = unit_bytes(r, k);
 	int pe = r->first;
@@ -206,7 +206,7 @@ static inline union unit f64_end(union unit u)
 
 /* The next rank's unit is loaded before the last one's is folded. */
 #define DEFINE_REDUCER(name, acc, hold, begin, step, m, end)                   \
-	static void name(const struct reduce *r)                               \
+	static void name(const struct fold *r)                                 \
 	{                                                                      \
 		for (uint64_t k = r->lane; 16 * k < r->bytes; k += r->lanes) { \
 			union unit x = unit_of(r, 0, k), next = x;             \
@@ -266,17 +266,17 @@ DEFINE_REDUCER(or_all, union unit, packed, same, STEP_OR, u64, same)
 DEFINE_REDUCER(xor_all, union unit, packed, same, STEP_XOR, u64, same)
 
 /* Signed and unsigned integers differ in order alone. */
-#define PICK(type, sums)                                               \
-	static inline void pick_##type(const struct reduce *r, int op) \
-	{                                                              \
-		if (op == SPMT_OP_SUM)                                 \
-			sum_##sums(r);                                 \
-		else if (op == SPMT_OP_PROD)                           \
-			prod_##sums(r);                                \
-		else if (op == SPMT_OP_MIN)                            \
-			min_of_##type(r);                              \
-		else                                                   \
-			max_of_##type(r);                              \
+#define PICK(type, sums)                                             \
+	static inline void pick_##type(const struct fold *r, int op) \
+	{                                                            \
+		if (op == SPMT_OP_SUM)                               \
+			sum_##sums(r);                               \
+		else if (op == SPMT_OP_PROD)                         \
+			prod_##sums(r);                              \
+		else if (op == SPMT_OP_MIN)                          \
+			min_of_##type(r);                            \
+		else                                                 \
+			max_of_##type(r);                            \
 	}
 PICK(i8, u8)
 PICK(u8, u8)
@@ -291,7 +291,7 @@ PICK(bf16, bf16)
 PICK(f32, f32)
 PICK(f64, f64)
 
-static inline int reduce_bits(const struct reduce *r, int op)
+static inline int fold_bits(const struct fold *r, int op)
 {
 	switch (op) {
 	case SPMT_OP_AND:
@@ -308,9 +308,9 @@ static inline int reduce_bits(const struct reduce *r, int op)
 	}
 }
 
-__attribute__((noinline)) void reduce_run(const struct reduce *r, int type, int op)
+__attribute__((noinline)) void fold_run(const struct fold *r, int type, int op)
 {
-	if (reduce_bits(r, op))
+	if (fold_bits(r, op))
 		return;
 	switch (type) {
 	case SPMT_TYPE_I8:

@@ -3,8 +3,8 @@
 #ifndef SPMT_KERNELS_COLL_H
 #define SPMT_KERNELS_COLL_H
 
-#include "../../include/spmt.h"
-#include "broken.h"
+#include "../../../include/spmt.h"
+#include "src/kernels/broken.h"
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define COLL_FN static inline

@@ -3,7 +3,7 @@
 #ifndef SPMT_KERNELS_UNIT_H
 #define SPMT_KERNELS_UNIT_H
 
-#include "../../include/spmt_device/machine.h"
+#include "../../../include/spmt_device/machine.h"
 
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
 typedef uint16_t u16x8 __attribute__((vector_size(16)));

@@ -9,6 +9,7 @@
 #include "spmt/comm/turn.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
+#include "src/kernels/area.h"
 #include "sync.h"
 
 #define FORBID_NS 1000000000
@@ -99,7 +100,7 @@ int spmt_fence(spmt_comm *comm)
    host backend kernels see that the comm is broken; on GPUs they look at a word of their device, which is written here. */
 static void comm_forbid(spmt_comm *comm)
 {
-	struct spmtd_own *own = (struct spmtd_own *)(void *)comm->links[comm->rank].own;
+	struct area *area = area_at((uint64_t)(uintptr_t)comm->links[comm->rank].own, comm->nranks);
 	const struct backend *b = comm->backend;
 	struct status_saved saved;
 	device_stream s;
@@ -111,7 +112,7 @@ static void comm_forbid(spmt_comm *comm)
 	rc = b->stream_create(comm->dev, &s);
 	if (!rc) {
 		comm->signals->mark = (uint32_t)SPMT_ERR_ABORTED;
-		rc = b->copy(comm->dev, &own->error, &comm->signals->mark, sizeof(own->error), s);
+		rc = b->copy(comm->dev, &area->error, &comm->signals->mark, sizeof(area->error), s);
 		if (!rc)
 			rc = b->stream_sync(comm->dev, s, FORBID_NS, NULL);
 		b->stream_destroy(comm->dev, s);

@@ -17,7 +17,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "src/kernels/kernels.h"
+#include "src/kernels/area.h"
 
 /* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer, slots; and where
    ranks live in several processes, room through which collectives reach buffers outside the heap. */

@@ -19,7 +19,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "src/kernels/kernels.h"
+#include "src/kernels/area.h"
 
 #define NO_AREA UINT64_MAX /* 0 is an offset as any other */
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How kernels of the library break their comm, and find it broken. A rank that gives a collective or barrier up leaves a mark at
- * every rank, in own->error: from then on nothing of the library takes place there, whatever was queued, graphs that are launched
+ * every rank, in its area: from then on nothing of the library takes place there, whatever was queued, graphs that are launched
  * again included. Its host hears by the stop word and by what is told.
  */
 #ifndef SPMT_KERNELS_BROKEN_H
 #define SPMT_KERNELS_BROKEN_H
 
+#include "area.h"
 #include "entry.h"
 
 /* The upper half of a mark: 1 + the rank that left it, 0: the host did. */
@@ -23,7 +24,7 @@ static inline int broken_by(uint64_t mark)
 /* 0, or the mark. On GPUs the stop word lies across the bus: who has something to wait for looks at it meanwhile. */
 static inline uint64_t broken(const struct spmt_view *v)
 {
-	uint64_t mark = v->own ? spmtd_peek64_(spmtd_at_(&v->own->error)) : 0;
+	uint64_t mark = v->own ? spmtd_peek64_(spmtd_at_(&area_of(v)->error)) : 0;
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 	if (!mark && v->stop && spmtd_peek32_(spmtd_at_(v->stop)))
@@ -32,24 +33,19 @@ static inline uint64_t broken(const struct spmt_view *v)
 	return mark;
 }
 
-static inline uint64_t broken_area(const struct spmt_view *v, int pe)
-{
-	return v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
-}
-
 /* At all ranks, this one included, once the host has been told: it knows best. What this rank has found is passed on. By lane of
    lanes threads. */
 static inline void broken_leave_marks(
 	const struct spmt_view *v, int code, uint32_t lane, uint32_t lanes)
 {
-	uint64_t mark = spmtd_peek64_(spmtd_at_(&v->own->error));
+	uint64_t mark = spmtd_peek64_(spmtd_at_(&area_of(v)->error));
 
 	if (!mark)
 		mark = broken_mark(v->pe, code);
 	for (int pe = (int)lane; pe < v->npes; pe += (int)lanes) {
-		uint64_t own = pe == v->pe ? spmtd_at_(v->own) : broken_area(v, pe);
+		uint64_t own = pe == v->pe ? spmtd_at_(v->own) : area_there(v, pe);
 
-		spmtd_poke64_(spmtd_at_(&((struct spmtd_own *)spmtd_to_(own))->error), mark);
+		spmtd_poke64_(spmtd_at_(&area_at(own, v->npes)->error), mark);
 		spmtd_wake_(v, pe);
 	}
 }
@@ -85,7 +81,7 @@ static inline void kernel_record(const struct spmt_view *v, uint64_t told, int c
 	if (t)
 		r = code == SPMTD_MISMATCH ? &t->differs : &t->broke;
 	if (t && code == SPMTD_ABORTED) /* who has told, -1: the host */
-		peer = broken_by(spmtd_peek64_(spmtd_at_(&v->own->error)));
+		peer = broken_by(spmtd_peek64_(spmtd_at_(&area_of(v)->error)));
 	if (r && v->own)
 		spmtd_record_at_(r, spmtd_at_(&v->own->recording), code, v->pe, what, peer, a,
 			expected, seen);
@@ -100,7 +96,7 @@ static inline void kernel_missing(uint64_t told, int pe)
 /* By one thread of a collective or barrier that begins in a broken comm. */
 static inline void broken_refuse(const struct spmt_view *v, uint64_t told, int what, uint64_t mark)
 {
-	kernel_record(v, told, SPMTD_ABORTED, what, -1, spmtd_at_(&v->own->error), 0, mark);
+	kernel_record(v, told, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
 	broken_raise(v, SPMTD_ABORTED);
 }
 

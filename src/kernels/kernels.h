@@ -101,13 +101,6 @@ static inline uint32_t slot_room(int npes, uint64_t most)
 	return room < SLOT_MOST ? (uint32_t)room : SLOT_MOST;
 }
 
-/* Of a rank's library area (spmt_device.h). */
-static inline uint64_t area_size(int npes, uint32_t room)
-{
-	return sizeof(struct spmtd_own) +
-		(uint64_t)(uint32_t)npes * (sizeof(struct spmtd_inbox) + 2 * 2 * (uint64_t)room);
-}
-
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_stage;
 

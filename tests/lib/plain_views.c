@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/kernels/area.h"
+
 static int64_t clock_ns(void)
 {
 	struct timespec t;
@@ -44,8 +46,7 @@ static void wake_here(const struct spmt_view *v, int32_t pe)
 
 int views_open(struct views *w, int n, size_t heap, bool flat)
 {
-	size_t own = sizeof(struct spmtd_own) +
-		(size_t)n * (sizeof(struct spmtd_inbox) + 4 * VIEWS_ROOM);
+	size_t own = area_size(n, VIEWS_ROOM);
 
 	memset(w, 0, sizeof(*w));
 	w->ops.pause = pause_here;

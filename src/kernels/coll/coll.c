@@ -34,7 +34,7 @@ static inline uint64_t type_bytes(int type)
 static inline void coll_pull(const struct coll *c, int pe, int n, uint64_t from, int places)
 {
 	for (int i = 0; i < n; i++) {
-		uint64_t src = spmtd_inbox_(c->view, pe)->src + from, dst = c->args->dst;
+		uint64_t src = area_inbox(c->view, pe)->src + from, dst = c->args->dst;
 
 		if (places)
 			dst += (uint64_t)(uint32_t)pe * c->bytes;
@@ -65,7 +65,7 @@ static inline void reduce(const struct coll *c)
 {
 	struct fold r;
 
-	r.inboxes = spmtd_inbox_(c->view, 0);
+	r.inboxes = area_inbox(c->view, 0);
 	r.npes = c->view->npes;
 	r.first = c->view->pe;
 	r.everyone = c->args->kind == COLL_ALL_REDUCE;
@@ -110,7 +110,7 @@ static inline void tell_done(const struct coll *c, int failed)
 	const struct spmt_view *v = c->view;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		spmtd_ring_set_(spmtd_at_(&spmtd_outbox_(v, pe)->done),
+		spmtd_ring_set_(spmtd_at_(&area_outbox(v, pe)->done),
 			c->epoch << 1 | (uint64_t)(failed != 0));
 		spmtd_wake_(v, pe);
 	}
@@ -118,7 +118,7 @@ static inline void tell_done(const struct coll *c, int failed)
 
 static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, int pe)
 {
-	uint64_t a = spmtd_at_(&spmtd_inbox_(c->view, pe)->done), want = c->epoch << 1, seen;
+	uint64_t a = spmtd_at_(&area_inbox(c->view, pe)->done), want = c->epoch << 1, seen;
 	int rc = 0;
 
 	for (;;) {
@@ -218,8 +218,8 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	c.args = args;
 	c.view = v;
 	c.mark = broken(v);
-	c.epoch = peek_word(&v->own->coll_epoch) + 1;
-	c.before = peek_word(&v->own->grid[GRID_BEFORE]);
+	c.epoch = peek_word(&area_of(v)->coll_epoch) + 1;
+	c.before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
 	c.bytes = args->count * type_bytes(args->type);
 	c.met = 0;
 	/* All ranks have seen the part before differ. */
@@ -245,7 +245,7 @@ KERNEL_BODY run_stage(const struct kernel_stage_args *args)
 	const struct spmt_view *v = &args->view;
 
 	if (kernel_refused(v) ||
-		(args->behind && coll_ended_how(v, peek_word(&v->own->coll_epoch))))
+		(args->behind && coll_ended_how(v, peek_word(&area_of(v)->coll_epoch))))
 		return;
 	for (uint64_t b = 0; b < args->blocks; b++)
 		spmtd_bulk_raw_(args->dst + b * args->dst_step, args->src + b * args->src_step,

@@ -12,10 +12,6 @@
 #define COLL_FN
 #endif
 
-/* own->grid: how many blocks have ever come to the end, how many had before this launch, and how the last
-   collective ended that did not well: its epoch, below it how; and the last one for which the peers were taken, below it whether that failed. */
-enum { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
-
 /* The worst block's counts for all. */
 enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
 

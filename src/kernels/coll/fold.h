@@ -10,13 +10,13 @@
 #ifndef SPMT_KERNELS_FOLD_H
 #define SPMT_KERNELS_FOLD_H
 
-#include "src/kernels/entry.h"
+#include "src/kernels/area.h"
 
 struct fold {
-	const struct spmtd_inbox *inboxes; /* this rank's, posted and acquired */
-	int npes, first;		   /* the peer whose dst is written first */
-	int everyone;			   /* 1: the result is for every dst; 0: for `dst` */
-	uint64_t from, to, bytes;	   /* offsets into src and dst; bytes are whole elements */
+	const struct area_inbox *inboxes; /* this rank's, posted and acquired */
+	int npes, first;		  /* the peer whose dst is written first */
+	int everyone;			  /* 1: the result is for every dst; 0: for `dst` */
+	uint64_t from, to, bytes;	  /* offsets into src and dst; bytes are whole elements */
 	uint64_t dst;
 	uint64_t slots,
 		slot; /* not 0: units lie there, `slot` bytes a rank (unit.h), not in any src */

@@ -21,7 +21,7 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 	uint64_t flag = (uint64_t)spmtd_flag_(c->epoch) << 32, key = c->args->key;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		struct spmtd_inbox *box = spmtd_outbox_(v, pe);
+		struct area_inbox *box = area_outbox(v, pe);
 		uint64_t *hello = box->hello[c->epoch & 1];
 
 		spmtd_poke64_(spmtd_at_(&hello[1]), flag | key >> 32);
@@ -50,7 +50,7 @@ COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w)
 	if (w->polls % 64)
 		return rc;
 #endif
-	return !rc && peek_word(&c->view->own->error) ? SPMTD_ABORTED : rc;
+	return !rc && peek_word(&area_of(c->view)->error) ? SPMTD_ABORTED : rc;
 }
 
 /* One half of a hello; *other: the first rank that called something else, as far as this half tells. */
@@ -59,7 +59,7 @@ static inline int await_hello(
 {
 	const struct spmt_view *v = c->view;
 	uint32_t flag = spmtd_flag_(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
-	uint64_t a = spmtd_at_(&spmtd_inbox_(v, pe)->hello[c->epoch & 1][half]), seen;
+	uint64_t a = spmtd_at_(&area_inbox(v, pe)->hello[c->epoch & 1][half]), seen;
 	int rc = 0;
 
 	for (;;) {
@@ -80,7 +80,7 @@ static inline int await_hello(
 
 static inline void record_mismatch(const struct coll *c, int pe)
 {
-	const uint64_t *hello = spmtd_inbox_(c->view, pe)->hello[c->epoch & 1];
+	const uint64_t *hello = area_inbox(c->view, pe)->hello[c->epoch & 1];
 	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
 
 	kernel_record(c->view, c->args->told, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
@@ -110,7 +110,7 @@ COLL_FN int coll_meet(const struct coll *c)
    told with the next release. One block alone needs neither fence nor count: two microseconds. */
 COLL_FN int coll_last_block(const struct coll *c)
 {
-	uint64_t ended = spmtd_at_(&c->view->own->grid[GRID_ENDED]);
+	uint64_t ended = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
 	int last = 0;
 
 	spmtd_gather_(SPMTD_BLOCK_);
@@ -130,10 +130,10 @@ COLL_FN int coll_last_block(const struct coll *c)
 /* By one thread of the last block. */
 COLL_FN void coll_end_epoch(const struct coll *c)
 {
-	struct spmtd_own *own = c->view->own;
+	struct area *area = area_of(c->view);
 
-	spmtd_poke64_(spmtd_at_(&own->grid[GRID_BEFORE]), c->before + kernel_blocks());
-	spmtd_poke64_(spmtd_at_(&own->coll_epoch), c->epoch);
+	spmtd_poke64_(spmtd_at_(&area->grid[GRID_BEFORE]), c->before + kernel_blocks());
+	spmtd_poke64_(spmtd_at_(&area->coll_epoch), c->epoch);
 }
 
 /* ---- giving up ------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ COLL_FN void coll_end_epoch(const struct coll *c)
 /* By one thread of each block that is not through with it. */
 COLL_FN void coll_ended_badly(const struct coll *c, int rc)
 {
-	uint64_t a = spmtd_at_(&c->view->own->grid[GRID_HOW]), seen = spmtd_peek64_(a), old;
+	uint64_t a = spmtd_at_(&area_of(c->view)->grid[GRID_HOW]), seen = spmtd_peek64_(a), old;
 	uint64_t how = c->epoch << 2 |
 		(rc == SPMTD_TIMEOUT		      ? ENDED_TIMEOUT
 				: rc == SPMTD_ABORTED ? ENDED_ABORTED
@@ -158,7 +158,7 @@ COLL_FN void coll_ended_badly(const struct coll *c, int rc)
 /* Of the collective `epoch`. */
 COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
 {
-	uint64_t how = peek_word(&v->own->grid[GRID_HOW]);
+	uint64_t how = peek_word(&area_of(v)->grid[GRID_HOW]);
 
 	return how >> 2 == (epoch << 2) >> 2 ? (int)(how & 3) : ENDED_WELL;
 }
@@ -170,7 +170,7 @@ COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
 /* One exchange, as the word need not be read first: what is lost is put back. */
 static inline int take_peer(const struct coll *c, int pe)
 {
-	uint64_t a = spmtd_at_(&spmtd_inbox_(c->view, pe)->turn), back = c->epoch << 1;
+	uint64_t a = spmtd_at_(&area_inbox(c->view, pe)->turn), back = c->epoch << 1;
 
 	if (spmtd_swap64_(a, back | 1) != back)
 		return 1;
@@ -202,7 +202,7 @@ static inline int await_taken(const struct coll *c, uint64_t word)
 COLL_FN int coll_take_all(const struct coll *c, int rc)
 {
 	const struct spmt_view *v = c->view;
-	uint64_t word = spmtd_at_(&v->own->grid[GRID_TAKEN]);
+	uint64_t word = spmtd_at_(&area_of(v)->grid[GRID_TAKEN]);
 
 	if (kernel_block() != 0)
 		return rc ? rc : await_taken(c, word);
@@ -220,7 +220,7 @@ COLL_FN int coll_take_all(const struct coll *c, int rc)
 /* The other side: 0: pe was first. */
 static inline int taken_back(const struct coll *c, int pe)
 {
-	uint64_t a = spmtd_at_(&spmtd_outbox_(c->view, pe)->turn), back = c->epoch << 1;
+	uint64_t a = spmtd_at_(&area_outbox(c->view, pe)->turn), back = c->epoch << 1;
 	uint64_t seen = spmtd_peek64_(a), old;
 
 	while (seen >> 1 != back >> 1) {
@@ -235,12 +235,12 @@ static inline int taken_back(const struct coll *c, int pe)
 /* pe has said that it is through with this rank. */
 static inline int is_done(const struct coll *c, int pe)
 {
-	return (int64_t)(peek_word(&spmtd_inbox_(c->view, pe)->done) - (c->epoch << 1)) >= 0;
+	return (int64_t)(peek_word(&area_inbox(c->view, pe)->done) - (c->epoch << 1)) >= 0;
 }
 
 static inline int lacks(const struct coll *c, int pe)
 {
-	const struct spmtd_inbox *box = spmtd_inbox_(c->view, pe);
+	const struct area_inbox *box = area_inbox(c->view, pe);
 
 	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != spmtd_flag_(c->epoch))
 		return 1;

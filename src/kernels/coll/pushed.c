@@ -13,7 +13,7 @@ static inline uint64_t slot_of(const struct coll *c, uint64_t own, int writer)
 {
 	uint64_t npes = (uint64_t)c->view->npes, nth = (c->epoch & 1) * npes + (uint64_t)writer;
 
-	return spmtd_at_(spmtd_inbox_at_(own, c->view->npes)) + nth * 2 * c->args->room;
+	return area_slots(own, c->view->npes) + nth * 2 * c->args->room;
 }
 
 /* A block's share of every rank's data, in pieces: an equal range of whole units. */
@@ -87,7 +87,7 @@ static inline void coll_push(const struct coll *c)
 	uint64_t p;
 
 	for (uint64_t i = spmtd_tid_(); sweep_at(c, &s, i, &p, &pe); i += spmtd_threads_()) {
-		uint64_t own = v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
+		uint64_t own = area_there(v, pe);
 		uint64_t from = c->args->src + (parts ? (uint64_t)(uint32_t)pe * c->bytes : 0);
 
 		piece_send(slot_of(c, own, v->pe), p, piece_fetch(from + PIECE * p, bytes_of(c, p)),
@@ -166,8 +166,7 @@ static inline void unpack(const struct coll *c)
 COLL_FN void coll_clear_other_set(const struct coll *c)
 {
 	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
-	uint64_t at = spmtd_at_(spmtd_inbox_at_(spmtd_at_(c->view->own), c->view->npes)) +
-		(~c->epoch & 1) * set;
+	uint64_t at = area_slots(spmtd_at_(c->view->own), c->view->npes) + (~c->epoch & 1) * set;
 
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
@@ -198,7 +197,7 @@ static inline int collect_small(const struct coll *c)
 /* By one thread of each block: is it the last? Where one has failed its word comes before its count. */
 static inline int count_small(const struct coll *c, int rc)
 {
-	uint64_t ended = spmtd_at_(&c->view->own->grid[GRID_ENDED]);
+	uint64_t ended = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
 	int last;
 
 	if (rc)

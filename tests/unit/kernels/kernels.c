@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's kernels as host functions, a thread a rank, on views made by hand; collectives
    against a naive oracle. */
-#include "src/kernels/kernels.h"
+#include "src/kernels/area.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -260,7 +260,7 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 				c->kind, c->type, c->op, c->count, pe, n, i, (unsigned long long)is,
 				(unsigned long long)want);
 	}
-	return r->message[0] || r->v.own->error;
+	return r->message[0] || area_of(&r->v)->error;
 }
 
 static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
@@ -319,9 +319,10 @@ static void collectives_with(int n, uint32_t room)
 	start_all(&w, n, room, runners, run_all);
 	for (int pe = 0; pe < n; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq(runners[pe].v.own->error, 0);
-		cr_expect_eq(runners[pe].v.own->coll_epoch, runners[0].v.own->coll_epoch);
-		cr_expect_gt(runners[pe].v.own->coll_epoch, 1000);
+		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
+		cr_expect_eq(
+			area_of(&runners[pe].v)->coll_epoch, area_of(&runners[0].v)->coll_epoch);
+		cr_expect_gt(area_of(&runners[pe].v)->coll_epoch, 1000);
 	}
 	views_close(&w);
 }
@@ -418,13 +419,13 @@ Test(kernels, ranks_that_see_each_other_elsewhere)
 	for (int who = 0; who < 2; who++) {
 		pthread_join(two[who].runner.thread, NULL);
 		cr_expect_str_empty(two[who].runner.message);
-		cr_expect_eq(two[who].runner.v.own->error, 0);
+		cr_expect_eq(area_of(&two[who].runner.v)->error, 0);
 		for (int from = 0; from < 2; from++) {
-			struct spmtd_inbox *box = (void *)(two[who].runner.v.own + 1);
+			const struct area_inbox *box = area_inbox(&two[who].runner.v, from);
 
 			/* told as this rank sees it */
-			cr_expect_eq(box[from].src, (uint64_t)(uintptr_t)maps[who][from]);
-			cr_expect_eq(box[from].dst, (uint64_t)(uintptr_t)maps[who][from] + 64);
+			cr_expect_eq(box->src, (uint64_t)(uintptr_t)maps[who][from]);
+			cr_expect_eq(box->dst, (uint64_t)(uintptr_t)maps[who][from] + 64);
 		}
 	}
 	views_close(&world);
@@ -461,7 +462,7 @@ static void one_differs(uint32_t room)
 	start_all(&w, 3, room, runners, run_odd_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
 		cr_expect_eq(w.records[pe].valid, 2);
 		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
 		cr_expect_eq(w.records[pe].what, SPMTD_WHAT_COLLECTIVE);
@@ -513,7 +514,7 @@ Test(kernels, small_here_and_large_there_moves_nothing)
 	start_all(&w, 3, 16, runners, run_short_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
 		cr_expect_eq(w.records[pe].code, SPMT_ERR_MISMATCH);
 	}
 	views_close(&w);
@@ -534,7 +535,8 @@ static void *run_past_the_turn(void *arg)
 
 	for (int i = 0; i < 14; i++) {
 		if (i == 6)
-			r->v.own->coll_epoch = (1ull << 31) - 4; /* odd ones follow even ones */
+			area_of(&r->v)->coll_epoch =
+				(1ull << 31) - 4; /* odd ones follow even ones */
 		if (i >= 6)
 			args.count = 1;
 		memset(dst, 0, sizeof(dst));
@@ -553,10 +555,11 @@ Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
 	start_all(&w, 2, VIEWS_ROOM, runners, run_past_the_turn);
 	for (int pe = 0; pe < 2; pe++) {
-		const uint64_t *slots = (void *)((struct spmtd_inbox *)(runners[pe].v.own + 1) + 2);
+		const uint64_t *slots =
+			spmtd_to_(area_slots(spmtd_at_(runners[pe].v.own), runners[pe].v.npes));
 
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq(runners[pe].v.own->error, 0);
+		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
 		for (size_t i = 0; i < 4 * VIEWS_ROOM / 4; i++)
 			cr_expect(i % (VIEWS_ROOM / 4) < 4 || !slots[i], "slot word %zu", i);
 		cr_expect_neq(slots[0], 0);
@@ -569,23 +572,24 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 	struct kernel_collective_args args = {
 		.count = 1, .kind = COLL_ALL_REDUCE, .type = SPMT_TYPE_U64
 	};
+	struct spmt_view other;
 	uint64_t word = 1;
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
 	w.timeout_ns = 2000000;
 	args.view = view_of(&w, 0);
+	other = view_of(&w, 1);
 	args.src = args.dst = (uint64_t)(uintptr_t)&word;
 	kernel_collective.host(&args);
-	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_TIMEOUT);
-	cr_expect_eq((int32_t)view_of(&w, 1).own->error, SPMT_ERR_TIMEOUT, "a mark is left there");
+	cr_expect_eq((int32_t)area_of(&args.view)->error, SPMT_ERR_TIMEOUT);
+	cr_expect_eq((int32_t)area_of(&other)->error, SPMT_ERR_TIMEOUT, "a mark is left there");
 	cr_expect_eq(w.stop, 1);
 	cr_expect_eq(w.records[0].peer, 1);
-	cr_expect_eq(((struct spmtd_inbox *)(view_of(&w, 1).own + 1))[0].done, 3,
-		"the others are told that it has failed");
-	args.view.own->error = 0;
+	cr_expect_eq(area_inbox(&other, 0)->done, 3, "the others are told that it has failed");
+	area_of(&args.view)->error = 0;
 	kernel_collective.host(&args);
-	cr_expect_eq(args.view.own->error >> 32, 1, "1 + the rank");
-	cr_expect_eq((int32_t)args.view.own->error, SPMT_ERR_ABORTED);
+	cr_expect_eq(area_of(&args.view)->error >> 32, 1, "1 + the rank");
+	cr_expect_eq((int32_t)area_of(&args.view)->error, SPMT_ERR_ABORTED);
 	views_close(&w);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernels that are no collectives, as host functions, and the arithmetic of halves. */
-#include "src/kernels/kernels.h"
+#include "src/kernels/area.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -110,7 +110,7 @@ Test(kernels_simple, signal_and_wait)
 	kernel_wait.host(&wait);
 	cr_expect_eq(w.records[1].code, SPMT_ERR_TIMEOUT);
 	cr_expect_eq(w.records[1].expected, 11);
-	cr_expect_eq(wait.view.own->error, 0); /* of meetings alone */
+	cr_expect_eq(area_of(&wait.view)->error, 0); /* of meetings alone */
 	views_close(&w);
 }
 
@@ -215,7 +215,7 @@ Test(kernels_simple, barrier)
 	}
 	for (int pe = 0; pe < 4; pe++) {
 		pthread_join(threads[pe], NULL);
-		cr_expect_eq(v[pe].own->error, 0);
+		cr_expect_eq(area_of(&v[pe])->error, 0);
 		cr_expect_eq(v[pe].own->sync_epoch, 200);
 	}
 	views_close(&w);

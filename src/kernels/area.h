@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot. It begins with what users'
+ * kernels reach by the public header: struct spmtd_own, then npes struct spmtd_inbox. Behind them, in lines of their own, lies what
+ * the library alone uses: struct area, npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them
+ * (parity of the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
+ */
+#ifndef SPMT_KERNELS_AREA_H
+#define SPMT_KERNELS_AREA_H
+
+#include "kernels.h"
+
+#define AREA_LINE 64u
+
+/* This rank's; on the device, so that graphs replay. */
+struct area {
+	uint64_t coll_epoch;
+	uint64_t
+		error; /* not 0: a collective or barrier in a stream has failed, and none takes place any more: its code; in the
+			     upper half 1 + the rank that told */
+	uint64_t grid[4]; /* meeting points of one kernel's blocks: enum area_grid */
+	uint64_t unused[2];
+};
+
+/* How many blocks have ever come to the end, how many had before this launch, how the last collective ended that did not well: its
+   epoch, below it how; and the last one for which the peers were taken, below it whether that failed. */
+enum area_grid { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
+
+struct area_inbox {
+	uint64_t
+		done; /* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
+	uint64_t src, dst; /* the writer's buffers, addresses as valid in this process */
+	uint64_t
+		turn; /* twice the collective epoch that the writer has taken back, one more: that may touch its buffers */
+	uint64_t hello
+		[2]
+		[2]; /* by parity of the writer's collective epoch: what it called, folded, in halves below
+				 spmtd_flag_(epoch) */
+};
+_Static_assert(sizeof(struct area) == AREA_LINE && sizeof(struct area_inbox) == AREA_LINE,
+	"no two writers share a line");
+
+/* own: the address of a library area, of npes ranks. */
+static inline uint64_t area_begin(uint64_t own, int npes)
+{
+	uint64_t size =
+		sizeof(struct spmtd_own) + (uint64_t)(uint32_t)npes * sizeof(struct spmtd_inbox);
+
+	return own + (size + AREA_LINE - 1) / AREA_LINE * AREA_LINE;
+}
+
+static inline struct area *area_at(uint64_t own, int npes)
+{
+	return (struct area *)spmtd_to_(area_begin(own, npes));
+}
+
+static inline struct area_inbox *area_inbox_at(uint64_t own, int npes, int writer)
+{
+	return (struct area_inbox *)(area_at(own, npes) + 1) + writer;
+}
+
+static inline uint64_t area_slots(uint64_t own, int npes)
+{
+	return area_begin(own, npes) + sizeof(struct area) +
+		(uint64_t)(uint32_t)npes * sizeof(struct area_inbox);
+}
+
+/* `room` bytes of data in every slot, with a flag to every word. */
+static inline uint64_t area_size(int npes, uint32_t room)
+{
+	return area_slots(0, npes) + 2 * 2 * (uint64_t)(uint32_t)npes * room;
+}
+
+/* Of the rank whose view it is. */
+static inline struct area *area_of(const struct spmt_view *v)
+{
+	return area_at(spmtd_at_(v->own), v->npes);
+}
+
+static inline struct area_inbox *area_inbox(const struct spmt_view *v, int writer)
+{
+	return area_inbox_at(spmtd_at_(v->own), v->npes, writer);
+}
+
+/* The address of pe's library area, and this rank's inbox there. */
+static inline uint64_t area_there(const struct spmt_view *v, int pe)
+{
+	return v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
+}
+
+static inline struct area_inbox *area_outbox(const struct spmt_view *v, int pe)
+{
+	return area_inbox_at(area_there(v, pe), v->npes, v->pe);
+}
+
+#endif

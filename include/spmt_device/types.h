@@ -119,31 +119,20 @@ struct spmt_view {
 };
 
 /*
- * The library area at the end of every rank's heap; layout fixed by npes. Peers write, the owner
- * reads. Counters only rise.
- *	struct spmtd_own, then npes struct spmtd_inbox (index: the rank that writes), then slots for
- *	the data of small collectives: 2 * npes (parity of the epoch, the rank that writes)
+ * What kernels of users need of the library area at the end of every rank's heap: struct spmtd_own, then
+ * npes struct spmtd_inbox (index: the rank that writes). Peers write, the owner reads. Counters only
+ * rise. Sizes and places stay: kernels that were compiled with an older header count by them.
  */
 struct spmtd_inbox {
 	uint64_t sync; /* writer's arrivals at device syncs */
-	uint64_t
-		done; /* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
-	uint64_t src, dst; /* writer's buffers, addresses as valid in this process */
-	uint64_t seen;	   /* where the writer sees this rank's user heap; written in init */
-	uint64_t
-		turn; /* in the rank's own: how many looks for one of many words have begun; in the others': twice the
-			      collective epoch that the writer has taken back, one more: that may touch its buffers */
-	uint64_t hello[2]
-		      [2]; /* by parity of the writer's collective epoch: what it called, folded, in
-				 halves below spmtd_flag_(epoch) */
+	uint64_t reserved[3];
+	uint64_t seen; /* where the writer sees this rank's user heap; written in init */
+	uint64_t turn; /* in the rank's own: how many looks for one of many words have begun */
+	uint64_t reserved2[4];
 };
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
-	uint64_t coll_epoch;
-	uint64_t
-		error; /* not 0: a collective or barrier in a stream has failed, and none takes place any more: its
-			     code; in the upper half 1 + the rank that told */
-	uint64_t grid[4];   /* meeting points of one kernel's blocks */
+	uint64_t reserved[6];
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 

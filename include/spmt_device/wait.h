@@ -194,12 +194,6 @@ SPMTD_FN struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
 	return spmtd_inbox_at_(spmtd_at_(v->own), writer);
 }
 
-/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs ago are cleared, no other's. */
-SPMTD_FN uint32_t spmtd_flag_(uint64_t epoch)
-{
-	return (uint32_t)epoch << 1 | 1;
-}
-
 /* An order in which to look at n words: `at`, and every `step`, of which the bits of `mask` count; an
    odd step comes by all. */
 struct spmtd_walk_ {

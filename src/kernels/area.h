@@ -35,10 +35,16 @@ struct area_inbox {
 	uint64_t hello
 		[2]
 		[2]; /* by parity of the writer's collective epoch: what it called, folded, in halves below
-				 spmtd_flag_(epoch) */
+				 area_flag(epoch) */
 };
 _Static_assert(sizeof(struct area) == AREA_LINE && sizeof(struct area_inbox) == AREA_LINE,
 	"no two writers share a line");
+
+/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs ago are cleared, no other's. */
+static inline uint32_t area_flag(uint64_t epoch)
+{
+	return (uint32_t)epoch << 1 | 1;
+}
 
 /* own: the address of a library area, of npes ranks. */
 static inline uint64_t area_begin(uint64_t own, int npes)

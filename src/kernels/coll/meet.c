@@ -18,7 +18,7 @@ COLL_FN int coll_agrees(int rc)
 COLL_FN void coll_greet(const struct coll *c, int posted)
 {
 	const struct spmt_view *v = c->view;
-	uint64_t flag = (uint64_t)spmtd_flag_(c->epoch) << 32, key = c->args->key;
+	uint64_t flag = (uint64_t)area_flag(c->epoch) << 32, key = c->args->key;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
 		struct area_inbox *box = area_outbox(v, pe);
@@ -58,7 +58,7 @@ static inline int await_hello(
 	const struct coll *c, struct spmtd_waiter_ *w, int pe, int half, int *other)
 {
 	const struct spmt_view *v = c->view;
-	uint32_t flag = spmtd_flag_(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
+	uint32_t flag = area_flag(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
 	uint64_t a = spmtd_at_(&area_inbox(v, pe)->hello[c->epoch & 1][half]), seen;
 	int rc = 0;
 
@@ -242,7 +242,7 @@ static inline int lacks(const struct coll *c, int pe)
 {
 	const struct area_inbox *box = area_inbox(c->view, pe);
 
-	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != spmtd_flag_(c->epoch))
+	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != area_flag(c->epoch))
 		return 1;
 	return c->met && !is_done(c, pe);
 }

@@ -91,7 +91,7 @@ static inline void coll_push(const struct coll *c)
 		uint64_t from = c->args->src + (parts ? (uint64_t)(uint32_t)pe * c->bytes : 0);
 
 		piece_send(slot_of(c, own, v->pe), p, piece_fetch(from + PIECE * p, bytes_of(c, p)),
-			spmtd_flag_(c->epoch));
+			area_flag(c->epoch));
 	}
 }
 
@@ -101,7 +101,7 @@ static inline int await_piece(
 	uint64_t a = slot + PIECE_IN_SLOT * p;
 	int rc;
 
-	while (!piece_is_here(slot, p, spmtd_flag_(c->epoch))) {
+	while (!piece_is_here(slot, p, area_flag(c->epoch))) {
 		rc = coll_patience(c, w);
 		if (!rc)
 			continue;

@@ -19,9 +19,7 @@
 #include "view.h"
 
 #define COLL_BLOCKS 32u
-#define COLL_BLOCK_BYTES (16u << 10)
-#define COLL_SMALL_BLOCK_BYTES (4u << 10)
-#define COLL_SLOT_ON_CPU 64u /* bytes: above them CPUs are slower by way of slots */
+#define COLL_STAGE_GRAIN (16u << 10) /* bytes for each thread block of a stage */
 
 struct coll_call {
 	const char *what;
@@ -31,9 +29,12 @@ struct coll_call {
 	size_t count;
 	enum spmt_type type;
 	enum spmt_op op;
-	int root, target;		 /* target: of a permute, who gets this rank's src */
-	uint64_t to;			 /* of a permute: its table, folded */
+	int root, target; /* target: of a permute, who gets this rank's src */
+	uint64_t to;	  /* of a permute: its table, folded */
+	bool unread;	  /* this rank's src is; made by coll_run: */
+	struct coll_moves moves;
 	uint64_t src_blocks, dst_blocks; /* of count elements */
+	int row;
 };
 
 static uint64_t call_key(const struct coll_call *c)
@@ -54,20 +55,11 @@ static bool is_float(enum spmt_type type)
 /* Where the same bytes have the same place in both buffers each is read before it is written. */
 static bool coll_in_place(const spmt_comm *comm, const struct coll_call *c, uint64_t part)
 {
-	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
-	uint64_t own = (uint64_t)comm->rank * part;
+	uintptr_t own = (uintptr_t)comm->rank * part;
 
-	switch (c->kind) {
-	case COLL_BROADCAST:
-	case COLL_ALL_REDUCE:
-		return dst == src;
-	case COLL_ALL_GATHER:
-		return src == dst + own;
-	case COLL_REDUCE_SCATTER:
-		return dst == src + own;
-	default:
-		return false;
-	}
+	return coll_kinds[c->kind].in_place &&
+		(uintptr_t)c->dst + (c->moves.dst_blocks ? own : 0) ==
+		(uintptr_t)c->src + (c->moves.src_blocks ? own : 0);
 }
 
 static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
@@ -75,7 +67,7 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
 	uint64_t part = c->count * type_size(c->type);
 
-	if (c->kind == COLL_BROADCAST && c->root != comm->rank) /* its src is not read */
+	if (c->unread)
 		return false;
 	return (dst - src < part * c->src_blocks || src - dst < part * c->dst_blocks) &&
 		!coll_in_place(comm, c, part);
@@ -84,13 +76,12 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t part = c->count * type_size(c->type);
-	bool reads = c->kind != COLL_BROADCAST || c->root == comm->rank;
 	int rc;
 
 	if (!c->count)
 		return 0;
 	rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
-	if (rc || !reads)
+	if (rc || c->unread)
 		return rc;
 	return local_check(comm, c->what, "src", c->src, part * c->src_blocks);
 }
@@ -156,28 +147,24 @@ static uint64_t coll_told(const spmt_comm *comm)
 
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
 {
-	uint32_t room = slot_room(comm->nranks, most);
-
-	return comm_cpu_access(comm) ? MIN_OF(room, COLL_SLOT_ON_CPU) : room;
+	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm));
 }
 
-/* Pushed through slots, which peers reach wherever they are. */
-static bool coll_small(const spmt_comm *comm, const struct coll_call *c)
+static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 {
-	return c->count * type_size(c->type) <= comm->slot_room;
+	return coll_choose(&(struct coll_case){ .kind = c->kind,
+		.on_cpu = comm_cpu_access(comm),
+		.bytes = c->count * type_size(c->type),
+		.room = comm->slot_room,
+		.wanted = -1 });
 }
 
-/* Blocks meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
-static unsigned coll_blocks(const spmt_comm *comm, const struct coll_call *c)
+/* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
+static unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
 {
-	uint64_t bytes = c->count * type_size(c->type) *
-		(coll_small(comm, c) ? (uint64_t)comm->nranks
-				     : MAX_OF(c->src_blocks, c->dst_blocks));
 	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
 
-	if (coll_small(comm, c))
-		return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_SMALL_BLOCK_BYTES, most));
-	return (unsigned)MAX_OF(1u, MIN_OF(bytes / COLL_BLOCK_BYTES, most));
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
 static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
@@ -186,23 +173,24 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	struct kernel_collective_args args = {
 		.dst = (uint64_t)(uintptr_t)c->dst,
 		.src = (uint64_t)(uintptr_t)c->src,
-		.count = c->count,
+		.bytes = c->count * type_size(c->type),
 		.key = key,
 		.told = coll_told(comm),
-		.kind = (int)c->kind,
+		.algorithm = c->row,
 		.type = (int)c->type,
 		.op = (int)c->op,
-		.root = c->root,
-		.to = c->target,
+		.moves = c->moves,
 		.room = comm->slot_room,
 		.part = part,
 	};
-
+	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
+		? (uint64_t)comm->nranks
+		: MAX_OF(c->src_blocks, c->dst_blocks);
 	int rc;
 
 	view_fill(comm, &args.view);
-	rc = kernel_queue_wide(
-		comm, &kernel_collective, &args, sizeof(args), coll_blocks(comm, c), in->stream);
+	rc = kernel_queue_wide(comm, &kernel_collective, &args, sizeof(args),
+		coll_grid(comm, args.bytes * blocks, coll_rows[c->row].grain), in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	return rc;
@@ -231,13 +219,11 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 		.bytes = bytes,
 		.behind = out || part->nth,
 	};
-	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
 	int rc;
 
 	view_fill(comm, &args.view);
 	rc = kernel_queue_wide(comm, &kernel_stage, &args, sizeof(args),
-		(unsigned)MAX_OF(1u, MIN_OF(bytes * args.blocks / COLL_BLOCK_BYTES, most)),
-		in->stream);
+		coll_grid(comm, bytes * args.blocks, COLL_STAGE_GRAIN), in->stream);
 	in->queued |= !rc;
 	return rc;
 }
@@ -245,13 +231,11 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 static int coll_part(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
 	struct coll_in_stream *in)
 {
-	bool gives = whole->kind != COLL_BROADCAST || whole->root == comm->rank;
-	bool gets = whole->kind != COLL_PERMUTE || whole->root >= 0;
-	int rc = gives ? coll_stage(comm, whole, part, false, in) : 0;
+	int rc = whole->moves.tos ? coll_stage(comm, whole, part, false, in) : 0;
 
 	if (!rc)
 		rc = coll_kernel(comm, &part->call, call_key(whole), part->nth, in);
-	return rc || !gets ? rc : coll_stage(comm, whole, part, true, in);
+	return rc || !whole->moves.froms ? rc : coll_stage(comm, whole, part, true, in);
 }
 
 /*
@@ -273,6 +257,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	part.call.dst = comm->stage + comm->stage_size;
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
 		part.call.count = MIN_OF(most, c->count - part.from);
+		part.call.row = coll_row(comm, &part.call);
 		rc = coll_part(comm, c, &part, in);
 	}
 	/* The others meet this rank, and would take its part for whole. */
@@ -281,11 +266,16 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	return rc;
 }
 
-static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stream)
+static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	device_stream s = stream_of(comm, stream);
 	struct coll_in_stream in;
-	int rc = coll_check(comm, c);
+	int rc;
+
+	c->moves = coll_moves(c->kind, comm->rank, comm->nranks, c->root, c->target);
+	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
+	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
+	rc = coll_check(comm, c);
 
 	if (!rc)
 		rc = comm_claim(comm, c->what);
@@ -293,7 +283,8 @@ static int coll_run(spmt_comm *comm, const struct coll_call *c, spmt_stream stre
 		return rc;
 	rc = coll_begin(comm, s, &in);
 	if (!rc) {
-		rc = comm->stage && !coll_small(comm, c)
+		c->row = coll_row(comm, c);
+		rc = comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
 			? coll_staged(comm, c, &in)
 			: coll_kernel(comm, c, call_key(c), 0, &in);
 		coll_end(comm, &in);
@@ -332,7 +323,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 {
 	TURN(comm, __func__);
 	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
-		root, 0, 0, 1, 1 };
+		.root = root };
 	int rc = comm_enter(comm, c.what);
 
 	if (rc)
@@ -340,8 +331,8 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 	if (!comm_has_pe(comm, root))
 		return fail(-EINVAL, "%s: rank %d: root %d is not in 0 .. %d", c.what, comm->rank,
 			root, comm->nranks - 1);
-	/* Only the root's src is read. */
-	if (comm->rank != root && !src)
+	c.unread = comm->rank != root;
+	if (c.unread && !src)
 		c.src = dst;
 	return coll_run(comm, &c, stream);
 }
@@ -351,7 +342,7 @@ int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, e
 {
 	TURN(comm, __func__);
 	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
-		SPMT_OP_SUM, 0, 0, 0, 1, comm ? (uint64_t)comm->nranks : 1 };
+		SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -361,9 +352,8 @@ int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	spmt_stream stream)
 {
 	TURN(comm, __func__);
-	uint64_t n = comm ? (uint64_t)comm->nranks : 1;
 	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
-		SPMT_OP_SUM, 0, 0, 0, n, n };
+		SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -399,8 +389,7 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 	const int *to, spmt_stream stream)
 {
 	TURN(comm, __func__);
-	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM, 0,
-		0, 0, 1, 1 };
+	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
 
 	if (!rc)
@@ -415,7 +404,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 {
 	TURN(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
-		op, 0, 0, 0, comm ? (uint64_t)comm->nranks : 1, 1 };
+		op };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -425,8 +414,7 @@ int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	enum spmt_op op, spmt_stream stream)
 {
 	TURN(comm, __func__);
-	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op, 0, 0,
-		0, 1, 1 };
+	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op };
 	int rc = comm_enter(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);

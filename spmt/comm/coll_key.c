@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "src/base/base.h"
 #include "names.h"
+#include "src/base/base.h"
 
 /*
  * From the top: kind 3 bits, type 4, folded 1; then 56. Folded: a hash of the rest, where that does not fit, as a permute's table
@@ -27,27 +27,32 @@ uint64_t coll_fold(uint64_t key, uint64_t value)
 
 static bool reduces(uint64_t kind)
 {
-	return kind == COLL_REDUCE_SCATTER || kind == COLL_ALL_REDUCE;
+	return kind < COLL_KINDS && coll_kinds[kind].folds;
+}
+
+static bool has(uint64_t kind, enum coll_among among)
+{
+	return kind < COLL_KINDS && coll_kinds[kind].among == among;
 }
 
 /* Where the count ends and op or root begins. */
 static int count_bits(uint64_t kind)
 {
-	return reduces(kind) ? OP_AT : kind == COLL_BROADCAST ? ROOT_AT : FOLDED_AT;
+	return reduces(kind) ? OP_AT : has(kind, COLL_ROOT_TO_ALL) ? ROOT_AT : FOLDED_AT;
 }
 
 uint64_t coll_key(const struct coll_same *c)
 {
 	uint64_t kind = (uint64_t)c->kind, key = kind << KIND_AT | (uint64_t)c->type << TYPE_AT;
-	uint64_t op = (uint64_t)c->op, root = (uint64_t)c->root, rest = 0;
+	uint64_t op = reduces(kind) ? (uint64_t)c->op : 0;
+	uint64_t root = has(kind, COLL_ROOT_TO_ALL) ? (uint64_t)c->root : 0, rest = 0;
 	int bits = count_bits(kind);
 
-	if (c->kind != COLL_PERMUTE && low(c->count, bits) == c->count)
-		return key | (reduces(kind) ? op << OP_AT : 0) |
-			(kind == COLL_BROADCAST ? root << ROOT_AT : 0) | c->count;
+	if (!has(kind, COLL_ONE_TO_ONE) && low(c->count, bits) == c->count)
+		return key | op << OP_AT | root << ROOT_AT | c->count;
 	rest = coll_fold(rest, c->count);
-	rest = coll_fold(rest, reduces(kind) ? op : 0);
-	rest = coll_fold(rest, kind == COLL_BROADCAST ? root : 0);
+	rest = coll_fold(rest, op);
+	rest = coll_fold(rest, root);
 	rest = coll_fold(rest, c->to);
 	return key | 1ull << FOLDED_AT | low(rest, FOLDED_AT);
 }
@@ -56,24 +61,18 @@ uint64_t coll_key(const struct coll_same *c)
 
 static const char *kind_name(uint64_t key)
 {
-	static const char *const names[] = { [COLL_BROADCAST] = "spmt_broadcast",
-		[COLL_ALL_GATHER] = "spmt_all_gather",
-		[COLL_ALL_TO_ALL] = "spmt_all_to_all",
-		[COLL_PERMUTE] = "spmt_permute",
-		[COLL_REDUCE_SCATTER] = "spmt_reduce_scatter",
-		[COLL_ALL_REDUCE] = "spmt_all_reduce" };
 	uint64_t kind = key >> KIND_AT;
 
-	return kind < ARRAY_SIZE(names) ? names[kind] : "an unknown function";
+	return kind < COLL_KINDS ? coll_kinds[kind].call : "an unknown function";
 }
 
 /* Where one of the keys is folded. */
 static const char *rest_name(uint64_t kind)
 {
-	return kind == COLL_PERMUTE	 ? "count or to"
-		: kind == COLL_BROADCAST ? "count or root"
-		: reduces(kind)		 ? "count or op"
-					 : "count";
+	return has(kind, COLL_ONE_TO_ONE)     ? "count or to"
+		: has(kind, COLL_ROOT_TO_ALL) ? "count or root"
+		: reduces(kind)		      ? "count or op"
+					      : "count";
 }
 
 /* One argument, and how two ranks passed it: empty if that is not known. */

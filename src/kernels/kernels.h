@@ -7,6 +7,7 @@
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
 
+#include "coll/table.h"
 #include "src/device/device.h"
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 #include "src/base/tsan.h"
@@ -14,8 +15,6 @@
 #define SPMTD_SHOWN(word) tsan_release(word)
 #endif
 #include "../../include/spmt_device.h"
-
-#define SLOT_MOST (64u << 10) /* above it a peer's loads are the faster way */
 
 /* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
 #pragma GCC diagnostic push
@@ -60,28 +59,19 @@ struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t told;
 };
-enum kernel_collective_kind {
-	COLL_BROADCAST,
-	COLL_ALL_GATHER,
-	COLL_ALL_TO_ALL,
-	COLL_PERMUTE,
-	COLL_REDUCE_SCATTER,
-	COLL_ALL_REDUCE
-};
 /*
- * Meet, move, meet; or where `count` elements are at most `room` bytes: push to the peers' slots, meet.
- * `key` folds the call's arguments; a peer's key that differs ends the collective with
- * SPMT_ERR_MISMATCH, nothing moved, on all ranks alike. Permute: `root` is the rank whose data comes
- * here, `to` the one who gets this rank's, -1 if none (the table itself is folded into key). A call
- * may be cut into parts: those behind the first do not take place where the one before differed.
+ * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's arguments; a peer's key that
+ * differs ends the collective with SPMT_ERR_MISMATCH, nothing moved, on all ranks alike. A call may be cut into parts: those
+ * behind the first do not take place where the one before differed.
  */
 struct kernel_collective_args {
 	struct spmt_view view;
-	uint64_t dst, src, count, key, told;
-	int32_t kind, type, op, root, to;
+	uint64_t dst, src, key, told;
+	uint64_t bytes; /* of a block */
+	int32_t algorithm, type, op;
+	struct coll_moves moves;
 	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;  /* 0: the first */
-	int32_t unused;
 };
 /* Around a part: `blocks` blocks of `bytes` bytes at these distances. */
 struct kernel_stage_args {
@@ -91,15 +81,6 @@ struct kernel_stage_args {
 	int32_t unused;
 };
 #pragma GCC diagnostic pop
-
-/* Bytes that a slot has room for, where all slots of a rank may take `most` bytes: of both sets, with a
-   flag to every word. */
-static inline uint32_t slot_room(int npes, uint64_t most)
-{
-	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes) / 16 * 16;
-
-	return room < SLOT_MOST ? (uint32_t)room : SLOT_MOST;
-}
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_stage;

@@ -1,108 +1,78 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Collectives. Every rank tells all others what it was called with and waits for all (each block
- * for itself); only then does anybody touch anybody's buffers. The last block of a rank to be
- * through with its part tells all others, and waits until all have told: after that no peer reads
- * src or writes dst. Blocks wait for the first one alone.
+ * Collectives. Every rank tells all others what it was called with and waits for all (each block for itself). By slots that is all:
+ * the data comes with it. Else only then does anybody touch anybody's buffers; the last block of a rank to be through with its part
+ * tells all others, and waits until all have told: after that no peer reads src or writes dst. Blocks wait for the first one alone.
  */
 #include "coll.h"
-#include "fold.h"
 
-static inline uint64_t type_bytes(int type)
+/* The rows of one way, which is a constant: nothing is left of the others. */
+static inline __attribute__((always_inline)) int run_row(const struct coll *c, enum coll_way way)
 {
-	switch (type) {
-	case SPMT_TYPE_I8:
-	case SPMT_TYPE_U8:
-		return 1;
-	case SPMT_TYPE_I16:
-	case SPMT_TYPE_U16:
-	case SPMT_TYPE_F16:
-	case SPMT_TYPE_BF16:
-		return 2;
-	case SPMT_TYPE_I64:
-	case SPMT_TYPE_U64:
-	case SPMT_TYPE_F64:
-		return 8;
+	switch (c->args->algorithm) {
+#define X(name, kinds, way_of, gpu, cpu, grain) \
+	case COLL_ROW_##name:                   \
+		return way == (way_of) ? coll_##name(c) : 0;
+		COLL_TABLE(X)
+#undef X
 	default:
-		return 4;
+		return 0;
 	}
 }
 
-/* ---- moving --------------------------------------------------------------------------------- */
+/* ---- by slots --------------------------------------------------------------------------------- */
 
-/* n ranks' blocks from `from` on, rank `pe` first, to their places in dst or to its begin. */
-static inline void coll_pull(const struct coll *c, int pe, int n, uint64_t from, int places)
+/* Flags come again after 2^31 epochs, and a slot's end may not have been written since: before this rank's
+   hello nobody writes to the other set. */
+static inline void clear_other_set(const struct coll *c)
 {
-	for (int i = 0; i < n; i++) {
-		uint64_t src = area_inbox(c->view, pe)->src + from, dst = c->args->dst;
+	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
+	uint64_t at = area_slots(spmtd_at_(c->view->own), c->view->npes) + (~c->epoch & 1) * set;
 
-		if (places)
-			dst += (uint64_t)(uint32_t)pe * c->bytes;
-		if (dst != src)
-			spmtd_bulk_raw_(dst, src, c->bytes, kernel_lane(), kernel_lanes());
-		pe = pe + 1 < c->view->npes ? pe + 1 : 0;
+	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
+		spmtd_poke64_(at + 8 * i, 0);
+	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_order_(); /* by each, so that all hellos come after it */
+}
+
+/* By one thread of each block: is it the last? Where one has failed its word comes before its count. */
+static inline int count_block(const struct coll *c, int rc)
+{
+	uint64_t ended = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
+	int last;
+
+	if (rc)
+		coll_ended_badly(c, rc);
+	if (kernel_blocks() == 1) {
+		spmtd_poke64_(ended, c->before + 1);
+		return 1;
 	}
+	if (rc)
+		spmtd_order_();
+	last = spmtd_add64_(ended, 1) + 1 == c->before + kernel_blocks();
+	if (last)
+		spmtd_order_();
+	return last;
 }
 
-/*
- * all_reduce: each rank makes an equal share of the result, in units of 16 bytes, for all. In place
- * is fine: a share is read by one rank only, before that rank writes it.
- */
-static inline void share(const struct coll *c, struct fold *r)
+static inline void run_by_slots(const struct coll *c)
 {
-	uint64_t n = (uint64_t)c->view->npes, pe = (uint64_t)c->view->pe;
-	uint64_t units = (c->bytes + 15) / 16, each = units / n, over = units % n;
-	uint64_t bytes = 16 * (each + (pe < over));
+	int rc = c->refused ? SPMTD_ABORTED : run_row(c, COLL_BY_SLOTS), how;
 
-	r->from = 16 * (pe * each + (pe < over ? pe : over));
-	r->to = r->from;
-	r->bytes = 0;
-	if (r->from < c->bytes)
-		r->bytes = bytes < c->bytes - r->from ? bytes : c->bytes - r->from;
-}
-
-static inline void reduce(const struct coll *c)
-{
-	struct fold r;
-
-	r.inboxes = area_inbox(c->view, 0);
-	r.npes = c->view->npes;
-	r.first = c->view->pe;
-	r.everyone = c->args->kind == COLL_ALL_REDUCE;
-	r.slots = 0;
-	r.from = (uint64_t)c->view->pe * c->bytes;
-	r.to = 0;
-	r.bytes = c->bytes;
-	r.dst = c->args->dst;
-	r.lane = kernel_lane();
-	r.lanes = kernel_lanes();
-	if (r.everyone)
-		share(c, &r);
-	fold_run(&r, c->args->type, c->args->op);
-}
-
-static inline void coll_move(const struct coll *c)
-{
-	const struct kernel_collective_args *args = c->args;
-	int kind = args->kind, pe = args->root, n = 1, places = 0;
-	uint64_t from = 0;
-
-	if (kind == COLL_REDUCE_SCATTER || kind == COLL_ALL_REDUCE) {
-		reduce(c);
+	if (spmtd_tid_() != 0 || !count_block(c, rc))
 		return;
+	how = coll_ended_how(c->view, c->epoch);
+	if (how >= ENDED_ABORTED) {
+		coll_note_missing(c, 0, 1);
+		broken_raise(c->view, ended_code(how));
+		broken_leave_marks(c->view, ended_code(how), 0, 1);
+	} else if (how) {
+		kernel_ended(c->view, SPMTD_MISMATCH);
 	}
-	if (kind == COLL_ALL_GATHER || kind == COLL_ALL_TO_ALL) {
-		pe = c->view->pe; /* this rank first: no two ranks begin with the same */
-		n = c->view->npes;
-		places = 1;
-	}
-	if (kind == COLL_ALL_TO_ALL)
-		from = (uint64_t)c->view->pe * c->bytes;
-	if (pe >= 0)
-		coll_pull(c, pe, n, from, places);
+	coll_end_epoch(c);
 }
 
-/* ---- the end ---------------------------------------------------------------------------------- */
+/* ---- at peers --------------------------------------------------------------------------------- */
 
 /* failed: this rank's share is not stored. */
 static inline void tell_done(const struct coll *c, int failed)
@@ -182,7 +152,7 @@ static inline void part(const struct coll *c, int rc)
 		coll_end_epoch(c);
 }
 
-static inline void run_large(struct coll *c)
+static inline void run_at_peers(struct coll *c)
 {
 	int rc = c->refused ? SPMTD_ABORTED : 0;
 
@@ -193,9 +163,11 @@ static inline void run_large(struct coll *c)
 	c->met = !rc;
 	rc = coll_take_all(c, rc);
 	if (!rc)
-		coll_move(c);
+		rc = run_row(c, COLL_AT_PEERS);
 	part(c, rc);
 }
+
+/* ---- the kernel -------------------------------------------------------------------------------- */
 
 /* The stop word lies across the bus, and what it says is wanted only when all have come. Of many blocks the first
    looks: reads of it come one after the other. */
@@ -220,7 +192,7 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	c.mark = broken(v);
 	c.epoch = peek_word(&area_of(v)->coll_epoch) + 1;
 	c.before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
-	c.bytes = args->count * type_bytes(args->type);
+	c.bytes = args->bytes;
 	c.met = 0;
 	/* All ranks have seen the part before differ. */
 	if (args->part && coll_ended_how(v, c.epoch - 1) == ENDED_DIFFERS)
@@ -230,11 +202,11 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	if (c.refused && kernel_lane() == 0)
 		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c.mark);
 	if (kernel_block() == 0 && c.epoch >> 31 && (c.epoch & 0x7fffffff) <= 1)
-		coll_clear_other_set(&c);
-	if (c.bytes <= args->room)
-		coll_run_small(&c);
+		clear_other_set(&c);
+	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
+		run_by_slots(&c);
 	else
-		run_large(&c);
+		run_at_peers(&c);
 }
 KERNEL(collective)
 

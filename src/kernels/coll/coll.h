@@ -19,7 +19,7 @@ struct coll {
 	const struct kernel_collective_args *args;
 	const struct spmt_view *view;
 	uint64_t epoch, before;
-	uint64_t bytes; /* of args->count elements */
+	uint64_t bytes; /* of a block */
 	uint64_t mark;	/* not 0 in some thread of a block: the comm was broken when it began */
 	int refused;	/* the same, in all of them */
 	int stopped;	/* what the block's last thread has seen of the stop word since */
@@ -61,10 +61,22 @@ COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lan
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block. */
 COLL_FN void coll_take_back(const struct coll *c);
 
-/* ---- pushed.c --------------------------------------------------------------------------------- */
+/* ---- for the algorithms -------------------------------------------------------------------------- */
 
-COLL_FN void coll_run_small(const struct coll *c);
-/* Flags come again after 2^31 epochs. By the threads of the first block. */
-COLL_FN void coll_clear_other_set(const struct coll *c);
+/* The slot that `writer` fills at the rank with this library area. */
+static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
+{
+	uint64_t npes = (uint64_t)c->view->npes, nth = (c->epoch & 1) * npes + (uint64_t)writer;
+
+	return area_slots(own, c->view->npes) + nth * 2 * c->args->room;
+}
+
+/* ---- the algorithms, one file each ---------------------------------------------------------------- */
+
+/* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the two meetings. 0, or the code that
+   ended it, the same in all threads of a block. */
+#define X(name, kinds, way, gpu, cpu, grain) COLL_FN int coll_##name(const struct coll *c);
+COLL_TABLE(X)
+#undef X
 
 #endif

@@ -20,7 +20,7 @@ TestSuite(kernels, .timeout = 100);
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
-enum { TYPES = SPMT_TYPE_F64 + 1, OPS = SPMT_OP_XOR + 1, KINDS = COLL_ALL_REDUCE + 1, MOST = 8 };
+enum { TYPES = SPMT_TYPE_F64 + 1, OPS = SPMT_OP_XOR + 1, MOST = 8, ANY_ROW = -1 };
 
 static const size_t sizes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
 
@@ -202,43 +202,53 @@ static bool expected(const struct call *c, int n, int pe, size_t i, uint64_t *wa
 	}
 }
 
-static size_t src_blocks(const struct call *c, int n)
-{
-	return c->kind == COLL_ALL_TO_ALL || c->kind == COLL_REDUCE_SCATTER ? (size_t)n : 1;
-}
-
-static size_t dst_blocks(const struct call *c, int n)
-{
-	return c->kind == COLL_ALL_TO_ALL || c->kind == COLL_ALL_GATHER ? (size_t)n : 1;
-}
-
 struct runner {
 	pthread_t thread;
 	struct spmt_view v;
-	uint32_t room; /* of slots; 0: all collectives are large ones */
+	uint32_t room; /* of slots */
+	int row;       /* the algorithm; ANY_ROW: as the library chooses */
+	uint64_t calls;
 	char message[256];
 };
+
+/* The algorithm for a call of blocks of so many bytes; ANY_ROW: the one to test does not do it. */
+static int row_for(const struct runner *r, int kind, size_t bytes)
+{
+	struct coll_case c = { .kind = kind, .bytes = bytes, .room = r->room, .wanted = ANY_ROW };
+	int row = r->row;
+
+	if (row == ANY_ROW)
+		return coll_choose(&c);
+	if (!(coll_rows[row].kinds >> kind & 1))
+		return ANY_ROW;
+	return coll_rows[row].way == COLL_BY_SLOTS && bytes > r->room ? ANY_ROW : row;
+}
 
 static int run_call(struct runner *r, const struct call *c, char *memory, size_t room)
 {
 	int n = r->v.npes, pe = r->v.pe;
-	size_t size = sizes[c->type], given = c->count * src_blocks(c, n),
-	       got = c->count * dst_blocks(c, n);
+	size_t size = sizes[c->type];
+	struct coll_moves moves = coll_moves((enum kernel_collective_kind)c->kind, pe, n,
+		c->kind == COLL_PERMUTE ? source(pe, n) : c->root, target(pe, n));
+	size_t given = c->count * (moves.src_blocks ? (size_t)n : 1);
+	size_t got = c->count * (moves.dst_blocks ? (size_t)n : 1);
 	/* Differently aligned on every rank. */
 	char *src = memory + size * (size_t)(pe % 3),
 	     *dst = c->in_place ? src : memory + room / 2 + size * (size_t)(c->seed % 5);
 	struct kernel_collective_args args = { .view = r->v,
 		.dst = (uint64_t)(uintptr_t)dst,
 		.src = (uint64_t)(uintptr_t)src,
-		.count = c->count,
+		.bytes = c->count * size,
 		.key = c->seed,
-		.kind = c->kind,
+		.algorithm = row_for(r, c->kind, c->count * size),
 		.type = c->type,
 		.op = c->op,
-		.root = c->kind == COLL_PERMUTE ? source(pe, n) : c->root,
-		.to = target(pe, n),
+		.moves = moves,
 		.room = r->room };
 
+	if (args.algorithm == ANY_ROW)
+		return 0;
+	r->calls++;
 	memset(memory, 0x5a, room);
 	for (size_t i = 0; i < given; i++) {
 		uint64_t x = element(c->seed, pe, i, c->type);
@@ -255,10 +265,10 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		want = size == 8 ? want : want & ((1ull << 8 * size) - 1);
 		if (is != want && !r->message[0])
 			snprintf(r->message, sizeof(r->message),
-				"kind %d type %d op %d count %zu: rank %d of %d: [%zu] is %#llx, "
-				"not %#llx",
-				c->kind, c->type, c->op, c->count, pe, n, i, (unsigned long long)is,
-				(unsigned long long)want);
+				"%s, kind %d type %d op %d count %zu: rank %d of %d: [%zu] is "
+				"%#llx, not %#llx",
+				coll_rows[args.algorithm].name, c->kind, c->type, c->op, c->count,
+				pe, n, i, (unsigned long long)is, (unsigned long long)want);
 	}
 	return r->message[0] || area_of(&r->v)->error;
 }
@@ -286,7 +296,7 @@ static void *run_all(void *arg)
 	char *memory = malloc(room);
 	struct call c = { .seed = 1 };
 
-	for (c.kind = 0; memory && c.kind < KINDS; c.kind++)
+	for (c.kind = 0; memory && c.kind < COLL_KINDS; c.kind++)
 		for (c.type = 0; c.type < TYPES; c.type++)
 			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 				c.count = counts[i];
@@ -296,13 +306,12 @@ static void *run_all(void *arg)
 	return NULL;
 }
 
-static void start_all(
-	struct views *w, int n, uint32_t room, struct runner *runners, void *(*fn)(void *))
+static void start_all(struct views *w, int n, const struct runner *like, struct runner *runners,
+	void *(*fn)(void *))
 {
-	memset(runners, 0, (size_t)n * sizeof(*runners));
 	for (int pe = 0; pe < n; pe++) {
+		runners[pe] = *like;
 		runners[pe].v = view_of(w, pe);
-		runners[pe].room = room;
 	}
 	for (int pe = 0; pe < n; pe++)
 		cr_assert_eq(pthread_create(&runners[pe].thread, NULL, fn, &runners[pe]), 0);
@@ -310,29 +319,29 @@ static void start_all(
 		pthread_join(runners[pe].thread, NULL);
 }
 
-static void collectives_with(int n, uint32_t room)
+static void collectives_with(int n, int row, uint32_t room)
 {
 	struct runner runners[MOST];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, n, 4096, n % 2), 0);
-	start_all(&w, n, room, runners, run_all);
+	start_all(&w, n, &(struct runner){ .room = room, .row = row }, runners, run_all);
 	for (int pe = 0; pe < n; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
-		cr_expect_eq(
-			area_of(&runners[pe].v)->coll_epoch, area_of(&runners[0].v)->coll_epoch);
-		cr_expect_gt(area_of(&runners[pe].v)->coll_epoch, 1000);
+		cr_expect_eq(area_of(&runners[pe].v)->coll_epoch, runners[pe].calls);
+		cr_expect_gt(runners[pe].calls, 500);
 	}
 	views_close(&w);
 }
 
-/* All moved, all pushed but the largest, few pushed. */
+/* Every row of the table over all kinds and sizes that are its own; then as the library chooses, one after the other. */
 static void collectives_of(int n)
 {
-	collectives_with(n, 0);
-	collectives_with(n, VIEWS_ROOM);
-	collectives_with(n, 64);
+	for (int row = 0; row < COLL_ROWS; row++)
+		collectives_with(n, row, VIEWS_ROOM);
+	collectives_with(n, ANY_ROW, VIEWS_ROOM);
+	collectives_with(n, ANY_ROW, 64);
 }
 
 Test(kernels, collectives_of_1)
@@ -355,6 +364,20 @@ Test(kernels, collectives_of_5)
 	collectives_of(5);
 }
 
+/* An all_reduce of u64: sums. */
+static struct kernel_collective_args sum_args(
+	const struct spmt_view *v, int row, const uint64_t *src, uint64_t *dst, size_t count)
+{
+	return (struct kernel_collective_args){ .view = *v,
+		.dst = (uint64_t)(uintptr_t)dst,
+		.src = (uint64_t)(uintptr_t)src,
+		.bytes = count * sizeof(*src),
+		.algorithm = row,
+		.type = SPMT_TYPE_U64,
+		.moves = coll_moves(COLL_ALL_REDUCE, v->pe, v->npes, 0, 0),
+		.room = VIEWS_ROOM };
+}
+
 /* Two ranks, each of which maps the other's heap at an address of its own, as processes do. */
 struct process {
 	struct runner runner; /* first */
@@ -365,12 +388,7 @@ static void *run_process(void *arg)
 {
 	struct process *p = arg;
 	uint64_t *src = (uint64_t *)(void *)(uintptr_t)p->runner.v.base, *dst = src + 8;
-	struct kernel_collective_args args = { .view = p->runner.v,
-		.dst = (uint64_t)(uintptr_t)dst,
-		.src = (uint64_t)(uintptr_t)src,
-		.count = 8,
-		.kind = COLL_ALL_REDUCE,
-		.type = SPMT_TYPE_U64 };
+	struct kernel_collective_args args = sum_args(&p->runner.v, COLL_ROW_reduce, src, dst, 8);
 
 	for (uint64_t i = 0; i < 8; i++)
 		src[i] = i + 10 * (uint64_t)(p->runner.v.pe + 1);
@@ -435,14 +453,9 @@ static void *run_odd_one(void *arg)
 {
 	struct runner *r = arg;
 	uint64_t src = 1, dst = 77;
-	struct kernel_collective_args args = { .view = r->v,
-		.dst = (uint64_t)(uintptr_t)&dst,
-		.src = (uint64_t)(uintptr_t)&src,
-		.count = 1,
-		.key = r->v.pe == 2 ? 5 : 4,
-		.kind = COLL_ALL_REDUCE,
-		.type = SPMT_TYPE_U64 };
+	struct kernel_collective_args args = sum_args(&r->v, r->row, &src, &dst, 1);
 
+	args.key = r->v.pe == 2 ? 5 : 4;
 	kernel_collective.host(&args);
 	if (dst != 77)
 		strcpy(r->message, "something was moved");
@@ -453,13 +466,13 @@ static void *run_odd_one(void *arg)
 	return NULL;
 }
 
-static void one_differs(uint32_t room)
+static void one_differs(int row)
 {
 	struct runner runners[3];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
-	start_all(&w, 3, room, runners, run_odd_one);
+	start_all(&w, 3, &(struct runner){ .row = row }, runners, run_odd_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
@@ -474,8 +487,9 @@ static void one_differs(uint32_t room)
 
 Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
 {
-	one_differs(0);
-	one_differs(VIEWS_ROOM);
+	for (int row = 0; row < COLL_ROWS; row++)
+		if (coll_rows[row].kinds >> COLL_ALL_REDUCE & 1)
+			one_differs(row);
 }
 
 /* One rank's data is small, the others' is not. */
@@ -483,23 +497,21 @@ static void *run_short_one(void *arg)
 {
 	struct runner *r = arg;
 	uint64_t src[4] = { 1, 1, 1, 1 }, dst[4] = { 77, 77, 77, 77 };
-	struct kernel_collective_args args = { .view = r->v,
-		.dst = (uint64_t)(uintptr_t)dst,
-		.src = (uint64_t)(uintptr_t)src,
-		.count = r->v.pe == 1 ? 2 : 4,
-		.key = r->v.pe == 1 ? 1ull << 40 : 1ull << 41, /* in their upper halves */
-		.kind = COLL_ALL_REDUCE,
-		.room = 16,
-		.type = SPMT_TYPE_U64 };
+	bool small = r->v.pe == 1;
+	struct kernel_collective_args args =
+		sum_args(&r->v, small ? COLL_ROW_pushed : COLL_ROW_reduce, src, dst, small ? 2 : 4);
 
+	args.key = small ? 1ull << 40 : 1ull << 41; /* in their upper halves */
 	kernel_collective.host(&args);
 	for (int i = 0; i < 4; i++)
 		if (dst[i] != 77)
 			strcpy(r->message, "something was moved");
-	for (args.key = 0; args.key < 3; args.key++) {
-		args.count = args.key == 1 ? 4 : 2;
+	for (uint64_t key = 0; key < 3; key++) {
+		args = sum_args(&r->v, key == 1 ? COLL_ROW_reduce : COLL_ROW_pushed, src, dst,
+			key == 1 ? 4 : 2);
+		args.key = key;
 		kernel_collective.host(&args);
-		if (dst[1] != 3 || dst[3] != (args.key ? 3 : 77))
+		if (dst[1] != 3 || dst[3] != (key ? 3 : 77))
 			strcpy(r->message, "the next call failed");
 	}
 	return NULL;
@@ -511,7 +523,7 @@ Test(kernels, small_here_and_large_there_moves_nothing)
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
-	start_all(&w, 3, 16, runners, run_short_one);
+	start_all(&w, 3, &(struct runner){ .row = ANY_ROW }, runners, run_short_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
@@ -525,20 +537,14 @@ static void *run_past_the_turn(void *arg)
 {
 	struct runner *r = arg;
 	uint64_t src[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, dst[8];
-	struct kernel_collective_args args = { .view = r->v,
-		.dst = (uint64_t)(uintptr_t)dst,
-		.src = (uint64_t)(uintptr_t)src,
-		.count = 8,
-		.kind = COLL_ALL_REDUCE,
-		.room = VIEWS_ROOM,
-		.type = SPMT_TYPE_U64 };
+	struct kernel_collective_args args = sum_args(&r->v, COLL_ROW_pushed, src, dst, 8);
 
 	for (int i = 0; i < 14; i++) {
 		if (i == 6)
 			area_of(&r->v)->coll_epoch =
 				(1ull << 31) - 4; /* odd ones follow even ones */
 		if (i >= 6)
-			args.count = 1;
+			args.bytes = sizeof(src[0]);
 		memset(dst, 0, sizeof(dst));
 		kernel_collective.host(&args);
 		if (dst[0] != 2 || dst[7] != (i < 6 ? 2 : 0))
@@ -553,7 +559,7 @@ Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
-	start_all(&w, 2, VIEWS_ROOM, runners, run_past_the_turn);
+	start_all(&w, 2, &(struct runner){ .row = COLL_ROW_pushed }, runners, run_past_the_turn);
 	for (int pe = 0; pe < 2; pe++) {
 		const uint64_t *slots =
 			spmtd_to_(area_slots(spmtd_at_(runners[pe].v.own), runners[pe].v.npes));
@@ -569,18 +575,16 @@ Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
 
 Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 {
-	struct kernel_collective_args args = {
-		.count = 1, .kind = COLL_ALL_REDUCE, .type = SPMT_TYPE_U64
-	};
+	struct kernel_collective_args args;
 	struct spmt_view other;
 	uint64_t word = 1;
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
 	w.timeout_ns = 2000000;
-	args.view = view_of(&w, 0);
+	other = view_of(&w, 0);
+	args = sum_args(&other, COLL_ROW_reduce, &word, &word, 1);
 	other = view_of(&w, 1);
-	args.src = args.dst = (uint64_t)(uintptr_t)&word;
 	kernel_collective.host(&args);
 	cr_expect_eq((int32_t)area_of(&args.view)->error, SPMT_ERR_TIMEOUT);
 	cr_expect_eq((int32_t)area_of(&other)->error, SPMT_ERR_TIMEOUT, "a mark is left there");

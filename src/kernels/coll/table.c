@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What the host asks of the table. */
+#include "table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct coll_kind coll_kinds[COLL_KINDS] = {
+	[COLL_BROADCAST] = { "spmt_broadcast", COLL_ROOT_TO_ALL, .in_place = true },
+	[COLL_ALL_GATHER] = { "spmt_all_gather", .dst_blocks = true, .in_place = true },
+	[COLL_ALL_TO_ALL] = { "spmt_all_to_all", .src_blocks = true, .dst_blocks = true },
+	[COLL_PERMUTE] = { "spmt_permute", COLL_ONE_TO_ONE },
+	[COLL_REDUCE_SCATTER] = { "spmt_reduce_scatter", .src_blocks = true, .folds = true,
+		.in_place = true },
+	[COLL_ALL_REDUCE] = { "spmt_all_reduce", .folds = true, .in_place = true },
+};
+
+struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes, int root, int to)
+{
+	const struct coll_kind *k = &coll_kinds[kind];
+	/* From this rank on: no two begin with the same. */
+	struct coll_moves m = { pe, npes, pe, npes, k->src_blocks, k->dst_blocks, k->folds };
+
+	if (k->among == COLL_ROOT_TO_ALL) {
+		m.tos = pe == root ? npes : 0;
+		m.from = root;
+		m.froms = 1;
+	}
+	if (k->among == COLL_ONE_TO_ONE) {
+		m.to = to;
+		m.tos = to >= 0;
+		m.from = root;
+		m.froms = root >= 0;
+	}
+	return m;
+}
+
+const struct coll_row coll_rows[COLL_ROWS] = {
+#define X(name, kinds, way, gpu, cpu, grain) { #name, kinds, way, gpu, cpu, grain },
+	COLL_TABLE(X)
+#undef X
+};
+
+static bool row_fits(const struct coll_row *row, const struct coll_case *c)
+{
+	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
+}
+
+/* Every kind has a row for any size, which is the last one at the latest. */
+int coll_choose(const struct coll_case *c)
+{
+	int row = 0;
+
+	if (c->wanted >= 0 && row_fits(&coll_rows[c->wanted], c))
+		return c->wanted;
+	while (row + 1 < COLL_ROWS &&
+		!(row_fits(&coll_rows[row], c) &&
+			c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu)))
+		row++;
+	return row;
+}
+
+int coll_named(const char *name)
+{
+	for (int row = 0; row < COLL_ROWS; row++)
+		if (!strcmp(coll_rows[row].name, name))
+			return row;
+	return -1;
+}
+
+void coll_names(char *text, size_t size)
+{
+	size_t used = 0;
+
+	for (int row = 0; row < COLL_ROWS && used < size; row++)
+		used += (size_t)snprintf(
+			text + used, size - used, "%s%s", row ? ", " : "", coll_rows[row].name);
+}
+
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu)
+{
+	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes) / 16 * 16, used = 0;
+
+	for (int row = 0; row < COLL_ROWS; row++) {
+		uint64_t bytes = on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu;
+
+		if (coll_rows[row].way == COLL_BY_SLOTS && bytes > used)
+			used = bytes;
+	}
+	return (uint32_t)(room < used ? room : used);
+}

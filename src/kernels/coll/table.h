@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of collective algorithms: read by the host, which chooses one for each call, and by the kernel, which is told its
+ * number. Of the kinds of collectives the host alone knows: a kernel is told which ranks give and get what.
+ */
+#ifndef SPMT_KERNELS_COLL_TABLE_H
+#define SPMT_KERNELS_COLL_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum kernel_collective_kind {
+	COLL_BROADCAST,
+	COLL_ALL_GATHER,
+	COLL_ALL_TO_ALL,
+	COLL_PERMUTE,
+	COLL_REDUCE_SCATTER,
+	COLL_ALL_REDUCE,
+	COLL_KINDS
+};
+
+#define COLL_FOLDS (1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE)
+#define COLL_COPIES ((1u << COLL_KINDS) - 1 - COLL_FOLDS)
+
+/*
+ * The way that the data takes.
+ * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger than a slot has room for.
+ * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any goes. Between
+ *	processes the buffers lie in a stage, and the call is cut into parts.
+ */
+enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
+
+/*
+ * One row an algorithm, in order of preference: the first that fits is taken.
+ *	name	what SPMT_COLL calls it; its function is coll_<name> in <name>.c
+ *	kinds	those it can do, one bit each
+ *	way	as above
+ *	gpu cpu	bytes of a block up to which it is preferred, where kernels run on GPUs and on CPUs
+ *	grain	bytes that come through a rank for each thread block of the launch
+ */
+/* clang-format off */
+#define COLL_TABLE(X)                                                                                    \
+	/* name    kinds                     way            gpu         cpu         grain */             \
+	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
+	X(direct,  COLL_COPIES,              COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
+	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
+/* clang-format on */
+
+enum coll_number {
+#define X(name, kinds, way, gpu, cpu, grain) COLL_ROW_##name,
+	COLL_TABLE(X)
+#undef X
+		COLL_ROWS
+};
+
+static inline enum coll_way coll_way(int number)
+{
+	switch (number) {
+#define X(name, kinds, way, gpu, cpu, grain) \
+	case COLL_ROW_##name:                \
+		return way;
+		COLL_TABLE(X)
+#undef X
+	default:
+		return COLL_AT_PEERS;
+	}
+}
+
+/* Who gives and who gets, seen from one rank; ranks are counted round. Permute: one or none, either way. */
+struct coll_moves {
+	int32_t to, tos;     /* `tos` ranks from `to` on get this rank's data */
+	int32_t from, froms; /* whose data comes here */
+	int32_t src_blocks,
+		dst_blocks; /* 1: the buffer has a block for each rank; 0: it is one block */
+	int32_t folds;	    /* what comes makes one block, by an op */
+};
+
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+
+enum coll_among { COLL_ALL_TO_EACH, COLL_ROOT_TO_ALL, COLL_ONE_TO_ONE };
+
+struct coll_kind {
+	const char *call;
+	enum coll_among among;
+	bool src_blocks, dst_blocks, folds; /* as of struct coll_moves */
+	bool in_place; /* src and dst may be one: what is the same in both has the same place */
+};
+extern const struct coll_kind coll_kinds[COLL_KINDS];
+
+/* root: of a broadcast; of a permute, whose data comes here, as `to` is who gets this rank's: -1 if none. */
+struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes, int root, int to);
+
+struct coll_row {
+	const char *name;
+	uint32_t kinds;
+	enum coll_way way;
+	uint64_t gpu, cpu;
+	uint32_t grain;
+};
+extern const struct coll_row coll_rows[COLL_ROWS];
+
+/* What the choice depends on: equal on all ranks, as must be the choice. */
+struct coll_case {
+	enum kernel_collective_kind kind;
+	bool on_cpu;
+	uint64_t bytes; /* of a block */
+	uint32_t room;	/* of a slot */
+	int wanted;	/* a row that is taken wherever it fits; -1: none */
+};
+int coll_choose(const struct coll_case *c);
+
+/* -1: no row has this name. */
+int coll_named(const char *name);
+
+/* "pushed, direct, reduce" */
+void coll_names(char *text, size_t size);
+
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
+
+#endif
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of collective algorithms: which is chosen for what. tests/unit/kernels.c runs them. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "src/kernels/coll/table.h"
+
+static const uint64_t sizes[] = { 0, 1, 64, 65, 4096, 64u << 10, (64u << 10) + 1, 1ull << 40 };
+
+static bool does(int row, const struct coll_case *c)
+{
+	return coll_rows[row].kinds >> c->kind & 1 &&
+		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
+}
+
+/* fn(case) for each kind, size, room and place. */
+static void for_each_case(void (*fn)(struct coll_case c))
+{
+	for (int kind = 0; kind < COLL_KINDS; kind++)
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+			for (int place = 0; place < 4; place++)
+				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
+					.bytes = sizes[i],
+					.on_cpu = place & 1,
+					.room = place & 2 ? 64u << 10 : 48,
+					.wanted = -1 });
+}
+
+static void is_first_that_fits(struct coll_case c)
+{
+	int row = coll_choose(&c);
+
+	cr_assert(row >= 0 && row < COLL_ROWS);
+	cr_expect(does(row, &c), "kind %d, %llu bytes: %s", (int)c.kind,
+		(unsigned long long)c.bytes, coll_rows[row].name);
+	cr_expect_leq(c.bytes, c.on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
+	for (int before = 0; before < row; before++)
+		cr_expect(!does(before, &c) ||
+				c.bytes >
+					(c.on_cpu ? coll_rows[before].cpu : coll_rows[before].gpu),
+			"%s comes before %s", coll_rows[before].name, coll_rows[row].name);
+}
+
+Test(coll_table, every_call_has_a_row)
+{
+	for_each_case(is_first_that_fits);
+}
+
+static void is_wanted_where_it_fits(struct coll_case c)
+{
+	int otherwise = coll_choose(&c);
+
+	for (int row = 0; row < COLL_ROWS; row++) {
+		c.wanted = row;
+		cr_expect_eq(coll_choose(&c), does(row, &c) ? row : otherwise);
+	}
+}
+
+Test(coll_table, a_wish_is_granted_where_it_fits)
+{
+	for_each_case(is_wanted_where_it_fits);
+}
+
+/* What users of 0.1 have measured. */
+Test(coll_table, small_ones_are_pushed)
+{
+	struct coll_case c = { .kind = COLL_ALL_REDUCE, .room = 64u << 10, .wanted = -1 };
+
+	c.bytes = 64u << 10;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
+	c.bytes++;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
+	c.on_cpu = true;
+	c.bytes = 64;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
+	c.bytes++;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
+	c.kind = COLL_ALL_TO_ALL;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_direct);
+}
+
+Test(coll_table, room_of_slots)
+{
+	cr_expect_eq(coll_slot_room(4, 1u << 20, false), 64u << 10);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, false), 32u << 10);
+	cr_expect_eq(coll_slot_room(7, 1u << 20, false) % 16, 0);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, true), 64);
+	cr_expect_eq(coll_slot_room(32768, 1u << 20, true), 0);
+}
+
+Test(coll_table, names)
+{
+	char text[256];
+
+	for (int row = 0; row < COLL_ROWS; row++)
+		cr_expect_eq(coll_named(coll_rows[row].name), row);
+	cr_expect_eq(coll_named("push"), -1);
+	cr_expect_eq(coll_named(""), -1);
+	coll_names(text, sizeof(text));
+	cr_expect_eq(strncmp(text, "pushed, direct, reduce", 22), 0);
+	coll_names(text, 10);
+	cr_expect_str_eq(text, "pushed, d");
+}
+
+/* Each gives where the other gets. */
+Test(coll_table, moves_match)
+{
+	enum { N = 5 };
+	static const int to[N] = { 2, -1, 0, 3, 4 };
+
+	for (int kind = 0; kind < COLL_KINDS; kind++) {
+		struct coll_moves m[N];
+		int gives[N][N] = { { 0 } };
+
+		for (int pe = 0; pe < N; pe++) {
+			int root = 3;
+
+			if (kind == COLL_PERMUTE) {
+				root = -1;
+				for (int i = 0; i < N; i++)
+					root = to[i] == pe ? i : root;
+			}
+			m[pe] = coll_moves((enum kernel_collective_kind)kind, pe, N, root, to[pe]);
+			for (int i = 0; i < m[pe].tos; i++)
+				gives[pe][(m[pe].to + i) % N]++;
+			for (int i = 0; i < m[pe].froms; i++)
+				gives[(m[pe].from + i) % N][pe]--;
+		}
+		for (int i = 0; i < N * N; i++)
+			cr_expect_eq(
+				gives[i / N][i % N], 0, "kind %d: %d to %d", kind, i / N, i % N);
+	}
+}

@@ -145,9 +145,25 @@ static uint64_t coll_told(const spmt_comm *comm)
 	return (uint64_t)(uintptr_t)kernel_told_of(comm->signals_dev);
 }
 
+/* Whoever asks for slots gets them as large on CPUs. */
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
 {
-	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm));
+	bool asked = comm->coll_wanted >= 0 && coll_rows[comm->coll_wanted].way == COLL_BY_SLOTS;
+
+	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm) && !asked);
+}
+
+int coll_wish(spmt_comm *comm, const char *name)
+{
+	char names[256];
+
+	comm->coll_wanted = name ? coll_named(name) : -1;
+	if (!name || comm->coll_wanted >= 0)
+		return 0;
+	coll_names(names, sizeof(names));
+	return fail(-EINVAL,
+		"spmt_init: rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s",
+		comm->rank, name, names);
 }
 
 static int coll_row(const spmt_comm *comm, const struct coll_call *c)
@@ -156,7 +172,7 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.on_cpu = comm_cpu_access(comm),
 		.bytes = c->count * type_size(c->type),
 		.room = comm->slot_room,
-		.wanted = -1 });
+		.wanted = comm->coll_wanted });
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */

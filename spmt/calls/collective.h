@@ -13,4 +13,7 @@
 	(4u << 20) /* for the areas of comms split from a world; then they take from the heap */
 uint32_t coll_room(const spmt_comm *comm, uint64_t most);
 
+/* For collectives of the comm the algorithm of this name, where it fits; NULL: no wish. */
+int coll_wish(spmt_comm *comm, const char *name);
+
 #endif

@@ -51,7 +51,8 @@ struct spmt_comm {
 	struct pinned *scratch; /* table.c: for results */
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
 	size_t stage_size;
-	uint32_t slot_room;	   /* bytes that a small collective may have for a peer */
+	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
+	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct spmt_mem *mems;	   /* live registered buffers */
 	uint64_t registered;	   /* buffers ever registered: their names in a meeting */

@@ -11,13 +11,14 @@
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/tsan.h"
+#include "src/kernels/coll/table.h"
 
 /* What is compared in a meeting, in words: the function, and what its keys are called. */
 static const struct {
 	const char *name, *key[3];
 } ops[] = {
 	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", "SPMT_CHECK" } },
-	[MEET_OPENED] = { "spmt_init", { NULL, NULL, NULL } },
+	[MEET_OPENED] = { "spmt_init", { "SPMT_COLL", NULL, NULL } },
 	[MEET_SHARED] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_SEEN] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_LINKED] = { "spmt_init", { NULL, NULL, NULL } },
@@ -133,6 +134,8 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 		text_add(t, "%s", backend->name);
 	else if (r->op == MEET_FREE && r->key[part] == MEET_FREE_NULL)
 		text_add(t, "NULL");
+	else if (r->op == MEET_OPENED && r->key[part] <= COLL_ROWS)
+		text_add(t, "%s", r->key[part] ? coll_rows[r->key[part] - 1].name : "unset");
 	else
 		text_add(t, "%llu", (unsigned long long)r->key[part]);
 }

@@ -11,6 +11,7 @@
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
+#include "src/kernels/coll/table.h"
 
 struct tell_line {
 	char text[512];
@@ -123,6 +124,8 @@ void tell_world(const spmt_comm *comm, int64_t begin)
 	line_add(
 		&l, " (%s), routes of rank %d: ", comm->heap->range ? "vmm" : "static", comm->rank);
 	tell_add_routes(&l, comm);
+	line_add(&l, ", slots of %u bytes, collectives by %s", comm->slot_room,
+		comm->coll_wanted < 0 ? "kind and size" : coll_rows[comm->coll_wanted].name);
 	log_line(LOG_INFO, "%s; init took %.1f ms", l.text, (double)(process_now() - begin) / 1e6);
 }
 

@@ -337,7 +337,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	rc = gather_begin(comm);
 	if (rc)
 		return rc;
-	rc = init_failed(comm, info_begin(comm, attr, launch));
+	rc = coll_wish(comm, env->coll);
+	rc = init_failed(comm, rc ? rc : info_begin(comm, attr, launch));
 	if (rc) {
 		gather_give_up(comm);
 		return rc;
@@ -351,7 +352,9 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	if (!rc)
 		rc = init_failed(comm, open_heap(comm, size, knob, env));
 	if (!rc)
-		rc = meet(comm, &(struct meet_record){ .op = MEET_OPENED });
+		rc = meet(comm,
+			&(struct meet_record){
+				.op = MEET_OPENED, .key = { (uint64_t)(comm->coll_wanted + 1) } });
 	if (!rc && gather_elsewhere(comm)) {
 		rc = init_failed(comm, gather_memory(comm));
 		if (!rc)

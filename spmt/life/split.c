@@ -144,6 +144,7 @@ static int part_begin(spmt_comm *parent, const struct group *group, spmt_comm **
 	comm->dev = parent->dev;
 	comm->units = parent->units;
 	comm->area = NO_AREA;
+	comm->coll_wanted = parent->coll_wanted;
 	comm->slot_room = coll_room(comm, SPLIT_SLOTS);
 	comm->id = comm_id(parent, group->color);
 	comm->default_timeout_ms = parent->default_timeout_ms;

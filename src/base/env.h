@@ -34,6 +34,8 @@
 	X(channels, "SPMT_CHANNELS", INT, "1", "copy channels a (source, destination) pair, 1 to 8") \
 	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
 		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
+	X(coll, "SPMT_COLL", TEXT, "",                                                             \
+		"algorithm of collectives where it fits kind and size, the same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \

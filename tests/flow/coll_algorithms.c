@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* SPMT_COLL: each algorithm of the table is taken wherever it fits, with the results that all have. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "spmt_device.h"
+#include "src/kernels/area.h"
+#include "tests/lib/body.h"
+#include "tests/lib/processes.h"
+
+struct wish {
+	struct processes p; /* first */
+	int row;
+};
+
+static int issue(spmt_comm *comm, int kind, uint64_t *dst, const uint64_t *src, size_t count)
+{
+	static const int to[] = { 1, 2, 3, 0 };
+
+	switch (kind) {
+	case COLL_BROADCAST:
+		return spmt_broadcast(comm, dst, src, count, SPMT_TYPE_U64, 1, NULL);
+	case COLL_ALL_GATHER:
+		return spmt_all_gather(comm, dst, src, count, SPMT_TYPE_U64, NULL);
+	case COLL_ALL_TO_ALL:
+		return spmt_all_to_all(comm, dst, src, count, SPMT_TYPE_U64, NULL);
+	case COLL_PERMUTE:
+		return spmt_permute(comm, dst, src, count, SPMT_TYPE_U64, to, NULL);
+	case COLL_REDUCE_SCATTER:
+		return spmt_reduce_scatter(comm, dst, src, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+	default:
+		return spmt_all_reduce(comm, dst, src, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+	}
+}
+
+/* Ranks that touch each other's buffers say when they are through with it; what comes by slots needs no such word. */
+static int taken(spmt_comm *comm, int row, size_t count)
+{
+	struct spmt_view view = { .size = sizeof(view) };
+	const uint64_t *done;
+	uint64_t *dst, *src;
+
+	REQUIRE_OK(spmt_view_get(comm, &view));
+	REQUIRE_OK(spmt_calloc(comm, 4 * count, sizeof(*dst), (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, 4 * count, sizeof(*src), (void **)&src));
+	done = &area_inbox(&view, (view.pe + 1) % view.npes)->done;
+	for (int kind = 0; kind < COLL_KINDS; kind++) {
+		uint64_t before = *done;
+
+		if (!(coll_rows[row].kinds >> kind & 1))
+			continue;
+		REQUIRE_OK(issue(comm, kind, dst, src, count));
+		REQUIRE_OK(spmt_quiet(comm));
+		REQUIRE_EQ(*done != before, coll_rows[row].way == COLL_AT_PEERS);
+	}
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+static int as_wished(spmt_comm *comm, void *arg)
+{
+	struct wish *w = arg;
+	struct body b = {
+		.layout = w->p.layout, .uid = &w->p.uid[w->p.cycle], .less = !host_access(comm)
+	};
+
+	if (host_access(comm)) {
+		TRY(taken(comm, w->row, 1));
+		TRY(taken(comm, w->row, 500));
+	}
+	return body_calls(comm, &b);
+}
+
+static void each_row(const char *layout)
+{
+	NEEDS_LAYOUT(layout);
+	for (int row = 0; row < COLL_ROWS; row++) {
+		struct wish w = { .p = { .layout = layout }, .row = row };
+
+		setenv("SPMT_COLL", coll_rows[row].name, 1);
+		RANKS_OK(processes_world(&w.p, as_wished, &w));
+	}
+}
+
+Test(coll_algorithms, in_one_process)
+{
+	each_row("0,1,2,3");
+}
+
+Test(coll_algorithms, in_several)
+{
+	each_row("0|1,3|2");
+}
+
+static int refused(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, 2, &p->uid[0]);
+	spmt_comm *comm;
+
+	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
+	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: pushed, direct, ");
+	return 0;
+}
+
+Test(coll_algorithms, an_unknown_name)
+{
+	struct processes p = { .layout = "0,1" };
+
+	setenv("SPMT_COLL", "push", 1);
+	RANKS_OK(processes_run(&p, refused, &p));
+}
+
+static int differs(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, 2, &p->uid[0]);
+	spmt_comm *comm;
+
+	if (rank)
+		setenv("SPMT_COLL", "direct", 1);
+	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("SPMT_COLL differs: rank 1 passed direct, rank 0 passed unset");
+	return 0;
+}
+
+Test(coll_algorithms, not_on_all_ranks)
+{
+	struct processes p = { .layout = "0|1" };
+
+	RANKS_OK(processes_run(&p, differs, &p));
+}

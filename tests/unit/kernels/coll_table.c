@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of collective algorithms: which is chosen for what. tests/unit/kernels.c runs them. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "src/kernels/coll/table.h"
@@ -61,22 +62,20 @@ Test(coll_table, a_wish_is_granted_where_it_fits)
 	for_each_case(is_wanted_where_it_fits);
 }
 
-/* What users of 0.1 have measured. */
+/* Up to where is measured: on GPUs loads from peers are faster above, on CPUs nearly always. */
 Test(coll_table, small_ones_are_pushed)
 {
-	struct coll_case c = { .kind = COLL_ALL_REDUCE, .room = 64u << 10, .wanted = -1 };
+	struct coll_case c = { .room = 64u << 10, .wanted = -1 };
 
-	c.bytes = 64u << 10;
-	cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
-	c.bytes++;
-	cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
-	c.on_cpu = true;
-	c.bytes = 64;
-	cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
-	c.bytes++;
-	cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
-	c.kind = COLL_ALL_TO_ALL;
-	cr_expect_eq(coll_choose(&c), COLL_ROW_direct);
+	for (int kind = 0; kind < COLL_KINDS; kind++)
+		for (int cpu = 0; cpu < 2; cpu++) {
+			c.kind = (enum kernel_collective_kind)kind;
+			c.on_cpu = cpu;
+			c.bytes = cpu ? 64 : 64u << 10;
+			cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
+			c.bytes++;
+			cr_expect_neq(coll_choose(&c), COLL_ROW_pushed);
+		}
 }
 
 Test(coll_table, room_of_slots)
@@ -90,16 +89,18 @@ Test(coll_table, room_of_slots)
 
 Test(coll_table, names)
 {
-	char text[256];
+	char text[256], begin[64];
 
 	for (int row = 0; row < COLL_ROWS; row++)
 		cr_expect_eq(coll_named(coll_rows[row].name), row);
 	cr_expect_eq(coll_named("push"), -1);
 	cr_expect_eq(coll_named(""), -1);
+	snprintf(begin, sizeof(begin), "%s, %s", coll_rows[0].name, coll_rows[1].name);
 	coll_names(text, sizeof(text));
-	cr_expect_eq(strncmp(text, "pushed, direct, reduce", 22), 0);
-	coll_names(text, 10);
-	cr_expect_str_eq(text, "pushed, d");
+	cr_expect_eq(strncmp(text, begin, strlen(begin)), 0, "%s", text);
+	coll_names(text, strlen(begin));
+	begin[strlen(begin) - 1] = '\0';
+	cr_expect_str_eq(text, begin);
 }
 
 /* Each gives where the other gets. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot. It begins with what users'
- * kernels reach by the public header: struct spmtd_own, then npes struct spmtd_inbox. Behind them, in lines of their own, lies what
- * the library alone uses: struct area, npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them
- * (parity of the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
+ * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot.
+ * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
+ * spmtd_inbox. Behind them, in lines of their own, lies what the library alone uses: struct area,
+ * npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them (parity of
+ * the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
  */
 #ifndef SPMT_KERNELS_AREA_H
 #define SPMT_KERNELS_AREA_H
@@ -15,32 +16,34 @@
 /* This rank's; on the device, so that graphs replay. */
 struct area {
 	uint64_t coll_epoch;
-	uint64_t
-		error; /* not 0: a collective or barrier in a stream has failed, and none takes place any more: its code; in the
-			     upper half 1 + the rank that told */
+	/* not 0: a collective or barrier in a stream has failed, and none takes place any more: its
+	   code; in the upper half 1 + the rank that told */
+	uint64_t error;
 	uint64_t grid[4]; /* meeting points of one kernel's blocks: enum area_grid */
 	uint64_t unused[2];
 };
 
-/* How many blocks have ever come to the end, how many had before this launch, how the last collective ended that did not well: its
-   epoch, below it how; and the last one for which the peers were taken, below it whether that failed. */
+/* How many blocks have ever come to the end, how many had before this launch, how the last
+   collective ended that did not well: its epoch, below it how; and the last one for which the peers
+   were taken, below it whether that failed. */
 enum area_grid { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
 
 struct area_inbox {
-	uint64_t
-		done; /* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
+	/* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
+	uint64_t done;
 	uint64_t src, dst; /* the writer's buffers, addresses as valid in this process */
-	uint64_t
-		turn; /* twice the collective epoch that the writer has taken back, one more: that may touch its buffers */
-	uint64_t hello
-		[2]
-		[2]; /* by parity of the writer's collective epoch: what it called, folded, in halves below
-				 area_flag(epoch) */
+	/* twice the collective epoch that the writer has taken back, one more: that may touch its
+	   buffers */
+	uint64_t turn;
+	/* by parity of the writer's collective epoch: what it called, folded, in halves below
+	   area_flag(epoch) */
+	uint64_t hello[2][2];
 };
 _Static_assert(sizeof(struct area) == AREA_LINE && sizeof(struct area_inbox) == AREA_LINE,
 	"no two writers share a line");
 
-/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs ago are cleared, no other's. */
+/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs
+   ago are cleared, no other's. */
 static inline uint32_t area_flag(uint64_t epoch)
 {
 	return (uint32_t)epoch << 1 | 1;

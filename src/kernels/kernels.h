@@ -47,8 +47,8 @@ struct kernel_atomic_args {
 	int32_t amo, type, pe, unused;
 };
 /*
- * What a rank's collectives and barriers leave for its host, in memory that both see; the address of
- * one in `told`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
+ * What a rank's collectives and barriers leave for its host, in memory that both see; the address
+ * of one in `told`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
  */
 struct kernel_told {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
@@ -60,9 +60,10 @@ struct kernel_barrier_args {
 	uint64_t told;
 };
 /*
- * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's arguments; a peer's key that
- * differs ends the collective with SPMT_ERR_MISMATCH, nothing moved, on all ranks alike. A call may be cut into parts: those
- * behind the first do not take place where the one before differed.
+ * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's
+ * arguments; a peer's key that differs ends the collective with SPMT_ERR_MISMATCH, nothing moved,
+ * on all ranks alike. A call may be cut into parts: those behind the first do not take place where
+ * the one before differed.
  */
 struct kernel_collective_args {
 	struct spmt_view view;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Collectives. Every rank tells all others what it was called with and waits for all (each block for itself). By slots that is all:
- * the data comes with it. Else only then does anybody touch anybody's buffers; the last block of a rank to be through with its part
- * tells all others, and waits until all have told: after that no peer reads src or writes dst. Blocks wait for the first one alone.
+ * Collectives. Every rank tells all others what it was called with and waits for all (each block
+ * for itself). By slots that is all: the data comes with it. Else only then does anybody touch
+ * anybody's buffers; the last block of a rank to be through with its part tells all others, and
+ * waits until all have told: after that no peer reads src or writes dst. Blocks wait for the first
+ * one alone.
  */
 #include "coll.h"
 

@@ -73,8 +73,8 @@ static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
 
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */
 
-/* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the two meetings. 0, or the code that
-   ended it, the same in all threads of a block. */
+/* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the
+   two meetings. 0, or the code that ended it, the same in all threads of a block. */
 #define X(name, kinds, way, gpu, cpu, grain) COLL_FN int coll_##name(const struct coll *c);
 COLL_TABLE(X)
 #undef X

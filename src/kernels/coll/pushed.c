@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each rank pushes its data with its hello, into slots of which there are two sets, for even and odd epochs, and all meet once.
- * Who has come to the epoch after next has heard from all in the next, so all are through with this one, and its set is free.
+ * Each rank pushes its data with its hello, into slots of which there are two sets, for even and
+ * odd epochs, and all meet once. Who has come to the epoch after next has heard from all in the
+ * next, so all are through with this one, and its set is free.
  */
 #include "coll.h"
 #include "fold.h"

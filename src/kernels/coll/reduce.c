@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each rank folds a share of all ranks' src: of a reduce_scatter its own block; of an all_reduce an equal part of the one block, in
- * units of 16 bytes, which it stores to every dst. In place is fine: a share is read by one rank only, before that rank writes it.
+ * Each rank folds a share of all ranks' src: of a reduce_scatter its own block; of an all_reduce an
+ * equal part of the one block, in units of 16 bytes, which it stores to every dst. In place is
+ * fine: a share is read by one rank only, before that rank writes it.
  */
 #include "coll.h"
 #include "fold.h"

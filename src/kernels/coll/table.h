@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of collective algorithms: read by the host, which chooses one for each call, and by the kernel, which is told its
- * number. Of the kinds of collectives the host alone knows: a kernel is told which ranks give and get what.
+ * The table of collective algorithms: read by the host, which chooses one for each call, and by the
+ * kernel, which is told its number. Of the kinds of collectives the host alone knows: a kernel is
+ * told which ranks give and get what.
  */
 #ifndef SPMT_KERNELS_COLL_TABLE_H
 #define SPMT_KERNELS_COLL_TABLE_H
@@ -25,9 +26,11 @@ enum kernel_collective_kind {
 
 /*
  * The way that the data takes.
- * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger than a slot has room for.
- * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any goes. Between
- *	processes the buffers lie in a stage, and the call is cut into parts.
+ * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger
+ *	than a slot has room for.
+ * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and
+ *	before any goes. Between processes the buffers lie in a stage, and the call is cut into
+ *	parts.
  */
 enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 
@@ -84,7 +87,7 @@ struct coll_kind {
 	const char *call;
 	enum coll_among among;
 	bool src_blocks, dst_blocks, folds; /* as of struct coll_moves */
-	bool in_place; /* src and dst may be one: what is the same in both has the same place */
+	bool in_place; /* src and dst may be one where what is the same in both has the same place */
 };
 extern const struct coll_kind coll_kinds[COLL_KINDS];
 
@@ -116,7 +119,8 @@ int coll_named(const char *name);
 /* "pushed, direct, reduce" */
 void coll_names(char *text, size_t size);
 
-/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a
+   flag to every word. */
 uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
 
 #endif

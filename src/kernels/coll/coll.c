@@ -11,15 +11,20 @@
 /* The rows of one way, which is a constant: nothing is left of the others. */
 static inline __attribute__((always_inline)) int run_row(const struct coll *c, enum coll_way way)
 {
+	int rc = 0;
+
 	switch (c->args->algorithm) {
 #define X(name, kinds, way_of, gpu, cpu, grain) \
 	case COLL_ROW_##name:                   \
-		return way == (way_of) ? coll_##name(c) : 0;
+		if (way == (way_of))            \
+			rc = coll_##name(c);    \
+		break;
 		COLL_TABLE(X)
 #undef X
 	default:
-		return 0;
+		break;
 	}
+	return rc;
 }
 
 /* ---- by slots --------------------------------------------------------------------------------- */

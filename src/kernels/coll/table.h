@@ -59,15 +59,19 @@ enum coll_number {
 
 static inline enum coll_way coll_way(int number)
 {
+	enum coll_way found = COLL_AT_PEERS;
+
 	switch (number) {
 #define X(name, kinds, way, gpu, cpu, grain) \
 	case COLL_ROW_##name:                \
-		return way;
+		found = way;                 \
+		break;
 		COLL_TABLE(X)
 #undef X
 	default:
-		return COLL_AT_PEERS;
+		break;
 	}
+	return found;
 }
 
 /* Who gives and who gets, seen from one rank; ranks are counted round. Permute: one or none, either way. */

@@ -5,7 +5,7 @@
 
 #include "spmt_device.h"
 #include "src/kernels/area.h"
-#include "tests/lib/body.h"
+#include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
 
 struct wish {
@@ -60,7 +60,7 @@ static int taken(spmt_comm *comm, int row, size_t count)
 static int as_wished(spmt_comm *comm, void *arg)
 {
 	struct wish *w = arg;
-	struct body b = {
+	struct every_call b = {
 		.layout = w->p.layout, .uid = &w->p.uid[w->p.cycle], .less = !host_access(comm)
 	};
 
@@ -68,7 +68,7 @@ static int as_wished(spmt_comm *comm, void *arg)
 		TRY(taken(comm, w->row, 1));
 		TRY(taken(comm, w->row, 500));
 	}
-	return body_calls(comm, &b);
+	return every_call_right(comm, &b);
 }
 
 static void each_row(const char *layout)

@@ -70,7 +70,7 @@ static bool item_valid(const struct item *i)
 
 static int plan_make(struct plan *p)
 {
-	size_t counts[8], ncounts = sizes_of(counts, gpu_count(1, 0) != 0), at = 0;
+	size_t counts[8], ncounts = sizes_of(counts, gpu_number(1, 0) != 0), at = 0;
 	const size_t most = 2 * KINDS * TYPES * 7 * 8;
 
 	p->items = calloc(most, sizeof(*p->items));
@@ -396,7 +396,7 @@ static int chain_round(struct rank *r, uint64_t *words, int i, spmt_stream strea
 /* Back to back without a look in between: each feeds the next, on two streams in turn. The sum has every round's product. */
 static int chain(spmt_comm *comm, void *arg)
 {
-	const int rounds = (int)gpu_count(2000, 200);
+	const int rounds = (int)gpu_number(2000, 200);
 	uint64_t seen[WORDS] = { [ONE] = 1 }, n, factor = 1, sum = 0;
 	struct rank r;
 	uint64_t *words;

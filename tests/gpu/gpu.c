@@ -31,7 +31,7 @@ int gpu_devices(void)
 	return gpu.devices;
 }
 
-size_t gpu_count(size_t full, size_t less)
+size_t gpu_number(size_t full, size_t less)
 {
 	return gpu.less ? less : full;
 }
@@ -121,7 +121,7 @@ static bool find_devices(const struct test_kernel *const *kernels)
 	return false;
 }
 
-int gpu_open(unsigned devices, const struct test_kernel *const *kernels)
+int gpu_take(unsigned devices, const struct test_kernel *const *kernels)
 {
 	const char *reason = "";
 

@@ -26,13 +26,13 @@ int gpu_main(int argc, char **argv, const struct test_kernel *const *kernels,
 
 /* For a process that gpu_main does not run in: the backend, and the kernels on the devices of a mask if it is not 0. 0, or a failure with
    ranks_message(). */
-int gpu_open(unsigned devices, const struct test_kernel *const *kernels);
+int gpu_take(unsigned devices, const struct test_kernel *const *kernels);
 
 const struct backend *gpu_backend(void);
 bool gpu_host(void); /* on the host backend */
 int gpu_devices(void);
 /* How often, or how much: on GPUs; on the host backend and with SPMT_GPU_SHORT. */
-size_t gpu_count(size_t full, size_t less);
+size_t gpu_number(size_t full, size_t less);
 
 /* fn on n ranks of a world of its own. */
 int gpu_run(int n, size_t heap, int (*fn)(spmt_comm *comm, void *arg), void *arg);

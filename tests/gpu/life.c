@@ -258,7 +258,7 @@ static int run_lives(int n)
 {
 	const struct usage slack = { .fds = 0, .threads = 0, .maps = 8, .rss_kib = 16 << 10 };
 	size_t before[8] = { 0 }, after[8] = { 0 };
-	int lives = (int)gpu_count(200, 50), warm = lives / 10, rc = 0;
+	int lives = (int)gpu_number(200, 50), warm = lives / 10, rc = 0;
 	struct usage usage = { 0 };
 	const char *grown;
 

@@ -89,7 +89,7 @@ static void child_open(void)
 	for (int r = 0; r < child_play->p.nranks; r++)
 		if (is_local(child_play, r))
 			devices |= 1u << child_play->devices[r];
-	run.opened = gpu_open(run.no_kernels ? 0 : devices, kernels);
+	run.opened = gpu_take(run.no_kernels ? 0 : devices, kernels);
 }
 
 static struct spmt_attr attr_of(const struct play *play, int rank, int nranks, const spmt_uid *uid)
@@ -267,7 +267,7 @@ static int put_bytes(struct rank *r)
 
 static int kernels_meet(struct rank *r, struct play *play)
 {
-	uint64_t rounds = play->spread == SHARED ? 20 : gpu_count(5000, 100);
+	uint64_t rounds = play->spread == SHARED ? 20 : gpu_number(5000, 100);
 	struct outcome *o;
 
 	TRY(outcome_open(r, &o));
@@ -398,7 +398,7 @@ static int put_speed(struct rank *r, struct play *play)
 	struct puts_args a = { .view = r->view, .size = BIG, .pe = 1 };
 	void *dst, *src;
 
-	a.rounds = gpu_count(64, 2);
+	a.rounds = gpu_number(64, 2);
 	REQUIRE_OK(spmt_malloc(r->comm, BIG, &dst));
 	REQUIRE_OK(spmt_malloc(r->comm, BIG, &src));
 	a.dst = addr(dst);
@@ -545,7 +545,7 @@ static bool probe(void)
 		return false;
 	child = fork();
 	if (!child) {
-		if (gpu_open(0, NULL))
+		if (gpu_take(0, NULL))
 			dprintf(ends[1], "- 0");
 		else
 			dprintf(ends[1], "%s %d", gpu_backend()->name, gpu_devices());

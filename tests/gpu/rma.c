@@ -212,7 +212,7 @@ static size_t slot_of(size_t most)
 static int small_copies(spmt_comm *comm, void *arg)
 {
 	const size_t slot = slot_of(SMALL_MOST);
-	const uint32_t step = (uint32_t)gpu_count(1, 3); /* batches left out on the host */
+	const uint32_t step = (uint32_t)gpu_number(1, 3); /* batches left out on the host */
 	struct scene s;
 
 	(void)arg;
@@ -258,7 +258,7 @@ static int one_large(struct scene *s, size_t size, uint32_t i)
 
 static int large_copies(spmt_comm *comm, void *arg)
 {
-	const size_t most = gpu_count(4u << 20, 32u << 10);
+	const size_t most = gpu_number(4u << 20, 32u << 10);
 	struct scene s;
 
 	(void)arg;

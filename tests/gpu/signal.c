@@ -67,7 +67,7 @@ static int ring_run(struct ring *g, const struct load *l, int form)
 		.acks = addr(g->acks),
 		.outcome = addr(g->outcome),
 		.words = l->words,
-		.rounds = gpu_count(l->rounds, l->fewer),
+		.rounds = gpu_number(l->rounds, l->fewer),
 		.to = g->r.next,
 		.from = g->r.prev,
 		.scope = (int)l->scope,
@@ -142,7 +142,7 @@ static int meetings(spmt_comm *comm, void *arg)
 	a.view = r.view;
 	a.slots = addr(slots);
 	a.outcome = addr(outcome);
-	a.rounds = gpu_count(100000, 1000);
+	a.rounds = gpu_number(100000, 1000);
 	for (a.scope = 0; a.scope < SCOPES; a.scope++) {
 		char what[64];
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 #include "tests/lib/plain_views.h"
 #include "tests/lib/ranks.h"
@@ -232,27 +233,33 @@ static void *collectives(void *arg)
 	struct kernel_collective_args args = { .view = r->v,
 		.src = (uint64_t)(uintptr_t)src,
 		.dst = (uint64_t)(uintptr_t)dst,
-		.count = 8,
+		.bytes = 8 * sizeof(*src),
 		.type = SPMT_TYPE_U32,
 		.op = SPMT_OP_SUM };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
-		args.kind = (int)(i / RANKS % 6); /* each with every root */
-		args.key = i;
-		args.root = (int)(i % RANKS);
-		args.room = i / RANKS / 6 % 2 ? VIEWS_ROOM : 0; /* through slots, or not */
-		if (args.kind == COLL_PERMUTE) {
-			args.root = (int)((me + i) % RANKS);
-			args.to = (int)((me + RANKS - i % RANKS) % RANKS);
+		struct coll_case c = { .kind = (enum kernel_collective_kind)(i / RANKS % COLL_KINDS),
+			.bytes = args.bytes,
+			.room = i / RANKS / COLL_KINDS % 2 ? VIEWS_ROOM : 0, /* through slots, or not */
+			.wanted = -1 };
+		int root = (int)(i % RANKS), to = 0; /* each kind with every root */
+
+		if (c.kind == COLL_PERMUTE) {
+			root = (int)((me + i) % RANKS);
+			to = (int)((me + RANKS - i % RANKS) % RANKS);
 		}
+		args.key = i;
+		args.room = c.room;
+		args.algorithm = coll_choose(&c);
+		args.moves = coll_moves(c.kind, (int)me, RANKS, root, to);
 		for (size_t k = 0; k < RANKS * 8; k++)
 			src[k] = given(i, k, me);
 		memset(dst, 0, sizeof(dst));
 		kernel_collective.host(&args);
 		for (size_t k = 0; k < RANKS * 8; k++)
-			if (dst[k] != wanted(args.kind, i, k, me))
+			if (dst[k] != wanted(c.kind, i, k, me))
 				r->wrong = "a collective is wrong";
-		if (r->v.own->error)
+		if (area_of(&r->v)->error)
 			r->wrong = "a collective failed";
 	}
 	return NULL;

@@ -36,9 +36,9 @@ static int ipc_attach(
 		mem_free(in);
 		return rc;
 	}
-	link->import = in;
+	link->attached = in;
 	link->base = in->base;
-	link->own = in->base + peer->heap_size;
+	link->own = peer->heap_size;
 	return 0;
 }
 
@@ -46,12 +46,11 @@ static void ipc_detach(struct link *link, const struct backend *backend, int dev
 {
 	(void)backend;
 	(void)dev;
-	if (link->import)
-		heap_import_close(link->import);
-	mem_free(link->import);
-	link->import = NULL;
+	if (link->attached)
+		heap_import_close(link->attached);
+	mem_free(link->attached);
+	link->attached = NULL;
 	link->base = NULL;
-	link->own = NULL;
 }
 
 const struct map_ops map_ipc = { .name = "ipc", .attach = ipc_attach, .detach = ipc_detach };

@@ -13,7 +13,7 @@
 static void adopt_bases(struct link *link, const struct rank_info *peer)
 {
 	link->base = (char *)(uintptr_t)peer->heap_base;
-	link->own = (char *)(uintptr_t)peer->own_base;
+	link->own = peer->own_base - peer->heap_base;
 }
 
 static int self_attach(
@@ -46,7 +46,6 @@ static void p2p_detach(struct link *link, const struct backend *backend, int dev
 	(void)backend;
 	(void)dev;
 	link->base = NULL;
-	link->own = NULL;
 }
 
 const struct map_ops map_self = { .name = "self", .attach = self_attach, .detach = p2p_detach };
@@ -180,8 +179,8 @@ static int store_queue(struct link *link, void *dst, const void *src, size_t n, 
 	return rc;
 }
 
-static int store_move(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
-	device_stream stream)
+static inline int store_move(struct link *link, void *dst, const void *src, size_t n,
+	enum move_mode mode, device_stream stream)
 {
 	if (UNLIKELY(mode == MOVE_STREAM || !cpu_moves(link)))
 		return store_queue(link, dst, src, n, mode, stream);
@@ -190,27 +189,84 @@ static int store_move(struct link *link, void *dst, const void *src, size_t n, e
 	return 0;
 }
 
+static int store_put(struct mover *m, uint64_t offset, const void *local, size_t n,
+	enum move_mode mode, device_stream stream)
+{
+	return store_move(m->link, link_at(m->link, offset), local, n, mode, stream);
+}
+
+static int store_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	return store_move(m->link, local, link_at(m->link, offset), n, mode, stream);
+}
+
+static int store_cannot(const struct link *link, const char *what)
+{
+	return fail(SPMT_ERR_UNSUPPORTED,
+		"rank %d: %s to rank %d: the CPU does not reach its memory, or not in order of a stream",
+		link->rank, what, link->pe);
+}
+
+int store_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+	device_stream stream)
+{
+	uint64_t *word = (uint64_t *)(void *)link_at(m->link, offset);
+
+	if (UNLIKELY(stream || !cpu_moves(m->link)))
+		return store_cannot(m->link, "signal");
+	tsan_release(word);
+	if (op == SPMT_SIGNAL_SET)
+		__atomic_store_n(word, value, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+	link_count(m->link, MOVER_STORE, sizeof(value));
+	return 0;
+}
+
+int store_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
+{
+	char *word = link_at(m->link, offset);
+	uint64_t was;
+
+	if (UNLIKELY(!cpu_moves(m->link)))
+		return store_cannot(m->link, "atomic");
+	tsan_release(word);
+	was = amo_do(word, amo);
+	tsan_acquire(word);
+	link_count(m->link, MOVER_STORE, amo->size);
+	if (old)
+		*old = was;
+	return 0;
+}
+
 /* The CPU's stores are done when issued, and in order for whoever acquires a later release store: nothing to wait for. Queued
    copies are all in link->stream, whose quiet waits for those of the comm's other links too. */
-static int store_fence(struct link *link)
+static int store_fence(struct mover *m)
 {
+	struct link *link = m->link;
+
 	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "fence");
 }
 
-static int store_quiet(struct link *link)
+static int store_quiet(struct mover *m)
 {
+	struct link *link = m->link;
+
 	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "quiet");
 }
 
-static void store_close(struct link *link)
+static void store_close(struct mover *m)
 {
-	(void)link; /* keeps no state */
+	(void)m; /* keeps no state */
 }
 
 const struct mover_ops mover_store = {
 	.name = "store",
-	.put = store_move,
-	.get = store_move,
+	.put = store_put,
+	.get = store_get,
+	.signal = store_signal,
+	.atomic = store_atomic,
 	.fence = store_fence,
 	.quiet = store_quiet,
 	.close = store_close,

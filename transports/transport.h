@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How one rank reaches one peer. A link has a map (how the peer's memory is reached: p2p, ipc,
- * rdma) and one or more movers (how bytes move: store, sdma, verbs). Both are const tables, listed
+ * rdma) and one or two movers (how bytes move: store, sdma, verbs). Both are const tables, listed
  * in select.c in order of preference.
+ *
+ * A place in the peer's memory is a link and an offset: bytes from the beginning of the peer's heap, modulo 2^64. The peer's
+ * library area and its registered buffers have offsets too, beyond its heap. Only a mover makes an address of an offset, and
+ * only where the map is loadable (link->base).
  *
  * This layer knows a device, a heap and plain rank data; never another rank's comm. To add a
  * transport: one file with one const table, one line in select.c's array.
@@ -11,6 +15,7 @@
 #define SPMT_TRANSPORT_H
 
 #include "../heap/heap.h"
+#include "amo.h"
 #include "route.h"
 
 /* ---- maps ---------------------------------------------------------------------------------- */
@@ -20,9 +25,10 @@ struct ipc_memory;
 
 struct map_ops {
 	const char *name;
-	/* Makes the peer's heap reachable: fills link->base and link->own. Called once a link in init, from the rank's thread; may
-	   take driver locks; on failure nothing is attached and the sentence names rank, peer and cause. A peer's refusal of p2p
-	   at this point (rather than at peer_check) is -EACCES: the caller demotes the route and tries the next map. */
+	/* Makes the peer's heap reachable: fills link->own and, where the CPU and the device can load from it, link->base. Called
+	   once a link in init, from the rank's thread; may take driver locks; on failure nothing is attached and the sentence names
+	   rank, peer and cause. A peer's refusal of p2p at this point (rather than at peer_check) is -EACCES: the caller demotes the
+	   route and tries the next map. */
 	int (*attach)(struct link *link, const struct backend *backend, int dev,
 		const struct rank_info *peer);
 	/* Undoes attach; link may be unattached. No work is in flight. */
@@ -37,47 +43,67 @@ enum move_mode {
 	MOVE_STREAM    /* in order of `stream`, which is never NULL */
 };
 
+/* One of a link's. */
+struct mover {
+	const struct mover_ops *ops;
+	struct link *link;
+	void *state; /* the mover's own, made on first use */
+};
+
+/*
+ * Any one thread at a time a link. What an op leaves in flight sets link->pending, so that quiet comes to it; the op that takes
+ * a move counts it (link_count).
+ */
 struct mover_ops {
 	const char *name;
-	/* Raw addresses: `remote` as mapped by the link. n > 0, checked by the caller. Ordering between two moves of one link: none;
-	   between a move and a later fence(): as its comment says. Any one thread at a time a link. Failure: nothing of this move
-	   will be written later, but of one that waited and was cut short, which is pending then. */
-	int (*put)(struct link *link, void *remote, const void *local, size_t n,
+	/* n > 0, checked by the caller. Ordering between two moves of one link: none; between a move and a later fence(): as its
+	   comment says. Failure: nothing of this move will be written later, but of one that waited and was cut short, which is
+	   pending then. */
+	int (*put)(struct mover *m, uint64_t offset, const void *local, size_t n,
 		enum move_mode mode, device_stream stream);
-	int (*get)(struct link *link, void *local, const void *remote, size_t n,
-		enum move_mode mode, device_stream stream);
+	int (*get)(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+		device_stream stream);
+	/* The aligned 64-bit word at offset, by the link's first mover: seen by the peer after every blocking put of the link, and
+	   in order of `stream` unless that is NULL. The peer's sleepers are the caller's to wake. Where the map is loadable, kernels
+	   signal in streams, and for devices that the CPU does not reach; no mover is asked then. */
+	int (*signal)(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+		device_stream stream);
+	/* The same for an atomic, not in a stream. *old: what was there; NULL: nobody asks, and it may be in flight on return. */
+	int (*atomic)(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old);
 	/* After it, what was issued on this link before is visible at the peer before anything
 	   issued later. May wait, with the deadline and stop word of the link. A wait that ends
 	   early is SPMT_ERR_TIMEOUT at the deadline or -ECANCELED at the stop word, with a
 	   sentence; what was in flight stays so, and a later quiet waits for it again. A move
 	   that failed is told here and stays the next quiet's to report, so that no signal
 	   follows data that is not there. */
-	int (*fence)(struct link *link);
-	/* All NBI moves are complete everywhere. First failure since the last quiet. */
-	int (*quiet)(struct link *link);
-	void (*close)(struct link *link);
+	int (*fence)(struct mover *m);
+	/* All NBI moves, signals and atomics are complete everywhere. First failure since the last quiet. */
+	int (*quiet)(struct mover *m);
+	/* Gives the state back, if there is any. */
+	void (*close)(struct mover *m);
 };
 
 struct link {
+	/* read by every move */
+	char *base;	    /* peer's user heap as seen from here; NULL: not loadable */
+	uint64_t threshold; /* movers[0] up to it, movers[1] above */
+	struct mover movers[2];
+	int nmovers;
+	bool pending;	/* set by a mover: work since the last quiet */
+	bool direct;	/* blocking moves of any size are the CPU's own stores */
+	bool by_kernel; /* a kernel may move what movers would: loadable, and nobody wraps them */
+
 	struct route route;
-	char *base; /* peer's user heap as seen from here; NULL: not loadable */
-	char *own;  /* peer's library area */
-	const struct mover_ops *small, *large; /* the same where there is one mover */
-	uint64_t threshold;		       /* small up to it, large above */
+	uint64_t own;		   /* offset of the peer's library area */
 	const struct map_ops *map; /* NULL: not attached, or another link has attached it */
+	void *attached;		   /* the map's own */
 
 	const struct backend *backend;
 	int dev, peer_dev, rank, pe;
 	device_stream stream;		   /* the comm's own */
 	const _Atomic int64_t *timeout_ms; /* the comm's; < 0: none */
 	const uint32_t *stop;		   /* the world's; not 0: broken */
-
-	void *sdma;			 /* mover state, made on first use */
-	const struct ipc_memory *memory; /* map ipc: the peer's heap, named; the world's */
-	void *import;			 /* map ipc's own */
-	void *hook;			 /* of hook.c; NULL: no mover is wrapped */
-	bool pending;			 /* set by a mover: NBI work since the last quiet */
-	bool direct;			 /* blocking moves of any size are the CPU's own stores */
+	const struct ipc_memory *memory;   /* map ipc: the peer's heap, named; the world's */
 
 	/* set once, with release, when sdma found no channel; `why` is for link_route() */
 	_Atomic bool fell_back;
@@ -86,6 +112,17 @@ struct link {
 	/* written by the one thread that uses the comm, read by any: relaxed atomics */
 	_Atomic uint64_t ops[LINK_MOVERS], bytes[LINK_MOVERS];
 };
+
+/* Over a loadable map, the address of an offset; and its reverse, for what is mapped by itself. */
+static inline char *link_at(const struct link *link, uint64_t offset)
+{
+	return (char *)((uintptr_t)link->base + (uintptr_t)offset);
+}
+
+static inline uint64_t link_offset(const struct link *link, uint64_t address)
+{
+	return address - (uintptr_t)link->base;
+}
 
 /* Called by the mover that has taken the move. */
 static inline void link_count(struct link *link, enum mover_kind mover, uint64_t bytes)
@@ -116,5 +153,9 @@ const struct mover_ops *mover_ops(enum mover_kind mover);
 /* n bytes by the CPU, as memmove. A side that is naturally aligned for n = 1, 2, 4 or 8 is
    accessed by one atomic: a load that acquires, a store that releases. Defined in p2p.c. */
 void store_bytes(void *dst, const void *src, size_t n);
+/* The CPU's, for every mover over a loadable map. */
+int store_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+	device_stream stream);
+int store_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU's part of spmt_atomic and of waits: one atomic operation, one
-   comparison. */
+/* The CPU's part of waits: one load, one comparison. */
 #ifndef SPMT_ATOMICS_H
 #define SPMT_ATOMICS_H
 
@@ -9,11 +8,6 @@
 
 #include "include/spmt.h"
 #include "spmt/comm/names.h"
-
-/* What the word at p held before; a is the operand. Integers in two's complement, floats as their bits: only fetch, set
-   and swap reach here. */
-uint32_t amo_32(uint32_t *p, enum spmt_amo amo, uint32_t a, uint32_t compare);
-uint64_t amo_64(uint64_t *p, enum spmt_amo amo, uint64_t a, uint64_t compare);
 
 /* Types that a wait can compare: the integers, f32 and f64. */
 int type_comparable(enum spmt_type type);

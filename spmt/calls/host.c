@@ -80,8 +80,7 @@ int spmt_signal_wait_on_stream(
 	struct kernel_wait_args args = {
 		.sig = (uint64_t)(uintptr_t)sig, .value = val, .cmp = (int)cmp
 	};
-	char *own;
-	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), comm ? comm->rank : 0, &own);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), comm ? comm->rank : 0);
 
 	if (!rc)
 		rc = signal_check(comm, call.name, sig, SPMT_SIGNAL_SET);

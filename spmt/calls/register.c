@@ -23,6 +23,7 @@ struct spmt_mem {
 	uint64_t name;		      /* the n-th registration of the world */
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
 	struct kernel_table table;
+	uint64_t *offsets;    /* by rank: where the buffer begins on its link */
 	struct share *shares; /* by rank; NULL: all ranks are in this process */
 	bool published;
 	struct spmt_mem *next, **link; /* in comm->mems */
@@ -50,6 +51,8 @@ static void mem_destroy(spmt_mem *mem)
 		share_drop(mem->comm, mem->shares);
 	mem_free(mem->shares);
 	mem->shares = NULL;
+	mem_free(mem->offsets);
+	mem->offsets = NULL;
 	if (mem->link) {
 		*mem->link = mem->next;
 		if (mem->next)
@@ -89,6 +92,21 @@ uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 	return 0;
 }
 
+/* What there is of each rank. */
+static int mem_ranks(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+	bool shared = gather_elsewhere(comm);
+
+	mem->offsets = mem_calloc((size_t)comm->nranks, sizeof(*mem->offsets));
+	if (shared)
+		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
+	if (mem->offsets && (mem->shares || !shared))
+		return 0;
+	return fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d ranks", comm->rank,
+		comm->nranks);
+}
+
 static int mem_create(spmt_comm *comm, spmt_mem **out)
 {
 	struct pool *pool = mem_pool();
@@ -100,12 +118,8 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 			comm->rank);
 	mem->comm = comm;
 	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
-	if (!rc && gather_elsewhere(comm)) {
-		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
-		if (!mem->shares)
-			rc = fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d ranks",
-				comm->rank, comm->nranks);
-	}
+	if (!rc)
+		rc = mem_ranks(mem);
 	if (rc) {
 		rc = comm_failed(comm, "spmt_register", rc);
 		mem_destroy(mem);
@@ -126,17 +140,27 @@ static int register_check(const spmt_comm *comm, const void *buf, size_t size, s
 	return size ? local_check(comm, "spmt_register", "buf", buf, size) : 0;
 }
 
-/* Where this rank reaches a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
+/* Where this rank sees a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
 static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t size)
 {
 	const struct rank_info *info = &comm->world->infos[comm_world_rank(comm, pe)];
 	uint64_t offset = base - info->heap_base;
 
+	if (!comm->links[pe].base)
+		return 0;
 	if (gather_here(comm, pe))
 		return base;
 	if (offset > info->heap_size || size > info->heap_size - offset)
 		return 0;
-	return (uint64_t)(uintptr_t)comm->links[pe].base + offset;
+	return (uintptr_t)link_at(&comm->links[pe], offset);
+}
+
+/* As its link counts: where the map is loadable from where the buffer is seen, elsewhere from its owner's addresses. */
+static uint64_t mem_offset(const spmt_comm *comm, int pe, uint64_t base, uint64_t theirs)
+{
+	return comm->links[pe].base
+		? link_offset(&comm->links[pe], base)
+		: theirs - comm->world->infos[comm_world_rank(comm, pe)].heap_base;
 }
 
 /* Takes what the ranks brought to the meeting, and maps what is elsewhere. */
@@ -146,17 +170,23 @@ static int mem_fill(spmt_mem *mem)
 	int rc;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		uint64_t size = meet_payload(comm, pe, 1);
+		uint64_t theirs = meet_payload(comm, pe, 0), size = meet_payload(comm, pe, 1);
+		uint64_t base = mem_base(comm, pe, theirs, size);
 
-		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size,
-			.base = mem_base(comm, pe, meet_payload(comm, pe, 0), size) };
+		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size, .base = base };
+		mem->offsets[pe] = mem_offset(comm, pe, base, theirs);
 	}
 	if (!mem->shares)
 		return 0;
 	rc = share_accept(comm, mem->shares);
-	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		if (mem->shares[pe].base && mem->peers[pe].size <= mem->shares[pe].export.length)
-			mem->peers[pe].base = (uint64_t)(uintptr_t)mem->shares[pe].base;
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		uint64_t base = (uintptr_t)mem->shares[pe].base;
+
+		if (!base || mem->peers[pe].size > mem->shares[pe].export.length)
+			continue;
+		mem->peers[pe].base = base;
+		mem->offsets[pe] = mem_offset(comm, pe, base, 0);
+	}
 	return rc;
 }
 
@@ -266,11 +296,11 @@ size_t spmt_mem_size(spmt_mem *mem, int pe)
 
 /* ---- RMA ----------------------------------------------------------------------------------- */
 
-/* As rma_open, for a range of pe's registered buffer. */
+/* As rma_open, for a range of pe's registered buffer, whose offset is mem_at. */
 static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *mem, size_t off,
-	const void *local, size_t n, int pe, char **remote)
+	const void *local, size_t n, int pe)
 {
-	int rc = rma_open(comm, call, NULL, local, 0, pe, remote);
+	int rc = rma_open(comm, call, NULL, local, 0, pe);
 
 	if (!rc)
 		rc = mem_check(comm, call->name, mem);
@@ -287,12 +317,16 @@ static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *me
 	rc = local_check(comm, call->name, call->local, local, n);
 	if (rc)
 		return rc;
-	if (!mem->peers[pe].base)
+	if (!mem->peers[pe].base && comm->links[pe].base)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
 			call->name, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
-	*remote = (char *)(uintptr_t)mem->peers[pe].base + off;
 	return 0;
+}
+
+static uint64_t mem_at(const spmt_mem *mem, int pe, size_t off)
+{
+	return mem->offsets[pe] + off;
 }
 
 int spmt_mem_put(
@@ -300,10 +334,11 @@ int spmt_mem_put(
 {
 	static const struct call call = { "spmt_mem_put", "dst", "src" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
-	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
+	return rc || !size
+		? rc
+		: rma_put(comm, call.name, mem_at(dst, pe, dst_off), src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_put_nbi(
@@ -311,10 +346,11 @@ int spmt_mem_put_nbi(
 {
 	static const struct call call = { "spmt_mem_put_nbi", "dst", "src" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
-	return rc || !size ? rc : rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
+	return rc || !size
+		? rc
+		: rma_put(comm, call.name, mem_at(dst, pe, dst_off), src, size, pe, MOVE_NBI);
 }
 
 int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src,
@@ -322,12 +358,11 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 {
 	static const struct call call = { "spmt_mem_put_on_stream", "dst", "src" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, &remote);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
 	if (rc || !size)
 		return rc;
-	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	rc = rma_put_stream(comm, mem_at(dst, pe, dst_off), src, size, pe, stream_of(comm, stream));
 	return comm_failed(comm, call.name, rc);
 }
 
@@ -335,20 +370,22 @@ int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size
 {
 	static const struct call call = { "spmt_mem_get", "src", "dst" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
-	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
+	return rc || !size
+		? rc
+		: rma_get(comm, call.name, dst, mem_at(src, pe, src_off), size, pe, MOVE_BLOCKING);
 }
 
 int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
 	static const struct call call = { "spmt_mem_get_nbi", "src", "dst" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
-	return rc || !size ? rc : rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
+	return rc || !size
+		? rc
+		: rma_get(comm, call.name, dst, mem_at(src, pe, src_off), size, pe, MOVE_NBI);
 }
 
 int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size,
@@ -356,12 +393,11 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 {
 	static const struct call call = { "spmt_mem_get_on_stream", "src", "dst" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, &remote);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
 	if (rc || !size)
 		return rc;
-	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	rc = rma_get_stream(comm, dst, mem_at(src, pe, src_off), size, pe, stream_of(comm, stream));
 	return comm_failed(comm, call.name, rc);
 }
 

@@ -66,7 +66,7 @@ int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, c
 }
 
 int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
-	size_t n, int pe, char **remote)
+	size_t n, int pe)
 {
 	int rc = comm_enter(comm, call->name);
 
@@ -74,13 +74,7 @@ int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const 
 		return rc;
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, call->name, pe);
-	*remote = NULL;
-	if (!n)
-		return 0;
-	rc = rma_judge(comm, call, sym, local, n);
-	if (!rc)
-		*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
-	return rc;
+	return n ? rma_judge(comm, call, sym, local, n) : 0;
 }
 
 int rma_failed(spmt_comm *comm, const char *what, int rc)
@@ -94,29 +88,28 @@ __attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
 	TURN(comm, call->name);
-	char *remote;
-	int rc = rma_open(comm, call, dst, src, size, pe, &remote);
+	int rc = rma_open(comm, call, dst, src, size, pe);
 
-	return rc || !size ? rc : rma_put(comm, call->name, remote, src, size, pe, mode);
+	return rc || !size ? rc
+			   : rma_put(comm, call->name, rma_offset(comm, dst), src, size, pe, mode);
 }
 
 int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_put", "dst", "src" };
-	char *remote;
 
-	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
-		return rma_put(comm, call.name, remote, src, size, pe, MOVE_BLOCKING);
+	if (LIKELY(rma_quick(comm, dst, src, size, pe)))
+		return rma_put(
+			comm, call.name, rma_offset(comm, dst), src, size, pe, MOVE_BLOCKING);
 	return put_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_put_nbi", "dst", "src" };
-	char *remote;
 
-	if (LIKELY(rma_quick(comm, dst, src, size, pe, &remote)))
-		return rma_put(comm, call.name, remote, src, size, pe, MOVE_NBI);
+	if (LIKELY(rma_quick(comm, dst, src, size, pe)))
+		return rma_put(comm, call.name, rma_offset(comm, dst), src, size, pe, MOVE_NBI);
 	return put_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
 }
 
@@ -124,29 +117,28 @@ __attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
 	TURN(comm, call->name);
-	char *remote;
-	int rc = rma_open(comm, call, src, dst, size, pe, &remote);
+	int rc = rma_open(comm, call, src, dst, size, pe);
 
-	return rc || !size ? rc : rma_get(comm, call->name, dst, remote, size, pe, mode);
+	return rc || !size ? rc
+			   : rma_get(comm, call->name, dst, rma_offset(comm, src), size, pe, mode);
 }
 
 int spmt_get(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_get", "src", "dst" };
-	char *remote;
 
-	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
-		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_BLOCKING);
+	if (LIKELY(rma_quick(comm, src, dst, size, pe)))
+		return rma_get(
+			comm, call.name, dst, rma_offset(comm, src), size, pe, MOVE_BLOCKING);
 	return get_closer(comm, &call, dst, src, size, pe, MOVE_BLOCKING);
 }
 
 int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_get_nbi", "src", "dst" };
-	char *remote;
 
-	if (LIKELY(rma_quick(comm, src, dst, size, pe, &remote)))
-		return rma_get(comm, call.name, dst, remote, size, pe, MOVE_NBI);
+	if (LIKELY(rma_quick(comm, src, dst, size, pe)))
+		return rma_get(comm, call.name, dst, rma_offset(comm, src), size, pe, MOVE_NBI);
 	return get_closer(comm, &call, dst, src, size, pe, MOVE_NBI);
 }
 
@@ -159,7 +151,7 @@ static void ring(void *arg)
 
 /* On the host backend the stream's worker rings when the bytes are there. Where that cannot be queued, a wait finds out by
    itself: the bytes are on their way, and the call has not failed. */
-static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
+void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream)
 {
 	struct status_saved saved;
 
@@ -172,13 +164,13 @@ static void ring_stream(spmt_comm *comm, int pe, device_stream stream)
 
 /* What is queued behind a collective that fails is not to happen: a kernel sees that, a copy engine does not. Of collectives that
    have ended well there is nothing to see. */
-static bool is_behind_collective(spmt_comm *comm, const struct link *link, const void *dst,
-	const void *src, size_t n, const struct reserved *reserved)
+static bool is_behind_collective(spmt_comm *comm, const struct link *link, uint64_t offset,
+	const void *local, size_t n, const struct reserved *reserved)
 {
-	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+	uintptr_t d = (uintptr_t)link_at(link, offset), s = (uintptr_t)local;
 	bool behind;
 
-	if (LIKELY(!comm->collectives) || link->hook)
+	if (LIKELY(!comm->collectives) || !link->by_kernel)
 		return false;
 	if (!comm_cpu_access(comm) && (d - s < n || s - d < n)) /* to itself */
 		return false;
@@ -191,68 +183,79 @@ static bool is_behind_collective(spmt_comm *comm, const struct link *link, const
 	return behind;
 }
 
-static int move_by_kernel(spmt_comm *comm, int pe, void *dst, const void *src, size_t n, int wake,
-	device_stream stream)
+static int move_by_kernel(
+	spmt_comm *comm, struct kernel_copy_args *args, int pe, device_stream stream)
 {
-	struct kernel_copy_args args = { .dst = (uint64_t)(uintptr_t)dst,
-		.src = (uint64_t)(uintptr_t)src,
-		.size = n,
-		.wake = wake };
+	uint64_t n = args->size;
 	uint64_t blocks = MIN_OF(MOVE_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
 
-	view_fill(comm, &args.view);
+	view_fill(comm, &args->view);
 	link_count(&comm->links[pe], MOVER_STORE, n);
-	return kernel_queue_wide(comm, &kernel_copy, &args, sizeof(args),
+	return kernel_queue_wide(comm, &kernel_copy, args, sizeof(*args),
 		(unsigned)MAX_OF(1u, MIN_OF(n / MOVE_BLOCK_BYTES, blocks)), stream);
 }
 
-static int put_queue(spmt_comm *comm, char *remote, const void *src, size_t n, int pe,
+static int put_queue(spmt_comm *comm, uint64_t offset, const void *src, size_t n, int pe,
 	const struct reserved *reserved)
 {
 	struct link *link = &comm->links[pe];
+	struct mover *m = rma_mover(link, n, MOVE_STREAM);
 	device_stream stream = reserved->at.stream;
 	int rc;
 
-	if (is_behind_collective(comm, link, remote, src, n, reserved))
-		return move_by_kernel(comm, pe, remote, src, n, pe, stream);
-	rc = rma_mover(link, n, MOVE_STREAM)->put(link, remote, src, n, MOVE_STREAM, stream);
+	if (is_behind_collective(comm, link, offset, src, n, reserved)) {
+		struct kernel_copy_args args = { .dst = (uintptr_t)link_at(link, offset),
+			.src = (uintptr_t)src,
+			.size = n,
+			.wake = pe };
+
+		return move_by_kernel(comm, &args, pe, stream);
+	}
+	rc = m->ops->put(m, offset, src, n, MOVE_STREAM, stream);
 	if (!rc)
-		ring_stream(comm, pe, stream);
+		rma_stored_stream(comm, pe, stream);
 	return rc;
 }
 
-static int get_queue(spmt_comm *comm, void *dst, const char *remote, size_t n, int pe,
+static int get_queue(spmt_comm *comm, void *dst, uint64_t offset, size_t n, int pe,
 	const struct reserved *reserved)
 {
 	struct link *link = &comm->links[pe];
+	struct mover *m = rma_mover(link, n, MOVE_STREAM);
 	device_stream stream = reserved->at.stream;
 
-	if (is_behind_collective(comm, link, dst, remote, n, reserved))
-		return move_by_kernel(comm, pe, dst, remote, n, -1, stream);
-	return rma_mover(link, n, MOVE_STREAM)->get(link, dst, remote, n, MOVE_STREAM, stream);
+	if (is_behind_collective(comm, link, offset, dst, n, reserved)) {
+		struct kernel_copy_args args = { .dst = (uintptr_t)dst,
+			.src = (uintptr_t)link_at(link, offset),
+			.size = n,
+			.wake = -1 };
+
+		return move_by_kernel(comm, &args, pe, stream);
+	}
+	return m->ops->get(m, dst, offset, n, MOVE_STREAM, stream);
 }
 
 int rma_put_stream(
-	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream)
+	spmt_comm *comm, uint64_t offset, const void *src, size_t n, int pe, device_stream stream)
 {
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 
 	if (!rc)
-		rc = put_queue(comm, remote, src, n, pe, &reserved);
+		rc = put_queue(comm, offset, src, n, pe, &reserved);
 	if (!rc)
 		stream_note(comm, &reserved);
 	return rc;
 }
 
 int rma_get_stream(
-	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream)
+	spmt_comm *comm, void *dst, uint64_t offset, size_t n, int pe, device_stream stream)
 {
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 
 	if (!rc)
-		rc = get_queue(comm, dst, remote, n, pe, &reserved);
+		rc = get_queue(comm, dst, offset, n, pe, &reserved);
 	if (!rc)
 		stream_note(comm, &reserved);
 	return rc;
@@ -263,12 +266,11 @@ int spmt_put_on_stream(
 {
 	static const struct call call = { "spmt_put_on_stream", "dst", "src" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = rma_open(comm, &call, dst, src, size, pe, &remote);
+	int rc = rma_open(comm, &call, dst, src, size, pe);
 
 	if (rc || !size)
 		return rc;
-	rc = rma_put_stream(comm, remote, src, size, pe, stream_of(comm, stream));
+	rc = rma_put_stream(comm, rma_offset(comm, dst), src, size, pe, stream_of(comm, stream));
 	return comm_failed(comm, call.name, rc);
 }
 
@@ -277,47 +279,48 @@ int spmt_get_on_stream(
 {
 	static const struct call call = { "spmt_get_on_stream", "src", "dst" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = rma_open(comm, &call, src, dst, size, pe, &remote);
+	int rc = rma_open(comm, &call, src, dst, size, pe);
 
 	if (rc || !size)
 		return rc;
-	rc = rma_get_stream(comm, dst, remote, size, pe, stream_of(comm, stream));
+	rc = rma_get_stream(comm, dst, rma_offset(comm, src), size, pe, stream_of(comm, stream));
 	return comm_failed(comm, call.name, rc);
 }
 
 /* ---- put with signal ----------------------------------------------------------------------- */
 
+/* What goes to pe's word behind the data. */
 struct put_signal {
-	char *remote, *remote_sig;
+	uint64_t *sig, val;
+	enum spmt_signal_op op;
+	int pe;
 };
 
 /* call: of the data, then of the signal. */
 static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst, const void *src,
-	size_t size, uint64_t *sig, enum spmt_signal_op op, int pe, struct put_signal *at)
+	size_t size, const struct put_signal *s)
 {
-	int rc = rma_open(comm, &call[0], dst, src, size, pe, &at->remote);
+	int rc = rma_open(comm, &call[0], dst, src, size, s->pe);
 
 	if (!rc)
-		rc = rma_open(comm, &call[1], sig, sig, sizeof(*sig), pe, &at->remote_sig);
-	return rc ? rc : signal_check(comm, call->name, sig, op);
+		rc = rma_open(comm, &call[1], s->sig, s->sig, sizeof(*s->sig), s->pe);
+	return rc ? rc : signal_check(comm, call->name, s->sig, s->op);
 }
 
 /* In stream order data comes before its signal by itself. The data is noted also where its signal could not be queued. */
-static int put_signal_stream(spmt_comm *comm, const struct put_signal *at, const void *src,
-	size_t size, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
-	device_stream stream)
+static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
+	const struct put_signal *s, device_stream stream)
 {
 	struct reserved reserved;
 	bool queued = false;
 	int rc = stream_reserve(comm, stream, &reserved);
 
 	if (!rc && size) {
-		rc = put_queue(comm, at->remote, src, size, pe, &reserved);
+		rc = put_queue(comm, rma_offset(comm, dst), src, size, s->pe, &reserved);
 		queued = !rc;
 	}
 	if (!rc) {
-		rc = signal_queue(comm, sig, val, op, pe, stream);
+		rc = signal_queue(comm, s->sig, s->val, s->op, s->pe, stream);
 		queued |= !rc;
 	}
 	if (queued)
@@ -347,23 +350,23 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 	static const struct call call[] = { { "spmt_put_signal", "dst", "src" },
 		{ "spmt_put_signal", "sig", "sig" } };
 	TURN(comm, __func__);
-	struct put_signal at = { NULL, NULL };
-	struct link *link;
-	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+	struct put_signal s = { sig, val, op, pe };
+	struct mover *m;
+	int rc = put_signal_open(comm, call, dst, src, size, &s);
 
 	if (rc)
 		return rc;
-	link = &comm->links[pe];
-	if (!comm_cpu_access(comm) && size <= link->threshold)
-		return put_signal_wait(comm,
-			put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream));
+	if (!comm_cpu_access(comm) && size <= comm->links[pe].threshold)
+		return put_signal_wait(
+			comm, put_signal_stream(comm, dst, src, size, &s, comm->stream));
 	if (size) {
-		rc = rma_mover(link, size, MOVE_BLOCKING)
-			     ->put(link, at.remote, src, size, MOVE_BLOCKING, NULL);
+		m = rma_mover(&comm->links[pe], size, MOVE_BLOCKING);
+		rc = m->ops->put(m, rma_offset(comm, dst), src, size, MOVE_BLOCKING, NULL);
+		comm->pending |= m->link->pending;
 		if (rc)
 			rc = rma_failed(comm, call->name, rc);
 	}
-	return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+	return rc ? rc : signal_now(comm, sig, val, op, pe);
 }
 
 int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
@@ -372,17 +375,18 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 	static const struct call call[] = { { "spmt_put_signal_nbi", "dst", "src" },
 		{ "spmt_put_signal_nbi", "sig", "sig" } };
 	TURN(comm, __func__);
-	struct put_signal at = { NULL, NULL };
-	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+	struct put_signal s = { sig, val, op, pe };
+	int rc = put_signal_open(comm, call, dst, src, size, &s);
 
 	if (rc)
 		return rc;
 	if (comm->links[pe].direct && size <= comm->links[pe].threshold) {
 		if (size)
-			rc = rma_put(comm, call->name, at.remote, src, size, pe, MOVE_BLOCKING);
-		return rc ? rc : signal_now(comm, at.remote_sig, sig, val, op, pe);
+			rc = rma_put(comm, call->name, rma_offset(comm, dst), src, size, pe,
+				MOVE_BLOCKING);
+		return rc ? rc : signal_now(comm, sig, val, op, pe);
 	}
-	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, comm->stream);
+	rc = put_signal_stream(comm, dst, src, size, &s, comm->stream);
 	return comm_failed(comm, call->name, rc);
 }
 
@@ -392,12 +396,12 @@ int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_
 	static const struct call call[] = { { "spmt_put_signal_on_stream", "dst", "src" },
 		{ "spmt_put_signal_on_stream", "sig", "sig" } };
 	TURN(comm, __func__);
-	struct put_signal at = { NULL, NULL };
-	int rc = put_signal_open(comm, call, dst, src, size, sig, op, pe, &at);
+	struct put_signal s = { sig, val, op, pe };
+	int rc = put_signal_open(comm, call, dst, src, size, &s);
 
 	if (rc)
 		return rc;
-	rc = put_signal_stream(comm, &at, src, size, sig, val, op, pe, stream_of(comm, stream));
+	rc = put_signal_stream(comm, dst, src, size, &s, stream_of(comm, stream));
 	return comm_failed(comm, call->name, rc);
 }
 
@@ -418,10 +422,10 @@ static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size
 /* remote_stride belongs to the symmetric side. s->count 0: nothing to do. */
 static int strided_open(spmt_comm *comm, const struct call *call, const void *sym,
 	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
-	struct strided *s, char **remote)
+	struct strided *s)
 {
 	size_t bytes, local_bytes;
-	int rc = rma_open(comm, call, sym, local, 0, pe, remote);
+	int rc = rma_open(comm, call, sym, local, 0, pe);
 
 	if (rc)
 		return rc;
@@ -440,7 +444,7 @@ static int strided_open(spmt_comm *comm, const struct call *call, const void *sy
 	rc = local ? local_check(comm, call->name, call->local, local, local_bytes) : 0;
 	if (rc)
 		return rc;
-	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe, remote);
+	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe);
 }
 
 /* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
@@ -471,14 +475,13 @@ int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	const char *from = src;
-	char *remote;
-	int rc = strided_open(comm, &call, dst, src, dst_stride, src_stride, pe, &s, &remote);
+	int rc = strided_open(comm, &call, dst, src, dst_stride, src_stride, pe, &s);
 
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_put(comm, call.name, remote + i * s.remote_step, from + i * s.local_step,
-			elem_size, pe, strided_mode(comm, pe));
+		rc = rma_put(comm, call.name, rma_offset(comm, dst) + i * s.remote_step,
+			from + i * s.local_step, elem_size, pe, strided_mode(comm, pe));
 	return strided_end(comm, call.name, pe, rc);
 }
 
@@ -488,13 +491,14 @@ int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	static const struct call call = { "spmt_iget", "src", "dst" };
 	TURN(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
-	char *remote, *to = dst;
-	int rc = strided_open(comm, &call, src, dst, src_stride, dst_stride, pe, &s, &remote);
+	char *to = dst;
+	int rc = strided_open(comm, &call, src, dst, src_stride, dst_stride, pe, &s);
 
 	if (rc || !count)
 		return rc;
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = rma_get(comm, call.name, to + i * s.local_step, remote + i * s.remote_step,
-			elem_size, pe, strided_mode(comm, pe));
+		rc = rma_get(comm, call.name, to + i * s.local_step,
+			rma_offset(comm, src) + i * s.remote_step, elem_size, pe,
+			strided_mode(comm, pe));
 	return strided_end(comm, call.name, pe, rc);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the RMA calls share: settling where a symmetric address lies on a peer, and moving bytes
-   over the link. */
+/* What the RMA calls share: settling which bytes of a peer are meant, a link and an offset, and having the link's movers
+   move them. */
 #ifndef SPMT_RMA_H
 #define SPMT_RMA_H
 
@@ -29,39 +29,37 @@ static inline int local_check(
 							 : local_judge(comm, what, name, local, n);
 }
 
-/* All that most calls need to know: comm is live and whole, pe is one of its ranks, both ranges are there. *remote: where the
-   first lies on pe as seen from here. False: not yet known, or n is 0. */
-static inline bool rma_quick(
-	spmt_comm *comm, const void *sym, const void *local, size_t n, int pe, char **remote)
+/* All that most calls need to know: comm is live and whole, pe is one of its ranks, both ranges are there. False: not yet known,
+   or n is 0. */
+static inline bool rma_quick(spmt_comm *comm, const void *sym, const void *local, size_t n, int pe)
 {
-	if (UNLIKELY(!comm_quick(comm) || !comm_has_pe(comm, pe) || !n || !local ||
-		    !heap_clear(comm->heap, sym, n) || !local_clear(comm->heap, local, n)))
-		return false;
-	*remote = comm->links[pe].base + heap_offset(comm->heap, sym);
-	return true;
+	return LIKELY(comm_quick(comm) && comm_has_pe(comm, pe) && n && local &&
+		heap_clear(comm->heap, sym, n) && local_clear(comm->heap, local, n));
 }
 /* The rest of rma_open. */
 int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
-	size_t n, int pe, char **remote) __attribute__((cold));
+	size_t n, int pe) __attribute__((cold));
 
 /*
- * Checks comm, pe and, unless n is 0, that [sym, sym + n) is this rank's symmetric memory and local
- * is given and fits. *remote: where the range lies on pe as seen from here; NULL when n is 0, which is a
- * no-op.
+ * Checks comm, pe and, unless n is 0, which is a no-op, that [sym, sym + n) is this rank's symmetric memory and local
+ * is given and fits. The range's offset is then the same on pe: rma_offset.
  */
 static inline int rma_open(spmt_comm *comm, const struct call *call, const void *sym,
-	const void *local, size_t n, int pe, char **remote)
+	const void *local, size_t n, int pe)
 {
-	return rma_quick(comm, sym, local, n, pe, remote)
-		? 0
-		: rma_closer(comm, call, sym, local, n, pe, remote);
+	return rma_quick(comm, sym, local, n, pe) ? 0 : rma_closer(comm, call, sym, local, n, pe);
 }
 
-static inline const struct mover_ops *rma_mover(
-	const struct link *link, size_t n, enum move_mode mode)
+static inline uint64_t rma_offset(const spmt_comm *comm, const void *sym)
 {
-	return n <= link->threshold || (link->direct && mode == MOVE_BLOCKING) ? link->small
-									       : link->large;
+	return heap_offset(comm->heap, sym);
+}
+
+static inline struct mover *rma_mover(struct link *link, size_t n, enum move_mode mode)
+{
+	bool small = n <= link->threshold || (link->direct && mode == MOVE_BLOCKING);
+
+	return &link->movers[small ? 0 : 1];
 }
 
 /* Wakes pe's sleepers after a store of the CPU's. */
@@ -73,23 +71,25 @@ static inline void rma_stored(spmt_comm *comm, int pe)
 /* The words for a move that failed: one that waited and was stopped tells what broke the world. */
 int rma_failed(spmt_comm *comm, const char *what, int rc) __attribute__((cold));
 
-/* n > 0, addresses settled. */
-static inline int rma_put(spmt_comm *comm, const char *what, char *remote, const void *src,
+/* n > 0, both sides settled. */
+static inline int rma_put(spmt_comm *comm, const char *what, uint64_t offset, const void *src,
 	size_t n, int pe, enum move_mode mode)
 {
 	struct link *link = &comm->links[pe];
-	int rc = rma_mover(link, n, mode)->put(link, remote, src, n, mode, NULL);
+	struct mover *m = rma_mover(link, n, mode);
+	int rc = m->ops->put(m, offset, src, n, mode, NULL);
 
 	comm->pending |= link->pending;
 	rma_stored(comm, pe);
 	return LIKELY(!rc) ? 0 : rma_failed(comm, what, rc);
 }
 
-static inline int rma_get(spmt_comm *comm, const char *what, void *dst, const char *remote,
-	size_t n, int pe, enum move_mode mode)
+static inline int rma_get(spmt_comm *comm, const char *what, void *dst, uint64_t offset, size_t n,
+	int pe, enum move_mode mode)
 {
 	struct link *link = &comm->links[pe];
-	int rc = rma_mover(link, n, mode)->get(link, dst, remote, n, mode, NULL);
+	struct mover *m = rma_mover(link, n, mode);
+	int rc = m->ops->get(m, dst, offset, n, mode, NULL);
 
 	comm->pending |= link->pending;
 	return LIKELY(!rc) ? 0 : rma_failed(comm, what, rc);
@@ -97,14 +97,15 @@ static inline int rma_get(spmt_comm *comm, const char *what, void *dst, const ch
 
 /* The same in stream order; the stream is noted for quiet. */
 int rma_put_stream(
-	spmt_comm *comm, char *remote, const void *src, size_t n, int pe, device_stream stream);
+	spmt_comm *comm, uint64_t offset, const void *src, size_t n, int pe, device_stream stream);
 int rma_get_stream(
-	spmt_comm *comm, void *dst, const char *remote, size_t n, int pe, device_stream stream);
+	spmt_comm *comm, void *dst, uint64_t offset, size_t n, int pe, device_stream stream);
+/* Behind what has been queued for pe's memory: its sleepers are woken there. */
+void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream);
 
-/* signal.c: op and sig checked; the word lies at `remote` on pe. */
+/* signal.c: op and sig checked; sig has the same offset on pe. */
 int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op);
-int signal_now(
-	spmt_comm *comm, char *remote, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+int signal_now(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
 /* Between the caller's stream_reserve and stream_note. */
 int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream);

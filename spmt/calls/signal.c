@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Signals and atomics: by the CPU where it may touch the peer's memory, else by a kernel of one
-   thread. */
+/* Signals and atomics: by the link's first mover. But where the map is loadable, and the CPU may not touch the memory or a stream's
+   order is to be kept, a kernel of one thread does it. */
 #include <errno.h>
 #include <string.h>
 
-#include "atomics.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
 #include "spmt/comm/turn.h"
 #include "src/base/status.h"
-#include "src/base/tsan.h"
 #include "src/kernels/kernels.h"
 #include "view.h"
 
@@ -26,8 +24,8 @@ int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum 
 	return 0;
 }
 
-int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
-	device_stream stream)
+static int signal_kernel(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
+	int pe, device_stream stream)
 {
 	struct kernel_signal_args args = {
 		.sig = (uint64_t)(uintptr_t)sig, .value = val, .op = (int)op, .pe = pe
@@ -36,6 +34,20 @@ int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_
 	view_fill(comm, &args.view);
 	link_count(&comm->links[pe], MOVER_STORE, sizeof(val));
 	return kernel_queue(comm, &kernel_signal, &args, sizeof(args), stream);
+}
+
+int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
+	device_stream stream)
+{
+	struct mover *m = &comm->links[pe].movers[0];
+	int rc;
+
+	if (m->link->base)
+		return signal_kernel(comm, sig, val, op, pe, stream);
+	rc = m->ops->signal(m, rma_offset(comm, sig), val, op, stream);
+	if (!rc)
+		rma_stored_stream(comm, pe, stream);
+	return rc;
 }
 
 static int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
@@ -51,37 +63,37 @@ static int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt
 	return rc;
 }
 
-int signal_now(
-	spmt_comm *comm, char *remote, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
+/* Whether the device has to do what a mover would, as the CPU cannot. */
+static bool device_stores(const spmt_comm *comm, int pe)
 {
-	uint64_t *word = (uint64_t *)(void *)remote;
+	return !comm_cpu_access(comm) && comm->links[pe].base;
+}
 
-	if (!comm_cpu_access(comm)) {
-		int rc = signal_stream(comm, sig, val, op, pe, comm->stream);
+int signal_now(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
+{
+	struct mover *m = &comm->links[pe].movers[0];
+	int rc;
 
+	if (device_stores(comm, pe)) {
+		rc = signal_stream(comm, sig, val, op, pe, comm->stream);
 		return comm_failed(
 			comm, "spmt_signal", rc ? rc : stream_drain(comm, "spmt_signal"));
 	}
-	tsan_release(word);
-	if (op == SPMT_SIGNAL_SET)
-		__atomic_store_n(word, val, __ATOMIC_RELEASE);
-	else
-		__atomic_fetch_add(word, val, __ATOMIC_ACQ_REL);
-	link_count(&comm->links[pe], MOVER_STORE, sizeof(val));
+	rc = m->ops->signal(m, rma_offset(comm, sig), val, op, NULL);
+	comm->pending |= m->link->pending;
 	rma_stored(comm, pe);
-	return 0;
+	return LIKELY(!rc) ? 0 : rma_failed(comm, "spmt_signal", rc);
 }
 
 int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
 {
 	static const struct call call = { "spmt_signal", "sig", "sig" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe);
 
 	if (!rc)
 		rc = signal_check(comm, call.name, sig, op);
-	return rc ? rc : signal_now(comm, remote, sig, val, op, pe);
+	return rc ? rc : signal_now(comm, sig, val, op, pe);
 }
 
 int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
@@ -89,8 +101,7 @@ int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spm
 {
 	static const struct call call = { "spmt_signal_on_stream", "sig", "sig" };
 	TURN(comm, __func__);
-	char *remote;
-	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe, &remote);
+	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe);
 
 	if (!rc)
 		rc = signal_check(comm, call.name, sig, op);
@@ -162,14 +173,15 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 	return 0;
 }
 
-static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target,
-	const uint64_t *operand, const uint64_t *compare, uint64_t *old, int pe)
+/* By the device, waited for. */
+static int amo_kernel(spmt_comm *comm, const struct amo *amo, enum spmt_type type, void *target,
+	int pe, uint64_t *old)
 {
 	struct kernel_atomic_args args = { .target = (uint64_t)(uintptr_t)target,
-		.operand = *operand,
-		.compare = *compare,
-		.amo = (int)call->amo,
-		.type = (int)call->type,
+		.operand = amo->operand,
+		.compare = amo->compare,
+		.amo = (int)amo->op,
+		.type = (int)type,
 		.pe = pe };
 	int rc = scratch_room(comm, sizeof(*old));
 
@@ -180,9 +192,26 @@ static int amo_kernel(spmt_comm *comm, const struct amo_call *call, void *target
 	rc = kernel_run(comm, &kernel_atomic, &args, sizeof(args), comm->stream);
 	if (!rc)
 		rc = stream_drain(comm, "spmt_atomic");
-	if (!rc)
-		memcpy(old, scratch_host(comm), sizeof(*old));
-	return rc;
+	if (rc)
+		return rc;
+	link_count(&comm->links[pe], MOVER_STORE, amo->size);
+	memcpy(old, scratch_host(comm), sizeof(*old));
+	return 0;
+}
+
+static int amo_run(spmt_comm *comm, const struct amo_call *call, const struct amo *amo,
+	void *target, int pe, uint64_t *old)
+{
+	struct mover *m = &comm->links[pe].movers[0];
+	int rc;
+
+	if (device_stores(comm, pe))
+		return comm_failed(
+			comm, "spmt_atomic", amo_kernel(comm, amo, call->type, target, pe, old));
+	rc = m->ops->atomic(m, rma_offset(comm, target), amo, call->fetches ? old : NULL);
+	comm->pending |= m->link->pending;
+	rma_stored(comm, pe);
+	return LIKELY(!rc) ? 0 : rma_failed(comm, "spmt_atomic", rc);
 }
 
 int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
@@ -191,35 +220,23 @@ int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *t
 	static const struct call atomic_call = { "spmt_atomic", "target", "target" };
 	TURN(comm, __func__);
 	struct amo_call call = { .size = 0 };
-	uint64_t a = 0, b = 0, old = 0;
-	char *remote;
-	int rc = rma_open(comm, &atomic_call, target, target, 0, pe, &remote);
+	struct amo a = { .op = amo };
+	uint64_t old = 0;
+	int rc = rma_open(comm, &atomic_call, target, target, 0, pe);
 
 	if (!rc)
 		rc = amo_check(comm, amo, type, target, operand, compare, fetched, &call);
 	if (!rc)
-		rc = rma_open(comm, &atomic_call, target, target, call.size, pe, &remote);
+		rc = rma_open(comm, &atomic_call, target, target, call.size, pe);
 	if (rc)
 		return rc;
+	a.size = call.size;
 	if (call.operates)
-		memcpy(&a, operand, call.size);
+		memcpy(&a.operand, operand, call.size);
 	if (call.compares)
-		memcpy(&b, compare, call.size);
-	if (comm_cpu_access(comm)) {
-		tsan_release(remote);
-		old = call.size == 4
-			? amo_32((uint32_t *)(void *)remote, amo, (uint32_t)a, (uint32_t)b)
-			: amo_64((uint64_t *)(void *)remote, amo, a, b);
-		tsan_acquire(remote);
-		rma_stored(comm, pe);
-	} else {
-		rc = amo_kernel(comm, &call, target, &a, &b, &old, pe);
-		rc = comm_failed(comm, "spmt_atomic", rc);
-	}
-	if (rc)
-		return rc;
-	link_count(&comm->links[pe], MOVER_STORE, call.size);
-	if (call.fetches)
+		memcpy(&a.compare, compare, call.size);
+	rc = amo_run(comm, &call, &a, target, pe, &old);
+	if (!rc && call.fetches)
 		memcpy(fetched, &old, call.size);
-	return 0;
+	return rc;
 }

@@ -259,7 +259,7 @@ static void *ptr_at(spmt_comm *comm, const void *sym, int pe)
 	if (!sym || !heap_clear(comm->heap, sym, 1))
 		if (rma_judge(comm, &call, sym, sym, comm_checked(comm) ? 0 : 1))
 			return NULL;
-	return comm->links[pe].base ? comm->links[pe].base + heap_offset(comm->heap, sym) : NULL;
+	return comm->links[pe].base ? link_at(&comm->links[pe], rma_offset(comm, sym)) : NULL;
 }
 
 void *spmt_ptr(spmt_comm *comm, const void *sym, int pe)
@@ -297,8 +297,7 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 {
 	static const struct call call = { "spmt_copy_in", "dst_sym", "host_src" };
 	TURN(comm, __func__);
-	char *own;
-	int rc = rma_open(comm, &call, dst_sym, host_src, size, rank_or_zero(comm), &own);
+	int rc = rma_open(comm, &call, dst_sym, host_src, size, rank_or_zero(comm));
 
 	if (rc || !size)
 		return rc;
@@ -311,8 +310,7 @@ int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t s
 {
 	static const struct call call = { "spmt_copy_out", "src_sym", "host_dst" };
 	TURN(comm, __func__);
-	char *own;
-	int rc = rma_open(comm, &call, src_sym, host_dst, size, rank_or_zero(comm), &own);
+	int rc = rma_open(comm, &call, src_sym, host_dst, size, rank_or_zero(comm));
 
 	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, call.name);
 }

@@ -14,20 +14,36 @@
 
 #define FORBID_NS 1000000000
 
-/* The first failure of the two keeps its sentence. */
+/* The first failure keeps its sentence. */
 static int link_quiet(struct link *link)
 {
 	struct status_saved first;
-	int small = link->small->quiet(link), large = 0;
+	bool pending = false;
+	int rc = 0;
 
-	status_save(&first);
-	if (link->large != link->small)
-		large = link->large->quiet(link);
-	link->pending = link_cut_short(small) || link_cut_short(large);
-	if (!small)
-		return large;
-	status_restore(&first);
-	return small;
+	for (int i = 0; i < link->nmovers; i++) {
+		struct mover *m = &link->movers[i];
+		int one = m->ops->quiet(m);
+
+		pending |= link_cut_short(one);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	link->pending = pending;
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
+static int link_fence(struct link *link)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && i < link->nmovers; i++)
+		rc = link->movers[i].ops->fence(&link->movers[i]);
+	return rc;
 }
 
 int movers_quiet(spmt_comm *comm, const char *what)
@@ -83,9 +99,7 @@ int spmt_fence(spmt_comm *comm)
 
 		if (!link->pending)
 			continue;
-		rc = link->small->fence(link);
-		if (!rc && link->large != link->small)
-			rc = link->large->fence(link);
+		rc = link_fence(link);
 		if (rc == -ECANCELED)
 			rc = comm_broken(comm, "spmt_fence");
 	}
@@ -100,7 +114,7 @@ int spmt_fence(spmt_comm *comm)
    host backend kernels see that the comm is broken; on GPUs they look at a word of their device, which is written here. */
 static void comm_forbid(spmt_comm *comm)
 {
-	struct area *area = area_at((uint64_t)(uintptr_t)comm->links[comm->rank].own, comm->nranks);
+	struct area *area = area_at((uint64_t)(uintptr_t)comm_own(comm), comm->nranks);
 	const struct backend *b = comm->backend;
 	struct status_saved saved;
 	device_stream s;

@@ -11,7 +11,7 @@
 
 static uint64_t flat_stride(const spmt_comm *comm)
 {
-	return comm->nranks > 1 ? (uint64_t)(comm->links[1].base - comm->links[0].base)
+	return comm->nranks > 1 ? (uintptr_t)comm->links[1].base - (uintptr_t)comm->links[0].base
 				: comm->world->range.stride;
 }
 
@@ -28,8 +28,8 @@ static bool flat_for_all(const spmt_comm *comm)
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct link *link = &comm->links[pe];
 
-		if (link->base != first->base + (uint64_t)pe * flat_stride(comm) ||
-			link->own - link->base != first->own - first->base)
+		if (!link->base || link->base != link_at(first, (uint64_t)pe * flat_stride(comm)) ||
+			link->own != first->own)
 			return false;
 	}
 	return true;
@@ -48,7 +48,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.base = (uint64_t)(uintptr_t)comm->heap->base,
 		.heap_size = comm->heap->size,
 		.peers = comm->peers.dev,
-		.own = (struct spmtd_own *)(void *)comm->links[comm->rank].own,
+		.own = (struct spmtd_own *)(void *)comm_own(comm),
 		.stop = &comm->alarm->dev->stop,
 		.record = &comm->signals_dev->record,
 		/* 0 would be none */

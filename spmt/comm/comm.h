@@ -54,10 +54,10 @@ struct spmt_comm {
 	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
 	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
-	struct spmt_mem *mems;	   /* live registered buffers */
-	uint64_t registered;	   /* buffers ever registered: their names in a meeting */
-	uint64_t made, freed;	   /* SPMT_CHECK: blocks so far */
-	_Atomic uintptr_t turn;	   /* the same: a thread has the comm, in this call; turn.h */
+	struct spmt_mem *mems;	/* live registered buffers */
+	uint64_t registered;	/* buffers ever registered: their names in a meeting */
+	uint64_t made, freed;	/* SPMT_CHECK: blocks so far */
+	_Atomic uintptr_t turn; /* the same: a thread has the comm, in this call; turn.h */
 	const char *_Atomic turn_call;
 	int64_t default_timeout_ms;
 	uint64_t looks;			/* how many calls have begun that take one of many words */
@@ -104,6 +104,14 @@ static inline bool comm_has_pe(const spmt_comm *comm, int pe)
 static inline bool comm_cpu_access(const spmt_comm *comm)
 {
 	return comm->backend->traits & DEVICE_HOST_ACCESS;
+}
+
+/* This rank's library area. */
+static inline char *comm_own(const spmt_comm *comm)
+{
+	const struct link *self = &comm->links[comm->rank];
+
+	return link_at(self, self->own);
 }
 
 /* Calls are let in from here on. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "peer.h"
+#include "spmt/calls/sync.h"
 #include "spmt/calls/view.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
@@ -63,9 +64,11 @@ static void link_movers(spmt_comm *comm, struct link *link)
 {
 	const struct route *route = &link->route;
 
-	link->small = mover_ops(route->movers[0]);
-	link->large = mover_ops(route->movers[route->nmovers > 1 ? 1 : 0]);
-	link->threshold = route->nmovers > 1 ? route->threshold : UINT64_MAX;
+	link->nmovers = MIN_OF(route->nmovers, 2);
+	for (int i = 0; i < link->nmovers; i++)
+		link->movers[i] =
+			(struct mover){ .ops = mover_ops(route->movers[i]), .link = link };
+	link->threshold = link->nmovers > 1 ? route->threshold : UINT64_MAX;
 	link->direct = comm_cpu_access(comm) && route->movers[0] == MOVER_STORE;
 }
 
@@ -128,7 +131,9 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 			"spmt_init: rank %d: map %s to rank %d is not in this build", comm->rank,
 			map_name(link->route.map), pe);
 	link_movers(comm, link);
-	return link_attach(comm, link, peer, &facts);
+	rc = link_attach(comm, link, peer, &facts);
+	link->by_kernel = link->base != NULL;
+	return rc;
 }
 
 static int links_room(spmt_comm *comm)
@@ -150,8 +155,10 @@ static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int
 		return rc;
 	peers = comm->peers.host;
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		peers[pe].base = (uint64_t)(uintptr_t)comm->links[pe].base;
-		peers[pe].own = (uint64_t)(uintptr_t)comm->links[pe].own;
+		const struct link *link = &comm->links[pe];
+
+		peers[pe].base = (uintptr_t)link->base;
+		peers[pe].own = link->base ? (uintptr_t)link_at(link, link->own) : 0;
 		peers[pe].mine =
 			seen ? seen[numbers[pe]].mine : (uint64_t)(uintptr_t)comm->heap->base;
 	}
@@ -160,9 +167,11 @@ static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int
 
 /* ---- worlds of several processes: who sees whose heap where ---------------------------------- */
 
-static struct spmtd_inbox *inbox(char *own, int rank)
+/* Where on a link's peer `rank` tells it. */
+static uint64_t inbox(const struct link *link, int rank)
 {
-	return (struct spmtd_inbox *)(void *)(own + sizeof(struct spmtd_own)) + rank;
+	return link->own + sizeof(struct spmtd_own) + (uint64_t)rank * sizeof(struct spmtd_inbox) +
+		offsetof(struct spmtd_inbox, seen);
 }
 
 int peers_tell(spmt_comm *comm)
@@ -171,23 +180,26 @@ int peers_tell(spmt_comm *comm)
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		struct link *link = &comm->links[pe];
-		uint64_t seen = (uint64_t)(uintptr_t)link->base;
+		struct mover *m = &link->movers[0];
+		uint64_t seen = (uintptr_t)link->base;
 
-		rc = link->small->put(link, &inbox(link->own, comm->rank)->seen, &seen,
-			sizeof(seen), MOVE_BLOCKING, NULL);
+		rc = m->ops->put(
+			m, inbox(link, comm->rank), &seen, sizeof(seen), MOVE_BLOCKING, NULL);
+		comm->pending |= link->pending;
 	}
-	return rc;
+	return rc ? rc : movers_quiet(comm, "spmt_init");
 }
 
 int peers_hear(spmt_comm *comm)
 {
 	struct link *self = &comm->links[comm->rank];
+	struct mover *m = &self->movers[0];
 	struct spmtd_peer *peers = comm->peers.host;
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		rc = self->small->get(self, &peers[pe].mine, &inbox(self->own, pe)->seen,
-			sizeof(peers[pe].mine), MOVE_BLOCKING, NULL);
+		rc = m->ops->get(m, &peers[pe].mine, inbox(self, pe), sizeof(peers[pe].mine),
+			MOVE_BLOCKING, NULL);
 	return rc ? rc : table_publish(comm, &comm->peers);
 }
 
@@ -219,7 +231,9 @@ static void link_share(spmt_comm *comm, int pe, const struct link *from, uint64_
 
 	link->route = from->route;
 	link->base = from->base;
-	link->own = from->base + area;
+	link->own = area;
+	link->attached = from->attached;
+	link->by_kernel = link->base != NULL;
 	link_movers(comm, link);
 }
 
@@ -245,10 +259,8 @@ void peers_unlink(spmt_comm *comm)
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
 		struct link *link = &comm->links[pe];
 
-		if (link->small)
-			link->small->close(link);
-		if (link->large && link->large != link->small)
-			link->large->close(link);
+		for (int i = 0; i < link->nmovers; i++)
+			link->movers[i].ops->close(&link->movers[i]);
 		if (link->map)
 			link->map->detach(link, comm->backend, comm->dev);
 	}

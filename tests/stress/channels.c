@@ -63,11 +63,11 @@ static int put_some(struct worker *w, struct links *set, int to)
 		for (size_t k = 0; k < n; k++)
 			src[at + k] = (char)random_next(&w->seed);
 		memcpy(w->model[to] + at, src + at, n);
-		rc = mover_sdma.put(
-			link, area(set, to, w->index) + at, src + at, n, MOVE_NBI, NULL);
+		rc = links_put(links_sdma(link), area(set, to, w->index) + at, src + at, n,
+			MOVE_NBI, NULL);
 	}
 	if (!rc)
-		rc = mover_sdma.quiet(link);
+		rc = mover_sdma.quiet(links_sdma(link));
 	return rc ? complain(w, "put", to) : 0;
 }
 
@@ -79,11 +79,11 @@ static int get_all(struct worker *w, struct links *set)
 		for (size_t at = 0, n; at < AREA && !rc; at += n) {
 			n = 1 + random_next(&w->seed) % MOST;
 			n = n < AREA - at ? n : AREA - at;
-			rc = mover_sdma.get(links_at(set, me, to), w->back[to] + at,
+			rc = links_get(links_sdma(links_at(set, me, to)), w->back[to] + at,
 				area(set, to, w->index) + at, n, MOVE_NBI, NULL);
 		}
 	for (int to = 0; to < DEVICES && !rc; to++)
-		rc = mover_sdma.quiet(links_at(set, me, to));
+		rc = mover_sdma.quiet(links_sdma(links_at(set, me, to)));
 	if (rc)
 		return complain(w, "get", -1);
 	for (int to = 0; to < DEVICES; to++)
@@ -105,7 +105,7 @@ static void *work(void *arg)
 		if (get_all(w, set))
 			return w->wrong;
 		for (int to = 0; w->churn && to < DEVICES; to++)
-			mover_sdma.close(links_at(set, me, to));
+			mover_sdma.close(links_sdma(links_at(set, me, to)));
 	}
 	return NULL;
 }

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "copy_queue.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
-#include "copy_queue.h"
 
 #define FIRST_ROOM 16 /* moves a lane remembers at first, and at most: then it waits */
 #define MOST_ROOM 65536
@@ -112,8 +112,10 @@ static int state_make(struct link *link, struct sdma **state)
 }
 
 /* The move that asked is made by other means, so the thread's sentence is left as it was. */
-static void fall_back(struct link *link)
+static void fall_back(struct mover *m)
 {
+	struct link *link = m->link;
+
 	if (!atomic_load_explicit(&link->fell_back, memory_order_relaxed)) {
 		snprintf(link->why, sizeof(link->why), "sdma: %.*s", (int)sizeof(link->why) - 8,
 			status_sentence());
@@ -121,9 +123,7 @@ static void fall_back(struct link *link)
 			link->why);
 		atomic_store_explicit(&link->fell_back, true, memory_order_release);
 	}
-	if (link->small == &mover_sdma)
-		link->small = &mover_store;
-	link->large = link->small;
+	m->ops = &mover_store;
 }
 
 void link_route(const struct link *link, struct route *route)
@@ -382,21 +382,21 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	return rc;
 }
 
-/* The link's state, made by the first move that needs it. NULL: the link has fallen back, and the thread's sentence is as it was. */
-static struct sdma *state_of(struct link *link)
+/* Made by the first move that needs it. NULL: the mover has fallen back, and the thread's sentence is as it was. */
+static struct sdma *state_of(struct mover *m)
 {
 	struct status_saved saved;
-	struct sdma *st = link->sdma;
+	struct sdma *st = m->state;
 
 	if (LIKELY(st))
 		return st;
 	status_save(&saved);
-	if (state_make(link, &st)) {
-		fall_back(link);
+	if (state_make(m->link, &st)) {
+		fall_back(m);
 		status_restore(&saved);
 		return NULL;
 	}
-	link->sdma = st;
+	m->state = st;
 	return st;
 }
 
@@ -410,37 +410,54 @@ static int sdma_stream_move(
 	return rc;
 }
 
-static int sdma_move(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
-	device_stream stream)
+static int sdma_move(struct mover *m, const struct sdma_move *move, enum move_mode mode)
 {
-	struct sdma_move m = { .dst = dst, .src = src, .n = n };
-	struct sdma *st;
-	int rc, i;
+	struct sdma *st = m->state;
+	int i = channel_reserve(st->channel);
+	int rc = mode == MOVE_NBI ? submit(m->link, st, i, move)
+				  : submit_and_wait(m->link, st, i, move);
 
-	if (mode == MOVE_STREAM)
-		return sdma_stream_move(link, dst, src, n, stream);
-	st = state_of(link);
-	if (!st)
-		return mover_store.put(link, dst, src, n, mode, stream);
-	i = channel_reserve(st->channel);
-	rc = mode == MOVE_NBI ? submit(link, st, i, &m) : submit_and_wait(link, st, i, &m);
 	if (!rc)
-		link_count(link, MOVER_SDMA, n);
+		link_count(m->link, MOVER_SDMA, move->n);
 	return rc;
 }
 
-static int sdma_fence(struct link *link)
+static int sdma_put(struct mover *m, uint64_t offset, const void *local, size_t n,
+	enum move_mode mode, device_stream stream)
 {
-	struct sdma *st = link->sdma;
-	int rc = st ? settle_all(link, st, "fence") : 0;
+	struct sdma_move move = { .dst = link_at(m->link, offset), .src = local, .n = n };
+
+	if (mode == MOVE_STREAM)
+		return sdma_stream_move(m->link, move.dst, local, n, stream);
+	if (!state_of(m))
+		return mover_store.put(m, offset, local, n, mode, stream);
+	return sdma_move(m, &move, mode);
+}
+
+static int sdma_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	struct sdma_move move = { .dst = local, .src = link_at(m->link, offset), .n = n };
+
+	if (mode == MOVE_STREAM)
+		return sdma_stream_move(m->link, local, move.src, n, stream);
+	if (!state_of(m))
+		return mover_store.get(m, local, offset, n, mode, stream);
+	return sdma_move(m, &move, mode);
+}
+
+static int sdma_fence(struct mover *m)
+{
+	struct sdma *st = m->state;
+	int rc = st ? settle_all(m->link, st, "fence") : 0;
 
 	return !rc && st && st->error ? fail_with(st->error, st->why.sentence) : rc;
 }
 
-static int sdma_quiet(struct link *link)
+static int sdma_quiet(struct mover *m)
 {
-	struct sdma *st = link->sdma;
-	int rc = st ? settle_all(link, st, "quiet") : 0;
+	struct sdma *st = m->state;
+	int rc = st ? settle_all(m->link, st, "quiet") : 0;
 
 	if (rc || !st || !st->error)
 		return rc;
@@ -465,31 +482,41 @@ static void drain_lanes(const struct link *link, const struct sdma *st)
 	}
 }
 
-static void sdma_close(struct link *link)
+static void sdma_close(struct mover *m)
 {
-	struct sdma *st = link->sdma;
+	struct sdma *st = m->state;
 	bool inherited = st && channel_inherited(st->channel);
 
 	if (!st)
 		return;
-	link->sdma = NULL;
+	m->state = NULL;
 	if (!inherited)
-		drain_lanes(link, st);
-	state_free(link, st, inherited);
+		drain_lanes(m->link, st);
+	state_free(m->link, st, inherited);
 }
 
 const struct mover_ops mover_sdma = {
 	.name = "sdma",
-	.put = sdma_move,
-	.get = sdma_move,
+	.put = sdma_put,
+	.get = sdma_get,
+	.signal = store_signal,
+	.atomic = store_atomic,
 	.fence = sdma_fence,
 	.quiet = sdma_quiet,
 	.close = sdma_close,
 };
 
+static const struct sdma *state_in(const struct link *link)
+{
+	for (int i = 0; i < link->nmovers; i++)
+		if (link->movers[i].ops == &mover_sdma)
+			return link->movers[i].state;
+	return NULL;
+}
+
 int sdma_stream(const struct link *link, int i, device_stream *stream)
 {
-	const struct sdma *st = link->sdma;
+	const struct sdma *st = state_in(link);
 
 	if (!st || i < 0 || i >= st->nlanes)
 		return -ENOENT;
@@ -499,7 +526,7 @@ int sdma_stream(const struct link *link, int i, device_stream *stream)
 
 uint64_t sdma_pending(const struct link *link)
 {
-	const struct sdma *st = link->sdma;
+	const struct sdma *st = state_in(link);
 	uint64_t n = 0;
 
 	for (int i = 0; st && i < st->nlanes; i++)

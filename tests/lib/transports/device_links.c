@@ -43,8 +43,9 @@ static int open_link(struct links *l, int from, int to)
 	link->stream = l->streams[from];
 	link->timeout_ms = &l->timeout_ms;
 	link->stop = &l->stop;
-	link->small = &mover_store;
-	link->large = &mover_sdma;
+	link->movers[0] = (struct mover){ .ops = &mover_store, .link = link };
+	link->movers[1] = (struct mover){ .ops = &mover_sdma, .link = link };
+	link->nmovers = 2;
 	link->threshold = LINKS_THRESHOLD;
 	link->map = from == to ? &map_self : &map_p2p;
 	link->route.map = from == to ? MAP_SELF : MAP_P2P;
@@ -81,9 +82,8 @@ static void close_link(struct links *l, struct link *link)
 {
 	if (!link->map)
 		return;
-	link->small->close(link);
-	if (link->large != link->small)
-		link->large->close(link);
+	for (int i = 0; i < link->nmovers; i++)
+		link->movers[i].ops->close(&link->movers[i]);
 	link->map->detach(link, l->backend, link->dev);
 }
 

@@ -26,6 +26,26 @@ int links_open(struct links *l, const struct backend *backend, int n, size_t siz
 /* Closes the movers first. */
 void links_close(struct links *l);
 struct link *links_at(struct links *l, int from, int to);
+/* A link's movers. */
+static inline struct mover *links_store(struct link *link)
+{
+	return &link->movers[0];
+}
+static inline struct mover *links_sdma(struct link *link)
+{
+	return &link->movers[1];
+}
+/* Moves, with the place as an address. */
+static inline int links_put(struct mover *m, void *remote, const void *local, size_t n,
+	enum move_mode mode, device_stream stream)
+{
+	return m->ops->put(m, link_offset(m->link, (uintptr_t)remote), local, n, mode, stream);
+}
+static inline int links_get(struct mover *m, void *local, const void *remote, size_t n,
+	enum move_mode mode, device_stream stream)
+{
+	return m->ops->get(m, local, link_offset(m->link, (uintptr_t)remote), n, mode, stream);
+}
 
 /* backend_host without host access: the device has to move every byte, as on a GPU. */
 struct backend links_deaf(void);

@@ -8,16 +8,31 @@
 #include "src/base/mem.h"
 #include "src/base/status.h"
 
-enum { SMALL, LARGE };
 enum { PUTS, GETS, BYTES, FENCES, QUIETS, FAILURES, COUNTS };
 
 struct hook {
 	struct hook_config config;
-	const struct mover_ops *inner[2];
-	bool direct;			 /* the link's own */
+	struct mover inner[2];		 /* the link's own, of which the first nmovers count */
+	bool direct, by_kernel;		 /* the link's own */
 	uint64_t moves;			 /* seen so far */
 	_Atomic uint64_t counts[COUNTS]; /* written by the link's thread, read by any */
 };
+
+static const struct mover_ops hook_ops;
+
+/* NULL: it is not wrapped. */
+static struct hook *hook_of(const struct link *link)
+{
+	return link->movers[0].ops == &hook_ops ? link->movers[0].state : NULL;
+}
+
+/* What m wraps. */
+static struct mover *hook_inner(const struct mover *m)
+{
+	struct hook *hook = m->state;
+
+	return &hook->inner[m - m->link->movers];
+}
 
 static void hook_count(struct hook *hook, int what, uint64_t n)
 {
@@ -42,115 +57,104 @@ static int result(struct hook *hook, int rc)
 }
 
 /* What goes before a put or get; negative: it fails here. */
-static int before(struct link *link, int which, const char *name, uint64_t n)
+static int before(const struct mover *m, const char *name, uint64_t n)
 {
-	struct hook *hook = link->hook;
+	struct hook *hook = m->state;
 	const struct hook_config *c = &hook->config;
 
 	if (c->trace)
-		log_line(LOG_INFO, "rank %d: %s %s of %llu bytes, rank %d", link->rank,
-			hook->inner[which]->name, name, (unsigned long long)n, link->pe);
+		log_line(LOG_INFO, "rank %d: %s %s of %llu bytes, rank %d", m->link->rank,
+			hook_inner(m)->ops->name, name, (unsigned long long)n, m->link->pe);
 	pause_us(c->delay_us);
 	if (++hook->moves != c->fail_at)
 		return 0;
 	return fail(c->fail_code ? c->fail_code : -EIO,
 		"%s of %llu bytes from rank %d to rank %d: failed by a hook, as asked", name,
-		(unsigned long long)n, link->rank, link->pe);
+		(unsigned long long)n, m->link->rank, m->link->pe);
 }
 
-static int hook_move(struct link *link, int which, int what, void *dst, const void *src, size_t n,
+static int hook_put(struct mover *m, uint64_t offset, const void *local, size_t n,
 	enum move_mode mode, device_stream stream)
 {
-	struct hook *hook = link->hook;
-	const struct mover_ops *inner = hook->inner[which];
-	int rc = before(link, which, what == PUTS ? "put" : "get", n);
+	struct mover *inner = hook_inner(m);
+	int rc = before(m, "put", n);
 
-	hook_count(hook, what, 1);
-	hook_count(hook, BYTES, n);
+	hook_count(m->state, PUTS, 1);
+	hook_count(m->state, BYTES, n);
 	if (!rc)
-		rc = (what == PUTS ? inner->put : inner->get)(link, dst, src, n, mode, stream);
-	return result(hook, rc);
+		rc = inner->ops->put(inner, offset, local, n, mode, stream);
+	return result(m->state, rc);
 }
 
-static int small_put(struct link *link, void *remote, const void *local, size_t n,
-	enum move_mode mode, device_stream stream)
+static int hook_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+	device_stream stream)
 {
-	return hook_move(link, SMALL, PUTS, remote, local, n, mode, stream);
+	struct mover *inner = hook_inner(m);
+	int rc = before(m, "get", n);
+
+	hook_count(m->state, GETS, 1);
+	hook_count(m->state, BYTES, n);
+	if (!rc)
+		rc = inner->ops->get(inner, local, offset, n, mode, stream);
+	return result(m->state, rc);
 }
 
-static int small_get(struct link *link, void *local, const void *remote, size_t n,
-	enum move_mode mode, device_stream stream)
+static int hook_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+	device_stream stream)
 {
-	return hook_move(link, SMALL, GETS, local, remote, n, mode, stream);
+	struct mover *inner = hook_inner(m);
+
+	return result(m->state, inner->ops->signal(inner, offset, value, op, stream));
 }
 
-static int large_put(struct link *link, void *remote, const void *local, size_t n,
-	enum move_mode mode, device_stream stream)
+static int hook_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
 {
-	return hook_move(link, LARGE, PUTS, remote, local, n, mode, stream);
+	struct mover *inner = hook_inner(m);
+
+	return result(m->state, inner->ops->atomic(inner, offset, amo, old));
 }
 
-static int large_get(struct link *link, void *local, const void *remote, size_t n,
-	enum move_mode mode, device_stream stream)
+static void hook_completes(const struct mover *m, int what)
 {
-	return hook_move(link, LARGE, GETS, local, remote, n, mode, stream);
-}
-
-static int hook_complete(struct link *link, int which, int what)
-{
-	struct hook *hook = link->hook;
-	const struct mover_ops *inner = hook->inner[which];
+	struct hook *hook = m->state;
 
 	if (hook->config.trace)
-		log_line(LOG_INFO, "rank %d: %s %s, rank %d", link->rank, inner->name,
-			what == FENCES ? "fence" : "quiet", link->pe);
+		log_line(LOG_INFO, "rank %d: %s %s, rank %d", m->link->rank,
+			hook_inner(m)->ops->name, what == FENCES ? "fence" : "quiet", m->link->pe);
 	hook_count(hook, what, 1);
-	return result(hook, (what == FENCES ? inner->fence : inner->quiet)(link));
 }
 
-static int small_fence(struct link *link)
+static int hook_fence(struct mover *m)
 {
-	return hook_complete(link, SMALL, FENCES);
+	struct mover *inner = hook_inner(m);
+
+	hook_completes(m, FENCES);
+	return result(m->state, inner->ops->fence(inner));
 }
 
-static int small_quiet(struct link *link)
+static int hook_quiet(struct mover *m)
 {
-	return hook_complete(link, SMALL, QUIETS);
+	struct mover *inner = hook_inner(m);
+
+	hook_completes(m, QUIETS);
+	return result(m->state, inner->ops->quiet(inner));
 }
 
-static int large_fence(struct link *link)
+/* Of the first of two: the caller finds the second unwrapped. */
+static void hook_close(struct mover *m)
 {
-	return hook_complete(link, LARGE, FENCES);
+	hook_unwrap(m->link);
+	m->ops->close(m);
 }
 
-static int large_quiet(struct link *link)
-{
-	return hook_complete(link, LARGE, QUIETS);
-}
-
-/* The caller closes whatever small and large are when it looks: after the unwrapping it may see one table or two. */
-static void hook_close(struct link *link)
-{
-	hook_unwrap(link);
-	link->small->close(link);
-	if (link->large != link->small)
-		link->large->close(link);
-}
-
-static const struct mover_ops hook_small = {
+static const struct mover_ops hook_ops = {
 	.name = "hook",
-	.put = small_put,
-	.get = small_get,
-	.fence = small_fence,
-	.quiet = small_quiet,
-	.close = hook_close,
-};
-static const struct mover_ops hook_large = {
-	.name = "hook",
-	.put = large_put,
-	.get = large_get,
-	.fence = large_fence,
-	.quiet = large_quiet,
+	.put = hook_put,
+	.get = hook_get,
+	.signal = hook_signal,
+	.atomic = hook_atomic,
+	.fence = hook_fence,
+	.quiet = hook_quiet,
 	.close = hook_close,
 };
 
@@ -158,7 +162,7 @@ int hook_wrap(struct link *link, const struct hook_config *config)
 {
 	struct hook *hook;
 
-	if (link->hook)
+	if (hook_of(link))
 		return fail(-EALREADY, "hook: the link of rank %d to rank %d is wrapped",
 			link->rank, link->pe);
 	if (config->fail_code > 0)
@@ -167,20 +171,21 @@ int hook_wrap(struct link *link, const struct hook_config *config)
 	if (!hook)
 		return fail(-ENOMEM, "hook: no memory to wrap a link");
 	hook->config = *config;
-	hook->inner[SMALL] = link->small;
-	hook->inner[LARGE] = link->large;
 	hook->direct = link->direct;
-	link->direct = false;
-	link->hook = hook;
-	link->large = link->large == link->small ? &hook_small : &hook_large;
-	link->small = &hook_small;
+	hook->by_kernel = link->by_kernel;
+	link->direct = link->by_kernel = false;
+	for (int i = 0; i < link->nmovers; i++) {
+		hook->inner[i] = link->movers[i];
+		link->movers[i].ops = &hook_ops;
+		link->movers[i].state = hook;
+	}
 	return 0;
 }
 
 void hook_counts(const struct link *link, struct hook_counts *counts)
 {
 	uint64_t v[COUNTS] = { 0 };
-	struct hook *hook = link->hook;
+	struct hook *hook = hook_of(link);
 
 	for (int i = 0; hook && i < COUNTS; i++)
 		v[i] = atomic_load_explicit(&hook->counts[i], memory_order_relaxed);
@@ -192,16 +197,15 @@ void hook_counts(const struct link *link, struct hook_counts *counts)
 		.failures = v[FAILURES] };
 }
 
-/* large may have become small in between: a mover that fell back. */
 void hook_unwrap(struct link *link)
 {
-	struct hook *hook = link->hook;
+	struct hook *hook = hook_of(link);
 
 	if (!hook)
 		return;
-	link->large = link->large == &hook_large ? hook->inner[LARGE] : hook->inner[SMALL];
-	link->small = hook->inner[SMALL];
+	for (int i = 0; i < link->nmovers; i++)
+		link->movers[i] = hook->inner[i];
 	link->direct = hook->direct;
-	link->hook = NULL;
+	link->by_kernel = hook->by_kernel;
 	mem_free(hook);
 }

@@ -2,8 +2,9 @@
 /*
  * Movers that wrap a link's movers: trace, count, delay, fail. For tests; a link that is not wrapped pays nothing.
  *
- * hook_wrap puts tables of its own in link->small and link->large and keeps the real ones in link->hook; every op goes through to
- * them, and none past them (link->direct is off while it lasts). Called, like the movers, from the thread that uses the link.
+ * hook_wrap puts a table of its own in link->movers and keeps the real movers as its state; every op goes through to
+ * them, and none past them (link->direct and link->by_kernel are off while it lasts). Called, like the movers, from the thread that
+ * uses the link.
  */
 #ifndef TESTS_HOOK_H
 #define TESTS_HOOK_H

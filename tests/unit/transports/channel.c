@@ -23,8 +23,8 @@ Test(channel, nothing_is_left_after_the_last_user, .init = init, .fini = fini)
 		cr_assert_eq(channels_live(), 9);
 		cr_assert_gt(links_count("task"), tasks);
 		for (int i = 0; i < 9; i++) {
-			mover_sdma.close(&l.links[i]);
-			mover_sdma.close(&other.links[i]);
+			mover_sdma.close(links_sdma(&l.links[i]));
+			mover_sdma.close(links_sdma(&other.links[i]));
 		}
 		cr_assert_eq(channels_live(), 0);
 	}
@@ -49,7 +49,7 @@ Test(channel, close_waits_even_in_a_broken_world, .init = init, .fini = fini)
 	cr_assert_eq(put_nbi(link, link->base + 64, "drained", 8), 0);
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
 	cr_assert_eq(pthread_create(&thread, NULL, release_later, &gate), 0);
-	mover_sdma.close(link);
+	mover_sdma.close(links_sdma(link));
 	cr_assert_str_eq(link->base + 64, "drained");
 	cr_assert_eq(channels_live(), 0);
 	pthread_join(thread, NULL);
@@ -69,8 +69,8 @@ Test(channel, without_a_channel_the_store_mover_does_it, .init = init, .fini = f
 	fault_disarm();
 	cr_assert_str_eq(status_sentence(), "an older sentence");
 	cr_assert_str_eq(link->base, "by store");
-	cr_assert_eq(link->small, &mover_store);
-	cr_assert_eq(link->large, &mover_store);
+	cr_assert_eq(link->movers[0].ops, &mover_store);
+	cr_assert_eq(link->movers[1].ops, &mover_store);
 	cr_assert_eq(link->ops[MOVER_STORE], 1);
 	cr_assert_eq(channels_live(), 0);
 	link_route(link, &route);
@@ -90,16 +90,17 @@ Test(channel, fault_sweep, .init = init, .fini = fini)
 		struct link link = *links_at(&l, 0, 1);
 		int put, quiet;
 
+		links_sdma(&link)->link = &link;
 		memset(link.base, 0, 64);
 		fault_arm(FAULT_ANY, (uint64_t)++n);
 		put = put_nbi(&link, link.base, "swept", 6);
-		quiet = mover_sdma.quiet(&link);
+		quiet = mover_sdma.quiet(links_sdma(&link));
 		fired = fault_fired();
 		fault_disarm();
 		cr_assert_eq(quiet, 0, "request %d: %s", n, status_sentence());
 		cr_assert_str_eq(link.base, put ? "" : "swept", "request %d", n);
 		denied += put != 0;
-		mover_sdma.close(&link);
+		mover_sdma.close(links_sdma(&link));
 		cr_assert_eq(channels_live(), 0, "request %d", n);
 	}
 	cr_assert_gt(n, 8, "the sweep saw %d requests", n);
@@ -123,7 +124,7 @@ static void *racer(void *arg)
 
 	pthread_barrier_wait(&race->start);
 	rc = put_nbi(link, link->base + i * 8, "raced", 6);
-	return (void *)(rc ? rc : mover_sdma.quiet(link));
+	return (void *)(rc ? rc : mover_sdma.quiet(links_sdma(link)));
 }
 
 Test(channel, eight_threads_make_one_channel, .init = init, .fini = fini)
@@ -152,7 +153,7 @@ Test(channel, eight_threads_make_one_channel, .init = init, .fini = fini)
 		}
 		cr_assert_eq(channels_live(), 1);
 		for (int i = 0; i < 8; i++)
-			mover_sdma.close(&race.links[i]);
+			mover_sdma.close(links_sdma(&race.links[i]));
 		cr_assert_eq(channels_live(), 0);
 		pthread_barrier_destroy(&race.start);
 	}
@@ -188,7 +189,7 @@ static int child(void)
 	if (channels_live())
 		return 1;
 	strays = 0;
-	mover_sdma.close(links_at(&l, 0, 1));
+	mover_sdma.close(links_sdma(links_at(&l, 0, 1)));
 	if (strays)
 		return 7;
 	if (links_open(&own, &backend_host, 2, SIZE))
@@ -196,9 +197,9 @@ static int child(void)
 	link = links_at(&own, 0, 1);
 	if (put_nbi(link, link->base, "child", 6) || channels_live() != 1)
 		return 3;
-	if (mover_sdma.quiet(link) || strcmp(link->base, "child"))
+	if (mover_sdma.quiet(links_sdma(link)) || strcmp(link->base, "child"))
 		return 4;
-	mover_sdma.close(links_at(&l, 1, 0));
+	mover_sdma.close(links_sdma(links_at(&l, 1, 0)));
 	if (channels_live() != 1 || strays)
 		return 5;
 	links_close(&own);
@@ -221,7 +222,7 @@ Test(channel, a_forked_child_starts_anew)
 	back = links_at(&l, 1, 0);
 
 	cr_assert_eq(put_nbi(back, back->base, "x", 2), 0);
-	cr_assert_eq(mover_sdma.quiet(back), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(back)), 0);
 	hold_channel(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "parent", 7), 0);
 	pid = fork();
@@ -231,7 +232,7 @@ Test(channel, a_forked_child_starts_anew)
 	cr_assert(WIFEXITED(status));
 	cr_assert_eq(WEXITSTATUS(status), 0, "step %d", WEXITSTATUS(status));
 	links_release(&gate);
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "parent");
 	cr_assert_eq(channels_live(), 2);
 	links_close(&l);

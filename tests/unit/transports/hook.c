@@ -38,23 +38,28 @@ static struct link *wrapped(const struct hook_config *config)
 
 static int put(struct link *link, size_t n)
 {
-	const struct mover_ops *ops = n <= link->threshold ? link->small : link->large;
-
-	return ops->put(link, link->base, l.mem[0], n, MOVE_NBI, NULL);
+	return links_put(
+		&link->movers[n > link->threshold], link->base, l.mem[0], n, MOVE_NBI, NULL);
 }
 
 static int get(struct link *link, size_t n)
 {
-	const struct mover_ops *ops = n <= link->threshold ? link->small : link->large;
+	return links_get(
+		&link->movers[n > link->threshold], l.mem[0], link->base, n, MOVE_NBI, NULL);
+}
 
-	return ops->get(link, l.mem[0], link->base, n, MOVE_NBI, NULL);
+static bool is_wrapped(const struct link *link)
+{
+	return !strcmp(link->movers[0].ops->name, "hook");
 }
 
 Test(hook, counts_and_passes_through, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
 	struct hook_counts c;
+	uint64_t old = 0;
 
+	memset(link->base + 16384, 0, 8);
 	hook_counts(link, &c);
 	cr_assert_eq(c.puts, 0);
 	link->direct = true;
@@ -63,27 +68,33 @@ Test(hook, counts_and_passes_through, .init = init, .fini = fini)
 	memset(l.mem[0], 3, 8192);
 	cr_assert_eq(put(link, 8), 0);
 	cr_assert_eq(put(link, 8192), 0);
-	cr_assert_eq(link->small->fence(link), 0);
-	cr_assert_eq(link->large->quiet(link), 0);
-	cr_assert_eq(link->large->fence(link), 0);
-	cr_assert_eq(link->small->quiet(link), 0);
+	cr_assert_eq(link->movers[0].ops->fence(&link->movers[0]), 0);
+	cr_assert_eq(link->movers[1].ops->quiet(&link->movers[1]), 0);
+	cr_assert_eq(link->movers[1].ops->fence(&link->movers[1]), 0);
+	cr_assert_eq(link->movers[0].ops->quiet(&link->movers[0]), 0);
 	cr_assert_eq(memcmp(link->base, l.mem[0], 8192), 0);
 	cr_assert_eq(get(link, 16), 0);
 	hook_counts(link, &c);
 	cr_assert_eq(c.puts, 2);
 	cr_assert_eq(c.gets, 1);
 	cr_assert_eq(c.bytes, 8 + 8192 + 16);
+	cr_assert_eq(
+		link->movers[0].ops->signal(&link->movers[0], 16384, 5, SPMT_SIGNAL_ADD, NULL), 0);
+	cr_assert_eq(link->movers[0].ops->atomic(&link->movers[0], 16384,
+			     &(struct amo){ SPMT_AMO_FETCH_ADD, 8, 1, 0 }, &old),
+		0);
+	cr_assert_eq(old, 5);
 	cr_assert_eq(c.fences, 2);
 	cr_assert_eq(c.quiets, 2);
 	cr_assert_eq(c.failures, 0);
-	cr_assert_eq(link->ops[MOVER_STORE], 2);
+	cr_assert_eq(link->ops[MOVER_STORE], 4);
 	cr_assert_eq(link->ops[MOVER_SDMA], 1);
 	hook_unwrap(link);
 	hook_unwrap(link);
 	cr_assert(link->direct);
-	cr_assert_null(link->hook);
-	cr_assert_eq(link->small, &mover_store);
-	cr_assert_eq(link->large, &mover_sdma);
+	cr_assert_not(is_wrapped(link));
+	cr_assert_eq(link->movers[0].ops, &mover_store);
+	cr_assert_eq(link->movers[1].ops, &mover_sdma);
 }
 
 Test(hook, fails_the_nth_move_and_only_that, .init = init, .fini = fini)
@@ -115,7 +126,7 @@ Test(hook, counts_failures_of_what_it_wraps, .init = init, .fini = fini)
 	struct hook_counts c;
 
 	cr_assert_eq(put(link, 4096), 0);
-	cr_assert_eq(link->large->quiet(link), 0);
+	cr_assert_eq(link->movers[1].ops->quiet(&link->movers[1]), 0);
 	fault_arm(1u << FAULT_DEVICE, 1);
 	cr_assert_eq(put(link, 4096), -EIO);
 	fault_disarm();
@@ -146,7 +157,7 @@ Test(hook, traces_to_the_log, .fini = fini)
 	err = dup(2);
 	dup2(pipes[1], 2);
 	put(link, 77);
-	link->large->quiet(link);
+	link->movers[1].ops->quiet(&link->movers[1]);
 	dup2(err, 2);
 	cr_assert_gt(read(pipes[0], text, sizeof(text) - 1), 0);
 	cr_assert_not_null(strstr(text, "rank 0: store put of 77 bytes, rank 1"), "%s", text);
@@ -162,12 +173,12 @@ Test(hook, refuses_what_it_cannot_do, .init = init, .fini = fini)
 	struct hook_config config = { .fail_code = 5 };
 
 	cr_assert_eq(hook_wrap(link, &config), -EINVAL);
-	cr_assert_null(link->hook);
+	cr_assert_not(is_wrapped(link));
 	config.fail_code = 0;
 	fault_arm(1u << FAULT_ALLOC, 1);
 	cr_assert_eq(hook_wrap(link, &config), -ENOMEM);
 	fault_disarm();
-	cr_assert_eq(link->small, &mover_store);
+	cr_assert_eq(link->movers[0].ops, &mover_store);
 	cr_assert_eq(hook_wrap(link, &config), 0);
 	cr_assert_eq(hook_wrap(link, &config), -EALREADY);
 }
@@ -178,11 +189,11 @@ Test(hook, close_takes_the_hook_and_what_it_wraps, .init = init, .fini = fini)
 
 	cr_assert_eq(put(link, 4096), 0);
 	cr_assert_eq(channels_live(), 1);
-	link->small->close(link);
-	cr_assert_null(link->hook);
+	link->movers[0].ops->close(&link->movers[0]);
+	cr_assert_not(is_wrapped(link));
+	cr_assert_eq(link->movers[1].ops, &mover_sdma);
+	link->movers[1].ops->close(&link->movers[1]);
 	cr_assert_eq(channels_live(), 0);
-	cr_assert_eq(link->large, &mover_sdma);
-	link->large->close(link);
 }
 
 /* sdma falls back while it is wrapped: the hook goes on, and unwraps to what the link has become. */
@@ -194,13 +205,13 @@ Test(hook, lets_a_mover_fall_back, .init = init, .fini = fini)
 	fault_arm(1u << FAULT_DEVICE, 1);
 	cr_assert_eq(put(link, 4096), 0);
 	fault_disarm();
-	cr_assert_eq(link->large, link->small);
+	cr_assert(is_wrapped(link));
 	cr_assert_eq(put(link, 4096), 0);
 	hook_counts(link, &c);
 	cr_assert_eq(c.puts, 2);
 	hook_unwrap(link);
-	cr_assert_eq(link->small, &mover_store);
-	cr_assert_eq(link->large, &mover_store);
+	cr_assert_eq(link->movers[0].ops, &mover_store);
+	cr_assert_eq(link->movers[1].ops, &mover_store);
 }
 
 /* One mover for all sizes. */
@@ -208,9 +219,11 @@ Test(hook, wraps_a_link_of_one_mover, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 1, 1);
 
-	link->large = link->small;
+	link->nmovers = 1;
 	cr_assert_eq(hook_wrap(link, &(struct hook_config){ 0 }), 0);
-	cr_assert_eq(link->large, link->small);
+	cr_assert(is_wrapped(link));
+	cr_assert_eq(link->movers[1].ops, &mover_sdma);
 	hook_unwrap(link);
-	cr_assert_eq(link->large, &mover_store);
+	cr_assert_eq(link->movers[0].ops, &mover_store);
+	link->nmovers = 2;
 }

@@ -42,14 +42,13 @@ Test(p2p, attach_names_the_peers_memory, .init = init, .fini = fini)
 	struct link *link = links_at(&l, 0, 1), *self = links_at(&l, 2, 2);
 
 	cr_assert_eq(link->base, l.mem[1]);
-	cr_assert_eq(link->own, l.mem[1] + SIZE / 2);
+	cr_assert_eq(link_at(link, link->own), l.mem[1] + SIZE / 2);
 	cr_assert_eq(self->base, l.mem[2]);
-	cr_assert_eq(self->own, l.mem[2] + SIZE / 2);
+	cr_assert_eq(link_at(self, self->own), l.mem[2] + SIZE / 2);
 	for (int i = 0; i < 2; i++) {
 		map_p2p.detach(link, &backend_host, 0);
 		map_self.detach(self, &backend_host, 2);
 		cr_assert_null(link->base);
-		cr_assert_null(link->own);
 		cr_assert_null(self->base);
 	}
 }
@@ -64,7 +63,6 @@ Test(p2p, a_refusal_is_eacces_and_names_both_ranks, .init = init, .fini = fini)
 	cr_assert_not_null(strstr(status_sentence(), "rank 7"), "%s", status_sentence());
 	cr_assert_not_null(strstr(status_sentence(), "rank 9"), "%s", status_sentence());
 	cr_assert_null(fresh.base);
-	cr_assert_null(fresh.own);
 	host_forbid_peer(0, 1, false);
 	fault_arm(1u << FAULT_PEER, 1);
 	cr_assert_eq(map_p2p.attach(&fresh, &backend_host, 0, &peer), -EACCES);
@@ -72,7 +70,7 @@ Test(p2p, a_refusal_is_eacces_and_names_both_ranks, .init = init, .fini = fini)
 	fault_disarm();
 	cr_assert_eq(map_p2p.attach(&fresh, &backend_host, 0, &peer), 0);
 	cr_assert_eq((uintptr_t)fresh.base, 64);
-	cr_assert_eq((uintptr_t)fresh.own, 128);
+	cr_assert_eq(fresh.own, 64);
 }
 
 Test(p2p, ipc_says_that_it_is_not_there)
@@ -113,14 +111,16 @@ static void round_trip(size_t n, size_t dst_off, size_t src_off)
 	memset(want, 0xA5, ROOM);
 	memcpy(want + dst_off, near + src_off, n);
 	cr_assert_eq(
-		mover_store.put(link, far + dst_off, near + src_off, n, MOVE_BLOCKING, NULL), 0);
+		links_put(links_store(link), far + dst_off, near + src_off, n, MOVE_BLOCKING, NULL),
+		0);
 	check_bytes(far, want, ROOM, what);
 
 	memset(near, 0x5A, ROOM);
 	memset(want, 0x5A, ROOM);
 	memcpy(want + src_off, far + dst_off, n);
 	cr_assert_eq(
-		mover_store.get(link, near + src_off, far + dst_off, n, MOVE_BLOCKING, NULL), 0);
+		links_get(links_store(link), near + src_off, far + dst_off, n, MOVE_BLOCKING, NULL),
+		0);
 	check_bytes(near, want, ROOM, what);
 }
 
@@ -158,8 +158,8 @@ static void overlap(size_t n)
 			for (size_t i = 0; i < 300; i++)
 				model[i] = mem[i] = (unsigned char)(i + n);
 			memmove(model + to, model + from, n);
-			cr_assert_eq(
-				mover_store.put(self, mem + to, mem + from, n, MOVE_BLOCKING, NULL),
+			cr_assert_eq(links_put(links_store(self), mem + to, mem + from, n,
+					     MOVE_BLOCKING, NULL),
 				0);
 			cr_assert_arr_eq(mem, model, 300, "%zu bytes from %zu to %zu", n, from, to);
 		}
@@ -184,8 +184,8 @@ Test(p2p, large_overlap_to_self, .init = init, .fini = fini)
 			model[i] = mem[i] = (char)(i * 31 >> 3);
 		memmove(model + shift, model, n);
 		memmove(model, model + shift / 2, n);
-		mover_store.put(self, mem + shift, mem, n, MOVE_BLOCKING, NULL);
-		mover_store.get(self, mem, mem + shift / 2, n, MOVE_BLOCKING, NULL);
+		links_put(links_store(self), mem + shift, mem, n, MOVE_BLOCKING, NULL);
+		links_get(links_store(self), mem, mem + shift / 2, n, MOVE_BLOCKING, NULL);
 		cr_assert_eq(memcmp(mem, model, SIZE), 0, "shift %d", shift);
 	}
 	free(model);
@@ -208,8 +208,8 @@ static void *flip(void *arg)
 	memset(src[0], 0, sizeof(src[0]));
 	memset(src[1], 0xFF, sizeof(src[1]));
 	for (unsigned i = 0; !t->stop; i++)
-		mover_store.put(
-			t->link, t->link->base + 64, src[i & 1] + 1, t->n, MOVE_BLOCKING, NULL);
+		links_put(links_store(t->link), t->link->base + 64, src[i & 1] + 1, t->n,
+			MOVE_BLOCKING, NULL);
 	return NULL;
 }
 
@@ -225,7 +225,8 @@ Test(p2p, an_aligned_word_is_never_torn, .init = init, .fini = fini)
 			struct link *reader = links_at(&l, 2, 1);
 			uint64_t seen = 0, ones = UINT64_MAX >> (64 - 8 * n);
 
-			mover_store.get(reader, &seen, reader->base + 64, n, MOVE_BLOCKING, NULL);
+			links_get(links_store(reader), &seen, reader->base + 64, n, MOVE_BLOCKING,
+				NULL);
 			if (seen && seen != ones) {
 				t.stop = 1;
 				cr_assert_fail("%zu bytes: %#llx", n, (unsigned long long)seen);
@@ -244,11 +245,12 @@ Test(p2p, the_cpu_moves_at_once_and_leaves_nothing_to_wait_for, .init = init, .f
 	struct gate gate;
 
 	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
-	cr_assert_eq(mover_store.put(link, link->base, "nonblocking", 12, MOVE_NBI, NULL), 0);
+	cr_assert_eq(
+		links_put(links_store(link), link->base, "nonblocking", 12, MOVE_NBI, NULL), 0);
 	cr_assert_str_eq(link->base, "nonblocking");
 	cr_assert_not(link->pending);
-	cr_assert_eq(mover_store.fence(link), 0);
-	cr_assert_eq(mover_store.quiet(link), 0);
+	cr_assert_eq(mover_store.fence(links_store(link)), 0);
+	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
 	links_release(&gate);
 }
 
@@ -260,7 +262,7 @@ Test(p2p, a_stream_move_keeps_the_order_of_its_stream, .init = init, .fini = fin
 
 	cr_assert_eq(backend_host.stream_create(0, &s), 0);
 	cr_assert_eq(links_hold(&gate, &backend_host, 0, s), 0);
-	cr_assert_eq(mover_store.put(link, link->base, "in order", 9, MOVE_STREAM, s), 0);
+	cr_assert_eq(links_put(links_store(link), link->base, "in order", 9, MOVE_STREAM, s), 0);
 	usleep(10000);
 	cr_assert_eq(link->base[0], 0);
 	links_release(&gate);
@@ -278,20 +280,20 @@ Test(p2p, without_host_access_quiet_and_fence_wait, .fini = fini)
 	open_with(&deaf);
 	link = links_at(&l, 0, 1);
 	cr_assert_eq(links_hold(&gate, &deaf, 0, link->stream), 0);
-	cr_assert_eq(mover_store.put(link, link->base, "later", 6, MOVE_NBI, NULL), 0);
+	cr_assert_eq(links_put(links_store(link), link->base, "later", 6, MOVE_NBI, NULL), 0);
 	cr_assert(link->pending);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_store.quiet(link), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(mover_store.quiet(links_store(link)), SPMT_ERR_TIMEOUT);
 	cr_assert_not_null(strstr(status_sentence(), "SPMT_TIMEOUT_MS"), "%s", status_sentence());
-	cr_assert_eq(mover_store.fence(link), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(mover_store.fence(links_store(link)), SPMT_ERR_TIMEOUT);
 	l.timeout_ms = -1;
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
-	cr_assert_eq(mover_store.quiet(link), -ECANCELED);
+	cr_assert_eq(mover_store.quiet(links_store(link)), -ECANCELED);
 	cr_assert_not_null(strstr(status_sentence(), "rank 1"), "%s", status_sentence());
 	__atomic_store_n(&l.stop, 0, __ATOMIC_RELEASE);
 	cr_assert_eq(link->base[0], 0);
 	links_release(&gate);
-	cr_assert_eq(mover_store.quiet(link), 0);
+	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
 	cr_assert_str_eq(link->base, "later");
 	links_close(&l);
 }
@@ -304,7 +306,8 @@ Test(p2p, a_queued_copy_that_fails_is_an_error, .fini = fini)
 	open_with(&deaf);
 	link = links_at(&l, 0, 1);
 	fault_arm(1u << FAULT_DEVICE, 1);
-	cr_assert_eq(mover_store.put(link, link->base, "never", 6, MOVE_BLOCKING, NULL), -EIO);
+	cr_assert_eq(
+		links_put(links_store(link), link->base, "never", 6, MOVE_BLOCKING, NULL), -EIO);
 	fault_disarm();
 	cr_assert_eq(link->base[0], 0);
 	cr_assert_eq(link->ops[MOVER_STORE], 0);

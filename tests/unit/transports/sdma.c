@@ -14,7 +14,7 @@ enum { MOST = 257, PAD = 8, ROOM = MOST + 2 * PAD };
 
 static int get_nbi(struct link *link, void *local, const void *remote, size_t n)
 {
-	return mover_sdma.get(link, local, remote, n, MOVE_NBI, NULL);
+	return links_get(links_sdma(link), local, remote, n, MOVE_NBI, NULL);
 }
 
 /* ---- bytes */
@@ -30,15 +30,15 @@ static void round_trip(enum move_mode mode, size_t n, size_t dst_off, size_t src
 	memset(far, 0xA5, ROOM);
 	memset(want, 0xA5, ROOM);
 	memcpy(want + dst_off, near + src_off, n);
-	cr_assert_eq(mover_sdma.put(link, far + dst_off, near + src_off, n, mode, NULL), 0);
-	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(link) : 0, 0);
+	cr_assert_eq(links_put(links_sdma(link), far + dst_off, near + src_off, n, mode, NULL), 0);
+	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(links_sdma(link)) : 0, 0);
 	cr_assert_arr_eq(far, want, ROOM, "put %zu, %zu, %zu", n, dst_off, src_off);
 
 	memset(near, 0x5A, ROOM);
 	memset(want, 0x5A, ROOM);
 	memcpy(want + src_off, far + dst_off, n);
-	cr_assert_eq(mover_sdma.get(link, near + src_off, far + dst_off, n, mode, NULL), 0);
-	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(link) : 0, 0);
+	cr_assert_eq(links_get(links_sdma(link), near + src_off, far + dst_off, n, mode, NULL), 0);
+	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(links_sdma(link)) : 0, 0);
 	cr_assert_arr_eq(near, want, ROOM, "get %zu, %zu, %zu", n, dst_off, src_off);
 }
 
@@ -64,9 +64,9 @@ Test(sdma, overlap_to_self_is_memmove, .init = init, .fini = fini)
 		memmove(model + shift, model, SIZE - shift);
 		memmove(model, model + shift / 2, SIZE - shift);
 		cr_assert_eq(put_nbi(self, mem + shift, mem, SIZE - shift), 0);
-		cr_assert_eq(mover_sdma.fence(self), 0);
+		cr_assert_eq(mover_sdma.fence(links_sdma(self)), 0);
 		cr_assert_eq(get_nbi(self, mem, mem + shift / 2, SIZE - shift), 0);
-		cr_assert_eq(mover_sdma.quiet(self), 0);
+		cr_assert_eq(mover_sdma.quiet(links_sdma(self)), 0);
 		cr_assert_eq(memcmp(mem, model, SIZE), 0, "shift %zu", shift);
 	}
 	free(model);
@@ -88,12 +88,12 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 	cr_assert_eq(sdma_pending(link), 2);
 	/* Moves that wait for nothing are done meanwhile. */
 	cr_assert_eq(put_nbi(beside, beside->base, near, 4096), 0);
-	cr_assert_eq(mover_sdma.quiet(beside), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(beside)), 0);
 	cr_assert_eq(memcmp(beside->base, near, 4096), 0);
 	cr_assert_eq(link->base[4096], 0);
 	cr_assert_eq(near[8192], 0);
 	links_release(&gate);
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_eq(sdma_pending(link), 0);
 	cr_assert_eq(memcmp(link->base + 4096, near, 4096), 0);
 	cr_assert_str_eq(near + 8192, "warm");
@@ -114,7 +114,7 @@ Test(sdma, four_thousand_moves_in_flight, .init = init, .fini = fini)
 	cr_assert_eq(sdma_pending(link), MOVES);
 	cr_assert_eq(far[17], 0);
 	links_release(&gate);
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	for (uint32_t i = 0; i < MOVES; i++)
 		cr_assert_eq(far[MOVES - 1 - i], i + 1);
 }
@@ -127,14 +127,15 @@ Test(sdma, blocking_is_submit_and_wait, .init = init, .fini = fini)
 	hold_channel(link, &gate);
 	link->pending = false;
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_sdma.put(link, link->base + 64, "x", 2, MOVE_BLOCKING, NULL),
+	cr_assert_eq(links_put(links_sdma(link), link->base + 64, "x", 2, MOVE_BLOCKING, NULL),
 		SPMT_ERR_TIMEOUT);
 	cr_assert(link->pending, "what may still move is left to quiet");
 	links_release(&gate);
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	link->pending = false;
-	cr_assert_eq(mover_sdma.put(link, link->base + 128, "done", 5, MOVE_BLOCKING, NULL), 0);
+	cr_assert_eq(
+		links_put(links_sdma(link), link->base + 128, "done", 5, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(link->base + 128, "done");
 	cr_assert_not(link->pending);
 }
@@ -146,9 +147,11 @@ Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 	struct gate gate;
 
 	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
-	cr_assert_eq(mover_sdma.put(link, link->base, "user", 5, MOVE_STREAM, link->stream), 0);
+	cr_assert_eq(
+		links_put(links_sdma(link), link->base, "user", 5, MOVE_STREAM, link->stream), 0);
 	cr_assert_eq(sdma_stream(link, 0, &own), -ENOENT, "no channel was needed");
-	cr_assert_eq(mover_sdma.put(beside, beside->base, "user", 5, MOVE_BLOCKING, NULL), 0);
+	cr_assert_eq(
+		links_put(links_sdma(beside), beside->base, "user", 5, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(beside->base, "user");
 	cr_assert_eq(link->base[0], 0);
 	links_release(&gate);
@@ -165,10 +168,10 @@ Test(sdma, fence_waits_for_the_links_own_moves, .init = init, .fini = fini)
 	hold_channel(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "fenced", 7), 0);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_sdma.fence(link), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(mover_sdma.fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
 	links_release(&gate);
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.fence(link), 0);
+	cr_assert_eq(mover_sdma.fence(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "fenced");
 }
 
@@ -188,14 +191,14 @@ Test(sdma, quiet_ends_at_its_deadline_but_not_at_the_stop_word, .init = init, .f
 	hold_channel(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "slow", 5), 0);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_sdma.quiet(link), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
 	cr_assert_not_null(strstr(status_sentence(), "rank 1"), "%s", status_sentence());
 	cr_assert_not_null(strstr(status_sentence(), "SPMT_TIMEOUT_MS"), "%s", status_sentence());
 	cr_assert_eq(sdma_pending(link), 1, "the move is not forgotten");
 	l.timeout_ms = -1;
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
 	cr_assert_eq(pthread_create(&thread, NULL, release_later, &gate), 0);
-	cr_assert_eq(mover_sdma.quiet(link), 0, "the engine goes on in a broken world");
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "the engine goes on in a broken world");
 	cr_assert_str_eq(link->base + 64, "slow");
 	cr_assert_eq(sdma_pending(link), 0);
 	pthread_join(thread, NULL);
@@ -219,12 +222,12 @@ Test(sdma, links_of_one_pair_share_a_channel, .init = init, .fini = fini)
 	cr_assert_eq(sa, sb);
 	cr_assert_neq(sa, sc);
 	cr_assert_eq(channels_live(), 2);
-	mover_sdma.close(a);
-	mover_sdma.close(a);
+	mover_sdma.close(links_sdma(a));
+	mover_sdma.close(links_sdma(a));
 	cr_assert_eq(channels_live(), 2);
-	cr_assert_eq(mover_sdma.quiet(b), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base, "b");
-	mover_sdma.close(b);
+	mover_sdma.close(links_sdma(b));
 	cr_assert_eq(channels_live(), 1);
 }
 
@@ -241,12 +244,12 @@ Test(sdma, quiet_waits_for_nobody_elses_moves, .init = init, .fini = fini)
 	links_release(&first);
 	cr_assert_eq(links_hold(&second, &backend_host, 0, s), 0);
 	cr_assert_eq(put_nbi(b, b->base + 64, "theirs", 7), 0);
-	cr_assert_eq(mover_sdma.quiet(a), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
 	cr_assert_str_eq(a->base + 64, "mine");
 	cr_assert_eq(sdma_pending(b), 1);
 	cr_assert_eq(b->base[64], 0);
 	links_release(&second);
-	cr_assert_eq(mover_sdma.quiet(b), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base + 64, "theirs");
 }
 
@@ -271,7 +274,7 @@ Test(sdma, spmt_channels_spreads_moves_over_streams, .fini = fini)
 		cr_assert_eq(backend_host.stream_sync(0, s[i], -1, NULL), 0);
 	cr_assert_eq(memchr(link->base + 64, 0, 4) != NULL, 1, "one is held");
 	links_release(&gate);
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_arr_eq(link->base + 64, "xxxx", 4);
 }
 
@@ -296,23 +299,23 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	links_release(&gate);
 
-	cr_assert_eq(mover_sdma.quiet(b), 0, "%s", status_sentence());
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0, "%s", status_sentence());
 	cr_assert_str_eq(b->base + 64, "before");
 	cr_assert_str_eq(b->base + 128, "behind");
-	cr_assert_lt(mover_sdma.fence(a), 0, "no signal may follow");
-	cr_assert_lt(mover_sdma.quiet(a), 0);
+	cr_assert_lt(mover_sdma.fence(links_sdma(a)), 0, "no signal may follow");
+	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
 	cr_assert_not_null(strstr(status_sentence(), "copy of 5 bytes"), "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(a), 0, "once");
+	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0, "once");
 	cr_assert_str_eq(a->base + 64, "first");
 	cr_assert_str_eq(a->base + 128, "last");
-	cr_assert_eq(mover_sdma.quiet(b), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 
 	cr_assert_eq(sdma_stream(a, 0, &fresh), 0);
 	cr_assert_neq(fresh, dead, "a failed stream is replaced");
 	cr_assert_eq(put_nbi(a, a->base + 192, "again", 6), 0);
 	cr_assert_eq(put_nbi(b, b->base + 192, "again", 6), 0);
-	cr_assert_eq(mover_sdma.quiet(a), 0);
-	cr_assert_eq(mover_sdma.quiet(b), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(a->base + 192, "again");
 	cr_assert_str_eq(b->base + 192, "again");
 	cr_assert_eq(backend_host.stream_query(0, fresh), 1);
@@ -338,9 +341,9 @@ static void lose_one(uint32_t moves, uint32_t lost)
 	cr_assert_eq(sdma_pending(a), moves);
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	links_release(&gate);
-	cr_assert_lt(mover_sdma.quiet(a), 0);
+	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
 	cr_assert_not_null(strstr(status_sentence(), "copy of 4 bytes"), "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(a), 0, "once");
+	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0, "once");
 	for (uint32_t i = 0; i < moves; i++)
 		cr_assert_eq(far[moves - 1 - i], i == lost ? 0 : i + 1, "move %u of %u", i, moves);
 }
@@ -373,13 +376,14 @@ Test(sdma, a_failed_stream_serves_the_others_on, .init = init, .fini = fini)
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	links_release(&gate);
 	cr_assert_lt(backend_host.stream_sync(0, s, -1, NULL), 0, "the stream has failed");
-	cr_assert_eq(mover_sdma.put(b, b->base, "block", 6, MOVE_BLOCKING, NULL), 0);
+	cr_assert_eq(links_put(links_sdma(b), b->base, "block", 6, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(b->base, "block");
-	cr_assert_eq(mover_sdma.put(a, a->base, "mine", 5, MOVE_BLOCKING, NULL), 0, "not this one");
+	cr_assert_eq(links_put(links_sdma(a), a->base, "mine", 5, MOVE_BLOCKING, NULL), 0,
+		"not this one");
 	cr_assert_str_eq(a->base, "mine");
-	cr_assert_lt(mover_sdma.quiet(a), 0);
-	cr_assert_eq(mover_sdma.quiet(a), 0);
-	cr_assert_eq(mover_sdma.quiet(b), 0);
+	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 }
 
 Test(sdma, a_move_that_is_refused_is_not_left_to_quiet, .init = init, .fini = fini)
@@ -389,12 +393,12 @@ Test(sdma, a_move_that_is_refused_is_not_left_to_quiet, .init = init, .fini = fi
 	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0);
 	for (uint64_t i = 0; i < 2; i++) {
 		fault_arm(1u << FAULT_DEVICE, 1);
-		cr_assert_eq(mover_sdma.put(link, link->base + 64, "no", 3,
+		cr_assert_eq(links_put(links_sdma(link), link->base + 64, "no", 3,
 				     i ? MOVE_BLOCKING : MOVE_NBI, NULL),
 			-EIO);
 		fault_disarm();
 	}
-	cr_assert_eq(mover_sdma.quiet(link), 0);
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_eq(link->base[64], 0);
 	cr_assert_eq(link->ops[MOVER_SDMA], 1);
 }

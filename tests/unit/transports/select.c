@@ -202,8 +202,8 @@ Test(select, tables)
 		cr_expect_str_eq(mover_name((enum mover_kind)i), movers[i]);
 		cr_expect_eq(ops != NULL, i != MOVER_VERBS);
 		cr_expect(!ops ||
-			(!strcmp(ops->name, movers[i]) && ops->put && ops->get && ops->fence &&
-				ops->quiet && ops->close));
+			(!strcmp(ops->name, movers[i]) && ops->put && ops->get && ops->signal &&
+				ops->atomic && ops->fence && ops->quiet && ops->close));
 	}
 	cr_expect_str_eq(map_name((enum map_kind) - 1), "unknown");
 	cr_expect_str_eq(mover_name((enum mover_kind)77), "unknown");

@@ -33,7 +33,7 @@ static inline void fini(void)
 
 static inline int put_nbi(struct link *link, void *remote, const void *local, size_t n)
 {
-	return mover_sdma.put(link, remote, local, n, MOVE_NBI, NULL);
+	return links_put(links_sdma(link), remote, local, n, MOVE_NBI, NULL);
 }
 
 /* A first move, so that there is a channel; then its stream is held. */
@@ -42,7 +42,7 @@ static inline void hold_channel(struct link *link, struct gate *gate)
 	device_stream s;
 
 	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0, "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(link), 0, "%s", status_sentence());
+	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "%s", status_sentence());
 	cr_assert_eq(sdma_stream(link, 0, &s), 0);
 	cr_assert_eq(links_hold(gate, link->backend, link->dev, s), 0);
 }

@@ -83,6 +83,17 @@ static bool ipc_fits(struct pair *p)
 		!p->facts->peer_code;
 }
 
+static bool rdma_fits(struct pair *p)
+{
+	const struct rank_info *deaf = p->me->caps & RANK_CAP_RDMA ? p->peer : p->me;
+
+	if (deaf->caps & RANK_CAP_RDMA)
+		add_reason(p, "rdma: both ranks have it");
+	else
+		add_reason(p, "rdma: rank %d does not have it", (int)deaf->rank);
+	return deaf->caps & RANK_CAP_RDMA;
+}
+
 static bool sdma_fits(struct pair *p)
 {
 	if (p->facts->threshold != UINT64_MAX)
@@ -99,7 +110,7 @@ static const struct mover_row {
 } mover_rows[] = {
 	[MOVER_STORE] = { "store", &mover_store, LOADABLE, NULL },
 	[MOVER_SDMA] = { "sdma", &mover_sdma, LOADABLE, sdma_fits },
-	[MOVER_VERBS] = { "verbs", NULL, 1u << MAP_RDMA, NULL },
+	[MOVER_VERBS] = { "verbs", &mover_verbs, 1u << MAP_RDMA, NULL },
 };
 
 /* In order of preference from MAP_P2P on; the two before are not for the user to choose. */
@@ -112,7 +123,7 @@ static const struct map_row {
 	[MAP_SELF] = { "self", &map_self, NULL },
 	[MAP_P2P] = { "p2p", &map_p2p, p2p_fits },
 	[MAP_IPC] = { "ipc", &map_ipc, ipc_fits },
-	[MAP_RDMA] = { "rdma", NULL, NULL },
+	[MAP_RDMA] = { "rdma", &map_rdma, rdma_fits },
 };
 
 const struct map_ops *map_ops(enum map_kind map)
@@ -150,6 +161,8 @@ static int choose_movers(struct pair *p, enum map_kind map)
 			continue;
 		if (rank < 0)
 			add_reason(p, "%s: left out by SPMT_MOVES=%s", row->name, wish);
+		else if (!row->ops)
+			add_reason(p, "%s: not in this build", row->name);
 		else if (!row->fits || row->fits(p))
 			rank_in(order, ranks, n++, i, rank);
 	}

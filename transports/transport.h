@@ -136,6 +136,9 @@ static inline void link_count(struct link *link, enum mover_kind mover, uint64_t
 
 extern const struct map_ops map_self, map_p2p, map_ipc;
 extern const struct mover_ops mover_store, mover_sdma;
+/* Of a NIC: whoever links them in fills the rows `rdma` and `verbs` of select.c; without them the rows are NULL. */
+extern const struct map_ops map_rdma __attribute__((weak, visibility("hidden")));
+extern const struct mover_ops mover_verbs __attribute__((weak, visibility("hidden")));
 
 /* The route as it is now, from any thread: link->route itself is not written after init. */
 void link_route(const struct link *link, struct route *route);

@@ -294,6 +294,8 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	rc = coll_check(comm, c);
 
 	if (!rc)
+		rc = view_whole(comm, c->what);
+	if (!rc)
 		rc = comm_claim(comm, c->what);
 	if (rc)
 		return rc;
@@ -315,8 +317,12 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
 	struct coll_in_stream in;
-	int rc = comm_begin(comm, what);
+	int rc = comm_enter(comm, what);
 
+	if (!rc)
+		rc = view_whole(comm, what);
+	if (!rc)
+		rc = comm_begin(comm, what);
 	if (rc)
 		return rc;
 	rc = coll_begin(comm, stream_of(comm, stream), &in);

@@ -16,6 +16,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "sync.h"
+#include "view.h"
 
 struct spmt_mem {
 	struct pooled head;
@@ -407,6 +408,8 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
 	int rc = comm_enter(comm, "spmt_mem_view_get");
 
+	if (!rc)
+		rc = view_whole(comm, "spmt_mem_view_get");
 	if (!rc)
 		rc = mem_check(comm, "spmt_mem_view_get", mem);
 	if (rc)

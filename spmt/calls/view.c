@@ -61,6 +61,17 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 	}
 }
 
+int view_whole(const spmt_comm *comm, const char *what)
+{
+	const struct comm_far *far = &comm->far;
+
+	if (LIKELY(!far->map))
+		return 0;
+	return fail(SPMT_ERR_UNSUPPORTED,
+		"%s: rank %d: kernels cannot work here: rank %d reaches rank %d by map %s, through which no kernel loads or stores",
+		what, comm->rank, far->rank, far->peer, map_name((enum map_kind)far->map));
+}
+
 void view_prepare(spmt_comm *comm)
 {
 	comm->flat = flat_for_all(comm);
@@ -77,6 +88,8 @@ int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 	struct spmt_view whole;
 	int rc = comm_enter(comm, "spmt_view_get");
 
+	if (!rc)
+		rc = view_whole(comm, "spmt_view_get");
 	if (rc)
 		return rc;
 	if (!view)

@@ -4,6 +4,8 @@
 
 #include "spmt/comm/comm.h"
 
+/* 0, or SPMT_ERR_UNSUPPORTED and a sentence where some rank's kernels do not reach some peer: the same on all ranks. */
+int view_whole(const spmt_comm *comm, const char *what);
 void view_prepare(spmt_comm *comm); /* once the links stand */
 void view_fill(spmt_comm *comm, struct spmt_view *view);
 

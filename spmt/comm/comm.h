@@ -54,6 +54,9 @@ struct spmt_comm {
 	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
 	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
+	struct comm_far {
+		int rank, peer, map; /* map 0: there is none */
+	} far; /* one of the comm's links over which kernels do not reach the peer; the same on all its ranks */
 	struct spmt_mem *mems;	/* live registered buffers */
 	uint64_t registered;	/* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;	/* SPMT_CHECK: blocks so far */

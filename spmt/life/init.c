@@ -135,7 +135,8 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	info->rank = comm->rank;
 	info->device = attr->device;
 	info->traits = comm->backend->traits;
-	info->caps = comm->backend->ipc ? RANK_CAP_IPC : 0;
+	info->caps =
+		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (map_ops(MAP_RDMA) ? RANK_CAP_RDMA : 0u);
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
 	if (info->device < 0 && launch->processes)
 		rc = job_device(comm, launch, &info->device);
@@ -418,6 +419,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	struct uid uid;
 	struct launch launch;
 	const struct env *env;
+	struct meet_record linked = { .op = MEET_LINKED };
 	spmt_comm *c = NULL;
 	int64_t begin = process_now();
 	int rc;
@@ -439,12 +441,14 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	rc = comm_open(c, &a, &launch, env);
 	if (rc)
 		goto err;
-	rc = routes_tell(c);
+	linked.status = routes_tell(c);
+	peers_reach(c, &linked);
 	/* Visible before the last agreement, so that nothing that can fail follows it. */
 	world_publish(c);
-	rc = meet(c, &(struct meet_record){ .op = MEET_LINKED, .status = rc });
+	rc = meet(c, &linked);
 	if (rc)
 		goto err;
+	peers_reached(c, c, NULL);
 	*comm = c;
 	tell_world(c, begin);
 	return 0;

@@ -203,6 +203,30 @@ int peers_hear(spmt_comm *comm)
 	return rc ? rc : table_publish(comm, &comm->peers);
 }
 
+/* ---- what kernels reach ---------------------------------------------------------------------- */
+
+void peers_reach(const spmt_comm *comm, struct meet_record *record)
+{
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (comm->links[pe].base)
+			continue;
+		record->payload[0] = (uint64_t)pe;
+		record->payload[1] = comm->links[pe].route.map;
+		return;
+	}
+}
+
+void peers_reached(spmt_comm *comm, const spmt_comm *met, const int *numbers)
+{
+	for (int r = 0; r < comm->nranks && !comm->far.map; r++) {
+		int rank = numbers ? numbers[r] : r;
+		uint64_t pe = meet_payload(met, rank, 0), map = meet_payload(met, rank, 1);
+
+		if (map && map <= MAP_RDMA && pe < (uint64_t)comm->nranks)
+			comm->far = (struct comm_far){ r, (int)pe, (int)map };
+	}
+}
+
 /* ---- init and finalize ----------------------------------------------------------------------- */
 
 int peers_link(spmt_comm *comm)

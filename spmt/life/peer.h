@@ -4,6 +4,7 @@
 #define SPMT_PEER_H
 
 #include "include/spmt.h"
+#include "spmt/comm/meet.h"
 
 int peers_link(spmt_comm *comm);
 /* Each tells every peer where it sees the peer's heap; behind a meeting each hears. */
@@ -12,6 +13,10 @@ int peers_hear(spmt_comm *comm);
 /* For a comm split from another: the parent's maps, movers of its own. areas: by rank, where its
    library area begins in the heap. */
 int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks);
+/* Each brings to a meeting the first peer that its kernels do not reach; behind it, which met has had and where comm's ranks have
+   these numbers (NULL: the same), all know of one. */
+void peers_reach(const spmt_comm *comm, struct meet_record *record);
+void peers_reached(spmt_comm *comm, const spmt_comm *met, const int *numbers);
 void peers_unlink(spmt_comm *comm); /* takes half-made ones */
 
 #endif

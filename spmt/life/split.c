@@ -280,6 +280,7 @@ static int split_made(spmt_comm *parent, int color, int key, struct group *group
 static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm *comm)
 {
 	struct meet_record record = { .op = MEET_SPLIT_LINKED };
+	int rc;
 
 	if (comm) {
 		record.status = comm->backend->fill(comm->dev, comm->heap->base + comm->area, 0,
@@ -288,9 +289,14 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 			record.status = stream_drain(comm, "spmt_split");
 		if (!record.status)
 			record.status = peers_share(comm, group->areas, group->ranks);
+		if (!record.status)
+			peers_reach(comm, &record);
 	}
 	record.status = comm_failed(parent, "spmt_split", record.status);
-	return meet(parent, &record);
+	rc = meet(parent, &record);
+	if (!rc && comm)
+		peers_reached(comm, parent, group->ranks);
+	return rc;
 }
 
 int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)

@@ -15,9 +15,10 @@ bool test_long(void)
 
 size_t test_count(size_t usual, size_t longer)
 {
+	bool slow = !on_host() || getenv("SPMT_TEST_SLOW");
 	size_t n = test_long() ? longer : usual;
 
-	if (!on_host() && n > 16)
+	if (slow && n > 16)
 		n = n / 100 > 16 ? n / 100 : 16;
 	return SANITIZED && n > 16 ? n / 8 : n;
 }

@@ -620,7 +620,8 @@ SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t co
 
 struct spmt_view; /* spmt_device.h */
 /* What kernels need to act as this rank, by value. The caller sets view->size; no more is
-   written. Valid until finalize. */
+   written. Valid until finalize. SPMT_ERR_UNSUPPORTED, as for collectives, where some rank of the comm reaches another by a map that
+   kernels cannot load from. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 
 /* ---- host backend only --------------------------------------------------------------------- */

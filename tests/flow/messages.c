@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Peers that are reached by messages alone (tests/lib/mail.h), as by a NIC. The suites of RMA, signals, atomics and waits run over
+/* Peers that are reached by messages alone (tests/lib/transports/mail.h), as by a NIC. The suites of RMA, signals, atomics and waits run over
    it, too; here is what they do not see: what is in flight, and what such a peer is refused for. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt_device.h"
 #include "src/device/host/host.h"
-#include "tests/lib/mail.h"
+#include "tests/lib/transports/mail.h"
 #include "tests/lib/ranks.h"
 
 #define LETTERS "letters do not leave the process, and are served by a CPU"

@@ -18,6 +18,7 @@
 #endif
 
 bool test_long(void);				/* SPMT_TEST_LONG is set and not 0 */
-size_t test_count(size_t usual, size_t longer); /* less under sanitizers and on GPUs */
+/* Less under sanitizers, on GPUs, and with SPMT_TEST_SLOW, where each call takes microseconds. */
+size_t test_count(size_t usual, size_t longer);
 
 #endif

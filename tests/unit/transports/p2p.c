@@ -313,3 +313,42 @@ Test(p2p, a_queued_copy_that_fails_is_an_error, .fini = fini)
 	cr_assert_eq(link->ops[MOVER_STORE], 0);
 	links_close(&l);
 }
+
+/* ---- signals and atomics */
+
+Test(p2p, the_cpu_signals_and_adds, .init = init, .fini = fini)
+{
+	struct mover *m = links_store(links_at(&l, 0, 1));
+	const struct amo add = { .op = SPMT_AMO_FETCH_ADD, .size = 4, .operand = 3 };
+	uint64_t *far = (uint64_t *)(void *)l.mem[1], old = 0;
+
+	cr_assert_eq(m->ops->signal(m, 64, 5, SPMT_SIGNAL_SET, NULL), 0);
+	cr_assert_eq(m->ops->signal(m, 64, 2, SPMT_SIGNAL_ADD, NULL), 0);
+	cr_assert_eq(far[8], 7);
+	cr_assert_eq(m->ops->atomic(m, 64, &add, &old), 0);
+	cr_assert_eq(old, 7);
+	cr_assert_eq(m->ops->atomic(m, 64, &add, NULL), 0);
+	cr_assert_eq(far[8], 13);
+	cr_assert_eq(m->link->ops[MOVER_STORE], 4);
+	cr_assert_eq(m->link->bytes[MOVER_STORE], 24);
+	cr_assert_not(m->link->pending);
+}
+
+/* Kernels do, where the map is loadable: no mover is asked. */
+Test(p2p, the_cpu_says_where_it_cannot, .fini = fini)
+{
+	struct backend deaf = links_deaf();
+	const struct amo add = { .op = SPMT_AMO_FETCH_ADD, .size = 8, .operand = 3 };
+	struct mover *m;
+
+	init();
+	m = links_store(links_at(&l, 0, 1));
+	cr_assert_eq(
+		m->ops->signal(m, 64, 5, SPMT_SIGNAL_SET, m->link->stream), SPMT_ERR_UNSUPPORTED);
+	m->link->backend = &deaf;
+	cr_assert_eq(m->ops->signal(m, 64, 5, SPMT_SIGNAL_SET, NULL), SPMT_ERR_UNSUPPORTED);
+	cr_assert_eq(m->ops->atomic(m, 64, &add, NULL), SPMT_ERR_UNSUPPORTED);
+	cr_assert_not_null(strstr(status_sentence(), "to rank 1"), "%s", status_sentence());
+	cr_assert_eq(l.mem[1][64], 0);
+	m->link->backend = &backend_host;
+}

@@ -7,8 +7,8 @@
 #include "spmt/comm/comm.h"
 #include "spmt_device.h"
 #include "src/device/host/host.h"
-#include "tests/lib/transports/mail.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/transports/mail.h"
 
 #define LETTERS "letters do not leave the process, and are served by a CPU"
 

@@ -17,7 +17,7 @@
 #define SANITIZED 0
 #endif
 
-bool test_long(void);				/* SPMT_TEST_LONG is set and not 0 */
+bool test_long(void); /* SPMT_TEST_LONG is set and not 0 */
 /* Less under sanitizers, on GPUs, and with SPMT_TEST_SLOW, where each call takes microseconds. */
 size_t test_count(size_t usual, size_t longer);
 

@@ -46,6 +46,11 @@ struct route {
 	char reason
 		[LINK_REASON]; /* every refused map and mover with its reason, and why this one */
 };
+/* From rank to peer by a map that is not loadable; map MAP_NONE: there is none. */
+struct far_link {
+	int rank, peer;
+	enum map_kind map;
+};
 /* 0, or -EHOSTUNREACH with route->reason saying why nothing fits (map is MAP_NONE then). No sentence. */
 int route_select(const struct rank_info *me, const struct rank_info *peer,
 	const struct pair_facts *facts, struct route *route);

@@ -11,6 +11,7 @@
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "sync.h"
+#include "view.h"
 
 #define FORBID_NS 1000000000
 

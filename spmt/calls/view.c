@@ -63,13 +63,13 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 
 int view_whole(const spmt_comm *comm, const char *what)
 {
-	const struct comm_far *far = &comm->far;
+	const struct far_link *far = &comm->far;
 
 	if (LIKELY(!far->map))
 		return 0;
 	return fail(SPMT_ERR_UNSUPPORTED,
 		"%s: rank %d: kernels cannot work here: rank %d reaches rank %d by map %s, through which no kernel loads or stores",
-		what, comm->rank, far->rank, far->peer, map_name((enum map_kind)far->map));
+		what, comm->rank, far->rank, far->peer, map_name(far->map));
 }
 
 void view_prepare(spmt_comm *comm)

@@ -4,6 +4,14 @@
 
 #include "spmt/comm/comm.h"
 
+/* This rank's library area. */
+static inline char *comm_own(const spmt_comm *comm)
+{
+	const struct link *self = &comm->links[comm->rank];
+
+	return link_at(self, self->own);
+}
+
 /* 0, or SPMT_ERR_UNSUPPORTED and a sentence where some rank's kernels do not reach some peer: the same on all ranks. */
 int view_whole(const spmt_comm *comm, const char *what);
 void view_prepare(spmt_comm *comm); /* once the links stand */

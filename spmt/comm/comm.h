@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A comm: the handle on a rank, the first argument of every call; and what the calls share.
- *
- * A slot owns what all comms of the rank use: heap, device, memory that calls borrow; the world's comm
- * the maps of the links. A comm split from another has numbers, control, movers, stream and area.
+ * A comm: the handle on a rank, the first argument of every call; and what the calls share. A slot owns what all comms of the rank
+ * use: heap, device, memory that calls borrow; the world's comm the maps of the links. A comm split from another has numbers,
+ * control, movers, stream and area.
  */
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
@@ -54,9 +53,8 @@ struct spmt_comm {
 	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
 	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
-	struct comm_far {
-		int rank, peer, map; /* map 0: there is none */
-	} far; /* one of the comm's links over which kernels do not reach the peer; the same on all its ranks */
+	struct far_link
+		far; /* one that kernels do not reach the peer over; the same on all ranks */
 	struct spmt_mem *mems;	/* live registered buffers */
 	uint64_t registered;	/* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;	/* SPMT_CHECK: blocks so far */
@@ -107,14 +105,6 @@ static inline bool comm_has_pe(const spmt_comm *comm, int pe)
 static inline bool comm_cpu_access(const spmt_comm *comm)
 {
 	return comm->backend->traits & DEVICE_HOST_ACCESS;
-}
-
-/* This rank's library area. */
-static inline char *comm_own(const spmt_comm *comm)
-{
-	const struct link *self = &comm->links[comm->rank];
-
-	return link_at(self, self->own);
 }
 
 /* Calls are let in from here on. */

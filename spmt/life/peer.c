@@ -223,7 +223,7 @@ void peers_reached(spmt_comm *comm, const spmt_comm *met, const int *numbers)
 		uint64_t pe = meet_payload(met, rank, 0), map = meet_payload(met, rank, 1);
 
 		if (map && map <= MAP_RDMA && pe < (uint64_t)comm->nranks)
-			comm->far = (struct comm_far){ r, (int)pe, (int)map };
+			comm->far = (struct far_link){ r, (int)pe, (enum map_kind)map };
 	}
 }
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank has of one peer. */
+#ifndef SPMT_LINK_H
+#define SPMT_LINK_H
+
+#include <stdatomic.h>
+
+#include "route.h"
+
+struct ipc_memory;
+struct link;
+struct map_ops;
+struct mover_ops;
+
+/* One of a link's. */
+struct mover {
+	const struct mover_ops *ops;
+	struct link *link;
+	void *state; /* the mover's own, made on first use */
+};
+
+struct link {
+	/* read by every move */
+	char *base;	    /* peer's user heap as seen from here; NULL: not loadable */
+	uint64_t threshold; /* movers[0] up to it, movers[1] above */
+	struct mover movers[2];
+	int nmovers;
+	bool pending;	/* set by a mover: work since the last quiet */
+	bool direct;	/* blocking moves of any size are the CPU's own stores */
+	bool by_kernel; /* a kernel may move what movers would: loadable, and nobody wraps them */
+
+	struct route route;
+	uint64_t own;		   /* offset of the peer's library area */
+	const struct map_ops *map; /* NULL: not attached, or another link has attached it */
+	void *attached;		   /* the map's own */
+
+	const struct backend *backend;
+	int dev, peer_dev, rank, pe;
+	device_stream stream;		   /* the comm's own */
+	const _Atomic int64_t *timeout_ms; /* the comm's; < 0: none */
+	const uint32_t *stop;		   /* the world's; not 0: broken */
+	const struct ipc_memory *memory;   /* map ipc: the peer's heap, named; the world's */
+
+	/* set once, with release, when sdma found no channel; `why` is for link_route() */
+	_Atomic bool fell_back;
+	char why[DEVICE_REASON];
+
+	/* written by the one thread that uses the comm, read by any: relaxed atomics */
+	_Atomic uint64_t ops[LINK_MOVERS], bytes[LINK_MOVERS];
+};
+
+/* Over a loadable map, the address of an offset; and its reverse, for what is mapped by itself. */
+static inline char *link_at(const struct link *link, uint64_t offset)
+{
+	return (char *)((uintptr_t)link->base + (uintptr_t)offset);
+}
+
+static inline uint64_t link_offset(const struct link *link, uint64_t address)
+{
+	return address - (uintptr_t)link->base;
+}
+
+/* Called by the mover that has taken the move. */
+static inline void link_count(struct link *link, enum mover_kind mover, uint64_t bytes)
+{
+	uint64_t o = atomic_load_explicit(&link->ops[mover], memory_order_relaxed);
+	uint64_t b = atomic_load_explicit(&link->bytes[mover], memory_order_relaxed);
+
+	atomic_store_explicit(&link->ops[mover], o + 1, memory_order_relaxed);
+	atomic_store_explicit(&link->bytes[mover], b + bytes, memory_order_relaxed);
+}
+
+#endif

@@ -5,18 +5,10 @@
 
 #include <stdatomic.h>
 
-#include "src/base/status.h"
 #include "bell.h"
+#include "meeting.h"
+#include "src/base/status.h"
 #include "waits.h"
-
-/* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
-   is not 0 fails the meeting. */
-struct meet_record {
-	uint32_t op; /* enum meet_op */
-	int32_t status;
-	uint64_t key[3];
-	uint64_t payload[2]; /* for the others to read; not compared */
-};
 
 /* One rank's lines. Written by that rank alone, but for the bell. */
 struct cell {

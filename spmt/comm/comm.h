@@ -18,6 +18,8 @@ struct spmt_comm {
 	/* read by every call */
 	int rank, nranks;
 	struct control *control;
+	const struct meeting_ops
+		*meeting;	/* NULL: it cannot meet yet; set under the world's lock */
 	const uint32_t *raised; /* not 0: broken, by a kernel as well */
 	struct heap *heap;
 	struct link *links;
@@ -28,6 +30,7 @@ struct spmt_comm {
 	/* the rest */
 	int dev;
 	uint64_t epoch;		    /* meetings so far */
+	void *meeting_state;	    /* the row's own */
 	const char *_Atomic inside; /* the meeting or collective that a thread is in; NULL: none */
 	struct world *world;
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */

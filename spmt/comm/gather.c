@@ -210,6 +210,13 @@ int gather_begin(spmt_comm *comm)
 	return rc;
 }
 
+static void adopt_control(struct world *w, struct control *control)
+{
+	control_begin(control, w->nranks, world_label(w));
+	atomic_store(&w->local->mark.moved, 1);
+	atomic_store_explicit(&w->control, control, memory_order_release);
+}
+
 /* The first rank of this process to hear that all are there takes over what they said. */
 static void adopt_world(
 	struct world *w, const void *blobs, const int *process, struct control *control)
@@ -217,11 +224,10 @@ static void adopt_world(
 	pthread_mutex_lock(&w->lock);
 	if (!w->process) {
 		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
-		control_begin(control, w->nranks, world_label(w));
-		atomic_store(&w->local->mark.moved, 1);
 		w->process = process;
 		tsan_elsewhere();
-		atomic_store_explicit(&w->control, control, memory_order_release);
+		if (!atomic_load(&w->meeting)->apart)
+			adopt_control(w, control);
 	}
 	pthread_mutex_unlock(&w->lock);
 }
@@ -298,9 +304,16 @@ static int gather_processes(spmt_comm *comm)
 
 int gather(spmt_comm *comm)
 {
-	return atomic_load_explicit(&comm->world->boot, memory_order_acquire)
+	int rc = atomic_load_explicit(&comm->world->boot, memory_order_acquire)
 		? gather_processes(comm)
 		: 0;
+
+	if (rc)
+		return rc;
+	rc = comm_failed(comm, "spmt_init", meet_open(comm));
+	if (rc)
+		comm_break(comm, rc, status_sentence());
+	return rc;
 }
 
 void gather_give_up(const spmt_comm *comm)

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "broken.h"
 #include "comm.h"
-#include "record.h"
-#include "spin.h"
-#include "src/base/futex.h"
+#include "gather.h"
 #include "src/base/process.h"
-#include "src/base/tsan.h"
 #include "src/kernels/coll/table.h"
 
 /* What is compared in a meeting, in words: the function, and what its keys are called. */
@@ -45,15 +40,11 @@ const char *meet_name(uint32_t op)
 	return op < ARRAY_SIZE(ops) && ops[op].name ? ops[op].name : "an unknown function";
 }
 
-static const struct meet_record *brought(const struct control *control, int rank, uint64_t epoch)
-{
-	return &control->cells[rank].record[epoch & 1];
-}
-
 /* What the verdict was made of, of another process perhaps: loaded once. */
 static struct meet_record taken(const spmt_comm *comm, int rank)
 {
-	const struct meet_record *r = brought(comm->control, rank, comm->epoch);
+	const struct brought all = comm->meeting->brought(comm);
+	const struct meet_record *r = brought_record(&all, rank);
 
 	return (struct meet_record){ .op = __atomic_load_n(&r->op, __ATOMIC_RELAXED),
 		.status = __atomic_load_n(&r->status, __ATOMIC_RELAXED),
@@ -64,22 +55,24 @@ static struct meet_record taken(const spmt_comm *comm, int rank)
 
 uint64_t meet_payload(const spmt_comm *comm, int rank, int i)
 {
-	return __atomic_load_n(
-		&brought(comm->control, rank, comm->epoch)->payload[i], __ATOMIC_RELAXED);
+	const struct brought all = comm->meeting->brought(comm);
+
+	return __atomic_load_n(&brought_record(&all, rank)->payload[i], __ATOMIC_RELAXED);
 }
 
-/* The place of the sentence, which a rank that has failed alone has. */
 void meet_attach(spmt_comm *comm, const void *data, size_t size)
 {
-	memcpy(comm->control->cells[comm->rank].sentence[(comm->epoch + 1) & 1], data, size);
+	comm->meeting->attach(comm, data, size);
 }
 
 const void *meet_attached(const spmt_comm *comm, int rank)
 {
-	return comm->control->cells[rank].sentence[comm->epoch & 1];
+	const struct brought all = comm->meeting->brought(comm);
+
+	return all.attached + (size_t)rank * all.stride;
 }
 
-/* ---- the verdict, by the last to arrive ---------------------------------------------------- */
+/* ---- the verdict ---------------------------------------------------------------------------- */
 
 static bool same_call(const struct meet_record *a, const struct meet_record *b)
 {
@@ -92,13 +85,13 @@ static bool same_call(const struct meet_record *a, const struct meet_record *b)
  * difference that it makes; then other arguments, which are often why a rank failed; then the
  * failure.
  */
-static enum meet_verdict judge_epoch(const struct control *control, int nranks, uint64_t epoch)
+enum meet_verdict meet_judge(const struct brought *all, int nranks)
 {
-	const struct meet_record *first = brought(control, 0, epoch);
+	const struct meet_record *first = all->records;
 	bool differs = false, failed = false, invalid = false;
 
 	for (int i = 0; i < nranks; i++) {
-		const struct meet_record *r = brought(control, i, epoch);
+		const struct meet_record *r = brought_record(all, i);
 
 		if (r->op != first->op)
 			return MEET_DIFFERS;
@@ -143,15 +136,14 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 /* The rank whose call most ranks made; of several the lowest. */
 static int common_rank(const spmt_comm *comm)
 {
-	const struct control *control = comm->control;
+	const struct brought all = comm->meeting->brought(comm);
 	int best = 0, most = 0;
 
 	for (int i = 0; i < comm->nranks; i++) {
 		int same = 0;
 
 		for (int j = 0; j < comm->nranks; j++)
-			same += same_call(
-				brought(control, i, comm->epoch), brought(control, j, comm->epoch));
+			same += same_call(brought_record(&all, i), brought_record(&all, j));
 		if (same > most) {
 			most = same;
 			best = i;
@@ -211,8 +203,7 @@ static int report_failure(const spmt_comm *comm, const char *what)
 
 		if (!status)
 			continue;
-		memcpy(sentence, comm->control->cells[i].sentence[comm->epoch & 1],
-			sizeof(sentence));
+		memcpy(sentence, meet_attached(comm, i), sizeof(sentence));
 		sentence[sizeof(sentence) - 1] = '\0';
 		return status < 0 ? fail_with(status, sentence) : comm_spoiled(comm, what);
 	}
@@ -220,150 +211,58 @@ static int report_failure(const spmt_comm *comm, const char *what)
 }
 
 /* "spmt_barrier: rank 6 waits in spmt_signal_wait; 2 of 8 ranks missing after 5.0 s: 3, 6" */
-static void list_missing(const spmt_comm *comm, int64_t waited_ns, struct text *t)
+void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct text *sentence)
 {
-	const struct control *control = comm->control;
 	struct waits_text waits = { .used = 0 };
 	int64_t since = process_now() - waited_ns;
 	int missing = 0;
 
 	for (int i = 0; i < comm->nranks; i++) {
-		if (atomic_load(&control->cells[i].arrived) >= comm->epoch)
+		if (comm->meeting->has_come(comm, i))
 			continue;
 		missing++;
 		waits_add(&waits, comm, i, since);
 	}
-	text_add(t,
+	text_add(sentence,
 		"%s: %s%d of %d ranks missing after %.1f s:", meet_name(taken(comm, comm->rank).op),
 		waits_said(&waits), missing, comm->nranks, (double)waited_ns / 1e9);
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
-		if (atomic_load(&control->cells[i].arrived) < comm->epoch)
-			text_add(t, "%s %d", comma++ ? "," : "", i);
+		if (!comm->meeting->has_come(comm, i))
+			text_add(sentence, "%s %d", comma++ ? "," : "", i);
 }
 
 /* ---- meeting ------------------------------------------------------------------------------- */
 
-enum { GATE_YIELDS = 32, GATE_LOOKS = 256, GATE_LOOK_NS = 20000000 };
-
-/* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
-static void give_up(spmt_comm *comm, int64_t waited_ns)
+int meet_open(spmt_comm *comm)
 {
-	uint64_t open = 2 * (comm->epoch - 1);
-	struct text t = { .used = 0 };
+	struct world *w = comm->world;
+	const struct meeting_ops *row = atomic_load(&w->meeting);
+	int rc = row->apart ? row->apart->open(comm) : 0;
 
-	list_missing(comm, waited_ns, &t);
-	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
-		comm_break(comm, SPMT_ERR_TIMEOUT, t.bytes);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&w->lock);
+	comm->meeting = row;
+	pthread_mutex_unlock(&w->lock);
+	return 0;
 }
 
-/* Sleeps until the gate moves from `open` or the deadline. */
-static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
+void meet_close(spmt_comm *comm)
 {
-	struct control *control = comm->control;
-	int64_t limit = comm_timeout(comm);
-
-	atomic_fetch_add(&control->gate_sleepers, 1);
-	while (atomic_load(&control->gate) == open) {
-		int64_t waited = process_now() - begin;
-		int64_t left = limit < 0 ? -1 : limit * 1000000 - waited;
-
-		if (limit >= 0 && left <= 0) {
-			give_up(comm, waited);
-			break;
-		}
-		waits_show(comm, &open,
-			&(struct wait_for){ .name = meet_name(taken(comm, comm->rank).op),
-				.since = begin,
-				.epoch = comm->epoch });
-		/* A kernel of a GPU wakes nobody. */
-		if (!comm_cpu_access(comm)) {
-			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
-			comm_look(comm);
-		}
-		futex_sleep(control_gate_word(control), (uint32_t)open, left);
-	}
-	waits_hide(comm, &open);
-	atomic_fetch_sub(&control->gate_sleepers, 1);
+	if (comm->meeting && comm->meeting->apart)
+		comm->meeting->apart->close(comm);
+	comm->meeting = NULL;
 }
 
-/* Ranks outnumber CPUs: may one that is missing need this CPU? Not if all were last seen on others. */
-static bool wanted_here(const spmt_comm *comm)
+void meet_broke(spmt_comm *comm, int code, const char *sentence)
 {
-	const struct control *control = comm->control;
-	uint64_t there = atomic_load_explicit(&control->arrived, memory_order_relaxed);
-	int cpu;
-
-	if (comm->epoch * (uint64_t)comm->nranks - there > (uint64_t)comm->world->cpus)
-		return true;
-	cpu = sched_getcpu();
-	for (int i = 0; i < comm->nranks; i++) {
-		const struct cell *c = &control->cells[i];
-
-		if (atomic_load_explicit(&c->arrived, memory_order_relaxed) < comm->epoch &&
-			atomic_load_explicit(&c->cpu, memory_order_relaxed) == cpu)
-			return true;
-	}
-	return false;
+	if (comm->meeting && comm->meeting->apart)
+		comm->meeting->apart->broke(comm, code, sentence);
 }
 
-/* Some microseconds: what the ranks of another CPU take to come one after the other. */
-static void gate_look(const _Atomic uint64_t *gate, uint64_t open)
+bool meet_is_near(const spmt_comm *comm, int rank)
 {
-	for (int i = 0; i < GATE_LOOKS; i++) {
-		if (atomic_load_explicit(gate, memory_order_acquire) != open)
-			return;
-		cpu_relax();
-	}
-}
-
-/*
- * Gives the CPU to ranks that are still to come. When the last of this CPU's has come, yields would
- * only pass it round among those that wait; and as each yield costs a thread its turn later, ranks that
- * yield more often than others come late to the next meeting: so this one looks instead, for a while.
- */
-static void gate_yield(const spmt_comm *comm, const _Atomic uint64_t *gate, uint64_t open)
-{
-	for (int i = 0; i < GATE_YIELDS; i++) {
-		if (atomic_load_explicit(gate, memory_order_acquire) != open)
-			return;
-		if (i < GATE_YIELDS / 4 && !wanted_here(comm))
-			gate_look(gate, open);
-		else
-			sched_yield();
-	}
-}
-
-/* Until the gate is no longer `open`: spins where the ranks fit the CPUs, yields, then sleeps.
-   Returns ns waited, roughly. */
-static int64_t gate_wait(spmt_comm *comm, uint64_t open)
-{
-	_Atomic uint64_t *gate = &comm->control->gate;
-	int64_t begin = 0;
-
-	for (int i = 1; comm->world->spin_ns; i++) {
-		if (atomic_load_explicit(gate, memory_order_acquire) != open)
-			return begin ? process_now() - begin : 0;
-		cpu_relax();
-		if (i % SPIN_LOOKS == 0 && !spin_on(comm, &begin))
-			break;
-	}
-	if (!begin)
-		begin = process_now();
-	gate_yield(comm, gate, open);
-	if (atomic_load_explicit(gate, memory_order_acquire) == open)
-		gate_sleep(comm, open, begin);
-	return process_now() - begin;
-}
-
-static void gate_open(struct control *control, int nranks, uint64_t epoch)
-{
-	uint64_t open = 2 * (epoch - 1);
-
-	atomic_store_explicit(&control->verdict[epoch & 1], judge_epoch(control, nranks, epoch),
-		memory_order_relaxed);
-	if (atomic_compare_exchange_strong(&control->gate, &open, 2 * epoch) &&
-		atomic_load(&control->gate_sleepers))
-		futex_wake_all(control_gate_word(control));
+	return !atomic_load(&comm->world->meeting)->apart || gather_here(comm, rank);
 }
 
 static void count_wait(spmt_comm *comm, int64_t ns)
@@ -375,41 +274,23 @@ static void count_wait(spmt_comm *comm, int64_t ns)
 		atomic_store_explicit(&comm->longest_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
-/* What orders two ranks of this process may have happened in the process that opened the gate, where
-   ThreadSanitizer does not look. The arrivals that led to it are here. */
-static void gate_passed(const struct control *control, int nranks)
-{
-	for (int i = 0; SANITIZE_THREAD && i < nranks; i++)
-		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
-}
-
 int meet(spmt_comm *comm, const struct meet_record *mine)
 {
-	struct control *control = comm->control;
-	struct cell *cell = &control->cells[comm->rank];
-	uint64_t epoch = ++comm->epoch;
+	const struct meeting_ops *row = comm->meeting;
 
-	cell->record[epoch & 1] = *mine;
 	if (UNLIKELY(mine->status))
-		memcpy(cell->sentence[epoch & 1], status_sentence(),
+		row->attach(comm, status_sentence(),
 			strnlen(status_sentence(), STATUS_SENTENCE - 1) + 1);
-	spin_seen(comm);
-	tsan_release(&control->verdict[epoch & 1]);
-	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
-	if (atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)comm->nranks)
-		gate_open(control, comm->nranks, epoch);
-	else
-		count_wait(comm, gate_wait(comm, 2 * (epoch - 1)));
-	/* It is open now, or open and then broken: the next meeting needs this rank. Else it is broken, or nobody's word. */
-	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) - 2 * epoch > 1))
-		return comm_spoiled(comm, meet_name(mine->op));
-	gate_passed(control, comm->nranks);
-	tsan_acquire(&control->verdict[epoch & 1]);
-	switch (atomic_load_explicit(&control->verdict[epoch & 1], memory_order_relaxed)) {
+	comm->epoch++;
+	if (!row->bring(comm, mine))
+		count_wait(comm, row->wait(comm));
+	switch (row->verdict(comm)) {
 	case MEET_AGREED:
 		return 0;
 	case MEET_FAILED:
 		return report_failure(comm, meet_name(mine->op));
+	case MEET_BROKEN:
+		return comm_spoiled(comm, meet_name(mine->op));
 	default:
 		return report_difference(comm, meet_name(mine->op));
 	}

@@ -4,7 +4,8 @@
 #define SPMT_MEET_H
 
 #include "include/spmt.h"
-#include "control.h"
+#include "meeting.h"
+#include "src/base/status.h"
 
 enum meet_op {
 	MEET_INIT = 1,
@@ -32,8 +33,6 @@ enum meet_op {
 
 #define MEET_FREE_NULL UINT64_MAX
 
-enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS };
-
 /*
  * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
  * some rank brought, with its sentence; SPMT_ERR_MISMATCH; or what broke the world, a missed
@@ -49,5 +48,10 @@ uint64_t meet_payload(const spmt_comm *comm, int rank, int i);
 void meet_attach(spmt_comm *comm, const void *data, size_t size);
 const void *meet_attached(const spmt_comm *comm, int rank);
 const char *meet_name(uint32_t op);
+
+/* For rows. The verdict on what all ranks have brought. */
+enum meet_verdict meet_judge(const struct brought *all, int nranks);
+/* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves. */
+void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct text *sentence);
 
 #endif

@@ -77,6 +77,7 @@ static void world_empty(struct world *w)
 	w->local = NULL;
 	atomic_store(&w->control, NULL);
 	atomic_store(&w->gathering, 0);
+	atomic_store(&w->made, false);
 	w->arrived = 0;
 	w->slots = NULL;
 	w->infos = NULL;
@@ -101,6 +102,7 @@ static int world_fill(struct world *w, const struct uid *uid, int nranks, const 
 	w->uid = *uid;
 	control_begin(w->local, nranks, world_label(w));
 	atomic_store(&w->control, w->local);
+	atomic_store(&w->meeting, &meeting_shared);
 	w->nranks = nranks;
 	w->cpus = process_cpus();
 	w->spin_ns = nranks <= w->cpus ? env->spin * 1000 : 0;
@@ -145,10 +147,9 @@ static int world_make(struct table *t, const struct uid *uid, int nranks, struct
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-/* A world is in the making until its first meeting is over. */
 static bool world_making(const struct world *w)
 {
-	return atomic_load(&atomic_load(&w->control)->gate) < 2;
+	return !atomic_load(&w->made);
 }
 
 static int first_member(const struct world *w)
@@ -272,6 +273,7 @@ static void comms_break(struct world *world, int code, const char *sentence)
 	for (spmt_comm *c = world->comms; c; c = c->next_here) {
 		if (c->parent)
 			control_break(c->control, code, inherited);
+		meet_broke(c, code, c->parent ? inherited : sentence);
 		comm_stop(c);
 	}
 	pthread_mutex_unlock(&world->lock);
@@ -326,6 +328,7 @@ void comm_break(spmt_comm *comm, int code, const char *sentence)
 	if (control_break(comm->control, code, sentence))
 		tell_part_broken(comm, code, sentence);
 	pthread_mutex_lock(&w->lock);
+	meet_broke(comm, code, sentence);
 	for (spmt_comm *c = w->comms; c; c = c->next_here)
 		if (c->control == comm->control)
 			comm_stop(c);

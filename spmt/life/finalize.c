@@ -40,6 +40,7 @@ static void comm_release(spmt_comm *comm)
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
 	world_comm_unlist(comm);
+	meet_close(comm);
 	pinned_return(comm);
 	if (comm->parent)
 		split_leave(comm);

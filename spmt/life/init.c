@@ -348,8 +348,10 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	rc = gather(comm);
 	if (!rc)
 		rc = meet(comm, &record);
-	if (!rc)
+	if (!rc) {
+		atomic_store(&comm->world->made, true);
 		rc = init_failed(comm, open_device(comm));
+	}
 	if (!rc)
 		rc = init_failed(comm, open_heap(comm, size, knob, env));
 	if (!rc)

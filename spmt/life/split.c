@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A part of a comm as a comm of its own. Three meetings of the parent: who goes with whom; each has
- * its library area and the first of each group the control block of all; all have their links.
+ * its library area and the first of each group the control block of all; all have their links and can meet.
  */
 #include "split.h"
 
@@ -45,6 +45,16 @@ static void tree_remove(spmt_comm *comm)
 	pthread_mutex_unlock(&comm->slot->lock);
 }
 
+/* How many ranks have the comm's control block: all that this one shares memory with. */
+static uint32_t control_ranks(const spmt_comm *comm)
+{
+	uint32_t n = 0;
+
+	for (int r = 0; r < comm->nranks; r++)
+		n += meet_is_near(comm, r);
+	return n;
+}
+
 void split_leave(spmt_comm *comm)
 {
 	struct control *control = comm->control;
@@ -55,7 +65,7 @@ void split_leave(spmt_comm *comm)
 		if (comm->area != NO_AREA)
 			heap_own_free(comm->heap, comm->area);
 	}
-	if (control && atomic_fetch_add(&control->gone, 1) + 1 == (uint32_t)comm->nranks)
+	if (control && atomic_fetch_add(&control->gone, 1) + 1 == control_ranks(comm))
 		control_give(atomic_load(&comm->world->control), comm->world->nranks, control,
 			comm->nranks);
 	mem_free(comm->world_ranks);
@@ -209,6 +219,16 @@ static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **c
 	return rc ? rc : device_part(*comm);
 }
 
+/* The number of the rank that makes the control block which this rank is to have. */
+static int control_maker(const spmt_comm *comm)
+{
+	int r = 0;
+
+	while (!meet_is_near(comm, r))
+		r++;
+	return r;
+}
+
 static int control_make(const spmt_comm *comm, struct control **control)
 {
 	*control =
@@ -231,7 +251,7 @@ static bool area_fits(const spmt_comm *comm, int world_rank, uint64_t area)
 	return area % CACHE_LINE == 0 && area <= end && area_words(comm) <= end - area;
 }
 
-/* Takes what the others have made: their areas, and the control block that the first has. */
+/* Takes what the others have made: their areas, and the control block. */
 static int split_take(spmt_comm *comm, const struct group *group)
 {
 	spmt_comm *parent = comm->parent;
@@ -243,7 +263,7 @@ static int split_take(spmt_comm *comm, const struct group *group)
 			return comm_spoiled(parent, "spmt_split");
 	}
 	comm->control = control_at(atomic_load(&w->control), w->nranks,
-		meet_payload(parent, group->ranks[0], 1), comm->nranks);
+		meet_payload(parent, group->ranks[control_maker(comm)], 1), comm->nranks);
 	if (!comm->control)
 		return comm_spoiled(parent, "spmt_split");
 	waits_join(comm);
@@ -262,7 +282,7 @@ static int split_made(spmt_comm *parent, int color, int key, struct group *group
 		record.status = group_make(parent, color, key, group);
 		if (!record.status)
 			record.status = comm_make(parent, group, comm);
-		if (!record.status && !group->rank)
+		if (!record.status && control_maker(*comm) == group->rank)
 			record.status = control_make(*comm, &control);
 		if (!record.status)
 			record.payload[0] = (*comm)->area;
@@ -283,8 +303,10 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 	int rc;
 
 	if (comm) {
-		record.status = comm->backend->fill(comm->dev, comm->heap->base + comm->area, 0,
-			area_words(comm), comm->stream);
+		record.status = meet_open(comm);
+		if (!record.status)
+			record.status = comm->backend->fill(comm->dev,
+				comm->heap->base + comm->area, 0, area_words(comm), comm->stream);
 		if (!record.status)
 			record.status = stream_drain(comm, "spmt_split");
 		if (!record.status)

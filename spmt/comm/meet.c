@@ -249,9 +249,15 @@ int meet_open(spmt_comm *comm)
 
 void meet_close(spmt_comm *comm)
 {
-	if (comm->meeting && comm->meeting->apart)
-		comm->meeting->apart->close(comm);
+	const struct meeting_ops *row = comm->meeting;
+
+	if (!row)
+		return;
+	pthread_mutex_lock(&comm->world->lock);
 	comm->meeting = NULL;
+	pthread_mutex_unlock(&comm->world->lock);
+	if (row->apart)
+		row->apart->close(comm);
 }
 
 void meet_broke(spmt_comm *comm, int code, const char *sentence)

@@ -40,7 +40,7 @@ struct meeting_apart {
 	   may reach out to them, not wait for them to answer. Owns comm->meeting_state from success to close. A failure, with its
 	   sentence, leaves nothing. */
 	int (*open)(spmt_comm *comm);
-	/* Nobody is in a call on the comm, nor will break it. The other ranks may still be leaving the last meeting. */
+	/* Nobody is in a call on the comm, and broke comes no more. The other ranks may still be leaving the last meeting. */
 	void (*close)(spmt_comm *comm);
 	/* The comm is broken in this process: the other ranks' waits in a meeting are to end, and their processes to hear of it
 	   by comm_break. Any thread, under the world's lock, perhaps more than once: it does not block. */
@@ -52,7 +52,7 @@ struct meeting_ops {
 	const struct meeting_apart *
 		apart; /* NULL: one control block serves all ranks, and what breaks it ends their waits */
 
-	/* All of these by the thread that has claimed the comm, without a lock. */
+	/* All of these by the thread that has claimed the comm, without a lock, and none is a cancellation point. */
 
 	/* At most STATUS_SENTENCE bytes to go with the next record. They are copied. */
 	void (*attach)(spmt_comm *comm, const void *data, size_t size);

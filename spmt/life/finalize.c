@@ -35,12 +35,12 @@ static void comm_unmap(spmt_comm *comm)
 
 static void comm_release(spmt_comm *comm)
 {
+	meet_close(comm); /* while what a break touches is there */
 	comm_unmap(comm);
 	streams_drop(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
 	world_comm_unlist(comm);
-	meet_close(comm);
 	pinned_return(comm);
 	if (comm->parent)
 		split_leave(comm);

@@ -207,6 +207,11 @@ static int shrink_check(
 		return fail(-EINVAL,
 			"spmt_shrink: rank %d: the %s is whole, spmt_split makes parts", comm->rank,
 			comm->parent ? "comm" : "world");
+	for (int pe = 0; pe < comm->nranks; pe++)
+		if (!meet_is_near(comm, pe))
+			return fail(SPMT_ERR_UNSUPPORTED,
+				"spmt_shrink: rank %d: rank %d shares no memory with it, in which the survivors would agree",
+				comm->rank, pe);
 	return intact(comm);
 }
 

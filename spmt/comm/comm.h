@@ -15,11 +15,10 @@
 
 struct spmt_comm {
 	struct pooled head;
-	/* read by every call */
-	int rank, nranks;
+	int rank, nranks; /* this and what follows: read by every call */
 	struct control *control;
 	const struct meeting_ops
-		*meeting;	/* NULL: it cannot meet yet; set under the world's lock */
+		*meeting;	/* NULL: it cannot meet yet; guarded by the world's lock */
 	const uint32_t *raised; /* not 0: broken, by a kernel as well */
 	struct heap *heap;
 	struct link *links;
@@ -27,7 +26,6 @@ struct spmt_comm {
 	_Atomic int64_t timeout_ms;
 	bool pending;		     /* some link has NBI work */
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
-	/* the rest */
 	int dev;
 	uint64_t epoch;		    /* meetings so far */
 	void *meeting_state;	    /* the row's own */

@@ -23,13 +23,12 @@ static int ipc_attach(
 	int rc;
 
 	if (!backend->ipc || !link->memory)
-		return fail(-EOPNOTSUPP,
-			"rank %d: ipc to rank %d: backend %s did not name its memory to this process",
-			link->rank, peer->rank, backend->name);
+		return fail_rank(-EOPNOTSUPP, link->rank,
+			"ipc to rank %d: backend %s did not name its memory to this process",
+			peer->rank, backend->name);
 	in = mem_calloc(1, sizeof(*in));
 	if (!in)
-		return fail(
-			-ENOMEM, "rank %d: ipc to rank %d: out of memory", link->rank, peer->rank);
+		return fail_rank(-ENOMEM, link->rank, "ipc to rank %d: out of memory", peer->rank);
 	rc = ipc_open(link, backend, dev, peer, in);
 	if (rc) {
 		heap_import_close(in);

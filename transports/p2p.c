@@ -32,10 +32,9 @@ static int p2p_attach(
 	int rc = dev == link->peer_dev ? 0 : backend->peer_enable(dev, link->peer_dev);
 
 	if (rc)
-		return fail(-EACCES,
-			"rank %d: p2p to rank %d refused: %s device %d may not reach device %d: %s",
-			link->rank, peer->rank, backend->name, dev, link->peer_dev,
-			status_sentence());
+		return fail_rank(-EACCES, link->rank,
+			"p2p to rank %d refused: %s device %d may not reach device %d: %s",
+			peer->rank, backend->name, dev, link->peer_dev, status_sentence());
 	adopt_bases(link, peer);
 	return 0;
 }
@@ -130,13 +129,12 @@ int link_wait_failed(const struct link *link, const char *what, int rc)
 	int64_t ms = *link->timeout_ms;
 
 	if (rc == -ECANCELED)
-		return fail(rc, "rank %d: %s: stopped while waiting for moves to rank %d",
-			link->rank, what, link->pe);
+		return fail_rank(rc, link->rank, "%s: stopped while waiting for moves to rank %d",
+			what, link->pe);
 	if (rc == -ETIMEDOUT)
-		return fail(SPMT_ERR_TIMEOUT,
-			"rank %d: %s: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
-			link->rank, what, link->pe, (long long)(ms / 1000),
-			(long long)(ms % 1000 / 100));
+		return fail_rank(SPMT_ERR_TIMEOUT, link->rank,
+			"%s: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
+			what, link->pe, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
 	return rc;
 }
 

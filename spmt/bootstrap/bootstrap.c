@@ -123,19 +123,17 @@ static int poll_timeout(int64_t until)
 /* Called with the lock, which is given up meanwhile. */
 static void report(struct bootstrap *b)
 {
-	char sentence[STATUS_SENTENCE];
-	int code = b->client.code;
+	struct cause cause = b->client.cause;
 	bool closing;
 
 	b->client.report = false;
-	memcpy(sentence, b->client.sentence, sizeof(sentence));
 	pthread_mutex_unlock(&b->lock);
 	pthread_mutex_lock(&b->calling);
 	pthread_mutex_lock(&b->lock);
 	closing = b->closing;
 	pthread_mutex_unlock(&b->lock);
 	if (!closing && b->config.broken)
-		b->config.broken(b->config.ctx, code, sentence);
+		b->config.broken(b->config.ctx, &cause);
 	pthread_mutex_unlock(&b->calling);
 	pthread_mutex_lock(&b->lock);
 }
@@ -148,8 +146,8 @@ static void serve_once(struct bootstrap *b)
 
 	changed = client_serve(c, b->poller.set);
 	/* This process's own way to its hub may be what has failed. */
-	if (b->hub && c->code)
-		hub_break(b->hub, c->code, c->sentence, NULL);
+	if (b->hub && c->cause.code)
+		hub_break(b->hub, &c->cause, NULL);
 	if (b->hub)
 		hub_serve(b->hub, b->poller.set);
 	if (may_give_way(b) && process_now() >= b->below)
@@ -157,7 +155,7 @@ static void serve_once(struct bootstrap *b)
 	if (!b->closing && client_looks(c) && process_now() >= c->deadline) {
 		rc = rendezvous(b, NULL);
 		if (rc) {
-			client_break(c, rc, status_sentence(), false);
+			client_fail(c, rc);
 			client_postpone(c); /* to tell it */
 		}
 		changed = true;
@@ -211,7 +209,7 @@ static int start_thread(struct bootstrap *b)
 		err = process_thread(&b->thread, &attr, service, b);
 		pthread_attr_destroy(&attr);
 	}
-	return err ? fail_errno(err, "spmt_init: a thread for the rendezvous") : 0;
+	return err ? fail_call_errno(err, "spmt_init", "a thread for the rendezvous") : 0;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -220,11 +218,12 @@ static int config_check(const struct bootstrap_config *config)
 {
 	if (config->nranks < 1 || config->blob_size > BOOTSTRAP_BLOB ||
 		config->control_size > INT64_MAX)
-		return fail(-EINVAL, "spmt_init: a rendezvous of %d ranks with %zu bytes each",
-			config->nranks, config->blob_size);
+		return fail_call(-EINVAL, "spmt_init",
+			"a rendezvous of %d ranks with %zu bytes each", config->nranks,
+			config->blob_size);
 	if (config->only_tcp && !config->uid->family)
-		return fail(-EINVAL,
-			"spmt_init: the uid has no address: SPMT_SOCKET_IFNAME was not set when it was made");
+		return fail_call(-EINVAL, "spmt_init",
+			"the uid has no address: SPMT_SOCKET_IFNAME was not set when it was made");
 	return 0;
 }
 
@@ -252,7 +251,8 @@ static int fill(struct bootstrap *b, struct meeting *met)
 	err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
 	b->wake = err ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (b->wake < 0)
-		return fail_errno(err ? err : errno, "spmt_init: an eventfd for the rendezvous");
+		return fail_call_errno(
+			err ? err : errno, "spmt_init", "an eventfd for the rendezvous");
 	rc = process_nonce(b->nonce);
 	if (!rc)
 		rc = rendezvous(b, met);
@@ -302,7 +302,7 @@ static int open_at(
 		return rc;
 	b = mem_calloc(1, sizeof(*b));
 	if (!b)
-		return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous");
+		return fail_call(-ENOMEM, "spmt_init", "out of memory for a rendezvous");
 	b->config = *config;
 	b->uid = *config->uid;
 	b->config.uid = &b->uid;

@@ -16,6 +16,7 @@
 #ifndef SPMT_BOOTSTRAP_H
 #define SPMT_BOOTSTRAP_H
 
+#include "src/base/status.h"
 #include "uid.h"
 
 #define BOOTSTRAP_BLOB 512 /* most bytes a rank may publish */
@@ -40,7 +41,7 @@ struct bootstrap_config {
 	 * not come to say its ranks) or another process broke it.
 	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
 	 */
-	void (*broken)(void *ctx, int code, const char *sentence);
+	void (*broken)(void *ctx, const struct cause *cause);
 	void *ctx;
 	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
 };
@@ -87,7 +88,7 @@ bool bootstrap_lives(const struct bootstrap *b, int process);
 bool bootstrap_intact(const struct bootstrap *b);
 
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */
-void bootstrap_break(struct bootstrap *b, int code, const char *sentence);
+void bootstrap_break(struct bootstrap *b, const struct cause *cause);
 
 /* After _break: until the hub has been told, or the time is up, which a process that is the hub itself
    takes in full so that others find it. */

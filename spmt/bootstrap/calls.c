@@ -44,17 +44,17 @@ static int trouble(const struct bootstrap *b, int rank)
 	const struct client *c = &b->client;
 	const struct wire_welcome *w = &c->welcome;
 
-	if (c->code)
-		return fail_with(c->code, c->sentence);
+	if (c->cause.code)
+		return fail_cause(&c->cause);
 	if (c->state != CLIENT_REFUSED)
 		return 0;
 	if (w->nranks != (uint32_t)b->config.nranks)
-		return fail(SPMT_ERR_MISMATCH,
-			"spmt_init: nranks differs: rank %d passed %d, the world has %u", rank,
+		return fail_call(SPMT_ERR_MISMATCH, "spmt_init",
+			"nranks differs: rank %d passed %d, the world has %u", rank,
 			b->config.nranks, w->nranks);
-	return fail(SPMT_ERR_MISMATCH,
-		"spmt_init: rank %d: the world's processes use another build of the library (%s here)",
-		rank, spmt_version());
+	return fail_call(SPMT_ERR_MISMATCH, "spmt_init",
+		"rank %d: the world's processes use another build of the library (%s here)", rank,
+		spmt_version());
 }
 
 static int claim_rank(struct bootstrap *b, int rank, const void *blob)
@@ -65,11 +65,11 @@ static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 	if (rc)
 		return rc;
 	if (c->claims[rank] != CLAIM_NONE)
-		return fail(-EEXIST, "spmt_init: rank %d of %d is taken in this process", rank,
-			b->config.nranks);
+		return fail_call(-EEXIST, "spmt_init", "rank %d of %d is taken in this process",
+			rank, b->config.nranks);
 	if (c->owner[rank] >= 0)
-		return fail(-EEXIST, "spmt_init: rank %d of %d is taken in another process", rank,
-			b->config.nranks);
+		return fail_call(-EEXIST, "spmt_init", "rank %d of %d is taken in another process",
+			rank, b->config.nranks);
 	memcpy(c->blobs + (size_t)rank * b->config.blob_size, blob, b->config.blob_size);
 	client_claim(c, rank);
 	bootstrap_wake(b);
@@ -85,8 +85,8 @@ static int unanswered(const struct client *c, const char *who, const struct pati
 	if (process)
 		snprintf(
 			leader, sizeof(leader), "process %d, which leads the rendezvous,", process);
-	return fail(SPMT_ERR_TIMEOUT, "spmt_init: %s%s has not answered after %.1f s", who, leader,
-		seconds_since(patience->begin));
+	return fail_call(SPMT_ERR_TIMEOUT, "spmt_init", "%s%s has not answered after %.1f s", who,
+		leader, seconds_since(patience->begin));
 }
 
 static int await_verdict(struct bootstrap *b, int rank, const struct patience *patience)
@@ -100,8 +100,9 @@ static int await_verdict(struct bootstrap *b, int rank, const struct patience *p
 	while (!rc && *mine != CLAIM_HELD) {
 		rc = trouble(b, rank);
 		if (!rc && *mine == CLAIM_REFUSED)
-			rc = fail(-EEXIST, "spmt_init: rank %d of %d is taken in another process",
-				rank, b->config.nranks);
+			rc = fail_call(-EEXIST, "spmt_init",
+				"rank %d of %d is taken in another process", rank,
+				b->config.nranks);
 		if (!rc && !sleep_until(b, deadline) && *mine != CLAIM_HELD)
 			rc = unanswered(&b->client, who, patience);
 	}
@@ -117,7 +118,7 @@ int bootstrap_add(struct bootstrap *b, int rank, const void *blob, const struct 
 	int rc;
 
 	if (rank < 0 || rank >= b->config.nranks)
-		return fail(-EINVAL, "spmt_init: rank %d is not in 0 .. %d", rank,
+		return fail_call(-EINVAL, "spmt_init", "rank %d is not in 0 .. %d", rank,
 			b->config.nranks - 1);
 	pthread_mutex_lock(&b->lock);
 	rc = claim_rank(b, rank, blob);
@@ -165,7 +166,7 @@ static int missing(const struct bootstrap *b, const struct patience *patience)
 		"spmt_init: %s%d of %d ranks missing after %.1f s:", why, n, nranks,
 		seconds_since(patience->begin));
 	say_ranks(sentence, sizeof(sentence), nranks, is_missing, b);
-	return fail_with(SPMT_ERR_TIMEOUT, sentence);
+	return fail_with_call(SPMT_ERR_TIMEOUT, "spmt_init", sentence);
 }
 
 static int first_claimed(const struct client *c)
@@ -223,10 +224,10 @@ bool bootstrap_intact(const struct bootstrap *b)
 	return lives_intact(&b->client.life);
 }
 
-void bootstrap_break(struct bootstrap *b, int code, const char *sentence)
+void bootstrap_break(struct bootstrap *b, const struct cause *cause)
 {
 	pthread_mutex_lock(&b->lock);
-	client_break(&b->client, code < 0 ? code : SPMT_ERR_ABORTED, sentence, true);
+	client_break(&b->client, cause, true);
 	pthread_cond_broadcast(&b->changed);
 	bootstrap_wake(b);
 	pthread_mutex_unlock(&b->lock);
@@ -254,17 +255,17 @@ static int exchange_check(const struct bootstrap *b, size_t size, int fd)
 	if (rc)
 		return rc;
 	if (!c->complete || c->begun != c->taken)
-		return fail(-EINVAL, "spmt_init: an exchange %s",
+		return fail_call(-EINVAL, "spmt_init", "an exchange %s",
 			c->complete ? "after one that failed" : "before all ranks are there");
 	if (size > WIRE_DATA)
-		return fail(-EINVAL, "spmt_init: an exchange of %zu bytes, the most are %u", size,
-			WIRE_DATA);
+		return fail_call(-EINVAL, "spmt_init", "an exchange of %zu bytes, the most are %u",
+			size, WIRE_DATA);
 	if (c->state == CLIENT_ALONE)
-		return fail(SPMT_ERR_PEER_DEAD,
-			"spmt_init: the process that led the rendezvous has left the world");
+		return fail_call(SPMT_ERR_PEER_DEAD, "spmt_init",
+			"the process that led the rendezvous has left the world");
 	if (fd >= 0 && c->any_remote)
-		return fail(-EOPNOTSUPP,
-			"spmt_init: descriptors do not reach ranks on other nodes (SPMT_SOCKET_IFNAME)");
+		return fail_call(-EOPNOTSUPP, "spmt_init",
+			"descriptors do not reach ranks on other nodes (SPMT_SOCKET_IFNAME)");
 	return 0;
 }
 
@@ -286,7 +287,7 @@ static int absent(const struct client *c, int64_t begin)
 		"spmt_init: %d of %d ranks missing in an exchange after %.1f s:", n, nranks,
 		seconds_since(begin));
 	say_ranks(sentence, sizeof(sentence), nranks, is_absent, c);
-	return fail_with(SPMT_ERR_TIMEOUT, sentence);
+	return fail_with_call(SPMT_ERR_TIMEOUT, "spmt_init", sentence);
 }
 
 static bool is_odd(const void *ctx, int rank)
@@ -309,7 +310,7 @@ static int sizes_agree(const struct client *c, size_t size)
 	snprintf(sentence, sizeof(sentence),
 		"spmt_init: an exchange of %zu bytes here, of another size on ranks:", size);
 	say_ranks(sentence, sizeof(sentence), c->config->nranks, is_odd, c);
-	return fail_with(SPMT_ERR_MISMATCH, sentence);
+	return fail_with_call(SPMT_ERR_MISMATCH, "spmt_init", sentence);
 }
 
 static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeout_ms)
@@ -324,8 +325,8 @@ static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeo
 
 		rc = trouble(b, first_claimed(c));
 		if (!rc && c->state == CLIENT_ALONE && round->have < c->processes)
-			rc = fail(SPMT_ERR_PEER_DEAD,
-				"spmt_init: the process that led the rendezvous left during an exchange");
+			rc = fail_call(SPMT_ERR_PEER_DEAD, "spmt_init",
+				"the process that led the rendezvous left during an exchange");
 		if (!rc && late && round->have < c->processes)
 			rc = absent(c, patience.begin);
 	}

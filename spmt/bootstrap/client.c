@@ -24,45 +24,51 @@
 
 static void client_send_break(struct client *c)
 {
-	struct wire_break w = { c->code, 0 };
+	struct wire_break w = { c->cause.code, c->cause.call };
 
 	if (c->break_sent || (c->state != CLIENT_READY && c->state != CLIENT_REFUSED))
 		return;
-	conn_send(&c->conn, WIRE_BREAK, &w, c->sentence, strlen(c->sentence), -1);
+	conn_send(&c->conn, WIRE_BREAK, &w, c->cause.sentence, strlen(c->cause.sentence), -1);
 	c->break_sent = true;
 }
 
 /* Control characters have no place in a frame, nor in a sentence. */
-static void take_sentence(struct client *c, int code, const char *sentence)
+static void take_cause(struct client *c, const struct cause *cause)
 {
-	snprintf(c->sentence, sizeof(c->sentence), "%s", *sentence ? sentence : "no reason given");
-	for (char *at = c->sentence; *at; at++)
+	c->cause = *cause;
+	if (!*c->cause.sentence)
+		cause_set(&c->cause, cause->code, NULL, "no reason given");
+	for (char *at = c->cause.sentence; *at; at++)
 		if ((unsigned char)*at < ' ' || *at == 127)
 			*at = ' ';
-	c->code = code;
+	if (c->cause.code >= 0)
+		c->cause.code = SPMT_ERR_ABORTED;
 }
 
-void client_break(struct client *c, int code, const char *sentence, bool own)
+void client_break(struct client *c, const struct cause *cause, bool own)
 {
-	if (c->code)
+	if (c->cause.code)
 		return;
-	take_sentence(c, code, sentence);
+	take_cause(c, cause);
 	c->report = !own;
 	client_send_break(c);
 }
 
 /* As client_break, of what the hub said or what its silence says: it need not be told. */
-static void hear_break(struct client *c, int code, const char *sentence)
+static void hear_break(struct client *c, const struct cause *cause)
 {
-	if (c->code)
+	if (c->cause.code)
 		return;
-	take_sentence(c, code, sentence);
+	take_cause(c, cause);
 	c->report = c->break_sent = true;
 }
 
-static void client_fail(struct client *c, int code)
+void client_fail(struct client *c, int code)
 {
-	client_break(c, code, status_sentence(), false);
+	struct cause cause;
+
+	cause_last(&cause, code);
+	client_break(c, &cause, false);
 }
 
 /* ---- finding a hub ------------------------------------------------------------------------- */
@@ -133,19 +139,21 @@ static void say_death(const struct client *c, int process, char *sentence, size_
 /* The hub's process ended without a goodbye. */
 static void hub_died(struct client *c)
 {
-	char sentence[STATUS_SENTENCE];
+	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
 
-	say_death(c, socket_process(c->conn.fd), sentence, sizeof(sentence));
-	if (!c->code && c->local) {
-		hear_break(c, -ENOMEM, "spmt_init: out of memory or descriptors in the rendezvous");
-	} else if (!c->code && c->complete) {
-		hear_break(c, SPMT_ERR_PEER_DEAD, sentence);
-	} else if (!c->code && c->remote && c->state != CLIENT_READY) {
+	say_death(c, socket_process(c->conn.fd), cause.sentence, sizeof(cause.sentence));
+	if (!c->cause.code && c->local) {
+		cause_set(&cause, -ENOMEM, "spmt_init",
+			"spmt_init: out of memory or descriptors in the rendezvous");
+		hear_break(c, &cause);
+	} else if (!c->cause.code && c->complete) {
+		hear_break(c, &cause);
+	} else if (!c->cause.code && c->remote && c->state != CLIENT_READY) {
 		look_again(c); /* nothing has shown that it was one */
 		return;
-	} else if (!c->code) {
+	} else if (!c->cause.code) {
 		look_again(c); /* to tell it those who come */
-		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+		client_break(c, &cause, false);
 		return;
 	}
 	conn_close(&c->conn);
@@ -174,15 +182,15 @@ static void hub_silent(struct client *c)
 /* True: it has died. */
 static bool former_serve(struct client *c, const struct pollfd *set)
 {
-	char sentence[STATUS_SENTENCE];
+	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
 	bool died = c->former.slot >= 0 && set[c->former.slot].revents;
 
 	if (!died && process_now() < c->former.until)
 		return false;
 	if (died && !c->complete) {
-		snprintf(
-			sentence, sizeof(sentence), NAMELESS, c->former.process, c->config->nranks);
-		client_break(c, SPMT_ERR_PEER_DEAD, sentence, false);
+		snprintf(cause.sentence, sizeof(cause.sentence), NAMELESS, c->former.process,
+			c->config->nranks);
+		client_break(c, &cause, false);
 	}
 	former_forget(c);
 	return died;
@@ -199,8 +207,8 @@ static void hear_challenge(struct client *c, const struct wire_challenge *challe
 		return;
 	}
 	if (challenge->version != WIRE_VERSION) {
-		fail(SPMT_ERR_MISMATCH,
-			"spmt_init: the rendezvous speaks version %u, this library (%s) %u",
+		fail_call(SPMT_ERR_MISMATCH, "spmt_init",
+			"the rendezvous speaks version %u, this library (%s) %u",
 			challenge->version, spmt_version(), WIRE_VERSION);
 		client_fail(c, SPMT_ERR_MISMATCH);
 		return;
@@ -249,7 +257,7 @@ static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
 	c->state = welcome->code ? CLIENT_REFUSED : CLIENT_READY;
 	c->search.attempts = 0;
 	send_claims(c);
-	if (c->code)
+	if (c->cause.code)
 		client_send_break(c);
 }
 
@@ -264,7 +272,8 @@ static void hear_verdict(struct client *c, const struct wire_verdict *verdict)
 	if (!verdict->code) {
 		c->held[rank] = true;
 	} else if (c->held[rank]) {
-		fail(-EEXIST, "spmt_init: rank %u was taken while the rendezvous moved", rank);
+		fail_call(
+			-EEXIST, "spmt_init", "rank %u was taken while the rendezvous moved", rank);
 		client_fail(c, -EEXIST);
 	}
 }
@@ -336,7 +345,7 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 	c->processes = client_number(c);
 	if (missing || c->self < 0 || (uint32_t)c->processes != complete->processes ||
 		(!c->remote && (fd >= 0) != (c->config->control_size > 0))) {
-		rc = fail(-EPROTO, "spmt_init: the rendezvous contradicts itself");
+		rc = fail_call(-EPROTO, "spmt_init", "the rendezvous contradicts itself");
 	} else {
 		rc = rounds_make(c);
 		if (!rc && fd >= 0)
@@ -351,7 +360,7 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 /* A goodbye: while the world gathers another hub has to be found, later there is no need. */
 static void hear_bye(struct client *c)
 {
-	if (!c->complete && !c->code) {
+	if (!c->complete && !c->cause.code) {
 		c->search.attempts = 0;
 		look_again(c);
 		return;
@@ -362,7 +371,7 @@ static void hear_bye(struct client *c)
 
 static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 {
-	char sentence[STATUS_SENTENCE];
+	struct cause cause;
 	int rc;
 
 	switch (m->type) {
@@ -388,9 +397,8 @@ static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 			client_fail(c, rc);
 		break;
 	case WIRE_BREAK:
-		snprintf(sentence, sizeof(sentence), "%.*s", (int)m->tail_size,
-			(const char *)m->tail);
-		hear_break(c, m->u.broken.code, sentence);
+		wire_cause(m, &cause);
+		hear_break(c, &cause);
 		break;
 	default: /* WIRE_BYE */
 		hear_bye(c);
@@ -450,7 +458,7 @@ static void connection_failed(struct client *c)
 		look_elsewhere(c);
 		return;
 	}
-	fail(code, "spmt_init: the rendezvous: %s", status_text(code));
+	fail_call(code, "spmt_init", "the rendezvous: %s", status_text(code));
 	c->conn.error = 0; /* so that the others hear of it, if that is possible */
 	client_fail(c, code);
 	if (!c->local && !c->complete && !c->break_sent) {
@@ -493,7 +501,7 @@ bool client_serve(struct client *c, const struct pollfd *set)
 /* A break is to reach the others even if there was no hub to tell it to. */
 bool client_looks(const struct client *c)
 {
-	return c->state == CLIENT_LOOKING && !(c->code && c->break_sent);
+	return c->state == CLIENT_LOOKING && !(c->cause.code && c->break_sent);
 }
 
 static int64_t conn_until(const struct client *c)
@@ -552,7 +560,7 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 		c->owner[r] = -1;
 	if (c->claims && c->held && c->owner && c->away && c->process && c->blobs)
 		return 0;
-	return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+	return fail_call(-ENOMEM, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
 }
 
 void client_close(struct client *c)

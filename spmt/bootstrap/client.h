@@ -65,10 +65,9 @@ struct client {
 	uint32_t taken; /* .. and has got the results of */
 	struct round rounds[2];
 
-	int code; /* negative: the world is broken */
-	char sentence[STATUS_SENTENCE];
-	bool report;	 /* .. and the user has to be told */
-	bool break_sent; /* the hub knows */
+	struct cause cause; /* its code is negative: the world is broken */
+	bool report;	    /* .. and the user has to be told */
+	bool break_sent;    /* the hub knows */
 };
 
 /* client_close() is due after a failure too. */
@@ -94,7 +93,9 @@ size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most);
 /* Claims a rank, whose blob is in place; the verdict comes in claims[rank]. */
 void client_claim(struct client *c, int rank);
 /* The first word counts. `own`: this process's user said it; otherwise he is to be told. */
-void client_break(struct client *c, int code, const char *sentence, bool own);
+void client_break(struct client *c, const struct cause *cause, bool own);
+/* The same, by what this thread has failed with. */
+void client_fail(struct client *c, int code);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
 int rounds_make(struct client *c);
 /* What a process has sent for a round. *fd: -1 once it is taken. */

@@ -17,8 +17,6 @@
 #define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a peer that does not read */
-#define OUT_OF_ROOM \
-	"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)"
 
 enum member_state {
 	MEMBER_STRANGER, /* has been sent a challenge */
@@ -53,11 +51,9 @@ struct hub {
 	int64_t pause; /* do not accept before */
 	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
 	int listen_slot, tcp_slot;
-	int code; /* negative: broken */
-	char sentence[STATUS_SENTENCE];
-	int64_t *owner; /* by rank: a member's id, -1: nobody's */
-	bool *dead;	/* by rank, in a pass of hub_serve */
-	bool *away;	/* by rank: its owner is on another node */
+	struct cause cause; /* its code is negative: broken */
+	int64_t *owner;	    /* by rank: a member's id, -1: nobody's */
+	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
 	unsigned char *blobs;
 };
 
@@ -73,21 +69,29 @@ static void hub_tell(
 
 static void hub_send_break(struct hub *hub, struct member *m)
 {
-	struct wire_break w = { hub->code, 0 };
+	struct wire_break w = { hub->cause.code, hub->cause.call };
 
-	conn_send(&m->conn, WIRE_BREAK, &w, hub->sentence, strlen(hub->sentence), -1);
+	conn_send(&m->conn, WIRE_BREAK, &w, hub->cause.sentence, strlen(hub->cause.sentence), -1);
 }
 
 /* The first word counts. */
-void hub_break(struct hub *hub, int code, const char *sentence, const struct member *from)
+void hub_break(struct hub *hub, const struct cause *cause, const struct member *from)
 {
-	if (hub->code)
+	if (hub->cause.code)
 		return;
-	hub->code = code;
-	snprintf(hub->sentence, sizeof(hub->sentence), "%s", sentence);
+	hub->cause = *cause;
 	for (struct member *m = hub->members; m; m = m->next)
 		if (m != from && (m->state == MEMBER_READY || m->state == MEMBER_GUEST))
 			hub_send_break(hub, m);
+}
+
+static void hub_cramp(struct hub *hub, int code)
+{
+	struct cause cause;
+
+	cause_set(&cause, code, "spmt_init",
+		"spmt_init: the process that leads the rendezvous is out of memory or descriptors (ulimit -n)");
+	hub_break(hub, &cause, NULL);
 }
 
 static void send_present(struct hub *hub, struct member *m, int rank)
@@ -244,7 +248,7 @@ static void hear_hello(struct hub *hub, struct member *m, const struct wire_hell
 	for (int r = 0; r < c->nranks && !w.code; r++)
 		if (hub->owner[r] >= 0)
 			send_present(hub, m, r);
-	if (hub->code)
+	if (hub->cause.code)
 		hub_send_break(hub, m);
 }
 
@@ -287,7 +291,7 @@ static void hear_exchange(struct hub *hub, struct member *m, const struct wire_m
 
 static void hub_hear(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
 {
-	char sentence[STATUS_SENTENCE];
+	struct cause cause;
 
 	switch (msg->type) {
 	case WIRE_HELLO:
@@ -302,9 +306,8 @@ static void hub_hear(struct hub *hub, struct member *m, const struct wire_messag
 	case WIRE_BREAK:
 		if (m->state == MEMBER_GUEST && hub->complete)
 			break;
-		snprintf(sentence, sizeof(sentence), "%.*s", (int)msg->tail_size,
-			(const char *)msg->tail);
-		hub_break(hub, msg->u.broken.code, sentence, m);
+		wire_cause(msg, &cause);
+		hub_break(hub, &cause, m);
 		break;
 	default: /* WIRE_BYE: wire_parse lets nothing else through */
 		member_left(hub, m);
@@ -350,8 +353,7 @@ static void member_read(struct hub *hub, struct member *m)
 
 /* ---- listening ----------------------------------------------------------------------------- */
 
-/* Room for one more: the stranger that has been here longest has to go if there are too many, so
-   that a flood of them cannot keep a member out. False: there is none to send away. */
+/* The oldest of too many strangers goes, so that a flood of them keeps no member out. False: there is none. */
 static bool send_stranger_away(struct hub *hub, int most)
 {
 	struct member *oldest = NULL;
@@ -370,8 +372,7 @@ static bool send_stranger_away(struct hub *hub, int most)
 	return true;
 }
 
-/* Somebody waits in vain. The program may have room again in a moment; if not, all are told, and those
-   who wait as well, once the members leave: at their deadlines nobody would know why. */
+/* Somebody waits in vain. If that lasts all are told why: at their deadlines nobody would know. */
 static void no_room(struct hub *hub)
 {
 	int64_t now = process_now();
@@ -379,7 +380,7 @@ static void no_room(struct hub *hub)
 	hub->pause = now + PAUSE_NS;
 	hub->full = hub->full ? hub->full : now;
 	if (now - hub->full >= CRAMPED_NS)
-		hub_break(hub, -EMFILE, OUT_OF_ROOM, NULL);
+		hub_cramp(hub, -EMFILE);
 }
 
 static void welcome_all(struct hub *hub, int listener, bool remote)
@@ -412,7 +413,7 @@ static bool is_dead(const void *ctx, int rank)
 /* Deaths that one pass has found make one sentence. */
 static void tell_deaths(struct hub *hub)
 {
-	char sentence[STATUS_SENTENCE];
+	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
 	int n = 0, nranks = hub->config->nranks;
 
 	for (int r = 0; r < nranks; r++)
@@ -421,26 +422,25 @@ static void tell_deaths(struct hub *hub)
 		if (m->died)
 			member_withdraw(hub, m);
 	if (n) {
-		snprintf(sentence, sizeof(sentence), "%d of %d ranks died:", n, nranks);
-		say_ranks(sentence, sizeof(sentence), nranks, is_dead, hub);
-		hub_break(hub, SPMT_ERR_PEER_DEAD, sentence, NULL);
+		snprintf(cause.sentence, sizeof(cause.sentence), "%d of %d ranks died:", n, nranks);
+		say_ranks(cause.sentence, sizeof(cause.sentence), nranks, is_dead, hub);
+		hub_break(hub, &cause, NULL);
 		memset(hub->dead, 0, (size_t)nranks);
 	}
 }
 
 static void check(struct hub *hub, struct member *m, int64_t now)
 {
-	if (m->state == MEMBER_STRANGER && m->conn.error)
-		m->state = MEMBER_GONE;
-	if (is_stranger(m) && now >= m->deadline)
+	if ((m->state == MEMBER_STRANGER && m->conn.error) ||
+		(is_stranger(m) && now >= m->deadline))
 		m->state = MEMBER_GONE;
 	if (m->conn.error && (m->state == MEMBER_READY || m->state == MEMBER_GUEST)) {
 		int code = m->conn.error;
 
-		m->conn.error = 0; /* so that it hears of it, if that is possible */
-		if (hub->code)	   /* broken before, of which this one could not be told */
+		m->conn.error = 0;   /* so that it hears of it, if that is possible */
+		if (hub->cause.code) /* broken before, of which this one could not be told */
 			hub_send_break(hub, m);
-		hub_break(hub, code, OUT_OF_ROOM, NULL);
+		hub_cramp(hub, code);
 		m->state = MEMBER_GONE;
 	}
 }
@@ -534,7 +534,7 @@ int hub_open(
 	if (!hub) {
 		meeting_close(meeting);
 		close(self);
-		return fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+		return fail_call(rc, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
 	}
 	hub->config = config;
 	hub->listeners = *meeting;
@@ -551,7 +551,7 @@ int hub_open(
 	else if (member_add(hub, self, false, -1))
 		rc = 0;
 	if (rc)
-		fail(rc, "spmt_init: out of memory for a rendezvous of %zu ranks", n);
+		fail_call(rc, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
 	else if (config->control_size)
 		rc = memory_make(client_memory(config), &hub->control);
 	if (rc)

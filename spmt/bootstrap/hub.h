@@ -32,7 +32,7 @@ size_t hub_wants(const struct hub *hub);
 void hub_serve(struct hub *hub, const struct pollfd *set);
 /* Breaks the world for its members, unless it is broken. from: who has said so and knows already; NULL: this process, which cannot
    go on. */
-void hub_break(struct hub *hub, int code, const char *sentence, const struct member *from);
+void hub_break(struct hub *hub, const struct cause *cause, const struct member *from);
 /* Says goodbye, waits briefly for it to be taken, and closes everything. NULL is fine. */
 void hub_close(struct hub *hub);
 

@@ -36,11 +36,12 @@ int poller_open(struct poller *p)
 
 	*p = (struct poller){ .epoll = -1 };
 	if (!poller_room(p, ROOM_LEAST))
-		return fail(-ENOMEM, "spmt_init: out of memory for a rendezvous");
+		return fail_call(-ENOMEM, "spmt_init", "out of memory for a rendezvous");
 	if (!err)
 		p->epoll = process_fd(epoll_create1(EPOLL_CLOEXEC));
-	return p->epoll >= 0 ? 0
-			     : fail_errno(err ? err : errno, "spmt_init: epoll for the rendezvous");
+	return p->epoll >= 0
+		? 0
+		: fail_call_errno(err ? err : errno, "spmt_init", "epoll for the rendezvous");
 }
 
 void poller_close(struct poller *p)

@@ -12,8 +12,8 @@ int rounds_make(struct client *c)
 	for (int i = 0; i < 2; i++) {
 		c->rounds[i].parts = mem_calloc((size_t)c->processes, sizeof(struct part));
 		if (!c->rounds[i].parts)
-			return fail(
-				-ENOMEM, "spmt_init: out of memory for %d processes", c->processes);
+			return fail_call(-ENOMEM, "spmt_init", "out of memory for %d processes",
+				c->processes);
 		for (int p = 0; p < c->processes; p++)
 			c->rounds[i].parts[p].fd = -1;
 	}
@@ -41,11 +41,11 @@ int round_take(struct client *c, const struct wire_message *m, int *fd)
 
 	if (ahead < 1 || ahead > 2 || m->u.data.process >= (uint32_t)c->processes ||
 		round->parts[m->u.data.process].here)
-		return fail(-EPROTO, "spmt_init: an exchange out of order");
+		return fail_call(-EPROTO, "spmt_init", "an exchange out of order");
 	part = &round->parts[m->u.data.process];
 	part->data = mem_calloc(1, MAX_OF(m->tail_size, 1));
 	if (!part->data)
-		return fail(-ENOMEM, "spmt_init: out of memory for an exchange of %zu bytes",
+		return fail_call(-ENOMEM, "spmt_init", "out of memory for an exchange of %zu bytes",
 			m->tail_size);
 	memcpy(part->data, m->tail, m->tail_size);
 	part->size = m->tail_size;

@@ -108,8 +108,8 @@ static int listen_tcp(const struct uid *uid, int *tcp)
 			*tcp = fd;
 	}
 	if (rc && rc != -EADDRNOTAVAIL)
-		return fail_errno(-rc, "spmt_init: listening on ports %u .. (SPMT_SOCKET_IFNAME)",
-			uid_port(uid, 0));
+		return fail_call_errno(-rc, "spmt_init",
+			"listening on ports %u .. (SPMT_SOCKET_IFNAME)", uid_port(uid, 0));
 	return rc;
 }
 
@@ -134,7 +134,7 @@ static int look_tcp(const struct search *s, struct meeting *meeting)
 		return 0;
 	}
 	if (!comes_back(errno))
-		rc = fail_errno(errno, "spmt_init: connecting to the rendezvous");
+		rc = fail_call_errno(errno, "spmt_init", "connecting to the rendezvous");
 	close(fd);
 	return rc;
 }
@@ -204,7 +204,7 @@ static int answer_of(const struct search *s, int err)
 	case EPROTOTYPE:
 		return PASSED_OVER;
 	default:
-		return fail_errno(err, "spmt_init: connecting to the rendezvous");
+		return fail_call_errno(err, "spmt_init", "connecting to the rendezvous");
 	}
 }
 
@@ -247,7 +247,7 @@ static int lead(struct search *s, int fd, unsigned number, struct meeting *meeti
 	int tcp = -1, rc = s->uid->family ? listen_tcp(s->uid, &tcp) : 0;
 
 	if (!rc && listen(fd, BACKLOG))
-		rc = fail_errno(errno, "spmt_init: listening at the rendezvous");
+		rc = fail_call_errno(errno, "spmt_init", "listening at the rendezvous");
 	if (!rc) {
 		*meeting = (struct meeting){ MEETING_HUB, fd, tcp, false, number };
 		return 0;
@@ -272,7 +272,7 @@ static int look_here(struct search *s, int fd, struct meeting *meeting)
 		if (errno == EADDRINUSE)
 			rc = call(s, i, meeting);
 		else
-			rc = fail_errno(errno, "spmt_init: binding the rendezvous");
+			rc = fail_call_errno(errno, "spmt_init", "binding the rendezvous");
 	}
 	close(fd);
 	return MIN_OF(rc, 0);

@@ -30,7 +30,7 @@ int socket_make(int family)
 	} else {
 		fd = process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	}
-	return fd < 0 ? fail_errno(errno, "spmt_init: a socket for the rendezvous") : fd;
+	return fd < 0 ? fail_call_errno(errno, "spmt_init", "a socket for the rendezvous") : fd;
 }
 
 int socket_pair(int fds[2])
@@ -46,7 +46,7 @@ int socket_pair(int fds[2])
 			close(fds[1 - i]);
 		}
 	}
-	return err ? fail_errno(err, "spmt_init: sockets for the rendezvous") : 0;
+	return err ? fail_call_errno(err, "spmt_init", "sockets for the rendezvous") : 0;
 }
 
 /* ---- who is at the other end --------------------------------------------------------------- */
@@ -163,7 +163,7 @@ int memory_make(size_t size, int *out)
 	}
 	if (fd >= 0)
 		close(fd);
-	return fail_errno(err, "spmt_init: %zu bytes of memory to share (memfd%s)", size,
+	return fail_call_errno(err, "spmt_init", "%zu bytes of memory to share (memfd%s)", size,
 		err == EFBIG ? ", ulimit -f" : "");
 }
 
@@ -176,13 +176,15 @@ int memory_map(int fd, size_t size, void **out)
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) ||
 		(uint64_t)stat.st_size != size)
-		return fail(-EPROTO, "spmt_init: the memory to share is not what it should be");
+		return fail_call(
+			-EPROTO, "spmt_init", "the memory to share is not what it should be");
 	if (fault_here(FAULT_MAP))
 		errno = fault_errno(FAULT_MAP);
 	else
 		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
-		return fail_errno(errno, "spmt_init: mapping %zu bytes of shared memory", size);
+		return fail_call_errno(
+			errno, "spmt_init", "mapping %zu bytes of shared memory", size);
 	*out = at;
 	return 0;
 }

@@ -39,19 +39,19 @@ int uid_read(const char *what, const spmt_uid *bytes, struct uid *uid)
 
 	memcpy(&u, bytes, sizeof(u));
 	if (u.magic != UID_MAGIC)
-		return fail(-EINVAL,
-			"%s: uid: not a uid (magic %016llx); make one with spmt_uid_create", what,
+		return fail_call(-EINVAL, what,
+			"uid: not a uid (magic %016llx); make one with spmt_uid_create",
 			(unsigned long long)u.magic);
 	if (u.version != UID_VERSION)
-		return fail(-EINVAL, "%s: uid: version %u, this library knows %u", what, u.version,
+		return fail_call(-EINVAL, what, "uid: version %u, this library knows %u", u.version,
 			UID_VERSION);
 	if (u.check != uid_check(&u) || !(u.id[0] | u.id[1]))
-		return fail(-EINVAL, "%s: uid: damaged (checksum %08x, expected %08x)", what,
+		return fail_call(-EINVAL, what, "uid: damaged (checksum %08x, expected %08x)",
 			u.check, uid_check(&u));
 	if (!address_is_sound(&u))
-		return fail(-EINVAL,
-			"%s: uid: no address of a kind known here (family %u, port %u)", what,
-			u.family, u.port);
+		return fail_call(-EINVAL, what,
+			"uid: no address of a kind known here (family %u, port %u)", u.family,
+			u.port);
 	*uid = u;
 	return 0;
 }
@@ -125,8 +125,8 @@ static int address_fill(const char *name, struct uid *u)
 	if (!err && getifaddrs(&list))
 		err = errno;
 	if (err)
-		return fail_errno(
-			err, "spmt_uid_create: the interfaces (SPMT_SOCKET_IFNAME=%s)", name);
+		return fail_call_errno(
+			err, "spmt_uid_create", "the interfaces (SPMT_SOCKET_IFNAME=%s)", name);
 	found = address_find(list, name, AF_INET, u) || address_find(list, name, AF_INET6, u);
 	freeifaddrs(list);
 	if (!found)
@@ -161,7 +161,7 @@ int uid_create(const char *what, spmt_uid *uid)
 	int rc = uid_make(&u);
 
 	if (rc)
-		return fail(rc, "%s: %s", what, status_sentence());
+		return fail_call(rc, what, "%s", status_sentence());
 	memcpy(uid, &u, sizeof(u));
 	return 0;
 }
@@ -171,5 +171,5 @@ int spmt_uid_create(spmt_uid *uid)
 	UNCANCELLED;
 
 	return uid ? uid_create("spmt_uid_create", uid)
-		   : fail(-EINVAL, "spmt_uid_create: uid is NULL");
+		   : fail_call(-EINVAL, "spmt_uid_create", "uid is NULL");
 }

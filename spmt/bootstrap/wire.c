@@ -171,6 +171,14 @@ void wire_name(const struct uid *uid, int rank, unsigned number, char name[WIRE_
 		snprintf(name + 37, WIRE_NAME - 37, ".%d.%u", rank, number);
 }
 
+void wire_cause(const struct wire_message *message, struct cause *cause)
+{
+	memset(cause, 0, sizeof(*cause));
+	cause->code = message->u.broken.code;
+	cause->call = message->u.broken.call;
+	memcpy(cause->sentence, message->tail, MIN_OF(message->tail_size, STATUS_SENTENCE - 1));
+}
+
 /* ---- sentences ----------------------------------------------------------------------------- */
 
 void say_ranks(char *sentence, size_t size, int nranks, bool (*test)(const void *ctx, int rank),

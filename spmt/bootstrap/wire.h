@@ -49,7 +49,7 @@ struct wire_data {
 };
 struct wire_break {
 	int32_t code;
-	uint32_t zero;
+	uint32_t call; /* as in struct cause */
 };
 
 struct wire_challenge {
@@ -102,6 +102,8 @@ int64_t wire_size(const struct wire_rules *rules, const void *bytes, size_t n);
 /* Bytes taken; 0: the frame is not all there; -EPROTO. */
 int64_t wire_parse(
 	const struct wire_rules *rules, const void *bytes, size_t n, struct wire_message *message);
+/* Of a WIRE_BREAK. */
+void wire_cause(const struct wire_message *message, struct cause *cause);
 /* Bytes of a type's fixed part. */
 size_t wire_fixed(enum wire_type type);
 

@@ -91,27 +91,30 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	uint64_t bytes, blocks = MAX_OF(c->src_blocks, c->dst_blocks);
 
 	if (!type_size(c->type))
-		return fail(
-			-EINVAL, "%s: rank %d: unknown type %d", c->what, comm->rank, (int)c->type);
+		return fail_call(
+			-EINVAL, c->what, "rank %d: unknown type %d", comm->rank, (int)c->type);
 	if ((unsigned)c->op > SPMT_OP_XOR)
-		return fail(-EINVAL, "%s: rank %d: unknown op %d", c->what, comm->rank, (int)c->op);
+		return fail_call(
+			-EINVAL, c->what, "rank %d: unknown op %d", comm->rank, (int)c->op);
 	if (c->op >= SPMT_OP_AND && is_float(c->type))
-		return fail(-EINVAL, "%s: rank %d: type %s, op %s: and, or, xor are for integers",
-			c->what, comm->rank, type_name(c->type), op_name(c->op));
+		return fail_call(-EINVAL, c->what,
+			"rank %d: type %s, op %s: and, or, xor are for integers", comm->rank,
+			type_name(c->type), op_name(c->op));
 	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
 		__builtin_mul_overflow(bytes, blocks, &bytes))
-		return fail(-EINVAL, "%s: rank %d: count %zu wraps the address space", c->what,
+		return fail_call(-EINVAL, c->what, "rank %d: count %zu wraps the address space",
 			comm->rank, c->count);
 	if (c->count && (!c->dst || !c->src))
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with count %zu", c->what, comm->rank,
+		return fail_call(-EINVAL, c->what, "rank %d: %s is NULL with count %zu", comm->rank,
 			c->dst ? "src" : "dst", c->count);
 	if (((uintptr_t)c->dst | (uintptr_t)c->src) % type_size(c->type))
-		return fail(-EINVAL,
-			"%s: rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
-			c->what, comm->rank, c->dst, c->src, type_size(c->type));
+		return fail_call(-EINVAL, c->what,
+			"rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
+			comm->rank, c->dst, c->src, type_size(c->type));
 	if (coll_overlaps(comm, c))
-		return fail(-EINVAL, "%s: rank %d: dst %p and src %p overlap with count %zu",
-			c->what, comm->rank, c->dst, c->src, c->count);
+		return fail_call(-EINVAL, c->what,
+			"rank %d: dst %p and src %p overlap with count %zu", comm->rank, c->dst,
+			c->src, c->count);
 	return coll_ranges(comm, c);
 }
 
@@ -266,9 +269,9 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	int rc = 0;
 
 	if (!most)
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"%s: rank %d: %d ranks in several processes are too many", c->what,
-			comm->rank, comm->nranks);
+		return fail_call(SPMT_ERR_UNSUPPORTED, c->what,
+			"rank %d: %d ranks in several processes are too many", comm->rank,
+			comm->nranks);
 	part.call.src = comm->stage;
 	part.call.dst = comm->stage + comm->stage_size;
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
@@ -278,7 +281,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	}
 	/* The others meet this rank, and would take its part for whole. */
 	if (rc && in->met)
-		comm_break(comm, rc, status_sentence());
+		comm_break_last(comm, rc);
 	return rc;
 }
 
@@ -351,7 +354,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 	if (rc)
 		return rc;
 	if (!comm_has_pe(comm, root))
-		return fail(-EINVAL, "%s: rank %d: root %d is not in 0 .. %d", c.what, comm->rank,
+		return fail_call(-EINVAL, c.what, "rank %d: root %d is not in 0 .. %d", comm->rank,
 			root, comm->nranks - 1);
 	c.unread = comm->rank != root;
 	if (c.unread && !src)
@@ -387,19 +390,19 @@ static int permute_table(
 	const spmt_comm *comm, const char *what, const int *to, int *source, uint64_t *key)
 {
 	if (!to)
-		return fail(-EINVAL, "%s: rank %d: to is NULL", what, comm->rank);
+		return fail_call(-EINVAL, what, "rank %d: to is NULL", comm->rank);
 	*source = -1;
 	*key = 1;
 	for (int i = 0; i < comm->nranks; i++) {
 		if (to[i] != -1 && !comm_has_pe(comm, to[i]))
-			return fail(-EINVAL,
-				"%s: rank %d: to[%d] is %d, neither -1 nor a rank below %d", what,
-				comm->rank, i, to[i], comm->nranks);
+			return fail_call(-EINVAL, what,
+				"rank %d: to[%d] is %d, neither -1 nor a rank below %d", comm->rank,
+				i, to[i], comm->nranks);
 		for (int j = 0; j < i && to[i] != -1; j++)
 			if (to[j] == to[i])
-				return fail(-EINVAL,
-					"%s: rank %d: to[%d] and to[%d] both name rank %d", what,
-					comm->rank, j, i, to[i]);
+				return fail_call(-EINVAL, what,
+					"rank %d: to[%d] and to[%d] both name rank %d", comm->rank,
+					j, i, to[i]);
 		if (to[i] == comm->rank)
 			*source = i;
 		*key = coll_fold(*key, (uint64_t)(int64_t)to[i]);

@@ -87,8 +87,8 @@ int spmt_signal_wait_on_stream(
 	if (rc)
 		return rc;
 	if ((unsigned)cmp > SPMT_CMP_LE)
-		return fail(-EINVAL, "spmt_signal_wait_on_stream: rank %d: unknown compare %d",
-			comm->rank, (int)cmp);
+		return fail_call(-EINVAL, "spmt_signal_wait_on_stream",
+			"rank %d: unknown compare %d", comm->rank, (int)cmp);
 	view_fill(comm, &args.view);
 	rc = kernel_run(comm, &kernel_wait, &args, sizeof(args), stream_of(comm, stream));
 	return comm_failed(comm, call.name, rc);
@@ -102,7 +102,7 @@ static int host_only(const spmt_comm *comm, const char *what)
 
 	if (rc || comm->backend == &backend_host)
 		return rc;
-	return fail(SPMT_ERR_UNSUPPORTED, "%s: rank %d: backend %s has launches of its own", what,
+	return fail_call(SPMT_ERR_UNSUPPORTED, what, "rank %d: backend %s has launches of its own",
 		comm->rank, comm->backend->name);
 }
 
@@ -134,15 +134,14 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	if (rc)
 		return rc;
 	if (!kernel || (args_size && !args) || args_size > SIZE_MAX / 2)
-		return fail(-EINVAL, "spmt_host_launch: rank %d: %s", comm->rank,
+		return fail_call(-EINVAL, "spmt_host_launch", "rank %d: %s", comm->rank,
 			!kernel		? "kernel is NULL"
 				: !args ? "args is NULL and args_size is not 0"
 					: "args_size is beyond any address space");
 	launch = mem_aligned(_Alignof(struct host_launch), sizeof(*launch) + args_size);
 	if (!launch)
-		return fail(-ENOMEM,
-			"spmt_host_launch: rank %d: out of memory for %zu bytes of args",
-			comm->rank, args_size);
+		return fail_call(-ENOMEM, "spmt_host_launch",
+			"rank %d: out of memory for %zu bytes of args", comm->rank, args_size);
 	launch->kernel = kernel;
 	if (args_size)
 		memcpy(launch->args, args, args_size);
@@ -166,8 +165,8 @@ int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 	if (rc)
 		return rc;
 	if (!stream)
-		return fail(
-			-EINVAL, "spmt_host_stream_create: rank %d: stream is NULL", comm->rank);
+		return fail_call(
+			-EINVAL, "spmt_host_stream_create", "rank %d: stream is NULL", comm->rank);
 	rc = backend_host.stream_create(comm->dev, stream);
 	return comm_failed(comm, "spmt_host_stream_create", rc);
 }
@@ -181,10 +180,10 @@ static bool is_default_stream(spmt_stream stream)
 static int stream_device(const char *what, spmt_stream stream, int *dev)
 {
 	if (!stream || is_default_stream(stream))
-		return fail(-EINVAL, "%s: stream %p was not made by spmt_host_stream_create", what,
-			stream);
+		return fail_call(
+			-EINVAL, what, "stream %p was not made by spmt_host_stream_create", stream);
 	*dev = host_stream_device(stream);
-	return *dev < 0 ? fail(-EBADF, "%s: stream %p is destroyed or never was one", what, stream)
+	return *dev < 0 ? fail_call(-EBADF, what, "stream %p is destroyed or never was one", stream)
 			: 0;
 }
 
@@ -228,10 +227,10 @@ int spmt_host_stream_synchronize(spmt_stream stream)
 	if (!rc && !is_default_stream(stream))
 		rc = host_stream_blamed(dev, stream);
 	if (rc == -ETIMEDOUT)
-		return fail(SPMT_ERR_TIMEOUT,
-			"%s: stream %p: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", what,
-			stream, (long long)env->timeout);
-	return rc ? fail(rc, "%s: stream %p: %s", what, stream, status_sentence()) : 0;
+		return fail_call(SPMT_ERR_TIMEOUT, what,
+			"stream %p: work is still queued after %lld ms (SPMT_TIMEOUT_MS)", stream,
+			(long long)env->timeout);
+	return rc ? fail_call(rc, what, "stream %p: %s", stream, status_sentence()) : 0;
 }
 
 int spmt_host_stream_destroy(spmt_stream stream)
@@ -252,5 +251,5 @@ int spmt_host_set_device(int device)
 	UNCANCELLED;
 	int rc = host_set_device(device);
 
-	return rc ? fail(rc, "spmt_host_set_device: %s", status_sentence()) : 0;
+	return rc ? fail_call(rc, "spmt_host_set_device", "%s", status_sentence()) : 0;
 }

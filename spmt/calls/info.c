@@ -37,14 +37,16 @@ int spmt_status(spmt_comm *comm)
 
 int spmt_abort(spmt_comm *comm, int code)
 {
-	char sentence[STATUS_SENTENCE];
+	struct text text = { .used = 0 };
+	struct cause cause;
 	int rc = comm_visit(comm, "spmt_abort");
 
 	if (rc)
 		return rc;
-	snprintf(sentence, sizeof(sentence), "spmt_abort: rank %d aborted the %s with code %d",
-		comm->rank, comm->parent ? "comm" : "world", code);
-	comm_break(comm, code < 0 ? code : SPMT_ERR_ABORTED, sentence);
+	text_add(&text, "spmt_abort: rank %d aborted the %s with code %d", comm->rank,
+		comm->parent ? "comm" : "world", code);
+	cause_set(&cause, code < 0 ? code : SPMT_ERR_ABORTED, "spmt_abort", text.bytes);
+	comm_break(comm, &cause);
 	comm_left(comm);
 	return 0;
 }
@@ -111,11 +113,11 @@ static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_route", pe);
 	if (!route)
-		return fail(-EINVAL, "spmt_route: rank %d: route is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_route", "rank %d: route is NULL", comm->rank);
 	if (route->size < ROUTE_FIRST)
-		return fail(-EINVAL,
-			"spmt_route: rank %d: route->size %zu: set it to sizeof(struct spmt_route)",
-			comm->rank, route->size);
+		return fail_call(-EINVAL, "spmt_route",
+			"rank %d: route->size %zu: set it to sizeof(struct spmt_route)", comm->rank,
+			route->size);
 	link_route(&comm->links[pe], &now);
 	whole.process = world_process(comm->world, comm_world_rank(comm, pe));
 	whole.device = comm->world->infos[comm_world_rank(comm, pe)].settled;
@@ -148,7 +150,7 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 	if (rc)
 		return rc;
 	if (!value)
-		return fail(-EINVAL, "spmt_query: rank %d: value is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_query", "rank %d: value is NULL", comm->rank);
 	switch (cap) {
 	case SPMT_CAP_VMM:
 		*value = comm->heap->range != NULL;
@@ -178,7 +180,8 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 		*value = (int64_t)(comm->heap->size - (comm->heap->check ? CHECK_ROOM : 0));
 		return 0;
 	}
-	return fail(-EINVAL, "spmt_query: rank %d: unknown capability %d", comm->rank, (int)cap);
+	return fail_call(
+		-EINVAL, "spmt_query", "rank %d: unknown capability %d", comm->rank, (int)cap);
 }
 
 int spmt_device_count(const char *backend, int *count)
@@ -189,11 +192,11 @@ int spmt_device_count(const char *backend, int *count)
 	int rc;
 
 	if (!count)
-		return fail(-EINVAL, "spmt_device_count: count is NULL");
+		return fail_call(-EINVAL, "spmt_device_count", "count is NULL");
 	status_save(&saved);
 	rc = device_select(backend, &b);
 	if (rc)
-		return fail(rc, "spmt_device_count: %s", status_sentence());
+		return fail_call(rc, "spmt_device_count", "%s", status_sentence());
 	status_restore(&saved); /* backends without devices were passed over */
 	return b->count(count);
 }
@@ -222,11 +225,11 @@ static int stats_tell(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 	if (pe != -1 && !comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, "spmt_stats", pe);
 	if (!stats)
-		return fail(-EINVAL, "spmt_stats: rank %d: stats is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_stats", "rank %d: stats is NULL", comm->rank);
 	if (stats->size < sizeof(s))
-		return fail(-EINVAL,
-			"spmt_stats: rank %d: stats->size %zu: set it to sizeof(struct spmt_stats)",
-			comm->rank, stats->size);
+		return fail_call(-EINVAL, "spmt_stats",
+			"rank %d: stats->size %zu: set it to sizeof(struct spmt_stats)", comm->rank,
+			stats->size);
 	for (int i = 0; i < comm->nranks; i++)
 		if (pe == -1 || pe == i)
 			stats_add(&s, &comm->links[i]);

@@ -60,17 +60,17 @@ static int refuse_gap(const spmt_comm *comm, const char *what, const char *name,
 	struct heap_block above;
 
 	if (heap_block_from(comm->heap, offset + 1, &above) && above.offset - offset < CHECK_ZONE)
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p with %llu bytes begins %llu bytes before %s", what,
-			comm->rank, name, ptr, ull(n), ull(above.offset - offset),
-			block_text(&above).text);
+		return fail_call(-EINVAL, what,
+			"rank %d: %s %p with %llu bytes begins %llu bytes before %s", comm->rank,
+			name, ptr, ull(n), ull(above.offset - offset), block_text(&above).text);
 	if (below && offset < below->offset + below->span)
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p with %llu bytes begins %llu bytes past the end of %s",
-			what, comm->rank, name, ptr, ull(n), ull(offset - block_end(below)),
+		return fail_call(-EINVAL, what,
+			"rank %d: %s %p with %llu bytes begins %llu bytes past the end of %s",
+			comm->rank, name, ptr, ull(n), ull(offset - block_end(below)),
 			block_text(below).text);
-	return fail(-EINVAL, "%s: rank %d: %s %p with %llu bytes (offset %llu) lies in no block",
-		what, comm->rank, name, ptr, ull(n), ull(offset));
+	return fail_call(-EINVAL, what,
+		"rank %d: %s %p with %llu bytes (offset %llu) lies in no block", comm->rank, name,
+		ptr, ull(n), ull(offset));
 }
 
 int misuse_range(
@@ -85,13 +85,13 @@ int misuse_range(
 	if (offset > block_end(&b) || (n && offset == block_end(&b)))
 		return told(refuse_gap(comm, what, name, ptr, n, &b));
 	if (b.freed)
-		return told(fail(-EINVAL,
-			"%s: rank %d: %s %p with %llu bytes lies in %s, which was freed (spmt_free no. %llu)",
-			what, comm->rank, name, ptr, ull(n), block_text(&b).text, ull(b.freed)));
+		return told(fail_call(-EINVAL, what,
+			"rank %d: %s %p with %llu bytes lies in %s, which was freed (spmt_free no. %llu)",
+			comm->rank, name, ptr, ull(n), block_text(&b).text, ull(b.freed)));
 	if (n > block_end(&b) - offset)
-		return told(fail(-EINVAL,
-			"%s: rank %d: %s %p with %llu bytes goes %llu bytes past the end of %s",
-			what, comm->rank, name, ptr, ull(n), ull(n - (block_end(&b) - offset)),
+		return told(fail_call(-EINVAL, what,
+			"rank %d: %s %p with %llu bytes goes %llu bytes past the end of %s",
+			comm->rank, name, ptr, ull(n), ull(n - (block_end(&b) - offset)),
 			block_text(&b).text));
 	return 0;
 }
@@ -102,21 +102,21 @@ int misuse_free(const spmt_comm *comm, const void *ptr)
 	struct heap_block b;
 
 	if (!heap_block_below(comm->heap, offset, &b) || offset >= b.offset + b.span)
-		return told(
-			fail(-EINVAL, "spmt_free: rank %d: ptr %p (offset %llu) lies in no block",
-				comm->rank, ptr, ull(offset)));
+		return told(fail_call(-EINVAL, "spmt_free",
+			"rank %d: ptr %p (offset %llu) lies in no block", comm->rank, ptr,
+			ull(offset)));
 	if (b.freed)
-		return told(fail(-EINVAL,
-			"spmt_free: rank %d: ptr %p lies in %s, which was freed before (spmt_free no. %llu)",
+		return told(fail_call(-EINVAL, "spmt_free",
+			"rank %d: ptr %p lies in %s, which was freed before (spmt_free no. %llu)",
 			comm->rank, ptr, block_text(&b).text, ull(b.freed)));
 	if (offset != b.offset)
-		return told(fail(-EINVAL,
-			"spmt_free: rank %d: ptr %p is no block's begin, but %llu bytes into %s",
-			comm->rank, ptr, ull(offset - b.offset), block_text(&b).text));
+		return told(fail_call(-EINVAL, "spmt_free",
+			"rank %d: ptr %p is no block's begin, but %llu bytes into %s", comm->rank,
+			ptr, ull(offset - b.offset), block_text(&b).text));
 	buffer = mems_within(comm, ptr, b.size);
 	if (buffer)
-		return told(fail(-EINVAL,
-			"spmt_free: rank %d: ptr %p: in %s lies a buffer that is still registered (spmt_register no. %llu)",
+		return told(fail_call(-EINVAL, "spmt_free",
+			"rank %d: ptr %p: in %s lies a buffer that is still registered (spmt_register no. %llu)",
 			comm->rank, ptr, block_text(&b).text, ull(buffer)));
 	return 0;
 }
@@ -209,13 +209,13 @@ static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
 	if (rc || !scar.bytes)
 		return rc;
 	if (b->freed)
-		return told(fail(-EFAULT,
-			"%s: rank %d: %s was written to after it had been freed (spmt_free no. %llu): %llu bytes, the first at %llu",
-			what, comm->rank, block_text(b).text, ull(b->freed), ull(scar.bytes),
+		return told(fail_call(-EFAULT, what,
+			"rank %d: %s was written to after it had been freed (spmt_free no. %llu): %llu bytes, the first at %llu",
+			comm->rank, block_text(b).text, ull(b->freed), ull(scar.bytes),
 			ull(scar.first)));
-	return told(fail(-EFAULT,
-		"%s: rank %d: what lies behind %s was overwritten: %llu bytes, the first %llu past its end",
-		what, comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
+	return told(fail_call(-EFAULT, what,
+		"rank %d: what lies behind %s was overwritten: %llu bytes, the first %llu past its end",
+		comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
 }
 
 /* The first failure of two, with its sentence. */

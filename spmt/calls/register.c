@@ -115,8 +115,8 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 	int rc;
 
 	if (!mem)
-		return fail(-ENOMEM, "spmt_register: rank %d: out of memory for a registration",
-			comm->rank);
+		return fail_call(-ENOMEM, "spmt_register",
+			"rank %d: out of memory for a registration", comm->rank);
 	mem->comm = comm;
 	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
 	if (!rc)
@@ -134,10 +134,10 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 static int register_check(const spmt_comm *comm, const void *buf, size_t size, spmt_mem *const *mem)
 {
 	if (!mem)
-		return fail(-EINVAL, "spmt_register: rank %d: mem is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_register", "rank %d: mem is NULL", comm->rank);
 	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
-		return fail(-EINVAL, "spmt_register: rank %d: buf %p with %zu bytes is no buffer",
-			comm->rank, buf, size);
+		return fail_call(-EINVAL, "spmt_register",
+			"rank %d: buf %p with %zu bytes is no buffer", comm->rank, buf, size);
 	return size ? local_check(comm, "spmt_register", "buf", buf, size) : 0;
 }
 
@@ -238,14 +238,14 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
 {
 	if (!mem)
-		return fail(-EINVAL, "%s: rank %d: mem is NULL", what, comm->rank);
+		return fail_call(-EINVAL, what, "rank %d: mem is NULL", comm->rank);
 	if (!mem_live(mem))
-		return fail(-EBADF, "%s: rank %d: mem %p is not a registered buffer", what,
+		return fail_call(-EBADF, what, "rank %d: mem %p is not a registered buffer",
 			comm->rank, (const void *)mem);
 	if (mem->comm != comm)
-		return fail(-EINVAL,
-			"%s: rank %d: mem %p was registered by rank %d or on another comm", what,
-			comm->rank, (const void *)mem, mem->comm->rank);
+		return fail_call(-EINVAL, what,
+			"rank %d: mem %p was registered by rank %d or on another comm", comm->rank,
+			(const void *)mem, mem->comm->rank);
 	return 0;
 }
 
@@ -278,8 +278,8 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 void *spmt_mem_ptr(spmt_mem *mem, int pe)
 {
 	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
-		fail(-EINVAL, "spmt_mem_ptr: mem %p is not a registered buffer, or has no rank %d",
-			(void *)mem, pe);
+		fail_call(-EINVAL, "spmt_mem_ptr",
+			"mem %p is not a registered buffer, or has no rank %d", (void *)mem, pe);
 		return NULL;
 	}
 	return (void *)(uintptr_t)mem->peers[pe].base;
@@ -288,8 +288,8 @@ void *spmt_mem_ptr(spmt_mem *mem, int pe)
 size_t spmt_mem_size(spmt_mem *mem, int pe)
 {
 	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
-		fail(-EINVAL, "spmt_mem_size: mem %p is not a registered buffer, or has no rank %d",
-			(void *)mem, pe);
+		fail_call(-EINVAL, "spmt_mem_size",
+			"mem %p is not a registered buffer, or has no rank %d", (void *)mem, pe);
 		return 0;
 	}
 	return mem->peers[pe].size;
@@ -308,20 +308,19 @@ static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *me
 	if (rc || !n)
 		return rc;
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+		return fail_call(-EINVAL, call->name, "rank %d: %s is NULL with %zu bytes",
 			comm->rank, call->local, n);
 	if (off > mem->peers[pe].size || n > mem->peers[pe].size - off)
-		return fail(-EINVAL,
-			"%s: rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
-			call->name, comm->rank, off, n, pe,
-			(unsigned long long)mem->peers[pe].size);
+		return fail_call(-EINVAL, call->name,
+			"rank %d: offset %zu with %zu bytes goes beyond rank %d's buffer of %llu bytes",
+			comm->rank, off, n, pe, (unsigned long long)mem->peers[pe].size);
 	rc = local_check(comm, call->name, call->local, local, n);
 	if (rc)
 		return rc;
 	if (!mem->peers[pe].base && comm->links[pe].base)
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"%s: rank %d: rank %d's buffer, in another process, cannot be reached: %s",
-			call->name, comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
+		return fail_call(SPMT_ERR_UNSUPPORTED, call->name,
+			"rank %d: rank %d's buffer, in another process, cannot be reached: %s",
+			comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
 	return 0;
 }
 
@@ -415,10 +414,10 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 	if (rc)
 		return rc;
 	if (!view)
-		return fail(-EINVAL, "spmt_mem_view_get: rank %d: view is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_mem_view_get", "rank %d: view is NULL", comm->rank);
 	if (view->size < offsetof(struct spmt_mem_view, reserved))
-		return fail(-EINVAL,
-			"spmt_mem_view_get: rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
+		return fail_call(-EINVAL, "spmt_mem_view_get",
+			"rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
 			comm->rank, view->size);
 	/* Kernels' copy is made when the first asks: nothing that can fail may follow an agreement. */
 	rc = mem->published ? 0 : table_publish(comm, &mem->table);

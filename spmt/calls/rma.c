@@ -25,14 +25,14 @@ int local_judge(
 	if (heap_offset(heap, local) >= heap->size) {
 		if (n <= UINTPTR_MAX - (uintptr_t)local)
 			return 0;
-		return fail(-EINVAL, "%s: rank %d: %s %p with %zu bytes wraps the address space",
-			what, comm->rank, name, local, n);
+		return fail_call(-EINVAL, what,
+			"rank %d: %s %p with %zu bytes wraps the address space", comm->rank, name,
+			local, n);
 	}
 	if (!heap_holds(heap, local, n))
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
-			what, comm->rank, name, local, n,
-			(unsigned long long)heap_offset(heap, local),
+		return fail_call(-EINVAL, what,
+			"rank %d: %s %p with %zu bytes begins in this rank's heap and goes beyond its end (offset %llu of %llu)",
+			comm->rank, name, local, n, (unsigned long long)heap_offset(heap, local),
 			(unsigned long long)atomic_load(&heap->committed));
 	return n && comm_checked(comm) ? misuse_range(comm, what, name, local, n) : 0;
 }
@@ -44,20 +44,20 @@ int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, c
 	int rc = 0;
 
 	if (!sym)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+		return fail_call(-EINVAL, call->name, "rank %d: %s is NULL with %zu bytes",
 			comm->rank, call->remote, n);
 	if (!local)
-		return fail(-EINVAL, "%s: rank %d: %s is NULL with %zu bytes", call->name,
+		return fail_call(-EINVAL, call->name, "rank %d: %s is NULL with %zu bytes",
 			comm->rank, call->local, n);
 	if (!heap_holds(heap, sym, 0))
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
-			call->name, comm->rank, call->remote, sym, (void *)heap->base,
+		return fail_call(-EINVAL, call->name,
+			"rank %d: %s %p is not this rank's symmetric memory (heap %p, %llu bytes in use)",
+			comm->rank, call->remote, sym, (void *)heap->base,
 			(unsigned long long)atomic_load(&heap->committed));
 	if (!heap_holds(heap, sym, n))
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
-			call->name, comm->rank, call->remote, sym, n,
+		return fail_call(-EINVAL, call->name,
+			"rank %d: %s %p with %zu bytes goes beyond the heap's end (offset %llu of %llu)",
+			comm->rank, call->remote, sym, n,
 			(unsigned long long)heap_offset(heap, sym),
 			(unsigned long long)atomic_load(&heap->committed));
 	if (comm_checked(comm))
@@ -430,17 +430,18 @@ static int strided_open(spmt_comm *comm, const struct call *call, const void *sy
 	if (rc)
 		return rc;
 	if (!s->elem)
-		return fail(-EINVAL, "%s: rank %d: elem_size is 0", call->name, comm->rank);
+		return fail_call(-EINVAL, call->name, "rank %d: elem_size is 0", comm->rank);
 	if (remote_stride < 1 || local_stride < 1)
-		return fail(-EINVAL, "%s: rank %d: strides %td and %td: the least is 1", call->name,
-			comm->rank, remote_stride, local_stride);
+		return fail_call(-EINVAL, call->name,
+			"rank %d: strides %td and %td: the least is 1", comm->rank, remote_stride,
+			local_stride);
 	if (!s->count)
 		return 0;
 	if (!span(s->count, s->elem, remote_stride, &s->remote_step, &bytes) ||
 		!span(s->count, s->elem, local_stride, &s->local_step, &local_bytes))
-		return fail(-EINVAL,
-			"%s: rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
-			call->name, comm->rank, s->count, s->elem, remote_stride, local_stride);
+		return fail_call(-EINVAL, call->name,
+			"rank %d: %zu elements of %zu bytes at strides %td and %td wrap the address space",
+			comm->rank, s->count, s->elem, remote_stride, local_stride);
 	rc = local ? local_check(comm, call->name, call->local, local, local_bytes) : 0;
 	if (rc)
 		return rc;

@@ -111,8 +111,8 @@ static int round_make(const spmt_comm *comm, struct fd_round *round)
 	round->got = mem_calloc((size_t)processes, sizeof(*round->got));
 	if (round->ranks && round->got)
 		return 0;
-	return fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d processes", comm->rank,
-		processes);
+	return fail_call(-ENOMEM, "spmt_register", "rank %d: out of memory for %d processes",
+		comm->rank, processes);
 }
 
 static int exchange(spmt_comm *comm, const struct fd_round *round)

@@ -16,11 +16,11 @@
 int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op)
 {
 	if ((uintptr_t)sig % sizeof(uint64_t))
-		return fail(-EINVAL, "%s: rank %d: sig %p is not 8-byte aligned", what, comm->rank,
-			sig);
+		return fail_call(
+			-EINVAL, what, "rank %d: sig %p is not 8-byte aligned", comm->rank, sig);
 	if (op != SPMT_SIGNAL_SET && op != SPMT_SIGNAL_ADD)
-		return fail(
-			-EINVAL, "%s: rank %d: unknown signal op %d", what, comm->rank, (int)op);
+		return fail_call(
+			-EINVAL, what, "rank %d: unknown signal op %d", comm->rank, (int)op);
 	return 0;
 }
 
@@ -143,13 +143,13 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 	static const char what[] = "spmt_atomic";
 
 	if ((unsigned)amo > SPMT_AMO_FETCH_XOR)
-		return fail(-EINVAL, "%s: rank %d: unknown amo %d", what, comm->rank, (int)amo);
+		return fail_call(-EINVAL, what, "rank %d: unknown amo %d", comm->rank, (int)amo);
 	if (!type_size(type))
-		return fail(-EINVAL, "%s: rank %d: unknown type %d", what, comm->rank, (int)type);
+		return fail_call(-EINVAL, what, "rank %d: unknown type %d", comm->rank, (int)type);
 	if (!amo_fits(amo, type))
-		return fail(-EINVAL,
-			"%s: rank %d: type %s, amo %s: there is none (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
-			what, comm->rank, type_name(type), amo_name(amo));
+		return fail_call(-EINVAL, what,
+			"rank %d: type %s, amo %s: there is none (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
+			comm->rank, type_name(type), amo_name(amo));
 	*call = (struct amo_call){
 		.amo = amo,
 		.type = type,
@@ -161,11 +161,11 @@ static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type ty
 		.compares = amo == SPMT_AMO_COMPARE_SWAP,
 	};
 	if ((uintptr_t)target % call->size)
-		return fail(-EINVAL, "%s: rank %d: target %p is not %zu-byte aligned", what,
+		return fail_call(-EINVAL, what, "rank %d: target %p is not %zu-byte aligned",
 			comm->rank, target, call->size);
 	if ((call->operates && !operand) || (call->compares && !compare) ||
 		(call->fetches && !fetched))
-		return fail(-EINVAL, "%s: rank %d: %s is NULL, amo %s needs it", what, comm->rank,
+		return fail_call(-EINVAL, what, "rank %d: %s is NULL, amo %s needs it", comm->rank,
 			call->operates && !operand	     ? "operand"
 				: call->compares && !compare ? "compare"
 							     : "fetched",

@@ -129,7 +129,7 @@ static int block_agree(
 /* A rank that passed no output still meets the others, who must not wait for it. */
 static int output_check(const spmt_comm *comm, const char *what, void *const *ptr)
 {
-	return ptr ? 0 : fail(-EINVAL, "%s: rank %d: ptr is NULL", what, comm->rank);
+	return ptr ? 0 : fail_call(-EINVAL, what, "rank %d: ptr is NULL", comm->rank);
 }
 
 int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
@@ -159,9 +159,9 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 		return rc;
 	record.status = output_check(comm, "spmt_calloc", ptr);
 	if (!record.status && __builtin_mul_overflow(count, size, &bytes))
-		record.status = fail(-ENOMEM,
-			"spmt_calloc: rank %d: %zu elements of %zu bytes wrap the address space",
-			comm->rank, count, size);
+		record.status = fail_call(-ENOMEM, "spmt_calloc",
+			"rank %d: %zu elements of %zu bytes wrap the address space", comm->rank,
+			count, size);
 	rc = block_agree(comm, &record, bytes, ARENA_ALIGN, ptr);
 	comm_unclaim(comm);
 	return rc;
@@ -178,9 +178,9 @@ int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **pt
 		return rc;
 	record.status = output_check(comm, "spmt_aligned_alloc", ptr);
 	if (!record.status && (!is_power_of_two(alignment) || alignment > HEAP_ALIGN))
-		record.status = fail(-EINVAL,
-			"spmt_aligned_alloc: rank %d: alignment %zu is not a power of two up to %llu",
-			comm->rank, alignment, (unsigned long long)HEAP_ALIGN);
+		record.status = fail_call(-EINVAL, "spmt_aligned_alloc",
+			"rank %d: alignment %zu is not a power of two up to %llu", comm->rank,
+			alignment, (unsigned long long)HEAP_ALIGN);
 	rc = block_agree(comm, &record, size, alignment, ptr);
 	comm_unclaim(comm);
 	return rc;
@@ -194,18 +194,17 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 	if (!ptr)
 		return 0;
 	if (!heap_holds(comm->heap, ptr, 0))
-		return fail(-EINVAL,
-			"spmt_free: rank %d: ptr %p is not this rank's symmetric memory",
-			comm->rank, ptr);
+		return fail_call(-EINVAL, "spmt_free",
+			"rank %d: ptr %p is not this rank's symmetric memory", comm->rank, ptr);
 	if (comm_checked(comm) && (rc = misuse_free(comm, ptr)))
 		return rc;
 	if (heap_owner(comm->heap, heap_offset(comm->heap, ptr), &owner) || owner == HEAP_LIBRARY)
-		return fail(-EINVAL,
-			"spmt_free: rank %d: no block begins at ptr %p (offset %llu): freed before, or inside a block",
+		return fail_call(-EINVAL, "spmt_free",
+			"rank %d: no block begins at ptr %p (offset %llu): freed before, or inside a block",
 			comm->rank, ptr, (unsigned long long)heap_offset(comm->heap, ptr));
 	if (owner != comm->id)
-		return fail(-EINVAL,
-			"spmt_free: rank %d: the block at ptr %p was allocated on another comm: free it there",
+		return fail_call(-EINVAL, "spmt_free",
+			"rank %d: the block at ptr %p was allocated on another comm: free it there",
 			comm->rank, ptr);
 	return 0;
 }

@@ -93,11 +93,11 @@ int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 	if (rc)
 		return rc;
 	if (!view)
-		return fail(-EINVAL, "spmt_view_get: rank %d: view is NULL", comm->rank);
+		return fail_call(-EINVAL, "spmt_view_get", "rank %d: view is NULL", comm->rank);
 	if (view->size < offsetof(struct spmt_view, reserved))
-		return fail(-EINVAL,
-			"spmt_view_get: rank %d: view->size %u: set it to sizeof(struct spmt_view)",
-			comm->rank, view->size);
+		return fail_call(-EINVAL, "spmt_view_get",
+			"rank %d: view->size %u: set it to sizeof(struct spmt_view)", comm->rank,
+			view->size);
 	view_fill(comm, &whole);
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
 	memcpy(view, &whole, whole.size);

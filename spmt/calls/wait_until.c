@@ -31,17 +31,17 @@ static int watch_check(
 	const struct watch *w, enum spmt_type type, enum spmt_cmp cmp, const void *val)
 {
 	if (!type_size(type))
-		return fail(-EINVAL, "%s: rank %d: unknown type %d", w->call->name, w->comm->rank,
+		return fail_call(-EINVAL, w->call->name, "rank %d: unknown type %d", w->comm->rank,
 			(int)type);
 	if (!type_comparable(type))
-		return fail(-EINVAL,
-			"%s: rank %d: type %s cannot be waited for (integers, f32, f64)",
-			w->call->name, w->comm->rank, type_name(type));
+		return fail_call(-EINVAL, w->call->name,
+			"rank %d: type %s cannot be waited for (integers, f32, f64)", w->comm->rank,
+			type_name(type));
 	if ((unsigned)cmp > SPMT_CMP_LE)
-		return fail(-EINVAL, "%s: rank %d: unknown compare %d", w->call->name,
+		return fail_call(-EINVAL, w->call->name, "rank %d: unknown compare %d",
 			w->comm->rank, (int)cmp);
 	if (!val)
-		return fail(-EINVAL, "%s: rank %d: val is NULL", w->call->name, w->comm->rank);
+		return fail_call(-EINVAL, w->call->name, "rank %d: val is NULL", w->comm->rank);
 	return 0;
 }
 
@@ -52,10 +52,9 @@ static int watch_range(const struct watch *w)
 	if (!w->count)
 		return 0;
 	if (__builtin_mul_overflow(w->count, w->size, &bytes))
-		return fail(-EINVAL,
-			"%s: rank %d: %s %p: %zu words of %zu bytes wrap the address space",
-			w->call->name, w->comm->rank, w->call->remote, (const void *)w->ivars,
-			w->count, w->size);
+		return fail_call(-EINVAL, w->call->name,
+			"rank %d: %s %p: %zu words of %zu bytes wrap the address space",
+			w->comm->rank, w->call->remote, (const void *)w->ivars, w->count, w->size);
 	if (!w->ivars || !heap_clear(w->comm->heap, w->ivars, bytes)) {
 		int rc = rma_judge(w->comm, w->call, w->ivars, w->ivars, bytes);
 
@@ -63,7 +62,7 @@ static int watch_range(const struct watch *w)
 			return rc;
 	}
 	if ((uintptr_t)w->ivars % w->size)
-		return fail(-EINVAL, "%s: rank %d: %s %p is not %zu-byte aligned", w->call->name,
+		return fail_call(-EINVAL, w->call->name, "rank %d: %s %p is not %zu-byte aligned",
 			w->comm->rank, w->call->remote, (const void *)w->ivars, w->size);
 	return 0;
 }
@@ -187,9 +186,9 @@ static int timed_out(const struct watch *w)
 {
 	int64_t ms = comm_timeout(w->comm);
 
-	return fail(SPMT_ERR_TIMEOUT,
-		"%s: rank %d: after %lld.%03lld s the word at offset %#llx is %s, waited for %s %s",
-		w->call->name, w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
+	return fail_call(SPMT_ERR_TIMEOUT, w->call->name,
+		"rank %d: after %lld.%03lld s the word at offset %#llx is %s, waited for %s %s",
+		w->comm->rank, (long long)(ms / 1000), (long long)(ms % 1000),
 		(unsigned long long)heap_offset(w->comm->heap, w->ivars + w->at * w->size),
 		word_text(w->type, w->seen).text, cmp_name(w->cmp),
 		word_text(w->type, w->val).text);
@@ -231,7 +230,7 @@ static int need_output(
 
 	if (rc)
 		return rc;
-	return output ? 0 : fail(-EINVAL, "%s: rank %d: %s is NULL", what, comm->rank, name);
+	return output ? 0 : fail_call(-EINVAL, what, "rank %d: %s is NULL", comm->rank, name);
 }
 
 int spmt_wait_until(

@@ -39,12 +39,10 @@ static void hear(struct world *world, struct control *control, int64_t most_ns, 
 
 	while (!heard(world, control, cause)) {
 		if (process_now() - begin >= MAX_OF(most_ns, WRITE_NS)) {
-			*cause = (struct cause){
-				SPMT_ERR_BROKEN,
-				"one of its processes has overwritten the memory that they share, or has stopped while it wrote there why"
-			};
+			cause_set(cause, SPMT_ERR_BROKEN, NULL,
+				"one of its processes has overwritten the memory that they share, or has stopped while it wrote there why");
 			if (most_ns)
-				world_break(world, cause->code, cause->sentence);
+				world_break(world, cause);
 			return;
 		}
 		pass(begin);
@@ -56,9 +54,9 @@ static int say(const struct world *world, const struct control *control, const c
 {
 	bool whole = control == world->local || control == atomic_load(&world->control);
 
-	if (strncmp(cause->sentence, what, strlen(what)) == 0)
-		return fail_with(cause->code, cause->sentence);
-	return fail(cause->code, "%s: the %s is broken: %s", what, whole ? "world" : "comm",
+	if (cause->call == call_id(what))
+		return fail_cause(cause);
+	return fail_call(cause->code, what, "the %s is broken: %s", whole ? "world" : "comm",
 		cause->sentence);
 }
 

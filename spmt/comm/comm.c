@@ -15,16 +15,16 @@
 int comm_enter_any(const spmt_comm *comm, const char *what)
 {
 	if (!comm)
-		return fail(-EINVAL, "%s: comm is NULL", what);
+		return fail_call(-EINVAL, what, "comm is NULL");
 	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
 	case POOLED_LIVE:
 	case POOLED_CHECKED:
 		return 0;
 	case 0:
-		return fail(SPMT_ERR_FORKED,
-			"%s: the comm belongs to the process that this one was forked from", what);
+		return fail_call(SPMT_ERR_FORKED, what,
+			"the comm belongs to the process that this one was forked from");
 	default:
-		return fail(-EBADF, "%s: comm %p is finalized", what, (const void *)comm);
+		return fail_call(-EBADF, what, "comm %p is finalized", (const void *)comm);
 	}
 }
 
@@ -56,9 +56,9 @@ void comm_unvisited(spmt_comm *comm)
 
 int comm_busy(const spmt_comm *comm, const char *what, const char *other)
 {
-	return fail(-EBUSY,
-		"%s: rank %d: another thread is in %s on this comm, whose calls come one at a time",
-		what, comm->rank, other);
+	return fail_call(-EBUSY, what,
+		"rank %d: another thread is in %s on this comm, whose calls come one at a time",
+		comm->rank, other);
 }
 
 /* Calls are looked at: this one has the comm's turn, or could have had it. */
@@ -87,14 +87,14 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 	/* Who broke the world by intent gave a code for all; else what broke it happened to
 	   another call. */
 	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
-		return fail(SPMT_ERR_BROKEN, "%s: rank %d: the %s is broken: %s", what, comm->rank,
+		return fail_call(SPMT_ERR_BROKEN, what, "rank %d: the %s is broken: %s", comm->rank,
 			comm->parent ? "comm" : "world", cause.sentence);
 	return rc;
 }
 
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
 {
-	return fail(-EINVAL, "%s: rank %d: pe %d is not in 0 .. %d", what, comm->rank, pe,
+	return fail_call(-EINVAL, what, "rank %d: pe %d is not in 0 .. %d", comm->rank, pe,
 		comm->nranks - 1);
 }
 
@@ -102,11 +102,11 @@ int comm_failed(const spmt_comm *comm, const char *what, int rc)
 {
 	const char *cause = status_sentence();
 
-	if (!rc || strncmp(cause, what, strlen(what)) == 0)
+	if (!rc || status_names(what))
 		return rc;
-	if (strncmp(cause, "rank ", 5) == 0)
-		return fail(rc, "%s: %s", what, cause);
-	return fail(rc, "%s: rank %d: %s", what, comm->rank, cause);
+	if (status_names_rank())
+		return fail_call(rc, what, "%s", cause);
+	return fail_call(rc, what, "rank %d: %s", comm->rank, cause);
 }
 
 int comm_claim(spmt_comm *comm, const char *what)

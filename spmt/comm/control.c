@@ -30,7 +30,7 @@ static bool control_claim(struct control *control)
 	return false;
 }
 
-/* FNV-1a over the code and the whole of the text, which is padded with zeros. */
+/* FNV-1a over all of it. */
 static uint32_t check_of(const struct cause *cause)
 {
 	const unsigned char *at = (const unsigned char *)cause;
@@ -41,16 +41,13 @@ static uint32_t check_of(const struct cause *cause)
 	return h;
 }
 
-bool control_break(struct control *control, int code, const char *sentence)
+bool control_break(struct control *control, const struct cause *cause)
 {
 	bool first = control_claim(control);
 
 	if (first) {
-		struct cause cause = { .code = code };
-
-		strncpy(cause.sentence, sentence, sizeof(cause.sentence) - 1);
-		control->cause = cause;
-		control->check = check_of(&cause);
+		control->cause = *cause;
+		control->check = check_of(cause);
 		tsan_release(&control->stop);
 		atomic_store_explicit(&control->stop, 1, memory_order_release);
 	}

@@ -17,12 +17,6 @@
 #include "src/base/status.h"
 #include "cell.h"
 
-/* Why a comm is broken. */
-struct cause {
-	int32_t code;
-	char sentence[STATUS_SENTENCE];
-};
-
 #define GATE_BROKEN 1u
 
 struct control {
@@ -95,7 +89,7 @@ static inline const uint32_t *control_stop_word(const struct control *control)
 }
 
 /* Breaks the comm once: the first cause counts, and gets true. Wakes who waits in a meeting. Any thread. */
-bool control_break(struct control *control, int code, const char *sentence);
+bool control_break(struct control *control, const struct cause *cause);
 
 /* SPOILED: it says that it is broken, but not why: the one who broke it is just writing that, or it has been overwritten. */
 enum control_state { CONTROL_WHOLE, CONTROL_BROKEN, CONTROL_SPOILED };

@@ -112,9 +112,9 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 	return others;
 }
 
-static void on_broken(void *ctx, int code, const char *sentence)
+static void on_broken(void *ctx, const struct cause *cause)
 {
-	world_break_here(ctx, code, sentence);
+	world_break_here(ctx, cause);
 }
 
 /* met: as bootstrap_open(). */
@@ -131,11 +131,12 @@ static void post(const struct uid *uid, int nranks, int code, struct meeting *me
 	};
 	struct status_saved saved;
 	struct bootstrap *boot;
+	struct cause cause;
 
 	status_save(&saved);
+	cause_last(&cause, code);
 	if (!bootstrap_open(&config, met, &boot)) {
-		status_restore(&saved);
-		bootstrap_break(boot, code, status_sentence());
+		bootstrap_break(boot, &cause);
 		bootstrap_spread(boot, POST_MS);
 		bootstrap_close(boot);
 	}
@@ -164,7 +165,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 	int rc = bootstrap_open(&config, met, &boot);
 
 	if (rc) {
-		comm_break(comm, rc, status_sentence());
+		comm_break_last(comm, rc);
 		gather_post(&w->uid, w->nranks, rc); /* what was short may not be any more */
 		return rc;
 	}
@@ -263,7 +264,7 @@ static int nodes_check(const spmt_comm *comm, const struct bootstrap *boot, cons
 		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) is not in this build:",
 		comm->rank, n, comm->nranks);
 	say_ranks(sentence, sizeof(sentence), comm->nranks, is_on_another_node, &v);
-	return fail_with(-EHOSTUNREACH, sentence);
+	return fail_with_call(-EHOSTUNREACH, "spmt_init", sentence);
 }
 
 static int gather_processes(spmt_comm *comm)
@@ -283,9 +284,9 @@ static int gather_processes(spmt_comm *comm)
 	waits_hide(comm, &control);
 	if (rc) {
 		/* The rendezvous speaks of its processes, whatever they are in. */
-		if (rc == SPMT_ERR_PEER_DEAD && strncmp(status_sentence(), "spmt_", 5) != 0)
-			fail(rc, "spmt_init: %s", status_sentence());
-		comm_break(comm, rc, status_sentence());
+		if (rc == SPMT_ERR_PEER_DEAD && !status_names(NULL))
+			fail_call(rc, "spmt_init", "%s", status_sentence());
+		comm_break_last(comm, rc);
 		/* Who comes now hears why, rather than wait for this process in vain. */
 		if (rc != SPMT_ERR_TIMEOUT)
 			bootstrap_spread(boot, POST_MS);
@@ -293,7 +294,10 @@ static int gather_processes(spmt_comm *comm)
 	}
 	rc = nodes_check(comm, boot, blobs);
 	if (rc) {
-		world_break_here(w, rc, status_sentence());
+		struct cause cause;
+
+		cause_last(&cause, rc);
+		world_break_here(w, &cause);
 		return rc;
 	}
 	adopt_world(w, blobs, process, control);
@@ -312,7 +316,7 @@ int gather(spmt_comm *comm)
 		return rc;
 	rc = comm_failed(comm, "spmt_init", meet_open(comm));
 	if (rc)
-		comm_break(comm, rc, status_sentence());
+		comm_break_last(comm, rc);
 	return rc;
 }
 
@@ -386,8 +390,8 @@ static int offer_make(struct world *w, int rank, struct heap_offer *offer, int *
 	if (rc)
 		return rc;
 	if (slot->export.n != 1)
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"spmt_init: rank %d: a heap in %d pieces cannot be shared with other processes (SPMT_HEAP_MODE=static)",
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
+			"rank %d: a heap in %d pieces cannot be shared with other processes (SPMT_HEAP_MODE=static)",
 			rank, slot->export.n);
 	offer->info = w->infos[rank];
 	offer->piece = slot->export.pieces[0];
@@ -442,9 +446,9 @@ int gather_memory(spmt_comm *comm)
 	fds = mem_calloc((size_t)processes, sizeof(*fds));
 	w->memory = mem_calloc((size_t)w->nranks, sizeof(*w->memory));
 	if (!offers || !fds || !w->memory)
-		rc = fail(-ENOMEM,
-			"spmt_init: rank %d: out of memory for the heaps of %d processes",
-			comm->rank, processes);
+		rc = fail_call(-ENOMEM, "spmt_init",
+			"rank %d: out of memory for the heaps of %d processes", comm->rank,
+			processes);
 	for (int r = 0; w->memory && r < w->nranks; r++)
 		w->memory[r].buffer = -1;
 	for (int i = 0, n = gather_rounds(comm); i < n && !rc; i++)

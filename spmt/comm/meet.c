@@ -190,7 +190,7 @@ static int report_difference(const spmt_comm *comm, const char *what)
 {
 	struct text t = { .used = 0 };
 
-	return say_difference(comm, &t) ? fail_with(SPMT_ERR_MISMATCH, t.bytes)
+	return say_difference(comm, &t) ? fail_with_call(SPMT_ERR_MISMATCH, what, t.bytes)
 					: comm_spoiled(comm, what);
 }
 
@@ -205,14 +205,17 @@ static int report_failure(const spmt_comm *comm, const char *what)
 			continue;
 		memcpy(sentence, meet_attached(comm, i), sizeof(sentence));
 		sentence[sizeof(sentence) - 1] = '\0';
-		return status < 0 ? fail_with(status, sentence) : comm_spoiled(comm, what);
+		return status < 0 ? fail_with_call(status, what, sentence)
+				  : comm_spoiled(comm, what);
 	}
 	return comm_spoiled(comm, what);
 }
 
 /* "spmt_barrier: rank 6 waits in spmt_signal_wait; 2 of 8 ranks missing after 5.0 s: 3, 6" */
-void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct text *sentence)
+void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause)
 {
+	const char *call = meet_name(taken(comm, comm->rank).op);
+	struct text t = { .used = 0 };
 	struct waits_text waits = { .used = 0 };
 	int64_t since = process_now() - waited_ns;
 	int missing = 0;
@@ -223,12 +226,12 @@ void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct text *sentence
 		missing++;
 		waits_add(&waits, comm, i, since);
 	}
-	text_add(sentence,
-		"%s: %s%d of %d ranks missing after %.1f s:", meet_name(taken(comm, comm->rank).op),
-		waits_said(&waits), missing, comm->nranks, (double)waited_ns / 1e9);
+	text_add(&t, "%s: %s%d of %d ranks missing after %.1f s:", call, waits_said(&waits),
+		missing, comm->nranks, (double)waited_ns / 1e9);
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
 		if (!comm->meeting->has_come(comm, i))
-			text_add(sentence, "%s %d", comma++ ? "," : "", i);
+			text_add(&t, "%s %d", comma++ ? "," : "", i);
+	cause_set(cause, SPMT_ERR_TIMEOUT, call, t.bytes);
 }
 
 /* ---- meeting ------------------------------------------------------------------------------- */
@@ -260,10 +263,10 @@ void meet_close(spmt_comm *comm)
 		row->apart->close(comm);
 }
 
-void meet_broke(spmt_comm *comm, int code, const char *sentence)
+void meet_broke(spmt_comm *comm, const struct cause *cause)
 {
 	if (comm->meeting && comm->meeting->apart)
-		comm->meeting->apart->broke(comm, code, sentence);
+		comm->meeting->apart->broke(comm, cause);
 }
 
 bool meet_is_near(const spmt_comm *comm, int rank)

@@ -52,6 +52,6 @@ const char *meet_name(uint32_t op);
 /* For rows. The verdict on what all ranks have brought. */
 enum meet_verdict meet_judge(const struct brought *all, int nranks);
 /* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves. */
-void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct text *sentence);
+void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause);
 
 #endif

@@ -55,11 +55,11 @@ enum { GATE_YIELDS = 32, GATE_LOOKS = 256, GATE_LOOK_NS = 20000000 };
 static void give_up(spmt_comm *comm, int64_t waited_ns)
 {
 	uint64_t open = 2 * (comm->epoch - 1);
-	struct text t = { .used = 0 };
+	struct cause cause;
 
-	meet_missed(comm, waited_ns, &t);
+	meet_missed(comm, waited_ns, &cause);
 	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
-		comm_break(comm, SPMT_ERR_TIMEOUT, t.bytes);
+		comm_break(comm, &cause);
 }
 
 /* Sleeps until the gate moves from `open` or the deadline. */

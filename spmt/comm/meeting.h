@@ -15,6 +15,8 @@
 
 #include "include/spmt.h"
 
+struct cause;
+
 /* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
    is not 0 fails the meeting. */
 struct meet_record {
@@ -44,7 +46,7 @@ struct meeting_apart {
 	void (*close)(spmt_comm *comm);
 	/* The comm is broken in this process: the other ranks' waits in a meeting are to end, and their processes to hear of it
 	   by comm_break. Any thread, under the world's lock, perhaps more than once: it does not block. */
-	void (*broke)(spmt_comm *comm, int code, const char *sentence);
+	void (*broke)(spmt_comm *comm, const struct cause *cause);
 };
 
 struct meeting_ops {
@@ -76,7 +78,7 @@ extern const struct meeting_ops meeting_shared;
 int meet_open(spmt_comm *comm);
 void meet_close(spmt_comm *comm);
 /* The comm is broken in this process. Under the world's lock. */
-void meet_broke(spmt_comm *comm, int code, const char *sentence);
+void meet_broke(spmt_comm *comm, const struct cause *cause);
 /* Do this rank and `rank` have a control block in common? */
 bool meet_is_near(const spmt_comm *comm, int rank);
 

@@ -22,7 +22,7 @@ static int say_differs(const spmt_comm *comm, const char *what, const struct spm
 	char difference[192];
 
 	coll_differ(difference, sizeof(difference), r->peer, r->seen, comm->rank, r->expected);
-	return fail(r->code, "%s: rank %d: %s", what, comm->rank, difference);
+	return fail_call(r->code, what, "rank %d: %s", comm->rank, difference);
 }
 
 /* Of a kernel's own meeting it is known for whom it waited last: the others may be missing as well. */
@@ -31,11 +31,11 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 	bool meets = r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER;
 
 	if (meets && r->code == SPMT_ERR_TIMEOUT)
-		return fail(r->code,
-			"%s: rank %d: a kernel's %s timed out, the first rank missing: %d", what,
-			comm->rank, r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
-	return fail(r->code, "%s: rank %d: %s the word at %#llx ended: expected %llu, saw %llu",
-		what, comm->rank,
+		return fail_call(r->code, what,
+			"rank %d: a kernel's %s timed out, the first rank missing: %d", comm->rank,
+			r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
+	return fail_call(r->code, what,
+		"rank %d: %s the word at %#llx ended: expected %llu, saw %llu", comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"
 						: "a kernel's wait for",
 		(unsigned long long)r->address, (unsigned long long)r->expected,
@@ -166,6 +166,7 @@ static void say_cause(const spmt_comm *comm, struct text *t)
 void comm_look(const spmt_comm *comm)
 {
 	struct text text = { .used = 0 };
+	struct cause cause;
 
 	if (!comm->alarm || !__atomic_load_n(&comm->alarm->stop, __ATOMIC_ACQUIRE) ||
 		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
@@ -173,5 +174,6 @@ void comm_look(const spmt_comm *comm)
 	pthread_mutex_lock(&comm->world->lock);
 	say_cause(comm, &text);
 	pthread_mutex_unlock(&comm->world->lock);
-	comm_break((spmt_comm *)(uintptr_t)comm, SPMT_ERR_TIMEOUT, text.bytes);
+	cause_set(&cause, SPMT_ERR_TIMEOUT, NULL, text.bytes);
+	comm_break((spmt_comm *)(uintptr_t)comm, &cause);
 }

@@ -78,7 +78,7 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
 		return 0;
 	reserved->mark = used_mark(comm, &reserved->at);
 	if (!reserved->mark)
-		return fail(-ENOMEM, "rank %d: out of memory for one more stream", comm->rank);
+		return fail(-ENOMEM, "out of memory for one more stream");
 	return mark_ready(comm, reserved->mark, &reserved->at);
 }
 
@@ -254,9 +254,9 @@ static int streams_failed(spmt_comm *comm, const char *what, const struct drain 
 	rc = kernel_failure(comm, what);
 	if (rc)
 		return rc;
-	return fail(SPMT_ERR_TIMEOUT,
-		"%s: rank %d: work queued in its streams is not done after %lld.%lld s", what,
-		comm->rank, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
+	return fail_call(SPMT_ERR_TIMEOUT, what,
+		"rank %d: work queued in its streams is not done after %lld.%lld s", comm->rank,
+		(long long)(ms / 1000), (long long)(ms % 1000 / 100));
 }
 
 /* Whoever queued it, work that goes on is for the next quiet to wait for. */

@@ -54,8 +54,7 @@ int table_open(spmt_comm *comm, size_t size, struct kernel_table *table)
 	}
 	table->host = mem_aligned(CACHE_LINE, align_up(MAX_OF(size, 1u), CACHE_LINE));
 	if (!table->host)
-		return fail(-ENOMEM, "rank %d: out of memory for a table of %zu bytes", comm->rank,
-			size);
+		return fail(-ENOMEM, "out of memory for a table of %zu bytes", size);
 	return 0;
 }
 

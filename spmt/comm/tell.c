@@ -129,19 +129,19 @@ void tell_world(const spmt_comm *comm, int64_t begin)
 	log_line(LOG_INFO, "%s; init took %.1f ms", l.text, (double)(process_now() - begin) / 1e6);
 }
 
-void tell_broken(const struct world *world, int rank, int code, const char *sentence)
+void tell_broken(const struct world *world, int rank, const struct cause *cause)
 {
 	char who[32] = "";
 
 	if (rank >= 0)
 		snprintf(who, sizeof(who), "rank %d: ", rank);
 	log_line(LOG_ERROR, "world %016llx of %d ranks is broken (%s%s): %.*s", world_label(world),
-		world->nranks, who, status_text(code), STATUS_SENTENCE - 1, sentence);
+		world->nranks, who, status_text(cause->code), STATUS_SENTENCE - 1, cause->sentence);
 }
 
-void tell_part_broken(const spmt_comm *comm, int code, const char *sentence)
+void tell_part_broken(const spmt_comm *comm, const struct cause *cause)
 {
 	log_line(LOG_ERROR, "a part of %d ranks of world %016llx is broken (rank %d: %s): %.*s",
 		comm->nranks, world_label(comm->world), comm_world_rank(comm, comm->rank),
-		status_text(code), STATUS_SENTENCE - 1, sentence);
+		status_text(cause->code), STATUS_SENTENCE - 1, cause->sentence);
 }

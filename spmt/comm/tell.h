@@ -5,13 +5,14 @@
 
 #include "include/spmt.h"
 
+struct cause;
 struct world;
 
 /* info: what the world is, by the first rank of each process, when it stands; begin: of its init. */
 void tell_world(const spmt_comm *comm, int64_t begin);
 /* error: what has broken the world of a process first; called where it breaks, whoever broke it. rank: which found out, -1: not known here. */
-void tell_broken(const struct world *world, int rank, int code, const char *sentence);
+void tell_broken(const struct world *world, int rank, const struct cause *cause);
 /* The same of a part of a world. */
-void tell_part_broken(const spmt_comm *comm, int code, const char *sentence);
+void tell_part_broken(const spmt_comm *comm, const struct cause *cause);
 
 #endif

@@ -97,7 +97,8 @@ static int world_fill(struct world *w, const struct uid *uid, int nranks, const 
 	w->infos = mem_calloc((size_t)nranks, sizeof(*w->infos));
 	if (!w->local || !w->slots || !w->infos || world_room(w, nranks)) {
 		world_empty(w);
-		return fail(-ENOMEM, "spmt_init: out of memory for a world of %d ranks", nranks);
+		return fail_call(
+			-ENOMEM, "spmt_init", "out of memory for a world of %d ranks", nranks);
 	}
 	w->uid = *uid;
 	control_begin(w->local, nranks, world_label(w));
@@ -138,7 +139,7 @@ static int world_make(struct table *t, const struct uid *uid, int nranks, struct
 		return rc;
 	w = world_take(t);
 	if (!w)
-		return fail(-ENOMEM, "spmt_init: out of memory for a world");
+		return fail_call(-ENOMEM, "spmt_init", "out of memory for a world");
 	rc = world_fill(w, uid, nranks, env);
 	if (!rc)
 		*world = w;
@@ -160,6 +161,14 @@ static int first_member(const struct world *w)
 	return -1;
 }
 
+static void world_break_last(struct world *w, int code)
+{
+	struct cause cause;
+
+	cause_last(&cause, code);
+	world_break(w, &cause);
+}
+
 /* Why rank may not join; a world in the making hears of it, a living one is left alone. */
 static int world_admit(struct world *w, int rank, int nranks)
 {
@@ -170,15 +179,14 @@ static int world_admit(struct world *w, int rank, int nranks)
 	if (rc)
 		return rc;
 	if (nranks != w->nranks)
-		rc = fail(SPMT_ERR_MISMATCH,
-			"spmt_init: nranks differs: rank %d passed %d, rank %d passed %d",
-			first_member(w), w->nranks, rank, nranks);
+		rc = fail_call(SPMT_ERR_MISMATCH, "spmt_init",
+			"nranks differs: rank %d passed %d, rank %d passed %d", first_member(w),
+			w->nranks, rank, nranks);
 	else if (w->slots[rank].taken)
-		rc = fail(-EEXIST,
-			"spmt_init: rank %d of %d is taken: two ranks passed the same number", rank,
-			nranks);
+		rc = fail_call(-EEXIST, "spmt_init",
+			"rank %d of %d is taken: two ranks passed the same number", rank, nranks);
 	if (rc && world_making(w))
-		world_break(w, rc, status_sentence());
+		world_break_last(w, rc);
 	return rc;
 }
 
@@ -191,7 +199,7 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 		return rc;
 	c = pool_take(&t->comms, sizeof(*c));
 	if (!c)
-		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a comm", rank);
+		return fail_call(-ENOMEM, "spmt_init", "rank %d: out of memory for a comm", rank);
 	c->rank = rank;
 	c->nranks = nranks;
 	c->world = w;
@@ -224,8 +232,8 @@ int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm)
 	int rc = 0;
 
 	if (!t)
-		return fail(
-			-ENOMEM, "spmt_init: rank %d: out of memory for the table of worlds", rank);
+		return fail_call(-ENOMEM, "spmt_init",
+			"rank %d: out of memory for the table of worlds", rank);
 	pthread_mutex_lock(&t->lock);
 	w = world_find(t, uid->id);
 	if (!w)
@@ -235,7 +243,7 @@ int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm)
 	if (rc && w && !w->members)
 		world_drop(w);
 	else if (rc && w && world_making(w))
-		world_break(w, rc, status_sentence());
+		world_break_last(w, rc);
 	pthread_mutex_unlock(&t->lock);
 	return rc;
 }
@@ -250,7 +258,7 @@ void world_post_failure(const struct uid *uid, int code)
 	pthread_mutex_lock(&t->lock);
 	w = world_find(t, uid->id);
 	if (w && w->members && world_making(w))
-		world_break(w, code, status_sentence());
+		world_break_last(w, code);
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -263,17 +271,19 @@ void comm_stop(const spmt_comm *comm)
 }
 
 /* What follows from a broken world in this process, for comms split from it, too. */
-static void comms_break(struct world *world, int code, const char *sentence)
+static void comms_break(struct world *world, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
-	char inherited[STATUS_SENTENCE];
+	struct text text = { .used = 0 };
+	struct cause inherited;
 
-	snprintf(inherited, sizeof(inherited), "its world is broken: %.450s", sentence);
+	text_add(&text, "its world is broken: %.450s", cause->sentence);
+	cause_set(&inherited, cause->code, NULL, text.bytes);
 	pthread_mutex_lock(&world->lock);
 	for (spmt_comm *c = world->comms; c; c = c->next_here) {
 		if (c->parent)
-			control_break(c->control, code, inherited);
-		meet_broke(c, code, c->parent ? inherited : sentence);
+			control_break(c->control, &inherited);
+		meet_broke(c, c->parent ? &inherited : cause);
 		comm_stop(c);
 	}
 	pthread_mutex_unlock(&world->lock);
@@ -282,53 +292,61 @@ static void comms_break(struct world *world, int code, const char *sentence)
 }
 
 /* rank: of this process, which found out; -1: another's. Each process tells once, and what came first, which may be another's. */
-static void break_here(struct world *world, int rank, int code, const char *sentence)
+static void break_here(struct world *world, int rank, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
-	bool tell = control_break(world->local, code, sentence), first = tell;
-	struct cause cause;
+	bool tell = control_break(world->local, cause), first = tell;
+	struct cause earlier;
 
 	if (control != world->local)
-		first = control_break(control, code, sentence);
-	if (tell && control_state(control, &cause) == CONTROL_BROKEN)
-		tell_broken(world, first ? rank : -1, cause.code, cause.sentence);
+		first = control_break(control, cause);
+	if (tell && control_state(control, &earlier) == CONTROL_BROKEN)
+		tell_broken(world, first ? rank : -1, &earlier);
 	else if (tell)
-		tell_broken(world, rank, code, sentence);
-	comms_break(world, code, sentence);
+		tell_broken(world, rank, cause);
+	comms_break(world, cause);
 }
 
-void world_break_here(struct world *world, int code, const char *sentence)
+void world_break_here(struct world *world, const struct cause *cause)
 {
-	break_here(world, -1, code, sentence);
+	break_here(world, -1, cause);
 }
 
-static void break_everywhere(struct world *world, int rank, int code, const char *sentence)
+static void break_everywhere(struct world *world, int rank, const struct cause *cause)
 {
 	struct bootstrap *boot = atomic_load(&world->boot);
 
-	break_here(world, rank, code, sentence);
+	break_here(world, rank, cause);
 	if (boot)
-		bootstrap_break(boot, code, sentence);
+		bootstrap_break(boot, cause);
 }
 
-void world_break(struct world *world, int code, const char *sentence)
+void world_break(struct world *world, const struct cause *cause)
 {
-	break_everywhere(world, -1, code, sentence);
+	break_everywhere(world, -1, cause);
 }
 
-void comm_break(spmt_comm *comm, int code, const char *sentence)
+void comm_break_last(spmt_comm *comm, int code)
+{
+	struct cause cause;
+
+	cause_last(&cause, code);
+	comm_break(comm, &cause);
+}
+
+void comm_break(spmt_comm *comm, const struct cause *cause)
 {
 	UNCANCELLED;
 	struct world *w = comm->world;
 
 	if (!comm->parent) {
-		break_everywhere(w, comm->rank, code, sentence);
+		break_everywhere(w, comm->rank, cause);
 		return;
 	}
-	if (control_break(comm->control, code, sentence))
-		tell_part_broken(comm, code, sentence);
+	if (control_break(comm->control, cause))
+		tell_part_broken(comm, cause);
 	pthread_mutex_lock(&w->lock);
-	meet_broke(comm, code, sentence);
+	meet_broke(comm, cause);
 	for (spmt_comm *c = w->comms; c; c = c->next_here)
 		if (c->control == comm->control)
 			comm_stop(c);
@@ -372,7 +390,7 @@ void world_comm_list(spmt_comm *comm)
 	broken = atomic_load(&control->stop);
 	pthread_mutex_unlock(&w->lock);
 	if (broken && comm->parent && world_cause(w, control, 0, &cause))
-		comms_break(w, cause.code, cause.sentence);
+		comms_break(w, &cause);
 }
 
 void world_comm_unlist(spmt_comm *comm)
@@ -460,7 +478,7 @@ int world_hold(const char *what, const struct uid *uid, int nranks, struct world
 	int rc = 0;
 
 	if (!t)
-		return fail(-ENOMEM, "%s: out of memory for the table of worlds", what);
+		return fail_call(-ENOMEM, what, "out of memory for the table of worlds");
 	pthread_mutex_lock(&t->lock);
 	w = world_find(t, uid->id);
 	if (!w)

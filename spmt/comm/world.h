@@ -111,13 +111,15 @@ void world_comm_unlist(spmt_comm *comm);
 /* Breaks the world that uid names if one of its ranks is here and it is still in the making. */
 void world_post_failure(const struct uid *uid, int code);
 /* Breaks the world for all its ranks, wherever they are, and stops their kernels. */
-void world_break(struct world *world, int code, const char *sentence);
+void world_break(struct world *world, const struct cause *cause);
 /* The part that concerns this process: for what other processes have told. */
-void world_break_here(struct world *world, int code, const char *sentence);
+void world_break_here(struct world *world, const struct cause *cause);
 
 /* Breaks what comm stands for: the world, and with it all comms split from it; or a split comm, for
    its ranks alone. Any thread while comm cannot end. */
-void comm_break(spmt_comm *comm, int code, const char *sentence);
+void comm_break(spmt_comm *comm, const struct cause *cause);
+/* The same, by what this thread has failed with. */
+void comm_break_last(spmt_comm *comm, int code);
 /* Ends the waits of this rank's kernels. */
 void comm_stop(const spmt_comm *comm);
 

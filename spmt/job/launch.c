@@ -62,19 +62,21 @@ int attr_take(
 	const unsigned char *bytes = (const unsigned char *)given;
 
 	if (given->size < sizeof(*attr) && given->size != ATTR_FIRST)
-		return fail(-EINVAL, "%s: %s.size %zu is below %zu: begin with SPMT_ATTR_INIT",
-			what, name, given->size, sizeof(*attr));
+		return fail_call(-EINVAL, what,
+			"%s.size %zu is below %zu: begin with SPMT_ATTR_INIT", name, given->size,
+			sizeof(*attr));
 	if (given->size > ATTR_MOST)
-		return fail(-EINVAL, "%s: %s.size %zu is above %d: begin with SPMT_ATTR_INIT", what,
-			name, given->size, ATTR_MOST);
+		return fail_call(-EINVAL, what,
+			"%s.size %zu is above %d: begin with SPMT_ATTR_INIT", name, given->size,
+			ATTR_MOST);
 	memset(attr, 0, sizeof(*attr));
 	memcpy(attr, given, MIN_OF(given->size, sizeof(*attr)));
 	attr->size = sizeof(*attr);
 	for (size_t i = sizeof(*attr); i < given->size; i++)
 		if (bytes[i])
-			return fail(-EINVAL,
-				"%s: %s.size %zu: byte %zu asks for something this library (%s) does not know",
-				what, name, given->size, i, spmt_version());
+			return fail_call(-EINVAL, what,
+				"%s.size %zu: byte %zu asks for something this library (%s) does not know",
+				name, given->size, i, spmt_version());
 	return 0;
 }
 
@@ -90,25 +92,23 @@ int launch_ranks(const struct launch *launch, struct spmt_attr *attr)
 	if (!launch->processes || attr->nranks < 0)
 		return 0;
 	if (!attr->nranks && attr->rank)
-		return fail(-EINVAL,
-			"spmt_init: attr.rank %d with nranks 0: the job gives both or neither",
-			attr->rank);
+		return fail_call(-EINVAL, "spmt_init",
+			"attr.rank %d with nranks 0: the job gives both or neither", attr->rank);
 	if (!attr->nranks) {
 		attr->rank = launch->process;
 		attr->nranks = launch->processes;
 		return 0;
 	}
 	if (attr->nranks % launch->processes)
-		return fail(-EINVAL,
-			"spmt_init: rank %d: attr.nranks %d is no multiple of the job's %d processes; other worlds need a uid",
+		return fail_call(-EINVAL, "spmt_init",
+			"rank %d: attr.nranks %d is no multiple of the job's %d processes; other worlds need a uid",
 			attr->rank, attr->nranks, launch->processes);
 	share = launch_share(launch, attr->nranks);
 	first = launch->process * share;
 	if (attr->rank < first || attr->rank >= first + share)
-		return fail(-EINVAL,
-			"spmt_init: attr.rank %d of %d: process %d of %d has the ranks %d .. %d",
-			attr->rank, attr->nranks, launch->process, launch->processes, first,
-			first + share - 1);
+		return fail_call(-EINVAL, "spmt_init",
+			"attr.rank %d of %d: process %d of %d has the ranks %d .. %d", attr->rank,
+			attr->nranks, launch->process, launch->processes, first, first + share - 1);
 	return 0;
 }
 
@@ -205,7 +205,8 @@ static struct party *party_of(struct launch_state *s, const struct spmt_attr *at
 		position = attr->rank - home;
 	p = party_join(s, attr->bootstrap, members, position, first);
 	if (!p)
-		fail(-ENOMEM, "spmt_init: rank %d: out of memory for the world's name", attr->rank);
+		fail_call(-ENOMEM, "spmt_init", "rank %d: out of memory for the world's name",
+			attr->rank);
 	return p;
 }
 
@@ -271,8 +272,8 @@ static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64
 		user_ask(s, p, &user, attr->nranks);
 	while (!rc && !p->found)
 		if (!launch_sleep(s, begin, timeout_ms))
-			rc = fail(SPMT_ERR_TIMEOUT,
-				"spmt_init: rank %d: attr.bootstrap's all_gather, called by another rank of process %d, has not returned after %.1f s",
+			rc = fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
+				"rank %d: attr.bootstrap's all_gather, called by another rank of process %d, has not returned after %.1f s",
 				attr->rank, user.process, (double)(process_now() - begin) / 1e9);
 	if (!rc && p->code)
 		rc = fail_with(p->code, p->sentence);
@@ -292,9 +293,9 @@ static int from_job(const struct spmt_attr *attr, struct uid *uid, struct launch
 	int rc = env_get(&env);
 
 	if (rc)
-		return fail(rc, "spmt_init: %s", status_sentence());
+		return fail_call(rc, "spmt_init", "%s", status_sentence());
 	if (!s)
-		return fail(-ENOMEM, "spmt_init: no memory for what is known of the job");
+		return fail_call(-ENOMEM, "spmt_init", "no memory for what is known of the job");
 	timeout = MIN_OF(attr->timeout_ms ? attr->timeout_ms : env->timeout, TIMEOUT_MOST);
 	pthread_mutex_lock(&s->lock);
 	rc = (attr->bootstrap ? from_user : from_launcher)(s, attr, timeout, uid, launch);
@@ -315,11 +316,11 @@ int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *lau
 	if (attr->bootstrap || (attr->nranks != 1 && env_launched()))
 		return from_job(attr, uid, launch);
 	if (attr->nranks < 0)
-		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
-			attr->nranks);
+		return fail_call(-EINVAL, "spmt_init",
+			"attr.nranks %d: a world has at least one rank", attr->nranks);
 	if (attr->nranks != 1)
-		return fail(-EINVAL,
-			"spmt_init: rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",
+		return fail_call(-EINVAL, "spmt_init",
+			"rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",
 			attr->rank, attr->nranks);
 	rc = uid_create(what, &own);
 	return rc ? rc : uid_read("spmt_init", &own, uid);

@@ -26,7 +26,8 @@ static int thread_start(void *(*fn)(void *arg), void *arg)
 		err = process_thread(&thread, &attr, fn, arg);
 		pthread_attr_destroy(&attr);
 	}
-	return err ? fail_errno(err, "spmt_init: a thread to ask the launcher's PMIx server") : 0;
+	return err ? fail_call_errno(err, "spmt_init", "a thread to ask the launcher's PMIx server")
+		   : 0;
 }
 
 /* ---- the end of the process ---------------------------------------------------------------- */
@@ -70,8 +71,8 @@ static int connect_server(struct server *v)
 	int rc;
 
 	if (was && was != getpid())
-		return fail(SPMT_ERR_FORKED,
-			"spmt_init: attr.uid is NULL, but this process was forked by process %d of the launcher's job and is none of it: pass a uid",
+		return fail_call(SPMT_ERR_FORKED, "spmt_init",
+			"attr.uid is NULL, but this process was forked by process %d of the launcher's job and is none of it: pass a uid",
 			(int)was);
 	rc = pmix_open(&v->pmix, v->path);
 	if (rc)
@@ -140,11 +141,11 @@ static int late(const struct server *v, int64_t begin)
 	double waited = (double)(process_now() - begin) / 1e9;
 
 	if (call && !strcmp(call, "PMIx_Fence"))
-		return fail(SPMT_ERR_TIMEOUT,
-			"spmt_init: process %d of %d of the launcher's job: PMIx_Fence has not returned after %.1f s: a process has not called spmt_init, or the launcher is gone",
+		return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
+			"process %d of %d of the launcher's job: PMIx_Fence has not returned after %.1f s: a process has not called spmt_init, or the launcher is gone",
 			v->pmix.process, v->pmix.processes, waited);
-	return fail(SPMT_ERR_TIMEOUT,
-		"spmt_init: %s has not returned after %.1f s: the launcher's PMIx server is silent",
+	return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
+		"%s has not returned after %.1f s: the launcher's PMIx server is silent",
 		call ? call : "libpmix", waited);
 }
 
@@ -158,7 +159,7 @@ int server_ask(struct launch_state *s, int64_t timeout_ms, struct uid *seed, str
 	while (!rc && v->state != SERVER_KNOWN) {
 		/* A failure counts if it began after this rank had come. */
 		if (v->state == SERVER_IDLE && v->begun > came)
-			rc = fail_with(v->code, v->sentence);
+			rc = fail_with_call(v->code, "spmt_init", v->sentence);
 		else if (v->state == SERVER_IDLE)
 			rc = ask_begin(s, timeout_ms);
 		else if (!launch_sleep(s, begin, timeout_ms))

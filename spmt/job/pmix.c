@@ -36,12 +36,12 @@ static int done(struct pmix *p, int status)
 	text = p->api.error_string(status);
 	text = text ? text : "unknown";
 	if (!p->processes)
-		return fail(-EIO,
-			"spmt_init: the PMIx server that started this process: %s: %s (%d)", call,
-			text, status);
-	return fail(status == PMIX_TIMED_OUT ? SPMT_ERR_TIMEOUT : -EIO,
-		"spmt_init: process %d of %d of the launcher's job: %s: %s (%d)", p->process,
-		p->processes, call, text, status);
+		return fail_call(-EIO, "spmt_init",
+			"the PMIx server that started this process: %s: %s (%d)", call, text,
+			status);
+	return fail_call(status == PMIX_TIMED_OUT ? SPMT_ERR_TIMEOUT : -EIO, "spmt_init",
+		"process %d of %d of the launcher's job: %s: %s (%d)", p->process, p->processes,
+		call, text, status);
 }
 
 /* "OpenPMIx 4.2.2, .." A version nobody can read is taken for a new one. */
@@ -93,16 +93,16 @@ static int pmix_load(struct pmix_api *api, const char *path)
 	void *library = vendor_open(path, names, ARRAY_SIZE(names), reason);
 
 	if (!library)
-		return fail(-ENOENT,
-			"spmt_init: a PMIx launcher started this process, but there is no libpmix (SPMT_PMIX_LIB may name it): %s",
+		return fail_call(-ENOENT, "spmt_init",
+			"a PMIx launcher started this process, but there is no libpmix (SPMT_PMIX_LIB may name it): %s",
 			reason);
 	missing = vendor_bind(library, pmix_symbols, ARRAY_SIZE(pmix_symbols), api);
 	if (missing)
-		return fail(-ENOTSUP,
-			"spmt_init: libpmix lacks %s (SPMT_PMIX_LIB may name another)", missing);
+		return fail_call(-ENOTSUP, "spmt_init",
+			"libpmix lacks %s (SPMT_PMIX_LIB may name another)", missing);
 	if (version_of(api->version()) < VERSION_LEAST)
-		return fail(-ENOTSUP,
-			"spmt_init: libpmix is '%.64s', %d or later is needed (SPMT_PMIX_LIB may name another)",
+		return fail_call(-ENOTSUP, "spmt_init",
+			"libpmix is '%.64s', %d or later is needed (SPMT_PMIX_LIB may name another)",
 			api->version(), VERSION_LEAST);
 	return 0;
 }
@@ -114,9 +114,9 @@ static int pmix_identify(struct pmix *p)
 	int64_t local = pmix_number(p, p->self.rank, PMIX_KEY_LOCAL_RANK);
 
 	if (size < 1 || size > PROCESSES_MOST || p->self.rank >= size)
-		return fail(-EPROTO,
-			"spmt_init: the launcher's PMIx server says rank %u of %lld processes",
-			p->self.rank, (long long)size);
+		return fail_call(-EPROTO, "spmt_init",
+			"the launcher's PMIx server says rank %u of %lld processes", p->self.rank,
+			(long long)size);
 	p->process = (int)p->self.rank;
 	p->processes = (int)size;
 	p->local = local < 0 || local >= size ? 0 : (int)local;
@@ -196,8 +196,8 @@ static int pmix_fetch(
 		return rc;
 	if (!value || value->type != PMIX_TYPE_BYTES || value->data.bo.size != size ||
 		!value->data.bo.bytes)
-		rc = fail(-EPROTO,
-			"spmt_init: process %d of %d: the launcher's PMIx server gave %zu bytes of type %u, not the %zu that process 0 has published",
+		rc = fail_call(-EPROTO, "spmt_init",
+			"process %d of %d: the launcher's PMIx server gave %zu bytes of type %u, not the %zu that process 0 has published",
 			p->process, p->processes,
 			value && value->type == PMIX_TYPE_BYTES ? value->data.bo.size : 0,
 			value ? value->type : 0u, size);

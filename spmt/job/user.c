@@ -15,20 +15,21 @@ int user_check(const struct spmt_bootstrap *given, int rank, struct spmt_bootstr
 
 	snprintf(what, sizeof(what), "spmt_init: rank %d: attr.bootstrap", rank);
 	if (given->size < sizeof(*user))
-		return fail(-EINVAL, "%s: size %zu is below %zu", what, given->size, sizeof(*user));
+		return fail_call(
+			-EINVAL, what, "size %zu is below %zu", given->size, sizeof(*user));
 	for (size_t i = sizeof(*user); i < given->size; i++)
 		if (((const unsigned char *)given)[i])
-			return fail(-EINVAL,
-				"%s: size %zu: byte %zu asks for something this library (%s) does not know",
-				what, given->size, i, spmt_version());
+			return fail_call(-EINVAL, what,
+				"size %zu: byte %zu asks for something this library (%s) does not know",
+				given->size, i, spmt_version());
 	if (given->processes < 1)
-		return fail(-EINVAL, "%s: processes %d: a job has at least one process", what,
+		return fail_call(-EINVAL, what, "processes %d: a job has at least one process",
 			given->processes);
 	if (given->process < 0 || given->process >= given->processes)
-		return fail(-EINVAL, "%s: process %d is not in 0 .. %d", what, given->process,
+		return fail_call(-EINVAL, what, "process %d is not in 0 .. %d", given->process,
 			given->processes - 1);
 	if (!given->all_gather)
-		return fail(-EINVAL, "%s: all_gather is NULL", what);
+		return fail_call(-EINVAL, what, "all_gather is NULL");
 	*user = *given;
 	return 0;
 }
@@ -57,25 +58,25 @@ static int gave_up(const struct card *card)
 	for (size_t i = 0; i < n; i++)
 		why[i] = card->why[i] >= ' ' && card->why[i] < 127 ? card->why[i] : '?';
 	why[n] = '\0';
-	return fail(
-		card->code, "spmt_init: attr.bootstrap: process %d failed: %s", card->process, why);
+	return fail_call(card->code, "spmt_init", "attr.bootstrap: process %d failed: %s",
+		card->process, why);
 }
 
 static int card_check(const struct card *card, const struct card *mine, int place)
 {
 	if (card->magic != CARD_MAGIC || card->process != place ||
 		card->processes != mine->processes || card->code > 0)
-		return fail(-EPROTO,
-			"spmt_init: process %d: attr.bootstrap's all_gather left in place %d of %d what no process has given there",
+		return fail_call(-EPROTO, "spmt_init",
+			"process %d: attr.bootstrap's all_gather left in place %d of %d what no process has given there",
 			mine->process, place, mine->processes);
 	if (card->version != CARD_VERSION)
-		return fail(-EPROTO,
-			"spmt_init: process %d: attr.bootstrap: process %d has another library (%u, here %u)",
+		return fail_call(-EPROTO, "spmt_init",
+			"process %d: attr.bootstrap: process %d has another library (%u, here %u)",
 			mine->process, place, card->version, CARD_VERSION);
 	if (card->nranks != mine->nranks)
-		return fail(SPMT_ERR_MISMATCH,
-			"spmt_init: attr.nranks differs: process %d passed %d, process %d passed %d",
-			place, card->nranks, mine->process, mine->nranks);
+		return fail_call(SPMT_ERR_MISMATCH, "spmt_init",
+			"attr.nranks differs: process %d passed %d, process %d passed %d", place,
+			card->nranks, mine->process, mine->nranks);
 	return 0;
 }
 
@@ -84,8 +85,8 @@ int user_read(const struct card *mine, const struct card *all, struct uid *uid, 
 	int rc = 0, before = 0;
 
 	if (memcmp(&all[mine->process], mine, sizeof(*mine)))
-		rc = fail(-EPROTO,
-			"spmt_init: process %d: attr.bootstrap's all_gather left in place %d other bytes than this process gave",
+		rc = fail_call(-EPROTO, "spmt_init",
+			"process %d: attr.bootstrap's all_gather left in place %d other bytes than this process gave",
 			mine->process, mine->process);
 	for (int p = 0; !rc && p < mine->processes; p++) {
 		rc = card_check(&all[p], mine, p);
@@ -107,13 +108,13 @@ int user_spread(
 	int rc, local;
 
 	if (!all)
-		return fail(-ENOMEM, "spmt_init: attr.bootstrap: out of memory for %d processes",
-			user->processes);
+		return fail_call(-ENOMEM, "spmt_init",
+			"attr.bootstrap: out of memory for %d processes", user->processes);
 	card_fill(user, nranks, &mine);
 	rc = user->all_gather(user->ctx, &mine, sizeof(mine), all);
 	if (rc)
-		rc = fail(rc < 0 ? rc : -EIO,
-			"spmt_init: attr.bootstrap's all_gather of process %d of %d failed: %s (%d)",
+		rc = fail_call(rc < 0 ? rc : -EIO, "spmt_init",
+			"attr.bootstrap's all_gather of process %d of %d failed: %s (%d)",
 			user->process, user->processes, status_text(rc), rc);
 	else
 		rc = user_read(&mine, all, uid, &local);

@@ -219,7 +219,7 @@ int spmt_finalize(spmt_comm *comm)
 		/* Somebody is elsewhere: what the others do next would wait for a rank that is
 		   gone. */
 		if (rc)
-			comm_break(comm, rc, status_sentence());
+			comm_break_last(comm, rc);
 	}
 	if (!broken && !rc && comm_checked(comm))
 		found = misuse_left(comm);

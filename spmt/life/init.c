@@ -33,22 +33,22 @@ static uint64_t own_size(const spmt_comm *comm)
 static int attr_check(const struct spmt_attr *attr)
 {
 	if (attr->nranks < 1)
-		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at least one rank",
-			attr->nranks);
+		return fail_call(-EINVAL, "spmt_init",
+			"attr.nranks %d: a world has at least one rank", attr->nranks);
 	if (attr->nranks > RANKS_MOST)
-		return fail(-EINVAL, "spmt_init: attr.nranks %d: a world has at most %d ranks",
-			attr->nranks, RANKS_MOST);
+		return fail_call(-EINVAL, "spmt_init",
+			"attr.nranks %d: a world has at most %d ranks", attr->nranks, RANKS_MOST);
 	if (attr->rank < 0 || attr->rank >= attr->nranks)
-		return fail(-EINVAL, "spmt_init: attr.rank %d is not in 0 .. %d", attr->rank,
+		return fail_call(-EINVAL, "spmt_init", "attr.rank %d is not in 0 .. %d", attr->rank,
 			attr->nranks - 1);
 	if (attr->device < -1)
-		return fail(-EINVAL,
-			"spmt_init: rank %d: attr.device %d is neither an ordinal nor -1",
-			attr->rank, attr->device);
+		return fail_call(-EINVAL, "spmt_init",
+			"rank %d: attr.device %d is neither an ordinal nor -1", attr->rank,
+			attr->device);
 	if (attr->heap_size > SIZE_MAX / 4)
-		return fail(-EINVAL,
-			"spmt_init: rank %d: attr.heap_size %zu is beyond any address space",
-			attr->rank, attr->heap_size);
+		return fail_call(-EINVAL, "spmt_init",
+			"rank %d: attr.heap_size %zu is beyond any address space", attr->rank,
+			attr->heap_size);
 	return 0;
 }
 
@@ -64,12 +64,12 @@ static int device_missing(const spmt_comm *comm, int rank, int dev, int count)
 	const char *hint = comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "";
 
 	if (comm->world->infos[rank].device >= 0)
-		return fail(-ENODEV,
-			"spmt_init: rank %d: device %d does not exist, backend %s has %d%s", rank,
-			dev, comm->backend->name, count, hint);
-	return fail(-ENODEV,
-		"spmt_init: rank %d is number %d of its process, backend %s has %d devices%s", rank,
-		dev, comm->backend->name, count, hint);
+		return fail_call(-ENODEV, "spmt_init",
+			"rank %d: device %d does not exist, backend %s has %d%s", rank, dev,
+			comm->backend->name, count, hint);
+	return fail_call(-ENODEV, "spmt_init",
+		"rank %d is number %d of its process, backend %s has %d devices%s", rank, dev,
+		comm->backend->name, count, hint);
 }
 
 /* An ordinal that the user named needs nobody else to be judged. */
@@ -112,9 +112,9 @@ static int job_device(const spmt_comm *comm, const struct launch *launch, int *d
 		return rc;
 	at = launch_device(launch, comm->rank, comm->nranks, count);
 	if (at >= count)
-		return fail(-ENODEV,
-			"spmt_init: rank %d is number %d of its node, backend %s has %d devices%s",
-			comm->rank, at, comm->backend->name, count,
+		return fail_call(-ENODEV, "spmt_init",
+			"rank %d is number %d of its node, backend %s has %d devices%s", comm->rank,
+			at, comm->backend->name, count,
 			comm->backend == &backend_host ? " (SPMT_HOST_DEVICES)" : "");
 	*dev = at;
 	return 0;
@@ -129,8 +129,8 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	status_save(&saved);
 	rc = device_select(attr->backend, &comm->backend);
 	if (rc)
-		return fail(
-			rc, "spmt_init: rank %d: attr.backend: %s", comm->rank, status_sentence());
+		return fail_call(rc, "spmt_init", "rank %d: attr.backend: %s", comm->rank,
+			status_sentence());
 	status_restore(&saved); /* backends without devices were passed over */
 	info->rank = comm->rank;
 	info->device = attr->device;
@@ -249,8 +249,8 @@ static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, 
 	if (rc != -ENOMEM && rc != -EFBIG)
 		return rc;
 	status_save(&cause);
-	return fail(rc,
-		"spmt_init: rank %d: no heap of %llu bytes can be had (a lower %s may fit): %.300s",
+	return fail_call(rc, "spmt_init",
+		"rank %d: no heap of %llu bytes can be had (a lower %s may fit): %.300s",
 		comm->rank, (unsigned long long)size, knob, cause.sentence);
 }
 
@@ -272,8 +272,8 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	int rc;
 
 	if (!devs)
-		return fail(-ENOMEM, "spmt_init: rank %d: out of memory for a list of devices",
-			comm->rank);
+		return fail_call(-ENOMEM, "spmt_init",
+			"rank %d: out of memory for a list of devices", comm->rank);
 	/* Red zones are not the user's: who takes the whole heap in a few blocks still can. */
 	config.check = checks(env);
 	config.size += config.check ? CHECK_ROOM : 0;
@@ -289,8 +289,8 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 				align_up(config.own_size + SPLITS_ROOM, HEAP_ROUND),
 			devs, asked ? 0 : config.npeers);
 	if (asked && !config.range)
-		rc = fail(SPMT_ERR_UNSUPPORTED,
-			"spmt_init: rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes%s%s%s",
+		rc = fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
+			"rank %d: SPMT_HEAP_MODE=vmm, but backend %s cannot reserve %d heaps of %llu bytes%s%s%s",
 			comm->rank, comm->backend->name, comm->nranks, (unsigned long long)size,
 			comm->backend->vmm ? " (a lower " : "", comm->backend->vmm ? knob : "",
 			comm->backend->vmm ? " may fit)" : "");
@@ -320,7 +320,7 @@ static int init_failed(spmt_comm *comm, int rc)
 		rc = comm_broken(comm, "spmt_init");
 	rc = comm_failed(comm, "spmt_init", rc);
 	if (rc)
-		comm_break(comm, rc, status_sentence());
+		comm_break_last(comm, rc);
 	return rc;
 }
 
@@ -392,7 +392,7 @@ static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, stru
 
 	attr->size = 0;
 	rc = given ? attr_take("spmt_init", "attr", given, attr)
-		   : fail(-EINVAL, "spmt_init: attr is NULL");
+		   : fail_call(-EINVAL, "spmt_init", "attr is NULL");
 	if (rc && !attr->size)
 		return rc;
 	status_save(&saved);
@@ -408,7 +408,7 @@ static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, stru
 	if (!rc)
 		rc = attr_check(attr);
 	if (!rc && (rc = env_get(env)))
-		rc = fail(rc, "spmt_init: rank %d: %s", attr->rank, status_sentence());
+		rc = fail_call(rc, "spmt_init", "rank %d: %s", attr->rank, status_sentence());
 	if (rc && !named)
 		init_refused(uid, attr->nranks, rc);
 	return rc;
@@ -430,7 +430,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	if (rc)
 		return rc;
 	if (!comm) {
-		rc = fail(-EINVAL, "spmt_init: rank %d: comm is NULL", a.rank);
+		rc = fail_call(-EINVAL, "spmt_init", "rank %d: comm is NULL", a.rank);
 		init_refused(&uid, a.nranks, rc);
 		return rc;
 	}

@@ -87,7 +87,7 @@ static int link_attach(
 		status_sentence());
 	rc = route_select(me, peer, facts, &link->route);
 	if (rc)
-		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank,
+		return fail_call(rc, "spmt_init", "rank %d: no route to rank %d: %s", comm->rank,
 			peer->rank, link->route.reason);
 	link->map = map_ops(link->route.map);
 	link_movers(comm, link);
@@ -123,12 +123,12 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 	link_facts(comm, peer_dev, env, &facts);
 	rc = route_select(me, peer, &facts, &link->route);
 	if (rc)
-		return fail(rc, "spmt_init: rank %d: no route to rank %d: %s", comm->rank, pe,
-			link->route.reason);
+		return fail_call(rc, "spmt_init", "rank %d: no route to rank %d: %s", comm->rank,
+			pe, link->route.reason);
 	link->map = map_ops(link->route.map);
 	if (!link->map)
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"spmt_init: rank %d: map %s to rank %d is not in this build", comm->rank,
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
+			"rank %d: map %s to rank %d is not in this build", comm->rank,
 			map_name(link->route.map), pe);
 	link_movers(comm, link);
 	rc = link_attach(comm, link, peer, &facts);
@@ -142,7 +142,7 @@ static int links_room(spmt_comm *comm)
 	comm->bells = mem_calloc((size_t)comm->nranks, sizeof(*comm->bells));
 	return comm->links && comm->bells
 		? 0
-		: fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
+		: fail(-ENOMEM, "out of memory for %d links", comm->nranks);
 }
 
 /* seen: where the peers of another comm see this rank's heap; its numbers of this one's ranks. */

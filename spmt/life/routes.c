@@ -59,7 +59,7 @@ static ssize_t write_unsignalled(int fd, const char *text, size_t size)
 
 static int told_not(const spmt_comm *comm, const char *path, int err, const char *why)
 {
-	return fail(-err, "spmt_init: rank %d: SPMT_ROUTES=%s: %s", comm->rank, path, why);
+	return fail_call(-err, "spmt_init", "rank %d: SPMT_ROUTES=%s: %s", comm->rank, path, why);
 }
 
 static int fd_append(const spmt_comm *comm, int fd, const char *path, const char *text, size_t size)
@@ -115,7 +115,8 @@ int routes_tell(spmt_comm *comm)
 	for (int pe = 0; w->routes && pe < comm->nranks; pe++)
 		w->routes_size += row_print(comm, pe, w->routes + w->routes_size);
 	if (!w->routes)
-		rc = fail(-ENOMEM, "spmt_init: rank %d: no memory for SPMT_ROUTES", comm->rank);
+		rc = fail_call(
+			-ENOMEM, "spmt_init", "rank %d: no memory for SPMT_ROUTES", comm->rank);
 	else
 		last = ++w->routes_ranks == here;
 	pthread_mutex_unlock(&w->lock);

@@ -18,8 +18,7 @@ struct crew {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t begin;
 	enum { CREW_HIRING, CREW_GO, CREW_OFF } order;
-	int code;
-	char sentence[STATUS_SENTENCE];
+	struct cause cause; /* its code: 0 while nothing has failed */
 
 	int (*work)(struct crew *crew, int i);
 	int n;
@@ -42,10 +41,8 @@ struct worker {
 static void crew_failed(struct crew *crew, int code)
 {
 	pthread_mutex_lock(&crew->lock);
-	if (!crew->code) {
-		crew->code = code;
-		memcpy(crew->sentence, status_sentence(), sizeof(crew->sentence));
-	}
+	if (!crew->cause.code)
+		cause_last(&crew->cause, code);
 	pthread_mutex_unlock(&crew->lock);
 }
 
@@ -57,11 +54,14 @@ static void worker_gone(void *arg)
 	struct crew *crew = w->crew;
 	spmt_comm *comm = crew->given[w->index];
 
-	fail(SPMT_ERR_PEER_DEAD, "%s: the thread of 1 of %d ranks ended inside fn: %d", crew->what,
+	fail_call(SPMT_ERR_PEER_DEAD, crew->what, "the thread of 1 of %d ranks ended inside fn: %d",
 		crew->n, comm ? comm->rank : w->index);
 	crew_failed(crew, SPMT_ERR_PEER_DEAD);
 	if (comm && !comm_enter_any(comm, crew->what)) {
-		comm_break(comm, SPMT_ERR_PEER_DEAD, crew->sentence);
+		struct cause cause = crew->cause;
+
+		cause.code = SPMT_ERR_PEER_DEAD;
+		comm_break(comm, &cause);
 		control_leave(comm->control, comm->rank);
 	}
 }
@@ -122,8 +122,8 @@ static int crew_hire(struct worker *workers, struct crew *crew, int *hired)
 		err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
 					       : pthread_create(&w->thread, NULL, worker_main, w);
 		if (err)
-			return fail_errno(err, "%s: thread %d of %d cannot be made", crew->what,
-				*hired, crew->n);
+			return fail_call_errno(
+				err, crew->what, "thread %d of %d cannot be made", *hired, crew->n);
 	}
 	return 0;
 }
@@ -135,7 +135,7 @@ static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 	int hired, rc;
 
 	if (!workers)
-		return fail(-ENOMEM, "%s: out of memory for %d threads", crew->what, crew->n);
+		return fail_call(-ENOMEM, crew->what, "out of memory for %d threads", crew->n);
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_cond_init(&crew->begin, NULL);
 	rc = crew_hire(workers, crew, &hired);
@@ -150,7 +150,7 @@ static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 	mem_free(workers);
 	if (rc)
 		return rc;
-	return crew->code ? fail_with(crew->code, crew->sentence) : 0;
+	return crew->cause.code ? fail_cause(&crew->cause) : 0;
 }
 
 /* ---- making ranks -------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static int run_rank(struct crew *crew, int i)
 	rc = worker_call(crew, i);
 	if (rc) {
 		if (!*status_sentence())
-			fail(rc, "%s: rank %d: fn returned %d", crew->what, i, rc);
+			fail_call(rc, crew->what, "rank %d: fn returned %d", i, rc);
 		crew_failed(crew, rc); /* first, before those that it wakes */
 		spmt_abort(crew->comms[i], rc);
 	}
@@ -236,14 +236,14 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 	int rc;
 
 	if (nranks < 1 || !fn)
-		return fail(-EINVAL, "spmt_run: %s (nranks %d)",
+		return fail_call(-EINVAL, "spmt_run", "%s (nranks %d)",
 			fn ? "a world has at least one rank" : "fn is NULL", nranks);
 	rc = run_attr(nranks, common, &uid, &attr);
 	if (rc)
 		return rc;
 	crew.comms = mem_calloc((size_t)nranks, sizeof(*crew.comms));
 	if (!crew.comms)
-		return fail(-ENOMEM, "spmt_run: out of memory for %d ranks", nranks);
+		return fail_call(-ENOMEM, "spmt_run", "out of memory for %d ranks", nranks);
 	crew.given = crew.comms;
 	rc = crew_hold(&crew, &uid, nranks);
 	if (!rc)
@@ -274,9 +274,9 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 
 		snprintf(name, sizeof(name), "attrs[%d]", i);
 		if (given->size != step)
-			rc = fail(-EINVAL,
-				"spmt_init_all: attrs[%d].size is %zu, attrs[0].size is %zu", i,
-				given->size, step);
+			rc = fail_call(-EINVAL, "spmt_init_all",
+				"attrs[%d].size is %zu, attrs[0].size is %zu", i, given->size,
+				step);
 		else
 			rc = attr_take("spmt_init_all", name, given, &own[i]);
 	}
@@ -296,8 +296,8 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 	if (above >= 0 && env_launched())
 		return 0;
 	if (above >= 0)
-		return fail(-EINVAL,
-			"spmt_init_all: attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes",
+		return fail_call(-EINVAL, "spmt_init_all",
+			"attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes",
 			above, attrs[above].nranks, n);
 	rc = uid_create("spmt_init_all", uid);
 	for (int i = 0; !rc && i < n; i++)
@@ -336,11 +336,13 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	int rc;
 
 	if (n < 1 || !attrs || !comms)
-		return fail(-EINVAL, "spmt_init_all: %s (n %d)",
+		return fail_call(-EINVAL, "spmt_init_all", "%s (n %d)",
 			n < 1 ? "n is below 1" : "attrs or comms is NULL", n);
 	own = mem_calloc((size_t)n, sizeof(*own));
 	crew.comms = mem_calloc((size_t)n, sizeof(*crew.comms));
-	rc = own && crew.comms ? 0 : fail(-ENOMEM, "spmt_init_all: out of memory for %d ranks", n);
+	rc = own && crew.comms
+		? 0
+		: fail_call(-ENOMEM, "spmt_init_all", "out of memory for %d ranks", n);
 	if (!rc)
 		rc = attrs_take(n, attrs, own);
 	if (!rc)
@@ -375,7 +377,7 @@ int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *a
 		.what = "spmt_each" };
 
 	if (n < 1 || !comms || !fn)
-		return fail(-EINVAL, "spmt_each: %s (n %d)",
+		return fail_call(-EINVAL, "spmt_each", "%s (n %d)",
 			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
 	return crew_run(&crew, NULL);
 }

@@ -154,8 +154,8 @@ static int survivors_make(spmt_comm *comm)
 		return 0;
 	comm->survivors = mem_calloc(control_set(comm->nranks), sizeof(*comm->survivors));
 	if (!comm->survivors)
-		return fail(-ENOMEM, "spmt_shrink: rank %d: out of memory for %d ranks", comm->rank,
-			comm->nranks);
+		return fail_call(-ENOMEM, "spmt_shrink", "rank %d: out of memory for %d ranks",
+			comm->rank, comm->nranks);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		add_to_set(comm->survivors, pe);
 	return 0;
@@ -163,8 +163,8 @@ static int survivors_make(spmt_comm *comm)
 
 static int came_too_late(const spmt_comm *comm)
 {
-	return fail(SPMT_ERR_TIMEOUT,
-		"spmt_shrink: rank %d came too late: the others go on without it", comm->rank);
+	return fail_call(SPMT_ERR_TIMEOUT, "spmt_shrink",
+		"rank %d came too late: the others go on without it", comm->rank);
 }
 
 /* Its place among the survivors is lost for good. */
@@ -185,8 +185,8 @@ static int intact(const spmt_comm *comm)
 		(!boot || bootstrap_intact(boot)))
 		return 0;
 	comm_cause(comm, &cause);
-	return fail(SPMT_ERR_BROKEN,
-		"spmt_shrink: rank %d: the memory in which the survivors would agree has been overwritten: %.300s",
+	return fail_call(SPMT_ERR_BROKEN, "spmt_shrink",
+		"rank %d: the memory in which the survivors would agree has been overwritten: %.300s",
 		comm->rank, cause.sentence);
 }
 
@@ -198,14 +198,14 @@ static int shrink_check(
 	if (rc)
 		return rc;
 	if (!next || !rank || !nranks)
-		return fail(-EINVAL, "spmt_shrink: rank %d: %s is NULL", comm->rank,
+		return fail_call(-EINVAL, "spmt_shrink", "rank %d: %s is NULL", comm->rank,
 			!next		? "next"
 				: !rank ? "rank"
 					: "nranks");
 	comm_look(comm);
 	if (!atomic_load(&comm->control->stop))
-		return fail(-EINVAL,
-			"spmt_shrink: rank %d: the %s is whole, spmt_split makes parts", comm->rank,
+		return fail_call(-EINVAL, "spmt_shrink",
+			"rank %d: the %s is whole, spmt_split makes parts", comm->rank,
 			comm->parent ? "comm" : "world");
 	for (int pe = 0; pe < comm->nranks; pe++)
 		if (!meet_is_near(comm, pe))
@@ -231,8 +231,8 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 		return came_too_late(comm);
 	name = mem_calloc(1, next_size(comm));
 	if (!name)
-		return fail(-ENOMEM, "spmt_shrink: rank %d: out of memory for %d ranks", comm->rank,
-			comm->nranks);
+		return fail_call(-ENOMEM, "spmt_shrink", "rank %d: out of memory for %d ranks",
+			comm->rank, comm->nranks);
 	atomic_store(&comm->control->cells[comm->rank].come, ++comm->shrinks);
 	tell_others(comm->control);
 	settle_round(comm, name->set);

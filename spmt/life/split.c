@@ -104,8 +104,8 @@ static int group_make(const spmt_comm *parent, int color, int key, struct group 
 	group->keys = mem_calloc(n, sizeof(*group->keys));
 	group->areas = mem_calloc(n, sizeof(*group->areas));
 	if (!group->ranks || !group->keys || !group->areas)
-		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a group of ranks",
-			parent->rank);
+		return fail_call(-ENOMEM, "spmt_split",
+			"rank %d: out of memory for a group of ranks", parent->rank);
 	group->color = color;
 	for (int r = 0; r < parent->nranks; r++) {
 		if (r == parent->rank)
@@ -143,7 +143,8 @@ static int part_begin(spmt_comm *parent, const struct group *group, spmt_comm **
 	spmt_comm *comm = world_comm_take();
 
 	if (!comm)
-		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a comm", parent->rank);
+		return fail_call(
+			-ENOMEM, "spmt_split", "rank %d: out of memory for a comm", parent->rank);
 	comm->rank = group->rank;
 	comm->nranks = group->n;
 	comm->parent = parent;
@@ -168,8 +169,9 @@ static int world_ranks_make(spmt_comm *comm, const struct group *group)
 {
 	comm->world_ranks = mem_calloc((size_t)comm->nranks, sizeof(*comm->world_ranks));
 	if (!comm->world_ranks)
-		return fail(-ENOMEM, "spmt_split: rank %d: out of memory for a list of %d ranks",
-			comm->parent->rank, comm->nranks);
+		return fail_call(-ENOMEM, "spmt_split",
+			"rank %d: out of memory for a list of %d ranks", comm->parent->rank,
+			comm->nranks);
 	for (int r = 0; r < comm->nranks; r++)
 		comm->world_ranks[r] = comm_world_rank(comm->parent, group->ranks[r]);
 	return 0;
@@ -235,8 +237,8 @@ static int control_make(const spmt_comm *comm, struct control **control)
 		control_take(atomic_load(&comm->world->control), comm->world->nranks, comm->nranks);
 	return *control
 		? 0
-		: fail(-ENOMEM,
-			  "spmt_split: rank %d: no room for another comm of %d ranks: too many are alive",
+		: fail_call(-ENOMEM, "spmt_split",
+			  "rank %d: no room for another comm of %d ranks: too many are alive",
 			  comm->parent->rank, comm->nranks);
 }
 
@@ -334,7 +336,8 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 	if (rc)
 		return rc;
 	if (!out)
-		record.status = fail(-EINVAL, "spmt_split: rank %d: part is NULL", parent->rank);
+		record.status =
+			fail_call(-EINVAL, "spmt_split", "rank %d: part is NULL", parent->rank);
 	rc = meet(parent, &record);
 	if (!rc)
 		rc = split_made(parent, color, key, &group, &comm);

@@ -25,19 +25,25 @@ static const struct {
 	{ SPMT_ERR_BROKEN, "the world is broken" },
 };
 
-/* Written aside first: an argument may be the last sentence itself. The caller's errno is kept. */
-static int PRINTF(2, 0) store_sentence(int code, const char *fmt, va_list args, const char *suffix)
+/* Written aside first: an argument may be the last sentence itself. The caller's errno is kept. before: stays in front of the
+   text, "" if nothing does. */
+static int PRINTF(3, 0) store_sentence(
+	int code, const char *before, const char *fmt, va_list args, const char *suffix)
 {
 	int saved_errno = errno;
 	char text[STATUS_SENTENCE];
 	size_t used;
 
-	if (vsnprintf(text, sizeof(text), fmt, args) < 0)
-		text[0] = '\0';
+	snprintf(text, sizeof(text), "%s%s", before, *before ? ": " : "");
+	used = strlen(text);
+	if (vsnprintf(text + used, sizeof(text) - used, fmt, args) < 0)
+		text[used] = '\0';
 	used = strlen(text);
 	if (suffix)
 		snprintf(text + used, sizeof(text) - used, ": %s", suffix);
 	memcpy(last_failure.sentence, text, sizeof(text));
+	last_failure.call = 0;
+	last_failure.ranked = false;
 	log_line(LOG_DEBUG, "%s (%d)", text, code);
 	errno = saved_errno;
 	return code;
@@ -48,8 +54,32 @@ int fail(int code, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	store_sentence(code, fmt, args, NULL);
+	store_sentence(code, "", fmt, args, NULL);
 	va_end(args);
+	return code;
+}
+
+int fail_call(int code, const char *call, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	store_sentence(code, call, fmt, args, NULL);
+	va_end(args);
+	last_failure.call = call_id(call);
+	return code;
+}
+
+int fail_rank(int code, int rank, const char *fmt, ...)
+{
+	char who[24];
+	va_list args;
+
+	snprintf(who, sizeof(who), "rank %d", rank);
+	va_start(args, fmt);
+	store_sentence(code, who, fmt, args, NULL);
+	va_end(args);
+	last_failure.ranked = true;
 	return code;
 }
 
@@ -59,8 +89,20 @@ int fail_errno(int err, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	store_sentence(code, fmt, args, status_text(code));
+	store_sentence(code, "", fmt, args, status_text(code));
 	va_end(args);
+	return code;
+}
+
+int fail_call_errno(int err, const char *call, const char *fmt, ...)
+{
+	int code = err > 0 ? -err : -EIO;
+	va_list args;
+
+	va_start(args, fmt);
+	store_sentence(code, call, fmt, args, status_text(code));
+	va_end(args);
+	last_failure.call = call_id(call);
 	return code;
 }
 
@@ -70,12 +112,64 @@ int fail_with(int code, const char *sentence)
 
 	memmove(last_failure.sentence, sentence, n);
 	last_failure.sentence[n] = '\0';
+	last_failure.call = 0;
+	last_failure.ranked = false;
 	return code;
+}
+
+int fail_with_call(int code, const char *call, const char *sentence)
+{
+	fail_with(code, sentence);
+	last_failure.call = call_id(call);
+	return code;
+}
+
+/* FNV-1a. */
+uint32_t call_id(const char *name)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 16777619u;
+	return h ? h : 1;
+}
+
+void cause_set(struct cause *cause, int code, const char *call, const char *sentence)
+{
+	size_t n = strnlen(sentence, STATUS_SENTENCE - 1);
+
+	memset(cause, 0, sizeof(*cause));
+	cause->code = code;
+	cause->call = call ? call_id(call) : 0;
+	memcpy(cause->sentence, sentence, n);
+}
+
+void cause_last(struct cause *cause, int code)
+{
+	cause_set(cause, code, NULL, last_failure.sentence);
+	cause->call = last_failure.call;
+}
+
+int fail_cause(const struct cause *cause)
+{
+	fail_with(cause->code, cause->sentence);
+	last_failure.call = cause->call;
+	return cause->code;
 }
 
 const char *status_sentence(void)
 {
 	return last_failure.sentence;
+}
+
+bool status_names(const char *call)
+{
+	return call ? last_failure.call == call_id(call) : last_failure.call != 0;
+}
+
+bool status_names_rank(void)
+{
+	return last_failure.ranked;
 }
 
 /* In English whatever the locale, and the same text at each call. NULL: no such error. */
@@ -113,6 +207,12 @@ void status_save(struct status_saved *saved)
 void status_restore(const struct status_saved *saved)
 {
 	last_failure = *saved;
+}
+
+int fail_again(int code, const struct status_saved *saved)
+{
+	last_failure = *saved;
+	return code;
 }
 
 void text_add(struct text *t, const char *fmt, ...)

@@ -4,11 +4,15 @@
  *
  * The first function that knows a cause calls fail() with everything the user needs: function, rank, argument,
  * value, and the environment variable that would help. Everybody above passes the code on and leaves the sentence.
+ *
+ * A sentence is for people. What code has to know of it stands beside it: the call whose name it begins with, or that
+ * it begins with a rank.
  */
 #ifndef SPMT_STATUS_H
 #define SPMT_STATUS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base.h"
 
@@ -20,11 +24,38 @@ int fail(int code, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 /* As fail(-err, ..), with ": <text of errno>" appended. `err` is a positive errno; 0 is taken as EIO. */
 int fail_errno(int err, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 
-/* Takes over a sentence that another thread or rank recorded; returns `code`. */
+/* As fail and fail_errno, with "<call>: " before the text: the name of a public call. */
+int fail_call(int code, const char *call, const char *fmt, ...) PRINTF(3, 4) __attribute__((cold));
+int fail_call_errno(int err, const char *call, const char *fmt, ...) PRINTF(3, 4)
+	__attribute__((cold));
+/* As fail, with "rank <rank>: " before the text: of a layer that knows the rank, but no call. */
+int fail_rank(int code, int rank, const char *fmt, ...) PRINTF(3, 4) __attribute__((cold));
+
+/* A call's name as a number, never 0. */
+uint32_t call_id(const char *name);
+
+/* Why something failed or broke, as it goes from thread to thread and from process to process. */
+struct cause {
+	int32_t code;
+	uint32_t
+		call; /* call_id() of the name that the sentence begins with; 0: it names no call */
+	char sentence[STATUS_SENTENCE];
+};
+/* `call` and all of `sentence` are copied; call NULL: it names none. Bytes behind the sentence are 0. */
+void cause_set(struct cause *cause, int code, const char *call, const char *sentence);
+/* The calling thread's last failure. */
+void cause_last(struct cause *cause, int code);
+/* Takes over what another thread or rank recorded; returns its code. */
+int fail_cause(const struct cause *cause) __attribute__((cold));
+/* Takes over a sentence that names no call, or begins with the name of `call`; returns `code`. */
 int fail_with(int code, const char *sentence) __attribute__((cold));
+int fail_with_call(int code, const char *call, const char *sentence) __attribute__((cold));
 
 /* This thread's last sentence, "" if none. Valid until this thread's next failure. */
 const char *status_sentence(void);
+/* Whether that begins with the name of `call`, NULL: of any; and whether it begins with a rank. */
+bool status_names(const char *call);
+bool status_names_rank(void);
 
 /* The kind of a code in a few words; never NULL, codes nobody knows included. */
 const char *status_text(int code);
@@ -39,8 +70,12 @@ void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
 /* The sentence saved, and put back by a clean-up that must not overwrite the cause. */
 struct status_saved {
 	char sentence[STATUS_SENTENCE];
+	uint32_t call; /* as in struct cause */
+	bool ranked;   /* it begins with a rank */
 };
 void status_save(struct status_saved *saved);
 void status_restore(const struct status_saved *saved);
+/* The same, of a failure that is told later; returns its code. */
+int fail_again(int code, const struct status_saved *saved) __attribute__((cold));
 
 #endif

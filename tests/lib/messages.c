@@ -26,7 +26,7 @@ enum { RANKS_AT_MOST = 160, LOOK_MS = 20, DECIDE_MS = 20000 };
 enum kind { JOIN = 1, COME, OPEN, BREAK };
 
 struct message {
-	uint32_t kind;
+	uint32_t kind, call; /* call, code, text: a struct cause, where something broke */
 	int32_t rank, nranks, code;
 	uint64_t world[2], comm, epoch;
 	struct meet_record record;
@@ -274,8 +274,10 @@ static void *ear_main(void *arg)
 		pthread_mutex_unlock(&s->lock);
 	}
 	if (m.kind == BREAK) {
-		m.text[sizeof(m.text) - 1] = '\0';
-		comm_break(s->comm, m.code, m.text);
+		struct cause cause = { m.code, m.call, "" };
+
+		memcpy(cause.sentence, m.text, sizeof(m.text) - 1);
+		comm_break(s->comm, &cause);
 	}
 	pthread_mutex_lock(&s->lock);
 	s->over = true;
@@ -352,17 +354,20 @@ static void messages_close(spmt_comm *comm)
 	comm->meeting_state = NULL;
 }
 
-static void message_break(const spmt_comm *comm, uint64_t epoch, int code, const char *sentence)
+static void message_break(const spmt_comm *comm, uint64_t epoch, const struct cause *cause)
 {
-	struct message m = { .kind = BREAK, .code = code, .epoch = epoch };
+	struct message m = { .kind = BREAK,
+		.call = cause->call,
+		.code = cause->code,
+		.epoch = epoch };
 
-	snprintf(m.text, sizeof(m.text), "%s", sentence);
+	memcpy(m.text, cause->sentence, sizeof(m.text));
 	send_message(state_of(comm)->fd, &m);
 }
 
-static void messages_broke(spmt_comm *comm, int code, const char *sentence)
+static void messages_broke(spmt_comm *comm, const struct cause *cause)
 {
-	message_break(comm, 0, code, sentence);
+	message_break(comm, 0, cause);
 }
 
 static void messages_attach(spmt_comm *comm, const void *data, size_t size)
@@ -406,10 +411,10 @@ static bool messages_decided(spmt_comm *comm)
 /* Once, when the deadline passes: the hub decides whether all have come before. */
 static void messages_give_up(spmt_comm *comm, int64_t waited)
 {
-	struct text t = { .used = 0 };
+	struct cause cause;
 
-	meet_missed(comm, waited, &t);
-	message_break(comm, comm->epoch, SPMT_ERR_TIMEOUT, t.bytes);
+	meet_missed(comm, waited, &cause);
+	message_break(comm, comm->epoch, &cause);
 }
 
 static int64_t messages_wait(spmt_comm *comm)
@@ -430,7 +435,9 @@ static int64_t messages_wait(spmt_comm *comm)
 			given_up = true;
 		}
 		if (given_up && waited > (limit + DECIDE_MS) * 1000000) {
-			comm_break(comm, SPMT_ERR_BROKEN, "the hub of the test is silent");
+			comm_break(comm,
+				&(struct cause){ SPMT_ERR_BROKEN, 0,
+					"the hub of the test is silent" });
 			break;
 		}
 		waits_show(comm, s, &wait);

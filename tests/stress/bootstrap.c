@@ -34,13 +34,13 @@ struct rank {
 	int rank;
 };
 
-static void told(void *ctx, int code, const char *sentence)
+static void told(void *ctx, const struct cause *cause)
 {
 	struct teller *t = ctx;
 	struct world *w = t->world;
 
 	atomic_fetch_add(&t->told, 1);
-	if (code != -5 || strcmp(sentence, "on purpose"))
+	if (cause->code != -5 || strcmp(cause->sentence, "on purpose"))
 		atomic_fetch_add(&w->bad, 1);
 }
 
@@ -122,7 +122,7 @@ static void *live(void *arg)
 	bad += bootstrap_add(w->parties[mine], r->rank, &square, &patience) != 0;
 	bad += use(r, w->parties[mine]);
 	if (mine < w->breakers)
-		bootstrap_break(w->parties[mine], -5, "on purpose");
+		bootstrap_break(w->parties[mine], &(struct cause){ -5, 0, "on purpose" });
 	if (w->breakers)
 		bad += !hears(w, mine);
 	pthread_barrier_wait(&w->barrier);

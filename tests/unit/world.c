@@ -43,7 +43,7 @@ static void leave_world(bool exported, bool breaks)
 	if (exported)
 		cr_assert_eq(heap_export_update(&slot->heap, &slot->export), 0);
 	if (breaks)
-		world_break(comm->world, -EIO, "on purpose");
+		world_break(comm->world, &(struct cause){ -EIO, 0, "on purpose" });
 	world_comm_unlist(comm);
 	world_leave(comm);
 }

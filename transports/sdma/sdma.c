@@ -205,8 +205,8 @@ static void note_failure(
 {
 	if (st->error)
 		return;
-	st->error = fail(rc, "rank %d: copy of %zu bytes between %p and rank %d failed: %s",
-		link->rank, m->n, m->dst, link->pe, status_sentence());
+	st->error = fail_rank(rc, link->rank, "copy of %zu bytes between %p and rank %d failed: %s",
+		m->n, m->dst, link->pe, status_sentence());
 	status_save(&st->why);
 }
 
@@ -376,7 +376,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	if (!rc)
 		link->pending = pending;
 	if (!rc && st->error)
-		rc = fail_with(st->error, st->why.sentence);
+		rc = fail_again(st->error, &st->why);
 	st->error = before;
 	st->why = why;
 	return rc;
@@ -451,7 +451,7 @@ static int sdma_fence(struct mover *m)
 	struct sdma *st = m->state;
 	int rc = st ? settle_all(m->link, st, "fence") : 0;
 
-	return !rc && st && st->error ? fail_with(st->error, st->why.sentence) : rc;
+	return !rc && st && st->error ? fail_again(st->error, &st->why) : rc;
 }
 
 static int sdma_quiet(struct mover *m)
@@ -461,7 +461,7 @@ static int sdma_quiet(struct mover *m)
 
 	if (rc || !st || !st->error)
 		return rc;
-	rc = fail_with(st->error, st->why.sentence);
+	rc = fail_again(st->error, &st->why);
 	st->error = 0;
 	return rc;
 }

@@ -53,6 +53,33 @@ Test(status, the_last_sentence_may_be_an_argument)
 	cr_assert_str_eq(status_sentence(), "because of cause");
 }
 
+Test(status, a_sentence_says_whose_it_is)
+{
+	struct status_saved saved;
+	struct cause cause;
+
+	fail(-1, "spmt_put: rank 3: in words alone");
+	cr_expect(!status_names("spmt_put") && !status_names(NULL) && !status_names_rank());
+	fail_rank(-2, 3, "%s to rank %d", "a copy", 4);
+	cr_expect_str_eq(status_sentence(), "rank 3: a copy to rank 4");
+	cr_expect(!status_names(NULL) && status_names_rank());
+	status_save(&saved);
+	cr_assert_eq(fail_call(-3, "spmt_put", "%s", status_sentence()), -3);
+	cr_expect_str_eq(status_sentence(), "spmt_put: rank 3: a copy to rank 4");
+	cr_expect(status_names("spmt_put") && status_names(NULL) && !status_names_rank());
+	cr_expect(!status_names("spmt_get") && !status_names("spmt_pu"));
+	cause_last(&cause, -3);
+	cr_assert_eq(fail_again(-2, &saved), -2);
+	cr_expect(!status_names(NULL) && status_names_rank());
+	cr_assert_eq(fail_cause(&cause), -3);
+	cr_expect(status_names("spmt_put") && !status_names_rank());
+	cr_assert_eq(fail_call_errno(EIO, "spmt_get", "file %d", 1), -EIO);
+	cr_expect_str_eq(status_sentence(), "spmt_get: file 1: Input/output error");
+	cr_expect(status_names("spmt_get"));
+	fail_with(-4, "plain");
+	cr_expect(!status_names(NULL) && !strcmp(status_sentence(), "plain"));
+}
+
 Test(status, save_and_restore)
 {
 	struct status_saved saved;

@@ -185,6 +185,7 @@ Test(bootstrap, another_size_of_world)
 Test(bootstrap, a_guest_may_break_what_gathers)
 {
 	struct party parties[2];
+	struct cause cause;
 	struct uid uid;
 
 	uid_make(&uid);
@@ -192,7 +193,8 @@ Test(bootstrap, a_guest_may_break_what_gathers)
 	add_ok(&parties[0], 0);
 	open_ok(&parties[1], &uid, 3);
 	cr_expect_eq(add(&parties[1], 2), SPMT_ERR_MISMATCH);
-	bootstrap_break(parties[1].b, SPMT_ERR_MISMATCH, status_sentence());
+	cause_last(&cause, SPMT_ERR_MISMATCH);
+	bootstrap_break(parties[1].b, &cause);
 	cr_expect_eq(wait_for(&parties[0], 5000), SPMT_ERR_MISMATCH);
 	cr_expect(says("rank 2 passed 3, the world has 2"));
 	cr_expect(hears(&parties[0]));
@@ -232,8 +234,8 @@ Test(bootstrap, one_breaks_and_all_hear)
 
 		uid_make(&uid);
 		join(&uid, parties, (int[]){ 1, 1, 1 }, 3, 3);
-		bootstrap_break(parties[by].b, -EIO, "on\npurpose");
-		bootstrap_break(parties[by].b, -ENOENT, "too late");
+		bootstrap_break(parties[by].b, &(struct cause){ -EIO, 0, "on\npurpose" });
+		bootstrap_break(parties[by].b, &(struct cause){ -ENOENT, 0, "too late" });
 		for (int i = 0; i < 3; i++) {
 			cr_expect(i == by ? !parties[i].heard.times : hears(&parties[i]));
 			cr_expect_eq(wait_for(&parties[i], 1000), -EIO);
@@ -257,7 +259,7 @@ Test(bootstrap, broken_while_it_gathers)
 	for (int i = 0; i < 2; i++)
 		open_ok(&parties[i], &uid, 3);
 	add_ok(&parties[0], 0);
-	bootstrap_break(parties[1].b, -ENODEV, "no device");
+	bootstrap_break(parties[1].b, &(struct cause){ -ENODEV, 0, "no device" });
 	cr_expect_eq(wait_for(&parties[0], 5000), -ENODEV);
 	open_ok(&late, &uid, 3);
 	cr_expect_eq(add(&late, 2), -ENODEV);

@@ -387,7 +387,7 @@ Test(bootstrap_names, a_break_goes_along)
 
 		uid_make(&uid);
 		two_lead(&uid, parties);
-		bootstrap_break(parties[by].b, -EIO, "on purpose");
+		bootstrap_break(parties[by].b, &(struct cause){ -EIO, 0, "on purpose" });
 		cr_expect_eq(wait_for(&parties[1 - by], 10000), -EIO, "%s", status_sentence());
 		cr_expect(says("on purpose"));
 		for (int i = 0; i < 2; i++)

@@ -34,12 +34,12 @@ struct blob {
 	int rank, square;
 };
 
-static inline void broken(void *ctx, int code, const char *sentence)
+static inline void broken(void *ctx, const struct cause *cause)
 {
 	struct heard *heard = ctx;
 
-	memcpy(heard->sentence, sentence, strlen(sentence) + 1);
-	atomic_store(&heard->code, code);
+	memcpy(heard->sentence, cause->sentence, sizeof(heard->sentence));
+	atomic_store(&heard->code, cause->code);
 	atomic_fetch_add(&heard->times, 1);
 }
 

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# A sentence is for people: no code of the library compares one. What code has to know of it stands beside it (src/base/status.h).
+. "$(dirname "$0")/lib.sh"
+
+compares='\b(str|mem)n?(case)?(cmp|str|mem)\('
+sentences='sentence|reason|cause|->why|\.why|strerror|status_text|last_error|"[a-z_]+[: ]+"|"spmt_'
+nothing_in 'no comparison of sentences' "$(grep -rnE --include='*.[ch]' "$compares[^;]*($sentences)" src heap transports spmt include)"
+plan

@@ -201,9 +201,9 @@ static int store_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 
 static int store_cannot(const struct link *link, const char *what)
 {
-	return fail(SPMT_ERR_UNSUPPORTED,
-		"rank %d: %s to rank %d: the CPU does not reach its memory, or not in order of a stream",
-		link->rank, what, link->pe);
+	return fail_rank(SPMT_ERR_UNSUPPORTED, link->rank,
+		"%s to rank %d: the CPU does not reach its memory, or not in order of a stream",
+		what, link->pe);
 }
 
 int store_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,

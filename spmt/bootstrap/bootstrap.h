@@ -82,7 +82,7 @@ bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
 /* Whether the process still takes part: 0 once it has died, or has closed its bootstrap. Said by the
    shared memory, so that it holds in a broken world and without the hub, too; on another node, or with
    a control_size of 0, always true. Once complete, of processes that have been heard of since. */
-bool bootstrap_lives(const struct bootstrap *b, int process);
+bool bootstrap_is_alive(const struct bootstrap *b, int process);
 
 /* Whether the shared memory still tells that this process lives: if not, somebody has overwritten it. True without that memory. */
 bool bootstrap_intact(const struct bootstrap *b);

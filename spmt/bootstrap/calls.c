@@ -214,14 +214,14 @@ bool bootstrap_apart(const struct bootstrap *b, int rank, int other)
 	return b->client.away[rank] != b->client.away[other];
 }
 
-bool bootstrap_lives(const struct bootstrap *b, int process)
+bool bootstrap_is_alive(const struct bootstrap *b, int process)
 {
-	return !b->client.lives || lives_on(b->client.lives, process);
+	return !b->client.live_table || live_table_has(b->client.live_table, process);
 }
 
 bool bootstrap_intact(const struct bootstrap *b)
 {
-	return lives_intact(&b->client.life);
+	return live_table_intact(&b->client.live);
 }
 
 void bootstrap_break(struct bootstrap *b, const struct cause *cause)

@@ -55,7 +55,7 @@ void client_break(struct client *c, const struct cause *cause, bool own)
 }
 
 /* As client_break, of what the hub said or what its silence says: it need not be told. */
-static void hear_break(struct client *c, const struct cause *cause)
+static void on_break(struct client *c, const struct cause *cause)
 {
 	if (c->cause.code)
 		return;
@@ -145,9 +145,9 @@ static void hub_died(struct client *c)
 	if (!c->cause.code && c->local) {
 		cause_set(&cause, -ENOMEM, "spmt_init",
 			"spmt_init: out of memory or descriptors in the rendezvous");
-		hear_break(c, &cause);
+		on_break(c, &cause);
 	} else if (!c->cause.code && c->complete) {
-		hear_break(c, &cause);
+		on_break(c, &cause);
 	} else if (!c->cause.code && c->remote && c->state != CLIENT_READY) {
 		look_again(c); /* nothing has shown that it was one */
 		return;
@@ -198,7 +198,7 @@ static bool former_serve(struct client *c, const struct pollfd *set)
 
 /* ---- what the hub says --------------------------------------------------------------------- */
 
-static void hear_challenge(struct client *c, const struct wire_challenge *challenge)
+static void on_challenge(struct client *c, const struct wire_challenge *challenge)
 {
 	const struct bootstrap_config *config = c->config;
 
@@ -242,7 +242,7 @@ static void send_claims(struct client *c)
 	}
 }
 
-static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
+static void on_welcome(struct client *c, const struct wire_welcome *welcome)
 {
 	unsigned char proof[WIRE_PROOF];
 
@@ -262,7 +262,7 @@ static void hear_welcome(struct client *c, const struct wire_welcome *welcome)
 }
 
 /* A rank that this process held under an earlier hub may now be somebody else's. */
-static void hear_verdict(struct client *c, const struct wire_verdict *verdict)
+static void on_verdict(struct client *c, const struct wire_verdict *verdict)
 {
 	uint32_t rank = verdict->rank;
 
@@ -278,7 +278,7 @@ static void hear_verdict(struct client *c, const struct wire_verdict *verdict)
 	}
 }
 
-static void hear_rank(struct client *c, const struct wire_message *m)
+static void on_rank(struct client *c, const struct wire_message *m)
 {
 	uint32_t rank = m->u.rank.rank;
 
@@ -315,7 +315,7 @@ static int client_number(struct client *c)
 size_t client_memory(const struct bootstrap_config *config)
 {
 	return config->control_size
-		? align_up(config->control_size, CACHE_LINE) + lives_size(config->nranks)
+		? align_up(config->control_size, CACHE_LINE) + live_table_size(config->nranks)
 		: 0;
 }
 
@@ -325,17 +325,17 @@ static int memory_take(struct client *c, int fd)
 
 	if (rc)
 		return rc;
-	c->lives = (char *)c->control + align_up(c->config->control_size, CACHE_LINE);
-	lives_begin(&c->life, c->lives, c->self);
+	c->live_table = (char *)c->control + align_up(c->config->control_size, CACHE_LINE);
+	live_table_join(&c->live, c->live_table, c->self);
 	return 0;
 }
 
 void client_end(struct client *c)
 {
-	lives_end(&c->life);
+	live_table_leave(&c->live);
 }
 
-static void hear_complete(struct client *c, const struct wire_complete *complete, int fd)
+static void on_complete(struct client *c, const struct wire_complete *complete, int fd)
 {
 	int missing = 0, rc;
 
@@ -358,7 +358,7 @@ static void hear_complete(struct client *c, const struct wire_complete *complete
 }
 
 /* A goodbye: while the world gathers another hub has to be found, later there is no need. */
-static void hear_bye(struct client *c)
+static void on_bye(struct client *c)
 {
 	if (!c->complete && !c->cause.code) {
 		c->search.attempts = 0;
@@ -369,27 +369,27 @@ static void hear_bye(struct client *c)
 	c->state = CLIENT_ALONE;
 }
 
-static void client_hear(struct client *c, const struct wire_message *m, int *fd)
+static void client_dispatch(struct client *c, const struct wire_message *m, int *fd)
 {
 	struct cause cause;
 	int rc;
 
 	switch (m->type) {
 	case WIRE_CHALLENGE:
-		hear_challenge(c, &m->u.challenge);
+		on_challenge(c, &m->u.challenge);
 		break;
 	case WIRE_WELCOME:
-		hear_welcome(c, &m->u.welcome);
+		on_welcome(c, &m->u.welcome);
 		break;
 	case WIRE_VERDICT:
-		hear_verdict(c, &m->u.verdict);
+		on_verdict(c, &m->u.verdict);
 		break;
 	case WIRE_PRESENT:
 	case WIRE_ABSENT:
-		hear_rank(c, m);
+		on_rank(c, m);
 		break;
 	case WIRE_COMPLETE:
-		hear_complete(c, &m->u.complete, *fd);
+		on_complete(c, &m->u.complete, *fd);
 		break;
 	case WIRE_RELAY:
 		rc = round_take(c, m, fd);
@@ -398,10 +398,10 @@ static void client_hear(struct client *c, const struct wire_message *m, int *fd)
 		break;
 	case WIRE_BREAK:
 		wire_cause(m, &cause);
-		hear_break(c, &cause);
+		on_break(c, &cause);
 		break;
 	default: /* WIRE_BYE */
-		hear_bye(c);
+		on_bye(c);
 	}
 }
 
@@ -436,7 +436,7 @@ static bool client_read(struct client *c)
 
 		more = conn_receive(&c->conn, &rules);
 		while ((rc = conn_next(&c->conn, &rules, &m, &fd)) > 0) {
-			client_hear(c, &m, &fd);
+			client_dispatch(c, &m, &fd);
 			if (fd >= 0)
 				close(fd);
 			rules = client_rules(c);

@@ -7,7 +7,7 @@
 
 #include "connection.h"
 #include "search.h"
-#include "lives.h"
+#include "live_table.h"
 
 enum client_state {
 	CLIENT_LOOKING,	 /* for a hub */
@@ -58,8 +58,8 @@ struct client {
 
 	bool complete, any_remote;
 	int processes, self;
-	void *control, *lives; /* in one mapping */
-	struct life life;
+	void *control, *live_table; /* in one mapping */
+	struct live_process live;
 
 	uint32_t begun; /* exchanges this process has begun */
 	uint32_t taken; /* .. and has got the results of */

@@ -59,7 +59,7 @@ struct hub {
 
 /* ---- to all -------------------------------------------------------------------------------- */
 
-static void hub_tell(
+static void hub_send_all(
 	struct hub *hub, enum wire_type type, const void *fixed, const void *tail, size_t tail_size)
 {
 	for (struct member *m = hub->members; m; m = m->next)
@@ -139,7 +139,7 @@ static void member_withdraw(struct hub *hub, struct member *m)
 			continue;
 		hub->owner[r] = -1;
 		hub->npresent--;
-		hub_tell(hub, WIRE_ABSENT, &w, NULL, 0);
+		hub_send_all(hub, WIRE_ABSENT, &w, NULL, 0);
 	}
 }
 
@@ -222,7 +222,7 @@ static void hub_complete(struct hub *hub)
 
 /* ---- what members say ---------------------------------------------------------------------- */
 
-static void hear_hello(struct hub *hub, struct member *m, const struct wire_hello *hello)
+static void on_hello(struct hub *hub, struct member *m, const struct wire_hello *hello)
 {
 	const struct bootstrap_config *c = hub->config;
 	struct wire_welcome w = { 0, m->id, (uint32_t)c->nranks, 0, c->blob_size, c->control_size,
@@ -252,7 +252,7 @@ static void hear_hello(struct hub *hub, struct member *m, const struct wire_hell
 		hub_send_break(hub, m);
 }
 
-static void hear_add(struct hub *hub, struct member *m, const struct wire_message *msg)
+static void on_add(struct hub *hub, struct member *m, const struct wire_message *msg)
 {
 	int rank = (int)msg->u.rank.rank;
 	struct wire_verdict verdict = { msg->u.rank.rank, 0 };
@@ -274,7 +274,7 @@ static void hear_add(struct hub *hub, struct member *m, const struct wire_messag
 		hub_complete(hub);
 }
 
-static void hear_exchange(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
+static void on_exchange(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
 {
 	struct wire_data w = { msg->u.data.round, (uint32_t)m->process };
 
@@ -289,19 +289,19 @@ static void hear_exchange(struct hub *hub, struct member *m, const struct wire_m
 				to->conn.remote ? -1 : fd);
 }
 
-static void hub_hear(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
+static void hub_dispatch(struct hub *hub, struct member *m, const struct wire_message *msg, int fd)
 {
 	struct cause cause;
 
 	switch (msg->type) {
 	case WIRE_HELLO:
-		hear_hello(hub, m, &msg->u.hello);
+		on_hello(hub, m, &msg->u.hello);
 		break;
 	case WIRE_ADD:
-		hear_add(hub, m, msg);
+		on_add(hub, m, msg);
 		break;
 	case WIRE_EXCHANGE:
-		hear_exchange(hub, m, msg, fd);
+		on_exchange(hub, m, msg, fd);
 		break;
 	case WIRE_BREAK:
 		if (m->state == MEMBER_GUEST && hub->complete)
@@ -338,7 +338,7 @@ static void member_read(struct hub *hub, struct member *m)
 
 		more = conn_receive(&m->conn, &rules) && m->state != MEMBER_STRANGER;
 		while ((rc = conn_next(&m->conn, &rules, &msg, &fd)) > 0) {
-			hub_hear(hub, m, &msg, fd);
+			hub_dispatch(hub, m, &msg, fd);
 			if (fd >= 0)
 				close(fd);
 			rules = hub_rules(hub, m);
@@ -411,7 +411,7 @@ static bool is_dead(const void *ctx, int rank)
 }
 
 /* Deaths that one pass has found make one sentence. */
-static void tell_deaths(struct hub *hub)
+static void hub_report_deaths(struct hub *hub)
 {
 	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
 	int n = 0, nranks = hub->config->nranks;
@@ -458,7 +458,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		if (conn_orphaned(&m->conn, set) && m->state != MEMBER_GONE)
 			member_died(hub, m);
 	}
-	tell_deaths(hub);
+	hub_report_deaths(hub);
 	for (struct member *m = hub->members; m; m = m->next)
 		check(hub, m, now);
 	drop_gone(hub);

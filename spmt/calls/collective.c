@@ -13,7 +13,7 @@
 #include "spmt/comm/names.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "view.h"
@@ -143,9 +143,9 @@ static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 		stream_note(comm, &in->reserved);
 }
 
-static uint64_t coll_told(const spmt_comm *comm)
+static uint64_t coll_report(const spmt_comm *comm)
 {
-	return (uint64_t)(uintptr_t)kernel_told_of(comm->signals_dev);
+	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
 }
 
 /* Whoever asks for slots gets them as large on CPUs. */
@@ -164,9 +164,9 @@ int coll_wish(spmt_comm *comm, const char *name)
 	if (!name || comm->coll_wanted >= 0)
 		return 0;
 	coll_names(names, sizeof(names));
-	return fail(-EINVAL,
-		"spmt_init: rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s",
-		comm->rank, name, names);
+	return fail_call(-EINVAL, "spmt_init",
+		"rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s", comm->rank,
+		name, names);
 }
 
 static int coll_row(const spmt_comm *comm, const struct coll_call *c)
@@ -194,7 +194,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 		.src = (uint64_t)(uintptr_t)c->src,
 		.bytes = c->count * type_size(c->type),
 		.key = key,
-		.told = coll_told(comm),
+		.told = coll_report(comm),
 		.algorithm = c->row,
 		.type = (int)c->type,
 		.op = (int)c->op,
@@ -316,7 +316,7 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
 	struct kernel_barrier_args args;
 	struct coll_in_stream in;
@@ -332,7 +332,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	if (!rc)
 		rc = stream_quiet(comm, what, &in.reserved);
 	if (!rc) {
-		args.told = coll_told(comm);
+		args.told = coll_report(comm);
 		view_fill(comm, &args.view);
 		rc = kernel_queue_wide(
 			comm, &kernel_barrier, &args, sizeof(args), 1, in.reserved.at.stream);
@@ -346,7 +346,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	int root, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
 		.root = root };
 	int rc = comm_enter(comm, c.what);
@@ -365,7 +365,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
 		SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
@@ -376,7 +376,7 @@ int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, e
 int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
 		SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
@@ -413,7 +413,7 @@ static int permute_table(
 int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	const int *to, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
 
@@ -427,7 +427,7 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
 		op };
 	int rc = comm_enter(comm, c.what);
@@ -438,7 +438,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	enum spmt_op op, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op };
 	int rc = comm_enter(comm, c.what);
 

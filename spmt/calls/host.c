@@ -7,7 +7,7 @@
 #include "atomics.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -55,7 +55,7 @@ int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reser
 
 int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_quiet_on_stream";
 	struct reserved reserved;
 	int rc = comm_enter(comm, what);
@@ -76,7 +76,7 @@ int spmt_signal_wait_on_stream(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, spmt_stream stream)
 {
 	static const struct call call = { "spmt_signal_wait_on_stream", "sig", "sig" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct kernel_wait_args args = {
 		.sig = (uint64_t)(uintptr_t)sig, .value = val, .cmp = (int)cmp
 	};
@@ -125,7 +125,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	const void *args, size_t args_size)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct host_launch *launch;
 	struct reserved reserved;
 	device_stream s;
@@ -159,7 +159,7 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = host_only(comm, "spmt_host_stream_create");
 
 	if (rc)

@@ -105,7 +105,7 @@ const char *spmt_backend(const spmt_comm *comm)
 	return name;
 }
 
-static int route_tell(const spmt_comm *comm, int pe, struct spmt_route *route)
+static int route_fill(const spmt_comm *comm, int pe, struct spmt_route *route)
 {
 	struct spmt_route whole = { .pe = pe };
 	struct route now;
@@ -136,7 +136,7 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 
 	if (rc)
 		return rc;
-	rc = route_tell(comm, pe, route);
+	rc = route_fill(comm, pe, route);
 	comm_left(comm);
 	return rc;
 }
@@ -218,7 +218,7 @@ static void stats_add(struct spmt_stats *s, const struct link *link)
 	}
 }
 
-static int stats_tell(const spmt_comm *comm, int pe, struct spmt_stats *stats)
+static int stats_fill(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 {
 	struct spmt_stats s = { .size = sizeof(s) };
 
@@ -246,7 +246,7 @@ int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
 
 	if (rc)
 		return rc;
-	rc = stats_tell(comm, pe, stats);
+	rc = stats_fill(comm, pe, stats);
 	comm_left(comm);
 	return rc;
 }

@@ -18,7 +18,7 @@
 #define NAMED_MOST 8	       /* blocks left, by name */
 
 /* The code of a sentence that was just recorded, which a program may never ask for. */
-static int told(int code)
+static int reported(int code)
 {
 	log_line(LOG_CHECK, "%s", status_sentence());
 	return code;
@@ -80,16 +80,16 @@ int misuse_range(
 	struct heap_block b;
 
 	if (!heap_block_below(comm->heap, offset, &b))
-		return told(refuse_gap(comm, what, name, ptr, n, NULL));
+		return reported(refuse_gap(comm, what, name, ptr, n, NULL));
 	/* One past the end, for nothing, is still the block's. */
 	if (offset > block_end(&b) || (n && offset == block_end(&b)))
-		return told(refuse_gap(comm, what, name, ptr, n, &b));
+		return reported(refuse_gap(comm, what, name, ptr, n, &b));
 	if (b.freed)
-		return told(fail_call(-EINVAL, what,
+		return reported(fail_call(-EINVAL, what,
 			"rank %d: %s %p with %llu bytes lies in %s, which was freed (spmt_free no. %llu)",
 			comm->rank, name, ptr, ull(n), block_text(&b).text, ull(b.freed)));
 	if (n > block_end(&b) - offset)
-		return told(fail_call(-EINVAL, what,
+		return reported(fail_call(-EINVAL, what,
 			"rank %d: %s %p with %llu bytes goes %llu bytes past the end of %s",
 			comm->rank, name, ptr, ull(n), ull(n - (block_end(&b) - offset)),
 			block_text(&b).text));
@@ -102,20 +102,20 @@ int misuse_free(const spmt_comm *comm, const void *ptr)
 	struct heap_block b;
 
 	if (!heap_block_below(comm->heap, offset, &b) || offset >= b.offset + b.span)
-		return told(fail_call(-EINVAL, "spmt_free",
+		return reported(fail_call(-EINVAL, "spmt_free",
 			"rank %d: ptr %p (offset %llu) lies in no block", comm->rank, ptr,
 			ull(offset)));
 	if (b.freed)
-		return told(fail_call(-EINVAL, "spmt_free",
+		return reported(fail_call(-EINVAL, "spmt_free",
 			"rank %d: ptr %p lies in %s, which was freed before (spmt_free no. %llu)",
 			comm->rank, ptr, block_text(&b).text, ull(b.freed)));
 	if (offset != b.offset)
-		return told(fail_call(-EINVAL, "spmt_free",
+		return reported(fail_call(-EINVAL, "spmt_free",
 			"rank %d: ptr %p is no block's begin, but %llu bytes into %s", comm->rank,
 			ptr, ull(offset - b.offset), block_text(&b).text));
 	buffer = mems_within(comm, ptr, b.size);
 	if (buffer)
-		return told(fail_call(-EINVAL, "spmt_free",
+		return reported(fail_call(-EINVAL, "spmt_free",
 			"rank %d: ptr %p: in %s lies a buffer that is still registered (spmt_register no. %llu)",
 			comm->rank, ptr, block_text(&b).text, ull(buffer)));
 	return 0;
@@ -209,11 +209,11 @@ static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
 	if (rc || !scar.bytes)
 		return rc;
 	if (b->freed)
-		return told(fail_call(-EFAULT, what,
+		return reported(fail_call(-EFAULT, what,
 			"rank %d: %s was written to after it had been freed (spmt_free no. %llu): %llu bytes, the first at %llu",
 			comm->rank, block_text(b).text, ull(b->freed), ull(scar.bytes),
 			ull(scar.first)));
-	return told(fail_call(-EFAULT, what,
+	return reported(fail_call(-EFAULT, what,
 		"rank %d: what lies behind %s was overwritten: %llu bytes, the first %llu past its end",
 		comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
 }
@@ -269,7 +269,7 @@ static void leak_add(struct leaks *l, const struct heap_block *b)
 }
 
 /* Blocks are the same on all ranks: one tells. */
-static void leaks_tell(const spmt_comm *comm, const struct leaks *l)
+static void leaks_report(const spmt_comm *comm, const struct leaks *l)
 {
 	char more[48] = "";
 
@@ -300,7 +300,7 @@ static int left_on(spmt_comm *comm)
 		else
 			leak_add(&leaks, &b);
 	}
-	leaks_tell(comm, &leaks);
+	leaks_report(comm, &leaks);
 	mems_left(comm);
 	return rc;
 }

@@ -9,7 +9,7 @@
 #include "share.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -19,7 +19,7 @@
 #include "view.h"
 
 struct spmt_mem {
-	struct pooled head;
+	struct object head;
 	spmt_comm *comm;
 	uint64_t name;		      /* the n-th registration of the world */
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
@@ -32,14 +32,14 @@ struct spmt_mem {
 
 static void *_Atomic mem_pages;
 
-static struct pool *mem_pool(void)
+static struct object_pool *mem_objects(void)
 {
-	return process_state(&mem_pages, sizeof(struct pool));
+	return process_state(&mem_pages, sizeof(struct object_pool));
 }
 
 static bool mem_live(const spmt_mem *mem)
 {
-	return mem && pooled_is_live(&mem->head);
+	return mem && object_is_live(&mem->head);
 }
 
 /* Takes any half-made one. */
@@ -59,7 +59,7 @@ static void mem_destroy(spmt_mem *mem)
 		if (mem->next)
 			mem->next->link = mem->link;
 	}
-	pool_give(mem_pool(), mem);
+	object_give(mem_objects(), mem);
 }
 
 void mems_drop(spmt_comm *comm)
@@ -97,21 +97,22 @@ uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 static int mem_ranks(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
-	bool shared = gather_elsewhere(comm);
+	bool shared = comm_spans_processes(comm);
 
 	mem->offsets = mem_calloc((size_t)comm->nranks, sizeof(*mem->offsets));
 	if (shared)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
 	if (mem->offsets && (mem->shares || !shared))
 		return 0;
-	return fail(-ENOMEM, "spmt_register: rank %d: out of memory for %d ranks", comm->rank,
-		comm->nranks);
+	return fail_call(-ENOMEM, "spmt_register", "rank %d: out of memory for %d ranks",
+		comm->rank, comm->nranks);
 }
 
 static int mem_create(spmt_comm *comm, spmt_mem **out)
 {
-	struct pool *pool = mem_pool();
-	spmt_mem *mem = pool && !fault_here(FAULT_REGISTER) ? pool_take(pool, sizeof(*mem)) : NULL;
+	struct object_pool *pool = mem_objects();
+	spmt_mem *mem =
+		pool && !fault_here(FAULT_REGISTER) ? object_take(pool, sizeof(*mem)) : NULL;
 	int rc;
 
 	if (!mem)
@@ -149,7 +150,7 @@ static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t 
 
 	if (!comm->links[pe].base)
 		return 0;
-	if (gather_here(comm, pe))
+	if (comm_is_local(comm, pe))
 		return base;
 	if (offset > info->heap_size || size > info->heap_size - offset)
 		return 0;
@@ -201,13 +202,13 @@ static void mem_publish(spmt_mem *mem)
 	if (mem->next)
 		mem->next->link = &mem->next;
 	comm->mems = mem;
-	atomic_store_explicit(&mem->head.state, POOLED_LIVE, memory_order_release);
+	atomic_store_explicit(&mem->head.state, OBJECT_LIVE, memory_order_release);
 }
 
 int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_REGISTER,
 		.payload = { size ? (uintptr_t)buf : 0, size } };
 	spmt_mem *m = NULL;
@@ -252,7 +253,7 @@ static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *me
 int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_DEREGISTER };
 	int rc = comm_begin(comm, "spmt_deregister");
 
@@ -333,7 +334,7 @@ int spmt_mem_put(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_mem_put", "dst", "src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
 	return rc || !size
@@ -345,7 +346,7 @@ int spmt_mem_put_nbi(
 	spmt_comm *comm, spmt_mem *dst, size_t dst_off, const void *src, size_t size, int pe)
 {
 	static const struct call call = { "spmt_mem_put_nbi", "dst", "src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
 	return rc || !size
@@ -357,7 +358,7 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 	size_t size, int pe, spmt_stream stream)
 {
 	static const struct call call = { "spmt_mem_put_on_stream", "dst", "src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
 
 	if (rc || !size)
@@ -369,7 +370,7 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
 	static const struct call call = { "spmt_mem_get", "src", "dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
 	return rc || !size
@@ -380,7 +381,7 @@ int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size
 int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size_t size, int pe)
 {
 	static const struct call call = { "spmt_mem_get_nbi", "src", "dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
 	return rc || !size
@@ -392,7 +393,7 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 	int pe, spmt_stream stream)
 {
 	static const struct call call = { "spmt_mem_get_on_stream", "src", "dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
 
 	if (rc || !size)
@@ -403,7 +404,7 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
 	int rc = comm_enter(comm, "spmt_mem_view_get");
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "spmt/comm/broken.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "sync.h"
@@ -87,7 +87,7 @@ int rma_failed(spmt_comm *comm, const char *what, int rc)
 __attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *call, void *dst,
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
-	TURN(comm, call->name);
+	EXCLUSIVE(comm, call->name);
 	int rc = rma_open(comm, call, dst, src, size, pe);
 
 	return rc || !size ? rc
@@ -116,7 +116,7 @@ int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
 __attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *call, void *dst,
 	const void *src, size_t size, int pe, enum move_mode mode)
 {
-	TURN(comm, call->name);
+	EXCLUSIVE(comm, call->name);
 	int rc = rma_open(comm, call, src, dst, size, pe);
 
 	return rc || !size ? rc
@@ -146,7 +146,7 @@ int spmt_get_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int p
 
 static void ring(void *arg)
 {
-	bell_stored(arg);
+	wake_stored(arg);
 }
 
 /* On the host backend the stream's worker rings when the bytes are there. Where that cannot be queued, a wait finds out by
@@ -158,7 +158,7 @@ void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream)
 	if (!comm_cpu_access(comm))
 		return;
 	status_save(&saved);
-	if (comm->backend->call(comm->dev, stream, ring, comm->bells[pe]))
+	if (comm->backend->call(comm->dev, stream, ring, comm->wake_counters[pe]))
 		status_restore(&saved);
 }
 
@@ -265,7 +265,7 @@ int spmt_put_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
 	static const struct call call = { "spmt_put_on_stream", "dst", "src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, dst, src, size, pe);
 
 	if (rc || !size)
@@ -278,7 +278,7 @@ int spmt_get_on_stream(
 	spmt_comm *comm, void *dst, const void *src, size_t size, int pe, spmt_stream stream)
 {
 	static const struct call call = { "spmt_get_on_stream", "src", "dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, src, dst, size, pe);
 
 	if (rc || !size)
@@ -349,7 +349,7 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 {
 	static const struct call call[] = { { "spmt_put_signal", "dst", "src" },
 		{ "spmt_put_signal", "sig", "sig" } };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
 	struct mover *m;
 	int rc = put_signal_open(comm, call, dst, src, size, &s);
@@ -374,7 +374,7 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 {
 	static const struct call call[] = { { "spmt_put_signal_nbi", "dst", "src" },
 		{ "spmt_put_signal_nbi", "sig", "sig" } };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
 	int rc = put_signal_open(comm, call, dst, src, size, &s);
 
@@ -395,7 +395,7 @@ int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_
 {
 	static const struct call call[] = { { "spmt_put_signal_on_stream", "dst", "src" },
 		{ "spmt_put_signal_on_stream", "sig", "sig" } };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
 	int rc = put_signal_open(comm, call, dst, src, size, &s);
 
@@ -473,7 +473,7 @@ int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
 	static const struct call call = { "spmt_iput", "dst", "src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	const char *from = src;
 	int rc = strided_open(comm, &call, dst, src, dst_stride, src_stride, pe, &s);
@@ -490,7 +490,7 @@ int spmt_iget(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,
 	ptrdiff_t src_stride, size_t count, size_t elem_size, int pe)
 {
 	static const struct call call = { "spmt_iget", "src", "dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct strided s = { .count = count, .elem = elem_size };
 	char *to = dst;
 	int rc = strided_open(comm, &call, src, dst, src_stride, dst_stride, pe, &s);

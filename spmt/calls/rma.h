@@ -65,7 +65,7 @@ static inline struct mover *rma_mover(struct link *link, size_t n, enum move_mod
 /* Wakes pe's sleepers after a store of the CPU's. */
 static inline void rma_stored(spmt_comm *comm, int pe)
 {
-	bell_stored(comm->bells[pe]);
+	wake_stored(comm->wake_counters[pe]);
 }
 
 /* The words for a move that failed: one that waited and was stopped tells what broke the world. */

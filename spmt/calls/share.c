@@ -86,7 +86,7 @@ static int exchange_round(spmt_comm *comm, int rank, int processes, const struct
 	for (int p = 0; !rc && p < processes; p++) {
 		int from = round->ranks[p];
 
-		if (from < 0 || from >= w->nranks || gather_here(comm, from) ||
+		if (from < 0 || from >= w->nranks || comm_is_local(comm, from) ||
 			w->memory[from].buffer >= 0)
 			drop_fd(&round->got[p]);
 		else
@@ -130,7 +130,7 @@ static void map_one(spmt_comm *comm, int pe, struct share *s)
 {
 	struct status_saved saved;
 
-	if (s->export.kind == DEVICE_EXPORT_NONE || gather_here(comm, pe))
+	if (s->export.kind == DEVICE_EXPORT_NONE || comm_is_local(comm, pe))
 		return;
 	status_save(&saved);
 	if (comm->backend->ipc->import_memory(comm->dev, &s->export,

@@ -6,7 +6,7 @@
 
 #include "rma.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "view.h"
@@ -88,7 +88,7 @@ int signal_now(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op
 int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
 {
 	static const struct call call = { "spmt_signal", "sig", "sig" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe);
 
 	if (!rc)
@@ -100,7 +100,7 @@ int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spm
 	int pe, spmt_stream stream)
 {
 	static const struct call call = { "spmt_signal_on_stream", "sig", "sig" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, sig, sig, sizeof(*sig), pe);
 
 	if (!rc)
@@ -218,7 +218,7 @@ int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *t
 	const void *operand, const void *compare, void *fetched, int pe)
 {
 	static const struct call atomic_call = { "spmt_atomic", "target", "target" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct amo_call call = { .size = 0 };
 	struct amo a = { .op = amo };
 	uint64_t old = 0;

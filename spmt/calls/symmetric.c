@@ -10,7 +10,7 @@
 #include "misuse.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "sync.h"
@@ -135,7 +135,7 @@ static int output_check(const spmt_comm *comm, const char *what, void *const *pt
 int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_MALLOC, .key = { size } };
 	int rc = comm_begin(comm, "spmt_malloc");
 
@@ -150,7 +150,7 @@ int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_CALLOC, .key = { count, size } };
 	uint64_t bytes = 0;
 	int rc = comm_begin(comm, "spmt_calloc");
@@ -170,7 +170,7 @@ int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_ALIGNED_ALLOC, .key = { alignment, size } };
 	int rc = comm_begin(comm, "spmt_aligned_alloc");
 
@@ -210,7 +210,7 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 }
 
 /* Where blocks are looked at a second meeting has all ranks know what one has found. */
-static int free_told(spmt_comm *comm, const void *ptr)
+static int free_reported(spmt_comm *comm, const void *ptr)
 {
 	struct meet_record record = { .op = MEET_FREED };
 
@@ -221,7 +221,7 @@ static int free_told(spmt_comm *comm, const void *ptr)
 int spmt_free(spmt_comm *comm, void *ptr)
 {
 	UNCANCELLED;
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_FREE };
 	int rc = comm_begin(comm, "spmt_free");
 
@@ -234,7 +234,7 @@ int spmt_free(spmt_comm *comm, void *ptr)
 		record.status = quiet_all(comm, "spmt_free");
 	rc = meet(comm, &record);
 	if (!rc && ptr && comm_checked(comm))
-		rc = free_told(comm, ptr);
+		rc = free_reported(comm, ptr);
 	else if (!rc && ptr)
 		rc = heap_free(comm->heap, heap_offset(comm->heap, ptr));
 	comm_unclaim(comm);
@@ -295,7 +295,7 @@ static int rank_or_zero(const spmt_comm *comm)
 int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size)
 {
 	static const struct call call = { "spmt_copy_in", "dst_sym", "host_src" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, dst_sym, host_src, size, rank_or_zero(comm));
 
 	if (rc || !size)
@@ -308,7 +308,7 @@ int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t si
 int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size)
 {
 	static const struct call call = { "spmt_copy_out", "src_sym", "host_dst" };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = rma_open(comm, &call, src_sym, host_dst, size, rank_or_zero(comm));
 
 	return rc || !size ? rc : copy_now(comm, host_dst, src_sym, size, call.name);

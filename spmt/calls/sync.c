@@ -6,7 +6,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
@@ -60,7 +60,7 @@ int movers_quiet(spmt_comm *comm, const char *what)
 		pending |= comm->links[pe].pending;
 		/* Its waits were told when the bytes were not there yet. */
 		if (was && comm_cpu_access(comm))
-			bell_stored(comm->bells[pe]);
+			wake_stored(comm->wake_counters[pe]);
 		if (one && !rc) {
 			rc = one;
 			status_save(&first);
@@ -92,7 +92,7 @@ int quiet_slow(spmt_comm *comm, const char *what)
 
 int spmt_fence(spmt_comm *comm)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_fence");
 
 	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
@@ -141,7 +141,7 @@ static void comm_forbid(spmt_comm *comm)
 /* A broken world, too, gives buffers back. The first to hear of it here hears why. */
 int spmt_quiet(spmt_comm *comm)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_quiet";
 	struct status_saved why;
 	int rc = comm_enter(comm, what);
@@ -162,7 +162,7 @@ int spmt_quiet(spmt_comm *comm)
 
 int spmt_sync(spmt_comm *comm)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	int rc = comm_begin(comm, "spmt_sync");
 
 	if (rc)
@@ -174,7 +174,7 @@ int spmt_sync(spmt_comm *comm)
 
 int spmt_barrier(spmt_comm *comm)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_BARRIER };
 	int rc = comm_begin(comm, "spmt_barrier");
 

@@ -5,7 +5,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "view.h"
 
@@ -22,7 +22,7 @@ static bool flat_for_all(const spmt_comm *comm)
 {
 	const struct link *first = &comm->links[0];
 
-	if (comm->world->range_state != 1 || gather_elsewhere(comm) ||
+	if (comm->world->range_state != 1 || comm_spans_processes(comm) ||
 		(int64_t)flat_stride(comm) <= 0)
 		return false;
 	for (int pe = 0; pe < comm->nranks; pe++) {
@@ -49,7 +49,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.heap_size = comm->heap->size,
 		.peers = comm->peers.dev,
 		.own = (struct spmtd_own *)(void *)comm_own(comm),
-		.stop = &comm->alarm->dev->stop,
+		.stop = &comm->stop_word->dev->stop,
 		.record = &comm->signals_dev->record,
 		/* 0 would be none */
 		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
@@ -67,9 +67,9 @@ int view_whole(const spmt_comm *comm, const char *what)
 
 	if (LIKELY(!far->map))
 		return 0;
-	return fail(SPMT_ERR_UNSUPPORTED,
-		"%s: rank %d: kernels cannot work here: rank %d reaches rank %d by map %s, through which no kernel loads or stores",
-		what, comm->rank, far->rank, far->peer, map_name(far->map));
+	return fail_call(SPMT_ERR_UNSUPPORTED, what,
+		"rank %d: kernels cannot work here: rank %d reaches rank %d by map %s, through which no kernel loads or stores",
+		comm->rank, far->rank, far->peer, map_name(far->map));
 }
 
 void view_prepare(spmt_comm *comm)
@@ -79,12 +79,12 @@ void view_prepare(spmt_comm *comm)
 	comm->host.comm = comm;
 	/* On GPUs kernels cannot break the comm themselves. */
 	comm->raised =
-		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->alarm->stop;
+		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->stop_word->stop;
 }
 
 int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 {
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct spmt_view whole;
 	int rc = comm_enter(comm, "spmt_view_get");
 

@@ -8,7 +8,7 @@
 #include "rma.h"
 #include "spmt/comm/names.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 
 struct watch {
@@ -237,7 +237,7 @@ int spmt_wait_until(
 	spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp, const void *val)
 {
 	static const struct call call = { "spmt_wait_until", "ivar", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	int rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
 
@@ -248,7 +248,7 @@ int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 	const int *status, enum spmt_cmp cmp, const void *val)
 {
 	static const struct call call = { "spmt_wait_until_all", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	int rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 
@@ -259,7 +259,7 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
 	static const struct call call = { "spmt_wait_until_any", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
 	int rc = need_output(comm, call.name, "index", index);
@@ -280,7 +280,7 @@ int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
 	static const struct call call = { "spmt_wait_until_some", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
 	int rc = need_output(comm, call.name, "indices", indices);
@@ -302,7 +302,7 @@ int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_
 	const void *val, int *result)
 {
 	static const struct call call = { "spmt_test", "ivar", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	int rc = need_output(comm, call.name, "result", result);
 
@@ -320,7 +320,7 @@ int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 	const int *status, enum spmt_cmp cmp, const void *val, int *result)
 {
 	static const struct call call = { "spmt_test_all", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	int rc = need_output(comm, call.name, "result", result);
 
@@ -338,7 +338,7 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *index)
 {
 	static const struct call call = { "spmt_test_any", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .index = SIZE_MAX };
 	int rc = need_output(comm, call.name, "index", index);
@@ -358,7 +358,7 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 	const int *status, enum spmt_cmp cmp, const void *val, size_t *indices, size_t *found)
 {
 	static const struct call call = { "spmt_test_some", "ivars", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .indices = indices };
 	int rc = need_output(comm, call.name, "indices", indices);
@@ -380,7 +380,7 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 {
 	static const struct call call = { "spmt_signal_fetch", "sig", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	uint64_t zero = 0;
 	int rc = need_output(comm, call.name, "val", val);
@@ -410,7 +410,7 @@ int spmt_signal_wait(
 	spmt_comm *comm, const uint64_t *sig, enum spmt_cmp cmp, uint64_t val, uint64_t *seen)
 {
 	static const struct call call = { "spmt_signal_wait", "sig", NULL };
-	TURN(comm, __func__);
+	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .value = 0 };
 	int rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);

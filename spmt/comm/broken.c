@@ -10,13 +10,13 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define HEAR_NS 2000000000ll /* a process that dies is heard of long before */
+#define CAUSE_NS 2000000000ll /* a process that dies is heard of long before */
 #define WRITE_NS \
 	200000000ll /* for a breaker to write why; twice what another gives it before it writes instead */
 #define CAUSE_LOOK_NS 1000000l
 
 /* The next look is soon at first: a breaker may just be writing. */
-static void pass(int64_t since)
+static void cause_pause(int64_t since)
 {
 	const struct timespec ts = { .tv_nsec = CAUSE_LOOK_NS };
 
@@ -27,17 +27,18 @@ static void pass(int64_t since)
 }
 
 /* In this process's own memory; or in the shared one after all. */
-static bool heard(struct world *world, struct control *control, struct cause *cause)
+static bool cause_is_known(struct world *world, struct control *control, struct cause *cause)
 {
 	return control_state(world->local, cause) == CONTROL_BROKEN ||
 		control_state(control, cause) == CONTROL_BROKEN;
 }
 
-static void hear(struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
+static void await_cause(
+	struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
 {
 	int64_t begin = process_now();
 
-	while (!heard(world, control, cause)) {
+	while (!cause_is_known(world, control, cause)) {
 		if (process_now() - begin >= MAX_OF(most_ns, WRITE_NS)) {
 			cause_set(cause, SPMT_ERR_BROKEN, NULL,
 				"one of its processes has overwritten the memory that they share, or has stopped while it wrote there why");
@@ -45,11 +46,11 @@ static void hear(struct world *world, struct control *control, int64_t most_ns, 
 				world_break(world, cause);
 			return;
 		}
-		pass(begin);
+		cause_pause(begin);
 	}
 }
 
-static int say(const struct world *world, const struct control *control, const char *what,
+static int fail_broken(const struct world *world, const struct control *control, const char *what,
 	const struct cause *cause)
 {
 	bool whole = control == world->local || control == atomic_load(&world->control);
@@ -65,7 +66,7 @@ bool world_cause(struct world *world, struct control *control, int64_t most_ns, 
 	enum control_state state = control_state(control, cause);
 
 	if (state == CONTROL_SPOILED)
-		hear(world, control, most_ns, cause);
+		await_cause(world, control, most_ns, cause);
 	return state != CONTROL_WHOLE;
 }
 
@@ -73,13 +74,15 @@ int world_broken(struct world *world, struct control *control, const char *what,
 {
 	struct cause cause;
 
-	return world_cause(world, control, most_ns, &cause) ? say(world, control, what, &cause) : 0;
+	return world_cause(world, control, most_ns, &cause)
+		? fail_broken(world, control, what, &cause)
+		: 0;
 }
 
 void comm_cause(const spmt_comm *comm, struct cause *cause)
 {
-	if (!world_cause(comm->world, comm->control, HEAR_NS, cause))
-		hear(comm->world, comm->control, HEAR_NS, cause);
+	if (!world_cause(comm->world, comm->control, CAUSE_NS, cause))
+		await_cause(comm->world, comm->control, CAUSE_NS, cause);
 }
 
 int comm_broken(const spmt_comm *comm, const char *what)
@@ -88,7 +91,7 @@ int comm_broken(const spmt_comm *comm, const char *what)
 
 	comm_look(comm);
 	/* Not before it is known why: whoever finds the word raised otherwise takes it for a kernel's. */
-	rc = world_broken(comm->world, comm->control, what, HEAR_NS);
+	rc = world_broken(comm->world, comm->control, what, CAUSE_NS);
 	if (rc)
 		comm_stop(comm);
 	return rc;
@@ -100,5 +103,5 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 
 	comm_stop(comm);
 	comm_cause(comm, &cause);
-	return say(comm->world, comm->control, what, &cause);
+	return fail_broken(comm->world, comm->control, what, &cause);
 }

@@ -10,15 +10,15 @@
 #include "record.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
-#include "turn.h"
+#include "exclusive.h"
 
 int comm_enter_any(const spmt_comm *comm, const char *what)
 {
 	if (!comm)
 		return fail_call(-EINVAL, what, "comm is NULL");
 	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
-	case POOLED_LIVE:
-	case POOLED_CHECKED:
+	case OBJECT_LIVE:
+	case OBJECT_CHECKED:
 		return 0;
 	case 0:
 		return fail_call(SPMT_ERR_FORKED, what,
@@ -31,7 +31,7 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 /* Where calls look closer, comm_enter's quick look fails, and comm_refuse has the last word. */
 void comm_set_live(spmt_comm *comm)
 {
-	atomic_store_explicit(&comm->head.state, comm->heap->check ? POOLED_CHECKED : POOLED_LIVE,
+	atomic_store_explicit(&comm->head.state, comm->heap->check ? OBJECT_CHECKED : OBJECT_LIVE,
 		memory_order_release);
 }
 
@@ -62,9 +62,9 @@ int comm_busy(const spmt_comm *comm, const char *what, const char *other)
 }
 
 /* Calls are looked at: this one has the comm's turn, or could have had it. */
-static int turn_check(const spmt_comm *comm, const char *what)
+static int exclusive_check(const spmt_comm *comm, const char *what)
 {
-	const char *other = turn_other(comm);
+	const char *other = exclusive_other(comm);
 	int rc = other ? comm_busy(comm, what, other) : 0;
 
 	if (rc)
@@ -80,7 +80,7 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 	if (rc)
 		return rc;
 	if (!comm_is_broken(comm))
-		return turn_check(comm, what);
+		return exclusive_check(comm, what);
 	comm_look(comm);
 	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);

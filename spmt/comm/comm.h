@@ -14,7 +14,7 @@
 #include "world.h"
 
 struct spmt_comm {
-	struct pooled head;
+	struct object head;
 	int rank, nranks; /* this and what follows: read by every call */
 	struct control *control;
 	const struct meeting_ops
@@ -22,7 +22,7 @@ struct spmt_comm {
 	const uint32_t *raised; /* not 0: broken, by a kernel as well */
 	struct heap *heap;
 	struct link *links;
-	struct bell **bells; /* by rank, of the world */
+	struct wake_counter **wake_counters; /* by rank, of the world */
 	_Atomic int64_t timeout_ms;
 	bool pending;		     /* some link has NBI work */
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
@@ -42,7 +42,7 @@ struct spmt_comm {
 	uint64_t *survivors; /* of so many shrinks, a set; NULL: all ranks */
 	uint64_t area;	     /* split: offset of its library area, as heap_own_alloc gave it */
 	struct signals *signals, *signals_dev; /* host address, and the same for kernels */
-	struct alarm *alarm;
+	struct stop_word *stop_word;
 	const struct backend *backend;
 	device_stream stream;
 	struct mark *used; /* stream.c: a stream each */
@@ -56,11 +56,12 @@ struct spmt_comm {
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct far_link
 		far; /* one that kernels do not reach the peer over; the same on all ranks */
-	struct spmt_mem *mems;	/* live registered buffers */
-	uint64_t registered;	/* buffers ever registered: their names in a meeting */
-	uint64_t made, freed;	/* SPMT_CHECK: blocks so far */
-	_Atomic uintptr_t turn; /* the same: a thread has the comm, in this call; turn.h */
-	const char *_Atomic turn_call;
+	struct spmt_mem *mems; /* live registered buffers */
+	uint64_t registered;   /* buffers ever registered: their names in a meeting */
+	uint64_t made, freed;  /* SPMT_CHECK: blocks so far */
+	_Atomic uintptr_t
+		exclusive; /* the same: a thread has the comm, in this call; exclusive.h */
+	const char *_Atomic exclusive_call;
 	int64_t default_timeout_ms;
 	uint64_t looks;			/* how many calls have begun that take one of many words */
 	int units;			/* of the device: blocks that are sure to run at once */
@@ -84,7 +85,7 @@ static inline bool comm_is_broken(const spmt_comm *comm)
 /* Live, whole, and nothing is looked at more closely. */
 static inline bool comm_quick(const spmt_comm *comm)
 {
-	return LIKELY(comm && pooled_is_live(&comm->head) && !comm_is_broken(comm));
+	return LIKELY(comm && object_is_live(&comm->head) && !comm_is_broken(comm));
 }
 
 int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold)); /* why not */

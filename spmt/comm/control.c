@@ -10,10 +10,10 @@
 
 #define CLAIM_NS (100 * 1000000ll)
 
-void bell_ring(struct bell *bell)
+void wake_sleepers(struct wake_counter *counter)
 {
-	atomic_fetch_add_explicit(&bell->rings, 1, memory_order_release);
-	futex_wake_all(&bell->rings);
+	atomic_fetch_add_explicit(&counter->wakes, 1, memory_order_release);
+	futex_wake_all(&counter->wakes);
 }
 
 /* True for the one that is to write why. A process that died between its claim and its word is
@@ -76,7 +76,7 @@ enum control_state control_state(struct control *control, struct cause *cause)
 
 void control_leave(struct control *control, int rank)
 {
-	atomic_store(&control->cells[rank].left, 1);
+	atomic_store(&control->rows[rank].left, 1);
 	atomic_fetch_add(&control->coming, 1);
 	futex_wake_all(&control->coming);
 }
@@ -85,7 +85,7 @@ void control_begin(struct control *control, int nranks, uint64_t name)
 {
 	control->nranks = (uint32_t)nranks;
 	control->mark.version = CONTROL_VERSION;
-	control->mark.cell = sizeof(struct cell);
+	control->mark.row = sizeof(struct control_row);
 	control->mark.name = name;
 	atomic_store_explicit(&control->mark.magic, CONTROL_MAGIC, memory_order_release);
 }

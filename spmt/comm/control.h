@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #include "src/base/status.h"
-#include "cell.h"
+#include "control_row.h"
 
 #define GATE_BROKEN 1u
 
@@ -38,10 +38,10 @@ struct control {
 	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t decided;
 	_Atomic uint32_t coming; /* rises when somebody comes, leaves or decides; sleepers' word */
-	struct cell cells[];
+	struct control_row rows[];
 };
 
-/* A set of ranks, as words of a bitmap; every rank has one behind the cells, its votes. */
+/* A set of ranks, as words of a bitmap; every rank has one behind the rows, its votes. */
 static inline size_t control_set(int nranks)
 {
 	return ((size_t)nranks + 63) / 64;
@@ -49,7 +49,7 @@ static inline size_t control_set(int nranks)
 
 static inline _Atomic uint64_t *control_votes(struct control *control, int rank, int nranks)
 {
-	return (_Atomic uint64_t *)(void *)&control->cells[nranks] +
+	return (_Atomic uint64_t *)(void *)&control->rows[nranks] +
 		(size_t)rank * control_set(nranks);
 }
 
@@ -57,7 +57,7 @@ static inline size_t control_size(int nranks)
 {
 	size_t n = (size_t)nranks;
 
-	return sizeof(struct control) + n * sizeof(struct cell) +
+	return sizeof(struct control) + n * sizeof(struct control_row) +
 		align_up(n * control_set(nranks) * sizeof(uint64_t), CACHE_LINE);
 }
 

@@ -328,7 +328,7 @@ void gather_give_up(const spmt_comm *comm)
 		bootstrap_spread(boot, POST_MS);
 }
 
-bool gather_here(const spmt_comm *comm, int rank)
+bool comm_is_local(const spmt_comm *comm, int rank)
 {
 	const int *process = comm->world->process;
 
@@ -336,10 +336,10 @@ bool gather_here(const spmt_comm *comm, int rank)
 		process[comm_world_rank(comm, rank)] == process[comm_world_rank(comm, comm->rank)];
 }
 
-bool gather_elsewhere(const spmt_comm *comm)
+bool comm_spans_processes(const spmt_comm *comm)
 {
 	for (int r = 0; r < comm->nranks; r++)
-		if (!gather_here(comm, r))
+		if (!comm_is_local(comm, r))
 			return true;
 	return false;
 }
@@ -356,7 +356,7 @@ struct heap_offer {
 int gather_nth(const spmt_comm *comm, int i)
 {
 	for (int r = 0; r < comm->nranks; r++)
-		if (gather_here(comm, r) && i-- == 0)
+		if (comm_is_local(comm, r) && i-- == 0)
 			return r;
 	return -1;
 }

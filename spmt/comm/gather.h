@@ -27,10 +27,10 @@ int gather(spmt_comm *comm);
 void gather_give_up(const spmt_comm *comm);
 
 /* Whether `rank` of comm lives in this process. */
-bool gather_here(const spmt_comm *comm, int rank);
+bool comm_is_local(const spmt_comm *comm, int rank);
 
 /* Whether some rank lives in another process. Known once gathered. */
-bool gather_elsewhere(const spmt_comm *comm);
+bool comm_spans_processes(const spmt_comm *comm);
 
 /* Exchanges what names the heaps among processes: world->memory. By one rank of each process, the
    others return at once; follows a meeting and is followed by one. */

@@ -12,24 +12,24 @@
 #define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
 
 /* Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
-struct place place_of(const spmt_comm *comm, device_stream stream)
+struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream)
 {
 	if (stream == comm->stream)
-		return (struct place){ .stream = stream, .id = OWN_STREAM };
-	return (struct place){ .stream = stream,
+		return (struct stream_key){ .stream = stream, .id = OWN_STREAM };
+	return (struct stream_key){ .stream = stream,
 		.id = comm->backend->stream_id(comm->dev, stream),
 		.thread = stream == SPMT_STREAM_PER_THREAD ? (int)syscall(SYS_gettid) : 0 };
 }
 
-static bool place_same(const struct place *a, const struct place *b)
+static bool stream_key_same(const struct stream_key *a, const struct stream_key *b)
 {
 	return a->id && a->id == b->id;
 }
 
 /* Where streams have no numbers one may be a destroyed one whose handle the other has got. */
-bool place_alike(const struct place *a, const struct place *b)
+bool stream_key_alike(const struct stream_key *a, const struct stream_key *b)
 {
-	return place_same(a, b) ||
+	return stream_key_same(a, b) ||
 		(!a->id && !b->id && a->stream == b->stream && a->thread == b->thread);
 }
 
@@ -46,30 +46,30 @@ int mark_late(const spmt_comm *comm, struct mark *mark)
 	return rc;
 }
 
-int mark_join(const spmt_comm *comm, struct mark *mark, const struct place *at)
+int mark_join(const spmt_comm *comm, struct mark *mark, const struct stream_key *at)
 {
 	int rc;
 
-	if (!mark->set || place_same(&mark->at, at))
+	if (!mark->set || stream_key_same(&mark->at, at))
 		return 0;
 	rc = mark_late(comm, mark);
 	return rc ? rc : comm->backend->stream_wait_event(comm->dev, at->stream, mark->event);
 }
 
-int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at)
+int mark_ready(const spmt_comm *comm, struct mark *mark, const struct stream_key *at)
 {
 	int rc = mark->event ? 0 : comm->backend->event_create(comm->dev, &mark->event);
 
 	return rc ? rc : mark_join(comm, mark, at);
 }
 
-void mark_put_late(struct mark *mark, const struct place *at)
+void mark_put_late(struct mark *mark, const struct stream_key *at)
 {
 	mark->at = *at;
 	mark->set = mark->late = true;
 }
 
-void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at)
+void mark_put(const spmt_comm *comm, struct mark *mark, const struct stream_key *at)
 {
 	struct status_saved saved;
 

@@ -10,17 +10,17 @@
 #include "src/device/device.h"
 
 /* Which stream that is. */
-struct place {
+struct stream_key {
 	device_stream stream;
 	uint64_t id; /* 0: its backend has none, and only the handle tells */
 	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
 };
-struct place place_of(const spmt_comm *comm, device_stream stream);
+struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream);
 /* One stream; or two, where there are no numbers and one has the handle that the other had. */
-bool place_alike(const struct place *a, const struct place *b);
+bool stream_key_alike(const struct stream_key *a, const struct stream_key *b);
 
 struct mark {
-	struct place at;
+	struct stream_key at;
 	device_event event; /* made with the first use, and kept */
 	bool set;	    /* there is work that may not have ended */
 	bool late;	    /* the event is yet to be recorded for it */
@@ -30,13 +30,13 @@ struct mark {
  * Round the queueing of what the mark is to be behind. First what can fail: the stream at `at` waits for what the mark is behind,
  * unless that is the same stream. Then the mark is behind what is there, if only once its event can be recorded.
  */
-int mark_ready(const spmt_comm *comm, struct mark *mark, const struct place *at);
-void mark_put(const spmt_comm *comm, struct mark *mark, const struct place *at);
+int mark_ready(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
+void mark_put(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
 /* The same, but its event is recorded no sooner than somebody looks: behind all that the stream holds by then. */
-void mark_put_late(struct mark *mark, const struct place *at);
+void mark_put_late(struct mark *mark, const struct stream_key *at);
 
 /* The stream waits for what the mark is behind, if anything. */
-int mark_join(const spmt_comm *comm, struct mark *mark, const struct place *at);
+int mark_join(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
 /* Before anybody looks at the event: records it if that is yet to be done. */
 int mark_late(const spmt_comm *comm, struct mark *mark);
 void mark_drop(const spmt_comm *comm, struct mark *mark);

@@ -271,7 +271,7 @@ void meet_broke(spmt_comm *comm, const struct cause *cause)
 
 bool meet_is_near(const spmt_comm *comm, int rank)
 {
-	return !atomic_load(&comm->world->meeting)->apart || gather_here(comm, rank);
+	return !atomic_load(&comm->world->meeting)->apart || comm_is_local(comm, rank);
 }
 
 static void count_wait(spmt_comm *comm, int64_t ns)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Meeting in shared memory, of one process or of several of a node: every rank writes its record into its own cell, the last to arrive
+ * Meeting in shared memory, of one process or of several of a node: every rank writes its record into its own row, the last to arrive
  * reads all of them and moves the gate.
  */
 #include <sched.h>
@@ -15,7 +15,7 @@
 
 static struct brought brought_to(const struct control *control, uint64_t epoch)
 {
-	const struct cell *first = &control->cells[0];
+	const struct control_row *first = &control->rows[0];
 
 	return (struct brought){ &first->record[epoch & 1], first->sentence[epoch & 1],
 		sizeof(*first) };
@@ -26,9 +26,9 @@ static struct brought shared_brought(const spmt_comm *comm)
 	return brought_to(comm->control, comm->epoch);
 }
 
-static struct cell *own_cell(const spmt_comm *comm)
+static struct control_row *own_cell(const spmt_comm *comm)
 {
-	return &comm->control->cells[comm->rank];
+	return &comm->control->rows[comm->rank];
 }
 
 static const struct meet_record *own_record(const spmt_comm *comm)
@@ -44,7 +44,7 @@ static void shared_attach(spmt_comm *comm, const void *data, size_t size)
 
 static bool shared_has_come(const spmt_comm *comm, int rank)
 {
-	return atomic_load(&comm->control->cells[rank].arrived) >= comm->epoch;
+	return atomic_load(&comm->control->rows[rank].arrived) >= comm->epoch;
 }
 
 /* ---- the gate ------------------------------------------------------------------------------ */
@@ -103,7 +103,7 @@ static bool wanted_here(const spmt_comm *comm)
 		return true;
 	cpu = sched_getcpu();
 	for (int i = 0; i < comm->nranks; i++) {
-		const struct cell *c = &control->cells[i];
+		const struct control_row *c = &control->rows[i];
 
 		if (atomic_load_explicit(&c->arrived, memory_order_relaxed) < comm->epoch &&
 			atomic_load_explicit(&c->cpu, memory_order_relaxed) == cpu)
@@ -179,7 +179,7 @@ static void gate_open(struct control *control, int nranks, uint64_t epoch)
 static void gate_passed(const struct control *control, int nranks)
 {
 	for (int i = 0; SANITIZE_THREAD && i < nranks; i++)
-		(void)atomic_load_explicit(&control->cells[i].arrived, memory_order_acquire);
+		(void)atomic_load_explicit(&control->rows[i].arrived, memory_order_acquire);
 }
 
 /* ---- the row ------------------------------------------------------------------------------- */
@@ -187,13 +187,13 @@ static void gate_passed(const struct control *control, int nranks)
 static bool shared_bring(spmt_comm *comm, const struct meet_record *mine)
 {
 	struct control *control = comm->control;
-	struct cell *cell = own_cell(comm);
+	struct control_row *row = own_cell(comm);
 	uint64_t epoch = comm->epoch;
 
-	cell->record[epoch & 1] = *mine;
+	row->record[epoch & 1] = *mine;
 	spin_seen(comm);
 	tsan_release(&control->verdict[epoch & 1]);
-	atomic_store_explicit(&cell->arrived, epoch, memory_order_release);
+	atomic_store_explicit(&row->arrived, epoch, memory_order_release);
 	if (atomic_fetch_add(&control->arrived, 1) + 1 != epoch * (uint64_t)comm->nranks)
 		return false;
 	gate_open(control, comm->nranks, epoch);

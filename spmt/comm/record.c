@@ -63,7 +63,7 @@ int kernel_failure(spmt_comm *comm, const char *what)
 {
 	struct spmtd_record r;
 
-	if (take(comm, &kernel_told_of(comm->signals)->differs, true, &r))
+	if (take(comm, &kernel_report_of(comm->signals)->differs, true, &r))
 		return say_differs(comm, what, &r);
 	return take(comm, &comm->signals->record, true, &r) ? say_wait(comm, what, &r) : 0;
 }
@@ -74,7 +74,7 @@ int kernel_looks(spmt_comm *comm, const char *what)
 
 	if (!comm->signals)
 		return 0;
-	if (take(comm, &kernel_told_of(comm->signals)->differs, false, &r))
+	if (take(comm, &kernel_report_of(comm->signals)->differs, false, &r))
 		return say_differs(comm, what, &r);
 	if (take(comm, &comm->signals->record, false, &r))
 		say_wait(comm, what, &r);
@@ -84,7 +84,7 @@ int kernel_looks(spmt_comm *comm, const char *what)
 /* ---- what breaks the comm ---------------------------------------------------------------------- */
 
 /* ": 2 of 8 ranks missing after 5.0 s: 3, 6"; of a rank that heard it from a peer, whose deadline it was. */
-static void fail_missing(const spmt_comm *comm, const struct kernel_told *told, struct text *t)
+static void fail_missing(const spmt_comm *comm, const struct kernel_report *told, struct text *t)
 {
 	const unsigned char *is_missing = (const unsigned char *)(told + 1);
 	bool timed_out = told->broke.code == SPMT_ERR_TIMEOUT;
@@ -135,11 +135,11 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 	const spmt_comm *cause = NULL;
 
 	for (const spmt_comm *c = comm->world->comms; c; c = c->next_here) {
-		const struct kernel_told *told;
+		const struct kernel_report *told;
 
 		if (c->id != comm->id || !c->signals)
 			continue;
-		told = kernel_told_of(c->signals);
+		told = kernel_report_of(c->signals);
 		if (is_there(&told->broke) && (!cause || told->broke.code == SPMT_ERR_TIMEOUT))
 			cause = c;
 		if (cause == c && told->broke.code == SPMT_ERR_TIMEOUT)
@@ -151,7 +151,7 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 static void say_cause(const spmt_comm *comm, struct text *t)
 {
 	const spmt_comm *cause = find_cause(comm);
-	const struct kernel_told *told = cause ? kernel_told_of(cause->signals) : NULL;
+	const struct kernel_report *told = cause ? kernel_report_of(cause->signals) : NULL;
 
 	if (!told) {
 		text_add(t, "a collective or barrier has failed in a stream of this process");
@@ -168,7 +168,7 @@ void comm_look(const spmt_comm *comm)
 	struct text text = { .used = 0 };
 	struct cause cause;
 
-	if (!comm->alarm || !__atomic_load_n(&comm->alarm->stop, __ATOMIC_ACQUIRE) ||
+	if (!comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE) ||
 		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return;
 	pthread_mutex_lock(&comm->world->lock);

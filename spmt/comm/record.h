@@ -5,7 +5,7 @@
 #include "src/kernels/kernels.h"
 #include "comm.h"
 
-/* What a rank's kernels leave for the host, in pinned memory. Behind it lies struct kernel_told. */
+/* What a rank's kernels leave for the host, in pinned memory. Behind it lies struct kernel_report. */
 struct signals {
 	struct spmtd_record record;
 	uint64_t mark; /* what the host leaves on the device, see comm_forbid */
@@ -13,10 +13,10 @@ struct signals {
 
 /* The stop word of a comm, one for all its ranks of this process, in pinned memory of one of them: kernels look
    at it, and those of any rank raise it for all. */
-struct alarm {
+struct stop_word {
 	uint32_t stop; /* not 0: the comm is broken */
 	int refs;      /* this and the rest: guarded by the world's lock */
-	struct alarm *next, *dev;
+	struct stop_word *next, *dev;
 	uint64_t id; /* the comm's */
 	struct slot *slot;
 };
@@ -30,17 +30,17 @@ int kernel_looks(spmt_comm *comm, const char *what);
 /* A collective or barrier has failed in a stream of some rank of this process: breaks the comm, if nobody has. Any thread. */
 void comm_look(const spmt_comm *comm);
 
-static inline struct kernel_told *kernel_told_of(struct signals *signals)
+static inline struct kernel_report *kernel_report_of(struct signals *signals)
 {
-	return (struct kernel_told *)(void *)(signals + 1);
+	return (struct kernel_report *)(void *)(signals + 1);
 }
 
 /* kernel_failure has something to say. */
 static inline bool kernel_left(const spmt_comm *comm)
 {
 	return __atomic_load_n(&comm->signals->record.valid, __ATOMIC_RELAXED) == 2 ||
-		__atomic_load_n(&kernel_told_of(comm->signals)->differs.valid, __ATOMIC_RELAXED) ==
-		2;
+		__atomic_load_n(
+			&kernel_report_of(comm->signals)->differs.valid, __ATOMIC_RELAXED) == 2;
 }
 
 #endif

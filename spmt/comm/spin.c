@@ -16,12 +16,12 @@
 /* Was another rank last seen on this CPU? */
 static bool spin_shared(const spmt_comm *comm)
 {
-	const struct cell *cells = comm->control->cells;
+	const struct control_row *rows = comm->control->rows;
 	int cpu = sched_getcpu();
 
 	for (int i = 0; i < comm->nranks; i++)
 		if (i != comm->rank &&
-			atomic_load_explicit(&cells[i].cpu, memory_order_relaxed) == cpu)
+			atomic_load_explicit(&rows[i].cpu, memory_order_relaxed) == cpu)
 			return true;
 	return false;
 }
@@ -60,5 +60,5 @@ bool spin_on(spmt_comm *comm, int64_t *begin)
 void spin_seen(spmt_comm *comm)
 {
 	atomic_store_explicit(
-		&comm->control->cells[comm->rank].cpu, sched_getcpu(), memory_order_relaxed);
+		&comm->control->rows[comm->rank].cpu, sched_getcpu(), memory_order_relaxed);
 }

@@ -27,14 +27,14 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 /* ---- noting ---------------------------------------------------------------------------------- */
 
 /* The mark of a stream, or one that can be made its own: those without work are taken over before the table grows. */
-static struct mark *used_mark(spmt_comm *comm, const struct place *at)
+static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at)
 {
 	struct mark *unset = NULL, *grown;
 
 	for (size_t i = 0; i < comm->nused; i++) {
 		struct mark *mark = &comm->used[i];
 
-		if (mark->set && place_alike(&mark->at, at))
+		if (mark->set && stream_key_alike(&mark->at, at))
 			return mark;
 		if (!mark->set)
 			unset = mark;
@@ -58,7 +58,7 @@ static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *
 	if (stream != comm->stream)
 		reserved->captured = comm->backend->capturing(comm->dev, stream);
 	if (!reserved->captured)
-		reserved->at = place_of(comm, stream);
+		reserved->at = stream_key_of(comm, stream);
 }
 
 static bool collective_is_own(const spmt_comm *comm)

@@ -14,7 +14,7 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
  * costs. What is reserved is valid until that is done for another stream.
  */
 struct reserved {
-	struct place at;
+	struct stream_key at;
 	struct mark *mark; /* NULL: none is needed */
 	bool captured; /* into a graph: nothing runs now, and its events order nothing outside the graph */
 };

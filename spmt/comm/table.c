@@ -172,65 +172,65 @@ void *scratch_dev(const spmt_comm *comm)
 }
 
 /* Under the world's lock. */
-static int alarm_make(spmt_comm *comm, struct alarm **alarm)
+static int stop_word_make(spmt_comm *comm, struct stop_word **stop_word)
 {
 	struct world *w = comm->world;
 	struct pinned *p;
-	int rc = pinned_take(comm, sizeof(**alarm), &p);
+	int rc = pinned_take(comm, sizeof(**stop_word), &p);
 
 	if (rc)
 		return rc;
-	*alarm = (struct alarm *)(void *)((char *)p + PINNED_HEAD);
-	**alarm = (struct alarm){ .next = w->alarms,
-		.dev = (struct alarm *)(void *)((char *)p->dev + PINNED_HEAD),
+	*stop_word = (struct stop_word *)(void *)((char *)p + PINNED_HEAD);
+	**stop_word = (struct stop_word){ .next = w->stop_words,
+		.dev = (struct stop_word *)(void *)((char *)p->dev + PINNED_HEAD),
 		.id = comm->id,
 		.slot = comm->slot };
-	w->alarms = *alarm;
+	w->stop_words = *stop_word;
 	return 0;
 }
 
-static int alarm_open(spmt_comm *comm)
+static int stop_word_open(spmt_comm *comm)
 {
 	struct world *w = comm->world;
-	struct alarm *alarm;
+	struct stop_word *stop_word;
 	int rc = 0;
 
 	pthread_mutex_lock(&w->lock);
-	for (alarm = w->alarms; alarm && alarm->id != comm->id;)
-		alarm = alarm->next;
-	if (!alarm)
-		rc = alarm_make(comm, &alarm);
+	for (stop_word = w->stop_words; stop_word && stop_word->id != comm->id;)
+		stop_word = stop_word->next;
+	if (!stop_word)
+		rc = stop_word_make(comm, &stop_word);
 	if (!rc) {
-		alarm->refs++;
-		__atomic_store_n(&comm->alarm, alarm, __ATOMIC_RELEASE);
+		stop_word->refs++;
+		__atomic_store_n(&comm->stop_word, stop_word, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return rc;
 }
 
-static void alarm_close(spmt_comm *comm)
+static void stop_word_close(spmt_comm *comm)
 {
 	struct world *w = comm->world;
-	struct alarm *alarm = comm->alarm, **at = &w->alarms;
+	struct stop_word *stop_word = comm->stop_word, **at = &w->stop_words;
 	bool last;
 
-	if (!alarm)
+	if (!stop_word)
 		return;
-	comm->alarm = NULL;
+	comm->stop_word = NULL;
 	pthread_mutex_lock(&w->lock);
-	last = !--alarm->refs;
-	while (last && *at != alarm)
+	last = !--stop_word->refs;
+	while (last && *at != stop_word)
 		at = &(*at)->next;
 	if (last)
-		*at = alarm->next;
+		*at = stop_word->next;
 	pthread_mutex_unlock(&w->lock);
 	if (last)
-		pinned_give(alarm->slot, (void *)((char *)alarm - PINNED_HEAD));
+		pinned_give(stop_word->slot, (void *)((char *)stop_word - PINNED_HEAD));
 }
 
 int signals_open(spmt_comm *comm)
 {
-	size_t size = sizeof(struct signals) + sizeof(struct kernel_told) + (size_t)comm->nranks;
+	size_t size = sizeof(struct signals) + sizeof(struct kernel_report) + (size_t)comm->nranks;
 	struct pinned *p;
 	struct signals *signals;
 	int rc = pinned_take(comm, size, &p);
@@ -241,7 +241,7 @@ int signals_open(spmt_comm *comm)
 	memset(signals, 0, size);
 	comm->signals_dev = (struct signals *)(void *)((char *)p->dev + PINNED_HEAD);
 	__atomic_store_n(&comm->signals, signals, __ATOMIC_RELEASE);
-	return alarm_open(comm);
+	return stop_word_open(comm);
 }
 
 void pinned_return(spmt_comm *comm)
@@ -249,7 +249,7 @@ void pinned_return(spmt_comm *comm)
 	if (comm->signals)
 		pinned_give(comm->slot, (void *)((char *)comm->signals - PINNED_HEAD));
 	pinned_give(comm->slot, comm->scratch);
-	alarm_close(comm);
+	stop_word_close(comm);
 	comm->signals = NULL;
 	comm->scratch = NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting for words in a rank's memory. Who stores through the library rings the rank's bell;
-   nobody rings for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
+/* Waiting for words in a rank's memory. Who stores through the library wakes the rank;
+   nobody wakes it for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
    seen, and the way out of a sleep takes its time. */
 #include <sched.h>
 #include <time.h>
@@ -20,14 +20,14 @@
 /* On an idle CPU some 30 us: longer than it takes to wake a sleeper. With fewer, two ranks that answer
    each other fell asleep in turn, each while the other was being woken. */
 #define WAIT_YIELDS 64
-#define WAIT_TELL (WAIT_YIELD + WAIT_YIELDS)
-#define WAIT_SLEEP (WAIT_TELL + 1)
+#define WAIT_ANNOUNCE (WAIT_YIELD + WAIT_YIELDS)
+#define WAIT_SLEEP (WAIT_ANNOUNCE + 1)
 #define WAIT_SLICE 1000000ll
 #define WAIT_SLICES 4u
 
-static struct bell *own_bell(const spmt_comm *comm)
+static struct wake_counter *own_wake_counter(const spmt_comm *comm)
 {
-	return comm->bells[comm->rank];
+	return comm->wake_counters[comm->rank];
 }
 
 static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
@@ -39,12 +39,12 @@ static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
 }
 
 /* Counted among the sleepers from here on; the caller looks once more before it sleeps. */
-static int wait_tell(spmt_comm *comm, struct spmtd_pause *p)
+static int wait_announce(spmt_comm *comm, struct spmtd_pause *p)
 {
-	struct bell *bell = own_bell(comm);
+	struct wake_counter *counter = own_wake_counter(comm);
 
-	p->bell = atomic_load_explicit(&bell->rings, memory_order_acquire);
-	atomic_fetch_add(&bell->sleepers, 1);
+	p->bell = atomic_load_explicit(&counter->wakes, memory_order_acquire);
+	atomic_fetch_add(&counter->sleepers, 1);
 #if !defined(__SANITIZE_THREAD__)
 	atomic_thread_fence(memory_order_seq_cst);
 #endif
@@ -65,9 +65,9 @@ static int wait_sleep(
 	spmt_comm *comm, struct spmtd_pause *p, int64_t limit, const struct wait_for *wait)
 {
 	struct wait_for shown = *wait;
-	struct bell *bell = own_bell(comm);
+	struct wake_counter *counter = own_wake_counter(comm);
 	int64_t slice = WAIT_SLICE * MIN_OF(p->n - WAIT_SLEEP, WAIT_SLICES);
-	uint32_t rings;
+	uint32_t wakes;
 
 	shown.since = p->begin;
 	if (limit >= 0) {
@@ -81,11 +81,11 @@ static int wait_sleep(
 		slice = MIN_OF(slice, left);
 	}
 	waits_show(comm, p, &shown);
-	futex_sleep(&bell->rings, p->bell, slice);
-	rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
-	if (rings != p->bell) /* stores are coming in: short slices again */
+	futex_sleep(&counter->wakes, p->bell, slice);
+	wakes = atomic_load_explicit(&counter->wakes, memory_order_acquire);
+	if (wakes != p->bell) /* stores are coming in: short slices again */
 		p->n = WAIT_SLEEP;
-	p->bell = rings;
+	p->bell = wakes;
 	return 0;
 }
 
@@ -100,12 +100,12 @@ static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_f
 	p->n++;
 	if (p->n <= WAIT_YIELD)
 		return wait_spin(comm, p);
-	if (p->n <= WAIT_TELL) {
+	if (p->n <= WAIT_ANNOUNCE) {
 		sched_yield();
 		return 0;
 	}
 	if (p->n == WAIT_SLEEP)
-		return wait_tell(comm, p);
+		return wait_announce(comm, p);
 	return wait_sleep(comm, p, wait_limit(comm, kernel), wait);
 }
 
@@ -123,7 +123,7 @@ void wait_end(spmt_comm *comm, struct spmtd_pause *p)
 	if (!p->n)
 		return;
 	if (p->n >= WAIT_SLEEP) {
-		atomic_fetch_sub(&own_bell(comm)->sleepers, 1);
+		atomic_fetch_sub(&own_wake_counter(comm)->sleepers, 1);
 		waits_hide(comm, p);
 	}
 	ns = p->begin ? (uint64_t)(process_now() - p->begin) : 0;
@@ -157,7 +157,7 @@ static void kernel_resume(const struct spmt_view *v, struct spmtd_pause *p)
 
 static void kernel_wake(const struct spmt_view *v, int32_t pe)
 {
-	bell_stored(comm_of(v)->bells[pe]);
+	wake_stored(comm_of(v)->wake_counters[pe]);
 }
 
 /* In words, for who synchronises with the stream: here the world breaks at once. */

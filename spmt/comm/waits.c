@@ -19,16 +19,16 @@ static struct control *waits_home(const spmt_comm *comm)
 
 static struct waiting *waits_of(const spmt_comm *comm, int pe)
 {
-	return waits_home(comm)->cells[comm_world_rank(comm, pe)].waits;
+	return waits_home(comm)->rows[comm_world_rank(comm, pe)].waits;
 }
 
 void waits_join(spmt_comm *comm)
 {
-	struct cell *cell = &comm->control->cells[comm->rank];
+	struct control_row *row = &comm->control->rows[comm->rank];
 
 	atomic_store_explicit(
-		&cell->world_rank, comm_world_rank(comm, comm->rank), memory_order_relaxed);
-	atomic_store_explicit(&cell->pid, (int32_t)getpid(), memory_order_release);
+		&row->world_rank, comm_world_rank(comm, comm->rank), memory_order_relaxed);
+	atomic_store_explicit(&row->pid, (int32_t)getpid(), memory_order_release);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */

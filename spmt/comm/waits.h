@@ -21,7 +21,7 @@ enum { WAIT_WORD = 1, WAIT_KERNEL = 2, WAIT_GATHER = 4 };
 
 struct control_mark {
 	_Atomic uint64_t magic; /* written last */
-	uint32_t version, cell; /* its size */
+	uint32_t version, row;	/* its size */
 	uint64_t name;		/* of the world */
 	_Atomic uint32_t moved; /* the ranks meet on another block, which processes share */
 };

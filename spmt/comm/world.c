@@ -15,13 +15,13 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
-#include "tell.h"
+#include "report.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
-	struct pool worlds, comms;
+	struct object_pool worlds, comms;
 	_Atomic(struct world *) first;
-	_Atomic(spmt_comm *) lingering; /* comms that could not be released, by sibling */
+	_Atomic(spmt_comm *) deferred; /* comms that could not be released, by sibling */
 };
 
 static void *_Atomic table_pages;
@@ -123,7 +123,7 @@ static struct world *world_take(struct table *t)
 			return w;
 		end = &w->next;
 	}
-	w = pool_take(&t->worlds, sizeof(*w));
+	w = object_take(&t->worlds, sizeof(*w));
 	if (w)
 		atomic_store_explicit(end, w, memory_order_release);
 	return w;
@@ -197,7 +197,7 @@ static int world_claim(struct table *t, struct world *w, int rank, int nranks, s
 
 	if (rc)
 		return rc;
-	c = pool_take(&t->comms, sizeof(*c));
+	c = object_take(&t->comms, sizeof(*c));
 	if (!c)
 		return fail_call(-ENOMEM, "spmt_init", "rank %d: out of memory for a comm", rank);
 	c->rank = rank;
@@ -264,10 +264,10 @@ void world_post_failure(const struct uid *uid, int code)
 
 void comm_stop(const spmt_comm *comm)
 {
-	struct alarm *alarm = __atomic_load_n(&comm->alarm, __ATOMIC_ACQUIRE);
+	struct stop_word *stop_word = __atomic_load_n(&comm->stop_word, __ATOMIC_ACQUIRE);
 
-	if (alarm)
-		__atomic_store_n(&alarm->stop, 1, __ATOMIC_RELEASE);
+	if (stop_word)
+		__atomic_store_n(&stop_word->stop, 1, __ATOMIC_RELEASE);
 }
 
 /* What follows from a broken world in this process, for comms split from it, too. */
@@ -288,7 +288,7 @@ static void comms_break(struct world *world, const struct cause *cause)
 	}
 	pthread_mutex_unlock(&world->lock);
 	for (int i = 0; i < world->nranks; i++)
-		bell_ring(&control->cells[i].bell);
+		wake_sleepers(&control->rows[i].wake_counter);
 }
 
 /* rank: of this process, which found out; -1: another's. Each process tells once, and what came first, which may be another's. */
@@ -301,9 +301,9 @@ static void break_here(struct world *world, int rank, const struct cause *cause)
 	if (control != world->local)
 		first = control_break(control, cause);
 	if (tell && control_state(control, &earlier) == CONTROL_BROKEN)
-		tell_broken(world, first ? rank : -1, &earlier);
+		report_broken(world, first ? rank : -1, &earlier);
 	else if (tell)
-		tell_broken(world, rank, cause);
+		report_broken(world, rank, cause);
 	comms_break(world, cause);
 }
 
@@ -344,7 +344,7 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 		return;
 	}
 	if (control_break(comm->control, cause))
-		tell_part_broken(comm, cause);
+		report_part_broken(comm, cause);
 	pthread_mutex_lock(&w->lock);
 	meet_broke(comm, cause);
 	for (spmt_comm *c = w->comms; c; c = c->next_here)
@@ -352,7 +352,7 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 			comm_stop(c);
 	pthread_mutex_unlock(&w->lock);
 	for (int pe = 0; pe < comm->nranks; pe++)
-		bell_ring(comm->bells[pe]);
+		wake_sleepers(comm->wake_counters[pe]);
 }
 
 unsigned long long world_label(const struct world *world)
@@ -369,12 +369,12 @@ int world_process(const struct world *world, int rank)
 
 spmt_comm *world_comm_take(void)
 {
-	return pool_take(&table()->comms, sizeof(spmt_comm));
+	return object_take(&table()->comms, sizeof(spmt_comm));
 }
 
 void world_comm_give(spmt_comm *comm)
 {
-	pool_give(&table()->comms, comm);
+	object_give(&table()->comms, comm);
 }
 
 void world_comm_list(spmt_comm *comm)
@@ -445,28 +445,28 @@ void world_leave(spmt_comm *comm)
 		world_unname(w);
 	world_lose(w);
 	pthread_mutex_unlock(&t->lock);
-	pool_give(&t->comms, comm);
+	object_give(&t->comms, comm);
 }
 
-void world_linger(spmt_comm *comm)
+void world_defer(spmt_comm *comm)
 {
 	struct table *t = table();
 
 	pthread_mutex_lock(&t->lock);
-	comm->sibling = atomic_load(&t->lingering);
-	atomic_store(&t->lingering, comm);
+	comm->sibling = atomic_load(&t->deferred);
+	atomic_store(&t->deferred, comm);
 	pthread_mutex_unlock(&t->lock);
 }
 
-spmt_comm *world_lingering(void)
+spmt_comm *world_deferred(void)
 {
 	struct table *t = table();
 	spmt_comm *first;
 
-	if (!t || LIKELY(!atomic_load(&t->lingering)))
+	if (!t || LIKELY(!atomic_load(&t->deferred)))
 		return NULL;
 	pthread_mutex_lock(&t->lock);
-	first = atomic_exchange(&t->lingering, NULL);
+	first = atomic_exchange(&t->deferred, NULL);
 	pthread_mutex_unlock(&t->lock);
 	return first;
 }
@@ -519,7 +519,7 @@ void world_unpublish(spmt_comm *comm)
 	struct directory *dir = atomic_load(&comm->world->directory);
 
 	atomic_store_explicit(&dir->entries[comm->rank].comm, NULL, memory_order_release);
-	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
 }
 
 /* The directory of the world that uid names, to be looked at once and then confirmed: the world

@@ -9,7 +9,7 @@
 #include "control.h"
 #include "include/spmt.h"
 #include "include/spmt_device.h"
-#include "pool.h"
+#include "object.h"
 #include "spmt/bootstrap/search.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
@@ -42,7 +42,7 @@ struct directory {
 struct bootstrap;
 
 struct world {
-	struct pooled head;
+	struct object head;
 	_Atomic(struct world *) next; /* all worlds there ever were; only grows */
 	_Atomic uint64_t id[2];	      /* zero: this one is free */
 	_Atomic(struct directory *) directory;
@@ -75,7 +75,7 @@ struct world {
 
 	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
 	spmt_comm *comms; /* of this process, split ones included, from when they have a control */
-	struct alarm *alarms;
+	struct stop_word *stop_words;
 	struct heap_range range;
 	int range_state; /* 0 not tried, 1 open, negative: why not */
 	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */
@@ -92,8 +92,8 @@ int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
 /* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
 void world_leave(spmt_comm *comm);
 /* Keeps a comm whose work goes on, with its world; and takes all that are kept, a list by `sibling`. */
-void world_linger(spmt_comm *comm);
-spmt_comm *world_lingering(void);
+void world_defer(spmt_comm *comm);
+spmt_comm *world_deferred(void);
 /* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
    ranks lets those that come late hear of one that failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);

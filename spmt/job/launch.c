@@ -35,7 +35,7 @@ _Atomic(pid_t) *launch_client(void)
 	return &launched.client;
 }
 
-void launch_turn(struct launch_state *s)
+void launch_changed(struct launch_state *s)
 {
 	atomic_fetch_add(&s->turns, 1);
 	futex_wake_all(&s->turns);
@@ -80,12 +80,12 @@ int attr_take(
 	return 0;
 }
 
-int launch_share(const struct launch *launch, int nranks)
+int launch_share(const struct job_info *launch, int nranks)
 {
 	return nranks > 0 && nranks % launch->processes == 0 ? nranks / launch->processes : 1;
 }
 
-int launch_ranks(const struct launch *launch, struct spmt_attr *attr)
+int launch_ranks(const struct job_info *launch, struct spmt_attr *attr)
 {
 	int share, first;
 
@@ -112,7 +112,7 @@ int launch_ranks(const struct launch *launch, struct spmt_attr *attr)
 	return 0;
 }
 
-int launch_device(const struct launch *launch, int rank, int nranks, int count)
+int launch_device(const struct job_info *launch, int rank, int nranks, int count)
 {
 	int share = launch_share(launch, nranks), position = rank - launch->process * share;
 
@@ -132,7 +132,7 @@ struct party {
 	char sentence[STATUS_SENTENCE];
 	uint64_t number; /* of the world in the launcher's job */
 	struct uid uid;
-	struct launch launch;
+	struct job_info launch;
 	unsigned char taken[]; /* by position */
 };
 
@@ -194,7 +194,7 @@ static struct party *party_join(
 }
 
 static struct party *party_of(struct launch_state *s, const struct spmt_attr *attr,
-	const struct launch *launch, bool *first)
+	const struct job_info *launch, bool *first)
 {
 	int members = launch_share(launch, attr->nranks);
 	int home = launch->process * members, position = -1;
@@ -214,7 +214,7 @@ static struct party *party_of(struct launch_state *s, const struct spmt_attr *at
 
 /* All with the lock held, which is given up while they wait. */
 static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
-	struct uid *uid, struct launch *launch)
+	struct uid *uid, struct job_info *launch)
 {
 	struct uid seed;
 	struct party *p;
@@ -238,7 +238,7 @@ static void user_ask(
 	struct launch_state *s, struct party *p, const struct spmt_bootstrap *user, int nranks)
 {
 	struct uid uid = { 0 };
-	struct launch launch = { 0 };
+	struct job_info launch = { 0 };
 	int code;
 
 	pthread_mutex_unlock(&s->lock);
@@ -250,11 +250,11 @@ static void user_ask(
 	p->uid = uid;
 	p->launch = launch;
 	p->found = true;
-	launch_turn(s);
+	launch_changed(s);
 }
 
 static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
-	struct uid *uid, struct launch *launch)
+	struct uid *uid, struct job_info *launch)
 {
 	struct spmt_bootstrap user;
 	int64_t begin = process_now();
@@ -264,7 +264,7 @@ static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64
 
 	if (rc)
 		return rc;
-	*launch = (struct launch){ user.process, user.processes, 0 };
+	*launch = (struct job_info){ user.process, user.processes, 0 };
 	p = party_of(s, attr, launch, &first);
 	if (!p)
 		return -ENOMEM;
@@ -285,7 +285,7 @@ static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64
 	return rc;
 }
 
-static int from_job(const struct spmt_attr *attr, struct uid *uid, struct launch *launch)
+static int from_job(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch)
 {
 	struct launch_state *s = launch_state();
 	const struct env *env;
@@ -303,14 +303,14 @@ static int from_job(const struct spmt_attr *attr, struct uid *uid, struct launch
 	return rc;
 }
 
-int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *launch)
+int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch)
 {
 	char what[32];
 	spmt_uid own;
 	int rc;
 
 	snprintf(what, sizeof(what), "spmt_init: rank %d", attr->rank);
-	*launch = (struct launch){ 0 };
+	*launch = (struct job_info){ 0 };
 	if (attr->uid)
 		return uid_read(what, attr->uid, uid);
 	if (attr->bootstrap || (attr->nranks != 1 && env_launched()))

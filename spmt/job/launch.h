@@ -7,7 +7,7 @@
 #include "spmt/bootstrap/uid.h"
 
 /* This process among those of its job. processes 0: nobody started a job. */
-struct launch {
+struct job_info {
 	int process, processes;
 	int local; /* processes of this node before this one */
 };
@@ -19,15 +19,15 @@ int attr_take(
 
 /* The uid for attr, of the user, of a bootstrap or launcher, or a new one. Waits for other processes until
    attr's deadline. */
-int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct launch *launch);
+int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch);
 
 /* Fills in rank and nranks that are left to the job, and checks the others. */
-int launch_ranks(const struct launch *launch, struct spmt_attr *attr);
+int launch_ranks(const struct job_info *launch, struct spmt_attr *attr);
 
 /* The device for attr.device -1 on a process that sees `count`; may be beyond them. */
-int launch_device(const struct launch *launch, int rank, int nranks, int count);
+int launch_device(const struct job_info *launch, int rank, int nranks, int count);
 
 /* Ranks a process. */
-int launch_share(const struct launch *launch, int nranks);
+int launch_share(const struct job_info *launch, int nranks);
 
 #endif

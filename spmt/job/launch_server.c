@@ -40,7 +40,7 @@ static void *leave_server(void *arg)
 	pthread_mutex_lock(&s->lock);
 	s->server.state = SERVER_LEFT;
 	pthread_mutex_unlock(&s->lock);
-	launch_turn(s);
+	launch_changed(s);
 	return NULL;
 }
 
@@ -113,7 +113,7 @@ static void *ask_main(void *arg)
 		v->seed = seed;
 	v->state = rc ? SERVER_IDLE : SERVER_KNOWN;
 	pthread_mutex_unlock(&s->lock);
-	launch_turn(s);
+	launch_changed(s);
 	return NULL;
 }
 
@@ -149,7 +149,8 @@ static int late(const struct server *v, int64_t begin)
 		call ? call : "libpmix", waited);
 }
 
-int server_ask(struct launch_state *s, int64_t timeout_ms, struct uid *seed, struct launch *launch)
+int server_ask(
+	struct launch_state *s, int64_t timeout_ms, struct uid *seed, struct job_info *launch)
 {
 	struct server *v = &s->server;
 	int64_t begin = process_now();
@@ -168,6 +169,6 @@ int server_ask(struct launch_state *s, int64_t timeout_ms, struct uid *seed, str
 	if (rc)
 		return rc;
 	*seed = v->seed;
-	*launch = (struct launch){ v->pmix.process, v->pmix.processes, v->pmix.local };
+	*launch = (struct job_info){ v->pmix.process, v->pmix.processes, v->pmix.local };
 	return 0;
 }

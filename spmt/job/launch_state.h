@@ -41,10 +41,11 @@ _Atomic(pid_t) *launch_client(void);
 
 /* Gives up the lock until something happens, or until `begin` + timeout_ms: false. */
 bool launch_sleep(struct launch_state *s, int64_t begin, int64_t timeout_ms);
-void launch_turn(struct launch_state *s);
+void launch_changed(struct launch_state *s);
 
 /* The job's own uid. Called and returns with the lock held. SPMT_ERR_TIMEOUT while the server or another
    process keeps silent. */
-int server_ask(struct launch_state *s, int64_t timeout_ms, struct uid *seed, struct launch *launch);
+int server_ask(
+	struct launch_state *s, int64_t timeout_ms, struct uid *seed, struct job_info *launch);
 
 #endif

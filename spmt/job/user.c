@@ -102,7 +102,7 @@ int user_read(const struct card *mine, const struct card *all, struct uid *uid, 
 }
 
 int user_spread(
-	const struct spmt_bootstrap *user, int nranks, struct uid *uid, struct launch *launch)
+	const struct spmt_bootstrap *user, int nranks, struct uid *uid, struct job_info *launch)
 {
 	struct card mine, *all = mem_calloc((size_t)user->processes, sizeof(*all));
 	int rc, local;
@@ -122,6 +122,6 @@ int user_spread(
 	explicit_bzero(&mine, sizeof(mine));
 	mem_free(all);
 	if (!rc)
-		*launch = (struct launch){ user->process, user->processes, local };
+		*launch = (struct job_info){ user->process, user->processes, local };
 	return rc;
 }

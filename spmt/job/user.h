@@ -26,7 +26,7 @@ int user_check(const struct spmt_bootstrap *given, int rank, struct spmt_bootstr
 
 /* Calls all_gather once. nranks is equal in all processes, or SPMT_ERR_MISMATCH in all. */
 int user_spread(
-	const struct spmt_bootstrap *user, int nranks, struct uid *uid, struct launch *launch);
+	const struct spmt_bootstrap *user, int nranks, struct uid *uid, struct job_info *launch);
 
 /* The cards of all processes, of which `mine` is one: the uid, and how many processes of this node come
    before this one. Pure. */

@@ -10,7 +10,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -18,7 +18,7 @@
 /* Nobody is in a call on it any more. */
 static void comm_close(spmt_comm *comm)
 {
-	atomic_store_explicit(&comm->head.state, POOLED_BUSY, memory_order_release);
+	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
 	comm_unvisited(comm);
 	if (comm->control && atomic_load(&comm->control->stop))
 		control_leave(comm->control, comm->rank);
@@ -116,10 +116,10 @@ static void tree_hand_over(spmt_comm *root)
 	tree_left(root);
 }
 
-/* Those that linger are looked at again whenever a rank comes or goes. */
+/* Those that are deferred are looked at again whenever a rank comes or goes. */
 void comms_release(void)
 {
-	spmt_comm *comm = world_lingering(), *next;
+	spmt_comm *comm = world_deferred(), *next;
 	struct status_saved saved;
 
 	if (LIKELY(!comm))
@@ -130,7 +130,7 @@ void comms_release(void)
 		if (tree_ended(comm))
 			tree_release(comm);
 		else
-			world_linger(comm);
+			world_defer(comm);
 	}
 	status_restore(&saved);
 }
@@ -150,7 +150,7 @@ void comm_destroy(spmt_comm *comm)
 	else if (!comm->parent && comm_cpu_access(comm))
 		tree_hand_over(comm);
 	else if (!comm->parent)
-		world_linger(comm);
+		world_defer(comm);
 	status_restore(&saved);
 }
 
@@ -194,7 +194,7 @@ int spmt_finalize(spmt_comm *comm)
 	struct meet_record record = { .op = MEET_FINALIZE };
 	int rc = comm_enter_any(comm, "spmt_finalize");
 	struct status_saved what;
-	spmt_comm *turn;
+	spmt_comm *exclusive;
 	const char *other;
 	bool broken;
 	int found = 0;
@@ -203,13 +203,13 @@ int spmt_finalize(spmt_comm *comm)
 		return rc;
 	comm_look(comm);
 	broken = atomic_load(&comm->control->stop);
-	turn = turn_begin(comm, "spmt_finalize");
-	other = turn_other(comm);
+	exclusive = exclusive_begin(comm, "spmt_finalize");
+	other = exclusive_other(comm);
 	if (!broken) /* claimed to the end: the comm is gone then */
 		rc = other ? comm_busy(comm, "spmt_finalize", other)
 			   : comm_claim(comm, "spmt_finalize");
 	if (rc) {
-		turn_end(&turn);
+		exclusive_end(&exclusive);
 		return rc;
 	}
 	record.status = tree_quiet(comm);
@@ -225,10 +225,10 @@ int spmt_finalize(spmt_comm *comm)
 		found = misuse_left(comm);
 	if (found)
 		status_save(&what);
-	turn_end(&turn);
+	exclusive_end(&exclusive);
 	if (!comm->parent)
 		world_unpublish(comm);
-	if (!broken && !rc && gather_elsewhere(comm)) {
+	if (!broken && !rc && comm_spans_processes(comm)) {
 		/* Memory that another process has mapped is not given back under it. */
 		if (tree_close(comm)) {
 			parts_release(comm);

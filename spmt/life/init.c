@@ -11,7 +11,7 @@
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
-#include "spmt/comm/tell.h"
+#include "spmt/comm/report.h"
 #include "spmt/job/launch.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
@@ -25,7 +25,7 @@ static uint64_t own_size(const spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	return gather_elsewhere(comm) ? align_up(words, CACHE_LINE) + 2 * COLL_STAGE : words;
+	return comm_spans_processes(comm) ? align_up(words, CACHE_LINE) + 2 * COLL_STAGE : words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static int settle_devices(spmt_comm *comm)
 	for (int i = 0; i < comm->nranks && !rc; i++) {
 		int dev = comm->world->infos[i].device;
 
-		if (!gather_here(comm, i))
+		if (!comm_is_local(comm, i))
 			continue;
 		if (dev < 0)
 			dev = position;
@@ -104,7 +104,7 @@ static int settle_devices(spmt_comm *comm)
 }
 
 /* Device -1 in a job: processes of one node do not all begin at the first. */
-static int job_device(const spmt_comm *comm, const struct launch *launch, int *dev)
+static int job_device(const spmt_comm *comm, const struct job_info *launch, int *dev)
 {
 	int count, at, rc = comm->backend->count(&count);
 
@@ -120,7 +120,7 @@ static int job_device(const spmt_comm *comm, const struct launch *launch, int *d
 	return 0;
 }
 
-static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struct launch *launch)
+static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struct job_info *launch)
 {
 	struct rank_info *info = own_info(comm);
 	struct status_saved saved;
@@ -230,7 +230,7 @@ static int *local_devices(const spmt_comm *comm, int *n)
 	for (int i = 0, position = 0; devs && i < comm->nranks; i++) {
 		int dev = infos[i].device >= 0 ? infos[i].device : position, k = 0;
 
-		if (!gather_here(comm, i))
+		if (!comm_is_local(comm, i))
 			continue;
 		position++;
 		while (k < *n && devs[k] != dev)
@@ -282,7 +282,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	config.own_size = own_size(comm);
 	/* A heap that other processes map is in one piece: there is nothing to gain then by backing it
 	   on demand. */
-	config.whole = gather_elsewhere(comm);
+	config.whole = comm_spans_processes(comm);
 	if (asked || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(comm,
 			align_up(config.size, HEAP_ROUND) +
@@ -300,7 +300,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	if (rc)
 		return rc;
 	comm->heap = &comm->slot->heap;
-	if (gather_elsewhere(comm)) {
+	if (comm_spans_processes(comm)) {
 		comm->stage_size = COLL_STAGE;
 		comm->stage = comm->heap->own + config.own_size - 2 * COLL_STAGE;
 	}
@@ -324,7 +324,7 @@ static int init_failed(spmt_comm *comm, int rc)
 	return rc;
 }
 
-static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct launch *launch,
+static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct job_info *launch,
 	const struct env *env)
 {
 	uint64_t size = attr->heap_size ? attr->heap_size : env->heap_size;
@@ -358,19 +358,19 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		rc = meet(comm,
 			&(struct meet_record){
 				.op = MEET_OPENED, .key = { (uint64_t)(comm->coll_wanted + 1) } });
-	if (!rc && gather_elsewhere(comm)) {
+	if (!rc && comm_spans_processes(comm)) {
 		rc = init_failed(comm, gather_memory(comm));
 		if (!rc)
 			rc = meet(comm, &(struct meet_record){ .op = MEET_SHARED });
 	}
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
-	if (!rc && gather_elsewhere(comm)) {
-		rc = init_failed(comm, peers_tell(comm));
+	if (!rc && comm_spans_processes(comm)) {
+		rc = init_failed(comm, peers_publish(comm));
 		if (!rc)
 			rc = meet(comm, &(struct meet_record){ .op = MEET_SEEN });
 		if (!rc)
-			rc = init_failed(comm, peers_hear(comm));
+			rc = init_failed(comm, peers_collect(comm));
 	}
 	return rc;
 }
@@ -385,7 +385,7 @@ static void init_refused(const struct uid *uid, int nranks, int rc)
 /* Settles what the user passed before any world is touched; what fails is posted to the world
    that the uid names. */
 static int attr_read(const struct spmt_attr *given, struct spmt_attr *attr, struct uid *uid,
-	struct launch *launch, const struct env **env)
+	struct job_info *launch, const struct env **env)
 {
 	struct status_saved saved;
 	int rc, named;
@@ -419,7 +419,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	UNCANCELLED;
 	struct spmt_attr a;
 	struct uid uid;
-	struct launch launch;
+	struct job_info launch;
 	const struct env *env;
 	struct meet_record linked = { .op = MEET_LINKED };
 	spmt_comm *c = NULL;
@@ -443,7 +443,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	rc = comm_open(c, &a, &launch, env);
 	if (rc)
 		goto err;
-	linked.status = routes_tell(c);
+	linked.status = routes_write(c);
 	peers_reach(c, &linked);
 	/* Visible before the last agreement, so that nothing that can fail follows it. */
 	world_publish(c);
@@ -452,7 +452,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		goto err;
 	peers_reached(c, c, NULL);
 	*comm = c;
-	tell_world(c, begin);
+	report_world(c, begin);
 	return 0;
 err:
 	world_unpublish(c);

@@ -118,7 +118,7 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 	struct pair_facts facts;
 	int rc;
 
-	if (comm->world->memory && comm->world->memory[pe].known && !gather_here(comm, pe))
+	if (comm->world->memory && comm->world->memory[pe].known && !comm_is_local(comm, pe))
 		link->memory = &comm->world->memory[pe];
 	link_facts(comm, peer_dev, env, &facts);
 	rc = route_select(me, peer, &facts, &link->route);
@@ -139,8 +139,8 @@ static int link_open(spmt_comm *comm, int pe, int peer_dev, const struct env *en
 static int links_room(spmt_comm *comm)
 {
 	comm->links = mem_aligned(CACHE_LINE, (size_t)comm->nranks * sizeof(*comm->links));
-	comm->bells = mem_calloc((size_t)comm->nranks, sizeof(*comm->bells));
-	return comm->links && comm->bells
+	comm->wake_counters = mem_calloc((size_t)comm->nranks, sizeof(*comm->wake_counters));
+	return comm->links && comm->wake_counters
 		? 0
 		: fail(-ENOMEM, "out of memory for %d links", comm->nranks);
 }
@@ -174,7 +174,7 @@ static uint64_t inbox(const struct link *link, int rank)
 		offsetof(struct spmtd_inbox, seen);
 }
 
-int peers_tell(spmt_comm *comm)
+int peers_publish(spmt_comm *comm)
 {
 	int rc = 0;
 
@@ -190,7 +190,7 @@ int peers_tell(spmt_comm *comm)
 	return rc ? rc : movers_quiet(comm, "spmt_init");
 }
 
-int peers_hear(spmt_comm *comm)
+int peers_collect(spmt_comm *comm)
 {
 	struct link *self = &comm->links[comm->rank];
 	struct mover *m = &self->movers[0];
@@ -239,7 +239,7 @@ int peers_link(spmt_comm *comm)
 		return rc;
 	rc = links_room(comm);
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
-		comm->bells[pe] = &comm->control->cells[pe].bell;
+		comm->wake_counters[pe] = &comm->control->rows[pe].wake_counter;
 		rc = link_open(comm, pe, peer_device(comm, &infos[pe]), env);
 	}
 	if (!rc)
@@ -267,7 +267,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 	int rc = links_room(comm);
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
-		comm->bells[pe] = comm->parent->bells[parent_ranks[pe]];
+		comm->wake_counters[pe] = comm->parent->wake_counters[parent_ranks[pe]];
 		link_share(comm, pe, &comm->parent->links[parent_ranks[pe]], areas[pe]);
 	}
 	if (!rc)
@@ -289,7 +289,7 @@ void peers_unlink(spmt_comm *comm)
 			link->map->detach(link, comm->backend, comm->dev);
 	}
 	mem_free(comm->links);
-	mem_free(comm->bells);
+	mem_free(comm->wake_counters);
 	comm->links = NULL;
-	comm->bells = NULL;
+	comm->wake_counters = NULL;
 }

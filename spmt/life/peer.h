@@ -8,8 +8,8 @@
 
 int peers_link(spmt_comm *comm);
 /* Each tells every peer where it sees the peer's heap; behind a meeting each hears. */
-int peers_tell(spmt_comm *comm);
-int peers_hear(spmt_comm *comm);
+int peers_publish(spmt_comm *comm);
+int peers_collect(spmt_comm *comm);
 /* For a comm split from another: the parent's maps, movers of its own. areas: by rank, where its
    library area begins in the heap. */
 int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks);

@@ -57,7 +57,7 @@ static ssize_t write_unsignalled(int fd, const char *text, size_t size)
 	return done;
 }
 
-static int told_not(const spmt_comm *comm, const char *path, int err, const char *why)
+static int not_written(const spmt_comm *comm, const char *path, int err, const char *why)
 {
 	return fail_call(-err, "spmt_init", "rank %d: SPMT_ROUTES=%s: %s", comm->rank, path, why);
 }
@@ -68,15 +68,15 @@ static int fd_append(const spmt_comm *comm, int fd, const char *path, const char
 	ssize_t done;
 
 	if (fstat(fd, &s))
-		return told_not(comm, path, errno, strerror(errno));
+		return not_written(comm, path, errno, strerror(errno));
 	/* whose reader may go, which is a SIGPIPE, or not read */
 	if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
-		return told_not(comm, path, EINVAL, "a pipe or a socket: it has to be a file");
+		return not_written(comm, path, EINVAL, "a pipe or a socket: it has to be a file");
 	done = write_unsignalled(fd, text, size);
 	if (done < 0)
-		return told_not(comm, path, errno,
+		return not_written(comm, path, errno,
 			errno == EFBIG ? "File too large (ulimit -f)" : strerror(errno));
-	return (size_t)done == size ? 0 : told_not(comm, path, EIO, "written in part");
+	return (size_t)done == size ? 0 : not_written(comm, path, EIO, "written in part");
 }
 
 static int file_append(const spmt_comm *comm, const char *path, const char *text, size_t size)
@@ -85,7 +85,7 @@ static int file_append(const spmt_comm *comm, const char *path, const char *text
 	int rc, fd = open(path, how, 0644);
 
 	if (fd < 0)
-		return told_not(comm, path, errno, strerror(errno));
+		return not_written(comm, path, errno, strerror(errno));
 	rc = fd_append(comm, fd, path, text, size);
 	close(fd);
 	return rc;
@@ -96,11 +96,11 @@ static int ranks_here(const spmt_comm *comm)
 	int n = 0;
 
 	for (int r = 0; r < comm->nranks; r++)
-		n += gather_here(comm, r);
+		n += comm_is_local(comm, r);
 	return n;
 }
 
-int routes_tell(spmt_comm *comm)
+int routes_write(spmt_comm *comm)
 {
 	struct world *w = comm->world;
 	int here = ranks_here(comm), rc = 0;

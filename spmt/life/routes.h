@@ -10,6 +10,6 @@
  * to come writes the rows of all of them at once, so that rows of processes do not mix and all rows of a world stand
  * before those of a later one of the same uid. A file that cannot be written fails init.
  */
-int routes_tell(spmt_comm *comm);
+int routes_write(spmt_comm *comm);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who of a broken comm goes on. No message is sent and nobody leads: each rank says in its cell that it
+ * Who of a broken comm goes on. No message is sent and nobody leads: each rank says in its row that it
  * has come; who sees that all others have come, left or died, or whose deadline passes, writes down
  * whom he has seen, and tries to make that the decision by one compare-and-swap. The first counts,
  * whole as it is: its writer may die the moment after.
@@ -43,8 +43,8 @@ static bool is_gone(const spmt_comm *comm, int pe)
 	struct world *w = comm->world;
 	struct bootstrap *boot = atomic_load(&w->boot);
 
-	return atomic_load(&comm->control->cells[pe].left) ||
-		(boot && !bootstrap_lives(boot, w->process[comm_world_rank(comm, pe)]));
+	return atomic_load(&comm->control->rows[pe].left) ||
+		(boot && !bootstrap_is_alive(boot, w->process[comm_world_rank(comm, pe)]));
 }
 
 /* Those who have come and live; returns how many may still come. */
@@ -53,7 +53,7 @@ static int count_missing(const spmt_comm *comm, uint64_t *set)
 	int missing = 0;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		bool come = atomic_load(&comm->control->cells[pe].come) >= comm->shrinks;
+		bool come = atomic_load(&comm->control->rows[pe].come) >= comm->shrinks;
 
 		if (!in_set(comm->survivors, pe) || is_gone(comm, pe))
 			continue;
@@ -65,7 +65,7 @@ static int count_missing(const spmt_comm *comm, uint64_t *set)
 	return missing;
 }
 
-static void tell_others(struct control *control)
+static void wake_others(struct control *control)
 {
 	atomic_fetch_add(&control->coming, 1);
 	futex_wake_all(&control->coming);
@@ -81,7 +81,7 @@ static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
 		atomic_store_explicit(&votes[i], set[i], memory_order_release);
 	atomic_compare_exchange_strong(&control->decided, &before, mine);
-	tell_others(control);
+	wake_others(control);
 }
 
 /* Until this round is decided; by this rank if nobody is to be waited for any more. */
@@ -209,8 +209,8 @@ static int shrink_check(
 			comm->parent ? "comm" : "world");
 	for (int pe = 0; pe < comm->nranks; pe++)
 		if (!meet_is_near(comm, pe))
-			return fail(SPMT_ERR_UNSUPPORTED,
-				"spmt_shrink: rank %d: rank %d shares no memory with it, in which the survivors would agree",
+			return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_shrink",
+				"rank %d: rank %d shares no memory with it, in which the survivors would agree",
 				comm->rank, pe);
 	return intact(comm);
 }
@@ -233,8 +233,8 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 	if (!name)
 		return fail_call(-ENOMEM, "spmt_shrink", "rank %d: out of memory for %d ranks",
 			comm->rank, comm->nranks);
-	atomic_store(&comm->control->cells[comm->rank].come, ++comm->shrinks);
-	tell_others(comm->control);
+	atomic_store(&comm->control->rows[comm->rank].come, ++comm->shrinks);
+	wake_others(comm->control);
 	settle_round(comm, name->set);
 	if (outcome(comm, name->set)) {
 		name->comm = comm->id;

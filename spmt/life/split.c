@@ -15,7 +15,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/turn.h"
+#include "spmt/comm/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -185,7 +185,7 @@ static uint64_t area_words(const spmt_comm *comm)
 /* Counters, an inbox a peer, slots; then the stage, where one is needed. */
 static int area_make(spmt_comm *comm)
 {
-	bool staged = gather_elsewhere(comm);
+	bool staged = comm_spans_processes(comm);
 	uint64_t area;
 	int rc = heap_own_alloc(
 		comm->heap, area_words(comm) + (staged ? 2 * SPLIT_STAGE : 0), &area);
@@ -326,7 +326,7 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 {
 	UNCANCELLED;
-	TURN(parent, __func__);
+	EXCLUSIVE(parent, __func__);
 	struct meet_record record = { .op = MEET_SPLIT,
 		.payload = { (uint64_t)(int64_t)color, (uint64_t)(int64_t)key } };
 	struct group group = { .n = 0 };

@@ -31,7 +31,7 @@
 		"(store|sdma|verbs) movers allowed, in order; a leading - forbids one; unset: all") \
 	X(threshold, "SPMT_STORE_THRESHOLD", SIZE, "",                                             \
 		"bytes up to which the store mover is used; unset: the backend's measured value")  \
-	X(channels, "SPMT_CHANNELS", INT, "1", "copy channels a (source, destination) pair, 1 to 8") \
+	X(channels, "SPMT_CHANNELS", INT, "1", "copy queues a (source, destination) pair, 1 to 8") \
 	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
 		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
 	X(coll, "SPMT_COLL", TEXT, "",                                                             \

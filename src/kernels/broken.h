@@ -75,7 +75,7 @@ static inline void broken_raise(const struct spmt_view *v, int code)
 static inline void kernel_record(const struct spmt_view *v, uint64_t told, int code, int what,
 	int peer, uint64_t a, uint64_t expected, uint64_t seen)
 {
-	struct kernel_told *t = (struct kernel_told *)spmtd_to_(told);
+	struct kernel_report *t = (struct kernel_report *)spmtd_to_(told);
 	struct spmtd_record *r = v->record;
 
 	if (t)
@@ -90,7 +90,7 @@ static inline void kernel_record(const struct spmt_view *v, uint64_t told, int c
 static inline void kernel_missing(uint64_t told, int pe)
 {
 	if (told)
-		spmtd_poke8_(told + sizeof(struct kernel_told) + (uint64_t)(uint32_t)pe, 1);
+		spmtd_poke8_(told + sizeof(struct kernel_report) + (uint64_t)(uint32_t)pe, 1);
 }
 
 /* By one thread of a collective or barrier that begins in a broken comm. */

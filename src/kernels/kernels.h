@@ -50,7 +50,7 @@ struct kernel_atomic_args {
  * What a rank's collectives and barriers leave for its host, in memory that both see; the address
  * of one in `told`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
  */
-struct kernel_told {
+struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
 	struct spmtd_record
 		broke; /* the comm is broken; then npes bytes, not 0: that rank was missing */

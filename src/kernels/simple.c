@@ -155,7 +155,7 @@ static inline void barrier_failed(const struct kernel_barrier_args *args, int rc
 
 KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 {
-	const struct kernel_told *told = (const struct kernel_told *)spmtd_to_(args->told);
+	const struct kernel_report *told = (const struct kernel_report *)spmtd_to_(args->told);
 	struct spmt_view v = args->view;
 	uint64_t mark;
 	int rc;

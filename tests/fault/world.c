@@ -12,7 +12,7 @@
 #include "tests/lib/ranks.h"
 
 #define RANKS 4
-#define BIG (1u << 20) /* above the store threshold: copy channels are made */
+#define BIG (1u << 20) /* above the store threshold: copy queues are made */
 
 enum step {
 	INIT,
@@ -55,7 +55,7 @@ static int told(struct run *run, int rank, int code)
 	return code;
 }
 
-/* Calls that need channels, streams, events and launches. */
+/* Calls that need copy queues, streams, events and launches. */
 static void move(
 	struct run *run, int rank, spmt_comm *comm, char *block, uint64_t *words, char *src)
 {

@@ -338,7 +338,7 @@ Test(identity, the_threads_own_device_stays)
 
 enum { POOL = 6, PE = 4, JOBS = 400 };
 
-struct pool {
+struct object_pool {
 	spmt_comm *comms[PE];
 	spmt_uid uid;
 	uint64_t *words;
@@ -349,7 +349,7 @@ struct pool {
 /* Any thread takes any job for any rank, found by its device; threads sit on devices of their own. */
 static int serve(int index, void *arg)
 {
-	struct pool *p = arg;
+	struct object_pool *p = arg;
 	uint64_t one = 1;
 
 	REQUIRE_OK(on_host() ? spmt_host_set_device(7 - index) : 0);
@@ -379,7 +379,7 @@ static int serve(int index, void *arg)
 
 static int make_words(spmt_comm *comm, void *arg)
 {
-	struct pool *p = arg;
+	struct object_pool *p = arg;
 	uint64_t *words;
 
 	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*words), (void **)&words));
@@ -390,7 +390,7 @@ static int make_words(spmt_comm *comm, void *arg)
 
 static int check_words(spmt_comm *comm, void *arg)
 {
-	struct pool *p = arg;
+	struct object_pool *p = arg;
 
 	TRY(sym_check_u64(comm, spmt_ptr(p->comms[0], p->words, spmt_rank(comm)), JOBS / PE));
 	return spmt_finalize(comm);
@@ -398,7 +398,7 @@ static int check_words(spmt_comm *comm, void *arg)
 
 Test(identity, a_pool_of_foreign_threads)
 {
-	struct pool p = { .next = 0 };
+	struct object_pool p = { .next = 0 };
 	struct spmt_attr attrs[PE];
 
 	NEEDS_DEVICES(PE);

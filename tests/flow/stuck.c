@@ -93,7 +93,7 @@ static int forged(const char *kind, long seed)
 	control_begin(control, strcmp(kind, "short") ? 3 : 30000, 42);
 	atomic_store(&control->mark.moved, 0);
 	for (int i = 0; noise && i < 3 * WAITS_MOST; i++) {
-		struct waiting *w = &control->cells[i / WAITS_MOST].waits[i % WAITS_MOST];
+		struct waiting *w = &control->rows[i / WAITS_MOST].waits[i % WAITS_MOST];
 
 		atomic_store(&w->state, 2);
 		if (mrand48() & 1)
@@ -104,7 +104,7 @@ static int forged(const char *kind, long seed)
 	if (!strcmp(kind, "version"))
 		control->mark.version++;
 	if (!strcmp(kind, "cell"))
-		control->mark.cell += 64;
+		control->mark.row += 64;
 	if (!strcmp(kind, "none"))
 		control->nranks = 0;
 	if (!strcmp(kind, "many"))

@@ -36,7 +36,7 @@ static const char *const sentences[] = { "rank 1 waits in spmt_signal_wait; ",
 
 static bool shows(const spmt_comm *comm, int rank, const char *name, struct wait_seen *seen)
 {
-	const struct waiting *waits = comm->control->cells[rank].waits;
+	const struct waiting *waits = comm->control->rows[rank].waits;
 
 	for (int i = 0; i < WAITS_MOST; i++)
 		if (waiting_read(&waits[i], seen) && !strcmp(seen->name, name))
@@ -46,7 +46,7 @@ static bool shows(const spmt_comm *comm, int rank, const char *name, struct wait
 
 static int shown(const spmt_comm *comm)
 {
-	const struct waiting *waits = comm->control->cells[1].waits;
+	const struct waiting *waits = comm->control->rows[1].waits;
 	struct wait_seen seen;
 	int n = 0;
 

@@ -152,7 +152,7 @@ static void hub_left(struct connection *c)
 }
 
 /* False: it has left. */
-static bool hub_hear(struct connection *c)
+static bool hub_dispatch(struct connection *c)
 {
 	struct message m;
 
@@ -193,7 +193,7 @@ static void *hub_main(void *arg)
 		/* downwards, as one that has left is replaced by the last */
 		for (int i = hub.n - 1; i >= 0; i--)
 			if (hub.polls[i + 1].revents)
-				hub_hear(&hub.connections[i]);
+				hub_dispatch(&hub.connections[i]);
 		if (hub.polls[0].revents) {
 			int fd = accept4(hub.listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -356,10 +356,9 @@ static void messages_close(spmt_comm *comm)
 
 static void message_break(const spmt_comm *comm, uint64_t epoch, const struct cause *cause)
 {
-	struct message m = { .kind = BREAK,
-		.call = cause->call,
-		.code = cause->code,
-		.epoch = epoch };
+	struct message m = {
+		.kind = BREAK, .call = cause->call, .code = cause->code, .epoch = epoch
+	};
 
 	memcpy(m.text, cause->sentence, sizeof(m.text));
 	send_message(state_of(comm)->fd, &m);
@@ -436,8 +435,8 @@ static int64_t messages_wait(spmt_comm *comm)
 		}
 		if (given_up && waited > (limit + DECIDE_MS) * 1000000) {
 			comm_break(comm,
-				&(struct cause){ SPMT_ERR_BROKEN, 0,
-					"the hub of the test is silent" });
+				&(struct cause){
+					SPMT_ERR_BROKEN, 0, "the hub of the test is silent" });
 			break;
 		}
 		waits_show(comm, s, &wait);

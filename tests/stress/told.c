@@ -34,7 +34,7 @@ static int turn_make(struct turn *t, int rank, uint32_t nth)
 	return 0;
 }
 
-static int turn_check(const struct turn *t, uint32_t nth)
+static int exclusive_check(const struct turn *t, uint32_t nth)
 {
 	for (size_t i = 0; i < t->count; i++)
 		if (t->dst[i] != RANKS * (RANKS - 1) / 2 + RANKS * ((uint32_t)i + nth))
@@ -60,7 +60,7 @@ static int turn(spmt_comm *comm, uint32_t nth, spmt_stream stream)
 		rc = rc ? rc : end;
 	}
 	if (!rc)
-		rc = turn_check(&t, nth);
+		rc = exclusive_check(&t, nth);
 	free(t.dst);
 	free(t.src);
 	return rc;

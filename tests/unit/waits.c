@@ -28,7 +28,7 @@ static int shown(const spmt_comm *comm, struct wait_seen *seen)
 	int n = 0;
 
 	for (int i = 0; i < WAITS_MOST; i++)
-		n += waiting_read(&comm->control->cells[comm->rank].waits[i], seen);
+		n += waiting_read(&comm->control->rows[comm->rank].waits[i], seen);
 	return n;
 }
 
@@ -167,7 +167,7 @@ Test(waits, are_never_seen_in_part)
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(pthread_create(&threads[i], NULL, flicker, comm), 0);
 	for (int round = 0; found < 20000 && round < 100000000; round++) {
-		struct waiting *w = &comm->control->cells[0].waits[round % WAITS_MOST];
+		struct waiting *w = &comm->control->rows[0].waits[round % WAITS_MOST];
 
 		if (!waiting_read(w, &seen))
 			continue;

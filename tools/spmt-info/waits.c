@@ -33,7 +33,7 @@ struct watched {
 struct block {
 	_Alignas(CACHE_LINE) unsigned char bytes[sizeof(struct control)];
 	uint64_t at, size; /* in the process */
-	struct cell *cells[2];
+	struct control_row *rows[2];
 };
 
 static const struct control *head(const struct block *b)
@@ -59,22 +59,22 @@ static bool copy(const struct watched *w, uint64_t at, void *to, size_t size)
 
 static void block_free(struct block *b)
 {
-	free(b->cells[0]);
-	free(b->cells[1]);
-	b->cells[0] = b->cells[1] = NULL;
+	free(b->rows[0]);
+	free(b->rows[1]);
+	b->rows[0] = b->rows[1] = NULL;
 }
 
 /* The head is copied already. False: there is no room for so many ranks, or they cannot be read. */
 static bool block_read(const struct watched *w, uint64_t room, struct block *b)
 {
-	size_t n = head(b)->nranks, size = n * sizeof(struct cell);
+	size_t n = head(b)->nranks, size = n * sizeof(struct control_row);
 
 	if (n < 1 || n > RANKS_MOST || control_size((int)n) > room)
 		return false;
 	b->size = MIN_OF(room, control_world_size((int)n));
 	for (int i = 0; i < 2; i++) {
-		b->cells[i] = aligned_alloc(CACHE_LINE, size);
-		if (!b->cells[i] || !copy(w, b->at + sizeof(b->bytes), b->cells[i], size))
+		b->rows[i] = aligned_alloc(CACHE_LINE, size);
+		if (!b->rows[i] || !copy(w, b->at + sizeof(b->bytes), b->rows[i], size))
 			return false;
 	}
 	return true;
@@ -96,7 +96,7 @@ static void text_print(const char *text, size_t size)
 
 static int world_rank(const struct block *b, const struct block *world, uint32_t i)
 {
-	int rank = b == world ? (int)i : atomic_load(&b->cells[1][i].world_rank);
+	int rank = b == world ? (int)i : atomic_load(&b->rows[1][i].world_rank);
 
 	return rank >= 0 && (uint32_t)rank < head(world)->nranks ? rank : -1;
 }
@@ -107,7 +107,7 @@ static void missing_print(const struct block *b, const struct block *world, uint
 	int n = 0;
 
 	for (uint32_t i = 0; i < head(b)->nranks; i++)
-		if (atomic_load(&b->cells[1][i].arrived) < epoch)
+		if (atomic_load(&b->rows[1][i].arrived) < epoch)
 			printf("%s%d", n++ ? ", " : " for rank ", world_rank(b, world, i));
 	if (!n)
 		printf(" for nobody any more");
@@ -138,7 +138,7 @@ static void gather_print(const struct block *b)
 	int n = 0;
 
 	for (uint32_t i = 0; i < head(b)->nranks; i++)
-		if (!atomic_load(&b->cells[1][i].pid))
+		if (!atomic_load(&b->rows[1][i].pid))
 			printf("%s%u", n++ ? ", " : " for what has not come here, rank ", i);
 }
 
@@ -168,15 +168,15 @@ static void wait_print(const struct watched *w, const struct block *b, const str
 /* What both copies have is no mixture. */
 static bool wait_whole(const struct block *b, uint32_t rank, int i, struct wait_seen *seen)
 {
-	const struct waiting *first = &b->cells[0][rank].waits[i],
-			     *then = &b->cells[1][rank].waits[i];
+	const struct waiting *first = &b->rows[0][rank].waits[i],
+			     *then = &b->rows[1][rank].waits[i];
 
 	return atomic_load(&first->state) == atomic_load(&then->state) && waiting_read(then, seen);
 }
 
 static void rank_print(const struct watched *w, const struct block *b, uint32_t rank)
 {
-	int pid = atomic_load(&b->cells[1][rank].pid), shown = 0;
+	int pid = atomic_load(&b->rows[1][rank].pid), shown = 0;
 	struct wait_seen seen;
 
 	if (!pid) {
@@ -221,7 +221,7 @@ static uint64_t page_take(struct watched *w, uint64_t at, uint64_t end)
 		!copy(w, at, b.bytes, sizeof(b.bytes)) ||
 		atomic_load(&mark->magic) != CONTROL_MAGIC)
 		return 0;
-	if (mark->version != CONTROL_VERSION || mark->cell != sizeof(struct cell)) {
+	if (mark->version != CONTROL_VERSION || mark->row != sizeof(struct control_row)) {
 		w->foreign++;
 	} else if (block_read(w, end - at, &b)) {
 		size = control_world_size((int)head(&b)->nranks);

@@ -10,17 +10,18 @@
 
 #define BUCKETS 512
 
-/* A forked child sees an empty map. The channels it has inherited stay in memory, but no stream of theirs is touched. */
-struct channel_map {
+/* A forked child sees an empty map. The copy queues it has inherited stay in memory, but no stream of theirs is touched. */
+struct copy_queue_map {
 	pthread_mutex_t
-		lock; /* guards the map and next, refs, retired and writes to lanes of all channels */
+		lock; /* guards the map and next, refs, retired and writes to lanes of all copy queues */
 	size_t live;
-	struct channel *buckets[BUCKETS];
+	struct copy_queue *buckets[BUCKETS];
 };
 
 static void *_Atomic map_slot;
 
-static struct channel **bucket(struct channel_map *map, const struct backend *b, int src, int dst)
+static struct copy_queue **bucket(
+	struct copy_queue_map *map, const struct backend *b, int src, int dst)
 {
 	uint64_t h = (uint64_t)(uintptr_t)b ^ (uint64_t)src << 20 ^ (uint64_t)dst;
 
@@ -28,116 +29,116 @@ static struct channel **bucket(struct channel_map *map, const struct backend *b,
 }
 
 /* Takes half-made ones. Queued work still runs. */
-static void channel_destroy(struct channel *ch)
+static void copy_queue_destroy(struct copy_queue *q)
 {
-	for (int i = 0; i < ch->nlanes; i++)
-		if (ch->lanes[i])
-			ch->backend->stream_destroy(ch->src, ch->lanes[i]);
-	while (ch->retired) {
-		struct retired *r = ch->retired;
+	for (int i = 0; i < q->nlanes; i++)
+		if (q->lanes[i])
+			q->backend->stream_destroy(q->src, q->lanes[i]);
+	while (q->retired) {
+		struct retired *r = q->retired;
 
-		ch->retired = r->next;
-		ch->backend->stream_destroy(ch->src, r->stream);
+		q->retired = r->next;
+		q->backend->stream_destroy(q->src, r->stream);
 		mem_free(r);
 	}
-	mem_free(ch);
+	mem_free(q);
 }
 
-static int channel_make(
-	const struct backend *b, int src, int dst, int nlanes, struct channel **channel)
+static int copy_queue_make(
+	const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue)
 {
-	struct channel *ch = mem_calloc(1, sizeof(*ch));
+	struct copy_queue *q = mem_calloc(1, sizeof(*q));
 	int rc = 0;
 
-	if (!ch)
-		return fail(-ENOMEM, "no memory for a copy channel");
-	*ch = (struct channel){ .backend = b, .src = src, .dst = dst, .nlanes = nlanes };
+	if (!q)
+		return fail(-ENOMEM, "no memory for a copy queue");
+	*q = (struct copy_queue){ .backend = b, .src = src, .dst = dst, .nlanes = nlanes };
 	for (int i = 0; i < nlanes && !rc; i++) {
 		device_stream s;
 
 		rc = b->stream_create(src, &s);
 		if (!rc)
-			ch->lanes[i] = s;
+			q->lanes[i] = s;
 	}
 	if (rc) {
-		channel_destroy(ch);
+		copy_queue_destroy(q);
 		return rc;
 	}
-	*channel = ch;
+	*queue = q;
 	return 0;
 }
 
-int channel_get(const struct backend *b, int src, int dst, int nlanes, struct channel **channel)
+int copy_queue_get(const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue)
 {
-	struct channel_map *map = process_state(&map_slot, sizeof(*map));
-	struct channel **head, *ch;
+	struct copy_queue_map *map = process_state(&map_slot, sizeof(*map));
+	struct copy_queue **head, *q;
 	int rc = 0;
 
 	if (!map)
-		return fail(-ENOMEM, "no memory for the map of copy channels");
+		return fail(-ENOMEM, "no memory for the map of copy queues");
 	head = bucket(map, b, src, dst);
 	pthread_mutex_lock(&map->lock);
-	for (ch = *head; ch; ch = ch->next)
-		if (ch->backend == b && ch->src == src && ch->dst == dst)
+	for (q = *head; q; q = q->next)
+		if (q->backend == b && q->src == src && q->dst == dst)
 			break;
-	if (!ch) {
-		rc = channel_make(b, src, dst, nlanes, &ch);
-		if (ch) {
-			ch->next = *head;
-			*head = ch;
+	if (!q) {
+		rc = copy_queue_make(b, src, dst, nlanes, &q);
+		if (q) {
+			q->next = *head;
+			*head = q;
 			map->live++;
 		}
 	}
-	if (ch) {
-		ch->refs++;
-		*channel = ch;
+	if (q) {
+		q->refs++;
+		*queue = q;
 	}
 	pthread_mutex_unlock(&map->lock);
 	return rc;
 }
 
-/* Where the map points to ch; NULL in a forked child that inherited it. Under the lock. */
-static struct channel **channel_place(struct channel_map *map, const struct channel *ch)
+/* Where the map points to q; NULL in a forked child that inherited it. Under the lock. */
+static struct copy_queue **copy_queue_place(struct copy_queue_map *map, const struct copy_queue *q)
 {
-	struct channel **at = bucket(map, ch->backend, ch->src, ch->dst);
+	struct copy_queue **at = bucket(map, q->backend, q->src, q->dst);
 
-	while (*at && *at != ch)
+	while (*at && *at != q)
 		at = &(*at)->next;
 	return *at ? at : NULL;
 }
 
-bool channel_inherited(const struct channel *ch)
+bool copy_queue_inherited(const struct copy_queue *q)
 {
-	struct channel_map *map = map_slot;
+	struct copy_queue_map *map = map_slot;
 	bool ours;
 
 	pthread_mutex_lock(&map->lock);
-	ours = channel_place(map, ch);
+	ours = copy_queue_place(map, q);
 	pthread_mutex_unlock(&map->lock);
 	return !ours;
 }
 
-void channel_drop(struct channel *ch)
+void copy_queue_drop(struct copy_queue *q)
 {
-	struct channel_map *map = map_slot;
-	struct channel **at;
+	struct copy_queue_map *map = map_slot;
+	struct copy_queue **at;
 	bool last;
 
 	pthread_mutex_lock(&map->lock);
-	at = channel_place(map, ch);
-	last = at && --ch->refs == 0;
+	at = copy_queue_place(map, q);
+	last = at && --q->refs == 0;
 	if (last) {
-		*at = ch->next;
+		*at = q->next;
 		map->live--;
 	}
 	pthread_mutex_unlock(&map->lock);
 	if (last)
-		channel_destroy(ch);
+		copy_queue_destroy(q);
 }
 
-int channel_renew(struct channel *ch, int lane, device_stream dead)
+int copy_queue_renew(struct copy_queue *q, int lane, device_stream dead)
 {
-	struct channel_map *map = map_slot;
+	struct copy_queue_map *map = map_slot;
 	struct retired *r = mem_calloc(1, sizeof(*r));
 	device_stream fresh;
 	int rc = 0;
@@ -145,22 +146,22 @@ int channel_renew(struct channel *ch, int lane, device_stream dead)
 	if (!r)
 		return fail(-ENOMEM, "no memory to replace a failed copy stream");
 	pthread_mutex_lock(&map->lock);
-	if (ch->lanes[lane] == dead)
-		rc = ch->backend->stream_create(ch->src, &fresh);
-	if (!rc && ch->lanes[lane] == dead) {
-		*r = (struct retired){ .next = ch->retired, .stream = dead };
-		ch->retired = r;
+	if (q->lanes[lane] == dead)
+		rc = q->backend->stream_create(q->src, &fresh);
+	if (!rc && q->lanes[lane] == dead) {
+		*r = (struct retired){ .next = q->retired, .stream = dead };
+		q->retired = r;
 		r = NULL;
-		atomic_store_explicit(&ch->lanes[lane], fresh, memory_order_release);
+		atomic_store_explicit(&q->lanes[lane], fresh, memory_order_release);
 	}
 	pthread_mutex_unlock(&map->lock);
 	mem_free(r);
 	return rc;
 }
 
-size_t channels_live(void)
+size_t copy_queues_live(void)
 {
-	struct channel_map *map = map_slot;
+	struct copy_queue_map *map = map_slot;
 	size_t n = 0;
 
 	if (map) {

@@ -20,7 +20,7 @@
 #define SLICE_NS 1000000 /* longest sleep between two looks at an event */
 #define CLOSE_WAIT_MS 10000
 
-/* ---- a link's share of a channel */
+/* ---- a link's share of a copy queue */
 
 struct sdma_move {
 	void *dst;
@@ -44,7 +44,7 @@ struct lane {
 };
 
 struct sdma {
-	struct channel *channel;
+	struct copy_queue *queue;
 	int error; /* first failure since the last quiet */
 	struct status_saved why;
 	int nlanes;
@@ -69,7 +69,7 @@ static void state_free(struct link *link, struct sdma *st, bool inherited)
 		mem_free(lane->slots);
 	}
 	if (!inherited)
-		channel_drop(st->channel);
+		copy_queue_drop(st->queue);
 	mem_free(st);
 }
 
@@ -78,7 +78,7 @@ static int lane_make(struct lane *lane)
 	lane->issued = lane->done = FIRST_TICKET;
 	lane->slots = mem_calloc(FIRST_ROOM, sizeof(*lane->slots));
 	if (!lane->slots)
-		return fail(-ENOMEM, "no memory for the moves of a copy channel");
+		return fail(-ENOMEM, "no memory for the moves of a copy queue");
 	lane->room = FIRST_ROOM;
 	return 0;
 }
@@ -86,22 +86,22 @@ static int lane_make(struct lane *lane)
 static int state_make(struct link *link, struct sdma **state)
 {
 	const struct env *env;
-	struct channel *ch;
+	struct copy_queue *q;
 	struct sdma *st;
 	int rc = env_get(&env);
 
 	if (!rc)
-		rc = channel_get(link->backend, link->dev, link->peer_dev,
-			(int)MIN_OF(env->channels, CHANNEL_LANES), &ch);
+		rc = copy_queue_get(link->backend, link->dev, link->peer_dev,
+			(int)MIN_OF(env->channels, COPY_QUEUE_LANES), &q);
 	if (rc)
 		return rc;
-	st = mem_calloc(1, sizeof(*st) + (size_t)ch->nlanes * sizeof(st->lanes[0]));
+	st = mem_calloc(1, sizeof(*st) + (size_t)q->nlanes * sizeof(st->lanes[0]));
 	if (!st) {
-		channel_drop(ch);
-		return fail(-ENOMEM, "no memory for a link's share of a copy channel");
+		copy_queue_drop(q);
+		return fail(-ENOMEM, "no memory for a link's share of a copy queue");
 	}
-	st->channel = ch;
-	while (!rc && st->nlanes < ch->nlanes)
+	st->queue = q;
+	while (!rc && st->nlanes < q->nlanes)
 		rc = lane_make(&st->lanes[st->nlanes++]);
 	if (rc) {
 		state_free(link, st, false);
@@ -119,7 +119,7 @@ static void fall_back(struct mover *m)
 	if (!atomic_load_explicit(&link->fell_back, memory_order_relaxed)) {
 		snprintf(link->why, sizeof(link->why), "sdma: %.*s", (int)sizeof(link->why) - 8,
 			status_sentence());
-		log_line(LOG_WARN, "rank %d: no copy channel to rank %d; %s", link->rank, link->pe,
+		log_line(LOG_WARN, "rank %d: no copy queue to rank %d; %s", link->rank, link->pe,
 			link->why);
 		atomic_store_explicit(&link->fell_back, true, memory_order_release);
 	}
@@ -220,7 +220,7 @@ static void recover(struct link *link, struct sdma *st, int i, int verdict)
 	struct lane *lane = &st->lanes[i];
 	bool first = true;
 
-	channel_renew(st->channel, i, lane->stream);
+	copy_queue_renew(st->queue, i, lane->stream);
 	for (uint64_t t = lane->done; t != lane->issued; t++) {
 		const struct lane_slot *slot = slot_at(lane, t);
 		int rc = slot_query(link, lane, slot);
@@ -301,10 +301,10 @@ static int lane_room(struct link *link, struct sdma *st, int i)
 	return lane->issued - lane->done < lane->room ? 0 : settle_lane(link, st, i);
 }
 
-/* Moves that are in a stream which the channel has given up since are settled first. */
+/* Moves that are in a stream which the copy queue has given up since are settled first. */
 static int lane_ready(struct link *link, struct sdma *st, int i)
 {
-	device_stream now = atomic_load_explicit(&st->channel->lanes[i], memory_order_acquire);
+	device_stream now = atomic_load_explicit(&st->queue->lanes[i], memory_order_acquire);
 	struct lane *lane = &st->lanes[i];
 	int rc = lane->stream == now ? lane_room(link, st, i) : settle_lane(link, st, i);
 
@@ -323,14 +323,14 @@ static bool mark_event(const struct link *link, const struct lane *lane, device_
 	return !b->event_record(link->dev, *event, lane->stream);
 }
 
-/* Alone in a channel a link needs no proof of whose fault a failure is. */
+/* Alone in a copy queue a link needs no proof of whose fault a failure is. */
 static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
 	struct lane *lane = &st->lanes[i];
 	struct lane_slot *slot = slot_at(lane, lane->issued);
 	int rc;
 
-	slot->guarded = channel_shared(st->channel) && mark_event(link, lane, &slot->before);
+	slot->guarded = copy_queue_shared(st->queue) && mark_event(link, lane, &slot->before);
 	rc = link->backend->copy(link->dev, m->dst, m->src, m->n, lane->stream);
 	if (rc)
 		return rc;
@@ -352,7 +352,7 @@ static int submit(struct link *link, struct sdma *st, int i, const struct sdma_m
 	rc = lane_copy(link, st, i, m);
 	if (!rc || link->backend->stream_query(link->dev, stream) >= 0)
 		return rc;
-	rc = channel_renew(st->channel, i, stream);
+	rc = copy_queue_renew(st->queue, i, stream);
 	if (!rc)
 		rc = link_wait_failed(link, "sdma", lane_ready(link, st, i));
 	return rc ? rc : lane_copy(link, st, i, m);
@@ -413,7 +413,7 @@ static int sdma_stream_move(
 static int sdma_move(struct mover *m, const struct sdma_move *move, enum move_mode mode)
 {
 	struct sdma *st = m->state;
-	int i = channel_reserve(st->channel);
+	int i = copy_queue_reserve(st->queue);
 	int rc = mode == MOVE_NBI ? submit(m->link, st, i, move)
 				  : submit_and_wait(m->link, st, i, move);
 
@@ -485,7 +485,7 @@ static void drain_lanes(const struct link *link, const struct sdma *st)
 static void sdma_close(struct mover *m)
 {
 	struct sdma *st = m->state;
-	bool inherited = st && channel_inherited(st->channel);
+	bool inherited = st && copy_queue_inherited(st->queue);
 
 	if (!st)
 		return;
@@ -520,7 +520,7 @@ int sdma_stream(const struct link *link, int i, device_stream *stream)
 
 	if (!st || i < 0 || i >= st->nlanes)
 		return -ENOENT;
-	*stream = atomic_load_explicit(&st->channel->lanes[i], memory_order_acquire);
+	*stream = atomic_load_explicit(&st->queue->lanes[i], memory_order_acquire);
 	return 0;
 }
 

@@ -15,14 +15,14 @@
 
 #define MAGIC 0x54534f48u
 
-struct handle {
+struct host_ipc_handle {
 	uint32_t magic, zero;
 	uint64_t size; /* of the file */
 	unsigned char nonce[16];
 };
 
-_Static_assert(
-	sizeof(struct handle) <= sizeof(((struct device_export *)0)->handle), "a handle fits");
+_Static_assert(sizeof(struct host_ipc_handle) <= sizeof(((struct device_export *)0)->handle),
+	"a handle fits");
 
 /* Under the lock: the block at ptr if it and those behind it, in the same file, hold all of [ptr, ptr + size). */
 static const struct host_block *exported(
@@ -47,7 +47,7 @@ static const struct host_block *exported(
 static int ipc_export(int dev, void *ptr, size_t size, struct device_export *out, int *fd)
 {
 	struct host_state *st = host_state();
-	struct handle handle = { .magic = MAGIC };
+	struct host_ipc_handle handle = { .magic = MAGIC };
 	const struct host_block *b;
 	uint64_t offset = 0;
 	int copy = -1, err = 0, rc = host_check(dev, "export");
@@ -89,7 +89,7 @@ static int ipc_export(int dev, void *ptr, size_t size, struct device_export *out
 int host_import_check(int dev, const struct device_export *in, int fd)
 {
 	unsigned char nonce[16];
-	struct handle handle;
+	struct host_ipc_handle handle;
 	struct stat stat;
 	int seals, rc;
 

@@ -208,11 +208,11 @@ static struct host_op *next_op(struct host_stream *s, bool *joined)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->head && !s->closing) {
-		uint32_t seen = atomic_load(&s->bell);
+		uint32_t seen = atomic_load(&s->wakes);
 
 		s->idle = true;
 		pthread_mutex_unlock(&s->lock);
-		sleep_on(&s->bell, seen, -1);
+		sleep_on(&s->wakes, seen, -1);
 		pthread_mutex_lock(&s->lock);
 		s->idle = false;
 	}
@@ -315,12 +315,12 @@ int host_stream_push(struct host_op *op, const char *name)
 		*s->tail = op;
 		s->tail = &op->next;
 		atomic_fetch_add(&s->queued, 1);
-		atomic_fetch_add(&s->bell, 1);
+		atomic_fetch_add(&s->wakes, 1);
 		idle = s->idle;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
-		wake_all(&s->bell);
+		wake_all(&s->wakes);
 	if (rc == -EINVAL)
 		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
 	if (rc)
@@ -351,11 +351,11 @@ int host_stream_end(struct host_stream *s)
 	if (live) {
 		s->closing = true;
 		s->joined = joined;
-		atomic_fetch_add(&s->bell, 1);
+		atomic_fetch_add(&s->wakes, 1);
 		if (threaded && !joined)
 			pthread_detach(thread);
 		if (threaded)
-			wake_all(&s->bell);
+			wake_all(&s->wakes);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!live)

@@ -62,7 +62,7 @@ struct host_stream {
 		char why[HOST_WHY];
 	} blame; /* under the lock */
 	_Atomic uint64_t queued, done;
-	_Atomic uint32_t bell;	  /* rung for the worker */
+	_Atomic uint32_t wakes;	  /* rung for the worker */
 	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */
 	_Atomic uint32_t waiters; /* of whom so many sleep */
 };

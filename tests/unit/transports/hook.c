@@ -188,12 +188,12 @@ Test(hook, close_takes_the_hook_and_what_it_wraps, .init = init, .fini = fini)
 	struct link *link = wrapped(&(struct hook_config){ 0 });
 
 	cr_assert_eq(put(link, 4096), 0);
-	cr_assert_eq(channels_live(), 1);
+	cr_assert_eq(copy_queues_live(), 1);
 	link->movers[0].ops->close(&link->movers[0]);
 	cr_assert_not(is_wrapped(link));
 	cr_assert_eq(link->movers[1].ops, &mover_sdma);
 	link->movers[1].ops->close(&link->movers[1]);
-	cr_assert_eq(channels_live(), 0);
+	cr_assert_eq(copy_queues_live(), 0);
 }
 
 /* sdma falls back while it is wrapped: the hook goes on, and unwraps to what the link has become. */

@@ -80,7 +80,7 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 	char *near = l.mem[0];
 	struct gate gate;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	memset(near, 7, 2 * 4096);
 	cr_assert_eq(put_nbi(link, link->base + 4096, near, 4096), 0);
 	cr_assert_eq(get_nbi(link, near + 8192, link->base, 5), 0);
@@ -106,7 +106,7 @@ Test(sdma, four_thousand_moves_in_flight, .init = init, .fini = fini)
 	uint32_t *near = (uint32_t *)(void *)l.mem[0], *far = (uint32_t *)(void *)link->base;
 	struct gate gate;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	for (uint32_t i = 0; i < MOVES; i++) {
 		near[i] = i + 1;
 		cr_assert_eq(put_nbi(link, far + MOVES - 1 - i, near + i, 4), 0);
@@ -124,7 +124,7 @@ Test(sdma, blocking_is_submit_and_wait, .init = init, .fini = fini)
 	struct link *link = links_at(&l, 0, 1);
 	struct gate gate;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	link->pending = false;
 	l.timeout_ms = 30;
 	cr_assert_eq(links_put(links_sdma(link), link->base + 64, "x", 2, MOVE_BLOCKING, NULL),
@@ -149,7 +149,7 @@ Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
 	cr_assert_eq(
 		links_put(links_sdma(link), link->base, "user", 5, MOVE_STREAM, link->stream), 0);
-	cr_assert_eq(sdma_stream(link, 0, &own), -ENOENT, "no channel was needed");
+	cr_assert_eq(sdma_stream(link, 0, &own), -ENOENT, "no copy queue was needed");
 	cr_assert_eq(
 		links_put(links_sdma(beside), beside->base, "user", 5, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(beside->base, "user");
@@ -165,7 +165,7 @@ Test(sdma, fence_waits_for_the_links_own_moves, .init = init, .fini = fini)
 	struct link *link = links_at(&l, 0, 1);
 	struct gate gate;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "fenced", 7), 0);
 	l.timeout_ms = 30;
 	cr_assert_eq(mover_sdma.fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
@@ -188,7 +188,7 @@ Test(sdma, quiet_ends_at_its_deadline_but_not_at_the_stop_word, .init = init, .f
 	struct gate gate;
 	pthread_t thread;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "slow", 5), 0);
 	l.timeout_ms = 30;
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
@@ -212,7 +212,7 @@ Test(sdma, links_of_one_pair_share_a_channel, .init = init, .fini = fini)
 	struct link *back = links_at(&l, 1, 0);
 	device_stream sa, sb, sc;
 
-	cr_assert_eq(channels_live(), 0);
+	cr_assert_eq(copy_queues_live(), 0);
 	cr_assert_eq(put_nbi(a, a->base, "a", 2), 0);
 	cr_assert_eq(put_nbi(b, b->base, "b", 2), 0);
 	cr_assert_eq(get_nbi(back, l.mem[1] + 64, back->base, 2), 0);
@@ -221,14 +221,14 @@ Test(sdma, links_of_one_pair_share_a_channel, .init = init, .fini = fini)
 	cr_assert_eq(sdma_stream(back, 0, &sc), 0);
 	cr_assert_eq(sa, sb);
 	cr_assert_neq(sa, sc);
-	cr_assert_eq(channels_live(), 2);
+	cr_assert_eq(copy_queues_live(), 2);
 	mover_sdma.close(links_sdma(a));
 	mover_sdma.close(links_sdma(a));
-	cr_assert_eq(channels_live(), 2);
+	cr_assert_eq(copy_queues_live(), 2);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base, "b");
 	mover_sdma.close(links_sdma(b));
-	cr_assert_eq(channels_live(), 1);
+	cr_assert_eq(copy_queues_live(), 1);
 }
 
 Test(sdma, quiet_waits_for_nobody_elses_moves, .init = init, .fini = fini)
@@ -237,7 +237,7 @@ Test(sdma, quiet_waits_for_nobody_elses_moves, .init = init, .fini = fini)
 	struct gate first, second;
 	device_stream s;
 
-	hold_channel(a, &first);
+	hold_copy_queue(a, &first);
 	cr_assert_eq(put_nbi(a, a->base + 64, "mine", 5), 0);
 	cr_assert_eq(sdma_stream(a, 0, &s), 0);
 	second = (struct gate){ .closed = 0 };
@@ -262,7 +262,7 @@ Test(sdma, spmt_channels_spreads_moves_over_streams, .fini = fini)
 	setenv("SPMT_CHANNELS", "4", 1);
 	init();
 	link = links_at(&l, 0, 1);
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(sdma_stream(link, i, &s[i]), 0);
 	cr_assert_eq(sdma_stream(link, 4, &s[4]), -ENOENT);
@@ -289,7 +289,7 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_channel(a, &gate);
+	hold_copy_queue(a, &gate);
 	cr_assert_eq(sdma_stream(a, 0, &dead), 0);
 	cr_assert_eq(put_nbi(b, b->base + 64, "before", 7), 0);
 	cr_assert_eq(put_nbi(a, a->base + 64, "first", 6), 0);
@@ -319,10 +319,10 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	cr_assert_str_eq(a->base + 192, "again");
 	cr_assert_str_eq(b->base + 192, "again");
 	cr_assert_eq(backend_host.stream_query(0, fresh), 1);
-	cr_assert_eq(channels_live(), 1);
+	cr_assert_eq(copy_queues_live(), 1);
 }
 
-/* Moves of a link that has its channel to itself, where the one numbered `lost` goes to memory that is freed while it is queued.
+/* Moves of a link that has its copy queue to itself, where the one numbered `lost` goes to memory that is freed while it is queued.
    All others have to arrive, each in its own place. */
 static void lose_one(uint32_t moves, uint32_t lost)
 {
@@ -332,7 +332,7 @@ static void lose_one(uint32_t moves, uint32_t lost)
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_channel(a, &gate);
+	hold_copy_queue(a, &gate);
 	for (uint32_t i = 0; i < moves; i++) {
 		near[i] = i + 1;
 		far[moves - 1 - i] = 0;
@@ -370,7 +370,7 @@ Test(sdma, a_failed_stream_serves_the_others_on, .init = init, .fini = fini)
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_channel(a, &gate);
+	hold_copy_queue(a, &gate);
 	cr_assert_eq(sdma_stream(a, 0, &s), 0);
 	cr_assert_eq(put_nbi(a, gone, "lost", 5), 0);
 	cr_assert_eq(backend_host.free(1, gone), 0);

@@ -36,8 +36,8 @@ static inline int put_nbi(struct link *link, void *remote, const void *local, si
 	return links_put(links_sdma(link), remote, local, n, MOVE_NBI, NULL);
 }
 
-/* A first move, so that there is a channel; then its stream is held. */
-static inline void hold_channel(struct link *link, struct gate *gate)
+/* A first move, so that there is a copy queue; then its stream is held. */
+static inline void hold_copy_queue(struct link *link, struct gate *gate)
 {
 	device_stream s;
 

@@ -1,55 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-#include "pool.h"
+#include "object.h"
 
 #include <string.h>
 
 #include "src/base/process.h"
 
 /* Many objects a mapping: a mapping each would cost a system call and a page a rank. */
-#define POOL_BLOCK (64u << 10)
+#define OBJECT_POOL_BLOCK (64u << 10)
 
-static struct pooled *pool_grow(struct pool *pool, size_t size)
+static struct object *object_pool_grow(struct object_pool *pool, size_t size)
 {
 	size_t step = align_up(size, CACHE_LINE);
-	size_t n = MAX_OF(POOL_BLOCK / step, 1u);
+	size_t n = MAX_OF(OBJECT_POOL_BLOCK / step, 1u);
 	char *block = process_pages(n * step);
 
 	if (!block)
 		return NULL;
 	for (size_t i = 1; i < n; i++) {
-		struct pooled *p = (struct pooled *)(void *)(block + i * step);
+		struct object *p = (struct object *)(void *)(block + i * step);
 
-		atomic_store_explicit(&p->state, POOLED_FREE, memory_order_relaxed);
+		atomic_store_explicit(&p->state, OBJECT_FREE, memory_order_relaxed);
 		p->next = pool->free;
 		pool->free = p;
 	}
-	return (struct pooled *)(void *)block;
+	return (struct object *)(void *)block;
 }
 
-void *pool_take(struct pool *pool, size_t size)
+void *object_take(struct object_pool *pool, size_t size)
 {
-	struct pooled *p;
+	struct object *p;
 
 	pthread_mutex_lock(&pool->lock);
 	p = pool->free;
 	if (p)
 		pool->free = p->next;
 	else
-		p = pool_grow(pool, size);
+		p = object_pool_grow(pool, size);
 	pthread_mutex_unlock(&pool->lock);
 	if (!p)
 		return NULL;
 	p->next = NULL;
 	memset((char *)p + sizeof(*p), 0, size - sizeof(*p));
-	atomic_store_explicit(&p->state, POOLED_BUSY, memory_order_release);
+	atomic_store_explicit(&p->state, OBJECT_BUSY, memory_order_release);
 	return p;
 }
 
-void pool_give(struct pool *pool, void *object)
+void object_give(struct object_pool *pool, void *object)
 {
-	struct pooled *p = object;
+	struct object *p = object;
 
-	atomic_store_explicit(&p->state, POOLED_FREE, memory_order_release);
+	atomic_store_explicit(&p->state, OBJECT_FREE, memory_order_release);
 	pthread_mutex_lock(&pool->lock);
 	p->next = pool->free;
 	pool->free = p;

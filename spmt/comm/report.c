@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tell.h"
+#include "report.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 #include "src/base/process.h"
 #include "src/kernels/coll/table.h"
 
-struct tell_line {
+struct report_line {
 	char text[512];
 	size_t used;
 };
 
-PRINTF(2, 3) static void line_add(struct tell_line *l, const char *fmt, ...)
+PRINTF(2, 3) static void line_add(struct report_line *l, const char *fmt, ...)
 {
 	va_list args;
 	int n;
@@ -30,13 +30,13 @@ PRINTF(2, 3) static void line_add(struct tell_line *l, const char *fmt, ...)
 }
 
 /* "0-3, 6": runs of numbers that rise by one; what would fill the line is cut. */
-struct tell_runs {
+struct report_runs {
 	int first, last, n;
 };
 
 #define RUNS_MOST 16
 
-static void tell_runs_end(struct tell_line *l, struct tell_runs *r)
+static void report_runs_end(struct report_line *l, struct report_runs *r)
 {
 	if (r->n && r->n <= RUNS_MOST)
 		line_add(l, r->last > r->first ? "%s%d-%d" : "%s%d", r->n > 1 ? ", " : "", r->first,
@@ -45,27 +45,27 @@ static void tell_runs_end(struct tell_line *l, struct tell_runs *r)
 		line_add(l, ", ..");
 }
 
-static void tell_runs_add(struct tell_line *l, struct tell_runs *r, int number)
+static void report_runs_add(struct report_line *l, struct report_runs *r, int number)
 {
 	if (r->n && number == r->last + 1) {
 		r->last = number;
 		return;
 	}
-	tell_runs_end(l, r);
-	*r = (struct tell_runs){ number, number, r->n + 1 };
+	report_runs_end(l, r);
+	*r = (struct report_runs){ number, number, r->n + 1 };
 }
 
-static void tell_add_here(struct tell_line *l, const spmt_comm *comm, bool devices)
+static void report_add_local(struct report_line *l, const spmt_comm *comm, bool devices)
 {
-	struct tell_runs runs = { .n = 0 };
+	struct report_runs runs = { .n = 0 };
 
 	for (int r = 0; r < comm->nranks; r++)
-		if (gather_here(comm, r))
-			tell_runs_add(l, &runs, devices ? comm->world->infos[r].settled : r);
-	tell_runs_end(l, &runs);
+		if (comm_is_local(comm, r))
+			report_runs_add(l, &runs, devices ? comm->world->infos[r].settled : r);
+	report_runs_end(l, &runs);
 }
 
-static void tell_add_size(struct tell_line *l, uint64_t bytes)
+static void report_add_size(struct report_line *l, uint64_t bytes)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
 	size_t unit = 0;
@@ -78,7 +78,7 @@ static void tell_add_size(struct tell_line *l, uint64_t bytes)
 #define KINDS_MOST 6
 
 /* Of this rank's routes, how many are of which kind: "1 self by store, 7 p2p by store,sdma". */
-static void tell_add_routes(struct tell_line *l, const spmt_comm *comm)
+static void report_add_routes(struct report_line *l, const spmt_comm *comm)
 {
 	char kinds[KINDS_MOST][64];
 	int n[KINDS_MOST] = { 0 }, known = 0;
@@ -109,27 +109,27 @@ static bool log_asked(enum log_level level)
 	return env && env->log >= (int)level;
 }
 
-void tell_world(const spmt_comm *comm, int64_t begin)
+void report_world(const spmt_comm *comm, int64_t begin)
 {
-	struct tell_line l = { .used = 0 };
+	struct report_line l = { .used = 0 };
 
 	if (!log_asked(LOG_INFO) || gather_nth(comm, 0) != comm->rank)
 		return;
 	line_add(&l, "world %016llx of %d ranks: ", world_label(comm->world), comm->nranks);
-	tell_add_here(&l, comm, false);
+	report_add_local(&l, comm, false);
 	line_add(&l, " in process %d, backend %s, devices ", (int)getpid(), comm->backend->name);
-	tell_add_here(&l, comm, true);
+	report_add_local(&l, comm, true);
 	line_add(&l, ", heaps of ");
-	tell_add_size(&l, comm->heap->size);
+	report_add_size(&l, comm->heap->size);
 	line_add(
 		&l, " (%s), routes of rank %d: ", comm->heap->range ? "vmm" : "static", comm->rank);
-	tell_add_routes(&l, comm);
+	report_add_routes(&l, comm);
 	line_add(&l, ", slots of %u bytes, collectives by %s", comm->slot_room,
 		comm->coll_wanted < 0 ? "kind and size" : coll_rows[comm->coll_wanted].name);
 	log_line(LOG_INFO, "%s; init took %.1f ms", l.text, (double)(process_now() - begin) / 1e6);
 }
 
-void tell_broken(const struct world *world, int rank, const struct cause *cause)
+void report_broken(const struct world *world, int rank, const struct cause *cause)
 {
 	char who[32] = "";
 
@@ -139,7 +139,7 @@ void tell_broken(const struct world *world, int rank, const struct cause *cause)
 		world->nranks, who, status_text(cause->code), STATUS_SENTENCE - 1, cause->sentence);
 }
 
-void tell_part_broken(const spmt_comm *comm, const struct cause *cause)
+void report_part_broken(const spmt_comm *comm, const struct cause *cause)
 {
 	log_line(LOG_ERROR, "a part of %d ranks of world %016llx is broken (rank %d: %s): %.*s",
 		comm->nranks, world_label(comm->world), comm_world_rank(comm, comm->rank),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What SPMT_LOG says of worlds, a line each. */
-#ifndef SPMT_TELL_H
-#define SPMT_TELL_H
+#ifndef SPMT_REPORT_H
+#define SPMT_REPORT_H
 
 #include "include/spmt.h"
 
@@ -9,10 +9,10 @@ struct cause;
 struct world;
 
 /* info: what the world is, by the first rank of each process, when it stands; begin: of its init. */
-void tell_world(const spmt_comm *comm, int64_t begin);
+void report_world(const spmt_comm *comm, int64_t begin);
 /* error: what has broken the world of a process first; called where it breaks, whoever broke it. rank: which found out, -1: not known here. */
-void tell_broken(const struct world *world, int rank, const struct cause *cause);
+void report_broken(const struct world *world, int rank, const struct cause *cause);
 /* The same of a part of a world. */
-void tell_part_broken(const spmt_comm *comm, const struct cause *cause);
+void report_part_broken(const spmt_comm *comm, const struct cause *cause);
 
 #endif

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank's lines of a control block (control.h). */
-#ifndef SPMT_CELL_H
-#define SPMT_CELL_H
+#ifndef SPMT_CONTROL_ROW_H
+#define SPMT_CONTROL_ROW_H
 
 #include <stdatomic.h>
 
-#include "bell.h"
+#include "wake.h"
 #include "meeting.h"
 #include "src/base/status.h"
 #include "waits.h"
 
-/* One rank's lines. Written by that rank alone, but for the bell. */
-struct cell {
+/* One rank's lines. Written by that rank alone, but for the wake counter. */
+struct control_row {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
 	_Atomic int cpu;			       /* where it was then */
 	struct meet_record record[2];		       /* by parity of the meeting */
 	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
 	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
-	struct bell bell;			       /* of worlds */
+	struct wake_counter wake_counter;	       /* of worlds */
 	_Alignas(CACHE_LINE) _Atomic int32_t pid;      /* of its process; 0: it has not come */
 	_Atomic int32_t world_rank;
 	struct waiting waits[WAITS_MOST]; /* of worlds: of all comms of the rank */

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* What wakes a rank that sleeps on words of its memory. */
-#ifndef SPMT_BELL_H
-#define SPMT_BELL_H
+#ifndef SPMT_WAKE_H
+#define SPMT_WAKE_H
 
 #include <stdatomic.h>
 
 #include "src/base/base.h"
 
 /* Sleeping on words of a rank's memory: a waiter counts itself in, looks once more, and sleeps until
-   it rings. A rank has one, in its world: who stores does not know through which comm it waits. */
-struct bell {
+   it wakes. A rank has one, in its world: who stores does not know through which comm it waits. */
+struct wake_counter {
 	_Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
-	_Atomic uint32_t rings;
+	_Atomic uint32_t wakes;
 };
 
 /* Wakes what sleeps on a rank's words. The caller's store is ordered before the look at the
    sleepers. */
-void bell_ring(struct bell *bell);
+void wake_sleepers(struct wake_counter *counter);
 
 /* A store to a rank's memory has been made: wake its sleepers if there are any. One fence, one
    load. */
-static inline void bell_stored(struct bell *bell)
+static inline void wake_stored(struct wake_counter *counter)
 {
 #if defined(__SANITIZE_THREAD__)
-	uint32_t sleepers = atomic_fetch_add(&bell->sleepers, 0);
+	uint32_t sleepers = atomic_fetch_add(&counter->sleepers, 0);
 #else
 	uint32_t sleepers;
 
@@ -33,10 +33,10 @@ static inline void bell_stored(struct bell *bell)
 #else
 	atomic_thread_fence(memory_order_seq_cst);
 #endif
-	sleepers = atomic_load_explicit(&bell->sleepers, memory_order_relaxed);
+	sleepers = atomic_load_explicit(&counter->sleepers, memory_order_relaxed);
 #endif
 	if (UNLIKELY(sleepers))
-		bell_ring(bell);
+		wake_sleepers(counter);
 }
 
 #endif

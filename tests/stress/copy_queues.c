@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Eight threads, two a device, each with links of its own to every device: random puts and gets that are in flight at once over
- * channels that the pairs share, quiet, and a look at every byte. Then the same while links open and close.
+ * copy queues that the pairs share, quiet, and a look at every byte. Then the same while links open and close.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static struct links sets[2]; /* as of two worlds */
 struct worker {
 	pthread_t thread;
 	int index, rounds;
-	bool churn; /* let go of the channels between rounds */
+	bool churn; /* let go of the copy queues between rounds */
 	uint64_t seed;
 	unsigned char model[DEVICES][AREA]; /* what this thread has put to each device */
 	unsigned char back[DEVICES][AREA];
@@ -156,14 +156,14 @@ int main(void)
 			free(workers);
 			return 1;
 		}
-	bad += report(1, "all pairs at once, two links a channel", run(workers, false, rounds));
-	bad += report(
-		2, "channels made and freed all the while", run(workers + THREADS, true, rounds));
+	bad += report(1, "all pairs at once, two links a copy queue", run(workers, false, rounds));
+	bad += report(2, "copy queues made and freed all the while",
+		run(workers + THREADS, true, rounds));
 	for (int i = 0; i < 2; i++)
 		links_close(&sets[i]);
-	if (channels_live())
-		snprintf(live, sizeof(live), "%zu live", channels_live());
-	bad += report(3, "no channel is left", live);
+	if (copy_queues_live())
+		snprintf(live, sizeof(live), "%zu live", copy_queues_live());
+	bad += report(3, "no copy queue is left", live);
 	free(workers);
 	return bad != 0;
 }

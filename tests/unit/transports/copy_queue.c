@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of channels: last users, refusals, threads that meet, forks. */
+/* The life of copy queues: last users, refusals, threads that meet, forks. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- life */
 
-Test(channel, nothing_is_left_after_the_last_user, .init = init, .fini = fini)
+Test(copy_queue, nothing_is_left_after_the_last_user, .init = init, .fini = fini)
 {
 	int tasks = links_count("task"), fds = links_count("fd");
 
@@ -20,13 +20,13 @@ Test(channel, nothing_is_left_after_the_last_user, .init = init, .fini = fini)
 			cr_assert_eq(put_nbi(&l.links[i], l.links[i].base, "abc", 4), 0);
 			cr_assert_eq(put_nbi(&other.links[i], other.links[i].base, "abc", 4), 0);
 		}
-		cr_assert_eq(channels_live(), 9);
+		cr_assert_eq(copy_queues_live(), 9);
 		cr_assert_gt(links_count("task"), tasks);
 		for (int i = 0; i < 9; i++) {
 			mover_sdma.close(links_sdma(&l.links[i]));
 			mover_sdma.close(links_sdma(&other.links[i]));
 		}
-		cr_assert_eq(channels_live(), 0);
+		cr_assert_eq(copy_queues_live(), 0);
 	}
 	cr_assert_eq(links_count_down("task", tasks), tasks);
 	cr_assert_eq(links_count("fd"), fds);
@@ -39,23 +39,23 @@ static void *release_later(void *gate)
 	return NULL;
 }
 
-Test(channel, close_waits_even_in_a_broken_world, .init = init, .fini = fini)
+Test(copy_queue, close_waits_even_in_a_broken_world, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
 	struct gate gate;
 	pthread_t thread;
 
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "drained", 8), 0);
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
 	cr_assert_eq(pthread_create(&thread, NULL, release_later, &gate), 0);
 	mover_sdma.close(links_sdma(link));
 	cr_assert_str_eq(link->base + 64, "drained");
-	cr_assert_eq(channels_live(), 0);
+	cr_assert_eq(copy_queues_live(), 0);
 	pthread_join(thread, NULL);
 }
 
-Test(channel, without_a_channel_the_store_mover_does_it, .init = init, .fini = fini)
+Test(copy_queue, without_a_channel_the_store_mover_does_it, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
 	struct route route;
@@ -72,7 +72,7 @@ Test(channel, without_a_channel_the_store_mover_does_it, .init = init, .fini = f
 	cr_assert_eq(link->movers[0].ops, &mover_store);
 	cr_assert_eq(link->movers[1].ops, &mover_store);
 	cr_assert_eq(link->ops[MOVER_STORE], 1);
-	cr_assert_eq(channels_live(), 0);
+	cr_assert_eq(copy_queues_live(), 0);
 	link_route(link, &route);
 	cr_assert_eq(route.nmovers, 1);
 	cr_assert_eq(route.movers[0], MOVER_STORE);
@@ -81,7 +81,7 @@ Test(channel, without_a_channel_the_store_mover_does_it, .init = init, .fini = f
 }
 
 /* Everything that a move asks for is refused in turn: it fails, or its bytes arrive. */
-Test(channel, fault_sweep, .init = init, .fini = fini)
+Test(copy_queue, fault_sweep, .init = init, .fini = fini)
 {
 	bool fired = true;
 	int n = 0, denied = 0;
@@ -101,7 +101,7 @@ Test(channel, fault_sweep, .init = init, .fini = fini)
 		cr_assert_str_eq(link.base, put ? "" : "swept", "request %d", n);
 		denied += put != 0;
 		mover_sdma.close(links_sdma(&link));
-		cr_assert_eq(channels_live(), 0, "request %d", n);
+		cr_assert_eq(copy_queues_live(), 0, "request %d", n);
 	}
 	cr_assert_gt(n, 8, "the sweep saw %d requests", n);
 	cr_assert_gt(denied, 0);
@@ -127,7 +127,7 @@ static void *racer(void *arg)
 	return (void *)(rc ? rc : mover_sdma.quiet(links_sdma(link)));
 }
 
-Test(channel, eight_threads_make_one_channel, .init = init, .fini = fini)
+Test(copy_queue, eight_threads_make_one_channel, .init = init, .fini = fini)
 {
 	for (int round = 0; round < 50; round++) {
 		struct race race = { .next = 0 };
@@ -151,10 +151,10 @@ Test(channel, eight_threads_make_one_channel, .init = init, .fini = fini)
 			first = i ? first : s;
 			cr_assert_eq(s, first);
 		}
-		cr_assert_eq(channels_live(), 1);
+		cr_assert_eq(copy_queues_live(), 1);
 		for (int i = 0; i < 8; i++)
 			mover_sdma.close(links_sdma(&race.links[i]));
-		cr_assert_eq(channels_live(), 0);
+		cr_assert_eq(copy_queues_live(), 0);
 		pthread_barrier_destroy(&race.start);
 	}
 }
@@ -180,13 +180,13 @@ static int stray_stream(int dev, device_stream s)
 	return backend_host.stream_destroy(dev, s);
 }
 
-/* In the child: lets go of what it inherited, and makes a channel of its own. 0, or the step that failed. */
+/* In the child: lets go of what it inherited, and makes a copy queue of its own. 0, or the step that failed. */
 static int child(void)
 {
 	struct links own;
 	struct link *link;
 
-	if (channels_live())
+	if (copy_queues_live())
 		return 1;
 	strays = 0;
 	mover_sdma.close(links_sdma(links_at(&l, 0, 1)));
@@ -195,18 +195,18 @@ static int child(void)
 	if (links_open(&own, &backend_host, 2, SIZE))
 		return 2;
 	link = links_at(&own, 0, 1);
-	if (put_nbi(link, link->base, "child", 6) || channels_live() != 1)
+	if (put_nbi(link, link->base, "child", 6) || copy_queues_live() != 1)
 		return 3;
 	if (mover_sdma.quiet(links_sdma(link)) || strcmp(link->base, "child"))
 		return 4;
 	mover_sdma.close(links_sdma(links_at(&l, 1, 0)));
-	if (channels_live() != 1 || strays)
+	if (copy_queues_live() != 1 || strays)
 		return 5;
 	links_close(&own);
-	return channels_live() ? 6 : 0;
+	return copy_queues_live() ? 6 : 0;
 }
 
-Test(channel, a_forked_child_starts_anew)
+Test(copy_queue, a_forked_child_starts_anew)
 {
 	struct backend watched = backend_host;
 	struct link *link, *back;
@@ -223,7 +223,7 @@ Test(channel, a_forked_child_starts_anew)
 
 	cr_assert_eq(put_nbi(back, back->base, "x", 2), 0);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(back)), 0);
-	hold_channel(link, &gate);
+	hold_copy_queue(link, &gate);
 	cr_assert_eq(put_nbi(link, link->base + 64, "parent", 7), 0);
 	pid = fork();
 	if (!pid)
@@ -234,8 +234,8 @@ Test(channel, a_forked_child_starts_anew)
 	links_release(&gate);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "parent");
-	cr_assert_eq(channels_live(), 2);
+	cr_assert_eq(copy_queues_live(), 2);
 	links_close(&l);
-	cr_assert_eq(channels_live(), 0);
+	cr_assert_eq(copy_queues_live(), 0);
 	cr_assert_gt(strays, 0, "the parent gives back what it has");
 }

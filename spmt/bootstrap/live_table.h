@@ -6,30 +6,30 @@
  * the thread has ended. Nothing that the others write there is followed: what they have overwritten
  * may tell of a death that is none, or of none that is one.
  */
-#ifndef SPMT_LIVES_H
-#define SPMT_LIVES_H
+#ifndef SPMT_LIVE_TABLE_H
+#define SPMT_LIVE_TABLE_H
 
 #include <linux/futex.h>
 #include <stdatomic.h>
 
 #include "src/base/base.h"
 
-/* Of one process, in memory of its own, from lives_begin to lives_end. */
-struct life {
+/* Of one process, in memory of its own, from live_table_join to live_table_leave. */
+struct live_process {
 	struct robust_list_head head, *before; /* what the kernel knows of the thread */
 	struct robust_list entry;
-	struct life_place *place; /* in the memory; NULL: has not begun */
+	struct live_line *line; /* in the memory; NULL: has not begun */
 	uint32_t thread;
 };
 
-size_t lives_size(int processes);
-/* Zeroed memory, aligned to a cache line. By one thread: takes the place of its process until lives_end
+size_t live_table_size(int processes);
+/* Zeroed memory, aligned to a cache line. By one thread: takes the place of its process until live_table_leave
    by the same thread, or until it ends. That thread holds no robust mutex. */
-void lives_begin(struct life *life, void *lives, int process);
-void lives_end(struct life *life);
+void live_table_join(struct live_process *live, void *table, int process);
+void live_table_leave(struct live_process *live);
 /* Any thread of any process, once the other has begun. */
-bool lives_on(const void *lives, int process);
+bool live_table_has(const void *table, int process);
 /* Whether the memory still says what this process wrote. */
-bool lives_intact(const struct life *life);
+bool live_table_intact(const struct live_process *live);
 
 #endif

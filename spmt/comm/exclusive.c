@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#include "exclusive.h"
+
+#include <pthread.h>
+
+/* Not 0, unique among threads that live. */
+static uintptr_t exclusive_self(void)
+{
+	return (uintptr_t)pthread_self();
+}
+
+spmt_comm *exclusive_take(spmt_comm *comm, const char *call)
+{
+	uintptr_t nobody = 0;
+
+	if (!atomic_compare_exchange_strong(&comm->exclusive, &nobody, exclusive_self()))
+		return NULL;
+	atomic_store(&comm->exclusive_call, call);
+	return comm;
+}
+
+void exclusive_give(spmt_comm *comm)
+{
+	atomic_store(&comm->exclusive_call, NULL);
+	atomic_store(&comm->exclusive, 0);
+}
+
+const char *exclusive_other(const spmt_comm *comm)
+{
+	uintptr_t who = atomic_load(&comm->exclusive);
+	const char *call = atomic_load(&comm->exclusive_call);
+
+	if (!who || who == exclusive_self())
+		return NULL;
+	return call ? call : "a call";
+}

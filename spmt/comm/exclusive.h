@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls on one comm come one at a time. With SPMT_CHECK each call that has to be alone takes the comm's turn, and one that
+ * another thread makes meanwhile is -EBUSY. Without, the comm's state says so, and nobody takes anything.
+ */
+#ifndef SPMT_EXCLUSIVE_H
+#define SPMT_EXCLUSIVE_H
+
+#include "comm.h"
+
+/* NULL: this thread has the comm already, or another one has, which comm_enter will tell. */
+spmt_comm *exclusive_take(spmt_comm *comm, const char *call) __attribute__((cold));
+void exclusive_give(spmt_comm *comm) __attribute__((cold));
+/* The call in which another thread is, or NULL. */
+const char *exclusive_other(const spmt_comm *comm);
+
+static inline spmt_comm *exclusive_begin(spmt_comm *comm, const char *call)
+{
+	if (LIKELY(!comm ||
+		    atomic_load_explicit(&comm->head.state, memory_order_relaxed) !=
+			    OBJECT_CHECKED))
+		return NULL;
+	return exclusive_take(comm, call);
+}
+
+static inline void exclusive_end(spmt_comm **comm)
+{
+	if (UNLIKELY(*comm))
+		exclusive_give(*comm);
+}
+
+/* At the beginning of a public call, to its end. */
+#define EXCLUSIVE(comm, call)                                                  \
+	__attribute__((cleanup(exclusive_end), unused)) spmt_comm *exclusive = \
+		exclusive_begin((comm), (call))
+
+#endif

@@ -124,7 +124,7 @@ static struct node *take_first(struct node *root, struct node **first)
 	return balance(root);
 }
 
-/* Takes out the node that begins at offset, which is there. The caller frees it. */
+/* Takes out the node that begins at offset, which must exist. The caller frees it. */
 static struct node *take_node(struct node *root, uint64_t offset)
 {
 	struct node *next;
@@ -143,7 +143,7 @@ static struct node *take_node(struct node *root, uint64_t offset)
 	return balance(next);
 }
 
-/* Brings the path to a node up to date after its size or its being live has changed. */
+/* Updates the path to a node whose size or state has changed. */
 static void refresh(struct node *root, uint64_t offset)
 {
 	if (offset != root->offset)
@@ -172,8 +172,8 @@ static struct node *find_before(const struct arena *arena, uint64_t offset)
 	return found;
 }
 
-/* The lowest gap that takes what is wanted. Turns back only where the class or the unit count is
-   not exact, and once on the way to `from`. */
+/* The lowest gap that fits. Turns back only where the class or the unit count is not exact, and
+   once on the way to `from`. */
 static struct node *find_gap(struct node *n, const struct arena_want *want)
 {
 	struct node *gap = NULL;
@@ -243,8 +243,8 @@ void arena_destroy(struct arena *arena)
 }
 
 /*
- * Cuts a live block out of a gap, at `at`. What lies before stays the gap's node; what lies behind
- * becomes a gap of its own. All memory is had before anything changes.
+ * Cuts a live block out of a gap, at `at`. The part before the block keeps the gap's node; the
+ * part behind becomes a gap of its own. All memory is allocated before anything changes.
  */
 static int cut(struct arena *arena, struct node *gap, uint64_t at, const struct arena_want *want)
 {
@@ -350,7 +350,7 @@ int arena_owner(const struct arena *arena, uint64_t offset, uint64_t *owner)
 	return 0;
 }
 
-/* The segment that begins at or above `from`; NULL: none does. */
+/* The first segment that begins at or above `from`; NULL: none. */
 static const struct node *find_from(const struct arena *arena, uint64_t from)
 {
 	const struct node *n = arena->root, *found = NULL;
@@ -367,7 +367,7 @@ int arena_next(const struct arena *arena, uint64_t from, uint64_t *offset, uint6
 {
 	const struct node *n = find_from(arena, from);
 
-	/* No two gaps touch: it is this one or the next. */
+	/* No two gaps touch, so it is this segment or the next. */
 	if (n && !n->live)
 		n = find_from(arena, n->offset + n->size);
 	if (!n)

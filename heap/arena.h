@@ -20,13 +20,13 @@ int arena_create(uint64_t size, struct arena **arena);
 void arena_destroy(struct arena *arena); /* NULL is fine; live blocks are forgotten */
 
 /*
- * A block of at least `size` bytes (size 0 takes ARENA_ALIGN) at a multiple of `align` (a power of
- * two). -EINVAL align; -ENOSPC no such gap; -ENOMEM no memory for the bookkeeping. On failure the
- * arena is as it was. No sentence: the caller knows for what it was.
+ * A block of at least `size` bytes (size 0 takes ARENA_ALIGN) at a multiple of `align` (a power
+ * of two). -EINVAL align; -ENOSPC no such gap; -ENOMEM no memory for the bookkeeping. On failure
+ * the arena is as it was. Records no sentence: the caller knows what it was for.
  */
 int arena_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *offset);
 
-/* The same with more wishes: nowhere below `from`, and with a word that says whose it is (0 for
+/* The same with two more parameters: the lowest offset allowed, and the owner of the block (0 for
    arena_alloc). */
 struct arena_want {
 	uint64_t size, align, from, owner;
@@ -38,7 +38,7 @@ int arena_free(struct arena *arena, uint64_t offset);
 
 /* Bytes of the block (its size, rounded up) that begins at offset, or -EINVAL. */
 int arena_size(const struct arena *arena, uint64_t offset, uint64_t *size);
-/* Whose the block is that begins at offset, or -EINVAL. */
+/* The owner of the block that begins at offset, or -EINVAL. */
 int arena_owner(const struct arena *arena, uint64_t offset, uint64_t *owner);
 /* The first live block at or above `from`: its offset and owner, or -ENOENT. O(log n). */
 int arena_next(const struct arena *arena, uint64_t from, uint64_t *offset, uint64_t *owner);

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "arena.h"
+#include "src/base/mem.h"
 
-/* Of a program under AddressSanitizer, whether this library was built so or not; NULL elsewhere. */
+/* Not NULL in a program under AddressSanitizer, even if this library was built without it. */
 void asan_poison(const volatile void *at, size_t n) __asm__("__asan_poison_memory_region")
 	__attribute__((weak));
 void asan_unpoison(const volatile void *at, size_t n) __asm__("__asan_unpoison_memory_region")
@@ -25,7 +25,8 @@ static void allow(const struct heap_check *c, uint64_t from, uint64_t n)
 		asan_unpoison(c->base + from, n);
 }
 
-/* Poisoning costs an eighth of the memory: so it goes no farther than blocks do, and some way beyond. */
+/* Poisoning costs an eighth of the memory, so only the range of blocks and a little beyond it is
+   poisoned. */
 static void forbid_up_to(struct heap_check *c, uint64_t last, uint64_t end)
 {
 	uint64_t to = MIN_OF(last + CHECK_POISON, end);
@@ -47,7 +48,7 @@ struct heap_check *check_create(uint64_t size, bool poisons)
 	return c;
 }
 
-/* The next user of these addresses may touch all of them. */
+/* Unpoisons everything for the next user of these addresses. */
 void check_destroy(struct heap_check *c)
 {
 	if (!c)
@@ -59,7 +60,7 @@ void check_destroy(struct heap_check *c)
 
 /* ---- blocks by offset ---------------------------------------------------------------------- */
 
-/* The position of the first that begins at or above. */
+/* The position of the first block that begins at or above the offset. */
 static size_t position(const struct heap_check *c, uint64_t offset)
 {
 	size_t low = 0, high = c->n;

@@ -101,8 +101,8 @@ static int copy_peers(struct heap *heap, const int *peers, int n)
 	return 0;
 }
 
-/* Room for one more chunk, doubled at powers of two. The list moves, so nobody keeps pointers
-   into it. */
+/* Makes room for one more chunk; doubles at powers of two. The list moves, so nobody keeps
+   pointers into it. */
 static int reserve_chunk(struct heap *heap)
 {
 	size_t n = (size_t)heap->nchunks;
@@ -279,7 +279,7 @@ static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t ali
 		heap->dev, heap->backend->name, size);
 }
 
-/* Under the lock, as all that is not public below. -EINVAL: no block begins there. */
+/* Called with the lock held, like all static functions below. -EINVAL: no block begins there. */
 static int release(struct heap *heap, uint64_t offset)
 {
 	uint64_t size = 0, owner = 0;
@@ -294,7 +294,7 @@ static int release(struct heap *heap, uint64_t offset)
 	return arena_free(heap->arena, offset);
 }
 
-/* A block with its red zone, if any. What was freed and kept goes before there is no room. */
+/* A block with its red zone, if any. Kept blocks are freed before the heap counts as full. */
 static int take_gap(struct heap *heap, const struct arena_want *want, uint64_t *at)
 {
 	struct arena_want w = *want;
@@ -303,7 +303,7 @@ static int take_gap(struct heap *heap, const struct arena_want *want, uint64_t *
 
 	if (!heap->check)
 		return arena_take(heap->arena, want, at);
-	/* No more for the user than where blocks are not looked at. */
+	/* The user gets no more room than in a heap that is not checked. */
 	used = arena_used(heap->arena) - heap->check->kept_bytes - heap->check->zones;
 	if (w.size > heap->size || used + align_up(w.size, ARENA_ALIGN) > heap->size - CHECK_ROOM)
 		return -ENOSPC;

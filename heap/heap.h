@@ -18,9 +18,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "src/device/device.h"
 #include "arena.h"
 #include "check.h"
+#include "src/device/device.h"
 
 #define HEAP_ALIGN (8ull << 20) /* largest alignment a user may ask for */
 #define HEAP_ROUND (2ull << 20) /* sizes are rounded up to this */

@@ -28,7 +28,7 @@ int heap_keep(struct heap *heap, uint64_t offset, uint64_t freed)
 
 	pthread_mutex_lock(&heap->lock);
 	b = check_from(heap->check, offset);
-	/* Of comms that free at once the second may find no room. */
+	/* Two comms may free at the same time: the second may find no room. */
 	keeps = b && b->offset == offset && check_keeps(heap->check, b->span) &&
 		!check_oldest(heap->check, b->span);
 	if (keeps)

@@ -6,7 +6,7 @@
 
 #include "heap.h"
 
-/* All ranks have this block: `made` is its number among its owner's. */
+/* All ranks have agreed on this block: `made` is its number among its owner's. */
 void heap_named(struct heap *heap, uint64_t offset, const char *maker, uint64_t made);
 
 /* Frees a block, but keeps it for a while unless it is too long; `freed` is its number among those that its owner frees. */

@@ -195,10 +195,10 @@ typedef void *spmt_stream;
 #define SPMT_STREAM_PER_THREAD SPMT_STREAM_(2)
 
 /*
- * How the processes of a job tell each other a uid, where a framework has a way of its own (MPI, a
- * key-value store): an all-gather. One rank of each process, the first to come, calls it once a
- * world, on its own thread, inside spmt_init, with no lock of the library held; the others of the
- * process wait. The struct and what ctx points to stay until all ranks of the process have returned.
+ * How the processes of a job share a uid, where a framework has its own way (MPI, a key-value
+ * store): an all-gather. One rank of each process, the first to come, calls it once a world, on
+ * its own thread, inside spmt_init, with no lock of the library held; the others of the process
+ * wait. The struct and what ctx points to stay until all ranks of the process have returned.
  */
 struct spmt_bootstrap {
 	size_t size;		/* sizeof(struct spmt_bootstrap), as spmt_attr's */
@@ -233,7 +233,7 @@ struct spmt_bootstrap {
  *             spmt_init makes the others' first call end at their deadline.
  */
 
-/* What spmt_init is told. SPMT_ATTR_INIT is what to begin with: a world of one, or the launcher's. */
+/* The arguments of spmt_init. Begin with SPMT_ATTR_INIT: a world of one, or the launcher's. */
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
 			zero */
@@ -295,34 +295,37 @@ SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 SPMT_API int spmt_finalize(spmt_comm *comm);
 
 /*
- * A part of a comm as a comm of its own. Collective over `comm`: ranks that pass one color come
- * together, numbered in order of key, of equal keys in order of their rank. A negative color takes part
- * and gets NULL.
+ * Makes a comm of a part of a comm. Collective over `comm`: ranks that pass one color come
+ * together, numbered in order of key, of equal keys in order of their rank. A negative color
+ * takes part and gets NULL.
  *
  * All calls work on the new comm: it has its own rank numbers, meetings, deadline (at first the
  * parent's), counters and streams, and it may be split again. Heap and routes are the rank's: a
- * symmetric address of one comm is valid on all comms of the rank, where it names a block that the
- * peer has, too, and a store through one comm ends a wait through another. What was allocated or
- * registered on a comm is freed on it, and ends with it. The library's words for the new comm lie
- * beside those of the world, or, when there is no more room, in the heap: less than 1 KiB and 64 bytes a
- * rank, 256 KiB more where ranks live in several processes.
+ * symmetric address of one comm is valid on all comms of the rank, where it names a block that
+ * the peer has, too, and a store through one comm ends a wait through another. What was allocated
+ * or registered on a comm is freed on it, and ends with it. The library's words for the new comm
+ * lie beside those of the world, or, when there is no more room, in the heap: less than 1 KiB and
+ * 64 bytes a rank, 256 KiB more where ranks live in several processes.
  *
- * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective that
- * timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until the world
- * ends, as peers may still write there. (On GPUs kernels of ranks in other processes then end at their
- * deadline, or with the rank's next call.) Calls on the comms of one rank may run at once.
+ * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective
+ * that timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until
+ * the world ends, as peers may still write there. (On GPUs kernels of ranks in other processes
+ * then end at their deadline, or with the rank's next call.) Calls on the comms of one rank may
+ * run at once.
  */
 #define SPMT_SPLIT_NONE (-1)
 SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
 
 /*
- * The survivors of a broken comm agree on a next world: every rank that calls this before it is decided,
- * and lives. Decided is it as soon as all others have called, died with their process, or finalized the
- * comm, or else at the first deadline of those who wait. All get the same uid, derived from the old
- * secret, and their numbers in the old order; then they finalize the broken comm and pass the uid to
- * spmt_init. A rank that comes later gets SPMT_ERR_TIMEOUT, now and for ever; a comm that is whole is
- * -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and a process has overwritten it. Whoever dies between here and spmt_init is missed there: who keeps the broken comm until the
- * next world stands can call this again, which asks those who went on together for yet another.
+ * The survivors of a broken comm agree on a next world: every live rank that calls this before
+ * the decision. It is decided once all others have called, died with their process, or finalized
+ * the comm, or else at the first deadline of those who wait. All get the same uid, derived from
+ * the old secret, and their numbers in the old order; then they finalize the broken comm and pass
+ * the uid to spmt_init. A rank that comes later gets SPMT_ERR_TIMEOUT, now and for ever; a comm
+ * that is whole is -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
+ * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
+ * it there: a rank that keeps the broken comm until the next world is complete can call this
+ * again, and the same survivors agree on yet another world.
  */
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
 
@@ -352,8 +355,9 @@ SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
    others get; >= 0 gives them SPMT_ERR_ABORTED. Any thread, at any time. The first abort counts. */
 SPMT_API int spmt_abort(spmt_comm *comm, int code);
 
-/* 0, or why the world is broken. Never blocks. SPMT_ERR_MISMATCH, with the world whole, from when calls in a stream differed until
-   quiet tells. After 0 spmt_last_error has the sentence of a kernel's wait that ended at its deadline, until quiet tells that. */
+/* 0, or why the world is broken. Never blocks. SPMT_ERR_MISMATCH, while the world is whole, from
+   when calls in a stream differed until quiet reports it. After 0, spmt_last_error has the
+   sentence of a kernel's wait that ended at its deadline, until quiet reports it. */
 SPMT_API int spmt_status(spmt_comm *comm);
 
 /* The kind of a code, in words; never NULL. */
@@ -401,8 +405,8 @@ struct spmt_guard {
 	void *context;
 	int ordinal, error;
 };
-/* Binds the comm's device to this thread; a comm that is none binds nothing. leave puts the
-   thread's own back; idempotent. */
+/* Binds the comm's device to this thread; an invalid comm binds nothing. leave puts the thread's
+   own back; idempotent. */
 SPMT_API void spmt_guard_enter(spmt_comm *comm, struct spmt_guard *guard);
 SPMT_API void spmt_guard_leave(struct spmt_guard *guard);
 
@@ -439,13 +443,13 @@ SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
 
 /*
- * Any buffer of this rank (a framework's tensor) made usable by the others; sizes and places may
- * differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer stays
- * the caller's and must outlive deregister. Ranks of other processes map the allocation that holds it:
- * the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc; cuMemCreate if it may be
- * exported as a descriptor), device memory of the host backend (what travels by descriptor: on the world's
- * comm alone). Other memory they cannot reach: their
- * calls on it are SPMT_ERR_UNSUPPORTED with the reason, spmt_mem_ptr is NULL.
+ * Makes any buffer of this rank (a framework's tensor) usable by the others; sizes and places may
+ * differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer
+ * stays the caller's and must outlive deregister. Ranks of other processes map the allocation
+ * that holds it: the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc;
+ * cuMemCreate if it may be exported as a descriptor), device memory of the host backend (what
+ * travels by descriptor: on the world's comm alone). They cannot reach other memory: their calls
+ * on it return SPMT_ERR_UNSUPPORTED with the reason, and spmt_mem_ptr is NULL.
  */
 SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem);
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
@@ -542,7 +546,7 @@ SPMT_API int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const vo
 	size_t *found);
 SPMT_API int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 	size_t count, const int *status, enum spmt_cmp cmp, const void *val);
-/* Asks once what spmt_wait_until, _any, _some and _all wait for. */
+/* Tests once the condition that spmt_wait_until, _any, _some and _all wait for. */
 SPMT_API int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
 	const void *val, int *result);
 SPMT_API int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -582,22 +586,24 @@ SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
 SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*
- * Collectives in stream order, asynchronous to the host. Buffers are any addresses of the rank's device that are
- * aligned to the type, symmetric or not. dst and src may not overlap, but in place: dst == src of
- * all_reduce and broadcast, src the rank's own block of dst of all_gather, dst the rank's own block
- * of src of reduce_scatter. All ranks pass the same count, type, op and root, and call in
- * the same order. An argument that is wrong on one rank alone is -EINVAL there at once; the others miss
- * that rank at their deadline. A difference between ranks is told to all of them, by the next quiet as SPMT_ERR_MISMATCH;
- * nothing was moved, and the next call is fine.
+ * Collectives in stream order, asynchronous to the host. Buffers are any addresses of the rank's
+ * device that are aligned to the type, symmetric or not. dst and src may not overlap, but in
+ * place: dst == src of all_reduce and broadcast, src the rank's own block of dst of all_gather,
+ * dst the rank's own block of src of reduce_scatter. All ranks pass the same count, type, op and
+ * root, and call in the same order. An argument that is wrong on one rank alone is -EINVAL there
+ * at once; the others miss that rank at their deadline. The next quiet reports a difference
+ * between ranks to all of them as SPMT_ERR_MISMATCH; nothing was moved, and the next call is
+ * fine.
  *
- * One that fails in its stream, as a rank is missing at the deadline or the world breaks, breaks the world at that moment: status,
- * quiet and the next call say so on every rank, with the ranks that were missing. What is queued behind it, a put or a signal, too,
- * does not happen, nor does a graph that is launched again; nobody takes part in it later. dst is undefined.
+ * One that fails in its stream, as a rank is missing at the deadline or the world breaks, breaks
+ * the world at that moment: status, quiet and the next call say so on every rank, with the ranks
+ * that were missing. What is queued behind it, a put or a signal, too, does not happen, nor does
+ * a graph that is launched again; nobody takes part in it later. dst is undefined.
  *
- * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the stream's
- * end of the work) no peer reads src. Results are bitwise equal on all ranks and from run to run.
- * Types: all of spmt_type. AND, OR, XOR: integers only. Sums of f16 and bf16 are made in f32 and
- * rounded once.
+ * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the
+ * stream's end of the work) no peer reads src. Results are bitwise equal on all ranks and from
+ * run to run. Types: all of spmt_type. AND, OR, XOR: integers only. Sums of f16 and bf16 are made
+ * in f32 and rounded once.
  */
 SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, int root, spmt_stream stream); /* dst is written on the root too */
@@ -632,8 +638,9 @@ SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel
 	const void *args, size_t args_size);
 /* A stream of the host backend on the comm's device. */
 SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
-/* Waits until all work in the stream is done, and tells what of the library's has failed there, until there is new work.
-   SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of every open device. */
+/* Waits until all work in the stream is done, and reports failed work of the library there, until
+   there is new work. SPMT_TIMEOUT_MS is its deadline. SPMT_STREAM_LEGACY, _PER_THREAD: the one of
+   every open device. */
 SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
 /* Waits for nothing; queued work still runs. */
 SPMT_API int spmt_host_stream_destroy(spmt_stream stream);

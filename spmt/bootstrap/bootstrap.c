@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The bootstrap of a process: made, served by its thread, and unmade. */
+/* The bootstrap of a process: opening, service thread, closing. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "hub.h"
+#include "socket.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
-#include "hub.h"
-#include "socket.h"
 #include "state.h"
 
 #define SERVICE_STACK (256u << 10)
@@ -49,7 +49,7 @@ static int become_hub(struct bootstrap *b, struct meeting *meeting)
 	return 0;
 }
 
-/* A hub, or a place to be it: found already, or with one look. */
+/* Takes the hub, or the place of the hub, that was found already; else looks once. */
 static int rendezvous(struct bootstrap *b, struct meeting *met)
 {
 	struct client *c = &b->client;
@@ -76,7 +76,8 @@ static bool may_give_way(const struct bootstrap *b)
 	return b->hub && b->number && !b->closing && hub_gathers(b->hub);
 }
 
-/* Another process leads at a lower number: this one and its members go there, with the word that has broken the world, if any. */
+/* Another process leads at a lower number: this one and its members go there, and take along what
+   broke the world, if anything. */
 static void give_way(struct bootstrap *b)
 {
 	struct status_saved saved;
@@ -120,7 +121,7 @@ static int poll_timeout(int64_t until)
 	return left <= 0 ? 0 : (int)MIN_OF((left + 999999) / 1000000, 3600000);
 }
 
-/* Called with the lock, which is given up meanwhile. */
+/* Called with the lock held; releases it for a while. */
 static void report(struct bootstrap *b)
 {
 	struct cause cause = b->client.cause;
@@ -181,7 +182,7 @@ static void *service(void *arg)
 
 	pthread_setname_np(pthread_self(), "spmt-boot");
 	pthread_mutex_lock(&b->lock);
-	/* One more pass after the end has been asked for: what was said before is passed on. */
+	/* One more pass after close was called, which forwards what was sent before. */
 	while (!last) {
 		int64_t until;
 		size_t n = poll_set(b, &until);
@@ -263,7 +264,8 @@ static void client_goodbye(struct client *c)
 {
 	int64_t end = process_now() + GOODBYE_NS;
 
-	/* On another node a stranger is nobody who could be missed. */
+	/* A hub on another node that has not let this process in does not know it, so it needs no
+	   goodbye. */
 	if (c->local || c->conn.fd < 0 || (c->remote && c->state < CLIENT_READY))
 		return;
 	conn_send(&c->conn, WIRE_BYE, NULL, NULL, 0, -1);
@@ -273,7 +275,7 @@ static void client_goodbye(struct client *c)
 	}
 }
 
-/* What is left of one, however far it got. */
+/* Frees a bootstrap, however far it got. */
 static void destroy(struct bootstrap *b)
 {
 	struct status_saved saved;
@@ -329,7 +331,7 @@ int bootstrap_open(
 	return rc;
 }
 
-/* A forked child has copies of the descriptors and no thread: it must not speak for its parent. */
+/* A forked child has copies of the descriptors and no thread. It must not speak for its parent. */
 static bool is_ours(const struct bootstrap *b)
 {
 	unsigned char nonce[16];

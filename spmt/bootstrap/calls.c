@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/process.h"
 #include "hub.h"
 #include "socket.h"
+#include "src/base/process.h"
 #include "state.h"
 
 /* ---- what ranks ask for -------------------------------------------------------------------- */
@@ -23,7 +23,7 @@ static struct patience patience_of(int64_t timeout_ms)
 	return (struct patience){ process_now(), timeout_ms };
 }
 
-/* Sleeps until something changes. False: the deadline has passed. */
+/* Sleeps until something changes. False: the deadline passed. */
 static bool sleep_until(struct bootstrap *b, int64_t deadline)
 {
 	struct timespec at = { .tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000 };
@@ -38,7 +38,7 @@ static double seconds_since(int64_t begin)
 	return (double)(process_now() - begin) / 1e9;
 }
 
-/* Why nothing more can be had of this world, 0 if it can. */
+/* Why this world cannot go on; 0: it can. */
 static int trouble(const struct bootstrap *b, int rank)
 {
 	const struct client *c = &b->client;
@@ -76,7 +76,7 @@ static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 	return 0;
 }
 
-/* Where it is known who leads, by its number. */
+/* Names the leading process by its number, where that is known. */
 static int unanswered(const struct client *c, const char *who, const struct patience *patience)
 {
 	int process = c->conn.fd < 0 || c->remote || c->local ? 0 : socket_process(c->conn.fd);
@@ -135,7 +135,7 @@ static bool is_missing(const void *ctx, int rank)
 	return c->owner[rank] < 0 && c->claims[rank] == CLAIM_NONE;
 }
 
-/* What may keep ranks out that are there. */
+/* What may keep ranks out although they have started. */
 static void obstacle(const struct bootstrap *b, char *text, size_t size)
 {
 	*text = '\0';
@@ -333,7 +333,7 @@ static int exchange_wait(struct bootstrap *b, struct round *round, int64_t timeo
 	return rc;
 }
 
-/* Hands the results over. */
+/* Hands over the results. */
 static void exchange_take(struct client *c, struct round *round, size_t size, void *data, int *fds)
 {
 	for (int p = 0; p < c->processes; p++) {

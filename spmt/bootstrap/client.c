@@ -7,11 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "hub.h"
+#include "socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
-#include "hub.h"
-#include "socket.h"
 
 #define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
 #define LOOK_MOST 10	       /* .. so many times */
@@ -54,7 +54,7 @@ void client_break(struct client *c, const struct cause *cause, bool own)
 	client_send_break(c);
 }
 
-/* As client_break, of what the hub said or what its silence says: it need not be told. */
+/* As client_break, for what the hub said, or for its silence: the hub need not be told. */
 static void on_break(struct client *c, const struct cause *cause)
 {
 	if (c->cause.code)
@@ -89,7 +89,7 @@ static void look_again(struct client *c)
 	}
 }
 
-/* What it is connected to has shown that it is no hub. */
+/* The peer has shown that it is no hub. */
 static void look_elsewhere(struct client *c)
 {
 	if (!c->remote && !c->local)
@@ -121,7 +121,7 @@ static bool of_hub(const void *ctx, int rank)
 #define NAMELESS \
 	"process %d, which led the rendezvous, died before it had said which of the %d ranks are its"
 
-/* "2 of 6 ranks died: 0, 1"; before they have come, all there is to tell is the process. */
+/* "2 of 6 ranks died: 0, 1"; before its ranks have come, only the process can be named. */
 static void say_death(const struct client *c, int process, char *sentence, size_t size)
 {
 	int n = 0, nranks = c->config->nranks;
@@ -167,8 +167,8 @@ static void former_forget(struct client *c)
 	c->former = (struct former){ -1, 0, -1, INT64_MAX };
 }
 
-/* Nothing more comes from a hub that has not let this process in. It may have sent it away, or died: the end
-   of its process, which comes a moment later then, tells. */
+/* The hub closed before it let this process in. Either it refused, or it died: then its process
+   ends a moment later. */
 static void hub_silent(struct client *c)
 {
 	former_forget(c);
@@ -261,7 +261,7 @@ static void on_welcome(struct client *c, const struct wire_welcome *welcome)
 		client_send_break(c);
 }
 
-/* A rank that this process held under an earlier hub may now be somebody else's. */
+/* Another process may have taken a rank that this process held under an earlier hub. */
 static void on_verdict(struct client *c, const struct wire_verdict *verdict)
 {
 	uint32_t rank = verdict->rank;
@@ -288,7 +288,7 @@ static void on_rank(struct client *c, const struct wire_message *m)
 		memcpy(c->blobs + rank * m->tail_size, m->tail, m->tail_size);
 }
 
-/* Ids in rising order become 0, 1, ..: the same in every process. */
+/* Numbers ids 0, 1, .. in rising order, which is the same in every process. */
 static int client_number(struct client *c)
 {
 	int64_t last = -1;
@@ -357,7 +357,7 @@ static void on_complete(struct client *c, const struct wire_complete *complete, 
 		client_fail(c, rc);
 }
 
-/* A goodbye: while the world gathers another hub has to be found, later there is no need. */
+/* A goodbye. While the world gathers, another hub must be found; later none is needed. */
 static void on_bye(struct client *c)
 {
 	if (!c->complete && !c->cause.code) {
@@ -424,7 +424,7 @@ static struct wire_rules client_rules(const struct client *c)
 	return rules;
 }
 
-/* Everything that is there to read. */
+/* Reads everything that has arrived. */
 static bool client_read(struct client *c)
 {
 	bool more = true, changed = false;
@@ -449,7 +449,7 @@ static bool client_read(struct client *c)
 	return changed;
 }
 
-/* The connection is of no more use, for a reason of this process's own. */
+/* The connection has failed for a reason within this process. */
 static void connection_failed(struct client *c)
 {
 	int code = c->conn.error;
@@ -498,7 +498,7 @@ bool client_serve(struct client *c, const struct pollfd *set)
 	return changed;
 }
 
-/* A break is to reach the others even if there was no hub to tell it to. */
+/* A break has to reach the others even if there was no hub at that moment. */
 bool client_looks(const struct client *c)
 {
 	return c->state == CLIENT_LOOKING && !(c->cause.code && c->break_sent);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A process of a world towards its hub: its ranks, what it knows of the others, and the way to a new
-   hub while the world gathers. Used under the bootstrap's lock; what is marked "service" by the
-   service thread alone. */
+/* The client of the hub: the ranks of this process, what it knows of the others, and the search
+   for a new hub while the world gathers. Used under the bootstrap's lock; what is marked
+   "service" by the service thread alone. */
 #ifndef SPMT_BOOTSTRAP_CLIENT_H
 #define SPMT_BOOTSTRAP_CLIENT_H
 
 #include "connection.h"
-#include "search.h"
 #include "live_table.h"
+#include "search.h"
 
 enum client_state {
 	CLIENT_LOOKING,	 /* for a hub */
@@ -20,7 +20,7 @@ enum client_state {
 
 enum claim { CLAIM_NONE, CLAIM_WANTED, CLAIM_SENT, CLAIM_HELD, CLAIM_REFUSED };
 
-/* One all-gather: what has come of it. */
+/* One all-gather: what has arrived so far. */
 struct round {
 	int have;
 	struct part {
@@ -40,7 +40,7 @@ struct client {
 	struct former {
 		int pidfd, process, slot; /* pidfd -1: there is none */
 		int64_t until;
-	} former;	  /* a hub that fell silent before it let this process in: did it die? */
+	} former;	  /* a hub that closed before it let this process in, and may have died */
 	int64_t deadline; /* LOOKING: when to try; not yet READY: when to look for another hub */
 	struct search search;
 	unsigned number; /* of the name that it is connected to */
@@ -74,15 +74,16 @@ struct client {
 int client_open(struct client *c, const struct bootstrap_config *config);
 void client_close(struct client *c);
 
-/* Service. Takes over what leads to a hub. */
+/* Service. Takes over a connection to a hub. */
 void client_connect(struct client *c, const struct meeting *meeting);
-/* Service. There was no hub to connect to: looks again a little later. */
+/* Service. No hub was found: looks again a little later. */
 void client_postpone(struct client *c);
-/* Bytes of the memory that the processes share: what the user has asked for, and who lives. */
+/* Bytes of the memory that the processes share: what the user asked for, and the table of live
+   processes. */
 size_t client_memory(const struct bootstrap_config *config);
 /* Service, at its end. */
 void client_end(struct client *c);
-/* Service. Does what a poll has found and what the time asks for. True: something has changed. */
+/* Service. Handles what poll found and what is due. True: something has changed. */
 bool client_serve(struct client *c, const struct pollfd *set);
 /* Whether a hub is to be looked for, once client_until has passed. */
 bool client_looks(const struct client *c);
@@ -92,13 +93,14 @@ size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most);
 
 /* Claims a rank, whose blob is in place; the verdict comes in claims[rank]. */
 void client_claim(struct client *c, int rank);
-/* The first word counts. `own`: this process's user said it; otherwise he is to be told. */
+/* Only the first cause counts. `own`: the user of this bootstrap reported it; otherwise the user
+   is told. */
 void client_break(struct client *c, const struct cause *cause, bool own);
 /* The same, by what this thread has failed with. */
 void client_fail(struct client *c, int code);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
 int rounds_make(struct client *c);
-/* What a process has sent for a round. *fd: -1 once it is taken. */
+/* Takes what a process has sent for a round. *fd: -1 once it is taken. */
 int round_take(struct client *c, const struct wire_message *m, int *fd);
 struct round *client_round(struct client *c, uint32_t round);
 void round_empty(struct round *round, int processes);

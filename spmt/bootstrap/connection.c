@@ -52,8 +52,8 @@ static void conn_mute(struct conn *conn)
 	packets_drop(conn);
 }
 
-/* What waits is dropped, so that the word of the failure does not wait behind it; a frame that has
-   begun has to end. */
+/* Drops queued frames, so that the report of the failure does not wait behind them. A frame that
+   has begun must be completed. */
 static void conn_clear(struct conn *conn)
 {
 	struct packet *begun = conn->first->sent ? conn->first : NULL;
@@ -99,7 +99,7 @@ static void attach_fd(struct msghdr *m, union fd_room *room, int fd)
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 }
 
-/* Bytes sent, 0: not now, -1: never again. */
+/* Returns the bytes sent; 0: none now; -1: the connection has ended. */
 static ssize_t packet_send(struct conn *conn, struct packet *p)
 {
 	struct iovec iov = { p->bytes + p->sent, p->size - p->sent };
@@ -118,7 +118,7 @@ static ssize_t packet_send(struct conn *conn, struct packet *p)
 	return conn->later || errno == EAGAIN || errno == ENOTCONN ? 0 : -1;
 }
 
-/* The one just queued is still its caller's as to the descriptor: `fresh`. */
+/* `fresh`: the packet was just queued, and its descriptor still belongs to the caller. */
 static void flush(struct conn *conn, const struct packet *fresh)
 {
 	conn->later = false;
@@ -167,7 +167,7 @@ static struct packet *packet_make(
 	return p;
 }
 
-/* A packet that has to wait keeps a descriptor of its own. */
+/* A packet that has to wait keeps its own copy of the descriptor. */
 static int packet_keep(struct packet *p)
 {
 	if (p->fd < 0 || p->sent) {
@@ -238,7 +238,8 @@ static void take_fds(struct conn *conn, struct msghdr *m)
 		conn->no_fd = true;
 }
 
-/* Room for the frame that has begun, whose length has been checked, at the buffer's front. */
+/* Moves the frame that has begun to the front and makes room for the rest. Its length has been
+   checked. */
 static bool make_room(struct conn *conn, const struct wire_rules *rules)
 {
 	size_t have = conn->used - conn->at;

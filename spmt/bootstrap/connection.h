@@ -46,7 +46,7 @@ int conn_next(
 
 /* Adds conn to a poll set of n entries of at most `most`. */
 size_t conn_poll(struct conn *conn, struct pollfd *set, size_t n, size_t most);
-/* What the poll said: that something can be read, or that the peer's process has ended. */
+/* What poll said: something can be read, or the peer's process has ended. */
 bool conn_readable(const struct conn *conn, const struct pollfd *set);
 bool conn_orphaned(const struct conn *conn, const struct pollfd *set);
 

@@ -7,11 +7,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "client.h"
+#include "socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
-#include "client.h"
-#include "socket.h"
 
 #define PAUSE_NS 50000000ll    /* without descriptors, before the listeners are looked at again */
 #define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
@@ -129,7 +129,7 @@ static struct member *member_add(struct hub *hub, int fd, bool remote, int rank)
 	return m;
 }
 
-/* Its ranks are missing again. */
+/* Marks its ranks as missing again. */
 static void member_withdraw(struct hub *hub, struct member *m)
 {
 	for (int r = 0; r < hub->config->nranks && !hub->complete; r++) {
@@ -143,13 +143,13 @@ static void member_withdraw(struct hub *hub, struct member *m)
 	}
 }
 
-/* Nothing is known of it but the connection, and it may be sent away. */
+/* True for a connection that has proved nothing yet; it may be dropped. */
 static bool is_stranger(const struct member *m)
 {
 	return m->state == MEMBER_STRANGER && m->id != HUB_SELF && m->rank < 0;
 }
 
-/* One that has not got as far as to add a rank, or to say a word, is missed by its name. */
+/* A member that has added no rank yet is known by the rank in its socket's name. */
 static void member_died(struct hub *hub, struct member *m)
 {
 	for (int r = 0; r < hub->config->nranks && m->state == MEMBER_READY; r++)
@@ -183,7 +183,7 @@ static void drop_gone(struct hub *hub)
 
 /* ---- completion ---------------------------------------------------------------------------- */
 
-/* Processes are numbered in the order of their ids, as their clients do it too. */
+/* Numbers processes in the order of their ids, as the clients do. */
 static int hub_number(struct hub *hub)
 {
 	int n = 0;
@@ -240,7 +240,7 @@ static void on_hello(struct hub *hub, struct member *m, const struct wire_hello 
 		w.code = SPMT_ERR_MISMATCH;
 	wire_prove_welcome(c->uid, hello, &w, w.proof);
 	conn_send(&m->conn, WIRE_WELCOME, &w, NULL, 0, -1);
-	if (m->conn.error) /* not welcome before it has been told so: check() sends it away */
+	if (m->conn.error) /* it hears the reason first; check() drops it */
 		return;
 	m->state = w.code ? MEMBER_GUEST : MEMBER_READY;
 	if (!w.code && !m->conn.remote && m->conn.pidfd < 0)
@@ -326,7 +326,7 @@ static struct wire_rules hub_rules(const struct hub *hub, const struct member *m
 	return (struct wire_rules){ types[m->state], hub->config->nranks, hub->config->blob_size };
 }
 
-/* Everything that m has sent. A stranger gets one reading a pass, so that it cannot hold us up. */
+/* Handles what m has sent. A stranger gets one read a pass, so that it cannot hold us up. */
 static void member_read(struct hub *hub, struct member *m)
 {
 	bool more = true;
@@ -343,7 +343,7 @@ static void member_read(struct hub *hub, struct member *m)
 				close(fd);
 			rules = hub_rules(hub, m);
 		}
-		/* What this process is short of is not the member's fault: check() tells. */
+		/* This process may be short of something: check() reports it. */
 		if (rc == -EPROTO && m->state != MEMBER_GONE)
 			member_died(hub, m);
 	}
@@ -353,7 +353,7 @@ static void member_read(struct hub *hub, struct member *m)
 
 /* ---- listening ----------------------------------------------------------------------------- */
 
-/* The oldest of too many strangers goes, so that a flood of them keeps no member out. False: there is none. */
+/* Drops the oldest of too many strangers: a flood must keep no member out. False: none. */
 static bool send_stranger_away(struct hub *hub, int most)
 {
 	struct member *oldest = NULL;
@@ -372,7 +372,7 @@ static bool send_stranger_away(struct hub *hub, int most)
 	return true;
 }
 
-/* Somebody waits in vain. If that lasts all are told why: at their deadlines nobody would know. */
+/* A process cannot connect. If that lasts, the world breaks, so that all learn why. */
 static void no_room(struct hub *hub)
 {
 	int64_t now = process_now();
@@ -410,7 +410,7 @@ static bool is_dead(const void *ctx, int rank)
 	return ((const struct hub *)ctx)->dead[rank];
 }
 
-/* Deaths that one pass has found make one sentence. */
+/* Reports all deaths that one pass has found in one sentence. */
 static void hub_report_deaths(struct hub *hub)
 {
 	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
@@ -451,8 +451,8 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 
 	for (struct member *m = hub->members; m; m = m->next) {
 		conn_flush(&m->conn);
-		/* A forked child may hold the socket open, so the process is asked as well; what
-		   it said last is still to be read. */
+		/* A forked child may hold the socket open, so the process itself is watched as
+		   well. Its last frames are still read. */
 		if (conn_readable(&m->conn, set) || conn_orphaned(&m->conn, set))
 			member_read(hub, m);
 		if (conn_orphaned(&m->conn, set) && m->state != MEMBER_GONE)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The hub: the process that the others connect to. It keeps who is there, tells everybody, and says
-   when the world is complete or broken. Its own process is a client of it like any other, over a
-   pair of sockets. Used under the bootstrap's lock, by the service thread alone once that runs. */
+/* The hub: the process that the others connect to. It records which ranks have come, informs
+   everybody, and declares the world complete or broken. Its own process is a client of it like
+   any other, over a pair of sockets. Used under the bootstrap's lock, by the service thread alone
+   once that runs. */
 #ifndef SPMT_BOOTSTRAP_HUB_H
 #define SPMT_BOOTSTRAP_HUB_H
 
@@ -17,18 +18,18 @@
 struct hub;
 struct member;
 
-/* Takes the meeting's listeners and `self`, its end of the pair, over, on failure too. */
+/* Takes over the meeting's listeners and `self`, its end of the pair, also on failure. */
 int hub_open(
 	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out);
 /* Ranks are missing. */
 bool hub_gathers(const struct hub *hub);
 /* Adds what is to be polled; *until: earliest time at which there is something to do anyway. */
 size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int64_t *until);
-/* Somebody may be at the door for whom there was no descriptor. */
+/* A process may wait to connect for which there was no descriptor. */
 bool hub_cramped(const struct hub *hub);
 /* Entries that hub_poll would like to have. */
 size_t hub_wants(const struct hub *hub);
-/* Does what a poll has found. */
+/* Handles what poll has found. */
 void hub_serve(struct hub *hub, const struct pollfd *set);
 /* Breaks the world for its members, unless it is broken. from: who has said so and knows already; NULL: this process, which cannot
    go on. */

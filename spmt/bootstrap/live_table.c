@@ -18,9 +18,9 @@ size_t live_table_size(int processes)
 }
 
 /*
- * A robust mutex would keep the kernel's list, pointers, in the shared memory, and glibc would follow them when it is given back. The
- * list may lie anywhere: the kernel finds the word by its distance from the entry. Where there are no such lists (under
- * emulators) a death is not seen here.
+ * A robust mutex would keep the kernel's list of pointers in the shared memory, and glibc would
+ * follow them later. The list may lie anywhere: the kernel finds the word by its distance from
+ * the entry. Emulators have no such lists; there, deaths are not seen here.
  */
 void live_table_join(struct live_process *live, void *table, int process)
 {

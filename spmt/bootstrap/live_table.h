@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who of the processes that share a memory still lives, told by the memory alone: nobody has to be
- * asked, the death of any of them is seen, and the kernel keeps it true. One word a process, which
- * holds the number of a thread that lives as long as its process takes part; the kernel marks it when
- * the thread has ended. Nothing that the others write there is followed: what they have overwritten
- * may tell of a death that is none, or of none that is one.
+ * The table of live processes, in the memory that they share. Nobody has to be asked, every death
+ * is seen, and the kernel keeps the table true. Each process has one word with the number of a
+ * thread that lives as long as the process takes part; the kernel marks the word when the thread
+ * ends. If a process overwrites the table, it may show a death that did not happen or hide one
+ * that did, but nothing else goes wrong.
  */
 #ifndef SPMT_LIVE_TABLE_H
 #define SPMT_LIVE_TABLE_H
@@ -14,7 +14,7 @@
 
 #include "src/base/base.h"
 
-/* Of one process, in memory of its own, from live_table_join to live_table_leave. */
+/* A process's own entry, in its own memory, from live_table_join to live_table_leave. */
 struct live_process {
 	struct robust_list_head head, *before; /* what the kernel knows of the thread */
 	struct robust_list entry;

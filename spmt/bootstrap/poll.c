@@ -67,14 +67,14 @@ static size_t watch(const struct poller *p, size_t n)
 	return n;
 }
 
-/* Now rather than when they are closed: a forked child may keep what is closed here. */
+/* Removed now and not on close, because a forked child may hold a copy open. */
 static void unwatch(const struct poller *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		epoll_ctl(p->epoll, EPOLL_CTL_DEL, p->set[i].fd, NULL);
 }
 
-/* The kernel hands out what is ready in turn. */
+/* The kernel reports ready descriptors in rotation. */
 static int collect(struct poller *p, size_t n, int timeout_ms)
 {
 	struct epoll_event events[EVENTS];
@@ -88,8 +88,8 @@ static int collect(struct poller *p, size_t n, int timeout_ms)
 	return got;
 }
 
-/* epoll knows no limit of descriptors, poll() does: sandboxes lower it to what is open, or to nothing,
-   once a program has all that it needs. */
+/* poll() obeys the limit of descriptors, epoll does not. Sandboxes lower that limit to what is
+   open, or to nothing, once a program has what it needs. */
 static int wait_unlimited(struct poller *p, size_t n, int timeout_ms)
 {
 	size_t watched = watch(p, n);

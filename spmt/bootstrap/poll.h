@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting for descriptors, as the service thread does: a set of them that is made anew for each wait. */
+/* Waiting for descriptors in the service thread: the set is built anew for each wait. */
 #ifndef SPMT_BOOTSTRAP_POLL_H
 #define SPMT_BOOTSTRAP_POLL_H
 
@@ -18,8 +18,9 @@ int poller_open(struct poller *p);
 void poller_close(struct poller *p);
 /* Room for n entries, unless there is no memory: then the room is as it was, and false. */
 bool poller_room(struct poller *p, size_t n);
-/* As poll(2) of the first n entries, whatever RLIMIT_NOFILE has become. What cannot be polled is not ready, and takes a nap: no
-   failure makes a caller spin. */
+/* As poll(2) of the first n entries, whatever RLIMIT_NOFILE is by now. A descriptor that cannot
+   be polled counts as not ready, and the call sleeps briefly, so that no failure makes the caller
+   spin. */
 void poller_wait(struct poller *p, size_t n, int timeout_ms);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Rounds of exchanges: what has come of one, of two at most at a time. */
+/* Rounds of exchanges: what has arrived; at most two are under way at a time. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/mem.h"
 #include "client.h"
+#include "src/base/mem.h"
 
 int rounds_make(struct client *c)
 {

@@ -9,16 +9,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "src/base/status.h"
 #include "socket.h"
+#include "src/base/status.h"
 #include "wire.h"
 
 #define BACKLOG 1024
 #define NUMBERS \
-	4096 /* names of the rendezvous; who wants to hold one has to see it in use before */
+	4096 /* names of the rendezvous: others can take one only after they have seen it in use */
 #define OWN_NUMBERS 256 /* names of a member */
-#define PATIENCE \
-	4 /* looks at a name that does not answer, some 20 ms: who has just bound it listens by then */
+#define PATIENCE 4 /* looks at a name that does not answer, some 20 ms: by then its owner listens */
 
 struct address {
 	socklen_t size;
@@ -88,8 +87,8 @@ static int listen_at(int fd, const struct address *a)
 	return bind(fd, &a->u.any, a->size) || listen(fd, BACKLOG) ? -errno : 0;
 }
 
-/* The port stays ours as long as the socket: none is probed and given back. -EADDRNOTAVAIL, without a
-   sentence: the address is another node's. */
+/* The port is ours as long as the socket exists; no port is probed and released. -EADDRNOTAVAIL,
+   without a sentence: the address is another node's. */
 static int listen_tcp(const struct uid *uid, int *tcp)
 {
 	int rc = -EADDRINUSE;
@@ -162,7 +161,7 @@ static bool is_shunned(const struct search *s, unsigned number, int fd)
 	return false;
 }
 
-/* Whether a connection leads to one of ours. */
+/* Whether a connection leads to a live process of this user that may be the hub. */
 static bool is_our_hub(struct search *s, unsigned number, int fd)
 {
 	uid_t user;
@@ -174,8 +173,9 @@ static bool is_our_hub(struct search *s, unsigned number, int fd)
 	return !socket_is_orphan(fd) && !is_shunned(s, number, fd);
 }
 
-/* The name that says who comes: whatever happens to this process once it has connected, the hub finds the connection, and the rank.
-   The first that nobody has, the socket of an earlier world in a forked child, say. */
+/* Binds a name that tells the hub which rank this process brings, even if the process dies right
+   after it connected. Takes the first free name: a forked child may still hold the socket of an
+   earlier world. */
 static void take_own_name(const struct search *s, int fd)
 {
 	int err = EADDRINUSE;
@@ -188,11 +188,11 @@ static void take_own_name(const struct search *s, int fd)
 	}
 }
 
-/* What has come of calling at a name that somebody has. */
+/* The result of connecting to a name that is in use. */
 enum answer { ANSWERED, PASSED_OVER, NOT_YET };
 
-/* A name that does not answer now may be that of a hub in the making, or of one that many call; a stranger's socket may be of another
-   type, or not for us. */
+/* A name that does not answer may belong to a hub that is starting or is busy; a stranger's
+   socket may have another type or refuse us. */
 static int answer_of(const struct search *s, int err)
 {
 	switch (err) {
@@ -240,8 +240,8 @@ int search_below(struct search *s, unsigned number, struct meeting *meeting)
 	return MIN_OF(rc, 0);
 }
 
-/* This process has the name: it leads, if the hub is to be on this node at all. It does not listen yet: others are refused
-   until that is known, and try again. Takes fd over. */
+/* This process has bound the name, so it leads if the hub is to be on this node at all. It does
+   not listen yet; until that is settled others are refused and try again. Takes over fd. */
 static int lead(struct search *s, int fd, unsigned number, struct meeting *meeting)
 {
 	int tcp = -1, rc = s->uid->family ? listen_tcp(s->uid, &tcp) : 0;
@@ -290,7 +290,7 @@ int search_look(struct search *s, struct meeting *meeting)
 	return fd < 0 ? fd : look_here(s, fd, meeting);
 }
 
-/* Shut down first: a forked child may hold copies, at which nobody is to knock in vain. */
+/* Shut down first: a forked child may hold copies, and nobody should connect to those. */
 void meeting_close(struct meeting *meeting)
 {
 	const int fds[] = { meeting->fd, meeting->tcp };

@@ -49,7 +49,7 @@ void search_shun(struct search *search, unsigned number, int fd);
 int search_look(struct search *search, struct meeting *meeting);
 /* The same below a number, for who leads there: CLIENT, or AGAIN if there is no hub. */
 int search_below(struct search *search, unsigned number, struct meeting *meeting);
-/* Gives up what a meeting holds; MEETING_NONE from then on. */
+/* Releases what a meeting holds; it is MEETING_NONE afterwards. */
 void meeting_close(struct meeting *meeting);
 
 /* The rank that the process at the other end brings, -1: it has not said so by its socket's name. */

@@ -71,7 +71,7 @@ int socket_process(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) || cred.pid < 0 ? 0 : cred.pid;
 }
 
-/* Older kernels say EINVAL of a process that has ended. */
+/* Older kernels return EINVAL for a process that has ended. */
 int socket_pidfd(int fd)
 {
 	int pid = socket_process(fd), pidfd;
@@ -97,7 +97,7 @@ bool socket_is_orphan(int fd)
 	return ended;
 }
 
-/* Notices a node that has gone without a word; a stopped process still answers, its kernel does. */
+/* Detects a node that vanished; for a stopped process its kernel still answers. */
 void socket_settle(int fd)
 {
 	const int on = 1, count = 5, lost_ms = 10000;
@@ -167,7 +167,7 @@ int memory_make(size_t size, int *out)
 		err == EFBIG ? ", ulimit -f" : "");
 }
 
-/* Memory that could shrink under the mapping is none. */
+/* Memory that could shrink under the mapping is refused. */
 int memory_map(int fd, size_t size, void **out)
 {
 	struct stat stat;

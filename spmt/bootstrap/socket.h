@@ -8,16 +8,16 @@
 
 #include "src/base/base.h"
 
-/* Of a family, or a negative code. */
+/* A socket of the family, or a negative code. */
 int socket_make(int family);
-/* A connection over TCP is to be lively, and to end if its other node has. */
+/* Makes a TCP connection send without delay, and end when the other node vanishes. */
 void socket_settle(int fd);
 /* A connection of a listener: its descriptor, -EAGAIN: none is waiting, -EMFILE: no descriptors are
    left, -EACCES: a process of another user, sent away. No sentence. */
 int socket_accept(int listener, bool remote);
 /* Whether the process at the other end is of this user. */
 bool socket_is_own(int fd, uid_t *user);
-/* Whether it is known to have ended: a forked child may keep what it listened at. */
+/* Whether that process is known to have ended: a forked child may hold its listening socket. */
 bool socket_is_orphan(int fd);
 /* The number of the process at the other end, 0: not known. */
 int socket_process(int fd);
@@ -29,7 +29,8 @@ int socket_pidfd(int fd);
 
 /* Zeroed memory to share, a memfd that cannot change its size under those who have mapped it. */
 int memory_make(size_t size, int *out);
-/* Maps what another process has made so; -EPROTO: it is not that, or not of that size. */
+/* Maps memory that another process made this way; -EPROTO: it is something else, or has another
+   size. */
 int memory_map(int fd, size_t size, void **out);
 
 #endif

@@ -30,7 +30,7 @@ struct bootstrap {
 	struct poller poller; /* of the thread */
 };
 
-/* Has the service thread look at what has been asked of it. */
+/* Wakes the service thread, so that it looks at new requests. */
 void bootstrap_wake(struct bootstrap *b);
 
 #endif

@@ -13,7 +13,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-/* FNV-1a: finds accidents and truncation. It is no defence: the secret is. */
+/* FNV-1a: finds accidents and truncation. It does not defend against attackers; the secret does. */
 static uint32_t uid_check(const struct uid *uid)
 {
 	const unsigned char *p = (const unsigned char *)uid->id;

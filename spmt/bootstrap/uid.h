@@ -37,8 +37,8 @@ uint16_t uid_port(const struct uid *uid, int i);
 /* The uid decoded; -EINVAL with a sentence that begins with `what`. Pure. */
 int uid_read(const char *what, const spmt_uid *bytes, struct uid *uid);
 
-/* The uid that those who share `from` make of one message without telling each other more. Who has the
-   one cannot tell the other back. Pure. */
+/* Derives a uid from `from` and a message: all who share `from` get the same. `from` cannot be
+   computed back. Pure. */
 void uid_derive(const struct uid *from, const void *message, size_t size, struct uid *uid);
 
 #endif

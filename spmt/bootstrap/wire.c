@@ -127,7 +127,7 @@ int64_t wire_parse(
 
 /* ---- proofs -------------------------------------------------------------------------------- */
 
-/* `label` keeps the uses of the secret apart. */
+/* `label` separates the uses of the secret. */
 static void prove(const struct uid *uid, const char label[16], const unsigned char *nonce,
 	const void *said, size_t size, unsigned char proof[WIRE_PROOF])
 {

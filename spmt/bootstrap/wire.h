@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What processes of a world say to each other: frames of a header, a fixed part and a tail, in the byte order
- * of the machines that we run on. Everything here is pure and trusts no length.
- * hub: CHALLENGE; process: HELLO; hub: WELCOME, then PRESENT for every rank that is there. From then
- * on: ADD and its VERDICT; PRESENT and ABSENT as ranks come and go; COMPLETE with the control memory;
- * EXCHANGE, passed on as RELAY; BREAK, either way; BYE, either way.
+ * The protocol between the processes of a world: frames of a header, a fixed part and a tail, in
+ * the byte order of the machines that we run on. Everything here is pure and trusts no length.
+ * hub: CHALLENGE; process: HELLO; hub: WELCOME, then PRESENT for every rank that is there. From
+ * then on: ADD and its VERDICT; PRESENT and ABSENT as ranks come and go; COMPLETE with the
+ * control memory; EXCHANGE, passed on as RELAY; BREAK, either way; BYE, either way.
  */
 #ifndef SPMT_BOOTSTRAP_WIRE_H
 #define SPMT_BOOTSTRAP_WIRE_H
 
-#include "src/base/status.h"
 #include "bootstrap.h"
+#include "src/base/status.h"
 
 #define WIRE_MAGIC 0x746f6f622d6d7073ull /* "spm-boot" */
 #define WIRE_VERSION 2u
@@ -90,7 +90,7 @@ struct wire_message {
 	size_t tail_size;
 };
 
-/* What a receiver takes at this moment. */
+/* What a receiver accepts at this moment. */
 struct wire_rules {
 	unsigned types; /* set of 1u << type */
 	int nranks;

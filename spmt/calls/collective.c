@@ -10,10 +10,10 @@
 #include "rma.h"
 #include "spmt/comm/coll_key.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/names.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "view.h"
@@ -52,7 +52,7 @@ static bool is_float(enum spmt_type type)
 	return type >= SPMT_TYPE_F16;
 }
 
-/* Where the same bytes have the same place in both buffers each is read before it is written. */
+/* If both buffers hold the same bytes at the same place, each byte is read before it is written. */
 static bool coll_in_place(const spmt_comm *comm, const struct coll_call *c, uint64_t part)
 {
 	uintptr_t own = (uintptr_t)comm->rank * part;
@@ -118,7 +118,7 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	return coll_ranges(comm, c);
 }
 
-/* Around all that a collective puts into a stream. */
+/* Call around everything that a collective puts into a stream. */
 struct coll_in_stream {
 	struct reserved reserved;
 	device_stream stream;
@@ -136,7 +136,7 @@ static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stre
 	return rc;
 }
 
-/* Also behind what was queued before a part of it failed. */
+/* Also after a failure, for the parts that were queued before it. */
 static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 {
 	if (in->queued)
@@ -222,7 +222,7 @@ struct coll_part {
 	int nth;
 };
 
-/* By a kernel, which leaves out what would follow a failure; dst and src as in the call. */
+/* A kernel copies, because it stops after a failure; dst and src as in the call. */
 static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const struct coll_part *part,
 	bool out, struct coll_in_stream *in)
 {
@@ -279,7 +279,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 		part.call.row = coll_row(comm, &part.call);
 		rc = coll_part(comm, c, &part, in);
 	}
-	/* The others meet this rank, and would take its part for whole. */
+	/* The others have met this rank and would take its part as complete. */
 	if (rc && in->met)
 		comm_break_last(comm, rc);
 	return rc;
@@ -384,8 +384,8 @@ int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	return rc ? rc : coll_run(comm, &c, stream);
 }
 
-/* Checks the table, finds who sends here, and folds it so that ranks with other tables are found
-   out. */
+/* Checks the table, finds who sends here, and folds it, so that a rank with another table is
+   detected. */
 static int permute_table(
 	const spmt_comm *comm, const char *what, const int *to, int *source, uint64_t *key)
 {

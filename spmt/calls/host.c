@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The rest of what users do with streams: order against a comm's work, waits in a stream, and
-   the calls of the host backend alone. */
+/* Streams of the user: order against a comm's work, waits in a stream, and calls of the host
+   backend only. */
 #include <errno.h>
 #include <string.h>
 
 #include "atomics.h"
 #include "rma.h"
-#include "spmt/comm/stream.h"
 #include "spmt/comm/exclusive.h"
+#include "spmt/comm/stream.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -31,14 +31,14 @@ static int own_stream_join(spmt_comm *comm, device_stream stream)
 	if (!rc)
 		rc = comm->backend->stream_wait_event(comm->dev, stream, event);
 	comm->backend->event_destroy(
-		comm->dev, event); /* as with the vendors, what waits for it keeps what it needs */
+		comm->dev, event); /* as with the vendors, a pending wait keeps what it needs */
 	return rc;
 }
 
 /*
- * What other streams hold is ordered by their events; for a graph that is being captured, by who
- * launches it. What movers have in flight beside the streams has no event: it is completed here,
- * which is the one case in which this call blocks.
+ * Events order the work of other streams; for a graph that is being captured, whoever launches it
+ * orders it. Moves that are not in a stream have no event, so they are completed here, the only
+ * case in which this call blocks.
  */
 int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reserved)
 {
@@ -187,7 +187,7 @@ static int stream_device(const char *what, spmt_stream stream, int *dev)
 			: 0;
 }
 
-/* No comm says whose default stream is meant: those of every device that is open. */
+/* The call has no comm, so it means the default streams of every open device. */
 static int defaults_sync(spmt_stream stream, int64_t ns)
 {
 	int64_t begin = process_now();

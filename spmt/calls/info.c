@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who a comm is, what it can do, what it has done. */
+/* Queries: rank and size of a comm, routes, capabilities, statistics. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 #include "src/device/guard.h"
 
-/* struct spmt_route as it began. */
+/* The first version of struct spmt_route. */
 #define ROUTE_FIRST offsetof(struct spmt_route, process)
 
 /* ---- the world's state --------------------------------------------------------------------- */

@@ -13,11 +13,12 @@
 
 #define ZONE_BYTE 0xa7
 #define FREED_BYTE 0xd3
-#define FREED_LOOK (64u << 10) /* of a freed block so much is looked at */
-#define LOOK_PIECE 4096u       /* bytes that come back from a device at once */
-#define NAMED_MOST 8	       /* blocks left, by name */
+#define FREED_LOOK (64u << 10) /* bytes of a freed block that are checked */
+#define LOOK_PIECE 4096u       /* bytes copied back from a device at a time */
+#define NAMED_MOST 8	       /* blocks left that are named */
 
-/* The code of a sentence that was just recorded, which a program may never ask for. */
+/* Logs the sentence that was just recorded, because a program may never ask for it; returns the
+   code. */
 static int reported(int code)
 {
 	log_line(LOG_CHECK, "%s", status_sentence());
@@ -52,7 +53,7 @@ static uint64_t block_end(const struct heap_block *b)
 
 /* ---- ranges -------------------------------------------------------------------------------- */
 
-/* In no block: near which. */
+/* The address lies in no block: names the nearest. */
 static int refuse_gap(const spmt_comm *comm, const char *what, const char *name, const void *ptr,
 	uint64_t n, const struct heap_block *below)
 {
@@ -81,7 +82,7 @@ int misuse_range(
 
 	if (!heap_block_below(comm->heap, offset, &b))
 		return reported(refuse_gap(comm, what, name, ptr, n, NULL));
-	/* One past the end, for nothing, is still the block's. */
+	/* An empty range one past the end still belongs to the block. */
 	if (offset > block_end(&b) || (n && offset == block_end(&b)))
 		return reported(refuse_gap(comm, what, name, ptr, n, &b));
 	if (b.freed)
@@ -124,8 +125,8 @@ int misuse_free(const spmt_comm *comm, const void *ptr)
 /* ---- red zones and what was freed ---------------------------------------------------------- */
 
 /*
- * By volatile accesses, one by one: a program under AddressSanitizer has the C library's functions look at what they are given,
- * and here they are given what nobody may touch.
+ * Volatile accesses, one by one: in a program under AddressSanitizer the C library's functions
+ * check their arguments, and these bytes are poisoned.
  */
 __attribute__((no_sanitize("address"))) static void stamp_now(
 	volatile unsigned char *at, int byte, uint64_t n)
@@ -198,7 +199,7 @@ int misuse_fence(spmt_comm *comm, const char *what, uint64_t offset)
 	return stamp(comm, what, block_end(&b), ZONE_BYTE, b.span - b.size);
 }
 
-/* Behind a live block, or in one that was freed. */
+/* Names the damage: behind a live block, or in one that was freed. */
 static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
 {
 	struct scar scar;
@@ -218,7 +219,7 @@ static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
 		comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
 }
 
-/* The first failure of two, with its sentence. */
+/* Keeps the first of two failures, with its sentence. */
 static int first_of(int first, const struct status_saved *saved, int second)
 {
 	if (first)
@@ -268,7 +269,7 @@ static void leak_add(struct leaks *l, const struct heap_block *b)
 	l->used = MIN_OF(l->used + (size_t)MAX_OF(n, 0), sizeof(l->text) - 1);
 }
 
-/* Blocks are the same on all ranks: one tells. */
+/* All ranks have the same blocks, so one rank reports. */
 static void leaks_report(const spmt_comm *comm, const struct leaks *l)
 {
 	char more[48] = "";
@@ -312,7 +313,7 @@ int misuse_left(spmt_comm *root)
 
 	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
 		status_save(&saved);
-		if (!atomic_load(&c->control->stop)) /* who is in a broken one cannot free */
+		if (!atomic_load(&c->control->stop)) /* in a broken comm nobody can free */
 			rc = first_of(rc, &saved, left_on(c));
 	}
 	return rc;

@@ -18,10 +18,10 @@ static inline bool comm_checked(const spmt_comm *comm)
 /* [ptr, ptr + n) lies in this rank's heap: 0 if it lies in one live block. Else -EINVAL with a sentence. */
 int misuse_range(const spmt_comm *comm, const char *what, const char *name, const void *ptr,
 	uint64_t n) __attribute__((cold));
-/* Why there is nothing to be freed at ptr, in this rank's heap: 0, or -EINVAL with a sentence. */
+/* Checks that a block begins at ptr, in this rank's heap: 0, or -EINVAL with a sentence. */
 int misuse_free(const spmt_comm *comm, const void *ptr);
 
-/* Writes the red zone of a block that was taken. */
+/* Writes the red zone of a new block. */
 int misuse_fence(spmt_comm *comm, const char *what, uint64_t offset);
 /*
  * All ranks free the block at this offset: looks at its red zone, and at those that were freed long ago. -EFAULT with a sentence:

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Registered buffers: any memory of a rank made usable by the others. Within a process that is
-   an exchange of addresses; other processes map it (share.c). */
+/* Registered buffers: any memory of a rank becomes usable by the others. Within a process the
+   ranks exchange addresses; other processes map the memory (share.c). */
 #include <errno.h>
 #include <string.h>
 
 #include "register.h"
 #include "rma.h"
 #include "share.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -42,7 +42,7 @@ static bool mem_live(const spmt_mem *mem)
 	return mem && object_is_live(&mem->head);
 }
 
-/* Takes any half-made one. */
+/* Takes any half-made buffer. */
 static void mem_destroy(spmt_mem *mem)
 {
 	if (!mem)
@@ -68,7 +68,7 @@ void mems_drop(spmt_comm *comm)
 		mem_destroy(comm->mems);
 }
 
-/* Every rank has as many: one tells. */
+/* Every rank has the same number, so one rank reports. */
 void mems_left(const spmt_comm *comm)
 {
 	unsigned long long n = 0;
@@ -165,7 +165,7 @@ static uint64_t mem_offset(const spmt_comm *comm, int pe, uint64_t base, uint64_
 		: theirs - comm->world->infos[comm_world_rank(comm, pe)].heap_base;
 }
 
-/* Takes what the ranks brought to the meeting, and maps what is elsewhere. */
+/* Takes what the ranks brought to the meeting, and maps buffers of other processes. */
 static int mem_fill(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
@@ -420,7 +420,8 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 		return fail_call(-EINVAL, "spmt_mem_view_get",
 			"rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
 			comm->rank, view->size);
-	/* Kernels' copy is made when the first asks: nothing that can fail may follow an agreement. */
+	/* The copy for kernels is made on the first request, because nothing that can fail may
+	   follow an agreement. */
 	rc = mem->published ? 0 : table_publish(comm, &mem->table);
 	if (rc)
 		return rc;

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/mem.h"
-#include "src/base/status.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/gather.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
 
-/* What goes with a rank's registration to all others. */
+/* What a rank sends to all others with a registration. */
 struct memory_offer {
 	struct device_export export;
 	char why[SHARE_WHY];
@@ -95,7 +95,7 @@ static int exchange_round(spmt_comm *comm, int rank, int processes, const struct
 	return rc;
 }
 
-/* As gather_memory does: one rank of each process sends and receives for all. */
+/* As in gather_memory, one rank of each process sends and receives for all. */
 static bool exchanges(const spmt_comm *comm)
 {
 	return gather_nth(comm, 0) == comm->rank;
@@ -147,14 +147,14 @@ static void map_all(spmt_comm *comm, struct share *shares)
 		map_one(comm, pe, &shares[pe]);
 }
 
-/* Descriptors are open from the one meeting to the other. */
+/* Descriptors stay open from one meeting to the next. */
 static int map_descriptors(spmt_comm *comm, struct share *shares)
 {
 	struct meet_record record = { .op = MEET_NAMED };
 	struct fd_round round = { NULL, NULL };
 	int rc;
 
-	/* Who enters the exchange waits there for a rank of each other process: none may stay away. */
+	/* An exchange waits for a rank of each other process, so no process may skip it. */
 	record.status = round_make(comm, &round);
 	rc = meet(comm, &record);
 	if (!rc) {

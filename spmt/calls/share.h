@@ -10,22 +10,22 @@
 
 #define SHARE_WHY 192
 
-/* What this rank knows of one rank's buffer; an array of them by rank. */
+/* What this rank knows of one rank's buffer; kept in an array by rank. */
 struct share {
 	struct device_export export; /* kind DEVICE_EXPORT_NONE: not named */
 	void *base;		     /* where it is mapped here; NULL: it is not */
 	char why[SHARE_WHY];	     /* why it is not named, or not mapped; "": no need */
 };
 
-/* Before the meeting of a registration: names this rank's buffer in it. That it cannot be named is no
-   failure: the others are told why. */
+/* Before the meeting of a registration: names this rank's buffer in it. If it cannot be named,
+   that is no failure: the others get the reason. */
 void share_offer(spmt_comm *comm, void *buf, size_t size);
 /* Behind the same meeting: takes what the others said, and maps it. Meets again if memory travels by
    descriptor; a failure is every rank's. */
 int share_accept(spmt_comm *comm, struct share *shares);
 /* Instead of share_accept, when the meeting has failed. */
 void share_withdraw(spmt_comm *comm);
-/* Unmaps. Nothing of this rank's is in flight. */
+/* Unmaps the buffers. This rank has nothing in flight. */
 void share_drop(spmt_comm *comm, struct share *shares);
 /* Whether any rank has named a buffer: equal on all ranks. */
 bool share_any(const spmt_comm *comm, const struct share *shares);

@@ -9,8 +9,8 @@
 
 #include "misuse.h"
 #include "rma.h"
-#include "spmt/comm/stream.h"
 #include "spmt/comm/exclusive.h"
+#include "spmt/comm/stream.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "sync.h"
@@ -24,7 +24,7 @@ static int block_clear(spmt_comm *comm, uint64_t offset, uint64_t size)
 
 #define NO_BLOCK UINT64_MAX
 
-/* Whether all ranks have brought one offset; *greatest of them. */
+/* Whether all ranks have brought the same offset; *greatest: the greatest of them. */
 static bool offsets_agree(const spmt_comm *comm, uint64_t *greatest)
 {
 	uint64_t first = meet_payload(comm, 0, 0);
@@ -76,7 +76,7 @@ static uint64_t seek_leap(const spmt_comm *comm, const struct seek *seek, uint64
 	return ((comm->id + (uint64_t)seek->round) * 0x9e3779b97f4a7c15u >> 16) % spread;
 }
 
-/* Behind a meeting, and equal on all ranks: whether to look again, and from where. */
+/* After a meeting: whether to look again and from where; the result is equal on all ranks. */
 static bool seek_on(spmt_comm *comm, int rc, struct seek *seek, struct arena_want *want)
 {
 	uint64_t greatest;
@@ -209,7 +209,7 @@ static int free_check(const spmt_comm *comm, const void *ptr)
 	return 0;
 }
 
-/* Where blocks are looked at a second meeting has all ranks know what one has found. */
+/* With SPMT_CHECK a second meeting tells all ranks what one has found. */
 static int free_reported(spmt_comm *comm, const void *ptr)
 {
 	struct meet_record record = { .op = MEET_FREED };
@@ -229,7 +229,7 @@ int spmt_free(spmt_comm *comm, void *ptr)
 		return rc;
 	record.key[0] = ptr ? heap_offset(comm->heap, ptr) : MEET_FREE_NULL;
 	record.status = free_check(comm, ptr);
-	/* What this rank has in flight may be on its way to the block. */
+	/* Moves of this rank may still be on their way to the block. */
 	if (!record.status)
 		record.status = quiet_all(comm, "spmt_free");
 	rc = meet(comm, &record);

@@ -4,9 +4,9 @@
 
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
@@ -58,7 +58,7 @@ int movers_quiet(spmt_comm *comm, const char *what)
 		int one = was ? link_quiet(&comm->links[pe]) : 0;
 
 		pending |= comm->links[pe].pending;
-		/* Its waits were told when the bytes were not there yet. */
+		/* Its waiters were woken before the bytes arrived. */
 		if (was && comm_cpu_access(comm))
 			wake_stored(comm->wake_counters[pe]);
 		if (one && !rc) {
@@ -86,7 +86,7 @@ int quiet_slow(spmt_comm *comm, const char *what)
 		status_restore(&first);
 	else
 		rc = streams;
-	/* What was waited for may have ended because the world broke. */
+	/* The work may have ended because the world broke. */
 	return rc || !comm_is_broken(comm) ? rc : comm_broken(comm, what);
 }
 
@@ -111,8 +111,9 @@ int spmt_fence(spmt_comm *comm)
 	return comm_failed(comm, "spmt_fence", rc);
 }
 
-/* What this rank has queued behind work that is not ours, and that does not end, must not begin when this call has failed. On the
-   host backend kernels see that the comm is broken; on GPUs they look at a word of their device, which is written here. */
+/* Work that this rank has queued behind foreign work that does not end must not begin after this
+   call has failed. On the host backend kernels see that the comm is broken; on GPUs they check a
+   word of their device, which is written here. */
 static void comm_forbid(spmt_comm *comm)
 {
 	struct area *area = area_at((uint64_t)(uintptr_t)comm_own(comm), comm->nranks);
@@ -138,7 +139,8 @@ static void comm_forbid(spmt_comm *comm)
 	status_restore(&saved);
 }
 
-/* A broken world, too, gives buffers back. The first to hear of it here hears why. */
+/* Buffers are released in a broken world as well. The first call that finds it broken returns the
+   cause. */
 int spmt_quiet(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "spmt/comm/comm.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 #include "view.h"
 
@@ -15,9 +15,10 @@ static uint64_t flat_stride(const spmt_comm *comm)
 				: comm->world->range.stride;
 }
 
-/* Where heaps lie in one range, some comms need no table: peer addresses are computed. It must hold
-   for every peer and for its library area, as kernels do not look. Never with ranks of other processes,
-   however their heaps came to lie here: those see this rank's elsewhere, which only the table tells. */
+/* If heaps lie in one range, some comms need no table, because peer addresses are computed. This
+   must hold for every peer and its library area, as kernels do not check. Never with ranks of
+   other processes, however their heaps came to lie here: those see this rank's elsewhere, which
+   only the table tells. */
 static bool flat_for_all(const spmt_comm *comm)
 {
 	const struct link *first = &comm->links[0];
@@ -51,7 +52,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.own = (struct spmtd_own *)(void *)comm_own(comm),
 		.stop = &comm->stop_word->dev->stop,
 		.record = &comm->signals_dev->record,
-		/* 0 would be none */
+		/* 0 would mean none */
 		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
 	};

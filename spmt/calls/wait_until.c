@@ -6,9 +6,9 @@
 
 #include "atomics.h"
 #include "rma.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/names.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/status.h"
 
 struct watch {
@@ -22,8 +22,8 @@ struct watch {
 	const int *status; /* not 0: left out */
 	const char *words; /* where the CPU reads them: ivars, or a snapshot */
 	bool snapshot;
-	struct spmtd_walk_ walk; /* the order in which a look that takes one asks */
-	uint64_t seen;		 /* of the last word looked at that did not hold */
+	struct spmtd_walk_ walk; /* the order in which a look that takes one word tries them */
+	uint64_t seen;		 /* of the last word whose condition did not hold */
 	size_t at;		 /* its index */
 };
 
@@ -100,7 +100,7 @@ static int watch_open(struct watch *w, spmt_comm *comm, const struct call *call,
 	return 0;
 }
 
-/* The words as they are now. */
+/* Reads the words as they are now. */
 static int watch_read(struct watch *w)
 {
 	spmt_comm *comm = w->comm;
@@ -194,7 +194,7 @@ static int timed_out(const struct watch *w)
 		word_text(w->type, w->val).text);
 }
 
-/* Shows the word that did not hold. */
+/* Shows the word whose condition did not hold. */
 static int watch_pause(const struct watch *w, struct spmtd_pause *pause)
 {
 	const struct wait_for wait = { .name = w->call->name,

@@ -11,11 +11,10 @@
 #include "src/base/status.h"
 
 #define CAUSE_NS 2000000000ll /* a process that dies is heard of long before */
-#define WRITE_NS \
-	200000000ll /* for a breaker to write why; twice what another gives it before it writes instead */
+#define WRITE_NS 200000000ll  /* to write the cause: twice the time after which another writes it */
 #define CAUSE_LOOK_NS 1000000l
 
-/* The next look is soon at first: a breaker may just be writing. */
+/* Looks again soon at first, because a breaker may just be writing. */
 static void cause_pause(int64_t since)
 {
 	const struct timespec ts = { .tv_nsec = CAUSE_LOOK_NS };
@@ -26,7 +25,7 @@ static void cause_pause(int64_t since)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 
-/* In this process's own memory; or in the shared one after all. */
+/* The cause may be in this process's own memory, or appear in the shared memory after all. */
 static bool cause_is_known(struct world *world, struct control *control, struct cause *cause)
 {
 	return control_state(world->local, cause) == CONTROL_BROKEN ||
@@ -90,7 +89,8 @@ int comm_broken(const spmt_comm *comm, const char *what)
 	int rc;
 
 	comm_look(comm);
-	/* Not before it is known why: whoever finds the word raised otherwise takes it for a kernel's. */
+	/* Only once the cause is known: a thread that finds the stop word raised without a cause
+	   thinks that a kernel raised it. */
 	rc = world_broken(comm->world, comm->control, what, CAUSE_NS);
 	if (rc)
 		comm_stop(comm);

@@ -75,7 +75,7 @@ static const char *rest_name(uint64_t kind)
 					      : "count";
 }
 
-/* One argument, and how two ranks passed it: empty if that is not known. */
+/* One argument as two ranks passed it; empty if that is not known. */
 struct difference {
 	const char *name;
 	char passed[2][48];

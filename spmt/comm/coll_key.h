@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank called, in one word that its peers' kernels compare with theirs; and what two such words differ in. Pure. */
+/* Packs a rank's call into one word that its peers' kernels compare with theirs, and finds in
+   what two such words differ. Pure. */
 #ifndef SPMT_COLL_KEY_H
 #define SPMT_COLL_KEY_H
 

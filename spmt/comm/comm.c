@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is let into a call, and what the others are told. */
+/* Entering a call, and the failures of those who may not. */
 #include "comm.h"
 
 #include <errno.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "broken.h"
+#include "exclusive.h"
 #include "record.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
-#include "exclusive.h"
 
 int comm_enter_any(const spmt_comm *comm, const char *what)
 {
@@ -28,14 +28,14 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	}
 }
 
-/* Where calls look closer, comm_enter's quick look fails, and comm_refuse has the last word. */
+/* With SPMT_CHECK, comm_enter's quick check fails, and comm_refuse decides. */
 void comm_set_live(spmt_comm *comm)
 {
 	atomic_store_explicit(&comm->head.state, comm->heap->check ? OBJECT_CHECKED : OBJECT_LIVE,
 		memory_order_release);
 }
 
-/* Counted first and then looked at; comm_unvisited does it the other way round. */
+/* Counts first and then checks; comm_unvisited does it in the other order. */
 int comm_visit(spmt_comm *comm, const char *what)
 {
 	int rc;
@@ -61,7 +61,7 @@ int comm_busy(const spmt_comm *comm, const char *what, const char *other)
 		comm->rank, other);
 }
 
-/* Calls are looked at: this one has the comm's turn, or could have had it. */
+/* With SPMT_CHECK: fails if another thread is inside a call on this comm. */
 static int exclusive_check(const spmt_comm *comm, const char *what)
 {
 	const char *other = exclusive_other(comm);
@@ -84,8 +84,8 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 	comm_look(comm);
 	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);
-	/* Who broke the world by intent gave a code for all; else what broke it happened to
-	   another call. */
+	/* A deliberate abort gives its code to all calls; any other code belongs to the call that
+	   failed. */
 	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
 		return fail_call(SPMT_ERR_BROKEN, what, "rank %d: the %s is broken: %s", comm->rank,
 			comm->parent ? "comm" : "world", cause.sentence);

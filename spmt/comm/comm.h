@@ -82,7 +82,7 @@ static inline bool comm_is_broken(const spmt_comm *comm)
 		__atomic_load_n(comm->raised, __ATOMIC_RELAXED);
 }
 
-/* Live, whole, and nothing is looked at more closely. */
+/* True if comm is live and whole, and SPMT_CHECK is off. */
 static inline bool comm_quick(const spmt_comm *comm)
 {
 	return LIKELY(comm && object_is_live(&comm->head) && !comm_is_broken(comm));
@@ -109,19 +109,18 @@ static inline bool comm_cpu_access(const spmt_comm *comm)
 	return comm->backend->traits & DEVICE_HOST_ACCESS;
 }
 
-/* Calls are let in from here on. */
+/* From here on calls on comm succeed in comm_enter. */
 void comm_set_live(spmt_comm *comm);
-
 /* As comm_enter_any beside finalize, which waits for those between comm_visit and comm_left. Not 0: no comm_left follows. */
 int comm_visit(spmt_comm *comm, const char *what);
 static inline void comm_left(spmt_comm *comm)
 {
 	atomic_fetch_sub_explicit(&comm->head.visitors, 1, memory_order_release);
 }
-void comm_unvisited(spmt_comm *comm); /* once it is no longer live: until nobody is in it */
+void comm_unvisited(spmt_comm *comm); /* waits until nobody is in it; it is no longer live */
 
-/* Two threads in collectives of one comm would both count for its rank, and meetings end without the others. -EBUSY: another
-   thread is in one, and is not harmed: whoever claims does so before the call's first step, and until its last. */
+/* Two threads in collectives of one comm would both count as its rank. -EBUSY: another thread is
+   in one, and is not disturbed. The claim lasts from the call's first step to its last. */
 int comm_claim(spmt_comm *comm, const char *what);
 static inline void comm_unclaim(spmt_comm *comm)
 {
@@ -130,12 +129,10 @@ static inline void comm_unclaim(spmt_comm *comm)
 int comm_busy(const spmt_comm *comm, const char *what, const char *other) __attribute__((cold));
 /* The beginning of a public call that is a collective: comm_enter and comm_claim. */
 int comm_begin(spmt_comm *comm, const char *what);
-
 /* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 
-/* for (c = comm_tree_first(root); c != root; c = comm_tree_next(c)): a comm and all that were split from it, each before the one that
-   it was split from. Without recursion: trees may be deeper than a rank's stack. Nobody else is in a call on them. */
+/* A comm and all split from it, each before its parent. No recursion: trees may be deeper than a stack. Nobody else is in a call on them. */
 spmt_comm *comm_tree_first(spmt_comm *root);
 spmt_comm *comm_tree_next(const spmt_comm *comm);
 

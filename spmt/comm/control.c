@@ -4,9 +4,9 @@
 #include <sched.h>
 #include <string.h>
 
+#include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/tsan.h"
-#include "src/base/futex.h"
 
 #define CLAIM_NS (100 * 1000000ll)
 

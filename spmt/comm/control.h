@@ -14,8 +14,8 @@
 
 #include <stdatomic.h>
 
-#include "src/base/status.h"
 #include "control_row.h"
+#include "src/base/status.h"
 
 #define GATE_BROKEN 1u
 

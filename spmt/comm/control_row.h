@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank's lines of a control block (control.h). */
+/* One rank's row of a control block (control.h). */
 #ifndef SPMT_CONTROL_ROW_H
 #define SPMT_CONTROL_ROW_H
 
 #include <stdatomic.h>
 
-#include "wake.h"
 #include "meeting.h"
 #include "src/base/status.h"
 #include "waits.h"
+#include "wake.h"
 
-/* One rank's lines. Written by that rank alone, but for the wake counter. */
+/* One rank's row. Only that rank writes it, except for the wake counter. */
 struct control_row {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
 	_Atomic int cpu;			       /* where it was then */

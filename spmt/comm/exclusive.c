@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-/* Not 0, unique among threads that live. */
+/* Not 0, and unique among live threads. */
 static uintptr_t exclusive_self(void)
 {
 	return (uintptr_t)pthread_self();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls on one comm come one at a time. With SPMT_CHECK each call that has to be alone takes the comm's turn, and one that
- * another thread makes meanwhile is -EBUSY. Without, the comm's state says so, and nobody takes anything.
+ * Calls on one comm come one at a time. With SPMT_CHECK each such call marks the comm as taken,
+ * and a call of another thread meanwhile returns -EBUSY. Without it nothing is marked.
  */
 #ifndef SPMT_EXCLUSIVE_H
 #define SPMT_EXCLUSIVE_H
 
 #include "comm.h"
 
-/* NULL: this thread has the comm already, or another one has, which comm_enter will tell. */
+/* NULL: this thread has the comm already, or another thread has it; then comm_enter fails. */
 spmt_comm *exclusive_take(spmt_comm *comm, const char *call) __attribute__((cold));
 void exclusive_give(spmt_comm *comm) __attribute__((cold));
 /* The call in which another thread is, or NULL. */
@@ -29,7 +29,7 @@ static inline void exclusive_end(spmt_comm **comm)
 		exclusive_give(*comm);
 }
 
-/* At the beginning of a public call, to its end. */
+/* Stands at the beginning of a public call and lasts to its end. */
 #define EXCLUSIVE(comm, call)                                                  \
 	__attribute__((cleanup(exclusive_end), unused)) spmt_comm *exclusive = \
 		exclusive_begin((comm), (call))

@@ -28,10 +28,11 @@
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 
 #define POST_MS 100		 /* how long a failure is kept for those who come */
-#define ALONE_NS (2 * 1000000ll) /* how long a rank waits for ranks of its own process alone */
+#define ALONE_NS (2 * 1000000ll) /* how long a rank waits for its own process's ranks alone */
 #define LOOKS 20		 /* at a rendezvous that is just being made, before waiting so */
 
-/* The world's `gathering`: what the ranks of this process go by. Set once under the world's lock. */
+/* States of world->gathering, which tells the ranks of this process how they find the others.
+   Written under the world's lock. */
 enum { GATHER_LOOKING, GATHER_OPEN, GATHER_HERE, GATHER_CALLING, GATHER_BOOT };
 
 static void gathering_set(struct world *w, uint32_t state)
@@ -48,7 +49,7 @@ static struct meeting take_meeting(struct world *w)
 	return met;
 }
 
-/* True for the one rank that is to open the bootstrap, with what has been met so far. */
+/* True for the one rank that has to open the bootstrap, with what has been found so far. */
 static bool gathering_lead(struct world *w, struct meeting *met)
 {
 	bool lead;
@@ -63,7 +64,7 @@ static bool gathering_lead(struct world *w, struct meeting *met)
 	return lead;
 }
 
-/* Where this fails, the bootstrap tries again, and tells why it cannot. */
+/* If this fails, the bootstrap tries again and reports the reason. */
 static void meet_processes(const spmt_comm *comm, struct meeting *met)
 {
 	struct status_saved saved;
@@ -77,7 +78,7 @@ static void meet_processes(const spmt_comm *comm, struct meeting *met)
 	status_restore(&saved);
 }
 
-/* All have come: nothing is to be had elsewhere. */
+/* If all ranks are in this process, nobody needs to look elsewhere. */
 static void gathering_check(struct world *w)
 {
 	if (w->arrived < w->nranks || atomic_load(&w->gathering) != GATHER_OPEN)
@@ -86,7 +87,8 @@ static void gathering_check(struct world *w)
 	gathering_set(w, GATHER_HERE);
 }
 
-/* True for the one rank that is to open the bootstrap at once: the process's first, where others are. */
+/* True for the one rank that has to open the bootstrap at once: the first of a process that finds
+   others. */
 static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 {
 	struct world *w = comm->world;
@@ -105,7 +107,7 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 	pthread_mutex_lock(&w->lock);
 	if (!others)
 		w->met = *met;
-	/* wakes nobody: who sleeps by now does so for as long as it would wait */
+	/* wakes nobody: those who sleep by now would wait just as long */
 	atomic_store(&w->gathering, others ? GATHER_CALLING : GATHER_OPEN);
 	gathering_check(w);
 	pthread_mutex_unlock(&w->lock);
@@ -120,7 +122,7 @@ static void on_broken(void *ctx, const struct cause *cause)
 /* met: as bootstrap_open(). */
 static void post(const struct uid *uid, int nranks, int code, struct meeting *met)
 {
-	/* Another size than the world's is heard, too. */
+	/* A report with another size than the world's is accepted, too. */
 	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
 	struct bootstrap_config config = {
 		.uid = uid,
@@ -174,7 +176,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 	return 0;
 }
 
-/* The world broke here before this process called others: those who found it first are told. */
+/* The world broke here before this process contacted others: tells those who found it first. */
 static int broken_early(spmt_comm *comm)
 {
 	struct world *w = comm->world;
@@ -218,7 +220,7 @@ static void adopt_control(struct world *w, struct control *control)
 	atomic_store_explicit(&w->control, control, memory_order_release);
 }
 
-/* The first rank of this process to hear that all are there takes over what they said. */
+/* The first rank of this process that learns that all are there takes over what they published. */
 static void adopt_world(
 	struct world *w, const void *blobs, const int *process, struct control *control)
 {
@@ -233,7 +235,7 @@ static void adopt_world(
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* What a rank goes by before it has adopted anything. */
+/* What a rank knows before it has adopted anything. */
 struct view_of_nodes {
 	const spmt_comm *comm;
 	const struct bootstrap *boot;
@@ -249,7 +251,8 @@ static bool is_on_another_node(const void *ctx, int rank)
 		memcmp(me->host, other->host, sizeof(me->host)) != 0;
 }
 
-/* Ranks of two nodes have no memory to meet in. All ranks see it by themselves, and none waits for another. */
+/* Ranks of two nodes have no memory to meet in. Each rank finds this out alone, and none waits
+   for another. */
 static int nodes_check(const spmt_comm *comm, const struct bootstrap *boot, const void *blobs)
 {
 	const struct view_of_nodes v = { comm, boot, blobs };
@@ -283,11 +286,11 @@ static int gather_processes(spmt_comm *comm)
 		rc = bootstrap_wait(boot, &patience, &blobs, &process, &control);
 	waits_hide(comm, &control);
 	if (rc) {
-		/* The rendezvous speaks of its processes, whatever they are in. */
+		/* The rendezvous reports its processes and does not know the call. */
 		if (rc == SPMT_ERR_PEER_DEAD && !status_names(NULL))
 			fail_call(rc, "spmt_init", "%s", status_sentence());
 		comm_break_last(comm, rc);
-		/* Who comes now hears why, rather than wait for this process in vain. */
+		/* Ranks that come now hear why, and do not wait for this process in vain. */
 		if (rc != SPMT_ERR_TIMEOUT)
 			bootstrap_spread(boot, POST_MS);
 		return rc;
@@ -346,7 +349,7 @@ bool comm_spans_processes(const spmt_comm *comm)
 
 /* ---- memory of other processes --------------------------------------------------------------- */
 
-/* What a process tells of one of its heaps; a round of the exchange carries one. */
+/* What a process publishes of one of its heaps; a round of the exchange carries one. */
 struct heap_offer {
 	int32_t rank;	       /* -1: this process has no more */
 	struct rank_info info; /* as it is now that the device and the heap are open */

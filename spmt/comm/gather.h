@@ -9,7 +9,7 @@
 struct uid;
 struct world;
 
-/* Far more than any machine has devices, and still tables that fit. */
+/* Far more than the devices of any machine, and the tables still fit in memory. */
 enum { RANKS_MOST = 1 << 15 };
 
 /*
@@ -23,7 +23,8 @@ int gather_begin(spmt_comm *comm);
  * rank is named at the deadline, in all processes.
  */
 int gather(spmt_comm *comm);
-/* A rank has failed between the two, and its world is broken: a moment for others to hear of it. */
+/* A rank has failed between the two, and its world is broken: gives others a moment to hear of
+   it. */
 void gather_give_up(const spmt_comm *comm);
 
 /* Whether `rank` of comm lives in this process. */
@@ -41,7 +42,7 @@ int gather_memory(spmt_comm *comm);
 int gather_nth(const spmt_comm *comm, int i);
 int gather_rounds(const spmt_comm *comm);
 
-/* With the world's last rank of this process. The world may never have gathered. */
+/* Called with the world's last rank of this process. The world may never have gathered. */
 void gather_close(struct world *world);
 
 /* Tells the ranks that gather in other processes that one here has failed before it could join; ones that

@@ -4,14 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "src/base/status.h"
 #include "comm.h"
+#include "src/base/status.h"
 
 /* ---- which stream it is ---------------------------------------------------------------------- */
 
 #define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
 
-/* Every thread has a stream of its own behind SPMT_STREAM_PER_THREAD. */
+/* SPMT_STREAM_PER_THREAD is another stream in every thread. */
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream)
 {
 	if (stream == comm->stream)
@@ -26,7 +26,7 @@ static bool stream_key_same(const struct stream_key *a, const struct stream_key 
 	return a->id && a->id == b->id;
 }
 
-/* Where streams have no numbers one may be a destroyed one whose handle the other has got. */
+/* Without ids, one may be a destroyed stream whose handle the other reuses. */
 bool stream_key_alike(const struct stream_key *a, const struct stream_key *b)
 {
 	return stream_key_same(a, b) ||
@@ -35,7 +35,8 @@ bool stream_key_alike(const struct stream_key *a, const struct stream_key *b)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* For one that could not be recorded when its work was queued: until it is, its event says nothing. */
+/* Records a mark that could not be recorded when its work was queued; until then its event says
+   nothing. */
 int mark_late(const spmt_comm *comm, struct mark *mark)
 {
 	int rc = 0;

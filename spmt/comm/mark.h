@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Marks behind work in streams, by which others wait for it. A stream may be destroyed before its work has ended, and its handle be
- * the next one's.
+ * Marks behind work in streams, for waiting on that work. A stream may be destroyed before its
+ * work has ended, and the next stream may get its handle.
  */
 #ifndef SPMT_MARK_H
 #define SPMT_MARK_H
@@ -9,14 +9,14 @@
 #include "include/spmt.h"
 #include "src/device/device.h"
 
-/* Which stream that is. */
+/* Identifies a stream. */
 struct stream_key {
 	device_stream stream;
 	uint64_t id; /* 0: its backend has none, and only the handle tells */
 	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
 };
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream);
-/* One stream; or two, where there are no numbers and one has the handle that the other had. */
+/* True for the same stream; without ids also for a stream that reuses the handle of another. */
 bool stream_key_alike(const struct stream_key *a, const struct stream_key *b);
 
 struct mark {
@@ -27,17 +27,19 @@ struct mark {
 };
 
 /*
- * Round the queueing of what the mark is to be behind. First what can fail: the stream at `at` waits for what the mark is behind,
- * unless that is the same stream. Then the mark is behind what is there, if only once its event can be recorded.
+ * Call these before and after queueing the work that the mark follows. mark_ready can fail: it
+ * makes the stream at `at` wait for the earlier work of the mark, unless that is in the same
+ * stream. mark_put cannot fail: it sets the mark behind the work, if need be by recording its
+ * event later.
  */
 int mark_ready(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
 void mark_put(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
 /* The same, but its event is recorded no sooner than somebody looks: behind all that the stream holds by then. */
 void mark_put_late(struct mark *mark, const struct stream_key *at);
 
-/* The stream waits for what the mark is behind, if anything. */
+/* Makes the stream wait for the work that the mark follows, if any. */
 int mark_join(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
-/* Before anybody looks at the event: records it if that is yet to be done. */
+/* Call before using the event: records it if that is still to be done. */
 int mark_late(const spmt_comm *comm, struct mark *mark);
 void mark_drop(const spmt_comm *comm, struct mark *mark);
 

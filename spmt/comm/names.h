@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes by a number in the program goes by its name in a message. */
+/* Names for messages of what is a number in the program. */
 #ifndef SPMT_NAMES_H
 #define SPMT_NAMES_H
 

@@ -5,7 +5,7 @@
 
 #include "src/base/process.h"
 
-/* Many objects a mapping: a mapping each would cost a system call and a page a rank. */
+/* One mapping holds many objects: a mapping for each would cost a system call and a page a rank. */
 #define OBJECT_POOL_BLOCK (64u << 10)
 
 static struct object *object_pool_grow(struct object_pool *pool, size_t size)

@@ -25,7 +25,8 @@ static int say_differs(const spmt_comm *comm, const char *what, const struct spm
 	return fail_call(r->code, what, "rank %d: %s", comm->rank, difference);
 }
 
-/* Of a kernel's own meeting it is known for whom it waited last: the others may be missing as well. */
+/* For a kernel's own meeting only the peer is known for which it waited last; others may be
+   missing as well. */
 static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
 	bool meets = r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER;
@@ -42,7 +43,7 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 		(unsigned long long)r->seen);
 }
 
-/* Both readers hold the world's lock: kernels write no record that is there. */
+/* Both readers hold the world's lock; kernels never overwrite a record that is there. */
 static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmtd_record *out)
 {
 	bool there;
@@ -116,7 +117,7 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *told
 		text_add(t, " %d", told->broke.peer);
 }
 
-/* A wait of a kernel that ended before may be why. Under the world's lock. */
+/* A wait of a kernel that failed before may be the reason. Under the world's lock. */
 static void say_wait_before(const spmt_comm *comm, struct text *t)
 {
 	struct status_saved saved;
@@ -129,7 +130,8 @@ static void say_wait_before(const spmt_comm *comm, struct text *t)
 	status_restore(&saved);
 }
 
-/* Of the ranks of this process one whose own deadline has passed; else one that was told by a peer. Under the world's lock. */
+/* A rank of this process whose own deadline has passed; else one that heard it from a peer. Under
+   the world's lock. */
 static const spmt_comm *find_cause(const spmt_comm *comm)
 {
 	const spmt_comm *cause = NULL;

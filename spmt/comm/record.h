@@ -2,8 +2,8 @@
 #ifndef SPMT_RECORD_H
 #define SPMT_RECORD_H
 
-#include "src/kernels/kernels.h"
 #include "comm.h"
+#include "src/kernels/kernels.h"
 
 /* What a rank's kernels leave for the host, in pinned memory. Behind it lies struct kernel_report. */
 struct signals {
@@ -24,7 +24,7 @@ struct stop_word {
 /* What a kernel of this rank has left behind when it failed: a wait that ended without its word, or a collective whose arguments
    differed; neither breaks the comm. 0 or its code, in words, once. */
 int kernel_failure(spmt_comm *comm, const char *what);
-/* The same, left to be told. 0 for a wait, whose sentence becomes the thread's all the same. */
+/* The same without taking the record. 0 for a wait, but its sentence becomes the thread's. */
 int kernel_looks(spmt_comm *comm, const char *what);
 
 /* A collective or barrier has failed in a stream of some rank of this process: breaks the comm, if nobody has. Any thread. */
@@ -35,7 +35,7 @@ static inline struct kernel_report *kernel_report_of(struct signals *signals)
 	return (struct kernel_report *)(void *)(signals + 1);
 }
 
-/* kernel_failure has something to say. */
+/* Whether kernel_failure will return a failure. */
 static inline bool kernel_left(const spmt_comm *comm)
 {
 	return __atomic_load_n(&comm->signals->record.valid, __ATOMIC_RELAXED) == 2 ||

@@ -10,7 +10,8 @@ struct world;
 
 /* info: what the world is, by the first rank of each process, when it stands; begin: of its init. */
 void report_world(const spmt_comm *comm, int64_t begin);
-/* error: what has broken the world of a process first; called where it breaks, whoever broke it. rank: which found out, -1: not known here. */
+/* error: what broke a world first; called in each process where it breaks, whoever broke it.
+   rank: the one that found out, -1: not known here. */
 void report_broken(const struct world *world, int rank, const struct cause *cause);
 /* The same of a part of a world. */
 void report_part_broken(const spmt_comm *comm, const struct cause *cause);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spinning where there is a CPU for every rank. The scheduler may still leave two of them on one for a second: it hardly moves
- * threads that run in turns. Each would then spin its whole time before the other could do what it waits for.
+ * Spinning where there is a CPU for every rank. The scheduler may still leave two ranks on one
+ * CPU for a second, because it hardly moves threads that alternate. Each would then spin its
+ * whole time before the other could do what it waits for.
  */
 #include <sched.h>
 
@@ -26,7 +27,7 @@ static bool spin_shared(const spmt_comm *comm)
 	return false;
 }
 
-/* For a thread that wakes the scheduler looks for an idle CPU. If there is none, yields have to do. */
+/* When a thread wakes, the scheduler looks for an idle CPU. If there is none, yields have to do. */
 static void spin_part(spmt_comm *comm, int64_t now)
 {
 	_Atomic uint32_t nobody = 0;

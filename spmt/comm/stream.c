@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams a comm has queued work in. quiet must cover that work and nothing the user queued behind
- * it, so what a call queues is followed by an event, one a stream, recorded anew each time. A user
- * may destroy the stream at once, so that it cannot wait for somebody to ask.
+ * The streams in which a comm has queued work. quiet must cover that work and nothing the user
+ * queued behind it, so what a call queues is followed by an event, one a stream, recorded anew
+ * each time. A user may destroy the stream at once, so that it cannot wait for somebody to ask.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,8 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 
 /* ---- noting ---------------------------------------------------------------------------------- */
 
-/* The mark of a stream, or one that can be made its own: those without work are taken over before the table grows. */
+/* The mark of a stream, or one that it can take over: marks without work are reused before the
+   table grows. */
 static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at)
 {
 	struct mark *unset = NULL, *grown;
@@ -51,7 +52,8 @@ static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at)
 	return &grown[comm->nused++];
 }
 
-/* What a graph replays is ordered by who launches it: an event of a capture is none outside it. */
+/* Whoever launches a graph orders its work: an event of a capture has no meaning outside the
+   graph. */
 static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
 	*reserved = (struct reserved){ .at = { .stream = stream } };
@@ -66,8 +68,8 @@ static bool collective_is_own(const spmt_comm *comm)
 	return comm->collective.set && comm->collective.at.stream == comm->stream;
 }
 
-/* A mark that has work is put again behind more of the same stream. If that may be another stream of the same handle, what is
-   to be queued waits for the work of the old one. */
+/* A mark that has work moves behind new work of the same stream. If the stream may be another one
+   with the same handle, the new work waits for the old. */
 int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
 	stream_look(comm, stream, reserved);
@@ -119,7 +121,7 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Kernels keep the same deadline and know what they wait for: they get the first word. */
+/* Kernels keep the same deadline and know what they wait for, so they report first. */
 #define GRACE_MS(ms) ((ms) / 8 + 400)
 
 /* One deadline for all streams of a call. */
@@ -201,7 +203,7 @@ static struct mark *user_mark(spmt_comm *comm, size_t i)
 	return i == comm->nused && !collective_is_own(comm) ? &comm->collective : NULL;
 }
 
-/* Waits for the work of all marks, and forgets what has ended. What could not be waited for, for whatever reason, stays. */
+/* Waits for the work of all marks, and forgets what has ended. A mark whose wait failed stays. */
 static int used_wait(spmt_comm *comm, struct drain *p)
 {
 	struct status_saved first;
@@ -232,7 +234,7 @@ static int own_wait(spmt_comm *comm, struct drain *p)
 	return rc;
 }
 
-/* What is left for the next quiet. */
+/* Counts what is left for the next quiet. */
 static void used_count(spmt_comm *comm)
 {
 	const struct mark *mark;
@@ -242,7 +244,7 @@ static void used_count(spmt_comm *comm)
 		comm->streamed |= mark->set;
 }
 
-/* The silent codes in words. */
+/* Adds a sentence to codes that come without one. */
 static int streams_failed(spmt_comm *comm, const char *what, const struct drain *p, int rc)
 {
 	int64_t ms = comm_timeout(comm);
@@ -259,7 +261,7 @@ static int streams_failed(spmt_comm *comm, const char *what, const struct drain 
 		(long long)(ms / 1000), (long long)(ms % 1000 / 100));
 }
 
-/* Whoever queued it, work that goes on is for the next quiet to wait for. */
+/* The next quiet waits for work that goes on, whoever queued it. */
 int stream_drain(spmt_comm *comm, const char *what)
 {
 	struct drain p = drain_of(comm, what);
@@ -299,7 +301,7 @@ int streams_quiet(spmt_comm *comm, const char *what)
 		rc = streams_failed(comm, what, &p, rc);
 	if (!rc)
 		rc = kernel_failure(comm, what);
-	/* What broke the world is the cause of whatever failed here. */
+	/* If the world is broken, that is the cause of what failed here. */
 	return rc && comm_is_broken(comm) ? comm_broken(comm, what) : rc;
 }
 

@@ -5,7 +5,7 @@
 
 #include "comm.h"
 
-/* The stream meant by a user's argument. */
+/* The stream that a user's argument means. */
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
 
 /*
@@ -23,24 +23,24 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
    one inbox. */
 int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved);
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
-/* Instead, of a call that has queued nothing but order, and may still fail. */
+/* The same for a call that has queued only an order, no work, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
 
 /* What is reserved waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, const struct reserved *reserved);
 /* What is reserved waits for all that this comm has issued: spmt_quiet_on_stream in the name of `what`. */
 int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reserved);
-/* Waits for all of them; the first failure of what ran there. */
+/* Waits for all these streams; returns the first failure of what ran there. */
 int streams_quiet(spmt_comm *comm, const char *what);
-/* Waits for the comm's own. */
+/* Waits for the comm's own stream. */
 int stream_drain(spmt_comm *comm, const char *what);
 
-/* When a comm that ends stops waiting, in process_now()'s time. */
+/* The time (of process_now()) at which an ending comm stops waiting. */
 int64_t streams_deadline(const spmt_comm *comm);
-/* Of a broken world, too, for devices and no rank: before anything that queued work uses is
+/* Waits for the devices, also in a broken world, before anything that queued work uses is
    released. False: some work goes on. */
 bool streams_settle(spmt_comm *comm, int64_t deadline);
-/* After one that was false: what went on then has ended, or failed. */
+/* After that returned false: whether the work has ended or failed by now. */
 bool streams_ended(spmt_comm *comm);
 /* release(arg) becomes the last piece of work in comm's own stream, behind what the others hold. For hosts only: vendors let no
    call of theirs be made from a stream. False: there is no memory for it, and it is never called. */

@@ -13,9 +13,9 @@
 #define KERNEL_BLOCK 512
 
 /*
- * A vendor's free waits for the whole device, kernels that wait for a peer included. So what a call
- * needs of device or pinned memory is kept by the slot until the world's end and used again, by
- * whichever of the rank's comms asks next.
+ * A vendor's free waits for the whole device, including kernels that wait for a peer. So the slot
+ * keeps the device and pinned memory of calls until the world ends, and the next comm of the rank
+ * that asks reuses it.
  */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ void table_close(spmt_comm *comm, struct kernel_table *table)
 
 /* ---- pinned memory --------------------------------------------------------------------------- */
 
-/* Heads a block; guarded by the slot's lock but for what never changes. */
+/* The head of a block. The slot's lock guards what changes. */
 struct pinned {
 	struct pinned *next; /* of the slot */
 	void *dev;
@@ -153,7 +153,7 @@ static void pinned_give(struct slot *slot, struct pinned *p)
 	pthread_mutex_unlock(&slot->lock);
 }
 
-/* What is outgrown stays taken: a kernel that outlived its call may still write there. */
+/* The smaller block stays taken: a kernel that outlived its call may still write there. */
 int scratch_room(spmt_comm *comm, size_t size)
 {
 	return comm->scratch && comm->scratch->size >= size

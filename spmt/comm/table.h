@@ -44,7 +44,7 @@ int kernel_queue_wide(spmt_comm *comm, const struct kernel *kernel, const void *
 	unsigned blocks, device_stream stream);
 
 struct slot;
-/* With the slot, whose device is still open: everything. */
+/* Frees everything of the slot, whose device is still open. */
 void tables_drop(struct slot *slot);
 
 #endif

@@ -38,7 +38,7 @@ static int wait_spin(spmt_comm *comm, struct spmtd_pause *p)
 	return 0;
 }
 
-/* Counted among the sleepers from here on; the caller looks once more before it sleeps. */
+/* From here on the rank counts as a sleeper; the caller looks once more before it sleeps. */
 static int wait_announce(spmt_comm *comm, struct spmtd_pause *p)
 {
 	struct wake_counter *counter = own_wake_counter(comm);
@@ -89,7 +89,7 @@ static int wait_sleep(
 	return 0;
 }
 
-/* In a world that stood when the caller looked: what it breaks with is for the caller to say. */
+/* Called in a world that was whole; if it breaks, the caller reports the cause. */
 static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_for *wait,
 	const struct spmt_view *kernel)
 {
@@ -139,7 +139,7 @@ static spmt_comm *comm_of(const struct spmt_view *v)
 	return ((const struct comm_host *)(const void *)v->host)->comm;
 }
 
-/* A kernel has no sentence to leave: its record tells. */
+/* A kernel leaves a record and no sentence. */
 static int kernel_pause(const struct spmt_view *v, struct spmtd_pause *p)
 {
 	static const struct wait_for wait = { .name = "a kernel", .kernel = true };
@@ -160,7 +160,8 @@ static void kernel_wake(const struct spmt_view *v, int32_t pe)
 	wake_stored(comm_of(v)->wake_counters[pe]);
 }
 
-/* In words, for who synchronises with the stream: here the world breaks at once. */
+/* Records the sentence for whoever synchronises with the stream. On the host backend the world
+   breaks at once. */
 static void kernel_has_ended(const struct spmt_view *v, int code)
 {
 	static const char what[] = "work in a stream";

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/process.h"
 #include "comm.h"
+#include "src/base/process.h"
 
 enum { WAIT_FREE, WAIT_WRITTEN, WAIT_SHOWN, WAIT_PHASES = 4 };
 
@@ -44,7 +44,7 @@ static struct waiting *waits_owned(const spmt_comm *comm, const void *owner)
 	return NULL;
 }
 
-/* True: the place is this thread's, to be written. What has ended is overwritten. */
+/* True: this thread may write the place. Ended waits are overwritten. */
 static bool waits_claim(struct waiting *w)
 {
 	uint32_t state = atomic_load_explicit(&w->state, memory_order_relaxed), phase;
@@ -169,7 +169,7 @@ PRINTF(2, 3) static void waits_text_add(struct waits_text *t, const char *fmt, .
 	t->used = MIN_OF(t->used + (size_t)MAX_OF(n, 0), sizeof(t->bytes) - 1);
 }
 
-/* Waits that go on before those that were given up, the thread's own before a kernel's; then the later one. */
+/* Prefers waits that go on to those given up, the thread's own to a kernel's, then the later one. */
 static int64_t wait_weight(const struct wait_seen *s)
 {
 	return s->until ? s->until : s->kind & WAIT_KERNEL ? INT64_MAX - 1 : INT64_MAX;
@@ -191,7 +191,7 @@ static bool wait_heaviest(const spmt_comm *comm, int pe, int64_t since, struct w
 	return found;
 }
 
-/* Names of some ranks must not crowd out what follows. */
+/* Leaves room for what follows the names of ranks. */
 #define WAITS_ROOM_FOR_ONE 96
 
 void waits_add(struct waits_text *text, const spmt_comm *comm, int pe, int64_t since)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the ranks of a world wait in, for others to read: for a rank whose deadline passes, in the same process or in another, and for
- * spmt-info --waits. It lies in the world's control block, so it has no pointers; a wait shows it when it goes to sleep, never before.
- * What other processes wrote may be anything: readers take it as text and numbers, never as a place.
+ * The calls in which the ranks of a world wait, for others to read: a rank whose deadline passes,
+ * in any process, and spmt-info --waits. It lies in the world's control block, so it has no
+ * pointers; a wait shows it when it goes to sleep, never before. What other processes wrote may
+ * be anything: readers take it as text and numbers, never as a place.
  */
 #ifndef SPMT_WAITS_H
 #define SPMT_WAITS_H
@@ -60,11 +61,12 @@ struct wait_seen {
 	int64_t since, until;
 };
 
-/* The rank takes its place in its comm's control block: who it is, for readers. */
+/* The rank enters its process and number in its comm's control block, for readers. */
 void waits_join(spmt_comm *comm);
 
-/* Before each sleep of a wait, `owner` being an address of its own; the first shows it, the others renew what it has seen. A rank
-   that waits in more calls than there are places shows the first ones. */
+/* Called before each sleep of a wait; `owner` is an address that identifies the wait. The first
+   call shows it, later ones update the value seen. A rank that waits in more calls than there are
+   places shows the first ones. */
 void waits_show(spmt_comm *comm, const void *owner, const struct wait_for *wait);
 /* The wait has ended, shown or not; and likewise by its deadline, which is remembered until the place is needed. */
 void waits_hide(spmt_comm *comm, const void *owner);

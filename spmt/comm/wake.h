@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What wakes a rank that sleeps on words of its memory. */
+/* The wake counter of a rank that sleeps on words of its memory. */
 #ifndef SPMT_WAKE_H
 #define SPMT_WAKE_H
 
@@ -7,18 +7,18 @@
 
 #include "src/base/base.h"
 
-/* Sleeping on words of a rank's memory: a waiter counts itself in, looks once more, and sleeps until
-   it wakes. A rank has one, in its world: who stores does not know through which comm it waits. */
+/* To sleep on words of a rank's memory, a waiter counts itself among the sleepers, looks once
+   more, and sleeps until `wakes` changes. A rank has one counter, in its world: whoever stores
+   does not know through which comm the rank waits. */
 struct wake_counter {
 	_Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
 	_Atomic uint32_t wakes;
 };
 
-/* Wakes what sleeps on a rank's words. The caller's store is ordered before the look at the
-   sleepers. */
+/* Wakes all sleepers. The caller has looked for them after its store. */
 void wake_sleepers(struct wake_counter *counter);
 
-/* A store to a rank's memory has been made: wake its sleepers if there are any. One fence, one
+/* Called after a store to a rank's memory: wakes its sleepers, if there are any. One fence, one
    load. */
 static inline void wake_stored(struct wake_counter *counter)
 {

@@ -9,13 +9,13 @@
 #include "comm.h"
 #include "gather.h"
 #include "record.h"
+#include "report.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
-#include "report.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
@@ -55,8 +55,8 @@ static int world_room(struct world *w, int nranks)
 
 	if (old && old->capacity >= nranks)
 		return 0;
-	/* Not mem_free'd when outgrown: a lookup may be reading it. Doubling bounds what is
-	   kept. */
+	/* The outgrown directory is kept, because a lookup may be reading it. Doubling bounds
+	   what is kept. */
 	nranks = old ? MAX_OF(nranks, 2 * old->capacity) : nranks;
 	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->entries[0]));
 	if (!dir)
@@ -169,7 +169,7 @@ static void world_break_last(struct world *w, int code)
 	world_break(w, &cause);
 }
 
-/* Why rank may not join; a world in the making hears of it, a living one is left alone. */
+/* Why rank may not join. That breaks a world in the making, but not a complete one. */
 static int world_admit(struct world *w, int rank, int nranks)
 {
 	struct control *control = atomic_load(&w->control);
@@ -270,7 +270,8 @@ void comm_stop(const spmt_comm *comm)
 		__atomic_store_n(&stop_word->stop, 1, __ATOMIC_RELEASE);
 }
 
-/* What follows from a broken world in this process, for comms split from it, too. */
+/* Breaks the comms of a broken world in this process, those split from it included, and wakes
+   their ranks. */
 static void comms_break(struct world *world, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
@@ -291,7 +292,8 @@ static void comms_break(struct world *world, const struct cause *cause)
 		wake_sleepers(&control->rows[i].wake_counter);
 }
 
-/* rank: of this process, which found out; -1: another's. Each process tells once, and what came first, which may be another's. */
+/* rank: the one of this process that found out; -1: one of another process. Each process logs
+   once, and logs the first cause, which may come from another process. */
 static void break_here(struct world *world, int rank, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
@@ -408,7 +410,7 @@ void world_comm_unlist(spmt_comm *comm)
 
 /* ---- leaving ------------------------------------------------------------------------------- */
 
-/* In a broken world nobody waits for those who have mapped its memory. */
+/* In a broken world nobody waits until others have unmapped its memory. */
 static void slot_close(struct slot *s, bool broken)
 {
 	s->heap.retire = broken && s->export.n;
@@ -439,8 +441,9 @@ void world_leave(spmt_comm *comm)
 	struct world *w = comm->world;
 
 	pthread_mutex_lock(&t->lock);
-	/* A world that ended in order gives its name back with the first to leave, who may be in the
-	   next world of this name before the last has left. Late ranks of a broken one must find it. */
+	/* A world that ended in order gives up its name with the first rank that leaves: that
+	   rank may join the next world of this name before the last has left. Late ranks of a
+	   broken world must still find it. */
 	if (!(atomic_load(&comm->control->gate) & GATE_BROKEN))
 		world_unname(w);
 	world_lose(w);

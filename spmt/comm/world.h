@@ -104,7 +104,8 @@ void world_unpublish(spmt_comm *comm);
 /* A comm split from another: busy and empty, NULL: no memory; and back. */
 spmt_comm *world_comm_take(void);
 void world_comm_give(spmt_comm *comm);
-/* From here on the comm breaks with its world, and at once if that has broken; until it is taken off. */
+/* From here on the comm breaks together with its world, at once if that is broken; until it is
+   taken off the list. */
 void world_comm_list(spmt_comm *comm);
 void world_comm_unlist(spmt_comm *comm);
 
@@ -112,11 +113,11 @@ void world_comm_unlist(spmt_comm *comm);
 void world_post_failure(const struct uid *uid, int code);
 /* Breaks the world for all its ranks, wherever they are, and stops their kernels. */
 void world_break(struct world *world, const struct cause *cause);
-/* The part that concerns this process: for what other processes have told. */
+/* Breaks it in this process only: for what other processes have reported. */
 void world_break_here(struct world *world, const struct cause *cause);
 
-/* Breaks what comm stands for: the world, and with it all comms split from it; or a split comm, for
-   its ranks alone. Any thread while comm cannot end. */
+/* Breaks the world of a world's comm, and with it all comms split from it; a split comm breaks
+   for its ranks alone. Any thread while comm cannot end. */
 void comm_break(spmt_comm *comm, const struct cause *cause);
 /* The same, by what this thread has failed with. */
 void comm_break_last(spmt_comm *comm, int code);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One uid for ranks that were given none. The ranks of a process that join the same world are a party: the
- * first to come finds the uid for all of them, from the user's bootstrap, or derives it from what the
- * launcher's job shares. A rank that comes again begins the next world, or joins those who have begun it.
+ * One uid for ranks that were not given one. The ranks of a process that join the same world are
+ * a party: the first to come finds the uid for all of them, from the user's bootstrap, or derives
+ * it from what the launcher's job shares. A rank that comes again begins the next world, or joins
+ * those who have begun it.
  */
 #include "launch.h"
 
@@ -141,7 +142,7 @@ static bool party_awaits(const struct party *p, const void *key, int position)
 	return p->key == key && (position < 0 || (position < p->members && !p->taken[position]));
 }
 
-/* The oldest that the rank at `position` has not been to; else the end of the list. */
+/* The oldest party that the rank at `position` has not joined; else the end of the list. */
 static struct party **party_find(struct launch_state *s, const void *key, int position)
 {
 	struct party **at = &s->parties;
@@ -212,7 +213,7 @@ static struct party *party_of(struct launch_state *s, const struct spmt_attr *at
 
 /* ---- the sources --------------------------------------------------------------------------- */
 
-/* All with the lock held, which is given up while they wait. */
+/* All are called with the lock held and release it while they wait. */
 static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
 	struct uid *uid, struct job_info *launch)
 {

@@ -12,8 +12,8 @@ struct job_info {
 	int local; /* processes of this node before this one */
 };
 
-/* What this library knows of the user's struct. `what` and `name` begin the sentence. On failure *attr is
-   written where given->size is one that ever was. */
+/* Copies what this library knows of the user's struct. `what` and `name` begin the sentence. On
+   failure *attr is written where given->size is one that ever was. */
 int attr_take(
 	const char *what, const char *name, const struct spmt_attr *given, struct spmt_attr *attr);
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking the launcher's server. libpmix blocks for as long as it likes, so a thread of its own asks and
- * the ranks wait for it, each until its deadline; what comes too late serves the next to ask.
+ * Asks the launcher's server. libpmix may block without limit, so a thread of its own asks, and
+ * each rank waits for that thread until its deadline. A late answer serves the next rank that
+ * asks.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "launch_state.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
-#include "launch_state.h"
 
 #define END_MS 2000 /* longest that the end of the process waits for the server */
 
@@ -44,7 +45,7 @@ static void *leave_server(void *arg)
 	return NULL;
 }
 
-/* A launcher takes a client that ends without a word for a failed one. */
+/* A launcher treats a client that ends without PMIx_Finalize as failed. */
 static void at_exit(void)
 {
 	struct launch_state *s = launch_state();
@@ -158,7 +159,7 @@ int server_ask(
 	int rc = 0;
 
 	while (!rc && v->state != SERVER_KNOWN) {
-		/* A failure counts if it began after this rank had come. */
+		/* A failure counts only if its request began after this rank came. */
 		if (v->state == SERVER_IDLE && v->begun > came)
 			rc = fail_with_call(v->code, "spmt_init", v->sentence);
 		else if (v->state == SERVER_IDLE)

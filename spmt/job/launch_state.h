@@ -5,9 +5,9 @@
 
 #include <pthread.h>
 
-#include "src/base/status.h"
-#include "pmix.h"
 #include "launch.h"
+#include "pmix.h"
+#include "src/base/status.h"
 
 /* The launcher's server, asked once for bytes that all processes of the job share: the uid of which those of
    the worlds are derived. */

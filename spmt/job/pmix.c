@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "include/spmt.h"
-#include "src/device/gpu/vendor.h"
 #include "src/base/status.h"
+#include "src/device/gpu/vendor.h"
 
 #define KEY "spmt.uid"
 #define VERSION_LEAST 3
@@ -26,7 +26,7 @@ static void doing(struct pmix *p, const char *call)
 	atomic_store_explicit(&p->doing, call, memory_order_release);
 }
 
-/* Closes what doing() began. */
+/* Ends what doing() began. */
 static int done(struct pmix *p, int status)
 {
 	const char *call = atomic_exchange(&p->doing, NULL), *text;
@@ -44,7 +44,7 @@ static int done(struct pmix *p, int status)
 		call, text, status);
 }
 
-/* "OpenPMIx 4.2.2, .." A version nobody can read is taken for a new one. */
+/* "OpenPMIx 4.2.2, .." A version that cannot be parsed counts as a new one. */
 static int version_of(const char *text)
 {
 	size_t at = text ? strcspn(text, "0123456789") : 0;
@@ -61,7 +61,7 @@ static void value_free(pmix_value_t *value)
 	free(value);
 }
 
-/* A count that the server says of `rank`; -1: it does not, or no sensible one. */
+/* A count that the server has for `rank`; -1: it has none, or no sensible one. */
 static int64_t pmix_number(struct pmix *p, uint32_t rank, const char *key)
 {
 	pmix_proc_t proc = p->self;
@@ -107,7 +107,8 @@ static int pmix_load(struct pmix_api *api, const char *path)
 	return 0;
 }
 
-/* Who this process is. Where the server knows nothing of nodes, all processes count as alone on theirs. */
+/* Finds out who this process is. Where the server knows nothing of nodes, each process counts as
+   alone on its node. */
 static int pmix_identify(struct pmix *p)
 {
 	int64_t size = pmix_number(p, (uint32_t)PMIX_ALL_RANKS, PMIX_KEY_JOB_SIZE);

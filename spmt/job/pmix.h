@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 
-#include "src/base/base.h"
 #include "abi_pmix.h"
+#include "src/base/base.h"
 
 struct pmix {
 	struct pmix_api api;

@@ -8,7 +8,7 @@
 #define CARD_MAGIC 0x647261632d6d7073ull /* "spm-card" */
 #define CARD_VERSION 1u
 
-/* What each process tells the others. */
+/* What each process sends to the others. */
 struct card {
 	uint64_t magic;
 	uint32_t version;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The way back, written once: of a comm, however far it got, and of those split from it. */
+/* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
 #include "peer.h"
 #include "split.h"
@@ -7,15 +7,15 @@
 #include "spmt/calls/register.h"
 #include "spmt/calls/sync.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-/* Nobody is in a call on it any more. */
+/* Closes comm to calls and waits until nobody is in one. */
 static void comm_close(spmt_comm *comm)
 {
 	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
@@ -26,7 +26,7 @@ static void comm_close(spmt_comm *comm)
 	comm->survivors = NULL;
 }
 
-/* Nothing of its peers' is mapped afterwards. */
+/* Unmaps everything of its peers. */
 static void comm_unmap(spmt_comm *comm)
 {
 	mems_drop(comm);
@@ -50,7 +50,8 @@ static void comm_release(spmt_comm *comm)
 
 /* ---- a comm and those split from it, which end with it ------------------------------------------ */
 
-/* False: some work goes on. A kernel in one comm's stream may use another's view, so that all stay or none does. */
+/* False: some work goes on. A kernel in one comm's stream may use another's view, so all comms
+   stay or none does. */
 static bool tree_close(spmt_comm *root)
 {
 	int64_t deadline = streams_deadline(root);
@@ -90,7 +91,7 @@ static void tree_release(spmt_comm *root)
 	comm_release(root);
 }
 
-/* On the thread of the last stream that has come to its end. */
+/* Runs on the thread of the last stream that ends. */
 static void tree_left(void *arg)
 {
 	spmt_comm *root = arg;
@@ -116,7 +117,7 @@ static void tree_hand_over(spmt_comm *root)
 	tree_left(root);
 }
 
-/* Those that are deferred are looked at again whenever a rank comes or goes. */
+/* Looks at the deferred comms again, whenever a rank comes or goes. */
 void comms_release(void)
 {
 	spmt_comm *comm = world_deferred(), *next;
@@ -154,7 +155,7 @@ void comm_destroy(spmt_comm *comm)
 	status_restore(&saved);
 }
 
-/* What broke a comm that was split from another is not the other's failure. */
+/* A failure that broke a split comm is not a failure of its parent. */
 static int quiet_one(spmt_comm *comm)
 {
 	return atomic_load(&comm->control->stop) ? 0 : quiet_all(comm, "spmt_finalize");
@@ -178,8 +179,8 @@ static int tree_quiet(spmt_comm *root)
 	return rc;
 }
 
-/* Where others wait in another call for this rank, that call knows who is missing: the same deadline ends
-   it first. */
+/* If others wait for this rank in another call, that call names who is missing: the same deadline
+   ends it first. */
 static void finalize_deadline(spmt_comm *comm)
 {
 	int64_t ms = comm_timeout(comm);
@@ -216,8 +217,8 @@ int spmt_finalize(spmt_comm *comm)
 	if (!broken) {
 		finalize_deadline(comm);
 		rc = meet(comm, &record);
-		/* Somebody is elsewhere: what the others do next would wait for a rank that is
-		   gone. */
+		/* Somebody is in another call: what the others do next would wait for a rank that
+		   is gone. */
 		if (rc)
 			comm_break_last(comm, rc);
 	}

@@ -6,7 +6,7 @@
 
 /* Undoes a comm, however far it got, and before it those split from it. Peers are done with it, or it is broken. */
 void comm_destroy(spmt_comm *comm);
-/* What was left because work went on there, and has ended since. */
+/* Releases what was left because of unfinished work that has ended since. */
 void comms_release(void);
 
 #endif

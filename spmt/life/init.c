@@ -72,7 +72,7 @@ static int device_missing(const spmt_comm *comm, int rank, int dev, int count)
 		comm->backend->name, count, hint);
 }
 
-/* An ordinal that the user named needs nobody else to be judged. */
+/* An ordinal that the user gave can be checked without the other ranks. */
 static int named_device(const spmt_comm *comm)
 {
 	int dev = own_info(comm)->device, count, rc = comm->backend->count(&count);
@@ -179,7 +179,8 @@ static int open_device(spmt_comm *comm)
 	comm->units = desc.units;
 	memcpy(own_info(comm)->uuid, desc.uuid, sizeof(desc.uuid));
 	memcpy(own_info(comm)->pci, desc.pci, sizeof(desc.pci));
-	/* Pinning memory waits for a device whose kernels wait for a peer: now there are none of ours. */
+	/* To pin memory waits for the device, whose kernels may wait for a peer: now no kernel of
+	   ours runs. */
 	if (!comm_cpu_access(comm)) {
 		rc = scratch_room(comm, 1);
 		if (rc)
@@ -274,7 +275,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	if (!devs)
 		return fail_call(-ENOMEM, "spmt_init",
 			"rank %d: out of memory for a list of devices", comm->rank);
-	/* Red zones are not the user's: who takes the whole heap in a few blocks still can. */
+	/* Red zones are extra room, so that a user can still take the whole heap in a few blocks. */
 	config.check = checks(env);
 	config.size += config.check ? CHECK_ROOM : 0;
 	config.peers = devs;
@@ -313,7 +314,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 
 /* ---- init ---------------------------------------------------------------------------------- */
 
-/* A step that this rank failed: the world hears of it, so that nobody waits for this rank. */
+/* This rank failed a step: breaks the world, so that nobody waits for this rank. */
 static int init_failed(spmt_comm *comm, int rc)
 {
 	if (rc == -ECANCELED) /* a move waited in vain: somebody else was first */
@@ -375,7 +376,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	return rc;
 }
 
-/* A rank that could not join: those who wait for it hear of it, wherever they are. */
+/* A rank could not join: tells those who wait for it, wherever they are. */
 static void init_refused(const struct uid *uid, int nranks, int rc)
 {
 	world_post_failure(uid, rc);
@@ -445,7 +446,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		goto err;
 	linked.status = routes_write(c);
 	peers_reach(c, &linked);
-	/* Visible before the last agreement, so that nothing that can fail follows it. */
+	/* Published before the last agreement, because nothing that can fail may follow it. */
 	world_publish(c);
 	rc = meet(c, &linked);
 	if (rc)

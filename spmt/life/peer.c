@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A link a peer: routes selected from what the ranks told and what the driver says of each pair,
-   then attached. */
+/* One link a peer: routes are selected from what the ranks published and what the driver says of
+   each pair, and then attached. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 /*
  * The peer's device as this process numbers it. Ordinals of another process mean nothing here
- * (CUDA_VISIBLE_DEVICES), identities do; a device that is not to be seen here has a number of its own
+ * (CUDA_VISIBLE_DEVICES), but identities do. A device that is not visible here gets a number
  * beyond the others.
  */
 static int peer_device(const spmt_comm *comm, const struct rank_info *peer)
@@ -94,7 +94,7 @@ static int link_attach(
 	return link->map->attach(link, comm->backend, comm->dev, peer);
 }
 
-/* What a link says of its comm. */
+/* Fills what a link knows of its comm. */
 static struct link *link_begin(spmt_comm *comm, int pe, int peer_dev)
 {
 	struct link *link = &comm->links[pe];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A link a peer: made in init, undone in finalize. */
+/* One link a peer: made in init, undone in finalize. */
 #ifndef SPMT_PEER_H
 #define SPMT_PEER_H
 
@@ -7,11 +7,11 @@
 #include "spmt/comm/meet.h"
 
 int peers_link(spmt_comm *comm);
-/* Each tells every peer where it sees the peer's heap; behind a meeting each hears. */
+/* Each rank publishes where it sees each peer's heap; after a meeting each collects. */
 int peers_publish(spmt_comm *comm);
 int peers_collect(spmt_comm *comm);
-/* For a comm split from another: the parent's maps, movers of its own. areas: by rank, where its
-   library area begins in the heap. */
+/* For a comm split from another: it shares the parent's maps and has its own movers. areas: by
+   rank, where its library area begins in the heap. */
 int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks);
 /* Each brings to a meeting the first peer that its kernels do not reach; behind it, which met has had and where comm's ranks have
    these numbers (NULL: the same), all know of one. */

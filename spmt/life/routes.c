@@ -69,7 +69,7 @@ static int fd_append(const spmt_comm *comm, int fd, const char *path, const char
 
 	if (fstat(fd, &s))
 		return not_written(comm, path, errno, strerror(errno));
-	/* whose reader may go, which is a SIGPIPE, or not read */
+	/* its reader may close it, which raises SIGPIPE, or not read */
 	if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
 		return not_written(comm, path, EINVAL, "a pipe or a socket: it has to be a file");
 	done = write_unsignalled(fd, text, size);
@@ -120,6 +120,7 @@ int routes_write(spmt_comm *comm)
 	else
 		last = ++w->routes_ranks == here;
 	pthread_mutex_unlock(&w->lock);
-	/* All have come, so that nobody else touches them; and a file may be slow. */
+	/* Without the lock, as a file may be slow: all ranks have come, so nobody else touches
+	   the rows. */
 	return last ? file_append(comm, env->routes, w->routes, w->routes_size) : rc;
 }

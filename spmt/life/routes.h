@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Telling routes to the outside. */
+/* Writing routes to a file. */
 #ifndef SPMT_ROUTES_H
 #define SPMT_ROUTES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks from one thread: a thread a rank, made and joined here. */
+/* Ranks from one thread: creates and joins a thread for each rank. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-/* n pieces of work at once; the first failure in time is kept with its sentence. */
+/* Runs n pieces of work at once; the first failure is kept with its sentence. */
 struct crew {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t begin;
@@ -46,8 +46,8 @@ static void crew_failed(struct crew *crew, int code)
 	pthread_mutex_unlock(&crew->lock);
 }
 
-/* The thread was cancelled, or left by pthread_exit, inside fn: the others hear of it at once, as
-   they may wait for its rank without a deadline. */
+/* The thread was cancelled, or called pthread_exit, inside fn. The others are told at once,
+   because they may wait for its rank without a deadline. */
 static void worker_gone(void *arg)
 {
 	const struct worker *w = arg;
@@ -66,7 +66,7 @@ static void worker_gone(void *arg)
 	}
 }
 
-/* The user's part of the work, which alone can be cancelled. */
+/* Calls the user's fn, the only part that can be cancelled. */
 static int worker_call(struct crew *crew, int i)
 {
 	struct worker w = { .crew = crew, .index = i };
@@ -80,8 +80,8 @@ static int worker_call(struct crew *crew, int i)
 	return rc;
 }
 
-/* Nobody begins until all threads are there: a rank that came alone would wait for the others
-   until its deadline. */
+/* Nobody begins until all threads exist: a single rank would wait for the others until its
+   deadline. */
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
@@ -128,7 +128,8 @@ static int crew_hire(struct worker *workers, struct crew *crew, int *hired)
 	return 0;
 }
 
-/* `left` is told of every thread that has ended. The crew lives on the caller's stack: the caller is not cancelled. */
+/* `left` is called for every thread that has ended. The crew lives on the caller's stack: the
+   caller is not cancelled. */
 static int crew_run(struct crew *crew, void (*left)(struct crew *crew, int i))
 {
 	struct worker *workers = mem_calloc((size_t)crew->n, sizeof(*workers));
@@ -162,7 +163,7 @@ static int crew_hold(struct crew *crew, const spmt_uid *uid, int nranks)
 	return rc ? rc : world_hold(crew->what, &crew->uid, nranks, &crew->world);
 }
 
-/* A rank need not get as far as to name the world that it was to join. */
+/* A rank may fail before it names the world that it was to join. */
 static int crew_init(struct crew *crew, int i, const struct spmt_attr *attr)
 {
 	int rc = spmt_init(attr, &crew->comms[i]);
@@ -283,7 +284,7 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 	return rc;
 }
 
-/* No uid anywhere, and no more ranks than these: a new world. */
+/* No uid was given, and there are no other ranks: makes a new world. */
 static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 {
 	int above = -1, rc;
@@ -305,7 +306,8 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 	return rc;
 }
 
-/* The world of attrs that agree on one; others find out by themselves. */
+/* Holds the world if all attrs name the same number of ranks; otherwise the ranks find out by
+   themselves. */
 static int attrs_hold(struct crew *crew, int n, const struct spmt_attr *attrs)
 {
 	if (attrs[0].nranks < 1 || !attrs[0].uid)

@@ -11,14 +11,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "src/base/mem.h"
-#include "src/base/process.h"
-#include "src/base/status.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
-#include "src/base/futex.h"
 #include "spmt/comm/record.h"
+#include "src/base/futex.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
 
 #define DEATH_LOOK_NS (20 * 1000000ll) /* death makes no noise: look for it so often */
 
@@ -37,7 +37,7 @@ static uint32_t decided_round(uint64_t decided)
 	return (uint32_t)(decided >> 32);
 }
 
-/* It will not come, or has come and died. */
+/* True if it will not come, or has come and died. */
 static bool is_gone(const spmt_comm *comm, int pe)
 {
 	struct world *w = comm->world;
@@ -47,7 +47,7 @@ static bool is_gone(const spmt_comm *comm, int pe)
 		(boot && !bootstrap_is_alive(boot, w->process[comm_world_rank(comm, pe)]));
 }
 
-/* Those who have come and live; returns how many may still come. */
+/* Collects those who have come and live; returns how many may still come. */
 static int count_missing(const spmt_comm *comm, uint64_t *set)
 {
 	int missing = 0;
@@ -71,7 +71,7 @@ static void wake_others(struct control *control)
 	futex_wake_all(&control->coming);
 }
 
-/* Makes what this rank has seen the decision of its round, unless there is one. */
+/* Makes what this rank has seen the decision of its round, unless there is one already. */
 static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
 {
 	struct control *control = comm->control;
@@ -84,7 +84,7 @@ static void decide(spmt_comm *comm, const uint64_t *set, uint64_t before)
 	wake_others(control);
 }
 
-/* Until this round is decided; by this rank if nobody is to be waited for any more. */
+/* Waits until this round is decided. This rank decides if there is nobody left to wait for. */
 static void settle_round(spmt_comm *comm, uint64_t *set)
 {
 	struct control *control = comm->control;
@@ -108,7 +108,7 @@ static void settle_round(spmt_comm *comm, uint64_t *set)
 	waits_hide(comm, set);
 }
 
-/* Into set: who goes on. False: this rank does not. */
+/* Writes who goes on into set. False: this rank does not. */
 static bool outcome(const spmt_comm *comm, uint64_t *set)
 {
 	struct control *control = comm->control;
@@ -121,7 +121,7 @@ static bool outcome(const spmt_comm *comm, uint64_t *set)
 	votes = control_votes(control, (int)by, comm->nranks);
 	for (size_t i = 0; i < control_set(comm->nranks); i++)
 		set[i] = atomic_load_explicit(&votes[i], memory_order_acquire);
-	/* They write again only in a later round, which is past this rank. */
+	/* A rank writes its votes again only in a later round; the check below detects that. */
 	return decided_round(decided) == comm->shrinks &&
 		atomic_load(&control->decided) == decided && in_set(set, comm->rank);
 }
@@ -167,15 +167,15 @@ static int came_too_late(const spmt_comm *comm)
 		"rank %d came too late: the others go on without it", comm->rank);
 }
 
-/* Its place among the survivors is lost for good. */
+/* The rank cannot rejoin the survivors. */
 static int leave_out(spmt_comm *comm)
 {
 	comm->survivors[comm->rank / 64] &= ~(1ull << comm->rank % 64);
 	return came_too_late(comm);
 }
 
-/* Survivors agree by what stands in the memory that they share. A process that went wrong may have written anything there, its own
-   last words or what others have to say. */
+/* Survivors agree through the memory that they share. A faulty process may have overwritten its
+   own votes or those of others there. */
 static int intact(const spmt_comm *comm)
 {
 	struct bootstrap *boot = atomic_load(&comm->world->boot);
@@ -215,7 +215,7 @@ static int shrink_check(
 	return intact(comm);
 }
 
-/* Nothing that can fail follows this rank's coming, but its being late. */
+/* After this point the only failure left is that this rank is late. */
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
 	UNCANCELLED;

@@ -13,9 +13,9 @@
 #include "spmt/calls/collective.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
-#include "spmt/comm/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -82,7 +82,7 @@ struct group {
 	uint64_t *areas;
 };
 
-/* In order of key, of equal ones in order of the parent's rank. */
+/* Sorts by key, then by the parent's rank. */
 static void group_insert(struct group *group, int rank, int key)
 {
 	int at = group->n++;
@@ -95,7 +95,7 @@ static void group_insert(struct group *group, int rank, int key)
 	group->keys[at] = key;
 }
 
-/* What the others brought to the first meeting: this rank knows its own. */
+/* Reads what the others brought to the first meeting; this rank's own is known. */
 static int group_make(const spmt_comm *parent, int color, int key, struct group *group)
 {
 	size_t n = (size_t)parent->nranks;
@@ -127,7 +127,7 @@ static void group_drop(struct group *group)
 
 /* ---- the comm ---------------------------------------------------------------------------------- */
 
-/* The same on all its ranks: where it came from, when, and as which of several. */
+/* Equal on all ranks of the comm: made of the parent's id, its meetings so far, and the color. */
 static uint64_t comm_id(const spmt_comm *parent, int color)
 {
 	const uint64_t odd = 0x9e3779b97f4a7c15u;
@@ -209,7 +209,7 @@ static int device_part(spmt_comm *comm)
 	return rc ? rc : comm->backend->stream_create(comm->dev, &comm->stream);
 }
 
-/* What a rank can make alone. */
+/* Makes what needs no other rank. */
 static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **comm)
 {
 	int rc = part_begin(parent, group, comm);
@@ -273,7 +273,7 @@ static int split_take(spmt_comm *comm, const struct group *group)
 	return 0;
 }
 
-/* The second: what each has made. The control block is told by its offset. */
+/* The second meeting: what each has made. The control block is passed as an offset. */
 static int split_made(spmt_comm *parent, int color, int key, struct group *group, spmt_comm **comm)
 {
 	struct meet_record record = { .op = MEET_SPLIT_MADE };
@@ -298,7 +298,7 @@ static int split_made(spmt_comm *parent, int color, int key, struct group *group
 	return rc || !*comm ? rc : split_take(*comm, group);
 }
 
-/* The third: the way to each peer. Nothing that can fail follows it. */
+/* The third meeting: the links to all peers. Nothing that can fail follows it. */
 static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm *comm)
 {
 	struct meet_record record = { .op = MEET_SPLIT_LINKED };

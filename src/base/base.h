@@ -15,7 +15,7 @@
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CACHE_LINE 64
 
-/* 1 where ThreadSanitizer looks: gcc and clang say so in ways of their own. */
+/* 1 under ThreadSanitizer: gcc and clang each have their own way to say so. */
 #if defined(__SANITIZE_THREAD__)
 #define SANITIZE_THREAD 1
 #elif defined(__has_feature)

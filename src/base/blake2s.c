@@ -8,7 +8,7 @@
 static const uint32_t iv[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
 	0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-/* Which word of the block a round takes where. */
+/* The order in which each round takes the words of the block. */
 static const unsigned char message_order[10][16] = {
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
 	{ 14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3 },

@@ -28,9 +28,9 @@ static const struct row rows[] = {
 #undef X
 };
 
-/* What env_get has found. A forked child sees zeros and reads again. */
+/* The result of env_get. A forked child sees zeros and reads again. */
 struct loaded {
-	pthread_mutex_t lock; /* guards all but `env` and the texts once `ready` is set */
+	pthread_mutex_t lock; /* guards everything except `env` and the texts once `ready` is set */
 	atomic_bool ready;
 	int code;
 	struct status_saved why;
@@ -188,7 +188,7 @@ static int parse_int(const struct row *row, const char *text, int64_t *value)
 	return 0;
 }
 
-/* Waits compute in nanoseconds. */
+/* Waits count in nanoseconds, so longer times would overflow. */
 static int parse_ms(const char *text, int64_t *value)
 {
 	int64_t v;

@@ -68,23 +68,23 @@ struct env {
 #undef X
 };
 
-/* The process's environment. A value that does not parse is an error that names variable, value and what is accepted, and
-   stays one for the life of the process. Any thread. */
+/* The process's environment. A value that does not parse is an error. Its sentence names the
+   variable, the value and what is accepted; later calls return the same error. Any thread. */
 int env_get(const struct env **env);
 
 /* Whether the program runs with more rights than its caller has, so that nothing is read. */
 bool env_withheld(void);
 
-/* Whether a launcher that speaks PMIx says, now, that it has started this process (PMIX_NAMESPACE and
-   PMIX_RANK). */
+/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK
+   say now. */
 bool env_launched(void);
 
-/* What an earlier env_get gave, or NULL. Never fails, reads nothing. */
+/* The result of an earlier env_get, or NULL. Never fails, reads nothing. */
 const struct env *env_loaded(void);
 
 /*
- * The parser itself, pure: `lookup` gives a variable's text or NULL. Strings point to what lookup returned. On failure *env is
- * unwritten and the sentence recorded.
+ * The parser itself, pure: `lookup` gives a variable's text or NULL. Strings point to what lookup
+ * returned. On failure *env is not written and a sentence is recorded.
  */
 int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, struct env *env);
 
@@ -95,10 +95,11 @@ struct env_row {
 };
 bool env_row(size_t i, struct env_row *row);
 
-/* The variable that `name`, which is none, is most like; NULL: it is like none. */
+/* The variable whose name is most like `name`, which is no variable; NULL: none is like it. */
 const char *env_near(const char *name);
 
-/* Every variable that begins as the library's do and is none of them, in printing characters, with what env_near says of it. */
+/* Each variable of the environment that begins like the library's but is none of them, in
+   printing characters, with the result of env_near. */
 void env_unknown(void (*tell)(void *ctx, const char *name, const char *near), void *ctx);
 
 /* A LIST's verdict on a word: position in the list (0 first) if named, -1 if forbidden or not in a list that names others,

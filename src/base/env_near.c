@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Variables that look like the library's and are none: what their user may have meant. */
+/* Finds the variable that a user meant who misspelled its name. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "env.h"
 
 #define ENV_PREFIX "SPMT_"
-#define ENV_LONGEST 48 /* a longer name is like none */
+#define ENV_LONGEST 48 /* longer names are not compared */
 
 /* Insertions, deletions and changes from a to b, both no longer than ENV_LONGEST. */
 static size_t letters_apart(const char *a, const char *b)
@@ -30,7 +30,7 @@ static size_t letters_apart(const char *a, const char *b)
 	return row[n];
 }
 
-/* Few letters differ, or one is a part of the other: DEVICES, HOST_DEVICES. */
+/* True if few letters differ, or if one name is a part of the other: DEVICES, HOST_DEVICES. */
 static bool near_enough(const char *a, const char *b, size_t d)
 {
 	bool part = strlen(a) >= 3 && (strstr(a, b) || strstr(b, a));
@@ -73,7 +73,7 @@ static bool env_known(const char *name, size_t n)
 	return false;
 }
 
-/* What stands before the '=', fit for a terminal. */
+/* The part before the '=', made safe for a terminal. */
 static void printable_copy(char *to, size_t size, const char *from, size_t n)
 {
 	n = MIN_OF(n, size - 1);

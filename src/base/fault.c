@@ -9,7 +9,7 @@
 #include "env.h"
 #include "status.h"
 
-#define UNREAD (1u << 31) /* in `sites`: SPMT_FAULT has not been looked at */
+#define UNREAD (1u << 31) /* in `sites`: SPMT_FAULT has not been read yet */
 
 static const char site_names[] = "any"
 #define X(id, name, err) ", " name
@@ -26,7 +26,7 @@ static const struct {
 };
 
 static struct {
-	atomic_uint sites; /* those that count; 0: nothing is armed */
+	atomic_uint sites; /* the armed sites; 0: none */
 	atomic_uint_fast64_t at, seen;
 	atomic_bool fired;
 } fault = { .sites = UNREAD };
@@ -55,7 +55,8 @@ bool fault_fired(void)
 	return atomic_load(&fault.fired);
 }
 
-/* UNREAD goes first, because reading the environment asks for memory and so comes by here again. */
+/* UNREAD is cleared first, because reading the environment allocates memory and so calls this
+   function again. */
 static void arm_from_environment(void)
 {
 	const struct env *env;
@@ -93,7 +94,7 @@ int fault_errno(enum fault_site site)
 	return site_rows[site].error;
 }
 
-/* The set that the first `n` characters of `name` stand for, 0 if they are no site. */
+/* The set of sites that the first `n` characters of `name` stand for; 0: they name no site. */
 static unsigned sites_of(const char *name, size_t n)
 {
 	if (n == 3 && !strncmp(name, "any", n))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failing on purpose: the nth time that a resource is asked for, the asker behaves as if the system had refused.
- * A sweep with n = 1, 2, .. until nothing fires visits every failure path there is.
+ * Failing on purpose: at the nth request for a resource, the code behaves as if the system had
+ * refused it. A sweep with n = 1, 2, .. until nothing fires visits every failure path.
  *
- * SPMT_FAULT=<site>:<n> (site or `any`) arms it at the first call; tests arm it directly. Fires once. Thread-safe: the
- * counter is one atomic. Costs one relaxed load while nothing is armed.
+ * SPMT_FAULT=<site>:<n> (site or `any`) arms it at the first call; tests arm it directly. Fires
+ * once. Thread-safe: the counter is one atomic. Costs one relaxed load while nothing is armed.
  */
 #ifndef SPMT_FAULT_H
 #define SPMT_FAULT_H
@@ -44,7 +44,7 @@ void fault_disarm(void);
 uint64_t fault_seen(void);
 bool fault_fired(void);
 
-/* Parses "<site>:<n>"; -EINVAL with a sentence. Pure: arms nothing. */
+/* Parses "<site>:<n>" and arms nothing; -EINVAL with a sentence. */
 int fault_parse(const char *text, unsigned *sites, uint64_t *n);
 
 #endif

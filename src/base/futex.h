@@ -12,8 +12,8 @@
 
 #include "base.h"
 
-/* Until woken, the word differs, ns passed (< 0: for ever) or a signal came: the caller looks
-   again in every case. Keeps errno. */
+/* Sleeps until it is woken, the word differs, ns have passed (< 0: for ever) or a signal arrives.
+   The caller looks at the word again in every case. Keeps errno. */
 static inline void futex_sleep(const _Atomic uint32_t *word, uint32_t value, int64_t ns)
 {
 	struct timespec ts = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
@@ -31,7 +31,7 @@ static inline void futex_wake_all(const _Atomic uint32_t *word)
 	errno = saved;
 }
 
-/* Between two looks at a word that is about to change. */
+/* Call between two looks at a word that is about to change. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

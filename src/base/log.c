@@ -38,7 +38,8 @@ void log_line(enum log_level level, const char *fmt, ...)
 	va_end(args);
 	used = strlen(line);
 	line[used++] = '\n';
-	/* The raw call, because glibc's is a cancellation point; a stderr that takes no text cannot be told of. */
+	/* The raw call, because glibc's is a cancellation point. If stderr takes no text, there
+	   is nowhere to report that. */
 	(void)syscall(SYS_write, STDERR_FILENO, line, used);
 	errno = saved_errno;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Words on stderr, only when asked: SPMT_LOG=error|warn|info|debug (default: none). What SPMT_CHECK finds (LOG_CHECK) is asked
- * for by SPMT_CHECK=1 as well. One write(2) a line, prefix "spmt: ", so that lines of threads do not mix. Never allocates, never fails, keeps errno.
+ * Log lines on stderr, only on request: SPMT_LOG=error|warn|info|debug (default: none).
+ * SPMT_CHECK=1 requests what SPMT_CHECK finds (LOG_CHECK) as well. One write(2) a line, prefix
+ * "spmt: ", so that lines of threads do not mix. Never allocates, never fails, keeps errno.
  */
 #ifndef SPMT_LOG_H
 #define SPMT_LOG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Process memory, every request of which a fault sweep can refuse (FAULT_ALLOC). NULL means -ENOMEM; the caller, who
- * knows what it was for, writes the sentence. Free with mem_free, which takes NULL.
+ * Process memory. A fault sweep can refuse every request (FAULT_ALLOC). NULL means -ENOMEM; the
+ * caller, who knows what it was for, writes the sentence. Free with mem_free, which takes NULL.
  */
 #ifndef SPMT_MEM_H
 #define SPMT_MEM_H

@@ -106,7 +106,7 @@ int process_nonce(unsigned char nonce[16])
 	return rc;
 }
 
-/* 36 characters of a UUID, its hex digits packed; what is missing stays zero. */
+/* Packs the hex digits of a UUID of 36 characters; missing digits stay zero. */
 static void boot_id_read(unsigned char host[16])
 {
 	char text[64] = "";
@@ -150,7 +150,7 @@ int process_fd(int fd)
 	if (fd < 0 || fd > STDERR_FILENO)
 		return fd;
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	/* EINVAL is what it says where RLIMIT_NOFILE ends below */
+	/* fcntl returns EINVAL where RLIMIT_NOFILE is 3 or less */
 	err = errno == EINVAL ? EMFILE : errno;
 	close(fd);
 	if (copy < 0)

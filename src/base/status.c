@@ -25,8 +25,8 @@ static const struct {
 	{ SPMT_ERR_BROKEN, "the world is broken" },
 };
 
-/* Written aside first: an argument may be the last sentence itself. The caller's errno is kept. before: stays in front of the
-   text, "" if nothing does. */
+/* Written to a copy first, because an argument may be the last sentence itself. Keeps the
+   caller's errno. `before` goes in front of the text; "": nothing does. */
 static int PRINTF(3, 0) store_sentence(
 	int code, const char *before, const char *fmt, va_list args, const char *suffix)
 {
@@ -172,13 +172,14 @@ bool status_names_rank(void)
 	return last_failure.ranked;
 }
 
-/* In English whatever the locale, and the same text at each call. NULL: no such error. */
+/* The same English text in every locale and at each call. NULL: no such error. */
 static const char *errno_text(int err)
 {
 #if SPMT_HAVE_STRERRORDESC
 	return strerrordesc_np(err);
 #else
-	/* glibc before 2.32, musl; for what is no error they make up a text. This locale takes no memory. */
+	/* glibc before 2.32, and musl. They make up a text for a number that is no error. This
+	   locale takes no memory. */
 	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 
 	return c && err <= EHWPOISON ? strerror_l(err, c) : NULL;
@@ -194,7 +195,7 @@ const char *status_text(int code)
 	for (size_t i = 0; i < ARRAY_SIZE(own_codes); i++)
 		if (own_codes[i].code == code)
 			return own_codes[i].text;
-	/* -INT_MIN does not exist */
+	/* -INT_MIN would overflow */
 	text = code < 0 && code > -4096 ? errno_text(-code) : NULL;
 	return text ? text : "unknown code";
 }

@@ -2,11 +2,12 @@
 /*
  * Failure: a code and one sentence, kept per thread (thread-local, at most 512 bytes).
  *
- * The first function that knows a cause calls fail() with everything the user needs: function, rank, argument,
- * value, and the environment variable that would help. Everybody above passes the code on and leaves the sentence.
+ * The first function that knows a cause calls fail() with everything the user needs: function,
+ * rank, argument, value, and the environment variable that would help. Everybody above passes the
+ * code on and leaves the sentence.
  *
- * A sentence is for people. What code has to know of it stands beside it: the call whose name it begins with, or that
- * it begins with a rank.
+ * A sentence is for people. What code needs to know of it is kept beside it: the call that it
+ * names first, or that it begins with a rank.
  */
 #ifndef SPMT_STATUS_H
 #define SPMT_STATUS_H
@@ -57,7 +58,7 @@ const char *status_sentence(void);
 bool status_names(const char *call);
 bool status_names_rank(void);
 
-/* The kind of a code in a few words; never NULL, codes nobody knows included. */
+/* The kind of a code in a few words; never NULL, not even for an unknown code. */
 const char *status_text(int code);
 
 /* A sentence put together piece by piece; begins as { .used = 0 }, truncates as above. */
@@ -67,7 +68,7 @@ struct text {
 };
 void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
 
-/* The sentence saved, and put back by a clean-up that must not overwrite the cause. */
+/* A saved sentence. A clean-up that must not overwrite the cause puts it back. */
 struct status_saved {
 	char sentence[STATUS_SENTENCE];
 	uint32_t call; /* as in struct cause */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ThreadSanitizer in a program of the user's: it sees the program's accesses, and of this library's, which is not built with it,
- * those that go through libc (memcpy, pthreads). What the library orders by words of its own it is told here. Without it in the
- * process its functions are not there, and each call is a branch. Two sides name one address: what was done before the release
- * happened before what follows the acquire.
+ * For a user's program under ThreadSanitizer. It sees the program's accesses, and of this
+ * library, which is not built with it, only those that go through libc (memcpy, pthreads). These
+ * functions tell it what the library orders by words of its own. In a process without
+ * ThreadSanitizer each of them is one branch. Two sides name one address: what was done before
+ * the release happened before what follows the acquire.
  */
 #ifndef SPMT_TSAN_H
 #define SPMT_TSAN_H
@@ -17,11 +18,12 @@ extern void __tsan_release(void *word) __attribute__((weak));
 void tsan_acquired(const volatile void *word) __attribute__((cold));
 void tsan_released(const volatile void *word) __attribute__((cold));
 
-/* From here on the program has ranks in other processes, where ThreadSanitizer does not look: what orders two threads of this one
-   may have happened there. So every release is taken to precede every later acquire. */
+/* Call once the program has ranks in other processes. ThreadSanitizer does not see those, and
+   what orders two threads of this process may have happened there. So from then on every release
+   precedes every later acquire. */
 void tsan_elsewhere(void);
 
-/* A library that is built with it needs none of this. */
+/* A library that is built with ThreadSanitizer does not need this. */
 #define TSAN_OUTSIDE(function) (!SANITIZE_THREAD && UNLIKELY((function) != NULL))
 
 /* After a load that sees what another thread has stored. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "src/base/env.h"
-#include "src/kernels/images.h"
 #include "src/base/status.h"
+#include "src/kernels/images.h"
 
 static const struct backend *const backends[] = { &backend_hip, &backend_cuda, &backend_host };
 
@@ -33,7 +33,7 @@ static int select_named(const char *name, const struct backend **backend)
 		"there is no backend \"%s\": hip, cuda and host are possible (SPMT_BACKEND)", name);
 }
 
-/* Appends why `b` was passed over; no row may crowd out the rows behind it. */
+/* Appends why `b` was passed over, cut so that the rows behind it have room. */
 static void note_passed_over(char *text, size_t size, const struct backend *b, int rc)
 {
 	size_t used = strlen(text);

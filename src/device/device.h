@@ -47,7 +47,7 @@ struct backend {
 
 	/* 0: from's kernels and copies may reach to's memory once enabled, or from == to. Else a code, a reason, no sentence. */
 	int (*peer_check)(int from, int to, char reason[DEVICE_REASON]);
-	/* Idempotent ("already enabled" is success and leaves no sticky error). Stays until the
+	/* Idempotent ("already enabled" is success and leaves no sticky error). Lasts until the
 	   process ends. */
 	int (*peer_enable)(int from, int to);
 

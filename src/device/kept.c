@@ -5,8 +5,8 @@
 
 #include "src/base/status.h"
 
-/* Where no device of the process is open no kernel of ours waits for another: what is freed now
-   holds up nobody. Who opens one meanwhile waits here. */
+/* When no device of the process is open, no kernel of ours waits for another, so a free now
+   delays nobody. A thread that opens a device meanwhile waits here. */
 static void count_opens(
 	struct kept *kept, struct kept_opens *all, int step, void (*idle)(struct kept *kept))
 {

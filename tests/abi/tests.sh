@@ -12,7 +12,7 @@ is_run() { # KIND: of lines with a path each those that are no test
 	local kind=$1 path name
 	while read -r path; do
 		name=$(basename "${path%.*}")
-		grep -qxF -- "$kind-$name" "$scratch/run" || grep -qF "'../$kind/$name.c'" tests/fakes/meson.build || echo "$path: no test $kind-$name"
+		grep -qxF -- "$kind-$name" "$scratch/run" || grep -qE "'(\.\./$kind/$name\.c|$name', '(cuda|hip))'" tests/fakes/meson.build || echo "$path: no test $kind-$name"
 	done
 }
 written() { # PATTERN FOLDER

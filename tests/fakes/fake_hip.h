@@ -6,8 +6,8 @@
 #ifndef SPMT_TESTS_FAKE_HIP_H
 #define SPMT_TESTS_FAKE_HIP_H
 
-#include "src/device/gpu/abi_hip_calls.h"
 #include "fake.h"
+#include "src/device/gpu/abi_hip_calls.h"
 
 #ifndef FAKE_HIP_VERSION
 #define FAKE_HIP_VERSION 60443484

@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "src/device/device.h"
 #include "src/base/fault.h"
+#include "src/device/device.h"
 #include "tests/lib/processes.h"
 
 #define LAYOUT "0,1|2,3"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 TestSuite(ends, .timeout = 120);
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 8, DEADLINE_MS = 500 };
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 enum { RANKS = 2, WORDS = 512, FOLLOWS = 100 };
 

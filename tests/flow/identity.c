@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 #define CURRENT "what the thread has bound (tests/gpu: elsewhere has it for GPUs)"
 

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "tests/lib/processes.h"
 #include "spmt/comm/comm.h"
+#include "tests/lib/processes.h"
 
 enum { ODD = 2 };
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/processes.h"
 #include "spmt/bootstrap/wire.h"
+#include "tests/lib/processes.h"
 
 enum {
 	NOTICE_MS = SANITIZED ? 5000 : 1000,

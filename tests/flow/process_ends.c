@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/processes.h"
 #include "src/base/fault.h"
+#include "tests/lib/processes.h"
 
 enum { NOTICE_MS = SANITIZED ? 5000 : 1000 };
 

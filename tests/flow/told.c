@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "tests/lib/processes.h"
 #include "spmt_device.h"
+#include "tests/lib/processes.h"
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, ALL_TO_ALL, BARRIER, KINDS };
 

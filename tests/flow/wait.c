@@ -7,9 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt/comm/comm.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 static void many_devices(void)
 {

@@ -2,8 +2,8 @@
 /* Waiting for any of many words: who is served where several hold, whatever else is waited for. */
 #include <criterion/criterion.h>
 
-#include "tests/lib/ranks.h"
 #include "spmt_device.h"
+#include "tests/lib/ranks.h"
 
 TestSuite(wait_any);
 

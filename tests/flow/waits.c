@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/processes.h"
 #include "spmt/comm/comm.h"
+#include "tests/lib/processes.h"
 
 static const char *const layouts[] = { "0,1,2", "0|1,2", "0|1|2" };
 

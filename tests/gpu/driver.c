@@ -9,8 +9,8 @@
 #include "spmt.h"
 #include "src/device/gpu/abi_cuda.h"
 #include "src/device/gpu/abi_hip.h"
-#include "src/device/host/host.h"
 #include "src/device/gpu/vendor.h"
+#include "src/device/host/host.h"
 
 enum { DEVICES = 16, KERNELS = 16 };
 

@@ -238,9 +238,11 @@ static void *collectives(void *arg)
 		.op = SPMT_OP_SUM };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
-		struct coll_case c = { .kind = (enum kernel_collective_kind)(i / RANKS % COLL_KINDS),
+		struct coll_case c = { .kind = (enum kernel_collective_kind)(
+					       i / RANKS % COLL_KINDS),
 			.bytes = args.bytes,
-			.room = i / RANKS / COLL_KINDS % 2 ? VIEWS_ROOM : 0, /* through slots, or not */
+			.room = i / RANKS / COLL_KINDS % 2 ? VIEWS_ROOM
+							   : 0, /* through slots, or not */
 			.wanted = -1 };
 		int root = (int)(i % RANKS), to = 0; /* each kind with every root */
 

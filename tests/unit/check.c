@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 
 #include "heap/look.h"
-#include "tests/lib/ranks.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
+#include "tests/lib/ranks.h"
 
 #define MIB (1ull << 20)
 #define KIB (1ull << 10)

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "topo.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
 #include "tools/topo/replay.h"
+#include "topo.h"
 
 static const char *numa_text(uint64_t numa, char *text, size_t room)
 {

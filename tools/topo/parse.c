@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fields.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "fields.h"
 
 enum { LINE = 512, WORDS = 32, FIELDS = 12 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/status.h"
 #include "load.h"
+#include "src/base/status.h"
 
 enum { PATH = 512 };
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fields.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "fields.h"
 
 #define FIELD(type, member) offsetof(struct type, member), sizeof(((struct type *)NULL)->member)
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "src/base/mem.h"
 #include "fields.h"
+#include "src/base/mem.h"
 
 /* Lists hold a power of two of items, so their length alone says when they are full. */
 void *topo_add(void *list, int *n, size_t each)

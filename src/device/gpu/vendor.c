@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/kernels/kernels.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/kernels/kernels.h"
 
 #define SPIN_NS 20000 /* a short copy ends within it */
 #define YIELDS 16

@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-#include "src/device/device.h"
 #include "src/base/fault.h"
+#include "src/device/device.h"
 #include "src/kernels/images.h"
 
 /* ---- the runtime */

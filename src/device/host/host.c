@@ -15,7 +15,8 @@
 #include "stream.h"
 
 #define SLAB ((size_t)64 << 10)
-/* Queueing a copy and waking the worker takes the caller 6 to 8 us, as long as a memcpy of 256 KiB (2 cores, 45 GB/s). */
+/* To queue a copy and wake the worker takes the caller 6 to 8 us, as long as a memcpy of 256 KiB
+   (2 cores, 45 GB/s). */
 #define THRESHOLD ((uint64_t)256 << 10)
 
 struct host_slab {

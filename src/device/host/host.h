@@ -29,8 +29,8 @@ void host_forbid_peer(int from, int to, bool forbid);
 int host_stream_device(device_stream handle);
 
 /*
- * From a kernel: what it was to do has not been done, which is told by synchronize until there is new work: the first word
- * counts. The stream goes on. host_stream_blamed: 0, or the code, with its sentence.
+ * Called by a kernel that failed: synchronize returns this until there is new work; the first
+ * failure counts. The stream goes on. host_stream_blamed: 0, or the code, with its sentence.
  */
 void host_stream_blame(int code, const char *why);
 int host_stream_blamed(int dev, device_stream handle);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the host runtime in another process: the descriptor of its memfd travels beside a handle that says who exported. */
+/* Memory of the host runtime in another process: the descriptor of its memfd travels beside a
+   handle that names the exporter. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the host runtime. Every allocation is a memfd of its own, because that is what another process can map, and
- * sits in a table by address: whoever hands in a pointer is told what it points to, whose it is and who may reach it.
- * What the table does not know is plain memory of the process, which every device reaches.
+ * Memory of the host runtime. Every allocation is a memfd of its own, because that is what
+ * another process can map, and sits in a table by address: for any pointer the table tells which
+ * device owns the memory and which may reach it. Memory outside the table is plain memory of the
+ * process, which every device reaches.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What goes into a stream. Addresses are judged twice: when the work is queued, where the caller can be told, and when it
- * runs, because memory freed in between would take the process down; then the stream fails instead.
+ * Work that is queued in streams. Addresses are checked twice: when the work is queued, so that
+ * the call can fail, and when it runs, because an access to memory freed in between would kill
+ * the process; then the stream fails instead.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +23,7 @@ struct host_event {
 	uint64_t ticket;
 };
 
-/* Takes op over, failures included. */
+/* Takes over op, also on failure. */
 static int push_op(struct host_op *op, const char *name)
 {
 	int rc = host_stream_push(op, name);
@@ -32,7 +33,8 @@ static int push_op(struct host_op *op, const char *name)
 	return rc;
 }
 
-/* An op for the stream, with which every call below begins; NULL: *rc has why, with a sentence. */
+/* A new op for the stream; every call below begins with it. NULL: *rc has the reason, with a
+   sentence. */
 static struct host_op *begin(int dev, device_stream handle, const char *name,
 	int (*run)(const struct host_op *op), size_t extra, int *rc)
 {
@@ -107,7 +109,7 @@ static void move_aligned(void *dst, const void *src, size_t n)
 	store_word(dst, n, value);
 }
 
-/* An aligned word is one access, so that a flag may be copied to where somebody polls. */
+/* An aligned word is copied by one access, so that a copy may write a flag that somebody polls. */
 static int run_copy_op(const struct host_op *op)
 {
 	size_t n = op->move.n;
@@ -376,7 +378,8 @@ int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint
 	return rc < 0 ? host_stream_failed(dev, rc) : 0;
 }
 
-/* What waits for work that failed does not run either: it would be taken for proof that the work is done. */
+/* Work that waits for failed work must not run either: it would look as if the work had been
+   done. */
 static int run_after(const struct host_op *op)
 {
 	int rc = host_stream_await(op->after.stream, op->after.ticket, -1, NULL);

@@ -76,7 +76,8 @@ int host_mem_alloc(int dev, size_t size, enum device_memory kind, void **ptr);
 int host_mem_free(int dev, void *ptr);
 int host_pinned_alloc(int dev, size_t size, void **host, void **device);
 int host_pinned_free(int dev, void *host);
-/* May dev reach all of [ptr, ptr + n)? A sentence in the name of `op` if not. *device: some of it is in the table. */
+/* 0 if dev may reach all of [ptr, ptr + n), else a code with a sentence in the name of `op`.
+   *device: some of it is in the table. */
 int host_reach(int dev, const void *ptr, size_t n, const char *op, bool *device);
 /* A kernel's loads and stores cannot be caught, but what it is given can be looked at: -EACCES with a sentence if an aligned
    word of args is an address of memory that dev may not reach. */

@@ -40,8 +40,9 @@ static void wake_all(_Atomic uint32_t *word)
 
 /* ---- objects */
 
-/* A failure is asked for by ticket after its stream is gone. The tickets of a stream's lives follow each other; of those that
-   failed the last is kept, which only programs that lose several in a row can tell from all. */
+/* A failure may be asked for by ticket after its stream is gone. Streams that reuse the object
+   continue the tickets. Only the last failed stream is remembered, which matters to programs that
+   lose several in a row. */
 static void failure_keep(struct host_stream *s)
 {
 	int error = atomic_load(&s->error);

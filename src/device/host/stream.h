@@ -82,13 +82,14 @@ int host_stream_await(
 int host_stream_served(const struct host_stream *s, uint64_t ticket);
 /* The sentence for such a code, which is returned. */
 int host_stream_failed(int dev, int code);
-/* Drops what was to be told, once it has been. Under s->lock. */
+/* Drops a failure once it has been reported. Under s->lock. */
 static inline void host_stream_absolve(struct host_stream *s)
 {
 	if (s->blame.told)
 		s->blame.code = s->blame.told = 0;
 }
-/* Takes new work no more; what is queued still runs. Joins a worker with nothing left to do, leaves a busy one to itself. */
+/* Accepts no more work; what is queued still runs. Joins a worker with nothing left to do, leaves
+   a busy one to itself. */
 int host_stream_end(struct host_stream *s);
 
 /* Under the state's lock: unlinks dev's default streams (owner NULL: all of them, else that thread's own) into *list. */

@@ -2,10 +2,10 @@
 /* What the host runtime keeps for a calling thread: its current device, its sticky error, its per-thread streams. */
 #include <errno.h>
 
-#include "state.h"
-#include "stream.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
+#include "state.h"
+#include "stream.h"
 
 static _Thread_local struct {
 	int device;

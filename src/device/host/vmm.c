@@ -14,7 +14,8 @@
 #include "src/base/fault.h"
 #include "src/base/status.h"
 
-/* What AMD's and NVIDIA's drivers report, so that roundings met there are met here. Pages appear on touch: it costs nothing. */
+/* The value that AMD's and NVIDIA's drivers report, so that the same roundings occur here. It
+   costs nothing, because pages appear on touch. */
 #define GRANULARITY ((size_t)2 << 20)
 #define LARGEST_RANGE ((size_t)1 << 46)
 

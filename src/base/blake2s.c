@@ -29,7 +29,7 @@ struct state {
 	unsigned char block[BLOCK];
 };
 
-static uint32_t rotate(uint32_t x, int bits)
+static uint32_t rotate_right(uint32_t x, int bits)
 {
 	return x >> bits | x << (32 - bits);
 }
@@ -42,13 +42,13 @@ static uint32_t load32(const unsigned char *p)
 static void mix(uint32_t v[16], int a, int b, int c, int d, uint32_t x, uint32_t y)
 {
 	v[a] += v[b] + x;
-	v[d] = rotate(v[d] ^ v[a], 16);
+	v[d] = rotate_right(v[d] ^ v[a], 16);
 	v[c] += v[d];
-	v[b] = rotate(v[b] ^ v[c], 12);
+	v[b] = rotate_right(v[b] ^ v[c], 12);
 	v[a] += v[b] + y;
-	v[d] = rotate(v[d] ^ v[a], 8);
+	v[d] = rotate_right(v[d] ^ v[a], 8);
 	v[c] += v[d];
-	v[b] = rotate(v[b] ^ v[c], 7);
+	v[b] = rotate_right(v[b] ^ v[c], 7);
 }
 
 static void compress(struct state *s, bool last)

@@ -259,7 +259,7 @@ static void *collectives(void *arg)
 		memset(dst, 0, sizeof(dst));
 		kernel_collective.host(&args);
 		for (size_t k = 0; k < RANKS * 8; k++)
-			if (dst[k] != wanted(c.kind, i, k, me))
+			if (dst[k] != wanted((int)c.kind, i, k, me))
 				r->wrong = "a collective is wrong";
 		if (area_of(&r->v)->error)
 			r->wrong = "a collective failed";

@@ -214,7 +214,10 @@ struct runner {
 /* The algorithm for a call of blocks of so many bytes; ANY_ROW: the one to test does not do it. */
 static int row_for(const struct runner *r, int kind, size_t bytes)
 {
-	struct coll_case c = { .kind = kind, .bytes = bytes, .room = r->room, .wanted = ANY_ROW };
+	struct coll_case c = { .kind = (enum kernel_collective_kind)kind,
+		.bytes = bytes,
+		.room = r->room,
+		.wanted = ANY_ROW };
 	int row = r->row;
 
 	if (row == ANY_ROW)

@@ -5,5 +5,5 @@
 
 compares='\b(str|mem)n?(case)?(cmp|str|mem)\('
 sentences='sentence|reason|cause|->why|\.why|strerror|status_text|last_error|"[a-z_]+[: ]+"|"spmt_'
-nothing_in 'no comparison of sentences' "$(grep -rnE --include='*.[ch]' "$compares[^;]*($sentences)" src heap transports spmt include)"
+nothing_in 'no comparison of sentences' "$(grep -rnE --include='*.[ch]' "${compares}[^;]*(${sentences})" src heap transports spmt include)"
 plan

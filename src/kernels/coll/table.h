@@ -59,19 +59,13 @@ enum coll_number {
 
 static inline enum coll_way coll_way(int number)
 {
-	enum coll_way found = COLL_AT_PEERS;
-
-	switch (number) {
-#define X(name, kinds, way, gpu, cpu, grain) \
-	case COLL_ROW_##name:                \
-		found = way;                 \
-		break;
+	const unsigned by_slots = 0 /* a bit for each row */
+#define X(name, kinds, way, gpu, cpu, grain) | ((way) == COLL_BY_SLOTS ? 1u << COLL_ROW_##name : 0)
 		COLL_TABLE(X)
 #undef X
-	default:
-		break;
-	}
-	return found;
+		;
+
+	return by_slots >> number & 1 ? COLL_BY_SLOTS : COLL_AT_PEERS;
 }
 
 /* Who gives and who gets, seen from one rank; ranks are counted round. Permute: one or none, either way. */

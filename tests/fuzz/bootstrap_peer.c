@@ -176,7 +176,7 @@ static void serve_client(void *ctx)
 
 		poll(set, (nfds_t)n, 0);
 		client_serve(c, set);
-		need(c->code <= 0 && (!c->code || *c->sentence));
+		need(c->cause.code <= 0 && (!c->cause.code || *c->cause.sentence));
 		need(!c->complete || (c->processes > 0 && c->self < c->processes));
 		for (int r = 0; r < 3 && c->complete; r++)
 			need(c->process[r] < c->processes);

@@ -212,12 +212,9 @@ struct runner {
 };
 
 /* The algorithm for a call of blocks of so many bytes; ANY_ROW: the one to test does not do it. */
-static int row_for(const struct runner *r, int kind, size_t bytes)
+static int row_for(const struct runner *r, enum kernel_collective_kind kind, size_t bytes)
 {
-	struct coll_case c = { .kind = (enum kernel_collective_kind)kind,
-		.bytes = bytes,
-		.room = r->room,
-		.wanted = ANY_ROW };
+	struct coll_case c = { kind, .bytes = bytes, .room = r->room, .wanted = ANY_ROW };
 	int row = r->row;
 
 	if (row == ANY_ROW)
@@ -243,7 +240,7 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.src = (uint64_t)(uintptr_t)src,
 		.bytes = c->count * size,
 		.key = c->seed,
-		.algorithm = row_for(r, c->kind, c->count * size),
+		.algorithm = row_for(r, (enum kernel_collective_kind)c->kind, c->count * size),
 		.type = c->type,
 		.op = c->op,
 		.moves = moves,

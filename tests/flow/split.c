@@ -408,6 +408,8 @@ static int alone(spmt_comm *world, void *arg)
 		REQUIRE_SAYS(whole);
 	}
 	REQUIRE_OK(spmt_barrier(world));
+	while (!spmt_status(half)) /* where it is told by a message */
+		sleep_ms(1);
 	REQUIRE_CODE(spmt_barrier(half), SPMT_ERR_BROKEN);
 	REQUIRE_OK(spmt_status(world));
 	REQUIRE_OK(spmt_finalize(half));

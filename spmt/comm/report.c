@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "report.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,23 +10,8 @@
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
+#include "src/base/status.h"
 #include "src/kernels/coll/table.h"
-
-struct report_line {
-	char text[512];
-	size_t used;
-};
-
-PRINTF(2, 3) static void line_add(struct report_line *l, const char *fmt, ...)
-{
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(l->text + l->used, sizeof(l->text) - l->used, fmt, args);
-	va_end(args);
-	l->used = MIN_OF(l->used + (size_t)MAX_OF(n, 0), sizeof(l->text) - 1);
-}
 
 /* "0-3, 6": runs of numbers that rise by one; what would fill the line is cut. */
 struct report_runs {
@@ -36,16 +20,16 @@ struct report_runs {
 
 #define RUNS_MOST 16
 
-static void report_runs_end(struct report_line *l, struct report_runs *r)
+static void report_runs_end(struct text *l, struct report_runs *r)
 {
 	if (r->n && r->n <= RUNS_MOST)
-		line_add(l, r->last > r->first ? "%s%d-%d" : "%s%d", r->n > 1 ? ", " : "", r->first,
+		text_add(l, r->last > r->first ? "%s%d-%d" : "%s%d", r->n > 1 ? ", " : "", r->first,
 			r->last);
 	else if (r->n == RUNS_MOST + 1)
-		line_add(l, ", ..");
+		text_add(l, ", ..");
 }
 
-static void report_runs_add(struct report_line *l, struct report_runs *r, int number)
+static void report_runs_add(struct text *l, struct report_runs *r, int number)
 {
 	if (r->n && number == r->last + 1) {
 		r->last = number;
@@ -55,7 +39,7 @@ static void report_runs_add(struct report_line *l, struct report_runs *r, int nu
 	*r = (struct report_runs){ number, number, r->n + 1 };
 }
 
-static void report_add_local(struct report_line *l, const spmt_comm *comm, bool devices)
+static void report_add_local(struct text *l, const spmt_comm *comm, bool devices)
 {
 	struct report_runs runs = { .n = 0 };
 
@@ -65,20 +49,20 @@ static void report_add_local(struct report_line *l, const spmt_comm *comm, bool 
 	report_runs_end(l, &runs);
 }
 
-static void report_add_size(struct report_line *l, uint64_t bytes)
+static void report_add_size(struct text *l, uint64_t bytes)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
 	size_t unit = 0;
 
 	for (; bytes && bytes % 1024 == 0 && unit + 1 < ARRAY_SIZE(units); unit++)
 		bytes /= 1024;
-	line_add(l, "%llu %s", (unsigned long long)bytes, units[unit]);
+	text_add(l, "%llu %s", (unsigned long long)bytes, units[unit]);
 }
 
 #define KINDS_MOST 6
 
 /* Of this rank's routes, how many are of which kind: "1 self by store, 7 p2p by store,sdma". */
-static void report_add_routes(struct report_line *l, const spmt_comm *comm)
+static void report_add_routes(struct text *l, const spmt_comm *comm)
 {
 	char kinds[KINDS_MOST][64];
 	int n[KINDS_MOST] = { 0 }, known = 0;
@@ -99,7 +83,7 @@ static void report_add_routes(struct report_line *l, const spmt_comm *comm)
 		n[k]++;
 	}
 	for (int k = 0; k < known; k++)
-		line_add(l, "%s%d %s", k ? ", " : "", n[k], kinds[k]);
+		text_add(l, "%s%d %s", k ? ", " : "", n[k], kinds[k]);
 }
 
 static bool log_asked(enum log_level level)
@@ -111,22 +95,22 @@ static bool log_asked(enum log_level level)
 
 void report_world(const spmt_comm *comm, int64_t begin)
 {
-	struct report_line l = { .used = 0 };
+	struct text l = { .used = 0 };
 
 	if (!log_asked(LOG_INFO) || gather_nth(comm, 0) != comm->rank)
 		return;
-	line_add(&l, "world %016llx of %d ranks: ", world_label(comm->world), comm->nranks);
+	text_add(&l, "world %016llx of %d ranks: ", world_label(comm->world), comm->nranks);
 	report_add_local(&l, comm, false);
-	line_add(&l, " in process %d, backend %s, devices ", (int)getpid(), comm->backend->name);
+	text_add(&l, " in process %d, backend %s, devices ", (int)getpid(), comm->backend->name);
 	report_add_local(&l, comm, true);
-	line_add(&l, ", heaps of ");
+	text_add(&l, ", heaps of ");
 	report_add_size(&l, comm->heap->size);
-	line_add(
+	text_add(
 		&l, " (%s), routes of rank %d: ", comm->heap->range ? "vmm" : "static", comm->rank);
 	report_add_routes(&l, comm);
-	line_add(&l, ", slots of %u bytes, collectives by %s", comm->slot_room,
+	text_add(&l, ", slots of %u bytes, collectives by %s", comm->slot_room,
 		comm->coll_wanted < 0 ? "kind and size" : coll_rows[comm->coll_wanted].name);
-	log_line(LOG_INFO, "%s; init took %.1f ms", l.text, (double)(process_now() - begin) / 1e6);
+	log_line(LOG_INFO, "%s; init took %.1f ms", l.bytes, (double)(process_now() - begin) / 1e6);
 }
 
 void report_broken(const struct world *world, int rank, const struct cause *cause)

@@ -13,29 +13,10 @@ struct wish {
 	int row;
 };
 
-static int issue(spmt_comm *comm, int kind, uint64_t *dst, const uint64_t *src, size_t count)
-{
-	static const int to[] = { 1, 2, 3, 0 };
-
-	switch (kind) {
-	case COLL_BROADCAST:
-		return spmt_broadcast(comm, dst, src, count, SPMT_TYPE_U64, 1, NULL);
-	case COLL_ALL_GATHER:
-		return spmt_all_gather(comm, dst, src, count, SPMT_TYPE_U64, NULL);
-	case COLL_ALL_TO_ALL:
-		return spmt_all_to_all(comm, dst, src, count, SPMT_TYPE_U64, NULL);
-	case COLL_PERMUTE:
-		return spmt_permute(comm, dst, src, count, SPMT_TYPE_U64, to, NULL);
-	case COLL_REDUCE_SCATTER:
-		return spmt_reduce_scatter(comm, dst, src, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
-	default:
-		return spmt_all_reduce(comm, dst, src, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
-	}
-}
-
 /* Ranks that touch each other's buffers say when they are through with it; what comes by slots needs no such word. */
 static int taken(spmt_comm *comm, int row, size_t count)
 {
+	static const int to[] = { 1, 2, 3, 0 };
 	struct spmt_view view = { .size = sizeof(view) };
 	const uint64_t *done;
 	uint64_t *dst, *src;
@@ -49,7 +30,8 @@ static int taken(spmt_comm *comm, int row, size_t count)
 
 		if (!(coll_rows[row].kinds >> kind & 1))
 			continue;
-		REQUIRE_OK(issue(comm, kind, dst, src, count));
+		REQUIRE_OK(every_call_collective(
+			comm, (enum kernel_collective_kind)kind, dst, src, count, to));
 		REQUIRE_OK(spmt_quiet(comm));
 		REQUIRE_EQ(*done != before, coll_rows[row].way == COLL_AT_PEERS);
 	}

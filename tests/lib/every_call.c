@@ -346,24 +346,22 @@ static int barriers(spmt_comm *comm, const struct every_call *b)
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-enum coll { BROADCAST, ALL_GATHER, ALL_TO_ALL, PERMUTE, REDUCE_SCATTER, ALL_REDUCE, COLLS };
-
-static int coll_issue(spmt_comm *comm, enum coll c, uint64_t *dst, const uint64_t *src,
-	size_t count, const int *to)
+int every_call_collective(spmt_comm *comm, enum kernel_collective_kind c, uint64_t *dst,
+	const uint64_t *src, size_t count, const int *to)
 {
 	enum spmt_type t = SPMT_TYPE_U64;
 	int root = spmt_nranks(comm) - 1;
 
 	switch (c) {
-	case BROADCAST:
+	case COLL_BROADCAST:
 		return spmt_broadcast(comm, dst, src, count, t, root, NULL);
-	case ALL_GATHER:
+	case COLL_ALL_GATHER:
 		return spmt_all_gather(comm, dst, src, count, t, NULL);
-	case ALL_TO_ALL:
+	case COLL_ALL_TO_ALL:
 		return spmt_all_to_all(comm, dst, src, count, t, NULL);
-	case PERMUTE:
+	case COLL_PERMUTE:
 		return spmt_permute(comm, dst, src, count, t, to, NULL);
-	case REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER:
 		return spmt_reduce_scatter(comm, dst, src, count, t, SPMT_OP_SUM, NULL);
 	default:
 		return spmt_all_reduce(comm, dst, src, count, t, SPMT_OP_SUM, NULL);
@@ -371,20 +369,20 @@ static int coll_issue(spmt_comm *comm, enum coll c, uint64_t *dst, const uint64_
 }
 
 /* What element i of rank me's dst has to be; rank 0's data goes nowhere in a permutation, rank r's to r - 1. */
-static uint64_t oracle(enum coll c, int me, int n, size_t count, size_t i)
+static uint64_t oracle(enum kernel_collective_kind c, int me, int n, size_t count, size_t i)
 {
 	uint64_t sum = 0;
 
-	if (c == BROADCAST)
+	if (c == COLL_BROADCAST)
 		return mixed(n - 1, i);
-	if (c == ALL_GATHER)
+	if (c == COLL_ALL_GATHER)
 		return mixed((int)(i / count), i % count);
-	if (c == ALL_TO_ALL)
+	if (c == COLL_ALL_TO_ALL)
 		return mixed((int)(i / count), (size_t)me * count + i % count);
-	if (c == PERMUTE)
+	if (c == COLL_PERMUTE)
 		return me + 1 < n ? mixed(me + 1, i) : ~(uint64_t)0;
 	for (int r = 0; r < n; r++)
-		sum += mixed(r, i + (c == REDUCE_SCATTER ? (size_t)me * count : 0));
+		sum += mixed(r, i + (c == COLL_REDUCE_SCATTER ? (size_t)me * count : 0));
 	return sum;
 }
 
@@ -396,11 +394,12 @@ struct buffers {
 
 enum { ELEMENTS = 160009 };
 
-static int coll_once(spmt_comm *comm, enum coll c, size_t count, const struct buffers *bufs)
+static int coll_once(
+	spmt_comm *comm, enum kernel_collective_kind c, size_t count, const struct buffers *bufs)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm), to[8];
-	size_t gets = count * (size_t)(c == ALL_GATHER || c == ALL_TO_ALL ? n : 1);
-	size_t gives = count * (size_t)(c == ALL_TO_ALL || c == REDUCE_SCATTER ? n : 1);
+	size_t gets = count * (size_t)(c == COLL_ALL_GATHER || c == COLL_ALL_TO_ALL ? n : 1);
+	size_t gives = count * (size_t)(c == COLL_ALL_TO_ALL || c == COLL_REDUCE_SCATTER ? n : 1);
 
 	for (int r = 0; r < n; r++)
 		to[r] = r - 1;
@@ -409,7 +408,7 @@ static int coll_once(spmt_comm *comm, enum coll c, size_t count, const struct bu
 		bufs->given[i] = mixed(me, i);
 	TRY(device_move(&bufs->d, bufs->dst, bufs->got, (gets + 1) * 8));
 	TRY(device_move(&bufs->d, bufs->src, bufs->given, (gives + 1) * 8));
-	REQUIRE_OK(coll_issue(comm, c, bufs->dst, bufs->src, count, to));
+	REQUIRE_OK(every_call_collective(comm, c, bufs->dst, bufs->src, count, to));
 	REQUIRE_OK(spmt_quiet(comm));
 	TRY(device_move(&bufs->d, bufs->got, bufs->dst, (gets + 1) * 8));
 	for (size_t i = 0; i < gets; i++)
@@ -424,9 +423,9 @@ static int coll_all(spmt_comm *comm, const struct buffers *bufs)
 {
 	static const size_t counts[] = { 0, 1, 37, 19999, 140001 };
 
-	for (enum coll c = BROADCAST; c < COLLS; c++)
+	for (enum kernel_collective_kind c = COLL_BROADCAST; c < COLL_KINDS; c++)
 		for (size_t k = 0; k < sizeof(counts) / sizeof(*counts); k++)
-			if (counts[k] < 100000 || c == BROADCAST || c == ALL_REDUCE)
+			if (counts[k] < 100000 || c == COLL_BROADCAST || c == COLL_ALL_REDUCE)
 				TRY(coll_once(comm, c, counts[k], bufs));
 	return 0;
 }

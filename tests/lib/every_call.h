@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "ranks.h"
+#include "src/kernels/coll/table.h"
 
 struct every_call {
 	const char *layout; /* as of struct processes; NULL: the comm is a part of a world */
@@ -27,5 +28,9 @@ int every_call_registered(spmt_comm *comm, const struct every_call *b);
 
 /* All ranks tell each other a number, which has to be the same; told: as many symmetric words as ranks. */
 int every_call_same(spmt_comm *comm, uint64_t *told, uint64_t value);
+
+/* One collective of 64-bit integers, on the comm's own stream: of sums, from the last rank, to `to`. */
+int every_call_collective(spmt_comm *comm, enum kernel_collective_kind c, uint64_t *dst,
+	const uint64_t *src, size_t count, const int *to);
 
 #endif

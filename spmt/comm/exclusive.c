@@ -30,7 +30,7 @@ const char *exclusive_other(const spmt_comm *comm)
 	uintptr_t who = atomic_load(&comm->exclusive);
 	const char *call = atomic_load(&comm->exclusive_call);
 
-	if (!who || who == exclusive_self())
+	if (atomic_load(&comm->head.state) != OBJECT_CHECKED || who == exclusive_self())
 		return NULL;
-	return call ? call : "a call";
+	return who && call ? call : "a call";
 }

@@ -11,7 +11,7 @@
 /* NULL: this thread has the comm already, or another thread has it; then comm_enter fails. */
 spmt_comm *exclusive_take(spmt_comm *comm, const char *call) __attribute__((cold));
 void exclusive_give(spmt_comm *comm) __attribute__((cold));
-/* The call in which another thread is, or NULL. */
+/* In a call that has asked to take the comm: the call that kept it from it, if only until just now, or NULL. */
 const char *exclusive_other(const spmt_comm *comm);
 
 static inline spmt_comm *exclusive_begin(spmt_comm *comm, const char *call)

@@ -2,6 +2,7 @@
 /* SPMT_CHECK: calls that are wrong about memory and threads are named, in one process and over two, and nothing of them happens. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,7 +267,8 @@ Test(check, in_no_block)
 struct beside {
 	spmt_comm *comm;
 	uint64_t *words;
-	_Atomic int code, done;
+	_Atomic int code, done, returned;
+	char said[256]; /* of the call that waits, once it has returned */
 };
 
 static void *waiting(void *arg)
@@ -277,7 +279,9 @@ static void *waiting(void *arg)
 	do /* it may come while the other is in its put */
 		code = spmt_signal_wait(b->comm, b->words, SPMT_CMP_EQ, 7, NULL);
 	while (code == -EBUSY);
+	snprintf(b->said, sizeof(b->said), "%s", code < 0 ? spmt_last_error() : "");
 	atomic_store(&b->code, code);
+	atomic_store(&b->returned, 1);
 	return NULL;
 }
 
@@ -294,7 +298,9 @@ static int until_inside(struct beside *b)
 	int code;
 
 	while (!(code = spmt_put(b->comm, b->words + 1, local, 8, 0)))
-		sleep_ms(1);
+		if (atomic_load(&b->returned))
+			return ranks_fail(
+				"spmt_signal_wait gave %d: %s", atomic_load(&b->code), b->said);
 	REQUIRE_EQ(code, -EBUSY);
 	return 0;
 }
@@ -370,6 +376,86 @@ Test(check, two_threads)
 	look();
 	NEEDS_DEVICES(2);
 	RANKS_OK(ranks_run(2, NULL, two_threads, &b));
+}
+
+/* A call that comes just as another thread's ends is refused, or has the comm: it never runs beside others unmarked. */
+enum { TURNS = 1000 };
+
+struct turns {
+	struct beside beside;
+	_Atomic int begun, inside,
+		left; /* the turn whose puts begin; in which the other thread waits; which it has left */
+};
+
+static void *waiting_in_turns(void *arg)
+{
+	struct turns *t = arg;
+	struct beside *b = &t->beside;
+	int code = 0;
+
+	for (int turn = 1; turn <= TURNS && !code; turn++) {
+		while (atomic_load(&t->begun) < turn)
+			;
+		do
+			code = spmt_signal_wait(
+				b->comm, b->words, SPMT_CMP_EQ, (uint64_t)turn, NULL);
+		while (code == -EBUSY);
+		atomic_store(&t->left, turn);
+	}
+	snprintf(b->said, sizeof(b->said), "%s", code < 0 ? spmt_last_error() : "");
+	atomic_store(&b->code, code);
+	atomic_store(&b->returned, 1);
+	return NULL;
+}
+
+static int look_each_turn(struct turns *t)
+{
+	for (int turn = 1; turn <= TURNS; turn++) {
+		atomic_store(&t->begun, turn);
+		TRY(until_inside(&t->beside));
+		atomic_store(&t->inside, turn);
+		while (atomic_load(&t->left) < turn && !atomic_load(&t->beside.returned))
+			sched_yield();
+	}
+	return 0;
+}
+
+static int in_turns(spmt_comm *comm, void *arg)
+{
+	struct turns *t = arg;
+	uint64_t *words;
+	pthread_t thread;
+	int code;
+
+	REQUIRE_OK(spmt_calloc(comm, 8, sizeof(*words), (void **)&words));
+	for (int turn = 1; spmt_rank(comm) && turn <= TURNS; turn++) {
+		while (atomic_load(&t->inside) < turn && !spmt_status(comm))
+			sched_yield();
+		REQUIRE_OK(spmt_signal(comm, words, (uint64_t)turn, SPMT_SIGNAL_SET, 0));
+	}
+	if (!spmt_rank(comm)) {
+		t->beside.comm = comm;
+		t->beside.words = words;
+		REQUIRE_EQ(pthread_create(&thread, NULL, waiting_in_turns, t), 0);
+		code = look_each_turn(t);
+		if (code)
+			spmt_abort(comm, -ECANCELED);
+		atomic_store(&t->begun, TURNS);
+		pthread_join(thread, NULL);
+		TRY(code);
+		REQUIRE_EQ(atomic_load(&t->beside.code), 0);
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	return spmt_free(comm, words);
+}
+
+Test(check, in_turns)
+{
+	struct turns t = { .beside = { .code = 1 } };
+
+	look();
+	NEEDS_DEVICES(2);
+	RANKS_OK(ranks_run(2, NULL, in_turns, &t));
 }
 
 /* ---- not everywhere --------------------------------------------------------------------------------------------------- */

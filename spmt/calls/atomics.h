@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "include/spmt.h"
-#include "spmt/comm/names.h"
+#include "src/base/names.h"
 
 /* Types that a wait can compare: the integers, f32 and f64. */
 int type_comparable(enum spmt_type type);

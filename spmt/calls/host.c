@@ -6,8 +6,8 @@
 
 #include "atomics.h"
 #include "rma.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

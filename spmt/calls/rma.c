@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "spmt/comm/broken.h"
-#include "spmt/comm/exclusive.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "sync.h"

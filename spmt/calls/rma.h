@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "spmt/comm/comm.h"
-#include "spmt/comm/names.h"
+#include "src/base/names.h"
 
 /* What is wrong with the range; 0 where blocks are looked at and nothing is. */
 int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, const void *local,

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "rma.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "view.h"

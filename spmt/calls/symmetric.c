@@ -9,8 +9,8 @@
 
 #include "misuse.h"
 #include "rma.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "sync.h"

@@ -4,9 +4,9 @@
 
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"

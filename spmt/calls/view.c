@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "spmt/comm/comm.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/status.h"
 #include "view.h"
+#include "wait.h"
 
 static uint64_t flat_stride(const spmt_comm *comm)
 {

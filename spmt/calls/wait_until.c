@@ -6,10 +6,12 @@
 
 #include "atomics.h"
 #include "rma.h"
-#include "spmt/comm/exclusive.h"
-#include "spmt/comm/names.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/waits.h"
+#include "spmt/control/exclusive.h"
+#include "src/base/names.h"
 #include "src/base/status.h"
+#include "wait.h"
 
 struct watch {
 	spmt_comm *comm;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "broken.h"
-#include "exclusive.h"
 #include "record.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 
@@ -64,7 +64,7 @@ int comm_busy(const spmt_comm *comm, const char *what, const char *other)
 /* With SPMT_CHECK: fails if another thread is inside a call on this comm. */
 static int exclusive_check(const spmt_comm *comm, const char *what)
 {
-	const char *other = exclusive_other(comm);
+	const char *other = exclusive_other(&comm->head);
 	int rc = other ? comm_busy(comm, what, other) : 0;
 
 	if (rc)

@@ -10,7 +10,6 @@
 #include "mark.h"
 #include "meet.h"
 #include "table.h"
-#include "wait.h"
 #include "world.h"
 
 struct spmt_comm {
@@ -59,9 +58,6 @@ struct spmt_comm {
 	struct spmt_mem *mems; /* live registered buffers */
 	uint64_t registered;   /* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;  /* SPMT_CHECK: blocks so far */
-	_Atomic uintptr_t
-		exclusive; /* the same: a thread has the comm, in this call; exclusive.h */
-	const char *_Atomic exclusive_call;
 	int64_t default_timeout_ms;
 	uint64_t looks;			/* how many calls have begun that take one of many words */
 	int units;			/* of the device: blocks that are sure to run at once */

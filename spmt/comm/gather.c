@@ -24,6 +24,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
+#include "waits.h"
 
 _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits its blob");
 

@@ -7,6 +7,7 @@
 #include "gather.h"
 #include "src/base/process.h"
 #include "src/kernels/coll/table.h"
+#include "waits.h"
 
 /* What is compared in a meeting, in words: the function, and what its keys are called. */
 static const struct {

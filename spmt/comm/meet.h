@@ -4,7 +4,7 @@
 #define SPMT_MEET_H
 
 #include "include/spmt.h"
-#include "meeting.h"
+#include "spmt/control/meeting.h"
 #include "src/base/status.h"
 
 enum meet_op {

@@ -12,6 +12,7 @@
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/tsan.h"
+#include "waits.h"
 
 static struct brought brought_to(const struct control *control, uint64_t epoch)
 {

@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll_key.h"
 #include "comm.h"
+#include "spmt/control/coll_key.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "waits.h"
 
 static bool is_there(const struct spmtd_record *r)
 {

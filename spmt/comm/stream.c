@@ -15,6 +15,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "stream.h"
+#include "waits.h"
 
 #define SETTLE_MS 10000		/* where waits have no deadline */
 #define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */

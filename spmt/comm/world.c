@@ -16,6 +16,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
+#include "waits.h"
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */

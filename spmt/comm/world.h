@@ -6,11 +6,11 @@
 
 #include <pthread.h>
 
-#include "control.h"
 #include "include/spmt.h"
 #include "include/spmt_device.h"
-#include "object.h"
 #include "spmt/bootstrap/search.h"
+#include "spmt/control/control.h"
+#include "spmt/control/object.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
 

@@ -7,10 +7,10 @@
 #include "spmt/calls/register.h"
 #include "spmt/calls/sync.h"
 #include "spmt/comm/comm.h"
-#include "spmt/comm/exclusive.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -195,7 +195,7 @@ int spmt_finalize(spmt_comm *comm)
 	struct meet_record record = { .op = MEET_FINALIZE };
 	int rc = comm_enter_any(comm, "spmt_finalize");
 	struct status_saved what;
-	spmt_comm *exclusive;
+	struct object *exclusive;
 	const char *other;
 	bool broken;
 	int found = 0;
@@ -204,8 +204,8 @@ int spmt_finalize(spmt_comm *comm)
 		return rc;
 	comm_look(comm);
 	broken = atomic_load(&comm->control->stop);
-	exclusive = exclusive_begin(comm, "spmt_finalize");
-	other = exclusive_other(comm);
+	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
+	other = exclusive_other(&comm->head);
 	if (!broken) /* claimed to the end: the comm is gone then */
 		rc = other ? comm_busy(comm, "spmt_finalize", other)
 			   : comm_claim(comm, "spmt_finalize");

@@ -15,6 +15,7 @@
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
+#include "spmt/comm/waits.h"
 #include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

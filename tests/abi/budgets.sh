@@ -34,6 +34,10 @@ functions() {
 nothing_in '.c files have at most 600 lines' "$(over 600 "${c_files[@]}")"
 nothing_in 'private headers have at most 150 lines' "$(over 150 "${headers[@]}")"
 
+# shellcheck disable=SC2086
+nothing_in 'a folder has at most 25 sources' "$(sources $library include tools tests bench examples | grep -vE '(^|/)meson[.]build$' | sed 's|/[^/]*$||' | sort | uniq -c |
+	awk '$1 > 25 { print $2 ": " $1 }')"
+
 functions "${c_files[@]}" >"$scratch/all"
 nothing_in 'functions over 80 lines say why they are long' \
 	"$(awk '$1 > 80 && !$4 { print $2 ": " $3 " has " $1 " lines" }' "$scratch/all")"

@@ -37,8 +37,8 @@ no_such_file() {
 	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|bench|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
 		while IFS=$'\t' read -r file path; do
 			path=${path#[!a-z.]}
-			# tests/flow-streams is what is built of tests/flow/streams.c
-			[[ $path = *'<'* ]] || [ -e "${path/-//}.c" ] || compgen -G "${path%.}" >/dev/null || echo "$file: $path"
+			# tests/flow-streams is what is built of tests/flow/calls/streams.c
+			[[ $path = *'<'* ]] || compgen -G "${path/-//*/}.c" >/dev/null || compgen -G "${path%.}" >/dev/null || echo "$file: $path"
 		done
 }
 

@@ -17,6 +17,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
+#include "spmt/comm/waits.h"
 #include "src/base/process.h"
 
 enum { RANKS_AT_MOST = 160, LOOK_MS = 20, DECIDE_MS = 20000 };

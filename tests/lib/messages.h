@@ -9,7 +9,7 @@
 #ifndef TESTS_MESSAGES_H
 #define TESTS_MESSAGES_H
 
-#include "spmt/comm/meeting.h"
+#include "spmt/control/meeting.h"
 
 extern const struct meeting_ops meeting_messages;
 

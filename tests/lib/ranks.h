@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backend_here.h"
 #include "clocks.h"
-#include "device_streams.h"
+#include "device/backend_here.h"
+#include "device/device_streams.h"
 #include "patterns.h"
 #include "rounds.h"
 #include "spmt.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_here.h"
+#include "device/backend_here.h"
 
 bool test_long(void)
 {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "backend_here.h"
 #include "clocks.h"
+#include "device/backend_here.h"
 #include "rounds.h"
 
 uint64_t memory_free(void)

@@ -9,7 +9,7 @@
 
 #include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
-#include "tests/lib/plain_views.h"
+#include "tests/lib/device/plain_views.h"
 #include "tests/lib/ranks.h"
 
 enum { RANKS = 6, BLOCK = 512 };

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "spmt.h"
-#include "spmt/comm/coll_key.h"
+#include "spmt/control/coll_key.h"
 
 static const struct coll_same calls[] = {
 	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 0, 0, 0 },

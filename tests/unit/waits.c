@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "spmt/comm/comm.h"
+#include "spmt/comm/waits.h"
 #include "src/base/process.h"
 
 /* A test has a process of its own, and one comm in it. */

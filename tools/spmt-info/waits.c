@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who waits where, for whom and since when, in a process that runs. Each world has a control block (spmt/comm/control.h), at the begin of
+ * Who waits where, for whom and since when, in a process that runs. Each world has a control block (spmt/control/control.h), at the begin of
  * a page: in memory that is shared under a name, or in memory that is wiped on fork. /proc gives both; the process is not stopped,
  * and notices nothing. What it holds may be anything by now, so that all of it is copied first, and checked before it is used.
  */
@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "info.h"
-#include "spmt/comm/control.h"
 #include "spmt/comm/gather.h"
-#include "spmt/comm/names.h"
+#include "spmt/control/control.h"
+#include "src/base/names.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 

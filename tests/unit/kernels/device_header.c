@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "spmt.h"
-#include "tests/lib/plain_views.h"
+#include "tests/lib/device/plain_views.h"
 #include "tests/lib/typed_calls.h"
 
 static struct views world;

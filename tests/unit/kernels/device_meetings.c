@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "spmt.h"
-#include "tests/lib/plain_views.h"
+#include "tests/lib/device/plain_views.h"
 
 static struct views world;
 static struct spmt_view me; /* rank 1 of 3 */

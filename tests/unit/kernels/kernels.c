@@ -14,7 +14,7 @@
 
 #include "halves_oracle.h"
 #include "spmt.h"
-#include "tests/lib/plain_views.h"
+#include "tests/lib/device/plain_views.h"
 
 TestSuite(kernels, .timeout = 100);
 

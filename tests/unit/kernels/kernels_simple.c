@@ -10,7 +10,7 @@
 #include "halves_oracle.h"
 #include "spmt.h"
 #include "src/kernels/coll/halves.h"
-#include "tests/lib/plain_views.h"
+#include "tests/lib/device/plain_views.h"
 
 TestSuite(kernels_simple, .timeout = 100);
 

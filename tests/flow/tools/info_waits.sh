@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # spmt-info --waits: who waits where, for whom and since when, in processes that run, die, are others', or only look like it.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 info=$build_root/spmt-info stuck=$build_root/tests/stuck perf=$build_root/spmt-perf
 export SPMT_BACKEND=host LD_LIBRARY_PATH=$build_root

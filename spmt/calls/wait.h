@@ -5,7 +5,7 @@
 
 #include "include/spmt.h"
 #include "include/spmt_device.h"
-#include "waits.h"
+#include "spmt/comm/waits.h"
 
 /*
  *	struct spmtd_pause p = { 0 };

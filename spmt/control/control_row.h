@@ -7,7 +7,7 @@
 
 #include "meeting.h"
 #include "src/base/status.h"
-#include "waits.h"
+#include "waiting.h"
 #include "wake.h"
 
 /* One rank's row. Only that rank writes it, except for the wake counter. */

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "names.h"
 #include "src/base/base.h"
+#include "src/base/names.h"
 
 /*
  * From the top: kind 3 bits, type 4, folded 1; then 56. Folded: a hash of the rest, where that does not fit, as a permute's table

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # A user's program under AddressSanitizer with the library as it is installed, which was not built so: with SPMT_CHECK=1 a store by
 # a kernel of the program behind a block, or to one that was freed, is reported where it happens.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 cat >"$scratch/stray.c" <<'END'
 #include <spmt.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A set-user-ID program takes nothing from its caller's environment: no library is loaded, no file written, no word of it obeyed.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 nobody=65534 dir=$scratch/set
 mkdir "$dir" && chmod 755 "$scratch" "$dir"
@@ -18,7 +18,7 @@ if [ "$(id -u)" != 0 ]; then
 	reason='needs root'
 elif ! command -v setpriv >/dev/null; then
 	reason='no setpriv(1)'
-elif ! gcc -O1 -Iinclude -o "$dir/plain" tests/flow/suid.c "$dir/libspmt.so.0" -Wl,-rpath,"$dir" 2>"$scratch/err"; then
+elif ! gcc -O1 -Iinclude -o "$dir/plain" tests/flow/failure/suid.c "$dir/libspmt.so.0" -Wl,-rpath,"$dir" 2>"$scratch/err"; then
 	reason="the library does not stand alone: $(head -n 1 "$scratch/err" | cut -c 1-100)"
 else
 	cp "$dir/plain" "$dir/raised" && chmod 755 "$dir/plain" && chmod 4755 "$dir/raised"

@@ -4,13 +4,13 @@
 # function, and its copies keep the accesses in flight that they promise. What is not installed is
 # skipped by name.
 # shellcheck disable=SC2086 # $strict is a list of options
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 single=$scratch/single # in its folder the header is one file, as spmt_device_all.h is
 mkdir "$single"
 awk -f include/one_file.awk include/spmt_device.h >"$single/spmt_device.h"
 sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' docs/device_api.md >"$scratch/names"
-kernels=tests/abi/device_kernels.c
+kernels=tests/abi/device/device_kernels.c
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wundef -Wvla -Werror"
 
 # One function's address each, so that all are compiled, and none is a macro.
@@ -131,7 +131,7 @@ same_code nvcc nvcc -arch=sm_90 -ptx "$scratch/kernels.cu"
 
 # ---- the run-time compilers, found as libraries; they have the one file
 rtc() {
-	gcc -std=gnu11 -Wall -Wextra -Werror tests/abi/device_rtc.c -ldl -o "$scratch/rtc" &&
+	gcc -std=gnu11 -Wall -Wextra -Werror tests/abi/device/device_rtc.c -ldl -o "$scratch/rtc" &&
 		timeout 120 "$scratch/rtc" "$1" "$kernels" "$single/spmt_device.h"
 }
 for which in nvrtc hiprtc; do
@@ -252,7 +252,7 @@ done
 # ---- the copies as devices have them, run here
 copies() {
 	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -Wno-unknown-pragmas \
-		-Wno-unused-function -Iinclude tests/abi/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
+		-Wno-unused-function -Iinclude tests/abi/device/device_copies.c -o "$scratch/copies" && "$scratch/copies" | grep -v '^ok\|^1\.\.'
 	[ "${PIPESTATUS[0]}" = 0 ]
 }
 succeeds "device copies and small atomics, lane by lane" copies

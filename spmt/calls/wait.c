@@ -5,14 +5,16 @@
 #include <sched.h>
 #include <time.h>
 
-#include "broken.h"
-#include "comm.h"
-#include "record.h"
-#include "spin.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/record.h"
+#include "spmt/comm/spin.h"
+#include "spmt/comm/waits.h"
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
+#include "wait.h"
 
 /* spmtd_pause.n tells the phase: below YIELD spinning, then yields, then one announced look,
    then sleeps. */

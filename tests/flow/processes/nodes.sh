@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Ranks on two nodes, which two network namespaces are: they find each other over TCP, and each is told whom it cannot reach.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 one=spmt-one-$$ two=spmt-two-$$
 nodes=$build_root/tests/nodes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Worlds of a launcher's job, on a stand-in for libpmix: ranks, devices, many worlds, arguments that do not fit, and the
- * end of a process. tests/flow/mpirun.sh does it with a launcher.
+ * end of a process. tests/flow/processes/mpirun.sh does it with a launcher.
  */
 #include <criterion/criterion.h>
 #include <signal.h>

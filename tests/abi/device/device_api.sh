@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # docs/device_api.md is what spmt_device.h has: macros make most of its functions, so that nobody finds them in it. With --print: prints
 # what the file has to be.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 header=$scratch/header.h # its parts in their places
 awk -f include/one_file.awk include/spmt_device.h >"$header"
@@ -21,7 +21,7 @@ print() {
 		# The calls inside kernels
 
 		Every function of \`spmt_device.h\`, a line each; what holds for all of them stands at the header's top. Made by
-		\`tests/abi/device_api.sh --print\`.
+		\`tests/abi/device/device_api.sh --print\`.
 	END
 	# a section that has none is left out
 	prototypes | awk '
@@ -36,7 +36,7 @@ if [ "${1:-}" = --print ]; then
 	exit
 fi
 
-nothing_in "$list is what the header has (tests/abi/device_api.sh --print)" "$(diff $list "$scratch/want" 2>&1)"
+nothing_in "$list is what the header has (tests/abi/device/device_api.sh --print)" "$(diff $list "$scratch/want" 2>&1)"
 # Found in another way: every such name before a parenthesis in what the compiler sees.
 sed -nE 's/.*[ *](spmtd_[a-z0-9_]*)\(.*;$/\1/p' $list | sort >"$scratch/listed"
 gcc -std=c11 -E -P "$header" | grep -oE '\bspmtd_[a-z0-9_]*[a-z0-9] ?\(' | tr -d ' (' | sort -u >"$scratch/seen"

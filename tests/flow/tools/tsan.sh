@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # A user's own ThreadSanitizer: a program built with it and linked with the library as it is gives no report where it is right, with
 # no suppression, and does where it is wrong. Runtimes of gcc and of clang.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 export SPMT_BACKEND=host LD_LIBRARY_PATH=$build_root
 unset "${!SPMT_HOST_@}" SPMT_MAPS SPMT_MOVES SPMT_FAULT SPMT_LOG
@@ -45,7 +45,7 @@ for compiler in gcc clang; do
 	fi
 	tried=$((tried + 1))
 	succeeds "$compiler builds the program" \
-		builds "$compiler" tests/flow/tsan.c "$scratch/program" -Wall -Wextra -Werror -L"$build_root" -lspmt -lpthread
+		builds "$compiler" tests/flow/tools/tsan.c "$scratch/program" -Wall -Wextra -Werror -L"$build_root" -lspmt -lpthread
 	right "$compiler"
 	for name in ring meetings reductions kernels; do
 		wrong "$compiler" "$name"

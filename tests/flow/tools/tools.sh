@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # spmt-perf, spmt-info, spmt-demo and the example as a user meets them: exit codes, output, and that wrong data is noticed.
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 perf=$build_root/spmt-perf info=$build_root/spmt-info demo=$build_root/spmt-demo
 export SPMT_BACKEND=host LD_LIBRARY_PATH=$build_root

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "spmt/comm/control.h"
+#include "spmt/control/control.h"
 
 enum { RANKS = 5, SECONDS = 100 };
 

@@ -3,7 +3,7 @@
 # What orders memory on GPUs, in what compilers make of spmt_device.h and in the library's images. What is not installed or was
 # not built is skipped by name.
 # shellcheck disable=SC2086 # $AMD is a list of options
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 
 # ---- AMD: whoever writes its cache back waits until that is done
@@ -162,7 +162,7 @@ section() {
 	section sync 'barrier and sync'
 } >"$scratch/device_order.h"
 lanes() {
-	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -I"$scratch" -Iinclude tests/abi/device_order.c \
+	gcc -std=gnu11 -O1 -fsanitize=undefined,address -fno-sanitize-recover=all -Wall -I"$scratch" -Iinclude tests/abi/device/device_order.c \
 		-o "$scratch/lanes" && "$scratch/lanes" | grep -v '^ok\|^1\.\.'
 	[ "${PIPESTATUS[0]}" = 0 ]
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Sourced by mpirun.sh and srun.sh: the jobs that every launcher's job passes.
 # shellcheck shell=bash
-. "$(dirname "$0")/../abi/lib.sh"
+. "$(dirname "$0")/../../abi/lib.sh"
 
 export SPMT_BACKEND=host LD_LIBRARY_PATH=$build_root
 unset "${!SPMT_HOST_@}" SPMT_MAPS SPMT_MOVES SPMT_FAULT SPMT_LOG SPMT_PMIX_LIB SPMT_TIMEOUT_MS
@@ -66,7 +66,7 @@ jobs_alone() {
 }
 
 jobs_with_mpi() {
-	if command -v mpicc >/dev/null && mpicc -DWITH_MPI -std=gnu11 -Iinclude tests/flow/mpirun.c -o "$scratch/mpi" \
+	if command -v mpicc >/dev/null && mpicc -DWITH_MPI -std=gnu11 -Iinclude tests/flow/processes/mpirun.c -o "$scratch/mpi" \
 		-L"$build_root" -lspmt -pthread 2>"$scratch/err"; then
 		works 'MPI_Init before the first world' 3 3 ' ok$' "$scratch/mpi" mpi worlds 1 mpi-end
 		works 'MPI_Init after the last world' 3 3 ' ok$' "$scratch/mpi" worlds 1 mpi mpi-end

@@ -23,6 +23,8 @@ struct object {
 	_Atomic uint32_t state;
 	_Atomic uint32_t visitors; /* calls under way that may run beside finalize */
 	struct object *next;	   /* while free */
+	_Atomic uintptr_t owner;   /* a thread that has it, in this call; exclusive.h */
+	const char *_Atomic owner_call;
 };
 
 /* Zeroed is empty. The lock guards the list, never held across anything else. */

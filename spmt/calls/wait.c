@@ -23,6 +23,8 @@
    each other fell asleep in turn, each while the other was being woken. */
 #define WAIT_YIELDS 64
 #define WAIT_ANNOUNCE (WAIT_YIELD + WAIT_YIELDS)
+/* A look at memory that the CPU does not reach may take milliseconds: the wait is shown to others before so many of them. */
+#define WAIT_YIELDING 5000000ll
 #define WAIT_SLEEP (WAIT_ANNOUNCE + 1)
 #define WAIT_SLICE 1000000ll
 #define WAIT_SLICES 4u
@@ -102,6 +104,8 @@ static int pause_for(spmt_comm *comm, struct spmtd_pause *p, const struct wait_f
 	p->n++;
 	if (p->n <= WAIT_YIELD)
 		return wait_spin(comm, p);
+	if (p->n < WAIT_ANNOUNCE && process_now() - p->begin > WAIT_YIELDING)
+		p->n = WAIT_ANNOUNCE;
 	if (p->n <= WAIT_ANNOUNCE) {
 		sched_yield();
 		return 0;

@@ -101,7 +101,7 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 {
 	struct cause cause;
 
-	comm_stop(comm);
 	comm_cause(comm, &cause);
+	comm_stop(comm); /* not before: see comm_broken */
 	return fail_broken(comm->world, comm->control, what, &cause);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broken.h"
 #include "comm.h"
 #include "spmt/control/coll_key.h"
 #include "src/base/process.h"
@@ -151,32 +152,37 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 	return cause;
 }
 
-static void say_cause(const spmt_comm *comm, struct text *t)
+/* False: no kernel of this process has told why. */
+static bool say_cause(const spmt_comm *comm, struct text *t)
 {
 	const spmt_comm *cause = find_cause(comm);
 	const struct kernel_report *told = cause ? kernel_report_of(cause->signals) : NULL;
 
-	if (!told) {
-		text_add(t, "a collective or barrier has failed in a stream of this process");
-		return;
-	}
+	if (!told)
+		return false;
 	say_wait_before(cause, t);
 	text_add(t, "rank %d: a %s in a stream", cause->rank,
 		told->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
 	fail_missing(cause, told, t);
+	return true;
 }
 
 void comm_look(const spmt_comm *comm)
 {
 	struct text text = { .used = 0 };
 	struct cause cause;
+	bool told;
 
 	if (!comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE) ||
 		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return;
 	pthread_mutex_lock(&comm->world->lock);
-	say_cause(comm, &text);
+	told = say_cause(comm, &text);
 	pthread_mutex_unlock(&comm->world->lock);
+	if (!told) { /* a kernel ended because the control block said that the comm is broken, which it does no longer */
+		comm_cause(comm, &cause);
+		return;
+	}
 	cause_set(&cause, SPMT_ERR_TIMEOUT, NULL, text.bytes);
 	comm_break((spmt_comm *)(uintptr_t)comm, &cause);
 }

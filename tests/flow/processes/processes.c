@@ -165,7 +165,7 @@ static int one_by_one(int rank, void *arg)
 	uint64_t *told;
 
 	/* in which rank 0 has come: its process may have a driver to start */
-	attr.timeout_ms = rank != 3 ? 20000 : opening_s() ? 5000 : 400;
+	attr.timeout_ms = rank != 3 ? 20000 : opening_s() ? 5000 : 1500;
 	if (rank == 0 || rank == 3)
 		REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_TIMEOUT);
 	if (rank == 3)

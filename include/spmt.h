@@ -118,7 +118,9 @@ enum spmt_type {
 	SPMT_TYPE_F16,
 	SPMT_TYPE_BF16,
 	SPMT_TYPE_F32,
-	SPMT_TYPE_F64
+	SPMT_TYPE_F64,
+	SPMT_TYPE_F8E4M3, /* 8-bit floats of the OCP specification, for collectives alone */
+	SPMT_TYPE_F8E5M2
 };
 
 /* How a reduction combines elements. */
@@ -129,7 +131,8 @@ enum spmt_op {
 	SPMT_OP_MAX,
 	SPMT_OP_AND,
 	SPMT_OP_OR,
-	SPMT_OP_XOR
+	SPMT_OP_XOR,
+	SPMT_OP_AVG /* the sum, divided by the number of ranks */
 };
 
 #ifndef SPMT_SHARED_ENUMS /* spmt_device.h has them, too, and may come first */
@@ -588,12 +591,20 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 /*
  * Collectives in stream order, asynchronous to the host. Buffers are any addresses of the rank's
  * device that are aligned to the type, symmetric or not. dst and src may not overlap, but in
- * place: dst == src of all_reduce and broadcast, src the rank's own block of dst of all_gather,
- * dst the rank's own block of src of reduce_scatter. All ranks pass the same count, type, op and
+ * place: dst == src of all_reduce, reduce, broadcast and all_to_all, src the rank's own block of dst
+ * of all_gather, gather and all_gather_v, dst the rank's own block of src of reduce_scatter and scatter;
+ * all_to_all in place on all ranks or on none. All ranks pass the same count, type, op and
  * root, and call in the same order. An argument that is wrong on one rank alone is -EINVAL there
  * at once; the others miss that rank at their deadline. The next quiet reports a difference
  * between ranks to all of them as SPMT_ERR_MISMATCH; nothing was moved, and the next call is
  * fine.
+ *
+ * Of reduce, gather, scatter, all_to_all in place, all_gather_v and all_to_all_v a difference breaks the world,
+ * as a rank that is missing does: quiet and status say SPMT_ERR_MISMATCH on every rank, the next call
+ * SPMT_ERR_BROKEN. Of the last two one pair may differ while others have had their data.
+ *
+ * To block, pass the stream NULL and call spmt_quiet behind it: dst is written then, src is free, and what was
+ * wrong is returned. There are no other forms that block.
  *
  * One that fails in its stream, as a rank is missing at the deadline or the world breaks, breaks
  * the world at that moment: status, quiet and the next call say so on every rank, with the ranks
@@ -602,8 +613,16 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the
  * stream's end of the work) no peer reads src. Results are bitwise equal on all ranks and from
- * run to run. Types: all of spmt_type. AND, OR, XOR: integers only. Sums of f16 and bf16 are made
- * in f32 and rounded once.
+ * run to run: elements are combined in the order of ranks. Types: all of spmt_type. Sums of f16, bf16 and f8 are made in f32 and
+ * rounded once, to nearest even.
+ *
+ * AND, OR, XOR: integers only. AVG: of integers the exact mean, which no sum wraps, rounded toward zero; of floats the sum and one
+ * division by the number of ranks, in f32, of f64 in f64. MIN and MAX: a NaN on any rank gives NaN, -0 is below +0.
+ *
+ * SPMT_TYPE_F8E4M3 and SPMT_TYPE_F8E5M2 are the formats of the OCP 8-bit Floating Point Specification, revision 1.0, E4M3 being
+ * float8_e4m3fn of ml_dtypes: it has no infinity, and 0x7f and 0xff are NaN. A result too large for E5M2 is its infinity; for E4M3,
+ * above 464, which would be rounded beyond 448, NaN, as infinities are. Nothing saturates. (The specification leaves the choice; so
+ * converts ml_dtypes.) A NaN result is 0x7f of E4M3 and 0x7e of E5M2.
  */
 SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, int root, spmt_stream stream); /* dst is written on the root too */
@@ -621,6 +640,25 @@ SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t
    where rank i's data goes, -1 nowhere; no target twice; dst is untouched where nothing comes. */
 SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, const int *to, spmt_stream stream);
+/* To or from one rank, the root; count is a rank's, so that dst of gather and src of scatter hold nranks times as many there. dst of
+   reduce and gather is untouched on other ranks, src of scatter unread, and may be NULL there. */
+SPMT_API int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op, int root, spmt_stream stream);
+SPMT_API int spmt_gather(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, int root, spmt_stream stream);
+SPMT_API int spmt_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
+	enum spmt_type type, int root, spmt_stream stream);
+/* Gathers counts[i] elements of each rank i at dst + offsets[i], both in elements. src has counts[rank] of them. counts is equal on
+   all ranks, offsets need not be; both have nranks entries and are copied. Where a count is 0 nothing is touched and its offset means
+   nothing; a buffer of which nothing is touched may be NULL. What comes from different ranks may not overlap in dst. */
+SPMT_API int spmt_all_gather_v(spmt_comm *comm, void *dst, const size_t *counts,
+	const size_t *offsets, const void *src, enum spmt_type type, spmt_stream stream);
+/* Sends src_counts[i] elements at src + src_offsets[i] to each rank i, and puts dst_counts[i] that come from it at
+   dst + dst_offsets[i], all in elements; else as spmt_all_gather_v. What one rank sends another is what that one expects:
+   src_counts[j] of rank i is dst_counts[i] of rank j. */
+SPMT_API int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_counts,
+	const size_t *dst_offsets, const void *src, const size_t *src_counts,
+	const size_t *src_offsets, enum spmt_type type, spmt_stream stream);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 

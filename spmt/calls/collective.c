@@ -10,7 +10,6 @@
 #include "rma.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
-#include "spmt/comm/stream.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/names.h"
@@ -31,7 +30,8 @@ struct coll_call {
 	enum spmt_op op;
 	int root, target; /* target: of a permute, who gets this rank's src */
 	uint64_t to;	  /* of a permute: its table, folded */
-	bool unread;	  /* this rank's src is; made by coll_run: */
+	bool unread;	  /* this rank's src is */
+	bool unwritten;	  /* this rank's dst is; made by coll_run: */
 	struct coll_moves moves;
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 	int row;
@@ -49,7 +49,7 @@ static uint64_t call_key(const struct coll_call *c)
 
 static bool is_float(enum spmt_type type)
 {
-	return type >= SPMT_TYPE_F16;
+	return type >= SPMT_TYPE_F16; /* f8 are behind them */
 }
 
 /* If both buffers hold the same bytes at the same place, each byte is read before it is written. */
@@ -67,7 +67,7 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
 	uint64_t part = c->count * type_size(c->type);
 
-	if (c->unread)
+	if (c->unread || c->unwritten)
 		return false;
 	return (dst - src < part * c->src_blocks || src - dst < part * c->dst_blocks) &&
 		!coll_in_place(comm, c, part);
@@ -76,11 +76,12 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t part = c->count * type_size(c->type);
-	int rc;
+	int rc = 0;
 
 	if (!c->count)
 		return 0;
-	rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
+	if (!c->unwritten)
+		rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
 	if (rc || c->unread)
 		return rc;
 	return local_check(comm, c->what, "src", c->src, part * c->src_blocks);
@@ -93,10 +94,10 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	if (!type_size(c->type))
 		return fail_call(
 			-EINVAL, c->what, "rank %d: unknown type %d", comm->rank, (int)c->type);
-	if ((unsigned)c->op > SPMT_OP_XOR)
+	if ((unsigned)c->op > SPMT_OP_AVG)
 		return fail_call(
 			-EINVAL, c->what, "rank %d: unknown op %d", comm->rank, (int)c->op);
-	if (c->op >= SPMT_OP_AND && is_float(c->type))
+	if (c->op >= SPMT_OP_AND && c->op <= SPMT_OP_XOR && is_float(c->type))
 		return fail_call(-EINVAL, c->what,
 			"rank %d: type %s, op %s: and, or, xor are for integers", comm->rank,
 			type_name(c->type), op_name(c->op));
@@ -104,9 +105,9 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 		__builtin_mul_overflow(bytes, blocks, &bytes))
 		return fail_call(-EINVAL, c->what, "rank %d: count %zu wraps the address space",
 			comm->rank, c->count);
-	if (c->count && (!c->dst || !c->src))
+	if (c->count && ((!c->dst && !c->unwritten) || (!c->src && !c->unread)))
 		return fail_call(-EINVAL, c->what, "rank %d: %s is NULL with count %zu", comm->rank,
-			c->dst ? "src" : "dst", c->count);
+			c->dst || c->unwritten ? "src" : "dst", c->count);
 	if (((uintptr_t)c->dst | (uintptr_t)c->src) % type_size(c->type))
 		return fail_call(-EINVAL, c->what,
 			"rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
@@ -118,14 +119,7 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	return coll_ranges(comm, c);
 }
 
-/* Call around everything that a collective puts into a stream. */
-struct coll_in_stream {
-	struct reserved reserved;
-	device_stream stream;
-	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
-};
-
-static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
+int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
 	int rc;
 
@@ -136,14 +130,13 @@ static int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stre
 	return rc;
 }
 
-/* Also after a failure, for the parts that were queued before it. */
-static void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
+void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 {
 	if (in->queued)
 		stream_note(comm, &in->reserved);
 }
 
-static uint64_t coll_report(const spmt_comm *comm)
+uint64_t coll_report(const spmt_comm *comm)
 {
 	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
 }
@@ -179,7 +172,7 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
-static unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
+unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
 {
 	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
 
@@ -273,7 +266,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 			"rank %d: %d ranks in several processes are too many", comm->rank,
 			comm->nranks);
 	part.call.src = comm->stage;
-	part.call.dst = comm->stage + comm->stage_size;
+	part.call.dst = comm->stage + (c->kind == COLL_EXCHANGE ? 0 : comm->stage_size);
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
 		part.call.count = MIN_OF(most, c->count - part.from);
 		part.call.row = coll_row(comm, &part.call);
@@ -343,6 +336,14 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	return comm_failed(comm, what, rc);
 }
 
+static int coll_root(const spmt_comm *comm, const struct coll_call *c)
+{
+	if (comm_has_pe(comm, c->root))
+		return 0;
+	return fail_call(-EINVAL, c->what, "rank %d: root %d is not in 0 .. %d", comm->rank,
+		c->root, comm->nranks - 1);
+}
+
 int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	int root, spmt_stream stream)
 {
@@ -351,14 +352,66 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 		.root = root };
 	int rc = comm_enter(comm, c.what);
 
+	if (!rc)
+		rc = coll_root(comm, &c);
 	if (rc)
 		return rc;
-	if (!comm_has_pe(comm, root))
-		return fail_call(-EINVAL, c.what, "rank %d: root %d is not in 0 .. %d", comm->rank,
-			root, comm->nranks - 1);
 	c.unread = comm->rank != root;
 	if (c.unread && !src)
 		c.src = dst;
+	return coll_run(comm, &c, stream);
+}
+
+/* To one rank: the others' dst is not looked at. */
+static int coll_to_root(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
+{
+	int rc = comm_enter(comm, c->what);
+
+	if (!rc)
+		rc = coll_root(comm, c);
+	if (rc)
+		return rc;
+	c->unwritten = comm->rank != c->root;
+	if (c->unwritten)
+		c->dst = NULL;
+	return coll_run(comm, c, stream);
+}
+
+int spmt_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_gather", COLL_GATHER, dst, src, count, type, SPMT_OP_SUM,
+		.root = root };
+
+	return coll_to_root(comm, &c, stream);
+}
+
+int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	enum spmt_op op, int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_reduce", COLL_REDUCE, dst, src, count, type, op,
+		.root = root };
+
+	return coll_to_root(comm, &c, stream);
+}
+
+int spmt_scatter(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_scatter", COLL_SCATTER, dst, src, count, type, SPMT_OP_SUM,
+		.root = root };
+	int rc = comm_enter(comm, c.what);
+
+	if (!rc)
+		rc = coll_root(comm, &c);
+	if (rc)
+		return rc;
+	c.unread = comm->rank != root;
+	if (c.unread)
+		c.src = NULL;
 	return coll_run(comm, &c, stream);
 }
 
@@ -377,7 +430,8 @@ int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_all_to_all", COLL_ALL_TO_ALL, dst, src, count, type,
+	struct coll_call c = { "spmt_all_to_all",
+		dst == src && count ? COLL_EXCHANGE : COLL_ALL_TO_ALL, dst, src, count, type,
 		SPMT_OP_SUM };
 	int rc = comm_enter(comm, c.what);
 

@@ -3,6 +3,7 @@
 #define SPMT_COLLECTIVE_H
 
 #include "spmt/comm/comm.h"
+#include "spmt/comm/stream.h"
 
 #define COLL_STAGE (1u << 20)	 /* bytes, either way, where ranks live in several processes */
 #define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */
@@ -15,5 +16,20 @@ uint32_t coll_room(const spmt_comm *comm, uint64_t most);
 
 /* For collectives of the comm the algorithm of this name, where it fits; NULL: no wish. */
 int coll_wish(spmt_comm *comm, const char *name);
+
+/* ---- what calls of collectives share ------------------------------------------------------------ */
+
+/* Call around everything that a collective puts into a stream. */
+struct coll_in_stream {
+	struct reserved reserved;
+	device_stream stream;
+	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
+};
+int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in);
+/* Also after a failure, for the parts that were queued before it. */
+void coll_end(spmt_comm *comm, const struct coll_in_stream *in);
+uint64_t coll_report(const spmt_comm *comm);
+/* Blocks of threads for so many bytes, `grain` for each. */
+unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain);
 
 #endif

@@ -62,11 +62,13 @@ static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmt
 	return there;
 }
 
+/* What has broken the comm stays, for comm_look. */
 int kernel_failure(spmt_comm *comm, const char *what)
 {
+	bool whole = !comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE);
 	struct spmtd_record r;
 
-	if (take(comm, &kernel_report_of(comm->signals)->differs, true, &r))
+	if (take(comm, &kernel_report_of(comm->signals)->differs, whole, &r))
 		return say_differs(comm, what, &r);
 	return take(comm, &comm->signals->record, true, &r) ? say_wait(comm, what, &r) : 0;
 }
@@ -100,6 +102,11 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *told
 			continue;
 		missing++;
 		waits_add(&waits, comm, pe, since);
+	}
+	if (told->broke.code == SPMT_ERR_MISMATCH) {
+		text_add(
+			t, " ended: rank %d was called otherwise than its peers", told->broke.peer);
+		return;
 	}
 	if (!missing && !timed_out) {
 		text_add(t, " ended: rank %d has given up a collective or barrier",
@@ -152,37 +159,61 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 	return cause;
 }
 
-/* False: no kernel of this process has told why. */
-static bool say_cause(const spmt_comm *comm, struct text *t)
+/* A rank of this process that was called otherwise than a peer. Under the world's lock. */
+static const spmt_comm *find_odd(const spmt_comm *comm)
 {
-	const spmt_comm *cause = find_cause(comm);
+	const spmt_comm *c = comm->world->comms;
+
+	while (c &&
+		(c->id != comm->id || !c->signals ||
+			!is_there(&kernel_report_of(c->signals)->differs)))
+		c = c->next_here;
+	return c;
+}
+
+static int say_odd(const spmt_comm *odd, struct text *t)
+{
+	const struct spmtd_record *r = &kernel_report_of(odd->signals)->differs;
+	char difference[192];
+
+	coll_differ(difference, sizeof(difference), r->peer, r->seen, odd->rank, r->expected);
+	text_add(t, "rank %d: %s", odd->rank, difference);
+	return r->code;
+}
+
+/* Returns what breaks the comm; 0: no kernel of this process has told why. */
+static int say_cause(const spmt_comm *comm, struct text *t)
+{
+	const spmt_comm *cause = find_cause(comm), *odd = find_odd(comm);
 	const struct kernel_report *told = cause ? kernel_report_of(cause->signals) : NULL;
 
+	if (odd && (!told || told->broke.code != SPMT_ERR_TIMEOUT))
+		return say_odd(odd, t);
 	if (!told)
-		return false;
+		return 0;
 	say_wait_before(cause, t);
 	text_add(t, "rank %d: a %s in a stream", cause->rank,
 		told->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
 	fail_missing(cause, told, t);
-	return true;
+	return told->broke.code == SPMT_ERR_MISMATCH ? SPMT_ERR_MISMATCH : SPMT_ERR_TIMEOUT;
 }
 
 void comm_look(const spmt_comm *comm)
 {
 	struct text text = { .used = 0 };
 	struct cause cause;
-	bool told;
+	int code;
 
 	if (!comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE) ||
 		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return;
 	pthread_mutex_lock(&comm->world->lock);
-	told = say_cause(comm, &text);
+	code = say_cause(comm, &text);
 	pthread_mutex_unlock(&comm->world->lock);
-	if (!told) { /* a kernel ended because the control block said that the comm is broken, which it does no longer */
+	if (!code) { /* a kernel ended because the control block said that the comm is broken, which it does no longer */
 		comm_cause(comm, &cause);
 		return;
 	}
-	cause_set(&cause, SPMT_ERR_TIMEOUT, NULL, text.bytes);
+	cause_set(&cause, code, NULL, text.bytes);
 	comm_break((spmt_comm *)(uintptr_t)comm, &cause);
 }

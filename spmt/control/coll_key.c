@@ -8,10 +8,10 @@
 #include "src/base/names.h"
 
 /*
- * From the top: kind 3 bits, type 4, folded 1; then 56. Folded: a hash of the rest, where that does not fit, as a permute's table
- * never does. Else a reduction has op 3, count 53; a broadcast root 15, count 41; the others count 56.
+ * From the top: breaks 1 bit, kind 4, type 4, folded 1; then 54. Folded: a hash of the rest, where that does not fit, as a permute's table
+ * never does. Else from the top, where the kind has them, op 4, root 15; then the count.
  */
-enum { KIND_AT = 61, TYPE_AT = 57, FOLDED_AT = 56, OP_AT = 53, ROOT_AT = 41 };
+enum { KIND_AT = 59, TYPE_AT = 55, FOLDED_AT = 54, OP_BITS = 4, ROOT_BITS = 15 };
 
 static uint64_t low(uint64_t x, int bits)
 {
@@ -27,29 +27,40 @@ uint64_t coll_fold(uint64_t key, uint64_t value)
 
 static bool reduces(uint64_t kind)
 {
-	return kind < COLL_KINDS && coll_kinds[kind].folds;
+	return kind < COLL_CALLS && coll_kinds[kind].folds;
 }
 
 static bool has(uint64_t kind, enum coll_among among)
 {
-	return kind < COLL_KINDS && coll_kinds[kind].among == among;
+	return kind < COLL_CALLS && coll_kinds[kind].among == among;
 }
 
-/* Where the count ends and op or root begins. */
+static bool has_root(uint64_t kind)
+{
+	return has(kind, COLL_ROOT_TO_ALL) || has(kind, COLL_ALL_TO_ROOT);
+}
+
+/* Where the count ends and the root begins, and the op. */
 static int count_bits(uint64_t kind)
 {
-	return reduces(kind) ? OP_AT : has(kind, COLL_ROOT_TO_ALL) ? ROOT_AT : FOLDED_AT;
+	return FOLDED_AT - (reduces(kind) ? OP_BITS : 0) - (has_root(kind) ? ROOT_BITS : 0);
+}
+
+static int op_at(uint64_t kind)
+{
+	return count_bits(kind) + (has_root(kind) ? ROOT_BITS : 0);
 }
 
 uint64_t coll_key(const struct coll_same *c)
 {
-	uint64_t kind = (uint64_t)c->kind, key = kind << KIND_AT | (uint64_t)c->type << TYPE_AT;
+	uint64_t kind = (uint64_t)c->kind, breaks = coll_kinds[kind].breaks ? COLL_KEY_BREAKS : 0;
+	uint64_t key = breaks | kind << KIND_AT | (uint64_t)c->type << TYPE_AT;
 	uint64_t op = reduces(kind) ? (uint64_t)c->op : 0;
-	uint64_t root = has(kind, COLL_ROOT_TO_ALL) ? (uint64_t)c->root : 0, rest = 0;
+	uint64_t root = has_root(kind) ? (uint64_t)c->root : 0, rest = 0;
 	int bits = count_bits(kind);
 
 	if (!has(kind, COLL_ONE_TO_ONE) && low(c->count, bits) == c->count)
-		return key | op << OP_AT | root << ROOT_AT | c->count;
+		return key | op << op_at(kind) | root << bits | c->count;
 	rest = coll_fold(rest, c->count);
 	rest = coll_fold(rest, op);
 	rest = coll_fold(rest, root);
@@ -57,53 +68,61 @@ uint64_t coll_key(const struct coll_same *c)
 	return key | 1ull << FOLDED_AT | low(rest, FOLDED_AT);
 }
 
+static uint64_t kind_of(uint64_t key)
+{
+	return low(key, 63) >> KIND_AT;
+}
+
 /* ---- in words ------------------------------------------------------------------------------------ */
 
 static const char *kind_name(uint64_t key)
 {
-	uint64_t kind = key >> KIND_AT;
+	uint64_t kind = kind_of(key);
 
-	return kind < COLL_KINDS ? coll_kinds[kind].call : "an unknown function";
+	return kind < COLL_CALLS ? coll_kinds[kind].call : "an unknown function";
 }
 
 /* Where one of the keys is folded. */
 static const char *rest_name(uint64_t kind)
 {
-	return has(kind, COLL_ONE_TO_ONE)     ? "count or to"
-		: has(kind, COLL_ROOT_TO_ALL) ? "count or root"
-		: reduces(kind)		      ? "count or op"
-					      : "count";
+	return has(kind, COLL_ONE_TO_ONE)	  ? "count or to"
+		: has_root(kind) && reduces(kind) ? "count, op or root"
+		: has_root(kind)		  ? "count or root"
+		: reduces(kind)			  ? "count or op"
+						  : "count";
 }
 
 /* One argument as two ranks passed it; empty if that is not known. */
 struct difference {
 	const char *name;
+	bool pair; /* it is what the first sends the second */
 	char passed[2][48];
 };
 
 static void rest_differs(const uint64_t key[2], uint64_t kind, struct difference *d)
 {
-	int bits = count_bits(kind);
+	int bits = count_bits(kind), op = op_at(kind);
 	bool count = low(key[0], bits) != low(key[1], bits);
+	bool root = !count && low(key[0], op) != low(key[1], op);
 
-	d->name = count ? "count" : reduces(kind) ? "op" : "root";
+	d->pair = count && kind >= COLL_KINDS;
+	d->name = count ? "count" : root ? "root" : "op";
 	for (int i = 0; i < 2; i++) {
-		uint64_t more = low(key[i], FOLDED_AT) >> bits;
+		uint64_t rest = low(key[i], FOLDED_AT);
 
-		if (count)
+		if (count || root)
 			snprintf(d->passed[i], sizeof(d->passed[i]), "%llu",
-				(unsigned long long)low(key[i], bits));
-		else if (reduces(kind))
-			snprintf(d->passed[i], sizeof(d->passed[i]), "%s", op_name(more));
+				(unsigned long long)(count ? low(rest, bits)
+							   : low(rest, op) >> bits));
 		else
-			snprintf(d->passed[i], sizeof(d->passed[i]), "%d", (int)more);
+			snprintf(d->passed[i], sizeof(d->passed[i]), "%s", op_name(rest >> op));
 	}
 }
 
 static void find_difference(const uint64_t key[2], struct difference *d)
 {
-	uint64_t kind = key[0] >> KIND_AT;
-	bool kinds = kind != key[1] >> KIND_AT;
+	uint64_t kind = kind_of(key[0]);
+	bool kinds = kind != kind_of(key[1]);
 
 	if (!kinds && low(key[0] >> TYPE_AT, 4) == low(key[1] >> TYPE_AT, 4)) {
 		d->name = rest_name(kind);
@@ -123,7 +142,11 @@ void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t
 	struct difference d = { .name = NULL };
 
 	find_difference(key, &d);
-	if (*d.passed[0])
+	if (d.pair)
+		snprintf(text, size,
+			"%s: what rank %d sends rank %d differs: rank %d passed %s, rank %d passed %s",
+			kind_name(key_b), a, b, a, d.passed[0], b, d.passed[1]);
+	else if (*d.passed[0])
 		snprintf(text, size, "%s: %s differs: rank %d passed %s, rank %d passed %s",
 			kind_name(key_b), d.name, a, d.passed[0], b, d.passed[1]);
 	else

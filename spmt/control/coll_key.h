@@ -11,7 +11,7 @@
 
 struct coll_same {
 	enum kernel_collective_kind kind;
-	int type, op, root; /* op: 0 where there is none; root: of a broadcast */
+	int type, op, root; /* op: 0 where there is none; root: where one rank gives or gets */
 	uint64_t count, to; /* to: of a permute, the table as coll_fold makes it */
 };
 

@@ -21,7 +21,9 @@ const char *type_name(uint64_t type)
 		[SPMT_TYPE_F16] = "f16",
 		[SPMT_TYPE_BF16] = "bf16",
 		[SPMT_TYPE_F32] = "f32",
-		[SPMT_TYPE_F64] = "f64" };
+		[SPMT_TYPE_F64] = "f64",
+		[SPMT_TYPE_F8E4M3] = "f8e4m3",
+		[SPMT_TYPE_F8E5M2] = "f8e5m2" };
 
 	return NAME_OF(names, type);
 }
@@ -31,6 +33,8 @@ size_t type_size(enum spmt_type type)
 	switch (type) {
 	case SPMT_TYPE_I8:
 	case SPMT_TYPE_U8:
+	case SPMT_TYPE_F8E4M3:
+	case SPMT_TYPE_F8E5M2:
 		return 1;
 	case SPMT_TYPE_I16:
 	case SPMT_TYPE_U16:
@@ -57,7 +61,8 @@ const char *op_name(uint64_t op)
 		[SPMT_OP_MAX] = "max",
 		[SPMT_OP_AND] = "and",
 		[SPMT_OP_OR] = "or",
-		[SPMT_OP_XOR] = "xor" };
+		[SPMT_OP_XOR] = "xor",
+		[SPMT_OP_AVG] = "avg" };
 
 	return NAME_OF(names, op);
 }

@@ -20,7 +20,8 @@ struct area {
 	   code; in the upper half 1 + the rank that told */
 	uint64_t error;
 	uint64_t grid[4]; /* meeting points of one kernel's blocks: enum area_grid */
-	uint64_t unused[2];
+	uint64_t staged;  /* blocks of this launch that have filled their part of the stage */
+	uint64_t unused;
 };
 
 /* How many blocks have ever come to the end, how many had before this launch, how the last

@@ -80,8 +80,13 @@ static inline void kernel_record(const struct spmt_view *v, uint64_t told, int c
 
 	if (t)
 		r = code == SPMTD_MISMATCH ? &t->differs : &t->broke;
-	if (t && code == SPMTD_ABORTED) /* who has told, -1: the host */
-		peer = broken_by(spmtd_peek64_(spmtd_at_(&area_of(v)->error)));
+	if (t && code == SPMTD_ABORTED) { /* who has told, -1: the host; and what */
+		uint64_t mark = spmtd_peek64_(spmtd_at_(&area_of(v)->error));
+
+		peer = broken_by(mark);
+		if ((int32_t)(uint32_t)mark == SPMTD_MISMATCH)
+			code = SPMTD_MISMATCH;
+	}
 	if (r && v->own)
 		spmtd_record_at_(r, spmtd_at_(&v->own->recording), code, v->pe, what, peer, a,
 			expected, seen);

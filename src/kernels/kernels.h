@@ -62,9 +62,11 @@ struct kernel_barrier_args {
 /*
  * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's
  * arguments; a peer's key that differs ends the collective with SPMT_ERR_MISMATCH, nothing moved,
- * on all ranks alike. A call may be cut into parts: those behind the first do not take place where
+ * on all ranks alike, and the comm if the highest bit of any of the
+ * keys says so. A call may be cut into parts: those behind the first do not take place where
  * the one before differed.
  */
+#define COLL_KEY_BREAKS (1ull << 63)
 struct kernel_collective_args {
 	struct spmt_view view;
 	uint64_t dst, src, key, told;
@@ -73,6 +75,23 @@ struct kernel_collective_args {
 	struct coll_moves moves;
 	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;  /* 0: the first */
+};
+/*
+ * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: of the ranks pe + first + i
+ * the i-th span has where in src their elements begin and how many they are, of the ranks pe - first - i the same of dst. The
+ * key of a pair is that of the call, with the count. `stage`, where ranks live in several processes: what is to be moved
+ * passes through it, `room` bytes of each span at a time; where all give the same to everyone (moves.src_blocks 0), one
+ * such part is for all.
+ */
+#define COLL_SPANS 64
+struct coll_span {
+	uint64_t src_at, src_count, dst_at, dst_count;
+};
+struct kernel_collective_v_args {
+	struct kernel_collective_args same;
+	uint64_t size, stage, room; /* stage 0: peers load from src itself */
+	int32_t first, spans;
+	struct coll_span span[COLL_SPANS];
 };
 /* Around a part: `blocks` blocks of `bytes` bytes at these distances. */
 struct kernel_stage_args {
@@ -84,6 +103,6 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_stage;
+	kernel_collective, kernel_collective_v, kernel_stage;
 
 #endif

@@ -9,7 +9,20 @@ enum { MOST = 4001 }; /* elements */
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-enum coll { BROADCAST, ALL_GATHER, ALL_TO_ALL, PERMUTE, REDUCE_SCATTER, ALL_REDUCE, COLLS };
+enum coll {
+	BROADCAST,
+	ALL_GATHER,
+	ALL_TO_ALL,
+	PERMUTE,
+	REDUCE_SCATTER,
+	ALL_REDUCE,
+	REDUCE,
+	GATHER,
+	SCATTER,
+	ALL_GATHER_V,
+	ALL_TO_ALL_V,
+	COLLS
+};
 
 static uint64_t given(const struct calls *c, int pe, size_t i)
 {
@@ -26,9 +39,17 @@ static uint64_t expected(const struct calls *c, enum coll what, size_t count, si
 	case BROADCAST:
 	case ALL_REDUCE: /* of the greatest */
 		return given(c, c->r->n - 1, i);
+	case REDUCE: /* of the smallest */
+		return c->r->pe ? UINT64_MAX : given(c, 0, i);
+	case SCATTER:
+		return given(c, 0, mine + i);
+	case GATHER:
+		return c->r->pe ? UINT64_MAX : given(c, (int)(i / count), i % count);
 	case ALL_GATHER:
+	case ALL_GATHER_V:
 		return given(c, (int)(i / count), i % count);
 	case ALL_TO_ALL:
+	case ALL_TO_ALL_V:
 		return given(c, (int)(i / count), mine + i % count);
 	case PERMUTE:
 		return c->r->pe + 1 < c->r->n ? given(c, c->r->pe + 1, i) : UINT64_MAX;
@@ -44,11 +65,15 @@ static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
 	void *dst = c->block + CALLS_LARGE, *src = c->block;
 	const enum spmt_type t = SPMT_TYPE_U64;
 	spmt_comm *comm = c->r->comm;
+	size_t counts[64], at[64];
 	int to[64];
 
 	REQUIRE(c->r->n <= 64);
-	for (int pe = 0; pe < c->r->n; pe++)
+	for (int pe = 0; pe < c->r->n; pe++) {
 		to[pe] = pe - 1;
+		counts[pe] = count;
+		at[pe] = (size_t)pe * count;
+	}
 	if (what == BROADCAST)
 		CALL(spmt_broadcast(comm, dst, src, count, t, c->r->n - 1, s));
 	else if (what == ALL_GATHER)
@@ -57,6 +82,16 @@ static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
 		CALL(spmt_all_to_all(comm, dst, src, count, t, s));
 	else if (what == PERMUTE)
 		CALL(spmt_permute(comm, dst, src, count, t, to, s));
+	else if (what == REDUCE)
+		CALL(spmt_reduce(comm, dst, src, count, t, SPMT_OP_MIN, 0, s));
+	else if (what == GATHER)
+		CALL(spmt_gather(comm, dst, src, count, t, 0, s));
+	else if (what == SCATTER)
+		CALL(spmt_scatter(comm, dst, src, count, t, 0, s));
+	else if (what == ALL_GATHER_V)
+		CALL(spmt_all_gather_v(comm, dst, counts, at, src, t, s));
+	else if (what == ALL_TO_ALL_V)
+		CALL(spmt_all_to_all_v(comm, dst, counts, at, src, counts, at, t, s));
 	else if (what == REDUCE_SCATTER)
 		CALL(spmt_reduce_scatter(comm, dst, src, count, t, SPMT_OP_SUM, s));
 	else
@@ -67,7 +102,9 @@ static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
 static int collective(struct calls *c, enum coll what, size_t count, spmt_stream s, uint64_t *host)
 {
 	size_t all = count * (size_t)c->r->n;
-	size_t gets = what == ALL_GATHER || what == ALL_TO_ALL ? all : count;
+	bool blocks = what == ALL_GATHER || what == ALL_TO_ALL || what == GATHER ||
+		what == ALL_GATHER_V || what == ALL_TO_ALL_V;
+	size_t gets = blocks ? all : count;
 	spmt_comm *comm = c->r->comm;
 
 	c->turn++;

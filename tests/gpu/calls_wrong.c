@@ -103,6 +103,11 @@ static int wrong_collectives(struct calls *c)
 	WRONG(spmt_all_reduce(comm, d, d + 1, 2, U64, sum, NULL));
 	WRONG(spmt_all_reduce(comm, d, s, 1, SPMT_TYPE_F32, SPMT_OP_XOR, own));
 	WRONG(spmt_all_reduce(comm, d, s, 1, NONE(spmt_type), sum, own));
+	WRONG(spmt_reduce(comm, d, s, 1, U64, sum, -1, own));
+	WRONG(spmt_gather(comm, d, s, 1, U64, c->r->n, own));
+	WRONG(spmt_scatter(comm, NULL, s, 1, U64, 0, own));
+	WRONG(spmt_all_gather_v(comm, d, NULL, NULL, s, U64, own));
+	WRONG(spmt_all_to_all_v(comm, d, NULL, NULL, s, NULL, NULL, U64, NULL));
 	WRONG(spmt_barrier(NULL));
 	WRONG(spmt_sync(NULL));
 	WRONG(spmt_barrier_on_stream(NULL, own));

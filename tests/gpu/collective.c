@@ -10,13 +10,28 @@
 
 #include "gpu.h"
 
-enum { TYPES = SPMT_TYPE_F64 + 1, RANKS_MOST = 4, AFTER = 64, POISON = 0xb6 };
+enum { TYPES = SPMT_TYPE_F8E5M2 + 1, RANKS_MOST = 4, AFTER = 64, POISON = 0xb6 };
 
-enum kind { BROADCAST, ALL_GATHER, ALL_TO_ALL, PERMUTE, REDUCE_SCATTER, ALL_REDUCE, KINDS };
+enum kind {
+	BROADCAST,
+	ALL_GATHER,
+	ALL_TO_ALL,
+	PERMUTE,
+	GATHER,
+	SCATTER,
+	ALL_GATHER_V,
+	ALL_TO_ALL_V,
+	REDUCE_SCATTER,
+	ALL_REDUCE,
+	REDUCE,
+	KINDS
+};
 
 static const char *const kind_names[KINDS] = { "broadcast", "all_gather", "all_to_all", "permute",
-	"reduce_scatter", "all_reduce" };
-static const size_t type_bytes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
+	"gather", "scatter", "all_gather_v", "all_to_all_v", "reduce_scatter", "all_reduce",
+	"reduce" };
+static const size_t type_bytes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1 };
+enum { OPS = SPMT_OP_AVG + 1 };
 
 struct item {
 	enum kind kind;
@@ -60,9 +75,11 @@ static bool item_valid(const struct item *i)
 
 	if (!reduces && i->op != SPMT_OP_SUM)
 		return false;
-	if (floats && i->op >= SPMT_OP_AND)
+	if (floats && i->op >= SPMT_OP_AND && i->op <= SPMT_OP_XOR)
 		return false;
-	if (i->in_place && i->kind != BROADCAST && i->kind != ALL_REDUCE)
+	if (i->in_place && i->kind != BROADCAST && i->kind != ALL_REDUCE && i->kind != ALL_TO_ALL)
+		return false;
+	if (i->count > 1001 && (i->kind >= GATHER && i->kind <= ALL_TO_ALL_V) && i->type % 4)
 		return false;
 	/* The largest and the next with one op a type, the usual ones with all. */
 	return i->count <= 1001 || i->op == SPMT_OP_SUM || (int)i->op == (int)i->type % 4;
@@ -71,17 +88,17 @@ static bool item_valid(const struct item *i)
 static int plan_make(struct plan *p)
 {
 	size_t counts[8], ncounts = sizes_of(counts, gpu_number(1, 0) != 0), at = 0;
-	const size_t most = 2 * KINDS * TYPES * 7 * 8;
+	const size_t most = 2 * KINDS * TYPES * OPS * 8;
 
 	p->items = calloc(most, sizeof(*p->items));
 	p->sums = calloc(most * RANKS_MOST, sizeof(*p->sums));
 	REQUIRE(p->items && p->sums);
-	for (size_t i = 0; i < 2 * KINDS * TYPES * 7 * ncounts; i++) {
+	for (size_t i = 0; i < 2 * KINDS * TYPES * OPS * ncounts; i++) {
 		struct item item = { .kind = (enum kind)(i % KINDS),
 			.type = (enum spmt_type)(i / KINDS % TYPES),
-			.op = (enum spmt_op)(i / KINDS / TYPES % 7),
-			.in_place = i / KINDS / TYPES / 7 % 2,
-			.count = counts[i / KINDS / TYPES / 7 / 2] };
+			.op = (enum spmt_op)(i / KINDS / TYPES % OPS),
+			.in_place = i / KINDS / TYPES / OPS % 2,
+			.count = counts[i / KINDS / TYPES / OPS / 2] };
 
 		if (item_valid(&item))
 			p->items[at++] = item;
@@ -114,6 +131,8 @@ static void input(unsigned char *p, size_t bytes, enum spmt_type type, uint64_t 
 			x = (x & 0x80ff) | 0x3f00;
 		else if (type == SPMT_TYPE_F32)
 			x = (x & 0x80ffffff) | 0x3f000000;
+		else if (type >= SPMT_TYPE_F8E4M3)
+			x = (x & 0x9f) | 0x20;
 		else if (type == SPMT_TYPE_F64)
 			x = (x & 0x801fffffffffffffull) | 0x3fe0000000000000ull;
 		memcpy(p + i, &x, type_bytes[type]);
@@ -132,6 +151,32 @@ static uint64_t sum_of(const unsigned char *p, size_t n)
 	return sum;
 }
 
+static int root_of(const struct scene *s, const struct item *i)
+{
+	return (int)i->count % s->r.n;
+}
+
+/* Elements from one rank to another, of those that have room for `count`. */
+static size_t pair_of(const struct item *i, int from, int to)
+{
+	return i->count * (size_t)(1 + (from * 2 + (i->kind == ALL_TO_ALL_V) * to) % 4) / 4;
+}
+
+static int call_varied(
+	struct scene *s, const struct item *i, void *dst, const void *src, spmt_stream stream)
+{
+	size_t gets[RANKS_MOST], gives[RANKS_MOST], at[RANKS_MOST];
+
+	for (int pe = 0; pe < s->r.n; pe++) {
+		gets[pe] = pair_of(i, pe, s->r.pe);
+		gives[pe] = pair_of(i, s->r.pe, pe);
+		at[pe] = (size_t)pe * i->count;
+	}
+	if (i->kind == ALL_GATHER_V)
+		return spmt_all_gather_v(s->r.comm, dst, gets, at, src, i->type, stream);
+	return spmt_all_to_all_v(s->r.comm, dst, gets, at, src, gives, at, i->type, stream);
+}
+
 static int call(
 	struct scene *s, const struct item *i, void *dst, const void *src, spmt_stream stream)
 {
@@ -140,8 +185,7 @@ static int call(
 
 	switch (i->kind) {
 	case BROADCAST:
-		return spmt_broadcast(
-			comm, dst, src, i->count, i->type, (int)i->count % s->r.n, stream);
+		return spmt_broadcast(comm, dst, src, i->count, i->type, root_of(s, i), stream);
 	case ALL_GATHER:
 		return spmt_all_gather(comm, dst, src, i->count, i->type, stream);
 	case ALL_TO_ALL:
@@ -151,6 +195,15 @@ static int call(
 		for (int pe = 0; pe < s->r.n; pe++)
 			to[pe] = pe == 2 ? -1 : (pe + 1) % s->r.n;
 		return spmt_permute(comm, dst, src, i->count, i->type, to, stream);
+	case GATHER:
+		return spmt_gather(comm, dst, src, i->count, i->type, root_of(s, i), stream);
+	case SCATTER:
+		return spmt_scatter(comm, dst, src, i->count, i->type, root_of(s, i), stream);
+	case ALL_GATHER_V:
+	case ALL_TO_ALL_V:
+		return call_varied(s, i, dst, src, stream);
+	case REDUCE:
+		return spmt_reduce(comm, dst, src, i->count, i->type, i->op, root_of(s, i), stream);
 	case REDUCE_SCATTER:
 		return spmt_reduce_scatter(comm, dst, src, i->count, i->type, i->op, stream);
 	default:
@@ -202,11 +255,27 @@ static void combine(const struct item *i, unsigned char *to, const unsigned char
 static void take(struct scene *s, const struct item *i, int q)
 {
 	size_t bytes = i->count * type_bytes[i->type], me = (size_t)s->r.pe, from = (size_t)q;
+	size_t pair = pair_of(i, q, s->r.pe) * type_bytes[i->type];
+	bool root = s->r.pe == root_of(s, i);
 
 	switch (i->kind) {
 	case BROADCAST:
-		if (q == (int)i->count % s->r.n)
+		if (q == root_of(s, i))
 			memcpy(s->want, s->peer, bytes);
+		break;
+	case GATHER:
+		if (root)
+			memcpy(s->want + from * bytes, s->peer, bytes);
+		break;
+	case SCATTER:
+		if (q == root_of(s, i))
+			memcpy(s->want, s->peer + me * bytes, bytes);
+		break;
+	case ALL_GATHER_V:
+		memcpy(s->want + from * bytes, s->peer, pair);
+		break;
+	case ALL_TO_ALL_V:
+		memcpy(s->want + from * bytes, s->peer + me * bytes, pair);
 		break;
 	case ALL_GATHER:
 		memcpy(s->want + from * bytes, s->peer, bytes);
@@ -219,6 +288,8 @@ static void take(struct scene *s, const struct item *i, int q)
 			memcpy(s->want, s->peer, bytes);
 		break;
 	default:
+		if (i->kind == REDUCE && !root)
+			break;
 		if (q == 0)
 			memcpy(s->want, s->peer + (i->kind == REDUCE_SCATTER) * me * bytes, bytes);
 		else
@@ -234,7 +305,7 @@ static uint64_t seed_of(size_t number, int pe)
 /* s->host has the result of `out` bytes. */
 static int check_result(struct scene *s, const struct item *i, size_t number, size_t in, size_t out)
 {
-	if (i->kind >= REDUCE_SCATTER && i->type >= SPMT_TYPE_F16)
+	if (i->kind >= REDUCE_SCATTER && (i->type >= SPMT_TYPE_F16 || i->op == SPMT_OP_AVG))
 		return 0;
 	memset(s->want, POISON, out);
 	for (int q = 0; q < s->r.n; q++) {
@@ -248,12 +319,24 @@ static int check_result(struct scene *s, const struct item *i, size_t number, si
 		i->in_place ? ", in place" : "", s->r.pe);
 }
 
+static bool from_blocks(enum kind kind)
+{
+	return kind == ALL_TO_ALL || kind == ALL_TO_ALL_V || kind == SCATTER ||
+		kind == REDUCE_SCATTER;
+}
+
+static bool to_blocks(enum kind kind)
+{
+	return kind == ALL_TO_ALL || kind == ALL_TO_ALL_V || kind == ALL_GATHER ||
+		kind == ALL_GATHER_V || kind == GATHER;
+}
+
 /* Of dst's bytes and what follows them. */
 static int one_item(struct scene *s, const struct item *i, size_t number, uint64_t *sum)
 {
 	size_t size = type_bytes[i->type], bytes = i->count * size, n = (size_t)s->r.n;
-	size_t in = i->kind == ALL_TO_ALL || i->kind == REDUCE_SCATTER ? n * bytes : bytes;
-	size_t out = i->kind == ALL_GATHER || i->kind == ALL_TO_ALL ? n * bytes : bytes;
+	size_t in = from_blocks(i->kind) ? n * bytes : bytes;
+	size_t out = to_blocks(i->kind) ? n * bytes : bytes;
 	size_t shift = number % 3 * size; /* from an address that is aligned for all */
 	char *dst = s->dst[number % 2] + shift, *src = s->src[number / 2 % 2] + number % 5 * size;
 	spmt_stream stream = number % 4 ? s->r.stream : NULL;

@@ -9,13 +9,6 @@
 
 enum { GUARD = 64, BIG = (1 << 20) + 3 };
 
-static uint64_t mixed(int rank, uint64_t i)
-{
-	uint64_t x = ((uint64_t)rank * 7919 + i + 1) * 0x9e3779b97f4a7c15u;
-
-	return x ^ x >> 31;
-}
-
 /* ---- memory of the rank's device outside the heap ------------------------------------------------------------- */
 
 struct device {
@@ -346,46 +339,6 @@ static int barriers(spmt_comm *comm, const struct every_call *b)
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-int every_call_collective(spmt_comm *comm, enum kernel_collective_kind c, uint64_t *dst,
-	const uint64_t *src, size_t count, const int *to)
-{
-	enum spmt_type t = SPMT_TYPE_U64;
-	int root = spmt_nranks(comm) - 1;
-
-	switch (c) {
-	case COLL_BROADCAST:
-		return spmt_broadcast(comm, dst, src, count, t, root, NULL);
-	case COLL_ALL_GATHER:
-		return spmt_all_gather(comm, dst, src, count, t, NULL);
-	case COLL_ALL_TO_ALL:
-		return spmt_all_to_all(comm, dst, src, count, t, NULL);
-	case COLL_PERMUTE:
-		return spmt_permute(comm, dst, src, count, t, to, NULL);
-	case COLL_REDUCE_SCATTER:
-		return spmt_reduce_scatter(comm, dst, src, count, t, SPMT_OP_SUM, NULL);
-	default:
-		return spmt_all_reduce(comm, dst, src, count, t, SPMT_OP_SUM, NULL);
-	}
-}
-
-/* What element i of rank me's dst has to be; rank 0's data goes nowhere in a permutation, rank r's to r - 1. */
-static uint64_t oracle(enum kernel_collective_kind c, int me, int n, size_t count, size_t i)
-{
-	uint64_t sum = 0;
-
-	if (c == COLL_BROADCAST)
-		return mixed(n - 1, i);
-	if (c == COLL_ALL_GATHER)
-		return mixed((int)(i / count), i % count);
-	if (c == COLL_ALL_TO_ALL)
-		return mixed((int)(i / count), (size_t)me * count + i % count);
-	if (c == COLL_PERMUTE)
-		return me + 1 < n ? mixed(me + 1, i) : ~(uint64_t)0;
-	for (int r = 0; r < n; r++)
-		sum += mixed(r, i + (c == COLL_REDUCE_SCATTER ? (size_t)me * count : 0));
-	return sum;
-}
-
 struct buffers {
 	struct device d;
 	uint64_t *dst, *src;   /* of the device */
@@ -398,21 +351,22 @@ static int coll_once(
 	spmt_comm *comm, enum kernel_collective_kind c, size_t count, const struct buffers *bufs)
 {
 	int me = spmt_rank(comm), n = spmt_nranks(comm), to[8];
-	size_t gets = count * (size_t)(c == COLL_ALL_GATHER || c == COLL_ALL_TO_ALL ? n : 1);
-	size_t gives = count * (size_t)(c == COLL_ALL_TO_ALL || c == COLL_REDUCE_SCATTER ? n : 1);
+	size_t gets = count * (size_t)(coll_kinds[c].dst_blocks ? n : 1);
+	size_t gives = count * (size_t)(coll_kinds[c].src_blocks ? n : 1);
+	uint64_t *src = c == COLL_EXCHANGE ? bufs->dst : bufs->src; /* in place */
 
 	for (int r = 0; r < n; r++)
 		to[r] = r - 1;
 	memset(bufs->got, 0xff, (gets + 1) * 8);
 	for (size_t i = 0; i < gives; i++)
-		bufs->given[i] = mixed(me, i);
+		bufs->given[i] = every_call_given(me, i);
 	TRY(device_move(&bufs->d, bufs->dst, bufs->got, (gets + 1) * 8));
-	TRY(device_move(&bufs->d, bufs->src, bufs->given, (gives + 1) * 8));
-	REQUIRE_OK(every_call_collective(comm, c, bufs->dst, bufs->src, count, to));
+	TRY(device_move(&bufs->d, src, bufs->given, gives * 8));
+	REQUIRE_OK(every_call_collective(comm, c, bufs->dst, src, count, to));
 	REQUIRE_OK(spmt_quiet(comm));
 	TRY(device_move(&bufs->d, bufs->got, bufs->dst, (gets + 1) * 8));
 	for (size_t i = 0; i < gets; i++)
-		if (bufs->got[i] != oracle(c, me, n, count, i))
+		if (bufs->got[i] != every_call_collected(c, me, n, count, i))
 			return ranks_fail(
 				"collective %d, count %zu: element %zu is wrong", (int)c, count, i);
 	REQUIRE_EQ(bufs->got[gets], UINT64_MAX);

@@ -29,8 +29,13 @@ int every_call_registered(spmt_comm *comm, const struct every_call *b);
 /* All ranks tell each other a number, which has to be the same; told: as many symmetric words as ranks. */
 int every_call_same(spmt_comm *comm, uint64_t *told, uint64_t value);
 
-/* One collective of 64-bit integers, on the comm's own stream: of sums, from the last rank, to `to`. */
+/* One collective of 64-bit integers, on the comm's own stream: of sums, from or to the last rank, to `to`; in place with src alone. */
 int every_call_collective(spmt_comm *comm, enum kernel_collective_kind c, uint64_t *dst,
 	const uint64_t *src, size_t count, const int *to);
+
+/* What rank gives as element i in tests of collectives; and what element i of rank me's dst has to be then: of sums, from and to
+   the last rank, which goes to the rank below it in a permutation, the first one's nowhere. */
+uint64_t every_call_given(int rank, uint64_t i);
+uint64_t every_call_collected(enum kernel_collective_kind c, int me, int n, size_t count, size_t i);
 
 #endif

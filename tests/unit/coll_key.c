@@ -10,23 +10,35 @@ static const struct coll_same calls[] = {
 	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 0, 0, 0 },
 	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 0, 1, 0 },
 	{ COLL_BROADCAST, SPMT_TYPE_I8, 0, 1, 0, 0 },
-	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, (1ull << 41) - 1, 0 },
-	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, 1ull << 41, 0 },
-	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32766, 1ull << 41, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, (1ull << 39) - 1, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, 1ull << 39, 0 },
+	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32766, 1ull << 39, 0 },
 	{ COLL_BROADCAST, SPMT_TYPE_F64, 0, 32767, UINT64_MAX, 0 },
-	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, (1ull << 56) - 1, 0 },
-	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, 1ull << 56, 0 },
-	{ COLL_ALL_TO_ALL, SPMT_TYPE_U8, 0, 0, 1ull << 56, 0 },
+	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, (1ull << 54) - 1, 0 },
+	{ COLL_ALL_GATHER, SPMT_TYPE_U8, 0, 0, 1ull << 54, 0 },
+	{ COLL_ALL_TO_ALL, SPMT_TYPE_U8, 0, 0, 1ull << 54, 0 },
 	{ COLL_ALL_TO_ALL, SPMT_TYPE_BF16, 0, 0, 7, 0 },
 	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 7, 1 },
 	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 7, 2 },
 	{ COLL_PERMUTE, SPMT_TYPE_U16, 0, 0, 8, 1 },
-	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, (1ull << 53) - 1, 0 },
-	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, 1ull << 53, 0 },
-	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_SUM, 0, 1ull << 53, 0 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, (1ull << 50) - 1, 0 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_MAX, 0, 1ull << 50, 0 },
+	{ COLL_REDUCE_SCATTER, SPMT_TYPE_F32, SPMT_OP_SUM, 0, 1ull << 50, 0 },
 	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_XOR, 0, 7, 0 },
 	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_SUM, 0, 7, 0 },
 	{ COLL_ALL_REDUCE, SPMT_TYPE_F64, SPMT_OP_SUM, 0, 7, 0 },
+	{ COLL_REDUCE, SPMT_TYPE_F8E5M2, SPMT_OP_AVG, 32767, (1ull << 35) - 1, 0 },
+	{ COLL_REDUCE, SPMT_TYPE_F8E5M2, SPMT_OP_AVG, 32766, (1ull << 35) - 1, 0 },
+	{ COLL_REDUCE, SPMT_TYPE_F8E5M2, SPMT_OP_XOR, 32767, (1ull << 35) - 1, 0 },
+	{ COLL_REDUCE, SPMT_TYPE_F8E5M2, SPMT_OP_AVG, 32767, 1ull << 35, 0 },
+	{ COLL_REDUCE, SPMT_TYPE_F8E5M2, SPMT_OP_AVG, 32766, 1ull << 35, 0 },
+	{ COLL_GATHER, SPMT_TYPE_U8, 0, 1, 7, 0 },
+	{ COLL_GATHER, SPMT_TYPE_U8, 0, 2, 7, 0 },
+	{ COLL_SCATTER, SPMT_TYPE_U8, 0, 2, 7, 0 },
+	{ COLL_EXCHANGE, SPMT_TYPE_U8, 0, 0, 7, 0 },
+	{ COLL_ALL_GATHER_V, SPMT_TYPE_U8, 0, 0, 7, 0 },
+	{ COLL_ALL_TO_ALL_V, SPMT_TYPE_U8, 0, 0, 7, 0 },
+	{ COLL_ALL_TO_ALL_V, SPMT_TYPE_U8, 0, 0, 8, 0 },
 };
 
 Test(coll_key, no_two_calls_have_one)
@@ -65,7 +77,37 @@ Test(coll_key, in_words)
 		"spmt_all_to_all: the function called differs: rank 3 passed spmt_all_gather, rank 0 passed spmt_all_to_all");
 	expect(12, 11, "spmt_permute: count or to differs between rank 3 and rank 0");
 	expect(15, 14, "spmt_reduce_scatter: count or op differs between rank 3 and rank 0");
+	expect(21, 20, "spmt_reduce: root differs: rank 3 passed 32766, rank 0 passed 32767");
+	expect(22, 20, "spmt_reduce: op differs: rank 3 passed xor, rank 0 passed avg");
+	expect(23, 20, "spmt_reduce: count, op or root differs between rank 3 and rank 0");
+	expect(25, 26, "spmt_gather: root differs: rank 3 passed 1, rank 0 passed 2");
+	expect(28, 26,
+		"spmt_gather: the function called differs: rank 3 passed spmt_all_to_all in place, rank 0 passed spmt_gather");
+	expect(30, 31,
+		"spmt_all_to_all_v: what rank 3 sends rank 0 differs: rank 3 passed 7, rank 0 passed 8");
 	expect(17, 18, "spmt_all_reduce: op differs: rank 3 passed xor, rank 0 passed sum");
+}
+
+/* Kernels take the count of a pair to the key of its call. */
+Test(coll_key, a_count_is_in_the_lowest_bits)
+{
+	struct coll_same c = { COLL_ALL_TO_ALL_V, SPMT_TYPE_F8E5M2, 0, 0, 0, 0 };
+	uint64_t key = coll_key(&c);
+
+	c.count = (1ull << 54) - 1;
+	cr_expect_eq(coll_key(&c), key | c.count);
+	cr_expect_eq(key & c.count, 0);
+}
+
+/* By its highest bit a kernel knows that a call that differs ends the comm. */
+Test(coll_key, what_breaks)
+{
+	for (int kind = 0; kind < COLL_CALLS; kind++) {
+		struct coll_same c = { (enum kernel_collective_kind)kind, SPMT_TYPE_U8, 0, 0, 1,
+			0 };
+
+		cr_expect_eq(coll_key(&c) >> 63, coll_kinds[kind].breaks, "kind %d", kind);
+	}
 }
 
 /* Words that no call has made: from a peer's memory. */

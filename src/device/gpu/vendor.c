@@ -31,6 +31,7 @@ static const struct kernel *const library_kernels[] = {
 	&kernel_atomic,
 	&kernel_barrier,
 	&kernel_collective,
+	&kernel_collective_v,
 	&kernel_stage,
 };
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),

@@ -62,6 +62,16 @@ static inline int count_block(const struct coll *c, int rc)
 	return last;
 }
 
+/* What ends the comm, and not this collective alone. Which keys do all ranks see, who keep them until all are through. */
+static inline int breaks(const struct coll *c, int how)
+{
+	uint64_t any = 0;
+
+	for (int pe = 0; how == ENDED_DIFFERS && pe < c->view->npes; pe++)
+		any |= peek_word(&area_inbox(c->view, pe)->hello[c->epoch & 1][1]) << 32;
+	return how >= ENDED_ABORTED || (any & COLL_KEY_BREAKS);
+}
+
 static inline void run_by_slots(const struct coll *c)
 {
 	int rc = c->refused ? SPMTD_ABORTED : run_row(c, COLL_BY_SLOTS), how;
@@ -69,7 +79,7 @@ static inline void run_by_slots(const struct coll *c)
 	if (spmtd_tid_() != 0 || !count_block(c, rc))
 		return;
 	how = coll_ended_how(c->view, c->epoch);
-	if (how >= ENDED_ABORTED) {
+	if (breaks(c, how)) {
 		coll_note_missing(c, 0, 1);
 		broken_raise(c->view, ended_code(how));
 		broken_leave_marks(c->view, ended_code(how), 0, 1);
@@ -127,17 +137,31 @@ static inline int await_done(const struct coll *c)
 	return coll_agrees(rc);
 }
 
-/* By the rank's last block. Where calls differ nothing was touched. */
+/* By the rank's last block. */
+static inline void break_all(const struct coll *c, int how)
+{
+	spmtd_gather_(SPMTD_BLOCK_);
+	if (spmtd_tid_() == 0)
+		broken_raise(c->view, ended_code(how));
+	spmtd_gather_(SPMTD_BLOCK_);
+	broken_leave_marks(c->view, ended_code(how), spmtd_tid_(), spmtd_threads_());
+}
+
+/* By the rank's last block. Where calls differ nothing was touched, unless a pair's alone do: then the others are told why before
+   they are told that it has failed. */
 static inline void part(const struct coll *c, int rc)
 {
-	int how;
+	int how, odd;
 
 	if (rc && spmtd_tid_() == 0)
 		coll_ended_badly(c, rc);
 	if (!coll_last_block(c))
 		return;
 	how = coll_ended_how(c->view, c->epoch);
-	tell_done(c, how >= ENDED_ABORTED);
+	odd = how == ENDED_DIFFERS && breaks(c, how);
+	if (odd)
+		break_all(c, how);
+	tell_done(c, odd || how >= ENDED_ABORTED);
 	if (how == ENDED_WELL) {
 		rc = await_done(c);
 		how = rc == SPMTD_TIMEOUT ? ENDED_TIMEOUT : rc ? ENDED_ABORTED : ENDED_WELL;
@@ -146,20 +170,17 @@ static inline void part(const struct coll *c, int rc)
 	}
 	if (how >= ENDED_ABORTED) {
 		coll_note_missing(c, spmtd_tid_(), spmtd_threads_());
-		spmtd_gather_(SPMTD_BLOCK_);
-		if (spmtd_tid_() == 0)
-			broken_raise(c->view, ended_code(how));
-		spmtd_gather_(SPMTD_BLOCK_);
-		broken_leave_marks(c->view, ended_code(how), spmtd_tid_(), spmtd_threads_());
-		coll_take_back(c);
-	} else if (how && spmtd_tid_() == 0) {
-		kernel_ended(c->view, SPMTD_MISMATCH);
+		break_all(c, how);
 	}
+	if (odd || how >= ENDED_ABORTED)
+		coll_take_back(c);
+	else if (how && spmtd_tid_() == 0)
+		kernel_ended(c->view, SPMTD_MISMATCH);
 	if (spmtd_tid_() == 0)
 		coll_end_epoch(c);
 }
 
-static inline void run_at_peers(struct coll *c)
+COLL_FN void coll_at_peers(struct coll *c)
 {
 	int rc = c->refused ? SPMTD_ABORTED : 0;
 
@@ -170,7 +191,7 @@ static inline void run_at_peers(struct coll *c)
 	c->met = !rc;
 	rc = coll_take_all(c, rc);
 	if (!rc)
-		rc = run_row(c, COLL_AT_PEERS);
+		rc = c->v ? coll_varied(c) : run_row(c, COLL_AT_PEERS);
 	part(c, rc);
 }
 
@@ -189,31 +210,40 @@ static inline int glance(const struct spmt_view *v)
 	return 0;
 }
 
-KERNEL_BODY run_collective(const struct kernel_collective_args *args)
+COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 {
 	const struct spmt_view *v = &args->view;
+
+	c->args = args;
+	c->view = v;
+	c->mark = broken(v);
+	c->epoch = peek_word(&area_of(v)->coll_epoch) + 1;
+	c->before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
+	c->bytes = args->bytes;
+	c->met = 0;
+	c->v = 0;
+	/* All ranks have seen the part before differ. */
+	if (args->part && coll_ended_how(v, c->epoch - 1) == ENDED_DIFFERS)
+		return 0;
+	c->refused = spmtd_any_block_(c->mark != 0);
+	c->stopped = kernel_block() == 0 ? glance(v) : 0;
+	if (c->refused && kernel_lane() == 0)
+		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c->mark);
+	if (kernel_block() == 0 && c->epoch >> 31 && (c->epoch & 0x7fffffff) <= 1)
+		clear_other_set(c);
+	return 1;
+}
+
+KERNEL_BODY run_collective(const struct kernel_collective_args *args)
+{
 	struct coll c;
 
-	c.args = args;
-	c.view = v;
-	c.mark = broken(v);
-	c.epoch = peek_word(&area_of(v)->coll_epoch) + 1;
-	c.before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
-	c.bytes = args->bytes;
-	c.met = 0;
-	/* All ranks have seen the part before differ. */
-	if (args->part && coll_ended_how(v, c.epoch - 1) == ENDED_DIFFERS)
+	if (!coll_open(&c, args))
 		return;
-	c.refused = spmtd_any_block_(c.mark != 0);
-	c.stopped = kernel_block() == 0 ? glance(v) : 0;
-	if (c.refused && kernel_lane() == 0)
-		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c.mark);
-	if (kernel_block() == 0 && c.epoch >> 31 && (c.epoch & 0x7fffffff) <= 1)
-		clear_other_set(&c);
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
 		run_by_slots(&c);
 	else
-		run_at_peers(&c);
+		coll_at_peers(&c);
 }
 KERNEL(collective)
 

@@ -7,7 +7,8 @@
 #include "src/kernels/broken.h"
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
-#define COLL_FN static inline
+/* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
+#define COLL_FN static inline __attribute__((always_inline))
 #else
 #define COLL_FN
 #endif
@@ -24,11 +25,68 @@ struct coll {
 	int refused;	/* the same, in all of them */
 	int stopped;	/* what the block's last thread has seen of the stop word since */
 	int met;	/* all ranks have come, and may touch each other's buffers */
+	const struct kernel_collective_v_args
+		*v;		/* where each pair has a count of its own, else NULL */
+	uint64_t round, rounds; /* then: through the stage, from 0 */
 };
 
 static inline uint64_t peek_word(const uint64_t *word)
 {
 	return spmtd_peek64_(spmtd_at_(word));
+}
+
+/* ---- coll.c ----------------------------------------------------------------------------------- */
+
+/* Of the next epoch; by the threads of every block. 0: it does not take place. */
+COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args);
+/* The collective between two meetings. */
+COLL_FN void coll_at_peers(struct coll *c);
+
+/* ---- varied.c --------------------------------------------------------------------------------- */
+
+/* As an algorithm's function; the first round finds how many there are. */
+COLL_FN int coll_varied(struct coll *c);
+
+/* Which span has what goes to pe, and what comes from it; NULL: none of this launch. */
+static inline const struct coll_span *coll_span(const struct coll *c, int ahead)
+{
+	int i = ahead - c->v->first;
+
+	if (i < 0)
+		i += c->view->npes;
+	return i < c->v->spans ? &c->v->span[i] : 0;
+}
+
+static inline int coll_ahead(const struct coll *c, int from, int to)
+{
+	return to - from + (to < from ? c->view->npes : 0);
+}
+
+static inline uint64_t coll_key_to(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, c->view->pe, pe)) : 0;
+
+	return c->args->key | (s ? s->src_count : 0);
+}
+
+static inline uint64_t coll_key_of(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, pe, c->view->pe)) : 0;
+
+	return c->args->key | (s ? s->dst_count : 0);
+}
+
+/* Where pe finds what is for it. */
+static inline uint64_t coll_src_for(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, c->view->pe, pe)) : 0;
+
+	if (!s)
+		return c->args->src;
+	if (!c->v->stage)
+		return c->args->src + s->src_at * c->v->size;
+	return c->v->stage +
+		(c->args->moves.src_blocks ? (uint64_t)(s - c->v->span) * c->v->room : 0);
 }
 
 /* ---- meet.c ----------------------------------------------------------------------------------- */
@@ -51,7 +109,9 @@ COLL_FN void coll_ended_badly(const struct coll *c, int rc);
 COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch);
 static inline int ended_code(int how)
 {
-	return how == ENDED_TIMEOUT ? SPMTD_TIMEOUT : SPMTD_ABORTED;
+	return how == ENDED_TIMEOUT    ? SPMTD_TIMEOUT
+		: how == ENDED_DIFFERS ? SPMTD_MISMATCH
+				       : SPMTD_ABORTED;
 }
 /* By the threads of every block of a rank, before they touch peers' buffers; rc: of what came before. Not 0: that, or one has taken
    itself back. */

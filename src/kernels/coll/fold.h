@@ -3,7 +3,7 @@
  * Reducing the same range of every rank's src, as the inboxes name them. Each element is folded in
  * rank order, 0 first, so that a result depends on nothing but the operands.
  *
- * Integers wrap. f16 and bf16 are folded in f32 and rounded once, to nearest even, by integer code
+ * Integers wrap, but for their mean. f16, bf16 and f8 are folded in f32 and rounded once, to nearest even, by integer code
  * that gives the same bits everywhere. min and max: a NaN on any rank gives NaN; -0 is below +0.
  * Every NaN result is the positive quiet NaN without payload.
  */
@@ -15,8 +15,8 @@
 struct fold {
 	const struct area_inbox *inboxes; /* this rank's, posted and acquired */
 	int npes, first;		  /* the peer whose dst is written first */
-	int everyone;			  /* 1: the result is for every dst; 0: for `dst` */
-	uint64_t from, to, bytes;	  /* offsets into src and dst; bytes are whole elements */
+	int everyone; /* so many ranks' dst get the result, from `first` on; 0: `dst` alone */
+	uint64_t from, to, bytes; /* offsets into src and dst; bytes are whole elements */
 	uint64_t dst;
 	uint64_t slots,
 		slot; /* not 0: units lie there, `slot` bytes a rank (unit.h), not in any src */
@@ -25,5 +25,9 @@ struct fold {
 
 /* type: enum spmt_type, op: enum spmt_op, checked by the caller. */
 void fold_run(const struct fold *r, int type, int op);
+
+/* What it has of files of their own: the mean of all types but f8, and f8 with all ops. */
+void fold_mean(const struct fold *r, int type);
+void fold_f8(const struct fold *r, int type, int op);
 
 #endif

@@ -18,11 +18,11 @@ COLL_FN int coll_agrees(int rc)
 COLL_FN void coll_greet(const struct coll *c, int posted)
 {
 	const struct spmt_view *v = c->view;
-	uint64_t flag = (uint64_t)area_flag(c->epoch) << 32, key = c->args->key;
+	uint64_t flag = (uint64_t)area_flag(c->epoch) << 32;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
 		struct area_inbox *box = area_outbox(v, pe);
-		uint64_t *hello = box->hello[c->epoch & 1];
+		uint64_t *hello = box->hello[c->epoch & 1], key = coll_key_to(c, pe);
 
 		spmtd_poke64_(spmtd_at_(&hello[1]), flag | key >> 32);
 		if (posted) {
@@ -31,8 +31,9 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 			uint64_t mine = v->stride ? 0 : v->peers[pe].mine;
 			uint64_t shift = mine ? mine - v->base : 0;
 
-			spmtd_poke64_(spmtd_at_(&box->src), c->args->src + shift);
-			spmtd_poke64_(spmtd_at_(&box->dst), c->args->dst + shift);
+			spmtd_poke64_(spmtd_at_(&box->src), coll_src_for(c, pe) + shift);
+			spmtd_poke64_(
+				spmtd_at_(&box->dst), c->v ? c->rounds : c->args->dst + shift);
 			spmtd_ring_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
 		} else {
 			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
@@ -58,7 +59,7 @@ static inline int await_hello(
 	const struct coll *c, struct spmtd_waiter_ *w, int pe, int half, int *other)
 {
 	const struct spmt_view *v = c->view;
-	uint32_t flag = area_flag(c->epoch), key = (uint32_t)(c->args->key >> (32 * half));
+	uint32_t flag = area_flag(c->epoch), key = (uint32_t)(coll_key_of(c, pe) >> (32 * half));
 	uint64_t a = spmtd_at_(&area_inbox(v, pe)->hello[c->epoch & 1][half]), seen;
 	int rc = 0;
 
@@ -84,7 +85,7 @@ static inline void record_mismatch(const struct coll *c, int pe)
 	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
 
 	kernel_record(c->view, c->args->told, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
-		spmtd_at_(hello), c->args->key, high | low);
+		spmtd_at_(hello), coll_key_of(c, pe), high | low);
 }
 
 /* All ranks see some key that is not their own, or none does. */

@@ -90,7 +90,7 @@ static inline int await_piece(
 	return 0;
 }
 
-static inline int await_data(const struct coll *c)
+static inline __attribute__((always_inline)) int await_data(const struct coll *c)
 {
 	struct sweep s = sources(c);
 	struct spmtd_waiter_ w;
@@ -110,7 +110,7 @@ static inline void fold_arrived(const struct coll *c)
 	struct sweep s = sources(c);
 	struct fold r;
 
-	if (!s.n)
+	if (!s.n || !s.ranks)
 		return;
 	r.slots = coll_slot(c, spmtd_at_(c->view->own), 0) + PIECE_IN_SLOT * s.from;
 	r.slot = 2 * (uint64_t)c->args->room;
@@ -125,7 +125,7 @@ static inline void fold_arrived(const struct coll *c)
 }
 
 /* The block's share of what has arrived, to dst. */
-static inline void unpack(const struct coll *c)
+static inline __attribute__((always_inline)) void unpack(const struct coll *c)
 {
 	struct sweep s = sources(c);
 	int places = c->args->moves.dst_blocks, pe;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Each rank folds a share of all ranks' src: of a reduce_scatter its own block; of an all_reduce an
- * equal part of the one block, in units of 16 bytes, which it stores to every dst. In place is
+ * equal part of the one block, in units of 16 bytes, which it stores to every dst, of a reduce to the root's. In place is
  * fine: a share is read by one rank only, before that rank writes it.
  */
 #include "coll.h"
@@ -26,8 +26,8 @@ COLL_FN int coll_reduce(const struct coll *c)
 
 	r.inboxes = area_inbox(c->view, 0);
 	r.npes = c->view->npes;
-	r.first = c->view->pe;
-	r.everyone = !c->args->moves.src_blocks;
+	r.first = c->args->moves.to;
+	r.everyone = c->args->moves.src_blocks ? 0 : c->args->moves.tos;
 	r.slots = 0;
 	r.from = (uint64_t)c->view->pe * c->bytes;
 	r.to = 0;

@@ -5,14 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct coll_kind coll_kinds[COLL_KINDS] = {
+const struct coll_kind coll_kinds[COLL_CALLS] = {
 	[COLL_BROADCAST] = { "spmt_broadcast", COLL_ROOT_TO_ALL, .in_place = true },
 	[COLL_ALL_GATHER] = { "spmt_all_gather", .dst_blocks = true, .in_place = true },
 	[COLL_ALL_TO_ALL] = { "spmt_all_to_all", .src_blocks = true, .dst_blocks = true },
 	[COLL_PERMUTE] = { "spmt_permute", COLL_ONE_TO_ONE },
+	[COLL_GATHER] = { "spmt_gather", COLL_ALL_TO_ROOT, .dst_blocks = true, .in_place = true,
+		.breaks = true },
+	[COLL_SCATTER] = { "spmt_scatter", COLL_ROOT_TO_ALL, .src_blocks = true, .in_place = true,
+		.breaks = true },
+	[COLL_EXCHANGE] = { "spmt_all_to_all in place", .src_blocks = true, .dst_blocks = true,
+		.in_place = true, .breaks = true },
 	[COLL_REDUCE_SCATTER] = { "spmt_reduce_scatter", .src_blocks = true, .folds = true,
 		.in_place = true },
 	[COLL_ALL_REDUCE] = { "spmt_all_reduce", .folds = true, .in_place = true },
+	[COLL_REDUCE] = { "spmt_reduce", COLL_ALL_TO_ROOT, .folds = true, .in_place = true,
+		.breaks = true },
+	[COLL_ALL_GATHER_V] = { "spmt_all_gather_v", .dst_blocks = true, .breaks = true },
+	[COLL_ALL_TO_ALL_V] = { "spmt_all_to_all_v", .src_blocks = true, .dst_blocks = true,
+		.breaks = true },
 };
 
 struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes, int root, int to)
@@ -25,6 +36,11 @@ struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes,
 		m.tos = pe == root ? npes : 0;
 		m.from = root;
 		m.froms = 1;
+	}
+	if (k->among == COLL_ALL_TO_ROOT) {
+		m.to = root;
+		m.tos = 1;
+		m.froms = pe == root ? npes : 0;
 	}
 	if (k->among == COLL_ONE_TO_ONE) {
 		m.to = to;

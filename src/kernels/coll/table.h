@@ -16,13 +16,21 @@ enum kernel_collective_kind {
 	COLL_ALL_GATHER,
 	COLL_ALL_TO_ALL,
 	COLL_PERMUTE,
+	COLL_GATHER,
+	COLL_SCATTER,
+	COLL_EXCHANGE, /* all_to_all in place */
 	COLL_REDUCE_SCATTER,
 	COLL_ALL_REDUCE,
-	COLL_KINDS
+	COLL_REDUCE,
+	COLL_KINDS, /* of these each row of the table has some; the others have a kernel of their own */
+	COLL_ALL_GATHER_V = COLL_KINDS,
+	COLL_ALL_TO_ALL_V,
+	COLL_CALLS
 };
 
-#define COLL_FOLDS (1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE)
+#define COLL_FOLDS (1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE | 1u << COLL_REDUCE)
 #define COLL_COPIES ((1u << COLL_KINDS) - 1 - COLL_FOLDS)
+#define COLL_SWAPS (1u << COLL_EXCHANGE)
 
 /*
  * The way that the data takes.
@@ -46,7 +54,8 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 #define COLL_TABLE(X)                                                                                    \
 	/* name    kinds                     way            gpu         cpu         grain */             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
-	X(direct,  COLL_COPIES,              COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
+	X(direct,  COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)          \
+	X(swap,    COLL_SWAPS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
 	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
 /* clang-format on */
 
@@ -79,17 +88,18 @@ struct coll_moves {
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 
-enum coll_among { COLL_ALL_TO_EACH, COLL_ROOT_TO_ALL, COLL_ONE_TO_ONE };
+enum coll_among { COLL_ALL_TO_EACH, COLL_ROOT_TO_ALL, COLL_ALL_TO_ROOT, COLL_ONE_TO_ONE };
 
 struct coll_kind {
 	const char *call;
 	enum coll_among among;
 	bool src_blocks, dst_blocks, folds; /* as of struct coll_moves */
 	bool in_place; /* src and dst may be one where what is the same in both has the same place */
+	bool breaks;   /* calls that differ break the comm */
 };
-extern const struct coll_kind coll_kinds[COLL_KINDS];
+extern const struct coll_kind coll_kinds[COLL_CALLS];
 
-/* root: of a broadcast; of a permute, whose data comes here, as `to` is who gets this rank's: -1 if none. */
+/* root: the one rank that gives or gets; of a permute, whose data comes here, as `to` is who gets this rank's: -1 if none. */
 struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes, int root, int to);
 
 struct coll_row {

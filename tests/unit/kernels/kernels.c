@@ -12,110 +12,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "halves_oracle.h"
 #include "spmt.h"
 #include "tests/lib/device/plain_views.h"
+#include "tests/lib/folds.h"
 
 TestSuite(kernels, .timeout = 100);
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
-enum { TYPES = SPMT_TYPE_F64 + 1, OPS = SPMT_OP_XOR + 1, MOST = 8, ANY_ROW = -1 };
-
-static const size_t sizes[TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
-
-static bool is_signed(int type)
-{
-	return type == SPMT_TYPE_I8 || type == SPMT_TYPE_I16 || type == SPMT_TYPE_I32 ||
-		type == SPMT_TYPE_I64;
-}
-
-static uint64_t fold_integer(uint64_t a, uint64_t b, int type, int op)
-{
-	unsigned shift = (unsigned)(64 - 8 * sizes[type]);
-	bool less = is_signed(type) ? (int64_t)(a << shift) < (int64_t)(b << shift) : a < b;
-
-	switch (op) {
-	case SPMT_OP_SUM:
-		a += b;
-		break;
-	case SPMT_OP_PROD:
-		a *= b;
-		break;
-	case SPMT_OP_MIN:
-		a = less ? a : b;
-		break;
-	case SPMT_OP_MAX:
-		a = less ? b : a;
-		break;
-	case SPMT_OP_AND:
-		a &= b;
-		break;
-	case SPMT_OP_OR:
-		a |= b;
-		break;
-	default:
-		a ^= b;
-		break;
-	}
-	return a << shift >> shift;
-}
-
-/* min and max in words: NaN wins, then sign tells zeros apart. */
-static double extreme(double a, double b, bool greatest)
-{
-	if (isnan(a) || isnan(b))
-		return (double)NAN;
-	if (a == b)
-		return !signbit(a) == greatest ? a : b;
-	return (a < b) == greatest ? b : a;
-}
-
-static double fold_float(double a, double b, int type, int op)
-{
-	bool wide = type == SPMT_TYPE_F64;
-
-	switch (op) {
-	case SPMT_OP_SUM:
-		return wide ? a + b : (double)((float)a + (float)b);
-	case SPMT_OP_PROD:
-		return wide ? a * b : (double)((float)a * (float)b);
-	default:
-		return extreme(a, b, op == SPMT_OP_MAX);
-	}
-}
-
-static double value_of(uint64_t bits, int type)
-{
-	double d;
-	float f;
-	uint32_t low = (uint32_t)bits;
-
-	if (type == SPMT_TYPE_F16)
-		return decode((uint16_t)bits, 10, 15);
-	if (type == SPMT_TYPE_BF16)
-		return decode((uint16_t)bits, 7, 127);
-	memcpy(&d, &bits, 8);
-	memcpy(&f, &low, 4);
-	return type == SPMT_TYPE_F64 ? d : (double)f;
-}
-
-static uint64_t bits_of(double x, int type)
-{
-	float f = (float)x;
-	uint64_t wide;
-	uint32_t low;
-
-	if (type == SPMT_TYPE_F16)
-		return encode(x, 10, 15);
-	if (type == SPMT_TYPE_BF16)
-		return encode(x, 7, 127);
-	memcpy(&wide, &x, 8);
-	memcpy(&low, &f, 4);
-	if (isnan(x))
-		return type == SPMT_TYPE_F64 ? 0x7ff8000000000000ull : 0x7fc00000u;
-	return type == SPMT_TYPE_F64 ? wide : low;
-}
+enum { MOST = 8, ANY_ROW = -1 };
 
 /* What rank `pe` gives as element i of a case: all kinds of numbers, or small ones. */
 static uint64_t element(uint32_t seed, int pe, size_t i, int type)
@@ -130,27 +35,9 @@ static uint64_t element(uint32_t seed, int pe, size_t i, int type)
 	x *= 0x94d049bb133111ebull;
 	x ^= x >> 31;
 	if (type >= SPMT_TYPE_F16 && x % 4)
-		return bits_of(some[x / 4 % 12], type);
-	return sizes[type] == 8 ? x : x & ((1ull << 8 * sizes[type]) - 1);
+		return folds_bits((enum spmt_type)type, some[x / 4 % 12]);
+	return x & folds_mask((enum spmt_type)type);
 }
-
-static uint64_t reduced(uint32_t seed, int n, size_t i, int type, int op)
-{
-	uint64_t bits = element(seed, 0, i, type);
-	double x = value_of(bits, type);
-
-	for (int pe = 1; pe < n; pe++) {
-		uint64_t next = element(seed, pe, i, type);
-
-		if (type < SPMT_TYPE_F16)
-			bits = fold_integer(bits, next, type, op);
-		else
-			x = fold_float(x, value_of(next, type), type, op);
-	}
-	return type < SPMT_TYPE_F16 ? bits : bits_of(x, type);
-}
-
-/* ---- the collectives against it ------------------------------------------------------------- */
 
 struct call {
 	int kind, type, op, root;
@@ -158,6 +45,17 @@ struct call {
 	uint32_t seed;
 	bool in_place;
 };
+
+static uint64_t reduced(const struct call *c, int n, size_t i)
+{
+	uint64_t in[MOST] = { 0 };
+
+	for (int pe = 0; pe < n; pe++)
+		in[pe] = element(c->seed, pe, i, c->type);
+	return folds_of((enum spmt_type)c->type, (enum spmt_op)c->op, in, n);
+}
+
+/* ---- the collectives against it ------------------------------------------------------------- */
 
 /* Where rank i's data goes: to the next but one, nowhere from rank 0 if there are more than two. */
 static int target(int i, int n)
@@ -187,17 +85,27 @@ static bool expected(const struct call *c, int n, int pe, size_t i, uint64_t *wa
 		*want = element(c->seed, (int)block, inside, c->type);
 		return true;
 	case COLL_ALL_TO_ALL:
+	case COLL_EXCHANGE:
 		*want = element(c->seed, (int)block, (size_t)pe * c->count + inside, c->type);
 		return true;
 	case COLL_PERMUTE:
 		if (from >= 0)
 			*want = element(c->seed, from, i, c->type);
 		return from >= 0;
+	case COLL_GATHER:
+		if (pe == c->root)
+			*want = element(c->seed, (int)block, inside, c->type);
+		return pe == c->root;
+	case COLL_SCATTER:
+		*want = element(c->seed, c->root, (size_t)pe * c->count + i, c->type);
+		return true;
 	case COLL_REDUCE_SCATTER:
-		*want = reduced(c->seed, n, (size_t)pe * c->count + i, c->type, c->op);
+		*want = reduced(c, n, (size_t)pe * c->count + i);
 		return true;
 	default:
-		*want = reduced(c->seed, n, i, c->type, c->op);
+		if (c->kind == COLL_REDUCE && pe != c->root)
+			return false;
+		*want = reduced(c, n, i);
 		return true;
 	}
 }
@@ -227,7 +135,7 @@ static int row_for(const struct runner *r, enum kernel_collective_kind kind, siz
 static int run_call(struct runner *r, const struct call *c, char *memory, size_t room)
 {
 	int n = r->v.npes, pe = r->v.pe;
-	size_t size = sizes[c->type];
+	size_t size = folds_width[c->type];
 	struct coll_moves moves = coll_moves((enum kernel_collective_kind)c->kind, pe, n,
 		c->kind == COLL_PERMUTE ? source(pe, n) : c->root, target(pe, n));
 	size_t given = c->count * (moves.src_blocks ? (size_t)n : 1);
@@ -276,12 +184,14 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
 {
 	bool reduces = c->kind >= COLL_REDUCE_SCATTER;
-	int ops = !reduces ? 1 : c->type >= SPMT_TYPE_F16 ? SPMT_OP_MAX + 1 : OPS;
 
-	for (c->op = 0; c->op < ops; c->op++)
+	for (c->op = 0; c->op <= (reduces ? SPMT_OP_AVG : 0); c->op++)
 		for (int place = 0; place < 2; place++) {
-			c->in_place =
-				place && (c->kind == COLL_ALL_REDUCE || c->kind == COLL_BROADCAST);
+			if (!folds_valid((enum spmt_type)c->type, (enum spmt_op)c->op))
+				continue;
+			c->in_place = c->kind == COLL_EXCHANGE ||
+				(place &&
+					(c->kind == COLL_ALL_REDUCE || c->kind == COLL_BROADCAST));
 			c->seed++;
 			c->root = (int)(c->seed % (uint32_t)r->v.npes);
 			run_call(r, c, memory, room);
@@ -290,14 +200,14 @@ static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
 
 static void *run_all(void *arg)
 {
-	static const size_t counts[] = { 0, 1, 2, 7, 16, 33, 255, 1000 };
+	static const size_t counts[] = { 0, 1, 2, 7, 33, 1000 };
 	struct runner *r = arg;
 	size_t room = 2 * (MOST * 1000 * 8 + 64);
 	char *memory = malloc(room);
 	struct call c = { .seed = 1 };
 
 	for (c.kind = 0; memory && c.kind < COLL_KINDS; c.kind++)
-		for (c.type = 0; c.type < TYPES; c.type++)
+		for (c.type = 0; c.type < FOLDS_TYPES; c.type++)
 			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 				c.count = counts[i];
 				run_ops(r, &c, memory, room);
@@ -330,7 +240,7 @@ static void collectives_with(int n, int row, uint32_t room)
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
 		cr_expect_eq(area_of(&runners[pe].v)->coll_epoch, runners[pe].calls);
-		cr_expect_gt(runners[pe].calls, 500);
+		cr_expect_gt(runners[pe].calls, 100);
 	}
 	views_close(&w);
 }

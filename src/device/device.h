@@ -20,6 +20,7 @@
 #ifndef SPMT_DEVICE_H_
 #define SPMT_DEVICE_H_
 
+#include "sdma/queue.h"
 #include "types.h"
 
 struct backend {
@@ -99,6 +100,7 @@ struct backend {
 
 	const struct device_vmm_ops *vmm;
 	const struct device_ipc_ops *ipc;
+	const struct device_sdma_ops *sdma;
 };
 
 extern const struct backend backend_hip, backend_cuda, backend_host;

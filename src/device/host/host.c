@@ -314,4 +314,5 @@ const struct backend backend_host = {
 	.capturing = host_capturing,
 	.vmm = &host_vmm_ops,
 	.ipc = &host_ipc_ops,
+	.sdma = &host_sdma_ops,
 };

@@ -430,7 +430,7 @@ int host_reach_args(int dev, const void *args, size_t size)
 		dev, (size_t)v.at, owner, dev);
 }
 
-bool host_still(int dev, const void *ptr, size_t n)
+bool host_may_touch(int dev, const void *ptr, size_t n, bool *device)
 {
 	struct host_state *st = host_state();
 	struct range_verdict v;
@@ -438,5 +438,13 @@ bool host_still(int dev, const void *ptr, size_t n)
 	pthread_rwlock_rdlock(&st->memory);
 	judge_range(st, dev, ptr, n, &v);
 	pthread_rwlock_unlock(&st->memory);
-	return v.kind == REACHED && v.device;
+	*device = v.device;
+	return v.kind == REACHED;
+}
+
+bool host_still(int dev, const void *ptr, size_t n)
+{
+	bool device;
+
+	return host_may_touch(dev, ptr, n, &device) && device;
 }

@@ -110,6 +110,14 @@ static void move_aligned(void *dst, const void *src, size_t n)
 }
 
 /* An aligned word is copied by one access, so that a copy may write a flag that somebody polls. */
+void host_move(void *dst, const void *src, size_t n)
+{
+	if (n <= 8 && is_power_of_two(n))
+		move_aligned(dst, src, n);
+	else
+		memmove(dst, src, n);
+}
+
 static int run_copy_op(const struct host_op *op)
 {
 	size_t n = op->move.n;
@@ -118,10 +126,7 @@ static int run_copy_op(const struct host_op *op)
 		return -EFAULT;
 	if (op->move.src_device && !host_still(op->dev, op->move.src, n))
 		return -EFAULT;
-	if (n <= 8 && is_power_of_two(n))
-		move_aligned(op->move.dst, op->move.src, n);
-	else
-		memmove(op->move.dst, op->move.src, n);
+	host_move(op->move.dst, op->move.src, n);
 	return 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include "src/device/types.h"
 
+/* n bytes now, which do not wrap, as memmove; an aligned word of 1, 2, 4 or 8 bytes by one access. */
+void host_move(void *dst, const void *src, size_t n);
 int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle);
 int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle);
 int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *arg);

@@ -84,9 +84,12 @@ int host_reach(int dev, const void *ptr, size_t n, const char *op, bool *device)
 int host_reach_args(int dev, const void *args, size_t size);
 /* The same as host_reach when the work runs, for what was in the table when it was queued; no sentence. */
 bool host_still(int dev, const void *ptr, size_t n);
+/* Whether dev may reach all of it now; *device: some of it is in the table. No sentence. */
+bool host_may_touch(int dev, const void *ptr, size_t n, bool *device);
 
-/* host/vmm.c, host/ipc.c */
+/* host/vmm.c, host/ipc.c, host/sdma.c */
 extern const struct device_vmm_ops host_vmm_ops;
 extern const struct device_ipc_ops host_ipc_ops;
+extern const struct device_sdma_ops host_sdma_ops;
 
 #endif

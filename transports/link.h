@@ -19,6 +19,9 @@ struct mover {
 	void *state; /* the mover's own, made on first use */
 };
 
+/* What a copy queue was replaced by. */
+enum link_fall { LINK_STANDS, LINK_FELL_TO_STREAMS, LINK_FELL_TO_STORE };
+
 struct link {
 	/* read by every move */
 	char *base;	    /* peer's user heap as seen from here; NULL: not loadable */
@@ -41,8 +44,8 @@ struct link {
 	const uint32_t *stop;		   /* the world's; not 0: broken */
 	const struct ipc_memory *memory;   /* map ipc: the peer's heap, named; the world's */
 
-	/* set once, with release, when sdma found no channel; `why` is for link_route() */
-	_Atomic bool fell_back;
+	/* enum link_fall, set with release when sdma did not get what it wanted; `why` is for link_route() */
+	_Atomic int fell_back;
 	char why[DEVICE_REASON];
 
 	/* written by the one thread that uses the comm, read by any: relaxed atomics */

@@ -96,10 +96,13 @@ static bool rdma_fits(struct pair *p)
 
 static bool sdma_fits(struct pair *p)
 {
-	if (p->facts->threshold != UINT64_MAX)
-		return true;
-	add_reason(p, "sdma: no copy engine");
-	return false;
+	if (p->facts->threshold == UINT64_MAX) {
+		add_reason(p, "sdma: no copy engine");
+		return false;
+	}
+	if (p->facts->engine[0])
+		add_reason(p, "sdma: %s", p->facts->engine);
+	return true;
 }
 
 static const struct mover_row {

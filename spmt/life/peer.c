@@ -47,6 +47,25 @@ static bool device_is_here(const spmt_comm *comm, int dev)
 	return !comm->backend->count(&n) && dev < n;
 }
 
+/* What serves the pair's copies where user-mode queues are wanted. */
+static void engine_facts(const spmt_comm *comm, int peer_dev, struct pair_facts *facts)
+{
+	const struct device_sdma_ops *sdma = comm->backend->sdma;
+	char why[DEVICE_REASON];
+
+	if (!sdma)
+		snprintf(facts->engine, sizeof(facts->engine),
+			"streams, as there are no user-mode queues for %s", comm->backend->name);
+	else if (!device_is_here(comm, peer_dev))
+		snprintf(facts->engine, sizeof(facts->engine),
+			"streams, as the peer's device is not seen here");
+	else if (sdma->check(comm->dev, peer_dev, why))
+		snprintf(facts->engine, sizeof(facts->engine), "streams, as %.*s",
+			DEVICE_REASON - 13, why);
+	else
+		snprintf(facts->engine, sizeof(facts->engine), "%s", why);
+}
+
 static void link_facts(
 	const spmt_comm *comm, int peer_dev, const struct env *env, struct pair_facts *facts)
 {
@@ -58,6 +77,8 @@ static void link_facts(
 	if (device_is_here(comm, peer_dev))
 		facts->peer_code =
 			comm->backend->peer_check(comm->dev, peer_dev, facts->peer_reason);
+	if (env->sdma == ENV_SDMA_QUEUES)
+		engine_facts(comm, peer_dev, facts);
 }
 
 static void link_movers(spmt_comm *comm, struct link *link)

@@ -32,6 +32,8 @@
 	X(threshold, "SPMT_STORE_THRESHOLD", SIZE, "",                                             \
 		"bytes up to which the store mover is used; unset: the backend's measured value")  \
 	X(channels, "SPMT_CHANNELS", INT, "1", "copy queues a (source, destination) pair, 1 to 8") \
+	X(sdma, "SPMT_SDMA", ENUM, "streams",                                                      \
+		"(streams|queues) what copies of mover sdma are queued in: queues that AMD's engines read from user space, streams where there are none")\
 	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
 		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
 	X(coll, "SPMT_COLL", TEXT, "",                                                             \
@@ -50,6 +52,8 @@
 /* clang-format on */
 
 enum env_heap_mode { ENV_HEAP_AUTO, ENV_HEAP_STATIC, ENV_HEAP_VMM };
+
+enum env_sdma { ENV_SDMA_STREAMS, ENV_SDMA_QUEUES };
 
 enum env_check { ENV_CHECK_AUTO, ENV_CHECK_OFF, ENV_CHECK_ON };
 

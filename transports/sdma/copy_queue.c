@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 
+#include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -31,9 +33,11 @@ static struct copy_queue **bucket(
 /* Takes half-made ones. Queued work still runs. */
 static void copy_queue_destroy(struct copy_queue *q)
 {
-	for (int i = 0; i < q->nlanes; i++)
+	for (int i = 0; i < q->nlanes; i++) {
+		sdma_ring_close(q->rings[i]);
 		if (q->lanes[i])
 			q->backend->stream_destroy(q->src, q->lanes[i]);
+	}
 	while (q->retired) {
 		struct retired *r = q->retired;
 
@@ -44,11 +48,30 @@ static void copy_queue_destroy(struct copy_queue *q)
 	mem_free(q);
 }
 
+/* A queue without rings is none the worse: what kept them away is noted, and the thread's sentence left as it was. */
+static void copy_queue_rings(struct copy_queue *q)
+{
+	const struct backend *b = q->backend;
+	struct status_saved saved;
+	int rc = 0;
+
+	status_save(&saved);
+	if (!b->sdma)
+		rc = fail(-ENOTSUP, "there are no user-mode queues for %s", b->name);
+	for (int i = 0; i < q->nlanes && !rc; i++)
+		rc = sdma_ring_open(b, q->src, q->dst, &q->rings[i]);
+	if (rc)
+		snprintf(
+			q->why, sizeof(q->why), "%.*s", (int)sizeof(q->why) - 1, status_sentence());
+	status_restore(&saved);
+}
+
 static int copy_queue_make(
 	const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue)
 {
 	struct copy_queue *q = mem_calloc(1, sizeof(*q));
-	int rc = 0;
+	const struct env *env;
+	int rc = env_get(&env);
 
 	if (!q)
 		return fail(-ENOMEM, "no memory for a copy queue");
@@ -64,6 +87,8 @@ static int copy_queue_make(
 		copy_queue_destroy(q);
 		return rc;
 	}
+	if (env->sdma == ENV_SDMA_QUEUES)
+		copy_queue_rings(q);
 	*queue = q;
 	return 0;
 }

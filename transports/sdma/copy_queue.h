@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copy queues: streams kept for copies alone, some for each pair (device that issues, device at the other end) of a backend.
+ * Copy queues: streams kept for copies alone, some for each pair (device that issues, device at the other end) of a backend, and,
+ * where SPMT_SDMA asks for them, user-mode queues of a copy engine (ring.h), one beside each stream.
  *
  * The copy queues of a process live in one map, shared by all its worlds: made by the first link that asks for the pair, freed with
  * the last one that lets go. The map has a lock; a link asks once and holds the pointer, so that moves take no lock.
@@ -10,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "src/device/device.h"
+#include "ring.h"
 
 #define COPY_QUEUE_LANES 8 /* most streams a copy queue may have */
 
@@ -28,6 +29,8 @@ struct copy_queue {
 	struct retired *retired;
 	_Atomic uint64_t issued; /* moves of all links; only rises */
 	_Atomic(device_stream) lanes[COPY_QUEUE_LANES];
+	struct sdma_ring *rings[COPY_QUEUE_LANES]; /* NULL: the stream takes all */
+	char why[DEVICE_REASON];		   /* why rings that were wanted are not there */
 };
 
 /* Makes the copy queue if there is none (with `nlanes` streams), and takes a reference, which copy_queue_drop gives back. */

@@ -2,54 +2,20 @@
 #include "sdma.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "copy_queue.h"
+#include "lane.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define FIRST_ROOM 16 /* moves a lane remembers at first, and at most: then it waits */
-#define MOST_ROOM 65536
+#define FIRST_ROOM 16		    /* moves a lane remembers at first */
 #define FIRST_TICKET ((uint64_t)-8) /* so that every program sees the counters wrap */
-#define YIELDS 16
-#define SLICE_NS 1000000 /* longest sleep between two looks at an event */
-#define CLOSE_WAIT_MS 10000
 
 /* ---- a link's share of a copy queue */
-
-struct sdma_move {
-	void *dst;
-	const void *src;
-	size_t n;
-};
-
-/* A move in flight. Events are made with the first use of a slot, and kept. */
-struct lane_slot {
-	struct sdma_move move;
-	device_event before, behind; /* recorded on both sides of the copy */
-	bool guarded, marked;	     /* `before`, `behind` was recorded for this move */
-};
-
-/* The moves from `done` to `issued` are in `stream`, move t in slots[t % room]. */
-struct lane {
-	device_stream stream;
-	uint64_t issued, done;
-	struct lane_slot *slots;
-	uint64_t room; /* power of two */
-};
-
-struct sdma {
-	struct copy_queue *queue;
-	int error; /* first failure since the last quiet */
-	struct status_saved why;
-	int nlanes;
-	struct lane lanes[];
-};
 
 static void slot_free(const struct link *link, struct lane_slot *slot)
 {
@@ -73,9 +39,11 @@ static void state_free(struct link *link, struct sdma *st, bool inherited)
 	mem_free(st);
 }
 
-static int lane_make(struct lane *lane)
+static int lane_make(struct lane *lane, struct sdma_ring *ring)
 {
+	lane->ring = ring;
 	lane->issued = lane->done = FIRST_TICKET;
+	lane->last[0] = lane->last[1] = FIRST_TICKET - 1;
 	lane->slots = mem_calloc(FIRST_ROOM, sizeof(*lane->slots));
 	if (!lane->slots)
 		return fail(-ENOMEM, "no memory for the moves of a copy queue");
@@ -101,12 +69,19 @@ static int state_make(struct link *link, struct sdma **state)
 		return fail(-ENOMEM, "no memory for a link's share of a copy queue");
 	}
 	st->queue = q;
-	while (!rc && st->nlanes < q->nlanes)
-		rc = lane_make(&st->lanes[st->nlanes++]);
+	st->most = SIZE_MAX;
+	while (!rc && st->nlanes < q->nlanes) {
+		struct sdma_ring *ring = q->rings[st->nlanes];
+
+		st->most = ring ? MIN_OF(st->most, ring->most) : st->most;
+		rc = lane_make(&st->lanes[st->nlanes++], ring);
+	}
 	if (rc) {
 		state_free(link, st, false);
 		return rc;
 	}
+	if (q->why[0])
+		link_fall(link, LINK_FELL_TO_STREAMS, q->why);
 	*state = st;
 	return 0;
 }
@@ -116,154 +91,30 @@ static void fall_back(struct mover *m)
 {
 	struct link *link = m->link;
 
-	if (!atomic_load_explicit(&link->fell_back, memory_order_relaxed)) {
-		snprintf(link->why, sizeof(link->why), "sdma: %.*s", (int)sizeof(link->why) - 8,
-			status_sentence());
-		log_line(LOG_WARN, "rank %d: no copy queue to rank %d; %s", link->rank, link->pe,
-			link->why);
-		atomic_store_explicit(&link->fell_back, true, memory_order_release);
-	}
+	link_fall(link, LINK_FELL_TO_STORE, status_sentence());
 	m->ops = &mover_store;
 }
 
 void link_route(const struct link *link, struct route *route)
 {
 	size_t used = strnlen(link->route.reason, sizeof(link->route.reason) - 1);
+	int fell = atomic_load_explicit(&link->fell_back, memory_order_acquire);
 
 	*route = link->route;
-	if (!atomic_load_explicit(&link->fell_back, memory_order_acquire))
+	if (fell == LINK_STANDS)
 		return;
 	snprintf(route->reason + used, sizeof(route->reason) - used, "; %s", link->why);
+	if (fell != LINK_FELL_TO_STORE)
+		return;
 	route->movers[0] = MOVER_STORE;
 	route->nmovers = 1;
 	route->threshold = UINT64_MAX;
 }
 
-/* ---- waiting */
-
-static struct lane_slot *slot_at(const struct lane *lane, uint64_t ticket)
-{
-	return &lane->slots[ticket & (lane->room - 1)];
-}
-
-/* 1 done, 0 not yet, or the code of a stream in which this move failed, or some link's before it. */
-static int slot_query(
-	const struct link *link, const struct lane *lane, const struct lane_slot *slot)
-{
-	return slot->marked ? link->backend->event_query(link->dev, slot->behind)
-			    : link->backend->stream_query(link->dev, lane->stream);
-}
-
-/*
- * Until the last move of a lane is served: 1 or a code in *verdict. -ETIMEDOUT or -ECANCELED: it is not. Sleeps in the stream's
- * own wait, which wakes when all that is queued is served; other links may have queued more behind ours, hence the slices.
- */
-static int lane_wait(const struct link *link, const struct lane *lane, int64_t timeout_ms,
-	const uint32_t *stop, int *verdict)
-{
-	const struct lane_slot *last = slot_at(lane, lane->issued - 1);
-	bool forever = timeout_ms < 0 || timeout_ms > INT64_MAX / 4000000;
-	int64_t end = forever ? INT64_MAX : process_now() + timeout_ms * 1000000;
-	int yields = 0, rc;
-
-	while (!(*verdict = slot_query(link, lane, last))) {
-		int64_t left = end - process_now();
-
-		if (left <= 0)
-			return -ETIMEDOUT;
-		if (yields++ < YIELDS) {
-			sched_yield();
-			continue;
-		}
-		rc = link->backend->stream_sync(
-			link->dev, lane->stream, MIN_OF(left, SLICE_NS), stop);
-		if (rc == -ECANCELED)
-			return rc;
-	}
-	return 0;
-}
-
-static int redo(const struct link *link, const struct sdma_move *m)
-{
-	const struct backend *b = link->backend;
-	int64_t ms = *link->timeout_ms;
-	device_stream s;
-	int rc = b->stream_create(link->dev, &s);
-
-	if (rc)
-		return rc;
-	rc = b->copy(link->dev, m->dst, m->src, m->n, s);
-	if (!rc)
-		rc = b->stream_sync(link->dev, s, ms < 0 ? -1 : ms * 1000000, link->stop);
-	rc = link_wait_failed(link, "sdma", rc);
-	b->stream_destroy(link->dev, s);
-	return rc;
-}
-
-static void note_failure(
-	const struct link *link, struct sdma *st, const struct sdma_move *m, int rc)
-{
-	if (st->error)
-		return;
-	st->error = fail_rank(rc, link->rank, "copy of %zu bytes between %p and rank %d failed: %s",
-		m->n, m->dst, link->pe, status_sentence());
-	status_save(&st->why);
-}
-
-/*
- * After a failure a stream runs nothing more, so that of this link's moves only the first that failed can be the cause: it is if
- * the stream was still sound before it. It is not tried again, since its addresses may be no longer valid. The others never
- * ran, and are made now, in a stream of their own. (Two links that submit at the same moment may both be blamed.)
- */
-static void recover(struct link *link, struct sdma *st, int i, int verdict)
-{
-	struct lane *lane = &st->lanes[i];
-	bool first = true;
-
-	copy_queue_renew(st->queue, i, lane->stream);
-	for (uint64_t t = lane->done; t != lane->issued; t++) {
-		const struct lane_slot *slot = slot_at(lane, t);
-		int rc = slot_query(link, lane, slot);
-
-		if (rc == 1)
-			continue;
-		rc = verdict;
-		if (!first ||
-			(slot->guarded && link->backend->event_query(link->dev, slot->before) != 1))
-			rc = redo(link, &slot->move);
-		first = false;
-		if (rc)
-			note_failure(link, st, &slot->move, rc);
-	}
-}
-
-/* Waits for the link's moves in a lane and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed.
-   The engine needs nobody: in a broken world, too, it is waited for, as the caller takes its buffers back. */
-static int settle_lane(struct link *link, struct sdma *st, int i)
-{
-	struct lane *lane = &st->lanes[i];
-	int rc, verdict;
-
-	if (lane->issued == lane->done)
-		return 0;
-	rc = lane_wait(link, lane, *link->timeout_ms, link->stop, &verdict);
-	if (rc == -ECANCELED && lane_wait(link, lane, CLOSE_WAIT_MS, NULL, &verdict))
-		return rc;
-	if (rc && rc != -ECANCELED)
-		return rc;
-	if (verdict < 0) {
-		log_line(LOG_WARN, "rank %d: a copy stream to rank %d failed: %s", link->rank,
-			link->pe, status_sentence());
-		recover(link, st, i, verdict);
-	}
-	lane->done = lane->issued;
-	return 0;
-}
-
 static int settle_all(struct link *link, struct sdma *st, const char *what)
 {
 	for (int i = 0; i < st->nlanes; i++) {
-		int rc = settle_lane(link, st, i);
+		int rc = lane_settle(link, st, i);
 
 		if (rc)
 			return link_wait_failed(link, what, rc);
@@ -273,40 +124,12 @@ static int settle_all(struct link *link, struct sdma *st, const char *what)
 
 /* ---- moving */
 
-static void lane_grow(struct lane *lane)
-{
-	uint64_t room = 2 * lane->room;
-	struct lane_slot *more = mem_calloc(room, sizeof(*more));
-
-	if (!more)
-		return;
-	for (uint64_t t = lane->done; t != lane->issued; t++)
-		more[t & (room - 1)] = *slot_at(lane, t);
-	mem_free(lane->slots);
-	lane->slots = more;
-	lane->room = room;
-}
-
-/* Room for one more move: forgets those that are done, or grows, or waits. */
-static int lane_room(struct link *link, struct sdma *st, int i)
-{
-	struct lane *lane = &st->lanes[i];
-
-	if (lane->issued - lane->done < lane->room)
-		return 0;
-	while (lane->done != lane->issued && slot_query(link, lane, slot_at(lane, lane->done)) == 1)
-		lane->done++;
-	if (lane->issued - lane->done == lane->room && lane->room < MOST_ROOM)
-		lane_grow(lane);
-	return lane->issued - lane->done < lane->room ? 0 : settle_lane(link, st, i);
-}
-
 /* Moves that are in a stream which the copy queue has given up since are settled first. */
 static int lane_ready(struct link *link, struct sdma *st, int i)
 {
 	device_stream now = atomic_load_explicit(&st->queue->lanes[i], memory_order_acquire);
 	struct lane *lane = &st->lanes[i];
-	int rc = lane->stream == now ? lane_room(link, st, i) : settle_lane(link, st, i);
+	int rc = lane->stream == now ? lane_room(link, st, i) : lane_settle(link, st, i);
 
 	if (!rc)
 		lane->stream = now;
@@ -323,20 +146,58 @@ static bool mark_event(const struct link *link, const struct lane *lane, device_
 	return !b->event_record(link->dev, *event, lane->stream);
 }
 
-/* Alone in a copy queue a link needs no proof of whose fault a failure is. */
-static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
+/* Packets are for what the engine reaches by itself, and for ranges that do not overlap. */
+static bool ring_takes(
+	const struct link *link, const struct sdma_ring *r, const struct sdma_move *m)
 {
-	struct lane *lane = &st->lanes[i];
-	struct lane_slot *slot = slot_at(lane, lane->issued);
+	const struct device_sdma_ops *ops = link->backend->sdma;
+	uintptr_t to = (uintptr_t)m->dst, from = (uintptr_t)m->src;
+
+	return r && !atomic_load_explicit(&r->queue->error, memory_order_relaxed) &&
+		(to > from ? to - from : from - to) >= m->n &&
+		ops->reaches(link->dev, m->dst, m->n) && ops->reaches(link->dev, m->src, m->n);
+}
+
+/* An engine that has stopped takes no more: then the stream does it. */
+static int lane_by_ring(struct link *link, const struct lane *lane, struct lane_slot *slot,
+	const struct sdma_move *m)
+{
+	int64_t ms = *link->timeout_ms;
+	int rc = sdma_ring_copy(lane->ring, m->dst, m->src, m->n, ms < 0 ? -1 : ms * 1000000,
+		link->stop, &slot->span);
+
+	slot->ringed = !rc;
+	return rc == -ETIMEDOUT || rc == -ECANCELED ? link_wait_failed(link, "sdma", rc) : 0;
+}
+
+/* Alone in a copy queue a link needs no proof of whose fault a failure is. */
+static int lane_by_stream(const struct link *link, const struct sdma *st, const struct lane *lane,
+	struct lane_slot *slot, const struct sdma_move *m)
+{
 	int rc;
 
 	slot->guarded = copy_queue_shared(st->queue) && mark_event(link, lane, &slot->before);
 	rc = link->backend->copy(link->dev, m->dst, m->src, m->n, lane->stream);
+	if (!rc)
+		slot->marked = mark_event(link, lane, &slot->behind);
+	return rc;
+}
+
+static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
+{
+	struct lane *lane = &st->lanes[i];
+	struct lane_slot *slot = lane_slot(lane, lane->issued);
+	int rc = 0;
+
+	slot->ringed = false;
+	if (ring_takes(link, lane->ring, m))
+		rc = lane_by_ring(link, lane, slot, m);
+	if (!rc && !slot->ringed)
+		rc = lane_by_stream(link, st, lane, slot, m);
 	if (rc)
 		return rc;
 	slot->move = *m;
-	slot->marked = mark_event(link, lane, &slot->behind);
-	lane->issued++;
+	lane->last[slot->ringed] = lane->issued++;
 	link->pending = true;
 	return 0;
 }
@@ -363,7 +224,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 {
 	struct status_saved why;
 	bool pending = link->pending;
-	int rc = link_wait_failed(link, "sdma", settle_lane(link, st, i));
+	int rc = link_wait_failed(link, "sdma", lane_settle(link, st, i));
 	int before = st->error;
 
 	if (rc)
@@ -372,7 +233,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	st->error = 0;
 	rc = submit(link, st, i, m);
 	if (!rc)
-		rc = link_wait_failed(link, "sdma", settle_lane(link, st, i));
+		rc = link_wait_failed(link, "sdma", lane_settle(link, st, i));
 	if (!rc)
 		link->pending = pending;
 	if (!rc && st->error)
@@ -410,13 +271,23 @@ static int sdma_stream_move(
 	return rc;
 }
 
+/* In parts where a ring does not take it at once. */
 static int sdma_move(struct mover *m, const struct sdma_move *move, enum move_mode mode)
 {
 	struct sdma *st = m->state;
-	int i = copy_queue_reserve(st->queue);
-	int rc = mode == MOVE_NBI ? submit(m->link, st, i, move)
-				  : submit_and_wait(m->link, st, i, move);
+	int rc = 0;
 
+	for (size_t at = 0; at < move->n && !rc; at += st->most) {
+		struct sdma_move part = { .dst = (char *)move->dst + at,
+			.src = (const char *)move->src + at,
+			.n = MIN_OF(move->n - at, st->most) };
+		int i = copy_queue_reserve(st->queue);
+
+		rc = mode == MOVE_NBI ? submit(m->link, st, i, &part)
+				      : submit_and_wait(m->link, st, i, &part);
+		if (st->most >= move->n - at)
+			break;
+	}
 	if (!rc)
 		link_count(m->link, MOVER_SDMA, move->n);
 	return rc;
@@ -466,22 +337,6 @@ static int sdma_quiet(struct mover *m)
 	return rc;
 }
 
-/* Waits even in a broken world, for the engine and not for a rank, because the heaps are unmapped next. */
-static void drain_lanes(const struct link *link, const struct sdma *st)
-{
-	int64_t ms = *link->timeout_ms;
-	int verdict;
-
-	for (int i = 0; i < st->nlanes; i++) {
-		const struct lane *lane = &st->lanes[i];
-
-		if (lane->issued != lane->done &&
-			lane_wait(link, lane, ms < 0 ? CLOSE_WAIT_MS : ms, NULL, &verdict))
-			log_line(LOG_ERROR, "rank %d: copies to rank %d still in flight at the end",
-				link->rank, link->pe);
-	}
-}
-
 static void sdma_close(struct mover *m)
 {
 	struct sdma *st = m->state;
@@ -491,7 +346,7 @@ static void sdma_close(struct mover *m)
 		return;
 	m->state = NULL;
 	if (!inherited)
-		drain_lanes(m->link, st);
+		lanes_drain(m->link, st);
 	state_free(m->link, st, inherited);
 }
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A link's share of a copy queue: what it has in flight in each lane, in order of submission. A move is in the lane's stream, with
+ * events on both sides, or in the ring beside it.
+ */
+#ifndef SPMT_SDMA_LANE_H
+#define SPMT_SDMA_LANE_H
+
+#include "copy_queue.h"
+#include "src/base/status.h"
+#include "transports/transport.h"
+
+struct sdma_move {
+	void *dst;
+	const void *src;
+	size_t n;
+};
+
+/* A move in flight. Events are made with the first use of a slot, and kept. */
+struct lane_slot {
+	struct sdma_move move;
+	device_event before, behind; /* recorded on both sides of the copy */
+	bool guarded, marked;	     /* `before`, `behind` was recorded for this move */
+	bool ringed;		     /* it is in the ring, at span */
+	struct sdma_span span;
+};
+
+/* The moves from `done` to `issued` are in flight, move t in slots[t % room]. */
+struct lane {
+	device_stream stream;
+	struct sdma_ring *ring; /* NULL: the stream takes all */
+	uint64_t issued, done;
+	uint64_t last[2]; /* the last one in the stream, and in the ring */
+	struct lane_slot *slots;
+	uint64_t room; /* power of two */
+};
+
+struct sdma {
+	struct copy_queue *queue;
+	int error; /* first failure since the last quiet */
+	struct status_saved why;
+	size_t most; /* bytes of one move */
+	int nlanes;
+	struct lane lanes[];
+};
+
+static inline struct lane_slot *lane_slot(const struct lane *lane, uint64_t ticket)
+{
+	return &lane->slots[ticket & (lane->room - 1)];
+}
+
+/*
+ * Waits for the link's moves in a lane and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed. The
+ * engine needs nobody: in a broken world, too, it is waited for, as the caller takes its buffers back.
+ */
+int lane_settle(struct link *link, struct sdma *st, int i);
+/* Room for one more move: forgets those that are done, or grows, or waits. */
+int lane_room(struct link *link, struct sdma *st, int i);
+/* Waits even in a broken world, for the engine and not for a rank, because the heaps are unmapped next. */
+void lanes_drain(const struct link *link, const struct sdma *st);
+/* Notes, for link_route(), that the link has fallen to other means, and says so. The first reason stays. */
+void link_fall(struct link *link, enum link_fall fall, const char *why);
+
+#endif

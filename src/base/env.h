@@ -43,6 +43,8 @@
 		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
+	X(hsakmt_lib, "SPMT_HSAKMT_LIB", TEXT, "",                                                 \
+		"path of libhsakmt, for SPMT_SDMA=queues on AMD; unset: libhsakmt.so.1")           \
 	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
 	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM, "auto",                                                       \

@@ -58,6 +58,7 @@ typedef void hip_props;
 	X(HIP_NON_BLOCKING, hipStreamNonBlocking, 1)                      \
 	X(HIP_NO_TIMING, hipEventDisableTiming, 2)                        \
 	X(HIP_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID, 7)              \
+	X(HIP_DEVICE_ORDINAL, HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)    \
 	X(HIP_HOST_PORTABLE, hipHostMallocPortable, 1)                    \
 	X(HIP_HOST_MAPPED, hipHostMallocMapped, 2)                        \
 	X(HIP_HOST_COHERENT, hipHostMallocCoherent, 0x40000000)           \

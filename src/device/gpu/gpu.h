@@ -105,6 +105,9 @@ struct gpu_vendor {
 	int (*call)(const struct gpu_state *state, void *stream, void (*fn)(void *arg), void *arg);
 };
 
+extern const struct gpu_vendor hip_vendor;	  /* hip.c */
+extern const struct device_sdma_ops hip_sdma_ops; /* hip_sdma.c */
+
 /* NULL with a sentence where load() has not succeeded in this process. */
 struct gpu_state *gpu_state(const struct gpu_vendor *v);
 /* The device, open or not; NULL with a sentence for an ordinal that there is not. */

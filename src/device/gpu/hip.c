@@ -36,7 +36,6 @@ static const struct vendor_symbol hip_symbols[] = { HIP_REQUIRED(X) HIP_TEXTS(X)
 static const char *const hip_libraries[] = { "libamdhip64.so.7", "libamdhip64.so.6",
 	"libamdhip64.so.5" };
 
-static const struct gpu_vendor hip_vendor;
 
 static int hip_find(struct gpu_state *state)
 {
@@ -271,7 +270,7 @@ static int hip_host_func(
 }
 
 /* StreamGetId is left out: it is of 7.1, and hip does not say that a number never comes again. */
-static const struct gpu_vendor hip_vendor = {
+const struct gpu_vendor hip_vendor = {
 	.root = &hip,
 	.state_size = sizeof(struct hip_state),
 	.name = "hip",
@@ -335,4 +334,5 @@ const struct backend backend_hip = {
 	GPU_TABLE(hip),
 	.vmm = &hip_vmm_ops,
 	.ipc = &hip_ipc_ops,
+	.sdma = &hip_sdma_ops,
 };

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include "kfd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi_hsakmt.h"
+
+#define KFD_MOST 1024 /* nodes, and links of a node */
+#define KFD_PATH 512
+#define KFD_FLAGS_VALID 1u /* of a link */
+#define KFD_NO_ATOMICS 8u  /* of 64 bits */
+
+/* Properties wanted of one file: a name and where its value goes. */
+struct kfd_value {
+	const char *name;
+	uint64_t *value;
+};
+
+static int kfd_read(const char *path, const struct kfd_value *wanted, size_t n)
+{
+	FILE *file = fopen(path, "re");
+	char line[256];
+
+	if (!file)
+		return -errno;
+	for (size_t i = 0; i < n; i++)
+		*wanted[i].value = 0;
+	while (fgets(line, sizeof(line), file)) {
+		char *space = strchr(line, ' ');
+
+		if (!space)
+			continue;
+		*space = '\0';
+		for (size_t i = 0; i < n; i++)
+			if (!strcmp(line, wanted[i].name))
+				*wanted[i].value = strtoull(space + 1, NULL, 10);
+	}
+	fclose(file);
+	return 0;
+}
+
+/* One node: 0, or -ENOENT past the last one. */
+struct kfd_facts {
+	uint64_t cores, gfx, domain, location, engines, xgmi_engines;
+};
+
+static int kfd_node(const char *nodes, int node, struct kfd_facts *f)
+{
+	const struct kfd_value wanted[] = { { "cpu_cores_count", &f->cores },
+		{ "gfx_target_version", &f->gfx }, { "domain", &f->domain },
+		{ "location_id", &f->location }, { "num_sdma_engines", &f->engines },
+		{ "num_sdma_xgmi_engines", &f->xgmi_engines } };
+	char path[KFD_PATH];
+
+	snprintf(path, sizeof(path), "%s/%d/properties", nodes, node);
+	return kfd_read(path, wanted, ARRAY_SIZE(wanted));
+}
+
+/* The driver's location is bus, device and function; 8, 5 and 3 bits. */
+static bool kfd_is_at(const struct kfd_facts *f, const char *pci)
+{
+	unsigned domain, bus, device, function;
+
+	if (!f->gfx || sscanf(pci, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
+		return false;
+	return f->domain == domain && f->location == (bus << 8 | device << 3 | function);
+}
+
+static int kfd_find(const char *nodes, const char *pci, struct kfd_node *found, char reason[])
+{
+	struct kfd_facts f;
+	int n = 0, rc = 0, node;
+
+	for (node = 0; node < KFD_MOST && !(rc = kfd_node(nodes, node, &f)); node++) {
+		if (!kfd_is_at(&f, pci))
+			continue;
+		n++;
+		*found = (struct kfd_node){ .node = node,
+			.gfx = (unsigned)f.gfx,
+			.engines = (unsigned)f.engines,
+			.xgmi_engines = (unsigned)f.xgmi_engines };
+	}
+	if (!node)
+		snprintf(reason, DEVICE_REASON, "%.80s: %s", nodes, strerror(-rc));
+	else if (n != 1)
+		snprintf(reason, DEVICE_REASON, "the driver lists %d nodes at %.16s", n, pci);
+	return n == 1 ? 0 : -ENODEV;
+}
+
+static int kfd_cpu(const char *nodes)
+{
+	struct kfd_facts f;
+
+	for (int node = 0; node < KFD_MOST && !kfd_node(nodes, node, &f); node++)
+		if (f.cores)
+			return node;
+	return -ENODEV;
+}
+
+struct kfd_link_facts {
+	uint64_t type, to, flags, engines;
+};
+
+/* False: there is no such link. */
+static bool kfd_link(const char *nodes, int from, int to, struct kfd_link_facts *f)
+{
+	const struct kfd_value wanted[] = { { "type", &f->type }, { "node_to", &f->to },
+		{ "flags", &f->flags }, { "recommended_sdma_engine_id_mask", &f->engines } };
+	char path[KFD_PATH];
+
+	for (int i = 0; i < KFD_MOST; i++) {
+		snprintf(path, sizeof(path), "%s/%d/io_links/%d/properties", nodes, from, i);
+		if (kfd_read(path, wanted, ARRAY_SIZE(wanted)))
+			break;
+		if (f->to == (uint64_t)to)
+			return true;
+	}
+	/* peers over the CPU's bus are listed apart by newer drivers */
+	for (int i = 0; i < KFD_MOST; i++) {
+		snprintf(path, sizeof(path), "%s/%d/p2p_links/%d/properties", nodes, from, i);
+		if (kfd_read(path, wanted, ARRAY_SIZE(wanted)))
+			break;
+		if (f->to == (uint64_t)to)
+			return true;
+	}
+	*f = (struct kfd_link_facts){ 0 };
+	return false;
+}
+
+/*
+ * As ROCm's runtime has it: gfx90a and chips from gfx1030 on take 30 bits of length; some gfx9 want 256 bytes a submission; engines of
+ * gfx1013 are not given to users.
+ */
+bool kfd_format(unsigned gfx, struct sdma_format *format)
+{
+	unsigned major = gfx / 10000;
+
+	if (major < 9 || major > 12 || gfx == 100103)
+		return false;
+	*format = (struct sdma_format){
+		.version = major == 9 ? SDMA_V4 : SDMA_V5, .count_bits = 22, .unit = 64
+	};
+	if (gfx == 90010 || gfx >= 100300)
+		format->count_bits = 30;
+	if (gfx <= 90004 || gfx == 90012)
+		format->unit = 256;
+	return true;
+}
+
+int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_engine *engine,
+	char reason[DEVICE_REASON])
+{
+	struct kfd_engine e = { 0 };
+	struct kfd_link_facts peer = { 0 }, home;
+	int rc = kfd_find(nodes, src, &e.src, reason);
+
+	if (!rc)
+		rc = kfd_find(nodes, dst, &e.dst, reason);
+	if (rc)
+		return rc;
+	e.cpu = kfd_cpu(nodes);
+	if (e.cpu < 0 || !kfd_format(e.src.gfx, &e.format) ||
+		!(e.src.engines + e.src.xgmi_engines)) {
+		snprintf(reason, DEVICE_REASON, "the engines of target %u take no packets of ours",
+			e.src.gfx);
+		return -ENOTSUP;
+	}
+	if (e.src.node != e.dst.node)
+		kfd_link(nodes, e.src.node, e.dst.node, &peer);
+	e.xgmi = peer.type == KMT_LINK_XGMI && e.src.xgmi_engines;
+	e.engines = (uint32_t)peer.engines;
+	e.format.atomics = kfd_link(nodes, e.src.node, e.cpu, &home) &&
+		(~home.flags & (KFD_FLAGS_VALID | KFD_NO_ATOMICS));
+	*engine = e;
+	return 0;
+}

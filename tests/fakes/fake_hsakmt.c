@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A stand-in for libhsakmt over host memory: a queue is served by an engine of software that looks at the doorbell, a word of memory,
+ * now and then, as an engine of hardware learns of a store to its register and of nothing else.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "fake_hsakmt.h"
+#include "src/device/sdma/abi_hsakmt.h"
+#include "src/device/sdma/engine.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct fake_queue {
+	struct sdma_queue queue;
+	struct sdma_engine engine;
+	_Atomic uint64_t read, write, completed, bell;
+	_Atomic bool closing;
+	pthread_t thread;
+};
+
+EXPORT extern struct fake_hsakmt fake_hsakmt;
+struct fake_hsakmt fake_hsakmt = { .format = { SDMA_V4, 22, 64, true } };
+
+static bool refused(void)
+{
+	return fake_hsakmt.fail_at && !--fake_hsakmt.fail_at;
+}
+
+static bool fake_reach(int dev, const void *ptr, size_t n)
+{
+	(void)dev;
+	(void)ptr;
+	(void)n;
+	return true;
+}
+
+static void fake_move(void *dst, const void *src, size_t n)
+{
+	memcpy(dst, src, n);
+}
+
+static void *fake_serve(void *arg)
+{
+	struct fake_queue *q = arg;
+
+	while (!atomic_load(&q->closing))
+		if (sdma_engine_step(&q->engine, atomic_load(&q->bell)) <= 0)
+			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	return NULL;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtOpenKFD(void);
+HSAKMT_STATUS hsaKmtOpenKFD(void)
+{
+	return (HSAKMT_STATUS)fake_hsakmt.open_status;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtAcquireSystemProperties(HsaSystemProperties *properties);
+HSAKMT_STATUS hsaKmtAcquireSystemProperties(HsaSystemProperties *properties)
+{
+	*properties = (HsaSystemProperties){ .NumNodes = 3 };
+	return KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtAllocMemory(uint32_t node, uint64_t size, HsaMemFlags flags, void **ptr);
+HSAKMT_STATUS hsaKmtAllocMemory(uint32_t node, uint64_t size, HsaMemFlags flags, void **ptr)
+{
+	void *memory;
+
+	if (refused() || node != 0 || size % 4096)
+		return 6;
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return 6;
+	memset(memory, 0xEE, 64);
+	fake_hsakmt.flags = flags.Value;
+	fake_hsakmt.memory++;
+	*ptr = memory;
+	return KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtFreeMemory(void *ptr, uint64_t size);
+HSAKMT_STATUS hsaKmtFreeMemory(void *ptr, uint64_t size)
+{
+	fake_hsakmt.memory--;
+	return munmap(ptr, size) ? 3 : KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtMapMemoryToGPU(void *ptr, uint64_t size, uint64_t *elsewhere);
+HSAKMT_STATUS hsaKmtMapMemoryToGPU(void *ptr, uint64_t size, uint64_t *elsewhere)
+{
+	(void)ptr;
+	(void)size;
+	if (refused())
+		return 1;
+	*elsewhere = 0;
+	fake_hsakmt.mapped++;
+	return KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtUnmapMemoryToGPU(void *ptr);
+HSAKMT_STATUS hsaKmtUnmapMemoryToGPU(void *ptr)
+{
+	(void)ptr;
+	fake_hsakmt.mapped--;
+	return KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtCreateQueueExt(uint32_t node, HSA_QUEUE_TYPE type, uint32_t percent,
+	HSA_QUEUE_PRIORITY priority, uint32_t engine, void *ring, uint64_t size, HsaEvent *event,
+	HsaQueueResource *out);
+HSAKMT_STATUS hsaKmtCreateQueueExt(uint32_t node, HSA_QUEUE_TYPE type, uint32_t percent,
+	HSA_QUEUE_PRIORITY priority, uint32_t engine, void *ring, uint64_t size, HsaEvent *event,
+	HsaQueueResource *out)
+{
+	struct fake_queue *q;
+
+	if (refused() || (type == KMT_QUEUE_SDMA_ENGINE && fake_hsakmt.no_engine))
+		return 13;
+	if (percent != 100 || priority != KMT_PRIORITY_MOST || event || size & (size - 1))
+		return 3;
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return 6;
+	q->queue = (struct sdma_queue){ .format = fake_hsakmt.format, .ring = ring, .size = size };
+	q->queue.read = &q->read;
+	q->queue.write = &q->write;
+	q->queue.completed = &q->completed;
+	q->engine = (struct sdma_engine){ &q->queue, (int)node, fake_reach, fake_move };
+	if (pthread_create(&q->thread, NULL, fake_serve, q)) {
+		free(q);
+		return 13;
+	}
+	fake_hsakmt.node = node;
+	fake_hsakmt.type = type;
+	fake_hsakmt.engine = engine;
+	fake_hsakmt.size = size;
+	fake_hsakmt.queues++;
+	out->QueueId = (uint64_t)(uintptr_t)q;
+	out->Queue_DoorBell_aql = (uint64_t *)(uintptr_t)&q->bell;
+	out->Queue_write_ptr_aql = (uint64_t *)(uintptr_t)&q->write;
+	out->Queue_read_ptr_aql = (uint64_t *)(uintptr_t)&q->read;
+	return KMT_OK;
+}
+
+EXPORT HSAKMT_STATUS hsaKmtCreateQueue(uint32_t node, HSA_QUEUE_TYPE type, uint32_t percent,
+	HSA_QUEUE_PRIORITY priority, void *ring, uint64_t size, HsaEvent *event,
+	HsaQueueResource *out);
+HSAKMT_STATUS hsaKmtCreateQueue(uint32_t node, HSA_QUEUE_TYPE type, uint32_t percent,
+	HSA_QUEUE_PRIORITY priority, void *ring, uint64_t size, HsaEvent *event,
+	HsaQueueResource *out)
+{
+	return hsaKmtCreateQueueExt(node, type, percent, priority, ~0u, ring, size, event, out);
+}
+
+EXPORT HSAKMT_STATUS hsaKmtDestroyQueue(HSA_QUEUEID id);
+HSAKMT_STATUS hsaKmtDestroyQueue(HSA_QUEUEID id)
+{
+	struct fake_queue *q = (struct fake_queue *)(uintptr_t)id;
+
+	atomic_store(&q->closing, true);
+	pthread_join(q->thread, NULL);
+	free(q);
+	fake_hsakmt.queues--;
+	return KMT_OK;
+}

@@ -299,9 +299,14 @@ hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what, void *
 	struct fake_block block;
 
 	CALL("hipPointerGetAttribute");
-	if (what != HIP_BUFFER_ID || !fake_block_find(ptr, &block))
+	if (!fake_block_find(ptr, &block))
 		return fake_hip_end(HIP_INVALID_VALUE);
-	memcpy(data, &block.number, sizeof(block.number));
+	if (what == HIP_BUFFER_ID)
+		memcpy(data, &block.number, sizeof(block.number));
+	else if (what == HIP_DEVICE_ORDINAL)
+		memcpy(data, &block.dev, sizeof(block.dev));
+	else
+		return fake_hip_end(HIP_INVALID_VALUE);
 	GIVE(true, HIP_OK);
 }
 

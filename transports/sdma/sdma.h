@@ -8,6 +8,8 @@
  * quiet       the same, and reports the first of its own moves that failed; never another link's, though their streams are
  *             shared: what lies behind a failure in a stream is made again in another.
  * close       waits for the link's own moves, in a broken world too.
+ * SPMT_SDMA   queues: a move goes into a ring that the engine reads from user space (ring.h), where there is one, it reaches both
+ *             ranges by itself and they do not overlap; the rest, and all once that engine has stopped, into a stream.
  * no queue    the first move that finds none makes the link fall back to the store mover (link_route() says why) and succeeds.
  */
 #ifndef SPMT_SDMA_H

@@ -324,6 +324,31 @@ VERSIONS(set_device_refused)
 	cr_assert(current() == 2 && rt.peek() == HIP_OK);
 }
 
+/* An engine that is fed from user space faults where the runtime's own copy goes round. */
+VERSIONS(what_engines_reach)
+{
+	const struct device_sdma_ops *sdma = B->sdma;
+	char reason[DEVICE_REASON] = "", *mine, other[64];
+	void *ptr = NULL;
+
+	start(*version);
+	cr_assert(!B->open(0) && !B->open(1));
+	cr_assert_eq(B->alloc(0, 65536, DEVICE_MEMORY_PLAIN, &ptr), 0);
+	mine = ptr;
+	fail(-EBADF, "an older sentence");
+	cr_assert(sdma->reaches(0, mine, 64) && sdma->reaches(0, mine + 65535, 1));
+	cr_assert_not(sdma->reaches(0, mine + 65535, 4 << 20), "beyond its end");
+	cr_assert_not(sdma->reaches(0, other, 64), "memory that the runtime does not know");
+	cr_assert(sdma->reaches(1, mine, 64), "a peer's, whose access is enabled");
+	rt.s.fail("hipPointerGetAttribute", 1, 1);
+	cr_assert_not(sdma->reaches(0, mine, 64));
+	cr_assert_eq(rt.peek(), HIP_OK);
+	cr_assert_str_eq(status_sentence(), "an older sentence");
+	cr_assert_lt(sdma->check(0, 1, reason), 0);
+	cr_assert_gt(strlen(reason), 10);
+	cr_assert_str_eq(status_sentence(), "an older sentence");
+}
+
 /* The application's own last error is there after our calls, those that fail included. */
 VERSIONS(last_error_stays)
 {

@@ -34,7 +34,7 @@ struct pair_facts {
 	int peer_code; /* backend->peer_check's answer; 0: granted, or the peer's device is not to be
 			  seen in this process */
 	char peer_reason[DEVICE_REASON];
-	const char *maps, *moves; /* SPMT_MAPS, SPMT_MOVES; NULL: no wish */
+	const char *maps, *moves;   /* SPMT_MAPS, SPMT_MOVES; NULL: no wish */
 	char engine[DEVICE_REASON]; /* what user-mode queues say of the pair; "": not asked */
 	uint64_t threshold; /* SPMT_STORE_THRESHOLD or the backend's; UINT64_MAX: no copy engine */
 };

@@ -36,7 +36,6 @@ static const struct vendor_symbol hip_symbols[] = { HIP_REQUIRED(X) HIP_TEXTS(X)
 static const char *const hip_libraries[] = { "libamdhip64.so.7", "libamdhip64.so.6",
 	"libamdhip64.so.5" };
 
-
 static int hip_find(struct gpu_state *state)
 {
 	struct hip_api *api = &((struct hip_state *)state)->api;

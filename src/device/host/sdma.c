@@ -27,10 +27,9 @@ struct host_engine {
 	struct sdma_queue queue; /* first: what users hold */
 	struct sdma_engine engine;
 	pthread_t thread;
-	_Alignas(CACHE_LINE) _Atomic uint64_t bell;
-	_Atomic uint64_t write;
-	_Alignas(CACHE_LINE) _Atomic uint64_t read;
-	_Atomic uint64_t completed;
+	_Atomic uint64_t bell, write;
+	char apart[CACHE_LINE]; /* what users write from what the engine writes */
+	_Atomic uint64_t read, completed;
 	_Atomic uint32_t wakes, asleep;
 	_Atomic bool closing;
 };

@@ -62,11 +62,17 @@ static int kfd_node(const char *nodes, int node, struct kfd_facts *f)
 /* The driver's location is bus, device and function; 8, 5 and 3 bits. */
 static bool kfd_is_at(const struct kfd_facts *f, const char *pci)
 {
-	unsigned domain, bus, device, function;
+	uint64_t part[4]; /* domain, bus, device, function */
+	char *end;
 
-	if (!f->gfx || sscanf(pci, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
-		return false;
-	return f->domain == domain && f->location == (bus << 8 | device << 3 | function);
+	for (int i = 0; i < 4; i++) {
+		part[i] = strtoul(pci, &end, 16);
+		if (end == pci || *end != "::."[i])
+			return false;
+		pci = end + 1;
+	}
+	return f->gfx && f->domain == part[0] &&
+		f->location == (part[1] << 8 | part[2] << 3 | part[3]);
 }
 
 static int kfd_find(const char *nodes, const char *pci, struct kfd_node *found, char reason[])

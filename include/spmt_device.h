@@ -28,6 +28,8 @@
  *   themselves. barrier is quiet, then sync; sync alone orders nothing of the calling ranks, but
  *   what they completed by a quiet of the same scope before it is seen after it.
  *
+ *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag.
+ *
  * Waiting
  *   Words that are waited for are this rank's own copies. A wait acquires: what was put before the
  *   signal it saw is seen. Every wait ends at the view's deadline (SPMTD_TIMEOUT) or when the world
@@ -44,6 +46,8 @@
 #include "spmt_device/atomic.h"
 /* waits */
 #include "spmt_device/wait.h"
+/* packets */
+#include "spmt_device/packet.h"
 /* barrier and sync */
 #include "spmt_device/sync.h"
 

@@ -134,6 +134,21 @@ SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
 	*SPMTD_GLOBAL(spmtd_v2_, a) = x;
 }
 
+SPMTD_FN struct spmtd_unit_ spmtd_peek16b_(uint64_t a)
+{
+	struct spmtd_unit_ u;
+
+	u.a = spmtd_peek64_(a);
+	u.b = spmtd_peek64_(a + 8);
+	return u;
+}
+
+SPMTD_FN void spmtd_poke16b_(uint64_t a, struct spmtd_unit_ u)
+{
+	spmtd_poke64_(a, u.a);
+	spmtd_poke64_(a + 8, u.b);
+}
+
 /*
  * A release is a fence, a wait, and then a relaxed access. The fence writes the cache back (buffer_wbl2 on MI200 and
  * later, global_wb on GFX12), which counts as a store under way; but compilers leave out their own wait for it where they

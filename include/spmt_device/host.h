@@ -133,6 +133,21 @@ SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
 	spmtd_store16b_(a, u);
 }
 
+SPMTD_FN struct spmtd_unit_ spmtd_peek16b_(uint64_t a)
+{
+	struct spmtd_unit_ u;
+
+	u.a = spmtd_peek64_(a);
+	u.b = spmtd_peek64_(a + 8);
+	return u;
+}
+
+SPMTD_FN void spmtd_poke16b_(uint64_t a, struct spmtd_unit_ u)
+{
+	spmtd_poke64_(a, u.a);
+	spmtd_poke64_(a + 8, u.b);
+}
+
 SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
 {
 	spmtd_poke64_(a, x);

@@ -3,8 +3,8 @@
  * The machine: what every target gives, by names that are the same on all of them, and all that the other parts and the
  * library's kernels are written over. Addresses are numbers (spmtd_at_, spmtd_to_).
  *
- * Accesses, for 8, 16, 32 and 64 bits (spmtd_load8_ ..); the first two rows also for a unit of 16 bytes (spmtd_load16b_,
- * struct spmtd_unit_)
+ * Accesses, for 8, 16, 32 and 64 bits (spmtd_load8_ ..); the first three rows also for a unit of 16 bytes (spmtd_load16b_,
+ * struct spmtd_unit_), of which peek and poke access each half at once, but not both
  *	load store     any memory of the thread, ordinary
  *	gload gstore   device memory, ordinary
  *	peek poke      device memory, system scope, relaxed

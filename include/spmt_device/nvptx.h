@@ -147,6 +147,26 @@ SPMTD_FN void spmtd_gstore16b_(uint64_t a, struct spmtd_unit_ u)
 		  : "memory");
 }
 
+/* By PTX's model a vector is as many accesses as it has elements, in no order. */
+SPMTD_FN struct spmtd_unit_ spmtd_peek16b_(uint64_t a)
+{
+	struct spmtd_unit_ u;
+
+	SPMTD_ASM("{ .reg .u64 g; cvta.to.global.u64 g, %2; "
+		  "ld.relaxed.sys.global.v2.u64 {%0, %1}, [g]; }"
+		  : "=l"(u.a), "=l"(u.b)
+		  : "l"(a)
+		  : "memory");
+	return u;
+}
+
+SPMTD_FN void spmtd_poke16b_(uint64_t a, struct spmtd_unit_ u)
+{
+	SPMTD_ASM(
+		SPMTD_G0("st.relaxed.sys.global.v2.u64 [g], {%1, %2};")::"l"(a), "l"(u.a), "l"(u.b)
+		: "memory");
+}
+
 SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
 {
 	SPMTD_ASM(SPMTD_G0("st.release.sys.global.u64 [g], %1;")::"l"(a), "l"(x) : "memory");

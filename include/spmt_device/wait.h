@@ -62,7 +62,8 @@ SPMTD_FN int spmtd_patience_(const struct spmt_view *v, struct spmtd_waiter_ *w)
 #endif
 }
 
-SPMTD_FN void spmtd_wait_end_(const struct spmt_view *v, struct spmtd_waiter_ *w)
+/* Without the acquire: for words that tell of nothing but themselves. */
+SPMTD_FN void spmtd_wait_rest_(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 #if defined(SPMTD_HOST)
 	if (w->polls && v->host)
@@ -71,6 +72,11 @@ SPMTD_FN void spmtd_wait_end_(const struct spmt_view *v, struct spmtd_waiter_ *w
 	(void)v;
 	(void)w;
 #endif
+}
+
+SPMTD_FN void spmtd_wait_end_(const struct spmt_view *v, struct spmtd_waiter_ *w)
+{
+	spmtd_wait_rest_(v, w);
 	spmtd_acquired_();
 }
 

@@ -28,7 +28,7 @@ names() {
 names spmt_device.h "$scratch/names" >"$scratch/names.c"
 # What machine.h promises on every target.
 {
-	printf 'spmtd_%s_\n' {load,store,gload,gstore}16b order complete ring_set ring_add acquired settle meet_warp meet_block \
+	printf 'spmtd_%s_\n' {load,store,gload,gstore,peek,poke}16b order complete ring_set ring_add acquired settle meet_warp meet_block \
 		any_warp any_block any_sees warp_size
 	for bits in 8 16 32 64; do
 		printf "spmtd_%s${bits}_\n" load store gload gstore peek poke look swap cas {,tell_}{add,and,or,xor}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* Packets of the device header, in every form. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "spmt.h"
+#include "tests/lib/device/plain_views.h"
+
+static struct views world;
+static struct spmt_view me; /* rank 1 of 3 */
+
+static void open_world(void)
+{
+	cr_assert_eq(views_open(&world, 3, 65536, false), 0);
+	me = view_of(&world, 1);
+}
+
+static void close_world(void)
+{
+	views_close(&world);
+}
+
+TestSuite(device_packets, .init = open_world, .fini = close_world, .timeout = 60);
+
+static char *sym(size_t off)
+{
+	return views_heap(&world, 1) + off;
+}
+
+static char *at(int pe, size_t off)
+{
+	return views_heap(&world, pe) + off;
+}
+
+static void scramble(char *p, size_t n, uint32_t seed)
+{
+	for (size_t i = 0; i < n; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		p[i] = (char)(seed >> 24);
+	}
+}
+
+typedef void put_fn(const struct spmt_view *, void *, const void *, size_t, uint32_t, int);
+typedef void mem_put_fn(const struct spmt_view *, const struct spmt_mem_view *, size_t,
+	const void *, size_t, uint32_t, int);
+typedef int get_fn(const struct spmt_view *, void *, const void *, size_t, uint32_t);
+typedef int forward_fn(
+	const struct spmt_view *, void *, void *, const void *, size_t, uint32_t, int);
+
+/* A format: its packets' data in bytes, and by whom. */
+static const struct form {
+	size_t bytes;
+	put_fn *put;
+	mem_put_fn *mem_put;
+	get_fn *get;
+	forward_fn *forward;
+} forms[] = {
+#define FORM(bytes, x)                                                                    \
+	{                                                                                 \
+		bytes, spmtd_put_##x, spmtd_mem_put_##x, spmtd_get_##x, spmtd_forward_##x \
+	}
+	FORM(8, packets),
+	FORM(8, packets_warp),
+	FORM(8, packets_block),
+	FORM(4, packets8),
+	FORM(4, packets8_warp),
+	FORM(4, packets8_block),
+};
+enum { FORMS = sizeof(forms) / sizeof(forms[0]), MOST = 640 };
+
+/* What lies at `packets` are the n bytes of data with this flag, as documented, and nothing behind. */
+static void check_packets(
+	const char *packets, const char *data, size_t n, uint32_t flag, size_t bytes)
+{
+	for (size_t i = 0; i < n; i += 4) {
+		uint32_t word[2];
+
+		memcpy(word, packets + 2 * i, sizeof(word));
+		cr_assert_eq(memcmp(&word[0], data + i, 4), 0, "data at %zu of %zu", i, n);
+		cr_assert_eq(word[1], flag, "flag at %zu of %zu, format %zu", i, n, bytes);
+	}
+	for (size_t i = 2 * n; i < 2 * n + 64; i++)
+		cr_assert_eq(packets[i], 0x55, "%zu bytes written behind the packets", n);
+}
+
+Test(device_packets, sizes_and_misaligned_locals)
+{
+	char back[MOST + 64], src[MOST + 64];
+	uint32_t flag = 1;
+
+	for (const struct form *f = forms; f < forms + FORMS; f++)
+		for (size_t n = 0; n <= MOST; n += f->bytes, flag += 0x10000001u) {
+			size_t off = flag % 9;
+
+			scramble(src, sizeof(src), flag);
+			memset(at(2, 4096), 0x55, 2 * MOST + 64);
+			memset(back, 0x55, sizeof(back));
+			f->put(&me, sym(4096), src + off, n, flag, 2);
+			check_packets(at(2, 4096), src + off, n, flag, f->bytes);
+			cr_assert_eq(f->get(&me, back + off, at(2, 4096), n, flag), 0);
+			cr_assert_eq(memcmp(back + off, src + off, n), 0);
+			cr_assert_eq(back[off + n], 0x55);
+			cr_assert(!off || back[off - 1] == 0x55);
+		}
+}
+
+Test(device_packets, a_put_wakes_and_nothing_wakes_nobody)
+{
+	uint64_t wakes = 0;
+	char src[16] = "0123456789abcde";
+
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		f->put(&me, sym(0), src, 0, 1, 2);
+		cr_expect_eq(views_wakes(&world, 2), wakes);
+		f->put(&me, sym(0), src, 16, 1, 2);
+		cr_expect_eq(views_wakes(&world, 2), ++wakes);
+	}
+	spmtd_put_packet(&me, sym(0), 1, 1, 2);
+	spmtd_put_packet8(&me, sym(0), 1, 1, 2);
+	cr_expect_eq(views_wakes(&world, 2), wakes + 2);
+}
+
+Test(device_packets, into_a_registered_buffer)
+{
+	struct spmtd_mem_peer peers[3];
+	struct spmt_mem_view m = { .size = sizeof(m), .pe = 1, .npes = 3, .peers = peers };
+	char src[128];
+
+	for (int pe = 0; pe < 3; pe++)
+		peers[pe] = (struct spmtd_mem_peer){ (uint64_t)(uintptr_t)at(pe, 32768), 16384 };
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		scramble(src, sizeof(src), (uint32_t)(f - forms));
+		memset(at(0, 32768), 0x55, 1024);
+		f->mem_put(&me, &m, 48, src, sizeof(src), 77, 0);
+		check_packets(at(0, 32768 + 48), src, sizeof(src), 77, f->bytes);
+		cr_expect_eq(*at(0, 32768 + 47), 0x55);
+	}
+}
+
+Test(device_packets, one_by_value)
+{
+	struct spmt_view peer = view_of(&world, 2);
+	uint64_t wide = 0;
+	uint32_t narrow = 0;
+
+	spmtd_put_packet(&me, sym(64), 0x0123456789abcdefu, UINT32_MAX, 2);
+	cr_expect_eq(spmtd_get_packet(&peer, at(2, 64), UINT32_MAX, &wide), 0);
+	cr_expect_eq(wide, 0x0123456789abcdefu);
+	spmtd_put_packet8(&me, sym(64), 0x89abcdefu, 5, 2);
+	cr_expect_eq(spmtd_get_packet8(&peer, at(2, 64), 5, &narrow), 0);
+	cr_expect_eq(narrow, 0x89abcdefu);
+	peer.timeout_ns = 1000000;
+	cr_expect_eq(spmtd_get_packet8(&peer, at(2, 64), 6, &narrow), SPMTD_TIMEOUT);
+	cr_expect_eq(spmtd_get_packet(&peer, at(2, 64), 6, &wide), SPMTD_TIMEOUT);
+	cr_expect(wide == 0x0123456789abcdefu && narrow == 0x89abcdefu, "unwritten");
+}
+
+Test(device_packets, forwarded)
+{
+	char src[256], here[256];
+
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		uint32_t flag = 9 + (uint32_t)(f - forms);
+
+		scramble(src, sizeof(src), flag);
+		f->put(&me, sym(4096), src, sizeof(src), flag, 1);
+		memset(at(2, 8192), 0x55, 1024);
+		cr_expect_eq(f->forward(&me, sym(8192), here, sym(4096), sizeof(src), flag, 2), 0);
+		check_packets(at(2, 8192), src, sizeof(src), flag, f->bytes);
+		cr_expect_eq(memcmp(here, src, sizeof(src)), 0);
+		memset(at(0, 8192), 0x55, 1024);
+		cr_expect_eq(f->forward(&me, sym(8192), NULL, sym(4096), 64, flag, 0), 0);
+		check_packets(at(0, 8192), src, 64, flag, f->bytes);
+	}
+}
+
+/* Half a packet is none; and what came before one that is missing may be there, nothing behind it. */
+Test(device_packets, waits_for_each_half_until_the_deadline)
+{
+	struct spmtd_record *r = &world.records[1];
+	char src[64], dst[64];
+
+	me.timeout_ns = 1000000;
+	for (const struct form *f = forms; f < forms + FORMS; f++)
+		for (size_t half = 4; half < 2 * sizeof(src); half += 8) {
+			scramble(src, sizeof(src), 3);
+			f->put(&me, sym(4096), src, sizeof(src), 7, 1);
+			memset(sym(4096 + half), 0, 4); /* one flag */
+			r->valid = 0;
+			cr_assert_eq(f->get(&me, dst, sym(4096), sizeof(src), 7), SPMTD_TIMEOUT,
+				"format %zu, flag at %zu", f->bytes, half);
+			cr_expect(r->valid == 2 && r->code == SPMT_ERR_TIMEOUT);
+			cr_expect_eq(r->expected, 7);
+			cr_expect_eq(r->seen, 0);
+			cr_expect_eq(r->address,
+				(uint64_t)(uintptr_t)sym(
+					4096 + half / (2 * f->bytes) * (2 * f->bytes)));
+		}
+}
+
+Test(device_packets, an_abort_ends_a_wait)
+{
+	char dst[64];
+
+	memset(sym(4096), 0, 128);
+	world.stop = 1;
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		cr_expect_eq(f->get(&me, dst, sym(4096), 64, 7), SPMTD_ABORTED);
+		cr_expect_eq(f->forward(&me, sym(8192), dst, sym(4096), 64, 7, 2), SPMTD_ABORTED);
+		cr_expect_eq(f->get(&me, dst, sym(4096), 0, 7), 0, "nothing to wait for");
+	}
+	me.host = NULL;
+	cr_expect_eq(forms[0].get(&me, dst, sym(4096), 64, 7), SPMTD_ABORTED, "without callbacks");
+}

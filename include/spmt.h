@@ -172,7 +172,8 @@ enum spmt_cap {
 	SPMT_CAP_RESIDENT_BLOCKS, /* blocks of a kernel that are sure to run at once */
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
-	SPMT_CAP_HEAP_SIZE	  /* bytes of symmetric heap a rank */
+	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */
+	SPMT_CAP_BARRIERS	  /* barrier sessions of kernels, by index (spmtd_barrier_at) */
 };
 
 /* Handles: a comm is one rank of a world or of a part of one, a mem a registered buffer. */

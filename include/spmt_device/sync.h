@@ -16,24 +16,67 @@ SPMTD_BEGIN
  * Where the wait fails the arrivals are taken back and the epoch stays: a later call begins the same
  * meeting again, whoever has seen them.
  */
-/* This rank's slot at pe. */
-SPMTD_FN struct spmtd_inbox *spmtd_outbox_(const struct spmt_view *v, int pe)
+/* Where the counters of a meeting lie in every rank's library area: `step` bytes from one writer's to the
+   next; and this rank's epoch. */
+struct spmtd_session_ {
+	uint64_t first, step, epoch;
+};
+
+#define SPMTD_LINE 64u
+/* Not one of the sessions by index. */
+enum { SPMTD_WORLD_ = -1 };
+
+SPMTD_FN uint64_t spmtd_session_size_(int npes)
 {
-	return spmtd_inbox_at_(v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own, v->pe);
+	return ((uint64_t)(uint32_t)npes * sizeof(uint64_t) + SPMTD_LINE - 1) / SPMTD_LINE *
+		SPMTD_LINE;
+}
+
+SPMTD_FN struct spmtd_session_ spmtd_session_of_(const struct spmt_view *v, int64_t index)
+{
+	struct spmtd_session_ s;
+
+	if (index == SPMTD_WORLD_) {
+		s.first = sizeof(struct spmtd_own);
+		s.step = sizeof(struct spmtd_inbox);
+		s.epoch = 0;
+	} else {
+		s.first = v->sessions + (uint64_t)index * spmtd_session_size_(v->npes);
+		s.step = sizeof(uint64_t);
+		s.epoch = s.first + (uint64_t)(uint32_t)v->pe * s.step;
+	}
+	return s;
+}
+
+/* What `writer` has arrived, in the library area at `own`. */
+SPMTD_FN uint64_t spmtd_arrived_(struct spmtd_session_ s, uint64_t own, int writer)
+{
+	return own + s.first + (uint64_t)(uint32_t)writer * s.step;
+}
+
+SPMTD_FN uint64_t spmtd_own_there_(const struct spmt_view *v, int pe)
+{
+	return v->stride ? spmtd_there_(v, v->own, pe) : v->peers[pe].own;
+}
+
+SPMTD_FN uint64_t spmtd_epoch_of_(const struct spmt_view *v, struct spmtd_session_ s)
+{
+	return spmtd_peek64_(spmtd_at_(v->own) + s.epoch);
 }
 
 SPMTD_FN uint64_t spmtd_epoch_(const struct spmt_view *v)
 {
-	return spmtd_peek64_(spmtd_at_(&v->own->sync_epoch));
+	return spmtd_epoch_of_(v, spmtd_session_of_(v, SPMTD_WORLD_));
 }
 
-SPMTD_FN void spmtd_epoch_set_(const struct spmt_view *v, uint64_t epoch)
+SPMTD_FN void spmtd_epoch_set_(const struct spmt_view *v, struct spmtd_session_ s, uint64_t epoch)
 {
-	spmtd_poke64_(spmtd_at_(&v->own->sync_epoch), epoch);
+	spmtd_poke64_(spmtd_at_(v->own) + s.epoch, epoch);
 }
 
 /* by: 1, or -1 to take it back. */
-SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, int by, int scope)
+SPMTD_FN void spmtd_sync_post_(
+	const struct spmt_view *v, struct spmtd_session_ s, int by, int scope)
 {
 	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope);
 	int most = (int)spmtd_warp_size_();
@@ -46,20 +89,21 @@ SPMTD_FN void spmtd_sync_post_(const struct spmt_view *v, int by, int scope)
 	{
 		if (pe == v->pe)
 			continue;
-		spmtd_tell_add64_(spmtd_at_(&spmtd_outbox_(v, pe)->sync), (uint64_t)(int64_t)by);
+		spmtd_tell_add64_(
+			spmtd_arrived_(s, spmtd_own_there_(v, pe), v->pe), (uint64_t)(int64_t)by);
 		spmtd_wake_(v, pe);
 	}
 }
 
-SPMTD_FN int spmtd_sync_await_(
-	const struct spmt_view *v, uint64_t epoch, int lane, int lanes, int what)
+SPMTD_FN int spmtd_sync_await_(const struct spmt_view *v, struct spmtd_session_ s, uint64_t epoch,
+	int lane, int lanes, int what)
 {
 	struct spmtd_waiter_ w;
 	int rc = 0;
 
 	spmtd_wait_begin_(&w);
 	SPMTD_ROLLED for (int pe = lane; pe < v->npes && !rc; pe += lanes) if (pe != v->pe) rc =
-		spmtd_await_(v, &w, SPMTD_KIND_W_, 64, spmtd_at_(&spmtd_inbox_(v, pe)->sync), 0,
+		spmtd_await_(v, &w, SPMTD_KIND_W_, 64, spmtd_arrived_(s, spmtd_at_(v->own), pe), 0,
 			epoch, what, pe);
 	spmtd_wait_end_(v, &w);
 	return rc;
@@ -67,7 +111,8 @@ SPMTD_FN int spmtd_sync_await_(
 
 /* lasting: where the wait fails the arrival stays and the epoch goes on, for meetings that nobody
    begins again: who is missing can then be told from who gave up at the same time. */
-SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int lasting)
+SPMTD_FN int spmtd_session_meet_(
+	const struct spmt_view *v, struct spmtd_session_ s, int scope, int what, int lasting)
 {
 	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope), rc = 0;
 	uint64_t epoch = 0;
@@ -78,19 +123,37 @@ SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int las
 	if (lane < v->npes) {
 		if (what == SPMTD_WHAT_BARRIER && spmtd_posts_(scope))
 			spmtd_complete_();
-		spmtd_sync_post_(v, 1, scope);
-		epoch = spmtd_epoch_(v) + 1;
-		rc = spmtd_sync_await_(v, epoch, lane, lanes, what);
+		spmtd_sync_post_(v, s, 1, scope);
+		epoch = spmtd_epoch_of_(v, s) + 1;
+		rc = spmtd_sync_await_(v, s, epoch, lane, lanes, what);
 	}
 	if (scope != SPMTD_THREAD_) {
 		rc = spmtd_agree_(rc, scope);
 		spmtd_acquired_(); /* by those who did not look, too */
 	}
 	if (rc && !lasting)
-		spmtd_sync_post_(v, -1, scope);
+		spmtd_sync_post_(v, s, -1, scope);
 	else if (lane == 0)
-		spmtd_epoch_set_(v, epoch);
+		spmtd_epoch_set_(v, s, epoch);
 	return rc;
+}
+
+SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int lasting)
+{
+	return spmtd_session_meet_(v, spmtd_session_of_(v, SPMTD_WORLD_), scope, what, lasting);
+}
+
+/* Whether there is such a session; SPMTD_WORLD_ is one. */
+SPMTD_FN int spmtd_session_is_(const struct spmt_view *v, int64_t index)
+{
+	return index < (int64_t)v->nsessions;
+}
+
+SPMTD_FN int spmtd_meet_at_(const struct spmt_view *v, int64_t index, int scope, int what)
+{
+	if (!spmtd_session_is_(v, index))
+		return SPMTD_INVALID;
+	return spmtd_session_meet_(v, spmtd_session_of_(v, index), scope, what, 0);
 }
 
 /* One thread, warp or block of each rank takes part. 0, or the code that ended the wait, the
@@ -129,14 +192,58 @@ SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
    arrive, sync or barrier. */
 SPMTD_FN void spmtd_sync_arrive(const struct spmt_view *v)
 {
-	spmtd_sync_post_(v, 1, SPMTD_THREAD_);
-	spmtd_epoch_set_(v, spmtd_epoch_(v) + 1);
+	struct spmtd_session_ s = spmtd_session_of_(v, SPMTD_WORLD_);
+
+	spmtd_sync_post_(v, s, 1, SPMTD_THREAD_);
+	spmtd_epoch_set_(v, s, spmtd_epoch_of_(v, s) + 1);
 }
 
 SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 {
-	return spmtd_sync_await_(v, spmtd_epoch_(v), 0, 1, SPMTD_WHAT_SYNC);
+	struct spmtd_session_ s = spmtd_session_of_(v, SPMTD_WORLD_);
+
+	return spmtd_sync_await_(v, s, spmtd_epoch_of_(v, s), 0, 1, SPMTD_WHAT_SYNC);
 }
+
+/*
+ * The same in barrier sessions, 0 .. SPMT_CAP_BARRIERS - 1, each of which is a meeting of its own, and none that
+ * of the calls without: so blocks of one index meet on all ranks whatever the others do. One thread, warp or block of a
+ * rank is in a session at a time. SPMTD_INVALID: there is no such session, and nobody has been told of an arrival.
+ */
+#define SPMTD_SESSIONS(suffix, scope)                                                    \
+	SPMTD_FN int spmtd_sync_at##suffix(const struct spmt_view *v, uint32_t index)    \
+	{                                                                                \
+		return spmtd_meet_at_(v, (int64_t)index, scope, SPMTD_WHAT_SYNC);        \
+	}                                                                                \
+	SPMTD_FN int spmtd_barrier_at##suffix(const struct spmt_view *v, uint32_t index) \
+	{                                                                                \
+		return spmtd_meet_at_(v, (int64_t)index, scope, SPMTD_WHAT_BARRIER);     \
+	}
+SPMTD_SESSIONS(, SPMTD_THREAD_)
+SPMTD_SESSIONS(_warp, SPMTD_WARP_)
+SPMTD_SESSIONS(_block, SPMTD_BLOCK_)
+
+SPMTD_FN void spmtd_sync_arrive_at(const struct spmt_view *v, uint32_t index)
+{
+	struct spmtd_session_ s = spmtd_session_of_(v, (int64_t)index);
+
+	if (!spmtd_session_is_(v, (int64_t)index))
+		return;
+	spmtd_sync_post_(v, s, 1, SPMTD_THREAD_);
+	spmtd_epoch_set_(v, s, spmtd_epoch_of_(v, s) + 1);
+}
+
+SPMTD_FN int spmtd_sync_wait_at(const struct spmt_view *v, uint32_t index)
+{
+	struct spmtd_session_ s = spmtd_session_of_(v, (int64_t)index);
+
+	if (!spmtd_session_is_(v, (int64_t)index))
+		return SPMTD_INVALID;
+	return spmtd_sync_await_(v, s, spmtd_epoch_of_(v, s), 0, 1, SPMTD_WHAT_SYNC);
+}
+
+#undef SPMTD_LINE
+#undef SPMTD_SESSIONS
 
 SPMTD_END
 

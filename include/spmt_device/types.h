@@ -42,8 +42,13 @@ enum spmt_cmp { SPMT_CMP_EQ, SPMT_CMP_NE, SPMT_CMP_GT, SPMT_CMP_GE, SPMT_CMP_LT,
 enum spmt_signal_op { SPMT_SIGNAL_SET, SPMT_SIGNAL_ADD };
 #endif
 
-/* What a wait returns beside 0: the same numbers as SPMT_ERR_TIMEOUT, .. */
-enum spmtd_code { SPMTD_TIMEOUT = -10001, SPMTD_ABORTED = -10002, SPMTD_MISMATCH = -10004 };
+/* What a wait returns beside 0: the same numbers as SPMT_ERR_TIMEOUT, .. and -EINVAL. */
+enum spmtd_code {
+	SPMTD_INVALID = -22, /* no such barrier session, or no such root */
+	SPMTD_TIMEOUT = -10001,
+	SPMTD_ABORTED = -10002,
+	SPMTD_MISMATCH = -10004
+};
 
 /* What a record's wait was for. */
 enum spmtd_what {
@@ -115,7 +120,9 @@ struct spmt_view {
 	struct spmtd_record *record;
 	uint64_t timeout_ns;	       /* 0: none */
 	const struct spmtd_host *host; /* NULL on GPUs */
-	uint64_t reserved[4];
+	uint64_t sessions; /* where barrier sessions begin in every rank's library area */
+	uint64_t nsessions;
+	uint64_t reserved[2];
 };
 
 /*
@@ -130,6 +137,10 @@ struct spmtd_inbox {
 	uint64_t turn; /* in the rank's own: how many looks for one of many words have begun */
 	uint64_t reserved2[4];
 };
+/*
+ * A barrier session is a word a rank, in lines of its own: what that rank has arrived; in this rank's own place
+ * how often it has met the others.
+ */
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
 	uint64_t reserved[6];

@@ -12,6 +12,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/device/guard.h"
+#include "src/kernels/area.h"
 
 /* The first version of struct spmt_route. */
 #define ROUTE_FIRST offsetof(struct spmt_route, process)
@@ -178,6 +179,9 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 		return 0;
 	case SPMT_CAP_HEAP_SIZE:
 		*value = (int64_t)(comm->heap->size - (comm->heap->check ? CHECK_ROOM : 0));
+		return 0;
+	case SPMT_CAP_BARRIERS:
+		*value = AREA_SESSIONS;
 		return 0;
 	}
 	return fail_call(

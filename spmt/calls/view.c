@@ -7,6 +7,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/status.h"
+#include "src/kernels/area.h"
 #include "view.h"
 #include "wait.h"
 
@@ -56,6 +57,8 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		/* 0 would mean none */
 		.timeout_ns = timeout_ms < 0 ? 0 : MAX_OF(timeout_ns, 1),
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
+		.sessions = area_sessions(0, comm->nranks),
+		.nsessions = AREA_SESSIONS,
 	};
 	if (comm->flat) {
 		view->flat = (uint64_t)(uintptr_t)comm->links[0].base;
@@ -96,7 +99,7 @@ int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 		return rc;
 	if (!view)
 		return fail_call(-EINVAL, "spmt_view_get", "rank %d: view is NULL", comm->rank);
-	if (view->size < offsetof(struct spmt_view, reserved))
+	if (view->size < offsetof(struct spmt_view, sessions))
 		return fail_call(-EINVAL, "spmt_view_get",
 			"rank %d: view->size %u: set it to sizeof(struct spmt_view)", comm->rank,
 			view->size);

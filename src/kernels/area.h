@@ -2,7 +2,7 @@
 /*
  * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot.
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
- * spmtd_inbox. Behind them, in lines of their own, lies what the library alone uses: struct area,
+ * spmtd_inbox; in lines of their own, barrier sessions. Behind them lies what the library alone uses: struct area,
  * npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them (parity of
  * the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
  */
@@ -12,6 +12,8 @@
 #include "kernels.h"
 
 #define AREA_LINE 64u
+/* Barrier sessions: more than any GPU has units that run blocks. */
+#define AREA_SESSIONS 320u
 
 /* This rank's; on the device, so that graphs replay. */
 struct area {
@@ -51,12 +53,17 @@ static inline uint32_t area_flag(uint64_t epoch)
 }
 
 /* own: the address of a library area, of npes ranks. */
-static inline uint64_t area_begin(uint64_t own, int npes)
+static inline uint64_t area_sessions(uint64_t own, int npes)
 {
 	uint64_t size =
 		sizeof(struct spmtd_own) + (uint64_t)(uint32_t)npes * sizeof(struct spmtd_inbox);
 
 	return own + (size + AREA_LINE - 1) / AREA_LINE * AREA_LINE;
+}
+
+static inline uint64_t area_begin(uint64_t own, int npes)
+{
+	return area_sessions(own, npes) + AREA_SESSIONS * spmtd_session_size_(npes);
 }
 
 static inline struct area *area_at(uint64_t own, int npes)

@@ -60,6 +60,8 @@ static const struct {
 	AT(struct spmt_view, peers, 48),
 	AT(struct spmt_view, timeout_ns, 80),
 	AT(struct spmt_view, host, 88),
+	AT(struct spmt_view, sessions, 96),
+	AT(struct spmt_view, nsessions, 104),
 	SIZE(struct spmtd_own, 64),
 	AT(struct spmtd_own, sync_epoch, 0),
 	AT(struct spmtd_own, recording, 56),
@@ -93,6 +95,7 @@ static const struct {
 	NUMBER(SPMT_AMO_FETCH_XOR, 13),
 	NUMBER(SPMT_CAP_VMM, 0),
 	NUMBER(SPMT_CAP_HEAP_SIZE, 8),
+	NUMBER(SPMT_CAP_BARRIERS, 9),
 };
 
 _Static_assert(sizeof(struct spmt_view) <= 256, "the view is passed by value");

@@ -348,7 +348,7 @@ static int asks(struct calls *c)
 	REQUIRE(!strcmp(route.map, pe == next ? "self" : "p2p"));
 	CALL(spmt_view_get(comm, &view));
 	REQUIRE(view.pe == pe && view.npes == c->r->n);
-	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_HEAP_SIZE; cap++)
+	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_BARRIERS; cap++)
 		CALL(spmt_query(comm, (enum spmt_cap)cap, &value));
 	REQUIRE(value >= 3 * CALLS_LARGE);
 	CALL(spmt_stats(comm, -1, &stats));

@@ -28,8 +28,7 @@ static struct {
 	uint32_t lane, lanes;
 	struct trace traces[LANES];
 	struct spmtd_inbox theirs[PES]; /* this rank's at each peer */
-	struct spmtd_inbox own[PES];
-	int awaited; /* what each wait returns */
+	int awaited;			/* what each wait returns */
 	uint32_t stop;
 	int votes[8], voted; /* in this run, by this lane */
 	uint64_t ns, stop_looks, clock_looks;
@@ -129,22 +128,12 @@ static inline uint64_t spmtd_at_(const volatile void *p)
 	return (uint64_t)(uintptr_t)p;
 }
 
-static inline struct spmtd_inbox *spmtd_inbox_at_(uint64_t own, int writer)
-{
-	(void)writer;
-	return (struct spmtd_inbox *)(uintptr_t)own;
-}
-
-static inline struct spmtd_inbox *spmtd_inbox_(const struct spmt_view *v, int writer)
-{
-	(void)v;
-	return &machine.own[writer];
-}
-
+/* A library area of which there is nothing but this rank's inbox. */
 static inline uint64_t spmtd_there_(const struct spmt_view *v, const volatile void *sym, int pe)
 {
-	(void)v, (void)sym;
-	return spmtd_at_(&machine.theirs[pe]);
+	(void)sym;
+	return spmtd_at_(&machine.theirs[pe]) - sizeof(struct spmtd_own) -
+		(uint64_t)v->pe * sizeof(struct spmtd_inbox);
 }
 
 static inline void spmtd_wake_(const struct spmt_view *v, int pe)

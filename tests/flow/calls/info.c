@@ -13,7 +13,7 @@ static int capabilities(spmt_comm *comm, void *arg)
 	int64_t value;
 
 	(void)arg;
-	for (enum spmt_cap cap = SPMT_CAP_VMM; cap <= SPMT_CAP_HEAP_SIZE; cap++) {
+	for (enum spmt_cap cap = SPMT_CAP_VMM; cap <= SPMT_CAP_BARRIERS; cap++) {
 		value = -1;
 		REQUIRE_OK(spmt_query(comm, cap, &value));
 		REQUIRE(value >= 0);
@@ -22,6 +22,8 @@ static int capabilities(spmt_comm *comm, void *arg)
 	REQUIRE(value >= 4 << 20 && value <= 6 << 20);
 	REQUIRE_OK(spmt_query(comm, SPMT_CAP_RESIDENT_BLOCKS, &value));
 	REQUIRE(value >= 1);
+	REQUIRE_OK(spmt_query(comm, SPMT_CAP_BARRIERS, &value));
+	REQUIRE(value >= 8);
 	REQUIRE(strcmp(spmt_backend(comm), "host") == 0);
 	REQUIRE_OK(spmt_query(comm, SPMT_CAP_HOST_ACCESS, &value));
 	REQUIRE_EQ(value, 1);

@@ -114,5 +114,7 @@ struct spmt_view view_of(const struct views *w, int pe)
 	v.record = &w->records[pe];
 	v.timeout_ns = w->timeout_ns;
 	v.host = &w->ops;
+	v.sessions = area_sessions(0, w->n);
+	v.nsessions = AREA_SESSIONS;
 	return v;
 }

@@ -313,7 +313,7 @@ Test(kernels, ranks_that_see_each_other_elsewhere)
 {
 	struct process two[2] = { { .peers = { { 0 } } } };
 	struct views world;
-	size_t size = 8192;
+	size_t size = 4096 + area_size(2, VIEWS_ROOM);
 	char *maps[2][2]; /* [who][whose] */
 
 	cr_assert_eq(views_open(&world, 2, 4096, false), 0);

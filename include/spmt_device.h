@@ -50,5 +50,7 @@
 #include "spmt_device/packet.h"
 /* barrier and sync */
 #include "spmt_device/sync.h"
+/* collectives */
+#include "spmt_device/coll.h"
 
 #endif

@@ -5,6 +5,7 @@
  *	SPMTD_FN       in front of a function: inlined, and nobody has to use it
  *	SPMTD_RARE     likewise, never inlined
  *	SPMTD_LONG     as SPMTD_RARE on devices, as SPMTD_FN on the host
+ *	SPMTD_ONCE     the other way round: what hundreds of functions share, on the host once
  *	SPMTD_ROLLED   in front of a loop: devices do not unroll it
  *	SPMTD_UNROLL   in front of a loop: devices unroll it
  *	SPMTD_DEVICE   what a compiler of CUDA or HIP wants in front of it, as SPMTD_FN has it
@@ -36,10 +37,12 @@
 #define SPMTD_RARE static SPMTD_DEVICE __attribute__((noinline, unused))
 #if defined(SPMTD_HOST)
 #define SPMTD_LONG SPMTD_FN
+#define SPMTD_ONCE SPMTD_RARE
 #define SPMTD_ROLLED
 #define SPMTD_UNROLL
 #else
 #define SPMTD_LONG SPMTD_RARE
+#define SPMTD_ONCE SPMTD_FN
 #define SPMTD_ROLLED _Pragma("unroll 1")
 #define SPMTD_UNROLL _Pragma("unroll")
 #endif

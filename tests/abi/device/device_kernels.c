@@ -78,3 +78,17 @@ EACH(words)
 		&a.v, (float *)(void *)a.dst, a.n, (const int *)0, SPMT_CMP_GT, -1.5f, &index);
 	a.rc[2] = (int)index;
 }
+
+EACH(packets)
+{
+	spmtd_put_packets_block(&a.v, a.dst, a.src, a.n, 3, a.pe);
+	a.rc[0] = spmtd_forward_packets8_warp(&a.v, a.dst, a.dst, a.src, a.n, 3, a.pe);
+}
+
+EACH(together)
+{
+	a.rc[0] = spmtd_float_sum_all_reduce_at_block(
+		&a.v, (float *)(void *)a.dst, (const float *)(const void *)a.src, a.n, 2);
+	a.rc[1] = spmtd_all_gathermem_warp(&a.v, a.dst, a.src, a.n);
+	a.rc[2] = spmtd_barrier_at_block(&a.v, (uint32_t)a.pe);
+}

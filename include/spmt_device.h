@@ -46,6 +46,7 @@
 #include "spmt_device/atomic.h"
 /* waits */
 #include "spmt_device/wait.h"
+#include "spmt_device/wait_by.h"
 /* packets */
 #include "spmt_device/packet.h"
 /* barrier and sync */

@@ -4,6 +4,7 @@
  *	SPMTD_ASM, SPMTD_PURE   inline assembly, with and without side effects
  *	SPMTD_G, SPMTD_G0       text that finds its address in g, in the .global state space: that of operand 1 or 0
  *	SPMTD_REDUX             defined where there is spmtd_least_warp_
+ *	SPMTD_WHOLE             defined where there is spmtd_poke128_: a poke of 16 bytes at once, which clang's PTX is too old for
  */
 #ifndef SPMTD_NVPTX_H
 #define SPMTD_NVPTX_H
@@ -166,6 +167,19 @@ SPMTD_FN void spmtd_poke16b_(uint64_t a, struct spmtd_unit_ u)
 		SPMTD_G0("st.relaxed.sys.global.v2.u64 [g], {%1, %2};")::"l"(a), "l"(u.a), "l"(u.b)
 		: "memory");
 }
+
+#if defined(__CUDACC_VER_MAJOR__) && !defined(__clang__)
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+#define SPMTD_WHOLE 1
+SPMTD_FN void spmtd_poke128_(uint64_t a, struct spmtd_unit_ u)
+{
+	SPMTD_ASM("{ .reg .u64 g; .reg .b128 x; cvta.to.global.u64 g, %0; mov.b128 x, {%1, %2}; "
+		  "st.relaxed.sys.global.b128 [g], x; }" ::"l"(a),
+		  "l"(u.a), "l"(u.b)
+		  : "memory");
+}
+#endif
+#endif
 
 SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
 {

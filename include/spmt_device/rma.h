@@ -40,10 +40,36 @@ SPMTD_FN void spmtd_ring_(uint64_t sig, uint64_t val, int op)
 		spmtd_ring_add_(sig, val);
 }
 
+/* Data of 8 bytes and a signal that is set, in the same aligned 16 bytes, are one store where the machine has it: they need no
+   order. 0: they are not. */
+SPMTD_FN int spmtd_put_whole_(
+	uint64_t dst, const void *src, uint64_t n, uint64_t sig, uint64_t val, int op, int scope)
+{
+#if defined(SPMTD_WHOLE)
+	if (n != 8 || op != SPMT_SIGNAL_SET || (dst ^ sig) != 8 || (dst & 7))
+		return 0;
+	if (spmtd_lane_(scope) == 0) {
+		uint64_t x = spmtd_local_load_(spmtd_at_(src), 8);
+		struct spmtd_unit_ u;
+
+		u.a = dst & 8 ? val : x;
+		u.b = dst & 8 ? x : val;
+		spmtd_poke128_(dst & ~(uint64_t)15, u);
+	}
+	spmtd_meet_(scope);
+	return 1;
+#else
+	(void)dst, (void)src, (void)n, (void)sig, (void)val, (void)op, (void)scope;
+	return 0;
+#endif
+}
+
 SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, const void *src,
 	uint64_t n, uint64_t *sig, uint64_t val, int op, int pe, int scope)
 {
 	spmtd_meet_(scope);
+	if (spmtd_put_whole_(dst, src, n, spmtd_there_(v, sig, pe), val, op, scope))
+		return;
 	if (n)
 		spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
 	spmtd_gather_(scope);
@@ -67,6 +93,24 @@ SPMTD_FN uint64_t spmtd_signal_fetch(const struct spmt_view *v, const uint64_t *
 	(void)v;
 	spmtd_acquired_();
 	return x;
+}
+
+/* The same without the release, and without the acquire: where nothing has to be ordered a signal costs what the wire
+   costs. What was put before need not have come when it has. */
+SPMTD_FN void spmtd_signal_op_relaxed(
+	const struct spmt_view *v, uint64_t *sig, uint64_t val, int op, int pe)
+{
+	if (op == SPMT_SIGNAL_SET)
+		spmtd_poke64_(spmtd_there_(v, sig, pe), val);
+	else
+		spmtd_tell_add64_(spmtd_there_(v, sig, pe), val);
+	spmtd_wake_(v, pe);
+}
+
+SPMTD_FN uint64_t spmtd_signal_fetch_relaxed(const struct spmt_view *v, const uint64_t *sig)
+{
+	(void)v;
+	return spmtd_peek64_(spmtd_at_(sig));
 }
 
 /* The byte forms, on the heap and on a registered buffer at a byte offset. */

@@ -155,7 +155,7 @@ static const struct load together_loads[] = {
 	{ BY_THREAD, 1, 1, 3, 5000, 50 },
 	{ BY_WARP, 2, 128, 33, 5000, 50 },
 	{ BY_BLOCK, 1, 256, 4, 10000, 100 },
-	{ BY_BLOCK, 8, 512, 1000, 2000, 50 },
+	{ BY_BLOCK, 8, 256, 1000, 2000, 50 },
 };
 
 static int together(spmt_comm *comm, void *arg)
@@ -197,15 +197,55 @@ static int run_together(int n)
 	return gpu_run(n, 8u << 20, together, NULL);
 }
 
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+static int choices(spmt_comm *comm, void *arg)
+{
+	static const unsigned blocks[SCOPES] = { 1, 32, 512 };
+	struct choices_args a = { .rounds = gpu_number(5000, 50) };
+	uint64_t want[CHOICES] = { 0 };
+	struct outcome *outcome;
+	struct rank r;
+	void *words, *cells;
+
+	(void)arg;
+	TRY(rank_open(&r, comm));
+	TRY(outcome_open(&r, &outcome));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(want), &words));
+	REQUIRE_OK(spmt_calloc(comm, 512, 8, &cells));
+	for (int i = 0; i < CHOICES; i += 3)
+		want[i] = 1;
+	TRY(rank_write(&r, words, want, sizeof(want)));
+	a.view = r.view;
+	a.words = addr(words);
+	a.cells = addr(cells);
+	a.outcome = addr(outcome);
+	for (a.scope = 0; a.scope < SCOPES; a.scope++) {
+		char what[64];
+
+		snprintf(what, sizeof(what), "choices of a %s", scope_names[a.scope]);
+		RANK_STEP(&r, test_choices, 1, blocks[a.scope], a);
+		TRY(outcome_check(&r, outcome, what));
+	}
+	rank_close(&r);
+	return 0;
+}
+
+static int run_choices(int n)
+{
+	return gpu_run(n, 4u << 20, choices, NULL);
+}
+
 static const struct gpu_test tests[] = {
 	{ "packets_to_all", run_to_all, 1 },
 	{ "packets_round_the_ring", run_ring, 1 },
 	{ "barriers_by_index", run_barriers, 1 },
 	{ "syncs_by_index", run_syncs, 1 },
 	{ "collectives_of_blocks", run_together, 1 },
+	{ "some_of_many_words", run_choices, 1 },
 };
 static const struct test_kernel *const kernels[] = { &test_packets, &test_sessions, &test_together,
-	NULL };
+	&test_choices, NULL };
 
 int main(int argc, char **argv)
 {

@@ -76,6 +76,8 @@ EACH(fence_warp, spmtd_fence_warp(&a.v))
 EACH(fence_block, spmtd_fence_block(&a.v))
 EACH(signals, spmtd_signal_op(&a.v, a.sig, 1, SPMT_SIGNAL_ADD, 1); spmtd_signal_op(&a.v, a.sig, 1, SPMT_SIGNAL_SET, 1))
 EACH(put_block, spmtd_putmem_signal_block(&a.v, a.sig, a.rc, 64, a.sig, 1, SPMT_SIGNAL_SET, 1))
+EACH(put_pair, spmtd_putmem_signal(&a.v, a.sig, a.rc, 8, a.sig + 1, 1, SPMT_SIGNAL_SET, 1))
+EACH(relaxed, spmtd_signal_op_relaxed(&a.v, a.sig, 1, SPMT_SIGNAL_SET, 1); spmtd_signal_op_relaxed(&a.v, a.sig, 1, SPMT_SIGNAL_ADD, 1))
 EACH(await, *a.rc = spmtd_signal_wait_until(&a.v, a.sig, SPMT_CMP_EQ, 1))
 END
 cp "$scratch/order.c" "$scratch/order.hip"
@@ -129,6 +131,10 @@ reads_ptx() {
 	nothing_in "fence makes fence.acq_rel.sys, $1" "$(for kernel in fence fence_warp fence_block; do
 		[ -n "$(within "$scratch/order.s" $kernel 'fence[.]acq_rel[.]sys')" ] || echo "$kernel does not"
 	done)"
+	nothing_in "a relaxed signal makes no fence and releases nothing, $1" "$(
+		within "$scratch/order.s" relaxed 'fence|release'
+		[ "$(within "$scratch/order.s" relaxed '(st|red)[.]relaxed[.]sys' | wc -l)" = 2 ] || echo 'or is not there'
+	)"
 	# the only 32-bit word that a wait for a signal looks at
 	nothing_in "one thread of a warp reads the stop word, $1" "$(
 		stop=$(within "$scratch/order.s" await 'ld[.]relaxed[.]sys[.]global[.][ub]32')
@@ -140,7 +146,11 @@ for arch in sm_80 sm_90; do
 	assembles "order of memory, clang-19 C, $arch" clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=$arch -nogpulib -O3 \
 		-S "$scratch/order.c" && reads_ptx "clang-19 C, $arch"
 done
-assembles "order of memory, nvcc" nvcc -arch=sm_90 -ptx "$scratch/order.cu" && reads_ptx nvcc
+if assembles "order of memory, nvcc" nvcc -arch=sm_90 -ptx "$scratch/order.cu"; then
+	reads_ptx nvcc
+	nothing_in "data and signal in the same 16 bytes are one store, nvcc" \
+		"$(within "$scratch/order.s" put_pair 'st[.]relaxed[.]sys[.]global[.]b128' | grep -q . || echo 'they are not')"
+fi
 images=$(find "$build_root" -name 'spmt-sm_*.ptx' | sort)
 [ -n "$images" ] || skip "the library's barrier makes fence.sc.sys" "no device images in $build_root"
 # (a weaker one as well, where it gives up: what it tells its host comes before the stop word)

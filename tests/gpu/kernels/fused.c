@@ -300,3 +300,62 @@ KERNEL_BODY run_together(const struct together_args *a)
 	}
 }
 TEST_KERNEL(together)
+
+/* ---- waits for some of many words ------------------------------------------------------------ */
+
+#define CHOOSE(scope, suffix)                                                                      \
+	static inline int any_##scope(const struct choices_args *a, size_t *index)                 \
+	{                                                                                          \
+		return spmtd_uint64_wait_until_any##suffix(&a->view, spmtd_to_(a->words), CHOICES, \
+			(const int *)0, SPMT_CMP_EQ, 1, index);                                    \
+	}                                                                                          \
+	static inline int some_##scope(                                                            \
+		const struct choices_args *a, size_t *indices, size_t *found)                      \
+	{                                                                                          \
+		return spmtd_uint64_wait_until_some##suffix(&a->view, spmtd_to_(a->words),         \
+			CHOICES, (const int *)0, SPMT_CMP_EQ, 1, indices, found);                  \
+	}                                                                                          \
+	static inline int all_##scope(const struct choices_args *a)                                \
+	{                                                                                          \
+		return spmtd_uint64_wait_until_all##suffix(                                        \
+			&a->view, spmtd_to_(a->words), CHOICES, (const int *)0, SPMT_CMP_LE, 1);   \
+	}
+CHOOSE(thread, )
+CHOOSE(warp, _warp)
+CHOOSE(block, _block)
+
+/* All threads have the same, which is right. */
+static inline void choices_same(const struct choices_args *a, uint64_t round, uint64_t x)
+{
+	uint64_t cells = a->cells, first;
+
+	spmtd_poke64_(cells + 8 * spmtd_lane_(a->scope), x);
+	spmtd_meet_(a->scope);
+	first = spmtd_peek64_(cells);
+	if (x != first)
+		outcome_add(a->outcome, 1, round, x, first);
+	spmtd_meet_(a->scope);
+}
+
+KERNEL_BODY run_choices(const struct choices_args *a)
+{
+	if (worker(a->scope) != 0)
+		return;
+	for (uint64_t round = 1; round <= a->rounds; round++) {
+		size_t index = CHOICES, found = 0, indices[CHOICES] = { 0 };
+		int rc = BY_SCOPE(a->scope, any, a, &index);
+
+		if (!rc)
+			rc = BY_SCOPE(a->scope, some, a, indices, &found);
+		if (!rc)
+			rc = BY_SCOPE(a->scope, all, a);
+		if (rc || index % 3 || index >= CHOICES || found != CHOICES_HOLD)
+			outcome_add(a->outcome, rc, round, index, found);
+		for (uint32_t i = 0; i < CHOICES_HOLD; i++)
+			if (indices[i] != 3 * i)
+				outcome_add(a->outcome, rc, round, indices[i], 3 * i);
+		choices_same(a, round, index);
+		choices_same(a, round, found);
+	}
+}
+TEST_KERNEL(choices)

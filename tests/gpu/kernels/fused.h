@@ -38,8 +38,19 @@ struct together_args {
 	int32_t scope;
 };
 
+/* ---- waits for some of many words, by warp and block ------------------------------------------- */
+
+enum { CHOICES = 100, CHOICES_HOLD = (CHOICES + 2) / 3 };
+
+/* words: CHOICES, every third of them 1, the others 0; cells: one a thread. By one warp or block. */
+struct choices_args {
+	struct spmt_view view;
+	uint64_t words, cells, outcome, rounds;
+	int32_t scope;
+};
+
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-extern const struct test_kernel test_packets, test_sessions, test_together;
+extern const struct test_kernel test_packets, test_sessions, test_together, test_choices;
 #endif
 
 #endif

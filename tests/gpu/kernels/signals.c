@@ -83,6 +83,16 @@ static inline void settle(const struct signals_args *a)
 		(void)spmtd_quiet_block(&a->view);
 }
 
+/* By one of the scope for all; the wait for the acknowledgement is each thread's own. */
+static inline int await(const struct signals_args *a, const struct channel *c)
+{
+	if (a->scope == BY_WARP)
+		return spmtd_signal_wait_until_warp(&a->view, c->sig, SPMT_CMP_GE, c->round);
+	if (a->scope == BY_BLOCK)
+		return spmtd_signal_wait_until_block(&a->view, c->sig, SPMT_CMP_GE, c->round);
+	return spmtd_signal_wait_until(&a->view, c->sig, SPMT_CMP_GE, c->round);
+}
+
 /* The two sides of a round: 0, or the code of a wait that ended early. */
 static inline int one_round(const struct signals_args *a, const struct channel *c)
 {
@@ -101,7 +111,7 @@ static inline int one_round(const struct signals_args *a, const struct channel *
 	if (rc)
 		return rc;
 	send(a, c);
-	rc = spmtd_signal_wait_until(v, c->sig, SPMT_CMP_GE, c->round);
+	rc = await(a, c);
 	if (!rc)
 		check(a, c);
 	rc = spmtd_agree_(rc, a->scope);

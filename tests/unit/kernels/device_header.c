@@ -212,6 +212,11 @@ Test(device_header, signals_follow_their_data)
 	spmtd_signal_op(&me, sig, 2, SPMT_SIGNAL_ADD, 1);
 	cr_expect_eq(spmtd_signal_fetch(&me, sig), 11);
 	cr_expect_eq(spmtd_signal_wait_until(&me, sig, SPMT_CMP_EQ, 11), 0);
+	spmtd_signal_op_relaxed(&me, sig, 3, SPMT_SIGNAL_ADD, 1);
+	cr_expect_eq(spmtd_signal_fetch_relaxed(&me, sig), 14);
+	spmtd_signal_op_relaxed(&me, sig, 6, SPMT_SIGNAL_SET, 1);
+	cr_expect_eq(spmtd_signal_fetch_relaxed(&me, sig), 6);
+	cr_expect_eq(views_wakes(&world, 1), 4);
 }
 
 Test(device_header, registered_buffers)

@@ -42,6 +42,7 @@
 
 /* Each part stands alone. Who is where, and order, are in view.h, on which all of these are built. */
 #include "spmt_device/rma.h"
+#include "spmt_device/strided.h"
 /* atomics */
 #include "spmt_device/atomic.h"
 /* waits */

@@ -8,6 +8,19 @@
 
 SPMTD_BEGIN
 
+#define SPMTD_BITS(name)                                   \
+	SPMTD_FN uint16_t spmtd_##name##_bits_(uint16_t x) \
+	{                                                  \
+		return x;                                  \
+	}                                                  \
+	SPMTD_FN uint16_t spmtd_##name##_of_(uint16_t x)   \
+	{                                                  \
+		return x;                                  \
+	}
+SPMTD_BITS(half)
+SPMTD_BITS(bfloat16)
+#undef SPMTD_BITS
+
 SPMTD_FN float spmtd_half_value_(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000u) << 16, low = h & 0x7fffu;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Put, get and signal: bytes and the 11 types, on the heap and on registered buffers. */
+/* Put, get and signal: bytes, the 11 types and two halves, on the heap and on registered buffers. */
 #ifndef SPMTD_RMA_H
 #define SPMTD_RMA_H
 
 #include "copy.h"
+#include "half.h"
 #include "view.h"
 
 SPMTD_BEGIN
@@ -210,6 +211,9 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 		return spmtd_##name##_of_(spmtd_peek##bits##_(spmtd_mem_there_(m, src_off, pe))); \
 	}
 SPMTD_TYPES(SPMTD_RMA)
+/* f16 and bf16, as their bits */
+SPMTD_RMA(half, uint16_t, uint16_t, 16, U)
+SPMTD_RMA(bfloat16, uint16_t, uint16_t, 16, U)
 
 #undef SPMTD_BYTES
 #undef SPMTD_TYPED

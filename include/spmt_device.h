@@ -47,7 +47,7 @@
 #include "spmt_device/atomic.h"
 /* waits */
 #include "spmt_device/wait.h"
-#include "spmt_device/wait_by.h"
+#include "spmt_device/waitby.h"
 /* packets */
 #include "spmt_device/packet.h"
 /* barrier and sync */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits by a warp or block. */
-#ifndef SPMTD_WAIT_BY_H
-#define SPMTD_WAIT_BY_H
+#ifndef SPMTD_WAITBY_H
+#define SPMTD_WAITBY_H
 
 #include "wait.h"
 

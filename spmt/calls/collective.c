@@ -278,10 +278,24 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	return rc;
 }
 
+static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream)
+{
+	HOLD_DEVICE(comm);
+	struct coll_in_stream in;
+	int rc = coll_begin(comm, stream, &in);
+
+	if (rc)
+		return rc;
+	c->row = coll_row(comm, c);
+	rc = comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
+		? coll_staged(comm, c, &in)
+		: coll_kernel(comm, c, call_key(c), 0, &in);
+	coll_end(comm, &in);
+	return rc;
+}
+
 static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
-	device_stream s = stream_of(comm, stream);
-	struct coll_in_stream in;
 	int rc;
 
 	c->moves = coll_moves(c->kind, comm->rank, comm->nranks, c->root, c->target);
@@ -295,24 +309,36 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 		rc = comm_claim(comm, c->what);
 	if (rc)
 		return rc;
-	rc = coll_begin(comm, s, &in);
-	if (!rc) {
-		c->row = coll_row(comm, c);
-		rc = comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
-			? coll_staged(comm, c, &in)
-			: coll_kernel(comm, c, call_key(c), 0, &in);
-		coll_end(comm, &in);
-	}
+	rc = coll_queue(comm, c, stream_of(comm, stream));
 	comm_unclaim(comm);
 	return comm_failed(comm, c->what, rc);
+}
+
+/* One launch of a thread for each rank. */
+static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream)
+{
+	HOLD_DEVICE(comm);
+	struct kernel_barrier_args args;
+	struct coll_in_stream in;
+	int rc = coll_begin(comm, stream, &in);
+
+	if (!rc)
+		rc = stream_quiet(comm, what, &in.reserved);
+	if (rc)
+		return rc;
+	args.told = coll_report(comm);
+	view_fill(comm, &args.view);
+	rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
+		kernel_grid_of(comm, 1, (uint64_t)comm->nranks), stream);
+	in.queued = !rc;
+	coll_end(comm, &in);
+	return rc;
 }
 
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
-	struct kernel_barrier_args args;
-	struct coll_in_stream in;
 	int rc = comm_enter(comm, what);
 
 	if (!rc)
@@ -321,17 +347,7 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 		rc = comm_begin(comm, what);
 	if (rc)
 		return rc;
-	rc = coll_begin(comm, stream_of(comm, stream), &in);
-	if (!rc)
-		rc = stream_quiet(comm, what, &in.reserved);
-	if (!rc) {
-		args.told = coll_report(comm);
-		view_fill(comm, &args.view);
-		rc = kernel_queue_wide(
-			comm, &kernel_barrier, &args, sizeof(args), 1, in.reserved.at.stream);
-		in.queued = !rc;
-		coll_end(comm, &in);
-	}
+	rc = barrier_queue(comm, what, stream_of(comm, stream));
 	comm_unclaim(comm);
 	return comm_failed(comm, what, rc);
 }

@@ -53,20 +53,26 @@ int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reser
 	return rc;
 }
 
+static int quiet_queue(spmt_comm *comm, const char *what, device_stream stream)
+{
+	HOLD_DEVICE(stream == comm->stream ? NULL : comm); /* nothing is asked of it there */
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream, &reserved);
+
+	if (!rc)
+		rc = stream_quiet(comm, what, &reserved);
+	return rc ? rc : stream_note_order(comm, &reserved);
+}
+
 int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_quiet_on_stream";
-	struct reserved reserved;
 	int rc = comm_enter(comm, what);
 
 	if (rc)
 		return rc;
-	rc = stream_reserve(comm, stream_of(comm, stream), &reserved);
-	if (!rc)
-		rc = stream_quiet(comm, what, &reserved);
-	if (!rc)
-		rc = stream_note_order(comm, &reserved);
+	rc = quiet_queue(comm, what, stream_of(comm, stream));
 	return comm_failed(comm, what, rc);
 }
 

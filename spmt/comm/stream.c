@@ -25,6 +25,20 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 	return stream ? stream : comm->stream;
 }
 
+/* NULL: nothing is to be let go. Moves that are pending may have to be waited for first. */
+const spmt_comm *stream_hold(const spmt_comm *comm)
+{
+	const struct device_hold_ops *hold = comm ? comm->backend->hold : NULL;
+
+	return hold && !comm->pending && hold->begin(comm->dev) ? comm : NULL;
+}
+
+void stream_let_go(const spmt_comm **held)
+{
+	if (*held)
+		(*held)->backend->hold->end((*held)->dev);
+}
+
 /* ---- noting ---------------------------------------------------------------------------------- */
 
 /* The mark of a stream, or one that it can take over: marks without work are reused before the

@@ -23,6 +23,11 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
    one inbox. */
 int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved);
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
+/* At the top of what asks the driver several things of comm's device: it binds it once, until the end of the block. NULL: none. */
+#define HOLD_DEVICE(comm) \
+	__attribute__((cleanup(stream_let_go), unused)) const spmt_comm *held = stream_hold(comm)
+const spmt_comm *stream_hold(const spmt_comm *comm);
+void stream_let_go(const spmt_comm **held);
 /* The same for a call that has queued only an order, no work, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
 

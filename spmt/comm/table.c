@@ -11,6 +11,7 @@
 #include "stream.h"
 
 #define KERNEL_BLOCK 512
+#define KERNEL_WARP 32 /* the smallest there is */
 
 /*
  * A vendor's free waits for the whole device, including kernels that wait for a peer. So the slot
@@ -274,13 +275,27 @@ void tables_drop(struct slot *slot)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* Few threads meet sooner than many. */
+struct kernel_grid kernel_grid_of(const spmt_comm *comm, unsigned blocks, uint64_t work)
+{
+	if (comm_cpu_access(comm))
+		return (struct kernel_grid){ 1, 1 };
+	return (struct kernel_grid){ blocks,
+		(unsigned)align_up(MIN_OF(MAX_OF(work, 1u), KERNEL_BLOCK), KERNEL_WARP) };
+}
+
+int kernel_queue_grid(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	struct kernel_grid grid, device_stream stream)
+{
+	return comm->backend->launch(
+		comm->dev, stream, kernel, grid.blocks, grid.threads, args, size);
+}
+
 int kernel_queue_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream)
 {
-	bool host = comm_cpu_access(comm);
-	unsigned grid = host ? 1 : blocks, block = host ? 1 : KERNEL_BLOCK;
-
-	return comm->backend->launch(comm->dev, stream, kernel, grid, block, args, size);
+	return kernel_queue_grid(
+		comm, kernel, args, size, kernel_grid_of(comm, blocks, KERNEL_BLOCK), stream);
 }
 
 int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
@@ -292,6 +307,7 @@ int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args,
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream)
 {
+	HOLD_DEVICE(comm);
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 

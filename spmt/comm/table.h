@@ -42,6 +42,13 @@ int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args,
 	device_stream stream);
 int kernel_queue_wide(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	unsigned blocks, device_stream stream);
+/* The same of another shape: `blocks` blocks of at least `work` threads, as many as fit (on the host backend one of one). */
+struct kernel_grid {
+	unsigned blocks, threads;
+};
+struct kernel_grid kernel_grid_of(const spmt_comm *comm, unsigned blocks, uint64_t work);
+int kernel_queue_grid(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
+	struct kernel_grid grid, device_stream stream);
 
 struct slot;
 /* Frees everything of the slot, whose device is still open. */

@@ -101,6 +101,7 @@ struct backend {
 	const struct device_vmm_ops *vmm;
 	const struct device_ipc_ops *ipc;
 	const struct device_sdma_ops *sdma;
+	const struct device_hold_ops *hold; /* NULL: no op has anything to bind */
 };
 
 extern const struct backend backend_hip, backend_cuda, backend_host;

@@ -83,6 +83,13 @@ struct device_vmm_ops {
 	int (*import)(int dev, void *ptr, const struct device_export *in, int fd);
 };
 
+/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end; other devices are asked as
+   ever. begin: false, and no end, where that cannot be, or is so already. */
+struct device_hold_ops {
+	bool (*begin)(int dev);
+	void (*end)(int dev);
+};
+
 /* Naming memory to another process of the node. Never opened in the process that exported. */
 struct device_ipc_ops {
 	/* ptr lies in memory of alloc() or commit() or, where the driver can, of the user. *fd:

@@ -7,6 +7,9 @@
 #include "ops.h"
 #include "src/base/status.h"
 
+/* What this thread holds; its device is NULL: nothing. */
+static _Thread_local struct gpu_bound gpu_held;
+
 int gpu_last_error(const struct gpu_vendor *v, const struct gpu_state *state)
 {
 	return v->errors ? v->errors->peek(state) : GPU_OK;
@@ -49,9 +52,9 @@ static int bind_device(struct gpu_bound *b, struct gpu_device *d, bool inside, c
 	b->calls = &b->state->calls;
 	b->device = d;
 	b->dev = d->kept.dev;
-	b->inside = inside;
+	b->inside = inside && gpu_held.device != d;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &b->cancel);
-	return inside ? go_inside(b, what) : 0;
+	return b->inside ? go_inside(b, what) : 0;
 }
 
 int gpu_bind_context(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what)
@@ -113,6 +116,33 @@ int gpu_done(const struct gpu_bound *b, int result, const char *what)
 	if (LIKELY(result == GPU_OK))
 		return 0;
 	return gpu_fail(b->vendor, result, "%s on device %d", what, b->dev);
+}
+
+/* Why it could not be bound is told by what binds it next. */
+bool gpu_hold(const struct gpu_vendor *v, int dev)
+{
+	struct status_saved saved;
+	struct gpu_bound b;
+
+	if (gpu_held.device)
+		return false;
+	status_save(&saved);
+	if (gpu_bind(&b, v, dev, "hold") < 0) {
+		status_restore(&saved);
+		return false;
+	}
+	gpu_held = b;
+	return true;
+}
+
+void gpu_let_go(const struct gpu_vendor *v, int dev)
+{
+	struct gpu_bound b = gpu_held;
+
+	(void)v;
+	(void)dev;
+	gpu_held.device = NULL;
+	gpu_unbind(&b);
 }
 
 int gpu_enter(const struct gpu_vendor *v, int dev, struct device_saved *saved)

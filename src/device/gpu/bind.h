@@ -12,7 +12,7 @@ struct gpu_bound {
 	const struct gpu_calls *calls;
 	struct gpu_device *device;
 	int dev;
-	bool inside; /* false: a question that needs no context */
+	bool inside; /* false: a question that needs no context, or the thread holds the device */
 	int was;     /* of a vendor without contexts; -1: unknown */
 	int last;    /* the thread's last error before us */
 	int mode;    /* the thread's own, as is cancel */
@@ -29,6 +29,10 @@ int gpu_bind_for(struct gpu_bound *b, const struct gpu_vendor *v, int dev, enum 
 	const char *what);
 int gpu_bind_stream(struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s,
 	const char *what);
+/* The device stays bound for the calling thread, so that what binds it until gpu_let_go() asks the driver nothing for that. False:
+   it is not held, or was already, and nothing is to be let go. */
+bool gpu_hold(const struct gpu_vendor *v, int dev);
+void gpu_let_go(const struct gpu_vendor *v, int dev);
 /* Puts back what the thread had. */
 void gpu_unbind(const struct gpu_bound *b);
 /* The same, and makes a code of the result. */

@@ -233,6 +233,7 @@ GPU_VOID_OPS(CUDA_VOID_OP)
 
 static const struct device_vmm_ops cuda_vmm_ops = GPU_VMM_OPS(cuda);
 static const struct device_ipc_ops cuda_ipc_ops = GPU_IPC_OPS(cuda);
+static const struct device_hold_ops cuda_hold_ops = GPU_HOLD_OPS(cuda);
 
 const struct backend backend_cuda = {
 	.name = "cuda",
@@ -242,4 +243,5 @@ const struct backend backend_cuda = {
 	GPU_TABLE(cuda),
 	.vmm = &cuda_vmm_ops,
 	.ipc = &cuda_ipc_ops,
+	.hold = &cuda_hold_ops,
 };

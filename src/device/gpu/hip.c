@@ -324,6 +324,7 @@ GPU_VOID_OPS(HIP_VOID_OP)
 
 static const struct device_vmm_ops hip_vmm_ops = GPU_VMM_OPS(hip);
 static const struct device_ipc_ops hip_ipc_ops = GPU_IPC_OPS(hip);
+static const struct device_hold_ops hip_hold_ops = GPU_HOLD_OPS(hip);
 
 const struct backend backend_hip = {
 	.name = "hip",
@@ -334,4 +335,5 @@ const struct backend backend_hip = {
 	.vmm = &hip_vmm_ops,
 	.ipc = &hip_ipc_ops,
 	.sdma = &hip_sdma_ops,
+	.hold = &hip_hold_ops,
 };

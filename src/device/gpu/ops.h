@@ -56,12 +56,14 @@
 		(dev, in, fd, ptr))                                                               \
 	X(int, release, (int dev, void *ptr, const struct device_export *in), (dev, ptr, in))     \
 	X(uint64_t, stream_id, (int dev, device_stream s), (dev, s))                              \
-	X(bool, capturing, (int dev, device_stream s), (dev, s))
+	X(bool, capturing, (int dev, device_stream s), (dev, s))                                  \
+	X(bool, hold, (int dev), (dev))
 
 /* Those that return nothing. */
 #define GPU_VOID_OPS(X)                              \
 	X(leave, const struct device_saved *, saved) \
-	X(close, int, dev)
+	X(close, int, dev)                           \
+	X(let_go, int, dev)
 
 #define GPU_BARE(...) __VA_ARGS__
 
@@ -93,6 +95,10 @@ GPU_VOID_OPS(X)
 		.granularity = vendor##_granularity, .reserve = vendor##_reserve, \
 		.unreserve = vendor##_unreserve, .commit = vendor##_commit,       \
 		.decommit = vendor##_decommit, .import = vendor##_import_at       \
+	}
+#define GPU_HOLD_OPS(vendor)                                   \
+	{                                                      \
+		.begin = vendor##_hold, .end = vendor##_let_go \
 	}
 #define GPU_IPC_OPS(vendor)                                                         \
 	{                                                                           \

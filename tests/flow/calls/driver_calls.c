@@ -77,15 +77,15 @@ static const struct row {
 		int cuda, hip, records;
 	} user, own;
 } rows[] = {
-	{ "put", do_put, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "get", do_get, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "signal", do_signal, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "put and signal", do_put_signal, { 17, 20, 1 }, { 10, 8, 0 } },
-	{ "wait", do_wait, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "barrier", do_barrier, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "all_reduce", do_reduce, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "all_gather", do_gather, { 12, 16, 1 }, { 5, 4, 0 } },
-	{ "quiet", do_quiet, { 7, 12, 1 }, { 0, 0, 0 } },
+	{ "put", do_put, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "get", do_get, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "signal", do_signal, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "put and signal", do_put_signal, { 9, 8, 1 }, { 6, 5, 0 } },
+	{ "wait", do_wait, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "barrier", do_barrier, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "all_reduce", do_reduce, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "all_gather", do_gather, { 8, 7, 1 }, { 5, 4, 0 } },
+	{ "quiet", do_quiet, { 7, 6, 1 }, { 0, 0, 0 } },
 };
 
 static int count_one(

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""libspmt: ranks that are threads of one process, with a device each.
+
+    import numpy as np, spmt
+
+    def main(comm):
+        total = np.empty(4, np.float32)
+        comm.all_reduce(total, np.full(4, comm.rank, np.float32))
+        return total
+
+    spmt.run(8, main)
+
+``spmt.jax`` has the same collectives for JAX programs. A call that fails raises ``spmt.Error``.
+"""
+
+from ._comm import Comm, Symmetric, init, run, uid_create
+from ._lib import (
+    ERR_ABORTED,
+    ERR_BROKEN,
+    ERR_FORKED,
+    ERR_MISMATCH,
+    ERR_PEER_DEAD,
+    ERR_TIMEOUT,
+    ERR_UNSUPPORTED,
+    Error,
+    Uid,
+    lib as _lib,
+)
+
+__version__: str = _lib.spmt_version().decode()
+__all__ = [
+    "Comm", "Error", "Symmetric", "Uid", "init", "run", "uid_create",
+    "ERR_ABORTED", "ERR_BROKEN", "ERR_FORKED", "ERR_MISMATCH", "ERR_PEER_DEAD", "ERR_TIMEOUT", "ERR_UNSUPPORTED",
+]

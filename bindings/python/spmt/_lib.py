@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""The shared library: where it is, and its functions with their types."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import threading
+from typing import Any, Callable
+
+VERSION_MIN = 100  # 0.1.0
+
+
+class Error(RuntimeError):
+    """A call of libspmt that failed: its code (``-errno`` or one of ``SPMT_ERR_*``) and the sentence that says why."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+ERR_TIMEOUT = -10001
+ERR_ABORTED = -10002
+ERR_PEER_DEAD = -10003
+ERR_MISMATCH = -10004
+ERR_FORKED = -10005
+ERR_UNSUPPORTED = -10006
+ERR_BROKEN = -10007
+
+
+class Uid(ctypes.Structure):
+    """The name of one world. Holds a secret."""
+
+    _fields_ = [("bytes", ctypes.c_ubyte * 128)]
+
+
+class Attr(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("rank", ctypes.c_int),
+        ("nranks", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("backend", ctypes.c_char_p),
+        ("heap_size", ctypes.c_size_t),
+        ("uid", ctypes.POINTER(Uid)),
+        ("timeout_ms", ctypes.c_int64),
+        ("bootstrap", ctypes.c_void_p),
+    ]
+
+
+def _candidates() -> list[str]:
+    named = os.environ.get("SPMT_LIBRARY")
+    if named:
+        return [named]
+    carried = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libspmt.so.0")
+    return ([carried] if os.path.exists(carried) else []) + ["libspmt.so.0"]
+
+
+def _load() -> tuple[ctypes.CDLL, str]:
+    reasons = []
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL), name
+        except OSError as error:
+            reasons.append(str(error))
+    raise ImportError(
+        "libspmt is not found: %s. Set SPMT_LIBRARY to its path, or install it where the loader looks" % "; ".join(reasons)
+    )
+
+
+lib, path = _load()
+
+_p, _i, _u64, _z = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t
+_prototypes: dict[str, list[Any]] = {
+    "spmt_uid_create": [ctypes.POINTER(Uid)],
+    "spmt_init": [ctypes.POINTER(Attr), ctypes.POINTER(_p)],
+    "spmt_finalize": [_p],
+    "spmt_abort": [_p, _i],
+    "spmt_status": [_p],
+    "spmt_rank": [_p],
+    "spmt_nranks": [_p],
+    "spmt_device": [_p],
+    "spmt_set_timeout": [_p, ctypes.c_int64],
+    "spmt_query": [_p, _i, ctypes.POINTER(ctypes.c_int64)],
+    "spmt_calloc": [_p, _z, _z, ctypes.POINTER(_p)],
+    "spmt_free": [_p, _p],
+    "spmt_copy_in": [_p, _p, _p, _z],
+    "spmt_copy_out": [_p, _p, _p, _z],
+    "spmt_put": [_p, _p, _p, _z, _i],
+    "spmt_get": [_p, _p, _p, _z, _i],
+    "spmt_put_signal": [_p, _p, _p, _z, _p, _u64, _i, _i],
+    "spmt_signal": [_p, _p, _u64, _i, _i],
+    "spmt_signal_wait": [_p, _p, _i, _u64, ctypes.POINTER(_u64)],
+    "spmt_fence": [_p],
+    "spmt_quiet": [_p],
+    "spmt_barrier": [_p],
+    "spmt_broadcast": [_p, _p, _p, _z, _i, _i, _p],
+    "spmt_all_gather": [_p, _p, _p, _z, _i, _p],
+    "spmt_all_to_all": [_p, _p, _p, _z, _i, _p],
+    "spmt_reduce_scatter": [_p, _p, _p, _z, _i, _i, _p],
+    "spmt_all_reduce": [_p, _p, _p, _z, _i, _i, _p],
+    "spmt_permute": [_p, _p, _p, _z, _i, ctypes.POINTER(_i), _p],
+}
+for _name, _types in _prototypes.items():
+    _function = getattr(lib, _name)
+    _function.argtypes = _types
+    _function.restype = ctypes.c_int
+for _name in ("spmt_last_error", "spmt_version"):
+    getattr(lib, _name).restype = ctypes.c_char_p
+lib.spmt_strerror.argtypes = [ctypes.c_int]
+lib.spmt_strerror.restype = ctypes.c_char_p
+lib.spmt_backend.argtypes = [_p]
+lib.spmt_backend.restype = ctypes.c_char_p
+if lib.spmt_version_number() < VERSION_MIN:
+    raise ImportError("%s is libspmt %s, older than this package" % (path, lib.spmt_version().decode()))
+
+
+def failure(code: int) -> Error:
+    """What this thread's last call left."""
+    sentence: bytes = lib.spmt_last_error() or lib.spmt_strerror(code)
+    return Error(code, sentence.decode(errors="replace"))
+
+
+def check(code: int) -> int:
+    """The code of a call that did not fail."""
+    if code < 0:
+        raise failure(code)
+    return code
+
+
+def call(comm: int | None, function: Callable[..., int], *args: Any) -> int:
+    """Calls a function of the library that may wait.
+
+    Python answers Ctrl-C between two steps of its main thread only. So there the call runs on another thread, and Ctrl-C
+    aborts the world, which ends the call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return check(function(*args))
+    result: list[Any] = []
+
+    def run() -> None:
+        code = function(*args)
+        result.append(code if code >= 0 else failure(code))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.05)
+    except KeyboardInterrupt:
+        if comm is not None:
+            lib.spmt_abort(comm, ERR_ABORTED)
+            thread.join()
+        raise
+    if isinstance(result[0], Error):
+        raise result[0]
+    return int(result[0])

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: MIT
+"""Collectives of libspmt inside ``jax.shard_map``.
+
+    with spmt.jax.world(mesh, axis="x") as w:
+        y = jax.jit(jax.shard_map(lambda x: w.psum(x), mesh=mesh, in_specs=P("x"), out_specs=P()))(x)
+
+Arguments and results are those of ``jax.lax``; they work under jit, scan, vmap and grad. ``patch()`` has the functions of
+``jax.lax`` themselves take these calls. docs/jax.md says more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import random
+import threading
+from functools import partial
+from types import TracebackType
+from typing import Any, Callable, Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from . import _lib
+from ._lib import ERR_UNSUPPORTED, Error
+
+# ---- the library of handlers
+
+
+class _Attr(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("id", ctypes.c_int64),
+        ("groups", ctypes.c_int),
+        ("nranks", ctypes.c_int),
+        ("devices", ctypes.POINTER(ctypes.c_int32)),
+        ("backend", ctypes.c_char_p),
+        ("heap_size", ctypes.c_size_t),
+        ("timeout_ms", ctypes.c_int64),
+    ]
+
+
+_KINDS = ("all_reduce", "permute", "broadcast", "all_gather", "all_to_all", "reduce_scatter", "barrier", "ragged_all_to_all")
+_PLATFORMS = {"cpu": ("cpu", "host"), "gpu": ("CUDA", "cuda"), "cuda": ("CUDA", "cuda"), "rocm": ("ROCM", "hip")}
+_SUM, _MIN, _MAX = 0, 2, 3
+
+_lock = threading.Lock()  # guards _handlers and _registered
+_handlers: ctypes.CDLL | None = None
+_registered: set[str] = set()
+_ids = itertools.count(random.SystemRandom().getrandbits(40) << 20)  # another process's compiled program names no world here
+
+
+def _load() -> ctypes.CDLL:
+    """libspmt_xla.so, which lies beside libspmt.so."""
+    global _handlers
+    if _handlers is None:
+        name = os.environ.get("SPMT_XLA_LIBRARY") or os.path.join(os.path.dirname(_lib.path), "libspmt_xla.so")
+        try:
+            _handlers = ctypes.CDLL(name)
+        except OSError as error:
+            raise ImportError("libspmt_xla.so is not found: %s. Set SPMT_XLA_LIBRARY to its path" % error) from None
+        _handlers.spmt_xla_open.argtypes = [ctypes.POINTER(_Attr)]
+        _handlers.spmt_xla_close.argtypes = [ctypes.c_int64]
+        _handlers.spmt_xla_last_error.restype = ctypes.c_char_p
+    return _handlers
+
+
+def _register(platform: str) -> ctypes.CDLL:
+    with _lock:
+        library = _load()
+        if platform not in _registered:
+            for kind in _KINDS:
+                stages = {"instantiate": "instantiate", "execute": kind}
+                jax.ffi.register_ffi_target(
+                    "spmt_" + kind,
+                    {stage: jax.ffi.pycapsule(getattr(library, "spmt_xla_" + name)) for stage, name in stages.items()},
+                    platform=platform,
+                )
+            _registered.add(platform)
+    return library
+
+
+# ---- types of values: shapes, and over which axes they vary (shard_map's check_vma)
+
+
+def _varying(x: Any) -> frozenset[Any]:
+    aval = x if hasattr(x, "update") else jax.typeof(x)
+    kind = getattr(aval, "mat", None)
+    return frozenset(kind.varying if kind is not None else getattr(aval, "vma", ()))
+
+
+def _aval(aval: Any, shape: Sequence[int], varying: frozenset[Any]) -> Any:
+    keywords: dict[str, Any] = {"shape": tuple(shape), "weak_type": False}
+    if hasattr(aval, "mat"):
+        keywords["manual_axis_type"] = aval.mat.update(varying=varying)
+    elif hasattr(aval, "vma"):
+        keywords["vma"] = varying
+    return aval.update(**keywords)
+
+
+def _vary(x: Any, axes: tuple[Any, ...]) -> Any:
+    """x as a value that differs along the axes, if anybody counts that."""
+    missing = tuple(a for a in axes if a in _varying(lax.axis_index(axes)) and a not in _varying(x))
+    if not missing:
+        return x
+    return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)
+
+
+# ---- primitives: one a kind, all on an array whose first dimension is the ranks where there are parts
+
+
+def _primitive(name: str, kind: str, shape: Callable[..., Sequence[int]], attributes: Callable[..., dict[str, Any]], invariant: bool = False) -> Primitive:
+    primitive = Primitive("spmt_" + name)
+
+    @primitive.def_abstract_eval
+    def _(x: Any, *others: Any, **params: Any) -> Any:
+        aval = others[0] if others else x
+        varying = frozenset().union(*(_varying(v) for v in (x, *others)))
+        return _aval(aval, shape(aval.shape, **params), varying - set(params["axes"]) if invariant else varying)
+
+    @primitive.def_impl
+    def _(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("spmt %s: only inside shard_map" % name)
+
+    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+        values = {"world": np.int64(params["world"]), **attributes(**params)}
+        return jax.ffi.ffi_lowering("spmt_" + kind, has_side_effect=True)(ctx, *operands, **values)
+
+    mlir.register_lowering(primitive, lower)
+    return primitive
+
+
+def _same(shape: Sequence[int], **_: Any) -> Sequence[int]:
+    return shape
+
+
+def _none(**_: Any) -> dict[str, Any]:
+    return {}
+
+
+def _op(op: int, **_: Any) -> dict[str, Any]:
+    return {"op": np.int64(op)}
+
+
+_psum_p = _primitive("psum", "all_reduce", _same, lambda **_: {"op": np.int64(_SUM)})
+_psum_invariant_p = _primitive("psum_invariant", "all_reduce", _same, lambda **_: {"op": np.int64(_SUM)}, invariant=True)
+_vary_p = Primitive("spmt_vary")  # the transpose of a sum, and the other way round
+_extreme_p = _primitive("extreme", "all_reduce", _same, _op)
+_extreme_invariant_p = _primitive("extreme_invariant", "all_reduce", _same, _op, invariant=True)
+_permute_p = _primitive("permute", "permute", _same, lambda to, **_: {"to": np.array(to, np.int64)})
+_broadcast_p = _primitive("broadcast", "broadcast", _same, lambda root, **_: {"root": np.int64(root)})
+_gather_p = _primitive("all_gather", "all_gather", lambda shape, n, **_: (n, *shape), _none)
+_exchange_p = _primitive("all_to_all", "all_to_all", _same, _none)
+_scatter_p = _primitive("reduce_scatter", "reduce_scatter", lambda shape, **_: shape[1:], lambda **_: {"op": np.int64(_SUM)})
+_ragged_p = _primitive("ragged_all_to_all", "ragged_all_to_all", _same, _none)
+_barrier_p = _primitive("barrier", "barrier", _same, _none)
+
+_vary_p.def_abstract_eval(lambda x, *, axes, **_: _aval(x, x.shape, _varying(x) | set(axes)))
+_vary_p.def_impl(lambda x, **_: x)
+mlir.register_lowering(_vary_p, lambda ctx, x, **_: [x])
+
+
+def _linear(primitive: Primitive, transpose: Callable[..., Any]) -> None:
+    ad.deflinear2(primitive, lambda ct, x, **params: [transpose(ct, **params)])
+
+
+def _permute_transpose(ct: Any, *, to: tuple[int, ...], **params: Any) -> Any:
+    back = [-1] * len(to)
+    for source, target in enumerate(to):
+        if target >= 0:
+            back[target] = source
+    return _permute(_vary(ct, params["axes"]), to=tuple(back), **params)
+
+
+def _broadcast_transpose(ct: Any, *, root: int, **params: Any) -> Any:
+    total = _psum_p.bind(_vary(ct, params["axes"]), **params)
+    return jnp.where(lax.axis_index(params["axes"]) == root, total, jnp.zeros_like(total))
+
+
+_linear(_psum_p, lambda ct, **params: _psum_p.bind(ct, **params))
+_linear(_psum_invariant_p, lambda ct, **params: _vary_p.bind(ct, **params))
+_linear(_vary_p, lambda ct, **params: _psum_invariant_p.bind(_vary(ct, params["axes"]), **params))
+_linear(_permute_p, _permute_transpose)
+_linear(_broadcast_p, _broadcast_transpose)
+_linear(_gather_p, lambda ct, **params: _scatter_p.bind(_vary(ct, params["axes"]), **params))
+_linear(_scatter_p, lambda ct, **params: _gather_p.bind(_vary(ct, params["axes"]), **params))
+_linear(_exchange_p, lambda ct, **params: _exchange_p.bind(_vary(ct, params["axes"]), **params))
+_linear(_barrier_p, lambda ct, **params: ct)
+
+
+def _batched(primitive: Primitive, into: Callable[[int], int | None], out: int | None) -> None:
+    """Moves the mapped dimension to where it changes nothing: `into` of the argument, `out` of the result; None: stays."""
+
+    def rule(args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, int]:
+        (x,), (dim,) = args, dims
+        if out is None:
+            return primitive.bind(x, **params), dim
+        return primitive.bind(jnp.moveaxis(x, dim, into(dim) or 0), **params), out
+
+    batching.primitive_batchers[primitive] = rule
+
+
+for _p in (_psum_p, _psum_invariant_p, _vary_p, _extreme_p, _extreme_invariant_p, _permute_p, _broadcast_p, _barrier_p):
+    _batched(_p, lambda dim: None, None)
+_batched(_gather_p, lambda dim: 0, 1)
+_batched(_exchange_p, lambda dim: 1, 1)
+_batched(_scatter_p, lambda dim: 1, 0)
+
+
+def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
+    """Zeros where nothing comes, as lax has them."""
+    y = _permute_p.bind(x, to=to, **params)
+    if all(i in to for i in range(len(to))):
+        return y
+    comes = jnp.array([i in to for i in range(len(to))])[lax.axis_index(params["axes"])]
+    return jnp.where(comes, y, jnp.zeros_like(y))
+
+
+# ragged_all_to_all: linear in operand and output
+
+
+def _ragged_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    operand, output, *tables = primals
+    y = _ragged_p.bind(operand, output, *tables, **params)
+    if all(type(t) is ad.Zero for t in tangents[:2]):
+        return y, ad.Zero.from_primal_value(y)
+    dots = [ad.instantiate_zeros(t) for t in tangents[:2]]
+    return y, _ragged_p.bind(*(_vary(d, params["axes"]) for d in dots), *tables, **params)
+
+
+def _ragged_transpose(ct: Any, operand: Any, output: Any, *tables: Any, **params: Any) -> list[Any]:
+    offsets, sizes, into, wanted = tables
+    undefined = ad.is_undefined_primal
+    if type(ct) is ad.Zero:
+        return [ad.Zero(v.aval) if undefined(v) else None for v in (operand, output)] + [None] * 4
+    ct = _vary(ct, params["axes"])
+    came_at, from_at = _exchange_p.bind(into, **params), _exchange_p.bind(offsets, **params)
+    back = [None, None]
+    if undefined(operand):
+        empty = _vary(jnp.zeros(operand.aval.shape, operand.aval.dtype), params["axes"])
+        back[0] = _ragged_p.bind(ct, empty, came_at, wanted, from_at, sizes, **params)
+    if undefined(output):
+        rows = jnp.arange(ct.shape[0])[:, None]
+        taken = jnp.any((rows >= came_at) & (rows < came_at + wanted), axis=1)
+        back[1] = jnp.where(taken.reshape((-1,) + (1,) * (ct.ndim - 1)), jnp.zeros_like(ct), ct)
+    return [*back, None, None, None, None]
+
+
+def _ragged_batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[Any, int]:
+    """Call by call: tables may differ."""
+    size = next(x.shape[d] for x, d in zip(args, dims) if d is not None)
+    calls = [[x if d is None else lax.index_in_dim(x, i, d, keepdims=False) for x, d in zip(args, dims)] for i in range(size)]
+    return jnp.stack([_ragged_p.bind(*call, **params) for call in calls]), 0
+
+
+ad.primitive_jvps[_ragged_p] = _ragged_jvp
+ad.primitive_transposes[_ragged_p] = _ragged_transpose
+batching.primitive_batchers[_ragged_p] = _ragged_batch
+
+# ---- worlds
+
+
+class World:
+    """Collectives along one axis of a mesh, or several. Made by ``world``; closed by ``with`` or ``close``."""
+
+    def __init__(self, mesh: Any, axis: Any, timeout: float, heap_size: int) -> None:
+        self.mesh = mesh
+        self.axes: tuple[Any, ...] = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        names = list(mesh.axis_names)
+        unknown = [a for a in self.axes if a not in names]
+        if unknown or not self.axes or len(set(self.axes)) != len(self.axes):
+            raise ValueError("axis is %r; the mesh has %r" % (axis, tuple(names)))
+        devices = mesh.devices
+        others = [i for i, name in enumerate(names) if name not in self.axes]
+        order = devices.transpose(others + [names.index(a) for a in self.axes])
+        self.nranks = int(np.prod([devices.shape[names.index(a)] for a in self.axes]))
+        groups = order.reshape(-1, self.nranks)
+        first = groups.flat[0]
+        if first.platform not in _PLATFORMS:
+            raise Error(ERR_UNSUPPORTED, "spmt.jax: no platform %s" % first.platform)
+        if any(d.process_index != jax.process_index() for d in groups.flat):
+            raise Error(ERR_UNSUPPORTED, "spmt.jax: devices of other processes are in the mesh")
+        self._platform, backend = _PLATFORMS[first.platform]
+        if self._platform == "CUDA" and "rocm" in getattr(first.client, "platform_version", "").lower():
+            self._platform, backend = _PLATFORMS["rocm"]
+        self._library = _register(self._platform)
+        ordinals = [d.id if backend == "host" else d.local_hardware_id for d in groups.flat]
+        self._id: int | None = next(_ids)
+        attr = _Attr(
+            ctypes.sizeof(_Attr), self._id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
+            heap_size, int(timeout * 1000),
+        )
+        code = self._library.spmt_xla_open(ctypes.byref(attr))
+        if code < 0:
+            raise Error(code, self._library.spmt_xla_last_error().decode(errors="replace"))
+        self._params = {"world": self._id, "axes": self.axes, "n": self.nranks}
+
+    def __repr__(self) -> str:
+        return "<spmt.jax.World of %d devices along %s%s>" % (self.nranks, ", ".join(map(str, self.axes)), "" if self._id else ", closed")
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the world. Programs that were compiled with it fail with FAILED_PRECONDITION from then on."""
+        id, self._id = self._id, None
+        if id is not None:
+            self._library.spmt_xla_close(id)
+
+    def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:
+        if self._id is None:
+            raise ValueError("spmt.jax: the world is closed")
+        return jax.tree.map(lambda leaf: fn(_vary(jnp.asarray(leaf), self.axes)), x)
+
+    def _reduce(self, plain: Primitive, invariant: Primitive, x: Any, **more: Any) -> Any:
+        """A result is the same on all devices, and says so where that counts."""
+        primitive = invariant if set(self.axes) <= _varying(x) else plain
+        return primitive.bind(x, **self._params, **more)
+
+    def psum(self, x: Any) -> Any:
+        """The sum over the axis, as ``jax.lax.psum``."""
+
+        def one(leaf: Any) -> Any:
+            return self._reduce(_psum_p, _psum_invariant_p, leaf.astype(np.int32) if leaf.dtype == np.bool_ else leaf)
+
+        return self._each(x, one)
+
+    def pmax(self, x: Any) -> Any:
+        """The maximum over the axis, as ``jax.lax.pmax``. It has no derivative, as that has none."""
+        return self._each(x, lambda leaf: self._reduce(_extreme_p, _extreme_invariant_p, leaf, op=_MAX))
+
+    def pmin(self, x: Any) -> Any:
+        """The minimum over the axis, as ``jax.lax.pmin``."""
+        return self._each(x, lambda leaf: self._reduce(_extreme_p, _extreme_invariant_p, leaf, op=_MIN))
+
+    def ppermute(self, x: Any, perm: Sequence[tuple[int, int]]) -> Any:
+        """Sends x along pairs of source and target, as ``jax.lax.ppermute``; zeros where nothing comes."""
+        to = [-1] * self.nranks
+        for source, target in perm:
+            if not (0 <= source < self.nranks and 0 <= target < self.nranks) or to[source] >= 0 or target in to:
+                raise ValueError("perm %r: a device is there twice, or is none of %d" % (list(perm), self.nranks))
+            to[source] = int(target)
+        return self._each(x, lambda leaf: _permute(leaf, to=tuple(to), **self._params))
+
+    def broadcast(self, x: Any, root: int) -> Any:
+        """x of the device whose index is root, on all."""
+        if not 0 <= root < self.nranks:
+            raise ValueError("root is %r, of %d devices" % (root, self.nranks))
+        return self._each(x, lambda leaf: _broadcast_p.bind(leaf, root=int(root), **self._params))
+
+    def all_gather(self, x: Any, axis: int = 0, tiled: bool = False) -> Any:
+        """x of all devices, in a new dimension, or tiled in one behind another, as ``jax.lax.all_gather``."""
+
+        def one(leaf: Any) -> Any:
+            at = _dimension(axis, leaf.ndim + (not tiled))
+            y = jnp.moveaxis(_gather_p.bind(leaf, **self._params), 0, at)
+            return y.reshape(leaf.shape[:at] + (self.nranks * leaf.shape[at],) + leaf.shape[at + 1 :]) if tiled else y
+
+        return self._each(x, one)
+
+    def psum_scatter(self, x: Any, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+        """Each device's part of the sum, as ``jax.lax.psum_scatter``."""
+
+        def one(leaf: Any) -> Any:
+            return _scatter_p.bind(_split(leaf, scatter_dimension, self.nranks, tiled), **self._params)
+
+        return self._each(x, one)
+
+    def all_to_all(self, x: Any, split_axis: int, concat_axis: int, tiled: bool = False) -> Any:
+        """Part i of every device to device i, as ``jax.lax.all_to_all``."""
+
+        def one(leaf: Any) -> Any:
+            y = _exchange_p.bind(_split(leaf, split_axis, self.nranks, tiled), **self._params)
+            if not tiled:
+                return jnp.moveaxis(y, 0, _dimension(concat_axis, leaf.ndim))
+            at = _dimension(concat_axis, leaf.ndim)
+            y = jnp.moveaxis(y, 0, at)
+            return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :])
+
+        return self._each(x, one)
+
+    def ragged_all_to_all(self, operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any) -> Any:
+        """Rows of as many as each pair wants, as ``jax.lax.ragged_all_to_all``."""
+        args = (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
+        return _ragged_p.bind(*self._each(args, lambda leaf: leaf), **self._params)
+
+    def barrier(self, x: Any = None) -> Any:
+        """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone."""
+        if x is None:
+            call = jax.ffi.ffi_call("spmt_barrier", jax.ShapeDtypeStruct((1,), np.int32), has_side_effect=True)
+            call(jnp.zeros(1, np.int32), world=np.int64(self._params["world"]))
+            return None
+        return self._each(x, lambda leaf: _barrier_p.bind(leaf, **self._params))
+
+
+def _dimension(axis: int, ndim: int) -> int:
+    if not -ndim <= axis < ndim:
+        raise ValueError("dimension %d of an array of %d" % (axis, ndim))
+    return axis % ndim
+
+
+def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
+    """The n parts along a dimension, in front."""
+    at = _dimension(axis, x.ndim)
+    if x.shape[at] % n if tiled else x.shape[at] != n:
+        raise ValueError("dimension %d is %d, which does not split among %d devices%s" % (at, x.shape[at], n, "" if tiled else " untiled"))
+    if tiled:
+        x = x.reshape(x.shape[:at] + (n, x.shape[at] // n) + x.shape[at + 1 :])
+    return jnp.moveaxis(x, at, 0)
+
+
+def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2 << 20) -> World:
+    """Ranks on the devices of a mesh, for collectives along an axis (a name, several, or all: None).
+
+    timeout: seconds that a call waits for the other devices, 10 by default. heap_size: bytes of symmetric memory a device, of
+    which these calls use none.
+    """
+    return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size)

@@ -135,12 +135,12 @@ static struct ffi_error *visit_read(struct ffi_frame *frame, enum kind kind, str
 		return error;
 	visit->site = state.state;
 	visit->run = run.run_id;
-	visit->world = world_get(visit->site->world);
+	visit->world = xla_world_get(visit->site->world);
 	if (!visit->world)
 		return error_make(api, FFI_FAILED_PRECONDITION,
 			"spmt %s: no world %lld is open; was it closed?", kind_names[kind],
 			(long long)visit->site->world);
-	visit->group = world_place(visit->world, device.ordinal, &visit->rank);
+	visit->group = xla_world_place(visit->world, device.ordinal, &visit->rank);
 	if (visit->group < 0)
 		return error_make(api, FFI_FAILED_PRECONDITION,
 			"spmt %s: device %d is in no group of the world", kind_names[kind],
@@ -201,7 +201,7 @@ static struct ffi_error *execute(struct ffi_frame *frame, enum kind kind)
 			error = queue(frame, &visit, &call);
 	}
 	if (visit.world)
-		world_put(visit.world);
+		xla_world_put(visit.world);
 	return error;
 }
 

@@ -81,9 +81,9 @@ static bool ragged_fits(struct room *room, size_t from, size_t to, size_t n)
 	room->code = FFI_INVALID_ARGUMENT;
 	snprintf(room->why, sizeof(room->why),
 		"spmt ragged_all_to_all: device %d sends %lld of %zu rows from row %lld to row %lld of %zu of device %d, which expects %lld",
-		world_device(room->world, room->group, (int)from), (long long)size, src->rows_in,
-		(long long)at, (long long)into, dst->rows_out,
-		world_device(room->world, room->group, (int)to), (long long)wanted);
+		xla_world_device(room->world, room->group, (int)from), (long long)size,
+		src->rows_in, (long long)at, (long long)into, dst->rows_out,
+		xla_world_device(room->world, room->group, (int)to), (long long)wanted);
 	return false;
 }
 

@@ -66,7 +66,7 @@ static void room_free(struct room *room)
 {
 	for (int i = 0; i < room->world->nranks; i++)
 		free(room->members[i].call.tables);
-	world_put(room->world);
+	xla_world_put(room->world);
 	free(room);
 }
 
@@ -139,7 +139,7 @@ static void missing(const struct room *room, char *text, size_t size)
 	for (int i = 0; i < room->world->nranks && n < size; i++)
 		if (!room->members[i].here)
 			n += (size_t)snprintf(text + n, size - n, "%s%d", n ? ", " : "",
-				world_device(room->world, room->group, i));
+				xla_world_device(room->world, room->group, i));
 }
 
 static void room_late(struct room *room)
@@ -277,7 +277,7 @@ static void room_issue(void *arg)
 
 	atomic_store(&room->left, n + 1);
 	pthread_mutex_lock(&group->issue);
-	rc = world_renew(room->world, room->group);
+	rc = xla_world_renew(room->world, room->group);
 	for (int i = 0; !rc && i < n; i++) {
 		if (inject && i == n / 2)
 			spmt_abort(group->comms[i], 0);
@@ -351,7 +351,7 @@ static struct room *room_new(const struct visit *visit)
 	if (!room)
 		return NULL;
 	room->world = visit->world;
-	world_hold(visit->world);
+	xla_world_hold(visit->world);
 	room->group = visit->group;
 	room->run = visit->run;
 	room->id = visit->site->id;
@@ -461,7 +461,7 @@ void room_refuse(const struct visit *visit, enum kind kind, enum ffi_code code, 
 	char text[256];
 
 	snprintf(text, sizeof(text), "spmt %s: device %d did not take part: %s", kind_names[kind],
-		world_device(visit->world, visit->group, visit->rank), why);
+		xla_world_device(visit->world, visit->group, visit->rank), why);
 	pthread_mutex_lock(&rooms.lock);
 	room = room_find(visit);
 	if (!room && !atomic_load(&visit->world->closed))

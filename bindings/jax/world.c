@@ -69,7 +69,7 @@ static int group_join(const struct world *world, int group)
 		attrs[i].heap_size = world->heap_size;
 		attrs[i].timeout_ms = world->timeout_ms;
 		if (!world->host)
-			attrs[i].device = world_device(world, group, i);
+			attrs[i].device = xla_world_device(world, group, i);
 	}
 	if (!rc)
 		rc = spmt_init_all(world->nranks, attrs, comms);
@@ -81,7 +81,7 @@ static int group_join(const struct world *world, int group)
 	return rc;
 }
 
-int world_renew(struct world *world, int group)
+int xla_world_renew(struct world *world, int group)
 {
 	struct group *g = &world->groups[group];
 	int rc = 0;
@@ -97,7 +97,7 @@ int world_renew(struct world *world, int group)
 
 /* ---- worlds */
 
-static void world_free(struct world *world)
+static void xla_world_free(struct world *world)
 {
 	for (int i = 0; world->groups && i < world->ngroups; i++) {
 		group_leave(&world->groups[i], world->nranks);
@@ -108,7 +108,7 @@ static void world_free(struct world *world)
 	free(world);
 }
 
-struct world *world_get(int64_t id)
+struct world *xla_world_get(int64_t id)
 {
 	struct world *world;
 
@@ -121,7 +121,7 @@ struct world *world_get(int64_t id)
 	return world;
 }
 
-void world_hold(struct world *world)
+void xla_world_hold(struct world *world)
 {
 	pthread_mutex_lock(&table.lock);
 	world->refs++;
@@ -129,12 +129,12 @@ void world_hold(struct world *world)
 }
 
 /* Finalizing waits for threads: on a worker, as a call may end on a thread of XLA's or of a stream. */
-static void world_end(void *world)
+static void xla_world_end(void *world)
 {
-	world_free(world);
+	xla_world_free(world);
 }
 
-void world_put(struct world *world)
+void xla_world_put(struct world *world)
 {
 	bool last;
 
@@ -144,10 +144,10 @@ void world_put(struct world *world)
 		pthread_cond_broadcast(&table.fewer);
 	pthread_mutex_unlock(&table.lock);
 	if (last)
-		work_later(&world->work, world_end, world);
+		work_later(&world->work, xla_world_end, world);
 }
 
-int world_place(const struct world *world, int32_t device, int *rank)
+int xla_world_place(const struct world *world, int32_t device, int *rank)
 {
 	for (int i = 0; i < world->ngroups * world->nranks; i++)
 		if (world->devices[i] == device) {
@@ -157,7 +157,7 @@ int world_place(const struct world *world, int32_t device, int *rank)
 	return -1;
 }
 
-int32_t world_device(const struct world *world, int group, int rank)
+int32_t xla_world_device(const struct world *world, int group, int rank)
 {
 	return world->devices[group * world->nranks + rank];
 }
@@ -183,7 +183,7 @@ static int attr_check(const struct spmt_xla_attr *attr)
 	return 0;
 }
 
-static struct world *world_new(const struct spmt_xla_attr *attr)
+static struct world *xla_world_new(const struct spmt_xla_attr *attr)
 {
 	size_t n = (size_t)attr->groups * (size_t)attr->nranks;
 	struct world *world = calloc(1, sizeof(*world));
@@ -200,7 +200,7 @@ static struct world *world_new(const struct spmt_xla_attr *attr)
 	snprintf(world->backend, sizeof(world->backend), "%s", attr->backend);
 	world->host = !strcmp(attr->backend, "host");
 	if (!world->devices || !world->groups) {
-		world_free(world);
+		xla_world_free(world);
 		return NULL;
 	}
 	memcpy(world->devices, attr->devices, n * sizeof(*world->devices));
@@ -232,7 +232,7 @@ int spmt_xla_open(const struct spmt_xla_attr *attr)
 
 	if (rc)
 		return rc;
-	world = world_new(attr);
+	world = xla_world_new(attr);
 	if (!world)
 		return failed(-ENOMEM, "spmt_xla_open: no memory");
 	rc = room_start(world->timeout_ms);
@@ -246,12 +246,12 @@ int spmt_xla_open(const struct spmt_xla_attr *attr)
 	if (!rc)
 		rc = table_add(world);
 	if (rc)
-		world_free(world);
+		xla_world_free(world);
 	return rc;
 }
 
 /* Until no call is under way any more; the library's deadlines bound that. Else the last of them frees the world. */
-static void world_wait(struct world *world)
+static void xla_world_wait(struct world *world)
 {
 	struct timespec until;
 	bool alone;
@@ -264,7 +264,7 @@ static void world_wait(struct world *world)
 	alone = --world->refs == 0;
 	pthread_mutex_unlock(&table.lock);
 	if (alone)
-		world_free(world);
+		xla_world_free(world);
 }
 
 int spmt_xla_close(int64_t id)
@@ -283,6 +283,6 @@ int spmt_xla_close(int64_t id)
 	if (!world)
 		return failed(-EBADF, "spmt_xla_close: no world %lld is open", (long long)id);
 	room_close(world);
-	world_wait(world);
+	xla_world_wait(world);
 	return 0;
 }

@@ -33,14 +33,14 @@ struct world {
 	struct work work;
 };
 
-/* The world, held until world_put; NULL: none is open by that name. */
-struct world *world_get(int64_t id);
-void world_hold(struct world *world);
-void world_put(struct world *world);
+/* The world, held until xla_world_put; NULL: none is open by that name. */
+struct world *xla_world_get(int64_t id);
+void xla_world_hold(struct world *world);
+void xla_world_put(struct world *world);
 /* Of a device: its group and rank; -1: it is not in the world. */
-int world_place(const struct world *world, int32_t device, int *rank);
-int32_t world_device(const struct world *world, int group, int rank);
+int xla_world_place(const struct world *world, int32_t device, int *rank);
+int32_t xla_world_device(const struct world *world, int group, int rank);
 /* Under group->issue: comms that work. 0 or a code. */
-int world_renew(struct world *world, int group);
+int xla_world_renew(struct world *world, int group);
 
 #endif

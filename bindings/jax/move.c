@@ -107,6 +107,23 @@ static void move_ragged(struct room *room, size_t n)
 		}
 }
 
+void move_prepare(const struct room *room)
+{
+	int n = room->world->nranks;
+
+	if (room->members[0].call.kind != KIND_PERMUTE)
+		return;
+	for (int rank = 0; rank < n; rank++) {
+		const struct call *call = &room->members[rank].call;
+		int from = 0;
+
+		while (from < n && room->site->to[from] != rank)
+			from++;
+		if (from == n && call->bytes)
+			memset(call->dst, 0, call->bytes);
+	}
+}
+
 void move_here(struct room *room)
 {
 	size_t n = (size_t)room->world->nranks;

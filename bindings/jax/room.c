@@ -305,6 +305,7 @@ static struct ffi_error *room_full(struct room *room, struct ffi_frame *frame, s
 	struct ffi_future_create create = { { sizeof(create), NULL }, NULL };
 	struct ffi_error *error = NULL;
 
+	move_prepare(room);
 	if (move_is_here(room)) {
 		move_here(room);
 		if (room->code != FFI_OK)

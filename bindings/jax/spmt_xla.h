@@ -8,7 +8,7 @@
  *
  *   handler          attributes beside `world`   argument -> result, in elements
  *   all_reduce       op (enum spmt_op)           n -> n
- *   permute          to (an entry a rank)        n -> n; a result where nothing comes holds anything
+ *   permute          to (an entry a rank)        n -> n; where nothing comes: zeros, on a GPU anything
  *   broadcast        root                        n -> n
  *   all_gather                                   n -> ranks * n
  *   all_to_all                                   ranks * n -> ranks * n

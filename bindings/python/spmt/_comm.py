@@ -90,6 +90,7 @@ class Comm:
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle
+        self._life = threading.Lock()  # guards _handle: who aborts does not name a comm that another thread finalizes
         self.rank = check(lib.spmt_rank(handle))
         self.nranks = check(lib.spmt_nranks(handle))
         self.device = check(lib.spmt_device(handle))
@@ -106,8 +107,9 @@ class Comm:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and self._handle is not None:
             self.abort()
-            lib.spmt_finalize(self._handle)
-            self._handle = None
+            handle = self._take()
+            if handle is not None:
+                lib.spmt_finalize(handle)
         else:
             self.finalize()
 
@@ -120,14 +122,20 @@ class Comm:
 
     def finalize(self) -> None:
         """Leaves the world: collective. A second time is a no-op."""
-        handle, self._handle = self._handle, None
+        handle = self._take()
         if handle is not None:
             call(handle, lib.spmt_finalize, handle)
 
+    def _take(self) -> int | None:
+        with self._life:
+            handle, self._handle = self._handle, None
+        return handle
+
     def abort(self, code: int = ERR_ABORTED) -> None:
         """Breaks the world at once: every wait in it ends. Any thread."""
-        if self._handle is not None:
-            check(lib.spmt_abort(self._handle, code))
+        with self._life:
+            if self._handle is not None:
+                check(lib.spmt_abort(self._handle, code))
 
     def status(self) -> int:
         """0, or the code of what broke the world."""
@@ -261,6 +269,7 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
     raised: list[BaseException] = []
     lock = threading.Lock()
     stopped = threading.Event()
+    done = [threading.Event() for _ in range(nranks)]  # join() of a thread returns too early once it was interrupted
 
     def rank_main(rank: int) -> None:
         try:
@@ -272,19 +281,22 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
         except BaseException as error:
             with lock:
                 raised.append(error)
+        finally:
+            done[rank].set()
 
-    threads = [threading.Thread(target=rank_main, args=(rank,), daemon=True) for rank in range(nranks)]
-    for thread in threads:
-        thread.start()
+    for rank in range(nranks):
+        threading.Thread(target=rank_main, args=(rank,), daemon=True).start()
     try:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.05)
+        for event in done:
+            while not event.wait(0.05):
+                pass
     except KeyboardInterrupt:
         stopped.set()
         for comm in comms:
             if comm is not None:
                 comm.abort()
+        for event in done:  # calls of the library end at once; fn itself may not
+            event.wait(0.02)
         raise
     if raised:
         raise raised[0]

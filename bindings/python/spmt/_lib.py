@@ -138,20 +138,21 @@ def call(comm: int | None, function: Callable[..., int], *args: Any) -> int:
     if threading.current_thread() is not threading.main_thread():
         return check(function(*args))
     result: list[Any] = []
+    done = threading.Event()  # join() of a thread returns too early once it was interrupted
 
     def run() -> None:
         code = function(*args)
         result.append(code if code >= 0 else failure(code))
+        done.set()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    threading.Thread(target=run, daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(0.05)
+        while not done.wait(0.05):
+            pass
     except KeyboardInterrupt:
         if comm is not None:
             lib.spmt_abort(comm, ERR_ABORTED)
-            thread.join()
+            done.wait()
         raise
     if isinstance(result[0], Error):
         raise result[0]

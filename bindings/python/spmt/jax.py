@@ -214,9 +214,9 @@ _batched(_scatter_p, lambda dim: 1, 0)
 
 
 def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
-    """Zeros where nothing comes, as lax has them."""
+    """Zeros where nothing comes, as lax has them; on CPU the handler sees to that."""
     y = _permute_p.bind(x, to=to, **params)
-    if all(i in to for i in range(len(to))):
+    if params["host"] or all(i in to for i in range(len(to))):
         return y
     comes = jnp.array([i in to for i in range(len(to))])[lax.axis_index(params["axes"])]
     return jnp.where(comes, y, jnp.zeros_like(y))
@@ -263,7 +263,60 @@ ad.primitive_jvps[_ragged_p] = _ragged_jvp
 ad.primitive_transposes[_ragged_p] = _ragged_transpose
 batching.primitive_batchers[_ragged_p] = _ragged_batch
 
+# ---- forms of jax.lax
+
+
+def _dimension(axis: int, ndim: int) -> int:
+    if not -ndim <= axis < ndim:
+        raise ValueError("dimension %d of an array of %d" % (axis, ndim))
+    return axis % ndim
+
+
+def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
+    """The n parts along a dimension, in front."""
+    at = _dimension(axis, x.ndim)
+    if x.shape[at] % n if tiled else x.shape[at] != n:
+        raise ValueError("dimension %d is %d, which does not split among %d devices%s" % (at, x.shape[at], n, "" if tiled else " untiled"))
+    if tiled:
+        x = x.reshape(x.shape[:at] + (n, x.shape[at] // n) + x.shape[at + 1 :])
+    return jnp.moveaxis(x, at, 0)
+
+
+def _targets(perm: Sequence[tuple[int, int]], n: int, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Pairs of source and target, as the target of each rank. lax counts devices as the mesh does here, whatever order the axes
+    are named in: order has their ranks."""
+    to = [-1] * n
+    for source, target in perm:
+        if not (0 <= source < n and 0 <= target < n) or to[order[source]] >= 0 or order[target] in to:
+            raise ValueError("perm %r: a device is there twice, or is none of %d" % (list(perm), n))
+        to[order[source]] = order[target]
+    return tuple(to)
+
+
+def _gather(x: Any, axis: int, tiled: bool, params: dict[str, Any]) -> Any:
+    at = _dimension(axis, x.ndim + (not tiled))
+    y = jnp.moveaxis(_gather_p.bind(x, **params), 0, at)
+    return y.reshape(x.shape[:at] + (params["n"] * x.shape[at],) + x.shape[at + 1 :]) if tiled else y
+
+
+def _scatter(x: Any, dimension: int, tiled: bool, params: dict[str, Any]) -> Any:
+    return _scatter_p.bind(_split(x, dimension, params["n"], tiled), **params)
+
+
+def _exchange(x: Any, split_axis: int, concat_axis: int, tiled: bool, params: dict[str, Any]) -> Any:
+    at = _dimension(concat_axis, x.ndim)
+    y = jnp.moveaxis(_exchange_p.bind(_split(x, split_axis, params["n"], tiled), **params), 0, at)
+    return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :]) if tiled else y
+
+
 # ---- worlds
+
+
+def _settle() -> None:
+    """Waits until programs that were enqueued have run; those that fail tell whoever looks at their results."""
+    for array in jax.live_arrays():
+        with contextlib.suppress(Exception):
+            array.block_until_ready()
 
 
 class World:
@@ -299,7 +352,13 @@ class World:
         code = self._library.spmt_xla_open(ctypes.byref(attr))
         if code < 0:
             raise Error(code, self._library.spmt_xla_last_error().decode(errors="replace"))
-        self._params = {"world": self._id, "axes": self.axes, "n": self.nranks}
+        self._params = {"world": self._id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order()}
+
+    def _order(self) -> tuple[int, ...]:
+        """The rank of each device of a group, in the order of the mesh."""
+        names = [a for a in self.mesh.axis_names if a in self.axes]
+        counts = np.arange(self.nranks).reshape([self.mesh.shape[a] for a in names])
+        return tuple(int(i) for i in np.argsort(counts.transpose([names.index(a) for a in self.axes]).reshape(-1)))
 
     def __repr__(self) -> str:
         return "<spmt.jax.World of %d devices along %s%s>" % (self.nranks, ", ".join(map(str, self.axes)), "" if self._id else ", closed")
@@ -311,9 +370,10 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """Ends the world. Programs that were compiled with it fail with FAILED_PRECONDITION from then on."""
+        """Ends the world, when what was enqueued is done. Programs that were compiled with it fail with FAILED_PRECONDITION then."""
         id, self._id = self._id, None
         if id is not None:
+            _settle()
             self._library.spmt_xla_close(id)
 
     def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:
@@ -344,12 +404,8 @@ class World:
 
     def ppermute(self, x: Any, perm: Sequence[tuple[int, int]]) -> Any:
         """Sends x along pairs of source and target, as ``jax.lax.ppermute``; zeros where nothing comes."""
-        to = [-1] * self.nranks
-        for source, target in perm:
-            if not (0 <= source < self.nranks and 0 <= target < self.nranks) or to[source] >= 0 or target in to:
-                raise ValueError("perm %r: a device is there twice, or is none of %d" % (list(perm), self.nranks))
-            to[source] = int(target)
-        return self._each(x, lambda leaf: _permute(leaf, to=tuple(to), **self._params))
+        to = _targets(perm, self.nranks, self._params["order"])
+        return self._each(x, lambda leaf: _permute(leaf, to=to, **self._params))
 
     def broadcast(self, x: Any, root: int) -> Any:
         """x of the device whose index is root, on all."""
@@ -360,33 +416,17 @@ class World:
     def all_gather(self, x: Any, axis: int = 0, tiled: bool = False) -> Any:
         """x of all devices, in a new dimension, or tiled in one behind another, as ``jax.lax.all_gather``."""
 
-        def one(leaf: Any) -> Any:
-            at = _dimension(axis, leaf.ndim + (not tiled))
-            y = jnp.moveaxis(_gather_p.bind(leaf, **self._params), 0, at)
-            return y.reshape(leaf.shape[:at] + (self.nranks * leaf.shape[at],) + leaf.shape[at + 1 :]) if tiled else y
-
-        return self._each(x, one)
+        return self._each(x, lambda leaf: _gather(leaf, axis, tiled, self._params))
 
     def psum_scatter(self, x: Any, scatter_dimension: int = 0, tiled: bool = False) -> Any:
         """Each device's part of the sum, as ``jax.lax.psum_scatter``."""
 
-        def one(leaf: Any) -> Any:
-            return _scatter_p.bind(_split(leaf, scatter_dimension, self.nranks, tiled), **self._params)
-
-        return self._each(x, one)
+        return self._each(x, lambda leaf: _scatter(leaf, scatter_dimension, tiled, self._params))
 
     def all_to_all(self, x: Any, split_axis: int, concat_axis: int, tiled: bool = False) -> Any:
         """Part i of every device to device i, as ``jax.lax.all_to_all``."""
 
-        def one(leaf: Any) -> Any:
-            y = _exchange_p.bind(_split(leaf, split_axis, self.nranks, tiled), **self._params)
-            if not tiled:
-                return jnp.moveaxis(y, 0, _dimension(concat_axis, leaf.ndim))
-            at = _dimension(concat_axis, leaf.ndim)
-            y = jnp.moveaxis(y, 0, at)
-            return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :])
-
-        return self._each(x, one)
+        return self._each(x, lambda leaf: _exchange(leaf, split_axis, concat_axis, tiled, self._params))
 
     def ragged_all_to_all(self, operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any) -> Any:
         """Rows of as many as each pair wants, as ``jax.lax.ragged_all_to_all``."""
@@ -402,22 +442,6 @@ class World:
         return self._each(x, lambda leaf: _barrier_p.bind(leaf, **self._params))
 
 
-def _dimension(axis: int, ndim: int) -> int:
-    if not -ndim <= axis < ndim:
-        raise ValueError("dimension %d of an array of %d" % (axis, ndim))
-    return axis % ndim
-
-
-def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
-    """The n parts along a dimension, in front."""
-    at = _dimension(axis, x.ndim)
-    if x.shape[at] % n if tiled else x.shape[at] != n:
-        raise ValueError("dimension %d is %d, which does not split among %d devices%s" % (at, x.shape[at], n, "" if tiled else " untiled"))
-    if tiled:
-        x = x.reshape(x.shape[:at] + (n, x.shape[at] // n) + x.shape[at + 1 :])
-    return jnp.moveaxis(x, at, 0)
-
-
 def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2 << 20) -> World:
     """Ranks on the devices of a mesh, for collectives along an axis (a name, several, or all: None).
 
@@ -425,3 +449,117 @@ def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2
     which these calls use none.
     """
     return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size)
+
+
+# ---- in place of jax.lax's own
+
+_patches: list["_Patch"] = []  # the last is the one that counts
+_replaced: dict[tuple[str, str], Any] = {}  # rules of JAX's, by platform and primitive
+
+
+class _Patch:
+    """Worlds by mesh and axes, made when a program is compiled."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.worlds: dict[Any, World] = {}
+        self.lock = threading.Lock()
+
+    def world(self, mesh: Any, axes: tuple[Any, ...]) -> World:
+        with self.lock:
+            if (mesh, axes) not in self.worlds:
+                self.worlds[mesh, axes] = World(mesh, axes, self.timeout, 2 << 20)
+            return self.worlds[mesh, axes]
+
+    def close(self) -> None:
+        for one in self.worlds.values():
+            one.close()
+        self.worlds.clear()
+
+
+def _tables(*args: Any) -> tuple[Any, ...]:
+    return tuple(a if a.dtype in (np.int32, np.int64) else a.astype(np.int32) for a in args)
+
+
+# The forms of JAX's primitives: from a world's parameters, arguments and the primitive's own parameters.
+_forms: dict[str, Callable[..., Any]] = {
+    "psum_p": lambda p, x, **_: _psum_p.bind(x, **p),
+    "psum_invariant_p": lambda p, x, **_: _psum_p.bind(x, **p),
+    "pmax_p": lambda p, x, **_: _extreme_p.bind(x, op=_MAX, **p),
+    "pmin_p": lambda p, x, **_: _extreme_p.bind(x, op=_MIN, **p),
+    "ppermute_p": lambda p, x, perm, **_: _permute(x, to=_targets(perm, p["n"], p["order"]), **p),
+    "pbroadcast_p": lambda p, x, source, **_: _broadcast_p.bind(x, root=int(source), **p),
+    "all_gather_p": lambda p, x, all_gather_dimension, tiled, **_: _gather(x, all_gather_dimension, tiled, p),
+    "all_gather_invariant_p": lambda p, x, all_gather_dimension, tiled, **_: _gather(x, all_gather_dimension, tiled, p),
+    "reduce_scatter_p": lambda p, x, scatter_dimension, tiled, **_: _scatter(x, scatter_dimension, tiled, p),
+    "all_to_all_p": lambda p, x, split_axis, concat_axis, **_: _exchange(x, split_axis, concat_axis, True, p),
+    "ragged_all_to_all_p": lambda p, x, y, *tables, **_: _ragged_p.bind(x, y, *_tables(*tables), **p),
+}
+
+
+def _can(avals: Sequence[Any], primitive: str) -> bool:
+    """Whether ours has it for this type."""
+    dtype = np.dtype(avals[0].dtype)
+    if dtype.itemsize == 1 and dtype.kind not in "biu" and primitive in ("psum_p", "psum_invariant_p", "pmax_p", "pmin_p", "reduce_scatter_p"):
+        return False
+    return dtype.kind in "biufcV" and "int4" not in dtype.name and "int2" not in dtype.name and "float4" not in dtype.name
+
+
+def _rule(primitive: str, platform: str) -> Callable[..., Any]:
+    form = _forms[primitive]
+
+    def lower(ctx: Any, *args: Any, **params: Any) -> Any:
+        axes = params.get("axes", params.get("axis_name"))
+        axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+        mesh = getattr(ctx.module_context.axis_context, "mesh", None)
+        ours = (
+            _patches
+            and isinstance(mesh, jax.sharding.Mesh)
+            and all(a in mesh.axis_names for a in axes)
+            and params.get("axis_index_groups") is None
+            and _can(ctx.avals_in, primitive)
+            and (platform == "cpu" or primitive not in ("ppermute_p", "ragged_all_to_all_p"))
+        )
+        if not ours:
+            return _replaced[platform, primitive](ctx, *args, **params)
+        world_params = _patches[-1].world(mesh, axes)._params
+        return mlir.lower_fun(partial(form, world_params), multiple_results=False)(ctx, *args, **params)
+
+    return lower
+
+
+def _replace(platform: str) -> None:
+    """Our rules before those of JAX, which they call where they are not meant."""
+    from jax._src.interpreters import mlir as rules
+    from jax._src.lax import parallel
+
+    for name in _forms:
+        primitive = getattr(parallel, name, None)
+        if primitive is None or (platform, name) in _replaced:
+            continue
+        entry = rules._platform_specific_lowerings[platform].get(primitive) or rules._lowerings.get(primitive)
+        if entry is None:
+            continue
+        _replaced[platform, name] = getattr(entry, "rule", entry)
+        mlir.register_lowering(primitive, _rule(name, platform), platform=platform)
+
+
+@contextlib.contextmanager
+def patch(*, timeout: float = 0) -> Iterator[None]:
+    """Has psum, pmean, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter, pbroadcast and ragged_all_to_all of
+    ``jax.lax`` take our calls inside ``shard_map``, derivatives included, until the block ends.
+
+    It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
+    With ``axis_index_groups``, under ``pmap`` and for types that the library does not have, JAX's own are taken.
+    """
+    for platform in {"cpu": ["cpu"], "gpu": ["cuda", "rocm"]}.get(jax.default_backend(), []):
+        _replace(platform)
+    one = _Patch(timeout)
+    jax.clear_caches()
+    _patches.append(one)
+    try:
+        yield
+    finally:
+        _patches.remove(one)
+        jax.clear_caches()
+        one.close()

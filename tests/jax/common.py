@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Eight devices of the CPU, and cases that print TAP."""
+
+import faulthandler
+import os
+import sys
+import traceback
+
+# Compiled fast rather than well: the time goes into compiling.
+os.environ["XLA_FLAGS"] = (
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("SPMT_BACKEND", "host")
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import Mesh, PartitionSpec as P  # noqa: E402
+
+import spmt.jax  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+faulthandler.dump_traceback_later(1500, exit=True)  # a hang
+
+N = 8
+RING = [(i, (i + 1) % N) for i in range(N)]
+TIMEOUT = 120.0  # what only a hang reaches
+
+
+def mesh(shape=(N,), names=("x",)):
+    count = int(np.prod(shape))
+    return Mesh(np.array(jax.devices()[:count]).reshape(shape), names)
+
+
+def mapped(fn, on, specs=P("x"), out=P("x"), check=True):
+    return jax.jit(jax.shard_map(fn, mesh=on, in_specs=specs, out_specs=out, check_vma=check))
+
+
+def raises(fn, *words):
+    """The text of what fn raises, which has the words in it."""
+    try:
+        jax.block_until_ready(fn())
+    except Exception as error:
+        text = str(error)
+        missing = [word for word in words if word not in text]
+        assert not missing, "no %r in: %s" % (missing, text)
+        return text
+    raise AssertionError("nothing was raised")
+
+
+def main(cases):
+    """Runs functions in turn."""
+    failed = 0
+    wanted = sys.argv[1:]
+    cases = [case for case in cases if not wanted or case.__name__ in wanted]
+    print("1..%d" % len(cases))
+    for number, case in enumerate(cases, 1):
+        name = case.__name__.replace("_", " ")
+        try:
+            case()
+            print("ok %d - %s" % (number, name), flush=True)
+        except BaseException:
+            failed += 1
+            print("not ok %d - %s" % (number, name))
+            for line in traceback.format_exc().splitlines():
+                print("# " + line, flush=True)
+    sys.stdout.flush()
+    os._exit(failed != 0)  # not through the ends of programs that a case may have left stuck

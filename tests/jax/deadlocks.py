@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What hangs collectives in XLA, a case each: few threads, calls in any order, devices that fail."""
+
+import os
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import N, P, RING, TIMEOUT, main, mapped, mesh, raises
+from jax import lax
+
+import spmt.jax
+
+
+def thrice(w):
+    return lambda x: w.ppermute(w.ppermute(w.ppermute(x, RING) + 1, RING) + 1, RING)
+
+
+def runs_far_ahead():
+    """lax hangs here on two CPUs: the pool's threads are all blocked."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run = mapped(thrice(w), mesh())
+        for y in jax.block_until_ready([run(jnp.arange(16.0)) for _ in range(200)]):
+            np.testing.assert_array_equal(y, jnp.roll(jnp.arange(16.0), 6) + 2)
+
+
+def large_runs_ahead():
+    """The same of sums that the library's threads make."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run = mapped(lambda x: w.psum(w.ppermute(x, RING)), mesh(), out=P())
+        x = jnp.ones(N * 50_000, np.float32)
+        assert all((y == N).all() for y in jax.block_until_ready([run(x) for _ in range(20)]))
+
+
+def scans():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run = mapped(lambda x: lax.scan(lambda c, _: (thrice(w)(c), None), x, None, length=101)[0], mesh())
+        for y in jax.block_until_ready([run(jnp.arange(16.0)) for _ in range(5)]):
+            np.testing.assert_array_equal(y, jnp.roll(jnp.arange(16.0), 2 * 303 % 16) + 202)
+
+
+def beside_collectives_of_lax():
+    """Whoever completes a call goes on with a program that may block in one of lax's."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def both(x):
+            for _ in range(4):
+                x = lax.ppermute(w.ppermute(x, RING), "x", RING) + 0 * w.psum(x) + 0 * lax.psum(x, "x")
+            return x
+
+        run = mapped(both, mesh())
+        for _ in range(5):
+            np.testing.assert_array_equal(jax.block_until_ready(run(jnp.arange(8.0))), jnp.arange(8.0))
+
+
+def calls_that_nothing_orders():
+    """Independent calls, which devices may come to in another order each."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def many(x):
+            return [w.ppermute(x + i, RING) if i % 2 else w.psum(x * i) for i in range(12)]
+
+        run = mapped(many, mesh(), out=[P() if i % 2 == 0 else P("x") for i in range(12)])
+        for outs in jax.block_until_ready([run(jnp.arange(8.0)) for _ in range(20)]):
+            for i, y in enumerate(outs):
+                np.testing.assert_array_equal(y, jnp.roll(jnp.arange(8.0), 1) + i if i % 2 else jnp.full(1, 28.0 * i))
+
+
+def one_function_called_twice():
+    """Compiled once, two calls in the program: each is a call of its own."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        inner = jax.jit(lambda x: w.ppermute(x, RING))
+        run = mapped(lambda x: (inner(x), inner(x * 10), inner(inner(x))), mesh())
+        for a, b, c in jax.block_until_ready([run(jnp.arange(8.0)) for _ in range(20)]):
+            np.testing.assert_array_equal(a, jnp.roll(jnp.arange(8.0), 1))
+            np.testing.assert_array_equal(b, 10 * jnp.roll(jnp.arange(8.0), 1))
+            np.testing.assert_array_equal(c, jnp.roll(jnp.arange(8.0), 2))
+
+
+def threads_of_python():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run, wrong = mapped(thrice(w), mesh()), []
+
+        def work():
+            for _ in range(20):
+                if not (jax.block_until_ready(run(jnp.arange(16.0))) == jnp.roll(jnp.arange(16.0), 6) + 2).all():
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+
+def programs_of_other_devices():
+    """A program of one device, and one of half the mesh, between those of all."""
+    half = jax.sharding.Mesh(np.array(jax.devices()[4:]), ("x",))
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w, spmt.jax.world(half, "x", timeout=TIMEOUT) as h:
+        run, part = mapped(thrice(w), mesh()), mapped(h.psum, half, out=P())
+        alone = jax.jit(lambda x: x @ x)
+        outs = []
+        for _ in range(10):
+            outs.append((run(jnp.arange(16.0)), part(jnp.arange(4.0)), alone(jnp.ones((64, 64)))))
+        for y, s, _ in jax.block_until_ready(outs):
+            assert y[0] == 12 and s[0] == 6
+
+
+def two_meetings_of_one_program():
+    """Calls of two axes in one program: groups meet apart."""
+    on = mesh((2, 4), ("y", "x"))
+    with spmt.jax.world(on, "x", timeout=TIMEOUT) as wx, spmt.jax.world(on, "y", timeout=TIMEOUT) as wy:
+        run = mapped(lambda v: wy.psum(wx.psum(v)) + wx.psum(wy.psum(v)), on, P("y", "x"), P())
+        assert all(y.sum() == 2 * 496 for y in jax.block_until_ready([run(jnp.arange(32.0).reshape(2, 16)) for _ in range(20)]))
+
+
+def a_device_that_fails_early():
+    """Its part of the program raises before the call: the others end at the deadline, and the next call works."""
+    with spmt.jax.world(mesh(), "x", timeout=2) as w:
+
+        def one(x):
+            def fail(v):
+                raise RuntimeError("on purpose")
+
+            def check(v):
+                return jax.pure_callback(fail, jax.ShapeDtypeStruct(v.shape, v.dtype), v)
+
+            x = lax.cond(lax.axis_index("x") == 3, check, lambda v: v, x)
+            return w.ppermute(x, RING)
+
+        raises(lambda: mapped(one, mesh(), check=False)(jnp.arange(8.0)))
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        np.testing.assert_array_equal(mapped(thrice(w), mesh())(jnp.arange(16.0)), jnp.roll(jnp.arange(16.0), 6) + 2)
+
+
+def a_failure_in_the_middle():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run = mapped(w.psum, mesh(), out=P())
+        jax.block_until_ready(run(jnp.arange(8.0)))
+        for _ in range(3):
+            w._library.spmt_xla_inject(1)
+            raises(lambda: run(jnp.arange(8.0)), "spmt all_reduce")
+            assert run(jnp.arange(8.0))[0] == 28
+
+
+def on_one_cpu():
+    """All of a program's threads on one CPU."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [min(cpus)])
+    try:
+        runs_far_ahead()
+        scans()
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+if __name__ == "__main__":
+    main([
+        runs_far_ahead, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
+        programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, on_one_cpu,
+    ])

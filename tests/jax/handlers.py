@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""Every collective, type and shape beside jax.lax's own."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from common import N, P, RING, TIMEOUT, main, mapped, mesh, raises
+from jax import lax
+
+import spmt.jax
+
+SHAPES = [(8,), (2, 8, 5), (8, 0), (16, 129)]
+FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+INTS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+COMPLEX = [np.complex64, np.complex128]
+OTHERS = [np.bool_, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+
+
+def data(shape, dtype):
+    """Numbers whose sums are exact in every type."""
+    values = np.random.default_rng(1).integers(0, 2 if dtype == np.bool_ else 8, (N * shape[0], *shape[1:]))
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * values[::-1]
+    return jnp.asarray(values.astype(dtype))
+
+
+def moves(ppermute, all_gather, all_to_all, broadcast, x, dim):
+    return [
+        ppermute(x, perm=RING),
+        ppermute(x, perm=[(0, 3), (5, 1)]),
+        ppermute(x, perm=[]),
+        all_gather(x),
+        all_gather(x, axis=x.ndim - 1, tiled=True),
+        all_gather(x, axis=x.ndim),
+        all_to_all(x, split_axis=dim, concat_axis=0, tiled=True),
+        all_to_all(x, split_axis=dim, concat_axis=x.ndim - 1, tiled=True),
+        all_to_all(x if x.shape[dim] == N else x[:N], split_axis=dim, concat_axis=x.ndim - 1),
+        broadcast(x, 3),
+    ]
+
+
+def lax_broadcast(x, root):
+    return lax.all_gather(x, "x")[root]
+
+
+def compare(fn_ours, fn_lax, shapes, dtype):
+    arrays = [data(shape, dtype) for shape in shapes]
+    full = [a for a in arrays if a.size]  # lax cannot gather what is empty
+
+    def all_of(fn, *xs):
+        return [[y[None] for y in fn(x, x.shape.index(8) if 8 in x.shape else 0)] for x in xs]
+
+    ours = mapped(partial(all_of, fn_ours), mesh(), check=False)(*arrays)
+    own = jax.block_until_ready(mapped(partial(all_of, fn_lax), mesh(), check=False)(*full))
+    assert all(y.size == 0 for x, a in zip(arrays, ours) if not x.size for y in a)
+    for shape, a, b in zip([x.shape for x in full], [a for x, a in zip(arrays, ours) if x.size], own):
+        for number, (y, z) in enumerate(zip(a, b)):
+            assert y.dtype == z.dtype and y.shape == z.shape, (shape, number, y.dtype, z.dtype, y.shape, z.shape)
+            np.testing.assert_array_equal(np.asarray(y).astype(np.complex128), np.asarray(z).astype(np.complex128), err_msg=str((dtype, shape, number)))
+
+
+def moves_of(dtype):
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        compare(
+            lambda x, dim: moves(w.ppermute, w.all_gather, w.all_to_all, w.broadcast, x, dim),
+            lambda x, dim: moves(
+                partial(lax.ppermute, axis_name="x"), partial(lax.all_gather, axis_name="x"), partial(lax.all_to_all, axis_name="x"),
+                lax_broadcast, x, dim,
+            ),
+            SHAPES if dtype == np.float32 else SHAPES[1:2], dtype,
+        )
+
+
+def sums_of(dtype, extremes=True):
+    def sums(psum, pmax, pmin, psum_scatter, x, dim):
+        first = x if x.shape[dim] == N else x[:N]
+        some = [psum(x), psum_scatter(x, scatter_dimension=dim, tiled=True), psum_scatter(first, scatter_dimension=dim)]
+        return some + ([pmax(x), pmin(x)] if extremes else [])
+
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        compare(
+            lambda x, dim: sums(w.psum, w.pmax, w.pmin, w.psum_scatter, x, dim),
+            lambda x, dim: sums(*(partial(f, axis_name="x") for f in (lax.psum, lax.pmax, lax.pmin, lax.psum_scatter)), x, dim),
+            SHAPES if dtype in (np.float32, np.int8) else SHAPES[1:2], dtype,
+        )
+
+
+def moves_of_every_width():
+    for dtype in [np.float16, np.float32, np.complex64, np.complex128, *OTHERS]:
+        moves_of(dtype)
+
+
+def sums_of_floats():
+    for dtype in FLOATS:
+        sums_of(dtype)
+
+
+def sums_of_integers():
+    for dtype in INTS:
+        sums_of(dtype)
+
+
+def sums_of_complex_numbers():
+    for dtype in COMPLEX:
+        sums_of(dtype, extremes=False)
+
+
+def bools_are_counted():
+    x = jnp.arange(16) % 3 == 0
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for ours, own in ((w.psum, lax.psum), (w.pmax, lax.pmax), (w.pmin, lax.pmin)):
+            a, b = mapped(ours, mesh(), out=P())(x), mapped(lambda v: own(v, "x"), mesh(), out=P())(x)
+            assert a.dtype == b.dtype and (a == b).all()
+
+
+def not_a_number_wins():
+    x = jnp.array([1.0, np.nan, 3.0, -np.inf, np.inf, 0.0, 2.0, 5.0], np.float32)
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for ours in (w.psum, w.pmax, w.pmin):
+            assert np.isnan(mapped(ours, mesh(), out=P())(x)).all()
+
+
+def large_arrays():
+    x = jnp.arange(N * 300_001.0, dtype=np.float32)
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        np.testing.assert_array_equal(mapped(lambda v: w.ppermute(v, RING), mesh())(x), jnp.roll(x, 300_001))
+        np.testing.assert_array_equal(mapped(lambda v: w.ppermute(v, [(7, 0)]), mesh())(x)[300_001:], 0)
+        np.testing.assert_allclose(mapped(w.psum, mesh(), out=P())(x), x.reshape(N, -1).sum(0), rtol=1e-6)
+        np.testing.assert_array_equal(mapped(w.all_gather, mesh(), out=P("x"))(x)[9], x.reshape(N, -1)[1])
+
+
+def trees():
+    tree = {"a": jnp.arange(8.0), "b": [jnp.arange(16), jnp.ones((8, 2))]}
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        ours = mapped(w.psum, mesh(), out=P())(tree)
+    jax.tree.map(np.testing.assert_array_equal, ours, mapped(lambda t: lax.psum(t, "x"), mesh(), out=P())(tree))
+
+
+def parts_of_a_mesh():
+    on = mesh((2, 4), ("y", "x"))
+    x = jnp.arange(64.0).reshape(8, 8)
+    with spmt.jax.world(on, "x", timeout=TIMEOUT) as wx, spmt.jax.world(on, "y", timeout=TIMEOUT) as wy, spmt.jax.world(
+        on, ("x", "y"), timeout=TIMEOUT
+    ) as wxy:
+
+        def ours(v):
+            return wx.psum(v) + 2 * wy.psum(v) + wxy.psum(v) + wxy.ppermute(v, RING) + wx.all_gather(v)[1] + wy.broadcast(v, 1)
+
+        def own(v):
+            return (
+                lax.psum(v, "x") + 2 * lax.psum(v, "y") + lax.psum(v, ("x", "y")) + lax.ppermute(v, ("x", "y"), RING)
+                + lax.all_gather(v, "x")[1] + lax.all_gather(v, "y")[1]
+            )
+
+        specs = P("y", "x")
+        np.testing.assert_array_equal(mapped(ours, on, specs, specs)(x), mapped(own, on, specs, specs)(x))
+
+
+def some_devices():
+    on = jax.sharding.Mesh(np.array(jax.devices())[[5, 2, 7]], ("x",))
+    with spmt.jax.world(on, timeout=TIMEOUT) as w, spmt.jax.world(mesh((1,)), timeout=TIMEOUT) as one:
+        np.testing.assert_array_equal(mapped(lambda v: w.ppermute(v, [(0, 1), (1, 2), (2, 0)]), on)(jnp.arange(3)), [2, 0, 1])
+        np.testing.assert_array_equal(mapped(lambda v: one.psum(v), mesh((1,)))(jnp.arange(3)), [0, 1, 2])
+
+
+def ragged():
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(0, 4, (N, N)).astype(np.int32)  # of rank i to rank j
+    rows = int(max(sizes.sum(0).max(), sizes.sum(1).max())) + 1
+    offsets = np.concatenate([np.zeros((N, 1), np.int32), np.cumsum(sizes, 1)[:, :-1]], 1)
+    into = np.concatenate([np.zeros((1, N), np.int32), np.cumsum(sizes, 0)[:-1]], 0)  # where rank i's rows begin at j
+    x = rng.standard_normal((N, rows, 3))
+    want = np.full((N, rows, 3), -1.0)
+    for i in range(N):
+        for j in range(N):
+            want[j, into[i, j] : into[i, j] + sizes[i, j]] = x[i, offsets[i, j] : offsets[i, j] + sizes[i, j]]
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def one(*args):
+            return w.ragged_all_to_all(*(a[0] for a in args))[None]
+
+        args = [jnp.asarray(a) for a in (x, np.full_like(x, -1.0), offsets, sizes, into, sizes.T)]
+        run = mapped(one, mesh(), (P("x"),) * 6)
+        np.testing.assert_array_equal(run(*args), want)
+        cotangent = rng.standard_normal(want.shape)
+
+        def loss(operand, output):
+            return (run(operand, output, *args[2:]) * cotangent).sum()
+
+        got = jax.grad(loss, (0, 1))(*args[:2])
+        wanted = [np.zeros_like(x), cotangent.copy()]
+        for i in range(N):
+            for j in range(N):
+                here, there = slice(offsets[i, j], offsets[i, j] + sizes[i, j]), slice(into[i, j], into[i, j] + sizes[i, j])
+                wanted[0][i, here] = cotangent[j, there]
+                wanted[1][j, there] = 0
+        for a, b in zip(got, wanted):
+            np.testing.assert_allclose(a, b)
+        wrong = list(args)
+        wrong[3] = wrong[3].at[2, 5].add(1)
+        raises(lambda: run(*wrong), "ragged_all_to_all: device 2 sends")
+
+
+def barriers():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def one(x):
+            w.barrier()
+            return w.barrier(x + 1)
+
+        np.testing.assert_array_equal(mapped(one, mesh())(jnp.arange(8)), np.arange(1, 9))
+
+
+def wrong_arguments():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        x = jnp.arange(16.0)
+        raises(lambda: mapped(lambda v: w.ppermute(v, [(0, 1), (2, 1)]), mesh())(x), "there twice")
+        raises(lambda: mapped(lambda v: w.ppermute(v, [(0, 8)]), mesh())(x), "none of 8")
+        raises(lambda: mapped(lambda v: w.broadcast(v, 8), mesh())(x), "root is 8")
+        raises(lambda: mapped(lambda v: w.psum_scatter(v), mesh())(x), "does not split among 8")
+        raises(lambda: mapped(lambda v: w.all_gather(v, axis=5), mesh())(x), "dimension 5")
+        raises(lambda: mapped(w.psum, mesh(), out=P())(x.astype(ml_dtypes.float8_e5m2)), "f8e5m2 has no op")
+        raises(lambda: w.psum(1.0), "x")
+        raises(lambda: spmt.jax.world(mesh(), "z"), "axis is 'z'")
+        with spmt.jax.world(mesh((4,)), "x", timeout=TIMEOUT) as small:
+            raises(lambda: mapped(small.psum, mesh(), out=P())(x), "is in no group of the world")
+    raises(lambda: w.psum(x), "the world is closed")
+
+
+def closed_worlds():
+    w = spmt.jax.world(mesh(), "x", timeout=TIMEOUT)
+    f = mapped(w.psum, mesh(), out=P())
+    y = f(jnp.arange(8.0))
+    w.close()
+    assert float(y[0]) == 28
+    raises(lambda: f(jnp.arange(8.0)), "no world", "was it closed?")
+
+
+if __name__ == "__main__":
+    main([
+        moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, bools_are_counted, not_a_number_wins, large_arrays, trees,
+        parts_of_a_mesh, some_devices, ragged, barriers, wrong_arguments, closed_worlds,
+    ])

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""The package without JAX: worlds of threads, memory, calls, errors, Ctrl-C."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import numpy as np
+
+import spmt
+
+os.environ.setdefault("SPMT_BACKEND", "host")
+HEAP = 4 << 20
+
+
+def run(n, fn, *args):
+    return spmt.run(n, fn, *args, heap_size=HEAP, timeout=120)
+
+
+def collectives():
+    def rank(comm):
+        n, r = comm.nranks, comm.rank
+        total, part = np.empty(3), np.empty(2, np.int32)
+        comm.all_reduce(total, np.full(3, r + 1.0))
+        assert (total == n * (n + 1) / 2).all()
+        comm.all_reduce(total, np.full(3, r + 1.0), op="max")
+        assert (total == n).all()
+        comm.reduce_scatter(part, np.arange(2 * n, dtype=np.int32))
+        assert (part == np.arange(2 * r, 2 * r + 2) * n).all()
+        all_of = np.empty((n, 2), np.int32)
+        comm.all_gather(all_of, part)
+        assert (all_of.ravel() == np.arange(2 * n) * n).all()
+        comm.all_to_all(all_of, np.arange(2 * n, dtype=np.int32) + 100 * r)
+        assert (all_of[:, 0] == 100 * np.arange(n) + 2 * r).all()
+        comm.broadcast(part, np.full(2, r, np.int32), root=1)
+        assert (part == 1).all()
+        comm.permute(part, np.full(2, r, np.int32), [(i + 1) % n for i in range(n)])
+        assert (part == (r - 1) % n).all()
+        comm.barrier()
+        return r
+
+    assert run(4, rank) == [0, 1, 2, 3]
+
+
+def memory():
+    def rank(comm):
+        right = (comm.rank + 1) % comm.nranks
+        block, word = comm.malloc((2, 4), np.float32), comm.malloc(1, np.uint64)
+        assert (block.array == 0).all()
+        comm.barrier()
+        comm.put_signal(block, np.arange(4, dtype=np.float32) + comm.rank, word, 7, right, offset=4)
+        assert comm.signal_wait(word, ">=", 7) == 7
+        left = (comm.rank - 1) % comm.nranks
+        assert (np.from_dlpack(block)[1] == np.arange(4) + left).all()
+        comm.barrier()
+        got = np.zeros(8, np.float32)
+        comm.get(got, block, right)
+        assert (got[4:] == np.arange(4) + comm.rank).all()
+        comm.signal(word, 3, right, op="add")
+        assert comm.signal_wait(word, "!=", 7) == 10
+        comm.barrier()
+        block.free()
+        for wrong in (lambda: block.array, lambda: comm.put(word, np.zeros(2), right), lambda: comm.get(np.zeros(4)[::2], word, 0)):
+            try:
+                wrong()
+            except ValueError:
+                continue
+            raise AssertionError("nothing was raised")
+
+    run(3, rank)
+
+
+def errors():
+    def bad(comm):
+        if comm.rank == 1:
+            raise KeyError("on purpose")
+        comm.barrier()
+
+    try:
+        run(3, bad)
+    except (KeyError, spmt.Error) as error:
+        assert isinstance(error, KeyError) or error.code < 0
+    else:
+        raise AssertionError("nothing was raised")
+    with spmt.init(heap_size=HEAP) as comm:
+        word = comm.malloc(1, np.uint64)
+        try:
+            comm.put(word, np.zeros(1, np.uint64), 5)
+        except spmt.Error as error:
+            assert error.code == -22 and "5" in str(error), error
+        else:
+            raise AssertionError("nothing was raised")
+    try:
+        comm.barrier()
+    except ValueError:
+        return
+    raise AssertionError("nothing was raised")
+
+
+def interrupted(wait):
+    """Ctrl-C while the main thread waits: the best of a few, as machines stand still."""
+    best = 10.0
+    for _ in range(5):
+        sent = []
+
+        def press():
+            time.sleep(0.3)
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            wait()
+        except KeyboardInterrupt:
+            best = min(best, time.monotonic() - sent[0])
+        else:
+            raise AssertionError("it ended of itself")
+        thread.join()
+        if best < 0.2:
+            return
+    raise AssertionError("Ctrl-C took %.3f s" % best)
+
+
+def ctrl_c_in_run():
+    def world():
+        def both(comm):
+            word = comm.malloc(1, np.uint64)
+            comm.signal_wait(word, "==", 1)
+
+        run(2, both)
+
+    interrupted(world)
+
+
+def ctrl_c_in_a_call():
+    def wait():
+        with spmt.init(heap_size=HEAP, timeout=-1) as comm:
+            comm.signal_wait(comm.malloc(1, np.uint64), "==", 1)
+
+    interrupted(wait)
+
+
+def main():
+    failed = 0
+    cases = [c for c in globals().values() if getattr(c, "__name__", "") in sys.argv[1:]] or [collectives, memory, errors, ctrl_c_in_run, ctrl_c_in_a_call]
+    print("1..%d" % len(cases))
+    for number, case in enumerate(cases, 1):
+        try:
+            case()
+            print("ok %d - %s" % (number, case.__name__.replace("_", " ")), flush=True)
+        except BaseException:
+            failed += 1
+            print("not ok %d - %s" % (number, case.__name__))
+            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
+    sys.exit(failed != 0)
+
+
+main()

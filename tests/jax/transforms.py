@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""vmap, grad, jvp and scan: beside jax.lax's where those are right, else beside numbers."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import N, P, RING, TIMEOUT, main, mapped, mesh
+from jax import lax
+from jax.test_util import check_grads
+
+import spmt.jax
+
+PAIRS = [(0, 3), (5, 1), (7, 7)]
+
+
+def calls(w):
+    """Name, ours, lax's, and the shape of an argument."""
+    return [
+        ("psum", w.psum, partial(lax.psum, axis_name="x"), (3,)),
+        ("ppermute", lambda x: w.ppermute(x, RING), lambda x: lax.ppermute(x, "x", RING), (3,)),
+        ("ppermute of pairs", lambda x: w.ppermute(x, PAIRS), lambda x: lax.ppermute(x, "x", PAIRS), (3,)),
+        ("broadcast", lambda x: w.broadcast(x, 2), lambda x: lax.all_gather(x, "x")[2], (3,)),
+        ("all_gather", lambda x: w.all_gather(x, axis=1), lambda x: lax.all_gather(x, "x", axis=1), (3,)),
+        ("all_gather tiled", lambda x: w.all_gather(x, tiled=True), lambda x: lax.all_gather(x, "x", tiled=True), (3, 2)),
+        ("psum_scatter", lambda x: w.psum_scatter(x, 1), lambda x: lax.psum_scatter(x, "x", scatter_dimension=1), (2, N)),
+        ("psum_scatter tiled", lambda x: w.psum_scatter(x, tiled=True), lambda x: lax.psum_scatter(x, "x", tiled=True), (2 * N,)),
+        ("all_to_all", lambda x: w.all_to_all(x, 0, 0), lambda x: lax.all_to_all(x, "x", 0, 0), (N, 2)),
+        ("all_to_all tiled", lambda x: w.all_to_all(x, 1, 0, tiled=True), lambda x: lax.all_to_all(x, "x", 1, 0, tiled=True), (2, N)),
+        ("barrier", w.barrier, lambda x: x, (3,)),
+    ]
+
+
+def batch(shape):
+    return jnp.asarray(np.random.default_rng(3).standard_normal((N, *shape)))
+
+
+def on_parts(fn, check):
+    """fn of a device's part, without the dimension that is split."""
+    return mapped(lambda x: lax_vary(fn(x[0]))[None], mesh(), check=check)
+
+
+def lax_vary(x):
+    missing = "x" not in getattr(getattr(jax.typeof(x), "mat", None), "varying", getattr(jax.typeof(x), "vma", ()))
+    return lax.pcast(x, "x", to="varying") if missing and hasattr(lax, "pcast") and jax.typeof(lax.axis_index("x")).mat.varying else x
+
+
+def derivatives():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for name, ours, own, shape in calls(w):
+            x, dot = batch(shape), batch(shape)[::-1]
+            for check in (True, False):
+                got, want = ([], [])
+                for fn, to in ((ours, got), (own, want)):
+                    run = on_parts(fn, check)
+                    y, y_dot = jax.jvp(run, (x,), (dot,))
+                    scale = jnp.cos(jnp.arange(y.size)).reshape(y.shape)
+                    to.extend([y, y_dot, jax.block_until_ready(jax.grad(lambda v: (run(v) * scale).sum())(x))])
+                for a, b in zip(got, want):
+                    np.testing.assert_allclose(a, b, rtol=1e-12, err_msg="%s, check_vma %s" % (name, check))
+
+
+def derivatives_by_numbers():
+    """Of what lax has wrong as well: an untiled all_to_all whose axes differ."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for fn, shape in ((lambda x: w.all_to_all(x, 0, 1), (N, 2)), (lambda x: w.all_to_all(x, 1, 0), (2, N)), (w.psum, (2,))):
+            run = on_parts(lambda x, fn=fn: jnp.sin(fn(x)), True)
+            check_grads(run, (batch(shape),), order=2, modes=("fwd", "rev"))
+
+
+def mapped_over():
+    """vmap, beside the same call in a loop."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for name, ours, _, shape in calls(w) + [("pmax", w.pmax, None, (3,)), ("pmin", w.pmin, None, (3,)), ("untiled", lambda x: w.all_to_all(x, 1, 0), None, (2, N))]:
+            for at in range(len(shape) + 1):
+                x = jnp.moveaxis(batch((4, *shape)), 1, at + 1)
+                many = on_parts(jax.vmap(ours, in_axes=at, out_axes=0), True)(x)
+                each = [on_parts(ours, True)(jnp.moveaxis(x, at + 1, 0)[i]) for i in range(4)] if at == 0 else each
+                np.testing.assert_array_equal(many, jnp.stack(each, 1), err_msg="%s at %d" % (name, at))
+
+
+def ragged_mapped_over():
+    ones = jnp.ones((N, N), np.int32)
+    offsets = jnp.tile(jnp.arange(N, dtype=np.int32), (N, 1))
+    into = jnp.tile(jnp.arange(N, dtype=np.int32)[:, None], (1, N))
+    x = jnp.arange(N * 2 * N, dtype=np.float32).reshape(N, 2, N)
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def one(x, *tables):
+            return jax.vmap(lambda v: w.ragged_all_to_all(v, jnp.zeros_like(v), *(t[0] for t in tables)))(x[0])[None]
+
+        got = mapped(one, mesh(), (P("x"),) * 5)(x, offsets, ones, into, ones)
+        np.testing.assert_array_equal(got, x.transpose(2, 1, 0))
+
+
+def scans_and_loops():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def scan(x):
+            return lax.scan(lambda c, _: (w.ppermute(c, RING) + 1, w.psum(c)), x, None, length=11)
+
+        y, sums = mapped(scan, mesh(), out=(P("x"), P()))(jnp.arange(8.0))
+        np.testing.assert_array_equal(y, jnp.roll(jnp.arange(8.0), 11) + 11)
+        np.testing.assert_array_equal(sums[:, 0], 28 + 8 * jnp.arange(11.0))
+
+        def loop(x):
+            return lax.while_loop(lambda c: w.pmax(c)[0] < 40, lambda c: w.ppermute(c, RING) * 2, x)
+
+        assert mapped(loop, mesh())(jnp.arange(8.0)).max() == 56
+
+        def branch(x):
+            return lax.cond(w.psum(x)[0] > 0, lambda v: w.ppermute(v, RING), lambda v: v, x)
+
+        np.testing.assert_array_equal(mapped(branch, mesh())(jnp.arange(8.0)), jnp.roll(jnp.arange(8.0), 1))
+
+
+def the_derivative_of_a_scan():
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def loss(permute, x):
+            def step(c, _):
+                return jnp.tanh(permute(c) + c), c.sum()
+
+            return mapped(lambda v: lax.scan(jax.checkpoint(step), v, None, length=7)[0], mesh())(x).sum()
+
+        x = jnp.linspace(-1, 1, 16)
+        ours = jax.grad(partial(loss, lambda c: w.ppermute(c, RING)))(x)
+        np.testing.assert_allclose(ours, jax.grad(partial(loss, lambda c: lax.ppermute(c, "x", RING)))(x), rtol=1e-12)
+
+
+def patched():
+    """A program of lax's, derivatives included: all of its collectives are ours."""
+    on = mesh((2, 4), ("y", "x"))
+
+    def body(x, p):
+        a = lax.psum(x, "x") + lax.pmean(x, ("x", "y")) + lax.ppermute(x, "x", [(0, 1), (1, 2)]) + lax.ppermute(x, ("x", "y"), RING)
+        b = lax.all_gather(x, "x", axis=1, tiled=True)
+        c = lax.all_to_all(b, "x", 1, 0, tiled=True)
+        d = lax.psum_scatter(b, "y", scatter_dimension=1, tiled=True)
+        return ((a * p).sum() + (b**2).sum() + (c**3).sum() + (d * d).sum() + lax.pmax(lax.stop_gradient(x), "x").sum())[None]
+
+    def program():
+        step = jax.value_and_grad(lambda x, p: jax.shard_map(body, mesh=on, in_specs=(P("y", "x"), P()), out_specs=P(("y", "x")))(x, p).sum(), (0, 1))
+        return jax.jit(step)
+
+    x, p = jnp.arange(64.0).reshape(8, 8) / 64, jnp.float64(1.5)
+    want = jax.block_until_ready(program()(x, p))
+    with spmt.jax.patch(timeout=TIMEOUT):
+        run = program()
+        got = run(x, p)
+        text = run.lower(x, p).as_text()
+    assert "spmt_all_reduce" in text and "spmt_permute" in text and "spmt_all_to_all" in text and "spmt_reduce_scatter" in text
+    for word in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_permute"):
+        assert "stablehlo.%s" % word not in text, word
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), got, want)
+    assert "spmt_" not in program().lower(x, p).as_text()
+
+
+def patched_where_it_cannot():
+    groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    x = jnp.arange(8.0)
+    with spmt.jax.patch(timeout=TIMEOUT):
+        run = mapped(lambda v: lax.psum(v, "x", axis_index_groups=groups), mesh(), check=False)
+        np.testing.assert_array_equal(run(x), [6] * 4 + [22] * 4)
+
+
+if __name__ == "__main__":
+    main([
+        derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
+        patched_where_it_cannot,
+    ])

@@ -14,6 +14,7 @@
 """
 
 from ._comm import Comm, Symmetric, init, run, uid_create
+from . import _lib
 from ._lib import (
     ERR_ABORTED,
     ERR_BROKEN,
@@ -24,11 +25,11 @@ from ._lib import (
     ERR_UNSUPPORTED,
     Error,
     Uid,
-    lib as _lib,
 )
 
-__version__: str = _lib.spmt_version().decode()
+library: str = _lib.path  # which libspmt.so it is
+__version__: str = _lib.lib.spmt_version().decode()
 __all__ = [
-    "Comm", "Error", "Symmetric", "Uid", "init", "run", "uid_create",
+    "Comm", "Error", "Symmetric", "Uid", "init", "library", "run", "uid_create",
     "ERR_ABORTED", "ERR_BROKEN", "ERR_FORKED", "ERR_MISMATCH", "ERR_PEER_DEAD", "ERR_TIMEOUT", "ERR_UNSUPPORTED",
 ]

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 256 << 10 };
+enum { SMALL_BYTES = 2 << 20 };
 
 bool move_is_here(const struct room *room)
 {

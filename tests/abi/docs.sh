@@ -34,7 +34,7 @@ not_among() {
 # A path begins with a folder of the tree. <name> stands for any.
 no_such_file() {
 	local file path
-	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|bench|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
+	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|bench|bindings|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
 		while IFS=$'\t' read -r file path; do
 			path=${path#[!a-z.]}
 			# tests/flow-streams is what is built of tests/flow/calls/streams.c
@@ -49,7 +49,8 @@ name_re='\b(spmtd?|SPMTD?)_[A-Za-z0-9_]+'
 {
 	gcc -std=gnu11 -Iinclude -E -P "$scratch/probe.c"
 	cat src/libspmt.map tests/abi/lib.sh
-	sources include src heap transports spmt tools tests | xargs cat
+	sources include src heap transports spmt bindings tools tests | xargs cat
+	cat bindings/python/spmt/*.py
 } | grep -oE "$name_re" | sort -u >"$scratch/exact"
 awk '{ print; for (i = 5; i < length($0); i++) if (substr($0, i, 1) == "_") print substr($0, 1, i) }' "$scratch/exact" | sort -u >"$scratch/known"
 nothing_in 'names of the library are known at all' "$(grep -qx spmtd_uint64_atomic_fetch_add "$scratch/known" || echo 'none for kernels')"
@@ -58,7 +59,7 @@ no_such_name() {
 }
 
 # Names inside the library: `struct link`, `enum map_kind`, `coll_run`, `link->base`. Those of others begin as theirs do.
-sources include src heap transports spmt tests | xargs cat | grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u >"$scratch/words"
+{ sources include src heap transports spmt bindings tests | xargs cat; cat bindings/python/spmt/*.py; } | grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u >"$scratch/words"
 no_such_word() {
 	spans "$@" | awk -F '\t' '$2 ~ /^((struct|enum|union) )?[a-z][a-z0-9_]*(->[a-z_]+)?$/ && $2 ~ /[ _>]/ &&
 		$2 !~ /^(nvshmemx?|shmem|nccl|hip|cuda|memfd|spmtd?)_/ {

@@ -9,7 +9,7 @@
 #include "tests/lib/tap.h"
 #include "tests/xla/xla.h"
 
-enum { DEVICES = 8, THREADS = 2, SMALL = 16, LARGE = 32 << 10, SITES = 8 };
+enum { DEVICES = 8, THREADS = 2, SMALL = 16, LARGE = 128 << 10, SITES = 8 };
 
 static int64_t worlds = 100, runs = 1000;
 

@@ -352,6 +352,14 @@ SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **com
 SPMT_API int spmt_each(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
+/* As spmt_each, but a fn that fails aborts its comm with its code, as in spmt_run, so that the others do not wait for it. */
+SPMT_API int spmt_each_abort(
+	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
+
+/* spmt_finalize of n comms at once, each on a thread of its own; returns when all have. One that is not live, or comes twice, is
+   an error, and so is a lack of threads; then none is finalized. Else all are gone, and the first failure is returned. */
+SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
+
 /* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. */
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 

@@ -383,3 +383,71 @@ int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *a
 			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
 	return crew_run(&crew, NULL);
 }
+
+/* ---- spmt_each_abort, spmt_finalize_all ------------------------------------------------------------ */
+
+static int abort_call(struct crew *crew, int i)
+{
+	int rc = worker_call(crew, i);
+
+	if (rc) {
+		if (!*status_sentence())
+			fail_call(rc, crew->what, "fn returned %d for comms[%d]", rc, i);
+		crew_failed(crew, rc); /* first, before those that it wakes */
+		spmt_abort(crew->given[i], rc);
+	}
+	return rc;
+}
+
+int spmt_each_abort(
+	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
+{
+	UNCANCELLED;
+	struct crew crew = { .work = abort_call,
+		.n = n,
+		.given = comms,
+		.fn = fn,
+		.arg = arg,
+		.what = "spmt_each_abort" };
+
+	if (n < 1 || !comms || !fn)
+		return fail_call(-EINVAL, "spmt_each_abort", "%s (n %d)",
+			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
+	return crew_run(&crew, NULL);
+}
+
+static int finalize_call(struct crew *crew, int i)
+{
+	return spmt_finalize(crew->given[i]);
+}
+
+/* The others would wait for one that cannot be finalized. */
+static int finalize_check(int n, spmt_comm *const *comms)
+{
+	for (int i = 0; i < n; i++) {
+		int rc = comm_enter_any(comms[i], "spmt_finalize_all");
+
+		if (rc)
+			return rc;
+		for (int j = 0; j < i; j++)
+			if (comms[j] == comms[i])
+				return fail_call(-EINVAL, "spmt_finalize_all",
+					"comms[%d] and comms[%d] are the same", j, i);
+	}
+	return 0;
+}
+
+int spmt_finalize_all(int n, spmt_comm *const *comms)
+{
+	UNCANCELLED;
+	struct crew crew = {
+		.work = finalize_call, .n = n, .given = comms, .what = "spmt_finalize_all"
+	};
+	int rc;
+
+	if (n < 1 || !comms)
+		return fail_call(-EINVAL, "spmt_finalize_all", "%s (n %d)",
+			n < 1 ? "n is below 1" : "comms is NULL", n);
+	rc = finalize_check(n, comms);
+	return rc ? rc : crew_run(&crew, NULL);
+}

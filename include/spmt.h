@@ -360,6 +360,42 @@ SPMT_API int spmt_each_abort(
    an error, and so is a lack of threads; then none is finalized. Else all are gone, and the first failure is returned. */
 SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
 
+/*
+ * A lane of a comm: a comm of the same ranks, with an order of its own, for programs that cannot call collectives in one order on
+ * all ranks, as frameworks with several call sites. Collectives on lanes of one key match each other in the order in which
+ * each rank calls them on its lane, whatever it calls elsewhere, on other lanes too.
+ *
+ * Local: it waits for nobody, and may run beside any call. While the lane is whole the same key gives the same comm again. Lanes
+ * have collectives, barriers and sync, spmt_quiet, spmt_on_complete, spmt_status, spmt_abort, spmt_set_timeout and the questions
+ * who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a lane of. Any thread may call, several
+ * at once too: what they queue has the order in which they come.
+ *
+ * Stream NULL is the lane's own: a queue without a thread. Nobody waits in a collective there, and no lane holds up another: the
+ * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds
+ * the stream until all have come, as on any comm.
+ *
+ * A collective whose ranks do not all come before the deadline of one that has, or that differs between ranks, or spmt_abort, breaks
+ * the lane, and no other. From then on no buffer of a collective that had failed is touched, every call on the lane says why,
+ * and its key names a new lane. A rank that is late, and asks for the key only then, gets the new one: a program that
+ * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
+ *
+ * It ends with spmt_finalize, which waits for this rank's own work there alone, or with its comm. SPMT_ERR_UNSUPPORTED: the ranks
+ * live in several processes, or on a backend other than host.
+ */
+SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
+
+/*
+ * Calls fn(arg, code) when all that this comm has queued in the stream is complete. code: 0, or what failed: what spmt_quiet would
+ * return now; on a lane, why that is broken. What is queued in the stream behind it waits until fn has returned.
+ *
+ * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
+ * waits for it, whether the stream has come to it or not. It may call the library, on whatever comm, but what waits for this very
+ * function (quiet of the comm) ends at its deadline, and spmt_finalize is -EBUSY. Functions of one rank are called one after the other. If
+ * this call fails, nothing is called.
+ */
+SPMT_API int spmt_on_complete(
+	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg);
+
 /* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. */
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 

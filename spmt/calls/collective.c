@@ -7,6 +7,7 @@
 
 #include "atomics.h"
 #include "collective.h"
+#include "keyed.h"
 #include "rma.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
@@ -179,15 +180,15 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
-static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
-	struct coll_in_stream *in)
+/* All but the view and what is told. */
+static struct kernel_collective_args coll_args(
+	const spmt_comm *comm, const struct coll_call *c, uint64_t key, int part)
 {
-	struct kernel_collective_args args = {
+	return (struct kernel_collective_args){
 		.dst = (uint64_t)(uintptr_t)c->dst,
 		.src = (uint64_t)(uintptr_t)c->src,
 		.bytes = c->count * type_size(c->type),
 		.key = key,
-		.told = coll_report(comm),
 		.algorithm = c->row,
 		.type = (int)c->type,
 		.op = (int)c->op,
@@ -195,11 +196,18 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 		.room = comm->slot_room,
 		.part = part,
 	};
+}
+
+static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
+	struct coll_in_stream *in)
+{
+	struct kernel_collective_args args = coll_args(comm, c, key, part);
 	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
 		? (uint64_t)comm->nranks
 		: MAX_OF(c->src_blocks, c->dst_blocks);
 	int rc;
 
+	args.told = coll_report(comm);
 	view_fill(comm, &args.view);
 	rc = kernel_queue_wide(comm, &kernel_collective, &args, sizeof(args),
 		coll_grid(comm, args.bytes * blocks, coll_rows[c->row].grain), in->stream);
@@ -294,6 +302,16 @@ static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream
 	return rc;
 }
 
+/* A lane has no slots, so that the choice is one that works at peers. */
+static int coll_keyed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
+{
+	struct kernel_collective_args args;
+
+	c->row = coll_row(comm, c);
+	args = coll_args(comm, c, call_key(c), 0);
+	return keyed_collective(comm, c->what, &args, stream);
+}
+
 static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	int rc;
@@ -305,6 +323,8 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 
 	if (!rc)
 		rc = view_whole(comm, c->what);
+	if (!rc && comm->lane)
+		return coll_keyed(comm, c, stream);
 	if (!rc)
 		rc = comm_claim(comm, c->what);
 	if (rc)
@@ -339,10 +359,12 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
-	int rc = comm_enter(comm, what);
+	int rc = comm_enter_lane(comm, what);
 
 	if (!rc)
 		rc = view_whole(comm, what);
+	if (!rc && comm->lane)
+		return keyed_barrier(comm, what, stream);
 	if (!rc)
 		rc = comm_begin(comm, what);
 	if (rc)
@@ -366,7 +388,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
 		.root = root };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	if (!rc)
 		rc = coll_root(comm, &c);
@@ -437,7 +459,7 @@ int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
 		SPMT_OP_SUM };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
 }
@@ -449,7 +471,7 @@ int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	struct coll_call c = { "spmt_all_to_all",
 		dst == src && count ? COLL_EXCHANGE : COLL_ALL_TO_ALL, dst, src, count, type,
 		SPMT_OP_SUM };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
 }
@@ -485,7 +507,7 @@ int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 {
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	if (!rc)
 		rc = permute_table(comm, c.what, to, &c.root, &c.to);
@@ -500,7 +522,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
 		op };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
 }
@@ -510,7 +532,7 @@ int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, e
 {
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
 }

@@ -8,6 +8,7 @@
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
+#include "spmt/lane/lane.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -44,8 +45,12 @@ int spmt_abort(spmt_comm *comm, int code)
 
 	if (rc)
 		return rc;
-	text_add(&text, "spmt_abort: rank %d aborted the %s with code %d", comm->rank,
-		comm->parent ? "comm" : "world", code);
+	text_add(&text, "spmt_abort: rank %d aborted ", comm->rank);
+	if (comm->lane)
+		text_add(&text, "lane %llu", (unsigned long long)comm->lane->key);
+	else
+		text_add(&text, "the %s", comm->parent ? "comm" : "world");
+	text_add(&text, " with code %d", code);
 	cause_set(&cause, code < 0 ? code : SPMT_ERR_ABORTED, "spmt_abort", text.bytes);
 	comm_break(comm, &cause);
 	comm_left(comm);

@@ -313,7 +313,8 @@ int misuse_left(spmt_comm *root)
 
 	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
 		status_save(&saved);
-		if (!atomic_load(&c->control->stop)) /* in a broken comm nobody can free */
+		if (!c->lane &&
+			!atomic_load(&c->control->stop)) /* in a broken comm nobody can free */
 			rc = first_of(rc, &saved, left_on(c));
 	}
 	return rc;

@@ -2,6 +2,7 @@
 /* Order and meeting from the host: fence, quiet, sync, barrier. */
 #include <errno.h>
 
+#include "keyed.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
@@ -146,11 +147,13 @@ int spmt_quiet(spmt_comm *comm)
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_quiet";
 	struct status_saved why;
-	int rc = comm_enter(comm, what);
+	int rc = comm_enter_lane(comm, what);
 	bool busy;
 
-	if (!rc)
+	if (LIKELY(!rc && !comm->lane))
 		return quiet_all(comm, what);
+	if (comm && comm->lane && comm_enter_any(comm, what) == 0)
+		return keyed_quiet(comm, what);
 	status_save(&why);
 	busy = !comm_enter_any(comm, what) && (comm->pending || comm->streamed);
 	if (busy) {
@@ -165,8 +168,12 @@ int spmt_quiet(spmt_comm *comm)
 int spmt_sync(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
-	int rc = comm_begin(comm, "spmt_sync");
+	int rc = comm_enter_lane(comm, "spmt_sync");
 
+	if (!rc && comm->lane)
+		return keyed_meet(comm, "spmt_sync");
+	if (!rc)
+		rc = comm_claim(comm, "spmt_sync");
 	if (rc)
 		return rc;
 	rc = meet(comm, &(struct meet_record){ .op = MEET_SYNC });
@@ -178,8 +185,12 @@ int spmt_barrier(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_BARRIER };
-	int rc = comm_begin(comm, "spmt_barrier");
+	int rc = comm_enter_lane(comm, "spmt_barrier");
 
+	if (!rc && comm->lane)
+		return keyed_meet(comm, "spmt_barrier");
+	if (!rc)
+		rc = comm_claim(comm, "spmt_barrier");
 	if (rc)
 		return rc;
 	record.status = quiet_all(comm, "spmt_barrier");

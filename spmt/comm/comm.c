@@ -19,6 +19,7 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	switch (atomic_load_explicit(&comm->head.state, memory_order_acquire)) {
 	case OBJECT_LIVE:
 	case OBJECT_CHECKED:
+	case OBJECT_LANE:
 		return 0;
 	case 0:
 		return fail_call(SPMT_ERR_FORKED, what,
@@ -72,15 +73,11 @@ static int exclusive_check(const spmt_comm *comm, const char *what)
 	return rc;
 }
 
-int comm_refuse(const spmt_comm *comm, const char *what)
+static int comm_refuse_broken(const spmt_comm *comm, const char *what)
 {
-	int rc = comm_enter_any(comm, what);
 	struct cause cause;
+	int rc;
 
-	if (rc)
-		return rc;
-	if (!comm_is_broken(comm))
-		return exclusive_check(comm, what);
 	comm_look(comm);
 	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);
@@ -90,6 +87,28 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 		return fail_call(SPMT_ERR_BROKEN, what, "rank %d: the %s is broken: %s", comm->rank,
 			comm->parent ? "comm" : "world", cause.sentence);
 	return rc;
+}
+
+int comm_refuse_lane(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_enter_any(comm, what);
+
+	if (rc)
+		return rc;
+	if (comm_is_broken(comm))
+		return comm_refuse_broken(comm, what);
+	return comm->lane ? 0 : exclusive_check(comm, what);
+}
+
+int comm_refuse(const spmt_comm *comm, const char *what)
+{
+	int rc = comm_refuse_lane(comm, what);
+
+	if (rc || !comm->lane)
+		return rc;
+	return fail_call(SPMT_ERR_UNSUPPORTED, what,
+		"rank %d: a lane has collectives and quiet, the rest is called on the comm that it is a lane of",
+		comm->rank);
 }
 
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)

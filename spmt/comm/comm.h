@@ -65,7 +65,11 @@ struct spmt_comm {
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;
-	} host; /* callbacks of the device header on the host backend */
+	} host;			/* callbacks of the device header on the host backend */
+	struct comm_lane *lane; /* not NULL: this comm is one; links and ranks are the parent's */
+	struct completion
+		*awaited; /* functions that streams are to call; guarded by the slot's lock */
+	_Atomic uint32_t completions; /* how many of them have not returned */
 	_Atomic uint64_t waits, longest_ns;
 	_Atomic int64_t parted; /* spin.c: when it last slept to get a CPU of its own */
 };
@@ -89,6 +93,13 @@ int comm_refuse(const spmt_comm *comm, const char *what) __attribute__((cold)); 
 static inline int comm_enter(const spmt_comm *comm, const char *what)
 {
 	return comm_quick(comm) ? 0 : comm_refuse(comm, what);
+}
+
+int comm_refuse_lane(const spmt_comm *comm, const char *what) __attribute__((cold));
+/* The same of the calls that lanes have. */
+static inline int comm_enter_lane(const spmt_comm *comm, const char *what)
+{
+	return comm_quick(comm) ? 0 : comm_refuse_lane(comm, what);
 }
 
 /* As comm_enter for calls that work in a broken world, too. */

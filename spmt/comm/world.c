@@ -11,6 +11,7 @@
 #include "record.h"
 #include "report.h"
 #include "spmt/bootstrap/bootstrap.h"
+#include "spmt/lane/lanes.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -85,6 +86,7 @@ static void world_empty(struct world *w)
 	w->routes = NULL;
 	w->routes_size = 0;
 	w->routes_ranks = 0;
+	lanes_close(atomic_exchange(&w->lanes, NULL));
 	heap_range_close(&w->range);
 	memset(&w->range, 0, sizeof(w->range));
 	w->range_state = 0;
@@ -289,6 +291,7 @@ static void comms_break(struct world *world, const struct cause *cause)
 		comm_stop(c);
 	}
 	pthread_mutex_unlock(&world->lock);
+	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
 	for (int i = 0; i < world->nranks; i++)
 		wake_sleepers(&control->rows[i].wake_counter);
 }
@@ -346,6 +349,11 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 		break_everywhere(w, comm->rank, cause);
 		return;
 	}
+	if (comm->lane) {
+		if (lane_break(comm->lane, cause))
+			report_part_broken(comm, cause);
+		return;
+	}
 	if (control_break(comm->control, cause))
 		report_part_broken(comm, cause);
 	pthread_mutex_lock(&w->lock);
@@ -354,6 +362,7 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 		if (c->control == comm->control)
 			comm_stop(c);
 	pthread_mutex_unlock(&w->lock);
+	lanes_break(atomic_load(&w->lanes), comm->id, cause);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		wake_sleepers(comm->wake_counters[pe]);
 }

@@ -27,6 +27,7 @@ struct slot {
 				 unlocked */
 	struct pinned *pinned; /* table.c: what its comms have borrowed or given back */
 	struct spare_table *tables;
+	struct caller *caller; /* its thread for users' functions; NULL: none was needed */
 };
 
 /* rank -> comm for lookups without a lock; grows, is never freed. */
@@ -81,6 +82,7 @@ struct world {
 	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */
 	size_t routes_size;
 	int routes_ranks;
+	_Atomic(struct lanes *) lanes; /* NULL: there never was one */
 };
 
 /*

@@ -16,8 +16,9 @@ enum {
 	OBJECT_FREE = 1,
 	OBJECT_BUSY = 2,
 	OBJECT_LIVE = 3,
-	OBJECT_CHECKED = 4
-}; /* 0: this process is a forked child; CHECKED: live, and calls look closer */
+	OBJECT_CHECKED = 4,
+	OBJECT_LANE = 5
+}; /* 0: this process is a forked child; CHECKED: live, and calls look closer; LANE: live, a comm with few calls */
 
 struct object {
 	_Atomic uint32_t state;

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
+
+#include <errno.h>
+
+#include "complete.h"
+#include "lane.h"
 #include "peer.h"
 #include "split.h"
+#include "spmt/calls/keyed.h"
 #include "spmt/calls/misuse.h"
 #include "spmt/calls/register.h"
 #include "spmt/calls/sync.h"
@@ -20,6 +26,10 @@ static void comm_close(spmt_comm *comm)
 {
 	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
 	comm_unvisited(comm);
+	if (comm->lane) {
+		lane_settle(comm);
+		return;
+	}
 	if (comm->control && atomic_load(&comm->control->stop))
 		control_leave(comm->control, comm->rank);
 	mem_free(comm->survivors);
@@ -35,6 +45,10 @@ static void comm_unmap(spmt_comm *comm)
 
 static void comm_release(spmt_comm *comm)
 {
+	if (comm->lane) {
+		lane_release(comm);
+		return;
+	}
 	meet_close(comm); /* while what a break touches is there */
 	comm_unmap(comm);
 	streams_drop(comm);
@@ -63,6 +77,13 @@ static bool tree_close(spmt_comm *root)
 	settled = streams_settle(root, deadline);
 	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		settled &= streams_settle(c, deadline);
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
+		completions_end(c);
+	completions_end(root);
+	if (!root->parent && root->slot) {
+		caller_close(root->slot->caller);
+		root->slot->caller = NULL;
+	}
 	return settled;
 }
 
@@ -158,7 +179,10 @@ void comm_destroy(spmt_comm *comm)
 /* A failure that broke a split comm is not a failure of its parent. */
 static int quiet_one(spmt_comm *comm)
 {
-	return atomic_load(&comm->control->stop) ? 0 : quiet_all(comm, "spmt_finalize");
+	if (comm->lane) /* its own calls tell */
+		keyed_quiet(comm, "spmt_finalize");
+	return comm->lane || atomic_load(&comm->control->stop) ? 0
+							       : quiet_all(comm, "spmt_finalize");
 }
 
 /* The first failure. */
@@ -200,8 +224,14 @@ int spmt_finalize(spmt_comm *comm)
 	bool broken;
 	int found = 0;
 
+	if (!rc && caller_is_me(comm->slot->caller))
+		rc = fail_call(-EBUSY, "spmt_finalize",
+			"rank %d: a function that spmt_on_complete calls cannot end its comm",
+			comm->rank);
 	if (rc)
 		return rc;
+	if (comm->lane)
+		return lane_finalize(comm);
 	comm_look(comm);
 	broken = atomic_load(&comm->control->stop);
 	exclusive = exclusive_begin(&comm->head, "spmt_finalize");

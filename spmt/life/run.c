@@ -62,7 +62,8 @@ static void worker_gone(void *arg)
 
 		cause.code = SPMT_ERR_PEER_DEAD;
 		comm_break(comm, &cause);
-		control_leave(comm->control, comm->rank);
+		if (!comm->lane)
+			control_leave(comm->control, comm->rank);
 	}
 }
 

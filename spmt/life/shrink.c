@@ -198,6 +198,9 @@ static int shrink_check(
 
 	if (rc)
 		return rc;
+	if (comm->lane)
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_shrink",
+			"rank %d: a lane has no survivors, its key names a new one", comm->rank);
 	if (!next || !rank || !nranks)
 		return fail_call(-EINVAL, "spmt_shrink", "rank %d: %s is NULL", comm->rank,
 			!next		? "next"

@@ -26,7 +26,7 @@
 
 /* ---- the tree of a rank's comms --------------------------------------------------------------- */
 
-static void tree_add(spmt_comm *comm)
+void tree_add(spmt_comm *comm)
 {
 	pthread_mutex_lock(&comm->slot->lock);
 	comm->sibling = comm->parent->children;
@@ -34,7 +34,7 @@ static void tree_add(spmt_comm *comm)
 	pthread_mutex_unlock(&comm->slot->lock);
 }
 
-static void tree_remove(spmt_comm *comm)
+void tree_remove(spmt_comm *comm)
 {
 	spmt_comm **at = &comm->parent->children;
 

@@ -9,4 +9,8 @@
    peers may still write to, because it is broken, stays taken until the world ends. */
 void split_leave(spmt_comm *comm);
 
+/* The comm's place among those of its parent, in this rank. */
+void tree_add(spmt_comm *comm);
+void tree_remove(spmt_comm *comm);
+
 #endif

@@ -105,4 +105,10 @@ struct kernel_stage_args {
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_collective_v, kernel_stage;
 
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+/* One rank's part of a collective whose algorithm works at peers, on the host, once all ranks have come and until none has gone: of
+   the view pe, npes and own alone are needed, and there the inboxes with everybody's src and dst. */
+void coll_here(const struct kernel_collective_args *args);
+#endif
+
 #endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "keyed.h"
+
+#include <errno.h>
+
+#include "spmt/comm/broken.h"
+#include "spmt/comm/stream.h"
+#include "spmt/lane/lanes.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+#include "src/device/host/host.h"
+
+#define KEYED_BARRIER UINT64_MAX /* no collective's key */
+
+int comm_caller(const spmt_comm *comm, struct caller **caller)
+{
+	struct slot *slot = comm->slot;
+	int rc = 0;
+
+	pthread_mutex_lock(&slot->lock);
+	if (!slot->caller)
+		rc = caller_open(&slot->caller, comm_world_rank(comm, comm->rank));
+	*caller = slot->caller;
+	pthread_mutex_unlock(&slot->lock);
+	return rc;
+}
+
+static int64_t timeout_ns(const spmt_comm *comm)
+{
+	int64_t ms = comm_timeout(comm);
+
+	return ms < 0 ? -1 : ms * 1000000;
+}
+
+static int step_make(spmt_comm *comm, const char *what, struct step **out)
+{
+	struct step *step;
+	int rc = lanes_clock(comm->lane->all);
+
+	if (rc)
+		return comm_failed(comm, what, rc);
+	step = mem_calloc(1, sizeof(*step));
+	if (!step)
+		return fail_call(-ENOMEM, what, "rank %d: out of memory to queue it", comm->rank);
+	step->lane = comm->lane;
+	step->rank = comm->rank;
+	step->what = what;
+	step->timeout_ns = timeout_ns(comm);
+	*out = step;
+	return 0;
+}
+
+/* On the stream's thread, which waits. */
+static void keyed_reach(void *arg)
+{
+	struct cause cause;
+	int code = lane_reach(arg, &cause);
+
+	if (code)
+		host_stream_blame(code, cause.sentence);
+}
+
+/* The stream is told first: from then on nothing can fail. */
+static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
+{
+	const char *what = step->what;
+	int rc = 0;
+
+	step->streamed = stream != NULL;
+	if (stream) {
+		lanes_hold(step->lane);
+		rc = comm->backend->call(comm->dev, stream, keyed_reach, step);
+	}
+	if (!rc) {
+		lane_queue(step);
+		return 0;
+	}
+	lanes_release(step->lane);
+	mem_free(step);
+	return comm_failed(comm, what, rc);
+}
+
+int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
+	spmt_stream stream)
+{
+	struct step *step;
+	int rc = step_make(comm, what, &step);
+
+	if (rc)
+		return rc;
+	step->args = *args;
+	return step_queue(comm, step, stream);
+}
+
+int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream)
+{
+	const struct kernel_collective_args none = { .key = KEYED_BARRIER };
+
+	return keyed_collective(comm, what, &none, stream);
+}
+
+int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg)
+{
+	struct caller *caller;
+	struct step *step;
+	int rc = comm_caller(comm, &caller);
+
+	if (rc)
+		return comm_failed(comm, what, rc);
+	rc = step_make(comm, what, &step);
+	if (rc)
+		return rc;
+	step->fn = fn;
+	step->arg = arg;
+	step->caller = caller;
+	return step_queue(comm, step, stream);
+}
+
+#define GRACE_NS 400000000ll /* the lane's own deadline knows what it waits for, and comes first */
+
+int keyed_quiet(spmt_comm *comm, const char *what)
+{
+	int64_t ns = timeout_ns(comm);
+	int rc = lane_drain(comm->lane, comm->rank, ns < 0 ? -1 : ns + ns / 8 + GRACE_NS);
+	struct cause cause;
+
+	if (rc == -ETIMEDOUT)
+		return fail_call(SPMT_ERR_TIMEOUT, what,
+			"rank %d: what is queued on lane %llu is not done after %.1f s", comm->rank,
+			(unsigned long long)comm->lane->key, (double)ns / 1e9);
+	if (!lane_failure(comm->lane, comm->rank))
+		return comm_enter_lane(comm, what);
+	comm_cause(comm, &cause);
+	return fail_call(
+		cause.code, what, "rank %d: the lane is broken: %s", comm->rank, cause.sentence);
+}
+
+int keyed_meet(spmt_comm *comm, const char *what)
+{
+	int rc = keyed_barrier(comm, what, NULL);
+
+	return rc ? rc : keyed_quiet(comm, what);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls on lanes: comms that meet by key (spmt/lane/lane.h). The comm has been entered by comm_enter_lane. */
+#ifndef SPMT_KEYED_H
+#define SPMT_KEYED_H
+
+#include "spmt/comm/comm.h"
+#include "spmt/lane/caller.h"
+#include "src/kernels/kernels.h"
+
+/* Queues it. args: all but the view. */
+int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
+	spmt_stream stream);
+int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream);
+/* fn behind what the stream and the lane hold. */
+int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg);
+/* Waits for what this rank has queued, also on a broken lane; returns the first failure since the last quiet. */
+int keyed_quiet(spmt_comm *comm, const char *what);
+/* Waits until all ranks have called it. */
+int keyed_meet(spmt_comm *comm, const char *what);
+
+/* The thread for functions of this rank's users, made by the first who needs it. */
+int comm_caller(const spmt_comm *comm, struct caller **caller);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Functions that are called in stream order, on a thread of the rank's own: a driver's thread may not call the driver again. The
+ * stream's thread posts the call and waits until it has returned.
+ */
+#include "complete.h"
+
+#include <errno.h>
+
+#include "spmt/calls/keyed.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "spmt/comm/record.h"
+#include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
+#include "src/base/futex.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+
+struct completion {
+	struct completion *next, **at; /* of the comm; guarded by the slot's lock */
+	struct errand errand;
+	spmt_comm *comm; /* until it has returned */
+	struct caller *caller;
+	void (*fn)(void *arg, int code);
+	void *arg;
+	_Atomic int claimed; /* somebody sees to it that it is called */
+	_Atomic int refs;    /* the stream, and the comm */
+	_Atomic uint32_t returned;
+};
+
+static void completion_unref(struct completion *c)
+{
+	if (atomic_fetch_sub(&c->refs, 1) == 1)
+		mem_free(c);
+}
+
+static void list_add(struct completion *c)
+{
+	spmt_comm *comm = c->comm;
+
+	pthread_mutex_lock(&comm->slot->lock);
+	c->next = comm->awaited;
+	c->at = &comm->awaited;
+	if (c->next)
+		c->next->at = &c->next;
+	comm->awaited = c;
+	pthread_mutex_unlock(&comm->slot->lock);
+}
+
+static void list_remove(struct completion *c)
+{
+	struct slot *slot = c->comm->slot;
+
+	pthread_mutex_lock(&slot->lock);
+	*c->at = c->next;
+	if (c->next)
+		c->next->at = c->at;
+	pthread_mutex_unlock(&slot->lock);
+}
+
+/* What quiet would tell of the comm now. */
+static int comm_code(const spmt_comm *comm)
+{
+	struct cause cause;
+
+	comm_look(comm);
+	if (comm_is_broken(comm)) {
+		comm_cause(comm, &cause);
+		return cause.code;
+	}
+	if (!kernel_left(comm))
+		return 0;
+	return __atomic_load_n(&kernel_report_of(comm->signals)->differs.valid, __ATOMIC_ACQUIRE) ==
+			2
+		? SPMT_ERR_MISMATCH
+		: SPMT_ERR_TIMEOUT;
+}
+
+static void completion_run(struct errand *errand)
+{
+	struct completion *c =
+		(struct completion *)(void *)((char *)errand - offsetof(struct completion, errand));
+	spmt_comm *comm = c->comm;
+
+	c->fn(c->arg, comm_code(comm));
+	list_remove(c);
+	atomic_store(&c->returned, 1);
+	futex_wake_all(&c->returned);
+	completion_unref(c);
+	/* The last touch: comms are never unmapped. */
+	atomic_fetch_sub(&comm->completions, 1);
+	futex_wake_all(&comm->completions);
+}
+
+static void completion_call(struct completion *c)
+{
+	if (!atomic_exchange(&c->claimed, 1))
+		caller_post(c->caller, &c->errand);
+}
+
+/* On the stream's thread. */
+static void completion_reached(void *arg)
+{
+	struct completion *c = arg;
+
+	completion_call(c);
+	while (!atomic_load(&c->returned))
+		futex_sleep(&c->returned, 0, -1);
+	completion_unref(c);
+}
+
+void completions_end(spmt_comm *comm)
+{
+	uint32_t left;
+
+	pthread_mutex_lock(&comm->slot->lock);
+	for (struct completion *c = comm->awaited; c; c = c->next)
+		completion_call(c);
+	pthread_mutex_unlock(&comm->slot->lock);
+	while ((left = atomic_load(&comm->completions)))
+		futex_sleep(&comm->completions, left, -1);
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static int completion_queue(
+	spmt_comm *comm, const char *what, spmt_stream stream, struct completion *c)
+{
+	struct reserved reserved;
+	int rc = stream_reserve(comm, stream_of(comm, stream), &reserved);
+
+	if (!rc && reserved.captured)
+		rc = fail_call(SPMT_ERR_UNSUPPORTED, what,
+			"rank %d: the stream is being captured into a graph", comm->rank);
+	if (rc)
+		return rc;
+	atomic_fetch_add(&comm->completions, 1);
+	list_add(c);
+	rc = comm->backend->call(comm->dev, stream_of(comm, stream), completion_reached, c);
+	if (!rc) {
+		stream_note(comm, &reserved);
+		return 0;
+	}
+	list_remove(c);
+	atomic_fetch_sub(&comm->completions, 1);
+	return rc;
+}
+
+static int complete_in(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg)
+{
+	struct completion *c;
+	struct caller *caller;
+	int rc = comm_caller(comm, &caller);
+
+	if (rc)
+		return rc;
+	c = mem_calloc(1, sizeof(*c));
+	if (!c)
+		return fail_call(-ENOMEM, what, "rank %d: out of memory to queue it", comm->rank);
+	c->errand.run = completion_run;
+	c->comm = comm;
+	c->caller = caller;
+	c->fn = fn;
+	c->arg = arg;
+	atomic_store(&c->refs, 2);
+	rc = completion_queue(comm, what, stream, c);
+	if (rc)
+		mem_free(c);
+	return rc;
+}
+
+int spmt_on_complete(
+	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg)
+{
+	UNCANCELLED;
+	EXCLUSIVE(comm, __func__);
+	static const char what[] = "spmt_on_complete";
+	int rc = comm_enter_lane(comm, what);
+
+	if (rc)
+		return rc;
+	if (!fn)
+		return fail_call(-EINVAL, what, "rank %d: fn is NULL", comm->rank);
+	return comm->lane ? keyed_call(comm, what, stream, fn, arg)
+			  : comm_failed(comm, what, complete_in(comm, what, stream, fn, arg));
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives whose ranks a thread of the host has brought together: only the moving of the data is left. */
+#include "coll.h"
+
+void coll_here(const struct kernel_collective_args *args)
+{
+	const struct coll c = { .args = args, .view = &args->view, .bytes = args->bytes, .met = 1 };
+
+	switch (args->algorithm) {
+#define X(name, kinds, way, gpu, cpu, grain) \
+	case COLL_ROW_##name:                \
+		if ((way) == COLL_AT_PEERS)  \
+			coll_##name(&c);     \
+		break;
+		COLL_TABLE(X)
+#undef X
+	default:
+		break;
+	}
+}

@@ -148,13 +148,12 @@ void lane_release(spmt_comm *comm)
 
 int lane_finalize(spmt_comm *comm)
 {
-	bool broken = comm_is_broken(comm);
 	struct status_saved saved;
 	int rc = keyed_quiet(comm, "spmt_finalize");
 
 	status_save(&saved);
 	comm_destroy(comm);
-	if (broken || !rc)
+	if (rc == SPMT_ERR_BROKEN || !rc) /* told before */
 		return 0;
 	status_restore(&saved);
 	return rc;

@@ -90,7 +90,8 @@ struct backend {
 	   device. */
 	int (*copy)(int dev, void *dst, const void *src, size_t n, device_stream s);
 	int (*fill)(int dev, void *dst, int byte, size_t n, device_stream s);
-	/* fn(arg) on a thread of the runtime, in stream order; fn makes no device call. */
+	/* fn(arg) on a thread of the runtime, in stream order; fn makes no device call. On the host also in a stream that has
+	   failed. */
 	int (*call)(int dev, device_stream s, void (*fn)(void *arg), void *arg);
 	/* One kernel, args copied before return. grid and block in one dimension. */
 	int (*launch)(int dev, device_stream s, const struct kernel *k, unsigned grid,

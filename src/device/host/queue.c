@@ -194,6 +194,7 @@ int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *
 	op = begin(dev, handle, "call", run_call, 0, &rc);
 	if (!op)
 		return rc;
+	op->always = true; /* who queued it counts on being called */
 	op->call.fn = fn;
 	op->call.arg = arg;
 	return push_op(op, "call");

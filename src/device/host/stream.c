@@ -228,14 +228,15 @@ static struct host_op *next_op(struct host_stream *s, bool *joined)
 	return op;
 }
 
-/* After a failure nothing more runs, as on a GPU whose context is lost. */
+/* After a failure nothing more runs, as on a GPU whose context is lost, but what says that it does. */
 static void run_op(struct host_stream *s, struct host_op *op)
 {
 	uint64_t ticket = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
-	int rc = atomic_load(&s->error) ? 0 : op->run(op);
+	bool failed = atomic_load(&s->error);
+	int rc = failed && !op->always ? 0 : op->run(op);
 
 	mem_free(op);
-	if (rc) {
+	if (rc && !failed) {
 		atomic_store(&s->failed, ticket);
 		atomic_store(&s->error, rc);
 	}

@@ -11,6 +11,7 @@ struct host_op {
 	int (*run)(const struct host_op *op);
 	int dev;
 	struct host_stream *stream; /* where it goes */
+	bool always;		    /* it runs in a stream that has failed, too */
 	union {
 		struct {
 			void *dst;

@@ -67,3 +67,23 @@ Test(device_host_failed, who_waits_for_work_that_failed_fails)
 	end(0, s);
 	end(0, t);
 }
+
+static void count_call(void *arg)
+{
+	++*(int *)arg;
+}
+
+/* A caller that waits for its function would else wait for ever. */
+Test(device_host_failed, functions_are_called_all_the_same)
+{
+	device_stream s;
+	int calls = 0;
+
+	start(1);
+	s = stream_of(0);
+	fail_stream(s);
+	OK(b->call(0, s, count_call, &calls));
+	cr_expect_eq(b->stream_sync(0, s, 10 * SECOND, NULL), -EFAULT);
+	cr_expect_eq(calls, 1);
+	end(0, s);
+}

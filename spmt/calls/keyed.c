@@ -119,7 +119,7 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 
 #define GRACE_NS 400000000ll /* the lane's own deadline knows what it waits for, and comes first */
 
-int keyed_quiet(spmt_comm *comm, const char *what)
+int keyed_settle(spmt_comm *comm, const char *what)
 {
 	int64_t ns = timeout_ns(comm);
 	int rc = lane_drain(comm->lane, comm->rank, ns < 0 ? -1 : ns + ns / 8 + GRACE_NS);
@@ -130,10 +130,17 @@ int keyed_quiet(spmt_comm *comm, const char *what)
 			"rank %d: what is queued on lane %llu is not done after %.1f s", comm->rank,
 			(unsigned long long)comm->lane->key, (double)ns / 1e9);
 	if (!lane_failure(comm->lane, comm->rank))
-		return comm_enter_lane(comm, what);
+		return 0;
 	comm_cause(comm, &cause);
 	return fail_call(
 		cause.code, what, "rank %d: the lane is broken: %s", comm->rank, cause.sentence);
+}
+
+int keyed_quiet(spmt_comm *comm, const char *what)
+{
+	int rc = keyed_settle(comm, what);
+
+	return rc ? rc : comm_enter_lane(comm, what);
 }
 
 int keyed_meet(spmt_comm *comm, const char *what)

@@ -14,7 +14,9 @@ int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream);
 /* fn behind what the stream and the lane hold. */
 int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg);
-/* Waits for what this rank has queued, also on a broken lane; returns the first failure since the last quiet. */
+/* Waits for what this rank has queued, also on a broken lane; returns the first failure since the last time. */
+int keyed_settle(spmt_comm *comm, const char *what);
+/* The same, and a lane that is broken fails. */
 int keyed_quiet(spmt_comm *comm, const char *what);
 /* Waits until all ranks have called it. */
 int keyed_meet(spmt_comm *comm, const char *what);

@@ -180,7 +180,7 @@ void comm_destroy(spmt_comm *comm)
 static int quiet_one(spmt_comm *comm)
 {
 	if (comm->lane) /* its own calls tell */
-		keyed_quiet(comm, "spmt_finalize");
+		keyed_settle(comm, "spmt_finalize");
 	return comm->lane || atomic_load(&comm->control->stop) ? 0
 							       : quiet_all(comm, "spmt_finalize");
 }

@@ -149,12 +149,9 @@ void lane_release(spmt_comm *comm)
 int lane_finalize(spmt_comm *comm)
 {
 	struct status_saved saved;
-	int rc = keyed_quiet(comm, "spmt_finalize");
+	int rc = keyed_settle(comm, "spmt_finalize");
 
 	status_save(&saved);
 	comm_destroy(comm);
-	if (rc == SPMT_ERR_BROKEN || !rc) /* told before */
-		return 0;
-	status_restore(&saved);
-	return rc;
+	return rc ? fail_again(rc, &saved) : 0;
 }

@@ -12,12 +12,14 @@ cat >"$scratch/not_made" <<'END'
 spmt_init		makes the comm, so its thread's state is looked at in tests/gpu/elsewhere.c
 spmt_init_all		likewise
 spmt_run		likewise
+spmt_finalize_all	ends the comm, as spmt_finalize of the tests' own
 END
 cat >"$scratch/not_refused" <<'END'
 spmt_init		as above
 spmt_init_all		as above
 spmt_run		as above
 spmt_each		makes no call on a comm; what its function returns is the test's own
+spmt_each_abort		likewise
 spmt_guard_enter	returns nothing
 spmt_host_launch	a kernel of the host backend, refused on GPUs in tests/gpu/calls.c
 spmt_host_stream_create	likewise

@@ -376,15 +376,25 @@ static void note(void *args)
 	atomic_store(*(_Atomic int **)args, 1);
 }
 
+static void completed(void *arg, int code)
+{
+	atomic_store((_Atomic int *)arg, code ? code : 1);
+}
+
 static int others(struct calls *c)
 {
 	_Atomic int noted = 0, *at = &noted;
-	spmt_comm *comm = c->r->comm;
+	spmt_comm *comm = c->r->comm, *lane;
 	spmt_stream made;
 	int seen = -1, want = c->r->b == &backend_host ? 0 : SPMT_ERR_UNSUPPORTED;
 
 	CALL(spmt_each(1, &comm, one_of_each, &seen));
 	REQUIRE_EQ(seen, c->r->pe);
+	CALL(spmt_each_abort(1, &comm, one_of_each, &seen));
+	CALL(spmt_on_complete(comm, c->streams[0], completed, &noted));
+	TRY(calls_settle(c, c->streams[0]));
+	REQUIRE_EQ(atomic_exchange(&noted, 0), 1);
+	GIVES(want, spmt_lane(comm, 7, &lane));
 	GIVES(want, spmt_host_launch(comm, c->streams[0], note, &at, sizeof(at)));
 	GIVES(want, spmt_host_stream_create(comm, &made));
 	TRY(calls_settle(c, c->streams[0]));

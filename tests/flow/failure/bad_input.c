@@ -475,6 +475,12 @@ BODY(views)
 
 /* ---- comms that are none ----------------------------------------------------------------------------------------------------------- */
 
+static void never_called(void *arg, int code)
+{
+	(void)arg;
+	(void)code;
+}
+
 static int no_comm(spmt_comm *c, int want)
 {
 	uint64_t w[4] = { 0 };
@@ -507,6 +513,9 @@ static int no_comm(spmt_comm *c, int want)
 	REQUIRE_CODE(spmt_shrink(c, &(spmt_uid){ { 0 } }, &(int){ 0 }, &(int){ 0 }), want);
 	REQUIRE_SAYS("spmt_shrink");
 	REQUIRE_CODE(spmt_deregister(c, NULL), want);
+	REQUIRE_CODE(spmt_lane(c, 1, &(spmt_comm *){ NULL }), want);
+	REQUIRE_CODE(spmt_on_complete(c, NULL, never_called, NULL), want);
+	REQUIRE_CODE(spmt_finalize_all(1, &c), want);
 	REQUIRE(!spmt_ptr(c, w, 0));
 	REQUIRE(!spmt_backend(c));
 	spmt_guard_enter(c, &guard);

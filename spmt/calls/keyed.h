@@ -7,6 +7,12 @@
 #include "spmt/lane/caller.h"
 #include "src/kernels/kernels.h"
 
+/* As comm_enter, of the calls that lanes have. */
+static inline int comm_enter_lane(const spmt_comm *comm, const char *what)
+{
+	return comm_quick(comm) ? 0 : comm_refuse_lane(comm, what);
+}
+
 /* Queues it. args: all but the view. */
 int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
 	spmt_stream stream);

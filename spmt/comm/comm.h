@@ -94,14 +94,7 @@ static inline int comm_enter(const spmt_comm *comm, const char *what)
 {
 	return comm_quick(comm) ? 0 : comm_refuse(comm, what);
 }
-
-int comm_refuse_lane(const spmt_comm *comm, const char *what) __attribute__((cold));
-/* The same of the calls that lanes have. */
-static inline int comm_enter_lane(const spmt_comm *comm, const char *what)
-{
-	return comm_quick(comm) ? 0 : comm_refuse_lane(comm, what);
-}
-
+int comm_refuse_lane(const spmt_comm *comm, const char *what) __attribute__((cold)); /* keyed.h */
 /* As comm_enter for calls that work in a broken world, too. */
 int comm_enter_any(const spmt_comm *comm, const char *what);
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));

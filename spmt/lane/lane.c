@@ -23,7 +23,7 @@ static void cond_open(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attr);
 }
 
-struct comm_lane *lane_make(uint64_t comm, uint64_t key, int nranks)
+struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks)
 {
 	struct comm_lane *lane =
 		mem_calloc(1, sizeof(*lane) + (size_t)(unsigned)nranks * sizeof(lane->sides[0]));
@@ -42,11 +42,11 @@ struct comm_lane *lane_make(uint64_t comm, uint64_t key, int nranks)
 		lane->sides[r].end = &lane->sides[r].first;
 	if (lane->control && lane->area)
 		return lane;
-	lane_free(lane);
+	lane_close(lane);
 	return NULL;
 }
 
-void lane_free(struct comm_lane *lane)
+void lane_close(struct comm_lane *lane)
 {
 	if (!lane)
 		return;

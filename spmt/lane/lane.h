@@ -65,8 +65,8 @@ struct comm_lane {
 	struct side sides[];
 };
 
-struct comm_lane *lane_make(uint64_t comm, uint64_t key, int nranks); /* NULL: no memory */
-void lane_free(struct comm_lane *lane);				      /* takes NULL */
+struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks); /* NULL: no memory */
+void lane_close(struct comm_lane *lane);				      /* takes NULL */
 
 static inline bool lane_is_broken(const struct comm_lane *lane)
 {

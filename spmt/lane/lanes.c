@@ -96,7 +96,7 @@ struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key, int
 		lane = lane->next;
 	if (lane)
 		return lane;
-	lane = lane_make(comm, key, nranks);
+	lane = lane_open(comm, key, nranks);
 	if (!lane)
 		return NULL;
 	lane->all = all;
@@ -116,7 +116,7 @@ void lanes_drop(struct comm_lane *lane)
 	while (*at != lane)
 		at = &(*at)->next;
 	*at = lane->next;
-	lane_free(lane);
+	lane_close(lane);
 	atomic_fetch_sub(&all->refs, 1); /* not the last: the caller has one */
 }
 

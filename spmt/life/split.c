@@ -56,6 +56,27 @@ static uint32_t control_ranks(const spmt_comm *comm)
 	return n;
 }
 
+/* The block that is there, in memory that only this process has if it is not in the room. */
+static struct control *control_named(const struct world *w, uint64_t offset, int nranks)
+{
+	struct control *world = atomic_load(&w->control);
+	struct control *control = control_at(world, w->nranks, offset, nranks);
+
+	if (control || world != w->local)
+		return control;
+	return (struct control *)((uintptr_t)world + offset);
+}
+
+static void control_drop(const struct world *w, struct control *control, int nranks)
+{
+	struct control *world = atomic_load(&w->control);
+
+	if (control_at(world, w->nranks, control_offset(world, control), nranks))
+		control_give(world, w->nranks, control, nranks);
+	else
+		mem_free(control);
+}
+
 void split_leave(spmt_comm *comm)
 {
 	struct control *control = comm->control;
@@ -67,8 +88,7 @@ void split_leave(spmt_comm *comm)
 			heap_own_free(comm->heap, comm->area);
 	}
 	if (control && atomic_fetch_add(&control->gone, 1) + 1 == control_ranks(comm))
-		control_give(atomic_load(&comm->world->control), comm->world->nranks, control,
-			comm->nranks);
+		control_drop(comm->world, control, comm->nranks);
 	mem_free(comm->world_ranks);
 	world_comm_give(comm);
 }
@@ -232,10 +252,17 @@ static int control_maker(const spmt_comm *comm)
 	return r;
 }
 
+/* The room is for what processes share; where there is but one, memory of its own is as good. */
 static int control_make(const spmt_comm *comm, struct control **control)
 {
-	*control =
-		control_take(atomic_load(&comm->world->control), comm->world->nranks, comm->nranks);
+	struct control *world = atomic_load(&comm->world->control);
+
+	*control = control_take(world, comm->world->nranks, comm->nranks);
+	if (!*control && world == comm->world->local) {
+		*control = mem_aligned(CACHE_LINE, control_size(comm->nranks));
+		if (*control)
+			(*control)->nranks = (uint32_t)comm->nranks;
+	}
 	return *control
 		? 0
 		: fail_call(-ENOMEM, "spmt_split",
@@ -265,8 +292,8 @@ static int split_take(spmt_comm *comm, const struct group *group)
 		if (!area_fits(comm, comm->world_ranks[r], group->areas[r]))
 			return comm_spoiled(parent, "spmt_split");
 	}
-	comm->control = control_at(atomic_load(&w->control), w->nranks,
-		meet_payload(parent, group->ranks[control_maker(comm)], 1), comm->nranks);
+	comm->control = control_named(
+		w, meet_payload(parent, group->ranks[control_maker(comm)], 1), comm->nranks);
 	if (!comm->control)
 		return comm_spoiled(parent, "spmt_split");
 	waits_join(comm);
@@ -295,7 +322,7 @@ static int split_made(spmt_comm *parent, int color, int key, struct group *group
 	record.status = comm_failed(parent, "spmt_split", record.status);
 	rc = meet(parent, &record);
 	if (rc && control)
-		control_give(world, parent->world->nranks, control, group->n);
+		control_drop(parent->world, control, group->n);
 	return rc || !*comm ? rc : split_take(*comm, group);
 }
 

@@ -76,7 +76,7 @@ static int alone(struct calls *c, const struct spmt_attr *common)
 	attr.uid = NULL;
 	CALL(spmt_init_all(1, &attr, &comm));
 	CALL(spmt_barrier(comm));
-	CALL(spmt_finalize(comm));
+	CALL(spmt_finalize_all(1, &comm));
 	CALL(spmt_run(1, &attr, meets, NULL));
 	attr.device = 1 << 20;
 	GIVES(-ENODEV, spmt_init(&attr, &comm));

@@ -171,3 +171,26 @@ Test(crowded, who_shares_a_cpu_in_waits_does_not_spin_on_it)
 {
 	share_a_cpu(true);
 }
+
+/* In one process there is no limit but memory. */
+static int crowd_here(spmt_comm *world, void *arg)
+{
+	static spmt_comm *parts[3][300];
+	int me = spmt_rank(world);
+
+	(void)arg;
+	for (int turn = 0; turn < 2; turn++) {
+		for (int i = 0; i < 300; i++)
+			REQUIRE_OK(spmt_split(world, 0, -me, &parts[me][i]));
+		for (int i = 0; i < 300; i++)
+			REQUIRE_OK(spmt_barrier(parts[me][i]));
+		for (int i = 0; i < 300 && !turn; i++)
+			REQUIRE_OK(spmt_finalize(parts[me][i]));
+	}
+	return 0;
+}
+
+Test(crowded, as_many_as_are_wanted_in_one_process)
+{
+	RANKS_OK(ranks_run(3, NULL, crowd_here, NULL));
+}

@@ -25,6 +25,21 @@ int comm_caller(const spmt_comm *comm, struct caller **caller)
 	return rc;
 }
 
+int comm_not_inside(const spmt_comm *comm, const char *what)
+{
+	struct slot *slot = comm->slot;
+	bool inside;
+
+	pthread_mutex_lock(&slot->lock);
+	inside = caller_is_me(slot->caller);
+	pthread_mutex_unlock(&slot->lock);
+	return inside
+		? fail_call(-EBUSY, what,
+			  "rank %d: a function that spmt_on_complete calls cannot end its comm",
+			  comm->rank)
+		: 0;
+}
+
 static int64_t timeout_ns(const spmt_comm *comm)
 {
 	int64_t ms = comm_timeout(comm);

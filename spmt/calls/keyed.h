@@ -29,5 +29,7 @@ int keyed_meet(spmt_comm *comm, const char *what);
 
 /* The thread for functions of this rank's users, made by the first who needs it. */
 int comm_caller(const spmt_comm *comm, struct caller **caller);
+/* -EBUSY: the calling thread is that one: it would wait for itself. */
+int comm_not_inside(const spmt_comm *comm, const char *what);
 
 #endif

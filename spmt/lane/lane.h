@@ -66,7 +66,7 @@ struct comm_lane {
 };
 
 struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks); /* NULL: no memory */
-void lane_close(struct comm_lane *lane);				      /* takes NULL */
+void lane_close(struct comm_lane *lane);			      /* takes NULL */
 
 static inline bool lane_is_broken(const struct comm_lane *lane)
 {

@@ -17,6 +17,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/base/tsan.h"
 
 struct completion {
 	struct completion *next, **at; /* of the comm; guarded by the slot's lock */
@@ -86,10 +87,12 @@ static void completion_run(struct errand *errand)
 
 	c->fn(c->arg, comm_code(comm));
 	list_remove(c);
+	tsan_release(&c->returned);
 	atomic_store(&c->returned, 1);
 	futex_wake_all(&c->returned);
 	completion_unref(c);
 	/* The last touch: comms are never unmapped. */
+	tsan_release(&comm->completions);
 	atomic_fetch_sub(&comm->completions, 1);
 	futex_wake_all(&comm->completions);
 }
@@ -108,6 +111,7 @@ static void completion_reached(void *arg)
 	completion_call(c);
 	while (!atomic_load(&c->returned))
 		futex_sleep(&c->returned, 0, -1);
+	tsan_acquire(&c->returned);
 	completion_unref(c);
 }
 
@@ -121,6 +125,7 @@ void completions_end(spmt_comm *comm)
 	pthread_mutex_unlock(&comm->slot->lock);
 	while ((left = atomic_load(&comm->completions)))
 		futex_sleep(&comm->completions, left, -1);
+	tsan_acquire(&comm->completions);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */

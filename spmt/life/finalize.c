@@ -2,8 +2,6 @@
 /* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
 
-#include <errno.h>
-
 #include "complete.h"
 #include "lane.h"
 #include "peer.h"
@@ -71,9 +69,9 @@ static bool tree_close(spmt_comm *root)
 	int64_t deadline = streams_deadline(root);
 	bool settled;
 
+	comm_close(root); /* first: from then on it gets no more lanes */
 	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		comm_close(c);
-	comm_close(root);
 	settled = streams_settle(root, deadline);
 	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		settled &= streams_settle(c, deadline);
@@ -224,10 +222,8 @@ int spmt_finalize(spmt_comm *comm)
 	bool broken;
 	int found = 0;
 
-	if (!rc && caller_is_me(comm->slot->caller))
-		rc = fail_call(-EBUSY, "spmt_finalize",
-			"rank %d: a function that spmt_on_complete calls cannot end its comm",
-			comm->rank);
+	if (!rc)
+		rc = comm_not_inside(comm, "spmt_finalize");
 	if (rc)
 		return rc;
 	if (comm->lane)

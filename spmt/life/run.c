@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spmt/calls/keyed.h"
 #include "spmt/comm/comm.h"
 #include "spmt/job/launch.h"
 #include "src/base/env.h"
@@ -428,6 +429,8 @@ static int finalize_check(int n, spmt_comm *const *comms)
 	for (int i = 0; i < n; i++) {
 		int rc = comm_enter_any(comms[i], "spmt_finalize_all");
 
+		if (!rc)
+			rc = comm_not_inside(comms[i], "spmt_finalize_all");
 		if (rc)
 			return rc;
 		for (int j = 0; j < i; j++)

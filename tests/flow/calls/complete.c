@@ -126,6 +126,7 @@ static void go_on(void *arg, int code)
 	latch_pass(&n->latch);
 	failed += spmt_status(n->comm) != 0;
 	failed += spmt_finalize(n->comm) != -EBUSY;
+	failed += spmt_finalize_all(1, &n->comm) != -EBUSY;
 	n->values[n->left] = (uint64_t)n->left;
 	atomic_fetch_add(&n->failed, failed);
 	if (n->left > 0) {

@@ -139,6 +139,24 @@ static void report(struct bootstrap *b)
 	pthread_mutex_lock(&b->lock);
 }
 
+/* As report(). */
+static void tell(struct bootstrap *b)
+{
+	struct heard *h = heard_take(&b->client);
+	bool closing;
+
+	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_lock(&b->calling);
+	pthread_mutex_lock(&b->lock);
+	closing = b->closing;
+	pthread_mutex_unlock(&b->lock);
+	if (!closing && b->config.heard)
+		b->config.heard(b->config.ctx, &h->word, h->data, h->size);
+	pthread_mutex_unlock(&b->calling);
+	mem_free(h);
+	pthread_mutex_lock(&b->lock);
+}
+
 static void serve_once(struct bootstrap *b)
 {
 	struct client *c = &b->client;
@@ -163,6 +181,8 @@ static void serve_once(struct bootstrap *b)
 	}
 	if (changed || c->report)
 		pthread_cond_broadcast(&b->changed);
+	while (c->heard)
+		tell(b);
 	if (c->report)
 		report(b);
 }

@@ -24,6 +24,29 @@
 struct bootstrap;
 struct meeting;
 
+/*
+ * What processes of several nodes say of a comm's meetings. The hub brings together what the nodes' ranks have brought, each
+ * node's once, by the process that is the last of it to come, and decides: a meeting is open when all nodes have come, or
+ * shut when one has given up before; never both.
+ */
+enum word_kind {
+	WORD_COME = 1, /* to the hub: all ranks of a node have, with this */
+	WORD_SOME,     /* to the hub: some have, for those who give up */
+	WORD_MISS,     /* to the hub: a rank gives up */
+	WORD_OPEN,     /* from it, to who sent COME: what all have brought */
+	WORD_SHUT,     /* from it, to who sent MISS: it will not open; who has come */
+	WORD_BREAK,    /* either way: the comm, a part of the world, is broken; with the sentence */
+	WORD_LEAVE,    /* to the hub: a rank meets on it no more */
+	WORD_KINDS
+};
+struct bootstrap_word {
+	uint64_t comm, epoch;
+	uint32_t kind, part; /* part: which of the comm's nodes speaks */
+	uint32_t parts;	     /* so many nodes the comm has; LEAVE: ranks */
+	int32_t code;	     /* BREAK: as in struct cause */
+	uint32_t call, zero;
+};
+
 /* How long a caller waits: ms from `begin`, as process_now() says it; < 0: for ever. */
 struct patience {
 	int64_t begin, ms;
@@ -42,6 +65,9 @@ struct bootstrap_config {
 	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
 	 */
 	void (*broken)(void *ctx, const struct cause *cause);
+	/* Called from the service thread with each word for this process, in the order in which the hub has spoken. Not after
+	   bootstrap_close has begun. NULL: there are none. */
+	void (*heard)(void *ctx, const struct bootstrap_word *word, const void *data, size_t size);
 	void *ctx;
 	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
 };
@@ -74,6 +100,10 @@ int bootstrap_wait(struct bootstrap *b, const struct patience *patience, const v
 int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int fd, void *data_out,
 	int *fds, int64_t timeout_ms);
 int bootstrap_processes(const struct bootstrap *b, int *self);
+
+/* Says a word, once complete; from any thread. Does not wait. SPMT_ERR_PEER_DEAD: the hub has left. */
+int bootstrap_say(
+	struct bootstrap *b, const struct bootstrap_word *word, const void *data, size_t size);
 
 /* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
    between them. No for two that are on other nodes than the hub, which need not be the same. */

@@ -209,6 +209,21 @@ int bootstrap_processes(const struct bootstrap *b, int *self)
 	return b->client.processes;
 }
 
+int bootstrap_say(
+	struct bootstrap *b, const struct bootstrap_word *word, const void *data, size_t size)
+{
+	bool queued;
+	int rc;
+
+	pthread_mutex_lock(&b->lock);
+	rc = client_say(&b->client, word, data, size);
+	queued = b->client.conn.first || b->client.conn.error;
+	pthread_mutex_unlock(&b->lock);
+	if (queued)
+		bootstrap_wake(b);
+	return rc ? fail(rc, "the process that led the rendezvous has left the world") : 0;
+}
+
 bool bootstrap_apart(const struct bootstrap *b, int rank, int other)
 {
 	return b->client.away[rank] != b->client.away[other];

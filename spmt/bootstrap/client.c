@@ -396,9 +396,16 @@ static void client_dispatch(struct client *c, const struct wire_message *m, int 
 		if (rc)
 			client_fail(c, rc);
 		break;
+	case WIRE_WORD:
+		rc = heard_keep(c, m);
+		if (rc)
+			client_fail(c, rc);
+		break;
 	case WIRE_BREAK:
 		wire_cause(m, &cause);
 		on_break(c, &cause);
+		break;
+	case WIRE_PING:
 		break;
 	default: /* WIRE_BYE */
 		on_bye(c);
@@ -407,7 +414,7 @@ static void client_dispatch(struct client *c, const struct wire_message *m, int 
 
 static struct wire_rules client_rules(const struct client *c)
 {
-	const unsigned always = 1u << WIRE_BREAK | 1u << WIRE_BYE;
+	const unsigned always = 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_PING;
 	struct wire_rules rules = { 0, c->config->nranks, c->config->blob_size };
 
 	if (c->state == CLIENT_STRANGER)
@@ -417,7 +424,7 @@ static struct wire_rules client_rules(const struct client *c)
 	else if (c->state == CLIENT_REFUSED)
 		rules.types = always;
 	else if (c->state == CLIENT_READY && c->complete)
-		rules.types = always | 1u << WIRE_RELAY | 1u << WIRE_VERDICT;
+		rules.types = always | 1u << WIRE_RELAY | 1u << WIRE_VERDICT | 1u << WIRE_WORD;
 	else if (c->state == CLIENT_READY)
 		rules.types = always | 1u << WIRE_PRESENT | 1u << WIRE_ABSENT |
 			1u << WIRE_COMPLETE | 1u << WIRE_VERDICT;
@@ -565,8 +572,12 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 
 void client_close(struct client *c)
 {
+	struct heard *h;
+
 	conn_close(&c->conn);
 	former_forget(c);
+	while ((h = heard_take(c)))
+		mem_free(h);
 	for (int i = 0; i < 2; i++) {
 		round_empty(&c->rounds[i], c->processes);
 		mem_free(c->rounds[i].parts);

@@ -31,6 +31,14 @@ struct round {
 	} * parts; /* by process */
 };
 
+/* A word that the user is to be told. */
+struct heard {
+	struct heard *next;
+	struct bootstrap_word word;
+	size_t size;
+	unsigned char data[];
+};
+
 struct client {
 	const struct bootstrap_config *config;
 	enum client_state state;
@@ -64,6 +72,9 @@ struct client {
 	uint32_t begun; /* exchanges this process has begun */
 	uint32_t taken; /* .. and has got the results of */
 	struct round rounds[2];
+
+	struct heard *heard, *heard_last; /* not told yet */
+	int64_t ping;			  /* when to send the next one, to a hub on another node */
 
 	struct cause cause; /* its code is negative: the world is broken */
 	bool report;	    /* .. and the user has to be told */
@@ -99,6 +110,12 @@ void client_break(struct client *c, const struct cause *cause, bool own);
 /* The same, by what this thread has failed with. */
 void client_fail(struct client *c, int code);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
+/* 0, or SPMT_ERR_PEER_DEAD without a sentence: there is no hub any more. */
+int client_say(
+	struct client *c, const struct bootstrap_word *word, const void *data, size_t size);
+int heard_keep(struct client *c, const struct wire_message *m);
+/* The next word to tell, the caller's to free; NULL: there is none. */
+struct heard *heard_take(struct client *c);
 int rounds_make(struct client *c);
 /* Takes what a process has sent for a round. *fd: -1 once it is taken. */
 int round_take(struct client *c, const struct wire_message *m, int *fd);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "hub_state.h"
 #include "socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
@@ -17,45 +18,6 @@
 #define CRAMPED_NS 500000000ll /* the same, before the world fails of it */
 #define RETRY_NS 5000000ll     /* the kernel was short of something */
 #define GOODBYE_NS 200000000ll /* longest that a goodbye may wait for a peer that does not read */
-
-enum member_state {
-	MEMBER_STRANGER, /* has been sent a challenge */
-	MEMBER_READY,
-	MEMBER_GUEST, /* proved the secret, but is of another shape: may break the world or leave */
-	MEMBER_GONE   /* to be taken off the list */
-};
-
-struct member {
-	struct member *next;
-	struct conn conn;
-	enum member_state state;
-	bool died;
-	uint32_t id;
-	uint32_t round; /* exchanges it has sent */
-	int nranks, process;
-	int rank;	  /* that it brings, by its socket's name; -1: none was said */
-	int64_t deadline; /* of a stranger */
-	struct wire_challenge challenge;
-};
-
-struct hub {
-	const struct bootstrap_config *config;
-	struct meeting listeners;
-	int control;
-	struct member *members; /* newest first */
-	uint32_t next_id;
-	size_t nmembers;
-	int npresent;
-	bool complete, remote;
-	int strangers; /* most there may be */
-	int64_t pause; /* do not accept before */
-	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
-	int listen_slot, tcp_slot;
-	struct cause cause; /* its code is negative: broken */
-	int64_t *owner;	    /* by rank: a member's id, -1: nobody's */
-	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
-	unsigned char *blobs;
-};
 
 /* ---- to all -------------------------------------------------------------------------------- */
 
@@ -309,6 +271,12 @@ static void hub_dispatch(struct hub *hub, struct member *m, const struct wire_me
 		wire_cause(msg, &cause);
 		hub_break(hub, &cause, m);
 		break;
+	case WIRE_WORD:
+		if (hub->complete && hall_hear(hub, m, msg))
+			hub_cramp(hub, -ENOMEM);
+		break;
+	case WIRE_PING:
+		break;
 	default: /* WIRE_BYE: wire_parse lets nothing else through */
 		member_left(hub, m);
 	}
@@ -319,8 +287,8 @@ static struct wire_rules hub_rules(const struct hub *hub, const struct member *m
 	static const unsigned types[MEMBER_GONE + 1] = {
 		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
 		[MEMBER_READY] =
-			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE,
-		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE,
+			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_WORD | 1u << WIRE_PING,
+		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_PING,
 	};
 
 	return (struct wire_rules){ types[m->state], hub->config->nranks, hub->config->blob_size };
@@ -592,6 +560,7 @@ void hub_close(struct hub *hub)
 	drop_gone(hub);
 	if (hub->control >= 0)
 		close(hub->control);
+	halls_drop(hub);
 	mem_free(hub->owner);
 	mem_free(hub->dead);
 	mem_free(hub->away);

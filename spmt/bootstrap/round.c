@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rounds of exchanges: what has arrived; at most two are under way at a time. */
+/* What processes pass each other by the hub: rounds of exchanges, of which at most two are under way at a time; and words of meetings. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,4 +67,45 @@ void round_empty(struct round *round, int processes)
 		*part = (struct part){ .fd = -1 };
 	}
 	round->have = 0;
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+int client_say(
+	struct client *c, const struct bootstrap_word *word, const void *data, size_t size)
+{
+	if (c->state != CLIENT_READY)
+		return SPMT_ERR_PEER_DEAD;
+	conn_send(&c->conn, WIRE_WORD, word, data, size, -1);
+	return 0;
+}
+
+int heard_keep(struct client *c, const struct wire_message *m)
+{
+	struct heard *h = mem_calloc(1, sizeof(*h) + m->tail_size);
+
+	if (!h)
+		return fail_call(-ENOMEM, "spmt_init",
+			"out of memory for %zu bytes of a meeting between nodes", m->tail_size);
+	h->word = m->u.word;
+	h->size = m->tail_size;
+	memcpy(h->data, m->tail, m->tail_size);
+	if (c->heard_last)
+		c->heard_last->next = h;
+	else
+		c->heard = h;
+	c->heard_last = h;
+	return 0;
+}
+
+struct heard *heard_take(struct client *c)
+{
+	struct heard *h = c->heard;
+
+	if (!h)
+		return NULL;
+	c->heard = h->next;
+	if (!c->heard)
+		c->heard_last = NULL;
+	return h;
 }

@@ -7,7 +7,7 @@
 
 #include "src/base/blake2s.h"
 
-enum tail { TAIL_NONE, TAIL_BLOB, TAIL_DATA, TAIL_TEXT };
+enum tail { TAIL_NONE, TAIL_BLOB, TAIL_DATA, TAIL_TEXT, TAIL_WORDS };
 
 static const struct {
 	unsigned char fixed, fds; /* fds: the most */
@@ -25,6 +25,8 @@ static const struct {
 	[WIRE_RELAY] = { sizeof(struct wire_data), 1, TAIL_DATA },
 	[WIRE_BREAK] = { sizeof(struct wire_break), 0, TAIL_TEXT },
 	[WIRE_BYE] = { 0, 0, TAIL_NONE },
+	[WIRE_WORD] = { sizeof(struct bootstrap_word), 0, TAIL_WORDS },
+	[WIRE_PING] = { 0, 0, TAIL_NONE },
 };
 
 size_t wire_fixed(enum wire_type type)
@@ -44,6 +46,8 @@ static bool length_fits(const struct wire_rules *rules, const struct wire_header
 		return tail == rules->blob_size;
 	case TAIL_DATA:
 		return tail <= WIRE_DATA;
+	case TAIL_WORDS:
+		return tail <= WIRE_WORDS;
 	case TAIL_TEXT:
 		return tail >= 1 && tail < STATUS_SENTENCE;
 	default:
@@ -73,6 +77,18 @@ static bool text_is_clean(const unsigned char *text, size_t n)
 	return true;
 }
 
+static bool word_makes_sense(const struct wire_rules *rules, const struct wire_message *m)
+{
+	const struct bootstrap_word *w = &m->u.word;
+
+	if (!w->kind || w->kind >= WORD_KINDS || w->parts > (uint32_t)rules->nranks)
+		return false;
+	if (w->kind == WORD_BREAK)
+		return w->code < 0 && m->tail_size && m->tail_size < STATUS_SENTENCE &&
+			text_is_clean(m->tail, m->tail_size);
+	return w->parts && w->part < w->parts;
+}
+
 static bool makes_sense(const struct wire_rules *rules, const struct wire_message *m)
 {
 	uint32_t nranks = (uint32_t)rules->nranks;
@@ -96,6 +112,8 @@ static bool makes_sense(const struct wire_rules *rules, const struct wire_messag
 		return m->u.welcome.code <= 0 && m->u.welcome.nranks <= INT32_MAX;
 	case WIRE_HELLO:
 		return m->u.hello.nranks <= INT32_MAX;
+	case WIRE_WORD:
+		return word_makes_sense(rules, m);
 	default:
 		return true;
 	}

@@ -4,7 +4,7 @@
  * the byte order of the machines that we run on. Everything here is pure and trusts no length.
  * hub: CHALLENGE; process: HELLO; hub: WELCOME, then PRESENT for every rank that is there. From
  * then on: ADD and its VERDICT; PRESENT and ABSENT as ranks come and go; COMPLETE with the
- * control memory; EXCHANGE, passed on as RELAY; BREAK, either way; BYE, either way.
+ * control memory; EXCHANGE, passed on as RELAY; WORD, BREAK, BYE and, over TCP, PING, either way.
  */
 #ifndef SPMT_BOOTSTRAP_WIRE_H
 #define SPMT_BOOTSTRAP_WIRE_H
@@ -13,16 +13,18 @@
 #include "src/base/status.h"
 
 #define WIRE_MAGIC 0x746f6f622d6d7073ull /* "spm-boot" */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
 #define WIRE_NAME 64	     /* bytes of a socket's name */
 #define WIRE_DATA (1u << 20) /* most bytes of an exchange */
+#define WIRE_WORDS (1u << 25) /* .. and of what all ranks bring to a meeting */
 
 /* clang-format off */
 enum wire_type {
 	WIRE_CHALLENGE = 1, WIRE_HELLO, WIRE_WELCOME, WIRE_ADD, WIRE_VERDICT, WIRE_PRESENT,
-	WIRE_ABSENT, WIRE_COMPLETE, WIRE_EXCHANGE, WIRE_RELAY, WIRE_BREAK, WIRE_BYE,
+	WIRE_ABSENT, WIRE_COMPLETE, WIRE_EXCHANGE, WIRE_RELAY, WIRE_BREAK, WIRE_BYE, WIRE_WORD,
+	WIRE_PING,
 	WIRE_TYPES
 };
 /* clang-format on */
@@ -85,6 +87,7 @@ struct wire_message {
 		struct wire_complete complete;
 		struct wire_data data;
 		struct wire_break broken;
+		struct bootstrap_word word;
 	} u;
 	const unsigned char *tail; /* in the bytes parsed */
 	size_t tail_size;

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* Where nodes meet: what the hub keeps of the meetings of comms whose ranks live on several. */
+#include <errno.h>
+#include <string.h>
+
+#include "hub_state.h"
+#include "src/base/mem.h"
+
+/* What a node's ranks have brought so far. */
+struct hall_part {
+	bool come;   /* all of them have */
+	uint32_t id; /* the member that said so, and is told when it is open */
+	size_t size;
+	unsigned char *data;
+};
+
+/* Of one comm. */
+struct hall {
+	struct hall *next;
+	uint64_t comm;
+	uint64_t epoch;	       /* of the last meeting that somebody has come to */
+	uint64_t opened, shut; /* the last of each kind */
+	uint32_t parts, come, left;
+	struct hall_part part[];
+};
+
+static void part_empty(struct hall_part *p)
+{
+	mem_free(p->data);
+	*p = (struct hall_part){ .come = false };
+}
+
+static void hall_empty(struct hall *h)
+{
+	for (uint32_t i = 0; i < h->parts; i++)
+		part_empty(&h->part[i]);
+	h->come = 0;
+}
+
+static void hall_free(struct hall **at)
+{
+	struct hall *h = *at;
+
+	*at = h->next;
+	hall_empty(h);
+	mem_free(h);
+}
+
+void halls_drop(struct hub *hub)
+{
+	while (hub->halls)
+		hall_free(&hub->halls);
+}
+
+static struct hall **hall_find(struct hub *hub, uint64_t comm)
+{
+	struct hall **at = &hub->halls;
+
+	while (*at && (*at)->comm != comm)
+		at = &(*at)->next;
+	return at;
+}
+
+static struct hall *hall_make(struct hall **at, const struct bootstrap_word *w)
+{
+	struct hall *h = mem_calloc(1, sizeof(*h) + w->parts * sizeof(h->part[0]));
+
+	if (!h)
+		return NULL;
+	h->comm = w->comm;
+	h->parts = w->parts;
+	*at = h;
+	return h;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* What the parts have brought, one behind the other. */
+static unsigned char *hall_pack(const struct hall *h, size_t *size)
+{
+	unsigned char *all;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < h->parts; i++)
+		n += h->part[i].size;
+	if (n > WIRE_WORDS)
+		return NULL;
+	all = mem_calloc(1, MAX_OF(n, 1));
+	*size = n;
+	n = 0;
+	for (uint32_t i = 0; all && i < h->parts; i++) {
+		if (h->part[i].size)
+			memcpy(all + n, h->part[i].data, h->part[i].size);
+		n += h->part[i].size;
+	}
+	return all;
+}
+
+static int hall_open(struct hub *hub, struct hall *h)
+{
+	struct bootstrap_word w = {
+		.comm = h->comm, .epoch = h->epoch, .kind = WORD_OPEN, .parts = h->parts
+	};
+	size_t size;
+	unsigned char *all = hall_pack(h, &size);
+
+	if (!all)
+		return -ENOMEM;
+	h->opened = h->epoch;
+	for (struct member *m = hub->members; m; m = m->next)
+		for (uint32_t i = 0; i < h->parts; i++)
+			if (m->state == MEMBER_READY && h->part[i].id == m->id)
+				conn_send(&m->conn, WIRE_WORD, &w, all, size, -1);
+	mem_free(all);
+	hall_empty(h);
+	return 0;
+}
+
+/* A rank gives up. What is open stays so, and it hears of that; else it will not open any more. */
+static int hall_missed(struct hall *h, struct member *m, uint64_t epoch)
+{
+	struct bootstrap_word w = {
+		.comm = h->comm, .epoch = epoch, .kind = WORD_SHUT, .parts = h->parts
+	};
+	unsigned char *all;
+	size_t size;
+
+	if (h->opened >= epoch)
+		return 0;
+	all = hall_pack(h, &size);
+	if (!all)
+		return -ENOMEM;
+	h->shut = epoch;
+	conn_send(&m->conn, WIRE_WORD, &w, all, size, -1);
+	mem_free(all);
+	return 0;
+}
+
+/* ---- what is said --------------------------------------------------------------------------- */
+
+static int part_keep(struct hall_part *p, const struct wire_message *msg)
+{
+	unsigned char *data = mem_calloc(1, MAX_OF(msg->tail_size, 1));
+
+	if (!data)
+		return -ENOMEM;
+	memcpy(data, msg->tail, msg->tail_size);
+	part_empty(p);
+	p->data = data;
+	p->size = msg->tail_size;
+	return 0;
+}
+
+/* Some of a node's ranks have come, or all. */
+static int hall_come(struct hub *hub, struct hall *h, const struct member *m,
+	const struct wire_message *msg)
+{
+	const struct bootstrap_word *w = &msg->u.word;
+	struct hall_part *p = &h->part[w->part];
+
+	if (w->epoch > h->epoch) {
+		hall_empty(h);
+		h->epoch = w->epoch;
+	}
+	if (w->epoch != h->epoch || h->opened >= w->epoch || p->come)
+		return 0;
+	if (part_keep(p, msg))
+		return -ENOMEM;
+	if (w->kind == WORD_SOME)
+		return 0;
+	p->come = true;
+	p->id = m->id;
+	h->come++;
+	return h->come == h->parts && h->shut != h->epoch ? hall_open(hub, h) : 0;
+}
+
+static void pass_on(struct hub *hub, const struct member *from, const struct wire_message *msg)
+{
+	for (struct member *m = hub->members; m; m = m->next)
+		if (m != from && m->state == MEMBER_READY)
+			conn_send(&m->conn, WIRE_WORD, &msg->u.word, msg->tail, msg->tail_size, -1);
+}
+
+static void hall_left(struct hub *hub, const struct bootstrap_word *w)
+{
+	struct hall **at = hall_find(hub, w->comm);
+
+	if (*at && ++(*at)->left == w->parts)
+		hall_free(at);
+}
+
+int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
+{
+	const struct bootstrap_word *w = &msg->u.word;
+	struct hall **at = hall_find(hub, w->comm), *h;
+
+	switch (w->kind) {
+	case WORD_BREAK:
+		pass_on(hub, m, msg);
+		return 0;
+	case WORD_LEAVE:
+		hall_left(hub, w);
+		return 0;
+	case WORD_COME:
+	case WORD_SOME:
+	case WORD_MISS:
+		h = *at ? *at : hall_make(at, w);
+		if (!h)
+			return -ENOMEM;
+		if (h->parts != w->parts)
+			return 0; /* not what any process of ours says */
+		return w->kind == WORD_MISS ? hall_missed(h, m, w->epoch)
+					    : hall_come(hub, h, m, msg);
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* The hub, for the files that implement it. */
+#ifndef SPMT_BOOTSTRAP_HUB_STATE_H
+#define SPMT_BOOTSTRAP_HUB_STATE_H
+
+#include "connection.h"
+#include "hub.h"
+
+enum member_state {
+	MEMBER_STRANGER, /* has been sent a challenge */
+	MEMBER_READY,
+	MEMBER_GUEST, /* proved the secret, but is of another shape: may break the world or leave */
+	MEMBER_GONE   /* to be taken off the list */
+};
+
+struct member {
+	struct member *next;
+	struct conn conn;
+	enum member_state state;
+	bool died;
+	uint32_t id;
+	uint32_t round; /* exchanges it has sent */
+	int nranks, process;
+	int rank;	  /* that it brings, by its socket's name; -1: none was said */
+	int64_t deadline; /* of a stranger */
+	struct wire_challenge challenge;
+};
+
+struct hub {
+	const struct bootstrap_config *config;
+	struct meeting listeners;
+	int control;
+	struct member *members; /* newest first */
+	uint32_t next_id;
+	size_t nmembers;
+	int npresent;
+	bool complete, remote;
+	int strangers; /* most there may be */
+	int64_t pause; /* do not accept before */
+	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
+	int listen_slot, tcp_slot;
+	struct cause cause; /* its code is negative: broken */
+	int64_t *owner;	    /* by rank: a member's id, -1: nobody's */
+	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
+	unsigned char *blobs;
+	struct hall *halls; /* hall.c: of comms over several nodes */
+	int64_t ping;	    /* when to send the next ones */
+};
+
+/* A member's word of a comm's meeting. -ENOMEM: it cannot be kept. */
+int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
+void halls_drop(struct hub *hub);
+
+#endif

@@ -79,7 +79,7 @@ static int exchange_round(spmt_comm *comm, int rank, int processes, const struct
 {
 	struct world *w = comm->world;
 	int32_t mine = rank;
-	int rc = bootstrap_exchange(w->boot, &mine, sizeof(mine),
+	int rc = bootstrap_exchange(gather_neighbours(w), &mine, sizeof(mine),
 		rank < 0 ? -1 : w->slots[rank].offered_fd, round->ranks, round->got,
 		comm_timeout(comm));
 
@@ -101,15 +101,25 @@ static bool exchanges(const spmt_comm *comm)
 	return gather_nth(comm, 0) == comm->rank;
 }
 
+/* The processes of this node; 0: there is no other. */
+static int neighbours(const spmt_comm *comm)
+{
+	const struct bootstrap *boot = gather_neighbours(comm->world);
+	int self;
+
+	return boot ? bootstrap_processes(boot, &self) : 0;
+}
+
 static int round_make(const spmt_comm *comm, struct fd_round *round)
 {
-	int self, processes = bootstrap_processes(comm->world->boot, &self);
+	int processes;
 
 	if (!exchanges(comm))
 		return 0;
+	processes = neighbours(comm);
 	round->ranks = mem_calloc((size_t)processes, sizeof(*round->ranks));
 	round->got = mem_calloc((size_t)processes, sizeof(*round->got));
-	if (round->ranks && round->got)
+	if (!processes || (round->ranks && round->got))
 		return 0;
 	return fail_call(-ENOMEM, "spmt_register", "rank %d: out of memory for %d processes",
 		comm->rank, processes);
@@ -117,9 +127,9 @@ static int round_make(const spmt_comm *comm, struct fd_round *round)
 
 static int exchange(spmt_comm *comm, const struct fd_round *round)
 {
-	int self, processes = bootstrap_processes(comm->world->boot, &self), rc = 0;
+	int processes = neighbours(comm), rc = 0;
 
-	for (int i = 0, n = gather_rounds(comm); exchanges(comm) && i < n && !rc; i++)
+	for (int i = 0, n = gather_rounds(comm); processes && exchanges(comm) && i < n && !rc; i++)
 		rc = exchange_round(comm, gather_nth(comm, i), processes, round);
 	return rc;
 }
@@ -130,7 +140,8 @@ static void map_one(spmt_comm *comm, int pe, struct share *s)
 {
 	struct status_saved saved;
 
-	if (s->export.kind == DEVICE_EXPORT_NONE || comm_is_local(comm, pe))
+	if (s->export.kind == DEVICE_EXPORT_NONE || comm_is_local(comm, pe) ||
+		!meet_is_near(comm, pe))
 		return;
 	status_save(&saved);
 	if (comm->backend->ipc->import_memory(comm->dev, &s->export,

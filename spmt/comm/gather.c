@@ -120,6 +120,16 @@ static void on_broken(void *ctx, const struct cause *cause)
 	world_break_here(ctx, cause);
 }
 
+static void on_word(
+	void *ctx, const struct bootstrap_word *word, const void *data, size_t size)
+{
+	struct world *w = ctx;
+	const struct meeting_apart *apart = atomic_load(&w->meeting)->apart;
+
+	if (apart && apart->heard)
+		apart->heard(w, word, data, size);
+}
+
 /* met: as bootstrap_open(). */
 static void post(const struct uid *uid, int nranks, int code, struct meeting *met)
 {
@@ -162,6 +172,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 		.blob_size = sizeof(struct rank_info),
 		.control_size = control_world_size(w->nranks),
 		.broken = on_broken,
+		.heard = on_word,
 		.ctx = w,
 	};
 	struct bootstrap *boot;
@@ -214,61 +225,61 @@ int gather_begin(spmt_comm *comm)
 	return rc;
 }
 
-static void adopt_control(struct world *w, struct control *control)
+void world_adopt(struct world *w, struct control *control)
 {
 	control_begin(control, w->nranks, world_label(w));
 	atomic_store(&w->local->mark.moved, 1);
 	atomic_store_explicit(&w->control, control, memory_order_release);
 }
 
-/* The first rank of this process that learns that all are there takes over what they published. */
-static void adopt_world(
-	struct world *w, const void *blobs, const int *process, struct control *control)
+/* Nodes are numbered by the first of their ranks. Ranks that have found each other over TCP are on two, whatever they say. NULL with
+   rc 0: there is one alone. */
+static int nodes_number(
+	const struct world *w, const struct bootstrap *boot, const struct rank_info *infos, int **out)
 {
+	int *node = mem_calloc((size_t)w->nranks, sizeof(*node)), nodes = 0;
+
+	if (!node)
+		return fail_call(-ENOMEM, "spmt_init", "out of memory for a world of %d ranks",
+			w->nranks);
+	for (int r = 0; r < w->nranks; r++) {
+		int first = 0;
+
+		while (first < r &&
+			(bootstrap_apart(boot, first, r) ||
+				memcmp(infos[first].host, infos[r].host, sizeof(infos[r].host)) != 0))
+			first++;
+		node[r] = first;
+		nodes += first == r;
+	}
+	if (nodes > 1) {
+		*out = node;
+		return 0;
+	}
+	mem_free(node);
+	*out = NULL;
+	return 0;
+}
+
+/* The first rank of this process that learns that all are there takes over what they published. Of several nodes each gets a
+   control block of its own, or, while it has none, each process. */
+static int adopt_world(struct world *w, const struct bootstrap *boot, const void *blobs,
+	const int *process, struct control *control)
+{
+	int rc = 0;
+
 	pthread_mutex_lock(&w->lock);
-	if (!w->process) {
+	if (!w->process)
+		rc = nodes_number(w, boot, blobs, &w->node);
+	if (!w->process && !rc) {
 		memcpy(w->infos, blobs, (size_t)w->nranks * sizeof(*w->infos));
 		w->process = process;
 		tsan_elsewhere();
-		if (!atomic_load(&w->meeting)->apart)
-			adopt_control(w, control);
+		if (!w->node && !atomic_load(&w->meeting)->apart)
+			world_adopt(w, control);
 	}
 	pthread_mutex_unlock(&w->lock);
-}
-
-/* What a rank knows before it has adopted anything. */
-struct view_of_nodes {
-	const spmt_comm *comm;
-	const struct bootstrap *boot;
-	const struct rank_info *infos;
-};
-
-static bool is_on_another_node(const void *ctx, int rank)
-{
-	const struct view_of_nodes *v = ctx;
-	const struct rank_info *me = &v->infos[v->comm->rank], *other = &v->infos[rank];
-
-	return bootstrap_apart(v->boot, v->comm->rank, rank) ||
-		memcmp(me->host, other->host, sizeof(me->host)) != 0;
-}
-
-/* Ranks of two nodes have no memory to meet in. Each rank finds this out alone, and none waits
-   for another. */
-static int nodes_check(const spmt_comm *comm, const struct bootstrap *boot, const void *blobs)
-{
-	const struct view_of_nodes v = { comm, boot, blobs };
-	char sentence[STATUS_SENTENCE];
-	int n = 0;
-
-	for (int r = 0; r < comm->nranks; r++)
-		n += is_on_another_node(&v, r);
-	if (!n)
-		return 0;
-	snprintf(sentence, sizeof(sentence),
-		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) is not in this build:",
-		comm->rank, n, comm->nranks);
-	say_ranks(sentence, sizeof(sentence), comm->nranks, is_on_another_node, &v);
-	return fail_with_call(-EHOSTUNREACH, "spmt_init", sentence);
+	return rc;
 }
 
 static int gather_processes(spmt_comm *comm)
@@ -296,29 +307,32 @@ static int gather_processes(spmt_comm *comm)
 			bootstrap_spread(boot, POST_MS);
 		return rc;
 	}
-	rc = nodes_check(comm, boot, blobs);
+	rc = adopt_world(w, boot, blobs, process, control);
 	if (rc) {
-		struct cause cause;
-
-		cause_last(&cause, rc);
-		world_break_here(w, &cause);
+		comm_break_last(comm, rc);
 		return rc;
 	}
-	adopt_world(w, blobs, process, control);
-	comm->control = atomic_load_explicit(&w->control, memory_order_acquire);
-	waits_join(comm);
+	comm_settle(comm);
 	return 0;
+}
+
+void comm_settle(spmt_comm *comm)
+{
+	comm->control = atomic_load_explicit(&comm->world->control, memory_order_acquire);
+	waits_join(comm);
 }
 
 int gather(spmt_comm *comm)
 {
-	int rc = atomic_load_explicit(&comm->world->boot, memory_order_acquire)
+	return atomic_load_explicit(&comm->world->boot, memory_order_acquire)
 		? gather_processes(comm)
 		: 0;
+}
 
-	if (rc)
-		return rc;
-	rc = comm_failed(comm, "spmt_init", meet_open(comm));
+int gather_meet(spmt_comm *comm)
+{
+	int rc = comm_failed(comm, "spmt_init", meet_open(comm));
+
 	if (rc)
 		comm_break_last(comm, rc);
 	return rc;
@@ -423,53 +437,118 @@ static void offer_keep(struct world *w, const struct heap_offer *offer, int fd)
 		(struct ipc_memory){ .piece = offer->piece, .fd = fd, .known = true, .buffer = -1 };
 }
 
-static int offer_round(spmt_comm *comm, int i, int processes, struct heap_offer *offers, int *fds)
+/* A round among the processes that boot connects. */
+struct offer_round {
+	struct bootstrap *boot;
+	int processes;
+	bool memory; /* they share a node: heaps are named as well */
+	struct heap_offer *offers;
+	int *fds;
+};
+
+static int offer_round(spmt_comm *comm, int i, const struct offer_round *round)
 {
 	struct world *w = comm->world;
-	struct heap_offer mine = { .rank = -1 };
-	int fd, rc = offer_make(w, gather_nth(comm, i), &mine, &fd);
+	struct heap_offer mine = { .rank = gather_nth(comm, i) };
+	int fd = -1, rc = round->memory ? offer_make(w, mine.rank, &mine, &fd) : 0;
 
+	if (mine.rank >= 0)
+		mine.info = w->infos[mine.rank];
 	if (!rc)
-		rc = bootstrap_exchange(
-			w->boot, &mine, sizeof(mine), fd, offers, fds, comm_timeout(comm));
-	for (int p = 0; !rc && p < processes; p++)
-		offer_keep(w, &offers[p], fds[p]);
+		rc = bootstrap_exchange(round->boot, &mine, sizeof(mine), fd, round->offers,
+			round->fds, comm_timeout(comm));
+	for (int p = 0; !rc && p < round->processes; p++) {
+		int rank = round->offers[p].rank;
+
+		if (round->memory)
+			offer_keep(w, &round->offers[p], round->fds[p]);
+		else if (rank >= 0 && rank < w->nranks && rank != mine.rank)
+			w->infos[rank] = round->offers[p].info;
+	}
+	return rc;
+}
+
+static int offer_rounds(spmt_comm *comm, struct bootstrap *boot, bool memory)
+{
+	struct offer_round round = { .boot = boot, .memory = memory };
+	int self, rc = 0;
+
+	round.processes = bootstrap_processes(boot, &self);
+	round.offers = mem_calloc((size_t)round.processes, sizeof(*round.offers));
+	round.fds = mem_calloc((size_t)round.processes, sizeof(*round.fds));
+	if (!round.offers || !round.fds)
+		rc = fail_call(-ENOMEM, "spmt_init",
+			"rank %d: out of memory for the heaps of %d processes", comm->rank,
+			round.processes);
+	for (int i = 0, n = gather_rounds(comm); i < n && !rc; i++)
+		rc = offer_round(comm, i, &round);
+	mem_free(round.offers);
+	mem_free(round.fds);
 	return rc;
 }
 
 int gather_memory(spmt_comm *comm)
 {
 	struct world *w = comm->world;
-	int self, processes = bootstrap_processes(w->boot, &self), rc = 0;
-	struct heap_offer *offers;
-	int *fds;
+	int rc = 0;
 
 	if (gather_nth(comm, 0) != comm->rank)
 		return 0;
-	offers = mem_calloc((size_t)processes, sizeof(*offers));
-	fds = mem_calloc((size_t)processes, sizeof(*fds));
 	w->memory = mem_calloc((size_t)w->nranks, sizeof(*w->memory));
-	if (!offers || !fds || !w->memory)
-		rc = fail_call(-ENOMEM, "spmt_init",
-			"rank %d: out of memory for the heaps of %d processes", comm->rank,
-			processes);
-	for (int r = 0; w->memory && r < w->nranks; r++)
+	if (!w->memory)
+		return fail_call(-ENOMEM, "spmt_init",
+			"rank %d: out of memory for the heaps of %d ranks", comm->rank, w->nranks);
+	for (int r = 0; r < w->nranks; r++)
 		w->memory[r].buffer = -1;
-	for (int i = 0, n = gather_rounds(comm); i < n && !rc; i++)
-		rc = offer_round(comm, i, processes, offers, fds);
-	mem_free(offers);
-	mem_free(fds);
-	return rc;
+	if (!w->node)
+		return offer_rounds(comm, w->boot, true);
+	rc = offer_rounds(comm, w->boot, false);
+	return rc || !w->node_boot ? rc : offer_rounds(comm, w->node_boot, true);
+}
+
+struct bootstrap *gather_neighbours(const struct world *w)
+{
+	return w->node ? w->node_boot : atomic_load(&w->boot);
+}
+
+static bool is_first_of_process(const struct world *w, int rank)
+{
+	for (int r = 0; r < rank; r++)
+		if (w->process[r] == w->process[rank])
+			return false;
+	return true;
+}
+
+bool comm_is_alive(const spmt_comm *comm, int rank)
+{
+	const struct world *w = comm->world;
+	struct bootstrap *boot = gather_neighbours(w);
+	int home = w->process ? w->process[comm_world_rank(comm, rank)] : 0, before = 0;
+
+	if (!boot)
+		return true;
+	if (!w->node)
+		return bootstrap_is_alive(boot, home);
+	for (int r = 0; r < w->nranks; r++)
+		if (w->node[r] == w->node[comm_world_rank(comm, rank)] && w->process[r] < home &&
+			is_first_of_process(w, r))
+			before++;
+	return bootstrap_is_alive(boot, w->node_process[before]);
 }
 
 void gather_close(struct world *w)
 {
 	bootstrap_close(w->boot);
+	bootstrap_close(w->node_boot);
 	for (int r = 0; w->memory && r < w->nranks; r++)
 		if (w->memory[r].known)
 			close_fd(w->memory[r].fd);
 	mem_free(w->memory);
 	w->boot = NULL;
+	mem_free(w->node);
+	w->node_boot = NULL;
+	w->node_process = NULL;
+	w->node = NULL;
 	w->memory = NULL;
 	w->process = NULL;
 }

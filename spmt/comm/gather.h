@@ -6,6 +6,8 @@
 #include "include/spmt.h"
 #include "src/base/base.h"
 
+struct bootstrap;
+struct control;
 struct uid;
 struct world;
 
@@ -18,11 +20,18 @@ enum { RANKS_MOST = 1 << 15 };
  */
 int gather_begin(spmt_comm *comm);
 /*
- * Until every rank of the world has told who it is: then comm->control is what the ranks meet on, and
- * what each had in world->infos is everywhere, within this process after their next meeting. A missing
+ * Until every rank of the world has told who it is: then comm->control is what the ranks meet on, unless they are on several nodes,
+ * and what each had in world->infos is everywhere, within this process after their next meeting. A missing
  * rank is named at the deadline, in all processes.
  */
 int gather(spmt_comm *comm);
+/* After it: from here on they can meet. */
+int gather_meet(spmt_comm *comm);
+
+/* The control block on which this process's ranks meet; under the world's lock, once, before any rank has settled. */
+void world_adopt(struct world *w, struct control *control);
+/* A rank takes what its world has adopted. */
+void comm_settle(spmt_comm *comm);
 /* A rank has failed between the two, and its world is broken: gives others a moment to hear of
    it. */
 void gather_give_up(const spmt_comm *comm);
@@ -33,7 +42,7 @@ bool comm_is_local(const spmt_comm *comm, int rank);
 /* Whether some rank lives in another process. Known once gathered. */
 bool comm_spans_processes(const spmt_comm *comm);
 
-/* Exchanges what names the heaps among processes: world->memory. By one rank of each process, the
+/* Exchanges what ranks say of themselves now, and, on a node, what names the heaps among its processes: world->memory. By one rank of each process, the
    others return at once; follows a meeting and is followed by one. */
 int gather_memory(spmt_comm *comm);
 
@@ -41,6 +50,11 @@ int gather_memory(spmt_comm *comm);
    many rounds as the largest process has ranks. */
 int gather_nth(const spmt_comm *comm, int i);
 int gather_rounds(const spmt_comm *comm);
+
+/* The bootstrap of the processes of this node, through which descriptors pass; NULL: there is one alone. */
+struct bootstrap *gather_neighbours(const struct world *w);
+/* Whether the process of a rank of this node still takes part, as bootstrap_is_alive(). */
+bool comm_is_alive(const spmt_comm *comm, int rank);
 
 /* Called with the world's last rank of this process. The world may never have gathered. */
 void gather_close(struct world *world);

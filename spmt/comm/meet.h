@@ -7,6 +7,8 @@
 #include "spmt/control/meeting.h"
 #include "src/base/status.h"
 
+struct control;
+
 enum meet_op {
 	MEET_INIT = 1,
 	MEET_OPENED,
@@ -53,5 +55,19 @@ const char *meet_name(uint32_t op);
 enum meet_verdict meet_judge(const struct brought *all, int nranks);
 /* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves. */
 void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause);
+
+/* The gate of a control block (meet_shared.c), for a row whose ranks share memory in part. This rank comes; true: it is the last
+   of the n that have the block. */
+bool gate_arrive(spmt_comm *comm, const struct meet_record *mine, int n);
+/* All ranks have come, and their rows are filled: decides the meeting and lets everybody through. Any thread. */
+void gate_open(struct control *control, int nranks, uint64_t epoch);
+struct gate_hooks {
+	/* Now and then while a rank sleeps at the gate. */
+	void (*look)(spmt_comm *comm);
+	/* Its deadline has passed. Returns once the gate is open, or no other node goes through any more. */
+	void (*give_up)(spmt_comm *comm);
+};
+/* hooks: NULL: none. As the operation wait. */
+int64_t gate_wait(spmt_comm *comm, const struct gate_hooks *hooks);
 
 #endif

@@ -64,7 +64,8 @@ static void give_up(spmt_comm *comm, int64_t waited_ns)
 }
 
 /* Sleeps until the gate moves from `open` or the deadline. */
-static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
+static void gate_sleep(
+	spmt_comm *comm, uint64_t open, int64_t begin, const struct gate_hooks *hooks)
 {
 	struct control *control = comm->control;
 	int64_t limit = comm_timeout(comm);
@@ -75,6 +76,8 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 		int64_t left = limit < 0 ? -1 : limit * 1000000 - waited;
 
 		if (limit >= 0 && left <= 0) {
+			if (hooks)
+				hooks->give_up(comm);
 			give_up(comm, waited);
 			break;
 		}
@@ -86,6 +89,11 @@ static void gate_sleep(spmt_comm *comm, uint64_t open, int64_t begin)
 		if (!comm_cpu_access(comm)) {
 			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
 			comm_look(comm);
+		}
+		if (hooks) {
+			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
+			if (waited > GATE_LOOK_NS)
+				hooks->look(comm);
 		}
 		futex_sleep(control_gate_word(control), (uint32_t)open, left);
 	}
@@ -142,7 +150,7 @@ static void gate_yield(const spmt_comm *comm, const _Atomic uint64_t *gate, uint
 
 /* Until the gate opens: spins where the ranks fit the CPUs, yields, then sleeps.
    Returns ns waited, roughly. */
-static int64_t gate_wait(spmt_comm *comm)
+int64_t gate_wait(spmt_comm *comm, const struct gate_hooks *hooks)
 {
 	_Atomic uint64_t *gate = &comm->control->gate;
 	uint64_t open = 2 * (comm->epoch - 1);
@@ -159,11 +167,11 @@ static int64_t gate_wait(spmt_comm *comm)
 		begin = process_now();
 	gate_yield(comm, gate, open);
 	if (atomic_load_explicit(gate, memory_order_acquire) == open)
-		gate_sleep(comm, open, begin);
+		gate_sleep(comm, open, begin, hooks);
 	return process_now() - begin;
 }
 
-static void gate_open(struct control *control, int nranks, uint64_t epoch)
+void gate_open(struct control *control, int nranks, uint64_t epoch)
 {
 	const struct brought all = brought_to(control, epoch);
 	uint64_t open = 2 * (epoch - 1);
@@ -185,7 +193,7 @@ static void gate_passed(const struct control *control, int nranks)
 
 /* ---- the row ------------------------------------------------------------------------------- */
 
-static bool shared_bring(spmt_comm *comm, const struct meet_record *mine)
+bool gate_arrive(spmt_comm *comm, const struct meet_record *mine, int n)
 {
 	struct control *control = comm->control;
 	struct control_row *row = own_cell(comm);
@@ -195,10 +203,20 @@ static bool shared_bring(spmt_comm *comm, const struct meet_record *mine)
 	spin_seen(comm);
 	tsan_release(&control->verdict[epoch & 1]);
 	atomic_store_explicit(&row->arrived, epoch, memory_order_release);
-	if (atomic_fetch_add(&control->arrived, 1) + 1 != epoch * (uint64_t)comm->nranks)
+	return atomic_fetch_add(&control->arrived, 1) + 1 == epoch * (uint64_t)n;
+}
+
+static bool shared_bring(spmt_comm *comm, const struct meet_record *mine)
+{
+	if (!gate_arrive(comm, mine, comm->nranks))
 		return false;
-	gate_open(control, comm->nranks, epoch);
+	gate_open(comm->control, comm->nranks, comm->epoch);
 	return true;
+}
+
+static int64_t shared_wait(spmt_comm *comm)
+{
+	return gate_wait(comm, NULL);
 }
 
 static enum meet_verdict shared_verdict(const spmt_comm *comm)
@@ -219,7 +237,7 @@ const struct meeting_ops meeting_shared = {
 	.name = "shared memory",
 	.attach = shared_attach,
 	.bring = shared_bring,
-	.wait = gate_wait,
+	.wait = shared_wait,
 	.verdict = shared_verdict,
 	.has_come = shared_has_come,
 	.brought = shared_brought,

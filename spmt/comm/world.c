@@ -80,6 +80,7 @@ static void world_empty(struct world *w)
 	atomic_store(&w->control, NULL);
 	atomic_store(&w->gathering, 0);
 	atomic_store(&w->made, false);
+	atomic_store(&w->node_state, 0);
 	w->arrived = 0;
 	w->slots = NULL;
 	w->infos = NULL;
@@ -330,6 +331,20 @@ static void break_everywhere(struct world *world, int rank, const struct cause *
 void world_break(struct world *world, const struct cause *cause)
 {
 	break_everywhere(world, -1, cause);
+}
+
+void world_break_part(struct world *w, uint64_t id, const struct cause *cause)
+{
+	pthread_mutex_lock(&w->lock);
+	for (spmt_comm *c = w->comms; c; c = c->next_here) {
+		if (!c->parent || c->id != id)
+			continue;
+		if (control_break(c->control, cause))
+			report_part_broken(c, cause);
+		comm_stop(c);
+		wake_sleepers(&atomic_load(&w->control)->rows[comm_world_rank(c, c->rank)].wake_counter);
+	}
+	pthread_mutex_unlock(&w->lock);
 }
 
 void comm_break_last(spmt_comm *comm, int code)

@@ -72,6 +72,10 @@ struct world {
 	struct meeting met;		  /* guarded by lock; not yet of a bootstrap */
 	_Atomic(struct bootstrap *) boot; /* NULL: all ranks are in this process */
 	const int *process;		  /* by rank, likewise; equal numbers share a process */
+	int *node; /* by rank, NULL: one node; equal numbers share one. Written once, under lock */
+	_Atomic uint32_t node_state;   /* of what follows: enum node_state */
+	struct bootstrap *node_boot;   /* of this node's processes; NULL: it has one alone */
+	const int *node_process; /* by the order of this node's processes: their numbers there */
 	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
 
 	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
@@ -117,6 +121,8 @@ void world_post_failure(const struct uid *uid, int code);
 void world_break(struct world *world, const struct cause *cause);
 /* Breaks it in this process only: for what other processes have reported. */
 void world_break_here(struct world *world, const struct cause *cause);
+/* A comm that has been split from it and whose id this is: breaks for its ranks in this process. */
+void world_break_part(struct world *world, uint64_t id, const struct cause *cause);
 
 /* Breaks the world of a world's comm, and with it all comms split from it; a split comm breaks
    for its ranks alone. Any thread while comm cannot end. */

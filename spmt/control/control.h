@@ -34,6 +34,9 @@ struct control {
 	_Atomic uint32_t verdict[2]; /* by parity: enum meet_verdict */
 	_Atomic uint32_t gate_sleepers;
 	_Atomic uint32_t gone; /* split: ranks that have ended their comm */
+	/* Ranks on several nodes, each of which has such a block: how many arrivals here the others have been told of, and the last
+	   meeting that is known not to open. */
+	_Atomic uint64_t told, shut;
 	uint32_t nranks;       /* for readers from outside (waits.h) alone */
 	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t decided;

@@ -15,7 +15,9 @@
 
 #include "include/spmt.h"
 
+struct bootstrap_word;
 struct cause;
+struct world;
 
 /* What a rank brings to a meeting. All of op and key must be equal on all ranks; a status that
    is not 0 fails the meeting. */
@@ -36,7 +38,7 @@ struct brought {
 	size_t stride;
 };
 
-/* For a row that meets by other means than the comm's control block, of which each process then has its own. */
+/* For a row that meets by other means than one control block of the comm, of which each process or each node then has its own. */
 struct meeting_apart {
 	/* From here on the comm can meet; comm->control is known. By the rank's own thread, which the others do not wait for: it
 	   may reach out to them, not wait for them to answer. Owns comm->meeting_state from success to close. A failure, with its
@@ -47,6 +49,9 @@ struct meeting_apart {
 	/* The comm is broken in this process: the other ranks' waits in a meeting are to end, and their processes to hear of it
 	   by comm_break. Any thread, under the world's lock, perhaps more than once: it does not block. */
 	void (*broke)(spmt_comm *comm, const struct cause *cause);
+	/* NULL: it hears nothing. A word from the hub of the world (bootstrap.h), by the bootstrap's thread. */
+	void (*heard)(struct world *world, const struct bootstrap_word *word, const void *data,
+		size_t size);
 };
 
 struct meeting_ops {
@@ -72,7 +77,7 @@ struct meeting_ops {
 	struct brought (*brought)(const spmt_comm *comm);
 };
 
-extern const struct meeting_ops meeting_shared;
+extern const struct meeting_ops meeting_shared, meeting_nodes;
 
 /* Begins and ends the comm's meetings, by its world's row. Close takes one that was never opened. */
 int meet_open(spmt_comm *comm);

@@ -13,6 +13,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/report.h"
 #include "spmt/job/launch.h"
+#include "spmt/nodes/nodes.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -347,6 +348,10 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	}
 	record.key[1] = backend_index(comm->backend);
 	rc = gather(comm);
+	if (!rc)
+		rc = nodes_settle(comm);
+	if (!rc)
+		rc = gather_meet(comm);
 	if (!rc)
 		rc = meet(comm, &record);
 	if (!rc) {

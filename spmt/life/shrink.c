@@ -14,6 +14,7 @@
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/waits.h"
 #include "src/base/futex.h"
@@ -41,11 +42,7 @@ static uint32_t decided_round(uint64_t decided)
 /* True if it will not come, or has come and died. */
 static bool is_gone(const spmt_comm *comm, int pe)
 {
-	struct world *w = comm->world;
-	struct bootstrap *boot = atomic_load(&w->boot);
-
-	return atomic_load(&comm->control->rows[pe].left) ||
-		(boot && !bootstrap_is_alive(boot, w->process[comm_world_rank(comm, pe)]));
+	return atomic_load(&comm->control->rows[pe].left) || !comm_is_alive(comm, pe);
 }
 
 /* Collects those who have come and live; returns how many may still come. */
@@ -179,7 +176,7 @@ static int leave_out(spmt_comm *comm)
    own votes or those of others there. */
 static int intact(const spmt_comm *comm)
 {
-	struct bootstrap *boot = atomic_load(&comm->world->boot);
+	struct bootstrap *boot = gather_neighbours(comm->world);
 	struct cause cause;
 
 	if (control_state(comm->control, &cause) == CONTROL_BROKEN &&

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Meeting on several nodes: the ranks of a node come to the gate of their control block as they would alone. The last of them says
+ * to the hub what all have brought; the hub decides. What the other nodes have brought comes back by the bootstrap's thread, which
+ * fills their rows of the block and opens the gate. So a rank waits as in shared memory, and a meeting is two messages a node.
+ *
+ * A rank whose deadline passes asks the hub first: what is open there is open for all, else it shuts, and the answer tells who has
+ * come elsewhere.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "nodes.h"
+#include "spmt/bootstrap/bootstrap.h"
+#include "spmt/comm/broken.h"
+#include "spmt/comm/comm.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+
+#define ANSWER_NS (2 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
+#define ANSWER_LOOK_NS 500000
+
+/* What a rank has brought, or so many with nothing attached that have brought the same; `size` bytes attached follow. */
+struct word_entry {
+	uint32_t rank, count, size, zero;
+	struct meet_record record;
+};
+
+static struct nodes *nodes_of(const spmt_comm *comm)
+{
+	return comm->meeting_state;
+}
+
+/* ---- what this node's ranks have brought ------------------------------------------------------ */
+
+struct packing {
+	unsigned char *bytes; /* NULL: is only measured */
+	size_t used;
+	struct word_entry last; /* not yet in bytes; count 0: none */
+};
+
+static void pack_flush(struct packing *p)
+{
+	if (!p->last.count)
+		return;
+	if (p->bytes)
+		memcpy(p->bytes + p->used, &p->last, sizeof(p->last));
+	p->used += sizeof(p->last);
+	p->last.count = 0;
+}
+
+static void pack_rank(struct packing *p, const struct control_row *row, int rank, uint64_t epoch)
+{
+	const struct meet_record *record = &row->record[epoch & 1];
+	uint32_t size = MIN_OF(atomic_load(&row->attached[epoch & 1]), STATUS_SENTENCE);
+
+	if (!size && p->last.count && !p->last.size &&
+		p->last.rank + p->last.count == (uint32_t)rank &&
+		!memcmp(&p->last.record, record, sizeof(*record))) {
+		p->last.count++;
+		return;
+	}
+	pack_flush(p);
+	p->last = (struct word_entry){ (uint32_t)rank, 1, size, 0, *record };
+	if (!size)
+		return;
+	pack_flush(p);
+	if (p->bytes)
+		memcpy(p->bytes + p->used, row->sentence[epoch & 1], size);
+	p->used += size;
+}
+
+static void pack_all(const spmt_comm *comm, struct packing *p)
+{
+	for (int r = 0; r < comm->nranks; r++) {
+		const struct control_row *row = &comm->control->rows[r];
+
+		if (meet_is_near(comm, r) && atomic_load(&row->arrived) >= comm->epoch)
+			pack_rank(p, row, r, comm->epoch);
+	}
+	pack_flush(p);
+}
+
+static int word_say(const spmt_comm *comm, enum word_kind kind, const void *data, size_t size)
+{
+	const struct nodes *n = nodes_of(comm);
+	const struct bootstrap_word w = { .comm = comm->id,
+		.epoch = comm->epoch,
+		.kind = (uint32_t)kind,
+		.part = (uint32_t)n->mine,
+		.parts = (uint32_t)n->n };
+
+	return bootstrap_say(atomic_load(&comm->world->boot), &w, data, size);
+}
+
+/* Those who come meanwhile may make it longer, so it is not measured first. */
+static int say_brought(const spmt_comm *comm, enum word_kind kind)
+{
+	size_t most = (size_t)nodes_of(comm)->near * (sizeof(struct word_entry) + STATUS_SENTENCE);
+	struct packing p = { .bytes = mem_calloc(1, most) };
+	int rc;
+
+	if (!p.bytes)
+		return fail(-ENOMEM, "out of memory for %zu bytes of a meeting between nodes",
+			most);
+	pack_all(comm, &p);
+	rc = word_say(comm, kind, p.bytes, p.used);
+	mem_free(p.bytes);
+	return rc;
+}
+
+/* ---- what the other nodes' have ---------------------------------------------------------------- */
+
+/* Takes the entry at *at into the rows of ranks of other nodes; false: it cannot be one. */
+static bool entry_take(const spmt_comm *comm, uint64_t epoch, const unsigned char *bytes,
+	size_t size, size_t *at, int *ranks)
+{
+	struct word_entry e;
+
+	if (size - *at < sizeof(e))
+		return false;
+	memcpy(&e, bytes + *at, sizeof(e));
+	*at += sizeof(e);
+	if (e.rank >= (uint32_t)comm->nranks || e.count > (uint32_t)comm->nranks - e.rank ||
+		e.size > STATUS_SENTENCE || e.size > size - *at)
+		return false;
+	for (uint32_t r = e.rank; r < e.rank + e.count; r++) {
+		struct control_row *row = &comm->control->rows[r];
+
+		if (meet_is_near(comm, (int)r))
+			continue;
+		row->record[epoch & 1] = e.record;
+		row->sentence[epoch & 1][0] = '\0';
+		memcpy(row->sentence[epoch & 1], bytes + *at, e.size);
+		atomic_store_explicit(&row->arrived, epoch, memory_order_release);
+		++*ranks;
+	}
+	*at += e.size;
+	return true;
+}
+
+static bool entries_take(const spmt_comm *comm, uint64_t epoch, const void *bytes, size_t size,
+	int *ranks)
+{
+	size_t at = 0;
+
+	*ranks = 0;
+	while (at < size)
+		if (!entry_take(comm, epoch, bytes, size, &at, ranks))
+			return false;
+	return true;
+}
+
+/* This node's ranks have written their rows before they came. */
+static void near_seen(const spmt_comm *comm)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (meet_is_near(comm, r))
+			(void)atomic_load_explicit(
+				&comm->control->rows[r].arrived, memory_order_acquire);
+}
+
+/* Under the world's lock: comm cannot end. True: it contradicts itself. */
+static bool word_take(const spmt_comm *comm, const struct bootstrap_word *w, const void *bytes,
+	size_t size)
+{
+	struct control *control = comm->control;
+	int ranks;
+
+	if (!w->epoch || atomic_load(&control->gate) != 2 * (w->epoch - 1))
+		return false; /* it has ended otherwise */
+	if (!entries_take(comm, w->epoch, bytes, size, &ranks))
+		return true;
+	if (w->kind == WORD_SHUT) {
+		atomic_store(&control->shut, w->epoch);
+		return false;
+	}
+	if (ranks != comm->nranks - nodes_of(comm)->near)
+		return true;
+	near_seen(comm);
+	gate_open(control, comm->nranks, w->epoch);
+	return false;
+}
+
+static void break_heard(
+	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
+{
+	struct cause cause = { .code = w->code, .call = w->call };
+
+	memcpy(cause.sentence, bytes, MIN_OF(size, sizeof(cause.sentence) - 1));
+	world_break_part(world, w->comm, &cause);
+}
+
+static void nodes_heard(
+	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
+{
+	struct cause cause;
+	spmt_comm *c;
+	bool bad;
+
+	if (w->kind == WORD_BREAK) {
+		break_heard(world, w, bytes, size);
+		return;
+	}
+	if (w->kind != WORD_OPEN && w->kind != WORD_SHUT)
+		return;
+	pthread_mutex_lock(&world->lock);
+	c = world->comms;
+	while (c && (c->id != w->comm || !c->meeting))
+		c = c->next_here;
+	bad = c && word_take(c, w, bytes, size);
+	pthread_mutex_unlock(&world->lock);
+	if (!bad)
+		return;
+	cause_set(&cause, -EPROTO, NULL, "a meeting between nodes contradicts itself");
+	world_break(world, &cause);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+/* Tells who has come here so far, once for each. A failure is for the deadline. */
+static void nodes_look(spmt_comm *comm)
+{
+	struct control *control = comm->control;
+	uint64_t there = atomic_load(&control->arrived), told = atomic_load(&control->told);
+
+	if (nodes_of(comm)->n > 1 && there > told &&
+		there < comm->epoch * (uint64_t)nodes_of(comm)->near &&
+		atomic_compare_exchange_strong(&control->told, &told, there)) {
+		struct status_saved saved;
+
+		status_save(&saved);
+		(void)say_brought(comm, WORD_SOME);
+		status_restore(&saved);
+	}
+}
+
+static void nodes_give_up(spmt_comm *comm)
+{
+	const struct timespec slice = { .tv_nsec = ANSWER_LOOK_NS };
+	struct control *control = comm->control;
+	int64_t end = process_now() + ANSWER_NS;
+	struct status_saved saved;
+
+	if (nodes_of(comm)->n < 2)
+		return;
+	status_save(&saved);
+	if (word_say(comm, WORD_MISS, NULL, 0))
+		end = 0;
+	status_restore(&saved);
+	while (atomic_load(&control->gate) == 2 * (comm->epoch - 1) &&
+		atomic_load(&control->shut) < comm->epoch && process_now() < end)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+}
+
+static const struct gate_hooks nodes_hooks = { nodes_look, nodes_give_up };
+
+/* ---- the row ------------------------------------------------------------------------------------ */
+
+static int nodes_open(spmt_comm *comm)
+{
+	struct nodes *n = mem_calloc(1, sizeof(*n));
+
+	if (!n)
+		return fail(-ENOMEM, "rank %d: out of memory to meet other nodes", comm->rank);
+	nodes_count(comm, n);
+	comm->meeting_state = n;
+	return 0;
+}
+
+static void nodes_close(spmt_comm *comm)
+{
+	struct nodes *n = nodes_of(comm);
+	const struct bootstrap_word w = { .comm = comm->id,
+		.kind = WORD_LEAVE,
+		.parts = (uint32_t)comm->nranks };
+	struct status_saved saved;
+
+	status_save(&saved);
+	if (n->n > 1) /* whoever does not hear it has left */
+		(void)bootstrap_say(atomic_load(&comm->world->boot), &w, NULL, 0);
+	status_restore(&saved);
+	comm->meeting_state = NULL;
+	mem_free(n);
+}
+
+/* A world's break goes through the bootstrap, with those of all its parts. */
+static void nodes_broke(spmt_comm *comm, const struct cause *cause)
+{
+	struct bootstrap_word w = {
+		.comm = comm->id, .kind = WORD_BREAK, .code = cause->code, .call = cause->call
+	};
+	const struct control *world = atomic_load(&comm->world->control);
+	size_t n = strnlen(cause->sentence, STATUS_SENTENCE - 1);
+	struct status_saved saved;
+
+	if (!comm->parent || nodes_of(comm)->n < 2 || atomic_load(&world->stop) || !n)
+		return;
+	status_save(&saved);
+	(void)bootstrap_say(atomic_load(&comm->world->boot), &w, cause->sentence, n);
+	status_restore(&saved);
+}
+
+static void nodes_attach(spmt_comm *comm, const void *data, size_t size)
+{
+	meeting_shared.attach(comm, data, size);
+	atomic_store(&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1],
+		(uint32_t)size);
+}
+
+static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
+{
+	struct nodes *n = nodes_of(comm);
+	int rc;
+
+	atomic_store(&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1], 0);
+	if (!gate_arrive(comm, mine, n->near))
+		return false;
+	if (n->n == 1) {
+		gate_open(comm->control, comm->nranks, comm->epoch);
+		return true;
+	}
+	rc = comm_failed(comm, meet_name(mine->op), say_brought(comm, WORD_COME));
+	if (rc)
+		comm_break_last(comm, rc);
+	return false;
+}
+
+static int64_t nodes_wait(spmt_comm *comm)
+{
+	return gate_wait(comm, &nodes_hooks);
+}
+
+static enum meet_verdict nodes_verdict(const spmt_comm *comm)
+{
+	return meeting_shared.verdict(comm);
+}
+
+static bool nodes_has_come(const spmt_comm *comm, int rank)
+{
+	return meeting_shared.has_come(comm, rank);
+}
+
+static struct brought nodes_brought(const spmt_comm *comm)
+{
+	return meeting_shared.brought(comm);
+}
+
+static const struct meeting_apart nodes_apart = {
+	.open = nodes_open,
+	.close = nodes_close,
+	.broke = nodes_broke,
+	.heard = nodes_heard,
+};
+
+const struct meeting_ops meeting_nodes = {
+	.name = "nodes",
+	.apart = &nodes_apart,
+	.attach = nodes_attach,
+	.bring = nodes_bring,
+	.wait = nodes_wait,
+	.verdict = nodes_verdict,
+	.has_come = nodes_has_come,
+	.brought = nodes_brought,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worlds whose ranks live on several nodes. A node is what has a boot id and a network namespace of its own, or is reached over TCP
+ * alone. The ranks of a node meet in shared memory: of their process, where they share one, else of a bootstrap of the node's
+ * processes. Nodes meet by the hub of the world's bootstrap (meet_nodes.c).
+ */
+#ifndef SPMT_NODES_H
+#define SPMT_NODES_H
+
+#include "include/spmt.h"
+
+/*
+ * Between gather() and the first meeting: where the ranks turned out to be on several nodes, gives the world the row by which they
+ * meet and this node its control block. -EHOSTUNREACH: no map reaches some of them; each rank finds that alone, and none waits for
+ * another.
+ */
+int nodes_settle(spmt_comm *comm);
+
+/* Of the nodes that the ranks of comm are on, in the order of their first ranks: how many, which is this rank's, and how many
+   ranks are there. */
+struct nodes {
+	int n, mine, near;
+};
+void nodes_count(const spmt_comm *comm, struct nodes *nodes);
+
+#endif

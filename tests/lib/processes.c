@@ -105,11 +105,19 @@ static const char *child_cycles(struct child *c)
 	return grown;
 }
 
+static int self_number;
+
+int processes_self(void)
+{
+	return self_number;
+}
+
 static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 {
 	const struct rlimit files = { (rlim_t)c->p->files, (rlim_t)c->p->files };
 	const char *bad;
 
+	self_number = c->process;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(98);

@@ -37,6 +37,9 @@ int processes_run(struct processes *p, int (*fn)(int rank, void *arg), void *arg
 /* The same in a world of 16 MiB heaps: init, fn, finalize. Ranks of a process share devices where there are fewer. */
 int processes_world(struct processes *p, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
+/* In a child: which process it is; 0 in the parent. */
+int processes_self(void);
+
 /* Devices for a rank each in the largest process of a layout. */
 int processes_widest(const char *layout);
 #define NEEDS_LAYOUT(layout) NEEDS_DEVICES(processes_widest(layout))

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT */
+#include "parcel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spmt/bootstrap/search.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/device/host/host.h"
+#include "tests/lib/processes.h"
+#include "transports/transport.h"
+
+enum { SLICE_MS = 5 };
+
+enum what { PUT = 1, GET, AMO };
+
+struct request {
+	uint64_t address, n;
+	uint32_t what, zero;
+	struct amo amo;
+};
+
+/* Where a process is to be found: in the directory SPMT_TEST_PARCELS, which other network namespaces see, or by an abstract name. */
+static socklen_t name_of(const unsigned char process[16], struct sockaddr_un *name)
+{
+	const char *dir = getenv("SPMT_TEST_PARCELS");
+	char hex[33];
+
+	for (int i = 0; i < 16; i++)
+		snprintf(hex + 2 * i, 3, "%02x", process[i]);
+	memset(name, 0, sizeof(*name));
+	name->sun_family = AF_UNIX;
+	if (dir)
+		snprintf(name->sun_path, sizeof(name->sun_path), "%.60s/%s", dir, hex);
+	else
+		snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "spmt-parcel-%s", hex);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+		(dir ? strlen(name->sun_path) + 1 : 1 + strlen(name->sun_path + 1)));
+}
+
+/* ---- the owner ------------------------------------------------------------------------------ */
+
+static bool read_all(int fd, void *to, size_t n)
+{
+	char *at = to;
+
+	while (n) {
+		ssize_t got = recv(fd, at, n, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		at += got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool write_all(int fd, const void *from, size_t n)
+{
+	const char *at = from;
+
+	while (n) {
+		ssize_t got = send(fd, at, n, MSG_NOSIGNAL);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		at += got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+/* A small one is one access, as by the CPU. */
+static bool serve_put(int fd, const struct request *r)
+{
+	void *at = (void *)(uintptr_t)r->address;
+	char word[8];
+	uint64_t done = 0;
+
+	if (r->n > sizeof(word))
+		return read_all(fd, at, r->n) && write_all(fd, &done, sizeof(done));
+	if (!read_all(fd, word, r->n))
+		return false;
+	store_bytes(at, word, r->n);
+	return write_all(fd, &done, sizeof(done));
+}
+
+static bool serve(int fd, const struct request *r)
+{
+	void *at = (void *)(uintptr_t)r->address;
+	uint64_t word = 0;
+
+	if (r->what == PUT)
+		return serve_put(fd, r);
+	if (r->what == GET && r->n > sizeof(word))
+		return write_all(fd, at, r->n);
+	if (r->what == GET) {
+		store_bytes(&word, at, r->n);
+		return write_all(fd, &word, r->n);
+	}
+	word = amo_do(at, &r->amo);
+	return write_all(fd, &word, sizeof(word));
+}
+
+static void *serve_all(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	struct request r;
+
+	while (read_all(fd, &r, sizeof(r)) && serve(fd, &r))
+		continue;
+	close(fd);
+	return NULL;
+}
+
+static void *accept_all(void *arg)
+{
+	int listener = (int)(intptr_t)arg;
+
+	for (;;) {
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		pthread_t thread;
+
+		if (fd < 0)
+			continue;
+		if (process_thread(&thread, NULL, serve_all, (void *)(intptr_t)fd))
+			close(fd);
+		else
+			pthread_detach(thread);
+	}
+	return arg;
+}
+
+static void owner_start(void)
+{
+	unsigned char process[16];
+	struct sockaddr_un name;
+	socklen_t size;
+	pthread_t thread;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || process_nonce(process))
+		abort();
+	size = name_of(process, &name);
+	if (bind(fd, (struct sockaddr *)&name, size) || listen(fd, 256) ||
+		process_thread(&thread, NULL, accept_all, (void *)(intptr_t)fd))
+		abort();
+	pthread_detach(thread);
+}
+
+/* ---- simulated nodes ------------------------------------------------------------------------- */
+
+static int node_here(void)
+{
+	const char *nodes = getenv("SPMT_TEST_NODES");
+	int process = processes_self();
+
+	if (!nodes)
+		return process;
+	return process < (int)strlen(nodes) ? nodes[process] - '0' : 0;
+}
+
+int __real_process_host(unsigned char host[16]);
+int __wrap_process_host(unsigned char host[16]);
+void __real_search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank);
+void __wrap_search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank);
+
+static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
+
+/* Asked before a rank tells the others of itself: whoever they write to is there. */
+int __wrap_process_host(unsigned char host[16])
+{
+	int rc = __real_process_host(host);
+
+	pthread_once(&owner_once, owner_start);
+	host[0] = (unsigned char)(host[0] + node_here());
+	return rc;
+}
+
+void __wrap_search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank)
+{
+	__real_search_begin(search, uid, only_tcp || (uid->family && node_here() > 0), rank);
+}
+
+/* ---- the map -------------------------------------------------------------------------------- */
+
+struct peer {
+	uint64_t heap;
+	unsigned char process[16];
+};
+
+static int parcel_attach(
+	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
+{
+	struct peer *p = mem_calloc(1, sizeof(*p));
+
+	(void)backend;
+	(void)dev;
+	if (!p)
+		return fail(-ENOMEM, "rank %d: parcels to rank %d: no memory", link->rank,
+			peer->rank);
+	p->heap = peer->heap_base;
+	memcpy(p->process, peer->process, sizeof(p->process));
+	link->attached = p;
+	link->own = peer->own_base - peer->heap_base;
+	return 0;
+}
+
+static void parcel_detach(struct link *link, const struct backend *backend, int dev)
+{
+	(void)backend;
+	(void)dev;
+	mem_free(link->attached);
+	link->attached = NULL;
+}
+
+const struct map_ops map_rdma = { .name = "rdma",
+	.attach = parcel_attach,
+	.detach = parcel_detach };
+
+/* ---- a mover --------------------------------------------------------------------------------- */
+
+struct sender {
+	pthread_mutex_t lock; /* a stream's thread may move as well */
+	int fd;		      /* -1: not connected; -2: cut short, of no more use */
+};
+
+static struct sender *sender_of(struct mover *m)
+{
+	struct sender *s = m->state;
+
+	if (s)
+		return s;
+	s = mem_calloc(1, sizeof(*s));
+	if (!s) {
+		fail(-ENOMEM, "rank %d: no memory for parcels", m->link->rank);
+		return NULL;
+	}
+	pthread_mutex_init(&s->lock, NULL);
+	s->fd = -1;
+	m->state = s;
+	return s;
+}
+
+static int sender_connect(struct sender *s, const struct link *link)
+{
+	const struct peer *p = link->attached;
+	struct sockaddr_un name;
+	socklen_t size = name_of(p->process, &name);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&name, size)) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
+	s->fd = fd;
+	return 0;
+}
+
+/* Until something can be read: 0, -ETIMEDOUT, -ECANCELED. */
+static int answer_wait(const struct link *link, int fd, bool in_stream)
+{
+	int64_t begin = process_now(), ms = atomic_load(link->timeout_ms);
+	struct pollfd at = { .fd = fd, .events = POLLIN };
+
+	while (poll(&at, 1, SLICE_MS) <= 0) {
+		if (__atomic_load_n(link->stop, __ATOMIC_ACQUIRE))
+			return -ECANCELED;
+		if (!in_stream && ms >= 0 && process_now() - begin >= ms * 1000000)
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static int ask(struct mover *m, const struct request *r, const void *data, void *answer, size_t n,
+	bool in_stream)
+{
+	struct sender *s = m->state;
+	int rc = 0;
+
+	if (s->fd == -1)
+		rc = sender_connect(s, m->link);
+	if (!rc && s->fd < 0)
+		rc = -EPIPE;
+	if (!rc &&
+		(!write_all(s->fd, r, sizeof(*r)) ||
+			(r->what == PUT && !write_all(s->fd, data, r->n))))
+		rc = -EPIPE;
+	if (!rc)
+		rc = answer_wait(m->link, s->fd, in_stream);
+	if (!rc && !read_all(s->fd, answer, n))
+		rc = -EPIPE;
+	if (rc && s->fd >= 0) {
+		close(s->fd);
+		s->fd = -2;
+	}
+	return rc;
+}
+
+static int deliver(struct mover *m, const struct request *r, const void *data, void *answer,
+	size_t n, bool in_stream)
+{
+	struct sender *s = m->state;
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = ask(m, r, data, answer, n, in_stream);
+	pthread_mutex_unlock(&s->lock);
+	if (rc == -ECANCELED || rc == -ETIMEDOUT)
+		return link_wait_failed(m->link, "parcel", rc);
+	return rc ? fail(SPMT_ERR_PEER_DEAD, "rank %d: rank %d takes no parcels (%s)",
+			    m->link->rank, m->link->pe, strerror(-rc))
+		  : 0;
+}
+
+/* In a stream. */
+struct later {
+	struct mover *m;
+	struct request request;
+	const void *from;
+	void *to;
+};
+
+static void deliver_later(void *arg)
+{
+	struct later *l = arg;
+	uint64_t word;
+	int rc = deliver(l->m, &l->request, l->from, l->request.what == GET ? l->to : &word,
+		l->request.what == GET ? l->request.n : sizeof(word), true);
+
+	if (rc)
+		host_stream_blame(rc, "a parcel did not arrive");
+	mem_free(l);
+}
+
+static int move(struct mover *m, const struct request *r, const void *from, void *to,
+	enum move_mode mode, device_stream stream)
+{
+	uint64_t word;
+	struct later *l;
+	int rc;
+
+	if (!sender_of(m))
+		return -ENOMEM;
+	link_count(m->link, MOVER_VERBS, r->what == AMO ? r->amo.size : r->n);
+	if (mode != MOVE_STREAM)
+		return deliver(m, r, from, to ? to : &word,
+			r->what == GET ? r->n : sizeof(word), false);
+	l = mem_calloc(1, sizeof(*l));
+	if (!l)
+		return fail(-ENOMEM, "rank %d: no memory for a parcel", m->link->rank);
+	*l = (struct later){ m, *r, from, to };
+	rc = m->link->backend->call(m->link->dev, stream, deliver_later, l);
+	if (rc)
+		mem_free(l);
+	return rc;
+}
+
+static uint64_t place(const struct mover *m, uint64_t offset)
+{
+	return ((const struct peer *)m->link->attached)->heap + offset;
+}
+
+static int parcel_put(struct mover *m, uint64_t offset, const void *local, size_t n,
+	enum move_mode mode, device_stream stream)
+{
+	const struct request r = { .address = place(m, offset), .n = n, .what = PUT };
+
+	return move(m, &r, local, NULL, mode, stream);
+}
+
+static int parcel_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	const struct request r = { .address = place(m, offset), .n = n, .what = GET };
+
+	return move(m, &r, NULL, local, mode, stream);
+}
+
+static int parcel_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+	device_stream stream)
+{
+	const struct request r = { .address = place(m, offset),
+		.what = AMO,
+		.amo = { .op = op == SPMT_SIGNAL_SET ? SPMT_AMO_SET : SPMT_AMO_ADD,
+			.size = sizeof(value),
+			.operand = value } };
+
+	return move(m, &r, NULL, NULL, stream ? MOVE_STREAM : MOVE_BLOCKING, stream);
+}
+
+static int parcel_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
+{
+	const struct request r = { .address = place(m, offset), .what = AMO, .amo = *amo };
+
+	return move(m, &r, NULL, old, MOVE_BLOCKING, NULL);
+}
+
+static int parcel_order(struct mover *m)
+{
+	(void)m;
+	return 0;
+}
+
+static void parcel_close(struct mover *m)
+{
+	struct sender *s = m->state;
+
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	pthread_mutex_destroy(&s->lock);
+	mem_free(s);
+	m->state = NULL;
+}
+
+const struct mover_ops mover_verbs = {
+	.name = "verbs",
+	.put = parcel_put,
+	.get = parcel_get,
+	.signal = parcel_signal,
+	.atomic = parcel_atomic,
+	.fence = parcel_order,
+	.quiet = parcel_order,
+	.close = parcel_close,
+};

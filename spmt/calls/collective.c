@@ -13,9 +13,11 @@
 #include "spmt/comm/record.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/nodes/far.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
+#include "sync.h"
 #include "view.h"
 
 #define COLL_BLOCKS 32u
@@ -286,6 +288,48 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	return rc;
 }
 
+/* The kinds that movers do. */
+#define COLL_MOVED                                                                      \
+	(1u << COLL_BROADCAST | 1u << COLL_ALL_GATHER | 1u << COLL_ALL_TO_ALL |         \
+		1u << COLL_PERMUTE | 1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE)
+
+/* Where kernels do not reach all peers, movers do it all. */
+static int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in)
+{
+	int rc = in->reserved.captured
+		? fail(SPMT_ERR_UNSUPPORTED,
+			  "rank %d: a collective between nodes cannot be captured into a graph",
+			  comm->rank)
+		: far_queue(comm, call, in->stream);
+
+	in->queued = !rc;
+	return rc;
+}
+
+static int coll_moved(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
+{
+	const struct far_call call = { .what = c->what,
+		.dst = c->dst,
+		.src = c->src,
+		.count = c->count,
+		.size = type_size(c->type),
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.key = call_key(c),
+		.moves = c->moves };
+
+	return coll_far(comm, &call, in);
+}
+
+/* By kernels. */
+static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stream *in)
+{
+	c->row = coll_row(comm, c);
+	return comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
+		? coll_staged(comm, c, in)
+		: coll_kernel(comm, c, call_key(c), 0, in);
+}
+
 static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream)
 {
 	HOLD_DEVICE(comm);
@@ -294,10 +338,7 @@ static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream
 
 	if (rc)
 		return rc;
-	c->row = coll_row(comm, c);
-	rc = comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
-		? coll_staged(comm, c, &in)
-		: coll_kernel(comm, c, call_key(c), 0, &in);
+	rc = comm->far.map ? coll_moved(comm, c, &in) : coll_launch(comm, c, &in);
 	coll_end(comm, &in);
 	return rc;
 }
@@ -320,8 +361,7 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
 	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
 	rc = coll_check(comm, c);
-
-	if (!rc)
+	if (!rc && (comm->lane || !(COLL_MOVED >> c->kind & 1)))
 		rc = view_whole(comm, c->what);
 	if (!rc && comm->lane)
 		return coll_keyed(comm, c, stream);
@@ -338,14 +378,23 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream)
 {
 	HOLD_DEVICE(comm);
+	const struct far_call far = { .what = what, .size = 1, .key = FAR_BARRIER };
 	struct kernel_barrier_args args;
 	struct coll_in_stream in;
 	int rc = coll_begin(comm, stream, &in);
 
+	if (!rc && comm->far.map)
+		rc = movers_quiet(comm, what);
 	if (!rc)
 		rc = stream_quiet(comm, what, &in.reserved);
 	if (rc)
 		return rc;
+	if (comm->far.map) {
+		in.stream = in.reserved.at.stream;
+		rc = coll_far(comm, &far, &in);
+		coll_end(comm, &in);
+		return rc;
+	}
 	args.told = coll_report(comm);
 	view_fill(comm, &args.view);
 	rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
@@ -361,8 +410,6 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	static const char what[] = "spmt_barrier_on_stream";
 	int rc = comm_enter_lane(comm, what);
 
-	if (!rc)
-		rc = view_whole(comm, what);
 	if (!rc && comm->lane)
 		return keyed_barrier(comm, what, stream);
 	if (!rc)

@@ -13,6 +13,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/report.h"
 #include "spmt/job/launch.h"
+#include "spmt/nodes/far.h"
 #include "spmt/nodes/nodes.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
@@ -26,7 +27,9 @@ static uint64_t own_size(const spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	return comm_spans_processes(comm) ? align_up(words, CACHE_LINE) + 2 * COLL_STAGE : words;
+	return far_possible(comm)
+		? align_up(words, CACHE_LINE) + far_head(comm->nranks) + 2 * COLL_STAGE
+		: words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -302,7 +305,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	if (rc)
 		return rc;
 	comm->heap = &comm->slot->heap;
-	if (comm_spans_processes(comm)) {
+	if (far_possible(comm)) {
 		comm->stage_size = COLL_STAGE;
 		comm->stage = comm->heap->own + config.own_size - 2 * COLL_STAGE;
 	}

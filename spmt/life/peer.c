@@ -10,6 +10,7 @@
 #include "spmt/calls/view.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
+#include "spmt/nodes/far.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -300,6 +301,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 
 void peers_unlink(spmt_comm *comm)
 {
+	far_drop(comm);
 	table_close(comm, &comm->peers);
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
 		struct link *link = &comm->links[pe];

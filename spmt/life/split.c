@@ -16,6 +16,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
 #include "spmt/comm/waits.h"
+#include "spmt/nodes/far.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -200,13 +201,15 @@ static int world_ranks_make(spmt_comm *comm, const struct group *group)
 
 static uint64_t area_words(const spmt_comm *comm)
 {
-	return align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
+	uint64_t words = align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
+
+	return far_possible(comm) ? words + far_head(comm->nranks) : words;
 }
 
 /* Counters, an inbox a peer, slots; then the stage, where one is needed. */
 static int area_make(spmt_comm *comm)
 {
-	bool staged = comm_spans_processes(comm);
+	bool staged = far_possible(comm);
 	uint64_t area;
 	int rc = heap_own_alloc(
 		comm->heap, area_words(comm) + (staged ? 2 * SPLIT_STAGE : 0), &area);

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+#include "far.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "spmt/comm/broken.h"
+#include "spmt/comm/gather.h"
+#include "spmt/comm/waits.h"
+#include "spmt/control/coll_key.h"
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/device/host/host.h"
+#include "src/kernels/coll/fold.h"
+
+#define LOOKS 200	 /* at a word before sleeping */
+#define SLEEP_NS 50000	 /* then so long, growing to .. */
+#define SLEEP_MOST 1000000
+
+/* What a peer has told of its round, by parity; only it writes there. */
+struct far_word {
+	uint64_t key, round;
+};
+
+/* A comm's: movers of its own, as those of the links are the user's thread's. */
+struct far {
+	struct link *links;
+	uint64_t round;
+	int64_t begin; /* of this call */
+};
+
+struct far_job {
+	spmt_comm *comm;
+	struct far_call call;
+};
+
+bool far_possible(const spmt_comm *comm)
+{
+	const struct env *env;
+
+	if (comm_spans_processes(comm))
+		return true;
+	return !env_get(&env) && env->maps && map_ops(MAP_RDMA) &&
+		env_list_rank(env->maps, map_name(MAP_P2P), 0) < 0;
+}
+
+uint64_t far_head(int nranks)
+{
+	return align_up(2 * (uint64_t)nranks * sizeof(struct far_word), CACHE_LINE);
+}
+
+/* ---- places ------------------------------------------------------------------------------------ */
+
+static uint64_t slot_size(const spmt_comm *comm)
+{
+	return comm->stage_size / (uint64_t)comm->nranks / CACHE_LINE * CACHE_LINE;
+}
+
+/* From the stage: of the word and of the slot that `writer` has in a round. */
+static int64_t word_at(const spmt_comm *comm, uint64_t round, int writer)
+{
+	uint64_t nth = (round & 1) * (uint64_t)comm->nranks + (uint64_t)writer;
+
+	return (int64_t)(nth * sizeof(struct far_word)) - (int64_t)far_head(comm->nranks);
+}
+
+static int64_t slot_at(const spmt_comm *comm, uint64_t round, int writer)
+{
+	return (int64_t)((round & 1) * comm->stage_size +
+		(uint64_t)writer * slot_size(comm));
+}
+
+/* The stage lies at the same place in every rank's area. */
+static uint64_t there(const spmt_comm *comm, const struct link *link, int64_t at)
+{
+	const char *area = comm->parent ? comm->heap->base + comm->area : comm->heap->own;
+
+	return link->own + (uint64_t)(comm->stage - area) + (uint64_t)at;
+}
+
+static const struct far_word *own_word(const spmt_comm *comm, uint64_t round, int writer)
+{
+	return (const struct far_word *)(const void *)(comm->stage + word_at(comm, round, writer));
+}
+
+/* ---- a round ----------------------------------------------------------------------------------- */
+
+/* Elements [from, from + n) of every block. */
+struct far_part {
+	uint64_t from, n;
+};
+
+static int part_send(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	struct far *far = comm->far_state;
+	const struct coll_moves *m = &c->moves;
+	int rc = 0;
+
+	for (int i = 0; i < m->tos && !rc && part->n; i++) {
+		int pe = (m->to + i) % comm->nranks;
+		struct mover *mover = &far->links[pe].movers[0];
+		uint64_t block = m->src_blocks ? (uint64_t)pe * c->count : 0;
+
+		rc = mover->ops->put(mover,
+			there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
+			(const char *)c->src + (block + part->from) * c->size, part->n * c->size,
+			MOVE_BLOCKING, NULL);
+	}
+	return rc;
+}
+
+/* All others learn that this rank has come, and with what. */
+static int greet(spmt_comm *comm, const struct far_call *c)
+{
+	struct far *far = comm->far_state;
+	int64_t at = word_at(comm, far->round, comm->rank);
+	int rc = 0;
+
+	for (int i = 0; i < comm->nranks && !rc; i++) {
+		int pe = (comm->rank + i) % comm->nranks;
+		struct mover *mover = &far->links[pe].movers[0];
+		uint64_t place = there(comm, mover->link, at);
+
+		rc = mover->ops->put(mover, place, &c->key, sizeof(c->key), MOVE_BLOCKING, NULL);
+		if (!rc)
+			rc = mover->ops->signal(mover, place + offsetof(struct far_word, round),
+				far->round, SPMT_SIGNAL_SET, NULL);
+	}
+	return rc;
+}
+
+static bool has_greeted(const spmt_comm *comm, int pe)
+{
+	const struct far *far = comm->far_state;
+
+	return __atomic_load_n(&own_word(comm, far->round, pe)->round, __ATOMIC_ACQUIRE) >=
+		far->round;
+}
+
+/* "spmt_all_reduce: rank 0: 1 of 4 ranks missing in a stream after 5.0 s: 3" */
+static int far_missing(spmt_comm *comm, const struct far_call *c, int64_t waited)
+{
+	struct waits_text waits = { .used = 0 };
+	struct text t = { .used = 0 };
+	struct cause cause;
+	int missing = 0, n = 0;
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (has_greeted(comm, pe))
+			continue;
+		missing++;
+		waits_add(&waits, comm, pe, process_now() - waited);
+	}
+	text_add(&t, "%s: rank %d: in a stream: %s%d of %d ranks missing after %.1f s:", c->what,
+		comm->rank, waits_said(&waits), missing, comm->nranks, (double)waited / 1e9);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		if (!has_greeted(comm, pe))
+			text_add(&t, "%s %d", n++ ? "," : "", pe);
+	cause_set(&cause, SPMT_ERR_TIMEOUT, c->what, t.bytes);
+	comm_break(comm, &cause);
+	return SPMT_ERR_TIMEOUT;
+}
+
+static int await_one(spmt_comm *comm, const struct far_call *c, int pe)
+{
+	struct far *far = comm->far_state;
+	struct timespec slice = { .tv_nsec = SLEEP_NS };
+
+	for (int looks = 0; !has_greeted(comm, pe); looks++) {
+		int64_t limit = comm_timeout(comm), waited;
+
+		if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+			return -ECANCELED;
+		if (looks < LOOKS) {
+			sched_yield();
+			continue;
+		}
+		waited = process_now() - far->begin;
+		if (limit >= 0 && waited >= limit * 1000000)
+			return has_greeted(comm, pe) ? 0 : far_missing(comm, c, waited);
+		waits_show(comm, c, &(struct wait_for){ .name = c->what, .since = far->begin });
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+		slice.tv_nsec = MIN_OF(2 * slice.tv_nsec, SLEEP_MOST);
+	}
+	return 0;
+}
+
+static void differ(char *text, size_t size, const spmt_comm *comm, const struct far_call *c, int pe,
+	uint64_t theirs)
+{
+	if (theirs != FAR_BARRIER && c->key != FAR_BARRIER)
+		coll_differ(text, size, pe, theirs, comm->rank, c->key);
+	else
+		snprintf(text, size,
+			"%s: the function called differs between rank %d and rank %d: one is in a barrier",
+			c->what, pe, comm->rank);
+}
+
+static int keys_check(spmt_comm *comm, const struct far_call *c)
+{
+	const struct far *far = comm->far_state;
+	struct cause cause;
+	char text[256];
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		uint64_t theirs = __atomic_load_n(
+			&own_word(comm, far->round, pe)->key, __ATOMIC_RELAXED);
+
+		if (theirs == c->key)
+			continue;
+		differ(text, sizeof(text), comm, c, pe, theirs);
+		cause_set(&cause, SPMT_ERR_MISMATCH, c->what, text);
+		comm_break(comm, &cause);
+		return SPMT_ERR_MISMATCH;
+	}
+	return 0;
+}
+
+static int await_all(spmt_comm *comm, const struct far_call *c)
+{
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = await_one(comm, c, pe);
+	waits_hide(comm, c);
+	return rc ? rc : keys_check(comm, c);
+}
+
+static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	const struct far *far = comm->far_state;
+	struct area_inbox *slots = mem_calloc((size_t)comm->nranks, sizeof(*slots));
+	struct fold fold = { .inboxes = slots,
+		.npes = comm->nranks,
+		.bytes = part->n * c->size,
+		.dst = (uintptr_t)c->dst + part->from * c->size,
+		.lanes = 1 };
+
+	if (!slots)
+		return fail(-ENOMEM, "rank %d: out of memory for %d slots", comm->rank,
+			comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		slots[pe].src = (uintptr_t)comm->stage + (uint64_t)slot_at(comm, far->round, pe);
+	fold_run(&fold, c->type, c->op);
+	mem_free(slots);
+	return 0;
+}
+
+static int part_take(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	const struct far *far = comm->far_state;
+	const struct coll_moves *m = &c->moves;
+
+	if (!part->n)
+		return 0;
+	if (m->folds)
+		return part_fold(comm, c, part);
+	for (int i = 0; i < m->froms; i++) {
+		int pe = (m->from + i) % comm->nranks;
+		uint64_t block = m->dst_blocks ? (uint64_t)pe * c->count : 0;
+
+		memcpy((char *)c->dst + (block + part->from) * c->size,
+			comm->stage + slot_at(comm, far->round, pe), part->n * c->size);
+	}
+	return 0;
+}
+
+static int part_run(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	struct far *far = comm->far_state;
+	int rc;
+
+	far->round++;
+	rc = part_send(comm, c, part);
+	if (!rc)
+		rc = greet(comm, c);
+	if (!rc)
+		rc = await_all(comm, c);
+	return rc ? rc : part_take(comm, c, part);
+}
+
+/* ---- in the stream ------------------------------------------------------------------------------- */
+
+static int far_run(spmt_comm *comm, const struct far_call *c)
+{
+	struct far *far = comm->far_state;
+	uint64_t most = slot_size(comm) / c->size;
+	struct far_part part = { .from = 0 };
+	int rc = 0;
+
+	if (comm_is_broken(comm))
+		return -ECANCELED;
+	far->begin = process_now();
+	do {
+		part.n = MIN_OF(most, c->count - part.from);
+		rc = part_run(comm, c, &part);
+		part.from += part.n;
+	} while (!rc && part.from < c->count);
+	return rc;
+}
+
+/* Whoever failed alone breaks the comm: the others count on it. */
+static void far_thread(void *arg)
+{
+	struct far_job *job = arg;
+	spmt_comm *comm = job->comm;
+	struct status_saved saved;
+	int rc;
+
+	status_save(&saved);
+	rc = far_run(comm, &job->call);
+	if (rc && !comm_is_broken(comm))
+		comm_break_last(comm, comm_failed(comm, job->call.what, rc));
+	if (rc) {
+		rc = comm_broken(comm, job->call.what);
+		host_stream_blame(rc, status_sentence());
+	}
+	status_restore(&saved);
+	mem_free(job);
+}
+
+static int far_open(spmt_comm *comm)
+{
+	struct far *far = mem_calloc(1, sizeof(*far));
+	size_t bytes = (size_t)comm->nranks * sizeof(*far->links);
+
+	if (far)
+		far->links = mem_aligned(CACHE_LINE, bytes);
+	if (!far || !far->links) {
+		mem_free(far);
+		return fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank,
+			comm->nranks);
+	}
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct link *from = &comm->links[pe];
+		struct link *link = &far->links[pe];
+
+		link->base = from->base;
+		link->own = from->own;
+		link->threshold = UINT64_MAX;
+		link->nmovers = 1;
+		link->movers[0] = (struct mover){ .ops = from->movers[0].ops, .link = link };
+		link->route = from->route;
+		link->attached = from->attached;
+		link->backend = from->backend;
+		link->dev = from->dev;
+		link->peer_dev = from->peer_dev;
+		link->rank = from->rank;
+		link->pe = from->pe;
+		link->stream = from->stream;
+		link->timeout_ms = from->timeout_ms;
+		link->stop = from->stop;
+		link->memory = from->memory;
+		link->direct = from->direct;
+	}
+	comm->far_state = far;
+	return 0;
+}
+
+int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream)
+{
+	struct far_job *job;
+	int rc;
+
+	if (!comm_cpu_access(comm))
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d: collectives between nodes are moved by the CPU, which does not reach memory of backend %s",
+			comm->rank, comm->backend->name);
+	if (!comm->stage || slot_size(comm) < call->size)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d: %d ranks are too many for collectives between nodes", comm->rank,
+			comm->nranks);
+	rc = comm->far_state ? 0 : far_open(comm);
+	if (rc)
+		return rc;
+	job = mem_calloc(1, sizeof(*job));
+	if (!job)
+		return fail(-ENOMEM, "rank %d: out of memory for a collective", comm->rank);
+	*job = (struct far_job){ comm, *call };
+	rc = comm->backend->call(comm->dev, stream, far_thread, job);
+	if (rc)
+		mem_free(job);
+	return rc;
+}
+
+void far_drop(spmt_comm *comm)
+{
+	struct far *far = comm->far_state;
+
+	if (!far)
+		return;
+	comm->far_state = NULL;
+	for (int pe = 0; pe < comm->nranks; pe++)
+		far->links[pe].movers[0].ops->close(&far->links[pe].movers[0]);
+	mem_free(far->links);
+	mem_free(far);
+}

@@ -375,7 +375,10 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
 	if (!rc && comm_spans_processes(comm)) {
-		rc = init_failed(comm, peers_publish(comm));
+		rc = peers_publish(comm);
+		if (rc && rc != -ECANCELED)
+			rc = nodes_move_failed(comm, "spmt_init", rc);
+		rc = init_failed(comm, rc);
 		if (!rc)
 			rc = meet(comm, &(struct meet_record){ .op = MEET_SEEN });
 		if (!rc)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "nodes.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/waits.h"
@@ -314,6 +315,8 @@ static void far_thread(void *arg)
 
 	status_save(&saved);
 	rc = far_run(comm, &job->call);
+	if (rc && !comm_is_broken(comm))
+		rc = nodes_move_failed(comm, job->call.what, rc);
 	if (rc && !comm_is_broken(comm))
 		comm_break_last(comm, comm_failed(comm, job->call.what, rc));
 	if (rc) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/bootstrap/wire.h"
@@ -14,6 +15,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
+#define DEATH_NS (1500 * 1000000ll) /* by then a death is known */
 #define LOOK_NS (2 * 1000000ll) /* a rank whose process is just being settled, at the world */
 
 /* States of world->node_state. */
@@ -42,6 +44,22 @@ void nodes_count(const spmt_comm *comm, struct nodes *nodes)
 			nodes->mine = nodes->n;
 		nodes->n++;
 	}
+}
+
+int nodes_move_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	const struct timespec slice = { .tv_nsec = LOOK_NS };
+	int64_t end = process_now() + DEATH_NS;
+	struct status_saved saved;
+
+	status_save(&saved);
+	while (atomic_load(&comm->world->boot) && !atomic_load(&comm->control->stop) &&
+		process_now() < end)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+	if (atomic_load(&comm->control->stop))
+		return comm_broken(comm, what);
+	status_restore(&saved);
+	return rc;
 }
 
 /* ---- can they be reached at all? ------------------------------------------------------------- */

@@ -16,6 +16,12 @@
  */
 int nodes_settle(spmt_comm *comm);
 
+/*
+ * A move to another node has failed with rc, not 0: a process that has died is heard of a moment later, and named then. Returns what
+ * broke the comm by then, or rc and its sentence.
+ */
+int nodes_move_failed(const spmt_comm *comm, const char *what, int rc);
+
 /* Of the nodes that the ranks of comm are on, in the order of their first ranks: how many, which is this rank's, and how many
    ranks are there. */
 struct nodes {

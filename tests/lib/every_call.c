@@ -415,6 +415,14 @@ static bool is_here(spmt_comm *comm, int pe)
 	return !spmt_route(comm, pe, &route) && strcmp(route.map, "ipc") != 0;
 }
 
+/* On another node: moves reach it, loads do not. */
+static bool is_far(spmt_comm *comm, int pe)
+{
+	struct spmt_route route = { .size = sizeof(route) };
+
+	return !spmt_route(comm, pe, &route) && !strcmp(route.map, "rdma");
+}
+
 /* What travels by descriptor is shared on the world's comm alone: a part is told so. */
 static int refused(spmt_comm *comm, const struct every_call *b, spmt_mem *mem, int pe)
 {
@@ -443,7 +451,7 @@ int every_call_registered(spmt_comm *comm, const struct every_call *b)
 	REQUIRE_OK(spmt_mem_put(comm, in, 3, &me, sizeof(me), (me + 1) % n));
 	for (int pe = 0; pe < n; pe++) {
 		REQUIRE_EQ(spmt_mem_size(out, pe), sizeof(said));
-		if (!spmt_mem_ptr(out, pe)) {
+		if (!spmt_mem_ptr(out, pe) && !is_far(comm, pe)) {
 			TRY(refused(comm, b, out, pe));
 			continue;
 		}
@@ -455,12 +463,13 @@ int every_call_registered(spmt_comm *comm, const struct every_call *b)
 	REQUIRE_EQ(memcmp(text, &me, sizeof(me)), 0);
 	REQUIRE_OK(spmt_copy_out(comm, &got, inside + 8 * me + 3, sizeof(got)));
 	REQUIRE_EQ(got, (me + n - 1) % n);
-	if (spmt_mem_ptr(out, (me + n - 1) % n))
+	got = (me + n - 1) % n;
+	if (spmt_mem_ptr(out, got) || is_far(comm, got))
 		REQUIRE_OK(spmt_mem_put(comm, out, 5, &me, sizeof(me), (me + n - 1) % n));
 	REQUIRE_OK(spmt_barrier(comm));
 	TRY(device_move(&d, text, outside + 192 + 5, sizeof(got)));
 	got = (me + 1) % n;
-	REQUIRE(!spmt_mem_ptr(out, got) || memcmp(text, &got, sizeof(got)) == 0);
+	REQUIRE(!(spmt_mem_ptr(out, got) || is_far(comm, got)) || memcmp(text, &got, sizeof(got)) == 0);
 	REQUIRE_OK(spmt_deregister(comm, out));
 	REQUIRE_OK(spmt_deregister(comm, in));
 	REQUIRE_OK(spmt_free(comm, inside));
@@ -484,7 +493,7 @@ static int unshared(spmt_comm *comm)
 
 		if (pe == 1)
 			continue;
-		REQUIRE((spmt_mem_ptr(mem, pe) != NULL) == here);
+		REQUIRE((spmt_mem_ptr(mem, pe) != NULL) == (here && !is_far(comm, pe)));
 		REQUIRE_CODE(spmt_mem_get(comm, text, mem, 0, sizeof(text), pe),
 			here ? 0 : SPMT_ERR_UNSUPPORTED);
 		if (here)
@@ -505,14 +514,18 @@ static int place(spmt_comm *comm, const struct every_call *b, const uint64_t *wo
 	struct spmt_route route = { .size = sizeof(route) }, self = route;
 	uint64_t seen;
 
-	REQUIRE(there);
-	REQUIRE(!host_access(comm) || *there == 100 + (uint64_t)pe);
+	REQUIRE((there != NULL) == !is_far(comm, pe));
+	REQUIRE(!there || !host_access(comm) || *there == 100 + (uint64_t)pe);
 	REQUIRE_OK(spmt_get(comm, &seen, word, sizeof(seen), pe));
 	REQUIRE_EQ(seen, 100 + pe);
 	REQUIRE((spmt_comm_by_rank(b->uid, pe) != NULL) == here);
 	REQUIRE_OK(spmt_route(comm, pe, &route));
-	REQUIRE(!strcmp(route.map, pe == me ? "self" : here ? "p2p" : "ipc"));
-	REQUIRE(route.reason[0] && strstr(route.movers, "store"));
+	REQUIRE(!strcmp(route.map,
+		pe == me		   ? "self"
+			: here		   ? "p2p"
+			: is_far(comm, pe) ? "rdma"
+					   : "ipc"));
+	REQUIRE(route.reason[0] && strstr(route.movers, is_far(comm, pe) ? "verbs" : "store"));
 	REQUIRE_OK(spmt_route(comm, me, &self));
 	REQUIRE_EQ(route.process == self.process, here);
 	REQUIRE_EQ(route.device, b->devices ? b->devices[pe] : processes_position(b->layout, pe));

@@ -21,7 +21,7 @@
 #include "tests/lib/processes.h"
 #include "transports/transport.h"
 
-enum { SLICE_MS = 5 };
+enum { SLICE_MS = 5, RETRY_MS = 3000 };
 
 enum what { PUT = 1, GET, AMO };
 
@@ -316,6 +316,16 @@ static int ask(struct mover *m, const struct request *r, const void *data, void 
 	return rc;
 }
 
+/* A NIC would try again for a while: whether the world has been found broken meanwhile. */
+static bool retry(const struct link *link)
+{
+	const struct timespec slice = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < RETRY_MS && !__atomic_load_n(link->stop, __ATOMIC_ACQUIRE); i++)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+	return __atomic_load_n(link->stop, __ATOMIC_ACQUIRE);
+}
+
 static int deliver(struct mover *m, const struct request *r, const void *data, void *answer,
 	size_t n, bool in_stream)
 {
@@ -325,6 +335,8 @@ static int deliver(struct mover *m, const struct request *r, const void *data, v
 	pthread_mutex_lock(&s->lock);
 	rc = ask(m, r, data, answer, n, in_stream);
 	pthread_mutex_unlock(&s->lock);
+	if (rc && rc != -ETIMEDOUT)
+		rc = retry(m->link) ? -ECANCELED : rc;
 	if (rc == -ECANCELED || rc == -ETIMEDOUT)
 		return link_wait_failed(m->link, "parcel", rc);
 	return rc ? fail(SPMT_ERR_PEER_DEAD, "rank %d: rank %d takes no parcels (%s)",

@@ -164,6 +164,7 @@ static void serve_once(struct bootstrap *b)
 	int rc;
 
 	changed = client_serve(c, b->poller.set);
+	client_ping(c, process_now());
 	/* This process's own way to its hub may be what has failed. */
 	if (b->hub && c->cause.code)
 		hub_break(b->hub, &c->cause, NULL);

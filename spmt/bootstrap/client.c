@@ -352,6 +352,8 @@ static void on_complete(struct client *c, const struct wire_complete *complete, 
 			rc = memory_take(c, fd);
 	}
 	c->any_remote = complete->remote;
+	if (c->remote)
+		socket_watch(c->conn.fd);
 	c->complete = !rc;
 	if (rc)
 		client_fail(c, rc);
@@ -524,7 +526,9 @@ static int64_t conn_until(const struct client *c)
 
 int64_t client_until(const struct client *c)
 {
-	return MIN_OF(conn_until(c), c->former.until);
+	int64_t until = MIN_OF(conn_until(c), c->former.until);
+
+	return client_pings(c) ? MIN_OF(until, c->ping) : until;
 }
 
 size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most)

@@ -96,6 +96,9 @@ size_t client_memory(const struct bootstrap_config *config);
 void client_end(struct client *c);
 /* Service. Handles what poll found and what is due. True: something has changed. */
 bool client_serve(struct client *c, const struct pollfd *set);
+/* Service. Tells a hub on another node that this one is there, now and then. */
+void client_ping(struct client *c, int64_t now);
+bool client_pings(const struct client *c);
 /* Whether a hub is to be looked for, once client_until has passed. */
 bool client_looks(const struct client *c);
 int64_t client_until(const struct client *c);
@@ -111,8 +114,7 @@ void client_break(struct client *c, const struct cause *cause, bool own);
 void client_fail(struct client *c, int code);
 void client_exchange(struct client *c, const void *data, size_t size, int fd);
 /* 0, or SPMT_ERR_PEER_DEAD without a sentence: there is no hub any more. */
-int client_say(
-	struct client *c, const struct bootstrap_word *word, const void *data, size_t size);
+int client_say(struct client *c, const struct bootstrap_word *word, const void *data, size_t size);
 int heard_keep(struct client *c, const struct wire_message *m);
 /* The next word to tell, the caller's to free; NULL: there is none. */
 struct heard *heard_take(struct client *c);

@@ -12,6 +12,7 @@
 #include "src/base/process.h"
 
 #define ROOM 4096
+#define UNHEARD 100 /* pings: then keep-alive goes on alone, so that no buffer fills */
 
 struct packet {
 	struct packet *next;
@@ -202,6 +203,14 @@ void conn_send(struct conn *conn, enum wire_type type, const void *fixed, const 
 		conn_clear(conn);
 }
 
+void conn_ping(struct conn *conn)
+{
+	if (!conn->remote || conn->first || conn->unheard >= UNHEARD)
+		return;
+	conn->unheard++;
+	conn_send(conn, WIRE_PING, NULL, NULL, 0, -1);
+}
+
 /* ---- in ------------------------------------------------------------------------------------ */
 
 static void take_fd(struct conn *conn, int fd)
@@ -283,6 +292,7 @@ bool conn_receive(struct conn *conn, const struct wire_rules *rules)
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		take_fds(conn, &m);
+		conn->unheard = 0;
 		conn->used += (size_t)n;
 		return true;
 	}

@@ -20,6 +20,7 @@ struct conn {
 	bool deaf;   /* nothing more is taken */
 	bool later;  /* the kernel had no room for descriptors in flight: try again soon */
 	bool no_fd;  /* a descriptor was lost because this process has too many */
+	int unheard; /* pings since something has come */
 	int error;   /* negative: out of memory or descriptors; the connection is of no more use */
 	unsigned char *in;
 	size_t at, used, room;
@@ -36,6 +37,10 @@ void conn_close(struct conn *conn);
 void conn_send(struct conn *conn, enum wire_type type, const void *fixed, const void *tail,
 	size_t tail_size, int fd);
 void conn_flush(struct conn *conn);
+
+/* Asks the other node's kernel for an acknowledgement, unless one is due anyway, or the process there has read none for long. */
+void conn_ping(struct conn *conn);
+#define PING_NS 200000000ll /* between two */
 
 /* Reads once. False: nothing more now. */
 bool conn_receive(struct conn *conn, const struct wire_rules *rules);

@@ -152,8 +152,8 @@ static int part_keep(struct hall_part *p, const struct wire_message *msg)
 }
 
 /* Some of a node's ranks have come, or all. */
-static int hall_come(struct hub *hub, struct hall *h, const struct member *m,
-	const struct wire_message *msg)
+static int hall_come(
+	struct hub *hub, struct hall *h, const struct member *m, const struct wire_message *msg)
 {
 	const struct bootstrap_word *w = &msg->u.word;
 	struct hall_part *p = &h->part[w->part];
@@ -214,4 +214,16 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 	default:
 		return 0;
 	}
+}
+
+/* ---- being there ------------------------------------------------------------------------------ */
+
+void hub_ping(struct hub *hub, int64_t now)
+{
+	if (!hub->complete || !hub->remote || now < hub->ping)
+		return;
+	hub->ping = now + PING_NS;
+	for (struct member *m = hub->members; m; m = m->next)
+		if (m->state == MEMBER_READY)
+			conn_ping(&m->conn);
 }

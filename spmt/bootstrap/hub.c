@@ -171,6 +171,8 @@ static void hub_complete(struct hub *hub)
 	w.remote = hub->remote;
 	meeting_close(&hub->listeners);
 	for (struct member *m = hub->members; m; m = m->next) {
+		if (m->conn.remote)
+			socket_watch(m->conn.fd);
 		if (m->process >= 0)
 			conn_send(&m->conn, WIRE_COMPLETE, &w, NULL, 0,
 				m->conn.remote ? -1 : hub->control);
@@ -286,8 +288,8 @@ static struct wire_rules hub_rules(const struct hub *hub, const struct member *m
 {
 	static const unsigned types[MEMBER_GONE + 1] = {
 		[MEMBER_STRANGER] = 1u << WIRE_HELLO | 1u << WIRE_BYE,
-		[MEMBER_READY] =
-			1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_WORD | 1u << WIRE_PING,
+		[MEMBER_READY] = 1u << WIRE_ADD | 1u << WIRE_EXCHANGE | 1u << WIRE_BREAK |
+			1u << WIRE_BYE | 1u << WIRE_WORD | 1u << WIRE_PING,
 		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_PING,
 	};
 
@@ -430,6 +432,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 	for (struct member *m = hub->members; m; m = m->next)
 		check(hub, m, now);
 	drop_gone(hub);
+	hub_ping(hub, now);
 	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
 		welcome_all(hub, hub->listeners.fd, false);
 	if (hub->listeners.tcp >= 0 && hub->tcp_slot >= 0 && set[hub->tcp_slot].revents)
@@ -465,6 +468,8 @@ size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int6
 	int64_t now = process_now();
 
 	hub->listen_slot = hub->tcp_slot = -1;
+	if (hub->complete && hub->remote)
+		*until = MIN_OF(*until, hub->ping);
 	if (now >= hub->pause) {
 		n = listener_poll(hub->listeners.fd, &hub->listen_slot, set, n, most);
 		n = listener_poll(hub->listeners.tcp, &hub->tcp_slot, set, n, most);

@@ -50,5 +50,7 @@ struct hub {
 /* A member's word of a comm's meeting. -ENOMEM: it cannot be kept. */
 int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
 void halls_drop(struct hub *hub);
+/* Tells members on other nodes that this one is there, now and then, once the world is complete. */
+void hub_ping(struct hub *hub, int64_t now);
 
 #endif

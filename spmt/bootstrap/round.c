@@ -71,8 +71,7 @@ void round_empty(struct round *round, int processes)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-int client_say(
-	struct client *c, const struct bootstrap_word *word, const void *data, size_t size)
+int client_say(struct client *c, const struct bootstrap_word *word, const void *data, size_t size)
 {
 	if (c->state != CLIENT_READY)
 		return SPMT_ERR_PEER_DEAD;
@@ -108,4 +107,19 @@ struct heard *heard_take(struct client *c)
 	if (!c->heard)
 		c->heard_last = NULL;
 	return h;
+}
+
+/* ---- being there ------------------------------------------------------------------------------ */
+
+bool client_pings(const struct client *c)
+{
+	return c->complete && c->remote && c->conn.fd >= 0 && !c->conn.ended;
+}
+
+void client_ping(struct client *c, int64_t now)
+{
+	if (!client_pings(c) || now < c->ping)
+		return;
+	c->ping = now + PING_NS;
+	conn_ping(&c->conn);
 }

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -108,6 +109,17 @@ void socket_settle(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
+}
+
+void socket_watch(int fd)
+{
+	const struct env *env;
+	unsigned ms;
+
+	if (env_get(&env))
+		return;
+	ms = (unsigned)env->socket_lost;
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }
 
 /* The kernel says that there is no descriptor before it looks whether anybody waits for one. Where it does not even poll one

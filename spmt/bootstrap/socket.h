@@ -12,6 +12,9 @@
 int socket_make(int family);
 /* Makes a TCP connection send without delay, and end when the other node vanishes. */
 void socket_settle(int fd);
+/* From here on it ends once what was sent has not been acknowledged for SPMT_SOCKET_LOST_MS. By the kernel: a stopped process still
+   does. */
+void socket_watch(int fd);
 /* A connection of a listener: its descriptor, -EAGAIN: none is waiting, -EMFILE: no descriptors are
    left, -EACCES: a process of another user, sent away. No sentence. */
 int socket_accept(int listener, bool remote);

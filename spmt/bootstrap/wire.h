@@ -16,8 +16,8 @@
 #define WIRE_VERSION 3u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
-#define WIRE_NAME 64	     /* bytes of a socket's name */
-#define WIRE_DATA (1u << 20) /* most bytes of an exchange */
+#define WIRE_NAME 64	      /* bytes of a socket's name */
+#define WIRE_DATA (1u << 20)  /* most bytes of an exchange */
 #define WIRE_WORDS (1u << 25) /* .. and of what all ranks bring to a meeting */
 
 /* clang-format off */

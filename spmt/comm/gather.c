@@ -120,8 +120,7 @@ static void on_broken(void *ctx, const struct cause *cause)
 	world_break_here(ctx, cause);
 }
 
-static void on_word(
-	void *ctx, const struct bootstrap_word *word, const void *data, size_t size)
+static void on_word(void *ctx, const struct bootstrap_word *word, const void *data, size_t size)
 {
 	struct world *w = ctx;
 	const struct meeting_apart *apart = atomic_load(&w->meeting)->apart;
@@ -234,20 +233,21 @@ void world_adopt(struct world *w, struct control *control)
 
 /* Nodes are numbered by the first of their ranks. Ranks that have found each other over TCP are on two, whatever they say. NULL with
    rc 0: there is one alone. */
-static int nodes_number(
-	const struct world *w, const struct bootstrap *boot, const struct rank_info *infos, int **out)
+static int nodes_number(const struct world *w, const struct bootstrap *boot,
+	const struct rank_info *infos, int **out)
 {
 	int *node = mem_calloc((size_t)w->nranks, sizeof(*node)), nodes = 0;
 
 	if (!node)
-		return fail_call(-ENOMEM, "spmt_init", "out of memory for a world of %d ranks",
-			w->nranks);
+		return fail_call(
+			-ENOMEM, "spmt_init", "out of memory for a world of %d ranks", w->nranks);
 	for (int r = 0; r < w->nranks; r++) {
 		int first = 0;
 
 		while (first < r &&
 			(bootstrap_apart(boot, first, r) ||
-				memcmp(infos[first].host, infos[r].host, sizeof(infos[r].host)) != 0))
+				memcmp(infos[first].host, infos[r].host, sizeof(infos[r].host)) !=
+					0))
 			first++;
 		node[r] = first;
 		nodes += first == r;

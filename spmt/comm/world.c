@@ -342,7 +342,8 @@ void world_break_part(struct world *w, uint64_t id, const struct cause *cause)
 		if (control_break(c->control, cause))
 			report_part_broken(c, cause);
 		comm_stop(c);
-		wake_sleepers(&atomic_load(&w->control)->rows[comm_world_rank(c, c->rank)].wake_counter);
+		wake_sleepers(
+			&atomic_load(&w->control)->rows[comm_world_rank(c, c->rank)].wake_counter);
 	}
 	pthread_mutex_unlock(&w->lock);
 }

@@ -73,10 +73,10 @@ struct world {
 	_Atomic(struct bootstrap *) boot; /* NULL: all ranks are in this process */
 	const int *process;		  /* by rank, likewise; equal numbers share a process */
 	int *node; /* by rank, NULL: one node; equal numbers share one. Written once, under lock */
-	_Atomic uint32_t node_state;   /* of what follows: enum node_state */
-	struct bootstrap *node_boot;   /* of this node's processes; NULL: it has one alone */
-	const int *node_process; /* by the order of this node's processes: their numbers there */
-	struct ipc_memory *memory;	  /* by rank, likewise; of ranks elsewhere */
+	_Atomic uint32_t node_state; /* of what follows: enum node_state */
+	struct bootstrap *node_boot; /* of this node's processes; NULL: it has one alone */
+	const int *node_process;   /* by the order of this node's processes: their numbers there */
+	struct ipc_memory *memory; /* by rank, likewise; of ranks elsewhere */
 
 	pthread_mutex_t lock; /* guards the writes of gathering and control, and all below */
 	spmt_comm *comms; /* of this process, split ones included, from when they have a control */

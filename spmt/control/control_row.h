@@ -15,11 +15,11 @@ struct control_row {
 	_Alignas(CACHE_LINE) _Atomic uint64_t arrived; /* its last meeting */
 	_Atomic int cpu;			       /* where it was then */
 	struct meet_record record[2];		       /* by parity of the meeting */
-	_Atomic uint32_t attached[2];		       /* bytes of `sentence` that go with it to other nodes */
-	_Atomic uint32_t come;			       /* shrink.c: rounds that it has come to */
-	_Atomic uint32_t left;			       /* has ended its comm, which was broken */
-	struct wake_counter wake_counter;	       /* of worlds */
-	_Alignas(CACHE_LINE) _Atomic int32_t pid;      /* of its process; 0: it has not come */
+	_Atomic uint32_t attached[2];	  /* bytes of `sentence` that go with it to other nodes */
+	_Atomic uint32_t come;		  /* shrink.c: rounds that it has come to */
+	_Atomic uint32_t left;		  /* has ended its comm, which was broken */
+	struct wake_counter wake_counter; /* of worlds */
+	_Alignas(CACHE_LINE) _Atomic int32_t pid; /* of its process; 0: it has not come */
 	_Atomic int32_t world_rank;
 	struct waiting waits[WAITS_MOST]; /* of worlds: of all comms of the rank */
 	_Alignas(CACHE_LINE) char sentence[2][STATUS_SENTENCE]; /* why record.status is not 0 */

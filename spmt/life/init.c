@@ -148,6 +148,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 		rc = named_device(comm);
 	if (!rc)
 		rc = process_host(info->host);
+	process_network(info->host);
 	return rc ? rc : process_nonce(info->process);
 }
 

@@ -19,8 +19,8 @@
 #include "src/device/host/host.h"
 #include "src/kernels/coll/fold.h"
 
-#define LOOKS 200	 /* at a word before sleeping */
-#define SLEEP_NS 50000	 /* then so long, growing to .. */
+#define LOOKS 200      /* at a word before sleeping */
+#define SLEEP_NS 50000 /* then so long, growing to .. */
 #define SLEEP_MOST 1000000
 
 /* What a peer has told of its round, by parity; only it writes there. */
@@ -72,8 +72,7 @@ static int64_t word_at(const spmt_comm *comm, uint64_t round, int writer)
 
 static int64_t slot_at(const spmt_comm *comm, uint64_t round, int writer)
 {
-	return (int64_t)((round & 1) * comm->stage_size +
-		(uint64_t)writer * slot_size(comm));
+	return (int64_t)((round & 1) * comm->stage_size + (uint64_t)writer * slot_size(comm));
 }
 
 /* The stage lies at the same place in every rank's area. */
@@ -209,8 +208,8 @@ static int keys_check(spmt_comm *comm, const struct far_call *c)
 	char text[256];
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		uint64_t theirs = __atomic_load_n(
-			&own_word(comm, far->round, pe)->key, __ATOMIC_RELAXED);
+		uint64_t theirs =
+			__atomic_load_n(&own_word(comm, far->round, pe)->key, __ATOMIC_RELAXED);
 
 		if (theirs == c->key)
 			continue;
@@ -243,8 +242,8 @@ static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far
 		.lanes = 1 };
 
 	if (!slots)
-		return fail(-ENOMEM, "rank %d: out of memory for %d slots", comm->rank,
-			comm->nranks);
+		return fail(
+			-ENOMEM, "rank %d: out of memory for %d slots", comm->rank, comm->nranks);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		slots[pe].src = (uintptr_t)comm->stage + (uint64_t)slot_at(comm, far->round, pe);
 	fold_run(&fold, c->type, c->op);
@@ -336,8 +335,8 @@ static int far_open(spmt_comm *comm)
 		far->links = mem_aligned(CACHE_LINE, bytes);
 	if (!far || !far->links) {
 		mem_free(far);
-		return fail(-ENOMEM, "rank %d: out of memory for %d links", comm->rank,
-			comm->nranks);
+		return fail(
+			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
 	}
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct link *from = &comm->links[pe];

@@ -103,8 +103,8 @@ static int say_brought(const spmt_comm *comm, enum word_kind kind)
 	int rc;
 
 	if (!p.bytes)
-		return fail(-ENOMEM, "out of memory for %zu bytes of a meeting between nodes",
-			most);
+		return fail(
+			-ENOMEM, "out of memory for %zu bytes of a meeting between nodes", most);
 	pack_all(comm, &p);
 	rc = word_say(comm, kind, p.bytes, p.used);
 	mem_free(p.bytes);
@@ -141,8 +141,8 @@ static bool entry_take(const spmt_comm *comm, uint64_t epoch, const unsigned cha
 	return true;
 }
 
-static bool entries_take(const spmt_comm *comm, uint64_t epoch, const void *bytes, size_t size,
-	int *ranks)
+static bool entries_take(
+	const spmt_comm *comm, uint64_t epoch, const void *bytes, size_t size, int *ranks)
 {
 	size_t at = 0;
 
@@ -163,8 +163,8 @@ static void near_seen(const spmt_comm *comm)
 }
 
 /* Under the world's lock: comm cannot end. True: it contradicts itself. */
-static bool word_take(const spmt_comm *comm, const struct bootstrap_word *w, const void *bytes,
-	size_t size)
+static bool word_take(
+	const spmt_comm *comm, const struct bootstrap_word *w, const void *bytes, size_t size)
 {
 	struct control *control = comm->control;
 	int ranks;
@@ -273,9 +273,9 @@ static int nodes_open(spmt_comm *comm)
 static void nodes_close(spmt_comm *comm)
 {
 	struct nodes *n = nodes_of(comm);
-	const struct bootstrap_word w = { .comm = comm->id,
-		.kind = WORD_LEAVE,
-		.parts = (uint32_t)comm->nranks };
+	const struct bootstrap_word w = {
+		.comm = comm->id, .kind = WORD_LEAVE, .parts = (uint32_t)comm->nranks
+	};
 	struct status_saved saved;
 
 	status_save(&saved);
@@ -306,8 +306,8 @@ static void nodes_broke(spmt_comm *comm, const struct cause *cause)
 static void nodes_attach(spmt_comm *comm, const void *data, size_t size)
 {
 	meeting_shared.attach(comm, data, size);
-	atomic_store(&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1],
-		(uint32_t)size);
+	atomic_store(
+		&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1], (uint32_t)size);
 }
 
 static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)

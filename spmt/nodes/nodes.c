@@ -16,7 +16,7 @@
 #include "src/base/status.h"
 
 #define DEATH_NS (1500 * 1000000ll) /* by then a death is known */
-#define LOOK_NS (2 * 1000000ll) /* a rank whose process is just being settled, at the world */
+#define LOOK_NS (2 * 1000000ll)	    /* a rank whose process is just being settled, at the world */
 
 /* States of world->node_state. */
 enum node_state { NODE_NEW, NODE_OPENING, NODE_SETTLED };
@@ -76,8 +76,7 @@ static bool is_far_and_deaf(const void *ctx, int rank)
 	const spmt_comm *comm = ctx;
 	const struct rank_info *infos = comm->world->infos;
 
-	return is_far(ctx, rank) &&
-		!(infos[comm->rank].caps & infos[rank].caps & RANK_CAP_RDMA);
+	return is_far(ctx, rank) && !(infos[comm->rank].caps & infos[rank].caps & RANK_CAP_RDMA);
 }
 
 static int reach_check(const spmt_comm *comm)
@@ -159,8 +158,7 @@ static int node_open(spmt_comm *comm, int self, int processes)
 	if (!rc)
 		rc = bootstrap_add(w->node_boot, self, &uid, &patience);
 	if (!rc)
-		rc = bootstrap_wait(
-			w->node_boot, &patience, &blobs, &w->node_process, &control);
+		rc = bootstrap_wait(w->node_boot, &patience, &blobs, &w->node_process, &control);
 	if (rc)
 		return fail_call(rc, "spmt_init",
 			"rank %d: the %d processes of its node have not found each other: %.300s",

@@ -41,6 +41,8 @@
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
+	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT, "800",                                          \
+		"how long another node may answer nothing before it counts as gone, milliseconds, 100 to 600000") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
 	X(hsakmt_lib, "SPMT_HSAKMT_LIB", TEXT, "",                                                 \

@@ -36,6 +36,10 @@ int process_nonce(unsigned char nonce[16]);
    kernel has none. Fails only if memory runs out. */
 int process_host(unsigned char host[16]);
 
+/* Folds the process's network namespace into what process_host gave: across two of them no socket is found by name, and processes
+   are as on two nodes. */
+void process_network(unsigned char host[16]);
+
 /* Fills buf from the kernel's generator. */
 int process_random(void *buf, size_t size);
 

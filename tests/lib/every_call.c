@@ -469,7 +469,8 @@ int every_call_registered(spmt_comm *comm, const struct every_call *b)
 	REQUIRE_OK(spmt_barrier(comm));
 	TRY(device_move(&d, text, outside + 192 + 5, sizeof(got)));
 	got = (me + 1) % n;
-	REQUIRE(!(spmt_mem_ptr(out, got) || is_far(comm, got)) || memcmp(text, &got, sizeof(got)) == 0);
+	REQUIRE(!(spmt_mem_ptr(out, got) || is_far(comm, got)) ||
+		memcmp(text, &got, sizeof(got)) == 0);
 	REQUIRE_OK(spmt_deregister(comm, out));
 	REQUIRE_OK(spmt_deregister(comm, in));
 	REQUIRE_OK(spmt_free(comm, inside));

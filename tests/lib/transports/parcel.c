@@ -212,8 +212,8 @@ static int parcel_attach(
 	(void)backend;
 	(void)dev;
 	if (!p)
-		return fail(-ENOMEM, "rank %d: parcels to rank %d: no memory", link->rank,
-			peer->rank);
+		return fail(
+			-ENOMEM, "rank %d: parcels to rank %d: no memory", link->rank, peer->rank);
 	p->heap = peer->heap_base;
 	memcpy(p->process, peer->process, sizeof(p->process));
 	link->attached = p;
@@ -229,9 +229,9 @@ static void parcel_detach(struct link *link, const struct backend *backend, int 
 	link->attached = NULL;
 }
 
-const struct map_ops map_rdma = { .name = "rdma",
-	.attach = parcel_attach,
-	.detach = parcel_detach };
+const struct map_ops map_rdma = {
+	.name = "rdma", .attach = parcel_attach, .detach = parcel_detach
+};
 
 /* ---- a mover --------------------------------------------------------------------------------- */
 
@@ -375,8 +375,8 @@ static int move(struct mover *m, const struct request *r, const void *from, void
 		return -ENOMEM;
 	link_count(m->link, MOVER_VERBS, r->what == AMO ? r->amo.size : r->n);
 	if (mode != MOVE_STREAM)
-		return deliver(m, r, from, to ? to : &word,
-			r->what == GET ? r->n : sizeof(word), false);
+		return deliver(
+			m, r, from, to ? to : &word, r->what == GET ? r->n : sizeof(word), false);
 	l = mem_calloc(1, sizeof(*l));
 	if (!l)
 		return fail(-ENOMEM, "rank %d: no memory for a parcel", m->link->rank);

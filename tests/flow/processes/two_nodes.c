@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For two_nodes.sh: a process of a world over nodes, which reaches the others by parcels (tests/lib/transports/parcel.h). two_nodes HOW
+ * FILE NRANKS RANK..: a thread a rank; that of rank 0 writes the uid to FILE, the others wait for it there. Each prints
+ * "RANK CODE MS SENTENCE"; MS: how long its last barrier took. HOW:
+ *
+ * once   calls of all kinds, then the end
+ * loop   then barriers until one fails; "ready" is printed before
+ * die    the same, until the last rank kills its process
+ * late   the last rank does not come to the first barrier
+ * odd    the last rank passes another size to spmt_malloc
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "spmt.h"
+#include "src/base/process.h"
+
+enum { NODES_RANKS = 16, FILE_MS = 20000, DEADLINE_MS = 60000, LATE_MS = 700, DIES_AFTER = 20 };
+
+struct rank {
+	pthread_t thread;
+	const char *how;
+	const spmt_uid *uid;
+	int rank, nranks;
+	int64_t last_ns;
+};
+
+static int uid_write(const char *path, spmt_uid *uid)
+{
+	char part[512];
+	FILE *f;
+	int bad = spmt_uid_create(uid);
+
+	snprintf(part, sizeof(part), "%.500s.part", path);
+	f = bad ? NULL : fopen(part, "we");
+	if (!f)
+		return fprintf(stderr, "uid: %s\n", spmt_last_error());
+	bad = fwrite(uid, sizeof(*uid), 1, f) != 1;
+	return fclose(f) || bad || rename(part, path);
+}
+
+static int uid_take(const char *path, spmt_uid *uid)
+{
+	FILE *f = NULL;
+	int bad;
+
+	for (int i = 0; i < FILE_MS && !(f = fopen(path, "re")); i++)
+		usleep(1000);
+	if (!f)
+		return 1;
+	bad = fread(uid, sizeof(*uid), 1, f) != 1;
+	fclose(f);
+	return bad;
+}
+
+static int barrier(struct rank *r, spmt_comm *comm)
+{
+	int64_t begin = process_now();
+	int rc = spmt_barrier(comm);
+
+	r->last_ns = process_now() - begin;
+	return rc;
+}
+
+static int moves(struct rank *r, spmt_comm *comm)
+{
+	uint64_t *words, *sum, mine = (uint64_t)r->rank + 1, one = 1;
+	size_t n = (size_t)r->nranks;
+	int rc = spmt_calloc(comm, n + 1, sizeof(*words), (void **)&words);
+
+	if (!rc)
+		rc = spmt_calloc(comm, n + 1, sizeof(*sum), (void **)&sum);
+	for (int pe = 0; pe < r->nranks && !rc; pe++) {
+		rc = spmt_put(comm, words + r->rank, &mine, sizeof(mine), pe);
+		if (!rc)
+			rc = spmt_atomic(
+				comm, SPMT_AMO_ADD, SPMT_TYPE_U64, words + n, &one, NULL, NULL, pe);
+	}
+	if (!rc)
+		rc = barrier(r, comm);
+	for (size_t pe = 0; pe < n && !rc; pe++)
+		if (words[pe] != pe + 1 || words[n] != n)
+			return fprintf(stderr, "rank %d: a word is wrong\n", r->rank), 1;
+	if (!rc)
+		rc = spmt_all_reduce(comm, sum, words, n, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+	if (!rc)
+		rc = spmt_quiet(comm);
+	for (size_t pe = 0; pe < n && !rc; pe++)
+		if (sum[pe] != n * (pe + 1))
+			return fprintf(stderr, "rank %d: a sum is wrong\n", r->rank), 1;
+	return rc;
+}
+
+static int acts(struct rank *r, spmt_comm *comm)
+{
+	bool last = r->rank == r->nranks - 1;
+	void *block;
+	int rc = moves(r, comm);
+
+	if (!rc && !strcmp(r->how, "odd"))
+		rc = spmt_malloc(comm, last ? 64 : 128, &block);
+	if (!rc && !strcmp(r->how, "late")) {
+		rc = spmt_set_timeout(comm, LATE_MS);
+		while (!rc && last && !(rc = spmt_status(comm)))
+			usleep(1000);
+		if (!rc)
+			rc = barrier(r, comm);
+	}
+	if (!rc && !strcmp(r->how, "loop"))
+		printf("ready %d\n", r->rank);
+	for (int i = 0; !rc && (!strcmp(r->how, "loop") || !strcmp(r->how, "die")); i++) {
+		rc = barrier(r, comm);
+		if (last && i == DIES_AFTER && !strcmp(r->how, "die"))
+			kill(getpid(), SIGKILL);
+	}
+	return rc;
+}
+
+static void *live(void *arg)
+{
+	struct rank *r = arg;
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	char why[700] = "";
+	spmt_comm *comm;
+	int rc, end;
+
+	attr.rank = r->rank;
+	attr.nranks = r->nranks;
+	attr.uid = r->uid;
+	attr.heap_size = 1 << 20;
+	attr.timeout_ms = DEADLINE_MS;
+	rc = spmt_init(&attr, &comm);
+	if (rc) {
+		printf("%d %d 0 %s\n", r->rank, rc, spmt_last_error());
+		return NULL;
+	}
+	rc = acts(r, comm);
+	if (rc)
+		snprintf(why, sizeof(why), "%s", spmt_last_error());
+	end = spmt_finalize(comm);
+	printf("%d %d %lld %s\n", r->rank, rc ? rc : end, (long long)(r->last_ns / 1000000),
+		rc	      ? why
+			: end ? spmt_last_error()
+			      : "");
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct rank ranks[NODES_RANKS] = { 0 };
+	int n = argc - 4, first = n > 0 ? atoi(argv[4]) : -1;
+	spmt_uid uid;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (n < 1 || n > NODES_RANKS)
+		return 2;
+	if (first ? uid_take(argv[2], &uid) : uid_write(argv[2], &uid))
+		return 3;
+	for (int i = 0; i < n; i++) {
+		ranks[i].how = argv[1];
+		ranks[i].uid = &uid;
+		ranks[i].rank = atoi(argv[4 + i]);
+		ranks[i].nranks = atoi(argv[3]);
+		if (pthread_create(&ranks[i].thread, NULL, live, &ranks[i]))
+			return 4;
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(ranks[i].thread, NULL);
+	return 0;
+}

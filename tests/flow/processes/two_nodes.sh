@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Worlds over two nodes, which two network namespaces are: data, agreement, and what each rank hears when a node is gone.
+. "$(dirname "$0")/../../abi/lib.sh"
+
+one=spmt-1st-$$ two=spmt-2nd-$$
+program=$build_root/tests/two_nodes
+
+# not even root may everywhere
+make_nodes() {
+	ip netns add "$one" && ip netns add "$two" || return 1
+	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
+	ip -n "$one" address add 10.77.32.1/24 dev spmt0 && ip -n "$two" address add 10.77.32.2/24 dev spmt0 || return 1
+	for node in "$one" "$two"; do
+		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
+	done
+}
+
+drop_nodes() {
+	ip netns del "$one"
+	ip netns del "$two"
+}
+
+leave() {
+	skip 'worlds over two nodes' "$1"
+	plan
+	exit 0
+}
+
+[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
+command -v ip >/dev/null || leave 'no ip (iproute2)'
+trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
+make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
+mkdir "$scratch/parcels"
+export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host SPMT_TEST_PARCELS=$scratch/parcels SPMT_HOST_DEVICES=8
+
+# A process: NODE HOW NRANKS RANK..; all of a world run at once.
+process() {
+	local node=$1 how=$2
+	shift 2
+	timeout -k 5 90 ip netns exec "$node" "$program" "$how" "$scratch/uid" "$@" >>"$scratch/out" 2>&1
+}
+
+# NAME NRANKS PATTERN: each rank has said so, after its number.
+expect() {
+	local name=$1 n=$2 pattern=$3
+	for ((r = 0; r < n; r++)); do
+		grep -Eq "^$r $pattern" "$scratch/out" || echo "not of rank $r"
+	done >"$scratch/wrong"
+	[ -s "$scratch/wrong" ] && cat "$scratch/out" >>"$scratch/wrong"
+	nothing_in "$name" "$(cat "$scratch/wrong")"
+	rm -f "$scratch/uid" "$scratch/out"
+}
+
+process "$one" once 2 0 &
+process "$two" once 2 1 &
+wait
+expect 'two nodes of 1' 2 '0 '
+
+process "$one" once 4 0 1 &
+process "$two" once 4 2 3 &
+wait
+expect 'two nodes of 2' 4 '0 '
+
+process "$one" once 8 0 2 &
+process "$one" once 8 4 6 &
+process "$two" once 8 1 3 &
+process "$two" once 8 5 7 &
+wait
+expect 'two nodes of two processes of 2' 8 '0 '
+
+process "$one" odd 4 0 1 &
+process "$two" odd 4 2 3 &
+wait
+expect 'arguments that differ' 4 '-10004 [0-9]+ spmt_malloc: size differs: rank 3 passed 64, rank 0 passed 128; differing from most ranks: 3'
+
+process "$one" late 4 0 1 &
+process "$two" late 4 2 3 &
+wait
+expect 'a rank that does not come' 4 '-100[0-9]+ [0-9]+ .*: (rank 3 .*; )?1 of 4 ranks missing after 0.[0-9] s: 3'
+
+ready() {
+	for ((i = 0; i < 20000; i++)); do
+		[ "$(grep -c '^ready' "$scratch/out" 2>/dev/null)" = "$1" ] && return
+		sleep 0.01
+	done
+}
+
+process "$one" die 4 0 1 &
+process "$two" die 4 2 3 2>/dev/null &
+wait 2>/dev/null
+expect 'a killed process' 2 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: 2, 3'
+
+process "$one" loop 4 0 1 &
+process "$two" loop 4 2 3 &
+ready 4
+ip -n "$two" link set spmt0 down
+wait
+expect 'a node that vanishes' 4 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: (2, 3|0, 1)'
+plan

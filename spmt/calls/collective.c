@@ -361,7 +361,7 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
 	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
 	rc = coll_check(comm, c);
-	if (!rc && (comm->lane || !(COLL_MOVED >> c->kind & 1)))
+	if (!rc && (comm->lane || !comm->stage || !(COLL_MOVED >> c->kind & 1)))
 		rc = view_whole(comm, c->what);
 	if (!rc && comm->lane)
 		return coll_keyed(comm, c, stream);
@@ -410,6 +410,8 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 	static const char what[] = "spmt_barrier_on_stream";
 	int rc = comm_enter_lane(comm, what);
 
+	if (!rc && !comm->stage)
+		rc = view_whole(comm, what);
 	if (!rc && comm->lane)
 		return keyed_barrier(comm, what, stream);
 	if (!rc)

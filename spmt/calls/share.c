@@ -141,7 +141,7 @@ static void map_one(spmt_comm *comm, int pe, struct share *s)
 	struct status_saved saved;
 
 	if (s->export.kind == DEVICE_EXPORT_NONE || comm_is_local(comm, pe) ||
-		!meet_is_near(comm, pe))
+		!comm_is_neighbour(comm, pe))
 		return;
 	status_save(&saved);
 	if (comm->backend->ipc->import_memory(comm->dev, &s->export,

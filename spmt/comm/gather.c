@@ -354,6 +354,14 @@ bool comm_is_local(const spmt_comm *comm, int rank)
 		process[comm_world_rank(comm, rank)] == process[comm_world_rank(comm, comm->rank)];
 }
 
+bool comm_is_neighbour(const spmt_comm *comm, int rank)
+{
+	const int *node = comm->world->node;
+
+	return !node ||
+		node[comm_world_rank(comm, rank)] == node[comm_world_rank(comm, comm->rank)];
+}
+
 bool comm_spans_processes(const spmt_comm *comm)
 {
 	for (int r = 0; r < comm->nranks; r++)

@@ -39,6 +39,9 @@ void gather_give_up(const spmt_comm *comm);
 /* Whether `rank` of comm lives in this process. */
 bool comm_is_local(const spmt_comm *comm, int rank);
 
+/* Whether it lives on this rank's node. */
+bool comm_is_neighbour(const spmt_comm *comm, int rank);
+
 /* Whether some rank lives in another process. Known once gathered. */
 bool comm_spans_processes(const spmt_comm *comm);
 

@@ -272,11 +272,8 @@ void meet_broke(spmt_comm *comm, const struct cause *cause)
 
 bool meet_is_near(const spmt_comm *comm, int rank)
 {
-	const int *node = comm->world->node;
-
-	if (!atomic_load(&comm->world->meeting)->apart || comm_is_local(comm, rank))
-		return true;
-	return node && node[comm_world_rank(comm, rank)] == node[comm_world_rank(comm, comm->rank)];
+	return !atomic_load(&comm->world->meeting)->apart || comm_is_local(comm, rank) ||
+		(comm->world->node && comm_is_neighbour(comm, rank));
 }
 
 static void count_wait(spmt_comm *comm, int64_t ns)

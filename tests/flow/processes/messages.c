@@ -203,19 +203,40 @@ Test(messages, serve_parts)
 		REQUIRE_SAYS(FAR_SAYS);                   \
 	} while (0)
 
-static int refuses_kernels(spmt_comm *comm, void *arg)
+/* Collectives are moved where there is room for that. */
+static int collectives_move(spmt_comm *comm, uint64_t *word)
+{
+	uint64_t n = (uint64_t)spmt_nranks(comm), mine = (uint64_t)spmt_rank(comm) + 1, none = 0;
+
+	REQUIRE_OK(spmt_copy_in(comm, word, &mine, sizeof(mine)));
+	REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
+	REQUIRE_OK(spmt_all_reduce(comm, word + 1, word, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_broadcast(comm, word + 2, word, 1, SPMT_TYPE_U64, 1, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(sym_check_u64(comm, word + 1, n * (n + 1) / 2));
+	TRY(sym_check_u64(comm, word + 2, 2));
+	return spmt_copy_in(comm, word, &none, sizeof(none));
+}
+
+static int refuses_collectives(spmt_comm *comm, uint64_t *word)
+{
+	REFUSED(spmt_all_reduce(comm, word, word, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REFUSED(spmt_broadcast(comm, word, word, 1, SPMT_TYPE_U64, 0, NULL));
+	REFUSED(spmt_barrier_on_stream(comm, NULL));
+	return 0;
+}
+
+/* no_room: not NULL: for collectives. */
+static int refuses_kernels(spmt_comm *comm, void *no_room)
 {
 	struct spmt_mem_view mem_view = { .size = sizeof(mem_view) };
 	struct spmt_view view = { .size = sizeof(view) };
 	uint64_t *word;
 	spmt_mem *mem;
 
-	(void)arg;
 	REQUIRE_OK(spmt_calloc(comm, 8, 8, (void **)&word));
 	REQUIRE_OK(spmt_register(comm, word, 64, &mem));
-	REFUSED(spmt_all_reduce(comm, word, word, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
-	REFUSED(spmt_broadcast(comm, word, word, 1, SPMT_TYPE_U64, 0, NULL));
-	REFUSED(spmt_barrier_on_stream(comm, NULL));
+	TRY(no_room ? refuses_collectives(comm, word) : collectives_move(comm, word));
 	REFUSED(spmt_view_get(comm, &view));
 	REFUSED(spmt_mem_view_get(comm, mem, &mem_view));
 	/* which leaves the comm as it was */
@@ -260,5 +281,5 @@ Test(messages, one_far_link_is_known_to_all)
 	setenv("SPMT_MAPS", "p2p,rdma", 1);
 	cr_assert_eq(backend_host.load(), 0);
 	host_forbid_peer(0, 1, true);
-	RANKS_OK(ranks_run(3, NULL, one_far_link, NULL));
+	RANKS_OK(ranks_run(3, NULL, one_far_link, (void *)1));
 }

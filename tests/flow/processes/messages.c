@@ -204,18 +204,18 @@ Test(messages, serve_parts)
 	} while (0)
 
 /* Collectives are moved where there is room for that. */
-static int collectives_move(spmt_comm *comm, uint64_t *word)
+static int collectives_move(spmt_comm *comm, uint64_t *words)
 {
-	uint64_t n = (uint64_t)spmt_nranks(comm), mine = (uint64_t)spmt_rank(comm) + 1, none = 0;
+	uint64_t n = (uint64_t)spmt_nranks(comm), mine = (uint64_t)spmt_rank(comm) + 1;
 
-	REQUIRE_OK(spmt_copy_in(comm, word, &mine, sizeof(mine)));
+	REQUIRE_OK(spmt_copy_in(comm, words + 4, &mine, sizeof(mine)));
 	REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
-	REQUIRE_OK(spmt_all_reduce(comm, word + 1, word, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
-	REQUIRE_OK(spmt_broadcast(comm, word + 2, word, 1, SPMT_TYPE_U64, 1, NULL));
+	REQUIRE_OK(
+		spmt_all_reduce(comm, words + 5, words + 4, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_broadcast(comm, words + 6, words + 4, 1, SPMT_TYPE_U64, 1, NULL));
 	REQUIRE_OK(spmt_quiet(comm));
-	TRY(sym_check_u64(comm, word + 1, n * (n + 1) / 2));
-	TRY(sym_check_u64(comm, word + 2, 2));
-	return spmt_copy_in(comm, word, &none, sizeof(none));
+	TRY(sym_check_u64(comm, words + 5, n * (n + 1) / 2));
+	return sym_check_u64(comm, words + 6, 2);
 }
 
 static int refuses_collectives(spmt_comm *comm, uint64_t *word)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "uid.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/blake2s.h"
@@ -85,55 +87,126 @@ void uid_derive(const struct uid *from, const void *message, size_t size, struct
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-static bool is_usable_address(const struct ifaddrs *i, const char *name, int family)
+/* One word of the list: an interface by name, or those with an address in a subnet. */
+struct wish {
+	char text[64];
+	int bits; /* of the subnet; -1: a name */
+	uint16_t family;
+	unsigned char address[16];
+};
+
+static size_t address_size(uint16_t family)
 {
-	return i->ifa_addr && i->ifa_addr->sa_family == family && !strcmp(i->ifa_name, name) &&
-		i->ifa_flags & IFF_UP;
+	return family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
 }
 
-/* The interface's first address of the family. */
-static bool address_find(
-	const struct ifaddrs *list, const char *name, uint16_t family, struct uid *u)
+/* "10.1.0.0/16", "fd00::/8", or a name. -EINVAL: a slash, but no subnet. */
+static int wish_parse(const char *word, size_t n, struct wish *wish)
 {
-	while (list && !is_usable_address(list, name, family))
-		list = list->ifa_next;
-	if (!list)
-		return false;
-	u->family = family;
-	u->port = first_port(u);
-	if (family == AF_INET) {
-		struct sockaddr_in in;
+	char *slash, *end = NULL;
+	long bits;
 
-		memcpy(&in, list->ifa_addr, sizeof(in));
+	*wish = (struct wish){ .bits = -1 };
+	if (!n || n >= sizeof(wish->text))
+		return -EINVAL;
+	memcpy(wish->text, word, n);
+	slash = strchr(wish->text, '/');
+	if (!slash)
+		return 0;
+	bits = slash[1] >= '0' && slash[1] <= '9' ? strtol(slash + 1, &end, 10) : -1;
+	*slash = '\0';
+	wish->family = strchr(wish->text, ':') ? AF_INET6 : AF_INET;
+	if (bits < 0 || *end || (size_t)bits > 8 * address_size(wish->family) ||
+		inet_pton(wish->family, wish->text, wish->address) != 1)
+		return -EINVAL;
+	wish->bits = (int)bits;
+	return 0;
+}
+
+static bool in_subnet(const struct wish *wish, const unsigned char *address)
+{
+	int whole = wish->bits / 8, rest = wish->bits % 8;
+
+	return !memcmp(wish->address, address, (size_t)whole) &&
+		(!rest || (wish->address[whole] ^ address[whole]) >> (8 - rest) == 0);
+}
+
+/* Takes an interface's address of the family, if there is one. */
+static bool address_take(const struct ifaddrs *i, uint16_t family, struct uid *u)
+{
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+
+	if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP))
+		return false;
+	memset(u->address, 0, sizeof(u->address));
+	u->scope = 0;
+	if (family == AF_INET) {
+		memcpy(&in, i->ifa_addr, sizeof(in));
 		memcpy(u->address, &in.sin_addr, sizeof(in.sin_addr));
 	} else {
-		struct sockaddr_in6 in;
-
-		memcpy(&in, list->ifa_addr, sizeof(in));
-		memcpy(u->address, &in.sin6_addr, sizeof(in.sin6_addr));
-		u->scope = in.sin6_scope_id;
+		memcpy(&in6, i->ifa_addr, sizeof(in6));
+		memcpy(u->address, &in6.sin6_addr, sizeof(in6.sin6_addr));
+		u->scope = in6.sin6_scope_id;
 	}
 	return true;
 }
 
-static int address_fill(const char *name, struct uid *u)
+/* The first address of the family that is wished for. */
+static bool address_find(
+	const struct ifaddrs *list, const struct wish *wish, uint16_t family, struct uid *u)
+{
+	struct uid found = *u;
+
+	for (; list; list = list->ifa_next) {
+		if (wish->bits < 0 ? strcmp(list->ifa_name, wish->text) != 0
+				   : wish->family != family)
+			continue;
+		if (!address_take(list, family, &found) ||
+			(wish->bits >= 0 && !in_subnet(wish, found.address)))
+			continue;
+		*u = found;
+		u->family = family;
+		u->port = first_port(u);
+		return true;
+	}
+	return false;
+}
+
+/* In the order of the words. */
+static int address_choose(const struct ifaddrs *list, const char *words, struct uid *u)
+{
+	for (const char *at = words;; at++) {
+		size_t n = strcspn(at, ",");
+		struct wish wish;
+
+		if (wish_parse(at, n, &wish))
+			return fail(-EINVAL,
+				"SPMT_SOCKET_IFNAME=%s: \"%.*s\" is neither the name of an interface nor a subnet (10.1.0.0/16, fd00::/8)",
+				words, (int)n, at);
+		if (address_find(list, &wish, AF_INET, u) || address_find(list, &wish, AF_INET6, u))
+			return 0;
+		at += n;
+		if (!*at)
+			break;
+	}
+	return fail(-ENODEV,
+		"SPMT_SOCKET_IFNAME=%s: no interface of that name is up and has an address", words);
+}
+
+static int address_fill(const char *words, struct uid *u)
 {
 	struct ifaddrs *list = NULL;
-	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0;
-	bool found;
+	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0, rc;
 
 	if (!err && getifaddrs(&list))
 		err = errno;
 	if (err)
 		return fail_call_errno(
-			err, "spmt_uid_create", "the interfaces (SPMT_SOCKET_IFNAME=%s)", name);
-	found = address_find(list, name, AF_INET, u) || address_find(list, name, AF_INET6, u);
+			err, "spmt_uid_create", "the interfaces (SPMT_SOCKET_IFNAME=%s)", words);
+	rc = address_choose(list, words, u);
 	freeifaddrs(list);
-	if (!found)
-		return fail(-ENODEV,
-			"SPMT_SOCKET_IFNAME=%s: no interface of that name is up and has an address",
-			name);
-	return 0;
+	return rc;
 }
 
 static int uid_make(struct uid *u)

@@ -40,7 +40,7 @@
 		"algorithm of collectives where it fits kind and size, the same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
-		"interface on which processes of other nodes find the world of a uid made here; unset: one node") \
+		"interface on which processes of other nodes find the world of a uid made here: a name or a subnet such as 10.1.0.0/16, of several the first that is there; unset: one node") \
 	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT, "800",                                          \
 		"how long another node may answer nothing before it counts as gone, milliseconds, 100 to 600000") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \

@@ -11,6 +11,7 @@ make_nodes() {
 	ip netns add "$one" && ip netns add "$two" || return 1
 	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
 	ip -n "$one" address add 10.77.32.1/24 dev spmt0 && ip -n "$two" address add 10.77.32.2/24 dev spmt0 || return 1
+	ip -n "$one" address add fd77:32::1/64 dev spmt0 nodad && ip -n "$two" address add fd77:32::2/64 dev spmt0 nodad || return 1
 	for node in "$one" "$two"; do
 		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
 	done
@@ -68,6 +69,13 @@ process "$two" once 8 1 3 &
 process "$two" once 8 5 7 &
 wait
 expect 'two nodes of two processes of 2' 8 '0 '
+
+for where in none0,10.77.32.0/24 fd77:32::/64 10.0.0.0/30,fd77::/16; do
+	SPMT_SOCKET_IFNAME=$where process "$one" once 2 0 &
+	SPMT_SOCKET_IFNAME=$where process "$two" once 2 1 &
+	wait
+	expect "two nodes that meet at $where" 2 '0 '
+done
 
 process "$one" odd 4 0 1 &
 process "$two" odd 4 2 3 &

@@ -277,8 +277,8 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
  * same code. Nothing of a failed init is left behind. -EHOSTUNREACH: two ranks do not reach each
  * other's memory; the sentence says what spoke against each way, "p2p: the driver grants device 0 no
- * access to 1", say. Ranks on other nodes are found (SPMT_SOCKET_IFNAME), but not reached yet: that is
- * -EHOSTUNREACH as well, on every rank.
+ * access to 1", say. Ranks on other nodes are found over TCP (SPMT_SOCKET_IFNAME, where the uid is made; a rank of that node takes
+ * part) and reached by map rdma; without it that is -EHOSTUNREACH as well, on every rank.
  *
  * A process that dies is noticed (SPMT_ERR_PEER_DEAD) from when it is connected: the first of its ranks
  * to come connects to the process of the node that was first in this call, before anything else
@@ -709,8 +709,8 @@ SPMT_API int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_cou
 
 struct spmt_view; /* spmt_device.h */
 /* What kernels need to act as this rank, by value. The caller sets view->size; no more is
-   written. Valid until finalize. SPMT_ERR_UNSUPPORTED, as for collectives, where some rank of the comm reaches another by a map that
-   kernels cannot load from. */
+   written. Valid until finalize. SPMT_ERR_UNSUPPORTED where some rank of the comm reaches another by a map that kernels cannot load
+   from, as on another node. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 
 /* ---- host backend only --------------------------------------------------------------------- */

@@ -226,9 +226,14 @@ int gather_begin(spmt_comm *comm)
 
 void world_adopt(struct world *w, struct control *control)
 {
+	struct cause cause;
+
 	control_begin(control, w->nranks, world_label(w));
 	atomic_store(&w->local->mark.moved, 1);
-	atomic_store_explicit(&w->control, control, memory_order_release);
+	atomic_store(&w->control, control);
+	/* Whoever breaks the world now sees the new one, or was seen. */
+	if (control_state(w->local, &cause) == CONTROL_BROKEN)
+		control_break(control, &cause);
 }
 
 /* Nodes are numbered by the first of their ranks. Ranks that have found each other over TCP are on two, whatever they say. NULL with

@@ -301,8 +301,8 @@ static void comms_break(struct world *world, const struct cause *cause)
    once, and logs the first cause, which may come from another process. */
 static void break_here(struct world *world, int rank, const struct cause *cause)
 {
-	struct control *control = atomic_load(&world->control);
 	bool tell = control_break(world->local, cause), first = tell;
+	struct control *control = atomic_load(&world->control); /* after that: world_adopt */
 	struct cause earlier;
 
 	if (control != world->local)

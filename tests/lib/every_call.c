@@ -408,20 +408,14 @@ static int collectives(spmt_comm *comm)
 
 /* ---- who and where ----------------------------------------------------------------------------------------------- */
 
-static bool is_here(spmt_comm *comm, int pe)
+static bool reached_by(spmt_comm *comm, int pe, const char *map)
 {
 	struct spmt_route route = { .size = sizeof(route) };
 
-	return !spmt_route(comm, pe, &route) && strcmp(route.map, "ipc") != 0;
+	return !spmt_route(comm, pe, &route) && !strcmp(route.map, map);
 }
-
-/* On another node: moves reach it, loads do not. */
-static bool is_far(spmt_comm *comm, int pe)
-{
-	struct spmt_route route = { .size = sizeof(route) };
-
-	return !spmt_route(comm, pe, &route) && !strcmp(route.map, "rdma");
-}
+#define is_here(comm, pe) (!reached_by(comm, pe, "ipc"))
+#define is_far(comm, pe) reached_by(comm, pe, "rdma") /* moves reach it, loads do not */
 
 /* What travels by descriptor is shared on the world's comm alone: a part is told so. */
 static int refused(spmt_comm *comm, const struct every_call *b, spmt_mem *mem, int pe)
@@ -510,23 +504,20 @@ static int unshared(spmt_comm *comm)
 static int place(spmt_comm *comm, const struct every_call *b, const uint64_t *word, int pe)
 {
 	int me = spmt_rank(comm);
-	bool here = processes_of(b->layout, pe) == processes_of(b->layout, me);
+	bool here = processes_of(b->layout, pe) == processes_of(b->layout, me),
+	     far = is_far(comm, pe);
 	const uint64_t *there = spmt_ptr(comm, word, pe);
 	struct spmt_route route = { .size = sizeof(route) }, self = route;
 	uint64_t seen;
 
-	REQUIRE((there != NULL) == !is_far(comm, pe));
+	REQUIRE((there != NULL) == !far);
 	REQUIRE(!there || !host_access(comm) || *there == 100 + (uint64_t)pe);
 	REQUIRE_OK(spmt_get(comm, &seen, word, sizeof(seen), pe));
 	REQUIRE_EQ(seen, 100 + pe);
 	REQUIRE((spmt_comm_by_rank(b->uid, pe) != NULL) == here);
 	REQUIRE_OK(spmt_route(comm, pe, &route));
-	REQUIRE(!strcmp(route.map,
-		pe == me		   ? "self"
-			: here		   ? "p2p"
-			: is_far(comm, pe) ? "rdma"
-					   : "ipc"));
-	REQUIRE(route.reason[0] && strstr(route.movers, is_far(comm, pe) ? "verbs" : "store"));
+	REQUIRE(!strcmp(route.map, pe == me ? "self" : here ? "p2p" : far ? "rdma" : "ipc"));
+	REQUIRE(route.reason[0] && strstr(route.movers, far ? "verbs" : "store"));
 	REQUIRE_OK(spmt_route(comm, me, &self));
 	REQUIRE_EQ(route.process == self.process, here);
 	REQUIRE_EQ(route.device, b->devices ? b->devices[pe] : processes_position(b->layout, pe));

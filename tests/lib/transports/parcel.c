@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@
 #include "tests/lib/processes.h"
 #include "transports/transport.h"
 
-enum { SLICE_MS = 5, RETRY_MS = 3000 };
+enum { SLICE_MS = 5, RETRY_MS = 3000, PART = 65536 };
 
 enum what { PUT = 1, GET, AMO };
 
@@ -85,35 +86,41 @@ static bool write_all(int fd, const void *from, size_t n)
 	return true;
 }
 
-/* A small one is one access, as by the CPU. */
-static bool serve_put(int fd, const struct request *r)
+/* Between this process's own memory and a buffer, by the kernel: a peer that is late may ask for what is unmapped by now, which
+   a NIC refuses. */
+static bool copy(uint64_t address, void *buffer, size_t n, bool in)
 {
-	void *at = (void *)(uintptr_t)r->address;
-	char word[8];
-	uint64_t done = 0;
+	struct iovec theirs = { (void *)(uintptr_t)address, n }, ours = { buffer, n };
+	ssize_t done = in ? process_vm_writev(getpid(), &ours, 1, &theirs, 1, 0)
+			  : process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0);
 
-	if (r->n > sizeof(word))
-		return read_all(fd, at, r->n) && write_all(fd, &done, sizeof(done));
-	if (!read_all(fd, word, r->n))
-		return false;
-	store_bytes(at, word, r->n);
-	return write_all(fd, &done, sizeof(done));
+	return done == (ssize_t)n;
+}
+
+static bool serve_bytes(int fd, const struct request *r)
+{
+	uint64_t done = 0;
+	char part[PART];
+
+	for (uint64_t at = 0, n; at < r->n; at += n) {
+		n = r->n - at < sizeof(part) ? r->n - at : sizeof(part);
+		if (r->what == PUT
+				? !read_all(fd, part, n) || !copy(r->address + at, part, n, true)
+				: !copy(r->address + at, part, n, false) || !write_all(fd, part, n))
+			return false;
+	}
+	return r->what == GET || write_all(fd, &done, sizeof(done));
 }
 
 static bool serve(int fd, const struct request *r)
 {
-	void *at = (void *)(uintptr_t)r->address;
 	uint64_t word = 0;
 
-	if (r->what == PUT)
-		return serve_put(fd, r);
-	if (r->what == GET && r->n > sizeof(word))
-		return write_all(fd, at, r->n);
-	if (r->what == GET) {
-		store_bytes(&word, at, r->n);
-		return write_all(fd, &word, r->n);
-	}
-	word = amo_do(at, &r->amo);
+	if (r->what != AMO)
+		return serve_bytes(fd, r);
+	if (!copy(r->address, &word, r->amo.size, false))
+		return false;
+	word = amo_do((void *)(uintptr_t)r->address, &r->amo);
 	return write_all(fd, &word, sizeof(word));
 }
 

@@ -19,9 +19,9 @@
 #include "src/device/host/host.h"
 #include "src/kernels/coll/fold.h"
 
-#define LOOKS 200      /* at a word before sleeping */
-#define SLEEP_NS 50000 /* then so long, growing to .. */
-#define SLEEP_MOST 1000000
+#define FAR_LOOKS 200	   /* at a word before sleeping */
+#define FAR_SLEEP_NS 50000 /* then so long, growing to .. */
+#define FAR_SLEEP_MOST 1000000
 
 /* What a peer has told of its round, by parity; only it writes there. */
 struct far_word {
@@ -169,14 +169,14 @@ static int far_missing(spmt_comm *comm, const struct far_call *c, int64_t waited
 static int await_one(spmt_comm *comm, const struct far_call *c, int pe)
 {
 	struct far *far = comm->far_state;
-	struct timespec slice = { .tv_nsec = SLEEP_NS };
+	struct timespec slice = { .tv_nsec = FAR_SLEEP_NS };
 
 	for (int looks = 0; !has_greeted(comm, pe); looks++) {
 		int64_t limit = comm_timeout(comm), waited;
 
 		if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 			return -ECANCELED;
-		if (looks < LOOKS) {
+		if (looks < FAR_LOOKS) {
 			sched_yield();
 			continue;
 		}
@@ -185,7 +185,7 @@ static int await_one(spmt_comm *comm, const struct far_call *c, int pe)
 			return has_greeted(comm, pe) ? 0 : far_missing(comm, c, waited);
 		waits_show(comm, c, &(struct wait_for){ .name = c->what, .since = far->begin });
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
-		slice.tv_nsec = MIN_OF(2 * slice.tv_nsec, SLEEP_MOST);
+		slice.tv_nsec = MIN_OF(2 * slice.tv_nsec, FAR_SLEEP_MOST);
 	}
 	return 0;
 }

@@ -19,8 +19,8 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define ANSWER_NS (2 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
-#define ANSWER_LOOK_NS 500000
+#define HUB_ANSWER_NS (2 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
+#define HUB_LOOK_NS 500000
 
 /* What a rank has brought, or so many with nothing attached that have brought the same; `size` bytes attached follow. */
 struct word_entry {
@@ -239,9 +239,9 @@ static void nodes_look(spmt_comm *comm)
 
 static void nodes_give_up(spmt_comm *comm)
 {
-	const struct timespec slice = { .tv_nsec = ANSWER_LOOK_NS };
+	const struct timespec slice = { .tv_nsec = HUB_LOOK_NS };
 	struct control *control = comm->control;
-	int64_t end = process_now() + ANSWER_NS;
+	int64_t end = process_now() + HUB_ANSWER_NS;
 	struct status_saved saved;
 
 	if (nodes_of(comm)->n < 2)

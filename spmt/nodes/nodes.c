@@ -15,8 +15,8 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define DEATH_NS (1500 * 1000000ll) /* by then a death is known */
-#define LOOK_NS (2 * 1000000ll)	    /* a rank whose process is just being settled, at the world */
+#define NODE_DEATH_NS (1500 * 1000000ll) /* by then a death is known */
+#define NODE_LOOK_NS (2 * 1000000ll) /* a rank whose process is just being settled, at the world */
 
 /* States of world->node_state. */
 enum node_state { NODE_NEW, NODE_OPENING, NODE_SETTLED };
@@ -48,8 +48,8 @@ void nodes_count(const spmt_comm *comm, struct nodes *nodes)
 
 int nodes_move_failed(const spmt_comm *comm, const char *what, int rc)
 {
-	const struct timespec slice = { .tv_nsec = LOOK_NS };
-	int64_t end = process_now() + DEATH_NS;
+	const struct timespec slice = { .tv_nsec = NODE_LOOK_NS };
+	int64_t end = process_now() + NODE_DEATH_NS;
 	struct status_saved saved;
 
 	status_save(&saved);
@@ -196,7 +196,7 @@ static int node_settle(spmt_comm *comm)
 	while (atomic_load_explicit(&w->node_state, memory_order_acquire) != NODE_SETTLED) {
 		if (atomic_load(&comm->control->stop))
 			return comm_broken(comm, "spmt_init");
-		futex_sleep(&w->node_state, NODE_OPENING, LOOK_NS);
+		futex_sleep(&w->node_state, NODE_OPENING, NODE_LOOK_NS);
 	}
 	return 0;
 }

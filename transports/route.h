@@ -7,6 +7,18 @@
 
 #define LINK_REASON 256
 #define LINK_MOVERS 3
+#define RANK_NIC_WHY 128
+
+/* How a rank's NIC is addressed, and what it knows of the rank's memory. */
+struct rank_nic {
+	unsigned char endpoint[16]; /* random: a port as its process has it open; zeros: none */
+	unsigned char gid[16];
+	uint32_t qpn, qkey; /* that take hellos */
+	uint32_t key;	    /* of heap and library area */
+	uint16_t lid;
+	uint8_t mtu, ethernet;
+	char why[RANK_NIC_WHY]; /* not "": it has none, or none that knows its memory */
+};
 
 /* What a rank tells the others about itself: plain data, gathered in init, may cross processes. */
 struct rank_info {
@@ -21,6 +33,7 @@ struct rank_info {
 	uint32_t traits, caps;	/* the backend's; enum rank_cap */
 	uint64_t heap_base, heap_size;
 	uint64_t own_base, own_size;
+	struct rank_nic nic; /* map rdma, from the second meeting on */
 };
 enum rank_cap { RANK_CAP_IPC = 1, RANK_CAP_RDMA = 2 };
 

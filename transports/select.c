@@ -83,15 +83,22 @@ static bool ipc_fits(struct pair *p)
 		!p->facts->peer_code;
 }
 
+static bool has_rdma(const struct rank_info *rank)
+{
+	return rank->caps & RANK_CAP_RDMA && !rank->nic.why[0];
+}
+
 static bool rdma_fits(struct pair *p)
 {
-	const struct rank_info *deaf = p->me->caps & RANK_CAP_RDMA ? p->peer : p->me;
+	const struct rank_info *deaf = has_rdma(p->me) ? p->peer : p->me;
 
-	if (deaf->caps & RANK_CAP_RDMA)
+	if (has_rdma(deaf))
 		add_reason(p, "rdma: both ranks have it");
+	else if (deaf->caps & RANK_CAP_RDMA)
+		add_reason(p, "rdma: rank %d: %.*s", (int)deaf->rank, RANK_NIC_WHY, deaf->nic.why);
 	else
 		add_reason(p, "rdma: rank %d does not have it", (int)deaf->rank);
-	return deaf->caps & RANK_CAP_RDMA;
+	return has_rdma(deaf);
 }
 
 static bool sdma_fits(struct pair *p)

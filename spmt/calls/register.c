@@ -25,6 +25,8 @@ struct spmt_mem {
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
 	struct kernel_table table;
 	uint64_t *offsets;    /* by rank: where the buffer begins on its link */
+	uint64_t *keys;	      /* by rank: of map rdma, behind the offsets */
+	struct far_share far; /* of this rank's own */
 	struct share *shares; /* by rank; NULL: all ranks are in this process */
 	bool published;
 	struct spmt_mem *next, **link; /* in comm->mems */
@@ -42,11 +44,58 @@ static bool mem_live(const spmt_mem *mem)
 	return mem && object_is_live(&mem->head);
 }
 
+/* What map rdma has to do for buffers over the link to pe; NULL: nothing. */
+static const struct far_ops *mem_far(const spmt_comm *comm, int pe)
+{
+	return comm->links[pe].route.map == MAP_RDMA ? map_ops(MAP_RDMA)->far : NULL;
+}
+
+/* The NIC of this rank gets to know the buffer. */
+static int mem_share(spmt_mem *mem, void *buf, size_t size)
+{
+	struct far_rank *far = mem->comm->slot->far;
+	int rc = far && size ? map_ops(MAP_RDMA)->far->share(far, buf, size, &mem->far) : 0;
+
+	return comm_failed(mem->comm, "spmt_register", rc);
+}
+
+static int mem_learn(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+		const struct far_ops *far = mem_far(comm, pe);
+
+		mem->keys[pe] = meet_payload(comm, pe, 2);
+		if (far && mem->peers[pe].size)
+			rc = far->learn(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
+				mem->keys[pe]);
+	}
+	return comm_failed(comm, "spmt_register", rc);
+}
+
+static void mem_forget(spmt_mem *mem)
+{
+	spmt_comm *comm = mem->comm;
+
+	for (int pe = 0; mem->peers && mem->offsets && pe < comm->nranks; pe++) {
+		const struct far_ops *far = mem_far(comm, pe);
+
+		if (far && mem->peers[pe].size)
+			far->forget(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
+				mem->keys[pe]);
+	}
+	if (mem->far.held)
+		map_ops(MAP_RDMA)->far->unshare(comm->slot->far, &mem->far);
+}
+
 /* Takes any half-made buffer. */
 static void mem_destroy(spmt_mem *mem)
 {
 	if (!mem)
 		return;
+	mem_forget(mem);
 	table_close(mem->comm, &mem->table);
 	if (mem->shares)
 		share_drop(mem->comm, mem->shares);
@@ -99,7 +148,8 @@ static int mem_ranks(spmt_mem *mem)
 	spmt_comm *comm = mem->comm;
 	bool shared = comm_spans_processes(comm);
 
-	mem->offsets = mem_calloc((size_t)comm->nranks, sizeof(*mem->offsets));
+	mem->offsets = mem_calloc(2 * (size_t)comm->nranks, sizeof(*mem->offsets));
+	mem->keys = mem->offsets ? mem->offsets + comm->nranks : NULL;
 	if (shared)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
 	if (mem->offsets && (mem->shares || !shared))
@@ -178,8 +228,9 @@ static int mem_fill(spmt_mem *mem)
 		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size, .base = base };
 		mem->offsets[pe] = mem_offset(comm, pe, base, theirs);
 	}
-	if (!mem->shares)
-		return 0;
+	rc = mem_learn(mem);
+	if (rc || !mem->shares)
+		return rc;
 	rc = share_accept(comm, mem->shares);
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		uint64_t base = (uintptr_t)mem->shares[pe].base;
@@ -219,8 +270,11 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	record.status = register_check(comm, buf, size, mem);
 	if (!record.status)
 		record.status = mem_create(comm, &m);
+	if (!record.status)
+		record.status = mem_share(m, buf, size);
 	if (!record.status && m->shares)
 		share_offer(comm, buf, size);
+	record.payload[2] = m ? m->far.key : 0;
 	rc = meet(comm, &record);
 	if (rc && m && m->shares)
 		share_withdraw(comm);

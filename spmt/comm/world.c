@@ -439,6 +439,8 @@ void world_comm_unlist(spmt_comm *comm)
 /* In a broken world nobody waits until others have unmapped its memory. */
 static void slot_close(struct slot *s, bool broken)
 {
+	if (s->far)
+		map_ops(MAP_RDMA)->far->close(s->far);
 	s->heap.retire = broken && s->export.n;
 	heap_export_close(&s->export);
 	heap_close(&s->heap);

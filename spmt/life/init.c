@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "far.h"
 #include "finalize.h"
 #include "peer.h"
 #include "routes.h"
@@ -140,7 +141,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	info->device = attr->device;
 	info->traits = comm->backend->traits;
 	info->caps =
-		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (map_ops(MAP_RDMA) ? RANK_CAP_RDMA : 0u);
+		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (far_likely() ? RANK_CAP_RDMA : 0u);
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
 	if (info->device < 0 && launch->processes)
 		rc = job_device(comm, launch, &info->device);
@@ -286,9 +287,9 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	config.peers = devs;
 	comm->slot_room = coll_room(comm, COLL_SLOTS);
 	config.own_size = own_size(comm);
-	/* A heap that other processes map is in one piece: there is nothing to gain then by backing it
-	   on demand. */
-	config.whole = comm_spans_processes(comm);
+	/* A heap that other processes map or a NIC knows is in one piece: there is nothing to gain then by backing
+	   it on demand. */
+	config.whole = comm_spans_processes(comm) || far_wanted(comm, env);
 	if (asked || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(comm,
 			align_up(config.size, HEAP_ROUND) +
@@ -314,6 +315,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	info->heap_size = comm->heap->size;
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
 	info->own_size = comm->heap->own_size;
+	far_open(comm, env);
 	return 0;
 }
 

@@ -127,6 +127,7 @@ static struct link *link_begin(spmt_comm *comm, int pe, int peer_dev)
 	link->rank = comm->rank;
 	link->pe = pe;
 	link->stream = comm->stream;
+	link->far = comm->slot->far;
 	link->timeout_ms = &comm->timeout_ms;
 	link->stop = control_stop_word(comm->control);
 	return link;

@@ -120,6 +120,8 @@ static void help_range(const char *help, int64_t *min, int64_t *max)
 
 		while (start > help && start[-1] >= '0' && start[-1] <= '9')
 			start--;
+		if (start > help && start[-1] == '-')
+			start--;
 		if (parse_i64(start, &low, &end) || parse_i64(at + 4, &high, &end))
 			continue;
 		*min = low;

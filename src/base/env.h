@@ -48,6 +48,11 @@
 	X(hsakmt_lib, "SPMT_HSAKMT_LIB", TEXT, "",                                                 \
 		"path of libhsakmt, for SPMT_SDMA=queues on AMD; unset: libhsakmt.so.1")           \
 	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
+	X(verbs_lib, "SPMT_VERBS_LIB", TEXT, "", "path of libibverbs; unset: libibverbs.so.1")     \
+	X(rdma_device, "SPMT_RDMA_DEVICE", TEXT, "",                                               \
+		"RDMA devices allowed, comma-separated, a port after a colon (mlx5_0:1,mlx5_1); unset: those with an active port") \
+	X(rdma_gid, "SPMT_RDMA_GID", INT, "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one, -1 to 1023") \
+	X(rdma_tc, "SPMT_RDMA_TC", INT, "0", "traffic class of what goes over RDMA devices, 0 to 255") \
 	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM, "auto",                                                       \
 		"(auto|0|1) 1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_verbs.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fake_wire.h"
+
+struct fake_wire wire = {
+	.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .inline_most = 256
+};
+
+static struct verbs_device {
+	const char *name;
+	uint8_t address;
+} devices[FAKE_DEVICES] = { { "fake0", 1 }, { "fake1", 2 } };
+
+/* ---- for tests ------------------------------------------------------------------------------ */
+
+static uint64_t arm(struct fake_fault *fault, uint64_t n)
+{
+	uint64_t seen;
+
+	pthread_mutex_lock(&wire.lock);
+	seen = fault->seen;
+	fault->seen = 0;
+	fault->at = n;
+	pthread_mutex_unlock(&wire.lock);
+	return seen;
+}
+
+uint64_t fake_verbs_fail(uint64_t n)
+{
+	return arm(&wire.calls, n);
+}
+
+uint64_t fake_verbs_break(uint64_t n, uint32_t status)
+{
+	wire.status = status;
+	return arm(&wire.works, n);
+}
+
+void fake_verbs_lose(int n)
+{
+	pthread_mutex_lock(&wire.lock);
+	wire.lose = n;
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void fake_verbs_inline(uint32_t most)
+{
+	pthread_mutex_lock(&wire.lock);
+	wire.inline_most = most;
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void fake_verbs_hold(int hold)
+{
+	pthread_mutex_lock(&wire.lock);
+	wire.held = hold;
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void fake_verbs_event(uint32_t type)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&wire.lock);
+	wire.event = type;
+	for (int i = 0; i < FAKE_CONTEXTS; i++)
+		if (wire.contexts[i] && write(wire.contexts[i]->async_fd, &one, sizeof(one)) < 0)
+			abort();
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void fake_verbs_shout(const void *data, uint32_t n)
+{
+	pthread_mutex_lock(&wire.lock);
+	for (uint32_t i = 0; i < FAKE_PAIRS; i++)
+		if (wire.pairs[i] && wire.pairs[i]->pub.qp_type == VERBS_QPT_UD)
+			pair_hear(wire.pairs[i], data, n);
+	pthread_mutex_unlock(&wire.lock);
+}
+
+int fake_verbs_live(void)
+{
+	int live;
+
+	pthread_mutex_lock(&wire.lock);
+	live = wire.live;
+	pthread_mutex_unlock(&wire.lock);
+	return live;
+}
+
+/* ---- what fails, what lives ----------------------------------------------------------------- */
+
+bool fake_fires(struct fake_fault *fault)
+{
+	return ++fault->seen == fault->at;
+}
+
+/* errno is EIO then. */
+static bool refused(void)
+{
+	bool fires;
+
+	pthread_mutex_lock(&wire.lock);
+	fires = fake_fires(&wire.calls);
+	pthread_mutex_unlock(&wire.lock);
+	if (fires)
+		errno = EIO;
+	return fires;
+}
+
+static void *make(size_t size)
+{
+	void *made = calloc(1, size);
+
+	if (!made)
+		abort();
+	pthread_mutex_lock(&wire.lock);
+	wire.live++;
+	pthread_mutex_unlock(&wire.lock);
+	return made;
+}
+
+/* Under the lock. */
+static void unmake(void *made)
+{
+	wire.live--;
+	free(made);
+}
+
+static int drop(void *made)
+{
+	pthread_mutex_lock(&wire.lock);
+	unmake(made);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+struct verbs_device **ibv_get_device_list(int *n)
+{
+	struct verbs_device **list;
+
+	if (refused())
+		return NULL;
+	list = make((FAKE_DEVICES + 1) * sizeof(struct verbs_device *));
+	for (int i = 0; i < FAKE_DEVICES; i++)
+		list[i] = &devices[i];
+	*n = FAKE_DEVICES;
+	return list;
+}
+
+void ibv_free_device_list(struct verbs_device **list)
+{
+	drop(list);
+}
+
+const char *ibv_get_device_name(struct verbs_device *device)
+{
+	return device->name;
+}
+
+static int call_refused(void)
+{
+	return refused() ? EIO : 0;
+}
+
+static int checked_poll(struct verbs_cq *cq, int n, struct verbs_wc *wc)
+{
+	return refused() ? -1 : wire_poll(cq, n, wc);
+}
+
+static int checked_notify(struct verbs_cq *cq, int solicited)
+{
+	int rc = call_refused();
+
+	return rc ? rc : wire_notify(cq, solicited);
+}
+
+static int checked_send(struct verbs_qp *qp, struct verbs_send *wr, struct verbs_send **bad)
+{
+	int rc = call_refused();
+
+	*bad = wr;
+	return rc ? rc : wire_send(qp, wr);
+}
+
+static int checked_recv(struct verbs_qp *qp, struct verbs_recv *wr, struct verbs_recv **bad)
+{
+	int rc = call_refused();
+
+	*bad = wr;
+	return rc ? rc : wire_recv(qp, wr);
+}
+
+struct verbs_ctx *ibv_open_device(struct verbs_device *device)
+{
+	struct verbs_ctx *ctx;
+	int i = 0;
+
+	if (refused())
+		return NULL;
+	ctx = make(sizeof(*ctx));
+	ctx->device = device;
+	ctx->ops.poll_cq = checked_poll;
+	ctx->ops.req_notify_cq = checked_notify;
+	ctx->ops.post_send = checked_send;
+	ctx->ops.post_recv = checked_recv;
+	ctx->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	pthread_mutex_lock(&wire.lock);
+	while (wire.contexts[i])
+		i++;
+	wire.contexts[i] = ctx;
+	pthread_mutex_unlock(&wire.lock);
+	wire_start();
+	return ctx;
+}
+
+int ibv_close_device(struct verbs_ctx *ctx)
+{
+	int i = 0;
+
+	wire_stop();
+	close(ctx->async_fd);
+	pthread_mutex_lock(&wire.lock);
+	while (wire.contexts[i] != ctx)
+		i++;
+	wire.contexts[i] = NULL;
+	unmake(ctx);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+int ibv_query_device(struct verbs_ctx *ctx, struct verbs_device_attr *attr)
+{
+	(void)ctx;
+	memset(attr, 0, sizeof(*attr));
+	attr->max_cqe = 1 << 16;
+	attr->max_qp_wr = 1 << 12;
+	attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+	attr->phys_port_cnt = 2;
+	return call_refused();
+}
+
+/* The first port of each is down. */
+int ibv_query_port(struct verbs_ctx *ctx, uint8_t port, struct verbs_port_old *old)
+{
+	struct verbs_port *attr = (struct verbs_port *)old;
+
+	(void)ctx;
+	attr->state = port == 2 ? VERBS_PORT_ACTIVE : 1;
+	attr->max_mtu = attr->active_mtu = 5;
+	attr->gid_tbl_len = 3;
+	attr->max_msg_sz = FAKE_MESSAGE;
+	attr->link_layer = VERBS_LINK_LAYER_ETHERNET;
+	return call_refused();
+}
+
+static int fake_gid(const struct verbs_ctx *ctx, int index, union verbs_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	if (index == 0)
+		memcpy(gid->raw, "\xfe\x80", 2);
+	else if (index == 1)
+		memcpy(gid->raw + 10, "\xff\xff\x0a", 3);
+	else
+		return 0;
+	gid->raw[15] = ctx->device->address;
+	return 0;
+}
+
+int ibv_query_gid(struct verbs_ctx *ctx, uint8_t port, int index, union verbs_gid *gid)
+{
+	(void)port;
+	return refused() ? -1 : fake_gid(ctx, index, gid);
+}
+
+int _ibv_query_gid_ex(struct verbs_ctx *ctx, uint32_t port, uint32_t index,
+	struct verbs_gid_entry *entry, uint32_t flags, size_t size)
+{
+	(void)port;
+	(void)flags;
+	(void)size;
+	entry->gid_type = VERBS_GID_TYPE_ROCE_V2;
+	return refused() ? EIO : index > 1 ? ENODATA : fake_gid(ctx, (int)index, &entry->gid);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+struct verbs_pd *ibv_alloc_pd(struct verbs_ctx *ctx)
+{
+	struct verbs_pd *pd = refused() ? NULL : make(sizeof(*pd));
+
+	if (pd)
+		pd->ctx = ctx;
+	return pd;
+}
+
+int ibv_dealloc_pd(struct verbs_pd *pd)
+{
+	return pd->users ? EBUSY : drop(pd);
+}
+
+struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
+{
+	struct fake_mr *mr;
+	uint32_t i = 0;
+
+	if (refused())
+		return NULL;
+	mr = make(sizeof(*mr));
+	mr->pub = (struct verbs_mr){ .context = pd->ctx, .pd = pd, .addr = at, .length = n };
+	mr->access = access;
+	pthread_mutex_lock(&wire.lock);
+	while (wire.regions[i])
+		i++;
+	wire.regions[i] = mr;
+	mr->pub.lkey = mr->pub.rkey = ++wire.keys << 16 | i;
+	pd->users++;
+	pthread_mutex_unlock(&wire.lock);
+	return &mr->pub;
+}
+
+int ibv_dereg_mr(struct verbs_mr *mr)
+{
+	pthread_mutex_lock(&wire.lock);
+	mr->pd->users--;
+	wire.regions[mr->rkey & 0xffff] = NULL;
+	unmake(mr);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+struct verbs_ah *ibv_create_ah(struct verbs_pd *pd, struct verbs_ah_attr *attr)
+{
+	(void)pd;
+	(void)attr;
+	return refused() ? NULL : make(1);
+}
+
+int ibv_destroy_ah(struct verbs_ah *ah)
+{
+	return drop(ah);
+}
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+struct verbs_channel *ibv_create_comp_channel(struct verbs_ctx *ctx)
+{
+	struct verbs_channel *channel = refused() ? NULL : make(sizeof(*channel));
+
+	if (!channel)
+		return NULL;
+	channel->context = ctx;
+	channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	return channel;
+}
+
+int ibv_destroy_comp_channel(struct verbs_channel *channel)
+{
+	close(channel->fd);
+	return drop(channel);
+}
+
+struct verbs_cq *ibv_create_cq(
+	struct verbs_ctx *ctx, int n, void *user, struct verbs_channel *channel, int vector)
+{
+	struct fake_cq *cq;
+
+	(void)vector;
+	if (refused())
+		return NULL;
+	cq = make(sizeof(*cq));
+	cq->pub = (struct verbs_cq){
+		.context = ctx, .channel = channel, .cq_context = user, .cqe = n
+	};
+	cq->ring = calloc((size_t)n, sizeof(*cq->ring));
+	return &cq->pub;
+}
+
+int ibv_resize_cq(struct verbs_cq *pub, int n)
+{
+	struct fake_cq *cq = (struct fake_cq *)pub;
+	struct verbs_wc *ring;
+
+	if (refused())
+		return EIO;
+	ring = calloc((size_t)n, sizeof(*ring));
+	pthread_mutex_lock(&wire.lock);
+	for (uint32_t i = cq->head; i != cq->tail; i++)
+		ring[i % (uint32_t)n] = cq->ring[i % (uint32_t)pub->cqe];
+	free(cq->ring);
+	cq->ring = ring;
+	pub->cqe = n;
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+int ibv_destroy_cq(struct verbs_cq *cq)
+{
+	free(((struct fake_cq *)cq)->ring);
+	return drop(cq);
+}
+
+int ibv_get_cq_event(struct verbs_channel *channel, struct verbs_cq **cq, void **user)
+{
+	uint64_t n;
+
+	if (refused() || read(channel->fd, &n, sizeof(n)) != sizeof(n))
+		return -1;
+	*cq = NULL;
+	*user = NULL;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct verbs_cq *cq, unsigned n)
+{
+	(void)cq;
+	(void)n;
+}
+
+int ibv_get_async_event(struct verbs_ctx *ctx, struct verbs_event *event)
+{
+	uint64_t n;
+
+	if (refused() || read(ctx->async_fd, &n, sizeof(n)) != sizeof(n))
+		return -1;
+	event->event_type = wire.event;
+	return 0;
+}
+
+void ibv_ack_async_event(struct verbs_event *event)
+{
+	(void)event;
+}
+
+struct verbs_qp *ibv_create_qp(struct verbs_pd *pd, struct verbs_qp_init *init)
+{
+	struct fake_qp *qp;
+	uint32_t i = 0;
+
+	if (refused())
+		return NULL;
+	if (init->cap.max_inline_data > wire.inline_most) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = make(sizeof(*qp));
+	qp->pub = (struct verbs_qp){ .context = pd->ctx,
+		.qp_context = init->qp_context,
+		.pd = pd,
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.qp_type = init->qp_type };
+	qp->cap = init->cap;
+	init->cap.max_inline_data = wire.inline_most;
+	pthread_mutex_lock(&wire.lock);
+	while (wire.pairs[i])
+		i++;
+	wire.pairs[i] = qp;
+	qp->pub.qp_num = (++wire.numbers % 1000 + 1) << 12 | i;
+	pd->users++;
+	pthread_mutex_unlock(&wire.lock);
+	return &qp->pub;
+}
+
+int ibv_modify_qp(struct verbs_qp *pub, struct verbs_qp_attr *attr, int mask)
+{
+	struct fake_qp *qp = (struct fake_qp *)pub;
+
+	if (refused() || !(mask & VERBS_QP_STATE))
+		return EIO;
+	pthread_mutex_lock(&wire.lock);
+	pub->state = attr->qp_state;
+	if (mask & VERBS_QP_DEST_QPN)
+		qp->dest = attr->dest_qp_num;
+	if (mask & VERBS_QP_QKEY)
+		qp->key = attr->qkey;
+	if (pub->state == VERBS_QPS_ERR)
+		pair_flush(qp);
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+int ibv_destroy_qp(struct verbs_qp *pub)
+{
+	struct fake_qp *qp = (struct fake_qp *)pub;
+
+	pthread_mutex_lock(&wire.lock);
+	wire.pairs[pub->qp_num & 0xfff] = NULL;
+	pub->pd->users--;
+	pair_empty(qp);
+	unmake(qp);
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+const char *ibv_wc_status_str(unsigned status)
+{
+	return status == VERBS_WC_RETRY_EXC_ERR	  ? "transport retry counter exceeded"
+		: status == VERBS_WC_WR_FLUSH_ERR ? "Work Request Flushed Error"
+						  : "a status of the stand-in's";
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A stand-in for libibverbs: two ports, and a wire inside the process. A thread of its own carries out what is posted, a queue pair after
+ * the other, in order. It fails where a test says so; the functions below are found with dlsym.
+ */
+#ifndef TESTS_FAKE_VERBS_H
+#define TESTS_FAKE_VERBS_H
+
+#include <stdint.h>
+
+#include "transports/verbs/abi_verbs.h"
+
+/* Counts calls from 1, those that give something back left out, and makes the nth fail; 0: none does. Returns how many there were. */
+uint64_t fake_verbs_fail(uint64_t n);
+/* The same of work requests: the nth ends with this status. */
+uint64_t fake_verbs_break(uint64_t n, uint32_t status);
+/* So many datagrams from now on get lost. */
+void fake_verbs_lose(int n);
+/* No queue pair writes inline from now on, or some do. */
+void fake_verbs_inline(uint32_t most);
+/* From here to false nothing is carried out. */
+void fake_verbs_hold(int hold);
+/* The devices tell of an event. */
+void fake_verbs_event(uint32_t type);
+/* A datagram from nobody to all that take hellos. */
+void fake_verbs_shout(const void *data, uint32_t n);
+/* Objects that were made and not given back. */
+int fake_verbs_live(void);
+
+#define X(field, symbol, optional, result, args) result symbol args;
+VERBS_CALLS(X)
+#undef X
+
+#endif

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "transports/transport.h"
+
+#define LOC_PROT_ERR 4
+#define MOVES_A_ROUND 8 /* of a queue pair, before the next one's turn */
+
+/* ---- completions ---------------------------------------------------------------------------- */
+
+static void complete(struct verbs_cq *pub, const struct verbs_wc *wc, bool solicited)
+{
+	struct fake_cq *cq = (struct fake_cq *)pub;
+	uint64_t one = 1;
+
+	if (cq->tail - cq->head >= (uint32_t)pub->cqe)
+		abort(); /* a device would lose it, and the queue */
+	cq->ring[cq->tail++ % (uint32_t)pub->cqe] = *wc;
+	if (cq->armed == 2 || (cq->armed == 1 && (solicited || wc->status))) {
+		cq->armed = 0;
+		if (write(pub->channel->fd, &one, sizeof(one)) < 0)
+			abort();
+	}
+}
+
+int wire_poll(struct verbs_cq *pub, int n, struct verbs_wc *wc)
+{
+	struct fake_cq *cq = (struct fake_cq *)pub;
+	int i = 0;
+
+	pthread_mutex_lock(&wire.lock);
+	while (i < n && cq->head != cq->tail)
+		wc[i++] = cq->ring[cq->head++ % (uint32_t)pub->cqe];
+	pthread_mutex_unlock(&wire.lock);
+	return i;
+}
+
+int wire_notify(struct verbs_cq *pub, int solicited)
+{
+	struct fake_cq *cq = (struct fake_cq *)pub;
+
+	pthread_mutex_lock(&wire.lock);
+	if (cq->armed < 2)
+		cq->armed = solicited ? 1 : 2;
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+/* ---- posting -------------------------------------------------------------------------------- */
+
+int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
+{
+	struct fake_qp *qp = (struct fake_qp *)pub;
+	size_t n = wr->num_sge ? wr->sg_list->length : 0;
+	bool kept = wr->send_flags & VERBS_SEND_INLINE && n;
+	struct fake_work *work = calloc(1, sizeof(*work) + (kept ? n : 0));
+
+	if (kept && n > wire.inline_most) {
+		free(work);
+		return EINVAL;
+	}
+	*work = (struct fake_work){ .wr_id = wr->wr_id,
+		.far = wr->wr.rdma.remote_addr,
+		.opcode = wr->opcode,
+		.key = pub->qp_type == VERBS_QPT_UD ? wr->wr.ud.remote_qkey : wr->wr.rdma.rkey,
+		.qpn = wr->wr.ud.remote_qpn,
+		.flags = wr->send_flags };
+	if (n)
+		work->sge = *wr->sg_list;
+	if (kept)
+		memcpy(work->body, (const void *)(uintptr_t)wr->sg_list->addr, n);
+	pthread_mutex_lock(&wire.lock);
+	if (qp->work)
+		qp->last->next = work;
+	else
+		qp->work = work;
+	qp->last = work;
+	if (pub->state == VERBS_QPS_ERR)
+		pair_flush(qp);
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+int wire_recv(struct verbs_qp *pub, const struct verbs_recv *wr)
+{
+	struct fake_qp *qp = (struct fake_qp *)pub;
+	struct fake_room *room = calloc(1, sizeof(*room));
+
+	room->wr_id = wr->wr_id;
+	room->sge = *wr->sg_list;
+	pthread_mutex_lock(&wire.lock);
+	if (qp->room)
+		qp->last_room->next = room;
+	else
+		qp->room = room;
+	qp->last_room = room;
+	if (pub->state == VERBS_QPS_ERR)
+		pair_flush(qp);
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+static void work_end(struct fake_qp *qp, uint32_t status)
+{
+	struct fake_work *work = qp->work;
+	struct verbs_wc wc = { .wr_id = work->wr_id, .status = status, .qp_num = qp->pub.qp_num };
+
+	qp->work = work->next;
+	if (status || work->flags & VERBS_SEND_SIGNALED)
+		complete(qp->pub.send_cq, &wc, false);
+	free(work);
+}
+
+static void room_end(struct fake_qp *qp, uint32_t status, uint32_t n, bool solicited)
+{
+	struct fake_room *room = qp->room;
+	struct verbs_wc wc = { .wr_id = room->wr_id,
+		.status = status,
+		.opcode = VERBS_WC_RECV,
+		.byte_len = n,
+		.qp_num = qp->pub.qp_num };
+
+	qp->room = room->next;
+	complete(qp->pub.recv_cq, &wc, solicited);
+	free(room);
+}
+
+void pair_flush(struct fake_qp *qp)
+{
+	while (qp->work)
+		work_end(qp, VERBS_WC_WR_FLUSH_ERR);
+	while (qp->room)
+		room_end(qp, VERBS_WC_WR_FLUSH_ERR, 0, false);
+}
+
+void pair_empty(struct fake_qp *qp)
+{
+	while (qp->work) {
+		struct fake_work *work = qp->work;
+
+		qp->work = work->next;
+		free(work);
+	}
+	while (qp->room) {
+		struct fake_room *room = qp->room;
+
+		qp->room = room->next;
+		free(room);
+	}
+}
+
+/* ---- the wire ------------------------------------------------------------------------------- */
+
+/* A range of a registration, NULL: there is none that allows it. */
+static char *region(const struct verbs_pd *pd, uint32_t key, uint64_t at, uint32_t n, int access)
+{
+	const struct fake_mr *mr =
+		(key & 0xffff) < FAKE_REGIONS ? wire.regions[key & 0xffff] : NULL;
+	uint64_t offset = mr ? at - (uintptr_t)mr->pub.addr : 0;
+
+	if (!mr || mr->pub.rkey != key || mr->pub.pd != pd || (mr->access & access) != access ||
+		offset > mr->pub.length || n > mr->pub.length - offset)
+		return NULL;
+	return (char *)mr->pub.addr + offset;
+}
+
+static const char *source(const struct fake_qp *qp, const struct fake_work *work)
+{
+	if (work->flags & VERBS_SEND_INLINE)
+		return work->body;
+	return region(qp->pub.pd, work->sge.lkey, work->sge.addr, work->sge.length, 0);
+}
+
+static struct fake_qp *pair_numbered(uint32_t number)
+{
+	struct fake_qp *qp = (number & 0xfff) < FAKE_PAIRS ? wire.pairs[number & 0xfff] : NULL;
+
+	return qp && qp->pub.qp_num == number ? qp : NULL;
+}
+
+void pair_hear(struct fake_qp *qp, const void *data, uint32_t n)
+{
+	if (!qp->room || qp->room->sge.length < n + FAKE_HEADER || qp->pub.state == VERBS_QPS_ERR)
+		return;
+	memcpy((char *)(uintptr_t)qp->room->sge.addr + FAKE_HEADER, data, n);
+	room_end(qp, VERBS_WC_SUCCESS, n + FAKE_HEADER, true);
+}
+
+static void datagram(struct fake_qp *qp)
+{
+	struct fake_work *work = qp->work;
+	struct fake_qp *to = pair_numbered(work->qpn);
+	const char *data = source(qp, work);
+
+	if (wire.lose > 0)
+		wire.lose--;
+	else if (to && data && to->key == work->key)
+		pair_hear(to, data, work->sge.length);
+	work_end(qp, data ? VERBS_WC_SUCCESS : LOC_PROT_ERR);
+}
+
+/* What becomes of the other end of a wrong one. */
+static uint32_t refuse(struct fake_qp *to)
+{
+	to->pub.state = VERBS_QPS_ERR;
+	pair_flush(to);
+	return VERBS_WC_REM_ACCESS_ERR;
+}
+
+static uint32_t move_send(struct fake_qp *qp, struct fake_qp *to)
+{
+	const struct fake_work *work = qp->work;
+	const char *data = source(qp, work);
+	char *room = region(to->pub.pd, to->room->sge.lkey, to->room->sge.addr, work->sge.length,
+		VERBS_ACCESS_LOCAL_WRITE);
+
+	if (!data)
+		return LOC_PROT_ERR;
+	if (!room || work->sge.length > to->room->sge.length)
+		return refuse(to);
+	memcpy(room, data, work->sge.length);
+	room_end(to, VERBS_WC_SUCCESS, work->sge.length, work->flags & VERBS_SEND_SOLICITED);
+	return VERBS_WC_SUCCESS;
+}
+
+static uint32_t move_bytes_of(struct fake_qp *qp, struct fake_qp *to)
+{
+	const struct fake_work *work = qp->work;
+	bool put = work->opcode == VERBS_WR_RDMA_WRITE;
+	uint32_t n = work->sge.length;
+	char *far, *near;
+
+	if (!n)
+		return VERBS_WC_SUCCESS;
+	far = region(to->pub.pd, work->key, work->far, n,
+		put ? VERBS_ACCESS_REMOTE_WRITE : VERBS_ACCESS_REMOTE_READ);
+	near = (char *)(uintptr_t)(const void *)source(qp, work);
+	if (!near || n > FAKE_MESSAGE)
+		return LOC_PROT_ERR;
+	if (!far)
+		return refuse(to);
+	store_bytes(put ? far : near, put ? near : far, n);
+	return VERBS_WC_SUCCESS;
+}
+
+/* The first of the queue. False: it has to wait for the other end. */
+static bool carry(struct fake_qp *qp)
+{
+	struct fake_qp *to = pair_numbered(qp->dest);
+	uint32_t status;
+
+	if (fake_fires(&wire.works))
+		status = wire.status;
+	else if (!to || to->pub.state == VERBS_QPS_ERR)
+		status = VERBS_WC_RETRY_EXC_ERR;
+	else if (to->pub.state < VERBS_QPS_RTR || (qp->work->opcode == VERBS_WR_SEND && !to->room))
+		return wire.works.seen--, false;
+	else
+		status = qp->work->opcode == VERBS_WR_SEND ? move_send(qp, to)
+							   : move_bytes_of(qp, to);
+	work_end(qp, status);
+	if (status) {
+		qp->pub.state = VERBS_QPS_ERR;
+		pair_flush(qp);
+	}
+	return true;
+}
+
+static bool pair_round(struct fake_qp *qp)
+{
+	int n = 0;
+
+	while (qp->work && qp->pub.state == VERBS_QPS_RTS && n < MOVES_A_ROUND) {
+		if (qp->pub.qp_type == VERBS_QPT_UD)
+			datagram(qp);
+		else if (!carry(qp))
+			break;
+		n++;
+	}
+	return n;
+}
+
+static void *wire_run(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&wire.lock);
+	while (wire.users) {
+		bool some = false;
+
+		for (uint32_t i = 0; i < FAKE_PAIRS && !wire.held; i++)
+			some |= wire.pairs[i] && pair_round(wire.pairs[i]);
+		if (!some)
+			pthread_cond_wait(&wire.changed, &wire.lock);
+		pthread_mutex_unlock(&wire.lock);
+		pthread_mutex_lock(&wire.lock);
+	}
+	pthread_mutex_unlock(&wire.lock);
+	return NULL;
+}
+
+void wire_start(void)
+{
+	pthread_mutex_lock(&wire.lock);
+	if (!wire.users++ && pthread_create(&wire.thread, NULL, wire_run, NULL))
+		abort();
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void wire_stop(void)
+{
+	bool last;
+
+	pthread_mutex_lock(&wire.lock);
+	last = !--wire.users;
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+	if (last)
+		pthread_join(wire.thread, NULL);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the stand-in for libibverbs: its objects, and the thread that carries out what is posted (fake_wire.c). */
+#ifndef TESTS_FAKE_WIRE_H
+#define TESTS_FAKE_WIRE_H
+
+#include <stdbool.h>
+
+#include "fake_verbs.h"
+
+#define FAKE_DEVICES 2
+#define FAKE_CONTEXTS 16
+#define FAKE_PAIRS 1024u
+#define FAKE_REGIONS 8192
+#define FAKE_MESSAGE (1u << 20) /* most bytes at once */
+#define FAKE_HEADER 40		/* before a datagram */
+
+struct verbs_pd {
+	struct verbs_ctx *ctx;
+	int users;
+};
+
+struct fake_mr {
+	struct verbs_mr pub;
+	int access;
+};
+
+struct fake_cq {
+	struct verbs_cq pub;
+	struct verbs_wc *ring; /* pub.cqe of them */
+	uint32_t head, tail;
+	int armed; /* 1: for what a peer asks for; 2: for all */
+};
+
+/* A work request as it waits. */
+struct fake_work {
+	struct fake_work *next;
+	uint64_t wr_id, far;
+	uint32_t opcode, key, qpn;
+	unsigned flags;
+	struct verbs_sge sge;
+	char body[]; /* inline */
+};
+
+struct fake_room {
+	struct fake_room *next;
+	uint64_t wr_id;
+	struct verbs_sge sge;
+};
+
+struct fake_qp {
+	struct verbs_qp pub;
+	struct verbs_qp_cap cap;
+	uint32_t dest, key;
+	struct fake_work *work, *last;
+	struct fake_room *room, *last_room;
+};
+
+struct fake_fault {
+	uint64_t seen, at;
+};
+
+struct fake_wire {
+	pthread_mutex_t lock; /* guards all of it, and all objects */
+	pthread_cond_t changed;
+	pthread_t thread;
+	int users; /* devices open */
+	int held, lose, live;
+	struct fake_fault calls, works;
+	uint32_t status, event, keys, numbers, inline_most;
+	struct verbs_ctx *contexts[FAKE_CONTEXTS];
+	struct fake_mr *regions[FAKE_REGIONS];
+	struct fake_qp *pairs[FAKE_PAIRS];
+};
+extern struct fake_wire wire;
+
+void wire_start(void);
+void wire_stop(void);
+int wire_poll(struct verbs_cq *cq, int n, struct verbs_wc *wc);
+int wire_notify(struct verbs_cq *cq, int solicited);
+int wire_send(struct verbs_qp *qp, const struct verbs_send *wr);
+int wire_recv(struct verbs_qp *qp, const struct verbs_recv *wr);
+
+/* Under the lock. */
+bool fake_fires(struct fake_fault *fault);
+void pair_flush(struct fake_qp *qp);
+void pair_empty(struct fake_qp *qp);
+void pair_hear(struct fake_qp *qp, const void *data, uint32_t n);
+
+#endif

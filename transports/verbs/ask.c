@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+#include "ask.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "memory.h"
+#include "post.h"
+#include "src/base/status.h"
+#include "src/base/tsan.h"
+
+enum { MESSAGE_ASK = 0x61736b21, MESSAGE_ANSWER = 0x616e7321 };
+
+struct ask_message {
+	uint32_t kind, op, size, key;
+	uint64_t number, at, operand, compare;
+};
+_Static_assert(sizeof(struct ask_message) <= ASK_BYTES, "an ask fits its buffer");
+
+struct answer_message {
+	uint32_t kind, n;
+	uint64_t first;
+	struct answer_slot slots[CONN_ASKS];
+};
+_Static_assert(sizeof(struct answer_message) <= ASK_BUFFER, "an answer fits its buffer");
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* n bytes of this connection's messages. */
+static int message_send(struct conn *c, const char *at, size_t n, bool answer)
+{
+	struct verbs_sge sge = {
+		.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = c->mr->lkey
+	};
+	struct verbs_send wr = { .sg_list = &sge,
+		.num_sge = 1,
+		.opcode = VERBS_WR_SEND,
+		.send_flags = VERBS_SEND_SOLICITED };
+
+	if (n <= c->inline_most)
+		wr.send_flags |= VERBS_SEND_INLINE;
+	return post_send(c, &wr, &(struct sent){ .chunk = -1, .answer = answer }, answer);
+}
+
+int ask_send(struct conn *c, struct lane *lane, uint64_t at, uint32_t key, const struct amo *amo,
+	bool asks)
+{
+	uint64_t number = c->asked + 1;
+	char *buffer = ask_buffer(c, ASK_BUFFERS + CONN_ANSWERS) + number % CONN_ASKS * ASK_BYTES;
+	struct ask_message ask = { .kind = MESSAGE_ASK,
+		.op = amo->op,
+		.size = (uint32_t)amo->size,
+		.key = key,
+		.number = number,
+		.at = at,
+		.operand = amo->operand,
+		.compare = amo->compare };
+	int rc;
+
+	memcpy(buffer, &ask, sizeof(ask));
+	rc = message_send(c, buffer, sizeof(ask), false);
+	if (rc)
+		return rc;
+	c->asked = number;
+	c->asks[number % CONN_ASKS] = (struct ask_slot){ .lane = lane, .asks = asks };
+	lane->asked++;
+	return 0;
+}
+
+static void ask_ended(struct conn *c, const struct answer_slot *slot)
+{
+	struct ask_slot *ask = &c->asks[++c->answered % CONN_ASKS];
+
+	if (ask->asks)
+		ask->lane->old = slot->old;
+	lane_answered(ask->lane, (int)slot->code);
+}
+
+void asks_fail(struct conn *c)
+{
+	while (c->answered != c->asked)
+		ask_ended(c, &(struct answer_slot){ .code = c->code });
+}
+
+/* ---- answering ------------------------------------------------------------------------------ */
+
+static struct answer_slot ask_do(struct conn *c, const struct ask_message *ask)
+{
+	struct amo amo = { .op = (enum spmt_amo)ask->op,
+		.size = ask->size,
+		.operand = ask->operand,
+		.compare = ask->compare };
+	struct answer_slot slot = { .code = 0 };
+	void *word = (void *)(uintptr_t)ask->at;
+
+	if (ask->op > SPMT_AMO_FETCH_XOR || (ask->size != 4 && ask->size != 8) ||
+		ask->at % ask->size || !region_keyed(c->nic, ask->key, ask->at, ask->size)) {
+		slot.code = -EFAULT;
+		return slot;
+	}
+	tsan_release(word);
+	slot.old = amo_do(word, &amo);
+	tsan_acquire(word);
+	return slot;
+}
+
+static void ask_serve(struct conn *c, const struct ask_message *ask)
+{
+	if (ask->number != c->served + 1 || c->served - c->told >= CONN_ASKS) {
+		conn_fail(c, -EPROTO, "the peer asks out of order");
+		return;
+	}
+	c->answers[ask->number % CONN_ASKS] = ask_do(c, ask);
+	c->served++;
+	if (c->owes)
+		return;
+	c->owes = true;
+	c->next_owing = c->nic->owing;
+	c->nic->owing = c;
+}
+
+static int answer_send(struct conn *c)
+{
+	char *buffer = ask_buffer(c, ASK_BUFFERS + c->answers_sent % CONN_ANSWERS);
+	struct answer_message answer = { .kind = MESSAGE_ANSWER, .first = c->told + 1 };
+	size_t size;
+	int rc;
+
+	for (uint64_t number = answer.first; number <= c->served; number++)
+		answer.slots[answer.n++] = c->answers[number % CONN_ASKS];
+	size = offsetof(struct answer_message, slots) + answer.n * sizeof(answer.slots[0]);
+	memcpy(buffer, &answer, size);
+	rc = message_send(c, buffer, size, true);
+	if (rc)
+		return rc;
+	c->told = c->served;
+	c->answers_sent++;
+	c->answering++;
+	return 0;
+}
+
+void asks_answer(struct nic *nic)
+{
+	struct conn **at = &nic->owing;
+
+	while (*at) {
+		struct conn *c = *at;
+
+		if (c->state != CONN_FAILED && c->answering < CONN_ANSWERS) {
+			int rc = answer_send(c);
+
+			if (rc)
+				conn_fail_last(c, rc);
+		}
+		c->owes = c->state != CONN_FAILED && c->told != c->served;
+		if (c->owes)
+			at = &c->next_owing;
+		else
+			*at = c->next_owing;
+	}
+}
+
+/* ---- hearing -------------------------------------------------------------------------------- */
+
+static void answer_take(struct conn *c, const struct answer_message *answer)
+{
+	if (answer->first != c->answered + 1 || answer->n > c->asked - c->answered) {
+		conn_fail(c, -EPROTO, "the peer answers what it was not asked");
+		return;
+	}
+	for (uint32_t i = 0; i < answer->n; i++)
+		ask_ended(c, &answer->slots[i]);
+}
+
+static void message_take(struct conn *c, const char *buffer, uint32_t size)
+{
+	struct ask_message ask = { .kind = 0 };
+	struct answer_message answer;
+
+	memcpy(&ask, buffer, MIN_OF(size, sizeof(ask)));
+	if (ask.kind == MESSAGE_ASK && size == sizeof(ask)) {
+		ask_serve(c, &ask);
+		return;
+	}
+	memcpy(&answer, buffer, MIN_OF(size, sizeof(answer)));
+	if (ask.kind == MESSAGE_ANSWER && size >= offsetof(struct answer_message, slots) &&
+		answer.n <= CONN_ASKS &&
+		size == offsetof(struct answer_message, slots) + answer.n * sizeof(answer.slots[0]))
+		answer_take(c, &answer);
+	else
+		conn_fail(c, -EPROTO, "the peer sends what is no message");
+}
+
+void ask_heard(struct conn *c, uint32_t at, const struct verbs_wc *wc)
+{
+	int rc;
+
+	if (at >= ASK_BUFFERS || c->state == CONN_FAILED)
+		return;
+	if (wc->status != VERBS_WC_SUCCESS) {
+		conn_blame(c, wc);
+		return;
+	}
+	c->state = CONN_READY;
+	message_take(c, ask_buffer(c, at), wc->byte_len);
+	rc = c->state == CONN_FAILED ? 0 : conn_listen(c, at);
+	if (rc)
+		conn_fail_last(c, rc);
+}

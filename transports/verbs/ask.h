@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Atomics and signals: the peer's thread does them with the CPU, so that all of a word are atomic among each other, by whatever
+ * way they come; a NIC's own are not atomic with the CPU's. Asked by messages behind the writes of the same connection, served and
+ * answered in order; an answer is for all that have been served since the last.
+ */
+#ifndef SPMT_VERBS_ASK_H
+#define SPMT_VERBS_ASK_H
+
+#include "conn.h"
+#include "transports/amo.h"
+
+#define ASK_BUFFERS (2 * CONN_ASKS) /* that may come: asks, and answers to ours */
+#define ASK_BUFFER 576u
+#define ASK_BYTES 64u
+#define ASK_ROOM ((size_t)(ASK_BUFFERS + CONN_ANSWERS) * ASK_BUFFER + CONN_ASKS * ASK_BYTES)
+
+/* All of these under the lock. */
+
+static inline char *ask_buffer(const struct conn *c, uint32_t at)
+{
+	return c->messages + (size_t)at * ASK_BUFFER;
+}
+
+/* There is room: c->asked - c->answered < CONN_ASKS. */
+int ask_send(struct conn *c, struct lane *lane, uint64_t at, uint32_t key, const struct amo *amo,
+	bool asks);
+/* Something has come from the peer. */
+void ask_heard(struct conn *c, uint32_t at, const struct verbs_wc *wc);
+/* Tells the peers what has been served for them. */
+void asks_answer(struct nic *nic);
+/* The connection has failed: no answer comes. */
+void asks_fail(struct conn *c);
+
+#endif

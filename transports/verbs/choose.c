@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+#include "choose.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/env.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+#define GIDS_MOST 1024
+#define NICS_MOST 64
+#define SYS_PATH 512
+
+/* One that may be taken. */
+struct verbs_found {
+	struct verbs_device *device;
+	int port;  /* asked for; 0: the first that is active */
+	int steps; /* from the rank's device in the machine's tree */
+};
+
+bool verbs_listed(const char *list, const char *name, int *port)
+{
+	size_t n = strlen(name);
+
+	*port = 0;
+	if (!list)
+		return true;
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+		if (strncmp(at, name, n))
+			continue;
+		if (at[n] == ':')
+			*port = (int)strtol(at + n + 1, NULL, 10);
+		if (!at[n] || at[n] == ',' || at[n] == ':')
+			return true;
+	}
+	return false;
+}
+
+int verbs_gid_rank(const union verbs_gid *gid, bool v2)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	bool local = gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+
+	if (!gid->words[0] && !gid->words[1])
+		return 0;
+	return 1 + (v2 ? 4 : 0) + (memcmp(gid->raw, mapped, sizeof(mapped)) ? !local : 2);
+}
+
+/* ---- GIDs ----------------------------------------------------------------------------------- */
+
+/* 0: there is none of this index that could be used. */
+static int gid_read(
+	const struct verbs_api *api, struct verbs_place *p, int index, union verbs_gid *gid)
+{
+	struct verbs_gid_entry entry = { .gid_type = 0 };
+	uint8_t port = p->port;
+
+	if (api->query_gid_ex) {
+		if (api->query_gid_ex(p->ctx, port, (uint32_t)index, &entry, 0, sizeof(entry)))
+			return 0;
+		*gid = entry.gid;
+		return verbs_gid_rank(gid, entry.gid_type == VERBS_GID_TYPE_ROCE_V2);
+	}
+	return api->query_gid(p->ctx, port, index, gid) ? 0 : verbs_gid_rank(gid, true);
+}
+
+static int choose_gid(const struct verbs_api *api, struct verbs_place *p, int64_t asked)
+{
+	int n = MIN_OF(p->attr.gid_tbl_len, GIDS_MOST), best = 0;
+	union verbs_gid gid;
+
+	p->gid_index = -1;
+	for (int i = 0; i < n; i++) {
+		int rank = asked < 0 || asked == i ? gid_read(api, p, i, &gid) : 0;
+
+		if (rank <= best)
+			continue;
+		best = rank;
+		p->gid = gid;
+		p->gid_index = i;
+	}
+	if (best || (asked < 0 && !p->ethernet))
+		return 0;
+	if (asked >= 0)
+		return fail(-ENODEV, "%s port %d has no GID %lld (SPMT_RDMA_GID), of %d", p->name,
+			p->port, (long long)asked, n);
+	return fail(-ENODEV, "%s port %d has no GID: its network interface has no address", p->name,
+		p->port);
+}
+
+/* ---- ports ---------------------------------------------------------------------------------- */
+
+static bool port_active(const struct verbs_api *api, struct verbs_place *p, int port)
+{
+	memset(&p->attr, 0, sizeof(p->attr));
+	return !api->query_port(p->ctx, (uint8_t)port, (struct verbs_port_old *)&p->attr) &&
+		p->attr.state == VERBS_PORT_ACTIVE;
+}
+
+/* Its active port, the one asked for or the first; 0: none. */
+static int find_port(const struct verbs_api *api, struct verbs_place *p, int asked)
+{
+	for (int port = 1; port <= p->device.phys_port_cnt; port++)
+		if ((!asked || asked == port) && port_active(api, p, port))
+			return port;
+	return 0;
+}
+
+static int place_fill(const struct verbs_api *api, const struct verbs_found *found, int64_t gid,
+	struct verbs_place *p)
+{
+	int rc = api->query_device(p->ctx, &p->device);
+
+	if (rc)
+		return fail_errno(rc, "%s: ibv_query_device", p->name);
+	p->port = (uint8_t)find_port(api, p, found->port);
+	if (!p->port)
+		return fail(-ENODEV, "%s has no active port%s", p->name,
+			found->port ? " of the number asked for (SPMT_RDMA_DEVICE)" : "");
+	p->ethernet = p->attr.link_layer == VERBS_LINK_LAYER_ETHERNET;
+	return choose_gid(api, p, gid);
+}
+
+static int place_open(const struct verbs_api *api, const struct verbs_found *found, int64_t gid,
+	struct verbs_place *p)
+{
+	int rc;
+
+	*p = (struct verbs_place){ .gid_index = -1 };
+	snprintf(p->name, sizeof(p->name), "%s", api->device_name(found->device));
+	p->ctx = api->open_device(found->device);
+	if (!p->ctx)
+		return fail_errno(errno, "%s: ibv_open_device", p->name);
+	rc = place_fill(api, found, gid, p);
+	if (rc)
+		api->close_device(p->ctx);
+	return rc;
+}
+
+/* ---- nearness ------------------------------------------------------------------------------- */
+
+static bool sys_path(const char *format, const char *name, char path[SYS_PATH])
+{
+	char link[SYS_PATH];
+	char *real;
+
+	snprintf(link, sizeof(link), format, name);
+	real = realpath(link, NULL);
+	snprintf(path, SYS_PATH, "%s", real ? real : "");
+	free(real); /* realpath's own */
+	return real != NULL;
+}
+
+/* Levels of the tree between two devices; INT16_MAX where it does not say. */
+static int nic_steps(const char *name, const char *pci)
+{
+	char a[SYS_PATH], b[SYS_PATH];
+	int steps = 0;
+	size_t same = 0;
+
+	if (!pci[0] || !sys_path("/sys/bus/pci/devices/%.32s", pci, a) ||
+		!sys_path("/sys/class/infiniband/%.64s/device", name, b))
+		return INT16_MAX;
+	while (a[same] && a[same] == b[same])
+		same++;
+	for (const char *at = a + same; *at; at++)
+		steps += *at == '/';
+	for (const char *at = b + same; *at; at++)
+		steps += *at == '/';
+	return steps;
+}
+
+/* ---- the choice ----------------------------------------------------------------------------- */
+
+/* Those of the list that are allowed, the nearest first; equal ones in the order they came. */
+static int find_all(const struct verbs_api *api, struct verbs_device **list, int n,
+	const char *wish, const char *pci, struct verbs_found *found)
+{
+	int count = 0;
+
+	for (int i = 0; i < n && count < NICS_MOST; i++) {
+		struct verbs_found one = { .device = list[i] };
+		int at = count;
+
+		if (!verbs_listed(wish, api->device_name(list[i]), &one.port))
+			continue;
+		one.steps = nic_steps(api->device_name(list[i]), pci);
+		for (; at > 0 && found[at - 1].steps > one.steps; at--)
+			found[at] = found[at - 1];
+		found[at] = one;
+		count++;
+	}
+	return count;
+}
+
+/* The dev-th of those nearest, and if that one cannot be opened, any other. */
+static int open_any(const struct verbs_api *api, const struct verbs_found *found, int n, int dev,
+	int64_t gid, struct verbs_place *place)
+{
+	struct status_saved first;
+	int near = 0, rc = 0;
+
+	while (near < n && found[near].steps == found[0].steps)
+		near++;
+	for (int i = 0; i < n; i++) {
+		int at = i < near ? (dev + i) % near : i;
+		int one = place_open(api, &found[at], gid, place);
+
+		if (!one)
+			return 0;
+		if (!rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	return fail_again(rc, &first);
+}
+
+int verbs_choose(const struct verbs_api *api, int dev, const char *pci, struct verbs_place *place)
+{
+	struct verbs_found found[NICS_MOST];
+	struct verbs_device **list;
+	const struct env *env;
+	int n = 0, count, rc = env_get(&env);
+
+	if (rc)
+		return rc;
+	list = api->get_device_list(&n);
+	if (!list)
+		return fail_errno(errno, "ibv_get_device_list");
+	count = find_all(api, list, n, env->rdma_device, pci, found);
+	if (count)
+		rc = open_any(api, found, count, MAX_OF(dev, 0), env->rdma_gid, place);
+	else if (n)
+		rc = fail(-ENODEV, "SPMT_RDMA_DEVICE=%s names none of %d devices, the first is %s",
+			env->rdma_device, n, api->device_name(list[0]));
+	else
+		rc = fail(-ENODEV, "there is no RDMA device");
+	api->free_device_list(list);
+	return rc;
+}

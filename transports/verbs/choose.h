@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Which device, port and GID a rank uses. */
+#ifndef SPMT_VERBS_CHOOSE_H
+#define SPMT_VERBS_CHOOSE_H
+
+#include "api.h"
+
+#define VERBS_NAME 64
+
+/* A port, and how others address it. */
+struct verbs_place {
+	char name[VERBS_NAME];
+	uint8_t port;
+	struct verbs_ctx *ctx; /* open; the caller's to close */
+	struct verbs_port attr;
+	struct verbs_device_attr device;
+	int gid_index; /* -1: it has a LID and no GID to speak of */
+	union verbs_gid gid;
+	bool ethernet;
+};
+
+/*
+ * The rank's port: of those that SPMT_RDMA_DEVICE names, or else have an active port, the one nearest to `pci` in the machine, and where
+ * several are, the dev-th. On failure nothing is open, and the sentence says what there is.
+ */
+int verbs_choose(const struct verbs_api *api, int dev, const char *pci, struct verbs_place *place);
+
+/* Of two GIDs of a port, by type and what they name, the greater is to be preferred; 0: it cannot be used. Pure. */
+int verbs_gid_rank(const union verbs_gid *gid, bool v2);
+/* Whether `list` (SPMT_RDMA_DEVICE: "rxe0,mlx5_1:2") names the device, NULL: all; *port: 0 without one. Pure. */
+bool verbs_listed(const char *list, const char *name, int *port);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../include/spmt.h"
+#include "ask.h"
+#include "hello.h"
+#include "memory.h"
+#include "post.h"
+#include "src/base/env.h"
+#include "src/base/fault.h"
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "transports/transport.h"
+
+#define INLINE_WISH 192u
+#define SUBNET_HOPS 64
+#define RETRY_TIMEOUT 14 /* 67 ms */
+#define RETRIES 7
+#define RNR_TIMER 12   /* 0.64 ms */
+#define RNR_FOR_EVER 7 /* a peer that does not listen is missed at the deadline */
+#define READS_MOST 16u
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static int conn_cannot(const struct nic *nic, const char *call, int err)
+{
+	return fail_errno(err, "%s port %d: %s", nic->place.name, nic->place.port, call);
+}
+
+uint32_t nic_reads(const struct nic *nic)
+{
+	int most = MIN_OF(nic->place.device.max_qp_rd_atom, nic->place.device.max_qp_init_rd_atom);
+
+	return MIN_OF((uint32_t)MAX_OF(most, 1), READS_MOST);
+}
+
+void nic_route(const struct nic *nic, const struct rank_nic *peer, struct verbs_ah_attr *attr)
+{
+	const struct env *env = env_loaded();
+
+	memset(attr, 0, sizeof(*attr));
+	attr->port_num = nic->place.port;
+	attr->dlid = peer->lid;
+	attr->is_global = nic->place.ethernet ||
+		(nic->place.gid_index >= 0 &&
+			memcmp(nic->place.gid.raw, peer->gid, sizeof(uint64_t)) != 0);
+	if (!attr->is_global)
+		return;
+	memcpy(attr->grh.dgid.raw, peer->gid, sizeof(peer->gid));
+	attr->grh.sgid_index = (uint8_t)MAX_OF(nic->place.gid_index, 0);
+	attr->grh.hop_limit = SUBNET_HOPS;
+	attr->grh.traffic_class = env ? (uint8_t)env->rdma_tc : 0;
+}
+
+/* Room in the completion queue for one connection more. */
+static int queue_room(struct nic *nic)
+{
+	int want = nic->cq_used + (int)(CONN_SENDS + ASK_BUFFERS), room = nic->cq_room, rc;
+
+	while (room < want)
+		room *= 2;
+	room = MIN_OF(room, nic->place.device.max_cqe);
+	if (room < want)
+		return fail(-ENOSPC, "%s: %d connections are all that its completion queue holds",
+			nic->place.name, nic->nconns);
+	rc = room == nic->cq_room ? 0 : nic->api->resize_cq(nic->cq, room);
+	if (rc)
+		return conn_cannot(nic, "ibv_resize_cq", rc);
+	nic->cq_room = room;
+	nic->cq_used = want;
+	return 0;
+}
+
+static int pair_make(struct conn *c)
+{
+	struct nic *nic = c->nic;
+	struct verbs_qp_init init = { .qp_context = c,
+		.send_cq = nic->cq,
+		.recv_cq = nic->cq,
+		.cap = { .max_send_wr = CONN_SENDS,
+			.max_recv_wr = ASK_BUFFERS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+			.max_inline_data = INLINE_WISH },
+		.qp_type = VERBS_QPT_RC };
+	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_INIT,
+		.port_num = nic->place.port,
+		.qp_access_flags = VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ };
+	struct verbs_qp_cap wish = init.cap;
+	int rc;
+
+	c->qp = nic->api->create_qp(nic->pd, &init);
+	if (!c->qp && errno == EINVAL) { /* no device has to write inline */
+		init.cap = wish;
+		init.cap.max_inline_data = 0;
+		c->qp = nic->api->create_qp(nic->pd, &init);
+	}
+	if (!c->qp)
+		return conn_cannot(nic, "ibv_create_qp", errno);
+	c->inline_most = MIN_OF(init.cap.max_inline_data, INLINE_WISH);
+	rc = nic->api->modify_qp(c->qp, &attr,
+		VERBS_QP_STATE | VERBS_QP_PKEY_INDEX | VERBS_QP_PORT | VERBS_QP_ACCESS_FLAGS);
+	if (rc)
+		return conn_cannot(nic, "ibv_modify_qp to INIT", rc);
+	for (uint32_t i = 0; i < ASK_BUFFERS && !rc; i++)
+		rc = conn_listen(c, i);
+	return rc;
+}
+
+static int messages_make(struct conn *c)
+{
+	struct nic *nic = c->nic;
+
+	c->messages = mem_aligned(4096, ASK_ROOM);
+	if (!c->messages)
+		return fail(-ENOMEM, "%s: out of memory for messages", nic->place.name);
+	c->mr = fault_here(FAULT_REGISTER)
+		? (errno = ENOMEM, NULL)
+		: nic->api->reg_mr(nic->pd, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
+	return c->mr ? 0 : conn_cannot(nic, "ibv_reg_mr of messages", errno);
+}
+
+static int conn_fill(struct conn *c)
+{
+	struct nic *nic = c->nic;
+	struct verbs_ah_attr route;
+	int rc = process_random(&c->psn, sizeof(c->psn));
+
+	c->psn &= 0xffffff;
+	if (!rc)
+		rc = queue_room(nic);
+	if (!rc)
+		rc = messages_make(c);
+	if (!rc)
+		rc = pair_make(c);
+	if (rc || !memcmp(c->peer.endpoint, nic->endpoint, sizeof(nic->endpoint)))
+		return rc ? rc
+			  : conn_join(c, c->qp->qp_num, c->psn, nic->place.attr.active_mtu,
+				    nic_reads(nic));
+	nic_route(nic, &c->peer, &route);
+	c->ah = nic->api->create_ah(nic->pd, &route);
+	return c->ah ? 0 : conn_cannot(nic, "ibv_create_ah", errno);
+}
+
+/* Takes any half-made one. */
+static void conn_free(struct conn *c)
+{
+	struct nic *nic = c->nic;
+	int rc = c->qp ? nic->api->destroy_qp(c->qp) : 0;
+
+	if (c->ah)
+		rc |= nic->api->destroy_ah(c->ah);
+	if (c->mr)
+		rc |= nic->api->dereg_mr(c->mr);
+	if (rc)
+		log_line(LOG_ERROR, "%s: a connection is not given back (%d)", nic->place.name, rc);
+	mem_free(c->messages);
+	mem_free(c);
+}
+
+static int conns_grow(struct nic *nic)
+{
+	int room = nic->conn_room ? 2 * nic->conn_room : 8;
+	struct conn **more;
+
+	if (nic->nconns < nic->conn_room)
+		return 0;
+	more = mem_calloc((size_t)room, sizeof(struct conn *));
+	if (!more)
+		return fail(-ENOMEM, "%s: out of memory for connections", nic->place.name);
+	if (nic->conns)
+		memcpy(more, nic->conns, (size_t)nic->nconns * sizeof(struct conn *));
+	mem_free(nic->conns);
+	nic->conns = more;
+	nic->conn_room = room;
+	return 0;
+}
+
+struct conn *conn_get(struct nic *nic, const struct rank_nic *peer)
+{
+	struct status_saved why;
+	struct conn *c;
+	int rc;
+
+	for (int i = 0; i < nic->nconns; i++)
+		if (!memcmp(nic->conns[i]->peer.endpoint, peer->endpoint, sizeof(peer->endpoint)))
+			return nic->conns[i];
+	if (conns_grow(nic))
+		return NULL;
+	c = mem_calloc(1, sizeof(*c));
+	if (!c) {
+		fail(-ENOMEM, "%s: out of memory for a connection", nic->place.name);
+		return NULL;
+	}
+	c->nic = nic;
+	c->number = (uint32_t)nic->nconns;
+	c->peer = *peer;
+	rc = conn_fill(c);
+	if (!rc) {
+		nic->conns[nic->nconns++] = c;
+		return c;
+	}
+	status_save(&why);
+	conn_free(c);
+	fail_again(rc, &why);
+	return NULL;
+}
+
+void conns_close(struct nic *nic)
+{
+	for (int i = 0; i < nic->nconns; i++) {
+		lanes_forget(nic->conns[i]);
+		conn_free(nic->conns[i]);
+	}
+	mem_free(nic->conns);
+}
+
+int conn_listen(struct conn *c, uint32_t at)
+{
+	struct verbs_sge sge = {
+		.addr = (uintptr_t)ask_buffer(c, at), .length = ASK_BUFFER, .lkey = c->mr->lkey
+	};
+	struct verbs_recv wr = {
+		.wr_id = nic_number(NIC_HEARD, c->number, at), .sg_list = &sge, .num_sge = 1
+	};
+	struct verbs_recv *bad;
+	int rc = c->nic->place.ctx->ops.post_recv(c->qp, &wr, &bad);
+
+	return rc ? conn_cannot(c->nic, "ibv_post_recv", rc) : 0;
+}
+
+/* ---- joining -------------------------------------------------------------------------------- */
+
+int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads)
+{
+	struct nic *nic = c->nic;
+	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_RTR,
+		.path_mtu = MIN_OF(mtu, nic->place.attr.active_mtu),
+		.dest_qp_num = qpn,
+		.rq_psn = psn,
+		.max_dest_rd_atomic = (uint8_t)nic_reads(nic),
+		.min_rnr_timer = RNR_TIMER };
+	int rc;
+
+	nic_route(nic, &c->peer, &attr.ah_attr);
+	rc = nic->api->modify_qp(c->qp, &attr,
+		VERBS_QP_STATE | VERBS_QP_AV | VERBS_QP_PATH_MTU | VERBS_QP_DEST_QPN |
+			VERBS_QP_RQ_PSN | VERBS_QP_MAX_DEST_RD_ATOMIC | VERBS_QP_MIN_RNR_TIMER);
+	if (rc)
+		return conn_fail_last(c, conn_cannot(nic, "ibv_modify_qp to RTR", rc));
+	attr = (struct verbs_qp_attr){ .qp_state = VERBS_QPS_RTS,
+		.sq_psn = c->psn,
+		.timeout = RETRY_TIMEOUT,
+		.retry_cnt = RETRIES,
+		.rnr_retry = RNR_FOR_EVER,
+		.max_rd_atomic = (uint8_t)MIN_OF(reads, nic_reads(nic)) };
+	rc = nic->api->modify_qp(c->qp, &attr,
+		VERBS_QP_STATE | VERBS_QP_SQ_PSN | VERBS_QP_TIMEOUT | VERBS_QP_RETRY_CNT |
+			VERBS_QP_RNR_RETRY | VERBS_QP_MAX_QP_RD_ATOMIC);
+	if (rc)
+		return conn_fail_last(c, conn_cannot(nic, "ibv_modify_qp to RTS", rc));
+	c->peer_qpn = qpn;
+	c->state = memcmp(c->peer.endpoint, nic->endpoint, sizeof(nic->endpoint)) ? CONN_MET
+										  : CONN_READY;
+	return 0;
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+void conn_fail(struct conn *c, int code, const char *why)
+{
+	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_ERR };
+
+	if (c->state == CONN_FAILED)
+		return;
+	c->state = CONN_FAILED;
+	c->code = code;
+	snprintf(c->why, sizeof(c->why), "%s port %d: %s", c->nic->place.name, c->nic->place.port,
+		why);
+	log_line(LOG_INFO, "%s", c->why);
+	/* What is still in flight ends at once. Where the device refuses, it ends by itself, or the deadline comes. */
+	if (c->nic->api->modify_qp(c->qp, &attr, VERBS_QP_STATE))
+		log_line(LOG_ERROR, "%s: ibv_modify_qp to ERR failed", c->nic->place.name);
+	asks_fail(c);
+}
+
+int conn_fail_last(struct conn *c, int code)
+{
+	struct status_saved why;
+
+	status_save(&why);
+	conn_fail(c, code, why.sentence);
+	return fail_again(code, &why);
+}
+
+void conns_fail(struct nic *nic, int code, const char *why)
+{
+	for (int i = 0; i < nic->nconns; i++)
+		conn_fail(nic->conns[i], code, why);
+}
+
+void conn_event(struct verbs_qp *qp)
+{
+	if (qp->qp_context)
+		conn_fail(qp->qp_context, -EIO, "the device says that a queue pair has failed");
+}
+
+static int status_code(uint32_t status)
+{
+	switch (status) {
+	case VERBS_WC_RETRY_EXC_ERR:
+	case VERBS_WC_RNR_RETRY_EXC_ERR:
+	case VERBS_WC_RESP_TIMEOUT_ERR:
+		return SPMT_ERR_PEER_DEAD;
+	default:
+		return -EIO;
+	}
+}
+
+void conn_blame(struct conn *c, const struct verbs_wc *wc)
+{
+	char why[CONN_WHY];
+
+	snprintf(why, sizeof(why), "%.96s (verbs status %u, vendor's %u)",
+		c->nic->api->wc_status_str(wc->status), wc->status, wc->vendor_err);
+	conn_fail(c, status_code(wc->status), why);
+}
+
+static void sent_end(struct conn *c, struct sent *s, bool whole)
+{
+	if (whole && s->dst)
+		store_bytes(s->dst, chunk_at(c->nic, s->chunk), s->n);
+	chunk_give(c->nic, s->chunk);
+	if (s->answer)
+		c->answering--;
+	if (s->lane)
+		lane_moved(s->lane, whole ? 0 : c->code);
+}
+
+void conn_sent(struct conn *c, uint32_t at, const struct verbs_wc *wc)
+{
+	bool whole = wc->status == VERBS_WC_SUCCESS;
+
+	if (at - c->head >= c->tail - c->head) /* none that is in flight */
+		return;
+	if (!whole)
+		conn_blame(c, wc);
+	while (c->head != at + 1) {
+		struct sent *s = &c->sent[c->head % CONN_RING];
+
+		c->head++;
+		sent_end(c, s, whole || c->head != at + 1);
+	}
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection from a port to another one, or to itself: one for all ranks of the process at one end and all ranks of the process at
+ * the other. It is made with the first link that asks or the first hello that comes, and lives as long as the port.
+ */
+#ifndef SPMT_VERBS_CONN_H
+#define SPMT_VERBS_CONN_H
+
+#include "nic.h"
+
+#define CONN_DEPTH 128u /* moves and asks in flight; more wait for room */
+#define CONN_RING 256u	/* with answers and what flushes */
+#define CONN_ASKS 32u	/* of the peer's thread, in flight */
+#define CONN_ANSWERS 4u /* on their way to the peer */
+#define CONN_SENDS (CONN_DEPTH + CONN_ANSWERS + 4u)
+#define CONN_WHY 192
+
+struct lane;
+
+/* A work request in flight. */
+struct sent {
+	struct lane *lane; /* whose; NULL: the connection's own */
+	int chunk;	   /* that it bounces through; -1: none */
+	char *dst;	   /* a get's, from the chunk; else NULL */
+	size_t n;
+	bool answer;
+};
+
+enum conn_state { CONN_NEW, CONN_MET, CONN_READY, CONN_FAILED };
+
+/* What one asks of the peer's thread: an atomic. */
+struct ask_slot {
+	struct lane *lane;
+	bool asks; /* lane->old is to be what was there */
+};
+
+struct answer_slot {
+	uint64_t old;
+	int64_t code;
+};
+
+struct conn {
+	struct nic *nic;
+	uint32_t number; /* in nic->conns */
+	struct rank_nic peer;
+	enum conn_state
+		state; /* MET: the queue pair may send and receive, but the peer's perhaps not */
+	struct verbs_qp *qp;
+	struct verbs_ah *ah; /* to the peer's hellos; NULL: itself */
+	uint32_t psn, peer_qpn;
+	uint32_t inline_most;
+
+	/* work requests: sent[head..tail), modulo 2^32 */
+	uint32_t head, tail, signaled; /* the last that tells of its end: this - 1 */
+	struct sent sent[CONN_RING];
+
+	/* by number, from 1 */
+	uint64_t asked, answered;
+	struct ask_slot asks[CONN_ASKS];
+	uint64_t served, told; /* the peer's asks: done, and answered */
+	struct answer_slot answers[CONN_ASKS];
+	uint32_t answering, answers_sent;
+	bool owes;
+	struct conn *next_owing;
+
+	char *messages;
+	struct verbs_mr *mr;
+
+	int code; /* why it failed */
+	char why[CONN_WHY];
+};
+
+/* All of these under the lock. */
+
+/* The one to `peer`, made if need be; NULL: a sentence. */
+struct conn *conn_get(struct nic *nic, const struct rank_nic *peer);
+/* Ready to send and receive. Once only; the failure is the connection's. */
+int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
+/* Its work ends with failures from now on. The first reason counts. */
+void conn_fail(struct conn *c, int code, const char *why);
+/* As conn_fail, with a sentence of this thread's. */
+int conn_fail_last(struct conn *c, int code);
+void conns_fail(struct nic *nic, int code, const char *why);
+/* An event of the device's says so. */
+void conn_event(struct verbs_qp *qp);
+/* A work request has ended, and with it those before it. */
+void conn_sent(struct conn *c, uint32_t at, const struct verbs_wc *wc);
+/* A completion tells of its failure. */
+void conn_blame(struct conn *c, const struct verbs_wc *wc);
+/* Room for what comes from the peer: buffer `at`. */
+int conn_listen(struct conn *c, uint32_t at);
+/* What a connection reads at a time from the other's memory. */
+uint32_t nic_reads(const struct nic *nic);
+/* Without the lock, nobody else is there. */
+void conns_close(struct nic *nic);
+
+/* How others are addressed. */
+void nic_route(const struct nic *nic, const struct rank_nic *peer, struct verbs_ah_attr *attr);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include "hello.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+
+#define HELLO_MAGIC 0x6c6c6568u
+#define HELLO_VERSION 1u
+#define HELLO_AGAIN_NS 20000000ll
+#define NUMBER_MOST 0xffffffu /* of queue pairs and packets */
+#define MTU_MOST 5u
+
+/* Both ends are programs of one machine's byte order: the world's uid says so. */
+struct hello {
+	uint32_t magic, version;
+	unsigned char to[16]; /* the endpoint meant: nobody knows it but those of its worlds */
+	struct rank_nic from;
+	uint32_t qpn, psn, reads;
+	uint8_t joined, asks; /* knows the other's queue pair; wants an answer */
+};
+_Static_assert(sizeof(struct hello) <= HELLO_ROOM, "a hello fits its buffer");
+
+static char *hello_at(const struct nic *nic, uint32_t at)
+{
+	return nic->hellos + (size_t)at * (HELLO_HEADER + HELLO_ROOM);
+}
+
+static int hello_listen(struct nic *nic, uint32_t at)
+{
+	struct verbs_sge sge = { .addr = (uintptr_t)hello_at(nic, at),
+		.length = HELLO_HEADER + HELLO_ROOM,
+		.lkey = nic->words->lkey };
+	struct verbs_recv wr = {
+		.wr_id = nic_number(NIC_HELLO, 0, at), .sg_list = &sge, .num_sge = 1
+	};
+	struct verbs_recv *bad;
+	int rc = nic->place.ctx->ops.post_recv(nic->hello, &wr, &bad);
+
+	return rc ? fail_errno(rc, "%s: ibv_post_recv of hellos", nic->place.name) : 0;
+}
+
+static uint32_t hello_key(const struct nic *nic)
+{
+	uint32_t key;
+
+	memcpy(&key, nic->endpoint, sizeof(key));
+	return key & 0x7fffffff; /* the upper half is for the kernel */
+}
+
+static int hello_modify(struct nic *nic, struct verbs_qp_attr *attr, int mask, const char *to)
+{
+	int rc = nic->api->modify_qp(nic->hello, attr, VERBS_QP_STATE | mask);
+
+	return rc ? fail_errno(rc, "%s: ibv_modify_qp of hellos to %s", nic->place.name, to) : 0;
+}
+
+int hello_open(struct nic *nic)
+{
+	struct verbs_qp_init init = { .send_cq = nic->cq,
+		.recv_cq = nic->cq,
+		.cap = { .max_send_wr = NIC_GREETINGS,
+			.max_recv_wr = NIC_HELLOS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1 },
+		.qp_type = VERBS_QPT_UD };
+	struct verbs_qp_attr attr = {
+		.qp_state = VERBS_QPS_INIT, .port_num = nic->place.port, .qkey = hello_key(nic)
+	};
+	int rc;
+
+	nic->hello = nic->api->create_qp(nic->pd, &init);
+	if (!nic->hello)
+		return fail_errno(errno, "%s: ibv_create_qp of hellos", nic->place.name);
+	rc = hello_modify(nic, &attr, VERBS_QP_PKEY_INDEX | VERBS_QP_PORT | VERBS_QP_QKEY, "INIT");
+	for (uint32_t i = 0; i < NIC_HELLOS && !rc; i++)
+		rc = hello_listen(nic, i);
+	attr.qp_state = VERBS_QPS_RTR;
+	if (!rc)
+		rc = hello_modify(nic, &attr, 0, "RTR");
+	attr.qp_state = VERBS_QPS_RTS;
+	return rc ? rc : hello_modify(nic, &attr, VERBS_QP_SQ_PSN, "RTS");
+}
+
+void hello_address(const struct nic *nic, struct rank_nic *address)
+{
+	*address = (struct rank_nic){ .qpn = nic->hello->qp_num,
+		.qkey = hello_key(nic),
+		.lid = nic->place.attr.lid,
+		.mtu = (uint8_t)nic->place.attr.active_mtu,
+		.ethernet = nic->place.ethernet };
+	memcpy(address->endpoint, nic->endpoint, sizeof(address->endpoint));
+	memcpy(address->gid, nic->place.gid.raw, sizeof(address->gid));
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+/* Where none may go now, the one who waits says it again. */
+static void hello_send(struct conn *c, bool asks)
+{
+	struct nic *nic = c->nic;
+	char *at = hello_at(nic, NIC_HELLOS) + nic->greeting % NIC_GREETINGS * HELLO_ROOM;
+	struct hello hello = { .magic = HELLO_MAGIC,
+		.version = HELLO_VERSION,
+		.qpn = c->qp->qp_num,
+		.psn = c->psn,
+		.reads = nic_reads(nic),
+		.joined = c->state != CONN_NEW,
+		.asks = asks };
+	struct verbs_sge sge = {
+		.addr = (uintptr_t)at, .length = sizeof(hello), .lkey = nic->words->lkey
+	};
+	struct verbs_send wr = { .wr_id = nic_number(NIC_GREETED, 0, 0),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = VERBS_WR_SEND,
+		.send_flags = VERBS_SEND_SIGNALED | VERBS_SEND_SOLICITED,
+		.wr.ud = { c->ah, c->peer.qpn, c->peer.qkey } };
+	struct verbs_send *bad;
+	int rc;
+
+	if (!c->ah || nic->greeted == NIC_GREETINGS)
+		return;
+	memcpy(hello.to, c->peer.endpoint, sizeof(hello.to));
+	hello_address(nic, &hello.from);
+	memcpy(at, &hello, sizeof(hello));
+	rc = nic->place.ctx->ops.post_send(nic->hello, &wr, &bad);
+	if (rc) {
+		conn_fail_last(c, fail_errno(rc, "%s: ibv_post_send of a hello", nic->place.name));
+		return;
+	}
+	nic->greeting++;
+	nic->greeted++;
+}
+
+static bool has_met(void *ctx)
+{
+	const struct conn *c = ctx;
+
+	return c->state == CONN_READY || c->state == CONN_FAILED;
+}
+
+int hello_meet(struct conn *c, const struct verbs_wait *wait)
+{
+	for (;;) {
+		struct verbs_wait again = {
+			.end = MIN_OF(wait->end, process_now() + HELLO_AGAIN_NS), .stop = wait->stop
+		};
+		int rc;
+
+		pthread_mutex_lock(&c->nic->lock);
+		if (!has_met(c))
+			hello_send(c, true);
+		rc = c->state == CONN_FAILED ? fail(c->code, "%s", c->why) : 0;
+		pthread_mutex_unlock(&c->nic->lock);
+		if (!rc)
+			rc = nic_wait(c->nic, has_met, c, &again);
+		if (rc == -ETIMEDOUT && process_now() < wait->end)
+			continue;
+		if (rc)
+			return rc;
+		pthread_mutex_lock(&c->nic->lock);
+		rc = c->state == CONN_FAILED ? fail(c->code, "%s", c->why) : 0;
+		pthread_mutex_unlock(&c->nic->lock);
+		return rc;
+	}
+}
+
+/* ---- hearing -------------------------------------------------------------------------------- */
+
+/* Whether it is one of ours, and says what can be. */
+static bool hello_fits(const struct nic *nic, const struct hello *hello)
+{
+	return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
+		!memcmp(hello->to, nic->endpoint, sizeof(hello->to)) &&
+		memcmp(hello->from.endpoint, nic->endpoint, sizeof(hello->to)) != 0 &&
+		hello->qpn <= NUMBER_MOST && hello->psn <= NUMBER_MOST && hello->reads >= 1 &&
+		hello->reads <= UINT8_MAX && hello->from.mtu >= 1 && hello->from.mtu <= MTU_MOST &&
+		hello->from.ethernet == nic->place.ethernet;
+}
+
+static void hello_take(struct nic *nic, const struct hello *hello)
+{
+	struct conn *c = conn_get(nic, &hello->from);
+	bool news;
+
+	if (!c) {
+		log_line(LOG_ERROR, "a hello is not answered: %s", status_sentence());
+		return;
+	}
+	if (c->state == CONN_NEW)
+		conn_join(c, hello->qpn, hello->psn, hello->from.mtu, hello->reads);
+	if (c->state == CONN_FAILED)
+		return;
+	if (c->peer_qpn != hello->qpn) {
+		log_line(LOG_ERROR, "%s: a hello names another queue pair than before: refused",
+			nic->place.name);
+		return;
+	}
+	news = c->state == CONN_MET && hello->joined;
+	if (news)
+		c->state = CONN_READY;
+	if (hello->asks || news)
+		hello_send(c, false);
+}
+
+void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc)
+{
+	struct status_saved saved;
+	struct hello hello;
+
+	if (at >= NIC_HELLOS || wc->status != VERBS_WC_SUCCESS)
+		return;
+	status_save(&saved);
+	memcpy(&hello, hello_at(nic, at) + HELLO_HEADER, sizeof(hello));
+	if (wc->byte_len == HELLO_HEADER + sizeof(hello) && hello_fits(nic, &hello))
+		hello_take(nic, &hello);
+	else
+		log_line(LOG_ERROR, "%s: %u bytes that are no hello: refused", nic->place.name,
+			wc->byte_len);
+	if (hello_listen(nic, at))
+		log_line(LOG_ERROR, "%s", status_sentence());
+	status_restore(&saved);
+}

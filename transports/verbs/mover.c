@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* Mover `verbs`: a NIC writes to the peer's memory and reads from it, and the peer's thread does atomics there. */
+#include <errno.h>
+#include <string.h>
+
+#include "map.h"
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+#include "src/device/host/host.h"
+
+#define CLOSE_NS 10000000000ll
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* The link's deadline, and what stops it. */
+static struct verbs_wait link_patience(const struct link *link)
+{
+	int64_t ms = *link->timeout_ms;
+
+	return (struct verbs_wait){
+		.end = ms < 0 ? INT64_MAX : process_now() + MIN_OF(ms, TIMEOUT_MOST) * 1000000,
+		.stop = link->stop
+	};
+}
+
+/* A code of a lane's or of finding it, as a mover's. */
+static int verbs_failed(struct mover *m, const char *what, int rc)
+{
+	struct link *link = m->link;
+
+	if (rc == -ETIMEDOUT || rc == -ECANCELED) {
+		link->pending = true;
+		return link_wait_failed(link, what, rc);
+	}
+	return fail_rank(
+		rc, link->rank, "%s to rank %d: %.360s", what, link->pe, status_sentence());
+}
+
+/* The link's lane, made on first use, with the connection that it needs. */
+static int link_lane(const struct mover *m, const struct verbs_wait *wait, struct lane **lane)
+{
+	struct conn *c;
+	int rc = far_conn(m->link->attached, wait, &c);
+
+	if (rc)
+		return rc;
+	*lane = lane_make(c);
+	return *lane ? 0 : -ENOMEM;
+}
+
+/* The lane, and where the bytes are. */
+static int verbs_open(struct mover *m, uint64_t offset, size_t n, const struct verbs_wait *wait,
+	struct far_place *place)
+{
+	struct lane *lane;
+	int rc = far_find(m->link->attached, offset, n, place);
+
+	if (rc || m->state)
+		return rc;
+	rc = link_lane(m, wait, &lane);
+	if (!rc)
+		m->state = lane;
+	return rc;
+}
+
+/* ---- in streams ----------------------------------------------------------------------------- */
+
+enum later_kind { LATER_PUT, LATER_GET, LATER_ASK };
+
+/* A move in order of a stream, whose thread posts it and waits for it. */
+struct later {
+	enum later_kind kind;
+	struct lane *lane;
+	struct far_place place;
+	char *local;
+	size_t n;
+	struct amo amo;
+	int64_t ms;
+	const uint32_t *stop;
+	int rank, pe;
+};
+
+static int later_do(const struct later *later)
+{
+	struct verbs_wait wait = { .end = later->ms < 0
+			? INT64_MAX
+			: process_now() + MIN_OF(later->ms, TIMEOUT_MOST) * 1000000,
+		.stop = later->stop };
+	int rc;
+
+	switch (later->kind) {
+	case LATER_PUT:
+		rc = lane_put(later->lane, later->place, later->local, later->n, false, &wait);
+		break;
+	case LATER_GET:
+		rc = lane_get(later->lane, later->place, later->local, later->n, false, &wait);
+		break;
+	default:
+		rc = lane_ask(later->lane, later->place, &later->amo, NULL, &wait);
+		break;
+	}
+	if (!rc)
+		rc = lane_wait(later->lane, false, &wait);
+	return rc ? rc : lane_failure(later->lane, true);
+}
+
+static void later_run(void *arg)
+{
+	struct later *later = arg;
+	int rc = later_do(later);
+
+	if (rc == -ETIMEDOUT)
+		host_stream_blame(SPMT_ERR_TIMEOUT, "a move over the network is not done in time");
+	else if (rc == -ECANCELED)
+		host_stream_blame(rc, "a move over the network was stopped");
+	else if (rc)
+		host_stream_blame(rc, status_sentence());
+	lane_drop(later->lane);
+	mem_free(later);
+}
+
+static int later_queue(struct mover *m, const struct later *what, uint64_t offset, const char *name,
+	device_stream stream)
+{
+	const struct link *link = m->link;
+	struct verbs_wait wait = link_patience(link);
+	struct later *later = mem_calloc(1, sizeof(*later));
+	int rc;
+
+	if (!later)
+		return fail_rank(
+			-ENOMEM, link->rank, "%s to rank %d: out of memory", name, link->pe);
+	*later = *what;
+	later->ms = *link->timeout_ms;
+	later->stop = link->stop;
+	rc = far_find(link->attached, offset, what->n, &later->place);
+	if (!rc)
+		rc = link_lane(m, &wait, &later->lane);
+	if (rc) {
+		mem_free(later);
+		return verbs_failed(m, name, rc);
+	}
+	link_count(m->link, MOVER_VERBS, what->n);
+	rc = link->backend->call(link->dev, stream, later_run, later);
+	if (rc) {
+		lane_drop(later->lane);
+		mem_free(later);
+	}
+	return rc;
+}
+
+/* ---- the mover ------------------------------------------------------------------------------ */
+
+static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t n,
+	enum move_mode mode, device_stream stream)
+{
+	struct verbs_wait wait;
+	struct far_place place;
+	int rc;
+
+	if (mode == MOVE_STREAM)
+		return later_queue(m,
+			&(struct later){
+				.kind = LATER_PUT, .local = (char *)(uintptr_t)local, .n = n },
+			offset, "put", stream);
+	wait = link_patience(m->link);
+	rc = verbs_open(m, offset, n, &wait, &place);
+	if (!rc) {
+		link_count(m->link, MOVER_VERBS, n);
+		m->link->pending = true;
+		rc = lane_put(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+	}
+	return rc ? verbs_failed(m, "put", rc) : 0;
+}
+
+static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
+	device_stream stream)
+{
+	bool pending = m->link->pending;
+	struct verbs_wait wait;
+	struct far_place place;
+	int rc;
+
+	if (mode == MOVE_STREAM)
+		return later_queue(m, &(struct later){ .kind = LATER_GET, .local = local, .n = n },
+			offset, "get", stream);
+	wait = link_patience(m->link);
+	rc = verbs_open(m, offset, n, &wait, &place);
+	if (!rc) {
+		link_count(m->link, MOVER_VERBS, n);
+		rc = lane_get(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+		m->link->pending = pending || mode != MOVE_BLOCKING;
+	}
+	return rc ? verbs_failed(m, "get", rc) : 0;
+}
+
+static int verbs_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
+	device_stream stream)
+{
+	struct amo amo = { .op = op == SPMT_SIGNAL_SET ? SPMT_AMO_SET : SPMT_AMO_ADD,
+		.size = sizeof(value),
+		.operand = value };
+
+	if (stream)
+		return later_queue(m,
+			&(struct later){ .kind = LATER_ASK, .n = sizeof(value), .amo = amo },
+			offset, "signal", stream);
+	return m->ops->atomic(m, offset, &amo, NULL);
+}
+
+static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
+{
+	struct verbs_wait wait = link_patience(m->link);
+	struct far_place place;
+	int rc = verbs_open(m, offset, amo->size, &wait, &place);
+
+	if (!rc) {
+		link_count(m->link, MOVER_VERBS, amo->size);
+		m->link->pending |= !old;
+		rc = lane_ask(m->state, place, amo, old, &wait);
+	}
+	return rc ? verbs_failed(m, "atomic", rc) : 0;
+}
+
+/* Writes arrive in order, but the peer's thread takes its time. */
+static int verbs_fence(struct mover *m)
+{
+	struct verbs_wait wait = link_patience(m->link);
+	int rc = m->state ? lane_wait(m->state, true, &wait) : 0;
+
+	if (!rc && m->state)
+		rc = lane_failure(m->state, false);
+	return rc ? verbs_failed(m, "fence", rc) : 0;
+}
+
+static int verbs_quiet(struct mover *m)
+{
+	struct verbs_wait wait = link_patience(m->link);
+	int rc = m->state ? lane_wait(m->state, false, &wait) : 0;
+
+	if (!rc && m->state)
+		rc = lane_failure(m->state, true);
+	return rc ? verbs_failed(m, "quiet", rc) : 0;
+}
+
+/* Buffers of the user's are free after it: what is in flight ends, or is told. */
+static void verbs_close(struct mover *m)
+{
+	struct verbs_wait wait = { .end = process_now() + CLOSE_NS };
+
+	if (!m->state)
+		return;
+	if (lane_wait(m->state, false, &wait))
+		log_line(LOG_ERROR, "rank %d: moves to rank %d do not end", m->link->rank,
+			m->link->pe);
+	lane_drop(m->state);
+	m->state = NULL;
+}
+
+/* Weak: a test puts another mover in its place. */
+const struct mover_ops mover_verbs __attribute__((weak)) = {
+	.name = "verbs",
+	.put = verbs_put,
+	.get = verbs_get,
+	.signal = verbs_signal,
+	.atomic = verbs_atomic,
+	.fence = verbs_fence,
+	.quiet = verbs_quiet,
+	.close = verbs_close,
+};

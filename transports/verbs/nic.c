@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+#include "nic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ask.h"
+#include "conn.h"
+#include "hello.h"
+#include "memory.h"
+#include "src/base/fault.h"
+#include "src/base/futex.h"
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/process.h"
+#include "src/base/status.h"
+
+#define BATCH 16
+#define WAIT_YIELDS 100	 /* of who waits, before it sleeps */
+#define SERVE_YIELDS 50	 /* of the thread */
+#define SLICE_NS 1000000 /* between two looks at a stop word */
+#define CQ_FIRST 1024
+
+/* ---- polling -------------------------------------------------------------------------------- */
+
+static struct conn *conn_numbered(const struct nic *nic, uint64_t number)
+{
+	uint32_t at = (uint32_t)(number >> 32) & 0x3fffffff;
+
+	return at < (uint32_t)nic->nconns ? nic->conns[at] : NULL;
+}
+
+static void dispatch(struct nic *nic, const struct verbs_wc *wc)
+{
+	struct conn *c = conn_numbered(nic, wc->wr_id);
+	uint32_t at = (uint32_t)wc->wr_id;
+
+	switch ((enum nic_kind)(wc->wr_id >> 62)) {
+	case NIC_SENT:
+		if (c)
+			conn_sent(c, at, wc);
+		break;
+	case NIC_HEARD:
+		if (c)
+			ask_heard(c, at, wc);
+		break;
+	case NIC_GREETED:
+		nic->greeted--;
+		break;
+	case NIC_HELLO:
+		hello_heard(nic, at, wc);
+		break;
+	}
+}
+
+int nic_poll(struct nic *nic)
+{
+	struct verbs_wc wc[BATCH];
+	int n = nic->place.ctx->ops.poll_cq(nic->cq, BATCH, wc);
+
+	if (n < 0) {
+		conns_fail(nic, -EIO, "ibv_poll_cq failed");
+		n = 0;
+	}
+	for (int i = 0; i < n; i++)
+		dispatch(nic, &wc[i]);
+	asks_answer(nic);
+	if (n) {
+		atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
+		if (atomic_load(&nic->sleepers))
+			futex_wake_all(&nic->moved);
+	}
+	return n;
+}
+
+/* The next completion, of any kind or of those that a peer asks for, wakes the thread. Under the lock. */
+static void nic_arm(struct nic *nic, bool asked)
+{
+	int rc = nic->place.ctx->ops.req_notify_cq(nic->cq, asked);
+
+	if (rc)
+		conns_fail(nic, -EIO, "ibv_req_notify_cq failed");
+}
+
+/* One look. */
+static bool nic_look(struct nic *nic, bool (*done)(void *ctx), void *ctx, bool *some)
+{
+	bool yes;
+
+	*some = false;
+	if (pthread_mutex_trylock(&nic->lock))
+		return false;
+	*some = nic_poll(nic) > 0;
+	yes = done(ctx);
+	pthread_mutex_unlock(&nic->lock);
+	return yes;
+}
+
+/* The thread wakes us with the next completion. */
+static bool nic_sleep(struct nic *nic, bool (*done)(void *ctx), void *ctx)
+{
+	uint32_t seen;
+	bool yes;
+	int n;
+
+	pthread_mutex_lock(&nic->lock);
+	nic_arm(nic, false);
+	n = nic_poll(nic);
+	yes = done(ctx);
+	seen = atomic_load(&nic->moved);
+	pthread_mutex_unlock(&nic->lock);
+	if (yes || n)
+		return yes;
+	atomic_fetch_add(&nic->sleepers, 1);
+	futex_sleep(&nic->moved, seen, SLICE_NS);
+	atomic_fetch_sub(&nic->sleepers, 1);
+	return false;
+}
+
+int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait)
+{
+	int idle = 0;
+
+	for (;;) {
+		bool some;
+
+		if (nic_look(nic, done, ctx, &some))
+			return 0;
+		idle = some ? 0 : idle + 1;
+		if (wait->stop && __atomic_load_n(wait->stop, __ATOMIC_ACQUIRE))
+			return -ECANCELED;
+		if (process_now() >= wait->end)
+			return -ETIMEDOUT;
+		if (idle < WAIT_YIELDS)
+			sched_yield();
+		else if (nic_sleep(nic, done, ctx))
+			return 0;
+	}
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+/* Something is wrong with the device, or one of its queues. */
+static void nic_event(struct nic *nic)
+{
+	struct verbs_event event = { .event_type = 0 };
+
+	if (nic->api->get_async_event(nic->place.ctx, &event))
+		return;
+	pthread_mutex_lock(&nic->lock);
+	if (event.event_type == VERBS_EVENT_DEVICE_FATAL)
+		conns_fail(nic, -EIO, "the device has failed");
+	else if (event.event_type == VERBS_EVENT_QP_FATAL ||
+		event.event_type == VERBS_EVENT_QP_REQ_ERR ||
+		event.event_type == VERBS_EVENT_QP_ACCESS_ERR)
+		conn_event(event.element.qp);
+	pthread_mutex_unlock(&nic->lock);
+	nic->api->ack_async_event(&event);
+	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
+	futex_wake_all(&nic->moved);
+}
+
+static void nic_block(struct nic *nic)
+{
+	struct pollfd fds[] = { { .fd = nic->channel->fd, .events = POLLIN },
+		{ .fd = nic->wake_fd, .events = POLLIN },
+		{ .fd = nic->place.ctx->async_fd, .events = POLLIN } };
+	struct verbs_cq *cq;
+	void *user;
+
+	if (poll(fds, ARRAY_SIZE(fds), -1) <= 0)
+		return;
+	if (fds[0].revents && !nic->api->get_cq_event(nic->channel, &cq, &user))
+		nic->api->ack_cq_events(cq, 1);
+	if (fds[2].revents)
+		nic_event(nic);
+}
+
+static int nic_serve(struct nic *nic, bool arm)
+{
+	int n;
+
+	pthread_mutex_lock(&nic->lock);
+	if (arm)
+		nic_arm(nic, true);
+	n = nic_poll(nic);
+	pthread_mutex_unlock(&nic->lock);
+	return n;
+}
+
+static void *nic_run(void *arg)
+{
+	struct nic *nic = arg;
+	int idle = 0;
+
+	while (!atomic_load(&nic->closing)) {
+		if (nic_serve(nic, false)) {
+			idle = 0;
+		} else if (idle < SERVE_YIELDS) {
+			idle++;
+			sched_yield();
+		} else if (!nic_serve(nic, true)) {
+			nic_block(nic);
+			idle = 0;
+		}
+	}
+	return NULL;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static int nic_cannot(const struct nic *nic, const char *call, int err)
+{
+	return fail_errno(err, "%s port %d: %s", nic->place.name, nic->place.port, call);
+}
+
+static int open_queues(struct nic *nic)
+{
+	const struct verbs_api *api = nic->api;
+
+	nic->pd = api->alloc_pd(nic->place.ctx);
+	if (!nic->pd)
+		return nic_cannot(nic, "ibv_alloc_pd", errno);
+	nic->channel = api->create_channel(nic->place.ctx);
+	if (!nic->channel)
+		return nic_cannot(nic, "ibv_create_comp_channel", errno);
+	nic->cq_room = MIN_OF(CQ_FIRST, nic->place.device.max_cqe);
+	nic->cq_used = NIC_HELLOS + NIC_GREETINGS;
+	nic->cq = api->create_cq(nic->place.ctx, nic->cq_room, NULL, nic->channel, 0);
+	if (!nic->cq)
+		return nic_cannot(nic, "ibv_create_cq", errno);
+	return 0;
+}
+
+static int open_thread(struct nic *nic)
+{
+	int err;
+
+	nic->wake_fd =
+		fault_here(FAULT_FD) ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (nic->wake_fd < 0)
+		return nic_cannot(nic, "no descriptor to wake its thread by", errno);
+	err = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&nic->thread, NULL, nic_run, nic);
+	if (err)
+		return nic_cannot(nic, "no thread", err);
+	nic->running = true;
+	return 0;
+}
+
+static void stop_thread(struct nic *nic)
+{
+	uint64_t one = 1;
+
+	if (!nic->running)
+		return;
+	atomic_store(&nic->closing, true);
+	if (write(nic->wake_fd, &one, sizeof(one)) < 0)
+		log_line(LOG_ERROR, "%s: its thread cannot be woken (%d)", nic->place.name, errno);
+	pthread_join(nic->thread, NULL);
+}
+
+/* What cannot be given back is told, and kept by the device. */
+static void gone(const struct nic *nic, const char *what, int rc)
+{
+	if (rc)
+		log_line(LOG_ERROR, "%s: %s: %d", nic->place.name, what, rc);
+}
+
+/* Takes any half-open port. */
+static void nic_close(struct nic *nic)
+{
+	const struct verbs_api *api = nic->api;
+
+	stop_thread(nic);
+	conns_close(nic);
+	if (nic->hello)
+		gone(nic, "ibv_destroy_qp", api->destroy_qp(nic->hello));
+	memory_close(nic);
+	if (nic->cq)
+		gone(nic, "ibv_destroy_cq", api->destroy_cq(nic->cq));
+	if (nic->channel)
+		gone(nic, "ibv_destroy_comp_channel", api->destroy_channel(nic->channel));
+	if (nic->pd)
+		gone(nic, "ibv_dealloc_pd", api->dealloc_pd(nic->pd));
+	if (nic->place.ctx)
+		gone(nic, "ibv_close_device", api->close_device(nic->place.ctx));
+	if (nic->wake_fd >= 0)
+		close(nic->wake_fd);
+	pthread_mutex_destroy(&nic->lock);
+	mem_free(nic);
+}
+
+static int nic_start(struct nic *nic)
+{
+	int rc = process_random(nic->endpoint, sizeof(nic->endpoint));
+
+	if (!rc)
+		rc = open_queues(nic);
+	if (!rc)
+		rc = memory_open(nic);
+	if (!rc)
+		rc = hello_open(nic);
+	return rc ? rc : open_thread(nic);
+}
+
+/* Takes over `place`, whatever happens. */
+static int nic_open(const struct verbs_api *api, const struct verbs_place *place, struct nic **out)
+{
+	struct nic *nic = mem_calloc(1, sizeof(*nic));
+	struct status_saved why;
+	int rc;
+
+	if (!nic) {
+		api->close_device(place->ctx);
+		return fail(-ENOMEM, "out of memory for %s", place->name);
+	}
+	nic->api = api;
+	nic->place = *place;
+	nic->wake_fd = -1;
+	pthread_mutex_init(&nic->lock, NULL);
+	rc = nic_start(nic);
+	if (!rc) {
+		*out = nic;
+		return 0;
+	}
+	status_save(&why);
+	nic_close(nic);
+	return fail_again(rc, &why);
+}
+
+/* The one that is open already, else it opens. */
+static int nic_share(struct verbs_state *state, struct verbs_place *place, struct nic **out)
+{
+	struct nic *nic = state->nics;
+	int rc;
+
+	while (nic && (strcmp(nic->place.name, place->name) || nic->place.port != place->port))
+		nic = nic->next;
+	if (nic) {
+		state->api.close_device(place->ctx);
+		nic->refs++;
+		*out = nic;
+		return 0;
+	}
+	rc = nic_open(&state->api, place, &nic);
+	if (rc)
+		return rc;
+	nic->refs = 1;
+	nic->next = state->nics;
+	state->nics = nic;
+	*out = nic;
+	return 0;
+}
+
+int nic_get(int dev, struct rank_info *me, struct nic **nic)
+{
+	struct verbs_state *state = verbs_state();
+	struct verbs_place place;
+	char pci[sizeof(me->pci) + 1];
+	int rc;
+
+	if (!state)
+		return fail(-ENOMEM, "out of memory for RDMA devices");
+	snprintf(pci, sizeof(pci), "%.*s", (int)sizeof(me->pci), me->pci);
+	pthread_mutex_lock(&state->lock);
+	rc = verbs_bind(state);
+	if (!rc)
+		rc = verbs_choose(&state->api, dev, pci, &place);
+	if (!rc)
+		rc = nic_share(state, &place, nic);
+	pthread_mutex_unlock(&state->lock);
+	if (!rc)
+		hello_address(*nic, &me->nic);
+	return rc;
+}
+
+void nic_drop(struct nic *nic)
+{
+	struct verbs_state *state = verbs_state();
+	struct nic **at = &state->nics;
+
+	pthread_mutex_lock(&state->lock);
+	if (!--nic->refs) {
+		while (*at != nic)
+			at = &(*at)->next;
+		*at = nic->next;
+		nic_close(nic);
+	}
+	pthread_mutex_unlock(&state->lock);
+}

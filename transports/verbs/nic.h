@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An opened port: what all ranks of the process that use it share, opened by the first and closed by the last. A thread of its own
+ * serves it; who waits for something polls as well.
+ */
+#ifndef SPMT_VERBS_NIC_H
+#define SPMT_VERBS_NIC_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "choose.h"
+#include "transports/route.h"
+
+#define NIC_CHUNK ((size_t)16 << 10) /* bytes that bounce at once */
+#define NIC_CHUNKS 128
+#define NIC_HELLOS 64	 /* buffers for hellos that come */
+#define NIC_GREETINGS 16 /* for those that go */
+
+struct conn;
+struct region;
+
+struct nic {
+	const struct verbs_api *api;
+	struct verbs_place place;
+	unsigned char endpoint[16]; /* names this opening; zeros: of nobody */
+	struct nic *next;	    /* this and refs: guarded by the state's lock */
+	int refs;
+
+	struct verbs_pd *pd;
+	struct verbs_channel *channel;
+	struct verbs_cq *cq;
+	struct verbs_qp *hello;
+	pthread_t thread;
+	bool running;
+	int wake_fd;
+	_Atomic bool closing;
+
+	/* Counts up when something has come; those who sleep on it. */
+	_Atomic uint32_t moved, sleepers;
+
+	pthread_mutex_t lock; /* guards all below, posting and polling */
+	int cq_room, cq_used; /* completions that it holds, that connections may have */
+	struct conn **conns;  /* by number, which a completion bears; only grows */
+	int nconns, conn_room;
+	struct conn *owing; /* that have answers to send */
+	struct region *regions;
+	struct verbs_mr *bounce, *words; /* of the chunks, of the hellos */
+	char *chunks, *hellos;
+	int free_chunks[NIC_CHUNKS], nfree;
+	uint32_t greeting; /* next to go, so many on their way */
+	int greeted;
+};
+
+/* What a completion's number says. */
+enum nic_kind { NIC_SENT, NIC_HEARD, NIC_GREETED, NIC_HELLO };
+static inline uint64_t nic_number(enum nic_kind kind, uint32_t conn, uint32_t at)
+{
+	return (uint64_t)kind << 62 | (uint64_t)(conn & 0x3fffffff) << 32 | at;
+}
+
+/* What a rank waits with. */
+struct verbs_wait {
+	int64_t end; /* of process_now(); INT64_MAX: none */
+	const uint32_t *stop;
+};
+
+/* Takes the port of `me`'s device, opening it if need be; fills me->nic. */
+int nic_get(int dev, struct rank_info *me, struct nic **nic);
+void nic_drop(struct nic *nic);
+
+/* Under the lock: takes what has come; the number of completions. */
+int nic_poll(struct nic *nic);
+/* Polls until done() says so, which is asked under the lock: 0, -ETIMEDOUT, -ECANCELED. Not under the lock. */
+int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait);
+
+#endif

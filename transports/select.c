@@ -94,7 +94,7 @@ static bool rdma_fits(struct pair *p)
 
 	if (has_rdma(deaf))
 		add_reason(p, "rdma: both ranks have it");
-	else if (deaf->caps & RANK_CAP_RDMA)
+	else if (deaf->nic.why[0])
 		add_reason(p, "rdma: rank %d: %.*s", (int)deaf->rank, RANK_NIC_WHY, deaf->nic.why);
 	else
 		add_reason(p, "rdma: rank %d does not have it", (int)deaf->rank);

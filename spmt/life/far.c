@@ -8,11 +8,14 @@
 #include "src/base/log.h"
 #include "src/base/status.h"
 
-bool far_likely(void)
+bool far_likely(struct rank_info *me)
 {
 	const struct map_ops *map = map_ops(MAP_RDMA);
 
-	return map && (!map->far || map->far->likely());
+	if (!map->far || map->far->likely())
+		return true;
+	snprintf(me->nic.why, sizeof(me->nic.why), "its node has no RDMA device");
+	return false;
 }
 
 /* The map that a pair of one node would have without the user's wish. */

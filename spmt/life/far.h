@@ -7,8 +7,8 @@
 
 struct env;
 
-/* Whether this process may have the map at all. */
-bool far_likely(void);
+/* Whether this process may have the map at all; if not, me says why. */
+bool far_likely(struct rank_info *me);
 /* Once the ranks have gathered: whether some peer of this rank would be reached by it. */
 bool far_wanted(const spmt_comm *comm, const struct env *env);
 /* Once the heap is open: its NIC gets to know the heap if that is wanted. Where it cannot, the rank's info says why, and routes do. */

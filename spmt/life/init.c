@@ -141,7 +141,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	info->device = attr->device;
 	info->traits = comm->backend->traits;
 	info->caps =
-		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (far_likely() ? RANK_CAP_RDMA : 0u);
+		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (far_likely(info) ? RANK_CAP_RDMA : 0u);
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
 	if (info->device < 0 && launch->processes)
 		rc = job_device(comm, launch, &info->device);

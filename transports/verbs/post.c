@@ -7,12 +7,14 @@
 #include "ask.h"
 #include "memory.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 #define TELL_EVERY 16u /* of so many work requests one tells of its end */
 #define COPY_MOST \
 	((size_t)4096) /* a blocking put up to this is copied, larger ones are waited for */
 #define PIECE_MOST (1u << 30)
+#define PROBE_NS 100000000ll
 
 /* ---- lanes ---------------------------------------------------------------------------------- */
 
@@ -304,6 +306,35 @@ static bool lane_is_there(void *ctx)
 	return mark->lane->done >= mark->posted && mark->lane->answered >= mark->asked;
 }
 
+/* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */
+static int lane_probe(struct lane *lane)
+{
+	struct conn *c = lane->conn;
+	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
+	int rc = 0;
+
+	pthread_mutex_lock(&c->nic->lock);
+	if (c->state == CONN_READY && (c->head == c->tail || c->signaled != c->tail))
+		rc = post_send(c, &wr, &(struct sent){ .chunk = -1 }, true);
+	pthread_mutex_unlock(&c->nic->lock);
+	return rc;
+}
+
+static int lane_await(struct lane *lane, struct mark_of_lane *mark, const struct verbs_wait *wait)
+{
+	for (;;) {
+		struct verbs_wait slice = { .end = MIN_OF(wait->end, process_now() + PROBE_NS),
+			.stop = wait->stop };
+		int rc = nic_wait(lane->conn->nic, lane_is_there, mark, &slice);
+
+		if (rc != -ETIMEDOUT || slice.end == wait->end)
+			return rc;
+		rc = lane_probe(lane);
+		if (rc)
+			return rc;
+	}
+}
+
 int lane_wait(struct lane *lane, bool asks_alone, const struct verbs_wait *wait)
 {
 	struct nic *nic = lane->conn->nic;
@@ -318,7 +349,7 @@ int lane_wait(struct lane *lane, bool asks_alone, const struct verbs_wait *wait)
 	if (!there && !asks_alone)
 		rc = post_flush(lane->conn);
 	pthread_mutex_unlock(&nic->lock);
-	return rc || there ? rc : nic_wait(nic, lane_is_there, &mark, wait);
+	return rc || there ? rc : lane_await(lane, &mark, wait);
 }
 
 int lane_ask(struct lane *lane, struct far_place at, const struct amo *amo, uint64_t *old,

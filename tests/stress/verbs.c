@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranks as threads that reach each other by verbs alone, over the stand-in for libibverbs: between two ports and over one, moves of all
+ * sizes, from registered memory and from other, atomics, signals; and everything that fails there: each call and each work request in
+ * turn, lost and wrong datagrams, a device. Nobody hangs, the sentence names the port, nothing is left, and the next world works.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/fakes/fake_verbs.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
+
+enum { RANKS = 4, BIG = 3 << 20, SWEPT = 2, CALLS_MOST = 400 };
+
+static struct {
+	__typeof__(&fake_verbs_fail) fail;
+	__typeof__(&fake_verbs_break) break_work;
+	__typeof__(&fake_verbs_lose) lose;
+	__typeof__(&fake_verbs_inline) inline_most;
+	__typeof__(&fake_verbs_event) event;
+	__typeof__(&fake_verbs_shout) shout;
+	__typeof__(&fake_verbs_live) live;
+} fake;
+
+static const struct spmt_attr attr = { .heap_size = 8 << 20 };
+
+/* ---- moves ---------------------------------------------------------------------------------- */
+
+static char value_at(int rank, size_t i)
+{
+	return (char)(rank * 31 + (int)(i % 251));
+}
+
+static void fill(char *at, size_t n, int rank)
+{
+	for (size_t i = 0; i < n; i++)
+		at[i] = value_at(rank, i);
+}
+
+static int filled(const char *at, size_t n, int rank)
+{
+	for (size_t i = 0; i < n; i++)
+		if (at[i] != value_at(rank, i))
+			return ranks_fail("byte %zu of %zu is %d", i, n, at[i]);
+	return 0;
+}
+
+/* Of one size, from and to memory that the port knows and that it does not. */
+static int one_size(spmt_comm *comm, char *block, char *own, size_t n)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % spmt_nranks(comm);
+	int last = (rank + spmt_nranks(comm) - 1) % spmt_nranks(comm);
+
+	fill(own, n, rank);
+	REQUIRE_OK(spmt_put(comm, block, own, n, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(filled(block, n, last));
+	memset(own, 0, n);
+	REQUIRE_OK(spmt_get(comm, own, block, n, next));
+	TRY(filled(own, n, rank));
+	REQUIRE_OK(spmt_put_nbi(comm, block + BIG, block, n, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(filled(block + BIG, n, (last + spmt_nranks(comm) - 1) % spmt_nranks(comm)));
+	REQUIRE_OK(spmt_get_nbi(comm, own, block, n, next));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(filled(own, n, rank));
+	return spmt_barrier(comm);
+}
+
+static int all_sizes(spmt_comm *comm, void *arg)
+{
+	static const size_t sizes[] = { 1, 8, 191, 192, 193, 4096, 4097, 16384, 100001, BIG };
+	char *block, *own = malloc(BIG);
+	int rc = 0;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, 2 * (size_t)BIG, (void **)&block));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++)
+		rc = one_size(comm, block, own, sizes[i]);
+	free(own);
+	return rc;
+}
+
+static int sizes_world(void)
+{
+	struct spmt_attr a = attr;
+
+	a.size = sizeof(a);
+	return ranks_run(RANKS, &a, all_sizes, NULL);
+}
+
+static int without_inline(void)
+{
+	int rc;
+
+	fake.inline_most(0);
+	rc = sizes_world();
+	fake.inline_most(256);
+	return rc;
+}
+
+/* Words of one line, with all ways of changing them at once: the CPU's of the rank itself, and all others'. */
+static int counters(spmt_comm *comm, void *arg)
+{
+	uint64_t *words, one = 1, old, last = 0, rounds = test_count(300, 20000);
+	int n = spmt_nranks(comm);
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*words), (void **)&words));
+	for (uint64_t i = 0; i < rounds; i++) {
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, words, &one, NULL, &old, 0));
+		REQUIRE(!i || old > last);
+		last = old;
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_INC, SPMT_TYPE_U64, words + 1, NULL, NULL, NULL, 0));
+		REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_ADD, SPMT_TYPE_U32, words + 2, &one, NULL,
+			NULL, (int)(i % (uint64_t)n)));
+		REQUIRE_OK(spmt_signal(comm, words + 3, 1, SPMT_SIGNAL_ADD, 0));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm))
+		return 0;
+	REQUIRE_EQ(words[0], rounds * (uint64_t)n);
+	REQUIRE_EQ(words[1], rounds * (uint64_t)n);
+	REQUIRE_EQ(words[3], rounds * (uint64_t)n);
+	return 0;
+}
+
+static int counters_world(void)
+{
+	struct spmt_attr a = attr;
+
+	a.size = sizeof(a);
+	return ranks_run(RANKS, &a, counters, NULL);
+}
+
+/* ---- a world in which something fails ------------------------------------------------------- */
+
+struct swept {
+	spmt_uid uid;
+	int code[SWEPT];
+	char said[SWEPT][512];
+};
+
+static int told(struct swept *run, int rank, int code)
+{
+	if (code && !run->code[rank]) {
+		run->code[rank] = code;
+		snprintf(run->said[rank], sizeof(run->said[rank]), "%s", spmt_last_error());
+	}
+	return code;
+}
+
+static void every_way(struct swept *run, int rank, spmt_comm *comm, char *block, char *own)
+{
+	uint64_t *words = (uint64_t *)(void *)block, one = 1, old;
+	int peer = (rank + 1) % SWEPT;
+	spmt_mem *mem = NULL;
+
+	told(run, rank, spmt_put(comm, block + 64, own, 100, peer));
+	told(run, rank, spmt_put_nbi(comm, block + 4096, own, 100000, peer));
+	told(run, rank, spmt_get(comm, own, block + 4096, 5000, peer));
+	told(run, rank, spmt_signal(comm, words, 1, SPMT_SIGNAL_ADD, peer));
+	told(run, rank,
+		spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, words + 1, &one, NULL, &old,
+			peer));
+	told(run, rank, spmt_quiet(comm));
+	if (told(run, rank, spmt_register(comm, own, 100000, &mem)))
+		return;
+	told(run, rank, spmt_mem_put(comm, mem, 50000, block, 1000, peer));
+	told(run, rank, spmt_quiet(comm));
+	told(run, rank, spmt_deregister(comm, mem));
+}
+
+static int swept_rank(int rank, void *arg)
+{
+	struct swept *run = arg;
+	struct spmt_attr a = ranks_attr(rank, SWEPT, &run->uid);
+	char *block, *own = calloc(1, 100000);
+	spmt_comm *comm;
+
+	REQUIRE(own != NULL);
+	if (!told(run, rank, spmt_init(&a, &comm))) {
+		if (!told(run, rank, spmt_malloc(comm, 1 << 20, (void **)&block))) {
+			every_way(run, rank, comm, block, own);
+			told(run, rank, spmt_barrier(comm));
+		}
+		told(run, rank, spmt_finalize(comm));
+	}
+	free(own);
+	return 0;
+}
+
+static int sweep_world(struct swept *run)
+{
+	*run = (struct swept){ .code = { 0 } };
+	if (spmt_uid_create(&run->uid))
+		return ranks_fail("%s", spmt_last_error());
+	return ranks_threads(SWEPT, swept_rank, run);
+}
+
+static bool anyone(const struct swept *run)
+{
+	bool any = false;
+
+	for (int r = 0; r < SWEPT; r++)
+		any |= run->code[r] != 0;
+	return any;
+}
+
+static int works_again(void)
+{
+	struct swept run;
+
+	fake.fail(0);
+	fake.break_work(0, 0);
+	TRY(sweep_world(&run));
+	if (anyone(&run))
+		return ranks_fail("a world behind it: %s%s", run.said[0], run.said[1]);
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
+/* n = 1, 2, ..; how often a world polls is not said, so that the last ones are left out. */
+static int each_call(void)
+{
+	uint64_t most = CALLS_MOST;
+
+	for (uint64_t n = 1; n <= most && n <= CALLS_MOST; n++) {
+		struct swept run;
+
+		fake.fail(n);
+		TRY(sweep_world(&run));
+		most = fake.fail(0);
+		for (int r = 0; r < SWEPT; r++)
+			if (run.code[r] > 0 ||
+				(run.code[r] && strncmp(run.said[r], "spmt_", 5) != 0))
+				return ranks_fail("call %llu: %d, '%s'", (unsigned long long)n,
+					run.code[r], run.said[r]);
+		if (fake.live())
+			return ranks_fail("call %llu: %d objects are left", (unsigned long long)n,
+				fake.live());
+	}
+	return works_again();
+}
+
+/* The peer's end is gone: as the device says it. */
+static int each_work(void)
+{
+	int broken = 0;
+
+	for (uint64_t n = 1; n <= 40; n++) {
+		struct swept run;
+		bool said = false;
+
+		fake.break_work(n, VERBS_WC_RETRY_EXC_ERR);
+		TRY(sweep_world(&run));
+		if (fake.break_work(0, 0) < n)
+			break;
+		for (int r = 0; r < SWEPT; r++)
+			said |= run.code[r] == SPMT_ERR_PEER_DEAD &&
+				strstr(run.said[r], "port 2: transport retry counter exceeded") &&
+				strstr(run.said[r], "verbs status 12");
+		broken += said;
+		if (!said && anyone(&run))
+			return ranks_fail("work %llu: '%s' and '%s'", (unsigned long long)n,
+				run.said[0], run.said[1]);
+		if (fake.live())
+			return ranks_fail("work %llu: %d objects are left", (unsigned long long)n,
+				fake.live());
+	}
+	REQUIRE(broken > 5);
+	return works_again();
+}
+
+/* ---- datagrams, devices --------------------------------------------------------------------- */
+
+static int lost(void)
+{
+	fake.lose(5);
+	return works_again();
+}
+
+static int lies(spmt_comm *comm, void *arg)
+{
+	static const char noise[214] = "no hello";
+	uint64_t *word, one = 1;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	for (size_t n = 0; n <= sizeof(noise); n += 107)
+		fake.shout(noise, (uint32_t)n);
+	REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_ADD, SPMT_TYPE_U64, word, &one, NULL, NULL, 0));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE(spmt_rank(comm) || *word == RANKS);
+	return 0;
+}
+
+static int wrong_hellos(void)
+{
+	return ranks_run(RANKS, NULL, lies, NULL);
+}
+
+static _Atomic int failed_ranks;
+
+static int dying(int rank, void *arg)
+{
+	struct swept *run = arg;
+	struct spmt_attr a = ranks_attr(rank, SWEPT, &run->uid);
+	uint64_t *word, one = 1;
+	spmt_comm *comm;
+	int rc = 0;
+
+	REQUIRE_OK(spmt_init(&a, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_put(comm, word, &one, sizeof(one), !rank));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!rank)
+		fake.event(VERBS_EVENT_DEVICE_FATAL);
+	while (!rc)
+		rc = spmt_atomic(comm, SPMT_AMO_ADD, SPMT_TYPE_U64, word, &one, NULL, NULL, !rank);
+	/* by its own device's word, or because the peer's was first */
+	REQUIRE(rc == -EIO || rc == SPMT_ERR_PEER_DEAD);
+	REQUIRE_SAYS(rc == -EIO ? "port 2: the device has failed" : "port 2: transport retry");
+	failed_ranks++;
+	while (failed_ranks < SWEPT) /* whoever ends first breaks the world */
+		sleep_ms(1);
+	spmt_quiet(comm);
+	spmt_finalize(comm);
+	return 0;
+}
+
+static int device_dies(void)
+{
+	struct swept run = { .code = { 0 } };
+
+	failed_ranks = 0;
+	REQUIRE_OK(spmt_uid_create(&run.uid));
+	TRY(ranks_threads(SWEPT, dying, &run));
+	return works_again();
+}
+
+/* ---- all -------------------------------------------------------------------------------------- */
+
+static int over_one_port(void)
+{
+	return counters_world();
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{ "moves of all sizes", sizes_world },
+		{ "the same where nothing is written inline", without_inline },
+		{ "atomics of all ranks on one word", over_one_port },
+		{ "lost datagrams", lost },
+		{ "datagrams that are no hellos", wrong_hellos },
+		{ "each call fails in turn", each_call },
+		{ "each work request fails in turn", each_work },
+		{ "the device fails", device_dies },
+	};
+	static const char path[] = FAKES "/fake-verbs.so";
+	void *library;
+
+	setenv("SPMT_MAPS", "rdma", 1);
+	setenv("SPMT_VERBS_LIB", path, 1);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
+	FIND(fail, fake_verbs_fail);
+	FIND(break_work, fake_verbs_break);
+	FIND(lose, fake_verbs_lose);
+	FIND(inline_most, fake_verbs_inline);
+	FIND(event, fake_verbs_event);
+	FIND(shout, fake_verbs_shout);
+	FIND(live, fake_verbs_live);
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

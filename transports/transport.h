@@ -30,7 +30,8 @@ struct map_ops {
 		const struct rank_info *peer);
 	/* Undoes attach; link may be unattached. No work is in flight. */
 	void (*detach)(struct link *link, const struct backend *backend, int dev);
-	const struct far_ops *far; /* NULL: a rank has nothing to do for it before its peers attach */
+	const struct far_ops
+		*far; /* NULL: a rank has nothing to do for it before its peers attach */
 };
 
 /* What a map keeps of a registered buffer of this process. */

@@ -9,10 +9,9 @@ VERBS_VALUES(X)
 #undef X
 
 #define SIZE(ours, theirs) _Static_assert(sizeof(struct ours) == sizeof(struct theirs), #ours)
-#define AT(ours, theirs, field)                                                           \
-	_Static_assert(offsetof(struct ours, field) == offsetof(struct theirs, field) &&  \
-			sizeof(((struct ours *)0)->field) ==                              \
-				sizeof(((struct theirs *)0)->field),                      \
+#define AT(ours, theirs, field)                                                                   \
+	_Static_assert(offsetof(struct ours, field) == offsetof(struct theirs, field) &&          \
+			sizeof(((struct ours *)0)->field) == sizeof(((struct theirs *)0)->field), \
 		#ours "." #field)
 
 _Static_assert(sizeof(union verbs_gid) == sizeof(union ibv_gid), "gid");
@@ -131,9 +130,9 @@ struct theirs {
 	VERBS_CALLS(X)
 #undef X
 };
-#define X(field, symbol, optional, result, args)                                                   \
-	_Static_assert(__builtin_types_compatible_p(                                               \
-			       __typeof__(((struct theirs *)0)->field), __typeof__(&symbol)),      \
+#define X(field, symbol, optional, result, args)                                              \
+	_Static_assert(__builtin_types_compatible_p(                                          \
+			       __typeof__(((struct theirs *)0)->field), __typeof__(&symbol)), \
 		#symbol);
 VERBS_CALLS(X)
 #undef X

@@ -7,7 +7,7 @@
 
 #include "route.h"
 
-struct far_rank;
+struct rdma_rank;
 struct ipc_memory;
 struct link;
 struct map_ops;
@@ -37,7 +37,7 @@ struct link {
 	uint64_t own;		   /* offset of the peer's library area */
 	const struct map_ops *map; /* NULL: not attached, or another link has attached it */
 	void *attached;		   /* the map's own */
-	struct far_rank *far;	   /* what a map has of this rank itself; NULL: nothing */
+	struct rdma_rank *rdma;	   /* what a map has of this rank itself; NULL: nothing */
 
 	const struct backend *backend;
 	int dev, peer_dev, rank, pe;

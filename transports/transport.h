@@ -30,32 +30,32 @@ struct map_ops {
 		const struct rank_info *peer);
 	/* Undoes attach; link may be unattached. No work is in flight. */
 	void (*detach)(struct link *link, const struct backend *backend, int dev);
-	const struct far_ops
-		*far; /* NULL: a rank has nothing to do for it before its peers attach */
+	const struct rdma_ops
+		*rdma; /* NULL: a rank has nothing to do for it before its peers attach */
 };
 
 /* What a map keeps of a registered buffer of this process. */
-struct far_share {
+struct rdma_share {
 	uint64_t key; /* peers need it */
 	void *held;   /* NULL: nothing */
 };
 
 /*
- * For a map whose peers reach a rank's memory through a device that has to know it. struct far_rank is the map's own: what it has of one
+ * For a map whose peers reach a rank's memory through a device that has to know it. struct rdma_rank is the map's own: what it has of one
  * rank of this process. Failures have sentences, and leave nothing.
  */
-struct far_ops {
+struct rdma_ops {
 	/* Whether this process may have such a device. Cheap, opens nothing; from any thread. */
 	bool (*likely)(void);
 	/* The rank's heap, which me names, is reachable from here on; fills me->nic. By the rank's thread, which the others do not wait
 	   for; it may block in a driver. A rank that fails says why in me->nic, and is not reached by this map. */
 	int (*open)(const struct backend *backend, int dev, struct rank_info *me,
-		struct far_rank **far);
+		struct rdma_rank **rdma);
 	/* NULL is nothing. No peer has anything in flight to it. */
-	void (*close)(struct far_rank *far);
+	void (*close)(struct rdma_rank *rdma);
 	/* The same for a registered buffer. unshare takes a share that holds nothing. */
-	int (*share)(struct far_rank *far, void *buf, size_t size, struct far_share *share);
-	void (*unshare)(struct far_rank *far, struct far_share *share);
+	int (*share)(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share);
+	void (*unshare)(struct rdma_rank *rdma, struct rdma_share *share);
 	/* A buffer of the link's peer, with the key that it got there, begins at offset. forget takes what was never learnt. */
 	int (*learn)(struct link *link, uint64_t offset, uint64_t size, uint64_t key);
 	void (*forget)(struct link *link, uint64_t offset, uint64_t size, uint64_t key);

@@ -24,10 +24,10 @@ struct spmt_mem {
 	uint64_t name;		      /* the n-th registration of the world */
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
 	struct kernel_table table;
-	uint64_t *offsets;    /* by rank: where the buffer begins on its link */
-	uint64_t *keys;	      /* by rank: of map rdma, behind the offsets */
-	struct far_share far; /* of this rank's own */
-	struct share *shares; /* by rank; NULL: all ranks are in this process */
+	uint64_t *offsets;	/* by rank: where the buffer begins on its link */
+	uint64_t *keys;		/* by rank: of map rdma, behind the offsets */
+	struct rdma_share rdma; /* of this rank's own */
+	struct share *shares;	/* by rank; NULL: all ranks are in this process */
 	bool published;
 	struct spmt_mem *next, **link; /* in comm->mems */
 };
@@ -45,16 +45,16 @@ static bool mem_live(const spmt_mem *mem)
 }
 
 /* What map rdma has to do for buffers over the link to pe; NULL: nothing. */
-static const struct far_ops *mem_far(const spmt_comm *comm, int pe)
+static const struct rdma_ops *mem_rdma(const spmt_comm *comm, int pe)
 {
-	return comm->links[pe].route.map == MAP_RDMA ? map_ops(MAP_RDMA)->far : NULL;
+	return comm->links[pe].route.map == MAP_RDMA ? map_ops(MAP_RDMA)->rdma : NULL;
 }
 
 /* The NIC of this rank gets to know the buffer. */
 static int mem_share(spmt_mem *mem, void *buf, size_t size)
 {
-	struct far_rank *far = mem->comm->slot->far;
-	int rc = far && size ? map_ops(MAP_RDMA)->far->share(far, buf, size, &mem->far) : 0;
+	struct rdma_rank *rdma = mem->comm->slot->rdma;
+	int rc = rdma && size ? map_ops(MAP_RDMA)->rdma->share(rdma, buf, size, &mem->rdma) : 0;
 
 	return comm_failed(mem->comm, "spmt_register", rc);
 }
@@ -65,11 +65,11 @@ static int mem_learn(spmt_mem *mem)
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
-		const struct far_ops *far = mem_far(comm, pe);
+		const struct rdma_ops *rdma = mem_rdma(comm, pe);
 
 		mem->keys[pe] = meet_payload(comm, pe, 2);
-		if (far && mem->peers[pe].size)
-			rc = far->learn(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
+		if (rdma && mem->peers[pe].size)
+			rc = rdma->learn(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
 				mem->keys[pe]);
 	}
 	return comm_failed(comm, "spmt_register", rc);
@@ -80,14 +80,14 @@ static void mem_forget(spmt_mem *mem)
 	spmt_comm *comm = mem->comm;
 
 	for (int pe = 0; mem->peers && mem->offsets && pe < comm->nranks; pe++) {
-		const struct far_ops *far = mem_far(comm, pe);
+		const struct rdma_ops *rdma = mem_rdma(comm, pe);
 
-		if (far && mem->peers[pe].size)
-			far->forget(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
+		if (rdma && mem->peers[pe].size)
+			rdma->forget(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
 				mem->keys[pe]);
 	}
-	if (mem->far.held)
-		map_ops(MAP_RDMA)->far->unshare(comm->slot->far, &mem->far);
+	if (mem->rdma.held)
+		map_ops(MAP_RDMA)->rdma->unshare(comm->slot->rdma, &mem->rdma);
 }
 
 /* Takes any half-made buffer. */
@@ -274,7 +274,7 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 		record.status = mem_share(m, buf, size);
 	if (!record.status && m->shares)
 		share_offer(comm, buf, size);
-	record.payload[2] = m ? m->far.key : 0;
+	record.payload[2] = m ? m->rdma.key : 0;
 	rc = meet(comm, &record);
 	if (rc && m && m->shares)
 		share_withdraw(comm);

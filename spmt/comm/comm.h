@@ -53,9 +53,9 @@ struct spmt_comm {
 	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
 	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
-	struct far_link
-		far; /* one that kernels do not reach the peer over; the same on all ranks */
-	struct far *far_state; /* nodes/far.c: where there is such a one; NULL: no collective yet */
+	struct far_link far;	   /* one that kernels do not reach, the same on all ranks */
+	struct far *
+		far_state; /* collective/far.c: where there is such a one; NULL: no collective yet */
 	struct spmt_mem *mems; /* live registered buffers */
 	uint64_t registered;   /* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;  /* SPMT_CHECK: blocks so far */
@@ -68,8 +68,7 @@ struct spmt_comm {
 		spmt_comm *comm;
 	} host;			/* callbacks of the device header on the host backend */
 	struct comm_lane *lane; /* not NULL: this comm is one; links and ranks are the parent's */
-	struct completion
-		*awaited; /* functions that streams are to call; guarded by the slot's lock */
+	struct completion *awaited;   /* functions that streams call; guarded by the slot's lock */
 	_Atomic uint32_t completions; /* how many of them have not returned */
 	_Atomic uint64_t waits, longest_ns;
 	_Atomic int64_t parted; /* spin.c: when it last slept to get a CPU of its own */

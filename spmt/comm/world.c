@@ -439,15 +439,15 @@ void world_comm_unlist(spmt_comm *comm)
 /* In a broken world nobody waits until others have unmapped its memory. */
 static void slot_close(struct slot *s, bool broken)
 {
-	if (s->far)
-		map_ops(MAP_RDMA)->far->close(s->far);
+	if (s->rdma)
+		map_ops(MAP_RDMA)->rdma->close(s->rdma);
 	s->heap.retire = broken && s->export.n;
 	heap_export_close(&s->export);
 	heap_close(&s->heap);
-	if (s->backend)
-		tables_drop(s);
-	if (s->backend)
-		s->backend->close(s->dev);
+	if (!s->backend)
+		return;
+	tables_drop(s);
+	s->backend->close(s->dev);
 }
 
 /* One member less, under the table's lock. */
@@ -592,10 +592,7 @@ spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device)
 		spmt_comm *c = atomic_load_explicit(&dir->entries[i].comm, memory_order_acquire);
 
 		tsan_acquire(&dir->entries[i]);
-		if (c &&
-			atomic_load_explicit(&dir->entries[i].dev, memory_order_relaxed) ==
-				device &&
-			world_is(w, id))
+		if (c && atomic_load(&dir->entries[i].dev) == device && world_is(w, id))
 			return c;
 	}
 	return NULL;

@@ -20,7 +20,7 @@ struct slot {
 	struct heap heap;
 	struct heap_export export;     /* for other processes; empty where there are none */
 	int offered_fd;		       /* of a buffer while it is registered, -1: none */
-	struct far_rank *far;	       /* what map rdma has of the rank; NULL: nothing */
+	struct rdma_rank *rdma;	       /* what map rdma has of the rank; NULL: nothing */
 	const struct backend *backend; /* not NULL: device `dev` is open */
 	int dev;
 	bool taken;	       /* a rank of this process has it */

@@ -4,17 +4,17 @@
 #include <errno.h>
 #include <string.h>
 
-#include "far.h"
 #include "finalize.h"
 #include "peer.h"
+#include "rdma.h"
 #include "routes.h"
-#include "spmt/calls/collective.h"
+#include "spmt/collective/collective.h"
+#include "spmt/collective/far.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/report.h"
 #include "spmt/job/launch.h"
-#include "spmt/nodes/far.h"
 #include "spmt/nodes/nodes.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
@@ -141,7 +141,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	info->device = attr->device;
 	info->traits = comm->backend->traits;
 	info->caps =
-		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (far_likely(info) ? RANK_CAP_RDMA : 0u);
+		(comm->backend->ipc ? RANK_CAP_IPC : 0u) | (rdma_likely(info) ? RANK_CAP_RDMA : 0u);
 	strncpy(info->backend, comm->backend->name, sizeof(info->backend) - 1);
 	if (info->device < 0 && launch->processes)
 		rc = job_device(comm, launch, &info->device);
@@ -289,7 +289,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	config.own_size = own_size(comm);
 	/* A heap that other processes map or a NIC knows is in one piece: there is nothing to gain then by backing
 	   it on demand. */
-	config.whole = comm_spans_processes(comm) || far_wanted(comm, env);
+	config.whole = comm_spans_processes(comm) || rdma_wanted(comm, env);
 	if (asked || (env->heap_mode == ENV_HEAP_AUTO && !config.whole))
 		config.range = world_range(comm,
 			align_up(config.size, HEAP_ROUND) +
@@ -315,7 +315,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	info->heap_size = comm->heap->size;
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
 	info->own_size = comm->heap->own_size;
-	far_open(comm, env);
+	rdma_open(comm, env);
 	return 0;
 }
 

@@ -8,9 +8,9 @@
 #include "peer.h"
 #include "spmt/calls/sync.h"
 #include "spmt/calls/view.h"
+#include "spmt/collective/far.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
-#include "spmt/nodes/far.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -127,7 +127,7 @@ static struct link *link_begin(spmt_comm *comm, int pe, int peer_dev)
 	link->rank = comm->rank;
 	link->pe = pe;
 	link->stream = comm->stream;
-	link->far = comm->slot->far;
+	link->rdma = comm->slot->rdma;
 	link->timeout_ms = &comm->timeout_ms;
 	link->stop = control_stop_word(comm->control);
 	return link;

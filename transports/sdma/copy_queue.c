@@ -15,7 +15,7 @@
 /* A forked child sees an empty map. The copy queues it has inherited stay in memory, but no stream of theirs is touched. */
 struct copy_queue_map {
 	pthread_mutex_t
-		lock; /* guards the map and next, refs, retired and writes to lanes of all copy queues */
+		lock; /* guards the map and next, refs, retired and writes to tracks of all copy queues */
 	size_t live;
 	struct copy_queue *buckets[BUCKETS];
 };
@@ -33,10 +33,10 @@ static struct copy_queue **bucket(
 /* Takes half-made ones. Queued work still runs. */
 static void copy_queue_destroy(struct copy_queue *q)
 {
-	for (int i = 0; i < q->nlanes; i++) {
+	for (int i = 0; i < q->ntracks; i++) {
 		sdma_ring_close(q->rings[i]);
-		if (q->lanes[i])
-			q->backend->stream_destroy(q->src, q->lanes[i]);
+		if (q->tracks[i])
+			q->backend->stream_destroy(q->src, q->tracks[i]);
 	}
 	while (q->retired) {
 		struct retired *r = q->retired;
@@ -58,7 +58,7 @@ static void copy_queue_rings(struct copy_queue *q)
 	status_save(&saved);
 	if (!b->sdma)
 		rc = fail(-ENOTSUP, "there are no user-mode queues for %s", b->name);
-	for (int i = 0; i < q->nlanes && !rc; i++)
+	for (int i = 0; i < q->ntracks && !rc; i++)
 		rc = sdma_ring_open(b, q->src, q->dst, &q->rings[i]);
 	if (rc)
 		snprintf(
@@ -67,7 +67,7 @@ static void copy_queue_rings(struct copy_queue *q)
 }
 
 static int copy_queue_make(
-	const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue)
+	const struct backend *b, int src, int dst, int ntracks, struct copy_queue **queue)
 {
 	struct copy_queue *q = mem_calloc(1, sizeof(*q));
 	const struct env *env;
@@ -75,13 +75,13 @@ static int copy_queue_make(
 
 	if (!q)
 		return fail(-ENOMEM, "no memory for a copy queue");
-	*q = (struct copy_queue){ .backend = b, .src = src, .dst = dst, .nlanes = nlanes };
-	for (int i = 0; i < nlanes && !rc; i++) {
+	*q = (struct copy_queue){ .backend = b, .src = src, .dst = dst, .ntracks = ntracks };
+	for (int i = 0; i < ntracks && !rc; i++) {
 		device_stream s;
 
 		rc = b->stream_create(src, &s);
 		if (!rc)
-			q->lanes[i] = s;
+			q->tracks[i] = s;
 	}
 	if (rc) {
 		copy_queue_destroy(q);
@@ -93,7 +93,8 @@ static int copy_queue_make(
 	return 0;
 }
 
-int copy_queue_get(const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue)
+int copy_queue_get(
+	const struct backend *b, int src, int dst, int ntracks, struct copy_queue **queue)
 {
 	struct copy_queue_map *map = process_state(&map_slot, sizeof(*map));
 	struct copy_queue **head, *q;
@@ -107,7 +108,7 @@ int copy_queue_get(const struct backend *b, int src, int dst, int nlanes, struct
 		if (q->backend == b && q->src == src && q->dst == dst)
 			break;
 	if (!q) {
-		rc = copy_queue_make(b, src, dst, nlanes, &q);
+		rc = copy_queue_make(b, src, dst, ntracks, &q);
 		if (q) {
 			q->next = *head;
 			*head = q;
@@ -161,7 +162,7 @@ void copy_queue_drop(struct copy_queue *q)
 		copy_queue_destroy(q);
 }
 
-int copy_queue_renew(struct copy_queue *q, int lane, device_stream dead)
+int copy_queue_renew(struct copy_queue *q, int track, device_stream dead)
 {
 	struct copy_queue_map *map = map_slot;
 	struct retired *r = mem_calloc(1, sizeof(*r));
@@ -171,13 +172,13 @@ int copy_queue_renew(struct copy_queue *q, int lane, device_stream dead)
 	if (!r)
 		return fail(-ENOMEM, "no memory to replace a failed copy stream");
 	pthread_mutex_lock(&map->lock);
-	if (q->lanes[lane] == dead)
+	if (q->tracks[track] == dead)
 		rc = q->backend->stream_create(q->src, &fresh);
-	if (!rc && q->lanes[lane] == dead) {
+	if (!rc && q->tracks[track] == dead) {
 		*r = (struct retired){ .next = q->retired, .stream = dead };
 		q->retired = r;
 		r = NULL;
-		atomic_store_explicit(&q->lanes[lane], fresh, memory_order_release);
+		atomic_store_explicit(&q->tracks[track], fresh, memory_order_release);
 	}
 	pthread_mutex_unlock(&map->lock);
 	mem_free(r);

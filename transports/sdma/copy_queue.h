@@ -13,7 +13,7 @@
 
 #include "ring.h"
 
-#define COPY_QUEUE_LANES 8 /* most streams a copy queue may have */
+#define COPY_QUEUE_TRACKS 8 /* most streams a copy queue may have */
 
 /* A stream that failed. Kept while its copy queue lives, because some link may be about to submit to it. */
 struct retired {
@@ -24,33 +24,33 @@ struct retired {
 struct copy_queue {
 	struct copy_queue *next;
 	const struct backend *backend;
-	int src, dst, nlanes;
+	int src, dst, ntracks;
 	_Atomic unsigned refs; /* links */
 	struct retired *retired;
 	_Atomic uint64_t issued; /* moves of all links; only rises */
-	_Atomic(device_stream) lanes[COPY_QUEUE_LANES];
-	struct sdma_ring *rings[COPY_QUEUE_LANES]; /* NULL: the stream takes all */
-	char why[DEVICE_REASON];		   /* why rings that were wanted are not there */
+	_Atomic(device_stream) tracks[COPY_QUEUE_TRACKS];
+	struct sdma_ring *rings[COPY_QUEUE_TRACKS]; /* NULL: the stream takes all */
+	char why[DEVICE_REASON];		    /* why rings that were wanted are not there */
 };
 
-/* Makes the copy queue if there is none (with `nlanes` streams), and takes a reference, which copy_queue_drop gives back. */
+/* Makes the copy queue if there is none (with `ntracks` streams), and takes a reference, which copy_queue_drop gives back. */
 int copy_queue_get(
-	const struct backend *b, int src, int dst, int nlanes, struct copy_queue **queue);
+	const struct backend *b, int src, int dst, int ntracks, struct copy_queue **queue);
 /* The last one destroys the streams; what is queued in them still runs. */
 void copy_queue_drop(struct copy_queue *q);
 
 /* Puts a fresh stream in the place of `dead`, unless somebody has done so. `dead` stays valid as long as the copy queue. */
-int copy_queue_renew(struct copy_queue *q, int lane, device_stream dead);
+int copy_queue_renew(struct copy_queue *q, int track, device_stream dead);
 
 /* True in a forked child, of a copy queue of its parent's: no op may be called on its streams. */
 bool copy_queue_inherited(const struct copy_queue *q);
 
-/* One reservation a move: the lane it goes to. Lock-free. */
+/* One reservation a move: the track it goes to. Lock-free. */
 static inline int copy_queue_reserve(struct copy_queue *q)
 {
 	uint64_t ticket = atomic_fetch_add_explicit(&q->issued, 1, memory_order_relaxed);
 
-	return (int)(ticket % (unsigned)q->nlanes);
+	return (int)(ticket % (unsigned)q->ntracks);
 }
 
 /* True while other links use it too. */

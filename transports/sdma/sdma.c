@@ -5,19 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lane.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "track.h"
 
-#define FIRST_ROOM 16		    /* moves a lane remembers at first */
+#define FIRST_ROOM 16		    /* moves a track remembers at first */
 #define FIRST_TICKET ((uint64_t)-8) /* so that every program sees the counters wrap */
 
 /* ---- a link's share of a copy queue */
 
-static void slot_free(const struct link *link, struct lane_slot *slot)
+static void slot_free(const struct link *link, struct track_slot *slot)
 {
 	if (slot->before)
 		link->backend->event_destroy(link->dev, slot->before);
@@ -27,27 +27,27 @@ static void slot_free(const struct link *link, struct lane_slot *slot)
 
 static void state_free(struct link *link, struct sdma *st, bool inherited)
 {
-	for (int i = 0; i < st->nlanes; i++) {
-		struct lane *lane = &st->lanes[i];
+	for (int i = 0; i < st->ntracks; i++) {
+		struct track *track = &st->tracks[i];
 
-		for (uint64_t k = 0; k < lane->room && !inherited; k++)
-			slot_free(link, &lane->slots[k]);
-		mem_free(lane->slots);
+		for (uint64_t k = 0; k < track->room && !inherited; k++)
+			slot_free(link, &track->slots[k]);
+		mem_free(track->slots);
 	}
 	if (!inherited)
 		copy_queue_drop(st->queue);
 	mem_free(st);
 }
 
-static int lane_make(struct lane *lane, struct sdma_ring *ring)
+static int track_make(struct track *track, struct sdma_ring *ring)
 {
-	lane->ring = ring;
-	lane->issued = lane->done = FIRST_TICKET;
-	lane->last[0] = lane->last[1] = FIRST_TICKET - 1;
-	lane->slots = mem_calloc(FIRST_ROOM, sizeof(*lane->slots));
-	if (!lane->slots)
+	track->ring = ring;
+	track->issued = track->done = FIRST_TICKET;
+	track->last[0] = track->last[1] = FIRST_TICKET - 1;
+	track->slots = mem_calloc(FIRST_ROOM, sizeof(*track->slots));
+	if (!track->slots)
 		return fail(-ENOMEM, "no memory for the moves of a copy queue");
-	lane->room = FIRST_ROOM;
+	track->room = FIRST_ROOM;
 	return 0;
 }
 
@@ -60,21 +60,21 @@ static int state_make(struct link *link, struct sdma **state)
 
 	if (!rc)
 		rc = copy_queue_get(link->backend, link->dev, link->peer_dev,
-			(int)MIN_OF(env->channels, COPY_QUEUE_LANES), &q);
+			(int)MIN_OF(env->channels, COPY_QUEUE_TRACKS), &q);
 	if (rc)
 		return rc;
-	st = mem_calloc(1, sizeof(*st) + (size_t)q->nlanes * sizeof(st->lanes[0]));
+	st = mem_calloc(1, sizeof(*st) + (size_t)q->ntracks * sizeof(st->tracks[0]));
 	if (!st) {
 		copy_queue_drop(q);
 		return fail(-ENOMEM, "no memory for a link's share of a copy queue");
 	}
 	st->queue = q;
 	st->most = SIZE_MAX;
-	while (!rc && st->nlanes < q->nlanes) {
-		struct sdma_ring *ring = q->rings[st->nlanes];
+	while (!rc && st->ntracks < q->ntracks) {
+		struct sdma_ring *ring = q->rings[st->ntracks];
 
 		st->most = ring ? MIN_OF(st->most, ring->most) : st->most;
-		rc = lane_make(&st->lanes[st->nlanes++], ring);
+		rc = track_make(&st->tracks[st->ntracks++], ring);
 	}
 	if (rc) {
 		state_free(link, st, false);
@@ -113,8 +113,8 @@ void link_route(const struct link *link, struct route *route)
 
 static int settle_all(struct link *link, struct sdma *st, const char *what)
 {
-	for (int i = 0; i < st->nlanes; i++) {
-		int rc = lane_settle(link, st, i);
+	for (int i = 0; i < st->ntracks; i++) {
+		int rc = track_settle(link, st, i);
 
 		if (rc)
 			return link_wait_failed(link, what, rc);
@@ -125,25 +125,25 @@ static int settle_all(struct link *link, struct sdma *st, const char *what)
 /* ---- moving */
 
 /* Moves that are in a stream which the copy queue has given up since are settled first. */
-static int lane_ready(struct link *link, struct sdma *st, int i)
+static int track_ready(struct link *link, struct sdma *st, int i)
 {
-	device_stream now = atomic_load_explicit(&st->queue->lanes[i], memory_order_acquire);
-	struct lane *lane = &st->lanes[i];
-	int rc = lane->stream == now ? lane_room(link, st, i) : lane_settle(link, st, i);
+	device_stream now = atomic_load_explicit(&st->queue->tracks[i], memory_order_acquire);
+	struct track *track = &st->tracks[i];
+	int rc = track->stream == now ? track_room(link, st, i) : track_settle(link, st, i);
 
 	if (!rc)
-		lane->stream = now;
+		track->stream = now;
 	return rc;
 }
 
 /* False where there is no event to be had. */
-static bool mark_event(const struct link *link, const struct lane *lane, device_event *event)
+static bool mark_event(const struct link *link, const struct track *track, device_event *event)
 {
 	const struct backend *b = link->backend;
 
 	if (!*event && b->event_create(link->dev, event))
 		return false;
-	return !b->event_record(link->dev, *event, lane->stream);
+	return !b->event_record(link->dev, *event, track->stream);
 }
 
 /* Packets are for what the engine reaches by itself, and for ranges that do not overlap. */
@@ -159,11 +159,11 @@ static bool ring_takes(
 }
 
 /* An engine that has stopped takes no more: then the stream does it. */
-static int lane_by_ring(struct link *link, const struct lane *lane, struct lane_slot *slot,
+static int track_by_ring(struct link *link, const struct track *track, struct track_slot *slot,
 	const struct sdma_move *m)
 {
 	int64_t ms = *link->timeout_ms;
-	int rc = sdma_ring_copy(lane->ring, m->dst, m->src, m->n, ms < 0 ? -1 : ms * 1000000,
+	int rc = sdma_ring_copy(track->ring, m->dst, m->src, m->n, ms < 0 ? -1 : ms * 1000000,
 		link->stop, &slot->span);
 
 	slot->ringed = !rc;
@@ -171,33 +171,33 @@ static int lane_by_ring(struct link *link, const struct lane *lane, struct lane_
 }
 
 /* Alone in a copy queue a link needs no proof of whose fault a failure is. */
-static int lane_by_stream(const struct link *link, const struct sdma *st, const struct lane *lane,
-	struct lane_slot *slot, const struct sdma_move *m)
+static int track_by_stream(const struct link *link, const struct sdma *st,
+	const struct track *track, struct track_slot *slot, const struct sdma_move *m)
 {
 	int rc;
 
-	slot->guarded = copy_queue_shared(st->queue) && mark_event(link, lane, &slot->before);
-	rc = link->backend->copy(link->dev, m->dst, m->src, m->n, lane->stream);
+	slot->guarded = copy_queue_shared(st->queue) && mark_event(link, track, &slot->before);
+	rc = link->backend->copy(link->dev, m->dst, m->src, m->n, track->stream);
 	if (!rc)
-		slot->marked = mark_event(link, lane, &slot->behind);
+		slot->marked = mark_event(link, track, &slot->behind);
 	return rc;
 }
 
-static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
+static int track_copy(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
-	struct lane *lane = &st->lanes[i];
-	struct lane_slot *slot = lane_slot(lane, lane->issued);
+	struct track *track = &st->tracks[i];
+	struct track_slot *slot = track_slot(track, track->issued);
 	int rc = 0;
 
 	slot->ringed = false;
-	if (ring_takes(link, lane->ring, m))
-		rc = lane_by_ring(link, lane, slot, m);
+	if (ring_takes(link, track->ring, m))
+		rc = track_by_ring(link, track, slot, m);
 	if (!rc && !slot->ringed)
-		rc = lane_by_stream(link, st, lane, slot, m);
+		rc = track_by_stream(link, st, track, slot, m);
 	if (rc)
 		return rc;
 	slot->move = *m;
-	lane->last[slot->ringed] = lane->issued++;
+	track->last[slot->ringed] = track->issued++;
 	link->pending = true;
 	return 0;
 }
@@ -205,18 +205,18 @@ static int lane_copy(struct link *link, struct sdma *st, int i, const struct sdm
 /* A failed stream may refuse new work; then it goes into the one that takes its place. */
 static int submit(struct link *link, struct sdma *st, int i, const struct sdma_move *m)
 {
-	int rc = link_wait_failed(link, "sdma", lane_ready(link, st, i));
-	device_stream stream = st->lanes[i].stream;
+	int rc = link_wait_failed(link, "sdma", track_ready(link, st, i));
+	device_stream stream = st->tracks[i].stream;
 
 	if (rc)
 		return rc;
-	rc = lane_copy(link, st, i, m);
+	rc = track_copy(link, st, i, m);
 	if (!rc || link->backend->stream_query(link->dev, stream) >= 0)
 		return rc;
 	rc = copy_queue_renew(st->queue, i, stream);
 	if (!rc)
-		rc = link_wait_failed(link, "sdma", lane_ready(link, st, i));
-	return rc ? rc : lane_copy(link, st, i, m);
+		rc = link_wait_failed(link, "sdma", track_ready(link, st, i));
+	return rc ? rc : track_copy(link, st, i, m);
 }
 
 /* Settled before as well, so that a failure found behind it can only be this move's. */
@@ -224,7 +224,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 {
 	struct status_saved why;
 	bool pending = link->pending;
-	int rc = link_wait_failed(link, "sdma", lane_settle(link, st, i));
+	int rc = link_wait_failed(link, "sdma", track_settle(link, st, i));
 	int before = st->error;
 
 	if (rc)
@@ -233,7 +233,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	st->error = 0;
 	rc = submit(link, st, i, m);
 	if (!rc)
-		rc = link_wait_failed(link, "sdma", lane_settle(link, st, i));
+		rc = link_wait_failed(link, "sdma", track_settle(link, st, i));
 	if (!rc)
 		link->pending = pending;
 	if (!rc && st->error)
@@ -373,9 +373,9 @@ int sdma_stream(const struct link *link, int i, device_stream *stream)
 {
 	const struct sdma *st = state_in(link);
 
-	if (!st || i < 0 || i >= st->nlanes)
+	if (!st || i < 0 || i >= st->ntracks)
 		return -ENOENT;
-	*stream = atomic_load_explicit(&st->queue->lanes[i], memory_order_acquire);
+	*stream = atomic_load_explicit(&st->queue->tracks[i], memory_order_acquire);
 	return 0;
 }
 
@@ -384,7 +384,7 @@ uint64_t sdma_pending(const struct link *link)
 	const struct sdma *st = state_in(link);
 	uint64_t n = 0;
 
-	for (int i = 0; st && i < st->nlanes; i++)
-		n += st->lanes[i].issued - st->lanes[i].done;
+	for (int i = 0; st && i < st->ntracks; i++)
+		n += st->tracks[i].issued - st->tracks[i].done;
 	return n;
 }

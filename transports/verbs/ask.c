@@ -42,8 +42,8 @@ static int message_send(struct conn *c, const char *at, size_t n, bool answer)
 	return post_send(c, &wr, &(struct sent){ .chunk = -1, .answer = answer }, answer);
 }
 
-int ask_send(struct conn *c, struct lane *lane, uint64_t at, uint32_t key, const struct amo *amo,
-	bool asks)
+int ask_send(struct conn *c, struct sender *sender, uint64_t at, uint32_t key,
+	const struct amo *amo, bool asks)
 {
 	uint64_t number = c->asked + 1;
 	char *buffer = ask_buffer(c, ASK_BUFFERS + CONN_ANSWERS) + number % CONN_ASKS * ASK_BYTES;
@@ -62,8 +62,8 @@ int ask_send(struct conn *c, struct lane *lane, uint64_t at, uint32_t key, const
 	if (rc)
 		return rc;
 	c->asked = number;
-	c->asks[number % CONN_ASKS] = (struct ask_slot){ .lane = lane, .asks = asks };
-	lane->asked++;
+	c->asks[number % CONN_ASKS] = (struct ask_slot){ .sender = sender, .asks = asks };
+	sender->asked++;
 	return 0;
 }
 
@@ -72,8 +72,8 @@ static void ask_ended(struct conn *c, const struct answer_slot *slot)
 	struct ask_slot *ask = &c->asks[++c->answered % CONN_ASKS];
 
 	if (ask->asks)
-		ask->lane->old = slot->old;
-	lane_answered(ask->lane, (int)slot->code);
+		ask->sender->old = slot->old;
+	sender_answered(ask->sender, (int)slot->code);
 }
 
 void asks_fail(struct conn *c)

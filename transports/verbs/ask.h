@@ -23,8 +23,8 @@ static inline char *ask_buffer(const struct conn *c, uint32_t at)
 }
 
 /* There is room: c->asked - c->answered < CONN_ASKS. */
-int ask_send(struct conn *c, struct lane *lane, uint64_t at, uint32_t key, const struct amo *amo,
-	bool asks);
+int ask_send(struct conn *c, struct sender *sender, uint64_t at, uint32_t key,
+	const struct amo *amo, bool asks);
 /* Something has come from the peer. */
 void ask_heard(struct conn *c, uint32_t at, const struct verbs_wc *wc);
 /* Tells the peers what has been served for them. */

@@ -339,8 +339,8 @@ static void sent_end(struct conn *c, struct sent *s, bool whole)
 	chunk_give(c->nic, s->chunk);
 	if (s->answer)
 		c->answering--;
-	if (s->lane)
-		lane_moved(s->lane, whole ? 0 : c->code);
+	if (s->sender)
+		sender_moved(s->sender, whole ? 0 : c->code);
 }
 
 void conn_sent(struct conn *c, uint32_t at, const struct verbs_wc *wc)

@@ -15,13 +15,13 @@
 #define CONN_SENDS (CONN_DEPTH + CONN_ANSWERS + 4u)
 #define CONN_WHY 192
 
-struct lane;
+struct sender;
 
 /* A work request in flight. */
 struct sent {
-	struct lane *lane; /* whose; NULL: the connection's own */
-	int chunk;	   /* that it bounces through; -1: none */
-	char *dst;	   /* a get's, from the chunk; else NULL */
+	struct sender *sender; /* whose; NULL: the connection's own */
+	int chunk;	       /* that it bounces through; -1: none */
+	char *dst;	       /* a get's, from the chunk; else NULL */
 	size_t n;
 	bool answer;
 };
@@ -30,8 +30,8 @@ enum conn_state { CONN_NEW, CONN_MET, CONN_READY, CONN_FAILED };
 
 /* What one asks of the peer's thread: an atomic. */
 struct ask_slot {
-	struct lane *lane;
-	bool asks; /* lane->old is to be what was there */
+	struct sender *sender;
+	bool asks; /* sender->old is to be what was there */
 };
 
 struct answer_slot {

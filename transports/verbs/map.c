@@ -12,56 +12,56 @@
 #include "src/base/status.h"
 
 /* What this process has of one of its ranks. */
-struct far_rank {
+struct rdma_rank {
 	struct nic *nic;
 	struct region *heap;
 };
 
 /* ---- a rank's own side ---------------------------------------------------------------------- */
 
-static void far_rank_close(struct far_rank *far)
+static void rdma_rank_close(struct rdma_rank *rdma)
 {
-	if (!far)
+	if (!rdma)
 		return;
-	if (far->heap)
-		region_drop(far->nic, far->heap);
-	if (far->nic)
-		nic_drop(far->nic);
-	mem_free(far);
+	if (rdma->heap)
+		region_drop(rdma->nic, rdma->heap);
+	if (rdma->nic)
+		nic_drop(rdma->nic);
+	mem_free(rdma);
 }
 
-static int far_rank_open(
-	const struct backend *backend, int dev, struct rank_info *me, struct far_rank **out)
+static int rdma_rank_open(
+	const struct backend *backend, int dev, struct rank_info *me, struct rdma_rank **out)
 {
 	struct status_saved why;
-	struct far_rank *far;
+	struct rdma_rank *rdma;
 	int rc;
 
 	if (!(backend->traits & DEVICE_HOST_ACCESS))
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"backend %s: memory that the CPU does not reach is not registered",
 			backend->name);
-	far = mem_calloc(1, sizeof(*far));
-	if (!far)
+	rdma = mem_calloc(1, sizeof(*rdma));
+	if (!rdma)
 		return fail(-ENOMEM, "out of memory for an RDMA device");
-	rc = nic_get(dev, me, &far->nic);
+	rc = nic_get(dev, me, &rdma->nic);
 	if (!rc)
-		rc = region_add(far->nic, (void *)(uintptr_t)me->heap_base,
-			(size_t)(me->heap_size + me->own_size), &far->heap);
+		rc = region_add(rdma->nic, (void *)(uintptr_t)me->heap_base,
+			(size_t)(me->heap_size + me->own_size), &rdma->heap);
 	if (rc) {
 		status_save(&why);
-		far_rank_close(far);
+		rdma_rank_close(rdma);
 		return fail_again(rc, &why);
 	}
-	me->nic.key = far->heap->mr->rkey;
-	*out = far;
+	me->nic.key = rdma->heap->mr->rkey;
+	*out = rdma;
 	return 0;
 }
 
-static int far_rank_share(struct far_rank *far, void *buf, size_t size, struct far_share *share)
+static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share)
 {
 	struct region *region;
-	int rc = region_add(far->nic, buf, size, &region);
+	int rc = region_add(rdma->nic, buf, size, &region);
 
 	if (rc)
 		return rc;
@@ -70,23 +70,23 @@ static int far_rank_share(struct far_rank *far, void *buf, size_t size, struct f
 	return 0;
 }
 
-static void far_rank_unshare(struct far_rank *far, struct far_share *share)
+static void rdma_rank_unshare(struct rdma_rank *rdma, struct rdma_share *share)
 {
 	if (share->held)
-		region_drop(far->nic, share->held);
+		region_drop(rdma->nic, share->held);
 	share->held = NULL;
 }
 
 /* ---- a peer's buffers ----------------------------------------------------------------------- */
 
-static int far_learn(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
+static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
 {
-	struct far_peer *peer = link->attached;
-	struct far_buffer *b = mem_calloc(1, sizeof(*b));
+	struct rdma_peer *peer = link->attached;
+	struct rdma_buffer *b = mem_calloc(1, sizeof(*b));
 
 	if (!b)
 		return fail(-ENOMEM, "out of memory for a buffer of rank %d", link->pe);
-	*b = (struct far_buffer){ .offset = offset, .size = size, .key = (uint32_t)key };
+	*b = (struct rdma_buffer){ .offset = offset, .size = size, .key = (uint32_t)key };
 	pthread_mutex_lock(&peer->nic->lock);
 	b->next = peer->buffers;
 	peer->buffers = b;
@@ -94,10 +94,10 @@ static int far_learn(struct link *link, uint64_t offset, uint64_t size, uint64_t
 	return 0;
 }
 
-static void far_forget(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
+static void rdma_forget(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
 {
-	struct far_peer *peer = link->attached;
-	struct far_buffer **at = &peer->buffers, *b;
+	struct rdma_peer *peer = link->attached;
+	struct rdma_buffer **at = &peer->buffers, *b;
 
 	pthread_mutex_lock(&peer->nic->lock);
 	while (*at &&
@@ -110,9 +110,9 @@ static void far_forget(struct link *link, uint64_t offset, uint64_t size, uint64
 	mem_free(b);
 }
 
-int far_find(const struct far_peer *peer, uint64_t offset, size_t n, struct far_place *place)
+int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place)
 {
-	const struct far_buffer *b;
+	const struct rdma_buffer *b;
 
 	place->at = peer->base + offset;
 	place->key = peer->address.key;
@@ -132,7 +132,7 @@ int far_find(const struct far_peer *peer, uint64_t offset, size_t n, struct far_
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-int far_conn(const struct far_peer *peer, const struct verbs_wait *wait, struct conn **c)
+int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct conn **c)
 {
 	pthread_mutex_lock(&peer->nic->lock);
 	*c = conn_get(peer->nic, &peer->address);
@@ -143,55 +143,56 @@ int far_conn(const struct far_peer *peer, const struct verbs_wait *wait, struct 
 static int rdma_attach(
 	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
 {
-	struct far_peer *far;
+	struct rdma_peer *rdma;
 
 	(void)backend;
 	(void)dev;
-	if (!link->far)
+	if (!link->rdma)
 		return fail_rank(-EOPNOTSUPP, link->rank,
 			"rdma to rank %d: this rank has registered no memory", peer->rank);
-	if (peer->nic.ethernet != link->far->nic->place.ethernet)
+	if (peer->nic.ethernet != link->rdma->nic->place.ethernet)
 		return fail_rank(-EHOSTUNREACH, link->rank,
 			"rdma to rank %d: one of InfiniBand and Ethernet here, the other there (SPMT_RDMA_DEVICE)",
 			peer->rank);
-	far = mem_calloc(1, sizeof(*far));
-	if (!far)
+	rdma = mem_calloc(1, sizeof(*rdma));
+	if (!rdma)
 		return fail_rank(-ENOMEM, link->rank, "rdma to rank %d: out of memory", peer->rank);
-	far->nic = link->far->nic;
-	far->address = peer->nic;
-	far->base = peer->heap_base;
-	far->size = peer->heap_size + peer->own_size;
-	link->attached = far;
+	rdma->nic = link->rdma->nic;
+	rdma->address = peer->nic;
+	rdma->base = peer->heap_base;
+	rdma->size = peer->heap_size + peer->own_size;
+	link->attached = rdma;
 	link->own = peer->own_base - peer->heap_base;
 	return 0;
 }
 
 static void rdma_detach(struct link *link, const struct backend *backend, int dev)
 {
-	struct far_peer *far = link->attached;
+	struct rdma_peer *rdma = link->attached;
 
 	(void)backend;
 	(void)dev;
-	while (far && far->buffers) {
-		struct far_buffer *b = far->buffers;
+	while (rdma && rdma->buffers) {
+		struct rdma_buffer *b = rdma->buffers;
 
-		far->buffers = b->next;
+		rdma->buffers = b->next;
 		mem_free(b);
 	}
-	mem_free(far);
+	mem_free(rdma);
 	link->attached = NULL;
 }
 
-static const struct far_ops rdma_far = {
+static const struct rdma_ops rdma_far = {
 	.likely = verbs_likely,
-	.open = far_rank_open,
-	.close = far_rank_close,
-	.share = far_rank_share,
-	.unshare = far_rank_unshare,
-	.learn = far_learn,
-	.forget = far_forget,
+	.open = rdma_rank_open,
+	.close = rdma_rank_close,
+	.share = rdma_rank_share,
+	.unshare = rdma_rank_unshare,
+	.learn = rdma_learn,
+	.forget = rdma_forget,
 };
 
 /* Weak: a test puts another map in its place. */
-const struct map_ops map_rdma __attribute__((
-	weak)) = { .name = "rdma", .attach = rdma_attach, .detach = rdma_detach, .far = &rdma_far };
+const struct map_ops map_rdma __attribute__((weak)) = {
+	.name = "rdma", .attach = rdma_attach, .detach = rdma_detach, .rdma = &rdma_far
+};

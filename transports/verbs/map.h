@@ -7,22 +7,22 @@
 #include "transports/transport.h"
 
 /* A registered buffer of the peer's, where its links count it. */
-struct far_buffer {
-	struct far_buffer *next;
+struct rdma_buffer {
+	struct rdma_buffer *next;
 	uint64_t offset, size;
 	uint32_t key;
 };
 
-struct far_peer {
+struct rdma_peer {
 	struct nic *nic;
 	struct rank_nic address;
-	uint64_t base, size;	    /* its heap and library area, by its own addresses */
-	struct far_buffer *buffers; /* guarded by the port's lock */
+	uint64_t base, size;	     /* its heap and library area, by its own addresses */
+	struct rdma_buffer *buffers; /* guarded by the port's lock */
 };
 
 /* The connection to the peer, made on first use: 0, or a code with its sentence, -ETIMEDOUT and -ECANCELED without. */
-int far_conn(const struct far_peer *peer, const struct verbs_wait *wait, struct conn **c);
+int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct conn **c);
 /* Where n bytes of an offset are; -EFAULT with a sentence: no key is known. */
-int far_find(const struct far_peer *peer, uint64_t offset, size_t n, struct far_place *place);
+int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place);
 
 #endif

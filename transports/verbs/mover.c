@@ -25,7 +25,7 @@ static struct verbs_wait link_patience(const struct link *link)
 	};
 }
 
-/* A code of a lane's or of finding it, as a mover's. */
+/* A code of a sender's or of finding it, as a mover's. */
 static int verbs_failed(struct mover *m, const char *what, int rc)
 {
 	struct link *link = m->link;
@@ -38,30 +38,30 @@ static int verbs_failed(struct mover *m, const char *what, int rc)
 		rc, link->rank, "%s to rank %d: %.360s", what, link->pe, status_sentence());
 }
 
-/* The link's lane, made on first use, with the connection that it needs. */
-static int link_lane(const struct mover *m, const struct verbs_wait *wait, struct lane **lane)
+/* The link's sender, made on first use, with the connection that it needs. */
+static int link_sender(const struct mover *m, const struct verbs_wait *wait, struct sender **sender)
 {
 	struct conn *c;
-	int rc = far_conn(m->link->attached, wait, &c);
+	int rc = rdma_conn(m->link->attached, wait, &c);
 
 	if (rc)
 		return rc;
-	*lane = lane_make(c);
-	return *lane ? 0 : -ENOMEM;
+	*sender = sender_make(c);
+	return *sender ? 0 : -ENOMEM;
 }
 
-/* The lane, and where the bytes are. */
+/* The sender, and where the bytes are. */
 static int verbs_open(struct mover *m, uint64_t offset, size_t n, const struct verbs_wait *wait,
-	struct far_place *place)
+	struct rdma_place *place)
 {
-	struct lane *lane;
-	int rc = far_find(m->link->attached, offset, n, place);
+	struct sender *sender;
+	int rc = rdma_find(m->link->attached, offset, n, place);
 
 	if (rc || m->state)
 		return rc;
-	rc = link_lane(m, wait, &lane);
+	rc = link_sender(m, wait, &sender);
 	if (!rc)
-		m->state = lane;
+		m->state = sender;
 	return rc;
 }
 
@@ -72,8 +72,8 @@ enum later_kind { LATER_PUT, LATER_GET, LATER_ASK };
 /* A move in order of a stream, whose thread posts it and waits for it. */
 struct later {
 	enum later_kind kind;
-	struct lane *lane;
-	struct far_place place;
+	struct sender *sender;
+	struct rdma_place place;
 	char *local;
 	size_t n;
 	struct amo amo;
@@ -92,18 +92,18 @@ static int later_do(const struct later *later)
 
 	switch (later->kind) {
 	case LATER_PUT:
-		rc = lane_put(later->lane, later->place, later->local, later->n, false, &wait);
+		rc = sender_put(later->sender, later->place, later->local, later->n, false, &wait);
 		break;
 	case LATER_GET:
-		rc = lane_get(later->lane, later->place, later->local, later->n, false, &wait);
+		rc = sender_get(later->sender, later->place, later->local, later->n, false, &wait);
 		break;
 	default:
-		rc = lane_ask(later->lane, later->place, &later->amo, NULL, &wait);
+		rc = sender_ask(later->sender, later->place, &later->amo, NULL, &wait);
 		break;
 	}
 	if (!rc)
-		rc = lane_wait(later->lane, false, &wait);
-	return rc ? rc : lane_failure(later->lane, true);
+		rc = sender_wait(later->sender, false, &wait);
+	return rc ? rc : sender_failure(later->sender, true);
 }
 
 static void later_run(void *arg)
@@ -117,7 +117,7 @@ static void later_run(void *arg)
 		host_stream_blame(rc, "a move over the network was stopped");
 	else if (rc)
 		host_stream_blame(rc, status_sentence());
-	lane_drop(later->lane);
+	sender_drop(later->sender);
 	mem_free(later);
 }
 
@@ -135,9 +135,9 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 	*later = *what;
 	later->ms = *link->timeout_ms;
 	later->stop = link->stop;
-	rc = far_find(link->attached, offset, what->n, &later->place);
+	rc = rdma_find(link->attached, offset, what->n, &later->place);
 	if (!rc)
-		rc = link_lane(m, &wait, &later->lane);
+		rc = link_sender(m, &wait, &later->sender);
 	if (rc) {
 		mem_free(later);
 		return verbs_failed(m, name, rc);
@@ -145,7 +145,7 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 	link_count(m->link, MOVER_VERBS, what->n);
 	rc = link->backend->call(link->dev, stream, later_run, later);
 	if (rc) {
-		lane_drop(later->lane);
+		sender_drop(later->sender);
 		mem_free(later);
 	}
 	return rc;
@@ -157,7 +157,7 @@ static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t
 	enum move_mode mode, device_stream stream)
 {
 	struct verbs_wait wait;
-	struct far_place place;
+	struct rdma_place place;
 	int rc;
 
 	if (mode == MOVE_STREAM)
@@ -170,7 +170,7 @@ static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
 		m->link->pending = true;
-		rc = lane_put(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+		rc = sender_put(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
 	}
 	return rc ? verbs_failed(m, "put", rc) : 0;
 }
@@ -180,7 +180,7 @@ static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 {
 	bool pending = m->link->pending;
 	struct verbs_wait wait;
-	struct far_place place;
+	struct rdma_place place;
 	int rc;
 
 	if (mode == MOVE_STREAM)
@@ -190,7 +190,7 @@ static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 	rc = verbs_open(m, offset, n, &wait, &place);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
-		rc = lane_get(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+		rc = sender_get(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
 		m->link->pending = pending || mode != MOVE_BLOCKING;
 	}
 	return rc ? verbs_failed(m, "get", rc) : 0;
@@ -213,13 +213,13 @@ static int verbs_signal(struct mover *m, uint64_t offset, uint64_t value, enum s
 static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	struct far_place place;
+	struct rdma_place place;
 	int rc = verbs_open(m, offset, amo->size, &wait, &place);
 
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, amo->size);
 		m->link->pending |= !old;
-		rc = lane_ask(m->state, place, amo, old, &wait);
+		rc = sender_ask(m->state, place, amo, old, &wait);
 	}
 	return rc ? verbs_failed(m, "atomic", rc) : 0;
 }
@@ -228,20 +228,20 @@ static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo,
 static int verbs_fence(struct mover *m)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	int rc = m->state ? lane_wait(m->state, true, &wait) : 0;
+	int rc = m->state ? sender_wait(m->state, true, &wait) : 0;
 
 	if (!rc && m->state)
-		rc = lane_failure(m->state, false);
+		rc = sender_failure(m->state, false);
 	return rc ? verbs_failed(m, "fence", rc) : 0;
 }
 
 static int verbs_quiet(struct mover *m)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	int rc = m->state ? lane_wait(m->state, false, &wait) : 0;
+	int rc = m->state ? sender_wait(m->state, false, &wait) : 0;
 
 	if (!rc && m->state)
-		rc = lane_failure(m->state, true);
+		rc = sender_failure(m->state, true);
 	return rc ? verbs_failed(m, "quiet", rc) : 0;
 }
 
@@ -252,10 +252,10 @@ static void verbs_close(struct mover *m)
 
 	if (!m->state)
 		return;
-	if (lane_wait(m->state, false, &wait))
+	if (sender_wait(m->state, false, &wait))
 		log_line(LOG_ERROR, "rank %d: moves to rank %d do not end", m->link->rank,
 			m->link->pe);
-	lane_drop(m->state);
+	sender_drop(m->state);
 	m->state = NULL;
 }
 

@@ -16,67 +16,67 @@
 #define PIECE_MOST (1u << 30)
 #define PROBE_NS 100000000ll
 
-/* ---- lanes ---------------------------------------------------------------------------------- */
+/* ---- senders ---------------------------------------------------------------------------------- */
 
-struct lane *lane_make(struct conn *c)
+struct sender *sender_make(struct conn *c)
 {
-	struct lane *lane = mem_calloc(1, sizeof(*lane));
+	struct sender *sender = mem_calloc(1, sizeof(*sender));
 
-	if (lane)
-		lane->conn = c;
+	if (sender)
+		sender->conn = c;
 	else
-		fail(-ENOMEM, "out of memory for a lane of %s", c->nic->place.name);
-	return lane;
+		fail(-ENOMEM, "out of memory for a sender of %s", c->nic->place.name);
+	return sender;
 }
 
-static bool lane_idle(const struct lane *lane)
+static bool sender_idle(const struct sender *sender)
 {
-	return lane->done == lane->posted && lane->answered == lane->asked;
+	return sender->done == sender->posted && sender->answered == sender->asked;
 }
 
-void lane_drop(struct lane *lane)
+void sender_drop(struct sender *sender)
 {
 	pthread_mutex_t *lock;
 	bool idle;
 
-	if (!lane)
+	if (!sender)
 		return;
-	lock = &lane->conn->nic->lock;
+	lock = &sender->conn->nic->lock;
 	pthread_mutex_lock(lock);
-	idle = lane_idle(lane);
-	lane->orphan = true;
+	idle = sender_idle(sender);
+	sender->orphan = true;
 	pthread_mutex_unlock(lock);
 	if (idle)
-		mem_free(lane);
+		mem_free(sender);
 }
 
-static void lane_ended(struct lane *lane, int code)
+static void sender_ended(struct sender *sender, int code)
 {
-	if (code && !lane->code)
-		lane->code = code;
-	if (lane->orphan && lane_idle(lane))
-		mem_free(lane);
+	if (code && !sender->code)
+		sender->code = code;
+	if (sender->orphan && sender_idle(sender))
+		mem_free(sender);
 }
 
-void lane_moved(struct lane *lane, int code)
+void sender_moved(struct sender *sender, int code)
 {
-	lane->done++;
-	lane_ended(lane, code);
+	sender->done++;
+	sender_ended(sender, code);
 }
 
-void lane_answered(struct lane *lane, int code)
+void sender_answered(struct sender *sender, int code)
 {
-	lane->answered++;
-	lane_ended(lane, code);
+	sender->answered++;
+	sender_ended(sender, code);
 }
 
 void lanes_forget(struct conn *c)
 {
 	for (; c->head != c->tail; c->head++) {
-		struct lane *lane = c->sent[c->head % CONN_RING].lane;
+		struct sender *sender = c->sent[c->head % CONN_RING].sender;
 
-		if (lane)
-			lane_moved(lane, -ECANCELED);
+		if (sender)
+			sender_moved(sender, -ECANCELED);
 	}
 	if (!c->code)
 		c->code = -ECANCELED;
@@ -88,15 +88,15 @@ static int conn_failure(const struct conn *c)
 	return c->state == CONN_FAILED ? fail(c->code, "%s", c->why) : 0;
 }
 
-int lane_failure(struct lane *lane, bool take)
+int sender_failure(struct sender *sender, bool take)
 {
-	struct conn *c = lane->conn;
+	struct conn *c = sender->conn;
 	int code;
 
 	pthread_mutex_lock(&c->nic->lock);
-	code = lane->code;
+	code = sender->code;
 	if (take)
-		lane->code = 0;
+		sender->code = 0;
 	if (code == -EFAULT)
 		fail(code, "%s port %d: the peer has no such memory", c->nic->place.name,
 			c->nic->place.port);
@@ -181,7 +181,7 @@ static int post_begin(struct room *room, const struct verbs_wait *wait)
 
 /* A move, and what of it is left. */
 struct piece {
-	struct far_place far;
+	struct rdma_place rdma;
 	char *local;
 	size_t n;
 	bool blocking;
@@ -191,10 +191,10 @@ struct piece {
 enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE };
 
 /* How the next bytes go, of which *n: the rest at most. */
-static inline enum piece_way piece_way(const struct lane *lane, const struct piece *p,
+static inline enum piece_way piece_way(const struct sender *sender, const struct piece *p,
 	const bool put, const struct region **region, size_t *n)
 {
-	const struct conn *c = lane->conn;
+	const struct conn *c = sender->conn;
 
 	*n = p->n;
 	if (put && p->n <= c->inline_most)
@@ -206,19 +206,19 @@ static inline enum piece_way piece_way(const struct lane *lane, const struct pie
 }
 
 /* Under the lock, with room; false: a chunk is wanted first. */
-static inline bool piece_post(struct lane *lane, struct piece *p, const bool put, int *rc)
+static inline bool piece_post(struct sender *sender, struct piece *p, const bool put, int *rc)
 {
-	struct conn *c = lane->conn;
+	struct conn *c = sender->conn;
 	const struct region *region = NULL;
-	struct sent sent = { .lane = lane, .chunk = -1 };
+	struct sent sent = { .sender = sender, .chunk = -1 };
 	struct verbs_sge sge = { .addr = (uintptr_t)p->local };
 	struct verbs_send wr = { .sg_list = &sge,
 		.num_sge = 1,
 		.opcode = put ? VERBS_WR_RDMA_WRITE : VERBS_WR_RDMA_READ,
-		.wr.rdma = { p->far.at, p->far.key } };
+		.wr.rdma = { p->rdma.at, p->rdma.key } };
 	size_t n;
 
-	switch (piece_way(lane, p, put, &region, &n)) {
+	switch (piece_way(sender, p, put, &region, &n)) {
 	case PIECE_INLINE:
 		wr.send_flags = VERBS_SEND_INLINE;
 		break;
@@ -246,70 +246,70 @@ static inline bool piece_post(struct lane *lane, struct piece *p, const bool put
 		chunk_give(c->nic, sent.chunk);
 		return true;
 	}
-	lane->posted++;
-	p->far.at += n;
+	sender->posted++;
+	p->rdma.at += n;
 	p->local += n;
 	p->n -= n;
 	return true;
 }
 
 /* Of both directions; `put` is known where this is compiled. */
-static inline __attribute__((always_inline)) int lane_move(
-	struct lane *lane, struct piece *p, const bool put, const struct verbs_wait *wait)
+static inline __attribute__((always_inline)) int sender_move(
+	struct sender *sender, struct piece *p, const bool put, const struct verbs_wait *wait)
 {
-	struct room room = { .c = lane->conn };
+	struct room room = { .c = sender->conn };
 	int rc = 0;
 
 	while (p->n && !rc) {
 		rc = post_begin(&room, wait);
 		if (rc)
 			return rc;
-		room.chunk = !piece_post(lane, p, put, &rc);
-		pthread_mutex_unlock(&lane->conn->nic->lock);
+		room.chunk = !piece_post(sender, p, put, &rc);
+		pthread_mutex_unlock(&sender->conn->nic->lock);
 	}
 	if (rc || !p->blocking || !p->wait)
 		return rc;
-	rc = lane_wait(lane, false, wait);
-	return rc ? rc : lane_failure(lane, false);
+	rc = sender_wait(sender, false, wait);
+	return rc ? rc : sender_failure(sender, false);
 }
 
-int lane_put(struct lane *lane, struct far_place to, const void *src, size_t n, bool blocking,
-	const struct verbs_wait *wait)
+int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
+	bool blocking, const struct verbs_wait *wait)
 {
 	struct piece p = {
-		.far = to, .local = (char *)(uintptr_t)src, .n = n, .blocking = blocking
+		.rdma = to, .local = (char *)(uintptr_t)src, .n = n, .blocking = blocking
 	};
 
-	return lane_move(lane, &p, true, wait);
+	return sender_move(sender, &p, true, wait);
 }
 
-int lane_get(struct lane *lane, struct far_place from, void *dst, size_t n, bool blocking,
+int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
 	const struct verbs_wait *wait)
 {
-	struct piece p = { .far = from, .local = dst, .n = n, .blocking = blocking };
+	struct piece p = { .rdma = from, .local = dst, .n = n, .blocking = blocking };
 
-	return lane_move(lane, &p, false, wait);
+	return sender_move(sender, &p, false, wait);
 }
 
 /* ---- asking and waiting --------------------------------------------------------------------- */
 
-/* So much of a lane's. */
-struct mark_of_lane {
-	const struct lane *lane;
+/* So much of a sender's. */
+struct mark_of_sender {
+	const struct sender *sender;
 	uint64_t posted, asked;
 };
 
-static bool lane_is_there(void *ctx)
+static bool sender_is_there(void *ctx)
 {
-	const struct mark_of_lane *mark = ctx;
+	const struct mark_of_sender *mark = ctx;
 
-	return mark->lane->done >= mark->posted && mark->lane->answered >= mark->asked;
+	return mark->sender->done >= mark->posted && mark->sender->answered >= mark->asked;
 }
 
 /* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */
-static int lane_probe(struct lane *lane)
+static int sender_probe(struct sender *sender)
 {
-	struct conn *c = lane->conn;
+	struct conn *c = sender->conn;
 	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
 	int rc = 0;
 
@@ -320,54 +320,55 @@ static int lane_probe(struct lane *lane)
 	return rc;
 }
 
-static int lane_await(struct lane *lane, struct mark_of_lane *mark, const struct verbs_wait *wait)
+static int sender_await(
+	struct sender *sender, struct mark_of_sender *mark, const struct verbs_wait *wait)
 {
 	for (;;) {
 		struct verbs_wait slice = { .end = MIN_OF(wait->end, process_now() + PROBE_NS),
 			.stop = wait->stop };
-		int rc = nic_wait(lane->conn->nic, lane_is_there, mark, &slice);
+		int rc = nic_wait(sender->conn->nic, sender_is_there, mark, &slice);
 
 		if (rc != -ETIMEDOUT || slice.end == wait->end)
 			return rc;
-		rc = lane_probe(lane);
+		rc = sender_probe(sender);
 		if (rc)
 			return rc;
 	}
 }
 
-int lane_wait(struct lane *lane, bool asks_alone, const struct verbs_wait *wait)
+int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait *wait)
 {
-	struct nic *nic = lane->conn->nic;
-	struct mark_of_lane mark = { .lane = lane };
+	struct nic *nic = sender->conn->nic;
+	struct mark_of_sender mark = { .sender = sender };
 	bool there;
 	int rc = 0;
 
 	pthread_mutex_lock(&nic->lock);
-	mark.posted = asks_alone ? 0 : lane->posted;
-	mark.asked = lane->asked;
-	there = lane_is_there(&mark);
+	mark.posted = asks_alone ? 0 : sender->posted;
+	mark.asked = sender->asked;
+	there = sender_is_there(&mark);
 	if (!there && !asks_alone)
-		rc = post_flush(lane->conn);
+		rc = post_flush(sender->conn);
 	pthread_mutex_unlock(&nic->lock);
-	return rc || there ? rc : lane_await(lane, &mark, wait);
+	return rc || there ? rc : sender_await(sender, &mark, wait);
 }
 
-int lane_ask(struct lane *lane, struct far_place at, const struct amo *amo, uint64_t *old,
+int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	const struct verbs_wait *wait)
 {
-	struct room room = { .c = lane->conn, .ask = true };
+	struct room room = { .c = sender->conn, .ask = true };
 	int rc = post_begin(&room, wait);
 
 	if (rc)
 		return rc;
-	rc = ask_send(lane->conn, lane, at.at, at.key, amo, old);
-	pthread_mutex_unlock(&lane->conn->nic->lock);
+	rc = ask_send(sender->conn, sender, at.at, at.key, amo, old);
+	pthread_mutex_unlock(&sender->conn->nic->lock);
 	if (rc || !old)
 		return rc;
-	rc = lane_wait(lane, true, wait);
+	rc = sender_wait(sender, true, wait);
 	if (!rc)
-		rc = lane_failure(lane, false);
+		rc = sender_failure(sender, false);
 	if (!rc)
-		*old = lane->old;
+		*old = sender->old;
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one way by which work goes to a queue pair. A lane is what one user of a connection, a link or a move in a stream, has posted
+ * The one way by which work goes to a queue pair. A sender is what one user of a connection, a link or a move in a stream, has posted
  * there; what it waits for is counted.
  */
 #ifndef SPMT_VERBS_POST_H
@@ -10,7 +10,7 @@
 
 struct amo;
 
-struct lane {
+struct sender {
 	struct conn *conn;
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
@@ -20,37 +20,37 @@ struct lane {
 };
 
 /* Of a peer's memory. */
-struct far_place {
+struct rdma_place {
 	uint64_t at;
 	uint32_t key;
 };
 
 /* NULL: a sentence. */
-struct lane *lane_make(struct conn *c);
+struct sender *sender_make(struct conn *c);
 /* Work in flight goes on. NULL is nothing. */
-void lane_drop(struct lane *lane);
+void sender_drop(struct sender *sender);
 
 /*
  * 0, why the connection failed, -ETIMEDOUT or -ECANCELED while there is no room. blocking: on return src may be used again (put), or all of
  * it is there (get); a wait that is cut short leaves the work in flight.
  */
-int lane_put(struct lane *lane, struct far_place to, const void *src, size_t n, bool blocking,
-	const struct verbs_wait *wait);
-int lane_get(struct lane *lane, struct far_place from, void *dst, size_t n, bool blocking,
+int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
+	bool blocking, const struct verbs_wait *wait);
+int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
 	const struct verbs_wait *wait);
 /* old NULL: in flight on return. */
-int lane_ask(struct lane *lane, struct far_place at, const struct amo *amo, uint64_t *old,
+int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	const struct verbs_wait *wait);
 /* Until all of it has ended, or the asks alone: 0 also where it failed. */
-int lane_wait(struct lane *lane, bool asks_alone, const struct verbs_wait *wait);
+int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait *wait);
 /* The first failure, with a sentence; `take`: it is told once. */
-int lane_failure(struct lane *lane, bool take);
+int sender_failure(struct sender *sender, bool take);
 
 /* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
 int post_send(struct conn *c, struct verbs_send *wr, const struct sent *sent, bool tells);
-/* Under the lock: one of the lane's has ended. */
-void lane_moved(struct lane *lane, int code);
-void lane_answered(struct lane *lane, int code);
+/* Under the lock: one of the sender's has ended. */
+void sender_moved(struct sender *sender, int code);
+void sender_answered(struct sender *sender, int code);
 /* The port closes: nothing of the connection comes any more. */
 void lanes_forget(struct conn *c);
 

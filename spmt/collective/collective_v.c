@@ -3,14 +3,14 @@
 #include <errno.h>
 
 #include "collective.h"
-#include "rma.h"
+#include "spmt/calls/rma.h"
+#include "spmt/calls/view.h"
 #include "spmt/comm/comm.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
-#include "view.h"
 
 #define VARIED_GRAIN (16u << 10)       /* bytes for each thread block */
 #define VARIED_MOST ((1ull << 54) - 1) /* elements: what a key has room for */

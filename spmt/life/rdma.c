@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "far.h"
+#include "rdma.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "src/base/log.h"
 #include "src/base/status.h"
 
-bool far_likely(struct rank_info *me)
+bool rdma_likely(struct rank_info *me)
 {
 	const struct map_ops *map = map_ops(MAP_RDMA);
 
-	if (!map->far || map->far->likely())
+	if (!map->rdma || map->rdma->likely())
 		return true;
 	snprintf(me->nic.why, sizeof(me->nic.why), "its node has no RDMA device");
 	return false;
@@ -30,14 +30,14 @@ static const char *near_map(const struct rank_info *me, const struct rank_info *
 static bool is_far(const struct rank_info *me, const struct rank_info *peer, const char *maps)
 {
 	const char *near = near_map(me, peer);
-	int far_rank = env_list_rank(maps, map_name(MAP_RDMA), MAP_RDMA);
+	int rdma_rank = env_list_rank(maps, map_name(MAP_RDMA), MAP_RDMA);
 	int near_rank = near ? env_list_rank(maps, near, MAP_P2P) : -1;
 
-	return me->rank != peer->rank && far_rank >= 0 && peer->caps & RANK_CAP_RDMA &&
-		(near_rank < 0 || far_rank < near_rank);
+	return me->rank != peer->rank && rdma_rank >= 0 && peer->caps & RANK_CAP_RDMA &&
+		(near_rank < 0 || rdma_rank < near_rank);
 }
 
-bool far_wanted(const spmt_comm *comm, const struct env *env)
+bool rdma_wanted(const spmt_comm *comm, const struct env *env)
 {
 	const struct rank_info *infos = comm->world->infos, *me = &infos[comm->rank];
 
@@ -47,21 +47,21 @@ bool far_wanted(const spmt_comm *comm, const struct env *env)
 	return false;
 }
 
-void far_open(spmt_comm *comm, const struct env *env)
+void rdma_open(spmt_comm *comm, const struct env *env)
 {
 	struct rank_info *me = &comm->world->infos[comm->rank];
 	const struct map_ops *map = map_ops(MAP_RDMA);
 	struct status_saved saved;
 
-	if (!(me->caps & RANK_CAP_RDMA) || !map->far)
+	if (!(me->caps & RANK_CAP_RDMA) || !map->rdma)
 		return;
-	if (!far_wanted(comm, env)) {
+	if (!rdma_wanted(comm, env)) {
 		snprintf(me->nic.why, sizeof(me->nic.why),
 			"its memory is not registered, as it had other ways to all peers");
 		return;
 	}
 	status_save(&saved);
-	if (map->far->open(comm->backend, comm->dev, me, &comm->slot->far)) {
+	if (map->rdma->open(comm->backend, comm->dev, me, &comm->slot->rdma)) {
 		snprintf(me->nic.why, sizeof(me->nic.why), "%.*s", RANK_NIC_WHY - 1,
 			status_sentence());
 		log_line(LOG_INFO, "rank %d has no RDMA: %s", comm->rank, status_sentence());

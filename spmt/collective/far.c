@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "nodes.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/waits.h"
 #include "spmt/control/coll_key.h"
+#include "spmt/nodes/nodes.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

@@ -5,20 +5,20 @@
  */
 #include <errno.h>
 
-#include "atomics.h"
 #include "collective.h"
-#include "keyed.h"
-#include "rma.h"
+#include "far.h"
+#include "spmt/calls/atomics.h"
+#include "spmt/calls/keyed.h"
+#include "spmt/calls/rma.h"
+#include "spmt/calls/sync.h"
+#include "spmt/calls/view.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
-#include "spmt/nodes/far.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
-#include "sync.h"
-#include "view.h"
 
 #define COLL_BLOCKS 32u
 #define COLL_STAGE_GRAIN (16u << 10) /* bytes for each thread block of a stage */
@@ -289,8 +289,8 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 }
 
 /* The kinds that movers do. */
-#define COLL_MOVED                                                                      \
-	(1u << COLL_BROADCAST | 1u << COLL_ALL_GATHER | 1u << COLL_ALL_TO_ALL |         \
+#define COLL_MOVED                                                              \
+	(1u << COLL_BROADCAST | 1u << COLL_ALL_GATHER | 1u << COLL_ALL_TO_ALL | \
 		1u << COLL_PERMUTE | 1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE)
 
 /* Where kernels do not reach all peers, movers do it all. */

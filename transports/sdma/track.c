@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lane.h"
+#include "track.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include "src/base/process.h"
 #include "src/device/gpu/vendor.h"
 
-#define MOST_ROOM 65536 /* moves a lane remembers at most: then it waits */
+#define MOST_ROOM 65536 /* moves a track remembers at most: then it waits */
 #define YIELDS 16
 #define SLICE_NS 1000000 /* longest sleep between two looks at an event */
 #define CLOSE_WAIT_MS 10000
@@ -19,25 +19,25 @@
 
 /* 1 done, 0 not yet, or the code of a stream or engine in which this move failed, or some link's before it. */
 static int slot_query(
-	const struct link *link, const struct lane *lane, const struct lane_slot *slot)
+	const struct link *link, const struct track *track, const struct track_slot *slot)
 {
 	if (slot->ringed)
-		return sdma_ring_query(lane->ring, slot->span.end);
+		return sdma_ring_query(track->ring, slot->span.end);
 	return slot->marked ? link->backend->event_query(link->dev, slot->behind)
-			    : link->backend->stream_query(link->dev, lane->stream);
+			    : link->backend->stream_query(link->dev, track->stream);
 }
 
 /*
  * Sleeps in the stream's own wait, which wakes when all that is queued is served; other links may have queued more behind ours,
  * hence the slices.
  */
-static int stream_wait(const struct link *link, const struct lane *lane, int64_t end,
+static int stream_wait(const struct link *link, const struct track *track, int64_t end,
 	const uint32_t *stop, int *verdict)
 {
-	const struct lane_slot *last = lane_slot(lane, lane->last[0]);
+	const struct track_slot *last = track_slot(track, track->last[0]);
 	int yields = 0, rc;
 
-	while (!(*verdict = slot_query(link, lane, last))) {
+	while (!(*verdict = slot_query(link, track, last))) {
 		int64_t left = end - process_now();
 
 		if (left <= 0)
@@ -47,7 +47,7 @@ static int stream_wait(const struct link *link, const struct lane *lane, int64_t
 			continue;
 		}
 		rc = link->backend->stream_sync(
-			link->dev, lane->stream, MIN_OF(left, SLICE_NS), stop);
+			link->dev, track->stream, MIN_OF(left, SLICE_NS), stop);
 		if (rc == -ECANCELED)
 			return rc;
 	}
@@ -56,24 +56,24 @@ static int stream_wait(const struct link *link, const struct lane *lane, int64_t
 
 static int ring_asked(void *ctx)
 {
-	const struct lane *lane = ctx;
+	const struct track *track = ctx;
 
-	return sdma_ring_query(lane->ring, lane_slot(lane, lane->last[1])->span.end);
+	return sdma_ring_query(track->ring, track_slot(track, track->last[1])->span.end);
 }
 
-static int ring_wait(struct lane *lane, int64_t end, const uint32_t *stop, int *verdict)
+static int ring_wait(struct track *track, int64_t end, const uint32_t *stop, int *verdict)
 {
-	int rc = vendor_wait(ring_asked, lane, MAX_OF(end - process_now(), 0), stop);
+	int rc = vendor_wait(ring_asked, track, MAX_OF(end - process_now(), 0), stop);
 
 	*verdict = rc ? rc : 1;
 	return rc == -ETIMEDOUT || rc == -ECANCELED ? rc : 0;
 }
 
 /*
- * Until the last moves of a lane are served, in its stream and in its ring: 1 or a code of each in verdict[]. -ETIMEDOUT or
+ * Until the last moves of a track are served, in its stream and in its ring: 1 or a code of each in verdict[]. -ETIMEDOUT or
  * -ECANCELED: they are not.
  */
-static int lane_wait(const struct link *link, struct lane *lane, int64_t timeout_ms,
+static int track_wait(const struct link *link, struct track *track, int64_t timeout_ms,
 	const uint32_t *stop, int verdict[2])
 {
 	bool forever = timeout_ms < 0 || timeout_ms > INT64_MAX / 4000000;
@@ -81,10 +81,10 @@ static int lane_wait(const struct link *link, struct lane *lane, int64_t timeout
 	int rc = 0;
 
 	verdict[0] = verdict[1] = 1;
-	if ((int64_t)(lane->last[1] - lane->done) >= 0)
-		rc = ring_wait(lane, end, stop, &verdict[1]);
-	if (!rc && (int64_t)(lane->last[0] - lane->done) >= 0)
-		rc = stream_wait(link, lane, end, stop, &verdict[0]);
+	if ((int64_t)(track->last[1] - track->done) >= 0)
+		rc = ring_wait(track, end, stop, &verdict[1]);
+	if (!rc && (int64_t)(track->last[0] - track->done) >= 0)
+		rc = stream_wait(link, track, end, stop, &verdict[0]);
 	return rc;
 }
 
@@ -122,11 +122,11 @@ static void note_failure(
  * has stopped; of this link's moves in a stream only the first that failed can be the cause: it is if the stream was still sound
  * before it. (Two links that submit at the same moment may both be blamed.)
  */
-static bool is_cause(
-	const struct link *link, const struct lane *lane, const struct lane_slot *slot, bool first)
+static bool is_cause(const struct link *link, const struct track *track,
+	const struct track_slot *slot, bool first)
 {
 	if (slot->ringed)
-		return sdma_ring_culprit(lane->ring, &slot->span);
+		return sdma_ring_culprit(track->ring, &slot->span);
 	return first &&
 		!(slot->guarded && link->backend->event_query(link->dev, slot->before) != 1);
 }
@@ -135,19 +135,19 @@ static bool is_cause(
    their own. */
 static void recover(struct link *link, struct sdma *st, int i, const int verdict[2])
 {
-	struct lane *lane = &st->lanes[i];
+	struct track *track = &st->tracks[i];
 	bool first = true;
 
 	if (verdict[0] < 0)
-		copy_queue_renew(st->queue, i, lane->stream);
-	for (uint64_t t = lane->done; t != lane->issued; t++) {
-		const struct lane_slot *slot = lane_slot(lane, t);
-		int rc = slot_query(link, lane, slot);
+		copy_queue_renew(st->queue, i, track->stream);
+	for (uint64_t t = track->done; t != track->issued; t++) {
+		const struct track_slot *slot = track_slot(track, t);
+		int rc = slot_query(link, track, slot);
 
 		if (rc == 1)
 			continue;
 		rc = verdict[slot->ringed];
-		if (!is_cause(link, lane, slot, first))
+		if (!is_cause(link, track, slot, first))
 			rc = redo(link, &slot->move);
 		first = first && slot->ringed;
 		if (rc)
@@ -155,7 +155,7 @@ static void recover(struct link *link, struct sdma *st, int i, const int verdict
 	}
 }
 
-/* The lane's failure in words, and for good if it is the engine's. */
+/* The track's failure in words, and for good if it is the engine's. */
 static void tell_failure(struct link *link, const int verdict[2])
 {
 	log_line(LOG_WARN, "rank %d: a copy stream to rank %d failed: %s", link->rank, link->pe,
@@ -164,15 +164,15 @@ static void tell_failure(struct link *link, const int verdict[2])
 		link_fall(link, LINK_FELL_TO_STREAMS, status_sentence());
 }
 
-int lane_settle(struct link *link, struct sdma *st, int i)
+int track_settle(struct link *link, struct sdma *st, int i)
 {
-	struct lane *lane = &st->lanes[i];
+	struct track *track = &st->tracks[i];
 	int rc, verdict[2];
 
-	if (lane->issued == lane->done)
+	if (track->issued == track->done)
 		return 0;
-	rc = lane_wait(link, lane, *link->timeout_ms, link->stop, verdict);
-	if (rc == -ECANCELED && lane_wait(link, lane, CLOSE_WAIT_MS, NULL, verdict))
+	rc = track_wait(link, track, *link->timeout_ms, link->stop, verdict);
+	if (rc == -ECANCELED && track_wait(link, track, CLOSE_WAIT_MS, NULL, verdict))
 		return rc;
 	if (rc && rc != -ECANCELED)
 		return rc;
@@ -180,38 +180,38 @@ int lane_settle(struct link *link, struct sdma *st, int i)
 		tell_failure(link, verdict);
 		recover(link, st, i, verdict);
 	}
-	lane->done = lane->issued;
+	track->done = track->issued;
 	return 0;
 }
 
 /* ---- room */
 
-static void lane_grow(struct lane *lane)
+static void track_grow(struct track *track)
 {
-	uint64_t room = 2 * lane->room;
-	struct lane_slot *more = mem_calloc(room, sizeof(*more));
+	uint64_t room = 2 * track->room;
+	struct track_slot *more = mem_calloc(room, sizeof(*more));
 
 	if (!more)
 		return;
-	for (uint64_t t = lane->done; t != lane->issued; t++)
-		more[t & (room - 1)] = *lane_slot(lane, t);
-	mem_free(lane->slots);
-	lane->slots = more;
-	lane->room = room;
+	for (uint64_t t = track->done; t != track->issued; t++)
+		more[t & (room - 1)] = *track_slot(track, t);
+	mem_free(track->slots);
+	track->slots = more;
+	track->room = room;
 }
 
-int lane_room(struct link *link, struct sdma *st, int i)
+int track_room(struct link *link, struct sdma *st, int i)
 {
-	struct lane *lane = &st->lanes[i];
+	struct track *track = &st->tracks[i];
 
-	if (lane->issued - lane->done < lane->room)
+	if (track->issued - track->done < track->room)
 		return 0;
-	while (lane->done != lane->issued &&
-		slot_query(link, lane, lane_slot(lane, lane->done)) == 1)
-		lane->done++;
-	if (lane->issued - lane->done == lane->room && lane->room < MOST_ROOM)
-		lane_grow(lane);
-	return lane->issued - lane->done < lane->room ? 0 : lane_settle(link, st, i);
+	while (track->done != track->issued &&
+		slot_query(link, track, track_slot(track, track->done)) == 1)
+		track->done++;
+	if (track->issued - track->done == track->room && track->room < MOST_ROOM)
+		track_grow(track);
+	return track->issued - track->done < track->room ? 0 : track_settle(link, st, i);
 }
 
 /* ---- ends */
@@ -221,11 +221,11 @@ void lanes_drain(const struct link *link, const struct sdma *st)
 	int64_t ms = *link->timeout_ms;
 	int verdict[2];
 
-	for (int i = 0; i < st->nlanes; i++) {
-		struct lane lane = st->lanes[i];
+	for (int i = 0; i < st->ntracks; i++) {
+		struct track track = st->tracks[i];
 
-		if (lane.issued != lane.done &&
-			lane_wait(link, &lane, ms < 0 ? CLOSE_WAIT_MS : ms, NULL, verdict))
+		if (track.issued != track.done &&
+			track_wait(link, &track, ms < 0 ? CLOSE_WAIT_MS : ms, NULL, verdict))
 			log_line(LOG_ERROR, "rank %d: copies to rank %d still in flight at the end",
 				link->rank, link->pe);
 	}

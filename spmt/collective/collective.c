@@ -288,11 +288,6 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	return rc;
 }
 
-/* The kinds that movers do. */
-#define COLL_MOVED                                                              \
-	(1u << COLL_BROADCAST | 1u << COLL_ALL_GATHER | 1u << COLL_ALL_TO_ALL | \
-		1u << COLL_PERMUTE | 1u << COLL_REDUCE_SCATTER | 1u << COLL_ALL_REDUCE)
-
 /* Where kernels do not reach all peers, movers do it all. */
 static int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in)
 {
@@ -361,7 +356,7 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
 	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
 	rc = coll_check(comm, c);
-	if (!rc && (comm->lane || !comm->stage || !(COLL_MOVED >> c->kind & 1)))
+	if (!rc && (comm->lane || !comm->stage))
 		rc = view_whole(comm, c->what);
 	if (!rc && comm->lane)
 		return coll_keyed(comm, c, stream);
@@ -452,7 +447,7 @@ int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, en
 /* To one rank: the others' dst is not looked at. */
 static int coll_to_root(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
-	int rc = comm_enter(comm, c->what);
+	int rc = comm_enter_lane(comm, c->what);
 
 	if (!rc)
 		rc = coll_root(comm, c);
@@ -490,7 +485,7 @@ int spmt_scatter(spmt_comm *comm, void *dst, const void *src, size_t count, enum
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_scatter", COLL_SCATTER, dst, src, count, type, SPMT_OP_SUM,
 		.root = root };
-	int rc = comm_enter(comm, c.what);
+	int rc = comm_enter_lane(comm, c.what);
 
 	if (!rc)
 		rc = coll_root(comm, &c);

@@ -259,7 +259,7 @@ static int part_take(spmt_comm *comm, const struct far_call *c, const struct far
 	if (!part->n)
 		return 0;
 	if (m->folds)
-		return part_fold(comm, c, part);
+		return m->froms ? part_fold(comm, c, part) : 0;
 	for (int i = 0; i < m->froms; i++) {
 		int pe = (m->from + i) % comm->nranks;
 		uint64_t block = m->dst_blocks ? (uint64_t)pe * c->count : 0;

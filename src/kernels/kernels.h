@@ -83,7 +83,7 @@ struct kernel_collective_args {
  * passes through it, `room` bytes of each span at a time; where all give the same to everyone (moves.src_blocks 0), one
  * such part is for all.
  */
-#define COLL_SPANS 64
+#define COLL_SPANS 8
 struct coll_span {
 	uint64_t src_at, src_count, dst_at, dst_count;
 };

@@ -215,7 +215,7 @@ static uint32_t wanted(int kind, size_t i, size_t k, size_t me)
 		return given(i, k % 8, k / 8);
 	if (kind == COLL_ALL_TO_ALL)
 		return given(i, me * 8 + k % 8, k / 8);
-	if (k >= 8)
+	if (k >= 8 || (kind == COLL_REDUCE && me != root))
 		return 0;
 	for (size_t pe = 0; pe < RANKS; pe++)
 		sum += given(i, kind == COLL_REDUCE_SCATTER ? me * 8 + k : k, pe);
@@ -238,11 +238,13 @@ static void *collectives(void *arg)
 		.op = SPMT_OP_SUM };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
-		struct coll_case c = { .kind = (enum kernel_collective_kind)(
-					       i / RANKS % COLL_KINDS),
+		static const enum kernel_collective_kind kinds[] = { COLL_BROADCAST,
+			COLL_ALL_GATHER, COLL_ALL_TO_ALL, COLL_PERMUTE, COLL_REDUCE_SCATTER,
+			COLL_ALL_REDUCE, COLL_REDUCE };
+		size_t n = sizeof(kinds) / sizeof(kinds[0]);
+		struct coll_case c = { .kind = kinds[i / RANKS % n],
 			.bytes = args.bytes,
-			.room = i / RANKS / COLL_KINDS % 2 ? VIEWS_ROOM
-							   : 0, /* through slots, or not */
+			.room = i / RANKS / n % 2 ? VIEWS_ROOM : 0, /* through slots, or not */
 			.wanted = -1 };
 		int root = (int)(i % RANKS), to = 0; /* each kind with every root */
 

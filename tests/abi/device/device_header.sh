@@ -249,7 +249,7 @@ for arch in gfx942 gfx1100; do
 		--target=amdgcn-amd-amdhsa -mcpu=$arch -mcode-object-version=4 -I. -S src/kernels/device_image.c -o - 2>&1 |
 		awk '/error:/ { print; n = 1 }
 			/[.]name: +spmt_kernel_/ { name = $2 }
-			/[.]private_segment_fixed_size:/ { n++; if ($2 > 512) print name ": " $2 " bytes a lane" }
+			/[.]private_segment_fixed_size:/ { n++; if ($2 > 1024) print name ": " $2 " bytes a lane" }
 			END { if (!n) print "no kernels" }')"
 done
 

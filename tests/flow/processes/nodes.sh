@@ -47,7 +47,7 @@ expect() {
 	for line in "$@"; do
 		local rank=${line%%:*} list=${line#*: } n
 		n=$(($(tr -cd , <<<"$list" | wc -c) + 1))
-		grep -E "^$rank -113 [0-4]?[0-9] spmt_init: rank $rank: $n of $total ranks are on another node, .*\(rdma\) is not in this build: $list\$" "$scratch/out" >/dev/null ||
+		grep -E "^$rank -113 [0-4]?[0-9] spmt_init: rank $rank: $n of $total ranks are on another node, .*\(rdma\) is not to be had here \(no RDMA device, or no libibverbs\): $list\$" "$scratch/out" >/dev/null ||
 			echo "not as wanted: $line"
 	done >"$scratch/wrong"
 	[ -s "$scratch/wrong" ] && cat "$scratch/out" >>"$scratch/wrong"

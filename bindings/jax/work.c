@@ -16,18 +16,18 @@ static struct {
 	pthread_cond_t came;
 	struct work *first, **last;
 	int workers, idle, woken;
-} queue = {
-	.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER, .last = &queue.first
-};
+} work_queue = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	.came = PTHREAD_COND_INITIALIZER,
+	.last = &work_queue.first };
 
 static struct work *take(void)
 {
-	struct work *work = queue.first;
+	struct work *work = work_queue.first;
 
 	if (work) {
-		queue.first = work->next;
-		if (!queue.first)
-			queue.last = &queue.first;
+		work_queue.first = work->next;
+		if (!work_queue.first)
+			work_queue.last = &work_queue.first;
 	}
 	return work;
 }
@@ -37,34 +37,34 @@ static void *worker(void *unused);
 /* Under the lock: one more thread for what is queued. Without threads what there are do it, and who brought it. */
 static void wake(void)
 {
-	if (!queue.first)
+	if (!work_queue.first)
 		return;
-	if (queue.woken < queue.idle) {
-		queue.woken++;
-		pthread_cond_signal(&queue.came);
-	} else if (!queue.woken && queue.workers < WORKERS_MAX && !work_thread(worker)) {
-		queue.workers++;
+	if (work_queue.woken < work_queue.idle) {
+		work_queue.woken++;
+		pthread_cond_signal(&work_queue.came);
+	} else if (!work_queue.woken && work_queue.workers < WORKERS_MAX && !work_thread(worker)) {
+		work_queue.workers++;
 	}
 }
 
 static void *worker(void *unused)
 {
-	pthread_mutex_lock(&queue.lock);
+	pthread_mutex_lock(&work_queue.lock);
 	for (;;) {
 		struct work *work;
 
-		while (!queue.first) {
-			queue.idle++;
-			pthread_cond_wait(&queue.came, &queue.lock);
-			queue.idle--;
-			if (queue.woken)
-				queue.woken--;
+		while (!work_queue.first) {
+			work_queue.idle++;
+			pthread_cond_wait(&work_queue.came, &work_queue.lock);
+			work_queue.idle--;
+			if (work_queue.woken)
+				work_queue.woken--;
 		}
 		work = take();
 		wake();
-		pthread_mutex_unlock(&queue.lock);
+		pthread_mutex_unlock(&work_queue.lock);
 		work->fn(work->arg);
-		pthread_mutex_lock(&queue.lock);
+		pthread_mutex_lock(&work_queue.lock);
 	}
 	return unused;
 }
@@ -87,21 +87,21 @@ int work_start(void)
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&queue.lock);
-	if (!queue.workers) {
+	pthread_mutex_lock(&work_queue.lock);
+	if (!work_queue.workers) {
 		rc = work_thread(worker);
-		queue.workers += !rc;
+		work_queue.workers += !rc;
 	}
-	pthread_mutex_unlock(&queue.lock);
+	pthread_mutex_unlock(&work_queue.lock);
 	return rc;
 }
 
 void work_later(struct work *work, void (*fn)(void *arg), void *arg)
 {
 	*work = (struct work){ NULL, fn, arg };
-	pthread_mutex_lock(&queue.lock);
-	*queue.last = work;
-	queue.last = &work->next;
+	pthread_mutex_lock(&work_queue.lock);
+	*work_queue.last = work;
+	work_queue.last = &work->next;
 	wake();
-	pthread_mutex_unlock(&queue.lock);
+	pthread_mutex_unlock(&work_queue.lock);
 }

@@ -144,7 +144,7 @@ static int lane_odd(const struct comm_lane *lane)
 	return -1;
 }
 
-static void say_odd(const struct comm_lane *lane, int odd, struct cause *cause)
+static void say_odd_rank(const struct comm_lane *lane, int odd, struct cause *cause)
 {
 	const struct step *a = lane->sides[0].first, *b = lane->sides[odd].first;
 	struct text text = { .used = 0 };
@@ -191,7 +191,7 @@ static void lane_run(struct comm_lane *lane)
 		struct cause cause;
 
 		if (odd >= 0) {
-			say_odd(lane, odd, &cause);
+			say_odd_rank(lane, odd, &cause);
 			break_locked(lane, &cause);
 			return;
 		}

@@ -27,7 +27,7 @@ static const char *near_map(const struct rank_info *me, const struct rank_info *
 }
 
 /* Only what a rank said in the first meeting: it may be writing the rest. */
-static bool is_far(const struct rank_info *me, const struct rank_info *peer, const char *maps)
+static bool goes_by_rdma(const struct rank_info *me, const struct rank_info *peer, const char *maps)
 {
 	const char *near = near_map(me, peer);
 	int rdma_rank = env_list_rank(maps, map_name(MAP_RDMA), MAP_RDMA);
@@ -42,7 +42,7 @@ bool rdma_wanted(const spmt_comm *comm, const struct env *env)
 	const struct rank_info *infos = comm->world->infos, *me = &infos[comm->rank];
 
 	for (int pe = 0; me->caps & RANK_CAP_RDMA && pe < comm->nranks; pe++)
-		if (is_far(me, &infos[pe], env->maps))
+		if (goes_by_rdma(me, &infos[pe], env->maps))
 			return true;
 	return false;
 }

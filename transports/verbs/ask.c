@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct answer_message) <= ASK_BUFFER, "an answer fits its 
 /* ---- asking --------------------------------------------------------------------------------- */
 
 /* n bytes of this connection's messages. */
-static int message_send(struct conn *c, const char *at, size_t n, bool answer)
+static int message_send(struct pairing *c, const char *at, size_t n, bool answer)
 {
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = c->mr->lkey
@@ -42,7 +42,7 @@ static int message_send(struct conn *c, const char *at, size_t n, bool answer)
 	return post_send(c, &wr, &(struct sent){ .chunk = -1, .answer = answer }, answer);
 }
 
-int ask_send(struct conn *c, struct sender *sender, uint64_t at, uint32_t key,
+int ask_send(struct pairing *c, struct sender *sender, uint64_t at, uint32_t key,
 	const struct amo *amo, bool asks)
 {
 	uint64_t number = c->asked + 1;
@@ -67,7 +67,7 @@ int ask_send(struct conn *c, struct sender *sender, uint64_t at, uint32_t key,
 	return 0;
 }
 
-static void ask_ended(struct conn *c, const struct answer_slot *slot)
+static void ask_ended(struct pairing *c, const struct answer_slot *slot)
 {
 	struct ask_slot *ask = &c->asks[++c->answered % CONN_ASKS];
 
@@ -76,7 +76,7 @@ static void ask_ended(struct conn *c, const struct answer_slot *slot)
 	sender_answered(ask->sender, (int)slot->code);
 }
 
-void asks_fail(struct conn *c)
+void asks_fail(struct pairing *c)
 {
 	while (c->answered != c->asked)
 		ask_ended(c, &(struct answer_slot){ .code = c->code });
@@ -84,7 +84,7 @@ void asks_fail(struct conn *c)
 
 /* ---- answering ------------------------------------------------------------------------------ */
 
-static struct answer_slot ask_do(struct conn *c, const struct ask_message *ask)
+static struct answer_slot ask_do(struct pairing *c, const struct ask_message *ask)
 {
 	struct amo amo = { .op = (enum spmt_amo)ask->op,
 		.size = ask->size,
@@ -104,10 +104,10 @@ static struct answer_slot ask_do(struct conn *c, const struct ask_message *ask)
 	return slot;
 }
 
-static void ask_serve(struct conn *c, const struct ask_message *ask)
+static void ask_serve(struct pairing *c, const struct ask_message *ask)
 {
 	if (ask->number != c->served + 1 || c->served - c->told >= CONN_ASKS) {
-		conn_fail(c, -EPROTO, "the peer asks out of order");
+		pairing_fail(c, -EPROTO, "the peer asks out of order");
 		return;
 	}
 	c->answers[ask->number % CONN_ASKS] = ask_do(c, ask);
@@ -119,7 +119,7 @@ static void ask_serve(struct conn *c, const struct ask_message *ask)
 	c->nic->owing = c;
 }
 
-static int answer_send(struct conn *c)
+static int answer_send(struct pairing *c)
 {
 	char *buffer = ask_buffer(c, ASK_BUFFERS + c->answers_sent % CONN_ANSWERS);
 	struct answer_message answer = { .kind = MESSAGE_ANSWER, .first = c->told + 1 };
@@ -141,16 +141,16 @@ static int answer_send(struct conn *c)
 
 void asks_answer(struct nic *nic)
 {
-	struct conn **at = &nic->owing;
+	struct pairing **at = &nic->owing;
 
 	while (*at) {
-		struct conn *c = *at;
+		struct pairing *c = *at;
 
 		if (c->state != CONN_FAILED && c->answering < CONN_ANSWERS) {
 			int rc = answer_send(c);
 
 			if (rc)
-				conn_fail_last(c, rc);
+				pairing_fail_last(c, rc);
 		}
 		c->owes = c->state != CONN_FAILED && c->told != c->served;
 		if (c->owes)
@@ -162,17 +162,17 @@ void asks_answer(struct nic *nic)
 
 /* ---- hearing -------------------------------------------------------------------------------- */
 
-static void answer_take(struct conn *c, const struct answer_message *answer)
+static void answer_take(struct pairing *c, const struct answer_message *answer)
 {
 	if (answer->first != c->answered + 1 || answer->n > c->asked - c->answered) {
-		conn_fail(c, -EPROTO, "the peer answers what it was not asked");
+		pairing_fail(c, -EPROTO, "the peer answers what it was not asked");
 		return;
 	}
 	for (uint32_t i = 0; i < answer->n; i++)
 		ask_ended(c, &answer->slots[i]);
 }
 
-static void message_take(struct conn *c, const char *buffer, uint32_t size)
+static void message_take(struct pairing *c, const char *buffer, uint32_t size)
 {
 	struct ask_message ask = { .kind = 0 };
 	struct answer_message answer;
@@ -188,22 +188,22 @@ static void message_take(struct conn *c, const char *buffer, uint32_t size)
 		size == offsetof(struct answer_message, slots) + answer.n * sizeof(answer.slots[0]))
 		answer_take(c, &answer);
 	else
-		conn_fail(c, -EPROTO, "the peer sends what is no message");
+		pairing_fail(c, -EPROTO, "the peer sends what is no message");
 }
 
-void ask_heard(struct conn *c, uint32_t at, const struct verbs_wc *wc)
+void ask_heard(struct pairing *c, uint32_t at, const struct verbs_wc *wc)
 {
 	int rc;
 
 	if (at >= ASK_BUFFERS || c->state == CONN_FAILED)
 		return;
 	if (wc->status != VERBS_WC_SUCCESS) {
-		conn_blame(c, wc);
+		pairing_blame(c, wc);
 		return;
 	}
 	c->state = CONN_READY;
 	message_take(c, ask_buffer(c, at), wc->byte_len);
-	rc = c->state == CONN_FAILED ? 0 : conn_listen(c, at);
+	rc = c->state == CONN_FAILED ? 0 : pairing_listen(c, at);
 	if (rc)
-		conn_fail_last(c, rc);
+		pairing_fail_last(c, rc);
 }

@@ -17,19 +17,19 @@
 
 /* All of these under the lock. */
 
-static inline char *ask_buffer(const struct conn *c, uint32_t at)
+static inline char *ask_buffer(const struct pairing *c, uint32_t at)
 {
 	return c->messages + (size_t)at * ASK_BUFFER;
 }
 
 /* There is room: c->asked - c->answered < CONN_ASKS. */
-int ask_send(struct conn *c, struct sender *sender, uint64_t at, uint32_t key,
+int ask_send(struct pairing *c, struct sender *sender, uint64_t at, uint32_t key,
 	const struct amo *amo, bool asks);
 /* Something has come from the peer. */
-void ask_heard(struct conn *c, uint32_t at, const struct verbs_wc *wc);
+void ask_heard(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* Tells the peers what has been served for them. */
 void asks_answer(struct nic *nic);
 /* The connection has failed: no answer comes. */
-void asks_fail(struct conn *c);
+void asks_fail(struct pairing *c);
 
 #endif

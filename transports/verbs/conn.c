@@ -28,7 +28,7 @@
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static int conn_cannot(const struct nic *nic, const char *call, int err)
+static int pairing_cannot(const struct nic *nic, const char *call, int err)
 {
 	return fail_errno(err, "%s port %d: %s", nic->place.name, nic->place.port, call);
 }
@@ -71,13 +71,13 @@ static int queue_room(struct nic *nic)
 			nic->place.name, nic->nconns);
 	rc = room == nic->cq_room ? 0 : nic->api->resize_cq(nic->cq, room);
 	if (rc)
-		return conn_cannot(nic, "ibv_resize_cq", rc);
+		return pairing_cannot(nic, "ibv_resize_cq", rc);
 	nic->cq_room = room;
 	nic->cq_used = want;
 	return 0;
 }
 
-static int pair_make(struct conn *c)
+static int pair_make(struct pairing *c)
 {
 	struct nic *nic = c->nic;
 	struct verbs_qp_init init = { .qp_context = c,
@@ -102,18 +102,18 @@ static int pair_make(struct conn *c)
 		c->qp = nic->api->create_qp(nic->pd, &init);
 	}
 	if (!c->qp)
-		return conn_cannot(nic, "ibv_create_qp", errno);
+		return pairing_cannot(nic, "ibv_create_qp", errno);
 	c->inline_most = MIN_OF(init.cap.max_inline_data, INLINE_WISH);
 	rc = nic->api->modify_qp(c->qp, &attr,
 		VERBS_QP_STATE | VERBS_QP_PKEY_INDEX | VERBS_QP_PORT | VERBS_QP_ACCESS_FLAGS);
 	if (rc)
-		return conn_cannot(nic, "ibv_modify_qp to INIT", rc);
+		return pairing_cannot(nic, "ibv_modify_qp to INIT", rc);
 	for (uint32_t i = 0; i < ASK_BUFFERS && !rc; i++)
-		rc = conn_listen(c, i);
+		rc = pairing_listen(c, i);
 	return rc;
 }
 
-static int messages_make(struct conn *c)
+static int messages_make(struct pairing *c)
 {
 	struct nic *nic = c->nic;
 
@@ -123,10 +123,10 @@ static int messages_make(struct conn *c)
 	c->mr = fault_here(FAULT_REGISTER)
 		? (errno = ENOMEM, NULL)
 		: nic->api->reg_mr(nic->pd, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
-	return c->mr ? 0 : conn_cannot(nic, "ibv_reg_mr of messages", errno);
+	return c->mr ? 0 : pairing_cannot(nic, "ibv_reg_mr of messages", errno);
 }
 
-static int conn_fill(struct conn *c)
+static int pairing_fill(struct pairing *c)
 {
 	struct nic *nic = c->nic;
 	struct verbs_ah_attr route;
@@ -141,15 +141,15 @@ static int conn_fill(struct conn *c)
 		rc = pair_make(c);
 	if (rc || !memcmp(c->peer.endpoint, nic->endpoint, sizeof(nic->endpoint)))
 		return rc ? rc
-			  : conn_join(c, c->qp->qp_num, c->psn, nic->place.attr.active_mtu,
+			  : pairing_join(c, c->qp->qp_num, c->psn, nic->place.attr.active_mtu,
 				    nic_reads(nic));
 	nic_route(nic, &c->peer, &route);
 	c->ah = nic->api->create_ah(nic->pd, &route);
-	return c->ah ? 0 : conn_cannot(nic, "ibv_create_ah", errno);
+	return c->ah ? 0 : pairing_cannot(nic, "ibv_create_ah", errno);
 }
 
 /* Takes any half-made one. */
-static void conn_free(struct conn *c)
+static void pairing_free(struct pairing *c)
 {
 	struct nic *nic = c->nic;
 	int rc = c->qp ? nic->api->destroy_qp(c->qp) : 0;
@@ -166,26 +166,26 @@ static void conn_free(struct conn *c)
 
 static int conns_grow(struct nic *nic)
 {
-	int room = nic->conn_room ? 2 * nic->conn_room : 8;
-	struct conn **more;
+	int room = nic->pairing_room ? 2 * nic->pairing_room : 8;
+	struct pairing **more;
 
-	if (nic->nconns < nic->conn_room)
+	if (nic->nconns < nic->pairing_room)
 		return 0;
-	more = mem_calloc((size_t)room, sizeof(struct conn *));
+	more = mem_calloc((size_t)room, sizeof(struct pairing *));
 	if (!more)
 		return fail(-ENOMEM, "%s: out of memory for connections", nic->place.name);
 	if (nic->conns)
-		memcpy(more, nic->conns, (size_t)nic->nconns * sizeof(struct conn *));
+		memcpy(more, nic->conns, (size_t)nic->nconns * sizeof(struct pairing *));
 	mem_free(nic->conns);
 	nic->conns = more;
-	nic->conn_room = room;
+	nic->pairing_room = room;
 	return 0;
 }
 
-struct conn *conn_get(struct nic *nic, const struct rank_nic *peer)
+struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer)
 {
 	struct status_saved why;
-	struct conn *c;
+	struct pairing *c;
 	int rc;
 
 	for (int i = 0; i < nic->nconns; i++)
@@ -201,13 +201,13 @@ struct conn *conn_get(struct nic *nic, const struct rank_nic *peer)
 	c->nic = nic;
 	c->number = (uint32_t)nic->nconns;
 	c->peer = *peer;
-	rc = conn_fill(c);
+	rc = pairing_fill(c);
 	if (!rc) {
 		nic->conns[nic->nconns++] = c;
 		return c;
 	}
 	status_save(&why);
-	conn_free(c);
+	pairing_free(c);
 	fail_again(rc, &why);
 	return NULL;
 }
@@ -216,12 +216,12 @@ void conns_close(struct nic *nic)
 {
 	for (int i = 0; i < nic->nconns; i++) {
 		lanes_forget(nic->conns[i]);
-		conn_free(nic->conns[i]);
+		pairing_free(nic->conns[i]);
 	}
 	mem_free(nic->conns);
 }
 
-int conn_listen(struct conn *c, uint32_t at)
+int pairing_listen(struct pairing *c, uint32_t at)
 {
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)ask_buffer(c, at), .length = ASK_BUFFER, .lkey = c->mr->lkey
@@ -232,12 +232,12 @@ int conn_listen(struct conn *c, uint32_t at)
 	struct verbs_recv *bad;
 	int rc = c->nic->place.ctx->ops.post_recv(c->qp, &wr, &bad);
 
-	return rc ? conn_cannot(c->nic, "ibv_post_recv", rc) : 0;
+	return rc ? pairing_cannot(c->nic, "ibv_post_recv", rc) : 0;
 }
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads)
+int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads)
 {
 	struct nic *nic = c->nic;
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_RTR,
@@ -253,7 +253,7 @@ int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t
 		VERBS_QP_STATE | VERBS_QP_AV | VERBS_QP_PATH_MTU | VERBS_QP_DEST_QPN |
 			VERBS_QP_RQ_PSN | VERBS_QP_MAX_DEST_RD_ATOMIC | VERBS_QP_MIN_RNR_TIMER);
 	if (rc)
-		return conn_fail_last(c, conn_cannot(nic, "ibv_modify_qp to RTR", rc));
+		return pairing_fail_last(c, pairing_cannot(nic, "ibv_modify_qp to RTR", rc));
 	attr = (struct verbs_qp_attr){ .qp_state = VERBS_QPS_RTS,
 		.sq_psn = c->psn,
 		.timeout = RETRY_TIMEOUT,
@@ -264,7 +264,7 @@ int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t
 		VERBS_QP_STATE | VERBS_QP_SQ_PSN | VERBS_QP_TIMEOUT | VERBS_QP_RETRY_CNT |
 			VERBS_QP_RNR_RETRY | VERBS_QP_MAX_QP_RD_ATOMIC);
 	if (rc)
-		return conn_fail_last(c, conn_cannot(nic, "ibv_modify_qp to RTS", rc));
+		return pairing_fail_last(c, pairing_cannot(nic, "ibv_modify_qp to RTS", rc));
 	c->peer_qpn = qpn;
 	c->state = memcmp(c->peer.endpoint, nic->endpoint, sizeof(nic->endpoint)) ? CONN_MET
 										  : CONN_READY;
@@ -273,7 +273,7 @@ int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t
 
 /* ---- ending --------------------------------------------------------------------------------- */
 
-void conn_fail(struct conn *c, int code, const char *why)
+void pairing_fail(struct pairing *c, int code, const char *why)
 {
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_ERR };
 
@@ -290,25 +290,25 @@ void conn_fail(struct conn *c, int code, const char *why)
 	asks_fail(c);
 }
 
-int conn_fail_last(struct conn *c, int code)
+int pairing_fail_last(struct pairing *c, int code)
 {
 	struct status_saved why;
 
 	status_save(&why);
-	conn_fail(c, code, why.sentence);
+	pairing_fail(c, code, why.sentence);
 	return fail_again(code, &why);
 }
 
 void conns_fail(struct nic *nic, int code, const char *why)
 {
 	for (int i = 0; i < nic->nconns; i++)
-		conn_fail(nic->conns[i], code, why);
+		pairing_fail(nic->conns[i], code, why);
 }
 
-void conn_event(struct verbs_qp *qp)
+void pairing_event(struct verbs_qp *qp)
 {
 	if (qp->qp_context)
-		conn_fail(qp->qp_context, -EIO, "the device says that a queue pair has failed");
+		pairing_fail(qp->qp_context, -EIO, "the device says that a queue pair has failed");
 }
 
 static int status_code(uint32_t status)
@@ -323,16 +323,16 @@ static int status_code(uint32_t status)
 	}
 }
 
-void conn_blame(struct conn *c, const struct verbs_wc *wc)
+void pairing_blame(struct pairing *c, const struct verbs_wc *wc)
 {
 	char why[CONN_WHY];
 
 	snprintf(why, sizeof(why), "%.96s (verbs status %u, vendor's %u)",
 		c->nic->api->wc_status_str(wc->status), wc->status, wc->vendor_err);
-	conn_fail(c, status_code(wc->status), why);
+	pairing_fail(c, status_code(wc->status), why);
 }
 
-static void sent_end(struct conn *c, struct sent *s, bool whole)
+static void sent_end(struct pairing *c, struct sent *s, bool whole)
 {
 	if (whole && s->dst)
 		store_bytes(s->dst, chunk_at(c->nic, s->chunk), s->n);
@@ -343,14 +343,14 @@ static void sent_end(struct conn *c, struct sent *s, bool whole)
 		sender_moved(s->sender, whole ? 0 : c->code);
 }
 
-void conn_sent(struct conn *c, uint32_t at, const struct verbs_wc *wc)
+void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc)
 {
 	bool whole = wc->status == VERBS_WC_SUCCESS;
 
 	if (at - c->head >= c->tail - c->head) /* none that is in flight */
 		return;
 	if (!whole)
-		conn_blame(c, wc);
+		pairing_blame(c, wc);
 	while (c->head != at + 1) {
 		struct sent *s = &c->sent[c->head % CONN_RING];
 

@@ -26,7 +26,7 @@ struct sent {
 	bool answer;
 };
 
-enum conn_state { CONN_NEW, CONN_MET, CONN_READY, CONN_FAILED };
+enum pairing_state { CONN_NEW, CONN_MET, CONN_READY, CONN_FAILED };
 
 /* What one asks of the peer's thread: an atomic. */
 struct ask_slot {
@@ -39,11 +39,11 @@ struct answer_slot {
 	int64_t code;
 };
 
-struct conn {
+struct pairing {
 	struct nic *nic;
 	uint32_t number; /* in nic->conns */
 	struct rank_nic peer;
-	enum conn_state
+	enum pairing_state
 		state; /* MET: the queue pair may send and receive, but the peer's perhaps not */
 	struct verbs_qp *qp;
 	struct verbs_ah *ah; /* to the peer's hellos; NULL: itself */
@@ -61,7 +61,7 @@ struct conn {
 	struct answer_slot answers[CONN_ASKS];
 	uint32_t answering, answers_sent;
 	bool owes;
-	struct conn *next_owing;
+	struct pairing *next_owing;
 
 	char *messages;
 	struct verbs_mr *mr;
@@ -73,22 +73,22 @@ struct conn {
 /* All of these under the lock. */
 
 /* The one to `peer`, made if need be; NULL: a sentence. */
-struct conn *conn_get(struct nic *nic, const struct rank_nic *peer);
+struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer);
 /* Ready to send and receive. Once only; the failure is the connection's. */
-int conn_join(struct conn *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
+int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
 /* Its work ends with failures from now on. The first reason counts. */
-void conn_fail(struct conn *c, int code, const char *why);
-/* As conn_fail, with a sentence of this thread's. */
-int conn_fail_last(struct conn *c, int code);
+void pairing_fail(struct pairing *c, int code, const char *why);
+/* As pairing_fail, with a sentence of this thread's. */
+int pairing_fail_last(struct pairing *c, int code);
 void conns_fail(struct nic *nic, int code, const char *why);
 /* An event of the device's says so. */
-void conn_event(struct verbs_qp *qp);
+void pairing_event(struct verbs_qp *qp);
 /* A work request has ended, and with it those before it. */
-void conn_sent(struct conn *c, uint32_t at, const struct verbs_wc *wc);
+void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* A completion tells of its failure. */
-void conn_blame(struct conn *c, const struct verbs_wc *wc);
+void pairing_blame(struct pairing *c, const struct verbs_wc *wc);
 /* Room for what comes from the peer: buffer `at`. */
-int conn_listen(struct conn *c, uint32_t at);
+int pairing_listen(struct pairing *c, uint32_t at);
 /* What a connection reads at a time from the other's memory. */
 uint32_t nic_reads(const struct nic *nic);
 /* Without the lock, nobody else is there. */

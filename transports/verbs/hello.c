@@ -99,7 +99,7 @@ void hello_address(const struct nic *nic, struct rank_nic *address)
 /* ---- sending -------------------------------------------------------------------------------- */
 
 /* Where none may go now, the one who waits says it again. */
-static void hello_send(struct conn *c, bool asks)
+static void hello_send(struct pairing *c, bool asks)
 {
 	struct nic *nic = c->nic;
 	char *at = hello_at(nic, NIC_HELLOS) + nic->greeting % NIC_GREETINGS * HELLO_ROOM;
@@ -129,7 +129,8 @@ static void hello_send(struct conn *c, bool asks)
 	memcpy(at, &hello, sizeof(hello));
 	rc = nic->place.ctx->ops.post_send(nic->hello, &wr, &bad);
 	if (rc) {
-		conn_fail_last(c, fail_errno(rc, "%s: ibv_post_send of a hello", nic->place.name));
+		pairing_fail_last(
+			c, fail_errno(rc, "%s: ibv_post_send of a hello", nic->place.name));
 		return;
 	}
 	nic->greeting++;
@@ -138,12 +139,12 @@ static void hello_send(struct conn *c, bool asks)
 
 static bool has_met(void *ctx)
 {
-	const struct conn *c = ctx;
+	const struct pairing *c = ctx;
 
 	return c->state == CONN_READY || c->state == CONN_FAILED;
 }
 
-int hello_meet(struct conn *c, const struct verbs_wait *wait)
+int hello_meet(struct pairing *c, const struct verbs_wait *wait)
 {
 	for (;;) {
 		struct verbs_wait again = {
@@ -184,7 +185,7 @@ static bool hello_fits(const struct nic *nic, const struct hello *hello)
 
 static void hello_take(struct nic *nic, const struct hello *hello)
 {
-	struct conn *c = conn_get(nic, &hello->from);
+	struct pairing *c = pairing_get(nic, &hello->from);
 	bool news;
 
 	if (!c) {
@@ -192,7 +193,7 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 		return;
 	}
 	if (c->state == CONN_NEW)
-		conn_join(c, hello->qpn, hello->psn, hello->from.mtu, hello->reads);
+		pairing_join(c, hello->qpn, hello->psn, hello->from.mtu, hello->reads);
 	if (c->state == CONN_FAILED)
 		return;
 	if (c->peer_qpn != hello->qpn) {

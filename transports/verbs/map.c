@@ -132,10 +132,10 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct conn **c)
+int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct pairing **c)
 {
 	pthread_mutex_lock(&peer->nic->lock);
-	*c = conn_get(peer->nic, &peer->address);
+	*c = pairing_get(peer->nic, &peer->address);
 	pthread_mutex_unlock(&peer->nic->lock);
 	return *c ? hello_meet(*c, wait) : -EIO;
 }

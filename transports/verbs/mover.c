@@ -41,7 +41,7 @@ static int verbs_failed(struct mover *m, const char *what, int rc)
 /* The link's sender, made on first use, with the connection that it needs. */
 static int link_sender(const struct mover *m, const struct verbs_wait *wait, struct sender **sender)
 {
-	struct conn *c;
+	struct pairing *c;
 	int rc = rdma_conn(m->link->attached, wait, &c);
 
 	if (rc)

@@ -22,14 +22,14 @@
 #include "src/base/status.h"
 
 #define BATCH 16
-#define WAIT_YIELDS 100	 /* of who waits, before it sleeps */
+#define NIC_YIELDS 100	 /* of who waits, before it sleeps */
 #define SERVE_YIELDS 50	 /* of the thread */
 #define SLICE_NS 1000000 /* between two looks at a stop word */
 #define CQ_FIRST 1024
 
 /* ---- polling -------------------------------------------------------------------------------- */
 
-static struct conn *conn_numbered(const struct nic *nic, uint64_t number)
+static struct pairing *pairing_numbered(const struct nic *nic, uint64_t number)
 {
 	uint32_t at = (uint32_t)(number >> 32) & 0x3fffffff;
 
@@ -38,13 +38,13 @@ static struct conn *conn_numbered(const struct nic *nic, uint64_t number)
 
 static void dispatch(struct nic *nic, const struct verbs_wc *wc)
 {
-	struct conn *c = conn_numbered(nic, wc->wr_id);
+	struct pairing *c = pairing_numbered(nic, wc->wr_id);
 	uint32_t at = (uint32_t)wc->wr_id;
 
 	switch ((enum nic_kind)(wc->wr_id >> 62)) {
 	case NIC_SENT:
 		if (c)
-			conn_sent(c, at, wc);
+			pairing_sent(c, at, wc);
 		break;
 	case NIC_HEARD:
 		if (c)
@@ -137,7 +137,7 @@ int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct v
 			return -ECANCELED;
 		if (process_now() >= wait->end)
 			return -ETIMEDOUT;
-		if (idle < WAIT_YIELDS)
+		if (idle < NIC_YIELDS)
 			sched_yield();
 		else if (nic_sleep(nic, done, ctx))
 			return 0;
@@ -159,7 +159,7 @@ static void nic_event(struct nic *nic)
 	else if (event.event_type == VERBS_EVENT_QP_FATAL ||
 		event.event_type == VERBS_EVENT_QP_REQ_ERR ||
 		event.event_type == VERBS_EVENT_QP_ACCESS_ERR)
-		conn_event(event.element.qp);
+		pairing_event(event.element.qp);
 	pthread_mutex_unlock(&nic->lock);
 	nic->api->ack_async_event(&event);
 	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);

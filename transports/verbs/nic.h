@@ -17,7 +17,7 @@
 #define NIC_HELLOS 64	 /* buffers for hellos that come */
 #define NIC_GREETINGS 16 /* for those that go */
 
-struct conn;
+struct pairing;
 struct region;
 
 struct nic {
@@ -39,11 +39,11 @@ struct nic {
 	/* Counts up when something has come; those who sleep on it. */
 	_Atomic uint32_t moved, sleepers;
 
-	pthread_mutex_t lock; /* guards all below, posting and polling */
-	int cq_room, cq_used; /* completions that it holds, that connections may have */
-	struct conn **conns;  /* by number, which a completion bears; only grows */
-	int nconns, conn_room;
-	struct conn *owing; /* that have answers to send */
+	pthread_mutex_t lock;	/* guards all below, posting and polling */
+	int cq_room, cq_used;	/* completions that it holds, that connections may have */
+	struct pairing **conns; /* by number, which a completion bears; only grows */
+	int nconns, pairing_room;
+	struct pairing *owing; /* that have answers to send */
 	struct region *regions;
 	struct verbs_mr *bounce, *words; /* of the chunks, of the hellos */
 	char *chunks, *hellos;

@@ -18,7 +18,7 @@
 
 /* ---- senders ---------------------------------------------------------------------------------- */
 
-struct sender *sender_make(struct conn *c)
+struct sender *sender_make(struct pairing *c)
 {
 	struct sender *sender = mem_calloc(1, sizeof(*sender));
 
@@ -70,7 +70,7 @@ void sender_answered(struct sender *sender, int code)
 	sender_ended(sender, code);
 }
 
-void lanes_forget(struct conn *c)
+void lanes_forget(struct pairing *c)
 {
 	for (; c->head != c->tail; c->head++) {
 		struct sender *sender = c->sent[c->head % CONN_RING].sender;
@@ -83,14 +83,14 @@ void lanes_forget(struct conn *c)
 	asks_fail(c);
 }
 
-static int conn_failure(const struct conn *c)
+static int pairing_failure(const struct pairing *c)
 {
 	return c->state == CONN_FAILED ? fail(c->code, "%s", c->why) : 0;
 }
 
 int sender_failure(struct sender *sender, bool take)
 {
-	struct conn *c = sender->conn;
+	struct pairing *c = sender->conn;
 	int code;
 
 	pthread_mutex_lock(&c->nic->lock);
@@ -108,7 +108,7 @@ int sender_failure(struct sender *sender, bool take)
 
 /* ---- posting -------------------------------------------------------------------------------- */
 
-int post_send(struct conn *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
 {
 	struct verbs_send *bad;
 	int rc;
@@ -130,7 +130,7 @@ int post_send(struct conn *c, struct verbs_send *wr, const struct sent *sent, bo
 }
 
 /* The last work request tells of its end. */
-static int post_flush(struct conn *c)
+static int post_flush(struct pairing *c)
 {
 	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
 
@@ -140,15 +140,15 @@ static int post_flush(struct conn *c)
 }
 
 /* What is to be had before one more can go. */
-struct room {
-	struct conn *c;
+struct work_room {
+	struct pairing *c;
 	bool ask, chunk;
 };
 
 static bool has_room(void *ctx)
 {
-	const struct room *room = ctx;
-	const struct conn *c = room->c;
+	const struct work_room *room = ctx;
+	const struct pairing *c = room->c;
 
 	return c->state == CONN_FAILED ||
 		(c->tail - c->head < CONN_DEPTH &&
@@ -157,14 +157,14 @@ static bool has_room(void *ctx)
 }
 
 /* 0: under the lock. */
-static int post_begin(struct room *room, const struct verbs_wait *wait)
+static int post_begin(struct work_room *room, const struct verbs_wait *wait)
 {
 	struct nic *nic = room->c->nic;
 	int rc;
 
 	for (;;) {
 		pthread_mutex_lock(&nic->lock);
-		rc = conn_failure(room->c);
+		rc = pairing_failure(room->c);
 		if (!rc && has_room(room))
 			return 0;
 		if (!rc)
@@ -194,7 +194,7 @@ enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE };
 static inline enum piece_way piece_way(const struct sender *sender, const struct piece *p,
 	const bool put, const struct region **region, size_t *n)
 {
-	const struct conn *c = sender->conn;
+	const struct pairing *c = sender->conn;
 
 	*n = p->n;
 	if (put && p->n <= c->inline_most)
@@ -208,7 +208,7 @@ static inline enum piece_way piece_way(const struct sender *sender, const struct
 /* Under the lock, with room; false: a chunk is wanted first. */
 static inline bool piece_post(struct sender *sender, struct piece *p, const bool put, int *rc)
 {
-	struct conn *c = sender->conn;
+	struct pairing *c = sender->conn;
 	const struct region *region = NULL;
 	struct sent sent = { .sender = sender, .chunk = -1 };
 	struct verbs_sge sge = { .addr = (uintptr_t)p->local };
@@ -257,7 +257,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 static inline __attribute__((always_inline)) int sender_move(
 	struct sender *sender, struct piece *p, const bool put, const struct verbs_wait *wait)
 {
-	struct room room = { .c = sender->conn };
+	struct work_room room = { .c = sender->conn };
 	int rc = 0;
 
 	while (p->n && !rc) {
@@ -309,7 +309,7 @@ static bool sender_is_there(void *ctx)
 /* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */
 static int sender_probe(struct sender *sender)
 {
-	struct conn *c = sender->conn;
+	struct pairing *c = sender->conn;
 	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
 	int rc = 0;
 
@@ -356,7 +356,7 @@ int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait 
 int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	const struct verbs_wait *wait)
 {
-	struct room room = { .c = sender->conn, .ask = true };
+	struct work_room room = { .c = sender->conn, .ask = true };
 	int rc = post_begin(&room, wait);
 
 	if (rc)

@@ -11,7 +11,7 @@
 struct amo;
 
 struct sender {
-	struct conn *conn;
+	struct pairing *conn;
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
 	uint64_t old; /* what the last ask found */
@@ -26,7 +26,7 @@ struct rdma_place {
 };
 
 /* NULL: a sentence. */
-struct sender *sender_make(struct conn *c);
+struct sender *sender_make(struct pairing *c);
 /* Work in flight goes on. NULL is nothing. */
 void sender_drop(struct sender *sender);
 
@@ -47,11 +47,11 @@ int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait 
 int sender_failure(struct sender *sender, bool take);
 
 /* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
-int post_send(struct conn *c, struct verbs_send *wr, const struct sent *sent, bool tells);
+int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
 /* Under the lock: one of the sender's has ended. */
 void sender_moved(struct sender *sender, int code);
 void sender_answered(struct sender *sender, int code);
 /* The port closes: nothing of the connection comes any more. */
-void lanes_forget(struct conn *c);
+void lanes_forget(struct pairing *c);
 
 #endif

@@ -17,7 +17,7 @@ over() {
 	for program in "${programs[@]}"; do
 		script+="timeout 400 '$build_root/tests/${program%% *}' --tap=- -j1 --filter '${program#* }' || exit; "
 	done
-	log=$(SPMT_MAPS=rdma SPMT_RDMA_DEVICE=$devices SPMT_TEST_SLOW=1 tests/vm/run --limit 900 "$@" bash -c "$script" 2>&1)
+	log=$(SPMT_MAPS=rdma SPMT_RDMA_DEVICE=$devices SPMT_TEST_SLOW=1 tests/vm/run --limit 400 "$@" bash -c "$script" 2>&1)
 	status=$?
 	case $status in
 	0) nothing_in "suites over $devices" '' ;;

@@ -161,7 +161,7 @@ static struct packet *packet_make(
 	p->size = sizeof(h) + h.length;
 	p->fd = fd;
 	memcpy(p->bytes, &h, sizeof(h));
-	if (size)
+	if (fixed)
 		memcpy(p->bytes + sizeof(h), fixed, size);
 	if (tail_size)
 		memcpy(p->bytes + sizeof(h) + size, tail, tail_size);

@@ -14,7 +14,7 @@ struct errand {
 };
 
 /* Makes the thread, named after a rank. A failure has a sentence that names no call. */
-int caller_open(struct caller **caller, int rank);
+int caller_open(struct caller **out, int rank);
 /* Never fails, never blocks. */
 void caller_post(struct caller *caller, struct errand *errand);
 /* Is this the calling thread? NULL: no. */

@@ -230,12 +230,13 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 	bool out, struct coll_in_stream *in)
 {
 	uint64_t size = type_size(whole->type), bytes = part->call.count * size;
-	const char *src = (const char *)whole->src + part->from * size;
-	char *dst = (char *)whole->dst + part->from * size;
+	/* as numbers: of a rank that only gives or gets the other may be NULL */
+	uint64_t src = (uint64_t)(uintptr_t)whole->src + part->from * size;
+	uint64_t dst = (uint64_t)(uintptr_t)whole->dst + part->from * size;
 	struct kernel_stage_args args = {
-		.dst = (uint64_t)(uintptr_t)(out ? dst : comm->stage),
+		.dst = out ? dst : (uint64_t)(uintptr_t)comm->stage,
 		.dst_step = out ? whole->count * size : bytes,
-		.src = (uint64_t)(uintptr_t)(out ? part->call.dst : src),
+		.src = out ? (uint64_t)(uintptr_t)part->call.dst : src,
 		.src_step = out ? bytes : whole->count * size,
 		.blocks = out ? whole->dst_blocks : whole->src_blocks,
 		.bytes = bytes,

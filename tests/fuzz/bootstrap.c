@@ -25,6 +25,9 @@ static void check_tail(const struct wire_rules *rules, const struct wire_message
 	case WIRE_RELAY:
 		need(m->tail_size <= WIRE_DATA);
 		break;
+	case WIRE_WORD:
+		need(m->tail_size <= WIRE_WORDS);
+		break;
 	case WIRE_BREAK:
 		need(m->tail_size >= 1 && m->tail_size < STATUS_SENTENCE);
 		for (size_t i = 0; i < m->tail_size; i++)

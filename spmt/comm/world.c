@@ -379,7 +379,8 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 			comm_stop(c);
 	pthread_mutex_unlock(&w->lock);
 	lanes_break(atomic_load(&w->lanes), comm->id, cause);
-	for (int pe = 0; pe < comm->nranks; pe++)
+	/* none: its links have ended, and nobody waits in it but in a meeting */
+	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)
 		wake_sleepers(comm->wake_counters[pe]);
 }
 

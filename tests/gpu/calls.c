@@ -350,6 +350,8 @@ static int asks(struct calls *c)
 	REQUIRE(view.pe == pe && view.npes == c->r->n);
 	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_BARRIERS; cap++)
 		CALL(spmt_query(comm, (enum spmt_cap)cap, &value));
+	REQUIRE(value >= 8); /* barrier sessions */
+	CALL(spmt_query(comm, SPMT_CAP_HEAP_SIZE, &value));
 	REQUIRE(value >= 3 * CALLS_LARGE);
 	CALL(spmt_stats(comm, -1, &stats));
 	CALL(spmt_put(comm, c->block, c->block + CALLS_LARGE, 100, next));

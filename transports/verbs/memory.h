@@ -18,7 +18,7 @@ int memory_open(struct nic *nic);
 void memory_close(struct nic *nic);
 
 /* Registers. Not under the lock; likewise region_drop, after which no key of it works. */
-int region_add(struct nic *nic, void *base, size_t size, struct region **region);
+int region_add(struct nic *nic, void *base, size_t size, struct region **out);
 void region_drop(struct nic *nic, struct region *region);
 /* Under the lock. One that holds all n bytes; NULL: none. key: of this one only. */
 const struct region *region_of(const struct nic *nic, const void *at, size_t n);

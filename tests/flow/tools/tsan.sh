@@ -22,10 +22,16 @@ right() {
 	nothing_in "$1: a right program is clean" "$([ "$rc" = 0 ] || { echo "exit status $rc"; grep -v '^$' "$scratch/out" | head -n 60; })"
 }
 
+# A report needs the two accesses in an order that nothing explains. A thread that the kernel holds up between what it waited for
+# and its note of it takes over what came later as well, and that run is silent: on a busy machine one in ten.
 wrong() {
 	local rc=0
-	run "$scratch/program" race "$2" || rc=$?
-	grep -q 'ThreadSanitizer: data race' "$scratch/out" || rc="$rc without a report"
+	for _ in 1 2 3 4 5 6 7 8; do
+		rc=0
+		run "$scratch/program" race "$2" || rc=$?
+		grep -q 'ThreadSanitizer: data race' "$scratch/out" || rc="$rc without a report"
+		[ "$rc" = '0 without a report' ] || break
+	done
 	nothing_in "$1: what does not order its $2 is told" "$([ "$rc" = 66 ] || { echo "exit status $rc"; head -n 20 "$scratch/out"; })"
 }
 

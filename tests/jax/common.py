@@ -20,6 +20,7 @@ from jax.sharding import Mesh, PartitionSpec as P  # noqa: E402
 import spmt.jax  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+faulthandler.enable()
 faulthandler.dump_traceback_later(1500, exit=True)  # a hang
 
 N = 8

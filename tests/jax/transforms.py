@@ -134,7 +134,7 @@ def patched():
     on = mesh((2, 4), ("y", "x"))
 
     def body(x, p):
-        a = lax.psum(x, "x") + lax.pmean(x, ("x", "y")) + lax.ppermute(x, "x", [(0, 1), (1, 2)]) + lax.ppermute(x, ("x", "y"), RING)
+        a = lax.psum(x, "x") + lax.pmean(x, ("x", "y")) + lax.ppermute(x, "x", [(0, 1), (1, 2)]) + lax.ppermute(x, ("y", "x"), RING)
         b = lax.all_gather(x, "x", axis=1, tiled=True)
         c = lax.all_to_all(b, "x", 1, 0, tiled=True)
         d = lax.psum_scatter(b, "y", scatter_dimension=1, tiled=True)

@@ -240,6 +240,7 @@ static int apart(struct scene *s)
 
 Test(kinds_refused, what_differs_breaks_the_world)
 {
+	NEEDS_DEVICES(ODD + 1);
 	each_way(&(struct scene){ .count = 0 }, here);
 }
 

@@ -213,6 +213,7 @@ Test(misuse, two_threads_in_collectives_of_one_comm)
 {
 	struct both b = { .comm = NULL };
 
+	NEEDS_DEVICES(2);
 	RANKS_OK(ranks_run(ranks_here(2), NULL, two_threads, &b));
 }
 

@@ -287,7 +287,7 @@ KERNEL_BODY run_together(const struct together_args *a)
 	for (uint64_t round = 1; round <= a->rounds; round++) {
 		int kind = (int)(round % TOGETHER_KINDS), rc;
 
-		for (uint64_t i = lane; i < room; i += lanes)
+		for (uint64_t i = lane; i < room && kind != HALVES; i += lanes)
 			src[i] = together_word(round, a->view.pe, i);
 		for (uint64_t i = lane; i < a->words && kind == HALVES; i += lanes)
 			((uint16_t *)src)[i] = together_half(round, a->view.pe, i);

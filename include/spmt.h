@@ -727,6 +727,20 @@ SPMT_API int spmt_host_stream_create(spmt_comm *comm, spmt_stream *stream);
 SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
 /* Waits for nothing; queued work still runs. */
 SPMT_API int spmt_host_stream_destroy(spmt_stream stream);
+/*
+ * What calls put into `stream` between begin and end is kept, not run: collectives, barriers, puts, gets, signals and waits on
+ * streams, kernels. spmt_on_complete, collectives of lanes and between nodes refuse. The stream is one of spmt_host_stream_create;
+ * until end it cannot be synchronized (-EBUSY). end makes the graph, or fails: the capture is over either way.
+ */
+typedef struct spmt_host_graph spmt_host_graph;
+SPMT_API int spmt_host_graph_begin(spmt_stream stream);
+SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
+/* Puts all that the graph holds into a stream of its device, as one piece of work, as often as wanted; any thread. Launches run one
+   after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work it holds has
+   ended, whose finalize waits for launches that run. */
+SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
+/* Waits for nothing; what was launched still runs. */
+SPMT_API int spmt_host_graph_destroy(spmt_host_graph *graph);
 /* The calling thread's current virtual device, as a vendor's runtime has one. */
 SPMT_API int spmt_host_get_device(void);
 SPMT_API int spmt_host_set_device(int device);

@@ -12,6 +12,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/device/host/graph.h"
 #include "src/device/host/host.h"
 #include "src/kernels/kernels.h"
 #include "sync.h"
@@ -245,6 +246,55 @@ int spmt_host_stream_destroy(spmt_stream stream)
 	int dev = -1, rc = stream_device("spmt_host_stream_destroy", stream, &dev);
 
 	return rc ? rc : backend_host.stream_destroy(dev, stream);
+}
+
+/* ---- graphs */
+
+int spmt_host_graph_begin(spmt_stream stream)
+{
+	UNCANCELLED;
+	static const char what[] = "spmt_host_graph_begin";
+	int dev = -1, rc = stream_device(what, stream, &dev);
+
+	if (!rc)
+		rc = host_graph_begin(dev, stream);
+	return rc ? fail_call(rc, what, "stream %p: %s", stream, status_sentence()) : 0;
+}
+
+int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph)
+{
+	UNCANCELLED;
+	static const char what[] = "spmt_host_graph_end";
+	struct host_graph *made;
+	int dev = -1, rc = stream_device(what, stream, &dev);
+
+	if (!rc && !graph)
+		rc = fail(-EINVAL, "graph is NULL");
+	if (!rc)
+		rc = host_graph_end(dev, stream, &made);
+	if (rc)
+		return fail_call(rc, what, "stream %p: %s", stream, status_sentence());
+	*graph = (spmt_host_graph *)made;
+	return 0;
+}
+
+int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream)
+{
+	UNCANCELLED;
+	static const char what[] = "spmt_host_graph_launch";
+	int dev = -1, rc = stream_device(what, stream, &dev);
+
+	if (!rc)
+		rc = host_graph_launch(dev, (struct host_graph *)graph, stream);
+	return rc ? fail_call(rc, what, "stream %p: %s", stream, status_sentence()) : 0;
+}
+
+int spmt_host_graph_destroy(spmt_host_graph *graph)
+{
+	UNCANCELLED;
+	int rc = host_graph_destroy((struct host_graph *)graph);
+
+	return rc ? fail_call(rc, "spmt_host_graph_destroy", "%s", status_sentence()) : 0;
 }
 
 int spmt_host_get_device(void)

@@ -165,7 +165,7 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 		*value = comm->backend->ipc != NULL;
 		return 0;
 	case SPMT_CAP_GRAPH:
-		*value = !comm_cpu_access(comm);
+		*value = 1; /* every backend's streams can be captured */
 		return 0;
 	case SPMT_CAP_COPY_ENGINES:
 		*value = comm->backend->store_threshold < UINT64_MAX;

@@ -149,6 +149,23 @@ static void ring(void *arg)
 	wake_stored(arg);
 }
 
+static void ring_again(const void *args)
+{
+	wake_stored(*(struct wake_counter *const *)args);
+}
+
+static const struct kernel kernel_ring = { "ring", ring_again };
+
+/* A call runs once, a kernel as often as its graph. */
+static int ring_queue(spmt_comm *comm, int pe, device_stream stream)
+{
+	struct wake_counter *counter = comm->wake_counters[pe];
+
+	if (LIKELY(!comm->backend->capturing(comm->dev, stream)))
+		return comm->backend->call(comm->dev, stream, ring, counter);
+	return kernel_queue(comm, &kernel_ring, &counter, sizeof(counter), stream);
+}
+
 /* On the host backend the stream's worker rings when the bytes are there. Where that cannot be queued, a wait finds out by
    itself: the bytes are on their way, and the call has not failed. */
 void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream)
@@ -158,7 +175,7 @@ void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream)
 	if (!comm_cpu_access(comm))
 		return;
 	status_save(&saved);
-	if (comm->backend->call(comm->dev, stream, ring, comm->wake_counters[pe]))
+	if (ring_queue(comm, pe, stream))
 		status_restore(&saved);
 }
 

@@ -78,6 +78,14 @@ static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *
 		reserved->at = stream_key_of(comm, stream);
 }
 
+/* The graph is not to run when the comm has ended. */
+static int stream_captured(const spmt_comm *comm, device_stream stream)
+{
+	const struct device_graph_ops *graph = comm->backend->graph;
+
+	return graph ? graph->uses(comm->dev, stream, comm) : 0;
+}
+
 static bool collective_is_own(const spmt_comm *comm)
 {
 	return comm->collective.set && comm->collective.at.stream == comm->stream;
@@ -92,7 +100,7 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
 	if (stream == comm->stream)
 		return collective_is_own(comm) ? mark_late(comm, &comm->collective) : 0;
 	if (reserved->captured)
-		return 0;
+		return stream_captured(comm, stream);
 	reserved->mark = used_mark(comm, &reserved->at);
 	if (!reserved->mark)
 		return fail(-ENOMEM, "out of memory for one more stream");
@@ -104,7 +112,7 @@ int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct rese
 {
 	stream_look(comm, stream, reserved);
 	if (reserved->captured)
-		return 0;
+		return stream_captured(comm, stream);
 	reserved->mark = &comm->collective;
 	return mark_ready(comm, reserved->mark, &reserved->at);
 }
@@ -342,13 +350,25 @@ static int streams_end(spmt_comm *comm, int64_t deadline)
 	return own ? own : used;
 }
 
+static bool graphs_settle(const spmt_comm *comm, int64_t deadline)
+{
+	const struct device_graph_ops *graph = comm->backend ? comm->backend->graph : NULL;
+
+	if (!graph || graph->settle(comm, deadline))
+		return true;
+	log_line(LOG_ERROR, "rank %d: a graph with its work still runs at the end", comm->rank);
+	return false;
+}
+
 bool streams_settle(spmt_comm *comm, int64_t deadline)
 {
+	bool graphs = graphs_settle(comm, deadline);
 	int rc = comm->stream ? streams_end(comm, deadline) : 0;
 
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
 			comm->rank, rc);
+	comm->streamed |= !graphs;
 	return !comm->stream || !comm->streamed;
 }
 
@@ -366,6 +386,8 @@ bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 
 	stream_look(comm, comm->stream, &own);
 	rc = streams_join(comm, &own);
+	if (!rc && comm->backend->graph)
+		rc = comm->backend->graph->join(comm->dev, comm->stream, comm);
 	if (!rc)
 		rc = comm->backend->call(comm->dev, comm->stream, release, arg);
 	if (rc)

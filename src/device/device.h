@@ -102,7 +102,8 @@ struct backend {
 	const struct device_vmm_ops *vmm;
 	const struct device_ipc_ops *ipc;
 	const struct device_sdma_ops *sdma;
-	const struct device_hold_ops *hold; /* NULL: no op has anything to bind */
+	const struct device_hold_ops *hold;   /* NULL: no op has anything to bind */
+	const struct device_graph_ops *graph; /* NULL: graphs are their owner's alone */
 };
 
 extern const struct backend backend_hip, backend_cuda, backend_host;

@@ -90,6 +90,17 @@ struct device_hold_ops {
 	void (*end)(int dev);
 };
 
+/* Graphs that know whose work they hold, so that none runs after its user has ended. `user` is an address and no more. */
+struct device_graph_ops {
+	/* Of a stream that is being captured; else nothing. */
+	int (*uses)(int dev, device_stream s, const void *user);
+	/* No graph that holds user's work is launched any more. Waits for those that run until the deadline, a time of
+	   process_now(); false: one goes on. No sentence. */
+	bool (*settle)(const void *user, int64_t deadline);
+	/* s waits for those that go on. */
+	int (*join)(int dev, device_stream s, const void *user);
+};
+
 /* Naming memory to another process of the node. Never opened in the process that exported. */
 struct device_ipc_ops {
 	/* ptr lies in memory of alloc() or commit() or, where the driver can, of the user. *fd:

@@ -210,14 +210,17 @@ int driver_launch(int dev, const struct test_kernel *k, unsigned grid, unsigned 
 
 bool driver_graphs(void)
 {
-	return !driver.host && driver.api.capture && driver.api.capture_end &&
-		driver.api.instantiate && driver.api.run && driver.api.drop_exec && driver.api.drop;
+	return driver.host ||
+		(driver.api.capture && driver.api.capture_end && driver.api.instantiate &&
+			driver.api.run && driver.api.drop_exec && driver.api.drop);
 }
 
 int driver_capture_begin(int dev, device_stream s, enum driver_capture mode)
 {
 	struct device_saved saved;
 
+	if (driver.host)
+		return spmt_host_graph_begin(s);
 	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture(s, (int)mode));
 }
 
@@ -225,6 +228,8 @@ int driver_capture_end(int dev, device_stream s, void **graph)
 {
 	struct device_saved saved;
 
+	if (driver.host)
+		return spmt_host_graph_end(s, (spmt_host_graph **)graph);
 	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.capture_end(s, graph));
 }
 
@@ -233,6 +238,10 @@ int driver_graph_make(int dev, void *graph, void **exec)
 	struct device_saved saved;
 	int rc;
 
+	if (driver.host) {
+		*exec = graph;
+		return 0;
+	}
 	if (inside(dev, &saved))
 		return -1;
 	rc = driver.api.instantiate(exec, graph, 0);
@@ -244,6 +253,8 @@ int driver_graph_launch(int dev, void *exec, device_stream s)
 {
 	struct device_saved saved;
 
+	if (driver.host)
+		return spmt_host_graph_launch(exec, s);
 	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.run(exec, s));
 }
 
@@ -251,6 +262,8 @@ int driver_graph_destroy(int dev, void *exec)
 {
 	struct device_saved saved;
 
+	if (driver.host)
+		return spmt_host_graph_destroy(exec);
 	return inside(dev, &saved) ? -1 : outside(&saved, driver.api.drop_exec(exec));
 }
 

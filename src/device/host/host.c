@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "graph.h"
 #include "queue.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
@@ -270,14 +271,6 @@ void host_forbid_peer(int from, int to, bool forbid)
 		bit_put(st->enabled[from], to, false);
 }
 
-/* Graphs do not exist here, so nothing is ever captured. */
-static bool host_capturing(int dev, device_stream s)
-{
-	(void)dev;
-	(void)s;
-	return false;
-}
-
 const struct backend backend_host = {
 	.name = "host",
 	.traits = DEVICE_HOST_ACCESS,
@@ -311,8 +304,9 @@ const struct backend backend_host = {
 	.fill = host_queue_fill,
 	.call = host_queue_call,
 	.launch = host_queue_launch,
-	.capturing = host_capturing,
+	.capturing = host_graph_capturing,
 	.vmm = &host_vmm_ops,
 	.ipc = &host_ipc_ops,
 	.sdma = &host_sdma_ops,
+	.graph = &host_graph_ops,
 };

@@ -26,7 +26,7 @@ struct host_event {
 /* Takes over op, also on failure. */
 static int push_op(struct host_op *op, const char *name)
 {
-	int rc = host_stream_push(op, name);
+	int rc = host_stream_push(op, name, NULL);
 
 	if (rc)
 		mem_free(op);
@@ -194,7 +194,7 @@ int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *
 	op = begin(dev, handle, "call", run_call, 0, &rc);
 	if (!op)
 		return rc;
-	op->always = true; /* who queued it counts on being called */
+	op->always = op->once = true; /* who queued it counts on being called, once */
 	op->call.fn = fn;
 	op->call.arg = arg;
 	return push_op(op, "call");
@@ -414,6 +414,7 @@ int host_stream_wait_event(int dev, device_stream stream, device_event handle)
 		mem_free(op);
 		return 0;
 	}
+	op->once = true;
 	op->after.stream = after;
 	op->after.ticket = ticket;
 	return push_op(op, "stream_wait_event");

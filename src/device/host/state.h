@@ -12,6 +12,7 @@
 #define HOST_PAGE ((size_t)4096)
 
 struct host_block;
+struct host_graph;
 struct host_slab;
 struct host_stream;
 
@@ -41,7 +42,8 @@ struct host_state {
 	int opened;	      /* sum of opens */
 	bool keyed;
 	pthread_key_t key; /* its destructor releases a thread's streams */
-	struct host_pool streams, events;
+	struct host_pool streams, events, graphs;
+	struct host_graph *graph_list;
 	uint64_t streams_made;
 	struct host_device devices[HOST_DEVICES];
 	pthread_rwlock_t memory; /* guards blocks and ranges; no other lock is taken under it */

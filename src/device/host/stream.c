@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -68,6 +69,7 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->head = NULL;
 	s->tail = &s->head;
 	s->threaded = s->idle = s->closing = s->joined = false;
+	atomic_store(&s->capture, NULL);
 	failure_keep(s);
 	s->blame.code = 0;
 	s->blame.told = false;
@@ -297,38 +299,61 @@ struct host_op *host_op_new(
 	op->dev = s->dev;
 	op->stream = s;
 	op->run = run;
+	op->extra = extra;
 	return op;
 }
 
-int host_stream_push(struct host_op *op, const char *name)
+/* Under s->lock. */
+static int push_now(struct host_stream *s, struct host_op *op, uint64_t *ticket)
+{
+	int rc = s->threaded ? 0 : worker_start(s);
+
+	if (rc)
+		return rc;
+	host_stream_absolve(s);
+	op->next = NULL;
+	*s->tail = op;
+	s->tail = &op->next;
+	if (ticket)
+		*ticket = atomic_load(&s->queued) + 1;
+	atomic_fetch_add(&s->queued, 1);
+	atomic_fetch_add(&s->wakes, 1);
+	return 0;
+}
+
+static int push_failed(const struct host_op *op, const char *name, int rc)
+{
+	if (rc == -EINVAL)
+		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
+	if (rc == -ENOTSUP)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"host: %s on device %d: the stream is being captured, and this cannot be replayed",
+			name, op->dev);
+	return fail_errno(
+		-rc, "host: %s on device %d: no worker thread for the stream", name, op->dev);
+}
+
+int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 {
 	struct host_stream *s = op->stream;
+	struct host_graph *graph;
 	bool idle = false;
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&s->lock);
+	graph = atomic_load(&s->capture);
 	if (!atomic_load(&s->live))
 		rc = -EINVAL;
-	else if (!s->threaded)
-		rc = worker_start(s);
-	if (!rc) {
-		host_stream_absolve(s);
-		op->next = NULL;
-		*s->tail = op;
-		s->tail = &op->next;
-		atomic_fetch_add(&s->queued, 1);
-		atomic_fetch_add(&s->wakes, 1);
+	else if (UNLIKELY(graph != NULL))
+		rc = host_graph_keep(graph, op);
+	else
+		rc = push_now(s, op, ticket);
+	if (!rc)
 		idle = s->idle;
-	}
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
 		wake_all(&s->wakes);
-	if (rc == -EINVAL)
-		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
-	if (rc)
-		return fail_errno(-rc, "host: %s on device %d: no worker thread for the stream",
-			name, op->dev);
-	return 0;
+	return LIKELY(!rc) ? 0 : push_failed(op, name, rc);
 }
 
 /* pthread_join() is a cancellation point, and no wait of the library is one. */
@@ -341,11 +366,13 @@ static void join(pthread_t thread)
 
 int host_stream_end(struct host_stream *s)
 {
+	struct host_graph *graph;
 	pthread_t thread;
 	bool live, threaded, joined;
 
 	pthread_mutex_lock(&s->lock);
 	live = atomic_exchange(&s->live, false);
+	graph = live ? atomic_exchange(&s->capture, NULL) : NULL;
 	threaded = s->threaded;
 	/* all served: the worker only has to see that it may go, which makes "no thread is left" true on return */
 	joined = atomic_load(&s->done) == atomic_load(&s->queued);
@@ -360,6 +387,7 @@ int host_stream_end(struct host_stream *s)
 			wake_all(&s->wakes);
 	}
 	pthread_mutex_unlock(&s->lock);
+	host_graph_abandon(graph);
 	if (!live)
 		return -EINVAL;
 	if (threaded && joined)
@@ -510,10 +538,22 @@ int host_stream_failed(int dev, int code)
 		dev);
 }
 
+/* What was captured does not run, so that there is nothing to wait for. */
+static struct host_stream *stream_running(int dev, device_stream handle, const char *op, int *rc)
+{
+	struct host_stream *s = host_stream_find(dev, handle, op, rc);
+
+	if (!s || !atomic_load(&s->capture))
+		return s;
+	*rc = fail(-EBUSY, "host: %s on device %d: the stream is being captured into a graph", op,
+		dev);
+	return NULL;
+}
+
 int host_stream_query(int dev, device_stream handle)
 {
 	int rc;
-	struct host_stream *s = host_stream_find(dev, handle, "stream_query", &rc);
+	struct host_stream *s = stream_running(dev, handle, "stream_query", &rc);
 
 	if (!s)
 		return rc;
@@ -525,7 +565,7 @@ int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const ui
 {
 	uint64_t ticket;
 	int rc;
-	struct host_stream *s = host_stream_find(dev, handle, "stream_sync", &rc);
+	struct host_stream *s = stream_running(dev, handle, "stream_sync", &rc);
 
 	if (!s)
 		return rc;

@@ -3,6 +3,7 @@
 #ifndef SPMT_DEVICE_HOST_STREAM_H_
 #define SPMT_DEVICE_HOST_STREAM_H_
 
+#include "graph.h"
 #include "state.h"
 
 /* One piece of queued work. `run` is called on the stream's worker: 0, or a code that fails the stream. */
@@ -12,6 +13,8 @@ struct host_op {
 	int dev;
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
+	bool once;		    /* it cannot be replayed */
+	size_t extra;		    /* bytes of args */
 	union {
 		struct {
 			void *dst;
@@ -51,6 +54,8 @@ struct host_stream {
 	bool threaded, idle, closing, joined;
 
 	_Atomic bool live;
+	_Atomic(struct host_graph *)
+		capture; /* what is pushed goes there; written under the lock */
 	_Atomic uint64_t id;
 	_Atomic int error; /* why it failed, and at which ticket */
 	_Atomic uint64_t failed;
@@ -74,8 +79,9 @@ struct host_stream *host_stream_find(int dev, device_stream handle, const char *
 /* An op for s with `extra` bytes of args; NULL: no memory. Taken over by a push that succeeds. */
 struct host_op *host_op_new(
 	struct host_stream *s, int (*run)(const struct host_op *op), size_t extra);
-/* Appends op, starting the worker if there is none. On failure op is still the caller's. */
-int host_stream_push(struct host_op *op, const char *name);
+/* Appends op, starting the worker if there is none, or to the graph that is captured. On failure op is still the caller's.
+   ticket: its own, or NULL. */
+int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket);
 /* Sleeps until the ticket is served: 0, -ETIMEDOUT, -ECANCELED, no sentence. */
 int host_stream_await(
 	struct host_stream *s, uint64_t ticket, int64_t timeout_ns, const uint32_t *stop);

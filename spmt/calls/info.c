@@ -8,6 +8,7 @@
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
+#include "spmt/control/exclusive.h"
 #include "spmt/lane/lane.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
@@ -22,6 +23,7 @@
 
 int spmt_status(spmt_comm *comm)
 {
+	TRACED(comm, __func__);
 	int rc = comm_visit(comm, "spmt_status");
 
 	if (rc)
@@ -39,6 +41,7 @@ int spmt_status(spmt_comm *comm)
 
 int spmt_abort(spmt_comm *comm, int code)
 {
+	TRACED(comm, __func__);
 	struct text text = { .used = 0 };
 	struct cause cause;
 	int rc = comm_visit(comm, "spmt_abort");
@@ -59,6 +62,7 @@ int spmt_abort(spmt_comm *comm, int code)
 
 int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms)
 {
+	TRACED(comm, __func__);
 	int rc = comm_visit(comm, "spmt_set_timeout");
 
 	if (rc)
@@ -138,6 +142,7 @@ static int route_fill(const spmt_comm *comm, int pe, struct spmt_route *route)
 
 int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 {
+	TRACED(comm, __func__);
 	int rc = comm_visit(comm, "spmt_route");
 
 	if (rc)
@@ -151,6 +156,7 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 
 int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 {
+	TRACED(comm, __func__);
 	int rc = comm_enter_any(comm, "spmt_query");
 
 	if (rc)
@@ -251,6 +257,7 @@ static int stats_fill(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 
 int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
 {
+	TRACED(comm, __func__);
 	int rc = comm_visit(comm, "spmt_stats");
 
 	if (rc)

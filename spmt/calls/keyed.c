@@ -5,6 +5,8 @@
 
 #include "spmt/comm/broken.h"
 #include "spmt/comm/stream.h"
+#include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "spmt/lane/lanes.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -82,6 +84,8 @@ static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
 	const char *what = step->what;
 	int rc = 0;
 
+	if (object_is_traced(&comm->head))
+		trace_stream(stream ? stream : TRACE_OWN);
 	step->streamed = stream != NULL;
 	if (stream) {
 		lanes_hold(step->lane);

@@ -9,6 +9,7 @@
 
 #include "spmt/comm/broken.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 #include "sync.h"
@@ -65,6 +66,19 @@ int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, c
 	return rc || local == sym ? rc : local_judge(comm, call->name, call->local, local, n);
 }
 
+/* Which mover a call takes depends on its mode as well, which this does not know: those that block say it again. */
+static void rma_trace(const spmt_comm *comm, size_t n, int pe, enum move_mode mode)
+{
+	struct link *link = &comm->links[pe];
+	const struct route *route = &link->route;
+	const struct mover *m = rma_mover(link, n, mode);
+	bool second = route->nmovers > 1 && m == &link->movers[1];
+
+	trace_route(map_name(route->map), mover_name(route->movers[second]));
+	if (mode == MOVE_STREAM)
+		trace_peer(pe, n);
+}
+
 int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
 	size_t n, int pe)
 {
@@ -74,6 +88,8 @@ int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const 
 		return rc;
 	if (!comm_has_pe(comm, pe))
 		return comm_refuse_pe(comm, call->name, pe);
+	if (object_is_traced(&comm->head))
+		rma_trace(comm, n, pe, MOVE_STREAM);
 	return n ? rma_judge(comm, call, sym, local, n) : 0;
 }
 
@@ -90,6 +106,8 @@ __attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *
 	EXCLUSIVE(comm, call->name);
 	int rc = rma_open(comm, call, dst, src, size, pe);
 
+	if (!rc && object_is_traced(&comm->head))
+		rma_trace(comm, size, pe, mode);
 	return rc || !size ? rc
 			   : rma_put(comm, call->name, rma_offset(comm, dst), src, size, pe, mode);
 }
@@ -119,6 +137,8 @@ __attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *
 	EXCLUSIVE(comm, call->name);
 	int rc = rma_open(comm, call, src, dst, size, pe);
 
+	if (!rc && object_is_traced(&comm->head))
+		rma_trace(comm, size, pe, mode);
 	return rc || !size ? rc
 			   : rma_get(comm, call->name, dst, rma_offset(comm, src), size, pe, mode);
 }

@@ -16,6 +16,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
@@ -365,6 +366,15 @@ static int coll_keyed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	return keyed_collective(comm, c->what, &args, stream);
 }
 
+__attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct coll_call *c)
+{
+	enum coll_among among = coll_kinds[c->kind].among;
+	int peer = among == COLL_ONE_TO_ONE ? c->target : among == COLL_ALL_TO_EACH ? -1 : c->root;
+
+	trace_peer(peer, c->count * type_size(c->type));
+	trace_algorithm(comm->far.map ? "movers" : coll_rows[coll_row(comm, c)].name);
+}
+
 static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	int rc;
@@ -373,6 +383,8 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
 	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
 	rc = coll_check(comm, c);
+	if (!rc && object_is_traced(&comm->head))
+		coll_trace(comm, c);
 	if (!rc && (comm->lane || !comm->stage))
 		rc = view_whole(comm, c->what);
 	if (!rc && comm->lane)

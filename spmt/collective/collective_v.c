@@ -8,6 +8,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
@@ -252,6 +253,10 @@ static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
 	struct coll_in_stream in;
 	int rc = varied_check(comm, c);
 
+	if (!rc && object_is_traced(&comm->head)) {
+		trace_peer(-1, src_count(c, comm->rank) * type_size(c->type));
+		trace_algorithm("varied");
+	}
 	if (!rc)
 		rc = view_whole(comm, c->what);
 	if (!rc)

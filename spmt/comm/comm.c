@@ -9,6 +9,7 @@
 #include "broken.h"
 #include "record.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 
@@ -20,6 +21,7 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	case OBJECT_LIVE:
 	case OBJECT_CHECKED:
 	case OBJECT_LANE:
+	case OBJECT_LANE_CHECKED:
 		return 0;
 	case 0:
 		return fail_call(SPMT_ERR_FORKED, what,
@@ -29,11 +31,20 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	}
 }
 
-/* With SPMT_CHECK, comm_enter's quick check fails, and comm_refuse decides. */
+/* With SPMT_CHECK or SPMT_TRACE, comm_enter's quick check fails, and comm_refuse decides. */
 void comm_set_live(spmt_comm *comm)
 {
-	atomic_store_explicit(&comm->head.state, comm->heap->check ? OBJECT_CHECKED : OBJECT_LIVE,
-		memory_order_release);
+	bool closer = comm->heap->check || trace_is_on();
+	uint32_t state = comm->lane ? OBJECT_LANE : OBJECT_LIVE;
+
+	comm->head.looks = (struct object_looks){ .alone = comm->heap->check && !comm->lane,
+		.trace = trace_is_on(),
+		.rank = comm_world_rank(comm, comm->rank),
+		.of = comm->rank,
+		.nranks = comm->nranks };
+	if (closer)
+		state = comm->lane ? OBJECT_LANE_CHECKED : OBJECT_CHECKED;
+	atomic_store_explicit(&comm->head.state, state, memory_order_release);
 }
 
 /* Counts first and then checks; comm_unvisited does it in the other order. */

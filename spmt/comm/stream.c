@@ -10,6 +10,8 @@
 #include "broken.h"
 #include "comm.h"
 #include "record.h"
+#include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -72,6 +74,8 @@ static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at)
 static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
 	*reserved = (struct reserved){ .at = { .stream = stream } };
+	if (object_is_traced(&comm->head))
+		trace_stream(stream == comm->stream ? TRACE_OWN : stream);
 	if (stream != comm->stream)
 		reserved->captured = comm->backend->capturing(comm->dev, stream);
 	if (!reserved->captured)

@@ -16,9 +16,18 @@ enum {
 	OBJECT_FREE = 1,
 	OBJECT_BUSY = 2,
 	OBJECT_LIVE = 3,
-	OBJECT_CHECKED = 4,
-	OBJECT_LANE = 5
-}; /* 0: this process is a forked child; CHECKED: live, and calls look closer; LANE: live, a comm with few calls */
+	OBJECT_LANE = 4,
+	OBJECT_CHECKED = 5,
+	OBJECT_LANE_CHECKED = 6
+}; /* 0: this process is a forked child; LANE: live, a comm with few calls; CHECKED: the same two, and calls look closer */
+
+/* What for: constant while an object is live. */
+struct object_looks {
+	bool alone;	/* calls come one at a time */
+	bool trace;	/* each is noted */
+	int rank;	/* of the world */
+	int of, nranks; /* of the comm */
+};
 
 struct object {
 	_Atomic uint32_t state;
@@ -26,6 +35,7 @@ struct object {
 	struct object *next;	   /* while free */
 	_Atomic uintptr_t owner;   /* a thread that has it, in this call; exclusive.h */
 	const char *_Atomic owner_call;
+	struct object_looks looks; /* where the state is CHECKED */
 };
 
 /* Zeroed is empty. The lock guards the list, never held across anything else. */

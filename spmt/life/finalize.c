@@ -15,6 +15,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -264,6 +265,7 @@ int spmt_finalize(spmt_comm *comm)
 		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
 	}
 	comm_destroy(comm);
+	trace_flush();
 	if (rc || !found)
 		return rc;
 	status_restore(&what);

@@ -14,6 +14,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/report.h"
+#include "spmt/control/trace.h"
 #include "spmt/job/launch.h"
 #include "spmt/nodes/nodes.h"
 #include "src/base/env.h"
@@ -347,6 +348,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	if (rc)
 		return rc;
 	rc = coll_wish(comm, env->coll);
+	if (!rc)
+		rc = trace_open(env->trace, comm->rank);
 	rc = init_failed(comm, rc ? rc : info_begin(comm, attr, launch));
 	if (rc) {
 		gather_give_up(comm);
@@ -467,6 +470,13 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		goto err;
 	peers_reached(c, c, NULL);
 	*comm = c;
+	trace_span(&(struct trace_event){ .name = "spmt_init",
+		.begin = begin,
+		.end = process_now(),
+		.rank = a.rank,
+		.of = a.rank,
+		.nranks = a.nranks,
+		.peer = -1 });
 	report_world(c, begin);
 	return 0;
 err:

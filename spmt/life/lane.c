@@ -10,6 +10,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
+#include "spmt/control/exclusive.h"
 #include "spmt/lane/lanes.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -41,7 +42,7 @@ static spmt_comm *handle_make(spmt_comm *parent, struct comm_lane *lane)
 	comm->control = lane->control;
 	comm->raised = control_stop_word(lane->control);
 	tree_add(comm);
-	atomic_store_explicit(&comm->head.state, OBJECT_LANE, memory_order_release);
+	comm_set_live(comm);
 	return comm;
 }
 
@@ -99,6 +100,7 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 {
 	UNCANCELLED;
 	static const char what[] = "spmt_lane";
+	TRACED(parent, what);
 	struct lanes *all;
 	spmt_comm *comm;
 	int rc = comm_visit(parent, what);

@@ -17,6 +17,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/waits.h"
+#include "spmt/control/exclusive.h"
 #include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -219,6 +220,7 @@ static int shrink_check(
 /* After this point the only failure left is that this rank is late. */
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
+	TRACED(comm, __func__);
 	UNCANCELLED;
 	int rc = shrink_check(comm, next, rank, nranks);
 	struct next *name;

@@ -39,6 +39,7 @@
 	X(coll, "SPMT_COLL", TEXT, "",                                                             \
 		"algorithm of collectives where it fits kind and size, the same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
+	X(trace, "SPMT_TRACE", TEXT, "", "file to which each process writes its calls at finalize, for chrome://tracing; that of rank 0 begins it anew at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interface on which processes of other nodes find the world of a uid made here: a name or a subnet such as 10.1.0.0/16, of several the first that is there; unset: one node") \
 	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT, "800",                                          \

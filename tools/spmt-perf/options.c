@@ -16,6 +16,8 @@ enum {
 	OPT_ROUNDS,
 	OPT_JSON,
 	OPT_BACKEND,
+	OPT_PLOT,
+	OPT_MATRIX,
 	OPT_CHECK
 };
 
@@ -29,6 +31,8 @@ static const struct option long_options[] = {
 	{ "rounds", required_argument, NULL, OPT_ROUNDS },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "backend", required_argument, NULL, OPT_BACKEND },
+	{ "plot", required_argument, NULL, OPT_PLOT },
+	{ "matrix", no_argument, NULL, OPT_MATRIX },
 	{ "check", no_argument, NULL, OPT_CHECK },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
@@ -46,6 +50,8 @@ static void help(void)
 	       "  --iters N        turns a round (as many as fill 4 ms)\n"
 	       "  --rounds N       rounds of ours and of the peer in turn, 1 to %d (10; for --check 64, with --layout 16); figures are medians\n"
 	       "  --json FILE      the figures with quartiles and extremes\n"
+	       "  --plot DIR       a picture of every test with two sizes or more, DIR/TEST.svg, by gnuplot\n"
+	       "  --matrix         instead of the tests: GB/s of puts between every two ranks (8 of 1 MiB; --ranks, the largest of --sizes); --plot: matrix.svg\n"
 	       "  --backend NAME   hip, cuda or host (the first that has devices)\n"
 	       "  --check          measure what the project promises; print target, measured, met\n"
 	       "                   --layout: several times, in turn with one process of as many ranks, the best of each\n"
@@ -199,6 +205,13 @@ static bool option_value(int c, const char *text, struct options *opt)
 	case OPT_JSON:
 		opt->json = text;
 		break;
+	case OPT_PLOT:
+		opt->plot = text;
+		ok = *text;
+		break;
+	case OPT_MATRIX:
+		opt->matrix = true;
+		break;
 	case OPT_BACKEND:
 		ok = text_value(text, opt->backend, sizeof(opt->backend));
 		break;
@@ -214,6 +227,8 @@ static int consistent(struct options *opt)
 
 	if (nranks && opt->ranks && opt->ranks != nranks)
 		return usage("--ranks is not what the layout has", opt->layout.text);
+	if (opt->matrix && (nranks || opt->check || opt->json))
+		return usage("goes with --ranks, --sizes and --plot alone", "--matrix");
 	opt->ranks = nranks ? nranks : opt->ranks;
 	if (opt->ranks && opt->ranks < 2 * opt->pairs)
 		return usage("ranks are fewer than two a pair", "--ranks, --layout, --pairs");

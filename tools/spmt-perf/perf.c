@@ -8,6 +8,7 @@
 
 #include "launch.h"
 #include "oshmem.h"
+#include "plot.h"
 
 /* ---- worlds */
 
@@ -283,6 +284,8 @@ static int finish(struct session *s, int code)
 	if (!code && s->opt.check && !met(s))
 		code = PERF_EXIT_TARGET;
 	rc = s->json ? perf_json(s->json, &s->opt, s->figures, s->nfigures) : 0;
+	if (s->opt.plot && !plot_figures(s->opt.plot, s->figures, s->nfigures) && !code)
+		code = PERF_EXIT_WRONG;
 	return rc ? json_failed(s, -rc) : code;
 }
 
@@ -311,6 +314,13 @@ static int session_run(struct session *s)
 	code = room_for(s);
 	if (code)
 		return code;
+	if (s->opt.plot && !plot_ready(s->opt.plot))
+		return PERF_EXIT_WRONG;
+	if (s->opt.matrix)
+		return perf_matrix(&s->opt,
+			s->opt.ranks		 ? s->opt.ranks
+				: s->devices < 8 ? s->devices
+						 : 8);
 	s->json = s->opt.json ? fopen(s->opt.json, "we") : NULL;
 	if (s->opt.json && !s->json)
 		return json_failed(s, errno);

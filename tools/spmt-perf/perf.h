@@ -24,7 +24,7 @@ enum {
 	PERF_EXIT_TARGET = 3 /* --check: a target was missed */
 };
 
-/* Plain data, but for json: it is passed to other processes. */
+/* Plain data, but for json and plot: it is passed to other processes. */
 struct options {
 	struct layout layout; /* n 0: none, all ranks are threads of this process */
 	int ranks;	      /* 0: each test's own */
@@ -34,9 +34,10 @@ struct options {
 	char tests[256]; /* "": all */
 	char backend[PERF_TEXT];
 	const char *json;
+	const char *plot; /* a directory */
 	uint64_t iters; /* 0: as many as fill a round */
 	int rounds;
-	bool check;
+	bool check, matrix;
 };
 
 struct member; /* spmt-perf-launch.h */

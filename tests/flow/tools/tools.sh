@@ -92,6 +92,44 @@ missed=$(grep -cE '(<=|>=) .* NO$' "$scratch/out")
 nothing_in 'every target has a verdict' "$([ "$(grep -cE '(<=|>=) .* (yes|NO)$' "$scratch/out")" = 10 ] || cat "$scratch/out")"
 nothing_in "--check exits by them ($missed missed)" "$([ "$rc" = $((missed ? 3 : 0)) ] || echo "$rc")"
 
+# ---- pictures, by a gnuplot that writes down what it is told, and by a real one where there is one
+
+mkdir "$scratch/with" "$scratch/without"
+cat >"$scratch/with/gnuplot" <<'END'
+#!/bin/sh
+cat >>"$GNUPLOT_TOLD"
+exit "${GNUPLOT_ENDS:-0}"
+END
+chmod +x "$scratch/with/gnuplot"
+export GNUPLOT_TOLD=$scratch/told
+plot=("$perf" --iters 2 --rounds 3 --sizes '8:4K:8' --tests 'put,pingpong' --plot)
+exits 0 env PATH="$scratch/with:$PATH" "${plot[@]}" "$scratch/it's new"
+says 'bandwidth over size' told 'bandwidth, GB/s'
+says 'latency over size' told 'latency, us'
+says 'ours is labelled' told "title 'spmt, 2 ranks'"
+says 'the peer is a line beside' told "using 1:3 .* title 'memcpy'"
+says 'a quote in the name of the directory' told "set output '.*it''s new/put.svg'"
+: >"$scratch/told"
+exits 0 env PATH="$scratch/with:$PATH" "$perf" --matrix --ranks 3 --sizes 8:64K --plot "$scratch/it's new"
+says 'every pair has a rate' out '^ +2( +[0-9.e+]+){3}$'
+says 'a heat map' told 'with image'
+exits 1 env PATH="$scratch/with:$PATH" GNUPLOT_ENDS=3 "${plot[@]}" "$scratch/new"
+says 'a gnuplot that fails is told' err 'gnuplot did not make .*\.svg \(exit status 3\)'
+exits 1 env PATH="$scratch/without" "${plot[@]}" "$scratch/new"
+says 'no gnuplot' err 'gnuplot is not installed'
+nothing_in 'and nothing was measured' "$(cat "$scratch/out")"
+exits 1 env PATH="$scratch/with:$PATH" "${plot[@]}" "$scratch/no/such"
+says 'no such directory' err 'no/such: No such file'
+exits 2 "$perf" --matrix --layout 2x1
+if command -v gnuplot >/dev/null; then
+	exits 0 "${plot[@]}" "$scratch/real"
+	exits 0 "$perf" --matrix --ranks 3 --sizes 8:64K --plot "$scratch/real"
+	for name in put pingpong matrix; do
+		nothing_in "gnuplot's $name.svg is whole" \
+			"$(python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$scratch/real/$name.svg" 2>&1 | tail -n 1)"
+	done
+fi
+
 # ---- spmt-perf with ranks in several processes
 
 exits 0 "$perf" --layout 2x2 --iters 2 --rounds 3 --sizes 8:4K:512 --json "$scratch/json"

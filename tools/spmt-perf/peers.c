@@ -135,3 +135,23 @@ int peer_barrier(struct rank *r, size_t size, uint64_t iters)
 		pthread_barrier_wait(barrier);
 	return 0;
 }
+
+int peer_share(struct rank *r, size_t size, uint64_t iters)
+{
+	size_t n = (size_t)r->run->nranks, words = size / sizeof(uint64_t);
+	size_t from = words * (size_t)r->rank / n * sizeof(uint64_t);
+	size_t to = words * ((size_t)r->rank + 1) / n * sizeof(uint64_t);
+	pthread_barrier_t *barrier = word_at(r, WORD_BARRIER, 0);
+
+	for (uint64_t i = 0; i < iters; i++) {
+		for (int at = 0; at < r->run->nranks; at++) {
+			int pe = (r->rank + at) % r->run->nranks;
+			char *dst = spmt_ptr(r->comm, r->dst, pe),
+			     *src = spmt_ptr(r->comm, r->src, pe);
+
+			copy_once(dst + from, src + from, to - from);
+		}
+		pthread_barrier_wait(barrier);
+	}
+	return 0;
+}

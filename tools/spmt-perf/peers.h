@@ -14,6 +14,8 @@ int peer_store(struct rank *r, size_t size, uint64_t iters);
 int peer_pingpong(struct rank *r, size_t size, uint64_t iters);
 int peer_fetch_add(struct rank *r, size_t size, uint64_t iters);
 int peer_barrier(struct rank *r, size_t size, uint64_t iters);
+/* What an all_reduce has to move at least: each rank copies its share from every src to every dst; then a pthread_barrier. */
+int peer_share(struct rank *r, size_t size, uint64_t iters);
 /* By rank 0, with a barrier of the world before and behind: the pthread_barrier_t lies in its symmetric memory. */
 int peer_barrier_open(struct rank *r);
 void peer_barrier_close(struct rank *r);

@@ -35,7 +35,7 @@ struct options {
 	char backend[PERF_TEXT];
 	const char *json;
 	const char *plot; /* a directory */
-	uint64_t iters; /* 0: as many as fill a round */
+	uint64_t iters;	  /* 0: as many as fill a round */
 	int rounds;
 	bool check, matrix;
 };

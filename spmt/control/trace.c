@@ -267,7 +267,7 @@ static void ring_write(struct chunk *c, struct trace_ring *r)
 		const struct trace_event *e = &r->events[r->first % TRACE_EVENTS];
 		struct text t = { .used = 0 }, rank = { .used = 0 };
 
-		if (strcmp(e->name, "spmt_init") == 0) {
+		if (e->init) {
 			add_rank(&rank, e);
 			chunk_add(c, &rank);
 		}

@@ -23,6 +23,7 @@ struct trace_event {
 	int of, nranks;	    /* of the comm */
 	int peer;	    /* -1: none */
 	int tid;
+	bool init; /* the first of its rank */
 };
 
 #define TRACE_OWN ((const void *)(uintptr_t)-1)

@@ -476,7 +476,8 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		.rank = a.rank,
 		.of = a.rank,
 		.nranks = a.nranks,
-		.peer = -1 });
+		.peer = -1,
+		.init = true });
 	report_world(c, begin);
 	return 0;
 err:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fold.h"
 
-#include "fold_unit.h"
+#include "fold_loop.h"
 
 /* ---- loops: one for each pair of type and op that differs ----------------------------------- */
 

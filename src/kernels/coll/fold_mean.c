@@ -3,7 +3,7 @@
  * The mean. Of integers it is exact and then rounded toward zero: the sum is made in a type that has room for it, of 64 bits in two
  * words. Of floats it is the sum as SUM makes it, and one division.
  */
-#include "fold_unit.h"
+#include "fold_loop.h"
 
 /* ---- integers --------------------------------------------------------------------------------- */
 

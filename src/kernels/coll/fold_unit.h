@@ -119,35 +119,4 @@ static inline union unit same(union unit u)
 #define STEP_WIDE_MIN(m, a, x) STEP_WIDE(m, a, x, PART_MIN)
 #define STEP_WIDE_MAX(m, a, x) STEP_WIDE(m, a, x, PART_MAX)
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-
-/* The next rank's unit is loaded before the last one's is folded. */
-#define DEFINE_REDUCER(name, acc, hold, begin, step, m, end)                   \
-	static void name(const struct fold *r)                                 \
-	{                                                                      \
-		for (uint64_t k = r->lane; 16 * k < r->bytes; k += r->lanes) { \
-			struct slot_unit s = unit_load(r, 0, k), next = s;     \
-			union unit x;                                          \
-			acc a;                                                 \
-                                                                               \
-			if (r->npes > 1)                                       \
-				next = unit_load(r, 1, k);                     \
-			x = unit_loaded(r, 0, k, &s);                          \
-			a = begin(x);                                          \
-			for (int pe = 1; pe < r->npes; pe++) {                 \
-				s = next;                                      \
-				if (pe + 1 < r->npes)                          \
-					next = unit_load(r, pe + 1, k);        \
-				x = unit_loaded(r, pe, k, &s);                 \
-				step(m, a, x);                                 \
-				a = hold(a);                                   \
-			}                                                      \
-			unit_out(r, k, end(a));                                \
-		}                                                              \
-	}
-
-#else
-#include "fold_tile.h"
-#endif
-
 #endif

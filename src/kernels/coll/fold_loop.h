@@ -1,11 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The loop of a fold on CPUs, included by fold_unit.h alone: a tile of all ranks' units is folded rank by rank. Each is read as one
- * stream, and the sums stay in the nearest cache.
- */
-#ifndef SPMT_KERNELS_FOLD_TILE_H
-#define SPMT_KERNELS_FOLD_TILE_H
+/* The loop of a fold over its units. */
+#ifndef SPMT_KERNELS_FOLD_LOOP_H
+#define SPMT_KERNELS_FOLD_LOOP_H
 
+#include "fold_unit.h"
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+
+/* The next rank's unit is loaded before the last one's is folded. */
+#define DEFINE_REDUCER(name, acc, hold, begin, step, m, end)                   \
+	static void name(const struct fold *r)                                 \
+	{                                                                      \
+		for (uint64_t k = r->lane; 16 * k < r->bytes; k += r->lanes) { \
+			struct slot_unit s = unit_load(r, 0, k), next = s;     \
+			union unit x;                                          \
+			acc a;                                                 \
+                                                                               \
+			if (r->npes > 1)                                       \
+				next = unit_load(r, 1, k);                     \
+			x = unit_loaded(r, 0, k, &s);                          \
+			a = begin(x);                                          \
+			for (int pe = 1; pe < r->npes; pe++) {                 \
+				s = next;                                      \
+				if (pe + 1 < r->npes)                          \
+					next = unit_load(r, pe + 1, k);        \
+				x = unit_loaded(r, pe, k, &s);                 \
+				step(m, a, x);                                 \
+				a = hold(a);                                   \
+			}                                                      \
+			unit_out(r, k, end(a));                                \
+		}                                                              \
+	}
+
+#else
+
+/* On a CPU a tile of all ranks' units is folded rank by rank: each is read as one stream, and the sums stay in the nearest cache. */
 #define FOLD_TILE 256
 
 /* So many units of rank pe from `at` on, as bytes; those of slots, or with a short one, by way of `room`. */
@@ -26,6 +55,8 @@ static inline void tile_out(const struct fold *r, uint64_t at, uint32_t n, const
 	uint64_t from = spmtd_at_(tile);
 	int pe = r->first;
 
+	if (r->arrivals && r->arrivals->rc)
+		return;
 	if (!r->everyone) {
 		spmtd_bulk_raw_(r->dst + r->to + 16 * at, from, bytes, 0, 1);
 		return;
@@ -70,5 +101,7 @@ static inline uint32_t tile_units(const struct fold *r, uint64_t at)
 			tile_out(r, at, n, tile);                                  \
 		}                                                                  \
 	}
+
+#endif
 
 #endif

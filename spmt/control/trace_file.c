@@ -26,14 +26,14 @@ static int not_kept(const char **why, int err, const char *text)
 /* Open and locked; who closes it unlocks it. */
 static int trace_file_open(const char *path, struct stat *s, const char **why)
 {
-	int err, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
 
 	if (fd < 0)
 		return not_kept(why, errno, NULL);
 	fd = process_fd(fd);
 	if (fd < 0)
 		return not_kept(why, EMFILE, NULL);
-	while (flock(fd, LOCK_EX) && (err = errno) == EINTR)
+	while (flock(fd, LOCK_EX) && errno == EINTR)
 		continue;
 	if (!fstat(fd, s) && S_ISREG(s->st_mode))
 		return fd;

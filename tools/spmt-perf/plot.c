@@ -1,20 +1,48 @@
 /* SPDX-License-Identifier: MIT */
-/* Pictures by gnuplot, which gets its program and its data through a pipe. */
+/* Pictures by gnuplot, which reads its program, with the data in it, from its standard input. */
 #include "plot.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern char **environ;
+
+/* gnuplot with this program: its status as waitpid() has it, or a negative errno where it does not start. */
+static int gnuplot(FILE *program)
+{
+	char *const argv[] = { (char[]){ "gnuplot" }, NULL };
+	posix_spawn_file_actions_t files;
+	int status = 0, err;
+	pid_t pid;
+
+	rewind(program);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, fileno(program), STDIN_FILENO);
+	err = posix_spawnp(&pid, "gnuplot", &files, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	if (err)
+		return -err;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status;
+}
+
 bool plot_ready(const char *dir)
 {
-	if (system("command -v gnuplot >/dev/null 2>&1")) {
-		fprintf(stderr,
-			"spmt-perf: --plot: gnuplot is not installed (Debian: gnuplot-nox)\n");
+	FILE *nothing = tmpfile();
+	int rc = nothing ? gnuplot(nothing) : -errno;
+
+	if (nothing)
+		fclose(nothing);
+	if (rc < 0) {
+		fprintf(stderr, "spmt-perf: --plot: %s\n",
+			rc == -ENOENT ? "gnuplot is not installed (Debian: gnuplot-nox)"
+				      : strerror(-rc));
 		return false;
 	}
 	if ((mkdir(dir, 0777) && errno != EEXIST) || access(dir, W_OK | X_OK)) {
@@ -33,12 +61,10 @@ static void quoted(FILE *to, const char *text)
 
 static FILE *plot_open(const char *dir, const char *name)
 {
-	FILE *to;
+	FILE *to = tmpfile();
 
-	signal(SIGPIPE, SIG_IGN); /* gnuplot may end at once; its status tells */
-	to = popen("gnuplot", "w");
 	if (!to) {
-		fprintf(stderr, "spmt-perf: --plot: gnuplot: %s\n", strerror(errno));
+		fprintf(stderr, "spmt-perf: --plot: %s\n", strerror(errno));
 		return NULL;
 	}
 	fprintf(to,
@@ -50,13 +76,14 @@ static FILE *plot_open(const char *dir, const char *name)
 
 static bool plot_close(FILE *to, const char *dir, const char *name)
 {
-	int status = pclose(to);
+	int status = fflush(to) ? -errno : gnuplot(to);
 
+	fclose(to);
 	if (status == 0)
 		return true;
 	fprintf(stderr, "spmt-perf: --plot %s: gnuplot did not make %s.svg (%s %d)\n", dir, name,
-		WIFEXITED(status) ? "exit status" : "status",
-		WIFEXITED(status) ? WEXITSTATUS(status) : status);
+		status > 0 && WIFEXITED(status) ? "exit status" : "status",
+		status > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : status);
 	return false;
 }
 

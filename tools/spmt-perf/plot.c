@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* gnuplot with this program: its status as waitpid() has it, or a negative errno where it does not start. */
 static int gnuplot(FILE *program)
 {

@@ -13,17 +13,16 @@
 #include "process.h"
 #include "status.h"
 
-enum kind { KIND_SIZE, KIND_MS, KIND_INT, KIND_TEXT, KIND_LIST, KIND_ENUM };
-
-struct row {
-	const char *name, *kind_name, *def, *help;
-	enum kind kind;
-	size_t offset; /* of the member in struct env */
+static const struct env_row rows[] = {
+#define X(field, text, how, value, about) \
+	{ .name = text, .def = value, .help = about, ENV_ROW_##how },
+	ENV_TABLE(X)
+#undef X
 };
 
-static const struct row rows[] = {
-#define X(field, name, kind, def, help) \
-	{ name, #kind, def, help, KIND_##kind, offsetof(struct env, field) },
+/* Of each row's member in struct env. */
+static const size_t offsets[] = {
+#define X(field, text, how, value, about) offsetof(struct env, field),
 	ENV_TABLE(X)
 #undef X
 };
@@ -107,52 +106,29 @@ static int parse_whole(const char *text, int64_t *value)
 	return 0;
 }
 
-/* The last "<min> to <max>" of a help text; everything where there is none. */
-static void help_range(const char *help, int64_t *min, int64_t *max)
-{
-	const char *at, *end;
-	int64_t low, high;
-
-	*min = INT64_MIN;
-	*max = INT64_MAX;
-	for (at = strstr(help, " to "); at; at = strstr(at + 1, " to ")) {
-		const char *start = at;
-
-		while (start > help && start[-1] >= '0' && start[-1] <= '9')
-			start--;
-		if (start > help && start[-1] == '-')
-			start--;
-		if (parse_i64(start, &low, &end) || parse_i64(at + 4, &high, &end))
-			continue;
-		*min = low;
-		*max = high;
-	}
-}
-
 /* ---- words */
 
-/* Position of the n characters at `word` among those in the help's first parentheses, or -1. */
-static int word_index(const char *help, const char *word, size_t n)
+/* Position of the n characters at `word` among `words`, or -1. */
+static int word_index(const char *words, const char *word, size_t n)
 {
-	const char *at = strchr(help, '(');
+	for (int i = 0;; i++) {
+		size_t len = strcspn(words, "|");
 
-	for (int i = 0; at && *at != ')'; i++) {
-		size_t len = strcspn(++at, "|)");
-
-		if (len == n && !strncmp(at, word, n))
+		if (len == n && !strncmp(words, word, n))
 			return i;
-		at += len;
+		if (!words[len])
+			return -1;
+		words += len + 1;
 	}
-	return -1;
 }
 
-static bool list_valid(const char *help, const char *list)
+static bool list_valid(const char *words, const char *list)
 {
 	for (const char *at = list;; at++) {
 		size_t n = strcspn(at, ",");
 		size_t minus = *at == '-';
 
-		if (word_index(help, at + minus, n - minus) < 0)
+		if (word_index(words, at + minus, n - minus) < 0)
 			return false;
 		at += n;
 		if (!*at)
@@ -179,12 +155,11 @@ int env_list_rank(const char *list, const char *word, int otherwise)
 
 /* ---- rows */
 
-static int parse_int(const struct row *row, const char *text, int64_t *value)
+static int parse_int(const struct env_row *row, const char *text, int64_t *value)
 {
-	int64_t min, max, v;
+	int64_t v;
 
-	help_range(row->help, &min, &max);
-	if (parse_whole(text, &v) || v < min || v > max)
+	if (parse_whole(text, &v) || v < row->min || v > row->max)
 		return -EINVAL;
 	*value = v;
 	return 0;
@@ -201,9 +176,9 @@ static int parse_ms(const char *text, int64_t *value)
 	return 0;
 }
 
-static int parse_enum(const struct row *row, const char *text, int *value)
+static int parse_enum(const struct env_row *row, const char *text, int *value)
 {
-	int i = word_index(row->help, text, strlen(text));
+	int i = word_index(row->accepts, text, strlen(text));
 
 	if (i < 0)
 		return -EINVAL;
@@ -211,32 +186,41 @@ static int parse_enum(const struct row *row, const char *text, int *value)
 	return 0;
 }
 
-static int parse_row(const struct row *row, const char *text, void *member)
+static int parse_row(const struct env_row *row, const char *text, void *member)
 {
 	switch (row->kind) {
-	case KIND_SIZE:
+	case ENV_SIZE:
 		return parse_size(text, member);
-	case KIND_MS:
+	case ENV_MS:
 		return parse_ms(text, member);
-	case KIND_INT:
+	case ENV_INT:
 		return parse_int(row, text, member);
-	case KIND_ENUM:
+	case ENV_ENUM:
 		return parse_enum(row, text, member);
-	case KIND_LIST:
-		if (!list_valid(row->help, text))
+	case ENV_LIST:
+		if (!list_valid(row->accepts, text))
 			return -EINVAL;
 		break;
-	case KIND_TEXT:
+	case ENV_TEXT:
 		break;
 	}
 	*(const char **)member = text;
 	return 0;
 }
 
-static void unset_row(const struct row *row, void *member)
+static void unset_row(const struct env_row *row, void *member)
 {
-	if (row->kind == KIND_SIZE)
+	if (row->kind == ENV_SIZE)
 		*(uint64_t *)member = ENV_SIZE_UNSET;
+}
+
+static int refuse_value(const struct env_row *row, const char *text)
+{
+	const char *accepts = row->accepts;
+
+	return fail(-EINVAL, "%s=%.64s is not understood; want %s: %s%s%s%s", row->name, text,
+		row->kind_name, accepts ? "(" : "", accepts ? accepts : "", accepts ? ") " : "",
+		row->help);
 }
 
 int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, struct env *env)
@@ -246,17 +230,16 @@ int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, str
 	uint64_t n;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct row *row = &rows[i];
+		const struct env_row *row = &rows[i];
 		const char *text = lookup(row->name, ctx);
-		void *member = (char *)&out + row->offset;
+		void *member = (char *)&out + offsets[i];
 
 		if (!text || !*text)
 			text = row->def;
 		if (!*text)
 			unset_row(row, member);
 		else if (parse_row(row, text, member))
-			return fail(-EINVAL, "%s=%.64s is not understood; want %s: %s", row->name,
-				text, row->kind_name, row->help);
+			return refuse_value(row, text);
 	}
 	if (out.fault && fault_parse(out.fault, &sites, &n))
 		return -EINVAL;
@@ -264,7 +247,7 @@ int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, str
 	return 0;
 }
 
-static bool value_wrong(const struct row *row, const char *text)
+static bool value_wrong(size_t i, const char *text)
 {
 	struct status_saved saved;
 	struct env env = { 0 };
@@ -275,7 +258,7 @@ static bool value_wrong(const struct row *row, const char *text)
 	if (!text || !*text)
 		return false;
 	status_save(&saved);
-	wrong = parse_row(row, text, (char *)&env + row->offset) ||
+	wrong = parse_row(&rows[i], text, (char *)&env + offsets[i]) ||
 		(env.fault && fault_parse(env.fault, &sites, &n));
 	status_restore(&saved);
 	return wrong;
@@ -285,12 +268,9 @@ bool env_row(size_t i, struct env_row *row)
 {
 	if (i >= ARRAY_SIZE(rows))
 		return false;
-	row->name = rows[i].name;
-	row->kind = rows[i].kind_name;
-	row->def = rows[i].def;
-	row->help = rows[i].help;
-	row->value = secure_getenv(rows[i].name);
-	row->wrong = value_wrong(&rows[i], row->value);
+	*row = rows[i];
+	row->value = secure_getenv(row->name);
+	row->wrong = value_wrong(i, row->value);
 	return true;
 }
 

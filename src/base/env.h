@@ -3,9 +3,9 @@
  * The environment: every variable is one line of the table below, which feeds the parser, `spmt-info --env` and the check
  * of the table in docs/environment.md. Read once a process, at the first call that needs it, never before main.
  *
- * kinds: SIZE bytes with an optional suffix K M G T (powers of 1024); MS milliseconds, may be negative; INT, in the range that
- * the help names as its last "<min> to <max>"; TEXT, taken as it is, checked by its user; ENUM one of the words in the help's
- * first parentheses, its value their position; LIST comma-separated words of those, a leading '-' forbids.
+ * kinds: SIZE bytes with an optional suffix K M G T (powers of 1024); MS milliseconds, may be negative; INT(min, max); TEXT, taken
+ * as it is, checked by its user; ENUM(words) one of the words, its value their position; LIST(words) comma-separated ones of
+ * them, a leading '-' forbids.
  * A default of "" means: unset. An empty variable counts as unset. In a program that runs with more rights than its caller has
  * (set-user-ID, set-group-ID, file capabilities) all variables count as unset: they name libraries to load and files to write.
  */
@@ -18,32 +18,32 @@
 /*      field         name                  kind  default   help */
 #define ENV_TABLE(X)                                                                               \
 	X(backend, "SPMT_BACKEND", TEXT, "",                                                       \
-		"backend to use: hip, cuda or host; unset: the first with devices and kernels")\
+		"backend to use: hip, cuda or host; unset: the first with devices and kernels")    \
 	X(timeout, "SPMT_TIMEOUT_MS", MS, "10000",                                                 \
-		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")   \
+		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")  \
 	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \
-	X(heap_mode, "SPMT_HEAP_MODE", ENUM, "auto",                                               \
-		"(auto|static|vmm) one allocation a device, or commit on demand; auto: vmm where all devices have it and all ranks are in one process") \
-	X(host_devices, "SPMT_HOST_DEVICES", INT, "8", "virtual devices of the host backend, 0 to 4096") \
-	X(maps, "SPMT_MAPS", LIST, "",                                                             \
-		"(p2p|ipc|rdma) maps allowed, in order; a leading - forbids one; unset: all")      \
-	X(moves, "SPMT_MOVES", LIST, "",                                                           \
-		"(store|sdma|verbs) movers allowed, in order; a leading - forbids one; unset: all") \
+	X(heap_mode, "SPMT_HEAP_MODE", ENUM("auto|static|vmm"), "auto",                            \
+		"one allocation a device, or commit on demand; auto: vmm where all devices have it and all ranks are in one process") \
+	X(host_devices, "SPMT_HOST_DEVICES", INT(0, 4096), "8", "virtual devices of the host backend") \
+	X(maps, "SPMT_MAPS", LIST("p2p|ipc|rdma"), "",                                             \
+		"maps allowed, in order; a leading - forbids one; unset: all")                     \
+	X(moves, "SPMT_MOVES", LIST("store|sdma|verbs"), "",                                       \
+		"movers allowed, in order; a leading - forbids one; unset: all")                   \
 	X(threshold, "SPMT_STORE_THRESHOLD", SIZE, "",                                             \
 		"bytes up to which the store mover is used; unset: the backend's measured value")  \
-	X(channels, "SPMT_CHANNELS", INT, "1", "copy queues a (source, destination) pair, 1 to 8") \
-	X(sdma, "SPMT_SDMA", ENUM, "streams",                                                      \
-		"(streams|queues) what copies of mover sdma are queued in: queues that AMD's engines read from user space, streams where there are none")\
-	X(spin, "SPMT_SPIN_US", INT, "20",                                                         \
-		"longest spin of a host wait where ranks fit the CPUs, microseconds, 0 to 1000")   \
+	X(channels, "SPMT_CHANNELS", INT(1, 8), "1", "copy queues a (source, destination) pair")   \
+	X(sdma, "SPMT_SDMA", ENUM("streams|queues"), "streams",                                    \
+		"what copies of mover sdma are queued in: queues that AMD's engines read from user space, streams where there are none") \
+	X(spin, "SPMT_SPIN_US", INT(0, 1000), "20",                                                \
+		"longest spin of a host wait where ranks fit the CPUs, microseconds")              \
 	X(coll, "SPMT_COLL", TEXT, "",                                                             \
 		"algorithm of collectives where it fits kind and size, the same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(trace, "SPMT_TRACE", TEXT, "", "file to which each process writes its calls at finalize, for chrome://tracing; that of rank 0 begins it anew at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interface on which processes of other nodes find the world of a uid made here: a name or a subnet such as 10.1.0.0/16, of several the first that is there; unset: one node") \
-	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT, "800",                                          \
-		"how long another node may answer nothing before it counts as gone, milliseconds, 100 to 600000") \
+	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT(100, 600000), "800",                             \
+		"how long another node may answer nothing before it counts as gone, milliseconds") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \
 	X(cuda_lib, "SPMT_CUDA_LIB", TEXT, "", "path of libcuda; unset: libcuda.so.1")             \
 	X(hsakmt_lib, "SPMT_HSAKMT_LIB", TEXT, "",                                                 \
@@ -52,11 +52,11 @@
 	X(verbs_lib, "SPMT_VERBS_LIB", TEXT, "", "path of libibverbs; unset: libibverbs.so.1")     \
 	X(rdma_device, "SPMT_RDMA_DEVICE", TEXT, "",                                               \
 		"RDMA devices allowed, comma-separated, a port after a colon (mlx5_0:1,mlx5_1); unset: those with an active port") \
-	X(rdma_gid, "SPMT_RDMA_GID", INT, "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one, -1 to 1023") \
-	X(rdma_tc, "SPMT_RDMA_TC", INT, "0", "traffic class of what goes over RDMA devices, 0 to 255") \
-	X(log, "SPMT_LOG", ENUM, "none", "(none|error|warn|info|debug) what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
-	X(check, "SPMT_CHECK", ENUM, "auto",                                                       \
-		"(auto|0|1) 1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
+	X(rdma_gid, "SPMT_RDMA_GID", INT(-1, 1023), "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one") \
+	X(rdma_tc, "SPMT_RDMA_TC", INT(0, 255), "0", "traffic class of what goes over RDMA devices") \
+	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
+	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
+		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \
 		"<site>:<n> makes the nth request of a resource fail; site: any, alloc, map, fd, thread, device, memory, register, peer")
 /* clang-format on */
@@ -73,10 +73,10 @@ enum env_check { ENV_CHECK_AUTO, ENV_CHECK_OFF, ENV_CHECK_ON };
 struct env {
 #define ENV_TYPE_SIZE uint64_t
 #define ENV_TYPE_MS int64_t
-#define ENV_TYPE_INT int64_t
+#define ENV_TYPE_INT(low, high) int64_t
 #define ENV_TYPE_TEXT const char *
-#define ENV_TYPE_LIST const char *
-#define ENV_TYPE_ENUM int
+#define ENV_TYPE_LIST(words) const char *
+#define ENV_TYPE_ENUM(words) int
 #define X(field, name, kind, def, help) ENV_TYPE_##kind field;
 	ENV_TABLE(X)
 #undef X
@@ -102,11 +102,28 @@ const struct env *env_loaded(void);
  */
 int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, struct env *env);
 
-/* Row i of the table for tools: false past the end. `value` is what the process would read now, or NULL. */
+enum env_kind { ENV_SIZE, ENV_MS, ENV_INT, ENV_TEXT, ENV_LIST, ENV_ENUM };
+
+/* A row of the table. */
 struct env_row {
-	const char *name, *kind, *def, *help, *value;
-	bool wrong; /* what it would read does not parse */
+	const char *name, *kind_name, *def, *help;
+	enum env_kind kind;
+	const char *accepts; /* words with | between, or a range; NULL: anything of its kind */
+	int64_t min, max;    /* of an INT */
+	const char *value;   /* what the process would read now, or NULL */
+	bool wrong;	     /* which does not parse */
 };
+/* What a kind says of its row. */
+#define ENV_ROW_SIZE .kind = ENV_SIZE, .kind_name = "SIZE"
+#define ENV_ROW_MS .kind = ENV_MS, .kind_name = "MS"
+#define ENV_ROW_INT(low, high)                                            \
+	.kind = ENV_INT, .kind_name = "INT", .min = (low), .max = (high), \
+	.accepts = #low " to " #high
+#define ENV_ROW_TEXT .kind = ENV_TEXT, .kind_name = "TEXT"
+#define ENV_ROW_LIST(words) .kind = ENV_LIST, .kind_name = "LIST", .accepts = (words)
+#define ENV_ROW_ENUM(words) .kind = ENV_ENUM, .kind_name = "ENUM", .accepts = (words)
+
+/* For tools: row i with its value, false past the end. */
 bool env_row(size_t i, struct env_row *row);
 
 /* The variable whose name is most like `name`, which is no variable; NULL: none is like it. */

@@ -6,15 +6,24 @@
 cat >"$scratch/print.c" <<'END'
 #include <stdio.h>
 #include "src/base/env.h"
-#define X(field, name, kind, def, help) { name, #kind, def, help, NULL },
+#define X(field, text, how, value, about) { .name = text, .def = value, .help = about, ENV_ROW_##how },
 static const struct env_row rows[] = { ENV_TABLE(X) };
+static void cell(const char *text)
+{
+	for (const char *c = text; *c; c++)
+		printf(*c == '|' || *c == '<' ? "\\%c" : "%c", *c);
+}
 int main(void)
 {
 	puts("| variable | kind | default | meaning |\n|---|---|---|---|");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		printf("| `%s` | %s | %s | ", rows[i].name, rows[i].kind, *rows[i].def ? rows[i].def : "unset");
-		for (const char *c = rows[i].help; *c; c++)
-			printf(*c == '|' || *c == '<' ? "\\%c" : "%c", *c);
+		printf("| `%s` | %s | %s | ", rows[i].name, rows[i].kind_name, *rows[i].def ? rows[i].def : "unset");
+		if (rows[i].accepts) {
+			cell("(");
+			cell(rows[i].accepts);
+			cell(") ");
+		}
+		cell(rows[i].help);
 		puts(" |");
 	}
 	return 0;

@@ -77,8 +77,10 @@ static void env_print(void)
 
 	printf("%-22s %-5s %-8s %-12s %s\n", "variable", "kind", "default", "value", "meaning");
 	for (size_t i = 0; env_row(i, &row); i++)
-		printf("%-22s %-5s %-8s %-12s %s\n", row.name, row.kind, *row.def ? row.def : "-",
-			row.value ? row.value : "-", row.help);
+		printf("%-22s %-5s %-8s %-12s %s%s%s%s\n", row.name, row.kind_name,
+			*row.def ? row.def : "-", row.value ? row.value : "-",
+			row.accepts ? "(" : "", row.accepts ? row.accepts : "",
+			row.accepts ? ") " : "", row.help);
 	for (size_t i = 0; env_row(i, &row); i++)
 		if (row.wrong)
 			printf("not understood: %s=%.64s: every call fails\n", row.name, row.value);

@@ -88,7 +88,7 @@ Test(env, milliseconds_may_be_negative_but_fit_nanoseconds)
 	cr_expect_eq(parse("SPMT_TIMEOUT_MS", "--1", &env), -EINVAL);
 }
 
-Test(env, integers_stay_in_the_range_that_the_help_names)
+Test(env, integers_stay_in_their_range)
 {
 	struct env env;
 
@@ -100,6 +100,7 @@ Test(env, integers_stay_in_the_range_that_the_help_names)
 	cr_expect_eq(parse("SPMT_CHANNELS", "-1", &env), -EINVAL);
 	cr_expect_eq(parse("SPMT_HOST_DEVICES", "4096", &env), 0);
 	cr_expect_eq(parse("SPMT_HOST_DEVICES", "4097", &env), -EINVAL);
+	cr_expect_not_null(strstr(status_sentence(), "(0 to 4096)"), "%s", status_sentence());
 }
 
 Test(env, words)

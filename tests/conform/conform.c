@@ -127,26 +127,3 @@ void conform_nap(long us)
 
 	nanosleep(&ts, NULL);
 }
-
-void gate_wait(void *arg)
-{
-	struct gate *gate = arg;
-
-	__atomic_store_n(&gate->entered, 1, __ATOMIC_SEQ_CST);
-	while (!__atomic_load_n(&gate->open, __ATOMIC_SEQ_CST))
-		conform_nap(50);
-}
-
-void gate_open(struct gate *gate)
-{
-	__atomic_store_n(&gate->open, 1, __ATOMIC_SEQ_CST);
-}
-
-bool gate_reached(struct gate *gate)
-{
-	int i;
-
-	for (i = 0; i < 50000 && !__atomic_load_n(&gate->entered, __ATOMIC_SEQ_CST); i++)
-		conform_nap(100);
-	return __atomic_load_n(&gate->entered, __ATOMIC_SEQ_CST);
-}

@@ -62,15 +62,6 @@ bool rig_holds(
 void conform_noise(void *buf, size_t n, unsigned seed);
 void conform_nap(long us);
 
-/* A host function that holds a stream until it is let go. */
-struct gate {
-	int entered, open;
-};
-void gate_wait(void *gate);
-void gate_open(struct gate *gate);
-/* Waits, 5 s at most, for the stream to arrive. */
-bool gate_reached(struct gate *gate);
-
 /* The cases, by file. */
 extern const struct conform_case conform_life[], conform_memory[], conform_streams[],
 	conform_share[];

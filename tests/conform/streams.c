@@ -10,6 +10,7 @@
 #include "src/base/status.h"
 #include "src/kernels/images.h"
 #include "src/kernels/kernels.h"
+#include "tests/lib/latch.h"
 
 #define BIG ((size_t)8 << 20)
 
@@ -41,7 +42,7 @@ static void count_up(void *arg)
    stream_sync, and that not for ever. */
 static int case_asynchronous(struct conform *c)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	uint32_t stop = 0;
 	int64_t start;
 	struct rig r;
@@ -52,7 +53,7 @@ static int case_asynchronous(struct conform *c)
 		return CONFORM_FAIL;
 	CHECK(c, !c->b->alloc(0, 4096, DEVICE_MEMORY_PLAIN, &ptr));
 	CHECK(c, c->b->stream_query(0, r.s) == 1);
-	CHECK(c, !c->b->call(0, r.s, gate_wait, &gate) && gate_reached(&gate));
+	CHECK(c, !latch_hold(&latch, c->b, 0, r.s));
 	CHECK(c, !c->b->fill(0, ptr, 5, 4096, r.s) && !c->b->copy(0, r.host, ptr, 4096, r.s));
 	CHECK(c, !c->b->call(0, r.s, count_up, &calls));
 	CHECK(c, c->b->stream_query(0, r.s) == 0 && !calls);
@@ -65,7 +66,7 @@ static int case_asynchronous(struct conform *c)
 	CHECK(c, c->b->stream_sync(0, r.s, -1, &stop) == -ECANCELED);
 	CHECK(c, !strcmp(status_sentence(), "nothing said"));
 	CHECK(c, !c->b->capturing(0, r.s));
-	gate_open(&gate);
+	CHECK(c, latch_open(&latch));
 	stop = 0;
 	CHECK(c, !c->b->stream_sync(0, r.s, 5000000000, &stop) && calls == 1 && r.host[4095] == 5);
 	CHECK(c, c->b->stream_query(0, r.s) == 1);
@@ -75,16 +76,14 @@ static int case_asynchronous(struct conform *c)
 
 static int case_destroy_runs_on(struct conform *c)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	device_stream s;
 	int calls = 0, i;
 
 	CHECK(c, !c->b->open(0) && !c->b->stream_create(0, &s));
-	CHECK(c,
-		!c->b->call(0, s, gate_wait, &gate) && !c->b->call(0, s, count_up, &calls) &&
-			gate_reached(&gate));
+	CHECK(c, !latch_hold(&latch, c->b, 0, s) && !c->b->call(0, s, count_up, &calls));
 	CHECK(c, !c->b->stream_destroy(0, s));
-	gate_open(&gate);
+	CHECK(c, latch_open(&latch));
 	for (i = 0; i < 5000 && !__atomic_load_n(&calls, __ATOMIC_SEQ_CST); i++)
 		conform_nap(1000);
 	CHECK(c, calls == 1);
@@ -94,7 +93,7 @@ static int case_destroy_runs_on(struct conform *c)
 
 static int case_events(struct conform *c)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	struct rig r, late;
 	uint32_t stop = 0;
 	device_event e;
@@ -104,7 +103,7 @@ static int case_events(struct conform *c)
 		return CONFORM_FAIL;
 	CHECK(c, !c->b->event_create(0, &e) && c->b->event_query(0, e) == 1);
 	CHECK(c, !c->b->event_sync(0, e, 0, NULL));
-	CHECK(c, !c->b->call(0, r.s, gate_wait, &gate) && gate_reached(&gate));
+	CHECK(c, !latch_hold(&latch, c->b, 0, r.s));
 	CHECK(c, !c->b->event_record(0, e, r.s) && c->b->event_query(0, e) == 0);
 	CHECK(c,
 		!c->b->stream_wait_event(0, late.s, e) && !c->b->call(0, late.s, count_up, &calls));
@@ -114,7 +113,7 @@ static int case_events(struct conform *c)
 	CHECK(c, c->b->event_sync(0, e, 20000000, &stop) == -ETIMEDOUT);
 	stop = 1;
 	CHECK(c, c->b->event_sync(0, e, -1, &stop) == -ECANCELED);
-	gate_open(&gate);
+	CHECK(c, latch_open(&latch));
 	CHECK(c, !c->b->event_sync(0, e, 5000000000, NULL));
 	CHECK(c, !c->b->event_sync(0, e, 0, &stop));
 	CHECK(c, !c->b->stream_sync(0, late.s, 5000000000, NULL) && calls == 1);
@@ -127,7 +126,7 @@ static int case_events(struct conform *c)
 /* An event of one device holds a stream of another. */
 static int case_events_across(struct conform *c)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	struct rig r, late;
 	device_event e;
 	int calls = 0;
@@ -136,14 +135,12 @@ static int case_events_across(struct conform *c)
 		return conform_skip(c, "one device");
 	if (rig_open(c, 0, &r) || rig_open(c, 1, &late))
 		return CONFORM_FAIL;
-	CHECK(c,
-		!c->b->event_create(0, &e) && !c->b->call(0, r.s, gate_wait, &gate) &&
-			gate_reached(&gate));
+	CHECK(c, !c->b->event_create(0, &e) && !latch_hold(&latch, c->b, 0, r.s));
 	CHECK(c, !c->b->event_record(0, e, r.s) && !c->b->stream_wait_event(1, late.s, e));
 	CHECK(c, !c->b->call(1, late.s, count_up, &calls));
 	conform_nap(20000);
 	CHECK(c, !calls);
-	gate_open(&gate);
+	CHECK(c, latch_open(&latch));
 	CHECK(c,
 		!c->b->stream_sync(1, late.s, 5000000000, NULL) && calls == 1 &&
 			!c->b->event_destroy(0, e));

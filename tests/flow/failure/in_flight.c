@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Moves and collectives that are still under way when something else begins: it waits for them, or tells what became of them. Held
-   up by a gate in the stream that they are in, not by the clock. */
+   up by a latch in the stream that they are in, not by the clock. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@ enum { BYTES = 1 << 20 };
 
 #define QUEUES "its copy queues can be held, and its memory taken away"
 
-/* Holds the copy queue to rank 1: what rank 0 puts there now is in flight until links_release(). sym: for a first move. */
-static int hold_queue(spmt_comm *comm, void *sym, struct gate *gate)
+/* Holds the copy queue to rank 1: what rank 0 puts there now is in flight until latch_release(). sym: for a first move. */
+static int hold_queue(spmt_comm *comm, void *sym, struct latch *latch)
 {
 	static const char warm[BYTES];
 	struct link *link = &comm->links[1];
@@ -26,13 +26,13 @@ static int hold_queue(spmt_comm *comm, void *sym, struct gate *gate)
 	REQUIRE_OK(spmt_put_nbi(comm, sym, warm, BYTES, 1));
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_EQ(sdma_stream(link, 0, &queue), 0);
-	return links_hold(gate, link->backend, link->dev, queue);
+	return latch_hold(latch, link->backend, link->dev, queue);
 }
 
-static void *release_soon(void *gate)
+static void *release_soon(void *latch)
 {
 	sleep_ms(100);
-	links_release(gate);
+	latch_release(latch);
 	return NULL;
 }
 
@@ -51,18 +51,18 @@ struct scene {
 	spmt_mem *mem;
 };
 
-/* Queues the move to rank 1, behind a gate that opens soon. */
-static int move(spmt_comm *comm, struct scene *s, struct gate *gate, pthread_t *thread)
+/* Queues the move to rank 1, behind a latch that opens soon. */
+static int move(spmt_comm *comm, struct scene *s, struct latch *latch, pthread_t *thread)
 {
 	if (s->what == PUT_SIGNAL) /* in the comm's own stream */
-		REQUIRE_EQ(links_hold(gate, comm->backend, comm->dev, comm->stream), 0);
+		REQUIRE_EQ(latch_hold(latch, comm->backend, comm->dev, comm->stream), 0);
 	else
-		TRY(hold_queue(comm, s->to, gate));
+		TRY(hold_queue(comm, s->to, latch));
 	if (s->what == DEREGISTER)
 		REQUIRE_OK(spmt_mem_put_nbi(comm, s->mem, 0, s->src, BYTES, 1));
 	else if (s->what != PUT_SIGNAL)
 		REQUIRE_OK(spmt_put_nbi(comm, s->to, s->src, BYTES, 1));
-	REQUIRE_EQ(pthread_create(thread, NULL, release_soon, gate), 0);
+	REQUIRE_EQ(pthread_create(thread, NULL, release_soon, latch), 0);
 	if (s->what == PUT_SIGNAL)
 		REQUIRE_OK(spmt_put_signal_nbi(
 			comm, s->to, s->src, BYTES, s->sig, 1, SPMT_SIGNAL_SET, 1));
@@ -97,7 +97,7 @@ static int waits_for_moves(spmt_comm *comm, void *arg)
 	struct scene s = { .what = *(const enum behind *)arg };
 	const char *there;
 	pthread_t thread;
-	struct gate gate;
+	struct latch latch;
 
 	s.own = calloc(1, BYTES);
 	s.src = malloc(BYTES);
@@ -108,7 +108,7 @@ static int waits_for_moves(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*s.sig), (void **)&s.sig));
 	REQUIRE_OK(spmt_register(comm, s.own, BYTES, &s.mem));
 	if (spmt_rank(comm) == 0)
-		TRY(move(comm, &s, &gate, &thread));
+		TRY(move(comm, &s, &latch, &thread));
 	REQUIRE_OK(wait_behind(comm, &s));
 	there = s.what == DEREGISTER ? s.own : s.to;
 	if (spmt_rank(comm) == 1)
@@ -137,7 +137,7 @@ static int lost_in_a_part(int rank, void *arg)
 {
 	struct spmt_attr attr = ranks_attr(rank, 2, arg);
 	spmt_comm *world, *parts[3];
-	struct gate gate;
+	struct latch latch;
 	spmt_mem *mem;
 	void *buf, *sym;
 
@@ -148,7 +148,7 @@ static int lost_in_a_part(int rank, void *arg)
 	REQUIRE_OK(spmt_register(parts[1], buf, BYTES, &mem));
 	REQUIRE_OK(spmt_malloc(parts[1], BYTES, &sym));
 	if (rank == 0) {
-		TRY(hold_queue(parts[1], sym, &gate));
+		TRY(hold_queue(parts[1], sym, &latch));
 		REQUIRE_OK(spmt_mem_put_nbi(parts[1], mem, 0, buf, BYTES, 1));
 	}
 	REQUIRE_OK(spmt_sync(world));
@@ -156,7 +156,7 @@ static int lost_in_a_part(int rank, void *arg)
 		REQUIRE_OK(backend_host.free(world->dev, buf));
 	REQUIRE_OK(spmt_sync(world));
 	if (rank == 0)
-		links_release(&gate);
+		latch_release(&latch);
 	REQUIRE(spmt_finalize(world) < 0);
 	REQUIRE_SAYS("copy of 1048576 bytes");
 	if (rank == 0)

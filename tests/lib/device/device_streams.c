@@ -76,28 +76,6 @@ int stream_call(
 	return rc;
 }
 
-void latch_pass(struct latch *latch)
-{
-	for (int ms = 0; !atomic_load(&latch->open); ms++) {
-		if (ms == 10000) {
-			atomic_store(&latch->given_up, 1);
-			return;
-		}
-		sleep_ms(1);
-	}
-}
-
-void latch_kernel(void *args)
-{
-	latch_pass(*(struct latch **)args);
-}
-
-bool latch_open(struct latch *latch)
-{
-	atomic_store(&latch->open, 1);
-	return !atomic_load(&latch->given_up);
-}
-
 struct word {
 	uint64_t *to;
 	const uint64_t *from; /* NULL: the value */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "latch.h"
 #include "spmt.h"
 
 int stream_make(spmt_comm *comm, spmt_stream *stream);
@@ -15,16 +16,6 @@ int stream_wait(spmt_comm *comm, spmt_stream stream); /* until all that is queue
 /* fn on the CPU, in stream order, with a copy of args. On the host backend that is a kernel. */
 int stream_call(
 	spmt_comm *comm, spmt_stream stream, void (*fn)(void *args), const void *args, size_t size);
-/*
- * Holds a stream up from the call of latch_kernel(), whose args are a pointer to the latch, until latch_open(). That is false if the
- * latch was given up after 10 s: a call that should only have queued something waited for the stream. No clock decides.
- */
-struct latch {
-	_Atomic int open, given_up;
-};
-void latch_kernel(void *args);
-void latch_pass(struct latch *latch); /* for kernels that do more than that */
-bool latch_open(struct latch *latch);
 /* A word of the device, in stream order. *seen is written when the stream has come so far, or sooner than that on return. */
 int stream_store(spmt_comm *comm, spmt_stream stream, uint64_t *word, uint64_t value);
 int stream_load(spmt_comm *comm, spmt_stream stream, const uint64_t *word, uint64_t *seen);

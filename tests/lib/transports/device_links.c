@@ -117,35 +117,6 @@ struct backend links_deaf(void)
 	return b;
 }
 
-static void hold(void *arg)
-{
-	struct gate *gate = arg;
-
-	gate->entered = 1;
-	while (gate->closed)
-		nap();
-	gate->entered = 2; /* the gate may go */
-}
-
-int links_hold(struct gate *gate, const struct backend *backend, int dev, device_stream stream)
-{
-	int rc;
-
-	gate->entered = 0;
-	gate->closed = 1;
-	rc = backend->call(dev, stream, hold, gate);
-	while (!rc && !gate->entered)
-		nap();
-	return rc;
-}
-
-void links_release(struct gate *gate)
-{
-	gate->closed = 0;
-	while (gate->entered != 2)
-		nap();
-}
-
 int links_count(const char *what)
 {
 	char path[64];

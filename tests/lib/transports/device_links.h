@@ -50,13 +50,6 @@ static inline int links_get(struct mover *m, void *local, const void *remote, si
 /* backend_host without host access: the device has to move every byte, as on a GPU. */
 struct backend links_deaf(void);
 
-/* Holds a stream from links_hold() to links_release(). */
-struct gate {
-	_Atomic int closed, entered;
-};
-int links_hold(struct gate *gate, const struct backend *backend, int dev, device_stream stream);
-void links_release(struct gate *gate);
-
 /* Entries in /proc/self/<what>: "task", "fd". */
 int links_count(const char *what);
 /* Waits up to 5 s for no more than `most`: an ended thread leaves /proc a moment later. */

@@ -2,17 +2,17 @@
 /* Streams of the host runtime that have failed: who hears of it. */
 #include "held_stream.h"
 
-/* Work that fails when it runs: its memory goes while a gate holds the stream. */
+/* Work that fails when it runs: its memory goes while a latch holds the stream. */
 static void fail_stream(device_stream s)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	void *gone;
 
 	OK(b->alloc(0, 4096, DEVICE_MEMORY_PLAIN, &gone));
-	block(0, s, &gate);
+	block(0, s, &latch);
 	OK(b->fill(0, gone, 1, 4096, s));
 	OK(b->free(0, gone));
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	cr_assert_eq(b->stream_sync(0, s, 10 * SECOND, NULL), -EFAULT);
 }
 

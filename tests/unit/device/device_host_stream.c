@@ -12,18 +12,18 @@
 
 Test(device_host_stream, a_copy_does_not_wait_for_its_stream)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	char src[1000], dst[1000] = "";
 	device_stream s;
 
 	start(1);
 	s = stream_of(0);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	memset(src, 5, sizeof(src));
 	OK(b->copy(0, dst, src, sizeof(src), s));
 	cr_assert_eq(b->stream_query(0, s), 0);
 	cr_assert(is_filled(dst, 0, sizeof(dst)));
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(0, s);
 	cr_assert_eq(b->stream_query(0, s), 1);
 	cr_assert(is_filled(dst, 5, sizeof(dst)));
@@ -32,19 +32,19 @@ Test(device_host_stream, a_copy_does_not_wait_for_its_stream)
 
 Test(device_host_stream, a_blocked_stream_holds_up_no_other)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	device_stream s, t;
 	int word = 0;
 
 	start(1);
 	s = stream_of(0);
 	t = stream_of(0);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	OK(b->fill(0, &word, 1, sizeof(word), t));
 	settle(0, t);
 	cr_assert_eq(word, 0x01010101);
 	cr_assert_eq(b->stream_query(0, s), 0);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(0, s);
 	end(0, s);
 	end(0, t);
@@ -122,21 +122,21 @@ Test(device_host_stream, nothing_is_made_before_the_first_use)
 
 Test(device_host_stream, destroy_waits_for_nothing_and_loses_nothing)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	int word = 0;
 	uint64_t value = 0;
 	device_stream s;
 
 	start(1);
 	s = stream_of(0);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	OK(b->fill(0, &value, 77, 1, s));
 	OK(b->stream_destroy(0, s));
 	cr_assert_eq(b->stream_query(0, s), -EINVAL);
 	cr_assert_eq(b->fill(0, &word, 1, 4, s), -EINVAL);
 	cr_assert_eq(b->stream_destroy(0, s), -EINVAL);
 	cr_assert_eq(__atomic_load_n(&value, __ATOMIC_ACQUIRE), 0);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	cr_assert_eq(workers(0), 0);
 	cr_assert_eq(__atomic_load_n(&value, __ATOMIC_ACQUIRE), 77);
 	b->close(0);
@@ -191,14 +191,14 @@ Test(device_host_stream, a_closed_device_has_no_streams)
 
 static void *use_own_stream(void *arg)
 {
-	OK(b->call(0, DEVICE_STREAM_PER_THREAD, pass_gate, arg));
+	OK(b->call(0, DEVICE_STREAM_PER_THREAD, latch_call, arg));
 	OK(b->stream_sync(0, DEVICE_STREAM_PER_THREAD, 10 * SECOND, NULL));
 	return NULL;
 }
 
 Test(device_host_stream, each_thread_has_its_own)
 {
-	struct gate mine = { 0 }, theirs = { .open = 1 };
+	struct latch mine = { 0 }, theirs = { .open = 1 };
 	pthread_t thread;
 
 	start(1);
@@ -208,7 +208,7 @@ Test(device_host_stream, each_thread_has_its_own)
 	pthread_join(thread, NULL); /* it did not wait for ours */
 	cr_assert_eq(workers(1), 1, "its worker ended with it, ours did not");
 	cr_assert_eq(b->stream_query(0, DEVICE_STREAM_LEGACY), 1);
-	atomic_store(&mine.open, 1);
+	cr_assert(latch_open(&mine));
 	settle(0, DEVICE_STREAM_PER_THREAD);
 	b->close(0);
 	cr_assert_eq(workers(0), 0);
@@ -218,7 +218,7 @@ Test(device_host_stream, each_thread_has_its_own)
 
 Test(device_host_stream, an_event_orders_streams_of_two_devices)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	device_stream s, t;
 	device_event e;
 	int from = 1, to = 0;
@@ -228,7 +228,7 @@ Test(device_host_stream, an_event_orders_streams_of_two_devices)
 	t = stream_of(1);
 	OK(b->event_create(0, &e));
 	cr_assert_eq(b->event_query(0, e), 1);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	OK(b->fill(0, &from, 2, sizeof(from), s));
 	OK(b->event_record(0, e, s));
 	cr_assert_eq(b->event_query(0, e), 0);
@@ -236,7 +236,7 @@ Test(device_host_stream, an_event_orders_streams_of_two_devices)
 	OK(b->copy(1, &to, &from, sizeof(to), t));
 	usleep(20000);
 	cr_assert_eq(b->stream_query(1, t), 0);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(1, t);
 	cr_assert_eq(to, 0x02020202);
 	cr_assert_eq(b->event_query(0, e), 1);
@@ -247,7 +247,7 @@ Test(device_host_stream, an_event_orders_streams_of_two_devices)
 
 Test(device_host_stream, a_wait_is_for_the_record_before_it)
 {
-	struct gate first = { 0 }, second = { 0 };
+	struct latch first = { 0 }, second = { 0 };
 	device_stream s, t, u;
 	device_event e;
 
@@ -261,10 +261,10 @@ Test(device_host_stream, a_wait_is_for_the_record_before_it)
 	OK(b->stream_wait_event(0, u, e));
 	block(0, t, &second);
 	OK(b->event_record(0, e, t));
-	atomic_store(&first.open, 1);
+	cr_assert(latch_open(&first));
 	settle(0, u);
 	cr_assert_eq(b->event_query(0, e), 0);
-	atomic_store(&second.open, 1);
+	cr_assert(latch_open(&second));
 	settle(0, t);
 	cr_assert_eq(b->event_query(0, e), 1);
 	OK(b->event_destroy(0, e));
@@ -275,7 +275,7 @@ Test(device_host_stream, a_wait_is_for_the_record_before_it)
 
 Test(device_host_stream, an_event_outlives_its_stream)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	device_stream s, t;
 	device_event e;
 
@@ -283,12 +283,12 @@ Test(device_host_stream, an_event_outlives_its_stream)
 	s = stream_of(0);
 	t = stream_of(0);
 	OK(b->event_create(0, &e));
-	block(0, s, &gate);
+	block(0, s, &latch);
 	OK(b->event_record(0, e, s));
 	OK(b->stream_wait_event(0, t, e));
 	end(0, s);
 	cr_assert_eq(b->event_query(0, e), 0);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(0, t);
 	cr_assert_eq(b->event_query(0, e), 1);
 	OK(b->event_destroy(0, e));
@@ -312,18 +312,18 @@ static const struct kernel store = { "store", kernel_store };
 
 Test(device_host_stream, arguments_are_copied_at_launch)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	struct args args;
 	uint64_t out = 0;
 	device_stream s;
 
 	start(3);
 	s = stream_of(2);
-	block(2, s, &gate);
+	block(2, s, &latch);
 	args = (struct args){ &out, 40 };
 	OK(b->launch(2, s, &store, 4, 64, &args, sizeof(args)));
 	memset(&args, 0xff, sizeof(args));
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(2, s);
 	cr_assert_eq(out, 42, "a kernel runs once, on the stream's device");
 	cr_assert_eq(b->launch(2, s, &store, 0, 1, &args, sizeof(args)), -EINVAL);
@@ -412,20 +412,20 @@ Test(device_host_stream, kernels_may_wait_for_each_other)
 
 Test(device_host_stream, a_sync_ends_at_its_deadline)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	device_stream s;
 	int64_t begin, calm;
 
 	start(1);
 	s = stream_of(0);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	cr_assert_eq(b->stream_sync(0, s, 0, NULL), -ETIMEDOUT);
 	calm = calm_ns();
 	begin = process_now();
 	cr_assert_eq(b->stream_sync(0, s, 30000000, NULL), -ETIMEDOUT);
 	cr_assert_geq(process_now() - begin, 30000000);
 	cr_assert_lt(calm_ns() - calm, 500000000);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(0, s);
 	end(0, s);
 }
@@ -439,7 +439,7 @@ static void *set_later(void *word)
 
 Test(device_host_stream, a_sync_ends_at_a_stop)
 {
-	struct gate gate = { 0 };
+	struct latch latch = { 0 };
 	uint32_t stop = 0;
 	pthread_t thread;
 	device_stream s;
@@ -447,13 +447,13 @@ Test(device_host_stream, a_sync_ends_at_a_stop)
 
 	start(1);
 	s = stream_of(0);
-	block(0, s, &gate);
+	block(0, s, &latch);
 	begin = calm_ns();
 	cr_assert_eq(pthread_create(&thread, NULL, set_later, &stop), 0);
 	cr_assert_eq(b->stream_sync(0, s, -1, &stop), -ECANCELED);
 	cr_assert_lt(calm_ns() - begin, 500000000);
 	pthread_join(thread, NULL);
-	atomic_store(&gate.open, 1);
+	cr_assert(latch_open(&latch));
 	settle(0, s);
 	cr_assert_eq(b->stream_sync(0, s, -1, &stop), 0, "done goes before stopped");
 	end(0, s);

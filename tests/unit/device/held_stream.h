@@ -3,29 +3,12 @@
 #ifndef TESTS_HELD_STREAM_H
 #define TESTS_HELD_STREAM_H
 
-#include <stdatomic.h>
-
 #include "host_backend.h"
+#include "tests/lib/latch.h"
 
-/* A gate that work in a stream stops at until the test opens it. */
-struct gate {
-	_Atomic int entered, open;
-};
-
-static inline void pass_gate(void *arg)
+static inline void block(int dev, device_stream s, struct latch *latch)
 {
-	struct gate *g = arg;
-
-	atomic_store(&g->entered, 1);
-	while (!atomic_load(&g->open))
-		usleep(200);
-}
-
-static inline void block(int dev, device_stream s, struct gate *g)
-{
-	OK(b->call(dev, s, pass_gate, g));
-	while (!atomic_load(&g->entered))
-		usleep(200);
+	OK(latch_hold(latch, b, dev, s));
 }
 
 static inline device_stream stream_of(int dev)

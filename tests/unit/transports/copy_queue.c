@@ -32,23 +32,23 @@ Test(copy_queue, nothing_is_left_after_the_last_user, .init = init, .fini = fini
 	cr_assert_eq(links_count("fd"), fds);
 }
 
-static void *release_later(void *gate)
+static void *release_later(void *latch)
 {
 	usleep(50000);
-	links_release(gate);
+	latch_release(latch);
 	return NULL;
 }
 
 Test(copy_queue, close_waits_even_in_a_broken_world, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
-	struct gate gate;
+	struct latch latch;
 	pthread_t thread;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "drained", 8), 0);
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
-	cr_assert_eq(pthread_create(&thread, NULL, release_later, &gate), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, release_later, &latch), 0);
 	mover_sdma.close(links_sdma(link));
 	cr_assert_str_eq(link->base + 64, "drained");
 	cr_assert_eq(copy_queues_live(), 0);
@@ -210,7 +210,7 @@ Test(copy_queue, a_forked_child_starts_anew)
 {
 	struct backend watched = backend_host;
 	struct link *link, *back;
-	struct gate gate;
+	struct latch latch;
 	int status;
 	pid_t pid;
 
@@ -223,7 +223,7 @@ Test(copy_queue, a_forked_child_starts_anew)
 
 	cr_assert_eq(put_nbi(back, back->base, "x", 2), 0);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(back)), 0);
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "parent", 7), 0);
 	pid = fork();
 	if (!pid)
@@ -231,7 +231,7 @@ Test(copy_queue, a_forked_child_starts_anew)
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_assert(WIFEXITED(status));
 	cr_assert_eq(WEXITSTATUS(status), 0, "step %d", WEXITSTATUS(status));
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "parent");
 	cr_assert_eq(copy_queues_live(), 2);

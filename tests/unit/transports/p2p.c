@@ -12,6 +12,7 @@
 #include "src/base/fault.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
+#include "tests/lib/latch.h"
 #include "tests/lib/transports/device_links.h"
 
 #define SIZE (1u << 20)
@@ -242,30 +243,30 @@ Test(p2p, an_aligned_word_is_never_torn, .init = init, .fini = fini)
 Test(p2p, the_cpu_moves_at_once_and_leaves_nothing_to_wait_for, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
-	struct gate gate;
+	struct latch latch;
 
-	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
+	cr_assert_eq(latch_hold(&latch, &backend_host, 0, link->stream), 0);
 	cr_assert_eq(
 		links_put(links_store(link), link->base, "nonblocking", 12, MOVE_NBI, NULL), 0);
 	cr_assert_str_eq(link->base, "nonblocking");
 	cr_assert_not(link->pending);
 	cr_assert_eq(mover_store.fence(links_store(link)), 0);
 	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
-	links_release(&gate);
+	latch_release(&latch);
 }
 
 Test(p2p, a_stream_move_keeps_the_order_of_its_stream, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
 	device_stream s;
-	struct gate gate;
+	struct latch latch;
 
 	cr_assert_eq(backend_host.stream_create(0, &s), 0);
-	cr_assert_eq(links_hold(&gate, &backend_host, 0, s), 0);
+	cr_assert_eq(latch_hold(&latch, &backend_host, 0, s), 0);
 	cr_assert_eq(links_put(links_store(link), link->base, "in order", 9, MOVE_STREAM, s), 0);
 	usleep(10000);
 	cr_assert_eq(link->base[0], 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(backend_host.stream_sync(0, s, -1, NULL), 0);
 	cr_assert_str_eq(link->base, "in order");
 	cr_assert_eq(backend_host.stream_destroy(0, s), 0);
@@ -275,11 +276,11 @@ Test(p2p, without_host_access_quiet_and_fence_wait, .fini = fini)
 {
 	struct backend deaf = links_deaf();
 	struct link *link;
-	struct gate gate;
+	struct latch latch;
 
 	open_with(&deaf);
 	link = links_at(&l, 0, 1);
-	cr_assert_eq(links_hold(&gate, &deaf, 0, link->stream), 0);
+	cr_assert_eq(latch_hold(&latch, &deaf, 0, link->stream), 0);
 	cr_assert_eq(links_put(links_store(link), link->base, "later", 6, MOVE_NBI, NULL), 0);
 	cr_assert(link->pending);
 	l.timeout_ms = 30;
@@ -292,7 +293,7 @@ Test(p2p, without_host_access_quiet_and_fence_wait, .fini = fini)
 	cr_assert_not_null(strstr(status_sentence(), "rank 1"), "%s", status_sentence());
 	__atomic_store_n(&l.stop, 0, __ATOMIC_RELEASE);
 	cr_assert_eq(link->base[0], 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
 	cr_assert_str_eq(link->base, "later");
 	links_close(&l);

@@ -78,9 +78,9 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1), *beside = links_at(&l, 0, 2);
 	char *near = l.mem[0];
-	struct gate gate;
+	struct latch latch;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	memset(near, 7, 2 * 4096);
 	cr_assert_eq(put_nbi(link, link->base + 4096, near, 4096), 0);
 	cr_assert_eq(get_nbi(link, near + 8192, link->base, 5), 0);
@@ -92,7 +92,7 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 	cr_assert_eq(memcmp(beside->base, near, 4096), 0);
 	cr_assert_eq(link->base[4096], 0);
 	cr_assert_eq(near[8192], 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_eq(sdma_pending(link), 0);
 	cr_assert_eq(memcmp(link->base + 4096, near, 4096), 0);
@@ -104,16 +104,16 @@ Test(sdma, four_thousand_moves_in_flight, .init = init, .fini = fini)
 	enum { MOVES = 4000 };
 	struct link *link = links_at(&l, 0, 1);
 	uint32_t *near = (uint32_t *)(void *)l.mem[0], *far = (uint32_t *)(void *)link->base;
-	struct gate gate;
+	struct latch latch;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	for (uint32_t i = 0; i < MOVES; i++) {
 		near[i] = i + 1;
 		cr_assert_eq(put_nbi(link, far + MOVES - 1 - i, near + i, 4), 0);
 	}
 	cr_assert_eq(sdma_pending(link), MOVES);
 	cr_assert_eq(far[17], 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	for (uint32_t i = 0; i < MOVES; i++)
 		cr_assert_eq(far[MOVES - 1 - i], i + 1);
@@ -122,15 +122,15 @@ Test(sdma, four_thousand_moves_in_flight, .init = init, .fini = fini)
 Test(sdma, blocking_is_submit_and_wait, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
-	struct gate gate;
+	struct latch latch;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	link->pending = false;
 	l.timeout_ms = 30;
 	cr_assert_eq(links_put(links_sdma(link), link->base + 64, "x", 2, MOVE_BLOCKING, NULL),
 		SPMT_ERR_TIMEOUT);
 	cr_assert(link->pending, "what may still move is left to quiet");
-	links_release(&gate);
+	latch_release(&latch);
 	l.timeout_ms = 10000;
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	link->pending = false;
@@ -144,9 +144,9 @@ Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1), *beside = links_at(&l, 0, 2);
 	device_stream own;
-	struct gate gate;
+	struct latch latch;
 
-	cr_assert_eq(links_hold(&gate, &backend_host, 0, link->stream), 0);
+	cr_assert_eq(latch_hold(&latch, &backend_host, 0, link->stream), 0);
 	cr_assert_eq(
 		links_put(links_sdma(link), link->base, "user", 5, MOVE_STREAM, link->stream), 0);
 	cr_assert_eq(sdma_stream(link, 0, &own), -ENOENT, "no copy queue was needed");
@@ -154,7 +154,7 @@ Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 		links_put(links_sdma(beside), beside->base, "user", 5, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(beside->base, "user");
 	cr_assert_eq(link->base[0], 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(backend_host.stream_sync(0, link->stream, -1, NULL), 0);
 	cr_assert_str_eq(link->base, "user");
 	cr_assert_eq(link->ops[MOVER_SDMA], 1);
@@ -163,13 +163,13 @@ Test(sdma, a_stream_move_uses_the_callers_stream, .init = init, .fini = fini)
 Test(sdma, fence_waits_for_the_links_own_moves, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
-	struct gate gate;
+	struct latch latch;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "fenced", 7), 0);
 	l.timeout_ms = 30;
 	cr_assert_eq(mover_sdma.fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
-	links_release(&gate);
+	latch_release(&latch);
 	l.timeout_ms = 10000;
 	cr_assert_eq(mover_sdma.fence(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "fenced");
@@ -178,17 +178,17 @@ Test(sdma, fence_waits_for_the_links_own_moves, .init = init, .fini = fini)
 static void *release_later(void *arg)
 {
 	usleep(50000);
-	links_release(arg);
+	latch_release(arg);
 	return NULL;
 }
 
 Test(sdma, quiet_ends_at_its_deadline_but_not_at_the_stop_word, .init = init, .fini = fini)
 {
 	struct link *link = links_at(&l, 0, 1);
-	struct gate gate;
+	struct latch latch;
 	pthread_t thread;
 
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "slow", 5), 0);
 	l.timeout_ms = 30;
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
@@ -197,7 +197,7 @@ Test(sdma, quiet_ends_at_its_deadline_but_not_at_the_stop_word, .init = init, .f
 	cr_assert_eq(sdma_pending(link), 1, "the move is not forgotten");
 	l.timeout_ms = -1;
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
-	cr_assert_eq(pthread_create(&thread, NULL, release_later, &gate), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, release_later, &latch), 0);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "the engine goes on in a broken world");
 	cr_assert_str_eq(link->base + 64, "slow");
 	cr_assert_eq(sdma_pending(link), 0);
@@ -234,21 +234,21 @@ Test(sdma, links_of_one_pair_share_a_channel, .init = init, .fini = fini)
 Test(sdma, quiet_waits_for_nobody_elses_moves, .init = init, .fini = fini)
 {
 	struct link *a = links_at(&l, 0, 1), *b = links_at(&other, 0, 1);
-	struct gate first, second;
+	struct latch first, second;
 	device_stream s;
 
 	hold_copy_queue(a, &first);
 	cr_assert_eq(put_nbi(a, a->base + 64, "mine", 5), 0);
 	cr_assert_eq(sdma_stream(a, 0, &s), 0);
-	second = (struct gate){ .closed = 0 };
-	links_release(&first);
-	cr_assert_eq(links_hold(&second, &backend_host, 0, s), 0);
+	second = (struct latch){ .open = 0 };
+	latch_release(&first);
+	cr_assert_eq(latch_hold(&second, &backend_host, 0, s), 0);
 	cr_assert_eq(put_nbi(b, b->base + 64, "theirs", 7), 0);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
 	cr_assert_str_eq(a->base + 64, "mine");
 	cr_assert_eq(sdma_pending(b), 1);
 	cr_assert_eq(b->base[64], 0);
-	links_release(&second);
+	latch_release(&second);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base + 64, "theirs");
 }
@@ -257,12 +257,12 @@ Test(sdma, spmt_channels_spreads_moves_over_streams, .fini = fini)
 {
 	struct link *link;
 	device_stream s[5];
-	struct gate gate;
+	struct latch latch;
 
 	setenv("SPMT_CHANNELS", "4", 1);
 	init();
 	link = links_at(&l, 0, 1);
-	hold_copy_queue(link, &gate);
+	hold_copy_queue(link, &latch);
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(sdma_stream(link, i, &s[i]), 0);
 	cr_assert_eq(sdma_stream(link, 4, &s[4]), -ENOENT);
@@ -273,7 +273,7 @@ Test(sdma, spmt_channels_spreads_moves_over_streams, .fini = fini)
 	for (int i = 1; i < 4; i++)
 		cr_assert_eq(backend_host.stream_sync(0, s[i], -1, NULL), 0);
 	cr_assert_eq(memchr(link->base + 64, 0, 4) != NULL, 1, "one is held");
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
 	cr_assert_arr_eq(link->base + 64, "xxxx", 4);
 }
@@ -285,11 +285,11 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 {
 	struct link *a = links_at(&l, 0, 1), *b = links_at(&other, 0, 1);
 	device_stream dead, fresh;
-	struct gate gate;
+	struct latch latch;
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_copy_queue(a, &gate);
+	hold_copy_queue(a, &latch);
 	cr_assert_eq(sdma_stream(a, 0, &dead), 0);
 	cr_assert_eq(put_nbi(b, b->base + 64, "before", 7), 0);
 	cr_assert_eq(put_nbi(a, a->base + 64, "first", 6), 0);
@@ -297,7 +297,7 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	cr_assert_eq(put_nbi(a, a->base + 128, "last", 5), 0);
 	cr_assert_eq(put_nbi(b, b->base + 128, "behind", 7), 0);
 	cr_assert_eq(backend_host.free(1, gone), 0);
-	links_release(&gate);
+	latch_release(&latch);
 
 	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0, "%s", status_sentence());
 	cr_assert_str_eq(b->base + 64, "before");
@@ -328,11 +328,11 @@ static void lose_one(uint32_t moves, uint32_t lost)
 {
 	struct link *a = links_at(&l, 0, 1);
 	uint32_t *near = (uint32_t *)(void *)l.mem[0], *far = (uint32_t *)(void *)a->base;
-	struct gate gate;
+	struct latch latch;
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_copy_queue(a, &gate);
+	hold_copy_queue(a, &latch);
 	for (uint32_t i = 0; i < moves; i++) {
 		near[i] = i + 1;
 		far[moves - 1 - i] = 0;
@@ -340,7 +340,7 @@ static void lose_one(uint32_t moves, uint32_t lost)
 	}
 	cr_assert_eq(sdma_pending(a), moves);
 	cr_assert_eq(backend_host.free(1, gone), 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
 	cr_assert_not_null(strstr(status_sentence(), "copy of 4 bytes"), "%s", status_sentence());
 	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0, "once");
@@ -365,16 +365,16 @@ Test(sdma, a_failure_among_many_moves, .init = init, .fini = fini)
 Test(sdma, a_failed_stream_serves_the_others_on, .init = init, .fini = fini)
 {
 	struct link *a = links_at(&l, 0, 1), *b = links_at(&other, 0, 1);
-	struct gate gate;
+	struct latch latch;
 	device_stream s;
 	void *gone;
 
 	cr_assert_eq(backend_host.alloc(1, 4096, DEVICE_MEMORY_PLAIN, &gone), 0);
-	hold_copy_queue(a, &gate);
+	hold_copy_queue(a, &latch);
 	cr_assert_eq(sdma_stream(a, 0, &s), 0);
 	cr_assert_eq(put_nbi(a, gone, "lost", 5), 0);
 	cr_assert_eq(backend_host.free(1, gone), 0);
-	links_release(&gate);
+	latch_release(&latch);
 	cr_assert_lt(backend_host.stream_sync(0, s, -1, NULL), 0, "the stream has failed");
 	cr_assert_eq(links_put(links_sdma(b), b->base, "block", 6, MOVE_BLOCKING, NULL), 0);
 	cr_assert_str_eq(b->base, "block");

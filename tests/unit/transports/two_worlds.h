@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "src/base/status.h"
+#include "tests/lib/latch.h"
 #include "tests/lib/transports/device_links.h"
 #include "transports/sdma/copy_queue.h"
 #include "transports/sdma/sdma.h"
@@ -37,14 +38,14 @@ static inline int put_nbi(struct link *link, void *remote, const void *local, si
 }
 
 /* A first move, so that there is a copy queue; then its stream is held. */
-static inline void hold_copy_queue(struct link *link, struct gate *gate)
+static inline void hold_copy_queue(struct link *link, struct latch *latch)
 {
 	device_stream s;
 
 	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0, "%s", status_sentence());
 	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "%s", status_sentence());
 	cr_assert_eq(sdma_stream(link, 0, &s), 0);
-	cr_assert_eq(links_hold(gate, link->backend, link->dev, s), 0);
+	cr_assert_eq(latch_hold(latch, link->backend, link->dev, s), 0);
 }
 
 #endif

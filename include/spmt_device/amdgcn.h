@@ -62,7 +62,7 @@ SPMTD_ACCESS(64, spmtd_u64_, SPMTD_GET_WORD, SPMTD_SET_WORD)
 		return builtin(SPMTD_GLOBAL(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED); \
 	}
 #define SPMTD_REDUCE(name, builtin, bits)                                              \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x)         \
+	SPMTD_FN void spmtd_noret_##name##bits##_(uint64_t a, uint##bits##_t x)        \
 	{                                                                              \
 		(void)builtin(SPMTD_GLOBAL(spmtd_u##bits##_, a), x, __ATOMIC_RELAXED); \
 	}
@@ -77,7 +77,7 @@ SPMTD_ACCESS(64, spmtd_u64_, SPMTD_GET_WORD, SPMTD_SET_WORD)
 			old = seen;                                                 \
 		return old;                                                         \
 	}                                                                           \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x)      \
+	SPMTD_FN void spmtd_noret_##name##bits##_(uint64_t a, uint##bits##_t x)     \
 	{                                                                           \
 		(void)spmtd_##name##bits##_(a, x);                                  \
 	}
@@ -172,16 +172,16 @@ SPMTD_FN void spmtd_release_(void)
 	spmtd_written_back_();
 }
 
-SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_set_(uint64_t a, uint64_t x)
 {
 	spmtd_release_();
 	spmtd_poke64_(a, x);
 }
 
-SPMTD_FN void spmtd_ring_add_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_add_(uint64_t a, uint64_t x)
 {
 	spmtd_release_();
-	spmtd_tell_add64_(a, x);
+	spmtd_noret_add64_(a, x);
 }
 
 SPMTD_FN void spmtd_order_(void)

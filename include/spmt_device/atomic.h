@@ -14,8 +14,8 @@ SPMTD_BEGIN
 #define SPMTD_SET8(a, x) spmtd_poke8_(a, x)
 #define SPMTD_SET16(a, x) spmtd_poke16_(a, x)
 #else
-#define SPMTD_SET8(a, x) spmtd_tell_swap8_(a, x)
-#define SPMTD_SET16(a, x) spmtd_tell_swap16_(a, x)
+#define SPMTD_SET8(a, x) spmtd_noret_swap8_(a, x)
+#define SPMTD_SET16(a, x) spmtd_noret_swap16_(a, x)
 #endif
 #define SPMTD_SET32(a, x) spmtd_poke32_(a, x)
 #define SPMTD_SET64(a, x) spmtd_poke64_(a, x)
@@ -49,20 +49,21 @@ SPMTD_BEGIN
 	}
 SPMTD_TYPES(SPMTD_AMO)
 
-#define SPMTD_AMO_OP(name, T, U_, bits, op, call)                                                  \
-	SPMTD_FN void spmtd_##name##_atomic_##op(                                                  \
-		const struct spmt_view *v, T *dst, T value, int pe)                                \
-	{                                                                                          \
-		spmtd_tell_##call##bits##_(spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value)); \
-		spmtd_wake_(v, pe);                                                                \
-	}                                                                                          \
-	SPMTD_FN T spmtd_##name##_atomic_fetch_##op(                                               \
-		const struct spmt_view *v, T *dst, T value, int pe)                                \
-	{                                                                                          \
-		U_ old = spmtd_##call##bits##_(                                                    \
-			spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value));                    \
-		spmtd_wake_(v, pe);                                                                \
-		return spmtd_##name##_of_(old);                                                    \
+#define SPMTD_AMO_OP(name, T, U_, bits, op, call)                               \
+	SPMTD_FN void spmtd_##name##_atomic_##op(                               \
+		const struct spmt_view *v, T *dst, T value, int pe)             \
+	{                                                                       \
+		spmtd_noret_##call##bits##_(                                    \
+			spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value)); \
+		spmtd_wake_(v, pe);                                             \
+	}                                                                       \
+	SPMTD_FN T spmtd_##name##_atomic_fetch_##op(                            \
+		const struct spmt_view *v, T *dst, T value, int pe)             \
+	{                                                                       \
+		U_ old = spmtd_##call##bits##_(                                 \
+			spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value)); \
+		spmtd_wake_(v, pe);                                             \
+		return spmtd_##name##_of_(old);                                 \
 	}
 #define SPMTD_AMO_INT(name, T, U_, bits)                                                      \
 	SPMTD_AMO_OP(name, T, U_, bits, add, add)                                             \

@@ -56,10 +56,10 @@ SPMTD_BEGIN
 		SPMTD_SEEN(spmtd_to_(a));                                           \
 		return x;                                                           \
 	}
-#define SPMTD_REDUCE(name, builtin, bits)                                      \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x) \
-	{                                                                      \
-		(void)spmtd_##name##bits##_(a, x);                             \
+#define SPMTD_REDUCE(name, builtin, bits)                                       \
+	SPMTD_FN void spmtd_noret_##name##bits##_(uint64_t a, uint##bits##_t x) \
+	{                                                                       \
+		(void)spmtd_##name##bits##_(a, x);                              \
 	}
 #define SPMTD_ATOMICS(bits)                                                         \
 	SPMTD_ACCESS(bits)                                                          \
@@ -148,14 +148,14 @@ SPMTD_FN void spmtd_poke16b_(uint64_t a, struct spmtd_unit_ u)
 	spmtd_poke64_(a + 8, u.b);
 }
 
-SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_set_(uint64_t a, uint64_t x)
 {
 	spmtd_poke64_(a, x);
 }
 
-SPMTD_FN void spmtd_ring_add_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_add_(uint64_t a, uint64_t x)
 {
-	spmtd_tell_add64_(a, x);
+	spmtd_noret_add64_(a, x);
 }
 
 SPMTD_FN void spmtd_order_(void)

@@ -10,14 +10,14 @@
  *	peek poke      device memory, system scope, relaxed
  *	look           as peek, and acquires on NVIDIA and the host
  *	swap cas add and or xor   atomics, system scope, relaxed: the old value
- *	tell_add and or xor       the same without it (8 and 16 bits on GPUs: tell_swap as well)
+ *	noret_add and or xor      the same without it (8 and 16 bits on GPUs: noret_swap as well)
  * On the host peek acquires and poke releases: it costs nothing there, and ThreadSanitizer, which
  * knows no fences, sees the order. Addresses are aligned but those of load and store on the host.
  *
  * Order, at system scope
  *	spmtd_order_      what this thread has accessed comes before what it accesses next
  *	spmtd_complete_   and its stores are in their places before it loads again
- *	spmtd_ring_set_, spmtd_ring_add_   a store or an add of 64 bits that releases
+ *	spmtd_release_set_, spmtd_release_add_   a store or an add of 64 bits that releases
  *	spmtd_acquired_   after looks that have seen what they were for: acquires, where look does not
  *	spmtd_settle_     by each thread, before a meeting behind which one thread releases for all
  *

@@ -59,7 +59,7 @@ SPMTD_FN uint32_t spmtd_part_(int op, uint64_t a, uint32_t mask, uint32_t compar
 	{                                                                           \
 		return (uint##bits##_t)spmtd_part_(op, a, mask, 0, x);              \
 	}                                                                           \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, uint##bits##_t x)      \
+	SPMTD_FN void spmtd_noret_##name##bits##_(uint64_t a, uint##bits##_t x)     \
 	{                                                                           \
 		(void)spmtd_part_(op, a, mask, 0, x);                               \
 	}

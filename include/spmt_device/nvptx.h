@@ -91,7 +91,7 @@ SPMTD_ACCESS(64, uint64_t, uint64_t, "l")
 		return old;                                                             \
 	}
 #define SPMTD_REDUCE(name, ptx, bits, type, c)                                                    \
-	SPMTD_FN void spmtd_tell_##name##bits##_(uint64_t a, type x)                              \
+	SPMTD_FN void spmtd_noret_##name##bits##_(uint64_t a, type x)                             \
 	{                                                                                         \
 		SPMTD_ASM(SPMTD_G0("red.relaxed.sys.global." ptx #bits " [g], %1;")::"l"(a), c(x) \
 			  : "memory");                                                            \
@@ -181,12 +181,12 @@ SPMTD_FN void spmtd_poke128_(uint64_t a, struct spmtd_unit_ u)
 #endif
 #endif
 
-SPMTD_FN void spmtd_ring_set_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_set_(uint64_t a, uint64_t x)
 {
 	SPMTD_ASM(SPMTD_G0("st.release.sys.global.u64 [g], %1;")::"l"(a), "l"(x) : "memory");
 }
 
-SPMTD_FN void spmtd_ring_add_(uint64_t a, uint64_t x)
+SPMTD_FN void spmtd_release_add_(uint64_t a, uint64_t x)
 {
 	SPMTD_ASM(SPMTD_G0("red.release.sys.global.add.u64 [g], %1;")::"l"(a), "l"(x) : "memory");
 }

@@ -116,7 +116,7 @@ SPMTD_FN int spmtd_packets_await_(const struct spmt_view *v, struct spmtd_waiter
 		}
 		if (!missing)
 			return 0;
-		rc = spmtd_patience_(v, w);
+		rc = spmtd_wait_check_(v, w);
 		if (rc) {
 			spmtd_record_(v, rc, SPMTD_WHAT_WAIT, -1, missing, p->flag, seen >> 32);
 			return rc;

@@ -33,12 +33,12 @@ SPMTD_FN void spmtd_do_get_(void *dst, uint64_t src, uint64_t n, int scope, int 
 		spmtd_meet_(scope);
 }
 
-SPMTD_FN void spmtd_ring_(uint64_t sig, uint64_t val, int op)
+SPMTD_FN void spmtd_signal_at_(uint64_t sig, uint64_t val, int op)
 {
 	if (op == SPMT_SIGNAL_SET)
-		spmtd_ring_set_(sig, val);
+		spmtd_release_set_(sig, val);
 	else
-		spmtd_ring_add_(sig, val);
+		spmtd_release_add_(sig, val);
 }
 
 /* Data of 8 bytes and a signal that is set, in the same aligned 16 bytes, are one store where the machine has it: they need no
@@ -73,9 +73,9 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 		return;
 	if (n)
 		spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
-	spmtd_gather_(scope);
+	spmtd_meet_settled_(scope);
 	if (spmtd_lane_(scope) == 0)
-		spmtd_ring_(spmtd_there_(v, sig, pe), val, op);
+		spmtd_signal_at_(spmtd_there_(v, sig, pe), val, op);
 	spmtd_wake_(v, pe);
 }
 
@@ -83,7 +83,7 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 SPMTD_FN void spmtd_signal_op(
 	const struct spmt_view *v, uint64_t *sig, uint64_t val, int op, int pe)
 {
-	spmtd_ring_(spmtd_there_(v, sig, pe), val, op);
+	spmtd_signal_at_(spmtd_there_(v, sig, pe), val, op);
 	spmtd_wake_(v, pe);
 }
 
@@ -104,7 +104,7 @@ SPMTD_FN void spmtd_signal_op_relaxed(
 	if (op == SPMT_SIGNAL_SET)
 		spmtd_poke64_(spmtd_there_(v, sig, pe), val);
 	else
-		spmtd_tell_add64_(spmtd_there_(v, sig, pe), val);
+		spmtd_noret_add64_(spmtd_there_(v, sig, pe), val);
 	spmtd_wake_(v, pe);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who takes part in a call: a thread, a warp or a block (enum spmtd_scope_). spmtd_lane_ of spmtd_lanes_ is the caller's place among them;
- * spmtd_meet_, spmtd_gather_ and spmtd_agree_ are meetings of them all.
+ * spmtd_meet_, spmtd_meet_settled_ and spmtd_agree_ are meetings of them all.
  */
 #ifndef SPMTD_SCOPE_H
 #define SPMTD_SCOPE_H
@@ -71,7 +71,7 @@ SPMTD_FN void spmtd_meet_(int scope)
 }
 
 /* After it one thread's release covers what all threads of the scope have stored. */
-SPMTD_FN void spmtd_gather_(int scope)
+SPMTD_FN void spmtd_meet_settled_(int scope)
 {
 	if (scope != SPMTD_THREAD_)
 		spmtd_settle_();

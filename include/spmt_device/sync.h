@@ -89,7 +89,7 @@ SPMTD_FN void spmtd_sync_post_(
 	{
 		if (pe == v->pe)
 			continue;
-		spmtd_tell_add64_(
+		spmtd_noret_add64_(
 			spmtd_arrived_(s, spmtd_own_there_(v, pe), v->pe), (uint64_t)(int64_t)by);
 		spmtd_wake_(v, pe);
 	}

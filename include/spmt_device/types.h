@@ -87,9 +87,9 @@ struct spmt_view;
 
 /* One wait's way through pausing; private to the host's callbacks. */
 struct spmtd_pause {
-	uint32_t n;    /* pauses so far */
-	uint32_t bell; /* what the rank's bell read when the wait announced itself */
-	int64_t begin; /* ns */
+	uint32_t n;	/* pauses so far */
+	uint32_t wakes; /* the count of wake-ups when the wait announced itself */
+	int64_t begin;	/* ns */
 };
 
 /* Host backend only: how a wait sleeps and how a store wakes a sleeper. NULL on GPUs. */
@@ -104,7 +104,7 @@ struct spmtd_host {
 	/* A kernel of the library has not done what it was to do: its code. May be NULL. */
 	void (*ended)(const struct spmt_view *v, int code);
 	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for. May be NULL. */
-	int (*linger)(const struct spmt_view *v, struct spmtd_pause *p);
+	int (*pause_broken)(const struct spmt_view *v, struct spmtd_pause *p);
 };
 
 struct spmt_view {

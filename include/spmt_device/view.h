@@ -100,7 +100,7 @@ SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 {
 	(void)v;
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_posts_(SPMTD_BLOCK_))
 		spmtd_order_();
 	spmtd_meet_block_();
@@ -125,7 +125,7 @@ SPMTD_FN int spmtd_quiet_warp(const struct spmt_view *v)
 SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
 {
 	(void)v;
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_posts_(SPMTD_BLOCK_))
 		spmtd_complete_();
 	spmtd_meet_block_();

@@ -25,7 +25,7 @@ SPMTD_FN int spmtd_stopped_(const struct spmt_view *v)
 SPMTD_FN void spmtd_wait_begin_(struct spmtd_waiter_ *w)
 {
 	w->pause.n = 0;
-	w->pause.bell = 0;
+	w->pause.wakes = 0;
 	w->pause.begin = 0;
 	w->begin = 0;
 	w->polls = 0;
@@ -36,7 +36,7 @@ SPMTD_FN void spmtd_wait_begin_(struct spmtd_waiter_ *w)
 enum { SPMTD_CLOCK_EVERY_ = 64, SPMTD_STOP_EVERY_ = 512 };
 
 /* Between two looks: 0, or the code that ends the wait. */
-SPMTD_FN int spmtd_patience_(const struct spmt_view *v, struct spmtd_waiter_ *w)
+SPMTD_FN int spmtd_wait_check_(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 #if defined(SPMTD_HOST)
 	w->polls++;
@@ -96,9 +96,9 @@ SPMTD_RARE void spmtd_record_at_(struct spmtd_record *r, uint64_t lock, int code
 		r->address = a;
 		r->expected = expected;
 		r->seen = seen;
-		spmtd_ring_set_(spmtd_at_(&r->valid), 2);
+		spmtd_release_set_(spmtd_at_(&r->valid), 2);
 	}
-	spmtd_ring_set_(lock, 0);
+	spmtd_release_set_(lock, 0);
 }
 
 SPMTD_FN void spmtd_record_(const struct spmt_view *v, int code, int what, int peer, uint64_t a,
@@ -161,7 +161,7 @@ SPMTD_FN int spmtd_await_(const struct spmt_view *v, struct spmtd_waiter_ *w, in
 
 		if (spmtd_holds_(kind, seen, cmp, val))
 			return 0;
-		rc = spmtd_patience_(v, w);
+		rc = spmtd_wait_check_(v, w);
 		if (rc) {
 			spmtd_record_(v, rc, what, peer, a, val, seen);
 			return rc;
@@ -267,7 +267,7 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, walk, most, indices, &left);
 		if (some || !left)
 			break;
-		rc = spmtd_patience_(v, &w);
+		rc = spmtd_wait_check_(v, &w);
 		if (rc) {
 			spmtd_record_(
 				v, rc, SPMTD_WHAT_WAIT, -1, a, val, spmtd_read_(kind, bits, a));

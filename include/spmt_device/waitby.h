@@ -93,7 +93,7 @@ SPMTD_FN int spmtd_wait_some_by_(const struct spmt_view *v, int kind, uint32_t b
 			kind, bits, a, n, status, cmp, val, walk, most, indices, &left, scope);
 		if (some || !left)
 			break;
-		rc = spmtd_agree_(spmtd_patience_(v, &w), scope);
+		rc = spmtd_agree_(spmtd_wait_check_(v, &w), scope);
 		if (rc) {
 			if (spmtd_lane_(scope) == 0)
 				spmtd_record_(v, rc, SPMTD_WHAT_WAIT, -1, a, val,

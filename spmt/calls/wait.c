@@ -47,7 +47,7 @@ static int wait_announce(spmt_comm *comm, struct spmtd_pause *p)
 {
 	struct wake_counter *counter = own_wake_counter(comm);
 
-	p->bell = atomic_load_explicit(&counter->wakes, memory_order_acquire);
+	p->wakes = atomic_load_explicit(&counter->wakes, memory_order_acquire);
 	atomic_fetch_add(&counter->sleepers, 1);
 #if !defined(__SANITIZE_THREAD__)
 	atomic_thread_fence(memory_order_seq_cst);
@@ -85,11 +85,11 @@ static int wait_sleep(
 		slice = MIN_OF(slice, left);
 	}
 	waits_show(comm, p, &shown);
-	futex_sleep(&counter->wakes, p->bell, slice);
+	futex_sleep(&counter->wakes, p->wakes, slice);
 	wakes = atomic_load_explicit(&counter->wakes, memory_order_acquire);
-	if (wakes != p->bell) /* stores are coming in: short slices again */
+	if (wakes != p->wakes) /* stores are coming in: short slices again */
 		p->n = WAIT_SLEEP;
-	p->bell = wakes;
+	p->wakes = wakes;
 	return 0;
 }
 
@@ -184,7 +184,7 @@ static void kernel_has_ended(const struct spmt_view *v, int code)
 
 #define PEER_LINGER_NS 10000000000ll /* then the peer's process is dead */
 
-static int kernel_linger(const struct spmt_view *v, struct spmtd_pause *p)
+static int kernel_pause_broken(const struct spmt_view *v, struct spmtd_pause *p)
 {
 	struct timespec slice = { .tv_nsec = 100000 };
 
@@ -203,5 +203,5 @@ const struct spmtd_host wait_callbacks = {
 	.resume = kernel_resume,
 	.wake = kernel_wake,
 	.ended = kernel_has_ended,
-	.linger = kernel_linger,
+	.pause_broken = kernel_pause_broken,
 };

@@ -224,7 +224,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	struct kernel_grid grid;
 	int rc;
 
-	args.told = coll_report(comm);
+	args.report = coll_report(comm);
 	args.captured = in->reserved.captured;
 	view_fill(comm, &args.view);
 	grid = coll_shape(comm, c, args.bytes, blocks);
@@ -419,7 +419,7 @@ static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream
 		coll_end(comm, &in);
 		return rc;
 	}
-	args.told = coll_report(comm);
+	args.report = coll_report(comm);
 	view_fill(comm, &args.view);
 	rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
 		kernel_grid_of(comm, 1, (uint64_t)comm->nranks), stream);

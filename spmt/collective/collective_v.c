@@ -224,7 +224,7 @@ static int varied_kernel(
 	struct kernel_collective_v_args args = { .size = type_size(c->type),
 		.same = { .dst = c->dst.at,
 			.src = c->src.at,
-			.told = coll_report(comm),
+			.report = coll_report(comm),
 			.type = (int)c->type,
 			.moves = coll_moves(c->kind, comm->rank, comm->nranks, 0, 0),
 

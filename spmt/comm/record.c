@@ -89,10 +89,10 @@ int kernel_looks(spmt_comm *comm, const char *what)
 /* ---- what breaks the comm ---------------------------------------------------------------------- */
 
 /* ": 2 of 8 ranks missing after 5.0 s: 3, 6"; of a rank that heard it from a peer, whose deadline it was. */
-static void fail_missing(const spmt_comm *comm, const struct kernel_report *told, struct text *t)
+static void fail_missing(const spmt_comm *comm, const struct kernel_report *report, struct text *t)
 {
-	const unsigned char *is_missing = (const unsigned char *)(told + 1);
-	bool timed_out = told->broke.code == SPMT_ERR_TIMEOUT;
+	const unsigned char *is_missing = (const unsigned char *)(report + 1);
+	bool timed_out = report->broke.code == SPMT_ERR_TIMEOUT;
 	int64_t ms = comm_timeout(comm), since = process_now() - ms * 1000000;
 	struct waits_text waits = { .used = 0 };
 	int missing = 0, n = 0;
@@ -103,14 +103,14 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *told
 		missing++;
 		waits_add(&waits, comm, pe, since);
 	}
-	if (told->broke.code == SPMT_ERR_MISMATCH) {
-		text_add(
-			t, " ended: rank %d was called otherwise than its peers", told->broke.peer);
+	if (report->broke.code == SPMT_ERR_MISMATCH) {
+		text_add(t, " ended: rank %d was called otherwise than its peers",
+			report->broke.peer);
 		return;
 	}
 	if (!missing && !timed_out) {
 		text_add(t, " ended: rank %d has given up a collective or barrier",
-			told->broke.peer);
+			report->broke.peer);
 		return;
 	}
 	text_add(t, ": %s%d of %d ranks missing after ", waits_said(&waits), MAX_OF(missing, 1),
@@ -118,12 +118,12 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *told
 	if (timed_out)
 		text_add(t, "%.1f s:", (double)ms / 1e3);
 	else
-		text_add(t, "rank %d's deadline:", told->broke.peer);
+		text_add(t, "rank %d's deadline:", report->broke.peer);
 	for (int pe = 0; pe < comm->nranks && missing; pe++)
 		if (__atomic_load_n(&is_missing[pe], __ATOMIC_RELAXED))
 			text_add(t, "%s %d", n++ ? "," : "", pe);
 	if (!missing) /* it has come meanwhile */
-		text_add(t, " %d", told->broke.peer);
+		text_add(t, " %d", report->broke.peer);
 }
 
 /* A wait of a kernel that failed before may be the reason. Under the world's lock. */
@@ -146,14 +146,14 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 	const spmt_comm *cause = NULL;
 
 	for (const spmt_comm *c = comm->world->comms; c; c = c->next_here) {
-		const struct kernel_report *told;
+		const struct kernel_report *report;
 
 		if (c->id != comm->id || !c->signals)
 			continue;
-		told = kernel_report_of(c->signals);
-		if (is_there(&told->broke) && (!cause || told->broke.code == SPMT_ERR_TIMEOUT))
+		report = kernel_report_of(c->signals);
+		if (is_there(&report->broke) && (!cause || report->broke.code == SPMT_ERR_TIMEOUT))
 			cause = c;
-		if (cause == c && told->broke.code == SPMT_ERR_TIMEOUT)
+		if (cause == c && report->broke.code == SPMT_ERR_TIMEOUT)
 			break;
 	}
 	return cause;
@@ -185,17 +185,17 @@ static int say_odd(const spmt_comm *odd, struct text *t)
 static int say_cause(const spmt_comm *comm, struct text *t)
 {
 	const spmt_comm *cause = find_cause(comm), *odd = find_odd(comm);
-	const struct kernel_report *told = cause ? kernel_report_of(cause->signals) : NULL;
+	const struct kernel_report *report = cause ? kernel_report_of(cause->signals) : NULL;
 
-	if (odd && (!told || told->broke.code != SPMT_ERR_TIMEOUT))
+	if (odd && (!report || report->broke.code != SPMT_ERR_TIMEOUT))
 		return say_odd(odd, t);
-	if (!told)
+	if (!report)
 		return 0;
 	say_wait_before(cause, t);
 	text_add(t, "rank %d: a %s in a stream", cause->rank,
-		told->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
-	fail_missing(cause, told, t);
-	return told->broke.code == SPMT_ERR_MISMATCH ? SPMT_ERR_MISMATCH : SPMT_ERR_TIMEOUT;
+		report->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
+	fail_missing(cause, report, t);
+	return report->broke.code == SPMT_ERR_MISMATCH ? SPMT_ERR_MISMATCH : SPMT_ERR_TIMEOUT;
 }
 
 void comm_look(const spmt_comm *comm)

@@ -71,11 +71,11 @@ static inline void broken_raise(const struct spmt_view *v, int code)
 	kernel_ended(v, code);
 }
 
-/* What a kernel has found out, where its host looks for it; `told` 0: in the record of waits. */
-static inline void kernel_record(const struct spmt_view *v, uint64_t told, int code, int what,
+/* What a kernel has found out, where its host looks for it; `report` 0: in the record of waits. */
+static inline void kernel_record(const struct spmt_view *v, uint64_t report, int code, int what,
 	int peer, uint64_t a, uint64_t expected, uint64_t seen)
 {
-	struct kernel_report *t = (struct kernel_report *)spmtd_to_(told);
+	struct kernel_report *t = (struct kernel_report *)spmtd_to_(report);
 	struct spmtd_record *r = v->record;
 
 	if (t)
@@ -92,16 +92,17 @@ static inline void kernel_record(const struct spmt_view *v, uint64_t told, int c
 			expected, seen);
 }
 
-static inline void kernel_missing(uint64_t told, int pe)
+static inline void kernel_missing(uint64_t report, int pe)
 {
-	if (told)
-		spmtd_poke8_(told + sizeof(struct kernel_report) + (uint64_t)(uint32_t)pe, 1);
+	if (report)
+		spmtd_poke8_(report + sizeof(struct kernel_report) + (uint64_t)(uint32_t)pe, 1);
 }
 
 /* By one thread of a collective or barrier that begins in a broken comm. */
-static inline void broken_refuse(const struct spmt_view *v, uint64_t told, int what, uint64_t mark)
+static inline void broken_refuse(
+	const struct spmt_view *v, uint64_t report, int what, uint64_t mark)
 {
-	kernel_record(v, told, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
+	kernel_record(v, report, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
 	broken_raise(v, SPMTD_ABORTED);
 }
 

@@ -48,7 +48,7 @@ struct kernel_atomic_args {
 };
 /*
  * What a rank's collectives and barriers leave for its host, in memory that both see; the address
- * of one in `told`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
+ * of one in `report`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
  */
 struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
@@ -57,7 +57,7 @@ struct kernel_report {
 };
 struct kernel_barrier_args {
 	struct spmt_view view;
-	uint64_t told;
+	uint64_t report;
 };
 /*
  * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's
@@ -69,7 +69,7 @@ struct kernel_barrier_args {
 #define COLL_KEY_BREAKS (1ull << 63)
 struct kernel_collective_args {
 	struct spmt_view view;
-	uint64_t dst, src, key, told;
+	uint64_t dst, src, key, report;
 	uint64_t bytes; /* of a block */
 	int32_t algorithm, type, op;
 	struct coll_moves moves;

@@ -30,7 +30,7 @@ KERNEL_BODY run_signal(const struct kernel_signal_args *args)
 		return;
 	if (args->pe >= 0)
 		sig = spmtd_there_(&args->view, spmtd_to_(sig), args->pe);
-	spmtd_ring_(sig, args->value, args->op);
+	spmtd_signal_at_(sig, args->value, args->op);
 	if (args->pe >= 0)
 		spmtd_wake_(&args->view, args->pe);
 }
@@ -148,14 +148,14 @@ static inline void barrier_failed(const struct kernel_barrier_args *args, int rc
 
 	for (int pe = 0; pe < v->npes; pe++)
 		if (barrier_lacks(v, pe))
-			kernel_missing(args->told, pe);
+			kernel_missing(args->report, pe);
 	broken_raise(v, rc);
 	broken_leave_marks(v, rc, 0, 1);
 }
 
 KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 {
-	const struct kernel_report *told = (const struct kernel_report *)spmtd_to_(args->told);
+	const struct kernel_report *report = (const struct kernel_report *)spmtd_to_(args->report);
 	struct spmt_view v = args->view;
 	uint64_t mark;
 	int rc;
@@ -165,11 +165,11 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	mark = broken(&v);
 	if (spmtd_any_block_(mark != 0)) {
 		if (spmtd_tid_() == 0)
-			broken_refuse(&v, args->told, SPMTD_WHAT_BARRIER, mark);
+			broken_refuse(&v, args->report, SPMTD_WHAT_BARRIER, mark);
 		return;
 	}
-	if (told)
-		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&told->broke));
+	if (report)
+		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&report->broke));
 	rc = spmtd_sync_(&v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 1);
 	if (rc && spmtd_tid_() == 0)
 		barrier_failed(args, rc);

@@ -107,7 +107,7 @@ static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
 }
 
 /* Peers of a broken comm end by themselves. */
-static int linger_here(const struct spmt_view *v, struct spmtd_pause *p)
+static int pause_broken_here(const struct spmt_view *v, struct spmtd_pause *p)
 {
 	struct timespec slice = { .tv_nsec = 20000 };
 
@@ -129,7 +129,7 @@ static const struct spmtd_host waits = {
 	.pause = pause_here,
 	.resume = resume_here,
 	.wake = wake_here,
-	.linger = linger_here,
+	.pause_broken = pause_broken_here,
 };
 
 /* Every kernel's arguments begin with a view. */

@@ -71,7 +71,7 @@ static int any_of_block(int x)
 #define spmtd_tid_() own_tid
 #define spmtd_threads_() own_threads
 #define spmtd_any_block_(x) any_of_block(x)
-#define spmtd_gather_(scope) ((void)any_of_block(0))
+#define spmtd_meet_settled_(scope) ((void)any_of_block(0))
 #define kernel_block() own_block
 #define kernel_blocks() own_blocks
 #define kernel_lane() (own_block * own_threads + own_tid)

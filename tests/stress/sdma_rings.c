@@ -121,7 +121,7 @@ static const char *at_rest(void)
 		const struct sdma_queue *q = rings[dev]->queue;
 		uint64_t end = atomic_load(&rings[dev]->reserved), done = atomic_load(q->completed);
 
-		if (atomic_load(&rings[dev]->told) != end || atomic_load(q->write) != end)
+		if (atomic_load(&rings[dev]->doorbell) != end || atomic_load(q->write) != end)
 			return "not all was told";
 		while (atomic_load(q->read) !=
 			end) /* the last packet has been done, its end not yet */

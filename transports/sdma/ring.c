@@ -45,10 +45,10 @@ int sdma_ring_open(const struct backend *b, int src, int dst, struct sdma_ring *
 	r->queue = q;
 	copies = ((size_t)q->size / 4 / RING_WORD - ring_around(&q->format)) / SDMA_COPY_WORDS;
 	r->most = copies * sdma_copy_most(&q->format);
-	r->reserved = r->told = atomic_load(q->write);
+	r->reserved = r->doorbell = atomic_load(q->write);
 	for (size_t i = 0; i < units;
 		i++) /* nothing is written yet: an end ahead would be believed */
-		r->ends[i] = r->told;
+		r->ends[i] = r->doorbell;
 	*ring = r;
 	return 0;
 }
@@ -217,10 +217,10 @@ static void ring_tell(struct sdma_ring *r)
 		if (atomic_exchange(&r->telling, true))
 			return;
 		tsan_acquire(r);
-		told = ring_written(r, atomic_load(&r->told));
-		if (told != atomic_load(&r->told)) {
+		told = ring_written(r, atomic_load(&r->doorbell));
+		if (told != atomic_load(&r->doorbell)) {
 			r->ops->doorbell(r->queue, told);
-			atomic_store(&r->told, told);
+			atomic_store(&r->doorbell, told);
 		}
 		atomic_store(&r->telling, false);
 	} while (ring_written(r, told) != told);

@@ -14,7 +14,7 @@ struct sdma_ring {
 	struct sdma_queue *queue;
 	size_t most; /* bytes of one copy: it takes at most a quarter of the ring */
 	_Alignas(CACHE_LINE) _Atomic uint64_t reserved;
-	_Atomic uint64_t told; /* the doorbell's value */
+	_Atomic uint64_t doorbell; /* the doorbell's value */
 	_Atomic bool telling;
 	_Atomic uint64_t ends[]; /* of what begins at unit i of the ring and is written */
 };

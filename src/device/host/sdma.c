@@ -27,7 +27,7 @@ struct host_engine {
 	struct sdma_queue queue; /* first: what users hold */
 	struct sdma_engine engine;
 	pthread_t thread;
-	_Atomic uint64_t bell, write;
+	_Atomic uint64_t doorbell, write;
 	char apart[CACHE_LINE]; /* what users write from what the engine writes */
 	_Atomic uint64_t read, completed;
 	_Atomic uint32_t wakes, asleep;
@@ -64,7 +64,7 @@ static void engine_rest(struct host_engine *h, uint64_t end)
 	uint32_t seen = atomic_load(&h->wakes);
 
 	atomic_store(&h->asleep, 1);
-	if (atomic_load(&h->bell) == end && !atomic_load(&h->closing))
+	if (atomic_load(&h->doorbell) == end && !atomic_load(&h->closing))
 		futex_sleep(&h->wakes, seen, -1);
 	atomic_store(&h->asleep, 0);
 }
@@ -83,10 +83,10 @@ static void *engine_run(void *arg)
 	snprintf(name, sizeof(name), "spmt-sdma-%d", h->engine.dev);
 	pthread_setname_np(pthread_self(), name);
 	while (!atomic_load(&h->closing)) {
-		uint64_t end = atomic_load(&h->bell);
+		uint64_t end = atomic_load(&h->doorbell);
 		int rc;
 
-		tsan_acquire(&h->bell);
+		tsan_acquire(&h->doorbell);
 		rc = sdma_engine_step(&h->engine, end);
 		if (rc < 0 || (!rc && atomic_load(&h->read) == end))
 			engine_rest(h, end);
@@ -133,7 +133,7 @@ static void host_engine_init(struct host_engine *h, int src, int dst)
 	h->engine = (struct sdma_engine){
 		.queue = &h->queue, .dev = src, .reach = host_engine_reach, .move = host_move
 	};
-	atomic_init(&h->bell, start);
+	atomic_init(&h->doorbell, start);
 	atomic_init(&h->write, start);
 	atomic_init(&h->read, start);
 	atomic_init(&h->completed, start);
@@ -183,8 +183,8 @@ static void host_sdma_doorbell(struct sdma_queue *queue, uint64_t end)
 	struct host_engine *h = (struct host_engine *)queue;
 
 	atomic_store_explicit(&h->write, end, memory_order_relaxed);
-	tsan_release(&h->bell);
-	atomic_store(&h->bell, end);
+	tsan_release(&h->doorbell);
+	atomic_store(&h->doorbell, end);
 	if (atomic_load(&h->asleep))
 		engine_wake(h);
 }

@@ -45,7 +45,7 @@ static inline void clear_other_set(const struct coll *c)
 
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	spmtd_order_(); /* by each, so that all that it sends comes after it */
 }
 
@@ -107,7 +107,7 @@ static inline void tell_done(const struct coll *c, int failed)
 	const struct spmt_view *v = c->view;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		spmtd_ring_set_(spmtd_at_(&area_outbox(v, pe)->done),
+		spmtd_release_set_(spmtd_at_(&area_outbox(v, pe)->done),
 			c->epoch << 1 | (uint64_t)(failed != 0));
 		spmtd_wake_(v, pe);
 	}
@@ -127,7 +127,7 @@ static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, i
 		if (!rc)
 			rc = coll_patience(c->view, w);
 		if (rc) {
-			kernel_record(c->view, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
+			kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
 				c->epoch, seen);
 			return rc;
 		}
@@ -150,10 +150,10 @@ static inline int await_done(const struct coll *c)
 /* By the rank's last block. */
 static inline void break_all(const struct coll *c, int how)
 {
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_tid_() == 0)
 		broken_raise(c->view, ended_code(how));
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	broken_leave_marks(c->view, ended_code(how), spmtd_tid_(), spmtd_threads_());
 }
 
@@ -256,7 +256,7 @@ COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 	c->refused = spmtd_any_block_(c->mark != 0 || !c->epoch);
 	c->stopped = args->captured && kernel_block() == 0 ? glance(v) : 0;
 	if (c->refused && kernel_lane() == 0)
-		broken_refuse(v, args->told, SPMTD_WHAT_COLLECTIVE, c->mark);
+		broken_refuse(v, args->report, SPMTD_WHAT_COLLECTIVE, c->mark);
 	if (kernel_block() == 0 && set_is_to_clear(c))
 		clear_other_set(c);
 	return 1;

@@ -68,7 +68,7 @@ COLL_FN int coll_varied(struct coll *c);
 COLL_FN int coll_agrees(int rc);
 /* By the threads of one block: says what this rank calls. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted);
-/* As spmtd_patience_, of a rank that any other may have told that it waits in vain. */
+/* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
 COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w);
 /* What pe says that it calls, its key; 0: it has not come. */
 COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key);

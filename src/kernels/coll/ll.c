@@ -186,7 +186,7 @@ LL_FN int ll_ended(const struct coll *c, const struct arrivals *a)
 	if (a->rc == SPMTD_MISMATCH)
 		coll_record_mismatch(c, a->pe);
 	else if (a->rc)
-		kernel_record(c->view, c->args->told, a->rc, SPMTD_WHAT_COLLECTIVE, a->pe, a->at,
+		kernel_record(c->view, c->args->report, a->rc, SPMTD_WHAT_COLLECTIVE, a->pe, a->at,
 			a->epoch, a->seen);
 	return coll_agrees(a->rc);
 }
@@ -199,7 +199,7 @@ LL_FN int await_key(const struct coll *c, struct arrivals *a, int pe)
 	while (!rc && !coll_hello(c->view, c->epoch, pe, &key))
 		rc = coll_patience(c->view, &a->w);
 	if (rc)
-		kernel_record(c->view, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe,
+		kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe,
 			spmtd_at_(area_inbox(c->view, pe)->hello[c->epoch & 1]), c->epoch, 0);
 	else if (key != c->args->key)
 		rc = SPMTD_MISMATCH;

@@ -36,7 +36,7 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 			spmtd_poke64_(spmtd_at_(&box->src), coll_src_for(c, pe) + shift);
 			spmtd_poke64_(
 				spmtd_at_(&box->dst), c->v ? c->rounds : c->args->dst + shift);
-			spmtd_ring_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
+			spmtd_release_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
 		} else {
 			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
 		}
@@ -44,10 +44,10 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 	}
 }
 
-/* As spmtd_patience_, of a rank that any other may have told that it waits in vain. */
+/* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
 COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
-	int rc = spmtd_patience_(v, w);
+	int rc = spmtd_wait_check_(v, w);
 
 	if (w->polls % COLL_LOOK_EVERY)
 		return rc;
@@ -69,8 +69,8 @@ static inline int await_hello(
 			break;
 		rc = coll_patience(v, w);
 		if (rc) {
-			kernel_record(
-				v, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch, seen);
+			kernel_record(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
+				c->epoch, seen);
 			return rc;
 		}
 	}
@@ -93,7 +93,7 @@ COLL_FN void coll_record_mismatch(const struct coll *c, int pe)
 	const uint64_t *hello = area_inbox(c->view, pe)->hello[c->epoch & 1];
 	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
 
-	kernel_record(c->view, c->args->told, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
+	kernel_record(c->view, c->args->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
 		spmtd_at_(hello), coll_key_of(c, pe), high | low);
 }
 
@@ -126,7 +126,7 @@ COLL_FN int coll_last_block(struct coll *c, int failed)
 	uint64_t one = failed ? GRID_FAILED + 1 : 1;
 	int last = 0;
 
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	c->failed = failed != 0;
 	c->ended = one;
 	if (kernel_blocks() == 1) {
@@ -272,12 +272,12 @@ COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lan
 {
 	for (int pe = (int)lane; pe < c->view->npes && !c->refused; pe += (int)lanes)
 		if (pe != c->view->pe && lacks(c, pe))
-			kernel_missing(c->args->told, pe);
+			kernel_missing(c->args->report, pe);
 }
 
 #define LINGER_NS 10000000000ull /* then the peer is dead */
 
-static inline int linger(const struct spmt_view *v, struct spmtd_waiter_ *w)
+static inline int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 	w->polls++;
 #if defined(__AMDGCN__) || defined(__NVPTX__)
@@ -286,7 +286,7 @@ static inline int linger(const struct spmt_view *v, struct spmtd_waiter_ *w)
 		w->begin = spmtd_clock_();
 	return spmtd_clock_() - w->begin > LINGER_NS;
 #else
-	return v->host && v->host->linger ? v->host->linger(v, &w->pause) : 1;
+	return v->host && v->host->pause_broken ? v->host->pause_broken(v, &w->pause) : 1;
 #endif
 }
 
@@ -302,7 +302,7 @@ COLL_FN void coll_take_back(const struct coll *c)
 		if (pe == v->pe || taken_back(c, pe))
 			continue;
 		while (!enough && !is_done(c, pe))
-			enough = linger(v, &w);
+			enough = coll_pause_broken(v, &w);
 	}
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 }

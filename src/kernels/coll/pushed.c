@@ -85,7 +85,7 @@ static inline int await_piece(
 		rc = coll_patience(c->view, w);
 		if (!rc)
 			continue;
-		kernel_record(c->view, c->args->told, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch,
+		kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch,
 			spmtd_peek64_(a));
 		return rc;
 	}

@@ -55,7 +55,7 @@ static inline int await_stage(const struct coll *c)
 	struct spmtd_waiter_ w;
 	int rc = 0;
 
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (kernel_blocks() == 1)
 		return 0;
 	if (spmtd_tid_() == 0) {
@@ -109,7 +109,7 @@ static inline int await_end(const struct coll *c)
 		(spmtd_look64_(epoch) < c->epoch || spmtd_look64_(before) == c->before))
 		coll_patience(c->view, &w);
 	spmtd_wait_end_(c->view, &w);
-	spmtd_gather_(SPMTD_BLOCK_);
+	spmtd_meet_settled_(SPMTD_BLOCK_);
 	return coll_ended_how(c->view, c->epoch) == ENDED_WELL;
 }
 

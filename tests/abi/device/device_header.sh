@@ -32,10 +32,10 @@ grep -E '^spmtd_(float_sum|half_max|uint8_xor|int64_min)_' "$scratch/names" >>"$
 names spmt_device.h "$scratch/some" >"$scratch/some.c"
 # What machine.h promises on every target.
 {
-	printf 'spmtd_%s_\n' {load,store,gload,gstore,peek,poke}16b order complete ring_set ring_add acquired settle meet_warp meet_block \
+	printf 'spmtd_%s_\n' {load,store,gload,gstore,peek,poke}16b order complete release_set release_add acquired settle meet_warp meet_block \
 		any_warp any_block any_sees warp_size
 	for bits in 8 16 32 64; do
-		printf "spmtd_%s${bits}_\n" load store gload gstore peek poke look swap cas {,tell_}{add,and,or,xor}
+		printf "spmtd_%s${bits}_\n" load store gload gstore peek poke look swap cas {,noret_}{add,and,or,xor}
 	done
 	printf 'spmtd_%s_\n' {uint{8,16,32,64},int{8,16,32,64},schar,float,double}_{bits,of}
 } >"$scratch/machine"

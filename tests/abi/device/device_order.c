@@ -117,7 +117,7 @@ static inline void spmtd_poke64_(uint64_t a, uint64_t x)
 	*(uint64_t *)(uintptr_t)a = x;
 }
 
-static inline void spmtd_tell_add64_(uint64_t a, uint64_t x)
+static inline void spmtd_noret_add64_(uint64_t a, uint64_t x)
 {
 	note(POSTS);
 	*(uint64_t *)(uintptr_t)a += x;
@@ -326,7 +326,7 @@ static int patient(const struct spmt_view *v, int looks)
 
 	spmtd_wait_begin_(&w);
 	for (int i = 0; i < looks && !rc; i++)
-		rc = spmtd_patience_(v, &w);
+		rc = spmtd_wait_check_(v, &w);
 	return rc;
 }
 

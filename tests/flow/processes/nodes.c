@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "spmt.h"
+#include "uid_file.h"
 
-enum { RANKS_MOST = 16, FILE_MS = 20000, DEADLINE_MS = 60000 };
+enum { RANKS_MOST = 16, DEADLINE_MS = 60000 };
 
 struct rank {
 	pthread_t thread;
@@ -25,35 +26,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-/* Under another name first, so that nobody reads half of it. */
-static int uid_write(const char *path, spmt_uid *uid)
-{
-	char part[512];
-	FILE *f;
-	int bad = spmt_uid_create(uid);
-
-	snprintf(part, sizeof(part), "%.500s.part", path);
-	f = bad ? NULL : fopen(part, "we");
-	if (!f)
-		return fprintf(stderr, "uid: %s\n", spmt_last_error());
-	bad = fwrite(uid, sizeof(*uid), 1, f) != 1;
-	return fclose(f) || bad || rename(part, path);
-}
-
-static int uid_read(const char *path, spmt_uid *uid)
-{
-	FILE *f = NULL;
-	int bad;
-
-	for (int i = 0; i < FILE_MS && !(f = fopen(path, "re")); i++)
-		usleep(1000);
-	if (!f)
-		return 1;
-	bad = fread(uid, sizeof(*uid), 1, f) != 1;
-	fclose(f);
-	return bad;
 }
 
 static void *live(void *arg)

@@ -19,8 +19,9 @@
 
 #include "spmt.h"
 #include "src/base/process.h"
+#include "uid_file.h"
 
-enum { NODES_RANKS = 16, FILE_MS = 20000, DEADLINE_MS = 60000, LATE_MS = 700, DIES_AFTER = 20 };
+enum { NODES_RANKS = 16, DEADLINE_MS = 60000, LATE_MS = 700, DIES_AFTER = 20 };
 
 struct rank {
 	pthread_t thread;
@@ -29,34 +30,6 @@ struct rank {
 	int rank, nranks;
 	int64_t last_ns;
 };
-
-static int uid_write(const char *path, spmt_uid *uid)
-{
-	char part[512];
-	FILE *f;
-	int bad = spmt_uid_create(uid);
-
-	snprintf(part, sizeof(part), "%.500s.part", path);
-	f = bad ? NULL : fopen(part, "we");
-	if (!f)
-		return fprintf(stderr, "uid: %s\n", spmt_last_error());
-	bad = fwrite(uid, sizeof(*uid), 1, f) != 1;
-	return fclose(f) || bad || rename(part, path);
-}
-
-static int uid_take(const char *path, spmt_uid *uid)
-{
-	FILE *f = NULL;
-	int bad;
-
-	for (int i = 0; i < FILE_MS && !(f = fopen(path, "re")); i++)
-		usleep(1000);
-	if (!f)
-		return 1;
-	bad = fread(uid, sizeof(*uid), 1, f) != 1;
-	fclose(f);
-	return bad;
-}
 
 static int barrier(struct rank *r, spmt_comm *comm)
 {
@@ -159,7 +132,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (n < 1 || n > NODES_RANKS)
 		return 2;
-	if (first ? uid_take(argv[2], &uid) : uid_write(argv[2], &uid))
+	if (first ? uid_read(argv[2], &uid) : uid_write(argv[2], &uid))
 		return 3;
 	for (int i = 0; i < n; i++) {
 		ranks[i].how = argv[1];

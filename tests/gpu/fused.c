@@ -5,23 +5,7 @@
 
 #include "gpu.h"
 #include "kernels/fused.h"
-
-static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
-
-struct load {
-	enum scope scope;
-	unsigned grid, block;
-	uint64_t words, rounds, fewer; /* on GPUs; on the host backend */
-};
-
-static unsigned workers_of(const struct load *l)
-{
-	if (gpu_host())
-		return 1;
-	if (l->scope == BY_BLOCK)
-		return l->grid;
-	return l->grid * (l->scope == BY_WARP ? (l->block + 31) / 32 : l->block);
-}
+#include "load.h"
 
 /* ---- packets --------------------------------------------------------------------------------- */
 

@@ -5,8 +5,7 @@
 
 #include "gpu.h"
 #include "kernels/signals.h"
-
-static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
+#include "load.h"
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
@@ -16,33 +15,18 @@ struct ring {
 	struct outcome *outcome;
 };
 
-struct load {
-	enum scope scope;
-	uint64_t words, rounds, fewer; /* on GPUs; on the host backend */
-	unsigned grid, block;
-};
-
 /* Every scope and several of each, from no data to 32 KiB. */
 static const struct load loads[] = {
-	{ BY_THREAD, 0, 20000, 200, 1, 1 },
-	{ BY_THREAD, 1, 20000, 200, 1, 1 },
-	{ BY_THREAD, 17, 2000, 50, 2, 64 },
-	{ BY_WARP, 1, 20000, 200, 1, 32 },
-	{ BY_WARP, 100, 10000, 100, 2, 128 },
-	{ BY_BLOCK, 0, 20000, 200, 1, 256 },
-	{ BY_BLOCK, 1, 100000, 1000, 1, 256 },
-	{ BY_BLOCK, 513, 20000, 500, 1, 512 },
-	{ BY_BLOCK, 4096, 5000, 2000, 4, 1024 },
+	{ BY_THREAD, 1, 1, 0, 20000, 200 },
+	{ BY_THREAD, 1, 1, 1, 20000, 200 },
+	{ BY_THREAD, 2, 64, 17, 2000, 50 },
+	{ BY_WARP, 1, 32, 1, 20000, 200 },
+	{ BY_WARP, 2, 128, 100, 10000, 100 },
+	{ BY_BLOCK, 1, 256, 0, 20000, 200 },
+	{ BY_BLOCK, 1, 256, 1, 100000, 1000 },
+	{ BY_BLOCK, 1, 512, 513, 20000, 500 },
+	{ BY_BLOCK, 4, 1024, 4096, 5000, 2000 },
 };
-
-static unsigned workers_of(const struct load *l)
-{
-	if (gpu_host())
-		return 1;
-	if (l->scope == BY_BLOCK)
-		return l->grid;
-	return l->grid * (l->scope == BY_WARP ? (l->block + 31) / 32 : l->block);
-}
 
 static int ring_open(struct ring *g, spmt_comm *comm)
 {

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Streams: a queue and a worker thread each, so that a kernel which waits for another stream's kernel holds up nobody else. The
- * worker is made by the first push and sleeps on a futex while there is nothing to do.
- */
+/* Streams: queues, each with a worker, so that a kernel which waits for another stream's kernel holds up nobody else. */
 #include "stream.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "include/spmt.h"
 #include "src/base/fault.h"
@@ -22,22 +14,8 @@
 #include "src/base/status.h"
 #include "src/base/tsan.h"
 
-#define STACK ((size_t)256 << 10)
 #define YIELDS 16
 #define SLICE 5000000 /* ns between two looks at a stop word, which wakes nobody */
-
-/* Not a condition variable: waiting for one is a cancellation point. */
-static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
-{
-	struct timespec ts = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
-
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, ns < 0 ? NULL : &ts, NULL, 0);
-}
-
-static void wake_all(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
 
 /* ---- objects */
 
@@ -80,7 +58,7 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	return s;
 }
 
-static void stream_put(struct host_stream *s)
+void host_stream_put(struct host_stream *s)
 {
 	struct host_state *st = host_state();
 
@@ -202,89 +180,7 @@ void host_stream_end_all(struct host_stream *list)
 	}
 }
 
-/* ---- the worker */
-
-/* The next op, or NULL once the stream has ended and the queue is empty. */
-static struct host_op *next_op(struct host_stream *s, bool *joined)
-{
-	struct host_op *op;
-
-	pthread_mutex_lock(&s->lock);
-	while (!s->head && !s->closing) {
-		uint32_t seen = atomic_load(&s->wakes);
-
-		s->idle = true;
-		pthread_mutex_unlock(&s->lock);
-		sleep_on(&s->wakes, seen, -1);
-		pthread_mutex_lock(&s->lock);
-		s->idle = false;
-	}
-	op = s->head;
-	if (op) {
-		s->head = op->next;
-		if (!s->head)
-			s->tail = &s->head;
-	}
-	*joined = s->joined;
-	pthread_mutex_unlock(&s->lock);
-	return op;
-}
-
-/* After a failure nothing more runs, as on a GPU whose context is lost, but what says that it does. */
-static void run_op(struct host_stream *s, struct host_op *op)
-{
-	uint64_t ticket = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
-	bool failed = atomic_load(&s->error);
-	int rc = failed && !op->always ? 0 : op->run(op);
-
-	mem_free(op);
-	if (rc && !failed) {
-		atomic_store(&s->failed, ticket);
-		atomic_store(&s->error, rc);
-	}
-	tsan_release(&s->done);
-	atomic_store(&s->done, ticket);
-	atomic_fetch_add(&s->wake, 1);
-	if (atomic_load(&s->waiters))
-		wake_all(&s->wake);
-}
-
-static void *stream_worker(void *arg)
-{
-	struct host_stream *s = arg;
-	struct host_op *op;
-	bool joined;
-	char name[16];
-
-	snprintf(name, sizeof(name), "spmt-host-%d", s->dev);
-	pthread_setname_np(pthread_self(), name);
-	host_bind(s->dev);
-	host_serve(s);
-	while ((op = next_op(s, &joined)))
-		run_op(s, op);
-	if (!joined)
-		stream_put(s);
-	return NULL;
-}
-
-/* Under s->lock. */
-static int worker_start(struct host_stream *s)
-{
-	pthread_attr_t attr;
-	int err;
-
-	if (fault_here(FAULT_THREAD))
-		return -fault_errno(FAULT_THREAD);
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	err = pthread_attr_setstacksize(&attr, STACK);
-	if (!err)
-		err = process_thread(&s->thread, &attr, stream_worker, s);
-	pthread_attr_destroy(&attr);
-	s->threaded = !err;
-	return -err;
-}
+/* ---- work */
 
 struct host_op *host_op_new(
 	struct host_stream *s, int (*run)(const struct host_op *op), size_t extra)
@@ -306,7 +202,7 @@ struct host_op *host_op_new(
 /* Under s->lock. */
 static int push_now(struct host_stream *s, struct host_op *op, uint64_t *ticket)
 {
-	int rc = s->threaded ? 0 : worker_start(s);
+	int rc = s->threaded ? 0 : host_worker_start(s);
 
 	if (rc)
 		return rc;
@@ -352,7 +248,7 @@ int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 		idle = s->idle;
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
-		wake_all(&s->wakes);
+		host_wake_all(&s->wakes);
 	return LIKELY(!rc) ? 0 : push_failed(op, name, rc);
 }
 
@@ -384,7 +280,7 @@ int host_stream_end(struct host_stream *s)
 		if (threaded && !joined)
 			pthread_detach(thread);
 		if (threaded)
-			wake_all(&s->wakes);
+			host_wake_all(&s->wakes);
 	}
 	pthread_mutex_unlock(&s->lock);
 	host_graph_abandon(graph);
@@ -393,7 +289,7 @@ int host_stream_end(struct host_stream *s)
 	if (threaded && joined)
 		join(thread);
 	if (!threaded || joined)
-		stream_put(s);
+		host_stream_put(s);
 	return 0;
 }
 
@@ -457,7 +353,7 @@ static void stream_nap(struct host_stream *s, uint64_t ticket, int64_t ns)
 	atomic_fetch_add(&s->waiters, 1);
 	seen = atomic_load(&s->wake);
 	if (atomic_load(&s->done) < ticket)
-		sleep_on(&s->wake, seen, ns);
+		host_sleep_on(&s->wake, seen, ns);
 	atomic_fetch_sub(&s->waiters, 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams of the host runtime: queues (host/stream.c) and what is put into them (host/queue.c). */
+/* Streams of the host runtime: queues (host/stream.c), what is put into them (host/queue.c), who works them off (host/worker.c). */
 #ifndef SPMT_DEVICE_HOST_STREAM_H_
 #define SPMT_DEVICE_HOST_STREAM_H_
 
@@ -95,6 +95,8 @@ static inline void host_stream_absolve(struct host_stream *s)
 	if (s->blame.told)
 		s->blame.code = s->blame.told = 0;
 }
+/* Back to the pool, once neither a worker nor a call uses it. */
+void host_stream_put(struct host_stream *s);
 /* Accepts no more work; what is queued still runs. Joins a worker with nothing left to do, leaves
    a busy one to itself. */
 int host_stream_end(struct host_stream *s);
@@ -103,6 +105,12 @@ int host_stream_end(struct host_stream *s);
 void host_stream_collect(
 	struct host_state *st, int dev, const void *owner, struct host_stream **list);
 void host_stream_end_all(struct host_stream *list);
+
+/* host/worker.c. Under s->lock: 0 or -errno, no sentence. */
+int host_worker_start(struct host_stream *s);
+/* No condition variable: waiting for one is a cancellation point. ns < 0: for ever. */
+void host_sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns);
+void host_wake_all(_Atomic uint32_t *word);
 
 int host_stream_create(int dev, device_stream *s);
 int host_stream_destroy(int dev, device_stream handle);

@@ -57,13 +57,23 @@ static uint32_t control_ranks(const spmt_comm *comm)
 	return n;
 }
 
+/* Whether no other process can be meant by a control block. Ranks that came late make the world of one process a shared one. */
+static bool control_is_ours(const struct world *w)
+{
+	int r = 1;
+
+	while (r < w->nranks && world_process(w, r) == world_process(w, 0))
+		r++;
+	return r == w->nranks || atomic_load(&w->control) == w->local;
+}
+
 /* The block that is there, in memory that only this process has if it is not in the room. */
 static struct control *control_named(const struct world *w, uint64_t offset, int nranks)
 {
 	struct control *world = atomic_load(&w->control);
 	struct control *control = control_at(world, w->nranks, offset, nranks);
 
-	if (control || world != w->local)
+	if (control || !control_is_ours(w))
 		return control;
 	return (struct control *)((uintptr_t)world + offset);
 }
@@ -261,7 +271,7 @@ static int control_make(const spmt_comm *comm, struct control **control)
 	struct control *world = atomic_load(&comm->world->control);
 
 	*control = control_take(world, comm->world->nranks, comm->nranks);
-	if (!*control && world == comm->world->local) {
+	if (!*control && control_is_ours(comm->world)) {
 		*control = mem_aligned(CACHE_LINE, control_size(comm->nranks));
 		if (*control)
 			(*control)->nranks = (uint32_t)comm->nranks;

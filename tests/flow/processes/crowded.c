@@ -194,3 +194,24 @@ Test(crowded, as_many_as_are_wanted_in_one_process)
 {
 	RANKS_OK(ranks_run(3, NULL, crowd_here, NULL));
 }
+
+/* The first ranks have looked for other processes when the last one comes. */
+static int crowd_late(int index, void *uid)
+{
+	struct spmt_attr attr = ranks_attr(index, 3, uid);
+	spmt_comm *comm;
+
+	if (index == 2)
+		sleep_ms(100);
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	TRY(crowd_here(comm, NULL));
+	return spmt_finalize(comm);
+}
+
+Test(crowded, as_many_where_one_came_late)
+{
+	spmt_uid uid;
+
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	RANKS_OK(ranks_threads(3, crowd_late, &uid));
+}

@@ -113,6 +113,21 @@ bool host_pool_holds(const struct host_pool *pool, const void *object, size_t si
 	return false;
 }
 
+void *host_pool_next(const struct host_pool *pool, void *after, size_t size)
+{
+	size_t stride = align_up(size, CACHE_LINE);
+	char *slab = (char *)atomic_load(&pool->slabs);
+
+	if (!after)
+		return slab ? slab + CACHE_LINE : NULL;
+	while ((uintptr_t)after - (uintptr_t)slab >= SLAB)
+		slab = (char *)((struct host_slab *)(void *)slab)->next;
+	if ((char *)after + 2 * stride <= slab + SLAB)
+		return (char *)after + stride;
+	slab = (char *)((struct host_slab *)(void *)slab)->next;
+	return slab ? slab + CACHE_LINE : NULL;
+}
+
 /* ---- devices */
 
 static int host_count(int *n)

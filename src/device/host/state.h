@@ -26,7 +26,8 @@ struct host_pool {
 struct host_device {
 	int opens;
 	_Atomic(struct host_stream *) legacy;
-	struct host_stream *own; /* its per-thread streams */
+	struct host_stream *own;	     /* its per-thread streams */
+	_Atomic(struct host_stream *) spare; /* whose worker went to sleep last */
 };
 
 /* Blocks that do not overlap, by address. */
@@ -57,10 +58,12 @@ struct host_state *host_state(void);
 int host_load(void);
 int host_check(int dev, const char *op);
 bool host_enabled(const struct host_state *st, int from, int to);
-/* get and put under st->lock, holds without */
+/* get and put under st->lock, holds and next without */
 void *host_pool_get(struct host_pool *pool, size_t size);
 void host_pool_put(struct host_pool *pool, void *object);
 bool host_pool_holds(const struct host_pool *pool, const void *object, size_t size);
+/* Each object that has ever been in the pool, in use or not, or zeros; the first after NULL, NULL behind the last. */
+void *host_pool_next(const struct host_pool *pool, void *after, size_t size);
 
 /* host/thread.c */
 int host_enter(int dev, struct device_saved *saved);

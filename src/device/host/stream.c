@@ -46,7 +46,9 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->owner = owner;
 	s->head = NULL;
 	s->tail = &s->head;
-	s->threaded = s->idle = s->closing = s->joined = false;
+	s->idle = s->closing = s->joined = false;
+	s->worker = NULL;
+	atomic_store(&s->threaded, false);
 	atomic_store(&s->capture, NULL);
 	failure_keep(s);
 	s->blame.code = 0;

@@ -51,7 +51,9 @@ struct host_stream {
 	pthread_mutex_t lock; /* guards this paragraph and the writes of live and queued */
 	struct host_op *head, **tail;
 	pthread_t thread;
-	bool threaded, idle, closing, joined;
+	struct host_worker *worker; /* NULL: none, or it has not begun */
+	bool idle, closing, joined;
+	_Atomic bool threaded; /* thread is its worker's; written under the lock */
 
 	_Atomic bool live;
 	_Atomic(struct host_graph *)
@@ -106,7 +108,7 @@ void host_stream_collect(
 	struct host_state *st, int dev, const void *owner, struct host_stream **list);
 void host_stream_end_all(struct host_stream *list);
 
-/* host/worker.c. Under s->lock: 0 or -errno, no sentence. */
+/* host/worker.c. Gives s a thread, another stream's that has run dry or a new one. Under s->lock: 0 or -errno, no sentence. */
 int host_worker_start(struct host_stream *s);
 /* No condition variable: waiting for one is a cancellation point. ns < 0: for ever. */
 void host_sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads that work off streams. A worker is made when work is pushed to a stream that has none, and stays with it; it
- * sleeps on a futex while there is nothing to do.
+ * The threads that work off streams. A stream has a worker of its own for as long as work is queued in it, so that none waits
+ * for another's. One that has run dry keeps its worker, which sleeps on a futex, until another stream of the device wants
+ * one: many streams that are used in turn cost no more threads than are busy at once.
  */
 #include <errno.h>
 #include <limits.h>
@@ -31,21 +32,40 @@ void host_wake_all(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The next op, or NULL once the stream has ended and the queue is empty. */
-static struct host_op *next_op(struct host_stream *s, bool *joined)
+/* On its thread's stack. `stream` is written under the lock of the stream that it leaves. */
+struct host_worker {
+	_Atomic(struct host_stream *) stream;
+};
+
+/* The stream that it serves, locked. */
+static struct host_stream *worker_lock(struct host_worker *w)
 {
-	struct host_op *op;
+	struct host_stream *s = atomic_load(&w->stream);
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->head && !s->closing) {
+	while (s->worker != w) {
+		pthread_mutex_unlock(&s->lock);
+		s = atomic_load(&w->stream);
+		pthread_mutex_lock(&s->lock);
+	}
+	return s;
+}
+
+/* The next op of *at, the stream that it serves now; NULL once that has ended and its queue is empty. */
+static struct host_op *next_op(struct host_worker *w, struct host_stream **at, bool *joined)
+{
+	struct host_stream *s;
+	struct host_op *op;
+
+	for (s = worker_lock(w); !s->head && !s->closing; s = worker_lock(w)) {
 		uint32_t seen = atomic_load(&s->wakes);
 
 		s->idle = true;
+		atomic_store(&host_state()->devices[s->dev].spare, s);
 		pthread_mutex_unlock(&s->lock);
 		host_sleep_on(&s->wakes, seen, -1);
-		pthread_mutex_lock(&s->lock);
-		s->idle = false;
 	}
+	s->idle = false;
 	op = s->head;
 	if (op) {
 		s->head = op->next;
@@ -54,6 +74,7 @@ static struct host_op *next_op(struct host_stream *s, bool *joined)
 	}
 	*joined = s->joined;
 	pthread_mutex_unlock(&s->lock);
+	*at = s;
 	return op;
 }
 
@@ -76,22 +97,78 @@ static void run_op(struct host_stream *s, struct host_op *op)
 		host_wake_all(&s->wake);
 }
 
+/* What the function before may have done to its thread ends with it. */
+static void worker_bind(struct host_stream *s)
+{
+	host_bind(s->dev);
+	host_serve(s);
+	(void)host_get_error();
+}
+
 static void *stream_worker(void *arg)
 {
 	struct host_stream *s = arg;
+	struct host_worker w = { .stream = s };
 	struct host_op *op;
 	bool joined;
 	char name[16];
 
+	pthread_mutex_lock(&s->lock);
+	s->worker = &w;
 	snprintf(name, sizeof(name), "spmt-host-%d", s->dev);
+	pthread_mutex_unlock(&s->lock);
 	pthread_setname_np(pthread_self(), name);
-	host_bind(s->dev);
-	host_serve(s);
-	while ((op = next_op(s, &joined)))
+	while ((op = next_op(&w, &s, &joined))) {
+		worker_bind(s);
 		run_op(s, op);
+	}
 	if (!joined)
 		host_stream_put(s);
 	return NULL;
+}
+
+/* Under the locks of both. Work that has been served may still be waking those who wait for it, which needs no stream. */
+static bool worker_move(struct host_stream *from, struct host_stream *to)
+{
+	bool spare = from->dev == to->dev && atomic_load(&from->live) && from->worker &&
+		!from->head && atomic_load(&from->done) == atomic_load(&from->queued);
+
+	if (!spare)
+		return false;
+	to->thread = from->thread;
+	to->worker = from->worker;
+	atomic_store(&to->threaded, true);
+	atomic_store(&to->worker->stream, to);
+	from->worker = NULL;
+	from->idle = false;
+	atomic_store(&from->threaded, false);
+	atomic_fetch_add(&from->wakes, 1);
+	host_wake_all(&from->wakes);
+	return true;
+}
+
+/* Under to->lock; a stream that somebody else uses has no worker to spare. */
+static bool worker_from(struct host_stream *from, struct host_stream *to)
+{
+	bool moved;
+
+	if (from == to || !atomic_load(&from->threaded) || pthread_mutex_trylock(&from->lock))
+		return false;
+	moved = worker_move(from, to);
+	pthread_mutex_unlock(&from->lock);
+	return moved;
+}
+
+/* Most often the last to run dry has one. */
+static bool worker_take(struct host_stream *to)
+{
+	struct host_state *st = host_state();
+	struct host_stream *from = atomic_load(&st->devices[to->dev].spare);
+	bool taken = from && worker_from(from, to);
+
+	for (from = NULL; !taken && (from = host_pool_next(&st->streams, from, sizeof(*from)));)
+		taken = worker_from(from, to);
+	return taken;
 }
 
 int host_worker_start(struct host_stream *s)
@@ -99,6 +176,8 @@ int host_worker_start(struct host_stream *s)
 	pthread_attr_t attr;
 	int err;
 
+	if (worker_take(s))
+		return 0;
 	if (fault_here(FAULT_THREAD))
 		return -fault_errno(FAULT_THREAD);
 	err = pthread_attr_init(&attr);
@@ -108,6 +187,6 @@ int host_worker_start(struct host_stream *s)
 	if (!err)
 		err = process_thread(&s->thread, &attr, stream_worker, s);
 	pthread_attr_destroy(&attr);
-	s->threaded = !err;
+	atomic_store(&s->threaded, !err);
 	return -err;
 }

@@ -215,3 +215,37 @@ Test(crowded, as_many_where_one_came_late)
 	cr_assert_eq(spmt_uid_create(&uid), 0);
 	RANKS_OK(ranks_threads(3, crowd_late, &uid));
 }
+
+enum { PARTS_IN_TURN = 200 };
+
+/* Each has worked, and the next one's stream takes over who worked for it. */
+static int parts_in_turn(spmt_comm *world, void *arg)
+{
+	static uint32_t sum[3];
+	struct usage *before = arg;
+	int me = spmt_rank(world);
+
+	for (int i = 0; i < PARTS_IN_TURN; i++) {
+		uint32_t one = 1;
+		spmt_comm *part;
+
+		REQUIRE_OK(spmt_split(world, 0, 0, &part));
+		REQUIRE_OK(
+			spmt_all_reduce(part, &sum[me], &one, 1, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(part));
+		REQUIRE_EQ(sum[me], 3);
+		REQUIRE_OK(spmt_barrier(world));
+		if (me == 0 && i == 0)
+			*before = usage_now();
+	}
+	REQUIRE(me || usage_now().threads - before->threads < PARTS_IN_TURN / 2);
+	return spmt_barrier(world);
+}
+
+Test(crowded, parts_that_work_in_turn_take_no_threads)
+{
+	struct usage before = { 0 };
+
+	NEEDS_HOST("streams with threads");
+	RANKS_OK(ranks_run(3, NULL, parts_in_turn, &before));
+}

@@ -485,6 +485,59 @@ Test(device_host_stream, the_idle_use_no_cpu)
 		end(0, s[i]);
 }
 
+/* What a function has seen of its thread, which it leaves in another state. */
+struct thread_seen {
+	int device, error;
+};
+
+static void see_thread(void *arg)
+{
+	struct thread_seen *seen = arg;
+
+	seen->device = host_get_device();
+	seen->error = host_peek_error();
+	host_set_device(0);
+	host_set_device(-1);
+}
+
+static void see_in_turn(const device_stream *s, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct thread_seen seen = { .device = -1 };
+
+		OK(b->call(1, s[i], see_thread, &seen));
+		settle(1, s[i]);
+		cr_assert_eq(seen.device, 1);
+		cr_assert_eq(seen.error, 0);
+	}
+}
+
+/* A thread goes to the stream that has work, and leaves behind what functions have done to it; but not while it is busy. */
+Test(device_host_stream, streams_that_work_in_turn_share_threads)
+{
+	enum { N = 40 };
+	struct gate gate = { 0 };
+	device_stream s[N];
+	long before;
+
+	start(2);
+	for (int i = 0; i < N; i++)
+		s[i] = stream_of(1);
+	before = usage_now().threads;
+	for (int turn = 0; turn < 3; turn++)
+		see_in_turn(s, N);
+	block(1, s[0], &gate);
+	see_in_turn(s + 1, N - 1);
+	cr_assert_eq(b->stream_query(1, s[0]), 0);
+	cr_expect_lt(usage_now().threads - before, N / 2);
+	atomic_store(&gate.open, 1);
+	for (int i = 0; i < N; i++) {
+		settle(1, s[i]);
+		end(1, s[i]);
+	}
+	cr_expect_eq(usage_now().threads, before);
+}
+
 static void get_mask(void *set)
 {
 	pthread_sigmask(SIG_SETMASK, NULL, set);

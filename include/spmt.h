@@ -173,7 +173,8 @@ enum spmt_cap {
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
 	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */
-	SPMT_CAP_BARRIERS	  /* barrier sessions of kernels, by index (spmtd_barrier_at) */
+	SPMT_CAP_BARRIERS,	  /* barrier sessions of kernels, by index (spmtd_barrier_at) */
+	SPMT_CAP_CHANNELS	  /* channels to each peer, by index (spmt_channel_get) */
 };
 
 /* Handles: a comm is one rank of a world or of a part of one, a mem a registered buffer. */
@@ -308,8 +309,8 @@ SPMT_API int spmt_finalize(spmt_comm *comm);
  * symmetric address of one comm is valid on all comms of the rank, where it names a block that
  * the peer has, too, and a store through one comm ends a wait through another. What was allocated
  * or registered on a comm is freed on it, and ends with it. The library's words for the new comm
- * lie beside those of the world, or, when there is no more room, in the heap: less than 1 KiB and
- * 64 bytes a rank, 256 KiB more where ranks live in several processes.
+ * lie beside those of the world, or, when there is no more room, in the heap: less than 24 KiB and
+ * 4 KiB a rank, 256 KiB more where ranks live in several processes.
  *
  * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective
  * that timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until
@@ -712,6 +713,39 @@ struct spmt_view; /* spmt_device.h */
    written. Valid until finalize. SPMT_ERR_UNSUPPORTED where some rank of the comm reaches another by a map that kernels cannot load
    from, as on another node. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
+
+/*
+ * A channel of kernels to one peer: two buffers, and a counter of signals for each direction that only rises.
+ *
+ * Local: nothing is exchanged and nobody waits, in whatever process the peer lives. The words of each channel are there from init on:
+ * SPMT_CAP_CHANNELS of them to each peer, itself included, by an index that both ranks pass; so a channel is not destroyed either. A
+ * channel that is asked for again, with other buffers perhaps, goes on counting: what was signalled and not waited for is still there.
+ */
+struct spmt_channel_attr {
+	size_t size; /* sizeof(struct spmt_channel_attr), as spmt_attr's */
+	int peer;    /* a rank of the comm */
+	int index;   /* 0 .. SPMT_CAP_CHANNELS - 1 */
+	/* The peer's buffer, as this rank's symmetric address, and its bytes; or, with remote NULL and remote_size 0, a
+	   registered buffer. Neither: signals alone. */
+	const void *remote;
+	size_t remote_size;
+	spmt_mem *mem;
+	/* This rank's buffer: any memory that its device can reach. NULL and 0: its own copy, or part, of the remote one. */
+	void *local;
+	size_t local_size;
+};
+struct spmt_channel; /* spmt_device.h */
+/* What kernels need to use a channel, by value. The caller sets channel->size; no more is written. Valid until finalize, until the
+   memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED as of spmt_view_get, and where a registered buffer cannot be loaded from. */
+SPMT_API int spmt_channel_get(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *channel);
+
+struct spmt_switch; /* spmt_device.h */
+/* What kernels need to reduce from, and store to, one buffer of every rank of the comm, by value: `bytes` of symmetric memory at sym;
+   or, with sym NULL and bytes 0, a registered buffer, of which every rank has a part. Local. The caller sets sw->size; no more is
+   written. Valid, and refused, as a channel is. */
+SPMT_API int spmt_switch_get(
+	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw);
 
 /* ---- host backend only --------------------------------------------------------------------- */
 

@@ -54,5 +54,8 @@
 #include "spmt_device/sync.h"
 /* collectives */
 #include "spmt_device/coll.h"
+/* channels, switch channels */
+#include "spmt_device/channel.h"
+#include "spmt_device/switch.h"
 
 #endif

@@ -50,6 +50,14 @@ enum spmtd_code {
 	SPMTD_MISMATCH = -10004
 };
 
+/* When the threads of a warp or block meet round a signal or a wait through a channel. */
+enum spmtd_data_sync {
+	SPMTD_DATA_SYNC_NONE,
+	SPMTD_DATA_SYNC_BEFORE, /* what all of them have stored is sent before a signal */
+	SPMTD_DATA_SYNC_AFTER,	/* all of them go on when a wait is over, with its code */
+	SPMTD_DATA_SYNC_BOTH
+};
+
 /* What a record's wait was for. */
 enum spmtd_what {
 	SPMTD_WHAT_WAIT = 1,
@@ -57,7 +65,8 @@ enum spmtd_what {
 	SPMTD_WHAT_SYNC,
 	SPMTD_WHAT_BARRIER,
 	SPMTD_WHAT_COLLECTIVE,
-	SPMTD_WHAT_ON_STREAM /* spmt_signal_wait_on_stream */
+	SPMTD_WHAT_ON_STREAM, /* spmt_signal_wait_on_stream */
+	SPMTD_WHAT_CHANNEL
 };
 
 /* ---- plain data ----------------------------------------------------------------------------- */
@@ -156,6 +165,32 @@ struct spmt_mem_view {
 };
 struct spmtd_mem_peer {
 	uint64_t base, size;
+};
+
+/* A channel to one peer, by value (channel.h). */
+struct spmt_channel {
+	uint32_t size, abi; /* size: set by the caller of spmt_channel_get */
+	int32_t pe, peer;
+	uint64_t local, local_size;   /* this rank's buffer */
+	uint64_t remote, remote_size; /* the peer's, as seen from here */
+	uint64_t incoming;	      /* this rank's own copy of what `remote` is at the peer */
+	uint64_t arrived;	      /* how often the peer has signalled; written by the peer */
+	uint64_t
+		expected; /* how often this rank has waited; device memory, so that graphs replay */
+	uint64_t there;	  /* the peer's `arrived` */
+	uint64_t reserved[4];
+};
+
+/* A buffer of every rank of a comm, by value (switch.h). */
+struct spmt_switch {
+	uint32_t size, abi; /* size: set by the caller of spmt_switch_get */
+	int32_t pe, npes;
+	uint64_t bytes;			    /* of the smallest rank's buffer */
+	uint64_t offset;		    /* of the buffer: in every heap, or in no heap 0 */
+	uint64_t flat, stride;		    /* as in struct spmt_view */
+	const struct spmtd_peer *peers;	    /* likewise, where stride is 0 */
+	const struct spmtd_mem_peer *parts; /* of a registered buffer; else NULL */
+	uint64_t reserved[4];
 };
 
 #endif

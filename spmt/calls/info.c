@@ -194,6 +194,9 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 	case SPMT_CAP_BARRIERS:
 		*value = AREA_SESSIONS;
 		return 0;
+	case SPMT_CAP_CHANNELS:
+		*value = AREA_CHANNELS;
+		return 0;
 	}
 	return fail_call(
 		-EINVAL, "spmt_query", "rank %d: unknown capability %d", comm->rank, (int)cap);

@@ -372,11 +372,9 @@ static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *me
 	rc = local_check(comm, call->name, call->local, local, n);
 	if (rc)
 		return rc;
-	if (!mem->peers[pe].base && comm->links[pe].base)
-		return fail_call(SPMT_ERR_UNSUPPORTED, call->name,
-			"rank %d: rank %d's buffer, in another process, cannot be reached: %s",
-			comm->rank, pe, mem->shares ? mem->shares[pe].why : "");
-	return 0;
+	return !mem->peers[pe].base && comm->links[pe].base
+		? mem_refuse_far(comm, call->name, mem, pe)
+		: 0;
 }
 
 static uint64_t mem_at(const spmt_mem *mem, int pe, size_t off)
@@ -456,10 +454,32 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 	return comm_failed(comm, call.name, rc);
 }
 
+/* The copy for kernels is made on the first request, because nothing that can fail may follow an agreement. */
+int mem_parts(spmt_comm *comm, const char *what, spmt_mem *mem, struct mem_parts *parts)
+{
+	int rc = mem_check(comm, what, mem);
+
+	if (!rc && !mem->published)
+		rc = table_publish(comm, &mem->table);
+	if (rc)
+		return rc;
+	mem->published = true;
+	*parts = (struct mem_parts){ .host = mem->peers, .dev = mem->table.dev };
+	return 0;
+}
+
+int mem_refuse_far(const spmt_comm *comm, const char *what, const spmt_mem *mem, int pe)
+{
+	return fail_call(SPMT_ERR_UNSUPPORTED, what,
+		"rank %d: rank %d's buffer, in another process, cannot be reached: %s", comm->rank,
+		pe, mem->shares ? mem->shares[pe].why : "");
+}
+
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
 {
 	EXCLUSIVE(comm, __func__);
 	struct spmt_mem_view whole = { .size = sizeof(whole), .abi = SPMT_VIEW_ABI };
+	struct mem_parts parts;
 	int rc = comm_enter(comm, "spmt_mem_view_get");
 
 	if (!rc)
@@ -474,15 +494,12 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 		return fail_call(-EINVAL, "spmt_mem_view_get",
 			"rank %d: view->size %u: set it to sizeof(struct spmt_mem_view)",
 			comm->rank, view->size);
-	/* The copy for kernels is made on the first request, because nothing that can fail may
-	   follow an agreement. */
-	rc = mem->published ? 0 : table_publish(comm, &mem->table);
+	rc = mem_parts(comm, "spmt_mem_view_get", mem, &parts);
 	if (rc)
 		return rc;
-	mem->published = true;
 	whole.pe = comm->rank;
 	whole.npes = comm->nranks;
-	whole.peers = mem->table.dev;
+	whole.peers = parts.dev;
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
 	memcpy(view, &whole, whole.size);
 	return 0;

@@ -37,6 +37,11 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 		return fail_call(r->code, what,
 			"rank %d: a kernel's %s timed out, the first rank missing: %d", comm->rank,
 			r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
+	if (r->what == SPMTD_WHAT_CHANNEL)
+		return fail_call(r->code, what,
+			"rank %d: a kernel's wait for signal %llu of rank %d's through a channel ended: %llu had come",
+			comm->rank, (unsigned long long)r->expected, r->peer,
+			(unsigned long long)r->seen);
 	return fail_call(r->code, what,
 		"rank %d: %s the word at %#llx ended: expected %llu, saw %llu", comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"

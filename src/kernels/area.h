@@ -2,7 +2,8 @@
 /*
  * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot.
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
- * spmtd_inbox; in lines of their own, barrier sessions. Behind them lies what the library alone uses: struct area,
+ * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
+ * (index: the rank that writes), as many of what this rank has waited for (index: the peer). Behind them lies what the library alone uses: struct area,
  * npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them (parity of
  * the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
  */
@@ -14,6 +15,8 @@
 #define AREA_LINE 64u
 /* Barrier sessions: more than any GPU has units that run blocks. */
 #define AREA_SESSIONS 320u
+/* Channels to each peer. */
+#define AREA_CHANNELS 64u
 
 /* This rank's; on the device, so that graphs replay. */
 struct area {
@@ -63,9 +66,27 @@ static inline uint64_t area_sessions(uint64_t own, int npes)
 	return own + (size + AREA_LINE - 1) / AREA_LINE * AREA_LINE;
 }
 
-static inline uint64_t area_begin(uint64_t own, int npes)
+static inline uint64_t area_channels(uint64_t own, int npes)
 {
 	return area_sessions(own, npes) + AREA_SESSIONS * spmtd_session_size_(npes);
+}
+
+/* How often `writer` has signalled through a channel, in the library area at `own`. */
+static inline uint64_t area_arrived(uint64_t own, int npes, int writer, uint32_t index)
+{
+	return area_channels(own, npes) +
+		((uint64_t)(uint32_t)writer * AREA_CHANNELS + index) * sizeof(uint64_t);
+}
+
+/* How often the rank of this area has waited for peer's signals. */
+static inline uint64_t area_expected(uint64_t own, int npes, int peer, uint32_t index)
+{
+	return area_arrived(own, npes, npes + peer, index);
+}
+
+static inline uint64_t area_begin(uint64_t own, int npes)
+{
+	return area_arrived(own, npes, 2 * npes, 0);
 }
 
 static inline struct area *area_at(uint64_t own, int npes)

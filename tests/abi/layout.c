@@ -72,6 +72,23 @@ static const struct {
 	AT(struct spmt_mem_view, abi, 4),
 	AT(struct spmt_mem_view, peers, 16),
 	SIZE(struct spmt_mem_view, 56),
+	SIZE(struct spmt_channel_attr, 56),
+	AT(struct spmt_channel_attr, peer, 8),
+	AT(struct spmt_channel_attr, index, 12),
+	AT(struct spmt_channel_attr, remote, 16),
+	AT(struct spmt_channel_attr, mem, 32),
+	AT(struct spmt_channel_attr, local, 40),
+	SIZE(struct spmt_channel, 112),
+	AT(struct spmt_channel, local, 16),
+	AT(struct spmt_channel, remote, 32),
+	AT(struct spmt_channel, incoming, 48),
+	AT(struct spmt_channel, arrived, 56),
+	AT(struct spmt_channel, there, 72),
+	SIZE(struct spmt_switch, 96),
+	AT(struct spmt_switch, bytes, 16),
+	AT(struct spmt_switch, offset, 24),
+	AT(struct spmt_switch, peers, 48),
+	AT(struct spmt_switch, parts, 56),
 
 	NUMBER(SPMT_ERR_TIMEOUT, -10001),
 	NUMBER(SPMT_ERR_ABORTED, -10002),
@@ -96,6 +113,7 @@ static const struct {
 	NUMBER(SPMT_CAP_VMM, 0),
 	NUMBER(SPMT_CAP_HEAP_SIZE, 8),
 	NUMBER(SPMT_CAP_BARRIERS, 9),
+	NUMBER(SPMT_CAP_CHANNELS, 10),
 };
 
 _Static_assert(sizeof(struct spmt_view) <= 256, "the view is passed by value");

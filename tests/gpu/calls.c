@@ -333,6 +333,11 @@ static int asks(struct calls *c)
 	struct spmt_route route = { .size = sizeof(route) };
 	struct spmt_stats stats = { .size = sizeof(stats) }, later = stats;
 	struct spmt_view view = { .size = sizeof(view) };
+	struct spmt_channel_attr attr = {
+		.size = sizeof(attr), .peer = c->r->next, .remote = c->block, .remote_size = 64
+	};
+	struct spmt_channel channel = { .size = sizeof(channel) };
+	struct spmt_switch sw = { .size = sizeof(sw) };
 	int pe = c->r->pe, next = c->r->next;
 	spmt_comm *comm = c->r->comm;
 	struct spmt_guard guard;
@@ -348,9 +353,14 @@ static int asks(struct calls *c)
 	REQUIRE(!strcmp(route.map, pe == next ? "self" : "p2p"));
 	CALL(spmt_view_get(comm, &view));
 	REQUIRE(view.pe == pe && view.npes == c->r->n);
-	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_BARRIERS; cap++)
+	CALL(spmt_channel_get(comm, &attr, &channel));
+	REQUIRE(channel.pe == pe && channel.peer == next && channel.local == addr(c->block));
+	REQUIRE(channel.remote == addr(spmt_ptr(comm, c->block, next)));
+	CALL(spmt_switch_get(comm, c->block, 64, NULL, &sw));
+	REQUIRE(sw.pe == pe && sw.npes == c->r->n && sw.bytes == 64);
+	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_CHANNELS; cap++)
 		CALL(spmt_query(comm, (enum spmt_cap)cap, &value));
-	REQUIRE(value >= 8); /* barrier sessions */
+	REQUIRE(value >= 8); /* channels */
 	CALL(spmt_query(comm, SPMT_CAP_HEAP_SIZE, &value));
 	REQUIRE(value >= 3 * CALLS_LARGE);
 	CALL(spmt_stats(comm, -1, &stats));

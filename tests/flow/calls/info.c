@@ -13,7 +13,7 @@ static int capabilities(spmt_comm *comm, void *arg)
 	int64_t value;
 
 	(void)arg;
-	for (enum spmt_cap cap = SPMT_CAP_VMM; cap <= SPMT_CAP_BARRIERS; cap++) {
+	for (enum spmt_cap cap = SPMT_CAP_VMM; cap <= SPMT_CAP_CHANNELS; cap++) {
 		value = -1;
 		REQUIRE_OK(spmt_query(comm, cap, &value));
 		REQUIRE(value >= 0);

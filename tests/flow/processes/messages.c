@@ -231,6 +231,9 @@ static int refuses_kernels(spmt_comm *comm, void *no_room)
 {
 	struct spmt_mem_view mem_view = { .size = sizeof(mem_view) };
 	struct spmt_view view = { .size = sizeof(view) };
+	struct spmt_channel_attr attr = { .size = sizeof(attr) };
+	struct spmt_channel channel = { .size = sizeof(channel) };
+	struct spmt_switch sw = { .size = sizeof(sw) };
 	uint64_t *word;
 	spmt_mem *mem;
 
@@ -239,6 +242,8 @@ static int refuses_kernels(spmt_comm *comm, void *no_room)
 	TRY(no_room ? refuses_collectives(comm, word) : collectives_move(comm, word));
 	REFUSED(spmt_view_get(comm, &view));
 	REFUSED(spmt_mem_view_get(comm, mem, &mem_view));
+	REFUSED(spmt_channel_get(comm, &attr, &channel));
+	REFUSED(spmt_switch_get(comm, NULL, 0, mem, &sw));
 	/* which leaves the comm as it was */
 	REQUIRE_OK(spmt_signal_on_stream(
 		comm, word, 1, SPMT_SIGNAL_SET, (spmt_rank(comm) + 1) % spmt_nranks(comm), NULL));

@@ -118,3 +118,42 @@ struct spmt_view view_of(const struct views *w, int pe)
 	v.nsessions = AREA_SESSIONS;
 	return v;
 }
+
+struct spmt_channel channel_of(const struct views *w, int pe, int peer, uint32_t index,
+	size_t local, size_t remote, size_t n)
+{
+	uint64_t here = (uint64_t)(uintptr_t)views_heap(w, pe);
+	uint64_t there = (uint64_t)(uintptr_t)views_heap(w, peer);
+
+	return (struct spmt_channel){
+		.size = sizeof(struct spmt_channel),
+		.abi = SPMT_VIEW_ABI,
+		.pe = pe,
+		.peer = peer,
+		.local = here + local,
+		.local_size = n,
+		.remote = there + remote,
+		.remote_size = n,
+		.incoming = here + remote,
+		.arrived = area_arrived(here + w->heap, w->n, peer, index),
+		.expected = area_expected(here + w->heap, w->n, peer, index),
+		.there = area_arrived(there + w->heap, w->n, pe, index),
+	};
+}
+
+struct spmt_switch switch_of(const struct views *w, int pe, size_t off, size_t n)
+{
+	struct spmt_view v = view_of(w, pe);
+
+	return (struct spmt_switch){
+		.size = sizeof(struct spmt_switch),
+		.abi = SPMT_VIEW_ABI,
+		.pe = pe,
+		.npes = w->n,
+		.bytes = n,
+		.offset = off,
+		.flat = v.flat,
+		.stride = v.stride,
+		.peers = v.peers,
+	};
+}

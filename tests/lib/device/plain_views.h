@@ -31,5 +31,10 @@ void views_close(struct views *w);
 struct spmt_view view_of(const struct views *w, int pe);
 char *views_heap(const struct views *w, int pe);
 uint64_t views_wakes(const struct views *w, int pe);
+/* pe's channel to peer: `local` and `remote` are offsets in their heaps, of n bytes. */
+struct spmt_channel channel_of(const struct views *w, int pe, int peer, uint32_t index,
+	size_t local, size_t remote, size_t n);
+/* The buffer at `off` of every heap. */
+struct spmt_switch switch_of(const struct views *w, int pe, size_t off, size_t n);
 
 #endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Channels and switch channels of kernels: addresses of buffers, and of words that every library area has. */
+#include <errno.h>
+#include <string.h>
+
+#include "register.h"
+#include "rma.h"
+#include "spmt/control/exclusive.h"
+#include "src/base/status.h"
+#include "src/kernels/area.h"
+#include "view.h"
+
+#define CHANNEL_ATTR_FIRST (offsetof(struct spmt_channel_attr, local_size) + sizeof(size_t))
+
+static int attr_size_check(const spmt_comm *comm, const struct spmt_channel_attr *attr)
+{
+	const unsigned char *tail = (const unsigned char *)attr;
+
+	if (!attr)
+		return fail_call(-EINVAL, "spmt_channel_get", "rank %d: attr is NULL", comm->rank);
+	if (attr->size < CHANNEL_ATTR_FIRST)
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: attr.size %zu: set it to sizeof(struct spmt_channel_attr)",
+			comm->rank, attr->size);
+	for (size_t i = sizeof(*attr); i < attr->size; i++)
+		if (tail[i])
+			return fail_call(-EINVAL, "spmt_channel_get",
+				"rank %d: attr has members that this library does not know (byte %zu is not 0)",
+				comm->rank, i);
+	return 0;
+}
+
+static int channel_attr_check(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, const struct spmt_channel *channel)
+{
+	int rc = attr_size_check(comm, attr);
+
+	if (rc)
+		return rc;
+	if (!channel)
+		return fail_call(
+			-EINVAL, "spmt_channel_get", "rank %d: channel is NULL", comm->rank);
+	if (channel->size < offsetof(struct spmt_channel, reserved))
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: channel->size %u: set it to sizeof(struct spmt_channel)",
+			comm->rank, channel->size);
+	if (!comm_has_pe(comm, attr->peer))
+		return comm_refuse_pe(comm, "spmt_channel_get", attr->peer);
+	if (attr->index < 0 || (uint32_t)attr->index >= AREA_CHANNELS)
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: attr.index %d is not one of the %u channels to a peer, 0 to %u",
+			comm->rank, attr->index, AREA_CHANNELS, AREA_CHANNELS - 1);
+	if (attr->mem && (attr->remote || attr->remote_size))
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: attr.mem and attr.remote are both given", comm->rank);
+	return 0;
+}
+
+/* A buffer of the heap: where it is at the peer and here. */
+static int channel_symmetric(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *c)
+{
+	static const struct call call = { "spmt_channel_get", "attr.remote", "attr.remote" };
+	int rc = rma_open(comm, &call, attr->remote, attr->remote, attr->remote_size, attr->peer);
+
+	if (rc || !attr->remote_size)
+		return rc;
+	c->remote = (uintptr_t)link_at(&comm->links[attr->peer], rma_offset(comm, attr->remote));
+	c->incoming = c->local = (uintptr_t)attr->remote;
+	c->remote_size = c->local_size = attr->remote_size;
+	return 0;
+}
+
+static int channel_registered(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *c)
+{
+	const struct spmtd_mem_peer *theirs, *own;
+	struct mem_parts parts;
+	int rc = mem_parts(comm, "spmt_channel_get", attr->mem, &parts);
+
+	if (rc)
+		return rc;
+	theirs = &parts.host[attr->peer];
+	own = &parts.host[comm->rank];
+	if (theirs->size && !theirs->base)
+		return mem_refuse_far(comm, "spmt_channel_get", attr->mem, attr->peer);
+	c->remote = theirs->base;
+	c->remote_size = theirs->size;
+	c->incoming = c->local = own->base;
+	c->local_size = own->size;
+	return 0;
+}
+
+static int channel_local(
+	const spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *c)
+{
+	int rc = 0;
+
+	if (!attr->local && !attr->local_size)
+		return 0;
+	if (!attr->local)
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: attr.local is NULL with %zu bytes", comm->rank, attr->local_size);
+	rc = local_check(comm, "spmt_channel_get", "attr.local", attr->local, attr->local_size);
+	c->local = (uintptr_t)attr->local;
+	c->local_size = attr->local_size;
+	return rc;
+}
+
+static void channel_words(const spmt_comm *comm, int peer, uint32_t index, struct spmt_channel *c)
+{
+	const struct link *link = &comm->links[peer];
+	uint64_t own = (uintptr_t)comm_own(comm), there = (uintptr_t)link_at(link, link->own);
+
+	c->arrived = area_arrived(own, comm->nranks, peer, index);
+	c->expected = area_expected(own, comm->nranks, peer, index);
+	c->there = area_arrived(there, comm->nranks, comm->rank, index);
+}
+
+int spmt_channel_get(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *channel)
+{
+	EXCLUSIVE(comm, __func__);
+	struct spmt_channel whole = { .abi = SPMT_VIEW_ABI };
+	int rc = comm_enter(comm, "spmt_channel_get");
+
+	if (!rc)
+		rc = view_whole(comm, "spmt_channel_get");
+	if (!rc)
+		rc = channel_attr_check(comm, attr, channel);
+	if (!rc)
+		rc = attr->mem ? channel_registered(comm, attr, &whole)
+			       : channel_symmetric(comm, attr, &whole);
+	if (!rc)
+		rc = channel_local(comm, attr, &whole);
+	if (rc)
+		return rc;
+	whole.pe = comm->rank;
+	whole.peer = attr->peer;
+	channel_words(comm, attr->peer, (uint32_t)attr->index, &whole);
+	whole.size = MIN_OF(channel->size, (uint32_t)sizeof(whole));
+	memcpy(channel, &whole, whole.size);
+	return 0;
+}
+
+/* ---- switch channels ------------------------------------------------------------------------- */
+
+static int switch_registered(spmt_comm *comm, spmt_mem *mem, struct spmt_switch *s)
+{
+	struct mem_parts parts;
+	int rc = mem_parts(comm, "spmt_switch_get", mem, &parts);
+
+	if (rc)
+		return rc;
+	s->bytes = UINT64_MAX;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		if (parts.host[pe].size && !parts.host[pe].base)
+			return mem_refuse_far(comm, "spmt_switch_get", mem, pe);
+		s->bytes = MIN_OF(s->bytes, parts.host[pe].size);
+	}
+	s->parts = parts.dev;
+	return 0;
+}
+
+static int switch_symmetric(spmt_comm *comm, const void *sym, size_t bytes, struct spmt_switch *s)
+{
+	static const struct call call = { "spmt_switch_get", "sym", "sym" };
+	struct spmt_view view;
+	int rc = rma_open(comm, &call, sym, sym, bytes, comm->rank);
+
+	if (rc)
+		return rc;
+	if (!bytes)
+		return fail_call(-EINVAL, "spmt_switch_get",
+			"rank %d: neither symmetric memory nor a registered buffer is given",
+			comm->rank);
+	view_fill(comm, &view);
+	s->bytes = bytes;
+	s->offset = rma_offset(comm, sym);
+	s->flat = view.flat;
+	s->stride = view.stride;
+	s->peers = view.peers;
+	return 0;
+}
+
+int spmt_switch_get(
+	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw)
+{
+	EXCLUSIVE(comm, __func__);
+	struct spmt_switch whole = { .abi = SPMT_VIEW_ABI };
+	int rc = comm_enter(comm, "spmt_switch_get");
+
+	if (!rc)
+		rc = view_whole(comm, "spmt_switch_get");
+	if (rc)
+		return rc;
+	if (!sw)
+		return fail_call(-EINVAL, "spmt_switch_get", "rank %d: sw is NULL", comm->rank);
+	if (sw->size < offsetof(struct spmt_switch, reserved))
+		return fail_call(-EINVAL, "spmt_switch_get",
+			"rank %d: sw->size %u: set it to sizeof(struct spmt_switch)", comm->rank,
+			sw->size);
+	if (mem && (sym || bytes))
+		return fail_call(-EINVAL, "spmt_switch_get", "rank %d: mem and sym are both given",
+			comm->rank);
+	rc = mem ? switch_registered(comm, mem, &whole)
+		 : switch_symmetric(comm, sym, bytes, &whole);
+	if (rc)
+		return rc;
+	whole.pe = comm->rank;
+	whole.npes = comm->nranks;
+	whole.size = MIN_OF(sw->size, (uint32_t)sizeof(whole));
+	memcpy(sw, &whole, whole.size);
+	return 0;
+}

@@ -57,5 +57,7 @@
 /* channels, switch channels */
 #include "spmt_device/channel.h"
 #include "spmt_device/switch.h"
+/* bulk copies */
+#include "spmt_device/bulk.h"
 
 #endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT */
+/* Bulk copies: one thread or warp has the chip's own engine move bytes through shared memory (cp.async.bulk of sm_90). */
+#ifndef SPMTD_BULK_H
+#define SPMTD_BULK_H
+
+#include "rma.h"
+
+/*
+ * SPMTD_BULK: defined where the chip has them and the compiler's PTX can say so: nvcc 12 or later, NVRTC, for sm_90 or later. clang does
+ * not tell which PTX it writes; with one that writes 8.0 (-Xclang -target-feature -Xclang +ptx80) a program defines SPMTD_BULK itself.
+ * SPMTD_BULK_MODEL: a test has the engine's operations.
+ */
+#if !defined(SPMTD_BULK) && defined(SPMTD_NVPTX) && defined(__CUDA_ARCH__) && \
+	defined(__CUDACC_VER_MAJOR__)
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+#define SPMTD_BULK 1
+#endif
+#endif
+
+SPMTD_BEGIN
+
+/* ---- bulk copies ---------------------------------------------------------------------------- */
+
+/*
+ * A thread, or a warp (_warp), takes shared memory of its block with begin, has it until end, and meanwhile copies with it: each chunk is
+ * loaded into one of the stages and stored from there, several on their way at once, by an engine beside the threads. Where the chip has
+ * none, sides are misaligned differently within 16 bytes, or the local side is not device memory, the same calls copy by loads and stores.
+ *
+ *	begin      stages (2 to 8) of `chunk` bytes (a power of two from 16 to 32768) in spmtd_bulk_room(chunk, stages) bytes of the block's
+ *	           shared memory, at a multiple of 128. 0, or SPMTD_INVALID; then nothing has begun. b is the thread's own, or of each thread of
+ *	           the warp
+ *	put, get   as spmtd_putmem, spmtd_getmem. _nbi: complete after spmtd_bulk_quiet; spmtd_quiet, spmtd_fence and signals do not know of
+ *	           them before
+ *	copy       between addresses that this thread can load and store, as of spmtd_ptr, spmtd_mem_ptr or a channel: remote or local
+ *	put_many   each chunk is loaded once and stored to `count` ranks
+ *	put_shared size bytes of the block's shared memory, without a stage; `src` and what dst is on pe are multiples of 16, and so is
+ *	           n, or it goes by stores
+ *	quiet      completes what was begun with b, so that spmtd_quiet, spmtd_fence and signals behind it cover it
+ *	end        quiet, and gives the shared memory back
+ */
+struct spmtd_bulk {
+	uint64_t
+		stages_at; /* in shared memory; the barriers of the stages lie behind them. 0: by loads and stores */
+	uint64_t turn; /* loads so far */
+	uint32_t chunk, stages;
+};
+
+enum {
+	SPMTD_BULK_STAGES_ = 8,
+	SPMTD_BULK_CHUNK_ = 32768,
+	SPMTD_BULK_ALIGN_ = 128,
+	SPMTD_BULK_UNIT_ = 16
+};
+
+/* Bytes of shared memory for so many stages. */
+SPMTD_FN size_t spmtd_bulk_room(uint32_t chunk, uint32_t stages)
+{
+	return (size_t)chunk * stages + SPMTD_BULK_STAGES_ * sizeof(uint64_t);
+}
+
+/* ---- bulk copies: the engine ---------------------------------------------------------------- */
+
+/*
+ * Its operations, all by one thread:
+ *	engine_open_ close_   a stage's barrier, in shared memory
+ *	engine_load_          n bytes of device memory into a stage; ends a phase of its barrier
+ *	engine_loaded_        waits for the phase of this parity. The chip moves it: no peer has to do anything for it
+ *	engine_store_         n bytes of shared memory to device memory; a group takes what was stored since the last
+ *	engine_group_
+ *	engine_read_          waits until all groups but the last `but` (0 to 3) have read their stages
+ *	engine_done_          waits until all groups have stored
+ *	engine_fence_         what this thread has seen of memory, and the engine's accesses, in order
+ *	engine_reaches_       1: the engine can load from, or store to, this address
+ */
+#if defined(SPMTD_BULK_MODEL)
+
+void spmtd_engine_open_(uint64_t bar);
+void spmtd_engine_close_(uint64_t bar);
+void spmtd_engine_load_(uint64_t stage, uint64_t src, uint32_t n, uint64_t bar);
+void spmtd_engine_loaded_(uint64_t bar, uint32_t parity);
+void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n);
+void spmtd_engine_group_(void);
+void spmtd_engine_read_(uint32_t but);
+void spmtd_engine_done_(void);
+void spmtd_engine_fence_(void);
+int spmtd_engine_reaches_(uint64_t a);
+
+#elif defined(SPMTD_BULK)
+
+SPMTD_FN uint32_t spmtd_shared_at_(uint64_t a)
+{
+	uint32_t s;
+
+	SPMTD_PURE("{ .reg .u64 s; cvta.to.shared.u64 s, %1; cvt.u32.u64 %0, s; }"
+		   : "=r"(s)
+		   : "l"(a));
+	return s;
+}
+
+SPMTD_FN void spmtd_engine_fence_(void)
+{
+	SPMTD_ASM("fence.proxy.async;" ::: "memory");
+}
+
+SPMTD_FN void spmtd_engine_open_(uint64_t bar)
+{
+	SPMTD_ASM("mbarrier.init.shared.b64 [%0], 1;" ::"r"(spmtd_shared_at_(bar)) : "memory");
+}
+
+SPMTD_FN void spmtd_engine_close_(uint64_t bar)
+{
+	SPMTD_ASM("mbarrier.inval.shared.b64 [%0];" ::"r"(spmtd_shared_at_(bar)) : "memory");
+}
+
+SPMTD_FN void spmtd_engine_load_(uint64_t stage, uint64_t src, uint32_t n, uint64_t bar)
+{
+	SPMTD_ASM(
+		"{ .reg .u64 g; cvta.to.global.u64 g, %1; "
+		"mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2; "
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [g], %2, [%3]; }" ::
+			"r"(spmtd_shared_at_(stage)),
+		"l"(src), "r"(n), "r"(spmtd_shared_at_(bar))
+		: "memory");
+}
+
+SPMTD_FN void spmtd_engine_loaded_(uint64_t bar, uint32_t parity)
+{
+	uint32_t s = spmtd_shared_at_(bar), done = 0;
+
+	while (!done)
+		SPMTD_ASM("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
+			  "selp.u32 %0, 1, 0, p; }"
+			  : "=r"(done)
+			  : "r"(s), "r"(parity)
+			  : "memory");
+}
+
+SPMTD_FN void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
+{
+	SPMTD_ASM("{ .reg .u64 g; cvta.to.global.u64 g, %0; "
+		  "cp.async.bulk.global.shared::cta.bulk_group [g], [%1], %2; }" ::"l"(dst),
+		  "r"(spmtd_shared_at_(stage)), "r"(n)
+		  : "memory");
+}
+
+SPMTD_FN void spmtd_engine_group_(void)
+{
+	SPMTD_ASM("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+SPMTD_FN void spmtd_engine_read_(uint32_t but)
+{
+	if (but == 0)
+		SPMTD_ASM("cp.async.bulk.wait_group.read 0;" ::: "memory");
+	else if (but == 1)
+		SPMTD_ASM("cp.async.bulk.wait_group.read 1;" ::: "memory");
+	else if (but == 2)
+		SPMTD_ASM("cp.async.bulk.wait_group.read 2;" ::: "memory");
+	else
+		SPMTD_ASM("cp.async.bulk.wait_group.read 3;" ::: "memory");
+}
+
+SPMTD_FN void spmtd_engine_done_(void)
+{
+	SPMTD_ASM("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+SPMTD_FN int spmtd_engine_reaches_(uint64_t a)
+{
+	int is;
+
+	SPMTD_PURE("{ .reg .pred p; isspacep.global p, %1; selp.s32 %0, 1, 0, p; }"
+		   : "=r"(is)
+		   : "l"(a));
+	return is;
+}
+
+#else
+
+SPMTD_FN void spmtd_engine_open_(uint64_t bar)
+{
+	(void)bar;
+}
+
+SPMTD_FN void spmtd_engine_close_(uint64_t bar)
+{
+	(void)bar;
+}
+
+SPMTD_FN void spmtd_engine_load_(uint64_t stage, uint64_t src, uint32_t n, uint64_t bar)
+{
+	(void)stage, (void)src, (void)n, (void)bar;
+}
+
+SPMTD_FN void spmtd_engine_loaded_(uint64_t bar, uint32_t parity)
+{
+	(void)bar, (void)parity;
+}
+
+SPMTD_FN void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
+{
+	(void)dst, (void)stage, (void)n;
+}
+
+SPMTD_FN void spmtd_engine_group_(void)
+{
+}
+
+SPMTD_FN void spmtd_engine_read_(uint32_t but)
+{
+	(void)but;
+}
+
+SPMTD_FN void spmtd_engine_done_(void)
+{
+}
+
+SPMTD_FN void spmtd_engine_fence_(void)
+{
+}
+
+/* Nothing: so all goes by loads and stores. */
+SPMTD_FN int spmtd_engine_reaches_(uint64_t a)
+{
+	(void)a;
+	return 0;
+}
+
+#endif
+
+/* ---- bulk copies: stages -------------------------------------------------------------------- */
+
+SPMTD_FN uint64_t spmtd_bulk_stage_(const struct spmtd_bulk *b, uint64_t turn)
+{
+	return b->stages_at + turn % b->stages * b->chunk;
+}
+
+SPMTD_FN uint64_t spmtd_bulk_bar_(const struct spmtd_bulk *b, uint64_t turn)
+{
+	return b->stages_at + (uint64_t)b->stages * b->chunk + turn % b->stages * sizeof(uint64_t);
+}
+
+/* Where it goes: one address, or the same offset of several ranks. */
+struct spmtd_bulk_to_ {
+	const struct spmt_view *v;
+	const int *pes; /* NULL: one */
+	uint64_t dst;	/* its address; or this rank's symmetric one */
+	int32_t count;
+};
+
+SPMTD_FN void spmtd_bulk_store_(
+	const struct spmtd_bulk_to_ *to, uint64_t off, uint64_t at, uint32_t n)
+{
+	if (!to->pes)
+		spmtd_engine_store_(to->dst + off, at, n);
+	for (int i = 0; to->pes && i < to->count; i++)
+		spmtd_engine_store_(
+			spmtd_there_(to->v, spmtd_to_(to->dst), to->pes[i]) + off, at, n);
+	spmtd_engine_group_();
+}
+
+/*
+ * n bytes from off on, whole units, by one thread: loads run `ahead` chunks before stores. A stage is loaded again when the store before has read it:
+ * with `ahead` loads not yet stored, all groups but the last stages - ahead - 1 have.
+ */
+SPMTD_FN void spmtd_bulk_run_(const struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to,
+	uint64_t src, uint64_t off, uint64_t n)
+{
+	uint32_t ahead = b->stages / 2;
+	uint64_t chunks = (n + b->chunk - 1) / b->chunk, last = n - (chunks - 1) * b->chunk;
+
+	spmtd_engine_fence_(); /* what threads have stored is loaded */
+	SPMTD_ROLLED for (uint64_t i = 0; i < chunks + ahead; i++)
+	{
+		if (i < chunks) {
+			uint64_t turn = b->turn + i;
+			uint32_t bytes = i + 1 < chunks ? b->chunk : (uint32_t)last;
+
+			spmtd_engine_read_(b->stages - ahead - 1);
+			spmtd_engine_load_(spmtd_bulk_stage_(b, turn), src + off + i * b->chunk,
+				bytes, spmtd_bulk_bar_(b, turn));
+		}
+		if (i >= ahead) {
+			uint64_t k = i - ahead;
+			uint64_t turn = b->turn + k;
+
+			spmtd_engine_loaded_(
+				spmtd_bulk_bar_(b, turn), (uint32_t)(turn / b->stages & 1));
+			spmtd_bulk_store_(to, off + k * b->chunk, spmtd_bulk_stage_(b, turn),
+				k + 1 < chunks ? b->chunk : (uint32_t)last);
+		}
+	}
+}
+
+/* The engine has done all that it was given, and what follows is behind it. */
+SPMTD_FN void spmtd_bulk_settle_(const struct spmtd_bulk *b, int scope)
+{
+	if (b->stages_at && spmtd_lane_(scope) == 0) {
+		spmtd_engine_done_();
+		spmtd_engine_fence_();
+	}
+	spmtd_meet_(scope);
+}
+
+SPMTD_FN void spmtd_bulk_wake_(const struct spmtd_bulk_to_ *to)
+{
+	for (int i = 0; i < to->count; i++)
+		spmtd_wake_(to->v, to->pes[i]);
+}
+
+/* By loads and stores: `n` bytes from off on. */
+SPMTD_FN void spmtd_bulk_plain_(
+	const struct spmtd_bulk_to_ *to, uint64_t src, uint64_t off, uint64_t n, int way, int scope)
+{
+	if (!n)
+		return;
+	if (to->pes)
+		for (int i = 0; i < to->count; i++)
+			spmtd_copy_put_(spmtd_there_(to->v, spmtd_to_(to->dst), to->pes[i]) + off,
+				src + off, n, scope);
+	else if (way == SPMTD_GET_)
+		spmtd_copy_get_(to->dst + off, src + off, n, scope);
+	else
+		spmtd_copy_put_(to->dst + off, src + off, n, scope);
+}
+
+/* The ends that are no whole units go by stores. Heaps of ranks lie at multiples of a unit, so that all of several are
+   aligned alike. */
+SPMTD_FN void spmtd_bulk_move_(struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to, uint64_t src,
+	uint64_t n, int way, int scope, int nbi)
+{
+	uint64_t dst = to->dst, head = (0 - src) & (SPMTD_BULK_UNIT_ - 1), units = 0;
+
+	spmtd_meet_(scope);
+	if (b->stages_at && !((dst ^ src) & (SPMTD_BULK_UNIT_ - 1)) &&
+		n >= head + SPMTD_BULK_UNIT_ && spmtd_engine_reaches_(src) &&
+		spmtd_engine_reaches_(dst))
+		units = (n - head) & ~(uint64_t)(SPMTD_BULK_UNIT_ - 1);
+	if (!units)
+		head = n;
+	else if (spmtd_lane_(scope) == 0)
+		spmtd_bulk_run_(b, to, src, head, units);
+	spmtd_bulk_plain_(to, src, 0, head, way, scope);
+	spmtd_bulk_plain_(to, src, head + units, n - head - units, way, scope);
+	b->turn += (units + b->chunk - 1) / b->chunk;
+	if (!nbi)
+		spmtd_bulk_settle_(b, scope);
+	if (n && to->pes)
+		spmtd_bulk_wake_(to);
+}
+
+SPMTD_FN struct spmtd_bulk_to_ spmtd_bulk_to_one_(const struct spmt_view *v, uint64_t dst)
+{
+	struct spmtd_bulk_to_ to;
+
+	to.v = v;
+	to.pes = (const int *)spmtd_to_(0);
+	to.dst = dst;
+	to.count = 0;
+	return to;
+}
+
+SPMTD_FN int spmtd_bulk_open_(
+	struct spmtd_bulk *b, void *shared, uint32_t chunk, uint32_t stages, int scope)
+{
+	if (chunk < SPMTD_BULK_UNIT_ || chunk > SPMTD_BULK_CHUNK_ || (chunk & (chunk - 1)) ||
+		stages < 2 || stages > SPMTD_BULK_STAGES_ ||
+		(spmtd_at_(shared) & (SPMTD_BULK_ALIGN_ - 1)) || !shared)
+		return SPMTD_INVALID;
+	b->stages_at = spmtd_at_(shared);
+	b->chunk = chunk;
+	b->stages = stages;
+	b->turn = 0;
+	if (spmtd_lane_(scope) == 0) {
+		for (uint32_t i = 0; i < stages; i++)
+			spmtd_engine_open_(spmtd_bulk_bar_(b, i));
+		spmtd_engine_fence_();
+	}
+	spmtd_meet_(scope);
+	return 0;
+}
+
+SPMTD_FN void spmtd_bulk_close_(struct spmtd_bulk *b, int scope)
+{
+	spmtd_bulk_settle_(b, scope);
+	if (b->stages_at && spmtd_lane_(scope) == 0)
+		for (uint32_t i = 0; i < b->stages; i++)
+			spmtd_engine_close_(spmtd_bulk_bar_(b, i));
+	b->stages_at = 0;
+	spmtd_meet_(scope);
+}
+
+/* From shared memory itself. */
+SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v, uint64_t dst,
+	uint64_t src, uint64_t n, int pe, int scope, int nbi)
+{
+	struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, dst);
+
+	spmtd_meet_(scope);
+	if (!b->stages_at || ((dst | src | n) & (SPMTD_BULK_UNIT_ - 1)) ||
+		!spmtd_engine_reaches_(dst))
+		spmtd_bulk_plain_(&to, src, 0, n, SPMTD_PUT_, scope);
+	else if (n && spmtd_lane_(scope) == 0) {
+		spmtd_engine_fence_(); /* what threads have stored there is read */
+		spmtd_bulk_store_(&to, 0, src, (uint32_t)n);
+	}
+	if (!nbi)
+		spmtd_bulk_settle_(b, scope);
+	if (n)
+		spmtd_wake_(v, pe);
+}
+
+#define SPMTD_BULK_MOVES(suffix, scope, nbi)                                                       \
+	SPMTD_FN void spmtd_bulk_put##suffix(const struct spmt_view *v, struct spmtd_bulk *b,      \
+		void *dst, const void *src, size_t n, int pe)                                      \
+	{                                                                                          \
+		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_there_(v, dst, pe));        \
+		spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);               \
+		if (n)                                                                             \
+			spmtd_wake_(v, pe);                                                        \
+	}                                                                                          \
+	SPMTD_FN void spmtd_bulk_get##suffix(const struct spmt_view *v, struct spmtd_bulk *b,      \
+		void *dst, const void *src, size_t n, int pe)                                      \
+	{                                                                                          \
+		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
+		spmtd_bulk_move_(b, &to, spmtd_there_(v, src, pe), n, SPMTD_GET_, scope, nbi);     \
+	}                                                                                          \
+	SPMTD_FN void spmtd_bulk_copy##suffix(const struct spmt_view *v, struct spmtd_bulk *b,     \
+		void *dst, const void *src, size_t n)                                              \
+	{                                                                                          \
+		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
+		spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);               \
+	}                                                                                          \
+	SPMTD_FN void spmtd_bulk_put_many##suffix(const struct spmt_view *v, struct spmtd_bulk *b, \
+		void *dst, const void *src, size_t n, const int *pes, int count)                   \
+	{                                                                                          \
+		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
+		to.pes = pes;                                                                      \
+		to.count = count;                                                                  \
+		if (count > 0)                                                                     \
+			spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);       \
+	}                                                                                          \
+	SPMTD_FN void spmtd_bulk_put_shared##suffix(const struct spmt_view *v,                     \
+		struct spmtd_bulk *b, void *dst, const void *src, size_t n, int pe)                \
+	{                                                                                          \
+		spmtd_bulk_shared_(                                                                \
+			b, v, spmtd_there_(v, dst, pe), spmtd_at_(src), n, pe, scope, nbi);        \
+	}
+SPMTD_BULK_MOVES(, SPMTD_THREAD_, 0)
+SPMTD_BULK_MOVES(_warp, SPMTD_WARP_, 0)
+SPMTD_BULK_MOVES(_nbi, SPMTD_THREAD_, 1)
+SPMTD_BULK_MOVES(_nbi_warp, SPMTD_WARP_, 1)
+
+#define SPMTD_BULK_ENDS(suffix, scope)                                               \
+	SPMTD_FN int spmtd_bulk_begin##suffix(                                       \
+		struct spmtd_bulk *b, void *shared, uint32_t chunk, uint32_t stages) \
+	{                                                                            \
+		return spmtd_bulk_open_(b, shared, chunk, stages, scope);            \
+	}                                                                            \
+	SPMTD_FN void spmtd_bulk_quiet##suffix(struct spmtd_bulk *b)                 \
+	{                                                                            \
+		spmtd_bulk_settle_(b, scope);                                        \
+	}                                                                            \
+	SPMTD_FN void spmtd_bulk_end##suffix(struct spmtd_bulk *b)                   \
+	{                                                                            \
+		spmtd_bulk_close_(b, scope);                                         \
+	}
+SPMTD_BULK_ENDS(, SPMTD_THREAD_)
+SPMTD_BULK_ENDS(_warp, SPMTD_WARP_)
+
+#undef SPMTD_BULK_MOVES
+#undef SPMTD_BULK_ENDS
+
+SPMTD_END
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* A kernel for each way to copy in bulk, for compilers of devices: device_bulk.sh looks at what they make of it. */
+#include "spmt_channel.h"
+
+#if defined(__CUDACC__)
+#define ENTRY extern "C" __global__
+#define SHARED(name, n) __shared__ __attribute__((aligned(128))) unsigned char name[n]
+#else
+#define ENTRY __attribute__((nvptx_kernel, visibility("default")))
+#define SHARED(name, n)        \
+	static __attribute__(( \
+		address_space(3), aligned(128), loader_uninitialized)) unsigned char name[n]
+#endif
+
+enum { CHUNK = 4096, STAGES = 4, ROOM = CHUNK * STAGES + 64 };
+
+struct bulk_args {
+	struct spmt_view view;
+	char *dst, *src;
+	size_t n;
+	const int *pes;
+	int count, pe;
+};
+
+ENTRY void bulk_by_warp(struct bulk_args a);
+ENTRY void bulk_by_warp(struct bulk_args a)
+{
+	SHARED(room, ROOM);
+	struct spmtd_bulk b;
+
+	if (spmtd_bulk_begin_warp(&b, (void *)room, CHUNK, STAGES))
+		return;
+	spmtd_bulk_put_warp(&a.view, &b, a.dst, a.src, a.n, a.pe);
+	spmtd_bulk_get_nbi_warp(&a.view, &b, a.dst, a.src, a.n, a.pe);
+	spmtd_bulk_end_warp(&b);
+}
+
+ENTRY void bulk_by_thread(struct bulk_args a);
+ENTRY void bulk_by_thread(struct bulk_args a)
+{
+	SHARED(room, ROOM);
+	struct spmtd_bulk b;
+
+	if (spmtd_bulk_begin(&b, (void *)room, CHUNK, STAGES))
+		return;
+	spmtd_bulk_put_many_nbi(&a.view, &b, a.dst, a.src, a.n, a.pes, a.count);
+	spmtd_bulk_quiet(&b);
+	spmtd_bulk_put_shared(&a.view, &b, a.dst, (const void *)room, CHUNK, a.pe);
+	spmtd_bulk_end(&b);
+}

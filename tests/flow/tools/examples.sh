@@ -33,6 +33,9 @@ mapfile -t stencil < <(lines 4 "rank %1: 50 steps, 0 of 16 cells differ from one
 prints stencil "${stencil[@]}"
 mapfile -t streams < <(lines 4 'rank %1: the sum of its left neighbour is 10')
 prints streams "${streams[@]}"
+mapfile -t sums < <(lines 4 'rank %1 of 4: 1024 sums, 0 wrong')
+prints channel "${sums[@]}"
+prints switch "${sums[@]}"
 prints registered 'the buffers of 4 ranks add up to 30000'
 mapfile -t split < <(for r in 0 1 2 3 4 5 6 7; do
 	echo "rank $r: row $((r / 4)) has sum $((r / 4 ? 22 : 6)), column $((r % 4)) has sum $((2 * (r % 4) + 4))"

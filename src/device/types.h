@@ -83,6 +83,13 @@ struct device_vmm_ops {
 	int (*import)(int dev, void *ptr, const struct device_export *in, int fd);
 };
 
+/* Naming memory to a device of another kind, a NIC. */
+struct device_dmabuf_ops {
+	/* *fd names memory in which [ptr, ptr + size) begins at *offset; the caller's to close. -ENOTSUP: this driver cannot. It
+	   holds the memory until it is closed, with whatever was made of it. */
+	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
+};
+
 /* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end; other devices are asked as
    ever. begin: false, and no end, where that cannot be, or is so already. */
 struct device_hold_ops {

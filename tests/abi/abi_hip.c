@@ -92,3 +92,10 @@ _Static_assert(
 	offsetof(hipMemAllocationProp, allocFlags) == offsetof(struct gpu_memory_prop, flags),
 	"prop.allocFlags");
 #endif
+
+#if HIP_VERSION_MAJOR >= 7
+_Static_assert((int)hipMemRangeHandleTypeDmaBufFd == HIP_DMABUF_FD, "dma-buf");
+_Static_assert(sizeof(hipMemRangeHandleType) == sizeof(int), "hipMemRangeHandleType");
+static hipError_t (*const range_handle)(void *, hipDeviceptr_t, size_t, hipMemRangeHandleType,
+	unsigned long long) __attribute__((unused)) = hipMemGetHandleForAddressRange;
+#endif

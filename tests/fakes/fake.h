@@ -60,6 +60,8 @@ void fake_work(bool begins);
 /* The device's allocations, streams, events and modules are gone. */
 void fake_reset(int dev);
 bool fake_block_find(const void *ptr, struct fake_block *out);
+/* A descriptor of the memory under [ptr, ptr + n), positioned where that begins; -1: none. */
+int fake_dmabuf(const void *ptr, size_t n);
 bool fake_ipc_name(const void *ptr, struct fake_ipc *out);
 bool fake_ipc_open(const struct fake_ipc *name, int for_dev, void **ptr);
 

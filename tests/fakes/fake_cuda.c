@@ -364,6 +364,19 @@ cu_result cuMemGetAddressRange_v2(cu_pointer *base, size_t *size, cu_pointer ptr
 	return CU_OK;
 }
 
+cu_result cuMemGetHandleForAddressRange(
+	void *handle, cu_pointer ptr, size_t size, cu_range_type type, unsigned long long flags)
+{
+	int fd;
+
+	CHECK_CONTEXT("cuMemGetHandleForAddressRange");
+	if (type != CU_DMABUF_FD || flags || fake_lacks(current(), "dmabuf"))
+		return CU_NOT_SUPPORTED;
+	fd = fake_dmabuf(ptr, size);
+	memcpy(handle, &fd, sizeof(fd));
+	return fd < 0 ? CU_INVALID_VALUE : CU_OK;
+}
+
 cu_result cuPointerGetAttribute(void *data, cu_pointer_attribute what, cu_pointer ptr)
 {
 	struct fake_block block;

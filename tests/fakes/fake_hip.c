@@ -294,6 +294,21 @@ hip_result hipMemGetAddressRange(void **base, size_t *size, void *ptr)
 	GIVE(true, HIP_OK);
 }
 
+#if FAKE_HIP_VERSION >= 70000000
+hip_result hipMemGetHandleForAddressRange(
+	void *handle, void *ptr, size_t size, int type, unsigned long long flags)
+{
+	int fd;
+
+	CALL("hipMemGetHandleForAddressRange");
+	if (type != HIP_DMABUF_FD || flags || fake_lacks(device, "dmabuf"))
+		return fake_hip_end(HIP_NOT_SUPPORTED);
+	fd = fake_dmabuf(ptr, size);
+	memcpy(handle, &fd, sizeof(fd));
+	GIVE(fd >= 0, HIP_INVALID_VALUE);
+}
+#endif
+
 hip_result hipPointerGetAttribute(void *data, hip_pointer_attribute what, void *ptr)
 {
 	struct fake_block block;

@@ -18,6 +18,7 @@
 #define X(field, symbol, args) hip_result symbol args;
 HIP_REQUIRED(X)
 HIP_OPTIONAL(X)
+HIP_YOUNG(X)
 HIP_PROPS(X)
 #undef X
 #define X(field, symbol, args) const char *symbol args;

@@ -181,6 +181,30 @@ void fake_reset(int dev)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+/* A memfd begins where its memory does: where the range begins is the descriptor's own position. */
+int fake_dmabuf(const void *ptr, size_t n)
+{
+	const struct fake_block *block;
+	off_t at = 0;
+	char path[64];
+	int fd = -1;
+
+	pthread_mutex_lock(&fake_lock);
+	block = *find(ptr);
+	if (block && block->kind != FAKE_HOST) {
+		at = (const char *)ptr - block->base;
+		fd = block->kind == FAKE_MAPPED ? block->memory->fd : block->fd;
+		if (n > block->size - (size_t)at)
+			fd = -1;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = fd < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+	pthread_mutex_unlock(&fake_lock);
+	if (fd >= 0)
+		lseek(fd, at, SEEK_SET);
+	return fd;
+}
+
 bool fake_ipc_name(const void *ptr, struct fake_ipc *out)
 {
 	struct fake_block block;

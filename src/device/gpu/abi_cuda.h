@@ -18,6 +18,7 @@ typedef int cu_attribute;
 typedef int cu_p2p_attribute;
 typedef int cu_handle_type;
 typedef int cu_granularity;
+typedef int cu_range_type;
 typedef int cu_capture_status;
 typedef int cu_capture_mode;
 typedef int cu_pointer_attribute;
@@ -71,6 +72,7 @@ typedef struct gpu_memory_access cu_memory_access;
 	X(CU_ON_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1)                                     \
 	X(CU_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)                               \
 	X(CU_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                             \
+	X(CU_DMABUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)                             \
 	X(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                      \
 	X(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                            \
 	X(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0)

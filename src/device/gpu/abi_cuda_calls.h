@@ -90,6 +90,9 @@
 	X(MemSetAccess, cuMemSetAccess,                                                          \
 		(cu_pointer ptr, size_t size, const cu_memory_access *access, size_t n))         \
 	X(MemRetain, cuMemRetainAllocationHandle, (cu_memory * memory, void *ptr))               \
+	X(MemRangeHandle, cuMemGetHandleForAddressRange,                                         \
+		(void *handle, cu_pointer ptr, size_t size, cu_range_type type,                  \
+			unsigned long long flags))                                               \
 	X(MemExport, cuMemExportToShareableHandle,                                               \
 		(void *handle, cu_memory memory, cu_handle_type type, unsigned long long flags)) \
 	X(MemImport, cuMemImportFromShareableHandle,                                             \

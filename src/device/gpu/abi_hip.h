@@ -78,6 +78,7 @@ enum {
 #undef X
 	/* younger than 5.2 */
 	HIP_ATTR_VMM = 89,
+	HIP_DMABUF_FD = 1,		  /* of hipMemGetHandleForAddressRange, 7.0 */
 	HIP_UNCACHED = 3,		  /* of hipExtMallocWithFlags */
 	HIP_MEMORY_UNCACHED = 0x40000000, /* of hipMemCreate */
 };

@@ -89,6 +89,11 @@
 	X(MemImport, hipMemImportFromShareableHandle,                                              \
 		(hip_memory * memory, void *handle, hip_handle_type type))
 
+/* Younger than some of the headers. */
+#define HIP_YOUNG(X)                                      \
+	X(MemRangeHandle, hipMemGetHandleForAddressRange, \
+		(void *handle, void *ptr, size_t size, int type, unsigned long long flags))
+
 /* Which of the two a header declares depends on its version. */
 #define HIP_PROPS(X)                                                         \
 	X(GetProps, hipGetDeviceProperties, (hip_props * props, int device)) \
@@ -103,6 +108,7 @@ struct hip_api {
 #define X(field, symbol, args) hip_result(*field) args;
 	HIP_REQUIRED(X)
 	HIP_OPTIONAL(X)
+	HIP_YOUNG(X)
 	HIP_PROPS(X)
 #undef X
 #define X(field, symbol, args) const char *(*field)args;

@@ -57,6 +57,9 @@ struct gpu_calls {
 #define X(field) __typeof__(((struct hip_api *)0)->field) field;
 	GPU_CALLS(X)
 #undef X
+	/* a type of its own in each header */
+	int (*MemRangeHandle)(
+		void *handle, void *ptr, size_t size, int type, unsigned long long flags);
 	/* NULL on AMD */
 	int (*FuncLoad)(void *function);
 	int (*StreamGetId)(void *stream, unsigned long long *id);
@@ -82,6 +85,7 @@ struct gpu_calls {
 	X(BUFFER_ID)           \
 	X(ON_DEVICE)           \
 	X(FD)                  \
+	X(DMABUF_FD)           \
 	X(READ_WRITE)          \
 	X(GRANULARITY_MINIMUM) \
 	X(CAPTURE_RELAXED)     \

@@ -53,6 +53,7 @@ static int cuda_find(struct gpu_state *state)
 	state->calls.FuncLoad = api->FuncLoad;
 	state->calls.StreamGetId = api->StreamGetId;
 	state->calls.MemRetain = api->MemRetain;
+	state->calls.MemRangeHandle = api->MemRangeHandle;
 	return 0;
 }
 
@@ -233,6 +234,7 @@ GPU_VOID_OPS(CUDA_VOID_OP)
 
 static const struct device_vmm_ops cuda_vmm_ops = GPU_VMM_OPS(cuda);
 static const struct device_ipc_ops cuda_ipc_ops = GPU_IPC_OPS(cuda);
+static const struct device_dmabuf_ops cuda_dmabuf_ops = GPU_DMABUF_OPS(cuda);
 static const struct device_hold_ops cuda_hold_ops = GPU_HOLD_OPS(cuda);
 
 const struct backend backend_cuda = {
@@ -243,5 +245,6 @@ const struct backend backend_cuda = {
 	GPU_TABLE(cuda),
 	.vmm = &cuda_vmm_ops,
 	.ipc = &cuda_ipc_ops,
+	.dmabuf = &cuda_dmabuf_ops,
 	.hold = &cuda_hold_ops,
 };

@@ -29,7 +29,7 @@ static const struct hip_state *hip_own(const struct gpu_state *state)
 #define X(field, symbol, args) { #symbol, offsetof(struct hip_api, field), false },
 #define Y(field, symbol, args) { #symbol, offsetof(struct hip_api, field), true },
 static const struct vendor_symbol hip_symbols[] = { HIP_REQUIRED(X) HIP_TEXTS(X) HIP_OPTIONAL(Y)
-		HIP_PROPS(Y) };
+		HIP_YOUNG(Y) HIP_PROPS(Y) };
 #undef X
 #undef Y
 
@@ -55,6 +55,7 @@ static int hip_find(struct gpu_state *state)
 #define X(field) state->calls.field = api->field;
 	GPU_CALLS(X)
 #undef X
+	state->calls.MemRangeHandle = api->MemRangeHandle;
 	return 0;
 }
 
@@ -324,6 +325,7 @@ GPU_VOID_OPS(HIP_VOID_OP)
 
 static const struct device_vmm_ops hip_vmm_ops = GPU_VMM_OPS(hip);
 static const struct device_ipc_ops hip_ipc_ops = GPU_IPC_OPS(hip);
+static const struct device_dmabuf_ops hip_dmabuf_ops = GPU_DMABUF_OPS(hip);
 static const struct device_hold_ops hip_hold_ops = GPU_HOLD_OPS(hip);
 
 const struct backend backend_hip = {
@@ -335,5 +337,6 @@ const struct backend backend_hip = {
 	.vmm = &hip_vmm_ops,
 	.ipc = &hip_ipc_ops,
 	.sdma = &hip_sdma_ops,
+	.dmabuf = &hip_dmabuf_ops,
 	.hold = &hip_hold_ops,
 };

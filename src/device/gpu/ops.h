@@ -55,6 +55,8 @@
 	X(int, import, (int dev, const struct device_export *in, int fd, void **ptr),             \
 		(dev, in, fd, ptr))                                                               \
 	X(int, release, (int dev, void *ptr, const struct device_export *in), (dev, ptr, in))     \
+	X(int, dmabuf, (int dev, void *ptr, size_t size, int *fd, uint64_t *offset),              \
+		(dev, ptr, size, fd, offset))                                                     \
 	X(uint64_t, stream_id, (int dev, device_stream s), (dev, s))                              \
 	X(bool, capturing, (int dev, device_stream s), (dev, s))                                  \
 	X(bool, hold, (int dev), (dev))
@@ -95,6 +97,10 @@ GPU_VOID_OPS(X)
 		.granularity = vendor##_granularity, .reserve = vendor##_reserve, \
 		.unreserve = vendor##_unreserve, .commit = vendor##_commit,       \
 		.decommit = vendor##_decommit, .import = vendor##_import_at       \
+	}
+#define GPU_DMABUF_OPS(vendor)          \
+	{                               \
+		.name = vendor##_dmabuf \
 	}
 #define GPU_HOLD_OPS(vendor)                                   \
 	{                                                      \

@@ -2,6 +2,7 @@
 /* Naming memory to other processes, and mapping what they name. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ops.h"
 #include "src/base/status.h"
@@ -106,6 +107,30 @@ int gpu_export(const struct gpu_vendor *v, int dev, void *ptr, size_t size,
 	gpu_unbind(&b);
 	if (!rc)
 		*out = made;
+	return rc;
+}
+
+/* Drivers name whole pages. */
+int gpu_dmabuf(
+	const struct gpu_vendor *v, int dev, void *ptr, size_t size, int *fd, uint64_t *offset)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)ptr & ~(page - 1);
+	size_t whole = align_up((uintptr_t)ptr - at + size, page);
+	struct gpu_bound b;
+	int r, made = -1, rc = gpu_bind_for(&b, v, dev, FAULT_REGISTER, "dmabuf");
+
+	if (rc < 0)
+		return rc;
+	r = b.calls->MemRangeHandle
+		? b.calls->MemRangeHandle(&made, (void *)at, whole, GPU_DMABUF_FD, 0)
+		: GPU_NOT_SUPPORTED;
+	if (r != GPU_OK)
+		rc = gpu_fail(v, r, "a dma-buf of %zu bytes at %p of device %d", size, ptr, dev);
+	gpu_unbind(&b);
+	if (!rc)
+		rc = vendor_export_fd(v->name, dev, made, fd);
+	if (!rc)
+		*offset = (uintptr_t)ptr - at;
 	return rc;
 }
 

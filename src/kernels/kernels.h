@@ -40,7 +40,7 @@ struct kernel_wait_args {
 	int32_t cmp, unused;
 };
 /* One atomic by one thread; the old value goes to `fetched` (raw, 8 bytes, may be 0). operand
-   and compare in the low bytes. */
+   and compare in the low bytes. pe < 0: the target is raw, and nobody is woken. */
 struct kernel_atomic_args {
 	struct spmt_view view;
 	uint64_t target, operand, compare, fetched;

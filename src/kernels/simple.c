@@ -120,14 +120,15 @@ KERNEL_BODY run_atomic(const struct kernel_atomic_args *args)
 
 	if (kernel_lane() != 0)
 		return;
-	a = spmtd_there_(&args->view, spmtd_to_(args->target), args->pe);
+	a = args->pe < 0 ? args->target
+			 : spmtd_there_(&args->view, spmtd_to_(args->target), args->pe);
 	if (wide)
 		old = atomic64(args->amo, a, args->operand, args->compare);
 	else
 		old = atomic32(args->amo, a, (uint32_t)args->operand, (uint32_t)args->compare);
 	if (args->fetched)
 		spmtd_poke64_(args->fetched, old);
-	if (args->amo != SPMT_AMO_FETCH)
+	if (args->amo != SPMT_AMO_FETCH && args->pe >= 0)
 		spmtd_wake_(&args->view, args->pe);
 }
 KERNEL(atomic)

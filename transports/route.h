@@ -7,7 +7,11 @@
 
 #define LINK_REASON 256
 #define LINK_MOVERS 3
-#define RANK_NIC_WHY 128
+#define RANK_NIC_WHY 127
+
+/* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
+enum rdma_memory { RDMA_HOST, RDMA_DMABUF, RDMA_PEER, RDMA_BOUNCE };
+const char *rdma_memory_name(enum rdma_memory memory);
 
 /* How a rank's NIC is addressed, and what it knows of the rank's memory. */
 struct rank_nic {
@@ -17,6 +21,7 @@ struct rank_nic {
 	uint32_t key;	    /* of heap and library area */
 	uint16_t lid;
 	uint8_t mtu, ethernet;
+	uint8_t memory;		/* enum rdma_memory: how it knows heap and library area */
 	char why[RANK_NIC_WHY]; /* not "": it has none, or none that knows its memory */
 };
 

@@ -92,8 +92,11 @@ static bool rdma_fits(struct pair *p)
 {
 	const struct rank_info *deaf = has_rdma(p->me) ? p->peer : p->me;
 
-	if (has_rdma(deaf))
+	if (has_rdma(deaf) && p->me->nic.memory == RDMA_HOST && p->peer->nic.memory == RDMA_HOST)
 		add_reason(p, "rdma: both ranks have it");
+	else if (has_rdma(deaf))
+		add_reason(p, "rdma: both ranks have it, memory here by %s, there by %s",
+			rdma_memory_name(p->me->nic.memory), rdma_memory_name(p->peer->nic.memory));
 	else if (deaf->nic.why[0])
 		add_reason(p, "rdma: rank %d: %.*s", (int)deaf->rank, RANK_NIC_WHY, deaf->nic.why);
 	else
@@ -241,6 +244,16 @@ int route_select(const struct rank_info *me, const struct rank_info *peer,
 			return 0;
 	}
 	return -EHOSTUNREACH;
+}
+
+const char *rdma_memory_name(enum rdma_memory memory)
+{
+	static const char *const names[] = { [RDMA_HOST] = "the CPU's addresses",
+		[RDMA_DMABUF] = "dma-buf",
+		[RDMA_PEER] = "peer memory",
+		[RDMA_BOUNCE] = "bounce buffers" };
+
+	return (unsigned)memory < ARRAY_SIZE(names) ? names[memory] : "unknown";
 }
 
 const char *map_name(enum map_kind map)

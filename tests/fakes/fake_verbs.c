@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fake_wire.h"
@@ -311,16 +312,14 @@ int ibv_dealloc_pd(struct verbs_pd *pd)
 	return pd->users ? EBUSY : drop(pd);
 }
 
-struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
+static struct verbs_mr *region_new(struct verbs_pd *pd, const struct fake_mr *what)
 {
-	struct fake_mr *mr;
+	struct fake_mr *mr = make(sizeof(*mr));
 	uint32_t i = 0;
 
-	if (refused())
-		return NULL;
-	mr = make(sizeof(*mr));
-	mr->pub = (struct verbs_mr){ .context = pd->ctx, .pd = pd, .addr = at, .length = n };
-	mr->access = access;
+	*mr = *what;
+	mr->pub.context = pd->ctx;
+	mr->pub.pd = pd;
 	pthread_mutex_lock(&wire.lock);
 	while (wire.regions[i])
 		i++;
@@ -331,11 +330,77 @@ struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
 	return &mr->pub;
 }
 
+/* Whether it is memory of the stand-ins' devices, which no NIC reaches by its address alone. */
+static bool of_a_device(const void *at)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long from, to;
+	char line[512];
+	bool found = false;
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = sscanf(line, "%lx-%lx", &from, &to) == 2 &&
+			(uintptr_t)at - from < to - from && strstr(line, "memfd:fake-gpu");
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+static bool nic_lacks(const char *what)
+{
+	const char *text = getenv("SPMT_FAKE_NIC_WITHOUT");
+
+	return text && strstr(text, what);
+}
+
+struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
+{
+	struct fake_mr mr = { .pub = { .addr = at, .length = n }, .access = access, .data = at };
+
+	if (refused())
+		return NULL;
+	if (of_a_device(at)) {
+		/* a second mapping of the same memory: what a driver for peer memory would do */
+		mr.data = nic_lacks("peer") ? MAP_FAILED : mremap(at, 0, n, MREMAP_MAYMOVE);
+		if (mr.data == MAP_FAILED) {
+			errno = EFAULT;
+			return NULL;
+		}
+		mr.mapped = n;
+		if (mprotect(mr.data, n, PROT_READ | PROT_WRITE))
+			abort();
+	}
+	return region_new(pd, &mr);
+}
+
+struct verbs_mr *ibv_reg_dmabuf_mr(
+	struct verbs_pd *pd, uint64_t offset, size_t n, uint64_t at, int fd, int access)
+{
+	struct fake_mr mr = {
+		.pub = { .addr = (void *)(uintptr_t)at, .length = n }, .access = access, .mapped = n
+	};
+
+	if (refused())
+		return NULL;
+	mr.data = nic_lacks("dmabuf") ? MAP_FAILED
+				      : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+						lseek(fd, 0, SEEK_CUR) + (off_t)offset);
+	if (mr.data == MAP_FAILED) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return region_new(pd, &mr);
+}
+
 int ibv_dereg_mr(struct verbs_mr *mr)
 {
+	struct fake_mr *fake = (struct fake_mr *)mr;
+
 	pthread_mutex_lock(&wire.lock);
 	mr->pd->users--;
 	wire.regions[mr->rkey & 0xffff] = NULL;
+	if (fake->mapped)
+		munmap(fake->data, fake->mapped);
 	unmake(mr);
 	pthread_mutex_unlock(&wire.lock);
 	return 0;

@@ -168,7 +168,7 @@ static char *region(const struct verbs_pd *pd, uint32_t key, uint64_t at, uint32
 	if (!mr || mr->pub.rkey != key || mr->pub.pd != pd || (mr->access & access) != access ||
 		offset > mr->pub.length || n > mr->pub.length - offset)
 		return NULL;
-	return (char *)mr->pub.addr + offset;
+	return mr->data + offset;
 }
 
 static const char *source(const struct fake_qp *qp, const struct fake_work *work)

@@ -22,6 +22,8 @@ struct verbs_pd {
 struct fake_mr {
 	struct verbs_mr pub;
 	int access;
+	char *data;    /* pub.addr, or where the wire has the memory of a device */
+	size_t mapped; /* 0: not mapped by the stand-in */
 };
 
 struct fake_cq {

@@ -29,6 +29,9 @@
 	X(dealloc_pd, ibv_dealloc_pd, 0, int, (struct verbs_pd * pd))                          \
 	X(reg_mr, ibv_reg_mr, 0, struct verbs_mr *,                                            \
 		(struct verbs_pd * pd, void *at, size_t n, int access))                        \
+	X(reg_dmabuf, ibv_reg_dmabuf_mr, 1, struct verbs_mr *,                                 \
+		(struct verbs_pd * pd, uint64_t offset, size_t n, uint64_t at, int fd,         \
+			int access))                                                           \
 	X(dereg_mr, ibv_dereg_mr, 0, int, (struct verbs_mr * mr))                              \
 	X(create_channel, ibv_create_comp_channel, 0, struct verbs_channel *,                  \
 		(struct verbs_ctx * context))                                                  \

@@ -8,13 +8,9 @@
 #include "post.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
+#include "stage.h"
 
-enum { MESSAGE_ASK = 0x61736b21, MESSAGE_ANSWER = 0x616e7321 };
-
-struct ask_message {
-	uint32_t kind, op, size, key;
-	uint64_t number, at, operand, compare;
-};
+enum { MESSAGE_ANSWER = 0x616e7321 };
 _Static_assert(sizeof(struct ask_message) <= ASK_BYTES, "an ask fits its buffer");
 
 struct answer_message {
@@ -39,31 +35,25 @@ static int message_send(struct pairing *c, const char *at, size_t n, bool answer
 
 	if (n <= c->inline_most)
 		wr.send_flags |= VERBS_SEND_INLINE;
-	return post_send(c, &wr, &(struct sent){ .chunk = -1, .answer = answer }, answer);
+	return post_send(
+		c, &wr, &(struct sent){ .land = { .chunk = -1 }, .answer = answer }, answer);
 }
 
-int ask_send(struct pairing *c, struct sender *sender, uint64_t at, uint32_t key,
-	const struct amo *amo, bool asks)
+int ask_send(
+	struct pairing *c, const struct ask_message *what, const struct landing *land, bool asks)
 {
 	uint64_t number = c->asked + 1;
 	char *buffer = ask_buffer(c, ASK_BUFFERS + CONN_ANSWERS) + number % CONN_ASKS * ASK_BYTES;
-	struct ask_message ask = { .kind = MESSAGE_ASK,
-		.op = amo->op,
-		.size = (uint32_t)amo->size,
-		.key = key,
-		.number = number,
-		.at = at,
-		.operand = amo->operand,
-		.compare = amo->compare };
+	struct ask_message ask = *what;
 	int rc;
 
+	ask.number = number;
 	memcpy(buffer, &ask, sizeof(ask));
 	rc = message_send(c, buffer, sizeof(ask), false);
 	if (rc)
 		return rc;
 	c->asked = number;
-	c->asks[number % CONN_ASKS] = (struct ask_slot){ .sender = sender, .asks = asks };
-	sender->asked++;
+	c->asks[number % CONN_ASKS] = (struct ask_slot){ .land = *land, .asks = asks };
 	return 0;
 }
 
@@ -72,8 +62,8 @@ static void ask_ended(struct pairing *c, const struct answer_slot *slot)
 	struct ask_slot *ask = &c->asks[++c->answered % CONN_ASKS];
 
 	if (ask->asks)
-		ask->sender->old = slot->old;
-	sender_answered(ask->sender, (int)slot->code);
+		ask->land.sender->old = slot->old;
+	landing_end(c, &ask->land, (int)slot->code, true);
 }
 
 void asks_fail(struct pairing *c)
@@ -84,7 +74,13 @@ void asks_fail(struct pairing *c)
 
 /* ---- answering ------------------------------------------------------------------------------ */
 
-static struct answer_slot ask_do(struct pairing *c, const struct ask_message *ask)
+bool ask_is_atomic(const struct ask_message *ask)
+{
+	return ask->kind == MESSAGE_ASK && ask->op <= SPMT_AMO_FETCH_XOR &&
+		(ask->size == 4 || ask->size == 8) && !(ask->at % ask->size);
+}
+
+struct answer_slot ask_do(struct pairing *c, const struct ask_message *ask)
 {
 	struct amo amo = { .op = (enum spmt_amo)ask->op,
 		.size = ask->size,
@@ -93,8 +89,7 @@ static struct answer_slot ask_do(struct pairing *c, const struct ask_message *as
 	struct answer_slot slot = { .code = 0 };
 	void *word = (void *)(uintptr_t)ask->at;
 
-	if (ask->op > SPMT_AMO_FETCH_XOR || (ask->size != 4 && ask->size != 8) ||
-		ask->at % ask->size || !region_keyed(c->nic, ask->key, ask->at, ask->size)) {
+	if (!ask_is_atomic(ask) || !region_keyed(c->nic, ask->key, ask->at, ask->size)) {
 		slot.code = -EFAULT;
 		return slot;
 	}
@@ -104,19 +99,29 @@ static struct answer_slot ask_do(struct pairing *c, const struct ask_message *as
 	return slot;
 }
 
-static void ask_serve(struct pairing *c, const struct ask_message *ask)
+void ask_served(struct pairing *c)
 {
-	if (ask->number != c->served + 1 || c->served - c->told >= CONN_ASKS) {
-		pairing_fail(c, -EPROTO, "the peer asks out of order");
-		return;
-	}
-	c->answers[ask->number % CONN_ASKS] = ask_do(c, ask);
 	c->served++;
 	if (c->owes)
 		return;
 	c->owes = true;
 	c->next_owing = c->nic->owing;
 	c->nic->owing = c;
+}
+
+static void ask_serve(struct pairing *c, const struct ask_message *ask)
+{
+	if (ask->number != c->heard + 1 || c->heard - c->told >= CONN_ASKS) {
+		pairing_fail(c, -EPROTO, "the peer asks out of order");
+		return;
+	}
+	c->heard++;
+	if (stage_takes(c, ask)) {
+		stage_serve(c, ask);
+		return;
+	}
+	c->answers[ask->number % CONN_ASKS] = ask_do(c, ask);
+	ask_served(c);
 }
 
 static int answer_send(struct pairing *c)
@@ -178,7 +183,8 @@ static void message_take(struct pairing *c, const char *buffer, uint32_t size)
 	struct answer_message answer;
 
 	memcpy(&ask, buffer, MIN_OF(size, sizeof(ask)));
-	if (ask.kind == MESSAGE_ASK && size == sizeof(ask)) {
+	if (size == sizeof(ask) &&
+		(ask.kind == MESSAGE_ASK || ask.kind == MESSAGE_TAKE || ask.kind == MESSAGE_GIVE)) {
 		ask_serve(c, &ask);
 		return;
 	}

@@ -22,11 +22,17 @@ static inline char *ask_buffer(const struct pairing *c, uint32_t at)
 	return c->messages + (size_t)at * ASK_BUFFER;
 }
 
-/* There is room: c->asked - c->answered < CONN_ASKS. */
-int ask_send(struct pairing *c, struct sender *sender, uint64_t at, uint32_t key,
-	const struct amo *amo, bool asks);
+/* There is room: c->asked - c->answered < CONN_ASKS. ask->number is filled in. asks: the sender wants what was there. */
+int ask_send(
+	struct pairing *c, const struct ask_message *ask, const struct landing *land, bool asks);
 /* Something has come from the peer. */
 void ask_heard(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
+/* Whether it says of an atomic what there is. */
+bool ask_is_atomic(const struct ask_message *ask);
+/* An atomic by the CPU. */
+struct answer_slot ask_do(struct pairing *c, const struct ask_message *ask);
+/* One more is done, in order: its answer is in c->answers. */
+void ask_served(struct pairing *c);
 /* Tells the peers what has been served for them. */
 void asks_answer(struct nic *nic);
 /* The connection has failed: no answer comes. */

@@ -16,6 +16,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "stage.h"
 #include "transports/transport.h"
 
 #define INLINE_WISH 192u
@@ -288,6 +289,7 @@ void pairing_fail(struct pairing *c, int code, const char *why)
 	if (c->nic->api->modify_qp(c->qp, &attr, VERBS_QP_STATE))
 		log_line(LOG_ERROR, "%s: ibv_modify_qp to ERR failed", c->nic->place.name);
 	asks_fail(c);
+	stage_wake(c->nic);
 }
 
 int pairing_fail_last(struct pairing *c, int code)
@@ -332,15 +334,28 @@ void pairing_blame(struct pairing *c, const struct verbs_wc *wc)
 	pairing_fail(c, status_code(wc->status), why);
 }
 
+void landing_end(struct pairing *c, const struct landing *land, int code, bool asked)
+{
+	if (!code && land->dst && land->stage) {
+		stage_in(c, land, asked);
+		return;
+	}
+	if (!code && land->dst)
+		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
+	chunk_give(c->nic, land->chunk);
+	if (land->sender && asked)
+		sender_answered(land->sender, code);
+	else if (land->sender)
+		sender_moved(land->sender, code);
+}
+
 static void sent_end(struct pairing *c, struct sent *s, bool whole)
 {
-	if (whole && s->dst)
-		store_bytes(s->dst, chunk_at(c->nic, s->chunk), s->n);
-	chunk_give(c->nic, s->chunk);
 	if (s->answer)
 		c->answering--;
-	if (s->sender)
-		sender_moved(s->sender, whole ? 0 : c->code);
+	if (s->serve || s->lent)
+		stage_moved(c, s, whole);
+	landing_end(c, &s->land, whole ? 0 : c->code, false);
 }
 
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc)

@@ -12,26 +12,53 @@
 #define CONN_RING 256u	/* with answers and what flushes */
 #define CONN_ASKS 32u	/* of the peer's thread, in flight */
 #define CONN_ANSWERS 4u /* on their way to the peer */
-#define CONN_SENDS (CONN_DEPTH + CONN_ANSWERS + 4u)
+#define STAGE_CHUNKS 32 /* of what is moved for peers, a port */
+#define CONN_SENDS (CONN_DEPTH + CONN_ANSWERS + STAGE_CHUNKS + 4u)
 #define CONN_WHY 192
 
 struct sender;
 
-/* A work request in flight. */
-struct sent {
+/* What there is to do at the end of a move. */
+struct landing {
 	struct sender *sender; /* whose; NULL: the connection's own */
 	int chunk;	       /* that it bounces through; -1: none */
 	char *dst;	       /* a get's, from the chunk; else NULL */
 	size_t n;
+	struct stage *stage; /* by which dst is reached; NULL: by the CPU */
+};
+
+/* A work request in flight. */
+struct sent {
+	struct landing land;
 	bool answer;
+	uint64_t serve; /* serves that ask of the peer's; 0: none */
+	int lent;	/* 1 + the stager's chunk that it moves; 0: none */
 };
 
 enum pairing_state { CONN_NEW, CONN_MET, CONN_READY, CONN_FAILED };
 
-/* What one asks of the peer's thread: an atomic. */
+/* What one asks of the peer's thread. */
+enum { MESSAGE_ASK = 0x61736b21, MESSAGE_TAKE = 0x74616b21, MESSAGE_GIVE = 0x67697621 };
+struct ask_message {
+	uint32_t
+		kind; /* ASK: an atomic; TAKE: of bytes of the asker's, to `at`; GIVE: the reverse */
+	uint32_t op;
+	uint32_t size; /* of the word, or so many bytes */
+	uint32_t key;
+	uint64_t number, at;
+	uint64_t operand, compare; /* of a move: where the asker has it, and the key there */
+};
+
 struct ask_slot {
-	struct sender *sender;
+	struct landing land;
 	bool asks; /* sender->old is to be what was there */
+};
+
+/* An ask of the peer's that the stager serves. */
+struct serve_slot {
+	struct ask_message ask;
+	enum { SERVE_DEAD, SERVE_FETCH, SERVE_FETCHES, SERVE_READY } state;
+	int chunk; /* the stager's; -1: none */
 };
 
 struct answer_slot {
@@ -57,7 +84,11 @@ struct pairing {
 	/* by number, from 1 */
 	uint64_t asked, answered;
 	struct ask_slot asks[CONN_ASKS];
-	uint64_t served, told; /* the peer's asks: done, and answered */
+	uint32_t held, held_asks;     /* room for what the stager is to post */
+	uint64_t heard, served, told; /* the peer's asks: come, done, and answered */
+	struct serve_slot serves[CONN_ASKS];
+	bool serving;
+	struct pairing *next_serving;
 	struct answer_slot answers[CONN_ASKS];
 	uint32_t answering, answers_sent;
 	bool owes;
@@ -83,6 +114,8 @@ int pairing_fail_last(struct pairing *c, int code);
 void conns_fail(struct nic *nic, int code, const char *why);
 /* An event of the device's says so. */
 void pairing_event(struct verbs_qp *qp);
+/* A move has ended, or what was asked for: 0, or why not. */
+void landing_end(struct pairing *c, const struct landing *land, int code, bool asked);
 /* A work request has ended, and with it those before it. */
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* A completion tells of its failure. */

@@ -10,12 +10,9 @@
 #include "memory.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
+#include "stage.h"
 
-/* What this process has of one of its ranks. */
-struct rdma_rank {
-	struct nic *nic;
-	struct region *heap;
-};
+#define KEY_STAGED (1ull << 32)
 
 /* ---- a rank's own side ---------------------------------------------------------------------- */
 
@@ -25,6 +22,7 @@ static void rdma_rank_close(struct rdma_rank *rdma)
 		return;
 	if (rdma->heap)
 		region_drop(rdma->nic, rdma->heap);
+	stage_close(rdma->nic, rdma->stage);
 	if (rdma->nic)
 		nic_drop(rdma->nic);
 	mem_free(rdma);
@@ -37,23 +35,22 @@ static int rdma_rank_open(
 	struct rdma_rank *rdma;
 	int rc;
 
-	if (!(backend->traits & DEVICE_HOST_ACCESS))
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"backend %s: memory that the CPU does not reach is not registered",
-			backend->name);
 	rdma = mem_calloc(1, sizeof(*rdma));
 	if (!rdma)
 		return fail(-ENOMEM, "out of memory for an RDMA device");
 	rc = nic_get(dev, me, &rdma->nic);
+	if (!rc && !(backend->traits & DEVICE_HOST_ACCESS))
+		rc = stage_open(rdma->nic, backend, dev, &rdma->stage);
 	if (!rc)
-		rc = region_add(rdma->nic, (void *)(uintptr_t)me->heap_base,
+		rc = region_add(rdma->nic, rdma->stage, (void *)(uintptr_t)me->heap_base,
 			(size_t)(me->heap_size + me->own_size), &rdma->heap);
 	if (rc) {
 		status_save(&why);
 		rdma_rank_close(rdma);
 		return fail_again(rc, &why);
 	}
-	me->nic.key = rdma->heap->mr->rkey;
+	me->nic.key = rdma->heap->key;
+	me->nic.memory = (uint8_t)rdma->heap->memory;
 	*out = rdma;
 	return 0;
 }
@@ -61,11 +58,11 @@ static int rdma_rank_open(
 static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share)
 {
 	struct region *region;
-	int rc = region_add(rdma->nic, buf, size, &region);
+	int rc = region_add(rdma->nic, rdma->stage, buf, size, &region);
 
 	if (rc)
 		return rc;
-	share->key = region->mr->rkey;
+	share->key = region->key | (region->mr ? 0 : KEY_STAGED);
 	share->held = region;
 	return 0;
 }
@@ -86,7 +83,10 @@ static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, uint64_
 
 	if (!b)
 		return fail(-ENOMEM, "out of memory for a buffer of rank %d", link->pe);
-	*b = (struct rdma_buffer){ .offset = offset, .size = size, .key = (uint32_t)key };
+	*b = (struct rdma_buffer){ .offset = offset,
+		.size = size,
+		.key = (uint32_t)key,
+		.staged = (key & KEY_STAGED) != 0 };
 	pthread_mutex_lock(&peer->nic->lock);
 	b->next = peer->buffers;
 	peer->buffers = b;
@@ -116,14 +116,17 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 
 	place->at = peer->base + offset;
 	place->key = peer->address.key;
+	place->staged = peer->address.memory == RDMA_BOUNCE;
 	if (offset <= peer->size && n <= peer->size - offset)
 		return 0;
 	pthread_mutex_lock(&peer->nic->lock);
 	for (b = peer->buffers; b; b = b->next)
 		if (offset - b->offset <= b->size && n <= b->size - (offset - b->offset))
 			break;
-	if (b)
+	if (b) {
 		place->key = b->key;
+		place->staged = b->staged;
+	}
 	pthread_mutex_unlock(&peer->nic->lock);
 	return b ? 0
 		 : fail(-EFAULT, "offset %llu with %zu bytes is in no memory that the peer shares",

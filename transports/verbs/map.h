@@ -11,6 +11,14 @@ struct rdma_buffer {
 	struct rdma_buffer *next;
 	uint64_t offset, size;
 	uint32_t key;
+	bool staged;
+};
+
+/* What this process has of one of its ranks. */
+struct rdma_rank {
+	struct nic *nic;
+	struct stage *stage; /* its device; NULL: the CPU reaches its memory */
+	struct region *heap;
 };
 
 struct rdma_peer {

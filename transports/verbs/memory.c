@@ -2,25 +2,26 @@
 #include "memory.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "hello.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
+#include "stage.h"
 
 #define PAGE 4096
+#define ACCESS_ALL (VERBS_ACCESS_LOCAL_WRITE | VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ)
 
-/* For the port alone: no peer has a key. */
-static int own_open(struct nic *nic, size_t size, char **at, struct verbs_mr **mr)
+static int own_open(struct nic *nic, size_t size, int access, char **at, struct verbs_mr **mr)
 {
 	*at = mem_aligned(PAGE, size);
 	if (!*at)
 		return fail(
 			-ENOMEM, "%s: no memory for %zu bytes of buffers", nic->place.name, size);
-	*mr = fault_here(FAULT_REGISTER)
-		? (errno = ENOMEM, NULL)
-		: nic->api->reg_mr(nic->pd, *at, size, VERBS_ACCESS_LOCAL_WRITE);
+	*mr = fault_here(FAULT_REGISTER) ? (errno = ENOMEM, NULL)
+					 : nic->api->reg_mr(nic->pd, *at, size, access);
 	if (!*mr)
 		return fail_errno(errno,
 			"%s: ibv_reg_mr of %zu bytes of buffers (limits of locked memory: ulimit -l)",
@@ -28,15 +29,20 @@ static int own_open(struct nic *nic, size_t size, char **at, struct verbs_mr **m
 	return 0;
 }
 
+int chunks_open(struct nic *nic, size_t size, char **at, struct verbs_mr **mr)
+{
+	return own_open(nic, size, ACCESS_ALL, at, mr);
+}
+
 int memory_open(struct nic *nic)
 {
-	int rc = own_open(nic, NIC_CHUNKS * NIC_CHUNK, &nic->chunks, &nic->bounce);
+	int rc = chunks_open(nic, NIC_CHUNKS * NIC_CHUNK, &nic->chunks, &nic->bounce);
 
 	if (rc)
 		return rc;
 	for (int i = 0; i < NIC_CHUNKS; i++)
 		nic->free_chunks[nic->nfree++] = NIC_CHUNKS - 1 - i;
-	return own_open(nic, HELLO_BYTES, &nic->hellos, &nic->words);
+	return own_open(nic, HELLO_BYTES, VERBS_ACCESS_LOCAL_WRITE, &nic->hellos, &nic->words);
 }
 
 static void mr_drop(struct nic *nic, struct verbs_mr *mr)
@@ -55,28 +61,90 @@ void memory_close(struct nic *nic)
 	mem_free(nic->hellos);
 }
 
-int region_add(struct nic *nic, void *base, size_t size, struct region **out)
+/* ---- registering ------------------------------------------------------------------------------ */
+
+static struct verbs_mr *register_host(struct nic *nic, void *base, size_t size)
+{
+	if (!fault_here(FAULT_REGISTER))
+		return nic->api->reg_mr(nic->pd, base, size, ACCESS_ALL);
+	errno = ENOMEM;
+	return NULL;
+}
+
+/* The memory is the device's; NULL with a sentence: driver or NIC do not know dma-bufs, or not of this. */
+static struct verbs_mr *register_dmabuf(
+	struct nic *nic, const struct stage *stage, void *base, size_t size)
+{
+	const struct device_dmabuf_ops *ops = stage->backend->dmabuf;
+	struct verbs_mr *mr;
+	uint64_t offset;
+	int fd;
+
+	if (!ops || !nic->api->reg_dmabuf) {
+		fail(-ENOTSUP, "libibverbs or backend %s knows no dma-bufs", stage->backend->name);
+		return NULL;
+	}
+	if (ops->name(stage->dev, base, size, &fd, &offset))
+		return NULL;
+	mr = nic->api->reg_dmabuf(nic->pd, offset, size, (uintptr_t)base, fd, ACCESS_ALL);
+	if (!mr)
+		fail_errno(errno, "%s: ibv_reg_dmabuf_mr of %zu bytes", nic->place.name, size);
+	close(fd); /* the registration holds the memory */
+	return mr;
+}
+
+/* By the best way that there is; the last one always is. */
+static void register_device(struct nic *nic, struct region *r)
+{
+	struct status_saved saved;
+
+	status_save(&saved);
+	r->memory = RDMA_DMABUF;
+	r->mr = register_dmabuf(nic, r->stage, r->base, r->size);
+	if (!r->mr) {
+		log_line(LOG_INFO, "%s: no dma-buf: %s", nic->place.name, status_sentence());
+		r->memory = RDMA_PEER;
+		r->mr = register_host(nic, r->base, r->size);
+	}
+	if (!r->mr) {
+		log_line(LOG_INFO, "%s: no peer memory (errno %d): moves of %zu bytes at %p bounce",
+			nic->place.name, errno, r->size, (void *)r->base);
+		r->memory = RDMA_BOUNCE;
+	}
+	status_restore(&saved);
+}
+
+static int region_register(struct nic *nic, struct region *r)
+{
+	if (r->stage) {
+		register_device(nic, r);
+		return 0;
+	}
+	r->memory = RDMA_HOST;
+	r->mr = register_host(nic, r->base, r->size);
+	return r->mr ? 0
+		     : fail_errno(errno,
+			       "%s: ibv_reg_mr of %zu bytes (limits of locked memory: ulimit -l)",
+			       nic->place.name, r->size);
+}
+
+int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out)
 {
 	struct region *r = mem_calloc(1, sizeof(*r));
+	int rc;
 
 	if (!r)
 		return fail(-ENOMEM, "%s: out of memory for a registration", nic->place.name);
 	r->base = base;
 	r->size = size;
-	r->mr = fault_here(FAULT_REGISTER)
-		? (errno = ENOMEM, NULL)
-		: nic->api->reg_mr(nic->pd, base, size,
-			  VERBS_ACCESS_LOCAL_WRITE | VERBS_ACCESS_REMOTE_WRITE |
-				  VERBS_ACCESS_REMOTE_READ);
-	if (!r->mr) {
-		int err = errno;
-
+	r->stage = stage;
+	rc = region_register(nic, r);
+	if (rc) {
 		mem_free(r);
-		return fail_errno(err,
-			"%s: ibv_reg_mr of %zu bytes (limits of locked memory: ulimit -l)",
-			nic->place.name, size);
+		return rc;
 	}
 	pthread_mutex_lock(&nic->lock);
+	r->key = r->mr ? r->mr->rkey : ++nic->staged;
 	r->next = nic->regions;
 	nic->regions = r;
 	pthread_mutex_unlock(&nic->lock);
@@ -92,6 +160,7 @@ void region_drop(struct nic *nic, struct region *region)
 	while (*at != region)
 		at = &(*at)->next;
 	*at = region->next;
+	stage_leave(nic, region);
 	pthread_mutex_unlock(&nic->lock);
 	mr_drop(nic, region->mr);
 	mem_free(region);
@@ -108,7 +177,7 @@ const struct region *region_of(const struct nic *nic, const void *at, size_t n)
 {
 	const struct region *r = nic->regions;
 
-	while (r && !region_holds(r, (uintptr_t)at, n))
+	while (r && (!r->mr || !region_holds(r, (uintptr_t)at, n)))
 		r = r->next;
 	return r;
 }
@@ -117,7 +186,7 @@ const struct region *region_keyed(const struct nic *nic, uint32_t key, uint64_t 
 {
 	const struct region *r = nic->regions;
 
-	while (r && (r->mr->rkey != key || !region_holds(r, at, n)))
+	while (r && (r->key != key || !region_holds(r, at, n)))
 		r = r->next;
 	return r;
 }

@@ -5,22 +5,30 @@
 
 #include "nic.h"
 
+struct stage;
+
 /* Peers may write to it, read it, and have atomics done there. */
 struct region {
 	struct region *next;
 	char *base;
 	size_t size;
-	struct verbs_mr *mr;
+	struct verbs_mr *mr; /* NULL: the port does not know it, and moves bounce */
+	uint32_t key;	     /* for peers */
+	enum rdma_memory memory;
+	struct stage *stage; /* by which it is reached; NULL: by the CPU */
 };
 
 /* Of the port's own memory. */
 int memory_open(struct nic *nic);
 void memory_close(struct nic *nic);
 
-/* Registers. Not under the lock; likewise region_drop, after which no key of it works. */
-int region_add(struct nic *nic, void *base, size_t size, struct region **out);
+/* Chunks that peers who are told their key may write to and read. */
+int chunks_open(struct nic *nic, size_t size, char **at, struct verbs_mr **mr);
+
+/* Registers, or, of a device's memory, finds that it cannot be. Not under the lock; likewise region_drop, after which no key of it works. */
+int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out);
 void region_drop(struct nic *nic, struct region *region);
-/* Under the lock. One that holds all n bytes; NULL: none. key: of this one only. */
+/* Under the lock. One that the port knows and that holds all n bytes; NULL: none. keyed: any of this key. */
 const struct region *region_of(const struct nic *nic, const void *at, size_t n);
 const struct region *region_keyed(const struct nic *nic, uint32_t key, uint64_t at, size_t n);
 

@@ -46,7 +46,7 @@ static int link_sender(const struct mover *m, const struct verbs_wait *wait, str
 
 	if (rc)
 		return rc;
-	*sender = sender_make(c);
+	*sender = sender_make(c, m->link->rdma->stage);
 	return *sender ? 0 : -ENOMEM;
 }
 
@@ -106,17 +106,32 @@ static int later_do(const struct later *later)
 	return rc ? rc : sender_failure(later->sender, true);
 }
 
+/* A stream of the host's keeps it. A GPU's cannot: what else goes to this peer fails, so that nothing queued behind it is believed. */
+static void later_failed(const struct later *later, int code, const char *why)
+{
+	struct pairing *c = later->sender->conn;
+
+	if (!later->sender->stage) {
+		host_stream_blame(code, why);
+		return;
+	}
+	pthread_mutex_lock(&c->nic->lock);
+	pairing_fail(c, code, why);
+	pthread_mutex_unlock(&c->nic->lock);
+}
+
 static void later_run(void *arg)
 {
 	struct later *later = arg;
 	int rc = later_do(later);
 
 	if (rc == -ETIMEDOUT)
-		host_stream_blame(SPMT_ERR_TIMEOUT, "a move over the network is not done in time");
+		later_failed(
+			later, SPMT_ERR_TIMEOUT, "a move over the network is not done in time");
 	else if (rc == -ECANCELED)
-		host_stream_blame(rc, "a move over the network was stopped");
+		later_failed(later, rc, "a move over the network was stopped");
 	else if (rc)
-		host_stream_blame(rc, status_sentence());
+		later_failed(later, rc, status_sentence());
 	sender_drop(later->sender);
 	mem_free(later);
 }

@@ -20,6 +20,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "stage.h"
 
 #define BATCH 16
 #define NIC_YIELDS 100	 /* of who waits, before it sleeps */
@@ -59,6 +60,13 @@ static void dispatch(struct nic *nic, const struct verbs_wc *wc)
 	}
 }
 
+void nic_stir(struct nic *nic)
+{
+	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
+	if (atomic_load(&nic->sleepers))
+		futex_wake_all(&nic->moved);
+}
+
 int nic_poll(struct nic *nic)
 {
 	struct verbs_wc wc[BATCH];
@@ -71,11 +79,8 @@ int nic_poll(struct nic *nic)
 	for (int i = 0; i < n; i++)
 		dispatch(nic, &wc[i]);
 	asks_answer(nic);
-	if (n) {
-		atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
-		if (atomic_load(&nic->sleepers))
-			futex_wake_all(&nic->moved);
-	}
+	if (n)
+		nic_stir(nic);
 	return n;
 }
 
@@ -86,6 +91,12 @@ static void nic_arm(struct nic *nic, bool asked)
 
 	if (rc)
 		conns_fail(nic, -EIO, "ibv_req_notify_cq failed");
+}
+
+void nic_look_out(struct nic *nic)
+{
+	nic_arm(nic, false);
+	nic_poll(nic);
 }
 
 /* One look. */
@@ -277,6 +288,7 @@ static void nic_close(struct nic *nic)
 {
 	const struct verbs_api *api = nic->api;
 
+	stager_stop(nic);
 	stop_thread(nic);
 	conns_close(nic);
 	if (nic->hello)

@@ -19,6 +19,7 @@
 
 struct pairing;
 struct region;
+struct stager;
 
 struct nic {
 	const struct verbs_api *api;
@@ -44,6 +45,8 @@ struct nic {
 	struct pairing **conns; /* by number, which a completion bears; only grows */
 	int nconns, pairing_room;
 	struct pairing *owing; /* that have answers to send */
+	struct stager *stager; /* stage.h; NULL: the CPU reaches all memory */
+	uint32_t staged;       /* keys of memory that the port does not know */
 	struct region *regions;
 	struct verbs_mr *bounce, *words; /* of the chunks, of the hellos */
 	char *chunks, *hellos;
@@ -71,6 +74,10 @@ void nic_drop(struct nic *nic);
 
 /* Under the lock: takes what has come; the number of completions. */
 int nic_poll(struct nic *nic);
+/* Under the lock: something has come that no completion tells of. */
+void nic_stir(struct nic *nic);
+/* Under the lock: polls, and has the thread wake with the next completion of any kind. */
+void nic_look_out(struct nic *nic);
 /* Polls until done() says so, which is asked under the lock: 0, -ETIMEDOUT, -ECANCELED. Not under the lock. */
 int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait);
 

@@ -9,6 +9,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "stage.h"
 
 #define TELL_EVERY 16u /* of so many work requests one tells of its end */
 #define COPY_MOST \
@@ -18,14 +19,16 @@
 
 /* ---- senders ---------------------------------------------------------------------------------- */
 
-struct sender *sender_make(struct pairing *c)
+struct sender *sender_make(struct pairing *c, struct stage *stage)
 {
 	struct sender *sender = mem_calloc(1, sizeof(*sender));
 
-	if (sender)
-		sender->conn = c;
-	else
+	if (!sender) {
 		fail(-ENOMEM, "out of memory for a sender of %s", c->nic->place.name);
+		return NULL;
+	}
+	sender->conn = c;
+	sender->stage = stage;
 	return sender;
 }
 
@@ -73,7 +76,7 @@ void sender_answered(struct sender *sender, int code)
 void lanes_forget(struct pairing *c)
 {
 	for (; c->head != c->tail; c->head++) {
-		struct sender *sender = c->sent[c->head % CONN_RING].sender;
+		struct sender *sender = c->sent[c->head % CONN_RING].land.sender;
 
 		if (sender)
 			sender_moved(sender, -ECANCELED);
@@ -100,6 +103,9 @@ int sender_failure(struct sender *sender, bool take)
 	if (code == -EFAULT)
 		fail(code, "%s port %d: the peer has no such memory", c->nic->place.name,
 			c->nic->place.port);
+	else if (code && c->state != CONN_FAILED)
+		fail(code, "%s port %d: a device has not moved what its CPU does not reach (%d)",
+			c->nic->place.name, c->nic->place.port, code);
 	else if (code)
 		fail(code, "%s", c->why);
 	pthread_mutex_unlock(&c->nic->lock);
@@ -114,7 +120,7 @@ int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent,
 	int rc;
 
 	/* Who wants a chunk that another connection has would not know that it has to ask there. */
-	if (tells || sent->chunk >= 0 || c->head == c->tail ||
+	if (tells || sent->land.chunk >= 0 || c->head == c->tail ||
 		c->tail - c->signaled >= TELL_EVERY - 1)
 		wr->send_flags |= VERBS_SEND_SIGNALED;
 	wr->wr_id = nic_number(NIC_SENT, c->number, c->tail);
@@ -136,7 +142,7 @@ static int post_flush(struct pairing *c)
 
 	if (c->state != CONN_READY || c->head == c->tail || c->signaled == c->tail)
 		return 0;
-	return post_send(c, &wr, &(struct sent){ .chunk = -1 }, true);
+	return post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
 }
 
 /* What is to be had before one more can go. */
@@ -151,8 +157,8 @@ static bool has_room(void *ctx)
 	const struct pairing *c = room->c;
 
 	return c->state == CONN_FAILED ||
-		(c->tail - c->head < CONN_DEPTH &&
-			(!room->ask || c->asked - c->answered < CONN_ASKS) &&
+		(c->tail - c->head + c->held < CONN_DEPTH &&
+			(!room->ask || c->asked - c->answered + c->held_asks < CONN_ASKS) &&
 			(!room->chunk || c->nic->nfree));
 }
 
@@ -188,68 +194,100 @@ struct piece {
 	bool wait; /* some of it is in flight from or to where the caller has it */
 };
 
-enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE };
+enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE, PIECE_STAGE };
 
-/* How the next bytes go, of which *n: the rest at most. */
-static inline enum piece_way piece_way(const struct sender *sender, const struct piece *p,
-	const bool put, const struct region **region, size_t *n)
+/* How the next bytes go, of which leg->n: the rest at most. */
+static inline enum piece_way piece_way(
+	const struct sender *sender, const struct piece *p, const bool put, struct leg *leg)
 {
 	const struct pairing *c = sender->conn;
+	bool copied = put && p->blocking && p->n <= COPY_MOST && !sender->stage;
+	const struct region *region;
 
-	*n = p->n;
-	if (put && p->n <= c->inline_most)
+	*leg = (struct leg){ .at = (uintptr_t)p->local, .n = p->n };
+	if (put && p->n <= c->inline_most && !sender->stage && !p->rdma.staged) {
+		leg->inlined = true;
 		return PIECE_INLINE;
-	*region =
-		put && p->blocking && p->n <= COPY_MOST ? NULL : region_of(c->nic, p->local, p->n);
-	*n = MIN_OF(p->n, *region ? MIN_OF(c->nic->place.attr.max_msg_sz, PIECE_MOST) : NIC_CHUNK);
-	return *region ? PIECE_DIRECT : PIECE_BOUNCE;
+	}
+	region = copied ? NULL : region_of(c->nic, p->local, p->n);
+	leg->n = MIN_OF(p->n,
+		region && !p->rdma.staged ? MIN_OF(c->nic->place.attr.max_msg_sz, PIECE_MOST)
+					  : NIC_CHUNK);
+	if (!region)
+		return sender->stage ? PIECE_STAGE : PIECE_BOUNCE;
+	leg->lkey = region->mr->lkey;
+	leg->rkey = region->mr->rkey;
+	return PIECE_DIRECT;
+}
+
+int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *leg,
+	const struct landing *land, bool put, bool tells)
+{
+	struct verbs_sge sge = { leg->at, (uint32_t)leg->n, leg->lkey };
+	struct verbs_send wr = { .sg_list = &sge,
+		.num_sge = 1,
+		.opcode = put ? VERBS_WR_RDMA_WRITE : VERBS_WR_RDMA_READ,
+		.send_flags = leg->inlined ? VERBS_SEND_INLINE : 0,
+		.wr.rdma = { far->at, far->key } };
+
+	if (!far->staged)
+		return post_send(c, &wr, &(struct sent){ .land = *land }, tells);
+	return ask_send(c,
+		&(struct ask_message){ .kind = put ? MESSAGE_TAKE : MESSAGE_GIVE,
+			.size = (uint32_t)leg->n,
+			.key = far->key,
+			.at = far->at,
+			.operand = leg->at,
+			.compare = leg->rkey },
+		land, false);
+}
+
+/* A chunk of the port's, with the bytes in it, if the CPU puts them there. False: none is free. */
+static inline bool piece_chunk(struct sender *sender, const struct piece *p, const bool put,
+	enum piece_way way, struct leg *leg, struct landing *land)
+{
+	struct nic *nic = sender->conn->nic;
+
+	land->chunk = chunk_take(nic);
+	if (land->chunk < 0)
+		return false;
+	leg->at = (uintptr_t)chunk_at(nic, land->chunk);
+	leg->lkey = nic->bounce->lkey;
+	leg->rkey = nic->bounce->rkey;
+	if (!put)
+		land->dst = p->local;
+	else if (way == PIECE_BOUNCE)
+		memcpy(chunk_at(nic, land->chunk), p->local, leg->n);
+	return true;
 }
 
 /* Under the lock, with room; false: a chunk is wanted first. */
 static inline bool piece_post(struct sender *sender, struct piece *p, const bool put, int *rc)
 {
 	struct pairing *c = sender->conn;
-	const struct region *region = NULL;
-	struct sent sent = { .sender = sender, .chunk = -1 };
-	struct verbs_sge sge = { .addr = (uintptr_t)p->local };
-	struct verbs_send wr = { .sg_list = &sge,
-		.num_sge = 1,
-		.opcode = put ? VERBS_WR_RDMA_WRITE : VERBS_WR_RDMA_READ,
-		.wr.rdma = { p->rdma.at, p->rdma.key } };
-	size_t n;
+	struct landing land = { .sender = sender, .chunk = -1 };
+	struct leg leg;
+	enum piece_way way = piece_way(sender, p, put, &leg);
+	bool last = leg.n == p->n && p->blocking;
 
-	switch (piece_way(sender, p, put, &region, &n)) {
-	case PIECE_INLINE:
-		wr.send_flags = VERBS_SEND_INLINE;
-		break;
-	case PIECE_DIRECT:
-		sge.lkey = region->mr->lkey;
-		p->wait = true;
-		break;
-	case PIECE_BOUNCE:
-		sent.chunk = chunk_take(c->nic);
-		if (sent.chunk < 0)
-			return false;
-		sge.addr = (uintptr_t)chunk_at(c->nic, sent.chunk);
-		sge.lkey = c->nic->bounce->lkey;
-		if (put)
-			memcpy(chunk_at(c->nic, sent.chunk), p->local, n);
-		else
-			sent.dst = p->local;
-		p->wait |= !put;
-		sent.n = n;
-		break;
-	}
-	sge.length = (uint32_t)n;
-	*rc = post_send(c, &wr, &sent, n == p->n && p->blocking && p->wait);
+	land.n = leg.n;
+	land.stage = way == PIECE_STAGE ? sender->stage : NULL;
+	if (way >= PIECE_BOUNCE && !piece_chunk(sender, p, put, way, &leg, &land))
+		return false;
+	p->wait |= way == PIECE_DIRECT || way == PIECE_STAGE || (way == PIECE_BOUNCE && !put);
+	*rc = 0;
+	if (put && way == PIECE_STAGE)
+		stage_out(c, &land, &p->rdma, p->local, last);
+	else
+		*rc = leg_post(c, &p->rdma, &leg, &land, put, last && p->wait);
 	if (*rc) {
-		chunk_give(c->nic, sent.chunk);
+		chunk_give(c->nic, land.chunk);
 		return true;
 	}
-	sender->posted++;
-	p->rdma.at += n;
-	p->local += n;
-	p->n -= n;
+	*(p->rdma.staged ? &sender->asked : &sender->posted) += 1;
+	p->rdma.at += leg.n;
+	p->local += leg.n;
+	p->n -= leg.n;
 	return true;
 }
 
@@ -257,7 +295,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 static inline __attribute__((always_inline)) int sender_move(
 	struct sender *sender, struct piece *p, const bool put, const struct verbs_wait *wait)
 {
-	struct work_room room = { .c = sender->conn };
+	struct work_room room = { .c = sender->conn, .ask = p->rdma.staged };
 	int rc = 0;
 
 	while (p->n && !rc) {
@@ -303,7 +341,8 @@ static bool sender_is_there(void *ctx)
 {
 	const struct mark_of_sender *mark = ctx;
 
-	return mark->sender->done >= mark->posted && mark->sender->answered >= mark->asked;
+	return mark->sender->done >= mark->posted && mark->sender->answered >= mark->asked &&
+		!mark->sender->held;
 }
 
 /* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */
@@ -315,7 +354,7 @@ static int sender_probe(struct sender *sender)
 
 	pthread_mutex_lock(&c->nic->lock);
 	if (c->state == CONN_READY && (c->head == c->tail || c->signaled != c->tail))
-		rc = post_send(c, &wr, &(struct sent){ .chunk = -1 }, true);
+		rc = post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
 	pthread_mutex_unlock(&c->nic->lock);
 	return rc;
 }
@@ -361,7 +400,16 @@ int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *am
 
 	if (rc)
 		return rc;
-	rc = ask_send(sender->conn, sender, at.at, at.key, amo, old);
+	rc = ask_send(sender->conn,
+		&(struct ask_message){ .kind = MESSAGE_ASK,
+			.op = amo->op,
+			.size = (uint32_t)amo->size,
+			.key = at.key,
+			.at = at.at,
+			.operand = amo->operand,
+			.compare = amo->compare },
+		&(struct landing){ .sender = sender, .chunk = -1 }, old);
+	sender->asked += !rc;
 	pthread_mutex_unlock(&sender->conn->nic->lock);
 	if (rc || !old)
 		return rc;

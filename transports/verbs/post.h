@@ -12,21 +12,32 @@ struct amo;
 
 struct sender {
 	struct pairing *conn;
+	struct stage *stage;	/* by which its rank's memory is reached; NULL: by the CPU */
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
-	uint64_t old; /* what the last ask found */
-	int code;     /* the first failure since it was taken */
-	bool orphan;  /* nobody waits any more: ends with its work */
+	uint64_t old;  /* what the last ask found */
+	int code;      /* the first failure since it was taken */
+	uint32_t held; /* of what it has posted, with the stager still */
+	bool orphan;   /* nobody waits any more: ends with its work */
 };
 
 /* Of a peer's memory. */
 struct rdma_place {
 	uint64_t at;
 	uint32_t key;
+	bool staged; /* its port does not know it: the peer's thread moves it */
+};
+
+/* Of this side: bytes that the port knows, or that go inline. */
+struct leg {
+	uint64_t at;
+	size_t n;
+	uint32_t lkey, rkey;
+	bool inlined;
 };
 
 /* NULL: a sentence. */
-struct sender *sender_make(struct pairing *c);
+struct sender *sender_make(struct pairing *c, struct stage *stage);
 /* Work in flight goes on. NULL is nothing. */
 void sender_drop(struct sender *sender);
 
@@ -48,6 +59,9 @@ int sender_failure(struct sender *sender, bool take);
 
 /* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
 int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
+/* The same of a move between a leg and a peer's memory: by the port, or asked of the peer, where a failure ends nothing. */
+int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *leg,
+	const struct landing *land, bool put, bool tells);
 /* Under the lock: one of the sender's has ended. */
 void sender_moved(struct sender *sender, int code);
 void sender_answered(struct sender *sender, int code);

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * verbs_gpu BACKEND: ranks with memory that the CPU does not reach, over the stand-ins for the vendor's driver and for libibverbs. By
+ * dma-buf, by peer memory, and where the NIC knows neither, by bounce buffers: the same data, signals and atomics, and the
+ * route says which. What fails in a device is told to who asked, and the next world works.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/fakes/fake_verbs.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
+
+enum { RANKS = 3, BIG = 50001, PAIR = 2, FAULTS_MOST = 20 };
+
+static __typeof__(&fake_verbs_live) live;
+static __typeof__(&fake_verbs_fail) fail_call_of_nic;
+
+static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 1 << 20 };
+static const char *wanted; /* what the route is to say */
+
+/* ---- data ------------------------------------------------------------------------------------- */
+
+static char value_at(int rank, size_t i)
+{
+	return (char)(rank * 37 + (int)(i % 241));
+}
+
+static void fill(char *at, size_t n, int rank)
+{
+	for (size_t i = 0; i < n; i++)
+		at[i] = value_at(rank, i);
+}
+
+static int filled(const char *at, size_t n, int rank, const char *what)
+{
+	for (size_t i = 0; i < n; i++)
+		if (at[i] != value_at(rank, i))
+			return ranks_fail("%s: byte %zu of %zu is %d", what, i, n, at[i]);
+	return 0;
+}
+
+/* From and to memory of the host; heap to heap, which is the devices' alone; all of it seen by copies of the rank's own. */
+static int one_size(spmt_comm *comm, char *block, char *own, size_t n)
+{
+	int ranks = spmt_nranks(comm), rank = spmt_rank(comm), next = (rank + 1) % ranks;
+	int last = (rank + ranks - 1) % ranks;
+
+	fill(own, n, rank);
+	REQUIRE_OK(spmt_put(comm, block, own, n, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	memset(own, 0, n);
+	REQUIRE_OK(spmt_get(comm, own, block, n, rank));
+	TRY(filled(own, n, last, "put"));
+	memset(own, 0, n);
+	REQUIRE_OK(spmt_get(comm, own, block, n, next));
+	TRY(filled(own, n, rank, "get"));
+	REQUIRE_OK(spmt_put_nbi(comm, block + BIG, block, n, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_get(comm, own, block + BIG, n, rank));
+	TRY(filled(own, n, (last + ranks - 1) % ranks, "put_nbi of the heap"));
+	REQUIRE_OK(spmt_get_nbi(comm, block + 2 * (size_t)BIG, block, n, last));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_get(comm, own, block + 2 * (size_t)BIG, n, rank));
+	TRY(filled(own, n, (last + ranks - 1) % ranks, "get_nbi to the heap"));
+	return spmt_barrier(comm);
+}
+
+static int route_says(spmt_comm *comm)
+{
+	struct spmt_route route = { .size = sizeof(route) };
+
+	REQUIRE_OK(spmt_route(comm, !spmt_rank(comm), &route));
+	if (!strstr(route.reason, wanted))
+		return ranks_fail("'%s' is not in '%s'", wanted, route.reason);
+	return 0;
+}
+
+static int all_sizes(spmt_comm *comm, void *arg)
+{
+	static const size_t sizes[] = { 8, 4097, 16385, BIG };
+	char *block, *own = malloc(BIG);
+	int rc = 0;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	TRY(route_says(comm));
+	REQUIRE_OK(spmt_malloc(comm, 3 * (size_t)BIG, (void **)&block));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++)
+		rc = one_size(comm, block, own, sizes[i]);
+	free(own);
+	return rc;
+}
+
+/* In order of a stream, by a thread of the driver's, which may make no call of a device. */
+static int in_streams(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
+	char *own = malloc(2 * (size_t)BIG), *block;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, 2 * (size_t)BIG, (void **)&block));
+	fill(own, BIG, rank);
+	REQUIRE_OK(spmt_put_on_stream(comm, block, own, BIG, rank, NULL));
+	REQUIRE_OK(spmt_put_on_stream(comm, block + BIG, block, BIG, next, NULL));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_get_on_stream(comm, own, block + BIG, BIG, next, NULL));
+	REQUIRE_OK(spmt_get_on_stream(comm, own + BIG, block + BIG, BIG, rank, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(filled(own, BIG, rank, "get in a stream"));
+	TRY(filled(own + BIG, BIG, last, "put in a stream"));
+	free(own);
+	return spmt_barrier(comm);
+}
+
+/* A buffer of the host's, registered: its own NIC knows it, and its peers are told of it. */
+static int registered(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
+	char *own = malloc(BIG), *block;
+	spmt_mem *mem;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	REQUIRE_OK(spmt_register(comm, own, BIG, &mem));
+	fill(own, BIG, rank);
+	REQUIRE_OK(spmt_put(comm, block, own, BIG, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_mem_put(comm, mem, 0, block, BIG, next));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(filled(own, BIG, (last + RANKS - 1) % RANKS, "a registered buffer"));
+	REQUIRE_OK(spmt_deregister(comm, mem));
+	free(own);
+	return 0;
+}
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+/* By all ranks at once, and by the rank's own device. */
+static int counters(spmt_comm *comm, void *arg)
+{
+	uint64_t *words, one = 1, old = 0, last = 0, found[3], rounds = test_count(8, 1000);
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 3, sizeof(*words), (void **)&words));
+	for (uint64_t i = 0; i < rounds; i++) {
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, words, &one, NULL, &old, 0));
+		REQUIRE(!i || old > last);
+		last = old;
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_INC, SPMT_TYPE_U32, words + 1, NULL, NULL, NULL, 0));
+		REQUIRE_OK(spmt_signal(comm, words + 2, 1, SPMT_SIGNAL_ADD, 0));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_get(comm, found, words, sizeof(found), 0));
+	for (int i = 0; i < 3; i++)
+		REQUIRE_EQ(found[i], rounds * RANKS);
+	return spmt_barrier(comm);
+}
+
+/* The flag is seen behind the data. */
+static int flags(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
+	char *block, *own = malloc(BIG);
+	uint64_t *word;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	for (uint64_t round = 1; round <= 3; round++) {
+		fill(own, BIG, rank + (int)round);
+		REQUIRE_OK(spmt_put_nbi(comm, block, own, BIG, next));
+		REQUIRE_OK(spmt_fence(comm));
+		REQUIRE_OK(spmt_signal(comm, word, round, SPMT_SIGNAL_SET, next));
+		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_GE, round, NULL));
+		REQUIRE_OK(spmt_get(comm, own, block, BIG, rank));
+		TRY(filled(own, BIG, last + (int)round, "behind a flag"));
+		REQUIRE_OK(spmt_barrier(comm));
+	}
+	free(own);
+	return 0;
+}
+
+static int world_of(int (*body)(spmt_comm *comm, void *arg))
+{
+	TRY(ranks_run(RANKS, &attr, body, NULL));
+	REQUIRE_EQ(live(), 0);
+	return 0;
+}
+
+/* ---- the ways --------------------------------------------------------------------------------- */
+
+static int all_of(const char *without, const char *way)
+{
+	setenv("SPMT_FAKE_NIC_WITHOUT", without, 1);
+	wanted = way;
+	TRY(world_of(all_sizes));
+	TRY(world_of(in_streams));
+	TRY(world_of(registered));
+	if (!strcmp(IMAGES, "0"))
+		return 0;
+	TRY(world_of(counters));
+	return world_of(flags);
+}
+
+static int by_dmabuf(void)
+{
+	return all_of("", "memory here by dma-buf, there by dma-buf");
+}
+
+static int by_peer_memory(void)
+{
+	return all_of("dmabuf", "memory here by peer memory, there by peer memory");
+}
+
+static int by_bouncing(void)
+{
+	return all_of("dmabuf,peer", "memory here by bounce buffers, there by bounce buffers");
+}
+
+/* ---- failures --------------------------------------------------------------------------------- */
+
+struct pair {
+	spmt_uid uid;
+	_Atomic int failed;
+};
+
+static int pair_rank(int rank, void *arg)
+{
+	struct pair *run = arg;
+	struct spmt_attr a = ranks_attr(rank, PAIR, &run->uid);
+	char *block, *own = calloc(1, 50000);
+	spmt_comm *comm;
+	int rc;
+
+	REQUIRE(own != NULL);
+	rc = spmt_init(&a, &comm);
+	if (!rc) {
+		rc = spmt_malloc(comm, 50000, (void **)&block);
+		rc = rc ? rc : spmt_put(comm, block, own, 50000, !rank);
+		rc = rc ? rc : spmt_get(comm, own, block, 50000, !rank);
+		rc = rc ? rc : spmt_quiet(comm);
+		rc = rc ? rc : spmt_barrier(comm);
+		if (rc && !strlen(spmt_last_error()))
+			return ranks_fail("%d without a sentence", rc);
+		spmt_finalize(comm);
+	}
+	run->failed += rc != 0;
+	free(own);
+	return 0;
+}
+
+static int pair_world(struct pair *run)
+{
+	run->failed = 0;
+	REQUIRE_OK(spmt_uid_create(&run->uid));
+	TRY(ranks_threads(PAIR, pair_rank, run));
+	REQUIRE_EQ(live(), 0);
+	return 0;
+}
+
+/* Each call of the NIC's library in turn, while everything bounces; polls are among them. */
+static int each_call(void)
+{
+	struct pair run;
+	int failed = 0;
+
+	setenv("SPMT_FAKE_NIC_WITHOUT", "dmabuf,peer", 1);
+	for (uint64_t n = 1; n <= FAULTS_MOST; n++) {
+		fail_call_of_nic(n);
+		TRY(pair_world(&run));
+		failed += run.failed != 0;
+	}
+	fail_call_of_nic(0);
+	REQUIRE(failed > FAULTS_MOST / 4);
+	TRY(pair_world(&run));
+	REQUIRE_EQ(run.failed, 0);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{ "memory by dma-buf", by_dmabuf },
+		{ "memory by peer memory", by_peer_memory },
+		{ "memory that bounces", by_bouncing },
+		{ "each call fails in turn where memory bounces", each_call },
+	};
+	static const char nic[] = FAKES "/fake-verbs.so";
+	bool hip = argc > 1 && !strcmp(argv[1], "hip");
+	void *library;
+
+	setenv("SPMT_BACKEND", hip ? "hip" : "cuda", 1);
+	setenv(hip ? "SPMT_HIP_LIB" : "SPMT_CUDA_LIB",
+		hip ? FAKES "/fake-hip7.so" : FAKES "/fake-cuda.so", 1);
+	setenv("SPMT_FAKE_BLIND", "1", 1);
+	setenv("SPMT_FAKE_DEVICES", "4", 1);
+	setenv("SPMT_MAPS", "rdma", 1);
+	/* three threads take turns at each chunk: on a loaded machine that is no matter of seconds */
+	setenv("SPMT_TIMEOUT_MS", "50000", 1);
+	setenv("SPMT_VERBS_LIB", nic, 1);
+	library = dlopen(nic, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	*(void **)&live = dlsym(library, "fake_verbs_live");
+	*(void **)&fail_call_of_nic = dlsym(library, "fake_verbs_fail");
+	/* hiding memory from the CPU takes time: what differs between drivers comes first */
+	return tap_run(cases, hip ? 1 : sizeof(cases) / sizeof(cases[0]));
+}

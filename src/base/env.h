@@ -54,6 +54,7 @@
 		"RDMA devices allowed, comma-separated, a port after a colon (mlx5_0:1,mlx5_1); unset: those with an active port") \
 	X(rdma_gid, "SPMT_RDMA_GID", INT(-1, 1023), "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one") \
 	X(rdma_tc, "SPMT_RDMA_TC", INT(0, 255), "0", "traffic class of what goes over RDMA devices") \
+	X(rdma_lazy, "SPMT_RDMA_LAZY", ENUM("0|1"), "1", "1: a connection between RDMA devices is made on first use; 0: all of a rank's at init, which fails where one does") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

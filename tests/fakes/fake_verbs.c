@@ -89,6 +89,18 @@ void fake_verbs_shout(const void *data, uint32_t n)
 	pthread_mutex_unlock(&wire.lock);
 }
 
+int fake_verbs_joined(void)
+{
+	int joined = 0;
+
+	pthread_mutex_lock(&wire.lock);
+	for (uint32_t i = 0; i < FAKE_PAIRS; i++)
+		joined += wire.pairs[i] && wire.pairs[i]->pub.qp_type == VERBS_QPT_RC &&
+			wire.pairs[i]->pub.state == VERBS_QPS_RTS;
+	pthread_mutex_unlock(&wire.lock);
+	return joined;
+}
+
 int fake_verbs_live(void)
 {
 	int live;

@@ -24,6 +24,8 @@ void fake_verbs_hold(int hold);
 void fake_verbs_event(uint32_t type);
 /* A datagram from nobody to all that take hellos. */
 void fake_verbs_shout(const void *data, uint32_t n);
+/* Reliable connections that are ready to send. */
+int fake_verbs_joined(void);
 /* Objects that were made and not given back. */
 int fake_verbs_live(void);
 

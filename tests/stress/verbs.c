@@ -21,6 +21,7 @@ static struct {
 	__typeof__(&fake_verbs_inline) inline_most;
 	__typeof__(&fake_verbs_event) event;
 	__typeof__(&fake_verbs_shout) shout;
+	__typeof__(&fake_verbs_joined) joined;
 	__typeof__(&fake_verbs_live) live;
 } fake;
 
@@ -136,6 +137,25 @@ static int counters_world(void)
 
 	a.size = sizeof(a);
 	return ranks_run(RANKS, &a, counters, NULL);
+}
+
+/* Of two ports each way, with themselves too. */
+static int joined_at_init(spmt_comm *comm, void *arg)
+{
+	const char *lazy = getenv("SPMT_RDMA_LAZY");
+	char *block;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, 64, (void **)&block)); /* all ranks are behind init */
+	REQUIRE_EQ(fake.joined(), lazy && lazy[0] == '0' ? 4 : 0);
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_put(comm, block, "word", 5, (spmt_rank(comm) + 1) % RANKS));
+	return spmt_barrier(comm);
+}
+
+static int connections(void)
+{
+	return ranks_run(RANKS, NULL, joined_at_init, NULL);
 }
 
 /* ---- a world in which something fails ------------------------------------------------------- */
@@ -351,9 +371,11 @@ static int over_one_port(void)
 	return counters_world();
 }
 
-int main(void)
+/* eager: what differs with SPMT_RDMA_LAZY=0 */
+int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{ "connections at init, or on first use", connections },
 		{ "moves of all sizes", sizes_world },
 		{ "the same where nothing is written inline", without_inline },
 		{ "atomics of all ranks on one word", over_one_port },
@@ -366,6 +388,8 @@ int main(void)
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;
 
+	if (argc > 1)
+		setenv("SPMT_RDMA_LAZY", strcmp(argv[1], "eager") ? "1" : "0", 1);
 	setenv("SPMT_MAPS", "rdma", 1);
 	setenv("SPMT_VERBS_LIB", path, 1);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -380,6 +404,7 @@ int main(void)
 	FIND(inline_most, fake_verbs_inline);
 	FIND(event, fake_verbs_event);
 	FIND(shout, fake_verbs_shout);
+	FIND(joined, fake_verbs_joined);
 	FIND(live, fake_verbs_live);
-	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
+	return tap_run(cases, argc > 1 ? 2 : sizeof(cases) / sizeof(cases[0]));
 }

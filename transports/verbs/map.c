@@ -8,7 +8,9 @@
 
 #include "hello.h"
 #include "memory.h"
+#include "src/base/env.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 #include "stage.h"
 
@@ -135,12 +137,45 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
+struct verbs_wait link_patience(const struct link *link)
+{
+	int64_t ms = *link->timeout_ms;
+
+	return (struct verbs_wait){
+		.end = ms < 0 ? INT64_MAX : process_now() + MIN_OF(ms, TIMEOUT_MOST) * 1000000,
+		.stop = link->stop
+	};
+}
+
 int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct pairing **c)
 {
 	pthread_mutex_lock(&peer->nic->lock);
 	*c = pairing_get(peer->nic, &peer->address);
 	pthread_mutex_unlock(&peer->nic->lock);
 	return *c ? hello_meet(*c, wait) : -EIO;
+}
+
+/* SPMT_RDMA_LAZY=0: what cannot be reached is found out at init. On failure nothing is attached. */
+static int rdma_connect_now(struct link *link, struct rdma_peer *rdma)
+{
+	const struct env *env = env_loaded();
+	struct verbs_wait wait = link_patience(link);
+	struct pairing *c;
+	int rc;
+
+	if (!env || env->rdma_lazy)
+		return 0;
+	rc = rdma_conn(rdma, &wait, &c);
+	if (!rc)
+		return 0;
+	if (rc == -ETIMEDOUT || rc == -ECANCELED)
+		rc = link_wait_failed(link, "rdma", rc);
+	else
+		rc = fail_rank(
+			rc, link->rank, "rdma to rank %d: %.360s", link->pe, status_sentence());
+	mem_free(rdma);
+	link->attached = NULL;
+	return rc;
 }
 
 static int rdma_attach(
@@ -166,7 +201,7 @@ static int rdma_attach(
 	rdma->size = peer->heap_size + peer->own_size;
 	link->attached = rdma;
 	link->own = peer->own_base - peer->heap_base;
-	return 0;
+	return rdma_connect_now(link, rdma);
 }
 
 static void rdma_detach(struct link *link, const struct backend *backend, int dev)

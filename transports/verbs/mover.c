@@ -14,17 +14,6 @@
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* The link's deadline, and what stops it. */
-static struct verbs_wait link_patience(const struct link *link)
-{
-	int64_t ms = *link->timeout_ms;
-
-	return (struct verbs_wait){
-		.end = ms < 0 ? INT64_MAX : process_now() + MIN_OF(ms, TIMEOUT_MOST) * 1000000,
-		.stop = link->stop
-	};
-}
-
 /* A code of a sender's or of finding it, as a mover's. */
 static int verbs_failed(struct mover *m, const char *what, int rc)
 {

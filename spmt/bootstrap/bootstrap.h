@@ -27,24 +27,28 @@ struct meeting;
 /*
  * What processes of several nodes say of a comm's meetings. The hub brings together what the nodes' ranks have brought, each
  * node's once, by the process that is the last of it to come, and decides: a meeting is open when all nodes have come, or
- * shut when one has given up before; never both.
+ * shut when one has given up before; never both. Before it says that one is shut it asks every process who has come, and waits for
+ * the answers of those that live, for a second at most.
  */
 enum word_kind {
 	WORD_COME = 1, /* to the hub: all ranks of a node have, with this */
 	WORD_SOME,     /* to the hub: some have, for those who give up */
 	WORD_MISS,     /* to the hub: a rank gives up */
 	WORD_OPEN,     /* from it, to who sent COME: what all have brought */
-	WORD_SHUT,     /* from it, to who sent MISS: it will not open; who has come */
-	WORD_BREAK,    /* either way: the comm, a part of the world, is broken; with the sentence */
-	WORD_LEAVE,    /* to the hub: a rank meets on it no more */
+	WORD_SHUT,     /* from it: it will not open; who has come */
+	WORD_ASK,      /* from it, to all: who has come to a meeting that is shut? */
+	WORD_TOLD,  /* to the hub: the answer, as SOME; of one part where the comm is not known */
+	WORD_BREAK, /* either way: the comm, a part of the world, is broken; with the sentence */
+	WORD_LEAVE, /* to the hub: a rank meets on it no more */
 	WORD_KINDS
 };
 struct bootstrap_word {
 	uint64_t comm, epoch;
 	uint32_t kind, part; /* part: which of the comm's nodes speaks */
 	uint32_t parts;	     /* so many nodes the comm has; LEAVE: ranks */
-	int32_t code;	     /* BREAK: as in struct cause */
-	uint32_t call, zero;
+	int32_t code;	     /* BREAK: as in struct cause; SOME, TOLD: how many ranks have come */
+	uint32_t call;	     /* BREAK: as in struct cause */
+	uint32_t question;   /* ASK, TOLD: its number */
 };
 
 /* How long a caller waits: ms from `begin`, as process_now() says it; < 0: for ever. */

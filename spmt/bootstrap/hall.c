@@ -5,11 +5,15 @@
 
 #include "hub_state.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
+
+#define ASK_NS 1000000000ll /* what a process gets to answer: one that is stopped never does */
 
 /* What a node's ranks have brought so far. */
 struct hall_part {
-	bool come;   /* all of them have */
-	uint32_t id; /* the member that said so, and is told when it is open */
+	bool come;     /* all of them have */
+	uint32_t id;   /* the member that said so, and is told when it is open */
+	int32_t ranks; /* whose data it is */
 	size_t size;
 	unsigned char *data;
 };
@@ -20,6 +24,8 @@ struct hall {
 	uint64_t comm;
 	uint64_t epoch;	       /* of the last meeting that somebody has come to */
 	uint64_t opened, shut; /* the last of each kind */
+	uint32_t question;     /* 0: none; else nobody has been told yet that it is shut */
+	int64_t until;	       /* .. and then it ends */
 	uint32_t parts, come, left;
 	struct hall_part part[];
 };
@@ -116,23 +122,80 @@ static int hall_open(struct hub *hub, struct hall *h)
 	return 0;
 }
 
-/* A rank gives up. What is open stays so, and it hears of that; else it will not open any more. */
-static int hall_missed(struct hall *h, struct member *m, uint64_t epoch)
+static bool is_asked(const struct member *m)
+{
+	return m->state == MEMBER_READY && m->process >= 0;
+}
+
+/* to: NULL: all. */
+static int hall_tell_shut(struct hub *hub, const struct hall *h, const struct member *to)
 {
 	struct bootstrap_word w = {
-		.comm = h->comm, .epoch = epoch, .kind = WORD_SHUT, .parts = h->parts
+		.comm = h->comm, .epoch = h->shut, .kind = WORD_SHUT, .parts = h->parts
 	};
-	unsigned char *all;
 	size_t size;
+	unsigned char *all = hall_pack(h, &size);
 
-	if (h->opened >= epoch)
-		return 0;
-	all = hall_pack(h, &size);
 	if (!all)
 		return -ENOMEM;
-	h->shut = epoch;
-	conn_send(&m->conn, WIRE_WORD, &w, all, size, -1);
+	for (struct member *m = hub->members; m; m = m->next)
+		if (is_asked(m) && (!to || m == to))
+			conn_send(&m->conn, WIRE_WORD, &w, all, size, -1);
 	mem_free(all);
+	return 0;
+}
+
+static void hall_ask(struct hub *hub, struct hall *h)
+{
+	struct bootstrap_word w = { .comm = h->comm,
+		.epoch = h->shut,
+		.kind = WORD_ASK,
+		.parts = h->parts,
+		.question = ++hub->questions };
+
+	h->question = w.question;
+	h->until = process_now() + ASK_NS;
+	for (struct member *m = hub->members; m; m = m->next)
+		if (is_asked(m))
+			conn_send(&m->conn, WIRE_WORD, &w, NULL, 0, -1);
+}
+
+static bool hall_answered(const struct hub *hub, const struct hall *h)
+{
+	for (const struct member *m = hub->members; m; m = m->next)
+		if (is_asked(m) && (int32_t)(m->answered - h->question) < 0)
+			return false;
+	return true;
+}
+
+void halls_look(struct hub *hub, int64_t now)
+{
+	for (struct hall *h = hub->halls; h; h = h->next) {
+		if (!h->question || (now < h->until && !hall_answered(hub, h)))
+			continue;
+		h->question = 0;
+		(void)hall_tell_shut(hub, h, NULL); /* without memory they do not hear who came */
+	}
+}
+
+static void hall_reach(struct hall *h, uint64_t epoch)
+{
+	if (epoch <= h->epoch)
+		return;
+	hall_empty(h);
+	h->epoch = epoch;
+}
+
+/* A rank gives up. What is open stays so, and it hears of that; else it will not open any more. */
+static int hall_missed(struct hub *hub, struct hall *h, const struct member *m, uint64_t epoch)
+{
+	if (h->opened >= epoch)
+		return 0;
+	if (h->shut >= epoch)
+		return h->question ? 0 : hall_tell_shut(hub, h, m);
+	hall_reach(h, epoch);
+	h->shut = epoch;
+	hall_ask(hub, h);
 	return 0;
 }
 
@@ -148,6 +211,7 @@ static int part_keep(struct hall_part *p, const struct wire_message *msg)
 	part_empty(p);
 	p->data = data;
 	p->size = msg->tail_size;
+	p->ranks = msg->u.word.code;
 	return 0;
 }
 
@@ -158,15 +222,14 @@ static int hall_come(
 	const struct bootstrap_word *w = &msg->u.word;
 	struct hall_part *p = &h->part[w->part];
 
-	if (w->epoch > h->epoch) {
-		hall_empty(h);
-		h->epoch = w->epoch;
-	}
+	hall_reach(h, w->epoch);
 	if (w->epoch != h->epoch || h->opened >= w->epoch || p->come)
 		return 0;
+	if (w->kind != WORD_COME && w->code <= p->ranks)
+		return 0; /* another process of the node has told of as many */
 	if (part_keep(p, msg))
 		return -ENOMEM;
-	if (w->kind == WORD_SOME)
+	if (w->kind != WORD_COME)
 		return 0;
 	p->come = true;
 	p->id = m->id;
@@ -189,6 +252,16 @@ static void hall_left(struct hub *hub, const struct bootstrap_word *w)
 		hall_free(at);
 }
 
+static int hall_told(struct hub *hub, struct member *m, const struct wire_message *msg)
+{
+	struct hall *h = *hall_find(hub, msg->u.word.comm);
+
+	m->answered = msg->u.word.question;
+	return h && h->parts == msg->u.word.parts && h->shut == msg->u.word.epoch
+		? hall_come(hub, h, m, msg)
+		: 0;
+}
+
 int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 {
 	const struct bootstrap_word *w = &msg->u.word;
@@ -201,6 +274,8 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 	case WORD_LEAVE:
 		hall_left(hub, w);
 		return 0;
+	case WORD_TOLD:
+		return hall_told(hub, m, msg);
 	case WORD_COME:
 	case WORD_SOME:
 	case WORD_MISS:
@@ -209,7 +284,7 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 			return -ENOMEM;
 		if (h->parts != w->parts)
 			return 0; /* not what any process of ours says */
-		return w->kind == WORD_MISS ? hall_missed(h, m, w->epoch)
+		return w->kind == WORD_MISS ? hall_missed(hub, h, m, w->epoch)
 					    : hall_come(hub, h, m, msg);
 	default:
 		return 0;

@@ -432,6 +432,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 	for (struct member *m = hub->members; m; m = m->next)
 		check(hub, m, now);
 	drop_gone(hub);
+	halls_look(hub, now);
 	hub_ping(hub, now);
 	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
 		welcome_all(hub, hub->listeners.fd, false);

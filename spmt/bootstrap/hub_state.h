@@ -19,7 +19,8 @@ struct member {
 	enum member_state state;
 	bool died;
 	uint32_t id;
-	uint32_t round; /* exchanges it has sent */
+	uint32_t round;	   /* exchanges it has sent */
+	uint32_t answered; /* hall.c: the last question */
 	int nranks, process;
 	int rank;	  /* that it brings, by its socket's name; -1: none was said */
 	int64_t deadline; /* of a stranger */
@@ -44,11 +45,14 @@ struct hub {
 	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
 	unsigned char *blobs;
 	struct hall *halls; /* hall.c: of comms over several nodes */
+	uint32_t questions; /* asked so far */
 	int64_t ping;	    /* when to send the next ones */
 };
 
 /* A member's word of a comm's meeting. -ENOMEM: it cannot be kept. */
 int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
+/* Ends the questions that have been answered by now, or not in time. In every pass. */
+void halls_look(struct hub *hub, int64_t now);
 void halls_drop(struct hub *hub);
 /* Tells members on other nodes that this one is there, now and then, once the world is complete. */
 void hub_ping(struct hub *hub, int64_t now);

@@ -5,7 +5,7 @@
  * fills their rows of the block and opens the gate. So a rank waits as in shared memory, and a meeting is two messages a node.
  *
  * A rank whose deadline passes asks the hub first: what is open there is open for all, else it shuts, and the answer tells who has
- * come elsewhere.
+ * come elsewhere: each process has said for its node.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define HUB_ANSWER_NS (2 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
+#define HUB_ANSWER_NS (3 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
 #define HUB_LOOK_NS 500000
 
 /* What a rank has brought, or so many with nothing attached that have brought the same; `size` bytes attached follow. */
@@ -38,6 +38,7 @@ static struct nodes *nodes_of(const spmt_comm *comm)
 struct packing {
 	unsigned char *bytes; /* NULL: is only measured */
 	size_t used;
+	int ranks;
 	struct word_entry last; /* not yet in bytes; count 0: none */
 };
 
@@ -72,31 +73,38 @@ static void pack_rank(struct packing *p, const struct control_row *row, int rank
 	p->used += size;
 }
 
-static void pack_all(const spmt_comm *comm, struct packing *p)
+static void pack_all(const spmt_comm *comm, struct packing *p, uint64_t epoch)
 {
 	for (int r = 0; r < comm->nranks; r++) {
 		const struct control_row *row = &comm->control->rows[r];
 
-		if (meet_is_near(comm, r) && atomic_load(&row->arrived) >= comm->epoch)
-			pack_rank(p, row, r, comm->epoch);
+		if (!meet_is_near(comm, r) || atomic_load(&row->arrived) < epoch)
+			continue;
+		pack_rank(p, row, r, epoch);
+		p->ranks++;
 	}
 	pack_flush(p);
 }
 
-static int word_say(const spmt_comm *comm, enum word_kind kind, const void *data, size_t size)
+static int word_say(
+	const spmt_comm *comm, const struct bootstrap_word *word, const void *data, size_t size)
 {
 	const struct nodes *n = nodes_of(comm);
-	const struct bootstrap_word w = { .comm = comm->id,
-		.epoch = comm->epoch,
-		.kind = (uint32_t)kind,
-		.part = (uint32_t)n->mine,
-		.parts = (uint32_t)n->n };
+	struct bootstrap_word w = *word;
 
+	w.comm = comm->id;
+	w.part = (uint32_t)n->mine;
+	w.parts = (uint32_t)n->n;
 	return bootstrap_say(atomic_load(&comm->world->boot), &w, data, size);
 }
 
+static struct bootstrap_word word_now(const spmt_comm *comm, enum word_kind kind)
+{
+	return (struct bootstrap_word){ .kind = kind, .epoch = comm->epoch };
+}
+
 /* Those who come meanwhile may make it longer, so it is not measured first. */
-static int say_brought(const spmt_comm *comm, enum word_kind kind)
+static int say_brought(const spmt_comm *comm, struct bootstrap_word word)
 {
 	size_t most = (size_t)nodes_of(comm)->near * (sizeof(struct word_entry) + STATUS_SENTENCE);
 	struct packing p = { .bytes = mem_calloc(1, most) };
@@ -105,8 +113,9 @@ static int say_brought(const spmt_comm *comm, enum word_kind kind)
 	if (!p.bytes)
 		return fail(
 			-ENOMEM, "out of memory for %zu bytes of a meeting between nodes", most);
-	pack_all(comm, &p);
-	rc = word_say(comm, kind, p.bytes, p.used);
+	pack_all(comm, &p, word.epoch);
+	word.code = p.ranks;
+	rc = word_say(comm, &word, p.bytes, p.used);
 	mem_free(p.bytes);
 	return rc;
 }
@@ -193,29 +202,71 @@ static void break_heard(
 	world_break_part(world, w->comm, &cause);
 }
 
-static void nodes_heard(
+/* Under the world's lock: a comm of this process that is over the same ranks, NULL: it has none, or none yet. */
+static spmt_comm *comm_named(const struct world *world, uint64_t id)
+{
+	spmt_comm *c = world->comms;
+
+	while (c && (c->id != id || !c->meeting))
+		c = c->next_here;
+	return c;
+}
+
+/* Any process answers, so that the hub need not know which have ranks of the comm. */
+static void ask_heard(struct world *world, const struct bootstrap_word *w)
+{
+	struct bootstrap_word told = *w;
+	const spmt_comm *c;
+	struct status_saved saved;
+
+	told.kind = WORD_TOLD;
+	status_save(&saved);
+	pthread_mutex_lock(&world->lock);
+	c = comm_named(world, w->comm);
+	if (!c || say_brought(c, told)) {
+		told.part = 0;
+		told.parts = 1;
+		told.code = 0;
+		(void)bootstrap_say(atomic_load(&world->boot), &told, NULL, 0);
+	}
+	pthread_mutex_unlock(&world->lock);
+	status_restore(&saved);
+}
+
+static void meeting_heard(
 	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
 {
 	struct cause cause;
-	spmt_comm *c;
+	const spmt_comm *c;
 	bool bad;
 
-	if (w->kind == WORD_BREAK) {
-		break_heard(world, w, bytes, size);
-		return;
-	}
-	if (w->kind != WORD_OPEN && w->kind != WORD_SHUT)
-		return;
 	pthread_mutex_lock(&world->lock);
-	c = world->comms;
-	while (c && (c->id != w->comm || !c->meeting))
-		c = c->next_here;
+	c = comm_named(world, w->comm);
 	bad = c && word_take(c, w, bytes, size);
 	pthread_mutex_unlock(&world->lock);
 	if (!bad)
 		return;
 	cause_set(&cause, -EPROTO, NULL, "a meeting between nodes contradicts itself");
 	world_break(world, &cause);
+}
+
+static void nodes_heard(
+	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
+{
+	switch (w->kind) {
+	case WORD_BREAK:
+		break_heard(world, w, bytes, size);
+		break;
+	case WORD_ASK:
+		ask_heard(world, w);
+		break;
+	case WORD_OPEN:
+	case WORD_SHUT:
+		meeting_heard(world, w, bytes, size);
+		break;
+	default: /* not for processes */
+		break;
+	}
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
@@ -232,7 +283,7 @@ static void nodes_look(spmt_comm *comm)
 		struct status_saved saved;
 
 		status_save(&saved);
-		(void)say_brought(comm, WORD_SOME);
+		(void)say_brought(comm, word_now(comm, WORD_SOME));
 		status_restore(&saved);
 	}
 }
@@ -242,12 +293,13 @@ static void nodes_give_up(spmt_comm *comm)
 	const struct timespec slice = { .tv_nsec = HUB_LOOK_NS };
 	struct control *control = comm->control;
 	int64_t end = process_now() + HUB_ANSWER_NS;
+	const struct bootstrap_word miss = word_now(comm, WORD_MISS);
 	struct status_saved saved;
 
 	if (nodes_of(comm)->n < 2)
 		return;
 	status_save(&saved);
-	if (word_say(comm, WORD_MISS, NULL, 0))
+	if (word_say(comm, &miss, NULL, 0))
 		end = 0;
 	status_restore(&saved);
 	while (atomic_load(&control->gate) == 2 * (comm->epoch - 1) &&
@@ -322,7 +374,7 @@ static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 		gate_open(comm->control, comm->nranks, comm->epoch);
 		return true;
 	}
-	rc = comm_failed(comm, meet_name(mine->op), say_brought(comm, WORD_COME));
+	rc = comm_failed(comm, meet_name(mine->op), say_brought(comm, word_now(comm, WORD_COME)));
 	if (rc)
 		comm_break_last(comm, rc);
 	return false;

@@ -330,7 +330,8 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * that is whole is -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
- * again, and the same survivors agree on yet another world.
+ * again, and the same survivors agree on yet another world. Ranks on several nodes agree by the
+ * process that led their rendezvous: SPMT_ERR_PEER_DEAD: that has died.
  */
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
 

@@ -39,16 +39,25 @@ enum word_kind {
 	WORD_ASK,      /* from it, to all: who has come to a meeting that is shut? */
 	WORD_TOLD,  /* to the hub: the answer, as SOME; of one part where the comm is not known */
 	WORD_BREAK, /* either way: the comm, a part of the world, is broken; with the sentence */
-	WORD_LEAVE, /* to the hub: a rank meets on it no more */
+	WORD_LEAVE, /* to the hub: a rank meets on it no more; part: which */
+	WORD_JOIN, /* to the hub: rank `part` wants to go on without those who are gone; epoch: which time, from 1 on */
+	WORD_HASTE,  /* to the hub: it waits no longer for others that live */
+	WORD_JOINED, /* from it, to all: who goes on, struct bootstrap_joined */
 	WORD_KINDS
 };
 struct bootstrap_word {
 	uint64_t comm, epoch;
 	uint32_t kind, part; /* part: which of the comm's nodes speaks */
-	uint32_t parts;	     /* so many nodes the comm has; LEAVE: ranks */
+	uint32_t parts;	     /* so many nodes the comm has; LEAVE, JOIN, HASTE, JOINED: ranks */
 	int32_t code;	     /* BREAK: as in struct cause; SOME, TOLD: how many ranks have come */
 	uint32_t call;	     /* BREAK: as in struct cause */
 	uint32_t question;   /* ASK, TOLD: its number */
+};
+
+/* What JOINED carries. JOIN and HASTE carry the world's ranks of the comm's, uint32_t each, or nothing where they are the same. */
+struct bootstrap_joined {
+	struct uid_place place; /* of the node of the first that goes on, as the hub sees it */
+	uint64_t set[];		/* a bit a rank of the comm */
 };
 
 /* How long a caller waits: ms from `begin`, as process_now() says it; < 0: for ever. */
@@ -108,6 +117,9 @@ int bootstrap_processes(const struct bootstrap *b, int *self);
 /* Says a word, once complete; from any thread. Does not wait. SPMT_ERR_PEER_DEAD: the hub has left. */
 int bootstrap_say(
 	struct bootstrap *b, const struct bootstrap_word *word, const void *data, size_t size);
+
+/* Once complete: 0: the hub is there; SPMT_ERR_PEER_DEAD: its process has died; -ENOTCONN: it has left in good order. No sentence. */
+int bootstrap_leader(struct bootstrap *b);
 
 /* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
    between them. No for two that are on other nodes than the hub, which need not be the same. */

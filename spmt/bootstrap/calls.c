@@ -224,6 +224,17 @@ int bootstrap_say(
 	return rc ? fail(rc, "the process that led the rendezvous has left the world") : 0;
 }
 
+int bootstrap_leader(struct bootstrap *b)
+{
+	const struct client *c = &b->client;
+	int rc;
+
+	pthread_mutex_lock(&b->lock);
+	rc = c->state == CLIENT_READY ? 0 : c->parted ? -ENOTCONN : SPMT_ERR_PEER_DEAD;
+	pthread_mutex_unlock(&b->lock);
+	return rc;
+}
+
 bool bootstrap_apart(const struct bootstrap *b, int rank, int other)
 {
 	return b->client.away[rank] != b->client.away[other];

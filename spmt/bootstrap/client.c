@@ -369,6 +369,7 @@ static void on_bye(struct client *c)
 	}
 	conn_close(&c->conn);
 	c->state = CLIENT_ALONE;
+	c->parted = true;
 }
 
 static void client_dispatch(struct client *c, const struct wire_message *m, int *fd)

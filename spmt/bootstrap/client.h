@@ -64,7 +64,7 @@ struct client {
 	unsigned char *blobs;
 	int *process; /* by rank, once complete */
 
-	bool complete, any_remote;
+	bool complete, any_remote, parted; /* parted: the hub has said goodbye since */
 	int processes, self;
 	void *control, *live_table; /* in one mapping */
 	struct live_process live;

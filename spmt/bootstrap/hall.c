@@ -273,7 +273,10 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 		return 0;
 	case WORD_LEAVE:
 		hall_left(hub, w);
-		return 0;
+		return roll_hear(hub, m, msg);
+	case WORD_JOIN:
+	case WORD_HASTE:
+		return roll_hear(hub, m, msg);
 	case WORD_TOLD:
 		return hall_told(hub, m, msg);
 	case WORD_COME:

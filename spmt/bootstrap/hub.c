@@ -433,6 +433,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		check(hub, m, now);
 	drop_gone(hub);
 	halls_look(hub, now);
+	rolls_look(hub);
 	hub_ping(hub, now);
 	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
 		welcome_all(hub, hub->listeners.fd, false);
@@ -567,6 +568,7 @@ void hub_close(struct hub *hub)
 	if (hub->control >= 0)
 		close(hub->control);
 	halls_drop(hub);
+	rolls_drop(hub);
 	mem_free(hub->owner);
 	mem_free(hub->dead);
 	mem_free(hub->away);

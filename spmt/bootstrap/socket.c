@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -199,4 +200,27 @@ int memory_map(int fd, size_t size, void **out)
 			errno, "spmt_init", "mapping %zu bytes of shared memory", size);
 	*out = at;
 	return 0;
+}
+
+void socket_place(int fd, struct uid_place *place)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a = { .any.sa_family = AF_UNSPEC };
+	socklen_t size = sizeof(a);
+
+	*place = (struct uid_place){ .family = 0 };
+	if (getpeername(fd, &a.any, &size))
+		return;
+	if (a.any.sa_family == AF_INET) {
+		memcpy(place->address, &a.in.sin_addr, sizeof(a.in.sin_addr));
+	} else if (a.any.sa_family == AF_INET6) {
+		memcpy(place->address, &a.in6.sin6_addr, sizeof(a.in6.sin6_addr));
+		place->scope = a.in6.sin6_scope_id;
+	} else {
+		return;
+	}
+	place->family = a.any.sa_family;
 }

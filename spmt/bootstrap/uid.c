@@ -85,6 +85,15 @@ void uid_derive(const struct uid *from, const void *message, size_t size, struct
 	*uid = u;
 }
 
+void uid_move(struct uid *uid, const struct uid_place *place)
+{
+	uid->family = place->family;
+	uid->scope = place->scope;
+	memcpy(uid->address, place->address, sizeof(uid->address));
+	uid->port = uid->family ? first_port(uid) : 0;
+	uid->check = uid_check(uid);
+}
+
 /* ---- making one ---------------------------------------------------------------------------- */
 
 /* One word of the list: an interface by name, or those with an address in a subnet. */

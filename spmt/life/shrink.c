@@ -5,6 +5,8 @@
  * whom he has seen, and tries to make that the decision by one compare-and-swap. The first counts,
  * whole as it is: its writer may die the moment after.
  *
+ * Ranks on several nodes have no memory in common. There the hub of the world decides (spmt/nodes/muster.c).
+ *
  * A comm may be shrunk more than once: those who went on together last time are asked again, in case
  * one of them died before the next world stood.
  */
@@ -18,6 +20,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/comm/waits.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/nodes/nodes.h"
 #include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -209,22 +212,66 @@ static int shrink_check(
 		return fail_call(-EINVAL, "spmt_shrink",
 			"rank %d: the %s is whole, spmt_split makes parts", comm->rank,
 			comm->parent ? "comm" : "world");
-	for (int pe = 0; pe < comm->nranks; pe++)
-		if (!meet_is_near(comm, pe))
-			return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_shrink",
-				"rank %d: rank %d shares no memory with it, in which the survivors would agree",
-				comm->rank, pe);
 	return intact(comm);
 }
 
-/* After this point the only failure left is that this rank is late. */
+static bool on_one_node(const spmt_comm *comm)
+{
+	for (int pe = 0; pe < comm->nranks; pe++)
+		if (!meet_is_near(comm, pe))
+			return false;
+	return true;
+}
+
+/* In the memory that all share. False: they go on without this rank. */
+static bool agree_here(spmt_comm *comm, struct next *name)
+{
+	atomic_store(&comm->control->rows[comm->rank].come, comm->shrinks);
+	wake_others(comm->control);
+	settle_round(comm, name->set);
+	return outcome(comm, name->set);
+}
+
+/* *in: as agree_here. A failure may pass: this round has not been decided. */
+static int agree(spmt_comm *comm, struct next *name, struct uid_place *place, bool *in)
+{
+	int rc;
+
+	*place = (struct uid_place){ .family = 0 };
+	comm->shrinks++;
+	if (on_one_node(comm)) {
+		*in = agree_here(comm, name);
+		return 0;
+	}
+	rc = nodes_muster(comm, name->set, place);
+	if (rc)
+		comm->shrinks--;
+	*in = !rc && in_set(name->set, comm->rank);
+	return rc;
+}
+
+static void next_name(
+	const spmt_comm *comm, struct next *name, const struct uid_place *place, spmt_uid *next)
+{
+	struct uid uid;
+
+	name->comm = comm->id;
+	name->round = comm->shrinks;
+	name->nranks = (uint64_t)comm->nranks;
+	uid_derive(&comm->world->uid, name, next_size(comm), &uid);
+	if (comm->world->node)
+		uid_move(&uid, place);
+	memcpy(next, &uid, sizeof(*next));
+}
+
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
 	TRACED(comm, __func__);
 	UNCANCELLED;
 	int rc = shrink_check(comm, next, rank, nranks);
+	struct uid_place place;
 	struct next *name;
-	struct uid uid;
+	bool in = false;
 
 	if (!rc)
 		rc = survivors_make(comm);
@@ -236,19 +283,13 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 	if (!name)
 		return fail_call(-ENOMEM, "spmt_shrink", "rank %d: out of memory for %d ranks",
 			comm->rank, comm->nranks);
-	atomic_store(&comm->control->rows[comm->rank].come, ++comm->shrinks);
-	wake_others(comm->control);
-	settle_round(comm, name->set);
-	if (outcome(comm, name->set)) {
-		name->comm = comm->id;
-		name->round = comm->shrinks;
-		name->nranks = (uint64_t)comm->nranks;
-		uid_derive(&comm->world->uid, name, next_size(comm), &uid);
-		memcpy(next, &uid, sizeof(*next));
+	rc = agree(comm, name, &place, &in);
+	if (in) {
+		next_name(comm, name, &place, next);
 		number_survivors(comm, name->set, rank, nranks);
 		memcpy(comm->survivors, name->set,
 			control_set(comm->nranks) * sizeof(*comm->survivors));
-	} else {
+	} else if (!rc) {
 		rc = leave_out(comm);
 	}
 	mem_free(name);

@@ -250,6 +250,24 @@ static void meeting_heard(
 	world_break(world, &cause);
 }
 
+/* All ranks of this process, each for itself. */
+static void joined_heard(
+	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
+{
+	struct cause cause;
+	bool good = true;
+
+	pthread_mutex_lock(&world->lock);
+	for (spmt_comm *c = world->comms; c; c = c->next_here)
+		if (c->id == w->comm && c->meeting)
+			good &= muster_heard(c, w, bytes, size);
+	pthread_mutex_unlock(&world->lock);
+	if (good)
+		return;
+	cause_set(&cause, -EPROTO, NULL, "who goes on of a broken comm contradicts itself");
+	world_break(world, &cause);
+}
+
 static void nodes_heard(
 	struct world *world, const struct bootstrap_word *w, const void *bytes, size_t size)
 {
@@ -259,6 +277,9 @@ static void nodes_heard(
 		break;
 	case WORD_ASK:
 		ask_heard(world, w);
+		break;
+	case WORD_JOINED:
+		joined_heard(world, w, bytes, size);
 		break;
 	case WORD_OPEN:
 	case WORD_SHUT:
@@ -325,12 +346,14 @@ static int nodes_open(spmt_comm *comm)
 static void nodes_close(spmt_comm *comm)
 {
 	struct nodes *n = nodes_of(comm);
-	const struct bootstrap_word w = {
-		.comm = comm->id, .kind = WORD_LEAVE, .parts = (uint32_t)comm->nranks
-	};
+	const struct bootstrap_word w = { .comm = comm->id,
+		.kind = WORD_LEAVE,
+		.part = (uint32_t)comm->rank,
+		.parts = (uint32_t)comm->nranks };
 	struct status_saved saved;
 
 	status_save(&saved);
+	muster_drop(n);
 	if (n->n > 1) /* whoever does not hear it has left */
 		(void)bootstrap_say(atomic_load(&comm->world->boot), &w, NULL, 0);
 	status_restore(&saved);

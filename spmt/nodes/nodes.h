@@ -7,6 +7,10 @@
 #ifndef SPMT_NODES_H
 #define SPMT_NODES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "include/spmt.h"
 
 /*
@@ -26,7 +30,22 @@ int nodes_move_failed(const spmt_comm *comm, const char *what, int rc);
    ranks are there. */
 struct nodes {
 	int n, mine, near;
+	struct muster *muster; /* muster.c; NULL: never asked for. Of a comm that meets */
 };
 void nodes_count(const spmt_comm *comm, struct nodes *nodes);
+
+/*
+ * This rank of a broken comm over several nodes, with that number of shrinks, wants to go on: writes who does into set, one bit a
+ * rank, and where the first of them is. The hub decides, once all others have come here, left or died, or once a deadline
+ * passes. SPMT_ERR_PEER_DEAD: the process that is the hub has died; SPMT_ERR_TIMEOUT: it has left, or does not answer.
+ */
+struct uid_place;
+int nodes_muster(spmt_comm *comm, uint64_t *set, struct uid_place *place);
+/* JOINED has been heard. Under the world's lock, of a comm that can meet. False: it cannot be. */
+struct bootstrap_word;
+bool muster_heard(
+	spmt_comm *comm, const struct bootstrap_word *word, const void *data, size_t size);
+/* The rank meets on it no more. */
+void muster_drop(struct nodes *nodes);
 
 #endif

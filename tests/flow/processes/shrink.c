@@ -182,6 +182,12 @@ static void kill_some_time(struct processes *p)
 	kill_one(p, s->victim);
 }
 
+/* Of worlds over nodes the process that leads has to live. */
+static int spared(void)
+{
+	return getenv("SPMT_SOCKET_IFNAME") != NULL;
+}
+
 static void hundred(uint64_t seed, size_t times)
 {
 	static const char *const all[] = { "0,1,2,3|4,5,6,7", "0|1,2,3|4,5,6,7", "0,4|1,5|2,6|3,7",
@@ -193,8 +199,9 @@ static void hundred(uint64_t seed, size_t times)
 
 		scene_make(&play);
 		play.s->seed = random_next(&seed);
-		play.s->victim =
-			(int)(random_next(&seed) % (unsigned)(processes_of(play.p.layout, 7) + 1));
+		play.s->victim = spared() +
+			(int)(random_next(&seed) %
+				(unsigned)(processes_of(play.p.layout, 7) + 1 - spared()));
 		play.s->delay_us = (int)(random_next(&seed) % 10000);
 		play.p.killed = 1u << play.s->victim;
 		RANKS_OK(processes_run(&play.p, survives, &play));
@@ -206,7 +213,7 @@ static void hundred(uint64_t seed, size_t times)
 Test(shrink, a_hundred_times_in_a_row, .timeout = 240)
 {
 	/* Every layout once where each process opens devices of its own, which takes a second or so a device. */
-	hundred(2026, opening_s() ? 4 : test_count(100, 1000));
+	hundred(2026, opening_s() ? 4 : test_count(spared() ? 30 : 100, 1000));
 }
 
 /* ---- twice ------------------------------------------------------------------------------------------------------------ */
@@ -256,6 +263,39 @@ Test(shrink, eight_six_three)
 
 	scene_make(&play);
 	RANKS_OK(processes_run(&play.p, eight_six_three, &play));
+}
+
+/* Over nodes: the process that leads dies, and all others are told that they cannot agree. */
+static int nobody_leads(int rank, void *arg)
+{
+	struct play *play = arg;
+	int mine = -1, n = -1;
+	uint64_t *word;
+	spmt_comm *comm;
+	spmt_uid next;
+
+	TRY(join(&play->p.uid[0], rank, 8, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_barrier(comm));
+	atomic_fetch_add(&play->s->ready, 1);
+	REQUIRE_CODE(busy(comm, word, 5), SPMT_ERR_PEER_DEAD);
+	REQUIRE_CODE(spmt_shrink(comm, &next, &mine, &n), SPMT_ERR_PEER_DEAD);
+	REQUIRE_SAYS("the process that led the rendezvous has died");
+	REQUIRE(mine == -1 && n == -1);
+	ranks_watch(NULL);
+	return spmt_finalize(comm);
+}
+
+Test(shrink, nobody_leads)
+{
+	struct play play = {
+		.p = { .layout = "0,1|2,3,4|5,6,7", .killed = 1, .watch = kill_some_time }
+	};
+
+	if (!spared())
+		cr_skip("over several nodes alone");
+	scene_make(&play);
+	RANKS_OK(processes_run(&play.p, nobody_leads, &play));
 }
 
 /* ---- deaths on the way ------------------------------------------------------------------------------------------------ */

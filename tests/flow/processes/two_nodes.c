@@ -7,6 +7,8 @@
  * once   calls of all kinds, then the end
  * loop   then barriers until one fails; "ready" is printed before
  * die    the same, until the last rank kills its process
+ * shrink the same, and the others go on in a world of their own
+ * part   as loop, and whoever is told of a death goes on with the others that live
  * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others have gone there
  * odd    the last rank passes another size to spmt_malloc
  */
@@ -98,39 +100,69 @@ static int acts(struct rank *r, spmt_comm *comm)
 		rc = spmt_malloc(comm, last ? 64 : 128, &block);
 	if (!rc && !strcmp(r->how, "late"))
 		rc = misses(r, comm);
-	if (!rc && !strcmp(r->how, "loop"))
+	if (!rc && (!strcmp(r->how, "loop") || !strcmp(r->how, "part")))
 		printf("ready %d\n", r->rank);
-	for (int i = 0; !rc && (!strcmp(r->how, "loop") || !strcmp(r->how, "die")); i++) {
+	for (int i = 0; !rc && strcmp(r->how, "once") != 0; i++) {
 		rc = barrier(r, comm);
-		if (last && i == DIES_AFTER && !strcmp(r->how, "die"))
+		if (last && i == DIES_AFTER &&
+			(!strcmp(r->how, "die") || !strcmp(r->how, "shrink")))
 			kill(getpid(), SIGKILL);
 	}
 	return rc;
 }
 
+static int join(const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+
+	attr.rank = rank;
+	attr.nranks = nranks;
+	attr.uid = uid;
+	attr.heap_size = 1 << 20;
+	attr.timeout_ms = DEADLINE_MS;
+	return spmt_init(&attr, comm);
+}
+
+/* The rank's code is that of its new world; "RANK on MINE of N" is printed before. */
+static int goes_on(struct rank *r, spmt_comm **comm)
+{
+	int mine, n, rc, end;
+	spmt_uid next;
+
+	rc = spmt_shrink(*comm, &next, &mine, &n);
+	if (rc)
+		return rc;
+	end = spmt_finalize(*comm);
+	*comm = NULL;
+	rc = end ? end : join(&next, mine, n, comm);
+	if (rc)
+		return rc;
+	printf("%d on %d of %d\n", r->rank, mine, n);
+	r->rank = mine;
+	r->nranks = n;
+	return moves(r, *comm);
+}
+
 static void *live(void *arg)
 {
 	struct rank *r = arg;
-	struct spmt_attr attr = SPMT_ATTR_INIT;
+	int rank = r->rank, rc, end = 0;
 	char why[700] = "";
 	spmt_comm *comm;
-	int rc, end;
 
-	attr.rank = r->rank;
-	attr.nranks = r->nranks;
-	attr.uid = r->uid;
-	attr.heap_size = 1 << 20;
-	attr.timeout_ms = DEADLINE_MS;
-	rc = spmt_init(&attr, &comm);
+	rc = join(r->uid, r->rank, r->nranks, &comm);
 	if (rc) {
 		printf("%d %d 0 %s\n", r->rank, rc, spmt_last_error());
 		return NULL;
 	}
 	rc = acts(r, comm);
+	if (rc == SPMT_ERR_PEER_DEAD && (!strcmp(r->how, "shrink") || !strcmp(r->how, "part")))
+		rc = goes_on(r, &comm);
 	if (rc)
 		snprintf(why, sizeof(why), "%s", spmt_last_error());
-	end = spmt_finalize(comm);
-	printf("%d %d %lld %s\n", r->rank, rc ? rc : end, (long long)(r->last_ns / 1000000),
+	if (comm)
+		end = spmt_finalize(comm);
+	printf("%d %d %lld %s\n", rank, rc ? rc : end, (long long)(r->last_ns / 1000000),
 		rc	      ? why
 			: end ? spmt_last_error()
 			      : "");

@@ -99,10 +99,27 @@ process "$two" die 4 2 3 2>/dev/null &
 wait 2>/dev/null
 expect 'a killed process' 2 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: 2, 3'
 
+process "$one" shrink 6 0 1 &
+process "$two" shrink 6 2 3 &
+process "$two" shrink 6 4 5 2>/dev/null &
+wait 2>/dev/null
+nothing_in 'who goes on after a killed process' "$(for r in 0 1 2 3; do grep -q "^$r on $r of 4" "$scratch/out" || echo "not rank $r"; done)"
+expect 'the world in which they go on' 4 '0 '
+
 process "$one" loop 4 0 1 &
 process "$two" loop 4 2 3 &
 ready 4
 ip -n "$two" link set spmt0 down
 wait
 expect 'a node that vanishes' 4 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: (2, 3|0, 1)'
+ip -n "$two" link set spmt0 up
+
+process "$one" part 4 0 1 &
+process "$two" part 4 2 3 &
+ready 4
+ip -n "$two" link set spmt0 down
+wait
+nothing_in 'who goes on after a node has vanished' "$(for r in 0 1; do grep -q "^$r on $r of 2" "$scratch/out" || echo "not rank $r"; done)"
+nothing_in 'who cannot' "$(for r in 2 3; do grep -q "^$r -10003 .*the process that led the rendezvous has died" "$scratch/out" || echo "not of rank $r"; done)"
+expect 'the world of one node' 2 '0 '
 plan

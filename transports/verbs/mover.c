@@ -79,6 +79,8 @@ static int later_do(const struct later *later)
 		.stop = later->stop };
 	int rc;
 
+	if (__atomic_load_n(later->stop, __ATOMIC_ACQUIRE))
+		return -ECANCELED; /* what is queued behind a failure does not happen */
 	switch (later->kind) {
 	case LATER_PUT:
 		rc = sender_put(later->sender, later->place, later->local, later->n, false, &wait);

@@ -17,6 +17,7 @@
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
+#include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
@@ -306,15 +307,17 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	return rc;
 }
 
-/* Where kernels do not reach all peers, movers do it all. */
-static int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in)
+int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in)
 {
-	int rc = in->reserved.captured
-		? fail(SPMT_ERR_UNSUPPORTED,
-			  "rank %d: a collective between nodes cannot be captured into a graph",
-			  comm->rank)
-		: far_queue(comm, call, in->stream);
+	int rc;
 
+	if (in->reserved.captured) {
+		mem_free(call->spans);
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d: a collective between nodes cannot be captured into a graph",
+			comm->rank);
+	}
+	rc = far_queue(comm, call, in->stream);
 	in->queued = !rc;
 	return rc;
 }

@@ -28,6 +28,9 @@ struct coll_in_stream {
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in);
 /* Also after a failure, for the parts that were queued before it. */
 void coll_end(spmt_comm *comm, const struct coll_in_stream *in);
+/* Where kernels do not reach all peers (comm->far), movers do it all. Takes the spans over. */
+struct far_call;
+int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in);
 uint64_t coll_report(const spmt_comm *comm);
 /* Blocks of threads for so many bytes, `grain` for each. */
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain);

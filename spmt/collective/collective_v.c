@@ -3,12 +3,14 @@
 #include <errno.h>
 
 #include "collective.h"
+#include "far.h"
 #include "spmt/calls/rma.h"
 #include "spmt/calls/view.h"
 #include "spmt/comm/comm.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
+#include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
@@ -248,6 +250,39 @@ static int varied_kernel(
 	return rc;
 }
 
+static int varied_kernels(spmt_comm *comm, const struct varied *c, struct coll_in_stream *in)
+{
+	int rc = 0;
+
+	for (int first = 0; !rc && first < comm->nranks; first += COLL_SPANS)
+		rc = varied_kernel(comm, c, first, in);
+	/* The others have met this rank and would take what has come as all. */
+	if (rc && in->met)
+		comm_break_last(comm, rc);
+	return rc;
+}
+
+static int varied_moved(spmt_comm *comm, const struct varied *c, struct coll_in_stream *in)
+{
+	struct far_call call = { .what = c->what,
+		.dst = (void *)c->dst.at,	/* NOLINT(performance-no-int-to-ptr) */
+		.src = (const void *)c->src.at, /* NOLINT(performance-no-int-to-ptr) */
+		.size = type_size(c->type),
+		.type = (int)c->type,
+		.kind = (int)c->kind,
+		.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans)) };
+
+	if (!call.spans)
+		return fail(-ENOMEM, "rank %d: out of memory for the counts of %d ranks",
+			comm->rank, comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		call.spans[pe] = (struct far_span){ .src_at = src_offset(c, pe),
+			.src_count = src_count(c, pe),
+			.dst_at = c->dst.offsets[pe],
+			.dst_count = c->dst.counts[pe] };
+	return coll_far(comm, &call, in);
+}
+
 static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
 {
 	struct coll_in_stream in;
@@ -257,7 +292,7 @@ static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
 		trace_peer(-1, src_count(c, comm->rank) * type_size(c->type));
 		trace_algorithm("varied");
 	}
-	if (!rc)
+	if (!rc && !comm->stage)
 		rc = view_whole(comm, c->what);
 	if (!rc)
 		rc = comm_claim(comm, c->what);
@@ -265,11 +300,7 @@ static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
 		return rc;
 	rc = coll_begin(comm, stream_of(comm, stream), &in);
 	if (!rc) {
-		for (int first = 0; !rc && first < comm->nranks; first += COLL_SPANS)
-			rc = varied_kernel(comm, c, first, &in);
-		/* The others have met this rank and would take what has come as all. */
-		if (rc && in.met)
-			comm_break_last(comm, rc);
+		rc = comm->far.map ? varied_moved(comm, c, &in) : varied_kernels(comm, c, &in);
 		coll_end(comm, &in);
 	}
 	comm_unclaim(comm);

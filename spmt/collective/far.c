@@ -25,7 +25,11 @@
 
 /* What a peer has told of its round, by parity; only it writes there. */
 struct far_word {
-	uint64_t key, round;
+	struct far_hello {
+		uint64_t key, more;   /* more: its data does not end with this round */
+		uint64_t gives, gets; /* with spans: all of its counts, folded */
+	} hello;
+	uint64_t round;
 };
 
 /* A comm's: movers of its own, as those of the links are the user's thread's. */
@@ -90,43 +94,101 @@ static const struct far_word *own_word(const spmt_comm *comm, uint64_t round, in
 
 /* ---- a round ----------------------------------------------------------------------------------- */
 
-/* Elements [from, from + n) of every block. */
+/* Of every block elements [from, from + most), as far as there are any. */
 struct far_part {
-	uint64_t from, n;
+	uint64_t from, most;
 };
+
+static uint64_t part_of(const struct far_part *part, uint64_t count)
+{
+	return part->from < count ? MIN_OF(part->most, count - part->from) : 0;
+}
+
+/* Is pe one of the n ranks from `first` on? */
+static bool in_round(int pe, int first, int n, int npes)
+{
+	return n && (pe - first + npes) % npes < n;
+}
+
+static struct far_span span_of(const spmt_comm *comm, const struct far_call *c, int pe)
+{
+	const struct coll_moves *m = &c->moves;
+	uint64_t at = (uint64_t)pe * c->count;
+
+	if (c->spans)
+		return c->spans[pe];
+	return (struct far_span){ .src_at = m->src_blocks ? at : 0,
+		.src_count = in_round(pe, m->to, m->tos, comm->nranks) ? c->count : 0,
+		.dst_at = m->dst_blocks ? at : 0,
+		.dst_count = in_round(pe, m->from, m->froms, comm->nranks) ? c->count : 0 };
+}
+
+/* What a pair has to agree on, `count` elements of its own included. */
+static uint64_t pair_key(const struct far_call *c, uint64_t count)
+{
+	return c->spans
+		? coll_key(&(struct coll_same){ .kind = c->kind, .type = c->type, .count = count })
+		: c->key;
+}
 
 static int part_send(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
 	struct far *far = comm->far_state;
-	const struct coll_moves *m = &c->moves;
-	int rc = 0;
-
-	for (int i = 0; i < m->tos && !rc && part->n; i++) {
-		int pe = (m->to + i) % comm->nranks;
-		struct mover *mover = &far->links[pe].movers[0];
-		uint64_t block = m->src_blocks ? (uint64_t)pe * c->count : 0;
-
-		rc = mover->ops->put(mover,
-			there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
-			(const char *)c->src + (block + part->from) * c->size, part->n * c->size,
-			MOVE_BLOCKING, NULL);
-	}
-	return rc;
-}
-
-/* All others learn that this rank has come, and with what. */
-static int greet(spmt_comm *comm, const struct far_call *c)
-{
-	struct far *far = comm->far_state;
-	int64_t at = word_at(comm, far->round, comm->rank);
 	int rc = 0;
 
 	for (int i = 0; i < comm->nranks && !rc; i++) {
 		int pe = (comm->rank + i) % comm->nranks;
 		struct mover *mover = &far->links[pe].movers[0];
+		const struct far_span s = span_of(comm, c, pe);
+		uint64_t n = part_of(part, s.src_count);
+
+		if (!n)
+			continue;
+		rc = mover->ops->put(mover,
+			there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
+			(const char *)c->src + (s.src_at + part->from) * c->size, n * c->size,
+			MOVE_BLOCKING, NULL);
+	}
+	return rc;
+}
+
+static bool part_is_last(
+	const spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	uint64_t most = c->count;
+
+	for (int pe = 0; c->spans && pe < comm->nranks; pe++)
+		most = MAX_OF(most, c->spans[pe].src_count);
+	return most - MIN_OF(most, part->from) <= part->most;
+}
+
+/* Equal sums over all ranks: each pair has the same count on either side. Only the rank that gets sees where not. */
+static void sums_make(const spmt_comm *comm, const struct far_call *c, struct far_hello *hello)
+{
+	uint64_t n = (uint64_t)comm->nranks, me = (uint64_t)comm->rank;
+
+	for (uint64_t pe = 0; c->spans && pe < n; pe++) {
+		hello->gives += coll_fold(coll_fold(1, me * n + pe), c->spans[pe].src_count);
+		hello->gets += coll_fold(coll_fold(1, pe * n + me), c->spans[pe].dst_count);
+	}
+}
+
+/* All others learn that this rank has come, and with what. */
+static int greet(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+{
+	struct far *far = comm->far_state;
+	int64_t at = word_at(comm, far->round, comm->rank);
+	struct far_hello hello = { .more = !part_is_last(comm, c, part) };
+	int rc = 0;
+
+	sums_make(comm, c, &hello);
+	for (int i = 0; i < comm->nranks && !rc; i++) {
+		int pe = (comm->rank + i) % comm->nranks;
+		struct mover *mover = &far->links[pe].movers[0];
 		uint64_t place = there(comm, mover->link, at);
 
-		rc = mover->ops->put(mover, place, &c->key, sizeof(c->key), MOVE_BLOCKING, NULL);
+		hello.key = pair_key(c, span_of(comm, c, pe).src_count);
+		rc = mover->ops->put(mover, place, &hello, sizeof(hello), MOVE_BLOCKING, NULL);
 		if (!rc)
 			rc = mover->ops->signal(mover, place + offsetof(struct far_word, round),
 				far->round, SPMT_SIGNAL_SET, NULL);
@@ -191,44 +253,71 @@ static int await_one(spmt_comm *comm, const struct far_call *c, int pe)
 }
 
 static void differ(char *text, size_t size, const spmt_comm *comm, const struct far_call *c, int pe,
-	uint64_t theirs)
+	const uint64_t key[2])
 {
-	if (theirs != FAR_BARRIER && c->key != FAR_BARRIER)
-		coll_differ(text, size, pe, theirs, comm->rank, c->key);
+	if (key[0] != FAR_BARRIER && key[1] != FAR_BARRIER)
+		coll_differ(text, size, pe, key[0], comm->rank, key[1]);
 	else
 		snprintf(text, size,
 			"%s: the function called differs between rank %d and rank %d: one is in a barrier",
 			c->what, pe, comm->rank);
 }
 
-static int keys_check(spmt_comm *comm, const struct far_call *c)
+/* Some other pair differs: who gets there says so, in this same round. */
+static int await_words(spmt_comm *comm, const struct far_call *c)
+{
+	const struct timespec slice = { .tv_nsec = FAR_SLEEP_NS };
+	const struct far *far = comm->far_state;
+	struct cause cause;
+
+	while (!atomic_load_explicit(&comm->control->stop, memory_order_acquire)) {
+		int64_t limit = comm_timeout(comm);
+
+		if (limit >= 0 && process_now() - far->begin >= limit * 1000000) {
+			cause_set(&cause, SPMT_ERR_MISMATCH, c->what,
+				"what some ranks send and others get differs");
+			comm_break(comm, &cause);
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+	}
+	return -ECANCELED;
+}
+
+/* *more: somebody's data does not end with this round. */
+static int hellos_take(spmt_comm *comm, const struct far_call *c, bool *more)
 {
 	const struct far *far = comm->far_state;
+	uint64_t gives = 0, gets = 0;
 	struct cause cause;
 	char text[256];
 
+	*more = false;
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		uint64_t theirs =
-			__atomic_load_n(&own_word(comm, far->round, pe)->key, __ATOMIC_RELAXED);
+		const struct far_hello *hello = &own_word(comm, far->round, pe)->hello;
+		const uint64_t key[2] = { __atomic_load_n(&hello->key, __ATOMIC_RELAXED),
+			pair_key(c, span_of(comm, c, pe).dst_count) };
 
-		if (theirs == c->key)
+		*more |= __atomic_load_n(&hello->more, __ATOMIC_RELAXED) != 0;
+		gives += __atomic_load_n(&hello->gives, __ATOMIC_RELAXED);
+		gets += __atomic_load_n(&hello->gets, __ATOMIC_RELAXED);
+		if (key[0] == key[1])
 			continue;
-		differ(text, sizeof(text), comm, c, pe, theirs);
+		differ(text, sizeof(text), comm, c, pe, key);
 		cause_set(&cause, SPMT_ERR_MISMATCH, c->what, text);
 		comm_break(comm, &cause);
 		return SPMT_ERR_MISMATCH;
 	}
-	return 0;
+	return gives == gets ? 0 : await_words(comm, c);
 }
 
-static int await_all(spmt_comm *comm, const struct far_call *c)
+static int await_all(spmt_comm *comm, const struct far_call *c, bool *more)
 {
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++)
 		rc = await_one(comm, c, pe);
 	waits_hide(comm, c);
-	return rc ? rc : keys_check(comm, c);
+	return rc ? rc : hellos_take(comm, c, more);
 }
 
 static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
@@ -237,7 +326,7 @@ static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far
 	struct area_inbox *slots = mem_calloc((size_t)comm->nranks, sizeof(*slots));
 	struct fold fold = { .inboxes = slots,
 		.npes = comm->nranks,
-		.bytes = part->n * c->size,
+		.bytes = part_of(part, c->count) * c->size,
 		.dst = (uintptr_t)c->dst + part->from * c->size,
 		.lanes = 1 };
 
@@ -256,21 +345,21 @@ static int part_take(spmt_comm *comm, const struct far_call *c, const struct far
 	const struct far *far = comm->far_state;
 	const struct coll_moves *m = &c->moves;
 
-	if (!part->n)
-		return 0;
 	if (m->folds)
-		return m->froms ? part_fold(comm, c, part) : 0;
-	for (int i = 0; i < m->froms; i++) {
-		int pe = (m->from + i) % comm->nranks;
-		uint64_t block = m->dst_blocks ? (uint64_t)pe * c->count : 0;
+		return m->froms && part_of(part, c->count) ? part_fold(comm, c, part) : 0;
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const struct far_span s = span_of(comm, c, pe);
+		uint64_t n = part_of(part, s.dst_count);
 
-		memcpy((char *)c->dst + (block + part->from) * c->size,
-			comm->stage + slot_at(comm, far->round, pe), part->n * c->size);
+		if (n)
+			memcpy((char *)c->dst + (s.dst_at + part->from) * c->size,
+				comm->stage + slot_at(comm, far->round, pe), n * c->size);
 	}
 	return 0;
 }
 
-static int part_run(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
+static int part_run(
+	spmt_comm *comm, const struct far_call *c, const struct far_part *part, bool *more)
 {
 	struct far *far = comm->far_state;
 	int rc;
@@ -278,9 +367,9 @@ static int part_run(spmt_comm *comm, const struct far_call *c, const struct far_
 	far->round++;
 	rc = part_send(comm, c, part);
 	if (!rc)
-		rc = greet(comm, c);
+		rc = greet(comm, c, part);
 	if (!rc)
-		rc = await_all(comm, c);
+		rc = await_all(comm, c, more);
 	return rc ? rc : part_take(comm, c, part);
 }
 
@@ -289,18 +378,15 @@ static int part_run(spmt_comm *comm, const struct far_call *c, const struct far_
 static int far_run(spmt_comm *comm, const struct far_call *c)
 {
 	struct far *far = comm->far_state;
-	uint64_t most = slot_size(comm) / c->size;
-	struct far_part part = { .from = 0 };
+	struct far_part part = { .most = slot_size(comm) / c->size };
+	bool more = true;
 	int rc = 0;
 
 	if (comm_is_broken(comm))
 		return -ECANCELED;
 	far->begin = process_now();
-	do {
-		part.n = MIN_OF(most, c->count - part.from);
-		rc = part_run(comm, c, &part);
-		part.from += part.n;
-	} while (!rc && part.from < c->count);
+	for (; more && !rc; part.from += part.most)
+		rc = part_run(comm, c, &part, &more);
 	return rc;
 }
 
@@ -323,6 +409,7 @@ static void far_thread(void *arg)
 		host_stream_blame(rc, status_sentence());
 	}
 	status_restore(&saved);
+	mem_free(job->call.spans);
 	mem_free(job);
 }
 
@@ -364,11 +451,8 @@ static int far_open(spmt_comm *comm)
 	return 0;
 }
 
-int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream)
+static int far_check(const spmt_comm *comm, const struct far_call *call)
 {
-	struct far_job *job;
-	int rc;
-
 	if (!comm_cpu_access(comm))
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"rank %d: collectives between nodes are moved by the CPU, which does not reach memory of backend %s",
@@ -377,16 +461,28 @@ int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"rank %d: %d ranks are too many for collectives between nodes", comm->rank,
 			comm->nranks);
-	rc = comm->far_state ? 0 : far_open(comm);
-	if (rc)
-		return rc;
-	job = mem_calloc(1, sizeof(*job));
-	if (!job)
-		return fail(-ENOMEM, "rank %d: out of memory for a collective", comm->rank);
-	*job = (struct far_job){ comm, *call };
-	rc = comm->backend->call(comm->dev, stream, far_thread, job);
-	if (rc)
+	return 0;
+}
+
+int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream)
+{
+	struct far_job *job = NULL;
+	int rc = far_check(comm, call);
+
+	if (!rc && !comm->far_state)
+		rc = far_open(comm);
+	if (!rc)
+		job = mem_calloc(1, sizeof(*job));
+	if (!rc && !job)
+		rc = fail(-ENOMEM, "rank %d: out of memory for a collective", comm->rank);
+	if (!rc) {
+		*job = (struct far_job){ comm, *call };
+		rc = comm->backend->call(comm->dev, stream, far_thread, job);
+	}
+	if (rc) {
+		mem_free(call->spans);
 		mem_free(job);
+	}
 	return rc;
 }
 

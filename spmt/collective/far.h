@@ -12,6 +12,11 @@
 
 #define FAR_BARRIER UINT64_MAX /* the key of a call that moves nothing */
 
+/* What this rank gives a peer, and what it gets from it; in elements. */
+struct far_span {
+	uint64_t src_at, src_count, dst_at, dst_count;
+};
+
 struct far_call {
 	const char *what; /* lives as long as the library */
 	void *dst;
@@ -21,13 +26,16 @@ struct far_call {
 	int type, op;
 	uint64_t key; /* equal on all ranks (coll_key.h), or FAR_BARRIER */
 	struct coll_moves moves;
+	int kind;		/* with spans: of the keys, one a pair */
+	struct far_span *spans; /* by rank, from mem_calloc; NULL: as count and moves say */
 };
 
 /* Whether peers may be reached so, as far as is known before there are links; the same on all ranks. */
 bool far_possible(const spmt_comm *comm);
 /* Bytes in front of comm->stage, zeroed before anybody meets on it. */
 uint64_t far_head(int nranks);
-/* Queues it, behind a claim of the comm and in the order of its other collectives. Nothing is queued on failure. */
+/* Queues it, behind a claim of the comm and in the order of its other collectives. Nothing is queued on failure. The spans become its
+   own, on failure too. */
 int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream);
 /* What it keeps for the comm, whose streams have ended. */
 void far_drop(spmt_comm *comm);

@@ -362,10 +362,13 @@ struct later {
 static void deliver_later(void *arg)
 {
 	struct later *l = arg;
+	bool get = l->request.what == GET;
 	uint64_t word;
-	int rc = deliver(l->m, &l->request, l->from, l->request.what == GET ? l->to : &word,
-		l->request.what == GET ? l->request.n : sizeof(word), true);
+	int rc = -ECANCELED; /* what is queued behind a failure does not happen */
 
+	if (!__atomic_load_n(l->m->link->stop, __ATOMIC_ACQUIRE))
+		rc = deliver(l->m, &l->request, l->from, get ? l->to : &word,
+			get ? l->request.n : sizeof(word), true);
 	if (rc)
 		host_stream_blame(rc, "a parcel did not arrive");
 	mem_free(l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "far.h"
+#include "far_state.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -19,25 +19,7 @@
 #include "src/device/host/host.h"
 #include "src/kernels/coll/fold.h"
 
-#define FAR_LOOKS 200	   /* at a word before sleeping */
-#define FAR_SLEEP_NS 50000 /* then so long, growing to .. */
-#define FAR_SLEEP_MOST 1000000
-
-/* What a peer has told of its round, by parity; only it writes there. */
-struct far_word {
-	struct far_hello {
-		uint64_t key, more;   /* more: its data does not end with this round */
-		uint64_t gives, gets; /* with spans: all of its counts, folded */
-	} hello;
-	uint64_t round;
-};
-
-/* A comm's: movers of its own, as those of the links are the user's thread's. */
-struct far {
-	struct link *links;
-	uint64_t round;
-	int64_t begin; /* of this call */
-};
+#define FAR_WORDS_NS 50000 /* between two looks at a broken comm */
 
 struct far_job {
 	spmt_comm *comm;
@@ -66,30 +48,10 @@ static uint64_t slot_size(const spmt_comm *comm)
 	return comm->stage_size / (uint64_t)comm->nranks / CACHE_LINE * CACHE_LINE;
 }
 
-/* From the stage: of the word and of the slot that `writer` has in a round. */
-static int64_t word_at(const spmt_comm *comm, uint64_t round, int writer)
-{
-	uint64_t nth = (round & 1) * (uint64_t)comm->nranks + (uint64_t)writer;
-
-	return (int64_t)(nth * sizeof(struct far_word)) - (int64_t)far_head(comm->nranks);
-}
-
+/* From the stage: of the slot that `writer` has in a round. */
 static int64_t slot_at(const spmt_comm *comm, uint64_t round, int writer)
 {
 	return (int64_t)((round & 1) * comm->stage_size + (uint64_t)writer * slot_size(comm));
-}
-
-/* The stage lies at the same place in every rank's area. */
-static uint64_t there(const spmt_comm *comm, const struct link *link, int64_t at)
-{
-	const char *area = comm->parent ? comm->heap->base + comm->area : comm->heap->own;
-
-	return link->own + (uint64_t)(comm->stage - area) + (uint64_t)at;
-}
-
-static const struct far_word *own_word(const spmt_comm *comm, uint64_t round, int writer)
-{
-	return (const struct far_word *)(const void *)(comm->stage + word_at(comm, round, writer));
 }
 
 /* ---- a round ----------------------------------------------------------------------------------- */
@@ -145,7 +107,7 @@ static int part_send(spmt_comm *comm, const struct far_call *c, const struct far
 		if (!n)
 			continue;
 		rc = mover->ops->put(mover,
-			there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
+			far_there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
 			(const char *)c->src + (s.src_at + part->from) * c->size, n * c->size,
 			MOVE_BLOCKING, NULL);
 	}
@@ -176,97 +138,23 @@ static void sums_make(const spmt_comm *comm, const struct far_call *c, struct fa
 /* All others learn that this rank has come, and with what. */
 static int greet(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	struct far *far = comm->far_state;
-	int64_t at = word_at(comm, far->round, comm->rank);
 	struct far_hello hello = { .more = !part_is_last(comm, c, part) };
 	int rc = 0;
 
 	sums_make(comm, c, &hello);
 	for (int i = 0; i < comm->nranks && !rc; i++) {
 		int pe = (comm->rank + i) % comm->nranks;
-		struct mover *mover = &far->links[pe].movers[0];
-		uint64_t place = there(comm, mover->link, at);
 
 		hello.key = pair_key(c, span_of(comm, c, pe).src_count);
-		rc = mover->ops->put(mover, place, &hello, sizeof(hello), MOVE_BLOCKING, NULL);
-		if (!rc)
-			rc = mover->ops->signal(mover, place + offsetof(struct far_word, round),
-				far->round, SPMT_SIGNAL_SET, NULL);
+		rc = far_greet(comm, pe, &hello);
 	}
 	return rc;
-}
-
-static bool has_greeted(const spmt_comm *comm, int pe)
-{
-	const struct far *far = comm->far_state;
-
-	return __atomic_load_n(&own_word(comm, far->round, pe)->round, __ATOMIC_ACQUIRE) >=
-		far->round;
-}
-
-/* "spmt_all_reduce: rank 0: 1 of 4 ranks missing in a stream after 5.0 s: 3" */
-static int far_missing(spmt_comm *comm, const struct far_call *c, int64_t waited)
-{
-	struct waits_text waits = { .used = 0 };
-	struct text t = { .used = 0 };
-	struct cause cause;
-	int missing = 0, n = 0;
-
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		if (has_greeted(comm, pe))
-			continue;
-		missing++;
-		waits_add(&waits, comm, pe, process_now() - waited);
-	}
-	text_add(&t, "%s: rank %d: in a stream: %s%d of %d ranks missing after %.1f s:", c->what,
-		comm->rank, waits_said(&waits), missing, comm->nranks, (double)waited / 1e9);
-	for (int pe = 0; pe < comm->nranks; pe++)
-		if (!has_greeted(comm, pe))
-			text_add(&t, "%s %d", n++ ? "," : "", pe);
-	cause_set(&cause, SPMT_ERR_TIMEOUT, c->what, t.bytes);
-	comm_break(comm, &cause);
-	return SPMT_ERR_TIMEOUT;
-}
-
-static int await_one(spmt_comm *comm, const struct far_call *c, int pe)
-{
-	struct far *far = comm->far_state;
-	struct timespec slice = { .tv_nsec = FAR_SLEEP_NS };
-
-	for (int looks = 0; !has_greeted(comm, pe); looks++) {
-		int64_t limit = comm_timeout(comm), waited;
-
-		if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
-			return -ECANCELED;
-		if (looks < FAR_LOOKS) {
-			sched_yield();
-			continue;
-		}
-		waited = process_now() - far->begin;
-		if (limit >= 0 && waited >= limit * 1000000)
-			return has_greeted(comm, pe) ? 0 : far_missing(comm, c, waited);
-		waits_show(comm, c, &(struct wait_for){ .name = c->what, .since = far->begin });
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
-		slice.tv_nsec = MIN_OF(2 * slice.tv_nsec, FAR_SLEEP_MOST);
-	}
-	return 0;
-}
-
-static void differ(char *text, size_t size, const spmt_comm *comm, const struct far_call *c, int pe,
-	const uint64_t key[2])
-{
-	if (key[0] != FAR_BARRIER && key[1] != FAR_BARRIER)
-		coll_differ(text, size, pe, key[0], comm->rank, key[1]);
-	else
-		snprintf(text, size,
-			"%s: the function called differs between rank %d and rank %d: one is in a barrier",
-			c->what, pe, comm->rank);
 }
 
 /* Some other pair differs: who gets there says so, in this same round. */
 static int await_words(spmt_comm *comm, const struct far_call *c)
 {
-	const struct timespec slice = { .tv_nsec = FAR_SLEEP_NS };
+	const struct timespec slice = { .tv_nsec = FAR_WORDS_NS };
 	const struct far *far = comm->far_state;
 	struct cause cause;
 
@@ -288,12 +176,10 @@ static int hellos_take(spmt_comm *comm, const struct far_call *c, bool *more)
 {
 	const struct far *far = comm->far_state;
 	uint64_t gives = 0, gets = 0;
-	struct cause cause;
-	char text[256];
 
 	*more = false;
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct far_hello *hello = &own_word(comm, far->round, pe)->hello;
+		const struct far_hello *hello = &far_told(comm, far->round, pe)->hello;
 		const uint64_t key[2] = { __atomic_load_n(&hello->key, __ATOMIC_RELAXED),
 			pair_key(c, span_of(comm, c, pe).dst_count) };
 
@@ -302,20 +188,19 @@ static int hellos_take(spmt_comm *comm, const struct far_call *c, bool *more)
 		gets += __atomic_load_n(&hello->gets, __ATOMIC_RELAXED);
 		if (key[0] == key[1])
 			continue;
-		differ(text, sizeof(text), comm, c, pe, key);
-		cause_set(&cause, SPMT_ERR_MISMATCH, c->what, text);
-		comm_break(comm, &cause);
-		return SPMT_ERR_MISMATCH;
+		return far_mismatch(comm, c, pe, key);
 	}
 	return gives == gets ? 0 : await_words(comm, c);
 }
+
+/* ---- all with all -------------------------------------------------------------------------------- */
 
 static int await_all(spmt_comm *comm, const struct far_call *c, bool *more)
 {
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		rc = await_one(comm, c, pe);
+		rc = far_await(comm, c, pe);
 	waits_hide(comm, c);
 	return rc ? rc : hellos_take(comm, c, more);
 }
@@ -385,6 +270,8 @@ static int far_run(spmt_comm *comm, const struct far_call *c)
 	if (comm_is_broken(comm))
 		return -ECANCELED;
 	far->begin = process_now();
+	if (c->key == FAR_BARRIER)
+		return far_barrier(comm, c);
 	for (; more && !rc; part.from += part.most)
 		rc = part_run(comm, c, &part, &more);
 	return rc;
@@ -418,9 +305,15 @@ static int far_open(spmt_comm *comm)
 	struct far *far = mem_calloc(1, sizeof(*far));
 	size_t bytes = (size_t)comm->nranks * sizeof(*far->links);
 
-	if (far)
+	if (far) {
 		far->links = mem_aligned(CACHE_LINE, bytes);
-	if (!far || !far->links) {
+		far->leaders = mem_calloc((size_t)comm->nranks, sizeof(*far->leaders));
+	}
+	if (!far || !far->links || !far->leaders) {
+		if (far) {
+			mem_free(far->links);
+			mem_free(far->leaders);
+		}
 		mem_free(far);
 		return fail(
 			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
@@ -447,6 +340,7 @@ static int far_open(spmt_comm *comm)
 		link->memory = from->memory;
 		link->direct = from->direct;
 	}
+	far_leaders(comm, far);
 	comm->far_state = far;
 	return 0;
 }
@@ -496,5 +390,6 @@ void far_drop(spmt_comm *comm)
 	for (int pe = 0; pe < comm->nranks; pe++)
 		far->links[pe].movers[0].ops->close(&far->links[pe].movers[0]);
 	mem_free(far->links);
+	mem_free(far->leaders);
 	mem_free(far);
 }

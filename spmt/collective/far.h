@@ -2,7 +2,8 @@
 /*
  * Collectives where kernels do not reach every peer (comm->far): by the movers, from the stream's own thread. Each rank puts what it
  * gives into a slot of every rank that gets it, and tells all that it has come; there are two sets of slots, so that one such round
- * a part is enough. Right for every kind and size; all ranks send to all, whatever node they are on.
+ * a part is enough. Right for every kind and size; all ranks send to all, whatever node they are on. A barrier goes by the nodes: their ranks
+ * come to the first of them, those meet in log2(nodes) steps, and let their ranks go.
  */
 #ifndef SPMT_FAR_H
 #define SPMT_FAR_H

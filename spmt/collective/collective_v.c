@@ -269,7 +269,7 @@ static int varied_moved(spmt_comm *comm, const struct varied *c, struct coll_in_
 		.src = (const void *)c->src.at, /* NOLINT(performance-no-int-to-ptr) */
 		.size = type_size(c->type),
 		.type = (int)c->type,
-		.kind = (int)c->kind,
+		.kind = c->kind,
 		.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans)) };
 
 	if (!call.spans)

@@ -27,7 +27,7 @@ struct far_call {
 	int type, op;
 	uint64_t key; /* equal on all ranks (coll_key.h), or FAR_BARRIER */
 	struct coll_moves moves;
-	int kind;		/* with spans: of the keys, one a pair */
+	enum kernel_collective_kind kind; /* with spans: of the keys, one a pair */
 	struct far_span *spans; /* by rank, from mem_calloc; NULL: as count and moves say */
 };
 

@@ -27,8 +27,7 @@ struct meeting;
 /*
  * What processes of several nodes say of a comm's meetings. The hub brings together what the nodes' ranks have brought, each
  * node's once, by the process that is the last of it to come, and decides: a meeting is open when all nodes have come, or
- * shut when one has given up before; never both. Before it says that one is shut it asks every process who has come, and waits for
- * the answers of those that live, for a second at most.
+ * shut when one has given up before; never both. Before it says so it asks all that live who has come, for a second at most.
  */
 enum word_kind {
 	WORD_COME = 1, /* to the hub: all ranks of a node have, with this */

@@ -45,7 +45,7 @@ struct hub {
 	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
 	unsigned char *blobs;
 	struct hall *halls; /* hall.c: of comms over several nodes */
-	struct roll *rolls; /* roll.c: of comms that may be broken */
+	struct roll *rolls; /* .. that may be broken */
 	size_t called;	    /* .. members there were when they were looked at last */
 	uint32_t questions; /* asked so far */
 	int64_t ping;	    /* when to send the next ones */
@@ -56,8 +56,6 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 /* Ends the questions that have been answered by now, or not in time. In every pass. */
 void halls_look(struct hub *hub, int64_t now);
 void halls_drop(struct hub *hub);
-/* JOIN, HASTE, LEAVE. -ENOMEM: it cannot be kept. */
-int roll_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
 /* Decides those in which only members were missing that have gone. In every pass. */
 void rolls_look(struct hub *hub);
 void rolls_drop(struct hub *hub);

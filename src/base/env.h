@@ -55,6 +55,7 @@
 	X(rdma_gid, "SPMT_RDMA_GID", INT(-1, 1023), "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one") \
 	X(rdma_tc, "SPMT_RDMA_TC", INT(0, 255), "0", "traffic class of what goes over RDMA devices") \
 	X(rdma_lazy, "SPMT_RDMA_LAZY", ENUM("0|1"), "1", "1: a connection between RDMA devices is made on first use; 0: all of a rank's at init, which fails where one does") \
+	X(rdma_timeout, "SPMT_RDMA_TIMEOUT", INT(1, 31), "14", "how long an RDMA device waits for an answer before it tries again, 6 times: 4.1 us times 2 to the power of this, so 14 is 67 ms and 18 is 1.1 s") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

@@ -21,8 +21,7 @@
 
 #define INLINE_WISH 192u
 #define SUBNET_HOPS 64
-#define RETRY_TIMEOUT 14 /* 67 ms */
-#define RETRIES 7
+#define RETRIES 6      /* 7 is for ever on Soft-RoCE */
 #define RNR_TIMER 12   /* 0.64 ms */
 #define RNR_FOR_EVER 7 /* a peer that does not listen is missed at the deadline */
 #define READS_MOST 16u
@@ -240,6 +239,7 @@ int pairing_listen(struct pairing *c, uint32_t at)
 
 int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads)
 {
+	const struct env *env = env_loaded();
 	struct nic *nic = c->nic;
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_RTR,
 		.path_mtu = MIN_OF(mtu, nic->place.attr.active_mtu),
@@ -257,7 +257,7 @@ int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, ui
 		return pairing_fail_last(c, pairing_cannot(nic, "ibv_modify_qp to RTR", rc));
 	attr = (struct verbs_qp_attr){ .qp_state = VERBS_QPS_RTS,
 		.sq_psn = c->psn,
-		.timeout = RETRY_TIMEOUT,
+		.timeout = env ? (uint8_t)env->rdma_timeout : 14,
 		.retry_cnt = RETRIES,
 		.rnr_retry = RNR_FOR_EVER,
 		.max_rd_atomic = (uint8_t)MIN_OF(reads, nic_reads(nic)) };

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machines.h"
+
 struct crew;
 
 struct member {
@@ -55,7 +57,11 @@ static int deadline_s(void)
 {
 	int s = atomic_load(&config.deadline);
 
-	return (s ? s : 60) * (SANITIZED ? 4 : 1) + opening_s();
+	return (s				    ? s
+			       : machine_here() < 0 ? 60
+						    : 60 * MACHINES_SLOW) *
+		(SANITIZED ? 4 : 1) +
+		opening_s();
 }
 
 const char *ranks_message(void)
@@ -239,6 +245,7 @@ int ranks_threads(int n, int (*fn)(int index, void *arg), void *arg)
 struct world {
 	struct spmt_attr attr;
 	const int *devices;
+	bool shared; /* by two machines */
 	int (*fn)(spmt_comm *, void *);
 	void *arg;
 };
@@ -255,12 +262,14 @@ struct spmt_attr ranks_attr(int rank, int nranks, const spmt_uid *uid)
 	return attr;
 }
 
-static int world_main(int rank, void *arg)
+/* index: of the thread; where two machines share the ranks, each has every other one. */
+static int world_main(int index, void *arg)
 {
 	struct world *w = arg;
 	struct spmt_attr attr = w->attr;
 	spmt_comm *comm = NULL;
 	int code, end;
+	int rank = w->shared ? 2 * index + machine_here() : index;
 	bool broken;
 
 	attr.rank = rank;
@@ -282,16 +291,19 @@ static int world_main(int rank, void *arg)
 int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 	int (*fn)(spmt_comm *, void *), void *arg)
 {
-	struct world w = { .devices = devices, .fn = fn, .arg = arg };
+	struct world w = {
+		.devices = devices, .shared = n > 1 && machine_here() >= 0, .fn = fn, .arg = arg
+	};
 	spmt_uid uid;
-	int code = spmt_uid_create(&uid);
+	int here = w.shared ? (n + 1 - machine_here()) / 2 : n;
+	int code = w.shared ? machines_uids(&uid, 1) : spmt_uid_create(&uid);
 
 	if (code)
-		return ranks_fail("spmt_uid_create: %d: %s", code, spmt_last_error());
+		return ranks_fail("no uid: %d: %s", code, spmt_last_error());
 	w.attr = common ? *common : ranks_attr(0, n, &uid);
 	w.attr.nranks = n;
 	w.attr.uid = &uid;
-	return ranks_threads(n, world_main, &w);
+	return ranks_threads(here, world_main, &w);
 }
 
 int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void *), void *arg)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/lib/machines.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 
@@ -103,12 +104,12 @@ static int locked(spmt_comm *comm, void *arg)
 
 /* ---- barriers --------------------------------------------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t arrived;
+static _Atomic uint64_t arrived; /* on this machine */
 
 /* Plain words of the peers are read right behind the barrier, and written right before the next. */
 static int barriers(spmt_comm *comm, void *arg)
 {
-	int rank = spmt_rank(comm), n = spmt_nranks(comm);
+	int rank = spmt_rank(comm), n = spmt_nranks(comm), here = machine_here() < 0 ? n : n / 2;
 	uint64_t *word, rounds = test_count(4000, 100000), seen;
 
 	(void)arg;
@@ -117,7 +118,7 @@ static int barriers(spmt_comm *comm, void *arg)
 		atomic_fetch_add(&arrived, 1);
 		REQUIRE_OK(spmt_copy_in(comm, word, &i, sizeof(i)));
 		REQUIRE_OK(i % 2 ? spmt_barrier(comm) : spmt_sync(comm));
-		REQUIRE(atomic_load(&arrived) >= i * (uint64_t)n);
+		REQUIRE(atomic_load(&arrived) >= i * (uint64_t)here);
 		REQUIRE_OK(spmt_get(comm, &seen, word, sizeof(seen), (rank + (int)(i % 7)) % n));
 		REQUIRE_EQ(seen, i);
 		REQUIRE_OK(spmt_sync(comm));

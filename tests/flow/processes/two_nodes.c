@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For two_nodes.sh: a process of a world over nodes, which reaches the others by parcels (tests/lib/transports/parcel.h). two_nodes HOW
+ * For two_nodes.sh: a process of a world over nodes, which reaches the others by parcels (tests/lib/transports/parcel.h), and for
+ * tests/vm/two.sh by map rdma. two_nodes HOW
  * FILE NRANKS RANK..: a thread a rank; that of rank 0 writes the uid to FILE, the others wait for it there. Each prints
  * "RANK CODE MS SENTENCE"; MS: how long its last barrier took. HOW:
  *
@@ -10,6 +11,7 @@
  * shrink the same, and the others go on in a world of their own
  * part   as loop, and whoever is told of a death goes on with the others that live
  * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others have gone there
+ * puts   then puts to the rank that is half the world away until one fails, the last of which is what took MS
  * odd    the last rank passes another size to spmt_malloc
  */
 #include <pthread.h>
@@ -90,6 +92,27 @@ static int misses(struct rank *r, spmt_comm *comm)
 	return rc ? rc : barrier(r, comm);
 }
 
+/* Between the two no rank hears of another by meetings. */
+static int put_until_it_fails(struct rank *r, spmt_comm *comm)
+{
+	uint64_t *word, value = 0;
+	int rc = spmt_calloc(comm, 1, sizeof(*word), (void **)&word);
+	int pe = (r->rank + r->nranks / 2) % r->nranks;
+
+	if (!rc)
+		printf("ready %d\n", r->rank);
+	while (!rc) {
+		int64_t begin = process_now();
+
+		value++;
+		rc = spmt_put(comm, word, &value, sizeof(value), pe);
+		if (!rc)
+			rc = spmt_quiet(comm);
+		r->last_ns = process_now() - begin;
+	}
+	return rc;
+}
+
 static int acts(struct rank *r, spmt_comm *comm)
 {
 	bool last = r->rank == r->nranks - 1;
@@ -100,6 +123,8 @@ static int acts(struct rank *r, spmt_comm *comm)
 		rc = spmt_malloc(comm, last ? 64 : 128, &block);
 	if (!rc && !strcmp(r->how, "late"))
 		rc = misses(r, comm);
+	if (!rc && !strcmp(r->how, "puts"))
+		rc = put_until_it_fails(r, comm);
 	if (!rc && (!strcmp(r->how, "loop") || !strcmp(r->how, "part")))
 		printf("ready %d\n", r->rank);
 	for (int i = 0; !rc && strcmp(r->how, "once") != 0; i++) {

@@ -41,12 +41,12 @@ SPMTD_FN void spmtd_do_channel_signal_(const struct spmt_view *v, const struct s
 	int data_sync, int relaxed, int scope)
 {
 	if (data_sync & SPMTD_DATA_SYNC_BEFORE)
-		spmtd_gather_(scope);
+		spmtd_meet_settled_(scope);
 	if (spmtd_lane_(scope) == 0) {
 		if (relaxed)
-			spmtd_tell_add64_(c->there, 1);
+			spmtd_noret_add64_(c->there, 1);
 		else
-			spmtd_ring_add_(c->there, 1);
+			spmtd_release_add_(c->there, 1);
 		spmtd_wake_(v, c->peer);
 	}
 	if (data_sync & SPMTD_DATA_SYNC_AFTER)
@@ -70,7 +70,7 @@ SPMTD_FN int spmtd_channel_await_(
 
 	spmtd_wait_begin_(&w);
 	while (!spmtd_channel_has_(c, expected, relaxed, &seen)) {
-		rc = spmtd_patience_(v, &w);
+		rc = spmtd_wait_check_(v, &w);
 		if (rc) {
 			spmtd_record_(
 				v, rc, SPMTD_WHAT_CHANNEL, c->peer, c->arrived, expected, seen);

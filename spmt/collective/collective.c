@@ -401,55 +401,6 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	return comm_failed(comm, c->what, rc);
 }
 
-/* One launch of a thread for each rank. */
-static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream)
-{
-	HOLD_DEVICE(comm);
-	const struct far_call far = { .what = what, .size = 1, .key = FAR_BARRIER };
-	struct kernel_barrier_args args;
-	struct coll_in_stream in;
-	int rc = coll_begin(comm, stream, &in);
-
-	if (!rc && comm->far.map)
-		rc = movers_quiet(comm, what);
-	if (!rc)
-		rc = stream_quiet(comm, what, &in.reserved);
-	if (rc)
-		return rc;
-	if (comm->far.map) {
-		in.stream = in.reserved.at.stream;
-		rc = coll_far(comm, &far, &in);
-		coll_end(comm, &in);
-		return rc;
-	}
-	args.report = coll_report(comm);
-	view_fill(comm, &args.view);
-	rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
-		kernel_grid_of(comm, 1, (uint64_t)comm->nranks), stream);
-	in.queued = !rc;
-	coll_end(comm, &in);
-	return rc;
-}
-
-int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	static const char what[] = "spmt_barrier_on_stream";
-	int rc = comm_enter_lane(comm, what);
-
-	if (!rc && !comm->stage)
-		rc = view_whole(comm, what);
-	if (!rc && comm->lane)
-		return keyed_barrier(comm, what, stream);
-	if (!rc)
-		rc = comm_begin(comm, what);
-	if (rc)
-		return rc;
-	rc = barrier_queue(comm, what, stream_of(comm, stream));
-	comm_unclaim(comm);
-	return comm_failed(comm, what, rc);
-}
-
 static int coll_root(const spmt_comm *comm, const struct coll_call *c)
 {
 	if (comm_has_pe(comm, c->root))

@@ -516,7 +516,7 @@ static void see_in_turn(const device_stream *s, int n)
 Test(device_host_stream, streams_that_work_in_turn_share_threads)
 {
 	enum { N = 40 };
-	struct gate gate = { 0 };
+	struct latch gate = { 0 };
 	device_stream s[N];
 	long before;
 

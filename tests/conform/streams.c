@@ -10,7 +10,7 @@
 #include "src/base/status.h"
 #include "src/kernels/images.h"
 #include "src/kernels/kernels.h"
-#include "tests/lib/latch.h"
+#include "tests/lib/device/latch.h"
 
 #define BIG ((size_t)8 << 20)
 

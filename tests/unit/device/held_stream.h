@@ -4,7 +4,7 @@
 #define TESTS_HELD_STREAM_H
 
 #include "host_backend.h"
-#include "tests/lib/latch.h"
+#include "tests/lib/device/latch.h"
 
 static inline void block(int dev, device_stream s, struct latch *latch)
 {

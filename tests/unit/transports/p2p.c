@@ -12,7 +12,7 @@
 #include "src/base/fault.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
-#include "tests/lib/latch.h"
+#include "tests/lib/device/latch.h"
 #include "tests/lib/transports/device_links.h"
 
 #define SIZE (1u << 20)

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "src/base/status.h"
-#include "tests/lib/latch.h"
+#include "tests/lib/device/latch.h"
 #include "tests/lib/transports/device_links.h"
 #include "transports/sdma/copy_queue.h"
 #include "transports/sdma/sdma.h"

@@ -10,6 +10,7 @@
 #include "src/kernels/kernels.h"
 #include "stream.h"
 
+#define KERNEL_BLOCK 512
 #define KERNEL_WARP 32 /* the smallest there is */
 
 /*

@@ -5,7 +5,6 @@
 #include "coll/fold.c"
 #include "coll/fold_f8.c"
 #include "coll/fold_mean.c"
-#include "coll/ll.c"
 #include "coll/meet.c"
 #include "coll/pushed.c"
 #include "coll/reduce.c"

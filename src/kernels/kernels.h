@@ -2,7 +2,7 @@
 /*
  * The library's own kernels: C over spmt_device.h, compiled for the host into the core and, by
  * clang-19, into device images. Each takes one struct by value on GPUs, a pointer to a copy on the
- * host. All are right for any grid and block size; that of collectives on GPUs for those of its coll_share.
+ * host. All are right for any grid and block size.
  */
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
@@ -75,10 +75,6 @@ struct kernel_collective_args {
 	struct coll_moves moves;
 	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;  /* 0: the first */
-	/* into a graph: no call has looked at the stop word when it is launched */
-	int32_t captured;
-	int32_t unused;
-	struct coll_share share;
 };
 /*
  * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: of the ranks pe + first + i

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the collectives share. On devices, and with COLL_ONE_UNIT, they are one unit, whose functions are its own. */
+/* What the files of the collectives share. On devices they are one unit, whose functions are its own. */
 #ifndef SPMT_KERNELS_COLL_H
 #define SPMT_KERNELS_COLL_H
 
@@ -9,16 +9,8 @@
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 /* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
 #define COLL_FN static inline __attribute__((always_inline))
-#define COLL_RARE static __attribute__((noinline))
-#define COLL_LOOK_EVERY 64u /* polls from one look to the next at what else may end a wait */
-#elif defined(COLL_ONE_UNIT)
-#define COLL_FN static inline
-#define COLL_RARE static __attribute__((noinline))
-#define COLL_LOOK_EVERY 1u
 #else
 #define COLL_FN
-#define COLL_RARE
-#define COLL_LOOK_EVERY 1u
 #endif
 
 /* The worst block's counts for all. */
@@ -27,22 +19,15 @@ enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
 struct coll {
 	const struct kernel_collective_args *args;
 	const struct spmt_view *view;
-	const struct coll_share *share; /* for the grid that runs */
 	uint64_t epoch, before;
 	uint64_t bytes; /* of a block */
 	uint64_t mark;	/* not 0 in some thread of a block: the comm was broken when it began */
-	/* what this launch has added to the count of blocks, in the last one's first thread */
-	uint64_t ended;
-	int refused; /* as mark, in all of them */
-	int stopped; /* what the block's last thread has seen of the stop word since */
-	int met;     /* all ranks have come, and may touch each other's buffers */
-	int failed;  /* some block of this rank has, at peers; in the last one */
+	int refused;	/* the same, in all of them */
+	int stopped;	/* what the block's last thread has seen of the stop word since */
+	int met;	/* all ranks have come, and may touch each other's buffers */
 	const struct kernel_collective_v_args
 		*v;		/* where each pair has a count of its own, else NULL */
 	uint64_t round, rounds; /* then: through the stage, from 0 */
-#if !defined(__AMDGCN__) && !defined(__NVPTX__)
-	struct coll_share own_share;
-#endif
 };
 
 static inline uint64_t peek_word(const uint64_t *word)
@@ -62,6 +47,48 @@ COLL_FN void coll_at_peers(struct coll *c);
 /* As an algorithm's function; the first round finds how many there are. */
 COLL_FN int coll_varied(struct coll *c);
 
+/* Which span has what goes to pe, and what comes from it; NULL: none of this launch. */
+static inline const struct coll_span *coll_span(const struct coll *c, int ahead)
+{
+	int i = ahead - c->v->first;
+
+	if (i < 0)
+		i += c->view->npes;
+	return i < c->v->spans ? &c->v->span[i] : 0;
+}
+
+static inline int coll_ahead(const struct coll *c, int from, int to)
+{
+	return to - from + (to < from ? c->view->npes : 0);
+}
+
+static inline uint64_t coll_key_to(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, c->view->pe, pe)) : 0;
+
+	return c->args->key | (s ? s->src_count : 0);
+}
+
+static inline uint64_t coll_key_of(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, pe, c->view->pe)) : 0;
+
+	return c->args->key | (s ? s->dst_count : 0);
+}
+
+/* Where pe finds what is for it. */
+static inline uint64_t coll_src_for(const struct coll *c, int pe)
+{
+	const struct coll_span *s = c->v ? coll_span(c, coll_ahead(c, c->view->pe, pe)) : 0;
+
+	if (!s)
+		return c->args->src;
+	if (!c->v->stage)
+		return c->args->src + s->src_at * c->v->size;
+	return c->v->stage +
+		(c->args->moves.src_blocks ? (uint64_t)(s - c->v->span) * c->v->room : 0);
+}
+
 /* ---- meet.c ----------------------------------------------------------------------------------- */
 
 /* One code for the block: an abort outdoes a timeout, that a mismatch. */
@@ -69,15 +96,11 @@ COLL_FN int coll_agrees(int rc);
 /* By the threads of one block: says what this rank calls. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted);
 /* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
-COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w);
-/* What pe says that it calls, its key; 0: it has not come. */
-COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key);
+COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w);
 /* All ranks see some key that is not their own, or none does. */
 COLL_FN int coll_meet(const struct coll *c);
-COLL_FN void coll_record_mismatch(const struct coll *c, int pe);
-/* Is this block, which has failed or not, the last of its rank to get here? What the others have stored is then seen, and told with the
-   next release; c->failed is set. */
-COLL_FN int coll_last_block(struct coll *c, int failed);
+/* Is this block the last of its rank to get here? What the others have stored is then seen, and told with the next release. */
+COLL_FN int coll_last_block(const struct coll *c);
 /* By one thread of the last block. */
 COLL_FN void coll_end_epoch(const struct coll *c);
 

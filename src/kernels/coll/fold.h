@@ -12,8 +12,6 @@
 
 #include "src/kernels/area.h"
 
-struct arrivals; /* arrive.h */
-
 struct fold {
 	const struct area_inbox *inboxes; /* this rank's, posted and acquired */
 	int npes, first;		  /* the peer whose dst is written first */
@@ -21,9 +19,8 @@ struct fold {
 	uint64_t from, to, bytes; /* offsets into src and dst; bytes are whole elements */
 	uint64_t dst;
 	uint64_t slots,
-		slot; /* not 0: units lie there, `slot` bytes a rank (slot.h), not in any src */
-	struct arrivals *arrivals; /* of slots: units are waited for; NULL: all are there */
-	uint32_t lane, lanes;	   /* of the threads that share the work */
+		slot; /* not 0: units lie there, `slot` bytes a rank (unit.h), not in any src */
+	uint32_t lane, lanes; /* of the threads that share the work */
 };
 
 /* type: enum spmt_type, op: enum spmt_op, checked by the caller. */

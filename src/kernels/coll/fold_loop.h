@@ -12,19 +12,15 @@
 	static void name(const struct fold *r)                                 \
 	{                                                                      \
 		for (uint64_t k = r->lane; 16 * k < r->bytes; k += r->lanes) { \
-			struct slot_unit s = unit_load(r, 0, k), next = s;     \
-			union unit x;                                          \
-			acc a;                                                 \
+			union unit x = unit_of(r, 0, k), next = x;             \
+			acc a = begin(x);                                      \
                                                                                \
 			if (r->npes > 1)                                       \
-				next = unit_load(r, 1, k);                     \
-			x = unit_loaded(r, 0, k, &s);                          \
-			a = begin(x);                                          \
+				next = unit_of(r, 1, k);                       \
 			for (int pe = 1; pe < r->npes; pe++) {                 \
-				s = next;                                      \
+				x = next;                                      \
 				if (pe + 1 < r->npes)                          \
-					next = unit_load(r, pe + 1, k);        \
-				x = unit_loaded(r, pe, k, &s);                 \
+					next = unit_of(r, pe + 1, k);          \
 				step(m, a, x);                                 \
 				a = hold(a);                                   \
 			}                                                      \
@@ -55,8 +51,6 @@ static inline void tile_out(const struct fold *r, uint64_t at, uint32_t n, const
 	uint64_t from = spmtd_at_(tile);
 	int pe = r->first;
 
-	if (r->arrivals && r->arrivals->rc)
-		return;
 	if (!r->everyone) {
 		spmtd_bulk_raw_(r->dst + r->to + 16 * at, from, bytes, 0, 1);
 		return;

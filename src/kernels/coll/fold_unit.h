@@ -4,9 +4,9 @@
 #define SPMT_KERNELS_FOLD_UNIT_H
 
 #include "../../../include/spmt.h"
-#include "arrive.h"
 #include "fold.h"
 #include "fold_float.h"
+#include "slot.h"
 
 /* Two words in two registers; left alone, ptxas carries every byte of a unit through the loop in a
    register of its own. Not on AMD: of a function with assembly LLVM does not know that it calls
@@ -32,39 +32,11 @@ static inline uint32_t unit_bytes(const struct fold *r, uint64_t k)
 	return 16 * k >= r->bytes ? 0 : left < 16 ? (uint32_t)left : 16;
 }
 
-static inline uint64_t fold_slot(const struct fold *r, int pe)
-{
-	return r->slots + (uint64_t)(uint32_t)pe * r->slot;
-}
-
-/* On its way: as it lies in a slot, else in `lo`. */
-static inline struct slot_unit unit_load(const struct fold *r, int pe, uint64_t k)
-{
-	struct slot_unit s = { { 0, 0 }, { 0, 0 } };
-
-	if (r->slots)
-		return slot_unit_peek(fold_slot(r, pe), k);
-	s.lo = fetch(r->inboxes[pe].src + r->from + 16 * k, unit_bytes(r, k)).raw;
-	return s;
-}
-
-static inline union unit unit_loaded(
-	const struct fold *r, int pe, uint64_t k, const struct slot_unit *s)
-{
-	union unit u = { .raw = s->lo };
-
-	if (!r->slots)
-		return packed(u);
-	if (!r->arrivals)
-		return packed(slot_unit_data(s));
-	return packed(unit_arrives(r->arrivals, fold_slot(r, pe), k, pe, s));
-}
-
 static inline union unit unit_of(const struct fold *r, int pe, uint64_t k)
 {
-	struct slot_unit s = unit_load(r, pe, k);
-
-	return unit_loaded(r, pe, k, &s);
+	if (r->slots)
+		return packed(unit_arrived(r->slots + (uint64_t)(uint32_t)pe * r->slot, k));
+	return packed(fetch(r->inboxes[pe].src + r->from + 16 * k, unit_bytes(r, k)));
 }
 
 static inline void unit_out(const struct fold *r, uint64_t k, union unit u)
@@ -72,8 +44,6 @@ static inline void unit_out(const struct fold *r, uint64_t k, union unit u)
 	uint32_t n = unit_bytes(r, k);
 	int pe = r->first;
 
-	if (r->arrivals && r->arrivals->rc)
-		return;
 	if (!r->everyone) {
 		place(r->dst + r->to + 16 * k, u, n);
 		return;

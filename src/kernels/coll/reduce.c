@@ -9,7 +9,8 @@
 
 static inline void share(const struct coll *c, struct fold *r)
 {
-	uint64_t pe = (uint64_t)c->view->pe, each = c->args->share.each, over = c->args->share.over;
+	uint64_t n = (uint64_t)c->view->npes, pe = (uint64_t)c->view->pe;
+	uint64_t units = (c->bytes + 15) / 16, each = units / n, over = units % n;
 	uint64_t bytes = 16 * (each + (pe < over));
 
 	r->from = 16 * (pe * each + (pe < over ? pe : over));
@@ -28,7 +29,6 @@ COLL_FN int coll_reduce(const struct coll *c)
 	r.first = c->args->moves.to;
 	r.everyone = c->args->moves.src_blocks ? 0 : c->args->moves.tos;
 	r.slots = 0;
-	r.arrivals = NULL;
 	r.from = (uint64_t)c->view->pe * c->bytes;
 	r.to = 0;
 	r.bytes = c->bytes;

@@ -51,10 +51,8 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
  *	grain	bytes that come through a rank for each thread block of the launch
  */
 /* clang-format off */
-#define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
 #define COLL_TABLE(X)                                                                                    \
 	/* name    kinds                     way            gpu         cpu         grain */             \
-	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
 	X(direct,  COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)          \
 	X(swap,    COLL_SWAPS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
@@ -86,16 +84,6 @@ struct coll_moves {
 	int32_t src_blocks,
 		dst_blocks; /* 1: the buffer has a block for each rank; 0: it is one block */
 	int32_t folds;	    /* what comes makes one block, by an op */
-};
-
-/* How a call's units of 16 bytes are divided, so that kernels need not: among ranks, and in thread blocks. */
-struct coll_share {
-	uint64_t each; /* of a block's units for each rank, and one more for the first `over` */
-	uint32_t over;
-	uint32_t units;	     /* of a block for each thread block, by slots */
-	uint32_t rows, rest; /* threads / units, threads % units */
-	uint32_t scale;	     /* n * scale >> 20 is n / units, n: a thread's number */
-	uint16_t blocks, threads;
 };
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
@@ -133,13 +121,10 @@ struct coll_case {
 };
 int coll_choose(const struct coll_case *c);
 
-/* Of `bytes`, for `blocks` thread blocks of `threads` threads each, 1024 at most. */
-struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);
-
 /* -1: no row has this name. */
 int coll_named(const char *name);
 
-/* "ll, pushed, direct, reduce" */
+/* "pushed, direct, reduce" */
 void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a

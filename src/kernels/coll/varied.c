@@ -4,7 +4,7 @@
  * Within a process that is one round. Between processes each round moves what the stage has room for, an epoch of its own; how many
  * there are the ranks tell each other in the first, since none knows the others' counts.
  */
-#include "varied.h"
+#include "coll.h"
 
 static inline uint64_t least(uint64_t a, uint64_t b)
 {
@@ -66,7 +66,7 @@ static inline int await_stage(const struct coll *c)
 		return 0;
 	spmtd_wait_begin_(&w);
 	while (!rc && spmtd_tid_() == 0 && spmtd_look64_(word) != kernel_blocks())
-		rc = coll_patience(c->view, &w);
+		rc = coll_patience(c, &w);
 	spmtd_wait_end_(c->view, &w);
 	if (!rc && spmtd_tid_() == 0) {
 		spmtd_poke64_(word, 0);
@@ -107,7 +107,7 @@ static inline int await_end(const struct coll *c)
 	spmtd_wait_begin_(&w);
 	while (spmtd_tid_() == 0 &&
 		(spmtd_look64_(epoch) < c->epoch || spmtd_look64_(before) == c->before))
-		coll_patience(c->view, &w);
+		coll_patience(c, &w);
 	spmtd_wait_end_(c->view, &w);
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	return coll_ended_how(c->view, c->epoch) == ENDED_WELL;

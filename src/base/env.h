@@ -109,11 +109,11 @@ enum env_kind { ENV_SIZE, ENV_MS, ENV_INT, ENV_TEXT, ENV_LIST, ENV_ENUM };
 /* A row of the table. */
 struct env_row {
 	const char *name, *kind_name, *def, *help;
-	enum env_kind kind;
 	const char *accepts; /* words with | between, or a range; NULL: anything of its kind */
-	int64_t min, max;    /* of an INT */
 	const char *value;   /* what the process would read now, or NULL */
-	bool wrong;	     /* which does not parse */
+	int64_t min, max;    /* of an INT */
+	enum env_kind kind;
+	bool wrong; /* the value does not parse */
 };
 /* What a kind says of its row. */
 #define ENV_ROW_SIZE .kind = ENV_SIZE, .kind_name = "SIZE"

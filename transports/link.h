@@ -54,6 +54,29 @@ struct link {
 	_Atomic uint64_t ops[LINK_MOVERS], bytes[LINK_MOVERS];
 };
 
+/* The same peer by the same map for another thread, with one mover and counts of its own. The map stays `from`'s to detach. */
+static inline void link_again(struct link *link, const struct link *from)
+{
+	link->base = from->base;
+	link->own = from->own;
+	link->threshold = UINT64_MAX;
+	link->nmovers = 1;
+	link->movers[0] = (struct mover){ .ops = from->movers[0].ops, .link = link };
+	link->route = from->route;
+	link->attached = from->attached;
+	link->rdma = from->rdma;
+	link->backend = from->backend;
+	link->dev = from->dev;
+	link->peer_dev = from->peer_dev;
+	link->rank = from->rank;
+	link->pe = from->pe;
+	link->stream = from->stream;
+	link->timeout_ms = from->timeout_ms;
+	link->stop = from->stop;
+	link->memory = from->memory;
+	link->direct = from->direct;
+}
+
 /* Over a loadable map, the address of an offset; and its reverse, for what is mapped by itself. */
 static inline char *link_at(const struct link *link, uint64_t offset)
 {

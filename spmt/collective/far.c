@@ -319,26 +319,7 @@ static int far_open(spmt_comm *comm)
 			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
 	}
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct link *from = &comm->links[pe];
-		struct link *link = &far->links[pe];
-
-		link->base = from->base;
-		link->own = from->own;
-		link->threshold = UINT64_MAX;
-		link->nmovers = 1;
-		link->movers[0] = (struct mover){ .ops = from->movers[0].ops, .link = link };
-		link->route = from->route;
-		link->attached = from->attached;
-		link->backend = from->backend;
-		link->dev = from->dev;
-		link->peer_dev = from->peer_dev;
-		link->rank = from->rank;
-		link->pe = from->pe;
-		link->stream = from->stream;
-		link->timeout_ms = from->timeout_ms;
-		link->stop = from->stop;
-		link->memory = from->memory;
-		link->direct = from->direct;
+		link_again(&far->links[pe], &comm->links[pe]);
 	}
 	far_leaders(comm, far);
 	comm->far_state = far;

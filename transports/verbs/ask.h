@@ -24,7 +24,7 @@ static inline char *ask_buffer(const struct pairing *c, uint32_t at)
 
 /* There is room: c->asked - c->answered < CONN_ASKS. ask->number is filled in. asks: the sender wants what was there. */
 int ask_send(
-	struct pairing *c, const struct ask_message *ask, const struct landing *land, bool asks);
+	struct pairing *c, const struct ask_message *what, const struct landing *land, bool asks);
 /* Something has come from the peer. */
 void ask_heard(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* Whether it says of an atomic what there is. */

@@ -2,9 +2,11 @@
 #include "trace.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,8 +31,9 @@ struct trace_ring {
 struct trace_state {
 	pthread_mutex_t lock; /* guards the rest; before the rings' */
 	_Atomic bool on;
-	bool begun; /* the file holds something of this process */
-	const char *path;
+	bool begun;	     /* the file holds something of this process */
+	char path[PATH_MAX]; /* absolute: the program may go to another directory */
+	int64_t timeout_ms;
 	struct trace_ring *rings;
 	int pid;
 };
@@ -56,8 +59,29 @@ bool trace_is_on(void)
 	return st && atomic_load_explicit(&st->on, memory_order_acquire);
 }
 
-int trace_open(const char *path, int rank)
+/* Of waits that begin with those for st->lock: several ranks of the process wait together. */
+static int64_t trace_deadline(int64_t begin, int64_t timeout_ms)
 {
+	return timeout_ms < 0 ? INT64_MAX : begin + timeout_ms * 1000000;
+}
+
+/* Under st->lock. */
+static int trace_begin_file(
+	struct trace_state *st, const char *path, bool first, int64_t end, const char **why)
+{
+	int rc = trace_file_begin(*st->path ? st->path : path, first && !st->begun, end, why);
+
+	if (!rc && !*st->path && !realpath(path, st->path)) {
+		rc = -errno;
+		*why = strerror(errno);
+		*st->path = 0;
+	}
+	return rc;
+}
+
+int trace_open(const char *path, int rank, int64_t timeout_ms)
+{
+	int64_t end = trace_deadline(process_now(), timeout_ms);
 	struct trace_state *st;
 	const char *why = NULL;
 	int rc;
@@ -68,10 +92,10 @@ int trace_open(const char *path, int rank)
 	if (!st)
 		return fail_call(-ENOMEM, "spmt_init", "rank %d: no memory for SPMT_TRACE", rank);
 	pthread_mutex_lock(&st->lock);
-	rc = trace_file_begin(path, rank == 0 && !st->begun, &why);
+	rc = trace_begin_file(st, path, rank == 0, end, &why);
 	if (!rc) {
 		st->begun |= rank == 0;
-		st->path = path;
+		st->timeout_ms = timeout_ms;
 		st->pid = (int)getpid();
 		atomic_store_explicit(&st->on, true, memory_order_release);
 	}
@@ -235,6 +259,7 @@ static void add_rank(struct text *t, const struct trace_event *e)
 
 struct chunk {
 	const char *path;
+	int64_t end; /* of waits for other processes */
 	char *bytes;
 	size_t used;
 	int rc;
@@ -244,7 +269,7 @@ struct chunk {
 static void chunk_write(struct chunk *c)
 {
 	if (c->used && !c->rc)
-		c->rc = trace_file_append(c->path, c->bytes, c->used, &c->why);
+		c->rc = trace_file_append(c->path, c->bytes, c->used, c->end, &c->why);
 	c->used = 0;
 }
 
@@ -292,11 +317,13 @@ void trace_flush(void)
 {
 	struct trace_state *st = trace_state();
 	struct chunk c = { .rc = 0 };
+	int64_t begin = process_now();
 
 	if (!trace_is_on())
 		return;
 	pthread_mutex_lock(&st->lock);
 	c.path = st->path;
+	c.end = trace_deadline(begin, st->timeout_ms);
 	c.bytes = mem_calloc(1, TRACE_CHUNK);
 	for (struct trace_ring *r = st->rings; r && c.bytes; r = r->next)
 		ring_write(&c, r);

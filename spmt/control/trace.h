@@ -28,8 +28,9 @@ struct trace_event {
 
 #define TRACE_OWN ((const void *)(uintptr_t)-1)
 
-/* At init, if the variable is set: the file can be written, and the process of rank 0 has begun it anew. Or a code with a sentence. */
-int trace_open(const char *path, int rank);
+/* At init, if the variable is set: the file can be written, and the process of rank 0 has begun it anew. Or a code with a sentence. Nobody
+   waits longer than timeout_ms for another process that writes, negative: for ever. */
+int trace_open(const char *path, int rank, int64_t timeout_ms);
 bool trace_is_on(void);
 /* Writes what the process has; a file that takes it no more is named in the log. */
 void trace_flush(void);
@@ -46,8 +47,10 @@ void trace_route(const char *map, const char *mover) __attribute__((cold));
 void trace_algorithm(const char *algorithm) __attribute__((cold));
 void trace_stream(const void *stream) __attribute__((cold));
 
-/* trace_file.c: none takes a lock of this process, and all lock the file. A code without a sentence; *why: a literal or strerror's. */
-int trace_file_begin(const char *path, bool anew, const char **why);
-int trace_file_append(const char *path, const char *text, unsigned long size, const char **why);
+/* trace_file.c: none takes a lock of this process, and all lock the file, for which they wait until `end`, of process_now(). A code
+   without a sentence; *why: a literal or strerror's. */
+int trace_file_begin(const char *path, bool anew, int64_t end, const char **why);
+int trace_file_append(
+	const char *path, const char *text, unsigned long size, int64_t end, const char **why);
 
 #endif

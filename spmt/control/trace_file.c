@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/base.h"
@@ -23,22 +24,45 @@ static int not_kept(const char **why, int err, const char *text)
 	return -err;
 }
 
-/* Open and locked; who closes it unlocks it. */
-static int trace_file_open(const char *path, struct stat *s, const char **why)
+/* Who has the lock may be stopped. A file system without locks is taken as it is. */
+static int trace_file_lock(int fd, int64_t end, const char **why)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+	const struct timespec nap = { .tv_nsec = 1000000 };
+
+	while (flock(fd, LOCK_EX | LOCK_NB) && (errno == EINTR || errno == EWOULDBLOCK)) {
+		if (process_now() >= end)
+			return not_kept(why, ETIMEDOUT, "another process has it locked");
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+/* Open and locked. */
+static int trace_file_open(const char *path, int64_t end, const char **why)
+{
+	int rc, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+	struct stat s;
 
 	if (fd < 0)
 		return not_kept(why, errno, NULL);
 	fd = process_fd(fd);
 	if (fd < 0)
 		return not_kept(why, EMFILE, NULL);
-	while (flock(fd, LOCK_EX) && errno == EINTR)
-		continue;
-	if (!fstat(fd, s) && S_ISREG(s->st_mode))
+	if (fstat(fd, &s) || !S_ISREG(s.st_mode))
+		rc = not_kept(why, EINVAL, "it has to be a file");
+	else
+		rc = trace_file_lock(fd, end, why);
+	if (!rc)
 		return fd;
 	close(fd);
-	return not_kept(why, EINVAL, "it has to be a file");
+	return rc;
+}
+
+/* A child that was forked meanwhile has the descriptor, too: closing it here would not unlock the file. */
+static void trace_file_close(int fd)
+{
+	flock(fd, LOCK_UN);
+	close(fd);
 }
 
 static int write_rows(int fd, const struct iovec *rows, int n, off_t at, const char **why)
@@ -69,18 +93,18 @@ static int write_empty(int fd, const char **why)
 	return write_rows(fd, rows, 1, 0, why);
 }
 
-int trace_file_begin(const char *path, bool anew, const char **why)
+int trace_file_begin(const char *path, bool anew, int64_t end, const char **why)
 {
 	struct stat s;
-	int rc = 0, fd = trace_file_open(path, &s, why);
+	int rc = 0, fd = trace_file_open(path, end, why);
 
 	if (fd < 0)
 		return fd;
-	if (anew && ftruncate(fd, 0))
+	if ((anew && ftruncate(fd, 0)) || fstat(fd, &s))
 		rc = not_kept(why, errno, NULL);
-	if (!rc && (anew || !s.st_size))
+	else if (!s.st_size)
 		rc = write_empty(fd, why);
-	close(fd);
+	trace_file_close(fd);
 	return rc;
 }
 
@@ -122,14 +146,14 @@ static int rows_append(int fd, const char *text, size_t size, const char **why)
 	return rc;
 }
 
-int trace_file_append(const char *path, const char *text, unsigned long size, const char **why)
+int trace_file_append(
+	const char *path, const char *text, unsigned long size, int64_t end, const char **why)
 {
-	struct stat s;
-	int rc, fd = trace_file_open(path, &s, why);
+	int rc, fd = trace_file_open(path, end, why);
 
 	if (fd < 0)
 		return fd;
 	rc = rows_append(fd, text, size, why);
-	close(fd);
+	trace_file_close(fd);
 	return rc;
 }

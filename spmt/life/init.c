@@ -349,7 +349,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		return rc;
 	rc = coll_wish(comm, env->coll);
 	if (!rc)
-		rc = trace_open(env->trace, comm->rank);
+		rc = trace_open(env->trace, comm->rank, comm->default_timeout_ms);
 	rc = init_failed(comm, rc ? rc : info_begin(comm, attr, launch));
 	if (rc) {
 		gather_give_up(comm);

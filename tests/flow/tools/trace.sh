@@ -66,6 +66,12 @@ for path in /nonexistent/trace.json "$scratch" /dev/null; do
 	nothing_in "init fails with SPMT_TRACE=$path" "$([ $rc != 0 ] || echo it does not)"
 	nothing_in 'and says why' "$(grep -qE "SPMT_TRACE=$path: [A-Za-z]" "$scratch/err" "$scratch/out" || cat "$scratch/err")"
 done
+exec 9>"$trace"
+flock 9
+SPMT_TIMEOUT_MS=300 SPMT_TRACE=$trace run --tests put
+exec 9>&-
+nothing_in 'init fails where another process keeps the file locked' "$([ $rc = 1 ] || echo it does not)"
+nothing_in 'and says that' "$(grep -q 'trace.json: another process has it locked' "$scratch/err" || cat "$scratch/err")"
 SPMT_TRACE=$scratch/full.json bash -c 'ulimit -f 0; exec "$@"' _ timeout 120 "$perf" --ranks 2 --tests put --iters 2 2>&1 | cat >"$scratch/err"
 nothing_in 'init fails where a file may not grow' "$([ "${PIPESTATUS[0]}" != 0 ] || echo it does not)"
 # Ranks that come late to each other share memory, which is a file too and may be the first to be refused.

@@ -53,6 +53,10 @@ static int channel_attr_check(
 	if (attr->mem && (attr->remote || attr->remote_size))
 		return fail_call(-EINVAL, "spmt_channel_get",
 			"rank %d: attr.mem and attr.remote are both given", comm->rank);
+	/* kernels do not look at sizes: one that was forgotten would be found out by nobody */
+	if ((attr->remote && !attr->remote_size) || (attr->local && !attr->local_size))
+		return fail_call(-EINVAL, "spmt_channel_get", "rank %d: attr.%s has 0 bytes",
+			comm->rank, attr->remote && !attr->remote_size ? "remote" : "local");
 	return 0;
 }
 

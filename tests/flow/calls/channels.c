@@ -433,6 +433,12 @@ static int bad_buffers(spmt_comm *comm, const struct spmt_channel_attr *good, sp
 	attr.remote_size = SIZE_MAX / 2;
 	BAD(spmt_channel_get(comm, &attr, &c), "beyond the heap's end");
 	attr = *good;
+	attr.remote_size = 0;
+	BAD(spmt_channel_get(comm, &attr, &c), "attr.remote has 0 bytes");
+	attr = *good;
+	attr.local = local;
+	BAD(spmt_channel_get(comm, &attr, &c), "attr.local has 0 bytes");
+	attr = *good;
 	attr.mem = mem;
 	BAD(spmt_channel_get(comm, &attr, &c), "both given");
 	attr = *good;

@@ -27,8 +27,8 @@ SPMTD_BEGIN
  * none, sides are misaligned differently within 16 bytes, or the local side is not device memory, the same calls copy by loads and stores.
  *
  *	begin      stages (2 to 8) of `chunk` bytes (a power of two from 16 to 32768) in spmtd_bulk_room(chunk, stages) bytes of the block's
- *	           shared memory, at a multiple of 128. 0, or SPMTD_INVALID; then nothing has begun. b is the thread's own, or of each thread of
- *	           the warp
+ *	           shared memory, at a multiple of 128. 0, or SPMTD_INVALID; then copies go by loads and stores. b is the thread's own, or
+ *	           of each thread of the warp
  *	put, get   as spmtd_putmem, spmtd_getmem. _nbi: complete after spmtd_bulk_quiet; spmtd_quiet, spmtd_fence and signals do not know of
  *	           them before
  *	copy       between addresses that this thread can load and store, as of spmtd_ptr, spmtd_mem_ptr or a channel: remote or local
@@ -342,7 +342,8 @@ SPMTD_FN void spmtd_bulk_move_(struct spmtd_bulk *b, const struct spmtd_bulk_to_
 		spmtd_bulk_run_(b, to, src, head, units);
 	spmtd_bulk_plain_(to, src, 0, head, way, scope);
 	spmtd_bulk_plain_(to, src, head + units, n - head - units, way, scope);
-	b->turn += (units + b->chunk - 1) / b->chunk;
+	if (units)
+		b->turn += (units + b->chunk - 1) / b->chunk;
 	if (!nbi)
 		spmtd_bulk_settle_(b, scope);
 	if (n && to->pes)
@@ -363,6 +364,7 @@ SPMTD_FN struct spmtd_bulk_to_ spmtd_bulk_to_one_(const struct spmt_view *v, uin
 SPMTD_FN int spmtd_bulk_open_(
 	struct spmtd_bulk *b, void *shared, uint32_t chunk, uint32_t stages, int scope)
 {
+	b->stages_at = 0;
 	if (chunk < SPMTD_BULK_UNIT_ || chunk > SPMTD_BULK_CHUNK_ || (chunk & (chunk - 1)) ||
 		stages < 2 || stages > SPMTD_BULK_STAGES_ ||
 		(spmtd_at_(shared) & (SPMTD_BULK_ALIGN_ - 1)) || !shared)

@@ -442,3 +442,21 @@ Test(device_bulk, wrong_arguments)
 	cr_assert_eq(spmtd_bulk_begin(&b, shared + 64, 64, 2), SPMTD_INVALID);
 	cr_assert_eq(spmtd_bulk_room(4096, 8), ROOM);
 }
+
+/* What does not look at begin's code copies all the same. */
+Test(device_bulk, what_has_not_begun_goes_by_loads_and_stores)
+{
+	struct spmtd_bulk b;
+
+	memset(&b, 0x5a, sizeof(b));
+	b.chunk = 0;
+	cr_assert_eq(spmtd_bulk_begin(&b, shared, 0, 2), SPMTD_INVALID);
+	for (size_t n = 0; n <= 4096; n += 512) {
+		memset(at(1, SRC), (int)n / 512, n);
+		spmtd_bulk_copy_nbi(&me, &b, at(2, DST), at(1, SRC), n);
+		spmtd_bulk_quiet(&b);
+		cr_assert_eq(memcmp(at(2, DST), at(1, SRC), n), 0);
+	}
+	spmtd_bulk_end(&b);
+	cr_assert_eq(engine.loads, 0);
+}

@@ -261,7 +261,7 @@ void host_graph_abandon(struct host_graph *g)
 
 /* ---- launches ------------------------------------------------------------------------------ */
 
-/* As a stream works off its ops: none behind one that fails. */
+/* As a stream works off its ops: none behind one that fails, and each on a thread that is as new. */
 static int run_graph(const struct host_op *graph)
 {
 	size_t at = 0;
@@ -270,6 +270,8 @@ static int run_graph(const struct host_op *graph)
 	while (at < graph->extra && !rc) {
 		const struct host_op *op = (const void *)(graph->args + at);
 
+		host_bind(op->dev);
+		(void)host_get_error();
 		rc = op->run(op);
 		at += graph_op_size(op);
 	}

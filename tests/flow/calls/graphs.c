@@ -173,6 +173,48 @@ Test(graphs, launches_of_one_graph_run_one_after_the_other)
 	RANKS_OK(ranks_run(2, NULL, one_at_a_time, NULL));
 }
 
+/* ---- what a kernel does to its thread ---------------------------------------------------------------------------------------- */
+
+struct seen {
+	int dev, other;
+	_Atomic int wrong;
+};
+
+static void leave_the_device(void *args)
+{
+	struct seen *seen = *(struct seen **)args;
+
+	atomic_fetch_add(&seen->wrong,
+		spmt_host_get_device() != seen->dev || spmt_host_set_device(seen->other));
+}
+
+static int devices_of_kernels(spmt_comm *comm, void *arg)
+{
+	struct seen seen = { .dev = spmt_device(comm), .other = 1 - spmt_device(comm) };
+	struct seen *p = &seen;
+	spmt_host_graph *graph;
+	spmt_stream stream;
+
+	(void)arg;
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	REQUIRE_OK(spmt_host_graph_begin(stream));
+	for (int i = 0; i < 3; i++)
+		REQUIRE_OK(spmt_host_launch(comm, stream, leave_the_device, &p, sizeof(p)));
+	REQUIRE_OK(spmt_host_graph_end(stream, &graph));
+	for (int i = 0; i < 3; i++)
+		REQUIRE_OK(spmt_host_graph_launch(graph, stream));
+	REQUIRE_OK(spmt_host_stream_synchronize(stream));
+	REQUIRE_EQ(atomic_load(&seen.wrong), 0);
+	REQUIRE_OK(spmt_host_graph_destroy(graph));
+	return spmt_host_stream_destroy(stream);
+}
+
+Test(graphs, each_kernel_begins_on_its_own_device)
+{
+	NEEDS_HOST("its graphs");
+	RANKS_OK(ranks_run(2, NULL, devices_of_kernels, NULL));
+}
+
 /* ---- failures --------------------------------------------------------------------------------------------------------------- */
 
 /* The first launch finds the word, the second waits in vain, the third finds it again. */

@@ -221,14 +221,21 @@ static bool option_value(int c, const char *text, struct options *opt)
 	return ok;
 }
 
+/* Of what was given; --pairs has no value that says that it was not. */
+static bool matrix_is_not_all(const struct options *opt)
+{
+	return opt->layout.n || opt->check || opt->json || opt->tests[0] || opt->iters ||
+		opt->rounds || opt->pairs > 1;
+}
+
 static int consistent(struct options *opt)
 {
 	int nranks = layout_nranks(&opt->layout);
 
 	if (nranks && opt->ranks && opt->ranks != nranks)
 		return usage("--ranks is not what the layout has", opt->layout.text);
-	if (opt->matrix && (nranks || opt->check || opt->json))
-		return usage("goes with --ranks, --sizes and --plot alone", "--matrix");
+	if (opt->matrix && matrix_is_not_all(opt))
+		return usage("goes with --ranks, --sizes, --backend and --plot alone", "--matrix");
 	opt->ranks = nranks ? nranks : opt->ranks;
 	if (opt->ranks && opt->ranks < 2 * opt->pairs)
 		return usage("ranks are fewer than two a pair", "--ranks, --layout, --pairs");
@@ -255,8 +262,9 @@ int perf_options(int argc, char **argv, struct options *opt)
 	}
 	if (optind < argc)
 		return usage("not an option", argv[optind]);
+	c = consistent(opt);
 	if (!opt->rounds)
 		/* even: either side is first in half of them */
 		opt->rounds = !opt->check ? 10 : opt->layout.n ? 16 : 64;
-	return consistent(opt);
+	return c;
 }

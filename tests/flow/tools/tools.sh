@@ -121,6 +121,10 @@ nothing_in 'and nothing was measured' "$(cat "$scratch/out")"
 exits 1 env PATH="$scratch/with:$PATH" "${plot[@]}" "$scratch/no/such"
 says 'no such directory' err 'no/such: No such file'
 exits 2 "$perf" --matrix --layout 2x1
+for more in '--tests put' '--iters 2' '--rounds 3' '--pairs 2'; do
+	# shellcheck disable=SC2086 # two words
+	exits 2 "$perf" --matrix --ranks 4 --sizes 8:64 $more
+done
 if command -v gnuplot >/dev/null; then
 	exits 0 "${plot[@]}" "$scratch/real"
 	exits 0 "$perf" --matrix --ranks 3 --sizes 8:64K --plot "$scratch/real"

@@ -256,8 +256,9 @@ int spmt_host_graph_begin(spmt_stream stream)
 	static const char what[] = "spmt_host_graph_begin";
 	int dev = -1, rc = stream_device(what, stream, &dev);
 
-	if (!rc)
-		rc = host_graph_begin(dev, stream);
+	if (rc)
+		return rc;
+	rc = host_graph_begin(dev, stream);
 	return rc ? fail_call(rc, what, "stream %p: %s", stream, status_sentence()) : 0;
 }
 
@@ -268,10 +269,9 @@ int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph)
 	struct host_graph *made;
 	int dev = -1, rc = stream_device(what, stream, &dev);
 
-	if (!rc && !graph)
-		rc = fail(-EINVAL, "graph is NULL");
-	if (!rc)
-		rc = host_graph_end(dev, stream, &made);
+	if (rc)
+		return rc;
+	rc = graph ? host_graph_end(dev, stream, &made) : fail(-EINVAL, "graph is NULL");
 	if (rc)
 		return fail_call(rc, what, "stream %p: %s", stream, status_sentence());
 	*graph = (spmt_host_graph *)made;
@@ -284,8 +284,9 @@ int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream)
 	static const char what[] = "spmt_host_graph_launch";
 	int dev = -1, rc = stream_device(what, stream, &dev);
 
-	if (!rc)
-		rc = host_graph_launch(dev, (struct host_graph *)graph, stream);
+	if (rc)
+		return rc;
+	rc = host_graph_launch(dev, (struct host_graph *)graph, stream);
 	return rc ? fail_call(rc, what, "stream %p: %s", stream, status_sentence()) : 0;
 }
 

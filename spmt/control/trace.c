@@ -21,7 +21,7 @@
 struct trace_ring {
 	struct trace_ring *next;
 	pthread_mutex_t lock; /* guards the rest */
-	int tid;	      /* whose it is */
+	int tid;	      /* whose it is; written under the state's lock, too */
 	uint64_t first, end;  /* events so far: those from `first` on are not written */
 	uint64_t lost;
 	struct trace_event events[TRACE_EVENTS];
@@ -35,7 +35,7 @@ struct trace_state {
 	char path[PATH_MAX]; /* absolute: the program may go to another directory */
 	int64_t timeout_ms;
 	struct trace_ring *rings;
-	int pid;
+	int pid; /* constant while it is on */
 };
 
 static void *_Atomic trace_slot;
@@ -96,7 +96,8 @@ int trace_open(const char *path, int rank, int64_t timeout_ms)
 	if (!rc) {
 		st->begun |= rank == 0;
 		st->timeout_ms = timeout_ms;
-		st->pid = (int)getpid();
+		if (!trace_is_on())
+			st->pid = (int)getpid();
 		atomic_store_explicit(&st->on, true, memory_order_release);
 	}
 	pthread_mutex_unlock(&st->lock);
@@ -129,8 +130,11 @@ static struct trace_ring *ring_make(struct trace_state *st)
 			st->rings = r;
 		}
 	}
-	if (r)
+	if (r) {
+		pthread_mutex_lock(&r->lock);
 		r->tid = tid;
+		pthread_mutex_unlock(&r->lock);
+	}
 	pthread_mutex_unlock(&st->lock);
 	return r;
 }

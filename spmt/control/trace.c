@@ -289,7 +289,7 @@ static void chunk_add(struct chunk *c, const struct text *t)
 	c->used += t->used;
 }
 
-static void ring_write(struct chunk *c, struct trace_ring *r)
+static void trace_ring_write(struct chunk *c, struct trace_ring *r)
 {
 	pthread_mutex_lock(&r->lock);
 	for (; r->first < r->end && !c->rc; r->first++) {
@@ -330,7 +330,7 @@ void trace_flush(void)
 	c.end = trace_deadline(begin, st->timeout_ms);
 	c.bytes = mem_calloc(1, TRACE_CHUNK);
 	for (struct trace_ring *r = st->rings; r && c.bytes; r = r->next)
-		ring_write(&c, r);
+		trace_ring_write(&c, r);
 	if (c.bytes)
 		chunk_write(&c);
 	st->begun = true;

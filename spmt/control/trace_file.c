@@ -80,14 +80,14 @@ static int write_rows(int fd, const struct iovec *rows, int n, off_t at, const c
 	return (size_t)done == size ? 0 : not_kept(why, ENOSPC, NULL);
 }
 
-static struct iovec row_of(const char *text, size_t size)
+static struct iovec trace_row(const char *text, size_t size)
 {
 	return (struct iovec){ (void *)(uintptr_t)text, size };
 }
 
 static int write_empty(int fd, const char **why)
 {
-	const struct iovec rows[] = { row_of(
+	const struct iovec rows[] = { trace_row(
 		TRACE_HEAD TRACE_TAIL, sizeof(TRACE_HEAD TRACE_TAIL) - 1) };
 
 	return write_rows(fd, rows, 1, 0, why);
@@ -135,11 +135,11 @@ static int rows_append(int fd, const char *text, size_t size, const char **why)
 		return rc;
 	if (!is_trace(fd, s.st_size))
 		return not_kept(why, EINVAL, "the file is no trace of this library any more");
-	rows[0] = row_of(",\n", 2);
+	rows[0] = trace_row(",\n", 2);
 	if (s.st_size == HEAD_SIZE + TAIL_SIZE)
-		rows[0] = row_of("\n", 1);
-	rows[1] = row_of(text, size);
-	rows[2] = row_of(TRACE_TAIL, sizeof(TRACE_TAIL) - 1);
+		rows[0] = trace_row("\n", 1);
+	rows[1] = trace_row(text, size);
+	rows[2] = trace_row(TRACE_TAIL, sizeof(TRACE_TAIL) - 1);
 	rc = write_rows(fd, rows, 3, s.st_size - TAIL_SIZE, why);
 	if (rc && !ftruncate(fd, s.st_size - TAIL_SIZE))
 		(void)!pwrite(fd, TRACE_TAIL, sizeof(TRACE_TAIL) - 1, s.st_size - TAIL_SIZE);

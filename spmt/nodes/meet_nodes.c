@@ -213,7 +213,7 @@ static spmt_comm *comm_named(const struct world *world, uint64_t id)
 }
 
 /* Any process answers, so that the hub need not know which have ranks of the comm. */
-static void ask_heard(struct world *world, const struct bootstrap_word *w)
+static void question_heard(struct world *world, const struct bootstrap_word *w)
 {
 	struct bootstrap_word told = *w;
 	const spmt_comm *c;
@@ -276,7 +276,7 @@ static void nodes_heard(
 		break_heard(world, w, bytes, size);
 		break;
 	case WORD_ASK:
-		ask_heard(world, w);
+		question_heard(world, w);
 		break;
 	case WORD_JOINED:
 		joined_heard(world, w, bytes, size);

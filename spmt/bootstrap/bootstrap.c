@@ -142,7 +142,8 @@ static void report(struct bootstrap *b)
 /* As report(). */
 static void tell(struct bootstrap *b)
 {
-	struct heard *h = heard_take(&b->client);
+	const struct heard *h =
+		b->client.heard; /* stays there until it has been told: bootstrap_leader */
 	bool closing;
 
 	pthread_mutex_unlock(&b->lock);
@@ -153,8 +154,8 @@ static void tell(struct bootstrap *b)
 	if (!closing && b->config.heard)
 		b->config.heard(b->config.ctx, &h->word, h->data, h->size);
 	pthread_mutex_unlock(&b->calling);
-	mem_free(h);
 	pthread_mutex_lock(&b->lock);
+	mem_free(heard_take(&b->client));
 }
 
 static void serve_once(struct bootstrap *b)

@@ -227,10 +227,11 @@ int bootstrap_say(
 int bootstrap_leader(struct bootstrap *b)
 {
 	const struct client *c = &b->client;
-	int rc;
+	int rc = 0;
 
 	pthread_mutex_lock(&b->lock);
-	rc = c->state == CLIENT_READY ? 0 : c->parted ? -ENOTCONN : SPMT_ERR_PEER_DEAD;
+	if (c->state != CLIENT_READY && !c->heard)
+		rc = c->parted ? -ENOTCONN : SPMT_ERR_PEER_DEAD;
 	pthread_mutex_unlock(&b->lock);
 	return rc;
 }

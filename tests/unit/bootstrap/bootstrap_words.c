@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Meetings of comms over several nodes, as the hub decides them: a process a node here, which answers for it or does not. */
+#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,6 +23,8 @@ struct node {
 	int asked;
 	struct bootstrap_word last; /* OPEN or SHUT */
 	char said[64];
+	atomic_int held, told; /* HELD: stays in the first word until 0 */
+	int leader[2];	       /* .. what bootstrap_leader() said in it and in the next */
 };
 
 static int node_say(struct node *n, enum word_kind kind, uint64_t epoch, uint32_t question)
@@ -60,8 +64,10 @@ static void node_breaks(void *ctx, const struct cause *cause)
 	(void)cause;
 }
 
+typedef void hearing(void *ctx, const struct bootstrap_word *w, const void *data, size_t size);
+
 /* The hub on this node, the others as if on nodes of their own. */
-static void nodes_open(struct node *nodes, int n)
+static void nodes_open_hearing(struct node *nodes, int n, hearing *heard)
 {
 	struct uid uid;
 
@@ -73,7 +79,7 @@ static void nodes_open(struct node *nodes, int n)
 			.rank = i,
 			.blob_size = sizeof(struct blob),
 			.broken = node_breaks,
-			.heard = node_hears,
+			.heard = heard,
 			.ctx = &nodes[i],
 			.only_tcp = i > 0 };
 
@@ -89,6 +95,11 @@ static void nodes_open(struct node *nodes, int n)
 	}
 	for (int i = 0; i < n; i++)
 		cr_assert_eq(wait_for(&nodes[i].party, 20000), 0, "%s", status_sentence());
+}
+
+static void nodes_open(struct node *nodes, int n)
+{
+	nodes_open_hearing(nodes, n, node_hears);
 }
 
 /* The hub last. */
@@ -202,4 +213,52 @@ Test(bootstrap_words, of_a_comm_that_some_do_not_know)
 	cr_assert_eq(node_say(&nodes[2], WORD_MISS, 1, 0), 0);
 	cr_assert(node_heard(&nodes[2], WORD_SHUT, 1, "<0><2>"));
 	nodes_close(nodes, 3);
+}
+
+static void breaks_heard(void *ctx, const struct bootstrap_word *w, const void *data, size_t size)
+{
+	struct node *n = ctx;
+	int told = atomic_load(&n->told);
+
+	(void)w;
+	(void)data;
+	(void)size;
+	if (told < 2)
+		n->leader[told] = bootstrap_leader(n->party.b);
+	atomic_store(&n->told, told + 1);
+	for (int64_t end = calm_ns() + HEARD_NS; atomic_load(&n->held) && calm_ns() < end;)
+		usleep(500);
+}
+
+static bool has_told(struct node *n, int words)
+{
+	int64_t end = calm_ns() + HEARD_NS;
+
+	while (atomic_load(&n->told) < words && calm_ns() < end)
+		usleep(500);
+	return atomic_load(&n->told) >= words;
+}
+
+/* What it has decided before may be read together with its goodbye. */
+Test(bootstrap_words, a_hub_that_leaves_is_there_until_its_last_word_is_told)
+{
+	const struct bootstrap_word word = { .comm = COMM, .kind = WORD_BREAK, .code = -1 };
+	int64_t end = calm_ns() + HEARD_NS;
+	struct node nodes[2];
+
+	nodes_open_hearing(nodes, 2, breaks_heard);
+	atomic_store(&nodes[1].held, 1);
+	cr_assert_eq(bootstrap_say(nodes[0].party.b, &word, "1", 1), 0);
+	cr_assert(has_told(&nodes[1], 1));
+	cr_assert_eq(bootstrap_say(nodes[0].party.b, &word, "2", 1), 0);
+	bootstrap_close(nodes[0].party.b);
+	nodes[0].party.b = NULL;
+	atomic_store(&nodes[1].held, 0);
+	cr_assert(has_told(&nodes[1], 2));
+	cr_assert_eq(nodes[1].leader[0], 0);
+	cr_assert_eq(nodes[1].leader[1], 0);
+	while (bootstrap_leader(nodes[1].party.b) != -ENOTCONN && calm_ns() < end)
+		usleep(500);
+	cr_assert_eq(bootstrap_leader(nodes[1].party.b), -ENOTCONN);
+	nodes_close(nodes, 2);
 }

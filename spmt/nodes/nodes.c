@@ -17,6 +17,7 @@
 
 #define NODE_DEATH_NS (1500 * 1000000ll) /* by then a death is known */
 #define NODE_LOOK_NS (2 * 1000000ll) /* a rank whose process is just being settled, at the world */
+#define NODE_SLICE_MS 20	     /* the same of the one that settles it */
 
 /* States of world->node_state. */
 enum node_state { NODE_NEW, NODE_OPENING, NODE_SETTLED };
@@ -139,6 +140,24 @@ static void node_uid(const spmt_comm *comm, struct uid *uid)
 	uid->family = 0;
 }
 
+/* One that dies before it comes is missed by the world's bootstrap alone. */
+static int node_wait(
+	spmt_comm *comm, const struct patience *patience, const void **blobs, void **control)
+{
+	struct world *w = comm->world;
+	struct patience slice = *patience;
+	int rc;
+
+	do {
+		slice.ms = (process_now() - patience->begin) / 1000000 + NODE_SLICE_MS;
+		if (patience->ms >= 0)
+			slice.ms = MIN_OF(slice.ms, patience->ms);
+		rc = bootstrap_wait(w->node_boot, &slice, blobs, &w->node_process, control);
+	} while (rc == SPMT_ERR_TIMEOUT && slice.ms != patience->ms &&
+		!atomic_load(&comm->control->stop));
+	return rc;
+}
+
 /* Each process counts as a rank there. Deaths are heard of from the world's bootstrap, which knows its ranks. */
 static int node_open(spmt_comm *comm, int self, int processes)
 {
@@ -158,7 +177,11 @@ static int node_open(spmt_comm *comm, int self, int processes)
 	if (!rc)
 		rc = bootstrap_add(w->node_boot, self, &uid, &patience);
 	if (!rc)
-		rc = bootstrap_wait(w->node_boot, &patience, &blobs, &w->node_process, &control);
+		rc = node_wait(comm, &patience, &blobs, &control);
+	if (rc == SPMT_ERR_PEER_DEAD)
+		rc = nodes_move_failed(comm, "spmt_init", rc);
+	if (rc && atomic_load(&comm->control->stop))
+		return comm_broken(comm, "spmt_init");
 	if (rc)
 		return fail_call(rc, "spmt_init",
 			"rank %d: the %d processes of its node have not found each other: %.300s",

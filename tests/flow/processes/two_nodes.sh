@@ -34,6 +34,9 @@ trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
 make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
 mkdir "$scratch/parcels"
 export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host SPMT_TEST_PARCELS=$scratch/parcels SPMT_HOST_DEVICES=8
+# A machine that stands still is no node that vanishes; where one does, this is as it is for users.
+export SPMT_SOCKET_LOST_MS=60000
+soon='[0-5]?[0-9]{1,4}' # ms: before the deadline
 
 # A process: NODE HOW NRANKS RANK..; all of a world run at once.
 process() {
@@ -97,7 +100,13 @@ ready() {
 process "$one" die 4 0 1 &
 process "$two" die 4 2 3 2>/dev/null &
 wait 2>/dev/null
-expect 'a killed process' 2 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: 2, 3'
+expect 'a killed process' 2 "-10003 $soon .*2 of 4 ranks died: 2, 3"
+
+process "$one" once 4 0 1 &
+process "$two" once 4 2 &
+SPMT_TEST_ENDS_AT_NODE=1 process "$two" once 4 3 2>/dev/null &
+wait 2>/dev/null
+expect 'a process that is killed while its node gathers' 3 '-10003 0 .*1 of 4 ranks died: 3'
 
 process "$one" shrink 6 0 1 &
 process "$two" shrink 6 2 3 &
@@ -106,12 +115,13 @@ wait 2>/dev/null
 nothing_in 'who goes on after a killed process' "$(for r in 0 1 2 3; do grep -q "^$r on $r of 4" "$scratch/out" || echo "not rank $r"; done)"
 expect 'the world in which they go on' 4 '0 '
 
+unset SPMT_SOCKET_LOST_MS
 process "$one" loop 4 0 1 &
 process "$two" loop 4 2 3 &
 ready 4
 ip -n "$two" link set spmt0 down
 wait
-expect 'a node that vanishes' 4 '-10003 [0-9]?[0-9]?[0-9]?[0-9] .*2 of 4 ranks died: (2, 3|0, 1)'
+expect 'a node that vanishes' 4 "-10003 $soon .*2 of 4 ranks died: (2, 3|0, 1)"
 ip -n "$two" link set spmt0 up
 
 process "$one" part 4 0 1 &

@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 
 	if (n < 1 || n > RANKS_MOST)
 		return 2;
-	if (first ? uid_read(argv[1], &uid) : uid_write(argv[1], &uid))
+	if (first ? uid_from_file(argv[1], &uid) : uid_to_file(argv[1], &uid))
 		return 3;
 	for (int i = 0; i < n; i++) {
 		ranks[i].uid = &uid;

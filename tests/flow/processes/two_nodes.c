@@ -10,7 +10,7 @@
  * die    the same, until the last rank kills its process
  * shrink the same, and the others go on in a world of their own
  * part   as loop, and whoever is told of a death goes on with the others that live
- * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others have gone there
+ * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others are in it
  * puts   then puts to the rank that is half the world away until one fails, the last of which is what took MS
  * odd    the last rank passes another size to spmt_malloc
  */
@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "spmt.h"
+#include "spmt/comm/comm.h"
 #include "src/base/process.h"
 #include "uid_file.h"
 
@@ -73,21 +74,34 @@ static int moves(struct rank *r, spmt_comm *comm)
 	return rc;
 }
 
+/* Until all ranks of this node but the one that does not come are in the meeting that this rank is not in. */
+static bool neighbours_have_come(const struct rank *r, spmt_comm *comm)
+{
+	for (int pe = 0; pe < r->nranks - 1; pe++)
+		while (pe != r->rank && meet_is_near(comm, pe) &&
+			atomic_load(&comm->control->rows[pe].arrived) <= comm->epoch) {
+			if (spmt_status(comm))
+				return false;
+			usleep(1000);
+		}
+	return true;
+}
+
 static int misses(struct rank *r, spmt_comm *comm)
 {
-	uint64_t *gone;
-	int rc = spmt_calloc(comm, 1, sizeof(*gone), (void **)&gone);
+	uint64_t *there;
+	int rc = spmt_calloc(comm, 1, sizeof(*there), (void **)&there);
 
 	if (!rc && r->rank == r->nranks - 1) {
-		while (!(rc = spmt_status(comm)))
+		if (neighbours_have_come(r, comm))
+			rc = spmt_signal(comm, there, 1, SPMT_SIGNAL_SET, 0);
+		while (!rc && !(rc = spmt_status(comm)))
 			usleep(1000);
 		return rc;
 	}
-	if (!rc)
-		rc = spmt_signal(comm, gone, 1, SPMT_SIGNAL_ADD, 0);
 	if (!rc && !r->rank)
-		rc = spmt_signal_wait(comm, gone, SPMT_CMP_GE, (uint64_t)r->nranks - 1, NULL);
-	if (!rc && !r->rank)
+		rc = spmt_signal_wait(comm, there, SPMT_CMP_GE, 1, NULL);
+	if (!rc && !r->rank && neighbours_have_come(r, comm))
 		rc = spmt_set_timeout(comm, LATE_MS);
 	return rc ? rc : barrier(r, comm);
 }
@@ -203,7 +217,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (n < 1 || n > NODES_RANKS)
 		return 2;
-	if (first ? uid_read(argv[2], &uid) : uid_write(argv[2], &uid))
+	if (first ? uid_from_file(argv[2], &uid) : uid_to_file(argv[2], &uid))
 		return 3;
 	for (int i = 0; i < n; i++) {
 		ranks[i].how = argv[1];

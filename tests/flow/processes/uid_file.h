@@ -11,7 +11,7 @@
 enum { UID_FILE_MS = 20000 };
 
 /* Under another name first, so that nobody reads half of it. */
-static inline int uid_write(const char *path, spmt_uid *uid)
+static inline int uid_to_file(const char *path, spmt_uid *uid)
 {
 	char part[512];
 	FILE *f;
@@ -26,7 +26,7 @@ static inline int uid_write(const char *path, spmt_uid *uid)
 }
 
 /* Waits until it is there. */
-static inline int uid_read(const char *path, spmt_uid *uid)
+static inline int uid_from_file(const char *path, spmt_uid *uid)
 {
 	FILE *f = NULL;
 	int bad;

@@ -206,7 +206,8 @@ static void hundred(uint64_t seed, size_t times)
 		play.p.killed = 1u << play.s->victim;
 		RANKS_OK(processes_run(&play.p, survives, &play));
 	}
-	cr_assert(SANITIZED || !on_host() || calm_ns() - begin < 60000000000,
+	/* Over nodes it is half of that on a machine at rest, and this is no test of how busy it is. */
+	cr_assert(SANITIZED || !on_host() || spared() || calm_ns() - begin < 60000000000,
 		"%zu times took %.1f s", times, (double)(calm_ns() - begin) / 1e9);
 }
 

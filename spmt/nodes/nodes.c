@@ -80,6 +80,30 @@ static bool is_far_and_deaf(const void *ctx, int rank)
 	return is_far(ctx, rank) && !(infos[comm->rank].caps & infos[rank].caps & RANK_CAP_RDMA);
 }
 
+static bool is_near_and_deaf(const void *ctx, int rank)
+{
+	const spmt_comm *comm = ctx;
+
+	return !is_far(ctx, rank) && !(comm->world->infos[rank].caps & RANK_CAP_RDMA);
+}
+
+/* Whoever reaches all others fails with its neighbours that do not: they would not come to its node's meeting. */
+static int neighbours_check(const spmt_comm *comm)
+{
+	char sentence[STATUS_SENTENCE];
+	int n = 0;
+
+	for (int r = 0; r < comm->nranks; r++)
+		n += is_near_and_deaf(comm, r);
+	if (!n)
+		return 0;
+	snprintf(sentence, sizeof(sentence),
+		"spmt_init: rank %d: %d ranks of its node do not reach the other nodes, as the map for that (rdma) is not to be had there (no RDMA device, or no libibverbs):",
+		comm->rank, n);
+	say_ranks(sentence, sizeof(sentence), comm->nranks, is_near_and_deaf, comm);
+	return fail_with_call(-EHOSTUNREACH, "spmt_init", sentence);
+}
+
 static int reach_check(const spmt_comm *comm)
 {
 	const struct rank_info *me = &comm->world->infos[comm->rank];
@@ -93,7 +117,7 @@ static int reach_check(const spmt_comm *comm)
 	for (int r = 0; r < comm->nranks; r++)
 		n += is_far_and_deaf(comm, r);
 	if (!n)
-		return 0;
+		return neighbours_check(comm);
 	snprintf(sentence, sizeof(sentence),
 		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) %s:",
 		comm->rank, n, comm->nranks, why);

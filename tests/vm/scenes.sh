@@ -113,6 +113,16 @@ missing() {
 	world once 4 "${mine[@]}"
 	unset SPMT_VERBS_LIB
 	expect 'no libibverbs here' '-113 0 .*rdma.*no libibverbs' "${mine[@]}"
+	# Of two processes of a node one has it.
+	scene=neighbour
+	if [ "$VM" = 0 ]; then
+		world once 4 0 1
+	else
+		SPMT_VERBS_LIB=/nowhere/libibverbs.so world once 4 3 &
+		world once 4 2
+		wait
+	fi
+	expect 'no libibverbs beside' '-113 0 .*rdma.*no libibverbs' "${mine[@]}"
 }
 
 # Whoever is gone, the code is there before the deadline of 60 s, with a sentence.

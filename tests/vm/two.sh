@@ -36,6 +36,6 @@ if [ "${SPMT_TEST_LONG:-0}" != 0 ]; then # minutes
 	count 2 'every call, 2 nodes of 4 ranks' 'every call, 2 nodes of 2 processes of 2 ranks'
 fi
 machines 300 missing ends
-count 2 'no such device there' 'no libibverbs here' 'a network that is gone'
+count 2 'no such device there' 'no libibverbs here' 'no libibverbs beside' 'a network that is gone'
 count 1 'a killed process' 'a machine that is gone'
 plan

@@ -26,7 +26,7 @@ said() {
 # Both are there.
 together() {
 	: >"$VM_FOLDER/$scene.$1.$here"
-	for _ in $(seq 600); do
+	for _ in $(seq 2000); do # longer than a suite or a world may take
 		[ ! -e "$VM_FOLDER/$scene.$1.$there" ] || return 0
 		sleep 0.1
 	done

@@ -20,6 +20,8 @@ void fake_verbs_lose(int n);
 void fake_verbs_inline(uint32_t most);
 /* From here to false nothing is carried out. */
 void fake_verbs_hold(int hold);
+/* From here to -1 nothing that this device sends by a connection is carried out. */
+void fake_verbs_congest(int device);
 /* The devices tell of an event. */
 void fake_verbs_event(uint32_t type);
 /* A datagram from nobody to all that take hellos. */

@@ -156,6 +156,22 @@ void pair_empty(struct fake_qp *qp)
 	}
 }
 
+void fake_verbs_congest(int device)
+{
+	pthread_mutex_lock(&wire.lock);
+	wire.congested = device + 1;
+	pthread_cond_broadcast(&wire.changed);
+	pthread_mutex_unlock(&wire.lock);
+}
+
+static bool congested(const struct fake_qp *qp)
+{
+	const char *name = ibv_get_device_name(qp->pub.context->device);
+
+	return qp->pub.qp_type == VERBS_QPT_RC &&
+		wire.congested == name[strlen(name) - 1] - '0' + 1;
+}
+
 /* ---- the wire ------------------------------------------------------------------------------- */
 
 /* A range of a registration, NULL: there is none that allows it. */
@@ -295,7 +311,8 @@ static void *wire_run(void *arg)
 		bool some = false;
 
 		for (uint32_t i = 0; i < FAKE_PAIRS && !wire.held; i++)
-			some |= wire.pairs[i] && pair_round(wire.pairs[i]);
+			some |= wire.pairs[i] && !congested(wire.pairs[i]) &&
+				pair_round(wire.pairs[i]);
 		if (!some)
 			pthread_cond_wait(&wire.changed, &wire.lock);
 		pthread_mutex_unlock(&wire.lock);

@@ -67,6 +67,7 @@ struct fake_wire {
 	pthread_t thread;
 	int users; /* devices open */
 	int held, lose, live;
+	int congested; /* 1 + the device whose connections move nothing; 0: none */
 	struct fake_fault calls, works;
 	uint32_t status, event, keys, numbers, inline_most;
 	struct verbs_ctx *contexts[FAKE_CONTEXTS];

@@ -23,6 +23,7 @@ static struct {
 	__typeof__(&fake_verbs_shout) shout;
 	__typeof__(&fake_verbs_joined) joined;
 	__typeof__(&fake_verbs_live) live;
+	__typeof__(&fake_verbs_congest) congest;
 } fake;
 
 static const struct spmt_attr attr = { .heap_size = 8 << 20 };
@@ -364,6 +365,53 @@ static int device_dies(void)
 	return works_again();
 }
 
+/* ---- what waits ------------------------------------------------------------------------------ */
+
+enum { ASKED = 12, NAP_MS = 50 };
+
+static uint64_t *_Atomic far_word;
+static _Atomic int ended;
+
+/* Its thread serves alone, and sleeps when the answers that had no room may go. */
+static int answers(spmt_comm *comm, void *arg)
+{
+	uint64_t *word, one = 1;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_atomic(
+		comm, SPMT_AMO_ADD, SPMT_TYPE_U64, word, &one, NULL, NULL, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm)) {
+		far_word = word;
+		while (!ended)
+			sleep_ms(1);
+		return spmt_barrier(comm);
+	}
+	while (!far_word)
+		sleep_ms(1);
+	fake.congest(1);
+	for (uint64_t i = 1; i <= ASKED; i++) {
+		REQUIRE_OK(
+			spmt_atomic(comm, SPMT_AMO_ADD, SPMT_TYPE_U64, word, &one, NULL, NULL, 1));
+		while (__atomic_load_n(far_word, __ATOMIC_ACQUIRE) != 1 + i)
+			sleep_ms(1);
+	}
+	sleep_ms(NAP_MS);
+	fake.congest(-1);
+	one = (uint64_t)spmt_quiet(comm);
+	ended = 1;
+	REQUIRE_EQ((int)one, 0);
+	return spmt_barrier(comm);
+}
+
+static int late_answers(void)
+{
+	far_word = NULL;
+	ended = 0;
+	return ranks_run(2, NULL, answers, NULL);
+}
+
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static int over_one_port(void)
@@ -384,6 +432,7 @@ int main(int argc, char **argv)
 		{ "each call fails in turn", each_call },
 		{ "each work request fails in turn", each_work },
 		{ "the device fails", device_dies },
+		{ "answers that the network keeps waiting", late_answers },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;
@@ -406,5 +455,6 @@ int main(int argc, char **argv)
 	FIND(shout, fake_verbs_shout);
 	FIND(joined, fake_verbs_joined);
 	FIND(live, fake_verbs_live);
+	FIND(congest, fake_verbs_congest);
 	return tap_run(cases, argc > 1 ? 2 : sizeof(cases) / sizeof(cases[0]));
 }

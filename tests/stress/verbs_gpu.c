@@ -16,6 +16,8 @@ enum { RANKS = 3, BIG = 50001, PAIR = 2, FAULTS_MOST = 20 };
 
 static __typeof__(&fake_verbs_live) live;
 static __typeof__(&fake_verbs_fail) fail_call_of_nic;
+static __typeof__(&fake_verbs_congest) congest;
+static __typeof__(&fake_verbs_shout) shout;
 
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 1 << 20 };
 static const char *wanted; /* what the route is to say */
@@ -284,6 +286,64 @@ static int each_call(void)
 	return 0;
 }
 
+/* ---- a move for a peer, which the peer's port fetches -------------------------------------------- */
+
+enum { NAP_MS = 50 };
+
+static _Atomic int turn;
+
+static void until(int when)
+{
+	while (turn < when)
+		sleep_ms(1);
+}
+
+/* What rank 0 gives is on its way, and its bytes are not fetched yet. */
+static int fetched_late(spmt_comm *comm, char *own)
+{
+	char *block;
+
+	REQUIRE_OK(spmt_malloc(comm, 4096, (void **)&block));
+	REQUIRE_OK(spmt_put(comm, block, own, 4096, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm))
+		return 0;
+	congest(1);
+	REQUIRE_OK(spmt_put_nbi(comm, block, own, 4096, 1));
+	sleep_ms(NAP_MS);
+	return 0;
+}
+
+/* Something else wakes the thread of the port, which sleeps again before the bytes have come. */
+static int woken_between(spmt_comm *comm, void *arg)
+{
+	static char own[4096];
+	int rc;
+
+	(void)arg;
+	TRY(fetched_late(comm, own));
+	if (spmt_rank(comm)) {
+		until(1);
+		return spmt_barrier(comm);
+	}
+	shout("no hello", 9);
+	sleep_ms(NAP_MS);
+	congest(-1);
+	rc = spmt_quiet(comm);
+	turn = 1;
+	REQUIRE_EQ(rc, 0);
+	return spmt_barrier(comm);
+}
+
+static int late_fetch(void)
+{
+	turn = 0;
+	setenv("SPMT_FAKE_NIC_WITHOUT", "dmabuf,peer", 1);
+	TRY(ranks_run(PAIR, &attr, woken_between, NULL));
+	REQUIRE_EQ(live(), 0);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -291,6 +351,7 @@ int main(int argc, char **argv)
 		{ "memory by peer memory", by_peer_memory },
 		{ "memory that bounces", by_bouncing },
 		{ "each call fails in turn where memory bounces", each_call },
+		{ "a move for a peer that the network keeps waiting", late_fetch },
 	};
 	static const char nic[] = FAKES "/fake-verbs.so";
 	bool hip = argc > 1 && !strcmp(argv[1], "hip");
@@ -312,6 +373,8 @@ int main(int argc, char **argv)
 	}
 	*(void **)&live = dlsym(library, "fake_verbs_live");
 	*(void **)&fail_call_of_nic = dlsym(library, "fake_verbs_fail");
+	*(void **)&congest = dlsym(library, "fake_verbs_congest");
+	*(void **)&shout = dlsym(library, "fake_verbs_shout");
 	/* hiding memory from the CPU takes time: what differs between drivers comes first */
 	return tap_run(cases, hip ? 1 : sizeof(cases) / sizeof(cases[0]));
 }

@@ -99,7 +99,7 @@ void nic_look_out(struct nic *nic)
 	nic_poll(nic);
 }
 
-/* One look. */
+/* One look. Who looks no more leaves what it has not answered to the thread. */
 static bool nic_look(struct nic *nic, bool (*done)(void *ctx), void *ctx, bool *some)
 {
 	bool yes;
@@ -109,6 +109,8 @@ static bool nic_look(struct nic *nic, bool (*done)(void *ctx), void *ctx, bool *
 		return false;
 	*some = nic_poll(nic) > 0;
 	yes = done(ctx);
+	if (yes && nic->owing)
+		nic_look_out(nic);
 	pthread_mutex_unlock(&nic->lock);
 	return yes;
 }
@@ -134,6 +136,15 @@ static bool nic_sleep(struct nic *nic, bool (*done)(void *ctx), void *ctx)
 	return false;
 }
 
+static int nic_leave(struct nic *nic, int code)
+{
+	pthread_mutex_lock(&nic->lock);
+	if (nic->owing)
+		nic_look_out(nic);
+	pthread_mutex_unlock(&nic->lock);
+	return code;
+}
+
 int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait)
 {
 	int idle = 0;
@@ -145,9 +156,9 @@ int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct v
 			return 0;
 		idle = some ? 0 : idle + 1;
 		if (wait->stop && __atomic_load_n(wait->stop, __ATOMIC_ACQUIRE))
-			return -ECANCELED;
+			return nic_leave(nic, -ECANCELED);
 		if (process_now() >= wait->end)
-			return -ETIMEDOUT;
+			return nic_leave(nic, -ETIMEDOUT);
 		if (idle < NIC_YIELDS)
 			sched_yield();
 		else if (nic_sleep(nic, done, ctx))
@@ -193,13 +204,14 @@ static void nic_block(struct nic *nic)
 		nic_event(nic);
 }
 
+/* Answers go out, and moves for peers go on, when work of ours ends: no peer asks for that to be heard. */
 static int nic_serve(struct nic *nic, bool arm)
 {
 	int n;
 
 	pthread_mutex_lock(&nic->lock);
 	if (arm)
-		nic_arm(nic, true);
+		nic_arm(nic, !nic->owing && !stage_serves(nic));
 	n = nic_poll(nic);
 	pthread_mutex_unlock(&nic->lock);
 	return n;

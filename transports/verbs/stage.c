@@ -252,6 +252,11 @@ void stage_wake(struct nic *nic)
 		pthread_cond_broadcast(&nic->stager->changed);
 }
 
+bool stage_serves(const struct nic *nic)
+{
+	return nic->stager && nic->stager->serving;
+}
+
 void stage_leave(struct nic *nic, const struct region *region)
 {
 	while (nic->stager && nic->stager->region == region)

@@ -44,6 +44,8 @@ void stage_serve(struct pairing *c, const struct ask_message *ask);
 void stage_moved(struct pairing *c, const struct sent *sent, bool whole);
 /* The connection has failed: what was asked is not done. */
 void stage_wake(struct nic *nic);
+/* Whether peers wait for moves or atomics of the thread's. */
+bool stage_serves(const struct nic *nic);
 /* No device is at work in the region; no longer to be found. */
 void stage_leave(struct nic *nic, const struct region *region);
 

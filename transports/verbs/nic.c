@@ -300,8 +300,8 @@ static void nic_close(struct nic *nic)
 {
 	const struct verbs_api *api = nic->api;
 
+	stop_thread(nic); /* first: it hands on to the stager what comes */
 	stager_stop(nic);
-	stop_thread(nic);
 	conns_close(nic);
 	if (nic->hello)
 		gone(nic, "ibv_destroy_qp", api->destroy_qp(nic->hello));

@@ -13,7 +13,8 @@
 #define CONN_ASKS 32u	/* of the peer's thread, in flight */
 #define CONN_ANSWERS 4u /* on their way to the peer */
 #define STAGE_CHUNKS 32 /* of what is moved for peers, a port */
-#define CONN_SENDS (CONN_DEPTH + CONN_ANSWERS + STAGE_CHUNKS + 4u)
+/* what flushes comes behind each ask that the stager held, and once more */
+#define CONN_SENDS (CONN_DEPTH + CONN_ASKS + CONN_ANSWERS + STAGE_CHUNKS + 4u)
 #define CONN_WHY 192
 
 struct sender;

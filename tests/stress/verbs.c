@@ -23,6 +23,7 @@ static struct {
 	__typeof__(&fake_verbs_shout) shout;
 	__typeof__(&fake_verbs_joined) joined;
 	__typeof__(&fake_verbs_live) live;
+	__typeof__(&fake_verbs_hold) hold;
 	__typeof__(&fake_verbs_congest) congest;
 } fake;
 
@@ -367,10 +368,10 @@ static int device_dies(void)
 
 /* ---- what waits ------------------------------------------------------------------------------ */
 
-enum { ASKED = 12, NAP_MS = 50 };
+enum { ASKED = 12, NAP_MS = 50, SOON_S = 8 };
 
 static uint64_t *_Atomic far_word;
-static _Atomic int ended;
+static _Atomic int ended, calm;
 
 /* Its thread serves alone, and sleeps when the answers that had no room may go. */
 static int answers(spmt_comm *comm, void *arg)
@@ -412,6 +413,65 @@ static int late_answers(void)
 	return ranks_run(2, NULL, answers, NULL);
 }
 
+/* Behind quiet its buffer is the user's again, and finalize has nobody to wait for. */
+static int breaks(int rank, void *arg)
+{
+	struct swept *run = arg;
+	struct spmt_attr a = ranks_attr(rank, SWEPT, &run->uid);
+	char *block, *own = calloc(1, 100000);
+	uint64_t one = 1;
+	spmt_comm *comm;
+	int64_t begin;
+
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_init(&a, &comm));
+	REQUIRE_OK(spmt_malloc(comm, 100000, (void **)&block));
+	memset(block, 7, 100000);
+	REQUIRE_OK(spmt_put(comm, block, block, 8, !rank));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!rank) {
+		fake.hold(1);
+		calm = 2;
+	}
+	while (calm < 2)
+		sleep_ms(1);
+	REQUIRE_OK(spmt_get_nbi(comm, own, block, 100000, !rank));
+	REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_ADD, SPMT_TYPE_U64, block, &one, NULL, NULL, !rank));
+	calm++;
+	while (calm < 2 + SWEPT)
+		sleep_ms(1);
+	begin = now_ns();
+	if (!rank)
+		REQUIRE_OK(spmt_abort(comm, -5));
+	REQUIRE(spmt_quiet(comm) != 0);
+	calm++;
+	while (calm < 2 + 2 * SWEPT)
+		sleep_ms(1);
+	if (run->code[0])
+		fake.hold(0);
+	spmt_finalize(comm);
+	if (!run->code[0])
+		REQUIRE(now_ns() - begin < SOON_S * 1000000000ll);
+	for (size_t i = 0; i < 100000; i++)
+		REQUIRE(own[i] == 0);
+	free(own);
+	return 0;
+}
+
+static int broken_in_flight(void)
+{
+	for (int goes_on = 0; goes_on < 2; goes_on++) {
+		struct swept run = { .code = { goes_on } };
+
+		calm = 0;
+		REQUIRE_OK(spmt_uid_create(&run.uid));
+		TRY(ranks_threads(SWEPT, breaks, &run));
+		fake.hold(0);
+		TRY(works_again());
+	}
+	return 0;
+}
+
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static int over_one_port(void)
@@ -433,6 +493,7 @@ int main(int argc, char **argv)
 		{ "each work request fails in turn", each_work },
 		{ "the device fails", device_dies },
 		{ "answers that the network keeps waiting", late_answers },
+		{ "a world that breaks over moves in flight", broken_in_flight },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;
@@ -455,6 +516,7 @@ int main(int argc, char **argv)
 	FIND(shout, fake_verbs_shout);
 	FIND(joined, fake_verbs_joined);
 	FIND(live, fake_verbs_live);
+	FIND(hold, fake_verbs_hold);
 	FIND(congest, fake_verbs_congest);
 	return tap_run(cases, argc > 1 ? 2 : sizeof(cases) / sizeof(cases[0]));
 }

@@ -336,11 +336,13 @@ void pairing_blame(struct pairing *c, const struct verbs_wc *wc)
 
 void landing_end(struct pairing *c, const struct landing *land, int code, bool asked)
 {
-	if (!code && land->dst && land->stage) {
+	bool lands = !code && land->dst && !(land->sender && land->sender->deaf);
+
+	if (lands && land->stage) {
 		stage_in(c, land, asked);
 		return;
 	}
-	if (!code && land->dst)
+	if (lands)
 		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
 	chunk_give(c->nic, land->chunk);
 	if (land->sender && asked)

@@ -11,6 +11,7 @@
 #include "src/device/host/host.h"
 
 #define CLOSE_NS 10000000000ll
+#define STOPPED_NS 500000000ll /* that moves of a broken comm may take to end */
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
@@ -241,11 +242,24 @@ static int verbs_fence(struct mover *m)
 	return rc ? verbs_failed(m, "fence", rc) : 0;
 }
 
+/* The comm is broken, and its user about to give buffers back: what does not end soon touches them no more. */
+static void verbs_stopped(struct mover *m)
+{
+	struct verbs_wait wait = { .end = process_now() + STOPPED_NS };
+	struct sender *sender = m->state;
+
+	if (!sender->deaf)
+		sender_wait(sender, false, &wait);
+	sender_deafen(sender);
+}
+
 static int verbs_quiet(struct mover *m)
 {
 	struct verbs_wait wait = link_patience(m->link);
 	int rc = m->state ? sender_wait(m->state, false, &wait) : 0;
 
+	if (rc == -ECANCELED)
+		verbs_stopped(m);
 	if (!rc && m->state)
 		rc = sender_failure(m->state, true);
 	return rc ? verbs_failed(m, "quiet", rc) : 0;
@@ -258,7 +272,9 @@ static void verbs_close(struct mover *m)
 
 	if (!m->state)
 		return;
-	if (sender_wait(m->state, false, &wait))
+	if (__atomic_load_n(m->link->stop, __ATOMIC_ACQUIRE))
+		verbs_stopped(m);
+	else if (sender_wait(m->state, false, &wait))
 		log_line(LOG_ERROR, "rank %d: moves to rank %d do not end", m->link->rank,
 			m->link->pe);
 	sender_drop(m->state);

@@ -37,6 +37,16 @@ static bool sender_idle(const struct sender *sender)
 	return sender->done == sender->posted && sender->answered == sender->asked;
 }
 
+void sender_deafen(struct sender *sender)
+{
+	pthread_mutex_t *lock = &sender->conn->nic->lock;
+
+	pthread_mutex_lock(lock);
+	sender->deaf = true;
+	stage_part(sender);
+	pthread_mutex_unlock(lock);
+}
+
 void sender_drop(struct sender *sender)
 {
 	pthread_mutex_t *lock;
@@ -45,6 +55,7 @@ void sender_drop(struct sender *sender)
 	if (!sender)
 		return;
 	lock = &sender->conn->nic->lock;
+	sender_deafen(sender);
 	pthread_mutex_lock(lock);
 	idle = sender_idle(sender);
 	sender->orphan = true;

@@ -18,7 +18,8 @@ struct sender {
 	uint64_t old;  /* what the last ask found */
 	int code;      /* the first failure since it was taken */
 	uint32_t held; /* of what it has posted, with the stager still */
-	bool orphan;   /* nobody waits any more: ends with its work */
+	bool deaf;     /* no copy to or from memory of its user begins any more */
+	bool orphan;   /* nobody waits any more, either: ends with its work */
 };
 
 /* Of a peer's memory. */
@@ -38,7 +39,9 @@ struct leg {
 
 /* NULL: a sentence. */
 struct sender *sender_make(struct pairing *c, struct stage *stage);
-/* Work in flight goes on. NULL is nothing. */
+/* The user may have given its buffers back. What the port has of them it still moves, until they are deregistered. */
+void sender_deafen(struct sender *sender);
+/* The same, and work in flight goes on. NULL is nothing. */
 void sender_drop(struct sender *sender);
 
 /*

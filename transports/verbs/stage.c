@@ -58,6 +58,7 @@ void stage_done(struct nic *nic)
 	pthread_mutex_lock(&nic->lock);
 	nic->stager->busy = NULL;
 	nic->stager->region = NULL;
+	nic->stager->moving = NULL;
 	pthread_cond_broadcast(&nic->stager->changed);
 }
 
@@ -147,7 +148,13 @@ static bool job_step(struct nic *nic)
 	if (!job)
 		return false;
 	st->first = job->next;
+	if (job->land.sender->deaf) {
+		job_end(job, -ECANCELED);
+		nic_stir(nic);
+		return true;
+	}
 	chunk = chunk_at(nic, job->land.chunk);
+	st->moving = job->land.sender;
 	stage_busy(nic, job->land.stage, NULL);
 	rc = device_move(job->land.stage, job->in ? job->land.dst : chunk,
 		job->in ? chunk : job->src, job->land.n);
@@ -255,6 +262,14 @@ void stage_wake(struct nic *nic)
 bool stage_serves(const struct nic *nic)
 {
 	return nic->stager && nic->stager->serving;
+}
+
+void stage_part(const struct sender *sender)
+{
+	struct nic *nic = sender->conn->nic;
+
+	while (nic->stager && nic->stager->moving == sender)
+		pthread_cond_wait(&nic->stager->changed, &nic->lock);
 }
 
 void stage_leave(struct nic *nic, const struct region *region)

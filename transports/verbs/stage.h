@@ -46,6 +46,8 @@ void stage_moved(struct pairing *c, const struct sent *sent, bool whole);
 void stage_wake(struct nic *nic);
 /* Whether peers wait for moves or atomics of the thread's. */
 bool stage_serves(const struct nic *nic);
+/* The thread is at work for this sender no more; of one that is deaf it begins nothing. */
+void stage_part(const struct sender *sender);
 /* No device is at work in the region; no longer to be found. */
 void stage_leave(struct nic *nic, const struct region *region);
 
@@ -68,6 +70,7 @@ struct stager {
 	bool closing;
 	const struct stage *busy;	   /* the device at work now */
 	const struct region *region;	   /* and where */
+	const struct sender *moving;	   /* and for whom */
 	struct stage_job jobs[NIC_CHUNKS]; /* one a chunk of the port's */
 	struct stage_job *first, *last;
 	struct pairing *serving; /* with asks to serve */

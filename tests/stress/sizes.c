@@ -76,6 +76,10 @@ static int all_sizes(spmt_comm *comm, void *arg)
 	for (size_t i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]) && !code; i++)
 		if (i % 3 == 0 || sizes[i / 3] <= 1 << 20)
 			code = exchange(comm, &b, sizes[i / 3]);
+	if (code) { /* what ran out of time may still go to and from it */
+		spmt_abort(comm, code);
+		spmt_quiet(comm);
+	}
 	free(own);
 	return code;
 }

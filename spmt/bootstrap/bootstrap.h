@@ -117,8 +117,7 @@ int bootstrap_processes(const struct bootstrap *b, int *self);
 int bootstrap_say(
 	struct bootstrap *b, const struct bootstrap_word *word, const void *data, size_t size);
 
-/* Once complete: 0: the hub is there, or `heard` has still to be called with what it said last; SPMT_ERR_PEER_DEAD: its process has
-   died; -ENOTCONN: it has left in good order. No sentence. */
+/* Once complete, no sentence. 0: the hub is there, or `heard` has still to be called; SPMT_ERR_PEER_DEAD: it has died; -ENOTCONN: left. */
 int bootstrap_leader(struct bootstrap *b);
 
 /* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass

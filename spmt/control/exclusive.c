@@ -57,8 +57,7 @@ const char *exclusive_other(const struct object *object)
 	uintptr_t who = atomic_load(&object->owner);
 	const char *call = atomic_load(&object->owner_call);
 
-	if (atomic_load(&object->state) < OBJECT_CHECKED || !object->looks.alone ||
-		who == exclusive_self())
+	if (!object_is_checked(object) || !object->looks.alone || who == exclusive_self())
 		return NULL;
 	return who && call ? call : "a call";
 }

@@ -16,8 +16,7 @@ const char *exclusive_other(const struct object *object);
 
 static inline struct object *exclusive_begin(struct object *object, const char *call)
 {
-	if (LIKELY(!object ||
-		    atomic_load_explicit(&object->state, memory_order_relaxed) < OBJECT_CHECKED))
+	if (LIKELY(!object || !object_is_checked(object)))
 		return NULL;
 	return exclusive_take(object, call);
 }
@@ -39,8 +38,7 @@ void exclusive_noted(struct object **object);
 
 static inline struct object *traced_begin(struct object *object, const char *call)
 {
-	if (LIKELY(!object ||
-		    atomic_load_explicit(&object->state, memory_order_relaxed) < OBJECT_CHECKED))
+	if (LIKELY(!object || !object_is_checked(object)))
 		return NULL;
 	return exclusive_note(object, call);
 }
@@ -52,9 +50,7 @@ static inline struct object *traced_begin(struct object *object, const char *cal
 /* Whether what a call on it does is noted. */
 static inline bool object_is_traced(const struct object *object)
 {
-	return UNLIKELY(atomic_load_explicit(&object->state, memory_order_relaxed) >=
-		       OBJECT_CHECKED) &&
-		object->looks.trace;
+	return UNLIKELY(object_is_checked(object)) && object->looks.trace;
 }
 
 #endif

@@ -53,4 +53,10 @@ static inline bool object_is_live(const struct object *p)
 	return atomic_load_explicit(&p->state, memory_order_acquire) == OBJECT_LIVE;
 }
 
+/* Nor is it where this address never was an object's. */
+static inline bool object_is_checked(const struct object *p)
+{
+	return atomic_load_explicit(&p->state, memory_order_relaxed) - OBJECT_CHECKED < 2u;
+}
+
 #endif

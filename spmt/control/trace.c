@@ -124,7 +124,7 @@ static struct trace_ring *ring_make(struct trace_state *st)
 	pthread_mutex_lock(&st->lock);
 	r = ring_of_nobody(st);
 	if (!r) {
-		r = mem_calloc(1, sizeof(*r));
+		r = process_pages(sizeof(*r));
 		if (r) {
 			r->next = st->rings;
 			st->rings = r;

@@ -64,7 +64,8 @@ static void graph_empty(struct host_graph *g)
 	g->tape = NULL;
 }
 
-static bool graph_is_over(struct host_graph *g)
+/* Under the state's lock. */
+static bool graph_is_over(struct host_state *st, struct host_graph *g)
 {
 	struct graph_user *u;
 	bool over;
@@ -75,7 +76,7 @@ static bool graph_is_over(struct host_graph *g)
 	over = !graph_runs(g);
 	while (over && (u = g->users)) {
 		g->users = u->next;
-		mem_free(u);
+		host_pool_put(&st->graph_users, u);
 	}
 	pthread_mutex_unlock(&g->lock);
 	return over;
@@ -87,7 +88,7 @@ static void graphs_sweep(struct host_state *st)
 	struct host_graph **at = &st->graph_list, *g;
 
 	while ((g = *at)) {
-		if (!graph_is_over(g)) {
+		if (!graph_is_over(st, g)) {
 			at = &g->next;
 			continue;
 		}
@@ -371,21 +372,24 @@ static int graph_uses(int dev, device_stream stream, const void *user)
 	int rc;
 	struct host_stream *s = host_stream_find(dev, stream, "graph_uses", &rc);
 	struct host_graph *g = s ? atomic_load(&s->capture) : NULL;
+	struct host_state *st = host_state();
 	struct graph_user *u;
 
 	if (!g)
 		return rc;
+	pthread_mutex_lock(&st->lock);
 	pthread_mutex_lock(&g->lock);
 	for (u = g->users; u && u->user != user;)
 		u = u->next;
 	if (!u) {
-		u = mem_calloc(1, sizeof(*u));
+		u = host_pool_get(&st->graph_users, sizeof(*u));
 		if (u) {
 			*u = (struct graph_user){ g->users, user };
 			g->users = u;
 		}
 	}
 	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&st->lock);
 	return u ? 0
 		 : fail(-ENOMEM, "host: no memory to capture work of device %d into a graph", dev);
 }

@@ -43,7 +43,7 @@ struct host_state {
 	int opened;	      /* sum of opens */
 	bool keyed;
 	pthread_key_t key; /* its destructor releases a thread's streams */
-	struct host_pool streams, events, graphs;
+	struct host_pool streams, events, graphs, graph_users;
 	struct host_graph *graph_list;
 	uint64_t streams_made;
 	struct host_device devices[HOST_DEVICES];

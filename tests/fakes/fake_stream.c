@@ -365,20 +365,20 @@ bool fake_wait_event(struct fake_stream *s, struct fake_event *e)
 
 /* ---- work */
 
-/* A copy engine moves aligned words whole; memmove moves two bytes one after the other. */
+/* A copy engine moves aligned words whole, and a word may be somebody's flag; memmove moves two bytes one after the other. */
 static void copy_words(void *dst, const void *src, size_t n)
 {
 	bool aligned = !(((uintptr_t)dst | (uintptr_t)src) % n);
 
 	if (n == 2 && aligned)
-		__atomic_store_n(
-			(uint16_t *)dst, *(const volatile uint16_t *)src, __ATOMIC_RELAXED);
+		__atomic_store_n((uint16_t *)dst,
+			__atomic_load_n((const uint16_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 	else if (n == 4 && aligned)
-		__atomic_store_n(
-			(uint32_t *)dst, *(const volatile uint32_t *)src, __ATOMIC_RELAXED);
+		__atomic_store_n((uint32_t *)dst,
+			__atomic_load_n((const uint32_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 	else if (n == 8 && aligned)
-		__atomic_store_n(
-			(uint64_t *)dst, *(const volatile uint64_t *)src, __ATOMIC_RELAXED);
+		__atomic_store_n((uint64_t *)dst,
+			__atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 	else
 		memmove(dst, src, n);
 }

@@ -12,6 +12,8 @@ import numpy as np
 
 import spmt
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins with it ignored
+
 os.environ.setdefault("SPMT_BACKEND", "host")
 HEAP = 4 << 20
 

@@ -4,29 +4,45 @@
 . "$(dirname "$0")/lib.sh"
 . tools/lib.sh
 
-counts=$scratch/counts failures=$scratch/failures
+counts=$scratch/counts failures=$scratch/failures unsteady=$scratch/unsteady
 : >"$failures"
+: >"$unsteady"
 
-# Writes the log of one test with $lines.
+# Writes the log of one test with $lines; when it is asked for again, with $then. Fails as meson does.
 meson() {
+	local told=$lines
+	[ "${*: -1}" != t ] || told=$then
 	mkdir -p "$scratch/meson-logs"
-	printf '{"name": "t", "stdout": "%s", "result": "OK", "returncode": 0, "duration": 0.1, "stderr": ""}\n' "$lines" \
+	printf '{"name": "p:s / t", "stdout": "%s", "result": "OK", "returncode": 0, "duration": 0.1, "stderr": ""}\n' "$told" \
 		>"$scratch/meson-logs/testlog.json"
+	[[ $told != *'not ok'* ]]
 }
 
-# counted NAME FUNCTION STATUS COUNTS LINES
+# counted NAME FUNCTION STATUS COUNTS LINES [LINES OF A SECOND RUN]
 counted() {
-	local rc=0 lines=$5
+	local rc=0 lines=$5 then=${6:-$5}
 	: >"$counts"
 	"$2" "$scratch" >/dev/null || rc=$?
 	nothing_in "$1" "$([ "$rc, $(paste -sd' ' "$counts")" = "$3, $4" ] || echo "$rc, $(cat "$counts")")"
+}
+
+# told_in FILE OTHER: what is wrong where the test is to be in one alone.
+told_in() {
+	grep -q 'p:s / t' "$1" || echo 'not told'
+	cat "$2"
 }
 
 ran='ok - a\nok - b # SKIP not here\n' none='ok - a # SKIP\nok - b # SKIP\n' bad='not ok - a\n'
 counted 'what passed and what was skipped' meson_test 0 '1 0 1' "$ran"
 counted 'nothing but skipped tests is fine where nobody asked for one' meson_test 0 '0 0 2' "$none"
 counted 'one that was asked for has run' meson_test_some 0 '1 0 1' "$ran"
-counted 'one that failed has run, too' meson_test_some 0 '0 1 0' "$bad"
+counted 'one that fails twice has failed' meson_test_some 1 '0 1 0' "$bad"
+nothing_in 'as is told at the end' "$(told_in "$failures" "$unsteady")"
+: >"$failures"
+counted 'one that passes when it runs once more has passed' meson_test 0 '1 0 0' "$bad" 'ok - a\n'
+nothing_in 'and is told apart' "$(told_in "$unsteady" "$failures")"
+again_most=0
+counted 'where many fail none runs again' meson_test 1 '0 1 0' "$bad" 'ok - a\n'
 nothing_in 'no failure is told but of tests' "$(grep 'no test' "$failures")"
 counted 'one that was asked for and is filtered out is a failure' meson_test_some 1 '0 0 2 0 1 0' "$none"
 nothing_in 'which is told again at the end' "$(grep -q 'no test of that name has run' "$failures" || cat "$failures")"

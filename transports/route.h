@@ -6,7 +6,6 @@
 #include "src/device/device.h"
 
 #define LINK_REASON 256
-#define LINK_MOVERS 3
 #define RANK_NIC_WHY 127
 
 /* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
@@ -42,8 +41,8 @@ struct rank_info {
 };
 enum rank_cap { RANK_CAP_IPC = 1, RANK_CAP_RDMA = 2 };
 
-enum map_kind { MAP_NONE, MAP_SELF, MAP_P2P, MAP_IPC, MAP_RDMA };
-enum mover_kind { MOVER_STORE, MOVER_SDMA, MOVER_VERBS };
+enum map_kind { MAP_NONE, MAP_SELF, MAP_P2P, MAP_IPC, MAP_RDMA, LINK_MAPS };
+enum mover_kind { MOVER_STORE, MOVER_SDMA, MOVER_VERBS, LINK_MOVERS };
 
 /*
  * Selection is a pure function over plain data: what two ranks say, what the driver says of the pair, what the user wants.

@@ -9,7 +9,6 @@
 #include "src/base/env.h"
 #include "transport.h"
 
-enum { MAPS = MAP_RDMA + 1 };
 #define LOADABLE (1u << MAP_SELF | 1u << MAP_P2P | 1u << MAP_IPC)
 
 /* What is known of one pair while its route is chosen. */
@@ -141,7 +140,7 @@ static const struct map_row {
 
 const struct map_ops *map_ops(enum map_kind map)
 {
-	return (unsigned)map < MAPS ? map_rows[map].ops : NULL;
+	return (unsigned)map < LINK_MAPS ? map_rows[map].ops : NULL;
 }
 
 const struct mover_ops *mover_ops(enum mover_kind mover)
@@ -219,14 +218,14 @@ int route_select(const struct rank_info *me, const struct rank_info *peer,
 	const struct pair_facts *facts, struct route *route)
 {
 	struct pair p = { me, peer, facts, route, 0 };
-	int order[MAPS], ranks[MAPS], n = 0;
+	int order[LINK_MAPS], ranks[LINK_MAPS], n = 0;
 
 	*route = (struct route){ .map = MAP_NONE, .threshold = UINT64_MAX };
 	if (me->rank == peer->rank) {
 		choose_self(&p);
 		return 0;
 	}
-	for (int map = MAP_P2P; map < MAPS; map++) {
+	for (int map = MAP_P2P; map < LINK_MAPS; map++) {
 		int rank = env_list_rank(facts->maps, map_rows[map].name, map);
 
 		if (rank < 0)
@@ -258,7 +257,7 @@ const char *rdma_memory_name(enum rdma_memory memory)
 
 const char *map_name(enum map_kind map)
 {
-	return (unsigned)map < MAPS ? map_rows[map].name : "unknown";
+	return (unsigned)map < LINK_MAPS ? map_rows[map].name : "unknown";
 }
 
 const char *mover_name(enum mover_kind mover)

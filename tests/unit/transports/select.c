@@ -207,8 +207,8 @@ Test(select, tables)
 	}
 	cr_expect_str_eq(map_name((enum map_kind) - 1), "unknown");
 	cr_expect_str_eq(mover_name((enum mover_kind)77), "unknown");
-	cr_expect_null(map_ops((enum map_kind)5));
-	cr_expect_null(mover_ops((enum mover_kind)3));
+	cr_expect_null(map_ops(LINK_MAPS));
+	cr_expect_null(mover_ops(LINK_MOVERS));
 }
 
 Test(select, movers_text_is_cut)

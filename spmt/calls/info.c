@@ -16,8 +16,11 @@
 #include "src/device/guard.h"
 #include "src/kernels/area.h"
 
-/* The first version of struct spmt_route. */
+/* Sizes of the first struct spmt_route and struct spmt_stats: a program compiled then still calls. */
 #define ROUTE_FIRST offsetof(struct spmt_route, process)
+#define STATS_FIRST                                     \
+	(offsetof(struct spmt_stats, longest_wait_ns) + \
+		sizeof(((struct spmt_stats *)NULL)->longest_wait_ns))
 
 /* ---- the world's state --------------------------------------------------------------------- */
 
@@ -244,7 +247,7 @@ static int stats_fill(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 		return comm_refuse_pe(comm, "spmt_stats", pe);
 	if (!stats)
 		return fail_call(-EINVAL, "spmt_stats", "rank %d: stats is NULL", comm->rank);
-	if (stats->size < sizeof(s))
+	if (stats->size < STATS_FIRST)
 		return fail_call(-EINVAL, "spmt_stats",
 			"rank %d: stats->size %zu: set it to sizeof(struct spmt_stats)", comm->rank,
 			stats->size);
@@ -254,7 +257,7 @@ static int stats_fill(const spmt_comm *comm, int pe, struct spmt_stats *stats)
 	s.waits = atomic_load_explicit(&comm->waits, memory_order_relaxed);
 	s.longest_wait_ns = atomic_load_explicit(&comm->longest_ns, memory_order_relaxed);
 	s.size = stats->size;
-	memcpy(stats, &s, sizeof(s));
+	memcpy(stats, &s, MIN_OF(stats->size, sizeof(s)));
 	return 0;
 }
 

@@ -13,6 +13,16 @@
 #include "src/base/status.h"
 #include "wait.h"
 
+/* What a call is about: which words, and what has to hold of them. */
+struct words {
+	enum spmt_type type;
+	const void *ivars;
+	size_t count;
+	const int *status;
+	enum spmt_cmp cmp;
+	const void *val;
+};
+
 struct watch {
 	spmt_comm *comm;
 	const struct call *call;
@@ -29,9 +39,10 @@ struct watch {
 	size_t at;		 /* its index */
 };
 
-static int watch_check(
-	const struct watch *w, enum spmt_type type, enum spmt_cmp cmp, const void *val)
+static int watch_check(const struct watch *w, const struct words *words)
 {
+	enum spmt_type type = words->type;
+
 	if (!type_size(type))
 		return fail_call(-EINVAL, w->call->name, "rank %d: unknown type %d", w->comm->rank,
 			(int)type);
@@ -39,10 +50,10 @@ static int watch_check(
 		return fail_call(-EINVAL, w->call->name,
 			"rank %d: type %s cannot be waited for (integers, f32, f64)", w->comm->rank,
 			type_name(type));
-	if ((unsigned)cmp > SPMT_CMP_LE)
+	if ((unsigned)words->cmp > SPMT_CMP_LE)
 		return fail_call(-EINVAL, w->call->name, "rank %d: unknown compare %d",
-			w->comm->rank, (int)cmp);
-	if (!val)
+			w->comm->rank, (int)words->cmp);
+	if (!words->val)
 		return fail_call(-EINVAL, w->call->name, "rank %d: val is NULL", w->comm->rank);
 	return 0;
 }
@@ -69,9 +80,8 @@ static int watch_range(const struct watch *w)
 	return 0;
 }
 
-static int watch_open(struct watch *w, spmt_comm *comm, const struct call *call,
-	enum spmt_type type, const void *ivars, size_t count, const int *status, enum spmt_cmp cmp,
-	const void *val)
+static int watch_open(
+	struct watch *w, spmt_comm *comm, const struct call *call, const struct words *words)
 {
 	int rc = comm_enter(comm, call->name);
 
@@ -79,22 +89,22 @@ static int watch_open(struct watch *w, spmt_comm *comm, const struct call *call,
 		return rc;
 	*w = (struct watch){ .comm = comm,
 		.call = call,
-		.type = type,
-		.cmp = cmp,
-		.ivars = ivars,
-		.count = count,
-		.size = type_size(type),
-		.status = status,
-		.words = ivars };
-	rc = watch_check(w, type, cmp, val);
+		.type = words->type,
+		.cmp = words->cmp,
+		.ivars = words->ivars,
+		.count = words->count,
+		.size = type_size(words->type),
+		.status = words->status,
+		.words = words->ivars };
+	rc = watch_check(w, words);
 	if (!rc)
 		rc = watch_range(w);
 	if (rc)
 		return rc;
-	memcpy(&w->val, val, w->size);
-	if (comm_cpu_access(comm) || !count)
+	memcpy(&w->val, words->val, w->size);
+	if (comm_cpu_access(comm) || !w->count)
 		return 0;
-	rc = scratch_room(comm, count * w->size);
+	rc = scratch_room(comm, w->count * w->size);
 	if (rc)
 		return comm_failed(comm, call->name, rc);
 	w->snapshot = true;
@@ -225,14 +235,74 @@ static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found 
 
 /* ---- the calls ----------------------------------------------------------------------------- */
 
-static int need_output(
-	const spmt_comm *comm, const char *what, const char *name, const void *output)
+static int need_output(const struct watch *w, const char *name, const void *output)
 {
-	int rc = comm_enter(comm, what);
+	return output
+		? 0
+		: fail_call(-EINVAL, w->call->name, "rank %d: %s is NULL", w->comm->rank, name);
+}
 
+static int wait_all(spmt_comm *comm, const struct call *call, const struct words *words)
+{
+	struct watch w;
+	int rc = watch_open(&w, comm, call, words);
+
+	return rc ? rc : watch_wait(&w, look_all, NULL);
+}
+
+static int test_all(
+	spmt_comm *comm, const struct call *call, const struct words *words, int *result)
+{
+	struct watch w;
+	int rc = watch_open(&w, comm, call, words);
+
+	if (!rc)
+		rc = need_output(&w, "result", result);
 	if (rc)
 		return rc;
-	return output ? 0 : fail_call(-EINVAL, what, "rank %d: %s is NULL", comm->rank, name);
+	rc = look_all(&w, NULL);
+	if (rc >= 0)
+		*result = rc;
+	return MIN_OF(rc, 0);
+}
+
+/* waits: until one holds; else one look. */
+static int find_any(spmt_comm *comm, const struct call *call, const struct words *words,
+	size_t *index, bool waits)
+{
+	struct watch w;
+	struct found f = { .index = SIZE_MAX };
+	int rc = watch_open(&w, comm, call, words);
+
+	if (!rc)
+		rc = need_output(&w, "index", index);
+	if (rc)
+		return rc;
+	w.walk = spmtd_any_walk_(w.count, comm->looks++);
+	if (!watch_empty(&w))
+		rc = waits ? watch_wait(&w, look_any, &f) : look_any(&w, &f);
+	if (rc >= 0)
+		*index = f.index;
+	return MIN_OF(rc, 0);
+}
+
+static int find_some(spmt_comm *comm, const struct call *call, const struct words *words,
+	struct found *f, size_t *found, bool waits)
+{
+	struct watch w;
+	int rc = watch_open(&w, comm, call, words);
+
+	if (!rc)
+		rc = need_output(&w, "indices", f->indices);
+	if (!rc)
+		rc = need_output(&w, "found", found);
+	if (rc)
+		return rc;
+	if (!watch_empty(&w))
+		rc = waits ? watch_wait(&w, look_some, f) : look_some(&w, f);
+	if (rc >= 0)
+		*found = f->count;
+	return MIN_OF(rc, 0);
 }
 
 int spmt_wait_until(
@@ -240,10 +310,8 @@ int spmt_wait_until(
 {
 	static const struct call call = { "spmt_wait_until", "ivar", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	int rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
 
-	return rc ? rc : watch_wait(&w, look_all, NULL);
+	return wait_all(comm, &call, &(struct words){ type, ivar, 1, NULL, cmp, val });
 }
 
 int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -251,10 +319,8 @@ int spmt_wait_until_all(spmt_comm *comm, enum spmt_type type, const void *ivars,
 {
 	static const struct call call = { "spmt_wait_until_all", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	int rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
 
-	return rc ? rc : watch_wait(&w, look_all, NULL);
+	return wait_all(comm, &call, &(struct words){ type, ivars, count, status, cmp, val });
 }
 
 int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -262,20 +328,9 @@ int spmt_wait_until_any(spmt_comm *comm, enum spmt_type type, const void *ivars,
 {
 	static const struct call call = { "spmt_wait_until_any", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	struct found f = { .index = SIZE_MAX };
-	int rc = need_output(comm, call.name, "index", index);
 
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
-	if (rc)
-		return rc;
-	w.walk = spmtd_any_walk_(count, comm->looks++);
-	if (!watch_empty(&w))
-		rc = watch_wait(&w, look_any, &f);
-	if (!rc)
-		*index = f.index;
-	return rc;
+	return find_any(
+		comm, &call, &(struct words){ type, ivars, count, status, cmp, val }, index, true);
 }
 
 int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -283,21 +338,9 @@ int spmt_wait_until_some(spmt_comm *comm, enum spmt_type type, const void *ivars
 {
 	static const struct call call = { "spmt_wait_until_some", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	struct found f = { .indices = indices };
-	int rc = need_output(comm, call.name, "indices", indices);
 
-	if (!rc)
-		rc = need_output(comm, call.name, "found", found);
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
-	if (rc)
-		return rc;
-	if (!watch_empty(&w))
-		rc = watch_wait(&w, look_some, &f);
-	if (!rc)
-		*found = f.count;
-	return rc;
+	return find_some(comm, &call, &(struct words){ type, ivars, count, status, cmp, val },
+		&(struct found){ .indices = indices }, found, true);
 }
 
 int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_cmp cmp,
@@ -305,17 +348,8 @@ int spmt_test(spmt_comm *comm, enum spmt_type type, const void *ivar, enum spmt_
 {
 	static const struct call call = { "spmt_test", "ivar", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	int rc = need_output(comm, call.name, "result", result);
 
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivar, 1, NULL, cmp, val);
-	if (rc)
-		return rc;
-	rc = look_all(&w, NULL);
-	if (rc >= 0)
-		*result = rc;
-	return MIN_OF(rc, 0);
+	return test_all(comm, &call, &(struct words){ type, ivar, 1, NULL, cmp, val }, result);
 }
 
 int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -323,17 +357,9 @@ int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 {
 	static const struct call call = { "spmt_test_all", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	int rc = need_output(comm, call.name, "result", result);
 
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
-	if (rc)
-		return rc;
-	rc = look_all(&w, NULL);
-	if (rc >= 0)
-		*result = rc;
-	return MIN_OF(rc, 0);
+	return test_all(
+		comm, &call, &(struct words){ type, ivars, count, status, cmp, val }, result);
 }
 
 int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -341,19 +367,9 @@ int spmt_test_any(spmt_comm *comm, enum spmt_type type, const void *ivars, size_
 {
 	static const struct call call = { "spmt_test_any", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	struct found f = { .index = SIZE_MAX };
-	int rc = need_output(comm, call.name, "index", index);
 
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
-	if (rc)
-		return rc;
-	w.walk = spmtd_any_walk_(count, comm->looks++);
-	rc = look_any(&w, &f);
-	if (rc >= 0)
-		*index = f.index;
-	return MIN_OF(rc, 0);
+	return find_any(
+		comm, &call, &(struct words){ type, ivars, count, status, cmp, val }, index, false);
 }
 
 int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size_t count,
@@ -361,20 +377,9 @@ int spmt_test_some(spmt_comm *comm, enum spmt_type type, const void *ivars, size
 {
 	static const struct call call = { "spmt_test_some", "ivars", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
-	struct found f = { .indices = indices };
-	int rc = need_output(comm, call.name, "indices", indices);
 
-	if (!rc)
-		rc = need_output(comm, call.name, "found", found);
-	if (!rc)
-		rc = watch_open(&w, comm, &call, type, ivars, count, status, cmp, val);
-	if (rc)
-		return rc;
-	rc = look_some(&w, &f);
-	if (rc >= 0)
-		*found = f.count;
-	return MIN_OF(rc, 0);
+	return find_some(comm, &call, &(struct words){ type, ivars, count, status, cmp, val },
+		&(struct found){ .indices = indices }, found, false);
 }
 
 /* ---- signals are u64 words ----------------------------------------------------------------- */
@@ -385,10 +390,11 @@ int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	uint64_t zero = 0;
-	int rc = need_output(comm, call.name, "val", val);
+	const struct words words = { SPMT_TYPE_U64, sig, 1, NULL, SPMT_CMP_EQ, &zero };
+	int rc = watch_open(&w, comm, &call, &words);
 
 	if (!rc)
-		rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, SPMT_CMP_EQ, &zero);
+		rc = need_output(&w, "val", val);
 	if (rc)
 		return rc;
 	rc = watch_read(&w);
@@ -415,7 +421,8 @@ int spmt_signal_wait(
 	EXCLUSIVE(comm, __func__);
 	struct watch w;
 	struct found f = { .value = 0 };
-	int rc = watch_open(&w, comm, &call, SPMT_TYPE_U64, sig, 1, NULL, cmp, &val);
+	const struct words words = { SPMT_TYPE_U64, sig, 1, NULL, cmp, &val };
+	int rc = watch_open(&w, comm, &call, &words);
 
 	if (rc)
 		return rc;

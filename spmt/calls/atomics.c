@@ -7,7 +7,7 @@
 
 int type_comparable(enum spmt_type type)
 {
-	return type_size(type) && type != SPMT_TYPE_F16 && type != SPMT_TYPE_BF16;
+	return (unsigned)type <= SPMT_TYPE_U64 || type == SPMT_TYPE_F32 || type == SPMT_TYPE_F64;
 }
 
 static uint64_t word_acquire(enum spmt_type type, const void *ptr)

@@ -402,6 +402,8 @@ static int types_that_do_not_fit(struct bad *b)
 
 	BAD(spmt_wait_until(c, SPMT_TYPE_F16, w, SPMT_CMP_NE, &value), "type f16 ");
 	BAD(spmt_test(c, SPMT_TYPE_BF16, w, SPMT_CMP_NE, &value, &(int){ 0 }), "type bf16 ");
+	BAD(spmt_wait_until(c, SPMT_TYPE_F8E4M3, w, SPMT_CMP_NE, &value), "type f8e4m3 ");
+	BAD(spmt_test(c, SPMT_TYPE_F8E5M2, w, SPMT_CMP_NE, &value, &(int){ 0 }), "type f8e5m2 ");
 	BAD(spmt_atomic(c, SPMT_AMO_COMPARE_SWAP, SPMT_TYPE_U32, w, l, NULL, &value, 1),
 		"compare is NULL, amo compare_swap ");
 	for (int type = SPMT_TYPE_I8; type <= SPMT_TYPE_F64; type++)

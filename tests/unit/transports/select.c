@@ -189,7 +189,9 @@ Test(select, tables)
 	static const char *const maps[] = { "none", "self", "p2p", "ipc", "rdma" };
 	static const char *const movers[] = { "store", "sdma", "verbs" };
 
-	for (int i = 0; i < (int)ARRAY_SIZE(maps); i++) {
+	_Static_assert(ARRAY_SIZE(maps) == LINK_MAPS, "each map is named here");
+	_Static_assert(ARRAY_SIZE(movers) == LINK_MOVERS, "each mover is named here");
+	for (int i = 0; i < LINK_MAPS; i++) {
 		const struct map_ops *ops = map_ops((enum map_kind)i);
 
 		cr_expect_str_eq(map_name((enum map_kind)i), maps[i]);

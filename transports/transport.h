@@ -8,8 +8,7 @@
  * library area and its registered buffers have offsets too, beyond its heap. Only a mover makes an address of an offset, and
  * only where the map is loadable (link->base).
  *
- * This layer knows a device, a heap and plain rank data; never another rank's comm. To add a
- * transport: one file with one const table, one line in select.c's array.
+ * This layer knows a device, a heap and plain rank data; never another rank's comm. To add a map or a mover: docs/adding.md.
  */
 #ifndef SPMT_TRANSPORT_H
 #define SPMT_TRANSPORT_H
@@ -75,9 +74,9 @@ enum move_mode {
  */
 struct mover_ops {
 	const char *name;
-	/* n > 0, checked by the caller. Ordering between two moves of one link: none; between a move and a later fence(): as its
-	   comment says. Failure: nothing of this move will be written later, but of one that waited and was cut short, which is
-	   pending then. */
+	/* n > 0, checked by the caller. 1, 2, 4 or 8 bytes at a multiple of that are one access; what a rank moves to itself may
+	   overlap. Ordering between two moves of one link: none; between a move and a later fence(): as its comment says. Failure:
+	   nothing of this move will be written later, but of one that waited and was cut short, which is pending then. */
 	int (*put)(struct mover *m, uint64_t offset, const void *local, size_t n,
 		enum move_mode mode, device_stream stream);
 	int (*get)(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,

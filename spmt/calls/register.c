@@ -330,24 +330,23 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 	return rc;
 }
 
+static bool mem_has_pe(const char *what, const spmt_mem *mem, int pe)
+{
+	if (mem_live(mem) && comm_has_pe(mem->comm, pe))
+		return true;
+	fail_call(-EINVAL, what, "mem %p is not a registered buffer, or has no rank %d",
+		(const void *)mem, pe);
+	return false;
+}
+
 void *spmt_mem_ptr(spmt_mem *mem, int pe)
 {
-	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
-		fail_call(-EINVAL, "spmt_mem_ptr",
-			"mem %p is not a registered buffer, or has no rank %d", (void *)mem, pe);
-		return NULL;
-	}
-	return (void *)(uintptr_t)mem->peers[pe].base;
+	return mem_has_pe("spmt_mem_ptr", mem, pe) ? (void *)(uintptr_t)mem->peers[pe].base : NULL;
 }
 
 size_t spmt_mem_size(spmt_mem *mem, int pe)
 {
-	if (!mem_live(mem) || !comm_has_pe(mem->comm, pe)) {
-		fail_call(-EINVAL, "spmt_mem_size",
-			"mem %p is not a registered buffer, or has no rank %d", (void *)mem, pe);
-		return 0;
-	}
-	return mem->peers[pe].size;
+	return mem_has_pe("spmt_mem_size", mem, pe) ? mem->peers[pe].size : 0;
 }
 
 /* ---- RMA ----------------------------------------------------------------------------------- */

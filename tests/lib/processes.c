@@ -302,3 +302,18 @@ int processes_world(struct processes *p, int (*fn)(spmt_comm *comm, void *arg), 
 
 	return processes_run(p, world_rank, &job);
 }
+
+void processes_check(void)
+{
+	setenv("SPMT_CHECK", "1", 1);
+}
+
+int processes_checked(int (*fn)(spmt_comm *comm, void *arg))
+{
+	struct processes one = { .layout = "0,1,2" }, two = { .layout = "0,1|2" };
+	int rc;
+
+	processes_check();
+	rc = processes_world(&one, fn, &one);
+	return rc ? rc : processes_world(&two, fn, &two);
+}

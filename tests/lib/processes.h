@@ -37,6 +37,16 @@ int processes_run(struct processes *p, int (*fn)(int rank, void *arg), void *arg
 /* The same in a world of 16 MiB heaps: init, fn, finalize. Ranks of a process share devices where there are fewer. */
 int processes_world(struct processes *p, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
+/* From here on this process and its children look at memory and threads (SPMT_CHECK), unless they have made a call before. */
+void processes_check(void);
+/* So does fn, in worlds of three ranks: of one process, and of two. */
+int processes_checked(int (*fn)(spmt_comm *comm, void *arg));
+#define CHECKED_OK(fn)                           \
+	do {                                     \
+		NEEDS_LAYOUT("0,1,2");           \
+		RANKS_OK(processes_checked(fn)); \
+	} while (0)
+
 /* In a child: which process it is; 0 in the parent. */
 int processes_self(void);
 

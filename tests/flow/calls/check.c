@@ -9,25 +9,6 @@
 
 #include "tests/lib/processes.h"
 
-/* Each test is a process of its own, and the environment is read at the first call. */
-static void look(void)
-{
-	setenv("SPMT_CHECK", "1", 1);
-}
-
-static void everywhere(int (*fn)(spmt_comm *comm, void *arg))
-{
-	static const char *const layouts[] = { "0,1,2", "0,1|2" };
-
-	look();
-	for (int i = 0; i < 2; i++) {
-		struct processes p = { .layout = layouts[i] };
-
-		NEEDS_LAYOUT(layouts[i]);
-		RANKS_OK(processes_world(&p, fn, &p));
-	}
-}
-
 /* ---- every call with a range ---------------------------------------------------------------------------------------- */
 
 enum { BLOCK = 48, REGISTERED = 64 };
@@ -200,7 +181,7 @@ static int past_the_end(spmt_comm *comm, void *arg)
 
 Test(check, past_the_end)
 {
-	everywhere(past_the_end);
+	CHECKED_OK(past_the_end);
 }
 
 static int freed(spmt_comm *comm, void *arg)
@@ -229,7 +210,7 @@ static int freed(spmt_comm *comm, void *arg)
 
 Test(check, freed)
 {
-	everywhere(freed);
+	CHECKED_OK(freed);
 }
 
 /* Before a block, far from any, and blocks of no bytes, which have an address. */
@@ -259,7 +240,7 @@ static int in_no_block(spmt_comm *comm, void *arg)
 
 Test(check, in_no_block)
 {
-	everywhere(in_no_block);
+	CHECKED_OK(in_no_block);
 }
 
 /* ---- two threads on one comm ---------------------------------------------------------------------------------------------------- */
@@ -373,7 +354,7 @@ Test(check, two_threads)
 {
 	struct beside b = { .code = 1 };
 
-	look();
+	processes_check();
 	NEEDS_DEVICES(2);
 	RANKS_OK(ranks_run(2, NULL, two_threads, &b));
 }
@@ -453,7 +434,7 @@ Test(check, in_turns)
 {
 	struct turns t = { .beside = { .code = 1 } };
 
-	look();
+	processes_check();
 	NEEDS_DEVICES(2);
 	RANKS_OK(ranks_run(2, NULL, in_turns, &t));
 }

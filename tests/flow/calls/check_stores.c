@@ -11,25 +11,6 @@
 #include "heap/check.h"
 #include "tests/lib/processes.h"
 
-/* Each test is a process of its own, and the environment is read at the first call. */
-static void look(void)
-{
-	setenv("SPMT_CHECK", "1", 1);
-}
-
-static void everywhere(int (*fn)(spmt_comm *comm, void *arg))
-{
-	static const char *const layouts[] = { "0,1,2", "0,1|2" };
-
-	look();
-	for (int i = 0; i < 2; i++) {
-		struct processes p = { .layout = layouts[i] };
-
-		NEEDS_LAYOUT(layouts[i]);
-		RANKS_OK(processes_world(&p, fn, &p));
-	}
-}
-
 /* ---- stores that no call makes -------------------------------------------------------------------------------------------- */
 
 /* As a kernel would, where nothing looks at addresses. Stand-ins that do not hide device memory let the CPU write there. */
@@ -80,7 +61,7 @@ static int overwritten(spmt_comm *comm, void *arg)
 Test(check_stores, overwritten)
 {
 	NEEDS_POKES();
-	everywhere(overwritten);
+	CHECKED_OK(overwritten);
 }
 
 /* A freed block is kept until so many others have been freed, and looked at then. */
@@ -111,7 +92,7 @@ static int written_after_free(spmt_comm *comm, void *arg)
 Test(check_stores, written_after_free)
 {
 	NEEDS_POKES();
-	everywhere(written_after_free);
+	CHECKED_OK(written_after_free);
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------------------------------- */
@@ -145,7 +126,7 @@ static int one_end(int rank, void *arg)
 
 static void ends(struct ends *e)
 {
-	look();
+	processes_check();
 	cr_assert_eq(spmt_uid_create(&e->uid), 0);
 	RANKS_OK(ranks_threads(3, one_end, e));
 }
@@ -247,7 +228,7 @@ Test(check_stores, left_at_the_end)
 {
 	struct ends e = { .fn = leave_three };
 
-	look();
+	processes_check();
 	expect_left(stderr_of(&e));
 	e.split = true;
 	expect_left(stderr_of(&e));
@@ -266,7 +247,7 @@ Test(check_stores, many_left_at_the_end)
 {
 	struct ends e = { .fn = leave_many };
 
-	look();
+	processes_check();
 	stderr_of(&e);
 	cr_expect(strstr(said, ": 20, of 20 bytes in all: 1 bytes (spmt_malloc no. 1), "), "%s",
 		said);
@@ -309,7 +290,7 @@ Test(check_stores, says_what_it_finds_and_nothing_else)
 {
 	struct ends e = { .fn = does_right };
 
-	look();
+	processes_check();
 	cr_expect_str_eq(stderr_of(&e), "");
 	e.split = true;
 	cr_expect_str_eq(stderr_of(&e), "");
@@ -402,7 +383,7 @@ Test(check_stores, poisoned)
 	NEEDS_HOST("no other memory is poisoned");
 	if (!asan_poisoned)
 		cr_skip_test("not built with AddressSanitizer");
-	look();
+	processes_check();
 	RANKS_OK(ranks_run(2, NULL, poisoned, NULL));
 	RANKS_OK(ranks_run(2, NULL, unpoisoned, at));
 	for (int rank = 0; rank < 2; rank++)

@@ -1,37 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Ranks on two nodes, which two network namespaces are: they find each other over TCP, and each is told whom it cannot reach.
-. "$(dirname "$0")/../../abi/lib.sh"
-
-one=spmt-one-$$ two=spmt-two-$$
+title='ranks on two nodes' net=31 one=spmt-one-$$ two=spmt-two-$$
+. "$(dirname "$0")/namespaces.sh"
 nodes=$build_root/tests/nodes
-
-# not even root may everywhere
-make_nodes() {
-	ip netns add "$one" && ip netns add "$two" || return 1
-	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
-	ip -n "$one" address add 10.77.31.1/24 dev spmt0 && ip -n "$two" address add 10.77.31.2/24 dev spmt0 || return 1
-	for node in "$one" "$two"; do
-		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
-	done
-}
-
-drop_nodes() {
-	ip netns del "$one"
-	ip netns del "$two"
-}
-
-leave() {
-	skip 'ranks on two nodes' "$1"
-	plan
-	exit 0
-}
-
-[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
-command -v ip >/dev/null || leave 'no ip (iproute2)'
-trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
-make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
-export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host
 
 # A process: NODE NRANKS RANK..; all of a world run at once.
 process() {

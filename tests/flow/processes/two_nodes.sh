@@ -1,39 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Worlds over two nodes, which two network namespaces are: data, agreement, and what each rank hears when a node is gone.
-. "$(dirname "$0")/../../abi/lib.sh"
-
-one=spmt-1st-$$ two=spmt-2nd-$$
+title='worlds over two nodes' net=32 one=spmt-1st-$$ two=spmt-2nd-$$
+. "$(dirname "$0")/namespaces.sh"
 program=$build_root/tests/two_nodes
-
-# not even root may everywhere
-make_nodes() {
-	ip netns add "$one" && ip netns add "$two" || return 1
-	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
-	ip -n "$one" address add 10.77.32.1/24 dev spmt0 && ip -n "$two" address add 10.77.32.2/24 dev spmt0 || return 1
-	ip -n "$one" address add fd77:32::1/64 dev spmt0 nodad && ip -n "$two" address add fd77:32::2/64 dev spmt0 nodad || return 1
-	for node in "$one" "$two"; do
-		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
-	done
-}
-
-drop_nodes() {
-	ip netns del "$one"
-	ip netns del "$two"
-}
-
-leave() {
-	skip 'worlds over two nodes' "$1"
-	plan
-	exit 0
-}
-
-[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
-command -v ip >/dev/null || leave 'no ip (iproute2)'
-trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
-make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
 mkdir "$scratch/parcels"
-export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host SPMT_TEST_PARCELS=$scratch/parcels SPMT_HOST_DEVICES=8
+export SPMT_TEST_PARCELS=$scratch/parcels SPMT_HOST_DEVICES=8
 # A machine that stands still is no node that vanishes; where one does, this is as it is for users.
 export SPMT_SOCKET_LOST_MS=60000
 soon='[0-5]?[0-9]{1,4}' # ms: before the deadline

@@ -197,7 +197,8 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, const struct
 
 	if (!p->what)
 		return mark_sync(comm, mark, p, -1);
-	rc = mark_sync(comm, mark, p, SHOW_NS);
+	/* On the host backend this thread may do the work itself, and looks at nothing else before that ends. */
+	rc = comm_cpu_access(comm) ? -ETIMEDOUT : mark_sync(comm, mark, p, SHOW_NS);
 	if (rc != -ETIMEDOUT || process_now() >= p->end)
 		return rc;
 	waits_show(comm, &wait, &wait);

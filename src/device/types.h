@@ -61,6 +61,7 @@ enum device_export_kind { DEVICE_EXPORT_NONE, DEVICE_EXPORT_HANDLE, DEVICE_EXPOR
 struct kernel {
 	const char *name;
 	void (*host)(const void *args);
+	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
 };
 
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are

@@ -31,7 +31,7 @@
 	{                                                              \
 		run_##name((const struct kernel_##name##_args *)args); \
 	}                                                              \
-	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host };
+	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host, true };
 
 #endif
 

@@ -223,6 +223,7 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	if (!op)
 		return rc;
 	op->kernel = k->host;
+	op->bounded = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
 	rc = host_reach_args(dev, op->args, size);

@@ -74,6 +74,9 @@ const void *host_self(void); /* names the calling thread */
 /* The stream that the calling thread works off, NULL: it is no worker. */
 void host_serve(struct host_stream *s);
 struct host_stream *host_serving(void);
+/* The calling thread, which serves none, is s's for one op. */
+struct device_saved host_lend(struct host_stream *s);
+void host_take_back(const struct device_saved *saved);
 int host_watch(struct host_state *st); /* under st->lock: this thread's end releases its streams */
 
 /* host/memory.c */

@@ -46,7 +46,7 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->owner = owner;
 	s->head = NULL;
 	s->tail = &s->head;
-	s->idle = s->closing = s->joined = false;
+	s->idle = s->closing = s->joined = s->helped = s->relied = false;
 	s->worker = NULL;
 	atomic_store(&s->threaded, false);
 	atomic_store(&s->capture, NULL);
@@ -247,7 +247,7 @@ int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 	else
 		rc = push_now(s, op, ticket);
 	if (!rc)
-		idle = s->idle;
+		idle = s->idle && !(s->relied && op->bounded);
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
 		host_wake_all(&s->wakes);
@@ -372,7 +372,9 @@ int host_stream_await(
 			left = timeout_ns - (process_now() - begin);
 		if (timeout_ns >= 0 && left <= 0)
 			return -ETIMEDOUT;
-		if (turn < YIELDS)
+		if (!turn)
+			host_stream_help(s, ticket);
+		else if (turn < YIELDS)
 			sched_yield();
 		else if (stop && (left < 0 || left > SLICE))
 			stream_nap(s, ticket, SLICE);

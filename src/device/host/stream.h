@@ -14,6 +14,7 @@ struct host_op {
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
 	bool once;		    /* it cannot be replayed */
+	bool bounded;		    /* a thread that waits for it may run it itself */
 	size_t extra;		    /* bytes of args */
 	union {
 		struct {
@@ -53,6 +54,9 @@ struct host_stream {
 	pthread_t thread;
 	struct host_worker *worker; /* NULL: none, or it has not begun */
 	bool idle, closing, joined;
+	bool helped; /* a thread that waits runs an op, so that the worker may not */
+	bool relied; /* such a thread ran the last one: the worker is not woken for the next, but looks by itself */
+	uint32_t slept;	       /* wakes, when the worker last went to sleep */
 	_Atomic bool threaded; /* thread is its worker's; written under the lock */
 
 	_Atomic bool live;
@@ -110,6 +114,8 @@ void host_stream_end_all(struct host_stream *list);
 
 /* host/worker.c. Gives s a thread, another stream's that has run dry or a new one. Under s->lock: 0 or -errno, no sentence. */
 int host_worker_start(struct host_stream *s);
+/* Runs what lies in s up to this ticket, as far as the calling thread may; wakes the worker for the rest. */
+void host_stream_help(struct host_stream *s, uint64_t ticket);
 /* No condition variable: waiting for one is a cancellation point. ns < 0: for ever. */
 void host_sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns);
 void host_wake_all(_Atomic uint32_t *word);

@@ -53,6 +53,22 @@ struct host_stream *host_serving(void)
 	return self.serving;
 }
 
+struct device_saved host_lend(struct host_stream *s)
+{
+	struct device_saved saved = { .ordinal = self.device, .error = self.error };
+
+	self.device = s->dev;
+	self.error = 0;
+	self.serving = s;
+	return saved;
+}
+
+void host_take_back(const struct device_saved *saved)
+{
+	host_leave(saved);
+	self.serving = NULL;
+}
+
 int host_get_device(void)
 {
 	return self.device;

@@ -3,6 +3,10 @@
  * The threads that work off streams. A stream has a worker of its own for as long as work is queued in it, so that none waits
  * for another's. One that has run dry keeps its worker, which sleeps on a futex, until another stream of the device wants
  * one: many streams that are used in turn cost no more threads than are busy at once.
+ *
+ * A thread that waits for work which nobody has begun does it itself, if it is the library's own: to hand it over and
+ * back takes longer than a small collective. From then on the worker is not woken for such work, as the next is likely to be
+ * waited for as well. Where it is not, the worker finds it at the end of a nap, and is woken again from then on.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,6 +23,8 @@
 #include "stream.h"
 
 #define STACK ((size_t)256 << 10)
+#define NAP_NS \
+	2000000 /* after which a worker that nobody wakes looks whether its stream's work was left to it */
 
 void host_sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
 {
@@ -51,27 +57,44 @@ static struct host_stream *worker_lock(struct host_worker *w)
 	return s;
 }
 
+/* The first op, which whoever has asked runs. Under s->lock. */
+static struct host_op *op_take(struct host_stream *s)
+{
+	struct host_op *op = s->head;
+
+	if (op) {
+		s->head = op->next;
+		if (!s->head)
+			s->tail = &s->head;
+	}
+	return op;
+}
+
+/* Under s->lock, which is given back. A nap in which nothing was queued is the last. */
+static void worker_sleep(struct host_stream *s)
+{
+	uint32_t seen = atomic_load(&s->wakes);
+	bool relied = s->relied;
+
+	s->idle = true;
+	s->relied = relied && s->slept != seen;
+	s->slept = seen;
+	atomic_store(&host_state()->devices[s->dev].spare, s);
+	relied = s->relied;
+	pthread_mutex_unlock(&s->lock);
+	host_sleep_on(&s->wakes, seen, relied ? NAP_NS : -1);
+}
+
 /* The next op of *at, the stream that it serves now; NULL once that has ended and its queue is empty. */
 static struct host_op *next_op(struct host_worker *w, struct host_stream **at, bool *joined)
 {
 	struct host_stream *s;
 	struct host_op *op;
 
-	for (s = worker_lock(w); !s->head && !s->closing; s = worker_lock(w)) {
-		uint32_t seen = atomic_load(&s->wakes);
-
-		s->idle = true;
-		atomic_store(&host_state()->devices[s->dev].spare, s);
-		pthread_mutex_unlock(&s->lock);
-		host_sleep_on(&s->wakes, seen, -1);
-	}
-	s->idle = false;
-	op = s->head;
-	if (op) {
-		s->head = op->next;
-		if (!s->head)
-			s->tail = &s->head;
-	}
+	for (s = worker_lock(w); s->helped || (!s->head && !s->closing); s = worker_lock(w))
+		worker_sleep(s);
+	s->idle = s->relied = false;
+	op = op_take(s);
 	*joined = s->joined;
 	pthread_mutex_unlock(&s->lock);
 	*at = s;
@@ -127,11 +150,66 @@ static void *stream_worker(void *arg)
 	return NULL;
 }
 
+/* ---- by those who wait ------------------------------------------------------------------------ */
+
+/* The first op where it lies untouched and `mine` may run it; else the worker is woken for what lies there. */
+static struct host_op *op_borrow(struct host_stream *s, bool mine)
+{
+	struct host_op *op = NULL;
+	bool left;
+
+	pthread_mutex_lock(&s->lock);
+	left = s->idle && !s->helped && s->head;
+	if (left && mine && s->head->bounded) {
+		op = op_take(s);
+		s->helped = s->relied = true;
+		left = false;
+	}
+	if (left)
+		atomic_fetch_add(&s->wakes, 1);
+	pthread_mutex_unlock(&s->lock);
+	if (left)
+		host_wake_all(&s->wakes);
+	return op;
+}
+
+static void op_returned(struct host_stream *s)
+{
+	bool left;
+
+	pthread_mutex_lock(&s->lock);
+	s->helped = false;
+	left = s->closing;
+	if (left)
+		atomic_fetch_add(&s->wakes, 1);
+	pthread_mutex_unlock(&s->lock);
+	if (left)
+		host_wake_all(&s->wakes);
+}
+
+void host_stream_help(struct host_stream *s, uint64_t ticket)
+{
+	UNCANCELLED;
+	bool mine = !host_serving();
+	struct host_op *op;
+
+	while ((op = op_borrow(s, mine && atomic_load(&s->done) < ticket))) {
+		struct device_saved saved = host_lend(s);
+
+		run_op(s, op);
+		host_take_back(&saved);
+		op_returned(s);
+	}
+}
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
 /* Under the locks of both. Work that has been served may still be waking those who wait for it, which needs no stream. */
 static bool worker_move(struct host_stream *from, struct host_stream *to)
 {
 	bool spare = from->dev == to->dev && atomic_load(&from->live) && from->worker &&
-		!from->head && atomic_load(&from->done) == atomic_load(&from->queued);
+		!from->head && !from->helped &&
+		atomic_load(&from->done) == atomic_load(&from->queued);
 
 	if (!spare)
 		return false;
@@ -140,7 +218,7 @@ static bool worker_move(struct host_stream *from, struct host_stream *to)
 	atomic_store(&to->threaded, true);
 	atomic_store(&to->worker->stream, to);
 	from->worker = NULL;
-	from->idle = false;
+	from->idle = from->relied = false;
 	atomic_store(&from->threaded, false);
 	atomic_fetch_add(&from->wakes, 1);
 	host_wake_all(&from->wakes);

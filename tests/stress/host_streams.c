@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of the host runtime from many threads at once, as a plain TAP program: it is what runs under ThreadSanitizer. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -108,6 +109,36 @@ static void *feed(void *arg)
 	return NULL;
 }
 
+/* ---- the same, of work that whoever waits may do */
+
+/* Long enough for a second thread to be seen. */
+static void count_own(const void *args)
+{
+	uint64_t *at = *(uint64_t *const *)args, value = *at;
+
+	sched_yield();
+	*at = value + 1;
+}
+
+static void *wait_all(void *arg)
+{
+	static const struct kernel own = { "own", count_own, true };
+	struct job *job = arg;
+	void *at = job->run->memory[0];
+
+	for (int i = 0; i < ROUNDS * 10; i++) {
+		step(job->run, b->launch(0, DEVICE_STREAM_LEGACY, &own, 1, 1, &at, sizeof(at)),
+			"launch");
+		if (i % 8 == job->index)
+			step(job->run, b->call(0, DEVICE_STREAM_LEGACY, count, at), "call");
+		if (i % 3)
+			step(job->run, b->stream_sync(0, DEVICE_STREAM_LEGACY, 20 * SECOND, NULL),
+				"stream_sync");
+	}
+	step(job->run, b->stream_sync(0, DEVICE_STREAM_LEGACY, 20 * SECOND, NULL), "stream_sync");
+	return NULL;
+}
+
 /* ---- memory comes and goes while copies look addresses up */
 
 static void *churn(void *arg)
@@ -187,7 +218,7 @@ int main(void)
 	static struct run run;
 	int i, bad;
 
-	printf("1..4\n");
+	printf("1..5\n");
 	setenv("SPMT_HOST_DEVICES", "8", 1);
 	pthread_barrier_init(&run.barrier, NULL, THREADS);
 	if (!prepare(&run))
@@ -198,12 +229,16 @@ int main(void)
 	threads(&run, feed);
 	check(&run, *run.memory[0] == THREADS * ROUNDS * 10, "each call counted once");
 	bad += report(&run, 3, "one stream fed by all");
+	threads(&run, wait_all);
+	check(&run, *run.memory[0] == THREADS * ROUNDS * 10 + ROUNDS * 10,
+		"each piece of work counted once");
+	bad += report(&run, 4, "one stream served by all");
 	threads(&run, churn);
 	for (i = 0; i < THREADS; i++) {
 		step(&run, b->free(i, run.memory[i]), "free");
 		b->close(i);
 	}
-	bad += report(&run, 4, "memory comes and goes");
+	bad += report(&run, 5, "memory comes and goes");
 	pthread_barrier_destroy(&run.barrier);
 	return bad != 0;
 }

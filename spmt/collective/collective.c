@@ -316,7 +316,9 @@ static int coll_moved(spmt_comm *comm, const struct coll_call *c, struct coll_in
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.key = call_key(c),
-		.moves = c->moves };
+		.moves = c->moves,
+		.kind = c->kind,
+		.root = c->root };
 
 	return coll_far(comm, &call, in);
 }

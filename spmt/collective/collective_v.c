@@ -270,6 +270,7 @@ static int varied_moved(spmt_comm *comm, const struct varied *c, struct coll_in_
 		.size = type_size(c->type),
 		.type = (int)c->type,
 		.kind = c->kind,
+		.varied = true,
 		.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans)) };
 
 	if (!call.spans)

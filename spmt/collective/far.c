@@ -20,6 +20,7 @@
 #include "src/kernels/coll/fold.h"
 
 #define FAR_WORDS_NS 50000 /* between two looks at a broken comm */
+#define SHARD_GRAIN 64	   /* elements */
 
 struct far_job {
 	spmt_comm *comm;
@@ -48,10 +49,10 @@ static uint64_t slot_size(const spmt_comm *comm)
 	return comm->stage_size / (uint64_t)comm->nranks / CACHE_LINE * CACHE_LINE;
 }
 
-/* From the stage: of the slot that `writer` has in a round. */
-static int64_t slot_at(const spmt_comm *comm, uint64_t round, int writer)
+/* From the stage: of the slot that `writer` has in this round. */
+static int64_t slot_at(const spmt_comm *comm, int writer)
 {
-	return (int64_t)((round & 1) * comm->stage_size + (uint64_t)writer * slot_size(comm));
+	return far_half(comm) + (int64_t)((uint64_t)writer * slot_size(comm));
 }
 
 /* ---- a round ----------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static bool in_round(int pe, int first, int n, int npes)
 	return n && (pe - first + npes) % npes < n;
 }
 
-static struct far_span span_of(const spmt_comm *comm, const struct far_call *c, int pe)
+struct far_span far_span_of(const spmt_comm *comm, const struct far_call *c, int pe)
 {
 	const struct coll_moves *m = &c->moves;
 	uint64_t at = (uint64_t)pe * c->count;
@@ -88,28 +89,24 @@ static struct far_span span_of(const spmt_comm *comm, const struct far_call *c, 
 /* What a pair has to agree on, `count` elements of its own included. */
 static uint64_t pair_key(const struct far_call *c, uint64_t count)
 {
-	return c->spans
+	return c->varied
 		? coll_key(&(struct coll_same){ .kind = c->kind, .type = c->type, .count = count })
 		: c->key;
 }
 
 static int part_send(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	struct far *far = comm->far_state;
 	int rc = 0;
 
 	for (int i = 0; i < comm->nranks && !rc; i++) {
 		int pe = (comm->rank + i) % comm->nranks;
-		struct mover *mover = &far->links[pe].movers[0];
-		const struct far_span s = span_of(comm, c, pe);
+		const struct far_span s = far_span_of(comm, c, pe);
 		uint64_t n = part_of(part, s.src_count);
 
-		if (!n)
-			continue;
-		rc = mover->ops->put(mover,
-			far_there(comm, mover->link, slot_at(comm, far->round, comm->rank)),
-			(const char *)c->src + (s.src_at + part->from) * c->size, n * c->size,
-			MOVE_BLOCKING, NULL);
+		if (n)
+			rc = far_put(comm, pe, slot_at(comm, comm->rank),
+				(const char *)c->src + (s.src_at + part->from) * c->size,
+				n * c->size);
 	}
 	return rc;
 }
@@ -117,7 +114,7 @@ static int part_send(spmt_comm *comm, const struct far_call *c, const struct far
 static bool part_is_last(
 	const spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	uint64_t most = c->count;
+	uint64_t most = c->spans ? 0 : c->count;
 
 	for (int pe = 0; c->spans && pe < comm->nranks; pe++)
 		most = MAX_OF(most, c->spans[pe].src_count);
@@ -129,23 +126,32 @@ static void sums_make(const spmt_comm *comm, const struct far_call *c, struct fa
 {
 	uint64_t n = (uint64_t)comm->nranks, me = (uint64_t)comm->rank;
 
-	for (uint64_t pe = 0; c->spans && pe < n; pe++) {
+	for (uint64_t pe = 0; c->varied && pe < n; pe++) {
 		hello->gives += coll_fold(coll_fold(1, me * n + pe), c->spans[pe].src_count);
 		hello->gets += coll_fold(coll_fold(1, pe * n + me), c->spans[pe].dst_count);
 	}
 }
 
+static struct far_hello hello_to(
+	const spmt_comm *comm, const struct far_call *c, const struct far_part *part, int pe)
+{
+	struct far_hello hello = { .key = pair_key(c, far_span_of(comm, c, pe).src_count),
+		.more = !part_is_last(comm, c, part) };
+
+	sums_make(comm, c, &hello);
+	return hello;
+}
+
 /* All others learn that this rank has come, and with what. */
 static int greet(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	struct far_hello hello = { .more = !part_is_last(comm, c, part) };
+	struct far_hello hello = hello_to(comm, c, part, comm->rank);
 	int rc = 0;
 
-	sums_make(comm, c, &hello);
-	for (int i = 0; i < comm->nranks && !rc; i++) {
+	for (int i = 1; i < comm->nranks && !rc; i++) {
 		int pe = (comm->rank + i) % comm->nranks;
 
-		hello.key = pair_key(c, span_of(comm, c, pe).src_count);
+		hello.key = pair_key(c, far_span_of(comm, c, pe).src_count);
 		rc = far_greet(comm, pe, &hello);
 	}
 	return rc;
@@ -181,7 +187,7 @@ static int hellos_take(spmt_comm *comm, const struct far_call *c, bool *more)
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct far_hello *hello = &far_told(comm, far->round, pe)->hello;
 		const uint64_t key[2] = { __atomic_load_n(&hello->key, __ATOMIC_RELAXED),
-			pair_key(c, span_of(comm, c, pe).dst_count) };
+			pair_key(c, far_span_of(comm, c, pe).dst_count) };
 
 		*more |= __atomic_load_n(&hello->more, __ATOMIC_RELAXED) != 0;
 		gives += __atomic_load_n(&hello->gives, __ATOMIC_RELAXED);
@@ -200,26 +206,27 @@ static int await_all(spmt_comm *comm, const struct far_call *c, bool *more)
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		rc = far_await(comm, c, pe);
+		rc = far_await(comm, c, pe, 0);
 	waits_hide(comm, c);
 	return rc ? rc : hellos_take(comm, c, more);
 }
 
+/* All ranks' have the same count, and go to the same place. */
 static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	const struct far *far = comm->far_state;
+	const struct far_span s = far_span_of(comm, c, comm->rank);
 	struct area_inbox *slots = mem_calloc((size_t)comm->nranks, sizeof(*slots));
 	struct fold fold = { .inboxes = slots,
 		.npes = comm->nranks,
-		.bytes = part_of(part, c->count) * c->size,
-		.dst = (uintptr_t)c->dst + part->from * c->size,
+		.bytes = part_of(part, s.dst_count) * c->size,
+		.dst = (uintptr_t)c->dst + (s.dst_at + part->from) * c->size,
 		.lanes = 1 };
 
 	if (!slots)
 		return fail(
 			-ENOMEM, "rank %d: out of memory for %d slots", comm->rank, comm->nranks);
 	for (int pe = 0; pe < comm->nranks; pe++)
-		slots[pe].src = (uintptr_t)comm->stage + (uint64_t)slot_at(comm, far->round, pe);
+		slots[pe].src = (uintptr_t)comm->stage + (uint64_t)slot_at(comm, pe);
 	fold_run(&fold, c->type, c->op);
 	mem_free(slots);
 	return 0;
@@ -227,18 +234,17 @@ static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far
 
 static int part_take(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
-	const struct far *far = comm->far_state;
-	const struct coll_moves *m = &c->moves;
-
-	if (m->folds)
-		return m->froms && part_of(part, c->count) ? part_fold(comm, c, part) : 0;
+	if (c->moves.folds)
+		return part_of(part, far_span_of(comm, c, comm->rank).dst_count)
+			? part_fold(comm, c, part)
+			: 0;
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		const struct far_span s = span_of(comm, c, pe);
+		const struct far_span s = far_span_of(comm, c, pe);
 		uint64_t n = part_of(part, s.dst_count);
 
 		if (n)
 			memcpy((char *)c->dst + (s.dst_at + part->from) * c->size,
-				comm->stage + slot_at(comm, far->round, pe), n * c->size);
+				comm->stage + slot_at(comm, pe), n * c->size);
 	}
 	return 0;
 }
@@ -246,11 +252,12 @@ static int part_take(spmt_comm *comm, const struct far_call *c, const struct far
 static int part_run(
 	spmt_comm *comm, const struct far_call *c, const struct far_part *part, bool *more)
 {
-	struct far *far = comm->far_state;
+	const struct far_hello hello = hello_to(comm, c, part, comm->rank);
 	int rc;
 
-	far->round++;
-	rc = part_send(comm, c, part);
+	rc = far_begin_round(comm, &hello);
+	if (!rc)
+		rc = part_send(comm, c, part);
 	if (!rc)
 		rc = greet(comm, c, part);
 	if (!rc)
@@ -258,23 +265,117 @@ static int part_run(
 	return rc ? rc : part_take(comm, c, part);
 }
 
-/* ---- in the stream ------------------------------------------------------------------------------- */
-
-static int far_run(spmt_comm *comm, const struct far_call *c)
+static int far_pairs(spmt_comm *comm, const struct far_call *c)
 {
-	struct far *far = comm->far_state;
 	struct far_part part = { .most = slot_size(comm) / c->size };
 	bool more = true;
 	int rc = 0;
 
-	if (comm_is_broken(comm))
-		return -ECANCELED;
-	far->begin = process_now();
-	if (c->key == FAR_BARRIER)
-		return far_barrier(comm, c);
 	for (; more && !rc; part.from += part.most)
 		rc = part_run(comm, c, &part, &more);
 	return rc;
+}
+
+/* ---- by shards: each rank has one of the block for itself, then all get all ----------------------- */
+
+/* Elements of a block that rank pe has, from *at on. */
+static uint64_t shard_of(const spmt_comm *comm, const struct far_call *c, int pe, uint64_t *at)
+{
+	uint64_t n = (uint64_t)comm->nranks;
+	uint64_t most = align_up((c->count + n - 1) / n, SHARD_GRAIN);
+
+	*at = MIN_OF(c->count, (uint64_t)pe * most);
+	return MIN_OF(most, c->count - *at);
+}
+
+/* The root has everybody's; of a fold all have. */
+static void shards_spread(const spmt_comm *comm, const struct far_call *c, struct far_span *spans)
+{
+	uint64_t mine, n = shard_of(comm, c, comm->rank, &mine);
+
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		struct far_span *s = &spans[pe];
+
+		*s = (struct far_span){ .dst_at = mine };
+		if (c->moves.folds || c->root == comm->rank)
+			s->src_count = shard_of(comm, c, pe, &s->src_at);
+		if (c->moves.folds || c->root == pe)
+			s->dst_count = n;
+	}
+}
+
+static void shards_gather(const spmt_comm *comm, const struct far_call *c, struct far_span *spans)
+{
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		spans[pe] = (struct far_span){ .src_count = 0 };
+		spans[pe].dst_count = shard_of(comm, c, pe, &spans[pe].dst_at);
+	}
+}
+
+static int far_shards(spmt_comm *comm, const struct far_call *c)
+{
+	struct far_span *spans = mem_calloc((size_t)comm->nranks, sizeof(*spans));
+	struct far_call part = *c;
+	int rc;
+
+	if (!spans)
+		return fail(
+			-ENOMEM, "rank %d: out of memory for %d shards", comm->rank, comm->nranks);
+	part.spans = spans;
+	shards_spread(comm, c, spans);
+	rc = far_pairs(comm, &part);
+	shards_gather(comm, c, spans);
+	part.src = (char *)c->dst + spans[comm->rank].dst_at * c->size;
+	if (!rc)
+		rc = far_ring(comm, &part);
+	mem_free(spans);
+	return rc;
+}
+
+static int far_all_gather(spmt_comm *comm, const struct far_call *c)
+{
+	struct far_call call = *c;
+	int rc = far_tree(comm, c, true);
+
+	if (rc)
+		return rc;
+	call.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans));
+	if (!call.spans)
+		return fail(
+			-ENOMEM, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		call.spans[pe] = far_span_of(comm, c, pe);
+	rc = far_ring(comm, &call);
+	mem_free(call.spans);
+	return rc;
+}
+
+/* ---- in the stream ------------------------------------------------------------------------------- */
+
+/* By what all ranks know of the call, so that they choose alike; whoever made another is found in the first round of any. */
+static int far_move(spmt_comm *comm, const struct far_call *c)
+{
+	if (c->varied)
+		return far_pairs(comm, c);
+	if (far_tree_fits(comm, c))
+		return far_tree(comm, c, false);
+	switch (c->kind) {
+	case COLL_ALL_GATHER:
+		return far_all_gather(comm, c);
+	case COLL_ALL_REDUCE:
+	case COLL_BROADCAST:
+		return far_shards(comm, c);
+	default:
+		return far_pairs(comm, c);
+	}
+}
+
+static int far_run(spmt_comm *comm, const struct far_call *c)
+{
+	if (comm_is_broken(comm))
+		return -ECANCELED;
+	comm->far_state->begin = process_now();
+	return far_move(comm, c);
 }
 
 /* Whoever failed alone breaks the comm: the others count on it. */
@@ -300,28 +401,29 @@ static void far_thread(void *arg)
 	mem_free(job);
 }
 
+static void far_free(struct far *far)
+{
+	if (!far)
+		return;
+	mem_free(far->links);
+	mem_free(far->node);
+	mem_free(far);
+}
+
 static int far_open(spmt_comm *comm)
 {
 	struct far *far = mem_calloc(1, sizeof(*far));
 	size_t bytes = (size_t)comm->nranks * sizeof(*far->links);
 
-	if (far) {
+	if (far)
 		far->links = mem_aligned(CACHE_LINE, bytes);
-		far->leaders = mem_calloc((size_t)comm->nranks, sizeof(*far->leaders));
-	}
-	if (!far || !far->links || !far->leaders) {
-		if (far) {
-			mem_free(far->links);
-			mem_free(far->leaders);
-		}
-		mem_free(far);
+	if (!far || !far->links || far_nodes(comm, far)) {
+		far_free(far);
 		return fail(
 			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
 	}
-	for (int pe = 0; pe < comm->nranks; pe++) {
+	for (int pe = 0; pe < comm->nranks; pe++)
 		link_again(&far->links[pe], &comm->links[pe]);
-	}
-	far_leaders(comm, far);
 	comm->far_state = far;
 	return 0;
 }
@@ -370,7 +472,5 @@ void far_drop(spmt_comm *comm)
 	comm->far_state = NULL;
 	for (int pe = 0; pe < comm->nranks; pe++)
 		far->links[pe].movers[0].ops->close(&far->links[pe].movers[0]);
-	mem_free(far->links);
-	mem_free(far->leaders);
-	mem_free(far);
+	far_free(far);
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Collectives where kernels do not reach every peer (comm->far): by the movers, from the stream's own thread. Each rank puts what it
- * gives into a slot of every rank that gets it, and tells all that it has come; there are two sets of slots, so that one such round
- * a part is enough. Right for every kind and size; all ranks send to all, whatever node they are on. A barrier goes by the nodes: their ranks
- * come to the first of them, those meet in log2(nodes) steps, and let their ranks go.
+ * Collectives where kernels do not reach every peer (comm->far): by the movers, from the stream's own thread. What is moved goes
+ * through the stages, of which each has two halves, in rounds: a rank that has ended one knows that all have come to it, so that
+ * nobody reads any more what the round before had put into the other half.
+ *
+ * There are three kinds of rounds. By a tree (far_tree.c), for what is small: the ranks of a node put what they give to the first
+ * of them, those meet in log2(nodes) steps, each of which passes on all that has come so far, and the others read it there. By a
+ * ring (far_ring.c): what all get goes from each node to the next. From each to each (far.c): what each pair has of its own, or
+ * each rank is to fold. Elements are folded in the order of ranks, by one rank that has them all.
  */
 #ifndef SPMT_FAR_H
 #define SPMT_FAR_H
@@ -25,9 +29,12 @@ struct far_call {
 	uint64_t count; /* elements of a block */
 	uint64_t size;	/* of an element */
 	int type, op;
-	uint64_t key; /* equal on all ranks (coll_key.h), or FAR_BARRIER */
+	uint64_t
+		key; /* equal on all ranks (coll_key.h), or FAR_BARRIER; varied: there is one a pair instead */
 	struct coll_moves moves;
-	enum kernel_collective_kind kind; /* with spans: of the keys, one a pair */
+	enum kernel_collective_kind kind;
+	int root;
+	bool varied;		/* no rank knows the counts of others */
 	struct far_span *spans; /* by rank, from mem_calloc; NULL: as count and moves say */
 };
 

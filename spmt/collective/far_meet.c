@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "far_state.h"
@@ -16,6 +17,7 @@
 #define FAR_LOOKS 200	   /* at a word before sleeping */
 #define FAR_SLEEP_NS 50000 /* then so long, growing to .. */
 #define FAR_SLEEP_MOST 1000000
+#define FAR_STEPS 20 /* bits of a step's number */
 
 /* From the stage: of the word that `writer` has in a round. */
 static int64_t word_at(const spmt_comm *comm, uint64_t round, int writer)
@@ -37,6 +39,30 @@ const struct far_word *far_told(const spmt_comm *comm, uint64_t round, int write
 	return (const struct far_word *)(const void *)(comm->stage + word_at(comm, round, writer));
 }
 
+int64_t far_half(const spmt_comm *comm)
+{
+	return (int64_t)((comm->far_state->round & 1) * comm->stage_size);
+}
+
+int far_put(spmt_comm *comm, int pe, int64_t at, const void *src, uint64_t n)
+{
+	struct mover *mover = &comm->far_state->links[pe].movers[0];
+
+	if (!n)
+		return 0;
+	if (pe != comm->rank)
+		return mover->ops->put(
+			mover, far_there(comm, mover->link, at), src, n, MOVE_BLOCKING, NULL);
+	memcpy(comm->stage + at, src, n);
+	return 0;
+}
+
+int far_begin_round(spmt_comm *comm, const struct far_hello *hello)
+{
+	comm->far_state->round++;
+	return far_greet(comm, comm->rank, hello);
+}
+
 int far_greet(spmt_comm *comm, int pe, const struct far_hello *hello)
 {
 	struct far *far = comm->far_state;
@@ -49,15 +75,31 @@ int far_greet(spmt_comm *comm, int pe, const struct far_hello *hello)
 			    SPMT_SIGNAL_SET, NULL);
 }
 
-static bool has_greeted(const spmt_comm *comm, int pe)
+static uint64_t step_of(const struct far *far, uint64_t step)
 {
-	const struct far *far = comm->far_state;
-
-	return __atomic_load_n(&far_told(comm, far->round, pe)->round, __ATOMIC_ACQUIRE) >=
-		far->round;
+	return far->round << FAR_STEPS | step;
 }
 
-/* Not all of a barrier greet this rank; but each has first noted at itself that it has come. */
+int far_greet_step(spmt_comm *comm, int pe, uint64_t step)
+{
+	struct far *far = comm->far_state;
+	struct mover *mover = &far->links[pe].movers[0];
+	uint64_t place = far_there(comm, mover->link, word_at(comm, far->round, comm->rank));
+
+	return mover->ops->signal(mover, place + offsetof(struct far_word, step),
+		step_of(far, step), SPMT_SIGNAL_SET, NULL);
+}
+
+static bool has_greeted(const spmt_comm *comm, int pe, uint64_t step)
+{
+	const struct far *far = comm->far_state;
+	const struct far_word *word = far_told(comm, far->round, pe);
+
+	return step ? __atomic_load_n(&word->step, __ATOMIC_ACQUIRE) >= step_of(far, step)
+		    : __atomic_load_n(&word->round, __ATOMIC_ACQUIRE) >= far->round;
+}
+
+/* Not all greet this rank; but each has first noted at itself that it has come. */
 static bool has_noted(spmt_comm *comm, int pe)
 {
 	struct far *far = comm->far_state;
@@ -73,55 +115,53 @@ static bool has_noted(spmt_comm *comm, int pe)
 	return !rc && round >= far->round;
 }
 
-/* False: all have, but what they sent has not arrived. */
-static bool notes_take(spmt_comm *comm, bool *come)
+/* Who has not come to this round; if all have, `pe` has not come so far in it. */
+static int missing_find(spmt_comm *comm, int pe, bool *missing)
 {
-	bool missing = false;
+	int n = 0;
 
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		come[pe] = has_greeted(comm, pe) || has_noted(comm, pe);
-		missing |= !come[pe];
+	for (int r = 0; r < comm->nranks; r++) {
+		missing[r] = !has_greeted(comm, r, 0) && !has_noted(comm, r);
+		n += missing[r];
 	}
-	return missing;
+	if (n)
+		return n;
+	missing[pe] = true;
+	return 1;
 }
 
 /* "spmt_all_reduce: rank 0: 1 of 4 ranks missing in a stream after 5.0 s: 3" */
-static int far_missing(spmt_comm *comm, const struct far_call *c, int64_t waited)
+static int far_missing(spmt_comm *comm, const struct far_call *c, int pe, int64_t waited)
 {
 	struct waits_text waits = { .used = 0 };
 	struct text t = { .used = 0 };
 	struct cause cause;
-	int missing = 0, n = 0;
-	bool *come = mem_calloc((size_t)comm->nranks, sizeof(*come));
+	int n, said = 0;
+	bool *missing = mem_calloc((size_t)comm->nranks, sizeof(*missing));
 
-	if (!come)
+	if (!missing)
 		return -ENOMEM;
-	if (c->key != FAR_BARRIER || !notes_take(comm, come))
-		for (int pe = 0; pe < comm->nranks; pe++)
-			come[pe] = has_greeted(comm, pe);
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		if (come[pe])
-			continue;
-		missing++;
-		waits_add(&waits, comm, pe, process_now() - waited);
-	}
+	n = missing_find(comm, pe, missing);
+	for (int r = 0; r < comm->nranks; r++)
+		if (missing[r])
+			waits_add(&waits, comm, r, process_now() - waited);
 	text_add(&t, "%s: rank %d: in a stream: %s%d of %d ranks missing after %.1f s:", c->what,
-		comm->rank, waits_said(&waits), missing, comm->nranks, (double)waited / 1e9);
-	for (int pe = 0; pe < comm->nranks; pe++)
-		if (!come[pe])
-			text_add(&t, "%s %d", n++ ? "," : "", pe);
-	mem_free(come);
+		comm->rank, waits_said(&waits), n, comm->nranks, (double)waited / 1e9);
+	for (int r = 0; r < comm->nranks; r++)
+		if (missing[r])
+			text_add(&t, "%s %d", said++ ? "," : "", r);
+	mem_free(missing);
 	cause_set(&cause, SPMT_ERR_TIMEOUT, c->what, t.bytes);
 	comm_break(comm, &cause);
 	return SPMT_ERR_TIMEOUT;
 }
 
-int far_await(spmt_comm *comm, const struct far_call *c, int pe)
+int far_await(spmt_comm *comm, const struct far_call *c, int pe, uint64_t step)
 {
 	struct far *far = comm->far_state;
 	struct timespec slice = { .tv_nsec = FAR_SLEEP_NS };
 
-	for (int looks = 0; !has_greeted(comm, pe); looks++) {
+	for (int looks = 0; !has_greeted(comm, pe, step); looks++) {
 		int64_t limit = comm_timeout(comm), waited;
 
 		if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
@@ -132,7 +172,7 @@ int far_await(spmt_comm *comm, const struct far_call *c, int pe)
 		}
 		waited = process_now() - far->begin;
 		if (limit >= 0 && waited >= limit * 1000000)
-			return has_greeted(comm, pe) ? 0 : far_missing(comm, c, waited);
+			return has_greeted(comm, pe, step) ? 0 : far_missing(comm, c, pe, waited);
 		waits_show(comm, c, &(struct wait_for){ .name = c->what, .since = far->begin });
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
 		slice.tv_nsec = MIN_OF(2 * slice.tv_nsec, FAR_SLEEP_MOST);
@@ -162,20 +202,42 @@ int far_mismatch(spmt_comm *comm, const struct far_call *c, int pe, const uint64
 	return SPMT_ERR_MISMATCH;
 }
 
-/* ---- a barrier: first those of a node, then their leaders, in log2(nodes) steps ------------------ */
+/* Nobody hears that calls differ before it has made its own. */
+static int await_notes(spmt_comm *comm, const struct far_call *c)
+{
+	const struct timespec slice = { .tv_nsec = FAR_SLEEP_MOST };
+	const struct far *far = comm->far_state;
 
-static int await_key(spmt_comm *comm, const struct far_call *c, int pe)
+	for (int pe = 0; pe < comm->nranks; pe++)
+		while (!has_greeted(comm, pe, 0) && !has_noted(comm, pe)) {
+			int64_t limit = comm_timeout(comm), waited = process_now() - far->begin;
+
+			if (atomic_load_explicit(&comm->control->stop, memory_order_acquire))
+				return -ECANCELED;
+			if (limit >= 0 && waited >= limit * 1000000)
+				return far_missing(comm, c, pe, waited);
+			clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+		}
+	return 0;
+}
+
+int far_await_key(spmt_comm *comm, const struct far_call *c, int pe)
 {
 	const struct far *far = comm->far_state;
-	int rc = far_await(comm, c, pe);
+	int rc = far_await(comm, c, pe, 0);
 	uint64_t key[2] = { 0, c->key };
 
 	waits_hide(comm, c);
 	if (rc)
 		return rc;
 	key[0] = __atomic_load_n(&far_told(comm, far->round, pe)->hello.key, __ATOMIC_RELAXED);
-	return key[0] == key[1] ? 0 : far_mismatch(comm, c, pe, key);
+	if (key[0] == key[1])
+		return 0;
+	rc = await_notes(comm, c);
+	return rc ? rc : far_mismatch(comm, c, pe, key);
 }
+
+/* ---- nodes ------------------------------------------------------------------------------------- */
 
 static bool on_one_machine(const spmt_comm *comm, int a, int b)
 {
@@ -184,64 +246,50 @@ static bool on_one_machine(const spmt_comm *comm, int a, int b)
 	return a == b || (node && node[comm_world_rank(comm, a)] == node[comm_world_rank(comm, b)]);
 }
 
-/* Step d: to the leader d nodes on, from the one d nodes back. */
-static int leaders_meet(spmt_comm *comm, const struct far_call *c, const struct far_hello *hello)
-{
-	const struct far *far = comm->far_state;
-	int rc = 0;
-
-	for (int d = 1; d < far->nodes && !rc; d *= 2) {
-		rc = far_greet(comm, far->leaders[(far->mine + d) % far->nodes], hello);
-		if (!rc)
-			rc = await_key(
-				comm, c, far->leaders[(far->mine + far->nodes - d) % far->nodes]);
-	}
-	return rc;
-}
-
-static int leader_run(spmt_comm *comm, const struct far_call *c, const struct far_hello *hello)
-{
-	int rc = 0;
-
-	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		if (pe != comm->rank && on_one_machine(comm, pe, comm->rank))
-			rc = await_key(comm, c, pe);
-	if (!rc)
-		rc = leaders_meet(comm, c, hello);
-	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		if (pe != comm->rank && on_one_machine(comm, pe, comm->rank))
-			rc = far_greet(comm, pe, hello);
-	return rc;
-}
-
-int far_barrier(spmt_comm *comm, const struct far_call *c)
-{
-	const struct far_hello hello = { .key = FAR_BARRIER };
-	struct far *far = comm->far_state;
-	int leader = far->leaders[far->mine], rc;
-
-	far->round++;
-	rc = far_greet(comm, comm->rank, &hello);
-	if (rc)
-		return rc;
-	if (leader == comm->rank)
-		return leader_run(comm, c, &hello);
-	rc = far_greet(comm, leader, &hello);
-	return rc ? rc : await_key(comm, c, leader);
-}
-
-/* Where all ranks are on one node each counts as one: none is nearer than the others. */
-void far_leaders(const spmt_comm *comm, struct far *far)
+/* before[k + 1]: how many ranks node k has; ranks[k]: the first of them. */
+static void nodes_find(const spmt_comm *comm, struct far *far)
 {
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		int first = 0;
+		int k = 0;
 
-		while (!on_one_machine(comm, first, pe))
-			first++;
-		if (first == pe)
-			far->leaders[far->nodes++] = pe;
-		if (pe == comm->rank)
-			while (far->leaders[far->mine] != first)
-				far->mine++;
+		while (k < far->nodes && !on_one_machine(comm, far->ranks[k], pe))
+			k++;
+		if (k == far->nodes)
+			far->ranks[far->nodes++] = pe;
+		far->node[pe] = k;
+		far->nth[pe] = far->before[k + 1]++;
 	}
+	far->mine = far->node[comm->rank];
+}
+
+int far_nodes(const spmt_comm *comm, struct far *far)
+{
+	size_t n = (size_t)comm->nranks;
+
+	far->node = mem_calloc(5 * n + 2, sizeof(*far->node));
+	if (!far->node)
+		return -ENOMEM;
+	far->nth = far->node + n;
+	far->ranks = far->nth + n;
+	far->before = far->ranks + n;
+	far->places = far->before + n + 1;
+	nodes_find(comm, far);
+	far->rails = comm->nranks;
+	for (int k = 0; k < far->nodes; k++)
+		far->rails = MIN_OF(far->rails, far->before[k + 1]);
+	for (int k = 0; k < far->nodes; k++) {
+		far->places[k + 1] =
+			far->places[k] + (far->before[k + 1] + far->rails - 1) / far->rails;
+		far->before[k + 1] += far->before[k];
+	}
+	for (int pe = 0; pe < comm->nranks; pe++)
+		far->ranks[far->before[far->node[pe]] + far->nth[pe]] = pe;
+	return 0;
+}
+
+int far_rank(const struct far *far, int node, int nth)
+{
+	int at = far->before[node] + nth;
+
+	return at < far->before[node + 1] ? far->ranks[at] : -1;
 }

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "spmt/comm/comm.h"
+#include "spmt/collective/far_state.h"
 #include "spmt_device.h"
 #include "src/device/host/host.h"
 #include "tests/lib/ranks.h"
@@ -191,6 +191,85 @@ Test(messages, serve_parts)
 {
 	NEEDS_HOST(LETTERS);
 	RANKS_OK(ranks_run(4, NULL, parts, NULL));
+}
+
+/* ---- how many it takes -------------------------------------------------------------------------------------------------- */
+
+/* To others, by the movers that collectives have. */
+static uint64_t letters_sent(const spmt_comm *comm)
+{
+	uint64_t n = 0;
+
+	for (int pe = 0; pe < spmt_nranks(comm); pe++)
+		if (pe != spmt_rank(comm))
+			n += atomic_load(&comm->far_state->links[pe].ops[MOVER_VERBS]);
+	return n;
+}
+
+static int last_letters(spmt_comm *comm, uint64_t *before, uint64_t *n)
+{
+	REQUIRE_OK(spmt_quiet(comm));
+	*n = letters_sent(comm) - *before;
+	*before += *n;
+	return 0;
+}
+
+static uint64_t log2_of(int n)
+{
+	uint64_t steps = 0;
+
+	while (1 << steps < n)
+		steps++;
+	return steps;
+}
+
+/* Each rank is a node. Each step is a key and a signal, before them in one or two pieces what has come so far. */
+static int takes_few(spmt_comm *comm, void *arg)
+{
+	int n = spmt_nranks(comm);
+	uint64_t *words, mine = (uint64_t)spmt_rank(comm) + 1, before = 0, sent, steps = log2_of(n);
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, (size_t)n + 2, 8, (void **)&words));
+	REQUIRE_OK(spmt_copy_in(comm, words, &mine, sizeof(mine)));
+	REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
+	TRY(last_letters(comm, &before, &sent));
+	REQUIRE_EQ(sent, 2 * steps);
+	REQUIRE_OK(spmt_all_reduce(comm, words + 1, words, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	TRY(last_letters(comm, &before, &sent));
+	REQUIRE(sent >= 3 * steps && sent <= 4 * steps);
+	REQUIRE_OK(spmt_all_gather(comm, words + 2, words, 1, SPMT_TYPE_U64, NULL));
+	TRY(last_letters(comm, &before, &sent));
+	REQUIRE(sent >= 3 * steps && sent <= 4 * steps);
+	TRY(sym_check_u64(comm, words + 1, (uint64_t)n * (uint64_t)(n + 1) / 2));
+	for (int pe = 0; pe < n; pe++)
+		TRY(sym_check_u64(comm, words + 2 + pe, (uint64_t)pe + 1));
+	return spmt_barrier(comm);
+}
+
+static void few_of(int n)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+
+	NEEDS_HOST(LETTERS);
+	setenv("SPMT_HOST_DEVICES", "64", 1);
+	attr.heap_size = 1u << 20;
+	RANKS_OK(ranks_run(n, &attr, takes_few, NULL));
+}
+
+Test(messages, few_of_8_nodes)
+{
+	few_of(8);
+}
+
+Test(messages, few_of_11_nodes)
+{
+	few_of(11);
+}
+
+Test(messages, few_of_64_nodes)
+{
+	few_of(64);
 }
 
 /* ---- what cannot work -------------------------------------------------------------------------------------------------- */

@@ -199,17 +199,34 @@ static size_t largest(const struct run *run)
 	return max;
 }
 
+/* Whether each may load and store all others' memory, which all have to know alike: of other nodes, or by a NIC, nobody may. */
+static int agree_on_peers(struct rank *r)
+{
+	uint64_t *mine = perf_word(r, WORD_CLOCK), *all = perf_word(r, WORD_THEIR_CLOCK);
+	int64_t yes = 0;
+	int rc = spmt_query(r->comm, SPMT_CAP_HOST_ACCESS, &yes);
+
+	for (int pe = 0; pe < r->run->nranks; pe++)
+		yes = yes == 1 && spmt_ptr(r->comm, mine, pe);
+	if (!rc)
+		rc = spmt_copy_in(r->comm, mine, &yes, sizeof(yes));
+	if (!rc)
+		rc = spmt_all_reduce(r->comm, all, mine, 1, SPMT_TYPE_I64, SPMT_OP_MIN, NULL);
+	if (!rc)
+		rc = spmt_quiet(r->comm);
+	if (!rc)
+		rc = spmt_copy_out(r->comm, &yes, all, sizeof(yes));
+	r->addressable = yes == 1;
+	return rc;
+}
+
 static int rank_open(struct rank *r)
 {
 	size_t room = largest(r->run) + PERF_GUARD;
 	size_t words = (size_t)(r->run->nranks + WORDS) * PERF_WORD;
-	int64_t value = 0;
 	void *p = NULL;
-	int rc = spmt_query(r->comm, SPMT_CAP_HOST_ACCESS, &value);
+	int rc = spmt_aligned_alloc(r->comm, 4096, room, &p);
 
-	r->addressable = value == 1;
-	if (!rc)
-		rc = spmt_aligned_alloc(r->comm, 4096, room, &p);
 	r->src = p;
 	if (!rc)
 		rc = spmt_aligned_alloc(r->comm, 4096, room, &p);
@@ -217,6 +234,8 @@ static int rank_open(struct rank *r)
 	if (!rc)
 		rc = spmt_calloc(r->comm, 1, words, &p);
 	r->words = p;
+	if (!rc)
+		rc = agree_on_peers(r);
 	if (rc)
 		return rc;
 	r->scratch = malloc(room);

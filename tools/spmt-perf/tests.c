@@ -99,6 +99,17 @@ static int put_nbi_loop(struct rank *r, size_t size, uint64_t iters)
 	return rc ? rc : spmt_quiet(r->comm);
 }
 
+static int get_nbi_loop(struct rank *r, size_t size, uint64_t iters)
+{
+	int rc = 0;
+
+	if (r->role != ROLE_SENDER)
+		return 0;
+	for (uint64_t i = 0; i < iters && !rc; i++)
+		rc = spmt_get_nbi(r->comm, r->dst, r->src, size, r->peer);
+	return rc ? rc : spmt_quiet(r->comm);
+}
+
 /* ---- put with signal, there and back */
 
 static int pong(struct rank *r, size_t size, uint64_t value)
@@ -341,6 +352,28 @@ const struct bench perf_benches[] = {
 		.sized = true,
 		.verify = get_verify,
 		.ours = get_loop,
+		.peer = peer_memcpy_in },
+	{ .name = "put_bw",
+		.help = "put_nbi one after the other, one quiet at the end",
+		.peer_name = "memcpy",
+		.unit = UNIT_GBPS,
+		.paired = true,
+		.hops = 1,
+		.sizes = { 64u << 10, 1u << 20 },
+		.sized = true,
+		.verify = put_verify,
+		.ours = put_nbi_loop,
+		.peer = peer_memcpy_out },
+	{ .name = "get_bw",
+		.help = "get_nbi one after the other, one quiet at the end",
+		.peer_name = "memcpy",
+		.unit = UNIT_GBPS,
+		.paired = true,
+		.hops = 1,
+		.sizes = { 64u << 10, 1u << 20 },
+		.sized = true,
+		.verify = get_verify,
+		.ours = get_nbi_loop,
 		.peer = peer_memcpy_in },
 	{ .name = "put_lat",
 		.help = "put and quiet, one by one",

@@ -6,11 +6,16 @@
 #include "src/device/device.h"
 
 #define LINK_REASON 256
-#define RANK_NIC_WHY 127
+#define RANK_NIC_WHY 126
 
 /* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
 enum rdma_memory { RDMA_HOST, RDMA_DMABUF, RDMA_PEER, RDMA_BOUNCE };
 const char *rdma_memory_name(enum rdma_memory memory);
+
+/*
+ * Who does 64-bit atomics of others in a rank's memory: its CPU; a NIC as well, which is atomic with the CPU; or a NIC alone.
+ */
+enum rdma_atomics { RDMA_ATOMICS_CPU, RDMA_ATOMICS_BOTH, RDMA_ATOMICS_NIC };
 
 /* How a rank's NIC is addressed, and what it knows of the rank's memory. */
 struct rank_nic {
@@ -21,6 +26,7 @@ struct rank_nic {
 	uint16_t lid;
 	uint8_t mtu, ethernet;
 	uint8_t memory;		/* enum rdma_memory: how it knows heap and library area */
+	uint8_t atomics;	/* enum rdma_atomics */
 	char why[RANK_NIC_WHY]; /* not "": it has none, or none that knows its memory */
 };
 

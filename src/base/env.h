@@ -56,6 +56,8 @@
 	X(rdma_tc, "SPMT_RDMA_TC", INT(0, 255), "0", "traffic class of what goes over RDMA devices") \
 	X(rdma_lazy, "SPMT_RDMA_LAZY", ENUM("0|1"), "1", "1: a connection between RDMA devices is made on first use; 0: all of a rank's at init, which fails where one does") \
 	X(rdma_timeout, "SPMT_RDMA_TIMEOUT", INT(1, 31), "14", "how long an RDMA device waits for an answer before it tries again, 6 times: 4.1 us times 2 to the power of this, so 14 is 67 ms and 18 is 1.1 s") \
+	X(rdma_atomics, "SPMT_RDMA_ATOMICS", ENUM("auto|cpu|nic"), "auto",                         \
+		"who does 64-bit atomics in a rank's memory that come over RDMA devices: auto: the device if its atomics are atomic with the CPU's, else the CPU; nic: the device in any case, and then no rank of this node changes those words atomically") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

@@ -89,6 +89,17 @@ void fake_verbs_shout(const void *data, uint32_t n)
 	pthread_mutex_unlock(&wire.lock);
 }
 
+uint64_t fake_verbs_atomics(void)
+{
+	uint64_t done;
+
+	pthread_mutex_lock(&wire.lock);
+	done = wire.atomics;
+	wire.atomics = 0;
+	pthread_mutex_unlock(&wire.lock);
+	return done;
+}
+
 int fake_verbs_joined(void)
 {
 	int joined = 0;
@@ -205,7 +216,7 @@ static int checked_send(struct verbs_qp *qp, struct verbs_send *wr, struct verbs
 	int rc = call_refused();
 
 	*bad = wr;
-	return rc ? rc : wire_send(qp, wr);
+	return rc ? rc : wire_send(qp, wr, bad);
 }
 
 static int checked_recv(struct verbs_qp *qp, struct verbs_recv *wr, struct verbs_recv **bad)
@@ -254,6 +265,16 @@ int ibv_close_device(struct verbs_ctx *ctx)
 	return 0;
 }
 
+uint32_t fake_atomics(void)
+{
+	const char *text = getenv("SPMT_FAKE_NIC_ATOMICS");
+
+	return !text			? VERBS_ATOMIC_HCA
+		: !strcmp(text, "none") ? VERBS_ATOMIC_NONE
+		: !strcmp(text, "glob") ? VERBS_ATOMIC_GLOB
+					: VERBS_ATOMIC_HCA;
+}
+
 int ibv_query_device(struct verbs_ctx *ctx, struct verbs_device_attr *attr)
 {
 	(void)ctx;
@@ -261,6 +282,7 @@ int ibv_query_device(struct verbs_ctx *ctx, struct verbs_device_attr *attr)
 	attr->max_cqe = 1 << 16;
 	attr->max_qp_wr = 1 << 12;
 	attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+	attr->atomic_cap = fake_atomics();
 	attr->phys_port_cnt = 2;
 	return call_refused();
 }

@@ -26,6 +26,8 @@ void fake_verbs_congest(int device);
 void fake_verbs_event(uint32_t type);
 /* A datagram from nobody to all that take hellos. */
 void fake_verbs_shout(const void *data, uint32_t n);
+/* Atomics that the devices have done since the last call. */
+uint64_t fake_verbs_atomics(void);
 /* Reliable connections that are ready to send. */
 int fake_verbs_joined(void);
 /* Objects that were made and not given back. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "transports/transport.h"
@@ -53,7 +54,12 @@ int wire_notify(struct verbs_cq *pub, int solicited)
 
 /* ---- posting -------------------------------------------------------------------------------- */
 
-int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
+static bool is_atomic(uint32_t opcode)
+{
+	return opcode == VERBS_WR_ATOMIC_FETCH_AND_ADD || opcode == VERBS_WR_ATOMIC_CMP_AND_SWP;
+}
+
+static int send_one(struct verbs_qp *pub, const struct verbs_send *wr)
 {
 	struct fake_qp *qp = (struct fake_qp *)pub;
 	size_t n = wr->num_sge ? wr->sg_list->length : 0;
@@ -70,6 +76,12 @@ int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
 		.key = pub->qp_type == VERBS_QPT_UD ? wr->wr.ud.remote_qkey : wr->wr.rdma.rkey,
 		.qpn = wr->wr.ud.remote_qpn,
 		.flags = wr->send_flags };
+	if (is_atomic(wr->opcode)) {
+		work->far = wr->wr.atomic.remote_addr;
+		work->key = wr->wr.atomic.rkey;
+		work->compare_add = wr->wr.atomic.compare_add;
+		work->swap = wr->wr.atomic.swap;
+	}
 	if (n)
 		work->sge = *wr->sg_list;
 	if (kept)
@@ -84,6 +96,18 @@ int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
 		pair_flush(qp);
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
+	return 0;
+}
+
+int wire_send(struct verbs_qp *pub, struct verbs_send *wr, struct verbs_send **bad)
+{
+	for (; wr; wr = wr->next) {
+		int rc = send_one(pub, wr);
+
+		*bad = wr;
+		if (rc)
+			return rc;
+	}
 	return 0;
 }
 
@@ -266,6 +290,46 @@ static uint32_t move_bytes_of(struct fake_qp *qp, struct fake_qp *to)
 	return VERBS_WC_SUCCESS;
 }
 
+/* With the CPU's atomics, or so that what the CPU does in between is lost. */
+static uint64_t atomic_at(uint64_t *word, const struct fake_work *work)
+{
+	bool adds = work->opcode == VERBS_WR_ATOMIC_FETCH_AND_ADD;
+	uint64_t old = work->compare_add;
+
+	if (fake_atomics() == VERBS_ATOMIC_GLOB) {
+		if (adds)
+			return __atomic_fetch_add(word, work->compare_add, __ATOMIC_ACQ_REL);
+		__atomic_compare_exchange_n(
+			word, &old, work->swap, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+		return old;
+	}
+	old = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+	nanosleep(&(struct timespec){ .tv_nsec = 1000 }, NULL);
+	if (adds || old == work->compare_add)
+		__atomic_store_n(
+			word, adds ? old + work->compare_add : work->swap, __ATOMIC_RELEASE);
+	return old;
+}
+
+static uint32_t move_atomic(struct fake_qp *qp, struct fake_qp *to)
+{
+	const struct fake_work *work = qp->work;
+	char *far = region(
+		to->pub.pd, work->key, work->far, sizeof(uint64_t), VERBS_ACCESS_REMOTE_ATOMIC);
+	char *near = region(qp->pub.pd, work->sge.lkey, work->sge.addr, sizeof(uint64_t),
+		VERBS_ACCESS_LOCAL_WRITE);
+	uint64_t old;
+
+	if (!near || work->far % sizeof(uint64_t) || work->sge.length != sizeof(uint64_t))
+		return LOC_PROT_ERR;
+	if (!far)
+		return refuse(to);
+	old = atomic_at((uint64_t *)(void *)far, work);
+	wire.atomics++;
+	memcpy(near, &old, sizeof(old));
+	return VERBS_WC_SUCCESS;
+}
+
 /* The first of the queue. False: it has to wait for the other end. */
 static bool carry(struct fake_qp *qp)
 {
@@ -280,6 +344,7 @@ static bool carry(struct fake_qp *qp)
 		return wire.works.seen--, false;
 	else
 		status = qp->work->opcode == VERBS_WR_SEND ? move_send(qp, to)
+			: is_atomic(qp->work->opcode)	   ? move_atomic(qp, to)
 							   : move_bytes_of(qp, to);
 	work_end(qp, status);
 	if (status) {

@@ -36,7 +36,7 @@ struct fake_cq {
 /* A work request as it waits. */
 struct fake_work {
 	struct fake_work *next;
-	uint64_t wr_id, far;
+	uint64_t wr_id, far, compare_add, swap; /* the last two: an atomic's */
 	uint32_t opcode, key, qpn;
 	unsigned flags;
 	struct verbs_sge sge;
@@ -67,7 +67,8 @@ struct fake_wire {
 	pthread_t thread;
 	int users; /* devices open */
 	int held, lose, live;
-	int congested; /* 1 + the device whose connections move nothing; 0: none */
+	int congested;	  /* 1 + the device whose connections move nothing; 0: none */
+	uint64_t atomics; /* done */
 	struct fake_fault calls, works;
 	uint32_t status, event, keys, numbers, inline_most;
 	struct verbs_ctx *contexts[FAKE_CONTEXTS];
@@ -80,8 +81,12 @@ void wire_start(void);
 void wire_stop(void);
 int wire_poll(struct verbs_cq *cq, int n, struct verbs_wc *wc);
 int wire_notify(struct verbs_cq *cq, int solicited);
-int wire_send(struct verbs_qp *qp, const struct verbs_send *wr);
+/* A chain; *bad: the first that is not taken. */
+int wire_send(struct verbs_qp *qp, struct verbs_send *wr, struct verbs_send **bad);
 int wire_recv(struct verbs_qp *qp, const struct verbs_recv *wr);
+
+/* What the devices say of their atomics: SPMT_FAKE_NIC_ATOMICS, none, hca (unset) or glob. */
+uint32_t fake_atomics(void);
 
 /* Under the lock. */
 bool fake_fires(struct fake_fault *fault);

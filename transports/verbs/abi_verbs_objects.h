@@ -12,6 +12,10 @@
 	X(ACCESS_LOCAL_WRITE, 1)          \
 	X(ACCESS_REMOTE_WRITE, 2)         \
 	X(ACCESS_REMOTE_READ, 4)          \
+	X(ACCESS_REMOTE_ATOMIC, 8)        \
+	X(ATOMIC_NONE, 0)                 \
+	X(ATOMIC_HCA, 1)                  \
+	X(ATOMIC_GLOB, 2)                 \
 	X(EVENT_QP_FATAL, 1)              \
 	X(EVENT_QP_REQ_ERR, 2)            \
 	X(EVENT_QP_ACCESS_ERR, 3)         \
@@ -54,7 +58,9 @@
 	X(WC_RECV, 128)                   \
 	X(WR_RDMA_WRITE, 0)               \
 	X(WR_SEND, 2)                     \
-	X(WR_RDMA_READ, 4)
+	X(WR_RDMA_READ, 4)                \
+	X(WR_ATOMIC_CMP_AND_SWP, 5)       \
+	X(WR_ATOMIC_FETCH_AND_ADD, 6)
 
 enum {
 #define X(name, value) VERBS_##name = value,

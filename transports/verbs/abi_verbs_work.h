@@ -53,6 +53,10 @@ struct verbs_send {
 			uint32_t rkey;
 		} rdma;
 		struct {
+			uint64_t remote_addr, compare_add, swap;
+			uint32_t rkey;
+		} atomic;
+		struct {
 			struct verbs_ah *ah;
 			uint32_t remote_qpn, remote_qkey;
 		} ud;

@@ -13,7 +13,8 @@
 #define ASK_BUFFERS (2 * CONN_ASKS) /* that may come: asks, and answers to ours */
 #define ASK_BUFFER 576u
 #define ASK_BYTES 64u
-#define ASK_ROOM ((size_t)(ASK_BUFFERS + CONN_ANSWERS) * ASK_BUFFER + CONN_ASKS * ASK_BYTES)
+#define NATIVE_AT ((size_t)(ASK_BUFFERS + CONN_ANSWERS) * ASK_BUFFER + CONN_ASKS * ASK_BYTES)
+#define ASK_ROOM (NATIVE_AT + CONN_RING * sizeof(uint64_t))
 
 /* All of these under the lock. */
 

@@ -91,7 +91,8 @@ static int pair_make(struct pairing *c)
 		.qp_type = VERBS_QPT_RC };
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_INIT,
 		.port_num = nic->place.port,
-		.qp_access_flags = VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ };
+		.qp_access_flags = VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ |
+			nic_atomic_access(nic) };
 	struct verbs_qp_cap wish = init.cap;
 	int rc;
 
@@ -351,13 +352,21 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 		sender_moved(land->sender, code);
 }
 
+uint64_t *native_word(const struct pairing *c, uint32_t at)
+{
+	return (uint64_t *)(void *)(c->messages + NATIVE_AT) + at % CONN_RING;
+}
+
 static void sent_end(struct pairing *c, struct sent *s, bool whole)
 {
 	if (s->answer)
 		c->answering--;
 	if (s->serve || s->lent)
 		stage_moved(c, s, whole);
-	landing_end(c, &s->land, whole ? 0 : c->code, false);
+	c->natives -= s->native;
+	if (s->asks && whole)
+		s->land.sender->old = *native_word(c, (uint32_t)(s - c->sent));
+	landing_end(c, &s->land, whole ? 0 : c->code, s->native);
 }
 
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc)

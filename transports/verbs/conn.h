@@ -32,6 +32,8 @@ struct landing {
 struct sent {
 	struct landing land;
 	bool answer;
+	bool native;	/* an atomic of the port's */
+	bool asks;	/* land.sender->old is to be what it found */
 	uint64_t serve; /* serves that ask of the peer's; 0: none */
 	int lent;	/* 1 + the stager's chunk that it moves; 0: none */
 };
@@ -81,6 +83,7 @@ struct pairing {
 	/* work requests: sent[head..tail), modulo 2^32 */
 	uint32_t head, tail, signaled; /* the last that tells of its end: this - 1 */
 	struct sent sent[CONN_RING];
+	uint32_t natives; /* of them */
 
 	/* by number, from 1 */
 	uint64_t asked, answered;
@@ -121,6 +124,8 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* A completion tells of its failure. */
 void pairing_blame(struct pairing *c, const struct verbs_wc *wc);
+/* Where an atomic of the port's, the work request `at`, puts what it found. */
+uint64_t *native_word(const struct pairing *c, uint32_t at);
 /* Room for what comes from the peer: buffer `at`. */
 int pairing_listen(struct pairing *c, uint32_t at);
 /* What a connection reads at a time from the other's memory. */

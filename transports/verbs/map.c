@@ -15,6 +15,7 @@
 #include "stage.h"
 
 #define KEY_STAGED (1ull << 32)
+enum { ATOMICS_AUTO, ATOMICS_BY_CPU, ATOMICS_BY_NIC }; /* SPMT_RDMA_ATOMICS */
 
 /* ---- a rank's own side ---------------------------------------------------------------------- */
 
@@ -28,6 +29,19 @@ static void rdma_rank_close(struct rdma_rank *rdma)
 	if (rdma->nic)
 		nic_drop(rdma->nic);
 	mem_free(rdma);
+}
+
+static enum rdma_atomics rank_atomics(const struct nic *nic, const struct region *heap)
+{
+	const struct env *env = env_loaded();
+	uint32_t cap = nic->place.device.atomic_cap;
+
+	if (!env || heap->memory != RDMA_HOST || cap == VERBS_ATOMIC_NONE ||
+		env->rdma_atomics == ATOMICS_BY_CPU)
+		return RDMA_ATOMICS_CPU;
+	if (cap == VERBS_ATOMIC_GLOB)
+		return RDMA_ATOMICS_BOTH;
+	return env->rdma_atomics == ATOMICS_BY_NIC ? RDMA_ATOMICS_NIC : RDMA_ATOMICS_CPU;
 }
 
 static int rdma_rank_open(
@@ -53,6 +67,7 @@ static int rdma_rank_open(
 	}
 	me->nic.key = rdma->heap->key;
 	me->nic.memory = (uint8_t)rdma->heap->memory;
+	me->nic.atomics = (uint8_t)rank_atomics(rdma->nic, rdma->heap);
 	*out = rdma;
 	return 0;
 }
@@ -119,8 +134,12 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 	place->at = peer->base + offset;
 	place->key = peer->address.key;
 	place->staged = peer->address.memory == RDMA_BOUNCE;
-	if (offset <= peer->size && n <= peer->size - offset)
+	place->atomics = peer->address.atomics;
+	if (offset <= peer->size && n <= peer->size - offset) {
+		if (offset >= peer->own) /* where neighbours' CPUs write as well */
+			place->atomics = RDMA_ATOMICS_CPU;
 		return 0;
+	}
 	pthread_mutex_lock(&peer->nic->lock);
 	for (b = peer->buffers; b; b = b->next)
 		if (offset - b->offset <= b->size && n <= b->size - (offset - b->offset))
@@ -199,6 +218,7 @@ static int rdma_attach(
 	rdma->address = peer->nic;
 	rdma->base = peer->heap_base;
 	rdma->size = peer->heap_size + peer->own_size;
+	rdma->own = peer->own_base - peer->heap_base;
 	link->attached = rdma;
 	link->own = peer->own_base - peer->heap_base;
 	return rdma_connect_now(link, rdma);

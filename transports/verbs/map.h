@@ -25,6 +25,7 @@ struct rdma_peer {
 	struct nic *nic;
 	struct rank_nic address;
 	uint64_t base, size;	     /* its heap and library area, by its own addresses */
+	uint64_t own;		     /* offset of the latter */
 	struct rdma_buffer *buffers; /* guarded by the port's lock */
 };
 

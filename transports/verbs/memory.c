@@ -66,7 +66,8 @@ void memory_close(struct nic *nic)
 static struct verbs_mr *register_host(struct nic *nic, void *base, size_t size)
 {
 	if (!fault_here(FAULT_REGISTER))
-		return nic->api->reg_mr(nic->pd, base, size, ACCESS_ALL);
+		return nic->api->reg_mr(
+			nic->pd, base, size, ACCESS_ALL | (int)nic_atomic_access(nic));
 	errno = ENOMEM;
 	return NULL;
 }

@@ -90,7 +90,7 @@ static int later_do(const struct later *later)
 		rc = sender_get(later->sender, later->place, later->local, later->n, false, &wait);
 		break;
 	default:
-		rc = sender_ask(later->sender, later->place, &later->amo, NULL, &wait);
+		rc = sender_atomic(later->sender, later->place, &later->amo, NULL, &wait);
 		break;
 	}
 	if (!rc)
@@ -226,7 +226,7 @@ static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo,
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, amo->size);
 		m->link->pending |= !old;
-		rc = sender_ask(m->state, place, amo, old, &wait);
+		rc = sender_atomic(m->state, place, amo, old, &wait);
 	}
 	return rc ? verbs_failed(m, "atomic", rc) : 0;
 }

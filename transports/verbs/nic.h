@@ -62,6 +62,12 @@ static inline uint64_t nic_number(enum nic_kind kind, uint32_t conn, uint32_t at
 	return (uint64_t)kind << 62 | (uint64_t)(conn & 0x3fffffff) << 32 | at;
 }
 
+/* What registrations and queue pairs allow besides. */
+static inline unsigned nic_atomic_access(const struct nic *nic)
+{
+	return nic->place.device.atomic_cap == VERBS_ATOMIC_NONE ? 0 : VERBS_ACCESS_REMOTE_ATOMIC;
+}
+
 /* What a rank waits with. */
 struct verbs_wait {
 	int64_t end; /* of process_now(); INT64_MAX: none */

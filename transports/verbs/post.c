@@ -87,10 +87,12 @@ void sender_answered(struct sender *sender, int code)
 void lanes_forget(struct pairing *c)
 {
 	for (; c->head != c->tail; c->head++) {
-		struct sender *sender = c->sent[c->head % CONN_RING].land.sender;
+		const struct sent *s = &c->sent[c->head % CONN_RING];
 
-		if (sender)
-			sender_moved(sender, -ECANCELED);
+		if (s->land.sender && s->native)
+			sender_answered(s->land.sender, -ECANCELED);
+		else if (s->land.sender)
+			sender_moved(s->land.sender, -ECANCELED);
 	}
 	if (!c->code)
 		c->code = -ECANCELED;
@@ -156,12 +158,6 @@ static int post_flush(struct pairing *c)
 	return post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
 }
 
-/* What is to be had before one more can go. */
-struct work_room {
-	struct pairing *c;
-	bool ask, chunk;
-};
-
 static bool has_room(void *ctx)
 {
 	const struct work_room *room = ctx;
@@ -173,8 +169,7 @@ static bool has_room(void *ctx)
 			(!room->chunk || c->nic->nfree));
 }
 
-/* 0: under the lock. */
-static int post_begin(struct work_room *room, const struct verbs_wait *wait)
+int post_begin(struct work_room *room, const struct verbs_wait *wait)
 {
 	struct nic *nic = room->c->nic;
 	int rc;
@@ -397,7 +392,7 @@ int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait 
 	mark.posted = asks_alone ? 0 : sender->posted;
 	mark.asked = sender->asked;
 	there = sender_is_there(&mark);
-	if (!there && !asks_alone)
+	if (!there && (!asks_alone || sender->conn->natives))
 		rc = post_flush(sender->conn);
 	pthread_mutex_unlock(&nic->lock);
 	return rc || there ? rc : sender_await(sender, &mark, wait);

@@ -27,6 +27,7 @@ struct rdma_place {
 	uint64_t at;
 	uint32_t key;
 	bool staged; /* its port does not know it: the peer's thread moves it */
+	enum rdma_atomics atomics;
 };
 
 /* Of this side: bytes that the port knows, or that go inline. */
@@ -52,7 +53,10 @@ int sender_put(struct sender *sender, struct rdma_place to, const void *src, siz
 	bool blocking, const struct verbs_wait *wait);
 int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
 	const struct verbs_wait *wait);
-/* old NULL: in flight on return. */
+/* By a NIC or the peer's thread, as the peer says of its memory. old NULL: it may be in flight on return. Either way it counts as asked. */
+int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
+	const struct verbs_wait *wait);
+/* By the peer's thread. old NULL: in flight on return. */
 int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	const struct verbs_wait *wait);
 /* Until all of it has ended, or the asks alone: 0 also where it failed. */
@@ -60,6 +64,13 @@ int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait 
 /* The first failure, with a sentence; `take`: it is told once. */
 int sender_failure(struct sender *sender, bool take);
 
+/* What is to be had before one more can go. */
+struct work_room {
+	struct pairing *c;
+	bool ask, chunk;
+};
+/* 0: under the lock, and there is room. */
+int post_begin(struct work_room *room, const struct verbs_wait *wait);
 /* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
 int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
 /* The same of a move between a leg and a peer's memory: by the port, or asked of the peer, where a failure ends nothing. */

@@ -28,10 +28,11 @@ static int message_send(struct pairing *c, const char *at, size_t n, bool answer
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = c->mr->lkey
 	};
+	/* an ask wakes the peer's thread; who waits for an answer polls, or has its own wake with anything */
 	struct verbs_send wr = { .sg_list = &sge,
 		.num_sge = 1,
 		.opcode = VERBS_WR_SEND,
-		.send_flags = VERBS_SEND_SOLICITED };
+		.send_flags = answer ? 0 : VERBS_SEND_SOLICITED };
 
 	if (n <= c->inline_most)
 		wr.send_flags |= VERBS_SEND_INLINE;

@@ -144,12 +144,12 @@ static bool has_met(void *ctx)
 	return c->state == CONN_READY || c->state == CONN_FAILED;
 }
 
-int hello_meet(struct pairing *c, const struct verbs_wait *wait)
+int hello_meet(struct pairing *c, struct verbs_wait *wait)
 {
 	for (;;) {
-		struct verbs_wait again = {
-			.end = MIN_OF(wait->end, process_now() + HELLO_AGAIN_NS), .stop = wait->stop
-		};
+		struct verbs_wait again = { .end = MIN_OF(verbs_wait_end(wait),
+						    process_now() + HELLO_AGAIN_NS),
+			.stop = wait->stop };
 		int rc;
 
 		pthread_mutex_lock(&c->nic->lock);

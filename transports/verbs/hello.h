@@ -23,6 +23,6 @@ void hello_address(const struct nic *nic, struct rank_nic *address);
 /* One has come. Under the lock. */
 void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc);
 /* Until the connection is ready: 0, why it failed, -ETIMEDOUT, -ECANCELED. Not under the lock. */
-int hello_meet(struct pairing *c, const struct verbs_wait *wait);
+int hello_meet(struct pairing *c, struct verbs_wait *wait);
 
 #endif

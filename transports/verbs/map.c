@@ -158,15 +158,10 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 
 struct verbs_wait link_patience(const struct link *link)
 {
-	int64_t ms = *link->timeout_ms;
-
-	return (struct verbs_wait){
-		.end = ms < 0 ? INT64_MAX : process_now() + MIN_OF(ms, TIMEOUT_MOST) * 1000000,
-		.stop = link->stop
-	};
+	return (struct verbs_wait){ .ns = verbs_wait_ns(*link->timeout_ms), .stop = link->stop };
 }
 
-int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct pairing **c)
+int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c)
 {
 	pthread_mutex_lock(&peer->nic->lock);
 	*c = pairing_get(peer->nic, &peer->address);

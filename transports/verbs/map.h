@@ -32,7 +32,7 @@ struct rdma_peer {
 /* The link's deadline, and what stops it. */
 struct verbs_wait link_patience(const struct link *link);
 /* The connection to the peer, made on first use: 0, or a code with its sentence, -ETIMEDOUT and -ECANCELED without. */
-int rdma_conn(const struct rdma_peer *peer, const struct verbs_wait *wait, struct pairing **c);
+int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c);
 /* Where n bytes of an offset are; -EFAULT with a sentence: no key is known. */
 int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place);
 

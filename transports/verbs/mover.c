@@ -29,7 +29,7 @@ static int verbs_failed(struct mover *m, const char *what, int rc)
 }
 
 /* The link's sender, made on first use, with the connection that it needs. */
-static int link_sender(const struct mover *m, const struct verbs_wait *wait, struct sender **sender)
+static int link_sender(const struct mover *m, struct verbs_wait *wait, struct sender **sender)
 {
 	struct pairing *c;
 	int rc = rdma_conn(m->link->attached, wait, &c);
@@ -41,7 +41,7 @@ static int link_sender(const struct mover *m, const struct verbs_wait *wait, str
 }
 
 /* The sender, and where the bytes are. */
-static int verbs_open(struct mover *m, uint64_t offset, size_t n, const struct verbs_wait *wait,
+static int verbs_open(struct mover *m, uint64_t offset, size_t n, struct verbs_wait *wait,
 	struct rdma_place *place)
 {
 	struct sender *sender;
@@ -74,10 +74,7 @@ struct later {
 
 static int later_do(const struct later *later)
 {
-	struct verbs_wait wait = { .end = later->ms < 0
-			? INT64_MAX
-			: process_now() + MIN_OF(later->ms, TIMEOUT_MOST) * 1000000,
-		.stop = later->stop };
+	struct verbs_wait wait = { .ns = verbs_wait_ns(later->ms), .stop = later->stop };
 	int rc;
 
 	if (__atomic_load_n(later->stop, __ATOMIC_ACQUIRE))
@@ -245,7 +242,7 @@ static int verbs_fence(struct mover *m)
 /* The comm is broken, and its user about to give buffers back: what does not end soon touches them no more. */
 static void verbs_stopped(struct mover *m)
 {
-	struct verbs_wait wait = { .end = process_now() + STOPPED_NS };
+	struct verbs_wait wait = { .ns = STOPPED_NS };
 	struct sender *sender = m->state;
 
 	if (!sender->deaf)
@@ -268,7 +265,7 @@ static int verbs_quiet(struct mover *m)
 /* Buffers of the user's are free after it: what is in flight ends, or is told. */
 static void verbs_close(struct mover *m)
 {
-	struct verbs_wait wait = { .end = process_now() + CLOSE_NS };
+	struct verbs_wait wait = { .ns = CLOSE_NS };
 
 	if (!m->state)
 		return;

@@ -44,7 +44,7 @@ static bool native_of(const struct amo *amo, struct native *native)
 }
 
 static int native_post(struct sender *sender, const struct rdma_place *at,
-	const struct native *native, bool asks, const struct verbs_wait *wait)
+	const struct native *native, bool asks, struct verbs_wait *wait)
 {
 	struct pairing *c = sender->conn;
 	struct work_room room = { .c = c };
@@ -72,7 +72,7 @@ static int native_post(struct sender *sender, const struct rdma_place *at,
 
 /* old NULL: it is in flight on return. */
 static int native_do(struct sender *sender, const struct rdma_place *at,
-	const struct native *native, uint64_t *old, const struct verbs_wait *wait)
+	const struct native *native, uint64_t *old, struct verbs_wait *wait)
 {
 	int rc = native_post(sender, at, native, old != NULL, wait);
 
@@ -87,7 +87,7 @@ static int native_do(struct sender *sender, const struct rdma_place *at,
 }
 
 static int native_loop(struct sender *sender, const struct rdma_place *at, const struct amo *amo,
-	uint64_t *old, const struct verbs_wait *wait)
+	uint64_t *old, struct verbs_wait *wait)
 {
 	struct native look = { .opcode = VERBS_WR_ATOMIC_FETCH_AND_ADD };
 	uint64_t found, seen, next;
@@ -109,7 +109,7 @@ static int native_loop(struct sender *sender, const struct rdma_place *at, const
 }
 
 int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	const struct verbs_wait *wait)
+	struct verbs_wait *wait)
 {
 	const struct nic *nic = sender->conn->nic;
 	bool can = nic->place.device.atomic_cap != VERBS_ATOMIC_NONE;

@@ -23,7 +23,8 @@
 #include "stage.h"
 
 #define BATCH 16
-#define NIC_YIELDS 100	 /* of who waits, before it sleeps */
+#define NIC_SPINS 64	 /* looks of who waits, before it lets others run */
+#define NIC_YIELDS 100	 /* then so many more, before it sleeps */
 #define SERVE_YIELDS 50	 /* of the thread */
 #define SLICE_NS 1000000 /* between two looks at a stop word */
 #define CQ_FIRST 1024
@@ -145,7 +146,7 @@ static int nic_leave(struct nic *nic, int code)
 	return code;
 }
 
-int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait)
+int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, struct verbs_wait *wait)
 {
 	int idle = 0;
 
@@ -157,9 +158,13 @@ int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct v
 		idle = some ? 0 : idle + 1;
 		if (wait->stop && __atomic_load_n(wait->stop, __ATOMIC_ACQUIRE))
 			return nic_leave(nic, -ECANCELED);
-		if (process_now() >= wait->end)
+		if (idle && idle < NIC_SPINS) {
+			cpu_relax();
+			continue;
+		}
+		if (process_now() >= verbs_wait_end(wait))
 			return nic_leave(nic, -ETIMEDOUT);
-		if (idle < NIC_YIELDS)
+		if (idle < NIC_SPINS + NIC_YIELDS)
 			sched_yield();
 		else if (nic_sleep(nic, done, ctx))
 			return 0;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "choose.h"
+#include "src/base/process.h"
 #include "transports/route.h"
 
 #define NIC_CHUNK ((size_t)16 << 10) /* bytes that bounce at once */
@@ -68,11 +69,23 @@ static inline unsigned nic_atomic_access(const struct nic *nic)
 	return nic->place.device.atomic_cap == VERBS_ATOMIC_NONE ? 0 : VERBS_ACCESS_REMOTE_ATOMIC;
 }
 
-/* What a rank waits with. */
+/* What a rank waits with. What does not have to wait does not look at the clock, which is slow in some virtual machines. */
 struct verbs_wait {
-	int64_t end; /* of process_now(); INT64_MAX: none */
+	int64_t ns;  /* from the first look at the clock on; negative: without end */
+	int64_t end; /* of process_now(), from there on; INT64_MAX: none */
 	const uint32_t *stop;
 };
+static inline int64_t verbs_wait_end(struct verbs_wait *wait)
+{
+	if (!wait->end)
+		wait->end = wait->ns < 0 ? INT64_MAX : process_now() + wait->ns;
+	return wait->end;
+}
+/* Of a comm's deadline. */
+static inline int64_t verbs_wait_ns(int64_t ms)
+{
+	return ms < 0 ? -1 : MIN_OF(ms, TIMEOUT_MOST) * 1000000;
+}
 
 /* Takes the port of `me`'s device, opening it if need be; fills me->nic. */
 int nic_get(int dev, struct rank_info *me, struct nic **nic);
@@ -85,6 +98,6 @@ void nic_stir(struct nic *nic);
 /* Under the lock: polls, and has the thread wake with the next completion of any kind. */
 void nic_look_out(struct nic *nic);
 /* Polls until done() says so, which is asked under the lock: 0, -ETIMEDOUT, -ECANCELED. Not under the lock. */
-int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, const struct verbs_wait *wait);
+int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, struct verbs_wait *wait);
 
 #endif

@@ -169,7 +169,7 @@ static bool has_room(void *ctx)
 			(!room->chunk || c->nic->nfree));
 }
 
-int post_begin(struct work_room *room, const struct verbs_wait *wait)
+int post_begin(struct work_room *room, struct verbs_wait *wait)
 {
 	struct nic *nic = room->c->nic;
 	int rc;
@@ -299,7 +299,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 
 /* Of both directions; `put` is known where this is compiled. */
 static inline __attribute__((always_inline)) int sender_move(
-	struct sender *sender, struct piece *p, const bool put, const struct verbs_wait *wait)
+	struct sender *sender, struct piece *p, const bool put, struct verbs_wait *wait)
 {
 	struct work_room room = { .c = sender->conn, .ask = p->rdma.staged };
 	int rc = 0;
@@ -318,7 +318,7 @@ static inline __attribute__((always_inline)) int sender_move(
 }
 
 int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
-	bool blocking, const struct verbs_wait *wait)
+	bool blocking, struct verbs_wait *wait)
 {
 	struct piece p = {
 		.rdma = to, .local = (char *)(uintptr_t)src, .n = n, .blocking = blocking
@@ -328,7 +328,7 @@ int sender_put(struct sender *sender, struct rdma_place to, const void *src, siz
 }
 
 int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
-	const struct verbs_wait *wait)
+	struct verbs_wait *wait)
 {
 	struct piece p = { .rdma = from, .local = dst, .n = n, .blocking = blocking };
 
@@ -365,14 +365,26 @@ static int sender_probe(struct sender *sender)
 	return rc;
 }
 
-static int sender_await(
-	struct sender *sender, struct mark_of_sender *mark, const struct verbs_wait *wait)
+/* Until the next probe. */
+static struct verbs_wait slice_of(const struct verbs_wait *wait)
+{
+	struct verbs_wait slice = { .ns = PROBE_NS, .stop = wait->stop };
+
+	if (wait->end)
+		slice.end = MIN_OF(wait->end, process_now() + PROBE_NS);
+	else if (wait->ns >= 0)
+		slice.ns = MIN_OF(wait->ns, PROBE_NS);
+	return slice;
+}
+
+static int sender_await(struct sender *sender, struct mark_of_sender *mark, struct verbs_wait *wait)
 {
 	for (;;) {
-		struct verbs_wait slice = { .end = MIN_OF(wait->end, process_now() + PROBE_NS),
-			.stop = wait->stop };
+		struct verbs_wait slice = slice_of(wait);
 		int rc = nic_wait(sender->conn->nic, sender_is_there, mark, &slice);
 
+		if (!wait->end && slice.end)
+			wait->end = wait->ns < 0 ? INT64_MAX : slice.end - slice.ns + wait->ns;
 		if (rc != -ETIMEDOUT || slice.end == wait->end)
 			return rc;
 		rc = sender_probe(sender);
@@ -381,7 +393,7 @@ static int sender_await(
 	}
 }
 
-int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait *wait)
+int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait)
 {
 	struct nic *nic = sender->conn->nic;
 	struct mark_of_sender mark = { .sender = sender };
@@ -399,7 +411,7 @@ int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait 
 }
 
 int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	const struct verbs_wait *wait)
+	struct verbs_wait *wait)
 {
 	struct work_room room = { .c = sender->conn, .ask = true };
 	int rc = post_begin(&room, wait);

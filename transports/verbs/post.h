@@ -50,17 +50,17 @@ void sender_drop(struct sender *sender);
  * it is there (get); a wait that is cut short leaves the work in flight.
  */
 int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
-	bool blocking, const struct verbs_wait *wait);
+	bool blocking, struct verbs_wait *wait);
 int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
-	const struct verbs_wait *wait);
+	struct verbs_wait *wait);
 /* By a NIC or the peer's thread, as the peer says of its memory. old NULL: it may be in flight on return. Either way it counts as asked. */
 int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	const struct verbs_wait *wait);
+	struct verbs_wait *wait);
 /* By the peer's thread. old NULL: in flight on return. */
 int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	const struct verbs_wait *wait);
+	struct verbs_wait *wait);
 /* Until all of it has ended, or the asks alone: 0 also where it failed. */
-int sender_wait(struct sender *sender, bool asks_alone, const struct verbs_wait *wait);
+int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait);
 /* The first failure, with a sentence; `take`: it is told once. */
 int sender_failure(struct sender *sender, bool take);
 
@@ -70,7 +70,7 @@ struct work_room {
 	bool ask, chunk;
 };
 /* 0: under the lock, and there is room. */
-int post_begin(struct work_room *room, const struct verbs_wait *wait);
+int post_begin(struct work_room *room, struct verbs_wait *wait);
 /* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
 int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
 /* The same of a move between a leg and a peer's memory: by the port, or asked of the peer, where a failure ends nothing. */

@@ -213,10 +213,15 @@ static int checked_notify(struct verbs_cq *cq, int solicited)
 
 static int checked_send(struct verbs_qp *qp, struct verbs_send *wr, struct verbs_send **bad)
 {
-	int rc = call_refused();
+	int rc = 0;
 
-	*bad = wr;
-	return rc ? rc : wire_send(qp, wr, bad);
+	for (; wr && !rc; wr = wr->next) { /* what fails amid a chain leaves those before it */
+		*bad = wr;
+		rc = call_refused();
+		if (!rc)
+			rc = wire_send(qp, wr);
+	}
+	return rc;
 }
 
 static int checked_recv(struct verbs_qp *qp, struct verbs_recv *wr, struct verbs_recv **bad)

@@ -59,7 +59,7 @@ static bool is_atomic(uint32_t opcode)
 	return opcode == VERBS_WR_ATOMIC_FETCH_AND_ADD || opcode == VERBS_WR_ATOMIC_CMP_AND_SWP;
 }
 
-static int send_one(struct verbs_qp *pub, const struct verbs_send *wr)
+int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
 {
 	struct fake_qp *qp = (struct fake_qp *)pub;
 	size_t n = wr->num_sge ? wr->sg_list->length : 0;
@@ -96,18 +96,6 @@ static int send_one(struct verbs_qp *pub, const struct verbs_send *wr)
 		pair_flush(qp);
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
-	return 0;
-}
-
-int wire_send(struct verbs_qp *pub, struct verbs_send *wr, struct verbs_send **bad)
-{
-	for (; wr; wr = wr->next) {
-		int rc = send_one(pub, wr);
-
-		*bad = wr;
-		if (rc)
-			return rc;
-	}
 	return 0;
 }
 

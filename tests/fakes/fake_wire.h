@@ -81,8 +81,7 @@ void wire_start(void);
 void wire_stop(void);
 int wire_poll(struct verbs_cq *cq, int n, struct verbs_wc *wc);
 int wire_notify(struct verbs_cq *cq, int solicited);
-/* A chain; *bad: the first that is not taken. */
-int wire_send(struct verbs_qp *qp, struct verbs_send *wr, struct verbs_send **bad);
+int wire_send(struct verbs_qp *qp, const struct verbs_send *wr);
 int wire_recv(struct verbs_qp *qp, const struct verbs_recv *wr);
 
 /* What the devices say of their atomics: SPMT_FAKE_NIC_ATOMICS, none, hca (unset) or glob. */

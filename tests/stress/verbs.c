@@ -95,6 +95,40 @@ static int sizes_world(void)
 	return ranks_run(RANKS, &a, all_sizes, NULL);
 }
 
+/* Both of a port's connections want all of its chunks. */
+static int crowd(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, over = (rank + 2) % RANKS;
+	char *block, *own = malloc(2 * (size_t)BIG);
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, 3 * (size_t)BIG, (void **)&block));
+	fill(block, BIG, rank);
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_get_nbi(comm, own, block, BIG, next));
+	REQUIRE_OK(spmt_get_nbi(comm, own + BIG, block, BIG, over));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(filled(own, BIG, next));
+	TRY(filled(own + BIG, BIG, over));
+	REQUIRE_OK(spmt_put_nbi(comm, block + BIG, own, BIG, next));
+	REQUIRE_OK(spmt_put_nbi(comm, block + 2 * (size_t)BIG, own + BIG, BIG, over));
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(filled(block + BIG, BIG, rank));
+	TRY(filled(block + 2 * (size_t)BIG, BIG, rank));
+	free(own);
+	return spmt_barrier(comm);
+}
+
+static int crowded(void)
+{
+	struct spmt_attr a = attr;
+
+	a.size = sizeof(a);
+	a.heap_size = 12 << 20;
+	return ranks_run(RANKS, &a, crowd, NULL);
+}
+
 static int without_inline(void)
 {
 	int rc;
@@ -485,6 +519,7 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{ "connections at init, or on first use", connections },
 		{ "moves of all sizes", sizes_world },
+		{ "moves by two connections of a port at once", crowded },
 		{ "the same where nothing is written inline", without_inline },
 		{ "atomics of all ranks on one word", over_one_port },
 		{ "lost datagrams", lost },

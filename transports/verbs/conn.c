@@ -289,6 +289,7 @@ void pairing_fail(struct pairing *c, int code, const char *why)
 	/* What is still in flight ends at once. Where the device refuses, it ends by itself, or the deadline comes. */
 	if (c->nic->api->modify_qp(c->qp, &attr, VERBS_QP_STATE))
 		log_line(LOG_ERROR, "%s: ibv_modify_qp to ERR failed", c->nic->place.name);
+	pairing_unsent(c, c->chained);
 	asks_fail(c);
 	stage_wake(c->nic);
 }
@@ -367,6 +368,18 @@ static void sent_end(struct pairing *c, struct sent *s, bool whole)
 	if (s->asks && whole)
 		s->land.sender->old = *native_word(c, (uint32_t)(s - c->sent));
 	landing_end(c, &s->land, whole ? 0 : c->code, s->native);
+}
+
+void pairing_unsent(struct pairing *c, uint32_t n)
+{
+	uint32_t end = c->tail;
+
+	c->chained = 0;
+	c->tail -= n;
+	if ((int32_t)(c->signaled - c->tail) > 0)
+		c->signaled = c->tail;
+	for (uint32_t at = c->tail; at != end; at++)
+		sent_end(c, &c->sent[at % CONN_RING], false);
 }
 
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc)

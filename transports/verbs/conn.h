@@ -15,6 +15,7 @@
 #define STAGE_CHUNKS 32 /* of what is moved for peers, a port */
 /* what flushes comes behind each ask that the stager held, and once more */
 #define CONN_SENDS (CONN_DEPTH + CONN_ASKS + CONN_ANSWERS + STAGE_CHUNKS + 4u)
+#define CONN_CHAIN 8u
 #define CONN_WHY 192
 
 struct sender;
@@ -84,6 +85,10 @@ struct pairing {
 	uint32_t head, tail, signaled; /* the last that tells of its end: this - 1 */
 	struct sent sent[CONN_RING];
 	uint32_t natives; /* of them */
+	/* the last of them, that the device has not been told of: none while nobody has the lock */
+	uint32_t chained;
+	struct verbs_send chain[CONN_CHAIN];
+	struct verbs_sge chain_sge[CONN_CHAIN];
 
 	/* by number, from 1 */
 	uint64_t asked, answered;
@@ -120,6 +125,8 @@ void conns_fail(struct nic *nic, int code, const char *why);
 void pairing_event(struct verbs_qp *qp);
 /* A move has ended, or what was asked for: 0, or why not. */
 void landing_end(struct pairing *c, const struct landing *land, int code, bool asked);
+/* The last n work requests will not be done, for the connection has failed. */
+void pairing_unsent(struct pairing *c, uint32_t n);
 /* A work request has ended, and with it those before it. */
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* A completion tells of its failure. */

@@ -23,7 +23,7 @@
 #include "stage.h"
 
 #define BATCH 16
-#define NIC_SPINS 64	 /* looks of who waits, before it lets others run */
+#define NIC_SPINS 200	 /* looks of who waits, before it lets others run */
 #define NIC_YIELDS 100	 /* then so many more, before it sleeps */
 #define SERVE_YIELDS 50	 /* of the thread */
 #define SLICE_NS 1000000 /* between two looks at a stop word */

@@ -15,6 +15,9 @@
 #define COPY_MOST \
 	((size_t)4096) /* a blocking put up to this is copied, larger ones are waited for */
 #define PIECE_MOST (1u << 30)
+#define CHAIN_MOST \
+	4u /* pieces of a move that the device is told of at once; they may be copied first */
+_Static_assert(CHAIN_MOST < CONN_CHAIN, "what goes at once has room behind a chain");
 #define PROBE_NS 100000000ll
 
 /* ---- senders ---------------------------------------------------------------------------------- */
@@ -127,25 +130,69 @@ int sender_failure(struct sender *sender, bool take)
 
 /* ---- posting -------------------------------------------------------------------------------- */
 
-int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+/* The last n of the chain stay; they were not taken, or not all. */
+static int chain_post(struct pairing *c)
 {
-	struct verbs_send *bad;
-	int rc;
+	struct verbs_send *bad = c->chain;
+	uint32_t n = c->chained;
+	int rc = n ? c->nic->place.ctx->ops.post_send(c->qp, c->chain, &bad) : 0;
 
+	c->chained = rc ? n - (uint32_t)(bad - c->chain) : 0;
+	return rc ? fail_errno(
+			    rc, "%s port %d: ibv_post_send", c->nic->place.name, c->nic->place.port)
+		  : 0;
+}
+
+int post_ring(struct pairing *c)
+{
+	int rc = chain_post(c);
+
+	return rc ? pairing_fail_last(c, rc) : 0;
+}
+
+/* Behind those that the device has not been told of. */
+static void chain_add(struct pairing *c, const struct verbs_send *wr)
+{
+	struct verbs_send *own = &c->chain[c->chained];
+
+	*own = *wr;
+	own->next = NULL;
+	if (wr->num_sge) {
+		c->chain_sge[c->chained] = *wr->sg_list;
+		own->sg_list = &c->chain_sge[c->chained];
+	}
+	if (c->chained)
+		own[-1].next = own;
+	c->chained++;
+}
+
+void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+{
 	/* Who wants a chunk that another connection has would not know that it has to ask there. */
 	if (tells || sent->land.chunk >= 0 || c->head == c->tail ||
 		c->tail - c->signaled >= TELL_EVERY - 1)
 		wr->send_flags |= VERBS_SEND_SIGNALED;
 	wr->wr_id = nic_number(NIC_SENT, c->number, c->tail);
-	rc = c->nic->place.ctx->ops.post_send(c->qp, wr, &bad);
-	if (rc)
-		return fail_errno(
-			rc, "%s port %d: ibv_post_send", c->nic->place.name, c->nic->place.port);
+	chain_add(c, wr);
 	c->sent[c->tail % CONN_RING] = *sent;
 	c->tail++;
 	if (wr->send_flags & VERBS_SEND_SIGNALED)
 		c->signaled = c->tail;
-	return 0;
+}
+
+int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+{
+	uint32_t before = c->signaled;
+	int rc;
+
+	post_chain(c, wr, sent, tells);
+	rc = chain_post(c);
+	if (!rc)
+		return 0;
+	c->chained = 0;
+	c->tail--;
+	c->signaled = before;
+	return rc;
 }
 
 /* The last work request tells of its end. */
@@ -236,8 +283,10 @@ int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *
 		.send_flags = leg->inlined ? VERBS_SEND_INLINE : 0,
 		.wr.rdma = { far->at, far->key } };
 
-	if (!far->staged)
-		return post_send(c, &wr, &(struct sent){ .land = *land }, tells);
+	if (!far->staged) {
+		post_chain(c, &wr, &(struct sent){ .land = *land }, tells);
+		return 0;
+	}
 	return ask_send(c,
 		&(struct ask_message){ .kind = put ? MESSAGE_TAKE : MESSAGE_GIVE,
 			.size = (uint32_t)leg->n,
@@ -267,7 +316,7 @@ static inline bool piece_chunk(struct sender *sender, const struct piece *p, con
 	return true;
 }
 
-/* Under the lock, with room; false: a chunk is wanted first. */
+/* Under the lock, with room: chained. False: a chunk is wanted first. */
 static inline bool piece_post(struct sender *sender, struct piece *p, const bool put, int *rc)
 {
 	struct pairing *c = sender->conn;
@@ -297,6 +346,24 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 	return true;
 }
 
+/* Under the lock, with room: as many pieces as there is room for and the device is told of at once. */
+static inline void pieces_post(
+	struct sender *sender, struct piece *p, const bool put, struct work_room *room, int *rc)
+{
+	struct pairing *c = sender->conn;
+	int rung;
+
+	room->chunk = false;
+	for (uint32_t n = 0; n < CHAIN_MOST && p->n && !*rc && !room->chunk; n++) {
+		if (n && (c->state != CONN_READY || !has_room(room)))
+			break;
+		room->chunk = !piece_post(sender, p, put, rc);
+	}
+	rung = c->state == CONN_READY ? post_ring(c) : 0;
+	if (!*rc)
+		*rc = rung;
+}
+
 /* Of both directions; `put` is known where this is compiled. */
 static inline __attribute__((always_inline)) int sender_move(
 	struct sender *sender, struct piece *p, const bool put, struct verbs_wait *wait)
@@ -308,7 +375,7 @@ static inline __attribute__((always_inline)) int sender_move(
 		rc = post_begin(&room, wait);
 		if (rc)
 			return rc;
-		room.chunk = !piece_post(sender, p, put, &rc);
+		pieces_post(sender, p, put, &room, &rc);
 		pthread_mutex_unlock(&sender->conn->nic->lock);
 	}
 	if (rc || !p->blocking || !p->wait)

@@ -71,9 +71,13 @@ struct work_room {
 };
 /* 0: under the lock, and there is room. */
 int post_begin(struct work_room *room, struct verbs_wait *wait);
-/* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. */
+/* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. A failure is the caller's. */
 int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
-/* The same of a move between a leg and a peer's memory: by the port, or asked of the peer, where a failure ends nothing. */
+/* The same behind what post_ring tells the device of. There is room in the chain. */
+void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
+/* A failure is the connection's. */
+int post_ring(struct pairing *c);
+/* A move between a leg and a peer's memory, chained, or asked of the peer, where a failure ends nothing. */
 int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *leg,
 	const struct landing *land, bool put, bool tells);
 /* Under the lock: one of the sender's has ended. */

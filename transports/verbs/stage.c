@@ -109,6 +109,8 @@ static void job_post(struct stage_job *job)
 
 	if (rc)
 		landing_end(c, &job->land, rc, job->asked);
+	else
+		post_ring(c); /* where that fails, the connection has told of it */
 }
 
 /* What held room has it no longer. */

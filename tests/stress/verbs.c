@@ -454,6 +454,7 @@ static int breaks(int rank, void *arg)
 	struct spmt_attr a = ranks_attr(rank, SWEPT, &run->uid);
 	char *block, *own = calloc(1, 100000);
 	uint64_t one = 1;
+	spmt_mem *mem = NULL;
 	spmt_comm *comm;
 	int64_t begin;
 
@@ -462,6 +463,8 @@ static int breaks(int rank, void *arg)
 	REQUIRE_OK(spmt_malloc(comm, 100000, (void **)&block));
 	memset(block, 7, 100000);
 	REQUIRE_OK(spmt_put(comm, block, block, 8, !rank));
+	if (run->code[1])
+		REQUIRE_OK(spmt_register(comm, own, 100000, &mem));
 	REQUIRE_OK(spmt_barrier(comm));
 	if (!rank) {
 		fake.hold(1);
@@ -483,6 +486,8 @@ static int breaks(int rank, void *arg)
 		sleep_ms(1);
 	if (run->code[0])
 		fake.hold(0);
+	if (mem)
+		sleep_ms(NAP_MS);
 	spmt_finalize(comm);
 	if (!run->code[0])
 		REQUIRE(now_ns() - begin < SOON_S * 1000000000ll);
@@ -504,6 +509,18 @@ static int broken_in_flight(void)
 		TRY(works_again());
 	}
 	return 0;
+}
+
+/* The device has the user's buffer itself: it must let go of it before quiet is through. */
+static int broken_direct(void)
+{
+	struct swept run = { .code = { 1, 1 } };
+
+	calm = 0;
+	REQUIRE_OK(spmt_uid_create(&run.uid));
+	TRY(ranks_threads(SWEPT, breaks, &run));
+	fake.hold(0);
+	return works_again();
 }
 
 /* ---- all -------------------------------------------------------------------------------------- */
@@ -529,6 +546,7 @@ int main(int argc, char **argv)
 		{ "the device fails", device_dies },
 		{ "answers that the network keeps waiting", late_answers },
 		{ "a world that breaks over moves in flight", broken_in_flight },
+		{ "a world that breaks over moves that the device has", broken_direct },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;

@@ -347,6 +347,8 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 	if (lands)
 		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
 	chunk_give(c->nic, land->chunk);
+	if (land->sender)
+		land->sender->direct -= land->direct;
 	if (land->sender && asked)
 		sender_answered(land->sender, code);
 	else if (land->sender)

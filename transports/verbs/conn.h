@@ -24,6 +24,7 @@ struct sender;
 struct landing {
 	struct sender *sender; /* whose; NULL: the connection's own */
 	int chunk;	       /* that it bounces through; -1: none */
+	bool direct;	       /* from or to where the user has it: counts in sender->direct */
 	char *dst;	       /* a get's, from the chunk; else NULL */
 	size_t n;
 	struct stage *stage; /* by which dst is reached; NULL: by the CPU */

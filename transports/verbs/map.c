@@ -161,6 +161,21 @@ struct verbs_wait link_patience(const struct link *link)
 	return (struct verbs_wait){ .ns = verbs_wait_ns(*link->timeout_ms), .stop = link->stop };
 }
 
+int64_t rdma_stopped_end(const struct link *link, int64_t ns)
+{
+	struct rdma_rank *rdma = link->rdma;
+	int64_t end;
+
+	pthread_mutex_lock(&rdma->nic->lock);
+	if (rdma->stopped != link->stop) {
+		rdma->stopped = link->stop;
+		rdma->stopped_end = process_now() + ns;
+	}
+	end = rdma->stopped_end;
+	pthread_mutex_unlock(&rdma->nic->lock);
+	return end;
+}
+
 int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c)
 {
 	pthread_mutex_lock(&peer->nic->lock);

@@ -19,6 +19,9 @@ struct rdma_rank {
 	struct nic *nic;
 	struct stage *stage; /* its device; NULL: the CPU reaches its memory */
 	struct region *heap;
+	/* guarded by the port's lock: of the last world that broke, until when its moves may end */
+	const uint32_t *stopped;
+	int64_t stopped_end;
 };
 
 struct rdma_peer {
@@ -31,6 +34,8 @@ struct rdma_peer {
 
 /* The link's deadline, and what stops it. */
 struct verbs_wait link_patience(const struct link *link);
+/* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
+int64_t rdma_stopped_end(const struct link *link, int64_t ns);
 /* The connection to the peer, made on first use: 0, or a code with its sentence, -ETIMEDOUT and -ECANCELED without. */
 int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c);
 /* Where n bytes of an offset are; -EFAULT with a sentence: no key is known. */

@@ -104,6 +104,8 @@ static void later_failed(const struct later *later, int code, const char *why)
 		host_stream_blame(code, why);
 		return;
 	}
+	if (code == -ECANCELED) /* its comm is broken, and others use the connection */
+		return;
 	pthread_mutex_lock(&c->nic->lock);
 	pairing_fail(c, code, why);
 	pthread_mutex_unlock(&c->nic->lock);
@@ -239,15 +241,19 @@ static int verbs_fence(struct mover *m)
 	return rc ? verbs_failed(m, "fence", rc) : 0;
 }
 
-/* The comm is broken, and its user about to give buffers back: what does not end soon touches them no more. */
+/*
+ * The comm is broken, and its user about to give buffers back: what does not end soon touches them no more. Soon is for all links of the
+ * rank. What the port itself has of them ends by the device's retries if not before.
+ */
 static void verbs_stopped(struct mover *m)
 {
-	struct verbs_wait wait = { .ns = STOPPED_NS };
+	struct verbs_wait wait = { .end = rdma_stopped_end(m->link, STOPPED_NS) };
+	struct verbs_wait last = { .end = wait.end + CLOSE_NS };
 	struct sender *sender = m->state;
 
 	if (!sender->deaf)
 		sender_wait(sender, false, &wait);
-	sender_deafen(sender);
+	sender_part(sender, &last);
 }
 
 static int verbs_quiet(struct mover *m)

@@ -6,6 +6,7 @@
 
 #include "ask.h"
 #include "memory.h"
+#include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -19,6 +20,7 @@
 	4u /* pieces of a move that the device is told of at once; they may be copied first */
 _Static_assert(CHAIN_MOST < CONN_CHAIN, "what goes at once has room behind a chain");
 #define PROBE_NS 100000000ll
+#define FLUSHED_NS 1000000000ll /* that a queue pair that has failed may take to end its work */
 
 /* ---- senders ---------------------------------------------------------------------------------- */
 
@@ -326,6 +328,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 	bool last = leg.n == p->n && p->blocking;
 
 	land.n = leg.n;
+	land.direct = way == PIECE_DIRECT;
 	land.stage = way == PIECE_STAGE ? sender->stage : NULL;
 	if (way >= PIECE_BOUNCE && !piece_chunk(sender, p, put, way, &leg, &land))
 		return false;
@@ -340,6 +343,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 		return true;
 	}
 	*(p->rdma.staged ? &sender->asked : &sender->posted) += 1;
+	sender->direct += land.direct;
 	p->rdma.at += leg.n;
 	p->local += leg.n;
 	p->n -= leg.n;
@@ -416,6 +420,29 @@ static bool sender_is_there(void *ctx)
 
 	return mark->sender->done >= mark->posted && mark->sender->answered >= mark->asked &&
 		!mark->sender->held;
+}
+
+static bool sender_has_parted(void *ctx)
+{
+	const struct sender *sender = ctx;
+
+	return !sender->direct;
+}
+
+void sender_part(struct sender *sender, struct verbs_wait *wait)
+{
+	struct pairing *c = sender->conn;
+	struct verbs_wait flushed = { .ns = FLUSHED_NS };
+
+	sender_deafen(sender);
+	if (!nic_wait(c->nic, sender_has_parted, sender, wait))
+		return;
+	pthread_mutex_lock(&c->nic->lock);
+	pairing_fail(c, -ECANCELED, "moves of a broken comm do not end");
+	pthread_mutex_unlock(&c->nic->lock);
+	if (nic_wait(c->nic, sender_has_parted, sender, &flushed))
+		log_line(LOG_ERROR, "%s port %d: moves of a broken comm go on", c->nic->place.name,
+			c->nic->place.port);
 }
 
 /* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */

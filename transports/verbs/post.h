@@ -15,11 +15,12 @@ struct sender {
 	struct stage *stage;	/* by which its rank's memory is reached; NULL: by the CPU */
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
-	uint64_t old;  /* what the last ask found */
-	int code;      /* the first failure since it was taken */
-	uint32_t held; /* of what it has posted, with the stager still */
-	bool deaf;     /* no copy to or from memory of its user begins any more */
-	bool orphan;   /* nobody waits any more, either: ends with its work */
+	uint64_t old;	 /* what the last ask found */
+	int code;	 /* the first failure since it was taken */
+	uint32_t held;	 /* of what it has posted, with the stager still */
+	uint32_t direct; /* of it, by the port from or to memory of its user */
+	bool deaf;	 /* no copy to or from memory of its user begins any more */
+	bool orphan;	 /* nobody waits any more, either: ends with its work */
 };
 
 /* Of a peer's memory. */
@@ -42,7 +43,9 @@ struct leg {
 struct sender *sender_make(struct pairing *c, struct stage *stage);
 /* The user may have given its buffers back. What the port has of them it still moves, until they are deregistered. */
 void sender_deafen(struct sender *sender);
-/* The same, and work in flight goes on. NULL is nothing. */
+/* The same once the port moves nothing of its user's memory any more; where that does not end, the connection does. */
+void sender_part(struct sender *sender, struct verbs_wait *wait);
+/* As sender_deafen, and work in flight goes on. NULL is nothing. */
 void sender_drop(struct sender *sender);
 
 /*

@@ -89,17 +89,6 @@ void fake_verbs_shout(const void *data, uint32_t n)
 	pthread_mutex_unlock(&wire.lock);
 }
 
-uint64_t fake_verbs_atomics(void)
-{
-	uint64_t done;
-
-	pthread_mutex_lock(&wire.lock);
-	done = wire.atomics;
-	wire.atomics = 0;
-	pthread_mutex_unlock(&wire.lock);
-	return done;
-}
-
 int fake_verbs_joined(void)
 {
 	int joined = 0;
@@ -268,16 +257,6 @@ int ibv_close_device(struct verbs_ctx *ctx)
 	unmake(ctx);
 	pthread_mutex_unlock(&wire.lock);
 	return 0;
-}
-
-uint32_t fake_atomics(void)
-{
-	const char *text = getenv("SPMT_FAKE_NIC_ATOMICS");
-
-	return !text			? VERBS_ATOMIC_HCA
-		: !strcmp(text, "none") ? VERBS_ATOMIC_NONE
-		: !strcmp(text, "glob") ? VERBS_ATOMIC_GLOB
-					: VERBS_ATOMIC_HCA;
 }
 
 int ibv_query_device(struct verbs_ctx *ctx, struct verbs_device_attr *attr)

@@ -278,6 +278,27 @@ static uint32_t move_bytes_of(struct fake_qp *qp, struct fake_qp *to)
 	return VERBS_WC_SUCCESS;
 }
 
+uint64_t fake_verbs_atomics(void)
+{
+	uint64_t done;
+
+	pthread_mutex_lock(&wire.lock);
+	done = wire.atomics;
+	wire.atomics = 0;
+	pthread_mutex_unlock(&wire.lock);
+	return done;
+}
+
+uint32_t fake_atomics(void)
+{
+	const char *text = getenv("SPMT_FAKE_NIC_ATOMICS");
+
+	return !text			? VERBS_ATOMIC_HCA
+		: !strcmp(text, "none") ? VERBS_ATOMIC_NONE
+		: !strcmp(text, "glob") ? VERBS_ATOMIC_GLOB
+					: VERBS_ATOMIC_HCA;
+}
+
 /* With the CPU's atomics, or so that what the CPU does in between is lost. */
 static uint64_t atomic_at(uint64_t *word, const struct fake_work *work)
 {

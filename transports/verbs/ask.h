@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Atomics and signals: the peer's thread does them with the CPU, so that all of a word are atomic among each other, by whatever
- * way they come; a NIC's own are not atomic with the CPU's. Asked by messages behind the writes of the same connection, served and
- * answered in order; an answer is for all that have been served since the last.
+ * Atomics and signals, and how they are asked of the peer's thread, which does them with the CPU: by messages behind the writes of the
+ * same connection, served and answered in order; an answer is for all that have been served since the last. Ports do some
+ * themselves, where those are atomic with the CPU's or nobody's else (sender_atomic).
  */
 #ifndef SPMT_VERBS_ASK_H
 #define SPMT_VERBS_ASK_H

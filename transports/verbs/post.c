@@ -406,7 +406,7 @@ int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t 
 	return sender_move(sender, &p, false, wait);
 }
 
-/* ---- asking and waiting --------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
 
 /* So much of a sender's. */
 struct mark_of_sender {
@@ -502,33 +502,4 @@ int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait)
 		rc = post_flush(sender->conn);
 	pthread_mutex_unlock(&nic->lock);
 	return rc || there ? rc : sender_await(sender, &mark, wait);
-}
-
-int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	struct verbs_wait *wait)
-{
-	struct work_room room = { .c = sender->conn, .ask = true };
-	int rc = post_begin(&room, wait);
-
-	if (rc)
-		return rc;
-	rc = ask_send(sender->conn,
-		&(struct ask_message){ .kind = MESSAGE_ASK,
-			.op = amo->op,
-			.size = (uint32_t)amo->size,
-			.key = at.key,
-			.at = at.at,
-			.operand = amo->operand,
-			.compare = amo->compare },
-		&(struct landing){ .sender = sender, .chunk = -1 }, old);
-	sender->asked += !rc;
-	pthread_mutex_unlock(&sender->conn->nic->lock);
-	if (rc || !old)
-		return rc;
-	rc = sender_wait(sender, true, wait);
-	if (!rc)
-		rc = sender_failure(sender, false);
-	if (!rc)
-		*old = sender->old;
-	return rc;
 }

@@ -59,9 +59,6 @@ int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t 
 /* By a NIC or the peer's thread, as the peer says of its memory. old NULL: it may be in flight on return. Either way it counts as asked. */
 int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	struct verbs_wait *wait);
-/* By the peer's thread. old NULL: in flight on return. */
-int sender_ask(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
-	struct verbs_wait *wait);
 /* Until all of it has ended, or the asks alone: 0 also where it failed. */
 int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait);
 /* The first failure, with a sentence; `take`: it is told once. */

@@ -68,6 +68,13 @@ static int ops_rank(spmt_comm *comm, void *arg)
 		amo.size = 4;
 		TRY(one_op(comm, word, amo, 0x0123456789abcdef));
 	}
+	/* one rank's go in order, whoever does them */
+	for (uint64_t i = 1; !spmt_rank(comm) && i <= test_count(200, 5000); i++) {
+		REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_SET, SPMT_TYPE_U64, word, &i, NULL, NULL, 1));
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_FETCH, SPMT_TYPE_U64, word, NULL, NULL, &found, 1));
+		REQUIRE_EQ(found, i);
+	}
 	if (!spmt_rank(comm)) {
 		REQUIRE_OK(spmt_signal(comm, word, 40, SPMT_SIGNAL_SET, 1));
 		REQUIRE_OK(spmt_fence(comm));

@@ -55,6 +55,7 @@ int ask_send(
 		return rc;
 	c->asked = number;
 	c->asks[number % CONN_ASKS] = (struct ask_slot){ .land = *land, .asks = asks };
+	land->sender->mail++;
 	return 0;
 }
 
@@ -62,6 +63,7 @@ static void ask_ended(struct pairing *c, const struct answer_slot *slot)
 {
 	struct ask_slot *ask = &c->asks[++c->answered % CONN_ASKS];
 
+	ask->land.sender->mail--;
 	if (ask->asks)
 		ask->land.sender->old = slot->old;
 	landing_end(c, &ask->land, (int)slot->code, true);
@@ -255,11 +257,13 @@ static int sender_ask(struct sender *sender, struct rdma_place at, const struct 
  * Atomics that a port does in the peer's memory, of words of 64 bit. Who does them is the peer's to say, once for all of its memory that
  * others may change, so that all who come by a port are of one mind:
  *
- * - BOTH: its port's atomics are atomic with its CPU's (IBV_ATOMIC_GLOB). What a port can do it does, and the CPU the rest.
+ * - BOTH: its port's atomics are atomic with its CPU's (IBV_ATOMIC_GLOB). What a port can do it does, and the CPU the rest. While
+ *   something of the sender's is with the CPU, all goes there, for a port would be done before it.
  * - NIC: they are atomic among each other alone (IBV_ATOMIC_HCA), and the user wants them (SPMT_RDMA_ATOMICS=nic). Then the port does
  *   all of them: what it cannot do in one go is compared and swapped until nobody was in between.
  * - CPU: in all other cases (ask.h).
  */
+enum { NATIVE_LATE = 1 }; /* no code: by message, then */
 struct native {
 	uint32_t opcode;
 	uint64_t compare_add, swap;
@@ -304,6 +308,10 @@ static int native_post(struct sender *sender, const struct rdma_place *at,
 		return rc;
 	sge.addr = (uintptr_t)native_word(c, c->tail);
 	wr.sg_list = &sge;
+	if (at->atomics == RDMA_ATOMICS_BOTH && sender->mail) {
+		pthread_mutex_unlock(&c->nic->lock);
+		return NATIVE_LATE;
+	}
 	rc = post_send(c, &wr,
 		&(struct sent){
 			.land = { .sender = sender, .chunk = -1 }, .native = true, .asks = asks },
@@ -353,6 +361,7 @@ int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo 
 	const struct nic *nic = sender->conn->nic;
 	bool can = nic->place.device.atomic_cap != VERBS_ATOMIC_NONE;
 	struct native native;
+	int rc = NATIVE_LATE;
 
 	if (amo->size != sizeof(uint64_t) || at.atomics == RDMA_ATOMICS_CPU)
 		return sender_ask(sender, at, amo, old, wait);
@@ -361,7 +370,9 @@ int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo 
 			"%s has no atomics, and in the peer's memory its device does them (SPMT_RDMA_ATOMICS)",
 			nic->place.name);
 	if (can && native_of(amo, &native))
-		return native_do(sender, &at, &native, old, wait);
+		rc = native_do(sender, &at, &native, old, wait);
+	if (rc != NATIVE_LATE)
+		return rc;
 	return at.atomics == RDMA_ATOMICS_NIC ? native_loop(sender, &at, amo, old, wait)
 					      : sender_ask(sender, at, amo, old, wait);
 }

@@ -16,6 +16,7 @@ struct sender {
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
 	uint64_t old;	 /* what the last ask found */
+	uint32_t mail;	 /* of what it has asked, messages */
 	int code;	 /* the first failure since it was taken */
 	uint32_t held;	 /* of what it has posted, with the stager still */
 	uint32_t direct; /* of it, by the port from or to memory of its user */

@@ -174,7 +174,7 @@ enum spmt_cap {
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
 	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */
 	SPMT_CAP_BARRIERS,	  /* barrier sessions of kernels, by index (spmtd_barrier_at) */
-	SPMT_CAP_CHANNELS	  /* channels to each peer, by index (spmt_channel_get) */
+	SPMT_CAP_CHANNELS /* channels, and ports, to each peer, by index (spmt_channel_get) */
 };
 
 /* Handles: a comm is one rank of a world or of a part of one, a mem a registered buffer. */
@@ -740,6 +740,20 @@ struct spmt_channel; /* spmt_device.h */
    memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED as of spmt_view_get, and where a registered buffer cannot be loaded from. */
 SPMT_API int spmt_channel_get(
 	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *channel);
+
+struct spmt_port; /* spmt_device.h */
+/*
+ * A port of kernels to one peer: two buffers and a counter of signals, as a channel's, but what is put and signalled goes through the
+ * host: a thread of the library, one a process, takes what kernels post and has copy engines, NICs or the CPU do it. So a kernel spends
+ * one thread on a transfer of any size. `attr` is a channel's, and so are the buffers; SPMT_CAP_CHANNELS ports to each peer have words of
+ * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting.
+ *
+ * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose offsets
+ * do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
+ * have ended have posted. Valid, and refused, as a channel is.
+ */
+SPMT_API int spmt_port_get(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_port *port);
 
 struct spmt_switch; /* spmt_device.h */
 /* What kernels need to reduce from, and store to, one buffer of every rank of the comm, by value: `bytes` of symmetric memory at sym;

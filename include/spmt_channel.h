@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels, for the host and for kernels: spmt.h has spmt_channel_get and spmt_switch_get, spmt_device.h what kernels call. */
+/* Channels, for the host and for kernels: spmt.h has spmt_channel_get, spmt_port_get and spmt_switch_get, spmt_device.h what kernels call. */
 #ifndef SPMT_CHANNEL_H
 #define SPMT_CHANNEL_H
 

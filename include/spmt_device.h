@@ -54,9 +54,10 @@
 #include "spmt_device/sync.h"
 /* collectives */
 #include "spmt_device/coll.h"
-/* channels, switch channels */
+/* channels, switch channels, ports */
 #include "spmt_device/channel.h"
 #include "spmt_device/switch.h"
+#include "spmt_device/port.h"
 /* bulk copies */
 #include "spmt_device/bulk.h"
 

@@ -54,17 +54,31 @@ SPMTD_FN void spmtd_do_channel_signal_(const struct spmt_view *v, const struct s
 }
 
 /* What has arrived is compared as numbers that only rise, and may wrap. */
-SPMTD_FN int spmtd_channel_has_(
-	const struct spmt_channel *c, uint64_t expected, int relaxed, uint64_t *seen)
+struct spmtd_counts_ {
+	uint64_t arrived, expected; /* addresses */
+	int peer;
+};
+
+SPMTD_FN struct spmtd_counts_ spmtd_channel_counts_(const struct spmt_channel *c)
 {
-	*seen = relaxed ? spmtd_peek64_(c->arrived) : spmtd_look64_(c->arrived);
+	struct spmtd_counts_ n;
+
+	n.arrived = c->arrived;
+	n.expected = c->expected;
+	n.peer = c->peer;
+	return n;
+}
+
+SPMTD_FN int spmtd_channel_has_(
+	struct spmtd_counts_ c, uint64_t expected, int relaxed, uint64_t *seen)
+{
+	*seen = relaxed ? spmtd_peek64_(c.arrived) : spmtd_look64_(c.arrived);
 	return spmtd_holds_(SPMTD_KIND_W_, *seen, 0, expected);
 }
 
-SPMTD_FN int spmtd_channel_await_(
-	const struct spmt_view *v, const struct spmt_channel *c, int relaxed)
+SPMTD_FN int spmtd_channel_await_(const struct spmt_view *v, struct spmtd_counts_ c, int relaxed)
 {
-	uint64_t expected = spmtd_peek64_(c->expected) + 1, seen;
+	uint64_t expected = spmtd_peek64_(c.expected) + 1, seen;
 	struct spmtd_waiter_ w;
 	int rc = 0;
 
@@ -72,19 +86,18 @@ SPMTD_FN int spmtd_channel_await_(
 	while (!spmtd_channel_has_(c, expected, relaxed, &seen)) {
 		rc = spmtd_wait_check_(v, &w);
 		if (rc) {
-			spmtd_record_(
-				v, rc, SPMTD_WHAT_CHANNEL, c->peer, c->arrived, expected, seen);
+			spmtd_record_(v, rc, SPMTD_WHAT_CHANNEL, c.peer, c.arrived, expected, seen);
 			break;
 		}
 	}
 	spmtd_wait_rest_(v, &w);
 	if (!rc)
-		spmtd_poke64_(c->expected, expected);
+		spmtd_poke64_(c.expected, expected);
 	return rc;
 }
 
-SPMTD_FN int spmtd_do_channel_wait_(const struct spmt_view *v, const struct spmt_channel *c,
-	int data_sync, int relaxed, int scope)
+SPMTD_FN int spmtd_do_channel_wait_(
+	const struct spmt_view *v, struct spmtd_counts_ c, int data_sync, int relaxed, int scope)
 {
 	int rc = 0;
 
@@ -99,17 +112,17 @@ SPMTD_FN int spmtd_do_channel_wait_(const struct spmt_view *v, const struct spmt
 	return rc;
 }
 
-SPMTD_FN int spmtd_do_channel_poll_(const struct spmt_channel *c, int scope)
+SPMTD_FN int spmtd_do_channel_poll_(struct spmtd_counts_ c, int scope)
 {
 	int came = 0;
 
 	spmtd_meet_(scope);
 	if (spmtd_lane_(scope) == 0) {
-		uint64_t expected = spmtd_peek64_(c->expected) + 1, seen;
+		uint64_t expected = spmtd_peek64_(c.expected) + 1, seen;
 
 		came = spmtd_channel_has_(c, expected, 0, &seen);
 		if (came)
-			spmtd_poke64_(c->expected, expected);
+			spmtd_poke64_(c.expected, expected);
 	}
 	came = spmtd_vote_(came, scope);
 	spmtd_meet_(scope);
@@ -129,34 +142,36 @@ SPMTD_FN void spmtd_channel_signal_relaxed(const struct spmt_view *v, const stru
 
 SPMTD_FN int spmtd_channel_wait(const struct spmt_view *v, const struct spmt_channel *c)
 {
-	return spmtd_do_channel_wait_(v, c, SPMTD_DATA_SYNC_NONE, 0, SPMTD_THREAD_);
+	return spmtd_do_channel_wait_(
+		v, spmtd_channel_counts_(c), SPMTD_DATA_SYNC_NONE, 0, SPMTD_THREAD_);
 }
 
 SPMTD_FN int spmtd_channel_wait_relaxed(const struct spmt_view *v, const struct spmt_channel *c)
 {
-	return spmtd_do_channel_wait_(v, c, SPMTD_DATA_SYNC_NONE, 1, SPMTD_THREAD_);
+	return spmtd_do_channel_wait_(
+		v, spmtd_channel_counts_(c), SPMTD_DATA_SYNC_NONE, 1, SPMTD_THREAD_);
 }
 
-#define SPMTD_CHANNEL_SIGNALS(suffix, scope)                                            \
-	SPMTD_FN void spmtd_channel_signal##suffix(                                     \
-		const struct spmt_view *v, const struct spmt_channel *c, int data_sync) \
-	{                                                                               \
-		spmtd_do_channel_signal_(v, c, data_sync, 0, scope);                    \
-	}                                                                               \
-	SPMTD_FN void spmtd_channel_signal_relaxed##suffix(                             \
-		const struct spmt_view *v, const struct spmt_channel *c, int data_sync) \
-	{                                                                               \
-		spmtd_do_channel_signal_(v, c, data_sync, 1, scope);                    \
-	}                                                                               \
-	SPMTD_FN int spmtd_channel_wait##suffix(                                        \
-		const struct spmt_view *v, const struct spmt_channel *c, int data_sync) \
-	{                                                                               \
-		return spmtd_do_channel_wait_(v, c, data_sync, 0, scope);               \
-	}                                                                               \
-	SPMTD_FN int spmtd_channel_wait_relaxed##suffix(                                \
-		const struct spmt_view *v, const struct spmt_channel *c, int data_sync) \
-	{                                                                               \
-		return spmtd_do_channel_wait_(v, c, data_sync, 1, scope);               \
+#define SPMTD_CHANNEL_SIGNALS(suffix, scope)                                                     \
+	SPMTD_FN void spmtd_channel_signal##suffix(                                              \
+		const struct spmt_view *v, const struct spmt_channel *c, int data_sync)          \
+	{                                                                                        \
+		spmtd_do_channel_signal_(v, c, data_sync, 0, scope);                             \
+	}                                                                                        \
+	SPMTD_FN void spmtd_channel_signal_relaxed##suffix(                                      \
+		const struct spmt_view *v, const struct spmt_channel *c, int data_sync)          \
+	{                                                                                        \
+		spmtd_do_channel_signal_(v, c, data_sync, 1, scope);                             \
+	}                                                                                        \
+	SPMTD_FN int spmtd_channel_wait##suffix(                                                 \
+		const struct spmt_view *v, const struct spmt_channel *c, int data_sync)          \
+	{                                                                                        \
+		return spmtd_do_channel_wait_(v, spmtd_channel_counts_(c), data_sync, 0, scope); \
+	}                                                                                        \
+	SPMTD_FN int spmtd_channel_wait_relaxed##suffix(                                         \
+		const struct spmt_view *v, const struct spmt_channel *c, int data_sync)          \
+	{                                                                                        \
+		return spmtd_do_channel_wait_(v, spmtd_channel_counts_(c), data_sync, 1, scope); \
 	}
 SPMTD_CHANNEL_SIGNALS(_warp, SPMTD_WARP_)
 SPMTD_CHANNEL_SIGNALS(_block, SPMTD_BLOCK_)
@@ -180,7 +195,7 @@ SPMTD_FN void spmtd_do_channel_put_signal_(const struct spmt_view *v, const stru
 		const struct spmt_view *v, const struct spmt_channel *c)                         \
 	{                                                                                        \
 		(void)v;                                                                         \
-		return spmtd_do_channel_poll_(c, scope);                                         \
+		return spmtd_do_channel_poll_(spmtd_channel_counts_(c), scope);                  \
 	}                                                                                        \
 	SPMTD_FN void spmtd_channel_put##suffix(const struct spmt_view *v,                       \
 		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t n)          \

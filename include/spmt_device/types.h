@@ -66,7 +66,8 @@ enum spmtd_what {
 	SPMTD_WHAT_BARRIER,
 	SPMTD_WHAT_COLLECTIVE,
 	SPMTD_WHAT_ON_STREAM, /* spmt_signal_wait_on_stream */
-	SPMTD_WHAT_CHANNEL
+	SPMTD_WHAT_CHANNEL,
+	SPMTD_WHAT_POST /* what the host does for a kernel */
 };
 
 /* ---- plain data ----------------------------------------------------------------------------- */
@@ -114,6 +115,8 @@ struct spmtd_host {
 	void (*ended)(const struct spmt_view *v, int code);
 	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for. May be NULL. */
 	int (*pause_broken)(const struct spmt_view *v, struct spmtd_pause *p);
+	/* After a post. May be NULL. */
+	void (*posted)(const struct spmt_view *v);
 };
 
 struct spmt_view {
@@ -152,7 +155,10 @@ struct spmtd_inbox {
  */
 struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
-	uint64_t reserved[6];
+	uint64_t posted;     /* places of the fifo that kernels have claimed */
+	uint64_t taken;	     /* how many of them the host had taken at some kernel's last look */
+	uint64_t lost; /* not 0: the code of a post that found no place; until a quiet tells it */
+	uint64_t reserved[3];
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 
@@ -179,6 +185,47 @@ struct spmt_channel {
 		expected; /* how often this rank has waited; device memory, so that graphs replay */
 	uint64_t there;	  /* the peer's `arrived` */
 	uint64_t reserved[4];
+};
+
+/* A port to one peer, by value (port.h). */
+struct spmt_port {
+	uint32_t size, abi; /* size: set by the caller of spmt_port_get */
+	int32_t pe, peer;
+	uint64_t fifo; /* address of a struct spmtd_fifo */
+	uint32_t index, unused;
+	uint64_t local_size, remote_size; /* of this rank's buffer, and of the peer's */
+	uint64_t arrived, expected;	  /* as a channel's */
+	uint64_t reserved[4];
+};
+
+/*
+ * What a kernel asks of the host, 32 bytes. `head` has the kind in bits 1 to 7, the peer in bits 8 to 31 and an argument in bits 32 to
+ * 63; bit 0 says that the rest is there: it is 1 on the first way round the ring, 0 on the second, and so on. `head` is stored last.
+ */
+struct spmtd_post {
+	uint64_t head;
+	uint64_t to; /* offset in the peer's memory; of a port, in its buffer */
+	uint64_t
+		from; /* address of the local side; of a port, an offset in its buffer; or a value */
+	uint64_t size; /* bytes */
+};
+enum spmtd_post_kind {
+	SPMTD_POST_PORT = 64, /* with the following three, and the port's index as the argument */
+	SPMTD_POST_PUT = 1,
+	SPMTD_POST_SIGNAL = 2,
+	SPMTD_POST_FLUSH = 4
+};
+/* How kernels of a rank post. In device memory, but for the ring and the count. */
+struct spmtd_fifo {
+	uint64_t ring;	/* address of the places, struct spmtd_post, in the host's memory */
+	uint64_t taken; /* address of how many posts the host is through with, likewise */
+	uint32_t shift; /* there are 1 << shift places */
+	int32_t pe;
+	struct spmtd_own *own;
+	const uint32_t *stop; /* this and the rest: as in struct spmt_view */
+	struct spmtd_record *record;
+	const struct spmtd_host *host;
+	uint64_t reserved;
 };
 
 /* A buffer of every rank of a comm, by value (switch.h). */

@@ -1,62 +1,57 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels and switch channels of kernels: addresses of buffers, and of words that every library area has. */
+/* Channels, ports and switch channels of kernels: addresses of buffers, and of words that every library area has. */
 #include <errno.h>
 #include <string.h>
 
 #include "register.h"
 #include "rma.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
 
 #define CHANNEL_ATTR_FIRST (offsetof(struct spmt_channel_attr, local_size) + sizeof(size_t))
 
-static int attr_size_check(const spmt_comm *comm, const struct spmt_channel_attr *attr)
+static int attr_size_check(
+	const spmt_comm *comm, const char *what, const struct spmt_channel_attr *attr)
 {
 	const unsigned char *tail = (const unsigned char *)attr;
 
 	if (!attr)
-		return fail_call(-EINVAL, "spmt_channel_get", "rank %d: attr is NULL", comm->rank);
+		return fail_call(-EINVAL, what, "rank %d: attr is NULL", comm->rank);
 	if (attr->size < CHANNEL_ATTR_FIRST)
-		return fail_call(-EINVAL, "spmt_channel_get",
+		return fail_call(-EINVAL, what,
 			"rank %d: attr.size %zu: set it to sizeof(struct spmt_channel_attr)",
 			comm->rank, attr->size);
 	for (size_t i = sizeof(*attr); i < attr->size; i++)
 		if (tail[i])
-			return fail_call(-EINVAL, "spmt_channel_get",
+			return fail_call(-EINVAL, what,
 				"rank %d: attr has members that this library does not know (byte %zu is not 0)",
 				comm->rank, i);
 	return 0;
 }
 
 static int channel_attr_check(
-	spmt_comm *comm, const struct spmt_channel_attr *attr, const struct spmt_channel *channel)
+	spmt_comm *comm, const char *what, const struct spmt_channel_attr *attr)
 {
-	int rc = attr_size_check(comm, attr);
+	int rc = attr_size_check(comm, what, attr);
 
 	if (rc)
 		return rc;
-	if (!channel)
-		return fail_call(
-			-EINVAL, "spmt_channel_get", "rank %d: channel is NULL", comm->rank);
-	if (channel->size < offsetof(struct spmt_channel, reserved))
-		return fail_call(-EINVAL, "spmt_channel_get",
-			"rank %d: channel->size %u: set it to sizeof(struct spmt_channel)",
-			comm->rank, channel->size);
 	if (!comm_has_pe(comm, attr->peer))
-		return comm_refuse_pe(comm, "spmt_channel_get", attr->peer);
+		return comm_refuse_pe(comm, what, attr->peer);
 	if (attr->index < 0 || (uint32_t)attr->index >= AREA_CHANNELS)
-		return fail_call(-EINVAL, "spmt_channel_get",
+		return fail_call(-EINVAL, what,
 			"rank %d: attr.index %d is not one of the %u channels to a peer, 0 to %u",
 			comm->rank, attr->index, AREA_CHANNELS, AREA_CHANNELS - 1);
 	if (attr->mem && (attr->remote || attr->remote_size))
-		return fail_call(-EINVAL, "spmt_channel_get",
-			"rank %d: attr.mem and attr.remote are both given", comm->rank);
+		return fail_call(-EINVAL, what, "rank %d: attr.mem and attr.remote are both given",
+			comm->rank);
 	/* kernels do not look at sizes: one that was forgotten would be found out by nobody */
 	if ((attr->remote && !attr->remote_size) || (attr->local && !attr->local_size))
-		return fail_call(-EINVAL, "spmt_channel_get", "rank %d: attr.%s has 0 bytes",
-			comm->rank, attr->remote && !attr->remote_size ? "remote" : "local");
+		return fail_call(-EINVAL, what, "rank %d: attr.%s has 0 bytes", comm->rank,
+			attr->remote && !attr->remote_size ? "remote" : "local");
 	return 0;
 }
 
@@ -95,20 +90,32 @@ static int channel_registered(
 	return 0;
 }
 
-static int channel_local(
-	const spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *c)
+static int channel_local(const spmt_comm *comm, const char *what,
+	const struct spmt_channel_attr *attr, uint64_t *local, uint64_t *local_size)
 {
 	int rc = 0;
 
 	if (!attr->local && !attr->local_size)
 		return 0;
 	if (!attr->local)
-		return fail_call(-EINVAL, "spmt_channel_get",
-			"rank %d: attr.local is NULL with %zu bytes", comm->rank, attr->local_size);
-	rc = local_check(comm, "spmt_channel_get", "attr.local", attr->local, attr->local_size);
-	c->local = (uintptr_t)attr->local;
-	c->local_size = attr->local_size;
+		return fail_call(-EINVAL, what, "rank %d: attr.local is NULL with %zu bytes",
+			comm->rank, attr->local_size);
+	rc = local_check(comm, what, "attr.local", attr->local, attr->local_size);
+	*local = (uintptr_t)attr->local;
+	*local_size = attr->local_size;
 	return rc;
+}
+
+static int channel_room_check(const spmt_comm *comm, const struct spmt_channel *channel)
+{
+	if (!channel)
+		return fail_call(
+			-EINVAL, "spmt_channel_get", "rank %d: channel is NULL", comm->rank);
+	if (channel->size < offsetof(struct spmt_channel, reserved))
+		return fail_call(-EINVAL, "spmt_channel_get",
+			"rank %d: channel->size %u: set it to sizeof(struct spmt_channel)",
+			comm->rank, channel->size);
+	return 0;
 }
 
 static void channel_words(const spmt_comm *comm, int peer, uint32_t index, struct spmt_channel *c)
@@ -131,12 +138,14 @@ int spmt_channel_get(
 	if (!rc)
 		rc = view_whole(comm, "spmt_channel_get");
 	if (!rc)
-		rc = channel_attr_check(comm, attr, channel);
+		rc = channel_attr_check(comm, "spmt_channel_get", attr);
+	if (!rc)
+		rc = channel_room_check(comm, channel);
 	if (!rc)
 		rc = attr->mem ? channel_registered(comm, attr, &whole)
 			       : channel_symmetric(comm, attr, &whole);
 	if (!rc)
-		rc = channel_local(comm, attr, &whole);
+		rc = channel_local(comm, "spmt_channel_get", attr, &whole.local, &whole.local_size);
 	if (rc)
 		return rc;
 	whole.pe = comm->rank;
@@ -144,6 +153,104 @@ int spmt_channel_get(
 	channel_words(comm, attr->peer, (uint32_t)attr->index, &whole);
 	whole.size = MIN_OF(channel->size, (uint32_t)sizeof(whole));
 	memcpy(channel, &whole, whole.size);
+	return 0;
+}
+
+/* ---- ports ------------------------------------------------------------------------------------ */
+
+static int port_registered(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct fifo_port *port)
+{
+	struct mem_parts parts;
+	int rc = mem_parts(comm, "spmt_port_get", attr->mem, &parts);
+
+	if (rc)
+		return rc;
+	if (parts.host[attr->peer].size && !parts.host[attr->peer].base &&
+		comm->links[attr->peer].base)
+		return mem_refuse_far(comm, "spmt_port_get", attr->mem, attr->peer);
+	port->remote = parts.offsets[attr->peer];
+	port->remote_size = parts.host[attr->peer].size;
+	port->local = parts.host[comm->rank].base;
+	port->local_size = parts.host[comm->rank].size;
+	return 0;
+}
+
+static int port_symmetric(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, struct fifo_port *port)
+{
+	static const struct call call = { "spmt_port_get", "attr.remote", "attr.remote" };
+	int rc = rma_open(comm, &call, attr->remote, attr->remote, attr->remote_size, attr->peer);
+
+	if (rc || !attr->remote_size)
+		return rc;
+	port->remote = rma_offset(comm, attr->remote);
+	port->local = (uintptr_t)attr->remote;
+	port->remote_size = port->local_size = attr->remote_size;
+	return 0;
+}
+
+static int port_check(
+	spmt_comm *comm, const struct spmt_channel_attr *attr, const struct spmt_port *port)
+{
+	int rc = channel_attr_check(comm, "spmt_port_get", attr);
+
+	if (rc)
+		return rc;
+	if (!port)
+		return fail_call(-EINVAL, "spmt_port_get", "rank %d: port is NULL", comm->rank);
+	if (port->size < offsetof(struct spmt_port, reserved))
+		return fail_call(-EINVAL, "spmt_port_get",
+			"rank %d: port->size %u: set it to sizeof(struct spmt_port)", comm->rank,
+			port->size);
+	return 0;
+}
+
+/* What the host is to know of it, and the fifo. */
+static int port_open(spmt_comm *comm, const struct spmt_channel_attr *attr, struct fifo_port *port)
+{
+	uint32_t index = (uint32_t)attr->index;
+	int rc = attr->mem ? port_registered(comm, attr, port) : port_symmetric(comm, attr, port);
+
+	if (!rc)
+		rc = channel_local(comm, "spmt_port_get", attr, &port->local, &port->local_size);
+	if (rc)
+		return rc;
+	port->there =
+		area_port_arrived(comm->links[attr->peer].own, comm->nranks, comm->rank, index);
+	rc = fifo_open(comm);
+	if (!rc)
+		rc = fifo_port(comm, attr->peer, index, port);
+	return comm_failed(comm, "spmt_port_get", rc);
+}
+
+int spmt_port_get(spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_port *port)
+{
+	EXCLUSIVE(comm, __func__);
+	struct fifo_port known = { .local = 0 };
+	struct spmt_port whole = { .abi = SPMT_VIEW_ABI };
+	uint64_t own;
+	int rc = comm_enter(comm, "spmt_port_get");
+
+	if (!rc)
+		rc = view_whole(comm, "spmt_port_get");
+	if (!rc)
+		rc = port_check(comm, attr, port);
+	if (!rc)
+		rc = port_open(comm, attr, &known);
+	if (rc)
+		return rc;
+	own = (uintptr_t)comm_own(comm);
+	whole.pe = comm->rank;
+	whole.peer = attr->peer;
+	whole.fifo = fifo_device(comm->fifo);
+	whole.index = (uint32_t)attr->index;
+	whole.local_size = known.local_size;
+	whole.remote_size = known.remote_size;
+	whole.arrived = area_port_arrived(own, comm->nranks, attr->peer, whole.index);
+	whole.expected = area_port_expected(own, comm->nranks, attr->peer, whole.index);
+	whole.size = MIN_OF(port->size, (uint32_t)sizeof(whole));
+	memcpy(port, &whole, whole.size);
 	return 0;
 }
 

@@ -463,7 +463,9 @@ int mem_parts(spmt_comm *comm, const char *what, spmt_mem *mem, struct mem_parts
 	if (rc)
 		return rc;
 	mem->published = true;
-	*parts = (struct mem_parts){ .host = mem->peers, .dev = mem->table.dev };
+	*parts = (struct mem_parts){
+		.host = mem->peers, .dev = mem->table.dev, .offsets = mem->offsets
+	};
 	return 0;
 }
 

@@ -12,6 +12,7 @@ uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n);
 /* What kernels reach of a buffer, by rank: as the host reads it, and as they do. */
 struct mem_parts {
 	const struct spmtd_mem_peer *host, *dev;
+	const uint64_t *offsets; /* on each rank's link */
 };
 /* -EBADF, -EINVAL and a sentence where mem is no registered buffer of this comm. */
 int mem_parts(spmt_comm *comm, const char *what, spmt_mem *mem, struct mem_parts *parts);

@@ -8,11 +8,13 @@
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "sync.h"
 #include "view.h"
+#include "wait.h"
 
 #define FORBID_NS 1000000000
 
@@ -75,14 +77,44 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
+/* What kernels that have ended by now have posted. */
+static int posts_quiet(spmt_comm *comm, const char *what)
+{
+	struct wait_for wait = { .name = what };
+	struct spmtd_pause p = { 0 };
+	uint64_t asked;
+	int rc = 0;
+
+	if (!comm->fifo)
+		return 0;
+	asked = fifo_ask(comm->fifo);
+	while (!fifo_answered(comm->fifo, asked) && !rc)
+		rc = wait_pause(comm, &p, &wait);
+	wait_end(comm, &p);
+	if (rc == SPMT_ERR_TIMEOUT)
+		return fail_call(rc, what, "rank %d: what kernels posted is not done", comm->rank);
+	return rc;
+}
+
+static int work_quiet(spmt_comm *comm, const char *what)
+{
+	struct status_saved first;
+	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), posts;
+
+	status_save(&first);
+	posts = posts_quiet(comm, what);
+	if (rc)
+		status_restore(&first);
+	return rc ? rc : posts;
+}
+
 int quiet_slow(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
 	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
 
 	status_save(&first);
-	streams = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what);
-	streams = comm_failed(comm, what, streams);
+	streams = comm_failed(comm, what, work_quiet(comm, what));
 	if (rc)
 		status_restore(&first);
 	else

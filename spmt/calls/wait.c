@@ -10,6 +10,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/comm/spin.h"
 #include "spmt/comm/waits.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -204,4 +205,5 @@ const struct spmtd_host wait_callbacks = {
 	.wake = kernel_wake,
 	.ended = kernel_has_ended,
 	.pause_broken = kernel_pause_broken,
+	.posted = fifo_posted,
 };

@@ -25,6 +25,7 @@ struct spmt_comm {
 	_Atomic int64_t timeout_ms;
 	bool pending;		     /* some link has NBI work */
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
+	struct fifo *fifo;	     /* what kernels post (spmt/proxy); NULL: none can */
 	int dev;
 	uint64_t epoch;		    /* meetings so far */
 	void *meeting_state;	    /* the row's own */

@@ -42,6 +42,11 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 			"rank %d: a kernel's wait for signal %llu of rank %d's through a channel ended: %llu had come",
 			comm->rank, (unsigned long long)r->expected, r->peer,
 			(unsigned long long)r->seen);
+	if (r->what == SPMTD_WHAT_POST)
+		return fail_call(r->code, what,
+			"rank %d: a kernel waited for the host to take its post %llu, for rank %d: %llu are done",
+			comm->rank, (unsigned long long)r->expected, r->peer,
+			(unsigned long long)r->seen);
 	return fail_call(r->code, what,
 		"rank %d: %s the word at %#llx ended: expected %llu, saw %llu", comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"

@@ -154,6 +154,26 @@ static void pinned_give(struct slot *slot, struct pinned *p)
 	pthread_mutex_unlock(&slot->lock);
 }
 
+int pinned_open(spmt_comm *comm, size_t size, struct pinned **pinned)
+{
+	return pinned_take(comm, size, pinned);
+}
+
+void *pinned_host(const struct pinned *pinned)
+{
+	return (char *)(uintptr_t)pinned + PINNED_HEAD;
+}
+
+void *pinned_dev(const struct pinned *pinned)
+{
+	return (char *)pinned->dev + PINNED_HEAD;
+}
+
+void pinned_close(spmt_comm *comm, struct pinned *pinned)
+{
+	pinned_give(comm->slot, pinned);
+}
+
 /* The smaller block stays taken: a kernel that outlived its call may still write there. */
 int scratch_room(spmt_comm *comm, size_t size)
 {
@@ -164,12 +184,12 @@ int scratch_room(spmt_comm *comm, size_t size)
 
 void *scratch_host(const spmt_comm *comm)
 {
-	return (char *)comm->scratch + PINNED_HEAD;
+	return pinned_host(comm->scratch);
 }
 
 void *scratch_dev(const spmt_comm *comm)
 {
-	return (char *)comm->scratch->dev + PINNED_HEAD;
+	return pinned_dev(comm->scratch);
 }
 
 /* Under the world's lock. */

@@ -27,6 +27,12 @@ int scratch_room(spmt_comm *comm, size_t size);
 void *scratch_host(const spmt_comm *comm);
 void *scratch_dev(const spmt_comm *comm);
 
+/* Pinned memory to keep: at least `size` bytes, as another has left them. Back with NULL is nothing. */
+int pinned_open(spmt_comm *comm, size_t size, struct pinned **pinned);
+void *pinned_host(const struct pinned *pinned);
+void *pinned_dev(const struct pinned *pinned);
+void pinned_close(spmt_comm *comm, struct pinned *pinned);
+
 /* At finalize: the comm gives its signals and its scratch back. */
 void pinned_return(spmt_comm *comm);
 

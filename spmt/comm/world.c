@@ -24,6 +24,7 @@ struct table {
 	struct object_pool worlds, comms;
 	_Atomic(struct world *) first;
 	_Atomic(spmt_comm *) deferred; /* comms that could not be released, by sibling */
+	void *_Atomic proxy;
 };
 
 static void *_Atomic table_pages;
@@ -31,6 +32,13 @@ static void *_Atomic table_pages;
 static struct table *table(void)
 {
 	return process_state(&table_pages, sizeof(struct table));
+}
+
+void *_Atomic *world_proxy(void)
+{
+	struct table *t = table();
+
+	return t ? &t->proxy : NULL;
 }
 
 static bool world_is(const struct world *world, const uint64_t id[2])

@@ -116,6 +116,9 @@ void world_comm_give(spmt_comm *comm);
 void world_comm_list(spmt_comm *comm);
 void world_comm_unlist(spmt_comm *comm);
 
+/* Where this process has the thread that serves kernels (spmt/proxy), for process_state(). NULL: out of memory. */
+void *_Atomic *world_proxy(void);
+
 /* Breaks the world that uid names if one of its ranks is here and it is still in the making. */
 void world_post_failure(const struct uid *uid, int code);
 /* Breaks the world for all its ranks, wherever they are, and stops their kernels. */

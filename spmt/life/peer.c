@@ -11,6 +11,7 @@
 #include "spmt/collective/far.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -303,6 +304,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 void peers_unlink(spmt_comm *comm)
 {
 	far_drop(comm);
+	fifo_close(comm);
 	table_close(comm, &comm->peers);
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
 		struct link *link = &comm->links[pe];

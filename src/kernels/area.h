@@ -3,7 +3,7 @@
  * A rank's library area, at the end of its heap; its layout is fixed by npes and the room of a slot.
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
  * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
- * (index: the rank that writes), as many of what this rank has waited for (index: the peer). Behind them lies what the library alone uses: struct area,
+ * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
  * npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them (parity of
  * the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
  */
@@ -15,7 +15,7 @@
 #define AREA_LINE 64u
 /* Barrier sessions: more than any GPU has units that run blocks. */
 #define AREA_SESSIONS 320u
-/* Channels to each peer. */
+/* Channels to each peer, and as many ports. */
 #define AREA_CHANNELS 64u
 
 /* This rank's; on the device, so that graphs replay. */
@@ -82,9 +82,20 @@ static inline uint64_t area_expected(uint64_t own, int npes, int peer, uint32_t 
 	return area_arrived(own, npes, npes + peer, index);
 }
 
+/* The same of ports. */
+static inline uint64_t area_port_arrived(uint64_t own, int npes, int writer, uint32_t index)
+{
+	return area_arrived(own, npes, 2 * npes + writer, index);
+}
+
+static inline uint64_t area_port_expected(uint64_t own, int npes, int peer, uint32_t index)
+{
+	return area_arrived(own, npes, 3 * npes + peer, index);
+}
+
 static inline uint64_t area_begin(uint64_t own, int npes)
 {
-	return area_arrived(own, npes, 2 * npes, 0);
+	return area_arrived(own, npes, 4 * npes, 0);
 }
 
 static inline struct area *area_at(uint64_t own, int npes)

@@ -337,6 +337,7 @@ static int asks(struct calls *c)
 		.size = sizeof(attr), .peer = c->r->next, .remote = c->block, .remote_size = 64
 	};
 	struct spmt_channel channel = { .size = sizeof(channel) };
+	struct spmt_port port = { .size = sizeof(port) };
 	struct spmt_switch sw = { .size = sizeof(sw) };
 	int pe = c->r->pe, next = c->r->next;
 	spmt_comm *comm = c->r->comm;
@@ -356,6 +357,8 @@ static int asks(struct calls *c)
 	CALL(spmt_channel_get(comm, &attr, &channel));
 	REQUIRE(channel.pe == pe && channel.peer == next && channel.local == addr(c->block));
 	REQUIRE(channel.remote == addr(spmt_ptr(comm, c->block, next)));
+	CALL(spmt_port_get(comm, &attr, &port));
+	REQUIRE(port.pe == pe && port.peer == next && port.remote_size == 64);
 	CALL(spmt_switch_get(comm, c->block, 64, NULL, &sw));
 	REQUIRE(sw.pe == pe && sw.npes == c->r->n && sw.bytes == 64);
 	for (int cap = SPMT_CAP_VMM; cap <= SPMT_CAP_CHANNELS; cap++)

@@ -153,6 +153,7 @@ static int wrong_questions(struct calls *c)
 	struct spmt_stats stats = { .size = 1 };
 	struct spmt_view view = { .size = 1 };
 	struct spmt_channel channel = { .size = 1 };
+	struct spmt_port port = { .size = 1 };
 	struct spmt_switch sw = { .size = 1 };
 	spmt_comm *comm = c->r->comm;
 	int64_t value;
@@ -173,6 +174,7 @@ static int wrong_questions(struct calls *c)
 	WRONG(spmt_view_get(comm, &view));
 	WRONG(spmt_mem_view_get(comm, c->mem, &mem_view));
 	WRONG(spmt_channel_get(comm, NULL, &channel));
+	WRONG(spmt_port_get(comm, NULL, &port));
 	WRONG(spmt_switch_get(comm, c->block, 64, c->mem, &sw));
 	WRONG(spmt_shrink(comm, &uid, &number, &number));
 	return 0;

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Ports: puts between two ranks' buffers by offset and signals that count, made by the host for a kernel: by a copy engine or a NIC. */
+#ifndef SPMTD_PORT_H
+#define SPMTD_PORT_H
+
+#include "channel.h"
+#include "fifo.h"
+
+SPMTD_BEGIN
+
+/* ---- ports ---------------------------------------------------------------------------------- */
+
+/*
+ * p is what spmt_port_get has filled, v a view of the same comm. Each call but wait and poll is one post: the thread of the host that
+ * serves all ranks of the process finds it and has a copy engine, a NIC or the CPU do it, in the order of this rank's posts. Returns 0, or
+ * the code of a wait: for a place, where the ring of posts is full, and then nothing has been posted; or of a flush. The host checks
+ * offsets: one that does not fit breaks the comm, with a sentence.
+ *
+ *	put             n bytes of this rank's buffer, from src_off on, to the peer's at dst_off. The buffer is this rank's again after a
+ *	                flush, or once the peer has answered
+ *	signal          the peer's count of this port rises by 1, behind all puts of this port that were posted before
+ *	put_signal      put, then signal, in one post
+ *	flush           what this rank has posted through any of its ports is complete everywhere; waits
+ *	put_signal_flush  put, signal and flush, in one post
+ *	wait            for one more signal than before; 0, or the code of a wait, after which the next wait is for the same one
+ *	poll            1: a signal had come, and this was the wait for it; else 0 at once
+ *
+ * _warp, _block: by all threads of it with the same arguments, of which one posts what all of them have stored before. One thread, warp or
+ * block at a time waits or polls through a port. Any number may post.
+ */
+SPMTD_FN int spmtd_do_port_(const struct spmt_view *v, const struct spmt_port *p, int kind,
+	struct spmtd_post post, int scope)
+{
+	int rc = 0;
+
+	spmtd_meet_settled_(scope);
+	if (spmtd_lane_(scope) == 0) {
+		post.head = spmtd_post_head_(SPMTD_POST_PORT | kind, p->peer, p->index);
+		rc = spmtd_post_(p->fifo, v->timeout_ns, post, kind & SPMTD_POST_FLUSH);
+	}
+	return spmtd_agree_(rc, scope);
+}
+
+SPMTD_FN struct spmtd_post spmtd_port_move_(size_t dst_off, size_t src_off, size_t n)
+{
+	struct spmtd_post post;
+
+	post.head = 0;
+	post.to = (uint64_t)dst_off;
+	post.from = (uint64_t)src_off;
+	post.size = (uint64_t)n;
+	return post;
+}
+
+SPMTD_FN struct spmtd_counts_ spmtd_port_counts_(const struct spmt_port *p)
+{
+	struct spmtd_counts_ n;
+
+	n.arrived = p->arrived;
+	n.expected = p->expected;
+	n.peer = p->peer;
+	return n;
+}
+
+#define SPMTD_PORTS(suffix, scope)                                                                 \
+	SPMTD_FN int spmtd_port_put##suffix(const struct spmt_view *v, const struct spmt_port *p,  \
+		size_t dst_off, size_t src_off, size_t n)                                          \
+	{                                                                                          \
+		return spmtd_do_port_(                                                             \
+			v, p, SPMTD_POST_PUT, spmtd_port_move_(dst_off, src_off, n), scope);       \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_signal##suffix(                                                    \
+		const struct spmt_view *v, const struct spmt_port *p)                              \
+	{                                                                                          \
+		return spmtd_do_port_(v, p, SPMTD_POST_SIGNAL, spmtd_port_move_(0, 0, 0), scope);  \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_put_signal##suffix(const struct spmt_view *v,                      \
+		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t n)               \
+	{                                                                                          \
+		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_SIGNAL,                    \
+			spmtd_port_move_(dst_off, src_off, n), scope);                             \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_put_signal_flush##suffix(const struct spmt_view *v,                \
+		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t n)               \
+	{                                                                                          \
+		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_SIGNAL | SPMTD_POST_FLUSH, \
+			spmtd_port_move_(dst_off, src_off, n), scope);                             \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_flush##suffix(                                                     \
+		const struct spmt_view *v, const struct spmt_port *p)                              \
+	{                                                                                          \
+		return spmtd_do_port_(v, p, SPMTD_POST_FLUSH, spmtd_port_move_(0, 0, 0), scope);   \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_wait##suffix(const struct spmt_view *v, const struct spmt_port *p) \
+	{                                                                                          \
+		return spmtd_do_channel_wait_(                                                     \
+			v, spmtd_port_counts_(p), SPMTD_DATA_SYNC_BOTH, 0, scope);                 \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_poll##suffix(const struct spmt_view *v, const struct spmt_port *p) \
+	{                                                                                          \
+		(void)v;                                                                           \
+		return spmtd_do_channel_poll_(spmtd_port_counts_(p), scope);                       \
+	}
+SPMTD_PORTS(, SPMTD_THREAD_)
+SPMTD_PORTS(_warp, SPMTD_WARP_)
+SPMTD_PORTS(_block, SPMTD_BLOCK_)
+
+#undef SPMTD_PORTS
+
+SPMTD_END
+
+#endif

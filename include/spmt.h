@@ -711,8 +711,9 @@ SPMT_API int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_cou
 
 struct spmt_view; /* spmt_device.h */
 /* What kernels need to act as this rank, by value. The caller sets view->size; no more is
-   written. Valid until finalize. SPMT_ERR_UNSUPPORTED where some rank of the comm reaches another by a map that kernels cannot load
-   from, as on another node. */
+   written. Valid until finalize. Where some rank of the comm reaches another by a map that kernels cannot load from, as on another
+   node, the host does for kernels what they ask there (spmt_device.h, "Peers without an address"); SPMT_ERR_UNSUPPORTED then with a view->size
+   of an earlier header. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 
 /*
@@ -737,7 +738,7 @@ struct spmt_channel_attr {
 };
 struct spmt_channel; /* spmt_device.h */
 /* What kernels need to use a channel, by value. The caller sets channel->size; no more is written. Valid until finalize, until the
-   memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED as of spmt_view_get, and where a registered buffer cannot be loaded from. */
+   memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED where kernels of some rank of the comm do not load from another's memory, and where a registered buffer cannot be loaded from. */
 SPMT_API int spmt_channel_get(
 	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *channel);
 
@@ -750,7 +751,7 @@ struct spmt_port; /* spmt_device.h */
  *
  * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose offsets
  * do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
- * have ended have posted. Valid, and refused, as a channel is.
+ * have ended have posted. Valid as a channel is; the peer may be on another node.
  */
 SPMT_API int spmt_port_get(
 	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_port *port);

@@ -28,6 +28,15 @@
  *   themselves. barrier is quiet, then sync; sync alone orders nothing of the calling ranks, but
  *   what they completed by a quiet of the same scope before it is seen after it.
  *
+ * Peers without an address
+ *   spmtd_ptr is NULL for a peer that kernels do not load from or store to, as one on another node. The same calls work there: the
+ *   calling thread posts what it asks for to the host (fifo.h), whose thread has a NIC do it. The local side is then memory of the
+ *   device or the heap, not a thread's stack or shared memory; _p and _g, signals and atomics carry values. Blocking puts and gets
+ *   wait for the host, as quiet and barrier do, which cover all that this rank's kernels have posted. Where the ring of posts is full a call waits;
+ *   what finds no place before the deadline is not done, and the next quiet has the code. A post that fails breaks the world. Atomics
+ *   have 4 or 8 bytes there; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
+ *   the world breaks where a call returns nothing). Registered buffers have no views then, but ports.
+ *
  *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag.
  *
  * Waiting
@@ -56,8 +65,8 @@
 #include "spmt_device/coll.h"
 /* channels, switch channels, ports */
 #include "spmt_device/channel.h"
-#include "spmt_device/switch.h"
 #include "spmt_device/port.h"
+#include "spmt_device/switch.h"
 /* bulk copies */
 #include "spmt_device/bulk.h"
 

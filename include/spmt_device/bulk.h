@@ -417,6 +417,10 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		void *dst, const void *src, size_t n, int pe)                                      \
 	{                                                                                          \
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_there_(v, dst, pe));        \
+		if (spmtd_is_far_(v, pe)) {                                                        \
+			spmtd_far_put_(v, dst, src, n, pe, scope, nbi);                            \
+			return;                                                                    \
+		}                                                                                  \
 		spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);               \
 		if (n)                                                                             \
 			spmtd_wake_(v, pe);                                                        \
@@ -425,6 +429,10 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		void *dst, const void *src, size_t n, int pe)                                      \
 	{                                                                                          \
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
+		if (spmtd_is_far_(v, pe)) {                                                        \
+			spmtd_far_get_(v, dst, src, n, pe, scope, nbi);                            \
+			return;                                                                    \
+		}                                                                                  \
 		spmtd_bulk_move_(b, &to, spmtd_there_(v, src, pe), n, SPMTD_GET_, scope, nbi);     \
 	}                                                                                          \
 	SPMTD_FN void spmtd_bulk_copy##suffix(const struct spmt_view *v, struct spmtd_bulk *b,     \
@@ -439,14 +447,22 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
 		to.pes = pes;                                                                      \
 		to.count = count;                                                                  \
+		if (v->fifo) {                                                                     \
+			for (int i = 0; i < count; i++)                                            \
+				spmtd_put_to_(v, dst, src, n, pes[i], scope, nbi);                 \
+			return;                                                                    \
+		}                                                                                  \
 		if (count > 0)                                                                     \
 			spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);       \
 	}                                                                                          \
 	SPMTD_FN void spmtd_bulk_put_shared##suffix(const struct spmt_view *v,                     \
 		struct spmtd_bulk *b, void *dst, const void *src, size_t n, int pe)                \
 	{                                                                                          \
-		spmtd_bulk_shared_(                                                                \
-			b, v, spmtd_there_(v, dst, pe), spmtd_at_(src), n, pe, scope, nbi);        \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_far_refuse_(v, pe, scope);                                           \
+		else                                                                               \
+			spmtd_bulk_shared_(b, v, spmtd_there_(v, dst, pe), spmtd_at_(src), n, pe,  \
+				scope, nbi);                                                       \
 	}
 SPMTD_BULK_MOVES(, SPMTD_THREAD_, 0)
 SPMTD_BULK_MOVES(_warp, SPMTD_WARP_, 0)

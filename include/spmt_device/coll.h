@@ -23,6 +23,8 @@ SPMTD_BEGIN
  *	all_reduce      count elements of all ranks, folded in rank order, at every dst, with the same bits
  *	reduce          the same at root's dst alone
  *
+ * Reductions are SPMTD_UNSUPPORTED, on all ranks, where some rank has no address for another (fifo.h).
+ *
  * Integers wrap. f16 and bf16 (half, bfloat16: as their bits) are folded in f32 and rounded once, to nearest even.
  * min and max: a NaN on any rank gives NaN, -0 is below +0. Every NaN that comes out is the positive quiet one.
  */
@@ -53,7 +55,10 @@ SPMTD_FN void spmtd_move_to_all_(
 		uint64_t here = spmtd_at_(src) +
 			(kind == SPMTD_ALL_TO_ALL_ ? (uint64_t)(uint32_t)pe * n : 0);
 
-		if (there != here)
+		if (spmtd_is_far_(v, pe)) /* the barrier behind it completes that */
+			spmtd_far_move_(v, SPMTD_FAR_PUT, spmtd_offset_(v, dst) + to, here, n, pe,
+				scope, 1);
+		else if (there != here)
 			spmtd_copy_put_(there, here, n, scope);
 	}
 }
@@ -315,6 +320,8 @@ SPMTD_JOIN_HALF(bfloat16)
 		struct spmtd_share_ s;                                                           \
 		if (root < 0 || root >= v->npes || !spmtd_session_is_(v, index))                 \
 			return SPMTD_INVALID;                                                    \
+		if (v->fifo) /* on all ranks: some do not load from some */                      \
+			return SPMTD_UNSUPPORTED;                                                \
 		s = spmtd_share_of_(v, dst, src, count, sizeof(T), scope);                       \
 		if (!everyone) {                                                                 \
 			s.target = root;                                                         \

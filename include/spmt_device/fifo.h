@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Posts: what a kernel has the host do for it, through a ring of descriptors (struct spmtd_post) that a thread of the host reads. */
+/* Posts: what a kernel has the host do for it, through a ring of descriptors (struct spmtd_post) that a thread of the host reads; what is
+   posted to peers that have no address; and the order of what a thread does. */
 #ifndef SPMTD_FIFO_H
 #define SPMTD_FIFO_H
 
@@ -61,42 +62,49 @@ SPMTD_FN int spmtd_post_peer_(uint64_t head)
 	return (int)(head >> 8 & 0xffffff);
 }
 
+/* The fields of a post, by value: one in memory would give each kernel a stack. */
+#define SPMTD_POST_ uint64_t head, uint64_t to, uint64_t from, uint64_t size
+
 /* Behind all that the calling thread has stored. */
-SPMTD_FN void spmtd_post_write_(
-	const struct spmtd_fifo *f, uint64_t place, const struct spmtd_post *post)
+SPMTD_FN void spmtd_post_write_(const struct spmtd_fifo *f, uint64_t place, SPMTD_POST_)
 {
 	uint64_t at = place & (((uint64_t)1 << f->shift) - 1);
-	uint64_t a = f->ring + at * sizeof(*post);
+	uint64_t a = f->ring + at * sizeof(struct spmtd_post);
 
-	spmtd_poke64_(a + 8, post->to);
-	spmtd_poke64_(a + 16, post->from);
-	spmtd_poke64_(a + 24, post->size);
-	spmtd_release_set_(a, post->head | (~(place >> f->shift) & 1));
+	spmtd_poke64_(a + 8, to);
+	spmtd_poke64_(a + 16, from);
+	spmtd_poke64_(a + 24, size);
+	spmtd_release_set_(a, head | (~(place >> f->shift) & 1));
+}
+
+SPMTD_FN void spmtd_post_view_(const struct spmtd_fifo *f, uint64_t timeout_ns, struct spmt_view *v)
+{
+	v->pe = f->pe;
+	v->own = f->own;
+	v->stop = f->stop;
+	v->record = f->record;
+	v->timeout_ns = timeout_ns;
+	v->host = f->host;
 }
 
 /*
  * By one thread. waits: until the host is through with it. 0, or the code of the wait for a place, which is kept for a quiet, or of
- * that for the host. Never inlined on devices, and not by the view, so that kernels which do not post pay nothing for it.
+ * that for the host, which drops what it finds in a broken world. Never inlined on devices, and not by the view, so that kernels which do not
+ * post pay little for it.
  */
-SPMTD_LONG int spmtd_post_(
-	uint64_t fifo, uint64_t timeout_ns, const struct spmtd_post post, int waits)
+SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int waits)
 {
 	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
-	int peer = spmtd_post_peer_(post.head), rc;
+	int peer = spmtd_post_peer_(head), rc;
 	struct spmtd_waiter_ w;
 	struct spmt_view v;
 	uint64_t place;
 
-	v.pe = f->pe;
-	v.own = f->own;
-	v.stop = f->stop;
-	v.record = f->record;
-	v.timeout_ns = timeout_ns;
-	v.host = f->host;
+	spmtd_post_view_(f, timeout_ns, &v);
 	spmtd_wait_begin_(&w);
 	rc = spmtd_post_claim_(&v, f, peer, &w, &place);
 	if (!rc) {
-		spmtd_post_write_(f, place, &post);
+		spmtd_post_write_(f, place, head, to, from, size);
 #if defined(SPMTD_HOST)
 		if (v.host && v.host->posted)
 			v.host->posted(&v);
@@ -104,12 +112,272 @@ SPMTD_LONG int spmtd_post_(
 		if (waits)
 			rc = spmtd_await_(&v, &w, SPMTD_KIND_W_, 64, f->taken, 0, place + 1,
 				SPMTD_WHAT_POST, peer);
+		if (waits && !rc && spmtd_stopped_(&v))
+			rc = SPMTD_ABORTED;
 	} else {
 		spmtd_poke64_(spmtd_at_(&f->own->lost), (uint64_t)(int64_t)rc);
 	}
 	spmtd_wait_end_(&v, &w);
 	return rc;
 }
+
+/* ---- to peers that have no address ------------------------------------------------------------ */
+
+SPMTD_FN int spmtd_far_post_(const struct spmt_view *v, int kind, int pe, uint32_t arg, uint64_t to,
+	uint64_t from, uint64_t size, int waits)
+{
+	return spmtd_post_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_post_head_(kind, pe, arg), to,
+		from, size, waits);
+}
+
+SPMTD_FN uint64_t spmtd_offset_(const struct spmt_view *v, const volatile void *sym)
+{
+	return spmtd_at_(sym) - v->base;
+}
+
+/* A scope's put or get; n may be 0. */
+SPMTD_FN void spmtd_far_move_(const struct spmt_view *v, int kind, uint64_t off, uint64_t local,
+	uint64_t n, int pe, int scope, int nbi)
+{
+	spmtd_meet_settled_(scope);
+	if (n && spmtd_lane_(scope) == 0)
+		(void)spmtd_far_post_(v, kind + nbi, pe, 0, off, local, n, !nbi);
+	if (!nbi) {
+		spmtd_meet_(scope);
+		spmtd_acquired_();
+	}
+}
+
+SPMTD_FN void spmtd_far_put_(const struct spmt_view *v, const volatile void *dst, const void *src,
+	uint64_t n, int pe, int scope, int nbi)
+{
+	spmtd_far_move_(v, SPMTD_FAR_PUT, spmtd_offset_(v, dst), spmtd_at_(src), n, pe, scope, nbi);
+}
+
+SPMTD_FN void spmtd_far_get_(const struct spmt_view *v, void *dst, const volatile void *src,
+	uint64_t n, int pe, int scope, int nbi)
+{
+	spmtd_far_move_(v, SPMTD_FAR_GET, spmtd_offset_(v, src), spmtd_at_(dst), n, pe, scope, nbi);
+}
+
+SPMTD_FN void spmtd_far_value_(
+	const struct spmt_view *v, uint64_t off, uint64_t value, uint32_t bytes, int pe)
+{
+	(void)spmtd_far_post_(v, SPMTD_FAR_VALUE, pe, 0, off, value, bytes, 0);
+}
+
+SPMTD_FN void spmtd_far_signal_(
+	const struct spmt_view *v, uint64_t off, uint64_t value, int op, int pe, int waits)
+{
+	(void)spmtd_far_post_(v, SPMTD_FAR_SIGNAL, pe, (uint32_t)op, off, value, 0, waits);
+}
+
+SPMTD_FN void spmtd_far_put_signal_(const struct spmt_view *v, const volatile void *dst,
+	const void *src, uint64_t n, const volatile uint64_t *sig, uint64_t value, int op, int pe,
+	int scope, int nbi)
+{
+	spmtd_meet_settled_(scope);
+	if (spmtd_lane_(scope) == 0) {
+		int rc = n ? spmtd_far_post_(v, SPMTD_FAR_PUT + nbi, pe, 0, spmtd_offset_(v, dst),
+				     spmtd_at_(src), n, 0)
+			   : 0;
+
+		if (!rc)
+			spmtd_far_signal_(v, spmtd_offset_(v, sig), value, op, pe, !nbi);
+	}
+	if (!nbi)
+		spmtd_meet_(scope);
+}
+
+/* ---- what a post brings back --------------------------------------------------------------------- */
+
+/* A cell of one's own: its number; SPMTD_CELLS: none was free before the deadline. */
+SPMTD_FN uint32_t spmtd_cell_claim_(const struct spmt_view *v, int peer)
+{
+	uint64_t bits = spmtd_at_(&v->own->cells), used = spmtd_peek64_(bits), seen;
+	struct spmtd_waiter_ w;
+	uint32_t cell;
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	for (;;) {
+		for (cell = 0; cell < SPMTD_CELLS && used >> cell & 1; cell++)
+			continue;
+		if (cell < SPMTD_CELLS) {
+			seen = spmtd_cas64_(bits, used, used | (uint64_t)1 << cell);
+			if (seen == used)
+				break;
+			used = seen;
+			continue;
+		}
+		rc = spmtd_wait_check_(v, &w);
+		if (rc) {
+			spmtd_record_(v, rc, SPMTD_WHAT_POST, peer, bits, 0, used);
+			spmtd_poke64_(spmtd_at_(&v->own->lost), (uint64_t)(int64_t)rc);
+			break;
+		}
+		used = spmtd_peek64_(bits);
+	}
+	spmtd_wait_rest_(v, &w);
+	return rc ? SPMTD_CELLS : cell;
+}
+
+/* By one thread; 0 where it failed, which a quiet tells. A cell that the host may still write to is not used again. */
+SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_)
+{
+	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
+	int atomic = (int)(head >> 1 & 0x7f) == SPMTD_FAR_ATOMIC;
+	struct spmt_view v;
+	uint32_t cell;
+	uint64_t x;
+
+	spmtd_post_view_(f, timeout_ns, &v);
+	cell = spmtd_cell_claim_(&v, spmtd_post_peer_(head));
+	if (cell == SPMTD_CELLS)
+		return 0;
+	head |= atomic ? (uint64_t)(cell + 1) << 48 : (uint64_t)cell << 32;
+	if (spmtd_post_(fifo, timeout_ns, head, to, from, size, 1))
+		return 0;
+	x = spmtd_look64_(f->cells + cell * sizeof(x));
+	spmtd_noret_and64_(spmtd_at_(&f->own->cells), ~((uint64_t)1 << cell));
+	spmtd_wake_(&v, v.pe);
+	return x;
+}
+
+SPMTD_FN uint64_t spmtd_far_fetch_(const struct spmt_view *v, uint64_t off, uint32_t bytes, int pe)
+{
+	return spmtd_far_ask_(spmtd_at_(v->fifo), v->timeout_ns,
+		spmtd_post_head_(SPMTD_FAR_FETCH, pe, 0), off, 0, bytes);
+}
+
+/* The numbers of enum spmt_amo. */
+enum spmtd_far_amo_ {
+	SPMTD_AMO_FETCH_,
+	SPMTD_AMO_SET_,
+	SPMTD_AMO_SWAP_,
+	SPMTD_AMO_COMPARE_SWAP_,
+	SPMTD_AMO_ADD_ = 5,
+	SPMTD_AMO_AND_,
+	SPMTD_AMO_OR_,
+	SPMTD_AMO_XOR_,
+	SPMTD_AMO_FETCH_ADD_ = 10,
+	SPMTD_AMO_FETCH_AND_,
+	SPMTD_AMO_FETCH_OR_,
+	SPMTD_AMO_FETCH_XOR_
+};
+
+SPMTD_FN uint64_t spmtd_far_amo_head_(int pe, int op, uint32_t bytes)
+{
+	return spmtd_post_head_(SPMTD_FAR_ATOMIC, pe, (uint32_t)op | bytes << 8);
+}
+
+SPMTD_FN void spmtd_far_amo_(const struct spmt_view *v, const volatile void *sym, int pe, int op,
+	uint32_t bytes, uint64_t operand)
+{
+	(void)spmtd_post_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
+		spmtd_offset_(v, sym), operand, 0, 0);
+}
+
+SPMTD_FN uint64_t spmtd_far_amo_fetch_(const struct spmt_view *v, const volatile void *sym, int pe,
+	int op, uint32_t bytes, uint64_t operand, uint64_t compare)
+{
+	return spmtd_far_ask_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
+		spmtd_offset_(v, sym), operand, compare);
+}
+
+/* What only loads and stores can do: the host breaks the comm, with a sentence. */
+SPMTD_FN void spmtd_far_refuse_(const struct spmt_view *v, int pe, int scope)
+{
+	if (spmtd_lane_(scope) == 0)
+		(void)spmtd_far_post_(v, SPMTD_FAR_REFUSED, pe, 0, 0, 0, 0, 0);
+}
+
+/* By one thread: all that this rank's kernels have posted before. */
+SPMTD_FN int spmtd_far_quiet_(const struct spmt_view *v)
+{
+	int rc = spmtd_far_post_(v, SPMTD_FAR_QUIET, v->pe, 0, 0, 0, 0, 1);
+	uint64_t lost = spmtd_swap64_(spmtd_at_(&v->own->lost), 0);
+
+	return lost ? (int)(int64_t)lost : rc;
+}
+
+SPMTD_FN int spmtd_far_quiet_by_(const struct spmt_view *v, int scope)
+{
+	int rc = spmtd_lane_(scope) == 0 ? spmtd_far_quiet_(v) : 0;
+
+	rc = spmtd_agree_(rc, scope);
+	spmtd_acquired_();
+	return rc;
+}
+
+SPMTD_FN void spmtd_far_fence_(const struct spmt_view *v, int scope)
+{
+	if (spmtd_lane_(scope) == 0)
+		(void)spmtd_far_post_(v, SPMTD_FAR_FENCE, v->pe, 0, 0, 0, 0, 0);
+}
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+/*
+ * By PTX's model a relaxed store tells of what others have stored if its own thread has fenced before
+ * it, after it had met them. So threads meet first, then fence; and those who fence for a block, its first
+ * warp, for which a fence is one instruction, also post for it in a sync. Posts after a quiet of the same
+ * scope then need no fence of their own, which would take as long as a barrier's.
+ */
+SPMTD_FN int spmtd_posts_(int scope)
+{
+	return spmtd_lane_(scope) < spmtd_warp_size_();
+}
+
+SPMTD_FN void spmtd_fence(const struct spmt_view *v)
+{
+	spmtd_order_();
+	if (v->fifo)
+		spmtd_far_fence_(v, SPMTD_THREAD_);
+}
+
+SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
+{
+	spmtd_meet_warp_();
+	spmtd_order_();
+	if (v->fifo)
+		spmtd_far_fence_(v, SPMTD_WARP_);
+}
+
+SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
+{
+	spmtd_meet_settled_(SPMTD_BLOCK_);
+	if (spmtd_posts_(SPMTD_BLOCK_))
+		spmtd_order_();
+	if (v->fifo)
+		spmtd_far_fence_(v, SPMTD_BLOCK_);
+	spmtd_meet_block_();
+}
+
+/* 0; a code, where completion has to be waited for and is not seen before the deadline. */
+SPMTD_FN int spmtd_quiet(const struct spmt_view *v)
+{
+	spmtd_complete_();
+	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_THREAD_) : 0;
+}
+
+SPMTD_FN int spmtd_quiet_warp(const struct spmt_view *v)
+{
+	spmtd_meet_warp_();
+	spmtd_complete_();
+	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_WARP_) : 0;
+}
+
+SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
+{
+	spmtd_meet_settled_(SPMTD_BLOCK_);
+	if (spmtd_posts_(SPMTD_BLOCK_))
+		spmtd_complete_();
+	spmtd_meet_block_();
+	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_BLOCK_) : 0;
+}
+
+#undef SPMTD_POST_
 
 SPMTD_END
 

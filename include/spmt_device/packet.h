@@ -4,7 +4,7 @@
 #define SPMTD_PACKET_H
 
 #include "copy.h"
-#include "wait.h"
+#include "fifo.h"
 
 SPMTD_BEGIN
 
@@ -18,7 +18,8 @@ SPMTD_BEGIN
  *	put       size bytes of src, a multiple of 8 (4), into 2 * size bytes of pe's dst, aligned to 16 (8)
  *	get       waits for each packet at this rank's src and stores its data at dst; 0, or the code of a wait,
  *	          after which part of dst may be written
- *	forward   as get, and sends each packet on to pe's onto as it comes; dst may be NULL, for nowhere
+ *	forward   as get, and sends each packet on to pe's onto as it comes; dst may be NULL, for nowhere. SPMTD_UNSUPPORTED, and nothing
+ *	          done, where pe has no address here (fifo.h)
  *
  * put_packet, get_packet are one packet by value, by one thread.
  *
@@ -87,6 +88,27 @@ SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, con
 	}
 	if (n)
 		spmtd_wake_(v, pe);
+	spmtd_meet_(scope);
+}
+
+/* Each half of a packet is a post. */
+SPMTD_FN void spmtd_far_packet_(
+	const struct spmt_view *v, uint64_t off, struct spmtd_unit_ u, int pe, uint32_t bytes)
+{
+	spmtd_far_value_(v, off, u.a, 8, pe);
+	if (bytes == 8)
+		spmtd_far_value_(v, off + 8, u.b, 8, pe);
+}
+
+SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, const void *dst, const void *src,
+	uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
+{
+	uint64_t off = spmtd_offset_(v, dst), from = spmtd_at_(src);
+
+	spmtd_meet_(scope);
+	for (uint64_t i = spmtd_lane_(scope); i < size / bytes; i += spmtd_lanes_(scope))
+		spmtd_far_packet_(v, off + i * 2 * bytes,
+			spmtd_packet_(spmtd_local_load_(from + i * bytes, bytes), flag), pe, bytes);
 	spmtd_meet_(scope);
 }
 
@@ -188,8 +210,11 @@ SPMTD_FN int spmtd_do_get_packet_(
 	SPMTD_FN void spmtd_put_##format##suffix(const struct spmt_view *v, void *dst,             \
 		const void *src, size_t size, uint32_t flag, int pe)                               \
 	{                                                                                          \
-		spmtd_do_put_packets_(                                                             \
-			v, spmtd_there_(v, dst, pe), src, size, flag, pe, scope, bytes);           \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_far_put_packets_(v, dst, src, size, flag, pe, scope, bytes);         \
+		else                                                                               \
+			spmtd_do_put_packets_(                                                     \
+				v, spmtd_there_(v, dst, pe), src, size, flag, pe, scope, bytes);   \
 	}                                                                                          \
 	SPMTD_FN void spmtd_mem_put_##format##suffix(const struct spmt_view *v,                    \
 		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t size,       \
@@ -206,6 +231,8 @@ SPMTD_FN int spmtd_do_get_packet_(
 	SPMTD_FN int spmtd_forward_##format##suffix(const struct spmt_view *v, void *onto,         \
 		void *dst, const void *src, size_t size, uint32_t flag, int pe)                    \
 	{                                                                                          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			return SPMTD_UNSUPPORTED;                                                  \
 		return spmtd_do_get_packets_(                                                      \
 			v, dst, src, size, flag, spmtd_there_(v, onto, pe), pe, scope, bytes);     \
 	}
@@ -219,6 +246,10 @@ SPMTD_PACKETS(packets8, _block, SPMTD_BLOCK_, 4)
 SPMTD_FN void spmtd_put_packet(
 	const struct spmt_view *v, void *dst, uint64_t value, uint32_t flag, int pe)
 {
+	if (spmtd_is_far_(v, pe)) {
+		spmtd_far_packet_(v, spmtd_offset_(v, dst), spmtd_packet_(value, flag), pe, 8);
+		return;
+	}
 	spmtd_poke16b_(spmtd_there_(v, dst, pe), spmtd_packet_(value, flag));
 	spmtd_wake_(v, pe);
 }
@@ -232,6 +263,10 @@ SPMTD_FN int spmtd_get_packet(
 SPMTD_FN void spmtd_put_packet8(
 	const struct spmt_view *v, void *dst, uint32_t value, uint32_t flag, int pe)
 {
+	if (spmtd_is_far_(v, pe)) {
+		spmtd_far_packet_(v, spmtd_offset_(v, dst), spmtd_packet_(value, flag), pe, 4);
+		return;
+	}
 	spmtd_poke64_(spmtd_there_(v, dst, pe), spmtd_packet_(value, flag).a);
 	spmtd_wake_(v, pe);
 }

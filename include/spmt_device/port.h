@@ -29,27 +29,16 @@ SPMTD_BEGIN
  * block at a time waits or polls through a port. Any number may post.
  */
 SPMTD_FN int spmtd_do_port_(const struct spmt_view *v, const struct spmt_port *p, int kind,
-	struct spmtd_post post, int scope)
+	size_t dst_off, size_t src_off, size_t n, int scope)
 {
 	int rc = 0;
 
 	spmtd_meet_settled_(scope);
-	if (spmtd_lane_(scope) == 0) {
-		post.head = spmtd_post_head_(SPMTD_POST_PORT | kind, p->peer, p->index);
-		rc = spmtd_post_(p->fifo, v->timeout_ns, post, kind & SPMTD_POST_FLUSH);
-	}
+	if (spmtd_lane_(scope) == 0)
+		rc = spmtd_post_(p->fifo, v->timeout_ns,
+			spmtd_post_head_(SPMTD_POST_PORT | kind, p->peer, p->index),
+			(uint64_t)dst_off, (uint64_t)src_off, (uint64_t)n, kind & SPMTD_POST_FLUSH);
 	return spmtd_agree_(rc, scope);
-}
-
-SPMTD_FN struct spmtd_post spmtd_port_move_(size_t dst_off, size_t src_off, size_t n)
-{
-	struct spmtd_post post;
-
-	post.head = 0;
-	post.to = (uint64_t)dst_off;
-	post.from = (uint64_t)src_off;
-	post.size = (uint64_t)n;
-	return post;
 }
 
 SPMTD_FN struct spmtd_counts_ spmtd_port_counts_(const struct spmt_port *p)
@@ -66,30 +55,29 @@ SPMTD_FN struct spmtd_counts_ spmtd_port_counts_(const struct spmt_port *p)
 	SPMTD_FN int spmtd_port_put##suffix(const struct spmt_view *v, const struct spmt_port *p,  \
 		size_t dst_off, size_t src_off, size_t n)                                          \
 	{                                                                                          \
-		return spmtd_do_port_(                                                             \
-			v, p, SPMTD_POST_PUT, spmtd_port_move_(dst_off, src_off, n), scope);       \
+		return spmtd_do_port_(v, p, SPMTD_POST_PUT, dst_off, src_off, n, scope);           \
 	}                                                                                          \
 	SPMTD_FN int spmtd_port_signal##suffix(                                                    \
 		const struct spmt_view *v, const struct spmt_port *p)                              \
 	{                                                                                          \
-		return spmtd_do_port_(v, p, SPMTD_POST_SIGNAL, spmtd_port_move_(0, 0, 0), scope);  \
+		return spmtd_do_port_(v, p, SPMTD_POST_SIGNAL, 0, 0, 0, scope);                    \
 	}                                                                                          \
 	SPMTD_FN int spmtd_port_put_signal##suffix(const struct spmt_view *v,                      \
 		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t n)               \
 	{                                                                                          \
-		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_SIGNAL,                    \
-			spmtd_port_move_(dst_off, src_off, n), scope);                             \
+		return spmtd_do_port_(                                                             \
+			v, p, SPMTD_POST_PUT | SPMTD_POST_SIGNAL, dst_off, src_off, n, scope);     \
 	}                                                                                          \
 	SPMTD_FN int spmtd_port_put_signal_flush##suffix(const struct spmt_view *v,                \
 		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t n)               \
 	{                                                                                          \
 		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_SIGNAL | SPMTD_POST_FLUSH, \
-			spmtd_port_move_(dst_off, src_off, n), scope);                             \
+			dst_off, src_off, n, scope);                                               \
 	}                                                                                          \
 	SPMTD_FN int spmtd_port_flush##suffix(                                                     \
 		const struct spmt_view *v, const struct spmt_port *p)                              \
 	{                                                                                          \
-		return spmtd_do_port_(v, p, SPMTD_POST_FLUSH, spmtd_port_move_(0, 0, 0), scope);   \
+		return spmtd_do_port_(v, p, SPMTD_POST_FLUSH, 0, 0, 0, scope);                     \
 	}                                                                                          \
 	SPMTD_FN int spmtd_port_wait##suffix(const struct spmt_view *v, const struct spmt_port *p) \
 	{                                                                                          \

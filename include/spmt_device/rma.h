@@ -4,8 +4,8 @@
 #define SPMTD_RMA_H
 
 #include "copy.h"
+#include "fifo.h"
 #include "half.h"
-#include "view.h"
 
 SPMTD_BEGIN
 
@@ -79,10 +79,33 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 	spmtd_wake_(v, pe);
 }
 
+/* The same by this rank's symmetric address of what is there, whether it has an address or not. */
+SPMTD_FN void spmtd_put_to_(const struct spmt_view *v, void *dst, const void *src, uint64_t n,
+	int pe, int scope, int nbi)
+{
+	if (spmtd_is_far_(v, pe))
+		spmtd_far_put_(v, dst, src, n, pe, scope, nbi);
+	else
+		spmtd_do_put_(v, spmtd_there_(v, dst, pe), src, n, pe, scope, nbi);
+}
+
+SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *src, uint64_t n,
+	int pe, int scope, int nbi)
+{
+	if (spmtd_is_far_(v, pe))
+		spmtd_far_get_(v, dst, src, n, pe, scope, nbi);
+	else
+		spmtd_do_get_(dst, spmtd_there_(v, src, pe), n, scope, nbi);
+}
+
 /* op: SPMT_SIGNAL_SET or SPMT_SIGNAL_ADD. One release at system scope. */
 SPMTD_FN void spmtd_signal_op(
 	const struct spmt_view *v, uint64_t *sig, uint64_t val, int op, int pe)
 {
+	if (spmtd_is_far_(v, pe)) {
+		spmtd_far_signal_(v, spmtd_offset_(v, sig), val, op, pe, 0);
+		return;
+	}
 	spmtd_signal_at_(spmtd_there_(v, sig, pe), val, op);
 	spmtd_wake_(v, pe);
 }
@@ -101,6 +124,10 @@ SPMTD_FN uint64_t spmtd_signal_fetch(const struct spmt_view *v, const uint64_t *
 SPMTD_FN void spmtd_signal_op_relaxed(
 	const struct spmt_view *v, uint64_t *sig, uint64_t val, int op, int pe)
 {
+	if (spmtd_is_far_(v, pe)) {
+		spmtd_far_signal_(v, spmtd_offset_(v, sig), val, op, pe, 0);
+		return;
+	}
 	if (op == SPMT_SIGNAL_SET)
 		spmtd_poke64_(spmtd_there_(v, sig, pe), val);
 	else
@@ -119,18 +146,21 @@ SPMTD_FN uint64_t spmtd_signal_fetch_relaxed(const struct spmt_view *v, const ui
 	SPMTD_FN void spmtd_putmem##suffix(                                                       \
 		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)          \
 	{                                                                                         \
-		spmtd_do_put_(v, spmtd_there_(v, dst, pe), src, n, pe, scope, nbi);               \
+		spmtd_put_to_(v, dst, src, n, pe, scope, nbi);                                    \
 	}                                                                                         \
 	SPMTD_FN void spmtd_getmem##suffix(                                                       \
 		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)          \
 	{                                                                                         \
-		spmtd_do_get_(dst, spmtd_there_(v, src, pe), n, scope, nbi);                      \
+		spmtd_get_from_(v, dst, src, n, pe, scope, nbi);                                  \
 	}                                                                                         \
 	SPMTD_FN void spmtd_putmem_signal##suffix(const struct spmt_view *v, void *dst,           \
 		const void *src, size_t n, uint64_t *sig, uint64_t val, int op, int pe)           \
 	{                                                                                         \
-		spmtd_do_put_signal_(                                                             \
-			v, spmtd_there_(v, dst, pe), src, n, sig, val, op, pe, scope);            \
+		if (spmtd_is_far_(v, pe))                                                         \
+			spmtd_far_put_signal_(v, dst, src, n, sig, val, op, pe, scope, nbi);      \
+		else                                                                              \
+			spmtd_do_put_signal_(                                                     \
+				v, spmtd_there_(v, dst, pe), src, n, sig, val, op, pe, scope);    \
 	}                                                                                         \
 	SPMTD_FN void spmtd_mem_putmem##suffix(const struct spmt_view *v,                         \
 		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t n, int pe) \
@@ -162,12 +192,12 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 	SPMTD_FN void spmtd_##name##_put##suffix(                                                 \
 		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)                \
 	{                                                                                         \
-		spmtd_do_put_(v, spmtd_there_(v, dst, pe), src, n * sizeof(T), pe, scope, nbi);   \
+		spmtd_put_to_(v, dst, src, n * sizeof(T), pe, scope, nbi);                        \
 	}                                                                                         \
 	SPMTD_FN void spmtd_##name##_get##suffix(                                                 \
 		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)                \
 	{                                                                                         \
-		spmtd_do_get_(dst, spmtd_there_(v, src, pe), n * sizeof(T), scope, nbi);          \
+		spmtd_get_from_(v, dst, src, n * sizeof(T), pe, scope, nbi);                      \
 	}                                                                                         \
 	SPMTD_FN void spmtd_mem_##name##_put##suffix(const struct spmt_view *v,                   \
 		const struct spmt_mem_view *m, size_t dst_off, const T *src, size_t n, int pe)    \
@@ -190,11 +220,19 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 	SPMTD_TYPED(name, T, _nbi_block, SPMTD_BLOCK_, 1)                                         \
 	SPMTD_FN void spmtd_##name##_p(const struct spmt_view *v, T *dst, T value, int pe)        \
 	{                                                                                         \
+		if (spmtd_is_far_(v, pe)) {                                                       \
+			spmtd_far_value_(v, spmtd_offset_(v, dst), spmtd_##name##_bits_(value),   \
+				bits / 8, pe);                                                    \
+			return;                                                                   \
+		}                                                                                 \
 		spmtd_poke##bits##_(spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value));       \
 		spmtd_wake_(v, pe);                                                               \
 	}                                                                                         \
 	SPMTD_FN T spmtd_##name##_g(const struct spmt_view *v, const T *src, int pe)              \
 	{                                                                                         \
+		if (spmtd_is_far_(v, pe))                                                         \
+			return spmtd_##name##_of_(                                                \
+				(U_)spmtd_far_fetch_(v, spmtd_offset_(v, src), bits / 8, pe));    \
 		return spmtd_##name##_of_(spmtd_peek##bits##_(spmtd_there_(v, src, pe)));         \
 	}                                                                                         \
 	SPMTD_FN void spmtd_mem_##name##_p(const struct spmt_view *v,                             \

@@ -3,8 +3,8 @@
 #ifndef SPMTD_STRIDED_H
 #define SPMTD_STRIDED_H
 
+#include "fifo.h"
 #include "half.h"
-#include "view.h"
 
 SPMTD_BEGIN
 
@@ -40,17 +40,50 @@ SPMTD_FN uint64_t spmtd_step_(uint64_t base, uint64_t i, int64_t stride, uint32_
 				spmtd_peek##bits##_(spmtd_step_(src, i, src_stride, sizeof(T))));  \
 		spmtd_meet_(scope);                                                                \
 	}                                                                                          \
+	SPMTD_FN void spmtd_##name##_far_iput##suffix##_(const struct spmt_view *v, const T *dst,  \
+		const T *src, int64_t dst_stride, int64_t src_stride, size_t n, int pe)            \
+	{                                                                                          \
+		spmtd_meet_(scope);                                                                \
+		for (uint64_t i = spmtd_lane_(scope); i < n; i += spmtd_lanes_(scope))             \
+			spmtd_far_value_(v,                                                        \
+				spmtd_step_(spmtd_offset_(v, dst), i, dst_stride, sizeof(T)),      \
+				spmtd_load##bits##_(                                               \
+					spmtd_step_(spmtd_at_(src), i, src_stride, sizeof(T))),    \
+				sizeof(T), pe);                                                    \
+		spmtd_meet_(scope);                                                                \
+	}                                                                                          \
+	SPMTD_FN void spmtd_##name##_far_iget##suffix##_(const struct spmt_view *v, T *dst,        \
+		const T *src, int64_t dst_stride, int64_t src_stride, size_t n, int pe)            \
+	{                                                                                          \
+		spmtd_meet_(scope);                                                                \
+		for (uint64_t i = spmtd_lane_(scope); i < n; i += spmtd_lanes_(scope))             \
+			spmtd_store##bits##_(                                                      \
+				spmtd_step_(spmtd_at_(dst), i, dst_stride, sizeof(T)),             \
+				(uint##bits##_t)spmtd_far_fetch_(v,                                \
+					spmtd_step_(                                               \
+						spmtd_offset_(v, src), i, src_stride, sizeof(T)),  \
+					sizeof(T), pe));                                           \
+		spmtd_meet_(scope);                                                                \
+	}                                                                                          \
 	SPMTD_FN void spmtd_##name##_iput##suffix(const struct spmt_view *v, T *dst, const T *src, \
 		int64_t dst_stride, int64_t src_stride, size_t n, int pe)                          \
 	{                                                                                          \
-		spmtd_##name##_do_iput##suffix##_(                                                 \
-			v, spmtd_there_(v, dst, pe), src, dst_stride, src_stride, n, pe);          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_##name##_far_iput##suffix##_(                                        \
+				v, dst, src, dst_stride, src_stride, n, pe);                       \
+		else                                                                               \
+			spmtd_##name##_do_iput##suffix##_(                                         \
+				v, spmtd_there_(v, dst, pe), src, dst_stride, src_stride, n, pe);  \
 	}                                                                                          \
 	SPMTD_FN void spmtd_##name##_iget##suffix(const struct spmt_view *v, T *dst, const T *src, \
 		int64_t dst_stride, int64_t src_stride, size_t n, int pe)                          \
 	{                                                                                          \
-		spmtd_##name##_do_iget##suffix##_(                                                 \
-			dst, spmtd_there_(v, src, pe), dst_stride, src_stride, n);                 \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_##name##_far_iget##suffix##_(                                        \
+				v, dst, src, dst_stride, src_stride, n, pe);                       \
+		else                                                                               \
+			spmtd_##name##_do_iget##suffix##_(                                         \
+				dst, spmtd_there_(v, src, pe), dst_stride, src_stride, n);         \
 	}                                                                                          \
 	SPMTD_FN void spmtd_mem_##name##_iput##suffix(const struct spmt_view *v,                   \
 		const struct spmt_mem_view *m, size_t dst_off, const T *src, int64_t dst_stride,   \

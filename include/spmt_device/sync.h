@@ -3,7 +3,7 @@
 #ifndef SPMTD_SYNC_H
 #define SPMTD_SYNC_H
 
-#include "wait.h"
+#include "fifo.h"
 
 SPMTD_BEGIN
 
@@ -87,10 +87,16 @@ SPMTD_FN void spmtd_sync_post_(
 		lanes = most;
 	SPMTD_ROLLED for (int pe = lane; pe < v->npes; pe += lanes)
 	{
+		uint64_t at;
+
 		if (pe == v->pe)
 			continue;
-		spmtd_noret_add64_(
-			spmtd_arrived_(s, spmtd_own_there_(v, pe), v->pe), (uint64_t)(int64_t)by);
+		at = spmtd_arrived_(s, spmtd_own_there_(v, pe), v->pe);
+		if (spmtd_is_far_(v, pe)) {
+			spmtd_far_signal_(v, at, (uint64_t)(int64_t)by, SPMT_SIGNAL_ADD, pe, 0);
+			continue;
+		}
+		spmtd_noret_add64_(at, (uint64_t)(int64_t)by);
 		spmtd_wake_(v, pe);
 	}
 }
@@ -120,6 +126,10 @@ SPMTD_FN int spmtd_session_meet_(
 	if (what == SPMTD_WHAT_BARRIER)
 		spmtd_settle_();
 	spmtd_meet_(scope);
+	if (what == SPMTD_WHAT_BARRIER && v->fifo)
+		rc = spmtd_far_quiet_by_(v, scope);
+	if (rc)
+		return rc;
 	if (lane < v->npes) {
 		if (what == SPMTD_WHAT_BARRIER && spmtd_posts_(scope))
 			spmtd_complete_();

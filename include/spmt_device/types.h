@@ -47,7 +47,8 @@ enum spmtd_code {
 	SPMTD_INVALID = -22, /* no such barrier session, or no such root */
 	SPMTD_TIMEOUT = -10001,
 	SPMTD_ABORTED = -10002,
-	SPMTD_MISMATCH = -10004
+	SPMTD_MISMATCH = -10004,
+	SPMTD_UNSUPPORTED = -10006 /* not with a peer that is reached by the host alone */
 };
 
 /* When the threads of a warp or block meet round a signal or a wait through a channel. */
@@ -135,6 +136,7 @@ struct spmt_view {
 	uint64_t sessions; /* where barrier sessions begin in every rank's library area */
 	uint64_t nsessions;
 	uint64_t reserved[2];
+	const struct spmtd_fifo *fifo; /* not NULL: what some peers are reached by */
 };
 
 /*
@@ -157,8 +159,9 @@ struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
 	uint64_t posted;     /* places of the fifo that kernels have claimed */
 	uint64_t taken;	     /* how many of them the host had taken at some kernel's last look */
-	uint64_t lost; /* not 0: the code of a post that found no place; until a quiet tells it */
-	uint64_t reserved[3];
+	uint64_t lost;	/* not 0: the code of a post that found no place; until a quiet tells it */
+	uint64_t cells; /* of the fifo's: a bit each that is in use */
+	uint64_t reserved[2];
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 
@@ -215,6 +218,21 @@ enum spmtd_post_kind {
 	SPMTD_POST_SIGNAL = 2,
 	SPMTD_POST_FLUSH = 4
 };
+/* To a peer that has no address. `to` is an offset in its heap, `from` an address or a value. */
+enum spmtd_far_kind {
+	SPMTD_FAR_PUT = 1, /* src may be written again once it is taken */
+	SPMTD_FAR_PUT_NBI, /* or once a later quiet is */
+	SPMTD_FAR_GET,	   /* likewise */
+	SPMTD_FAR_GET_NBI,
+	SPMTD_FAR_VALUE,  /* a put of `size` bytes, 1, 2, 4 or 8, that are `from` itself */
+	SPMTD_FAR_FETCH,  /* a get of as many into a cell, the argument */
+	SPMTD_FAR_SIGNAL, /* the value `from`, with a signal op as the argument */
+	SPMTD_FAR_ATOMIC, /* operand `from`, compare `size`; the argument: op, bytes << 8, 1 + cell << 16 */
+	SPMTD_FAR_FENCE, /* of no peer, as the next */
+	SPMTD_FAR_QUIET,
+	SPMTD_FAR_REFUSED /* what does not go there: bulk copies from shared memory */
+};
+#define SPMTD_CELLS 64u
 /* How kernels of a rank post. In device memory, but for the ring and the count. */
 struct spmtd_fifo {
 	uint64_t ring;	/* address of the places, struct spmtd_post, in the host's memory */
@@ -225,7 +243,8 @@ struct spmtd_fifo {
 	const uint32_t *stop; /* this and the rest: as in struct spmt_view */
 	struct spmtd_record *record;
 	const struct spmtd_host *host;
-	uint64_t reserved;
+	uint64_t
+		cells; /* address of SPMTD_CELLS words that the host writes what was asked for into */
 };
 
 /* A buffer of every rank of a comm, by value (switch.h). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A kernel's view of its world: who and where, and the order of what a thread does. */
+/* A kernel's view of its world: who and where. */
 #ifndef SPMTD_VIEW_H
 #define SPMTD_VIEW_H
 
@@ -32,6 +32,12 @@ SPMTD_FN uint64_t spmtd_there_(const struct spmt_view *v, const volatile void *s
 SPMTD_FN uint64_t spmtd_mem_there_(const struct spmt_mem_view *m, size_t off, int pe)
 {
 	return m->peers[pe].base + off;
+}
+
+/* pe has no address here: the host does what is done there (fifo.h). */
+SPMTD_FN int spmtd_is_far_(const struct spmt_view *v, int pe)
+{
+	return !v->stride && !v->peers[pe].base;
 }
 
 /* The address at which pe's copy of `sym` can be loaded and stored; NULL: pe out of range, not
@@ -69,67 +75,6 @@ SPMTD_FN void spmtd_wake_(const struct spmt_view *v, int pe)
 	(void)v;
 	(void)pe;
 #endif
-}
-
-/* ---- order ---------------------------------------------------------------------------------- */
-
-/*
- * By PTX's model a relaxed store tells of what others have stored if its own thread has fenced before
- * it, after it had met them. So threads meet first, then fence; and those who fence for a block, its first
- * warp, for which a fence is one instruction, also post for it in a sync. Posts after a quiet of the same
- * scope then need no fence of their own, which would take as long as a barrier's.
- */
-SPMTD_FN int spmtd_posts_(int scope)
-{
-	return spmtd_lane_(scope) < spmtd_warp_size_();
-}
-
-SPMTD_FN void spmtd_fence(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_order_();
-}
-
-SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_meet_warp_();
-	spmtd_order_();
-}
-
-SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_meet_settled_(SPMTD_BLOCK_);
-	if (spmtd_posts_(SPMTD_BLOCK_))
-		spmtd_order_();
-	spmtd_meet_block_();
-}
-
-/* 0; a code, where completion has to be waited for and is not seen before the deadline. */
-SPMTD_FN int spmtd_quiet(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_complete_();
-	return 0;
-}
-
-SPMTD_FN int spmtd_quiet_warp(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_meet_warp_();
-	spmtd_complete_();
-	return 0;
-}
-
-SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
-{
-	(void)v;
-	spmtd_meet_settled_(SPMTD_BLOCK_);
-	if (spmtd_posts_(SPMTD_BLOCK_))
-		spmtd_complete_();
-	spmtd_meet_block_();
-	return 0;
 }
 
 SPMTD_END

@@ -233,8 +233,6 @@ int spmt_port_get(spmt_comm *comm, const struct spmt_channel_attr *attr, struct 
 	int rc = comm_enter(comm, "spmt_port_get");
 
 	if (!rc)
-		rc = view_whole(comm, "spmt_port_get");
-	if (!rc)
 		rc = port_check(comm, attr, port);
 	if (!rc)
 		rc = port_open(comm, attr, &known);

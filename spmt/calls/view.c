@@ -6,6 +6,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
@@ -87,14 +88,25 @@ void view_prepare(spmt_comm *comm)
 		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->stop_word->stop;
 }
 
+/* What kernels post by, where they do not reach some peer themselves. */
+static int view_far(spmt_comm *comm, const struct spmt_view *view)
+{
+	if (LIKELY(!comm->far.map))
+		return 0;
+	/* these would take an offset for an address */
+	if (view->size < offsetof(struct spmt_view, fifo) + sizeof(view->fifo))
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_view_get",
+			"rank %d: rank %d reaches rank %d by map %s, which kernels compiled with an earlier spmt_device.h do not know",
+			comm->rank, comm->far.rank, comm->far.peer, map_name(comm->far.map));
+	return comm_failed(comm, "spmt_view_get", fifo_open(comm));
+}
+
 int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 {
 	EXCLUSIVE(comm, __func__);
 	struct spmt_view whole;
 	int rc = comm_enter(comm, "spmt_view_get");
 
-	if (!rc)
-		rc = view_whole(comm, "spmt_view_get");
 	if (rc)
 		return rc;
 	if (!view)
@@ -103,7 +115,11 @@ int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 		return fail_call(-EINVAL, "spmt_view_get",
 			"rank %d: view->size %u: set it to sizeof(struct spmt_view)", comm->rank,
 			view->size);
+	rc = view_far(comm, view);
+	if (rc)
+		return rc;
 	view_fill(comm, &whole);
+	whole.fifo = comm->far.map ? spmtd_to_(fifo_device(comm->fifo)) : NULL;
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
 	memcpy(view, &whole, whole.size);
 	return 0;

@@ -55,8 +55,7 @@ struct spmt_comm {
 	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
 	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
 	struct far_link far;	   /* one that kernels do not reach, the same on all ranks */
-	struct far *
-		far_state; /* collective/far.c: where there is such a one; NULL: no collective yet */
+	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */
 	struct spmt_mem *mems; /* live registered buffers */
 	uint64_t registered;   /* buffers ever registered: their names in a meeting */
 	uint64_t made, freed;  /* SPMT_CHECK: blocks so far */

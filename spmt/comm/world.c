@@ -392,16 +392,6 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 		wake_sleepers(comm->wake_counters[pe]);
 }
 
-unsigned long long world_label(const struct world *world)
-{
-	return world->uid.id[0] ^ (world->uid.id[1] << 29 | world->uid.id[1] >> 35);
-}
-
-int world_process(const struct world *world, int rank)
-{
-	return world->process ? world->process[rank] : 0;
-}
-
 /* ---- comms of the process -------------------------------------------------------------------- */
 
 spmt_comm *world_comm_take(void)

@@ -137,8 +137,14 @@ void comm_break_last(spmt_comm *comm, int code);
 void comm_stop(const spmt_comm *comm);
 
 /* Names a world without telling its id. */
-unsigned long long world_label(const struct world *world);
+static inline unsigned long long world_label(const struct world *world)
+{
+	return world->uid.id[0] ^ (world->uid.id[1] << 29 | world->uid.id[1] >> 35);
+}
 /* The number of a rank's process, the same in all processes. */
-int world_process(const struct world *world, int rank);
+static inline int world_process(const struct world *world, int rank)
+{
+	return world->process ? world->process[rank] : 0;
+}
 
 #endif

@@ -182,7 +182,8 @@ static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int
 		const struct link *link = &comm->links[pe];
 
 		peers[pe].base = (uintptr_t)link->base;
-		peers[pe].own = link->base ? (uintptr_t)link_at(link, link->own) : 0;
+		/* an address; or, of a peer that has none, the offset that is posted */
+		peers[pe].own = (uintptr_t)link_at(link, link->own);
 		peers[pe].mine =
 			seen ? seen[numbers[pe]].mine : (uint64_t)(uintptr_t)comm->heap->base;
 	}

@@ -15,7 +15,7 @@
 #define FIFO_PLACES (1u << FIFO_SHIFT)
 #define FIFO_BATCH 64 /* posts before the next rank has its turn */
 _Static_assert(sizeof(struct spmtd_post) == 32, "a descriptor is 32 bytes");
-_Static_assert(sizeof(struct fifo_shared) == CACHE_LINE, "places are not split by lines");
+_Static_assert(sizeof(struct fifo_shared) % CACHE_LINE == 0, "places are not split by lines");
 
 /* ---- making it --------------------------------------------------------------------------------- */
 
@@ -54,6 +54,7 @@ static int fifo_table(struct fifo *f)
 		.stop = &comm->stop_word->dev->stop,
 		.record = &comm->signals_dev->record,
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
+		.cells = (uintptr_t)dev->cells,
 	};
 	return table_publish(comm, &f->table);
 }
@@ -236,10 +237,14 @@ static void fifo_stored(const struct fifo *f)
 static void fifo_take(struct fifo *f, const struct spmtd_post *post)
 {
 	const char *what = "what a kernel posted";
-	int rc = comm_is_broken(f->comm) ? 0 : post_do(f, post, &what);
+	bool dropped = comm_is_broken(f->comm);
+	int rc = dropped ? 0 : post_do(f, post, &what);
 
 	if (rc)
 		fifo_failed(f, what, rc);
+	if (dropped || rc)
+		comm_stop(
+			f->comm); /* a kernel that waits for this post looks at that when it is taken */
 	f->done++;
 	tsan_release(&f->shared->taken);
 	__atomic_store_n(&f->shared->taken, f->done, __ATOMIC_RELEASE);

@@ -13,6 +13,7 @@ struct fifo_shared {
 	uint64_t taken; /* posts that are done; kernels read it */
 	uint64_t value; /* a signal on its way to a device that the CPU does not reach */
 	uint64_t unused[6];
+	uint64_t cells[SPMTD_CELLS]; /* what was asked for */
 };
 
 struct fifo {

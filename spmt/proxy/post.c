@@ -143,18 +143,190 @@ static int port_do(
 	return rc;
 }
 
+/* ---- to peers that have no address ------------------------------------------------------------------- */
+
+static int far_check(const struct fifo *f, int pe, uint64_t offset, uint64_t n)
+{
+	uint64_t size = f->comm->heap->size;
+
+	if (post_fits(offset, n, size))
+		return 0;
+	return fail(-EINVAL, "offset %llu with %llu bytes goes beyond rank %d's heap of %llu bytes",
+		(unsigned long long)offset, (unsigned long long)n, pe, (unsigned long long)size);
+}
+
+static int far_move(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
+{
+	bool gets = kind >= SPMTD_FAR_GET;
+	bool nbi = kind == SPMTD_FAR_PUT_NBI || kind == SPMTD_FAR_GET_NBI;
+	enum move_mode mode = nbi ? MOVE_NBI : MOVE_BLOCKING;
+	struct mover *m = post_mover(&f->links[pe], post->size);
+	void *local = (void *)(uintptr_t)post->from;
+	int rc = far_check(f, pe, post->to, post->size);
+
+	if (rc)
+		return rc;
+	if (gets)
+		return m->ops->get(m, local, post->to, (size_t)post->size, mode, NULL);
+	rc = m->ops->put(m, post->to, local, (size_t)post->size, mode, NULL);
+	wake_stored(f->comm->wake_counters[pe]);
+	return rc;
+}
+
+static struct mover *far_mover(struct fifo *f, int pe)
+{
+	return &f->links[pe].movers[0];
+}
+
+static bool far_value_size(uint64_t n)
+{
+	return n == 1 || n == 2 || n == 4 || n == 8;
+}
+
+static int far_value(struct fifo *f, int pe, const struct spmtd_post *post)
+{
+	struct mover *m = far_mover(f, pe);
+	int rc = far_check(f, pe, post->to, post->size);
+
+	if (!rc && !far_value_size(post->size))
+		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
+	if (rc)
+		return rc;
+	f->shared->value = post->from;
+	rc = m->ops->put(m, post->to, &f->shared->value, (size_t)post->size, MOVE_BLOCKING, NULL);
+	wake_stored(f->comm->wake_counters[pe]);
+	return rc;
+}
+
+static int far_fetch(struct fifo *f, int pe, const struct spmtd_post *post)
+{
+	uint64_t cell = post->head >> 32;
+	struct mover *m = far_mover(f, pe);
+	int rc = far_check(f, pe, post->to, post->size);
+
+	if (!rc && (!far_value_size(post->size) || cell >= SPMTD_CELLS))
+		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
+	if (rc)
+		return rc;
+	f->shared->cells[cell] = 0;
+	return m->ops->get(
+		m, &f->shared->cells[cell], post->to, (size_t)post->size, MOVE_BLOCKING, NULL);
+}
+
+static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
+{
+	struct mover *m = far_mover(f, pe);
+	enum spmt_signal_op op =
+		post->head >> 32 == SPMT_SIGNAL_SET ? SPMT_SIGNAL_SET : SPMT_SIGNAL_ADD;
+	uint64_t words = area_begin(0, f->comm->nranks), n = sizeof(uint64_t);
+	int rc = 0;
+
+	/* the words of a barrier are in the peer's library area */
+	if (!post_fits(post->to - m->link->own, n, words))
+		rc = far_check(f, pe, post->to, n);
+	if (!rc)
+		rc = post_fence(m->link);
+	if (rc)
+		return rc;
+	rc = m->ops->signal(m, post->to, post->from, op, NULL);
+	wake_stored(f->comm->wake_counters[pe]);
+	return rc;
+}
+
+static int far_atomic(struct fifo *f, int pe, const struct spmtd_post *post)
+{
+	uint64_t arg = post->head >> 32, cell = arg >> 16, old = 0;
+	struct amo amo = { .op = (enum spmt_amo)(arg & 0xff),
+		.size = (size_t)(arg >> 8 & 0xff),
+		.operand = post->from,
+		.compare = post->size };
+	struct mover *m = far_mover(f, pe);
+	int rc = far_check(f, pe, post->to, amo.size);
+
+	if (!rc && (amo.op > SPMT_AMO_FETCH_XOR || cell > SPMTD_CELLS))
+		rc = fail(-EINVAL, "there is no such atomic");
+	if (!rc && amo.size != 4 && amo.size != 8)
+		rc = fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d is reached by map %s, which has no atomics of %zu bytes", pe,
+			map_name(f->links[pe].route.map), amo.size);
+	if (rc)
+		return rc;
+	rc = m->ops->atomic(m, post->to, &amo, cell ? &old : NULL);
+	if (cell)
+		__atomic_store_n(&f->shared->cells[cell - 1], old, __ATOMIC_RELAXED);
+	wake_stored(f->comm->wake_counters[pe]);
+	return rc;
+}
+
+static int far_fence(struct fifo *f)
+{
+	int rc = 0;
+
+	for (int pe = 0; !rc && pe < f->comm->nranks; pe++)
+		rc = post_fence(&f->links[pe]);
+	return rc;
+}
+
+static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
+{
+	switch (kind) {
+	case SPMTD_FAR_PUT:
+	case SPMTD_FAR_PUT_NBI:
+	case SPMTD_FAR_GET:
+	case SPMTD_FAR_GET_NBI:
+		return far_move(f, pe, kind, post);
+	case SPMTD_FAR_VALUE:
+		return far_value(f, pe, post);
+	case SPMTD_FAR_FETCH:
+		return far_fetch(f, pe, post);
+	case SPMTD_FAR_SIGNAL:
+		return far_signal(f, pe, post);
+	case SPMTD_FAR_ATOMIC:
+		return far_atomic(f, pe, post);
+	case SPMTD_FAR_FENCE:
+		return far_fence(f);
+	case SPMTD_FAR_QUIET:
+		return post_quiet(f);
+	default:
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d is reached by map %s: bulk copies from shared memory do not go there",
+			pe, map_name(f->links[pe].route.map));
+	}
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------- */
+
+static const char *post_name(unsigned kind)
+{
+	static const char *const far[] = { [SPMTD_FAR_PUT] = "a kernel's put",
+		[SPMTD_FAR_PUT_NBI] = "a kernel's put",
+		[SPMTD_FAR_GET] = "a kernel's get",
+		[SPMTD_FAR_GET_NBI] = "a kernel's get",
+		[SPMTD_FAR_VALUE] = "a kernel's put",
+		[SPMTD_FAR_FETCH] = "a kernel's get",
+		[SPMTD_FAR_SIGNAL] = "a kernel's signal",
+		[SPMTD_FAR_ATOMIC] = "a kernel's atomic",
+		[SPMTD_FAR_FENCE] = "a kernel's fence",
+		[SPMTD_FAR_QUIET] = "a kernel's quiet",
+		[SPMTD_FAR_REFUSED] = "a kernel's copy" };
+
+	if (kind & SPMTD_POST_PORT)
+		return kind & SPMTD_POST_PUT	   ? "spmtd_port_put"
+			: kind & SPMTD_POST_SIGNAL ? "spmtd_port_signal"
+						   : "spmtd_port_flush";
+	return kind < ARRAY_SIZE(far) ? far[kind] : NULL;
+}
+
 int post_do(struct fifo *fifo, const struct spmtd_post *post, const char **what)
 {
 	unsigned kind = (unsigned)(post->head >> 1 & 0x7f);
 	int pe = spmtd_post_peer_(post->head);
+	const char *name = post_name(kind);
 
-	if (!comm_has_pe(fifo->comm, pe) || !(kind & SPMTD_POST_PORT)) {
-		*what = "a kernel's post";
+	*what = name ? name : "a kernel's post";
+	if (!name || !comm_has_pe(fifo->comm, pe))
 		return fail(-EINVAL, "kind %u, rank %d of %d: there is no such post", kind, pe,
 			fifo->comm->nranks);
-	}
-	*what = kind & SPMTD_POST_PUT	   ? "spmtd_port_put"
-		: kind & SPMTD_POST_SIGNAL ? "spmtd_port_signal"
-					   : "spmtd_port_flush";
-	return port_do(fifo, pe, (uint32_t)(post->head >> 32), kind, post);
+	return kind & SPMTD_POST_PORT ? port_do(fifo, pe, (uint32_t)(post->head >> 32), kind, post)
+				      : far_do(fifo, pe, kind, post);
 }

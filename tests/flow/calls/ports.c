@@ -395,7 +395,7 @@ static int goes_beyond(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_barrier(comm));
 	if (spmt_rank(comm) == 1) {
 		REQUIRE_EQ(spmtd_port_put(&a.view, &a.next, b->dst, b->src, b->n), 0);
-		spmtd_port_flush(&a.view, &a.next);
+		REQUIRE_EQ(spmtd_port_flush(&a.view, &a.next), SPMTD_ABORTED);
 	} else {
 		REQUIRE_EQ(spmtd_port_wait(&a.view, &a.prev), SPMTD_ABORTED);
 	}

@@ -69,7 +69,7 @@ static void *flood(void *arg)
 {
 	struct runner *r = arg;
 	int prev = (r->v.pe + RANKS - 1) % RANKS, next = (r->v.pe + 1) % RANKS;
-	size_t n = 40 * r->rounds;
+	size_t n = 400 * r->rounds;
 
 	for (size_t i = 0; i < n && !r->wrong; i++)
 		if (spmtd_port_signal(&r->v, &r->to[next]))
@@ -152,12 +152,12 @@ static int run(void *(*fn)(void *), size_t rounds)
 
 static int rings(void)
 {
-	return run(ring, test_count(120, 8000));
+	return run(ring, test_count(800, 8000));
 }
 
 static int floods(void)
 {
-	return run(flood, test_count(40, 2000));
+	return run(flood, test_count(40, 400));
 }
 
 int main(void)

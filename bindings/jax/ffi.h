@@ -119,6 +119,7 @@ struct ffi_attrs { /* sorted by name */
 };
 
 enum ffi_stage { FFI_INSTANTIATE = 0, FFI_EXECUTE = 3 };
+enum ffi_trait { FFI_IN_COMMAND_BUFFERS = 1 };
 
 struct ffi_frame {
 	struct ffi_head head;

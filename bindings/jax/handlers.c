@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/jax/device.h"
 #include "bindings/jax/room.h"
 #include "bindings/jax/spmt_xla.h"
 
@@ -62,7 +63,7 @@ static struct ffi_error *state_type(const struct ffi_api *api, struct ffi_type_i
 }
 
 /* Whether XLA only asks what this is. */
-static bool metadata(const struct ffi_frame *frame, struct ffi_error **error)
+static bool metadata(const struct ffi_frame *frame, uint32_t traits, struct ffi_error **error)
 {
 	struct ffi_extension *extension = frame->head.extension_start;
 	struct ffi_metadata *about;
@@ -73,7 +74,7 @@ static bool metadata(const struct ffi_frame *frame, struct ffi_error **error)
 	about = ((struct ffi_metadata_extension *)extension)->metadata;
 	about->version.major = FFI_VERSION_MAJOR;
 	about->version.minor = FFI_VERSION_MINOR;
-	about->traits = 0;
+	about->traits = traits;
 	if (frame->api &&
 		about->struct_size >=
 			offsetof(struct ffi_metadata, state_type) + sizeof(about->state_type))
@@ -91,7 +92,7 @@ struct ffi_error *spmt_xla_instantiate(struct ffi_frame *frame)
 	struct ffi_state args = { { sizeof(args), NULL }, frame->ctx, FFI_INSTANTIATE, &type,
 		NULL };
 
-	if (metadata(frame, &error))
+	if (metadata(frame, 0, &error))
 		return error;
 	error = state_type(frame->api, &type);
 	if (error)
@@ -148,31 +149,6 @@ static struct ffi_error *visit_read(struct ffi_frame *frame, enum kind kind, str
 	return NULL;
 }
 
-/* On a GPU: in the stream of the program, like any kernel. */
-static struct ffi_error *queue(
-	struct ffi_frame *frame, const struct visit *visit, const struct call *call)
-{
-	struct group *group = &visit->world->groups[visit->group];
-	struct ffi_stream_get get = { { sizeof(get), NULL }, frame->ctx, NULL };
-	struct ffi_error *error = frame->api->stream_get(&get);
-	spmt_stream stream;
-	int rc;
-
-	if (error)
-		return error;
-	if (call->kind == KIND_RAGGED)
-		return error_make(frame->api, FFI_UNIMPLEMENTED,
-			"spmt ragged_all_to_all: not on backend %s", visit->world->backend);
-	stream = get.stream ? get.stream : SPMT_STREAM_LEGACY;
-	pthread_mutex_lock(&group->issue);
-	rc = call_issue(call, visit->site, group->comms[visit->rank], stream);
-	if (rc)
-		error = error_make(frame->api, code_of(rc), "spmt %s: %s", kind_names[call->kind],
-			spmt_last_error());
-	pthread_mutex_unlock(&group->issue);
-	return error;
-}
-
 /* The sentence of an error, which stays whole. */
 static const char *sentence(const struct ffi_api *api, struct ffi_error *error)
 {
@@ -182,35 +158,47 @@ static const char *sentence(const struct ffi_api *api, struct ffi_error *error)
 	return args.message ? args.message : "";
 }
 
-static struct ffi_error *execute(struct ffi_frame *frame, enum kind kind)
+static struct ffi_error *execute(struct ffi_frame *frame, enum kind kind, uint32_t traits)
 {
 	struct visit visit = { 0 };
 	struct call call = { 0 };
 	struct ffi_error *error;
 
-	if (metadata(frame, &error))
+	if (metadata(frame, traits, &error))
 		return error;
 	error = visit_read(frame, kind, &visit);
 	if (!error) {
-		error = call_read(frame, kind, visit.site, visit.world->nranks, &call);
-		if (error && visit.world->host)
+		bool streams = visit.world->streams;
+
+		if (streams)
+			error = device_check(frame, kind, &call);
+		if (!error)
+			error = call_read(frame, kind, visit.site, visit.world->nranks, &call);
+		if (!error && streams)
+			error = device_check(frame, kind, &call);
+		if (error && streams)
+			device_refuse(&visit, kind, sentence(frame->api, error));
+		else if (error)
 			room_refuse(&visit, kind, FFI_ABORTED, sentence(frame->api, error));
-		else if (!error && visit.world->host)
+		else if (streams)
+			error = device_queue(frame, &visit, &call);
+		else
 			error = room_enter(frame, &visit, &call);
-		else if (!error)
-			error = queue(frame, &visit, &call);
 	}
 	if (visit.world)
 		xla_world_put(visit.world);
 	return error;
 }
 
-#define DEFINE_HANDLER(name, kind)                                               \
-	SPMT_XLA_API struct ffi_error *spmt_xla_##name(struct ffi_frame *frame); \
-	struct ffi_error *spmt_xla_##name(struct ffi_frame *frame)               \
-	{                                                                        \
-		return execute(frame, kind);                                     \
+#define DEFINE_HANDLER_OF(name, kind, traits)                         \
+	SPMT_XLA_API struct ffi_error *name(struct ffi_frame *frame); \
+	struct ffi_error *name(struct ffi_frame *frame)               \
+	{                                                             \
+		return execute(frame, kind, traits);                  \
 	}
+#define DEFINE_HANDLER(name, kind)                  \
+	DEFINE_HANDLER_OF(spmt_xla_##name, kind, 0) \
+	DEFINE_HANDLER_OF(spmt_xla_##name##_graph, kind, FFI_IN_COMMAND_BUFFERS)
 
 DEFINE_HANDLER(all_reduce, KIND_ALL_REDUCE)
 DEFINE_HANDLER(permute, KIND_PERMUTE)
@@ -220,3 +208,5 @@ DEFINE_HANDLER(all_to_all, KIND_ALL_TO_ALL)
 DEFINE_HANDLER(reduce_scatter, KIND_REDUCE_SCATTER)
 DEFINE_HANDLER(barrier, KIND_BARRIER)
 DEFINE_HANDLER(ragged_all_to_all, KIND_RAGGED)
+DEFINE_HANDLER(put, KIND_PUT)
+DEFINE_HANDLER(get, KIND_GET)

@@ -20,7 +20,7 @@ bool move_is_here(const struct room *room)
 	case KIND_REDUCE_SCATTER:
 		return call->bytes == 0; /* the library knows types */
 	default:
-		return call->bytes * n <= SMALL_BYTES;
+		return (call->kind == KIND_PUT ? call->count : call->bytes) * n <= SMALL_BYTES;
 	}
 }
 
@@ -55,6 +55,19 @@ static void move_rank(const struct room *room, size_t rank, size_t n)
 		break;
 	case KIND_BARRIER:
 		copy(dst, call->src, call->bytes);
+		break;
+	case KIND_PUT:
+		if (room->site->to[rank] >= 0)
+			copy((char *)room->members[room->site->to[rank]].call.dst +
+					(size_t)room->site->start[rank] * call->row,
+				call->src, call->count);
+		break;
+	case KIND_GET:
+		if (room->site->of[rank] >= 0)
+			copy(dst,
+				(const char *)room->members[room->site->of[rank]].call.src +
+					(size_t)room->site->start[rank] * call->row,
+				call->count);
 		break;
 	default:
 		break;
@@ -111,7 +124,13 @@ void move_prepare(const struct room *room)
 {
 	int n = room->world->nranks;
 
-	if (room->members[0].call.kind != KIND_PERMUTE)
+	for (int rank = 0; rank < n; rank++) {
+		const struct call *call = &room->members[rank].call;
+
+		if (call->before && call->before != call->dst && call->kind != KIND_RAGGED)
+			copy(call->dst, call->before, call->bytes);
+	}
+	if (room->members[0].call.kind != KIND_PERMUTE || room->members[0].call.before)
 		return;
 	for (int rank = 0; rank < n; rank++) {
 		const struct call *call = &room->members[rank].call;

@@ -386,7 +386,8 @@ static bool differs(const struct room *room, const struct call *call)
 
 		if (room->members[i].here)
 			return other->kind != call->kind || other->count != call->count ||
-				other->type != call->type || other->row != call->row;
+				other->type != call->type || other->row != call->row ||
+				!other->before != !call->before;
 	}
 	return false;
 }

@@ -16,6 +16,8 @@ const char *const kind_names[KINDS] = {
 	[KIND_REDUCE_SCATTER] = "reduce_scatter",
 	[KIND_BARRIER] = "barrier",
 	[KIND_RAGGED] = "ragged_all_to_all",
+	[KIND_PUT] = "put",
+	[KIND_GET] = "get",
 };
 
 struct ffi_error *error_make(const struct ffi_api *api, enum ffi_code code, const char *fmt, ...)
@@ -82,33 +84,50 @@ static bool attr_i64(const struct ffi_attrs *attrs, const char *name, int64_t *v
 	return true;
 }
 
-static struct ffi_error *read_to(struct ffi_frame *frame, struct site *site)
+/* An array of i64 with an entry a rank; n 0: there is none. */
+static struct ffi_error *read_table(
+	struct ffi_frame *frame, const char *name, int64_t **table, int *n)
 {
-	const struct ffi_array *array = attr_find(&frame->attrs, "to", FFI_ATTR_ARRAY);
+	const struct ffi_array *array = attr_find(&frame->attrs, name, FFI_ATTR_ARRAY);
 
+	*table = NULL;
+	*n = 0;
 	if (!array)
 		return NULL;
 	if (array->dtype != FFI_S64 || array->size == 0 || array->size > SITE_RANKS_MAX)
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
-			"spmt: attribute to is an i64 for each rank, at most %d, not an array of %zu elements of XLA's type %d",
-			SITE_RANKS_MAX, array->size, array->dtype);
-	site->to = malloc(array->size * sizeof(*site->to));
-	if (!site->to)
-		return error_make(
-			frame->api, FFI_RESOURCE_EXHAUSTED, "spmt: no memory for attribute to");
-	site->nto = (int)array->size;
-	for (int i = 0; i < site->nto; i++) {
-		int64_t value;
-
-		memcpy(&value, (const char *)array->data + (size_t)i * sizeof(value),
-			sizeof(value));
-		site->to[i] = value < -1 || value >= site->nto ? -2 : (int)value;
-	}
+			"spmt: attribute %s is an i64 for each rank, at most %d, not an array of %zu elements of XLA's type %d",
+			name, SITE_RANKS_MAX, array->size, array->dtype);
+	*table = malloc(array->size * sizeof(**table));
+	if (!*table)
+		return error_make(frame->api, FFI_RESOURCE_EXHAUSTED,
+			"spmt: no memory for attribute %s", name);
+	*n = (int)array->size;
+	memcpy(*table, array->data, array->size * sizeof(**table));
 	return NULL;
+}
+
+/* The same of ranks: -1 is none, -2 is neither. */
+static struct ffi_error *read_ranks(struct ffi_frame *frame, const char *name, int **ranks, int *n)
+{
+	int64_t *table;
+	struct ffi_error *error = read_table(frame, name, &table, n);
+
+	if (error || !*n)
+		return error;
+	*ranks = malloc((size_t)*n * sizeof(**ranks));
+	for (int i = 0; *ranks && i < *n; i++)
+		(*ranks)[i] = table[i] < -1 || table[i] >= *n ? -2 : (int)table[i];
+	free(table);
+	return *ranks ? NULL
+		      : error_make(frame->api, FFI_RESOURCE_EXHAUSTED,
+				"spmt: no memory for attribute %s", name);
 }
 
 struct ffi_error *site_read(struct ffi_frame *frame, struct site *site)
 {
+	struct ffi_error *error;
+
 	if (!attr_i64(&frame->attrs, "world", &site->world))
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
 			"spmt: the call has no attribute world of type i64");
@@ -116,34 +135,63 @@ struct ffi_error *site_read(struct ffi_frame *frame, struct site *site)
 		site->op = -1;
 	if (!attr_i64(&frame->attrs, "root", &site->root))
 		site->root = -1;
-	return read_to(frame, site);
+	error = read_ranks(frame, "to", &site->to, &site->nto);
+	if (!error)
+		error = read_ranks(frame, "of", &site->of, &site->nof);
+	if (!error)
+		error = read_table(frame, "start", &site->start, &site->nstart);
+	return error;
 }
 
 void site_free(void *site)
 {
-	if (!site)
+	struct site *s = site;
+
+	if (!s)
 		return;
-	free(((struct site *)site)->to);
-	free(site);
+	free(s->to);
+	free(s->of);
+	free(s->start);
+	free(s);
 }
 
 /* ---- what it has to be */
 
-static struct ffi_error *check_to(const struct ffi_api *api, const struct site *site, int nranks)
+/* An attribute that has a rank for each rank. */
+static struct ffi_error *check_ranks(
+	const struct ffi_api *api, enum kind kind, const struct site *site, int nranks)
+{
+	const char *name = kind == KIND_GET ? "of" : "to";
+	const int *ranks = kind == KIND_GET ? site->of : site->to;
+	int n = kind == KIND_GET ? site->nof : site->nto;
+
+	if (!ranks || n != nranks)
+		return error_make(api, FFI_INVALID_ARGUMENT,
+			"spmt %s: attribute %s has %d entries for %d devices", kind_names[kind],
+			name, n, nranks);
+	for (int i = 0; i < nranks; i++)
+		if (ranks[i] < -1)
+			return error_make(api, FFI_INVALID_ARGUMENT,
+				"spmt %s: %s[%d] is no rank of 0 .. %d, nor -1", kind_names[kind],
+				name, i, nranks - 1);
+	if (kind != KIND_PERMUTE && (!site->start || site->nstart != nranks))
+		return error_make(api, FFI_INVALID_ARGUMENT,
+			"spmt %s: attribute start has %d entries for %d devices", kind_names[kind],
+			site->nstart, nranks);
+	return NULL;
+}
+
+static struct ffi_error *check_permute(
+	const struct ffi_api *api, const struct site *site, int nranks)
 {
 	bool taken[SITE_RANKS_MAX] = { false };
+	struct ffi_error *error = check_ranks(api, KIND_PERMUTE, site, nranks);
 
-	if (!site->to || site->nto != nranks)
-		return error_make(api, FFI_INVALID_ARGUMENT,
-			"spmt permute: attribute to has %d entries for %d devices", site->nto,
-			nranks);
+	if (error)
+		return error;
 	for (int i = 0; i < nranks; i++) {
 		int to = site->to[i];
 
-		if (to < -1 || to >= nranks)
-			return error_make(api, FFI_INVALID_ARGUMENT,
-				"spmt permute: to[%d] is no rank of 0 .. %d, nor -1", i,
-				nranks - 1);
 		if (to >= 0 && taken[to])
 			return error_make(api, FFI_INVALID_ARGUMENT,
 				"spmt permute: rank %d is a target twice", to);
@@ -157,7 +205,9 @@ static struct ffi_error *check_site(
 	const struct ffi_api *api, enum kind kind, const struct site *site, int nranks)
 {
 	if (kind == KIND_PERMUTE)
-		return check_to(api, site, nranks);
+		return check_permute(api, site, nranks);
+	if (kind == KIND_PUT || kind == KIND_GET)
+		return check_ranks(api, kind, site, nranks);
 	if (kind == KIND_BROADCAST && (site->root < 0 || site->root >= nranks))
 		return error_make(api, FFI_INVALID_ARGUMENT,
 			"spmt broadcast: attribute root is %lld, the ranks are 0 .. %d",
@@ -233,18 +283,36 @@ static bool reduces(const struct xla_type *type, int dtype, int64_t op)
 	return !bits || type->type <= SPMT_TYPE_U64;
 }
 
+/* How many arguments. A permute's second one, and that of get, is what dst holds before. */
+static bool takes(enum kind kind, int64_t args)
+{
+	if (kind == KIND_RAGGED)
+		return args == 2 + RAGGED_TABLES;
+	if (kind == KIND_PUT || kind == KIND_GET)
+		return args == 2;
+	return args == 1 || (kind == KIND_PERMUTE && args == 2);
+}
+
+static const char *takes_text(enum kind kind)
+{
+	return kind == KIND_RAGGED		       ? "6 arguments"
+		: kind == KIND_PUT || kind == KIND_GET ? "2 arguments"
+		: kind == KIND_PERMUTE		       ? "1 argument, or 2,"
+						       : "1 argument";
+}
+
 static struct ffi_error *check_counts(
-	const struct ffi_frame *frame, enum kind kind, const char *name, int64_t args)
+	const struct ffi_frame *frame, enum kind kind, const char *name)
 {
 	for (int64_t i = 0; i < frame->args.size; i++)
 		if (frame->args.types[i] != FFI_BUFFER)
 			return error_make(frame->api, FFI_INVALID_ARGUMENT,
 				"spmt %s: argument %lld is no buffer", name, (long long)i);
-	if (frame->args.size != args || frame->rets.size != 1 || frame->rets.types[0] != FFI_BUFFER)
+	if (!takes(kind, frame->args.size) || frame->rets.size != 1 ||
+		frame->rets.types[0] != FFI_BUFFER)
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
-			"spmt %s takes %lld argument%s and has one result, not %lld and %lld",
-			kind_names[kind], (long long)args, args == 1 ? "" : "s",
-			(long long)frame->args.size, (long long)frame->rets.size);
+			"spmt %s takes %s and has one result, not %lld and %lld", name,
+			takes_text(kind), (long long)frame->args.size, (long long)frame->rets.size);
 	return NULL;
 }
 
@@ -303,12 +371,89 @@ static struct ffi_error *read_ragged(
 	return NULL;
 }
 
+/* ---- put and get */
+
+static struct ffi_error *read_before(struct ffi_frame *frame, const char *name,
+	const struct ffi_buffer *before, struct call *call)
+{
+	const struct ffi_buffer *ret = frame->rets.args[0];
+
+	if (before->dtype != ret->dtype || elements(before) != elements(ret))
+		return error_make(frame->api, FFI_INVALID_ARGUMENT,
+			"spmt %s: what the result holds before is another type or size than that",
+			name);
+	call->before = before->data;
+	return NULL;
+}
+
+/* Rows of dst and of what moves: arrays that differ in the first dimension alone. */
+static bool rows_match(const struct ffi_buffer *a, const struct ffi_buffer *b)
+{
+	bool match = a->rank >= 1 && a->rank == b->rank && a->dtype == b->dtype;
+
+	for (int64_t i = 1; match && i < a->rank; i++)
+		match = a->dims[i] == b->dims[i];
+	return match;
+}
+
+/* The rows of each rank lie in the other's array; put: no row of which comes from two. */
+static struct ffi_error *check_starts(
+	const struct ffi_api *api, enum kind kind, const struct site *site, const struct call *call)
+{
+	const int *ranks = kind == KIND_PUT ? site->to : site->of;
+	int64_t n = (int64_t)(kind == KIND_PUT ? call->rows_in : call->rows_out),
+		all = (int64_t)(kind == KIND_PUT ? call->rows_out : call->rows_in);
+
+	for (int i = 0; i < site->nstart; i++) {
+		int64_t at = site->start[i];
+
+		if (ranks[i] < 0)
+			continue;
+		if (at < 0 || n > all || at > all - n)
+			return error_make(api, FFI_INVALID_ARGUMENT,
+				"spmt %s: rank %d: %lld rows from row %lld on are not in an array of %lld",
+				kind_names[kind], i, (long long)n, (long long)at, (long long)all);
+		for (int k = 0; k < i && kind == KIND_PUT && n; k++)
+			if (ranks[k] == ranks[i] && site->start[k] < at + n &&
+				at < site->start[k] + n)
+				return error_make(api, FFI_INVALID_ARGUMENT,
+					"spmt put: ranks %d and %d write the same rows of rank %d",
+					k, i, ranks[i]);
+	}
+	return NULL;
+}
+
+/* put: array, rows -> array; get: array, rows before -> rows */
+static struct ffi_error *read_slice(struct ffi_frame *frame, enum kind kind,
+	const struct site *site, const struct xla_type *type, struct call *call)
+{
+	struct ffi_buffer *const *args = (struct ffi_buffer *const *)frame->args.args;
+	const struct ffi_buffer *src = args[kind == KIND_PUT], *dst = frame->rets.args[0];
+	struct ffi_error *error =
+		read_before(frame, kind_names[kind], args[kind == KIND_GET], call);
+
+	if (error)
+		return error;
+	if (!rows_match(src, dst))
+		return error_make(frame->api, FFI_INVALID_ARGUMENT,
+			"spmt %s: argument and result are not arrays of the same rows",
+			kind_names[kind]);
+	call->src = src->data;
+	call->rows_in = (size_t)src->dims[0];
+	call->rows_out = (size_t)dst->dims[0];
+	call->row = type->size;
+	for (int64_t i = 1; i < dst->rank; i++)
+		call->row *= (size_t)dst->dims[i];
+	call->count = call->row * (kind == KIND_PUT ? call->rows_in : call->rows_out);
+	call->type = SPMT_TYPE_U8;
+	return check_starts(frame->api, kind, site, call);
+}
+
 struct ffi_error *call_read(struct ffi_frame *frame, enum kind kind, const struct site *site,
 	int nranks, struct call *call)
 {
 	const char *name = kind_names[kind];
-	struct ffi_error *error =
-		check_counts(frame, kind, name, kind == KIND_RAGGED ? 2 + RAGGED_TABLES : 1);
+	struct ffi_error *error = check_counts(frame, kind, name);
 	const struct ffi_buffer *in, *out;
 	const struct xla_type *type;
 	bool sum = kind == KIND_ALL_REDUCE || kind == KIND_REDUCE_SCATTER;
@@ -334,6 +479,13 @@ struct ffi_error *call_read(struct ffi_frame *frame, enum kind kind, const struc
 	call->bytes = elements(out) * type->size;
 	if (kind == KIND_RAGGED)
 		return read_ragged(frame, nranks, type, call);
+	if (kind == KIND_PUT || kind == KIND_GET)
+		return read_slice(frame, kind, site, type, call);
+	if (frame->args.size == 2) {
+		error = read_before(frame, name, frame->args.args[1], call);
+		if (error)
+			return error;
+	}
 	if (!sizes_match(kind, elements(in), elements(out), (size_t)nranks, &call->count))
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
 			"spmt %s: %zu elements to %zu do not fit %d devices", name, elements(in),
@@ -341,29 +493,4 @@ struct ffi_error *call_read(struct ffi_frame *frame, enum kind kind, const struc
 	call->type = sum ? (enum spmt_type)type->type : SPMT_TYPE_U8;
 	call->count *= sum ? (size_t)type->parts : type->size;
 	return NULL;
-}
-
-int call_issue(
-	const struct call *call, const struct site *site, spmt_comm *comm, spmt_stream stream)
-{
-	switch (call->kind) {
-	case KIND_ALL_REDUCE:
-		return spmt_all_reduce(comm, call->dst, call->src, call->count, call->type,
-			(enum spmt_op)site->op, stream);
-	case KIND_REDUCE_SCATTER:
-		return spmt_reduce_scatter(comm, call->dst, call->src, call->count, call->type,
-			(enum spmt_op)site->op, stream);
-	case KIND_PERMUTE:
-		return spmt_permute(
-			comm, call->dst, call->src, call->count, call->type, site->to, stream);
-	case KIND_BROADCAST:
-		return spmt_broadcast(comm, call->dst, call->src, call->count, call->type,
-			(int)site->root, stream);
-	case KIND_ALL_GATHER:
-		return spmt_all_gather(comm, call->dst, call->src, call->count, call->type, stream);
-	case KIND_ALL_TO_ALL:
-		return spmt_all_to_all(comm, call->dst, call->src, call->count, call->type, stream);
-	default:
-		return SPMT_ERR_UNSUPPORTED;
-	}
 }

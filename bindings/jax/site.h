@@ -18,6 +18,8 @@ enum kind {
 	KIND_REDUCE_SCATTER,
 	KIND_BARRIER,
 	KIND_RAGGED,
+	KIND_PUT,
+	KIND_GET,
 	KINDS
 };
 
@@ -28,7 +30,10 @@ struct site {
 	uint64_t id; /* of this process; the same on every device */
 	int64_t world;
 	int64_t op, root;
-	int *to, nto;
+	int *to, nto;	/* permute, put: whom a rank's data goes to; -1: nobody */
+	int *of, nof;	/* get: whose a rank gets; -1: nobody's */
+	int64_t *start; /* put, get: at which row of the other's, an entry a rank */
+	int nstart;
 };
 
 struct call {
@@ -37,9 +42,9 @@ struct call {
 	void *dst;
 	size_t count; /* as the library's collective takes it, of type */
 	enum spmt_type type;
-	size_t bytes; /* of dst */
-	/* ragged_all_to_all alone: what dst holds before, rows of how many bytes, and tables of an entry a rank */
-	const void *before;
+	size_t bytes;	    /* of dst */
+	const void *before; /* what dst holds where nothing comes; NULL: zeros */
+	/* ragged_all_to_all, put and get alone: rows of how many bytes src and dst have; and of the first tables of an entry a rank */
 	size_t row, rows_in, rows_out;
 	int64_t *tables; /* input offsets, sizes to send, output offsets, sizes to receive */
 };
@@ -53,7 +58,7 @@ void site_free(void *site);
 struct ffi_error *call_read(struct ffi_frame *frame, enum kind kind, const struct site *site,
 	int nranks, struct call *call);
 
-/* Queues the call of the library that it is. Not of barrier and ragged_all_to_all on the host. */
+/* Queues the call of the library that it is; ragged_all_to_all is none. In dst is what was before. */
 int call_issue(
 	const struct call *call, const struct site *site, spmt_comm *comm, spmt_stream stream);
 

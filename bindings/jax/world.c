@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bindings/jax/device.h"
 #include "bindings/jax/room.h"
 #include "bindings/jax/spmt_xla.h"
 #include "bindings/jax/work.h"
@@ -41,27 +42,22 @@ const char *spmt_xla_last_error(void)
 
 /* ---- comms of a group */
 
-static int leave(spmt_comm *comm, void *arg)
-{
-	(void)arg;
-	return spmt_finalize(comm);
-}
-
 static void group_leave(struct group *group, int nranks)
 {
 	if (group->comms)
-		spmt_each(nranks, group->comms, leave, NULL);
+		spmt_finalize_all(nranks, group->comms);
 	free(group->comms);
 	group->comms = NULL;
 }
 
-static int group_join(const struct world *world, int group)
+int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 {
 	struct spmt_attr *attrs = calloc((size_t)world->nranks, sizeof(*attrs));
-	spmt_comm **comms = calloc((size_t)world->nranks, sizeof(spmt_comm *));
-	int rc = attrs && comms ? 0 : -ENOMEM;
+	int rc;
 
-	for (int i = 0; !rc && i < world->nranks; i++) {
+	if (!attrs)
+		return -ENOMEM;
+	for (int i = 0; i < world->nranks; i++) {
 		attrs[i] = (struct spmt_attr)SPMT_ATTR_INIT;
 		attrs[i].rank = i;
 		attrs[i].nranks = world->nranks;
@@ -71,9 +67,16 @@ static int group_join(const struct world *world, int group)
 		if (!world->host)
 			attrs[i].device = xla_world_device(world, group, i);
 	}
-	if (!rc)
-		rc = spmt_init_all(world->nranks, attrs, comms);
+	rc = spmt_init_all(world->nranks, attrs, comms);
 	free(attrs);
+	return rc;
+}
+
+static int group_join(const struct world *world, int group)
+{
+	spmt_comm **comms = calloc((size_t)world->nranks, sizeof(spmt_comm *));
+	int rc = comms ? xla_world_join(world, group, comms) : -ENOMEM;
+
 	if (!rc)
 		world->groups[group].comms = comms;
 	else
@@ -101,7 +104,9 @@ static void xla_world_free(struct world *world)
 {
 	for (int i = 0; world->groups && i < world->ngroups; i++) {
 		group_leave(&world->groups[i], world->nranks);
+		crew_leave(world->groups[i].crew, world->nranks);
 		pthread_mutex_destroy(&world->groups[i].issue);
+		pthread_cond_destroy(&world->groups[i].renewed);
 	}
 	free(world->groups);
 	free(world->devices);
@@ -166,7 +171,7 @@ static int attr_check(const struct spmt_xla_attr *attr)
 {
 	int n;
 
-	if (!attr || attr->size < sizeof(*attr))
+	if (!attr || attr->size < offsetof(struct spmt_xla_attr, streams))
 		return failed(-EINVAL, "spmt_xla_open: attr is NULL, or its size is not set");
 	if (attr->groups < 1 || attr->nranks < 1 || attr->nranks > SITE_RANKS_MAX ||
 		attr->groups > SITE_RANKS_MAX || !attr->devices)
@@ -199,13 +204,16 @@ static struct world *xla_world_new(const struct spmt_xla_attr *attr)
 	world->refs = 1;
 	snprintf(world->backend, sizeof(world->backend), "%s", attr->backend);
 	world->host = !strcmp(attr->backend, "host");
+	world->streams = !world->host || (attr->size >= sizeof(*attr) && attr->streams);
 	if (!world->devices || !world->groups) {
 		xla_world_free(world);
 		return NULL;
 	}
 	memcpy(world->devices, attr->devices, n * sizeof(*world->devices));
-	for (world->ngroups = 0; world->ngroups < attr->groups; world->ngroups++)
+	for (world->ngroups = 0; world->ngroups < attr->groups; world->ngroups++) {
 		pthread_mutex_init(&world->groups[world->ngroups].issue, NULL);
+		pthread_cond_init(&world->groups[world->ngroups].renewed, NULL);
+	}
 	return world;
 }
 
@@ -239,7 +247,7 @@ int spmt_xla_open(const struct spmt_xla_attr *attr)
 	if (rc)
 		failed(rc, "spmt_xla_open: no threads for calls to end on");
 	for (int i = 0; !rc && i < world->ngroups; i++) {
-		rc = group_join(world, i);
+		rc = world->streams ? crew_join(world, i) : group_join(world, i);
 		if (rc)
 			failed(rc, "%s", spmt_last_error());
 	}
@@ -265,6 +273,22 @@ static void xla_world_wait(struct world *world)
 	pthread_mutex_unlock(&table.lock);
 	if (alone)
 		xla_world_free(world);
+}
+
+int spmt_xla_status(int64_t id)
+{
+	struct world *world = xla_world_get(id);
+	char why[256];
+	int rc = 0;
+
+	if (!world)
+		return failed(-EBADF, "spmt_xla_status: no world %lld is open", (long long)id);
+	for (int i = 0; world->streams && !rc && i < world->ngroups; i++)
+		rc = device_status(world, i, why, sizeof(why));
+	if (rc)
+		failed(rc, "%s", why);
+	xla_world_put(world);
+	return rc;
 }
 
 int spmt_xla_close(int64_t id)

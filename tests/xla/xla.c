@@ -64,7 +64,7 @@ static void error_destroy(struct ffi_error_destroy *args)
 
 static struct ffi_error *stream_get(struct ffi_stream_get *args)
 {
-	args->stream = NULL; /* the default one; on cpu nobody may ask */
+	args->stream = args->ctx->call->stream; /* on cpu nobody may ask */
 	return NULL;
 }
 
@@ -165,9 +165,10 @@ static const struct ffi_api api = {
 
 /* ---- calls */
 
-int xla_metadata(ffi_handler *handler)
+int xla_metadata(ffi_handler *handler, uint32_t traits)
 {
 	struct ffi_metadata about = { .struct_size = sizeof(about),
+		.traits = ~traits,
 		.version = { { sizeof(about.version), NULL }, -1, -1 } };
 	struct ffi_metadata_extension extension = {
 		{ sizeof(extension), FFI_EXTENSION_METADATA, NULL }, &about
@@ -178,44 +179,93 @@ int xla_metadata(ffi_handler *handler)
 
 	return code ? code
 		: about.version.major == FFI_VERSION_MAJOR &&
-			about.version.minor == FFI_VERSION_MINOR
+			about.version.minor == FFI_VERSION_MINOR && about.traits == traits
 		? 0
 		: -1;
+}
+
+/* What a call site has, NULL and 0 being none. */
+struct attrs {
+	int n, types[XLA_ATTRS];
+	struct ffi_span names[XLA_ATTRS], *name_list[XLA_ATTRS];
+	struct ffi_scalar scalars[XLA_ATTRS];
+	struct ffi_array arrays[XLA_ATTRS];
+	void *values[XLA_ATTRS];
+};
+
+static void attr_add(struct attrs *attrs, const char *name, int type, void *value)
+{
+	int n = attrs->n++;
+
+	attrs->names[n] = (struct ffi_span){ name, strlen(name) };
+	attrs->name_list[n] = &attrs->names[n];
+	attrs->types[n] = type;
+	attrs->values[n] = value;
+}
+
+static void attr_i64(struct attrs *attrs, const char *name, int64_t *value)
+{
+	attrs->scalars[attrs->n] = (struct ffi_scalar){ FFI_S64, value };
+	attr_add(attrs, name, FFI_ATTR_SCALAR, &attrs->scalars[attrs->n]);
+}
+
+/* A copy, which is gone with the call. */
+static void attr_array(struct attrs *attrs, const char *name, const int64_t *values, size_t n)
+{
+	int64_t *copy = malloc((n + 1) * sizeof(*copy));
+
+	if (!copy)
+		abort();
+	memcpy(copy, values, n * sizeof(*copy));
+	attrs->arrays[attrs->n] = (struct ffi_array){ FFI_S64, n, copy };
+	attr_add(attrs, name, FFI_ATTR_ARRAY, &attrs->arrays[attrs->n]);
+}
+
+static int instantiate(struct xla_site *site, ffi_handler *handler, struct attrs *attrs)
+{
+	struct ffi_context ctx = { NULL, site };
+	struct ffi_frame frame = { .head = { offsetof(struct ffi_frame, future), NULL },
+		.api = &api,
+		.ctx = &ctx,
+		.stage = FFI_INSTANTIATE };
+	int code;
+
+	frame.attrs = (struct ffi_attrs){ { sizeof(frame.attrs), NULL }, attrs->n, attrs->types,
+		attrs->name_list, attrs->values };
+	*site = (struct xla_site){ handler, NULL };
+	code = tell(spmt_xla_instantiate(&frame));
+	for (int i = 0; i < attrs->n; i++)
+		free(attrs->arrays[i].data);
+	return code;
 }
 
 int xla_instantiate(struct xla_site *site, ffi_handler *handler, int64_t world, int64_t op,
 	int64_t root, const int64_t *to, size_t nto)
 {
-	struct ffi_context ctx = { NULL, site };
-	struct ffi_span names[] = { { "op", 2 }, { "root", 4 }, { "to", 2 }, { "world", 5 } };
-	struct ffi_scalar scalars[] = { { FFI_S64, &op }, { FFI_S64, &root }, { 0, NULL },
-		{ FFI_S64, &world } };
-	int64_t *copy = malloc((nto + 1) * sizeof(*copy));
-	struct ffi_array array = { FFI_S64, nto, copy };
-	struct ffi_span *name_list[XLA_ATTRS];
-	int types[XLA_ATTRS];
-	void *attrs[XLA_ATTRS];
-	struct ffi_frame frame = { .head = { offsetof(struct ffi_frame, future), NULL },
-		.api = &api,
-		.ctx = &ctx,
-		.stage = FFI_INSTANTIATE };
-	int code, n = 0;
+	struct attrs attrs = { 0 };
 
-	memcpy(copy, to ? to : &world, nto * sizeof(*copy));
-	for (int i = 0; i < XLA_ATTRS; i++) {
-		if ((i == 0 && op < 0) || (i == 1 && root < 0) || (i == 2 && !to) ||
-			(i == 3 && !world))
-			continue;
-		name_list[n] = &names[i];
-		types[n] = i == 2 ? FFI_ATTR_ARRAY : FFI_ATTR_SCALAR;
-		attrs[n++] = i == 2 ? (void *)&array : &scalars[i];
-	}
-	frame.attrs =
-		(struct ffi_attrs){ { sizeof(frame.attrs), NULL }, n, types, name_list, attrs };
-	*site = (struct xla_site){ handler, NULL };
-	code = tell(spmt_xla_instantiate(&frame));
-	free(copy);
-	return code;
+	if (op >= 0)
+		attr_i64(&attrs, "op", &op);
+	if (root >= 0)
+		attr_i64(&attrs, "root", &root);
+	if (to)
+		attr_array(&attrs, "to", to, nto);
+	if (world)
+		attr_i64(&attrs, "world", &world);
+	return instantiate(site, handler, &attrs);
+}
+
+int xla_instantiate_slice(struct xla_site *site, ffi_handler *handler, int64_t world,
+	const char *name, const int64_t *ranks, const int64_t *start, size_t n)
+{
+	struct attrs attrs = { 0 };
+
+	if (ranks)
+		attr_array(&attrs, name, ranks, n);
+	if (start)
+		attr_array(&attrs, "start", start, n);
+	attr_i64(&attrs, "world", &world);
+	return instantiate(site, handler, &attrs);
 }
 
 void xla_forget(struct xla_site *site)

@@ -43,10 +43,11 @@ class _Attr(ctypes.Structure):
         ("backend", ctypes.c_char_p),
         ("heap_size", ctypes.c_size_t),
         ("timeout_ms", ctypes.c_int64),
+        ("streams", ctypes.c_int),
     ]
 
 
-_KINDS = ("all_reduce", "permute", "broadcast", "all_gather", "all_to_all", "reduce_scatter", "barrier", "ragged_all_to_all")
+_KINDS = ("all_reduce", "permute", "broadcast", "all_gather", "all_to_all", "reduce_scatter", "barrier", "ragged_all_to_all", "put", "get")
 _PLATFORMS = {"cpu": ("cpu", "host"), "gpu": ("CUDA", "cuda"), "cuda": ("CUDA", "cuda"), "rocm": ("ROCM", "hip")}
 _SUM, _MIN, _MAX = 0, 2, 3
 
@@ -67,6 +68,7 @@ def _load() -> ctypes.CDLL:
             raise ImportError("libspmt_xla.so is not found: %s. Set SPMT_XLA_LIBRARY to its path" % error) from None
         _handlers.spmt_xla_open.argtypes = [ctypes.POINTER(_Attr)]
         _handlers.spmt_xla_close.argtypes = [ctypes.c_int64]
+        _handlers.spmt_xla_status.argtypes = [ctypes.c_int64]
         _handlers.spmt_xla_last_error.restype = ctypes.c_char_p
     return _handlers
 
@@ -75,7 +77,7 @@ def _register(platform: str) -> ctypes.CDLL:
     with _lock:
         library = _load()
         if platform not in _registered:
-            for kind in _KINDS:
+            for kind in [kind + suffix for kind in _KINDS for suffix in ("", "_graph")]:
                 stages = {"instantiate": "instantiate", "execute": kind}
                 jax.ffi.register_ffi_target(
                     "spmt_" + kind,
@@ -115,12 +117,20 @@ def _vary(x: Any, axes: tuple[Any, ...]) -> Any:
 # ---- primitives: one a kind, all on an array whose first dimension is the ranks where there are parts
 
 
-def _primitive(name: str, kind: str, shape: Callable[..., Sequence[int]], attributes: Callable[..., dict[str, Any]], invariant: bool = False) -> Primitive:
+def _call(kind: str, ctx: Any, *operands: Any, graphs: bool, aliases: dict[int, int] | None = None, **attributes: Any) -> Any:
+    name = "spmt_" + kind + ("_graph" if graphs else "")
+    return jax.ffi.ffi_lowering(name, has_side_effect=True, operand_output_aliases=aliases)(ctx, *operands, **attributes)
+
+
+def _primitive(
+    name: str, kind: str, shape: Callable[..., Sequence[int]], attributes: Callable[..., dict[str, Any]], invariant: bool = False,
+    aliases: dict[int, int] | None = None,
+) -> Primitive:
     primitive = Primitive("spmt_" + name)
 
     @primitive.def_abstract_eval
     def _(x: Any, *others: Any, **params: Any) -> Any:
-        aval = others[0] if others else x
+        aval = others[0] if others and name != "put" else x
         varying = frozenset().union(*(_varying(v) for v in (x, *others)))
         return _aval(aval, shape(aval.shape, **params), varying - set(params["axes"]) if invariant else varying)
 
@@ -130,7 +140,7 @@ def _primitive(name: str, kind: str, shape: Callable[..., Sequence[int]], attrib
 
     def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
         values = {"world": np.int64(params["world"]), **attributes(**params)}
-        return jax.ffi.ffi_lowering("spmt_" + kind, has_side_effect=True)(ctx, *operands, **values)
+        return _call(kind, ctx, *operands, graphs=params["graphs"], aliases=aliases, **values)
 
     mlir.register_lowering(primitive, lower)
     return primitive
@@ -153,13 +163,21 @@ _psum_invariant_p = _primitive("psum_invariant", "all_reduce", _same, lambda **_
 _vary_p = Primitive("spmt_vary")  # the transpose of a sum, and the other way round
 _extreme_p = _primitive("extreme", "all_reduce", _same, _op)
 _extreme_invariant_p = _primitive("extreme_invariant", "all_reduce", _same, _op, invariant=True)
-_permute_p = _primitive("permute", "permute", _same, lambda to, **_: {"to": np.array(to, np.int64)})
+_to = lambda to, **_: {"to": np.array(to, np.int64)}  # noqa: E731
+_permute_p = _primitive("permute", "permute", _same, _to)
+_permute_onto_p = _primitive("permute_onto", "permute", _same, _to, aliases={1: 0})  # of what the result holds where nothing comes
 _broadcast_p = _primitive("broadcast", "broadcast", _same, lambda root, **_: {"root": np.int64(root)})
 _gather_p = _primitive("all_gather", "all_gather", lambda shape, n, **_: (n, *shape), _none)
 _exchange_p = _primitive("all_to_all", "all_to_all", _same, _none)
 _scatter_p = _primitive("reduce_scatter", "reduce_scatter", lambda shape, **_: shape[1:], lambda **_: {"op": np.int64(_SUM)})
 _ragged_p = _primitive("ragged_all_to_all", "ragged_all_to_all", _same, _none)
 _barrier_p = _primitive("barrier", "barrier", _same, _none)
+_put_p = _primitive(
+    "put", "put", _same, lambda to, start, **_: {"to": np.array(to, np.int64), "start": np.array(start, np.int64)}, aliases={0: 0}
+)
+_get_p = _primitive(
+    "get", "get", _same, lambda of, start, **_: {"of": np.array(of, np.int64), "start": np.array(start, np.int64)}, aliases={1: 0}
+)
 
 _vary_p.def_abstract_eval(lambda x, *, axes, **_: _aval(x, x.shape, _varying(x) | set(axes)))
 _vary_p.def_impl(lambda x, **_: x)
@@ -213,16 +231,129 @@ _batched(_exchange_p, lambda dim: 1, 1)
 _batched(_scatter_p, lambda dim: 1, 0)
 
 
-def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
+def _permute_onto(ctx: Any, x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
+    """On a GPU: over zeros, which the kernel leaves where nothing comes."""
+    return mlir.lower_fun(lambda v: _permute_onto_p.bind(v, jnp.zeros_like(v), to=to, **params), multiple_results=False)(ctx, x)
+
+
+def _permute_lower(ctx: Any, x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
     """Zeros where nothing comes, as lax has them; on CPU the handler sees to that."""
-    y = _permute_p.bind(x, to=to, **params)
-    if params["host"] or all(i in to for i in range(len(to))):
-        return y
-    comes = jnp.array([i in to for i in range(len(to))])[lax.axis_index(params["axes"])]
-    return jnp.where(comes, y, jnp.zeros_like(y))
+    if not params["host"] and any(i not in to for i in range(len(to))):
+        return _permute_onto(ctx, x, to=to, **params)
+    return _call("permute", ctx, x, graphs=params["graphs"], world=np.int64(params["world"]), to=np.array(to, np.int64))
+
+
+mlir.register_lowering(_permute_p, _permute_lower)
+
+
+def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
+    return _permute_p.bind(x, to=to, **params)
+
+
+# put and get: linear in arrays and rows. to, of: an entry a rank, -1: none; start: at which row of the other's
+
+
+def _get(x: Any, size: int, **params: Any) -> Any:
+    return _get_p.bind(x, _vary(jnp.zeros((size, *x.shape[1:]), x.dtype), params["axes"]), **params)
+
+
+def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    y = _put_p.bind(*primals, **params)
+    if all(type(t) is ad.Zero for t in tangents):
+        return y, ad.Zero.from_primal_value(y)
+    return y, _put_p.bind(*(_vary(ad.instantiate_zeros(t), params["axes"]) for t in tangents), **params)
+
+
+def _put_transpose(ct: Any, x: Any, rows: Any, *, to: tuple[int, ...], start: tuple[int, ...], **params: Any) -> list[Any]:
+    avals = [v.aval if ad.is_undefined_primal(v) else None for v in (x, rows)]
+    if type(ct) is ad.Zero:
+        return [aval and ad.Zero(aval) for aval in avals]
+    ct, back = _vary(ct, params["axes"]), [None, None]
+    shape = (avals[1] or jax.typeof(rows)).shape
+    if avals[0]:
+        back[0] = _put_p.bind(ct, _vary(jnp.zeros(shape, ct.dtype), params["axes"]), to=to, start=start, **params)
+    if avals[1]:
+        back[1] = _get(ct, shape[0], of=to, start=start, **params)
+    return back
+
+
+def _get_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    y = _get_p.bind(*primals, **params)
+    if all(type(t) is ad.Zero for t in tangents):
+        return y, ad.Zero.from_primal_value(y)
+    return y, _get_p.bind(*(_vary(ad.instantiate_zeros(t), params["axes"]) for t in tangents), **params)
+
+
+def _get_transpose(ct: Any, x: Any, before: Any, *, of: tuple[int, ...], start: tuple[int, ...], **params: Any) -> list[Any]:
+    avals = [v.aval if ad.is_undefined_primal(v) else None for v in (x, before)]
+    if type(ct) is ad.Zero:
+        return [aval and ad.Zero(aval) for aval in avals]
+    ct, back = _vary(ct, params["axes"]), [None, None]
+    if avals[0]:
+        # Rows that several have got come back from each, and are added: a put can bring them from one alone at a time.
+        left, total = set(r for r in range(len(of)) if of[r] >= 0), _vary(jnp.zeros(avals[0].shape, ct.dtype), params["axes"])
+        empty = total
+        while left:
+            turn = {of[r]: r for r in left}
+            left -= set(turn.values())
+            to = tuple(of[r] if r in turn.values() else -1 for r in range(len(of)))
+            total = total + _put_p.bind(empty, ct, to=to, start=start, **params)
+        back[0] = total
+    if avals[1]:
+        comes = jnp.array([r >= 0 for r in of])[_rank(params)]
+        back[1] = jnp.where(comes, jnp.zeros_like(ct), ct)
+    return back
+
+
+def _rank(params: dict[str, Any]) -> Any:
+    """This device's number among the ranks."""
+    return lax.axis_index(params["axes"])
+
+
+def _slices_batch(primitive: Primitive) -> Callable[..., Any]:
+    """The mapped dimension goes behind that of the rows."""
+
+    def rule(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[Any, int]:
+        size = next(x.shape[d] for x, d in zip(args, dims) if d is not None)
+        whole = [
+            jnp.moveaxis(x, d, 1) if d is not None else jnp.broadcast_to(jnp.expand_dims(x, 1), (x.shape[0], size, *x.shape[1:]))
+            for x, d in zip(args, dims)
+        ]
+        return primitive.bind(*(_vary(x, params["axes"]) for x in whole), **params), 1
+
+    return rule
+
+
+for _p, _jvp, _transpose in ((_put_p, _put_jvp, _put_transpose), (_get_p, _get_jvp, _get_transpose)):
+    ad.primitive_jvps[_p] = _jvp
+    ad.primitive_transposes[_p] = _transpose
+    batching.primitive_batchers[_p] = _slices_batch(_p)
 
 
 # ragged_all_to_all: linear in operand and output
+
+
+def _ragged_gathered(operand: Any, output: Any, *tables: Any, **params: Any) -> Any:
+    """On a GPU, whose tables no handler can read: each device gathers all operands and takes what is for it."""
+    offsets, sizes, into, _ = (t.astype(jnp.int32) for t in tables)
+    whole = _gather_p.bind(operand, **params)
+    at, count, begin = (_exchange_p.bind(t, **params) for t in (offsets, sizes, into))
+    row = jnp.arange(output.shape[0], dtype=jnp.int32)[None, :] - begin[:, None]
+    here = (row >= 0) & (row < count[:, None])
+    of = jnp.argmax(here, axis=0)
+    if not whole.size:
+        return output
+    rows = whole[of, jnp.take_along_axis(at[:, None] + row, of[None, :], axis=0)[0]]
+    return jnp.where(jnp.any(here, axis=0).reshape((-1,) + (1,) * (output.ndim - 1)), rows, output)
+
+
+def _ragged_lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    if params["host"]:
+        return _call("ragged_all_to_all", ctx, *operands, graphs=params["graphs"], world=np.int64(params["world"]))
+    return mlir.lower_fun(partial(_ragged_gathered, **params), multiple_results=False)(ctx, *operands)
+
+
+mlir.register_lowering(_ragged_p, _ragged_lower)
 
 
 def _ragged_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
@@ -264,6 +395,27 @@ ad.primitive_transposes[_ragged_p] = _ragged_transpose
 batching.primitive_batchers[_ragged_p] = _ragged_batch
 
 # ---- forms of jax.lax
+
+
+def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int, ...]:
+    """A number, or one a device in the order of the mesh, by rank."""
+    each = [value] * n if np.ndim(value) == 0 else list(value)
+    if len(each) != n:
+        raise ValueError("%s has %d entries for %d devices" % (what, len(each), n))
+    by_rank = [0] * n
+    for device, one in enumerate(each):
+        by_rank[order[device]] = int(one)
+    return tuple(by_rank)
+
+
+def _pairs(perm: Sequence[tuple[int, int]], n: int, order: tuple[int, ...], one: int) -> tuple[int, ...]:
+    """Pairs of source and target by the rank of one of them, of which none may come twice: the other's."""
+    other = [-1] * n
+    for pair in perm:
+        if not all(0 <= device < n for device in pair) or other[order[pair[one]]] >= 0:
+            raise ValueError("perm %r: a %s is there twice, or a device is none of %d" % (list(perm), ("source", "target")[one], n))
+        other[order[pair[one]]] = order[pair[1 - one]]
+    return tuple(other)
 
 
 def _dimension(axis: int, ndim: int) -> int:
@@ -309,6 +461,14 @@ def _exchange(x: Any, split_axis: int, concat_axis: int, tiled: bool, params: di
     return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :]) if tiled else y
 
 
+def _check_rows(name: str, x: Any, rows: Any, others: tuple[int, ...], start: tuple[int, ...]) -> None:
+    if x.ndim < 1 or len(rows.shape) != x.ndim or rows.shape[1:] != x.shape[1:] or rows.shape[0] < 0 or x.dtype != rows.dtype:
+        raise ValueError("%s: an array of %s%r, rows of %s%r" % (name, x.dtype, x.shape, rows.dtype, rows.shape))
+    for other, at in zip(others, start):
+        if other >= 0 and not 0 <= at <= x.shape[0] - rows.shape[0]:
+            raise ValueError("%s: %d rows from row %d on are not in an array of %d" % (name, rows.shape[0], at, x.shape[0]))
+
+
 # ---- worlds
 
 
@@ -322,7 +482,7 @@ def _settle() -> None:
 class World:
     """Collectives along one axis of a mesh, or several. Made by ``world``; closed by ``with`` or ``close``."""
 
-    def __init__(self, mesh: Any, axis: Any, timeout: float, heap_size: int) -> None:
+    def __init__(self, mesh: Any, axis: Any, timeout: float, heap_size: int, graphs: bool = False) -> None:
         self.mesh = mesh
         self.axes: tuple[Any, ...] = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         names = list(mesh.axis_names)
@@ -347,12 +507,14 @@ class World:
         self._id: int | None = next(_ids)
         attr = _Attr(
             ctypes.sizeof(_Attr), self._id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
-            heap_size, int(timeout * 1000),
+            heap_size, int(timeout * 1000), 0,
         )
         code = self._library.spmt_xla_open(ctypes.byref(attr))
         if code < 0:
             raise Error(code, self._library.spmt_xla_last_error().decode(errors="replace"))
-        self._params = {"world": self._id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order()}
+        self._params = {
+            "world": self._id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order(), "graphs": graphs,
+        }
 
     def _order(self) -> tuple[int, ...]:
         """The rank of each device of a group, in the order of the mesh."""
@@ -367,14 +529,35 @@ class World:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(Error):  # what was raised says more
+            self.close()
 
     def close(self) -> None:
-        """Ends the world, when what was enqueued is done. Programs that were compiled with it fail with FAILED_PRECONDITION then."""
+        """Ends the world, when what was enqueued is done. Programs that were compiled with it fail with FAILED_PRECONDITION then.
+        What ``check`` would raise is raised when it has ended."""
         id, self._id = self._id, None
         if id is not None:
             _settle()
+            failure = self._failure(id)
             self._library.spmt_xla_close(id)
+            if failure is not None:
+                raise failure
+
+    def _failure(self, id: int) -> Error | None:
+        code = self._library.spmt_xla_status(id)
+        return Error(code, self._library.spmt_xla_last_error().decode(errors="replace")) if code < 0 else None
+
+    def check(self) -> None:
+        """Raises ``spmt.Error`` if a call has failed on a GPU since its handler returned, and no later call has raised that.
+        Results of calls that are still under way do not count: see to them first, by ``jax.block_until_ready``."""
+        if self._id is None:
+            raise ValueError("spmt.jax: the world is closed")
+        failure = self._failure(self._id)
+        if failure is not None:
+            raise failure
 
     def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:
         if self._id is None:
@@ -413,6 +596,23 @@ class World:
             raise ValueError("root is %r, of %d devices" % (root, self.nranks))
         return self._each(x, lambda leaf: _broadcast_p.bind(leaf, root=int(root), **self._params))
 
+    def put(self, x: Any, rows: Any, perm: Sequence[tuple[int, int]], start: Any = 0) -> Any:
+        """x, with ``rows`` of other devices written into it: of each pair of source and target in perm the source's rows are in
+        the target's x from row ``start`` on (a number, or one for each source). Rows are along the first dimension. A source is in
+        perm once; several may write to one target, each to rows of its own."""
+        to, at = _pairs(perm, self.nranks, self._params["order"], 0), _entries(start, self.nranks, self._params["order"], "start")
+        x, rows = self._each((x, rows), lambda leaf: leaf)
+        _check_rows("put", x, rows, to, at)
+        return _put_p.bind(x, rows, to=to, start=at, **self._params)
+
+    def get(self, x: Any, perm: Sequence[tuple[int, int]], start: Any, size: int) -> Any:
+        """Rows of other devices' x: each target in perm gets ``size`` rows of its source's x from row ``start`` on (a number, or one for
+        each target); zeros where none comes. A target is in perm once; a source may be there for several."""
+        of, at = _pairs(perm, self.nranks, self._params["order"], 1), _entries(start, self.nranks, self._params["order"], "start")
+        x = self._each(x, lambda leaf: leaf)
+        _check_rows("get", x, jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), of, at)
+        return _get(x, size, of=of, start=at, **self._params)
+
     def all_gather(self, x: Any, axis: int = 0, tiled: bool = False) -> Any:
         """x of all devices, in a new dimension, or tiled in one behind another, as ``jax.lax.all_gather``."""
 
@@ -436,19 +636,21 @@ class World:
     def barrier(self, x: Any = None) -> Any:
         """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone."""
         if x is None:
-            call = jax.ffi.ffi_call("spmt_barrier", jax.ShapeDtypeStruct((1,), np.int32), has_side_effect=True)
+            kind = "spmt_barrier" + ("_graph" if self._params["graphs"] else "")
+            call = jax.ffi.ffi_call(kind, jax.ShapeDtypeStruct((1,), np.int32), has_side_effect=True)
             call(jnp.zeros(1, np.int32), world=np.int64(self._params["world"]))
             return None
         return self._each(x, lambda leaf: _barrier_p.bind(leaf, **self._params))
 
 
-def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2 << 20) -> World:
+def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2 << 20, graphs: bool = False) -> World:
     """Ranks on the devices of a mesh, for collectives along an axis (a name, several, or all: None).
 
     timeout: seconds that a call waits for the other devices, 10 by default. heap_size: bytes of symmetric memory a device, of
-    which these calls use none.
+    which these calls use none. graphs: on GPUs XLA may put these calls into command buffers; after a call there has failed their
+    programs have to be compiled again, in a new world.
     """
-    return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size)
+    return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size, graphs)
 
 
 # ---- in place of jax.lax's own
@@ -518,7 +720,6 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
             and all(a in mesh.axis_names for a in axes)
             and params.get("axis_index_groups") is None
             and _can(ctx.avals_in, primitive)
-            and (platform == "cpu" or primitive not in ("ppermute_p", "ragged_all_to_all_p"))
         )
         if not ours:
             return _replaced[platform, primitive](ctx, *args, **params)

@@ -702,7 +702,8 @@ _forms: dict[str, Callable[..., Any]] = {
 def _can(avals: Sequence[Any], primitive: str) -> bool:
     """Whether ours has it for this type."""
     dtype = np.dtype(avals[0].dtype)
-    if dtype.itemsize == 1 and dtype.kind not in "biu" and primitive in ("psum_p", "psum_invariant_p", "pmax_p", "pmin_p", "reduce_scatter_p"):
+    summed = dtype.kind in "biu" or dtype.name in ("float8_e4m3fn", "float8_e5m2")
+    if dtype.itemsize == 1 and not summed and primitive in ("psum_p", "psum_invariant_p", "pmax_p", "pmin_p", "reduce_scatter_p"):
         return False
     return dtype.kind in "biufcV" and "int4" not in dtype.name and "int2" not in dtype.name and "float4" not in dtype.name
 

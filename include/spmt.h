@@ -503,6 +503,18 @@ SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
  */
 SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem);
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
+/*
+ * As spmt_register, by this rank alone, under a key of its own choice: local, waits for nobody, so that a framework's
+ * handler may. -EEXIST: a buffer of this rank is there under the key. Ranks of the process look it up by rank and key, and
+ * get a handle of their own, in which other ranks have 0 bytes; -ENOENT: there is none now. SPMT_ERR_UNSUPPORTED: the rank is in
+ * another process, or no map loads from its memory.
+ *
+ * spmt_deregister ends either kind of handle, locally as well. A rank deregisters its buffer once its peers' operations on it are complete; from then on
+ * their calls with handles of it are -EBADF, and the key is free.
+ */
+SPMT_API int spmt_register_local(
+	spmt_comm *comm, uint64_t key, void *buf, size_t size, spmt_mem **mem);
+SPMT_API int spmt_mem_lookup(spmt_comm *comm, int pe, uint64_t key, spmt_mem **mem);
 SPMT_API void *spmt_mem_ptr(spmt_mem *mem, int pe);   /* NULL where it cannot be loaded from */
 SPMT_API size_t spmt_mem_size(spmt_mem *mem, int pe); /* 0 for a bad argument */
 SPMT_API int spmt_mem_put(

@@ -99,7 +99,8 @@ int misuse_range(
 
 int misuse_free(const spmt_comm *comm, const void *ptr)
 {
-	uint64_t offset = heap_offset(comm->heap, ptr), buffer;
+	uint64_t offset = heap_offset(comm->heap, ptr);
+	const spmt_mem *buffer;
 	struct heap_block b;
 
 	if (!heap_block_below(comm->heap, offset, &b) || offset >= b.offset + b.span)
@@ -117,8 +118,9 @@ int misuse_free(const spmt_comm *comm, const void *ptr)
 	buffer = mems_within(comm, ptr, b.size);
 	if (buffer)
 		return reported(fail_call(-EINVAL, "spmt_free",
-			"rank %d: ptr %p: in %s lies a buffer that is still registered (spmt_register no. %llu)",
-			comm->rank, ptr, block_text(&b).text, ull(buffer)));
+			"rank %d: ptr %p: in %s lies a buffer that is still registered (%s no. %llu)",
+			comm->rank, ptr, block_text(&b).text, mem_made_by(buffer),
+			ull(buffer->name + 1)));
 	return 0;
 }
 

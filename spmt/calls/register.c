@@ -18,20 +18,6 @@
 #include "sync.h"
 #include "view.h"
 
-struct spmt_mem {
-	struct object head;
-	spmt_comm *comm;
-	uint64_t name;		      /* the n-th registration of the world */
-	struct spmtd_mem_peer *peers; /* by rank: table.host */
-	struct kernel_table table;
-	uint64_t *offsets;	/* by rank: where the buffer begins on its link */
-	uint64_t *keys;		/* by rank: of map rdma, behind the offsets */
-	struct rdma_share rdma; /* of this rank's own */
-	struct share *shares;	/* by rank; NULL: all ranks are in this process */
-	bool published;
-	struct spmt_mem *next, **link; /* in comm->mems */
-};
-
 static void *_Atomic mem_pages;
 
 static struct object_pool *mem_objects(void)
@@ -91,11 +77,12 @@ static void mem_forget(spmt_mem *mem)
 }
 
 /* Takes any half-made buffer. */
-static void mem_destroy(spmt_mem *mem)
+void mem_destroy(spmt_mem *mem)
 {
 	if (!mem)
 		return;
 	mem_forget(mem);
+	mem_withdraw(mem);
 	table_close(mem->comm, &mem->table);
 	if (mem->shares)
 		share_drop(mem->comm, mem->shares);
@@ -117,33 +104,43 @@ void mems_drop(spmt_comm *comm)
 		mem_destroy(comm->mems);
 }
 
-/* Every rank has the same number, so one rank reports. */
+/* Every rank has the same number of those that all have, so one rank reports. */
 void mems_left(const spmt_comm *comm)
 {
-	unsigned long long n = 0;
+	unsigned long long n = 0, own = 0;
 	const spmt_mem *last = NULL;
 
-	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next, n++)
+	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next) {
+		if (mem->offer) {
+			own++;
+			continue;
+		}
 		last = mem;
+		n++;
+	}
+	if (own)
+		log_line(LOG_CHECK,
+			"spmt_finalize: rank %d: handles of spmt_register_local and spmt_mem_lookup that were never deregistered: %llu",
+			comm->rank, own);
 	if (n && !comm->rank)
 		log_line(LOG_CHECK,
 			"spmt_finalize: buffers that were never deregistered: %llu; the first: %zu bytes on rank 0 (spmt_register no. %llu)",
 			n, (size_t)last->peers[0].size, (unsigned long long)last->name + 1);
 }
 
-uint64_t mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
+const spmt_mem *mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 {
 	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next) {
 		const struct spmtd_mem_peer *own = &mem->peers[comm->rank];
 
 		if (own->size && own->base - (uintptr_t)ptr < n)
-			return mem->name + 1;
+			return mem;
 	}
-	return 0;
+	return NULL;
 }
 
 /* What there is of each rank. */
-static int mem_ranks(spmt_mem *mem)
+static int mem_ranks(spmt_mem *mem, const char *what)
 {
 	spmt_comm *comm = mem->comm;
 	bool shared = comm_spans_processes(comm);
@@ -154,11 +151,11 @@ static int mem_ranks(spmt_mem *mem)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
 	if (mem->offsets && (mem->shares || !shared))
 		return 0;
-	return fail_call(-ENOMEM, "spmt_register", "rank %d: out of memory for %d ranks",
-		comm->rank, comm->nranks);
+	return fail_call(
+		-ENOMEM, what, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
 }
 
-static int mem_create(spmt_comm *comm, spmt_mem **out)
+int mem_create(spmt_comm *comm, const char *what, spmt_mem **out)
 {
 	struct object_pool *pool = mem_objects();
 	spmt_mem *mem =
@@ -166,14 +163,14 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 	int rc;
 
 	if (!mem)
-		return fail_call(-ENOMEM, "spmt_register",
-			"rank %d: out of memory for a registration", comm->rank);
+		return fail_call(
+			-ENOMEM, what, "rank %d: out of memory for a registration", comm->rank);
 	mem->comm = comm;
 	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
 	if (!rc)
-		rc = mem_ranks(mem);
+		rc = mem_ranks(mem, what);
 	if (rc) {
-		rc = comm_failed(comm, "spmt_register", rc);
+		rc = comm_failed(comm, what, rc);
 		mem_destroy(mem);
 		return rc;
 	}
@@ -182,14 +179,15 @@ static int mem_create(spmt_comm *comm, spmt_mem **out)
 	return 0;
 }
 
-static int register_check(const spmt_comm *comm, const void *buf, size_t size, spmt_mem *const *mem)
+int register_check(
+	const spmt_comm *comm, const char *what, const void *buf, size_t size, spmt_mem *const *mem)
 {
 	if (!mem)
-		return fail_call(-EINVAL, "spmt_register", "rank %d: mem is NULL", comm->rank);
+		return fail_call(-EINVAL, what, "rank %d: mem is NULL", comm->rank);
 	if (size && (!buf || (uintptr_t)buf + size < (uintptr_t)buf))
-		return fail_call(-EINVAL, "spmt_register",
-			"rank %d: buf %p with %zu bytes is no buffer", comm->rank, buf, size);
-	return size ? local_check(comm, "spmt_register", "buf", buf, size) : 0;
+		return fail_call(-EINVAL, what, "rank %d: buf %p with %zu bytes is no buffer",
+			comm->rank, buf, size);
+	return size ? local_check(comm, what, "buf", buf, size) : 0;
 }
 
 /* Where this rank sees a buffer of pe's, in another process if it lies in the heap; 0: nowhere. */
@@ -243,11 +241,11 @@ static int mem_fill(spmt_mem *mem)
 	return rc;
 }
 
-static void mem_publish(spmt_mem *mem)
+void mem_publish(spmt_mem *mem, uint64_t name)
 {
 	spmt_comm *comm = mem->comm;
 
-	mem->name = comm->registered++;
+	mem->name = name;
 	mem->next = comm->mems;
 	mem->link = &comm->mems;
 	if (mem->next)
@@ -267,9 +265,9 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 
 	if (rc)
 		return rc;
-	record.status = register_check(comm, buf, size, mem);
+	record.status = register_check(comm, "spmt_register", buf, size, mem);
 	if (!record.status)
-		record.status = mem_create(comm, &m);
+		record.status = mem_create(comm, "spmt_register", &m);
 	if (!record.status)
 		record.status = mem_share(m, buf, size);
 	if (!record.status && m->shares)
@@ -281,7 +279,7 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	if (!rc)
 		rc = mem_fill(m);
 	if (!rc) {
-		mem_publish(m);
+		mem_publish(m, comm->registered++);
 		*mem = m;
 	} else {
 		mem_destroy(m);
@@ -290,7 +288,7 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	return rc;
 }
 
-static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
+int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
 {
 	if (!mem)
 		return fail_call(-EINVAL, what, "rank %d: mem is NULL", comm->rank);
@@ -301,7 +299,20 @@ static int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *me
 		return fail_call(-EINVAL, what,
 			"rank %d: mem %p was registered by rank %d or on another comm", comm->rank,
 			(const void *)mem, mem->comm->rank);
+	if (mem->offer && atomic_load(&mem->offer->gone))
+		return fail_call(-EBADF, what, "rank %d: mem %p: rank %d has deregistered it",
+			comm->rank, (const void *)mem, mem->offer->rank);
 	return 0;
+}
+
+/* Of this rank alone: a handle that it has looked up also when the owner's is gone. */
+static int deregister_local(spmt_comm *comm, spmt_mem *mem)
+{
+	int rc = quiet_all(comm, "spmt_deregister");
+
+	if (!rc)
+		mem_destroy(mem);
+	return rc;
 }
 
 int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
@@ -313,6 +324,11 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 
 	if (rc)
 		return rc;
+	if (mem_live(mem) && mem->comm == comm && mem->offer) {
+		rc = deregister_local(comm, mem);
+		comm_unclaim(comm);
+		return rc;
+	}
 	record.status = mem_check(comm, "spmt_deregister", mem);
 	if (!record.status) {
 		record.key[0] = mem->name;
@@ -332,7 +348,8 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 
 static bool mem_has_pe(const char *what, const spmt_mem *mem, int pe)
 {
-	if (mem_live(mem) && comm_has_pe(mem->comm, pe))
+	if (mem_live(mem) && comm_has_pe(mem->comm, pe) &&
+		!(mem->offer && atomic_load(&mem->offer->gone)))
 		return true;
 	fail_call(-EINVAL, what, "mem %p is not a registered buffer, or has no rank %d",
 		(const void *)mem, pe);

@@ -57,8 +57,8 @@ struct spmt_comm {
 	struct far_link far;	   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */
 	struct spmt_mem *mems; /* live registered buffers */
-	uint64_t registered;   /* buffers ever registered: their names in a meeting */
-	uint64_t made, freed;  /* SPMT_CHECK: blocks so far */
+	uint64_t registered, offered; /* by a meeting, without: so far */
+	uint64_t made, freed;	      /* SPMT_CHECK: blocks so far */
 	int64_t default_timeout_ms;
 	uint64_t looks;			/* how many calls have begun that take one of many words */
 	int units;			/* of the device: blocks that are sure to run at once */

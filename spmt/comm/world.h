@@ -11,6 +11,7 @@
 #include "spmt/bootstrap/search.h"
 #include "spmt/control/control.h"
 #include "spmt/control/object.h"
+#include "spmt/lane/offers.h"
 #include "transports/ipc.h"
 #include "transports/transport.h"
 
@@ -88,6 +89,7 @@ struct world {
 	size_t routes_size;
 	int routes_ranks;
 	_Atomic(struct lanes *) lanes; /* NULL: there never was one */
+	struct offers offers;	       /* none is left when its ranks have gone */
 };
 
 /*

@@ -195,6 +195,26 @@ static int registered(struct calls *c)
 	return 0;
 }
 
+/* By each rank for itself. */
+static int offered(struct calls *c)
+{
+	uint64_t own = ++c->turn, seen = 0;
+	spmt_comm *comm = c->r->comm;
+	int pe = c->r->pe, next = c->r->next;
+	spmt_mem *mem, *theirs;
+
+	CALL(spmt_register_local(comm, c->turn, c->block + 64 * pe, 64, &mem));
+	CALL(spmt_mem_put(comm, mem, 8, &own, 8, pe));
+	CALL(spmt_barrier(comm));
+	CALL(spmt_mem_lookup(comm, next, c->turn, &theirs));
+	CALL(spmt_mem_get(comm, &seen, theirs, 8, 8, next));
+	REQUIRE_EQ(seen, own);
+	CALL(spmt_deregister(comm, theirs));
+	CALL(spmt_barrier(comm));
+	CALL(spmt_deregister(comm, mem));
+	return 0;
+}
+
 static int part_works(struct calls *c, spmt_comm *part, spmt_stream s)
 {
 	uint64_t *src = c->words, own = (uint64_t)c->r->pe + 1, want = 0, seen = 0;
@@ -252,6 +272,7 @@ int calls_together(struct calls *c)
 	TRY(collectives(c));
 	TRY(heap(c));
 	TRY(registered(c));
+	TRY(offered(c));
 	TRY(split(c));
 	return broken_part(c);
 }

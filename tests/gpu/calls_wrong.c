@@ -134,6 +134,8 @@ static int wrong_meetings(struct calls *c)
 	if (c->r->n > 1)
 		GIVES(SPMT_ERR_MISMATCH, spmt_malloc(comm, differs, &p));
 	WRONG(spmt_register(comm, NULL, 64, &mem));
+	WRONG(spmt_register_local(comm, 1, NULL, 64, &mem));
+	GIVES(-ENOENT, spmt_mem_lookup(comm, c->r->pe, 1, &mem));
 	WRONG(spmt_deregister(comm, NULL));
 	WRONG(spmt_split(comm, 0, 0, NULL));
 	WRONG(spmt_finalize(NULL));

@@ -125,6 +125,7 @@ static int one_pe(struct bad *b, int pe)
 	BAD(spmt_mem_get(c, l, b->mem, 0, 8, pe), at);
 	BAD(spmt_mem_get_nbi(c, l, b->mem, 0, 8, pe), at);
 	BAD(spmt_mem_get_on_stream(c, l, b->mem, 0, 8, pe, NULL), at);
+	BAD(spmt_mem_lookup(c, pe, 1, &(spmt_mem *){ NULL }), at);
 	BAD(spmt_broadcast(c, w, w, 1, SPMT_TYPE_U64, pe, NULL), at);
 	BAD(spmt_route(c, pe, &route), at);
 	if (pe != -1)
@@ -502,6 +503,8 @@ static int no_comm(spmt_comm *c, int want)
 	REQUIRE_CODE(spmt_malloc(c, 8, (void **)&(void *){ NULL }), want);
 	REQUIRE_CODE(spmt_free(c, w), want);
 	REQUIRE_CODE(spmt_register(c, w, 8, &(spmt_mem *){ NULL }), want);
+	REQUIRE_CODE(spmt_register_local(c, 1, w, 8, &(spmt_mem *){ NULL }), want);
+	REQUIRE_CODE(spmt_mem_lookup(c, 0, 1, &(spmt_mem *){ NULL }), want);
 	REQUIRE_CODE(spmt_all_reduce(c, w, w, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL), want);
 	REQUIRE_CODE(spmt_status(c), want);
 	REQUIRE_CODE(spmt_abort(c, -1), want);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of XLA's FFI that these handlers use, by our own names: structs of plain data that XLA passes, and functions that it
- * lends. tests/xla/header.c asserts every offset, size and number against XLA's header where that is installed.
+ * lends. tests/jax/header.c asserts every offset, size and number against XLA's header where that is installed.
  *
  * Every struct begins with its own size. XLA only appends: a member of what XLA passes may be read where that size reaches past
  * it (FFI_HAS), and XLA does the same with what we pass.

@@ -14,6 +14,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("SPMT_BACKEND", "host")
 
+if os.environ.get("SPMT_TEST_CPUS"):  # no more than so many, for which XLA then makes its threads
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(os.environ["SPMT_TEST_CPUS"])])
+
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, PartitionSpec as P  # noqa: E402

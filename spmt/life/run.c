@@ -7,6 +7,7 @@
 
 #include "spmt/calls/keyed.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "spmt/job/launch.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
@@ -241,6 +242,9 @@ int spmt_run(int nranks, const struct spmt_attr *common, int (*fn)(spmt_comm *co
 	if (nranks < 1 || !fn)
 		return fail_call(-EINVAL, "spmt_run", "%s (nranks %d)",
 			fn ? "a world has at least one rank" : "fn is NULL", nranks);
+	if (nranks > RANKS_MOST)
+		return fail_call(-EINVAL, "spmt_run", "nranks %d: a world has at most %d ranks",
+			nranks, RANKS_MOST);
 	rc = run_attr(nranks, common, &uid, &attr);
 	if (rc)
 		return rc;
@@ -312,7 +316,7 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
    themselves. */
 static int attrs_hold(struct crew *crew, int n, const struct spmt_attr *attrs)
 {
-	if (attrs[0].nranks < 1 || !attrs[0].uid)
+	if (attrs[0].nranks < 1 || attrs[0].nranks > RANKS_MOST || !attrs[0].uid)
 		return 0;
 	for (int i = 1; i < n; i++)
 		if (attrs[i].nranks != attrs[0].nranks)

@@ -557,6 +557,30 @@ Test(bad_input, more_ranks_than_attrs)
 		cr_expect_eq(comms[i], none);
 }
 
+static int never_run(spmt_comm *comm, void *arg)
+{
+	(void)comm;
+	(void)arg;
+	return -1;
+}
+
+/* Refused before room or threads are made for them. */
+Test(bad_input, more_ranks_than_a_world_has)
+{
+	struct spmt_attr attr = ranks_attr(0, 1 << 20, NULL);
+	spmt_comm *none = (spmt_comm *)(uintptr_t)0x51, *comm = none;
+	spmt_uid uid;
+
+	cr_expect_eq(spmt_run(INT_MAX, NULL, never_run, NULL), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "at most 32768 ranks"), "%s", spmt_last_error());
+	cr_expect_eq(spmt_run((1 << 15) + 1, NULL, never_run, NULL), -EINVAL);
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	attr.uid = &uid;
+	cr_expect_eq(spmt_init_all(1, &attr, &comm), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "at most 32768 ranks"), "%s", spmt_last_error());
+	cr_expect_eq(comm, none);
+}
+
 Test(bad_input, devices_and_streams)
 {
 	int count = 77;

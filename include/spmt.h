@@ -684,7 +684,8 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  * converts ml_dtypes.) A NaN result is 0x7f of E4M3 and 0x7e of E5M2.
  */
 SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
-	enum spmt_type type, int root, spmt_stream stream); /* dst is written on the root too */
+	enum spmt_type type, int root,
+	spmt_stream stream); /* dst is written on the root too; src is unread on the others */
 SPMT_API int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, spmt_stream stream); /* count: elements a rank gives */
 SPMT_API int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count,
@@ -797,8 +798,8 @@ SPMT_API int spmt_host_stream_destroy(spmt_stream stream);
 typedef struct spmt_host_graph spmt_host_graph;
 SPMT_API int spmt_host_graph_begin(spmt_stream stream);
 SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
-/* Puts all that the graph holds into a stream of its device, as one piece of work, as often as wanted; any thread. Launches run one
-   after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work it holds has
+/* Puts all that the graph holds into a stream of spmt_host_stream_create on its device, as one piece of work, as often as wanted; any
+   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work it holds has
    ended, whose finalize waits for launches that run. */
 SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
 /* Waits for nothing; what was launched still runs. */

@@ -776,6 +776,144 @@ struct spmt_switch; /* spmt_device.h */
 SPMT_API int spmt_switch_get(
 	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw);
 
+/* ---- plans --------------------------------------------------------------------------------- */
+
+/*
+ * Plans: a collective written once for all ranks, as a list of operations for each block of threads of each rank, checked before it
+ * runs, and run by one kernel a rank. spmt_plan.h has a call for each kind of operation; a plan is built, read, written, checked and
+ * simulated without a comm, in any thread that has it to itself. A plan to which nobody adds may be
+ * looked at, checked and begun by any number of threads.
+ *
+ * Buffers. Each rank has an input, an output and a scratch buffer, cut into chunks of one size: the input's bytes by input_chunks, or,
+ * where there is none, the output's by output_chunks. Packets have places of their own beside those of scratch, by the same
+ * indices. In place, input and output are one buffer: the input of rank r is chunk r * input_chunks on of the output of an
+ * "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else they begin together.
+ *
+ * Order. The operations of a block are done one after the other. Those of two blocks, of one rank or two, are ordered by signals and
+ * waits, barriers, semaphores, and packets, which are there when they are read. Between two runs all ranks meet.
+ */
+enum spmt_plan_kind {
+	SPMT_PLAN_PUT,	/* src[0] of this rank to dst[0] of another */
+	SPMT_PLAN_GET,	/* src[0] of another rank to dst[0] of this one */
+	SPMT_PLAN_COPY, /* src[0] to dst[0], both of this rank */
+	SPMT_PLAN_REDUCE, /* src[0] of this rank and any others, folded in this order, to dst[0] of this
+				     rank and then to the others, of any ranks */
+	SPMT_PLAN_SIGNAL,	  /* to `peer`, by channel `index`, behind all this block has put */
+	SPMT_PLAN_WAIT,		  /* for one more signal of `peer` by channel `index` */
+	SPMT_PLAN_SIGNAL_RELAXED, /* the same, ordering nothing */
+	SPMT_PLAN_WAIT_RELAXED,
+	SPMT_PLAN_PUT_PACKETS, /* src[0] of this rank to dst[0], packets of any rank */
+	SPMT_PLAN_UNPACK_PACKETS, /* src[0], packets of this rank, once they are there, to dst[0] of this rank */
+	SPMT_PLAN_SEND_PACKETS_ON, /* src[0], packets of this rank, as they come, to each dst, packets of other ranks */
+	SPMT_PLAN_REDUCE_PACKETS, /* src[0] of this rank and src[1] on, packets of this rank, folded, to dst[0] of
+				     this rank; and as packets to the others, of any rank */
+	SPMT_PLAN_BARRIER, /* of `blocks` blocks of this rank, by `index` */
+	SPMT_PLAN_RELEASE, /* semaphore `index` of this rank, one up */
+	SPMT_PLAN_ACQUIRE  /* one down, once it is above 0; `initial` is what it begins with */
+};
+enum spmt_plan_buffer { SPMT_PLAN_INPUT, SPMT_PLAN_OUTPUT, SPMT_PLAN_SCRATCH };
+struct spmt_plan_chunk {
+	int rank;
+	enum spmt_plan_buffer buffer;
+	uint32_t index, count; /* chunks [index, index + count) */
+};
+/* What a plan may have, and one of its operations. */
+#define SPMT_PLAN_TERMS 16   /* chunks that one operation reads, and writes */
+#define SPMT_PLAN_BLOCKS 64  /* of a rank */
+#define SPMT_PLAN_INDICES 64 /* channels to each peer, barriers, and semaphores */
+#define SPMT_PLAN_RANKS 256
+struct spmt_plan_op {
+	size_t size; /* sizeof(struct spmt_plan_op), as spmt_attr's */
+	enum spmt_plan_kind kind;
+	int peer;	   /* of signals and waits */
+	int index;	   /* 0 .. SPMT_PLAN_INDICES - 1 */
+	int blocks;	   /* of a barrier */
+	int initial;	   /* of a semaphore, the same in all that acquire it */
+	int slice, slices; /* this is one of so many parts of all chunks named; 0, 0: the whole */
+	int nsrc, ndst;
+	struct spmt_plan_chunk src[SPMT_PLAN_TERMS], dst[SPMT_PLAN_TERMS]; /* all of one count */
+};
+struct spmt_plan_attr {
+	size_t size;	  /* sizeof(struct spmt_plan_attr), as spmt_attr's */
+	const char *name; /* at most 63 characters; copied */
+	const char *
+		collective; /* "allreduce", "allgather", "reducescatter", "alltoall", or any other word; likewise */
+	int nranks;
+	int in_place;
+	uint32_t input_chunks, output_chunks, scratch_chunks; /* of each rank */
+	uint64_t min_bytes,
+		max_bytes; /* of the input, or output where there is none; max 0: no limit */
+};
+/* What a plan is; as attr, name and collective belonging to the plan, and how much there is in it. */
+struct spmt_plan_info {
+	size_t size; /* set by the caller; no more is written */
+	struct spmt_plan_attr attr;
+	int blocks; /* of the rank that has most */
+	size_t ops;
+};
+typedef struct spmt_plan spmt_plan;
+
+/* A plan without operations. */
+SPMT_API int spmt_plan_create(const struct spmt_plan_attr *attr, spmt_plan **plan);
+/* Frees a plan; NULL is fine. */
+SPMT_API void spmt_plan_destroy(spmt_plan *plan);
+/* Adds an operation behind those of a block. -EINVAL, and a sentence, for what cannot be: a chunk outside its buffer or of the wrong rank,
+   unequal counts, packets outside scratch, .. */
+SPMT_API int spmt_plan_add(spmt_plan *plan, int rank, int block, const struct spmt_plan_op *op);
+/* Says what a plan is. */
+SPMT_API int spmt_plan_about(const spmt_plan *plan, struct spmt_plan_info *info);
+/* The nth operation of a block. -ENOENT: it has no more. op->size is set by the caller. */
+SPMT_API int spmt_plan_get(
+	const spmt_plan *plan, int rank, int block, size_t nth, struct spmt_plan_op *op);
+/*
+ * Checks a plan over all ranks. 0: it ends, whatever the blocks' speeds, and no two operations touch a chunk at once, one of them
+ * writing it. -EINVAL, with the sentence: a deadlock, as the cycle of operations that wait for each other; a race, as the two
+ * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals could go to either.
+ * -E2BIG: too many operations to look at.
+ */
+SPMT_API int spmt_plan_check(const spmt_plan *plan);
+/* Makes a plan of text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for what is none, and
+   for what plans here do not have. It is not checked yet. */
+SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
+/* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need; -ERANGE: room is less than that, and nothing is
+   written. */
+enum spmt_plan_form {
+	SPMT_PLAN_JSON, /* as spmt_plan_read takes it */
+	SPMT_PLAN_TEXT, /* a line an operation */
+	SPMT_PLAN_SVG	/* a picture: a column a block, arrows from what signals to what waits */
+};
+SPMT_API int spmt_plan_write(
+	const spmt_plan *plan, enum spmt_plan_form form, char *text, size_t room, size_t *need);
+/* Does in the calling thread what a plan does on `count` elements of every rank's input (output, where there is none): in[r], out[r] are
+   rank r's buffers, in place the same. The blocks go on in an order that `seed` chooses. */
+struct spmt_plan_trial {
+	size_t size; /* sizeof(struct spmt_plan_trial), as spmt_attr's */
+	void *const *out;
+	void *const *in;
+	size_t count;
+	enum spmt_type type;
+	enum spmt_op op;
+	uint64_t seed;
+};
+SPMT_API int spmt_plan_simulate(const spmt_plan *plan, const struct spmt_plan_trial *trial);
+
+/*
+ * Opens a plan on a comm, for inputs (or outputs, where there are none) of up to max_bytes a rank. Collective; all ranks pass an equal plan and the same
+ * max_bytes, else SPMT_ERR_MISMATCH. The plan is checked, and refused as by spmt_plan_check. It takes symmetric memory for scratch. The plan may be destroyed while it is
+ * open. *open belongs to this rank until spmt_plan_end, which comes before spmt_finalize, in a broken world, too. SPMT_ERR_UNSUPPORTED as of spmt_view_get.
+ */
+typedef struct spmt_plan_open spmt_plan_open;
+SPMT_API int spmt_plan_begin(
+	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open);
+/* Runs it in the stream: as a collective, of all ranks in the same order, with the same count, type and op. dst (output) and src (input) are symmetric, and
+   the same on all ranks; count is elements of src (dst, where the plan has no input), and a multiple of its chunks; of a plan with packets a chunk is a
+   multiple of 8 bytes. In place, they lie as the plan says; else they do not overlap. Types: all but f8; op: all but AVG. Ends, fails and breaks the
+   world as the collectives do. */
+SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
+	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
+/* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned. */
+SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
+
 /* ---- host backend only --------------------------------------------------------------------- */
 
 /* kernel(copy of args) in stream order on the rank's virtual device, on a thread with a stack of

@@ -29,6 +29,7 @@ static const struct {
 	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
 	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
 	[MEET_FREED] = { "spmt_free", { NULL, NULL, NULL } },
+	[MEET_PLAN] = { "spmt_plan_begin", { "plan (folded)", "max_bytes", NULL } },
 	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_NAMED] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_RELEASED] = { "spmt_deregister", { NULL, NULL, NULL } },

@@ -30,6 +30,7 @@ enum meet_op {
 	MEET_NAMED,
 	MEET_RELEASED,
 	MEET_DETACHED,
+	MEET_PLAN,
 	MEET_FREED /* where blocks are looked at: what each has found */
 };
 

@@ -12,6 +12,9 @@
  * never does. Else from the top, where the kind has them, op 4, root 15; then the count.
  */
 enum { KIND_AT = 59, TYPE_AT = 55, FOLDED_AT = 54, OP_BITS = 4, ROOT_BITS = 15 };
+/* As a kind, that of no row: a run of a plan. */
+enum { KIND_PLAN = 15 };
+_Static_assert((int)COLL_CALLS <= (int)KIND_PLAN, "no kind of the table's");
 
 static uint64_t low(uint64_t x, int bits)
 {
@@ -68,6 +71,12 @@ uint64_t coll_key(const struct coll_same *c)
 	return key | 1ull << FOLDED_AT | low(rest, FOLDED_AT);
 }
 
+uint64_t coll_plan_key(int type, uint64_t rest)
+{
+	return COLL_KEY_BREAKS | (uint64_t)KIND_PLAN << KIND_AT | (uint64_t)type << TYPE_AT |
+		1ull << FOLDED_AT | low(rest, FOLDED_AT);
+}
+
 static uint64_t kind_of(uint64_t key)
 {
 	return low(key, 63) >> KIND_AT;
@@ -79,12 +88,16 @@ static const char *kind_name(uint64_t key)
 {
 	uint64_t kind = kind_of(key);
 
+	if (kind == KIND_PLAN)
+		return "spmt_plan_run";
 	return kind < COLL_CALLS ? coll_kinds[kind].call : "an unknown function";
 }
 
 /* Where one of the keys is folded. */
 static const char *rest_name(uint64_t kind)
 {
+	if (kind == KIND_PLAN)
+		return "plan, dst, src, count or op";
 	return has(kind, COLL_ONE_TO_ONE)	  ? "count or to"
 		: has_root(kind) && reduces(kind) ? "count, op or root"
 		: has_root(kind)		  ? "count or root"

@@ -10,4 +10,5 @@
 #include "coll/reduce.c"
 #include "coll/swap.c"
 #include "coll/varied.c"
+#include "plan.c"
 #include "simple.c"

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The checker. It goes through the plan once, in any order that the waits allow: since each channel end and semaphore has one block
+ * that gives and one that takes, who waits for what does not depend on the order, and neither does whether all come through. What is
+ * ordered is kept as vector clocks; two operations that touch the same chunk, one of them writing, have to be ordered.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+/* Operations times blocks: the clocks' words. */
+#define CHECK_MOST (48u << 20)
+#define CHECK_TOUCHES (1u << 17)
+
+static int check_no_memory(const struct check *c)
+{
+	return fail_call(
+		-ENOMEM, PLAN_CHECK, "plan %s: no memory to look at it", c->walk.plan->name);
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static int check_open(struct check *c, const struct spmt_plan *plan)
+{
+	size_t n = (size_t)plan->attr.nranks, threads;
+	int rc;
+
+	*c = (struct check){ .nsteps = 0 };
+	rc = walk_open(&c->walk, plan, PLAN_CHECK);
+	if (rc)
+		return rc;
+	threads = (size_t)MAX_OF(c->walk.nthreads, 1);
+	if (plan->ops > CHECK_MOST / threads || threads > CHECK_MOST / threads)
+		return fail_call(-E2BIG, PLAN_CHECK,
+			"plan %s: %zu operations of %zu blocks are too many to look at", plan->name,
+			plan->ops, threads);
+	c->steps = mem_calloc(MAX_OF(plan->ops, 1u), sizeof(*c->steps));
+	c->clocks = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->clocks));
+	c->now = mem_calloc(threads * threads, sizeof(*c->now));
+	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
+	c->semaphores = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->semaphores));
+	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
+	return c->steps && c->clocks && c->now && c->channels && c->semaphores && c->arrived
+		? 0
+		: check_no_memory(c);
+}
+
+static void lists_close(struct check_list *lists, size_t n)
+{
+	for (size_t i = 0; lists && i < n; i++)
+		mem_free(lists[i].steps);
+	mem_free(lists);
+}
+
+static void check_close(struct check *c)
+{
+	size_t n = c->walk.plan ? (size_t)c->walk.plan->attr.nranks : 0;
+
+	lists_close(c->channels, n * n * SPMT_PLAN_INDICES);
+	lists_close(c->semaphores, n * SPMT_PLAN_INDICES);
+	lists_close(c->arrived, n * SPMT_PLAN_INDICES);
+	mem_free(c->touches);
+	mem_free(c->now);
+	mem_free(c->clocks);
+	mem_free(c->steps);
+	walk_close(&c->walk);
+}
+
+static bool list_note(struct check_list *l, size_t step)
+{
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 8;
+		size_t *more = mem_calloc(room, sizeof(*more));
+
+		if (!more)
+			return false;
+		if (l->n)
+			memcpy(more, l->steps, l->n * sizeof(*more));
+		mem_free(l->steps);
+		l->steps = more;
+		l->room = room;
+	}
+	l->steps[l->n++] = step;
+	return true;
+}
+
+/* ---- before anything runs ----------------------------------------------------------------------- */
+
+/* The thread of its own, or another one. */
+static bool check_alone(int *whose, int thread)
+{
+	int before = *whose;
+
+	*whose = thread;
+	return before == -1 || before == thread;
+}
+
+static int check_shared(const struct check *c, int thread, size_t nth)
+{
+	const struct walk_thread *t = &c->walk.threads[thread];
+	const struct spmt_plan_op *op = &t->list->ops[nth];
+	struct walk_count *n = walk_counted(&c->walk, t->rank, op);
+	bool takes = plan_waits(op) || op->kind == SPMT_PLAN_ACQUIRE;
+	int other = n ? (takes ? n->taker : n->giver) : -1;
+	char words[PLAN_WORDS];
+
+	if (!n || check_alone(takes ? &n->taker : &n->giver, thread))
+		return 0;
+	return fail_call(-EINVAL, PLAN_CHECK,
+		"plan %s: %s: rank %d block %d does that, too, so that nobody knows whose it is: take another index",
+		c->walk.plan->name, plan_words(c->walk.plan, t->rank, t->block, nth, words),
+		t->rank, c->walk.threads[other].block);
+}
+
+/* All that name a barrier name the same number of blocks, and are so many. */
+static int check_barrier(const struct check *c, int rank, int index)
+{
+	const struct plan_rank *r = &c->walk.plan->ranks[rank];
+	int want = 0, blocks = 0;
+
+	for (int b = 0; b < r->nblocks; b++) {
+		bool uses = false;
+
+		for (size_t i = 0; i < r->blocks[b].n; i++) {
+			const struct spmt_plan_op *op = &r->blocks[b].ops[i];
+
+			if (op->kind != SPMT_PLAN_BARRIER || op->index != index)
+				continue;
+			if (want && op->blocks != want)
+				return fail_call(-EINVAL, PLAN_CHECK,
+					"plan %s: rank %d: barrier %d is of %d blocks in one place, of %d in another",
+					c->walk.plan->name, rank, index, want, op->blocks);
+			want = op->blocks;
+			uses = true;
+		}
+		blocks += uses;
+	}
+	if (blocks == want)
+		return 0;
+	return fail_call(-EINVAL, PLAN_CHECK,
+		"plan %s: rank %d: barrier %d is of %d blocks, and %d have it", c->walk.plan->name,
+		rank, index, want, blocks);
+}
+
+static int PLAN_CHECKs(const struct check *c)
+{
+	int rc = 0;
+
+	for (int t = 0; !rc && t < c->walk.nthreads; t++)
+		for (size_t i = 0; !rc && i < c->walk.threads[t].list->n; i++) {
+			const struct walk_thread *at = &c->walk.threads[t];
+
+			rc = check_shared(c, t, i);
+			if (!rc && at->list->ops[i].kind == SPMT_PLAN_BARRIER)
+				rc = check_barrier(c, at->rank, at->list->ops[i].index);
+		}
+	return rc;
+}
+
+/* ---- order ------------------------------------------------------------------------------------ */
+
+static void clock_join(const struct check *c, int thread, size_t step)
+{
+	uint32_t *mine = c->now + (size_t)thread * (size_t)c->walk.nthreads;
+	const uint32_t *theirs = c->steps[step].clock;
+
+	for (int i = 0; i < c->walk.nthreads; i++)
+		mine[i] = MAX_OF(mine[i], theirs[i]);
+}
+
+/* What all have done up to the barrier is before what any does behind it. */
+static void barrier_join(struct check *c, int rank, int index)
+{
+	struct check_list *l = &c->arrived[(size_t)rank * SPMT_PLAN_INDICES + (size_t)index];
+	size_t n = (size_t)c->walk.nthreads;
+
+	for (size_t i = 1; i < l->n; i++)
+		for (size_t k = 0; k < n; k++)
+			c->now[l->steps[0] * n + k] =
+				MAX_OF(c->now[l->steps[0] * n + k], c->now[l->steps[i] * n + k]);
+	for (size_t i = 1; i < l->n; i++)
+		memcpy(c->now + l->steps[i] * n, c->now + l->steps[0] * n, n * sizeof(*c->now));
+	l->n = 0;
+}
+
+/* The packets' writers are before who reads them. */
+static void packets_join(struct check *c, int thread, const struct spmt_plan_op *op)
+{
+	int rank = c->walk.threads[thread].rank;
+	const struct walk_packets *p = &c->walk.packets[rank];
+
+	for (int i = 0; i < op->nsrc; i++) {
+		struct walk_range r = walk_range_of(op, &op->src[i]);
+
+		if (plan_src_place(op, i) != PLAN_PACKETS)
+			continue;
+		for (size_t k = 0; k < p->n; k++)
+			if (p->ranges[k].from < r.to && r.from < p->ranges[k].to)
+				clock_join(c, thread, p->ranges[k].by);
+	}
+}
+
+static struct check_list *list_of(const struct check *c, int rank, const struct spmt_plan_op *op)
+{
+	struct walk_count *n = walk_counted(&c->walk, rank, op);
+
+	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
+		return &c->semaphores[n - c->walk.semaphores];
+	return &c->channels[n - c->walk.channels];
+}
+
+static void order_before(struct check *c, int thread, const struct spmt_plan_op *op)
+{
+	struct walk_thread *t = &c->walk.threads[thread];
+	struct walk_count *n = walk_counted(&c->walk, t->rank, op);
+	size_t nth;
+
+	packets_join(c, thread, op);
+	if (!n || !(op->kind == SPMT_PLAN_WAIT || op->kind == SPMT_PLAN_ACQUIRE))
+		return;
+	nth = n->taken;
+	if (op->kind == SPMT_PLAN_ACQUIRE) {
+		if (nth < (size_t)op->initial)
+			return;
+		nth -= (size_t)op->initial;
+	}
+	const struct check_list *l = list_of(c, t->rank, op);
+	const struct check_step *s = &c->steps[l->steps[nth]];
+
+	if (c->walk.threads[s->thread].list->ops[s->nth].kind != SPMT_PLAN_SIGNAL_RELAXED)
+		clock_join(c, thread, l->steps[nth]);
+}
+
+static bool touch_note(struct check *c, const struct check_touch *touch)
+{
+	if (c->ntouches == c->touches_room) {
+		size_t room = c->touches_room ? 2 * c->touches_room : 64;
+		struct check_touch *more = mem_calloc(room, sizeof(*more));
+
+		if (!more)
+			return false;
+		if (c->ntouches)
+			memcpy(more, c->touches, c->ntouches * sizeof(*more));
+		mem_free(c->touches);
+		c->touches = more;
+		c->touches_room = room;
+	}
+	c->touches[c->ntouches++] = *touch;
+	return true;
+}
+
+static bool op_touches(struct check *c, size_t step, const struct spmt_plan_op *op)
+{
+	bool noted = true;
+
+	for (int i = 0; i < op->nsrc + op->ndst; i++) {
+		bool writes = i >= op->nsrc;
+		int k = writes ? i - op->nsrc : i;
+		struct check_touch touch = { .step = step,
+			.slices = op->slices,
+			.writes = writes,
+			.packets = (writes ? plan_dst_place(op, k) : plan_src_place(op, k)) ==
+				PLAN_PACKETS };
+
+		touch.chunk = plan_merged(c->walk.plan, writes ? op->dst[k] : op->src[k]);
+		touch.range = walk_range_of(op, &touch.chunk);
+		noted &= touch_note(c, &touch);
+	}
+	return noted;
+}
+
+/* The thread's next operation, which is ready. */
+static int check_step(struct check *c, int thread)
+{
+	struct walk_thread *t = &c->walk.threads[thread];
+	const struct spmt_plan_op *op = walk_op(t);
+	size_t n = (size_t)c->walk.nthreads, step = c->nsteps++;
+	uint32_t *now = c->now + (size_t)thread * n;
+	bool well = true;
+
+	order_before(c, thread, op);
+	now[thread]++;
+	c->steps[step] = (struct check_step){ thread, t->next, c->clocks + step * n };
+	memcpy(c->steps[step].clock, now, n * sizeof(*now));
+	if (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE)
+		well &= list_note(list_of(c, t->rank, op), step);
+	well &= op_touches(c, step, op) && walk_done(&c->walk, t, step);
+	if (c->ntouches > CHECK_TOUCHES)
+		return fail_call(-E2BIG, PLAN_CHECK,
+			"plan %s: more than %u chunks are touched, too many to look at",
+			c->walk.plan->name, CHECK_TOUCHES);
+	return well ? 0 : check_no_memory(c);
+}
+
+/* A thread that comes to a barrier stands there until it is the last; then all of them are joined. */
+static bool check_ready(struct check *c, int thread, bool *well)
+{
+	struct walk_thread *t = &c->walk.threads[thread];
+	const struct spmt_plan_op *op = walk_op(t);
+	struct check_list *l;
+	bool came = op->kind == SPMT_PLAN_BARRIER && !t->round, ready = walk_ready(&c->walk, t);
+
+	if (!came)
+		return ready;
+	l = &c->arrived[(size_t)t->rank * SPMT_PLAN_INDICES + (size_t)op->index];
+	*well &= list_note(l, (size_t)thread);
+	if (*well && ready)
+		barrier_join(c, t->rank, op->index);
+	return ready;
+}
+
+static int check_order(struct check *c)
+{
+	bool further = true, well = true;
+	int rc = 0;
+
+	while (further && !rc) {
+		further = false;
+		for (int t = 0; t < c->walk.nthreads && !rc; t++)
+			while (!rc && well && walk_op(&c->walk.threads[t]) &&
+				check_ready(c, t, &well)) {
+				rc = check_step(c, t);
+				further = true;
+			}
+		if (!well)
+			rc = check_no_memory(c);
+	}
+	return rc;
+}
+
+/* ---- deadlocks -------------------------------------------------------------------------------- */
+
+static bool op_gives(const struct check *c, const struct walk_thread *who,
+	const struct spmt_plan_op *op, const struct walk_thread *to,
+	const struct spmt_plan_op *what)
+{
+	if (what->kind == SPMT_PLAN_BARRIER)
+		return who->rank == to->rank && op->kind == SPMT_PLAN_BARRIER &&
+			op->index == what->index;
+	if (walk_counted(&c->walk, to->rank, what))
+		return (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE) &&
+			walk_counted(&c->walk, who->rank, op) ==
+			walk_counted(&c->walk, to->rank, what);
+	for (int s = 0; s < what->nsrc; s++)
+		for (int d = 0; d < op->ndst; d++) {
+			struct walk_range r = walk_range_of(what, &what->src[s]),
+					  from = walk_range_of(op, &op->dst[d]);
+
+			if (plan_src_place(what, s) == PLAN_PACKETS &&
+				plan_dst_place(op, d) == PLAN_PACKETS &&
+				op->dst[d].rank == to->rank && from.from < r.to &&
+				r.from < from.to && !walk_has_packets(&c->walk, to->rank, r))
+				return true;
+		}
+	return false;
+}
+
+/* A thread that has yet to do what this one waits for; -1: there is none. */
+static int check_awaited(const struct check *c, int thread)
+{
+	const struct walk_thread *to = &c->walk.threads[thread];
+	const struct spmt_plan_op *what = walk_op(to);
+
+	for (int t = 0; t < c->walk.nthreads; t++) {
+		const struct walk_thread *who = &c->walk.threads[t];
+		size_t from = who->next;
+
+		/* it stands there itself, and does what follows later */
+		if (what->kind == SPMT_PLAN_BARRIER &&
+			(t == thread ||
+				(who->round && walk_op(who) &&
+					op_gives(c, who, walk_op(who), to, what))))
+			continue;
+		for (size_t i = from; i < who->list->n; i++)
+			if (op_gives(c, who, &who->list->ops[i], to, what))
+				return t;
+	}
+	return -1;
+}
+
+static int fail_unmet(const struct check *c, int thread)
+{
+	const struct walk_thread *t = &c->walk.threads[thread];
+	const struct spmt_plan_op *op = walk_op(t);
+	char words[PLAN_WORDS];
+
+	plan_words(c->walk.plan, t->rank, t->block, t->next, words);
+	return fail_call(-EINVAL, PLAN_CHECK, "plan %s: %s waits for what nobody %s",
+		c->walk.plan->name, words,
+		plan_waits(op)				? "signals"
+			: op->kind == SPMT_PLAN_ACQUIRE ? "releases"
+			: op->kind == SPMT_PLAN_BARRIER ? "comes for"
+							: "puts there");
+}
+
+static int fail_cycle(const struct check *c, int thread)
+{
+	struct text text = { .used = 0 };
+	char words[PLAN_WORDS];
+	int t = thread;
+
+	do {
+		const struct walk_thread *at = &c->walk.threads[t];
+
+		text_add(&text, "%s%s", t == thread ? "" : ", which waits for ",
+			plan_words(c->walk.plan, at->rank, at->block, at->next, words));
+		t = check_awaited(c, t);
+	} while (t != thread && text.used < STATUS_SENTENCE - PLAN_WORDS);
+	return fail_call(-EINVAL, PLAN_CHECK, "plan %s: deadlock: %s, which waits for %s",
+		c->walk.plan->name, text.bytes, t == thread ? "the first" : "others");
+}
+
+/* Goes from one that stands still to who it waits for, as often as there are threads: then it is in a cycle. */
+static int check_stuck(const struct check *c)
+{
+	int t = 0;
+
+	while (t < c->walk.nthreads && !walk_op(&c->walk.threads[t]))
+		t++;
+	if (t == c->walk.nthreads)
+		return 0;
+	for (int i = 0; i <= c->walk.nthreads; i++) {
+		int next = check_awaited(c, t);
+
+		if (next < 0)
+			return fail_unmet(c, t);
+		t = next;
+	}
+	return fail_cycle(c, t);
+}
+
+/* ---- what is left ----------------------------------------------------------------------------- */
+
+static int check_left(const struct check *c)
+{
+	for (int t = 0; t < c->walk.nthreads; t++) {
+		const struct walk_thread *at = &c->walk.threads[t];
+
+		for (size_t i = 0; i < at->list->n; i++) {
+			const struct spmt_plan_op *op = &at->list->ops[i];
+			const struct walk_count *n = walk_counted(&c->walk, at->rank, op);
+			char words[PLAN_WORDS];
+
+			if (!n || n->given == n->taken)
+				continue;
+			plan_words(c->walk.plan, at->rank, at->block, i, words);
+			return fail_call(-EINVAL, PLAN_CHECK,
+				plan_signals(op) || plan_waits(op)
+					? "plan %s: %s: there are %zu signals and %zu waits: one that nobody waits for would be taken by the next run"
+					: "plan %s: %s: there are %zu releases and %zu acquires: the next run would begin with another count",
+				c->walk.plan->name, words, n->given, n->taken);
+		}
+	}
+	return 0;
+}
+
+int spmt_plan_check(const spmt_plan *plan)
+{
+	struct check c;
+	int rc;
+
+	if (!plan)
+		return fail_call(-EINVAL, PLAN_CHECK, "plan is NULL");
+	rc = check_open(&c, plan);
+	if (!rc)
+		rc = PLAN_CHECKs(&c);
+	if (!rc)
+		rc = check_order(&c);
+	if (!rc)
+		rc = check_stuck(&c);
+	if (!rc)
+		rc = check_left(&c);
+	if (!rc)
+		rc = check_races(&c);
+	check_close(&c);
+	return rc;
+}

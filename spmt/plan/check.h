@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What the checker has found out on its way through a plan. */
+#ifndef SPMT_PLAN_CHECK_H
+#define SPMT_PLAN_CHECK_H
+
+#include "walk.h"
+
+#define PLAN_CHECK "spmt_plan_check"
+
+/* One operation that was done. */
+struct check_step {
+	int thread;
+	size_t nth;
+	uint32_t *
+		clock; /* by thread: how many of its operations are before this one; its own counts itself */
+};
+
+/* A chunk that it reads or writes. */
+struct check_touch {
+	size_t step;
+	struct spmt_plan_chunk chunk; /* merged */
+	struct walk_range range;
+	int slices;
+	bool packets, writes;
+};
+
+struct check {
+	struct walk walk;
+	struct check_step *steps;
+	size_t nsteps;
+	uint32_t *clocks;
+	struct check_touch *touches;
+	size_t ntouches, touches_room;
+	/* By count of the walk, in one list: the step of each signal or release, in order. */
+	struct check_list {
+		size_t *steps, n, room;
+	} * channels, *semaphores;
+	struct check_list
+		*arrived; /* [rank][barrier]: the steps of this round, joined when all have come */
+	uint32_t *now;	  /* by thread: its clock */
+};
+
+/* Two touches that nothing orders (races.c). */
+int check_races(struct check *c);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+#include "json.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+#define JSON_DEPTH 32
+#define JSON_NODES (1u << 24)
+
+struct json_reader {
+	struct json *json;
+	const char *at, *end, *what;
+	char *strings; /* where the next one goes; together they are shorter than the text */
+	unsigned line;
+	int depth;
+};
+
+static int json_wrong(const struct json_reader *r, const char *why)
+{
+	return fail_call(-EINVAL, r->what, "line %u: %s", r->line, why);
+}
+
+static void json_blanks(struct json_reader *r)
+{
+	for (; r->at < r->end && memchr(" \t\r\n", *r->at, 4); r->at++)
+		r->line += *r->at == '\n';
+}
+
+/* 0: the end */
+static char json_peek(const struct json_reader *r)
+{
+	return r->at < r->end ? *r->at : '\0';
+}
+
+static int json_node(struct json_reader *r, enum json_kind kind, uint32_t *index)
+{
+	struct json *j = r->json;
+
+	if (j->n == j->room) {
+		uint32_t room = j->room ? 2 * j->room : 64;
+		struct json_node *more =
+			room <= JSON_NODES ? mem_calloc(room, sizeof(*more)) : NULL;
+
+		if (!more)
+			return fail_call(-ENOMEM, r->what, "line %u: no memory for more", r->line);
+		if (j->n)
+			memcpy(more, j->nodes, j->n * sizeof(*more));
+		mem_free(j->nodes);
+		j->nodes = more;
+		j->room = room;
+	}
+	j->nodes[j->n] = (struct json_node){ .kind = kind, .line = r->line };
+	*index = j->n++;
+	return 0;
+}
+
+/* ---- strings and numbers ------------------------------------------------------------------------ */
+
+static int hex_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+		return (c | 0x20) - 'a' + 10;
+	return -1;
+}
+
+/* Behind \u: names of plans are ASCII, and no other string is looked at. */
+static int json_unicode(struct json_reader *r, char *c)
+{
+	int x = 0;
+
+	if (r->end - r->at < 4)
+		return json_wrong(r, "a string ends in \\u");
+	for (int i = 0; i < 4; i++) {
+		int digit = hex_of(r->at[i]);
+
+		if (digit < 0)
+			return json_wrong(r, "\\u is followed by four hexadecimal digits");
+		x = x * 16 + digit;
+	}
+	r->at += 4;
+	*c = x && x < 0x80 ? (char)x : '?';
+	return 0;
+}
+
+static int json_escape(struct json_reader *r, char *c)
+{
+	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+	char which = json_peek(r);
+	const char *p = which ? strchr(from, which) : NULL;
+
+	r->at += r->at < r->end;
+	if (which == 'u')
+		return json_unicode(r, c);
+	if (!p)
+		return json_wrong(r, "a string has an escape that JSON does not have");
+	*c = to[p - from];
+	return 0;
+}
+
+static int json_string(struct json_reader *r, const char **text)
+{
+	char *out = r->strings;
+	int rc = 0;
+
+	if (json_peek(r) != '"')
+		return json_wrong(r, "a string is expected");
+	*text = out;
+	r->at++;
+	for (; !rc; out++) {
+		if (r->at == r->end || (unsigned char)*r->at < 0x20)
+			return json_wrong(r, "a string does not end in its line");
+		*out = *r->at++;
+		if (*out == '"')
+			break;
+		if (*out == '\\')
+			rc = json_escape(r, out);
+	}
+	*out = '\0';
+	r->strings = out + 1;
+	return rc;
+}
+
+static bool json_digits(struct json_reader *r, uint64_t *number, bool *fits)
+{
+	const char *begin = r->at;
+
+	for (; json_peek(r) >= '0' && json_peek(r) <= '9'; r->at++)
+		if (__builtin_mul_overflow(*number, 10u, number) ||
+			__builtin_add_overflow(*number, (uint64_t)(*r->at - '0'), number))
+			*fits = false;
+	return r->at > begin;
+}
+
+static int json_number(struct json_reader *r, struct json_node *node)
+{
+	bool below = json_peek(r) == '-', fits = true;
+	uint64_t rest = 0;
+	bool whole = true;
+
+	r->at += below;
+	if (r->end - r->at > 1 && *r->at == '0' && r->at[1] >= '0' && r->at[1] <= '9')
+		return json_wrong(r, "a number begins with 0");
+	if (!json_digits(r, &node->number, &fits))
+		return json_wrong(r, "a value is expected");
+	if (json_peek(r) == '.') {
+		r->at++;
+		whole = false;
+		if (!json_digits(r, &rest, &(bool){ true }))
+			return json_wrong(r, "a number ends in its point");
+	}
+	if ((json_peek(r) | 0x20) == 'e') {
+		r->at++;
+		whole = false;
+		r->at += json_peek(r) == '+' || json_peek(r) == '-';
+		if (!json_digits(r, &rest, &(bool){ true }))
+			return json_wrong(r, "a number ends in its exponent");
+	}
+	node->integer = whole && fits && (!below || !node->number);
+	return 0;
+}
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+static int json_word(struct json_reader *r, uint32_t *index)
+{
+	static const struct {
+		const char *word;
+		enum json_kind kind;
+		uint64_t number;
+	} words[] = { { "true", JSON_BOOL, 1 }, { "false", JSON_BOOL, 0 },
+		{ "null", JSON_NULL, 0 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t n = strlen(words[i].word);
+
+		if ((size_t)(r->end - r->at) >= n && !memcmp(r->at, words[i].word, n)) {
+			int rc = json_node(r, words[i].kind, index);
+
+			r->at += n;
+			if (!rc)
+				r->json->nodes[*index].number = words[i].number;
+			return rc;
+		}
+	}
+	return json_wrong(r, "a value is expected");
+}
+
+static int json_value(struct json_reader *r, uint32_t *index);
+
+static int json_key(struct json_reader *r, const char **key)
+{
+	int rc = json_string(r, key);
+
+	json_blanks(r);
+	if (!rc && json_peek(r) != ':')
+		return json_wrong(r, "a name is followed by a colon");
+	r->at++;
+	json_blanks(r);
+	return rc;
+}
+
+/* Of an array or object, behind its first bracket. */
+static int json_items(struct json_reader *r, uint32_t of, char close)
+{
+	uint32_t last = 0, item;
+	const char *key = NULL;
+	int rc;
+
+	json_blanks(r);
+	for (bool more = json_peek(r) != close; more;) {
+		if (close == '}' && (rc = json_key(r, &key)))
+			return rc;
+		rc = json_value(r, &item);
+		if (rc)
+			return rc;
+		r->json->nodes[item].key = key;
+		if (last)
+			r->json->nodes[last].next = item;
+		else
+			r->json->nodes[of].first = item;
+		r->json->nodes[of].items++;
+		last = item;
+		json_blanks(r);
+		more = json_peek(r) == ',';
+		if (!more && json_peek(r) != close)
+			return json_wrong(r, "a comma or a closing bracket is expected");
+		r->at += more;
+		json_blanks(r);
+	}
+	r->at++;
+	return 0;
+}
+
+static int json_value(struct json_reader *r, uint32_t *index)
+{
+	char c = json_peek(r);
+	const char *text;
+	int rc;
+
+	if (c == '{' || c == '[') {
+		rc = json_node(r, c == '{' ? JSON_OBJECT : JSON_ARRAY, index);
+		if (!rc && ++r->depth > JSON_DEPTH)
+			rc = json_wrong(r, "brackets are nested too deep");
+		r->at++;
+		if (!rc)
+			rc = json_items(r, *index, c == '{' ? '}' : ']');
+		r->depth--;
+		return rc;
+	}
+	if (c == '"') {
+		rc = json_node(r, JSON_STRING, index);
+		if (!rc)
+			rc = json_string(r, &text);
+		if (!rc)
+			r->json->nodes[*index].text = text;
+		return rc;
+	}
+	if (c == '-' || (c >= '0' && c <= '9')) {
+		rc = json_node(r, JSON_NUMBER, index);
+		return rc ? rc : json_number(r, &r->json->nodes[*index]);
+	}
+	return json_word(r, index);
+}
+
+int json_open(struct json *json, const char *what, const char *text, size_t size)
+{
+	struct json_reader r = { json, text, text + size, what, NULL, 1, 0 };
+	uint32_t index;
+	int rc;
+
+	*json = (struct json){ .n = 0 };
+	json->strings = size < SIZE_MAX / 2 ? mem_calloc(1, size + 1) : NULL;
+	if (!json->strings)
+		return fail_call(-ENOMEM, what, "no memory for %zu bytes of text", size);
+	r.strings = json->strings;
+	rc = json_node(&r, JSON_NULL, &index);
+	json_blanks(&r);
+	if (!rc)
+		rc = json_value(&r, &index);
+	json_blanks(&r);
+	if (!rc && r.at < r.end)
+		rc = json_wrong(&r, "there is more text behind the end");
+	return rc;
+}
+
+void json_close(struct json *json)
+{
+	mem_free(json->nodes);
+	mem_free(json->strings);
+	*json = (struct json){ .n = 0 };
+}
+
+const struct json_node *json_member(
+	const struct json *j, const struct json_node *object, const char *key)
+{
+	const struct json_node *m = NULL;
+
+	if (object && object->kind == JSON_OBJECT)
+		for (m = json_first(j, object); m && strcmp(m->key, key);)
+			m = json_next(j, m);
+	return m;
+}
+
+const struct json_node *json_item(const struct json *j, const struct json_node *array, uint64_t nth)
+{
+	const struct json_node *item = NULL;
+
+	if (array && array->kind == JSON_ARRAY && nth < array->items)
+		for (item = json_first(j, array); nth; nth--)
+			item = json_next(j, item);
+	return item;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+#include "lower.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+#define LAYOUT_LINE 128u
+
+/* What is written, or, where there are no tables yet, counted. */
+struct lowering {
+	const struct spmt_plan *plan;
+	int rank;
+	uint32_t indices;
+	struct plan_step *steps, counted;
+	struct plan_step_place *places;
+	uint32_t nsteps, nplaces, landing; /* landing: chunks */
+};
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+/* Of each peer and channel two: what has arrived, what was taken; then as many a semaphore; then one a barrier. */
+static uint32_t word_of_channel(const struct lowering *l, int peer, int index)
+{
+	return 2 * ((uint32_t)peer * l->indices + (uint32_t)index);
+}
+
+static uint32_t word_of_semaphore(const struct lowering *l, int index)
+{
+	return word_of_channel(l, l->plan->attr.nranks, index);
+}
+
+static uint32_t word_of_barrier(const struct lowering *l, int index)
+{
+	return word_of_semaphore(l, (int)l->indices) + (uint32_t)index;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------ */
+
+static struct plan_step *lower_step(
+	struct lowering *l, enum plan_step_kind kind, const struct spmt_plan_op *op)
+{
+	struct plan_step *s = l->steps ? &l->steps[l->nsteps] : &l->counted;
+
+	l->nsteps++;
+	*s = (struct plan_step){ .kind = kind,
+		.places = l->nplaces,
+		.chunks = op->nsrc ? op->src[0].count : 0,
+		.slice = (uint32_t)op->slice,
+		.slices = (uint32_t)MAX_OF(op->slices, 1),
+		.peer = UINT32_MAX,
+		.initial = (uint32_t)op->initial };
+	return s;
+}
+
+static void lower_place(struct lowering *l, struct plan_step *s, uint32_t rank,
+	enum plan_space space, uint32_t index)
+{
+	if (l->places)
+		l->places[l->nplaces] = (struct plan_step_place){ rank, space, index };
+	l->nplaces++;
+	s->n++;
+}
+
+static void lower_chunk(
+	struct lowering *l, struct plan_step *s, struct spmt_plan_chunk c, bool packets)
+{
+	static const enum plan_space spaces[] = { PLAN_SPACE_INPUT, PLAN_SPACE_OUTPUT,
+		PLAN_SPACE_SCRATCH };
+
+	c = plan_merged(l->plan, c);
+	lower_place(
+		l, s, (uint32_t)c.rank, packets ? PLAN_SPACE_PACKETS : spaces[c.buffer], c.index);
+}
+
+static void lower_pair(struct lowering *l, enum plan_step_kind kind, const struct spmt_plan_op *op,
+	const struct spmt_plan_chunk *dst, const struct spmt_plan_chunk *src)
+{
+	struct plan_step *s = lower_step(l, kind, op);
+
+	lower_chunk(l, s, *dst, kind == PLAN_STEP_PACK || kind == PLAN_STEP_FORWARD);
+	lower_chunk(l, s, *src, kind == PLAN_STEP_UNPACK || kind == PLAN_STEP_FORWARD);
+}
+
+/* Packets are put somewhere of their own first: another operation may read them, too. */
+static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
+{
+	bool packets = op->kind == SPMT_PLAN_REDUCE_PACKETS;
+	uint32_t landing = l->landing;
+	struct plan_step *s;
+
+	for (int i = 1; packets && i < op->nsrc; i++) {
+		s = lower_step(l, PLAN_STEP_UNPACK, op);
+		lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, l->landing);
+		lower_chunk(l, s, op->src[i], true);
+		l->landing += op->src[0].count;
+	}
+	s = lower_step(l, PLAN_STEP_FOLD, op);
+	lower_chunk(l, s, op->dst[0], false);
+	lower_chunk(l, s, op->src[0], false);
+	for (int i = 1; i < op->nsrc; i++, landing += op->src[0].count) {
+		if (packets)
+			lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, landing);
+		else
+			lower_chunk(l, s, op->src[i], false);
+	}
+	for (int i = 1; i < op->ndst; i++)
+		lower_pair(
+			l, packets ? PLAN_STEP_PACK : PLAN_STEP_COPY, op, &op->dst[i], &op->dst[0]);
+}
+
+static void lower_waits(struct lowering *l, const struct spmt_plan_op *op)
+{
+	bool takes = plan_waits(op) || op->kind == SPMT_PLAN_ACQUIRE;
+	struct plan_step *s = lower_step(l,
+		op->kind == SPMT_PLAN_BARRIER ? PLAN_STEP_BARRIER
+			: takes		      ? PLAN_STEP_WAIT
+					      : PLAN_STEP_SIGNAL,
+		op);
+
+	s->relaxed = op->kind == SPMT_PLAN_SIGNAL_RELAXED || op->kind == SPMT_PLAN_WAIT_RELAXED;
+	if (plan_waits(op) || plan_signals(op)) {
+		s->initial = 0;
+		s->peer = (uint32_t)op->peer;
+		s->word = word_of_channel(l, plan_waits(op) ? op->peer : l->rank, op->index);
+	} else if (op->kind == SPMT_PLAN_BARRIER) {
+		s->initial = (uint32_t)op->blocks;
+		s->word = word_of_barrier(l, op->index);
+	} else {
+		s->peer = (uint32_t)l->rank;
+		s->word = word_of_semaphore(l, op->index);
+	}
+}
+
+static void lower_op(struct lowering *l, const struct spmt_plan_op *op)
+{
+	switch (op->kind) {
+	case SPMT_PLAN_PUT:
+	case SPMT_PLAN_GET:
+	case SPMT_PLAN_COPY:
+		lower_pair(l, PLAN_STEP_COPY, op, &op->dst[0], &op->src[0]);
+		break;
+	case SPMT_PLAN_PUT_PACKETS:
+		lower_pair(l, PLAN_STEP_PACK, op, &op->dst[0], &op->src[0]);
+		break;
+	case SPMT_PLAN_UNPACK_PACKETS:
+		lower_pair(l, PLAN_STEP_UNPACK, op, &op->dst[0], &op->src[0]);
+		break;
+	case SPMT_PLAN_SEND_PACKETS_ON:
+		for (int i = 0; i < op->ndst; i++)
+			lower_pair(l, PLAN_STEP_FORWARD, op, &op->dst[i], &op->src[0]);
+		break;
+	case SPMT_PLAN_REDUCE:
+	case SPMT_PLAN_REDUCE_PACKETS:
+		lower_reduce(l, op);
+		break;
+	default:
+		lower_waits(l, op);
+	}
+}
+
+/* firsts: blocks + 1 of them, or NULL. */
+static void lower_rank(struct lowering *l, int rank, uint32_t *firsts)
+{
+	const struct plan_rank *r = &l->plan->ranks[rank];
+
+	l->rank = rank;
+	l->nsteps = l->nplaces = l->landing = 0;
+	for (int b = 0; b < r->nblocks; b++) {
+		if (firsts)
+			firsts[b] = l->nsteps;
+		for (size_t i = 0; i < r->blocks[b].n; i++)
+			lower_op(l, &r->blocks[b].ops[i]);
+	}
+	if (firsts)
+		firsts[r->nblocks] = l->nsteps;
+}
+
+/* ---- layout ----------------------------------------------------------------------------------- */
+
+static uint32_t indices_of(const struct spmt_plan *plan)
+{
+	int most = 0;
+
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				if (!plan_moves(&plan->ranks[r].blocks[b].ops[i]))
+					most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].index);
+	return (uint32_t)most + 1;
+}
+
+/* Where the next part begins; false: beyond the address space. */
+static bool lay(uint64_t *end, uint64_t *at, uint64_t n, uint64_t size)
+{
+	uint64_t bytes;
+
+	*at = align_up(*end, LAYOUT_LINE);
+	return !__builtin_mul_overflow(n, size, &bytes) &&
+		!__builtin_add_overflow(*at, bytes, end) && *end <= UINT64_MAX / 4;
+}
+
+int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_layout *layout)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	struct lowering l = { .plan = plan, .indices = indices_of(plan) };
+	uint32_t steps = 0, places = 0, landing = 0, words = word_of_barrier(&l, (int)l.indices);
+	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(uint32_t);
+	bool packets = plan_has_packets(plan);
+	struct plan_layout made = { .indices = l.indices, .max_chunk = max_bytes / chunks };
+
+	for (int r = 0; r < a->nranks; r++) {
+		lower_rank(&l, r, NULL);
+		steps = MAX_OF(steps, l.nsteps);
+		places = MAX_OF(places, l.nplaces);
+		landing = MAX_OF(landing, l.landing);
+	}
+	if (!lay(&end, &made.steps, steps, sizeof(struct plan_step)) ||
+		!lay(&end, &made.places, places, sizeof(struct plan_step_place)) ||
+		!lay(&end, &made.words, 1, sizeof(struct plan_words) + (uint64_t)words * 8) ||
+		!lay(&end, &made.scratch, a->scratch_chunks, made.max_chunk) ||
+		!lay(&end, &made.landing, landing, made.max_chunk) ||
+		!lay(&end, &made.packets, packets ? a->scratch_chunks * 2ull : 0, made.max_chunk))
+		return fail_call(-ENOMEM, "spmt_plan_begin",
+			"plan %s: %zu bytes and its scratch wrap the address space", plan->name,
+			max_bytes);
+	made.size = end;
+	*layout = made;
+	return 0;
+}
+
+void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank)
+{
+	char *table = mem_calloc(1, layout->words);
+	struct lowering l = { .plan = plan, .indices = layout->indices };
+
+	if (!table)
+		return NULL;
+	l.steps = (struct plan_step *)(void *)(table + layout->steps);
+	l.places = (struct plan_step_place *)(void *)(table + layout->places);
+	lower_rank(&l, rank, (uint32_t *)(void *)table);
+	return table;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan on a comm: its table and scratch in one block of symmetric memory, and each run four kernels in a stream. The first says what
+ * this rank calls; the second meets the others; the third compares, and runs; the last meets them again.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "lower.h"
+#include "spmt/calls/rma.h"
+#include "spmt/calls/view.h"
+#include "spmt/collective/collective.h"
+#include "spmt/comm/broken.h"
+#include "spmt/control/coll_key.h"
+#include "spmt/control/exclusive.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+/* Of this rank. The plan may change or go meanwhile. */
+struct spmt_plan_open {
+	spmt_comm *comm;
+	struct spmt_plan_attr attr; /* without its words */
+	struct plan_layout layout;
+	uint64_t key;
+	size_t max_bytes;
+	char *at; /* symmetric */
+	int blocks;
+	bool packets, scatters; /* scatters: in place, the input is the larger buffer */
+};
+
+/* ---- begin ------------------------------------------------------------------------------------ */
+
+static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_open *const *open)
+{
+	static const char what[] = "spmt_plan_begin";
+
+	if (!plan || !open)
+		return fail_call(
+			-EINVAL, what, "rank %d: %s is NULL", comm->rank, plan ? "open" : "plan");
+	if (plan->attr.nranks != comm->nranks)
+		return fail_call(-EINVAL, what, "rank %d: plan %s is for %d ranks, the comm has %d",
+			comm->rank, plan->name, plan->attr.nranks, comm->nranks);
+	if (!comm_cpu_access(comm) && plan->ranks[comm->rank].nblocks > comm->units)
+		return fail_call(-EINVAL, what,
+			"rank %d: plan %s has %d blocks, and %d are sure to run at once here",
+			comm->rank, plan->name, plan->ranks[comm->rank].nblocks, comm->units);
+	return spmt_plan_check(plan);
+}
+
+static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
+	spmt_plan_open *const *open, struct spmt_plan_open **made)
+{
+	struct spmt_plan_open *o;
+	int rc = begin_check(comm, plan, open);
+
+	if (rc)
+		return rc;
+	o = mem_calloc(1, sizeof(*o));
+	if (!o)
+		return fail_call(-ENOMEM, "spmt_plan_begin", "rank %d: no memory", comm->rank);
+	rc = plan_lay_out(plan, max_bytes, &o->layout);
+	if (rc) {
+		mem_free(o);
+		return rc;
+	}
+	o->comm = comm;
+	o->attr = plan->attr;
+	o->attr.name = o->attr.collective = NULL;
+	o->key = plan_fold_all(plan);
+	o->max_bytes = max_bytes;
+	o->blocks = plan->ranks[comm->rank].nblocks;
+	o->packets = plan_has_packets(plan);
+	o->scatters = !strcmp(plan->collective, "reducescatter");
+	*made = o;
+	return 0;
+}
+
+/* All ranks have passed the same, and none has failed. */
+static int begin_agree(spmt_comm *comm, uint64_t key, size_t max_bytes, int status)
+{
+	const struct meet_record record = {
+		.op = MEET_PLAN, .status = status, .key = { key, max_bytes }
+	};
+	int rc = comm_begin(comm, "spmt_plan_begin");
+
+	if (rc)
+		return rc;
+	rc = meet(comm, &record);
+	comm_unclaim(comm);
+	return rc;
+}
+
+static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt_plan_open *o)
+{
+	void *table = plan_table(plan, &o->layout, comm->rank);
+	int rc = table ? spmt_copy_in(comm, o->at, table, o->layout.words)
+		       : fail_call(-ENOMEM, "spmt_plan_begin", "rank %d: no memory", comm->rank);
+
+	mem_free(table);
+	return rc;
+}
+
+int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
+{
+	struct spmt_plan_open *o = NULL;
+	void *at = NULL;
+	int rc = comm_enter(comm, "spmt_plan_begin");
+
+	if (!rc)
+		rc = view_whole(comm, "spmt_plan_begin");
+	if (rc)
+		return rc;
+	rc = begin_open(comm, plan, max_bytes, open, &o);
+	rc = begin_agree(comm, o ? o->key : 0, max_bytes, rc);
+	if (!rc)
+		rc = spmt_calloc(comm, 1, o->layout.size, &at);
+	if (!rc) {
+		o->at = at;
+		rc = begin_table(comm, plan, o);
+		rc = begin_agree(comm, o->key, max_bytes, rc);
+	}
+	if (!rc) {
+		*open = o;
+		return 0;
+	}
+	struct status_saved first;
+
+	status_save(&first);
+	if (at)
+		(void)spmt_free(comm, at); /* the first failure is the one to tell */
+	status_restore(&first);
+	mem_free(o);
+	return rc;
+}
+
+/* ---- run -------------------------------------------------------------------------------------- */
+
+struct plan_call {
+	const struct spmt_plan_open *open;
+	void *dst;
+	const void *src;
+	size_t count;
+	enum spmt_type type;
+	enum spmt_op op;
+	uint64_t chunk; /* bytes; made by run_check */
+};
+
+static const char run_name[] = "spmt_plan_run";
+
+static int run_refuse_size(const spmt_comm *comm, const struct plan_call *c, uint64_t chunks)
+{
+	const struct spmt_plan_attr *a = &c->open->attr;
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
+		bytes > c->open->max_bytes)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: count %zu of %s is more than the max_bytes %zu that the plan was begun with",
+			comm->rank, c->count, type_name(c->type), c->open->max_bytes);
+	if (bytes < a->min_bytes || (a->max_bytes && bytes > a->max_bytes))
+		return fail_call(-EINVAL, run_name,
+			"rank %d: %llu bytes are not in the plan's %llu .. %llu", comm->rank,
+			(unsigned long long)bytes, (unsigned long long)a->min_bytes,
+			(unsigned long long)a->max_bytes);
+	if (c->count % chunks)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: count %zu is not a multiple of the plan's %llu chunks",
+			comm->rank, c->count, (unsigned long long)chunks);
+	if (c->open->packets && bytes / chunks % 8)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: a chunk is %llu bytes; packets want multiples of 8", comm->rank,
+			(unsigned long long)(bytes / chunks));
+	return 0;
+}
+
+static int run_check_size(const spmt_comm *comm, struct plan_call *c)
+{
+	const struct spmt_plan_attr *a = &c->open->attr;
+	uint64_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	int rc;
+
+	if ((unsigned)c->type > SPMT_TYPE_F64)
+		return fail_call(-EINVAL, run_name, "rank %d: type %s (%d) is none of a plan's",
+			comm->rank, type_name(c->type), (int)c->type);
+	if ((unsigned)c->op > SPMT_OP_XOR)
+		return fail_call(-EINVAL, run_name, "rank %d: op %s (%d) is none of a plan's",
+			comm->rank, op_name(c->op), (int)c->op);
+	if (c->op >= SPMT_OP_AND && c->type >= SPMT_TYPE_F16)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: type %s, op %s: and, or, xor are for integers", comm->rank,
+			type_name(c->type), op_name(c->op));
+	rc = run_refuse_size(comm, c, chunks);
+	if (!rc)
+		c->chunk = c->count * type_size(c->type) / chunks;
+	return rc;
+}
+
+/* A buffer of so many chunks. */
+static int run_check_buffer(spmt_comm *comm, const struct plan_call *c, const struct call *call,
+	const void *ptr, uint32_t chunks)
+{
+	int rc = rma_open(comm, call, ptr, ptr, chunks * c->chunk, comm->rank);
+
+	if (!rc && chunks && (uintptr_t)ptr % type_size(c->type))
+		return fail_call(-EINVAL, run_name,
+			"rank %d: %s %p is not aligned to its type (%zu bytes)", comm->rank,
+			call->remote, ptr, type_size(c->type));
+	return rc;
+}
+
+/* The input where it lies in place, as the plan says. */
+static uintptr_t run_in_place(const struct plan_call *c, int rank)
+{
+	const struct spmt_plan_attr *a = &c->open->attr;
+	uint64_t own = (uint64_t)(uint32_t)rank * c->chunk;
+
+	if (c->open->scatters)
+		return (uintptr_t)c->dst - own * a->output_chunks;
+	return (uintptr_t)c->dst +
+		(a->output_chunks > a->input_chunks && a->input_chunks ? own * a->input_chunks : 0);
+}
+
+static int run_check(spmt_comm *comm, struct plan_call *c)
+{
+	static const struct call dst = { "spmt_plan_run", "dst", "dst" },
+				 src = { "spmt_plan_run", "src", "src" };
+	const struct spmt_plan_attr *a = &c->open->attr;
+	int rc = run_check_size(comm, c);
+
+	if (!rc && a->output_chunks)
+		rc = run_check_buffer(comm, c, &dst, c->dst, a->output_chunks);
+	if (!rc && a->input_chunks)
+		rc = run_check_buffer(comm, c, &src, c->src, a->input_chunks);
+	if (rc || !c->count || !a->input_chunks || !a->output_chunks)
+		return rc;
+	if (a->in_place && run_in_place(c, comm->rank) != (uintptr_t)c->src)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: the plan is in place: src is not where it lies in dst, or dst in src",
+			comm->rank);
+	if (!a->in_place &&
+		((uintptr_t)c->dst - (uintptr_t)c->src < a->input_chunks * c->chunk ||
+			(uintptr_t)c->src - (uintptr_t)c->dst < a->output_chunks * c->chunk))
+		return fail_call(-EINVAL, run_name,
+			"rank %d: dst %p and src %p overlap, and the plan is not in place",
+			comm->rank, c->dst, c->src);
+	return 0;
+}
+
+/* In place there is one buffer, which begins at the same place on all ranks. */
+static void run_places(const struct plan_call *c, struct kernel_plan_args *args)
+{
+	const struct spmt_plan_attr *a = &c->open->attr;
+
+	args->dst = (uint64_t)(uintptr_t)c->dst;
+	args->src = (uint64_t)(uintptr_t)c->src;
+	if (!a->in_place)
+		return;
+	if (c->open->scatters)
+		args->dst = args->src;
+	else if (a->output_chunks)
+		args->src = args->dst;
+	else
+		args->dst = args->src;
+}
+
+static void run_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args)
+{
+	const struct spmt_plan_open *o = c->open;
+	uint64_t key = coll_fold(o->key, c->count);
+
+	*args = (struct kernel_plan_args){
+		.at = (uint64_t)(uintptr_t)o->at,
+		.report = coll_report(comm),
+		.steps = o->layout.steps,
+		.places = o->layout.places,
+		.words = o->layout.words,
+		.scratch = o->layout.scratch,
+		.landing = o->layout.landing,
+		.packets = o->layout.packets,
+		.chunk = c->chunk,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.blocks = o->blocks,
+	};
+	run_places(c, args);
+	key = coll_fold(key, (uint64_t)c->op);
+	key = coll_fold(key,
+		o->attr.output_chunks || o->attr.in_place ? args->dst - (uintptr_t)comm->heap->base
+							  : 0);
+	key = coll_fold(key,
+		o->attr.input_chunks || o->attr.in_place ? args->src - (uintptr_t)comm->heap->base
+							 : 0);
+	args->key = coll_plan_key((int)c->type, key);
+	view_fill(comm, &args->view);
+}
+
+static int run_barrier_queue(spmt_comm *comm, device_stream stream)
+{
+	struct kernel_barrier_args args = { .report = coll_report(comm) };
+
+	view_fill(comm, &args.view);
+	return kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
+		kernel_grid_of(comm, 1, (uint64_t)comm->nranks), stream);
+}
+
+static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream stream)
+{
+	HOLD_DEVICE(comm);
+	struct kernel_plan_args args;
+	struct coll_in_stream in;
+	int rc = coll_begin(comm, stream, &in);
+
+	if (rc)
+		return rc;
+	run_args(comm, c, &args);
+	args.posts = 1;
+	rc = kernel_queue(comm, &kernel_plan, &args, sizeof(args), stream);
+	in.queued = !rc;
+	args.posts = 0;
+	if (!rc)
+		rc = run_barrier_queue(comm, stream);
+	if (!rc)
+		rc = kernel_queue_wide(comm, &kernel_plan, &args, sizeof(args),
+			(unsigned)MAX_OF(c->open->blocks, 1), stream);
+	if (!rc)
+		rc = run_barrier_queue(comm, stream);
+	/* The others would wait for what does not come. */
+	if (rc && in.queued)
+		comm_break_last(comm, rc);
+	coll_end(comm, &in);
+	return rc;
+}
+
+static int open_check(const spmt_comm *comm, const spmt_plan_open *open, const char *what)
+{
+	if (open && open->comm == comm)
+		return 0;
+	return fail_call(-EINVAL, what, "rank %d: open is %s", comm->rank,
+		open ? "of another comm" : "NULL");
+}
+
+int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src, size_t count,
+	enum spmt_type type, enum spmt_op op, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct plan_call c = { open, dst, src, count, type, op, 0 };
+	int rc = comm_enter(comm, run_name);
+
+	if (!rc)
+		rc = open_check(comm, open, run_name);
+	if (!rc)
+		rc = run_check(comm, &c);
+	if (!rc)
+		rc = comm_claim(comm, run_name);
+	if (rc)
+		return rc;
+	rc = run_queue(comm, &c, stream_of(comm, stream));
+	comm_unclaim(comm);
+	return comm_failed(comm, run_name, rc);
+}
+
+/* ---- end -------------------------------------------------------------------------------------- */
+
+int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
+{
+	int rc = comm_enter(comm, "spmt_plan_end");
+
+	if (rc) { /* a broken comm, or one that is gone: its memory goes with the heap */
+		mem_free(open);
+		return rc;
+	}
+	rc = open_check(comm, open, "spmt_plan_end");
+	if (rc)
+		return rc;
+	rc = spmt_free(comm, open->at);
+	mem_free(open);
+	return rc;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* What a plan does, on the CPU, in the calling thread: by its operations as they were added, not by the steps that kernels are given. */
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/names.h"
+#include "src/base/status.h"
+#include "walk.h"
+/* behind base.h, whose macros it does not touch */
+#include "../../include/spmt_device.h"
+
+static const char simulate_name[] = "spmt_plan_simulate";
+
+struct simulation {
+	struct walk walk;
+	const struct spmt_plan_trial *trial;
+	size_t chunk;		 /* bytes */
+	char *scratch, *packets; /* of all ranks */
+	char *sum;		 /* of one operation */
+	uint64_t seed;
+};
+
+/* ---- one element ------------------------------------------------------------------------------ */
+
+#define DEFINE_SIMULATED(name, T, W)                                                        \
+	static void simulated_##name(                                                       \
+		char *out, char *const *in, int n, size_t count, enum spmt_op op)           \
+	{                                                                                   \
+		for (size_t k = 0; k < count; k++) {                                        \
+			T x;                                                                \
+			W sum = 0;                                                          \
+			for (int i = 0; i < n; i++) {                                       \
+				memcpy(&x, in[i] + k * sizeof(x), sizeof(x));               \
+				sum = i ? spmtd_##name##_join_(                             \
+						  (int)op, sum, spmtd_##name##_widened_(x)) \
+					: spmtd_##name##_widened_(x);                       \
+			}                                                                   \
+			x = spmtd_##name##_rounded_(sum);                                   \
+			memcpy(out + k * sizeof(x), &x, sizeof(x));                         \
+		}                                                                           \
+	}
+DEFINE_SIMULATED(int8, int8_t, int8_t)
+DEFINE_SIMULATED(uint8, uint8_t, uint8_t)
+DEFINE_SIMULATED(int16, int16_t, int16_t)
+DEFINE_SIMULATED(uint16, uint16_t, uint16_t)
+DEFINE_SIMULATED(int32, int32_t, int32_t)
+DEFINE_SIMULATED(uint32, uint32_t, uint32_t)
+DEFINE_SIMULATED(int64, int64_t, int64_t)
+DEFINE_SIMULATED(uint64, uint64_t, uint64_t)
+DEFINE_SIMULATED(half, uint16_t, float)
+DEFINE_SIMULATED(bfloat16, uint16_t, float)
+DEFINE_SIMULATED(float, float, float)
+DEFINE_SIMULATED(double, double, double)
+
+static void (*const simulated[SPMT_TYPE_F64 + 1])(
+	char *out, char *const *in, int n, size_t count, enum spmt_op op) = {
+	[SPMT_TYPE_I8] = simulated_int8,
+	[SPMT_TYPE_U8] = simulated_uint8,
+	[SPMT_TYPE_I16] = simulated_int16,
+	[SPMT_TYPE_U16] = simulated_uint16,
+	[SPMT_TYPE_I32] = simulated_int32,
+	[SPMT_TYPE_U32] = simulated_uint32,
+	[SPMT_TYPE_I64] = simulated_int64,
+	[SPMT_TYPE_U64] = simulated_uint64,
+	[SPMT_TYPE_F16] = simulated_half,
+	[SPMT_TYPE_BF16] = simulated_bfloat16,
+	[SPMT_TYPE_F32] = simulated_float,
+	[SPMT_TYPE_F64] = simulated_double,
+};
+
+/* ---- one operation ---------------------------------------------------------------------------- */
+
+static char *simulated_at(
+	const struct simulation *s, struct spmt_plan_chunk c, enum plan_place place)
+{
+	const struct spmt_plan *plan = s->walk.plan;
+	size_t own = (size_t)c.rank * plan->attr.scratch_chunks * s->chunk, at = c.index * s->chunk;
+
+	if (place == PLAN_PACKETS)
+		return s->packets + own + at;
+	if (c.buffer == SPMT_PLAN_SCRATCH)
+		return s->scratch + own + at;
+	return (char *)(c.buffer == SPMT_PLAN_INPUT ? s->trial->in : s->trial->out)[c.rank] + at;
+}
+
+/* As kernels cut it: lines of 128 bytes, the first parts one more. */
+static void simulated_part(const struct spmt_plan_op *op, size_t bytes, size_t *from, size_t *to)
+{
+	struct spmtd_range_ r = { 0, bytes };
+
+	if (op->slices > 1)
+		r = spmtd_share_by_(bytes, (uint32_t)op->slice, (uint32_t)op->slices);
+	*from = (size_t)r.from;
+	*to = (size_t)(r.from + r.n);
+}
+
+static void simulate_op(const struct simulation *s, const struct spmt_plan_op *op)
+{
+	char *in[SPMT_PLAN_TERMS];
+	size_t from, to, size = type_size(s->trial->type);
+
+	if (!plan_moves(op))
+		return;
+	simulated_part(op, op->src[0].count * s->chunk, &from, &to);
+	for (int i = 0; i < op->nsrc; i++)
+		in[i] = simulated_at(s, op->src[i], plan_src_place(op, i)) + from;
+	if (plan_kinds[op->kind].folds)
+		simulated[s->trial->type](s->sum, in, op->nsrc, (to - from) / size, s->trial->op);
+	else
+		memcpy(s->sum, in[0], to - from);
+	for (int i = 0; i < op->ndst; i++)
+		memcpy(simulated_at(s, op->dst[i], plan_dst_place(op, i)) + from, s->sum,
+			to - from);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------ */
+
+static uint64_t simulate_random(struct simulation *s)
+{
+	s->seed ^= s->seed << 13;
+	s->seed ^= s->seed >> 7;
+	s->seed ^= s->seed << 17;
+	return s->seed;
+}
+
+/* One operation of some thread that can go on, from a random one on. *done: there is none. */
+static int simulate_some(struct simulation *s, bool *done)
+{
+	int n = s->walk.nthreads, first = (int)(simulate_random(s) % (uint64_t)MAX_OF(n, 1));
+	bool left = false;
+	char words[PLAN_WORDS];
+
+	for (int i = 0; i < n; i++) {
+		struct walk_thread *t = &s->walk.threads[(first + i) % n];
+
+		left |= walk_op(t) != NULL;
+		if (!walk_op(t) || !walk_ready(&s->walk, t))
+			continue;
+		simulate_op(s, walk_op(t));
+		return walk_done(&s->walk, t, 0) ? 0
+						 : fail_call(-ENOMEM, simulate_name, "no memory");
+	}
+	*done = true;
+	for (int i = 0; left && i < n; i++) {
+		const struct walk_thread *t = &s->walk.threads[i];
+
+		if (walk_op(t))
+			return fail_call(-EDEADLK, simulate_name,
+				"plan %s stands still: %s waits, and nothing else goes on",
+				s->walk.plan->name,
+				plan_words(s->walk.plan, t->rank, t->block, t->next, words));
+	}
+	return 0;
+}
+
+static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+
+	if ((unsigned)t->type > SPMT_TYPE_F64 || (unsigned)t->op > SPMT_OP_XOR ||
+		(t->op >= SPMT_OP_AND && t->type >= SPMT_TYPE_F16))
+		return fail_call(-EINVAL, simulate_name, "type %s with op %s is none of a plan's",
+			type_name(t->type), op_name(t->op));
+	if (t->count % chunks || t->count > SIZE_MAX / 16 / SPMT_PLAN_RANKS)
+		return fail_call(-EINVAL, simulate_name,
+			"count %zu is not a multiple of the plan's %u chunks, or wraps", t->count,
+			chunks);
+	if ((a->input_chunks && !t->in) || (a->output_chunks && !t->out))
+		return fail_call(-EINVAL, simulate_name, "in or out is NULL");
+	for (int r = 0; t->count && r < a->nranks; r++)
+		if ((a->input_chunks && !t->in[r]) || (a->output_chunks && !t->out[r]))
+			return fail_call(-EINVAL, simulate_name, "in[%d] or out[%d] is NULL", r, r);
+	return 0;
+}
+
+static int simulate_open(struct simulation *s, const struct spmt_plan *plan)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	size_t all = (size_t)a->nranks * a->scratch_chunks, most;
+
+	s->chunk = s->trial->count / chunks * type_size(s->trial->type);
+	most = MAX_OF(MAX_OF(a->input_chunks, a->output_chunks), a->scratch_chunks);
+	s->scratch = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
+	s->packets = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
+	s->sum = mem_calloc(most, MAX_OF(s->chunk, 1u));
+	if (!s->scratch || !s->packets || !s->sum)
+		return fail_call(
+			-ENOMEM, simulate_name, "plan %s: no memory for its scratch", plan->name);
+	return walk_open(&s->walk, plan, simulate_name);
+}
+
+int spmt_plan_simulate(const spmt_plan *plan, const struct spmt_plan_trial *trial)
+{
+	struct spmt_plan_trial ours;
+	struct simulation s = { .trial = &ours };
+	bool done = false;
+	int rc = plan ? plan_take(simulate_name, "trial", &ours, sizeof(ours), trial, sizeof(ours))
+		      : fail_call(-EINVAL, simulate_name, "plan is NULL");
+
+	if (!rc)
+		rc = trial_check(plan, &ours);
+	if (rc)
+		return rc;
+	s.seed = ours.seed * 0x9e3779b97f4a7c15ull | 1;
+	rc = simulate_open(&s, plan);
+	while (!rc && !done)
+		rc = simulate_some(&s, &done);
+	walk_close(&s.walk);
+	mem_free(s.sum);
+	mem_free(s.packets);
+	mem_free(s.scratch);
+	return rc;
+}

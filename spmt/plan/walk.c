@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "walk.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static void walk_threads(struct walk *w)
+{
+	struct walk_thread *t = w->threads;
+
+	for (int r = 0; r < w->plan->attr.nranks; r++)
+		for (int b = 0; b < w->plan->ranks[r].nblocks; b++)
+			*t++ = (struct walk_thread){
+				.rank = r, .block = b, .list = &w->plan->ranks[r].blocks[b]
+			};
+}
+
+int walk_open(struct walk *w, const struct spmt_plan *plan, const char *what)
+{
+	size_t n = (size_t)plan->attr.nranks, counts = n * n * SPMT_PLAN_INDICES,
+	       own = n * SPMT_PLAN_INDICES;
+
+	*w = (struct walk){ .plan = plan };
+	for (size_t r = 0; r < n; r++)
+		w->nthreads += plan->ranks[r].nblocks;
+	w->threads = mem_calloc((size_t)MAX_OF(w->nthreads, 1), sizeof(*w->threads));
+	w->channels = mem_calloc(counts, sizeof(*w->channels));
+	w->semaphores = mem_calloc(own, sizeof(*w->semaphores));
+	w->barriers = mem_calloc(own, sizeof(*w->barriers));
+	w->packets = mem_calloc(n, sizeof(*w->packets));
+	if (!w->threads || !w->channels || !w->semaphores || !w->barriers || !w->packets) {
+		walk_close(w);
+		return fail_call(-ENOMEM, what, "plan %s: no memory to look at it", plan->name);
+	}
+	for (size_t i = 0; i < counts; i++)
+		w->channels[i].giver = w->channels[i].taker = -1;
+	for (size_t i = 0; i < own; i++) {
+		w->semaphores[i].giver = w->semaphores[i].taker = -1;
+		w->barriers[i].round = 1;
+	}
+	walk_threads(w);
+	return 0;
+}
+
+void walk_close(struct walk *w)
+{
+	for (int r = 0; w->packets && r < w->plan->attr.nranks; r++)
+		mem_free(w->packets[r].ranges);
+	mem_free(w->packets);
+	mem_free(w->barriers);
+	mem_free(w->semaphores);
+	mem_free(w->channels);
+	mem_free(w->threads);
+	*w = (struct walk){ .plan = NULL };
+}
+
+struct walk_count *walk_channel(const struct walk *w, int rank, int peer, int index)
+{
+	size_t n = (size_t)w->plan->attr.nranks;
+
+	return &w->channels[((size_t)rank * n + (size_t)peer) * SPMT_PLAN_INDICES + (size_t)index];
+}
+
+struct walk_count *walk_counted(const struct walk *w, int rank, const struct spmt_plan_op *op)
+{
+	if (plan_signals(op))
+		return walk_channel(w, op->peer, rank, op->index);
+	if (plan_waits(op))
+		return walk_channel(w, rank, op->peer, op->index);
+	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
+		return &w->semaphores[(size_t)rank * SPMT_PLAN_INDICES + (size_t)op->index];
+	return NULL;
+}
+
+/* ---- packets ---------------------------------------------------------------------------------- */
+
+struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt_plan_chunk *c)
+{
+	uint64_t from = (uint64_t)c->index * WALK_UNIT, n = (uint64_t)c->count * WALK_UNIT;
+	uint64_t slices = (uint64_t)MAX_OF(op->slices, 1), slice = (uint64_t)op->slice;
+
+	return (struct walk_range){ .from = from + n * slice / slices,
+		.to = from + n * (slice + 1) / slices };
+}
+
+static bool packets_note(struct walk_packets *p, struct walk_range range)
+{
+	if (p->n == p->room) {
+		size_t room = p->room ? 2 * p->room : 16;
+		struct walk_range *more = mem_calloc(room, sizeof(*more));
+
+		if (!more)
+			return false;
+		if (p->n)
+			memcpy(more, p->ranges, p->n * sizeof(*more));
+		mem_free(p->ranges);
+		p->ranges = more;
+		p->room = room;
+	}
+	p->ranges[p->n++] = range;
+	return true;
+}
+
+bool walk_has_packets(const struct walk *w, int rank, struct walk_range range)
+{
+	const struct walk_packets *p = &w->packets[rank];
+	uint64_t at = range.from;
+
+	/* Each round finds one that goes further, or none. */
+	for (bool further = true; further && at < range.to;) {
+		further = false;
+		for (size_t i = 0; i < p->n; i++)
+			if (p->ranges[i].from <= at && p->ranges[i].to > at) {
+				at = p->ranges[i].to;
+				further = true;
+			}
+	}
+	return at >= range.to;
+}
+
+/* ---- going on --------------------------------------------------------------------------------- */
+
+static bool barrier_ready(struct walk *w, struct walk_thread *t, const struct spmt_plan_op *op)
+{
+	struct walk_barrier *b =
+		&w->barriers[(size_t)t->rank * SPMT_PLAN_INDICES + (size_t)op->index];
+
+	if (!t->round) {
+		t->round = b->round;
+		if (++b->came == (uint32_t)op->blocks) {
+			b->came = 0;
+			b->round++;
+		}
+	}
+	return b->round != t->round;
+}
+
+bool walk_ready(struct walk *w, struct walk_thread *t)
+{
+	const struct spmt_plan_op *op = walk_op(t);
+	const struct walk_count *c = walk_counted(w, t->rank, op);
+
+	if (plan_waits(op))
+		return c->given > c->taken;
+	if (op->kind == SPMT_PLAN_ACQUIRE)
+		return c->given + (size_t)op->initial > c->taken;
+	if (op->kind == SPMT_PLAN_BARRIER)
+		return barrier_ready(w, t, op);
+	for (int i = 0; i < op->nsrc; i++)
+		if (plan_src_place(op, i) == PLAN_PACKETS &&
+			!walk_has_packets(w, t->rank, walk_range_of(op, &op->src[i])))
+			return false;
+	return true;
+}
+
+bool walk_done(struct walk *w, struct walk_thread *t, size_t by)
+{
+	const struct spmt_plan_op *op = walk_op(t);
+	struct walk_count *c = walk_counted(w, t->rank, op);
+	bool noted = true;
+
+	if (c && (plan_waits(op) || op->kind == SPMT_PLAN_ACQUIRE))
+		c->taken++;
+	else if (c)
+		c->given++;
+	t->round = 0;
+	for (int i = 0; i < op->ndst; i++)
+		if (plan_dst_place(op, i) == PLAN_PACKETS) {
+			struct walk_range range = walk_range_of(op, &op->dst[i]);
+
+			range.by = by;
+			noted &= packets_note(&w->packets[op->dst[i].rank], range);
+		}
+	t->next++;
+	return noted;
+}

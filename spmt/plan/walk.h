@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan gone through, operation by operation, as its waits allow: what the checker and the simulator share. A thread here is a block of
+ * a rank. Signals, releases and packets are counted; whoever waits goes on when what it waits for is there.
+ */
+#ifndef SPMT_PLAN_WALK_H
+#define SPMT_PLAN_WALK_H
+
+#include "plan.h"
+
+struct walk_thread {
+	int rank, block;
+	const struct plan_list *list;
+	size_t next; /* operations done */
+	uint32_t
+		round; /* its arrivals at the barrier that it stands at have this number; 0: it has not arrived there */
+};
+
+/* Counts of one channel end, or semaphore. */
+struct walk_count {
+	size_t given, taken;
+	int giver, taker; /* thread, -1: none yet, -2: several */
+};
+
+struct walk_barrier {
+	uint32_t came, round; /* round: of those that have not all come, from 1 on */
+};
+
+/* Packets of one rank that were written: intervals of chunks, in parts of WALK_UNIT. */
+enum { WALK_UNIT = 1 << 20 };
+struct walk_range {
+	uint64_t from, to;
+	size_t by; /* any number of the writer's: the operation's, for the checker */
+};
+struct walk_packets {
+	struct walk_range *ranges;
+	size_t n, room;
+};
+
+struct walk {
+	const struct spmt_plan *plan;
+	struct walk_thread *threads;
+	int nthreads;
+	struct walk_count *channels;   /* [rank][peer][index]: of what peer signals to rank */
+	struct walk_count *semaphores; /* [rank][index] */
+	struct walk_barrier *barriers; /* likewise */
+	struct walk_packets *packets;  /* [rank] */
+};
+
+/* 0, or -ENOMEM and a sentence that begins with `what`; close takes one that failed to open. */
+int walk_open(struct walk *w, const struct spmt_plan *plan, const char *what);
+void walk_close(struct walk *w);
+
+struct walk_count *walk_channel(const struct walk *w, int rank, int peer, int index);
+/* What the operation gives to or takes from; NULL: neither. */
+struct walk_count *walk_counted(const struct walk *w, int rank, const struct spmt_plan_op *op);
+
+static inline const struct spmt_plan_op *walk_op(const struct walk_thread *t)
+{
+	return t->next < t->list->n ? &t->list->ops[t->next] : NULL;
+}
+
+/* Can the thread's next operation be done? A thread that stands at a barrier arrives by being asked. */
+bool walk_ready(struct walk *w, struct walk_thread *t);
+/* It is done: counts it. `by`: for the packets that it writes. False: there was no memory. */
+bool walk_done(struct walk *w, struct walk_thread *t, size_t by);
+
+/* The part of its chunks that an operation touches. */
+struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt_plan_chunk *c);
+/* Whether the packets of rank that lie there have been written, all of them. */
+bool walk_has_packets(const struct walk *w, int rank, struct walk_range range);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* Plans on a comm: every operation with every type and op, random ones as the simulator has them, and what is refused. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "spmt_plan.h"
+#include "src/base/names.h"
+#include "tests/lib/folds.h"
+#include "tests/lib/plans.h"
+#include "tests/lib/ranks.h"
+
+/* On each rank, the output behind the last of `runs` to out, `bytes` a rank. */
+struct on_ranks {
+	const spmt_plan *plan;
+	enum spmt_type type;
+	enum spmt_op op;
+	size_t chunk; /* elements */
+	int runs;
+	unsigned char *out;
+};
+
+static int runs_plan(spmt_comm *comm, void *arg)
+{
+	struct on_ranks *o = arg;
+	struct spmt_plan_info info = { .size = sizeof(info) };
+	size_t size = type_size(o->type), count, bytes = plans_output(o->plan, o->type, o->chunk);
+	spmt_plan_open *open;
+	void *in, *dst, *local;
+
+	REQUIRE_OK(spmt_plan_about(o->plan, &info));
+	count = info.attr.input_chunks * o->chunk;
+	REQUIRE_OK(spmt_plan_begin(comm, o->plan, count * size, &open));
+	REQUIRE_OK(spmt_malloc(comm, count * size, &in));
+	REQUIRE_OK(spmt_calloc(comm, 1, bytes, &dst));
+	local = calloc(1, count * size);
+	REQUIRE(local);
+	plans_input(o->type, spmt_rank(comm), count, local);
+	REQUIRE_OK(spmt_copy_in(comm, in, local, count * size));
+	for (int i = 0; i < o->runs; i++)
+		REQUIRE_OK(spmt_plan_run(comm, open, dst, in, count, o->type, o->op, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_copy_out(comm, o->out + (size_t)spmt_rank(comm) * bytes, dst, bytes));
+	free(local);
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_OK(spmt_free(comm, dst));
+	return spmt_free(comm, in);
+}
+
+static int runs_as_simulated(
+	const spmt_plan *plan, enum spmt_type type, enum spmt_op op, size_t chunk)
+{
+	struct spmt_plan_info info = { .size = sizeof(info) };
+	struct on_ranks o = { plan, type, op, chunk, 1, NULL };
+	size_t all;
+	unsigned char *want;
+
+	REQUIRE_OK(spmt_plan_about(plan, &info));
+	all = plans_output(plan, type, chunk) * (size_t)info.attr.nranks;
+	o.out = calloc(2, all);
+	REQUIRE(o.out);
+	want = o.out + all;
+	REQUIRE_OK(plans_simulate(plan, type, op, chunk, 1, want));
+	TRY(ranks_run(info.attr.nranks, NULL, runs_plan, &o));
+	REQUIRE(!memcmp(o.out, want, all));
+	free(o.out);
+	return 0;
+}
+
+Test(plans, random_ones_as_simulated)
+{
+	NEEDS_DEVICES(PLANS_RANKS);
+	for (uint64_t seed = 0; seed < test_count(150, 1000); seed++) {
+		spmt_plan *plan = NULL;
+
+		cr_assert_eq(plans_random(seed, 3, PLANS_RIGHT, &plan), 0);
+		cr_assert_eq(runs_as_simulated(plan, SPMT_TYPE_I32, SPMT_OP_SUM, 2 + seed % 40 * 2),
+			0, "seed %llu: %s", (unsigned long long)seed, ranks_message());
+		spmt_plan_destroy(plan);
+	}
+}
+
+/* ---- every operation, type and op ------------------------------------------------------------------- */
+
+enum { OP_CHUNKS = 8 };
+
+static int make_plan(int nranks, spmt_plan **plan)
+{
+	return spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					.name = "each",
+					.collective = "each",
+					.nranks = nranks,
+					.input_chunks = 2,
+					.output_chunks = OP_CHUNKS,
+					.scratch_chunks = 3 },
+		plan);
+}
+
+/* Rank 0 has block 0 do one of each, rank 1 what belongs to it; chunk by chunk of rank 0's output:
+   0 copied, 1 got, 2 put by rank 1, 3 folded of this and that rank, 4 unpacked, 5 folded with packets, 6 sent on by rank 1 */
+static int one_of_each(spmt_plan *p)
+{
+	const struct spmt_plan_chunk both[] = { spmt_plan_input(0, 0, 1),
+		spmt_plan_input(1, 1, 1) },
+				     packets[] = { spmt_plan_input(0, 1, 1),
+					     spmt_plan_scratch(0, 0, 1) };
+	struct spmt_plan_op on = spmt_plan_op_(SPMT_PLAN_SEND_PACKETS_ON);
+
+	REQUIRE_OK(spmt_plan_copy(p, 0, 0, spmt_plan_input(0, 0, 1), spmt_plan_output(0, 0, 1)));
+	REQUIRE_OK(spmt_plan_fetch(p, 0, 0, spmt_plan_input(1, 1, 1), spmt_plan_output(0, 1, 1)));
+	REQUIRE_OK(spmt_plan_put(p, 1, 0, spmt_plan_input(1, 0, 1), spmt_plan_output(0, 2, 1)));
+	REQUIRE_OK(spmt_plan_signal(p, 1, 0, 0, 0));
+	REQUIRE_OK(spmt_plan_wait(p, 0, 0, 1, 0));
+	REQUIRE_OK(spmt_plan_reduce(p, 0, 0, spmt_plan_output(0, 3, 1), both, 2));
+	REQUIRE_OK(spmt_plan_put_packets(
+		p, 1, 0, spmt_plan_input(1, 0, 1), spmt_plan_scratch(0, 0, 1)));
+	REQUIRE_OK(spmt_plan_unpack_packets(
+		p, 0, 1, spmt_plan_scratch(0, 0, 1), spmt_plan_output(0, 4, 1)));
+	REQUIRE_OK(spmt_plan_reduce_packets(p, 0, 0, spmt_plan_output(0, 5, 1), packets, 2));
+	REQUIRE_OK(spmt_plan_put_packets(
+		p, 0, 1, spmt_plan_input(0, 1, 1), spmt_plan_scratch(1, 1, 1)));
+	on.nsrc = on.ndst = 1;
+	on.src[0] = spmt_plan_scratch(1, 1, 1);
+	on.dst[0] = spmt_plan_scratch(0, 2, 1);
+	REQUIRE_OK(spmt_plan_add(p, 1, 1, &on));
+	REQUIRE_OK(spmt_plan_unpack_packets(
+		p, 0, 1, spmt_plan_scratch(0, 2, 1), spmt_plan_output(0, 6, 1)));
+	REQUIRE_OK(spmt_plan_barrier(p, 0, 0, 0, 2));
+	REQUIRE_OK(spmt_plan_barrier(p, 0, 1, 0, 2));
+	return spmt_plan_copy(p, 0, 0, spmt_plan_output(0, 6, 1), spmt_plan_output(0, 7, 1));
+}
+
+static uint64_t element(const void *at, size_t i, enum spmt_type type)
+{
+	uint64_t x = 0;
+
+	memcpy(&x, (const unsigned char *)at + i * type_size(type), type_size(type));
+	return x;
+}
+
+/* By the fold of the tests' own oracle. */
+static int right_elements(
+	const unsigned char *out, enum spmt_type type, enum spmt_op op, size_t chunk)
+{
+	uint64_t in[2][512 * 2];
+
+	for (int r = 0; r < 2; r++)
+		plans_input(type, r, 2 * chunk, in[r]);
+	for (size_t i = 0; i < chunk; i++) {
+		uint64_t a = element(in[0], i, type), b = element(in[0], chunk + i, type),
+			 c = element(in[1], i, type), d = element(in[1], chunk + i, type);
+		const uint64_t ad[] = { a, d }, bc[] = { b, c };
+		const uint64_t want[OP_CHUNKS] = { a, d, c, folds_of(type, op, ad, 2), c,
+			folds_of(type, op, bc, 2), b, b };
+
+		for (size_t k = 0; k < OP_CHUNKS; k++)
+			REQUIRE_EQ(element(out, k * chunk + i, type), want[k]);
+	}
+	return 0;
+}
+
+Test(plans, every_operation_with_every_type_and_op)
+{
+	static unsigned char out[2 * OP_CHUNKS * 512 * 8];
+	spmt_plan *plan = NULL;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(make_plan(2, &plan), 0);
+	cr_assert_eq(one_of_each(plan), 0, "%s", spmt_last_error());
+	for (enum spmt_type type = 0; type <= SPMT_TYPE_F64; type++)
+		for (enum spmt_op op = 0; op <= SPMT_OP_XOR; op++) {
+			struct on_ranks o = { plan, type, op, 8 * (1 + (size_t)op), 3, out };
+
+			if (!folds_valid(type, op))
+				continue;
+			RANKS_OK(ranks_run(2, NULL, runs_plan, &o));
+			cr_assert_eq(right_elements(out, type, op, o.chunk), 0, "%s %s: %s",
+				type_name(type), op_name(op), spmt_last_error());
+		}
+	spmt_plan_destroy(plan);
+}
+
+/* ---- in place --------------------------------------------------------------------------------- */
+
+/* Each rank puts its own part to all others. */
+static int gathers_in_place(spmt_comm *comm, void *arg)
+{
+	enum { EACH = 96 };
+	const spmt_plan *plan = arg;
+	int n = spmt_nranks(comm), rank = spmt_rank(comm);
+	spmt_plan_open *open;
+	uint32_t *dst, got[PLANS_RANKS * EACH];
+
+	REQUIRE_OK(spmt_plan_begin(comm, plan, EACH * sizeof(*dst), &open));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(got), (void **)&dst));
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < EACH; i++)
+			got[rank * EACH + i] = (uint32_t)(round * 1000000 + rank * 1000 + i);
+		REQUIRE_OK(spmt_copy_in(
+			comm, dst + rank * EACH, got + rank * EACH, EACH * sizeof(*dst)));
+		REQUIRE_CODE(
+			spmt_plan_run(comm, open, dst, dst, EACH, SPMT_TYPE_U32, SPMT_OP_SUM, NULL),
+			rank ? -EINVAL : 0);
+		if (rank)
+			REQUIRE_OK(spmt_plan_run(comm, open, dst, dst + rank * EACH, EACH,
+				SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(comm));
+		REQUIRE_OK(spmt_copy_out(comm, got, dst, sizeof(got)));
+		for (int i = 0; i < n * EACH; i++)
+			REQUIRE_EQ(
+				got[i], (uint32_t)(round * 1000000 + i / EACH * 1000 + i % EACH));
+	}
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	return spmt_free(comm, dst);
+}
+
+Test(plans, in_place)
+{
+	spmt_plan *plan = NULL;
+
+	NEEDS_DEVICES(PLANS_RANKS);
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "gather",
+					 .collective = "allgather",
+					 .nranks = PLANS_RANKS,
+					 .in_place = 1,
+					 .input_chunks = 2,
+					 .output_chunks = 2 * PLANS_RANKS },
+			&plan),
+		0);
+	for (int r = 0; r < PLANS_RANKS; r++)
+		for (int p = 0; p < PLANS_RANKS; p++)
+			if (p != r)
+				cr_assert_eq(spmt_plan_put(plan, r, p % 2, spmt_plan_input(r, 0, 2),
+						     spmt_plan_output(p, (uint32_t)r * 2, 2)),
+					0);
+	RANKS_OK(ranks_run(PLANS_RANKS, NULL, gathers_in_place, plan));
+	spmt_plan_destroy(plan);
+}
+
+/* ---- what is refused, and what goes wrong ----------------------------------------------------------- */
+
+static int refusals(spmt_comm *comm, void *arg)
+{
+	spmt_plan *plan = arg;
+	spmt_plan_open *open, *none = NULL;
+	uint64_t *dst, *src, local[8];
+
+	REQUIRE_OK(spmt_plan_begin(comm, plan, 1024, &open));
+	REQUIRE_OK(spmt_malloc(comm, 8192, (void **)&dst));
+	REQUIRE_OK(spmt_malloc(comm, 2048, (void **)&src));
+#define RUN(o, d, s, n, type, op) \
+	spmt_plan_run(comm, o, d, s, n, SPMT_TYPE_##type, SPMT_OP_##op, NULL)
+	REQUIRE_CODE(RUN(open, dst, src, 1024, U64, SUM), -EINVAL);
+	REQUIRE_SAYS("max_bytes");
+	REQUIRE_CODE(RUN(open, dst, src, 3, U64, SUM), -EINVAL);
+	REQUIRE_SAYS("multiple of the plan's 2 chunks");
+	REQUIRE_CODE(RUN(open, dst, src, 2, U32, SUM), -EINVAL);
+	REQUIRE_SAYS("multiples of 8");
+	REQUIRE_CODE(RUN(open, dst, src, 16, F8E5M2, SUM), -EINVAL);
+	REQUIRE_CODE(RUN(open, dst, src, 16, U64, AVG), -EINVAL);
+	REQUIRE_CODE(RUN(open, dst, src, 16, F32, XOR), -EINVAL);
+	REQUIRE_CODE(RUN(open, local, src, 2, U64, SUM), -EINVAL);
+	REQUIRE_CODE(RUN(open, dst, dst, 2, U64, SUM), -EINVAL);
+	REQUIRE_SAYS("overlap");
+	REQUIRE_CODE(RUN(open, NULL, src, 2, U64, SUM), -EINVAL);
+	REQUIRE_CODE(RUN(NULL, dst, src, 2, U64, SUM), -EINVAL);
+	REQUIRE_CODE(spmt_plan_end(comm, NULL), -EINVAL);
+	REQUIRE_CODE(spmt_plan_begin(comm, NULL, 64, &none), -EINVAL);
+	REQUIRE_OK(RUN(open, dst, src, 0, U64, SUM));
+	REQUIRE_OK(RUN(open, dst, src, 16, U64, SUM));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+Test(plans, what_is_refused)
+{
+	spmt_plan *plan = NULL;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(make_plan(2, &plan), 0);
+	cr_assert_eq(one_of_each(plan), 0);
+	RANKS_OK(ranks_run(2, NULL, refusals, plan));
+	spmt_plan_destroy(plan);
+}
+
+/* What is not checked is not begun, on no rank; and plans that differ are told to all. */
+static int not_begun(spmt_comm *comm, void *arg)
+{
+	spmt_plan *const *plans = arg;
+	spmt_plan_open *open;
+
+	REQUIRE_CODE(spmt_plan_begin(comm, plans[1], 64, &open), -EINVAL);
+	REQUIRE_SAYS("deadlock");
+	REQUIRE_CODE(spmt_plan_begin(comm, plans[0], 64 * (size_t)(1 + spmt_rank(comm)), &open),
+		SPMT_ERR_MISMATCH);
+	REQUIRE_OK(spmt_plan_begin(comm, plans[0], 64, &open));
+	return spmt_plan_end(comm, open);
+}
+
+Test(plans, what_is_not_begun)
+{
+	spmt_plan *plans[2];
+
+	NEEDS_DEVICES(2);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(make_plan(2, &plans[i]), 0);
+	for (int r = 0; r < 2; r++) {
+		cr_assert_eq(spmt_plan_wait(plans[1], r, 0, 1 - r, 0), 0);
+		cr_assert_eq(spmt_plan_signal(plans[1], r, 0, 1 - r, 0), 0);
+	}
+	RANKS_OK(ranks_run(2, NULL, not_begun, plans));
+	for (int i = 0; i < 2; i++)
+		spmt_plan_destroy(plans[i]);
+}
+
+/* Ranks that pass different counts: nothing is moved, and all hear of it. */
+static int differ(spmt_comm *comm, void *arg)
+{
+	spmt_plan_open *open;
+	uint64_t *dst, *src;
+	int rc;
+
+	REQUIRE_OK(spmt_plan_begin(comm, arg, 1024, &open));
+	REQUIRE_OK(spmt_calloc(comm, 1, 8192, (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, 1, 2048, (void **)&src));
+	rc = RUN(open, dst, src, 16 * (size_t)(1 + spmt_rank(comm)), U64, SUM);
+	rc = rc ? rc : spmt_quiet(comm);
+	REQUIRE_EQ(rc, SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("spmt_plan_run");
+	REQUIRE(spmt_plan_end(comm, open) < 0);
+	return 0;
+}
+
+Test(plans, counts_that_differ)
+{
+	spmt_plan *plan = NULL;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(make_plan(2, &plan), 0);
+	cr_assert_eq(one_of_each(plan), 0);
+	RANKS_OK(ranks_run(2, NULL, differ, plan));
+	spmt_plan_destroy(plan);
+}

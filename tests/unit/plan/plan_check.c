@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* The checker: what is right passes, what is planted is found; and the simulator gives the same whatever the order. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/plans.h"
+#include "tests/lib/ranks.h"
+
+static spmt_plan *random_plan(uint64_t seed, enum plans_fault fault)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(plans_random(seed, 3, fault, &plan), 0, "seed %llu: %s",
+		(unsigned long long)seed, spmt_last_error());
+	return plan;
+}
+
+Test(plan_check, nothing_is_found_in_what_is_right)
+{
+	for (uint64_t seed = 0; seed < test_count(400, 20000); seed++) {
+		spmt_plan *plan = random_plan(seed, PLANS_RIGHT);
+
+		cr_assert_eq(spmt_plan_check(plan), 0, "seed %llu: %s", (unsigned long long)seed,
+			spmt_last_error());
+		spmt_plan_destroy(plan);
+	}
+}
+
+Test(plan_check, what_is_planted_is_found)
+{
+	for (int fault = 1; fault < PLANS_FAULTS; fault++)
+		for (uint64_t seed = 0; seed < test_count(100, 5000); seed++) {
+			spmt_plan *plan = random_plan(seed, (enum plans_fault)fault);
+
+			cr_assert_eq(spmt_plan_check(plan), -EINVAL, "fault %d seed %llu", fault,
+				(unsigned long long)seed);
+			cr_assert(strstr(spmt_last_error(), plans_says((enum plans_fault)fault)),
+				"fault %d seed %llu: %s", fault, (unsigned long long)seed,
+				spmt_last_error());
+			spmt_plan_destroy(plan);
+		}
+}
+
+Test(plan_check, the_order_of_blocks_changes_nothing)
+{
+	for (uint64_t seed = 0; seed < test_count(100, 5000); seed++) {
+		spmt_plan *plan = random_plan(seed, PLANS_RIGHT);
+		size_t bytes = plans_output(plan, SPMT_TYPE_I32, 4) * PLANS_RANKS;
+		unsigned char *a = calloc(2, bytes), *b = a + bytes;
+
+		cr_assert_not_null(a);
+		for (uint64_t order = 1; order < 4; order++) {
+			cr_assert_eq(plans_simulate(plan, SPMT_TYPE_I32, SPMT_OP_SUM, 4, order,
+					     order == 1 ? a : b),
+				0, "%s", spmt_last_error());
+			cr_assert(order == 1 || !memcmp(a, b, bytes), "seed %llu",
+				(unsigned long long)seed);
+		}
+		free(a);
+		spmt_plan_destroy(plan);
+	}
+}
+
+/* Two ranks, one block each, six chunks. */
+static spmt_plan *empty_plan(void)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "p",
+					 .collective = "c",
+					 .nranks = 2,
+					 .input_chunks = 6,
+					 .output_chunks = 6,
+					 .scratch_chunks = 6 },
+			&plan),
+		0);
+	return plan;
+}
+
+static void finds(spmt_plan *plan, const char *words)
+{
+	int rc = spmt_plan_check(plan);
+
+	cr_assert_eq(rc, words ? -EINVAL : 0, "%d: %s", rc, spmt_last_error());
+	cr_assert(!words || strstr(spmt_last_error(), words), "%s", spmt_last_error());
+	spmt_plan_destroy(plan);
+}
+
+Test(plan_check, a_signal_orders_and_a_relaxed_one_does_not)
+{
+	for (int relaxed = 0; relaxed < 2; relaxed++) {
+		spmt_plan *plan = empty_plan();
+		struct spmt_plan_op op =
+			spmt_plan_op_(relaxed ? SPMT_PLAN_SIGNAL_RELAXED : SPMT_PLAN_SIGNAL);
+
+		cr_assert_eq(spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 0, 2),
+				     spmt_plan_scratch(1, 0, 2)),
+			0);
+		op.peer = 1;
+		cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0);
+		cr_assert_eq(spmt_plan_wait(plan, 1, 0, 0, 0), 0);
+		cr_assert_eq(spmt_plan_copy(plan, 1, 0, spmt_plan_scratch(1, 1, 1),
+				     spmt_plan_output(1, 0, 1)),
+			0);
+		finds(plan, relaxed ? "race: " : NULL);
+	}
+}
+
+Test(plan_check, packets_are_written_once_and_order_their_readers)
+{
+	for (int twice = 0; twice < 2; twice++) {
+		spmt_plan *plan = empty_plan();
+
+		for (int i = 0; i <= twice; i++)
+			cr_assert_eq(spmt_plan_put_packets(plan, 0, 0, spmt_plan_input(0, 0, 1),
+					     spmt_plan_scratch(1, 0, 1)),
+				0);
+		cr_assert_eq(spmt_plan_unpack_packets(plan, 1, 0, spmt_plan_scratch(1, 0, 1),
+				     spmt_plan_output(1, 0, 1)),
+			0);
+		finds(plan, twice ? "written twice" : NULL);
+	}
+	spmt_plan *plan = empty_plan();
+
+	cr_assert_eq(spmt_plan_unpack_packets(
+			     plan, 1, 0, spmt_plan_scratch(1, 0, 1), spmt_plan_output(1, 0, 1)),
+		0);
+	finds(plan, "waits for what nobody puts there");
+}
+
+Test(plan_check, barriers_and_semaphores)
+{
+	spmt_plan *plan = empty_plan();
+
+	cr_assert_eq(spmt_plan_barrier(plan, 0, 0, 3, 2), 0);
+	finds(plan, "barrier 3 is of 2 blocks, and 1 have it");
+	plan = empty_plan();
+	cr_assert_eq(spmt_plan_barrier(plan, 0, 0, 0, 2), 0);
+	cr_assert_eq(spmt_plan_barrier(plan, 0, 0, 0, 2), 0);
+	cr_assert_eq(spmt_plan_barrier(plan, 0, 1, 0, 2), 0);
+	finds(plan, "waits for what nobody comes for");
+	plan = empty_plan();
+	cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 1, 0), 0);
+	finds(plan, "waits for what nobody releases");
+	plan = empty_plan();
+	cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 1, 1), 0);
+	finds(plan, "0 releases and 1 acquires");
+	plan = empty_plan();
+	cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 1, 1), 0);
+	cr_assert_eq(spmt_plan_release(plan, 0, 1, 1), 0);
+	finds(plan, NULL);
+	plan = empty_plan();
+	for (int block = 0; block < 2; block++)
+		cr_assert_eq(spmt_plan_signal(plan, 0, block, 1, 0), 0);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(spmt_plan_wait(plan, 1, 0, 0, 0), 0);
+	finds(plan, "rank 0 block 0 does that, too");
+}
+
+/* Parts of one range are apart; of a range cut otherwise they need not be. */
+Test(plan_check, parts)
+{
+	for (int how = 0; how < 3; how++) {
+		spmt_plan *plan = empty_plan();
+
+		for (int block = 0; block < 2; block++) {
+			struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_COPY);
+
+			op.nsrc = op.ndst = 1;
+			op.src[0] = spmt_plan_input(0, 0, 2);
+			op.dst[0] = spmt_plan_output(0, how == 2 ? (uint32_t)block : 0, 2);
+			op.slices = 2;
+			op.slice = how ? block : 0;
+			cr_assert_eq(spmt_plan_add(plan, 0, block, &op), 0);
+		}
+		finds(plan, how == 1 ? NULL : "race: ");
+	}
+}

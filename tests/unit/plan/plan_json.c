@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* Execution plans: what is written is read as the same; all that the format has is read; and what it does not have is refused by line. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/plans.h"
+#include "tests/lib/ranks.h"
+
+static char *write_plan(const spmt_plan *plan, enum spmt_plan_form form)
+{
+	size_t need = 0;
+	char *text;
+
+	if (spmt_plan_write(plan, form, NULL, 0, &need) != -ERANGE)
+		return NULL;
+	text = malloc(need);
+	cr_assert_not_null(text);
+	cr_assert_eq(spmt_plan_write(plan, form, text, need, &need), 0, "%s", spmt_last_error());
+	cr_assert_eq(strlen(text) + 1, need);
+	return text;
+}
+
+static bool same_plans(const spmt_plan *a, const spmt_plan *b)
+{
+	char *x = write_plan(a, SPMT_PLAN_TEXT), *y = write_plan(b, SPMT_PLAN_TEXT);
+	bool same = !strcmp(x, y);
+
+	free(x);
+	free(y);
+	return same;
+}
+
+Test(plan_json, what_is_written_is_read_as_the_same)
+{
+	size_t read = 0;
+
+	for (uint64_t seed = 0; seed < test_count(150, 5000); seed++) {
+		spmt_plan *plan = NULL, *again = NULL;
+		char *text;
+
+		cr_assert_eq(plans_random(seed, 2, PLANS_RIGHT, &plan), 0);
+		text = write_plan(plan, SPMT_PLAN_JSON);
+		if (text) { /* a reduction of chunks here and there has no form */
+			cr_assert_eq(spmt_plan_read(text, strlen(text), &again), 0, "seed %llu: %s",
+				(unsigned long long)seed, spmt_last_error());
+			cr_assert(same_plans(plan, again), "seed %llu", (unsigned long long)seed);
+			cr_assert_eq(spmt_plan_check(again), 0, "%s", spmt_last_error());
+			spmt_plan_destroy(again);
+			read++;
+		}
+		free(text);
+		spmt_plan_destroy(plan);
+	}
+	cr_assert_gt(read, 10);
+}
+
+/* Two GPUs of one block each, with one channel and the other's three buffers; the operations of both, and what else a GPU has. */
+static int read_plan(
+	const char *head, const char *gpu, const char *ops0, const char *ops1, spmt_plan **plan)
+{
+	static const char form[] =
+		"{\"name\": \"t\", \"collective\": \"allreduce\", \"protocol\": \"LL\", %s\n\"gpus\": [\n%s,\n%s]}";
+	static const char one[] =
+		"{\"id\": %d, \"input_chunks\": 4, \"output_chunks\": 4, \"scratch_chunks\": 4, %s "
+		"\"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [%d, %d]}, {\"channel_type\": \"port\", \"connected_to\": [%d]},"
+		" {\"channel_type\": \"switch\", \"buff\": \"o\", \"rank_groups\": [{\"size\": 4, \"ranks\": [0, 1]}]}],"
+		"\"remote_buffers\": [{\"rank\": %d, \"type\": \"i\", \"access_channel_types\": [\"memory\", \"port\"]},"
+		"{\"rank\": %d, \"type\": \"o\", \"access_channel_types\": [\"memory\"]}, {\"rank\": %d, \"type\": \"s\", \"access_channel_types\": [\"memory\"]}],"
+		"\"threadblocks\": [{\"id\": 0, \"ops\": [%s], \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [1]},"
+		"{\"channel_type\": \"port\", \"channel_ids\": [0]}, {\"channel_type\": \"switch\", \"channel_ids\": [0]}],"
+		"\"remote_buffer_refs\": [{\"access_channel_type\": \"memory\", \"remote_buffer_ids\": [2, 1]}, {\"access_channel_type\": \"port\", \"remote_buffer_ids\": [2]}]}]}";
+	char *text = malloc(16384), *gpus[2] = { malloc(8192), malloc(8192) };
+	const char *ops[] = { ops0, ops1 };
+	int rc;
+
+	cr_assert(text && gpus[0] && gpus[1]);
+	for (int i = 0; i < 2; i++)
+		snprintf(gpus[i], 8192, one, i, gpu, 1 - i, 1 - i, 1 - i, 1 - i, 1 - i, 1 - i,
+			ops[i]);
+	snprintf(text, 16384, form, head, gpus[0], gpus[1]);
+	rc = spmt_plan_read(text, strlen(text), plan);
+	free(gpus[0]);
+	free(gpus[1]);
+	free(text);
+	return rc;
+}
+
+/* Each operation of the format, and the line of SPMT_PLAN_TEXT that it becomes, or lines. */
+static const struct {
+	const char *op, *words;
+} forms[] = {
+	{ "{\"name\": \"nop\"}, {\"name\": \"flush\"}", "; 0 operations" },
+	{ "{\"name\": \"signal\", \"channel_ids\": [0], \"channel_type\": \"memory\"}",
+		"signal rank 1 by channel 1" },
+	{ "{\"name\": \"wait\", \"channel_ids\": [0], \"channel_type\": \"port\"}",
+		"wait rank 1 by channel 63" },
+	{ "{\"name\": \"rlxsignal\", \"channel_ids\": [0, 0], \"channel_type\": \"memory\"}",
+		"relaxed signal rank 1 by channel 1\n\t1\trelaxed signal rank 1 by channel 1" },
+	{ "{\"name\": \"rlxwait\", \"channel_ids\": [0], \"channel_type\": \"memory\"}",
+		"relaxed wait rank 1 by channel 1" },
+	{ "{\"name\": \"put\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 2}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 2}]}",
+		"put i1+2 to rank 1 s2+2" },
+	{ "{\"name\": \"pws\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 1}]}",
+		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 63" },
+	{ "{\"name\": \"pwsf\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 1}]}",
+		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 63" },
+	{ "{\"name\": \"get\", \"channel_type\": \"memory\", \"src_buff\": [{\"buffer_id\": 1, \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"s\", \"index\": 3, \"size\": 1}]}",
+		"get rank 1 o0 to s3" },
+	{ "{\"name\": \"copy\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"s\", \"index\": 3, \"size\": 1}], \"tbg_info\": {\"tb_id\": 1, \"tbg_size\": 2}}",
+		"copy i0 to s3, part 1 of 2" },
+	{ "{\"name\": \"re\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}, {\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"o\", \"index\": 3, \"size\": 1}], \"reduce_op\": \"sum\"}",
+		"reduce i0, s0 to o3" },
+	{ "{\"name\": \"rres\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}, {\"buffer_id\": 0, \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"o\", \"index\": 3, \"size\": 1}, {\"buffer_id\": 1, \"index\": 3, \"size\": 1}]}",
+		"reduce i0, rank 1 s0 to o3, rank 1 o3" },
+	{ "{\"name\": \"glres\", \"channel_type\": \"switch\", \"src_buff\": [{\"switch_channel_id\": 0, \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"switch_channel_id\": 0, \"index\": 1, \"size\": 1}]}",
+		"reduce o1, rank 1 o1 to o1, rank 1 o1" },
+	{ "{\"name\": \"gstore\", \"channel_type\": \"switch\", \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"switch_channel_id\": 0, \"index\": 1, \"size\": 1}]}",
+		"copy i1 to o1\n\t1\tput i1 to rank 1 o1" },
+	{ "{\"name\": \"ppkt\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
+		"put packets i0 to rank 1 s3 (packets)" },
+	{ "{\"name\": \"ppkt\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
+		"send packets on s0 (packets) to rank 1 s3 (packets)" },
+	{ "{\"name\": \"cpkt\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"s\", \"index\": 3, \"size\": 1}]}",
+		"put packets i0 to s3 (packets)" },
+	{ "{\"name\": \"upkt\", \"src_buff\": [{\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"o\", \"index\": 3, \"size\": 1}]}",
+		"unpack packets s0 (packets) to o3" },
+	{ "{\"name\": \"rppkt\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
+		"send packets on s0 (packets) to rank 1 s3 (packets)" },
+	{ "{\"name\": \"recspkt\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}, {\"type\": \"s\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"type\": \"o\", \"index\": 0, \"size\": 1}, {\"type\": \"s\", \"index\": 2, \"size\": 1}, {\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
+		"reduce packets i0, s1 (packets) to o0, s2 (packets), rank 1 s3 (packets)" },
+	{ "{\"name\": \"barrier\", \"barrier_id\": 2, \"num_threadblocks\": 1}",
+		"barrier 2 of 1 blocks" },
+	{ "{\"name\": \"sem_release\", \"semaphore_ids\": [1]}, {\"name\": \"sem_acquire\", \"semaphore_ids\": [1]}",
+		"release semaphore 1\n\t1\tacquire semaphore 1" },
+	{ "{\"name\": \"pipeline\", \"iter_context\": {\"unit_size\": 1024, \"num_chunks\": 1}, \"ops\": [{\"name\": \"nop\"}, {\"name\": \"barrier\", \"barrier_id\": 0, \"num_threadblocks\": 1}]}",
+		"barrier 0 of 1 blocks" },
+};
+
+Test(plan_json, each_operation_of_the_format)
+{
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		spmt_plan *plan = NULL;
+		int rc = read_plan("\"inplace\": false,",
+			"\"semaphores\": [{\"init_value\": 0}, {\"init_value\": 3}],", forms[i].op,
+			"", &plan);
+		char *text;
+
+		cr_assert_eq(rc, 0, "%s: %s", forms[i].op, spmt_last_error());
+		text = write_plan(plan, SPMT_PLAN_TEXT);
+		cr_assert(strstr(text, forms[i].words), "%s: %s", forms[i].op, text);
+		free(text);
+		spmt_plan_destroy(plan);
+	}
+}
+
+Test(plan_json, what_is_wrong_is_told_by_its_line)
+{
+	static const struct {
+		const char *head, *gpu, *op, *words;
+	} wrong[] = {
+		{ "", "", "{\"name\": \"dance\"}", "line 3: an operation dance" },
+		{ "", "", "{}", "name is missing" },
+		{ "\"inplace\": 3,", "", "", "line 1: inplace" },
+		{ "\"min_message_size\": -1,", "", "", "min_message_size" },
+		{ "", "",
+			"{\"name\": \"signal\", \"channel_ids\": [1], \"channel_type\": \"memory\"}",
+			"no such memory channel" },
+		{ "", "",
+			"{\"name\": \"signal\", \"channel_ids\": [0.5], \"channel_type\": \"memory\"}",
+			"channel_ids[0]" },
+		{ "", "", "{\"name\": \"put\", \"src_buff\": [], \"dst_buff\": []}", "0 buffers" },
+		{ "", "",
+			"{\"name\": \"put\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"q\", \"index\": 0, \"size\": 1}]}",
+			"none of i, o and s" },
+		{ "", "",
+			"{\"name\": \"put\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 4, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 0, \"size\": 1}]}",
+			"of input, which has 4" },
+		{ "", "",
+			"{\"name\": \"get\", \"channel_type\": \"memory\", \"src_buff\": [{\"buffer_id\": 9, \"index\": 0, \"size\": 1}]}",
+			"no such remote buffer" },
+		{ "", "", "{\"name\": \"sem_acquire\", \"semaphore_ids\": [0]}", "no semaphore 0" },
+		{ "", "", "{\"name\": \"barrier\", \"barrier_id\": 0}",
+			"num_threadblocks is missing" },
+		{ "", "",
+			"{\"name\": \"pipeline\", \"ops\": [{\"name\": \"pipeline\", \"ops\": []}]}",
+			"pipeline" },
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		spmt_plan *plan = NULL;
+		int rc = read_plan(wrong[i].head, wrong[i].gpu, wrong[i].op, "", &plan);
+
+		cr_assert_eq(rc, -EINVAL, "%s", wrong[i].words);
+		cr_assert(strstr(spmt_last_error(), wrong[i].words), "%s: %s", wrong[i].words,
+			spmt_last_error());
+	}
+}
+
+Test(plan_json, what_is_no_json)
+{
+	static const char *const texts[] = { "", "{", "[1,", "{\"a\" 1}", "{\"a\": 01}",
+		"{\"a\": tru}", "{\"a\": \"\n\"}", "{\"a\": \"\\x\"}", "{\"a\": \"\\u12g4\"}",
+		"{} {}", "{\"a\": 1.}", "{\"a\": 1e}", "nul", "\"",
+		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		spmt_plan *plan = NULL;
+
+		cr_assert_eq(
+			spmt_plan_read(texts[i], strlen(texts[i]), &plan), -EINVAL, "%s", texts[i]);
+		cr_assert(strstr(spmt_last_error(), "line "), "%s", spmt_last_error());
+	}
+}
+
+Test(plan_json, pictures)
+{
+	spmt_plan *plan = NULL;
+	char *text;
+
+	cr_assert_eq(plans_random(3, 2, PLANS_RIGHT, &plan), 0);
+	text = write_plan(plan, SPMT_PLAN_SVG);
+	cr_assert_eq(strncmp(text, "<svg ", 5), 0);
+	cr_assert(strstr(text, "</svg>\n"));
+	cr_assert(strstr(text, "marker-end"));
+	free(text);
+	spmt_plan_destroy(plan);
+}

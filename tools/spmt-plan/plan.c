@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* spmt-plan: plans shown, checked and run. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "made.h"
+
+static const char usage[] =
+	"spmt-plan COMMAND FILE\n"
+	"  show FILE           its operations, a line each\n"
+	"  svg FILE            a picture of it\n"
+	"  json FILE           as an execution plan of MSCCL++\n"
+	"  check FILE          0, or a deadlock, a race, a wait that nobody signals, a signal that nobody waits for\n"
+	"  run FILE [BYTES [ROUNDS]]\n"
+	"                      on as many devices, with inputs of BYTES (outputs, without); tells whether the collective is right, and its time\n"
+	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, NAME one of\n"
+	"  ";
+
+static int say(const char *what)
+{
+	fprintf(stderr, "spmt-plan: %s: %s\n", what, spmt_last_error());
+	return 1;
+}
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+static char *read_all(const char *name, size_t *size)
+{
+	FILE *f = strcmp(name, "-") ? fopen(name, "rb") : stdin;
+	size_t room = 1 << 16, n = 0;
+	char *text = f ? malloc(room) : NULL;
+
+	while (text && !feof(f) && !ferror(f)) {
+		n += fread(text + n, 1, room - n, f);
+		if (n == room) {
+			char *more = realloc(text, room *= 2);
+
+			if (!more)
+				free(text);
+			text = more;
+		}
+	}
+	if (!f || !text || ferror(f)) {
+		fprintf(stderr, "spmt-plan: %s: %s\n", name, strerror(errno ? errno : EIO));
+		free(text);
+		text = NULL;
+	}
+	if (f && f != stdin)
+		fclose(f);
+	*size = n;
+	return text;
+}
+
+/* make:NAME:RANKS */
+static int make(const char *what, spmt_plan **plan)
+{
+	const char *colon = strrchr(what, ':');
+	char name[64] = "", *end = NULL;
+	long n = colon ? strtol(colon + 1, &end, 10) : 0;
+	int rc = -ENOENT;
+
+	if (colon && colon > what && end > colon + 1 && !*end && n > 0 && n <= SPMT_PLAN_RANKS) {
+		snprintf(name, sizeof(name), "%.*s", (int)(colon - what), what);
+		rc = made_plan(name, (int)n, plan);
+	}
+	if (rc == -ENOENT)
+		fprintf(stderr,
+			"spmt-plan: make:%s is none of make:NAME:RANKS with NAME %s, RANKS 1 to %d\n",
+			what, made_names, SPMT_PLAN_RANKS);
+	else if (rc)
+		say(what);
+	return rc;
+}
+
+static int load(const char *name, spmt_plan **plan)
+{
+	size_t size;
+	char *text;
+	int rc;
+
+	if (!strncmp(name, "make:", 5))
+		return make(name + 5, plan);
+	text = read_all(name, &size);
+	if (!text)
+		return -EIO;
+	rc = spmt_plan_read(text, size, plan);
+	if (rc)
+		say(name);
+	free(text);
+	return rc;
+}
+
+static int print(const spmt_plan *plan, enum spmt_plan_form form, const char *name)
+{
+	size_t need = 0;
+	char *text;
+	int rc = spmt_plan_write(plan, form, NULL, 0, &need);
+
+	text = rc == -ERANGE ? malloc(need) : NULL;
+	if (!text || spmt_plan_write(plan, form, text, need, &need)) {
+		free(text);
+		return say(name);
+	}
+	rc = fputs(text, stdout) < 0 || fflush(stdout) ? 1 : 0;
+	free(text);
+	return rc;
+}
+
+/* ---- run -------------------------------------------------------------------------------------- */
+
+struct job {
+	const spmt_plan *plan;
+	struct spmt_plan_info info;
+	size_t elements; /* of the input, or the output where there is none */
+	long rounds;
+	double us; /* of rank 0, a round */
+	int right; /* as made_right, of all ranks */
+};
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Both buffers; in place, one in the other. */
+static int buffers(spmt_comm *comm, const struct job *j, size_t in, size_t out, uint32_t **base,
+	uint32_t **dst, uint32_t **src)
+{
+	const struct spmt_plan_attr *a = &j->info.attr;
+	size_t apart = a->in_place ? 0 : in, me = (size_t)spmt_rank(comm);
+	int rc =
+		spmt_calloc(comm, (in > out ? in : out) + apart + 1, sizeof(**base), (void **)base);
+
+	if (rc)
+		return rc;
+	*src = *base;
+	*dst = *base + apart;
+	if (a->in_place && !strcmp(a->collective, "allgather"))
+		*src = *base + me * in;
+	if (a->in_place && !strcmp(a->collective, "reducescatter"))
+		*dst = *base + me * out;
+	return 0;
+}
+
+static int run_rounds(
+	spmt_comm *comm, struct job *j, spmt_plan_open *open, uint32_t *dst, uint32_t *src)
+{
+	double begin = now_us();
+	int rc = 0;
+
+	for (long i = 0; i < j->rounds && !rc; i++)
+		rc = spmt_plan_run(
+			comm, open, dst, src, j->elements, SPMT_TYPE_U32, SPMT_OP_SUM, NULL);
+	if (!rc)
+		rc = spmt_quiet(comm);
+	if (!rc && spmt_rank(comm) == 0)
+		j->us = (now_us() - begin) / (double)j->rounds;
+	return rc;
+}
+
+static int run_rank(spmt_comm *comm, void *arg)
+{
+	struct job *j = arg;
+	const struct spmt_plan_attr *a = &j->info.attr;
+	size_t chunk = j->elements / (a->input_chunks ? a->input_chunks : a->output_chunks);
+	size_t in = a->input_chunks * chunk, out = a->output_chunks * chunk,
+	       most = in > out ? in : out;
+	uint32_t *base, *dst, *src, *host = calloc(most + 1, sizeof(*host));
+	spmt_plan_open *open = NULL;
+	long rounds = j->rounds;
+	int rc = host ? buffers(comm, j, in, out, &base, &dst, &src) : -ENOMEM, right = -1;
+
+	for (size_t i = 0; !rc && i < in; i++)
+		host[i] = made_input(spmt_rank(comm), i);
+	if (!rc && in)
+		rc = spmt_copy_in(comm, src, host, in * sizeof(*host));
+	if (!rc)
+		rc = spmt_plan_begin(comm, j->plan, j->elements * sizeof(*host), &open);
+	/* once for the result: a collective in place goes on from it */
+	if (!rc)
+		rc = spmt_plan_run(
+			comm, open, dst, src, j->elements, SPMT_TYPE_U32, SPMT_OP_SUM, NULL);
+	if (!rc)
+		rc = spmt_quiet(comm);
+	if (!rc)
+		rc = spmt_copy_out(comm, host, out ? dst : src, (out ? out : in) * sizeof(*host));
+	if (!rc)
+		right = made_right(a, spmt_rank(comm), j->elements, host);
+	if (!rc && right < 1)
+		__atomic_store_n(&j->right, right, __ATOMIC_RELAXED);
+	if (!rc && rounds)
+		rc = run_rounds(comm, j, open, dst, src);
+	if (!rc)
+		rc = spmt_plan_end(comm, open);
+	free(host);
+	return rc ? rc : spmt_free(comm, base);
+}
+
+static int run(const spmt_plan *plan, const char *name, unsigned long long bytes, long rounds)
+{
+	struct spmt_attr common = SPMT_ATTR_INIT;
+	struct job j = {
+		.plan = plan, .info = { .size = sizeof(j.info) }, .rounds = rounds, .right = 1
+	};
+	size_t chunks;
+
+	if (spmt_plan_about(plan, &j.info))
+		return say(name);
+	chunks = j.info.attr.input_chunks ? j.info.attr.input_chunks : j.info.attr.output_chunks;
+	j.elements = (size_t)(bytes / sizeof(uint32_t)) / (2 * chunks) * (2 * chunks);
+	if (!j.elements)
+		j.elements = 2 * chunks;
+	common.heap_size = (size_t)1 << 30;
+	if (spmt_run(j.info.attr.nranks, &common, run_rank, &j))
+		return say(name);
+	printf("%s: %s of %d ranks, %zu bytes: %s, %.2f us\n", j.info.attr.name,
+		j.info.attr.collective, j.info.attr.nranks, j.elements * sizeof(uint32_t),
+		j.right < 0	  ? "ran; no collective that is known here"
+			: j.right ? "right"
+				  : "WRONG",
+		j.us);
+	return j.right == 0;
+}
+
+static int number(const char *text, unsigned long long most, unsigned long long *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoull(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end && !errno && *n <= most)
+		return 0;
+	fprintf(stderr, "spmt-plan: %s is no number from 0 to %llu\n", text, most);
+	return 1;
+}
+
+static int command(int argc, char **argv, const spmt_plan *plan)
+{
+	static const struct {
+		const char *name;
+		enum spmt_plan_form form;
+	} forms[] = { { "show", SPMT_PLAN_TEXT }, { "svg", SPMT_PLAN_SVG },
+		{ "json", SPMT_PLAN_JSON } };
+	unsigned long long bytes = 1 << 20, rounds = 10;
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (!strcmp(argv[1], forms[i].name))
+			return print(plan, forms[i].form, argv[2]);
+	if (!strcmp(argv[1], "check")) {
+		if (spmt_plan_check(plan))
+			return say(argv[2]);
+		puts("right");
+		return 0;
+	}
+	if ((argc > 3 && number(argv[3], 1ull << 28, &bytes)) ||
+		(argc > 4 && number(argv[4], 1000000, &rounds)))
+		return 2;
+	return run(plan, argv[2], bytes, (long)rounds);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const commands[] = { "show", "svg", "json", "check", "run" };
+	spmt_plan *plan = NULL;
+	int known = 0, rc;
+
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		printf("%s%s\n", usage, made_names);
+		return 0;
+	}
+	for (size_t i = 0; argc > 2 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		known |= !strcmp(argv[1], commands[i]);
+	if (!known || argc > (strcmp(argv[1], "run") ? 3 : 5)) {
+		fprintf(stderr, "%s%s\n", usage, made_names);
+		return 2;
+	}
+	if (load(argv[2], &plan))
+		return 1;
+	rc = command(argc, argv, plan);
+	spmt_plan_destroy(plan);
+	return rc;
+}

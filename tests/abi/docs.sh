@@ -44,7 +44,7 @@ no_such_file() {
 
 # The words of the headers as a compiler sees them, which makes the typed names of kernels, and those of the tree. A name that ends
 # with _ stands for those that begin so: spmt_wait_until_*.
-printf '#include "spmt.h"\n#include "spmt_device.h"\n' >"$scratch/probe.c"
+printf '#include "spmt.h"\n#include "spmt_device.h"\n#include "spmt_plan.h"\n' >"$scratch/probe.c"
 name_re='\b(spmtd?|SPMTD?)_[A-Za-z0-9_]+'
 {
 	gcc -std=gnu11 -Iinclude -E -P "$scratch/probe.c"

@@ -17,7 +17,7 @@ alone() {
 }
 
 mapfile -t parts < <(cd include && printf '%s\n' spmt_device/*.h)
-for header in spmt.h spmt_channel.h spmt_device.h "${parts[@]}"; do
+for header in spmt.h spmt_channel.h spmt_device.h spmt_plan.h "${parts[@]}"; do
 	for compiler in gcc clang; do
 		for standard in c11 c17; do
 			alone "$header" "$compiler" c "$standard"
@@ -32,7 +32,7 @@ done
 
 # All of them are installed, and the one file that is made of the device header.
 if [ -e "$build_root/meson-info/intro-installed.json" ]; then
-	for header in spmt.h spmt_channel.h spmt_device.h spmt_device_all.h "${parts[@]}"; do
+	for header in spmt.h spmt_channel.h spmt_device.h spmt_device_all.h spmt_plan.h "${parts[@]}"; do
 		grep -qE "\"[^\"]*/include/$header\"" "$build_root/meson-info/intro-installed.json" || echo "$header"
 	done >"$scratch/missing"
 	nothing_in 'every public header is installed' "$(cat "$scratch/missing")"

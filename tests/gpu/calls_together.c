@@ -4,6 +4,7 @@
 
 #include "calls.h"
 #include "spmt_device.h"
+#include "spmt_plan.h"
 
 enum { MOST = 4001 }; /* elements */
 
@@ -267,9 +268,72 @@ static int broken_part(struct calls *c)
 	return 0;
 }
 
+/* Everybody's words go on to the next rank, by two blocks, one with packets. */
+static int ring_plan(int n, spmt_plan **plan)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "ring",
+		.collective = "ring",
+		.nranks = n,
+		.input_chunks = 2,
+		.output_chunks = 2,
+		.scratch_chunks = 1 };
+	int rc = spmt_plan_create(&attr, plan);
+
+	for (int r = 0; r < n && !rc; r++) {
+		int next = (r + 1) % n;
+
+		rc = n > 1 ? spmt_plan_put(*plan, r, 0, spmt_plan_input(r, 0, 1),
+				     spmt_plan_output(next, 0, 1))
+			   : spmt_plan_copy(*plan, r, 0, spmt_plan_input(r, 0, 1),
+				     spmt_plan_output(r, 0, 1));
+		if (!rc)
+			rc = spmt_plan_put_packets(*plan, r, 1, spmt_plan_input(r, 1, 1),
+				spmt_plan_scratch(next, 0, 1));
+		if (!rc)
+			rc = spmt_plan_unpack_packets(
+				*plan, r, 1, spmt_plan_scratch(r, 0, 1), spmt_plan_output(r, 1, 1));
+		if (!rc)
+			rc = spmt_plan_barrier(*plan, r, 0, 0, 2);
+		if (!rc)
+			rc = spmt_plan_barrier(*plan, r, 1, 0, 2);
+	}
+	return rc;
+}
+
+static int planned(struct calls *c)
+{
+	int prev = (c->r->pe + c->r->n - 1) % c->r->n;
+	uint64_t *src = c->words, *dst = src + 2, own[2], seen[2] = { 0, 0 };
+	spmt_comm *comm = c->r->comm;
+	spmt_plan_open *open;
+	spmt_plan *plan;
+
+	CALL(ring_plan(c->r->n, &plan));
+	CALL(spmt_plan_begin(comm, plan, 16, &open));
+	spmt_plan_destroy(plan);
+	for (int s = 0; s < 2; s++) {
+		for (uint64_t i = 0; i < 2; i++)
+			own[i] = (uint64_t)c->r->pe * 100 + (uint64_t)s * 10 + i + 1;
+		CALL(spmt_copy_in(comm, src, own, sizeof(own)));
+		CALL(spmt_plan_run(
+			comm, open, dst, src, 2, SPMT_TYPE_U64, SPMT_OP_SUM, c->streams[s]));
+		if (c->streams[s])
+			TRY(calls_settle(c, c->streams[s]));
+		else
+			CALL(spmt_quiet(comm));
+		CALL(spmt_copy_out(comm, seen, dst, sizeof(seen)));
+		for (uint64_t i = 0; i < 2; i++)
+			REQUIRE_EQ(seen[i], (uint64_t)prev * 100 + (uint64_t)s * 10 + i + 1);
+	}
+	CALL(spmt_plan_end(comm, open));
+	return 0;
+}
+
 int calls_together(struct calls *c)
 {
 	TRY(collectives(c));
+	TRY(planned(c));
 	TRY(heap(c));
 	TRY(registered(c));
 	TRY(offered(c));

@@ -138,6 +138,9 @@ static int wrong_meetings(struct calls *c)
 	GIVES(-ENOENT, spmt_mem_lookup(comm, c->r->pe, 1, &mem));
 	WRONG(spmt_deregister(comm, NULL));
 	WRONG(spmt_split(comm, 0, 0, NULL));
+	WRONG(spmt_plan_begin(comm, NULL, 64, NULL));
+	WRONG(spmt_plan_run(comm, NULL, c->words, c->words, 1, U64, SPMT_OP_SUM, NULL));
+	WRONG(spmt_plan_end(comm, NULL));
 	WRONG(spmt_finalize(NULL));
 	WRONG(spmt_finalize_all(0, &comm));
 	WRONG(spmt_lane(comm, 7, NULL));

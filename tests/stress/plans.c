@@ -3,7 +3,7 @@
    what a plan orders is ordered. */
 #include <stdlib.h>
 
-#include "tests/lib/plans.h"
+#include "tests/lib/plan/plans.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 

@@ -9,7 +9,7 @@
 #include "made.h"
 
 static const char usage[] =
-	"spmt-plan COMMAND FILE\n"
+	"usage: spmt-plan COMMAND FILE\n"
 	"  show FILE           its operations, a line each\n"
 	"  svg FILE            a picture of it\n"
 	"  json FILE           as an execution plan of MSCCL++\n"
@@ -272,6 +272,10 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		printf("%s%s\n", usage, made_names);
+		return 0;
+	}
+	if (argc == 2 && !strcmp(argv[1], "--version")) {
+		printf("spmt-plan %s\n", spmt_version());
 		return 0;
 	}
 	for (size_t i = 0; argc > 2 && i < sizeof(commands) / sizeof(commands[0]); i++)

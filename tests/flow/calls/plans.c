@@ -6,7 +6,7 @@
 #include "spmt_plan.h"
 #include "src/base/names.h"
 #include "tests/lib/folds.h"
-#include "tests/lib/plans.h"
+#include "tests/lib/plan/plans.h"
 #include "tests/lib/ranks.h"
 
 /* On each rank, the output behind the last of `runs` to out, `bytes` a rank. */

@@ -38,6 +38,7 @@ prints channel "${sums[@]}"
 prints switch "${sums[@]}"
 mapfile -t passed < <(lines 4 'rank %1 of 4: the sum of all blocks is 40960')
 prints port "${passed[@]}"
+prints plan "${sums[@]}"
 prints registered 'the buffers of 4 ranks add up to 30000'
 mapfile -t split < <(for r in 0 1 2 3 4 5 6 7; do
 	echo "rank $r: row $((r / 4)) has sum $((r / 4 ? 22 : 6)), column $((r % 4)) has sum $((2 * (r % 4) + 4))"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/plans.h"
+#include "tests/lib/plan/plans.h"
 #include "tests/lib/ranks.h"
 
 static spmt_plan *random_plan(uint64_t seed, enum plans_fault fault)

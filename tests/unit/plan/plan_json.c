@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/plans.h"
+#include "tests/lib/plan/plans.h"
 #include "tests/lib/ranks.h"
 
 static char *write_plan(const spmt_plan *plan, enum spmt_plan_form form)

@@ -25,7 +25,7 @@ static int json_wrong(const struct json_reader *r, const char *why)
 
 static void json_blanks(struct json_reader *r)
 {
-	for (; r->at < r->end && memchr(" \t\r\n", *r->at, 4); r->at++)
+	for (; r->at < r->end && *r->at && strchr(" \t\r\n", *r->at); r->at++)
 		r->line += *r->at == '\n';
 }
 

@@ -102,6 +102,7 @@ static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt
 
 int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
 {
+	EXCLUSIVE(comm, __func__);
 	struct spmt_plan_open *o = NULL;
 	void *at = NULL;
 	int rc = comm_enter(comm, "spmt_plan_begin");
@@ -255,9 +256,7 @@ static void run_places(const struct plan_call *c, struct kernel_plan_args *args)
 	args->src = (uint64_t)(uintptr_t)c->src;
 	if (!a->in_place)
 		return;
-	if (c->open->scatters)
-		args->dst = args->src;
-	else if (a->output_chunks)
+	if (a->output_chunks && !c->open->scatters)
 		args->src = args->dst;
 	else
 		args->dst = args->src;
@@ -363,6 +362,7 @@ int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *
 
 int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 {
+	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_plan_end");
 
 	if (rc) { /* a broken comm, or one that is gone: its memory goes with the heap */

@@ -137,7 +137,6 @@ void comm_break(spmt_comm *comm, const struct cause *cause);
 void comm_break_last(spmt_comm *comm, int code);
 /* Ends the waits of this rank's kernels. */
 void comm_stop(const spmt_comm *comm);
-
 /* Names a world without telling its id. */
 static inline unsigned long long world_label(const struct world *world)
 {
@@ -148,5 +147,4 @@ static inline int world_process(const struct world *world, int rank)
 {
 	return world->process ? world->process[rank] : 0;
 }
-
 #endif

@@ -551,7 +551,7 @@ struct verbs_qp *ibv_create_qp(struct verbs_pd *pd, struct verbs_qp_init *init)
 	while (wire.pairs[i])
 		i++;
 	wire.pairs[i] = qp;
-	qp->pub.qp_num = (++wire.numbers % 1000 + 1) << 12 | i;
+	qp->pub.qp_num = wire.base | (++wire.numbers % 127 + 1) * FAKE_PAIRS | i;
 	pd->users++;
 	pthread_mutex_unlock(&wire.lock);
 	return &qp->pub;
@@ -581,7 +581,9 @@ int ibv_destroy_qp(struct verbs_qp *pub)
 	struct fake_qp *qp = (struct fake_qp *)pub;
 
 	pthread_mutex_lock(&wire.lock);
-	wire.pairs[pub->qp_num & 0xfff] = NULL;
+	while (qp->busy)
+		pthread_cond_wait(&wire.changed, &wire.lock);
+	wire.pairs[pub->qp_num % FAKE_PAIRS] = NULL;
 	pub->pd->users--;
 	pair_empty(qp);
 	unmake(qp);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A stand-in for libibverbs: two ports, and a wire inside the process. A thread of its own carries out what is posted, a queue pair after
- * the other, in order. It fails where a test says so; the functions below are found with dlsym.
+ * A stand-in for libibverbs: two ports, and a wire inside the process, or between those that share a folder (SPMT_FAKE_WIRE, fake_far.c).
+ * A thread of its own carries out what is posted, a queue pair after the other, in order. It fails where a test says so; the functions
+ * below are found with dlsym.
  */
 #ifndef TESTS_FAKE_VERBS_H
 #define TESTS_FAKE_VERBS_H

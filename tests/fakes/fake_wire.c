@@ -9,7 +9,7 @@
 
 #include "transports/transport.h"
 
-#define LOC_PROT_ERR 4
+#define LATER_NS 1000000
 #define MOVES_A_ROUND 8 /* of a queue pair, before the next one's turn */
 
 /* ---- completions ---------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static void room_end(struct fake_qp *qp, uint32_t status, uint32_t n, bool solic
 
 void pair_flush(struct fake_qp *qp)
 {
-	while (qp->work)
+	while (qp->work && !qp->busy)
 		work_end(qp, VERBS_WC_WR_FLUSH_ERR);
 	while (qp->room)
 		room_end(qp, VERBS_WC_WR_FLUSH_ERR, 0, false);
@@ -206,9 +206,14 @@ static const char *source(const struct fake_qp *qp, const struct fake_work *work
 	return region(qp->pub.pd, work->sge.lkey, work->sge.addr, work->sge.length, 0);
 }
 
+const char *pair_source(const struct fake_qp *qp)
+{
+	return source(qp, qp->work);
+}
+
 static struct fake_qp *pair_numbered(uint32_t number)
 {
-	struct fake_qp *qp = (number & 0xfff) < FAKE_PAIRS ? wire.pairs[number & 0xfff] : NULL;
+	struct fake_qp *qp = wire.pairs[number % FAKE_PAIRS];
 
 	return qp && qp->pub.qp_num == number ? qp : NULL;
 }
@@ -226,9 +231,12 @@ static void datagram(struct fake_qp *qp)
 	struct fake_work *work = qp->work;
 	struct fake_qp *to = pair_numbered(work->qpn);
 	const char *data = source(qp, work);
+	uint32_t status;
 
 	if (wire.lose > 0)
 		wire.lose--;
+	else if (far_is(work->qpn))
+		(void)far_carry(qp, work->qpn, &status); /* it may get lost */
 	else if (to && data && to->key == work->key)
 		pair_hear(to, data, work->sge.length);
 	work_end(qp, data ? VERBS_WC_SUCCESS : LOC_PROT_ERR);
@@ -347,7 +355,12 @@ static bool carry(struct fake_qp *qp)
 
 	if (fake_fires(&wire.works))
 		status = wire.status;
-	else if (!to || to->pub.state == VERBS_QPS_ERR)
+	else if (far_is(qp->dest)) {
+		if (!far_carry(qp, qp->dest, &status))
+			return wire.works.seen--, false;
+		if (qp->pub.state == VERBS_QPS_ERR)
+			status = VERBS_WC_WR_FLUSH_ERR;
+	} else if (!to || to->pub.state == VERBS_QPS_ERR)
 		status = VERBS_WC_RETRY_EXC_ERR;
 	else if (to->pub.state < VERBS_QPS_RTR || (qp->work->opcode == VERBS_WR_SEND && !to->room))
 		return wire.works.seen--, false;
@@ -363,7 +376,7 @@ static bool carry(struct fake_qp *qp)
 	return true;
 }
 
-static bool pair_round(struct fake_qp *qp)
+bool pair_round(struct fake_qp *qp)
 {
 	int n = 0;
 
@@ -377,6 +390,23 @@ static bool pair_round(struct fake_qp *qp)
 	return n;
 }
 
+/* Nobody tells when another process goes on. */
+static void wire_sleep(void)
+{
+	struct timespec until;
+
+	if (!wire.later) {
+		pthread_cond_wait(&wire.changed, &wire.lock);
+		return;
+	}
+	wire.later = false;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += LATER_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&wire.changed, &wire.lock, &until);
+}
+
 static void *wire_run(void *arg)
 {
 	(void)arg;
@@ -388,7 +418,7 @@ static void *wire_run(void *arg)
 			some |= wire.pairs[i] && !congested(wire.pairs[i]) &&
 				pair_round(wire.pairs[i]);
 		if (!some)
-			pthread_cond_wait(&wire.changed, &wire.lock);
+			wire_sleep();
 		pthread_mutex_unlock(&wire.lock);
 		pthread_mutex_lock(&wire.lock);
 	}
@@ -399,8 +429,11 @@ static void *wire_run(void *arg)
 void wire_start(void)
 {
 	pthread_mutex_lock(&wire.lock);
-	if (!wire.users++ && pthread_create(&wire.thread, NULL, wire_run, NULL))
-		abort();
+	if (!wire.users++) {
+		far_start();
+		if (pthread_create(&wire.thread, NULL, wire_run, NULL))
+			abort();
+	}
 	pthread_mutex_unlock(&wire.lock);
 }
 
@@ -412,6 +445,8 @@ void wire_stop(void)
 	last = !--wire.users;
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
-	if (last)
-		pthread_join(wire.thread, NULL);
+	if (!last)
+		return;
+	pthread_join(wire.thread, NULL);
+	far_stop();
 }

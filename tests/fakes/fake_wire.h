@@ -13,6 +13,8 @@
 #define FAKE_REGIONS 8192
 #define FAKE_MESSAGE (1u << 20) /* most bytes at once */
 #define FAKE_HEADER 40		/* before a datagram */
+#define FAKE_HOME_SHIFT 17 /* a pair's number: process, a count of 7 bits, and its place of 10 */
+#define LOC_PROT_ERR 4
 
 struct verbs_pd {
 	struct verbs_ctx *ctx;
@@ -55,6 +57,7 @@ struct fake_qp {
 	uint32_t dest, key;
 	struct fake_work *work, *last;
 	struct fake_room *room, *last_room;
+	bool busy; /* its first work is on its way to another process */
 };
 
 struct fake_fault {
@@ -69,6 +72,8 @@ struct fake_wire {
 	int held, lose, live;
 	int congested;	  /* 1 + the device whose connections move nothing; 0: none */
 	uint64_t atomics; /* done */
+	bool later;	  /* another process has asked for patience */
+	uint32_t base;	  /* of the numbers of this process's pairs */
 	struct fake_fault calls, works;
 	uint32_t status, event, keys, numbers, inline_most;
 	struct verbs_ctx *contexts[FAKE_CONTEXTS];
@@ -89,8 +94,18 @@ uint32_t fake_atomics(void);
 
 /* Under the lock. */
 bool fake_fires(struct fake_fault *fault);
+bool pair_round(struct fake_qp *qp);
+const char *pair_source(const struct fake_qp *qp);
 void pair_flush(struct fake_qp *qp);
 void pair_empty(struct fake_qp *qp);
 void pair_hear(struct fake_qp *qp, const void *data, uint32_t n);
+
+/* fake_far.c: wires to other processes. */
+void far_start(void);
+void far_stop(void);
+/* Whether a pair of this number is another process's. Under the lock. */
+bool far_is(uint32_t qpn);
+/* Has it carry out the first work, without the lock meanwhile. False: it has to wait for the other end. */
+bool far_carry(struct fake_qp *qp, uint32_t qpn, uint32_t *status);
 
 #endif

@@ -213,7 +213,8 @@ static uint64_t mem_offset(const spmt_comm *comm, int pe, uint64_t base, uint64_
 		: theirs - comm->world->infos[comm_world_rank(comm, pe)].heap_base;
 }
 
-/* Takes what the ranks brought to the meeting, and maps buffers of other processes. */
+/* Takes what the ranks brought to the meeting, and maps buffers of other processes. What a link reaches by no address keeps the owner's
+   offset, also where it could be mapped. */
 static int mem_fill(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
@@ -233,7 +234,8 @@ static int mem_fill(spmt_mem *mem)
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		uint64_t base = (uintptr_t)mem->shares[pe].base;
 
-		if (!base || mem->peers[pe].size > mem->shares[pe].export.length)
+		if (!base || !comm->links[pe].base ||
+			mem->peers[pe].size > mem->shares[pe].export.length)
 			continue;
 		mem->peers[pe].base = base;
 		mem->offsets[pe] = mem_offset(comm, pe, base, 0);

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Worlds over two nodes by map rdma: network namespaces as in two_nodes.sh, and the stand-in for libibverbs with its wires from process to
+# process. tests/vm/two.sh is the same over real verbs, where machines can be had.
+. "$(dirname "$0")/../../abi/lib.sh"
+
+one=spmt-near-$$ two=spmt-far-$$
+programs=$build_root/tests
+
+# not even root may everywhere
+make_nodes() {
+	ip netns add "$one" && ip netns add "$two" || return 1
+	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
+	ip -n "$one" address add 10.77.33.1/24 dev spmt0 && ip -n "$two" address add 10.77.33.2/24 dev spmt0 || return 1
+	for node in "$one" "$two"; do
+		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
+	done
+}
+
+drop_nodes() {
+	ip netns del "$one"
+	ip netns del "$two"
+}
+
+leave() {
+	skip 'worlds over two nodes by verbs' "$1"
+	plan
+	exit 0
+}
+
+[ -e "$programs/fakes/fake-verbs.so" ] || leave 'no stand-in for libibverbs was built'
+[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
+command -v ip >/dev/null || leave 'no ip (iproute2)'
+trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
+make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
+export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host SPMT_HOST_DEVICES=8 SPMT_TEST_SLOW=1 SPMT_TIMEOUT_MS=60000
+export SPMT_VERBS_LIB=$programs/fakes/fake-verbs.so SPMT_FAKE_WIRE=$scratch/wire
+# A machine that stands still is no node that vanishes.
+export SPMT_SOCKET_LOST_MS=60000
+unset SPMT_MAPS SPMT_MOVES SPMT_RDMA_DEVICE
+soon='[0-5]?[0-9]{1,4}' # ms: before the deadline
+
+# A process: NODE HOW NRANKS RANK..; all of a world run at once.
+process() {
+	local node=$1 how=$2
+	shift 2
+	timeout -k 5 90 ip netns exec "$node" "$programs/far_nodes" "$how" "$scratch/uid" "$@" >>"$scratch/out" 2>&1
+}
+
+# NAME PATTERN RANK..: each has said so, after its number.
+expect() {
+	local name=$1 pattern=$2 rank
+	shift 2
+	for rank; do
+		grep -Eq "^$rank $pattern" "$scratch/out" || echo "not of rank $rank"
+	done >"$scratch/wrong"
+	[ -s "$scratch/wrong" ] && cat "$scratch/out" >>"$scratch/wrong"
+	nothing_in "$name" "$(cat "$scratch/wrong")"
+	rm -f "$scratch/uid" "$scratch/out"
+}
+
+# NAME PROGRAM ARGUMENT..: a suite on both, each with its share of every world (tests/lib/machines.h).
+suite() {
+	local name=$1 rc=0
+	shift
+	mkdir -p "$scratch/both"
+	SPMT_TEST_FOLDER=$scratch/both SPMT_TEST_MACHINE=1 timeout -k 5 200 ip netns exec "$two" "$programs/$1" "${@:2}" >"$scratch/two" 2>&1 &
+	SPMT_TEST_FOLDER=$scratch/both SPMT_TEST_MACHINE=0 timeout -k 5 200 ip netns exec "$one" "$programs/$1" "${@:2}" >"$scratch/one" 2>&1 || rc=$?
+	wait $! || rc=$?
+	grep -q '^ok' "$scratch/one" && grep -q '^ok' "$scratch/two" || rc=${rc/#0/none}
+	nothing_in "$name" "$([ "$rc" = 0 ] || { echo "exit status $rc"; cat "$scratch/one" "$scratch/two"; })"
+	rm -rf "$scratch/both"
+}
+
+process "$one" once 2 0 &
+process "$two" once 2 1 &
+wait
+expect '2 nodes of a rank' '0 ' 0 1
+
+process "$one" once 8 0 1 2 3 &
+process "$two" once 8 4 5 6 7 &
+wait
+expect '2 nodes of 4 ranks' '0 ' {0..7}
+
+process "$one" once 8 0 2 &
+process "$one" once 8 4 6 &
+process "$two" once 8 1 3 &
+process "$two" once 8 5 7 &
+wait
+expect '2 nodes of 2 processes of 2 ranks' '0 ' {0..7}
+
+if [ -e "$programs/flow-processes" ]; then
+	suite 'every call, 2 nodes of 4 ranks' flow-processes --tap=- -j1 --filter processes/two_of_4
+	suite 'every call, 2 nodes of 2 processes of 2 ranks' flow-processes --tap=- -j1 --filter processes/permuted
+fi
+
+if [ -e "$programs/stress-rma_stress" ]; then
+	suite 'order and atomics under stress' stress-rma_stress
+fi
+
+timeout -k 5 90 ip netns exec "$two" "$programs/hosts" 1 2 "$scratch/uid" >>"$scratch/out" 2>&1 &
+timeout -k 5 90 ip netns exec "$one" "$programs/hosts" 0 2 "$scratch/uid" >>"$scratch/out" 2>&1
+wait
+nothing_in 'the example' "$(sort "$scratch/out" | diff - <(echo 'rank 0 of 2 received 101'; echo 'rank 1 of 2 received 100'))"
+rm -f "$scratch/uid" "$scratch/out"
+
+# What is missing on one node is told on both.
+process "$one" once 4 0 1 &
+SPMT_RDMA_DEVICE=other0 process "$two" once 4 2 3 &
+wait
+expect 'no such device there' '-113 0 .*rdma.*SPMT_RDMA_DEVICE=other0 names none of 2 devices, the first is fake0' 0 1 2 3
+
+process "$one" once 4 0 1 &
+process "$two" once 4 2 &
+SPMT_VERBS_LIB=/nowhere/libibverbs.so process "$two" once 4 3 &
+wait
+expect 'no libibverbs beside' '-113 0 .*rdma.*no libibverbs' 0 1 2 3
+
+process "$one" die 4 0 1 &
+process "$two" die 4 2 3 2>/dev/null &
+wait 2>/dev/null
+expect 'a killed process' "-10003 $soon .*2 of 4 ranks died: 2, 3" 0 1
+
+ready() {
+	for ((i = 0; i < 20000; i++)); do
+		[ "$(grep -c '^ready' "$scratch/out" 2>/dev/null)" = "$1" ] && return
+		sleep 0.01
+	done
+}
+
+# Between meetings, with the connection of the rendezvous patient: the device is what tells.
+process "$one" puts 4 0 1 &
+ip netns exec "$two" "$programs/far_nodes" puts "$scratch/uid" 4 2 3 >>"$scratch/out" 2>&1 &
+gone=$!
+ready 4
+kill -KILL "$gone"
+wait 2>/dev/null
+expect 'a killed process to which data moves' "-10003 $soon .*(2 of 4 ranks died: 2, 3|to rank [23]: fake[01] port 2: .*\(verbs status 12,)" 0 1
+
+process "$one" shrink 6 0 1 &
+process "$two" shrink 6 2 3 &
+process "$two" shrink 6 4 5 2>/dev/null &
+wait 2>/dev/null
+nothing_in 'who goes on after a killed process' "$(for r in 0 1 2 3; do grep -q "^$r on $r of 4" "$scratch/out" || echo "not rank $r"; done)"
+expect 'the world in which they go on' '0 ' 0 1 2 3
+plan

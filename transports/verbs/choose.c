@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "choose.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #define GIDS_MOST 1024
 #define NICS_MOST 64
+#define SYS "/sys"
 #define SYS_PATH 512
 
 /* One that may be taken. */
@@ -142,35 +144,95 @@ static int place_open(const struct verbs_api *api, const struct verbs_found *fou
 
 /* ---- nearness ------------------------------------------------------------------------------- */
 
-static bool sys_path(const char *format, const char *name, char path[SYS_PATH])
+#define STEPS_OF_NODE 64  /* no bridge in common, but the NUMA node; a path has fewer */
+#define STEPS_OF_HOST 128 /* not even that, or nobody says */
+
+/* Where the link `sys`/FORMAT leads. */
+static bool sys_path(const char *sys, const char *format, const char *name, char path[SYS_PATH])
 {
 	char link[SYS_PATH];
+	size_t n = (size_t)snprintf(link, sizeof(link), "%.256s", sys);
 	char *real;
 
-	snprintf(link, sizeof(link), format, name);
+	snprintf(link + n, sizeof(link) - n, format, name);
 	real = realpath(link, NULL);
 	snprintf(path, SYS_PATH, "%s", real ? real : "");
 	free(real); /* realpath's own */
 	return real != NULL;
 }
 
-/* Levels of the tree between two devices; INT16_MAX where it does not say. */
-static int nic_steps(const char *name, const char *pci)
+/* A number in a file of a device; -1: it does not say. */
+static long sys_number(const char *device, const char *file)
+{
+	char path[SYS_PATH + 32], text[32] = "";
+	long n = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", device, file);
+	f = fopen(path, "re");
+	if (f && fgets(text, sizeof(text), f))
+		n = strtol(text, NULL, 0);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Bytes of a device's path up to its host bridge, "/sys/devices/pci0000:15". */
+static size_t to_bridge(const char *path)
+{
+	const char *at = strstr(path, "/devices/");
+
+	at = at ? at + strlen("/devices/") : path;
+	return (size_t)(at - path) + strcspn(at, "/");
+}
+
+int verbs_steps(const char *sys, const char *pci, const char *name)
 {
 	char a[SYS_PATH], b[SYS_PATH];
+	size_t bridge, same = 0;
 	int steps = 0;
-	size_t same = 0;
+	long node;
 
-	if (!pci[0] || !sys_path("/sys/bus/pci/devices/%.32s", pci, a) ||
-		!sys_path("/sys/class/infiniband/%.64s/device", name, b))
+	if (!pci[0] || !sys_path(sys, "/bus/pci/devices/%.32s", pci, a) ||
+		!sys_path(sys, "/class/infiniband/%.64s/device", name, b))
 		return INT16_MAX;
+	bridge = to_bridge(a);
+	node = sys_number(a, "numa_node");
+	if (bridge != to_bridge(b) || memcmp(a, b, bridge) != 0)
+		return node >= 0 && node == sys_number(b, "numa_node") ? STEPS_OF_NODE
+								       : STEPS_OF_HOST;
 	while (a[same] && a[same] == b[same])
 		same++;
 	for (const char *at = a + same; *at; at++)
 		steps += *at == '/';
 	for (const char *at = b + same; *at; at++)
 		steps += *at == '/';
-	return steps;
+	return MIN_OF(steps, STEPS_OF_NODE - 1);
+}
+
+int verbs_turn(const char *sys, const char *pci, int dev)
+{
+	char own[SYS_PATH], other[SYS_PATH];
+	const struct dirent *entry;
+	long vendor, class;
+	int before = 0;
+	DIR *devices;
+
+	snprintf(other, sizeof(other), "%.256s/bus/pci/devices", sys);
+	if (!pci[0] || !sys_path(sys, "/bus/pci/devices/%.32s", pci, own))
+		return dev;
+	devices = opendir(other);
+	if (!devices)
+		return dev;
+	vendor = sys_number(own, "vendor");
+	class = sys_number(own, "class");
+	while ((entry = readdir(devices)))
+		before += entry->d_name[0] != '.' && strcmp(entry->d_name, pci) < 0 &&
+			sys_path(sys, "/bus/pci/devices/%.32s", entry->d_name, other) &&
+			sys_number(other, "class") == class &&
+			sys_number(other, "vendor") == vendor;
+	closedir(devices);
+	return before;
 }
 
 /* ---- the choice ----------------------------------------------------------------------------- */
@@ -187,7 +249,7 @@ static int find_all(const struct verbs_api *api, struct verbs_device **list, int
 
 		if (!verbs_listed(wish, api->device_name(list[i]), &one.port))
 			continue;
-		one.steps = nic_steps(api->device_name(list[i]), pci);
+		one.steps = verbs_steps(SYS, pci, api->device_name(list[i]));
 		for (; at > 0 && found[at - 1].steps > one.steps; at--)
 			found[at] = found[at - 1];
 		found[at] = one;
@@ -196,8 +258,8 @@ static int find_all(const struct verbs_api *api, struct verbs_device **list, int
 	return count;
 }
 
-/* The dev-th of those nearest, and if that one cannot be opened, any other. */
-static int open_any(const struct verbs_api *api, const struct verbs_found *found, int n, int dev,
+/* The turn-th of those nearest, and if that one cannot be opened, any other. */
+static int open_any(const struct verbs_api *api, const struct verbs_found *found, int n, int turn,
 	int64_t gid, struct verbs_place *place)
 {
 	struct status_saved first;
@@ -206,7 +268,7 @@ static int open_any(const struct verbs_api *api, const struct verbs_found *found
 	while (near < n && found[near].steps == found[0].steps)
 		near++;
 	for (int i = 0; i < n; i++) {
-		int at = i < near ? (dev + i) % near : i;
+		int at = i < near ? (turn + i) % near : i;
 		int one = place_open(api, &found[at], gid, place);
 
 		if (!one)
@@ -233,7 +295,8 @@ int verbs_choose(const struct verbs_api *api, int dev, const char *pci, struct v
 		return fail_errno(errno, "ibv_get_device_list");
 	count = find_all(api, list, n, env->rdma_device, pci, found);
 	if (count)
-		rc = open_any(api, found, count, MAX_OF(dev, 0), env->rdma_gid, place);
+		rc = open_any(api, found, count, verbs_turn(SYS, pci, MAX_OF(dev, 0)),
+			env->rdma_gid, place);
 	else if (n)
 		rc = fail(-ENODEV, "SPMT_RDMA_DEVICE=%s names none of %d devices, the first is %s",
 			env->rdma_device, n, api->device_name(list[0]));

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* Which RDMA device a rank takes, by the machine's buses: recorded ones (tests/fixtures, *.sysfs), made into a tree as /sys has it. */
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "transports/verbs/choose.h"
+
+enum { NICS_HERE = 16 };
+
+static char sys[] = "/tmp/spmt-sys.XXXXXX";
+static char nics[NICS_HERE][64];
+static int nnics;
+
+static void make_folder(const char *folder)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", folder);
+	for (char *at = path + strlen(sys) + 1; (at = strchr(at, '/')); *at++ = '/') {
+		*at = '\0';
+		mkdir(path, 0777);
+	}
+	mkdir(path, 0777);
+}
+
+static void make_file(const char *folder, const char *name, const char *text)
+{
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "we");
+	cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+static void make_link(const char *folder, const char *name, const char *to)
+{
+	char path[PATH_MAX];
+
+	make_folder(folder);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	cr_assert_eq(symlink(to, path), 0);
+}
+
+static void make_device(const char *line)
+{
+	char path[200], node[8], vendor[16], class[16], nic[64], folder[512], links[512];
+	int n = sscanf(line, "%199s %7s %15s %15s %63s", path, node, vendor, class, nic);
+
+	cr_assert_geq(n, 4, "%s", line);
+	snprintf(folder, sizeof(folder), "%s/devices/%s", sys, path);
+	make_folder(folder);
+	make_file(folder, "numa_node", node);
+	make_file(folder, "vendor", vendor);
+	make_file(folder, "class", class);
+	snprintf(links, sizeof(links), "%s/bus/pci/devices", sys);
+	make_link(links, strrchr(path, '/') + 1, folder);
+	if (n < 5)
+		return;
+	snprintf(links, sizeof(links), "%s/class/infiniband/%s", sys, nic);
+	make_link(links, "device", folder);
+	snprintf(nics[nnics++], sizeof(nics[0]), "%s", nic);
+}
+
+static void load(const char *name)
+{
+	const char *source = getenv("SPMT_SOURCE");
+	char path[PATH_MAX], line[512];
+	FILE *f;
+
+	cr_assert(mkdtemp(sys));
+	snprintf(path, sizeof(path), "%s/tests/fixtures/%s.sysfs", source ? source : ".", name);
+	f = fopen(path, "re");
+	cr_assert(f, "%s", path);
+	while (fgets(line, sizeof(line), f))
+		if (line[0] != '#')
+			make_device(line);
+	fclose(f);
+}
+
+static int drop(const char *path, const struct stat *stat, int kind, struct FTW *at)
+{
+	(void)stat;
+	(void)kind;
+	(void)at;
+	return remove(path);
+}
+
+static void fini(void)
+{
+	nftw(sys, drop, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* As verbs_choose does it. */
+static const char *nic_of(const char *pci, int dev)
+{
+	int nearest = INT_MAX, near[NICS_HERE], n = 0;
+
+	for (int i = 0; i < nnics; i++) {
+		int steps = verbs_steps(sys, pci, nics[i]);
+
+		if (steps < nearest)
+			n = 0;
+		if (steps <= nearest)
+			near[n++] = i;
+		nearest = steps < nearest ? steps : nearest;
+	}
+	return nics[near[verbs_turn(sys, pci, dev) % n]];
+}
+
+Test(rdma_choice, eight_gpus_and_eight_nics, .fini = fini)
+{
+	static const char *const gpus[] = { "0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0",
+		"0000:5d:00.0", "0000:9b:00.0", "0000:bb:00.0", "0000:cb:00.0", "0000:db:00.0" };
+
+	load("h200-8");
+	cr_assert_eq(nnics, 9);
+	for (int i = 0; i < 8; i++) {
+		char wanted[16];
+
+		snprintf(wanted, sizeof(wanted), "mlx5_%d", i);
+		cr_expect_str_eq(nic_of(gpus[i], i), wanted);
+		cr_expect_str_eq(nic_of(gpus[i], 0), wanted, "by its place, not by its number");
+	}
+	cr_expect_lt(verbs_steps(sys, gpus[0], "mlx5_0"), verbs_steps(sys, gpus[0], "mlx5_1"));
+	cr_expect_lt(verbs_steps(sys, gpus[0], "mlx5_1"), verbs_steps(sys, gpus[0], "mlx5_4"));
+}
+
+/* Those of its NUMA node, however long the paths, and each by as many; also where each process sees one GPU, which is its first. */
+Test(rdma_choice, four_nics_shared_out, .fini = fini)
+{
+	load("bridges-8");
+	cr_assert_eq(nnics, 4);
+	for (int i = 0; i < 8; i++) {
+		char pci[16], wanted[16];
+
+		snprintf(pci, sizeof(pci), "0000:%x:00.0", 0x11 + 0x10 * i);
+		snprintf(wanted, sizeof(wanted), "mlx5_%d", 2 * (i / 4) + i % 2);
+		cr_expect_str_eq(nic_of(pci, 0), wanted, "GPU %d: %s", i, nic_of(pci, 0));
+	}
+}
+
+Test(rdma_choice, what_is_on_no_bus, .fini = fini)
+{
+	load("bridges-8");
+	cr_expect_eq(verbs_steps(sys, "", "mlx5_0"), INT16_MAX);
+	cr_expect_eq(verbs_steps(sys, "0000:ff:00.0", "mlx5_0"), INT16_MAX);
+	cr_expect_eq(verbs_steps(sys, "0000:11:00.0", "rxe0"), INT16_MAX);
+	cr_expect_str_eq(nic_of("", 3), "mlx5_3");
+	cr_expect_str_eq(nic_of("0000:ff:00.0", 5), "mlx5_1");
+}
+
+Test(rdma_choice, gids)
+{
+	const union verbs_gid none = { .raw = { 0 } }, local = { .raw = { 0xfe, 0x80, [15] = 1 } },
+			      wide = { .raw = { 0x20, 0x01, [15] = 1 } },
+			      v4 = { .raw = { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
+	const union verbs_gid *const rising[] = { &local, &wide, &v4 };
+
+	cr_expect_eq(verbs_gid_rank(&none, true), 0);
+	for (int i = 0; i < 3; i++) {
+		cr_expect_gt(verbs_gid_rank(rising[i], false), 0);
+		cr_expect(!i ||
+			verbs_gid_rank(rising[i], true) > verbs_gid_rank(rising[i - 1], true));
+		cr_expect_gt(verbs_gid_rank(&local, true), verbs_gid_rank(rising[i], false),
+			"RoCE v2 comes first");
+	}
+}
+
+Test(rdma_choice, wishes)
+{
+	int port;
+
+	cr_expect(verbs_listed(NULL, "mlx5_0", &port) && !port);
+	cr_expect(verbs_listed("rxe0,mlx5_1:2", "mlx5_1", &port) && port == 2);
+	cr_expect(verbs_listed("rxe0,mlx5_1:2", "rxe0", &port) && !port);
+	cr_expect(!verbs_listed("mlx5_10", "mlx5_1", &port));
+	cr_expect(!verbs_listed("mlx5_1", "mlx5_10", &port));
+}

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fake_wire.h"
@@ -44,6 +43,14 @@ uint64_t fake_verbs_break(uint64_t n, uint32_t status)
 {
 	wire.status = status;
 	return arm(&wire.works, n);
+}
+
+uint64_t fake_verbs_fail_named(const char *name, uint64_t n)
+{
+	pthread_mutex_lock(&wire.lock);
+	snprintf(wire.name, sizeof(wire.name), "%s", name);
+	pthread_mutex_unlock(&wire.lock);
+	return arm(&wire.named, n);
 }
 
 void fake_verbs_lose(int n)
@@ -118,20 +125,26 @@ bool fake_fires(struct fake_fault *fault)
 	return ++fault->seen == fault->at;
 }
 
+static bool is_named(const char *call)
+{
+	return wire.name[0] && !strcmp(call, wire.name) && fake_fires(&wire.named);
+}
+
 /* errno is EIO then. */
-static bool refused(void)
+bool fake_refused_at(const char *call)
 {
 	bool fires;
 
 	pthread_mutex_lock(&wire.lock);
 	fires = fake_fires(&wire.calls);
+	fires |= is_named(call);
 	pthread_mutex_unlock(&wire.lock);
 	if (fires)
 		errno = EIO;
 	return fires;
 }
 
-static void *make(size_t size)
+void *fake_make(size_t size)
 {
 	void *made = calloc(1, size);
 
@@ -144,18 +157,29 @@ static void *make(size_t size)
 }
 
 /* Under the lock. */
-static void unmake(void *made)
+void fake_unmake(void *made)
 {
 	wire.live--;
 	free(made);
 }
 
-static int drop(void *made)
+/* What is given back is gone, whatever the call says. */
+int fake_dropped(const char *call)
+{
+	int rc;
+
+	pthread_mutex_lock(&wire.lock);
+	rc = is_named(call) ? EIO : 0;
+	pthread_mutex_unlock(&wire.lock);
+	return rc;
+}
+
+int fake_drop_at(const char *call, void *made)
 {
 	pthread_mutex_lock(&wire.lock);
-	unmake(made);
+	fake_unmake(made);
 	pthread_mutex_unlock(&wire.lock);
-	return 0;
+	return fake_dropped(call);
 }
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -166,7 +190,7 @@ struct verbs_device **ibv_get_device_list(int *n)
 
 	if (refused())
 		return NULL;
-	list = make((FAKE_DEVICES + 1) * sizeof(struct verbs_device *));
+	list = fake_make((FAKE_DEVICES + 1) * sizeof(struct verbs_device *));
 	for (int i = 0; i < FAKE_DEVICES; i++)
 		list[i] = &devices[i];
 	*n = FAKE_DEVICES;
@@ -181,11 +205,6 @@ void ibv_free_device_list(struct verbs_device **list)
 const char *ibv_get_device_name(struct verbs_device *device)
 {
 	return device->name;
-}
-
-static int call_refused(void)
-{
-	return refused() ? EIO : 0;
 }
 
 static int checked_poll(struct verbs_cq *cq, int n, struct verbs_wc *wc)
@@ -228,7 +247,7 @@ struct verbs_ctx *ibv_open_device(struct verbs_device *device)
 
 	if (refused())
 		return NULL;
-	ctx = make(sizeof(*ctx));
+	ctx = fake_make(sizeof(*ctx));
 	ctx->device = device;
 	ctx->ops.poll_cq = checked_poll;
 	ctx->ops.req_notify_cq = checked_notify;
@@ -254,9 +273,9 @@ int ibv_close_device(struct verbs_ctx *ctx)
 	while (wire.contexts[i] != ctx)
 		i++;
 	wire.contexts[i] = NULL;
-	unmake(ctx);
+	fake_unmake(ctx);
 	pthread_mutex_unlock(&wire.lock);
-	return 0;
+	return fake_dropped(__func__);
 }
 
 int ibv_query_device(struct verbs_ctx *ctx, struct verbs_device_attr *attr)
@@ -314,133 +333,11 @@ int _ibv_query_gid_ex(struct verbs_ctx *ctx, uint32_t port, uint32_t index,
 	return refused() ? EIO : index > 1 ? ENODATA : fake_gid(ctx, (int)index, &entry->gid);
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
-
-struct verbs_pd *ibv_alloc_pd(struct verbs_ctx *ctx)
-{
-	struct verbs_pd *pd = refused() ? NULL : make(sizeof(*pd));
-
-	if (pd)
-		pd->ctx = ctx;
-	return pd;
-}
-
-int ibv_dealloc_pd(struct verbs_pd *pd)
-{
-	return pd->users ? EBUSY : drop(pd);
-}
-
-static struct verbs_mr *region_new(struct verbs_pd *pd, const struct fake_mr *what)
-{
-	struct fake_mr *mr = make(sizeof(*mr));
-	uint32_t i = 0;
-
-	*mr = *what;
-	mr->pub.context = pd->ctx;
-	mr->pub.pd = pd;
-	pthread_mutex_lock(&wire.lock);
-	while (wire.regions[i])
-		i++;
-	wire.regions[i] = mr;
-	mr->pub.lkey = mr->pub.rkey = ++wire.keys << 16 | i;
-	pd->users++;
-	pthread_mutex_unlock(&wire.lock);
-	return &mr->pub;
-}
-
-/* Whether it is memory of the stand-ins' devices, which no NIC reaches by its address alone. */
-static bool of_a_device(const void *at)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long from, to;
-	char line[512];
-	bool found = false;
-
-	while (maps && !found && fgets(line, sizeof(line), maps))
-		found = sscanf(line, "%lx-%lx", &from, &to) == 2 &&
-			(uintptr_t)at - from < to - from && strstr(line, "memfd:fake-gpu");
-	if (maps)
-		fclose(maps);
-	return found;
-}
-
-static bool nic_lacks(const char *what)
-{
-	const char *text = getenv("SPMT_FAKE_NIC_WITHOUT");
-
-	return text && strstr(text, what);
-}
-
-struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
-{
-	struct fake_mr mr = { .pub = { .addr = at, .length = n }, .access = access, .data = at };
-
-	if (refused())
-		return NULL;
-	if (of_a_device(at)) {
-		/* a second mapping of the same memory: what a driver for peer memory would do */
-		mr.data = nic_lacks("peer") ? MAP_FAILED : mremap(at, 0, n, MREMAP_MAYMOVE);
-		if (mr.data == MAP_FAILED) {
-			errno = EFAULT;
-			return NULL;
-		}
-		mr.mapped = n;
-		if (mprotect(mr.data, n, PROT_READ | PROT_WRITE))
-			abort();
-	}
-	return region_new(pd, &mr);
-}
-
-struct verbs_mr *ibv_reg_dmabuf_mr(
-	struct verbs_pd *pd, uint64_t offset, size_t n, uint64_t at, int fd, int access)
-{
-	struct fake_mr mr = {
-		.pub = { .addr = (void *)(uintptr_t)at, .length = n }, .access = access, .mapped = n
-	};
-
-	if (refused())
-		return NULL;
-	mr.data = nic_lacks("dmabuf") ? MAP_FAILED
-				      : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-						lseek(fd, 0, SEEK_CUR) + (off_t)offset);
-	if (mr.data == MAP_FAILED) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	return region_new(pd, &mr);
-}
-
-int ibv_dereg_mr(struct verbs_mr *mr)
-{
-	struct fake_mr *fake = (struct fake_mr *)mr;
-
-	pthread_mutex_lock(&wire.lock);
-	mr->pd->users--;
-	wire.regions[mr->rkey & 0xffff] = NULL;
-	if (fake->mapped)
-		munmap(fake->data, fake->mapped);
-	unmake(mr);
-	pthread_mutex_unlock(&wire.lock);
-	return 0;
-}
-
-struct verbs_ah *ibv_create_ah(struct verbs_pd *pd, struct verbs_ah_attr *attr)
-{
-	(void)pd;
-	(void)attr;
-	return refused() ? NULL : make(1);
-}
-
-int ibv_destroy_ah(struct verbs_ah *ah)
-{
-	return drop(ah);
-}
-
 /* ---- queues --------------------------------------------------------------------------------- */
 
 struct verbs_channel *ibv_create_comp_channel(struct verbs_ctx *ctx)
 {
-	struct verbs_channel *channel = refused() ? NULL : make(sizeof(*channel));
+	struct verbs_channel *channel = refused() ? NULL : fake_make(sizeof(*channel));
 
 	if (!channel)
 		return NULL;
@@ -463,7 +360,7 @@ struct verbs_cq *ibv_create_cq(
 	(void)vector;
 	if (refused())
 		return NULL;
-	cq = make(sizeof(*cq));
+	cq = fake_make(sizeof(*cq));
 	cq->pub = (struct verbs_cq){
 		.context = ctx, .channel = channel, .cq_context = user, .cqe = n
 	};
@@ -538,7 +435,7 @@ struct verbs_qp *ibv_create_qp(struct verbs_pd *pd, struct verbs_qp_init *init)
 		errno = EINVAL;
 		return NULL;
 	}
-	qp = make(sizeof(*qp));
+	qp = fake_make(sizeof(*qp));
 	qp->pub = (struct verbs_qp){ .context = pd->ctx,
 		.qp_context = init->qp_context,
 		.pd = pd,
@@ -586,10 +483,10 @@ int ibv_destroy_qp(struct verbs_qp *pub)
 	wire.pairs[pub->qp_num % FAKE_PAIRS] = NULL;
 	pub->pd->users--;
 	pair_empty(qp);
-	unmake(qp);
+	fake_unmake(qp);
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
-	return 0;
+	return fake_dropped(__func__);
 }
 
 const char *ibv_wc_status_str(unsigned status)

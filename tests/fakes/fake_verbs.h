@@ -13,6 +13,9 @@
 
 /* Counts calls from 1, those that give something back left out, and makes the nth fail; 0: none does. Returns how many there were. */
 uint64_t fake_verbs_fail(uint64_t n);
+/* The same of the calls of one name, those that give something back included, which is gone all the same; those of a context's table are
+   checked_poll, checked_notify, checked_send and checked_recv. */
+uint64_t fake_verbs_fail_named(const char *name, uint64_t n);
 /* The same of work requests: the nth ends with this status. */
 uint64_t fake_verbs_break(uint64_t n, uint32_t status);
 /* So many datagrams from now on get lost. */

@@ -74,7 +74,8 @@ struct fake_wire {
 	uint64_t atomics; /* done */
 	bool later;	  /* another process has asked for patience */
 	uint32_t base;	  /* of the numbers of this process's pairs */
-	struct fake_fault calls, works;
+	struct fake_fault calls, works, named;
+	char name[64]; /* of the call that `named` counts */
 	uint32_t status, event, keys, numbers, inline_most;
 	struct verbs_ctx *contexts[FAKE_CONTEXTS];
 	struct fake_mr *regions[FAKE_REGIONS];
@@ -91,6 +92,17 @@ int wire_recv(struct verbs_qp *qp, const struct verbs_recv *wr);
 
 /* What the devices say of their atomics: SPMT_FAKE_NIC_ATOMICS, none, hca (unset) or glob. */
 uint32_t fake_atomics(void);
+/* What every call begins with: whether a test has it fail; errno is EIO then. */
+bool fake_refused_at(const char *call);
+#define refused() fake_refused_at(__func__)
+#define call_refused() (refused() ? EIO : 0)
+/* An object, counted until it is given back. */
+void *fake_make(size_t size);
+void fake_unmake(void *made); /* under the lock */
+int fake_drop_at(const char *call, void *made);
+#define drop(made) fake_drop_at(__func__, made)
+/* The result of a call that gives something back. */
+int fake_dropped(const char *call);
 
 /* Under the lock. */
 bool fake_fires(struct fake_fault *fault);

@@ -11,7 +11,7 @@
 
 #include "spmt.h"
 
-enum { MACHINES_SLOW = 4 }; /* so much more time a watchdog gives them */
+enum { MACHINES_SLOW = 8 }; /* so much more time a watchdog gives them */
 
 /* -1: there is one machine. */
 int machine_here(void);

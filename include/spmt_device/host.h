@@ -48,10 +48,13 @@ SPMTD_BEGIN
 		SPMTD_SHOWN(spmtd_to_(a));                                                    \
 		__atomic_store_n(spmtd_word##bits##_(a), x, __ATOMIC_RELEASE);                \
 	}
+/* gcc 12 takes the register of an address's base for the old value in the loop that stands for some of these, and stores anywhere. */
+#define SPMTD_ONE_REGISTER(a) __asm__("" : "+r"(a))
 #define SPMTD_ATOMIC(name, builtin, bits)                                           \
 	SPMTD_FN uint##bits##_t spmtd_##name##bits##_(uint64_t a, uint##bits##_t x) \
 	{                                                                           \
 		SPMTD_SHOWN(spmtd_to_(a));                                          \
+		SPMTD_ONE_REGISTER(a);                                              \
 		x = builtin(spmtd_word##bits##_(a), x, __ATOMIC_ACQ_REL);           \
 		SPMTD_SEEN(spmtd_to_(a));                                           \
 		return x;                                                           \
@@ -224,6 +227,7 @@ SPMTD_FN void spmtd_relax_(void)
 #undef SPMTD_SHOWN
 #undef SPMTD_ACCESS
 #undef SPMTD_ATOMIC
+#undef SPMTD_ONE_REGISTER
 #undef SPMTD_REDUCE
 #undef SPMTD_ATOMICS
 #undef SPMTD_LOCAL

@@ -36,7 +36,7 @@ static int crew_make(struct world *world, int group, struct crew **out)
 
 	if (!crew)
 		return rc;
-	crew->locks = calloc(n, sizeof(*crew->locks));
+	crew->locks = calloc(n, sizeof(pthread_mutex_t));
 	crew->comms = calloc(n, sizeof(*crew->comms));
 	for (size_t i = 0; crew->locks && i < n; i++)
 		pthread_mutex_init(&crew->locks[i], NULL);

@@ -98,7 +98,7 @@ SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int 
 	int peer = spmtd_post_peer_(head), rc;
 	struct spmtd_waiter_ w;
 	struct spmt_view v;
-	uint64_t place;
+	uint64_t place = 0;
 
 	spmtd_post_view_(f, timeout_ns, &v);
 	spmtd_wait_begin_(&w);

@@ -10,13 +10,13 @@
 #include "src/device/device.h"
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_stage;
+	kernel_collective, kernel_collective_v, kernel_stage, kernel_plan;
 
 void (*fake_kernel_find(const char *name))(const void *args)
 {
 	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
 		&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v,
-		&kernel_stage };
+		&kernel_stage, &kernel_plan };
 	size_t i;
 
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {

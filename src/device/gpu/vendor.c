@@ -23,7 +23,7 @@
 #define SLEEP_MAX_NS 1000000 /* the longest that a raised stop word goes unseen */
 #define PIECES_MAX 64
 
-/* Unsorted: seven rows are found faster by address than by name. */
+/* Unsorted: so few rows are found faster by address than by name. */
 static const struct kernel *const library_kernels[] = {
 	&kernel_copy,
 	&kernel_signal,
@@ -33,6 +33,7 @@ static const struct kernel *const library_kernels[] = {
 	&kernel_collective,
 	&kernel_collective_v,
 	&kernel_stage,
+	&kernel_plan,
 };
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");

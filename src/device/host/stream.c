@@ -373,7 +373,7 @@ int host_stream_await(
 		if (timeout_ns >= 0 && left <= 0)
 			return -ETIMEDOUT;
 		if (!turn)
-			host_stream_help(s, ticket);
+			host_stream_rouse(s);
 		else if (turn < YIELDS)
 			sched_yield();
 		else if (stop && (left < 0 || left > SLICE))
@@ -470,6 +470,8 @@ int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const ui
 	if (!s)
 		return rc;
 	ticket = atomic_load(&s->queued);
+	if (timeout_ns && !(stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE)))
+		host_stream_help(s, ticket);
 	rc = host_stream_await(s, ticket, timeout_ns, stop);
 	if (rc)
 		return rc;

@@ -55,8 +55,9 @@ struct host_stream {
 	struct host_worker *worker; /* NULL: none, or it has not begun */
 	bool idle, closing, joined;
 	bool helped; /* a thread that waits runs an op, so that the worker may not */
-	bool relied; /* such a thread ran the last one: the worker is not woken for the next, but looks by itself */
-	uint32_t slept;	       /* wakes, when the worker last went to sleep */
+	_Atomic bool
+		relied; /* written under the lock: such a thread ran the last one: the worker is not woken for the next, but looks by itself */
+	uint32_t slept; /* wakes, when the worker last went to sleep */
 	_Atomic bool threaded; /* thread is its worker's; written under the lock */
 
 	_Atomic bool live;
@@ -114,8 +115,12 @@ void host_stream_end_all(struct host_stream *list);
 
 /* host/worker.c. Gives s a thread, another stream's that has run dry or a new one. Under s->lock: 0 or -errno, no sentence. */
 int host_worker_start(struct host_stream *s);
-/* Runs what lies in s up to this ticket, as far as the calling thread may; wakes the worker for the rest. */
+/* Runs what lies in s up to this ticket, as far as the calling thread may; wakes the worker for the rest. Only for who waits for a
+   stream by its name: several streams that one thread served would be in an order that the program has not asked for, which hides
+   its races from ThreadSanitizer. */
 void host_stream_help(struct host_stream *s, uint64_t ticket);
+/* Wakes the worker if it relies on somebody else. */
+void host_stream_rouse(struct host_stream *s);
 /* No condition variable: waiting for one is a cancellation point. ns < 0: for ever. */
 void host_sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t ns);
 void host_wake_all(_Atomic uint32_t *word);

@@ -187,6 +187,13 @@ static void op_returned(struct host_stream *s)
 		host_wake_all(&s->wakes);
 }
 
+void host_stream_rouse(struct host_stream *s)
+{
+	/* Taking the lock would be an order, too. */
+	if (atomic_load(&s->relied))
+		(void)op_borrow(s, false);
+}
+
 void host_stream_help(struct host_stream *s, uint64_t ticket)
 {
 	UNCANCELLED;

@@ -141,6 +141,30 @@ static inline void spmtd_wake_(const struct spmt_view *v, int pe)
 	(void)v, (void)pe;
 }
 
+/* All peers have an address. */
+static inline int spmtd_is_far_(const struct spmt_view *v, int pe)
+{
+	(void)v, (void)pe;
+	return 0;
+}
+
+static inline void spmtd_far_signal_(
+	const struct spmt_view *v, uint64_t off, uint64_t value, int op, int pe, int waits)
+{
+	(void)v, (void)off, (void)value, (void)op, (void)pe, (void)waits;
+}
+
+static inline void spmtd_far_fence_(const struct spmt_view *v, int scope)
+{
+	(void)v, (void)scope;
+}
+
+static inline int spmtd_far_quiet_by_(const struct spmt_view *v, int scope)
+{
+	(void)v, (void)scope;
+	return 0;
+}
+
 struct spmtd_waiter_;
 enum spmtd_kind_ { SPMTD_KIND_W_ = 3 };
 static inline int spmtd_await_(const struct spmt_view *v, struct spmtd_waiter_ *w, int kind,

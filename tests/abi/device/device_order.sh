@@ -167,7 +167,7 @@ section() {
 }
 {
 	section scope 'threads of a scope'
-	section view order
+	section fifo order
 	section wait waits | sed '/^\/\* The lock is device memory/,$d'
 	section sync 'barrier and sync'
 } >"$scratch/device_order.h"

@@ -46,7 +46,8 @@ static struct host_stream *stream_get(struct host_state *st, int dev, const void
 	s->owner = owner;
 	s->head = NULL;
 	s->tail = &s->head;
-	s->idle = s->closing = s->joined = s->helped = s->relied = false;
+	s->idle = s->closing = s->joined = s->helped = false;
+	atomic_store(&s->relied, false);
 	s->worker = NULL;
 	atomic_store(&s->threaded, false);
 	atomic_store(&s->capture, NULL);

@@ -77,7 +77,7 @@ static void worker_sleep(struct host_stream *s)
 	bool relied = s->relied;
 
 	s->idle = true;
-	s->relied = relied && s->slept != seen;
+	atomic_store(&s->relied, relied && s->slept != seen);
 	s->slept = seen;
 	atomic_store(&host_state()->devices[s->dev].spare, s);
 	relied = s->relied;
@@ -93,7 +93,8 @@ static struct host_op *next_op(struct host_worker *w, struct host_stream **at, b
 
 	for (s = worker_lock(w); s->helped || (!s->head && !s->closing); s = worker_lock(w))
 		worker_sleep(s);
-	s->idle = s->relied = false;
+	s->idle = false;
+	atomic_store(&s->relied, false);
 	op = op_take(s);
 	*joined = s->joined;
 	pthread_mutex_unlock(&s->lock);
@@ -162,7 +163,8 @@ static struct host_op *op_borrow(struct host_stream *s, bool mine)
 	left = s->idle && !s->helped && s->head;
 	if (left && mine && s->head->bounded) {
 		op = op_take(s);
-		s->helped = s->relied = true;
+		s->helped = true;
+		atomic_store(&s->relied, true);
 		left = false;
 	}
 	if (left)
@@ -225,7 +227,8 @@ static bool worker_move(struct host_stream *from, struct host_stream *to)
 	atomic_store(&to->threaded, true);
 	atomic_store(&to->worker->stream, to);
 	from->worker = NULL;
-	from->idle = from->relied = false;
+	from->idle = false;
+	atomic_store(&from->relied, false);
 	atomic_store(&from->threaded, false);
 	atomic_fetch_add(&from->wakes, 1);
 	host_wake_all(&from->wakes);

@@ -90,7 +90,7 @@ static const struct {
 	AT(struct spmt_channel, incoming, 48),
 	AT(struct spmt_channel, arrived, 56),
 	AT(struct spmt_channel, there, 72),
-	SIZE(struct spmt_port, 104),
+	SIZE(struct spmt_port, 96),
 	AT(struct spmt_port, fifo, 16),
 	AT(struct spmt_port, index, 24),
 	AT(struct spmt_port, arrived, 48),

@@ -406,6 +406,7 @@ static void far_free(struct far *far)
 	if (!far)
 		return;
 	mem_free(far->links);
+	mem_free(far->noted);
 	mem_free(far->node);
 	mem_free(far);
 }
@@ -415,9 +416,11 @@ static int far_open(spmt_comm *comm)
 	struct far *far = mem_calloc(1, sizeof(*far));
 	size_t bytes = (size_t)comm->nranks * sizeof(*far->links);
 
-	if (far)
+	if (far) {
 		far->links = mem_aligned(CACHE_LINE, bytes);
-	if (!far || !far->links || far_nodes(comm, far)) {
+		far->noted = mem_calloc((size_t)comm->nranks, sizeof(*far->noted));
+	}
+	if (!far || !far->links || !far->noted || far_nodes(comm, far)) {
 		far_free(far);
 		return fail(
 			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);

@@ -18,6 +18,8 @@ struct far_word {
 /* A comm's: movers of its own, as those of the links are the user's thread's. */
 struct far {
 	struct link *links;
+	uint64_t *
+		noted; /* by rank: the round that it was seen to have come to; a move that was cut short may land there later */
 	uint64_t round;
 	int64_t begin; /* of this call */
 	/* Nodes are numbered in the order of their first ranks. Where all ranks are on one, each counts as one: none is nearer than

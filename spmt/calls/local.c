@@ -22,7 +22,7 @@ void mem_withdraw(spmt_mem *mem)
 	mem->offer = NULL;
 }
 
-static struct offer *offer_make(const spmt_comm *comm, uint64_t key, const void *buf, size_t size)
+static struct offer *offer_new(const spmt_comm *comm, uint64_t key, const void *buf, size_t size)
 {
 	struct offer *offer = mem_calloc(1, sizeof(*offer));
 
@@ -63,7 +63,7 @@ int spmt_register_local(spmt_comm *comm, uint64_t key, void *buf, size_t size, s
 		rc = mem_create(comm, what, &m);
 	if (rc)
 		return rc;
-	offer = offer_make(comm, key, buf, size);
+	offer = offer_new(comm, key, buf, size);
 	if (!offer) {
 		mem_destroy(m);
 		return fail_call(

@@ -25,7 +25,7 @@ struct check_touch {
 };
 
 struct check {
-	struct walk walk;
+	struct plan_walk walk;
 	struct check_step *steps;
 	size_t nsteps;
 	uint32_t *clocks;

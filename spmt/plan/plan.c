@@ -56,7 +56,7 @@ int plan_take(const char *what, const char *name, void *ours, size_t size, const
 	return 0;
 }
 
-static bool plan_word(const char *word, size_t room)
+static bool plan_named(const char *word, size_t room)
 {
 	size_t n = word ? strnlen(word, room) : 0;
 
@@ -83,7 +83,7 @@ static int plan_attr_check(const struct spmt_plan_attr *a)
 {
 	static const char what[] = "spmt_plan_create";
 
-	if (!plan_word(a->name, 64) || !plan_word(a->collective, 64))
+	if (!plan_named(a->name, 64) || !plan_named(a->collective, 64))
 		return fail_call(
 			-EINVAL, what, "name and collective are words of 1 to 63 ASCII characters");
 	if (a->nranks < 1 || a->nranks > SPMT_PLAN_RANKS)

@@ -13,7 +13,7 @@
 static const char simulate_name[] = "spmt_plan_simulate";
 
 struct simulation {
-	struct walk walk;
+	struct plan_walk walk;
 	const struct spmt_plan_trial *trial;
 	size_t chunk;		 /* bytes */
 	char *scratch, *packets; /* of all ranks */

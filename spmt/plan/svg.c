@@ -9,7 +9,7 @@
 enum { SVG_WIDE = 210, SVG_HIGH = 30, SVG_TOP = 60, SVG_BOX = 190, SVG_ROWS = 4000 };
 
 struct picture {
-	struct walk walk;
+	struct plan_walk walk;
 	struct plan_text *t;
 	unsigned *rows; /* of each thread: that of its next operation */
 };

@@ -9,7 +9,7 @@
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static void walk_threads(struct walk *w)
+static void walk_threads(struct plan_walk *w)
 {
 	struct walk_thread *t = w->threads;
 
@@ -20,12 +20,12 @@ static void walk_threads(struct walk *w)
 			};
 }
 
-int walk_open(struct walk *w, const struct spmt_plan *plan, const char *what)
+int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *what)
 {
 	size_t n = (size_t)plan->attr.nranks, counts = n * n * SPMT_PLAN_INDICES,
 	       own = n * SPMT_PLAN_INDICES;
 
-	*w = (struct walk){ .plan = plan };
+	*w = (struct plan_walk){ .plan = plan };
 	for (size_t r = 0; r < n; r++)
 		w->nthreads += plan->ranks[r].nblocks;
 	w->threads = mem_calloc((size_t)MAX_OF(w->nthreads, 1), sizeof(*w->threads));
@@ -47,7 +47,7 @@ int walk_open(struct walk *w, const struct spmt_plan *plan, const char *what)
 	return 0;
 }
 
-void walk_close(struct walk *w)
+void walk_close(struct plan_walk *w)
 {
 	for (int r = 0; w->packets && r < w->plan->attr.nranks; r++)
 		mem_free(w->packets[r].ranges);
@@ -56,17 +56,17 @@ void walk_close(struct walk *w)
 	mem_free(w->semaphores);
 	mem_free(w->channels);
 	mem_free(w->threads);
-	*w = (struct walk){ .plan = NULL };
+	*w = (struct plan_walk){ .plan = NULL };
 }
 
-struct walk_count *walk_channel(const struct walk *w, int rank, int peer, int index)
+struct walk_count *walk_channel(const struct plan_walk *w, int rank, int peer, int index)
 {
 	size_t n = (size_t)w->plan->attr.nranks;
 
 	return &w->channels[((size_t)rank * n + (size_t)peer) * SPMT_PLAN_INDICES + (size_t)index];
 }
 
-struct walk_count *walk_counted(const struct walk *w, int rank, const struct spmt_plan_op *op)
+struct walk_count *walk_counted(const struct plan_walk *w, int rank, const struct spmt_plan_op *op)
 {
 	if (plan_signals(op))
 		return walk_channel(w, op->peer, rank, op->index);
@@ -106,7 +106,7 @@ static bool packets_note(struct walk_packets *p, struct walk_range range)
 	return true;
 }
 
-bool walk_has_packets(const struct walk *w, int rank, struct walk_range range)
+bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range range)
 {
 	const struct walk_packets *p = &w->packets[rank];
 	uint64_t at = range.from;
@@ -125,7 +125,7 @@ bool walk_has_packets(const struct walk *w, int rank, struct walk_range range)
 
 /* ---- going on --------------------------------------------------------------------------------- */
 
-static bool barrier_ready(struct walk *w, struct walk_thread *t, const struct spmt_plan_op *op)
+static bool barrier_ready(struct plan_walk *w, struct walk_thread *t, const struct spmt_plan_op *op)
 {
 	struct walk_barrier *b =
 		&w->barriers[(size_t)t->rank * SPMT_PLAN_INDICES + (size_t)op->index];
@@ -140,7 +140,7 @@ static bool barrier_ready(struct walk *w, struct walk_thread *t, const struct sp
 	return b->round != t->round;
 }
 
-bool walk_ready(struct walk *w, struct walk_thread *t)
+bool walk_ready(struct plan_walk *w, struct walk_thread *t)
 {
 	const struct spmt_plan_op *op = walk_op(t);
 	const struct walk_count *c = walk_counted(w, t->rank, op);
@@ -158,7 +158,7 @@ bool walk_ready(struct walk *w, struct walk_thread *t)
 	return true;
 }
 
-bool walk_done(struct walk *w, struct walk_thread *t, size_t by)
+bool walk_done(struct plan_walk *w, struct walk_thread *t, size_t by)
 {
 	const struct spmt_plan_op *op = walk_op(t);
 	struct walk_count *c = walk_counted(w, t->rank, op);

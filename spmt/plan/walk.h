@@ -37,7 +37,7 @@ struct walk_packets {
 	size_t n, room;
 };
 
-struct walk {
+struct plan_walk {
 	const struct spmt_plan *plan;
 	struct walk_thread *threads;
 	int nthreads;
@@ -48,12 +48,12 @@ struct walk {
 };
 
 /* 0, or -ENOMEM and a sentence that begins with `what`; close takes one that failed to open. */
-int walk_open(struct walk *w, const struct spmt_plan *plan, const char *what);
-void walk_close(struct walk *w);
+int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *what);
+void walk_close(struct plan_walk *w);
 
-struct walk_count *walk_channel(const struct walk *w, int rank, int peer, int index);
+struct walk_count *walk_channel(const struct plan_walk *w, int rank, int peer, int index);
 /* What the operation gives to or takes from; NULL: neither. */
-struct walk_count *walk_counted(const struct walk *w, int rank, const struct spmt_plan_op *op);
+struct walk_count *walk_counted(const struct plan_walk *w, int rank, const struct spmt_plan_op *op);
 
 static inline const struct spmt_plan_op *walk_op(const struct walk_thread *t)
 {
@@ -61,13 +61,13 @@ static inline const struct spmt_plan_op *walk_op(const struct walk_thread *t)
 }
 
 /* Can the thread's next operation be done? A thread that stands at a barrier arrives by being asked. */
-bool walk_ready(struct walk *w, struct walk_thread *t);
+bool walk_ready(struct plan_walk *w, struct walk_thread *t);
 /* It is done: counts it. `by`: for the packets that it writes. False: there was no memory. */
-bool walk_done(struct walk *w, struct walk_thread *t, size_t by);
+bool walk_done(struct plan_walk *w, struct walk_thread *t, size_t by);
 
 /* The part of its chunks that an operation touches. */
 struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt_plan_chunk *c);
 /* Whether the packets of rank that lie there have been written, all of them. */
-bool walk_has_packets(const struct walk *w, int rank, struct walk_range range);
+bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range range);
 
 #endif

@@ -145,7 +145,7 @@ static int port_do(
 
 /* ---- to peers that have no address ------------------------------------------------------------------- */
 
-static int far_check(const struct fifo *f, int pe, uint64_t offset, uint64_t n)
+static int post_far_check(const struct fifo *f, int pe, uint64_t offset, uint64_t n)
 {
 	uint64_t size = f->comm->heap->size;
 
@@ -155,14 +155,14 @@ static int far_check(const struct fifo *f, int pe, uint64_t offset, uint64_t n)
 		(unsigned long long)offset, (unsigned long long)n, pe, (unsigned long long)size);
 }
 
-static int far_move(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
+static int post_far_move(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
 {
 	bool gets = kind >= SPMTD_FAR_GET;
 	bool nbi = kind == SPMTD_FAR_PUT_NBI || kind == SPMTD_FAR_GET_NBI;
 	enum move_mode mode = nbi ? MOVE_NBI : MOVE_BLOCKING;
 	struct mover *m = post_mover(&f->links[pe], post->size);
 	void *local = (void *)(uintptr_t)post->from;
-	int rc = far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post->to, post->size);
 
 	if (rc)
 		return rc;
@@ -186,7 +186,7 @@ static bool far_value_size(uint64_t n)
 static int far_value(struct fifo *f, int pe, const struct spmtd_post *post)
 {
 	struct mover *m = far_mover(f, pe);
-	int rc = far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post->to, post->size);
 
 	if (!rc && !far_value_size(post->size))
 		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
@@ -202,7 +202,7 @@ static int far_fetch(struct fifo *f, int pe, const struct spmtd_post *post)
 {
 	uint64_t cell = post->head >> 32;
 	struct mover *m = far_mover(f, pe);
-	int rc = far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post->to, post->size);
 
 	if (!rc && (!far_value_size(post->size) || cell >= SPMTD_CELLS))
 		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
@@ -223,7 +223,7 @@ static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
 
 	/* the words of a barrier are in the peer's library area */
 	if (!post_fits(post->to - m->link->own, n, words))
-		rc = far_check(f, pe, post->to, n);
+		rc = post_far_check(f, pe, post->to, n);
 	if (!rc)
 		rc = post_fence(m->link);
 	if (rc)
@@ -241,7 +241,7 @@ static int far_atomic(struct fifo *f, int pe, const struct spmtd_post *post)
 		.operand = post->from,
 		.compare = post->size };
 	struct mover *m = far_mover(f, pe);
-	int rc = far_check(f, pe, post->to, amo.size);
+	int rc = post_far_check(f, pe, post->to, amo.size);
 
 	if (!rc && (amo.op > SPMT_AMO_FETCH_XOR || cell > SPMTD_CELLS))
 		rc = fail(-EINVAL, "there is no such atomic");
@@ -274,7 +274,7 @@ static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post
 	case SPMTD_FAR_PUT_NBI:
 	case SPMTD_FAR_GET:
 	case SPMTD_FAR_GET_NBI:
-		return far_move(f, pe, kind, post);
+		return post_far_move(f, pe, kind, post);
 	case SPMTD_FAR_VALUE:
 		return far_value(f, pe, post);
 	case SPMTD_FAR_FETCH:

@@ -487,7 +487,7 @@ int main(int argc, char **argv)
 	size_t n = sizeof(cases) / sizeof(cases[0]);
 
 	if (strcmp(name, "host") != 0 && !strcmp(IMAGES, "0")) {
-		printf("1..0 # SKIP no device images were built\n");
+		printf("1..1\nok 1 - handlers in streams # SKIP no device images were built\n");
 		return 0;
 	}
 	if (devices_open(name)) {

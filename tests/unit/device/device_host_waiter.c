@@ -110,6 +110,7 @@ Test(device_host_waiter, what_nobody_waits_for_is_done)
 	s = stream_of(0);
 	for (int i = 0; i < 20; i++) {
 		rely(s);
+		sleep_ms(5); /* the worker sleeps */
 		atomic_store(&runs, 0);
 		queue(s, &ours);
 		if (i % 2)

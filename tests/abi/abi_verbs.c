@@ -2,7 +2,7 @@
 /* Compiling is the test: abi_verbs.h says of libibverbs what infiniband/verbs.h says. */
 #include <infiniband/verbs.h>
 
-#include "transports/verbs/abi_verbs.h"
+#include "transports/verbs/abi/abi_verbs.h"
 
 #define X(name, value) _Static_assert((int)IBV_##name == (int)VERBS_##name, #name);
 VERBS_VALUES(X)

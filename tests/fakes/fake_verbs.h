@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "transports/verbs/abi_verbs.h"
+#include "transports/verbs/abi/abi_verbs.h"
 
 /* Counts calls from 1, those that give something back left out, and makes the nth fail; 0: none does. Returns how many there were. */
 uint64_t fake_verbs_fail(uint64_t n);

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "abi_verbs.h"
+#include "abi/abi_verbs.h"
 
 struct nic;
 

@@ -17,7 +17,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
-#include "src/kernels/coll/fold.h"
+#include "src/kernels/fold/fold.h"
 
 #define FAR_WORDS_NS 50000 /* between two looks at a broken comm */
 #define SHARD_GRAIN 64	   /* elements */

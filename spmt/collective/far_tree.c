@@ -13,7 +13,7 @@
 #include "src/base/base.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-#include "src/kernels/coll/fold.h"
+#include "src/kernels/fold/fold.h"
 
 #define TREE_GRAIN 16 /* each rank's begins at a multiple */
 /* Bytes that all ranks give, up to which fewer messages are better than fewer bytes: .. */

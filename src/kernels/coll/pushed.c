@@ -5,8 +5,8 @@
  * next, so all are through with this one, and its set is free.
  */
 #include "coll.h"
-#include "fold.h"
-#include "slot.h"
+#include "src/kernels/fold/fold.h"
+#include "src/kernels/fold/slot.h"
 
 /* A block's share of every rank's data, in pieces: an equal range of whole units. */
 struct sweep {

@@ -5,7 +5,7 @@
  * fine: a share is read by one rank only, before that rank writes it.
  */
 #include "coll.h"
-#include "fold.h"
+#include "src/kernels/fold/fold.h"
 
 static inline void share(const struct coll *c, struct fold *r)
 {

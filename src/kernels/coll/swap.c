@@ -4,7 +4,7 @@
  * both move as much, and every byte is read and written by one thread.
  */
 #include "coll.h"
-#include "unit.h"
+#include "src/kernels/fold/unit.h"
 
 static inline void swap_units(uint64_t a, uint64_t b, uint64_t bytes)
 {

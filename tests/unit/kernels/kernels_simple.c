@@ -9,7 +9,7 @@
 
 #include "halves_oracle.h"
 #include "spmt.h"
-#include "src/kernels/coll/halves.h"
+#include "src/kernels/fold/fold_float.h"
 #include "tests/lib/device/plain_views.h"
 
 TestSuite(kernels_simple, .timeout = 100);

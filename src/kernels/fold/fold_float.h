@@ -3,8 +3,29 @@
 #ifndef SPMT_KERNELS_FOLD_FLOAT_H
 #define SPMT_KERNELS_FOLD_FLOAT_H
 
-#include "halves.h"
+#include "../../../include/spmt_device/half.h"
 #include "unit.h"
+
+/* As the device header has them. */
+static inline float f16_value(uint16_t h)
+{
+	return spmtd_half_value_(h);
+}
+
+static inline uint16_t f16_nearest(float value)
+{
+	return spmtd_half_nearest_(value);
+}
+
+static inline float bf16_value(uint16_t h)
+{
+	return spmtd_bfloat16_value_(h);
+}
+
+static inline uint16_t bf16_nearest(float value)
+{
+	return spmtd_bfloat16_nearest_(value);
+}
 
 static inline float quiet32(float x)
 {

@@ -6,7 +6,8 @@
 #ifndef SPMT_KERNELS_F8_H
 #define SPMT_KERNELS_F8_H
 
-#include "halves.h"
+#include "../../../include/spmt.h"
+#include "fold_float.h"
 
 #define F8E4M3_NAN 0x7fu
 #define F8E5M2_NAN 0x7eu

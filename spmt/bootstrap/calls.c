@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "hub.h"
-#include "socket.h"
+#include "spmt/address/socket.h"
 #include "src/base/process.h"
 #include "state.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "hub.h"
-#include "socket.h"
+#include "spmt/address/socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hub_state.h"
-#include "socket.h"
+#include "spmt/address/socket.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 

@@ -9,7 +9,7 @@
 
 #include "client.h"
 #include "hub_state.h"
-#include "socket.h"
+#include "spmt/address/socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

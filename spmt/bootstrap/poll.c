@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "poll.h"
+#include "state.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

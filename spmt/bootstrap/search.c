@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "socket.h"
+#include "spmt/address/socket.h"
 #include "src/base/status.h"
 #include "wire.h"
 

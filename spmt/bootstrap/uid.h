@@ -5,6 +5,7 @@
 #define SPMT_UID_H
 
 #include "include/spmt.h"
+#include "spmt/address/place.h"
 #include "src/base/base.h"
 
 #define UID_MAGIC 0x6469752d746d7073ull /* "spmt-uid" */
@@ -31,12 +32,6 @@ _Static_assert(sizeof(struct uid) == sizeof(spmt_uid), "a uid fills its bytes");
 /* spmt_uid_create; a sentence begins with `what`. */
 int uid_create(const char *what, spmt_uid *uid);
 
-/* Where a uid's world is found, without the port. */
-struct uid_place {
-	uint16_t family, zero; /* AF_INET, AF_INET6; 0: nowhere, one node alone */
-	uint32_t scope;
-	unsigned char address[16];
-};
 /* Moves a uid to another place. */
 void uid_move(struct uid *uid, const struct uid_place *place);
 

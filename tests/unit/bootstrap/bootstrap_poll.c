@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "spmt/bootstrap/poll.h"
+#include "spmt/bootstrap/state.h"
 #include "src/base/process.h"
 
 #define MANY 300

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors of the rendezvous: who is at the other end, and memory to share. Nothing is in the file
    system, nothing blocks, every descriptor is close-on-exec. */
-#ifndef SPMT_BOOTSTRAP_SOCKET_H
-#define SPMT_BOOTSTRAP_SOCKET_H
+#ifndef SPMT_ADDRESS_SOCKET_H
+#define SPMT_ADDRESS_SOCKET_H
 
 #include <sys/types.h>
 
 #include "src/base/base.h"
-#include "uid.h"
+#include "place.h"
 
 /* A socket of the family, or a negative code. */
 int socket_make(int family);

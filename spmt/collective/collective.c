@@ -124,49 +124,6 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	return coll_ranges(comm, c);
 }
 
-int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
-{
-	int rc;
-
-	comm->collectives = true;
-	*in = (struct coll_in_stream){ .stream = stream };
-	rc = stream_reserve_collective(comm, stream, &in->reserved);
-	comm->graphs |= in->reserved.captured;
-	return rc;
-}
-
-void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
-{
-	if (in->queued)
-		stream_note(comm, &in->reserved);
-}
-
-uint64_t coll_report(const spmt_comm *comm)
-{
-	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
-}
-
-/* Whoever asks for slots gets them as large on CPUs. */
-uint32_t coll_room(const spmt_comm *comm, uint64_t most)
-{
-	bool asked = comm->coll_wanted >= 0 && coll_rows[comm->coll_wanted].way == COLL_BY_SLOTS;
-
-	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm) && !asked);
-}
-
-int coll_wish(spmt_comm *comm, const char *name)
-{
-	char names[256];
-
-	comm->coll_wanted = name ? coll_named(name) : -1;
-	if (!name || comm->coll_wanted >= 0)
-		return 0;
-	coll_names(names, sizeof(names));
-	return fail_call(-EINVAL, "spmt_init",
-		"rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s", comm->rank,
-		name, names);
-}
-
 static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 {
 	return coll_choose(&(struct coll_case){ .kind = c->kind,

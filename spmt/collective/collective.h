@@ -4,6 +4,7 @@
 
 #include "spmt/comm/comm.h"
 #include "spmt/comm/stream.h"
+#include "src/kernels/coll/table.h"
 
 #define COLL_STAGE (1u << 20)	 /* bytes, either way, where ranks live in several processes */
 #define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the ranks of a collective meet, and how one gives it up. */
 #include "coll.h"
+#include "varied.h"
 
 /* One code for the block: an abort outdoes a timeout, that a mismatch. */
 COLL_FN int coll_agrees(int rc)

@@ -4,7 +4,7 @@
  * Within a process that is one round. Between processes each round moves what the stage has room for, an epoch of its own; how many
  * there are the ranks tell each other in the first, since none knows the others' counts.
  */
-#include "coll.h"
+#include "varied.h"
 
 static inline uint64_t least(uint64_t a, uint64_t b)
 {

@@ -211,7 +211,10 @@ static int amo_run(spmt_comm *comm, const struct amo_call *call, const struct am
 			comm, "spmt_atomic", amo_kernel(comm, amo, call->type, target, pe, old));
 	rc = m->ops->atomic(m, rma_offset(comm, target), amo, call->fetches ? old : NULL);
 	comm->pending |= m->link->pending;
-	rma_stored(comm, pe);
+	if (call->amo == SPMT_AMO_SET)
+		rma_stored(comm, pe);
+	else if (call->amo != SPMT_AMO_FETCH)
+		wake_updated(comm->wake_counters[pe]);
 	return LIKELY(!rc) ? 0 : rma_failed(comm, "spmt_atomic", rc);
 }
 

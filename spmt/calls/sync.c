@@ -113,7 +113,8 @@ int quiet_slow(spmt_comm *comm, const char *what)
 	struct status_saved first;
 	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
 
-	status_save(&first);
+	if (rc)
+		status_save(&first);
 	streams = comm_failed(comm, what, work_quiet(comm, what));
 	if (rc)
 		status_restore(&first);

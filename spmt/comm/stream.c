@@ -153,7 +153,8 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
 
 /* One deadline for all streams of a call. */
 struct drain {
-	int64_t end; /* ns, INT64_MAX: none */
+	int64_t begin, end; /* ns; end INT64_MAX: none */
+	bool waited;	    /* so that it is later than begin */
 	const uint32_t *stop;
 	bool stopped;
 	const char *what; /* the call that waits, for others to see; NULL: not shown */
@@ -161,8 +162,11 @@ struct drain {
 
 static struct drain drain_for(int64_t ms, const uint32_t *stop)
 {
-	return (struct drain){ .end = ms < 0 ? INT64_MAX : process_now() + ms * 1000000,
-		.stop = stop };
+	int64_t now = process_now();
+
+	return (struct drain){
+		.begin = now, .end = ms < 0 ? INT64_MAX : now + ms * 1000000, .stop = stop
+	};
 }
 
 static struct drain drain_of(const spmt_comm *comm, const char *what)
@@ -177,12 +181,13 @@ static struct drain drain_of(const spmt_comm *comm, const char *what)
 
 #define SHOW_NS 1000000 /* a wait that takes longer is shown */
 
-static int mark_sync(
-	const spmt_comm *comm, const struct mark *mark, const struct drain *p, int64_t most)
+static int mark_sync(const spmt_comm *comm, const struct mark *mark, struct drain *p, int64_t most)
 {
-	int64_t ns = p->end == INT64_MAX ? most : MAX_OF(p->end - process_now(), 0);
+	int64_t now = p->waited ? process_now() : p->begin;
+	int64_t ns = p->end == INT64_MAX ? most : MAX_OF(p->end - now, 0);
 	const uint32_t *stop = p->stopped ? NULL : p->stop;
 
+	p->waited = true;
 	if (most >= 0)
 		ns = MIN_OF(ns, most);
 	return mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
@@ -190,17 +195,19 @@ static int mark_sync(
 }
 
 /* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
-static int mark_wait_once(spmt_comm *comm, const struct mark *mark, const struct drain *p)
+static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain *p)
 {
-	struct wait_for wait = { .name = p->what, .since = process_now() };
+	struct wait_for wait = { .name = p->what, .since = p->begin };
 	int rc;
 
 	if (!p->what)
 		return mark_sync(comm, mark, p, -1);
 	/* On the host backend this thread may do the work itself, and looks at nothing else before that ends. */
-	rc = comm_cpu_access(comm) ? -ETIMEDOUT : mark_sync(comm, mark, p, SHOW_NS);
-	if (rc != -ETIMEDOUT || process_now() >= p->end)
-		return rc;
+	if (!comm_cpu_access(comm)) {
+		rc = mark_sync(comm, mark, p, SHOW_NS);
+		if (rc != -ETIMEDOUT || process_now() >= p->end)
+			return rc;
+	}
 	waits_show(comm, &wait, &wait);
 	rc = mark_sync(comm, mark, p, -1);
 	waits_hide(comm, &wait);
@@ -318,7 +325,8 @@ int streams_quiet(spmt_comm *comm, const char *what)
 	struct status_saved first;
 	int rc = comm->streamed_own ? own_wait(comm, &p) : 0, used;
 
-	status_save(&first);
+	if (rc)
+		status_save(&first);
 	used = used_wait(comm, &p);
 	if (rc)
 		status_restore(&first);
@@ -348,7 +356,7 @@ int64_t streams_deadline(const spmt_comm *comm)
 /* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
 static int streams_end(spmt_comm *comm, int64_t deadline)
 {
-	struct drain p = { .end = deadline };
+	struct drain p = { .end = deadline, .waited = true };
 	int own = own_wait(comm, &p), used = used_wait(comm, &p);
 
 	used_count(comm);

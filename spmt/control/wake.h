@@ -18,25 +18,49 @@ struct wake_counter {
 /* Wakes all sleepers. The caller has looked for them after its store. */
 void wake_sleepers(struct wake_counter *counter);
 
-/* Called after a store to a rank's memory: wakes its sleepers, if there are any. One fence, one
-   load. */
-static inline void wake_stored(struct wake_counter *counter)
+/* Orders a store before the look for sleepers. */
+static inline void wake_fence(void)
 {
-#if defined(__SANITIZE_THREAD__)
-	uint32_t sleepers = atomic_fetch_add(&counter->sleepers, 0);
-#else
-	uint32_t sleepers;
-
 #if defined(__x86_64__)
 	/* As strong as mfence, which clang 14 takes for the fence below, and cheaper. */
 	__asm__ volatile("lock; orq $0, (%%rsp)" : : : "memory", "cc");
 #else
 	atomic_thread_fence(memory_order_seq_cst);
 #endif
-	sleepers = atomic_load_explicit(&counter->sleepers, memory_order_relaxed);
+}
+
+/* Behind what orders it. */
+static inline void wake_those_asleep(struct wake_counter *counter)
+{
+#if defined(__SANITIZE_THREAD__)
+	uint32_t sleepers = atomic_fetch_add(&counter->sleepers, 0);
+#else
+	uint32_t sleepers = atomic_load_explicit(&counter->sleepers, memory_order_relaxed);
 #endif
+
 	if (UNLIKELY(sleepers))
 		wake_sleepers(counter);
+}
+
+/* Called after a store to a rank's memory: wakes its sleepers, if there are any. One fence, one
+   load. */
+static inline void wake_stored(struct wake_counter *counter)
+{
+#if !defined(__SANITIZE_THREAD__)
+	wake_fence();
+#endif
+	wake_those_asleep(counter);
+}
+
+/* The same after an atomic operation that reads and writes, which on x86 is that fence. */
+static inline void wake_updated(struct wake_counter *counter)
+{
+#if defined(__x86_64__)
+	atomic_signal_fence(memory_order_seq_cst);
+	wake_those_asleep(counter);
+#else
+	wake_stored(counter);
+#endif
 }
 
 #endif

@@ -74,6 +74,9 @@ const void *host_self(void); /* names the calling thread */
 /* The stream that the calling thread works off, NULL: it is no worker. */
 void host_serve(struct host_stream *s);
 struct host_stream *host_serving(void);
+/* The calling thread has left s asleep, as it will wait for s itself; NULL: for what it waits now. It can do so for one stream at a time,
+   and what that one runs may need the others: the one before is woken. */
+void host_rely(struct host_stream *s);
 /* The calling thread, which serves none, is s's for one op. */
 struct device_saved host_lend(struct host_stream *s);
 void host_take_back(const struct device_saved *saved);

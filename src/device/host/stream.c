@@ -236,7 +236,7 @@ int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 {
 	struct host_stream *s = op->stream;
 	struct host_graph *graph;
-	bool idle = false;
+	bool idle = false, relied = false;
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
@@ -247,11 +247,15 @@ int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 		rc = host_graph_keep(graph, op);
 	else
 		rc = push_now(s, op, ticket);
-	if (!rc)
-		idle = s->idle && !(s->relied && op->bounded);
+	if (!rc) {
+		relied = s->idle && s->relied && op->bounded;
+		idle = s->idle && !relied;
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
 		host_wake_all(&s->wakes);
+	if (relied)
+		host_rely(s);
 	return LIKELY(!rc) ? 0 : push_failed(op, name, rc);
 }
 
@@ -363,24 +367,28 @@ static void stream_nap(struct host_stream *s, uint64_t ticket, int64_t ns)
 int host_stream_await(
 	struct host_stream *s, uint64_t ticket, int64_t timeout_ns, const uint32_t *stop)
 {
-	int64_t begin = timeout_ns > 0 ? process_now() : 0, left = timeout_ns;
+	int64_t begin = 0, left = timeout_ns;
 	int turn;
 
 	for (turn = 0; atomic_load(&s->done) < ticket; turn++) {
+		if (!turn && timeout_ns > 0)
+			begin = process_now();
 		if (stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE))
 			return -ECANCELED;
 		if (timeout_ns > 0)
 			left = timeout_ns - (process_now() - begin);
 		if (timeout_ns >= 0 && left <= 0)
 			return -ETIMEDOUT;
-		if (!turn)
+		if (!turn) {
+			host_rely(NULL);
 			host_stream_rouse(s);
-		else if (turn < YIELDS)
+		} else if (turn < YIELDS) {
 			sched_yield();
-		else if (stop && (left < 0 || left > SLICE))
+		} else if (stop && (left < 0 || left > SLICE)) {
 			stream_nap(s, ticket, SLICE);
-		else
+		} else {
 			stream_nap(s, ticket, left);
+		}
 	}
 	tsan_acquire(&s->done);
 	return 0;

@@ -11,6 +11,7 @@ static _Thread_local struct {
 	int device;
 	int error;
 	struct host_stream *serving;
+	struct host_stream *relying; /* host_rely(): streams outlive those who point to them */
 } self;
 
 const void *host_self(void)
@@ -51,6 +52,15 @@ void host_serve(struct host_stream *s)
 struct host_stream *host_serving(void)
 {
 	return self.serving;
+}
+
+void host_rely(struct host_stream *s)
+{
+	struct host_stream *before = self.relying;
+
+	self.relying = s;
+	if (before && before != s)
+		host_stream_rouse(before);
 }
 
 struct device_saved host_lend(struct host_stream *s)

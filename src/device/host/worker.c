@@ -153,19 +153,24 @@ static void *stream_worker(void *arg)
 
 /* ---- by those who wait ------------------------------------------------------------------------ */
 
-/* The first op where it lies untouched and `mine` may run it; else the worker is woken for what lies there. */
-static struct host_op *op_borrow(struct host_stream *s, bool mine)
+/* The first op where it lies untouched and `mine` may run it; else the worker is woken for what lies there. `back`: the one that was
+   borrowed before has run. */
+static struct host_op *op_borrow(struct host_stream *s, bool mine, bool back)
 {
 	struct host_op *op = NULL;
 	bool left;
 
 	pthread_mutex_lock(&s->lock);
+	if (back)
+		s->helped = false;
 	left = s->idle && !s->helped && s->head;
 	if (left && mine && s->head->bounded) {
 		op = op_take(s);
 		s->helped = true;
 		atomic_store(&s->relied, true);
 		left = false;
+	} else if (back) {
+		left |= s->closing;
 	}
 	if (left)
 		atomic_fetch_add(&s->wakes, 1);
@@ -175,25 +180,11 @@ static struct host_op *op_borrow(struct host_stream *s, bool mine)
 	return op;
 }
 
-static void op_returned(struct host_stream *s)
-{
-	bool left;
-
-	pthread_mutex_lock(&s->lock);
-	s->helped = false;
-	left = s->closing;
-	if (left)
-		atomic_fetch_add(&s->wakes, 1);
-	pthread_mutex_unlock(&s->lock);
-	if (left)
-		host_wake_all(&s->wakes);
-}
-
 void host_stream_rouse(struct host_stream *s)
 {
 	/* Taking the lock would be an order, too. */
 	if (atomic_load(&s->relied))
-		(void)op_borrow(s, false);
+		(void)op_borrow(s, false, false);
 }
 
 void host_stream_help(struct host_stream *s, uint64_t ticket)
@@ -202,12 +193,14 @@ void host_stream_help(struct host_stream *s, uint64_t ticket)
 	bool mine = !host_serving();
 	struct host_op *op;
 
-	while ((op = op_borrow(s, mine && atomic_load(&s->done) < ticket))) {
+	host_rely(s);
+	op = op_borrow(s, mine && atomic_load(&s->done) < ticket, false);
+	while (op) {
 		struct device_saved saved = host_lend(s);
 
 		run_op(s, op);
 		host_take_back(&saved);
-		op_returned(s);
+		op = op_borrow(s, mine && atomic_load(&s->done) < ticket, true);
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include "held_stream.h"
+#include "src/device/host/stream.h"
 
 #define TURNS 500
 
@@ -78,6 +79,38 @@ Test(device_host_waiter, a_users_kernel_is_the_workers)
 		settle(0, s);
 		cr_assert_neq(atomic_load(&by), thread_now());
 	}
+	end(0, s);
+}
+
+/* What it runs may wait for what it has left asleep, whose worker would only look after a while. */
+static bool wakes_the_other(device_stream s, device_stream t)
+{
+	int rc;
+	struct host_stream *left = host_stream_find(0, s, "test", &rc);
+	uint32_t rung;
+
+	rely(t);
+	rely(s);
+	queue(s, &ours);
+	rung = atomic_load(&left->wakes);
+	queue(t, &ours);
+	settle(0, t);
+	settle(0, s);
+	return atomic_load(&left->wakes) > rung;
+}
+
+Test(device_host_waiter, a_thread_of_two_streams_wakes_the_first)
+{
+	device_stream s, t;
+	int turn;
+
+	start(1);
+	s = stream_of(0);
+	t = stream_of(0);
+	for (turn = 0; turn < TURNS && !wakes_the_other(s, t); turn++)
+		;
+	cr_assert_lt(turn, TURNS);
+	end(0, t);
 	end(0, s);
 }
 

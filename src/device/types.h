@@ -62,6 +62,7 @@ struct kernel {
 	const char *name;
 	void (*host)(const void *args);
 	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
+	size_t viewed; /* so many bytes of its args, the first, are a view, whose addresses need no look */
 };
 
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are

@@ -31,7 +31,8 @@
 	{                                                              \
 		run_##name((const struct kernel_##name##_args *)args); \
 	}                                                              \
-	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host, true };
+	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host, true, \
+		sizeof(struct spmt_view) };
 
 #endif
 

@@ -226,7 +226,7 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	op->bounded = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
-	rc = host_reach_args(dev, op->args, size);
+	rc = size > k->viewed ? host_reach_args(dev, op->args + k->viewed, size - k->viewed) : 0;
 	if (rc) {
 		mem_free(op);
 		return rc;

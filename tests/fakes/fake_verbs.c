@@ -87,13 +87,27 @@ void fake_verbs_event(uint32_t type)
 	pthread_mutex_unlock(&wire.lock);
 }
 
-void fake_verbs_shout(const void *data, uint32_t n)
+int fake_verbs_shout(const void *data, uint32_t n)
 {
+	int heard = 0;
+
 	pthread_mutex_lock(&wire.lock);
 	for (uint32_t i = 0; i < FAKE_PAIRS; i++)
 		if (wire.pairs[i] && wire.pairs[i]->pub.qp_type == VERBS_QPT_UD)
-			pair_hear(wire.pairs[i], data, n);
+			heard += pair_hear(wire.pairs[i], data, n);
 	pthread_mutex_unlock(&wire.lock);
+	return heard;
+}
+
+uint32_t fake_verbs_overheard(void *data, uint32_t most)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&wire.lock);
+	n = wire.overheard_n;
+	memcpy(data, wire.overheard, n < most ? n : most);
+	pthread_mutex_unlock(&wire.lock);
+	return n;
 }
 
 int fake_verbs_joined(void)

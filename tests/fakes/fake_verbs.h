@@ -28,8 +28,10 @@ void fake_verbs_hold(int hold);
 void fake_verbs_congest(int device);
 /* The devices tell of an event. */
 void fake_verbs_event(uint32_t type);
-/* A datagram from nobody to all that take hellos. */
-void fake_verbs_shout(const void *data, uint32_t n);
+/* A datagram from nobody to all that take hellos; returns how many had room for it. */
+int fake_verbs_shout(const void *data, uint32_t n);
+/* The last datagram that went over the wire, at most so many bytes; returns how many it has. */
+uint32_t fake_verbs_overheard(void *data, uint32_t most);
 /* Atomics that the devices have done since the last call. */
 uint64_t fake_verbs_atomics(void);
 /* Reliable connections that are ready to send. */

@@ -220,12 +220,13 @@ static struct fake_qp *pair_numbered(uint32_t number)
 	return qp && qp->pub.qp_num == number ? qp : NULL;
 }
 
-void pair_hear(struct fake_qp *qp, const void *data, uint32_t n)
+bool pair_hear(struct fake_qp *qp, const void *data, uint32_t n)
 {
 	if (!qp->room || qp->room->sge.length < n + FAKE_HEADER || qp->pub.state == VERBS_QPS_ERR)
-		return;
+		return false;
 	memcpy((char *)(uintptr_t)qp->room->sge.addr + FAKE_HEADER, data, n);
 	room_end(qp, VERBS_WC_SUCCESS, n + FAKE_HEADER, true);
+	return true;
 }
 
 static void datagram(struct fake_qp *qp)
@@ -235,6 +236,10 @@ static void datagram(struct fake_qp *qp)
 	const char *data = source(qp, work);
 	uint32_t status;
 
+	if (data && work->sge.length <= sizeof(wire.overheard)) {
+		memcpy(wire.overheard, data, work->sge.length);
+		wire.overheard_n = work->sge.length;
+	}
 	if (wire.lose > 0)
 		wire.lose--;
 	else if (far_is(work->qpn))
@@ -447,10 +452,8 @@ void wire_stop(void)
 	last = !--wire.users;
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
-	if (!last)
-		return;
-	pthread_join(wire.thread, NULL);
-	far_stop();
+	if (last && !pthread_join(wire.thread, NULL))
+		far_stop();
 }
 
 /* ---- what is registered: memory of the stand-ins' devices, too -------------------------------- */

@@ -80,6 +80,8 @@ struct fake_wire {
 	struct verbs_ctx *contexts[FAKE_CONTEXTS];
 	struct fake_mr *regions[FAKE_REGIONS];
 	struct fake_qp *pairs[FAKE_PAIRS];
+	unsigned char overheard[256]; /* the last datagram */
+	uint32_t overheard_n;
 };
 extern struct fake_wire wire;
 
@@ -110,7 +112,7 @@ bool pair_round(struct fake_qp *qp);
 const char *pair_source(const struct fake_qp *qp);
 void pair_flush(struct fake_qp *qp);
 void pair_empty(struct fake_qp *qp);
-void pair_hear(struct fake_qp *qp, const void *data, uint32_t n);
+bool pair_hear(struct fake_qp *qp, const void *data, uint32_t n);
 
 /* fake_far.c: wires to other processes. */
 void far_start(void);

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "src/base/blake2s.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
 #define HELLO_MAGIC 0x6c6c6568u
-#define HELLO_VERSION 1u
+#define HELLO_VERSION 2u
 #define HELLO_AGAIN_NS 20000000ll
 #define NUMBER_MOST 0xffffffu /* of queue pairs and packets */
 #define MTU_MOST 5u
@@ -17,10 +18,15 @@
 /* Both ends are programs of one machine's byte order: the world's uid says so. */
 struct hello {
 	uint32_t magic, version;
-	unsigned char to[16]; /* the endpoint meant: nobody knows it but those of its worlds */
-	struct rank_nic from;
+	unsigned char nonce[16];
+	unsigned char from[16], gid[16]; /* from: the endpoint, veiled */
+	uint32_t from_qpn, from_qkey;
 	uint32_t qpn, psn, reads;
-	uint8_t joined, asks; /* knows the other's queue pair; wants an answer */
+	uint16_t lid;
+	uint8_t mtu, ethernet;
+	uint8_t joined, asks, failed,
+		zero; /* knows the other's queue pair; wants an answer; of no more use */
+	unsigned char proof[32];
 };
 _Static_assert(sizeof(struct hello) <= HELLO_ROOM, "a hello fits its buffer");
 
@@ -43,12 +49,38 @@ static int hello_listen(struct nic *nic, uint32_t at)
 	return rc ? fail_errno(rc, "%s: ibv_post_recv of hellos", nic->place.name) : 0;
 }
 
+/* Endpoints are known to those of a port's worlds alone, so they serve as keys. */
+static void hello_digest(const unsigned char endpoint[16], const char label[16], const void *said,
+	size_t size, void *digest, size_t n)
+{
+	const struct blake2s_part parts[] = { { label, 16 }, { said, size } };
+
+	blake2s(endpoint, 16, parts, ARRAY_SIZE(parts), digest, n);
+}
+
+/* Every datagram has it in clear. */
 static uint32_t hello_key(const struct nic *nic)
 {
 	uint32_t key;
 
-	memcpy(&key, nic->endpoint, sizeof(key));
+	hello_digest(nic->endpoint, "spmt hello qkey", NULL, 0, &key, sizeof(key));
 	return key & 0x7fffffff; /* the upper half is for the kernel */
+}
+
+/* Covers who it is from, or uncovers it. */
+static void hello_veil(struct hello *hello, const unsigned char to[16])
+{
+	unsigned char veil[sizeof(hello->from)];
+
+	hello_digest(to, "spmt hello veil", hello->nonce, sizeof(hello->nonce), veil, sizeof(veil));
+	for (size_t i = 0; i < sizeof(veil); i++)
+		hello->from[i] ^= veil[i];
+}
+
+static void hello_prove(
+	const struct hello *hello, const unsigned char to[16], unsigned char proof[32])
+{
+	hello_digest(to, "spmt hello said", hello, offsetof(struct hello, proof), proof, 32);
 }
 
 static int hello_modify(struct nic *nic, struct verbs_qp_attr *attr, int mask, const char *to)
@@ -105,11 +137,18 @@ static void hello_send(struct pairing *c, bool asks)
 	char *at = hello_at(nic, NIC_HELLOS) + nic->greeting % NIC_GREETINGS * HELLO_ROOM;
 	struct hello hello = { .magic = HELLO_MAGIC,
 		.version = HELLO_VERSION,
+		.gid = { 0 },
+		.from_qpn = nic->hello->qp_num,
+		.from_qkey = hello_key(nic),
 		.qpn = c->qp->qp_num,
 		.psn = c->psn,
 		.reads = nic_reads(nic),
+		.lid = nic->place.attr.lid,
+		.mtu = (uint8_t)nic->place.attr.active_mtu,
+		.ethernet = nic->place.ethernet,
 		.joined = c->state != CONN_NEW,
-		.asks = asks };
+		.asks = asks,
+		.failed = c->state == CONN_FAILED };
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)at, .length = sizeof(hello), .lkey = nic->words->lkey
 	};
@@ -122,10 +161,13 @@ static void hello_send(struct pairing *c, bool asks)
 	struct verbs_send *bad;
 	int rc;
 
-	if (!c->ah || nic->greeted == NIC_GREETINGS)
+	if (!c->ah || nic->greeted == NIC_GREETINGS ||
+		process_random(hello.nonce, sizeof(hello.nonce)))
 		return;
-	memcpy(hello.to, c->peer.endpoint, sizeof(hello.to));
-	hello_address(nic, &hello.from);
+	memcpy(hello.from, nic->endpoint, sizeof(hello.from));
+	memcpy(hello.gid, nic->place.gid.raw, sizeof(hello.gid));
+	hello_veil(&hello, c->peer.endpoint);
+	hello_prove(&hello, c->peer.endpoint, hello.proof);
 	memcpy(at, &hello, sizeof(hello));
 	rc = nic->place.ctx->ops.post_send(nic->hello, &wr, &bad);
 	if (rc) {
@@ -172,30 +214,55 @@ int hello_meet(struct pairing *c, struct verbs_wait *wait)
 
 /* ---- hearing -------------------------------------------------------------------------------- */
 
-/* Whether it is one of ours, and says what can be. */
-static bool hello_fits(const struct nic *nic, const struct hello *hello)
+/* Whether it is one of ours, and says what can be; who it is from is uncovered. */
+static bool hello_fits(const struct nic *nic, struct hello *hello)
 {
+	unsigned char proof[sizeof(hello->proof)];
+
+	hello_prove(hello, nic->endpoint, proof);
+	if (!equal_secrets(proof, hello->proof, sizeof(proof)))
+		return false;
+	hello_veil(hello, nic->endpoint);
 	return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
-		!memcmp(hello->to, nic->endpoint, sizeof(hello->to)) &&
-		memcmp(hello->from.endpoint, nic->endpoint, sizeof(hello->to)) != 0 &&
+		memcmp(hello->from, nic->endpoint, sizeof(hello->from)) != 0 &&
 		hello->qpn <= NUMBER_MOST && hello->psn <= NUMBER_MOST && hello->reads >= 1 &&
-		hello->reads <= UINT8_MAX && hello->from.mtu >= 1 && hello->from.mtu <= MTU_MOST &&
-		hello->from.ethernet == nic->place.ethernet;
+		hello->reads <= UINT8_MAX && hello->mtu >= 1 && hello->mtu <= MTU_MOST &&
+		hello->ethernet == nic->place.ethernet;
+}
+
+static void hello_sender(const struct hello *hello, struct rank_nic *from)
+{
+	*from = (struct rank_nic){ .qpn = hello->from_qpn,
+		.qkey = hello->from_qkey,
+		.lid = hello->lid,
+		.mtu = hello->mtu,
+		.ethernet = hello->ethernet };
+	memcpy(from->endpoint, hello->from, sizeof(from->endpoint));
+	memcpy(from->gid, hello->gid, sizeof(from->gid));
 }
 
 static void hello_take(struct nic *nic, const struct hello *hello)
 {
-	struct pairing *c = pairing_get(nic, &hello->from);
+	struct rank_nic from;
+	struct pairing *c;
 	bool news;
+
+	hello_sender(hello, &from);
+	c = pairing_get(nic, &from);
 
 	if (!c) {
 		log_line(LOG_ERROR, "a hello is not answered: %s", status_sentence());
 		return;
 	}
-	if (c->state == CONN_NEW)
-		pairing_join(c, hello->qpn, hello->psn, hello->from.mtu, hello->reads);
-	if (c->state == CONN_FAILED)
+	if (hello->failed)
+		pairing_fail(c, -EIO, "its other end has failed");
+	else if (c->state == CONN_NEW)
+		pairing_join(c, hello->qpn, hello->psn, hello->mtu, hello->reads);
+	if (c->state == CONN_FAILED) {
+		if (hello->asks && !hello->failed)
+			hello_send(c, false); /* or it would wait until its deadline */
 		return;
+	}
 	if (c->peer_qpn != hello->qpn) {
 		log_line(LOG_ERROR, "%s: a hello names another queue pair than before: refused",
 			nic->place.name);

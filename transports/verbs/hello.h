@@ -6,6 +6,10 @@
  *	A, new               --- not joined, asks --->   B joins
  *	A joins, is ready   <--- joined -------------    B
  *	A                    --- joined ------------->   B is ready
+ *
+ * One whose end has failed says so. A hello proves that its sender knows the endpoint it is for, which never travels in clear, nor
+ * does the sender's: an endpoint is 16 random bytes that only those of a world in which the port takes part are told. A hello that
+ * comes again changes nothing.
  */
 #ifndef SPMT_VERBS_HELLO_H
 #define SPMT_VERBS_HELLO_H

@@ -27,6 +27,7 @@
 #define NIC_YIELDS 100	 /* then so many more, before it sleeps */
 #define SERVE_YIELDS 50	 /* of the thread */
 #define SLICE_NS 1000000 /* between two looks at a stop word */
+#define UNARMED_MS 10	 /* before the thread looks again, where the device would not wake it */
 #define CQ_FIRST 1024
 
 /* ---- polling -------------------------------------------------------------------------------- */
@@ -86,12 +87,13 @@ int nic_poll(struct nic *nic)
 }
 
 /* The next completion, of any kind or of those that a peer asks for, wakes the thread. Under the lock. */
-static void nic_arm(struct nic *nic, bool asked)
+static int nic_arm(struct nic *nic, bool asked)
 {
 	int rc = nic->place.ctx->ops.req_notify_cq(nic->cq, asked);
 
 	if (rc)
 		conns_fail(nic, -EIO, "ibv_req_notify_cq failed");
+	return rc;
 }
 
 void nic_look_out(struct nic *nic)
@@ -193,7 +195,7 @@ static void nic_event(struct nic *nic)
 	futex_wake_all(&nic->moved);
 }
 
-static void nic_block(struct nic *nic)
+static void nic_block(struct nic *nic, int most_ms)
 {
 	struct pollfd fds[] = { { .fd = nic->channel->fd, .events = POLLIN },
 		{ .fd = nic->wake_fd, .events = POLLIN },
@@ -201,7 +203,7 @@ static void nic_block(struct nic *nic)
 	struct verbs_cq *cq;
 	void *user;
 
-	if (poll(fds, ARRAY_SIZE(fds), -1) <= 0)
+	if (poll(fds, ARRAY_SIZE(fds), most_ms) <= 0)
 		return;
 	if (fds[0].revents && !nic->api->get_cq_event(nic->channel, &cq, &user))
 		nic->api->ack_cq_events(cq, 1);
@@ -210,13 +212,14 @@ static void nic_block(struct nic *nic)
 }
 
 /* Answers go out, and moves for peers go on, when work of ours ends: no peer asks for that to be heard. */
-static int nic_serve(struct nic *nic, bool arm)
+static int nic_serve(struct nic *nic, bool arm, int *most_ms)
 {
 	int n;
 
 	pthread_mutex_lock(&nic->lock);
-	if (arm)
-		nic_arm(nic, !nic->owing && !stage_serves(nic));
+	*most_ms = -1;
+	if (arm && nic_arm(nic, !nic->owing && !stage_serves(nic)))
+		*most_ms = UNARMED_MS;
 	n = nic_poll(nic);
 	pthread_mutex_unlock(&nic->lock);
 	return n;
@@ -225,16 +228,16 @@ static int nic_serve(struct nic *nic, bool arm)
 static void *nic_run(void *arg)
 {
 	struct nic *nic = arg;
-	int idle = 0;
+	int idle = 0, most_ms;
 
 	while (!atomic_load(&nic->closing)) {
-		if (nic_serve(nic, false)) {
+		if (nic_serve(nic, false, &most_ms)) {
 			idle = 0;
 		} else if (idle < SERVE_YIELDS) {
 			idle++;
 			sched_yield();
-		} else if (!nic_serve(nic, true)) {
-			nic_block(nic);
+		} else if (!nic_serve(nic, true, &most_ms)) {
+			nic_block(nic, most_ms);
 			idle = 0;
 		}
 	}

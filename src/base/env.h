@@ -58,6 +58,9 @@
 	X(rdma_timeout, "SPMT_RDMA_TIMEOUT", INT(1, 31), "14", "how long an RDMA device waits for an answer before it tries again, 6 times: 4.1 us times 2 to the power of this, so 14 is 67 ms and 18 is 1.1 s") \
 	X(rdma_atomics, "SPMT_RDMA_ATOMICS", ENUM("auto|cpu|nic"), "auto",                         \
 		"who does 64-bit atomics in a rank's memory that come over RDMA devices: auto: the device if its atomics are atomic with the CPU's, else the CPU; nic: the device in any case, and then no rank of this node changes those words atomically") \
+	X(rdma_cache, "SPMT_RDMA_CACHE", ENUM("auto|off|trust"), "auto", "whether RDMA devices keep knowing large buffers of moves that nobody has registered: auto: where the kernel says at each use that the pages are the same, which takes CAP_SYS_ADMIN; trust: always, and then such memory may not be given back while the world is") \
+	X(rdma_cache_from, "SPMT_RDMA_CACHE_FROM", SIZE, "256K", "bytes of a move from which SPMT_RDMA_CACHE counts; smaller ones are copied") \
+	X(rdma_cache_size, "SPMT_RDMA_CACHE_SIZE", SIZE, "1G", "bytes that a device keeps knowing so, at most") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

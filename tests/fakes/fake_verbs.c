@@ -53,6 +53,28 @@ uint64_t fake_verbs_fail_named(const char *name, uint64_t n)
 	return arm(&wire.named, n);
 }
 
+uint64_t fake_registered(void)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&wire.lock);
+	for (int i = 0; i < FAKE_REGIONS; i++)
+		bytes += wire.regions[i] ? wire.regions[i]->pub.length : 0;
+	pthread_mutex_unlock(&wire.lock);
+	return bytes;
+}
+
+uint64_t fake_verbs_limit(uint64_t more)
+{
+	uint64_t keys;
+
+	wire.most = more ? fake_registered() + more : 0;
+	pthread_mutex_lock(&wire.lock);
+	keys = wire.keys;
+	pthread_mutex_unlock(&wire.lock);
+	return keys;
+}
+
 void fake_verbs_lose(int n)
 {
 	pthread_mutex_lock(&wire.lock);

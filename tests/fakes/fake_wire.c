@@ -490,8 +490,8 @@ static struct verbs_mr *region_new(struct verbs_pd *pd, const struct fake_mr *wh
 	return &mr->pub;
 }
 
-/* Whether it is memory of the stand-ins' devices, which no NIC reaches by its address alone. */
-static bool of_a_device(const void *at)
+/* Whether it is a mapping of a memfd whose name begins so. */
+static bool of_memfd(const void *at, const char *name)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	unsigned long from, to;
@@ -500,7 +500,7 @@ static bool of_a_device(const void *at)
 
 	while (maps && !found && fgets(line, sizeof(line), maps))
 		found = sscanf(line, "%lx-%lx", &from, &to) == 2 &&
-			(uintptr_t)at - from < to - from && strstr(line, "memfd:fake-gpu");
+			(uintptr_t)at - from < to - from && strstr(line, name);
 	if (maps)
 		fclose(maps);
 	return found;
@@ -513,22 +513,44 @@ static bool nic_lacks(const char *what)
 	return text && strstr(text, what);
 }
 
+/* A second mapping of the same memory: what a driver for peer memory would do. It keeps the pages, whatever comes to be there. */
+static char *mapped_again(char *at, size_t n)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *again = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (size_t i = 0; again != MAP_FAILED && i < n; i += page)
+		if (mremap(at + i, 0, page, MREMAP_MAYMOVE | MREMAP_FIXED, again + i) ==
+			MAP_FAILED) {
+			munmap(again, n);
+			return MAP_FAILED;
+		}
+	if (again != MAP_FAILED && mprotect(again, n, PROT_READ | PROT_WRITE))
+		abort();
+	return again;
+}
+
+static struct verbs_mr *no_region(int err)
+{
+	errno = err;
+	return NULL;
+}
+
 struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
 {
 	struct fake_mr mr = { .pub = { .addr = at, .length = n }, .access = access, .data = at };
+	bool gpu;
 
 	if (refused())
 		return NULL;
-	if (of_a_device(at)) {
-		/* a second mapping of the same memory: what a driver for peer memory would do */
-		mr.data = nic_lacks("peer") ? MAP_FAILED : mremap(at, 0, n, MREMAP_MAYMOVE);
-		if (mr.data == MAP_FAILED) {
-			errno = EFAULT;
-			return NULL;
-		}
+	if (wire.most && fake_registered() + n > wire.most)
+		return no_region(ENOMEM);
+	gpu = of_memfd(at, "memfd:fake-gpu");
+	if (gpu || of_memfd(at, "memfd:fake-pages")) {
+		mr.data = gpu && nic_lacks("peer") ? MAP_FAILED : mapped_again(at, n);
+		if (mr.data == MAP_FAILED)
+			return no_region(EFAULT);
 		mr.mapped = n;
-		if (mprotect(mr.data, n, PROT_READ | PROT_WRITE))
-			abort();
 	}
 	return region_new(pd, &mr);
 }
@@ -545,10 +567,8 @@ struct verbs_mr *ibv_reg_dmabuf_mr(
 	mr.data = nic_lacks("dmabuf") ? MAP_FAILED
 				      : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 						lseek(fd, 0, SEEK_CUR) + (off_t)offset);
-	if (mr.data == MAP_FAILED) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
+	if (mr.data == MAP_FAILED)
+		return no_region(EOPNOTSUPP);
 	return region_new(pd, &mr);
 }
 

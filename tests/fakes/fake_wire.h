@@ -70,10 +70,11 @@ struct fake_wire {
 	pthread_t thread;
 	int users; /* devices open */
 	int held, lose, live;
-	int congested;	  /* 1 + the device whose connections move nothing; 0: none */
-	uint64_t atomics; /* done */
-	bool later;	  /* another process has asked for patience */
-	uint32_t base;	  /* of the numbers of this process's pairs */
+	int congested;	       /* 1 + the device whose connections move nothing; 0: none */
+	uint64_t atomics;      /* done */
+	_Atomic uint64_t most; /* bytes that may be registered by address; 0: any */
+	bool later;	       /* another process has asked for patience */
+	uint32_t base;	       /* of the numbers of this process's pairs */
 	struct fake_fault calls, works, named;
 	char name[64]; /* of the call that `named` counts */
 	uint32_t status, event, keys, numbers, inline_most;
@@ -103,6 +104,8 @@ void *fake_make(size_t size);
 void fake_unmake(void *made); /* under the lock */
 int fake_drop_at(const char *call, void *made);
 #define drop(made) fake_drop_at(__func__, made)
+/* Bytes that are registered. */
+uint64_t fake_registered(void);
 /* The result of a call that gives something back. */
 int fake_dropped(const char *call);
 

@@ -11,6 +11,7 @@
 #include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/bytes.h"
 
 enum { RANKS = 4, BIG = 3 << 20, SWEPT = 2, CALLS_MOST = 400 };
 
@@ -30,25 +31,6 @@ static struct {
 static const struct spmt_attr attr = { .heap_size = 8 << 20 };
 
 /* ---- moves ---------------------------------------------------------------------------------- */
-
-static char value_at(int rank, size_t i)
-{
-	return (char)(rank * 31 + (int)(i % 251));
-}
-
-static void fill(char *at, size_t n, int rank)
-{
-	for (size_t i = 0; i < n; i++)
-		at[i] = value_at(rank, i);
-}
-
-static int filled(const char *at, size_t n, int rank)
-{
-	for (size_t i = 0; i < n; i++)
-		if (at[i] != value_at(rank, i))
-			return ranks_fail("byte %zu of %zu is %d", i, n, at[i]);
-	return 0;
-}
 
 /* Of one size, from and to memory that the port knows and that it does not. */
 static int one_size(spmt_comm *comm, char *block, char *own, size_t n)

@@ -11,6 +11,7 @@
 #include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/bytes.h"
 
 enum { RANKS = 3, BIG = 50001, PAIR = 2, FAULTS_MOST = 20 };
 
@@ -19,29 +20,18 @@ static __typeof__(&fake_verbs_fail) fail_call_of_nic;
 static __typeof__(&fake_verbs_congest) congest;
 static __typeof__(&fake_verbs_shout) shout;
 
+static __typeof__(&fake_verbs_limit) registrations;
+static int (*device_malloc)(void **at, size_t n);
+static int (*device_free)(void *at);
+static int (*set_device)(int device); /* HIP's; the rest are CUDA's */
+static int (*primary)(void **context, int device);
+static int (*release)(int device);
+static int (*set_context)(void *context);
+
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 1 << 20 };
 static const char *wanted; /* what the route is to say */
 
 /* ---- data ------------------------------------------------------------------------------------- */
-
-static char value_at(int rank, size_t i)
-{
-	return (char)(rank * 37 + (int)(i % 241));
-}
-
-static void fill(char *at, size_t n, int rank)
-{
-	for (size_t i = 0; i < n; i++)
-		at[i] = value_at(rank, i);
-}
-
-static int filled(const char *at, size_t n, int rank, const char *what)
-{
-	for (size_t i = 0; i < n; i++)
-		if (at[i] != value_at(rank, i))
-			return ranks_fail("%s: byte %zu of %zu is %d", what, i, n, at[i]);
-	return 0;
-}
 
 /* From and to memory of the host; heap to heap, which is the devices' alone; all of it seen by copies of the rank's own. */
 static int one_size(spmt_comm *comm, char *block, char *own, size_t n)
@@ -54,18 +44,18 @@ static int one_size(spmt_comm *comm, char *block, char *own, size_t n)
 	REQUIRE_OK(spmt_barrier(comm));
 	memset(own, 0, n);
 	REQUIRE_OK(spmt_get(comm, own, block, n, rank));
-	TRY(filled(own, n, last, "put"));
+	TRY(filled_by("put", own, n, last));
 	memset(own, 0, n);
 	REQUIRE_OK(spmt_get(comm, own, block, n, next));
-	TRY(filled(own, n, rank, "get"));
+	TRY(filled_by("get", own, n, rank));
 	REQUIRE_OK(spmt_put_nbi(comm, block + BIG, block, n, next));
 	REQUIRE_OK(spmt_barrier(comm));
 	REQUIRE_OK(spmt_get(comm, own, block + BIG, n, rank));
-	TRY(filled(own, n, (last + ranks - 1) % ranks, "put_nbi of the heap"));
+	TRY(filled_by("put_nbi of the heap", own, n, (last + ranks - 1) % ranks));
 	REQUIRE_OK(spmt_get_nbi(comm, block + 2 * (size_t)BIG, block, n, last));
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_OK(spmt_get(comm, own, block + 2 * (size_t)BIG, n, rank));
-	TRY(filled(own, n, (last + ranks - 1) % ranks, "get_nbi to the heap"));
+	TRY(filled_by("get_nbi to the heap", own, n, (last + ranks - 1) % ranks));
 	return spmt_barrier(comm);
 }
 
@@ -111,8 +101,8 @@ static int in_streams(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_get_on_stream(comm, own, block + BIG, BIG, next, NULL));
 	REQUIRE_OK(spmt_get_on_stream(comm, own + BIG, block + BIG, BIG, rank, NULL));
 	REQUIRE_OK(spmt_quiet(comm));
-	TRY(filled(own, BIG, rank, "get in a stream"));
-	TRY(filled(own + BIG, BIG, last, "put in a stream"));
+	TRY(filled_by("get in a stream", own, BIG, rank));
+	TRY(filled_by("put in a stream", own + BIG, BIG, last));
 	free(own);
 	return spmt_barrier(comm);
 }
@@ -133,10 +123,57 @@ static int registered(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_barrier(comm));
 	REQUIRE_OK(spmt_mem_put(comm, mem, 0, block, BIG, next));
 	REQUIRE_OK(spmt_barrier(comm));
-	TRY(filled(own, BIG, (last + RANKS - 1) % RANKS, "a registered buffer"));
+	TRY(filled_by("a registered buffer", own, BIG, (last + RANKS - 1) % RANKS));
 	REQUIRE_OK(spmt_deregister(comm, mem));
 	free(own);
 	return 0;
+}
+
+/* The rank's device is the vendor's current one in this thread. */
+static int device_take(int device)
+{
+	void *context;
+
+	if (set_device)
+		return set_device(device);
+	return primary(&context, device) ? -1 : set_context(context);
+}
+
+/* Memory of the device's that nobody has registered, from the vendor's own call. */
+static int unregistered(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
+	char *own = malloc(2 * (size_t)BIG), *block;
+	void *dev = NULL;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_EQ(device_take(spmt_device(comm)), 0);
+	REQUIRE_EQ(device_malloc(&dev, BIG), 0);
+	REQUIRE_OK(spmt_malloc(comm, 2 * (size_t)BIG, (void **)&block));
+	fill(own, BIG, rank);
+	REQUIRE_OK(spmt_put(comm, block, own, BIG, rank));
+	REQUIRE_OK(spmt_barrier(comm));
+	for (int round = 0; round < 3; round++) {
+		uint64_t before = registrations(0);
+
+		REQUIRE_OK(spmt_get(comm, dev, block, BIG, next));
+		REQUIRE_OK(spmt_put(comm, block + BIG, dev, BIG, last));
+		REQUIRE_OK(spmt_put_on_stream(comm, block + BIG, dev, BIG, last, NULL));
+		REQUIRE_OK(spmt_get_on_stream(comm, dev, block, BIG, next, NULL));
+		REQUIRE_OK(spmt_barrier(comm));
+		REQUIRE_OK(spmt_get(comm, own, block + BIG, BIG, rank));
+		/* what comes to rank n is what n + 1 has from n + 2 */
+		TRY(filled_by("by way of the device", own, BIG, (rank + 2) % RANKS));
+		REQUIRE_OK(spmt_barrier(comm));
+		if (round == 2) /* all is known by now */
+			REQUIRE_EQ(registrations(0) - before, 0);
+	}
+	REQUIRE_EQ(device_free(dev), 0);
+	if (!set_device)
+		REQUIRE_EQ(release(spmt_device(comm)), 0);
+	free(own);
+	return spmt_barrier(comm);
 }
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -182,7 +219,7 @@ static int flags(spmt_comm *comm, void *arg)
 		REQUIRE_OK(spmt_signal(comm, word, round, SPMT_SIGNAL_SET, next));
 		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_GE, round, NULL));
 		REQUIRE_OK(spmt_get(comm, own, block, BIG, rank));
-		TRY(filled(own, BIG, last + (int)round, "behind a flag"));
+		TRY(filled_by("behind a flag", own, BIG, last + (int)round));
 		REQUIRE_OK(spmt_barrier(comm));
 	}
 	free(own);
@@ -344,6 +381,25 @@ static int late_fetch(void)
 	return 0;
 }
 
+/* Where the user has promised that memory stays (SPMT_RDMA_CACHE=trust) ports come to know it: nothing bounces the second time. */
+static int kept_by_dmabuf(void)
+{
+	TRY(by_dmabuf());
+	return world_of(unregistered);
+}
+
+static int kept_by_peer_memory(void)
+{
+	TRY(by_peer_memory());
+	return world_of(unregistered);
+}
+
+static int kept_by_none(void)
+{
+	TRY(by_bouncing());
+	return world_of(unregistered);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -353,13 +409,22 @@ int main(int argc, char **argv)
 		{ "each call fails in turn where memory bounces", each_call },
 		{ "a move for a peer that the network keeps waiting", late_fetch },
 	};
+	static const struct test_case kept[] = {
+		{ "memory that is kept, by dma-buf", kept_by_dmabuf },
+		{ "memory that is kept, by peer memory", kept_by_peer_memory },
+		{ "memory that cannot be kept", kept_by_none },
+	};
 	static const char nic[] = FAKES "/fake-verbs.so";
-	bool hip = argc > 1 && !strcmp(argv[1], "hip");
-	void *library;
+	bool hip = argc > 1 && !strcmp(argv[1], "hip"), keeps = argc > 2;
+	const char *driver = hip ? FAKES "/fake-hip7.so" : FAKES "/fake-cuda.so";
+	void *library, *vendor = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
 
 	setenv("SPMT_BACKEND", hip ? "hip" : "cuda", 1);
-	setenv(hip ? "SPMT_HIP_LIB" : "SPMT_CUDA_LIB",
-		hip ? FAKES "/fake-hip7.so" : FAKES "/fake-cuda.so", 1);
+	setenv(hip ? "SPMT_HIP_LIB" : "SPMT_CUDA_LIB", driver, 1);
+	if (keeps) {
+		setenv("SPMT_RDMA_CACHE", "trust", 1);
+		setenv("SPMT_RDMA_CACHE_FROM", "4K", 1);
+	}
 	setenv("SPMT_FAKE_BLIND", "1", 1);
 	setenv("SPMT_FAKE_DEVICES", "4", 1);
 	setenv("SPMT_MAPS", "rdma", 1);
@@ -367,7 +432,7 @@ int main(int argc, char **argv)
 	setenv("SPMT_TIMEOUT_MS", "50000", 1);
 	setenv("SPMT_VERBS_LIB", nic, 1);
 	library = dlopen(nic, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
+	if (!library || !vendor) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;
 	}
@@ -375,6 +440,15 @@ int main(int argc, char **argv)
 	*(void **)&fail_call_of_nic = dlsym(library, "fake_verbs_fail");
 	*(void **)&congest = dlsym(library, "fake_verbs_congest");
 	*(void **)&shout = dlsym(library, "fake_verbs_shout");
+	*(void **)&registrations = dlsym(library, "fake_verbs_limit");
+	*(void **)&device_malloc = dlsym(vendor, hip ? "hipMalloc" : "cuMemAlloc_v2");
+	*(void **)&device_free = dlsym(vendor, hip ? "hipFree" : "cuMemFree_v2");
+	*(void **)&set_device = hip ? dlsym(vendor, "hipSetDevice") : NULL;
+	*(void **)&primary = dlsym(vendor, "cuDevicePrimaryCtxRetain");
+	*(void **)&release = dlsym(vendor, "cuDevicePrimaryCtxRelease_v2");
+	*(void **)&set_context = dlsym(vendor, "cuCtxSetCurrent");
+	if (keeps)
+		return tap_run(kept, sizeof(kept) / sizeof(kept[0]));
 	/* hiding memory from the CPU takes time: what differs between drivers comes first */
 	return tap_run(cases, hip ? 1 : sizeof(cases) / sizeof(cases[0]));
 }

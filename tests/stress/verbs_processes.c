@@ -12,27 +12,9 @@
 
 #include "tests/lib/processes.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/bytes.h"
 
 enum { BIG = 3 << 20, WORLDS = 4 };
-
-static char value_at(int rank, size_t i)
-{
-	return (char)(rank * 31 + (int)(i % 251));
-}
-
-static void fill(char *at, size_t n, int rank)
-{
-	for (size_t i = 0; i < n; i++)
-		at[i] = value_at(rank, i);
-}
-
-static int filled(const char *at, size_t n, int rank)
-{
-	for (size_t i = 0; i < n; i++)
-		if (at[i] != value_at(rank, i))
-			return ranks_fail("byte %zu of %zu is %d", i, n, at[i]);
-	return 0;
-}
 
 /* ---- data ----------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include "abi/abi_verbs.h"
 
+struct cache;
 struct nic;
 
 /* In pages that a forked child sees as zeros. */
@@ -15,6 +16,8 @@ struct verbs_state {
 	bool bound;
 	struct verbs_api api; /* once bound: constant */
 	struct nic *nics;
+	pthread_mutex_t caches_lock; /* guards the list of them alone */
+	struct cache *caches;
 };
 
 /* NULL: no memory. */

@@ -7,11 +7,11 @@
 
 #include "../include/spmt.h"
 #include "ask.h"
+#include "cache.h"
 #include "hello.h"
 #include "memory.h"
 #include "post.h"
 #include "src/base/env.h"
-#include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -121,9 +121,7 @@ static int messages_make(struct pairing *c)
 	c->messages = mem_aligned(4096, ASK_ROOM);
 	if (!c->messages)
 		return fail(-ENOMEM, "%s: out of memory for messages", nic->place.name);
-	c->mr = fault_here(FAULT_REGISTER)
-		? (errno = ENOMEM, NULL)
-		: nic->api->reg_mr(nic->pd, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
+	c->mr = mr_make(nic, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
 	return c->mr ? 0 : pairing_cannot(nic, "ibv_reg_mr of messages", errno);
 }
 
@@ -347,6 +345,7 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 	if (lands)
 		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
 	chunk_give(c->nic, land->chunk);
+	cache_let_go(land->cached);
 	if (land->sender)
 		land->sender->direct -= land->direct;
 	if (land->sender && asked)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cache.h"
 #include "hello.h"
 #include "memory.h"
 #include "src/base/env.h"
@@ -25,6 +26,8 @@ static void rdma_rank_close(struct rdma_rank *rdma)
 		return;
 	if (rdma->heap)
 		region_drop(rdma->nic, rdma->heap);
+	if (rdma->stage)
+		cache_forget(rdma->nic, rdma->stage);
 	stage_close(rdma->nic, rdma->stage);
 	if (rdma->nic)
 		nic_drop(rdma->nic);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "cache.h"
 #include "hello.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
@@ -14,14 +15,28 @@
 #define PAGE 4096
 #define ACCESS_ALL (VERBS_ACCESS_LOCAL_WRITE | VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ)
 
+/* What is kept for later goes first where no more may be registered. */
+struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access)
+{
+	struct verbs_mr *mr = NULL;
+	bool again;
+
+	do {
+		errno = ENOMEM;
+		if (!fault_here(FAULT_REGISTER))
+			mr = nic->api->reg_mr(nic->pd, base, size, access);
+		again = !mr && errno == ENOMEM && caches_shed();
+	} while (again);
+	return mr;
+}
+
 static int own_open(struct nic *nic, size_t size, int access, char **at, struct verbs_mr **mr)
 {
 	*at = mem_aligned(PAGE, size);
 	if (!*at)
 		return fail(
 			-ENOMEM, "%s: no memory for %zu bytes of buffers", nic->place.name, size);
-	*mr = fault_here(FAULT_REGISTER) ? (errno = ENOMEM, NULL)
-					 : nic->api->reg_mr(nic->pd, *at, size, access);
+	*mr = mr_make(nic, *at, size, access);
 	if (!*mr)
 		return fail_errno(errno,
 			"%s: ibv_reg_mr of %zu bytes of buffers (limits of locked memory: ulimit -l)",
@@ -65,11 +80,7 @@ void memory_close(struct nic *nic)
 
 static struct verbs_mr *register_host(struct nic *nic, void *base, size_t size)
 {
-	if (!fault_here(FAULT_REGISTER))
-		return nic->api->reg_mr(
-			nic->pd, base, size, ACCESS_ALL | (int)nic_atomic_access(nic));
-	errno = ENOMEM;
-	return NULL;
+	return mr_make(nic, base, size, ACCESS_ALL | (int)nic_atomic_access(nic));
 }
 
 /* The memory is the device's; NULL with a sentence: driver or NIC do not know dma-bufs, or not of this. */
@@ -115,18 +126,30 @@ static void register_device(struct nic *nic, struct region *r)
 	status_restore(&saved);
 }
 
-static int region_register(struct nic *nic, struct region *r)
+void region_know(struct nic *nic, struct region *r)
 {
 	if (r->stage) {
 		register_device(nic, r);
-		return 0;
+		return;
 	}
 	r->memory = RDMA_HOST;
 	r->mr = register_host(nic, r->base, r->size);
-	return r->mr ? 0
-		     : fail_errno(errno,
-			       "%s: ibv_reg_mr of %zu bytes (limits of locked memory: ulimit -l)",
-			       nic->place.name, r->size);
+}
+
+void region_unknow(struct nic *nic, struct region *r)
+{
+	mr_drop(nic, r->mr);
+	r->mr = NULL;
+}
+
+static int region_register(struct nic *nic, struct region *r)
+{
+	region_know(nic, r);
+	return r->mr || r->stage
+		? 0
+		: fail_errno(errno,
+			  "%s: ibv_reg_mr of %zu bytes (limits of locked memory: ulimit -l)",
+			  nic->place.name, r->size);
 }
 
 int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out)
@@ -167,7 +190,7 @@ void region_drop(struct nic *nic, struct region *region)
 	mem_free(region);
 }
 
-static bool region_holds(const struct region *r, uint64_t at, size_t n)
+bool region_holds(const struct region *r, uint64_t at, size_t n)
 {
 	uint64_t offset = at - (uintptr_t)r->base;
 

@@ -22,12 +22,19 @@ struct region {
 int memory_open(struct nic *nic);
 void memory_close(struct nic *nic);
 
+/* NULL: errno says why. Where a limit is met what caches hold goes, and it is tried again. */
+struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access);
+
 /* Chunks that peers who are told their key may write to and read. */
 int chunks_open(struct nic *nic, size_t size, char **at, struct verbs_mr **mr);
 
+/* With the port alone: the cause is in errno where r->mr stays NULL, and the sentence as it was. */
+void region_know(struct nic *nic, struct region *r);
+void region_unknow(struct nic *nic, struct region *r);
 /* Registers, or, of a device's memory, finds that it cannot be. Not under the lock; likewise region_drop, after which no key of it works. */
 int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out);
 void region_drop(struct nic *nic, struct region *region);
+bool region_holds(const struct region *r, uint64_t at, size_t n);
 /* Under the lock. One that the port knows and that holds all n bytes; NULL: none. keyed: any of this key. */
 const struct region *region_of(const struct nic *nic, const void *at, size_t n);
 const struct region *region_keyed(const struct nic *nic, uint32_t key, uint64_t at, size_t n);

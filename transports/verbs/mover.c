@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cache.h"
 #include "map.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -63,6 +64,7 @@ enum later_kind { LATER_PUT, LATER_GET, LATER_ASK };
 struct later {
 	enum later_kind kind;
 	struct sender *sender;
+	struct cached *cached; /* what is to be known of it, where the thread cannot find it out */
 	struct rdma_place place;
 	char *local;
 	size_t n;
@@ -111,6 +113,13 @@ static void later_failed(const struct later *later, int code, const char *why)
 	pthread_mutex_unlock(&c->nic->lock);
 }
 
+static void later_drop(struct later *later)
+{
+	cache_let_go(later->cached);
+	sender_drop(later->sender);
+	mem_free(later);
+}
+
 static void later_run(void *arg)
 {
 	struct later *later = arg;
@@ -123,8 +132,18 @@ static void later_run(void *arg)
 		later_failed(later, rc, "a move over the network was stopped");
 	else if (rc)
 		later_failed(later, rc, status_sentence());
-	sender_drop(later->sender);
-	mem_free(later);
+	later_drop(later);
+}
+
+/* A callback in a GPU's stream may call no device: what is to be known of memory is found out before. */
+static void later_know(struct later *later)
+{
+	struct sender *sender = later->sender;
+	struct nic *nic = sender->conn->nic;
+
+	sender->called = sender->stage != NULL;
+	if (sender->called && later->local && cache_wants(nic, later->n))
+		later->cached = cache_hold(nic, sender->stage, later->local, later->n, true);
 }
 
 static int later_queue(struct mover *m, const struct later *what, uint64_t offset, const char *name,
@@ -148,12 +167,11 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 		mem_free(later);
 		return verbs_failed(m, name, rc);
 	}
+	later_know(later);
 	link_count(m->link, MOVER_VERBS, what->n);
 	rc = link->backend->call(link->dev, stream, later_run, later);
-	if (rc) {
-		sender_drop(later->sender);
-		mem_free(later);
-	}
+	if (rc)
+		later_drop(later);
 	return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "cache.h"
 #include "conn.h"
 #include "hello.h"
 #include "memory.h"
@@ -313,6 +314,7 @@ static void nic_close(struct nic *nic)
 	conns_close(nic);
 	if (nic->hello)
 		gone(nic, "ibv_destroy_qp", api->destroy_qp(nic->hello));
+	cache_close(nic);
 	memory_close(nic);
 	if (nic->cq)
 		gone(nic, "ibv_destroy_cq", api->destroy_cq(nic->cq));
@@ -336,6 +338,8 @@ static int nic_start(struct nic *nic)
 		rc = open_queues(nic);
 	if (!rc)
 		rc = memory_open(nic);
+	if (!rc)
+		rc = cache_open(nic);
 	if (!rc)
 		rc = hello_open(nic);
 	return rc ? rc : open_thread(nic);

@@ -18,6 +18,7 @@
 #define NIC_HELLOS 64	 /* buffers for hellos that come */
 #define NIC_GREETINGS 16 /* for those that go */
 
+struct cache;
 struct pairing;
 struct region;
 struct stager;
@@ -37,6 +38,7 @@ struct nic {
 	bool running;
 	int wake_fd;
 	_Atomic bool closing;
+	struct cache *cache; /* cache.h; NULL: none */
 
 	/* Counts up when something has come; those who sleep on it. */
 	_Atomic uint32_t moved, sleepers;

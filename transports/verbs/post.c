@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "cache.h"
 #include "memory.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -246,7 +247,9 @@ struct piece {
 	char *local;
 	size_t n;
 	bool blocking;
-	bool wait; /* some of it is in flight from or to where the caller has it */
+	struct cached
+		*cached; /* by which the port knows it; NULL: it is registered, or not known */
+	bool wait;	 /* some of it is in flight from or to where the caller has it */
 };
 
 enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE, PIECE_STAGE };
@@ -264,7 +267,9 @@ static inline enum piece_way piece_way(
 		leg->inlined = true;
 		return PIECE_INLINE;
 	}
-	region = copied ? NULL : region_of(c->nic, p->local, p->n);
+	region = p->cached ? cached_region(p->cached)
+		: copied   ? NULL
+			   : region_of(c->nic, p->local, p->n);
 	leg->n = MIN_OF(p->n,
 		region && !p->rdma.staged ? MIN_OF(c->nic->place.attr.max_msg_sz, PIECE_MOST)
 					  : NIC_CHUNK);
@@ -329,6 +334,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 
 	land.n = leg.n;
 	land.direct = way == PIECE_DIRECT;
+	land.cached = land.direct ? p->cached : NULL;
 	land.stage = way == PIECE_STAGE ? sender->stage : NULL;
 	if (way >= PIECE_BOUNCE && !piece_chunk(sender, p, put, way, &leg, &land))
 		return false;
@@ -342,6 +348,7 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 		chunk_give(c->nic, land.chunk);
 		return true;
 	}
+	cache_keep(land.cached);
 	*(p->rdma.staged ? &sender->asked : &sender->posted) += 1;
 	sender->direct += land.direct;
 	p->rdma.at += leg.n;
@@ -368,8 +375,8 @@ static inline void pieces_post(
 		*rc = rung;
 }
 
-/* Of both directions; `put` is known where this is compiled. */
-static inline __attribute__((always_inline)) int sender_move(
+/* All of it. */
+static inline int pieces_move(
 	struct sender *sender, struct piece *p, const bool put, struct verbs_wait *wait)
 {
 	struct work_room room = { .c = sender->conn, .ask = p->rdma.staged };
@@ -378,10 +385,24 @@ static inline __attribute__((always_inline)) int sender_move(
 	while (p->n && !rc) {
 		rc = post_begin(&room, wait);
 		if (rc)
-			return rc;
+			break;
 		pieces_post(sender, p, put, &room, &rc);
 		pthread_mutex_unlock(&sender->conn->nic->lock);
 	}
+	return rc;
+}
+
+/* Of both directions; `put` is known where this is compiled. */
+static inline __attribute__((always_inline)) int sender_move(
+	struct sender *sender, struct piece *p, const bool put, struct verbs_wait *wait)
+{
+	struct nic *nic = sender->conn->nic;
+	int rc;
+
+	if (cache_wants(nic, p->n))
+		p->cached = cache_hold(nic, sender->stage, p->local, p->n, !sender->called);
+	rc = pieces_move(sender, p, put, wait);
+	cache_let_go(p->cached);
 	if (rc || !p->blocking || !p->wait)
 		return rc;
 	rc = sender_wait(sender, false, wait);

@@ -21,7 +21,8 @@ struct sender {
 	uint32_t held;	 /* of what it has posted, with the stager still */
 	uint32_t direct; /* of it, by the port from or to memory of its user */
 	bool deaf;	 /* no copy to or from memory of its user begins any more */
-	bool orphan;	 /* nobody waits any more, either: ends with its work */
+	bool called; /* posts from a callback in a stream, where no call of a device is allowed */
+	bool orphan; /* nobody waits any more, either: ends with its work */
 };
 
 /* Of a peer's memory. */

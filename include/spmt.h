@@ -331,7 +331,8 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
  * again, and the same survivors agree on yet another world. Ranks on several nodes agree by the
- * process that led their rendezvous: SPMT_ERR_PEER_DEAD: that has died.
+ * process that led their rendezvous, or, where that has died, by another that lives; none can:
+ * SPMT_ERR_PEER_DEAD. Nodes that do not reach each other any more go on apart: nranks tells.
  */
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -202,25 +201,20 @@ int memory_map(int fd, size_t size, void **out)
 	return 0;
 }
 
-void socket_place(int fd, struct uid_place *place)
+void socket_address(int fd, bool here, struct place_address *address)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-	} a = { .any.sa_family = AF_UNSPEC };
-	socklen_t size = sizeof(a);
+	union place_name name = { .any.sa_family = AF_UNSPEC };
+	socklen_t size = sizeof(name);
 
-	*place = (struct uid_place){ .family = 0 };
-	if (getpeername(fd, &a.any, &size))
-		return;
-	if (a.any.sa_family == AF_INET) {
-		memcpy(place->address, &a.in.sin_addr, sizeof(a.in.sin_addr));
-	} else if (a.any.sa_family == AF_INET6) {
-		memcpy(place->address, &a.in6.sin6_addr, sizeof(a.in6.sin6_addr));
-		place->scope = a.in6.sin6_scope_id;
-	} else {
-		return;
-	}
-	place->family = a.any.sa_family;
+	*address = (struct place_address){ .family = 0 };
+	if (!(here ? getsockname(fd, &name.any, &size) : getpeername(fd, &name.any, &size)))
+		address_of(&name.any, address);
+}
+
+bool socket_is_connected(int fd)
+{
+	union place_name name;
+	socklen_t size = sizeof(name);
+
+	return !getpeername(fd, &name.any, &size);
 }

@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include "src/base/base.h"
 #include "place.h"
 
 /* A socket of the family, or a negative code. */
@@ -25,8 +24,9 @@ bool socket_is_own(int fd, uid_t *user);
 bool socket_is_orphan(int fd);
 /* The number of the process at the other end, 0: not known. */
 int socket_process(int fd);
-/* The address of the node at the other end of a TCP connection. */
-void socket_place(int fd, struct uid_place *place);
+/* The address of the other end of a TCP connection, or of this one. Family 0: it is not connected. */
+void socket_address(int fd, bool here, struct place_address *address);
+bool socket_is_connected(int fd);
 /* The two ends of a connection within the process. */
 int socket_pair(int fds[2]);
 /* A descriptor that is readable once the process at the other end has ended; -ESRCH: it has; -1: none to be

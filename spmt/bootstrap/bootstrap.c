@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "heir.h"
 #include "hub.h"
 #include "spmt/address/socket.h"
 #include "src/base/fault.h"
@@ -31,20 +32,22 @@ void bootstrap_wake(struct bootstrap *b)
 static int become_hub(struct bootstrap *b, struct meeting *meeting)
 {
 	int ends[2], rc = socket_pair(ends);
+	struct meeting pair;
 
 	if (rc) {
 		meeting_close(meeting);
 		return rc;
 	}
-	rc = hub_open(&b->config, meeting, ends[0], &b->hub);
+	rc = b->client.complete ? hub_follow(&b->config, meeting, ends[0], &b->client, &b->hub)
+				: hub_open(&b->config, meeting, ends[0], &b->hub);
 	if (rc) {
 		close(ends[1]);
 		return rc;
 	}
 	b->number = meeting->number;
 	b->below = process_now();
-	client_connect(
-		&b->client, &(struct meeting){ MEETING_CLIENT, ends[1], -1, false, b->number });
+	pair = meeting_at(ends[1], b->number, false);
+	client_connect(&b->client, &pair);
 	b->client.local = true;
 	return 0;
 }
@@ -60,13 +63,15 @@ static int rendezvous(struct bootstrap *b, struct meeting *met)
 		meeting = *met;
 		*met = MEETING_NONE;
 	} else {
-		rc = search_look(&c->search, &meeting);
+		rc = c->complete ? heirs_look(c, &meeting) : search_look(&c->search, &meeting);
 	}
 	if (!rc && meeting.kind == MEETING_HUB)
 		return become_hub(b, &meeting);
 	if (!rc && meeting.kind == MEETING_CLIENT)
 		client_connect(c, &meeting);
-	if (!rc && meeting.kind == MEETING_AGAIN)
+	if (!rc && meeting.kind == MEETING_AWAY)
+		client_call(c);
+	if (!rc && meeting.kind == MEETING_AGAIN && c->state != CLIENT_ALONE)
 		client_postpone(c);
 	return rc;
 }
@@ -99,7 +104,7 @@ static void give_way(struct bootstrap *b)
 /* Entries of the poll set; *until: when to come back in any case. */
 static size_t poll_set(struct bootstrap *b, int64_t *until)
 {
-	size_t wanted = 4 + (b->hub ? hub_wants(b->hub) : 0), n = 1;
+	size_t wanted = 4 + PLACE_ADDRESSES + (b->hub ? hub_wants(b->hub) : 0), n = 1;
 	struct poller *p = &b->poller;
 
 	*until = client_until(&b->client);
@@ -244,7 +249,7 @@ static int config_check(const struct bootstrap_config *config)
 		return fail_call(-EINVAL, "spmt_init",
 			"a rendezvous of %d ranks with %zu bytes each", config->nranks,
 			config->blob_size);
-	if (config->only_tcp && !config->uid->family)
+	if (config->only_tcp && !uid_travels(config->uid))
 		return fail_call(-EINVAL, "spmt_init",
 			"the uid has no address: SPMT_SOCKET_IFNAME was not set when it was made");
 	return 0;

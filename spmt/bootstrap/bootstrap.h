@@ -116,10 +116,10 @@ int bootstrap_processes(const struct bootstrap *b, int *self);
 /* Says a word, once complete; from any thread. Does not wait. SPMT_ERR_PEER_DEAD: the hub has left. */
 int bootstrap_say(
 	struct bootstrap *b, const struct bootstrap_word *word, const void *data, size_t size);
-
-/* Once complete, no sentence. 0: the hub is there, or `heard` has still to be called; SPMT_ERR_PEER_DEAD: it has died; -ENOTCONN: left. */
+/* Once complete, no sentence. 0: the hub is there, or `heard` has still to be called; -ENOTCONN: it has left; SPMT_ERR_PEER_DEAD: died;
+   -EAGAIN: and another is about to follow. _leaders: how many have; what was said to one the next has not heard. */
 int bootstrap_leader(struct bootstrap *b);
-
+unsigned bootstrap_leaders(struct bootstrap *b);
 /* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
    between them. No for two that are on other nodes than the hub, which need not be the same. */
 bool bootstrap_apart(const struct bootstrap *b, int rank, int other);

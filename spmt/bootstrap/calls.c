@@ -80,8 +80,14 @@ static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 static int unanswered(const struct client *c, const char *who, const struct patience *patience)
 {
 	int process = c->conn.fd < 0 || c->remote || c->local ? 0 : socket_process(c->conn.fd);
-	char leader[48] = "the process that leads the rendezvous";
+	char leader[48] = "the process that leads the rendezvous", calls[STATUS_SENTENCE / 2];
 
+	if (c->state == CLIENT_CALLING) {
+		dial_say(&c->dial, calls, sizeof(calls));
+		return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
+			"%snobody leads the rendezvous at %s after %.1f s", who, calls,
+			seconds_since(patience->begin));
+	}
 	if (process)
 		snprintf(
 			leader, sizeof(leader), "process %d, which leads the rendezvous,", process);
@@ -218,10 +224,16 @@ int bootstrap_say(
 	pthread_mutex_lock(&b->lock);
 	rc = client_say(&b->client, word, data, size);
 	queued = b->client.conn.first || b->client.conn.error;
+	/* The ranks hear of a death a moment after the connection has ended. */
+	if (rc)
+		fail(rc, "%s",
+			b->client.cause.code == rc
+				? b->client.cause.sentence
+				: "the process that led the rendezvous has left the world");
 	pthread_mutex_unlock(&b->lock);
 	if (queued)
 		bootstrap_wake(b);
-	return rc ? fail(rc, "the process that led the rendezvous has left the world") : 0;
+	return rc;
 }
 
 int bootstrap_leader(struct bootstrap *b)
@@ -231,9 +243,21 @@ int bootstrap_leader(struct bootstrap *b)
 
 	pthread_mutex_lock(&b->lock);
 	if (c->state != CLIENT_READY && !c->heard)
-		rc = c->parted ? -ENOTCONN : SPMT_ERR_PEER_DEAD;
+		rc = c->parted			   ? -ENOTCONN
+			: c->state == CLIENT_ALONE ? SPMT_ERR_PEER_DEAD
+						   : -EAGAIN;
 	pthread_mutex_unlock(&b->lock);
 	return rc;
+}
+
+unsigned bootstrap_leaders(struct bootstrap *b)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&b->lock);
+	n = b->client.leaders;
+	pthread_mutex_unlock(&b->lock);
+	return n;
 }
 
 bool bootstrap_apart(const struct bootstrap *b, int rank, int other)

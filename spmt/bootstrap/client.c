@@ -2,23 +2,20 @@
 #include "client.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "heir.h"
 #include "hub.h"
 #include "spmt/address/socket.h"
 #include "src/base/blake2s.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 
-#define LOOK_NS 2000000ll      /* before looking for a hub again; grows by as much, up to .. */
-#define LOOK_MOST 10	       /* .. so many times */
-#define RETRY_NS 5000000ll     /* the kernel was short of something */
-#define ANSWER_NS 2000000000ll /* what a hub on another node gets before the next port is tried */
-#define END_NS \
-	300000000ll /* a killed process closes its sockets so much earlier than it ends, at most */
+#define LOOK_NS 2000000ll  /* before looking for a hub again; grows by as much, up to .. */
+#define LOOK_MOST 10	   /* .. so many times */
+#define RETRY_NS 5000000ll /* the kernel was short of something */
 
 /* ---- broken -------------------------------------------------------------------------------- */
 
@@ -54,8 +51,7 @@ void client_break(struct client *c, const struct cause *cause, bool own)
 	client_send_break(c);
 }
 
-/* As client_break, for what the hub said, or for its silence: the hub need not be told. */
-static void on_break(struct client *c, const struct cause *cause)
+void client_told(struct client *c, const struct cause *cause)
 {
 	if (c->cause.code)
 		return;
@@ -77,12 +73,12 @@ static void look_again(struct client *c)
 {
 	int64_t times = MIN_OF(c->search.attempts + 1, LOOK_MOST);
 
-	conn_close(&c->conn);
+	client_hang_up(c);
 	c->local = false;
 	c->state = CLIENT_LOOKING;
 	c->search.attempts++;
 	c->deadline = process_now() + times * LOOK_NS;
-	for (int r = 0; r < c->config->nranks; r++) {
+	for (int r = 0; r < c->config->nranks && !c->complete; r++) {
 		c->owner[r] = -1;
 		if (c->claims[r] == CLAIM_SENT || c->claims[r] == CLAIM_HELD)
 			c->claims[r] = CLAIM_WANTED;
@@ -92,7 +88,9 @@ static void look_again(struct client *c)
 /* The peer has shown that it is no hub. */
 static void look_elsewhere(struct client *c)
 {
-	if (!c->remote && !c->local)
+	if (c->complete)
+		heir_pass_over(c);
+	else if (!c->remote && !c->local)
 		search_shun(&c->search, c->number, c->conn.fd);
 	look_again(c);
 }
@@ -110,90 +108,7 @@ void client_connect(struct client *c, const struct meeting *meeting)
 	c->remote = remote;
 	c->number = meeting->number;
 	c->state = CLIENT_STRANGER;
-	c->deadline = remote ? process_now() + ANSWER_NS : INT64_MAX;
-}
-
-static bool of_hub(const void *ctx, int rank)
-{
-	return ((const struct client *)ctx)->owner[rank] == HUB_SELF;
-}
-
-#define NAMELESS \
-	"process %d, which led the rendezvous, died before it had said which of the %d ranks are its"
-
-/* "2 of 6 ranks died: 0, 1"; before its ranks have come, only the process can be named. */
-static void say_death(const struct client *c, int process, char *sentence, size_t size)
-{
-	int n = 0, nranks = c->config->nranks;
-
-	for (int r = 0; r < nranks; r++)
-		n += of_hub(c, r);
-	if (n) {
-		snprintf(sentence, size, "%d of %d ranks died:", n, nranks);
-		say_ranks(sentence, size, nranks, of_hub, c);
-	} else {
-		snprintf(sentence, size, NAMELESS, process, nranks);
-	}
-}
-
-/* The hub's process ended without a goodbye. */
-static void hub_died(struct client *c)
-{
-	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
-
-	say_death(c, socket_process(c->conn.fd), cause.sentence, sizeof(cause.sentence));
-	if (!c->cause.code && c->local) {
-		cause_set(&cause, -ENOMEM, "spmt_init",
-			"spmt_init: out of memory or descriptors in the rendezvous");
-		on_break(c, &cause);
-	} else if (!c->cause.code && c->complete) {
-		on_break(c, &cause);
-	} else if (!c->cause.code && c->remote && c->state != CLIENT_READY) {
-		look_again(c); /* nothing has shown that it was one */
-		return;
-	} else if (!c->cause.code) {
-		look_again(c); /* to tell it those who come */
-		client_break(c, &cause, false);
-		return;
-	}
-	conn_close(&c->conn);
-	c->state = CLIENT_ALONE;
-}
-
-static void former_forget(struct client *c)
-{
-	if (c->former.pidfd >= 0)
-		close(c->former.pidfd);
-	c->former = (struct former){ -1, 0, -1, INT64_MAX };
-}
-
-/* The hub closed before it let this process in. Either it refused, or it died: then its process
-   ends a moment later. */
-static void hub_silent(struct client *c)
-{
-	former_forget(c);
-	if (c->conn.pidfd >= 0)
-		c->former = (struct former){ c->conn.pidfd, socket_process(c->conn.fd), -1,
-			process_now() + END_NS };
-	c->conn.pidfd = -1;
-	look_again(c);
-}
-
-/* True: it has died. */
-static bool former_serve(struct client *c, const struct pollfd *set)
-{
-	struct cause cause = { .code = SPMT_ERR_PEER_DEAD };
-	bool died = c->former.slot >= 0 && set[c->former.slot].revents;
-
-	if (!died && process_now() < c->former.until)
-		return false;
-	if (died && !c->complete) {
-		snprintf(cause.sentence, sizeof(cause.sentence), NAMELESS, c->former.process,
-			c->config->nranks);
-		client_break(c, &cause, false);
-	}
-	former_forget(c);
-	return died;
+	c->deadline = remote ? process_now() + DIAL_ANSWER_NS : INT64_MAX;
 }
 
 /* ---- what the hub says --------------------------------------------------------------------- */
@@ -233,7 +148,7 @@ static void send_claims(struct client *c)
 	size_t size = c->config->blob_size;
 
 	for (int r = 0; r < c->config->nranks && c->state == CLIENT_READY; r++) {
-		struct wire_rank w = { .rank = (uint32_t)r };
+		struct wire_rank w = { .rank = (uint32_t)r, .port = c->heir_port };
 
 		if (c->claims[r] != CLAIM_WANTED)
 			continue;
@@ -256,6 +171,10 @@ static void on_welcome(struct client *c, const struct wire_welcome *welcome)
 	c->deadline = INT64_MAX;
 	c->state = welcome->code ? CLIENT_REFUSED : CLIENT_READY;
 	c->search.attempts = 0;
+	if (c->complete)
+		heir_return(c);
+	else
+		heir_listen(c);
 	send_claims(c);
 	if (c->cause.code)
 		client_send_break(c);
@@ -284,6 +203,7 @@ static void on_rank(struct client *c, const struct wire_message *m)
 
 	c->owner[rank] = m->type == WIRE_PRESENT ? (int64_t)m->u.rank.member : -1;
 	c->away[rank] = m->u.rank.remote;
+	c->heirs[rank] = (struct heir){ m->u.rank.place, m->u.rank.port };
 	if (m->type == WIRE_PRESENT)
 		memcpy(c->blobs + rank * m->tail_size, m->tail, m->tail_size);
 }
@@ -348,10 +268,14 @@ static void on_complete(struct client *c, const struct wire_complete *complete, 
 		rc = fail_call(-EPROTO, "spmt_init", "the rendezvous contradicts itself");
 	} else {
 		rc = rounds_make(c);
+		if (!rc)
+			rc = heirs_make(c);
 		if (!rc && fd >= 0)
 			rc = memory_take(c, fd);
 	}
 	c->any_remote = complete->remote;
+	if (!c->any_remote)
+		heir_close(c);
 	if (c->remote)
 		socket_watch(c->conn.fd);
 	c->complete = !rc;
@@ -406,7 +330,7 @@ static void client_dispatch(struct client *c, const struct wire_message *m, int 
 		break;
 	case WIRE_BREAK:
 		wire_cause(m, &cause);
-		on_break(c, &cause);
+		client_told(c, &cause);
 		break;
 	case WIRE_PING:
 		break;
@@ -483,6 +407,7 @@ bool client_serve(struct client *c, const struct pollfd *set)
 {
 	bool orphaned, changed = c->former.pidfd >= 0 && former_serve(c, set);
 
+	client_calls(c, set);
 	if (c->conn.fd < 0)
 		return changed;
 	orphaned = conn_orphaned(&c->conn, set);
@@ -503,21 +428,27 @@ bool client_serve(struct client *c, const struct pollfd *set)
 			hub_silent(c);
 		changed = true;
 	}
-	if (c->conn.fd >= 0 && c->state < CLIENT_READY && process_now() >= c->deadline)
+	if (c->conn.fd < 0 || c->state >= CLIENT_READY || process_now() < c->deadline)
+		return changed;
+	if (c->complete)
+		heir_overdue(c);
+	else
 		look_again(c);
 	return changed;
 }
 
-/* A break has to reach the others even if there was no hub at that moment. */
+/* A break has to reach the others even if there was no hub at that moment; and who goes on has to be agreed. */
 bool client_looks(const struct client *c)
 {
-	return c->state == CLIENT_LOOKING && !(c->cause.code && c->break_sent);
+	return c->state == CLIENT_LOOKING && (c->complete || !(c->cause.code && c->break_sent));
 }
 
 static int64_t conn_until(const struct client *c)
 {
 	if (c->state == CLIENT_LOOKING && !client_looks(c))
 		return INT64_MAX;
+	if (c->state == CLIENT_CALLING)
+		return dial_until(&c->dial);
 	if (c->conn.error)
 		return 0;
 	if (c->conn.later)
@@ -534,7 +465,7 @@ int64_t client_until(const struct client *c)
 
 size_t client_poll(struct client *c, struct pollfd *set, size_t n, size_t most)
 {
-	n = conn_poll(&c->conn, set, n, most);
+	n = dial_poll(&c->dial, set, conn_poll(&c->conn, set, n, most), most);
 	c->former.slot = -1;
 	if (c->former.pidfd < 0 || n >= most)
 		return n;
@@ -557,20 +488,22 @@ int client_open(struct client *c, const struct bootstrap_config *config)
 {
 	size_t n = (size_t)config->nranks;
 
-	*c = (struct client){
-		.config = config, .state = CLIENT_LOOKING, .former = { -1, 0, -1, INT64_MAX }
-	};
+	*c = (struct client){ .config = config,
+		.state = CLIENT_LOOKING,
+		.former = { -1, 0, -1, INT64_MAX },
+		.heir_fds = { -1, -1, -1 } };
 	conn_open(&c->conn, -1, -1, false);
-	search_begin(&c->search, config->uid, config->only_tcp, config->rank);
+	client_search(c);
 	c->claims = mem_calloc(n, 1);
 	c->held = mem_calloc(n, sizeof(*c->held));
 	c->owner = mem_calloc(n, sizeof(*c->owner));
 	c->away = mem_calloc(n, sizeof(*c->away));
 	c->process = mem_calloc(n, sizeof(*c->process));
+	c->heirs = mem_calloc(n, sizeof(*c->heirs));
 	c->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; c->owner && r < n; r++)
 		c->owner[r] = -1;
-	if (c->claims && c->held && c->owner && c->away && c->process && c->blobs)
+	if (c->claims && c->held && c->owner && c->away && c->process && c->heirs && c->blobs)
 		return 0;
 	return fail_call(-ENOMEM, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
 }
@@ -579,8 +512,9 @@ void client_close(struct client *c)
 {
 	struct heard *h;
 
-	conn_close(&c->conn);
+	client_hang_up(c);
 	former_forget(c);
+	heir_close(c);
 	while ((h = heard_take(c)))
 		mem_free(h);
 	for (int i = 0; i < 2; i++) {
@@ -594,5 +528,7 @@ void client_close(struct client *c)
 	mem_free(c->owner);
 	mem_free(c->away);
 	mem_free(c->process);
+	mem_free(c->heirs);
+	mem_free(c->gone);
 	mem_free(c->blobs);
 }

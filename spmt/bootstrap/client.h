@@ -8,14 +8,16 @@
 #include "connection.h"
 #include "live_table.h"
 #include "search.h"
+#include "spmt/address/dial.h"
 
 enum client_state {
 	CLIENT_LOOKING,	 /* for a hub */
+	CLIENT_CALLING,	 /* one on another node */
 	CLIENT_STRANGER, /* connected, waits for the challenge */
 	CLIENT_HELLO,	 /* has said hello, waits for the answer */
 	CLIENT_READY,
 	CLIENT_REFUSED, /* the world has another shape */
-	CLIENT_ALONE	/* the world was complete and the hub has left in good order */
+	CLIENT_ALONE	/* the world was complete and the hub has gone; no other follows */
 };
 
 enum claim { CLAIM_NONE, CLAIM_WANTED, CLAIM_SENT, CLAIM_HELD, CLAIM_REFUSED };
@@ -42,16 +44,15 @@ struct heard {
 struct client {
 	const struct bootstrap_config *config;
 	enum client_state state;
+	unsigned number; /* of the name that it is connected to */
 	struct conn conn;
-	bool local;  /* the hub is this process */
-	bool remote; /* the hub is on another node */
 	struct former {
 		int pidfd, process, slot; /* pidfd -1: there is none */
 		int64_t until;
 	} former;	  /* a hub that closed before it let this process in, and may have died */
+	struct dial dial; /* CALLING */
 	int64_t deadline; /* LOOKING: when to try; not yet READY: when to look for another hub */
 	struct search search;
-	unsigned number; /* of the name that it is connected to */
 	struct wire_challenge challenge;
 	struct wire_hello hello;
 	struct wire_welcome welcome; /* REFUSED: what the world is like */
@@ -64,8 +65,20 @@ struct client {
 	unsigned char *blobs;
 	int *process; /* by rank, once complete */
 
+	bool local, remote;		   /* the hub is this process; it is on another node */
 	bool complete, any_remote, parted; /* parted: the hub has said goodbye since */
+	uint16_t heir_port;
 	int processes, self;
+	struct heir { /* where a process would be the hub of those who outlive this one's */
+		struct place_address place;
+		uint16_t port;	       /* 0: nowhere */
+	} * heirs;		       /* by rank */
+	struct uid_place place;	       /* of this node */
+	int heir_fds[PLACE_ADDRESSES]; /* listen there, at heir_port; -1: there is none */
+	bool *gone;	  /* by process, once complete: it is no hub any more, and none to come */
+	int leader;	  /* the process that is the hub, or is asked to be; -1: not known */
+	unsigned leaders; /* hubs that have followed the first */
+	int64_t silent;	  /* when another is asked */
 	void *control, *live_table; /* in one mapping */
 	struct live_process live;
 
@@ -85,8 +98,17 @@ struct client {
 int client_open(struct client *c, const struct bootstrap_config *config);
 void client_close(struct client *c);
 
+/* As client_break, for what the hub said, or for its silence: the hub need not be told. */
+void client_told(struct client *c, const struct cause *cause);
+
 /* Service. Takes over a connection to a hub. */
 void client_connect(struct client *c, const struct meeting *meeting);
+/* Service. The hub is on another node: calls it, until it answers. */
+void client_call(struct client *c);
+void client_calls(struct client *c, const struct pollfd *set);
+/* The search is about to begin; connections, begun ones as well, are closed. */
+void client_search(struct client *c);
+void client_hang_up(struct client *c);
 /* Service. No hub was found: looks again a little later. */
 void client_postpone(struct client *c);
 /* Bytes of the memory that the processes share: what the user asked for, and the table of live

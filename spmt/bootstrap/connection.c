@@ -298,6 +298,9 @@ bool conn_receive(struct conn *conn, const struct wire_rules *rules)
 	}
 	if (!n || (errno != EAGAIN && errno != ENOMEM && errno != ENOBUFS))
 		conn->ended = true;
+	conn->refused = n < 0 &&
+		(errno == ECONNREFUSED || errno == EHOSTUNREACH || errno == ENETUNREACH ||
+			errno == ETIMEDOUT);
 	return false;
 }
 

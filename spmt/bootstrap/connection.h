@@ -13,15 +13,16 @@
 struct packet;
 
 struct conn {
-	int fd;	     /* -1: closed */
-	int pidfd;   /* readable when the peer's process has ended; -1: not known */
-	bool remote; /* TCP: no descriptors */
-	bool ended;  /* nothing more will come */
-	bool deaf;   /* nothing more is taken */
-	bool later;  /* the kernel had no room for descriptors in flight: try again soon */
-	bool no_fd;  /* a descriptor was lost because this process has too many */
-	int unheard; /* pings since something has come */
-	int error;   /* negative: out of memory or descriptors; the connection is of no more use */
+	int fd;	      /* -1: closed */
+	int pidfd;    /* readable when the peer's process has ended; -1: not known */
+	bool remote;  /* TCP: no descriptors */
+	bool ended;   /* nothing more will come */
+	bool refused; /* .. as nobody listens there, or the node cannot be reached */
+	bool deaf;    /* nothing more is taken */
+	bool later;   /* the kernel had no room for descriptors in flight: try again soon */
+	bool no_fd;   /* a descriptor was lost because this process has too many */
+	int unheard;  /* pings since something has come */
+	int error;    /* negative: out of memory or descriptors; the connection is of no more use */
 	unsigned char *in;
 	size_t at, used, room;
 	int fds[CONN_FDS], nfds;

@@ -270,6 +270,7 @@ struct roll {
 	uint64_t comm, decided; /* decided: how many times */
 	uint32_t n, left;
 	bool wanted;			 /* somebody has come since */
+	bool ripe;			 /* .. and nobody was missing in the last pass */
 	struct bootstrap_joined *joined; /* the last decision, NULL: none */
 	struct roll_rank ranks[];
 };
@@ -292,6 +293,11 @@ void rolls_drop(struct hub *hub)
 {
 	while (hub->rolls)
 		roll_free(&hub->rolls);
+}
+
+bool rolls_need_a_hub(const struct hub *hub)
+{
+	return hub->complete && hub->remote && hub->cause.code && !hub->decided;
 }
 
 static struct roll **roll_find(struct hub *hub, uint64_t comm)
@@ -334,7 +340,8 @@ static bool roll_is_full(const struct hub *hub, const struct roll *r)
 	for (uint32_t i = 0; i < r->n; i++) {
 		const struct roll_rank *rank = &r->ranks[i];
 
-		if (!rank->come && !rank->left && !rank->out && roll_member(hub, rank))
+		if (!rank->come && !rank->left && !rank->out &&
+			(roll_member(hub, rank) || hub_misses_rank(hub, rank->world)))
 			return false;
 	}
 	return true;
@@ -342,16 +349,15 @@ static bool roll_is_full(const struct hub *hub, const struct roll *r)
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
-static void place_of(const struct hub *hub, const struct member *m, struct uid_place *place)
+void hub_place(const struct hub *hub, const struct member *m, struct uid_place *place)
 {
-	const struct uid *uid = hub->config->uid;
+	struct uid_place theirs = hub->place;
 
 	if (m->conn.remote) {
-		socket_place(m->conn.fd, place);
-		return;
+		theirs = (struct uid_place){ 0 };
+		socket_address(m->conn.fd, false, &theirs.at[0]);
 	}
-	*place = (struct uid_place){ .family = uid->family, .scope = uid->scope };
-	memcpy(place->address, uid->address, sizeof(place->address));
+	*place = place_has(&hub->place, &theirs.at[0]) ? hub->place : theirs;
 }
 
 static void joined_send(const struct roll *r, struct member *m)
@@ -377,7 +383,7 @@ static int roll_decide(struct hub *hub, struct roll *r)
 		rank->come = false;
 		rank->out = !m;
 		if (m && !any)
-			place_of(hub, m, &joined->place);
+			hub_place(hub, m, &joined->place);
 		any |= m != NULL;
 		if (m)
 			joined->set[i / 64] |= 1ull << i % 64;
@@ -386,20 +392,28 @@ static int roll_decide(struct hub *hub, struct roll *r)
 	r->joined = joined;
 	r->decided++;
 	r->wanted = false;
+	hub->decided = true;
 	for (struct member *m = hub->members; m; m = m->next)
 		if (m->state == MEMBER_READY && m->process >= 0)
 			joined_send(r, m);
 	return 0;
 }
 
+/* In the pass behind that which found nobody missing: a death that came before the last word is read by then. */
 void rolls_look(struct hub *hub)
 {
 	if (hub->called == hub->nmembers)
 		return;
 	hub->called = hub->nmembers;
-	for (struct roll *r = hub->rolls; r; r = r->next)
-		if (r->wanted && roll_is_full(hub, r))
+	for (struct roll *r = hub->rolls; r; r = r->next) {
+		bool full = r->wanted && roll_is_full(hub, r);
+
+		if (full && r->ripe)
 			(void)roll_decide(hub, r); /* without memory their deadlines do */
+		else if (full)
+			hub->called = 0;
+		r->ripe = full && !r->ripe;
+	}
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */
@@ -413,8 +427,8 @@ static void roll_left(struct hub *hub, const struct bootstrap_word *w)
 	r->ranks[w->part].left = true;
 	if (++r->left == r->n)
 		roll_free(at);
-	else if (r->wanted && roll_is_full(hub, r))
-		(void)roll_decide(hub, r);
+	else
+		hub->called = 0;
 }
 
 /* False: not what any process of ours says. */
@@ -440,14 +454,20 @@ static int roll_join(struct hub *hub, struct member *m, const struct wire_messag
 
 	if (!r)
 		return -ENOMEM;
-	if (!roll_number(hub, r, msg) || w->epoch > r->decided + 1)
+	if (!roll_number(hub, r, msg))
 		return 0;
-	if (w->epoch <= r->decided) {
+	/* The hub before this one may have decided some times, which not all have heard: all get the next decision. */
+	if (hub->missed && !r->joined && w->epoch > r->decided)
+		r->decided = w->epoch - 1;
+	if (w->epoch > r->decided + 1)
+		return 0;
+	if (w->epoch <= r->decided && r->joined) {
 		joined_send(r, m);
 		return 0;
 	}
 	r->wanted = r->ranks[w->part].come = true;
-	return w->kind == WORD_HASTE || roll_is_full(hub, r) ? roll_decide(hub, r) : 0;
+	hub->called = 0;
+	return w->kind == WORD_HASTE ? roll_decide(hub, r) : 0;
 }
 
 static int roll_hear(struct hub *hub, struct member *m, const struct wire_message *msg)

@@ -58,8 +58,8 @@ static void hub_cramp(struct hub *hub, int code)
 
 static void send_present(struct hub *hub, struct member *m, int rank)
 {
-	struct wire_rank w = { (uint32_t)rank, (uint32_t)hub->owner[rank], hub->away[rank], 0 };
 	size_t size = hub->config->blob_size;
+	struct wire_rank w = hub_present_to(hub, m, rank);
 
 	conn_send(&m->conn, WIRE_PRESENT, &w, hub->blobs + (size_t)rank * size, size, -1);
 }
@@ -209,7 +209,7 @@ static void on_hello(struct hub *hub, struct member *m, const struct wire_hello 
 	m->state = w.code ? MEMBER_GUEST : MEMBER_READY;
 	if (!w.code && !m->conn.remote && m->conn.pidfd < 0)
 		m->conn.pidfd = socket_pidfd(m->conn.fd);
-	for (int r = 0; r < c->nranks && !w.code; r++)
+	for (int r = 0; r < c->nranks && !w.code && !hub->complete; r++)
 		if (hub->owner[r] >= 0)
 			send_present(hub, m, r);
 	if (hub->cause.code)
@@ -221,11 +221,11 @@ static void on_add(struct hub *hub, struct member *m, const struct wire_message 
 	int rank = (int)msg->u.rank.rank;
 	struct wire_verdict verdict = { msg->u.rank.rank, 0 };
 
-	if (hub->owner[rank] >= 0) {
+	if (hub->owner[rank] >= 0 || hub->complete) {
 		verdict.code = -EEXIST;
 	} else {
 		hub->owner[rank] = m->id;
-		hub->away[rank] = m->conn.remote;
+		hub_present(hub, m, &msg->u.rank);
 		m->nranks++;
 		hub->npresent++;
 		memcpy(hub->blobs + (size_t)rank * msg->tail_size, msg->tail, msg->tail_size);
@@ -274,10 +274,13 @@ static void hub_dispatch(struct hub *hub, struct member *m, const struct wire_me
 		hub_break(hub, &cause, m);
 		break;
 	case WIRE_WORD:
-		if (hub->complete && hall_hear(hub, m, msg))
+		if (hub->complete && m->process >= 0 && hall_hear(hub, m, msg))
 			hub_cramp(hub, -ENOMEM);
 		break;
 	case WIRE_PING:
+		break;
+	case WIRE_RETURN:
+		hub_return(hub, m, msg->u.back.process);
 		break;
 	default: /* WIRE_BYE: wire_parse lets nothing else through */
 		member_left(hub, m);
@@ -293,7 +296,8 @@ static struct wire_rules hub_rules(const struct hub *hub, const struct member *m
 		[MEMBER_GUEST] = 1u << WIRE_BREAK | 1u << WIRE_BYE | 1u << WIRE_PING,
 	};
 
-	return (struct wire_rules){ types[m->state], hub->config->nranks, hub->config->blob_size };
+	return (struct wire_rules){ types[m->state] | hub_return_type(hub, m), hub->config->nranks,
+		hub->config->blob_size };
 }
 
 /* Handles what m has sent. A stranger gets one read a pass, so that it cannot hold us up. */
@@ -433,12 +437,15 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		check(hub, m, now);
 	drop_gone(hub);
 	halls_look(hub, now);
+	hub_miss_less(hub, now);
 	rolls_look(hub);
 	hub_ping(hub, now);
 	if (hub->listeners.fd >= 0 && hub->listen_slot >= 0 && set[hub->listen_slot].revents)
 		welcome_all(hub, hub->listeners.fd, false);
-	if (hub->listeners.tcp >= 0 && hub->tcp_slot >= 0 && set[hub->tcp_slot].revents)
-		welcome_all(hub, hub->listeners.tcp, true);
+	for (int i = 0; i < PLACE_ADDRESSES; i++)
+		if (hub->listeners.tcp[i] >= 0 && hub->tcp_slots[i] >= 0 &&
+			set[hub->tcp_slots[i]].revents)
+			welcome_all(hub, hub->listeners.tcp[i], true);
 }
 
 bool hub_gathers(const struct hub *hub)
@@ -453,11 +460,12 @@ bool hub_cramped(const struct hub *hub)
 
 size_t hub_wants(const struct hub *hub)
 {
-	return 2 * hub->nmembers + 2;
+	return 2 * hub->nmembers + 1 + PLACE_ADDRESSES;
 }
 
 static size_t listener_poll(int fd, int *slot, struct pollfd *set, size_t n, size_t most)
 {
+	*slot = -1;
 	if (fd < 0 || n >= most)
 		return n;
 	*slot = (int)n;
@@ -468,16 +476,17 @@ static size_t listener_poll(int fd, int *slot, struct pollfd *set, size_t n, siz
 size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int64_t *until)
 {
 	int64_t now = process_now();
+	bool open = now >= hub->pause;
 
-	hub->listen_slot = hub->tcp_slot = -1;
 	if (hub->complete && hub->remote)
 		*until = MIN_OF(*until, hub->ping);
-	if (now >= hub->pause) {
-		n = listener_poll(hub->listeners.fd, &hub->listen_slot, set, n, most);
-		n = listener_poll(hub->listeners.tcp, &hub->tcp_slot, set, n, most);
-	} else {
+	*until = MIN_OF(*until, hub_miss_until(hub, now));
+	n = listener_poll(open ? hub->listeners.fd : -1, &hub->listen_slot, set, n, most);
+	for (int i = 0; i < PLACE_ADDRESSES; i++)
+		n = listener_poll(
+			open ? hub->listeners.tcp[i] : -1, &hub->tcp_slots[i], set, n, most);
+	if (!open)
 		*until = MIN_OF(*until, hub->pause);
-	}
 	for (struct member *m = hub->members; m; m = m->next) {
 		n = conn_poll(&m->conn, set, n, most);
 		if (is_stranger(m))
@@ -499,7 +508,7 @@ static int strangers_at_most(void)
 	return (int)MAX_OF(4, MIN_OF(HUB_STRANGERS, limit.rlim_cur / 8));
 }
 
-int hub_open(
+int hub_make(
 	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out)
 {
 	size_t n = (size_t)config->nranks;
@@ -517,17 +526,30 @@ int hub_open(
 	hub->strangers = strangers_at_most();
 	hub->owner = mem_calloc(n, sizeof(*hub->owner));
 	hub->dead = mem_calloc(n, sizeof(*hub->dead));
-	hub->away = mem_calloc(n, sizeof(*hub->away));
+	hub->present = mem_calloc(n, sizeof(*hub->present));
 	hub->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; hub->owner && r < n; r++)
 		hub->owner[r] = -1;
-	if (!hub->owner || !hub->dead || !hub->away || !hub->blobs)
+	hub->place = config->uid->place;
+	if (!hub->owner || !hub->dead || !hub->present || !hub->blobs)
 		close(self);
 	else if (member_add(hub, self, false, -1))
 		rc = 0;
-	if (rc)
-		fail_call(rc, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
-	else if (config->control_size)
+	if (!rc) {
+		*out = hub;
+		return 0;
+	}
+	hub_close(hub);
+	return fail_call(rc, "spmt_init", "out of memory for a rendezvous of %zu ranks", n);
+}
+
+int hub_open(
+	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out)
+{
+	struct hub *hub = NULL;
+	int rc = hub_make(config, meeting, self, &hub);
+
+	if (!rc && config->control_size)
 		rc = memory_make(client_memory(config), &hub->control);
 	if (rc)
 		hub_close(hub);
@@ -540,10 +562,10 @@ int hub_open(
 static void hub_goodbye(struct hub *hub)
 {
 	int64_t end = process_now() + GOODBYE_NS;
-	bool waiting = true;
+	bool waiting = true, silent = rolls_need_a_hub(hub);
 
 	for (struct member *m = hub->members; m; m = m->next)
-		if (!is_stranger(m))
+		if (!is_stranger(m) && !silent)
 			conn_send(&m->conn, WIRE_BYE, NULL, NULL, 0, -1);
 	while (waiting && process_now() < end) {
 		waiting = false;
@@ -571,7 +593,8 @@ void hub_close(struct hub *hub)
 	rolls_drop(hub);
 	mem_free(hub->owner);
 	mem_free(hub->dead);
-	mem_free(hub->away);
+	mem_free(hub->present);
+	hub_miss_none(hub);
 	mem_free(hub->blobs);
 	mem_free(hub);
 }

@@ -15,12 +15,16 @@
 #define HUB_PATIENCE_NS 2000000000ll /* how long one may take to */
 #define HUB_SELF 0u		     /* the member that is the hub's own process */
 
+struct client;
 struct hub;
 struct member;
 
 /* Takes over the meeting's listeners and `self`, its end of the pair, also on failure. */
 int hub_open(
 	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out);
+/* As hub_open, of a complete world whose hub has died: its processes, of which c is one's, return. */
+int hub_follow(const struct bootstrap_config *config, struct meeting *meeting, int self,
+	const struct client *c, struct hub **out);
 /* Ranks are missing. */
 bool hub_gathers(const struct hub *hub);
 /* Adds what is to be polled; *until: earliest time at which there is something to do anyway. */

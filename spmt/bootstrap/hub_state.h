@@ -39,17 +39,44 @@ struct hub {
 	int strangers; /* most there may be */
 	int64_t pause; /* do not accept before */
 	int64_t full;  /* since when there is no descriptor for somebody; 0: there is */
-	int listen_slot, tcp_slot;
-	struct cause cause; /* its code is negative: broken */
-	int64_t *owner;	    /* by rank: a member's id, -1: nobody's */
-	bool *dead, *away;  /* by rank: in a pass of hub_serve; its owner is on another node */
+	int listen_slot, tcp_slots[PLACE_ADDRESSES];
+	struct cause cause;	   /* its code is negative: broken */
+	int64_t *owner;		   /* by rank: a member's id, -1: nobody's */
+	bool *dead;		   /* by rank: in a pass of hub_serve */
+	struct wire_rank *present; /* by rank: what all are told of it */
 	unsigned char *blobs;
 	struct hall *halls; /* hall.c: of comms over several nodes */
 	struct roll *rolls; /* .. that may be broken */
-	size_t called;	    /* .. members there were when they were looked at last */
+	size_t called;	    /* .. members there were when they were looked at last; 0: look again */
 	uint32_t questions; /* asked so far */
 	int64_t ping;	    /* when to send the next ones */
+	struct uid_place place; /* of this node */
+	bool decided;		/* who goes on of some comm */
+	/* Of one that follows another (heir.c): */
+	struct missed *missed; /* by process: it may still return; NULL: this hub is the first */
+	const int *home;       /* by rank: its process */
+	int processes;
+	int64_t until; /* they are missed */
 };
+
+/* Where a member is, as others reach it. */
+void hub_place(const struct hub *hub, const struct member *m, struct uid_place *place);
+/* A member adds a rank: what all are told of it, and one of them. */
+void hub_present(struct hub *hub, const struct member *m, const struct wire_rank *added);
+struct wire_rank hub_present_to(const struct hub *hub, const struct member *to, int rank);
+/* hub_open, without memory to share. */
+int hub_make(
+	const struct bootstrap_config *config, struct meeting *meeting, int self, struct hub **out);
+/* RETURN; and whether a member may say it: its bit of struct wire_rules, or 0. */
+void hub_return(struct hub *hub, struct member *m, uint32_t process);
+unsigned hub_return_type(const struct hub *hub, const struct member *m);
+/* Whether a process, or that of a rank, may still return. */
+bool hub_misses(const struct hub *hub, uint32_t process);
+bool hub_misses_rank(const struct hub *hub, uint32_t rank);
+/* In every pass: those who are known to have died, or are too late; and when to come back. */
+void hub_miss_less(struct hub *hub, int64_t now);
+int64_t hub_miss_until(const struct hub *hub, int64_t now);
+void hub_miss_none(struct hub *hub);
 
 /* A member's word of a comm's meeting. -ENOMEM: it cannot be kept. */
 int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
@@ -59,6 +86,8 @@ void halls_drop(struct hub *hub);
 /* Decides those in which only members were missing that have gone. In every pass. */
 void rolls_look(struct hub *hub);
 void rolls_drop(struct hub *hub);
+/* Those who shrink a broken world of several nodes have not heard from this one: it ends as if it had died, and they find another. */
+bool rolls_need_a_hub(const struct hub *hub);
 /* Tells members on other nodes that this one is there, now and then, once the world is complete. */
 void hub_ping(struct hub *hub, int64_t now);
 

@@ -2,7 +2,6 @@
 #include "search.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "spmt/address/socket.h"
+#include "spmt/address/tcp.h"
 #include "src/base/status.h"
 #include "wire.h"
 
@@ -24,8 +24,6 @@ struct address {
 	union {
 		struct sockaddr any;
 		struct sockaddr_un un;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
 	} u;
 };
 
@@ -39,23 +37,6 @@ static void unix_address(const struct uid *uid, int rank, unsigned number, struc
 	/* a zero first: the abstract name space */
 	memcpy(a->u.un.sun_path + 1, name, strlen(name));
 	a->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-}
-
-static void tcp_address(const struct uid *uid, uint16_t port, struct address *a)
-{
-	memset(a, 0, sizeof(*a));
-	if (uid->family == AF_INET) {
-		a->u.in.sin_family = AF_INET;
-		a->u.in.sin_port = htons(port);
-		memcpy(&a->u.in.sin_addr, uid->address, sizeof(a->u.in.sin_addr));
-		a->size = sizeof(a->u.in);
-	} else {
-		a->u.in6.sin6_family = AF_INET6;
-		a->u.in6.sin6_port = htons(port);
-		a->u.in6.sin6_scope_id = uid->scope;
-		memcpy(&a->u.in6.sin6_addr, uid->address, sizeof(a->u.in6.sin6_addr));
-		a->size = sizeof(a->u.in6);
-	}
 }
 
 int search_rank(int fd, const struct uid *uid, int nranks)
@@ -79,66 +60,18 @@ int search_rank(int fd, const struct uid *uid, int nranks)
 											: -1;
 }
 
-/* ---- over TCP ------------------------------------------------------------------------------ */
-
-/* 0, or -errno without a sentence. */
-static int listen_at(int fd, const struct address *a)
-{
-	return bind(fd, &a->u.any, a->size) || listen(fd, BACKLOG) ? -errno : 0;
-}
-
-/* The port is ours as long as the socket exists; no port is probed and released. -EADDRNOTAVAIL,
-   without a sentence: the address is another node's. */
-static int listen_tcp(const struct uid *uid, int *tcp)
-{
-	int rc = -EADDRINUSE;
-
-	for (int i = 0; i < UID_PORTS && rc == -EADDRINUSE; i++) {
-		int fd = socket_make(uid->family);
-		struct address a;
-
-		if (fd < 0)
-			return fd;
-		tcp_address(uid, uid_port(uid, i), &a);
-		rc = listen_at(fd, &a);
-		if (rc)
-			close(fd);
-		else
-			*tcp = fd;
-	}
-	if (rc && rc != -EADDRNOTAVAIL)
-		return fail_call_errno(-rc, "spmt_init",
-			"listening on ports %u .. (SPMT_SOCKET_IFNAME)", uid_port(uid, 0));
-	return rc;
-}
-
-static bool comes_back(int err)
-{
-	return err == ECONNREFUSED || err == EAGAIN || err == EINTR || err == ECONNRESET ||
-		err == ETIMEDOUT || err == ENETUNREACH || err == EHOSTUNREACH ||
-		err == EADDRNOTAVAIL;
-}
-
-static int look_tcp(const struct search *s, struct meeting *meeting)
-{
-	int rc = 0, fd = socket_make(s->uid->family);
-	struct address a;
-
-	if (fd < 0)
-		return fd;
-	tcp_address(s->uid, uid_port(s->uid, (int)(s->attempts % UID_PORTS)), &a);
-	if (!connect(fd, &a.u.any, a.size) || errno == EINPROGRESS) {
-		socket_settle(fd);
-		*meeting = (struct meeting){ MEETING_CLIENT, fd, -1, true, 0 };
-		return 0;
-	}
-	if (!comes_back(errno))
-		rc = fail_call_errno(errno, "spmt_init", "connecting to the rendezvous");
-	close(fd);
-	return rc;
-}
-
 /* ---- on this node -------------------------------------------------------------------------- */
+
+struct meeting meeting_at(int fd, unsigned number, bool remote)
+{
+	struct meeting met = MEETING_NONE;
+
+	met.kind = MEETING_CLIENT;
+	met.fd = fd;
+	met.number = number;
+	met.remote = remote;
+	return met;
+}
 
 void search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank)
 {
@@ -221,7 +154,7 @@ static int call(struct search *s, unsigned number, struct meeting *meeting)
 	if (connect(fd, &a.u.any, a.size)) {
 		rc = answer_of(s, errno);
 	} else if (is_our_hub(s, number, fd)) {
-		*meeting = (struct meeting){ MEETING_CLIENT, fd, -1, false, number };
+		*meeting = meeting_at(fd, number, false);
 		return ANSWERED;
 	}
 	close(fd);
@@ -244,18 +177,23 @@ int search_below(struct search *s, unsigned number, struct meeting *meeting)
    not listen yet; until that is settled others are refused and try again. Takes over fd. */
 static int lead(struct search *s, int fd, unsigned number, struct meeting *meeting)
 {
-	int tcp = -1, rc = s->uid->family ? listen_tcp(s->uid, &tcp) : 0;
+	struct meeting met = MEETING_NONE;
+	int rc = tcp_listen(&s->uid->place, s->uid->port, met.tcp);
 
+	met.kind = MEETING_HUB;
+	met.fd = fd;
+	met.number = number;
 	if (!rc && listen(fd, BACKLOG))
 		rc = fail_call_errno(errno, "spmt_init", "listening at the rendezvous");
 	if (!rc) {
-		*meeting = (struct meeting){ MEETING_HUB, fd, tcp, false, number };
+		*meeting = met;
 		return 0;
 	}
-	close(fd);
-	if (tcp >= 0)
-		close(tcp);
-	return rc == -EADDRNOTAVAIL ? look_tcp(s, meeting) : rc;
+	meeting_close(&met);
+	if (rc != -EADDRNOTAVAIL)
+		return rc;
+	meeting->kind = MEETING_AWAY;
+	return 0;
 }
 
 /* The first name that is free, or where one of ours answers. */
@@ -284,8 +222,10 @@ int search_look(struct search *s, struct meeting *meeting)
 
 	*meeting = MEETING_NONE;
 	s->stranger = -1;
-	if (s->only_tcp)
-		return look_tcp(s, meeting);
+	if (s->only_tcp) {
+		meeting->kind = MEETING_AWAY;
+		return 0;
+	}
 	fd = socket_make(AF_UNIX);
 	return fd < 0 ? fd : look_here(s, fd, meeting);
 }
@@ -293,13 +233,13 @@ int search_look(struct search *s, struct meeting *meeting)
 /* Shut down first: a forked child may hold copies, and nobody should connect to those. */
 void meeting_close(struct meeting *meeting)
 {
-	const int fds[] = { meeting->fd, meeting->tcp };
+	for (int i = -1; i < PLACE_ADDRESSES && meeting->kind != MEETING_AGAIN; i++) {
+		int fd = i < 0 ? meeting->fd : meeting->tcp[i];
 
-	for (size_t i = 0; i < ARRAY_SIZE(fds) && meeting->kind != MEETING_AGAIN; i++) {
-		if (fds[i] < 0)
+		if (fd < 0)
 			continue;
-		shutdown(fds[i], SHUT_RDWR);
-		close(fds[i]);
+		shutdown(fd, SHUT_RDWR);
+		close(fd);
 	}
 	*meeting = MEETING_NONE;
 }

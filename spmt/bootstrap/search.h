@@ -16,23 +16,26 @@
 
 enum meeting_kind {
 	MEETING_AGAIN,	/* nobody listens yet, or any more: try again soon */
-	MEETING_HUB,	/* fd listens; tcp too, -1: no TCP */
+	MEETING_HUB,	/* fd listens; those of tcp too, -1: none */
 	MEETING_CLIENT, /* fd is connected, or about to be */
+	MEETING_AWAY	/* the hub is on another node: to be called (spmt/address/dial.h) */
 };
 
 struct meeting {
 	enum meeting_kind kind;
-	int fd, tcp;
+	int fd, tcp[PLACE_ADDRESSES];
 	bool remote;	 /* CLIENT: over TCP */
 	unsigned number; /* of the name on this node */
 };
-#define MEETING_NONE ((struct meeting){ MEETING_AGAIN, -1, -1, false, 0 })
+#define MEETING_NONE ((struct meeting){ MEETING_AGAIN, -1, { -1, -1, -1 }, false, 0 })
+/* Of who is connected. */
+struct meeting meeting_at(int fd, unsigned number, bool remote);
 
 struct search {
 	const struct uid *uid;
 	bool only_tcp; /* as a process of another node */
 	int rank; /* one that this process brings, -1: none; the hub knows it by the connection alone */
-	unsigned attempts; /* looks in vain, and so the ports tried; for the caller to count */
+	unsigned attempts; /* looks in vain; for the caller to count */
 	struct {
 		unsigned number;
 		int process;

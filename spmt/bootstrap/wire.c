@@ -27,6 +27,7 @@ static const struct {
 	[WIRE_BYE] = { 0, 0, TAIL_NONE },
 	[WIRE_WORD] = { sizeof(struct bootstrap_word), 0, TAIL_WORDS },
 	[WIRE_PING] = { 0, 0, TAIL_NONE },
+	[WIRE_RETURN] = { sizeof(struct wire_return), 0, TAIL_NONE },
 };
 
 size_t wire_fixed(enum wire_type type)
@@ -106,6 +107,8 @@ static bool makes_sense(const struct wire_rules *rules, const struct wire_messag
 			m->u.complete.remote <= 1;
 	case WIRE_RELAY:
 		return m->u.data.process < nranks;
+	case WIRE_RETURN:
+		return m->u.back.process < nranks;
 	case WIRE_BREAK:
 		return m->u.broken.code < 0 && text_is_clean(m->tail, m->tail_size);
 	case WIRE_WELCOME:

@@ -4,7 +4,8 @@
  * the byte order of the machines that we run on. Everything here is pure and trusts no length.
  * hub: CHALLENGE; process: HELLO; hub: WELCOME, then PRESENT for every rank that is there. From
  * then on: ADD and its VERDICT; PRESENT and ABSENT as ranks come and go; COMPLETE with the
- * control memory; EXCHANGE, passed on as RELAY; WORD, BREAK, BYE and, over TCP, PING, either way.
+ * control memory; EXCHANGE, passed on as RELAY; WORD, BREAK, BYE and, over TCP, PING, either way. To a hub that follows one that has
+ * died: RETURN after WELCOME, then as after COMPLETE.
  */
 #ifndef SPMT_BOOTSTRAP_WIRE_H
 #define SPMT_BOOTSTRAP_WIRE_H
@@ -13,7 +14,7 @@
 #include "src/base/status.h"
 
 #define WIRE_MAGIC 0x746f6f622d6d7073ull /* "spm-boot" */
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 6u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
 #define WIRE_NAME 64	      /* bytes of a socket's name */
@@ -24,7 +25,7 @@
 enum wire_type {
 	WIRE_CHALLENGE = 1, WIRE_HELLO, WIRE_WELCOME, WIRE_ADD, WIRE_VERDICT, WIRE_PRESENT,
 	WIRE_ABSENT, WIRE_COMPLETE, WIRE_EXCHANGE, WIRE_RELAY, WIRE_BREAK, WIRE_BYE, WIRE_WORD,
-	WIRE_PING,
+	WIRE_PING, WIRE_RETURN,
 	WIRE_TYPES
 };
 /* clang-format on */
@@ -37,7 +38,12 @@ struct wire_header {
 
 struct wire_rank {
 	uint32_t rank, member; /* PRESENT: whose; ADD, ABSENT: 0 */
-	uint32_t remote, zero; /* PRESENT: 1: not on the hub's node */
+	uint32_t remote;       /* PRESENT: 1: not on the hub's node */
+	uint16_t port, zero;   /* ADD, PRESENT: where its process would be the hub; 0: nowhere */
+	struct place_address place; /* PRESENT: of its node, as the hub sees it */
+};
+struct wire_return {
+	uint32_t process, zero; /* of the world's */
 };
 struct wire_verdict {
 	uint32_t rank;
@@ -85,6 +91,7 @@ struct wire_message {
 		struct wire_rank rank;
 		struct wire_verdict verdict;
 		struct wire_complete complete;
+		struct wire_return back;
 		struct wire_data data;
 		struct wire_break broken;
 		struct bootstrap_word word;

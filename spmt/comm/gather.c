@@ -104,7 +104,7 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 	*met = MEETING_NONE;
 	if (w->nranks > 1)
 		meet_processes(comm, met);
-	others = met->kind == MEETING_CLIENT;
+	others = met->kind == MEETING_CLIENT || met->kind == MEETING_AWAY;
 	pthread_mutex_lock(&w->lock);
 	if (!others)
 		w->met = *met;

@@ -237,7 +237,7 @@ static int agree(spmt_comm *comm, struct next *name, struct uid_place *place, bo
 {
 	int rc;
 
-	*place = (struct uid_place){ .family = 0 };
+	*place = (struct uid_place){ 0 };
 	comm->shrinks++;
 	if (on_one_node(comm)) {
 		*in = agree_here(comm, name);

@@ -12,7 +12,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define MUSTER_LOOK_NS (20 * 1000000ll) /* whether the hub is still there */
+#define MUSTER_LOOK_NS (20 * 1000000ll) /* whether the hub is still there, or another */
 #define MUSTER_ANSWER_NS \
 	(3 * 1000000000ll) /* what it gets to answer once this rank waits no longer */
 
@@ -83,50 +83,69 @@ static int muster_say(const spmt_comm *comm, enum word_kind kind)
 	return bootstrap_say(atomic_load(&comm->world->boot), &w, comm->world_ranks, size);
 }
 
-/* Why it will not be decided any more; 0: it may. */
-static int muster_lost(const spmt_comm *comm)
-{
-	int rc = bootstrap_leader(atomic_load(&comm->world->boot));
+/* What a rank has said so far, and to which hub. */
+struct muster_talk {
+	bool said, hasty; /* hasty: it waits no longer for others */
+	unsigned leaders;
+};
 
+static int muster_lost(const spmt_comm *comm, int rc)
+{
 	if (rc == -ENOTCONN)
 		return fail_call(SPMT_ERR_TIMEOUT, "spmt_shrink",
 			"rank %d came too late: the others go on without it", comm->rank);
+	return fail_call(rc, "spmt_shrink",
+		"rank %d: the process that led the rendezvous has died, by which ranks on several nodes would agree, and none follows",
+		comm->rank);
+}
+
+/* Says it to the hub, unless that has heard it. One that dies is followed by another, which has not. */
+static int muster_talk_on(const spmt_comm *comm, struct muster_talk *t)
+{
+	struct bootstrap *boot = atomic_load(&comm->world->boot);
+	unsigned leaders = bootstrap_leaders(boot);
+	int rc = bootstrap_leader(boot);
+
+	if (rc == -EAGAIN)
+		return 0;
 	if (rc)
-		return fail_call(rc, "spmt_shrink",
-			"rank %d: the process that led the rendezvous has died, by which ranks on several nodes would agree",
-			comm->rank);
-	return 0;
+		return muster_lost(comm, rc);
+	if (t->said && t->leaders == leaders)
+		return 0;
+	t->leaders = leaders;
+	rc = muster_say(comm, t->hasty ? WORD_HASTE : WORD_JOIN);
+	t->said = !rc;
+	return rc == SPMT_ERR_PEER_DEAD ? 0 : rc;
 }
 
 static int muster_wait(spmt_comm *comm, struct muster *m)
 {
 	const int64_t begin = process_now(), limit = comm_timeout(comm);
 	int64_t end = limit < 0 ? INT64_MAX : begin + limit * 1000000;
-	bool hasty = false;
+	struct muster_talk talk = { .said = false };
 	uint32_t round;
 	int rc = 0;
 
-	while (!rc &&
-		(round = atomic_load_explicit(&m->round, memory_order_acquire)) < comm->shrinks) {
+	/* Once more after a failure: the hub may have left behind its answer. */
+	while ((round = atomic_load_explicit(&m->round, memory_order_acquire)) < comm->shrinks) {
 		int64_t now = process_now();
 
-		rc = muster_lost(comm);
-		if (rc)
-			break;
-		if (now >= end && hasty)
+		if (now >= end && talk.hasty)
 			return fail_call(SPMT_ERR_TIMEOUT, "spmt_shrink",
 				"rank %d: the process that led the rendezvous has not said who goes on",
 				comm->rank);
 		if (now >= end) {
-			hasty = true;
+			talk = (struct muster_talk){ .hasty = true };
 			end = now + MUSTER_ANSWER_NS;
-			rc = muster_say(comm, WORD_HASTE);
-			continue;
 		}
+		if (rc)
+			return rc;
+		rc = muster_talk_on(comm, &talk);
 		waits_show(comm, m, &(struct wait_for){ .name = "spmt_shrink", .since = begin });
-		futex_sleep(&m->round, round, MIN_OF(end - now, MUSTER_LOOK_NS));
+		if (!rc)
+			futex_sleep(&m->round, round, MIN_OF(end - now, MUSTER_LOOK_NS));
 	}
-	return rc;
+	return 0;
 }
 
 int nodes_muster(spmt_comm *comm, uint64_t *set, struct uid_place *place)
@@ -134,10 +153,6 @@ int nodes_muster(spmt_comm *comm, uint64_t *set, struct uid_place *place)
 	struct nodes *nodes = comm->meeting_state;
 	int rc = muster_open(comm);
 
-	if (!rc)
-		rc = muster_lost(comm);
-	if (!rc)
-		rc = muster_say(comm, WORD_JOIN);
 	if (rc)
 		return rc;
 	rc = muster_wait(comm, nodes->muster);
@@ -145,6 +160,7 @@ int nodes_muster(spmt_comm *comm, uint64_t *set, struct uid_place *place)
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&comm->world->lock);
+	comm->shrinks = atomic_load(&nodes->muster->round);
 	*place = nodes->muster->joined->place;
 	memcpy(set, nodes->muster->joined->set, control_set(comm->nranks) * sizeof(*set));
 	pthread_mutex_unlock(&comm->world->lock);

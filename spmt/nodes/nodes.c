@@ -161,7 +161,7 @@ static void node_uid(const spmt_comm *comm, struct uid *uid)
 	} name = { "spmt node", comm->world->node[comm->rank] };
 
 	uid_derive(&comm->world->uid, &name, sizeof(name), uid);
-	uid->family = 0;
+	uid_move(uid, &(struct uid_place){ 0 });
 }
 
 /* One that dies before it comes is missed by the world's bootstrap alone. */

@@ -37,7 +37,8 @@ void nodes_count(const spmt_comm *comm, struct nodes *nodes);
 /*
  * This rank of a broken comm over several nodes, with that number of shrinks, wants to go on: writes who does into set, one bit a
  * rank, and where the first of them is. The hub decides, once all others have come here, left or died, or once a deadline
- * passes. SPMT_ERR_PEER_DEAD: the process that is the hub has died; SPMT_ERR_TIMEOUT: it has left, or does not answer.
+ * passes. Where it has died, another process is the hub (spmt/bootstrap/heir.c); comm->shrinks rises further if that does not know
+ * how often was decided before. SPMT_ERR_PEER_DEAD: none is; SPMT_ERR_TIMEOUT: it has left, or does not answer.
  */
 struct uid_place;
 int nodes_muster(spmt_comm *comm, uint64_t *set, struct uid_place *place);

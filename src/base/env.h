@@ -41,7 +41,7 @@
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(trace, "SPMT_TRACE", TEXT, "", "file to which each process writes its calls at finalize, for chrome://tracing; that of rank 0 begins it anew at init, which fails where that fails") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
-		"interface on which processes of other nodes find the world of a uid made here: a name or a subnet such as 10.1.0.0/16, of several the first that is there; unset: one node") \
+		"interfaces whose addresses a uid made here carries, up to three, by which processes of other nodes find its world: names, or what they begin with, and subnets such as 10.1.0.0/16, comma-separated; =eth0: this name alone, ^docker: all but these; unset: one node") \
 	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT(100, 600000), "800",                             \
 		"how long another node may answer nothing before it counts as gone, milliseconds") \
 	X(hip_lib, "SPMT_HIP_LIB", TEXT, "", "path of libamdhip64; unset: .so.7, .so.6, .so.5")    \

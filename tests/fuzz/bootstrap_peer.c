@@ -142,11 +142,12 @@ static void fuzz_hub(const uint8_t *data, size_t size)
 	struct sockaddr any_name = { .sa_family = AF_UNIX };
 	struct sockaddr_storage name;
 	socklen_t n = sizeof(name);
-	struct meeting meeting = { MEETING_HUB, socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), -1,
-		false, 0 };
+	struct meeting meeting = MEETING_NONE;
 	struct hub *hub;
 	int pair[2], ends[2];
 
+	meeting.kind = MEETING_HUB;
+	meeting.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	/* a name of the system's choice */
 	need(!bind(meeting.fd, &any_name, sizeof(any_name.sa_family)) && !listen(meeting.fd, 4));
 	need(!getsockname(meeting.fd, (struct sockaddr *)&name, &n));
@@ -188,12 +189,14 @@ static void fuzz_client(const uint8_t *data, size_t size, bool remote)
 	struct wire_challenge challenge = { .magic = WIRE_MAGIC, .version = WIRE_VERSION };
 	struct wire_welcome welcome = { .member = 1, .nranks = 3, .blob_size = 4 };
 	struct wire_message m;
+	struct meeting met;
 	struct client c;
 	int pair[2];
 
 	need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
 	need(!client_open(&c, &config));
-	client_connect(&c, &(struct meeting){ MEETING_CLIENT, pair[0], -1, remote, 0 });
+	met = meeting_at(pair[0], 0, remote);
+	client_connect(&c, &met);
 	client_claim(&c, 1);
 	say_frame(pair[1], WIRE_CHALLENGE, &challenge);
 	serve_client(&c);

@@ -45,12 +45,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	need(!memcmp(&in, &out, sizeof(in)));
 	need(out.id[0] | out.id[1]);
-	need(!out.family || out.family == AF_INET || out.family == AF_INET6);
-	for (int i = 0; out.family && i < UID_PORTS; i++) {
-		need(uid_port(&out, i) >= UID_PORT_LEAST);
-		need(uid_port(&out, i) < UID_PORT_LEAST + UID_PORT_COUNT);
+	for (int i = 0; i < place_count(&out.place); i++) {
+		const struct place_address *a = &out.place.at[i];
+
+		need(a->family == AF_INET || a->family == AF_INET6);
+		need(!address_is_local(a));
+	}
+	for (int i = 0; uid_travels(&out) && i < PLACE_PORTS; i++) {
+		need(place_port(out.port, i) >= PLACE_PORT_LEAST);
+		need(place_port(out.port, i) < PLACE_PORT_LEAST + PLACE_PORT_COUNT);
 		for (int k = 0; k < i; k++)
-			need(uid_port(&out, i) != uid_port(&out, k));
+			need(place_port(out.port, i) != place_port(out.port, k));
 	}
 	return 0;
 }

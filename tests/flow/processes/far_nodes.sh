@@ -2,62 +2,16 @@
 # SPDX-License-Identifier: MIT
 # Worlds over two nodes by map rdma: network namespaces as in two_nodes.sh, and the stand-in for libibverbs with its wires from process to
 # process. tests/vm/two.sh is the same over real verbs, where machines can be had.
-. "$(dirname "$0")/../../abi/lib.sh"
-
-one=spmt-near-$$ two=spmt-far-$$
-programs=$build_root/tests
-
-# not even root may everywhere
-make_nodes() {
-	ip netns add "$one" && ip netns add "$two" || return 1
-	ip link add spmt0 netns "$one" type veth peer name spmt0 netns "$two" || return 1
-	ip -n "$one" address add 10.77.33.1/24 dev spmt0 && ip -n "$two" address add 10.77.33.2/24 dev spmt0 || return 1
-	for node in "$one" "$two"; do
-		ip -n "$node" link set spmt0 up && ip -n "$node" link set lo up || return 1
-	done
-}
-
-drop_nodes() {
-	ip netns del "$one"
-	ip netns del "$two"
-}
-
-leave() {
-	skip 'worlds over two nodes by verbs' "$1"
-	plan
-	exit 0
-}
-
+title='worlds over two nodes by verbs' net=33 one=spmt-near-$$ two=spmt-far-$$
+. "$(dirname "$0")/namespaces.sh"
+programs=$build_root/tests program=$build_root/tests/far_nodes
 [ -e "$programs/fakes/fake-verbs.so" ] || leave 'no stand-in for libibverbs was built'
-[ "$(id -u)" = 0 ] || leave 'not root: network namespaces cannot be made'
-command -v ip >/dev/null || leave 'no ip (iproute2)'
-trap 'drop_nodes 2>/dev/null; rm -rf "$scratch"' EXIT
-make_nodes 2>"$scratch/why" || leave "network namespaces cannot be made: $(head -n 1 "$scratch/why")"
-export SPMT_SOCKET_IFNAME=spmt0 SPMT_BACKEND=host SPMT_HOST_DEVICES=8 SPMT_TEST_SLOW=1 SPMT_TIMEOUT_MS=60000
+export SPMT_HOST_DEVICES=8 SPMT_TEST_SLOW=1 SPMT_TIMEOUT_MS=60000
 export SPMT_VERBS_LIB=$programs/fakes/fake-verbs.so SPMT_FAKE_WIRE=$scratch/wire
 # A machine that stands still is no node that vanishes.
 export SPMT_SOCKET_LOST_MS=60000
 unset SPMT_MAPS SPMT_MOVES SPMT_RDMA_DEVICE
 soon='[0-5]?[0-9]{1,4}' # ms: before the deadline
-
-# A process: NODE HOW NRANKS RANK..; all of a world run at once.
-process() {
-	local node=$1 how=$2
-	shift 2
-	timeout -k 5 90 ip netns exec "$node" "$programs/far_nodes" "$how" "$scratch/uid" "$@" >>"$scratch/out" 2>&1
-}
-
-# NAME PATTERN RANK..: each has said so, after its number.
-expect() {
-	local name=$1 pattern=$2 rank
-	shift 2
-	for rank; do
-		grep -Eq "^$rank $pattern" "$scratch/out" || echo "not of rank $rank"
-	done >"$scratch/wrong"
-	[ -s "$scratch/wrong" ] && cat "$scratch/out" >>"$scratch/wrong"
-	nothing_in "$name" "$(cat "$scratch/wrong")"
-	rm -f "$scratch/uid" "$scratch/out"
-}
 
 # NAME PROGRAM ARGUMENT..: a suite on both, each with its share of every world (tests/lib/machines.h).
 suite() {
@@ -121,16 +75,9 @@ process "$two" die 4 2 3 2>/dev/null &
 wait 2>/dev/null
 expect 'a killed process' "-10003 $soon .*2 of 4 ranks died: 2, 3" 0 1
 
-ready() {
-	for ((i = 0; i < 20000; i++)); do
-		[ "$(grep -c '^ready' "$scratch/out" 2>/dev/null)" = "$1" ] && return
-		sleep 0.01
-	done
-}
-
 # Between meetings, with the connection of the rendezvous patient: the device is what tells.
 process "$one" puts 4 0 1 &
-ip netns exec "$two" "$programs/far_nodes" puts "$scratch/uid" 4 2 3 >>"$scratch/out" 2>&1 &
+ip netns exec "$two" "$program" puts "$scratch/uid" 4 2 3 >>"$scratch/out" 2>&1 &
 gone=$!
 ready 4
 kill -KILL "$gone"
@@ -141,6 +88,6 @@ process "$one" shrink 6 0 1 &
 process "$two" shrink 6 2 3 &
 process "$two" shrink 6 4 5 2>/dev/null &
 wait 2>/dev/null
-nothing_in 'who goes on after a killed process' "$(for r in 0 1 2 3; do grep -q "^$r on $r of 4" "$scratch/out" || echo "not rank $r"; done)"
+expect_on 'who goes on after a killed process' 0 1 2 3
 expect 'the world in which they go on' '0 ' 0 1 2 3
 plan

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/every_call.h"
@@ -156,20 +157,28 @@ static int busy(spmt_comm *comm, uint64_t *word, uint64_t seed)
 	return code;
 }
 
+/* A world of eight, until somebody dies in it. */
+static int see_a_death(struct play *play, int rank, spmt_comm **comm)
+{
+	uint64_t *word;
+
+	TRY(join(&play->p.uid[0], rank, 8, comm));
+	REQUIRE_OK(spmt_calloc(*comm, 4, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_barrier(*comm));
+	atomic_fetch_add(&play->s->ready, 1);
+	REQUIRE_CODE(busy(*comm, word, play->s->seed), SPMT_ERR_PEER_DEAD);
+	return 0;
+}
+
 static int survives(int rank, void *arg)
 {
 	struct play *play = arg;
-	struct scene *s = play->s;
 	const char *layout = play->p.layout;
-	uint64_t *word;
+	int victim = play->s->victim;
 	spmt_comm *comm;
 
-	TRY(join(&play->p.uid[0], rank, 8, &comm));
-	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*word), (void **)&word));
-	REQUIRE_OK(spmt_barrier(comm));
-	atomic_fetch_add(&s->ready, 1);
-	REQUIRE_CODE(busy(comm, word, s->seed), SPMT_ERR_PEER_DEAD);
-	return go_on(comm, below(layout, rank, s->victim), below(layout, 8, s->victim));
+	TRY(see_a_death(play, rank, &comm));
+	return go_on(comm, below(layout, rank, victim), below(layout, 8, victim));
 }
 
 static void kill_some_time(struct processes *p)
@@ -182,8 +191,8 @@ static void kill_some_time(struct processes *p)
 	kill_one(p, s->victim);
 }
 
-/* Of worlds over nodes the process that leads has to live; others hear there by messages of a deadline that has passed. */
-static int spared(void)
+/* Others hear there by messages of a deadline that has passed. */
+static bool over_nodes(void)
 {
 	return getenv("SPMT_SOCKET_IFNAME") != NULL;
 }
@@ -199,22 +208,21 @@ static void hundred(uint64_t seed, size_t times)
 
 		scene_make(&play);
 		play.s->seed = random_next(&seed);
-		play.s->victim = spared() +
-			(int)(random_next(&seed) %
-				(unsigned)(processes_of(play.p.layout, 7) + 1 - spared()));
+		play.s->victim =
+			(int)(random_next(&seed) % (unsigned)(processes_of(play.p.layout, 7) + 1));
 		play.s->delay_us = (int)(random_next(&seed) % 10000);
 		play.p.killed = 1u << play.s->victim;
 		RANKS_OK(processes_run(&play.p, survives, &play));
 	}
 	/* Over nodes it is half of that on a machine at rest, and this is no test of how busy it is. */
-	cr_assert(SANITIZED || !on_host() || spared() || calm_ns() - begin < 60000000000,
+	cr_assert(SANITIZED || !on_host() || over_nodes() || calm_ns() - begin < 60000000000,
 		"%zu times took %.1f s", times, (double)(calm_ns() - begin) / 1e9);
 }
 
 Test(shrink, a_hundred_times_in_a_row, .timeout = 240)
 {
 	/* Every layout once where each process opens devices of its own, which takes a second or so a device. */
-	hundred(2026, opening_s() ? 4 : test_count(spared() ? 30 : 100, 1000));
+	hundred(2026, opening_s() ? 4 : test_count(over_nodes() ? 30 : 100, 1000));
 }
 
 /* ---- twice ------------------------------------------------------------------------------------------------------------ */
@@ -229,33 +237,33 @@ static int eight_six_three(int rank, void *arg)
 	spmt_uid next;
 	int mine, n;
 
-	TRY(join(&play->p.uid[0], rank, 8, &comm));
-	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*word), (void **)&word));
-	atomic_fetch_add(&s->ready, 1);
-	REQUIRE_CODE(busy(comm, word, 3), SPMT_ERR_PEER_DEAD);
+	TRY(see_a_death(play, rank, &comm));
 	REQUIRE_OK(spmt_shrink(comm, &next, &mine, &n));
-	REQUIRE_EQ(n, 6);
-	REQUIRE_EQ(mine, rank - 2);
+	REQUIRE(n == 6 && mine == rank - 2);
 	ranks_watch(NULL);
 	REQUIRE_OK(spmt_finalize(comm));
 	TRY(join(&next, mine, n, &comm));
 	TRY(works(comm));
 	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*word), (void **)&word));
-	atomic_fetch_add(&s->done, 1);
+	atomic_fetch_add(&s->shrinking, 1);
 	REQUIRE_CODE(busy(comm, word, 4), SPMT_ERR_PEER_DEAD);
 	return go_on(comm, mine, 3);
 }
 
+/* The first, and another once the six that are left are as far as their test wants. */
 static void kill_two(struct processes *p)
 {
 	struct scene *s = p->shared;
+	siginfo_t ended;
 
-	if (!reached(&s->ready, 8))
+	if (reached(&s->ready, 8))
+		kill_one(p, 0);
+	if (!reached(&s->shrinking, 6))
 		return;
-	kill_one(p, 0);
-	if (!reached(&s->done, 6))
-		return;
-	kill_one(p, 2);
+	usleep((useconds_t)s->delay_us);
+	kill_one(p, s->victim);
+	if (!waitid(P_PID, (id_t)p->pid[s->victim], &ended, WEXITED | WNOWAIT))
+		atomic_store(&s->done, 1);
 }
 
 Test(shrink, eight_six_three)
@@ -263,40 +271,33 @@ Test(shrink, eight_six_three)
 	struct play play = { .p = { .layout = "0,1|2,3,4|5,6,7", .killed = 5, .watch = kill_two } };
 
 	scene_make(&play);
+	play.s->victim = 2;
 	RANKS_OK(processes_run(&play.p, eight_six_three, &play));
 }
 
-/* Over nodes: the process that leads dies, and all others are told that they cannot agree. */
-static int nobody_leads(int rank, void *arg)
+/* Ranks 0 and 1 die, by whose process nodes agree, and 2 and 3, whose process is the next to be asked, once they have come. */
+static int two_that_lead(int rank, void *arg)
 {
 	struct play *play = arg;
-	int mine = -1, n = -1;
-	uint64_t *word;
 	spmt_comm *comm;
-	spmt_uid next;
 
-	TRY(join(&play->p.uid[0], rank, 8, &comm));
-	REQUIRE_OK(spmt_calloc(comm, 4, sizeof(*word), (void **)&word));
-	REQUIRE_OK(spmt_barrier(comm));
-	atomic_fetch_add(&play->s->ready, 1);
-	REQUIRE_CODE(busy(comm, word, 5), SPMT_ERR_PEER_DEAD);
-	REQUIRE_CODE(spmt_shrink(comm, &next, &mine, &n), SPMT_ERR_PEER_DEAD);
-	REQUIRE_SAYS("the process that led the rendezvous has died");
-	REQUIRE(mine == -1 && n == -1);
-	ranks_watch(NULL);
-	return spmt_finalize(comm);
+	TRY(see_a_death(play, rank, &comm));
+	atomic_fetch_add(&play->s->shrinking, 1);
+	if (rank == 7)
+		REQUIRE(reached(&play->s->done, 1));
+	return go_on(comm, rank - 4, 4);
 }
 
-Test(shrink, nobody_leads)
+Test(shrink, two_that_lead)
 {
-	struct play play = {
-		.p = { .layout = "0,1|2,3,4|5,6,7", .killed = 1, .watch = kill_some_time }
-	};
+	for (int i = 0; i < 3; i++) {
+		struct play play = { .p = { "0,1|2,3|4,5|6,7", 3, .watch = kill_two } };
 
-	if (!spared())
-		cr_skip("over several nodes alone");
-	scene_make(&play);
-	RANKS_OK(processes_run(&play.p, nobody_leads, &play));
+		scene_make(&play);
+		play.s->victim = 1;
+		play.s->delay_us = i * 20000;
+		RANKS_OK(processes_run(&play.p, two_that_lead, &play));
+	}
 }
 
 /* ---- deaths on the way ------------------------------------------------------------------------------------------------ */
@@ -418,7 +419,7 @@ static int late(int rank, void *arg)
 	spmt_uid next, before;
 
 	TRY(join(&play->p.uid[0], rank, 4, &comm));
-	REQUIRE_OK(spmt_set_timeout(comm, spared() ? 1500 : 150));
+	REQUIRE_OK(spmt_set_timeout(comm, over_nodes() ? 1500 : 150));
 	if (rank != 2) {
 		REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
 		TRY(go_on(comm, rank - (rank > 2), 3));
@@ -459,7 +460,7 @@ static int twice_without_one(int rank, void *arg)
 	if (rank < 3) {
 		int64_t begin;
 
-		REQUIRE_OK(spmt_set_timeout(comm, spared() ? 1500 : 150));
+		REQUIRE_OK(spmt_set_timeout(comm, over_nodes() ? 1500 : 150));
 		REQUIRE_OK(spmt_shrink(comm, &first, &mine, &n));
 		REQUIRE(mine == rank && n == 3);
 		atomic_fetch_add(&s->ready, 1);
@@ -546,7 +547,7 @@ static int part(int rank, void *arg)
 
 	TRY(join(&play->p.uid[0], rank, 4, &world));
 	REQUIRE_OK(spmt_split(world, rank == 3, -rank, &half));
-	REQUIRE_OK(spmt_set_timeout(half, spared() ? 1500 : 150));
+	REQUIRE_OK(spmt_set_timeout(half, over_nodes() ? 1500 : 150));
 	if (rank < 2) {
 		REQUIRE_CODE(spmt_barrier(half), SPMT_ERR_TIMEOUT);
 		REQUIRE_OK(spmt_shrink(half, &next, &mine, &n));

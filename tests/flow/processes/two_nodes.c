@@ -9,6 +9,7 @@
  * loop   then barriers until one fails; "ready" is printed before
  * die    the same, until the last rank kills its process
  * shrink the same, and the others go on in a world of their own
+ * lead   as shrink, but it is rank 0 that kills its process, by which nodes agree
  * part   as loop, and whoever is told of a death goes on with the others that live
  * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others are in it
  * puts   then puts to the rank that is half the world away until one fails, the last of which is what took MS
@@ -143,8 +144,9 @@ static int acts(struct rank *r, spmt_comm *comm)
 		printf("ready %d\n", r->rank);
 	for (int i = 0; !rc && strcmp(r->how, "once") != 0; i++) {
 		rc = barrier(r, comm);
-		if (last && i == DIES_AFTER &&
-			(!strcmp(r->how, "die") || !strcmp(r->how, "shrink")))
+		if (i == DIES_AFTER &&
+			((last && (!strcmp(r->how, "die") || !strcmp(r->how, "shrink"))) ||
+				(!r->rank && !strcmp(r->how, "lead"))))
 			kill(getpid(), SIGKILL);
 	}
 	return rc;
@@ -195,7 +197,8 @@ static void *live(void *arg)
 		return NULL;
 	}
 	rc = acts(r, comm);
-	if (rc == SPMT_ERR_PEER_DEAD && (!strcmp(r->how, "shrink") || !strcmp(r->how, "part")))
+	if (rc == SPMT_ERR_PEER_DEAD &&
+		(!strcmp(r->how, "shrink") || !strcmp(r->how, "part") || !strcmp(r->how, "lead")))
 		rc = goes_on(r, &comm);
 	if (rc)
 		snprintf(why, sizeof(why), "%s", spmt_last_error());

@@ -2,6 +2,7 @@
 #include "parcel.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -200,12 +201,44 @@ int __wrap_process_host(unsigned char host[16])
 	return rc;
 }
 
+int __real_connect(int fd, const struct sockaddr *to, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size);
+
+/* 127.0.0.1 is the first node, as is ::1, which is the only one. */
+static in_addr_t address_here(void)
+{
+	return htonl(INADDR_LOOPBACK + (in_addr_t)node_here());
+}
+
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr = { address_here() } };
+
+	if (to->sa_family == AF_INET6 && node_here()) {
+		errno = ENETUNREACH;
+		return -1;
+	}
+	if (to->sa_family == AF_INET && node_here() &&
+		bind(fd, (const struct sockaddr *)&own, sizeof(own)))
+		return -1;
+	return __real_connect(fd, to, size);
+}
+
+/* Is a world to be found on this node? */
+static bool is_here(const struct uid *uid)
+{
+	const struct place_address *first = &uid->place.at[0];
+	in_addr_t address = address_here();
+
+	return first->bytes[0] != 127 || !memcmp(first->bytes, &address, sizeof(address));
+}
+
 /* SPMT_TEST_ENDS_AT_NODE: this process is killed when it would look for the others of its node. */
 void __wrap_search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank)
 {
-	if (!uid->family && getenv("SPMT_TEST_ENDS_AT_NODE"))
+	if (!uid_travels(uid) && getenv("SPMT_TEST_ENDS_AT_NODE"))
 		kill(getpid(), SIGKILL);
-	__real_search_begin(search, uid, only_tcp || (uid->family && node_here() > 0), rank);
+	__real_search_begin(search, uid, only_tcp || (uid_travels(uid) && !is_here(uid)), rank);
 }
 
 /* ---- the map -------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
  * is done and answered before the call returns, in a stream by the stream's own thread.
  *
  * And simulated nodes: the processes of processes_run() are told apart by their host ids (SPMT_TEST_NODES: a character a process, its
- * node; unset: each is one), and those beyond the first node find the world over TCP, by SPMT_SOCKET_IFNAME. Link such a program
- * with --wrap=process_host and --wrap=search_begin.
+ * node; unset: each is one), and those beyond the node at whose address a world is find it over TCP, by SPMT_SOCKET_IFNAME=lo: nodes
+ * have 127.0.0.1, .2 and so on. Link such a program with --wrap=connect, --wrap=process_host and --wrap=search_begin.
  */
 #ifndef TESTS_PARCEL_H
 #define TESTS_PARCEL_H

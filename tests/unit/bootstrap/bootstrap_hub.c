@@ -5,8 +5,8 @@
 
 #include "party_world.h"
 #include "raw_client.h"
+#include "spmt/address/socket.h"
 #include "spmt/bootstrap/search.h"
-#include "spmt/bootstrap/socket.h"
 
 enum { NRANKS = 3, CLIENT = 7, OTHER = 8 };
 
@@ -45,7 +45,7 @@ static void begin(struct scene *s)
 		.blob_size = sizeof(struct blob),
 		.broken = broken,
 		.ctx = &s->p.heard };
-	struct meeting met = { MEETING_CLIENT, -1, -1, false, 0 };
+	struct meeting met = meeting_at(-1, 0, false);
 	int fds[2];
 
 	memset(s, 0, sizeof(*s));

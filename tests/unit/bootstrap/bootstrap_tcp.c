@@ -7,64 +7,25 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "false_hellos.h"
 #include "party_world.h"
-#include "raw_client.h"
+#include "tests/lib/clocks.h"
 
-static socklen_t tcp_name(const struct uid *uid, int i, struct sockaddr_storage *a)
+/* The first is there; the other comes from another node, with the uid that it was shown. */
+static void two_meet(const struct uid *shown, struct party *parties)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(uid_port(uid, i)) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
-		.sin6_port = htons(uid_port(uid, i)),
-		.sin6_scope_id = uid->scope };
-
-	memset(a, 0, sizeof(*a));
-	memcpy(&in.sin_addr, uid->address, sizeof(in.sin_addr));
-	memcpy(&in6.sin6_addr, uid->address, sizeof(in6.sin6_addr));
-	if (uid->family == AF_INET)
-		memcpy(a, &in, sizeof(in));
-	else
-		memcpy(a, &in6, sizeof(in6));
-	return uid->family == AF_INET ? sizeof(in) : sizeof(in6);
-}
-
-/* At the port where the hub listens, which has to be the first that answers. */
-static int knock_tcp(const struct uid *uid)
-{
-	struct timeval patience = { .tv_sec = 10 };
-
-	for (int i = 0; i < UID_PORTS; i++) {
-		struct sockaddr_storage a;
-		socklen_t size = tcp_name(uid, i, &a);
-		int fd = socket(uid->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-		if (!connect(fd, (struct sockaddr *)&a, size))
-			return fd;
-		close(fd);
-	}
-	cr_assert_fail("nobody listens");
-	return -1;
-}
-
-/* No byte more, and an end. */
-static void expect_end(int fd)
-{
-	char byte;
-	ssize_t n = recv(fd, &byte, 1, 0);
-
-	cr_expect(!n || (n < 0 && errno == ECONNRESET), "%zd, errno %d", n, errno);
-	close(fd);
-}
-
-static void two_parties(const struct uid *uid, struct party *parties)
-{
-	open_ok(&parties[0], uid, 2);
-	cr_assert_eq(party_open(&parties[1], uid, 2, true), 0, "%s", status_sentence());
+	cr_assert_eq(party_open(&parties[1], shown, 2, true), 0, "%s", status_sentence());
 	for (int i = 0; i < 2; i++)
 		add_ok(&parties[i], i);
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(wait_for(&parties[i], 20000), 0, "%s", status_sentence());
 	check_blobs(&parties[1], 2);
+}
+
+static void two_parties(const struct uid *uid, struct party *parties)
+{
+	open_ok(&parties[0], uid, 2);
+	two_meet(uid, parties);
 	leave(parties, 2);
 }
 
@@ -86,7 +47,7 @@ Test(bootstrap_tcp, a_subnet_of_ipv4)
 
 	setenv("SPMT_SOCKET_IFNAME", "nosuch0,127.0.0.0/8", 1);
 	uid_make(&uid);
-	cr_expect_eq(uid.family, AF_INET);
+	cr_expect_eq(uid.place.at[0].family, AF_INET);
 	two_parties(&uid, parties);
 }
 
@@ -99,7 +60,7 @@ Test(bootstrap_tcp, a_subnet_of_ipv6)
 		cr_skip_test("no IPv6 here");
 	setenv("SPMT_SOCKET_IFNAME", "::1/128", 1);
 	uid_make(&uid);
-	cr_expect_eq(uid.family, AF_INET6);
+	cr_expect_eq(uid.place.at[0].family, AF_INET6);
 	two_parties(&uid, parties);
 }
 
@@ -135,34 +96,14 @@ Test(bootstrap_tcp, no_word)
 
 Test(bootstrap_tcp, wrong_and_replayed_proofs)
 {
-	struct wire_challenge challenge = { 0 }, earlier;
 	struct party parties[2];
-	struct hello_frame f;
-	struct uid uid, wrong;
+	struct uid uid;
 
 	setenv("SPMT_SOCKET_IFNAME", "lo", 1);
 	uid_make(&uid);
-	wrong = uid;
-	wrong.secret[31] ^= 1;
 	open_ok(&parties[0], &uid, 2);
-	for (int i = 0; i < 4; i++) {
-		int fd = knock_tcp(&uid);
-
-		earlier = challenge;
-		read_challenge(fd, &challenge);
-		f = good_hello(i ? &uid : &wrong, i == 1 ? &earlier : &challenge);
-		if (i == 2)
-			f.hello.nranks ^= 1;
-		if (i == 3)
-			f.hello.version++;
-		say(fd, &f, sizeof(f));
-		expect_end(fd);
-	}
-	cr_assert_eq(party_open(&parties[1], &uid, 2, true), 0, "%s", status_sentence());
-	for (int i = 0; i < 2; i++)
-		add_ok(&parties[i], i);
-	for (int i = 0; i < 2; i++)
-		cr_assert_eq(wait_for(&parties[i], 20000), 0, "%s", status_sentence());
+	try_to_get_in(&uid, knock_tcp);
+	two_meet(&uid, parties);
 	leave(parties, 2);
 }
 
@@ -212,31 +153,27 @@ Test(bootstrap_tcp, nothing_secret_in_clear)
 {
 	static struct tap tap;
 	struct party parties[2];
-	struct sockaddr_storage a;
 	struct uid uid, shown;
+	union place_name a;
 	socklen_t size;
 	int on = 1;
 
 	setenv("SPMT_SOCKET_IFNAME", "lo", 1);
 	uid_make(&uid);
 	shown = uid;
-	shown.port =
-		(uint16_t)(UID_PORT_LEAST + (uid.port - UID_PORT_LEAST + 777) % UID_PORT_COUNT);
+	memset(shown.place.at + 1, 0, 2 * sizeof(shown.place.at[1]));
+	shown.port = (uint16_t)(PLACE_PORT_LEAST +
+		(uid.port - PLACE_PORT_LEAST + 777) % PLACE_PORT_COUNT);
 	tap.real = &uid;
 	open_ok(&parties[0], &uid, 2);
 	tap.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	setsockopt(tap.listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	size = tcp_name(&shown, 0, &a);
-	if (bind(tap.listener, (struct sockaddr *)&a, size))
+	size = address_name(&shown.place.at[0], shown.port, &a);
+	if (bind(tap.listener, &a.any, size))
 		cr_skip_test("somebody has the port");
 	cr_assert_eq(listen(tap.listener, 4), 0);
 	cr_assert_eq(pthread_create(&tap.thread, NULL, listen_in, &tap), 0);
-	cr_assert_eq(party_open(&parties[1], &shown, 2, true), 0, "%s", status_sentence());
-	for (int i = 0; i < 2; i++)
-		add_ok(&parties[i], i);
-	for (int i = 0; i < 2; i++)
-		cr_assert_eq(wait_for(&parties[i], 20000), 0, "%s", status_sentence());
-	check_blobs(&parties[1], 2);
+	two_meet(&shown, parties);
 	leave(parties, 2);
 	pthread_join(tap.thread, NULL);
 	close(tap.listener);
@@ -244,4 +181,108 @@ Test(bootstrap_tcp, nothing_secret_in_clear)
 	for (size_t i = 0; i + 8 <= sizeof(uid.secret); i++)
 		cr_expect(!holds(&tap, uid.secret + i, 8));
 	cr_expect(!holds(&tap, uid.id, sizeof(uid.id)));
+}
+
+/* ---- several addresses -------------------------------------------------------------------------- */
+
+/* 127.0.0.`last`, all of which are this node's. */
+static struct place_address here(unsigned char last)
+{
+	return (struct place_address){ AF_INET, 0, { 127, 0, 0, last } };
+}
+
+static void uid_at(struct uid *uid, unsigned char first, unsigned char second)
+{
+	const struct uid_place place = { .at = { here(first), here(second) } };
+
+	uid_make(uid);
+	uid_move(uid, &place);
+}
+
+struct squatters {
+	int fds[PLACE_PORTS], knocks[PLACE_PORTS][3];
+};
+
+/* Others have all ports of the uid's first address. full: nobody is let in any more, as where packets get lost. */
+static void squat(const struct uid *uid, struct squatters *s, bool full)
+{
+	for (int i = 0; i < PLACE_PORTS; i++) {
+		union place_name a;
+		socklen_t size = address_name(&uid->place.at[0], place_port(uid->port, i), &a);
+
+		s->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (bind(s->fds[i], &a.any, size))
+			cr_skip_test("somebody has the port");
+		cr_assert_eq(listen(s->fds[i], full ? 0 : 64), 0);
+		for (int k = 0; full && k < 3; k++) {
+			s->knocks[i][k] =
+				socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+			connect(s->knocks[i][k], &a.any, size);
+		}
+	}
+}
+
+static void squatters_leave(struct squatters *s, bool full)
+{
+	for (int i = 0; i < PLACE_PORTS; i++) {
+		close(s->fds[i]);
+		for (int k = 0; full && k < 3; k++)
+			close(s->knocks[i][k]);
+	}
+}
+
+static void meets_past(bool full)
+{
+	struct party parties[2];
+	struct squatters s;
+	struct uid uid;
+	int64_t begin;
+
+	uid_at(&uid, 2, 3);
+	squat(&uid, &s, full);
+	begin = calm_ns();
+	two_parties(&uid, parties);
+	/* the eight ports of an address alone would take 16 s */
+	cr_expect_lt(calm_ns() - begin, 10000 * MS);
+	squatters_leave(&s, full);
+}
+
+Test(bootstrap_tcp, first_address_answers_nothing)
+{
+	meets_past(true);
+}
+
+Test(bootstrap_tcp, first_address_is_a_silent_stranger)
+{
+	meets_past(false);
+}
+
+/* The hub knows one address, of which nobody listens at those that the other tries first. */
+Test(bootstrap_tcp, first_addresses_refuse)
+{
+	struct party parties[2];
+	struct uid uid, shown;
+
+	uid_at(&uid, 1, 1);
+	memset(&uid.place.at[1], 0, sizeof(uid.place.at[1]));
+	shown = uid;
+	shown.place = (struct uid_place){ .at = { here(4), here(5), here(1) } };
+	open_ok(&parties[0], &uid, 2);
+	two_meet(&shown, parties);
+	leave(parties, 2);
+}
+
+Test(bootstrap_tcp, nobody_at_any_address)
+{
+	struct party party;
+	struct uid uid;
+
+	uid_at(&uid, 8, 9);
+	cr_assert_eq(party_open(&party, &uid, 2, true), 0, "%s", status_sentence());
+	cr_expect_eq(add_within(&party, 1, 2000), SPMT_ERR_TIMEOUT);
+	cr_expect(
+		strstr(status_sentence(),
+			"rank 1: nobody leads the rendezvous at 127.0.0.8 (Connection refused), 127.0.0.9 (Connection refused) after "),
+		"%s", status_sentence());
+	bootstrap_close(party.b);
 }

@@ -95,6 +95,17 @@ Test(bootstrap_wire, whose_data)
 	cr_expect_not(takes(frame(WIRE_EXCHANGE, &w, WIRE_DATA + 1, 0)));
 }
 
+Test(bootstrap_wire, who_returns)
+{
+	struct wire_return w = { .process = RANKS - 1 };
+
+	cr_expect(takes(frame(WIRE_RETURN, &w, 0, 0)));
+	cr_expect_not(takes(frame(WIRE_RETURN, &w, 1, 0)));
+	cr_expect_not(takes(frame(WIRE_RETURN, &w, 0, 1)));
+	w.process = RANKS;
+	cr_expect_not(takes(frame(WIRE_RETURN, &w, 0, 0)));
+}
+
 static int takes_break(int code, const unsigned char *text, size_t n)
 {
 	struct wire_break w = { code, 0 };

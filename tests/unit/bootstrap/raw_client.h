@@ -36,6 +36,25 @@ static inline int knock(const struct uid *uid)
 	return fd;
 }
 
+/* At the port where the hub listens at its first address, which has to be the first that answers. */
+static inline int knock_tcp(const struct uid *uid)
+{
+	struct timeval patience = { .tv_sec = 10 };
+
+	for (int i = 0; i < PLACE_PORTS; i++) {
+		union place_name a;
+		socklen_t size = address_name(&uid->place.at[0], place_port(uid->port, i), &a);
+		int fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+		if (!connect(fd, &a.any, size))
+			return fd;
+		close(fd);
+	}
+	cr_assert_fail("nobody listens");
+	return -1;
+}
+
 static inline void say(int fd, const void *bytes, size_t n)
 {
 	/* the hub may have hung up already */

@@ -222,7 +222,7 @@ struct spmt_bootstrap {
 
 /*
  * Uids. Ranks with a uid NULL are spread over the processes of a job, of which attr.bootstrap tells,
- * or else the launcher (PMIx 3 or later: `mpirun -n 4 prog`, `srun --mpi=pmix prog`). With nranks 1
+ * or else SPMT_UID and SPMT_PROCESS, or the launcher (PMIx 3 or later: `mpirun -n 4 prog`, `srun --mpi=pmix prog`). With nranks 1
  * and no bootstrap it is a world of one, launcher or not.
  *   ranks     rank and nranks 0: one rank a process, the process's number in the job is its rank.
  *             Else nranks is a multiple of the processes, k ranks each, process p has the ranks
@@ -232,6 +232,9 @@ struct spmt_bootstrap {
  *   devices   device -1: k devices a process, by the order of the processes on the node, no wrap. A
  *             process that sees exactly k devices is taken to have them for itself, since launchers
  *             bind GPUs so.
+ *   variables SPMT_UID is a uid as text, as `spmt-info --uid` prints it, or the path of a file with it, which is waited for until the
+ *             deadline; SPMT_PROCESS says which process this is: 0/2 the first of two. They go before a launcher. Neither
+ *             asks anybody: each process has to have its own number, and the same uid. A later job may have the same uid.
  *   launcher  libpmix is loaded (SPMT_PMIX_LIB) and asked at the first such call. The process is then
  *             its client until exit, where it is finalized, since Open MPI could not be initialised
  *             after an earlier end; MPI_Init may come before or after. A process that never calls
@@ -249,9 +252,8 @@ struct spmt_attr {
 				devices and kernels */
 	size_t heap_size;    /* bytes a rank, all of them the user's, rounded up to 2 MiB; 0:
 				SPMT_HEAP_SIZE or 1 GiB */
-	const spmt_uid
-		*uid;	    /* NULL: of the bootstrap or the launcher, see "Uids"; or nranks is 1 */
-	int64_t timeout_ms; /* 0: SPMT_TIMEOUT_MS or 10,000; < 0: none (death and abort still end a
+	const spmt_uid *uid; /* NULL: of the bootstrap or of the job, see "Uids"; or nranks is 1 */
+	int64_t timeout_ms;  /* 0: SPMT_TIMEOUT_MS or 10,000; < 0: none (death and abort still end a
 				wait) */
 	const struct spmt_bootstrap *bootstrap; /* NULL: none; not asked where there is a uid */
 };

@@ -2,7 +2,7 @@
 /*
  * One uid for ranks that were not given one. The ranks of a process that join the same world are
  * a party: the first to come finds the uid for all of them, from the user's bootstrap, or derives
- * it from what the launcher's job shares. A rank that comes again begins the next world, or joins
+ * it from what the job shares, by the launcher or by SPMT_UID. A rank that comes again begins the next world, or joins
  * those who have begun it.
  */
 #include "launch.h"
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "launch_state.h"
+#include "named.h"
 #include "src/base/env.h"
 #include "src/base/futex.h"
 #include "src/base/mem.h"
@@ -19,6 +20,7 @@
 #include "user.h"
 
 #define ATTR_FIRST offsetof(struct spmt_attr, bootstrap) /* as large as the first one was */
+#define FILE_LOOK_MS 10					 /* for the file that SPMT_UID names */
 #define ATTR_MOST 4096 /* of what a later release may have; more was never set */
 
 static struct {
@@ -214,13 +216,41 @@ static struct party *party_of(struct launch_state *s, const struct spmt_attr *at
 /* ---- the sources --------------------------------------------------------------------------- */
 
 /* All are called with the lock held and release it while they wait. */
+static int from_environment(struct launch_state *s, const struct env *env, int64_t timeout_ms,
+	struct uid *seed, struct job_info *launch)
+{
+	int64_t begin = process_now();
+	int rc;
+
+	if (!env->process)
+		return fail_call(-EINVAL, "spmt_init",
+			"SPMT_UID is set and SPMT_PROCESS is not, which says what process this is and of how many (0/2)");
+	rc = named_process(env->process, launch);
+	if (rc)
+		return rc;
+	if (!strchr(env->uid, '/'))
+		return named_uid("spmt_init: SPMT_UID", env->uid, strlen(env->uid), seed);
+	while ((rc = named_file(env->uid, seed)) == -EAGAIN) {
+		int64_t now = process_now();
+
+		if (timeout_ms >= 0 && now - begin >= timeout_ms * 1000000)
+			return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
+				"SPMT_UID=%s: there is no such file, or no whole uid in it, after %.1f s",
+				env->uid, (double)(now - begin) / 1e9);
+		launch_sleep(s, now, FILE_LOOK_MS);
+	}
+	return rc;
+}
+
 static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
 	struct uid *uid, struct job_info *launch)
 {
+	const struct env *env = env_loaded();
 	struct uid seed;
 	struct party *p;
 	bool first;
-	int rc = server_ask(s, timeout_ms, &seed, launch);
+	int rc = env->uid ? from_environment(s, env, timeout_ms, &seed, launch)
+			  : server_ask(s, timeout_ms, &seed, launch);
 
 	if (rc)
 		return rc;
@@ -304,6 +334,13 @@ static int from_job(const struct spmt_attr *attr, struct uid *uid, struct job_in
 	return rc;
 }
 
+static bool names_a_job(void)
+{
+	const struct env *env;
+
+	return !env_get(&env) && env->uid;
+}
+
 int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch)
 {
 	char what[32];
@@ -314,14 +351,14 @@ int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *l
 	*launch = (struct job_info){ 0 };
 	if (attr->uid)
 		return uid_read(what, attr->uid, uid);
-	if (attr->bootstrap || (attr->nranks != 1 && env_launched()))
+	if (attr->bootstrap || (attr->nranks != 1 && (env_launched() || names_a_job())))
 		return from_job(attr, uid, launch);
 	if (attr->nranks < 0)
 		return fail_call(-EINVAL, "spmt_init",
 			"attr.nranks %d: a world has at least one rank", attr->nranks);
 	if (attr->nranks != 1)
 		return fail_call(-EINVAL, "spmt_init",
-			"rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes",
+			"rank %d: attr.uid is NULL with nranks %d: all ranks pass one uid from spmt_uid_create, or mpirun or srun --mpi=pmix start the processes, or SPMT_UID and SPMT_PROCESS name a job",
 			attr->rank, attr->nranks);
 	rc = uid_create(what, &own);
 	return rc ? rc : uid_read("spmt_init", &own, uid);

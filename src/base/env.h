@@ -40,6 +40,8 @@
 		"algorithm of collectives where it fits kind and size, the same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(trace, "SPMT_TRACE", TEXT, "", "file to which each process writes its calls at finalize, for chrome://tracing; that of rank 0 begins it anew at init, which fails where that fails") \
+	X(uid, "SPMT_UID", TEXT, "", "the uid of a job that no launcher started: the 256 digits that spmt-info --uid prints, or the path, with a / in it, of a file that holds them, which is waited for; it is a secret") \
+	X(process, "SPMT_PROCESS", TEXT, "", "which process of the job that SPMT_UID names this is: its number from 0 on and how many there are (9/16), and how many of its node come before it (9/16/1); if that is not said, all with lower numbers") \
 	X(socket_ifname, "SPMT_SOCKET_IFNAME", TEXT, "",                                           \
 		"interfaces whose addresses a uid made here carries, up to three, by which processes of other nodes find its world: names, or what they begin with, and subnets such as 10.1.0.0/16, comma-separated; =eth0: this name alone, ^docker: all but these; unset: one node") \
 	X(socket_lost, "SPMT_SOCKET_LOST_MS", INT(100, 600000), "800",                             \

@@ -26,6 +26,7 @@ struct member {
 
 struct crew {
 	int n, finished;
+	int seconds; /* deadline; the environment tells, which the threads may write */
 	int (*fn)(int index, void *arg);
 	void *arg;
 	pthread_mutex_t lock;
@@ -176,11 +177,11 @@ static void crew_join(struct crew *c, int started)
 	bool done;
 
 	pthread_mutex_lock(&c->lock);
-	done = crew_wait(c, started, deadline_s());
+	done = crew_wait(c, started, c->seconds);
 	if (!done) {
 		if (!c->code)
 			snprintf(c->message, sizeof(c->message), "watchdog: stuck after %d s",
-				deadline_s());
+				c->seconds);
 		c->code = c->code ? c->code : RANKS_FAILED;
 		crew_stuck(c, started);
 		done = crew_wait(c, started, 10);
@@ -217,7 +218,13 @@ static int crew_start(struct crew *c, size_t stack)
 
 int ranks_threads_stack(int n, size_t stack, int (*fn)(int index, void *arg), void *arg)
 {
-	struct crew c = { .n = n, .fn = fn, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct crew c = {
+		.n = n,
+		.seconds = deadline_s(),
+		.fn = fn,
+		.arg = arg,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
 	pthread_condattr_t clock;
 
 	c.members = calloc((size_t)n, sizeof(*c.members));

@@ -14,7 +14,7 @@
 #include "topo.h"
 
 enum { EXIT_USAGE = 2 };
-enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS };
+enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS, OPT_UID };
 
 static const struct option long_options[] = {
 	{ "env", no_argument, NULL, OPT_ENV },
@@ -22,13 +22,14 @@ static const struct option long_options[] = {
 	{ "topo", required_argument, NULL, OPT_TOPO },
 	{ "record", required_argument, NULL, OPT_RECORD },
 	{ "waits", required_argument, NULL, OPT_WAITS },
+	{ "uid", no_argument, NULL, OPT_UID },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
 
 struct question {
-	bool env, routes;
+	bool env, routes, uid;
 	int ranks;			  /* of --routes; 0: one a device */
 	int pid;			  /* of --waits; 0: not asked */
 	const char *topo, *record, *file; /* file: of SPMT_ROUTES */
@@ -46,6 +47,8 @@ static void help(void)
 	       "  --record FILE    writes this machine for --topo\n"
 	       "  --waits PID      who waits where, for whom and since when in the running process PID, and in the\n"
 	       "                   processes that share its worlds\n"
+	       "  --uid            a new uid for SPMT_UID, with this node's addresses where SPMT_SOCKET_IFNAME names\n"
+	       "                   some; it is a secret\n"
 	       "  --help, --version\n"
 	       "exit: 0; 1 a failure, the reason on stderr; 2 usage\n");
 }
@@ -71,6 +74,14 @@ static void unknown_print(void *ctx, const char *name, const char *near)
 		near ? near : "");
 }
 
+/* Secrets are not shown: what this prints goes into reports. */
+static const char *shown(const struct env_row *row)
+{
+	if (!row->value)
+		return "-";
+	return strcmp(row->name, "SPMT_UID") != 0 || strchr(row->value, '/') ? row->value : "(set)";
+}
+
 static void env_print(void)
 {
 	struct env_row row;
@@ -78,9 +89,8 @@ static void env_print(void)
 	printf("%-22s %-5s %-8s %-12s %s\n", "variable", "kind", "default", "value", "meaning");
 	for (size_t i = 0; env_row(i, &row); i++)
 		printf("%-22s %-5s %-8s %-12s %s%s%s%s\n", row.name, row.kind_name,
-			*row.def ? row.def : "-", row.value ? row.value : "-",
-			row.accepts ? "(" : "", row.accepts ? row.accepts : "",
-			row.accepts ? ") " : "", row.help);
+			*row.def ? row.def : "-", shown(&row), row.accepts ? "(" : "",
+			row.accepts ? row.accepts : "", row.accepts ? ") " : "", row.help);
 	for (size_t i = 0; env_row(i, &row); i++)
 		if (row.wrong)
 			printf("not understood: %s=%.64s: every call fails\n", row.name, row.value);
@@ -219,6 +229,19 @@ static int recording_write(const char *path)
 	return rc ? failed("--record", rc) : 0;
 }
 
+static int uid_print(void)
+{
+	spmt_uid uid;
+	int rc = spmt_uid_create(&uid);
+
+	if (rc)
+		return failed("--uid", rc);
+	for (size_t i = 0; i < sizeof(uid.bytes); i++)
+		printf("%02x", uid.bytes[i]);
+	printf("\n");
+	return 0;
+}
+
 /* ---- options */
 
 static bool ranks_value(const char *text, int *ranks)
@@ -271,6 +294,9 @@ static int option_take(int c, struct question *q)
 		break;
 	case OPT_WAITS:
 		return pid_take(optarg, q);
+	case OPT_UID:
+		q->uid = true;
+		break;
 	case OPT_ROUTES:
 		q->routes = true;
 		return optarg ? routes_take(optarg, q) : 0;
@@ -326,7 +352,9 @@ static int answer(const struct question *q)
 		code = waits_print(q->pid);
 		code = code ? failed("--waits", code) : 0;
 	}
-	if (!q->env && !q->record && !q->topo && !q->routes && !q->pid)
+	if (!code && q->uid)
+		code = uid_print();
+	if (!q->env && !q->record && !q->topo && !q->routes && !q->pid && !q->uid)
 		code = machine_print();
 	return code;
 }

@@ -20,10 +20,18 @@ SPMTD_BEGIN
  *	                flush, or once the peer has answered
  *	signal          the peer's count of this port rises by 1, behind all puts of this port that were posted before
  *	put_signal      put, then signal, in one post
+ *	put_packets     size bytes of src, any memory, as packets (packet.h): made at via_off of this rank's buffer, in 2 * size bytes that are
+ *	                its own again as after a put, and put from there to the peer's at dst_off, by one post
+ *	unpack_packets  waits for each packet at src_off of this rank's own copy of the peer's buffer, and stores its data at dst, any
+ *	                memory; 0, or the code of a wait
+ *	read_put_packets  waits in the same way, and has the packets sent on from there to the peer's at dst_off, by one post
  *	flush           what this rank has posted through any of its ports is complete everywhere; waits
  *	put_signal_flush  put, signal and flush, in one post
  *	wait            for one more signal than before; 0, or the code of a wait, after which the next wait is for the same one
  *	poll            1: a signal had come, and this was the wait for it; else 0 at once
+ *
+ * As with channels, dst_off, src_off and via_off of packets count bytes of packets, aligned to 16, of packets8 to 8, and size is bytes of data, a
+ * multiple of 8 or 4.
  *
  * _warp, _block: by all threads of it with the same arguments, of which one posts what all of them have stored before. One thread, warp or
  * block at a time waits or polls through a port. Any number may post.
@@ -93,7 +101,46 @@ SPMTD_PORTS(, SPMTD_THREAD_)
 SPMTD_PORTS(_warp, SPMTD_WARP_)
 SPMTD_PORTS(_block, SPMTD_BLOCK_)
 
+/* ---- ports: packets ------------------------------------------------------------------------- */
+
+#define SPMTD_PORT_PACKETS(format, suffix, scope, bytes)                                           \
+	SPMTD_FN int spmtd_port_put_##format##suffix(const struct spmt_view *v,                    \
+		const struct spmt_port *p, size_t dst_off, size_t via_off, const void *src,        \
+		size_t size, uint32_t flag)                                                        \
+	{                                                                                          \
+		if (!size)                                                                         \
+			return 0;                                                                  \
+		spmtd_do_put_packets_(                                                             \
+			v, p->local + via_off, src, size, flag, v->pe, scope, bytes);              \
+		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_PACKETS, dst_off, via_off, \
+			2 * size, scope);                                                          \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_unpack_##format##suffix(const struct spmt_view *v,                 \
+		const struct spmt_port *p, void *dst, size_t src_off, size_t size, uint32_t flag)  \
+	{                                                                                          \
+		return spmtd_do_get_packets_(v, dst, spmtd_channel_from_(p->incoming, src_off),    \
+			size, flag, 0, -1, scope, bytes);                                          \
+	}                                                                                          \
+	SPMTD_FN int spmtd_port_read_put_##format##suffix(const struct spmt_view *v,               \
+		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t size,            \
+		uint32_t flag)                                                                     \
+	{                                                                                          \
+		int rc = spmtd_port_unpack_##format##suffix(                                       \
+			v, p, spmtd_to_(0), src_off, size, flag);                                  \
+		if (rc || !size)                                                                   \
+			return rc;                                                                 \
+		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_PACKETS | SPMTD_POST_CAME, \
+			dst_off, src_off, 2 * size, scope);                                        \
+	}
+SPMTD_PORT_PACKETS(packets, , SPMTD_THREAD_, 8)
+SPMTD_PORT_PACKETS(packets, _warp, SPMTD_WARP_, 8)
+SPMTD_PORT_PACKETS(packets, _block, SPMTD_BLOCK_, 8)
+SPMTD_PORT_PACKETS(packets8, , SPMTD_THREAD_, 4)
+SPMTD_PORT_PACKETS(packets8, _warp, SPMTD_WARP_, 4)
+SPMTD_PORT_PACKETS(packets8, _block, SPMTD_BLOCK_, 4)
+
 #undef SPMTD_PORTS
+#undef SPMTD_PORT_PACKETS
 
 SPMTD_END
 

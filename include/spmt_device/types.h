@@ -198,7 +198,8 @@ struct spmt_port {
 	uint32_t index, unused;
 	uint64_t local_size, remote_size; /* of this rank's buffer, and of the peer's */
 	uint64_t arrived, expected;	  /* as a channel's */
-	uint64_t reserved[4];
+	uint64_t local, incoming;	  /* likewise */
+	uint64_t reserved[2];
 };
 
 /*
@@ -213,10 +214,12 @@ struct spmtd_post {
 	uint64_t size; /* bytes */
 };
 enum spmtd_post_kind {
-	SPMTD_POST_PORT = 64, /* with the following three, and the port's index as the argument */
+	SPMTD_POST_PORT = 64, /* with the following five, and the port's index as the argument */
 	SPMTD_POST_PUT = 1,
 	SPMTD_POST_SIGNAL = 2,
-	SPMTD_POST_FLUSH = 4
+	SPMTD_POST_FLUSH = 4,
+	SPMTD_POST_PACKETS = 8, /* a put of packets: each aligned 8 bytes arrive at once */
+	SPMTD_POST_CAME = 16 /* a put of what has come from the peer: `from` is an offset there */
 };
 /* To a peer that has no address. `to` is an offset in its heap, `from` an address or a value. */
 enum spmtd_far_kind {

@@ -171,8 +171,8 @@ static int port_registered(
 		return mem_refuse_far(comm, "spmt_port_get", attr->mem, attr->peer);
 	port->remote = parts.offsets[attr->peer];
 	port->remote_size = parts.host[attr->peer].size;
-	port->local = parts.host[comm->rank].base;
-	port->local_size = parts.host[comm->rank].size;
+	port->incoming = port->local = parts.host[comm->rank].base;
+	port->incoming_size = port->local_size = parts.host[comm->rank].size;
 	return 0;
 }
 
@@ -185,8 +185,8 @@ static int port_symmetric(
 	if (rc || !attr->remote_size)
 		return rc;
 	port->remote = rma_offset(comm, attr->remote);
-	port->local = (uintptr_t)attr->remote;
-	port->remote_size = port->local_size = attr->remote_size;
+	port->incoming = port->local = (uintptr_t)attr->remote;
+	port->remote_size = port->incoming_size = port->local_size = attr->remote_size;
 	return 0;
 }
 
@@ -245,6 +245,8 @@ int spmt_port_get(spmt_comm *comm, const struct spmt_channel_attr *attr, struct 
 	whole.index = (uint32_t)attr->index;
 	whole.local_size = known.local_size;
 	whole.remote_size = known.remote_size;
+	whole.local = known.local;
+	whole.incoming = known.incoming;
 	whole.arrived = area_port_arrived(own, comm->nranks, attr->peer, whole.index);
 	whole.expected = area_port_expected(own, comm->nranks, attr->peer, whole.index);
 	whole.size = MIN_OF(port->size, (uint32_t)sizeof(whole));

@@ -22,9 +22,10 @@ uint64_t fifo_device(const struct fifo *fifo);
 
 /* What a port stands for. Offsets are those of links. */
 struct fifo_port {
-	uint64_t remote, remote_size; /* the peer's buffer */
-	uint64_t local, local_size;   /* an address */
-	uint64_t there;		      /* the peer's count of its signals */
+	uint64_t remote, remote_size;	  /* the peer's buffer */
+	uint64_t local, local_size;	  /* an address */
+	uint64_t incoming, incoming_size; /* likewise: where the peer puts */
+	uint64_t there;			  /* the peer's count of its signals */
 };
 /* For the posts that name it from here on; may be called again for the same one. -ENOMEM, and a sentence. */
 int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port *port);

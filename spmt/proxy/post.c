@@ -7,6 +7,8 @@
 
 /* ---- moving ----------------------------------------------------------------------------------------- */
 
+#define PACKET_WORD 8 /* bytes: data and flag */
+
 /* What is far too large for a device is found here, before a driver or a NIC is asked. */
 static bool post_fits(uint64_t at, uint64_t n, uint64_t size)
 {
@@ -108,9 +110,31 @@ static bool port_find(struct fifo *f, int pe, uint32_t index, struct fifo_port *
 	return known;
 }
 
-static int port_put(
-	struct fifo *f, int pe, const struct fifo_port *port, const struct spmtd_post *post)
+/* Who sees a packet's flag has the data beside it. An engine or a NIC brings aligned words whole, but where CPUs copy only a
+   move of one word promises that. */
+static int post_words(struct fifo *f, int pe, uint64_t offset, uint64_t from, uint64_t n)
 {
+	struct mover *m = &f->links[pe].movers[0];
+	const char *local = (const char *)(uintptr_t)from;
+	int rc = 0;
+
+	if ((offset | from | n) % PACKET_WORD)
+		return fail(-EINVAL, "packets lie at multiples of %d bytes", PACKET_WORD);
+	if (f->stream)
+		return post_put(f, pe, offset, from, n);
+	for (uint64_t at = 0; !rc && at < n; at += PACKET_WORD)
+		rc = m->ops->put(m, offset + at, local + at, PACKET_WORD, MOVE_NBI, NULL);
+	wake_stored(f->comm->wake_counters[pe]);
+	return rc;
+}
+
+static int port_put(struct fifo *f, int pe, const struct fifo_port *port, unsigned kind,
+	const struct spmtd_post *post)
+{
+	bool came = kind & SPMTD_POST_CAME;
+	uint64_t local = came ? port->incoming : port->local;
+	uint64_t local_size = came ? port->incoming_size : port->local_size;
+
 	if (!post->size)
 		return 0;
 	if (!post_fits(post->to, post->size, port->remote_size))
@@ -118,12 +142,13 @@ static int port_put(
 			"offset %llu with %llu bytes goes beyond rank %d's buffer of %llu bytes",
 			(unsigned long long)post->to, (unsigned long long)post->size, pe,
 			(unsigned long long)port->remote_size);
-	if (!post_fits(post->from, post->size, port->local_size))
+	if (!post_fits(post->from, post->size, local_size))
 		return fail(-EINVAL,
 			"offset %llu with %llu bytes goes beyond this rank's buffer of %llu bytes",
 			(unsigned long long)post->from, (unsigned long long)post->size,
-			(unsigned long long)port->local_size);
-	return post_put(f, pe, port->remote + post->to, port->local + post->from, post->size);
+			(unsigned long long)local_size);
+	return (kind & SPMTD_POST_PACKETS ? post_words : post_put)(
+		f, pe, port->remote + post->to, local + post->from, post->size);
 }
 
 static int port_do(
@@ -135,7 +160,7 @@ static int port_do(
 	if (!port_find(f, pe, index, &port))
 		return fail(-EINVAL, "there is no port %u to rank %d", index, pe);
 	if (kind & SPMTD_POST_PUT)
-		rc = port_put(f, pe, &port, post);
+		rc = port_put(f, pe, &port, kind, post);
 	if (!rc && kind & SPMTD_POST_SIGNAL)
 		rc = post_set(f, pe, port.there, ++f->ports[pe]->sent[index]);
 	if (!rc && kind & SPMTD_POST_FLUSH)
@@ -311,9 +336,11 @@ static const char *post_name(unsigned kind)
 		[SPMTD_FAR_REFUSED] = "a kernel's copy" };
 
 	if (kind & SPMTD_POST_PORT)
-		return kind & SPMTD_POST_PUT	   ? "spmtd_port_put"
-			: kind & SPMTD_POST_SIGNAL ? "spmtd_port_signal"
-						   : "spmtd_port_flush";
+		return kind & SPMTD_POST_CAME	    ? "spmtd_port_read_put_packets"
+			: kind & SPMTD_POST_PACKETS ? "spmtd_port_put_packets"
+			: kind & SPMTD_POST_PUT	    ? "spmtd_port_put"
+			: kind & SPMTD_POST_SIGNAL  ? "spmtd_port_signal"
+						    : "spmtd_port_flush";
 	return kind < ARRAY_SIZE(far) ? far[kind] : NULL;
 }
 

@@ -94,6 +94,7 @@ static const struct {
 	AT(struct spmt_port, fifo, 16),
 	AT(struct spmt_port, index, 24),
 	AT(struct spmt_port, arrived, 48),
+	AT(struct spmt_port, incoming, 72),
 	SIZE(struct spmtd_post, 32),
 	SIZE(struct spmtd_fifo, 64),
 	AT(struct spmtd_fifo, own, 24),

@@ -318,6 +318,18 @@ int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void
 	return ranks_run_on(n, common, NULL, fn, arg);
 }
 
+int ranks_halves(spmt_comm *comm, int (*fn)(spmt_comm *, void *), void *arg)
+{
+	spmt_comm *half;
+
+	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &half));
+	TRY(fn(half, arg));
+	TRY(fn(comm, arg));
+	TRY(fn(half, arg));
+	REQUIRE_OK(spmt_finalize(half));
+	return 0;
+}
+
 /* ---- checks ------------------------------------------------------------------------------------------------------- */
 
 int ranks_eq(const char *a_text, intmax_t a, const char *b_text, intmax_t b)

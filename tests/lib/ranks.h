@@ -41,6 +41,9 @@ int ranks_run(int n, const struct spmt_attr *common, int (*fn)(spmt_comm *, void
 int ranks_run_on(int n, const struct spmt_attr *common, const int *devices,
 	int (*fn)(spmt_comm *, void *), void *arg);
 
+/* fn by ranks of even and odd number, each on a part of the comm; by all of them; and by the parts again. */
+int ranks_halves(spmt_comm *comm, int (*fn)(spmt_comm *, void *), void *arg);
+
 const char *ranks_message(void); /* of this thread's last ranks_* call */
 int64_t ranks_failed_ns(void);	 /* when it failed, by CLOCK_MONOTONIC; 0: it did not */
 void ranks_deadline(

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "spmt_channel.h"
+#include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
 
@@ -18,33 +19,21 @@ struct args {
 	struct spmt_channel next, prev;
 	struct spmt_switch all;
 	int *line;
-	int rounds, code;
+	uint32_t rounds;
+	int code;
 };
 
 enum { OWN = 0, CAME = BYTES, PACKETS = 2 * BYTES, SUM = 4 * BYTES, ROOM = 5 * BYTES };
-
-#define CHECK(cond)                          \
-	do {                                 \
-		if (!(cond)) {               \
-			*a->line = __LINE__; \
-			return;              \
-		}                            \
-	} while (0)
-
-static uint64_t word(int round, int pe, int i)
-{
-	return (uint64_t)round * 1000000 + (uint64_t)pe * 1000 + (uint64_t)i;
-}
 
 static uint64_t *words_at(const struct args *a, size_t off)
 {
 	return (uint64_t *)(uintptr_t)(a->next.local + off);
 }
 
-static bool is_of(const uint64_t *words, int round, int pe)
+static bool is_of(const uint64_t *words, uint32_t round, int pe)
 {
 	for (int i = 0; i < WORDS; i++)
-		if (words[i] != word(round, pe, i))
+		if (words[i] != word_of(round, pe, i))
 			return false;
 	return true;
 }
@@ -56,11 +45,11 @@ static void ring(void *args)
 	const struct spmt_view *v = &a->view;
 	int n = spmtd_n_pes(v), me = spmtd_my_pe(v), from = (me + n - 1) % n;
 
-	for (int round = 1; round <= a->rounds; round++) {
+	for (uint32_t round = 1; round <= a->rounds; round++) {
 		uint64_t *own = words_at(a, OWN), *came = words_at(a, CAME);
 
 		for (int i = 0; i < WORDS; i++)
-			own[i] = word(round, me, i);
+			own[i] = word_of(round, me, i);
 		if (round % 2) {
 			spmtd_channel_put_signal(v, &a->next, CAME, OWN, BYTES);
 		} else {
@@ -69,9 +58,8 @@ static void ring(void *args)
 		}
 		CHECK(spmtd_channel_wait(v, &a->prev) == 0);
 		CHECK(is_of(came, round, from));
-		spmtd_channel_put_packets(v, &a->next, PACKETS, CAME, BYTES, (uint32_t)round);
-		CHECK(spmtd_channel_unpack_packets(
-			      v, &a->next, SUM, PACKETS, BYTES, (uint32_t)round) == 0);
+		spmtd_channel_put_packets(v, &a->next, PACKETS, CAME, BYTES, round);
+		CHECK(spmtd_channel_unpack_packets(v, &a->next, SUM, PACKETS, BYTES, round) == 0);
 		CHECK(is_of(words_at(a, SUM), round, (me + 2 * n - 2) % n));
 		spmtd_channel_signal(v, &a->prev);
 		CHECK(spmtd_channel_wait(v, &a->next) == 0);
@@ -90,12 +78,12 @@ static void all_of(void *args)
 	uint64_t *own = (uint64_t *)spmtd_switch_at_rank(v, &a->all, me);
 
 	for (int i = 0; i < WORDS; i++)
-		own[i] = word(3, me, i);
+		own[i] = word_of(3, me, i);
 	CHECK(spmtd_barrier(v) == 0);
 	spmtd_switch_uint64_sum_reduce_block(v, &a->all, own + SUM / 8, OWN, WORDS);
 	for (int i = 0; i < WORDS; i++)
 		CHECK(own[SUM / 8 + i] ==
-			(uint64_t)n * word(3, 0, i) + (uint64_t)(n * (n - 1) / 2) * 1000);
+			(uint64_t)n * word_of(3, 0, i) + (uint64_t)(n * (n - 1) / 2) * 1000);
 	if (me == n - 1)
 		spmtd_switch_broadcast(v, &a->all, CAME, own, BYTES);
 	CHECK(spmtd_barrier(v) == 0);
@@ -205,14 +193,7 @@ Test(channels, of_registered_buffers)
 /* The halves of a comm have words of their own, and so has the whole. */
 static int by_halves(spmt_comm *comm, void *arg)
 {
-	spmt_comm *half;
-
-	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &half));
-	TRY(by_heap(half, arg));
-	TRY(by_heap(comm, arg));
-	TRY(by_heap(half, arg));
-	REQUIRE_OK(spmt_finalize(half));
-	return 0;
+	return ranks_halves(comm, by_heap, arg);
 }
 
 Test(channels, of_parts_of_a_comm)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "spmt_device.h"
+#include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/typed_calls.h"
 
@@ -21,14 +22,6 @@ struct args {
 	int *line;
 	int code;
 };
-
-#define CHECK(cond)                          \
-	do {                                 \
-		if (!(cond)) {               \
-			*a->line = __LINE__; \
-			return;              \
-		}                            \
-	} while (0)
 
 /* ---- typed calls: each of 11 types, each flavour ------------------------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "spmt_channel.h"
+#include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
 
@@ -22,23 +23,11 @@ struct args {
 	struct spmt_port next, prev;
 	uint64_t *own, *came;
 	int *line;
-	int rounds, code;
+	uint32_t rounds;
+	int code;
 };
 
-#define CHECK(cond)                          \
-	do {                                 \
-		if (!(cond)) {               \
-			*a->line = __LINE__; \
-			return;              \
-		}                            \
-	} while (0)
-
-static uint64_t word(int round, int pe, int i)
-{
-	return (uint64_t)round * 1000000 + (uint64_t)pe * 1000 + (uint64_t)i;
-}
-
-static int put_one(const struct args *a, int round)
+static int put_one(const struct args *a, uint32_t round)
 {
 	const struct spmt_view *v = &a->view;
 	int rc;
@@ -69,9 +58,9 @@ static void ring(void *args)
 	const struct spmt_view *v = &a->view;
 	int n = spmtd_n_pes(v), me = spmtd_my_pe(v), from = (me + n - 1) % n;
 
-	for (int round = 1; round <= a->rounds; round++) {
+	for (uint32_t round = 1; round <= a->rounds; round++) {
 		for (int i = 0; i < WORDS; i++)
-			a->own[i] = word(round, me, i);
+			a->own[i] = word_of(round, me, i);
 		CHECK(put_one(a, round) == 0);
 		if (round % 8)
 			CHECK(spmtd_port_wait(v, &a->prev) == 0);
@@ -79,7 +68,7 @@ static void ring(void *args)
 			while (!spmtd_port_poll_block(v, &a->prev))
 				CHECK(!*v->stop);
 		for (int i = 0; i < WORDS; i++)
-			CHECK(a->came[i] == word(round, from, i));
+			CHECK(a->came[i] == word_of(round, from, i));
 		CHECK(spmtd_port_signal(v, &a->prev) == 0);
 		CHECK(spmtd_port_wait_warp(v, &a->next) == 0);
 	}
@@ -189,14 +178,7 @@ Test(ports, of_registered_buffers)
 /* The halves of a comm have words and posts of their own, and so has the whole. */
 static int by_halves(spmt_comm *comm, void *arg)
 {
-	spmt_comm *half;
-
-	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &half));
-	TRY(by_heap(half, arg));
-	TRY(by_heap(comm, arg));
-	TRY(by_heap(half, arg));
-	REQUIRE_OK(spmt_finalize(half));
-	return 0;
+	return ranks_halves(comm, by_heap, arg);
 }
 
 Test(ports, of_parts_of_a_comm)
@@ -205,9 +187,85 @@ Test(ports, of_parts_of_a_comm)
 	RANKS_OK(ranks_run(4, NULL, by_halves, NULL));
 }
 
+/* ---- packets ------------------------------------------------------------------------------------------------- */
+
+/* Places in the peer's buffer: packets of the rank before, and of the one before that, which it has sent on. */
+enum { FIRST = 0, SECOND = 2 * BYTES, PACKETS = 4 * BYTES };
+
+/* To the next rank, and on from there, in one format or the other. */
+static int send_packets(const struct args *a, uint32_t round)
+{
+	const struct spmt_view *v = &a->view;
+	const struct spmt_port *p = &a->next;
+	int rc;
+
+	if (round % 2) {
+		rc = spmtd_port_put_packets_warp(v, p, FIRST, 0, a->own, BYTES, round);
+		return rc ? rc : spmtd_port_read_put_packets(v, p, SECOND, FIRST, BYTES, round);
+	}
+	rc = spmtd_port_put_packets8(v, p, FIRST, 0, a->own, BYTES, round);
+	return rc ? rc : spmtd_port_read_put_packets8_block(v, p, SECOND, FIRST, BYTES, round);
+}
+
+static int unpack_packets(const struct args *a, size_t off, uint32_t round)
+{
+	return (round % 2 ? spmtd_port_unpack_packets_block : spmtd_port_unpack_packets8)(
+		&a->view, &a->next, a->came, off, BYTES, round);
+}
+
+/* No signal says that packets have come; `prev` tells that they may come again, once they have been sent on. */
+static void packets_ring(void *args)
+{
+	struct args *a = args;
+	const struct spmt_view *v = &a->view;
+	int n = spmtd_n_pes(v), me = spmtd_my_pe(v);
+
+	for (uint32_t round = 1; round <= a->rounds; round++) {
+		for (int i = 0; i < WORDS; i++)
+			a->own[i] = word_of(round, me, i);
+		CHECK(send_packets(a, round) == 0);
+		for (int hops = 1; hops <= 2; hops++) {
+			CHECK(unpack_packets(a, hops == 1 ? FIRST : SECOND, round) == 0);
+			for (int i = 0; i < WORDS; i++)
+				CHECK(a->came[i] == word_of(round, (me + 2 * n - hops) % n, i));
+		}
+		CHECK(!spmtd_port_flush(v, &a->next) && !spmtd_port_signal(v, &a->prev));
+		CHECK(spmtd_port_wait(v, &a->next) == 0);
+	}
+}
+
+static int by_packets(spmt_comm *comm, void *arg)
+{
+	uint64_t via[2 * WORDS] __attribute__((aligned(16))), own[WORDS], came[WORDS];
+	struct spmt_channel_attr attr = { .size = sizeof(attr),
+		.index = INDEX,
+		.remote_size = PACKETS,
+		.local = via,
+		.local_size = sizeof(via) };
+	struct args a = { .rounds = 30, .own = own, .came = came };
+	void *block;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, PACKETS, &block));
+	attr.remote = block;
+	TRY(get_both(comm, &attr, &a));
+	REQUIRE(a.next.local == (uintptr_t)via && a.next.incoming == (uintptr_t)block);
+	TRY(run_kernel(comm, packets_ring, &a));
+	REQUIRE_OK(spmt_free(comm, block));
+	return 0;
+}
+
+Test(ports, packets_round_a_ring)
+{
+	NEEDS_HOST(KERNELS);
+	for (int n = 2; n <= 4; n++)
+		RANKS_OK(ranks_run(n, NULL, by_packets, NULL));
+}
+
 static int in_processes(spmt_comm *comm, void *arg)
 {
-	return by_heap(comm, arg);
+	TRY(by_heap(comm, arg));
+	return by_packets(comm, arg);
 }
 
 Test(ports, between_processes)
@@ -280,6 +338,7 @@ Test(ports, by_a_copy_engine)
 	setenv("SPMT_MOVES", "sdma", 1);
 	RANKS_OK(run_large());
 	RANKS_OK(ranks_run(3, NULL, by_heap, NULL));
+	RANKS_OK(ranks_run(3, NULL, by_packets, NULL));
 }
 
 Test(ports, by_queues_of_a_copy_engine)
@@ -289,6 +348,7 @@ Test(ports, by_queues_of_a_copy_engine)
 	setenv("SPMT_SDMA", "queues", 1);
 	RANKS_OK(run_large());
 	RANKS_OK(ranks_run(3, NULL, by_heap, NULL));
+	RANKS_OK(ranks_run(3, NULL, by_packets, NULL));
 }
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
@@ -378,8 +438,16 @@ Test(ports, a_wait_ends_at_the_deadline)
 
 struct beyond {
 	size_t dst, src, n;
-	const char *says;
+	const char *says, *call; /* call: NULL: spmtd_port_put */
 };
+
+static int put_beyond(const struct args *a, const struct beyond *b)
+{
+	uint64_t words[2] = { 0 };
+
+	return b->call ? spmtd_port_put_packets(&a->view, &a->next, b->dst, b->src, words, b->n, 1)
+		       : spmtd_port_put(&a->view, &a->next, b->dst, b->src, b->n);
+}
 
 /* All ranks hear of it: those that wait, and the one that posted, by its flush. */
 static int goes_beyond(spmt_comm *comm, void *arg)
@@ -394,14 +462,14 @@ static int goes_beyond(spmt_comm *comm, void *arg)
 	TRY(get_both(comm, &attr, &a));
 	REQUIRE_OK(spmt_barrier(comm));
 	if (spmt_rank(comm) == 1) {
-		REQUIRE_EQ(spmtd_port_put(&a.view, &a.next, b->dst, b->src, b->n), 0);
+		REQUIRE_EQ(put_beyond(&a, b), 0);
 		REQUIRE_EQ(spmtd_port_flush(&a.view, &a.next), SPMTD_ABORTED);
 	} else {
 		REQUIRE_EQ(spmtd_port_wait(&a.view, &a.prev), SPMTD_ABORTED);
 	}
 	REQUIRE_CODE(spmt_status(comm), -EINVAL);
 	REQUIRE_CODE(spmt_quiet(comm), -EINVAL);
-	REQUIRE_SAYS("spmtd_port_put: rank 1: ");
+	REQUIRE_SAYS(b->call ? b->call : "spmtd_port_put: rank 1: ");
 	REQUIRE_SAYS(b->says);
 	/* what is posted now is dropped, and nobody waits for it */
 	for (int i = 0; i < 2000; i++)
@@ -418,6 +486,10 @@ Test(ports, a_post_that_fails_breaks_the_comm)
 		{ 0, ROOM, 1, "offset 1024 with 1 bytes goes beyond this rank's buffer of 1024" },
 		{ SIZE_MAX - 7, 0, 16, "goes beyond rank 2's buffer" },
 		{ 0, 0, SIZE_MAX, "with 18446744073709551615 bytes" },
+		{ ROOM - 16, 0, 16, "offset 1008 with 32 bytes goes beyond rank 2's buffer",
+			"spmtd_port_put_packets: rank 1: " },
+		{ 4, 0, 8, "packets lie at multiples of 8 bytes",
+			"spmtd_port_put_packets: rank 1: " },
 	};
 
 	NEEDS_HOST(KERNELS);

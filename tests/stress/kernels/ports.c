@@ -64,6 +64,34 @@ static void *ring(void *arg)
 	return NULL;
 }
 
+/* As ring, by packets, which are read while they are written. */
+static void *packets(void *arg)
+{
+	struct runner *r = arg;
+	int prev = (r->v.pe + RANKS - 1) % RANKS, next = (r->v.pe + 1) % RANKS;
+	size_t half = BYTES / 2;
+	uint64_t own[WORDS / 2], came[WORDS / 2];
+
+	for (size_t i = 1; i <= r->rounds && !r->wrong; i++) {
+		for (size_t k = 0; k < WORDS / 2; k++)
+			own[k] = word(i, r->v.pe, k);
+		if (spmtd_port_put_packets(
+			    &r->v, &r->to[next], r->off + BYTES, r->off, own, half, (uint32_t)i))
+			r->wrong = "packets were not posted";
+		if (spmtd_port_unpack_packets(
+			    &r->v, &r->to[prev], came, r->off + BYTES, half, (uint32_t)i))
+			r->wrong = "packets did not come";
+		for (size_t k = 0; k < WORDS / 2; k++)
+			if (came[k] != word(i, prev, k))
+				r->wrong = "a flag came before its data";
+		if (spmtd_port_signal(&r->v, &r->to[prev]) ||
+			spmtd_port_wait(&r->v, &r->to[next]) ||
+			spmtd_port_flush(&r->v, &r->to[next]))
+			r->wrong = "the way back failed";
+	}
+	return NULL;
+}
+
 /* As fast as the ring goes, so that it is full most of the time. */
 static void *flood(void *arg)
 {
@@ -160,10 +188,16 @@ static int floods(void)
 	return run(flood, test_count(40, 400));
 }
 
+static int packet_rings(void)
+{
+	return run(packets, test_count(100, 2000));
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "puts and signals round a ring", rings },
+		{ "packets round a ring", packet_rings },
 		{ "more posts than there is room for", floods },
 	};
 

@@ -534,7 +534,7 @@ SPMT_API int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, s
 	size_t size, int pe, spmt_stream stream);
 struct spmt_mem_view; /* spmt_device.h */
 /* What kernels need to use a registered buffer; the caller sets view->size. Valid until
-   deregister. */
+   deregister. Where spmt_view_get gives a view by which the host does what kernels ask, so does this, and is refused likewise. */
 SPMT_API int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view);
 
 /* Between ordinary host memory and this rank's own symmetric memory. Complete on return. */

@@ -35,7 +35,7 @@
  *   wait for the host, as quiet and barrier do, which cover all that this rank's kernels have posted. Where the ring of posts is full a call waits;
  *   what finds no place before the deadline is not done, and the next quiet has the code. A post that fails breaks the world. Atomics
  *   have 4 or 8 bytes there; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
- *   the world breaks where a call returns nothing). Registered buffers have no views then, but ports.
+ *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *
  *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag.
  *

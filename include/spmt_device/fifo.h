@@ -160,10 +160,11 @@ SPMTD_FN void spmtd_far_get_(const struct spmt_view *v, void *dst, const volatil
 	spmtd_far_move_(v, SPMTD_FAR_GET, spmtd_offset_(v, src), spmtd_at_(dst), n, pe, scope, nbi);
 }
 
+/* where: SPMTD_FAR_HEAP or SPMTD_FAR_MEM, which `off` is of. */
 SPMTD_FN void spmtd_far_value_(
-	const struct spmt_view *v, uint64_t off, uint64_t value, uint32_t bytes, int pe)
+	const struct spmt_view *v, int where, uint64_t off, uint64_t value, uint32_t bytes, int pe)
 {
-	(void)spmtd_far_post_(v, SPMTD_FAR_VALUE, pe, 0, off, value, bytes, 0);
+	(void)spmtd_far_post_(v, SPMTD_FAR_VALUE | where, pe, 0, off, value, bytes, 0);
 }
 
 SPMTD_FN void spmtd_far_signal_(
@@ -172,13 +173,13 @@ SPMTD_FN void spmtd_far_signal_(
 	(void)spmtd_far_post_(v, SPMTD_FAR_SIGNAL, pe, (uint32_t)op, off, value, 0, waits);
 }
 
-SPMTD_FN void spmtd_far_put_signal_(const struct spmt_view *v, const volatile void *dst,
+SPMTD_FN void spmtd_far_put_signal_(const struct spmt_view *v, int where, uint64_t off,
 	const void *src, uint64_t n, const volatile uint64_t *sig, uint64_t value, int op, int pe,
 	int scope, int nbi)
 {
 	spmtd_meet_settled_(scope);
 	if (spmtd_lane_(scope) == 0) {
-		int rc = n ? spmtd_far_post_(v, SPMTD_FAR_PUT + nbi, pe, 0, spmtd_offset_(v, dst),
+		int rc = n ? spmtd_far_post_(v, (SPMTD_FAR_PUT + nbi) | where, pe, 0, off,
 				     spmtd_at_(src), n, 0)
 			   : 0;
 
@@ -244,10 +245,11 @@ SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POS
 	return x;
 }
 
-SPMTD_FN uint64_t spmtd_far_fetch_(const struct spmt_view *v, uint64_t off, uint32_t bytes, int pe)
+SPMTD_FN uint64_t spmtd_far_fetch_(
+	const struct spmt_view *v, int where, uint64_t off, uint32_t bytes, int pe)
 {
 	return spmtd_far_ask_(spmtd_at_(v->fifo), v->timeout_ns,
-		spmtd_post_head_(SPMTD_FAR_FETCH, pe, 0), off, 0, bytes);
+		spmtd_post_head_(SPMTD_FAR_FETCH | where, pe, 0), off, 0, bytes);
 }
 
 /* The numbers of enum spmt_amo. */

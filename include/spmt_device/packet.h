@@ -92,22 +92,22 @@ SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, con
 }
 
 /* Each half of a packet is a post. */
-SPMTD_FN void spmtd_far_packet_(
-	const struct spmt_view *v, uint64_t off, struct spmtd_unit_ u, int pe, uint32_t bytes)
+SPMTD_FN void spmtd_far_packet_(const struct spmt_view *v, int where, uint64_t off,
+	struct spmtd_unit_ u, int pe, uint32_t bytes)
 {
-	spmtd_far_value_(v, off, u.a, 8, pe);
+	spmtd_far_value_(v, where, off, u.a, 8, pe);
 	if (bytes == 8)
-		spmtd_far_value_(v, off + 8, u.b, 8, pe);
+		spmtd_far_value_(v, where, off + 8, u.b, 8, pe);
 }
 
-SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, const void *dst, const void *src,
-	uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
+SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint64_t off,
+	const void *src, uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
 {
-	uint64_t off = spmtd_offset_(v, dst), from = spmtd_at_(src);
+	uint64_t from = spmtd_at_(src);
 
 	spmtd_meet_(scope);
 	for (uint64_t i = spmtd_lane_(scope); i < size / bytes; i += spmtd_lanes_(scope))
-		spmtd_far_packet_(v, off + i * 2 * bytes,
+		spmtd_far_packet_(v, where, off + i * 2 * bytes,
 			spmtd_packet_(spmtd_local_load_(from + i * bytes, bytes), flag), pe, bytes);
 	spmtd_meet_(scope);
 }
@@ -211,7 +211,8 @@ SPMTD_FN int spmtd_do_get_packet_(
 		const void *src, size_t size, uint32_t flag, int pe)                               \
 	{                                                                                          \
 		if (spmtd_is_far_(v, pe))                                                          \
-			spmtd_far_put_packets_(v, dst, src, size, flag, pe, scope, bytes);         \
+			spmtd_far_put_packets_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst), src,      \
+				size, flag, pe, scope, bytes);                                     \
 		else                                                                               \
 			spmtd_do_put_packets_(                                                     \
 				v, spmtd_there_(v, dst, pe), src, size, flag, pe, scope, bytes);   \
@@ -220,8 +221,13 @@ SPMTD_FN int spmtd_do_get_packet_(
 		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t size,       \
 		uint32_t flag, int pe)                                                             \
 	{                                                                                          \
-		spmtd_do_put_packets_(                                                             \
-			v, spmtd_mem_there_(m, dst_off, pe), src, size, flag, pe, scope, bytes);   \
+		if (spmtd_mem_is_far_(m, pe))                                                      \
+			spmtd_far_put_packets_(v, SPMTD_FAR_MEM,                                   \
+				spmtd_mem_offset_(m, dst_off, pe), src, size, flag, pe, scope,     \
+				bytes);                                                            \
+		else                                                                               \
+			spmtd_do_put_packets_(v, spmtd_mem_there_(m, dst_off, pe), src, size,      \
+				flag, pe, scope, bytes);                                           \
 	}                                                                                          \
 	SPMTD_FN int spmtd_get_##format##suffix(                                                   \
 		const struct spmt_view *v, void *dst, const void *src, size_t size, uint32_t flag) \
@@ -247,7 +253,8 @@ SPMTD_FN void spmtd_put_packet(
 	const struct spmt_view *v, void *dst, uint64_t value, uint32_t flag, int pe)
 {
 	if (spmtd_is_far_(v, pe)) {
-		spmtd_far_packet_(v, spmtd_offset_(v, dst), spmtd_packet_(value, flag), pe, 8);
+		spmtd_far_packet_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst),
+			spmtd_packet_(value, flag), pe, 8);
 		return;
 	}
 	spmtd_poke16b_(spmtd_there_(v, dst, pe), spmtd_packet_(value, flag));
@@ -264,7 +271,8 @@ SPMTD_FN void spmtd_put_packet8(
 	const struct spmt_view *v, void *dst, uint32_t value, uint32_t flag, int pe)
 {
 	if (spmtd_is_far_(v, pe)) {
-		spmtd_far_packet_(v, spmtd_offset_(v, dst), spmtd_packet_(value, flag), pe, 4);
+		spmtd_far_packet_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst),
+			spmtd_packet_(value, flag), pe, 4);
 		return;
 	}
 	spmtd_poke64_(spmtd_there_(v, dst, pe), spmtd_packet_(value, flag).a);

@@ -98,6 +98,27 @@ SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *
 		spmtd_do_get_(dst, spmtd_there_(v, src, pe), n, scope, nbi);
 }
 
+/* Of a registered buffer, likewise. */
+SPMTD_FN void spmtd_mem_put_to_(const struct spmt_view *v, const struct spmt_mem_view *m,
+	size_t dst_off, const void *src, uint64_t n, int pe, int scope, int nbi)
+{
+	if (spmtd_mem_is_far_(m, pe))
+		spmtd_far_move_(v, SPMTD_FAR_PUT | SPMTD_FAR_MEM, spmtd_mem_offset_(m, dst_off, pe),
+			spmtd_at_(src), n, pe, scope, nbi);
+	else
+		spmtd_do_put_(v, spmtd_mem_there_(m, dst_off, pe), src, n, pe, scope, nbi);
+}
+
+SPMTD_FN void spmtd_mem_get_from_(const struct spmt_view *v, void *dst,
+	const struct spmt_mem_view *m, size_t src_off, uint64_t n, int pe, int scope, int nbi)
+{
+	if (spmtd_mem_is_far_(m, pe))
+		spmtd_far_move_(v, SPMTD_FAR_GET | SPMTD_FAR_MEM, spmtd_mem_offset_(m, src_off, pe),
+			spmtd_at_(dst), n, pe, scope, nbi);
+	else
+		spmtd_do_get_(dst, spmtd_mem_there_(m, src_off, pe), n, scope, nbi);
+}
+
 /* op: SPMT_SIGNAL_SET or SPMT_SIGNAL_ADD. One release at system scope. */
 SPMTD_FN void spmtd_signal_op(
 	const struct spmt_view *v, uint64_t *sig, uint64_t val, int op, int pe)
@@ -142,43 +163,47 @@ SPMTD_FN uint64_t spmtd_signal_fetch_relaxed(const struct spmt_view *v, const ui
 }
 
 /* The byte forms, on the heap and on a registered buffer at a byte offset. */
-#define SPMTD_BYTES(suffix, scope, nbi)                                                           \
-	SPMTD_FN void spmtd_putmem##suffix(                                                       \
-		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)          \
-	{                                                                                         \
-		spmtd_put_to_(v, dst, src, n, pe, scope, nbi);                                    \
-	}                                                                                         \
-	SPMTD_FN void spmtd_getmem##suffix(                                                       \
-		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)          \
-	{                                                                                         \
-		spmtd_get_from_(v, dst, src, n, pe, scope, nbi);                                  \
-	}                                                                                         \
-	SPMTD_FN void spmtd_putmem_signal##suffix(const struct spmt_view *v, void *dst,           \
-		const void *src, size_t n, uint64_t *sig, uint64_t val, int op, int pe)           \
-	{                                                                                         \
-		if (spmtd_is_far_(v, pe))                                                         \
-			spmtd_far_put_signal_(v, dst, src, n, sig, val, op, pe, scope, nbi);      \
-		else                                                                              \
-			spmtd_do_put_signal_(                                                     \
-				v, spmtd_there_(v, dst, pe), src, n, sig, val, op, pe, scope);    \
-	}                                                                                         \
-	SPMTD_FN void spmtd_mem_putmem##suffix(const struct spmt_view *v,                         \
-		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t n, int pe) \
-	{                                                                                         \
-		spmtd_do_put_(v, spmtd_mem_there_(m, dst_off, pe), src, n, pe, scope, nbi);       \
-	}                                                                                         \
-	SPMTD_FN void spmtd_mem_getmem##suffix(const struct spmt_view *v, void *dst,              \
-		const struct spmt_mem_view *m, size_t src_off, size_t n, int pe)                  \
-	{                                                                                         \
-		(void)v;                                                                          \
-		spmtd_do_get_(dst, spmtd_mem_there_(m, src_off, pe), n, scope, nbi);              \
-	}                                                                                         \
-	SPMTD_FN void spmtd_mem_putmem_signal##suffix(const struct spmt_view *v,                  \
-		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t n,         \
-		uint64_t *sig, uint64_t val, int op, int pe)                                      \
-	{                                                                                         \
-		spmtd_do_put_signal_(                                                             \
-			v, spmtd_mem_there_(m, dst_off, pe), src, n, sig, val, op, pe, scope);    \
+#define SPMTD_BYTES(suffix, scope, nbi)                                                            \
+	SPMTD_FN void spmtd_putmem##suffix(                                                        \
+		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)           \
+	{                                                                                          \
+		spmtd_put_to_(v, dst, src, n, pe, scope, nbi);                                     \
+	}                                                                                          \
+	SPMTD_FN void spmtd_getmem##suffix(                                                        \
+		const struct spmt_view *v, void *dst, const void *src, size_t n, int pe)           \
+	{                                                                                          \
+		spmtd_get_from_(v, dst, src, n, pe, scope, nbi);                                   \
+	}                                                                                          \
+	SPMTD_FN void spmtd_putmem_signal##suffix(const struct spmt_view *v, void *dst,            \
+		const void *src, size_t n, uint64_t *sig, uint64_t val, int op, int pe)            \
+	{                                                                                          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_far_put_signal_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst), src, n,    \
+				sig, val, op, pe, scope, nbi);                                     \
+		else                                                                               \
+			spmtd_do_put_signal_(                                                      \
+				v, spmtd_there_(v, dst, pe), src, n, sig, val, op, pe, scope);     \
+	}                                                                                          \
+	SPMTD_FN void spmtd_mem_putmem##suffix(const struct spmt_view *v,                          \
+		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t n, int pe)  \
+	{                                                                                          \
+		spmtd_mem_put_to_(v, m, dst_off, src, n, pe, scope, nbi);                          \
+	}                                                                                          \
+	SPMTD_FN void spmtd_mem_getmem##suffix(const struct spmt_view *v, void *dst,               \
+		const struct spmt_mem_view *m, size_t src_off, size_t n, int pe)                   \
+	{                                                                                          \
+		spmtd_mem_get_from_(v, dst, m, src_off, n, pe, scope, nbi);                        \
+	}                                                                                          \
+	SPMTD_FN void spmtd_mem_putmem_signal##suffix(const struct spmt_view *v,                   \
+		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t n,          \
+		uint64_t *sig, uint64_t val, int op, int pe)                                       \
+	{                                                                                          \
+		if (spmtd_mem_is_far_(m, pe))                                                      \
+			spmtd_far_put_signal_(v, SPMTD_FAR_MEM, spmtd_mem_offset_(m, dst_off, pe), \
+				src, n, sig, val, op, pe, scope, nbi);                             \
+		else                                                                               \
+			spmtd_do_put_signal_(v, spmtd_mem_there_(m, dst_off, pe), src, n, sig,     \
+				val, op, pe, scope);                                               \
 	}
 SPMTD_BYTES(, SPMTD_THREAD_, 0)
 SPMTD_BYTES(_warp, SPMTD_WARP_, 0)
@@ -188,28 +213,26 @@ SPMTD_BYTES(_nbi_warp, SPMTD_WARP_, 1)
 SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 
 /* n counts elements; offsets into registered buffers stay bytes. */
-#define SPMTD_TYPED(name, T, suffix, scope, nbi)                                                  \
-	SPMTD_FN void spmtd_##name##_put##suffix(                                                 \
-		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)                \
-	{                                                                                         \
-		spmtd_put_to_(v, dst, src, n * sizeof(T), pe, scope, nbi);                        \
-	}                                                                                         \
-	SPMTD_FN void spmtd_##name##_get##suffix(                                                 \
-		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)                \
-	{                                                                                         \
-		spmtd_get_from_(v, dst, src, n * sizeof(T), pe, scope, nbi);                      \
-	}                                                                                         \
-	SPMTD_FN void spmtd_mem_##name##_put##suffix(const struct spmt_view *v,                   \
-		const struct spmt_mem_view *m, size_t dst_off, const T *src, size_t n, int pe)    \
-	{                                                                                         \
-		spmtd_do_put_(                                                                    \
-			v, spmtd_mem_there_(m, dst_off, pe), src, n * sizeof(T), pe, scope, nbi); \
-	}                                                                                         \
-	SPMTD_FN void spmtd_mem_##name##_get##suffix(const struct spmt_view *v, T *dst,           \
-		const struct spmt_mem_view *m, size_t src_off, size_t n, int pe)                  \
-	{                                                                                         \
-		(void)v;                                                                          \
-		spmtd_do_get_(dst, spmtd_mem_there_(m, src_off, pe), n * sizeof(T), scope, nbi);  \
+#define SPMTD_TYPED(name, T, suffix, scope, nbi)                                               \
+	SPMTD_FN void spmtd_##name##_put##suffix(                                              \
+		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)             \
+	{                                                                                      \
+		spmtd_put_to_(v, dst, src, n * sizeof(T), pe, scope, nbi);                     \
+	}                                                                                      \
+	SPMTD_FN void spmtd_##name##_get##suffix(                                              \
+		const struct spmt_view *v, T *dst, const T *src, size_t n, int pe)             \
+	{                                                                                      \
+		spmtd_get_from_(v, dst, src, n * sizeof(T), pe, scope, nbi);                   \
+	}                                                                                      \
+	SPMTD_FN void spmtd_mem_##name##_put##suffix(const struct spmt_view *v,                \
+		const struct spmt_mem_view *m, size_t dst_off, const T *src, size_t n, int pe) \
+	{                                                                                      \
+		spmtd_mem_put_to_(v, m, dst_off, src, n * sizeof(T), pe, scope, nbi);          \
+	}                                                                                      \
+	SPMTD_FN void spmtd_mem_##name##_get##suffix(const struct spmt_view *v, T *dst,        \
+		const struct spmt_mem_view *m, size_t src_off, size_t n, int pe)               \
+	{                                                                                      \
+		spmtd_mem_get_from_(v, dst, m, src_off, n * sizeof(T), pe, scope, nbi);        \
 	}
 #define SPMTD_RMA(name, T, U_, bits, kind)                                                        \
 	SPMTD_TYPED(name, T, , SPMTD_THREAD_, 0)                                                  \
@@ -221,8 +244,8 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 	SPMTD_FN void spmtd_##name##_p(const struct spmt_view *v, T *dst, T value, int pe)        \
 	{                                                                                         \
 		if (spmtd_is_far_(v, pe)) {                                                       \
-			spmtd_far_value_(v, spmtd_offset_(v, dst), spmtd_##name##_bits_(value),   \
-				bits / 8, pe);                                                    \
+			spmtd_far_value_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst),                \
+				spmtd_##name##_bits_(value), bits / 8, pe);                       \
 			return;                                                                   \
 		}                                                                                 \
 		spmtd_poke##bits##_(spmtd_there_(v, dst, pe), spmtd_##name##_bits_(value));       \
@@ -231,13 +254,18 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 	SPMTD_FN T spmtd_##name##_g(const struct spmt_view *v, const T *src, int pe)              \
 	{                                                                                         \
 		if (spmtd_is_far_(v, pe))                                                         \
-			return spmtd_##name##_of_(                                                \
-				(U_)spmtd_far_fetch_(v, spmtd_offset_(v, src), bits / 8, pe));    \
+			return spmtd_##name##_of_((U_)spmtd_far_fetch_(                           \
+				v, SPMTD_FAR_HEAP, spmtd_offset_(v, src), bits / 8, pe));         \
 		return spmtd_##name##_of_(spmtd_peek##bits##_(spmtd_there_(v, src, pe)));         \
 	}                                                                                         \
 	SPMTD_FN void spmtd_mem_##name##_p(const struct spmt_view *v,                             \
 		const struct spmt_mem_view *m, size_t dst_off, T value, int pe)                   \
 	{                                                                                         \
+		if (spmtd_mem_is_far_(m, pe)) {                                                   \
+			spmtd_far_value_(v, SPMTD_FAR_MEM, spmtd_mem_offset_(m, dst_off, pe),     \
+				spmtd_##name##_bits_(value), bits / 8, pe);                       \
+			return;                                                                   \
+		}                                                                                 \
 		spmtd_poke##bits##_(                                                              \
 			spmtd_mem_there_(m, dst_off, pe), spmtd_##name##_bits_(value));           \
 		spmtd_wake_(v, pe);                                                               \
@@ -245,7 +273,9 @@ SPMTD_BYTES(_nbi_block, SPMTD_BLOCK_, 1)
 	SPMTD_FN T spmtd_mem_##name##_g(                                                          \
 		const struct spmt_view *v, const struct spmt_mem_view *m, size_t src_off, int pe) \
 	{                                                                                         \
-		(void)v;                                                                          \
+		if (spmtd_mem_is_far_(m, pe))                                                     \
+			return spmtd_##name##_of_((U_)spmtd_far_fetch_(v, SPMTD_FAR_MEM,          \
+				spmtd_mem_offset_(m, src_off, pe), bits / 8, pe));                \
 		return spmtd_##name##_of_(spmtd_peek##bits##_(spmtd_mem_there_(m, src_off, pe))); \
 	}
 SPMTD_TYPES(SPMTD_RMA)

@@ -171,6 +171,8 @@ struct spmt_mem_view {
 	int32_t pe, npes;
 	const struct spmtd_mem_peer *peers; /* npes of them */
 	uint64_t reserved[4];
+	const uint64_t
+		*far; /* not NULL: some parts have no address; where each begins, for posts */
 };
 struct spmtd_mem_peer {
 	uint64_t base, size;
@@ -221,8 +223,11 @@ enum spmtd_post_kind {
 	SPMTD_POST_PACKETS = 8, /* a put of packets: each aligned 8 bytes arrive at once */
 	SPMTD_POST_CAME = 16 /* a put of what has come from the peer: `from` is an offset there */
 };
-/* To a peer that has no address. `to` is an offset in its heap, `from` an address or a value. */
+/* To a peer that has no address. `to` is an offset in its heap, or, with SPMTD_FAR_MEM, of a registered buffer's byte as the buffer's view
+   has it; `from` an address or a value. */
 enum spmtd_far_kind {
+	SPMTD_FAR_HEAP = 0,
+	SPMTD_FAR_MEM = 32,
 	SPMTD_FAR_PUT = 1, /* src may be written again once it is taken */
 	SPMTD_FAR_PUT_NBI, /* or once a later quiet is */
 	SPMTD_FAR_GET,	   /* likewise */

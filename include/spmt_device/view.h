@@ -40,6 +40,17 @@ SPMTD_FN int spmtd_is_far_(const struct spmt_view *v, int pe)
 	return !v->stride && !v->peers[pe].base;
 }
 
+/* Of a registered buffer: likewise, and what a post names then. */
+SPMTD_FN int spmtd_mem_is_far_(const struct spmt_mem_view *m, int pe)
+{
+	return m->far && !m->peers[pe].base;
+}
+
+SPMTD_FN uint64_t spmtd_mem_offset_(const struct spmt_mem_view *m, size_t off, int pe)
+{
+	return m->far[pe] + off;
+}
+
 /* The address at which pe's copy of `sym` can be loaded and stored; NULL: pe out of range, not
    in the heap, not reachable. */
 SPMTD_FN void *spmtd_ptr(const struct spmt_view *v, const void *sym, int pe)

@@ -10,6 +10,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -24,6 +25,10 @@ static struct object_pool *mem_objects(void)
 {
 	return process_state(&mem_pages, sizeof(struct object_pool));
 }
+
+#define MEM_RANK                         \
+	(sizeof(struct spmtd_mem_peer) + \
+		sizeof(uint64_t)) /* of its table: where it is, and its offset */
 
 static bool mem_live(const spmt_mem *mem)
 {
@@ -81,6 +86,7 @@ void mem_destroy(spmt_mem *mem)
 {
 	if (!mem)
 		return;
+	fifo_mem_drop(mem->comm, &mem->posts);
 	mem_forget(mem);
 	mem_withdraw(mem);
 	table_close(mem->comm, &mem->table);
@@ -88,8 +94,8 @@ void mem_destroy(spmt_mem *mem)
 		share_drop(mem->comm, mem->shares);
 	mem_free(mem->shares);
 	mem->shares = NULL;
-	mem_free(mem->offsets);
-	mem->offsets = NULL;
+	mem_free(mem->keys);
+	mem->keys = NULL;
 	if (mem->link) {
 		*mem->link = mem->next;
 		if (mem->next)
@@ -145,11 +151,10 @@ static int mem_ranks(spmt_mem *mem, const char *what)
 	spmt_comm *comm = mem->comm;
 	bool shared = comm_spans_processes(comm);
 
-	mem->offsets = mem_calloc(2 * (size_t)comm->nranks, sizeof(*mem->offsets));
-	mem->keys = mem->offsets ? mem->offsets + comm->nranks : NULL;
+	mem->keys = mem_calloc((size_t)comm->nranks, sizeof(*mem->keys));
 	if (shared)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
-	if (mem->offsets && (mem->shares || !shared))
+	if (mem->keys && (mem->shares || !shared))
 		return 0;
 	return fail_call(
 		-ENOMEM, what, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
@@ -166,7 +171,7 @@ int mem_create(spmt_comm *comm, const char *what, spmt_mem **out)
 		return fail_call(
 			-ENOMEM, what, "rank %d: out of memory for a registration", comm->rank);
 	mem->comm = comm;
-	rc = table_open(comm, (size_t)comm->nranks * sizeof(*mem->peers), &mem->table);
+	rc = table_open(comm, (size_t)comm->nranks * MEM_RANK, &mem->table);
 	if (!rc)
 		rc = mem_ranks(mem, what);
 	if (rc) {
@@ -174,7 +179,10 @@ int mem_create(spmt_comm *comm, const char *what, spmt_mem **out)
 		mem_destroy(mem);
 		return rc;
 	}
+	memset(mem->table.host, 0, mem->table.size); /* another's may have been there */
 	mem->peers = mem->table.host;
+	mem->offsets = (uint64_t *)(void *)(mem->peers + comm->nranks);
+	mem->posts = (struct fifo_mem){ .peers = mem->peers, .offsets = mem->offsets };
 	*out = mem;
 	return 0;
 }
@@ -495,6 +503,24 @@ int mem_refuse_far(const spmt_comm *comm, const char *what, const spmt_mem *mem,
 		pe, mem->shares ? mem->shares[pe].why : "");
 }
 
+/* What kernels post to parts that have no address. */
+static int mem_view_far(spmt_comm *comm, spmt_mem *mem, const struct spmt_mem_view *view,
+	struct spmt_mem_view *whole)
+{
+	int rc;
+
+	if (LIKELY(!comm->far.map))
+		return 0;
+	if (view->size < offsetof(struct spmt_mem_view, far) + sizeof(view->far))
+		return view_too_old(comm, "spmt_mem_view_get");
+	rc = comm_failed(comm, "spmt_mem_view_get", fifo_open(comm));
+	if (rc)
+		return rc;
+	fifo_mem(comm, &mem->posts);
+	whole->far = (const uint64_t *)(const void *)(whole->peers + comm->nranks);
+	return 0;
+}
+
 int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view)
 {
 	EXCLUSIVE(comm, __func__);
@@ -502,8 +528,6 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 	struct mem_parts parts;
 	int rc = comm_enter(comm, "spmt_mem_view_get");
 
-	if (!rc)
-		rc = view_whole(comm, "spmt_mem_view_get");
 	if (!rc)
 		rc = mem_check(comm, "spmt_mem_view_get", mem);
 	if (rc)
@@ -520,6 +544,9 @@ int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view
 	whole.pe = comm->rank;
 	whole.npes = comm->nranks;
 	whole.peers = parts.dev;
+	rc = mem_view_far(comm, mem, view, &whole);
+	if (rc)
+		return rc;
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));
 	memcpy(view, &whole, whole.size);
 	return 0;

@@ -5,6 +5,7 @@
 #include "share.h"
 #include "spmt/comm/comm.h"
 #include "spmt/lane/offers.h"
+#include "spmt/proxy/fifo.h"
 
 struct spmt_mem {
 	struct object head;
@@ -13,8 +14,10 @@ struct spmt_mem {
 		name; /* the n-th registration of the world; of an offer, the rank's n-th of these */
 	struct spmtd_mem_peer *peers; /* by rank: table.host */
 	struct kernel_table table;
-	uint64_t *offsets;	/* by rank: where the buffer begins on its link */
-	uint64_t *keys;		/* by rank: of map rdma, behind the offsets */
+	uint64_t *
+		offsets; /* by rank: where the buffer begins on its link; in the table, behind the peers */
+	uint64_t *keys;		/* by rank: of map rdma */
+	struct fifo_mem posts;	/* what kernels may post to */
 	struct rdma_share rdma; /* of this rank's own */
 	struct share *shares;	/* by rank; NULL: all ranks are in this process */
 	bool published;

@@ -78,6 +78,13 @@ int view_whole(const spmt_comm *comm, const char *what)
 		comm->rank, far->rank, far->peer, map_name(far->map));
 }
 
+int view_too_old(const spmt_comm *comm, const char *what)
+{
+	return fail_call(SPMT_ERR_UNSUPPORTED, what,
+		"rank %d: rank %d reaches rank %d by map %s, which kernels compiled with an earlier spmt_device.h do not know",
+		comm->rank, comm->far.rank, comm->far.peer, map_name(comm->far.map));
+}
+
 void view_prepare(spmt_comm *comm)
 {
 	comm->flat = flat_for_all(comm);
@@ -95,9 +102,7 @@ static int view_far(spmt_comm *comm, const struct spmt_view *view)
 		return 0;
 	/* these would take an offset for an address */
 	if (view->size < offsetof(struct spmt_view, fifo) + sizeof(view->fifo))
-		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_view_get",
-			"rank %d: rank %d reaches rank %d by map %s, which kernels compiled with an earlier spmt_device.h do not know",
-			comm->rank, comm->far.rank, comm->far.peer, map_name(comm->far.map));
+		return view_too_old(comm, "spmt_view_get");
 	return comm_failed(comm, "spmt_view_get", fifo_open(comm));
 }
 

@@ -176,6 +176,37 @@ int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port 
 		: fail(-ENOMEM, "rank %d: out of memory for ports to rank %d", comm->rank, peer);
 }
 
+/* ---- registered buffers -------------------------------------------------------------------------- */
+
+void fifo_mem(spmt_comm *comm, struct fifo_mem *mem)
+{
+	struct fifo *f = comm->fifo;
+
+	pthread_mutex_lock(&f->lock);
+	if (!mem->known) {
+		mem->next = f->mems;
+		f->mems = mem;
+		mem->known = true;
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fifo_mem_drop(spmt_comm *comm, struct fifo_mem *mem)
+{
+	struct fifo *f = comm->fifo;
+	struct fifo_mem **at;
+
+	if (!mem->known || !f)
+		return;
+	pthread_mutex_lock(&f->lock);
+	for (at = &f->mems; *at && *at != mem; at = &(*at)->next)
+		continue;
+	if (*at)
+		*at = mem->next;
+	mem->known = false;
+	pthread_mutex_unlock(&f->lock);
+}
+
 /* ---- the rank's side ------------------------------------------------------------------------------- */
 
 uint64_t fifo_ask(struct fifo *fifo)

@@ -30,6 +30,19 @@ struct fifo_port {
 /* For the posts that name it from here on; may be called again for the same one. -ENOMEM, and a sentence. */
 int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port *port);
 
+/*
+ * A registered buffer that kernels may name in posts (SPMTD_FAR_MEM), from fifo_mem on, which may be called again, until fifo_mem_drop,
+ * which takes one that was never named, too. By rank; both arrays stay until then.
+ */
+struct fifo_mem {
+	struct fifo_mem *next;
+	const struct spmtd_mem_peer *peers;
+	const uint64_t *offsets; /* on each rank's link */
+	bool known;
+};
+void fifo_mem(spmt_comm *comm, struct fifo_mem *mem);
+void fifo_mem_drop(spmt_comm *comm, struct fifo_mem *mem);
+
 /* Has all that is posted by now completed. fifo_asked returns a number; it is done once fifo_answered is true of that. A thread that waits
    is woken as by a store to the rank's memory. */
 uint64_t fifo_ask(struct fifo *fifo);

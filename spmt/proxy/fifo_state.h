@@ -28,7 +28,8 @@ struct fifo {
 	device_stream stream; /* NULL: the CPU reaches the memory, and there is none */
 	bool polled;	      /* nobody says when there is a post */
 
-	pthread_mutex_t lock; /* guards `ports` and what is in them but `sent` */
+	pthread_mutex_t lock; /* guards `ports` and what is in them but `sent`, and `mems` */
+	struct fifo_mem *mems;
 	struct fifo_ports {
 		struct fifo_port port[AREA_CHANNELS];
 		bool known[AREA_CHANNELS];

@@ -170,7 +170,7 @@ static int port_do(
 
 /* ---- to peers that have no address ------------------------------------------------------------------- */
 
-static int post_far_check(const struct fifo *f, int pe, uint64_t offset, uint64_t n)
+static int heap_check(struct fifo *f, int pe, uint64_t offset, uint64_t n)
 {
 	uint64_t size = f->comm->heap->size;
 
@@ -180,6 +180,52 @@ static int post_far_check(const struct fifo *f, int pe, uint64_t offset, uint64_
 		(unsigned long long)offset, (unsigned long long)n, pe, (unsigned long long)size);
 }
 
+/* pe's part of the buffer that the post's first byte lies in; false: there is none. Of several one that it fits. */
+static bool mem_find(struct fifo *f, int pe, uint64_t offset, uint64_t n,
+	struct spmtd_mem_peer *part, uint64_t *at)
+{
+	bool found = false, fits = false;
+
+	pthread_mutex_lock(&f->lock);
+	for (const struct fifo_mem *m = f->mems; m && !fits; m = m->next) {
+		uint64_t from = offset - m->offsets[pe];
+
+		if (from >= m->peers[pe].size)
+			continue;
+		*part = m->peers[pe];
+		*at = from;
+		found = true;
+		fits = post_fits(from, n, part->size);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return found;
+}
+
+static int mem_check_post(struct fifo *f, int pe, uint64_t offset, uint64_t n)
+{
+	struct spmtd_mem_peer part;
+	uint64_t at;
+
+	if (!mem_find(f, pe, offset, n, &part, &at))
+		return fail(-EINVAL, "%llu bytes that are in no buffer that rank %d has registered",
+			(unsigned long long)n, pe);
+	if (!post_fits(at, n, part.size))
+		return fail(-EINVAL,
+			"offset %llu with %llu bytes goes beyond rank %d's buffer of %llu bytes",
+			(unsigned long long)at, (unsigned long long)n, pe,
+			(unsigned long long)part.size);
+	if (!part.base && f->links[pe].base)
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"rank %d's buffer, in another process, cannot be reached", pe);
+	return 0;
+}
+
+/* n bytes of the heap, or of a registered buffer. */
+static int post_far_check(struct fifo *f, int pe, const struct spmtd_post *post, uint64_t n)
+{
+	return (post->head >> 1 & SPMTD_FAR_MEM ? mem_check_post : heap_check)(f, pe, post->to, n);
+}
+
 static int post_far_move(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
 {
 	bool gets = kind >= SPMTD_FAR_GET;
@@ -187,7 +233,7 @@ static int post_far_move(struct fifo *f, int pe, unsigned kind, const struct spm
 	enum move_mode mode = nbi ? MOVE_NBI : MOVE_BLOCKING;
 	struct mover *m = post_mover(&f->links[pe], post->size);
 	void *local = (void *)(uintptr_t)post->from;
-	int rc = post_far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post, post->size);
 
 	if (rc)
 		return rc;
@@ -211,7 +257,7 @@ static bool far_value_size(uint64_t n)
 static int far_value(struct fifo *f, int pe, const struct spmtd_post *post)
 {
 	struct mover *m = far_mover(f, pe);
-	int rc = post_far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post, post->size);
 
 	if (!rc && !far_value_size(post->size))
 		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
@@ -227,7 +273,7 @@ static int far_fetch(struct fifo *f, int pe, const struct spmtd_post *post)
 {
 	uint64_t cell = post->head >> 32;
 	struct mover *m = far_mover(f, pe);
-	int rc = post_far_check(f, pe, post->to, post->size);
+	int rc = post_far_check(f, pe, post, post->size);
 
 	if (!rc && (!far_value_size(post->size) || cell >= SPMTD_CELLS))
 		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
@@ -248,7 +294,7 @@ static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
 
 	/* the words of a barrier are in the peer's library area */
 	if (!post_fits(post->to - m->link->own, n, words))
-		rc = post_far_check(f, pe, post->to, n);
+		rc = post_far_check(f, pe, post, n);
 	if (!rc)
 		rc = post_fence(m->link);
 	if (rc)
@@ -266,7 +312,7 @@ static int far_atomic(struct fifo *f, int pe, const struct spmtd_post *post)
 		.operand = post->from,
 		.compare = post->size };
 	struct mover *m = far_mover(f, pe);
-	int rc = post_far_check(f, pe, post->to, amo.size);
+	int rc = post_far_check(f, pe, post, amo.size);
 
 	if (!rc && (amo.op > SPMT_AMO_FETCH_XOR || cell > SPMTD_CELLS))
 		rc = fail(-EINVAL, "there is no such atomic");
@@ -294,12 +340,12 @@ static int far_fence(struct fifo *f)
 
 static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post *post)
 {
-	switch (kind) {
+	switch (kind & ~(unsigned)SPMTD_FAR_MEM) {
 	case SPMTD_FAR_PUT:
 	case SPMTD_FAR_PUT_NBI:
 	case SPMTD_FAR_GET:
 	case SPMTD_FAR_GET_NBI:
-		return post_far_move(f, pe, kind, post);
+		return post_far_move(f, pe, kind & ~(unsigned)SPMTD_FAR_MEM, post);
 	case SPMTD_FAR_VALUE:
 		return far_value(f, pe, post);
 	case SPMTD_FAR_FETCH:
@@ -341,6 +387,7 @@ static const char *post_name(unsigned kind)
 			: kind & SPMTD_POST_PUT	    ? "spmtd_port_put"
 			: kind & SPMTD_POST_SIGNAL  ? "spmtd_port_signal"
 						    : "spmtd_port_flush";
+	kind &= ~(unsigned)SPMTD_FAR_MEM;
 	return kind < ARRAY_SIZE(far) ? far[kind] : NULL;
 }
 

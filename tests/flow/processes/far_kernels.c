@@ -7,6 +7,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt_channel.h"
 #include "src/device/host/host.h"
+#include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/transports/mail.h"
 
@@ -29,34 +30,21 @@ struct args {
 };
 enum { OWN, CAME, GOT, WIDE, ALL, PLACES = ALL + 2 * RANKS };
 
-#define CHECK(cond)                          \
-	do {                                 \
-		if (!(cond)) {               \
-			*a->line = __LINE__; \
-			return;              \
-		}                            \
-	} while (0)
-
 static uint64_t *place(const struct args *a, int which)
 {
 	return a->at + (size_t)which * WORDS;
 }
 
-static uint64_t word(uint64_t round, int pe, int i)
-{
-	return round * 1000000 + (uint64_t)pe * 1000 + (uint64_t)i;
-}
-
 static void fill(uint64_t *words, uint64_t round, int pe)
 {
 	for (int i = 0; i < WORDS; i++)
-		words[i] = word(round, pe, i);
+		words[i] = word_of(round, pe, i);
 }
 
 static bool is_of(const uint64_t *words, uint64_t round, int pe)
 {
 	for (int i = 0; i < WORDS; i++)
-		if (words[i] != word(round, pe, i))
+		if (words[i] != word_of(round, pe, i))
 			return false;
 	return true;
 }

@@ -308,7 +308,6 @@ static int refuses_collectives(spmt_comm *comm, uint64_t *word)
 /* no_room: not NULL: for collectives. */
 static int refuses_kernels(spmt_comm *comm, void *no_room)
 {
-	struct spmt_mem_view mem_view = { .size = sizeof(mem_view) };
 	struct spmt_view view = { .size = sizeof(view) };
 	struct spmt_channel_attr attr = { .size = sizeof(attr) };
 	struct spmt_channel channel = { .size = sizeof(channel) };
@@ -320,7 +319,6 @@ static int refuses_kernels(spmt_comm *comm, void *no_room)
 	REQUIRE_OK(spmt_register(comm, word, 64, &mem));
 	TRY(no_room ? refuses_collectives(comm, word) : collectives_move(comm, word));
 	REQUIRE_OK(spmt_view_get(comm, &view)); /* far_kernels.c has what it is good for */
-	REFUSED(spmt_mem_view_get(comm, mem, &mem_view));
 	REFUSED(spmt_channel_get(comm, &attr, &channel));
 	REFUSED(spmt_switch_get(comm, NULL, 0, mem, &sw));
 	/* which leaves the comm as it was */

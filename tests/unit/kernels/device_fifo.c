@@ -103,6 +103,38 @@ Test(device_fifo, a_post_is_what_was_asked_for)
 	}
 }
 
+/* Packets are made where the port's put takes them from; those that have come are sent on from there. */
+Test(device_fifo, packets_are_a_post)
+{
+	const int plain = SPMTD_POST_PUT | SPMTD_POST_PACKETS;
+	uint64_t local[16] __attribute__((aligned(16))) = { 0 },
+			   came[16] __attribute__((aligned(16)));
+	uint32_t data[4] = { 1, 2, 3, 4 }, got[4] = { 0 };
+	struct spmtd_post post;
+
+	port.local = (uintptr_t)local;
+	port.incoming = (uintptr_t)came;
+	cr_assert_eq(spmtd_port_put_packets(&me, &port, 4096, 32, data, 16, 7), 0);
+	is_post(0, plain, 4096, 32, 32);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(local[4 + i], (uint64_t)7 << 32 | data[i]);
+	cr_assert_eq(local[3] | local[8], 0);
+	cr_assert_eq(spmtd_port_put_packets8_block(&me, &port, 8, 8, data, 4, 8), 0);
+	is_post(1, plain, 8, 8, 8);
+	cr_assert_eq(local[1], (uint64_t)8 << 32 | 1);
+	memcpy(came, local, sizeof(came));
+	cr_assert_eq(spmtd_port_unpack_packets(&me, &port, got, 32, 16, 7), 0);
+	cr_assert_eq(memcmp(got, data, sizeof(got)), 0);
+	cr_assert_eq(spmtd_port_read_put_packets_warp(&me, &port, 16, 32, 16, 7), 0);
+	is_post(2, plain | SPMTD_POST_CAME, 16, 32, 32);
+	/* nothing is no post, and neither is what has not come */
+	cr_assert_eq(spmtd_port_put_packets(&me, &port, 0, 0, data, 0, 7), 0);
+	cr_assert_eq(spmtd_port_read_put_packets(&me, &port, 0, 0, 0, 7), 0);
+	me.timeout_ns = 1000000;
+	cr_assert_eq(spmtd_port_read_put_packets8(&me, &port, 0, 32, 8, 9), SPMTD_TIMEOUT);
+	cr_assert_not(next(3, &post));
+}
+
 /* One that has found no place has posted nothing; the ring goes on. */
 Test(device_fifo, a_full_ring_ends_at_the_deadline)
 {

@@ -4,6 +4,7 @@
 #define SPMTD_BULK_H
 
 #include "rma.h"
+#include "terms.h"
 
 /*
  * SPMTD_BULK: defined where the chip has them and the compiler's PTX can say so: nvcc 12 or later, NVRTC, for sm_90 or later. clang does
@@ -35,6 +36,7 @@ SPMTD_BEGIN
  *	put_many   each chunk is loaded once and stored to `count` ranks
  *	put_shared size bytes of the block's shared memory, without a stage; `src` and what dst is on pe are multiples of 16, and so is
  *	           n, or it goes by stores
+ *	reduce, reduce_shared  by type and op: below
  *	quiet      completes what was begun with b, so that spmtd_quiet, spmtd_fence and signals behind it cover it
  *	end        quiet, and gives the shared memory back
  */
@@ -66,12 +68,46 @@ SPMTD_FN size_t spmtd_bulk_room(uint32_t chunk, uint32_t stages)
  *	engine_load_          n bytes of device memory into a stage; ends a phase of its barrier
  *	engine_loaded_        waits for the phase of this parity. The chip moves it: no peer has to do anything for it
  *	engine_store_         n bytes of shared memory to device memory; a group takes what was stored since the last
+ *	engine_fold_          the same, folded element by element into what lies there (enum spmtd_engine_folds_)
  *	engine_group_
  *	engine_read_          waits until all groups but the last `but` (0 to 3) have read their stages
  *	engine_done_          waits until all groups have stored
  *	engine_fence_         what this thread has seen of memory, and the engine's accesses, in order
  *	engine_reaches_       1: the engine can load from, or store to, this address
  */
+/* X(type, op, PTX's words): what it can fold. */
+#define SPMTD_ENGINE_INTEGER(X, name, bits, type, add) \
+	X(name, sum, "add." add)                       \
+	X(name, min, "min." type)                      \
+	X(name, max, "max." type)                      \
+	X(name, and, "and.b" bits)                     \
+	X(name, or, "or.b" bits)                       \
+	X(name, xor, "xor.b" bits)
+#define SPMTD_ENGINE_HALF(X, name, type) \
+	X(name, sum, "add.noftz." type)  \
+	X(name, min, "min." type)        \
+	X(name, max, "max." type)
+#define SPMTD_ENGINE_FOLDS(X)                               \
+	SPMTD_ENGINE_INTEGER(X, int32, "32", "s32", "s32")  \
+	SPMTD_ENGINE_INTEGER(X, uint32, "32", "u32", "u32") \
+	SPMTD_ENGINE_INTEGER(X, int64, "64", "s64", "u64")  \
+	SPMTD_ENGINE_INTEGER(X, uint64, "64", "u64", "u64") \
+	SPMTD_ENGINE_HALF(X, half, "f16")                   \
+	SPMTD_ENGINE_HALF(X, bfloat16, "bf16")              \
+	X(float, sum, "add.f32")                            \
+	X(double, sum, "add.f64")
+enum spmtd_engine_folds_ {
+	SPMTD_FOLD_NONE_,
+#define SPMTD_ENGINE_FOLD(name, op, ptx) SPMTD_FOLD_##name##_##op##_,
+	SPMTD_ENGINE_FOLDS(SPMTD_ENGINE_FOLD)
+#undef SPMTD_ENGINE_FOLD
+	/* by loads and stores */
+	SPMTD_FOLD_float_min_ = SPMTD_FOLD_NONE_,
+	SPMTD_FOLD_float_max_ = SPMTD_FOLD_NONE_,
+	SPMTD_FOLD_double_min_ = SPMTD_FOLD_NONE_,
+	SPMTD_FOLD_double_max_ = SPMTD_FOLD_NONE_
+};
+
 #if defined(SPMTD_BULK_MODEL)
 
 void spmtd_engine_open_(uint64_t bar);
@@ -79,6 +115,7 @@ void spmtd_engine_close_(uint64_t bar);
 void spmtd_engine_load_(uint64_t stage, uint64_t src, uint32_t n, uint64_t bar);
 void spmtd_engine_loaded_(uint64_t bar, uint32_t parity);
 void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n);
+void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int fold);
 void spmtd_engine_group_(void);
 void spmtd_engine_read_(uint32_t but);
 void spmtd_engine_done_(void);
@@ -143,6 +180,24 @@ SPMTD_FN void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
 		  : "memory");
 }
 
+SPMTD_FN void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int fold)
+{
+	switch (fold) {
+#define SPMTD_ENGINE_FOLD(name, op, ptx)                                            \
+	case SPMTD_FOLD_##name##_##op##_:                                           \
+		SPMTD_ASM("{ .reg .u64 g; cvta.to.global.u64 g, %0; "               \
+			  "cp.reduce.async.bulk.global.shared::cta.bulk_group." ptx \
+			  " [g], [%1], %2; }" ::"l"(dst),                           \
+			  "r"(spmtd_shared_at_(stage)), "r"(n)                      \
+			  : "memory");                                              \
+		break;
+		SPMTD_ENGINE_FOLDS(SPMTD_ENGINE_FOLD)
+#undef SPMTD_ENGINE_FOLD
+	default:
+		break;
+	}
+}
+
 SPMTD_FN void spmtd_engine_group_(void)
 {
 	SPMTD_ASM("cp.async.bulk.commit_group;" ::: "memory");
@@ -202,6 +257,11 @@ SPMTD_FN void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
 	(void)dst, (void)stage, (void)n;
 }
 
+SPMTD_FN void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int fold)
+{
+	(void)dst, (void)stage, (void)n, (void)fold;
+}
+
 SPMTD_FN void spmtd_engine_group_(void)
 {
 }
@@ -246,12 +306,15 @@ struct spmtd_bulk_to_ {
 	const int *pes; /* NULL: one */
 	uint64_t dst;	/* its address; or this rank's symmetric one */
 	int32_t count;
+	int32_t fold; /* of one: enum spmtd_engine_folds_ */
 };
 
 SPMTD_FN void spmtd_bulk_store_(
 	const struct spmtd_bulk_to_ *to, uint64_t off, uint64_t at, uint32_t n)
 {
-	if (!to->pes)
+	if (!to->pes && to->fold)
+		spmtd_engine_fold_(to->dst + off, at, n, to->fold);
+	else if (!to->pes)
 		spmtd_engine_store_(to->dst + off, at, n);
 	for (int i = 0; to->pes && i < to->count; i++)
 		spmtd_engine_store_(
@@ -324,26 +387,51 @@ SPMTD_FN void spmtd_bulk_plain_(
 		spmtd_copy_put_(to->dst + off, src + off, n, scope);
 }
 
-/* The ends that are no whole units go by stores. Heaps of ranks lie at multiples of a unit, so that all of several are
-   aligned alike. */
+/* What the engine moves of n bytes: whole units from `head` on; 0 of them: nothing, and all is head. The rest goes by stores. Heaps of
+   ranks lie at multiples of a unit, so that all of several are aligned alike. */
+struct spmtd_bulk_cut_ {
+	uint64_t head, units;
+};
+
+SPMTD_FN struct spmtd_bulk_cut_ spmtd_bulk_cut_at_(
+	const struct spmtd_bulk *b, uint64_t dst, uint64_t src, uint64_t n)
+{
+	struct spmtd_bulk_cut_ c;
+
+	c.head = (0 - src) & (SPMTD_BULK_UNIT_ - 1);
+	c.units = 0;
+	if (b->stages_at && !((dst ^ src) & (SPMTD_BULK_UNIT_ - 1)) &&
+		n >= c.head + SPMTD_BULK_UNIT_ && spmtd_engine_reaches_(src) &&
+		spmtd_engine_reaches_(dst))
+		c.units = (n - c.head) & ~(uint64_t)(SPMTD_BULK_UNIT_ - 1);
+	if (!c.units)
+		c.head = n;
+	return c;
+}
+
+/* By the engine; by all threads of the scope, behind a meeting. */
+SPMTD_FN void spmtd_bulk_units_(struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to, uint64_t src,
+	struct spmtd_bulk_cut_ c, int scope)
+{
+	if (!c.units)
+		return;
+	if (spmtd_lane_(scope) == 0)
+		spmtd_bulk_run_(b, to, src, c.head, c.units);
+	b->turn += (c.units + b->chunk - 1) / b->chunk;
+}
+
 SPMTD_FN void spmtd_bulk_move_(struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to, uint64_t src,
 	uint64_t n, int way, int scope, int nbi)
 {
-	uint64_t dst = to->dst, head = (0 - src) & (SPMTD_BULK_UNIT_ - 1), units = 0;
+	struct spmtd_bulk_cut_ c;
+	uint64_t rest;
 
 	spmtd_meet_(scope);
-	if (b->stages_at && !((dst ^ src) & (SPMTD_BULK_UNIT_ - 1)) &&
-		n >= head + SPMTD_BULK_UNIT_ && spmtd_engine_reaches_(src) &&
-		spmtd_engine_reaches_(dst))
-		units = (n - head) & ~(uint64_t)(SPMTD_BULK_UNIT_ - 1);
-	if (!units)
-		head = n;
-	else if (spmtd_lane_(scope) == 0)
-		spmtd_bulk_run_(b, to, src, head, units);
-	spmtd_bulk_plain_(to, src, 0, head, way, scope);
-	spmtd_bulk_plain_(to, src, head + units, n - head - units, way, scope);
-	if (units)
-		b->turn += (units + b->chunk - 1) / b->chunk;
+	c = spmtd_bulk_cut_at_(b, to->dst, src, n);
+	rest = c.head + c.units;
+	spmtd_bulk_units_(b, to, src, c, scope);
+	spmtd_bulk_plain_(to, src, 0, c.head, way, scope);
+	spmtd_bulk_plain_(to, src, rest, n - rest, way, scope);
 	if (!nbi)
 		spmtd_bulk_settle_(b, scope);
 	if (n && to->pes)
@@ -358,6 +446,7 @@ SPMTD_FN struct spmtd_bulk_to_ spmtd_bulk_to_one_(const struct spmt_view *v, uin
 	to.pes = (const int *)spmtd_to_(0);
 	to.dst = dst;
 	to.count = 0;
+	to.fold = SPMTD_FOLD_NONE_;
 	return to;
 }
 
@@ -486,6 +575,167 @@ SPMTD_BULK_MOVES(_nbi_warp, SPMTD_WARP_, 1)
 SPMTD_BULK_ENDS(, SPMTD_THREAD_)
 SPMTD_BULK_ENDS(_warp, SPMTD_WARP_)
 
+/* ---- bulk copies: reductions ---------------------------------------------------------------- */
+
+/*
+ * With what begin has filled:
+ *
+ *	reduce         count elements of src are folded, one by one, into those at pe's dst, symmetric: what lies there is the first operand. By
+ *	               the engine where it moves puts; by loads and stores elsewhere, and for min and max of float and double, which no
+ *	               engine has
+ *	reduce_shared  the same of the block's shared memory, without a stage, as put_shared
+ *
+ * _nbi: complete after spmtd_bulk_quiet. Until then nobody touches these elements at the peer, another reduction included, as
+ * loads and stores are no atomics: ranks that add to one place take turns, and a signal or barrier in between says whose turn it is.
+ *
+ * sum min max, of integers and or xor; integers wrap, half and bfloat16 are rounded to nearest even. Both ways have the same
+ * results but for what only engines do: which NaN comes out, and min and max of halves with a NaN, are not said; float sums may take
+ * numbers below the normal range for zero.
+ *
+ * To a peer that has no address (fifo.h) there is none: the host breaks the comm, with a sentence.
+ */
+
+/* dst and then src, as parts of a switch have it. */
+SPMTD_FN struct spmtd_terms_ spmtd_bulk_terms_(
+	struct spmtd_mem_peer *parts, uint64_t dst, uint64_t src, int scope)
+{
+	struct spmtd_terms_ t;
+
+	parts[0].base = dst;
+	parts[1].base = src;
+	parts[0].size = parts[1].size = 0;
+	t.channels = (const struct spmt_channel *)spmtd_to_(0);
+	t.offsets = (const uint64_t *)spmtd_to_(0);
+	t.peers = (const struct spmtd_peer *)spmtd_to_(0);
+	t.parts = parts;
+	t.flat = t.stride = t.at = 0;
+	t.dst = dst;
+	t.from = t.n = 0;
+	t.terms = 2;
+	t.switched = 1;
+	t.lane = spmtd_lane_(scope);
+	t.lanes = spmtd_lanes_(scope);
+	return t;
+}
+
+/* A block's shared memory goes in one piece, or not at all by the engine. */
+SPMTD_FN struct spmtd_bulk_cut_ spmtd_bulk_cut_shared_(
+	const struct spmtd_bulk *b, uint64_t dst, uint64_t src, uint64_t n)
+{
+	struct spmtd_bulk_cut_ c;
+	int whole = b->stages_at && !((dst | src | n) & (SPMTD_BULK_UNIT_ - 1)) &&
+		spmtd_engine_reaches_(dst);
+
+	c.head = whole ? 0 : n;
+	c.units = whole ? n : 0;
+	return c;
+}
+
+/* The engine's part; how it is cut. */
+SPMTD_FN struct spmtd_bulk_cut_ spmtd_bulk_fold_units_(struct spmtd_bulk *b,
+	const struct spmtd_bulk_to_ *to, uint64_t src, uint64_t n, int shared, int scope)
+{
+	struct spmtd_bulk_cut_ c;
+
+	c.head = n;
+	c.units = 0;
+	if (!to->fold)
+		return c;
+	if (!shared) {
+		c = spmtd_bulk_cut_at_(b, to->dst, src, n);
+		spmtd_bulk_units_(b, to, src, c, scope);
+		return c;
+	}
+	c = spmtd_bulk_cut_shared_(b, to->dst, src, n);
+	if (c.units && spmtd_lane_(scope) == 0) {
+		spmtd_engine_fence_(); /* what threads have stored there is read */
+		spmtd_bulk_store_(to, 0, src, (uint32_t)n);
+	}
+	return c;
+}
+
+/* dst: the raw address on pe. What the engine leaves are two pieces. */
+#define SPMTD_BULK_FOLD(name, T)                                                                 \
+	SPMTD_FN void spmtd_bulk_##name##_fold_(const struct spmt_view *v, struct spmtd_bulk *b, \
+		uint64_t dst, uint64_t src, uint64_t n, int pe, int op, int fold, int shared,    \
+		int scope, int nbi)                                                              \
+	{                                                                                        \
+		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, dst);                           \
+		struct spmtd_mem_peer parts[2];                                                  \
+		struct spmtd_bulk_cut_ c;                                                        \
+		struct spmtd_terms_ t;                                                           \
+		to.fold = fold;                                                                  \
+		spmtd_meet_(scope);                                                              \
+		c = spmtd_bulk_fold_units_(b, &to, src, n, shared, scope);                       \
+		t = spmtd_bulk_terms_(parts, dst, src, scope);                                   \
+		t.n = c.head / sizeof(T);                                                        \
+		SPMTD_ROLLED for (int i = 0; i < 2; i++)                                         \
+		{                                                                                \
+			if (t.n)                                                                 \
+				spmtd_##name##_terms_(&t, op);                                   \
+			t.from = c.head + c.units;                                               \
+			t.n = (n - t.from) / sizeof(T);                                          \
+		}                                                                                \
+		if (!nbi)                                                                        \
+			spmtd_bulk_settle_(b, scope);                                            \
+		if (n)                                                                           \
+			spmtd_wake_(v, pe);                                                      \
+	}
+SPMTD_BULK_FOLD(int32, int32_t)
+SPMTD_BULK_FOLD(uint32, uint32_t)
+SPMTD_BULK_FOLD(int64, int64_t)
+SPMTD_BULK_FOLD(uint64, uint64_t)
+SPMTD_BULK_FOLD(float, float)
+SPMTD_BULK_FOLD(double, double)
+SPMTD_BULK_FOLD(half, uint16_t)
+SPMTD_BULK_FOLD(bfloat16, uint16_t)
+
+#define SPMTD_BULK_REDUCE_FROM(name, T, op, OP, from, shared, suffix, scope, nbi)                 \
+	SPMTD_FN void spmtd_bulk_##name##_##op##_##from##suffix(const struct spmt_view *v,        \
+		struct spmtd_bulk *b, T *dst, const T *src, size_t count, int pe)                 \
+	{                                                                                         \
+		if (spmtd_is_far_(v, pe))                                                         \
+			spmtd_far_refuse_(v, pe, scope);                                          \
+		else                                                                              \
+			spmtd_bulk_##name##_fold_(v, b, spmtd_there_(v, dst, pe), spmtd_at_(src), \
+				count * sizeof(T), pe, OP, SPMTD_FOLD_##name##_##op##_, shared,   \
+				scope, nbi);                                                      \
+	}
+#define SPMTD_BULK_REDUCE_BY(name, T, op, OP, suffix, scope, nbi)              \
+	SPMTD_BULK_REDUCE_FROM(name, T, op, OP, reduce, 0, suffix, scope, nbi) \
+	SPMTD_BULK_REDUCE_FROM(name, T, op, OP, reduce_shared, 1, suffix, scope, nbi)
+#define SPMTD_BULK_REDUCE(name, T, op, OP)                            \
+	SPMTD_BULK_REDUCE_BY(name, T, op, OP, , SPMTD_THREAD_, 0)     \
+	SPMTD_BULK_REDUCE_BY(name, T, op, OP, _warp, SPMTD_WARP_, 0)  \
+	SPMTD_BULK_REDUCE_BY(name, T, op, OP, _nbi, SPMTD_THREAD_, 1) \
+	SPMTD_BULK_REDUCE_BY(name, T, op, OP, _nbi_warp, SPMTD_WARP_, 1)
+#define SPMTD_BULK_ORDERED(name, T)                    \
+	SPMTD_BULK_REDUCE(name, T, sum, SPMTD_OP_SUM_) \
+	SPMTD_BULK_REDUCE(name, T, min, SPMTD_OP_MIN_) \
+	SPMTD_BULK_REDUCE(name, T, max, SPMTD_OP_MAX_)
+#define SPMTD_BULK_INTEGER(name, T)                    \
+	SPMTD_BULK_ORDERED(name, T)                    \
+	SPMTD_BULK_REDUCE(name, T, and, SPMTD_OP_AND_) \
+	SPMTD_BULK_REDUCE(name, T, or, SPMTD_OP_OR_)   \
+	SPMTD_BULK_REDUCE(name, T, xor, SPMTD_OP_XOR_)
+SPMTD_BULK_INTEGER(int32, int32_t)
+SPMTD_BULK_INTEGER(uint32, uint32_t)
+SPMTD_BULK_INTEGER(int64, int64_t)
+SPMTD_BULK_INTEGER(uint64, uint64_t)
+SPMTD_BULK_ORDERED(float, float)
+SPMTD_BULK_ORDERED(double, double)
+SPMTD_BULK_ORDERED(half, uint16_t)
+SPMTD_BULK_ORDERED(bfloat16, uint16_t)
+
+#undef SPMTD_BULK_FOLD
+#undef SPMTD_BULK_REDUCE_FROM
+#undef SPMTD_BULK_REDUCE_BY
+#undef SPMTD_BULK_REDUCE
+#undef SPMTD_BULK_ORDERED
+#undef SPMTD_BULK_INTEGER
+#undef SPMTD_ENGINE_INTEGER
+#undef SPMTD_ENGINE_HALF
+#undef SPMTD_ENGINE_FOLDS
 #undef SPMTD_BULK_MOVES
 #undef SPMTD_BULK_ENDS
 

@@ -360,7 +360,7 @@ static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post
 		return post_quiet(f);
 	default:
 		return fail(SPMT_ERR_UNSUPPORTED,
-			"rank %d is reached by map %s: bulk copies from shared memory do not go there",
+			"rank %d is reached by map %s: bulk copies from shared memory and bulk reductions do not go there",
 			pe, map_name(f->links[pe].route.map));
 	}
 }

@@ -218,14 +218,55 @@ static int run_bulk_copies(int n)
 	return gpu_run(n, 16u << 20, bulk, NULL);
 }
 
+static int bulk_folds(spmt_comm *comm, void *arg)
+{
+	enum { BLOCKS = 4, PLACE = 1 << 20 };
+	static const uint64_t odds[] = { 0, 0x11, 0x21 };
+	struct bulk_folds_args a = { .place = PLACE };
+	struct outcome *outcome;
+	void *src, *dst;
+	struct rank r;
+
+	(void)arg;
+	TRY(rank_open(&r, comm));
+	TRY(outcome_open(&r, &outcome));
+	REQUIRE_OK(spmt_malloc(comm, BLOCKS * PLACE + 64, &src));
+	REQUIRE_OK(spmt_malloc(comm, BLOCKS * PLACE + 64, &dst));
+	a.view = r.view;
+	a.src = addr(src);
+	a.dst = addr(dst);
+	a.outcome = addr(outcome);
+	for (size_t i = 0; i < 3 * FOLD_TYPES * sizeof(bulks) / sizeof(bulks[0]); i++) {
+		char what[80];
+
+		a.fold = (int)(i % FOLD_TYPES);
+		a.warp = (int)(i / FOLD_TYPES % 2);
+		a.bytes = bulks[i / FOLD_TYPES % (sizeof(bulks) / sizeof(bulks[0]))].bytes / 4 * 4;
+		a.odd = odds[i / 2 % 3];
+		snprintf(what, sizeof(what), "%llu bytes folded by a %s, type %d, odd by %llx",
+			(unsigned long long)a.bytes, scope_names[a.warp], a.fold,
+			(unsigned long long)a.odd);
+		RANK_STEP(&r, test_bulk_folds, BLOCKS, 128, a);
+		TRY(outcome_check(&r, outcome, what));
+	}
+	rank_close(&r);
+	return 0;
+}
+
+static int run_bulk_folds_all(int n)
+{
+	return gpu_run(n, 16u << 20, bulk_folds, NULL);
+}
+
 static const struct gpu_test tests[] = {
 	{ "channels_round_a_ring", run_channels_ring, 1 },
 	{ "signals_there_and_back", run_pingpong_pair, 2 },
 	{ "switch_channels", run_switches_all, 1 },
 	{ "bulk_copies", run_bulk_copies, 1 },
+	{ "bulk_reductions", run_bulk_folds_all, 1 },
 };
 static const struct test_kernel *const kernels[] = { &test_channels, &test_pingpong, &test_switches,
-	&test_bulk, NULL };
+	&test_bulk, &test_bulk_folds, NULL };
 
 int main(int argc, char **argv)
 {

@@ -48,3 +48,33 @@ ENTRY void bulk_by_thread(struct bulk_args a)
 	spmtd_bulk_put_shared(&a.view, &b, a.dst, (const void *)room, CHUNK, a.pe);
 	spmtd_bulk_end(&b);
 }
+
+/* Every fold that the engine has. */
+#define REDUCE(name, T, op)                           \
+	spmtd_bulk_##name##_##op##_reduce_shared_nbi( \
+		&a.view, &b, (T *)(void *)a.dst, (const T *)(const void *)a.src, a.n, a.pe);
+#define REDUCE_FLOAT(name, T) REDUCE(name, T, sum) REDUCE(name, T, min) REDUCE(name, T, max)
+#define REDUCE_INTEGER(name, T) \
+	REDUCE_FLOAT(name, T)   \
+	REDUCE(name, T, and) REDUCE(name, T, or) REDUCE(name, T, xor)
+
+ENTRY void bulk_reductions(struct bulk_args a);
+ENTRY void bulk_reductions(struct bulk_args a)
+{
+	SHARED(room, ROOM);
+	struct spmtd_bulk b;
+
+	if (spmtd_bulk_begin(&b, (void *)room, CHUNK, STAGES))
+		return;
+	REDUCE_INTEGER(int32, int32_t)
+	REDUCE_INTEGER(uint32, uint32_t)
+	REDUCE_INTEGER(int64, int64_t)
+	REDUCE_INTEGER(uint64, uint64_t)
+	REDUCE_FLOAT(float, float)
+	REDUCE_FLOAT(double, double)
+	REDUCE_FLOAT(half, uint16_t)
+	REDUCE_FLOAT(bfloat16, uint16_t)
+	spmtd_bulk_float_sum_reduce(
+		&a.view, &b, (float *)(void *)a.dst, (const float *)(const void *)a.src, a.n, a.pe);
+	spmtd_bulk_end(&b);
+}

@@ -27,8 +27,8 @@ names() {
 }
 names spmt_device.h "$scratch/names" >"$scratch/names.c"
 # For GPUs, where each is inlined and takes a hundredth of a second: of reductions, which differ by type and op alone, some.
-grep -vE '_reduce(_at)?(_warp|_block|_group)?$|^$' "$scratch/names" >"$scratch/some"
-grep -E '^spmtd_((channel|switch)_)?(float_sum|half_max|uint8_xor|int64_min)_' "$scratch/names" >>"$scratch/some"
+grep -vE '_reduce(_at)?(_shared)?(_nbi)?(_warp|_block|_group)?$|^$' "$scratch/names" >"$scratch/some"
+grep -E '^spmtd_((bulk|channel|switch)_)?(float_sum|half_max|uint(8|32)_xor|int64_min)_' "$scratch/names" >>"$scratch/some"
 names spmt_device.h "$scratch/some" >"$scratch/some.c"
 # What machine.h promises on every target.
 {

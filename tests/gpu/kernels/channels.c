@@ -275,3 +275,110 @@ KERNEL_BODY run_bulk(const struct bulk_args *a)
 			outcome_add(a->outcome, 0, i, dst[i], bulk_byte(a, prev, i));
 }
 TEST_KERNEL(bulk)
+
+/* ---- bulk reductions -------------------------------------------------------------------------- */
+
+/* Small whole numbers, which every type has. */
+static inline uint32_t bulk_number(const struct bulk_folds_args *a, int pe, uint64_t i)
+{
+	return (uint32_t)((i * 5 + (uint32_t)pe * 7 + a->bytes) % 100);
+}
+
+static inline uint32_t bulk_bits(const struct bulk_folds_args *a, uint32_t number)
+{
+	if (a->fold == FOLD_HALF)
+		return spmtd_half_nearest_((float)number);
+	return a->fold == FOLD_FLOAT ? spmtd_float_bits_((float)number) : number;
+}
+
+static inline uint32_t bulk_load(const struct bulk_folds_args *a, const void *p, uint64_t i)
+{
+	return a->fold == FOLD_HALF ? ((const uint16_t *)p)[i] : ((const uint32_t *)p)[i];
+}
+
+static inline void bulk_fill(const struct bulk_folds_args *a, void *p, uint64_t i, uint32_t number)
+{
+	if (a->fold == FOLD_HALF)
+		((uint16_t *)p)[i] = (uint16_t)bulk_bits(a, number);
+	else
+		((uint32_t *)p)[i] = bulk_bits(a, number);
+}
+
+#define BULK_SUMS(name, T)                                                                         \
+	static inline void bulk_sum_##name(                                                        \
+		const struct bulk_folds_args *a, struct spmtd_bulk *b, void *dst, const void *src) \
+	{                                                                                          \
+		const struct spmt_view *v = &a->view;                                              \
+		uint64_t n = a->bytes / sizeof(T);                                                 \
+		int next = (v->pe + 1) % v->npes;                                                  \
+		if (a->warp) {                                                                     \
+			spmtd_bulk_##name##_sum_reduce_nbi_warp(                                   \
+				v, b, (T *)dst, (const T *)src, n, next);                          \
+			spmtd_bulk_quiet_warp(b);                                                  \
+			spmtd_bulk_##name##_max_reduce_warp(                                       \
+				v, b, (T *)dst, (const T *)src, n, next);                          \
+		} else {                                                                           \
+			spmtd_bulk_##name##_sum_reduce_nbi(                                        \
+				v, b, (T *)dst, (const T *)src, n, next);                          \
+			spmtd_bulk_quiet(b);                                                       \
+			spmtd_bulk_##name##_max_reduce(v, b, (T *)dst, (const T *)src, n, next);   \
+		}                                                                                  \
+	}
+BULK_SUMS(int32, int32_t)
+BULK_SUMS(float, float)
+BULK_SUMS(half, uint16_t)
+
+static inline int bulk_reduce(const struct bulk_folds_args *a, void *dst, const void *src)
+{
+	struct spmtd_bulk b;
+	int rc = a->warp ? spmtd_bulk_begin_warp(&b, (void *)bulk_shared, BULK_CHUNK, BULK_STAGES)
+			 : spmtd_bulk_begin(&b, (void *)bulk_shared, BULK_CHUNK, BULK_STAGES);
+
+	if (rc)
+		return rc;
+	if (a->fold == FOLD_HALF)
+		bulk_sum_half(a, &b, dst, src);
+	else if (a->fold == FOLD_FLOAT)
+		bulk_sum_float(a, &b, dst, src);
+	else
+		bulk_sum_int32(a, &b, dst, src);
+	if (a->warp)
+		spmtd_bulk_end_warp(&b);
+	else
+		spmtd_bulk_end(&b);
+	return 0;
+}
+
+/* The next rank's numbers, with this rank's added; the greater of that and this rank's is the same. */
+KERNEL_BODY run_bulk_folds(const struct bulk_folds_args *a)
+{
+	const struct spmt_view *v = &a->view;
+	uint64_t at = kernel_block() * a->place, width = a->fold == FOLD_HALF ? 2 : 4;
+	uint64_t n = a->bytes / width;
+	void *src = spmtd_to_(a->src + at + a->odd % 16 * width);
+	void *dst = spmtd_to_(a->dst + at + a->odd / 16 * width);
+	int prev = (v->pe + v->npes - 1) % v->npes, rc;
+
+	for (uint64_t i = spmtd_tid_(); i < n; i += spmtd_threads_()) {
+		bulk_fill(a, src, i, bulk_number(a, v->pe, i));
+		bulk_fill(a, dst, i, (uint32_t)(i % 50));
+	}
+	rc = spmtd_barrier_at_block(v, kernel_block());
+	if (!rc && (a->warp ? spmtd_tid_() < spmtd_warp_size_() : spmtd_tid_() == 0))
+		rc = bulk_reduce(a, dst, src);
+	rc = spmtd_agree_(rc, BY_BLOCK);
+	if (!rc)
+		rc = spmtd_barrier_at_block(v, kernel_block());
+	if (rc) {
+		outcome_add(a->outcome, rc, 0, 0, 0);
+		return;
+	}
+	for (uint64_t i = spmtd_tid_(); i < n; i += spmtd_threads_()) {
+		uint32_t want = bulk_bits(a, (uint32_t)(i % 50) + bulk_number(a, prev, i));
+
+		if (bulk_load(a, dst, i) != want)
+			outcome_add(a->outcome, 1, i, bulk_load(a, dst, i), want);
+	}
+	spmtd_meet_block_();
+}
+TEST_KERNEL(bulk_folds)

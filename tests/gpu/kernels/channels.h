@@ -49,8 +49,21 @@ struct bulk_args {
 	int32_t warp, many;
 };
 
+/* ---- bulk reductions, likewise ------------------------------------------------------------------ */
+
+enum { FOLD_INT32, FOLD_FLOAT, FOLD_HALF, FOLD_TYPES };
+
+/* As bulk_args, but that `odd` counts elements. */
+struct bulk_folds_args {
+	struct spmt_view view;
+	uint64_t src, dst, outcome;
+	uint64_t place, bytes, odd;
+	int32_t warp, fold; /* fold: FOLD_INT32, .. */
+};
+
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-extern const struct test_kernel test_channels, test_pingpong, test_switches, test_bulk;
+extern const struct test_kernel test_channels, test_pingpong, test_switches, test_bulk,
+	test_bulk_folds;
 #endif
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "spmt.h"
 #include "tests/lib/device/plain_views.h"
+#include "tests/lib/folds.h"
 
 /* ---- the model -------------------------------------------------------------------------------- */
 
@@ -24,9 +25,39 @@ struct load {
 struct store {
 	uint64_t dst, stage, group;
 	uint32_t n;
+	int fold;
 	bool read, written;
 	char *bytes;
 };
+
+/* Every type and op, and what the engine calls it; 0: it cannot. */
+#define FLOAT(X, TYPE, name)    \
+	X(TYPE, name, SUM, sum) \
+	X(TYPE, name, MIN, min) \
+	X(TYPE, name, MAX, max)
+#define INTEGER(X, TYPE, name)  \
+	FLOAT(X, TYPE, name)    \
+	X(TYPE, name, AND, and) \
+	X(TYPE, name, OR, or)   \
+	X(TYPE, name, XOR, xor)
+#define FOLDS(X)                \
+	INTEGER(X, I32, int32)  \
+	INTEGER(X, U32, uint32) \
+	INTEGER(X, I64, int64)  \
+	INTEGER(X, U64, uint64) \
+	FLOAT(X, F32, float)    \
+	FLOAT(X, F64, double)   \
+	FLOAT(X, F16, half)     \
+	FLOAT(X, BF16, bfloat16)
+static const struct fold {
+	int fold;
+	enum spmt_type type;
+	enum spmt_op op;
+} folds[] = {
+#define FOLD(TYPE, name, OP, op) { SPMTD_FOLD_##name##_##op##_, SPMT_TYPE_##TYPE, SPMT_OP_##OP },
+	FOLDS(FOLD)
+};
+enum { ALL_FOLDS = sizeof(folds) / sizeof(folds[0]) };
 
 static struct engine {
 	struct {
@@ -37,7 +68,7 @@ static struct engine {
 	struct store stores[STORES];
 	int nstores;
 	uint64_t group; /* the one that is being made */
-	uint64_t loads, loaded_bytes,
+	uint64_t loads, loaded_bytes, folds,
 		next; /* next: where the next load has to begin, if counting */
 	uint32_t seed;
 	bool fenced, reaches;
@@ -64,10 +95,28 @@ static void read_store(struct store *s)
 	s->read = true;
 }
 
+/* n bytes of src into dst, which is the first operand. */
+static void fold_into(const struct fold *f, char *dst, const char *src, size_t n)
+{
+	size_t width = folds_width[f->type];
+
+	for (size_t i = 0; i < n; i += width) {
+		uint64_t in[2] = { 0 }, x;
+
+		memcpy(&in[0], dst + i, width);
+		memcpy(&in[1], src + i, width);
+		x = folds_of(f->type, f->op, in, 2);
+		memcpy(dst + i, &x, width);
+	}
+}
+
 static void write_store(struct store *s)
 {
 	read_store(s);
-	if (!s->written && !engine.counting)
+	for (int i = 0; s->fold && !s->written && i < ALL_FOLDS; i++)
+		if (folds[i].fold == s->fold)
+			fold_into(&folds[i], (char *)(uintptr_t)s->dst, s->bytes, s->n);
+	if (!s->fold && !s->written && !engine.counting)
 		memcpy((void *)(uintptr_t)s->dst, s->bytes, s->n);
 	s->written = true;
 }
@@ -169,6 +218,14 @@ void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
 		.dst = dst, .stage = stage, .n = n, .group = engine.group, .bytes = malloc(n)
 	};
 	cr_assert(s->bytes);
+}
+
+void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int fold)
+{
+	cr_assert_gt(fold, 0);
+	spmtd_engine_store_(dst, stage, n);
+	engine.stores[engine.nstores - 1].fold = fold;
+	engine.folds += n;
 }
 
 void spmtd_engine_group_(void)
@@ -385,6 +442,78 @@ Test(device_bulk, from_shared_memory)
 				end(&forms[f], &b);
 				check_all("put_shared", n, 256, 2);
 			}
+}
+
+/* ---- reductions ------------------------------------------------------------------------------- */
+
+typedef void reduce_fn(
+	const struct form *, struct spmtd_bulk *, void *, const void *, size_t, bool);
+#define REDUCE(TYPE, name, OP, op)                                                              \
+	static void reduce_##name##_##op(const struct form *f, struct spmtd_bulk *b, void *dst, \
+		const void *src, size_t count, bool from_shared)                                \
+	{                                                                                       \
+		if (from_shared)                                                                \
+			BY_FORM(f, name##_##op##_reduce_shared, &me, b, dst, src, count, 2);    \
+		else                                                                            \
+			BY_FORM(f, name##_##op##_reduce, &me, b, dst, src, count, 2);           \
+	}
+FOLDS(REDUCE)
+static reduce_fn *const reduces[] = {
+#define NAMED(TYPE, name, OP, op) reduce_##name##_##op,
+	FOLDS(NAMED)
+};
+
+/* By `odd` elements, both sides or src alone, and bytes of the engine's share. */
+static uint64_t engines_share(
+	const struct fold *f, size_t n, size_t odd, bool alike, bool shared_src)
+{
+	size_t off = odd * folds_width[f->type] % 16, head = (16 - off) % 16;
+
+	if (!f->fold || !engine.reaches || (!alike && off) || (shared_src && (off || n % 16)))
+		return 0;
+	return n >= head + 16 ? (n - head) / 16 * 16 : 0;
+}
+
+static void reduce_some(int row, const struct form *form, size_t count, size_t odd, bool alike)
+{
+	static char data[2048] __attribute__((aligned(128)));
+	const struct fold *f = &folds[row];
+	size_t width = folds_width[f->type], n = count * width;
+	size_t src = SRC + odd * width, dst = DST + (alike ? odd * width : 0);
+
+	for (int from_shared = 0; from_shared < 2; from_shared++) {
+		const char *from = from_shared ? data + odd * width : at(1, src);
+		uint64_t folded = engine.folds;
+		struct spmtd_bulk b;
+
+		cr_assert_eq(begin(form, &b, 128, 2 + (uint32_t)odd), 0);
+		scramble_all((uint32_t)(count * 100 + odd) + (uint32_t)row);
+		memcpy(data, at(1, SRC), sizeof(data));
+		for (int twice = 0; twice < 2; twice++) {
+			fold_into(f, expected(2, dst), from, n);
+			reduces[row](form, &b, at(1, dst), from, count, from_shared);
+			quiet(form, &b);
+		}
+		end(form, &b);
+		check_all("reduce", n, (uint32_t)row, (uint32_t)from_shared);
+		cr_assert_eq(engine.folds - folded,
+			2 * engines_share(f, n, odd, alike, from_shared), "row %d, %zu bytes", row,
+			n);
+	}
+}
+
+Test(device_bulk, reductions)
+{
+	static const size_t counts[] = { 0, 1, 3, 4, 8, 30, 33, 64, 200 };
+
+	for (int row = 0; row < ALL_FOLDS; row++)
+		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+			for (size_t odd = 0; odd < 6; odd++)
+				reduce_some(row, &forms[(i + odd) % FORMS], counts[i], odd,
+					(i + (size_t)row) % 3 != 0);
+	engine.reaches = false;
+	for (int row = 0; row < ALL_FOLDS; row++)
+		reduce_some(row, &forms[row % FORMS], 400 / folds_width[folds[row].type], 0, true);
 }
 
 Test(device_bulk, beyond_4_gib)

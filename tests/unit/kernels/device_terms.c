@@ -189,6 +189,44 @@ Test(device_terms, reductions_through_channels)
 					reduce_by_channels(row, o, form, (form + i + o) % RANKS, i);
 }
 
+/* More channels than a thread has loads in flight for, several to one peer. */
+Test(device_terms, reductions_through_many_channels)
+{
+	enum { MANY = 21, COUNT = 37 };
+	struct spmt_channel c[MANY];
+	uint64_t offs[MANY];
+
+	open_world(true);
+	for (int i = 0; i < MANY; i++) {
+		c[i] = channel_of(&world, 1, i % RANKS, (uint32_t)i, 0, PLACE, 16384);
+		offs[i] = (uint64_t)(i / RANKS + 1) * 1024;
+	}
+	for (const struct row *row = rows; row < rows + ROWS; row++)
+		for (int n = 5; n <= MANY; n += 4)
+			for (size_t k = 0; k < COUNT; k++) {
+				size_t width = folds_width[row->type];
+				int o = (n / 4 + row->type) % OPS_OF;
+				uint64_t in[MANY + 1] = { 0 }, x;
+
+				if (k == 0) {
+					scramble_all((uint64_t)(row->type * 100 + n));
+					row->channel[o](n % FORMS, at(1, OTHER + 16384),
+						at(1, PLACE), c, offs, n, COUNT);
+				}
+				memcpy(&in[0], before + HEAP + PLACE + k * width, width);
+				for (size_t i = 0; i < (size_t)n; i++)
+					memcpy(&in[i + 1],
+						before + i % RANKS * HEAP + PLACE + offs[i] +
+							k * width,
+						width);
+				x = folds_of(
+					(enum spmt_type)row->type, (enum spmt_op)ops[o], in, n + 1);
+				cr_assert_eq(memcmp(&x, at(1, OTHER + 16384 + k * width), width), 0,
+					"type %d, op %d, %d channels, element %zu", row->type, o, n,
+					k);
+			}
+}
+
 /* One's own term, of which a peer's is the same memory as dst, is read before it is written. */
 Test(device_terms, no_channel_at_all_copies)
 {

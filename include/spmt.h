@@ -775,7 +775,7 @@ SPMT_API int spmt_port_get(
 struct spmt_switch; /* spmt_device.h */
 /* What kernels need to reduce from, and store to, one buffer of every rank of the comm, by value: `bytes` of symmetric memory at sym;
    or, with sym NULL and bytes 0, a registered buffer, of which every rank has a part. Local. The caller sets sw->size; no more is
-   written. Valid, and refused, as a channel is. */
+   written. Valid, and refused, as a channel is; SPMT_ERR_UNSUPPORTED with SPMT_MULTICAST=1, too, as multicast is not built. */
 SPMT_API int spmt_switch_get(
 	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw);
 

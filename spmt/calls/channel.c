@@ -7,6 +7,7 @@
 #include "rma.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/proxy/fifo.h"
+#include "src/base/env.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
@@ -294,6 +295,21 @@ static int switch_symmetric(spmt_comm *comm, const void *sym, size_t bytes, stru
 	return 0;
 }
 
+/* Nothing of a driver's is asked: whoever wants it is told. */
+static int switch_refuse_multicast(const spmt_comm *comm)
+{
+	const struct env *env;
+	int rc = env_get(&env);
+
+	if (rc)
+		return comm_failed(comm, "spmt_switch_get", rc);
+	if (!env->multicast)
+		return 0;
+	return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_switch_get",
+		"rank %d: SPMT_MULTICAST=1: the multicast of a switch is not built; without the variable loads and stores go to each rank in turn",
+		comm->rank);
+}
+
 int spmt_switch_get(
 	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw)
 {
@@ -303,6 +319,8 @@ int spmt_switch_get(
 
 	if (!rc)
 		rc = view_whole(comm, "spmt_switch_get");
+	if (!rc)
+		rc = switch_refuse_multicast(comm);
 	if (rc)
 		return rc;
 	if (!sw)

@@ -63,6 +63,7 @@
 	X(rdma_cache, "SPMT_RDMA_CACHE", ENUM("auto|off|trust"), "auto", "whether RDMA devices keep knowing large buffers of moves that nobody has registered: auto: where the kernel says at each use that the pages are the same, which takes CAP_SYS_ADMIN; trust: always, and then such memory may not be given back while the world is") \
 	X(rdma_cache_from, "SPMT_RDMA_CACHE_FROM", SIZE, "256K", "bytes of a move from which SPMT_RDMA_CACHE counts; smaller ones are copied") \
 	X(rdma_cache_size, "SPMT_RDMA_CACHE_SIZE", SIZE, "1G", "bytes that a device keeps knowing so, at most") \
+	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels are to use the switch's multicast, which is not built: spmt_switch_get says so; 0: loads and stores go to each rank in turn") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \

@@ -360,7 +360,7 @@ Test(check, two_threads)
 }
 
 /* A call that comes just as another thread's ends is refused, or has the comm: it never runs beside others unmarked. */
-enum { TURNS = 1000 };
+enum { TURNS = 200 };
 
 struct turns {
 	struct beside beside;

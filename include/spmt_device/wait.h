@@ -83,7 +83,7 @@ SPMTD_FN void spmtd_wait_end_(const struct spmt_view *v, struct spmtd_waiter_ *w
 /* The lock is device memory, because host memory need not take a device's atomics. Not the view,
    but what is needed of it: a kernel's argument whose address reaches a call is copied to the
    stack. */
-SPMTD_RARE void spmtd_record_at_(struct spmtd_record *r, uint64_t lock, int code, int pe, int what,
+SPMTD_FN void spmtd_record_in_(struct spmtd_record *r, uint64_t lock, int code, int pe, int what,
 	int peer, uint64_t a, uint64_t expected, uint64_t seen)
 {
 	if (spmtd_peek64_(spmtd_at_(&r->valid)) || spmtd_cas64_(lock, 0, 1))
@@ -99,6 +99,12 @@ SPMTD_RARE void spmtd_record_at_(struct spmtd_record *r, uint64_t lock, int code
 		spmtd_release_set_(spmtd_at_(&r->valid), 2);
 	}
 	spmtd_release_set_(lock, 0);
+}
+
+SPMTD_RARE void spmtd_record_at_(struct spmtd_record *r, uint64_t lock, int code, int pe, int what,
+	int peer, uint64_t a, uint64_t expected, uint64_t seen)
+{
+	spmtd_record_in_(r, lock, code, pe, what, peer, a, expected, seen);
 }
 
 SPMTD_FN void spmtd_record_(const struct spmt_view *v, int code, int what, int peer, uint64_t a,

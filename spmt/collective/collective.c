@@ -141,7 +141,20 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
-/* All but the view and what is told. */
+/* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */
+static struct kernel_grid coll_shape(
+	const spmt_comm *comm, const struct coll_call *c, uint64_t bytes, uint64_t blocks)
+{
+	const struct coll_row *row = &coll_rows[c->row];
+	unsigned grid = coll_grid(comm, bytes * blocks, row->grain);
+	uint64_t units = (bytes + 15) / 16 / grid + 1;
+	uint64_t most = c->row == COLL_ROW_ll ? COLL_LL_THREADS : KERNEL_BLOCK;
+	uint64_t work = (uint64_t)comm->nranks * (units + 1);
+
+	return kernel_grid_of(comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most) : most);
+}
+
+/* All but the view and what is told; divided for one thread. */
 static struct kernel_collective_args coll_args(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t key, int part)
 {
@@ -156,6 +169,7 @@ static struct kernel_collective_args coll_args(
 		.moves = c->moves,
 		.room = comm->slot_room,
 		.part = part,
+		.share = coll_share(c->count * type_size(c->type), comm->nranks, 1, 1),
 	};
 }
 
@@ -166,12 +180,16 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
 		? (uint64_t)comm->nranks
 		: MAX_OF(c->src_blocks, c->dst_blocks);
+	struct kernel_grid grid;
 	int rc;
 
 	args.report = coll_report(comm);
+	args.captured = in->reserved.captured;
 	view_fill(comm, &args.view);
-	rc = kernel_queue_wide(comm, &kernel_collective, &args, sizeof(args),
-		coll_grid(comm, args.bytes * blocks, coll_rows[c->row].grain), in->stream);
+	grid = coll_shape(comm, c, args.bytes, blocks);
+	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);
+	rc = kernel_queue_grid(
+		comm, kernel_of_collective(&args), &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	return rc;

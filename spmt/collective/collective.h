@@ -9,7 +9,7 @@
 #define COLL_STAGE (1u << 20)	 /* bytes, either way, where ranks live in several processes */
 #define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */
 /* Bytes of a slot (coll/table.h), where all slots of a rank may take `most`. */
-#define COLL_SLOTS (1u << 20)
+#define COLL_SLOTS (4u << 20)
 #define SPLIT_SLOTS (64u << 10)
 #define SPLITS_ROOM \
 	(4u << 20) /* for the areas of comms split from a world; then they take from the heap */

@@ -10,7 +10,6 @@
 #include "src/kernels/kernels.h"
 #include "stream.h"
 
-#define KERNEL_BLOCK 512
 #define KERNEL_WARP 32 /* the smallest there is */
 
 /*

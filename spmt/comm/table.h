@@ -42,6 +42,7 @@ int signals_open(spmt_comm *comm);
 struct kernel;
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream);
+#define KERNEL_BLOCK 512 /* threads, the most there are */
 /* The same between the caller's stream_reserve and stream_note; and of `blocks` of KERNEL_BLOCK threads on GPUs (a block of one on
    the host backend). */
 int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,

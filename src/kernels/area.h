@@ -29,8 +29,8 @@ struct area {
 	uint64_t unused;
 };
 
-/* How many blocks have ever come to the end, how many had before this launch, how the last
-   collective ended that did not well: its epoch, below it how; and the last one for which the peers
+/* How many blocks have ever been counted, in the upper 16 bits how many of them had failed; the same before this launch; how the
+   last collective ended that did not well: its epoch, below it how; and the last one for which the peers
    were taken, below it whether that failed. */
 enum area_grid { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
 
@@ -48,12 +48,14 @@ struct area_inbox {
 _Static_assert(sizeof(struct area) == AREA_LINE && sizeof(struct area_inbox) == AREA_LINE,
 	"no two writers share a line");
 
-/* In the upper half of words that tell of a collective: never 0, and as long as words of 2^31 epochs
-   ago are cleared, no other's. */
+/* In the upper half of words by which every collective tells of itself: never 0, and no other's among those before. */
 static inline uint32_t area_flag(uint64_t epoch)
 {
 	return (uint32_t)epoch << 1 | 1;
 }
+
+/* Epochs after which the flags in slots (fold/slot.h) come again: half of them are of either set. */
+#define AREA_TURN (1u << 16)
 
 /* own: the address of a library area, of npes ranks. */
 static inline uint64_t area_sessions(uint64_t own, int npes)

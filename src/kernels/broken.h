@@ -71,24 +71,43 @@ static inline void broken_raise(const struct spmt_view *v, int code)
 	kernel_ended(v, code);
 }
 
-/* What a kernel has found out, where its host looks for it; `report` 0: in the record of waits. */
-static inline void kernel_record(const struct spmt_view *v, uint64_t report, int code, int what,
-	int peer, uint64_t a, uint64_t expected, uint64_t seen)
+/* Where the host looks for what a kernel has found out: `report` 0: in the record of waits. An abort is told as the mark has it. */
+static inline struct spmtd_record *kernel_record_for(
+	const struct spmt_view *v, uint64_t report, int *code, int *peer)
 {
 	struct kernel_report *t = (struct kernel_report *)spmtd_to_(report);
 	struct spmtd_record *r = v->record;
 
 	if (t)
-		r = code == SPMTD_MISMATCH ? &t->differs : &t->broke;
-	if (t && code == SPMTD_ABORTED) { /* who has told, -1: the host; and what */
+		r = *code == SPMTD_MISMATCH ? &t->differs : &t->broke;
+	if (t && *code == SPMTD_ABORTED) { /* who has told, -1: the host; and what */
 		uint64_t mark = spmtd_peek64_(spmtd_at_(&area_of(v)->error));
 
-		peer = broken_by(mark);
+		*peer = broken_by(mark);
 		if ((int32_t)(uint32_t)mark == SPMTD_MISMATCH)
-			code = SPMTD_MISMATCH;
+			*code = SPMTD_MISMATCH;
 	}
-	if (r && v->own)
+	return v->own ? r : 0;
+}
+
+static inline void kernel_record(const struct spmt_view *v, uint64_t report, int code, int what,
+	int peer, uint64_t a, uint64_t expected, uint64_t seen)
+{
+	struct spmtd_record *r = kernel_record_for(v, report, &code, &peer);
+
+	if (r)
 		spmtd_record_at_(r, spmtd_at_(&v->own->recording), code, v->pe, what, peer, a,
+			expected, seen);
+}
+
+/* The same without a call, around which a small kernel would have to put its registers away. */
+static inline void kernel_record_here(const struct spmt_view *v, uint64_t report, int code,
+	int what, int peer, uint64_t a, uint64_t expected, uint64_t seen)
+{
+	struct spmtd_record *r = kernel_record_for(v, report, &code, &peer);
+
+	if (r)
+		spmtd_record_in_(r, spmtd_at_(&v->own->recording), code, v->pe, what, peer, a,
 			expected, seen);
 }
 
@@ -102,7 +121,8 @@ static inline void kernel_missing(uint64_t report, int pe)
 static inline void broken_refuse(
 	const struct spmt_view *v, uint64_t report, int what, uint64_t mark)
 {
-	kernel_record(v, report, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
+	kernel_record_here(
+		v, report, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
 	broken_raise(v, SPMTD_ABORTED);
 }
 

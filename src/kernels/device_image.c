@@ -2,6 +2,7 @@
 /* All kernels as one unit: what a device image is compiled from. Not part of the host's build. */
 #include "coll/coll.c"
 #include "coll/direct.c"
+#include "coll/ll.c"
 #include "coll/meet.c"
 #include "coll/pushed.c"
 #include "coll/reduce.c"

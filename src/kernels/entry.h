@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How a kernel is entered: on GPUs by value, on the host by a pointer to a copy. KERNEL(name) makes
- * the entry spmt_kernel_<name> of run_<name>(const struct kernel_<name>_args *).
+ * the entry spmt_kernel_<name> of run_<name>(const struct kernel_<name>_args *), which begin with a view; KERNEL_TAKING is for arguments that
+ * several kernels have.
  */
 #ifndef SPMT_KERNELS_ENTRY_H
 #define SPMT_KERNELS_ENTRY_H
@@ -17,24 +18,26 @@
 #else
 #define KERNEL_ENTRY __attribute__((nvptx_kernel))
 #endif
-#define KERNEL(name)                                                            \
-	KERNEL_ENTRY void spmt_kernel_##name(struct kernel_##name##_args args); \
-	KERNEL_ENTRY void spmt_kernel_##name(struct kernel_##name##_args args)  \
-	{                                                                       \
-		run_##name(&args);                                              \
+#define KERNEL_TAKING(name, type)                        \
+	KERNEL_ENTRY void spmt_kernel_##name(type args); \
+	KERNEL_ENTRY void spmt_kernel_##name(type args)  \
+	{                                                \
+		run_##name(&args);                       \
 	}
 
 #else
 
-#define KERNEL(name)                                                   \
-	static void name##_on_host(const void *args)                   \
-	{                                                              \
-		run_##name((const struct kernel_##name##_args *)args); \
-	}                                                              \
+#define KERNEL_TAKING(name, type)                                                         \
+	static void name##_on_host(const void *args)                                      \
+	{                                                                                 \
+		run_##name((const type *)args);                                           \
+	}                                                                                 \
 	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host, true, \
 		sizeof(struct spmt_view) };
 
 #endif
+
+#define KERNEL(name) KERNEL_TAKING(name, struct kernel_##name##_args)
 
 /* The calling block in its grid, and how many there are; grids have one dimension. */
 static inline uint32_t kernel_block(void)

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Device images for the library.
 
-images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024
+images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024 (those of ll: of 256)
 images.py table OUT [ARCH KIND FILE]..    the table of src/kernels/images.h, its data included by the assembler
 """
 import os
 import re
 import sys
+
+LL_THREADS = 256  # COLL_LL_THREADS of src/kernels/coll/table.h
 
 HEAD = """/* SPDX-License-Identifier: MIT */
 /* Made by src/kernels/images.py. */
@@ -25,13 +27,20 @@ extern const unsigned char spmt_image_{i}[] __attribute__((visibility("hidden"))
 """
 
 
+def bounds(kernel):
+    # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
+    if kernel.startswith("spmt_kernel_ll_"):
+        return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 2\n"
+    return ".maxntid 1024, 1, 1\n"
+
+
 def ptx(source, target):
     with open(source, encoding="ascii") as f:
         text = f.read()
     text = re.sub(r"//[^\n]*", "", text)
     text = re.sub(r"[ \t]*\n\s*", "\n", text)
     # Without it the driver may take more registers than a block of 1024 threads has.
-    text, n = re.subn(r"(\.visible \.entry \w+\([^)]*\)\n)", r"\1.maxntid 1024, 1, 1\n", text)
+    text, n = re.subn(r"(\.visible \.entry (\w+)\([^)]*\)\n)", lambda m: m[1] + bounds(m[2]), text)
     if n == 0:
         sys.exit(f"{source}: no kernels")
     with open(target, "w", encoding="ascii") as f:

@@ -2,7 +2,7 @@
 /*
  * The library's own kernels: C over spmt_device.h, compiled for the host into the core and, by
  * clang-19, into device images. Each takes one struct by value on GPUs, a pointer to a copy on the
- * host. All are right for any grid and block size.
+ * host. All are right for any grid and block size; that of collectives on GPUs for those of its coll_share.
  */
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
@@ -16,6 +16,14 @@
 #endif
 #include "../../include/spmt_device.h"
 
+/* clang-format off */
+/* Kernels of `ll`: of copies, and of folds one for each loop of ll_fold.h. X(name). */
+#define COLL_LL_KERNELS(X)                                                                       \
+	X(copy)                                                                                  \
+	X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64) X(f8)                            \
+	X(mean8) X(mean16) X(mean32) X(mean64)
+/* clang-format on */
+
 /* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
@@ -26,8 +34,7 @@ struct kernel_copy_args {
 	int32_t wake; /* pe whose sleepers to wake, -1: none */
 	int32_t unused;
 };
-/* A signal: op is enum spmt_signal_op; `sig` this rank's symmetric address or, if raw, an
-   address. */
+/* A signal: op is enum spmt_signal_op; `sig` this rank's symmetric address or, if raw, an address. */
 struct kernel_signal_args {
 	struct spmt_view view;
 	uint64_t sig, value;
@@ -39,16 +46,16 @@ struct kernel_wait_args {
 	uint64_t sig, value;
 	int32_t cmp, unused;
 };
-/* One atomic by one thread; the old value goes to `fetched` (raw, 8 bytes, may be 0). operand
-   and compare in the low bytes. pe < 0: the target is raw, and nobody is woken. */
+/* One atomic by one thread; the old value goes to `fetched` (raw, 8 bytes, may be 0). operand and compare in the low bytes. pe < 0: the
+   target is raw, and nobody is woken. */
 struct kernel_atomic_args {
 	struct spmt_view view;
 	uint64_t target, operand, compare, fetched;
 	int32_t amo, type, pe, unused;
 };
 /*
- * What a rank's collectives and barriers leave for its host, in memory that both see; the address
- * of one in `report`, 0: none. Apart from the record of waits, which a user's kernel may have filled.
+ * What a rank's collectives and barriers leave for its host, in memory that both see; the address of one in `report`, 0: none. Apart from
+ * the record of waits, which a user's kernel may have filled.
  */
 struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
@@ -59,12 +66,19 @@ struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t report;
 };
+/* How a call's units of 16 bytes are divided, so that kernels need not: among ranks, and in thread blocks. */
+struct coll_share {
+	uint64_t each; /* of a block's units for each rank, and one more for the first `over` */
+	uint32_t over;
+	uint32_t units;	     /* of a block for each thread block, by slots */
+	uint32_t rows, rest; /* threads / units, threads % units */
+	uint32_t scale;	     /* n * scale >> 20 is n / units, n: a thread's number */
+	uint16_t blocks, threads;
+};
 /*
- * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's
- * arguments; a peer's key that differs ends the collective with SPMT_ERR_MISMATCH, nothing moved,
- * on all ranks alike, and the comm if the highest bit of any of the
- * keys says so. A call may be cut into parts: those behind the first do not take place where
- * the one before differed.
+ * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's arguments; a peer's key that differs
+ * ends the collective with SPMT_ERR_MISMATCH, nothing moved, on all ranks alike, and the comm if the highest bit of any of the keys says
+ * so. A call may be cut into parts: those behind the first do not take place where the one before differed.
  */
 #define COLL_KEY_BREAKS (1ull << 63)
 struct kernel_collective_args {
@@ -73,8 +87,11 @@ struct kernel_collective_args {
 	uint64_t bytes; /* of a block */
 	int32_t algorithm, type, op;
 	struct coll_moves moves;
-	uint32_t room; /* of a slot, equal on all ranks, a multiple of 16 */
-	int32_t part;  /* 0: the first */
+	uint32_t room;		   /* of a slot, equal on all ranks, a multiple of 16 */
+	int32_t part;		   /* 0: the first */
+	int32_t captured,
+		unused; /* into a graph: no call has looked at the stop word when it is launched */
+	struct coll_share share;
 };
 /*
  * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: of the ranks pe + first + i
@@ -105,8 +122,16 @@ struct kernel_stage_args {
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage;
+#define X(name) extern const struct kernel kernel_ll_##name;
+COLL_LL_KERNELS(X)
+#undef X
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
+/* Of `bytes`, for `blocks` thread blocks of `threads` threads each, 1024 at most. */
+struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);
+/* For a collective of kernel_collective_args, by its algorithm, type and op. */
+const struct kernel *kernel_of_collective(const struct kernel_collective_args *args);
+
 /* One rank's part of a collective whose algorithm works at peers, on the host, once all ranks have come and until none has gone: of
    the view pe, npes and own alone are needed, and there the inboxes with everybody's src and dst. */
 void coll_here(const struct kernel_collective_args *args);

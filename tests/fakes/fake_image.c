@@ -6,17 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../include/spmt_device.h"
-#include "src/device/device.h"
-
-extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_stage, kernel_plan;
+#include "src/kernels/kernels.h"
 
 void (*fake_kernel_find(const char *name))(const void *args)
 {
-	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
-		&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v,
-		&kernel_stage, &kernel_plan };
+	static const struct kernel *const kernels[] = {
+		&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
+		&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan,
+#define X(name) &kernel_ll_##name,
+		COLL_LL_KERNELS(X)
+#undef X
+	};
 	size_t i;
 
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {

@@ -25,15 +25,11 @@
 
 /* Unsorted: so few rows are found faster by address than by name. */
 static const struct kernel *const library_kernels[] = {
-	&kernel_copy,
-	&kernel_signal,
-	&kernel_wait,
-	&kernel_atomic,
-	&kernel_barrier,
-	&kernel_collective,
-	&kernel_collective_v,
-	&kernel_stage,
-	&kernel_plan,
+	&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
+	&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan,
+#define X(name) &kernel_ll_##name,
+	COLL_LL_KERNELS(X)
+#undef X
 };
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");

@@ -7,6 +7,14 @@
  * one alone.
  */
 #include "coll.h"
+#include "src/kernels/fold/slot.h"
+
+/* On GPUs rows with kernels of their own are none of this one's. */
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+#define COLL_HERE(X) COLL_TABLE_SHARED(X)
+#else
+#define COLL_HERE(X) COLL_TABLE(X)
+#endif
 
 /* The rows of one way, which is a constant: nothing is left of the others. */
 static inline __attribute__((always_inline)) int run_row(const struct coll *c, enum coll_way way)
@@ -19,7 +27,7 @@ static inline __attribute__((always_inline)) int run_row(const struct coll *c, e
 		if (way == (way_of))            \
 			rc = coll_##name(c);    \
 		break;
-		COLL_TABLE(X)
+		COLL_HERE(X)
 #undef X
 	default:
 		break;
@@ -29,8 +37,15 @@ static inline __attribute__((always_inline)) int run_row(const struct coll *c, e
 
 /* ---- by slots --------------------------------------------------------------------------------- */
 
-/* Flags come again after 2^31 epochs, and a slot's end may not have been written since: before this rank's
-   hello nobody writes to the other set. */
+/* Flags in slots come again, and a slot's end may not have been written since: before this rank's data and
+   hello nobody writes to the other set, which the next epoch fills. */
+static inline int set_is_to_clear(const struct coll *c)
+{
+	uint64_t next = c->epoch + 1;
+
+	return next >= AREA_TURN && next % AREA_TURN <= 1;
+}
+
 static inline void clear_other_set(const struct coll *c)
 {
 	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
@@ -39,27 +54,23 @@ static inline void clear_other_set(const struct coll *c)
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
 	spmtd_meet_settled_(SPMTD_BLOCK_);
-	spmtd_order_(); /* by each, so that all hellos come after it */
+	spmtd_order_(); /* by each, so that all that it sends comes after it */
 }
 
-/* By one thread of each block: is it the last? Where one has failed its word comes before its count. */
-static inline int count_block(const struct coll *c, int rc)
+/*
+ * By one thread of each block, as soon as all its threads know the epoch: is it the last to begin? That one writes the next
+ * epoch when it ends, and no block of this launch reads it any more. What blocks do is told by each for itself, so that
+ * none waits for a fence.
+ */
+static inline int count_block(struct coll *c)
 {
-	uint64_t ended = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
-	int last;
+	uint64_t count = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
 
-	if (rc)
-		coll_ended_badly(c, rc);
-	if (kernel_blocks() == 1) {
-		spmtd_poke64_(ended, c->before + 1);
-		return 1;
-	}
-	if (rc)
-		spmtd_order_();
-	last = spmtd_add64_(ended, 1) + 1 == c->before + kernel_blocks();
-	if (last)
-		spmtd_order_();
-	return last;
+	c->ended = kernel_blocks();
+	if (c->ended > 1)
+		return spmtd_add64_(count, 1) + 1 == c->before + c->ended;
+	spmtd_poke64_(count, c->before + 1);
+	return 1;
 }
 
 /* What ends the comm, and not this collective alone. Which keys do all ranks see, who keep them until all are through. */
@@ -72,21 +83,36 @@ static inline int breaks(const struct coll *c, int how)
 	return how >= ENDED_ABORTED || (any & COLL_KEY_BREAKS);
 }
 
-static inline void run_by_slots(const struct coll *c)
+/* By one thread of a block, for itself. */
+static inline void slots_failed(const struct coll *c, int rc)
 {
-	int rc = c->refused ? SPMTD_ABORTED : run_row(c, COLL_BY_SLOTS), how;
-
-	if (spmtd_tid_() != 0 || !count_block(c, rc))
+	coll_ended_badly(c, rc);
+	if (rc == SPMTD_MISMATCH && !breaks(c, ENDED_DIFFERS)) {
+		kernel_ended(c->view, rc);
 		return;
-	how = coll_ended_how(c->view, c->epoch);
-	if (breaks(c, how)) {
-		coll_note_missing(c, 0, 1);
-		broken_raise(c->view, ended_code(how));
-		broken_leave_marks(c->view, ended_code(how), 0, 1);
-	} else if (how) {
-		kernel_ended(c->view, SPMTD_MISMATCH);
 	}
-	coll_end_epoch(c);
+	coll_note_missing(c, 0, 1);
+	broken_raise(c->view, rc);
+	broken_leave_marks(c->view, rc, 0, 1);
+}
+
+COLL_FN void coll_slots_begin(struct coll *c)
+{
+	c->last = spmtd_tid_() == 0 && count_block(c);
+}
+
+COLL_FN void coll_slots_end(const struct coll *c, int rc)
+{
+	if (rc && spmtd_tid_() == 0)
+		slots_failed(c, rc);
+	if (c->last)
+		coll_end_epoch(c);
+}
+
+static inline void run_by_slots(struct coll *c)
+{
+	coll_slots_begin(c);
+	coll_slots_end(c, c->refused ? SPMTD_ABORTED : run_row(c, COLL_BY_SLOTS));
 }
 
 /* ---- at peers --------------------------------------------------------------------------------- */
@@ -115,7 +141,7 @@ static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, i
 		if (seen == (want | 1))
 			rc = SPMTD_ABORTED;
 		if (!rc)
-			rc = coll_patience(c, w);
+			rc = coll_patience(c->view, w);
 		if (rc) {
 			kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
 				c->epoch, seen);
@@ -149,15 +175,15 @@ static inline void break_all(const struct coll *c, int how)
 
 /* By the rank's last block. Where calls differ nothing was touched, unless a pair's alone do: then the others are told why before
    they are told that it has failed. */
-static inline void part(const struct coll *c, int rc)
+static inline void part(struct coll *c, int rc)
 {
 	int how, odd;
 
 	if (rc && spmtd_tid_() == 0)
 		coll_ended_badly(c, rc);
-	if (!coll_last_block(c))
+	if (!coll_last_block(c, rc))
 		return;
-	how = coll_ended_how(c->view, c->epoch);
+	how = c->failed ? coll_ended_how(c->view, c->epoch) : ENDED_WELL;
 	odd = how == ENDED_DIFFERS && breaks(c, how);
 	if (odd)
 		break_all(c, how);
@@ -197,8 +223,8 @@ COLL_FN void coll_at_peers(struct coll *c)
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
-/* The stop word lies across the bus, and what it says is wanted only when all have come. Of many blocks the first
-   looks: reads of it come one after the other. */
+/* The stop word lies across the bus, and who queues a collective has looked at it; but graphs are launched again without a call. What it
+   says is wanted only when all have come. Of many blocks the first looks: reads of it come one after the other. */
 static inline int glance(const struct spmt_view *v)
 {
 #if defined(__AMDGCN__) || defined(__NVPTX__)
@@ -210,26 +236,45 @@ static inline int glance(const struct spmt_view *v)
 	return 0;
 }
 
+/* On a CPU a block of one thread may run for a grid of more. */
+static inline void find_share(struct coll *c)
+{
+	const struct coll_share *s = &c->args->share;
+
+	c->share = s;
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	if (s->blocks == kernel_blocks() && s->threads == spmtd_threads_())
+		return;
+	c->own_share = coll_share(c->bytes, c->view->npes, kernel_blocks(), spmtd_threads_());
+	c->share = &c->own_share;
+#endif
+}
+
 COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 {
 	const struct spmt_view *v = &args->view;
 
 	c->args = args;
 	c->view = v;
-	c->mark = broken(v);
 	c->epoch = peek_word(&area_of(v)->coll_epoch) + 1;
 	c->before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
+	c->mark = broken(v);
 	c->bytes = args->bytes;
+	find_share(c);
+	c->ended = 0;
+	c->last = 0;
 	c->met = 0;
+	c->failed = 0;
 	c->v = 0;
 	/* All ranks have seen the part before differ. */
 	if (args->part && coll_ended_how(v, c->epoch - 1) == ENDED_DIFFERS)
 		return 0;
-	c->refused = spmtd_any_block_(c->mark != 0);
-	c->stopped = kernel_block() == 0 ? glance(v) : 0;
+	/* All threads have the epoch before the block is counted: it is never 0. */
+	c->refused = spmtd_any_block_(c->mark != 0 || !c->epoch);
+	c->stopped = args->captured && kernel_block() == 0 ? glance(v) : 0;
 	if (c->refused && kernel_lane() == 0)
 		broken_refuse(v, args->report, SPMTD_WHAT_COLLECTIVE, c->mark);
-	if (kernel_block() == 0 && c->epoch >> 31 && (c->epoch & 0x7fffffff) <= 1)
+	if (kernel_block() == 0 && set_is_to_clear(c))
 		clear_other_set(c);
 	return 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the collectives share. On devices they are one unit, whose functions are its own. */
+/* What the files of the collectives share. On devices, and with COLL_ONE_UNIT, they are one unit, whose functions are its own. */
 #ifndef SPMT_KERNELS_COLL_H
 #define SPMT_KERNELS_COLL_H
 
@@ -9,8 +9,13 @@
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 /* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
 #define COLL_FN static inline __attribute__((always_inline))
+#define COLL_LOOK_EVERY 64u /* polls from one look to the next at what else may end a wait */
+#elif defined(COLL_ONE_UNIT)
+#define COLL_FN static inline
+#define COLL_LOOK_EVERY 1u
 #else
 #define COLL_FN
+#define COLL_LOOK_EVERY 1u
 #endif
 
 /* The worst block's counts for all. */
@@ -19,15 +24,23 @@ enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
 struct coll {
 	const struct kernel_collective_args *args;
 	const struct spmt_view *view;
+	const struct coll_share *share; /* for the grid that runs */
 	uint64_t epoch, before;
 	uint64_t bytes; /* of a block */
 	uint64_t mark;	/* not 0 in some thread of a block: the comm was broken when it began */
-	int refused;	/* the same, in all of them */
-	int stopped;	/* what the block's last thread has seen of the stop word since */
-	int met;	/* all ranks have come, and may touch each other's buffers */
+	/* what this launch has added to the count of blocks, in the last one's first thread */
+	uint64_t ended;
+	int refused; /* as mark, in all of them */
+	int stopped; /* what the block's last thread has seen of the stop word since */
+	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
+	int met;     /* all ranks have come, and may touch each other's buffers */
+	int failed;  /* some block of this rank has, at peers; in the last one */
 	const struct kernel_collective_v_args
 		*v;		/* where each pair has a count of its own, else NULL */
 	uint64_t round, rounds; /* then: through the stage, from 0 */
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	struct coll_share own_share;
+#endif
 };
 
 static inline uint64_t peek_word(const uint64_t *word)
@@ -39,6 +52,9 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* Of the next epoch; by the threads of every block. 0: it does not take place. */
 COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args);
+/* Around one by slots, which has ended with rc. */
+COLL_FN void coll_slots_begin(struct coll *c);
+COLL_FN void coll_slots_end(const struct coll *c, int rc);
 /* The collective between two meetings. */
 COLL_FN void coll_at_peers(struct coll *c);
 
@@ -54,11 +70,15 @@ COLL_FN int coll_agrees(int rc);
 /* By the threads of one block: says what this rank calls. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted);
 /* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
-COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w);
+COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w);
+/* What pe says that it calls, its key; 0: it has not come. */
+COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key);
 /* All ranks see some key that is not their own, or none does. */
 COLL_FN int coll_meet(const struct coll *c);
-/* Is this block the last of its rank to get here? What the others have stored is then seen, and told with the next release. */
-COLL_FN int coll_last_block(const struct coll *c);
+COLL_FN void coll_record_mismatch(const struct coll *c, int pe);
+/* Is this block, which has failed or not, the last of its rank to get here? What the others have stored is then seen, and told with the
+   next release; c->failed is set. */
+COLL_FN int coll_last_block(struct coll *c, int failed);
 /* By one thread of the last block. */
 COLL_FN void coll_end_epoch(const struct coll *c);
 
@@ -76,6 +96,8 @@ static inline int ended_code(int how)
 COLL_FN int coll_take_all(const struct coll *c, int rc);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
+/* Between two looks in a broken comm; not 0: it has lasted too long. */
+COLL_FN int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w);
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block. */
 COLL_FN void coll_take_back(const struct coll *c);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the ranks of a collective meet, and how one gives it up. */
 #include "coll.h"
+#include "src/kernels/fold/slot.h"
 #include "varied.h"
 
 /* One code for the block: an abort outdoes a timeout, that a mismatch. */
@@ -44,15 +45,13 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 }
 
 /* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
-COLL_FN int coll_patience(const struct coll *c, struct spmtd_waiter_ *w)
+COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
-	int rc = spmtd_wait_check_(c->view, w);
+	int rc = spmtd_wait_check_(v, w);
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-	if (w->polls % 64)
+	if (w->polls % COLL_LOOK_EVERY)
 		return rc;
-#endif
-	return !rc && peek_word(&area_of(c->view)->error) ? SPMTD_ABORTED : rc;
+	return !rc && peek_word(&area_of(v)->error) ? SPMTD_ABORTED : rc;
 }
 
 /* One half of a hello; *other: the first rank that called something else, as far as this half tells. */
@@ -68,7 +67,7 @@ static inline int await_hello(
 		seen = spmtd_look64_(a);
 		if (seen >> 32 == flag)
 			break;
-		rc = coll_patience(c, w);
+		rc = coll_patience(v, w);
 		if (rc) {
 			kernel_record(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
 				c->epoch, seen);
@@ -80,7 +79,16 @@ static inline int await_hello(
 	return 0;
 }
 
-static inline void record_mismatch(const struct coll *c, int pe)
+COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key)
+{
+	const uint64_t *hello = area_inbox(v, pe)->hello[epoch & 1];
+	struct spmtd_unit_ u = slot_peek(spmtd_at_(hello));
+
+	*key = (uint32_t)u.a | u.b << 32;
+	return u.a >> 32 == area_flag(epoch) && u.b >> 32 == area_flag(epoch);
+}
+
+COLL_FN void coll_record_mismatch(const struct coll *c, int pe)
 {
 	const uint64_t *hello = area_inbox(c->view, pe)->hello[c->epoch & 1];
 	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
@@ -104,29 +112,39 @@ COLL_FN int coll_meet(const struct coll *c)
 	if (rc)
 		return rc;
 	if (other >= 0)
-		record_mismatch(c, other);
+		coll_record_mismatch(c, other);
 	return coll_agrees(other < 0 ? 0 : SPMTD_MISMATCH);
 }
 
-/* Is this block the last of its rank to get here? What the others have stored is then seen, and
-   told with the next release. One block alone needs neither fence nor count: two microseconds. */
-COLL_FN int coll_last_block(const struct coll *c)
+/* Blocks that have failed are counted in the upper bits: where none has, nobody asks how. One block alone
+   needs neither fence nor count: two microseconds. */
+#define GRID_FAILED (1ull << 48)
+
+COLL_FN int coll_last_block(struct coll *c, int failed)
 {
 	uint64_t ended = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
+	uint64_t one = failed ? GRID_FAILED + 1 : 1;
 	int last = 0;
 
 	spmtd_meet_settled_(SPMTD_BLOCK_);
+	c->failed = failed != 0;
+	c->ended = one;
 	if (kernel_blocks() == 1) {
 		if (spmtd_tid_() == 0)
-			spmtd_poke64_(ended, c->before + 1);
+			spmtd_poke64_(ended, c->before + one);
 		return 1;
 	}
 	if (spmtd_tid_() == 0) {
 		spmtd_order_();
-		last = spmtd_add64_(ended, 1) + 1 == c->before + kernel_blocks();
-		spmtd_order_();
+		c->ended = spmtd_add64_(ended, one) + one - c->before;
+		last = c->ended % GRID_FAILED == kernel_blocks();
+		if (last)
+			spmtd_order_();
 	}
-	return spmtd_any_block_(last);
+	if (!spmtd_any_block_(last))
+		return 0;
+	c->failed = spmtd_any_block_(last && c->ended >= GRID_FAILED);
+	return 1;
 }
 
 /* By one thread of the last block. */
@@ -134,7 +152,7 @@ COLL_FN void coll_end_epoch(const struct coll *c)
 {
 	struct area *area = area_of(c->view);
 
-	spmtd_poke64_(spmtd_at_(&area->grid[GRID_BEFORE]), c->before + kernel_blocks());
+	spmtd_poke64_(spmtd_at_(&area->grid[GRID_BEFORE]), c->before + c->ended);
 	spmtd_poke64_(spmtd_at_(&area->coll_epoch), c->epoch);
 }
 
@@ -193,7 +211,7 @@ static inline int await_taken(const struct coll *c, uint64_t word)
 			rc = seen & 1 ? SPMTD_ABORTED : 0;
 			break;
 		}
-		rc = coll_patience(c, &w);
+		rc = coll_patience(c->view, &w);
 	}
 	spmtd_wait_end_(c->view, &w);
 	return coll_agrees(rc);
@@ -259,7 +277,7 @@ COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lan
 
 #define LINGER_NS 10000000000ull /* then the peer is dead */
 
-static inline int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w)
+COLL_FN int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 	w->polls++;
 #if defined(__AMDGCN__) || defined(__NVPTX__)

@@ -32,7 +32,7 @@ static inline int sweep_at(
 static inline struct sweep sweep_of(const struct coll *c, int first, int ranks)
 {
 	uint64_t pieces = (c->bytes + PIECE - 1) / PIECE;
-	uint64_t each = (pieces + 2 * kernel_blocks() - 1) / (2 * kernel_blocks()) * 2;
+	uint64_t each = 2 * (uint64_t)c->share->units;
 	struct sweep s = { kernel_block() * each, 0, first, ranks };
 
 	if (s.from < pieces)
@@ -60,6 +60,7 @@ static inline uint32_t bytes_of(const struct coll *c, uint64_t piece)
 static inline void coll_push(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
+	struct slot_flags flags = slot_flags(c->epoch, c->args->key);
 	struct sweep s = targets(c);
 	int parts = c->args->moves.src_blocks, pe;
 	uint64_t p;
@@ -69,18 +70,19 @@ static inline void coll_push(const struct coll *c)
 		uint64_t from = c->args->src + (parts ? (uint64_t)(uint32_t)pe * c->bytes : 0);
 
 		piece_send(coll_slot(c, own, v->pe), p,
-			piece_fetch(from + PIECE * p, bytes_of(c, p)), area_flag(c->epoch));
+			piece_fetch(from + PIECE * p, bytes_of(c, p)), slot_flags_of(&flags, p));
 	}
 }
 
 static inline int await_piece(
 	const struct coll *c, struct spmtd_waiter_ *w, uint64_t slot, uint64_t p, int pe)
 {
+	struct slot_flags flags = slot_flags(c->epoch, c->args->key);
 	uint64_t a = slot + PIECE_IN_SLOT * p;
 	int rc;
 
-	while (!piece_is_here(slot, p, area_flag(c->epoch))) {
-		rc = coll_patience(c, w);
+	while (!piece_is_whole(slot_peek(a), slot_flags_of(&flags, p))) {
+		rc = coll_patience(c->view, w);
 		if (!rc)
 			continue;
 		kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch,
@@ -135,7 +137,8 @@ static inline __attribute__((always_inline)) void unpack(const struct coll *c)
 		uint64_t to = c->args->dst + (places ? (uint64_t)(uint32_t)pe * c->bytes : 0);
 
 		piece_place(to + PIECE * p,
-			piece_arrived(coll_slot(c, spmtd_at_(c->view->own), pe), p),
+			piece_data(slot_peek(
+				coll_slot(c, spmtd_at_(c->view->own), pe) + PIECE_IN_SLOT * p)),
 			bytes_of(c, p));
 	}
 }

@@ -9,8 +9,7 @@
 
 static inline void share(const struct coll *c, struct fold *r)
 {
-	uint64_t n = (uint64_t)c->view->npes, pe = (uint64_t)c->view->pe;
-	uint64_t units = (c->bytes + 15) / 16, each = units / n, over = units % n;
+	uint64_t pe = (uint64_t)c->view->pe, each = c->args->share.each, over = c->args->share.over;
 	uint64_t bytes = 16 * (each + (pe < over));
 
 	r->from = 16 * (pe * each + (pe < over ? pe : over));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
-#include "table.h"
+#include "src/kernels/kernels.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +74,23 @@ int coll_choose(const struct coll_case *c)
 			c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu)))
 		row++;
 	return row;
+}
+
+struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads)
+{
+	uint64_t units = (bytes + 15) / 16, n = (uint64_t)(uint32_t)npes;
+	struct coll_share s = { .each = units / n,
+		.over = (uint32_t)(units % n),
+		.units = (uint32_t)((units + blocks - 1) / blocks),
+		.blocks = (uint16_t)blocks,
+		.threads = (uint16_t)threads };
+
+	if (!s.units)
+		return s;
+	s.rows = threads / s.units;
+	s.rest = threads % s.units;
+	s.scale = (1u << 20) / s.units + 1; /* exact where n * units is below 2^20 */
+	return s;
 }
 
 int coll_named(const char *name)

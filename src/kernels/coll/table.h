@@ -51,12 +51,19 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
  *	grain	bytes that come through a rank for each thread block of the launch
  */
 /* clang-format off */
-#define COLL_TABLE(X)                                                                                    \
+#define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
+#define COLL_LL_THREADS 256	  /* of a block, the most: as src/kernels/images.py has it */
+/* with kernels of their own */
+#define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \
+	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)
+/* with one for all */
+#define COLL_TABLE_SHARED(X)                                                                             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
 	X(direct,  COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)          \
 	X(swap,    COLL_SWAPS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
 	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
+#define COLL_TABLE(X) COLL_TABLE_OWN(X) COLL_TABLE_SHARED(X)
 /* clang-format on */
 
 enum coll_number {
@@ -124,7 +131,7 @@ int coll_choose(const struct coll_case *c);
 /* -1: no row has this name. */
 int coll_named(const char *name);
 
-/* "pushed, direct, reduce" */
+/* "ll, pushed, direct, reduce" */
 void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a

@@ -66,7 +66,7 @@ static inline int await_stage(const struct coll *c)
 		return 0;
 	spmtd_wait_begin_(&w);
 	while (!rc && spmtd_tid_() == 0 && spmtd_look64_(word) != kernel_blocks())
-		rc = coll_patience(c, &w);
+		rc = coll_patience(c->view, &w);
 	spmtd_wait_end_(c->view, &w);
 	if (!rc && spmtd_tid_() == 0) {
 		spmtd_poke64_(word, 0);
@@ -107,7 +107,7 @@ static inline int await_end(const struct coll *c)
 	spmtd_wait_begin_(&w);
 	while (spmtd_tid_() == 0 &&
 		(spmtd_look64_(epoch) < c->epoch || spmtd_look64_(before) == c->before))
-		coll_patience(c, &w);
+		coll_patience(c->view, &w);
 	spmtd_wait_end_(c->view, &w);
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	return coll_ended_how(c->view, c->epoch) == ENDED_WELL;

@@ -19,7 +19,7 @@ struct fold {
 	uint64_t from, to, bytes; /* offsets into src and dst; bytes are whole elements */
 	uint64_t dst;
 	uint64_t slots,
-		slot; /* not 0: units lie there, `slot` bytes a rank (unit.h), not in any src */
+		slot; /* not 0: units lie there, `slot` bytes a rank (slot.h), not in any src */
 	uint32_t lane, lanes; /* of the threads that share the work */
 };
 

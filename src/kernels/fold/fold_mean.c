@@ -32,32 +32,6 @@ DEFINE_MEAN(u16, uint16_t, uint32_t, 8)
 DEFINE_MEAN(i32, int32_t, int64_t, 4)
 DEFINE_MEAN(u32, uint32_t, uint64_t, 4)
 
-struct mean_sum {
-	uint64_t low, high;
-};
-
-static inline void mean_add(struct mean_sum *s, uint64_t x, int is_signed)
-{
-	s->low += x;
-	s->high += (uint64_t)(s->low < x) - (uint64_t)(is_signed && x >> 63);
-}
-
-/* The quotient has 64 bits, so high < n: two steps of 32 bits. */
-static inline uint64_t mean_over(struct mean_sum s, uint64_t n, int is_signed)
-{
-	uint64_t sign = is_signed ? 0 - (s.high >> 63) : 0, part, quotient;
-
-	if (sign) {
-		s.low = 0 - s.low;
-		s.high = ~s.high + (s.low == 0);
-	}
-	part = s.high << 32 | s.low >> 32;
-	quotient = part / n << 32;
-	part = part % n << 32 | (uint32_t)s.low;
-	quotient |= part / n;
-	return (quotient ^ sign) - sign;
-}
-
 static inline void mean_of_64(const struct fold *r, int is_signed)
 {
 	for (uint64_t k = r->lane; 16 * k < r->bytes; k += r->lanes) {

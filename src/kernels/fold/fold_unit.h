@@ -59,6 +59,34 @@ static inline union unit same(union unit u)
 	return u;
 }
 
+/* ---- sums of integers of 64 bits, for their mean ---------------------------------------------- */
+
+struct mean_sum {
+	uint64_t low, high;
+};
+
+static inline void mean_add(struct mean_sum *s, uint64_t x, int is_signed)
+{
+	s->low += x;
+	s->high += (uint64_t)(s->low < x) - (uint64_t)(is_signed && x >> 63);
+}
+
+/* The quotient has 64 bits, so high < n: two steps of 32 bits. */
+static inline uint64_t mean_over(struct mean_sum s, uint64_t n, int is_signed)
+{
+	uint64_t sign = is_signed ? 0 - (s.high >> 63) : 0, part, quotient;
+
+	if (sign) {
+		s.low = 0 - s.low;
+		s.high = ~s.high + (s.low == 0);
+	}
+	part = s.high << 32 | s.low >> 32;
+	quotient = part / n << 32;
+	part = part % n << 32 | (uint32_t)s.low;
+	quotient |= part / n;
+	return (quotient ^ sign) - sign;
+}
+
 /* ---- steps: acc and x are units of values; halves have their values in two units --------------- */
 
 /* One step of a fold, acc a with the next rank's unit x; m: the member of both that is meant. */

@@ -3,14 +3,41 @@
  * Data on its way to a peer that waits for nothing else. In a slot of a library area 8 bytes of data,
  * a piece, are two words of 4 bytes below a flag each. A word arrives as a whole, so its flag says
  * that its data is there, and no release has to wait for an acknowledgement.
+ *
+ * A unit, which is two pieces, has four flags. Each has 15 bits of the epoch, which are enough since slots are
+ * cleared before these come again, and a quarter of the call's key: a unit is never taken for another call's.
  */
 #ifndef SPMT_KERNELS_SLOT_H
 #define SPMT_KERNELS_SLOT_H
 
+#include "src/kernels/area.h"
 #include "unit.h"
 
 #define PIECE 8u	  /* bytes of data */
 #define PIECE_IN_SLOT 16u /* bytes there */
+
+struct slot_flags {
+	struct piece_flags {
+		uint32_t a, b;
+	} lo, hi; /* of even pieces, and of odd ones */
+};
+
+/* Never 0, as slots are at first. */
+static inline struct slot_flags slot_flags(uint64_t epoch, uint64_t key)
+{
+	uint32_t above = 1u << 31 | ((uint32_t)(epoch >> 1) & 0x7fff) << 16;
+	struct slot_flags f = { { above | (uint16_t)key, above | (uint16_t)(key >> 16) },
+		{ above | (uint16_t)(key >> 32), above | (uint16_t)(key >> 48) } };
+
+	return f;
+}
+
+static inline struct piece_flags slot_flags_of(const struct slot_flags *f, uint64_t piece)
+{
+	struct piece_flags of = { piece & 1 ? f->hi.a : f->lo.a, piece & 1 ? f->hi.b : f->lo.b };
+
+	return of;
+}
 
 #if defined(__NVPTX__)
 
@@ -71,33 +98,53 @@ static inline void piece_place(uint64_t a, uint64_t x, uint32_t n)
 	place(a, u, n);
 }
 
-static inline void piece_send(uint64_t slot, uint64_t p, uint64_t x, uint32_t flag)
+static inline void piece_send(uint64_t slot, uint64_t p, uint64_t x, struct piece_flags f)
 {
-	uint64_t above = (uint64_t)flag << 32;
-	struct spmtd_unit_ u = { above | (uint32_t)x, above | x >> 32 };
+	struct spmtd_unit_ u = { (uint64_t)f.a << 32 | (uint32_t)x, (uint64_t)f.b << 32 | x >> 32 };
 
 	slot_poke(slot + PIECE_IN_SLOT * p, u);
 }
 
-static inline int piece_is_here(uint64_t slot, uint64_t p, uint32_t flag)
+static inline int piece_is_whole(struct spmtd_unit_ u, struct piece_flags f)
 {
-	struct spmtd_unit_ u = slot_peek(slot + PIECE_IN_SLOT * p);
-
-	return u.a >> 32 == flag && u.b >> 32 == flag;
+	return u.a >> 32 == f.a && u.b >> 32 == f.b;
 }
 
-static inline uint64_t piece_arrived(uint64_t slot, uint64_t p)
+static inline uint64_t piece_data(struct spmtd_unit_ u)
 {
-	struct spmtd_unit_ u = slot_peek(slot + PIECE_IN_SLOT * p);
-
 	return (uint32_t)u.a | u.b << 32;
+}
+
+/* A unit as it lies in a slot. */
+struct slot_unit {
+	struct spmtd_unit_ lo, hi;
+};
+
+static inline struct slot_unit slot_unit_peek(uint64_t slot, uint64_t k)
+{
+	uint64_t a = slot + 2 * PIECE_IN_SLOT * k;
+	struct slot_unit s = { slot_peek(a), slot_peek(a + PIECE_IN_SLOT) };
+
+	return s;
+}
+
+static inline int slot_unit_is_whole(const struct slot_unit *s, const struct slot_flags *f)
+{
+	return piece_is_whole(s->lo, f->lo) && piece_is_whole(s->hi, f->hi);
+}
+
+static inline union unit slot_unit_data(const struct slot_unit *s)
+{
+	union unit u = { .words = { piece_data(s->lo), piece_data(s->hi) } };
+
+	return u;
 }
 
 static inline union unit unit_arrived(uint64_t slot, uint64_t k)
 {
-	union unit u = { .words = { piece_arrived(slot, 2 * k), piece_arrived(slot, 2 * k + 1) } };
+	struct slot_unit s = slot_unit_peek(slot, k);
 
-	return u;
+	return slot_unit_data(&s);
 }
 
 #endif

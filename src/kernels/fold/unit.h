@@ -38,8 +38,9 @@ struct wide {
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 
-/* Parts of a unit, as wide as the address allows: a short or misaligned one. */
-static __attribute__((noinline)) union unit gather(uint64_t a, uint32_t n)
+/* Parts of a unit, as wide as the address allows: a short or misaligned one. Around a call small kernels would have to put
+   their registers away. */
+static inline __attribute__((always_inline)) union unit gather_here(uint64_t a, uint32_t n)
 {
 	union unit u = { .words = { 0, 0 } };
 	uint32_t width = (a | n) & 1 ? 1 : (a | n) & 2 ? 2 : (a | n) & 4 ? 4 : 8;
@@ -50,17 +51,20 @@ static __attribute__((noinline)) union unit gather(uint64_t a, uint32_t n)
 			: width == 2	? spmtd_gload16_(a + i)
 					: spmtd_gload8_(a + i);
 
-		u.words[i / 8] |= x << (i % 8 * 8);
+		/* not by index, which would put the unit into memory */
+		x <<= i % 8 * 8;
+		u.words[0] |= i < 8 ? x : 0;
+		u.words[1] |= i < 8 ? 0 : x;
 	}
 	return u;
 }
 
-static __attribute__((noinline)) void scatter(uint64_t a, union unit u, uint32_t n)
+static inline __attribute__((always_inline)) void scatter_here(uint64_t a, union unit u, uint32_t n)
 {
 	uint32_t width = (a | n) & 1 ? 1 : (a | n) & 2 ? 2 : (a | n) & 4 ? 4 : 8;
 
 	for (uint32_t i = 0; i < n; i += width) {
-		uint64_t x = u.words[i / 8] >> (i % 8 * 8);
+		uint64_t x = (i < 8 ? u.words[0] : u.words[1]) >> (i % 8 * 8);
 
 		if (width == 8)
 			spmtd_gstore64_(a + i, x);
@@ -71,6 +75,16 @@ static __attribute__((noinline)) void scatter(uint64_t a, union unit u, uint32_t
 		else
 			spmtd_gstore8_(a + i, (uint8_t)x);
 	}
+}
+
+static __attribute__((noinline)) union unit gather(uint64_t a, uint32_t n)
+{
+	return gather_here(a, n);
+}
+
+static __attribute__((noinline)) void scatter(uint64_t a, union unit u, uint32_t n)
+{
+	scatter_here(a, u, n);
 }
 
 static inline union unit fetch(uint64_t a, uint32_t n)

@@ -81,7 +81,7 @@ static int refused(int rank, void *arg)
 	spmt_comm *comm;
 
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
-	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: pushed, ");
+	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: ll, pushed, ");
 	return 0;
 }
 

@@ -40,7 +40,7 @@ look 'rows are named' "$trace" 'assert {x["args"]["name"] for x in e if x["ph"] 
 look 'init and finalize' "$trace" 'assert len(named("spmt_init")) >= 2 and len(named("spmt_finalize")) >= 2'
 look 'a put: peer, bytes, route' "$trace" 'named("spmt_put", peer=1, bytes=8, map="p2p", mover="store")'
 look 'a collective: its stream' "$trace" 'assert all(x["args"]["stream"] for x in named("spmt_all_reduce"))'
-look 'a collective: bytes, algorithm' "$trace" 'named("spmt_all_reduce", bytes=8, algorithm="pushed"); named("spmt_all_reduce", bytes=262144, algorithm="reduce")'
+look 'a collective: bytes, algorithm' "$trace" 'named("spmt_all_reduce", bytes=8, algorithm="ll"); named("spmt_all_reduce", bytes=262144, algorithm="reduce")'
 look 'a barrier' "$trace" 'named("spmt_barrier")'
 look 'calls of a thread follow each other' "$trace" '
 for t in {x["tid"] for x in c}:

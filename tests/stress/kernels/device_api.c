@@ -235,7 +235,8 @@ static void *collectives(void *arg)
 		.dst = (uint64_t)(uintptr_t)dst,
 		.bytes = 8 * sizeof(*src),
 		.type = SPMT_TYPE_U32,
-		.op = SPMT_OP_SUM };
+		.op = SPMT_OP_SUM,
+		.share = coll_share(8 * sizeof(*src), RANKS, 1, 1) };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {
 		static const enum kernel_collective_kind kinds[] = { COLL_BROADCAST,

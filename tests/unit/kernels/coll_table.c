@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/kernels/coll/table.h"
+#include "src/kernels/kernels.h"
 
-static const uint64_t sizes[] = { 0, 1, 64, 65, 4096, 64u << 10, (64u << 10) + 1, 1ull << 40 };
+static const uint64_t sizes[] = { 0, 1, 64, 65, 4096, 64u << 10, (64u << 10) + 1, COLL_LL_MOST,
+	COLL_LL_MOST + 1, 1ull << 40 };
 
 static bool does(int row, const struct coll_case *c)
 {
@@ -63,18 +64,18 @@ Test(coll_table, a_wish_is_granted_where_it_fits)
 }
 
 /* Up to where is measured: on GPUs loads from peers are faster above, on CPUs nearly always. */
-Test(coll_table, small_ones_are_pushed)
+Test(coll_table, small_ones_come_in_one_phase)
 {
-	struct coll_case c = { .room = 64u << 10, .wanted = -1 };
+	struct coll_case c = { .room = COLL_LL_MOST, .wanted = -1 };
 
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (int cpu = 0; cpu < 2; cpu++) {
 			c.kind = (enum kernel_collective_kind)kind;
 			c.on_cpu = cpu;
-			c.bytes = cpu ? 64 : 64u << 10;
-			cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
+			c.bytes = cpu ? 64 : COLL_LL_MOST;
+			cr_expect_eq(coll_choose(&c), COLL_ROW_ll);
 			c.bytes++;
-			cr_expect_neq(coll_choose(&c), COLL_ROW_pushed);
+			cr_expect_eq(coll_way(coll_choose(&c)), COLL_AT_PEERS);
 		}
 }
 
@@ -85,6 +86,48 @@ Test(coll_table, room_of_slots)
 	cr_expect_eq(coll_slot_room(7, 1u << 20, false) % 16, 0);
 	cr_expect_eq(coll_slot_room(8, 1u << 20, true), 64);
 	cr_expect_eq(coll_slot_room(32768, 1u << 20, true), 0);
+}
+
+/* A thread's way through the units of a block for each rank, as kernels go it. */
+static void is_walked(uint64_t bytes, uint32_t blocks, uint32_t threads, uint32_t ranks)
+{
+	struct coll_share s = coll_share(bytes, (int)ranks, blocks, threads);
+	uint64_t units = (bytes + 15) / 16;
+
+	cr_expect_geq((uint64_t)s.units * blocks, units);
+	cr_expect_eq(s.each * ranks + s.over, units);
+	cr_expect_lt(s.over, ranks);
+	for (uint32_t tid = 0; tid < threads && s.units; tid++) {
+		uint32_t nth = 0, k = tid, i = tid;
+
+		if (k >= s.units) {
+			nth = (uint32_t)((uint64_t)k * s.scale >> 20);
+			k -= nth * s.units;
+		}
+		for (; nth < ranks; i += threads) {
+			cr_assert_eq(
+				nth * s.units + k, i, "%u units, %u threads", s.units, threads);
+			cr_assert_lt(k, s.units);
+			nth += s.rows;
+			k += s.rest;
+			if (k >= s.units) {
+				k -= s.units;
+				nth++;
+			}
+		}
+	}
+}
+
+Test(coll_table, shares)
+{
+	static const uint64_t bytes[] = { 0, 1, 16, 17, 240, 8176, 8192, 8208, COLL_LL_MOST };
+	static const uint32_t threads[] = { 1, 32, 96, 512 };
+
+	for (size_t b = 0; b < sizeof(bytes) / sizeof(*bytes); b++)
+		for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++)
+			for (uint32_t blocks = 1; blocks <= 32; blocks += 31)
+				for (uint32_t ranks = 1; ranks <= 9; ranks += 4)
+					is_walked(bytes[b], blocks, threads[t], ranks);
 }
 
 Test(coll_table, names)

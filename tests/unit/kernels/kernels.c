@@ -152,7 +152,8 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.type = c->type,
 		.op = c->op,
 		.moves = moves,
-		.room = r->room };
+		.room = r->room,
+		.share = coll_share(c->count * size, n, 1, 1) };
 
 	if (args.algorithm == ANY_ROW)
 		return 0;
@@ -285,7 +286,8 @@ static struct kernel_collective_args sum_args(
 		.algorithm = row,
 		.type = SPMT_TYPE_U64,
 		.moves = coll_moves(COLL_ALL_REDUCE, v->pe, v->npes, 0, 0),
-		.room = VIEWS_ROOM };
+		.room = VIEWS_ROOM,
+		.share = coll_share(count * sizeof(*src), v->npes, 1, 1) };
 }
 
 /* Two ranks, each of which maps the other's heap at an address of its own, as processes do. */
@@ -409,7 +411,7 @@ static void *run_short_one(void *arg)
 	uint64_t src[4] = { 1, 1, 1, 1 }, dst[4] = { 77, 77, 77, 77 };
 	bool small = r->v.pe == 1;
 	struct kernel_collective_args args =
-		sum_args(&r->v, small ? COLL_ROW_pushed : COLL_ROW_reduce, src, dst, small ? 2 : 4);
+		sum_args(&r->v, small ? r->row : COLL_ROW_reduce, src, dst, small ? 2 : 4);
 
 	args.key = small ? 1ull << 40 : 1ull << 41; /* in their upper halves */
 	kernel_collective.host(&args);
@@ -417,8 +419,8 @@ static void *run_short_one(void *arg)
 		if (dst[i] != 77)
 			strcpy(r->message, "something was moved");
 	for (uint64_t key = 0; key < 3; key++) {
-		args = sum_args(&r->v, key == 1 ? COLL_ROW_reduce : COLL_ROW_pushed, src, dst,
-			key == 1 ? 4 : 2);
+		args = sum_args(
+			&r->v, key == 1 ? COLL_ROW_reduce : r->row, src, dst, key == 1 ? 4 : 2);
 		args.key = key;
 		kernel_collective.host(&args);
 		if (dst[1] != 3 || dst[3] != (key ? 3 : 77))
@@ -427,13 +429,13 @@ static void *run_short_one(void *arg)
 	return NULL;
 }
 
-Test(kernels, small_here_and_large_there_moves_nothing)
+static void one_is_small(int row)
 {
 	struct runner runners[3];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 3, 4096, true), 0);
-	start_all(&w, 3, &(struct runner){ .row = ANY_ROW }, runners, run_short_one);
+	start_all(&w, 3, &(struct runner){ .row = row }, runners, run_short_one);
 	for (int pe = 0; pe < 3; pe++) {
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
@@ -442,19 +444,24 @@ Test(kernels, small_here_and_large_there_moves_nothing)
 	views_close(&w);
 }
 
-/* Epochs 5 and 2^31 + 5 have the same flag. */
+Test(kernels, small_here_and_large_there_moves_nothing)
+{
+	one_is_small(COLL_ROW_ll);
+	one_is_small(COLL_ROW_pushed);
+}
+
+/* Epochs 5 and AREA_TURN + 5 have the same flag in slots. */
 static void *run_past_the_turn(void *arg)
 {
 	struct runner *r = arg;
 	uint64_t src[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, dst[8];
-	struct kernel_collective_args args = sum_args(&r->v, COLL_ROW_pushed, src, dst, 8);
+	struct kernel_collective_args args = sum_args(&r->v, r->row, src, dst, 8);
 
 	for (int i = 0; i < 14; i++) {
-		if (i == 6)
-			area_of(&r->v)->coll_epoch =
-				(1ull << 31) - 4; /* odd ones follow even ones */
-		if (i >= 6)
-			args.bytes = sizeof(src[0]);
+		if (i == 6) /* odd ones follow even ones */
+			area_of(&r->v)->coll_epoch = (uint64_t)(r->row + 1) * AREA_TURN - 4;
+		args.bytes = i < 6 ? sizeof(src) : sizeof(src[0]);
+		args.share = coll_share(args.bytes, r->v.npes, 1, 1);
 		memset(dst, 0, sizeof(dst));
 		kernel_collective.host(&args);
 		if (dst[0] != 2 || dst[7] != (i < 6 ? 2 : 0))
@@ -463,24 +470,28 @@ static void *run_past_the_turn(void *arg)
 	return NULL;
 }
 
-Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
+static void past_the_turn(int row)
 {
 	struct runner runners[2];
 	struct views w;
 
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
-	start_all(&w, 2, &(struct runner){ .row = COLL_ROW_pushed }, runners, run_past_the_turn);
+	start_all(&w, 2, &(struct runner){ .row = row }, runners, run_past_the_turn);
 	for (int pe = 0; pe < 2; pe++) {
-		const uint64_t *slots =
-			spmtd_to_(area_slots(spmtd_at_(runners[pe].v.own), runners[pe].v.npes));
+		const uint64_t *slots = spmtd_to_(area_slots(spmtd_at_(runners[pe].v.own), 2));
 
-		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
-		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
+		cr_expect_str_empty(runners[pe].message);
 		for (size_t i = 0; i < 4 * VIEWS_ROOM / 4; i++)
 			cr_expect(i % (VIEWS_ROOM / 4) < 4 || !slots[i], "slot word %zu", i);
 		cr_expect_neq(slots[0], 0);
 	}
 	views_close(&w);
+}
+
+Test(kernels, what_flags_have_told_is_forgotten_before_they_come_again)
+{
+	past_the_turn(COLL_ROW_ll);
+	past_the_turn(COLL_ROW_pushed);
 }
 
 Test(kernels, a_rank_that_does_not_come_ends_the_collective)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Kernels of `ll` put no register into memory: they are made small for that. In the library's images as they were built; what is not
+# installed or was not built is skipped by name.
+. "$(dirname "$0")/../lib.sh"
+
+# amd FILE: those that have memory of each thread's own, or put vector registers there
+amd() {
+	llvm-readelf-19 --notes "$1" | awk '
+		/ \.name: +spmt_kernel_/ { name = $2 }
+		/\.private_segment_fixed_size:/ { bytes = $2 }
+		/\.vgpr_spill_count:/ {
+			if (name !~ /^spmt_kernel_ll_/) next
+			n++
+			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
+		}
+		END { if (n != 14) print n + 0 " kernels of ll" }'
+}
+
+# nvidia FILE ARCH: what ptxas says that is stored or loaded
+nvidia() {
+	local entries
+	mapfile -t entries < <(sed -n 's/^\.visible \.entry \(spmt_kernel_ll_[a-z0-9]*\)(.*/--entry=\1/p' "$1")
+	[ ${#entries[@]} = 14 ] || echo "${#entries[@]} kernels of ll"
+	[ ${#entries[@]} = 0 ] || "$ptxas" -v -arch="$2" -O3 "${entries[@]}" "$1" -o "$scratch/cubin" 2>&1 |
+		awk '/Function properties for/ { name = $NF } /spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print name ": " $0 }'
+}
+
+ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
+images=$(find "$build_root" \( -name 'spmt-gfx*.hsaco' -o -name 'spmt-sm_*.ptx' \) | sort)
+[ -n "$images" ] || skip "no register goes to memory, in every image" "no device images in $build_root"
+for image in $images; do
+	name="no register goes to memory, image ${image#"$build_root"/}"
+	arch=$(basename "$image" .ptx)
+	case $image in
+	*.hsaco)
+		if command -v llvm-readelf-19 >/dev/null; then
+			nothing_in "$name" "$(amd "$image")"
+		else
+			skip "$name" "no llvm-readelf-19"
+		fi
+		;;
+	*)
+		if [ -x "$ptxas" ]; then
+			nothing_in "$name" "$(nvidia "$image" "${arch#spmt-}")"
+		else
+			skip "$name" "no ptxas"
+		fi
+		;;
+	esac
+done
+echo "1..$tests"

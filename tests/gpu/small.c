@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small collectives one after the other: what each takes on a stream and in a graph of 20, which SPMT_COLL has one algorithm of the table
+ * for. Every size is looked at before and after it is timed, in graphs after a hundred replays. Printed by rank 0, as remarks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu.h"
+
+enum { MOST = 128 << 10, LINKS = 20, REPLAYS = 100, RUNS = 5 };
+enum what { ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, WHATS };
+static const char *const names[WHATS] = { "all_reduce", "all_gather", "all_to_all" };
+
+struct scene {
+	struct rank r;
+	uint32_t *src, *dst, *host; /* MOST bytes for each rank */
+};
+
+struct item {
+	enum what what;
+	size_t bytes;
+};
+
+static int call(struct scene *s, const struct item *i)
+{
+	size_t n = i->bytes / 4;
+
+	if (i->what == ALL_REDUCE)
+		return spmt_all_reduce(
+			s->r.comm, s->dst, s->src, n, SPMT_TYPE_U32, SPMT_OP_SUM, s->r.stream);
+	if (i->what == ALL_GATHER)
+		return spmt_all_gather(s->r.comm, s->dst, s->src, n, SPMT_TYPE_U32, s->r.stream);
+	return spmt_all_to_all(s->r.comm, s->dst, s->src, n, SPMT_TYPE_U32, s->r.stream);
+}
+
+/* Word i of what pe gives. */
+static uint32_t word(const struct item *it, int pe, size_t i)
+{
+	return (uint32_t)((size_t)(pe + 1) * 2654435761u + i * 40503u + it->bytes + it->what);
+}
+
+static size_t words_out(const struct scene *s, const struct item *i)
+{
+	return i->bytes / 4 * (i->what == ALL_REDUCE ? 1 : (size_t)s->r.n);
+}
+
+static int prepare(struct scene *s, const struct item *it)
+{
+	size_t n = it->bytes / 4 * (it->what == ALL_TO_ALL ? (size_t)s->r.n : 1);
+
+	for (size_t i = 0; i < n; i++)
+		s->host[i] = word(it, s->r.pe, i);
+	TRY(rank_write(&s->r, s->src, s->host, 4 * n));
+	return 0;
+}
+
+static int poison(struct scene *s, const struct item *it)
+{
+	return rank_fill(&s->r, s->dst, 0xb6, 4 * words_out(s, it));
+}
+
+static int check(struct scene *s, const struct item *it)
+{
+	size_t n = it->bytes / 4, out = words_out(s, it);
+
+	TRY(rank_sync(&s->r));
+	TRY(rank_read(&s->r, s->host, s->dst, 4 * out));
+	for (size_t i = 0; i < out; i++) {
+		uint32_t want = 0;
+
+		if (it->what == ALL_REDUCE)
+			for (int pe = 0; pe < s->r.n; pe++)
+				want += word(it, pe, i);
+		else if (it->what == ALL_GATHER)
+			want = word(it, (int)(i / n), i % n);
+		else
+			want = word(it, (int)(i / n), (size_t)s->r.pe * n + i % n);
+		if (s->host[i] != want)
+			return ranks_fail("%s of %zu bytes: word %zu is %#x, not %#x",
+				names[it->what], it->bytes, i, s->host[i], want);
+	}
+	return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Microseconds a call, the median of some runs; after one that is not timed. */
+static int on_stream(struct scene *s, const struct item *it, double *us)
+{
+	int calls = (int)gpu_number(500, 20);
+	double runs[RUNS];
+
+	for (int run = -1; run < RUNS; run++) {
+		int64_t begin;
+
+		REQUIRE_OK(spmt_barrier(s->r.comm));
+		begin = now_ns();
+		for (int i = 0; i < calls; i++)
+			REQUIRE_OK(call(s, it));
+		TRY(rank_sync(&s->r));
+		if (run >= 0)
+			runs[run] = (double)(now_ns() - begin) / calls / 1e3;
+	}
+	qsort(runs, RUNS, sizeof(*runs), by_time);
+	*us = runs[RUNS / 2];
+	return 0;
+}
+
+static int in_graph(struct scene *s, const struct item *it, double *us)
+{
+	void *graph, *exec;
+	double runs[RUNS];
+	int rc = 0;
+
+	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream, CAPTURE_RELAXED), 0);
+	for (int i = 0; i < LINKS && !rc; i++)
+		rc = call(s, it);
+	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &graph), 0);
+	REQUIRE_OK(rc);
+	REQUIRE_EQ(driver_graph_make(s->r.dev, graph, &exec), 0);
+	for (int run = -1; run < RUNS; run++) {
+		int64_t begin;
+
+		REQUIRE_OK(spmt_barrier(s->r.comm));
+		begin = now_ns();
+		for (int i = 0; i < REPLAYS; i++)
+			REQUIRE_EQ(driver_graph_launch(s->r.dev, exec, s->r.stream), 0);
+		TRY(rank_sync(&s->r));
+		if (run >= 0)
+			runs[run] = (double)(now_ns() - begin) / (REPLAYS * LINKS) / 1e3;
+	}
+	REQUIRE_EQ(driver_graph_destroy(s->r.dev, exec), 0);
+	qsort(runs, RUNS, sizeof(*runs), by_time);
+	*us = runs[RUNS / 2];
+	return 0;
+}
+
+static int one(struct scene *s, const struct item *it)
+{
+	double stream, graph = 0;
+
+	TRY(prepare(s, it));
+	TRY(poison(s, it));
+	REQUIRE_OK(spmt_barrier(s->r.comm));
+	REQUIRE_OK(call(s, it));
+	TRY(check(s, it));
+	TRY(on_stream(s, it, &stream));
+	TRY(check(s, it));
+	TRY(poison(s, it));
+	if (driver_graphs()) {
+		TRY(in_graph(s, it, &graph));
+		TRY(check(s, it));
+	}
+	if (s->r.pe == 0 && !gpu_host())
+		printf("# %s of %zu bytes: %.2f us on a stream, %.2f in a graph\n", names[it->what],
+			it->bytes, stream, graph);
+	return 0;
+}
+
+static int timed(spmt_comm *comm, void *arg)
+{
+	struct scene s;
+	void *p;
+
+	(void)arg;
+	TRY(rank_open(&s.r, comm));
+	REQUIRE_OK(spmt_calloc(comm, (size_t)s.r.n, MOST, &p));
+	s.src = p;
+	REQUIRE_OK(spmt_calloc(comm, (size_t)s.r.n, MOST, &p));
+	s.dst = p;
+	s.host = malloc((size_t)s.r.n * MOST);
+	REQUIRE(s.host);
+	for (int what = 0; what < WHATS; what++)
+		for (size_t bytes = 8; bytes <= MOST; bytes *= gpu_number(4, 64)) {
+			struct item it = { (enum what)what, bytes };
+
+			TRY(one(&s, &it));
+		}
+	REQUIRE_OK(spmt_barrier(comm));
+	free(s.host);
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_timed(int n)
+{
+	return gpu_run(n, 8u << 20, timed, NULL);
+}
+
+static const struct gpu_test tests[] = { { "small_collectives_timed", run_timed, 2 } };
+static const struct test_kernel *const kernels[] = { NULL };
+
+int main(int argc, char **argv)
+{
+	return gpu_main(argc, argv, kernels, tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -132,7 +132,15 @@ enum spmt_op {
 	SPMT_OP_AND,
 	SPMT_OP_OR,
 	SPMT_OP_XOR,
-	SPMT_OP_AVG /* the sum, divided by the number of ranks */
+	SPMT_OP_AVG, /* the sum, divided by the number of ranks */
+	SPMT_OP_MADE =
+		0x40000000 /* from here on: what spmt_op_premul_create has made; itself none */
+};
+
+/* Where a scalar is. */
+enum spmt_scalar {
+	SPMT_SCALAR_HOST, /* read by the call that it is given to */
+	SPMT_SCALAR_DEVICE /* in memory that the rank's device can load from: read by each collective, when it runs */
 };
 
 #ifndef SPMT_SHARED_ENUMS /* spmt_device.h has them, too, and may come first */
@@ -699,6 +707,20 @@ SPMT_API int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, si
 		stream); /* count: elements of one rank's result; src holds nranks times as many */
 SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, spmt_stream stream);
+/*
+ * Makes an op for all_reduce, reduce_scatter and reduce: the sum of what each rank gives, multiplied by that rank's *scalar first. The
+ * scalar has the type `type`, as the buffers must have, and may differ from rank to rank; that the op is one of these must not. Integers
+ * wrap; floats are multiplied, then added in the order of ranks, f16, bf16 and f8 in f32, rounded once at the end.
+ *
+ * Local: no other rank takes part. The op is this comm's alone: not of other ranks, of comms split from it, or of its lanes, which make
+ * their own. It is for the collectives above: plans take none. A SPMT_SCALAR_DEVICE scalar stays where it is until the last collective
+ * with it is complete, is aligned to its type, and is read anew by every launch of a graph.
+ */
+SPMT_API int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scalar,
+	enum spmt_scalar where, enum spmt_op *op);
+/* Forgets such an op. Collectives that were called with it, also in a graph, are not affected: it may follow them at once. What is left is
+   forgotten with the comm. */
+SPMT_API int spmt_op_destroy(spmt_comm *comm, enum spmt_op op);
 /* Sends each rank's data to the rank that a table names; else as the collectives above. to[nranks], equal on all ranks, copied:
    where rank i's data goes, -1 nowhere; no target twice; dst is untouched where nothing comes. */
 SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,

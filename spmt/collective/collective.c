@@ -7,6 +7,7 @@
 
 #include "collective.h"
 #include "far.h"
+#include "op.h"
 #include "spmt/calls/atomics.h"
 #include "spmt/calls/keyed.h"
 #include "spmt/calls/rma.h"
@@ -32,7 +33,7 @@ struct coll_call {
 	const void *src;
 	size_t count;
 	enum spmt_type type;
-	enum spmt_op op;
+	int op;		  /* as the caller passed it; then enum spmt_op or COLL_PREMUL */
 	int root, target; /* target: of a permute, who gets this rank's src */
 	uint64_t to;	  /* of a permute: its table, folded */
 	bool unread;	  /* this rank's src is */
@@ -40,13 +41,14 @@ struct coll_call {
 	struct coll_moves moves;
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 	int row;
+	struct coll_factor factor;    /* of COLL_PREMUL */
 };
 
 static uint64_t call_key(const struct coll_call *c)
 {
 	return coll_key(&(struct coll_same){ .kind = c->kind,
 		.type = (int)c->type,
-		.op = (int)c->op,
+		.op = c->op,
 		.root = c->root,
 		.count = c->count,
 		.to = c->to });
@@ -99,13 +101,10 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	if (!type_size(c->type))
 		return fail_call(
 			-EINVAL, c->what, "rank %d: unknown type %d", comm->rank, (int)c->type);
-	if ((unsigned)c->op > SPMT_OP_AVG)
-		return fail_call(
-			-EINVAL, c->what, "rank %d: unknown op %d", comm->rank, (int)c->op);
 	if (c->op >= SPMT_OP_AND && c->op <= SPMT_OP_XOR && is_float(c->type))
 		return fail_call(-EINVAL, c->what,
 			"rank %d: type %s, op %s: and, or, xor are for integers", comm->rank,
-			type_name(c->type), op_name(c->op));
+			type_name(c->type), op_name((uint64_t)c->op));
 	if (__builtin_mul_overflow(c->count, type_size(c->type), &bytes) ||
 		__builtin_mul_overflow(bytes, blocks, &bytes))
 		return fail_call(-EINVAL, c->what, "rank %d: count %zu wraps the address space",
@@ -130,7 +129,8 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.on_cpu = comm_cpu_access(comm),
 		.bytes = c->count * type_size(c->type),
 		.room = comm->slot_room,
-		.wanted = comm->coll_wanted });
+		.wanted = comm->coll_wanted,
+		.factors = c->op == COLL_PREMUL });
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
@@ -165,7 +165,8 @@ static struct kernel_collective_args coll_args(
 		.key = key,
 		.algorithm = c->row,
 		.type = (int)c->type,
-		.op = (int)c->op,
+		.op = c->op,
+		.factor = c->factor,
 		.moves = c->moves,
 		.room = comm->slot_room,
 		.part = part,
@@ -289,7 +290,8 @@ static int coll_moved(spmt_comm *comm, const struct coll_call *c, struct coll_in
 		.count = c->count,
 		.size = type_size(c->type),
 		.type = (int)c->type,
-		.op = (int)c->op,
+		.op = c->op,
+		.factor = c->factor,
 		.key = call_key(c),
 		.moves = c->moves,
 		.kind = c->kind,
@@ -339,6 +341,12 @@ __attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct
 	trace_algorithm(comm->far.map ? "movers" : coll_rows[coll_row(comm, c)].name);
 }
 
+/* What a comm has may be looked at. Where it is none, comm_begin says so, behind what is said of arguments. */
+static bool comm_is_open(const spmt_comm *comm)
+{
+	return comm && object_is_open(&comm->head);
+}
+
 static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	int rc;
@@ -346,7 +354,9 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	c->moves = coll_moves(c->kind, comm->rank, comm->nranks, c->root, c->target);
 	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
 	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
-	rc = coll_check(comm, c);
+	rc = comm_is_open(comm) ? op_use(comm, c->what, c->type, &c->op, &c->factor) : 0;
+	if (!rc)
+		rc = coll_check(comm, c);
 	if (!rc && object_is_traced(&comm->head))
 		coll_trace(comm, c);
 	if (!rc && (comm->lane || !comm->stage))
@@ -417,7 +427,7 @@ int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum 
 	enum spmt_op op, int root, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_reduce", COLL_REDUCE, dst, src, count, type, op,
+	struct coll_call c = { "spmt_reduce", COLL_REDUCE, dst, src, count, type, (int)op,
 		.root = root };
 
 	return coll_to_root(comm, &c, stream);
@@ -509,7 +519,7 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 {
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
-		op };
+		(int)op };
 	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);
@@ -519,7 +529,7 @@ int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, e
 	enum spmt_op op, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, op };
+	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, (int)op };
 	int rc = comm_enter_lane(comm, c.what);
 
 	return rc ? rc : coll_run(comm, &c, stream);

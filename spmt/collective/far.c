@@ -17,6 +17,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/fold.h"
 
 #define FAR_WORDS_NS 50000 /* between two looks at a broken comm */
@@ -136,7 +137,8 @@ static struct far_hello hello_to(
 	const spmt_comm *comm, const struct far_call *c, const struct far_part *part, int pe)
 {
 	struct far_hello hello = { .key = pair_key(c, far_span_of(comm, c, pe).src_count),
-		.more = !part_is_last(comm, c, part) };
+		.more = !part_is_last(comm, c, part),
+		.factor = c->factor.bits };
 
 	sums_make(comm, c, &hello);
 	return hello;
@@ -211,11 +213,21 @@ static int await_all(spmt_comm *comm, const struct far_call *c, bool *more)
 	return rc ? rc : hellos_take(comm, c, more);
 }
 
+struct area_inbox *far_operands(const spmt_comm *comm)
+{
+	struct area_inbox *of = mem_calloc((size_t)comm->nranks, sizeof(*of) + PIECE_IN_SLOT);
+
+	if (!of)
+		fail(-ENOMEM, "rank %d: out of memory for what %d ranks give", comm->rank,
+			comm->nranks);
+	return of;
+}
+
 /* All ranks' have the same count, and go to the same place. */
 static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far_part *part)
 {
 	const struct far_span s = far_span_of(comm, c, comm->rank);
-	struct area_inbox *slots = mem_calloc((size_t)comm->nranks, sizeof(*slots));
+	struct area_inbox *slots = far_operands(comm);
 	struct fold fold = { .inboxes = slots,
 		.npes = comm->nranks,
 		.bytes = part_of(part, s.dst_count) * c->size,
@@ -223,10 +235,13 @@ static int part_fold(spmt_comm *comm, const struct far_call *c, const struct far
 		.lanes = 1 };
 
 	if (!slots)
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d slots", comm->rank, comm->nranks);
-	for (int pe = 0; pe < comm->nranks; pe++)
+		return -ENOMEM;
+	fold.factors = (uintptr_t)(slots + comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++) {
 		slots[pe].src = (uintptr_t)comm->stage + (uint64_t)slot_at(comm, pe);
+		piece_send(fold.factors, (uint64_t)pe,
+			far_told(comm, comm->far_state->round, pe)->hello.factor, flags_alike(0));
+	}
 	fold_run(&fold, c->type, c->op);
 	mem_free(slots);
 	return 0;
@@ -370,10 +385,14 @@ static int far_move(spmt_comm *comm, const struct far_call *c)
 	}
 }
 
-static int far_run(spmt_comm *comm, const struct far_call *c)
+static int far_run(spmt_comm *comm, struct far_call *c)
 {
 	if (comm_is_broken(comm))
 		return -ECANCELED;
+	if (c->factor.at) {
+		c->factor.bits = 0;
+		memcpy(&c->factor.bits, (const void *)(uintptr_t)c->factor.at, c->size);
+	}
 	comm->far_state->begin = process_now();
 	return far_move(comm, c);
 }

@@ -13,7 +13,7 @@
 #define SPMT_FAR_H
 
 #include "spmt/comm/comm.h"
-#include "src/kernels/coll/table.h"
+#include "src/kernels/kernels.h"
 
 #define FAR_BARRIER UINT64_MAX /* the key of a call that moves nothing */
 
@@ -29,6 +29,7 @@ struct far_call {
 	uint64_t count; /* elements of a block */
 	uint64_t size;	/* of an element */
 	int type, op;
+	struct coll_factor factor; /* of COLL_PREMUL; in `bits` once it runs */
 	uint64_t
 		key; /* equal on all ranks (coll_key.h), or FAR_BARRIER; varied: there is one a pair instead */
 	struct coll_moves moves;

@@ -10,6 +10,7 @@ struct far_word {
 	struct far_hello {
 		uint64_t key, more;   /* more: its data does not end with this round */
 		uint64_t gives, gets; /* varied: all of its counts, folded */
+		uint64_t factor;      /* of COLL_PREMUL */
 	} hello;
 	uint64_t round;
 	uint64_t step; /* far_step_word: how far it has come in the round */
@@ -60,6 +61,9 @@ int far_await(spmt_comm *comm, const struct far_call *c, int pe, uint64_t step);
 int far_await_key(spmt_comm *comm, const struct far_call *c, int pe);
 /* Breaks the comm: key[0] is what pe has told, key[1] what this rank has. */
 int far_mismatch(spmt_comm *comm, const struct far_call *c, int pe, const uint64_t key[2]);
+
+/* What a fold of all ranks' elements reads: a place for each rank, then a factor's piece for each. From mem_calloc; NULL: told. */
+struct area_inbox *far_operands(const spmt_comm *comm);
 
 /* ---- ways for data ------------------------------------------------------------------------------- */
 

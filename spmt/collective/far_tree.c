@@ -13,6 +13,7 @@
 #include "src/base/base.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/fold.h"
 
 #define TREE_GRAIN 16 /* each rank's begins at a multiple */
@@ -28,10 +29,22 @@ static bool tree_has_root(const struct far_call *c)
 	return coll_kinds[c->kind].among == COLL_ROOT_TO_ALL;
 }
 
-/* Bytes that a rank that gives has. */
-static uint64_t tree_given(const spmt_comm *comm, const struct far_call *c)
+/* Bytes that a rank that gives has; */
+static uint64_t tree_data(const spmt_comm *comm, const struct far_call *c)
 {
 	return c->count * c->size * (c->moves.src_blocks ? (uint64_t)comm->nranks : 1);
+}
+
+/* and where its factor lies behind them. */
+static uint64_t tree_factor_at(const spmt_comm *comm, const struct far_call *c)
+{
+	return align_up(tree_data(comm, c), sizeof(c->factor.bits));
+}
+
+static uint64_t tree_given(const spmt_comm *comm, const struct far_call *c)
+{
+	return c->op == COLL_PREMUL ? tree_factor_at(comm, c) + sizeof(c->factor.bits)
+				    : tree_data(comm, c);
 }
 
 /* From the half's beginning: of what the rank gives that is `at` in the order of nodes. */
@@ -67,9 +80,13 @@ bool far_tree_fits(const spmt_comm *comm, const struct far_call *c)
 static int tree_give(spmt_comm *comm, const struct far_call *c, int leader)
 {
 	bool gives = !tree_has_root(c) || c->root == comm->rank;
+	int64_t at = far_half(comm) + (int64_t)tree_rank_at(comm, c, comm->rank);
+	int rc = far_put(comm, leader, at, c->src, gives ? tree_data(comm, c) : 0);
 
-	return far_put(comm, leader, far_half(comm) + (int64_t)tree_rank_at(comm, c, comm->rank),
-		c->src, gives ? tree_given(comm, c) : 0);
+	if (!rc && c->op == COLL_PREMUL)
+		rc = far_put(comm, leader, at + (int64_t)tree_factor_at(comm, c), &c->factor.bits,
+			sizeof(c->factor.bits));
+	return rc;
 }
 
 /* What nodes [from, end) have given, of this leader's half to the same place of another's. */
@@ -152,7 +169,8 @@ static int tree_find(spmt_comm *comm, const struct far_call *c, int leader, cons
 
 static int tree_fold(spmt_comm *comm, const struct far_call *c, const char *given, uint64_t own)
 {
-	struct area_inbox *parts = mem_calloc((size_t)comm->nranks, sizeof(*parts));
+	struct area_inbox *parts = far_operands(comm);
+	uint64_t factor = 0;
 	struct fold fold = { .inboxes = parts,
 		.npes = comm->nranks,
 		.bytes = c->count * c->size,
@@ -160,10 +178,16 @@ static int tree_fold(spmt_comm *comm, const struct far_call *c, const char *give
 		.lanes = 1 };
 
 	if (!parts)
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
-	for (int pe = 0; pe < comm->nranks; pe++)
-		parts[pe].src = (uintptr_t)given + tree_rank_at(comm, c, pe) + own;
+		return -ENOMEM;
+	fold.factors = (uintptr_t)(parts + comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		const char *of = given + tree_rank_at(comm, c, pe);
+
+		parts[pe].src = (uintptr_t)of + own;
+		if (c->op == COLL_PREMUL)
+			memcpy(&factor, of + tree_factor_at(comm, c), sizeof(factor));
+		piece_send(fold.factors, (uint64_t)pe, factor, flags_alike(0));
+	}
 	fold_run(&fold, c->type, c->op);
 	mem_free(parts);
 	return 0;

@@ -53,6 +53,13 @@ static inline bool object_is_live(const struct object *p)
 	return atomic_load_explicit(&p->state, memory_order_acquire) == OBJECT_LIVE;
 }
 
+/* Live, in whichever way. */
+static inline bool object_is_open(const struct object *p)
+{
+	return atomic_load_explicit(&p->state, memory_order_acquire) - OBJECT_LIVE <=
+		(uint32_t)(OBJECT_LANE_CHECKED - OBJECT_LIVE);
+}
+
 /* Nor is it where this address never was an object's. */
 static inline bool object_is_checked(const struct object *p)
 {

@@ -169,18 +169,17 @@ static void lane_move(struct comm_lane *lane)
 	if (!lane->sides[0].first->args.bytes)
 		return;
 	for (int r = 0; r < lane->nranks; r++) {
-		const struct kernel_collective_args *args = &lane->sides[r].first->args;
+		struct kernel_collective_args *args = &lane->sides[r].first->args;
 		struct area_inbox *inbox = area_inbox_at(own, lane->nranks, r);
 
+		args->view.own = lane->area;
 		inbox->src = args->src;
 		inbox->dst = args->dst;
+		if (args->op == COLL_PREMUL)
+			coll_here_factor(args);
 	}
-	for (int r = 0; r < lane->nranks; r++) {
-		struct kernel_collective_args *args = &lane->sides[r].first->args;
-
-		args->view.own = lane->area;
-		coll_here(args);
-	}
+	for (int r = 0; r < lane->nranks; r++)
+		coll_here(&lane->sides[r].first->args);
 }
 
 /* Under the lock, which is given up while data moves. */

@@ -12,6 +12,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/lane/lanes.h"
+#include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
@@ -145,6 +146,8 @@ void lane_release(spmt_comm *comm)
 {
 	tree_remove(comm);
 	lanes_leave(comm->lane, comm->rank);
+	mem_free(comm->ops);
+	comm->ops = NULL;
 	world_comm_give(comm);
 }
 

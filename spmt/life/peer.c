@@ -305,6 +305,8 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 void peers_unlink(spmt_comm *comm)
 {
 	far_drop(comm);
+	mem_free(comm->ops);
+	comm->ops = NULL;
 	fifo_close(comm);
 	table_close(comm, &comm->peers);
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {

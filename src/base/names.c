@@ -62,7 +62,8 @@ const char *op_name(uint64_t op)
 		[SPMT_OP_AND] = "and",
 		[SPMT_OP_OR] = "or",
 		[SPMT_OP_XOR] = "xor",
-		[SPMT_OP_AVG] = "avg" };
+		[SPMT_OP_AVG] = "avg",
+		[SPMT_OP_AVG + 1] = "premul" /* inside the library: a pre-multiplied sum */ };
 
 	return NAME_OF(names, op);
 }

@@ -4,8 +4,8 @@
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
  * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
  * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
- * npes struct area_inbox (index: the rank that writes), then the slots, 2 * npes of them (parity of
- * the epoch, the rank that writes). Peers write, the owner reads. Counters only rise.
+ * npes struct area_inbox (index: the rank that writes), the factors of pre-multiplied sums, 2 * npes pieces (fold/slot.h; parity of
+ * the epoch, the rank that writes), then as many slots. Peers write, the owner reads. Counters only rise.
  */
 #ifndef SPMT_KERNELS_AREA_H
 #define SPMT_KERNELS_AREA_H
@@ -110,10 +110,11 @@ static inline struct area_inbox *area_inbox_at(uint64_t own, int npes, int write
 	return (struct area_inbox *)(area_at(own, npes) + 1) + writer;
 }
 
+/* Before them, factors: fold/slot.h; a line is more than two pieces. */
 static inline uint64_t area_slots(uint64_t own, int npes)
 {
 	return area_begin(own, npes) + sizeof(struct area) +
-		(uint64_t)(uint32_t)npes * sizeof(struct area_inbox);
+		(uint64_t)(uint32_t)npes * (sizeof(struct area_inbox) + AREA_LINE);
 }
 
 /* `room` bytes of data in every slot, with a flag to every word. */

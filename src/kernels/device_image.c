@@ -11,5 +11,6 @@
 #include "fold/fold.c"
 #include "fold/fold_f8.c"
 #include "fold/fold_mean.c"
+#include "fold/fold_premul.c"
 #include "plan.c"
 #include "simple.c"

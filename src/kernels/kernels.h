@@ -81,6 +81,12 @@ struct coll_share {
  * so. A call may be cut into parts: those behind the first do not take place where the one before differed.
  */
 #define COLL_KEY_BREAKS (1ull << 63)
+/* As an op, behind those of enum spmt_op: the sum of what each rank gives, multiplied by a factor of its own. */
+#define COLL_PREMUL 8
+/* Where that lies: at `at`, and `bits` is its size; 0: it is in the low bytes of `bits`. Of the call's type. */
+struct coll_factor {
+	uint64_t at, bits;
+};
 struct kernel_collective_args {
 	struct spmt_view view;
 	uint64_t dst, src, key, report;
@@ -89,6 +95,7 @@ struct kernel_collective_args {
 	struct coll_moves moves;
 	uint32_t room;		   /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;		   /* 0: the first */
+	struct coll_factor factor; /* this rank's, of COLL_PREMUL */
 	int32_t captured,
 		unused; /* into a graph: no call has looked at the stop word when it is launched */
 	struct coll_share share;
@@ -135,6 +142,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 /* One rank's part of a collective whose algorithm works at peers, on the host, once all ranks have come and until none has gone: of
    the view pe, npes and own alone are needed, and there the inboxes with everybody's src and dst. */
 void coll_here(const struct kernel_collective_args *args);
+/* Before that, for each rank: leaves its factor there, of COLL_PREMUL. */
+void coll_here_factor(const struct kernel_collective_args *args);
 #endif
 
 #endif

@@ -17,6 +17,7 @@ enum coll {
 	PERMUTE,
 	REDUCE_SCATTER,
 	ALL_REDUCE,
+	PREMUL,
 	REDUCE,
 	GATHER,
 	SCATTER,
@@ -40,6 +41,10 @@ static uint64_t expected(const struct calls *c, enum coll what, size_t count, si
 	case BROADCAST:
 	case ALL_REDUCE: /* of the greatest */
 		return given(c, c->r->n - 1, i);
+	case PREMUL: /* the scalar of rank r is r + 1 */
+		for (int pe = 0; pe < c->r->n; pe++)
+			sum += given(c, pe, i) * (uint64_t)(pe + 1);
+		return sum;
 	case REDUCE: /* of the smallest */
 		return c->r->pe ? UINT64_MAX : given(c, 0, i);
 	case SCATTER:
@@ -61,6 +66,22 @@ static uint64_t expected(const struct calls *c, enum coll what, size_t count, si
 	}
 }
 
+/* The scalar is in memory of the device, behind what the collective touches. */
+static int collect_premul(struct calls *c, size_t count, spmt_stream s)
+{
+	uint64_t factor = (uint64_t)c->r->pe + 1;
+	void *scalar = c->block + CALLS_LARGE - 64;
+	spmt_comm *comm = c->r->comm;
+	enum spmt_op op;
+
+	CALL(spmt_copy_in(comm, scalar, &factor, 8));
+	CALL(spmt_op_premul_create(comm, SPMT_TYPE_U64, count > 5 ? scalar : (void *)&factor,
+		count > 5 ? SPMT_SCALAR_DEVICE : SPMT_SCALAR_HOST, &op));
+	CALL(spmt_all_reduce(comm, c->block + CALLS_LARGE, c->block, count, SPMT_TYPE_U64, op, s));
+	CALL(spmt_op_destroy(comm, op));
+	return calls_settle(c, s);
+}
+
 static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
 {
 	void *dst = c->block + CALLS_LARGE, *src = c->block;
@@ -70,6 +91,8 @@ static int collect(struct calls *c, enum coll what, size_t count, spmt_stream s)
 	int to[64];
 
 	REQUIRE(c->r->n <= 64);
+	if (what == PREMUL)
+		return collect_premul(c, count, s);
 	for (int pe = 0; pe < c->r->n; pe++) {
 		to[pe] = pe - 1;
 		counts[pe] = count;

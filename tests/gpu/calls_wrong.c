@@ -92,6 +92,7 @@ static int wrong_collectives(struct calls *c)
 	const int twice[2] = { 0, 0 }, outside[1] = { c->r->n };
 	uint64_t *d = (uint64_t *)(void *)c->block, *s = d + 64;
 	const enum spmt_op sum = SPMT_OP_SUM;
+	enum spmt_op made;
 	spmt_comm *comm = c->r->comm;
 	spmt_stream own = c->streams[0];
 
@@ -104,6 +105,8 @@ static int wrong_collectives(struct calls *c)
 	WRONG(spmt_all_reduce(comm, d, s, 1, SPMT_TYPE_F32, SPMT_OP_XOR, own));
 	WRONG(spmt_all_reduce(comm, d, s, 1, NONE(spmt_type), sum, own));
 	WRONG(spmt_reduce(comm, d, s, 1, U64, sum, -1, own));
+	WRONG(spmt_op_premul_create(comm, U64, NULL, SPMT_SCALAR_DEVICE, &made));
+	WRONG(spmt_op_destroy(comm, SPMT_OP_MADE));
 	WRONG(spmt_gather(comm, d, s, 1, U64, c->r->n, own));
 	WRONG(spmt_scatter(comm, NULL, s, 1, U64, 0, own));
 	WRONG(spmt_all_gather_v(comm, d, NULL, NULL, s, U64, own));

@@ -30,8 +30,19 @@ def collectives():
         assert (total == n * (n + 1) / 2).all()
         comm.all_reduce(total, np.full(3, r + 1.0), op="max")
         assert (total == n).all()
+        comm.all_reduce(total, np.full(3, r + 1.0), scale=2.0 + r)
+        assert (total == sum((i + 1) * (i + 2) for i in range(n))).all()
         comm.reduce_scatter(part, np.arange(2 * n, dtype=np.int32))
         assert (part == np.arange(2 * r, 2 * r + 2) * n).all()
+        comm.reduce_scatter(part, np.arange(2 * n, dtype=np.int32), scale=r)
+        assert (part == np.arange(2 * r, 2 * r + 2) * (n * (n - 1) // 2)).all()
+        for wrong, op in (([1, 2], "sum"), (1, "max")):
+            try:
+                comm.all_reduce(total, np.ones(3), op=op, scale=wrong)
+                raise AssertionError("scale %r of op %s was taken" % (wrong, op))
+            except ValueError:
+                pass
+        comm.reduce_scatter(part, np.arange(2 * n, dtype=np.int32))
         all_of = np.empty((n, 2), np.int32)
         comm.all_gather(all_of, part)
         assert (all_of.ravel() == np.arange(2 * n) * n).all()

@@ -41,3 +41,25 @@ uint64_t folds_integers(enum spmt_type type, enum spmt_op op, const uint64_t *in
 		x /= n;
 	return (uint64_t)x & folds_mask(type);
 }
+
+static double product(enum spmt_type type, uint64_t a, uint64_t b)
+{
+	double x = folds_value(type, a), y = folds_value(type, b);
+
+	return type == SPMT_TYPE_F64 ? x * y : (double)((float)x * (float)y);
+}
+
+uint64_t folds_premul(enum spmt_type type, const uint64_t *in, const uint64_t *factors, int n)
+{
+	uint64_t sum = 0;
+	double x;
+
+	for (int i = 0; i < n; i++)
+		sum += in[i] * factors[i];
+	if (type < SPMT_TYPE_F16)
+		return sum & folds_mask(type);
+	x = product(type, in[0], factors[0]);
+	for (int i = 1; i < n; i++)
+		x = folds_step(type, SPMT_OP_SUM, x, product(type, in[i], factors[i]));
+	return folds_bits(type, x);
+}

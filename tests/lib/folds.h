@@ -128,6 +128,10 @@ static inline double folds_step(enum spmt_type type, enum spmt_op op, double a, 
 /* Of n ranks' elements. */
 uint64_t folds_integers(enum spmt_type type, enum spmt_op op, const uint64_t *in, int n);
 
+/* A pre-multiplied sum, beside enum spmt_op. */
+#define FOLDS_PREMUL ((enum spmt_op)(SPMT_OP_AVG + 1))
+uint64_t folds_premul(enum spmt_type type, const uint64_t *in, const uint64_t *factors, int n);
+
 static inline uint64_t folds_of(enum spmt_type type, enum spmt_op op, const uint64_t *in, int n)
 {
 	double x;

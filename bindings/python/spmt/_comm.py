@@ -24,6 +24,7 @@ _OPS = {name: number for number, name in enumerate("sum prod min max and or xor"
 _COMPARES = {name: number for number, name in enumerate("== != > >= < <=".split())}
 _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
+_SCALAR_HOST = 0
 
 
 def _number(names: dict[str, int], name: str, what: str) -> int:
@@ -210,13 +211,35 @@ class Comm:
         self._call(function, taken.ctypes.data, given.ctypes.data, given.size // out, kind, *more, None)
         self.quiet()
 
-    def all_reduce(self, dst: Any, src: Any, op: str = "sum") -> None:
-        """Combines src of all ranks, element by element, into dst on all."""
-        self._collective(lib.spmt_all_reduce, dst, src, 1, 1, _number(_OPS, op, "op"))
+    def _reduce(self, function: Callable[..., int], dst: Any, src: Any, out: int, op: str, scale: Any) -> None:
+        if scale is None:
+            self._collective(function, dst, src, out, 1, _number(_OPS, op, "op"))
+            return
+        if op != "sum":
+            raise ValueError("scale is for op 'sum', not %r" % op)
+        factor, made = np.array(scale, dtype=_host_array(src).dtype), ctypes.c_int()
+        if factor.size != 1:
+            raise ValueError("scale has %d elements, not one" % factor.size)
+        kind = _number(_TYPES, factor.dtype.name, "the type")
+        self._call(lib.spmt_op_premul_create, kind, factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
+        try:
+            self._collective(function, dst, src, out, 1, made.value)
+        except BaseException:
+            if self._handle is not None:
+                lib.spmt_op_destroy(self._handle, made.value)  # what has failed is told already
+            raise
+        self._call(lib.spmt_op_destroy, made.value)
 
-    def reduce_scatter(self, dst: Any, src: Any, op: str = "sum") -> None:
+    def all_reduce(self, dst: Any, src: Any, op: str = "sum", scale: Any = None) -> None:
+        """Combines src of all ranks, element by element, into dst on all.
+
+        scale, one number, is for sums: this rank's src counts that many times. It is given on all ranks or on none, and may differ.
+        """
+        self._reduce(lib.spmt_all_reduce, dst, src, 1, op, scale)
+
+    def reduce_scatter(self, dst: Any, src: Any, op: str = "sum", scale: Any = None) -> None:
         """As all_reduce; each rank gets its part, src.size / nranks elements."""
-        self._collective(lib.spmt_reduce_scatter, dst, src, self.nranks, 1, _number(_OPS, op, "op"))
+        self._reduce(lib.spmt_reduce_scatter, dst, src, self.nranks, op, scale)
 
     def all_gather(self, dst: Any, src: Any) -> None:
         """src of all ranks one behind the other in dst, on all."""

@@ -102,6 +102,9 @@ _prototypes: dict[str, list[Any]] = {
     "spmt_all_reduce": [_p, _p, _p, _z, _i, _i, _p],
     "spmt_permute": [_p, _p, _p, _z, _i, ctypes.POINTER(_i), _p],
 }
+if hasattr(lib, "spmt_op_premul_create"):  # since 0.2
+    _prototypes["spmt_op_premul_create"] = [_p, _i, _p, _i, ctypes.POINTER(_i)]
+    _prototypes["spmt_op_destroy"] = [_p, _i]
 for _name, _types in _prototypes.items():
     _function = getattr(lib, _name)
     _function.argtypes = _types

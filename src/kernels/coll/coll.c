@@ -7,6 +7,7 @@
  * one alone.
  */
 #include "coll.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/slot.h"
 
 /* On GPUs rows with kernels of their own are none of this one's. */
@@ -51,6 +52,10 @@ static inline void clear_other_set(const struct coll *c)
 	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
 	uint64_t at = area_slots(spmtd_at_(c->view->own), c->view->npes) + (~c->epoch & 1) * set;
 
+	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
+		spmtd_poke64_(at + 8 * i, 0);
+	at = factors_at(spmtd_at_(c->view->own), c->view->npes, ~c->epoch);
+	set = (uint64_t)c->view->npes * PIECE_IN_SLOT;
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
 	spmtd_meet_settled_(SPMTD_BLOCK_);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives whose ranks a thread of the host has brought together: only the moving of the data is left. */
 #include "coll.h"
+#include "src/kernels/fold/factor.h"
+#include "src/kernels/fold/slot.h"
 
 void coll_here(const struct kernel_collective_args *args)
 {
@@ -17,4 +19,12 @@ void coll_here(const struct kernel_collective_args *args)
 	default:
 		break;
 	}
+}
+
+void coll_here_factor(const struct kernel_collective_args *args)
+{
+	const struct spmt_view *v = &args->view;
+
+	piece_send(factors_at(spmtd_at_(v->own), v->npes, 0), (uint64_t)(uint32_t)v->pe,
+		factor_bits(&args->factor), flags_alike(area_flag(0)));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the ranks of a collective meet, and how one gives it up. */
 #include "coll.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/slot.h"
 #include "varied.h"
 
@@ -16,6 +17,15 @@ COLL_FN int coll_agrees(int rc)
 
 /* ---- meetings ------------------------------------------------------------------------------- */
 
+/* This rank's factor to pe, before the hello. */
+static inline void send_factor(const struct coll *c, int pe)
+{
+	uint64_t to = factors_at(area_there(c->view, pe), c->view->npes, c->epoch);
+
+	piece_send(to, (uint64_t)(uint32_t)c->view->pe, factor_bits(&c->args->factor),
+		flags_alike(area_flag(c->epoch)));
+}
+
 /* By the threads of one block. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted)
 {
@@ -26,6 +36,8 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 		struct area_inbox *box = area_outbox(v, pe);
 		uint64_t *hello = box->hello[c->epoch & 1], key = coll_key_to(c, pe);
 
+		if (c->args->op == COLL_PREMUL)
+			send_factor(c, pe);
 		spmtd_poke64_(spmtd_at_(&hello[1]), flag | key >> 32);
 		if (posted) {
 			/* In another process the buffers, which lie in the heap then, have other

@@ -5,6 +5,7 @@
  * next, so all are through with this one, and its set is free.
  */
 #include "coll.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/fold.h"
 #include "src/kernels/fold/slot.h"
 
@@ -106,6 +107,28 @@ static inline __attribute__((always_inline)) int await_data(const struct coll *c
 	return coll_agrees(rc);
 }
 
+/* The hello may have overtaken them. */
+static inline int await_factors(const struct coll *c)
+{
+	const struct spmt_view *v = c->view;
+	struct spmtd_waiter_ w;
+	uint64_t at = factors_here(c->args, c->epoch);
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	for (int pe = (int)spmtd_tid_(); pe < v->npes && !rc; pe += (int)spmtd_threads_()) {
+		while (!rc &&
+			!piece_is_whole(slot_peek(at + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe),
+				flags_alike(area_flag(c->epoch))))
+			rc = coll_patience(v, &w);
+		if (rc)
+			kernel_record(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe,
+				at + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe, c->epoch, 0);
+	}
+	spmtd_wait_end_(v, &w);
+	return coll_agrees(rc);
+}
+
 /* The block's share of what has arrived. */
 static inline void fold_arrived(const struct coll *c)
 {
@@ -121,6 +144,7 @@ static inline void fold_arrived(const struct coll *c)
 	r.to = 0;
 	r.bytes = c->bytes - PIECE * s.from < PIECE * s.n ? c->bytes - PIECE * s.from : PIECE * s.n;
 	r.dst = c->args->dst + PIECE * s.from;
+	r.factors = factors_here(c->args, c->epoch);
 	r.lane = spmtd_tid_();
 	r.lanes = spmtd_threads_();
 	fold_run(&r, c->args->type, c->args->op);
@@ -154,6 +178,8 @@ COLL_FN int coll_pushed(const struct coll *c)
 	rc = coll_meet(c);
 	if (!rc && c->bytes)
 		rc = await_data(c);
+	if (!rc && c->args->op == COLL_PREMUL)
+		rc = await_factors(c);
 	if (rc || !c->bytes)
 		return rc;
 	if (c->args->moves.folds)

@@ -5,7 +5,9 @@
  * fine: a share is read by one rank only, before that rank writes it.
  */
 #include "coll.h"
+#include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/fold.h"
+#include "src/kernels/fold/slot.h"
 
 static inline void share(const struct coll *c, struct fold *r)
 {
@@ -32,6 +34,7 @@ COLL_FN int coll_reduce(const struct coll *c)
 	r.to = 0;
 	r.bytes = c->bytes;
 	r.dst = c->args->dst;
+	r.factors = factors_here(c->args, c->epoch);
 	r.lane = kernel_lane();
 	r.lanes = kernel_lanes();
 	if (r.everyone)

@@ -57,8 +57,16 @@ const struct coll_row coll_rows[COLL_ROWS] = {
 #undef X
 };
 
+/* Of those that fold: the factors come with coll_greet. */
+static bool row_brings_factors(const struct coll_row *row)
+{
+	return row == &coll_rows[COLL_ROW_pushed] || row == &coll_rows[COLL_ROW_reduce];
+}
+
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 {
+	if (c->factors && !row_brings_factors(row))
+		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 

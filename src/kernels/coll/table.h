@@ -125,6 +125,7 @@ struct coll_case {
 	uint64_t bytes; /* of a block */
 	uint32_t room;	/* of a slot */
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
+	bool factors;	/* the op is COLL_PREMUL */
 };
 int coll_choose(const struct coll_case *c);
 

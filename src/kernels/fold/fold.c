@@ -101,6 +101,10 @@ __attribute__((noinline)) void fold_run(const struct fold *r, int type, int op)
 		fold_mean(r, type);
 		return;
 	}
+	if (op == COLL_PREMUL) {
+		fold_premul(r, type);
+		return;
+	}
 	switch (type) {
 	case SPMT_TYPE_I8:
 		pick_i8(r, op);

@@ -54,6 +54,11 @@ static inline void unit_out(const struct fold *r, uint64_t k, union unit u)
 	}
 }
 
+static inline uint64_t fold_factor(const struct fold *r, int pe)
+{
+	return piece_data(slot_peek(r->factors + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe));
+}
+
 static inline union unit same(union unit u)
 {
 	return u;

@@ -39,6 +39,7 @@ struct desk {
 	char *dst, *src;
 	unsigned char *host;
 	size_t room;
+	void *factor; /* of a pre-multiplied sum, in memory of the device */
 	spmt_stream stream;
 };
 
@@ -59,6 +60,12 @@ static uint64_t element(const struct item *c, int rank, size_t i)
 	if (c->type > SPMT_TYPE_F64 && x % 4)
 		return 0x20 | (x >> 8 & 0x9f);
 	return x & folds_mask(c->type);
+}
+
+/* What a rank's elements are multiplied by. */
+static uint64_t factor_of(const struct item *c, int rank)
+{
+	return element(c, rank, 1000000);
 }
 
 /* Elements that one rank has for another, of collectives with counts; of the others `count`. */
@@ -151,11 +158,14 @@ static void want_folded(const struct item *c, int rank, unsigned char *want)
 	       from = c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0;
 
 	for (size_t i = 0; i < dst_count(c, rank); i++) {
-		uint64_t in[MOST], bits;
+		uint64_t in[MOST], factors[MOST], bits;
 
-		for (int r = 0; r < c->n; r++)
+		for (int r = 0; r < c->n; r++) {
 			in[r] = element(c, r, from + i);
-		bits = folds_of(c->type, c->op, in, c->n);
+			factors[r] = factor_of(c, r);
+		}
+		bits = c->op == FOLDS_PREMUL ? folds_premul(c->type, in, factors, c->n)
+					     : folds_of(c->type, c->op, in, c->n);
 		memcpy(want + i * width, &bits, width);
 	}
 }
@@ -178,7 +188,8 @@ static int varied(spmt_comm *comm, const struct item *c, void *dst, const void *
 	return spmt_all_to_all_v(comm, dst, gets_n, gets_at, src, gives_n, gives_at, c->type, s);
 }
 
-static int make(spmt_comm *comm, const struct item *c, void *dst, const void *src, spmt_stream s)
+static int make_with(
+	spmt_comm *comm, const struct item *c, void *dst, const void *src, spmt_stream s)
 {
 	switch (c->kind) {
 	case GATHER:
@@ -196,6 +207,30 @@ static int make(spmt_comm *comm, const struct item *c, void *dst, const void *sr
 	default:
 		return varied(comm, c, dst, src, s);
 	}
+}
+
+/* Its scalar is the CPU's, or the device's; and it is gone when the call has returned. */
+static int make_premul(
+	spmt_comm *comm, const struct item *c, const struct desk *d, void *dst, const void *src)
+{
+	uint64_t factor = factor_of(c, spmt_rank(comm));
+	bool on_device = (c->seed + (uint64_t)spmt_rank(comm)) % 2;
+	struct item with = *c;
+
+	if (on_device)
+		REQUIRE_OK(spmt_copy_in(comm, d->factor, &factor, folds_width[c->type]));
+	REQUIRE_OK(spmt_op_premul_create(comm, c->type, on_device ? d->factor : &factor,
+		on_device ? SPMT_SCALAR_DEVICE : SPMT_SCALAR_HOST, &with.op));
+	factor = 0;
+	REQUIRE_OK(make_with(comm, &with, dst, src, d->stream));
+	return spmt_op_destroy(comm, with.op);
+}
+
+static int make(
+	spmt_comm *comm, const struct item *c, const struct desk *d, void *dst, const void *src)
+{
+	return c->op == FOLDS_PREMUL ? make_premul(comm, c, d, dst, src)
+				     : make_with(comm, c, dst, src, d->stream);
 }
 
 /* In place: the block that is the same in both. */
@@ -273,8 +308,8 @@ static int one(spmt_comm *comm, struct item *c, const struct desk *d)
 		memcpy(d->host + i * width, &bits, width);
 	}
 	REQUIRE_OK(spmt_copy_in(comm, src, d->host, in));
-	REQUIRE_OK(make(comm, c, gets(c, rank) || c->seed % 2 ? dst : NULL,
-		gives(c, rank) || c->seed % 2 ? src : NULL, d->stream));
+	REQUIRE_OK(make(comm, c, d, gets(c, rank) || c->seed % 2 ? dst : NULL,
+		gives(c, rank) || c->seed % 2 ? src : NULL));
 	if (d->stream && c->seed % 3)
 		REQUIRE_OK(stream_wait(comm, d->stream));
 	else
@@ -289,6 +324,7 @@ static int desk_open(spmt_comm *comm, struct desk *d, size_t room)
 	REQUIRE(d->host);
 	REQUIRE_OK(spmt_malloc(comm, d->room, (void **)&d->dst));
 	REQUIRE_OK(spmt_malloc(comm, d->room, (void **)&d->src));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(uint64_t), &d->factor));
 	return stream_make(comm, &d->stream);
 }
 
@@ -341,7 +377,7 @@ static int reductions(spmt_comm *comm, void *arg)
 
 	TRY(desk_open(comm, &d, (MOST + 1) * LARGE * 8));
 	for (c.type = SPMT_TYPE_I8; c.type <= SPMT_TYPE_F8E5M2; c.type++)
-		for (c.op = SPMT_OP_SUM; c.op <= SPMT_OP_AVG; c.op++)
+		for (c.op = SPMT_OP_SUM; c.op <= FOLDS_PREMUL; c.op++)
 			for (int i = 0; i < 4; i++) {
 				unsigned both = (unsigned)c.type + (unsigned)c.op;
 
@@ -431,7 +467,11 @@ static int everything(spmt_comm *comm, void *arg)
 				if (large && round)
 					continue;
 				c.count = c.kind == REDUCE_SCATTER && large ? 60000 : counts[i];
-				c.op = round == 1 ? SPMT_OP_AVG : SPMT_OP_MAX;
+				c.op = round == 1	 ? SPMT_OP_AVG
+					: round || large ? FOLDS_PREMUL
+							 : SPMT_OP_MAX;
+				if (c.kind < FOLDS)
+					c.op = SPMT_OP_SUM;
 				c.root = round + i;
 				c.in_place = round % 2 && c.kind != ALL_TO_ALL_V;
 				TRY(one(comm, &c, &d));

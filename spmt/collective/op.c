@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "op.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "spmt/calls/keyed.h"
+#include "spmt/control/exclusive.h"
+#include "src/base/mem.h"
+#include "src/base/names.h"
+#include "src/base/status.h"
+
+/* An op below SPMT_OP_MADE: from the top, 15 bits of the rank, so that another rank's is told apart; then how often its place was taken, so
+   that one forgotten is; then its place. */
+#define OP_PLACES 256
+enum { OP_PLACE_BITS = 8, OP_TURN_BITS = 7, OP_RANK_BITS = 15 };
+_Static_assert(OP_PLACES == 1 << OP_PLACE_BITS, "a place fits");
+_Static_assert(COLL_PREMUL == SPMT_OP_AVG + 1, "behind the ops that there are");
+
+struct comm_op {
+	struct coll_factor factor;
+	enum spmt_type type;
+	uint32_t turn; /* odd: it is taken */
+};
+
+static enum spmt_op op_number(const spmt_comm *comm, uint32_t place)
+{
+	uint32_t rank = (uint32_t)comm->rank & ((1u << OP_RANK_BITS) - 1);
+	uint32_t turn = 1 + comm->ops[place].turn / 2 % ((1u << OP_TURN_BITS) - 1); /* not 0 */
+
+	return (enum spmt_op)((uint32_t)SPMT_OP_MADE | rank << (OP_TURN_BITS + OP_PLACE_BITS) |
+		turn << OP_PLACE_BITS | place);
+}
+
+/* NULL: the comm has no such op. */
+static struct comm_op *op_find(const spmt_comm *comm, enum spmt_op op)
+{
+	uint32_t place = (uint32_t)op % OP_PLACES;
+
+	if (!comm->ops || comm->ops[place].turn % 2 == 0 || op_number(comm, place) != op)
+		return NULL;
+	return &comm->ops[place];
+}
+
+static int op_unknown(const spmt_comm *comm, const char *what, int op)
+{
+	if (op < SPMT_OP_MADE)
+		return fail_call(-EINVAL, what, "rank %d: unknown op %d", comm->rank, op);
+	return fail_call(-EINVAL, what,
+		"rank %d: op %d was not made for this comm, or is destroyed", comm->rank, op);
+}
+
+int op_use(const spmt_comm *comm, const char *what, enum spmt_type type, int *op,
+	struct coll_factor *factor)
+{
+	const struct comm_op *made;
+
+	if ((unsigned)*op <= SPMT_OP_AVG)
+		return 0;
+	made = op_find(comm, (enum spmt_op) * op);
+	if (!made)
+		return op_unknown(comm, what, *op);
+	if (made->type != type)
+		return fail_call(-EINVAL, what, "rank %d: the op was made for type %s, not %s",
+			comm->rank, type_name(made->type), type_name(type));
+	*op = COLL_PREMUL;
+	*factor = made->factor;
+	return 0;
+}
+
+static int op_arguments(const spmt_comm *comm, const char *what, enum spmt_type type,
+	const void *scalar, enum spmt_scalar where)
+{
+	size_t size = type_size(type);
+
+	if (!size)
+		return fail_call(-EINVAL, what, "rank %d: unknown type %d", comm->rank, (int)type);
+	if (!scalar)
+		return fail_call(-EINVAL, what, "rank %d: scalar is NULL", comm->rank);
+	if (where != SPMT_SCALAR_HOST && where != SPMT_SCALAR_DEVICE)
+		return fail_call(-EINVAL, what,
+			"rank %d: where is %d, neither SPMT_SCALAR_HOST nor SPMT_SCALAR_DEVICE",
+			comm->rank, (int)where);
+	if (where == SPMT_SCALAR_DEVICE && (uintptr_t)scalar % size)
+		return fail_call(-EINVAL, what,
+			"rank %d: scalar %p is not aligned to its type (%zu bytes)", comm->rank,
+			scalar, size);
+	return 0;
+}
+
+static int op_place(spmt_comm *comm, const char *what, struct comm_op **place)
+{
+	if (!comm->ops)
+		comm->ops = mem_calloc(OP_PLACES, sizeof(*comm->ops));
+	if (!comm->ops)
+		return fail_call(-ENOMEM, what, "rank %d: out of memory for ops", comm->rank);
+	for (int i = 0; i < OP_PLACES; i++)
+		if (comm->ops[i].turn % 2 == 0) {
+			*place = &comm->ops[i];
+			return 0;
+		}
+	return fail_call(-ENOSPC, what, "rank %d: %d ops are there and none was destroyed",
+		comm->rank, OP_PLACES);
+}
+
+int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scalar,
+	enum spmt_scalar where, enum spmt_op *op)
+{
+	EXCLUSIVE(comm, __func__);
+	struct comm_op *place = NULL;
+	int rc = comm_enter_lane(comm, __func__);
+
+	if (!rc && !op)
+		rc = fail_call(-EINVAL, __func__, "rank %d: op is NULL", comm->rank);
+	if (!rc)
+		rc = op_arguments(comm, __func__, type, scalar, where);
+	if (!rc)
+		rc = op_place(comm, __func__, &place);
+	if (rc)
+		return rc;
+	place->type = type;
+	place->factor = (struct coll_factor){ .bits = type_size(type) };
+	if (where == SPMT_SCALAR_DEVICE)
+		place->factor.at = (uint64_t)(uintptr_t)scalar;
+	else
+		place->factor.bits = 0, memcpy(&place->factor.bits, scalar, type_size(type));
+	place->turn++;
+	*op = op_number(comm, (uint32_t)(place - comm->ops));
+	return 0;
+}
+
+int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
+{
+	EXCLUSIVE(comm, __func__);
+	struct comm_op *made;
+	int rc = comm_enter_lane(comm, __func__);
+
+	if (rc)
+		return rc;
+	if ((unsigned)op <= SPMT_OP_AVG)
+		return fail_call(-EINVAL, __func__, "rank %d: op %s is not one that was made",
+			comm->rank, op_name((uint64_t)op));
+	made = op_find(comm, op);
+	if (!made)
+		return op_unknown(comm, __func__, (int)op);
+	made->turn++;
+	return 0;
+}

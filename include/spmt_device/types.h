@@ -238,7 +238,10 @@ enum spmtd_far_kind {
 	SPMTD_FAR_ATOMIC, /* operand `from`, compare `size`; the argument: op, bytes << 8, 1 + cell << 16 */
 	SPMTD_FAR_FENCE, /* of no peer, as the next */
 	SPMTD_FAR_QUIET,
-	SPMTD_FAR_REFUSED /* what does not go there: bulk copies from shared memory */
+	SPMTD_FAR_REFUSED, /* what does not go there: bulk copies from shared memory */
+	/* of the library's collectives, to peers that have addresses: */
+	SPMTD_FAR_COPY,	 /* `to` here is an address at the peer, from which `size` bytes come */
+	SPMTD_FAR_COPIED /* all of these are; taken also in a broken world not before */
 };
 #define SPMTD_CELLS 64u
 /* How kernels of a rank post. In device memory, but for the ring and the count. */

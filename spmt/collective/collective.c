@@ -18,6 +18,7 @@
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
+#include "spmt/proxy/fifo.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
@@ -130,7 +131,8 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.bytes = c->count * type_size(c->type),
 		.room = comm->slot_room,
 		.wanted = comm->coll_wanted,
-		.factors = c->op == COLL_PREMUL });
+		.factors = c->op == COLL_PREMUL,
+		.engines = coll_copies(comm) });
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
@@ -186,6 +188,8 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 
 	args.report = coll_report(comm);
 	args.captured = in->reserved.captured;
+	if (c->row == COLL_ROW_copy)
+		args.fifo = fifo_device(comm->fifo);
 	view_fill(comm, &args.view);
 	grid = coll_shape(comm, c, args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);

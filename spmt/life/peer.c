@@ -271,7 +271,7 @@ int peers_link(spmt_comm *comm)
 		rc = peers_table(comm, NULL, NULL);
 	if (!rc)
 		view_prepare(comm);
-	return rc;
+	return !rc && coll_copies(comm) ? fifo_open(comm) : rc;
 }
 
 static void link_share(spmt_comm *comm, int pe, const struct link *from, uint64_t area)
@@ -299,7 +299,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 		rc = peers_table(comm, seen, parent_ranks);
 	if (!rc)
 		view_prepare(comm);
-	return rc;
+	return !rc && coll_copies(comm) ? fifo_open(comm) : rc;
 }
 
 void peers_unlink(spmt_comm *comm)

@@ -2,18 +2,21 @@
 #include "fifo_state.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "proxy.h"
 #include "spmt/comm/record.h"
 #include "spmt/nodes/nodes.h"
+#include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
 
 #define FIFO_PLACES (1u << FIFO_SHIFT)
-#define FIFO_BATCH 64 /* posts before the next rank has its turn */
+#define FIFO_BATCH 64		   /* posts before the next rank has its turn */
+#define FIFO_LAST_NS 10000000000ll /* then an engine is dead */
 _Static_assert(sizeof(struct spmtd_post) == 32, "a descriptor is 32 bytes");
 _Static_assert(sizeof(struct fifo_shared) % CACHE_LINE == 0, "places are not split by lines");
 
@@ -72,6 +75,43 @@ static int fifo_memory(struct fifo *f)
 	return fifo_table(f);
 }
 
+/* They need no rank. */
+static void fifo_end_copies(struct fifo *f)
+{
+	const struct backend *b = f->comm->backend;
+	int dev = f->comm->dev;
+
+	for (int i = 0; i < FIFO_COPIES; i++) {
+		if (!f->copies[i])
+			continue;
+		if (b->stream_sync(dev, f->copies[i], FIFO_LAST_NS, NULL))
+			log_line(LOG_ERROR,
+				"rank %d: a collective's copies are in flight at the end",
+				f->comm->rank);
+		b->stream_destroy(dev, f->copies[i]);
+	}
+}
+
+bool coll_copies(const spmt_comm *comm)
+{
+	return comm->coll_wanted == (int)COLL_ROW_copy; /* never a lane's, which has no kernels */
+}
+
+static int fifo_copies(struct fifo *f)
+{
+	spmt_comm *comm = f->comm;
+	int rc = 0;
+
+	for (int i = 0; coll_copies(comm) && i < FIFO_COPIES && !rc; i++) {
+		device_stream s;
+
+		rc = comm->backend->stream_create(comm->dev, &s);
+		if (!rc)
+			f->copies[i] = s;
+	}
+	return rc;
+}
+
 static void fifo_free(struct fifo *f)
 {
 	spmt_comm *comm = f->comm;
@@ -85,6 +125,7 @@ static void fifo_free(struct fifo *f)
 	mem_free(f->ports);
 	if (f->stream)
 		comm->backend->stream_destroy(comm->dev, f->stream);
+	fifo_end_copies(f);
 	table_close(comm, &f->table);
 	pinned_close(comm, f->pinned);
 	pthread_mutex_destroy(&f->lock);
@@ -111,6 +152,8 @@ static int fifo_make(spmt_comm *comm, struct fifo **out)
 	/* a kernel may wait in the comm's own one for what it has posted */
 	if (f->polled)
 		rc = comm->backend->stream_create(comm->dev, &f->stream);
+	if (!rc)
+		rc = fifo_copies(f);
 	for (int pe = 0; !rc && pe < comm->nranks; pe++)
 		fifo_link(f, pe);
 	return rc ? rc : fifo_memory(f);
@@ -265,12 +308,17 @@ static void fifo_stored(const struct fifo *f)
 	wake_stored(f->comm->wake_counters[f->comm->rank]);
 }
 
-static void fifo_take(struct fifo *f, const struct spmtd_post *post)
+/* False: it has to wait. */
+static bool fifo_take(struct fifo *f, const struct spmtd_post *post)
 {
 	const char *what = "what a kernel posted";
+	bool copied = post_kind(post) == SPMTD_FAR_COPIED;
+	int done = copied ? post_copied(f) : 1;
 	bool dropped = comm_is_broken(f->comm);
-	int rc = dropped ? 0 : post_do(f, post, &what);
+	int rc = done < 0 ? done : dropped || copied ? 0 : post_do(f, post, &what);
 
+	if (!done)
+		return false;
 	if (rc)
 		fifo_failed(f, what, rc);
 	if (dropped || rc)
@@ -280,6 +328,7 @@ static void fifo_take(struct fifo *f, const struct spmtd_post *post)
 	tsan_release(&f->shared->taken);
 	__atomic_store_n(&f->shared->taken, f->done, __ATOMIC_RELEASE);
 	fifo_stored(f);
+	return true;
 }
 
 bool fifo_serve(struct fifo *fifo)
@@ -289,7 +338,10 @@ bool fifo_serve(struct fifo *fifo)
 	int n = 0, rc;
 
 	while (n < FIFO_BATCH && fifo_next(fifo, &post)) {
-		fifo_take(fifo, &post);
+		if (!fifo_take(fifo, &post)) {
+			sched_yield(); /* the other ranks have their turn, and then again this one */
+			return true;
+		}
 		n++;
 	}
 	if (n == FIFO_BATCH || asked == atomic_load(&fifo->answered))

@@ -13,8 +13,11 @@
 
 #define FIFO_SHIFT 9u /* 512 places */
 
-/* Makes comm->fifo if there is none; by the comm's thread. A failure has a sentence. */
+/* Makes comm->fifo if there is none; by the comm's thread. With copy queues for its collectives, where SPMT_COLL asks for row copy. A failure
+   has a sentence. */
 int fifo_open(spmt_comm *comm);
+/* Whether SPMT_COLL has its collectives made by copy queues. */
+bool coll_copies(const spmt_comm *comm);
 /* Once no kernel of the comm runs any more, before its links go. */
 void fifo_close(spmt_comm *comm);
 /* The address of its struct spmtd_fifo, for kernels. */

@@ -8,6 +8,8 @@
 
 struct proxy;
 
+#define FIFO_COPIES 4
+
 /* In pinned memory; behind it lie the places. */
 struct fifo_shared {
 	uint64_t taken; /* posts that are done; kernels read it */
@@ -24,9 +26,10 @@ struct fifo {
 	struct pinned *pinned;
 	struct fifo_shared *shared;
 	struct spmtd_post *ring;
-	struct link *links;   /* by rank */
-	device_stream stream; /* NULL: the CPU reaches the memory, and there is none */
-	bool polled;	      /* nobody says when there is a post */
+	struct link *links;		   /* by rank */
+	device_stream stream;		   /* NULL: the CPU reaches the memory, and there is none */
+	bool polled;			   /* nobody says when there is a post */
+	device_stream copies[FIFO_COPIES]; /* of SPMTD_FAR_COPY, by peer; NULL: there are none */
 
 	pthread_mutex_t lock; /* guards `ports` and what is in them but `sent`, and `mems` */
 	struct fifo_mem *mems;
@@ -44,8 +47,14 @@ struct fifo {
 bool fifo_serve(struct fifo *fifo);
 /* The sentence is this thread's. */
 void fifo_failed(struct fifo *fifo, const char *what, int rc);
+static inline unsigned post_kind(const struct spmtd_post *post)
+{
+	return (unsigned)(post->head >> 1 & 0x7f);
+}
 /* Does one. 0, or a code with a sentence that begins with *what. */
 int post_do(struct fifo *fifo, const struct spmtd_post *post, const char **what);
+/* Whether SPMTD_FAR_COPY's copies are done: 1 yes, 0 not yet, or a code. */
+int post_copied(struct fifo *fifo);
 /* All that was done is complete everywhere. */
 int post_quiet(struct fifo *fifo);
 

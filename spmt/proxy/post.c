@@ -329,6 +329,40 @@ static int far_atomic(struct fifo *f, int pe, const struct spmtd_post *post)
 	return rc;
 }
 
+/* ---- collectives by copy queues -------------------------------------------------------------------- */
+
+/* Each peer's in a stream, so that several engines are at work. */
+static int post_copy(struct fifo *f, int pe, const struct spmtd_post *post)
+{
+	const spmt_comm *comm = f->comm;
+	device_stream stream = f->copies[pe % FIFO_COPIES];
+	int rc;
+
+	if (!stream)
+		return fail(-EINVAL, "there are no copy queues for collectives");
+	rc = comm->backend->copy(comm->dev, (void *)(uintptr_t)post->from,
+		(const void *)(uintptr_t)post->to, (size_t)post->size, stream);
+	if (!rc)
+		link_count(&f->links[pe], MOVER_SDMA, (size_t)post->size);
+	return rc;
+}
+
+int post_copied(struct fifo *fifo)
+{
+	const spmt_comm *comm = fifo->comm;
+
+	for (int i = 0; i < FIFO_COPIES; i++) {
+		int rc = fifo->copies[i] ? comm->backend->stream_query(comm->dev, fifo->copies[i])
+					 : 1;
+
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+/* ---- to peers that have no address, by all of them ---------------------------------------------------- */
+
 static int far_fence(struct fifo *f)
 {
 	int rc = 0;
@@ -358,6 +392,8 @@ static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post
 		return far_fence(f);
 	case SPMTD_FAR_QUIET:
 		return post_quiet(f);
+	case SPMTD_FAR_COPY:
+		return post_copy(f, pe, post);
 	default:
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"rank %d is reached by map %s: bulk copies from shared memory and bulk reductions do not go there",
@@ -379,7 +415,8 @@ static const char *post_name(unsigned kind)
 		[SPMTD_FAR_ATOMIC] = "a kernel's atomic",
 		[SPMTD_FAR_FENCE] = "a kernel's fence",
 		[SPMTD_FAR_QUIET] = "a kernel's quiet",
-		[SPMTD_FAR_REFUSED] = "a kernel's copy" };
+		[SPMTD_FAR_REFUSED] = "a kernel's copy",
+		[SPMTD_FAR_COPY] = "a collective's copy" };
 
 	if (kind & SPMTD_POST_PORT)
 		return kind & SPMTD_POST_CAME	    ? "spmtd_port_read_put_packets"
@@ -393,7 +430,7 @@ static const char *post_name(unsigned kind)
 
 int post_do(struct fifo *fifo, const struct spmtd_post *post, const char **what)
 {
-	unsigned kind = (unsigned)(post->head >> 1 & 0x7f);
+	unsigned kind = post_kind(post);
 	int pe = spmtd_post_peer_(post->head);
 	const char *name = post_name(kind);
 

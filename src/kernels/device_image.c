@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* All kernels as one unit: what a device image is compiled from. Not part of the host's build. */
 #include "coll/coll.c"
+#include "coll/copy.c"
 #include "coll/direct.c"
 #include "coll/ll.c"
 #include "coll/meet.c"

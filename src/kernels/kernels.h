@@ -96,6 +96,7 @@ struct kernel_collective_args {
 	uint32_t room;		   /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;		   /* 0: the first */
 	struct coll_factor factor; /* this rank's, of COLL_PREMUL */
+	uint64_t fifo;		   /* of row copy: the address of a struct spmtd_fifo */
 	int32_t captured,
 		unused; /* into a graph: no call has looked at the stop word when it is launched */
 	struct coll_share share;

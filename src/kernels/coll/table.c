@@ -67,6 +67,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 {
 	if (c->factors && !row_brings_factors(row))
 		return false;
+	if (row == &coll_rows[COLL_ROW_copy] && !c->engines)
+		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 

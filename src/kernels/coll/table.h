@@ -60,6 +60,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 /* with one for all */
 #define COLL_TABLE_SHARED(X)                                                                             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
+	X(copy,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, 0,          0,          UINT32_MAX)         \
 	X(direct,  COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)          \
 	X(swap,    COLL_SWAPS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
 	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
@@ -126,6 +127,7 @@ struct coll_case {
 	uint32_t room;	/* of a slot */
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
 	bool factors;	/* the op is COLL_PREMUL */
+	bool engines;	/* there is a fifo by which a kernel has copies made */
 };
 int coll_choose(const struct coll_case *c);
 

@@ -11,6 +11,8 @@ static const uint64_t sizes[] = { 0, 1, 64, 65, 4096, 64u << 10, (64u << 10) + 1
 
 static bool does(int row, const struct coll_case *c)
 {
+	if (row == COLL_ROW_copy && !c->engines)
+		return false;
 	return coll_rows[row].kinds >> c->kind & 1 &&
 		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
@@ -20,11 +22,12 @@ static void for_each_case(void (*fn)(struct coll_case c))
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			for (int place = 0; place < 4; place++)
+			for (int place = 0; place < 8; place++)
 				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 					.bytes = sizes[i],
 					.on_cpu = place & 1,
 					.room = place & 2 ? 64u << 10 : 48,
+					.engines = place & 4,
 					.wanted = -1 });
 }
 

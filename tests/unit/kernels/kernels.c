@@ -250,7 +250,8 @@ static void collectives_with(int n, int row, uint32_t room)
 static void collectives_of(int n)
 {
 	for (int row = 0; row < COLL_ROWS; row++)
-		collectives_with(n, row, VIEWS_ROOM);
+		if (row != COLL_ROW_copy) /* it posts to a host: flow-copies */
+			collectives_with(n, row, VIEWS_ROOM);
 	collectives_with(n, ANY_ROW, VIEWS_ROOM);
 	collectives_with(n, ANY_ROW, 64);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "spmt/comm/broken.h"
+#include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
@@ -12,6 +13,8 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/device/host/host.h"
+#include "sync.h"
+#include "view.h"
 
 #define KEYED_BARRIER UINT64_MAX /* no collective's key */
 
@@ -139,7 +142,7 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 
 #define GRACE_NS 400000000ll
 
-int keyed_settle(spmt_comm *comm, const char *what)
+static int steps_settle(spmt_comm *comm, const char *what)
 {
 	int64_t ns = timeout_ns(comm);
 	int rc = lane_drain(comm->lane, comm->rank, ns);
@@ -160,6 +163,54 @@ int keyed_settle(spmt_comm *comm, const char *what)
 		cause.code, what, "rank %d: the lane is broken: %s", comm->rank, cause.sentence);
 }
 
+/* ---- where its ranks meet in kernels ---------------------------------------------------------- */
+
+spmt_comm *keyed_hold(spmt_comm *comm)
+{
+	if (LIKELY(!comm || !object_is_open(&comm->head) || !comm->lane_area))
+		return NULL;
+	pthread_mutex_lock(&comm->lane->sides[comm->rank].calls);
+	return comm;
+}
+
+void keyed_let_go(spmt_comm **held)
+{
+	if (*held)
+		pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
+}
+
+static int kernels_settle(spmt_comm *comm, const char *what)
+{
+	LANE_HOLD(comm);
+
+	return quiet_all(comm, what);
+}
+
+static int kernels_meet(spmt_comm *comm, const char *what)
+{
+	LANE_HOLD(comm);
+	HOLD_DEVICE(comm);
+	struct kernel_barrier_args args = { .report = (uint64_t)(uintptr_t)kernel_report_of(
+						    comm->signals_dev) };
+	struct reserved reserved;
+	int rc = stream_reserve_collective(comm, comm->stream, &reserved);
+
+	view_fill(comm, &args.view);
+	if (!rc)
+		rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
+			kernel_grid_of(comm, 1, (uint64_t)comm->nranks), comm->stream);
+	if (rc)
+		return comm_failed(comm, what, rc);
+	comm->collectives = true;
+	stream_note(comm, &reserved);
+	return quiet_all(comm, what);
+}
+
+int keyed_settle(spmt_comm *comm, const char *what)
+{
+	return comm->lane_area ? kernels_settle(comm, what) : steps_settle(comm, what);
+}
+
 int keyed_quiet(spmt_comm *comm, const char *what)
 {
 	int rc = keyed_settle(comm, what);
@@ -169,7 +220,10 @@ int keyed_quiet(spmt_comm *comm, const char *what)
 
 int keyed_meet(spmt_comm *comm, const char *what)
 {
-	int rc = keyed_barrier(comm, what, NULL);
+	int rc;
 
+	if (comm->lane_area)
+		return kernels_meet(comm, what);
+	rc = keyed_barrier(comm, what, NULL);
 	return rc ? rc : keyed_quiet(comm, what);
 }

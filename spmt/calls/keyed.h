@@ -13,6 +13,12 @@ static inline int comm_enter_lane(const spmt_comm *comm, const char *what)
 	return comm_quick(comm) ? 0 : comm_refuse_lane(comm, what);
 }
 
+/* A lane whose ranks meet on the host; others' do in kernels, as on any comm. */
+static inline bool comm_is_keyed(const spmt_comm *comm)
+{
+	return comm->lane && !comm->lane_area;
+}
+
 /* Queues it. args: all but the view. */
 int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
 	spmt_stream stream);
@@ -26,6 +32,11 @@ int keyed_settle(spmt_comm *comm, const char *what);
 int keyed_quiet(spmt_comm *comm, const char *what);
 /* Waits until all ranks have called it. */
 int keyed_meet(spmt_comm *comm, const char *what);
+/* To the end of the block: calls on a lane whose ranks meet in kernels come from any thread, but one at a time. Else nothing. */
+#define LANE_HOLD(comm) \
+	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold(comm)
+spmt_comm *keyed_hold(spmt_comm *comm);
+void keyed_let_go(spmt_comm **held);
 
 /* The thread for functions of this rank's users, made by the first who needs it. */
 int comm_caller(const spmt_comm *comm, struct caller **caller);

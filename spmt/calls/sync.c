@@ -185,8 +185,11 @@ int spmt_quiet(spmt_comm *comm)
 
 	if (LIKELY(!rc && !comm->lane))
 		return quiet_all(comm, what);
-	if (comm && comm->lane && comm_enter_any(comm, what) == 0)
+	if (comm && comm_is_keyed(comm) && comm_enter_any(comm, what) == 0)
 		return keyed_quiet(comm, what);
+	if (!rc)
+		return keyed_settle(comm, what);
+	LANE_HOLD(comm);
 	status_save(&why);
 	busy = !comm_enter_any(comm, what) && (comm->pending || comm->streamed);
 	if (busy) {

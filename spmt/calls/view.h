@@ -9,7 +9,7 @@ static inline char *comm_own(const spmt_comm *comm)
 {
 	const struct link *self = &comm->links[comm->rank];
 
-	return link_at(self, self->own);
+	return comm->lane_area ? comm->lane_area : link_at(self, self->own);
 }
 
 /* 0, or SPMT_ERR_UNSUPPORTED and a sentence where some rank's kernels do not reach some peer: the same on all ranks. */

@@ -41,6 +41,18 @@ static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream
 	return rc;
 }
 
+static int barrier_claimed(spmt_comm *comm, const char *what, spmt_stream stream)
+{
+	LANE_HOLD(comm);
+	int rc = comm_claim(comm, what);
+
+	if (rc)
+		return rc;
+	rc = barrier_queue(comm, what, stream_of(comm, stream));
+	comm_unclaim(comm);
+	return comm_failed(comm, what, rc);
+}
+
 int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
@@ -49,13 +61,8 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 
 	if (!rc && !comm->stage)
 		rc = view_whole(comm, what);
-	if (!rc && comm->lane)
-		return keyed_barrier(comm, what, stream);
-	if (!rc)
-		rc = comm_begin(comm, what);
 	if (rc)
 		return rc;
-	rc = barrier_queue(comm, what, stream_of(comm, stream));
-	comm_unclaim(comm);
-	return comm_failed(comm, what, rc);
+	return comm_is_keyed(comm) ? keyed_barrier(comm, what, stream)
+				   : barrier_claimed(comm, what, stream);
 }

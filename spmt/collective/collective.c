@@ -310,7 +310,7 @@ static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stre
 	c->row = coll_row(comm, c);
 	return comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
 		? coll_staged(comm, c, in)
-		: coll_kernel(comm, c, call_key(c), 0, in);
+		: coll_kernel(comm, c, call_key(c) | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);
 }
 
 static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream)
@@ -345,6 +345,18 @@ __attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct
 	trace_algorithm(comm->far.map ? "movers" : coll_rows[coll_row(comm, c)].name);
 }
 
+static int coll_claimed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
+{
+	LANE_HOLD(comm);
+	int rc = comm_claim(comm, c->what);
+
+	if (rc)
+		return rc;
+	rc = coll_queue(comm, c, stream_of(comm, stream));
+	comm_unclaim(comm);
+	return comm_failed(comm, c->what, rc);
+}
+
 /* What a comm has may be looked at. Where it is none, comm_begin says so, behind what is said of arguments. */
 static bool comm_is_open(const spmt_comm *comm)
 {
@@ -365,15 +377,9 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 		coll_trace(comm, c);
 	if (!rc && (comm->lane || !comm->stage))
 		rc = view_whole(comm, c->what);
-	if (!rc && comm->lane)
+	if (!rc && comm_is_keyed(comm))
 		return coll_keyed(comm, c, stream);
-	if (!rc)
-		rc = comm_claim(comm, c->what);
-	if (rc)
-		return rc;
-	rc = coll_queue(comm, c, stream_of(comm, stream));
-	comm_unclaim(comm);
-	return comm_failed(comm, c->what, rc);
+	return rc ? rc : coll_claimed(comm, c, stream);
 }
 
 static int coll_root(const spmt_comm *comm, const struct coll_call *c)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A comm: the handle on a rank, the first argument of every call; and what the calls share. A slot owns what all comms of the rank
- * use: heap, device, memory that calls borrow; the world's comm the maps of the links. A comm split from another has numbers,
- * control, movers, stream and area.
- */
+/* A comm: the handle on a rank, the first argument of every call; and what the calls share. A slot owns what all comms of the rank
+   use: heap, device, memory that calls borrow; the world's comm the maps of the links. A comm split from another has numbers,
+   control, movers, stream and area. */
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
 
@@ -52,14 +50,13 @@ struct spmt_comm {
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
 	size_t stage_size;
 	struct comm_op *ops;		       /* collective/op.c; NULL: none was ever made */
-	uint32_t slot_room;	   /* bytes that a collective may push to a peer */
-	int coll_wanted;	   /* SPMT_COLL, a row of the table; -1: none */
-	struct kernel_table peers; /* of struct spmtd_peer, for kernels */
-	struct far_link far;	   /* one that kernels do not reach, the same on all ranks */
+	uint32_t slot_room;		       /* bytes that a collective may push to a peer */
+	int coll_wanted;		       /* SPMT_COLL, a row of the table; -1: none */
+	struct kernel_table peers, lane_peers; /* of spmtd_peers; those of lane areas */
+	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */
 	struct spmt_mem *mems; /* live registered buffers */
-	uint64_t registered, offered; /* by a meeting, without: so far */
-	uint64_t made, freed;	      /* SPMT_CHECK: blocks so far */
+	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
 	uint64_t looks;			/* how many calls have begun that take one of many words */
 	int units;			/* of the device: blocks that are sure to run at once */
@@ -69,6 +66,7 @@ struct spmt_comm {
 		spmt_comm *comm;
 	} host;			/* callbacks of the device header on the host backend */
 	struct comm_lane *lane; /* not NULL: this comm is one; links and ranks are the parent's */
+	char *lane_area;	/* of one by kernels: its library area */
 	struct completion *awaited;   /* functions that streams call; guarded by the slot's lock */
 	_Atomic uint32_t completions; /* how many of them have not returned */
 	_Atomic uint64_t waits, longest_ns;

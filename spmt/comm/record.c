@@ -8,6 +8,7 @@
 #include "broken.h"
 #include "comm.h"
 #include "spmt/control/coll_key.h"
+#include "spmt/lane/lane.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "waits.h"
@@ -217,6 +218,8 @@ void comm_look(const spmt_comm *comm)
 	if (!comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE) ||
 		atomic_load_explicit(&comm->control->stop, memory_order_acquire))
 		return;
+	if (comm->lane)
+		text_add(&text, "lane %llu: ", (unsigned long long)comm->lane->key);
 	pthread_mutex_lock(&comm->world->lock);
 	code = say_cause(comm, &text);
 	pthread_mutex_unlock(&comm->world->lock);

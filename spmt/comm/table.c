@@ -98,18 +98,20 @@ struct pinned {
 	void *dev;
 	size_t size; /* behind this head */
 	bool spare;
+	bool lane; /* for lanes alone */
+	bool part; /* of another block, behind it in the list: that is freed */
 };
 #define PINNED_HEAD CACHE_LINE
 #define PINNED_LEAST 4096u
 _Static_assert(sizeof(struct pinned) <= PINNED_HEAD, "a block has room for its head");
 
-static struct pinned *pinned_spare(struct slot *slot, size_t size)
+static struct pinned *pinned_spare(struct slot *slot, size_t size, bool lane)
 {
 	struct pinned *p;
 
 	pthread_mutex_lock(&slot->lock);
 	p = slot->pinned;
-	while (p && (!p->spare || p->size < size))
+	while (p && (!p->spare || p->lane != lane || p->size < size))
 		p = p->next;
 	if (p)
 		p->spare = false;
@@ -120,7 +122,7 @@ static struct pinned *pinned_spare(struct slot *slot, size_t size)
 static int pinned_take(spmt_comm *comm, size_t size, struct pinned **out)
 {
 	struct slot *slot = comm->slot;
-	struct pinned *p = pinned_spare(slot, size);
+	struct pinned *p = pinned_spare(slot, size, comm->lane);
 	size_t bytes = PINNED_LEAST;
 	void *host, *dev;
 	int rc;
@@ -141,6 +143,36 @@ static int pinned_take(spmt_comm *comm, size_t size, struct pinned **out)
 	slot->pinned = p;
 	pthread_mutex_unlock(&slot->lock);
 	*out = p;
+	return 0;
+}
+
+static size_t signals_size(const spmt_comm *comm)
+{
+	return sizeof(struct signals) + sizeof(struct kernel_report) + (size_t)comm->nranks;
+}
+
+int pinned_for_lanes(spmt_comm *comm, size_t n)
+{
+	size_t size = align_up(signals_size(comm), CACHE_LINE), step = PINNED_HEAD + size;
+	struct slot *slot = comm->slot;
+	char *host, *dev;
+	int rc = comm->backend->host_alloc(comm->dev, n * step, (void **)&host, (void **)&dev);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&slot->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct pinned *p = (struct pinned *)(void *)(host + i * step);
+
+		*p = (struct pinned){ .next = slot->pinned,
+			.dev = dev + i * step,
+			.size = size,
+			.spare = true,
+			.lane = true,
+			.part = i != 0 };
+		slot->pinned = p;
+	}
+	pthread_mutex_unlock(&slot->lock);
 	return 0;
 }
 
@@ -250,7 +282,7 @@ static void stop_word_close(spmt_comm *comm)
 
 int signals_open(spmt_comm *comm)
 {
-	size_t size = sizeof(struct signals) + sizeof(struct kernel_report) + (size_t)comm->nranks;
+	size_t size = signals_size(comm);
 	struct pinned *p;
 	struct signals *signals;
 	int rc = pinned_take(comm, size, &p);
@@ -288,7 +320,8 @@ void tables_drop(struct slot *slot)
 		struct pinned *p = slot->pinned;
 
 		slot->pinned = p->next;
-		slot->backend->host_free(slot->dev, p);
+		if (!p->part)
+			slot->backend->host_free(slot->dev, p);
 	}
 }
 

@@ -33,6 +33,9 @@ void *pinned_host(const struct pinned *pinned);
 void *pinned_dev(const struct pinned *pinned);
 void pinned_close(spmt_comm *comm, struct pinned *pinned);
 
+/* So many blocks for the signals of as many lanes (signals_open). */
+int pinned_for_lanes(spmt_comm *comm, size_t n);
+
 /* At finalize: the comm gives its signals and its scratch back. */
 void pinned_return(spmt_comm *comm);
 

@@ -294,6 +294,8 @@ static void comms_break(struct world *world, const struct cause *cause)
 	cause_set(&inherited, cause->code, NULL, text.bytes);
 	pthread_mutex_lock(&world->lock);
 	for (spmt_comm *c = world->comms; c; c = c->next_here) {
+		if (c->lane)
+			continue;
 		if (c->parent)
 			control_break(c->control, &inherited);
 		meet_broke(c, c->parent ? &inherited : cause);

@@ -37,9 +37,12 @@ struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks)
 	lane->comm = comm;
 	lane->key = key;
 	lane->nranks = nranks;
+	lane->index = -1;
 	atomic_store(&lane->due, INT64_MAX);
-	for (int r = 0; r < nranks; r++)
+	for (int r = 0; r < nranks; r++) {
 		lane->sides[r].end = &lane->sides[r].first;
+		pthread_mutex_init(&lane->sides[r].calls, NULL);
+	}
 	if (lane->control && lane->area)
 		return lane;
 	lane_close(lane);
@@ -50,6 +53,8 @@ void lane_close(struct comm_lane *lane)
 {
 	if (!lane)
 		return;
+	for (int r = 0; r < lane->nranks; r++)
+		pthread_mutex_destroy(&lane->sides[r].calls);
 	pthread_cond_destroy(&lane->ended);
 	pthread_mutex_destroy(&lane->lock);
 	mem_free(lane->area);
@@ -120,6 +125,8 @@ static bool break_locked(struct comm_lane *lane, const struct cause *cause)
 {
 	if (!control_break(lane->control, cause))
 		return false;
+	if (lane->raise)
+		__atomic_store_n(lane->raise, 1, __ATOMIC_RELEASE);
 	atomic_store(&lane->due, INT64_MAX);
 	for (int r = 0; r < lane->nranks && !lane->moving; r++)
 		lane->sides[r].here = false;
@@ -316,6 +323,15 @@ bool lane_break(struct comm_lane *lane, const struct cause *cause)
 	first = break_locked(lane, cause);
 	pthread_mutex_unlock(&lane->lock);
 	return first;
+}
+
+void lane_raises(struct comm_lane *lane, uint32_t *word)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->raise = word;
+	if (lane_is_broken(lane))
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lane->lock);
 }
 
 /* "spmt_all_reduce: lane 42: 2 of 8 ranks missing after 5.0 s: 3, 6" */

@@ -3,6 +3,7 @@
  * A lane: what the ranks of a comm, all in this process, share to run the collectives of one key. Each rank has a queue of steps. A
  * collective begins once it is the first step of every rank's queue, so that no thread waits for it: whoever brings the last one
  * moves the data for all. A call of a user's function is a step of one rank alone.
+ * On GPUs there are no steps: a lane has a library area in the heap of every rank (index), in which its ranks' kernels meet.
  */
 #ifndef SPMT_LANE_H
 #define SPMT_LANE_H
@@ -42,6 +43,8 @@ struct side {
 	bool here;  /* its first step is a collective that may begin */
 	int failed; /* the first failure since lane_failure */
 	void *user; /* lanes.c */
+	pthread_mutex_t
+		calls; /* guards what calls of the rank queue, where its kernels meet the others' */
 };
 
 struct comm_lane {
@@ -49,6 +52,8 @@ struct comm_lane {
 		*next; /* this paragraph: lanes.c, guarded by the table's lock, or constant */
 	struct lanes *all;
 	uint64_t comm, key;
+	uint64_t id; /* no other's in this process; of comms by kernels */
+	int index;   /* of its library areas, -1: it has none */
 	int users;
 
 	int nranks;
@@ -61,7 +66,8 @@ struct comm_lane {
 	pthread_cond_t ended;
 	int sleepers;
 	int here;
-	bool moving; /* the first steps are being run, without the lock */
+	bool moving;	 /* the first steps are being run, without the lock */
+	uint32_t *raise; /* where its ranks meet in kernels: the word that these look at */
 	struct side sides[];
 };
 
@@ -85,6 +91,8 @@ int lane_failure(struct comm_lane *lane, int rank);
 
 /* Nobody takes part in it any more: what has not begun fails. The first cause counts. Returns whether this was it. */
 bool lane_break(struct comm_lane *lane, const struct cause *cause);
+/* From now on a break writes this word, too; at once if it is broken. */
+void lane_raises(struct comm_lane *lane, uint32_t *word);
 /* The same if its deadline has passed. */
 void lane_expire(struct comm_lane *lane, int64_t now);
 /* Streams that have not come to the rank's steps are not waited for any more. In a broken lane. */

@@ -14,8 +14,10 @@
 struct lanes {
 	_Atomic int
 		refs; /* the world, and each lane: streams may come to a lane after its world has ended */
-	pthread_mutex_t lock; /* guards the rows, and the members of lanes that say so */
+	pthread_mutex_t lock; /* guards what follows, and the members of lanes that say so */
 	struct comm_lane *rows[LANE_ROWS];
+	uint64_t made;			  /* lanes so far */
+	uint64_t areas[LANES_AREAS / 64]; /* a bit each that is taken */
 	struct lane_clock {
 		pthread_mutex_t
 			lock; /* guards this paragraph but next; behind the locks of lanes */
@@ -100,10 +102,25 @@ struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key, int
 	if (!lane)
 		return NULL;
 	lane->all = all;
+	lane->id = (comm ^ ++all->made) * 0x9e3779b97f4a7c15u;
 	lane->next = *row;
 	*row = lane;
 	atomic_fetch_add(&all->refs, 1);
 	return lane;
+}
+
+bool lanes_place(struct comm_lane *lane)
+{
+	struct lanes *all = lane->all;
+	int i = lane->index < 0 ? 0 : LANES_AREAS;
+
+	while (i < LANES_AREAS && all->areas[i / 64] >> (i % 64) & 1)
+		i++;
+	if (i < LANES_AREAS) {
+		all->areas[i / 64] |= 1ull << (i % 64);
+		lane->index = i;
+	}
+	return lane->index >= 0;
 }
 
 void lanes_drop(struct comm_lane *lane)
@@ -116,6 +133,8 @@ void lanes_drop(struct comm_lane *lane)
 	while (*at != lane)
 		at = &(*at)->next;
 	*at = lane->next;
+	if (lane->index >= 0 && !lane_is_broken(lane))
+		all->areas[lane->index / 64] &= ~(1ull << (lane->index % 64));
 	lane_close(lane);
 	atomic_fetch_sub(&all->refs, 1); /* not the last: the caller has one */
 }

@@ -177,6 +177,14 @@ static int complete_in(spmt_comm *comm, const char *what, spmt_stream stream,
 	return rc;
 }
 
+static int complete_held(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg)
+{
+	LANE_HOLD(comm);
+
+	return comm_failed(comm, what, complete_in(comm, what, stream, fn, arg));
+}
+
 int spmt_on_complete(
 	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg)
 {
@@ -189,6 +197,6 @@ int spmt_on_complete(
 		return rc;
 	if (!fn)
 		return fail_call(-EINVAL, what, "rank %d: fn is NULL", comm->rank);
-	return comm->lane ? keyed_call(comm, what, stream, fn, arg)
-			  : comm_failed(comm, what, complete_in(comm, what, stream, fn, arg));
+	return comm_is_keyed(comm) ? keyed_call(comm, what, stream, fn, arg)
+				   : complete_held(comm, what, stream, fn, arg);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "finalize.h"
+#include "lane.h"
 #include "peer.h"
 #include "rdma.h"
 #include "routes.h"
@@ -29,6 +30,7 @@ static uint64_t own_size(const spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
+	words += lane_areas(comm, words);
 	return far_possible(comm)
 		? align_up(words, CACHE_LINE) + far_head(comm->nranks) + 2 * COLL_STAGE
 		: words;
@@ -190,6 +192,8 @@ static int open_device(spmt_comm *comm)
 	   ours runs. */
 	if (!comm_cpu_access(comm)) {
 		rc = scratch_room(comm, 1);
+		if (!rc)
+			rc = lane_signals_open(comm);
 		if (rc)
 			return rc;
 	}
@@ -380,6 +384,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	}
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
+	if (!rc)
+		rc = init_failed(comm, lane_tables_open(comm));
 	if (!rc && comm_spans_processes(comm)) {
 		rc = peers_publish(comm);
 		if (rc && rc != -ECANCELED)

@@ -6,17 +6,145 @@
 
 #include "split.h"
 #include "spmt/calls/keyed.h"
+#include "spmt/collective/far.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
+#include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/lane/lanes.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/kernels/area.h"
 
-static spmt_comm *handle_make(spmt_comm *parent, struct comm_lane *lane)
+/* ---- where ranks meet in kernels ------------------------------------------------------------- */
+
+#define LANE_BLOCKS 8 /* of threads: many lanes may wait on a device at once */
+
+/*
+ * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area and
+ * its inboxes; sessions, channels and slots it has none of. As much room as lies between the two takes the heads of many lanes, and as
+ * much behind it the rest of each. Where the n-th area begins, behind the first; and how much room n of them take.
+ */
+_Static_assert(sizeof(struct area) <= sizeof(struct spmtd_own) &&
+		sizeof(struct area_inbox) <= sizeof(struct spmtd_inbox),
+	"the rest of a lane's area is no larger than its head");
+static uint64_t area_lane(int npes, uint64_t n)
+{
+	uint64_t step = area_sessions(0, npes), group = area_begin(0, npes), most = group / step;
+
+	return n / most * 2 * group + n % most * step;
+}
+
+static uint64_t area_lanes_size(int npes, uint64_t n)
+{
+	uint64_t group = area_begin(0, npes), most = group / area_sessions(0, npes);
+
+	return (n + most - 1) / most * 2 * group;
+}
+
+/* Nothing is allocated when a lane is made: a vendor's allocation may wait for kernels, which may wait for a peer. */
+static bool has_areas(const spmt_comm *world)
+{
+	return !comm_cpu_access(world) && !far_possible(world);
+}
+
+uint64_t lane_areas(const spmt_comm *comm, uint64_t before)
+{
+	return has_areas(comm)
+		? align_up(before, CACHE_LINE) - before + area_lanes_size(comm->nranks, LANES_AREAS)
+		: 0;
+}
+
+/* From the beginning of the library's own, the same on all ranks. */
+static uint64_t lane_at(const spmt_comm *world, int index)
+{
+	return align_up(area_size(world->nranks, world->slot_room), CACHE_LINE) +
+		area_lane(world->nranks, (uint64_t)(unsigned)index);
+}
+
+/* A lane's signals, and its stop word. */
+int lane_signals_open(spmt_comm *comm)
+{
+	return has_areas(comm) ? pinned_for_lanes(comm, 2 * (size_t)LANES_AREAS) : 0;
+}
+
+int lane_tables_open(spmt_comm *comm)
+{
+	size_t n = (size_t)comm->nranks;
+	const struct spmtd_peer *peers = comm->peers.host;
+	struct spmtd_peer *table;
+	int rc;
+
+	if (!has_areas(comm) || comm->flat)
+		return 0;
+	rc = table_open(comm, LANES_AREAS * n * sizeof(*table), &comm->lane_peers);
+	if (rc)
+		return rc;
+	table = comm->lane_peers.host;
+	for (size_t i = 0; i < LANES_AREAS * n; i++) {
+		table[i] = peers[i % n];
+		if (table[i].own)
+			table[i].own += lane_at(comm, (int)(i / n));
+	}
+	return table_publish(comm, &comm->lane_peers);
+}
+
+/* So that what its kernels leave is found. */
+static void kernels_list(spmt_comm *comm)
+{
+	struct world *w = comm->world;
+
+	pthread_mutex_lock(&w->lock);
+	comm->next_here = w->comms;
+	w->comms = comm;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int kernels_open(spmt_comm *comm)
+{
+	const spmt_comm *world = comm->parent;
+	size_t row = (size_t)comm->nranks * sizeof(struct spmtd_peer);
+	struct comm_lane *lane = comm->lane;
+	int rc;
+
+	if (!lanes_place(lane))
+		return fail(-ENOMEM,
+			"rank %d: %d lanes are alive or have broken, a world of backend %s has room for no more",
+			comm->rank, LANES_AREAS, comm->backend->name);
+	comm->id = lane->id;
+	comm->units = MIN_OF(comm->units, LANE_BLOCKS);
+	comm->flat = world->flat;
+	if (world->lane_peers.dev)
+		comm->peers.dev =
+			(char *)world->lane_peers.dev + (size_t)(unsigned)lane->index * row;
+	rc = signals_open(comm);
+	if (!rc)
+		rc = comm->backend->stream_create(comm->dev, &comm->stream);
+	if (rc) {
+		pinned_return(comm);
+		return rc;
+	}
+	comm->raised = &comm->stop_word->stop;
+	lane_raises(lane, &comm->stop_word->stop);
+	comm->lane_area = comm->heap->own + lane_at(world, lane->index);
+	kernels_list(comm);
+	return 0;
+}
+
+static void kernels_close(spmt_comm *comm)
+{
+	comm->lane_area = NULL;
+	streams_drop(comm);
+	comm->backend->stream_destroy(comm->dev, comm->stream);
+	world_comm_unlist(comm);
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static spmt_comm *handle_begin(spmt_comm *parent, struct comm_lane *lane)
 {
 	spmt_comm *comm = world_comm_take();
 
@@ -42,31 +170,53 @@ static spmt_comm *handle_make(spmt_comm *parent, struct comm_lane *lane)
 	comm->lane = lane;
 	comm->control = lane->control;
 	comm->raised = control_stop_word(lane->control);
-	tree_add(comm);
-	comm_set_live(comm);
 	return comm;
 }
 
+static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **out)
+{
+	spmt_comm *comm = handle_begin(parent, lane);
+	int rc = 0;
+
+	if (!comm)
+		return fail(-ENOMEM, "out of memory for a lane");
+	if (!comm_cpu_access(comm))
+		rc = kernels_open(comm);
+	if (rc) {
+		world_comm_give(comm);
+		return rc;
+	}
+	tree_add(comm);
+	comm_set_live(comm);
+	*out = comm;
+	return 0;
+}
+
 /* Two threads that ask at once get the same. */
-static spmt_comm *handle_get(spmt_comm *parent, struct lanes *all, uint64_t key)
+static int handle_get(spmt_comm *parent, struct lanes *all, uint64_t key, spmt_comm **out)
 {
 	struct comm_lane *lane;
 	spmt_comm *comm = NULL;
+	int rc = 0;
 
 	lanes_lock(all);
 	lane = lanes_find(all, parent->id, key, parent->nranks);
 	if (lane) {
 		comm = lanes_user(lane, parent->rank);
 		if (!comm) {
-			comm = handle_make(parent, lane);
-			if (comm)
+			rc = handle_make(parent, lane, &comm);
+			if (!rc)
 				lanes_enter(lane, parent->rank, comm);
 			else
 				lanes_drop(lane);
 		}
+	} else {
+		rc = fail(-ENOMEM, "out of memory for a lane");
 	}
 	lanes_unlock(all);
-	return comm;
+	if (!rc)
+		*out = comm;
+	return rc;
 }
 
 static int lane_check(spmt_comm *parent, spmt_comm **out, const char *what)
@@ -78,10 +228,16 @@ static int lane_check(spmt_comm *parent, spmt_comm **out, const char *what)
 		return fail_call(-EINVAL, what, "rank %d: lane is NULL", parent->rank);
 	if (comm_spans_processes(parent))
 		return fail_call(SPMT_ERR_UNSUPPORTED, what,
-			"rank %d: lanes are for ranks of one process", parent->rank);
-	if (!comm_cpu_access(parent))
-		return fail_call(SPMT_ERR_UNSUPPORTED, what, "rank %d: backend %s has no lanes yet",
+			"rank %d: the ranks live in several processes, and what keys name is known to one process alone: lanes are for ranks of one",
+			parent->rank);
+	if (!comm_cpu_access(parent) && parent->parent)
+		return fail_call(SPMT_ERR_UNSUPPORTED, what,
+			"rank %d: on backend %s lanes are of a world, not of a part of one: the areas in which their kernels meet are made with it",
 			parent->rank, parent->backend->name);
+	if (!comm_cpu_access(parent) && !has_areas(parent))
+		return fail_call(SPMT_ERR_UNSUPPORTED, what,
+			"rank %d: SPMT_MAPS may have NICs reach peers, through which the kernels of a lane cannot meet",
+			parent->rank);
 	return comm_is_broken(parent) ? comm_enter(parent, what) : 0;
 }
 
@@ -103,7 +259,7 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 	static const char what[] = "spmt_lane";
 	TRACED(parent, what);
 	struct lanes *all;
-	spmt_comm *comm;
+	spmt_comm *comm = NULL;
 	int rc = comm_visit(parent, what);
 
 	if (rc)
@@ -111,14 +267,13 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 	rc = lane_check(parent, out, what);
 	if (!rc) {
 		all = lanes_of(&parent->world->lanes);
-		comm = all ? handle_get(parent, all, key) : NULL;
-		if (comm) {
-			break_after(parent, comm->lane);
-			*out = comm;
-		} else {
-			rc = fail_call(
-				-ENOMEM, what, "rank %d: out of memory for a lane", parent->rank);
-		}
+		rc = all ? handle_get(parent, all, key, &comm)
+			 : fail(-ENOMEM, "out of memory for a lane");
+		rc = comm_failed(parent, what, rc);
+	}
+	if (!rc) {
+		break_after(parent, comm->lane);
+		*out = comm;
 	}
 	comm_left(parent);
 	return rc;
@@ -144,10 +299,13 @@ void lane_settle(spmt_comm *comm)
 
 void lane_release(spmt_comm *comm)
 {
+	if (comm->lane_area)
+		kernels_close(comm);
 	tree_remove(comm);
 	lanes_leave(comm->lane, comm->rank);
 	mem_free(comm->ops);
 	comm->ops = NULL;
+	pinned_return(comm); /* a lane that breaks meanwhile writes its stop word */
 	world_comm_give(comm);
 }
 

@@ -4,6 +4,13 @@
 
 #include "finalize.h"
 
+/* On GPUs a lane is met by kernels, in a library area that every rank of the world has had from the beginning: 0 bytes, or how many
+   they all take, behind `before` bytes of the library's own. */
+uint64_t lane_areas(const spmt_comm *comm, uint64_t before);
+/* The pinned memory of their signals, before any kernel runs; and once the links are attached, the tables by which they reach peers. */
+int lane_signals_open(spmt_comm *comm);
+int lane_tables_open(spmt_comm *comm);
+
 /* spmt_finalize of a lane. */
 int lane_finalize(spmt_comm *comm);
 /* Steps that have not ended by now fail, and functions are called, before this returns. */

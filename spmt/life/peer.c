@@ -309,6 +309,7 @@ void peers_unlink(spmt_comm *comm)
 	comm->ops = NULL;
 	fifo_close(comm);
 	table_close(comm, &comm->peers);
+	table_close(comm, &comm->lane_peers);
 	for (int pe = 0; comm->links && pe < comm->nranks; pe++) {
 		struct link *link = &comm->links[pe];
 

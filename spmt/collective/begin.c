@@ -47,6 +47,6 @@ int coll_wish(spmt_comm *comm, const char *name)
 		return 0;
 	coll_names(names, sizeof(names));
 	return fail_call(-EINVAL, "spmt_init",
-		"rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s", comm->rank,
-		name, names);
+		"rank %d: SPMT_COLL=%s is no algorithm of collectives; there are: %s, plan:FILE",
+		comm->rank, name, names);
 }

@@ -43,6 +43,7 @@ struct coll_call {
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 	int row;
 	struct coll_factor factor;    /* of COLL_PREMUL */
+	const struct coll_plan *plan; /* instead of a row */
 };
 
 static uint64_t call_key(const struct coll_call *c)
@@ -176,9 +177,38 @@ static struct kernel_collective_args coll_args(
 	};
 }
 
+static struct coll_planned coll_as_planned(const struct coll_call *c, uint64_t key, int part)
+{
+	return (struct coll_planned){ .what = c->what,
+		.kind = c->kind,
+		.dst = c->dst,
+		.src = c->src,
+		.count = c->count,
+		.type = c->type,
+		.op = (enum spmt_op)c->op,
+		.key = key,
+		.part = part };
+}
+
+static int coll_plan_for(spmt_comm *comm, struct coll_call *c)
+{
+	const struct coll_planned call = coll_as_planned(c, 0, 0);
+
+	return comm->plans ? comm->plans->choose(comm, &call, &c->plan) : 0;
+}
+
+/* A part of a call has a multiple of so many elements. */
+static uint64_t coll_grain(const spmt_comm *comm, const struct coll_call *c)
+{
+	const struct coll_planned call = coll_as_planned(c, 0, 0);
+
+	return c->plan ? comm->plans->grain(c->plan, &call) : 1;
+}
+
 static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
 	struct coll_in_stream *in)
 {
+	const struct coll_planned planned = coll_as_planned(c, key, part);
 	struct kernel_collective_args args = coll_args(comm, c, key, part);
 	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
 		? (uint64_t)comm->nranks
@@ -186,6 +216,8 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	struct kernel_grid grid;
 	int rc;
 
+	if (c->plan)
+		return comm->plans->queue(comm, c->plan, &planned, in);
 	args.report = coll_report(comm);
 	args.captured = in->reserved.captured;
 	if (c->row == COLL_ROW_copy)
@@ -251,6 +283,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 {
 	uint64_t most =
 		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
+	uint64_t grain = coll_grain(comm, c);
 	struct coll_part part = { .call = *c };
 	int rc = 0;
 
@@ -258,6 +291,10 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 		return fail_call(SPMT_ERR_UNSUPPORTED, c->what,
 			"rank %d: %d ranks in several processes are too many", comm->rank,
 			comm->nranks);
+	if (most < grain)
+		part.call.plan = NULL;
+	else
+		most -= most % grain;
 	part.call.src = comm->stage;
 	part.call.dst = comm->stage + (c->kind == COLL_EXCHANGE ? 0 : comm->stage_size);
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
@@ -308,7 +345,7 @@ static int coll_moved(spmt_comm *comm, const struct coll_call *c, struct coll_in
 static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stream *in)
 {
 	c->row = coll_row(comm, c);
-	return comm->stage && coll_rows[c->row].way == COLL_AT_PEERS
+	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)
 		? coll_staged(comm, c, in)
 		: coll_kernel(comm, c, call_key(c) | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);
 }
@@ -342,7 +379,9 @@ __attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct
 	int peer = among == COLL_ONE_TO_ONE ? c->target : among == COLL_ALL_TO_EACH ? -1 : c->root;
 
 	trace_peer(peer, c->count * type_size(c->type));
-	trace_algorithm(comm->far.map ? "movers" : coll_rows[coll_row(comm, c)].name);
+	trace_algorithm(comm->far.map ? "movers"
+			: c->plan     ? "plan"
+				      : coll_rows[coll_row(comm, c)].name);
 }
 
 static int coll_claimed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
@@ -373,6 +412,8 @@ static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 	rc = comm_is_open(comm) ? op_use(comm, c->what, c->type, &c->op, &c->factor) : 0;
 	if (!rc)
 		rc = coll_check(comm, c);
+	if (!rc && comm_is_open(comm))
+		rc = coll_plan_for(comm, c);
 	if (!rc && object_is_traced(&comm->head))
 		coll_trace(comm, c);
 	if (!rc && (comm->lane || !comm->stage))

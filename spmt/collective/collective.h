@@ -18,6 +18,36 @@ uint32_t coll_room(const spmt_comm *comm, uint64_t most);
 /* For collectives of the comm the algorithm of this name, where it fits; NULL: no wish. */
 int coll_wish(spmt_comm *comm, const char *name);
 
+/* ---- plans as rows (spmt/plan/row.c) ------------------------------------------------------------- */
+
+/* A call as a plan sees it, or a part of one. */
+struct coll_planned {
+	const char *what;
+	enum kernel_collective_kind kind;
+	void *dst;
+	const void *src;
+	size_t count; /* as the call's */
+	enum spmt_type type;
+	enum spmt_op op;
+	uint64_t key; /* what the ranks compare */
+	int part;     /* 0: the first */
+};
+
+/* Those that SPMT_COLL names, before the rows of the table; of a world's comm alone. The first member of what has them. */
+struct coll_in_stream;
+struct coll_plan;
+struct coll_plans {
+	/* The plan for a call, the same on all ranks; NULL: none fits. -EINVAL and a sentence: none fits, and no other row is
+	   wanted. */
+	int (*choose)(
+		spmt_comm *comm, const struct coll_planned *call, const struct coll_plan **plan);
+	/* A part of a call has a multiple of so many elements. */
+	size_t (*grain)(const struct coll_plan *plan, const struct coll_planned *call);
+	/* Between coll_begin and coll_end. */
+	int (*queue)(spmt_comm *comm, const struct coll_plan *plan, const struct coll_planned *call,
+		struct coll_in_stream *in);
+};
+
 /* ---- what calls of collectives share ------------------------------------------------------------ */
 
 /* Call around everything that a collective puts into a stream. */

@@ -52,6 +52,7 @@ struct spmt_comm {
 	struct comm_op *ops;		       /* collective/op.c; NULL: none was ever made */
 	uint32_t slot_room;		       /* bytes that a collective may push to a peer */
 	int coll_wanted;		       /* SPMT_COLL, a row of the table; -1: none */
+	struct coll_plans *plans;	       /* those it names (collective.h); NULL: none */
 	struct kernel_table peers, lane_peers; /* of spmtd_peers; those of lane areas */
 	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */

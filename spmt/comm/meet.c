@@ -14,7 +14,7 @@ static const struct {
 	const char *name, *key[3];
 } ops[] = {
 	[MEET_INIT] = { "spmt_init", { "heap_size", "backend", "SPMT_CHECK" } },
-	[MEET_OPENED] = { "spmt_init", { "SPMT_COLL", NULL, NULL } },
+	[MEET_OPENED] = { "spmt_init", { "SPMT_COLL", "SPMT_COLL's plans (folded)", NULL } },
 	[MEET_SHARED] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_SEEN] = { "spmt_init", { NULL, NULL, NULL } },
 	[MEET_LINKED] = { "spmt_init", { NULL, NULL, NULL } },
@@ -129,6 +129,8 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 		text_add(t, "%s", backend->name);
 	else if (r->op == MEET_FREE && r->key[part] == MEET_FREE_NULL)
 		text_add(t, "NULL");
+	else if (r->op == MEET_OPENED && part == 1)
+		text_add(t, r->key[part] ? "%016llx" : "none", (unsigned long long)r->key[part]);
 	else if (r->op == MEET_OPENED && r->key[part] <= COLL_ROWS)
 		text_add(t, "%s", r->key[part] ? coll_rows[r->key[part] - 1].name : "unset");
 	else

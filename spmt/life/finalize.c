@@ -16,6 +16,7 @@
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
+#include "spmt/plan/row.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -51,6 +52,7 @@ static void comm_release(spmt_comm *comm)
 	meet_close(comm); /* while what a break touches is there */
 	comm_unmap(comm);
 	streams_drop(comm);
+	plan_rows_close(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
 	world_comm_unlist(comm);

@@ -18,22 +18,28 @@
 #include "spmt/control/trace.h"
 #include "spmt/job/launch.h"
 #include "spmt/nodes/nodes.h"
+#include "spmt/plan/row.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 
-/* Bytes of a rank's heap that the library keeps for itself: counters, an inbox a peer, slots; and where
-   ranks live in several processes, room through which collectives reach buffers outside the heap. */
-static uint64_t own_size(const spmt_comm *comm)
+/* Where plans of SPMT_COLL lie, behind counters, an inbox a peer, and slots, and the same of lanes. */
+static uint64_t own_plans(const spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	words += lane_areas(comm, words);
-	return far_possible(comm)
-		? align_up(words, CACHE_LINE) + far_head(comm->nranks) + 2 * COLL_STAGE
-		: words;
+	return align_up(words + lane_areas(comm, words), 2 * CACHE_LINE);
+}
+
+/* Bytes of a rank's heap that the library keeps for itself: these, and where ranks live in several
+   processes, room through which collectives reach buffers outside the heap. */
+static uint64_t own_size(const spmt_comm *comm)
+{
+	uint64_t words = own_plans(comm) + plan_rows_size(comm);
+
+	return far_possible(comm) ? words + far_head(comm->nranks) + 2 * COLL_STAGE : words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -321,7 +327,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
 	info->own_size = comm->heap->own_size;
 	rdma_open(comm, env);
-	return 0;
+	return plan_rows_open(comm, own_plans(comm));
 }
 
 /* ---- init ---------------------------------------------------------------------------------- */
@@ -351,7 +357,7 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	rc = gather_begin(comm);
 	if (rc)
 		return rc;
-	rc = coll_wish(comm, env->coll);
+	rc = plan_rows_read(comm, env->coll);
 	if (!rc)
 		rc = trace_open(env->trace, comm->rank, comm->default_timeout_ms);
 	rc = init_failed(comm, rc ? rc : info_begin(comm, attr, launch));
@@ -375,8 +381,9 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		rc = init_failed(comm, open_heap(comm, size, knob, env));
 	if (!rc)
 		rc = meet(comm,
-			&(struct meet_record){
-				.op = MEET_OPENED, .key = { (uint64_t)(comm->coll_wanted + 1) } });
+			&(struct meet_record){ .op = MEET_OPENED,
+				.key = {
+					(uint64_t)(comm->coll_wanted + 1), plan_rows_key(comm) } });
 	if (!rc && comm_spans_processes(comm)) {
 		rc = init_failed(comm, gather_memory(comm));
 		if (!rc)

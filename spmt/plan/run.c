@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lower.h"
+#include "run.h"
 #include "spmt/calls/rma.h"
 #include "spmt/calls/view.h"
 #include "spmt/collective/collective.h"
@@ -15,18 +15,6 @@
 #include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
-
-/* Of this rank. The plan may change or go meanwhile. */
-struct spmt_plan_open {
-	spmt_comm *comm;
-	struct spmt_plan_attr attr; /* without its words */
-	struct plan_layout layout;
-	uint64_t key;
-	size_t max_bytes;
-	char *at; /* symmetric */
-	int blocks;
-	bool packets, scatters; /* scatters: in place, the input is the larger buffer */
-};
 
 /* ---- begin ------------------------------------------------------------------------------------ */
 
@@ -47,6 +35,24 @@ static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_o
 	return spmt_plan_check(plan);
 }
 
+int plan_open_on(
+	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, struct spmt_plan_open *open)
+{
+	struct spmt_plan_open o = { .comm = comm,
+		.attr = plan->attr,
+		.key = plan_fold_all(plan),
+		.max_bytes = max_bytes,
+		.blocks = plan->ranks[comm->rank].nblocks,
+		.packets = plan_has_packets(plan),
+		.scatters = !strcmp(plan->collective, "reducescatter") };
+	int rc = plan_lay_out(plan, max_bytes, &o.layout);
+
+	o.attr.name = o.attr.collective = NULL;
+	if (!rc)
+		*open = o;
+	return rc;
+}
+
 static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
 	spmt_plan_open *const *open, struct spmt_plan_open **made)
 {
@@ -58,21 +64,12 @@ static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
 	o = mem_calloc(1, sizeof(*o));
 	if (!o)
 		return fail_call(-ENOMEM, "spmt_plan_begin", "rank %d: no memory", comm->rank);
-	rc = plan_lay_out(plan, max_bytes, &o->layout);
-	if (rc) {
+	rc = plan_open_on(comm, plan, max_bytes, o);
+	if (rc)
 		mem_free(o);
-		return rc;
-	}
-	o->comm = comm;
-	o->attr = plan->attr;
-	o->attr.name = o->attr.collective = NULL;
-	o->key = plan_fold_all(plan);
-	o->max_bytes = max_bytes;
-	o->blocks = plan->ranks[comm->rank].nblocks;
-	o->packets = plan_has_packets(plan);
-	o->scatters = !strcmp(plan->collective, "reducescatter");
-	*made = o;
-	return 0;
+	else
+		*made = o;
+	return rc;
 }
 
 /* All ranks have passed the same, and none has failed. */
@@ -135,16 +132,6 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 }
 
 /* ---- run -------------------------------------------------------------------------------------- */
-
-struct plan_call {
-	const struct spmt_plan_open *open;
-	void *dst;
-	const void *src;
-	size_t count;
-	enum spmt_type type;
-	enum spmt_op op;
-	uint64_t chunk; /* bytes; made by run_check */
-};
 
 static const char run_name[] = "spmt_plan_run";
 
@@ -209,8 +196,7 @@ static int run_check_buffer(spmt_comm *comm, const struct plan_call *c, const st
 	return rc;
 }
 
-/* The input where it lies in place, as the plan says. */
-static uintptr_t run_in_place(const struct plan_call *c, int rank)
+uintptr_t plan_in_place_at(const struct plan_call *c, int rank)
 {
 	const struct spmt_plan_attr *a = &c->open->attr;
 	uint64_t own = (uint64_t)(uint32_t)rank * c->chunk;
@@ -234,7 +220,7 @@ static int run_check(spmt_comm *comm, struct plan_call *c)
 		rc = run_check_buffer(comm, c, &src, c->src, a->input_chunks);
 	if (rc || !c->count || !a->input_chunks || !a->output_chunks)
 		return rc;
-	if (a->in_place && run_in_place(c, comm->rank) != (uintptr_t)c->src)
+	if (a->in_place && plan_in_place_at(c, comm->rank) != (uintptr_t)c->src)
 		return fail_call(-EINVAL, run_name,
 			"rank %d: the plan is in place: src is not where it lies in dst, or dst in src",
 			comm->rank);
@@ -262,10 +248,9 @@ static void run_places(const struct plan_call *c, struct kernel_plan_args *args)
 		args->dst = args->src;
 }
 
-static void run_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args)
+void plan_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args)
 {
 	const struct spmt_plan_open *o = c->open;
-	uint64_t key = coll_fold(o->key, c->count);
 
 	*args = (struct kernel_plan_args){
 		.at = (uint64_t)(uintptr_t)o->at,
@@ -282,15 +267,20 @@ static void run_args(spmt_comm *comm, const struct plan_call *c, struct kernel_p
 		.blocks = o->blocks,
 	};
 	run_places(c, args);
-	key = coll_fold(key, (uint64_t)c->op);
-	key = coll_fold(key,
-		o->attr.output_chunks || o->attr.in_place ? args->dst - (uintptr_t)comm->heap->base
-							  : 0);
-	key = coll_fold(key,
-		o->attr.input_chunks || o->attr.in_place ? args->src - (uintptr_t)comm->heap->base
-							 : 0);
-	args->key = coll_plan_key((int)c->type, key);
 	view_fill(comm, &args->view);
+}
+
+/* What has to be equal on all ranks. */
+static uint64_t run_key(
+	const spmt_comm *comm, const struct plan_call *c, const struct kernel_plan_args *args)
+{
+	const struct spmt_plan_attr *a = &c->open->attr;
+	uint64_t base = (uintptr_t)comm->heap->base, key = coll_fold(c->open->key, c->count);
+
+	key = coll_fold(key, (uint64_t)c->op);
+	key = coll_fold(key, a->output_chunks || a->in_place ? args->dst - base : 0);
+	key = coll_fold(key, a->input_chunks || a->in_place ? args->src - base : 0);
+	return coll_plan_key((int)c->type, key);
 }
 
 static int run_barrier_queue(spmt_comm *comm, device_stream stream)
@@ -311,11 +301,12 @@ static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream s
 
 	if (rc)
 		return rc;
-	run_args(comm, c, &args);
-	args.posts = 1;
+	plan_args(comm, c, &args);
+	args.key = run_key(comm, c, &args);
+	args.launch = PLAN_LAUNCH_POST;
 	rc = kernel_queue(comm, &kernel_plan, &args, sizeof(args), stream);
 	in.queued = !rc;
-	args.posts = 0;
+	args.launch = PLAN_LAUNCH_RUN;
 	if (!rc)
 		rc = run_barrier_queue(comm, stream);
 	if (!rc)

@@ -5,6 +5,7 @@
  */
 #include "../../include/spmt.h"
 #include "broken.h"
+#include "coll/coll.h"
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define PLAN_FN static inline __attribute__((always_inline))
@@ -67,6 +68,14 @@ PLAN_FN uint64_t plan_base(const struct kernel_plan_args *a, uint32_t space)
 	}
 }
 
+/* As a row: a buffer of another rank, as the collective before this launch has told. */
+PLAN_FN uint64_t plan_called_with(const struct spmt_view *v, const struct plan_step_place *p)
+{
+	const struct area_inbox *box = area_inbox(v, (int)p->rank);
+
+	return peek_word(p->space == PLAN_SPACE_INPUT ? &box->src : &box->dst);
+}
+
 /* What a step moves: the same part of each of its places. */
 PLAN_FN struct spmtd_range_ plan_part(const struct kernel_plan_args *a, const struct plan_step *s)
 {
@@ -83,6 +92,9 @@ PLAN_FN uint64_t plan_place_at(
 
 	if (p->space == PLAN_SPACE_PACKETS)
 		at *= 2;
+	if (a->launch == PLAN_LAUNCH_ROW && p->space <= PLAN_SPACE_OUTPUT &&
+		(int)p->rank != r->v->pe)
+		return plan_called_with(r->v, p) + at;
 	return plan_there(r->v, plan_base(a, p->space) + at, p->rank);
 }
 
@@ -416,6 +428,25 @@ PLAN_FN int plan_differs(const struct plan_run *r)
 	return spmtd_any_block_(odd);
 }
 
+/* Whether the others call the same: as a row, the collective before this launch has met them. */
+PLAN_FN int plan_agreed(struct plan_run *r)
+{
+	uint64_t epoch = peek_word(&area_of(r->v)->coll_epoch);
+
+	if (r->args->launch == PLAN_LAUNCH_ROW) {
+		r->flag = area_flag(epoch);
+		return !coll_ended_how(r->v, epoch);
+	}
+	r->flag = area_flag(r->epoch);
+	if (!plan_differs(r))
+		return 1;
+	if (kernel_lane() == 0) {
+		broken_raise(r->v, SPMTD_MISMATCH);
+		broken_leave_marks(r->v, SPMTD_MISMATCH, 0, 1);
+	}
+	return 0;
+}
+
 KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 {
 	struct plan_words *own = plan_words_at(args, (uint32_t)args->view.pe);
@@ -424,7 +455,7 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 	if (kernel_refused(&args->view))
 		return;
 	r.epoch = spmtd_peek64_(spmtd_at_(&own->epoch));
-	if (args->posts) {
+	if (args->launch == PLAN_LAUNCH_POST) {
 		if (kernel_lane() != 0)
 			return;
 		spmtd_poke64_(spmtd_at_(&own->epoch), r.epoch + 1);
@@ -432,13 +463,8 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 		spmtd_order_();
 		return;
 	}
-	r.flag = area_flag(r.epoch);
-	if (!plan_differs(&r)) {
+	if (plan_agreed(&r))
 		plan_go(&r);
-	} else if (kernel_lane() == 0) {
-		broken_raise(&args->view, SPMTD_MISMATCH);
-		broken_leave_marks(&args->view, SPMTD_MISMATCH, 0, 1);
-	}
 }
 KERNEL(plan)
 

@@ -9,8 +9,10 @@
  * A plan (spmt/plan): its steps, a list for each block of the grid, in symmetric memory that also holds what its ranks tell each other. `at` is
  * this rank's; the rest are offsets in it: u32 first[blocks + 1], the steps, their places; u64 words of the plan; then scratch, what comes
  * out of packets before it is folded, and packets, twice as long. A launch posts what this rank calls; behind a barrier the next one
- * compares it with the others' and runs.
+ * compares it with the others' and runs. As a row of the collectives it runs between two of them that move nothing: these compare
+ * the calls, and tell each rank where the others' inputs and outputs are, which need not be symmetric then.
  */
+enum plan_launch { PLAN_LAUNCH_RUN, PLAN_LAUNCH_POST, PLAN_LAUNCH_ROW };
 enum plan_step_kind {
 	PLAN_STEP_COPY,	   /* place 1 to place 0, either of them another rank's */
 	PLAN_STEP_FOLD,	   /* places 1 on, in this order, to place 0 */
@@ -45,10 +47,9 @@ struct kernel_plan_args {
 	struct spmt_view view;
 	uint64_t at, dst, src, key, report;
 	uint64_t steps, places, words, scratch, landing, packets;
-	uint64_t chunk;	  /* bytes */
-	int32_t type, op; /* enum spmt_type, enum spmt_op */
-	int32_t blocks,
-		posts; /* blocks of this rank; posts: this launch only says what is called */
+	uint64_t chunk;		/* bytes */
+	int32_t type, op;	/* enum spmt_type, enum spmt_op */
+	int32_t blocks, launch; /* blocks of this rank; enum plan_launch */
 };
 
 #endif

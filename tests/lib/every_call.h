@@ -23,7 +23,9 @@ int every_call_places(spmt_comm *comm, const struct every_call *b);
 /* The heap, RMA, atomics, signals, waits, barriers, collectives, registered buffers. */
 int every_call_right(spmt_comm *comm, const struct every_call *b);
 
-/* Of these alone, buffers registered inside the heap, and in memory of the device outside of it. */
+/* Of these alone, collectives of at most so many elements; */
+int every_call_collectives(spmt_comm *comm, size_t most);
+/* and buffers registered inside the heap, and in memory of the device outside of it. */
 int every_call_registered(spmt_comm *comm, const struct every_call *b);
 
 /* All ranks tell each other a number, which has to be the same; told: as many symmetric words as ranks. */

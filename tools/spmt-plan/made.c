@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-const char made_names[] = "allreduce, allreduce-packets, allgather, alltoall";
+const char made_names[] = "allreduce, allreduce-packets, allgather, reducescatter, alltoall";
 
 /* All ranks tell each other: every buffer is free, or filled. */
 static int all_meet(spmt_plan *plan, int n, int rank, int index)
@@ -66,6 +66,24 @@ static int make_all_reduce_packets(spmt_plan *plan, int n, int rank)
 	return rc;
 }
 
+/* Chunk `rank` of all inputs, SPMT_PLAN_TERMS at a time. */
+static int make_reduce_scatter(spmt_plan *plan, int n, int rank)
+{
+	uint32_t at = (uint32_t)rank;
+	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS], out = spmt_plan_output(rank, 0, 1);
+	int rc = 0;
+
+	terms[0] = spmt_plan_input(rank, at, 1);
+	for (int p = 1, k; !rc && (p == 1 || p < n); terms[0] = out) {
+		for (k = 1; k < SPMT_PLAN_TERMS && p < n; k++, p++)
+			terms[k] = spmt_plan_input((rank + p) % n, at, 1);
+		rc = spmt_plan_reduce(plan, rank, 0, out, terms, k);
+		if (n == 1)
+			break;
+	}
+	return rc;
+}
+
 /* Each block of two puts to every other peer. */
 static int make_puts(spmt_plan *plan, int n, int rank, int gathers)
 {
@@ -89,6 +107,8 @@ static int make_rank(spmt_plan *plan, const char *name, int n, int rank)
 		return make_all_reduce(plan, n, rank);
 	if (!strcmp(name, "allreduce-packets"))
 		return make_all_reduce_packets(plan, n, rank);
+	if (!strcmp(name, "reducescatter"))
+		return make_reduce_scatter(plan, n, rank);
 	return make_puts(plan, n, rank, !strcmp(name, "allgather"));
 }
 
@@ -96,17 +116,18 @@ int made_plan(const char *name, int nranks, spmt_plan **plan)
 {
 	uint32_t n = nranks > 0 ? (uint32_t)nranks : 0;
 	int gathers = !strcmp(name, "allgather"), packets = !strcmp(name, "allreduce-packets");
-	int reduces = packets || !strcmp(name, "allreduce"), rc;
+	int reduces = packets || !strcmp(name, "allreduce"),
+	    scatters = !strcmp(name, "reducescatter"), rc;
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = name,
 		.collective = reduces ? "allreduce" : name,
 		.nranks = nranks,
 		.in_place = reduces,
 		.input_chunks = packets || gathers ? 1 : n,
-		.output_chunks = packets ? 1 : n,
+		.output_chunks = packets || scatters ? 1 : n,
 		.scratch_chunks = packets ? n : 0 };
 
-	if (!reduces && !gathers && strcmp(name, "alltoall"))
+	if (!reduces && !gathers && !scatters && strcmp(name, "alltoall"))
 		return -ENOENT;
 	rc = spmt_plan_create(&attr, plan);
 	for (int r = 0; r < nranks && !rc; r++) {

@@ -69,7 +69,7 @@ static int runs_as_simulated(
 Test(plans, random_ones_as_simulated)
 {
 	NEEDS_DEVICES(PLANS_RANKS);
-	for (uint64_t seed = 0; seed < test_count(150, 1000); seed++) {
+	for (uint64_t seed = 0; seed < test_count(1000, 5000); seed++) {
 		spmt_plan *plan = NULL;
 
 		cr_assert_eq(plans_random(seed, 3, PLANS_RIGHT, &plan), 0);

@@ -26,7 +26,7 @@ for words in '' show 'dance x' 'check a b' 'run a 1 2 3' 'run make:allreduce:2 x
 	# shellcheck disable=SC2086 # words
 	exits 2 $words
 done
-for made in allreduce allreduce-packets allgather alltoall; do
+for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 	for n in 1 2 5; do
 		exits 0 check "make:$made:$n"
 		exits 0 run "make:$made:$n" 4096 2

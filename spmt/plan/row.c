@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/* SPMT_COLL as a list, and plans among the rows: which calls they fit, and what is queued for one. */
+#include "row.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run.h"
+#include "spmt/calls/view.h"
+#include "spmt/collective/collective.h"
+#include "spmt/comm/broken.h"
+#include "spmt/control/coll_key.h"
+#include "src/base/log.h"
+#include "src/base/mem.h"
+#include "src/base/names.h"
+#include "src/base/status.h"
+
+#define ROW_PLANS 16	      /* that SPMT_COLL may name */
+#define ROW_ROOM (16u << 20)  /* bytes of a plan's scratch and a copy of its input */
+#define ROW_LEAST 1024u	      /* inputs that have room there at least */
+#define ROW_GRAIN (16u << 10) /* bytes for each thread block of a copy */
+#define ROW_WORDS (1u << 20)  /* and of its counters, beside that */
+#define ROW_WORD 4096	      /* a file's name */
+#define ROW_LINE 128u
+
+/* A plan with its memory, which all ranks have at the same place. */
+struct coll_plan {
+	struct spmt_plan_open open;
+	enum kernel_collective_kind kind;
+	char name[64];
+	uint32_t parts;	    /* chunks of a call's count */
+	uint64_t at, spare; /* offsets in the library's part: its memory, a copy of the input */
+	uint64_t most;	    /* bytes of the input */
+	void *table;	    /* of this rank */
+};
+
+struct plan_rows {
+	struct coll_plans calls; /* first */
+	bool only;
+	int n;
+	uint64_t size, key;
+	struct coll_plan plans[ROW_PLANS];
+};
+
+static struct plan_rows *rows_of(const spmt_comm *comm)
+{
+	return (struct plan_rows *)(void *)comm->plans;
+}
+
+/* ---- which fits ---------------------------------------------------------------------------------- */
+
+static bool row_is_for(const struct coll_plan *p, enum kernel_collective_kind kind)
+{
+	return p->kind == (kind == COLL_EXCHANGE ? COLL_ALL_TO_ALL : kind);
+}
+
+/* Bytes of the input. */
+static uint64_t row_input_bytes(const struct coll_plan *p, const struct coll_planned *c)
+{
+	uint64_t blocks = coll_kinds[p->kind].src_blocks ? (uint64_t)p->open.attr.nranks : 1;
+
+	return blocks * c->count * type_size(c->type);
+}
+
+static size_t row_grain(const struct coll_plan *p, const struct coll_planned *c)
+{
+	return p->parts * (p->open.packets ? MAX_OF(8 / type_size(c->type), 1u) : 1);
+}
+
+/* Why a plan of this kind does not fit; false: it does. */
+static bool row_misfits(
+	const struct coll_plan *p, const struct coll_planned *c, char *why, size_t room)
+{
+	uint64_t bytes = row_input_bytes(p, c), least = p->open.attr.min_bytes;
+	bool folds = coll_kinds[p->kind].folds;
+
+	if (folds && (unsigned)c->type > SPMT_TYPE_F64)
+		snprintf(why, room, "type %s is none of a plan's", type_name(c->type));
+	else if (folds && (unsigned)c->op > SPMT_OP_XOR)
+		snprintf(why, room, "op %s is none of a plan's", op_name(c->op));
+	else if (bytes < least || bytes > p->most)
+		snprintf(why, room, "%llu bytes are not in %llu .. %llu", (unsigned long long)bytes,
+			(unsigned long long)least, (unsigned long long)p->most);
+	else if (c->count % row_grain(p, c))
+		snprintf(
+			why, room, "count %zu is not a multiple of %zu", c->count, row_grain(p, c));
+	else
+		return false;
+	return true;
+}
+
+/* Equal on all ranks: of what they compare, and of what is the same everywhere. A plan is for some number of elements. */
+static int row_choose(
+	spmt_comm *comm, const struct coll_planned *call, const struct coll_plan **plan)
+{
+	const struct plan_rows *rows = rows_of(comm);
+	const struct coll_plan *last = NULL;
+	char why[128] = "";
+
+	*plan = NULL;
+	if (!call->count)
+		return 0;
+	for (int i = 0; i < rows->n; i++) {
+		const struct coll_plan *p = &rows->plans[i];
+
+		if (!row_is_for(p, call->kind))
+			continue;
+		last = p;
+		if (comm->far.map)
+			snprintf(why, sizeof(why), "rank %d's kernels do not reach rank %d",
+				comm->far.rank, comm->far.peer);
+		else if (!row_misfits(p, call, why, sizeof(why))) {
+			*plan = p;
+			return 0;
+		}
+	}
+	if (!rows->only || !last)
+		return 0;
+	return fail_call(-EINVAL, call->what,
+		"rank %d: SPMT_COLL wants plans only, and none fits: plan %s: %s", comm->rank,
+		last->name, why);
+}
+
+/* ---- what is queued ------------------------------------------------------------------------------ */
+
+/* In this rank's memory, unless the calls differed (behind). */
+static int row_copy(spmt_comm *comm, uint64_t dst, uint64_t src, uint64_t bytes, bool behind,
+	struct coll_in_stream *in)
+{
+	struct kernel_stage_args args = { .dst = dst,
+		.dst_step = bytes,
+		.src = src,
+		.src_step = bytes,
+		.blocks = 1,
+		.bytes = bytes,
+		.behind = behind };
+	int rc;
+
+	view_fill(comm, &args.view);
+	rc = kernel_queue_wide(comm, &kernel_stage, &args, sizeof(args),
+		coll_grid(comm, bytes, ROW_GRAIN), in->stream);
+	in->queued |= !rc;
+	return rc;
+}
+
+/* A collective that moves nothing: compares the calls, and tells each rank where the others' buffers are. */
+static int row_meet(spmt_comm *comm, const struct coll_planned *c,
+	const struct kernel_plan_args *plan, int part, struct coll_in_stream *in)
+{
+	struct kernel_collective_args args = {
+		.dst = plan->dst,
+		.src = plan->src,
+		.key = c->key,
+		.report = plan->report,
+		.algorithm = coll_choose(
+			&(struct coll_case){ .kind = c->kind, .bytes = UINT64_MAX, .wanted = -1 }),
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.moves = coll_moves(c->kind, comm->rank, comm->nranks, 0, 0),
+		.room = comm->slot_room,
+		.part = part,
+	};
+	int rc;
+
+	view_fill(comm, &args.view);
+	rc = kernel_queue_wide(
+		comm, &kernel_collective, &args, sizeof(args), coll_grid(comm, 0, 1), in->stream);
+	in->queued |= !rc;
+	in->met |= !rc;
+	return rc;
+}
+
+/* Where the plan finds its input, and where it is to lie there first. */
+struct row_ways {
+	struct plan_call call; /* as the plan runs it */
+	uint64_t from, to;     /* a copy of the input before it; equal: none */
+	uint64_t back;	       /* a copy of the result behind it, to the call's dst; 0: none */
+	uint64_t in, out;      /* bytes */
+};
+
+static struct row_ways row_ways(
+	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
+{
+	const struct spmt_plan_attr *a = &p->open.attr;
+	char *spare = comm->heap->own + p->spare;
+	uint64_t bytes = row_input_bytes(p, c);
+	uint64_t chunk = bytes / (a->input_chunks ? a->input_chunks : a->output_chunks);
+	struct row_ways w = { .call = { &p->open, c->dst, c->src, c->count, c->type, c->op, chunk },
+		.in = bytes,
+		.out = chunk * a->output_chunks };
+	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
+	bool within = plan_in_place_at(&w.call, comm->rank) == src;
+	bool apart = dst - src >= w.in && src - dst >= w.out;
+
+	w.from = w.to = src;
+	if (a->in_place && !within && !p->open.scatters) {
+		w.to = plan_in_place_at(&w.call, comm->rank);
+		w.call.src = c->dst;
+	} else if (a->in_place ? !within : !apart) {
+		w.to = (uint64_t)(uintptr_t)spare;
+		w.call.src = spare;
+		if (a->in_place)
+			w.back = w.to + (uint64_t)(uint32_t)comm->rank * w.out;
+	}
+	return w;
+}
+
+static int row_run(spmt_comm *comm, const struct coll_planned *c, const struct row_ways *w,
+	struct coll_in_stream *in)
+{
+	uint64_t dst = (uint64_t)(uintptr_t)c->dst;
+	struct kernel_plan_args args;
+	int rc = 0;
+
+	plan_args(comm, &w->call, &args);
+	args.launch = PLAN_LAUNCH_ROW;
+	if (w->from != w->to)
+		rc = row_copy(comm, w->to, w->from, w->in, c->part, in);
+	if (!rc)
+		rc = row_meet(comm, c, &args, c->part, in);
+	if (!rc)
+		rc = kernel_queue_wide(comm, &kernel_plan, &args, sizeof(args),
+			(unsigned)MAX_OF(w->call.open->blocks, 1), in->stream);
+	if (!rc)
+		rc = row_meet(comm, c, &args, 1, in);
+	if (!rc && w->back)
+		rc = row_copy(comm, dst, w->back, w->out, true, in);
+	return rc;
+}
+
+static int row_queue(spmt_comm *comm, const struct coll_plan *plan, const struct coll_planned *call,
+	struct coll_in_stream *in)
+{
+	struct row_ways ways = row_ways(comm, plan, call);
+	int rc = row_run(comm, call, &ways, in);
+
+	/* The others have met this rank and would take its part as complete. */
+	if (rc && in->met)
+		comm_break_last(comm, rc);
+	return rc;
+}
+
+/* ---- SPMT_COLL ----------------------------------------------------------------------------------- */
+
+bool plan_rows_part(const char **wish, char *word, size_t room)
+{
+	size_t n = *wish ? strcspn(*wish, ",") : 0;
+
+	if (!*wish)
+		return false;
+	snprintf(word, room, "%.*s", (int)MIN_OF(n, room), *wish);
+	*wish = (*wish)[n] ? *wish + n + 1 : NULL;
+	return true;
+}
+
+/* Some call may find its input where the plan must not have it. */
+static bool row_copies(const spmt_plan *plan)
+{
+	return !plan->attr.in_place || !strcmp(plan->collective, "reducescatter");
+}
+
+/* As large as fits the room; without scratch and copies, without end. */
+static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	const struct plan_layout *l = &p->open.layout;
+	bool copies = row_copies(plan);
+	int rc;
+
+	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
+	if (!copies && !a->scratch_chunks)
+		return plan_open_on(comm, plan, 0, &p->open);
+	for (p->most = MIN_OF(p->most, ROW_ROOM);; p->most /= 2) {
+		rc = plan_open_on(comm, plan, p->most, &p->open);
+		if (rc || l->size - l->words + (copies ? p->most : 0) <= ROW_ROOM + ROW_WORDS)
+			return rc;
+		if (p->most < 2 * ROW_LEAST)
+			return fail_call(-EINVAL, "SPMT_COLL",
+				"plan %s: %u chunks of scratch are too many for %u MiB", plan->name,
+				a->scratch_chunks, ROW_ROOM >> 20);
+	}
+}
+
+/* Its memory begins at `size`. */
+static int row_make(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
+{
+	uint32_t blocks = coll_kinds[p->kind].src_blocks ? (uint32_t)comm->nranks : 1;
+	int rc = row_room(comm, plan, p);
+
+	if (rc)
+		return rc;
+	snprintf(p->name, sizeof(p->name), "%s", plan->name);
+	p->parts = (plan->attr.input_chunks ? plan->attr.input_chunks : plan->attr.output_chunks) /
+		blocks;
+	p->at = *size;
+	p->spare = align_up(p->at + p->open.layout.size, ROW_LINE);
+	*size = align_up(p->spare + (row_copies(plan) ? p->most : 0), ROW_LINE);
+	p->table = plan_table(plan, &p->open.layout, comm->rank);
+	return p->table ? 0 : fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
+}
+
+static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char *file)
+{
+	if (comm->rank == 0)
+		log_line(LOG_INFO, "SPMT_COLL: plan %s (%s): %s of %llu to %llu bytes, %u chunks",
+			p->name, file, coll_kinds[p->kind].call,
+			(unsigned long long)p->open.attr.min_bytes, (unsigned long long)p->most,
+			p->open.attr.input_chunks);
+}
+
+/* One that is for another number of ranks is none of this world's. */
+static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
+{
+	struct coll_plan *p = &rows->plans[rows->n];
+	struct status_saved why;
+	spmt_plan *plan;
+	int rc = plan_row_load(file, &plan, &p->kind);
+
+	if (rc)
+		return rc;
+	if (plan->attr.nranks != comm->nranks) {
+		if (rows->only)
+			rc = fail_call(-EINVAL, "SPMT_COLL",
+				"%s: plan %s is for %d ranks, the world has %d", file, plan->name,
+				plan->attr.nranks, comm->nranks);
+		else if (comm->rank == 0)
+			log_line(LOG_INFO,
+				"SPMT_COLL: plan %s (%s) is for %d ranks, the world has %d: not taken",
+				plan->name, file, plan->attr.nranks, comm->nranks);
+		spmt_plan_destroy(plan);
+		return rc;
+	}
+	/* Rank 0 proves it for all, who compare theirs with it. */
+	if (comm->rank == 0 && (rc = plan_row_prove(plan, p->kind))) {
+		status_save(&why);
+		rc = fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
+	}
+	if (!rc)
+		rc = row_make(comm, plan, p, &rows->size);
+	if (!rc) {
+		rows->key = coll_fold(rows->key, p->open.key);
+		rows->n++;
+		row_log(comm, p, file);
+	}
+	spmt_plan_destroy(plan);
+	return rc;
+}
+
+/* One part of SPMT_COLL; `row`: that of the table, once there was one. */
+static int rows_take(
+	spmt_comm *comm, struct plan_rows *rows, const char *word, char *row, size_t room)
+{
+	if (!strncmp(word, PLAN_ROW_PREFIX, strlen(PLAN_ROW_PREFIX))) {
+		if (rows->n == ROW_PLANS)
+			return fail_call(-EINVAL, "SPMT_COLL", "more than %d plans", ROW_PLANS);
+		return row_add(comm, rows, word + strlen(PLAN_ROW_PREFIX));
+	}
+	if (!strcmp(word, PLAN_ROWS_ONLY))
+		return 0;
+	if (*row)
+		return fail_call(-EINVAL, "SPMT_COLL",
+			"two algorithms, %.64s and %.64s: one beside plans", row, word);
+	snprintf(row, room, "%s", word);
+	return 0;
+}
+
+static bool rows_only(const char *wish, char *word)
+{
+	while (plan_rows_part(&wish, word, ROW_WORD))
+		if (!strcmp(word, PLAN_ROWS_ONLY))
+			return true;
+	return false;
+}
+
+static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, char *word)
+{
+	char row[64] = "";
+	int rc = 0;
+
+	rows->only = rows_only(wish, word);
+	while (!rc && plan_rows_part(&wish, word, ROW_WORD))
+		rc = rows_take(comm, rows, word, row, sizeof(row));
+	return rc ? rc : coll_wish(comm, *row ? row : NULL);
+}
+
+static struct coll_plans rows_calls(void)
+{
+	return (struct coll_plans){ row_choose, row_grain, row_queue };
+}
+
+int plan_rows_read(spmt_comm *comm, const char *wish)
+{
+	struct plan_rows *rows;
+	char *word;
+	int rc;
+
+	if (!wish || !strpbrk(wish, ",:"))
+		return coll_wish(comm, wish);
+	rows = mem_calloc(1, sizeof(*rows));
+	word = mem_calloc(1, ROW_WORD);
+	rc = rows && word ? rows_read(comm, rows, wish, word)
+			  : fail_call(-ENOMEM, "SPMT_COLL", "no memory for its plans");
+	mem_free(word);
+	comm->plans = rows ? &rows->calls : NULL;
+	if (rows)
+		rows->calls = rows_calls();
+	if (rc || !rows->n) {
+		plan_rows_close(comm);
+		return rc ? comm_failed(comm, "spmt_init", rc) : 0;
+	}
+	return 0;
+}
+
+/* ---- its memory ---------------------------------------------------------------------------------- */
+
+uint64_t plan_rows_size(const spmt_comm *comm)
+{
+	return comm->plans ? rows_of(comm)->size : 0;
+}
+
+uint64_t plan_rows_key(const spmt_comm *comm)
+{
+	return comm->plans ? coll_fold(rows_of(comm)->key, rows_of(comm)->only) : 0;
+}
+
+static int row_open(spmt_comm *comm, struct coll_plan *p, uint64_t at)
+{
+	const struct plan_layout *l = &p->open.layout;
+	int rc = 0;
+
+	p->at += at;
+	p->spare += at;
+	p->open.at = comm->heap->own + p->at;
+	if (!comm_cpu_access(comm) && p->open.blocks > comm->units)
+		rc = fail_call(-EINVAL, "SPMT_COLL",
+			"plan %s has %d blocks, and %d are sure to run at once here", p->name,
+			p->open.blocks, comm->units);
+	else if (comm_cpu_access(comm))
+		memcpy(p->open.at, p->table, l->words);
+	else
+		rc = comm->backend->copy(comm->dev, p->open.at, p->table, l->words, comm->stream);
+	if (!rc && !comm_cpu_access(comm))
+		rc = stream_drain(comm, "spmt_init");
+	return rc;
+}
+
+int plan_rows_open(spmt_comm *comm, uint64_t at)
+{
+	struct plan_rows *rows = comm->plans ? rows_of(comm) : NULL;
+	int rc = 0;
+
+	for (int i = 0; rows && i < rows->n && !rc; i++)
+		rc = row_open(comm, &rows->plans[i], at);
+	return rc;
+}
+
+void plan_rows_close(spmt_comm *comm)
+{
+	struct plan_rows *rows = comm->plans ? rows_of(comm) : NULL;
+
+	for (int i = 0; rows && i < ROW_PLANS; i++)
+		mem_free(rows->plans[i].table);
+	mem_free(rows);
+	comm->plans = NULL;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans as rows of the collectives: SPMT_COLL=plan:FILE. Of the world's comm; each is taken for the calls that it fits, before the
+ * rows of the table.
+ */
+#ifndef SPMT_PLAN_ROW_H
+#define SPMT_PLAN_ROW_H
+
+#include "include/spmt.h"
+#include "spmt/comm/comm.h"
+#include "src/kernels/coll/table.h"
+
+#define PLAN_ROW_PREFIX "plan:"
+#define PLAN_ROWS_ONLY "only"
+
+/*
+ * SPMT_COLL in parts, between commas: at most one row of the table, any number of plans, and "only". NULL: unset. What this rank
+ * can find wrong by itself is refused with a sentence: -EINVAL, or what the file's reading left. plan_rows_close undoes it.
+ */
+int plan_rows_read(spmt_comm *comm, const char *wish);
+/* Bytes of the library's part of the heap that they need, equal on all ranks with equal plans. */
+uint64_t plan_rows_size(const spmt_comm *comm);
+/* Once the heap is there: `at` bytes behind the beginning of the library's part. */
+int plan_rows_open(spmt_comm *comm, uint64_t at);
+/* What has to be equal on all ranks; 0: no plan. */
+uint64_t plan_rows_key(const spmt_comm *comm);
+void plan_rows_close(spmt_comm *comm); /* also if there are none */
+
+/* ---- without a comm ------------------------------------------------------------------------------ */
+
+/* The next part of SPMT_COLL to word[room]; *wish moves on, NULL behind the last. False: there is none. */
+bool plan_rows_part(const char **wish, char *word, size_t room);
+/* A file as a plan that may be a row of `kind`, all but what plan_row_prove finds. */
+int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
+/* The plan is right, and does what its collective does. */
+int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* A file as a plan that stands for one of the library's collectives: its shape, and that it does what it says. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plan.h"
+#include "row.h"
+#include "src/base/mem.h"
+#include "src/base/status.h"
+
+#define ROW_FILE_MAX (64 << 20)
+
+static const char row_name[] = "SPMT_COLL";
+
+/* ---- the file ------------------------------------------------------------------------------------ */
+
+static int row_bytes(int fd, const char *file, size_t size, char **text)
+{
+	char *bytes = mem_calloc(size + 1, 1);
+	ssize_t n = 1;
+	size_t at = 0;
+
+	if (!bytes)
+		return fail_call(-ENOMEM, row_name, "%s: no memory for %zu bytes", file, size);
+	while (at < size && n > 0) {
+		n = read(fd, bytes + at, size - at);
+		if (n < 0 && errno == EINTR)
+			n = 1;
+		else if (n > 0)
+			at += (size_t)n;
+	}
+	if (n >= 0 && at == size) {
+		*text = bytes;
+		return 0;
+	}
+	mem_free(bytes);
+	return n < 0 ? fail_call_errno(errno, row_name, "%s", file)
+		     : fail_call(-EIO, row_name, "%s became shorter while it was read", file);
+}
+
+static int row_text(const char *file, char **text, size_t *size)
+{
+	struct stat st;
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+
+	if (fd < 0)
+		return fail_call_errno(errno, row_name, "%s", file);
+	if (fstat(fd, &st))
+		rc = fail_call_errno(errno, row_name, "%s", file);
+	else if (!S_ISREG(st.st_mode) || st.st_size > ROW_FILE_MAX)
+		rc = fail_call(-EINVAL, row_name, "%s is no file of at most %d MiB", file,
+			ROW_FILE_MAX >> 20);
+	else
+		rc = row_bytes(fd, file, (size_t)st.st_size, text);
+	close(fd);
+	*size = rc ? 0 : (size_t)st.st_size;
+	return rc;
+}
+
+/* ---- its shape ----------------------------------------------------------------------------------- */
+
+static const struct row_kind {
+	const char *collective;
+	enum kernel_collective_kind kind;
+} row_kinds[] = { { "allreduce", COLL_ALL_REDUCE }, { "allgather", COLL_ALL_GATHER },
+	{ "reducescatter", COLL_REDUCE_SCATTER }, { "alltoall", COLL_ALL_TO_ALL } };
+
+static bool row_folds(const spmt_plan *plan)
+{
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				if (plan_kinds[plan->ranks[r].blocks[b].ops[i].kind].folds)
+					return true;
+	return false;
+}
+
+/* Input and output are as large as the collective's. */
+static bool row_shaped(const struct spmt_plan_attr *a, enum kernel_collective_kind kind)
+{
+	uint64_t n = (uint64_t)a->nranks, in = a->input_chunks, out = a->output_chunks;
+
+	switch (kind) {
+	case COLL_ALL_GATHER:
+		return out == in * n;
+	case COLL_REDUCE_SCATTER:
+		return in == out * n;
+	case COLL_ALL_TO_ALL:
+		return in == out && in % n == 0;
+	default: /* in place one of them may be left out */
+		return in == out || (a->in_place && (!in || !out));
+	}
+}
+
+static int row_shape(const char *file, const spmt_plan *plan, enum kernel_collective_kind *kind)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(row_kinds) && strcmp(row_kinds[i].collective, plan->collective) != 0)
+		i++;
+	if (i == ARRAY_SIZE(row_kinds))
+		return fail_call(-EINVAL, row_name,
+			"%s: collective \"%s\" is none of allreduce, allgather, reducescatter, alltoall",
+			file, plan->collective);
+	if ((!a->input_chunks && row_kinds[i].kind != COLL_ALL_REDUCE) ||
+		!row_shaped(a, row_kinds[i].kind))
+		return fail_call(-EINVAL, row_name,
+			"%s: %u chunks of input and %u of output are not those of an %s of %d ranks",
+			file, a->input_chunks, a->output_chunks, plan->collective, a->nranks);
+	if (!(COLL_FOLDS >> row_kinds[i].kind & 1) && row_folds(plan))
+		return fail_call(-EINVAL, row_name, "%s: it reduces, which an %s does not", file,
+			plan->collective);
+	*kind = row_kinds[i].kind;
+	return 0;
+}
+
+int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind)
+{
+	char *text = NULL;
+	size_t size = 0;
+	struct status_saved why;
+	int rc = row_text(file, &text, &size);
+
+	if (rc)
+		return rc;
+	rc = spmt_plan_read(text, size, plan);
+	mem_free(text);
+	if (rc) {
+		status_save(&why);
+		return fail_call(rc, row_name, "%s: %.400s", file, why.sentence);
+	}
+	rc = row_shape(file, *plan, kind);
+	if (rc)
+		spmt_plan_destroy(*plan);
+	return rc;
+}
+
+/* ---- what it does -------------------------------------------------------------------------------- */
+
+/* A trial of it: all ranks' buffers; in place the larger one is both. */
+struct row_trial {
+	const spmt_plan *plan;
+	enum kernel_collective_kind kind;
+	size_t in, out; /* elements */
+	uint32_t *elements;
+	void **ins, **outs;
+};
+
+static uint32_t row_input(size_t rank, size_t i)
+{
+	uint64_t x = (rank << 40 ^ i) + 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return (uint32_t)(x >> 32);
+}
+
+static uint32_t row_folded(const struct row_trial *t, enum spmt_op op, size_t i)
+{
+	uint32_t all = row_input(0, i), x;
+
+	for (size_t r = 1; r < (size_t)t->plan->attr.nranks; r++) {
+		x = row_input(r, i);
+		all = op == SPMT_OP_SUM ? all + x : MIN_OF(all, x);
+	}
+	return all;
+}
+
+/* Element i of rank's output. */
+static uint32_t row_wanted(const struct row_trial *t, enum spmt_op op, size_t rank, size_t i)
+{
+	size_t each = t->out / (size_t)t->plan->attr.nranks;
+
+	switch (t->kind) {
+	case COLL_ALL_GATHER:
+		return row_input(i / each, i % each);
+	case COLL_ALL_TO_ALL:
+		return row_input(i / each, rank * each + i % each);
+	case COLL_REDUCE_SCATTER:
+		return row_folded(t, op, rank * t->out + i);
+	default:
+		return row_folded(t, op, i);
+	}
+}
+
+/* Lines for all parts of an operation that is cut. */
+static size_t row_chunk(const spmt_plan *plan)
+{
+	int most = 1;
+
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].slices);
+	return (size_t)MIN_OF(most, SPMT_PLAN_BLOCKS) * 128 / sizeof(uint32_t);
+}
+
+static int row_try(struct row_trial *t, enum spmt_op op)
+{
+	struct spmt_plan_trial trial = { .size = sizeof(trial),
+		.out = t->outs,
+		.in = t->ins,
+		.count = t->in,
+		.type = SPMT_TYPE_U32,
+		.op = op,
+		.seed = 1 };
+	size_t n = (size_t)t->plan->attr.nranks;
+	int rc;
+
+	for (size_t r = 0; r < n; r++)
+		for (size_t i = 0; i < t->in; i++)
+			((uint32_t *)t->ins[r])[i] = row_input(r, i);
+	rc = spmt_plan_simulate(t->plan, &trial);
+	for (size_t r = 0; !rc && r < n; r++)
+		for (size_t i = 0; !rc && i < t->out; i++)
+			if (((const uint32_t *)t->outs[r])[i] != row_wanted(t, op, r, i))
+				rc = fail(-EINVAL,
+					"plan %s is no %s: of rank %zu's output, chunk %zu is something else",
+					t->plan->name, t->plan->collective, r,
+					i / row_chunk(t->plan));
+	return rc;
+}
+
+static int row_trial_open(struct row_trial *t)
+{
+	const struct spmt_plan_attr *a = &t->plan->attr;
+	size_t chunk = row_chunk(t->plan), n = (size_t)a->nranks, apart, each;
+
+	t->in = a->input_chunks * chunk;
+	t->out = a->output_chunks * chunk;
+	if (t->kind == COLL_ALL_REDUCE)
+		t->in = t->out = MAX_OF(t->in, t->out);
+	apart = a->in_place ? 0 : t->in;
+	each = apart + (a->in_place ? MAX_OF(t->in, t->out) : t->out);
+	t->elements = mem_calloc(n, each * sizeof(uint32_t));
+	t->ins = mem_calloc(2 * n, sizeof(void *));
+	if (!t->elements || !t->ins)
+		return fail_call(-ENOMEM, row_name, "plan %s: no memory to try it", t->plan->name);
+	t->outs = t->ins + n;
+	for (size_t r = 0; r < n; r++) {
+		uint32_t *at = t->elements + r * each;
+		bool within = a->in_place;
+
+		t->ins[r] = at + (within && t->kind == COLL_ALL_GATHER ? r * t->in : 0);
+		t->outs[r] =
+			at + apart + (within && t->kind == COLL_REDUCE_SCATTER ? r * t->out : 0);
+	}
+	return 0;
+}
+
+/* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
+int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
+{
+	struct row_trial t = { .plan = plan, .kind = kind };
+	int rc = spmt_plan_check(plan);
+
+	if (!rc)
+		rc = row_trial_open(&t);
+	if (!rc)
+		rc = row_try(&t, SPMT_OP_SUM);
+	if (!rc && COLL_FOLDS >> kind & 1)
+		rc = row_try(&t, SPMT_OP_MIN);
+	mem_free(t.elements);
+	mem_free(t.ins);
+	return rc;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan on a comm: what its runs share, by spmt_plan_run and as a row of the collectives. */
+#ifndef SPMT_PLAN_RUN_H
+#define SPMT_PLAN_RUN_H
+
+#include "lower.h"
+#include "spmt/comm/comm.h"
+
+/* Of this rank. The plan may change or go meanwhile. */
+struct spmt_plan_open {
+	spmt_comm *comm;
+	struct spmt_plan_attr attr; /* without its words */
+	struct plan_layout layout;
+	uint64_t key;
+	size_t max_bytes;
+	char *at; /* at the same offset from the heap's base on all ranks */
+	int blocks;
+	bool packets, scatters; /* scatters: in place, the input is the larger buffer */
+};
+
+struct plan_call {
+	const struct spmt_plan_open *open;
+	void *dst;
+	const void *src;
+	size_t count;
+	enum spmt_type type;
+	enum spmt_op op;
+	uint64_t chunk; /* bytes */
+};
+
+/* All but `at`. -ENOMEM: it wraps the address space. */
+int plan_open_on(
+	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, struct spmt_plan_open *open);
+/* The input where it lies in place, as the plan says. */
+uintptr_t plan_in_place_at(const struct plan_call *c, int rank);
+/* All but the key and which launch it is. */
+void plan_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args);
+
+#endif

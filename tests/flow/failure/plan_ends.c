@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* Plans whose ranks do not come, that run on two streams at once, and that end while they run. */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spmt_plan.h"
+#include "tests/lib/clocks.h"
+#include "tests/lib/device/device_streams.h"
+#include "tests/lib/ranks.h"
+#include "tools/spmt-plan/made.h"
+
+enum { RANKS = 4, COUNT = 64 * RANKS };
+
+struct scene {
+	spmt_plan *plan;
+	_Atomic int queued, told, ready, released;
+};
+
+static void until(_Atomic int *what, int n)
+{
+	for (int64_t begin = now_ns(); atomic_load(what) < n && now_ns() - begin < 20000000000;)
+		sleep_ms(1);
+}
+
+static void make(struct scene *s, const char *name, int n)
+{
+	cr_assert_eq(made_plan(name, n, &s->plan), 0, "%s", spmt_last_error());
+}
+
+/* ---- ranks that never come ----------------------------------------------------------------------- */
+
+/* Holds the stream until all who come have queued what they want. */
+static void hold_for_all(void *args)
+{
+	until(&(*(struct scene **)args)->queued, RANKS / 2);
+}
+
+/* Whoever comes, however late, hears who did not. */
+static int hears(spmt_comm *comm)
+{
+	REQUIRE(spmt_quiet(comm) < 0);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("of 4 ranks missing after");
+	return 0;
+}
+
+static int early(
+	spmt_comm *comm, struct scene *s, spmt_plan_open *open, uint32_t *words, spmt_stream stream)
+{
+	REQUIRE_OK(spmt_set_timeout(comm, 300));
+	REQUIRE_OK(stream_call(comm, stream, hold_for_all, &s, sizeof(s)));
+	for (int i = 0; i < 2; i++)
+		REQUIRE_OK(open ? spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32,
+					  SPMT_OP_SUM, stream)
+				: spmt_all_reduce(comm, words, words, COUNT, SPMT_TYPE_U32,
+					  SPMT_OP_SUM, stream));
+	atomic_fetch_add(&s->queued, 1);
+	TRY(hears(comm));
+	atomic_fetch_add(&s->told, 1);
+	return 0;
+}
+
+static int half_come(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	int rank = spmt_rank(comm);
+	spmt_plan_open *open;
+	spmt_stream stream;
+	uint32_t *words, local[COUNT];
+
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &open));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&words));
+	TRY(stream_make(comm, &stream));
+	for (size_t i = 0; i < COUNT; i++)
+		local[i] = made_input(rank, i);
+	REQUIRE_OK(spmt_copy_in(comm, words, local, sizeof(local)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (rank < RANKS / 2)
+		TRY(early(comm, s, open, words, stream));
+	until(&s->told, RANKS / 2);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("2 of 4 ranks missing after");
+	REQUIRE_CODE(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream),
+		SPMT_ERR_BROKEN);
+	REQUIRE(spmt_quiet(comm) < 0);
+	for (size_t i = 0; host_access(comm) && i < COUNT; i++)
+		REQUIRE_EQ(words[i], made_input(rank, i));
+	REQUIRE_CODE(spmt_plan_end(comm, open), SPMT_ERR_BROKEN);
+	REQUIRE_OK(stream_end(comm, stream));
+	atomic_fetch_add(&s->ready, 1);
+	until(&s->ready, RANKS);
+	return 0;
+}
+
+Test(plan_ends, half_of_the_ranks_never_come)
+{
+	struct scene s = { .told = 0 };
+
+	NEEDS_DEVICES(RANKS);
+	make(&s, "allreduce", RANKS);
+	for (int i = 0; i < 2; i++) {
+		s.queued = s.told = s.ready = 0;
+		RANKS_OK(ranks_run(RANKS, NULL, half_come, &s));
+	}
+	spmt_plan_destroy(s.plan);
+}
+
+/* The same as a row of the collectives, where the others call something else of the comm. */
+static int half_call(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	spmt_stream stream;
+	uint32_t *words;
+
+	REQUIRE_OK(spmt_calloc(comm, COUNT, sizeof(*words), (void **)&words));
+	TRY(stream_make(comm, &stream));
+	if (spmt_rank(comm) < RANKS / 2)
+		TRY(early(comm, s, NULL, words, stream));
+	until(&s->told, RANKS / 2);
+	REQUIRE_CODE(spmt_all_reduce(comm, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, NULL),
+		SPMT_ERR_BROKEN);
+	REQUIRE_OK(stream_end(comm, stream));
+	atomic_fetch_add(&s->ready, 1);
+	until(&s->ready, RANKS);
+	return 0;
+}
+
+Test(plan_ends, half_of_the_ranks_never_call_a_row)
+{
+	struct scene s = { .told = 0 };
+	char name[] = "/tmp/plan-XXXXXX", wish[64];
+	size_t need = 0;
+	char *text;
+	int fd = mkstemp(name);
+
+	NEEDS_DEVICES(RANKS);
+	make(&s, "allreduce", RANKS);
+	cr_assert_geq(fd, 0);
+	(void)spmt_plan_write(s.plan, SPMT_PLAN_JSON, NULL, 0, &need);
+	text = malloc(need);
+	cr_assert_eq(spmt_plan_write(s.plan, SPMT_PLAN_JSON, text, need, &need), 0);
+	cr_assert_eq(write(fd, text, need - 1), (ssize_t)need - 1);
+	close(fd);
+	free(text);
+	snprintf(wish, sizeof(wish), "plan:%s,only", name);
+	setenv("SPMT_COLL", wish, 1);
+	RANKS_OK(ranks_run(RANKS, NULL, half_call, &s));
+	unlink(name);
+	spmt_plan_destroy(s.plan);
+}
+
+/* ---- two streams --------------------------------------------------------------------------------- */
+
+/* One plan, begun once, in two streams by turns, nobody waiting in between: its scratch is one. */
+static int on_two_streams(spmt_comm *comm, void *arg)
+{
+	enum { ROUNDS = 20, BYTES = COUNT * sizeof(uint32_t) };
+	const struct scene *s = arg;
+	uint32_t *words[2][ROUNDS], local[COUNT];
+	spmt_plan_open *open;
+	spmt_stream streams[2];
+
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, BYTES, &open));
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		REQUIRE_OK(spmt_malloc(comm, BYTES, (void **)&words[i % 2][i / 2]));
+		for (size_t k = 0; k < COUNT; k++)
+			local[k] = made_input(spmt_rank(comm), k) + (uint32_t)i;
+		REQUIRE_OK(spmt_copy_in(comm, words[i % 2][i / 2], local, BYTES));
+	}
+	for (int i = 0; i < 2; i++)
+		TRY(stream_make(comm, &streams[i]));
+	for (int i = 0; i < 2 * ROUNDS; i++)
+		REQUIRE_OK(spmt_plan_run(comm, open, words[i % 2][i / 2], words[i % 2][i / 2],
+			COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, streams[i % 2]));
+	REQUIRE_OK(spmt_quiet(comm));
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		REQUIRE_OK(spmt_copy_out(comm, local, words[i % 2][i / 2], BYTES));
+		for (size_t k = 0; k < COUNT; k++) {
+			uint32_t want = (uint32_t)(RANKS * i);
+
+			for (int r = 0; r < RANKS; r++)
+				want += made_input(r, k);
+			REQUIRE_EQ(local[k], want);
+		}
+		REQUIRE_OK(spmt_free(comm, words[i % 2][i / 2]));
+	}
+	for (int i = 0; i < 2; i++)
+		REQUIRE_OK(stream_end(comm, streams[i]));
+	return spmt_plan_end(comm, open);
+}
+
+Test(plan_ends, one_on_two_streams_at_once)
+{
+	static const char *const names[] = { "allreduce", "allreduce-packets" };
+
+	NEEDS_DEVICES(RANKS);
+	for (int i = 0; i < 2; i++) {
+		struct scene s = { .told = 0 };
+
+		make(&s, names[i], RANKS);
+		RANKS_OK(ranks_run(RANKS, NULL, on_two_streams, &s));
+		spmt_plan_destroy(s.plan);
+	}
+}
+
+/* ---- ends while it runs -------------------------------------------------------------------------- */
+
+/* Holds the stream until somebody has been waiting for a while. */
+static void hold(void *args)
+{
+	struct scene *s = *(struct scene **)args;
+
+	until(&s->ready, RANKS);
+	sleep_ms(20);
+	atomic_fetch_add(&s->released, 1);
+}
+
+/* The plan is gone before its run has begun; spmt_plan_end waits for that. */
+static int ended_in_flight(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	uint32_t *words, local[COUNT], want[COUNT] = { 0 };
+	spmt_plan_open *open;
+	spmt_stream stream;
+
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&words));
+	for (size_t k = 0; k < COUNT; k++) {
+		local[k] = made_input(spmt_rank(comm), k);
+		for (int r = 0; r < RANKS; r++)
+			want[k] += made_input(r, k);
+	}
+	REQUIRE_OK(spmt_copy_in(comm, words, local, sizeof(local)));
+	TRY(stream_make(comm, &stream));
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, sizeof(local), &open));
+	REQUIRE_OK(stream_call(comm, stream, hold, &s, sizeof(s)));
+	REQUIRE_OK(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
+	if (atomic_fetch_add(&s->told, 1) == RANKS - 1)
+		spmt_plan_destroy(s->plan);
+	until(&s->told, RANKS);
+	atomic_fetch_add(&s->ready, 1);
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_EQ(atomic_load(&s->released), RANKS);
+	REQUIRE_OK(spmt_copy_out(comm, local, words, sizeof(local)));
+	REQUIRE(!memcmp(local, want, sizeof(want)));
+	REQUIRE_OK(stream_end(comm, stream));
+	return spmt_free(comm, words);
+}
+
+Test(plan_ends, it_goes_and_ends_while_it_runs)
+{
+	struct scene s = { .told = 0 };
+
+	NEEDS_DEVICES(RANKS);
+	make(&s, "allreduce-packets", RANKS);
+	RANKS_OK(ranks_run(RANKS, NULL, ended_in_flight, &s));
+}
+
+/* ---- another comm -------------------------------------------------------------------------------- */
+
+/* For other ranks: on none. On a part of as many ranks it runs, and what was begun there does not run elsewhere. */
+static int elsewhere(spmt_comm *comm, void *arg)
+{
+	const struct scene *s = arg;
+	uint32_t *words, local[COUNT] = { 0 };
+	spmt_plan_open *open = NULL;
+	spmt_comm *part;
+
+	REQUIRE_CODE(spmt_plan_begin(comm, s->plan, 64, &open), -EINVAL);
+	REQUIRE_SAYS("is for 2 ranks, the comm has 4");
+	REQUIRE(!open);
+	REQUIRE_OK(spmt_split(comm, spmt_rank(comm) % 2, 0, &part));
+	REQUIRE_OK(spmt_calloc(part, COUNT, sizeof(*words), (void **)&words));
+	local[0] = 1;
+	REQUIRE_OK(spmt_copy_in(part, words, local, sizeof(local)));
+	REQUIRE_OK(spmt_plan_begin(part, s->plan, sizeof(local), &open));
+	REQUIRE_CODE(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, NULL),
+		-EINVAL);
+	REQUIRE_SAYS("open is of another comm");
+	REQUIRE_CODE(spmt_plan_end(comm, open), -EINVAL);
+	REQUIRE_OK(
+		spmt_plan_run(part, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(part));
+	REQUIRE_OK(spmt_copy_out(part, local, words, sizeof(local)));
+	REQUIRE_EQ(local[0], 2);
+	REQUIRE_EQ(local[1], 0);
+	REQUIRE_OK(spmt_plan_end(part, open));
+	REQUIRE_OK(spmt_free(part, words));
+	return spmt_finalize(part);
+}
+
+Test(plan_ends, on_another_comm)
+{
+	struct scene s = { .told = 0 };
+
+	NEEDS_DEVICES(RANKS);
+	make(&s, "allreduce", 2);
+	RANKS_OK(ranks_run(RANKS, NULL, elsewhere, &s));
+	spmt_plan_destroy(s.plan);
+}

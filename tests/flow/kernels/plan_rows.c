@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT */
+/* SPMT_COLL=plan:FILE: plans as rows of the collectives, with the results that all rows have, and what is refused. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "spmt_device.h"
+#include "src/base/names.h"
+#include "src/kernels/area.h"
+#include "tests/lib/every_call.h"
+#include "tests/lib/folds.h"
+#include "tests/lib/plan/plans.h"
+#include "tests/lib/processes.h"
+#include "tools/spmt-plan/made.h"
+
+enum { RANKS = 4, NAME = 64 };
+
+/* A file that goes with the process, and its children. */
+static void text_file(const char *text, size_t size, char name[NAME])
+{
+	int fd = memfd_create("plan", 0);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, text, size), (ssize_t)size);
+	snprintf(name, NAME, "/proc/self/fd/%d", fd);
+}
+
+static void plan_file(const spmt_plan *plan, char name[NAME])
+{
+	size_t need = 0;
+	char *text;
+
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, NULL, 0, &need), -ERANGE);
+	text = malloc(need);
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, text, need, &need), 0);
+	text_file(text, need - 1, name);
+	free(text);
+}
+
+static void made_file(const char *made, int nranks, char name[NAME])
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(made_plan(made, nranks, &plan), 0, "%s", spmt_last_error());
+	plan_file(plan, name);
+	spmt_plan_destroy(plan);
+}
+
+/* The input of one is where its output is, of the other not, as for none of the library's plans. */
+static void other_file(const char *collective, int in_place, char name[NAME])
+{
+	int scatters = !strcmp(collective, "reducescatter"),
+	    reduces = scatters || !strcmp(collective, "allreduce");
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "other",
+					 .collective = collective,
+					 .nranks = RANKS,
+					 .in_place = in_place,
+					 .input_chunks = reduces ? RANKS : 1,
+					 .output_chunks = scatters ? 1 : RANKS },
+			&plan),
+		0);
+	for (int r = 0; r < RANKS; r++)
+		for (int p = 0; p < RANKS; p++) {
+			uint32_t at = (uint32_t)p;
+			struct spmt_plan_chunk terms[RANKS];
+
+			for (int i = 0; i < RANKS; i++)
+				terms[i] = spmt_plan_input(
+					(r + i) % RANKS, scatters ? (uint32_t)r : at, 1);
+			if (!reduces && p != r)
+				cr_assert_eq(spmt_plan_put(plan, r, 0, spmt_plan_input(r, 0, 1),
+						     spmt_plan_output(p, (uint32_t)r, 1)),
+					0);
+			else if (scatters ? p == 0 : reduces)
+				cr_assert_eq(spmt_plan_reduce(plan, r, p % 2,
+						     spmt_plan_output(r, scatters ? 0 : at, 1),
+						     terms, RANKS),
+					0);
+		}
+	cr_assert_eq(spmt_plan_check(plan), 0, "%s", spmt_last_error());
+	plan_file(plan, name);
+	spmt_plan_destroy(plan);
+}
+
+/* In place, of one buffer that is said once: each rank folds a chunk of it and puts it to all. */
+static void one_buffer_file(bool input, char name[NAME])
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "one",
+		.collective = "allreduce",
+		.nranks = RANKS,
+		.in_place = 1 };
+	spmt_plan *plan = NULL;
+
+	*(input ? &attr.input_chunks : &attr.output_chunks) = RANKS;
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0);
+	for (int r = 0; r < RANKS; r++) {
+		struct spmt_plan_chunk terms[RANKS];
+
+		for (int i = 0; i < RANKS; i++)
+			terms[i] = spmt_plan_chunk_((r + i) % RANKS,
+				input ? SPMT_PLAN_INPUT : SPMT_PLAN_OUTPUT, (uint32_t)r, 1);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, terms[0], terms, RANKS), 0);
+		for (int i = 1; i < RANKS; i++)
+			cr_assert_eq(spmt_plan_put(plan, r, 0, terms[0], terms[i]), 0);
+	}
+	plan_file(plan, name);
+	spmt_plan_destroy(plan);
+}
+
+/* ---- as all rows --------------------------------------------------------------------------------- */
+
+struct wish {
+	struct processes p; /* first */
+	unsigned kinds;	    /* that have a plan */
+	int grain;	    /* 64-bit integers */
+};
+
+static uint64_t epochs(spmt_comm *comm)
+{
+	struct spmt_view view = { .size = sizeof(view) };
+
+	return spmt_view_get(comm, &view) ? 0 : area_of(&view)->coll_epoch;
+}
+
+/* Each rank's buffers lie somewhere else. A plan meets twice, another row once. */
+static int taken(spmt_comm *comm, unsigned kinds, size_t count, bool fits, bool counts)
+{
+	static const int to[] = { 1, 2, 3, 0 };
+	size_t shift = (size_t)spmt_rank(comm) * 24, room = RANKS * count + shift;
+	uint64_t *dst, *src, before;
+	int me = spmt_rank(comm);
+
+	REQUIRE_OK(spmt_calloc(comm, RANKS * count + RANKS * 24, sizeof(*dst), (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, RANKS * count + RANKS * 24, sizeof(*src), (void **)&src));
+	for (int kind = 0; kind < COLL_KINDS; kind++) {
+		enum kernel_collective_kind k = (enum kernel_collective_kind)kind;
+		uint64_t *local = malloc(room * sizeof(*local));
+		int rc;
+
+		if (!(kinds >> kind & 1) || kind == COLL_EXCHANGE) {
+			free(local);
+			continue;
+		}
+		REQUIRE(local);
+		for (size_t i = 0; i < RANKS * count; i++)
+			local[i] = every_call_given(me, i);
+		REQUIRE_OK(spmt_copy_in(comm, src + shift, local, RANKS * count * sizeof(*local)));
+		before = counts ? epochs(comm) : 0;
+		rc = every_call_collective(comm, k, dst + shift, src + shift, count, to);
+		if (!fits) {
+			REQUIRE_CODE(rc, -EINVAL);
+			REQUIRE_SAYS("SPMT_COLL wants plans only");
+			free(local);
+			continue;
+		}
+		REQUIRE_OK(rc);
+		REQUIRE_OK(spmt_quiet(comm));
+		if (counts)
+			REQUIRE_EQ(epochs(comm) - before, 2);
+		REQUIRE_OK(spmt_copy_out(comm, local, dst + shift, RANKS * count * sizeof(*local)));
+		for (size_t i = 0; i < (coll_kinds[k].dst_blocks ? RANKS * count : count); i++)
+			REQUIRE_EQ(local[i], every_call_collected(k, me, RANKS, count, i));
+		free(local);
+	}
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+static int with_only(spmt_comm *comm, void *arg)
+{
+	struct wish *w = arg;
+	bool one = !strchr(w->p.layout, '|'), counts = one && host_access(comm);
+	size_t grain = (size_t)w->grain;
+
+	TRY(taken(comm, w->kinds, grain, true, counts));
+	TRY(taken(comm, w->kinds, 100 * grain, true, counts));
+	return grain > 1 ? taken(comm, w->kinds, grain + 1, false, false) : 0;
+}
+
+static int with_more(spmt_comm *comm, void *arg)
+{
+	const struct wish *w = arg;
+
+	TRY(taken(comm, w->kinds, RANKS, true, host_access(comm)));
+	return taken(comm, w->kinds, (size_t)w->grain, true, host_access(comm));
+}
+
+/* On stand-ins whose memory the CPU does not reach each touched page costs two system calls. */
+static int as_all(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return every_call_collectives(comm, host_access(comm) ? SIZE_MAX : 37);
+}
+
+static void wish_for(const char *file, const char *more)
+{
+	char text[2 * NAME];
+
+	snprintf(text, sizeof(text), "plan:%s%s", file, more);
+	setenv("SPMT_COLL", text, 1);
+}
+
+static void each_file(const char *file, unsigned kinds, int grain)
+{
+	static const char *const layouts[] = { "0,1,2,3", "0|1,3|2" };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct wish w = { .p = { .layout = layouts[i] }, .kinds = kinds, .grain = grain };
+
+		NEEDS_LAYOUT(layouts[i]);
+		wish_for(file, ",only");
+		RANKS_OK(processes_world(&w.p, with_only, &w));
+		wish_for(file, i ? ",pushed" : "");
+		RANKS_OK(processes_world(&w.p, as_all, &w));
+	}
+}
+
+#define KIND(kind) (1u << COLL_##kind)
+
+Test(plan_rows, the_librarys_own)
+{
+	static const struct {
+		const char *made;
+		unsigned kinds;
+		int grain;
+	} rows[] = { { "allreduce", KIND(ALL_REDUCE), RANKS },
+		{ "allreduce-packets", KIND(ALL_REDUCE), 1 }, { "allgather", KIND(ALL_GATHER), 1 },
+		{ "reducescatter", KIND(REDUCE_SCATTER), 1 }, { "alltoall", KIND(ALL_TO_ALL), 1 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char file[NAME];
+
+		made_file(rows[i].made, RANKS, file);
+		each_file(file, rows[i].kinds, rows[i].grain);
+	}
+}
+
+/* Plans in place where the call is not, and the other way round. */
+Test(plan_rows, in_place_and_not)
+{
+	static const struct {
+		const char *collective;
+		int in_place;
+		unsigned kinds;
+		int grain;
+	} rows[] = { { "allreduce", 0, KIND(ALL_REDUCE), RANKS },
+		{ "allgather", 1, KIND(ALL_GATHER), 1 },
+		{ "reducescatter", 1, KIND(REDUCE_SCATTER), 1 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char file[NAME];
+
+		other_file(rows[i].collective, rows[i].in_place, file);
+		each_file(file, rows[i].kinds, rows[i].grain);
+	}
+	for (int input = 0; input < 2; input++) {
+		char file[NAME];
+
+		one_buffer_file(input, file);
+		each_file(file, KIND(ALL_REDUCE), RANKS);
+	}
+}
+
+/* ---- several, and their types --------------------------------------------------------------------- */
+
+/* A third of them, but all types and all ops, where each touched page costs. */
+static bool type_is_tried(spmt_comm *comm, enum spmt_type type, enum spmt_op op)
+{
+	return folds_valid(type, op) &&
+		(host_access(comm) || ((unsigned)type + (unsigned)op) % 3 == 0);
+}
+
+/* Each op of each type, in place and not, by the tests' own folds; f8 and mean, which plans have not, by another row. */
+static int every_type(spmt_comm *comm, void *arg)
+{
+	enum { COUNT = 8 * RANKS };
+	uint64_t local[COUNT], in[RANKS][COUNT];
+	void *dst, *src;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), &dst));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), &src));
+	for (enum spmt_type type = 0; type <= SPMT_TYPE_F64; type++)
+		for (enum spmt_op op = 0; op <= SPMT_OP_XOR; op++) {
+			void *to = op % 2 ? dst : src;
+			size_t size = type_size(type);
+
+			if (!type_is_tried(comm, type, op))
+				continue;
+			for (int r = 0; r < RANKS; r++)
+				plans_input(type, r, COUNT, in[r]);
+			REQUIRE_OK(spmt_copy_in(comm, src, in[spmt_rank(comm)], COUNT * size));
+			REQUIRE_OK(spmt_all_reduce(comm, to, src, COUNT, type, op, NULL));
+			REQUIRE_OK(spmt_quiet(comm));
+			REQUIRE_OK(spmt_copy_out(comm, local, to, COUNT * size));
+			for (size_t i = 0; i < COUNT; i++) {
+				uint64_t all[RANKS] = { 0 }, got = 0;
+
+				for (int r = 0; r < RANKS; r++)
+					memcpy(&all[r], (char *)in[r] + i * size, size);
+				memcpy(&got, (char *)local + i * size, size);
+				REQUIRE_EQ(got, folds_of(type, op, all, RANKS));
+			}
+		}
+	REQUIRE_OK(spmt_all_reduce(comm, dst, src, COUNT, SPMT_TYPE_F8E4M3, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_all_reduce(comm, dst, src, COUNT, SPMT_TYPE_F32, SPMT_OP_AVG, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+/* The first that fits: packets for what has room, the other one for more. */
+Test(plan_rows, several)
+{
+	struct wish w = { .p = { .layout = "0,1,2,3" },
+		.kinds = KIND(ALL_REDUCE) | KIND(ALL_GATHER) | KIND(REDUCE_SCATTER) |
+			KIND(ALL_TO_ALL),
+		.grain = RANKS };
+	char files[5][NAME], text[8 * NAME];
+	static const char *const made[] = { "allreduce-packets", "allreduce", "allgather",
+		"reducescatter", "alltoall" };
+
+	NEEDS_LAYOUT(w.p.layout);
+	for (int i = 0; i < 5; i++)
+		made_file(made[i], RANKS, files[i]);
+	snprintf(text, sizeof(text), "plan:%s,plan:%s,plan:%s,plan:%s,plan:%s", files[0], files[1],
+		files[2], files[3], files[4]);
+	setenv("SPMT_COLL", text, 1);
+	RANKS_OK(processes_world(&w.p, every_type, &w));
+	RANKS_OK(processes_world(&w.p, as_all, &w));
+	strcat(text, ",only");
+	setenv("SPMT_COLL", text, 1);
+	w.grain = (1 << 17) +
+		RANKS; /* more than the packets have room for, and a multiple of the chunks */
+	w.kinds = KIND(ALL_REDUCE);
+	RANKS_OK(processes_world(&w.p, with_more, &w));
+}
+
+/* ---- what is refused ----------------------------------------------------------------------------- */
+
+struct refusal {
+	struct processes p; /* first */
+	int code;
+	const char *says, *also;
+};
+
+static int refused(int rank, void *arg)
+{
+	const struct refusal *r = arg;
+	struct spmt_attr attr = ranks_attr(rank, r->p.nranks, &r->p.uid[0]);
+	spmt_comm *comm;
+
+	REQUIRE_CODE(spmt_init(&attr, &comm), r->code);
+	/* one rank proves a plan, and the others hear of it */
+	REQUIRE_SAYS(r->says);
+	REQUIRE_SAYS(r->also);
+	return 0;
+}
+
+static void refuses(const char *coll, int code, const char *says, const char *also)
+{
+	struct refusal r = {
+		.p = { .layout = "0,1,2,3" }, .code = code, .says = says, .also = also
+	};
+
+	NEEDS_LAYOUT(r.p.layout);
+	setenv("SPMT_COLL", coll, 1);
+	RANKS_OK(processes_run(&r.p, refused, &r));
+}
+
+/* A plan's text with one word for another. */
+static void changed_file(const char *made, const char *from, const char *to, char name[NAME])
+{
+	spmt_plan *plan = NULL;
+	size_t need = 0;
+	char *text, *more, *at;
+
+	cr_assert_eq(made_plan(made, RANKS, &plan), 0);
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, NULL, 0, &need), -ERANGE);
+	text = malloc(need);
+	more = calloc(need + 256, 1);
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, text, need, &need), 0);
+	at = strstr(text, from);
+	cr_assert_not_null(at, "%s in %s", from, text);
+	snprintf(more, need + 256, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	text_file(more, strlen(more), name);
+	spmt_plan_destroy(plan);
+	free(more);
+	free(text);
+}
+
+static void refuses_file(const char *file, const char *says)
+{
+	char text[2 * NAME];
+
+	snprintf(text, sizeof(text), "plan:%s", file);
+	refuses(text, -EINVAL, "SPMT_COLL", says);
+}
+
+Test(plan_rows, what_is_no_plan)
+{
+	char file[NAME];
+
+	refuses("plan:/nowhere/at/all", -ENOENT, "SPMT_COLL: /nowhere/at/all", "No such file");
+	refuses("plan:", -ENOENT, "SPMT_COLL", "No such file");
+	refuses("plan:/dev/null", -EINVAL, "/dev/null is no file", "SPMT_COLL");
+	refuses("direct,reduce", -EINVAL, "two algorithms, direct and reduce", "SPMT_COLL");
+	refuses("direct,reduced", -EINVAL, "two algorithms", "SPMT_COLL");
+	refuses("plans:x", -EINVAL, "SPMT_COLL=plans:x is no algorithm", "plan:FILE");
+	text_file("{\n\n\"name\": 3}", 13, file);
+	refuses_file(file, "line 3: name is no string");
+	refuses_file(file, file);
+	text_file("", 0, file);
+	refuses_file(file, "line 1");
+}
+
+#define COLLECTIVE(word) "\"collective\": \"" word "\""
+
+/* Plans that are right as such, or nearly, and yet no collective. */
+Test(plan_rows, what_is_no_row)
+{
+	spmt_plan *plan = NULL;
+	char file[NAME];
+
+	changed_file("allreduce", "{\"name\": \"signal\"", "{\"name\": \"nop\"", file);
+	refuses_file(file, "waits for what nobody signals");
+	changed_file("allgather", COLLECTIVE("allgather"), COLLECTIVE("broadcast"), file);
+	refuses_file(file, "collective \"broadcast\" is none of");
+	changed_file("allgather", COLLECTIVE("allgather"), COLLECTIVE("allreduce"), file);
+	refuses_file(file, "are not those of an allreduce");
+	changed_file("alltoall", COLLECTIVE("alltoall"), COLLECTIVE("allreduce"), file);
+	refuses_file(file, "is no allreduce: of rank 0's output, chunk 0 is something else");
+	changed_file("allreduce", COLLECTIVE("allreduce"), COLLECTIVE("alltoall"), file);
+	refuses_file(file, "it reduces, which an alltoall does not");
+	/* folds scratch that nobody has written: a sum does not tell */
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "zero",
+					 .collective = "allreduce",
+					 .nranks = RANKS,
+					 .input_chunks = 1,
+					 .output_chunks = 1,
+					 .scratch_chunks = 1 },
+			&plan),
+		0);
+	for (int r = 0; r < RANKS; r++) {
+		struct spmt_plan_chunk out = spmt_plan_output(r, 0, 1), terms[RANKS],
+				       zero[] = { out, spmt_plan_scratch(r, 0, 1) };
+
+		for (int i = 0; i < RANKS; i++)
+			terms[i] = spmt_plan_input((r + i) % RANKS, 0, 1);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, out, terms, RANKS), 0);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, out, zero, 2), 0);
+	}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allreduce");
+}
+
+/* For another number of ranks: another row, or with "only" none. */
+Test(plan_rows, of_other_ranks)
+{
+	struct wish w = { .p = { .layout = "0,1,2,3" } };
+	char file[NAME], text[2 * NAME];
+
+	NEEDS_LAYOUT(w.p.layout);
+	made_file("allreduce", RANKS - 1, file);
+	wish_for(file, "");
+	RANKS_OK(processes_world(&w.p, as_all, &w));
+	snprintf(text, sizeof(text), "plan:%s,only", file);
+	refuses(text, -EINVAL, "is for 3 ranks, the world has 4", file);
+}
+
+static int differs(int rank, void *arg)
+{
+	struct refusal *r = arg;
+	struct spmt_attr attr = ranks_attr(rank, 2, &r->p.uid[0]);
+	spmt_comm *comm;
+
+	setenv("SPMT_COLL", rank ? r->says : r->also, 1);
+	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("SPMT_COLL's plans (folded) differs: rank 1 passed ");
+	return 0;
+}
+
+Test(plan_rows, not_on_all_ranks)
+{
+	char files[2][NAME], texts[2][2 * NAME];
+	struct refusal r = { .p = { .layout = "0|1" }, .says = texts[0], .also = texts[1] };
+
+	made_file("allreduce", 2, files[0]);
+	made_file("allreduce-packets", 2, files[1]);
+	for (int i = 0; i < 2; i++)
+		snprintf(texts[i], sizeof(texts[i]), "plan:%s", files[i]);
+	RANKS_OK(processes_run(&r.p, differs, &r));
+	r.also = "";
+	RANKS_OK(processes_run(&r.p, differs, &r));
+}
+
+/* ---- calls that differ --------------------------------------------------------------------------- */
+
+/* One's count fits the plan and the other's does not: told to all, and the world goes on. */
+static int counts_differ(spmt_comm *comm, void *arg)
+{
+	uint64_t *dst, *src, before[2 * RANKS];
+	size_t count = RANKS + (spmt_rank(comm) == 2);
+	int rc;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 2 * RANKS, sizeof(*dst), (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, 2 * RANKS, sizeof(*src), (void **)&src));
+	for (int round = 0; round < 20; round++) {
+		rc = spmt_all_reduce(comm, dst, src, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+		rc = rc ? rc : spmt_quiet(comm);
+		REQUIRE_EQ(rc, SPMT_ERR_MISMATCH);
+		REQUIRE_SAYS("spmt_all_reduce: count differs");
+		REQUIRE_OK(
+			spmt_all_reduce(comm, src, src, RANKS, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(comm));
+	}
+	REQUIRE_OK(spmt_copy_out(comm, before, dst, sizeof(before)));
+	for (size_t i = 0; i < 2 * RANKS; i++)
+		REQUIRE_EQ(before[i], 0);
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+Test(plan_rows, counts_that_differ)
+{
+	struct wish w = { .p = { .layout = "0,1,2,3" } };
+	char file[NAME];
+
+	NEEDS_LAYOUT(w.p.layout);
+	made_file("allreduce", RANKS, file);
+	wish_for(file, "");
+	RANKS_OK(processes_world(&w.p, counts_differ, &w));
+}

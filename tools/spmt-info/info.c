@@ -14,10 +14,11 @@
 #include "topo.h"
 
 enum { EXIT_USAGE = 2 };
-enum { OPT_ENV = 256, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS, OPT_UID };
+enum { OPT_ENV = 256, OPT_COLL, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS, OPT_UID };
 
 static const struct option long_options[] = {
 	{ "env", no_argument, NULL, OPT_ENV },
+	{ "coll", no_argument, NULL, OPT_COLL },
 	{ "routes", optional_argument, NULL, OPT_ROUTES },
 	{ "topo", required_argument, NULL, OPT_TOPO },
 	{ "record", required_argument, NULL, OPT_RECORD },
@@ -29,7 +30,7 @@ static const struct option long_options[] = {
 };
 
 struct question {
-	bool env, routes, uid;
+	bool env, coll, routes, uid;
 	int ranks;			  /* of --routes; 0: one a device */
 	int pid;			  /* of --waits; 0: not asked */
 	const char *topo, *record, *file; /* file: of SPMT_ROUTES */
@@ -41,6 +42,8 @@ static void help(void)
 	       "  (none)           version, backends, devices and topology of this machine\n"
 	       "  --env            the environment variables: name, kind, default, value, meaning; and what is\n"
 	       "                   set and unknown, or not understood\n"
+	       "  --coll           the algorithms of collectives, in order of preference; of the plans that SPMT_COLL\n"
+	       "                   names, what they are and whether they are right\n"
 	       "  --routes [N]     how each rank of a world of N (one a device) reaches each other, and why\n"
 	       "  --routes FILE    the same of worlds that ran with SPMT_ROUTES=FILE\n"
 	       "  --topo FILE      devices and routes of a recorded machine\n"
@@ -286,6 +289,9 @@ static int option_take(int c, struct question *q)
 	case OPT_ENV:
 		q->env = true;
 		break;
+	case OPT_COLL:
+		q->coll = true;
+		break;
 	case OPT_TOPO:
 		q->topo = optarg;
 		break;
@@ -342,7 +348,9 @@ static int answer(const struct question *q)
 
 	if (q->env)
 		env_print();
-	if (q->record)
+	if (q->coll && !coll_print())
+		code = EXIT_FAILURE;
+	if (!code && q->record)
 		code = recording_write(q->record);
 	if (!code && q->topo)
 		code = recording_print(q->topo);
@@ -354,7 +362,7 @@ static int answer(const struct question *q)
 	}
 	if (!code && q->uid)
 		code = uid_print();
-	if (!q->env && !q->record && !q->topo && !q->routes && !q->pid && !q->uid)
+	if (!q->env && !q->coll && !q->record && !q->topo && !q->routes && !q->pid && !q->uid)
 		code = machine_print();
 	return code;
 }

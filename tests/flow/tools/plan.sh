@@ -56,6 +56,29 @@ says 'a file that is not there' err 'none.json: No such file'
 echo '{"name": 3}' >"$scratch/bad.json"
 exits 1 check "$scratch/bad.json"
 says 'a file that is no plan' err 'line 1: name is no string'
+
+# As a row of the collectives.
+info() { # STATUS COLL: spmt-info --coll
+	local rc=0
+	SPMT_COLL=$2 "$build_root/spmt-info" --coll >"$scratch/out" 2>"$scratch/err" || rc=$?
+	nothing_in "spmt-info --coll exits $1" "$([ "$rc" = "$1" ] || { echo "$rc"; cat "$scratch/err"; })"
+}
+info 0 ''
+says 'the rows of the table' out '^  pushed +slots .*all_reduce'
+info 0 "plan:$scratch/allreduce.json,plan:$scratch/alltoall.json,direct,only"
+says 'a plan among them' out 'allreduce.json: allreduce, spmt_all_reduce of 4 ranks, .*: right'
+says 'another one' out 'alltoall.json: alltoall, spmt_all_to_all of 4 ranks, .*: right'
+info 1 "plan:$scratch/less.json"
+says 'one that is wrong' out 'less.json: .*waits for what nobody signals'
+info 1 "plan:$scratch/bad.json"
+says 'one that is none' out 'bad.json: refused: .*line 1: name is no string'
+info 1 "danced"
+SPMT_COLL=plan:$scratch/allreduce.json SPMT_LOG=info exits 0 run make:allgather:4 4096 1
+says 'the log says what is taken' err 'SPMT_COLL: plan allreduce .*: spmt_all_reduce of '
+SPMT_COLL=plan:$scratch/allreduce.json SPMT_LOG=info exits 0 run make:allgather:3 4096 1
+says 'and what is not' err 'is for 4 ranks, the world has 3: not taken'
+SPMT_COLL=plan:$scratch/bad.json exits 1 run make:allgather:4 4096 1
+says 'a file that is no plan fails init' err 'spmt_init: rank [0-9]: SPMT_COLL: .*/bad.json: .*line 1: name is no string'
 exits 1 check make:dance:3
 exits 1 check make:allreduce:0
 plan

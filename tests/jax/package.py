@@ -3,14 +3,13 @@
 
 import os
 import signal
-import sys
 import threading
 import time
-import traceback
 
 import numpy as np
 
 import spmt
+import tap
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins with it ignored
 
@@ -157,19 +156,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-def main():
-    failed = 0
-    cases = [c for c in globals().values() if getattr(c, "__name__", "") in sys.argv[1:]] or [collectives, memory, errors, ctrl_c_in_run, ctrl_c_in_a_call]
-    print("1..%d" % len(cases))
-    for number, case in enumerate(cases, 1):
-        try:
-            case()
-            print("ok %d - %s" % (number, case.__name__.replace("_", " ")), flush=True)
-        except BaseException:
-            failed += 1
-            print("not ok %d - %s" % (number, case.__name__))
-            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
-    sys.exit(failed != 0)
-
-
-main()
+tap.main([collectives, memory, errors, ctrl_c_in_run, ctrl_c_in_a_call])

@@ -26,10 +26,11 @@ from ._lib import (
     Error,
     Uid,
 )
+from ._plan import Chunk, OpenPlan, Plan
 
 library: str = _lib.path  # which libspmt.so it is
 __version__: str = _lib.lib.spmt_version().decode()
 __all__ = [
-    "Comm", "Error", "Symmetric", "Uid", "init", "library", "run", "uid_create",
+    "Chunk", "Comm", "Error", "OpenPlan", "Plan", "Symmetric", "Uid", "init", "library", "run", "uid_create",
     "ERR_ABORTED", "ERR_BROKEN", "ERR_FORKED", "ERR_MISMATCH", "ERR_PEER_DEAD", "ERR_TIMEOUT", "ERR_UNSUPPORTED",
 ]

@@ -49,6 +49,49 @@ class Attr(ctypes.Structure):
     ]
 
 
+class PlanAttr(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("collective", ctypes.c_char_p),
+        ("nranks", ctypes.c_int),
+        ("in_place", ctypes.c_int),
+        ("input_chunks", ctypes.c_uint32),
+        ("output_chunks", ctypes.c_uint32),
+        ("scratch_chunks", ctypes.c_uint32),
+        ("min_bytes", ctypes.c_uint64),
+        ("max_bytes", ctypes.c_uint64),
+    ]
+
+
+class PlanInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("attr", PlanAttr), ("blocks", ctypes.c_int), ("ops", ctypes.c_size_t)]
+
+
+class PlanChunk(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_int), ("buffer", ctypes.c_int), ("index", ctypes.c_uint32), ("count", ctypes.c_uint32)]
+
+
+class PlanOp(ctypes.Structure):
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_int) for name in "kind peer index blocks initial slice slices nsrc ndst".split()]
+        + [("src", PlanChunk * 16), ("dst", PlanChunk * 16)]
+    )
+
+
+class PlanTrial(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("out", ctypes.c_void_p),
+        ("in_", ctypes.c_void_p),
+        ("count", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("op", ctypes.c_int),
+        ("seed", ctypes.c_uint64),
+    ]
+
+
 def _candidates() -> list[str]:
     named = os.environ.get("SPMT_LIBRARY")
     if named:
@@ -101,6 +144,16 @@ _prototypes: dict[str, list[Any]] = {
     "spmt_reduce_scatter": [_p, _p, _p, _z, _i, _i, _p],
     "spmt_all_reduce": [_p, _p, _p, _z, _i, _i, _p],
     "spmt_permute": [_p, _p, _p, _z, _i, ctypes.POINTER(_i), _p],
+    "spmt_plan_create": [ctypes.POINTER(PlanAttr), ctypes.POINTER(_p)],
+    "spmt_plan_add": [_p, _i, _i, ctypes.POINTER(PlanOp)],
+    "spmt_plan_about": [_p, ctypes.POINTER(PlanInfo)],
+    "spmt_plan_check": [_p],
+    "spmt_plan_read": [ctypes.c_char_p, _z, ctypes.POINTER(_p)],
+    "spmt_plan_write": [_p, _i, ctypes.c_char_p, _z, ctypes.POINTER(_z)],
+    "spmt_plan_simulate": [_p, ctypes.POINTER(PlanTrial)],
+    "spmt_plan_begin": [_p, _p, _z, ctypes.POINTER(_p)],
+    "spmt_plan_run": [_p, _p, _p, _p, _z, _i, _i, _p],
+    "spmt_plan_end": [_p, _p],
 }
 if hasattr(lib, "spmt_op_premul_create"):  # since 0.2
     _prototypes["spmt_op_premul_create"] = [_p, _i, _p, _i, ctypes.POINTER(_i)]
@@ -113,6 +166,8 @@ for _name in ("spmt_last_error", "spmt_version"):
     getattr(lib, _name).restype = ctypes.c_char_p
 lib.spmt_strerror.argtypes = [ctypes.c_int]
 lib.spmt_strerror.restype = ctypes.c_char_p
+lib.spmt_plan_destroy.argtypes = [_p]
+lib.spmt_plan_destroy.restype = None
 lib.spmt_backend.argtypes = [_p]
 lib.spmt_backend.restype = ctypes.c_char_p
 if lib.spmt_version_number() < VERSION_MIN:

@@ -311,6 +311,77 @@ def slices_of_several():
         np.testing.assert_array_equal(mapped(again, mesh(), (P("x"),) * 2)(x, rows), put)
 
 
+def traced_starts():
+    """Starts that are operands: what lax.dynamic_slice and lax.dynamic_update_slice make of them, beyond the ends too."""
+    rng = np.random.default_rng(4)
+    pairs = [(s, (s + 1) % N) for s in range(N - 1)]
+    two, everyone = [(0, 1), (N - 1, 1)], [(1, t) for t in range(N)]
+    specs = (P("x"),) * 3
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        put = {name: mapped(lambda a, b, s, p=p: w.put(a[0], b[0], p, s[0])[None], mesh(), specs) for name, p in (("pairs", pairs), ("two", two))}
+        get = {name: mapped(lambda a, s, p=p: w.get(a[0], p, s[0], 2)[None], mesh(), specs[:2]) for name, p in (("pairs", pairs), ("everyone", everyone))}
+        for dtype in (np.float32, ml_dtypes.bfloat16, np.int8):
+            x = rng.integers(0, 50, (N, 6, 3)).astype(dtype)
+            rows = rng.integers(50, 99, (N, 2, 3)).astype(dtype)
+            for starts in (np.arange(N) % 5, np.arange(N) - 3, np.full(N, 99), np.full(N, -99, np.int64)):
+                starts = starts.astype(np.int32) if dtype == np.int8 else starts.astype(np.int64)
+                for name, p in (("pairs", pairs), ("two", two)):
+                    want = jnp.asarray(x)
+                    for s, t in p:
+                        want = want.at[t].set(lax.dynamic_update_slice_in_dim(want[t], jnp.asarray(rows[s]), jnp.asarray(starts[s]), 0))
+                    np.testing.assert_array_equal(put[name](x, rows, starts), want)
+                for name, p in (("pairs", pairs), ("everyone", everyone)):
+                    want = np.zeros_like(rows)
+                    for s, t in p:
+                        want[t] = lax.dynamic_slice_in_dim(jnp.asarray(x[s]), jnp.asarray(starts[t]), 2, 0)
+                    np.testing.assert_array_equal(get[name](x, starts), want)
+
+        def many(a, b, s):  # a ring of slices, whose start the loop counts
+            def step(carry, i):
+                y = w.put(carry, b[0] + i.astype(b.dtype), RING, (s[0] + i) % 5)
+                return y, w.get(y, RING, i % 5, 2).sum()
+
+            return jax.tree.map(lambda v: v[None], lax.scan(step, a[0], jnp.arange(5)))
+
+        x, rows, starts = np.zeros((N, 6, 3)), rng.standard_normal((N, 2, 3)), np.arange(N) % 5
+        got, sums = mapped(many, mesh(), specs, (P("x"), P("x")))(x, rows, starts)
+        for i in range(5):
+            for s in range(N):
+                x[(s + 1) % N, (starts[s] + i) % 5 :][:2] = rows[s] + i
+            np.testing.assert_allclose(np.asarray(sums)[:, i], np.roll(x[:, i % 5 : i % 5 + 2].sum((1, 2)), 1))
+        np.testing.assert_allclose(got, x)
+
+        # under vmap, each entry with a start of its own
+        batch = mapped(lambda a, s: jax.vmap(lambda u, v: w.get(u, RING, v, 2))(a[0], s[0])[None], mesh(), specs[:2])
+        x, starts = rng.standard_normal((N, 4, 6, 3)), rng.integers(0, 5, (N, 4))
+        want = np.stack([[x[t - 1, k, starts[t, k] : starts[t, k] + 2] for k in range(4)] for t in range(N)])
+        np.testing.assert_array_equal(batch(x, starts), want)
+        raises(lambda: mapped(lambda a, s: w.get(a[0], RING, s[0], 2)[None], mesh(), specs[:2])(x[:, 0], starts), "this device's own, not int64(4,)")
+        raises(lambda: mapped(lambda a, s: w.get(a[0], RING, s[0], 7)[None], mesh(), specs[:2])(x[:, 0], starts[:, 0]), "7 rows from row 0 on")
+
+
+def derivatives_of_traced_starts():
+    rng = np.random.default_rng(5)
+    x, rows, starts = rng.standard_normal((N, 6, 2)), rng.standard_normal((N, 2, 2)), np.array([s % 5 for s in range(N)])
+    pairs, everyone = [(s, (s + 1) % N) for s in range(N - 1)], [(1, t) for t in range(N)]
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def one(a, b, s):
+            y = w.put(a[0], b[0], pairs, s[0])
+            return (y**2).sum()[None] + (w.get(y, everyone, s[0], 2) ** 3).sum()[None]
+
+        def same(a, b):
+            y = a
+            for s, t in pairs:
+                y = y.at[t, starts[s] : starts[s] + 2].set(b[s])
+            return (y**2).sum() + sum((y[1, starts[t] : starts[t] + 2] ** 3).sum() for t in range(N))
+
+        run = mapped(one, mesh(), (P("x"),) * 3)
+        got = jax.grad(lambda a, b: run(a, b, starts).sum(), (0, 1))(x, rows)
+        for a, b in zip(got, jax.grad(same, (0, 1))(x, rows)):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def derivatives_of_slices():
     rng = np.random.default_rng(3)
     x, rows = rng.standard_normal((N, 6, 2)), rng.standard_normal((N, 2, 2))
@@ -374,6 +445,7 @@ def closed_worlds():
 if __name__ == "__main__":
     main([
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
-        parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, derivatives_of_slices, wrong_slices,
+        parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
+        wrong_slices,
         forms_for_gpus, wrong_arguments, closed_worlds,
     ])

@@ -310,6 +310,50 @@ def _rank(params: dict[str, Any]) -> Any:
     return lax.axis_index(params["axes"])
 
 
+# The same with a start that is known when the program runs, to the rank that names it alone: it travels beside the rows, and each rank
+# slices its own array, so that it means what it means to lax.dynamic_slice. Derivatives are those of permutes and slices.
+
+
+def _turns(other: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """A table of whom each rank sends to, or gets from, as several in which nobody is named twice, by rising rank."""
+    left = [r for r in range(len(other)) if other[r] >= 0]
+    while left:
+        turn: dict[int, int] = {}
+        for r in left:
+            turn.setdefault(other[r], r)
+        left = [r for r in left if turn[other[r]] != r]
+        yield tuple(other[r] if turn.get(other[r]) == r else -1 for r in range(len(other)))
+
+
+def _back(to: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(to.index(r) if r in to else -1 for r in range(len(to)))
+
+
+def _at_own_start(start: Any, params: dict[str, Any], name: str) -> Any:
+    if start.shape or not jnp.issubdtype(start.dtype, jnp.integer):
+        raise ValueError("%s: a traced start is an integer, this device's own, not %s%r" % (name, start.dtype, start.shape))
+    return _vary(start, params["axes"])
+
+
+def _put_traced(x: Any, rows: Any, start: Any, to: tuple[int, ...], params: dict[str, Any]) -> Any:
+    size = rows.shape[0]
+    for turn in _turns(to):
+        came, at = _permute(rows, to=turn, **params), _permute(start, to=turn, **params)
+        comes = jnp.array([r in turn for r in range(len(turn))])[_rank(params)]
+        came = jnp.where(comes, came, lax.dynamic_slice_in_dim(x, at, size, 0))
+        x = lax.dynamic_update_slice_in_dim(x, came, at, 0)
+    return x
+
+
+def _get_traced(x: Any, size: int, start: Any, of: tuple[int, ...], params: dict[str, Any]) -> Any:
+    total = _vary(jnp.zeros((size, *x.shape[1:]), x.dtype), params["axes"])
+    for turn in _turns(of):
+        asked = _permute(start, to=turn, **params)
+        came = _permute(lax.dynamic_slice_in_dim(x, asked, size, 0), to=_back(turn), **params)
+        total = jnp.where(jnp.array([r >= 0 for r in turn])[_rank(params)], came, total)
+    return total
+
+
 def _slices_batch(primitive: Primitive) -> Callable[..., Any]:
     """The mapped dimension goes behind that of the rows."""
 
@@ -599,17 +643,30 @@ class World:
     def put(self, x: Any, rows: Any, perm: Sequence[tuple[int, int]], start: Any = 0) -> Any:
         """x, with ``rows`` of other devices written into it: of each pair of source and target in perm the source's rows are in
         the target's x from row ``start`` on (a number, or one for each source). Rows are along the first dimension. A source is in
-        perm once; several may write to one target, each to rows of its own."""
-        to, at = _pairs(perm, self.nranks, self._params["order"], 0), _entries(start, self.nranks, self._params["order"], "start")
+        perm once; several may write to one target, each to rows of its own.
+
+        A traced start is this device's own, as a source, and is clamped as that of ``jax.lax.dynamic_update_slice``; of two sources that
+        write the same rows then the one of the higher index has them."""
+        to = _pairs(perm, self.nranks, self._params["order"], 0)
         x, rows = self._each((x, rows), lambda leaf: leaf)
+        if isinstance(start, jax.core.Tracer):
+            _check_rows("put", x, rows, to, (0,) * self.nranks)
+            return _put_traced(x, rows, _at_own_start(start, self._params, "put"), to, self._params)
+        at = _entries(start, self.nranks, self._params["order"], "start")
         _check_rows("put", x, rows, to, at)
         return _put_p.bind(x, rows, to=to, start=at, **self._params)
 
     def get(self, x: Any, perm: Sequence[tuple[int, int]], start: Any, size: int) -> Any:
         """Rows of other devices' x: each target in perm gets ``size`` rows of its source's x from row ``start`` on (a number, or one for
-        each target); zeros where none comes. A target is in perm once; a source may be there for several."""
-        of, at = _pairs(perm, self.nranks, self._params["order"], 1), _entries(start, self.nranks, self._params["order"], "start")
+        each target); zeros where none comes. A target is in perm once; a source may be there for several.
+
+        A traced start is this device's own, as a target, and is clamped as that of ``jax.lax.dynamic_slice``."""
+        of = _pairs(perm, self.nranks, self._params["order"], 1)
         x = self._each(x, lambda leaf: leaf)
+        if isinstance(start, jax.core.Tracer):
+            _check_rows("get", x, jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), of, (0,) * self.nranks)
+            return _get_traced(x, size, _at_own_start(start, self._params, "get"), of, self._params)
+        at = _entries(start, self.nranks, self._params["order"], "start")
         _check_rows("get", x, jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), of, at)
         return _get(x, size, of=of, start=at, **self._params)
 

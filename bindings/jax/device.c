@@ -51,22 +51,43 @@ static int crew_make(struct world *world, int group, struct crew **out)
 
 int crew_join(struct world *world, int group)
 {
-	return crew_make(world, group, &world->groups[group].crew);
+	struct group *g = &world->groups[group];
+
+	g->turns = calloc(1, sizeof(*g->turns) + (size_t)world->nranks * sizeof(g->turns->of[0]));
+	return !g->turns ? -ENOMEM : crew_make(world, group, &world->groups[group].crew);
 }
 
-/* Under the group's lock. The first failure counts, for all runs that have come so far. */
-static void crew_fail(struct crew *crew, int64_t run, enum ffi_code code, const char *why)
+/* Under the group's lock. A rank is never behind its latest turn: a run that it has been through and comes to again is another one. */
+static int64_t turn_of(const struct visit *visit)
 {
-	if (run > crew->last)
-		crew->last = run;
+	struct turns *turns = visit->world->groups[visit->group].turns;
+	int64_t *latest = &turns->of[visit->rank], turn = *latest ? *latest : 1;
+
+	if (turn <= turns->last - TURNS)
+		turn = turns->last - TURNS + 1;
+	while (turn <= turns->last && turns->runs[turn % TURNS] != visit->run)
+		turn++;
+	if (turn > turns->last) {
+		turns->last = turn;
+		turns->runs[turn % TURNS] = visit->run;
+	}
+	*latest = turn;
+	return turn;
+}
+
+/* Under the group's lock. The first failure counts, for all turns that have come so far. */
+static void crew_fail(struct crew *crew, int64_t turn, enum ffi_code code, const char *why)
+{
+	if (turn > crew->last)
+		crew->last = turn;
 	if (crew->code == FFI_OK) {
 		crew->code = code;
 		snprintf(crew->why, sizeof(crew->why), "%s", why);
 	}
 }
 
-/* Under the group's lock, which is given up meanwhile: comms that work, for `run` and what follows. */
-static void crew_renew(struct world *world, int index, int64_t run)
+/* Under the group's lock, which is given up meanwhile: comms that work, for `turn` and what follows. */
+static void crew_renew(struct world *world, int index, int64_t turn)
 {
 	struct group *group = &world->groups[index];
 	struct crew *crew = NULL;
@@ -81,11 +102,11 @@ static void crew_renew(struct world *world, int index, int64_t run)
 	if (rc) {
 		group->crew->code = code_of(rc);
 		snprintf(group->crew->why, sizeof(group->crew->why), "spmt: %s", spmt_last_error());
-		group->crew->last = run;
+		group->crew->last = turn;
 		return;
 	}
 	crew->older = group->crew;
-	crew->first = run;
+	crew->first = turn;
 	group->crew = crew;
 }
 
@@ -95,27 +116,29 @@ static struct crew *crew_enter(
 {
 	struct group *group = &visit->world->groups[visit->group];
 	struct crew *crew, *failed = NULL;
+	int64_t turn;
 
 	pthread_mutex_lock(&group->issue);
+	turn = turn_of(visit);
 	while (!failed) {
 		crew = group->crew;
-		if (visit->run < crew->first)
+		if (turn < crew->first)
 			failed = crew->older;
 		else if (crew->code == FFI_OK)
 			break;
-		else if (visit->run <= crew->last)
+		else if (turn <= crew->last)
 			failed = crew;
 		else if (group->renewing)
 			pthread_cond_wait(&group->renewed, &group->issue);
 		else
-			crew_renew(visit->world, visit->group, visit->run);
+			crew_renew(visit->world, visit->group, turn);
 	}
 	if (failed) {
 		*code = failed->code;
 		snprintf(why, size, "%s", failed->why);
 		crew = NULL;
-	} else if (visit->run > crew->last) {
-		crew->last = visit->run;
+	} else if (turn > crew->last) {
+		crew->last = turn;
 	}
 	pthread_mutex_unlock(&group->issue);
 	return crew;
@@ -143,7 +166,7 @@ static struct ffi_error *device_failed(struct ffi_frame *frame, const struct vis
 	struct group *group = &visit->world->groups[visit->group];
 
 	pthread_mutex_lock(&group->issue);
-	crew_fail(crew, visit->run, code_of(rc), why);
+	crew_fail(crew, turn_of(visit), code_of(rc), why);
 	pthread_mutex_unlock(&group->issue);
 	spmt_abort(crew->comms[visit->rank], rc); /* nobody waits for this rank */
 	return error_make(frame->api, code_of(rc), "%s", why);
@@ -154,13 +177,15 @@ void device_refuse(const struct visit *visit, enum kind kind, const char *why)
 	struct group *group = &visit->world->groups[visit->group];
 	struct crew *crew;
 	char text[512];
+	int64_t turn;
 
 	snprintf(text, sizeof(text), "spmt %s: device %d did not take part: %s", kind_names[kind],
 		xla_world_device(visit->world, visit->group, visit->rank), why);
 	pthread_mutex_lock(&group->issue);
-	crew = visit->run < group->crew->first ? NULL : group->crew;
+	turn = turn_of(visit);
+	crew = turn < group->crew->first ? NULL : group->crew;
 	if (crew)
-		crew_fail(crew, visit->run, FFI_ABORTED, text);
+		crew_fail(crew, turn, FFI_ABORTED, text);
 	pthread_mutex_unlock(&group->issue);
 	if (crew)
 		spmt_abort(crew->comms[visit->rank], 0);

@@ -17,9 +17,20 @@ struct crew {
 	pthread_mutex_t
 		*locks; /* by rank: guards calls on its comm. Nobody waits for a peer under it */
 	/* guarded by the group's lock: */
-	int64_t first, last; /* of the runs that have come */
+	int64_t first, last; /* of the turns that have come */
 	enum ffi_code code;  /* FFI_OK, or it has failed for this reason */
 	char why[512];
+};
+
+/*
+ * Which run comes before which. XLA's numbers do not say: they are of 32 bits, begin anywhere for each program, negative as well, and are
+ * the same again when a program is compiled again. But all devices come to runs in one order, so the first to come gives a run its turn.
+ */
+enum { TURNS = 1024 };
+struct turns {
+	int64_t last;	     /* turn that was given; guarded by the group's lock, as the rest */
+	int64_t runs[TURNS]; /* by turn, the last so many */
+	int64_t of[];	     /* by rank: the turn of its latest call */
 };
 
 /* Comms for the group's first crew, or its next. 0 or a code with a sentence of the library's. */

@@ -105,6 +105,7 @@ static void xla_world_free(struct world *world)
 	for (int i = 0; world->groups && i < world->ngroups; i++) {
 		group_leave(&world->groups[i], world->nranks);
 		crew_leave(world->groups[i].crew, world->nranks);
+		free(world->groups[i].turns);
 		pthread_mutex_destroy(&world->groups[i].issue);
 		pthread_cond_destroy(&world->groups[i].renewed);
 	}

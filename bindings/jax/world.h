@@ -19,6 +19,7 @@ struct group {
 	_Atomic bool broken; /* comms have to be made anew before the next call */
 	/* in streams, guarded by the same lock; then there are no comms here */
 	struct crew *crew;
+	struct turns *turns;
 	bool renewing; /* a thread makes the next one */
 	pthread_cond_t renewed;
 };

@@ -8,7 +8,8 @@ import traceback
 
 # Compiled fast rather than well: the time goes into compiling.
 os.environ["XLA_FLAGS"] = (
-    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    "--xla_force_host_platform_device_count=%s --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true %s"
+    % (os.environ.get("SPMT_TEST_CPU_DEVICES", "8"), os.environ.get("SPMT_TEST_XLA_FLAGS", ""))
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
@@ -28,8 +29,7 @@ faulthandler.enable()
 faulthandler.dump_traceback_later(1500, exit=True)  # a hang
 
 CPU = jax.default_backend() == "cpu"
-N = min(8, len(jax.devices()) // 2 * 2)  # an even number of devices
-assert N, "these tests want two devices"
+N = min(8, len(jax.devices()) // 2 * 2) or 1  # an even number of devices, or the one that there is
 RING = [(i, (i + 1) % N) for i in range(N)]
 TIMEOUT = 120.0  # what only a hang reaches
 
@@ -55,9 +55,12 @@ def raises(fn, *words):
     raise AssertionError("nothing was raised")
 
 
-def main(cases):
-    """Runs functions in turn."""
+def main(cases, least=2):
+    """Runs functions in turn, on so many devices at least."""
     failed = 0
+    if N < least:
+        print("1..1\nok 1 - all # SKIP there is but one device", flush=True)
+        return
     wanted = sys.argv[1:]
     cases = [case for case in cases if not wanted or case.__name__ in wanted]
     print("1..%d" % len(cases))

@@ -141,6 +141,44 @@ def a_device_that_fails_early():
         np.testing.assert_array_equal(mapped(thrice(w), mesh())(jnp.arange(2.0 * N)), jnp.roll(jnp.arange(2.0 * N), 6) + 2)
 
 
+def compiling_meets_nobody():
+    """A program is compiled once, for all devices, and need never run."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        programs = [mapped(lambda x, k=k: w.ppermute(x + k, RING), mesh()).lower(jnp.arange(float(N))).compile() for k in range(3)]
+        np.testing.assert_array_equal(programs[1](jnp.arange(float(N))), jnp.roll(jnp.arange(float(N)) + 1, 1))
+
+
+def a_device_is_late_while_others_compile():
+    """What waits for a device holds up nobody who needs all of one: to load a program, or to open and end another world."""
+    go = threading.Event()
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def one(x):
+            def wait(v):
+                go.wait(TIMEOUT)
+                return np.asarray(v)
+
+            def hold(v):
+                return jax.pure_callback(wait, jax.ShapeDtypeStruct(v.shape, v.dtype), v)
+
+            return w.psum(lax.cond(lax.axis_index("x") == N - 1, hold, lambda v: v, x))
+
+        x = jnp.arange(float(N))
+        run = mapped(one, mesh(), out=P(), check=False).lower(x).compile()
+        got = []
+        thread = threading.Thread(target=lambda: got.append(jax.block_until_ready(run(x))))
+        thread.start()
+        for k in range(2):
+            jax.jit(lambda v, k=k: v @ v + k).lower(jnp.ones((32, 32))).compile()
+            with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as other:
+                mapped(other.psum, mesh(), out=P()).lower(x).compile()
+                other._id, id = None, other._id  # close() would wait for the program that is held up
+                assert other._library.spmt_xla_close(id) == 0
+        go.set()
+        thread.join()
+        assert got and got[0][0] == N * (N - 1) / 2
+
+
 def a_failure_in_the_middle():
     if not CPU:
         return  # what is injected fails in rooms
@@ -167,5 +205,6 @@ def on_one_cpu():
 if __name__ == "__main__":
     main([
         runs_far_ahead, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
-        programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, on_one_cpu,
+        programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
+        a_device_is_late_while_others_compile, on_one_cpu,
     ])

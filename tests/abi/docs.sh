@@ -101,11 +101,20 @@ no_such_link() {
 	done
 }
 
+# suite/test of Criterion's, where a document names no file by it
+no_such_test() { # FILE
+	local file name
+	spans "$1" | grep -E $'\t[a-z0-9_]+/[a-z0-9_]+$' | while IFS=$'\t' read -r file name; do
+		[ -e "$name" ] || [ "$name" = suite/test ] || grep -rqE "^Test\(${name%/*}, *${name#*/}\>" tests || echo "$file: $name"
+	done
+}
+
 nothing_in 'files that are named are there' "$(no_such_file "${documents[@]}")"
 nothing_in 'names of the library that are named are there' "$(no_such_name "${documents[@]}")"
 nothing_in 'names inside the library likewise' "$(no_such_word "${documents[@]}")"
 nothing_in 'options of tools that are named are there' "$(no_such_option "${documents[@]}")"
 nothing_in 'links lead somewhere' "$(no_such_link "${documents[@]}")"
+nothing_in 'tests that are named are there' "$(no_such_test docs/mended.md)"
 nothing_in 'fenced blocks are closed' "$(for file in "${documents[@]}"; do [ $(($(grep -c '^```' "$file") % 2)) = 0 ] || echo "$file"; done)"
 nothing_in 'docs/README.md leads to every document' "$(for file in docs/*.md CHANGELOG.md tests/README.md; do
 	[ "$file" = docs/README.md ] || grep -qF "${file#docs/})" docs/README.md || echo "$file"
@@ -120,13 +129,14 @@ nothing_in "CHANGELOG.md has $version" "$(grep -q "^## $version" CHANGELOG.md ||
 bad=$scratch/bad.md
 # shellcheck disable=SC2016 # backticks
 printf '%s\n' 'See `src/none.c`, `tests/none/all*`, `spmt_nothing()`, `spmtd_int7_put`, `struct nothing_of_it`, `no_such_row`,' \
-	'`spmt-info --nothing`, [there](none.md) and [here](#none).' '# Something else' >"$bad"
+	'`told/nothing_of_it`, `spmt-info --nothing`, [there](none.md) and [here](#none).' '# Something else' >"$bad"
 sees() { # NAME FOUND WANTED..
 	nothing_in "seen: $1" "$(diff <(echo "${2//$scratch\//}") <(printf '%s\n' "${@:3}"))"
 }
 sees 'a file that is not there' "$(no_such_file "$bad")" 'bad.md: src/none.c' 'bad.md: tests/none/all*'
 sees 'a name that is not there' "$(no_such_name "$bad")" 'bad.md: spmt_nothing' 'bad.md: spmtd_int7_put'
 sees 'a word that is not there' "$(no_such_word "$bad")" 'bad.md: no_such_row' 'bad.md: nothing_of_it'
+sees 'a test that is not there' "$(no_such_test "$bad")" 'bad.md: told/nothing_of_it'
 sees 'an option that is not there' "$(no_such_option "$bad")" 'bad.md: spmt-info --nothing'
 sees 'a link that leads nowhere' "$(no_such_link "$bad")" 'bad.md: none.md' 'bad.md: #none: no such heading'
 plan

@@ -4,6 +4,7 @@
  * before it is timed. A line a figure: "<test> <ranks> <size> <value> <unit>"; medians of five rounds.
  */
 #include <shmem.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,33 @@ static void init_figure(struct pe *pe, double begin, double end)
 	figure(pe, "init", 0, (last - first) / 1e6, "ms");
 }
 
+/* A put that has arrived, as a NIC makes it. */
+static void put_quiet_loop(struct pe *pe, size_t size, int turns)
+{
+	for (int i = 0; i < turns && pe->rank == 0; i++) {
+		shmem_putmem(pe->dst, pe->src, size, 1);
+		shmem_quiet();
+	}
+}
+
+/* The rows of bench/verbs, in as few turns as an emulated NIC takes. */
+static void nic_figures(struct pe *pe)
+{
+	static const size_t sizes[] = { 65536, 1 << 20 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t n = sizes[i];
+
+		data_verify(pe, put_loop, n);
+		figure(pe, "put_bw", n, 1e3 * (double)n / median_ns(pe, put_loop, n, 20), "MB/s");
+		data_verify(pe, get_loop, n);
+		figure(pe, "get_bw", n, 1e3 * (double)n / median_ns(pe, get_loop, n, 20), "MB/s");
+	}
+	figure(pe, "put_lat", 8, median_ns(pe, put_quiet_loop, 8, 100) / 1e3, "us");
+	figure(pe, "get_lat", 8, median_ns(pe, get_loop, 8, 100) / 1e3, "us");
+	figure(pe, "fetch_add", 8, median_ns(pe, fetch_add_loop, 0, 100) / 1e3, "us");
+}
+
 static int turns_for(size_t size)
 {
 	size_t n = ((size_t)64 << 20) / (size + 256);
@@ -202,14 +230,32 @@ static void pair_figures(struct pe *pe)
 	figure(pe, "fetch_add", 0, 1e3 / median_ns(pe, fetch_add_loop, 0, 20000), "Mop/s");
 }
 
-/* Any argument: the figures of ranks 0 and 1 in a larger world, too, and of init. */
+static void world_figures(struct pe *pe, bool large, double begin, double end)
+{
+	/* processes that outnumber the CPUs take milliseconds a turn */
+	int turns = pe->n == 2 ? 10000 : pe->n <= 8 ? 500 : 50;
+
+	if (large)
+		init_figure(pe, begin, end);
+	if (pe->n == 2 || large)
+		pair_figures(pe);
+	figure(pe, "barrier", 0, median_ns(pe, barrier_loop, 0, turns) / 1e3, "us");
+	if (pe->n <= 8) {
+		sum_verify(pe, 8);
+		figure(pe, "all_reduce", 8, median_ns(pe, all_reduce_loop, 8, turns / 4) / 1e3,
+			"us");
+		sum_verify(pe, 1 << 20);
+		figure(pe, "all_reduce", 1 << 20, median_ns(pe, all_reduce_loop, 1 << 20, 20) / 1e3,
+			"us");
+	}
+}
+
+/* "nic": what bench/verbs compares, and no more. Any other argument: the figures of ranks 0 and 1 in a larger world, too, and of init. */
 int main(int argc, char **argv)
 {
 	double begin = now_ns(), end;
 	struct pe pe;
-	int turns;
 
-	(void)argv;
 	shmem_init();
 	end = now_ns();
 	pe = (struct pe){ .rank = shmem_my_pe(), .n = shmem_n_pes() };
@@ -224,21 +270,10 @@ int main(int argc, char **argv)
 	for (int i = 0; i < SHMEM_REDUCE_SYNC_SIZE; i++)
 		pe.sync[i] = SHMEM_SYNC_VALUE;
 	shmem_barrier_all();
-	/* processes that outnumber the CPUs take milliseconds a turn */
-	turns = pe.n == 2 ? 10000 : pe.n <= 8 ? 500 : 50;
-	if (argc > 1)
-		init_figure(&pe, begin, end);
-	if (pe.n == 2 || argc > 1)
-		pair_figures(&pe);
-	figure(&pe, "barrier", 0, median_ns(&pe, barrier_loop, 0, turns) / 1e3, "us");
-	if (pe.n <= 8) {
-		sum_verify(&pe, 8);
-		figure(&pe, "all_reduce", 8, median_ns(&pe, all_reduce_loop, 8, turns / 4) / 1e3,
-			"us");
-		sum_verify(&pe, 1 << 20);
-		figure(&pe, "all_reduce", 1 << 20,
-			median_ns(&pe, all_reduce_loop, 1 << 20, 20) / 1e3, "us");
-	}
+	if (argc > 1 && !strcmp(argv[1], "nic"))
+		nic_figures(&pe);
+	else
+		world_figures(&pe, argc > 1, begin, end);
 	fflush(stdout);
 	shmem_barrier_all();
 	/* not shmem_finalize: in Debian 12's Open MPI 4.1.4 it can crash, and a crash would look like a failed measurement */

@@ -948,7 +948,7 @@ SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 /* ---- host backend only --------------------------------------------------------------------- */
 
 /* kernel(copy of args) in stream order on the rank's virtual device, on a thread with a stack of
-   256 KiB; on other backends SPMT_ERR_UNSUPPORTED. */
+   2 MiB; on other backends SPMT_ERR_UNSUPPORTED. */
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
 /* A stream of the host backend on the comm's device. */

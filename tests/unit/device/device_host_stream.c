@@ -332,6 +332,31 @@ Test(device_host_stream, arguments_are_copied_at_launch)
 	end(2, s);
 }
 
+/* As a user's are who builds without optimisation and with AddressSanitizer. */
+static void kernel_deep(const void *args)
+{
+	const struct args *a = args;
+	volatile char frame[(3 << 20) / 2];
+
+	for (size_t i = 0; i < sizeof(frame); i += 4096)
+		frame[i] = (char)a->value;
+	*a->out = (uint64_t)frame[1 << 20];
+}
+
+Test(device_host_stream, kernels_have_room_on_their_stack)
+{
+	static const struct kernel deep = { "deep", kernel_deep };
+	device_stream s;
+	uint64_t out = 0;
+
+	start(1);
+	s = stream_of(0);
+	OK(b->launch(0, s, &deep, 1, 1, &(struct args){ &out, 42 }, sizeof(struct args)));
+	settle(0, s);
+	cr_assert_eq(out, 42);
+	end(0, s);
+}
+
 /* Padding behind an int holds what was there before: the upper half of an address, here, of memory of another device. */
 Test(device_host_stream, an_int_beside_padding_is_no_address)
 {

@@ -387,11 +387,13 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds
  * the stream until all have come, as on any comm.
  *
- * On GPUs a lane's stream NULL is a stream of the device, and the ranks meet in kernels: addresses and flags are exchanged in the
- * devices' memory, no call waits for a thread, and what is queued may be captured into a graph. Lanes that ranks call in opposite order
- * have to be in streams of their own, and their kernels have to run beside each other: as many as the driver has queues for
- * (CUDA_DEVICE_MAX_CONNECTIONS, 8 where it is not set, 32 at most) may wait at once. A world has room for 1024 lanes at a time, and for one less
- * with each that has broken: -ENOMEM. Calls that wait, such as spmt_quiet, hold up those of other threads on the same rank's lane.
+ * On GPUs, and where the ranks live in several processes, a lane's stream NULL is a stream of the device, and the ranks meet in kernels:
+ * addresses and flags are exchanged in the devices' memory, no call waits for a thread, and what is queued may be captured into a graph.
+ * Lanes that ranks call in opposite order have to be in streams of their own, and on GPUs their kernels have to run beside each other: as
+ * many as the driver has queues for (CUDA_DEVICE_MAX_CONNECTIONS, 8 where it is not set, 32 at most) may wait at once. Between processes
+ * buffers are of the heap: -EINVAL else. A world, with its parts, has room for 1024 lanes at a time (128 of them its own, of several processes on
+ * the host backend), a part for 32, and for one less with each that has broken: -ENOMEM. Calls that wait, such as spmt_quiet, hold up those
+ * of other threads on the same rank's lane.
  *
  * A collective whose ranks do not all come before the deadline of one that has, or that differs between ranks, or spmt_abort, breaks
  * the lane, and no other. From then on no buffer of a collective that had failed is touched, every call on the lane says why,
@@ -399,7 +401,8 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
  * It ends with spmt_finalize, which waits for this rank's own work there alone, or with its comm. SPMT_ERR_UNSUPPORTED: the ranks
- * live in several processes; and on GPUs, the comm is a part of a world, or its kernels do not reach all peers.
+ * live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT: another process kept the table of lanes from this one, as
+ * none does that works.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "spmt/comm/broken.h"
+#include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
@@ -177,6 +178,18 @@ void keyed_let_go(spmt_comm **held)
 {
 	if (*held)
 		pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
+}
+
+int keyed_range(
+	const spmt_comm *comm, const char *what, const char *name, const void *at, uint64_t bytes)
+{
+	if (!comm_spans_processes(comm) ||
+		(heap_offset(comm->heap, at) < comm->heap->size &&
+			heap_holds(comm->heap, at, bytes)))
+		return 0;
+	return fail_call(-EINVAL, what,
+		"rank %d: %s %p is not in the heap: ranks of other processes reach nothing else on a lane",
+		comm->rank, name, at);
 }
 
 static int kernels_settle(spmt_comm *comm, const char *what)

@@ -30,6 +30,9 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 int keyed_settle(spmt_comm *comm, const char *what);
 /* The same, and a lane that is broken fails. */
 int keyed_quiet(spmt_comm *comm, const char *what);
+/* -EINVAL: not all ranks' kernels reach these bytes of this rank. */
+int keyed_range(
+	const spmt_comm *comm, const char *what, const char *name, const void *at, uint64_t bytes);
 /* Waits until all ranks have called it. */
 int keyed_meet(spmt_comm *comm, const char *what);
 /* To the end of the block: calls on a lane whose ranks meet in kernels come from any thread, but one at a time. Else nothing. */

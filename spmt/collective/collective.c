@@ -82,6 +82,14 @@ static bool coll_overlaps(const spmt_comm *comm, const struct coll_call *c)
 		!coll_in_place(comm, c, part);
 }
 
+static int coll_range(
+	const spmt_comm *comm, const char *what, const char *name, const void *at, uint64_t bytes)
+{
+	int rc = local_check(comm, what, name, at, bytes);
+
+	return rc || !comm->lane_area ? rc : keyed_range(comm, what, name, at, bytes);
+}
+
 static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
 {
 	uint64_t part = c->count * type_size(c->type);
@@ -90,10 +98,10 @@ static int coll_ranges(const spmt_comm *comm, const struct coll_call *c)
 	if (!c->count)
 		return 0;
 	if (!c->unwritten)
-		rc = local_check(comm, c->what, "dst", c->dst, part * c->dst_blocks);
+		rc = coll_range(comm, c->what, "dst", c->dst, part * c->dst_blocks);
 	if (rc || c->unread)
 		return rc;
-	return local_check(comm, c->what, "src", c->src, part * c->src_blocks);
+	return coll_range(comm, c->what, "src", c->src, part * c->src_blocks);
 }
 
 static int coll_check(const spmt_comm *comm, const struct coll_call *c)

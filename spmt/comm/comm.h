@@ -24,10 +24,10 @@ struct spmt_comm {
 	bool pending;		     /* some link has NBI work */
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
 	struct fifo *fifo;	     /* what kernels post (spmt/proxy); NULL: none can */
-	int dev;
-	uint64_t epoch;		    /* meetings so far */
-	void *meeting_state;	    /* the row's own */
-	const char *_Atomic inside; /* the meeting or collective that a thread is in; NULL: none */
+	int dev, nlanes;	     /* library areas for its lanes; 0: these meet on the host */
+	uint64_t epoch;		     /* meetings so far */
+	void *meeting_state;	     /* the row's own */
+	const char *_Atomic inside;  /* the meeting or collective that a thread is in; NULL: none */
 	struct world *world;
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;
@@ -59,9 +59,9 @@ struct spmt_comm {
 	struct spmt_mem *mems; /* live registered buffers */
 	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
-	uint64_t looks;			/* how many calls have begun that take one of many words */
-	int units;			/* of the device: blocks that are sure to run at once */
-	bool flat, collectives, graphs; /* peers' memory is; some stream, graph may have one */
+	uint64_t looks; /* how many calls have begun that take one of many words */
+	int units;	/* of the device: blocks that are sure to run at once */
+	bool flat, collectives, graphs, keeps_area; /* the last: a lane of it broke */
 	struct comm_host {
 		struct spmtd_host ops;
 		spmt_comm *comm;

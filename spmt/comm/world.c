@@ -378,17 +378,17 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 	if (comm->lane) {
 		if (lane_break(comm->lane, cause))
 			report_part_broken(comm, cause);
-		return;
+	} else {
+		if (control_break(comm->control, cause))
+			report_part_broken(comm, cause);
+		pthread_mutex_lock(&w->lock);
+		meet_broke(comm, cause);
+		for (spmt_comm *c = w->comms; c; c = c->next_here)
+			if (c->control == comm->control)
+				comm_stop(c);
+		pthread_mutex_unlock(&w->lock);
+		lanes_break(atomic_load(&w->lanes), comm->id, cause);
 	}
-	if (control_break(comm->control, cause))
-		report_part_broken(comm, cause);
-	pthread_mutex_lock(&w->lock);
-	meet_broke(comm, cause);
-	for (spmt_comm *c = w->comms; c; c = c->next_here)
-		if (c->control == comm->control)
-			comm_stop(c);
-	pthread_mutex_unlock(&w->lock);
-	lanes_break(atomic_load(&w->lanes), comm->id, cause);
 	/* none: its links have ended, and nobody waits in it but in a meeting */
 	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)
 		wake_sleepers(comm->wake_counters[pe]);

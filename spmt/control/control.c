@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "keys.h"
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/tsan.h"
@@ -116,11 +117,21 @@ static struct room room_of(struct control *world, int world_ranks)
 	return (struct room){ (_Atomic unsigned char *)begin, begin + align_up(n, CACHE_LINE), n };
 }
 
-size_t control_world_size(int nranks)
+static size_t room_end(int nranks)
 {
 	size_t n = ROOM_TIMES * units_of(nranks);
 
 	return control_size(nranks) + align_up(n, CACHE_LINE) + n * ROOM_UNIT;
+}
+
+size_t control_world_size(int nranks)
+{
+	return align_up(room_end(nranks), CACHE_LINE) + keys_size();
+}
+
+struct keys *control_keys(struct control *world, int world_ranks)
+{
+	return (struct keys *)(void *)((char *)world + align_up(room_end(world_ranks), CACHE_LINE));
 }
 
 static void release_units(_Atomic unsigned char *taken, size_t n)

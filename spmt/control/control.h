@@ -6,8 +6,8 @@
  * A process that goes wrong may overwrite all of it before it dies. So nothing that others have written is taken for a count, an
  * index, an address or a text before it has been loaded once and checked; how many ranks there are each comm knows by itself.
  *
- * A world's has a room behind it, in which the control blocks of comms split from it lie: processes
- * that share the one share them all.
+ * A world's has a room behind it, in which the control blocks of comms split from it lie, and the table of their lanes (keys.h):
+ * processes that share the one share them all.
  */
 #ifndef SPMT_CONTROL_H
 #define SPMT_CONTROL_H
@@ -18,6 +18,8 @@
 #include "src/base/status.h"
 
 #define GATE_BROKEN 1u
+
+struct keys;
 
 struct control {
 	struct control_mark mark;
@@ -68,6 +70,8 @@ static inline size_t control_size(int nranks)
 void control_begin(struct control *control, int nranks, uint64_t name);
 /* A world's, with its room. */
 size_t control_world_size(int nranks);
+/* Behind the room: the table of lanes, keys_size() bytes. */
+struct keys *control_keys(struct control *world, int world_ranks);
 /* A zeroed block, but for nranks, for a comm in the room of a world's; NULL: the room is full. Any process. */
 struct control *control_take(struct control *world, int world_ranks, int nranks);
 /* By the last of its ranks, or by who took it before anybody else has seen it. */

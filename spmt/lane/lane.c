@@ -23,21 +23,31 @@ static void cond_open(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attr);
 }
 
-struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks)
+static void place_leave(const struct lane_place *place)
+{
+	if (place->keys)
+		keys_leave(place->keys, place->in.row, place->stop);
+}
+
+struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks, const struct lane_place *place)
 {
 	struct comm_lane *lane =
 		mem_calloc(1, sizeof(*lane) + (size_t)(unsigned)nranks * sizeof(lane->sides[0]));
 
-	if (!lane)
+	if (!lane) {
+		if (place)
+			place_leave(place);
 		return NULL;
-	lane->control = mem_aligned(CACHE_LINE, sizeof(*lane->control));
+	}
+	if (place)
+		lane->place = *place;
+	lane->control = place ? place->in.control : mem_aligned(CACHE_LINE, sizeof(*lane->control));
 	lane->area = mem_aligned(CACHE_LINE, align_up(area_size(nranks, 0), CACHE_LINE));
 	pthread_mutex_init(&lane->lock, NULL);
 	cond_open(&lane->ended);
 	lane->comm = comm;
 	lane->key = key;
 	lane->nranks = nranks;
-	lane->index = -1;
 	atomic_store(&lane->due, INT64_MAX);
 	for (int r = 0; r < nranks; r++) {
 		lane->sides[r].end = &lane->sides[r].first;
@@ -58,7 +68,10 @@ void lane_close(struct comm_lane *lane)
 	pthread_cond_destroy(&lane->ended);
 	pthread_mutex_destroy(&lane->lock);
 	mem_free(lane->area);
-	mem_free(lane->control);
+	if (lane->place.keys)
+		place_leave(&lane->place);
+	else
+		mem_free(lane->control);
 	mem_free(lane);
 }
 
@@ -123,10 +136,13 @@ static void side_go(struct comm_lane *lane, struct side *side)
 /* Nobody begins what has not begun; what is being moved ends as it would. */
 static bool break_locked(struct comm_lane *lane, const struct cause *cause)
 {
-	if (!control_break(lane->control, cause))
-		return false;
+	bool first = control_break(lane->control, cause);
+
+	/* another process may have been the first */
 	if (lane->raise)
 		__atomic_store_n(lane->raise, 1, __ATOMIC_RELEASE);
+	if (!first)
+		return false;
 	atomic_store(&lane->due, INT64_MAX);
 	for (int r = 0; r < lane->nranks && !lane->moving; r++)
 		lane->sides[r].here = false;

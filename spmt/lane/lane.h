@@ -3,7 +3,8 @@
  * A lane: what the ranks of a comm, all in this process, share to run the collectives of one key. Each rank has a queue of steps. A
  * collective begins once it is the first step of every rank's queue, so that no thread waits for it: whoever brings the last one
  * moves the data for all. A call of a user's function is a step of one rank alone.
- * On GPUs there are no steps: a lane has a library area in the heap of every rank (index), in which its ranks' kernels meet.
+ * On GPUs, and between processes, there are no steps: a lane has a library area in the heap of every rank (place), in which its ranks'
+ * kernels meet, and each process its own of these.
  */
 #ifndef SPMT_LANE_H
 #define SPMT_LANE_H
@@ -12,7 +13,7 @@
 #include <stdatomic.h>
 
 #include "caller.h"
-#include "spmt/control/control.h"
+#include "spmt/control/keys.h"
 #include "src/kernels/kernels.h"
 
 struct comm_lane;
@@ -47,13 +48,20 @@ struct side {
 		calls; /* guards what calls of the rank queue, where its kernels meet the others' */
 };
 
+/* Where ranks meet in kernels, as spmt/control/keys.h has it. */
+struct lane_place {
+	struct keys *keys; /* NULL: they do not */
+	struct keys_place in;
+	const uint32_t *stop; /* of what the table belongs to */
+};
+
 struct comm_lane {
 	struct comm_lane
 		*next; /* this paragraph: lanes.c, guarded by the table's lock, or constant */
 	struct lanes *all;
 	uint64_t comm, key;
 	uint64_t id; /* no other's in this process; of comms by kernels */
-	int index;   /* of its library areas, -1: it has none */
+	struct lane_place place;
 	int users;
 
 	int nranks;
@@ -71,8 +79,10 @@ struct comm_lane {
 	struct side sides[];
 };
 
-struct comm_lane *lane_open(uint64_t comm, uint64_t key, int nranks); /* NULL: no memory */
-void lane_close(struct comm_lane *lane);			      /* takes NULL */
+/* place: NULL, or its own from now on. NULL: no memory; then the place is left. */
+struct comm_lane *lane_open(
+	uint64_t comm, uint64_t key, int nranks, const struct lane_place *place);
+void lane_close(struct comm_lane *lane); /* takes NULL */
 
 static inline bool lane_is_broken(const struct comm_lane *lane)
 {

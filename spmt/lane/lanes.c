@@ -16,8 +16,7 @@ struct lanes {
 		refs; /* the world, and each lane: streams may come to a lane after its world has ended */
 	pthread_mutex_t lock; /* guards what follows, and the members of lanes that say so */
 	struct comm_lane *rows[LANE_ROWS];
-	uint64_t made;			  /* lanes so far */
-	uint64_t areas[LANES_AREAS / 64]; /* a bit each that is taken */
+	uint64_t made; /* lanes so far */
 	struct lane_clock {
 		pthread_mutex_t
 			lock; /* guards this paragraph but next; behind the locks of lanes */
@@ -90,15 +89,21 @@ static struct comm_lane **row_of(struct lanes *all, uint64_t comm, uint64_t key)
 	return &all->rows[(h >> 32) % LANE_ROWS];
 }
 
-struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key, int nranks)
+struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key)
 {
-	struct comm_lane **row = row_of(all, comm, key), *lane = *row;
+	struct comm_lane *lane = *row_of(all, comm, key);
 
 	while (lane && (lane->comm != comm || lane->key != key || lane_is_broken(lane)))
 		lane = lane->next;
-	if (lane)
-		return lane;
-	lane = lane_open(comm, key, nranks);
+	return lane;
+}
+
+struct comm_lane *lanes_add(
+	struct lanes *all, uint64_t comm, uint64_t key, int nranks, const struct lane_place *place)
+{
+	struct comm_lane **row = row_of(all, comm, key);
+	struct comm_lane *lane = lane_open(comm, key, nranks, place);
+
 	if (!lane)
 		return NULL;
 	lane->all = all;
@@ -107,20 +112,6 @@ struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key, int
 	*row = lane;
 	atomic_fetch_add(&all->refs, 1);
 	return lane;
-}
-
-bool lanes_place(struct comm_lane *lane)
-{
-	struct lanes *all = lane->all;
-	int i = lane->index < 0 ? 0 : LANES_AREAS;
-
-	while (i < LANES_AREAS && all->areas[i / 64] >> (i % 64) & 1)
-		i++;
-	if (i < LANES_AREAS) {
-		all->areas[i / 64] |= 1ull << (i % 64);
-		lane->index = i;
-	}
-	return lane->index >= 0;
 }
 
 void lanes_drop(struct comm_lane *lane)
@@ -133,8 +124,6 @@ void lanes_drop(struct comm_lane *lane)
 	while (*at != lane)
 		at = &(*at)->next;
 	*at = lane->next;
-	if (lane->index >= 0 && !lane_is_broken(lane))
-		all->areas[lane->index / 64] &= ~(1ull << (lane->index % 64));
 	lane_close(lane);
 	atomic_fetch_sub(&all->refs, 1); /* not the last: the caller has one */
 }

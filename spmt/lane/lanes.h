@@ -19,12 +19,11 @@ void lanes_due(struct lanes *all, int64_t due);
 /* Around looking a lane up and taking a place in it. */
 void lanes_lock(struct lanes *all);
 void lanes_unlock(struct lanes *all);
-/* The lane that the key names now, made if there is none that is whole. NULL: no memory. Under the lock. */
-struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key, int nranks);
-/* Gives it library areas, if it has none: false: all have been given. They come back when it ends whole: those of one that has
-   broken are in no state that ranks agree on. Under the lock. */
-#define LANES_AREAS 1024
-bool lanes_place(struct comm_lane *lane);
+/* The lane that the key names now; NULL: there is none that is whole. Under the lock. */
+struct comm_lane *lanes_find(struct lanes *all, uint64_t comm, uint64_t key);
+/* A new one, as lane_open. NULL: no memory. Under the lock. */
+struct comm_lane *lanes_add(
+	struct lanes *all, uint64_t comm, uint64_t key, int nranks, const struct lane_place *place);
 /* The rank's handle on it, NULL: none; the last to go frees the lane. Under the lock. */
 void lanes_enter(struct comm_lane *lane, int rank, void *user);
 static inline void *lanes_user(const struct comm_lane *lane, int rank)

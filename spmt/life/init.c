@@ -26,7 +26,7 @@
 #include "src/kernels/area.h"
 
 /* Where plans of SPMT_COLL lie, behind counters, an inbox a peer, and slots, and the same of lanes. */
-static uint64_t own_plans(const spmt_comm *comm)
+static uint64_t own_plans(spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
@@ -35,7 +35,7 @@ static uint64_t own_plans(const spmt_comm *comm)
 
 /* Bytes of a rank's heap that the library keeps for itself: these, and where ranks live in several
    processes, room through which collectives reach buffers outside the heap. */
-static uint64_t own_size(const spmt_comm *comm)
+static uint64_t own_size(spmt_comm *comm)
 {
 	uint64_t words = own_plans(comm) + plan_rows_size(comm);
 
@@ -391,8 +391,6 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 	}
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
-	if (!rc)
-		rc = init_failed(comm, lane_tables_open(comm));
 	if (!rc && comm_spans_processes(comm)) {
 		rc = peers_publish(comm);
 		if (rc && rc != -ECANCELED)
@@ -403,6 +401,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		if (!rc)
 			rc = init_failed(comm, peers_collect(comm));
 	}
+	if (!rc)
+		rc = init_failed(comm, lane_tables_open(comm));
 	return rc;
 }
 

@@ -6,6 +6,7 @@
 
 #include "split.h"
 #include "spmt/calls/keyed.h"
+#include "spmt/calls/view.h"
 #include "spmt/collective/far.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
@@ -22,6 +23,8 @@
 /* ---- where ranks meet in kernels ------------------------------------------------------------- */
 
 #define LANE_BLOCKS 8 /* of threads: many lanes may wait on a device at once */
+/* Lanes that are alive or have broken, of a world KEYS_ROWS: of one of processes on the host backend, and of a part. */
+enum { LANES_HOST = 128, LANES_PART = 32 };
 
 /*
  * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area and
@@ -40,51 +43,69 @@ static uint64_t area_lane(int npes, uint64_t n)
 
 static uint64_t area_lanes_size(int npes, uint64_t n)
 {
-	uint64_t group = area_begin(0, npes), most = group / area_sessions(0, npes);
+	uint64_t group = area_begin(0, npes), step = area_sessions(0, npes), most = group / step;
 
-	return (n + most - 1) / most * 2 * group;
+	return n ? (n - 1) / most * 2 * group + group + ((n - 1) % most + 1) * step : 0;
+}
+
+/* All its ranks live where this one sees one control block. */
+static bool shares_control(const spmt_comm *comm)
+{
+	for (int pe = 0; pe < comm->nranks; pe++)
+		if (!meet_is_near(comm, pe))
+			return false;
+	return true;
 }
 
 /* Nothing is allocated when a lane is made: a vendor's allocation may wait for kernels, which may wait for a peer. */
-static bool has_areas(const spmt_comm *world)
+static int lane_room(const spmt_comm *comm)
 {
-	return !comm_cpu_access(world) && !far_possible(world);
+	bool spans = comm_spans_processes(comm);
+
+	if ((!spans && (comm_cpu_access(comm) || far_possible(comm))) || !shares_control(comm))
+		return 0;
+	if (comm->parent)
+		return LANES_PART;
+	return comm_cpu_access(comm) ? LANES_HOST : KEYS_ROWS;
 }
 
-uint64_t lane_areas(const spmt_comm *comm, uint64_t before)
+uint64_t lane_areas(spmt_comm *comm, uint64_t before)
 {
-	return has_areas(comm)
-		? align_up(before, CACHE_LINE) - before + area_lanes_size(comm->nranks, LANES_AREAS)
-		: 0;
+	comm->nlanes = lane_room(comm);
+	return comm->nlanes ? align_up(before, CACHE_LINE) - before +
+			area_lanes_size(comm->nranks, (uint64_t)(unsigned)comm->nlanes)
+			    : 0;
 }
 
-/* From the beginning of the library's own, the same on all ranks. */
-static uint64_t lane_at(const spmt_comm *world, int index)
+/* From the beginning of a comm's library area, the same on all ranks. */
+static uint64_t lane_at(const spmt_comm *comm, int index)
 {
-	return align_up(area_size(world->nranks, world->slot_room), CACHE_LINE) +
-		area_lane(world->nranks, (uint64_t)(unsigned)index);
+	return align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE) +
+		area_lane(comm->nranks, (uint64_t)(unsigned)index);
 }
 
-/* A lane's signals, and its stop word. */
+/* A lane's signals, and its stop word; of all lanes of the world, as parts have no more than its table has rows. */
 int lane_signals_open(spmt_comm *comm)
 {
-	return has_areas(comm) ? pinned_for_lanes(comm, 2 * (size_t)LANES_AREAS) : 0;
+	return far_possible(comm) && !comm_spans_processes(comm)
+		? 0
+		: pinned_for_lanes(comm, 2 * (size_t)KEYS_ROWS);
 }
 
 int lane_tables_open(spmt_comm *comm)
 {
-	size_t n = (size_t)comm->nranks;
+	size_t n = (size_t)comm->nranks, rows = (size_t)comm->nlanes * n;
 	const struct spmtd_peer *peers = comm->peers.host;
 	struct spmtd_peer *table;
 	int rc;
 
-	if (!has_areas(comm) || comm->flat)
+	if (!rows || comm->flat)
 		return 0;
-	rc = table_open(comm, LANES_AREAS * n * sizeof(*table), &comm->lane_peers);
+	rc = table_open(comm, rows * sizeof(*table), &comm->lane_peers);
 	if (rc)
 		return rc;
 	table = comm->lane_peers.host;
-	for (size_t i = 0; i < LANES_AREAS * n; i++) {
+	for (size_t i = 0; i < rows; i++) {
 		table[i] = peers[i % n];
 		if (table[i].own)
 			table[i].own += lane_at(comm, (int)(i / n));
@@ -105,21 +126,16 @@ static void kernels_list(spmt_comm *comm)
 
 static int kernels_open(spmt_comm *comm)
 {
-	const spmt_comm *world = comm->parent;
+	const spmt_comm *parent = comm->parent;
 	size_t row = (size_t)comm->nranks * sizeof(struct spmtd_peer);
 	struct comm_lane *lane = comm->lane;
 	int rc;
 
-	if (!lanes_place(lane))
-		return fail(-ENOMEM,
-			"rank %d: %d lanes are alive or have broken, a world of backend %s has room for no more",
-			comm->rank, LANES_AREAS, comm->backend->name);
 	comm->id = lane->id;
 	comm->units = MIN_OF(comm->units, LANE_BLOCKS);
-	comm->flat = world->flat;
-	if (world->lane_peers.dev)
-		comm->peers.dev =
-			(char *)world->lane_peers.dev + (size_t)(unsigned)lane->index * row;
+	if (parent->lane_peers.dev)
+		comm->peers.dev = (char *)parent->lane_peers.dev +
+			(size_t)(unsigned)lane->place.in.area * row;
 	rc = signals_open(comm);
 	if (!rc)
 		rc = comm->backend->stream_create(comm->dev, &comm->stream);
@@ -127,9 +143,9 @@ static int kernels_open(spmt_comm *comm)
 		pinned_return(comm);
 		return rc;
 	}
-	comm->raised = &comm->stop_word->stop;
+	view_prepare(comm);
 	lane_raises(lane, &comm->stop_word->stop);
-	comm->lane_area = comm->heap->own + lane_at(world, lane->index);
+	comm->lane_area = comm_own(parent) + lane_at(parent, lane->place.in.area);
 	kernels_list(comm);
 	return 0;
 }
@@ -180,7 +196,7 @@ static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **ou
 
 	if (!comm)
 		return fail(-ENOMEM, "out of memory for a lane");
-	if (!comm_cpu_access(comm))
+	if (parent->nlanes)
 		rc = kernels_open(comm);
 	if (rc) {
 		world_comm_give(comm);
@@ -192,6 +208,54 @@ static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **ou
 	return 0;
 }
 
+/* Which library areas the key names, on all ranks alike. */
+static int place_find(spmt_comm *parent, uint64_t key, struct lane_place *place)
+{
+	struct control *control = atomic_load(&parent->world->control);
+	int64_t ms = comm_timeout(parent);
+	int rc;
+
+	place->keys = control_keys(control, parent->world->nranks);
+	place->stop = control_stop_word(control);
+	rc = keys_enter(place->keys,
+		&(struct keys_want){ .comm = parent->id,
+			.key = key,
+			.areas = parent->nlanes,
+			.most_ns = ms < 0 ? -1 : ms * 1000000,
+			.stop = place->stop },
+		&place->in);
+	switch (rc) {
+	case -ENOMEM:
+		return fail(rc,
+			"rank %d: as many lanes as there is room for are alive or have broken: %d of a %s of backend %s, %d of a world and its parts",
+			parent->rank, parent->nlanes, parent->parent ? "part" : "world",
+			parent->backend->name, KEYS_ROWS);
+	case -ECANCELED:
+		return comm_spoiled(parent, "spmt_lane");
+	case -ETIMEDOUT:
+		return fail(SPMT_ERR_TIMEOUT,
+			"rank %d: another process has not given back the table of lanes after %.1f s",
+			parent->rank, (double)ms / 1e3);
+	case -EIO:
+		return fail(SPMT_ERR_BROKEN,
+			"rank %d: a process has overwritten the table of lanes", parent->rank);
+	default:
+		return rc;
+	}
+}
+
+/* Under the lock. */
+static int lane_make(spmt_comm *parent, struct lanes *all, uint64_t key, struct comm_lane **lane)
+{
+	struct lane_place place;
+	int rc = parent->nlanes ? place_find(parent, key, &place) : 0;
+
+	if (rc)
+		return rc;
+	*lane = lanes_add(all, parent->id, key, parent->nranks, parent->nlanes ? &place : NULL);
+	return *lane ? 0 : fail(-ENOMEM, "out of memory for a lane");
+}
+
 /* Two threads that ask at once get the same. */
 static int handle_get(spmt_comm *parent, struct lanes *all, uint64_t key, spmt_comm **out)
 {
@@ -200,18 +264,17 @@ static int handle_get(spmt_comm *parent, struct lanes *all, uint64_t key, spmt_c
 	int rc = 0;
 
 	lanes_lock(all);
-	lane = lanes_find(all, parent->id, key, parent->nranks);
-	if (lane) {
+	lane = lanes_find(all, parent->id, key);
+	if (!lane)
+		rc = lane_make(parent, all, key, &lane);
+	if (!rc)
 		comm = lanes_user(lane, parent->rank);
-		if (!comm) {
-			rc = handle_make(parent, lane, &comm);
-			if (!rc)
-				lanes_enter(lane, parent->rank, comm);
-			else
-				lanes_drop(lane);
-		}
-	} else {
-		rc = fail(-ENOMEM, "out of memory for a lane");
+	if (!rc && !comm) {
+		rc = handle_make(parent, lane, &comm);
+		if (!rc)
+			lanes_enter(lane, parent->rank, comm);
+		else
+			lanes_drop(lane);
 	}
 	lanes_unlock(all);
 	if (!rc)
@@ -226,15 +289,16 @@ static int lane_check(spmt_comm *parent, spmt_comm **out, const char *what)
 			"rank %d: the comm is a lane, which has no lanes of its own", parent->rank);
 	if (!out)
 		return fail_call(-EINVAL, what, "rank %d: lane is NULL", parent->rank);
-	if (comm_spans_processes(parent))
+	if (!shares_control(parent))
 		return fail_call(SPMT_ERR_UNSUPPORTED, what,
-			"rank %d: the ranks live in several processes, and what keys name is known to one process alone: lanes are for ranks of one",
+			"rank %d: the ranks live on several nodes, and what keys name is known to one alone: lanes are for ranks of one",
 			parent->rank);
-	if (!comm_cpu_access(parent) && parent->parent)
+	if (parent->far.map)
 		return fail_call(SPMT_ERR_UNSUPPORTED, what,
-			"rank %d: on backend %s lanes are of a world, not of a part of one: the areas in which their kernels meet are made with it",
-			parent->rank, parent->backend->name);
-	if (!comm_cpu_access(parent) && !has_areas(parent))
+			"rank %d: rank %d reaches rank %d by map %s, through which the kernels of a lane cannot meet",
+			parent->rank, parent->far.rank, parent->far.peer,
+			map_name(parent->far.map));
+	if (!parent->nlanes && !comm_cpu_access(parent))
 		return fail_call(SPMT_ERR_UNSUPPORTED, what,
 			"rank %d: SPMT_MAPS may have NICs reach peers, through which the kernels of a lane cannot meet",
 			parent->rank);
@@ -281,6 +345,15 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+void lane_forget(const spmt_comm *comm)
+{
+	struct control *control = atomic_load(&comm->world->control);
+
+	if (comm->nlanes)
+		keys_forget(control_keys(control, comm->world->nranks), comm->id,
+			control_stop_word(control));
+}
+
 void lane_settle(spmt_comm *comm)
 {
 	struct comm_lane *lane = comm->lane;
@@ -299,8 +372,10 @@ void lane_settle(spmt_comm *comm)
 
 void lane_release(spmt_comm *comm)
 {
-	if (comm->lane_area)
+	if (comm->lane_area) {
+		comm->parent->keeps_area |= lane_is_broken(comm->lane);
 		kernels_close(comm);
+	}
 	tree_remove(comm);
 	lanes_leave(comm->lane, comm->rank);
 	mem_free(comm->ops);

@@ -4,12 +4,15 @@
 
 #include "finalize.h"
 
-/* On GPUs a lane is met by kernels, in a library area that every rank of the world has had from the beginning: 0 bytes, or how many
-   they all take, behind `before` bytes of the library's own. */
-uint64_t lane_areas(const spmt_comm *comm, uint64_t before);
-/* The pinned memory of their signals, before any kernel runs; and once the links are attached, the tables by which they reach peers. */
+/* On GPUs, and between processes, a lane is met by kernels, in a library area that every rank of the comm has had from the beginning:
+   0 bytes, or how many they all take, behind `before` bytes of the comm's own. Sets comm->nlanes. */
+uint64_t lane_areas(spmt_comm *comm, uint64_t before);
+/* On GPUs, the pinned memory of the signals of a world's lanes and those of its parts, before any kernel runs; and once the links are
+   attached, the tables by which a comm's lanes reach peers. */
 int lane_signals_open(spmt_comm *comm);
 int lane_tables_open(spmt_comm *comm);
+/* The last rank of a part has ended it. */
+void lane_forget(const spmt_comm *comm);
 
 /* spmt_finalize of a lane. */
 int lane_finalize(spmt_comm *comm);

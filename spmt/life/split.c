@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "finalize.h"
+#include "lane.h"
 #include "peer.h"
 #include "spmt/collective/collective.h"
 #include "spmt/collective/far.h"
@@ -95,11 +96,13 @@ void split_leave(spmt_comm *comm)
 	tree_remove(comm);
 	if (!control || !atomic_load(&control->stop)) {
 		heap_free_owned(comm->heap, comm->id);
-		if (comm->area != NO_AREA)
+		if (comm->area != NO_AREA && !comm->keeps_area)
 			heap_own_free(comm->heap, comm->area);
 	}
-	if (control && atomic_fetch_add(&control->gone, 1) + 1 == control_ranks(comm))
+	if (control && atomic_fetch_add(&control->gone, 1) + 1 == control_ranks(comm)) {
+		lane_forget(comm);
 		control_drop(comm->world, control, comm->nranks);
+	}
 	mem_free(comm->world_ranks);
 	world_comm_give(comm);
 }
@@ -209,10 +212,11 @@ static int world_ranks_make(spmt_comm *comm, const struct group *group)
 	return 0;
 }
 
-static uint64_t area_words(const spmt_comm *comm)
+static uint64_t area_words(spmt_comm *comm)
 {
 	uint64_t words = align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
 
+	words += lane_areas(comm, words);
 	return far_possible(comm) ? words + far_head(comm->nranks) : words;
 }
 
@@ -286,7 +290,7 @@ static int control_make(const spmt_comm *comm, struct control **control)
 /* ---- the meetings ------------------------------------------------------------------------------ */
 
 /* Whether a rank's heap has room for an area there. */
-static bool area_fits(const spmt_comm *comm, int world_rank, uint64_t area)
+static bool area_fits(spmt_comm *comm, int world_rank, uint64_t area)
 {
 	const struct rank_info *info = &comm->world->infos[world_rank];
 	uint64_t end = info->own_base - info->heap_base + info->own_size;
@@ -354,6 +358,8 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 			record.status = stream_drain(comm, "spmt_split");
 		if (!record.status)
 			record.status = peers_share(comm, group->areas, group->ranks);
+		if (!record.status)
+			record.status = lane_tables_open(comm);
 		if (!record.status)
 			peers_reach(comm, &record);
 	}

@@ -92,10 +92,6 @@ static int the_same(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_sync(lane));
 	REQUIRE_OK(spmt_barrier_on_stream(lane, NULL));
 	REQUIRE_OK(spmt_quiet(lane));
-	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
-	REQUIRE_CODE(spmt_lane(part, KEY, &lane), on_host() ? 0 : SPMT_ERR_UNSUPPORTED);
-	if (!on_host())
-		REQUIRE_SAYS("not of a part of one");
 	return 0; /* it ends with its comm */
 }
 
@@ -203,6 +199,90 @@ Test(lanes_kernels, ranks_call_two_lanes_in_opposite_order)
 {
 	RANKS_OK(ranks_run(3, NULL, opposite, NULL));
 	RANKS_OK(ranks_run(3, NULL, opposite, &(int){ 1 }));
+}
+
+/* ---- of parts ------------------------------------------------------------------------------------------------------------ */
+
+/* Parts of odd and of even ranks, turned round, beside the world: one key is another lane in each, whose areas come and go. */
+static int of_parts(spmt_comm *comm, void *arg)
+{
+	int me = spmt_rank(comm), n = spmt_nranks(comm);
+	spmt_comm *part, *lane[2], *whole;
+	uint64_t odd[2] = { 0 };
+	struct words w;
+
+	(void)arg;
+	TRY(words_make(comm, &w, 6));
+	for (int r = 0; r < n; r++)
+		odd[r % 2] += (uint64_t)r + 1;
+	TRY(put_word(comm, w.in, (uint64_t)me + 1));
+	REQUIRE_OK(spmt_split(comm, me % 2, -me, &part));
+	for (int round = 0; round < 3; round++) {
+		REQUIRE_OK(spmt_lane(comm, KEY, &whole));
+		REQUIRE_OK(spmt_lane(part, KEY, &lane[0]));
+		REQUIRE_OK(spmt_lane(part, KEY + 1, &lane[1]));
+		REQUIRE(lane[0] != whole && lane[0] != lane[1]);
+		REQUIRE_EQ(spmt_rank(lane[0]), spmt_rank(part));
+		REQUIRE_OK(sum(lane[me < 2], &w.out[me < 2], w.in, NULL));
+		REQUIRE_OK(sum(whole, &w.out[2], w.in, NULL));
+		REQUIRE_OK(sum(lane[me >= 2], &w.out[me >= 2], w.in, NULL));
+		REQUIRE_OK(spmt_all_gather(lane[0], &w.out[4], w.in, 1, SPMT_TYPE_U64, NULL));
+		REQUIRE_OK(spmt_quiet(lane[0]));
+		REQUIRE_OK(spmt_quiet(lane[1]));
+		REQUIRE_OK(spmt_quiet(whole));
+		TRY(has_word(comm, &w.out[2], odd[0] + odd[1]));
+		for (int i = 0; i < 2; i++) {
+			TRY(has_word(comm, &w.out[i], odd[me % 2]));
+			TRY(has_word(comm, &w.out[4 + i], (uint64_t)(3 - 2 * i + me % 2)));
+		}
+		if (round == 1) {
+			REQUIRE_OK(spmt_finalize(part)); /* with its lanes */
+			REQUIRE_OK(spmt_split(comm, me % 2, -me, &part));
+			continue;
+		}
+		for (int i = 0; i < 2; i++)
+			REQUIRE_OK(spmt_finalize(lane[i]));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	return words_end(comm, &w);
+}
+
+Test(lanes_kernels, parts_have_lanes_of_their_own)
+{
+	RANKS_OK(ranks_run(4, NULL, of_parts, NULL));
+}
+
+/* Of a part fewer are kept, and those that break break alone. */
+static int part_room(spmt_comm *comm, void *arg)
+{
+	spmt_comm *part, *lane;
+	int code = 0, n = 0;
+
+	(void)arg;
+	for (int round = 0; round < 2; round++) {
+		REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+		REQUIRE_OK(spmt_barrier(comm));
+		for (n = 0, code = 0; spmt_rank(comm) == 0 && n < 40; n++) {
+			code = spmt_lane(part, KEY, &lane);
+			if (code)
+				break;
+			REQUIRE_OK(spmt_abort(lane, -5));
+			REQUIRE_OK(spmt_finalize(lane));
+		}
+		if (code)
+			REQUIRE_SAYS("32 of a part of backend");
+		if (spmt_rank(comm) == 0)
+			REQUIRE(on_host() ? !code : code == -ENOMEM && n == 32);
+		REQUIRE_OK(spmt_barrier(comm));
+		REQUIRE_OK(spmt_barrier(part));
+		REQUIRE_OK(spmt_finalize(part));
+	}
+	return 0;
+}
+
+Test(lanes_kernels, a_part_has_room_for_some)
+{
+	RANKS_OK(ranks_run(2, NULL, part_room, NULL));
 }
 
 /* ---- several threads of a rank ------------------------------------------------------------------------------------------ */
@@ -436,7 +516,7 @@ static int all_broken(int index, void *arg)
 	}
 	REQUIRE_EQ(code, on_host() ? 0 : -ENOMEM);
 	if (code)
-		REQUIRE_SAYS("1024 lanes are alive or have broken");
+		REQUIRE_SAYS("are alive or have broken: 1024 of a world of backend");
 	REQUIRE_OK(spmt_barrier(comm));
 	return spmt_finalize(comm);
 }

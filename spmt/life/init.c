@@ -30,7 +30,7 @@ static uint64_t own_plans(spmt_comm *comm)
 {
 	uint64_t words = area_size(comm->nranks, comm->slot_room);
 
-	return align_up(words + lane_areas(comm, words), 2 * CACHE_LINE);
+	return align_up(words + lane_areas(comm, words), PLAN_ROWS_ALIGN);
 }
 
 /* Bytes of a rank's heap that the library keeps for itself: these, and where ranks live in several
@@ -327,7 +327,7 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	info->own_base = (uint64_t)(uintptr_t)comm->heap->own;
 	info->own_size = comm->heap->own_size;
 	rdma_open(comm, env);
-	return plan_rows_open(comm, own_plans(comm));
+	return plan_rows_open(comm, comm->heap->own, own_plans(comm));
 }
 
 /* ---- init ---------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 #include "spmt/comm/stream.h"
 #include "spmt/comm/waits.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/plan/row.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -212,11 +213,18 @@ static int world_ranks_make(spmt_comm *comm, const struct group *group)
 	return 0;
 }
 
-static uint64_t area_words(spmt_comm *comm)
+/* Where plans of SPMT_COLL lie there, behind lanes. */
+static uint64_t area_plans(spmt_comm *comm)
 {
 	uint64_t words = align_up(area_size(comm->nranks, comm->slot_room), CACHE_LINE);
 
-	words += lane_areas(comm, words);
+	return align_up(words + lane_areas(comm, words), PLAN_ROWS_ALIGN);
+}
+
+static uint64_t area_words(spmt_comm *comm)
+{
+	uint64_t words = area_plans(comm) + align_up(plan_rows_size(comm), CACHE_LINE);
+
 	return far_possible(comm) ? words + far_head(comm->nranks) : words;
 }
 
@@ -254,6 +262,8 @@ static int comm_make(spmt_comm *parent, const struct group *group, spmt_comm **c
 
 	if (!rc)
 		rc = world_ranks_make(*comm, group);
+	if (!rc)
+		rc = plan_rows_split(*comm);
 	if (!rc)
 		rc = area_make(*comm);
 	return rc ? rc : device_part(*comm);
@@ -358,6 +368,9 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 			record.status = stream_drain(comm, "spmt_split");
 		if (!record.status)
 			record.status = peers_share(comm, group->areas, group->ranks);
+		if (!record.status)
+			record.status = plan_rows_open(
+				comm, comm->heap->base + comm->area, area_plans(comm));
 		if (!record.status)
 			record.status = lane_tables_open(comm);
 		if (!record.status)

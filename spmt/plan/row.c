@@ -16,12 +16,13 @@
 #include "src/base/names.h"
 #include "src/base/status.h"
 
-#define ROW_PLANS 16	      /* that SPMT_COLL may name */
-#define ROW_ROOM (16u << 20)  /* bytes of a plan's scratch and a copy of its input */
-#define ROW_LEAST 1024u	      /* inputs that have room there at least */
-#define ROW_GRAIN (16u << 10) /* bytes for each thread block of a copy */
-#define ROW_WORDS (1u << 20)  /* and of its counters, beside that */
-#define ROW_WORD 4096	      /* a file's name */
+#define ROW_PLANS 16	       /* that SPMT_COLL may name */
+#define ROW_ROOM (16u << 20)   /* bytes of a plan's scratch and a copy of its input */
+#define ROW_SPLIT (256u << 10) /* the same on a part of a world */
+#define ROW_LEAST 1024u	       /* inputs that have room there at least */
+#define ROW_GRAIN (16u << 10)  /* bytes for each thread block of a copy */
+#define ROW_WORDS (1u << 20)   /* and of its counters, beside that */
+#define ROW_WORD 4096	       /* a file's name */
 #define ROW_LINE 128u
 
 /* A plan with its memory, which all ranks have at the same place. */
@@ -30,7 +31,8 @@ struct coll_plan {
 	enum kernel_collective_kind kind;
 	char name[64];
 	uint32_t parts;	    /* chunks of a call's count */
-	uint64_t at, spare; /* offsets in the library's part: its memory, a copy of the input */
+	char *own;	    /* the comm's library area */
+	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
 	uint64_t most;	    /* bytes of the input */
 	void *table;	    /* of this rank */
 };
@@ -41,6 +43,12 @@ struct plan_rows {
 	int n;
 	uint64_t size, key;
 	struct coll_plan plans[ROW_PLANS];
+	/* of a world: all that SPMT_COLL names, for its parts too */
+	int nfiles;
+	struct row_file {
+		spmt_plan *plan;
+		enum kernel_collective_kind kind;
+	} files[ROW_PLANS];
 };
 
 static struct plan_rows *rows_of(const spmt_comm *comm)
@@ -183,7 +191,7 @@ static struct row_ways row_ways(
 	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
 {
 	const struct spmt_plan_attr *a = &p->open.attr;
-	char *spare = comm->heap->own + p->spare;
+	char *spare = p->own + p->spare;
 	uint64_t bytes = row_input_bytes(p, c);
 	uint64_t chunk = bytes / (a->input_chunks ? a->input_chunks : a->output_chunks);
 	struct row_ways w = { .call = { &p->open, c->dst, c->src, c->count, c->type, c->op, chunk },
@@ -265,20 +273,23 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	const struct plan_layout *l = &p->open.layout;
+	uint64_t room = comm->parent ? ROW_SPLIT : ROW_ROOM;
 	bool copies = row_copies(plan);
 	int rc;
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
 	if (!copies && !a->scratch_chunks)
 		return plan_open_on(comm, plan, 0, &p->open);
-	for (p->most = MIN_OF(p->most, ROW_ROOM);; p->most /= 2) {
+	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
 		rc = plan_open_on(comm, plan, p->most, &p->open);
-		if (rc || l->size - l->words + (copies ? p->most : 0) <= ROW_ROOM + ROW_WORDS)
+		if (rc ||
+			l->size - l->words + (copies ? p->most : 0) <=
+				room + MIN_OF(room, ROW_WORDS))
 			return rc;
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
-				"plan %s: %u chunks of scratch are too many for %u MiB", plan->name,
-				a->scratch_chunks, ROW_ROOM >> 20);
+				"plan %s: %u chunks of scratch are too many for %llu KiB",
+				plan->name, a->scratch_chunks, (unsigned long long)(room >> 10));
 	}
 }
 
@@ -309,41 +320,58 @@ static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char
 			p->open.attr.input_chunks);
 }
 
-/* One that is for another number of ranks is none of this world's. */
+/* Rank 0 proves it for all, who compare theirs with it. */
+static int row_prove(const spmt_comm *comm, const char *file, const struct row_file *f)
+{
+	struct status_saved why;
+	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
+
+	if (!rc)
+		return 0;
+	status_save(&why);
+	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
+}
+
+/* One that is for another number of ranks is none of this world's; but for fewer it may be one of its parts'. */
+static int row_other(const spmt_comm *comm, const struct plan_rows *rows, const char *file,
+	const spmt_plan *plan)
+{
+	bool fewer = plan->attr.nranks < comm->nranks;
+
+	if (rows->only)
+		return fail_call(-EINVAL, "SPMT_COLL",
+			"%s: plan %s is for %d ranks, the world has %d", file, plan->name,
+			plan->attr.nranks, comm->nranks);
+	if (comm->rank == 0)
+		log_line(LOG_INFO, "SPMT_COLL: plan %s (%s) is for %d ranks, the world has %d: %s",
+			plan->name, file, plan->attr.nranks, comm->nranks,
+			fewer ? "taken by parts alone" : "not taken");
+	return 0;
+}
+
 static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 {
+	struct row_file *f = &rows->files[rows->nfiles];
 	struct coll_plan *p = &rows->plans[rows->n];
-	struct status_saved why;
-	spmt_plan *plan;
-	int rc = plan_row_load(file, &plan, &p->kind);
+	int n, rc = plan_row_load(file, &f->plan, &f->kind);
 
 	if (rc)
 		return rc;
-	if (plan->attr.nranks != comm->nranks) {
-		if (rows->only)
-			rc = fail_call(-EINVAL, "SPMT_COLL",
-				"%s: plan %s is for %d ranks, the world has %d", file, plan->name,
-				plan->attr.nranks, comm->nranks);
-		else if (comm->rank == 0)
-			log_line(LOG_INFO,
-				"SPMT_COLL: plan %s (%s) is for %d ranks, the world has %d: not taken",
-				plan->name, file, plan->attr.nranks, comm->nranks);
-		spmt_plan_destroy(plan);
-		return rc;
+	rows->nfiles++; /* from here on plan_rows_close destroys it */
+	n = f->plan->attr.nranks;
+	p->kind = f->kind;
+	if (n != comm->nranks)
+		rc = row_other(comm, rows, file, f->plan);
+	if (!rc && n <= comm->nranks) {
+		rc = row_prove(comm, file, f);
+		rows->key = coll_fold(rows->key, plan_fold_all(f->plan));
 	}
-	/* Rank 0 proves it for all, who compare theirs with it. */
-	if (comm->rank == 0 && (rc = plan_row_prove(plan, p->kind))) {
-		status_save(&why);
-		rc = fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
-	}
-	if (!rc)
-		rc = row_make(comm, plan, p, &rows->size);
-	if (!rc) {
-		rows->key = coll_fold(rows->key, p->open.key);
+	if (!rc && n == comm->nranks)
+		rc = row_make(comm, f->plan, p, &rows->size);
+	if (!rc && n == comm->nranks) {
 		rows->n++;
 		row_log(comm, p, file);
 	}
-	spmt_plan_destroy(plan);
 	return rc;
 }
 
@@ -352,7 +380,7 @@ static int rows_take(
 	spmt_comm *comm, struct plan_rows *rows, const char *word, char *row, size_t room)
 {
 	if (!strncmp(word, PLAN_ROW_PREFIX, strlen(PLAN_ROW_PREFIX))) {
-		if (rows->n == ROW_PLANS)
+		if (rows->nfiles == ROW_PLANS)
 			return fail_call(-EINVAL, "SPMT_COLL", "more than %d plans", ROW_PLANS);
 		return row_add(comm, rows, word + strlen(PLAN_ROW_PREFIX));
 	}
@@ -405,11 +433,62 @@ int plan_rows_read(spmt_comm *comm, const char *wish)
 	comm->plans = rows ? &rows->calls : NULL;
 	if (rows)
 		rows->calls = rows_calls();
-	if (rc || !rows->n) {
+	if (rc || !rows->nfiles) {
 		plan_rows_close(comm);
 		return rc ? comm_failed(comm, "spmt_init", rc) : 0;
 	}
 	return 0;
+}
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+/* What has no room there is not taken; but `only` wants it. */
+static int row_split(spmt_comm *part, struct plan_rows *rows, const struct row_file *f)
+{
+	struct coll_plan *p = &rows->plans[rows->n];
+	struct status_saved before;
+	int rc;
+
+	status_save(&before);
+	p->kind = f->kind;
+	rc = row_make(part, f->plan, p, &rows->size);
+	if (!rc) {
+		rows->n++;
+		return 0;
+	}
+	if (rc != -EINVAL || rows->only)
+		return rc;
+	if (part->rank == 0)
+		log_line(LOG_INFO, "a part of %d ranks does not take it: %s", part->nranks,
+			status_sentence());
+	status_restore(&before);
+	return 0;
+}
+
+int plan_rows_split(spmt_comm *part)
+{
+	const spmt_comm *world = part;
+	const struct plan_rows *from;
+	struct plan_rows *rows;
+	int rc = 0;
+
+	while (world->parent)
+		world = world->parent;
+	if (!world->plans)
+		return 0;
+	from = rows_of(world);
+	rows = mem_calloc(1, sizeof(*rows));
+	if (!rows)
+		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for its plans");
+	rows->calls = rows_calls();
+	rows->only = from->only;
+	part->plans = &rows->calls;
+	for (int i = 0; !rc && i < from->nfiles; i++)
+		if (from->files[i].plan->attr.nranks == part->nranks)
+			rc = row_split(part, rows, &from->files[i]);
+	if (!rc && !rows->n)
+		plan_rows_close(part);
+	return rc;
 }
 
 /* ---- its memory ---------------------------------------------------------------------------------- */
@@ -424,14 +503,15 @@ uint64_t plan_rows_key(const spmt_comm *comm)
 	return comm->plans ? coll_fold(rows_of(comm)->key, rows_of(comm)->only) : 0;
 }
 
-static int row_open(spmt_comm *comm, struct coll_plan *p, uint64_t at)
+static int row_open(spmt_comm *comm, struct coll_plan *p, char *own, uint64_t at)
 {
 	const struct plan_layout *l = &p->open.layout;
 	int rc = 0;
 
+	p->own = own;
 	p->at += at;
 	p->spare += at;
-	p->open.at = comm->heap->own + p->at;
+	p->open.at = own + p->at;
 	if (!comm_cpu_access(comm) && p->open.blocks > comm->units)
 		rc = fail_call(-EINVAL, "SPMT_COLL",
 			"plan %s has %d blocks, and %d are sure to run at once here", p->name,
@@ -445,13 +525,13 @@ static int row_open(spmt_comm *comm, struct coll_plan *p, uint64_t at)
 	return rc;
 }
 
-int plan_rows_open(spmt_comm *comm, uint64_t at)
+int plan_rows_open(spmt_comm *comm, char *own, uint64_t at)
 {
 	struct plan_rows *rows = comm->plans ? rows_of(comm) : NULL;
 	int rc = 0;
 
 	for (int i = 0; rows && i < rows->n && !rc; i++)
-		rc = row_open(comm, &rows->plans[i], at);
+		rc = row_open(comm, &rows->plans[i], own, at);
 	return rc;
 }
 
@@ -461,6 +541,8 @@ void plan_rows_close(spmt_comm *comm)
 
 	for (int i = 0; rows && i < ROW_PLANS; i++)
 		mem_free(rows->plans[i].table);
+	for (int i = 0; rows && i < rows->nfiles; i++)
+		spmt_plan_destroy(rows->files[i].plan);
 	mem_free(rows);
 	comm->plans = NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans as rows of the collectives: SPMT_COLL=plan:FILE. Of the world's comm; each is taken for the calls that it fits, before the
- * rows of the table.
+ * Plans as rows of the collectives: SPMT_COLL=plan:FILE. Each is taken for the calls that it fits, before the rows of the table: of the
+ * world's comm, or of comms split from it that have as many ranks.
  */
 #ifndef SPMT_PLAN_ROW_H
 #define SPMT_PLAN_ROW_H
@@ -18,10 +18,13 @@
  * can find wrong by itself is refused with a sentence: -EINVAL, or what the file's reading left. plan_rows_close undoes it.
  */
 int plan_rows_read(spmt_comm *comm, const char *wish);
-/* Bytes of the library's part of the heap that they need, equal on all ranks with equal plans. */
+/* Bytes of the library's part of the heap that they need, equal on all ranks with equal plans. PLAN_ROWS_ALIGN of where. */
+#define PLAN_ROWS_ALIGN (2 * CACHE_LINE)
 uint64_t plan_rows_size(const spmt_comm *comm);
-/* Once the heap is there: `at` bytes behind the beginning of the library's part. */
-int plan_rows_open(spmt_comm *comm, uint64_t at);
+/* Once the heap is there: `at` bytes behind the comm's library area, `own`. */
+int plan_rows_open(spmt_comm *comm, char *own, uint64_t at);
+/* Those that a comm split from another takes, before the size is asked for: the same on all its ranks. */
+int plan_rows_split(spmt_comm *part);
 /* What has to be equal on all ranks; 0: no plan. */
 uint64_t plan_rows_key(const spmt_comm *comm);
 void plan_rows_close(spmt_comm *comm); /* also if there are none */

@@ -41,10 +41,16 @@ PLAN_FN const struct plan_step *plan_step_at(const struct kernel_plan_args *a, u
 	return (const struct plan_step *)spmtd_to_(a->at + a->steps) + i;
 }
 
-/* The address of this rank's `own` on another one. */
-PLAN_FN uint64_t plan_there(const struct spmt_view *v, uint64_t own, uint32_t rank)
+/* The address of this rank's `own` on another one. Rows have their memory in the library's area, which of a part may lie elsewhere in
+   each heap. */
+PLAN_FN uint64_t plan_there(const struct kernel_plan_args *a, uint64_t own, uint32_t rank)
 {
-	return (int)rank == v->pe ? own : spmtd_there_(v, spmtd_to_(own), (int)rank);
+	const struct spmt_view *v = &a->view;
+
+	if ((int)rank == v->pe)
+		return own;
+	return a->launch == PLAN_LAUNCH_ROW ? area_there(v, (int)rank) + (own - spmtd_at_(v->own))
+					    : spmtd_there_(v, spmtd_to_(own), (int)rank);
 }
 
 PLAN_FN uint64_t plan_word(const struct kernel_plan_args *a, uint32_t word)
@@ -95,7 +101,7 @@ PLAN_FN uint64_t plan_place_at(
 	if (a->launch == PLAN_LAUNCH_ROW && p->space <= PLAN_SPACE_OUTPUT &&
 		(int)p->rank != r->v->pe)
 		return plan_called_with(r->v, p) + at;
-	return plan_there(r->v, plan_base(a, p->space) + at, p->rank);
+	return plan_there(a, plan_base(a, p->space) + at, p->rank);
 }
 
 /* ---- the steps -------------------------------------------------------------------------------- */
@@ -176,7 +182,7 @@ PLAN_FN int plan_packets(const struct plan_run *r, const struct plan_step *s)
 
 PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 {
-	uint64_t word = plan_there(r->v, plan_word(r->args, s->word), s->peer);
+	uint64_t word = plan_there(r->args, plan_word(r->args, s->word), s->peer);
 
 	if (s->relaxed)
 		spmtd_meet_block_();
@@ -406,7 +412,7 @@ PLAN_FN void plan_go(const struct plan_run *r)
 
 PLAN_FN struct plan_words *plan_words_at(const struct kernel_plan_args *a, uint32_t rank)
 {
-	return (struct plan_words *)spmtd_to_(plan_there(&a->view, a->at + a->words, rank));
+	return (struct plan_words *)spmtd_to_(plan_there(a, a->at + a->words, rank));
 }
 
 /* All ranks call the same, or none runs. They have met since, and none begins its next run before all are through with this one. */

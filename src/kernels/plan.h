@@ -6,7 +6,8 @@
 #include "../../include/spmt_device.h"
 
 /*
- * A plan (spmt/plan): its steps, a list for each block of the grid, in symmetric memory that also holds what its ranks tell each other. `at` is
+ * A plan (spmt/plan): its steps, a list for each block of the grid, in memory that also holds what its ranks tell each other: symmetric, or of
+ * a row at one place of all ranks' library areas. `at` is
  * this rank's; the rest are offsets in it: u32 first[blocks + 1], the steps, their places; u64 words of the plan; then scratch, what comes
  * out of packets before it is folded, and packets, twice as long. A launch posts what this rank calls; behind a barrier the next one
  * compares it with the others' and runs. As a row of the collectives it runs between two of them that move nothing: these compare

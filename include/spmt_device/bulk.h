@@ -575,6 +575,121 @@ SPMTD_BULK_MOVES(_nbi_warp, SPMTD_WARP_, 1)
 SPMTD_BULK_ENDS(, SPMTD_THREAD_)
 SPMTD_BULK_ENDS(_warp, SPMTD_WARP_)
 
+/* ---- bulk copies: by the view --------------------------------------------------------------- */
+
+/*
+ * The ordinary puts and gets by the engine: a program that defines SPMTD_BULK_BY_VIEW before it includes spmt_device.h hands shared memory
+ * to a view of its own, a copy of the kernel's that it may write, and from then on putmem, getmem, putmem_signal, their typed forms
+ * and those of registered buffers go by stages there, if they are of the same scope, have at least SPMTD_BULK_LEAST bytes (a warp's 8 times as
+ * many), and the chip has an engine. All others go by loads and stores, as without it. _nbi forms are complete on return then.
+ *
+ *	view_bulk  `bytes` of the block's shared memory at a multiple of 128, which nobody else uses until the end: four stages, as large as fit,
+ *	           of 128 to 32768 bytes, and 128 bytes more. 0; SPMTD_INVALID: no such memory, or the view has some; SPMTD_UNSUPPORTED: the
+ *	           program has not defined SPMTD_BULK_BY_VIEW. Then copies go by loads and stores. By all threads of the warp (_warp), each
+ *	           with a view of its own; a view that is copied from one uses the same memory
+ *	end        gives it back; copies of the view may not be used any more
+ */
+#if !defined(SPMTD_BULK_LEAST)
+#define SPMTD_BULK_LEAST 2048
+#endif
+enum { SPMTD_VIEW_STAGES_ = 4, SPMTD_VIEW_REST_ = 128 };
+
+#if defined(SPMTD_BULK_BY_VIEW)
+
+/* In shared memory, so that copies of a view go on where another has been: used by one thread alone. */
+SPMTD_FN uint64_t *spmtd_view_turn_(const struct spmtd_bulk *b)
+{
+	return (uint64_t *)spmtd_to_(b->stages_at + spmtd_bulk_room(b->chunk, b->stages));
+}
+
+SPMTD_FN struct spmtd_bulk spmtd_view_stages_(const struct spmt_view *v, int scope)
+{
+	struct spmtd_bulk b;
+
+	b.stages_at = v->bulk;
+	b.chunk = (uint32_t)v->bulk_shape;
+	b.stages = SPMTD_VIEW_STAGES_;
+	b.turn = v->bulk && spmtd_lane_(scope) == 0 ? *spmtd_view_turn_(&b) : 0;
+	return b;
+}
+
+SPMTD_FN int spmtd_view_moves_(
+	const struct spmt_view *v, uint64_t dst, uint64_t src, uint64_t n, int way, int scope)
+{
+	uint64_t least = (uint64_t)SPMTD_BULK_LEAST * (scope == SPMTD_THREAD_ ? 1 : 8);
+	struct spmtd_bulk_to_ to;
+	struct spmtd_bulk b;
+
+	if (!v->bulk || n < least || v->bulk_shape >> 32 != (uint64_t)(uint32_t)scope)
+		return 0;
+	b = spmtd_view_stages_(v, scope);
+	to = spmtd_bulk_to_one_(v, dst);
+	spmtd_bulk_move_(&b, &to, src, n, way, scope, 0);
+	if (spmtd_lane_(scope) == 0)
+		*spmtd_view_turn_(&b) = b.turn;
+	return 1;
+}
+
+SPMTD_FN int spmtd_view_open_(struct spmt_view *v, void *shared, size_t bytes, int scope)
+{
+	uint32_t chunk = SPMTD_BULK_CHUNK_;
+	struct spmtd_bulk b;
+	int rc;
+
+	while (chunk >= SPMTD_BULK_ALIGN_ &&
+		bytes < (size_t)chunk * SPMTD_VIEW_STAGES_ + SPMTD_VIEW_REST_)
+		chunk /= 2;
+	if (v->bulk || chunk < SPMTD_BULK_ALIGN_)
+		return SPMTD_INVALID;
+	rc = spmtd_bulk_open_(&b, shared, chunk, SPMTD_VIEW_STAGES_, scope);
+	if (rc)
+		return rc;
+#if defined(SPMTD_BULK) || defined(SPMTD_BULK_MODEL)
+	if (spmtd_lane_(scope) == 0)
+		*spmtd_view_turn_(&b) = 0;
+	v->bulk = b.stages_at;
+	v->bulk_shape = (uint64_t)(uint32_t)scope << 32 | chunk;
+#endif
+	return 0;
+}
+
+SPMTD_FN void spmtd_view_close_(struct spmt_view *v, int scope)
+{
+	struct spmtd_bulk b = spmtd_view_stages_(v, scope);
+
+	if (v->bulk && v->bulk_shape >> 32 == (uint64_t)(uint32_t)scope)
+		spmtd_bulk_close_(&b, scope);
+	v->bulk = v->bulk_shape = 0;
+}
+
+#else
+
+SPMTD_FN int spmtd_view_open_(struct spmt_view *v, void *shared, size_t bytes, int scope)
+{
+	(void)v, (void)shared, (void)bytes, (void)scope;
+	return SPMTD_UNSUPPORTED;
+}
+
+SPMTD_FN void spmtd_view_close_(struct spmt_view *v, int scope)
+{
+	(void)v, (void)scope;
+}
+
+#endif
+
+#define SPMTD_VIEW_BULK(suffix, scope)                                                        \
+	SPMTD_FN int spmtd_view_bulk##suffix(struct spmt_view *v, void *shared, size_t bytes) \
+	{                                                                                     \
+		return spmtd_view_open_(v, shared, bytes, scope);                             \
+	}                                                                                     \
+	SPMTD_FN void spmtd_view_bulk_end##suffix(struct spmt_view *v)                        \
+	{                                                                                     \
+		spmtd_view_close_(v, scope);                                                  \
+	}
+SPMTD_VIEW_BULK(, SPMTD_THREAD_)
+SPMTD_VIEW_BULK(_warp, SPMTD_WARP_)
+#undef SPMTD_VIEW_BULK
+
 /* ---- bulk copies: reductions ---------------------------------------------------------------- */
 
 /*

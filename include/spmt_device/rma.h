@@ -11,6 +11,19 @@ SPMTD_BEGIN
 
 /* ---- put, get, signal ----------------------------------------------------------------------- */
 
+/* 1: a view that was handed shared memory has moved them by the engine (bulk.h), and all of the scope have met. */
+#if defined(SPMTD_BULK_BY_VIEW)
+SPMTD_FN int spmtd_view_moves_(
+	const struct spmt_view *v, uint64_t dst, uint64_t src, uint64_t n, int way, int scope);
+#else
+SPMTD_FN int spmtd_view_moves_(
+	const struct spmt_view *v, uint64_t dst, uint64_t src, uint64_t n, int way, int scope)
+{
+	(void)v, (void)dst, (void)src, (void)n, (void)way, (void)scope;
+	return 0;
+}
+#endif
+
 /* dst: the raw address on pe. */
 SPMTD_FN void spmtd_do_put_(const struct spmt_view *v, uint64_t dst, const void *src, uint64_t n,
 	int pe, int scope, int nbi)
@@ -71,12 +84,29 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 	spmtd_meet_(scope);
 	if (spmtd_put_whole_(dst, src, n, spmtd_there_(v, sig, pe), val, op, scope))
 		return;
-	if (n)
+	if (n && !spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
 		spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
 	spmtd_meet_settled_(scope);
 	if (spmtd_lane_(scope) == 0)
 		spmtd_signal_at_(spmtd_there_(v, sig, pe), val, op);
 	spmtd_wake_(v, pe);
+}
+
+/* The same, by the view's shared memory where it has some. */
+SPMTD_FN void spmtd_put_at_(const struct spmt_view *v, uint64_t dst, const void *src, uint64_t n,
+	int pe, int scope, int nbi)
+{
+	if (spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
+		spmtd_wake_(v, pe);
+	else
+		spmtd_do_put_(v, dst, src, n, pe, scope, nbi);
+}
+
+SPMTD_FN void spmtd_get_at_(
+	const struct spmt_view *v, void *dst, uint64_t src, uint64_t n, int scope, int nbi)
+{
+	if (!spmtd_view_moves_(v, spmtd_at_(dst), src, n, SPMTD_GET_, scope))
+		spmtd_do_get_(dst, src, n, scope, nbi);
 }
 
 /* The same by this rank's symmetric address of what is there, whether it has an address or not. */
@@ -86,7 +116,7 @@ SPMTD_FN void spmtd_put_to_(const struct spmt_view *v, void *dst, const void *sr
 	if (spmtd_is_far_(v, pe))
 		spmtd_far_put_(v, dst, src, n, pe, scope, nbi);
 	else
-		spmtd_do_put_(v, spmtd_there_(v, dst, pe), src, n, pe, scope, nbi);
+		spmtd_put_at_(v, spmtd_there_(v, dst, pe), src, n, pe, scope, nbi);
 }
 
 SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *src, uint64_t n,
@@ -95,7 +125,7 @@ SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *
 	if (spmtd_is_far_(v, pe))
 		spmtd_far_get_(v, dst, src, n, pe, scope, nbi);
 	else
-		spmtd_do_get_(dst, spmtd_there_(v, src, pe), n, scope, nbi);
+		spmtd_get_at_(v, dst, spmtd_there_(v, src, pe), n, scope, nbi);
 }
 
 /* Of a registered buffer, likewise. */
@@ -106,7 +136,7 @@ SPMTD_FN void spmtd_mem_put_to_(const struct spmt_view *v, const struct spmt_mem
 		spmtd_far_move_(v, SPMTD_FAR_PUT | SPMTD_FAR_MEM, spmtd_mem_offset_(m, dst_off, pe),
 			spmtd_at_(src), n, pe, scope, nbi);
 	else
-		spmtd_do_put_(v, spmtd_mem_there_(m, dst_off, pe), src, n, pe, scope, nbi);
+		spmtd_put_at_(v, spmtd_mem_there_(m, dst_off, pe), src, n, pe, scope, nbi);
 }
 
 SPMTD_FN void spmtd_mem_get_from_(const struct spmt_view *v, void *dst,
@@ -116,7 +146,7 @@ SPMTD_FN void spmtd_mem_get_from_(const struct spmt_view *v, void *dst,
 		spmtd_far_move_(v, SPMTD_FAR_GET | SPMTD_FAR_MEM, spmtd_mem_offset_(m, src_off, pe),
 			spmtd_at_(dst), n, pe, scope, nbi);
 	else
-		spmtd_do_get_(dst, spmtd_mem_there_(m, src_off, pe), n, scope, nbi);
+		spmtd_get_at_(v, dst, spmtd_mem_there_(m, src_off, pe), n, scope, nbi);
 }
 
 /* op: SPMT_SIGNAL_SET or SPMT_SIGNAL_ADD. One release at system scope. */

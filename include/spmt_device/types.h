@@ -135,7 +135,9 @@ struct spmt_view {
 	const struct spmtd_host *host; /* NULL on GPUs */
 	uint64_t sessions; /* where barrier sessions begin in every rank's library area */
 	uint64_t nsessions;
-	uint64_t reserved[2];
+	uint64_t
+		bulk; /* of a thread's or warp's copy: the shared memory it puts with (bulk.h); 0: none */
+	uint64_t bulk_shape;
 	const struct spmtd_fifo *fifo; /* not NULL: what some peers are reached by */
 };
 

@@ -67,6 +67,8 @@ static const struct {
 	AT(struct spmt_view, host, 88),
 	AT(struct spmt_view, sessions, 96),
 	AT(struct spmt_view, nsessions, 104),
+	AT(struct spmt_view, bulk, 112),
+	AT(struct spmt_view, bulk_shape, 120),
 	AT(struct spmt_view, fifo, 128),
 	SIZE(struct spmtd_own, 64),
 	AT(struct spmtd_own, sync_epoch, 0),

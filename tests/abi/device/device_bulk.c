@@ -49,6 +49,21 @@ ENTRY void bulk_by_thread(struct bulk_args a)
 	spmtd_bulk_end(&b);
 }
 
+/* Ordinary calls: by the engine where the program has asked for it, and else as ever. */
+ENTRY void puts_by_view(struct bulk_args a);
+ENTRY void puts_by_view(struct bulk_args a)
+{
+#if defined(SPMTD_BULK_BY_VIEW)
+	SHARED(room, ROOM + 128);
+
+	spmtd_view_bulk_warp(&a.view, (void *)room, ROOM + 128);
+	spmtd_putmem_warp(&a.view, a.dst, a.src, a.n, a.pe);
+	spmtd_view_bulk_end_warp(&a.view);
+#else
+	spmtd_putmem_warp(&a.view, a.dst, a.src, a.n, a.pe);
+#endif
+}
+
 /* Every fold that the engine has. */
 #define REDUCE(name, T, op)                           \
 	spmtd_bulk_##name##_##op##_reduce_shared_nbi( \

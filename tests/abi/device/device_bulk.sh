@@ -26,6 +26,22 @@ cp "$kernels" "$scratch/bulk.cu"
 # shellcheck disable=SC2086 # a list of options
 compiles "clang-19 C, sm_90" clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=sm_90 -Xclang -target-feature -Xclang +ptx80 \
 	-DSPMTD_BULK=1 -nogpulib -ffreestanding -O3 $strict -Iinclude -S "$kernels" -o "$scratch/sm_90.s"
+# by_view FILE: what that kernel has of the engine
+by_view() {
+	sed -n '/entry puts_by_view/,/^}/p' "$1" | grep -E 'cp[.]async[.]bulk|mbarrier'
+}
+
+# shellcheck disable=SC2086
+compiles "clang-19 C, sm_90, puts by the view" clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=sm_90 -Xclang -target-feature \
+	-Xclang +ptx80 -DSPMTD_BULK=1 -DSPMTD_BULK_BY_VIEW -nogpulib -ffreestanding -O3 $strict -Iinclude -S "$kernels" -o "$scratch/view.s"
+if [ -e "$scratch/view.s" ]; then
+	nothing_in 'they go by the engine' "$(by_view "$scratch/view.s" | grep -q 'cp[.]async[.]bulk[.]global' || echo 'no store in bulk')"
+	nothing_in 'nor do they without the define' "$(by_view "$scratch/sm_90.s" | head -n 3)"
+	compiles 'ptxas, sm_90, puts by the view' ptxas -arch=sm_90 "$scratch/view.s" -o "$scratch/o"
+else
+	skip 'they go by the engine' 'no clang-19'
+	skip 'nor do they without the define' 'no clang-19'
+fi
 if [ -e "$scratch/sm_90.s" ]; then
 	nothing_in 'it has all of the engine' "$(absent "$scratch/sm_90.s")"
 	compiles 'ptxas, sm_90' ptxas -arch=sm_90 "$scratch/sm_90.s" -o "$scratch/o"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spmt/control/keys.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 
@@ -372,12 +373,73 @@ static int ends_with_calls_pending(void)
 	return 0;
 }
 
+/* ---- the table of keys ------------------------------------------------------------------------------- */
+
+enum { KEYS = 5, ENTRIES = 400, CLAIMERS = 4 };
+
+static struct keys_shared {
+	struct keys *keys;
+	_Atomic int held[KEYS],
+		areas[KEYS]; /* 1 + the area that those who have the key were given; 0: nobody has it */
+	pthread_mutex_t lock[KEYS];
+} table;
+
+/* As processes do that come and go: whoever has a key has the area that all others have who have it, and no other key has. */
+static int keys_by_one(int index, void *arg)
+{
+	static const uint32_t go_on = 0;
+
+	(void)arg;
+	for (int n = 0; n < ENTRIES; n++) {
+		int k = (n * 7 + index * 3) % KEYS, before;
+		struct keys_place place;
+
+		REQUIRE_EQ(keys_enter(table.keys,
+				   &(struct keys_want){ .comm = 1,
+					   .key = (uint64_t)k,
+					   .areas = KEYS,
+					   .most_ns = -1,
+					   .stop = &go_on },
+				   &place),
+			0);
+		pthread_mutex_lock(&table.lock[k]);
+		before = atomic_load(&table.areas[k]);
+		if (atomic_fetch_add(&table.held[k], 1))
+			REQUIRE_EQ(before, place.area + 1);
+		atomic_store(&table.areas[k], place.area + 1);
+		pthread_mutex_unlock(&table.lock[k]);
+		for (int i = 0; i < KEYS; i++)
+			REQUIRE(i == k || atomic_load(&table.areas[i]) != place.area + 1);
+		pthread_mutex_lock(&table.lock[k]);
+		if (atomic_fetch_sub(&table.held[k], 1) == 1)
+			atomic_store(&table.areas[k], 0);
+		keys_leave(table.keys, place.row, &go_on);
+		pthread_mutex_unlock(&table.lock[k]);
+	}
+	return 0;
+}
+
+static int keys_come_and_go(void)
+{
+	int code;
+
+	table.keys = aligned_alloc(64, keys_size());
+	REQUIRE(table.keys);
+	memset(table.keys, 0, keys_size());
+	for (int i = 0; i < KEYS; i++)
+		pthread_mutex_init(&table.lock[i], NULL);
+	code = ranks_threads(CLAIMERS, keys_by_one, NULL);
+	free(table.keys);
+	return code;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = { { "lanes in opposite order", in_opposite_order },
 		{ "runs ahead", runs_ahead }, { "goes on from there", goes_on_from_there },
 		{ "lanes fail beside others", fail_beside_others },
-		{ "ends with calls pending", ends_with_calls_pending } };
+		{ "ends with calls pending", ends_with_calls_pending },
+		{ "keys come and go", keys_come_and_go } };
 
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -6,6 +6,7 @@
 #include "src/device/device.h"
 
 #define LINK_REASON 256
+#define RANK_NIC_DEVICE 43
 #define RANK_NIC_WHY 126
 
 /* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
@@ -25,8 +26,10 @@ struct rank_nic {
 	uint32_t key;	    /* of heap and library area */
 	uint16_t lid;
 	uint8_t mtu, ethernet;
-	uint8_t memory;		/* enum rdma_memory: how it knows heap and library area */
-	uint8_t atomics;	/* enum rdma_atomics */
+	uint8_t memory;	 /* enum rdma_memory: how it knows heap and library area */
+	uint8_t atomics; /* enum rdma_atomics */
+	uint8_t port;	 /* of its device, for sentences */
+	char device[RANK_NIC_DEVICE];
 	char why[RANK_NIC_WHY]; /* not "": it has none, or none that knows its memory */
 };
 

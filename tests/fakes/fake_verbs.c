@@ -18,7 +18,8 @@ struct fake_wire wire = {
 static struct verbs_device {
 	const char *name;
 	uint8_t address;
-} devices[FAKE_DEVICES] = { { "fake0", 1 }, { "fake1", 2 } };
+	int down; /* its second port */
+} devices[FAKE_DEVICES] = { { "fake0", 1, 0 }, { "fake1", 2, 0 } };
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 
@@ -97,15 +98,29 @@ void fake_verbs_hold(int hold)
 	pthread_mutex_unlock(&wire.lock);
 }
 
-void fake_verbs_event(uint32_t type)
+void fake_verbs_tell(int device, uint32_t type)
 {
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&wire.lock);
 	wire.event = type;
 	for (int i = 0; i < FAKE_CONTEXTS; i++)
-		if (wire.contexts[i] && write(wire.contexts[i]->async_fd, &one, sizeof(one)) < 0)
+		if (wire.contexts[i] &&
+			(device < 0 || wire.contexts[i]->device == &devices[device]) &&
+			write(wire.contexts[i]->async_fd, &one, sizeof(one)) < 0)
 			abort();
+	pthread_mutex_unlock(&wire.lock);
+}
+
+void fake_verbs_event(uint32_t type)
+{
+	fake_verbs_tell(-1, type);
+}
+
+void fake_verbs_port(int device, int down)
+{
+	pthread_mutex_lock(&wire.lock);
+	devices[device].down = down;
 	pthread_mutex_unlock(&wire.lock);
 }
 
@@ -331,8 +346,9 @@ int ibv_query_port(struct verbs_ctx *ctx, uint8_t port, struct verbs_port_old *o
 {
 	struct verbs_port *attr = (struct verbs_port *)old;
 
-	(void)ctx;
-	attr->state = port == 2 ? VERBS_PORT_ACTIVE : 1;
+	pthread_mutex_lock(&wire.lock);
+	attr->state = port == 2 && !ctx->device->down ? VERBS_PORT_ACTIVE : 1;
+	pthread_mutex_unlock(&wire.lock);
 	attr->max_mtu = attr->active_mtu = 5;
 	attr->gid_tbl_len = 3;
 	attr->max_msg_sz = FAKE_MESSAGE;
@@ -445,13 +461,29 @@ void ibv_ack_cq_events(struct verbs_cq *cq, unsigned n)
 	(void)n;
 }
 
+/* Any of the device's. */
+static struct verbs_qp *connected_pair(const struct verbs_ctx *ctx)
+{
+	for (uint32_t i = 0; i < FAKE_PAIRS; i++)
+		if (wire.pairs[i] && wire.pairs[i]->pub.context == ctx &&
+			wire.pairs[i]->pub.qp_type == VERBS_QPT_RC)
+			return &wire.pairs[i]->pub;
+	return NULL;
+}
+
 int ibv_get_async_event(struct verbs_ctx *ctx, struct verbs_event *event)
 {
 	uint64_t n;
 
 	if (refused() || read(ctx->async_fd, &n, sizeof(n)) != sizeof(n))
 		return -1;
+	pthread_mutex_lock(&wire.lock);
 	event->event_type = wire.event;
+	if (wire.event == VERBS_EVENT_PORT_ERR || wire.event == VERBS_EVENT_PORT_ACTIVE)
+		event->element.port_num = 2;
+	else
+		event->element.qp = connected_pair(ctx);
+	pthread_mutex_unlock(&wire.lock);
 	return 0;
 }
 

@@ -26,8 +26,11 @@ void fake_verbs_inline(uint32_t most);
 void fake_verbs_hold(int hold);
 /* From here to -1 nothing that this device sends by a connection is carried out. */
 void fake_verbs_congest(int device);
-/* The devices tell of an event. */
+/* The devices, or one of them, tell of an event: of their second port, or of a connection. */
 void fake_verbs_event(uint32_t type);
+void fake_verbs_tell(int device, uint32_t type);
+/* What a device says of its second port from now on; no event tells of it. */
+void fake_verbs_port(int device, int down);
 /* A datagram from nobody to all that take hellos; returns how many had room for it. */
 int fake_verbs_shout(const void *data, uint32_t n);
 /* The last datagram that went over the wire, at most so many bytes; returns how many it has. */

@@ -160,7 +160,9 @@ static int puts_until(int rank, void *arg)
 	}
 	REQUIRE_EQ(rc, SPMT_ERR_PEER_DEAD);
 	if (!strstr(spmt_last_error(), "2 of 4 ranks died: 2, 3"))
-		REQUIRE_SAYS("port 2: transport retry counter exceeded (verbs status 12");
+		REQUIRE_SAYS(
+			rank ? "to rank 3: fake1 port 2 to fake1 port 2: transport retry counter exceeded (verbs status 12"
+			     : "to rank 2: fake0 port 2 to fake0 port 2: transport retry counter exceeded (verbs status 12");
 	spmt_finalize(comm);
 	return 0;
 }

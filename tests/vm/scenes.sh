@@ -137,11 +137,11 @@ ends() {
 	together ready
 	[ "$VM" = 0 ] || ip link set net0 down
 	wait
-	# its own port: an error; the peer's: a death, by whoever notices first
+	# its own port: the network is down; the peer's: a death, by whoever notices first
 	if [ "$VM" = 0 ]; then
-		expect "$what" "-10003 $soon .*(2 of 4 ranks died: 2, 3|to rank [23]: rxe0 port 1: .*\(verbs status 12,)" "${mine[@]}"
+		expect "$what" "-10003 $soon .*(2 of 4 ranks died: 2, 3|to rank [23]: rxe0 port 1 to rxe0 port 1: .*\(verbs status 12,)" "${mine[@]}"
 	else
-		expect "$what" "-(5|10003) $soon .*(2 of 4 ranks died: 0, 1|to rank [01]: rxe0 port 1: .*\(verbs status [0-9]+,)" "${mine[@]}"
+		expect "$what" "-(100|10003) $soon .*(2 of 4 ranks died: 0, 1|to rank [01]: rxe0 port 1 \(down: .*\) to rxe0 port 1: .*\(verbs status [0-9]+,)" "${mine[@]}"
 	fi
 	[ "$VM" = 0 ] || ip link set net0 up
 	together end
@@ -152,7 +152,7 @@ ends() {
 	together ready
 	[ "$VM" = 0 ] || { sleep 0.5; echo b >/proc/sysrq-trigger; sleep 60; }
 	wait
-	expect 'a machine that is gone' "-10003 $soon .*to rank [23]: rxe0 port 1: .*\(verbs status 12," "${mine[@]}"
+	expect 'a machine that is gone' "-10003 $soon .*to rank [23]: rxe0 port 1 to rxe0 port 1: .*\(verbs status 12," "${mine[@]}"
 }
 
 for scene_; do

@@ -28,9 +28,11 @@
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static int pairing_cannot(const struct nic *nic, const char *call, int err)
+static int pairing_cannot(const struct pairing *c, const char *call, int err)
 {
-	return fail_errno(err, "%s port %d: %s", nic->place.name, nic->place.port, call);
+	char place[NIC_PLACE];
+
+	return fail_errno(err, "%s: %s", nic_route_text(c->nic, &c->peer, place), call);
 }
 
 uint32_t nic_reads(const struct nic *nic)
@@ -59,8 +61,9 @@ void nic_route(const struct nic *nic, const struct rank_nic *peer, struct verbs_
 }
 
 /* Room in the completion queue for one connection more. */
-static int queue_room(struct nic *nic)
+static int queue_room(const struct pairing *c)
 {
+	struct nic *nic = c->nic;
 	int want = nic->cq_used + (int)(CONN_SENDS + ASK_BUFFERS), room = nic->cq_room, rc;
 
 	while (room < want)
@@ -71,7 +74,7 @@ static int queue_room(struct nic *nic)
 			nic->place.name, nic->nconns);
 	rc = room == nic->cq_room ? 0 : nic->api->resize_cq(nic->cq, room);
 	if (rc)
-		return pairing_cannot(nic, "ibv_resize_cq", rc);
+		return pairing_cannot(c, "ibv_resize_cq", rc);
 	nic->cq_room = room;
 	nic->cq_used = want;
 	return 0;
@@ -103,12 +106,12 @@ static int pair_make(struct pairing *c)
 		c->qp = nic->api->create_qp(nic->pd, &init);
 	}
 	if (!c->qp)
-		return pairing_cannot(nic, "ibv_create_qp", errno);
+		return pairing_cannot(c, "ibv_create_qp", errno);
 	c->inline_most = MIN_OF(init.cap.max_inline_data, INLINE_WISH);
 	rc = nic->api->modify_qp(c->qp, &attr,
 		VERBS_QP_STATE | VERBS_QP_PKEY_INDEX | VERBS_QP_PORT | VERBS_QP_ACCESS_FLAGS);
 	if (rc)
-		return pairing_cannot(nic, "ibv_modify_qp to INIT", rc);
+		return pairing_cannot(c, "ibv_modify_qp to INIT", rc);
 	for (uint32_t i = 0; i < ASK_BUFFERS && !rc; i++)
 		rc = pairing_listen(c, i);
 	return rc;
@@ -122,7 +125,7 @@ static int messages_make(struct pairing *c)
 	if (!c->messages)
 		return fail(-ENOMEM, "%s: out of memory for messages", nic->place.name);
 	c->mr = mr_make(nic, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
-	return c->mr ? 0 : pairing_cannot(nic, "ibv_reg_mr of messages", errno);
+	return c->mr ? 0 : pairing_cannot(c, "ibv_reg_mr of messages", errno);
 }
 
 static int pairing_fill(struct pairing *c)
@@ -133,7 +136,7 @@ static int pairing_fill(struct pairing *c)
 
 	c->psn &= 0xffffff;
 	if (!rc)
-		rc = queue_room(nic);
+		rc = queue_room(c);
 	if (!rc)
 		rc = messages_make(c);
 	if (!rc)
@@ -144,7 +147,7 @@ static int pairing_fill(struct pairing *c)
 				    nic_reads(nic));
 	nic_route(nic, &c->peer, &route);
 	c->ah = nic->api->create_ah(nic->pd, &route);
-	return c->ah ? 0 : pairing_cannot(nic, "ibv_create_ah", errno);
+	return c->ah ? 0 : pairing_cannot(c, "ibv_create_ah", errno);
 }
 
 /* Takes any half-made one. */
@@ -231,7 +234,7 @@ int pairing_listen(struct pairing *c, uint32_t at)
 	struct verbs_recv *bad;
 	int rc = c->nic->place.ctx->ops.post_recv(c->qp, &wr, &bad);
 
-	return rc ? pairing_cannot(c->nic, "ibv_post_recv", rc) : 0;
+	return rc ? pairing_cannot(c, "ibv_post_recv", rc) : 0;
 }
 
 /* ---- joining -------------------------------------------------------------------------------- */
@@ -253,7 +256,7 @@ int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, ui
 		VERBS_QP_STATE | VERBS_QP_AV | VERBS_QP_PATH_MTU | VERBS_QP_DEST_QPN |
 			VERBS_QP_RQ_PSN | VERBS_QP_MAX_DEST_RD_ATOMIC | VERBS_QP_MIN_RNR_TIMER);
 	if (rc)
-		return pairing_fail_last(c, pairing_cannot(nic, "ibv_modify_qp to RTR", rc));
+		return pairing_fail_last(c, pairing_cannot(c, "ibv_modify_qp to RTR", rc));
 	attr = (struct verbs_qp_attr){ .qp_state = VERBS_QPS_RTS,
 		.sq_psn = c->psn,
 		.timeout = env ? (uint8_t)env->rdma_timeout : 14,
@@ -264,7 +267,7 @@ int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, ui
 		VERBS_QP_STATE | VERBS_QP_SQ_PSN | VERBS_QP_TIMEOUT | VERBS_QP_RETRY_CNT |
 			VERBS_QP_RNR_RETRY | VERBS_QP_MAX_QP_RD_ATOMIC);
 	if (rc)
-		return pairing_fail_last(c, pairing_cannot(nic, "ibv_modify_qp to RTS", rc));
+		return pairing_fail_last(c, pairing_cannot(c, "ibv_modify_qp to RTS", rc));
 	c->peer_qpn = qpn;
 	c->state = memcmp(c->peer.endpoint, nic->endpoint, sizeof(nic->endpoint)) ? CONN_MET
 										  : CONN_READY;
@@ -273,7 +276,7 @@ int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, ui
 
 /* ---- ending --------------------------------------------------------------------------------- */
 
-void pairing_fail(struct pairing *c, int code, const char *why)
+static void pairing_end(struct pairing *c, int code, const char *sentence)
 {
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_ERR };
 
@@ -281,8 +284,7 @@ void pairing_fail(struct pairing *c, int code, const char *why)
 		return;
 	c->state = CONN_FAILED;
 	c->code = code;
-	snprintf(c->why, sizeof(c->why), "%s port %d: %s", c->nic->place.name, c->nic->place.port,
-		why);
+	snprintf(c->why, sizeof(c->why), "%s", sentence);
 	log_line(LOG_INFO, "%s", c->why);
 	/* What is still in flight ends at once. Where the device refuses, it ends by itself, or the deadline comes. */
 	if (c->nic->api->modify_qp(c->qp, &attr, VERBS_QP_STATE))
@@ -292,12 +294,21 @@ void pairing_fail(struct pairing *c, int code, const char *why)
 	stage_wake(c->nic);
 }
 
+void pairing_fail(struct pairing *c, int code, const char *why)
+{
+	char place[NIC_PLACE], sentence[CONN_WHY];
+
+	snprintf(sentence, sizeof(sentence), "%s: %.150s", nic_route_text(c->nic, &c->peer, place),
+		why);
+	pairing_end(c, code, sentence);
+}
+
 int pairing_fail_last(struct pairing *c, int code)
 {
 	struct status_saved why;
 
 	status_save(&why);
-	pairing_fail(c, code, why.sentence);
+	pairing_end(c, code, why.sentence);
 	return fail_again(code, &why);
 }
 
@@ -307,14 +318,20 @@ void conns_fail(struct nic *nic, int code, const char *why)
 		pairing_fail(nic->conns[i], code, why);
 }
 
-void pairing_event(struct verbs_qp *qp)
+void pairing_event(struct verbs_qp *qp, const char *name)
 {
+	char why[80];
+
+	snprintf(why, sizeof(why), "the device says that the queue pair has failed (%s)", name);
 	if (qp->qp_context)
-		pairing_fail(qp->qp_context, -EIO, "the device says that a queue pair has failed");
+		pairing_fail(qp->qp_context, -EIO, why);
 }
 
-static int status_code(uint32_t status)
+/* A peer that does not answer a port which is down may be well. */
+static int status_code(struct nic *nic, uint32_t status)
 {
+	if (nic_is_down(nic))
+		return -ENETDOWN;
 	switch (status) {
 	case VERBS_WC_RETRY_EXC_ERR:
 	case VERBS_WC_RNR_RETRY_EXC_ERR:
@@ -328,10 +345,14 @@ static int status_code(uint32_t status)
 void pairing_blame(struct pairing *c, const struct verbs_wc *wc)
 {
 	char why[CONN_WHY];
+	int code;
 
+	if (c->state == CONN_FAILED)
+		return;
+	code = status_code(c->nic, wc->status);
 	snprintf(why, sizeof(why), "%.96s (verbs status %u, vendor's %u)",
 		c->nic->api->wc_status_str(wc->status), wc->status, wc->vendor_err);
-	pairing_fail(c, status_code(wc->status), why);
+	pairing_fail(c, code, why);
 }
 
 void landing_end(struct pairing *c, const struct landing *land, int code, bool asked)

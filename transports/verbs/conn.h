@@ -16,7 +16,7 @@
 /* what flushes comes behind each ask that the stager held, and once more */
 #define CONN_SENDS (CONN_DEPTH + CONN_ASKS + CONN_ANSWERS + STAGE_CHUNKS + 4u)
 #define CONN_CHAIN 8u
-#define CONN_WHY 192
+#define CONN_WHY 352
 
 struct cached;
 struct sender;
@@ -121,11 +121,11 @@ struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer);
 int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
 /* Its work ends with failures from now on. The first reason counts. */
 void pairing_fail(struct pairing *c, int code, const char *why);
-/* As pairing_fail, with a sentence of this thread's. */
+/* As pairing_fail, with a sentence of this thread's that has both places. */
 int pairing_fail_last(struct pairing *c, int code);
 void conns_fail(struct nic *nic, int code, const char *why);
-/* An event of the device's says so. */
-void pairing_event(struct verbs_qp *qp);
+/* An event of the device's, of this name, says so. */
+void pairing_event(struct verbs_qp *qp, const char *name);
 /* A move has ended, or what was asked for: 0, or why not. */
 void landing_end(struct pairing *c, const struct landing *land, int code, bool asked);
 /* The last n work requests will not be done, for the connection has failed. */

@@ -2,15 +2,17 @@
 #include "hello.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/blake2s.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
 #define HELLO_MAGIC 0x6c6c6568u
-#define HELLO_VERSION 2u
+#define HELLO_VERSION 3u
 #define HELLO_AGAIN_NS 20000000ll
 #define NUMBER_MOST 0xffffffu /* of queue pairs and packets */
 #define MTU_MOST 5u
@@ -26,6 +28,8 @@ struct hello {
 	uint8_t mtu, ethernet;
 	uint8_t joined, asks, failed,
 		zero; /* knows the other's queue pair; wants an answer; of no more use */
+	char device[RANK_NIC_DEVICE]; /* of the sender, for sentences */
+	uint8_t port;
 	unsigned char proof[32];
 };
 _Static_assert(sizeof(struct hello) <= HELLO_ROOM, "a hello fits its buffer");
@@ -123,7 +127,10 @@ void hello_address(const struct nic *nic, struct rank_nic *address)
 		.qkey = hello_key(nic),
 		.lid = nic->place.attr.lid,
 		.mtu = (uint8_t)nic->place.attr.active_mtu,
-		.ethernet = nic->place.ethernet };
+		.ethernet = nic->place.ethernet,
+		.port = nic->place.port };
+	snprintf(address->device, sizeof(address->device), "%.*s", RANK_NIC_DEVICE - 1,
+		nic->place.name);
 	memcpy(address->endpoint, nic->endpoint, sizeof(address->endpoint));
 	memcpy(address->gid, nic->place.gid.raw, sizeof(address->gid));
 }
@@ -148,7 +155,8 @@ static void hello_send(struct pairing *c, bool asks)
 		.ethernet = nic->place.ethernet,
 		.joined = c->state != CONN_NEW,
 		.asks = asks,
-		.failed = c->state == CONN_FAILED };
+		.failed = c->state == CONN_FAILED,
+		.port = nic->place.port };
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)at, .length = sizeof(hello), .lkey = nic->words->lkey
 	};
@@ -159,11 +167,13 @@ static void hello_send(struct pairing *c, bool asks)
 		.send_flags = VERBS_SEND_SIGNALED | VERBS_SEND_SOLICITED,
 		.wr.ud = { c->ah, c->peer.qpn, c->peer.qkey } };
 	struct verbs_send *bad;
+	char place[NIC_PLACE];
 	int rc;
 
 	if (!c->ah || nic->greeted == NIC_GREETINGS ||
 		process_random(hello.nonce, sizeof(hello.nonce)))
 		return;
+	snprintf(hello.device, sizeof(hello.device), "%.*s", RANK_NIC_DEVICE - 1, nic->place.name);
 	memcpy(hello.from, nic->endpoint, sizeof(hello.from));
 	memcpy(hello.gid, nic->place.gid.raw, sizeof(hello.gid));
 	hello_veil(&hello, c->peer.endpoint);
@@ -171,8 +181,9 @@ static void hello_send(struct pairing *c, bool asks)
 	memcpy(at, &hello, sizeof(hello));
 	rc = nic->place.ctx->ops.post_send(nic->hello, &wr, &bad);
 	if (rc) {
-		pairing_fail_last(
-			c, fail_errno(rc, "%s: ibv_post_send of a hello", nic->place.name));
+		pairing_fail_last(c,
+			fail_errno(rc, "%s: ibv_post_send of a hello",
+				nic_route_text(nic, &c->peer, place)));
 		return;
 	}
 	nic->greeting++;
@@ -184,6 +195,24 @@ static bool has_met(void *ctx)
 	const struct pairing *c = ctx;
 
 	return c->state == CONN_READY || c->state == CONN_FAILED;
+}
+
+/* Who it is from is not known of one that is refused: it is told to all who wait for one. */
+static int hello_missed(struct pairing *c, const struct verbs_wait *wait)
+{
+	const struct nic *nic = c->nic;
+	char place[NIC_PLACE], refused[sizeof(nic->refusal) + 64] = "";
+	int64_t ms = wait->ns / 1000000;
+
+	pthread_mutex_lock(&c->nic->lock);
+	nic_route_text(nic, &c->peer, place);
+	if (nic->refused)
+		snprintf(refused, sizeof(refused), "; refused since it was opened: %u, the last %s",
+			nic->refused, nic->refusal);
+	pthread_mutex_unlock(&c->nic->lock);
+	return fail(SPMT_ERR_TIMEOUT,
+		"%s: no hello has come in answer within %lld.%01lld s (SPMT_TIMEOUT_MS)%s", place,
+		(long long)(ms / 1000), (long long)(ms % 1000 / 100), refused);
 }
 
 int hello_meet(struct pairing *c, struct verbs_wait *wait)
@@ -204,7 +233,7 @@ int hello_meet(struct pairing *c, struct verbs_wait *wait)
 		if (rc == -ETIMEDOUT && process_now() < wait->end)
 			continue;
 		if (rc)
-			return rc;
+			return rc == -ETIMEDOUT ? hello_missed(c, wait) : rc;
 		pthread_mutex_lock(&c->nic->lock);
 		rc = c->state == CONN_FAILED ? fail(c->code, "%s", c->why) : 0;
 		pthread_mutex_unlock(&c->nic->lock);
@@ -213,6 +242,17 @@ int hello_meet(struct pairing *c, struct verbs_wait *wait)
 }
 
 /* ---- hearing -------------------------------------------------------------------------------- */
+
+/* A name that may be part of a sentence. */
+static bool is_name(const char *name, size_t room)
+{
+	size_t n = strnlen(name, room);
+
+	for (size_t i = 0; i < n; i++)
+		if (name[i] <= ' ' || name[i] > '~')
+			return false;
+	return n && n < room;
+}
 
 /* Whether it is one of ours, and says what can be; who it is from is uncovered. */
 static bool hello_fits(const struct nic *nic, struct hello *hello)
@@ -227,7 +267,24 @@ static bool hello_fits(const struct nic *nic, struct hello *hello)
 		memcmp(hello->from, nic->endpoint, sizeof(hello->from)) != 0 &&
 		hello->qpn <= NUMBER_MOST && hello->psn <= NUMBER_MOST && hello->reads >= 1 &&
 		hello->reads <= UINT8_MAX && hello->mtu >= 1 && hello->mtu <= MTU_MOST &&
-		hello->ethernet == nic->place.ethernet;
+		hello->ethernet == nic->place.ethernet && hello->port &&
+		is_name(hello->device, sizeof(hello->device));
+}
+
+/* n bytes that are none of ours, from anybody. */
+static void hello_refuse(struct nic *nic, const struct hello *hello, uint32_t n)
+{
+	bool other = n >= offsetof(struct hello, nonce) && hello->magic == HELLO_MAGIC &&
+		hello->version != HELLO_VERSION;
+
+	if (other)
+		snprintf(nic->refusal, sizeof(nic->refusal), "a hello of version %u, not %u",
+			hello->version, HELLO_VERSION);
+	else
+		snprintf(nic->refusal, sizeof(nic->refusal), "%u bytes that are no hello", n);
+	nic->refused++;
+	log_line(LOG_ERROR, "%s port %d: %s: refused", nic->place.name, nic->place.port,
+		nic->refusal);
 }
 
 static void hello_sender(const struct hello *hello, struct rank_nic *from)
@@ -236,13 +293,16 @@ static void hello_sender(const struct hello *hello, struct rank_nic *from)
 		.qkey = hello->from_qkey,
 		.lid = hello->lid,
 		.mtu = hello->mtu,
-		.ethernet = hello->ethernet };
+		.ethernet = hello->ethernet,
+		.port = hello->port };
+	memcpy(from->device, hello->device, sizeof(from->device));
 	memcpy(from->endpoint, hello->from, sizeof(from->endpoint));
 	memcpy(from->gid, hello->gid, sizeof(from->gid));
 }
 
 static void hello_take(struct nic *nic, const struct hello *hello)
 {
+	char place[NIC_PLACE];
 	struct rank_nic from;
 	struct pairing *c;
 	bool news;
@@ -265,7 +325,7 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 	}
 	if (c->peer_qpn != hello->qpn) {
 		log_line(LOG_ERROR, "%s: a hello names another queue pair than before: refused",
-			nic->place.name);
+			nic_route_text(nic, &from, place));
 		return;
 	}
 	news = c->state == CONN_MET && hello->joined;
@@ -287,8 +347,8 @@ void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc)
 	if (wc->byte_len == HELLO_HEADER + sizeof(hello) && hello_fits(nic, &hello))
 		hello_take(nic, &hello);
 	else
-		log_line(LOG_ERROR, "%s: %u bytes that are no hello: refused", nic->place.name,
-			wc->byte_len);
+		hello_refuse(
+			nic, &hello, wc->byte_len < HELLO_HEADER ? 0 : wc->byte_len - HELLO_HEADER);
 	if (hello_listen(nic, at))
 		log_line(LOG_ERROR, "%s", status_sentence());
 	status_restore(&saved);

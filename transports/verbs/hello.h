@@ -26,7 +26,7 @@ int hello_open(struct nic *nic);
 void hello_address(const struct nic *nic, struct rank_nic *address);
 /* One has come. Under the lock. */
 void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc);
-/* Until the connection is ready: 0, why it failed, -ETIMEDOUT, -ECANCELED. Not under the lock. */
+/* Until the connection is ready: 0, why it failed, SPMT_ERR_TIMEOUT, or -ECANCELED without a sentence. Not under the lock. */
 int hello_meet(struct pairing *c, struct verbs_wait *wait);
 
 #endif

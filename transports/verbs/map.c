@@ -200,7 +200,7 @@ static int rdma_connect_now(struct link *link, struct rdma_peer *rdma)
 	rc = rdma_conn(rdma, &wait, &c);
 	if (!rc)
 		return 0;
-	if (rc == -ETIMEDOUT || rc == -ECANCELED)
+	if (rc == -ECANCELED)
 		rc = link_wait_failed(link, "rdma", rc);
 	else
 		rc = fail_rank(

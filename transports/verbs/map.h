@@ -36,7 +36,7 @@ struct rdma_peer {
 struct verbs_wait link_patience(const struct link *link);
 /* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
 int64_t rdma_stopped_end(const struct link *link, int64_t ns);
-/* The connection to the peer, made on first use: 0, or a code with its sentence, -ETIMEDOUT and -ECANCELED without. */
+/* The connection to the peer, made on first use: 0, or a code with its sentence, -ECANCELED without. */
 int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c);
 /* Where n bytes of an offset are; -EFAULT with a sentence: no key is known. */
 int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place);

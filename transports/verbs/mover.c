@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Mover `verbs`: a NIC writes to the peer's memory and reads from it, and the peer's thread does atomics there. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cache.h"
@@ -16,6 +17,23 @@
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
+/* The same sentence, and behind it the ports between which it was. */
+static int verbs_late(const struct link *link, int code)
+{
+	const struct rdma_peer *peer = link->attached;
+	struct status_saved why;
+	char place[NIC_PLACE];
+	size_t used;
+
+	status_save(&why);
+	used = strlen(why.sentence);
+	pthread_mutex_lock(&peer->nic->lock);
+	snprintf(why.sentence + used, sizeof(why.sentence) - used, ": %s",
+		nic_route_text(peer->nic, &peer->address, place));
+	pthread_mutex_unlock(&peer->nic->lock);
+	return fail_again(code, &why);
+}
+
 /* A code of a sender's or of finding it, as a mover's. */
 static int verbs_failed(struct mover *m, const char *what, int rc)
 {
@@ -23,7 +41,7 @@ static int verbs_failed(struct mover *m, const char *what, int rc)
 
 	if (rc == -ETIMEDOUT || rc == -ECANCELED) {
 		link->pending = true;
-		return link_wait_failed(link, what, rc);
+		return verbs_late(link, link_wait_failed(link, what, rc));
 	}
 	return fail_rank(
 		rc, link->rank, "%s to rank %d: %.360s", what, link->pe, status_sentence());
@@ -71,7 +89,8 @@ struct later {
 	struct amo amo;
 	int64_t ms;
 	const uint32_t *stop;
-	int rank, pe;
+	const char *name;
+	int pe;
 };
 
 static int later_do(const struct later *later)
@@ -98,19 +117,34 @@ static int later_do(const struct later *later)
 }
 
 /* A stream of the host's keeps it. A GPU's cannot: what else goes to this peer fails, so that nothing queued behind it is believed. */
-static void later_failed(const struct later *later, int code, const char *why)
+static void later_failed(const struct later *later, int code)
 {
 	struct pairing *c = later->sender->conn;
+	char why[STATUS_SENTENCE];
 
 	if (!later->sender->stage) {
+		snprintf(why, sizeof(why), "%s to rank %d: %.360s", later->name, later->pe,
+			status_sentence());
 		host_stream_blame(code, why);
 		return;
 	}
 	if (code == -ECANCELED) /* its comm is broken, and others use the connection */
 		return;
 	pthread_mutex_lock(&c->nic->lock);
-	pairing_fail(c, code, why);
+	pairing_fail_last(c, code);
 	pthread_mutex_unlock(&c->nic->lock);
+}
+
+/* That was not done in time, or not at all. */
+static int later_cut(const struct later *later, int code, const char *what)
+{
+	struct pairing *c = later->sender->conn;
+	char place[NIC_PLACE];
+
+	pthread_mutex_lock(&c->nic->lock);
+	fail(code, "%s: a move over the network %s", nic_route_text(c->nic, &c->peer, place), what);
+	pthread_mutex_unlock(&c->nic->lock);
+	return code;
 }
 
 static void later_drop(struct later *later)
@@ -126,12 +160,11 @@ static void later_run(void *arg)
 	int rc = later_do(later);
 
 	if (rc == -ETIMEDOUT)
-		later_failed(
-			later, SPMT_ERR_TIMEOUT, "a move over the network is not done in time");
+		rc = later_cut(later, SPMT_ERR_TIMEOUT, "is not done in time");
 	else if (rc == -ECANCELED)
-		later_failed(later, rc, "a move over the network was stopped");
-	else if (rc)
-		later_failed(later, rc, status_sentence());
+		rc = later_cut(later, rc, "was stopped");
+	if (rc)
+		later_failed(later, rc);
 	later_drop(later);
 }
 
@@ -160,6 +193,8 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 	*later = *what;
 	later->ms = *link->timeout_ms;
 	later->stop = link->stop;
+	later->name = name;
+	later->pe = link->pe;
 	rc = rdma_find(link->attached, offset, what->n, &later->place);
 	if (!rc)
 		rc = link_sender(m, &wait, &later->sender);

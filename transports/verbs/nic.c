@@ -31,6 +31,31 @@
 #define UNARMED_MS 10	 /* before the thread looks again, where the device would not wake it */
 #define CQ_FIRST 1024
 
+/* ---- words ---------------------------------------------------------------------------------- */
+
+bool nic_is_down(struct nic *nic)
+{
+	struct verbs_port attr;
+
+	memset(&attr, 0, sizeof(attr));
+	if (!nic->down &&
+		!nic->api->query_port(
+			nic->place.ctx, nic->place.port, (struct verbs_port_old *)&attr) &&
+		attr.state != VERBS_PORT_ACTIVE)
+		nic->down = "not IBV_PORT_ACTIVE";
+	return nic->down;
+}
+
+const char *nic_route_text(const struct nic *nic, const struct rank_nic *peer, char text[NIC_PLACE])
+{
+	const char *down = nic->down ? nic->down : "";
+
+	snprintf(text, NIC_PLACE, "%s port %d%s%s%s to %s port %d", nic->place.name,
+		nic->place.port, *down ? " (down: " : "", down, *down ? ")" : "", peer->device,
+		peer->port);
+	return text;
+}
+
 /* ---- polling -------------------------------------------------------------------------------- */
 
 static struct pairing *pairing_numbered(const struct nic *nic, uint64_t number)
@@ -176,7 +201,46 @@ int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, struct verbs_w
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* Something is wrong with the device, or one of its queues. */
+/* What is in flight the device goes on with, and gives up after its retries: a port may come up before. */
+static void port_event(struct nic *nic, const struct verbs_event *event)
+{
+	bool down = event->event_type == VERBS_EVENT_PORT_ERR;
+
+	if (event->element.port_num != nic->place.port)
+		return;
+	nic->down = down ? "IBV_EVENT_PORT_ERR" : NULL;
+	log_line(LOG_WARN, "%s port %d is %s", nic->place.name, nic->place.port,
+		down ? "down (IBV_EVENT_PORT_ERR)" : "up (IBV_EVENT_PORT_ACTIVE)");
+}
+
+static void event_heed(struct nic *nic, const struct verbs_event *event)
+{
+	switch (event->event_type) {
+	case VERBS_EVENT_CQ_ERR:
+		conns_fail(nic, -EIO, "its completion queue has failed (IBV_EVENT_CQ_ERR)");
+		break;
+	case VERBS_EVENT_QP_FATAL:
+		pairing_event(event->element.qp, "IBV_EVENT_QP_FATAL");
+		break;
+	case VERBS_EVENT_QP_REQ_ERR:
+		pairing_event(event->element.qp, "IBV_EVENT_QP_REQ_ERR");
+		break;
+	case VERBS_EVENT_QP_ACCESS_ERR:
+		pairing_event(event->element.qp, "IBV_EVENT_QP_ACCESS_ERR");
+		break;
+	case VERBS_EVENT_DEVICE_FATAL:
+		conns_fail(nic, -EIO, "the device has failed (IBV_EVENT_DEVICE_FATAL)");
+		break;
+	case VERBS_EVENT_PORT_ERR:
+	case VERBS_EVENT_PORT_ACTIVE:
+		port_event(nic, event);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Something is wrong with the device, its port, or one of its queues. */
 static void nic_event(struct nic *nic)
 {
 	struct verbs_event event = { .event_type = 0 };
@@ -184,12 +248,7 @@ static void nic_event(struct nic *nic)
 	if (nic->api->get_async_event(nic->place.ctx, &event))
 		return;
 	pthread_mutex_lock(&nic->lock);
-	if (event.event_type == VERBS_EVENT_DEVICE_FATAL)
-		conns_fail(nic, -EIO, "the device has failed");
-	else if (event.event_type == VERBS_EVENT_QP_FATAL ||
-		event.event_type == VERBS_EVENT_QP_REQ_ERR ||
-		event.event_type == VERBS_EVENT_QP_ACCESS_ERR)
-		pairing_event(event.element.qp);
+	event_heed(nic, &event);
 	pthread_mutex_unlock(&nic->lock);
 	nic->api->ack_async_event(&event);
 	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);

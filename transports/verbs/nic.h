@@ -17,6 +17,7 @@
 #define NIC_CHUNKS 128
 #define NIC_HELLOS 64	 /* buffers for hellos that come */
 #define NIC_GREETINGS 16 /* for those that go */
+#define NIC_PLACE 192
 
 struct cache;
 struct pairing;
@@ -56,6 +57,9 @@ struct nic {
 	int free_chunks[NIC_CHUNKS], nfree;
 	uint32_t greeting; /* next to go, so many on their way */
 	int greeted;
+	uint32_t refused; /* datagrams that are no hellos, and what the last was */
+	char refusal[64];
+	const char *down; /* the port is: how that is known; NULL: it is not */
 };
 
 /* What a completion's number says. */
@@ -99,6 +103,11 @@ int nic_poll(struct nic *nic);
 void nic_stir(struct nic *nic);
 /* Under the lock: polls, and has the thread wake with the next completion of any kind. */
 void nic_look_out(struct nic *nic);
+/* Under the lock: whether the port is down, by an event or by what it says now. */
+bool nic_is_down(struct nic *nic);
+/* Under the lock, into `text`: "mlx5_0 port 1 to mlx5_1 port 1", and whether ours is down. */
+const char *nic_route_text(
+	const struct nic *nic, const struct rank_nic *peer, char text[NIC_PLACE]);
 /* Polls until done() says so, which is asked under the lock: 0, -ETIMEDOUT, -ECANCELED. Not under the lock. */
 int nic_wait(struct nic *nic, bool (*done)(void *ctx), void *ctx, struct verbs_wait *wait);
 

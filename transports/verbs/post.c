@@ -113,6 +113,7 @@ static int pairing_failure(const struct pairing *c)
 int sender_failure(struct sender *sender, bool take)
 {
 	struct pairing *c = sender->conn;
+	char place[NIC_PLACE];
 	int code;
 
 	pthread_mutex_lock(&c->nic->lock);
@@ -120,11 +121,11 @@ int sender_failure(struct sender *sender, bool take)
 	if (take)
 		sender->code = 0;
 	if (code == -EFAULT)
-		fail(code, "%s port %d: the peer has no such memory", c->nic->place.name,
-			c->nic->place.port);
+		fail(code, "%s: the peer has no such memory",
+			nic_route_text(c->nic, &c->peer, place));
 	else if (code && c->state != CONN_FAILED)
-		fail(code, "%s port %d: a device has not moved what its CPU does not reach (%d)",
-			c->nic->place.name, c->nic->place.port, code);
+		fail(code, "%s: a device has not moved what its CPU does not reach (%d)",
+			nic_route_text(c->nic, &c->peer, place), code);
 	else if (code)
 		fail(code, "%s", c->why);
 	pthread_mutex_unlock(&c->nic->lock);
@@ -138,11 +139,11 @@ static int chain_post(struct pairing *c)
 {
 	struct verbs_send *bad = c->chain;
 	uint32_t n = c->chained;
+	char place[NIC_PLACE];
 	int rc = n ? c->nic->place.ctx->ops.post_send(c->qp, c->chain, &bad) : 0;
 
 	c->chained = rc ? n - (uint32_t)(bad - c->chain) : 0;
-	return rc ? fail_errno(
-			    rc, "%s port %d: ibv_post_send", c->nic->place.name, c->nic->place.port)
+	return rc ? fail_errno(rc, "%s: ibv_post_send", nic_route_text(c->nic, &c->peer, place))
 		  : 0;
 }
 

@@ -82,7 +82,7 @@ gone=$!
 ready 4
 kill -KILL "$gone"
 wait 2>/dev/null
-expect 'a killed process to which data moves' "-10003 $soon .*(2 of 4 ranks died: 2, 3|to rank [23]: fake[01] port 2: .*\(verbs status 12,)" 0 1
+expect 'a killed process to which data moves' "-10003 $soon .*(2 of 4 ranks died: 2, 3|to rank [23]: fake[01] port 2 to fake[01] port 2: .*\(verbs status 12,)" 0 1
 
 process "$one" shrink 6 0 1 &
 process "$two" shrink 6 2 3 &

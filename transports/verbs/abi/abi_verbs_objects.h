@@ -16,10 +16,13 @@
 	X(ATOMIC_NONE, 0)                 \
 	X(ATOMIC_HCA, 1)                  \
 	X(ATOMIC_GLOB, 2)                 \
+	X(EVENT_CQ_ERR, 0)                \
 	X(EVENT_QP_FATAL, 1)              \
 	X(EVENT_QP_REQ_ERR, 2)            \
 	X(EVENT_QP_ACCESS_ERR, 3)         \
 	X(EVENT_DEVICE_FATAL, 8)          \
+	X(EVENT_PORT_ACTIVE, 9)           \
+	X(EVENT_PORT_ERR, 10)             \
 	X(GID_TYPE_ROCE_V2, 2)            \
 	X(LINK_LAYER_ETHERNET, 2)         \
 	X(PORT_ACTIVE, 4)                 \

@@ -90,6 +90,13 @@ void fake_verbs_inline(uint32_t most)
 	pthread_mutex_unlock(&wire.lock);
 }
 
+void fake_verbs_prompt(int prompt)
+{
+	pthread_mutex_lock(&wire.lock);
+	wire.prompt = prompt;
+	pthread_mutex_unlock(&wire.lock);
+}
+
 void fake_verbs_hold(int hold)
 {
 	pthread_mutex_lock(&wire.lock);

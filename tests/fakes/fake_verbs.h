@@ -24,6 +24,8 @@ void fake_verbs_lose(int n);
 void fake_verbs_inline(uint32_t most);
 /* From here to false nothing is carried out. */
 void fake_verbs_hold(int hold);
+/* From here to false what is posted inside a process is done when the call returns, as Soft-RoCE does it over its own device. */
+void fake_verbs_prompt(int prompt);
 /* From here to -1 nothing that this device sends by a connection is carried out. */
 void fake_verbs_congest(int device);
 /* The devices, or one of them, tell of an event: of their second port, or of a connection. */

@@ -96,6 +96,8 @@ int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
 	qp->last = work;
 	if (pub->state == VERBS_QPS_ERR)
 		pair_flush(qp);
+	else if (wire.prompt && !wire.held && !far_is(qp->dest))
+		pair_round(qp);
 	pthread_cond_broadcast(&wire.changed);
 	pthread_mutex_unlock(&wire.lock);
 	return 0;

@@ -70,6 +70,7 @@ struct fake_wire {
 	pthread_t thread;
 	int users; /* devices open */
 	int held, lose, live;
+	int prompt;	       /* who posts carries it out */
 	int congested;	       /* 1 + the device whose connections move nothing; 0: none */
 	uint64_t atomics;      /* done */
 	_Atomic uint64_t most; /* bytes that may be registered by address; 0: any */

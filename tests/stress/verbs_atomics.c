@@ -16,6 +16,8 @@
 enum { RANKS = 4 };
 
 static __typeof__(&fake_verbs_atomics) atomics_done;
+static __typeof__(&fake_verbs_prompt) prompt;
+static __typeof__(&fake_verbs_fail_named) count_calls;
 static __typeof__(&fake_verbs_live) live;
 
 struct mode {
@@ -150,18 +152,81 @@ static int in_order(spmt_comm *comm, void *arg)
 	return spmt_barrier(comm);
 }
 
+/* ---- fetches beside others ------------------------------------------------------------------ */
+
+enum { FETCHES = 20, NAP_MS = 2 };
+
+/* Two ports of two ranks: two ranks fetch without a pause, and take what comes for the other two, who sleep until it is there. */
+static int beside_sleepers(spmt_comm *comm, void *arg)
+{
+	const struct mode *mode = arg;
+	uint64_t *words, one = 1, old, rounds = test_count(60, 1000);
+	int rank = spmt_rank(comm), over = rank ^ 1;
+
+	REQUIRE_OK(spmt_calloc(comm, 3, sizeof(*words), (void **)&words));
+	for (uint64_t i = 0; i < rounds && rank < 2; i++)
+		for (uint64_t k = 0; k < FETCHES; k++) {
+			REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, words, &one,
+				NULL, &old, over));
+			REQUIRE_EQ(old, i * FETCHES + k);
+		}
+	for (uint64_t i = 0; i < rounds && rank >= 2; i++) {
+		old = 0; /* of 32 bit: the thread's of a peer that sleeps, or fetches */
+		REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U32, words + 1, &one,
+			NULL, &old, over));
+		REQUIRE_EQ(old, i);
+		REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U32, words + 2, &one,
+			NULL, &old, over - 2));
+		REQUIRE_EQ((uint32_t)old, i);
+		if (mode->native && !(i % 16))
+			sleep_ms(NAP_MS);
+	}
+	return spmt_barrier(comm);
+}
+
+/* What the device has done before the post returns is not waited for: one look each, and those of the port's thread as it falls asleep. */
+static int looks(spmt_comm *comm, void *arg)
+{
+	uint64_t *word, one = 1, old, looked;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	if (!spmt_rank(comm)) {
+		REQUIRE_OK(spmt_atomic(
+			comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one, NULL, &old, 1));
+		sleep_ms(50 * NAP_MS);
+		count_calls("checked_poll", 0);
+		for (uint64_t i = 1; i <= 1000; i++) {
+			REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one,
+				NULL, &old, 1));
+			REQUIRE_EQ(old, i);
+		}
+		looked = count_calls("", 0);
+		if (looked < 1000 || looked > 1500)
+			return ranks_fail("%llu looks", (unsigned long long)looked);
+	}
+	return spmt_barrier(comm);
+}
+
 /* ---- modes ---------------------------------------------------------------------------------- */
 
 static const char *wish = "auto"; /* SPMT_RDMA_ATOMICS */
 
 static int in_mode(const struct mode *mode)
 {
-	int (*const tests[])(spmt_comm *, void *) = { ops_rank, at_once, in_order };
+	int (*const tests[])(
+		spmt_comm *, void *) = { ops_rank, at_once, in_order, beside_sleepers };
 
 	setenv("SPMT_FAKE_NIC_ATOMICS", mode->device, 1);
 	atomics_done();
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		TRY(ranks_run(i ? RANKS : 2, NULL, tests[i], (void *)(uintptr_t)mode));
+	prompt(1);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		TRY(ranks_run(i ? RANKS : 2, NULL, tests[i], (void *)(uintptr_t)mode));
+	if (mode->native)
+		TRY(ranks_run(2, NULL, looks, NULL));
+	prompt(0);
 	REQUIRE_EQ(live(), 0);
 	REQUIRE((atomics_done() != 0) == mode->native);
 	return 0;
@@ -205,6 +270,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	*(void **)&atomics_done = dlsym(library, "fake_verbs_atomics");
+	*(void **)&prompt = dlsym(library, "fake_verbs_prompt");
+	*(void **)&count_calls = dlsym(library, "fake_verbs_fail_named");
 	*(void **)&live = dlsym(library, "fake_verbs_live");
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -293,9 +293,31 @@ static bool native_of(const struct amo *amo, struct native *native)
 	}
 }
 
-static int native_post(struct sender *sender, const struct rdma_place *at,
-	const struct native *native, bool asks, struct verbs_wait *wait)
+/*
+ * Under the lock, behind a post. The device may be done, or nearly so: then there is nothing to wait for, nothing to lock again, and the
+ * port's thread sleeps on. Nobody misses what comes meanwhile: polling tells all who wait, as it does in nic_wait, and what is owed to peers
+ * is left to the thread. Few looks, for others want the lock. False: it is not there yet, or has failed.
+ */
+enum { FETCH_LOOKS = 8 };
+static bool native_look(const struct sender *sender, uint64_t *old)
 {
+	struct nic *nic = sender->conn->nic;
+
+	for (int i = 0; i < FETCH_LOOKS && sender->answered != sender->asked; i++)
+		nic_poll(nic);
+	if (nic->owing)
+		nic_look_out(nic);
+	if (sender->answered != sender->asked || sender->code)
+		return false;
+	*old = sender->old;
+	return true;
+}
+
+/* *there: it is done, and *old what it found. */
+static int native_post(struct sender *sender, const struct rdma_place *at,
+	const struct native *native, uint64_t *old, bool *there, struct verbs_wait *wait)
+{
+	bool asks = old != NULL;
 	struct pairing *c = sender->conn;
 	struct work_room room = { .c = c };
 	struct verbs_send wr = { .num_sge = 1,
@@ -319,6 +341,7 @@ static int native_post(struct sender *sender, const struct rdma_place *at,
 	if (!rc) {
 		sender->asked++;
 		c->natives++;
+		*there = asks && native_look(sender, old);
 	}
 	pthread_mutex_unlock(&c->nic->lock);
 	return rc;
@@ -328,9 +351,10 @@ static int native_post(struct sender *sender, const struct rdma_place *at,
 static int native_do(struct sender *sender, const struct rdma_place *at,
 	const struct native *native, uint64_t *old, struct verbs_wait *wait)
 {
-	int rc = native_post(sender, at, native, old != NULL, wait);
+	bool there = false;
+	int rc = native_post(sender, at, native, old, &there, wait);
 
-	return rc || !old ? rc : sender_found(sender, old, wait);
+	return rc || !old || there ? rc : sender_found(sender, old, wait);
 }
 
 static int native_loop(struct sender *sender, const struct rdma_place *at, const struct amo *amo,

@@ -30,6 +30,7 @@ static struct {
 	__typeof__(&fake_verbs_port) port;
 	__typeof__(&fake_verbs_lose) lose;
 	__typeof__(&fake_verbs_hold) hold;
+	__typeof__(&fake_verbs_prompt) prompt;
 	__typeof__(&fake_verbs_shout) shout;
 	__typeof__(&fake_verbs_live) live;
 } fake;
@@ -97,11 +98,12 @@ static int plays(int rank, void *arg)
 
 	REQUIRE_OK(spmt_init(&a, &comm));
 	REQUIRE_OK(spmt_calloc(comm, 64, sizeof(*word), (void **)&word));
-	if (!rank)
+	if (!rank) {
 		rc = fails(s, comm, word);
-	fake.hold(0);
-	fake.lose(0);
-	s->over |= !rank;
+		fake.hold(0);
+		fake.lose(0);
+		s->over = 1;
+	}
 	while (!s->over)
 		sleep_ms(1);
 	spmt_finalize(comm);
@@ -378,6 +380,43 @@ static int called(void)
 	return ranks_run(RANKS, NULL, called_rank, NULL);
 }
 
+/* ---- fetches ------------------------------------------------------------------------------------ */
+
+/* By the device, which is done when the post returns. */
+static int fetch_rank(spmt_comm *comm, void *arg)
+{
+	uint64_t *word, one = 1, old = 7;
+	int rc = 0;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	if (!spmt_rank(comm)) {
+		REQUIRE_OK(put_one(comm, word));
+		fake.break_work(1, VERBS_WC_REM_ACCESS_ERR);
+		rc = spmt_atomic(
+			comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one, NULL, &old, 1);
+		fake.break_work(0, 0);
+		REQUIRE_EQ(rc, -EIO);
+		REQUIRE_EQ(old, 7);
+		TRY(ends_so(spmt_last_error(), PLACES STATUS(10)));
+	}
+	return 0;
+}
+
+static int fetches(void)
+{
+	int rc;
+
+	setenv("SPMT_FAKE_NIC_ATOMICS", "glob", 1);
+	rc = ranks_run(RANKS, NULL, fetch_rank, NULL);
+	fake.prompt(1);
+	if (!rc)
+		rc = ranks_run(RANKS, NULL, fetch_rank, NULL);
+	fake.prompt(0);
+	unsetenv("SPMT_FAKE_NIC_ATOMICS");
+	return rc;
+}
+
 /* ---- in streams --------------------------------------------------------------------------------- */
 
 static int put_in_stream(spmt_comm *comm, uint64_t *word)
@@ -424,6 +463,7 @@ int main(void)
 		{ "hellos that do not come, and others that do", late },
 		{ "moves that are late", late_in_flight },
 		{ "the end that was called", called },
+		{ "fetches by the device", fetches },
 		{ "moves in streams", streams },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
@@ -442,6 +482,7 @@ int main(void)
 	FIND(port, fake_verbs_port);
 	FIND(lose, fake_verbs_lose);
 	FIND(hold, fake_verbs_hold);
+	FIND(prompt, fake_verbs_prompt);
 	FIND(shout, fake_verbs_shout);
 	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));

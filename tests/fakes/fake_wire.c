@@ -89,10 +89,7 @@ int wire_send(struct verbs_qp *pub, const struct verbs_send *wr)
 	if (kept)
 		memcpy(work->body, (const void *)(uintptr_t)wr->sg_list->addr, n);
 	pthread_mutex_lock(&wire.lock);
-	if (qp->work)
-		qp->last->next = work;
-	else
-		qp->work = work;
+	*(qp->work ? &qp->last->next : &qp->work) = work;
 	qp->last = work;
 	if (pub->state == VERBS_QPS_ERR)
 		pair_flush(qp);

@@ -6,8 +6,9 @@
 #include "src/device/device.h"
 
 #define LINK_REASON 256
-#define RANK_NIC_DEVICE 43
+#define RANK_NIC_DEVICE 42
 #define RANK_NIC_WHY 126
+#define RDMA_RAILS 4 /* RDMA devices that a rank uses at most (SPMT_RDMA_STRIPE) */
 
 /* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
 enum rdma_memory { RDMA_HOST, RDMA_DMABUF, RDMA_PEER, RDMA_BOUNCE };
@@ -17,6 +18,14 @@ const char *rdma_memory_name(enum rdma_memory memory);
  * Who does 64-bit atomics of others in a rank's memory: its CPU; a NIC as well, which is atomic with the CPU; or a NIC alone.
  */
 enum rdma_atomics { RDMA_ATOMICS_CPU, RDMA_ATOMICS_BOTH, RDMA_ATOMICS_NIC };
+
+/* A further device of a rank's, for pieces of large moves. */
+struct rank_rail {
+	unsigned char endpoint[16], gid[16];
+	uint32_t qpn, qkey, key;
+	uint16_t lid;
+	uint8_t mtu, ethernet;
+};
 
 /* How a rank's NIC is addressed, and what it knows of the rank's memory. */
 struct rank_nic {
@@ -28,9 +37,11 @@ struct rank_nic {
 	uint8_t mtu, ethernet;
 	uint8_t memory;	 /* enum rdma_memory: how it knows heap and library area */
 	uint8_t atomics; /* enum rdma_atomics */
+	uint8_t rails;	 /* further devices, which know the heap as it is */
 	uint8_t port;	 /* of its device, for sentences */
 	char device[RANK_NIC_DEVICE];
 	char why[RANK_NIC_WHY]; /* not "": it has none, or none that knows its memory */
+	struct rank_rail rail[RDMA_RAILS - 1];
 };
 
 /* What a rank tells the others about itself: plain data, gathered in init, may cross processes. */

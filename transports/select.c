@@ -90,12 +90,17 @@ static bool has_rdma(const struct rank_info *rank)
 static bool rdma_fits(struct pair *p)
 {
 	const struct rank_info *deaf = has_rdma(p->me) ? p->peer : p->me;
+	char rails[64] = "";
 
+	if (p->me->nic.rails || p->peer->nic.rails)
+		snprintf(rails, sizeof(rails), ", large moves by %d devices here, %d there",
+			1 + p->me->nic.rails, 1 + p->peer->nic.rails);
 	if (has_rdma(deaf) && p->me->nic.memory == RDMA_HOST && p->peer->nic.memory == RDMA_HOST)
-		add_reason(p, "rdma: both ranks have it");
+		add_reason(p, "rdma: both ranks have it%s", rails);
 	else if (has_rdma(deaf))
-		add_reason(p, "rdma: both ranks have it, memory here by %s, there by %s",
-			rdma_memory_name(p->me->nic.memory), rdma_memory_name(p->peer->nic.memory));
+		add_reason(p, "rdma: both ranks have it, memory here by %s, there by %s%s",
+			rdma_memory_name(p->me->nic.memory), rdma_memory_name(p->peer->nic.memory),
+			rails);
 	else if (deaf->nic.why[0])
 		add_reason(p, "rdma: rank %d: %.*s", (int)deaf->rank, RANK_NIC_WHY, deaf->nic.why);
 	else

@@ -35,8 +35,8 @@ struct map_ops {
 
 /* What a map keeps of a registered buffer of this process. */
 struct rdma_share {
-	uint64_t key; /* peers need it */
-	void *held;   /* NULL: nothing */
+	uint64_t keys[RDMA_RAILS]; /* peers need them */
+	void *held[RDMA_RAILS];	   /* NULL: nothing */
 };
 
 /*
@@ -55,9 +55,9 @@ struct rdma_ops {
 	/* The same for a registered buffer. unshare takes a share that holds nothing. */
 	int (*share)(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share);
 	void (*unshare)(struct rdma_rank *rdma, struct rdma_share *share);
-	/* A buffer of the link's peer, with the key that it got there, begins at offset. forget takes what was never learnt. */
-	int (*learn)(struct link *link, uint64_t offset, uint64_t size, uint64_t key);
-	void (*forget)(struct link *link, uint64_t offset, uint64_t size, uint64_t key);
+	/* A buffer of the link's peer, with the RDMA_RAILS keys that it got there, begins at offset. forget takes what was never learnt. */
+	int (*learn)(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys);
+	void (*forget)(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys);
 };
 
 /* ---- movers -------------------------------------------------------------------------------- */

@@ -41,6 +41,11 @@ static const struct rdma_ops *mem_rdma(const spmt_comm *comm, int pe)
 	return comm->links[pe].route.map == MAP_RDMA ? map_ops(MAP_RDMA)->rdma : NULL;
 }
 
+static uint64_t *mem_keys(const spmt_mem *mem, int pe)
+{
+	return mem->keys + (size_t)pe * RDMA_RAILS;
+}
+
 /* The NIC of this rank gets to know the buffer. */
 static int mem_share(spmt_mem *mem, void *buf, size_t size)
 {
@@ -58,10 +63,11 @@ static int mem_learn(spmt_mem *mem)
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		const struct rdma_ops *rdma = mem_rdma(comm, pe);
 
-		mem->keys[pe] = meet_payload(comm, pe, 2);
+		for (int i = 0; i < RDMA_RAILS; i++)
+			mem_keys(mem, pe)[i] = meet_payload(comm, pe, 2 + i);
 		if (rdma && mem->peers[pe].size)
 			rc = rdma->learn(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
-				mem->keys[pe]);
+				mem_keys(mem, pe));
 	}
 	return comm_failed(comm, "spmt_register", rc);
 }
@@ -75,9 +81,9 @@ static void mem_forget(spmt_mem *mem)
 
 		if (rdma && mem->peers[pe].size)
 			rdma->forget(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
-				mem->keys[pe]);
+				mem_keys(mem, pe));
 	}
-	if (mem->rdma.held)
+	if (mem->rdma.held[0])
 		map_ops(MAP_RDMA)->rdma->unshare(comm->slot->rdma, &mem->rdma);
 }
 
@@ -151,7 +157,7 @@ static int mem_ranks(spmt_mem *mem, const char *what)
 	spmt_comm *comm = mem->comm;
 	bool shared = comm_spans_processes(comm);
 
-	mem->keys = mem_calloc((size_t)comm->nranks, sizeof(*mem->keys));
+	mem->keys = mem_calloc((size_t)comm->nranks * RDMA_RAILS, sizeof(*mem->keys));
 	if (shared)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
 	if (mem->keys && (mem->shares || !shared))
@@ -282,7 +288,8 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 		record.status = mem_share(m, buf, size);
 	if (!record.status && m->shares)
 		share_offer(comm, buf, size);
-	record.payload[2] = m ? m->rdma.key : 0;
+	for (int i = 0; m && i < RDMA_RAILS; i++)
+		record.payload[2 + i] = m->rdma.keys[i];
 	rc = meet(comm, &record);
 	if (rc && m && m->shares)
 		share_withdraw(comm);

@@ -16,7 +16,7 @@ struct spmt_mem {
 	struct kernel_table table;
 	uint64_t *
 		offsets; /* by rank: where the buffer begins on its link; in the table, behind the peers */
-	uint64_t *keys;		/* by rank: of map rdma */
+	uint64_t *keys;		/* RDMA_RAILS a rank: of map rdma */
 	struct fifo_mem posts;	/* what kernels may post to */
 	struct rdma_share rdma; /* of this rank's own */
 	struct share *shares;	/* by rank; NULL: all ranks are in this process */

@@ -25,7 +25,7 @@ struct meet_record {
 	uint32_t op; /* enum meet_op */
 	int32_t status;
 	uint64_t key[3];
-	uint64_t payload[3]; /* for the others to read; not compared */
+	uint64_t payload[6]; /* for the others to read; not compared */
 };
 
 /* BROKEN: it has not taken place, and will not. */

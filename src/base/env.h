@@ -52,17 +52,17 @@
 		"path of libhsakmt, for SPMT_SDMA=queues on AMD; unset: libhsakmt.so.1")           \
 	X(pmix_lib, "SPMT_PMIX_LIB", TEXT, "", "path of libpmix; unset: libpmix.so.2")             \
 	X(verbs_lib, "SPMT_VERBS_LIB", TEXT, "", "path of libibverbs; unset: libibverbs.so.1")     \
-	X(rdma_device, "SPMT_RDMA_DEVICE", TEXT, "",                                               \
-		"RDMA devices allowed, comma-separated, a port after a colon (mlx5_0:1,mlx5_1); unset: those with an active port") \
+	X(rdma_device, "SPMT_RDMA_DEVICE", TEXT, "", "RDMA devices allowed, comma-separated, a port after a colon (mlx5_0:1,mlx5_1); unset: those with an active port") \
 	X(rdma_gid, "SPMT_RDMA_GID", INT(-1, 1023), "-1", "index of the port's GID; -1: the first of RoCE v2, for an IPv4 address if there is one") \
 	X(rdma_tc, "SPMT_RDMA_TC", INT(0, 255), "0", "traffic class of what goes over RDMA devices") \
 	X(rdma_lazy, "SPMT_RDMA_LAZY", ENUM("0|1"), "1", "1: a connection between RDMA devices is made on first use; 0: all of a rank's at init, which fails where one does") \
 	X(rdma_timeout, "SPMT_RDMA_TIMEOUT", INT(1, 31), "14", "how long an RDMA device waits for an answer before it tries again, 6 times: 4.1 us times 2 to the power of this, so 14 is 67 ms and 18 is 1.1 s") \
-	X(rdma_atomics, "SPMT_RDMA_ATOMICS", ENUM("auto|cpu|nic"), "auto",                         \
-		"who does 64-bit atomics in a rank's memory that come over RDMA devices: auto: the device if its atomics are atomic with the CPU's, else the CPU; nic: the device in any case, and then no rank of this node changes those words atomically") \
+	X(rdma_atomics, "SPMT_RDMA_ATOMICS", ENUM("auto|cpu|nic"), "auto", "who does 64-bit atomics in a rank's memory that come over RDMA devices: auto: the device if its atomics are atomic with the CPU's, else the CPU; nic: the device in any case, and then no rank of this node changes those words atomically") \
 	X(rdma_cache, "SPMT_RDMA_CACHE", ENUM("auto|off|trust"), "auto", "whether RDMA devices keep knowing large buffers of moves that nobody has registered: auto: where the kernel says at each use that the pages are the same, which takes CAP_SYS_ADMIN; trust: always, and then such memory may not be given back while the world is") \
 	X(rdma_cache_from, "SPMT_RDMA_CACHE_FROM", SIZE, "256K", "bytes of a move from which SPMT_RDMA_CACHE counts; smaller ones are copied") \
 	X(rdma_cache_size, "SPMT_RDMA_CACHE_SIZE", SIZE, "1G", "bytes that a device keeps knowing so, at most") \
+	X(rdma_stripe, "SPMT_RDMA_STRIPE", INT(1, 4), "1", "RDMA devices a rank uses at most, the nearest ones: large moves are cut into a piece for each; ranks may differ") \
+	X(rdma_stripe_from, "SPMT_RDMA_STRIPE_FROM", SIZE, "512K", "bytes for each RDMA device from which a move is cut for SPMT_RDMA_STRIPE") \
 	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels are to use the switch's multicast, which is not built: spmt_switch_get says so; 0: loads and stores go to each rank in turn") \
 	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \

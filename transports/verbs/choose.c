@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/env.h"
+#include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
 
@@ -258,48 +259,86 @@ static int find_all(const struct verbs_api *api, struct verbs_device **list, int
 	return count;
 }
 
-/* The turn-th of those nearest, and if that one cannot be opened, any other. */
-static int open_any(const struct verbs_api *api, const struct verbs_found *found, int n, int turn,
-	int64_t gid, struct verbs_place *place)
+int verbs_first(int turn, int each, int near)
 {
-	struct status_saved first;
-	int near = 0, rc = 0;
+	int a = each, b = near;
 
-	while (near < n && found[near].steps == found[0].steps)
-		near++;
-	for (int i = 0; i < n; i++) {
-		int at = i < near ? (turn + i) % near : i;
-		int one = place_open(api, &found[at], gid, place);
+	while (b) { /* their greatest common divisor */
+		int rest = a % b;
 
-		if (!one)
-			return 0;
-		if (!rc) {
-			rc = one;
-			status_save(&first);
-		}
+		a = b;
+		b = rest;
 	}
-	return fail_again(rc, &first);
+	return (int)(((int64_t)turn * each + (a > 1 ? turn / (near / a) : 0)) % near);
 }
 
-int verbs_choose(const struct verbs_api *api, int dev, const char *pci, struct verbs_place *place)
+/* Each group that is as near begins where it is the turn-th's part. */
+static void take_turns(struct verbs_found *found, int n, int turn, int most)
+{
+	struct verbs_found near[NICS_MOST];
+	int end;
+
+	for (int begin = 0; begin < n; begin = end) {
+		int size, first;
+
+		for (end = begin; end < n && found[end].steps == found[begin].steps; end++)
+			near[end - begin] = found[end];
+		size = end - begin;
+		first = verbs_first(turn, MIN_OF(MAX_OF(most - begin, 1), size), size);
+		for (int i = 0; i < size; i++)
+			found[begin + i] = near[(first + i) % size];
+	}
+}
+
+/* The first `most` that can be opened, and that reach what the first of them does. */
+static int open_some(const struct verbs_api *api, const struct verbs_found *found, int n, int most,
+	int64_t gid, struct verbs_place *places, int *count)
+{
+	struct status_saved saved, why;
+	int rc = 0;
+
+	status_save(&saved);
+	*count = 0;
+	for (int i = 0; i < n && *count < most; i++) {
+		int one = place_open(api, &found[i], gid, &places[*count]);
+
+		if (!one && *count && places[*count].ethernet != places[0].ethernet)
+			api->close_device(places[*count].ctx);
+		else if (!one)
+			++*count;
+		else if (!rc) {
+			rc = one;
+			status_save(&why);
+		}
+		if (one)
+			log_line(LOG_INFO, "an RDMA device is left out: %s", status_sentence());
+	}
+	if (!*count)
+		return fail_again(rc, &why);
+	status_restore(&saved);
+	return 0;
+}
+
+int verbs_choose(const struct verbs_api *api, int dev, const char *pci, int most,
+	struct verbs_place *places, int *n)
 {
 	struct verbs_found found[NICS_MOST];
 	struct verbs_device **list;
 	const struct env *env;
-	int n = 0, count, rc = env_get(&env);
+	int all = 0, count, rc = env_get(&env);
 
 	if (rc)
 		return rc;
-	list = api->get_device_list(&n);
+	list = api->get_device_list(&all);
 	if (!list)
 		return fail_errno(errno, "ibv_get_device_list");
-	count = find_all(api, list, n, env->rdma_device, pci, found);
+	count = find_all(api, list, all, env->rdma_device, pci, found);
+	take_turns(found, count, verbs_turn(SYS, pci, MAX_OF(dev, 0)), most);
 	if (count)
-		rc = open_any(api, found, count, verbs_turn(SYS, pci, MAX_OF(dev, 0)),
-			env->rdma_gid, place);
-	else if (n)
+		rc = open_some(api, found, count, most, env->rdma_gid, places, n);
+	else if (all)
 		rc = fail(-ENODEV, "SPMT_RDMA_DEVICE=%s names none of %d devices, the first is %s",
-			env->rdma_device, n, api->device_name(list[0]));
+			env->rdma_device, all, api->device_name(list[0]));
 	else
 		rc = fail(-ENODEV, "there is no RDMA device");
 	api->free_device_list(list);

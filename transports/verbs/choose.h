@@ -20,10 +20,12 @@ struct verbs_place {
 };
 
 /*
- * The rank's port: of those that SPMT_RDMA_DEVICE names, or else have an active port, the one nearest to `pci` in the machine, and where
- * several are, one that it shares out (verbs_turn). On failure nothing is open, and the sentence says what there is.
+ * The rank's ports, `most` at most and *n > 0 of them: of those that SPMT_RDMA_DEVICE names, or else have an active port, the ones
+ * nearest to `pci` in the machine, and where several are as near, those that are its part (verbs_turn). All have the link layer of the
+ * first. On failure nothing is open, and the sentence says what there is.
  */
-int verbs_choose(const struct verbs_api *api, int dev, const char *pci, struct verbs_place *place);
+int verbs_choose(const struct verbs_api *api, int dev, const char *pci, int most,
+	struct verbs_place *places, int *n);
 
 /* How far an RDMA device is from a PCI device in the machine's tree, as hwloc sees it, too: by bridges where they have one in common, then
    by the NUMA node. `sys`: /sys. INT16_MAX: it has not both. */
@@ -31,6 +33,9 @@ int verbs_steps(const char *sys, const char *pci, const char *name);
 /* Which of several that are as near is a device's: as many as there are devices of its kind before it on the machine's buses, so that it
    does not matter which of them a process sees. dev: where `sys` has it not. */
 int verbs_turn(const char *sys, const char *pci, int dev);
+/* Where in so many that are as near the device begins that has this turn and takes `each` of them, so that all are taken as often, and as
+   often first. Pure. */
+int verbs_first(int turn, int each, int near);
 /* Of two GIDs of a port, by type and what they name, the greater is to be preferred; 0: it cannot be used. Pure. */
 int verbs_gid_rank(const union verbs_gid *gid, bool v2);
 /* Whether `list` (SPMT_RDMA_DEVICE: "rxe0,mlx5_1:2") names the device, NULL: all; *port: 0 without one. Pure. */

@@ -10,20 +10,31 @@
 #include "hello.h"
 #include "memory.h"
 #include "src/base/env.h"
+#include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "stage.h"
 
-#define KEY_STAGED (1ull << 32)
+#define KEY_STAGED (1ull << 32)			       /* the first device does not know it */
+#define KEY_KNOWN (1ull << 33)			       /* a further one does */
 enum { ATOMICS_AUTO, ATOMICS_BY_CPU, ATOMICS_BY_NIC }; /* SPMT_RDMA_ATOMICS */
 
 /* ---- a rank's own side ---------------------------------------------------------------------- */
+
+static void rail_close(const struct rdma_rail *rail)
+{
+	if (rail->heap)
+		region_drop(rail->nic, rail->heap);
+	nic_drop(rail->nic);
+}
 
 static void rdma_rank_close(struct rdma_rank *rdma)
 {
 	if (!rdma)
 		return;
+	while (rdma->nrails)
+		rail_close(&rdma->rails[--rdma->nrails]);
 	if (rdma->heap)
 		region_drop(rdma->nic, rdma->heap);
 	if (rdma->stage)
@@ -47,17 +58,62 @@ static enum rdma_atomics rank_atomics(const struct nic *nic, const struct region
 	return env->rdma_atomics == ATOMICS_BY_NIC ? RDMA_ATOMICS_NIC : RDMA_ATOMICS_CPU;
 }
 
+/* What the others are told of a further device. */
+static void rail_say(const struct rdma_rail *rail, struct rank_rail *said)
+{
+	struct rank_nic address;
+
+	hello_address(rail->nic, &address);
+	*said = (struct rank_rail){ .qpn = address.qpn,
+		.qkey = address.qkey,
+		.key = rail->heap->key,
+		.lid = address.lid,
+		.mtu = address.mtu,
+		.ethernet = address.ethernet };
+	memcpy(said->endpoint, address.endpoint, sizeof(said->endpoint));
+	memcpy(said->gid, address.gid, sizeof(said->gid));
+}
+
+/* Takes over the port. One that does not know the heap is left out. */
+static void rail_open(struct rdma_rank *rdma, struct nic *nic, struct rank_info *me)
+{
+	struct rdma_rail rail = { .nic = nic };
+	struct status_saved saved;
+	int rc;
+
+	status_save(&saved);
+	rc = region_add(nic, rdma->stage, (void *)(uintptr_t)me->heap_base,
+		(size_t)(me->heap_size + me->own_size), &rail.heap);
+	if (rc || !rail.heap->mr) {
+		log_line(LOG_INFO,
+			"rank %d does without %s port %d, which does not know its heap%s%s",
+			me->rank, nic->place.name, nic->place.port, rc ? ": " : "",
+			rc ? status_sentence() : "");
+		rail_close(&rail);
+	} else {
+		log_line(LOG_INFO, "rank %d: large moves also by %s port %d", me->rank,
+			nic->place.name, nic->place.port);
+		rail_say(&rail, &me->nic.rail[rdma->nrails]);
+		rdma->rails[rdma->nrails++] = rail;
+		me->nic.rails = (uint8_t)rdma->nrails;
+	}
+	status_restore(&saved);
+}
+
 static int rdma_rank_open(
 	const struct backend *backend, int dev, struct rank_info *me, struct rdma_rank **out)
 {
+	struct nic *nics[RDMA_RAILS];
 	struct status_saved why;
 	struct rdma_rank *rdma;
-	int rc;
+	int rc, n = 0;
 
 	rdma = mem_calloc(1, sizeof(*rdma));
 	if (!rdma)
 		return fail(-ENOMEM, "out of memory for an RDMA device");
-	rc = nic_get(dev, me, &rdma->nic);
+	rc = nic_get(dev, me, nics, &n);
+	if (!rc)
+		rdma->nic = nics[0];
 	if (!rc && !(backend->traits & DEVICE_HOST_ACCESS))
 		rc = stage_open(rdma->nic, backend, dev, &rdma->stage);
 	if (!rc)
@@ -65,48 +121,68 @@ static int rdma_rank_open(
 			(size_t)(me->heap_size + me->own_size), &rdma->heap);
 	if (rc) {
 		status_save(&why);
+		while (n > 1)
+			nic_drop(nics[--n]);
 		rdma_rank_close(rdma);
 		return fail_again(rc, &why);
 	}
 	me->nic.key = rdma->heap->key;
 	me->nic.memory = (uint8_t)rdma->heap->memory;
 	me->nic.atomics = (uint8_t)rank_atomics(rdma->nic, rdma->heap);
+	for (int i = 1; i < n; i++)
+		rail_open(rdma, nics[i], me);
 	*out = rdma;
-	return 0;
-}
-
-static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share)
-{
-	struct region *region;
-	int rc = region_add(rdma->nic, rdma->stage, buf, size, &region);
-
-	if (rc)
-		return rc;
-	share->key = region->key | (region->mr ? 0 : KEY_STAGED);
-	share->held = region;
 	return 0;
 }
 
 static void rdma_rank_unshare(struct rdma_rank *rdma, struct rdma_share *share)
 {
-	if (share->held)
-		region_drop(rdma->nic, share->held);
-	share->held = NULL;
+	for (int i = 0; i < RDMA_RAILS; i++) {
+		if (share->held[i])
+			region_drop(i ? rdma->rails[i - 1].nic : rdma->nic, share->held[i]);
+		share->held[i] = NULL;
+	}
+}
+
+static uint64_t key_flags(int rail, const struct region *region)
+{
+	if (rail)
+		return region->mr ? KEY_KNOWN : 0;
+	return region->mr ? 0 : KEY_STAGED;
+}
+
+static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share)
+{
+	struct status_saved why;
+	struct region *region;
+	int rc = 0;
+
+	for (int i = 0; i <= rdma->nrails && !rc; i++) {
+		rc = region_add(
+			i ? rdma->rails[i - 1].nic : rdma->nic, rdma->stage, buf, size, &region);
+		if (rc)
+			break;
+		share->held[i] = region;
+		share->keys[i] = region->key | key_flags(i, region);
+	}
+	if (!rc)
+		return 0;
+	status_save(&why);
+	rdma_rank_unshare(rdma, share);
+	return fail_again(rc, &why);
 }
 
 /* ---- a peer's buffers ----------------------------------------------------------------------- */
 
-static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
+static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys)
 {
 	struct rdma_peer *peer = link->attached;
 	struct rdma_buffer *b = mem_calloc(1, sizeof(*b));
 
 	if (!b)
 		return fail(-ENOMEM, "out of memory for a buffer of rank %d", link->pe);
-	*b = (struct rdma_buffer){ .offset = offset,
-		.size = size,
-		.key = (uint32_t)key,
-		.staged = (key & KEY_STAGED) != 0 };
+	*b = (struct rdma_buffer){ .offset = offset, .size = size };
+	memcpy(b->keys, keys, sizeof(b->keys));
 	pthread_mutex_lock(&peer->nic->lock);
 	b->next = peer->buffers;
 	peer->buffers = b;
@@ -114,14 +190,13 @@ static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, uint64_
 	return 0;
 }
 
-static void rdma_forget(struct link *link, uint64_t offset, uint64_t size, uint64_t key)
+static void rdma_forget(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys)
 {
 	struct rdma_peer *peer = link->attached;
 	struct rdma_buffer **at = &peer->buffers, *b;
 
 	pthread_mutex_lock(&peer->nic->lock);
-	while (*at &&
-		((*at)->offset != offset || (*at)->size != size || (*at)->key != (uint32_t)key))
+	while (*at && ((*at)->offset != offset || (*at)->size != size || (*at)->keys[0] != keys[0]))
 		at = &(*at)->next;
 	b = *at;
 	if (b)
@@ -130,31 +205,41 @@ static void rdma_forget(struct link *link, uint64_t offset, uint64_t size, uint6
 	mem_free(b);
 }
 
-int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place)
+bool rdma_known(
+	const struct rdma_peer *peer, int lane, uint64_t offset, size_t n, struct rdma_place *place)
 {
+	int rail = peer->lanes[lane].rail;
 	const struct rdma_buffer *b;
+	bool known;
 
 	place->at = peer->base + offset;
-	place->key = peer->address.key;
+	place->key = rail ? peer->address.rail[rail - 1].key : peer->address.key;
 	place->staged = peer->address.memory == RDMA_BOUNCE;
 	place->atomics = peer->address.atomics;
 	if (offset <= peer->size && n <= peer->size - offset) {
 		if (offset >= peer->own) /* where neighbours' CPUs write as well */
 			place->atomics = RDMA_ATOMICS_CPU;
-		return 0;
+		return true;
 	}
 	pthread_mutex_lock(&peer->nic->lock);
 	for (b = peer->buffers; b; b = b->next)
 		if (offset - b->offset <= b->size && n <= b->size - (offset - b->offset))
 			break;
 	if (b) {
-		place->key = b->key;
-		place->staged = b->staged;
+		place->key = (uint32_t)b->keys[rail];
+		place->staged = (b->keys[0] & KEY_STAGED) != 0;
 	}
+	known = b && (!rail || b->keys[rail] & KEY_KNOWN);
 	pthread_mutex_unlock(&peer->nic->lock);
-	return b ? 0
-		 : fail(-EFAULT, "offset %llu with %zu bytes is in no memory that the peer shares",
-			   (unsigned long long)offset, n);
+	return known;
+}
+
+int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place)
+{
+	return rdma_known(peer, 0, offset, n, place)
+		? 0
+		: fail(-EFAULT, "offset %llu with %zu bytes is in no memory that the peer shares",
+			  (unsigned long long)offset, n);
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */
@@ -179,11 +264,33 @@ int64_t rdma_stopped_end(const struct link *link, int64_t ns)
 	return end;
 }
 
-int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c)
+/* How the peer's device of a lane is addressed. */
+static void lane_address(const struct rdma_peer *peer, int lane, struct rank_nic *address)
 {
-	pthread_mutex_lock(&peer->nic->lock);
-	*c = pairing_get(peer->nic, &peer->address);
-	pthread_mutex_unlock(&peer->nic->lock);
+	int rail = peer->lanes[lane].rail;
+	const struct rank_rail *said;
+
+	*address = peer->address;
+	if (!rail)
+		return;
+	said = &peer->address.rail[rail - 1];
+	memcpy(address->endpoint, said->endpoint, sizeof(address->endpoint));
+	memcpy(address->gid, said->gid, sizeof(address->gid));
+	address->qpn = said->qpn;
+	address->qkey = said->qkey;
+	address->lid = said->lid;
+	address->mtu = said->mtu;
+}
+
+int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, struct pairing **c)
+{
+	struct nic *nic = peer->lanes[lane].nic;
+	struct rank_nic address;
+
+	lane_address(peer, lane, &address);
+	pthread_mutex_lock(&nic->lock);
+	*c = pairing_get(nic, &address);
+	pthread_mutex_unlock(&nic->lock);
 	return *c ? hello_meet(*c, wait) : -EIO;
 }
 
@@ -193,11 +300,12 @@ static int rdma_connect_now(struct link *link, struct rdma_peer *rdma)
 	const struct env *env = env_loaded();
 	struct verbs_wait wait = link_patience(link);
 	struct pairing *c;
-	int rc;
+	int rc = 0;
 
 	if (!env || env->rdma_lazy)
 		return 0;
-	rc = rdma_conn(rdma, &wait, &c);
+	for (int i = 0; i < rdma->nlanes && !rc; i++)
+		rc = rdma_conn(rdma, i, &wait, &c);
 	if (!rc)
 		return 0;
 	if (rc == -ECANCELED)
@@ -208,6 +316,18 @@ static int rdma_connect_now(struct link *link, struct rdma_peer *rdma)
 	mem_free(rdma);
 	link->attached = NULL;
 	return rc;
+}
+
+/* The i-th device here with the i-th there; where one end has fewer, it begins anew with its first. */
+static void lanes_fill(const struct rdma_rank *own, struct rdma_peer *peer)
+{
+	int here = 1 + own->nrails, there = 1 + MIN_OF(peer->address.rails, RDMA_RAILS - 1);
+
+	peer->nlanes = MAX_OF(here, there);
+	for (int i = 0; i < peer->nlanes; i++) {
+		peer->lanes[i].nic = i % here ? own->rails[i % here - 1].nic : own->nic;
+		peer->lanes[i].rail = i % there;
+	}
 }
 
 static int rdma_attach(
@@ -232,6 +352,7 @@ static int rdma_attach(
 	rdma->base = peer->heap_base;
 	rdma->size = peer->heap_size + peer->own_size;
 	rdma->own = peer->own_base - peer->heap_base;
+	lanes_fill(link->rdma, rdma);
 	link->attached = rdma;
 	link->own = peer->own_base - peer->heap_base;
 	return rdma_connect_now(link, rdma);

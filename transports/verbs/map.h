@@ -10,8 +10,13 @@
 struct rdma_buffer {
 	struct rdma_buffer *next;
 	uint64_t offset, size;
-	uint32_t key;
-	bool staged;
+	uint64_t keys[RDMA_RAILS]; /* as in struct rdma_share */
+};
+
+/* A further device of a rank's. */
+struct rdma_rail {
+	struct nic *nic;
+	struct region *heap;
 };
 
 /* What this process has of one of its ranks. */
@@ -19,6 +24,8 @@ struct rdma_rank {
 	struct nic *nic;
 	struct stage *stage; /* its device; NULL: the CPU reaches its memory */
 	struct region *heap;
+	int nrails;
+	struct rdma_rail rails[RDMA_RAILS - 1];
 	/* guarded by the port's lock: of the last world that broke, until when its moves may end */
 	const uint32_t *stopped;
 	int64_t stopped_end;
@@ -30,15 +37,58 @@ struct rdma_peer {
 	uint64_t base, size;	     /* its heap and library area, by its own addresses */
 	uint64_t own;		     /* offset of the latter */
 	struct rdma_buffer *buffers; /* guarded by the port's lock */
+	/* Pairs of a device here and one there: lane 0 is `nic` and `address`, the others are for pieces of large moves alone. */
+	int nlanes;
+	struct rdma_lane {
+		struct nic *nic;
+		int rail; /* of the peer's devices */
+	} lanes[RDMA_RAILS];
+};
+
+/* The senders that a link, or a move in a stream, has on the lanes. By one thread at a time. */
+struct stripe {
+	struct sender *lanes[RDMA_RAILS]; /* NULL: none is wanted yet */
+	bool loose; /* pieces may be in flight on other lanes than the first, or have failed there */
+	bool fenced; /* what is in flight on the first lane is to be there before what comes */
+};
+
+/* A move, or the pieces of it, of which lane i moves the i-th: cut.n > 0. */
+struct cut {
+	int n;
+	struct cut_piece {
+		struct rdma_place place;
+		size_t at, n;
+	} pieces[RDMA_RAILS];
 };
 
 /* The link's deadline, and what stops it. */
 struct verbs_wait link_patience(const struct link *link);
 /* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
 int64_t rdma_stopped_end(const struct link *link, int64_t ns);
-/* The connection to the peer, made on first use: 0, or a code with its sentence, -ECANCELED without. */
-int rdma_conn(const struct rdma_peer *peer, struct verbs_wait *wait, struct pairing **c);
-/* Where n bytes of an offset are; -EFAULT with a sentence: no key is known. */
+/* The connection to the peer by a lane, made on first use: 0, or a code with its sentence, -ECANCELED without. */
+int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, struct pairing **c);
+/* Where n bytes of an offset are, for the first lane; -EFAULT with a sentence: no key is known. */
 int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rdma_place *place);
+/* The same for any lane, without a sentence; false: that one has no key. */
+bool rdma_known(const struct rdma_peer *peer, int lane, uint64_t offset, size_t n,
+	struct rdma_place *place);
+
+/* stripe.c */
+
+/* How a move goes: in pieces where it is large, and all devices know the memory at both ends. */
+int stripe_cut(
+	const struct link *link, uint64_t offset, const void *local, size_t n, struct cut *cut);
+/* Makes the first n senders, where they are not. */
+int stripe_open(const struct link *link, int n, struct verbs_wait *wait, struct stripe *stripe);
+/* As the sender's (post.h), of all lanes. stripe_wait and stripe_order: 0 also where nothing was opened. */
+int stripe_put(struct stripe *stripe, const struct cut *cut, const void *src, bool blocking,
+	struct verbs_wait *wait);
+int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blocking,
+	struct verbs_wait *wait);
+int stripe_wait(struct stripe *stripe, struct verbs_wait *wait);
+int stripe_failure(struct stripe *stripe, bool take);
+void stripe_drop(struct stripe *stripe);
+/* Before what comes behind earlier moves goes by the first lane: all pieces on the others are there, or one has failed. */
+int stripe_order(struct stripe *stripe, struct verbs_wait *wait);
 
 #endif

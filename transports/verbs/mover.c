@@ -47,31 +47,27 @@ static int verbs_failed(struct mover *m, const char *what, int rc)
 		rc, link->rank, "%s to rank %d: %.360s", what, link->pe, status_sentence());
 }
 
-/* The link's sender, made on first use, with the connection that it needs. */
-static int link_sender(const struct mover *m, struct verbs_wait *wait, struct sender **sender)
+/* Of what is not striped; NULL: none has been wanted yet. */
+static struct sender *verbs_first_lane(const struct mover *m)
 {
-	struct pairing *c;
-	int rc = rdma_conn(m->link->attached, wait, &c);
+	const struct stripe *stripe = m->state;
 
-	if (rc)
-		return rc;
-	*sender = sender_make(c, m->link->rdma->stage);
-	return *sender ? 0 : -ENOMEM;
+	return stripe ? stripe->lanes[0] : NULL;
 }
 
-/* The sender, and where the bytes are. */
-static int verbs_open(struct mover *m, uint64_t offset, size_t n, struct verbs_wait *wait,
-	struct rdma_place *place)
+/* The link's senders, made on first use, with the connections that they need; and where the bytes are. local NULL: it is no move. */
+static int verbs_open(struct mover *m, uint64_t offset, const void *local, size_t n,
+	struct verbs_wait *wait, struct cut *cut)
 {
-	struct sender *sender;
-	int rc = rdma_find(m->link->attached, offset, n, place);
+	struct stripe *stripe = m->state;
+	int rc = stripe_cut(m->link, offset, local, n, cut);
 
-	if (rc || m->state)
+	if (rc || (stripe && stripe->lanes[cut->n - 1]))
 		return rc;
-	rc = link_sender(m, wait, &sender);
-	if (!rc)
-		m->state = sender;
-	return rc;
+	if (!stripe)
+		stripe = m->state = mem_calloc(1, sizeof(*stripe));
+	return stripe ? stripe_open(m->link, cut->n, wait, stripe)
+		      : fail(-ENOMEM, "out of memory for senders");
 }
 
 /* ---- in streams ----------------------------------------------------------------------------- */
@@ -81,9 +77,9 @@ enum later_kind { LATER_PUT, LATER_GET, LATER_ASK };
 /* A move in order of a stream, whose thread posts it and waits for it. */
 struct later {
 	enum later_kind kind;
-	struct sender *sender;
+	struct stripe stripe;
 	struct cached *cached; /* what is to be known of it, where the thread cannot find it out */
-	struct rdma_place place;
+	struct cut cut;
 	char *local;
 	size_t n;
 	struct amo amo;
@@ -93,7 +89,7 @@ struct later {
 	int pe;
 };
 
-static int later_do(const struct later *later)
+static int later_do(struct later *later)
 {
 	struct verbs_wait wait = { .ns = verbs_wait_ns(later->ms), .stop = later->stop };
 	int rc;
@@ -102,27 +98,28 @@ static int later_do(const struct later *later)
 		return -ECANCELED; /* what is queued behind a failure does not happen */
 	switch (later->kind) {
 	case LATER_PUT:
-		rc = sender_put(later->sender, later->place, later->local, later->n, false, &wait);
+		rc = stripe_put(&later->stripe, &later->cut, later->local, false, &wait);
 		break;
 	case LATER_GET:
-		rc = sender_get(later->sender, later->place, later->local, later->n, false, &wait);
+		rc = stripe_get(&later->stripe, &later->cut, later->local, false, &wait);
 		break;
 	default:
-		rc = sender_atomic(later->sender, later->place, &later->amo, NULL, &wait);
+		rc = sender_atomic(later->stripe.lanes[0], later->cut.pieces[0].place, &later->amo,
+			NULL, &wait);
 		break;
 	}
 	if (!rc)
-		rc = sender_wait(later->sender, false, &wait);
-	return rc ? rc : sender_failure(later->sender, true);
+		rc = stripe_wait(&later->stripe, &wait);
+	return rc ? rc : stripe_failure(&later->stripe, true);
 }
 
 /* A stream of the host's keeps it. A GPU's cannot: what else goes to this peer fails, so that nothing queued behind it is believed. */
 static void later_failed(const struct later *later, int code)
 {
-	struct pairing *c = later->sender->conn;
+	struct pairing *c = later->stripe.lanes[0]->conn;
 	char why[STATUS_SENTENCE];
 
-	if (!later->sender->stage) {
+	if (!later->stripe.lanes[0]->stage) {
 		snprintf(why, sizeof(why), "%s to rank %d: %.360s", later->name, later->pe,
 			status_sentence());
 		host_stream_blame(code, why);
@@ -138,7 +135,7 @@ static void later_failed(const struct later *later, int code)
 /* That was not done in time, or not at all. */
 static int later_cut(const struct later *later, int code, const char *what)
 {
-	struct pairing *c = later->sender->conn;
+	struct pairing *c = later->stripe.lanes[0]->conn;
 	char place[NIC_PLACE];
 
 	pthread_mutex_lock(&c->nic->lock);
@@ -150,7 +147,7 @@ static int later_cut(const struct later *later, int code, const char *what)
 static void later_drop(struct later *later)
 {
 	cache_let_go(later->cached);
-	sender_drop(later->sender);
+	stripe_drop(&later->stripe);
 	mem_free(later);
 }
 
@@ -171,11 +168,12 @@ static void later_run(void *arg)
 /* A callback in a GPU's stream may call no device: what is to be known of memory is found out before. */
 static void later_know(struct later *later)
 {
-	struct sender *sender = later->sender;
+	struct sender *sender = later->stripe.lanes[0];
 	struct nic *nic = sender->conn->nic;
 
-	sender->called = sender->stage != NULL;
-	if (sender->called && later->local && cache_wants(nic, later->n))
+	for (int i = 0; i < later->cut.n; i++)
+		later->stripe.lanes[i]->called = sender->stage != NULL;
+	if (sender->called && later->cut.n == 1 && later->local && cache_wants(nic, later->n))
 		later->cached = cache_hold(nic, sender->stage, later->local, later->n, true);
 }
 
@@ -195,12 +193,13 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 	later->stop = link->stop;
 	later->name = name;
 	later->pe = link->pe;
-	rc = rdma_find(link->attached, offset, what->n, &later->place);
+	rc = stripe_cut(link, offset, what->local, what->n, &later->cut);
 	if (!rc)
-		rc = link_sender(m, &wait, &later->sender);
+		rc = stripe_open(link, later->cut.n, &wait, &later->stripe);
 	if (rc) {
-		mem_free(later);
-		return verbs_failed(m, name, rc);
+		rc = verbs_failed(m, name, rc);
+		later_drop(later);
+		return rc;
 	}
 	later_know(later);
 	link_count(m->link, MOVER_VERBS, what->n);
@@ -216,7 +215,7 @@ static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t
 	enum move_mode mode, device_stream stream)
 {
 	struct verbs_wait wait;
-	struct rdma_place place;
+	struct cut cut;
 	int rc;
 
 	if (mode == MOVE_STREAM)
@@ -225,11 +224,11 @@ static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t
 				.kind = LATER_PUT, .local = (char *)(uintptr_t)local, .n = n },
 			offset, "put", stream);
 	wait = link_patience(m->link);
-	rc = verbs_open(m, offset, n, &wait, &place);
+	rc = verbs_open(m, offset, local, n, &wait, &cut);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
 		m->link->pending = true;
-		rc = sender_put(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+		rc = stripe_put(m->state, &cut, local, mode == MOVE_BLOCKING, &wait);
 	}
 	return rc ? verbs_failed(m, "put", rc) : 0;
 }
@@ -239,17 +238,17 @@ static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 {
 	bool pending = m->link->pending;
 	struct verbs_wait wait;
-	struct rdma_place place;
+	struct cut cut;
 	int rc;
 
 	if (mode == MOVE_STREAM)
 		return later_queue(m, &(struct later){ .kind = LATER_GET, .local = local, .n = n },
 			offset, "get", stream);
 	wait = link_patience(m->link);
-	rc = verbs_open(m, offset, n, &wait, &place);
+	rc = verbs_open(m, offset, local, n, &wait, &cut);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
-		rc = sender_get(m->state, place, local, n, mode == MOVE_BLOCKING, &wait);
+		rc = stripe_get(m->state, &cut, local, mode == MOVE_BLOCKING, &wait);
 		m->link->pending = pending || mode != MOVE_BLOCKING;
 	}
 	return rc ? verbs_failed(m, "get", rc) : 0;
@@ -272,25 +271,34 @@ static int verbs_signal(struct mover *m, uint64_t offset, uint64_t value, enum s
 static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	struct rdma_place place;
-	int rc = verbs_open(m, offset, amo->size, &wait, &place);
+	struct cut cut;
+	int rc = verbs_open(m, offset, NULL, amo->size, &wait, &cut);
 
+	if (!rc)
+		rc = stripe_order(m->state, &wait);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, amo->size);
 		m->link->pending |= !old;
-		rc = sender_atomic(m->state, place, amo, old, &wait);
+		rc = sender_atomic(verbs_first_lane(m), cut.pieces[0].place, amo, old, &wait);
 	}
 	return rc ? verbs_failed(m, "atomic", rc) : 0;
 }
 
-/* Writes arrive in order, but the peer's thread takes its time. */
+/* Writes arrive in order, but the peer's thread takes its time; and so do other lanes. */
 static int verbs_fence(struct mover *m)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	int rc = m->state ? sender_wait(m->state, true, &wait) : 0;
+	struct stripe *stripe = m->state;
+	int rc = 0;
 
-	if (!rc && m->state)
-		rc = sender_failure(m->state, false);
+	if (verbs_first_lane(m)) {
+		stripe->fenced = true;
+		rc = stripe_order(stripe, &wait);
+		if (!rc)
+			rc = sender_wait(stripe->lanes[0], true, &wait);
+		if (!rc)
+			rc = stripe_failure(stripe, false);
+	}
 	return rc ? verbs_failed(m, "fence", rc) : 0;
 }
 
@@ -302,22 +310,28 @@ static void verbs_stopped(struct mover *m)
 {
 	struct verbs_wait wait = { .end = rdma_stopped_end(m->link, STOPPED_NS) };
 	struct verbs_wait last = { .end = wait.end + CLOSE_NS };
-	struct sender *sender = m->state;
+	const struct stripe *stripe = m->state;
 
-	if (!sender->deaf)
-		sender_wait(sender, false, &wait);
-	sender_part(sender, &last);
+	for (int i = 0; i < RDMA_RAILS; i++) {
+		if (stripe->lanes[i] && !stripe->lanes[i]->deaf)
+			sender_wait(stripe->lanes[i], false, &wait);
+		if (stripe->lanes[i])
+			sender_part(stripe->lanes[i], &last);
+	}
 }
 
 static int verbs_quiet(struct mover *m)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	int rc = m->state ? sender_wait(m->state, false, &wait) : 0;
+	struct stripe *stripe = m->state;
+	int rc = stripe ? stripe_wait(stripe, &wait) : 0;
 
 	if (rc == -ECANCELED)
 		verbs_stopped(m);
-	if (!rc && m->state)
-		rc = sender_failure(m->state, true);
+	if (!rc && stripe) {
+		stripe->loose = stripe->fenced = false;
+		rc = stripe_failure(stripe, true);
+	}
 	return rc ? verbs_failed(m, "quiet", rc) : 0;
 }
 
@@ -330,10 +344,11 @@ static void verbs_close(struct mover *m)
 		return;
 	if (__atomic_load_n(m->link->stop, __ATOMIC_ACQUIRE))
 		verbs_stopped(m);
-	else if (sender_wait(m->state, false, &wait))
+	else if (stripe_wait(m->state, &wait))
 		log_line(LOG_ERROR, "rank %d: moves to rank %d do not end", m->link->rank,
 			m->link->pe);
-	sender_drop(m->state);
+	stripe_drop(m->state);
+	mem_free(m->state);
 	m->state = NULL;
 }
 

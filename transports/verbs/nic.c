@@ -15,6 +15,7 @@
 #include "conn.h"
 #include "hello.h"
 #include "memory.h"
+#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/futex.h"
 #include "src/base/log.h"
@@ -453,12 +454,35 @@ static int nic_share(struct verbs_state *state, struct verbs_place *place, struc
 	return 0;
 }
 
-int nic_get(int dev, struct rank_info *me, struct nic **nic)
+/* The first, and those of the others that can be opened; takes over all places. */
+static int nics_share(struct verbs_state *state, struct verbs_place *places, int all,
+	struct nic *nics[RDMA_RAILS], int *n)
+{
+	int rc = nic_share(state, &places[0], &nics[0]);
+	struct status_saved saved;
+
+	*n = !rc;
+	status_save(&saved);
+	for (int i = 1; i < all; i++) {
+		if (rc)
+			state->api.close_device(places[i].ctx);
+		else if (!nic_share(state, &places[i], &nics[*n]))
+			++*n;
+		else
+			log_line(LOG_INFO, "a rank does without: %s", status_sentence());
+	}
+	status_restore(&saved);
+	return rc;
+}
+
+int nic_get(int dev, struct rank_info *me, struct nic *nics[RDMA_RAILS], int *n)
 {
 	struct verbs_state *state = verbs_state();
-	struct verbs_place place;
+	struct verbs_place places[RDMA_RAILS];
+	const struct env *env = env_loaded();
+	int most = env ? (int)env->rdma_stripe : 1;
 	char pci[sizeof(me->pci) + 1];
-	int rc;
+	int all, rc;
 
 	if (!state)
 		return fail(-ENOMEM, "out of memory for RDMA devices");
@@ -466,12 +490,12 @@ int nic_get(int dev, struct rank_info *me, struct nic **nic)
 	pthread_mutex_lock(&state->lock);
 	rc = verbs_bind(state);
 	if (!rc)
-		rc = verbs_choose(&state->api, dev, pci, &place);
+		rc = verbs_choose(&state->api, dev, pci, most, places, &all);
 	if (!rc)
-		rc = nic_share(state, &place, nic);
+		rc = nics_share(state, places, all, nics, n);
 	pthread_mutex_unlock(&state->lock);
 	if (!rc)
-		hello_address(*nic, &me->nic);
+		hello_address(nics[0], &me->nic);
 	return rc;
 }
 

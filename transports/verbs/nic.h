@@ -93,8 +93,8 @@ static inline int64_t verbs_wait_ns(int64_t ms)
 	return ms < 0 ? -1 : MIN_OF(ms, TIMEOUT_MOST) * 1000000;
 }
 
-/* Takes the port of `me`'s device, opening it if need be; fills me->nic. */
-int nic_get(int dev, struct rank_info *me, struct nic **nic);
+/* Takes the ports of `me`'s device, opening them if need be: *n of them, the first of which fills me->nic. */
+int nic_get(int dev, struct rank_info *me, struct nic *nics[RDMA_RAILS], int *n);
 void nic_drop(struct nic *nic);
 
 /* Under the lock: takes what has come; the number of completions. */

@@ -48,7 +48,7 @@ struct rdma_peer {
 /* The senders that a link, or a move in a stream, has on the lanes. By one thread at a time. */
 struct stripe {
 	struct sender *lanes[RDMA_RAILS]; /* NULL: none is wanted yet */
-	bool loose; /* pieces may be in flight on other lanes than the first, or have failed there */
+	bool loose; /* pieces of puts may be in flight on other lanes than the first, or have failed there */
 	bool fenced; /* what is in flight on the first lane is to be there before what comes */
 };
 

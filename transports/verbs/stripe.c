@@ -122,7 +122,7 @@ static int pieces_move(struct stripe *stripe, const struct cut *cut, char *local
 	if (rc)
 		return rc;
 	stripe->fenced = false;
-	stripe->loose = true;
+	stripe->loose |= put; /* what is fetched nobody can be told of before quiet */
 	rc = pieces_post(stripe, cut, local, put, wait);
 	if (rc)
 		return pieces_fail(stripe, rc, wait);
@@ -131,7 +131,7 @@ static int pieces_move(struct stripe *stripe, const struct cut *cut, char *local
 	rc = stripe_wait(stripe, wait);
 	if (!rc)
 		rc = stripe_failure(stripe, false);
-	stripe->loose = loose || rc;
+	stripe->loose = loose || (put && rc);
 	return rc;
 }
 

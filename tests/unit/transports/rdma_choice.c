@@ -146,6 +146,31 @@ Test(rdma_choice, four_nics_shared_out, .fini = fini)
 	}
 }
 
+/* Several devices each: all take part as often, and as often as the first. */
+Test(rdma_choice, several_each)
+{
+	for (int near = 1; near <= 8; near++)
+		for (int each = 1; each <= 4 && each <= near; each++) {
+			int taken[8] = { 0 }, first[8] = { 0 };
+
+			for (int turn = 0; turn < near; turn++) {
+				int at = verbs_first(turn, each, near);
+
+				cr_assert(at >= 0 && at < near);
+				first[at]++;
+				for (int i = 0; i < each; i++)
+					taken[(at + i) % near]++;
+			}
+			for (int i = 0; i < near; i++) {
+				cr_expect_eq(first[i], 1, "%d of %d: %d", each, near, i);
+				cr_expect_eq(taken[i], each, "%d of %d: %d", each, near, i);
+			}
+		}
+	for (int turn = 0; turn < 2; turn++) /* those of one do not meet those of the other */
+		cr_expect_eq(verbs_first(turn, 2, 4), 2 * turn);
+	cr_expect_eq(verbs_first(13, 1, 4), 1);
+}
+
 Test(rdma_choice, what_is_on_no_bus, .fini = fini)
 {
 	load("bridges-8");

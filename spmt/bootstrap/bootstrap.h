@@ -27,7 +27,8 @@ struct meeting;
 /*
  * What processes of several nodes say of a comm's meetings. The hub brings together what the nodes' ranks have brought, each
  * node's once, by the process that is the last of it to come, and decides: a meeting is open when all nodes have come, or
- * shut when one has given up before; never both. Before it says so it asks all that live who has come, for a second at most.
+ * shut when one has given up before; never both. Before it says so it asks all that live who has come, for a second at most; and
+ * whether it is open there, as nodes can do without the hub.
  */
 enum word_kind {
 	WORD_COME = 1, /* to the hub: all ranks of a node have, with this */
@@ -37,8 +38,9 @@ enum word_kind {
 	WORD_SHUT,     /* from it: it will not open; who has come */
 	WORD_ASK,      /* from it, to all: who has come to a meeting that is shut? */
 	WORD_TOLD,  /* to the hub: the answer, as SOME; of one part where the comm is not known */
+	WORD_NOTED, /* to the hub: the answer: it is open here without its doing (spmt/nodes/notes.h); from it, to all: it is somewhere */
 	WORD_BREAK, /* either way: the comm, a part of the world, is broken; with the sentence */
-	WORD_LEAVE, /* to the hub: a rank meets on it no more; part: which */
+	WORD_LEAVE, /* to the hub: a rank meets on it no more; part: which; epoch: the last that was open there; question: nodes */
 	WORD_JOIN, /* to the hub: rank `part` wants to go on without those who are gone; epoch: which time, from 1 on */
 	WORD_HASTE,  /* to the hub: it waits no longer for others that live */
 	WORD_JOINED, /* from it, to all: who goes on, struct bootstrap_joined */
@@ -50,7 +52,7 @@ struct bootstrap_word {
 	uint32_t parts;	     /* so many nodes the comm has; LEAVE, JOIN, HASTE, JOINED: ranks */
 	int32_t code;	     /* BREAK: as in struct cause; SOME, TOLD: how many ranks have come */
 	uint32_t call;	     /* BREAK: as in struct cause */
-	uint32_t question;   /* ASK, TOLD: its number */
+	uint32_t question;   /* ASK, TOLD, NOTED: its number */
 };
 
 /* What JOINED carries. JOIN and HASTE carry the world's ranks of the comm's, uint32_t each, or nothing where they are the same. */

@@ -29,6 +29,7 @@ struct hall {
 	uint64_t comm;
 	uint64_t epoch;	       /* of the last meeting that somebody has come to */
 	uint64_t opened, shut; /* the last of each kind */
+	uint64_t noted;	       /* the last that is known to be open without this hub's doing */
 	uint32_t question;     /* 0: none; else nobody has been told yet that it is shut */
 	int64_t until;	       /* .. and then it ends */
 	uint32_t parts, come, left;
@@ -150,19 +151,40 @@ static int hall_tell_shut(struct hub *hub, const struct hall *h, const struct me
 	return 0;
 }
 
-static void hall_ask(struct hub *hub, struct hall *h)
+/* Without data; to: NULL: all. */
+static void hall_say(
+	struct hub *hub, const struct hall *h, struct bootstrap_word w, const struct member *to)
 {
-	struct bootstrap_word w = { .comm = h->comm,
-		.epoch = h->shut,
-		.kind = WORD_ASK,
-		.parts = h->parts,
-		.question = ++hub->questions };
-
-	h->question = w.question;
-	h->until = process_now() + ASK_NS;
+	w.comm = h->comm;
+	w.parts = h->parts;
 	for (struct member *m = hub->members; m; m = m->next)
-		if (is_asked(m))
+		if (is_asked(m) && (!to || m == to))
 			conn_send(&m->conn, WIRE_WORD, &w, NULL, 0, -1);
+}
+
+static void hall_ask(struct hub *hub, struct hall *h, const struct member *to)
+{
+	const struct bootstrap_word w = {
+		.epoch = h->shut, .kind = WORD_ASK, .question = h->question
+	};
+
+	hall_say(hub, h, w, to);
+}
+
+void halls_ask(struct hub *hub, const struct member *m)
+{
+	for (struct hall *h = hub->halls; h; h = h->next)
+		if (h->question)
+			hall_ask(hub, h, m);
+}
+
+/* It is open somewhere, and nodes did it themselves: so it is for all. */
+static void hall_noted(struct hub *hub, struct hall *h, uint64_t epoch)
+{
+	h->noted = epoch;
+	h->question = 0;
+	h->shut = 0;
+	hall_say(hub, h, (struct bootstrap_word){ .epoch = epoch, .kind = WORD_NOTED }, NULL);
 }
 
 static bool hall_answered(const struct hub *hub, const struct hall *h)
@@ -175,8 +197,10 @@ static bool hall_answered(const struct hub *hub, const struct hall *h)
 
 void halls_look(struct hub *hub, int64_t now)
 {
+	bool missed = hub_misses_any(hub);
+
 	for (struct hall *h = hub->halls; h; h = h->next) {
-		if (!h->question || (now < h->until && !hall_answered(hub, h)))
+		if (!h->question || missed || (now < h->until && !hall_answered(hub, h)))
 			continue;
 		h->question = 0;
 		(void)hall_tell_shut(hub, h, NULL); /* without memory they do not hear who came */
@@ -196,11 +220,20 @@ static int hall_missed(struct hub *hub, struct hall *h, const struct member *m, 
 {
 	if (h->opened >= epoch)
 		return 0;
+	/* Whoever comes to a meeting, or misses one, has left those before. */
+	if (h->question && h->shut < epoch)
+		hall_noted(hub, h, h->shut);
+	if (h->noted >= epoch || h->epoch > epoch) {
+		hall_say(hub, h, (struct bootstrap_word){ .epoch = epoch, .kind = WORD_NOTED }, m);
+		return 0;
+	}
 	if (h->shut >= epoch)
 		return h->question ? 0 : hall_tell_shut(hub, h, m);
 	hall_reach(h, epoch);
 	h->shut = epoch;
-	hall_ask(hub, h);
+	h->question = ++hub->questions;
+	h->until = process_now() + ASK_NS;
+	hall_ask(hub, h, NULL);
 	return 0;
 }
 
@@ -249,12 +282,24 @@ static void pass_on(struct hub *hub, const struct member *from, const struct wir
 			conn_send(&m->conn, WIRE_WORD, &msg->u.word, msg->tail, msg->tail_size, -1);
 }
 
-static void hall_left(struct hub *hub, const struct bootstrap_word *w)
+/* Its process will answer no more that a meeting is open there, of which others may ask. */
+static int hall_left(struct hub *hub, const struct bootstrap_word *w)
 {
-	struct hall **at = hall_find(hub, w->comm);
+	struct hall **at = hall_find(hub, w->comm), *h = *at;
+	const struct bootstrap_word first = { .comm = w->comm, .parts = w->question };
 
-	if (*at && ++(*at)->left == w->parts)
+	if (!h && (!w->question || w->question > w->parts))
+		return 0; /* not what any process of ours says */
+	if (!h)
+		h = hall_make(at, &first);
+	if (!h)
+		return -ENOMEM;
+	if (h->question && h->shut <= w->epoch)
+		hall_noted(hub, h, h->shut);
+	h->noted = MAX_OF(h->noted, w->epoch);
+	if (++h->left == w->parts)
 		hall_free(at);
+	return 0;
 }
 
 /* ---- who goes on ------------------------------------------------------------------------------ */
@@ -485,6 +530,11 @@ static int hall_told(struct hub *hub, struct member *m, const struct wire_messag
 	struct hall *h = *hall_find(hub, msg->u.word.comm);
 
 	m->answered = msg->u.word.question;
+	if (msg->u.word.kind == WORD_NOTED) {
+		if (h && h->question && h->shut == msg->u.word.epoch)
+			hall_noted(hub, h, h->shut);
+		return 0;
+	}
 	return h && h->parts == msg->u.word.parts && h->shut == msg->u.word.epoch
 		? hall_come(hub, h, m, msg)
 		: 0;
@@ -494,18 +544,20 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 {
 	const struct bootstrap_word *w = &msg->u.word;
 	struct hall **at = hall_find(hub, w->comm), *h;
+	int rc;
 
 	switch (w->kind) {
 	case WORD_BREAK:
 		pass_on(hub, m, msg);
 		return 0;
 	case WORD_LEAVE:
-		hall_left(hub, w);
-		return roll_hear(hub, m, msg);
+		rc = hall_left(hub, w);
+		return roll_hear(hub, m, msg) ? -ENOMEM : rc;
 	case WORD_JOIN:
 	case WORD_HASTE:
 		return roll_hear(hub, m, msg);
 	case WORD_TOLD:
+	case WORD_NOTED:
 		return hall_told(hub, m, msg);
 	case WORD_COME:
 	case WORD_SOME:

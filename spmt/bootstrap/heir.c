@@ -286,11 +286,20 @@ void hub_return(struct hub *hub, struct member *m, uint32_t process)
 			hub->owner[r] = m->id;
 			m->nranks++;
 		}
+	halls_ask(hub, m);
 }
 
 bool hub_misses(const struct hub *hub, uint32_t process)
 {
 	return hub->missed && hub->missed[process].missed;
+}
+
+bool hub_misses_any(const struct hub *hub)
+{
+	for (uint32_t p = 0; hub->missed && p < (uint32_t)hub->processes; p++)
+		if (hub_misses(hub, p))
+			return true;
+	return false;
 }
 
 bool hub_misses_rank(const struct hub *hub, uint32_t rank)

@@ -73,6 +73,7 @@ unsigned hub_return_type(const struct hub *hub, const struct member *m);
 /* Whether a process, or that of a rank, may still return. */
 bool hub_misses(const struct hub *hub, uint32_t process);
 bool hub_misses_rank(const struct hub *hub, uint32_t rank);
+bool hub_misses_any(const struct hub *hub);
 /* In every pass: those who are known to have died, or are too late; and when to come back. */
 void hub_miss_less(struct hub *hub, int64_t now);
 int64_t hub_miss_until(const struct hub *hub, int64_t now);
@@ -82,6 +83,8 @@ void hub_miss_none(struct hub *hub);
 int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg);
 /* Ends the questions that have been answered by now, or not in time. In every pass. */
 void halls_look(struct hub *hub, int64_t now);
+/* What is asked just now, of a member that has returned. */
+void halls_ask(struct hub *hub, const struct member *m);
 void halls_drop(struct hub *hub);
 /* Decides those in which only members were missing that have gone. In every pass. */
 void rolls_look(struct hub *hub);

@@ -261,6 +261,8 @@ void meet_close(spmt_comm *comm)
 	if (!row)
 		return;
 	pthread_mutex_lock(&comm->world->lock);
+	if (row->apart)
+		row->apart->leave(comm);
 	comm->meeting = NULL;
 	pthread_mutex_unlock(&comm->world->lock);
 	if (row->apart)

@@ -63,6 +63,8 @@ bool gate_arrive(spmt_comm *comm, const struct meet_record *mine, int n);
 /* All ranks have come, and their rows are filled: decides the meeting and lets everybody through. Any thread. */
 void gate_open(struct control *control, int nranks, uint64_t epoch);
 struct gate_hooks {
+	/* Again and again while a rank waits, which may open or break the gate meanwhile. Returns whether it has to be called soon. */
+	bool (*step)(spmt_comm *comm);
 	/* Now and then while a rank sleeps at the gate. */
 	void (*look)(spmt_comm *comm);
 	/* Its deadline has passed. Returns once the gate is open, or no other node goes through any more. */

@@ -50,7 +50,13 @@ static bool shared_has_come(const spmt_comm *comm, int rank)
 
 /* ---- the gate ------------------------------------------------------------------------------ */
 
-enum { GATE_YIELDS = 32, GATE_LOOKS = 256, GATE_LOOK_NS = 20000000 };
+enum {
+	GATE_YIELDS = 32,
+	GATE_LOOKS = 256,
+	GATE_LOOK_NS = 20000000,
+	STEP_NS = 50000,
+	STEP_MOST = 1000000
+};
 
 /* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
 static void give_up(spmt_comm *comm, int64_t waited_ns)
@@ -61,6 +67,19 @@ static void give_up(spmt_comm *comm, int64_t waited_ns)
 	meet_missed(comm, waited_ns, &cause);
 	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
 		comm_break(comm, &cause);
+}
+
+/* How long to sleep of `left`; what the hooks wait for wakes nobody. */
+static int64_t gate_hooked(
+	spmt_comm *comm, const struct gate_hooks *hooks, int64_t waited, int64_t left)
+{
+	int64_t most = GATE_LOOK_NS;
+
+	if (hooks->step(comm))
+		most = MIN_OF(MAX_OF(waited / 8, STEP_NS), STEP_MOST);
+	if (waited > GATE_LOOK_NS)
+		hooks->look(comm);
+	return left < 0 ? most : MIN_OF(left, most);
 }
 
 /* Sleeps until the gate moves from `open` or the deadline. */
@@ -90,11 +109,8 @@ static void gate_sleep(
 			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
 			comm_look(comm);
 		}
-		if (hooks) {
-			left = left < 0 ? GATE_LOOK_NS : MIN_OF(left, GATE_LOOK_NS);
-			if (waited > GATE_LOOK_NS)
-				hooks->look(comm);
-		}
+		if (hooks)
+			left = gate_hooked(comm, hooks, waited, left);
 		futex_sleep(control_gate_word(control), (uint32_t)open, left);
 	}
 	waits_hide(comm, &open);
@@ -136,12 +152,13 @@ static void gate_look(const _Atomic uint64_t *gate, uint64_t open)
  * only pass it round among those that wait; and as each yield costs a thread its turn later, ranks that
  * yield more often than others come late to the next meeting: so this one looks instead, for a while.
  */
-static void gate_yield(const spmt_comm *comm, const _Atomic uint64_t *gate, uint64_t open)
+static void gate_yield(spmt_comm *comm, const _Atomic uint64_t *gate, uint64_t open,
+	const struct gate_hooks *hooks)
 {
 	for (int i = 0; i < GATE_YIELDS; i++) {
 		if (atomic_load_explicit(gate, memory_order_acquire) != open)
 			return;
-		if (i < GATE_YIELDS / 4 && !wanted_here(comm))
+		if (!(hooks && hooks->step(comm)) && i < GATE_YIELDS / 4 && !wanted_here(comm))
 			gate_look(gate, open);
 		else
 			sched_yield();
@@ -160,12 +177,16 @@ int64_t gate_wait(spmt_comm *comm, const struct gate_hooks *hooks)
 		if (atomic_load_explicit(gate, memory_order_acquire) != open)
 			return begin ? process_now() - begin : 0;
 		cpu_relax();
-		if (i % SPIN_LOOKS == 0 && !spin_on(comm, &begin))
+		if (i % SPIN_LOOKS)
+			continue;
+		if (hooks)
+			hooks->step(comm);
+		if (!spin_on(comm, &begin))
 			break;
 	}
 	if (!begin)
 		begin = process_now();
-	gate_yield(comm, gate, open);
+	gate_yield(comm, gate, open, hooks);
 	if (atomic_load_explicit(gate, memory_order_acquire) == open)
 		gate_sleep(comm, open, begin, hooks);
 	return process_now() - begin;

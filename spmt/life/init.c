@@ -39,7 +39,9 @@ static uint64_t own_size(spmt_comm *comm)
 {
 	uint64_t words = own_plans(comm) + plan_rows_size(comm);
 
-	return far_possible(comm) ? words + far_head(comm->nranks) + 2 * COLL_STAGE : words;
+	return far_possible(comm)
+		? words + nodes_notes_room() + far_head(comm->nranks) + 2 * COLL_STAGE
+		: words;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "spmt/collective/far.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
+#include "spmt/nodes/nodes.h"
 #include "spmt/proxy/fifo.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
@@ -230,8 +231,11 @@ int peers_collect(spmt_comm *comm)
 
 /* ---- what kernels reach ---------------------------------------------------------------------- */
 
-void peers_reach(const spmt_comm *comm, struct meet_record *record)
+void peers_reach(spmt_comm *comm, struct meet_record *record)
 {
+	if (comm->stage)
+		nodes_notes_offer(
+			comm, comm->stage - far_head(comm->nranks) - nodes_notes_room(), record);
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		if (comm->links[pe].base)
 			continue;
@@ -250,6 +254,7 @@ void peers_reached(spmt_comm *comm, const spmt_comm *met, const int *numbers)
 		if (map && map <= MAP_RDMA && pe < (uint64_t)comm->nranks)
 			comm->far = (struct far_link){ r, (int)pe, (enum map_kind)map };
 	}
+	nodes_notes_begin(comm, met, numbers);
 }
 
 /* ---- init and finalize ----------------------------------------------------------------------- */
@@ -305,6 +310,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 void peers_unlink(spmt_comm *comm)
 {
 	far_drop(comm);
+	nodes_notes_end(comm);
 	mem_free(comm->ops);
 	comm->ops = NULL;
 	fifo_close(comm);

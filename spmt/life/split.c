@@ -19,6 +19,7 @@
 #include "spmt/comm/stream.h"
 #include "spmt/comm/waits.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/nodes/nodes.h"
 #include "spmt/plan/row.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -225,7 +226,7 @@ static uint64_t area_words(spmt_comm *comm)
 {
 	uint64_t words = area_plans(comm) + align_up(plan_rows_size(comm), CACHE_LINE);
 
-	return far_possible(comm) ? words + far_head(comm->nranks) : words;
+	return far_possible(comm) ? words + nodes_notes_room() + far_head(comm->nranks) : words;
 }
 
 /* Counters, an inbox a peer, slots; then the stage, where one is needed. */

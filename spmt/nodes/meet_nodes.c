@@ -6,15 +6,18 @@
  *
  * A rank whose deadline passes asks the hub first: what is open there is open for all, else it shuts, and the answer tells who has
  * come elsewhere: each process has said for its node.
+ *
+ * Where movers reach the other nodes, and all have brought the same, they leave the hub alone (notes.h).
  */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
-#include "nodes.h"
+#include "notes.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
+#include "src/base/futex.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -178,6 +181,13 @@ static bool word_take(
 	struct control *control = comm->control;
 	int ranks;
 
+	if (w->kind == WORD_NOTED) {
+		notes_opened(comm, w->epoch);
+		return false;
+	}
+	if (w->epoch && w->kind == WORD_SHUT &&
+		atomic_load(&control->gate) == (2 * (w->epoch - 1) | GATE_BROKEN))
+		atomic_store(&control->shut, w->epoch); /* for who asks nevertheless */
 	if (!w->epoch || atomic_load(&control->gate) != 2 * (w->epoch - 1))
 		return false; /* it has ended otherwise */
 	if (!entries_take(comm, w->epoch, bytes, size, &ranks))
@@ -219,11 +229,11 @@ static void question_heard(struct world *world, const struct bootstrap_word *w)
 	const spmt_comm *c;
 	struct status_saved saved;
 
-	told.kind = WORD_TOLD;
 	status_save(&saved);
 	pthread_mutex_lock(&world->lock);
 	c = comm_named(world, w->comm);
-	if (!c || say_brought(c, told)) {
+	told.kind = c && notes_asked(c, w->epoch) ? WORD_NOTED : WORD_TOLD;
+	if (!c || told.kind == WORD_NOTED || say_brought(c, told)) {
 		told.part = 0;
 		told.parts = 1;
 		told.code = 0;
@@ -283,6 +293,7 @@ static void nodes_heard(
 		break;
 	case WORD_OPEN:
 	case WORD_SHUT:
+	case WORD_NOTED:
 		meeting_heard(world, w, bytes, size);
 		break;
 	default: /* not for processes */
@@ -328,7 +339,65 @@ static void nodes_give_up(spmt_comm *comm)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
 }
 
-static const struct gate_hooks nodes_hooks = { nodes_look, nodes_give_up };
+/* What has failed may be a death, of which this process hears a moment later. */
+static void notes_failed(spmt_comm *comm, int rc)
+{
+	const char *what = meet_name(comm->control->rows[comm->rank].record[comm->epoch & 1].op);
+	struct status_saved saved;
+
+	status_save(&saved);
+	if (rc != -ECANCELED || !atomic_load(&comm->control->stop)) {
+		rc = comm_failed(comm, what, nodes_move_failed(comm, what, rc));
+		comm_break_last(comm, rc);
+	}
+	status_restore(&saved);
+}
+
+static bool nodes_step(spmt_comm *comm)
+{
+	int rc;
+
+	if (!notes_lead(comm))
+		return false;
+	rc = notes_go(comm);
+	if (rc == NOTES_STAR)
+		rc = say_brought(comm, word_now(comm, WORD_COME));
+	if (rc < 0)
+		notes_failed(comm, rc);
+	return rc == NOTES_WAIT;
+}
+
+/*
+ * The comm has broken while this node's notes were out: another node may have had them all, and have left the meeting. The hub asks all
+ * who live, or the one that follows it, and its answer is the same for all.
+ */
+static void notes_lost(spmt_comm *comm)
+{
+	const struct timespec slice = { .tv_nsec = HUB_LOOK_NS };
+	const struct bootstrap_word miss = word_now(comm, WORD_MISS);
+	struct bootstrap *boot = atomic_load(&comm->world->boot);
+	int64_t end = process_now() + HUB_ANSWER_NS;
+	unsigned leaders = 0;
+	bool said = false;
+	struct status_saved saved;
+
+	status_save(&saved);
+	while (notes_are_out(comm) && atomic_load(&comm->control->shut) < comm->epoch &&
+		process_now() < end) {
+		int rc = bootstrap_leader(boot);
+
+		if (rc && rc != -EAGAIN)
+			break;
+		if (!rc && (!said || leaders != bootstrap_leaders(boot))) {
+			leaders = bootstrap_leaders(boot);
+			said = !word_say(comm, &miss, NULL, 0);
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+	}
+	status_restore(&saved);
+}
+
+static const struct gate_hooks nodes_hooks = { nodes_step, nodes_look, nodes_give_up };
 
 /* ---- the row ------------------------------------------------------------------------------------ */
 
@@ -343,19 +412,31 @@ static int nodes_open(spmt_comm *comm)
 	return 0;
 }
 
+static void nodes_leave(spmt_comm *comm)
+{
+	const struct nodes *n = nodes_of(comm);
+	const struct bootstrap_word w = { .comm = comm->id,
+		.epoch = notes_last(comm),
+		.kind = WORD_LEAVE,
+		.part = (uint32_t)comm->rank,
+		.parts = (uint32_t)comm->nranks,
+		.question = (uint32_t)n->n };
+	struct status_saved saved;
+
+	status_save(&saved);
+	if (n->n > 1) /* whoever does not hear it has left */
+		(void)bootstrap_say(atomic_load(&comm->world->boot), &w, NULL, 0);
+	status_restore(&saved);
+}
+
 static void nodes_close(spmt_comm *comm)
 {
 	struct nodes *n = nodes_of(comm);
-	const struct bootstrap_word w = { .comm = comm->id,
-		.kind = WORD_LEAVE,
-		.part = (uint32_t)comm->rank,
-		.parts = (uint32_t)comm->nranks };
 	struct status_saved saved;
 
 	status_save(&saved);
 	muster_drop(n);
-	if (n->n > 1) /* whoever does not hear it has left */
-		(void)bootstrap_say(atomic_load(&comm->world->boot), &w, NULL, 0);
+	notes_drop(n->notes);
 	status_restore(&saved);
 	comm->meeting_state = NULL;
 	mem_free(n);
@@ -388,10 +469,17 @@ static void nodes_attach(spmt_comm *comm, const void *data, size_t size)
 static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 {
 	struct nodes *n = nodes_of(comm);
+	bool last;
 	int rc;
 
 	atomic_store(&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1], 0);
-	if (!gate_arrive(comm, mine, n->near))
+	last = gate_arrive(comm, mine, n->near);
+	if (notes_serve(comm)) {
+		if (last && !notes_lead(comm) && atomic_load(&comm->control->gate_sleepers))
+			futex_wake_all(control_gate_word(comm->control));
+		return false;
+	}
+	if (!last)
 		return false;
 	if (n->n == 1) {
 		gate_open(comm->control, comm->nranks, comm->epoch);
@@ -405,12 +493,19 @@ static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 
 static int64_t nodes_wait(spmt_comm *comm)
 {
-	return gate_wait(comm, &nodes_hooks);
+	int64_t waited = gate_wait(comm, &nodes_hooks);
+
+	if (atomic_load(&comm->control->gate) == (2 * (comm->epoch - 1) | GATE_BROKEN) &&
+		notes_are_out(comm))
+		notes_lost(comm);
+	return waited;
 }
 
 static enum meet_verdict nodes_verdict(const spmt_comm *comm)
 {
-	return meeting_shared.verdict(comm);
+	enum meet_verdict verdict = meeting_shared.verdict(comm);
+
+	return verdict == MEET_BROKEN && notes_hold(comm) ? MEET_AGREED : verdict;
 }
 
 static bool nodes_has_come(const spmt_comm *comm, int rank)
@@ -425,6 +520,7 @@ static struct brought nodes_brought(const spmt_comm *comm)
 
 static const struct meeting_apart nodes_apart = {
 	.open = nodes_open,
+	.leave = nodes_leave,
 	.close = nodes_close,
 	.broke = nodes_broke,
 	.heard = nodes_heard,

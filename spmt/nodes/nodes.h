@@ -31,8 +31,21 @@ int nodes_move_failed(const spmt_comm *comm, const char *what, int rc);
 struct nodes {
 	int n, mine, near;
 	struct muster *muster; /* muster.c; NULL: never asked for. Of a comm that meets */
+	struct notes *notes;   /* notes.h; the same */
 };
 void nodes_count(const spmt_comm *comm, struct nodes *nodes);
+
+/*
+ * Notes (notes.h): room for a rank's slots, a multiple of a line; comm's links to other nodes are there and its slots zeroed, so that this
+ * rank offers them in what it brings to a meeting (payload 2); the comm's nodes meet by them from here on if all ranks have, as met has it
+ * and by their numbers there (NULL: the same); and no longer. Without memory, or where the CPU does not reach the slots, nodes meet by
+ * the hub.
+ */
+struct meet_record;
+uint64_t nodes_notes_room(void);
+void nodes_notes_offer(spmt_comm *comm, char *slots, struct meet_record *record);
+void nodes_notes_begin(spmt_comm *comm, const spmt_comm *met, const int *numbers);
+void nodes_notes_end(spmt_comm *comm);
 
 /*
  * This rank of a broken comm over several nodes, with that number of shrinks, wants to go on: writes who does into set, one bit a

@@ -27,8 +27,7 @@ struct meeting;
 /*
  * What processes of several nodes say of a comm's meetings. The hub brings together what the nodes' ranks have brought, each
  * node's once, by the process that is the last of it to come, and decides: a meeting is open when all nodes have come, or
- * shut when one has given up before; never both. Before it says so it asks all that live who has come, for a second at most; and
- * whether it is open there, as nodes can do without the hub.
+ * shut when one has given up before; never both. Before that it asks all that live, for a second at most, who has come, or left it.
  */
 enum word_kind {
 	WORD_COME = 1, /* to the hub: all ranks of a node have, with this */
@@ -130,8 +129,7 @@ bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
    shared memory, so that it holds in a broken world and without the hub, too; on another node, or with
    a control_size of 0, always true. Once complete, of processes that have been heard of since. */
 bool bootstrap_is_alive(const struct bootstrap *b, int process);
-
-/* Whether the shared memory still tells that this process lives: if not, somebody has overwritten it. True without that memory. */
+/* Whether that memory still tells that this process lives: if not, somebody has overwritten it. True without it. */
 bool bootstrap_intact(const struct bootstrap *b);
 
 /* Tells all processes that the world is broken; their `broken` is called. Never blocks for long. */

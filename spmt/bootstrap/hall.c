@@ -182,8 +182,8 @@ void halls_ask(struct hub *hub, const struct member *m)
 static void hall_noted(struct hub *hub, struct hall *h, uint64_t epoch)
 {
 	h->noted = epoch;
-	h->question = 0;
-	h->shut = 0;
+	if (h->shut <= epoch)
+		h->shut = h->question = 0;
 	hall_say(hub, h, (struct bootstrap_word){ .epoch = epoch, .kind = WORD_NOTED }, NULL);
 }
 
@@ -282,7 +282,7 @@ static void pass_on(struct hub *hub, const struct member *from, const struct wir
 			conn_send(&m->conn, WIRE_WORD, &msg->u.word, msg->tail, msg->tail_size, -1);
 }
 
-/* Its process will answer no more that a meeting is open there, of which others may ask. */
+/* Its process, which may be this one, will answer no more that a meeting is open there. */
 static int hall_left(struct hub *hub, const struct bootstrap_word *w)
 {
 	struct hall **at = hall_find(hub, w->comm), *h = *at;
@@ -294,8 +294,8 @@ static int hall_left(struct hub *hub, const struct bootstrap_word *w)
 		h = hall_make(at, &first);
 	if (!h)
 		return -ENOMEM;
-	if (h->question && h->shut <= w->epoch)
-		hall_noted(hub, h, h->shut);
+	if (w->epoch > h->noted && (hub->cause.code || (h->question && h->shut <= w->epoch)))
+		hall_noted(hub, h, w->epoch);
 	h->noted = MAX_OF(h->noted, w->epoch);
 	if (++h->left == w->parts)
 		hall_free(at);

@@ -245,6 +245,28 @@ Test(notes, a_lost_one_is_asked_for)
 	RANKS_OK(processes_run(&play.p, loses, &play));
 }
 
+/* The next meeting is frozen at one node, as if somebody had asked for it: no note opens it, for anybody. */
+static int freezes(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!comm->rank) {
+		pthread_mutex_lock(&comm->world->lock);
+		bool open = notes_asked(comm, comm->epoch);
+		bool next = notes_asked(comm, comm->epoch + 1);
+		pthread_mutex_unlock(&comm->world->lock);
+		REQUIRE(open && !next);
+	}
+	REQUIRE_OK(spmt_set_timeout(comm, LATE_MS));
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	return 0;
+}
+
+Test(notes, frozen_where_it_was_asked_for)
+{
+	in_layout("0|1,2|3", freezes);
+}
+
 /* The hub dies when some have left the meeting: the one that follows it finds out. */
 Test(notes, the_hub_dies_when_some_have_left)
 {

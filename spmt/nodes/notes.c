@@ -190,11 +190,9 @@ static bool notes_open(const spmt_comm *comm, uint64_t epoch, uint64_t from)
 
 void notes_opened(const spmt_comm *comm, uint64_t epoch)
 {
-	uint64_t now = atomic_load(&comm->control->noted);
-
-	if (now == noted(epoch, NOTED_OUT) || now == noted(epoch, NOTED_FROZEN))
-		if (!notes_open(comm, epoch, now))
-			notes_opened(comm, epoch);
+	/* From one state to the next: it may be frozen meanwhile. */
+	if (!notes_open(comm, epoch, noted(epoch, NOTED_OUT)))
+		(void)notes_open(comm, epoch, noted(epoch, NOTED_FROZEN));
 }
 
 bool notes_asked(const spmt_comm *comm, uint64_t epoch)

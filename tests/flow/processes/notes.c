@@ -248,12 +248,14 @@ Test(notes, a_lost_one_is_asked_for)
 /* The next meeting is frozen at one node, as if somebody had asked for it: no note opens it, for anybody. */
 static int freezes(spmt_comm *comm, void *arg)
 {
+	bool open, next;
+
 	(void)arg;
 	REQUIRE_OK(spmt_barrier(comm));
 	if (!comm->rank) {
 		pthread_mutex_lock(&comm->world->lock);
-		bool open = notes_asked(comm, comm->epoch);
-		bool next = notes_asked(comm, comm->epoch + 1);
+		open = notes_asked(comm, comm->epoch);
+		next = notes_asked(comm, comm->epoch + 1);
 		pthread_mutex_unlock(&comm->world->lock);
 		REQUIRE(open && !next);
 	}

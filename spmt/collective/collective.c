@@ -22,9 +22,11 @@
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
+#include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 
 #define COLL_BLOCKS 32u
+_Static_assert(COLL_BLOCKS <= AREA_BLOCKS, "each has words to meet by");
 #define COLL_STAGE_GRAIN (16u << 10) /* bytes for each thread block of a stage */
 
 struct coll_call {
@@ -141,7 +143,8 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.room = comm->slot_room,
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
-		.engines = coll_copies(comm) });
+		.engines = coll_copies(comm),
+		.ranks = comm->nranks });
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
@@ -152,6 +155,13 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
+static uint64_t coll_threads(int row)
+{
+	return row == COLL_ROW_ll	  ? COLL_LL_THREADS
+		: row == COLL_ROW_twoshot ? COLL_TWOSHOT_THREADS
+					  : KERNEL_BLOCK;
+}
+
 /* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */
 static struct kernel_grid coll_shape(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t bytes, uint64_t blocks)
@@ -159,7 +169,7 @@ static struct kernel_grid coll_shape(
 	const struct coll_row *row = &coll_rows[c->row];
 	unsigned grid = coll_grid(comm, bytes * blocks, row->grain);
 	uint64_t units = (bytes + 15) / 16 / grid + 1;
-	uint64_t most = c->row == COLL_ROW_ll ? COLL_LL_THREADS : KERNEL_BLOCK;
+	uint64_t most = coll_threads(c->row);
 	uint64_t work = (uint64_t)comm->nranks * (units + 1);
 
 	return kernel_grid_of(comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most) : most);

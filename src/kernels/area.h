@@ -4,7 +4,7 @@
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
  * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
  * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
- * npes struct area_inbox (index: the rank that writes), the factors of pre-multiplied sums, 2 * npes pieces (fold/slot.h; parity of
+ * npes struct area_inbox (index: the rank that writes), npes struct area_blocks likewise, the factors of pre-multiplied sums, 2 * npes pieces (fold/slot.h; parity of
  * the epoch, the rank that writes), then as many slots. Peers write, the owner reads. Counters only rise.
  */
 #ifndef SPMT_KERNELS_AREA_H
@@ -34,19 +34,33 @@ struct area {
    were taken, below it whether that failed. */
 enum area_grid { GRID_ENDED, GRID_BEFORE, GRID_HOW, GRID_TAKEN };
 
-struct area_inbox {
+/* By which a rank lets go of another's buffers, or one block of it does. */
+struct area_words {
 	/* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
 	uint64_t done;
-	uint64_t src, dst; /* the writer's buffers, addresses as valid in this process */
 	/* twice the collective epoch that the writer has taken back, one more: that may touch its
 	   buffers */
 	uint64_t turn;
+};
+
+struct area_inbox {
+	struct area_words words;
+	uint64_t src, dst; /* the writer's buffers, addresses as valid in this process */
 	/* by parity of the writer's collective epoch: what it called, folded, in halves below
 	   area_flag(epoch) */
 	uint64_t hello[2][2];
 };
 _Static_assert(sizeof(struct area) == AREA_LINE && sizeof(struct area_inbox) == AREA_LINE,
 	"no two writers share a line");
+
+/* Where blocks meet each by itself: of so many at the most. The first one's words are those of the inbox. */
+#define AREA_BLOCKS 32u
+struct area_blocks {
+	uint64_t blocks; /* how many the writer's launch has, told with the hello */
+	uint64_t unused;
+	struct area_words further[AREA_BLOCKS - 1];
+};
+_Static_assert(sizeof(struct area_blocks) % AREA_LINE == 0, "no two writers share a line");
 
 /* In the upper half of words by which every collective tells of itself: never 0, and no other's among those before. */
 static inline uint32_t area_flag(uint64_t epoch)
@@ -110,11 +124,23 @@ static inline struct area_inbox *area_inbox_at(uint64_t own, int npes, int write
 	return (struct area_inbox *)(area_at(own, npes) + 1) + writer;
 }
 
+static inline struct area_blocks *area_blocks_at(uint64_t own, int npes, int writer)
+{
+	return (struct area_blocks *)area_inbox_at(own, npes, npes) + writer;
+}
+
+static inline struct area_words *area_words_at(uint64_t own, int npes, int writer, uint32_t block)
+{
+	return block ? &area_blocks_at(own, npes, writer)->further[block - 1]
+		     : &area_inbox_at(own, npes, writer)->words;
+}
+
 /* Before them, factors: fold/slot.h; a line is more than two pieces. */
 static inline uint64_t area_slots(uint64_t own, int npes)
 {
 	return area_begin(own, npes) + sizeof(struct area) +
-		(uint64_t)(uint32_t)npes * (sizeof(struct area_inbox) + AREA_LINE);
+		(uint64_t)(uint32_t)npes *
+		(sizeof(struct area_inbox) + sizeof(struct area_blocks) + AREA_LINE);
 }
 
 /* `room` bytes of data in every slot, with a flag to every word. */

@@ -8,6 +8,7 @@
 #include "coll/pushed.c"
 #include "coll/reduce.c"
 #include "coll/swap.c"
+#include "coll/twoshot.c"
 #include "coll/varied.c"
 #include "fold/fold.c"
 #include "fold/fold_f8.c"

@@ -17,11 +17,11 @@
 #include "../../include/spmt_device.h"
 
 /* clang-format off */
-/* Kernels of `ll`: of copies, and of folds one for each loop of ll_fold.h. X(name). */
-#define COLL_LL_KERNELS(X)                                                                       \
-	X(copy)                                                                                  \
+/* Kernels that fold, one for each loop of ll_fold.h; `ll` has one of copies as well. X(name). */
+#define COLL_FOLD_KERNELS(X)                                                                     \
 	X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64) X(f8)                            \
 	X(mean8) X(mean16) X(mean32) X(mean64)
+#define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)
 /* clang-format on */
 
 /* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
@@ -132,6 +132,9 @@ extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomi
 	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage;
 #define X(name) extern const struct kernel kernel_ll_##name;
 COLL_LL_KERNELS(X)
+#undef X
+#define X(name) extern const struct kernel kernel_twoshot_##name;
+COLL_FOLD_KERNELS(X)
 #undef X
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)

@@ -16,6 +16,9 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll_##name,
 		COLL_LL_KERNELS(X)
 #undef X
+#define X(name) &kernel_twoshot_##name,
+			COLL_FOLD_KERNELS(X)
+#undef X
 	};
 	size_t i;
 

@@ -30,6 +30,9 @@ static const struct kernel *const library_kernels[] = {
 #define X(name) &kernel_ll_##name,
 	COLL_LL_KERNELS(X)
 #undef X
+#define X(name) &kernel_twoshot_##name,
+		COLL_FOLD_KERNELS(X)
+#undef X
 };
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");

@@ -4,7 +4,8 @@
  * for itself). By slots that is all: the data comes with it. Else only then does anybody touch
  * anybody's buffers; the last block of a rank to be through with its part tells all others, and
  * waits until all have told: after that no peer reads src or writes dst. Blocks wait for the first
- * one alone.
+ * one alone. Or each block does so for itself, with the peers' blocks of its number, and none waits for
+ * another of its rank.
  */
 #include "coll.h"
 #include "src/kernels/fold/factor.h"
@@ -128,15 +129,16 @@ static inline void tell_done(const struct coll *c, int failed)
 	const struct spmt_view *v = c->view;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		spmtd_release_set_(spmtd_at_(&area_outbox(v, pe)->done),
+		spmtd_release_set_(spmtd_at_(&coll_words_at(c, pe, c->word)->done),
 			c->epoch << 1 | (uint64_t)(failed != 0));
 		spmtd_wake_(v, pe);
 	}
 }
 
-static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, int pe)
+static inline int await_done_by(
+	const struct coll *c, struct spmtd_waiter_ *w, int pe, uint32_t word)
 {
-	uint64_t a = spmtd_at_(&area_inbox(c->view, pe)->done), want = c->epoch << 1, seen;
+	uint64_t a = spmtd_at_(&coll_words_from(c, pe, word)->done), want = c->epoch << 1, seen;
 	int rc = 0;
 
 	for (;;) {
@@ -148,11 +150,21 @@ static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, i
 		if (!rc)
 			rc = coll_patience(c->view, w);
 		if (rc) {
-			kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
-				c->epoch, seen);
+			kernel_record_here(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe,
+				a, c->epoch, seen);
 			return rc;
 		}
 	}
+}
+
+static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, int pe)
+{
+	uint32_t end = coll_words_of(c, pe);
+	int rc = 0;
+
+	for (uint32_t word = c->word; word < end && !rc; word += c->share->blocks)
+		rc = await_done_by(c, w, pe, word);
+	return rc;
 }
 
 static inline int await_done(const struct coll *c)
@@ -226,6 +238,49 @@ COLL_FN void coll_at_peers(struct coll *c)
 	part(c, rc);
 }
 
+/* ---- a block alone ------------------------------------------------------------------------------ */
+
+/* Peers are taken before they have come: that is over by then. What is taken in vain is let go of with the rest. */
+COLL_FN int coll_block_meets(struct coll *c)
+{
+	int rc;
+
+	c->word = kernel_block();
+	c->words = AREA_BLOCKS;
+	coll_slots_begin(c);
+	if (c->refused)
+		return SPMTD_ABORTED;
+	if (kernel_block() == 0)
+		coll_greet(c, 1);
+	c->stopped |= coll_block_takes(c);
+	rc = coll_meet(c);
+	c->met = !rc;
+	return rc;
+}
+
+COLL_FN void coll_block_parts(struct coll *c, int rc)
+{
+	spmtd_meet_settled_(SPMTD_BLOCK_);
+	tell_done(c, rc && rc != SPMTD_MISMATCH);
+	if (!rc)
+		rc = await_done(c);
+	if (rc && spmtd_tid_() == 0)
+		slots_failed(c, rc);
+	if (rc && rc != SPMTD_MISMATCH)
+		coll_take_back(c);
+	if (c->last)
+		coll_end_epoch(c);
+}
+
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+static inline void run_by_block(struct coll *c)
+{
+	int rc = coll_block_meets(c);
+
+	coll_block_parts(c, rc ? rc : coll_twoshot(c));
+}
+#endif
+
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
 /* The stop word lies across the bus, and who queues a collective has looked at it; but graphs are launched again without a call. What it
@@ -270,6 +325,8 @@ COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 	c->last = 0;
 	c->met = 0;
 	c->failed = 0;
+	c->word = 0;
+	c->words = 1;
 	c->v = 0;
 	/* All ranks have seen the part before differ. */
 	if (args->part && coll_ended_how(v, c->epoch - 1) == ENDED_DIFFERS)
@@ -292,6 +349,10 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 		return;
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
 		run_by_slots(&c);
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	else if (args->algorithm == COLL_ROW_twoshot)
+		run_by_block(&c);
+#endif
 	else
 		coll_at_peers(&c);
 }

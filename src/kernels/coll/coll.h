@@ -31,10 +31,13 @@ struct coll {
 	/* what this launch has added to the count of blocks, in the last one's first thread */
 	uint64_t ended;
 	int refused; /* as mark, in all of them */
-	int stopped; /* what the block's last thread has seen of the stop word since */
+	int stopped; /* not 0 in some thread: it has seen since that this one is to be given up */
 	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
 	int met;     /* all ranks have come, and may touch each other's buffers */
 	int failed;  /* some block of this rank has, at peers; in the last one */
+	/* by which of the words between two ranks this block meets, the first; there are further ones up to `words`, a grid's blocks
+	   from one to the next */
+	uint32_t word, words;
 	const struct kernel_collective_v_args
 		*v;		/* where each pair has a count of its own, else NULL */
 	uint64_t round, rounds; /* then: through the stage, from 0 */
@@ -57,6 +60,9 @@ COLL_FN void coll_slots_begin(struct coll *c);
 COLL_FN void coll_slots_end(const struct coll *c, int rc);
 /* The collective between two meetings. */
 COLL_FN void coll_at_peers(struct coll *c);
+/* Two meetings of this block with those of its number, around what it moves. 0: all have come. */
+COLL_FN int coll_block_meets(struct coll *c);
+COLL_FN void coll_block_parts(struct coll *c, int rc);
 
 /* ---- varied.c --------------------------------------------------------------------------------- */
 
@@ -94,11 +100,13 @@ static inline int ended_code(int how)
 /* By the threads of every block of a rank, before they touch peers' buffers; rc: of what came before. Not 0: that, or one has taken
    itself back. */
 COLL_FN int coll_take_all(const struct coll *c, int rc);
+/* This block alone: not 0: some peer has taken itself back. By its threads, each of which has its own answer. */
+COLL_FN int coll_block_takes(const struct coll *c);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
 /* Between two looks in a broken comm; not 0: it has lasted too long. */
 COLL_FN int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w);
-/* Until no peer touches this rank's buffers. By the threads of the rank's last block. */
+/* Until no peer touches this rank's buffers. By the threads of the rank's last block, or of each. */
 COLL_FN void coll_take_back(const struct coll *c);
 
 /* ---- for the algorithms -------------------------------------------------------------------------- */
@@ -111,6 +119,27 @@ static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
 	return area_slots(own, c->view->npes) + nth * 2 * c->args->room;
 }
 
+/* The end of those words at this rank by which the blocks of pe meet it; known once all have come. */
+static inline uint32_t coll_words_of(const struct coll *c, int pe)
+{
+	uint64_t n = c->words;
+
+	if (n > 1)
+		n = peek_word(&area_blocks_at(spmtd_at_(c->view->own), c->view->npes, pe)->blocks);
+	return n < c->words ? (uint32_t)n : c->words;
+}
+
+/* At this rank; at another. */
+static inline struct area_words *coll_words_from(const struct coll *c, int pe, uint32_t word)
+{
+	return area_words_at(spmtd_at_(c->view->own), c->view->npes, pe, word);
+}
+
+static inline struct area_words *coll_words_at(const struct coll *c, int pe, uint32_t word)
+{
+	return area_words_at(area_there(c->view, pe), c->view->npes, c->view->pe, word);
+}
+
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */
 
 /* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the
@@ -118,5 +147,9 @@ static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
 #define X(name, kinds, way, gpu, cpu, grain) COLL_FN int coll_##name(const struct coll *c);
 COLL_TABLE(X)
 #undef X
+
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+const struct kernel *twoshot_kernel_for(const struct kernel_collective_args *args);
+#endif
 
 #endif

@@ -18,21 +18,11 @@
 #define LL_EACH for (int i = 0; i < LL_AHEAD; i++)
 #endif
 
-/* In the order of types. */
 enum ll_kernel {
 #define X(name) LL_##name,
 	COLL_LL_KERNELS(X)
 #undef X
 };
-_Static_assert(SPMT_TYPE_I8 == 0 && SPMT_TYPE_U64 == 7 && SPMT_TYPE_F64 == 11 &&
-		LL_u64 == LL_u8 + 3 && LL_f64 == LL_f16 + 3 && LL_mean64 == LL_mean8 + 3,
-	"types and kernels are counted alike");
-
-/* Of the two types that share a loop. */
-LL_FN int second_type(int type)
-{
-	return type < SPMT_TYPE_F16 ? type % 2 == 0 : type == SPMT_TYPE_F8E5M2;
-}
 
 /* ---- a thread's units ------------------------------------------------------------------------- */
 
@@ -431,15 +421,8 @@ COLL_LL_KERNELS(X)
 
 static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 {
-	int type = args->type;
-
-	if (!args->moves.folds)
-		return LL_copy;
-	if (type >= SPMT_TYPE_F8E4M3)
-		return LL_f8;
-	if (type >= SPMT_TYPE_F16)
-		return (enum ll_kernel)((int)LL_f16 + type - (int)SPMT_TYPE_F16);
-	return (enum ll_kernel)((int)(args->op == SPMT_OP_AVG ? LL_mean8 : LL_u8) + type / 2);
+	return args->moves.folds ? (enum ll_kernel)((int)LL_u8 + (int)fold_loop_for(args))
+				 : LL_copy;
 }
 
 int coll_ll(const struct coll *c)
@@ -468,6 +451,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 #undef X
 	};
 
+	if (args->algorithm == COLL_ROW_twoshot)
+		return twoshot_kernel_for(args);
 	return args->algorithm == COLL_ROW_ll ? of_ll[ll_kernel_for(args)] : &kernel_collective;
 }
 

@@ -26,6 +26,14 @@ static inline void send_factor(const struct coll *c, int pe)
 		flags_alike(area_flag(c->epoch)));
 }
 
+static inline void tell_blocks(const struct coll *c, int pe)
+{
+	const struct spmt_view *v = c->view;
+
+	spmtd_poke64_(spmtd_at_(&area_blocks_at(area_there(v, pe), v->npes, v->pe)->blocks),
+		c->share->blocks);
+}
+
 /* By the threads of one block. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted)
 {
@@ -48,6 +56,8 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 			spmtd_poke64_(spmtd_at_(&box->src), coll_src_for(c, pe) + shift);
 			spmtd_poke64_(
 				spmtd_at_(&box->dst), c->v ? c->rounds : c->args->dst + shift);
+			if (c->words > 1)
+				tell_blocks(c, pe);
 			spmtd_release_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
 		} else {
 			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
@@ -81,7 +91,7 @@ static inline int await_hello(
 			break;
 		rc = coll_patience(v, w);
 		if (rc) {
-			kernel_record(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
+			kernel_record_here(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
 				c->epoch, seen);
 			return rc;
 		}
@@ -105,7 +115,7 @@ COLL_FN void coll_record_mismatch(const struct coll *c, int pe)
 	const uint64_t *hello = area_inbox(c->view, pe)->hello[c->epoch & 1];
 	uint64_t low = (uint32_t)peek_word(&hello[0]), high = peek_word(&hello[1]) << 32;
 
-	kernel_record(c->view, c->args->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
+	kernel_record_here(c->view, c->args->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
 		spmtd_at_(hello), coll_key_of(c, pe), high | low);
 }
 
@@ -202,12 +212,22 @@ COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
 /* One exchange, as the word need not be read first: what is lost is put back. */
 static inline int take_peer(const struct coll *c, int pe)
 {
-	uint64_t a = spmtd_at_(&area_inbox(c->view, pe)->turn), back = c->epoch << 1;
+	uint64_t a = spmtd_at_(&coll_words_from(c, pe, c->word)->turn), back = c->epoch << 1;
 
 	if (spmtd_swap64_(a, back | 1) != back)
 		return 1;
 	spmtd_poke64_(a, back);
 	return 0;
+}
+
+COLL_FN int coll_block_takes(const struct coll *c)
+{
+	const struct spmt_view *v = c->view;
+	int late = 0;
+
+	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_())
+		late |= pe != v->pe && !take_peer(c, pe);
+	return late;
 }
 
 static inline int await_taken(const struct coll *c, uint64_t word)
@@ -250,9 +270,9 @@ COLL_FN int coll_take_all(const struct coll *c, int rc)
 }
 
 /* The other side: 0: pe was first. */
-static inline int taken_back(const struct coll *c, int pe)
+static inline int taken_back(const struct coll *c, int pe, uint32_t word)
 {
-	uint64_t a = spmtd_at_(&area_outbox(c->view, pe)->turn), back = c->epoch << 1;
+	uint64_t a = spmtd_at_(&coll_words_at(c, pe, word)->turn), back = c->epoch << 1;
 	uint64_t seen = spmtd_peek64_(a), old;
 
 	while (seen >> 1 != back >> 1) {
@@ -265,9 +285,11 @@ static inline int taken_back(const struct coll *c, int pe)
 }
 
 /* pe has said that it is through with this rank. */
-static inline int is_done(const struct coll *c, int pe)
+static inline int is_done(const struct coll *c, int pe, uint32_t word)
 {
-	return (int64_t)(peek_word(&area_inbox(c->view, pe)->done) - (c->epoch << 1)) >= 0;
+	uint64_t done = peek_word(&coll_words_from(c, pe, word)->done);
+
+	return (int64_t)(done - (c->epoch << 1)) >= 0;
 }
 
 static inline int lacks(const struct coll *c, int pe)
@@ -276,7 +298,11 @@ static inline int lacks(const struct coll *c, int pe)
 
 	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != area_flag(c->epoch))
 		return 1;
-	return c->met && !is_done(c, pe);
+	for (uint32_t word = c->word; c->met && word < coll_words_of(c, pe);
+		word += c->share->blocks)
+		if (!is_done(c, pe, word))
+			return 1;
+	return 0;
 }
 
 /* By lane of lanes threads of the rank's last block. */
@@ -311,10 +337,15 @@ COLL_FN void coll_take_back(const struct coll *c)
 
 	spmtd_wait_begin_(&w);
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		if (pe == v->pe || taken_back(c, pe))
+		if (pe == v->pe)
 			continue;
-		while (!enough && !is_done(c, pe))
-			enough = coll_pause_broken(v, &w);
+		/* however many blocks it has */
+		for (uint32_t word = c->word; word < c->words; word += c->share->blocks) {
+			int back = taken_back(c, pe, word);
+
+			while (!back && !enough && !is_done(c, pe, word))
+				enough = coll_pause_broken(v, &w);
+		}
 	}
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 }

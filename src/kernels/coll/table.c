@@ -60,7 +60,8 @@ const struct coll_row coll_rows[COLL_ROWS] = {
 /* Of those that fold: the factors come with coll_greet. */
 static bool row_brings_factors(const struct coll_row *row)
 {
-	return row == &coll_rows[COLL_ROW_pushed] || row == &coll_rows[COLL_ROW_reduce];
+	return row == &coll_rows[COLL_ROW_pushed] || row == &coll_rows[COLL_ROW_reduce] ||
+		row == &coll_rows[COLL_ROW_twoshot];
 }
 
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
@@ -72,6 +73,14 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
+static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
+{
+	if (row == &coll_rows[COLL_ROW_twoshot] &&
+		(c->kind != COLL_ALL_REDUCE || c->ranks < 1 || c->ranks > COLL_TWOSHOT_RANKS))
+		return false;
+	return row_fits(row, c) && c->bytes <= (c->on_cpu ? row->cpu : row->gpu);
+}
+
 /* Every kind has a row for any size, which is the last one at the latest. */
 int coll_choose(const struct coll_case *c)
 {
@@ -79,9 +88,7 @@ int coll_choose(const struct coll_case *c)
 
 	if (c->wanted >= 0 && row_fits(&coll_rows[c->wanted], c))
 		return c->wanted;
-	while (row + 1 < COLL_ROWS &&
-		!(row_fits(&coll_rows[row], c) &&
-			c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu)))
+	while (row + 1 < COLL_ROWS && !row_is_preferred(&coll_rows[row], c))
 		row++;
 	return row;
 }

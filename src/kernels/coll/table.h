@@ -53,10 +53,14 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 /* clang-format off */
 #define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
 #define COLL_LL_THREADS 256	  /* of a block, the most: as src/kernels/images.py has it */
+#define COLL_TWOSHOT_MOST UINT64_MAX /* of an all_reduce of few ranks; 0: taken by its name alone */
+#define COLL_TWOSHOT_RANKS 8	     /* these few: a thread has a load from each in flight */
+#define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
 /* with kernels of their own */
 #define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \
-	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)
+	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
+	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, COLL_TWOSHOT_MOST, 0,   16u << 10)
 /* with one for all */
 #define COLL_TABLE_SHARED(X)                                                                             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \
@@ -128,13 +132,14 @@ struct coll_case {
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
 	bool factors;	/* the op is COLL_PREMUL */
 	bool engines;	/* there is a fifo by which a kernel has copies made */
+	int ranks;	/* 0: no row is preferred for their number */
 };
 int coll_choose(const struct coll_case *c);
 
 /* -1: no row has this name. */
 int coll_named(const char *name);
 
-/* "ll, pushed, direct, reduce" */
+/* "ll, twoshot, pushed" */
 void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a

@@ -62,6 +62,13 @@ static inline uint8_t f8e5m2_nearest(float value)
 	return (uint8_t)((bits >> 24 & 0x80u) | (q < F8E5M2_INFINITY ? q : F8E5M2_INFINITY));
 }
 
+/* Left as a loop it has the values in memory. */
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+#define F8_UNROLLED _Pragma("unroll")
+#else
+#define F8_UNROLLED
+#endif
+
 /* A unit has four times four values. */
 struct f8_wide {
 	f32x4 part[4];
@@ -81,6 +88,7 @@ static inline struct f8_wide f8_widen(union unit u, int e5m2)
 {
 	struct f8_wide w;
 
+	F8_UNROLLED
 	for (int i = 0; i < 16; i++)
 		w.part[i / 4][i % 4] = f8_value(u.u8[i], e5m2);
 	return w;
@@ -90,6 +98,7 @@ static inline union unit f8_narrow(struct f8_wide w, int e5m2)
 {
 	union unit u;
 
+	F8_UNROLLED
 	for (int i = 0; i < 16; i++)
 		u.u8[i] = f8_code(w.part[i / 4][i % 4], e5m2);
 	return u;

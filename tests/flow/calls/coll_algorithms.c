@@ -24,7 +24,7 @@ static int taken(spmt_comm *comm, int row, size_t count)
 	REQUIRE_OK(spmt_view_get(comm, &view));
 	REQUIRE_OK(spmt_calloc(comm, 4 * count, sizeof(*dst), (void **)&dst));
 	REQUIRE_OK(spmt_calloc(comm, 4 * count, sizeof(*src), (void **)&src));
-	done = &area_inbox(&view, (view.pe + 1) % view.npes)->done;
+	done = &area_inbox(&view, (view.pe + 1) % view.npes)->words.done;
 	for (int kind = 0; kind < COLL_KINDS; kind++) {
 		uint64_t before = *done;
 
@@ -81,7 +81,7 @@ static int refused(int rank, void *arg)
 	spmt_comm *comm;
 
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
-	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: ll, pushed, ");
+	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: ll, twoshot, ");
 	return 0;
 }
 

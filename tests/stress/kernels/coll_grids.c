@@ -84,6 +84,7 @@ static int any_of_block(int x)
 #include "src/kernels/coll/pushed.c"
 #include "src/kernels/coll/reduce.c"
 #include "src/kernels/coll/swap.c"
+#include "src/kernels/coll/twoshot.c"
 #include "src/kernels/coll/varied.c"
 #include "src/kernels/fold/fold.c"
 #include "src/kernels/fold/fold_f8.c"
@@ -126,6 +127,13 @@ static struct call call_of(uint32_t nth, bool differ)
 		c.row == COLL_ROW_copy) /* whose posts want a host */
 		c.row = (c.row + 1) % COLL_ROWS;
 	return c;
+}
+
+/* At peers a rank may have more blocks than another. */
+static uint32_t blocks_of(const struct call *c, int pe)
+{
+	return coll_way(c->row) == COLL_AT_PEERS ? 1 + (c->blocks + (uint32_t)pe) % BLOCKS
+						 : c->blocks;
 }
 
 static unsigned char given(const struct call *c, int pe, size_t i)
@@ -222,11 +230,11 @@ static void make(const struct thread *t, const struct call *c)
 
 	/* Nothing else ends soon, however slow the machine is. */
 	args.view.timeout_ns = c->nth == scene.absent ? 20000000 : 100000000000;
-	args.share = coll_share(args.bytes, RANKS, c->blocks, c->threads);
+	args.share = coll_share(args.bytes, RANKS, blocks_of(c, t->pe), c->threads);
 	own_tid = t->tid;
 	own_threads = c->threads;
 	own_block = t->block;
-	own_blocks = c->blocks;
+	own_blocks = blocks_of(c, t->pe);
 	own_meeting = &r->blocks[t->block];
 	kernel_collective.host(&args);
 }
@@ -280,7 +288,7 @@ static void *run(void *arg)
 			nth == scene.absent ? &scene.before_absent : &scene.ranks[t->pe].all);
 		if (nth == scene.absent && t->pe == RANKS - 1)
 			until_told();
-		else if (t->block < c.blocks && t->tid < c.threads)
+		else if (t->block < blocks_of(&c, t->pe) && t->tid < c.threads)
 			make(t, &c);
 		pthread_barrier_wait(&scene.ranks[t->pe].all);
 		if (first)

@@ -17,17 +17,28 @@ static bool does(int row, const struct coll_case *c)
 		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
+/* Few ranks' all_reduce alone is by blocks that meet. */
+static bool prefers(int row, const struct coll_case *c)
+{
+	if (row == COLL_ROW_twoshot &&
+		(c->kind != COLL_ALL_REDUCE || !c->ranks || c->ranks > COLL_TWOSHOT_RANKS))
+		return false;
+	return does(row, c) && c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
+}
+
 /* fn(case) for each kind, size, room and place. */
 static void for_each_case(void (*fn)(struct coll_case c))
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			for (int place = 0; place < 8; place++)
+			for (int place = 0; place < 16; place++)
 				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 					.bytes = sizes[i],
 					.on_cpu = place & 1,
 					.room = place & 2 ? 64u << 10 : 48,
 					.engines = place & 4,
+					.ranks = place & 8 ? COLL_TWOSHOT_RANKS
+							   : COLL_TWOSHOT_RANKS + 1,
 					.wanted = -1 });
 }
 
@@ -40,10 +51,8 @@ static void is_first_that_fits(struct coll_case c)
 		(unsigned long long)c.bytes, coll_rows[row].name);
 	cr_expect_leq(c.bytes, c.on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
 	for (int before = 0; before < row; before++)
-		cr_expect(!does(before, &c) ||
-				c.bytes >
-					(c.on_cpu ? coll_rows[before].cpu : coll_rows[before].gpu),
-			"%s comes before %s", coll_rows[before].name, coll_rows[row].name);
+		cr_expect(!prefers(before, &c), "%s comes before %s", coll_rows[before].name,
+			coll_rows[row].name);
 }
 
 Test(coll_table, every_call_has_a_row)
@@ -80,6 +89,31 @@ Test(coll_table, small_ones_come_in_one_phase)
 			c.bytes++;
 			cr_expect_eq(coll_way(coll_choose(&c)), COLL_AT_PEERS);
 		}
+}
+
+/* By default on GPUs: an all_reduce of few ranks that is larger than those, however large; its name takes it for the other folds. */
+Test(coll_table, blocks_meet_in_a_large_all_reduce)
+{
+	for (int kind = COLL_REDUCE_SCATTER; kind <= COLL_REDUCE; kind++)
+		for (int ranks = 0; ranks <= 9; ranks++)
+			for (uint64_t bytes = COLL_LL_MOST; bytes; bytes <<= 8) {
+				struct coll_case c = { .kind = (enum kernel_collective_kind)kind,
+					.bytes = bytes + 1,
+					.room = COLL_LL_MOST,
+					.ranks = ranks,
+					.wanted = -1 };
+				bool few = ranks >= 1 && ranks <= 8;
+
+				cr_expect_eq(coll_choose(&c),
+					kind == COLL_ALL_REDUCE && few ? COLL_ROW_twoshot
+								       : COLL_ROW_reduce);
+				c.on_cpu = true;
+				cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
+				c.wanted = COLL_ROW_twoshot;
+				cr_expect_eq(coll_choose(&c), COLL_ROW_twoshot);
+				c.factors = true;
+				cr_expect_eq(coll_choose(&c), COLL_ROW_twoshot);
+			}
 }
 
 Test(coll_table, room_of_slots)

@@ -20,7 +20,7 @@ TestSuite(kernels, .timeout = 100);
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
-enum { MOST = 8, ANY_ROW = -1 };
+enum { MOST = 11, ANY_ROW = -1 };
 
 /* What rank `pe` gives as element i of a case: all kinds of numbers, or small ones. */
 static uint64_t element(uint32_t seed, int pe, size_t i, int type)
@@ -140,8 +140,8 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		c->kind == COLL_PERMUTE ? source(pe, n) : c->root, target(pe, n));
 	size_t given = c->count * (moves.src_blocks ? (size_t)n : 1);
 	size_t got = c->count * (moves.dst_blocks ? (size_t)n : 1);
-	/* Differently aligned on every rank. */
-	char *src = memory + size * (size_t)(pe % 3),
+	/* Differently aligned on every rank, or on none. */
+	char *src = memory + size * (c->seed / 2 % 2 ? (size_t)(pe % 3) : c->seed / 4 % 8),
 	     *dst = c->in_place ? src : memory + room / 2 + size * (size_t)(c->seed % 5);
 	struct kernel_collective_args args = { .view = r->v,
 		.dst = (uint64_t)(uintptr_t)dst,
@@ -274,6 +274,12 @@ Test(kernels, collectives_of_3)
 Test(kernels, collectives_of_5)
 {
 	collectives_of(5);
+}
+
+/* More than a thread has loads for. */
+Test(kernels, blocks_meet_in_folds_of_11)
+{
+	collectives_with(11, COLL_ROW_twoshot, 64);
 }
 
 /* An all_reduce of u64: sums. */
@@ -512,7 +518,8 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 	cr_expect_eq((int32_t)area_of(&other)->error, SPMT_ERR_TIMEOUT, "a mark is left there");
 	cr_expect_eq(w.stop, 1);
 	cr_expect_eq(w.records[0].peer, 1);
-	cr_expect_eq(area_inbox(&other, 0)->done, 3, "the others are told that it has failed");
+	cr_expect_eq(
+		area_inbox(&other, 0)->words.done, 3, "the others are told that it has failed");
 	area_of(&args.view)->error = 0;
 	kernel_collective.host(&args);
 	cr_expect_eq(area_of(&args.view)->error >> 32, 1, "1 + the rank");

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Each rank folds a share of all ranks' src and stores it to every dst, as `reduce` does: of a reduce_scatter its own block, of an
+ * all_reduce or reduce an equal part of the one block. But a thread has loads from all ranks under way at once, the next rank's first,
+ * and the blocks of a rank do not wait for each other: each meets the peers' blocks of its number before and after. The operands
+ * are folded in the order of ranks nevertheless. In place is fine: a unit is read by one thread of all ranks', which then writes it.
+ *
+ * Units of 16 bytes are counted from an aligned address in rank 0's src on, so that there may be a short one at either end. Where
+ * the others' src are aligned alike they are loaded as a whole.
+ */
+#include "coll.h"
+#include "src/kernels/fold/factor.h"
+#include "twoshot_fold.h"
+
+#define TWOSHOT_LOADS \
+	8 /* that a thread has in flight: of so many ranks, or of fewer ranks and more units */
+_Static_assert(COLL_TWOSHOT_RANKS == TWOSHOT_LOADS, "a load from each");
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+#define UNROLLED _Pragma("unroll")
+#define ROLLED _Pragma("nounroll")
+#else
+#define UNROLLED
+#define ROLLED
+#endif
+
+/* What a rank has to do, seen from one thread. */
+struct twoshot {
+	const struct area_inbox *inboxes;
+	int pe, npes;
+	int first,
+		everyone; /* who gets the result: so many ranks from `first` on; 0: `dst` alone */
+	uint64_t from;	  /* where in each src the block begins */
+	uint64_t dst, factors, bytes;
+	uint32_t head;	      /* bytes that the first unit lacks at its beginning */
+	uint64_t start, end;  /* this rank's units */
+	uint64_t whole, rest; /* from `whole` to `rest` units are loaded as such */
+	int op, second;
+};
+
+/* Where in the block unit k lies, and how much of it there is. */
+LL_FN uint64_t unit_at(const struct twoshot *t, uint64_t k)
+{
+	return k ? 16 * k - t->head : 0;
+}
+
+LL_FN uint32_t unit_has(const struct twoshot *t, uint64_t k)
+{
+	uint64_t at = unit_at(t, k), end = 16 * (k + 1) - t->head;
+
+	return (uint32_t)((end < t->bytes ? end : t->bytes) - at);
+}
+
+LL_FN uint64_t src_of(const struct twoshot *t, int pe)
+{
+	return t->inboxes[pe].src + t->from;
+}
+
+/* Units behind those of `coll_share`, as a short one at the beginning makes, are the last rank's. */
+LL_FN void find_units(const struct coll *c, struct twoshot *t)
+{
+	uint64_t pe = (uint64_t)(uint32_t)t->pe, each = c->args->share.each;
+	uint64_t over = c->args->share.over;
+	uint64_t units = (t->head + t->bytes + 15) / 16;
+	int alike = 1;
+
+	t->start = 0;
+	t->end = units;
+	if (!c->args->moves.src_blocks) {
+		t->start = pe * each + (pe < over ? pe : over);
+		if (t->pe < t->npes - 1)
+			t->end = t->start + each + (pe < over);
+	}
+	for (int i = 0; i < t->npes; i++)
+		alike &= (src_of(t, i) & 15) == t->head;
+	t->whole = t->head && !t->start ? 1 : t->start;
+	t->rest = t->end == units ? (t->head + t->bytes) / 16 : t->end;
+	if (!alike || t->rest < t->whole)
+		t->whole = t->rest = t->start;
+}
+
+LL_FN struct twoshot twoshot_of(const struct coll *c)
+{
+	const struct coll_moves *m = &c->args->moves;
+	struct twoshot t;
+
+	t.inboxes = area_inbox(c->view, 0);
+	t.pe = c->view->pe;
+	t.npes = c->view->npes;
+	t.first = m->to;
+	t.everyone = m->src_blocks ? 0 : m->tos;
+	t.from = m->src_blocks ? (uint64_t)(uint32_t)t.pe * c->bytes : 0;
+	t.dst = c->args->dst;
+	t.factors = factors_here(c->args, c->epoch);
+	t.bytes = c->bytes;
+	t.head = (uint32_t)(src_of(&t, 0) & 15);
+	t.op = c->args->op;
+	t.second = second_type(c->args->type);
+	find_units(c, &t);
+	return t;
+}
+
+/* A thread's way through its rank's units: those that are whole, then the others. */
+struct way {
+	uint64_t i, k;
+	int part;  /* it has come to the others */
+	int ranks; /* 2 or 3: what is in flight is of 1 << ranks ranks */
+};
+
+/* 0: there are no more. */
+LL_FN int next_unit(const struct twoshot *t, struct way *w)
+{
+	const uint64_t lanes = kernel_lanes();
+
+	if (!w->part && t->whole + w->i >= t->rest) {
+		w->part = 1;
+		w->i = kernel_lane();
+		w->ranks = 3;
+	}
+	w->k = (w->part ? t->start : t->whole) + w->i;
+	w->i += w->ranks == 2 ? 2 * lanes : lanes;
+	if (w->part && w->k >= t->whole)
+		w->k += t->rest - t->whole;
+	return w->k < t->end;
+}
+
+/* ---- loads and stores --------------------------------------------------------------------------- */
+
+/* What a thread has in flight, in the order in which it is folded: a unit of 8 ranks, or of 4 and then the one that is a grid's
+   threads further of these. */
+struct in_flight {
+	union unit x[TWOSHOT_LOADS];
+};
+
+/* Of rank base + i, if it is one of those behind this rank, or one of the others: as `behind` says. */
+LL_FN void load_one(const struct twoshot *t, struct in_flight *f, const struct way *w, int base,
+	int i, int ranks, int behind)
+{
+	uint64_t a;
+
+	if (base + i >= t->npes || (base + i > t->pe) != behind)
+		return;
+	a = src_of(t, base + i) + 16 * w->k - t->head;
+	f->x[i] = fetch_whole(a);
+	if (ranks < TWOSHOT_LOADS && w->k + kernel_lanes() < t->rest)
+		f->x[TWOSHOT_LOADS / 2 + i] = fetch_whole(a + 16 * (uint64_t)kernel_lanes());
+}
+
+/* ranks: a constant, so that what is loaded stays in registers. */
+LL_FN void load_all(
+	const struct twoshot *t, struct in_flight *f, const struct way *w, int base, int ranks)
+{
+	UNROLLED
+	for (int i = 0; i < ranks; i++)
+		load_one(t, f, w, base, i, ranks, 1);
+	UNROLLED
+	for (int i = 0; i < ranks; i++)
+		load_one(t, f, w, base, i, ranks, 0);
+}
+
+LL_FN union unit next_of(struct in_flight *f)
+{
+	union unit x = f->x[0];
+
+	UNROLLED
+	for (int i = 0; i + 1 < TWOSHOT_LOADS; i++)
+		f->x[i] = f->x[i + 1];
+	return x;
+}
+
+LL_FN union unit load_part(const struct twoshot *t, int pe, uint64_t k)
+{
+	uint64_t a = src_of(t, pe) + unit_at(t, k);
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+	return gather_here(a, unit_has(t, k));
+#else
+	return fetch(a, unit_has(t, k));
+#endif
+}
+
+LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct way *w, int base)
+{
+	if (w->part)
+		return;
+	if (w->ranks == 2)
+		load_all(t, f, w, base, TWOSHOT_LOADS / 2);
+	else
+		load_all(t, f, w, base, TWOSHOT_LOADS);
+}
+
+/* The nth of those in flight, which need not be there. */
+LL_FN void store_unit(const struct twoshot *t, const struct way *w, int nth, union unit u)
+{
+	uint64_t k = w->k + (uint64_t)(uint32_t)nth * kernel_lanes();
+	uint64_t at = unit_at(t, k), to = t->dst;
+	int n = t->everyone ? t->everyone : 1, pe = t->first;
+
+	if (!w->part && k >= t->rest)
+		return;
+	for (int i = 0; i < n; i++) {
+		if (t->everyone)
+			to = t->inboxes[pe].dst;
+		place_here(to + at, u, unit_has(t, k));
+		pe = pe + 1 < t->npes ? pe + 1 : 0;
+	}
+}
+
+/* ---- folds -------------------------------------------------------------------------------------- */
+
+LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
+{
+	struct twoshot_step s = { pe, t->op, t->second, t->factors != 0, 0 };
+
+	if (t->factors)
+		s.bits = piece_data(slot_peek(t->factors + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe));
+	return s;
+}
+
+/* There is one step, and one store, for all: a kernel is small. */
+#define DEFINE_TWOSHOT(name, acc, begin, step, end_of, hold)                                   \
+	LL_FN void twoshot_##name(const struct twoshot *t)                                     \
+	{                                                                                      \
+		struct way w = { kernel_lane(), 0, 0, t->npes <= TWOSHOT_LOADS / 2 ? 2 : 3 };  \
+		struct in_flight f;                                                            \
+		acc a;                                                                         \
+                                                                                               \
+		__builtin_memset(&f, 0, sizeof(f));                                            \
+		__builtin_memset(&a, 0, sizeof(a));                                            \
+		while (next_unit(t, &w))                                                       \
+			for (int base = 0; base < t->npes; base += 1 << w.ranks) {             \
+				load_next(t, &f, &w, base);                                    \
+				ROLLED                                                         \
+				for (int i = 0; i < TWOSHOT_LOADS; i++) {                      \
+					int pe = base + (i & ((1 << w.ranks) - 1));            \
+					union unit x = next_of(&f);                            \
+                                                                                               \
+					if (pe >= t->npes)                                     \
+						continue;                                      \
+					if (w.part)                                            \
+						x = load_part(t, pe, w.k);                     \
+					a = hold(twoshot_step_##name(                          \
+						a, packed(x), step_of(t, pe)));                \
+					if (pe + 1 == t->npes)                                 \
+						store_unit(t, &w, i >> w.ranks,                \
+							end_of(a, t->op, t->npes, t->second)); \
+				}                                                              \
+			}                                                                      \
+	}
+LL_LOOPS(DEFINE_TWOSHOT)
+
+LL_FN void twoshot_run(const struct coll *c, enum fold_loop which)
+{
+	struct twoshot t;
+
+	if (!c->bytes)
+		return;
+	t = twoshot_of(c);
+	switch (which) {
+#define X(name, acc, begin, step, end, hold) \
+	case FOLD_##name:                    \
+		twoshot_##name(&t);          \
+		break;
+		LL_LOOPS(X)
+#undef X
+	default:
+		break;
+	}
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------ */
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+
+LL_FN void twoshot_kernel(const struct kernel_collective_args *args, enum fold_loop which)
+{
+	struct coll c;
+	int rc;
+
+	if (!coll_open(&c, args))
+		return;
+	rc = coll_block_meets(&c);
+	if (!rc)
+		twoshot_run(&c, which);
+	coll_block_parts(&c, rc);
+}
+
+#define X(name)                                                                   \
+	KERNEL_BODY run_twoshot_##name(const struct kernel_collective_args *args) \
+	{                                                                         \
+		twoshot_kernel(args, FOLD_##name);                                \
+	}                                                                         \
+	KERNEL_TAKING(twoshot_##name, struct kernel_collective_args)
+COLL_FOLD_KERNELS(X)
+#undef X
+
+#else
+
+COLL_FN int coll_twoshot(const struct coll *c)
+{
+	twoshot_run(c, fold_loop_for(c->args));
+	return 0;
+}
+
+#if !defined(COLL_ONE_UNIT)
+
+static void twoshot_on_host(const void *args)
+{
+	kernel_collective.host(args);
+}
+
+#define X(name)                                                                     \
+	const struct kernel kernel_twoshot_##name = { "spmt_kernel_twoshot_" #name, \
+		twoshot_on_host, true, sizeof(struct spmt_view) };
+COLL_FOLD_KERNELS(X)
+#undef X
+
+const struct kernel *twoshot_kernel_for(const struct kernel_collective_args *args)
+{
+	static const struct kernel *const kernels[] = {
+#define X(name) [FOLD_##name] = &kernel_twoshot_##name,
+		COLL_FOLD_KERNELS(X)
+#undef X
+	};
+
+	return kernels[fold_loop_for(args)];
+}
+
+#endif
+#endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small collectives one after the other: what each takes on a stream and in a graph of 20, which SPMT_COLL has one algorithm of the table
- * for. Every size is looked at before and after it is timed, in graphs after a hundred replays. Printed by rank 0, as remarks.
+ * Small collectives one after the other, and a large all_reduce: what each takes on a stream and in a graph of 20, which SPMT_COLL has one
+ * algorithm of the table for. Every size is looked at before and after it is timed, in graphs after a hundred replays. Printed by rank 0, as remarks.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "gpu.h"
 
-enum { MOST = 128 << 10, LINKS = 20, REPLAYS = 100, RUNS = 5 };
+enum { MOST = 128 << 10, LARGE = 16 << 20, LINKS = 20, REPLAYS = 100, RUNS = 5 };
 enum what { ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, WHATS };
 static const char *const names[WHATS] = { "all_reduce", "all_gather", "all_to_all" };
 
 struct scene {
 	struct rank r;
-	uint32_t *src, *dst, *host; /* MOST bytes for each rank */
+	uint32_t *src, *dst, *host; /* MOST bytes for each rank, or LARGE */
 };
 
 struct item {
@@ -163,29 +163,58 @@ static int one(struct scene *s, const struct item *it)
 	return 0;
 }
 
+static int scene_open(struct scene *s, spmt_comm *comm, size_t bytes)
+{
+	void *p;
+
+	TRY(rank_open(&s->r, comm));
+	REQUIRE_OK(spmt_malloc(comm, bytes, &p));
+	s->src = p;
+	REQUIRE_OK(spmt_malloc(comm, bytes, &p));
+	s->dst = p;
+	s->host = malloc(bytes);
+	REQUIRE(s->host);
+	return 0;
+}
+
+static int scene_close(struct scene *s)
+{
+	REQUIRE_OK(spmt_barrier(s->r.comm));
+	free(s->host);
+	rank_close(&s->r);
+	return 0;
+}
+
 static int timed(spmt_comm *comm, void *arg)
 {
 	struct scene s;
-	void *p;
 
 	(void)arg;
-	TRY(rank_open(&s.r, comm));
-	REQUIRE_OK(spmt_calloc(comm, (size_t)s.r.n, MOST, &p));
-	s.src = p;
-	REQUIRE_OK(spmt_calloc(comm, (size_t)s.r.n, MOST, &p));
-	s.dst = p;
-	s.host = malloc((size_t)s.r.n * MOST);
-	REQUIRE(s.host);
+	TRY(scene_open(&s, comm, (size_t)spmt_nranks(comm) * MOST));
 	for (int what = 0; what < WHATS; what++)
 		for (size_t bytes = 8; bytes <= MOST; bytes *= gpu_number(4, 64)) {
 			struct item it = { (enum what)what, bytes };
 
 			TRY(one(&s, &it));
 		}
-	REQUIRE_OK(spmt_barrier(comm));
-	free(s.host);
-	rank_close(&s.r);
-	return 0;
+	return scene_close(&s);
+}
+
+/* Whole units, and not. */
+static int large_timed(spmt_comm *comm, void *arg)
+{
+	const size_t most = gpu_number(LARGE, 32 << 10);
+	struct scene s;
+
+	(void)arg;
+	TRY(scene_open(&s, comm, most + 4));
+	for (size_t bytes = most / 16; bytes <= most; bytes *= 16)
+		for (size_t more = 0; more <= 4; more += 4) {
+			struct item it = { ALL_REDUCE, bytes + more };
+
+			TRY(one(&s, &it));
+		}
+	return scene_close(&s);
 }
 
 static int run_timed(int n)
@@ -193,7 +222,13 @@ static int run_timed(int n)
 	return gpu_run(n, 8u << 20, timed, NULL);
 }
 
-static const struct gpu_test tests[] = { { "small_collectives_timed", run_timed, 2 } };
+static int run_large_timed(int n)
+{
+	return gpu_run(n, 64u << 20, large_timed, NULL);
+}
+
+static const struct gpu_test tests[] = { { "small_collectives_timed", run_timed, 2 },
+	{ "large_all_reduce_timed", run_large_timed, 2 } };
 static const struct test_kernel *const kernels[] = { NULL };
 
 int main(int argc, char **argv)

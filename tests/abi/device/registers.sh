@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Kernels of `ll` put no register into memory: they are made small for that. In the library's images as they were built; what is not
+# Kernels of `ll` and `twoshot` put no register into memory: they are made small for that. In the library's images as they were built; what is not
 # installed or was not built is skipped by name.
 . "$(dirname "$0")/../lib.sh"
 
@@ -10,18 +10,18 @@ amd() {
 		/ \.name: +spmt_kernel_/ { name = $2 }
 		/\.private_segment_fixed_size:/ { bytes = $2 }
 		/\.vgpr_spill_count:/ {
-			if (name !~ /^spmt_kernel_ll_/) next
+			if (name !~ /^spmt_kernel_(ll|twoshot)_/) next
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
-		END { if (n != 14) print n + 0 " kernels of ll" }'
+		END { if (n != 27) print n + 0 " kernels of ll and twoshot" }'
 }
 
 # nvidia FILE ARCH: what ptxas says that is stored or loaded
 nvidia() {
 	local entries
-	mapfile -t entries < <(sed -n 's/^\.visible \.entry \(spmt_kernel_ll_[a-z0-9]*\)(.*/--entry=\1/p' "$1")
-	[ ${#entries[@]} = 14 ] || echo "${#entries[@]} kernels of ll"
+	mapfile -t entries < <(sed -n 's/^\.visible \.entry \(spmt_kernel_\(ll\|twoshot\)_[a-z0-9]*\)(.*/--entry=\1/p' "$1")
+	[ ${#entries[@]} = 27 ] || echo "${#entries[@]} kernels of ll and twoshot"
 	[ ${#entries[@]} = 0 ] || "$ptxas" -v -arch="$2" -O3 "${entries[@]}" "$1" -o "$scratch/cubin" 2>&1 |
 		awk '/Function properties for/ { name = $NF } /spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print name ": " $0 }'
 }

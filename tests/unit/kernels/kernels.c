@@ -526,3 +526,36 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 	cr_expect_eq((int32_t)area_of(&args.view)->error, SPMT_ERR_ABORTED);
 	views_close(&w);
 }
+
+/* Rank 0 gives up; rank 1, which comes later and has not heard of it, finds its hello and yet leaves its buffers alone. */
+Test(kernels, blocks_let_go_of_who_gives_up)
+{
+	uint64_t src[2] = { 1, 2 }, dst[2] = { 77, 88 };
+	struct kernel_collective_args args[2];
+	struct views w;
+
+	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
+	w.timeout_ns = 2000000;
+	for (int pe = 0; pe < 2; pe++) {
+		struct spmt_view v = view_of(&w, pe);
+
+		args[pe] = sum_args(&v, COLL_ROW_twoshot, &src[pe], &dst[pe], 1);
+	}
+	kernel_collective.host(&args[0]);
+	cr_expect_eq((int32_t)area_of(&args[0].view)->error, SPMT_ERR_TIMEOUT);
+	cr_expect_eq((int32_t)area_of(&args[1].view)->error, SPMT_ERR_TIMEOUT, "a mark is left");
+	cr_expect_eq(w.records[0].peer, 1);
+	for (uint32_t word = 0; word < AREA_BLOCKS; word++) {
+		const struct area_words *words =
+			area_words_at(spmtd_at_(args[1].view.own), 2, 0, word);
+
+		cr_expect_eq(words->turn, 2, "word %u is not taken back", word);
+		cr_expect_eq(words->done, word ? 0 : 3, "one block was there, and has failed");
+	}
+	area_of(&args[1].view)->error = 0;
+	w.stop = 0;
+	kernel_collective.host(&args[1]);
+	cr_expect_eq((int32_t)area_of(&args[1].view)->error, SPMT_ERR_ABORTED);
+	cr_expect(dst[0] == 77 && dst[1] == 88, "nothing is moved");
+	views_close(&w);
+}

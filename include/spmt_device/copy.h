@@ -6,7 +6,7 @@
 #ifndef SPMTD_COPY_H
 #define SPMTD_COPY_H
 
-#include "scope.h"
+#include "view.h"
 
 SPMTD_BEGIN
 

@@ -117,20 +117,23 @@ static int sdma_do_fence(const struct sdma_packet *p)
 
 static int sdma_do_atomic(const struct sdma_packet *p)
 {
+	unsigned op = p->word[0] >> SDMA_ATOMIC_SHIFT;
 	uint64_t *word;
 
 	if (sdma_shape(p, SDMA_ATOMIC_WORDS, 0xffff | 0x7fu << SDMA_ATOMIC_SHIFT))
 		return -EIO;
-	if (p->word[0] >> SDMA_ATOMIC_SHIFT != SDMA_ATOMIC_ADD64)
-		return sdma_refuse(
-			p, "atomic operation %u is not done here", p->word[0] >> SDMA_ATOMIC_SHIFT);
+	if (op != SDMA_ATOMIC_ADD64 && op != SDMA_ATOMIC_SWAP64)
+		return sdma_refuse(p, "atomic operation %u is not done here", op);
 	if (p->word[5] | p->word[6] | p->word[7])
-		return sdma_refuse(p, "an addition compares nothing");
+		return sdma_refuse(p, "it compares nothing");
 	word = (uint64_t *)(void *)sdma_range(p, 1, sizeof(*word), sizeof(*word));
 	if (!word)
 		return -EIO;
 	tsan_release(word);
-	__atomic_fetch_add(word, sdma_pair(p->word + 3), __ATOMIC_ACQ_REL);
+	if (op == SDMA_ATOMIC_ADD64)
+		__atomic_fetch_add(word, sdma_pair(p->word + 3), __ATOMIC_ACQ_REL);
+	else
+		__atomic_exchange_n(word, sdma_pair(p->word + 3), __ATOMIC_ACQ_REL);
 	return SDMA_ATOMIC_WORDS;
 }
 
@@ -228,6 +231,9 @@ int sdma_engine_step(const struct sdma_engine *e, uint64_t end)
 	if (end - at > q->size || end % q->format.unit)
 		return sdma_refuse(&p, "the doorbell says %llu, the engine is at %llu",
 			(unsigned long long)end, (unsigned long long)at);
+	if ((int64_t)(atomic_load_explicit(q->write, memory_order_acquire) - end) < 0)
+		return sdma_refuse(&p, "the doorbell says %llu before the write pointer does",
+			(unsigned long long)end);
 	p.left = (size_t)MIN_OF(end - at, q->size - off) / sizeof(uint32_t);
 	words = sdma_do(&p);
 	if (words <= 0)

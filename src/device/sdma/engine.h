@@ -3,7 +3,7 @@
  * An SDMA engine in software: reads packets from a queue's ring and does what they say, in their order. It refuses what an engine
  * would, or would do wrong in silence: unknown packets, bits that are not zero and have to be, words that are not aligned, lengths
  * beyond the format's, copies that overlap themselves, packets that are torn by the doorbell or by the end of the ring, addresses
- * that the device does not reach.
+ * that the device does not reach, a doorbell that is ahead of the write pointer.
  */
 #ifndef SPMT_SDMA_ENGINE_H
 #define SPMT_SDMA_ENGINE_H

@@ -35,6 +35,7 @@ enum sdma_op {
 #define SDMA_FENCE_MTYPE 16 /* SDMA 5: how the word is cached; 3 is uncached */
 #define SDMA_UNCACHED 3u
 #define SDMA_ATOMIC_SHIFT 25 /* 7 bits */
+#define SDMA_ATOMIC_SWAP64 39u
 #define SDMA_ATOMIC_ADD64 47u
 #define SDMA_POLL_SHIFT 28 /* the comparison: 3 bits */
 #define SDMA_POLL_MEMORY (1u << 31)

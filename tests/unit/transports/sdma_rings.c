@@ -93,6 +93,13 @@ static const struct device_sdma_ops hand_ops = { hand_check, hand_open, hand_clo
 	hand_reaches };
 static struct backend hand_backend = { .name = "hand", .sdma = &hand_ops };
 
+/* One packet, told up to `end`. */
+static int step(uint64_t end)
+{
+	hand.write = end;
+	return sdma_engine_step(&hand.engine, end);
+}
+
 /* Serves what was told; how many packets. */
 static int hand_serve(void)
 {
@@ -180,7 +187,7 @@ static int judge(const struct sdma_format *f, const uint32_t *packet, size_t wor
 {
 	hand_reset(f);
 	memcpy(hand.ring, packet, words * sizeof(*packet));
-	return sdma_engine_step(&hand.engine, hand.read + align_up(words * 4, f->unit));
+	return step(hand.read + align_up(words * 4, f->unit));
 }
 
 static void refused(
@@ -192,7 +199,7 @@ static void refused(
 	read = hand.read;
 	cr_expect_not_null(strstr(hand.queue.why, why), "%s: %s", why, hand.queue.why);
 	cr_expect_eq(hand.queue.error, -EIO);
-	cr_expect_eq(sdma_engine_step(&hand.engine, read + 64), -EIO, "it stays so");
+	cr_expect_eq(step(read + 64), -EIO, "it stays so");
 	cr_expect_eq(hand.read, read);
 }
 
@@ -265,16 +272,20 @@ Test(sdma_rings, the_engine_refuses_what_is_torn)
 	p[0] = 16u << SDMA_NOP_SHIFT;
 	refused(&formats[0], p, 16, "17 words, of which 16 are there");
 	hand_reset(&formats[0]);
-	cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 60), -EIO);
+	cr_assert_eq(step(hand.read + 60), -EIO);
 	cr_assert_not_null(strstr(hand.queue.why, "the doorbell says"), "%s", hand.queue.why);
 	hand_reset(&formats[0]);
-	cr_assert_eq(sdma_engine_step(&hand.engine, hand.read - 64), -EIO, "backwards");
+	cr_assert_eq(step(hand.read - 64), -EIO, "backwards");
+	hand_reset(&formats[0]);
+	cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 64), -EIO);
+	cr_assert_not_null(
+		strstr(hand.queue.why, "before the write pointer does"), "%s", hand.queue.why);
 	hand_reset(&formats[0]);
 	hand.read += RING - 64;
 	sdma_put_nop(hand.ring + RING / 4 - 16, 15);
-	cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 128), 1);
+	cr_assert_eq(step(hand.read + 128), 1);
 	hand.ring[RING / 4 - 1] = 1u << SDMA_NOP_SHIFT;
-	cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 68), -EIO, "over the ring's end");
+	cr_assert_eq(step(hand.read + 68), -EIO, "over the ring's end");
 	cr_assert_not_null(strstr(hand.queue.why, "2 words, of which 1"), "%s", hand.queue.why);
 }
 
@@ -287,7 +298,7 @@ Test(sdma_rings, the_engine_refuses_what_it_does_not_reach)
 		hand_reset(&formats[0]);
 		sdma_put_copy(hand.ring, to, from, 64);
 		hand.beyond = i ? to + 63 : from;
-		cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 64), -EIO);
+		cr_assert_eq(step(hand.read + 64), -EIO);
 		cr_assert_not_null(strstr(hand.queue.why, "device 3 does not reach 64 bytes"), "%s",
 			hand.queue.why);
 	}
@@ -315,9 +326,9 @@ Test(sdma_rings, a_poll_holds_up_what_is_behind)
 		word = cases[i].no | 0xff00;
 		sdma_put_poll(hand.ring, (const void *)(uintptr_t)&word, cases[i].how, 7, 0xff);
 		sdma_put_nop(hand.ring + 6, 10);
-		cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 64), 0, "case %zu", i);
+		cr_assert_eq(step(hand.read + 64), 0, "case %zu", i);
 		word = cases[i].yes | 0x1200;
-		cr_assert_eq(sdma_engine_step(&hand.engine, hand.read + 64), 1, "case %zu", i);
+		cr_assert_eq(step(hand.read + 64), 1, "case %zu", i);
 	}
 }
 

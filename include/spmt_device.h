@@ -39,6 +39,10 @@
  *
  *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag.
  *
+ * Copy engines
+ *   spmtd_sdma_put and _signal (sdma.h) are done by an engine that the kernel feeds, where there is one, and else like any put and
+ *   signal. quiet, fence and barrier cover them; the end of a kernel does not.
+ *
  * Waiting
  *   Words that are waited for are this rank's own copies. A wait acquires: what was put before the
  *   signal it saw is seen. Every wait ends at the view's deadline (SPMTD_TIMEOUT) or when the world
@@ -67,6 +71,8 @@
 #include "spmt_device/channel.h"
 #include "spmt_device/port.h"
 #include "spmt_device/switch.h"
+/* copy engines fed by kernels */
+#include "spmt_device/sdma.h"
 /* bulk copies */
 #include "spmt_device/bulk.h"
 

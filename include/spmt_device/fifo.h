@@ -318,6 +318,58 @@ SPMTD_FN void spmtd_far_fence_(const struct spmt_view *v, int scope)
 		(void)spmtd_far_post_(v, SPMTD_FAR_FENCE, v->pe, 0, 0, 0, 0, 0);
 }
 
+/* ---- what kernels have submitted to copy engines (sdma.h) ---------------------------------------- */
+
+/* Without its atomics the engine stores the lower half of the position alone, which is never more than the ring's size behind what is
+   claimed. */
+SPMTD_FN uint64_t spmtd_sdma_completed_(const struct spmtd_sdma *q)
+{
+	uint32_t low;
+	uint64_t ahead;
+
+	if (q->atomics & SPMTD_SDMA_COUNTS)
+		return spmtd_look64_(q->completed);
+	low = spmtd_look32_(q->completed);
+	ahead = spmtd_peek64_(spmtd_at_(&q->claimed));
+	return ahead - (uint32_t)(ahead - low);
+}
+
+/* By one thread: all that has been submitted to pe by now. */
+SPMTD_FN int spmtd_sdma_await_(const struct spmt_view *v, const struct spmtd_sdma *q, int pe)
+{
+	uint64_t want = spmtd_peek64_(spmtd_at_(&q->claimed)), seen;
+	struct spmtd_waiter_ w;
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	while (seen = spmtd_sdma_completed_(q), (int64_t)(seen - want) < 0) {
+		rc = spmtd_wait_check_(v, &w);
+		if (rc) {
+			spmtd_record_(v, rc, SPMTD_WHAT_SDMA, pe, q->completed, want, seen);
+			break;
+		}
+	}
+	spmtd_wait_end_(v, &w);
+	return rc;
+}
+
+/* pe < 0: to all. Only where the view has queues. */
+SPMTD_FN int spmtd_sdma_done_(const struct spmt_view *v, int pe)
+{
+	int from = pe < 0 ? 0 : pe, to = pe < 0 ? v->npes : pe + 1, rc = 0;
+
+	SPMTD_ROLLED for (int i = from; i < to && !rc; i++) if (v->sdma[i].ring) rc =
+		spmtd_sdma_await_(v, v->sdma + i, i);
+	return rc;
+}
+
+SPMTD_FN int spmtd_sdma_done_by_(const struct spmt_view *v, int pe, int scope)
+{
+	int rc = spmtd_lane_(scope) == 0 ? spmtd_sdma_done_(v, pe) : 0;
+
+	return spmtd_agree_(rc, scope);
+}
+
 /* ---- order ---------------------------------------------------------------------------------- */
 
 /*
@@ -331,19 +383,36 @@ SPMTD_FN int spmtd_posts_(int scope)
 	return spmtd_lane_(scope) < spmtd_warp_size_();
 }
 
+/* What neither a thread's own stores nor their fences are. */
+SPMTD_FN void spmtd_fence_others_(const struct spmt_view *v, int scope)
+{
+	if (v->sdma && spmtd_lane_(scope) == 0)
+		(void)spmtd_sdma_done_(v, -1); /* queues order nothing but themselves */
+	if (v->fifo)
+		spmtd_far_fence_(v, scope);
+}
+
+SPMTD_FN int spmtd_quiet_others_(const struct spmt_view *v, int scope)
+{
+	int rc = v->sdma ? spmtd_sdma_done_by_(v, -1, scope) : 0;
+	int far = v->fifo ? spmtd_far_quiet_by_(v, scope) : 0;
+
+	return rc ? rc : far;
+}
+
 SPMTD_FN void spmtd_fence(const struct spmt_view *v)
 {
 	spmtd_order_();
-	if (v->fifo)
-		spmtd_far_fence_(v, SPMTD_THREAD_);
+	spmtd_fence_others_(v, SPMTD_THREAD_);
 }
 
 SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 {
 	spmtd_meet_warp_();
 	spmtd_order_();
-	if (v->fifo)
-		spmtd_far_fence_(v, SPMTD_WARP_);
+	spmtd_fence_others_(v, SPMTD_WARP_);
+	if (v->sdma)
+		spmtd_meet_warp_();
 }
 
 SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
@@ -351,8 +420,7 @@ SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_posts_(SPMTD_BLOCK_))
 		spmtd_order_();
-	if (v->fifo)
-		spmtd_far_fence_(v, SPMTD_BLOCK_);
+	spmtd_fence_others_(v, SPMTD_BLOCK_);
 	spmtd_meet_block_();
 }
 
@@ -360,14 +428,14 @@ SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 SPMTD_FN int spmtd_quiet(const struct spmt_view *v)
 {
 	spmtd_complete_();
-	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_THREAD_) : 0;
+	return spmtd_quiet_others_(v, SPMTD_THREAD_);
 }
 
 SPMTD_FN int spmtd_quiet_warp(const struct spmt_view *v)
 {
 	spmtd_meet_warp_();
 	spmtd_complete_();
-	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_WARP_) : 0;
+	return spmtd_quiet_others_(v, SPMTD_WARP_);
 }
 
 SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
@@ -376,7 +444,7 @@ SPMTD_FN int spmtd_quiet_block(const struct spmt_view *v)
 	if (spmtd_posts_(SPMTD_BLOCK_))
 		spmtd_complete_();
 	spmtd_meet_block_();
-	return v->fifo ? spmtd_far_quiet_by_(v, SPMTD_BLOCK_) : 0;
+	return spmtd_quiet_others_(v, SPMTD_BLOCK_);
 }
 
 #undef SPMTD_POST_

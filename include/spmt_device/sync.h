@@ -126,8 +126,8 @@ SPMTD_FN int spmtd_session_meet_(
 	if (what == SPMTD_WHAT_BARRIER)
 		spmtd_settle_();
 	spmtd_meet_(scope);
-	if (what == SPMTD_WHAT_BARRIER && v->fifo)
-		rc = spmtd_far_quiet_by_(v, scope);
+	if (what == SPMTD_WHAT_BARRIER)
+		rc = spmtd_quiet_others_(v, scope);
 	if (rc)
 		return rc;
 	if (lane < v->npes) {

@@ -68,7 +68,8 @@ enum spmtd_what {
 	SPMTD_WHAT_COLLECTIVE,
 	SPMTD_WHAT_ON_STREAM, /* spmt_signal_wait_on_stream */
 	SPMTD_WHAT_CHANNEL,
-	SPMTD_WHAT_POST /* what the host does for a kernel */
+	SPMTD_WHAT_POST, /* what the host does for a kernel */
+	SPMTD_WHAT_SDMA	 /* what a copy engine does for one */
 };
 
 /* ---- plain data ----------------------------------------------------------------------------- */
@@ -139,6 +140,7 @@ struct spmt_view {
 		bulk; /* of a thread's or warp's copy: the shared memory it puts with (bulk.h); 0: none */
 	uint64_t bulk_shape;
 	const struct spmtd_fifo *fifo; /* not NULL: what some peers are reached by */
+	struct spmtd_sdma *sdma;       /* npes of them; NULL: kernels feed no copy engine */
 };
 
 /*
@@ -258,6 +260,41 @@ struct spmtd_fifo {
 	const struct spmtd_host *host;
 	uint64_t
 		cells; /* address of SPMTD_CELLS words that the host writes what was asked for into */
+};
+
+/*
+ * A queue of a copy engine that kernels feed (sdma.h), to one peer; in device memory. Positions are numbers of bytes that only rise, at
+ * position & (size - 1) in the ring.
+ */
+struct spmtd_sdma {
+	uint64_t ring;	   /* address; 0: there is no queue to this peer */
+	uint64_t size;	   /* of the ring: bytes, power of two */
+	uint64_t most;	   /* bytes that one submission copies */
+	uint64_t read;	   /* address of a position: what is before it the engine has read */
+	uint64_t write;	   /* address of a position: what is before it the engine may read */
+	uint64_t doorbell; /* address of the register that takes the same number after it */
+	uint64_t
+		completed; /* address of what the engine counts by when it has done what was submitted */
+	uint64_t
+		ends; /* address of a position for each unit of the ring: where what begins there ends, once it is written */
+	uint32_t version;	      /* of the packets: 4 or 5 */
+	uint32_t count_bits;	      /* of a copy's length */
+	uint32_t unit;		      /* bytes, power of two: submissions are multiples */
+	uint32_t atomics;	      /* SPMTD_SDMA_* */
+	void (*rung)(uint64_t queue); /* host backend: behind the doorbell; may be NULL */
+	uint64_t queue;
+	uint64_t reserved[4];
+	/* what kernels write */
+	uint64_t claimed; /* position: what was submitted ends before it */
+	uint64_t told;	  /* what the doorbell has */
+	uint64_t telling; /* 1: a thread is about to ring it */
+	uint64_t seen;	  /* what *read was at some thread's last look */
+	uint64_t reserved2[4];
+};
+enum {
+	SPMTD_SDMA_COUNTS =
+		1, /* *completed is a position that the engine adds to; else its lower 32 bits alone are stored */
+	SPMTD_SDMA_SIGNALS = 2 /* its 64-bit atomics reach the peer's memory */
 };
 
 /* A buffer of every rank of a comm, by value (switch.h). */

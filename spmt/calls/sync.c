@@ -9,6 +9,7 @@
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/proxy/fifo.h"
+#include "spmt/proxy/queues.h"
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
@@ -96,16 +97,54 @@ static int posts_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
+/* What was submitted to it is lost, and nobody makes it again. The sentence stays as it is. */
+static void engine_stopped(spmt_comm *comm, const char *what, int rc)
+{
+	struct status_saved why;
+
+	status_save(&why);
+	if (!comm_is_broken(comm))
+		comm_break_last(comm, comm_failed(comm, what, rc));
+	status_restore(&why);
+}
+
+/* What they have submitted to copy engines. */
+static int engines_quiet(spmt_comm *comm, const char *what)
+{
+	struct wait_for wait = { .name = what };
+	struct spmtd_pause p = { 0 };
+	int rc = 0, pe = 0;
+
+	while (pe < comm->nranks && !rc) {
+		int done = queues_query(comm, pe);
+
+		if (done > 0)
+			pe++;
+		else
+			rc = done ? done : wait_pause(comm, &p, &wait);
+		if (done < 0)
+			engine_stopped(comm, what, rc);
+	}
+	wait_end(comm, &p);
+	if (rc == SPMT_ERR_TIMEOUT)
+		return fail_call(rc, what,
+			"rank %d: what kernels submitted to the copy engine for rank %d is not done",
+			comm->rank, pe);
+	return rc;
+}
+
 static int work_quiet(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
-	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), posts;
+	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), rest;
 
 	status_save(&first);
-	posts = posts_quiet(comm, what);
+	rest = posts_quiet(comm, what);
+	if (!rest && comm->queues)
+		rest = engines_quiet(comm, what);
 	if (rc)
 		status_restore(&first);
-	return rc ? rc : posts;
+	return rc ? rc : rest;
 }
 
 int quiet_slow(spmt_comm *comm, const char *what)

@@ -11,7 +11,8 @@ int movers_quiet(spmt_comm *comm, const char *what);
 /* quiet without entering: 0 or the first failure since the last one. */
 static inline int quiet_all(spmt_comm *comm, const char *what)
 {
-	return LIKELY(!comm->pending && !comm->streamed && !comm->fifo && !kernel_left(comm))
+	return LIKELY(!comm->pending && !comm->streamed && !comm->fifo && !comm->queues &&
+		       !kernel_left(comm))
 		? 0
 		: quiet_slow(comm, what);
 }

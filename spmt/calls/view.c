@@ -7,6 +7,7 @@
 #include "spmt/comm/record.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/proxy/fifo.h"
+#include "spmt/proxy/queues.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
@@ -60,6 +61,7 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		.host = comm_cpu_access(comm) ? &comm->host.ops : NULL,
 		.sessions = area_sessions(0, comm->nranks),
 		.nsessions = AREA_SESSIONS,
+		.sdma = queues_device(comm),
 	};
 	if (comm->flat) {
 		view->flat = (uint64_t)(uintptr_t)comm->links[0].base;
@@ -123,6 +125,7 @@ int spmt_view_get(spmt_comm *comm, struct spmt_view *view)
 	rc = view_far(comm, view);
 	if (rc)
 		return rc;
+	queues_open(comm);
 	view_fill(comm, &whole);
 	whole.fifo = comm->far.map ? spmtd_to_(fifo_device(comm->fifo)) : NULL;
 	whole.size = MIN_OF(view->size, (uint32_t)sizeof(whole));

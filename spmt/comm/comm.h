@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A comm: the handle on a rank, the first argument of every call; and what the calls share. A slot owns what all comms of the rank
-   use: heap, device, memory that calls borrow; the world's comm the maps of the links. A comm split from another has numbers,
-   control, movers, stream and area. */
+/* A comm: the handle on a rank, the first argument of every call; and what calls share. A slot owns what all comms of the rank use: heap,
+   device, memory that calls borrow; the world's comm the maps of the links. A comm split off has numbers, control, movers, stream, area. */
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
 
@@ -24,10 +23,11 @@ struct spmt_comm {
 	bool pending;		     /* some link has NBI work */
 	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
 	struct fifo *fifo;	     /* what kernels post (spmt/proxy); NULL: none can */
-	int dev, nlanes;	     /* library areas for its lanes; 0: these meet on the host */
-	uint64_t epoch;		     /* meetings so far */
-	void *meeting_state;	     /* the row's own */
-	const char *_Atomic inside;  /* the meeting or collective that a thread is in; NULL: none */
+	struct queues *queues;	    /* of copy engines that kernels feed (spmt/proxy); NULL: none */
+	int dev, nlanes;	    /* library areas for its lanes; 0: these meet on the host */
+	uint64_t epoch;		    /* meetings so far */
+	void *meeting_state;	    /* the row's own */
+	const char *_Atomic inside; /* the meeting or collective that a thread is in; NULL: none */
 	struct world *world;
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;

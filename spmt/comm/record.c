@@ -48,6 +48,11 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 			"rank %d: a kernel waited for the host to take its post %llu, for rank %d: %llu are done",
 			comm->rank, (unsigned long long)r->expected, r->peer,
 			(unsigned long long)r->seen);
+	if (r->what == SPMTD_WHAT_SDMA)
+		return fail_call(r->code, what,
+			"rank %d: a kernel waited for the copy engine for rank %d to come to byte %llu of what it is fed: it is at %llu",
+			comm->rank, r->peer, (unsigned long long)r->expected,
+			(unsigned long long)r->seen);
 	return fail_call(r->code, what,
 		"rank %d: %s the word at %#llx ended: expected %llu, saw %llu", comm->rank,
 		r->what == SPMTD_WHAT_ON_STREAM ? "spmt_signal_wait_on_stream on"

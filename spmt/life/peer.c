@@ -13,6 +13,7 @@
 #include "spmt/comm/gather.h"
 #include "spmt/nodes/nodes.h"
 #include "spmt/proxy/fifo.h"
+#include "spmt/proxy/queues.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -313,6 +314,7 @@ void peers_unlink(spmt_comm *comm)
 	nodes_notes_end(comm);
 	mem_free(comm->ops);
 	comm->ops = NULL;
+	queues_close(comm);
 	fifo_close(comm);
 	table_close(comm, &comm->peers);
 	table_close(comm, &comm->lane_peers);

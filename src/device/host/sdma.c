@@ -2,7 +2,7 @@
 /*
  * User-mode queues of virtual devices: the packets, the ring and the counters are those of AMD's engines, and a thread of software
  * (sdma/engine.c) is the engine. Devices differ, so that programs meet every kind: those with an odd number take SDMA 5's packets,
- * the others SDMA 4's; in 2, 3, 6, 7 and so on atomics do not reach the CPU's memory.
+ * the others SDMA 4's; in 2, 3, 6, 7 and so on atomics do not reach the CPU's memory, in 1, 2, 5, 6 and so on not that of other devices.
  */
 #include <errno.h>
 #include <sched.h>
@@ -120,6 +120,15 @@ static int host_sdma_check(int src, int dst, char reason[DEVICE_REASON])
 	return 0;
 }
 
+/* Behind a store to the doorbell by a kernel: the exchange lets no look come before it. */
+static void host_engine_rung(uint64_t queue)
+{
+	struct host_engine *h = (struct host_engine *)(uintptr_t)queue;
+
+	if (atomic_fetch_add(&h->asleep, 0))
+		engine_wake(h);
+}
+
 static void host_engine_init(struct host_engine *h, int src, int dst)
 {
 	uint64_t start = 0 - 4 * SDMA_RING; /* so that every program sees the numbers wrap */
@@ -128,7 +137,10 @@ static void host_engine_init(struct host_engine *h, int src, int dst)
 	h->queue.size = SDMA_RING;
 	h->queue.read = &h->read;
 	h->queue.write = &h->write;
+	h->queue.doorbell = &h->doorbell;
+	h->queue.rung = host_engine_rung;
 	h->queue.completed = &h->completed;
+	h->queue.signals = !((src ^ src >> 1) & 1);
 	host_sdma_check(src, dst, h->queue.engine);
 	h->engine = (struct sdma_engine){
 		.queue = &h->queue, .dev = src, .reach = host_engine_reach, .move = host_move

@@ -136,6 +136,11 @@ static bool kfd_link(const char *nodes, int from, int to, struct kfd_link_facts 
 	return false;
 }
 
+static bool kfd_link_atomics(const struct kfd_link_facts *f)
+{
+	return ~f->flags & (KFD_FLAGS_VALID | KFD_NO_ATOMICS);
+}
+
 /*
  * As ROCm's runtime has it: gfx90a and chips from gfx1030 on take 30 bits of length; some gfx9 want 256 bytes a submission; engines of
  * gfx1013 are not given to users.
@@ -161,6 +166,7 @@ int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_e
 {
 	struct kfd_engine e = { 0 };
 	struct kfd_link_facts peer = { 0 }, home;
+	bool there = false;
 	int rc = kfd_find(nodes, src, &e.src, reason);
 
 	if (!rc)
@@ -175,11 +181,12 @@ int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_e
 		return -ENOTSUP;
 	}
 	if (e.src.node != e.dst.node)
-		kfd_link(nodes, e.src.node, e.dst.node, &peer);
+		there = kfd_link(nodes, e.src.node, e.dst.node, &peer);
 	e.xgmi = peer.type == KMT_LINK_XGMI && e.src.xgmi_engines;
 	e.engines = (uint32_t)peer.engines;
-	e.format.atomics = kfd_link(nodes, e.src.node, e.cpu, &home) &&
-		(~home.flags & (KFD_FLAGS_VALID | KFD_NO_ATOMICS));
+	e.format.atomics = kfd_link(nodes, e.src.node, e.cpu, &home) && kfd_link_atomics(&home);
+	e.signals = e.src.node == e.dst.node || peer.type == KMT_LINK_XGMI ||
+		(there && kfd_link_atomics(&peer));
 	*engine = e;
 	return 0;
 }

@@ -23,6 +23,7 @@ struct kfd_engine {
 	struct kfd_node src, dst;
 	int cpu; /* node of the CPU's memory */
 	bool xgmi;
+	bool signals; /* atomics of 64 bits reach dst's memory */
 	uint32_t
 		engines; /* those that the driver recommends for the link, by bit; 0: it names none */
 	struct sdma_format format;

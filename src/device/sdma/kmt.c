@@ -183,6 +183,8 @@ static void kmt_adopt(struct kmt_queue *k, const struct kfd_engine *e, const Hsa
 	q->size = KMT_RING;
 	q->read = (_Atomic uint64_t *)(void *)r->Queue_read_ptr_aql;
 	q->write = (_Atomic uint64_t *)(void *)r->Queue_write_ptr_aql;
+	q->doorbell = k->doorbell;
+	q->signals = e->signals;
 	q->completed = k->words;
 	atomic_store(q->completed, atomic_load(q->write));
 	kmt_describe(e, q->engine);

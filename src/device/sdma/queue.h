@@ -18,12 +18,16 @@
 struct sdma_queue {
 	struct sdma_format format;
 	uint32_t *ring;
-	uint64_t size;		     /* bytes, power of two */
-	_Atomic uint64_t *read;	     /* up to where the engine has read; the engine writes it */
-	_Atomic uint64_t *write;     /* the same number as the doorbell's, in memory */
-	_Atomic uint64_t *completed; /* for packets at the end of what is submitted */
-	_Atomic int error;	 /* 0, or why the engine has stopped for good, as far as it tells */
-	char why[DEVICE_REASON]; /* the same in words; written before error */
+	uint64_t size;		 /* bytes, power of two */
+	_Atomic uint64_t *read;	 /* up to where the engine has read; the engine writes it */
+	_Atomic uint64_t *write; /* the same number as the doorbell's, in memory */
+	_Atomic uint64_t
+		*doorbell; /* where kernels store it, behind *write; then they call `rung` */
+	void (*rung)(uint64_t queue); /* with the queue's address; NULL: the store is enough */
+	_Atomic uint64_t *completed;  /* for packets at the end of what is submitted */
+	bool signals;	   /* 64-bit atomics reach the memory of the device at the other end */
+	_Atomic int error; /* 0, or why the engine has stopped for good, as far as it tells */
+	char why[DEVICE_REASON];    /* the same in words; written before error */
 	char engine[DEVICE_REASON]; /* which one serves it, in words */
 };
 

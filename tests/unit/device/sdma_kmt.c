@@ -17,7 +17,9 @@
 #include "src/device/sdma/abi_hsakmt.h"
 #include "src/device/sdma/kmt.h"
 #include "tests/fakes/fake_hsakmt.h"
+#include "tests/lib/device/plain_views.h"
 #include "tests/lib/patterns.h"
+#include "transports/sdma/kernel_queue.h"
 #include "transports/sdma/ring.h"
 
 static char nodes[64];
@@ -117,6 +119,7 @@ Test(sdma_kmt, an_engine_by_the_link, .init = init, .fini = fini)
 	cr_assert(e.xgmi);
 	cr_assert_eq(e.engines, 40);
 	cr_assert(e.format.atomics);
+	cr_assert(e.signals);
 	kmt_describe(&e, text);
 	cr_assert_str_eq(text, "SDMA 4 engine for xGMI, node 1 to 2");
 	e = engine_of(SECOND, FIRST);
@@ -126,6 +129,13 @@ Test(sdma_kmt, an_engine_by_the_link, .init = init, .fini = fini)
 	e = engine_of(THIRD, FIRST);
 	cr_assert_not(e.xgmi);
 	cr_assert(e.format.atomics);
+	cr_assert(e.signals);
+	write_file("type 2\nnode_from 3\nnode_to 1\nflags 9\n", "%d/p2p_links/%d/properties", 3, 0);
+	e = engine_of(THIRD, FIRST);
+	cr_assert_not(e.signals, "the link to the peer takes none");
+	e = engine_of(FIRST, THIRD);
+	cr_assert_not(e.signals, "no link is listed");
+	e = engine_of(THIRD, FIRST);
 	kmt_describe(&e, text);
 	cr_assert_str_eq(text, "SDMA 5 engine for PCIe, node 3 to 1");
 	e = engine_of(FIRST, FIRST);
@@ -303,6 +313,53 @@ Test(sdma_kmt, copies_by_the_engine_of_the_link, .init = init, .fini = fini)
 	copies_by(&e);
 	cr_assert_eq(fake->type, KMT_QUEUE_SDMA);
 	cr_assert_eq(fake->node, 3);
+}
+
+/* As kernels do: packets, write pointer and doorbell by the functions of the device header. The engine hears of the register alone. */
+static void fed_by(const struct kfd_engine *e, struct views *world)
+{
+	uint64_t *sig = (uint64_t *)(void *)views_heap(world, 1);
+	char *mine = views_heap(world, 1), *theirs = views_heap(world, 0);
+	struct spmt_view v = view_of(world, 1);
+	struct spmtd_sdma table[2] = { { .ring = 0 } };
+	struct sdma_queue *q;
+	uint64_t *ends;
+
+	fake->format = e->format;
+	cr_assert_eq(kmt_open(e, &q), 0, "%s", status_sentence());
+	ends = malloc(kernel_queue_room(q));
+	cr_assert_not_null(ends);
+	kernel_queue_fill(q, &table[0], ends, (uintptr_t)ends);
+	v.sdma = table;
+	for (uint64_t i = 1; i <= 300; i++) {
+		size_t n = (size_t)(i * 37 % 3000);
+
+		pattern_fill((unsigned char *)mine + 64, n, i);
+		cr_assert_eq(spmtd_sdma_put(&v, mine + 65, mine + 64, n, 0), 0);
+		cr_assert_eq(spmtd_sdma_signal(&v, sig, i, SPMT_SIGNAL_SET, 0), 0);
+		cr_assert_eq(spmtd_sdma_quiet(&v, 0), 0);
+		cr_assert_eq(pattern_differs((unsigned char *)theirs + 65, n, i), SIZE_MAX);
+		cr_assert_eq(*(uint64_t *)(void *)theirs, i);
+	}
+	cr_assert_eq(kernel_queue_query(q), 1);
+	free(ends);
+	kmt_close(q);
+}
+
+Test(sdma_kmt, kernels_feed_a_queue, .init = init, .fini = fini)
+{
+	struct kfd_engine e;
+	struct views world;
+
+	load();
+	cr_assert_eq(views_open(&world, 2, 1 << 16, true), 0);
+	e = engine_of(FIRST, SECOND);
+	fed_by(&e, &world);
+	e = engine_of(SECOND, FIRST);
+	fed_by(&e, &world);
+	e = engine_of(THIRD, FIRST);
+	fed_by(&e, &world);
+	views_close(&world);
 }
 
 Test(sdma_kmt, what_a_queue_needs_is_refused_in_turn, .init = init, .fini = fini)

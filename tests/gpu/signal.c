@@ -110,6 +110,16 @@ static int run_quiet(int n)
 	return run_ring(n, SIGNAL_QUIET_FORM);
 }
 
+static int run_sdma(int n)
+{
+	return run_ring(n, SIGNAL_SDMA_FORM);
+}
+
+static int run_sdma_add(int n)
+{
+	return run_ring(n, SIGNAL_SDMA_ADD_FORM);
+}
+
 /* ---- meetings -------------------------------------------------------------------------------- */
 
 static int meetings(spmt_comm *comm, void *arg)
@@ -166,6 +176,8 @@ static const struct gpu_test tests[] = {
 	{ "data_before_signal_nbi", run_nbi, 1 },
 	{ "data_before_signal_after_fence", run_fence, 1 },
 	{ "data_before_signal_after_quiet", run_quiet, 1 },
+	{ "data_before_signal_by_copy_engine", run_sdma, 1 },
+	{ "data_before_signal_by_copy_engine_add", run_sdma_add, 1 },
 	{ "barrier_torture", run_barrier, 1 },
 	{ "sync_torture", run_sync, 1 },
 	{ "split_sync_torture", run_halves, 1 },

@@ -34,6 +34,14 @@ static inline uint64_t word_of_round(uint64_t round, uint64_t i)
 			spmtd_putmem_signal_nbi##suffix(                                       \
 				v, c->slot, c->buffer, n, c->sig, r, set, a->to);              \
 			return;                                                                \
+		case SIGNAL_SDMA_FORM:                                                         \
+			(void)spmtd_sdma_put##suffix(v, c->slot, c->buffer, n, a->to);         \
+			(void)spmtd_sdma_signal##suffix(v, c->sig, r, set, a->to);             \
+			return;                                                                \
+		case SIGNAL_SDMA_ADD_FORM:                                                     \
+			(void)spmtd_sdma_put##suffix(v, c->slot, c->buffer, n, a->to);         \
+			(void)spmtd_sdma_signal##suffix(v, c->sig, 1, add, a->to);             \
+			return;                                                                \
 		case SIGNAL_FENCE_FORM:                                                        \
 			spmtd_putmem##suffix(v, c->slot, c->buffer, n, a->to);                 \
 			spmtd_fence##suffix(v);                                                \
@@ -73,14 +81,16 @@ static inline void check(const struct signals_args *a, const struct channel *c)
 /* The buffer of a call that need not be complete may be written again after this. */
 static inline void settle(const struct signals_args *a)
 {
-	if (a->form != SIGNAL_NBI_FORM)
+	int sdma = a->form == SIGNAL_SDMA_FORM || a->form == SIGNAL_SDMA_ADD_FORM;
+
+	if (a->form != SIGNAL_NBI_FORM && !sdma)
 		return;
 	if (a->scope == BY_THREAD)
-		(void)spmtd_quiet(&a->view);
+		(void)(sdma ? spmtd_sdma_quiet(&a->view, a->to) : spmtd_quiet(&a->view));
 	else if (a->scope == BY_WARP)
-		(void)spmtd_quiet_warp(&a->view);
+		(void)(sdma ? spmtd_sdma_quiet_warp(&a->view, a->to) : spmtd_quiet_warp(&a->view));
 	else
-		(void)spmtd_quiet_block(&a->view);
+		(void)(sdma ? spmtd_sdma_quiet_block(&a->view, -1) : spmtd_quiet_block(&a->view));
 }
 
 /* By one of the scope for all; the wait for the acknowledgement is each thread's own. */

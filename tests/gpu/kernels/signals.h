@@ -13,6 +13,8 @@ enum signal_form {
 	SIGNAL_NBI_FORM,
 	SIGNAL_FENCE_FORM, /* put, fence, signal */
 	SIGNAL_QUIET_FORM, /* put_nbi, quiet, signal */
+	SIGNAL_SDMA_FORM,  /* by copy engines, where kernels feed them: set */
+	SIGNAL_SDMA_ADD_FORM,
 	SIGNAL_FORMS
 };
 

@@ -19,7 +19,7 @@
 #include "src/base/status.h"
 #include "uid.h"
 
-#define BOOTSTRAP_BLOB 512 /* most bytes a rank may publish */
+#define BOOTSTRAP_BLOB 640 /* most bytes a rank may publish */
 
 struct bootstrap;
 struct meeting;

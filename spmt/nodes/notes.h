@@ -30,10 +30,10 @@ enum noted {
 
 /* What a leader says in a round. It lies in the library area of who is told, twice a round: by parity of the meeting. */
 struct note {
-	struct meet_record record;
+	_Alignas(CACHE_LINE) struct meet_record record;
 	uint64_t word; /* last: number of the meeting, and whether all have brought this record */
 };
-_Static_assert(sizeof(struct note) == CACHE_LINE, "no two writers share a line");
+_Static_assert(sizeof(struct note) % CACHE_LINE == 0, "no two writers share a line");
 
 /* What a comm has of it; in the state of its row. NULL: its nodes meet by the hub alone. By its own thread. */
 struct notes {

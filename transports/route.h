@@ -25,6 +25,8 @@ struct rank_rail {
 	uint32_t qpn, qkey, key;
 	uint16_t lid;
 	uint8_t mtu, ethernet;
+	uint8_t port; /* of its device, for sentences */
+	char device[RANK_NIC_DEVICE + 1];
 };
 
 /* How a rank's NIC is addressed, and what it knows of the rank's memory. */

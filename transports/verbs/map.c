@@ -69,7 +69,9 @@ static void rail_say(const struct rdma_rail *rail, struct rank_rail *said)
 		.key = rail->heap->key,
 		.lid = address.lid,
 		.mtu = address.mtu,
-		.ethernet = address.ethernet };
+		.ethernet = address.ethernet,
+		.port = address.port };
+	memcpy(said->device, address.device, sizeof(address.device));
 	memcpy(said->endpoint, address.endpoint, sizeof(said->endpoint));
 	memcpy(said->gid, address.gid, sizeof(said->gid));
 }
@@ -280,6 +282,8 @@ static void lane_address(const struct rdma_peer *peer, int lane, struct rank_nic
 	address->qkey = said->qkey;
 	address->lid = said->lid;
 	address->mtu = said->mtu;
+	address->port = said->port;
+	memcpy(address->device, said->device, sizeof(address->device));
 }
 
 int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, struct pairing **c)

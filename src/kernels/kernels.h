@@ -129,11 +129,8 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage;
-#define X(name) extern const struct kernel kernel_ll_##name;
-COLL_LL_KERNELS(X)
-#undef X
-#define X(name) extern const struct kernel kernel_twoshot_##name;
+	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_ll_copy;
+#define X(name) extern const struct kernel kernel_ll_##name, kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
 #undef X
 

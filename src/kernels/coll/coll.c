@@ -10,6 +10,7 @@
 #include "coll.h"
 #include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/slot.h"
+#include "words.h"
 
 /* On GPUs rows with kernels of their own are none of this one's. */
 #if defined(__AMDGCN__) || defined(__NVPTX__)

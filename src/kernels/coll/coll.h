@@ -119,27 +119,6 @@ static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
 	return area_slots(own, c->view->npes) + nth * 2 * c->args->room;
 }
 
-/* The end of those words at this rank by which the blocks of pe meet it; known once all have come. */
-static inline uint32_t coll_words_of(const struct coll *c, int pe)
-{
-	uint64_t n = c->words;
-
-	if (n > 1)
-		n = peek_word(&area_blocks_at(spmtd_at_(c->view->own), c->view->npes, pe)->blocks);
-	return n < c->words ? (uint32_t)n : c->words;
-}
-
-/* At this rank; at another. */
-static inline struct area_words *coll_words_from(const struct coll *c, int pe, uint32_t word)
-{
-	return area_words_at(spmtd_at_(c->view->own), c->view->npes, pe, word);
-}
-
-static inline struct area_words *coll_words_at(const struct coll *c, int pe, uint32_t word)
-{
-	return area_words_at(area_there(c->view, pe), c->view->npes, c->view->pe, word);
-}
-
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */
 
 /* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the

@@ -7,7 +7,7 @@
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
  */
 #include "coll.h"
-#include "ll_fold.h"
+#include "ll_loops.h"
 #include "src/kernels/fold/slot.h"
 
 #define LL_AHEAD 2 /* units that a thread has in flight */

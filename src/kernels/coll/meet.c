@@ -4,6 +4,7 @@
 #include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/slot.h"
 #include "varied.h"
+#include "words.h"
 
 /* One code for the block: an abort outdoes a timeout, that a mismatch. */
 COLL_FN int coll_agrees(int rc)

@@ -126,6 +126,28 @@ LL_FN int next_unit(const struct twoshot *t, struct way *w)
 
 /* ---- loads and stores --------------------------------------------------------------------------- */
 
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+/* An aligned unit. */
+LL_FN union unit fetch_whole(uint64_t a)
+{
+	union unit u;
+
+	u.raw = spmtd_gload16b_(a);
+	return u;
+}
+
+LL_FN void place_here(uint64_t a, union unit u, uint32_t n)
+{
+	if (n < 16 || (a & 15))
+		scatter_here(a, u, n);
+	else
+		spmtd_gstore16b_(a, u.raw);
+}
+#else
+#define fetch_whole(a) fetch(a, 16)
+#define place_here(a, u, n) place(a, u, n)
+#endif
+
 /* What a thread has in flight, in the order in which it is folded: a unit of 8 ranks, or of 4 and then the one that is a grid's
    threads further of these. */
 struct in_flight {

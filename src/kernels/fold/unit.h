@@ -77,23 +77,6 @@ static inline __attribute__((always_inline)) void scatter_here(uint64_t a, union
 	}
 }
 
-/* An aligned unit. */
-static inline union unit fetch_whole(uint64_t a)
-{
-	union unit u;
-
-	u.raw = spmtd_gload16b_(a);
-	return u;
-}
-
-static inline __attribute__((always_inline)) void place_here(uint64_t a, union unit u, uint32_t n)
-{
-	if (n < 16 || (a & 15))
-		scatter_here(a, u, n);
-	else
-		spmtd_gstore16b_(a, u.raw);
-}
-
 static __attribute__((noinline)) union unit gather(uint64_t a, uint32_t n)
 {
 	return gather_here(a, n);
@@ -141,16 +124,6 @@ static inline void place(uint64_t a, union unit u, uint32_t n)
 		__builtin_memcpy(spmtd_to_(a), &u, 16);
 	else
 		__builtin_memcpy(spmtd_to_(a), &u, n);
-}
-
-static inline union unit fetch_whole(uint64_t a)
-{
-	return fetch(a, 16);
-}
-
-static inline void place_here(uint64_t a, union unit u, uint32_t n)
-{
-	place(a, u, n);
 }
 
 #endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Words in the library area by which ranks, or their blocks one by one, let go of each other's buffers. */
+#ifndef SPMT_KERNELS_AREA_WORDS_H
+#define SPMT_KERNELS_AREA_WORDS_H
+
+#include <stdint.h>
+
+#define AREA_LINE 64u
+
+/* By which a rank lets go of another's buffers, or one block of it does. */
+struct area_words {
+	/* twice the writer's collective epoch: it is through with this rank; odd: it has given up */
+	uint64_t done;
+	/* twice the collective epoch that the writer has taken back, one more: that may touch its
+	   buffers */
+	uint64_t turn;
+};
+
+struct area_inbox {
+	struct area_words words;
+	uint64_t src, dst; /* the writer's buffers, addresses as valid in this process */
+	/* by parity of the writer's collective epoch: what it called, folded, in halves below
+	   area_flag(epoch) */
+	uint64_t hello[2][2];
+};
+
+/* Where blocks meet each by itself: of so many at the most. The first one's words are those of the inbox. */
+#define AREA_BLOCKS 32u
+struct area_blocks {
+	uint64_t blocks; /* how many the writer's launch has, told with the hello */
+	uint64_t unused;
+	struct area_words further[AREA_BLOCKS - 1];
+};
+_Static_assert(sizeof(struct area_blocks) % AREA_LINE == 0, "no two writers share a line");
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The words between two ranks, by which blocks meet. */
+#ifndef SPMT_KERNELS_WORDS_H
+#define SPMT_KERNELS_WORDS_H
+
+#include "coll.h"
+
+/* The end of those words at this rank by which the blocks of pe meet it; known once all have come. */
+static inline uint32_t coll_words_of(const struct coll *c, int pe)
+{
+	uint64_t n = c->words;
+
+	if (n > 1)
+		n = peek_word(&area_blocks_at(spmtd_at_(c->view->own), c->view->npes, pe)->blocks);
+	return n < c->words ? (uint32_t)n : c->words;
+}
+
+/* At this rank; at another. */
+static inline struct area_words *coll_words_from(const struct coll *c, int pe, uint32_t word)
+{
+	return area_words_at(spmtd_at_(c->view->own), c->view->npes, pe, word);
+}
+
+static inline struct area_words *coll_words_at(const struct coll *c, int pe, uint32_t word)
+{
+	return area_words_at(area_there(c->view, pe), c->view->npes, c->view->pe, word);
+}
+
+#endif

@@ -6,7 +6,11 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
 #include "src/base/status.h"
+#include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
+
+#define COLL_BLOCKS 32u
+_Static_assert(COLL_BLOCKS <= AREA_BLOCKS, "each has words to meet by");
 
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
@@ -28,6 +32,14 @@ void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 uint64_t coll_report(const spmt_comm *comm)
 {
 	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
+}
+
+/* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
+unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
+{
+	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
 /* Whoever asks for slots gets them as large on CPUs. */

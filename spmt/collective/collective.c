@@ -22,11 +22,8 @@
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
-#include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 
-#define COLL_BLOCKS 32u
-_Static_assert(COLL_BLOCKS <= AREA_BLOCKS, "each has words to meet by");
 #define COLL_STAGE_GRAIN (16u << 10) /* bytes for each thread block of a stage */
 
 struct coll_call {
@@ -145,14 +142,6 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.factors = c->op == COLL_PREMUL,
 		.engines = coll_copies(comm),
 		.ranks = comm->nranks });
-}
-
-/* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
-unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
-{
-	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
-
-	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
 }
 
 static uint64_t coll_threads(int row)

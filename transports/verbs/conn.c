@@ -318,13 +318,14 @@ void conns_fail(struct nic *nic, int code, const char *why)
 		pairing_fail(nic->conns[i], code, why);
 }
 
-void pairing_event(struct verbs_qp *qp, const char *name)
+void pairing_event(struct nic *nic, const struct verbs_qp *qp, const char *name)
 {
 	char why[80];
 
 	snprintf(why, sizeof(why), "the device says that the queue pair has failed (%s)", name);
-	if (qp->qp_context)
-		pairing_fail(qp->qp_context, -EIO, why);
+	for (int i = 0; i < nic->nconns; i++)
+		if (nic->conns[i]->qp == qp)
+			pairing_fail(nic->conns[i], -EIO, why);
 }
 
 /* A peer that does not answer a port which is down may be well. */

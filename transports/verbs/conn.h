@@ -125,7 +125,7 @@ void pairing_fail(struct pairing *c, int code, const char *why);
 int pairing_fail_last(struct pairing *c, int code);
 void conns_fail(struct nic *nic, int code, const char *why);
 /* An event of the device's, of this name, says so. */
-void pairing_event(struct verbs_qp *qp, const char *name);
+void pairing_event(struct nic *nic, const struct verbs_qp *qp, const char *name);
 /* A move has ended, or what was asked for: 0, or why not. */
 void landing_end(struct pairing *c, const struct landing *land, int code, bool asked);
 /* The last n work requests will not be done, for the connection has failed. */

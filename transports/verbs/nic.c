@@ -221,13 +221,13 @@ static void event_heed(struct nic *nic, const struct verbs_event *event)
 		conns_fail(nic, -EIO, "its completion queue has failed (IBV_EVENT_CQ_ERR)");
 		break;
 	case VERBS_EVENT_QP_FATAL:
-		pairing_event(event->element.qp, "IBV_EVENT_QP_FATAL");
+		pairing_event(nic, event->element.qp, "IBV_EVENT_QP_FATAL");
 		break;
 	case VERBS_EVENT_QP_REQ_ERR:
-		pairing_event(event->element.qp, "IBV_EVENT_QP_REQ_ERR");
+		pairing_event(nic, event->element.qp, "IBV_EVENT_QP_REQ_ERR");
 		break;
 	case VERBS_EVENT_QP_ACCESS_ERR:
-		pairing_event(event->element.qp, "IBV_EVENT_QP_ACCESS_ERR");
+		pairing_event(nic, event->element.qp, "IBV_EVENT_QP_ACCESS_ERR");
 		break;
 	case VERBS_EVENT_DEVICE_FATAL:
 		conns_fail(nic, -EIO, "the device has failed (IBV_EVENT_DEVICE_FATAL)");
@@ -248,10 +248,11 @@ static void nic_event(struct nic *nic)
 
 	if (nic->api->get_async_event(nic->place.ctx, &event))
 		return;
+	/* ibv_destroy_qp waits for it, and may be called under the lock; the queue pair is looked for, as it may be gone by then */
+	nic->api->ack_async_event(&event);
 	pthread_mutex_lock(&nic->lock);
 	event_heed(nic, &event);
 	pthread_mutex_unlock(&nic->lock);
-	nic->api->ack_async_event(&event);
 	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
 	futex_wake_all(&nic->moved);
 }

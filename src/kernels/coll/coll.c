@@ -163,7 +163,7 @@ static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, i
 	uint32_t end = coll_words_of(c, pe);
 	int rc = 0;
 
-	for (uint32_t word = c->word; word < end && !rc; word += c->share->blocks)
+	for (uint32_t word = c->word; word < end && !rc; word += kernel_blocks())
 		rc = await_done_by(c, w, pe, word);
 	return rc;
 }

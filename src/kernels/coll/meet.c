@@ -32,7 +32,7 @@ static inline void tell_blocks(const struct coll *c, int pe)
 	const struct spmt_view *v = c->view;
 
 	spmtd_poke64_(spmtd_at_(&area_blocks_at(area_there(v, pe), v->npes, v->pe)->blocks),
-		c->share->blocks);
+		kernel_blocks());
 }
 
 /* By the threads of one block. Loads of peers follow where `posted`. */
@@ -300,7 +300,7 @@ static inline int lacks(const struct coll *c, int pe)
 	if (peek_word(&box->hello[c->epoch & 1][0]) >> 32 != area_flag(c->epoch))
 		return 1;
 	for (uint32_t word = c->word; c->met && word < coll_words_of(c, pe);
-		word += c->share->blocks)
+		word += kernel_blocks())
 		if (!is_done(c, pe, word))
 			return 1;
 	return 0;
@@ -341,7 +341,7 @@ COLL_FN void coll_take_back(const struct coll *c)
 		if (pe == v->pe)
 			continue;
 		/* however many blocks it has */
-		for (uint32_t word = c->word; word < c->words; word += c->share->blocks) {
+		for (uint32_t word = c->word; word < c->words; word += kernel_blocks()) {
 			int back = taken_back(c, pe, word);
 
 			while (!back && !enough && !is_done(c, pe, word))

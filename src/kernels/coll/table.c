@@ -70,6 +70,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 		return false;
 	if (row == &coll_rows[COLL_ROW_copy] && !c->engines)
 		return false;
+	if (row == &coll_rows[COLL_ROW_twoshot] && !c->ranks)
+		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 

@@ -53,7 +53,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 /* clang-format off */
 #define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
 #define COLL_LL_THREADS 256	  /* of a block, the most: as src/kernels/images.py has it */
-#define COLL_TWOSHOT_MOST UINT64_MAX /* of an all_reduce of few ranks; 0: taken by its name alone */
+#define COLL_TWOSHOT_MOST 0	     /* taken by its name alone: not measured on two GPUs yet; UINT64_MAX prefers it for all_reduces of few ranks */
 #define COLL_TWOSHOT_RANKS 8	     /* these few: a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
 /* with kernels of their own */
@@ -132,7 +132,7 @@ struct coll_case {
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
 	bool factors;	/* the op is COLL_PREMUL */
 	bool engines;	/* there is a fifo by which a kernel has copies made */
-	int ranks;	/* 0: no row is preferred for their number */
+	int ranks;	/* 0: a lane's, whose library area has no words for blocks to meet by */
 };
 int coll_choose(const struct coll_case *c);
 

@@ -261,7 +261,7 @@ void meet_close(spmt_comm *comm)
 	if (!row)
 		return;
 	pthread_mutex_lock(&comm->world->lock);
-	if (row->apart)
+	if (row->apart && row->apart->leave)
 		row->apart->leave(comm);
 	comm->meeting = NULL;
 	pthread_mutex_unlock(&comm->world->lock);

@@ -44,7 +44,7 @@ struct meeting_apart {
 	   may reach out to them, not wait for them to answer. Owns comm->meeting_state from success to close. A failure, with its
 	   sentence, leaves nothing. */
 	int (*open)(spmt_comm *comm);
-	/* close follows: the last that the others hear of this rank. Under the world's lock; does not block. */
+	/* NULL, or: close follows, the last that the others hear of this rank. Under the world's lock; does not block. */
 	void (*leave)(spmt_comm *comm);
 	/* Nobody is in a call on the comm, and broke comes no more. The other ranks may still be leaving the last meeting. */
 	void (*close)(spmt_comm *comm);

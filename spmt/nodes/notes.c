@@ -124,7 +124,7 @@ void notes_drop(struct notes *t)
 
 void nodes_notes_end(spmt_comm *comm)
 {
-	struct nodes *n = comm->meeting_state;
+	struct nodes *n = comm->meeting == &meeting_nodes ? comm->meeting_state : NULL;
 	struct notes *t = n ? n->notes : NULL;
 
 	if (!n)

@@ -48,6 +48,8 @@ enum spmtd_sdma_kind_ { SPMTD_SDMA_DO_COPY_, SPMTD_SDMA_DO_SET_, SPMTD_SDMA_DO_A
 /* Has a value come from nowhere, as far as the compiler sees. */
 #if defined(SPMTD_AMDGCN)
 #define SPMTD_HIDE(x) __asm__ volatile("" : "+v"(x))
+#elif defined(__CUDACC_RTC__)
+#define SPMTD_HIDE(x) asm volatile("" : "+r"(x))
 #else
 #define SPMTD_HIDE(x) __asm__ volatile("" : "+r"(x))
 #endif

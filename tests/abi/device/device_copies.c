@@ -13,7 +13,7 @@
 #define SPMTD_TARGET_H
 #define SPMTD_AMDGCN_H
 #define SPMTD_NVPTX_H
-#define SPMTD_SCOPE_H
+#define SPMTD_VIEW_H
 #define SPMTD_FN static inline
 #define SPMTD_LONG static
 #define SPMTD_RARE static

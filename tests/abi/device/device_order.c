@@ -165,6 +165,18 @@ static inline int spmtd_far_quiet_by_(const struct spmt_view *v, int scope)
 	return 0;
 }
 
+static inline int spmtd_sdma_done_(const struct spmt_view *v, int pe)
+{
+	(void)v, (void)pe;
+	return 0;
+}
+
+static inline int spmtd_sdma_done_by_(const struct spmt_view *v, int pe, int scope)
+{
+	(void)v, (void)pe, (void)scope;
+	return 0;
+}
+
 struct spmtd_waiter_;
 enum spmtd_kind_ { SPMTD_KIND_W_ = 3 };
 static inline int spmtd_await_(const struct spmt_view *v, struct spmtd_waiter_ *w, int kind,

@@ -166,7 +166,7 @@ section() {
 		"include/spmt_device/$1.h"
 }
 {
-	section scope 'threads of a scope'
+	section view 'threads of a scope'
 	section fifo order
 	section wait waits | sed '/^\/\* The lock is device memory/,$d'
 	section sync 'barrier and sync'

@@ -95,7 +95,7 @@ static int files_too_large(int rank, void *arg)
 {
 	struct processes *p = arg;
 	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
-	struct rlimit limit = { 1 << 20, 1 << 20 };
+	struct rlimit limit = { 4 << 20, 4 << 20 }; /* control blocks fit */
 	spmt_comm *comm = NULL;
 
 	setrlimit(RLIMIT_FSIZE, &limit);

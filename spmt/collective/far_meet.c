@@ -75,7 +75,7 @@ int far_greet(spmt_comm *comm, int pe, const struct far_hello *hello)
 			    SPMT_SIGNAL_SET, NULL);
 }
 
-static uint64_t step_of(const struct far *far, uint64_t step)
+static uint64_t step_word(const struct far *far, uint64_t step)
 {
 	return far->round << FAR_STEPS | step;
 }
@@ -87,7 +87,7 @@ int far_greet_step(spmt_comm *comm, int pe, uint64_t step)
 	uint64_t place = far_there(comm, mover->link, word_at(comm, far->round, comm->rank));
 
 	return mover->ops->signal(mover, place + offsetof(struct far_word, step),
-		step_of(far, step), SPMT_SIGNAL_SET, NULL);
+		step_word(far, step), SPMT_SIGNAL_SET, NULL);
 }
 
 static bool has_greeted(const spmt_comm *comm, int pe, uint64_t step)
@@ -95,7 +95,7 @@ static bool has_greeted(const spmt_comm *comm, int pe, uint64_t step)
 	const struct far *far = comm->far_state;
 	const struct far_word *word = far_told(comm, far->round, pe);
 
-	return step ? __atomic_load_n(&word->step, __ATOMIC_ACQUIRE) >= step_of(far, step)
+	return step ? __atomic_load_n(&word->step, __ATOMIC_ACQUIRE) >= step_word(far, step)
 		    : __atomic_load_n(&word->round, __ATOMIC_ACQUIRE) >= far->round;
 }
 

@@ -101,7 +101,7 @@ static int area_find(const struct keys *keys, const struct keys_want *want)
 	return i < want->areas ? i : -1;
 }
 
-static int row_make(struct keys *keys, const struct keys_want *want, struct keys_place *place)
+static int keys_row_make(struct keys *keys, const struct keys_want *want, struct keys_place *place)
 {
 	int i = 0, area = area_find(keys, want);
 
@@ -139,7 +139,7 @@ int keys_enter(struct keys *keys, const struct keys_want *want, struct keys_plac
 		return rc;
 	while (i < KEYS_ROWS && !row_names(keys, i, want))
 		i++;
-	rc = i < KEYS_ROWS ? row_take(keys, i, want, place) : row_make(keys, want, place);
+	rc = i < KEYS_ROWS ? row_take(keys, i, want, place) : keys_row_make(keys, want, place);
 	keys_unclaim(keys);
 	return rc;
 }

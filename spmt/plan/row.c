@@ -294,7 +294,8 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 }
 
 /* Its memory begins at `size`. */
-static int row_make(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
+static int plan_row_make(
+	spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
 {
 	uint32_t blocks = coll_kinds[p->kind].src_blocks ? (uint32_t)comm->nranks : 1;
 	int rc = row_room(comm, plan, p);
@@ -367,7 +368,7 @@ static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 		rows->key = coll_fold(rows->key, plan_fold_all(f->plan));
 	}
 	if (!rc && n == comm->nranks)
-		rc = row_make(comm, f->plan, p, &rows->size);
+		rc = plan_row_make(comm, f->plan, p, &rows->size);
 	if (!rc && n == comm->nranks) {
 		rows->n++;
 		row_log(comm, p, file);
@@ -451,7 +452,7 @@ static int row_split(spmt_comm *part, struct plan_rows *rows, const struct row_f
 
 	status_save(&before);
 	p->kind = f->kind;
-	rc = row_make(part, f->plan, p, &rows->size);
+	rc = plan_row_make(part, f->plan, p, &rows->size);
 	if (!rc) {
 		rows->n++;
 		return 0;

@@ -85,7 +85,7 @@ int stripe_open(const struct link *link, int n, struct verbs_wait *wait, struct 
 	return 0;
 }
 
-static int pieces_post(struct stripe *stripe, const struct cut *cut, char *local, bool put,
+static int stripe_post(struct stripe *stripe, const struct cut *cut, char *local, bool put,
 	struct verbs_wait *wait)
 {
 	int rc = 0;
@@ -111,7 +111,7 @@ static int pieces_fail(struct stripe *stripe, int rc, struct verbs_wait *wait)
 	return fail_again(rc, &why);
 }
 
-static int pieces_move(struct stripe *stripe, const struct cut *cut, char *local, bool put,
+static int stripe_move(struct stripe *stripe, const struct cut *cut, char *local, bool put,
 	bool blocking, struct verbs_wait *wait)
 {
 	bool loose = stripe->loose;
@@ -123,7 +123,7 @@ static int pieces_move(struct stripe *stripe, const struct cut *cut, char *local
 		return rc;
 	stripe->fenced = false;
 	stripe->loose |= put; /* what is fetched nobody can be told of before quiet */
-	rc = pieces_post(stripe, cut, local, put, wait);
+	rc = stripe_post(stripe, cut, local, put, wait);
 	if (rc)
 		return pieces_fail(stripe, rc, wait);
 	if (!blocking)
@@ -141,7 +141,7 @@ int stripe_put(struct stripe *stripe, const struct cut *cut, const void *src, bo
 	if (cut->n == 1)
 		return sender_put(stripe->lanes[0], cut->pieces[0].place, src, cut->pieces[0].n,
 			blocking, wait);
-	return pieces_move(stripe, cut, (char *)(uintptr_t)src, true, blocking, wait);
+	return stripe_move(stripe, cut, (char *)(uintptr_t)src, true, blocking, wait);
 }
 
 int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blocking,
@@ -150,7 +150,7 @@ int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blo
 	if (cut->n == 1)
 		return sender_get(stripe->lanes[0], cut->pieces[0].place, dst, cut->pieces[0].n,
 			blocking, wait);
-	return pieces_move(stripe, cut, dst, false, blocking, wait);
+	return stripe_move(stripe, cut, dst, false, blocking, wait);
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */

@@ -224,7 +224,7 @@ static inline void part(struct coll *c, int rc)
 		coll_end_epoch(c);
 }
 
-COLL_FN void coll_at_peers(struct coll *c)
+COLL_FN void coll_at_peers(struct coll *c, enum coll_counts counts)
 {
 	int rc = c->refused ? SPMTD_ABORTED : 0;
 
@@ -235,7 +235,7 @@ COLL_FN void coll_at_peers(struct coll *c)
 	c->met = !rc;
 	rc = coll_take_all(c, rc);
 	if (!rc)
-		rc = c->v ? coll_varied(c) : run_row(c, COLL_AT_PEERS);
+		rc = counts == COLL_COUNTS_VARY ? coll_varied(c) : run_row(c, COLL_AT_PEERS);
 	part(c, rc);
 }
 
@@ -355,7 +355,7 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 		run_by_block(&c);
 #endif
 	else
-		coll_at_peers(&c);
+		coll_at_peers(&c, COLL_COUNTS_EQUAL);
 }
 KERNEL(collective)
 

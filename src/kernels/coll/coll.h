@@ -58,8 +58,9 @@ COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 /* Around one by slots, which has ended with rc. */
 COLL_FN void coll_slots_begin(struct coll *c);
 COLL_FN void coll_slots_end(const struct coll *c, int rc);
-/* The collective between two meetings. */
-COLL_FN void coll_at_peers(struct coll *c);
+/* The collective between two meetings. Each kernel names its counts, so that none holds the loops of the other. */
+enum coll_counts { COLL_COUNTS_EQUAL, COLL_COUNTS_VARY };
+COLL_FN void coll_at_peers(struct coll *c, enum coll_counts counts);
 /* Two meetings of this block with those of its number, around what it moves. 0: all have come. */
 COLL_FN int coll_block_meets(struct coll *c);
 COLL_FN void coll_block_parts(struct coll *c, int rc);

@@ -128,7 +128,7 @@ KERNEL_BODY run_collective_v(const struct kernel_collective_v_args *args)
 			fill_stage(&c);
 			c.refused = await_stage(&c) != 0;
 		}
-		coll_at_peers(&c);
+		coll_at_peers(&c, COLL_COUNTS_VARY);
 		if (c.round + 1 < c.rounds && !await_end(&c))
 			return;
 	}

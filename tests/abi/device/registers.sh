@@ -26,6 +26,26 @@ nvidia() {
 		awk '/Function properties for/ { name = $NF } /spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print name ": " $0 }'
 }
 
+# large_stacks FILE: where a cubin's kernels want more stack than CUDA sets aside for each thread, 1024 bytes (cudaLimitStackSize): to
+# launch one makes the driver wait for every kernel that runs. A record of .nv.info: format, what, size, and here a symbol and its bytes.
+large_stacks() {
+	local at size
+	read -r at size < <(readelf -SW "$1" 2>/dev/null | sed -n 's/.* \.nv\.info  *[^ ]* *[^ ]* \([^ ]*\) \([^ ]*\) .*/\1 \2/p')
+	od -An -v -t u1 -w1 -j "$((16#${at:-0}))" -N "$((16#${size:-0}))" "$1" | awk '
+			{ b[NR - 1] = $1 }
+			END {
+				for (i = 0; i + 4 <= NR; i += 4 + size) {
+					size = b[i] == 4 ? b[i + 2] + 256 * b[i + 3] : 0
+					if (b[i] == 4 && b[i + 1] == 17) {
+						n++
+						bytes = b[i + 8] + 256 * b[i + 9] + 65536 * b[i + 10]
+						if (bytes > 1024) print bytes " bytes"
+					}
+				}
+				if (n < 27) print n + 0 " kernels"
+			}' | sort -u
+}
+
 ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
 images=$(find "$build_root" \( -name 'spmt-gfx*.hsaco' -o -name 'spmt-sm_*.ptx' \) | sort)
 [ -n "$images" ] || skip "no register goes to memory, in every image" "no device images in $build_root"
@@ -43,6 +63,8 @@ for image in $images; do
 	*)
 		if [ -x "$ptxas" ]; then
 			nothing_in "$name" "$(nvidia "$image" "${arch#spmt-}")"
+			nothing_in "no kernel of spmt-${arch#spmt-} has more than a driver's 1024 bytes a thread" \
+				"$(large_stacks "${image%.ptx}.cubin")"
 		else
 			skip "$name" "no ptxas"
 		fi

@@ -530,10 +530,11 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 /* Rank 0 gives up; rank 1, which comes later and has not heard of it, finds its hello and yet leaves its buffers alone. */
 Test(kernels, blocks_let_go_of_who_gives_up)
 {
-	uint64_t src[2][64] = { { 1 }, { 2 } }, dst[2][64] = { 0 }; /* a share of units for each */
+	uint64_t src[2][64] = { 0 }, dst[2][64]; /* a share of units for each */
 	struct kernel_collective_args args[2];
 	struct views w;
 
+	memset(dst, 0x77, sizeof(dst));
 	cr_assert_eq(views_open(&w, 2, 4096, true), 0);
 	w.timeout_ns = 2000000;
 	for (int pe = 0; pe < 2; pe++) {
@@ -557,6 +558,6 @@ Test(kernels, blocks_let_go_of_who_gives_up)
 	kernel_collective.host(&args[1]);
 	cr_expect_eq((int32_t)area_of(&args[1].view)->error, SPMT_ERR_ABORTED);
 	for (size_t i = 0; i < 64; i++)
-		cr_expect(!dst[0][i] && !dst[1][i], "word %zu is moved", i);
+		cr_expect(dst[0][i] && dst[1][i], "word %zu is moved", i);
 	views_close(&w);
 }

@@ -36,8 +36,8 @@ shared_ring() { # NAME RUNNER..
 	ring_says "$@" env "LD_LIBRARY_PATH=$library" "$dir/ring"
 }
 
-plain_build() { # NAME SETUP ARGUMENT..: by the machine's gcc, shared
-	CC=gcc installed "$@" && ring "$1" '' gcc && shared_ring "$1" && "build/$1/root/bin/spmt-info" && "build/$1/spmt-demo" &&
+plain_build() { # NAME SETUP ARGUMENT..: shared, by the machine's gcc or another CC
+	CC=${CC:-gcc} installed "$@" && ring "$1" '' gcc && shared_ring "$1" && "build/$1/root/bin/spmt-info" && "build/$1/spmt-demo" &&
 		[ ! -e "build/$1/tests" ]
 }
 
@@ -104,6 +104,7 @@ ldconfig_looks() {
 }
 
 step_builds() {
+	CC=clang check 'a build by clang' plain_build clang -Dwerror=true
 	check 'a debug build (gcc -O0)' plain_build debug -Dwerror=true --buildtype=debug
 	check 'a unity build, of whatever files' plain_build unity --unity=on -Dunity_size=1000
 	check 'a release build, with LTO' plain_build lto --buildtype=release -Db_lto=true

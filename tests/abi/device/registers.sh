@@ -4,12 +4,14 @@
 # installed or was not built is skipped by name.
 . "$(dirname "$0")/../lib.sh"
 
-# amd FILE: those that have memory of each thread's own, or put vector registers there
+# amd FILE: those that have memory of each thread's own, or put vector registers there; and of all kernels, where more than 1024 bytes are
+# a thread's: a compiler that does not see how deep calls go guesses 16 KiB.
 amd() {
 	llvm-readelf-19 --notes "$1" | awk '
 		/ \.name: +spmt_kernel_/ { name = $2 }
 		/\.private_segment_fixed_size:/ { bytes = $2 }
 		/\.vgpr_spill_count:/ {
+			if (bytes > 1024) print name ": " bytes " bytes of memory"
 			if (name !~ /^spmt_kernel_(ll|twoshot)_/) next
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"

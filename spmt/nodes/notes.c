@@ -286,6 +286,11 @@ static int notes_begin(spmt_comm *comm, struct notes *t)
 	t->round = 0;
 	/* It may be frozen before all of this node have come. */
 	t->ended = now >= out || !noted_move(comm->control, now, out);
+	/* Who has found the gate broken before that has left, and asked nobody: then no note goes out. */
+	if (!t->ended && (atomic_load(&comm->control->gate) & GATE_BROKEN)) {
+		t->ended = true;
+		(void)noted_move(comm->control, out, noted(comm->epoch, NOTED_STAR));
+	}
 	if (t->ended)
 		return 0;
 	t->differs = near_differ(comm);

@@ -24,7 +24,7 @@
 enum noted {
 	NOTED_OUT,    /* its first note may be out */
 	NOTED_FROZEN, /* somebody has asked: from here on only the hub opens it */
-	NOTED_STAR,   /* what its ranks brought has been, or will be, said to the hub */
+	NOTED_STAR,   /* only the hub may open it: it is said there, or broken already */
 	NOTED_OPEN    /* it is open: all nodes have brought the same */
 };
 

@@ -38,6 +38,28 @@ int __wrap_bootstrap_say(
 	return __real_bootstrap_say(b, word, data, size);
 }
 
+/* This leader breaks its world, here alone, before it begins to send notes, and waits until its neighbour has left. */
+static _Atomic(spmt_comm *) late;
+static _Atomic int left;
+
+int __real_notes_go(spmt_comm *comm);
+int __wrap_notes_go(spmt_comm *comm);
+int __wrap_notes_go(spmt_comm *comm)
+{
+	const struct nodes *n = comm->meeting_state;
+	struct cause cause;
+
+	if (comm == atomic_load(&late) &&
+		atomic_load(&comm->control->arrived) == comm->epoch * (uint64_t)n->near) {
+		atomic_store(&late, NULL);
+		cause_set(&cause, -77, NULL, "a test");
+		world_break_here(comm->world, &cause);
+		for (int i = 0; i < 20000 && !atomic_load(&left); i++)
+			usleep(500);
+	}
+	return __real_notes_go(comm);
+}
+
 /* Shared by the processes. */
 struct scene {
 	_Atomic int passed[MOST]; /* by rank: barriers that it has left with 0 */
@@ -267,6 +289,27 @@ static int freezes(spmt_comm *comm, void *arg)
 Test(notes, frozen_where_it_was_asked_for)
 {
 	in_layout("0|1,2|3", freezes);
+}
+
+/* A rank that leaves a broken meeting before its node's notes are out has asked nobody: none goes out behind it. */
+static int breaks_before(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!comm->rank)
+		atomic_store(&late, comm);
+	if (comm->rank == 2) {
+		REQUIRE(spmt_barrier(comm) < 0);
+		return 0;
+	}
+	REQUIRE_CODE(spmt_barrier(comm), -77);
+	atomic_store(&left, comm->rank);
+	return 0;
+}
+
+Test(notes, none_goes_out_behind_who_has_left)
+{
+	in_layout("0,1|2", breaks_before);
 }
 
 /* The hub dies when some have left the meeting: the one that follows it finds out. */

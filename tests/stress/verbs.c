@@ -505,6 +505,41 @@ static int broken_direct(void)
 	return works_again();
 }
 
+/* One after the other, the second with the control block of the first: what is in flight gets its half second each time. */
+static int part_breaks(spmt_comm *comm, void *arg)
+{
+	static char own[100000];
+	int rank = spmt_rank(comm);
+	spmt_comm *part;
+	int64_t begin;
+	char *block;
+
+	REQUIRE_OK(spmt_malloc(comm, sizeof(own), (void **)&block));
+	for (int i = 0; i < 2; i++) {
+		REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+		REQUIRE_OK(spmt_put(part, block, block, 8, !rank));
+		REQUIRE_OK(spmt_barrier(part));
+		if (!rank) {
+			fake.hold(1);
+			REQUIRE_OK(spmt_get_nbi(part, own, block, sizeof(own), 1));
+			REQUIRE_OK(spmt_abort(part, -5));
+			begin = now_ns();
+			REQUIRE(spmt_quiet(part) != 0);
+			REQUIRE(now_ns() - begin >= 500000000);
+			fake.hold(0);
+		}
+		spmt_finalize(part);
+		REQUIRE_OK(spmt_barrier(comm));
+	}
+	(void)arg;
+	return 0;
+}
+
+static int parts_break(void)
+{
+	return ranks_run(2, NULL, part_breaks, NULL);
+}
+
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static int over_one_port(void)
@@ -529,6 +564,7 @@ int main(int argc, char **argv)
 		{ "answers that the network keeps waiting", late_answers },
 		{ "a world that breaks over moves in flight", broken_in_flight },
 		{ "a world that breaks over moves that the device has", broken_direct },
+		{ "parts that break over moves in flight", parts_break },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;

@@ -266,6 +266,18 @@ int64_t rdma_stopped_end(const struct link *link, int64_t ns)
 	return end;
 }
 
+void rdma_begins(const struct link *link)
+{
+	struct rdma_rank *rdma = link->rdma;
+
+	if (__atomic_load_n(link->stop, __ATOMIC_ACQUIRE))
+		return;
+	pthread_mutex_lock(&rdma->nic->lock);
+	if (rdma->stopped == link->stop)
+		rdma->stopped = NULL;
+	pthread_mutex_unlock(&rdma->nic->lock);
+}
+
 /* How the peer's device of a lane is addressed. */
 static void lane_address(const struct rdma_peer *peer, int lane, struct rank_nic *address)
 {

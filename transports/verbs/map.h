@@ -65,6 +65,8 @@ struct cut {
 struct verbs_wait link_patience(const struct link *link);
 /* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
 int64_t rdma_stopped_end(const struct link *link, int64_t ns);
+/* The link is used for the first time: its comm may have its stop word where one that broke had it. */
+void rdma_begins(const struct link *link);
 /* The connection to the peer by a lane, made on first use: 0, or a code with its sentence, -ECANCELED without. */
 int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, struct pairing **c);
 /* Where n bytes of an offset are, for the first lane; -EFAULT with a sentence: no key is known. */

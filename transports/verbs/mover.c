@@ -64,8 +64,10 @@ static int verbs_open(struct mover *m, uint64_t offset, const void *local, size_
 
 	if (rc || (stripe && stripe->lanes[cut->n - 1]))
 		return rc;
-	if (!stripe)
+	if (!stripe) {
+		rdma_begins(m->link);
 		stripe = m->state = mem_calloc(1, sizeof(*stripe));
+	}
 	return stripe ? stripe_open(m->link, cut->n, wait, stripe)
 		      : fail(-ENOMEM, "out of memory for senders");
 }

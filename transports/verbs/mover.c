@@ -251,7 +251,8 @@ static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
 		rc = stripe_get(m->state, &cut, local, mode == MOVE_BLOCKING, &wait);
-		m->link->pending = pending || mode != MOVE_BLOCKING;
+		/* of pieces that fail others may still be under way */
+		m->link->pending = pending || mode != MOVE_BLOCKING || (rc && cut.n > 1);
 	}
 	return rc ? verbs_failed(m, "get", rc) : 0;
 }

@@ -345,6 +345,38 @@ static int dies(void)
 	return nothing_left(ranks_run_on(PAIR, &attr, apart, sizes_rank, &posted));
 }
 
+/* The second device refuses its piece while the first stands still, beyond the deadline: quiet waits for what that has. */
+static int refuses_rank(spmt_comm *comm, void *arg)
+{
+	char *block, *mine;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&mine));
+	REQUIRE_OK(spmt_put(comm, block, mine, BIG, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm))
+		return 0;
+	REQUIRE_OK(spmt_set_timeout(comm, NAP_MS));
+	fake.congest(0);
+	fake.fail_named("checked_send", 2);
+	REQUIRE_CODE(spmt_get(comm, mine, block, 2 * FROM, 1), -EIO);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	fake.congest(-1);
+	REQUIRE_OK(spmt_set_timeout(comm, 20000));
+	REQUIRE_CODE(spmt_quiet(comm), -EIO);
+	return 0;
+}
+
+static int refuses(void)
+{
+	int rc = ranks_run_on(PAIR, &attr, apart, refuses_rank, NULL);
+
+	fake.congest(-1);
+	fake.fail_named("", 0);
+	return nothing_left(rc);
+}
+
 /* ---- how many there are --------------------------------------------------------------------- */
 
 static _Atomic int mixed;
@@ -414,6 +446,7 @@ int main(void)
 		{ "pieces wait behind a fence", fenced },
 		{ "order while devices come and go", rounds },
 		{ "a device fails", dies },
+		{ "a device refuses its piece", refuses },
 		{ "one rank has a device less", one_less },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";

@@ -199,14 +199,21 @@ int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent,
 	return rc;
 }
 
+/* One more, that does nothing and tells of the end of all before it. Where it cannot be had the connection fails, or nobody would hear of that. */
+static int post_tell(struct pairing *c)
+{
+	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
+	int rc = post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
+
+	return rc ? pairing_fail_last(c, rc) : 0;
+}
+
 /* The last work request tells of its end. */
 static int post_flush(struct pairing *c)
 {
-	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
-
 	if (c->state != CONN_READY || c->head == c->tail || c->signaled == c->tail)
 		return 0;
-	return post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
+	return post_tell(c);
 }
 
 static bool has_room(void *ctx)
@@ -468,17 +475,14 @@ void sender_part(struct sender *sender, struct verbs_wait *wait)
 }
 
 /* Who waits for an answer alone would not be told that the peer has gone: what is written to it comes back. */
-static int sender_probe(struct sender *sender)
+static void sender_probe(struct sender *sender)
 {
 	struct pairing *c = sender->conn;
-	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
-	int rc = 0;
 
 	pthread_mutex_lock(&c->nic->lock);
 	if (c->state == CONN_READY && (c->head == c->tail || c->signaled != c->tail))
-		rc = post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
+		post_tell(c);
 	pthread_mutex_unlock(&c->nic->lock);
-	return rc;
 }
 
 /* Until the next probe. */
@@ -503,9 +507,7 @@ static int sender_await(struct sender *sender, struct mark_of_sender *mark, stru
 			wait->end = wait->ns < 0 ? INT64_MAX : slice.end - slice.ns + wait->ns;
 		if (rc != -ETIMEDOUT || slice.end == wait->end)
 			return rc;
-		rc = sender_probe(sender);
-		if (rc)
-			return rc;
+		sender_probe(sender);
 	}
 }
 
@@ -514,14 +516,13 @@ int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait)
 	struct nic *nic = sender->conn->nic;
 	struct mark_of_sender mark = { .sender = sender };
 	bool there;
-	int rc = 0;
 
 	pthread_mutex_lock(&nic->lock);
 	mark.posted = asks_alone ? 0 : sender->posted;
 	mark.asked = sender->asked;
 	there = sender_is_there(&mark);
 	if (!there && (!asks_alone || sender->conn->natives))
-		rc = post_flush(sender->conn);
+		post_flush(sender->conn);
 	pthread_mutex_unlock(&nic->lock);
-	return rc || there ? rc : sender_await(sender, &mark, wait);
+	return there ? 0 : sender_await(sender, &mark, wait);
 }

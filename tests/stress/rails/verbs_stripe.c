@@ -368,10 +368,44 @@ static int refuses_rank(spmt_comm *comm, void *arg)
 	return 0;
 }
 
+/* The device refuses what would tell of the end of moves that it has: they end with their connection, and buffers are the user's behind quiet. */
+static int deaf_rank(spmt_comm *comm, void *arg)
+{
+	char *block, *mine;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, FROM, (void **)&block));
+	REQUIRE_OK(spmt_malloc(comm, FROM, (void **)&mine));
+	fill(mine, FROM, 4);
+	REQUIRE_OK(spmt_put(comm, block, mine, FROM, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm)) {
+		while (!posted)
+			sleep_ms(1);
+		return filled_by("a put that has failed", block, FROM, 4);
+	}
+	fake.congest(0);
+	REQUIRE_OK(spmt_put_nbi(comm, block, mine, FROM, 1));
+	REQUIRE_OK(spmt_put_nbi(comm, block, mine, FROM, 1));
+	fake.fail_named("checked_send", 1);
+	REQUIRE_CODE(spmt_quiet(comm), -EIO);
+	REQUIRE_OK(spmt_quiet(comm));
+	fill(mine, FROM, 5);
+	fake.congest(-1);
+	sleep_ms(NAP_MS);
+	posted = 1;
+	return 0;
+}
+
 static int refuses(void)
 {
 	int rc = ranks_run_on(PAIR, &attr, apart, refuses_rank, NULL);
 
+	fake.congest(-1);
+	fake.fail_named("", 0);
+	TRY(nothing_left(rc));
+	posted = 0;
+	rc = ranks_run_on(PAIR, &attr, apart, deaf_rank, NULL);
 	fake.congest(-1);
 	fake.fail_named("", 0);
 	return nothing_left(rc);
@@ -446,7 +480,7 @@ int main(void)
 		{ "pieces wait behind a fence", fenced },
 		{ "order while devices come and go", rounds },
 		{ "a device fails", dies },
-		{ "a device refuses its piece", refuses },
+		{ "a device refuses its piece, or to tell", refuses },
 		{ "one rank has a device less", one_less },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";

@@ -27,8 +27,9 @@ struct area_inbox {
 /* Where blocks meet each by itself: of so many at the most. The first one's words are those of the inbox. */
 #define AREA_BLOCKS 32u
 struct area_blocks {
-	uint64_t blocks; /* how many the writer's launch has, told with the hello */
-	uint64_t unused;
+	/* how many the writer's launch has, told with the hello, by parity of its collective epoch: it may be in the next one before
+	   this rank has seen that it is through with this one */
+	uint64_t blocks[2];
 	struct area_words further[AREA_BLOCKS - 1];
 };
 _Static_assert(sizeof(struct area_blocks) % AREA_LINE == 0, "no two writers share a line");

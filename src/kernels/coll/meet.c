@@ -27,14 +27,6 @@ static inline void send_factor(const struct coll *c, int pe)
 		flags_alike(area_flag(c->epoch)));
 }
 
-static inline void tell_blocks(const struct coll *c, int pe)
-{
-	const struct spmt_view *v = c->view;
-
-	spmtd_poke64_(spmtd_at_(&area_blocks_at(area_there(v, pe), v->npes, v->pe)->blocks),
-		kernel_blocks());
-}
-
 /* By the threads of one block. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted)
 {
@@ -58,7 +50,8 @@ COLL_FN void coll_greet(const struct coll *c, int posted)
 			spmtd_poke64_(
 				spmtd_at_(&box->dst), c->v ? c->rounds : c->args->dst + shift);
 			if (c->words > 1)
-				tell_blocks(c, pe);
+				spmtd_poke64_(coll_blocks_word(c, area_there(v, pe), v->pe),
+					kernel_blocks());
 			spmtd_release_set_(spmtd_at_(&hello[0]), flag | (uint32_t)key);
 		} else {
 			spmtd_poke64_(spmtd_at_(&hello[0]), flag | (uint32_t)key);

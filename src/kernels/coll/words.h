@@ -5,13 +5,19 @@
 
 #include "coll.h"
 
+/* Where `writer` tells the rank with this library area of how many blocks its launch is. */
+static inline uint64_t coll_blocks_word(const struct coll *c, uint64_t own, int writer)
+{
+	return spmtd_at_(&area_blocks_at(own, c->view->npes, writer)->blocks[c->epoch & 1]);
+}
+
 /* The end of those words at this rank by which the blocks of pe meet it; known once all have come. */
 static inline uint32_t coll_words_of(const struct coll *c, int pe)
 {
 	uint64_t n = c->words;
 
 	if (n > 1)
-		n = peek_word(&area_blocks_at(spmtd_at_(c->view->own), c->view->npes, pe)->blocks);
+		n = spmtd_peek64_(coll_blocks_word(c, spmtd_at_(c->view->own), pe));
 	return n < c->words ? (uint32_t)n : c->words;
 }
 

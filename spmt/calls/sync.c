@@ -108,28 +108,34 @@ static void engine_stopped(spmt_comm *comm, const char *what, int rc)
 	status_restore(&why);
 }
 
-/* What they have submitted to copy engines. */
-static int engines_quiet(spmt_comm *comm, const char *what)
+/* What they have submitted to copy engines: that, and not what kernels that go on submit meanwhile. */
+static int engine_quiet(spmt_comm *comm, const char *what, int pe)
 {
 	struct wait_for wait = { .name = what };
+	uint64_t told = queues_told(comm, pe);
 	struct spmtd_pause p = { 0 };
-	int rc = 0, pe = 0;
+	int rc = 0, done;
 
-	while (pe < comm->nranks && !rc) {
-		int done = queues_query(comm, pe);
-
-		if (done > 0)
-			pe++;
-		else
-			rc = done ? done : wait_pause(comm, &p, &wait);
-		if (done < 0)
-			engine_stopped(comm, what, rc);
+	while (!rc && !(done = queues_query(comm, pe, told)))
+		rc = wait_pause(comm, &p, &wait);
+	if (!rc && done < 0) {
+		rc = done;
+		engine_stopped(comm, what, rc);
 	}
 	wait_end(comm, &p);
 	if (rc == SPMT_ERR_TIMEOUT)
 		return fail_call(rc, what,
 			"rank %d: what kernels submitted to the copy engine for rank %d is not done",
 			comm->rank, pe);
+	return rc;
+}
+
+static int engines_quiet(spmt_comm *comm, const char *what)
+{
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = engine_quiet(comm, what, pe);
 	return rc;
 }
 

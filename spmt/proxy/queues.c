@@ -119,9 +119,16 @@ struct spmtd_sdma *queues_device(const spmt_comm *comm)
 	return comm->queues ? comm->queues->table.dev : NULL;
 }
 
-int queues_query(spmt_comm *comm, int pe)
+uint64_t queues_told(const spmt_comm *comm, int pe)
+{
+	const struct sdma_queue *q = comm->queues->of[pe];
+
+	return q ? kernel_queue_told(q) : 0;
+}
+
+int queues_query(spmt_comm *comm, int pe, uint64_t told)
 {
 	struct sdma_queue *q = comm->queues->of[pe];
 
-	return q ? kernel_queue_query(q) : 1;
+	return q ? kernel_queue_query(q, told) : 1;
 }

@@ -15,7 +15,9 @@ void queues_open(spmt_comm *comm);
 void queues_close(spmt_comm *comm);
 /* For kernels, by rank; NULL: there is none. */
 struct spmtd_sdma *queues_device(const spmt_comm *comm);
-/* Whether all is done that pe's engine has been told of: 1 yes (also without a queue), 0 not yet, or a code with a sentence. */
-int queues_query(spmt_comm *comm, int pe);
+/* What pe's engine has been told of by now: a position; 0 without a queue. */
+uint64_t queues_told(const spmt_comm *comm, int pe);
+/* Whether it is done: 1 yes (also without a queue), 0 not yet, or a code with a sentence. */
+int queues_query(spmt_comm *comm, int pe, uint64_t told);
 
 #endif

@@ -48,21 +48,30 @@ void kernel_queue_fill(
 		ends[i] = begin;
 }
 
-/* The error is looked at first: what was completed before the engine stopped is done. */
-int kernel_queue_query(struct sdma_queue *q)
+uint64_t kernel_queue_told(const struct sdma_queue *q)
 {
-	uint64_t told = atomic_load_explicit(q->write, memory_order_acquire);
-	int error = atomic_load_explicit(&q->error, memory_order_acquire);
-	bool done;
+	return atomic_load_explicit(q->write, memory_order_acquire);
+}
+
+/* Without its atomics the engine stores the lower half alone, which was never ahead of what it has been told by now. */
+static uint64_t queue_completed(const struct sdma_queue *q)
+{
+	uint32_t low;
+	uint64_t told;
 
 	if (q->format.atomics)
-		done = (int64_t)(atomic_load_explicit(q->completed, memory_order_acquire) - told) >=
-			0;
-	else
-		done = (int32_t)(__atomic_load_n((const uint32_t *)(uintptr_t)q->completed,
-					 __ATOMIC_ACQUIRE) -
-			       (uint32_t)told) >= 0;
-	if (done) {
+		return atomic_load_explicit(q->completed, memory_order_acquire);
+	low = __atomic_load_n((const uint32_t *)(uintptr_t)q->completed, __ATOMIC_ACQUIRE);
+	told = kernel_queue_told(q);
+	return told - (uint32_t)((uint32_t)told - low);
+}
+
+/* The error is looked at first: what was completed before the engine stopped is done. */
+int kernel_queue_query(struct sdma_queue *q, uint64_t told)
+{
+	int error = atomic_load_explicit(&q->error, memory_order_acquire);
+
+	if ((int64_t)(queue_completed(q) - told) >= 0) {
 		tsan_acquire(q->completed);
 		return 1;
 	}

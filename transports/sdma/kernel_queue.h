@@ -12,7 +12,9 @@ size_t kernel_queue_room(const struct sdma_queue *q);
 void kernel_queue_fill(
 	const struct sdma_queue *q, struct spmtd_sdma *entry, uint64_t *ends, uint64_t there);
 
-/* Whether all is done that the engine has been told of: 1 yes, 0 not yet, or its code with its sentence if it has stopped. Any thread. */
-int kernel_queue_query(struct sdma_queue *q);
+/* What the engine has been told of by now: a position. Any thread. */
+uint64_t kernel_queue_told(const struct sdma_queue *q);
+/* Whether it is done: 1 yes, 0 not yet, or its code with its sentence if the engine has stopped before. Any thread. */
+int kernel_queue_query(struct sdma_queue *q, uint64_t told);
 
 #endif

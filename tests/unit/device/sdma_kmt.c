@@ -341,7 +341,7 @@ static void fed_by(const struct kfd_engine *e, struct views *world)
 		cr_assert_eq(pattern_differs((unsigned char *)theirs + 65, n, i), SIZE_MAX);
 		cr_assert_eq(*(uint64_t *)(void *)theirs, i);
 	}
-	cr_assert_eq(kernel_queue_query(q), 1);
+	cr_assert_eq(kernel_queue_query(q, kernel_queue_told(q)), 1);
 	free(ends);
 	kmt_close(q);
 }

@@ -7,6 +7,7 @@ static void on_store(const volatile void *word);
 #include "spmt_device.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -352,6 +353,34 @@ Test(device_sdma, quiet_waits_for_what_was_submitted)
 				spmtd_fence_block(&me);
 			cr_assert_arr_eq(theirs, mine, 256);
 		}
+		close_world();
+	}
+}
+
+/* A kernel that goes on submits more meanwhile: the host does not wait for that. */
+Test(device_sdma, the_host_waits_for_what_was_told_when_it_asked)
+{
+	for (size_t k = 0; k < KINDS; k++) {
+		uint64_t told;
+
+		open_world(k);
+		told = kernel_queue_told(&hand.queue);
+		cr_assert_eq(kernel_queue_query(&hand.queue, told), 1, "nothing");
+		for (int i = 0; i < 100; i++) {
+			cr_assert_eq(spmtd_sdma_put(&me, mine, mine + 64, 64, PEER), 0);
+			told = kernel_queue_told(&hand.queue);
+			cr_assert_eq(kernel_queue_query(&hand.queue, told), 0);
+			cr_assert_eq(spmtd_sdma_put(&me, mine, mine + 64, 64, PEER), 0);
+			while (hand.read != told)
+				cr_assert_eq(sdma_engine_step(&hand.engine, hand.bell), 1);
+			cr_assert_eq(kernel_queue_query(&hand.queue, told), 1);
+			cr_assert_eq(kernel_queue_query(&hand.queue, hand.bell), 0);
+			serve();
+			cr_assert_eq(kernel_queue_query(&hand.queue, told), 1);
+		}
+		hand.queue.error = -EIO;
+		cr_assert_eq(kernel_queue_query(&hand.queue, told), 1, "it was done before");
+		cr_assert_eq(kernel_queue_query(&hand.queue, hand.bell + 64), -EIO);
 		close_world();
 	}
 }

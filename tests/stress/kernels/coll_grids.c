@@ -231,7 +231,9 @@ static void make(const struct thread *t, const struct call *c)
 		.room = VIEWS_ROOM };
 
 	/* Nothing else ends soon, however slow the machine is. */
-	args.view.timeout_ns = c->nth == scene.absent ? 20000000 : 100000000000;
+	args.view.timeout_ns = c->nth == scene.absent ? 20000000
+		: scene.late			      ? 30000000000
+						      : 100000000000;
 	args.share = coll_share(args.bytes, RANKS, blocks_of(c, t->pe), c->threads);
 	own_tid = t->tid;
 	own_threads = c->threads;

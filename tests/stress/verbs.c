@@ -444,7 +444,8 @@ static int breaks(int rank, void *arg)
 	REQUIRE_OK(spmt_init(&a, &comm));
 	REQUIRE_OK(spmt_malloc(comm, 100000, (void **)&block));
 	memset(block, 7, 100000);
-	REQUIRE_OK(spmt_put(comm, block, block, 8, !rank));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_put(comm, block, &one, 8, !rank));
 	if (run->code[1])
 		REQUIRE_OK(spmt_register(comm, own, 100000, &mem));
 	REQUIRE_OK(spmt_barrier(comm));

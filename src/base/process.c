@@ -107,13 +107,18 @@ int process_nonce(unsigned char nonce[16])
 	return rc;
 }
 
-/* Packs the hex digits of a UUID of 36 characters; missing digits stay zero. */
-static void boot_id_read(unsigned char host[16])
+/* Packs the hex digits of a UUID of 36 characters; missing digits stay zero. Zeros for want of a descriptor would make another
+   node of this process. */
+static int boot_id_read(unsigned char host[16])
 {
+	static const char name[] = "/proc/sys/kernel/random/boot_id";
 	char text[64] = "";
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	ssize_t got;
 
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return fail_errno(errno, "%s", name);
+	got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
 	for (ssize_t i = 0, digit = 0; i < got && digit < 32; i++) {
@@ -127,21 +132,23 @@ static void boot_id_read(unsigned char host[16])
 		host[digit / 2] = (unsigned char)(host[digit / 2] << 4 | value);
 		digit++;
 	}
+	return 0;
 }
 
 int process_host(unsigned char host[16])
 {
 	struct identity *id = process_state(&identity_slot, sizeof(*id));
+	int rc = 0;
 
 	if (!id)
 		return fail(-ENOMEM, "no memory for the identity of the process");
 	pthread_mutex_lock(&id->lock);
 	if (!id->asked)
-		boot_id_read(id->host);
-	id->asked = true;
+		rc = boot_id_read(id->host);
+	id->asked = !rc;
 	memcpy(host, id->host, sizeof(id->host));
 	pthread_mutex_unlock(&id->lock);
-	return 0;
+	return rc;
 }
 
 void process_network(unsigned char host[16])

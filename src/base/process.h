@@ -33,7 +33,7 @@ void *process_state(void *_Atomic *slot, size_t size);
 int process_nonce(unsigned char nonce[16]);
 
 /* The kernel's boot id: equal for processes of one node, different between nodes. Zeros where the
-   kernel has none. Fails only if memory runs out. */
+   kernel has none. Fails only if memory or descriptors run out. */
 int process_host(unsigned char host[16]);
 
 /* Folds the process's network namespace into what process_host gave: across two of them no socket is found by name, and processes

@@ -98,6 +98,34 @@ Test(process, a_kept_descriptor_is_moved)
 	cr_assert_eq(exit_of_child(moves, NULL), 0);
 }
 
+/* Without a descriptor it is not known which node this is. Nobody may take it for another one; and it is asked again. */
+static int hosts(void *arg)
+{
+	const unsigned char none[16] = { 0 };
+	struct rlimit limit;
+	unsigned char host[16];
+	rlim_t before;
+
+	(void)arg;
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return 1;
+	before = limit.rlim_cur;
+	limit.rlim_cur = 0;
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		return 2;
+	if (process_host(host) != -EMFILE)
+		return 3;
+	limit.rlim_cur = before;
+	if (setrlimit(RLIMIT_NOFILE, &limit) || process_host(host))
+		return 4;
+	return memcmp(host, none, sizeof(none)) ? 0 : 5;
+}
+
+Test(process, a_host_without_descriptors_is_no_other_host)
+{
+	cr_assert_eq(exit_of_child(hosts, NULL), 0);
+}
+
 static void *_Atomic shared_slot;
 
 static void *get_state(void *arg)

@@ -153,11 +153,14 @@ static int work_quiet(spmt_comm *comm, const char *what)
 	return rc ? rc : rest;
 }
 
+/* Another thread that finalizes a broken comm waits for it: nothing of the comm goes meanwhile. */
 int quiet_slow(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
-	int rc = comm_failed(comm, what, movers_quiet(comm, what)), streams;
+	int rc, streams;
 
+	atomic_fetch_add(&comm->head.visitors, 1);
+	rc = comm_failed(comm, what, movers_quiet(comm, what));
 	if (rc)
 		status_save(&first);
 	streams = comm_failed(comm, what, work_quiet(comm, what));
@@ -166,7 +169,10 @@ int quiet_slow(spmt_comm *comm, const char *what)
 	else
 		rc = streams;
 	/* The work may have ended because the world broke. */
-	return rc || !comm_is_broken(comm) ? rc : comm_broken(comm, what);
+	if (!rc && comm_is_broken(comm))
+		rc = comm_broken(comm, what);
+	comm_left(comm);
+	return rc;
 }
 
 int spmt_fence(spmt_comm *comm)
@@ -236,11 +242,16 @@ int spmt_quiet(spmt_comm *comm)
 		return keyed_settle(comm, what);
 	LANE_HOLD(comm);
 	status_save(&why);
-	busy = !comm_enter_any(comm, what) && (comm->pending || comm->streamed);
-	if (busy) {
-		quiet_all(comm, what);
-		comm_forbid(comm);
-		return comm_broken(comm, what);
+	if (!comm_visit(comm, what)) {
+		busy = comm->pending || comm->streamed;
+		if (busy) {
+			quiet_all(comm, what);
+			comm_forbid(comm);
+			rc = comm_broken(comm, what);
+		}
+		comm_left(comm);
+		if (busy)
+			return rc;
 	}
 	status_restore(&why);
 	return rc;

@@ -206,7 +206,8 @@ static int timed_out(const struct watch *w)
 		word_text(w->type, w->val).text);
 }
 
-/* Shows the word whose condition did not hold. */
+/* Shows the word whose condition did not hold. Another thread may have begun to finalize the comm: that waits for this call, and
+   nobody else would end it. */
 static int watch_pause(const struct watch *w, struct spmtd_pause *pause)
 {
 	const struct wait_for wait = { .name = w->call->name,
@@ -217,19 +218,27 @@ static int watch_pause(const struct watch *w, struct spmtd_pause *pause)
 		.value = w->val,
 		.seen = w->seen };
 
-	return wait_pause(w->comm, pause, &wait);
+	return LIKELY(object_is_open(&w->comm->head)) ? wait_pause(w->comm, pause, &wait)
+						      : comm_enter_any(w->comm, w->call->name);
 }
 
 static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found *), struct found *f)
 {
 	struct spmtd_pause pause = { .n = 0 };
-	int done, rc = 0;
+	int done = look(w, f), rc = 0;
 
-	while (!(done = look(w, f)) && !(rc = watch_pause(w, &pause)))
-		;
+	if (done)
+		return done < 0 ? done : 0;
+	rc = comm_visit(w->comm, w->call->name);
+	if (rc)
+		return rc;
+	do
+		rc = watch_pause(w, &pause);
+	while (!rc && !(done = look(w, f)));
 	wait_end(w->comm, &pause);
 	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)
-		return timed_out(w);
+		rc = timed_out(w);
+	comm_left(w->comm);
 	return done < 0 ? done : rc;
 }
 

@@ -2,6 +2,8 @@
 /* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
 
+#include <time.h>
+
 #include "complete.h"
 #include "lane.h"
 #include "peer.h"
@@ -20,6 +22,9 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+
+/* How long collectives in a broken world may take to end. */
+#define BROKEN_NS 5000000000ll
 
 /* Closes comm to calls and waits until nobody is in one. */
 static void comm_close(spmt_comm *comm)
@@ -214,6 +219,20 @@ static void finalize_deadline(spmt_comm *comm)
 		atomic_store(&comm->timeout_ms, MIN_OF(ms + 50, TIMEOUT_MOST));
 }
 
+/* Claims the comm to its end. Where it is broken the collectives of other threads end by themselves, soon, and are let out first. */
+static int finalize_claim(spmt_comm *comm, bool broken)
+{
+	static const char what[] = "spmt_finalize";
+	int64_t end = broken ? process_now() + BROKEN_NS : 0;
+	struct timespec slice = { .tv_nsec = 100000 };
+	const char *other;
+
+	while (broken && (other = atomic_load(&comm->inside)) && other != what &&
+		process_now() < end)
+		nanosleep(&slice, NULL);
+	return comm_claim(comm, what);
+}
+
 int spmt_finalize(spmt_comm *comm)
 {
 	UNCANCELLED;
@@ -235,9 +254,8 @@ int spmt_finalize(spmt_comm *comm)
 	broken = atomic_load(&comm->control->stop);
 	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
 	other = exclusive_other(&comm->head);
-	if (!broken) /* claimed to the end: the comm is gone then */
-		rc = other ? comm_busy(comm, "spmt_finalize", other)
-			   : comm_claim(comm, "spmt_finalize");
+	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other)
+			      : finalize_claim(comm, broken);
 	if (rc) {
 		exclusive_end(&exclusive);
 		return rc;

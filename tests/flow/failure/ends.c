@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bad handles, ranks that are refused, and work that outlives its world: what every end leaves to the others. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -522,4 +523,78 @@ Test(ends, memory_of_held_work_is_nobodys_vmm)
 {
 	NEEDS_RANGES();
 	held("vmm");
+}
+
+/* ---- a thread waits in a comm that another one ends ---------------------------------------------- */
+
+enum { BESIDE_BARRIER, BESIDE_QUIET, BESIDE_WORD, BESIDE_CALLS };
+
+struct beside {
+	spmt_comm *comms[2]; /* somebody waits in the first */
+	uint64_t *words;
+	int call, code; /* what it ended with */
+};
+
+static void *waits_beside(void *arg)
+{
+	struct beside *b = arg;
+	spmt_comm *comm = b->comms[0];
+
+	if (b->call == BESIDE_BARRIER)
+		b->code = spmt_barrier(comm);
+	else if (b->call == BESIDE_WORD)
+		b->code = spmt_signal_wait(comm, b->words, SPMT_CMP_EQ, 5, NULL);
+	else if (!(b->code = spmt_all_reduce(
+			   comm, b->words, b->words, 8, SPMT_TYPE_U64, SPMT_OP_SUM, NULL)))
+		b->code = spmt_quiet(comm);
+	return NULL;
+}
+
+/* A watchdog gives a world up in which its own thread is: no call loses what it stands on. */
+static void given_up(struct beside *b, int ms)
+{
+	pthread_t thread;
+
+	cr_assert_eq(pthread_create(&thread, NULL, waits_beside, b), 0);
+	sleep_ms(ms);
+	cr_expect_eq(spmt_abort(b->comms[0], -55), 0);
+	cr_expect_eq(spmt_finalize(b->comms[1]), 0);
+	cr_expect_eq(spmt_finalize(b->comms[0]), 0, "%s", spmt_last_error());
+	pthread_join(thread, NULL);
+	cr_expect(b->code == -55 || b->code == -EBADF, "call %d ended with %d", b->call, b->code);
+}
+
+static int words_of(spmt_comm *comm, void *arg)
+{
+	struct beside *b = arg;
+	void *others;
+
+	return spmt_calloc(comm, 64, 8, comm == b->comms[0] ? (void **)&b->words : &others);
+}
+
+Test(ends, a_watchdog_ends_a_world_in_which_a_thread_waits)
+{
+	for (int i = 0; i < 8 * BESIDE_CALLS; i++) {
+		struct beside b = { .call = i % BESIDE_CALLS };
+		struct spmt_attr attrs[] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+
+		cr_assert_eq(spmt_init_all(2, attrs, b.comms), 0, "%s", spmt_last_error());
+		cr_assert_eq(spmt_each(2, b.comms, words_of, &b), 0, "%s", spmt_last_error());
+		given_up(&b, 3 * (i / BESIDE_CALLS));
+	}
+}
+
+Test(ends, a_wait_for_a_word_ends_with_its_comm)
+{
+	for (int i = 0; i < 4; i++) {
+		struct beside b = { .comms = { alone(-1) }, .call = BESIDE_WORD };
+		pthread_t thread;
+
+		cr_assert_eq(words_of(b.comms[0], &b), 0);
+		cr_assert_eq(pthread_create(&thread, NULL, waits_beside, &b), 0);
+		sleep_ms(5 * (i + 1));
+		cr_expect_eq(spmt_finalize(b.comms[0]), 0, "%s", spmt_last_error());
+		pthread_join(thread, NULL);
+		cr_expect_eq(b.code, -EBADF, "it ended with %d", b.code);
+	}
 }

@@ -47,15 +47,16 @@ void comm_set_live(spmt_comm *comm)
 	atomic_store_explicit(&comm->head.state, state, memory_order_release);
 }
 
-/* Counts first and then checks; comm_unvisited does it in the other order. */
+/* Counts first and then checks; comm_unvisited does it in the other order. What is no comm is not written to. */
 int comm_visit(spmt_comm *comm, const char *what)
 {
-	int rc;
+	int rc = comm_enter_any(comm, what);
 
-	if (comm)
-		atomic_fetch_add(&comm->head.visitors, 1);
+	if (rc)
+		return rc;
+	atomic_fetch_add(&comm->head.visitors, 1);
 	rc = comm_enter_any(comm, what);
-	if (rc && comm)
+	if (rc)
 		comm_left(comm);
 	return rc;
 }

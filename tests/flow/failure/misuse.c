@@ -467,3 +467,25 @@ Test(misuse, a_shrunk_comm_that_is_gone)
 {
 	everywhere(shrunk_gone);
 }
+
+/* ---- what never was a comm may be read, and no more -------------------------------------------------------------------- */
+
+static const unsigned char no_comm[4096] __attribute__((aligned(64))) = { 0x77, 0x77, 0x77, 0x77 };
+
+Test(misuse, what_never_was_a_comm_is_not_written_to)
+{
+	spmt_comm *comm = (spmt_comm *)(uintptr_t)no_comm, *lane;
+	int64_t value;
+
+	cr_expect_eq(spmt_status(comm), -EBADF);
+	cr_expect_eq(spmt_rank(comm), -EBADF);
+	cr_expect_null(spmt_backend(comm));
+	cr_expect_eq(spmt_abort(comm, -5), -EBADF);
+	cr_expect_eq(spmt_set_timeout(comm, 5), -EBADF);
+	cr_expect_eq(spmt_query(comm, SPMT_CAP_VMM, &value), -EBADF);
+	cr_expect_null(spmt_ptr(comm, &value, 0));
+	cr_expect_eq(spmt_lane(comm, 1, &lane), -EBADF);
+	cr_expect_eq(spmt_quiet(comm), -EBADF);
+	cr_expect_eq(spmt_barrier(comm), -EBADF);
+	cr_expect_eq(spmt_finalize(comm), -EBADF);
+}

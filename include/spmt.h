@@ -965,7 +965,7 @@ SPMT_API int spmt_host_stream_destroy(spmt_stream stream);
 /*
  * What calls put into `stream` between begin and end is kept, not run: collectives, barriers, puts, gets, signals and waits on
  * streams, kernels. spmt_on_complete, collectives of lanes and between nodes refuse. The stream is one of spmt_host_stream_create;
- * until end it cannot be synchronized (-EBUSY). end makes the graph, or fails: the capture is over either way.
+ * until end it cannot be synchronized (-EBUSY). end makes the graph, or fails; with -EINVAL the capture goes on, else it is over.
  */
 typedef struct spmt_host_graph spmt_host_graph;
 SPMT_API int spmt_host_graph_begin(spmt_stream stream);

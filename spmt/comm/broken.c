@@ -7,6 +7,8 @@
 
 #include "comm.h"
 #include "record.h"
+#include "spmt/control/keys.h"
+#include "spmt/lane/lanes.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
@@ -104,4 +106,15 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 	comm_cause(comm, &cause);
 	comm_stop(comm); /* not before: see comm_broken */
 	return fail_broken(comm->world, comm->control, what, &cause);
+}
+
+void comm_break_lanes(const spmt_comm *comm, const struct cause *cause)
+{
+	struct world *w = comm->world;
+	struct control *control = atomic_load(&w->control);
+
+	lanes_break(atomic_load(&w->lanes), comm->id, cause);
+	if (comm->nlanes)
+		keys_break(control_keys(control, w->nranks), comm->id, cause,
+			control_stop_word(control));
 }

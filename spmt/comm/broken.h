@@ -22,6 +22,8 @@ int comm_broken(const spmt_comm *comm, const char *what);
 /* The shared memory holds an impossible value, so the comm is broken, whatever its state says.
    Never 0. */
 int comm_spoiled(const spmt_comm *comm, const char *what);
+/* The lanes of a comm that has just been broken: of this process, and those that others alone have. */
+void comm_break_lanes(const spmt_comm *comm, const struct cause *cause);
 /* The cause, for a rank whose comm is broken. */
 void comm_cause(const spmt_comm *comm, struct cause *cause);
 

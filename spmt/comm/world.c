@@ -387,7 +387,7 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 			if (c->control == comm->control)
 				comm_stop(c);
 		pthread_mutex_unlock(&w->lock);
-		lanes_break(atomic_load(&w->lanes), comm->id, cause);
+		comm_break_lanes(comm, cause);
 	}
 	/* none: its links have ended, and nobody waits in it but in a meeting */
 	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)

@@ -155,6 +155,33 @@ void keys_leave(struct keys *keys, int i, const uint32_t *stop)
 	keys_unclaim(keys);
 }
 
+void keys_cause(uint64_t key, const struct cause *comms, struct cause *cause)
+{
+	struct text text = { .used = 0 };
+
+	text_add(&text, "lane %llu: %.450s", (unsigned long long)key, comms->sentence);
+	cause_set(cause, comms->code, NULL, text.bytes);
+}
+
+/* Who makes a row after this has claimed behind it, and finds the comm broken. */
+void keys_break(struct keys *keys, uint64_t comm, const struct cause *cause, const uint32_t *stop)
+{
+	struct cause inherited;
+
+	if (keys_claim(keys, LEAVE_NS, stop))
+		return;
+	for (int i = 0; i < KEYS_ROWS; i++) {
+		const struct keys_row *row = &keys->rows[i];
+
+		if (!row_is_of(row, comm) || !atomic_load(&row->users) ||
+			atomic_load(&block_of(keys, i)->stop))
+			continue;
+		keys_cause(atomic_load(&row->key), cause, &inherited);
+		control_break(block_of(keys, i), &inherited);
+	}
+	keys_unclaim(keys);
+}
+
 void keys_forget(struct keys *keys, uint64_t comm, const uint32_t *stop)
 {
 	if (keys_claim(keys, LEAVE_NS, stop))

@@ -182,14 +182,11 @@ struct lanes_broken {
 static void break_one(struct comm_lane *lane, void *arg)
 {
 	const struct lanes_broken *broken = arg;
-	struct text text = { .used = 0 };
 	struct cause cause;
 
 	if (broken->comm != LANES_ANY && broken->comm != lane->comm)
 		return;
-	text_add(
-		&text, "lane %llu: %.450s", (unsigned long long)lane->key, broken->cause->sentence);
-	cause_set(&cause, broken->cause->code, NULL, text.bytes);
+	keys_cause(lane->key, broken->cause, &cause);
 	lane_break(lane, &cause);
 }
 

@@ -79,6 +79,33 @@ Test(keys, what_broke_is_replaced_and_keeps_its_area)
 	mem_free(keys);
 }
 
+Test(keys, a_comm_that_breaks_breaks_its_lanes_whoever_has_them)
+{
+	struct keys *keys = table();
+	struct keys_place a, b, other, ended, again;
+	struct cause cause, why;
+
+	cr_assert_eq(enter(keys, 7, 11, 4, &a), 0);
+	cr_assert_eq(enter(keys, 7, 12, 4, &b), 0);
+	cr_assert_eq(enter(keys, 7, 13, 4, &ended), 0);
+	cr_assert_eq(enter(keys, 8, 11, 4, &other), 0);
+	break_it(&b);
+	keys_leave(keys, ended.row, &go_on);
+	cause_set(&cause, -44, NULL, "gone");
+	keys_break(keys, 7, &cause, &go_on);
+	cr_assert_eq(control_state(a.control, &why), CONTROL_BROKEN);
+	cr_assert_eq(why.code, -44);
+	cr_assert_str_eq(why.sentence, "lane 11: gone");
+	cr_assert_eq(control_state(b.control, &why), CONTROL_BROKEN);
+	cr_assert_eq(why.code, -5, "the first cause counts");
+	cr_assert_eq(control_state(other.control, &why), CONTROL_WHOLE);
+	cr_assert_eq(control_state(ended.control, &why), CONTROL_WHOLE);
+	cr_assert_eq(enter(keys, 7, 11, 4, &again), 0);
+	cr_assert_neq(again.row, a.row);
+	keys_break(keys, 7, &cause, &stopped); /* it waits for no claim then */
+	mem_free(keys);
+}
+
 Test(keys, all_rows)
 {
 	struct keys *keys = table();

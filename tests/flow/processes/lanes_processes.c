@@ -242,6 +242,37 @@ Test(lanes_processes, a_lane_breaks_with_its_comm)
 	in_processes("0|1", with_its_comm);
 }
 
+/* Rank 0 breaks the part, and knows nothing of the lane that the others are in. */
+static int breaks_unseen(spmt_comm *comm, void *arg)
+{
+	uint64_t *in, *out;
+	spmt_comm *lane, *part;
+
+	(void)arg;
+	TRY(words_make(comm, 1, &in, &out));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	if (spmt_rank(comm)) {
+		REQUIRE_OK(spmt_lane(part, KEY, &lane));
+		REQUIRE_OK(spmt_set_timeout(lane, 30000));
+		REQUIRE_OK(sum(lane, out, in));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		REQUIRE_OK(spmt_abort(part, -44));
+		return spmt_barrier(comm);
+	}
+	REQUIRE_CODE(spmt_quiet(lane), -44);
+	REQUIRE_SAYS("lane 4242: ");
+	REQUIRE_CODE(spmt_lane(part, KEY, &lane), -44);
+	return spmt_barrier(comm);
+}
+
+Test(lanes_processes, a_part_breaks_lanes_of_other_processes_alone)
+{
+	in_processes("0|1", breaks_unseen);
+	in_processes("0|1,2", breaks_unseen);
+}
+
 /* ---- room -------------------------------------------------------------------------------------------------------------- */
 
 /* Of a part: those that broke in one process are taken in the other, too. */

@@ -400,8 +400,8 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * and its key names a new lane. A rank that is late, and asks for the key only then, gets the new one: a program that
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
- * It ends with spmt_finalize, which waits for this rank's own work there alone, or with its comm. SPMT_ERR_UNSUPPORTED: the ranks
- * live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT: another process kept the table of lanes from this one, as
+ * It ends with spmt_finalize, which waits for this rank's own work there alone, and breaks the lane if some of that goes on behind the
+ * deadline; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT: another process kept the table of lanes from this one, as
  * none does that works.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);

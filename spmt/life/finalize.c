@@ -175,6 +175,8 @@ void comm_destroy(spmt_comm *comm)
 	status_save(&saved);
 	if (tree_close(comm))
 		tree_release(comm);
+	else if (comm->lane)
+		lane_abandon(comm);
 	else if (!comm->parent && comm_cpu_access(comm))
 		tree_hand_over(comm);
 	else if (!comm->parent)

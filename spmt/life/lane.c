@@ -354,17 +354,23 @@ void lane_forget(const spmt_comm *comm)
 			control_stop_word(control));
 }
 
-void lane_settle(spmt_comm *comm)
+void lane_abandon(const spmt_comm *comm)
 {
-	struct comm_lane *lane = comm->lane;
 	struct text text = { .used = 0 };
 	struct cause cause;
 
+	text_add(&text, "spmt_finalize: lane %llu: rank %d has ended it",
+		(unsigned long long)comm->lane->key, comm->rank);
+	cause_set(&cause, SPMT_ERR_BROKEN, "spmt_finalize", text.bytes);
+	lane_break(comm->lane, &cause);
+}
+
+void lane_settle(spmt_comm *comm)
+{
+	struct comm_lane *lane = comm->lane;
+
 	if (lane_drain(lane, comm->rank, 0)) {
-		text_add(&text, "spmt_finalize: lane %llu: rank %d has ended it",
-			(unsigned long long)lane->key, comm->rank);
-		cause_set(&cause, SPMT_ERR_BROKEN, "spmt_finalize", text.bytes);
-		lane_break(lane, &cause);
+		lane_abandon(comm);
 		lane_unstream(lane, comm->rank);
 		lane_drain(lane, comm->rank, -1);
 	}

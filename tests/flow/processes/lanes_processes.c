@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "spmt_device.h"
+#include "tests/lib/device/device_streams.h"
 #include "tests/lib/processes.h"
 
 enum { KEY = 4242, LANES = 4, ROUNDS = 4 };
@@ -271,6 +272,50 @@ Test(lanes_processes, a_part_breaks_lanes_of_other_processes_alone)
 {
 	in_processes("0|1", breaks_unseen);
 	in_processes("0|1,2", breaks_unseen);
+}
+
+/* ---- the end while work goes on ---------------------------------------------------------------------------------------- */
+
+/* What holds the stream up is not the lane's: the rank ends the lane nevertheless, and its key names another one. */
+static int held(spmt_comm *comm, void *arg)
+{
+	struct latch latch = { .open = 0 }, *at = &latch;
+	uint64_t *in, *out;
+	spmt_comm *lane, *next;
+	spmt_stream s;
+
+	(void)arg;
+	TRY(words_make(comm, 2, &in, &out));
+	REQUIRE_OK(stream_make(comm, &s));
+	REQUIRE_OK(spmt_lane(comm, KEY, &lane));
+	REQUIRE_OK(spmt_set_timeout(lane, 100));
+	if (spmt_rank(comm) == 0) {
+		REQUIRE_OK(stream_call(comm, s, latch_kernel, &at, sizeof(at)));
+		REQUIRE_OK(spmt_all_reduce(lane, out, in, 1, SPMT_TYPE_U64, SPMT_OP_SUM, s));
+		REQUIRE_CODE(spmt_finalize(lane), SPMT_ERR_TIMEOUT);
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm)) {
+		REQUIRE(sum(lane, out, in) < 0);
+		REQUIRE_SAYS("lane 4242: rank 0 has ended it");
+	}
+	REQUIRE_OK(spmt_lane(comm, KEY, &next));
+	REQUIRE(next != lane);
+	REQUIRE_OK(sum(next, &out[1], in));
+	REQUIRE_OK(spmt_quiet(next));
+	TRY(has_word(comm, &out[1], 3));
+	if (spmt_rank(comm) == 0)
+		latch_release(&latch);
+	REQUIRE(!latch.given_up);
+	(void)stream_wait(comm, s);
+	TRY(has_word(comm, out, 0));
+	REQUIRE_OK(spmt_barrier(comm));
+	return stream_end(comm, s);
+}
+
+Test(lanes_processes, one_that_ends_while_its_stream_is_held_up_is_replaced)
+{
+	in_processes("0|1", held);
 }
 
 /* ---- room -------------------------------------------------------------------------------------------------------------- */

@@ -208,7 +208,7 @@ static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **ou
 	return 0;
 }
 
-/* Which library areas the key names, on all ranks alike. */
+/* Which library areas the key names, on all ranks alike. -ECANCELED, without a sentence: the world is broken. */
 static int place_find(spmt_comm *parent, uint64_t key, struct lane_place *place)
 {
 	struct control *control = atomic_load(&parent->world->control);
@@ -230,8 +230,6 @@ static int place_find(spmt_comm *parent, uint64_t key, struct lane_place *place)
 			"rank %d: as many lanes as there is room for are alive or have broken: %d of a %s of backend %s, %d of a world and its parts",
 			parent->rank, parent->nlanes, parent->parent ? "part" : "world",
 			parent->backend->name, KEYS_ROWS);
-	case -ECANCELED:
-		return comm_spoiled(parent, "spmt_lane");
 	case -ETIMEDOUT:
 		return fail(SPMT_ERR_TIMEOUT,
 			"rank %d: another process has not given back the table of lanes after %.1f s",
@@ -277,6 +275,8 @@ static int handle_get(spmt_comm *parent, struct lanes *all, uint64_t key, spmt_c
 			lanes_drop(lane);
 	}
 	lanes_unlock(all);
+	if (rc == -ECANCELED) /* not before: what breaks a world locks the table */
+		return comm_spoiled(parent, "spmt_lane");
 	if (!rc)
 		*out = comm;
 	return rc;

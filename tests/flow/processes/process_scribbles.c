@@ -53,17 +53,25 @@ static void scribble(char *from, const char *to, int pattern, uint64_t *seed)
 	}
 }
 
+static void find_shared(unsigned long *from, unsigned long *to)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512] = "";
+
+	while (maps && fgets(line, sizeof(line), maps) && !strstr(line, "spmt-control"))
+		;
+	sscanf(line, "%lx-%lx", from, to);
+	if (maps)
+		fclose(maps);
+}
+
 static void *go_wrong(void *arg)
 {
 	struct play *play = arg;
 	struct scene *s = play->s;
-	FILE *maps = fopen("/proc/self/maps", "re");
 	unsigned long from = 0, to = 0;
-	char line[512];
 
-	while (maps && fgets(line, sizeof(line), maps) && !strstr(line, "spmt-control"))
-		;
-	sscanf(line, "%lx-%lx", &from, &to);
+	find_shared(&from, &to);
 	usleep((useconds_t)(random_next(&s->seed) % 3000));
 	atomic_store(&s->begin, calm_ns());
 	scribble((char *)from, (const char *)to, s->pattern, &s->seed);
@@ -194,4 +202,43 @@ Test(process_scribbles, and_goes_on)
 	NEEDS_HOST("opening devices takes longer than all that is looked at here");
 	for (int i = 0; i < 2; i++)
 		played(some[i].act, some[i].pattern, true, 99 + (uint64_t)i);
+}
+
+/* First what lies behind the control block, the table of lanes too, for which rank 1 then waits; then all. */
+static int lane_waits(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	unsigned long from = 0, to = 0;
+	enum { CONTROL = 64 << 10 };
+	spmt_comm *lane;
+
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		find_shared(&from, &to);
+		REQUIRE(to - from > 2 * CONTROL);
+		memset((char *)from + CONTROL, 0xff, to - from - CONTROL);
+		atomic_store(&s->spoiled, true);
+		sleep_ms(100);
+		memset((char *)from, 0xff, CONTROL);
+	} else {
+		while (!atomic_load(&s->spoiled))
+			sleep_ms(1);
+		REQUIRE_CODE(spmt_lane(comm, 7, &lane), SPMT_ERR_BROKEN);
+		REQUIRE_SAYS("has overwritten the memory");
+	}
+	while (!spmt_status(comm))
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_lane(comm, 8, &lane), SPMT_ERR_BROKEN);
+	return 0;
+}
+
+Test(process_scribbles, while_a_rank_waits_for_the_table_of_lanes)
+{
+	struct processes p = { .layout = "0|1" };
+	struct scene *s = processes_shared(sizeof(*s));
+
+	NEEDS_HOST("opening devices takes longer than all that is looked at here");
+	cr_assert_not_null(s);
+	p.shared = s;
+	RANKS_OK(processes_world(&p, lane_waits, s));
 }

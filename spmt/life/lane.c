@@ -27,23 +27,26 @@
 enum { LANES_HOST = 128, LANES_PART = 32 };
 
 /*
- * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area and
- * its inboxes; sessions, channels and slots it has none of. As much room as lies between the two takes the heads of many lanes, and as
- * much behind it the rest of each. Where the n-th area begins, behind the first; and how much room n of them take.
+ * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area, its
+ * inboxes and factors; sessions, channels, words for blocks and slots it has none of. As much room as lies between the two takes the heads
+ * of many lanes, and as much behind it the rest of each. From one lane to the next; where the n-th area begins, behind the first; and how
+ * much room n of them take.
  */
-_Static_assert(sizeof(struct area) <= sizeof(struct spmtd_own) &&
-		sizeof(struct area_inbox) <= sizeof(struct spmtd_inbox),
-	"the rest of a lane's area is no larger than its head");
+static uint64_t area_lane_step(int npes)
+{
+	return MAX_OF(area_sessions(0, npes), area_blocks_begin(0, npes) - area_begin(0, npes));
+}
+
 static uint64_t area_lane(int npes, uint64_t n)
 {
-	uint64_t step = area_sessions(0, npes), group = area_begin(0, npes), most = group / step;
+	uint64_t step = area_lane_step(npes), group = area_begin(0, npes), most = group / step;
 
 	return n / most * 2 * group + n % most * step;
 }
 
 static uint64_t area_lanes_size(int npes, uint64_t n)
 {
-	uint64_t group = area_begin(0, npes), step = area_sessions(0, npes), most = group / step;
+	uint64_t group = area_begin(0, npes), step = area_lane_step(npes), most = group / step;
 
 	return n ? (n - 1) / most * 2 * group + group + ((n - 1) % most + 1) * step : 0;
 }

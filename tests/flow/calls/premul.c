@@ -150,6 +150,60 @@ Test(premul, in_a_lane)
 	RANKS_OK(ranks_run(3, NULL, in_a_lane, NULL));
 }
 
+/* All but the last rank wait in sums on lanes while one beside them is multiplied. */
+static int beside_lanes(spmt_comm *comm, void *arg)
+{
+	enum { LANES = 16 };
+	int me = spmt_rank(comm), n = spmt_nranks(comm);
+	spmt_comm *lane[LANES];
+	uint64_t *out, seen[LANES];
+	struct words w;
+	enum spmt_op op;
+
+	(void)arg;
+	TRY(words_open(comm, &w));
+	REQUIRE_OK(spmt_calloc(comm, LANES, 8, (void **)&out));
+	for (int i = 0; i < LANES; i++) {
+		REQUIRE_OK(spmt_lane(comm, (uint64_t)i, &lane[i]));
+		REQUIRE_OK(spmt_barrier(comm)); /* so that they lie in this order */
+	}
+	for (int half = 0; half < 2; half++) {
+		for (int i = 1; i < LANES && half == (me == n - 1); i++)
+			REQUIRE_OK(spmt_all_reduce(
+				lane[i], &out[i], &w.src[1], 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_barrier(comm));
+		if (half)
+			break;
+		for (int i = 0; i < 2; i++) {
+			REQUIRE_OK(premul(lane[0], &w, i, &op));
+			REQUIRE_OK(spmt_all_reduce(
+				lane[0], w.dst, w.src, MANY, SPMT_TYPE_U64, op, NULL));
+			REQUIRE_OK(spmt_op_destroy(lane[0], op));
+			REQUIRE_OK(spmt_quiet(lane[0]));
+			TRY(right(comm, &w, MANY, 0));
+			REQUIRE_OK(spmt_barrier(comm));
+		}
+	}
+	for (int i = 1; i < LANES; i++)
+		REQUIRE_OK(spmt_quiet(lane[i]));
+	REQUIRE_OK(spmt_copy_out(comm, seen, out, sizeof(seen)));
+	for (int i = 1; i < LANES; i++)
+		REQUIRE_EQ(seen[i], (uint64_t)(n + n * (n - 1) / 2));
+	return spmt_barrier(comm);
+}
+
+Test(premul, beside_lanes_of_processes)
+{
+	static const char *const layouts[] = { "0|1", "0,2|1", "0,2|1,3", "0,2,4|1,3,5" };
+
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+		struct processes p = { .layout = layouts[i] };
+
+		NEEDS_LAYOUT(layouts[i]);
+		RANKS_OK(processes_world(&p, beside_lanes, NULL));
+	}
+}
+
 /* ---- in graphs ---------------------------------------------------------------------------------------------------------------- */
 
 struct change {

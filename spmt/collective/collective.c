@@ -141,7 +141,7 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
 		.engines = coll_copies(comm),
-		.ranks = comm_is_keyed(comm) ? 0 : comm->nranks });
+		.ranks = comm->lane ? 0 : comm->nranks });
 }
 
 static uint64_t coll_threads(int row)

@@ -320,7 +320,8 @@ SPMT_API int spmt_finalize(spmt_comm *comm);
  * the peer has, too, and a store through one comm ends a wait through another. What was allocated
  * or registered on a comm is freed on it, and ends with it. The library's words for the new comm
  * lie beside those of the world, or, when there is no more room, in the heap: less than 24 KiB and
- * 4 KiB a rank, 256 KiB more where ranks live in several processes.
+ * 6 KiB a rank, 64 KiB more on GPUs and 260 KiB more where ranks live in several processes; there and
+ * on GPUs also 24 KiB and 9 KiB a rank for lanes.
  *
  * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective
  * that timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until
@@ -401,8 +402,8 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
  * It ends with spmt_finalize, which waits for this rank's own work there alone, and breaks the lane if some of that goes on behind the
- * deadline; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT: another process kept the table of lanes from this one, as
- * none does that works.
+ * deadline; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
+ * another process kept the table of lanes from this one, as none does that works.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
 

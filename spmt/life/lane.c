@@ -382,7 +382,9 @@ void lane_settle(spmt_comm *comm)
 void lane_release(spmt_comm *comm)
 {
 	if (comm->lane_area) {
-		comm->parent->keeps_area |= lane_is_broken(comm->lane);
+		/* never back: other threads may end whole ones meanwhile */
+		if (lane_is_broken(comm->lane))
+			__atomic_store_n(&comm->parent->keeps_area, true, __ATOMIC_RELAXED);
 		kernels_close(comm);
 	}
 	tree_remove(comm);

@@ -427,6 +427,19 @@ static int finalize_call(struct crew *crew, int i)
 	return spmt_finalize(crew->given[i]);
 }
 
+/* Two threads would end the one, of which nobody may be in a call when the other ends. */
+static int finalize_apart(int n, spmt_comm *const *comms)
+{
+	for (int i = 0; i < n; i++)
+		for (const spmt_comm *c = comms[i]->parent; c; c = c->parent)
+			for (int j = 0; j < n; j++)
+				if (comms[j] == c)
+					return fail_call(-EINVAL, "spmt_finalize_all",
+						"comms[%d] is a part or lane of comms[%d], with which it ends",
+						i, j);
+	return 0;
+}
+
 /* The others would wait for one that cannot be finalized. */
 static int finalize_check(int n, spmt_comm *const *comms)
 {
@@ -442,7 +455,7 @@ static int finalize_check(int n, spmt_comm *const *comms)
 				return fail_call(-EINVAL, "spmt_finalize_all",
 					"comms[%d] and comms[%d] are the same", j, i);
 	}
-	return 0;
+	return finalize_apart(n, comms);
 }
 
 int spmt_finalize_all(int n, spmt_comm *const *comms)

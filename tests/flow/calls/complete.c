@@ -284,6 +284,9 @@ static int ends_all(int index, void *arg)
 	REQUIRE_OK(open_all(4, comms));
 	twice[0] = twice[1] = comms[0];
 	REQUIRE_CODE(spmt_finalize_all(2, twice), -EINVAL);
+	REQUIRE_OK(spmt_lane(comms[0], 1, &twice[1]));
+	REQUIRE_CODE(spmt_finalize_all(2, twice), -EINVAL);
+	REQUIRE_SAYS("comms[1] is a part or lane of comms[0]");
 	REQUIRE_CODE(spmt_finalize_all(0, comms), -EINVAL);
 	REQUIRE_CODE(spmt_finalize_all(4, NULL), -EINVAL);
 	REQUIRE_OK(spmt_finalize_all(4, comms));

@@ -34,7 +34,9 @@ enum { LANES_HOST = 128, LANES_PART = 32 };
  */
 static uint64_t area_lane_step(int npes)
 {
-	return MAX_OF(area_sessions(0, npes), area_blocks_begin(0, npes) - area_begin(0, npes));
+	uint64_t rest = spmtd_at_(area_blocks_at(0, npes, 0)) - area_begin(0, npes);
+
+	return MAX_OF(area_sessions(0, npes), rest);
 }
 
 static uint64_t area_lane(int npes, uint64_t n)

@@ -4,9 +4,8 @@
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
  * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
  * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
- * npes struct area_inbox (index: the rank that writes), the factors of pre-multiplied sums, 2 * npes pieces (fold/slot.h; parity of
- * the epoch, the rank that writes), npes struct area_blocks (as of the inboxes), then as many slots as factors. A lane's (spmt/life/lane.c)
- * ends with the factors. Peers write, the owner reads. Counters only rise.
+ * npes struct area_inbox (index: the rank that writes), as many lines with the factors of pre-multiplied sums (fold/factor.h), with which
+ * lanes' areas end, npes struct area_blocks, 2 * npes slots (parity of the epoch, the writer). Peers write, the owner reads. Counters only rise.
  */
 #ifndef SPMT_KERNELS_AREA_H
 #define SPMT_KERNELS_AREA_H
@@ -100,22 +99,9 @@ static inline struct area_inbox *area_inbox_at(uint64_t own, int npes, int write
 	return (struct area_inbox *)(area_at(own, npes) + 1) + writer;
 }
 
-/* fold/factor.h; a line for each rank is more than two pieces. */
-static inline uint64_t area_factors(uint64_t own, int npes)
-{
-	return area_begin(own, npes) + sizeof(struct area) +
-		(uint64_t)(uint32_t)npes * sizeof(struct area_inbox);
-}
-
-/* Behind what lanes have. */
-static inline uint64_t area_blocks_begin(uint64_t own, int npes)
-{
-	return area_factors(own, npes) + (uint64_t)(uint32_t)npes * AREA_LINE;
-}
-
 static inline struct area_blocks *area_blocks_at(uint64_t own, int npes, int writer)
 {
-	return (struct area_blocks *)spmtd_to_(area_blocks_begin(own, npes)) + writer;
+	return (struct area_blocks *)area_inbox_at(own, npes, 2 * npes) + writer;
 }
 
 static inline struct area_words *area_words_at(uint64_t own, int npes, int writer, uint32_t block)
@@ -126,7 +112,9 @@ static inline struct area_words *area_words_at(uint64_t own, int npes, int write
 
 static inline uint64_t area_slots(uint64_t own, int npes)
 {
-	return area_blocks_begin(own, npes) + (uint64_t)(uint32_t)npes * sizeof(struct area_blocks);
+	return area_begin(own, npes) + sizeof(struct area) +
+		(uint64_t)(uint32_t)npes *
+		(sizeof(struct area_inbox) + sizeof(struct area_blocks) + AREA_LINE);
 }
 
 /* `room` bytes of data in every slot, with a flag to every word. */

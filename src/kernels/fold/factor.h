@@ -18,7 +18,8 @@ static inline struct piece_flags flags_alike(uint32_t flag)
 /* The factors of pre-multiplied sums in the library area at `own`: a piece of each rank, of two sets by the parity of the epoch. */
 static inline uint64_t factors_at(uint64_t own, int npes, uint64_t epoch)
 {
-	return area_factors(own, npes) + (epoch & 1) * (uint64_t)(uint32_t)npes * PIECE_IN_SLOT;
+	return spmtd_at_(area_inbox_at(own, npes, npes)) +
+		(epoch & 1) * (uint64_t)(uint32_t)npes * PIECE_IN_SLOT;
 }
 
 /* coll_greet brings them: all are here when coll_meet has returned 0, but by slots, where they are waited for. 0: the call has none. */

@@ -134,9 +134,11 @@ static int strays(spmt_comm *world, void *arg)
 		REQUIRE_OK(stray(world, at, way, me == ODD));
 		ALL(spmt_quiet(world), SPMT_ERR_MISMATCH, said[way].what);
 		REQUIRE_SAYS(part);
-		if (said[way].usual)
-			snprintf(part, sizeof(part), "rank %d passed %s", me == ODD ? 0 : me,
-				said[way].usual);
+		/* The odd one names whichever it saw. */
+		if (said[way].usual && me == ODD)
+			snprintf(part, sizeof(part), " passed %s", said[way].usual);
+		else if (said[way].usual)
+			snprintf(part, sizeof(part), "rank %d passed %s", me, said[way].usual);
 		REQUIRE_SAYS(part);
 		snprintf(part, sizeof(part), "spmt_quiet: rank %d: ", me);
 		REQUIRE_SAYS(part);

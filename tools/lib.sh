@@ -102,8 +102,9 @@ again_most=3
 # meson_test DIR [ARGUMENT..]: runs the tests of a build and counts their TAP lines. Tests share the CPUs with nothing else of ours, but
 # a machine of CI has other guests: up to $again_most that failed run once more. What a sanitizer has reported stays a failure.
 meson_test() {
-	local dir=$1 rc=0 names=() log again=$PWD/build/log/again.json
+	local dir=$1 rc=0 names=() log again
 	shift
+	again=$dir/meson-logs/again.json
 	rm -f "$dir"/meson-logs/testlog*.json "$again"
 	meson test -C "$dir" --no-rebuild --print-errorlogs "$@" || rc=$?
 	log=$(echo "$dir"/meson-logs/testlog*.json) # a wrapper has a log of its own

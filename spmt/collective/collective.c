@@ -144,11 +144,11 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.ranks = comm->lane ? 0 : comm->nranks });
 }
 
+_Static_assert(COLL_TWOSHOT_THREADS == KERNEL_BLOCK, "row ll alone has blocks of its own size");
+
 static uint64_t coll_threads(int row)
 {
-	return row == COLL_ROW_ll	  ? COLL_LL_THREADS
-		: row == COLL_ROW_twoshot ? COLL_TWOSHOT_THREADS
-					  : KERNEL_BLOCK;
+	return row == COLL_ROW_ll ? COLL_LL_THREADS : KERNEL_BLOCK;
 }
 
 /* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */

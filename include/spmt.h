@@ -25,8 +25,8 @@
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
  *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
  *   unless its comment says otherwise. A call that fails leaves no work behind in a stream that
- *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, prints unasked, or changes
- *   signals, affinity, or the calling thread's current device.
+ *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, prints
+ *   unasked, or changes signals, affinity, or the calling thread's current device.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
  *             op or compare
  *   -ENOMEM   memory; -EAGAIN threads; -EMFILE descriptors
@@ -381,10 +381,10 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * all ranks, as frameworks with several call sites. Collectives on lanes of one key match each other in the order in which
  * each rank calls them on its lane, whatever it calls elsewhere, on other lanes too.
  *
- * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm again. Lanes
- * have collectives other than those with counts (_v), barriers and sync, spmt_quiet, spmt_on_complete, spmt_status, spmt_abort, spmt_set_timeout and the questions
- * who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a lane of. Any thread may call, several
- * at once too: what they queue has the order in which they come.
+ * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm
+ * again. Lanes have collectives other than those with counts (_v), barriers and sync, spmt_quiet, spmt_on_complete, spmt_status,
+ * spmt_abort, spmt_set_timeout and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a
+ * lane of. Any thread may call, several at once too: what they queue has the order in which they come.
  *
  * Stream NULL is the lane's own: a queue without a thread. Nobody waits in a collective there, and no lane holds up another: the
  * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds
@@ -394,9 +394,9 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * addresses and flags are exchanged in the devices' memory, no call waits for a thread, and what is queued may be captured into a graph.
  * Lanes that ranks call in opposite order have to be in streams of their own, and on GPUs their kernels have to run beside each other: as
  * many as the driver has queues for (CUDA_DEVICE_MAX_CONNECTIONS, 8 where it is not set, 32 at most) may wait at once. Between processes
- * buffers are of the heap: -EINVAL else. A world, with its parts, has room for 1024 lanes at a time (128 of them its own, of several processes on
- * the host backend), a part for 32, and for one less with each that has broken: -ENOMEM. Calls that wait, such as spmt_quiet, hold up those
- * of other threads on the same rank's lane.
+ * buffers are of the heap: -EINVAL else. A world, with its parts, has room for 1024 lanes at a time (128 of them its own, of several
+ * processes on the host backend), a part for 32, and for one less with each that has broken: -ENOMEM. Calls that wait, such as spmt_quiet,
+ * hold up those of other threads on the same rank's lane.
  *
  * A collective whose ranks do not all come before the deadline of one that has, or that differs between ranks, or spmt_abort, breaks
  * the lane, and no other. From then on no buffer of a collective that had failed is touched, every call on the lane says why,
@@ -532,8 +532,8 @@ SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
  * get a handle of their own, in which other ranks have 0 bytes; -ENOENT: there is none now. SPMT_ERR_UNSUPPORTED: the rank is in
  * another process, or no map loads from its memory.
  *
- * spmt_deregister ends either kind of handle, locally as well. A rank deregisters its buffer once its peers' operations on it are complete; from then on
- * their calls with handles of it are -EBADF, and the key is free.
+ * spmt_deregister ends either kind of handle, locally as well. A rank deregisters its buffer once its peers' operations on it are complete;
+ * from then on their calls with handles of it are -EBADF, and the key is free.
  */
 SPMT_API int spmt_register_local(
 	spmt_comm *comm, uint64_t key, void *buf, size_t size, spmt_mem **mem);
@@ -762,8 +762,8 @@ SPMT_API int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_cou
 struct spmt_view; /* spmt_device.h */
 /* What kernels need to act as this rank, by value. The caller sets view->size; no more is
    written. Valid until finalize. Where some rank of the comm reaches another by a map that kernels cannot load from, as on another
-   node, the host does for kernels what they ask there (spmt_device.h, "Peers without an address"); SPMT_ERR_UNSUPPORTED then with a view->size
-   of an earlier header. */
+   node, the host does for kernels what they ask there (spmt_device.h, "Peers without an address"); SPMT_ERR_UNSUPPORTED then with a
+   view->size of an earlier header. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 
 /*
@@ -788,7 +788,8 @@ struct spmt_channel_attr {
 };
 struct spmt_channel; /* spmt_device.h */
 /* What kernels need to use a channel, by value. The caller sets channel->size; no more is written. Valid until finalize, until the
-   memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED where kernels of some rank of the comm do not load from another's memory, and where a registered buffer cannot be loaded from. */
+   memory is freed, and until deregister. SPMT_ERR_UNSUPPORTED where kernels of some rank of the comm do not load from another's memory, and
+   where a registered buffer cannot be loaded from. */
 SPMT_API int spmt_channel_get(
 	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_channel *channel);
 
@@ -799,8 +800,8 @@ struct spmt_port; /* spmt_device.h */
  * one thread on a transfer of any size. `attr` is a channel's, and so are the buffers; SPMT_CAP_CHANNELS ports to each peer have words of
  * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting.
  *
- * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose offsets
- * do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
+ * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose
+ * offsets do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
  * have ended have posted. Valid as a channel is; the peer may be on another node.
  */
 SPMT_API int spmt_port_get(
@@ -905,15 +906,15 @@ SPMT_API int spmt_plan_get(
 /*
  * Checks a plan over all ranks. 0: it ends, whatever the blocks' speeds, and no two operations touch a chunk at once, one of them
  * writing it. -EINVAL, with the sentence: a deadlock, as the cycle of operations that wait for each other; a race, as the two
- * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals could go to either.
- * -E2BIG: too many operations to look at.
+ * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals
+ * could go to either. -E2BIG: too many operations to look at.
  */
 SPMT_API int spmt_plan_check(const spmt_plan *plan);
 /* Makes a plan of text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for what is none, and
    for what plans here do not have. It is not checked yet. */
 SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
-/* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need; -ERANGE: room is less than that, and nothing is
-   written. */
+/* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need; -ERANGE: room is less than that, and
+   nothing is written. */
 enum spmt_plan_form {
 	SPMT_PLAN_JSON, /* as spmt_plan_read takes it */
 	SPMT_PLAN_TEXT, /* a line an operation */
@@ -935,17 +936,18 @@ struct spmt_plan_trial {
 SPMT_API int spmt_plan_simulate(const spmt_plan *plan, const struct spmt_plan_trial *trial);
 
 /*
- * Opens a plan on a comm, for inputs (or outputs, where there are none) of up to max_bytes a rank. Collective; all ranks pass an equal plan and the same
- * max_bytes, else SPMT_ERR_MISMATCH. The plan is checked, and refused as by spmt_plan_check. It takes symmetric memory for scratch. The plan may be destroyed while it is
- * open. *open belongs to this rank until spmt_plan_end, which comes before spmt_finalize, in a broken world, too. SPMT_ERR_UNSUPPORTED as of spmt_view_get.
+ * Opens a plan on a comm, for inputs (or outputs, where there are none) of up to max_bytes a rank. Collective; all ranks pass an equal plan
+ * and the same max_bytes, else SPMT_ERR_MISMATCH. The plan is checked, and refused as by spmt_plan_check. It takes symmetric memory for
+ * scratch. The plan may be destroyed while it is open. *open belongs to this rank until spmt_plan_end, which comes before spmt_finalize, in
+ * a broken world, too. SPMT_ERR_UNSUPPORTED as of spmt_view_get.
  */
 typedef struct spmt_plan_open spmt_plan_open;
 SPMT_API int spmt_plan_begin(
 	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open);
-/* Runs it in the stream: as a collective, of all ranks in the same order, with the same count, type and op. dst (output) and src (input) are symmetric, and
-   the same on all ranks; count is elements of src (dst, where the plan has no input), and a multiple of its chunks; of a plan with packets a chunk is a
-   multiple of 8 bytes. In place, they lie as the plan says; else they do not overlap. Types: all but f8; op: all but AVG. Ends, fails and breaks the
-   world as the collectives do. */
+/* Runs it in the stream: as a collective, of all ranks in the same order, with the same count, type and op. dst (output) and src (input)
+   are symmetric, and the same on all ranks; count is elements of src (dst, where the plan has no input), and a multiple of its chunks; of a
+   plan with packets a chunk is a multiple of 8 bytes. In place, they lie as the plan says; else they do not overlap. Types: all but f8; op:
+   all but AVG. Ends, fails and breaks the world as the collectives do. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned. */
@@ -974,8 +976,8 @@ typedef struct spmt_host_graph spmt_host_graph;
 SPMT_API int spmt_host_graph_begin(spmt_stream stream);
 SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
 /* Puts all that the graph holds into a stream of spmt_host_stream_create on its device, as one piece of work, as often as wanted; any
-   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work it holds has
-   ended, whose finalize waits for launches that run. */
+   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work
+   it holds has ended, whose finalize waits for launches that run. */
 SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
 /* Waits for nothing; what was launched still runs. */
 SPMT_API int spmt_host_graph_destroy(spmt_host_graph *graph);

@@ -114,63 +114,94 @@ int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spm
 
 /* ---- atomics ------------------------------------------------------------------------------- */
 
+/* What an atomic takes and gives. */
+enum { AMO_FETCHES = 1, AMO_OPERATES = 2, AMO_COMPARES = 4 };
+static const uint8_t amo_uses[] = {
+	[SPMT_AMO_FETCH] = AMO_FETCHES,
+	[SPMT_AMO_SET] = AMO_OPERATES,
+	[SPMT_AMO_SWAP] = AMO_FETCHES | AMO_OPERATES,
+	[SPMT_AMO_COMPARE_SWAP] = AMO_FETCHES | AMO_OPERATES | AMO_COMPARES,
+	[SPMT_AMO_INC] = 0,
+	[SPMT_AMO_ADD] = AMO_OPERATES,
+	[SPMT_AMO_AND] = AMO_OPERATES,
+	[SPMT_AMO_OR] = AMO_OPERATES,
+	[SPMT_AMO_XOR] = AMO_OPERATES,
+	[SPMT_AMO_FETCH_INC] = AMO_FETCHES,
+	[SPMT_AMO_FETCH_ADD] = AMO_FETCHES | AMO_OPERATES,
+	[SPMT_AMO_FETCH_AND] = AMO_FETCHES | AMO_OPERATES,
+	[SPMT_AMO_FETCH_OR] = AMO_FETCHES | AMO_OPERATES,
+	[SPMT_AMO_FETCH_XOR] = AMO_FETCHES | AMO_OPERATES,
+};
+
+/* What the caller gave. */
 struct amo_call {
 	enum spmt_amo amo;
 	enum spmt_type type;
-	size_t size;
-	bool fetches, operates, compares;
+	void *target;
+	const void *operand, *compare;
+	void *fetched;
+	int pe;
 };
+
+static inline bool amo_is(enum spmt_amo amo)
+{
+	return (unsigned)amo < ARRAY_SIZE(amo_uses);
+}
+
+static inline bool amo_whole(enum spmt_type type)
+{
+	return type == SPMT_TYPE_U64 || type == SPMT_TYPE_I64 || type == SPMT_TYPE_U32 ||
+		type == SPMT_TYPE_I32;
+}
 
 static bool amo_fits(enum spmt_amo amo, enum spmt_type type)
 {
-	switch (type) {
-	case SPMT_TYPE_I32:
-	case SPMT_TYPE_U32:
-	case SPMT_TYPE_I64:
-	case SPMT_TYPE_U64:
-		return true;
-	case SPMT_TYPE_F32:
-	case SPMT_TYPE_F64:
-		return amo == SPMT_AMO_FETCH || amo == SPMT_AMO_SET || amo == SPMT_AMO_SWAP;
-	default:
-		return false;
-	}
+	bool moves = amo == SPMT_AMO_FETCH || amo == SPMT_AMO_SET || amo == SPMT_AMO_SWAP;
+
+	return amo_whole(type) || (moves && (type == SPMT_TYPE_F32 || type == SPMT_TYPE_F64));
 }
 
-static int amo_check(const spmt_comm *comm, enum spmt_amo amo, enum spmt_type type,
-	const void *target, const void *operand, const void *compare, const void *fetched,
-	struct amo_call *call)
+static inline size_t amo_size(enum spmt_type type)
+{
+	return type == SPMT_TYPE_I32 || type == SPMT_TYPE_U32 || type == SPMT_TYPE_F32 ? 4 : 8;
+}
+
+/* Of what it takes and gives, for which no argument is there. */
+static inline unsigned amo_misses(const struct amo_call *c)
+{
+	unsigned given = (c->fetched ? AMO_FETCHES : 0u) | (c->operand ? AMO_OPERATES : 0u) |
+		(c->compare ? AMO_COMPARES : 0u);
+
+	return amo_uses[c->amo] & ~given;
+}
+
+static inline bool amo_aligned(const struct amo_call *c)
+{
+	return !((uintptr_t)c->target & (amo_size(c->type) - 1));
+}
+
+static int amo_check(const spmt_comm *comm, const struct amo_call *c)
 {
 	static const char what[] = "spmt_atomic";
 
-	if ((unsigned)amo > SPMT_AMO_FETCH_XOR)
-		return fail_call(-EINVAL, what, "rank %d: unknown amo %d", comm->rank, (int)amo);
-	if (!type_size(type))
-		return fail_call(-EINVAL, what, "rank %d: unknown type %d", comm->rank, (int)type);
-	if (!amo_fits(amo, type))
+	if (!amo_is(c->amo))
+		return fail_call(-EINVAL, what, "rank %d: unknown amo %d", comm->rank, (int)c->amo);
+	if (!type_size(c->type))
+		return fail_call(
+			-EINVAL, what, "rank %d: unknown type %d", comm->rank, (int)c->type);
+	if (!amo_fits(c->amo, c->type))
 		return fail_call(-EINVAL, what,
 			"rank %d: type %s, amo %s: there is none (i32 u32 i64 u64: all; f32 f64: fetch, set, swap)",
-			comm->rank, type_name(type), amo_name(amo));
-	*call = (struct amo_call){
-		.amo = amo,
-		.type = type,
-		.size = type_size(type),
-		.fetches = amo == SPMT_AMO_FETCH || amo == SPMT_AMO_SWAP ||
-			amo == SPMT_AMO_COMPARE_SWAP || amo >= SPMT_AMO_FETCH_INC,
-		.operates =
-			amo != SPMT_AMO_FETCH && amo != SPMT_AMO_INC && amo != SPMT_AMO_FETCH_INC,
-		.compares = amo == SPMT_AMO_COMPARE_SWAP,
-	};
-	if ((uintptr_t)target % call->size)
+			comm->rank, type_name(c->type), amo_name(c->amo));
+	if (!amo_aligned(c))
 		return fail_call(-EINVAL, what, "rank %d: target %p is not %zu-byte aligned",
-			comm->rank, target, call->size);
-	if ((call->operates && !operand) || (call->compares && !compare) ||
-		(call->fetches && !fetched))
+			comm->rank, c->target, amo_size(c->type));
+	if (amo_misses(c))
 		return fail_call(-EINVAL, what, "rank %d: %s is NULL, amo %s needs it", comm->rank,
-			call->operates && !operand	     ? "operand"
-				: call->compares && !compare ? "compare"
-							     : "fetched",
-			amo_name(amo));
+			amo_misses(c) & AMO_OPERATES	       ? "operand"
+				: amo_misses(c) & AMO_COMPARES ? "compare"
+							       : "fetched",
+			amo_name(c->amo));
 	return 0;
 }
 
@@ -200,47 +231,80 @@ static int amo_kernel(spmt_comm *comm, const struct amo *amo, enum spmt_type typ
 	return 0;
 }
 
-static int amo_run(spmt_comm *comm, const struct amo_call *call, const struct amo *amo,
-	void *target, int pe, uint64_t *old)
+static inline __attribute__((always_inline)) int amo_run(
+	spmt_comm *comm, const struct amo_call *c, const struct amo *amo, uint64_t *old)
 {
-	struct mover *m = &comm->links[pe].movers[0];
+	struct mover *m = &comm->links[c->pe].movers[0];
 	int rc;
 
-	if (device_stores(comm, pe))
+	if (device_stores(comm, c->pe))
 		return comm_failed(
-			comm, "spmt_atomic", amo_kernel(comm, amo, call->type, target, pe, old));
-	rc = m->ops->atomic(m, rma_offset(comm, target), amo, call->fetches ? old : NULL);
+			comm, "spmt_atomic", amo_kernel(comm, amo, c->type, c->target, c->pe, old));
+	rc = m->ops->atomic(
+		m, rma_offset(comm, c->target), amo, amo_uses[c->amo] & AMO_FETCHES ? old : NULL);
 	comm->pending |= m->link->pending;
-	if (call->amo == SPMT_AMO_SET)
-		rma_stored(comm, pe);
-	else if (call->amo != SPMT_AMO_FETCH)
-		wake_updated(comm->wake_counters[pe]);
+	if (c->amo == SPMT_AMO_SET)
+		rma_stored(comm, c->pe);
+	else if (c->amo != SPMT_AMO_FETCH)
+		wake_updated(comm->wake_counters[c->pe]);
 	return LIKELY(!rc) ? 0 : rma_failed(comm, "spmt_atomic", rc);
+}
+
+static inline void word_copy(void *to, const void *from, size_t size)
+{
+	if (size == sizeof(uint64_t))
+		memcpy(to, from, sizeof(uint64_t));
+	else
+		memcpy(to, from, sizeof(uint32_t));
+}
+
+/* All of the call being settled. */
+static inline __attribute__((always_inline)) int amo_go(spmt_comm *comm, const struct amo_call *c)
+{
+	unsigned uses = amo_uses[c->amo];
+	struct amo amo = { .op = c->amo, .size = amo_size(c->type) };
+	uint64_t old = 0;
+	int rc;
+
+	if (uses & AMO_OPERATES)
+		word_copy(&amo.operand, c->operand, amo.size);
+	if (uses & AMO_COMPARES)
+		word_copy(&amo.compare, c->compare, amo.size);
+	rc = amo_run(comm, c, &amo, &old);
+	if (!rc && uses & AMO_FETCHES)
+		word_copy(c->fetched, &old, amo.size);
+	return rc;
+}
+
+__attribute__((cold)) static int amo_closer(spmt_comm *comm, const struct amo_call *c)
+{
+	static const struct call call = { "spmt_atomic", "target", "target" };
+	EXCLUSIVE(comm, call.name);
+	int rc = rma_open(comm, &call, c->target, c->target, 0, c->pe);
+
+	if (!rc)
+		rc = amo_check(comm, c);
+	if (!rc)
+		rc = rma_open(comm, &call, c->target, c->target, amo_size(c->type), c->pe);
+	return rc ? rc : amo_go(comm, c);
+}
+
+/* Needs no closer look. */
+static inline bool amo_quick(const spmt_comm *comm, const struct amo_call *c)
+{
+	return LIKELY(amo_is(c->amo) && amo_whole(c->type) && !amo_misses(c) && amo_aligned(c) &&
+		comm_quick(comm) && comm_has_pe(comm, c->pe) &&
+		heap_clear(comm->heap, c->target, amo_size(c->type)));
 }
 
 int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
 	const void *operand, const void *compare, void *fetched, int pe)
 {
-	static const struct call atomic_call = { "spmt_atomic", "target", "target" };
-	EXCLUSIVE(comm, __func__);
-	struct amo_call call = { .size = 0 };
-	struct amo a = { .op = amo };
-	uint64_t old = 0;
-	int rc = rma_open(comm, &atomic_call, target, target, 0, pe);
+	const struct amo_call call = { amo, type, target, operand, compare, fetched, pe };
 
-	if (!rc)
-		rc = amo_check(comm, amo, type, target, operand, compare, fetched, &call);
-	if (!rc)
-		rc = rma_open(comm, &atomic_call, target, target, call.size, pe);
-	if (rc)
-		return rc;
-	a.size = call.size;
-	if (call.operates)
-		memcpy(&a.operand, operand, call.size);
-	if (call.compares)
-		memcpy(&a.compare, compare, call.size);
-	rc = amo_run(comm, &call, &a, target, pe, &old);
-	if (!rc && call.fetches)
-		memcpy(fetched, &old, call.size);
-	return rc;
+	if (amo_quick(comm, &call))
+		return amo_go(comm, &call);
+	return amo_closer(comm,
+		&(struct amo_call){ amo, type, target, operand, compare, fetched,
+			pe }); /* `call` stays in registers */
 }

@@ -10,6 +10,7 @@
 
 #define KFD_MOST 1024 /* nodes, and links of a node */
 #define KFD_PATH 512
+#define KFD_PLACE 0xffffu  /* of a location */
 #define KFD_FLAGS_VALID 1u /* of a link */
 #define KFD_NO_ATOMICS 8u  /* of 64 bits */
 
@@ -59,7 +60,10 @@ static int kfd_node(const char *nodes, int node, struct kfd_facts *f)
 	return kfd_read(path, wanted, ARRAY_SIZE(wanted));
 }
 
-/* The driver's location is bus, device and function; 8, 5 and 3 bits. */
+/*
+ * The driver's location is bus, device and function; 8, 5 and 3 bits. Of a device in parts each is a node, with its number above them,
+ * which no place on the bus tells: all of them are at it.
+ */
 static bool kfd_is_at(const struct kfd_facts *f, const char *pci)
 {
 	uint64_t part[4]; /* domain, bus, device, function */
@@ -72,7 +76,7 @@ static bool kfd_is_at(const struct kfd_facts *f, const char *pci)
 		pci = end + 1;
 	}
 	return f->gfx && f->domain == part[0] &&
-		f->location == (part[1] << 8 | part[2] << 3 | part[3]);
+		(f->location & KFD_PLACE) == (part[1] << 8 | part[2] << 3 | part[3]);
 }
 
 static int kfd_find(const char *nodes, const char *pci, struct kfd_node *found, char reason[])
@@ -161,6 +165,21 @@ bool kfd_format(unsigned gfx, struct sdma_format *format)
 	return true;
 }
 
+/* The format is set. */
+static int kfd_refusal(struct kfd_engine *e, char reason[])
+{
+	if (e->cpu < 0)
+		snprintf(reason, DEVICE_REASON, "the driver lists no node of a CPU");
+	else if (!(e->src.engines + e->src.xgmi_engines))
+		snprintf(reason, DEVICE_REASON, "node %d has no SDMA engines", e->src.node);
+	else if (!kfd_format(e->src.gfx, &e->format))
+		snprintf(reason, DEVICE_REASON, "the engines of target %u take no packets of ours",
+			e->src.gfx);
+	else
+		return 0;
+	return -ENOTSUP;
+}
+
 int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_engine *engine,
 	char reason[DEVICE_REASON])
 {
@@ -174,12 +193,9 @@ int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_e
 	if (rc)
 		return rc;
 	e.cpu = kfd_cpu(nodes);
-	if (e.cpu < 0 || !kfd_format(e.src.gfx, &e.format) ||
-		!(e.src.engines + e.src.xgmi_engines)) {
-		snprintf(reason, DEVICE_REASON, "the engines of target %u take no packets of ours",
-			e.src.gfx);
-		return -ENOTSUP;
-	}
+	rc = kfd_refusal(&e, reason);
+	if (rc)
+		return rc;
 	if (e.src.node != e.dst.node)
 		there = kfd_link(nodes, e.src.node, e.dst.node, &peer);
 	e.xgmi = peer.type == KMT_LINK_XGMI && e.src.xgmi_engines;

@@ -193,7 +193,12 @@ Test(sdma_kmt, why_there_is_no_engine, .init = init, .fini = fini)
 	no_engine("0000:1c:00.0", FIRST, "the engines of target 80003 take no packets of ours");
 	write_node(4,
 		"no line of properties\n\n\x01 1\nlocation_id\ngfx_target_version 90402\nlocation_id 7168\n");
-	no_engine("0000:1c:00.0", FIRST, "the engines of target 90402");
+	no_engine("0000:1c:00.0", FIRST, "node 4 has no SDMA engines");
+	write_node(4, /* part 3 of the one that is node 1 */
+		"cpu_cores_count 0\nlocation_id 805313280\ndomain 0\nnum_sdma_engines 2\ngfx_target_version 90402\n");
+	no_engine(FIRST, SECOND, "the driver lists 2 nodes at " FIRST);
+	write_node(0, "cpu_cores_count 0\n");
+	no_engine(SECOND, THIRD, "the driver lists no node of a CPU");
 	snprintf(nodes + strlen(nodes), 8, "/9");
 	no_engine(FIRST, FIRST, "No such file or directory");
 	nodes[strlen(nodes) - 2] = '\0';

@@ -16,6 +16,7 @@
 #include "tests/fakes/fake_hsakmt.h"
 #include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/device/kfd_nodes.h"
+#include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
 
 TestSuite(hip_queues, .timeout = 120);
@@ -125,22 +126,30 @@ static int rounds(spmt_comm *comm, void *arg)
 	return 0;
 }
 
-static int by_packets(spmt_comm *comm, void *arg)
+static int all_by_packets(spmt_comm *comm)
 {
+	struct spmt_route here = { .size = sizeof(here) }, there = { .size = sizeof(there) };
 	int me = spmt_rank(comm);
 	char words[64];
 
-	for (int round = 0; round < 2; round++) { /* nothing has fallen back behind it */
-		for (int pe = 0; pe < spmt_nranks(comm); pe++) {
-			snprintf(words, sizeof(words),
-				"sdma: SDMA 4 engine for xGMI, node %d to %d", me + 2, pe + 2);
-			if (pe != me)
-				TRY(route_says(comm, pe, words));
-		}
-		if (!round)
-			TRY(rounds(comm, arg));
+	REQUIRE_OK(spmt_route(comm, me, &here));
+	for (int pe = 0; pe < spmt_nranks(comm); pe++) {
+		if (pe == me)
+			continue;
+		REQUIRE_OK(spmt_route(comm, pe, &there));
+		snprintf(words, sizeof(words), "sdma: SDMA 4 engine for %s, node %d to %d",
+			there.device == here.device ? "PCIe" : "xGMI", here.device + 2,
+			there.device + 2);
+		TRY(route_says(comm, pe, words));
 	}
 	return 0;
+}
+
+static int by_packets(spmt_comm *comm, void *arg)
+{
+	TRY(all_by_packets(comm));
+	TRY(rounds(comm, arg));
+	return all_by_packets(comm); /* nothing has fallen back */
 }
 
 Test(hip_queues, puts_and_gets_go_by_packets, .init = queues)
@@ -266,8 +275,12 @@ static int by_kernels(spmt_comm *comm, void *arg)
 	a.view.size = sizeof(a.view);
 	REQUIRE_OK(spmt_view_get(comm, &a.view));
 	a.view.host = &waits;
-	for (int pe = 0; pe < n; pe++)
+	for (int pe = 0; pe < n; pe++) {
 		REQUIRE_EQ(a.view.sdma && a.view.sdma[pe].ring, arg && pe != me);
+		/* also where the CPU that has the words is behind another one */
+		if (arg && pe != me)
+			REQUIRE_EQ(a.view.sdma[pe].atomics, SPMTD_SDMA_COUNTS | SPMTD_SDMA_SIGNALS);
+	}
 	REQUIRE_OK(stream_call(comm, NULL, ring, &a, sizeof(a)));
 	TRY(stream_wait(comm, NULL));
 	REQUIRE_EQ(line, 0);
@@ -286,6 +299,28 @@ Test(hip_queues, kernels_feed_engines, .init = queues)
 	RANKS_OK(ranks_run(RANKS, NULL, by_kernels, &(int){ 0 }));
 	cr_assert_geq(fake->packets, 3 * ROUNDS * RANKS);
 	nothing_left();
+}
+
+static int from_process_to_process(spmt_comm *comm, void *arg)
+{
+	long before;
+
+	TRY(by_packets(comm, arg));
+	REQUIRE(fake->packets >= 2 * 2 * ROUNDS * (RANKS - 1));
+	REQUIRE_OK(spmt_barrier(comm));
+	before = fake->packets;
+	REQUIRE_OK(spmt_barrier(comm));
+	TRY(by_kernels(comm, comm));
+	REQUIRE(blind() || fake->packets >= before + 3 * ROUNDS);
+	return 0;
+}
+
+/* The peer's device is one of this process's as well, and its heap one that this process has opened. */
+Test(hip_queues, between_processes, .init = queues)
+{
+	struct processes p = { .layout = "0,2|1,3" };
+
+	RANKS_OK(processes_world(&p, from_process_to_process, NULL));
 }
 
 /* ---- where streams do it instead, and why */

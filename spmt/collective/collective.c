@@ -290,18 +290,14 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 {
 	uint64_t most =
 		comm->stage_size / (MAX_OF(c->src_blocks, c->dst_blocks) * type_size(c->type));
-	uint64_t grain = coll_grain(comm, c);
 	struct coll_part part = { .call = *c };
 	int rc = 0;
 
+	most -= most % coll_grain(comm, c); /* a plan whose grain is more does not fit */
 	if (!most)
 		return fail_call(SPMT_ERR_UNSUPPORTED, c->what,
 			"rank %d: %d ranks in several processes are too many", comm->rank,
 			comm->nranks);
-	if (most < grain)
-		part.call.plan = NULL;
-	else
-		most -= most % grain;
 	part.call.src = comm->stage;
 	part.call.dst = comm->stage + (c->kind == COLL_EXCHANGE ? 0 : comm->stage_size);
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {

@@ -76,9 +76,19 @@ static size_t row_grain(const struct coll_plan *p, const struct coll_planned *c)
 	return p->parts * (p->open.packets ? MAX_OF(8 / type_size(c->type), 1u) : 1);
 }
 
+/* Elements of each block that pass through the stage at once; a plan runs on a multiple of its grain. */
+static uint64_t row_stage(
+	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
+{
+	const struct coll_kind *k = &coll_kinds[p->kind];
+	uint64_t blocks = k->src_blocks || k->dst_blocks ? (uint64_t)comm->nranks : 1;
+
+	return comm->stage ? comm->stage_size / (blocks * type_size(c->type)) : UINT64_MAX;
+}
+
 /* Why a plan of this kind does not fit; false: it does. */
-static bool row_misfits(
-	const struct coll_plan *p, const struct coll_planned *c, char *why, size_t room)
+static bool row_misfits(const spmt_comm *comm, const struct coll_plan *p,
+	const struct coll_planned *c, char *why, size_t room)
 {
 	uint64_t bytes = row_input_bytes(p, c), least = p->open.attr.min_bytes;
 	bool folds = coll_kinds[p->kind].folds;
@@ -93,6 +103,9 @@ static bool row_misfits(
 	else if (c->count % row_grain(p, c))
 		snprintf(
 			why, room, "count %zu is not a multiple of %zu", c->count, row_grain(p, c));
+	else if (row_stage(comm, p, c) < row_grain(p, c))
+		snprintf(why, room, "%zu of %s at once are more than its %llu bytes of stage take",
+			row_grain(p, c), type_name(c->type), (unsigned long long)comm->stage_size);
 	else
 		return false;
 	return true;
@@ -118,7 +131,7 @@ static int row_choose(
 		if (comm->far.map)
 			snprintf(why, sizeof(why), "rank %d's kernels do not reach rank %d",
 				comm->far.rank, comm->far.peer);
-		else if (!row_misfits(p, call, why, sizeof(why))) {
+		else if (!row_misfits(comm, p, call, why, sizeof(why))) {
 			*plan = p;
 			return 0;
 		}

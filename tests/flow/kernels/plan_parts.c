@@ -161,3 +161,77 @@ Test(plan_parts, a_part_has_less_room)
 	}
 	spmt_plan_destroy(plan);
 }
+
+/* Chunks that pass a part's stage as 32-bit integers, and not as 64-bit ones. */
+enum { STAGED = 128 << 10, FINE = STAGED / 4 };
+
+static int through_the_stage(spmt_comm *comm, void *arg)
+{
+	const struct wish *w = arg;
+	uint64_t *buf, *local = malloc(FINE * sizeof(*local));
+	uint32_t *words = (uint32_t *)(void *)local;
+	spmt_comm *part;
+	int rc;
+
+	REQUIRE(local);
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	REQUIRE_OK(spmt_malloc(comm, FINE * sizeof(*buf), (void **)&buf));
+	for (int i = 0; i < FINE; i++)
+		words[i] = (uint32_t)i;
+	REQUIRE_OK(spmt_copy_in(comm, buf, words, FINE * sizeof(*words)));
+	REQUIRE_OK(spmt_all_reduce(part, buf, buf, FINE, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(part));
+	REQUIRE_OK(spmt_copy_out(comm, words, buf, FINE * sizeof(*words)));
+	for (int i = 0; i < FINE; i++)
+		REQUIRE_EQ(words[i], 2 * (uint32_t)i);
+	for (int i = 0; i < FINE; i++)
+		local[i] = (uint64_t)i;
+	REQUIRE_OK(spmt_copy_in(comm, buf, local, FINE * sizeof(*local)));
+	rc = spmt_all_reduce(part, buf, buf, FINE, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+	if (w->less) {
+		REQUIRE_CODE(rc, -EINVAL);
+		REQUIRE_SAYS("wants plans only, and none fits: plan fine: 32768 of u64 at once");
+		REQUIRE_SAYS("131072 bytes of stage");
+	} else {
+		REQUIRE_OK(rc);
+		REQUIRE_OK(spmt_quiet(part));
+		REQUIRE_OK(spmt_copy_out(comm, local, buf, FINE * sizeof(*local)));
+		for (int i = 0; i < FINE; i++)
+			REQUIRE_EQ(local[i], 2 * (uint64_t)i);
+	}
+	free(local);
+	return spmt_free(comm, buf);
+}
+
+/* Each rank folds a half of the chunks, and puts it to the other. */
+Test(plan_parts, chunks_that_exceed_the_stage)
+{
+	struct wish w = { .p = { .layout = "0|1" } };
+	spmt_plan *plan = NULL;
+
+	NEEDS_LAYOUT(w.p.layout);
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "fine",
+					 .collective = "allreduce",
+					 .nranks = 2,
+					 .in_place = 1,
+					 .input_chunks = FINE,
+					 .output_chunks = FINE },
+			&plan),
+		0);
+	for (int r = 0; r < 2; r++) {
+		uint32_t at = (uint32_t)r * FINE / 2;
+		struct spmt_plan_chunk terms[] = { spmt_plan_input(r, at, FINE / 2),
+			spmt_plan_input(1 - r, at, FINE / 2) };
+
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, terms[0], terms, 2), 0);
+		cr_assert_eq(spmt_plan_put(plan, r, 0, terms[0], terms[1]), 0);
+	}
+	for (int only = 0; only < 2; only++) {
+		w.less = only;
+		wish_for(plan, only ? ",only" : "");
+		RANKS_OK(processes_world(&w.p, through_the_stage, &w));
+	}
+	spmt_plan_destroy(plan);
+}

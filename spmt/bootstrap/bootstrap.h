@@ -78,11 +78,11 @@ struct bootstrap_config {
 	 * Not called after bootstrap_close has begun, nor for processes that said goodbye.
 	 */
 	void (*broken)(void *ctx, const struct cause *cause);
-	/* Called from the service thread with each word for this process, in the order in which the hub has spoken. Not after
-	   bootstrap_close has begun. NULL: there are none. */
+	/* From the service thread: each word for this process, in the hub's order. Not after bootstrap_close has begun. NULL: none. */
 	void (*heard)(void *ctx, const struct bootstrap_word *word, const void *data, size_t size);
 	void *ctx;
 	bool only_tcp; /* as a process of another node: no unix socket, no descriptors */
+	bool reports;  /* is there to break the world alone: as its hub it makes no shared memory */
 };
 
 /* Binds or connects and starts the service thread. Nothing is left behind on failure. met: what

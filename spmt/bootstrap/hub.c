@@ -549,7 +549,7 @@ int hub_open(
 	struct hub *hub = NULL;
 	int rc = hub_make(config, meeting, self, &hub);
 
-	if (!rc && config->control_size)
+	if (!rc && config->control_size && !config->reports)
 		rc = memory_make(client_memory(config), &hub->control);
 	if (rc)
 		hub_close(hub);

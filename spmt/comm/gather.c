@@ -140,6 +140,7 @@ static void post(const struct uid *uid, int nranks, int code, struct meeting *me
 		.rank = -1,
 		.blob_size = sizeof(struct rank_info),
 		.control_size = control_world_size(size),
+		.reports = true,
 	};
 	struct status_saved saved;
 	struct bootstrap *boot;

@@ -116,6 +116,44 @@ Test(process_rooms, small_files)
 	}
 }
 
+/* Of one process alone. It keeps its failure for a moment, in which the other comes, as long as the machine does not stand still. */
+static int one_without_files(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	struct rlimit limit = { 4 << 10, 4 << 10 }; /* nothing fits */
+	_Atomic int *heard = p->shared;
+	spmt_comm *comm = NULL;
+	int rc;
+
+	attr.timeout_ms = 1500;
+	if (processes_of(p->layout, rank) == 0)
+		setrlimit(RLIMIT_FSIZE, &limit);
+	rc = spmt_init(&attr, &comm);
+	REQUIRE(rc < 0 && !comm);
+	if (rc != -EFBIG)
+		return 0;
+	REQUIRE_SAYS("ulimit -f");
+	/* else it has led, and it was a heap that could not be had */
+	if (processes_of(p->layout, rank) == 1 && strstr(spmt_last_error(), "memory to share"))
+		atomic_fetch_add(heard, 1);
+	return 0;
+}
+
+Test(process_rooms, small_files_of_one)
+{
+	struct processes p = { .layout = "0,1|2,3" };
+	int heard = 0;
+
+	NEEDS_HOST("its heap is a file");
+	p.shared = processes_shared(sizeof(int));
+	for (int i = 0; i < 5 || (!heard && i < 20); i++) {
+		RANKS_OK(processes_run(&p, one_without_files, &p));
+		heard = atomic_load((_Atomic int *)p.shared);
+	}
+	cr_expect_gt(heard, 0);
+}
+
 static int addresses_too_few(int rank, void *arg)
 {
 	struct processes *p = arg;

@@ -4,6 +4,7 @@
    resources in bootstrap_exchange.c. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "party_world.h"
 #include "tests/lib/clocks.h"
@@ -199,6 +200,37 @@ Test(bootstrap, a_guest_may_break_what_gathers)
 	cr_expect(says("rank 2 passed 3, the world has 2"));
 	cr_expect(hears(&parties[0]));
 	cr_expect_eq(parties[1].heard.times, 0);
+	for (int i = 0; i < 2; i++)
+		bootstrap_close(parties[i].b);
+}
+
+/* What it lacks may be what it has to tell of. */
+Test(bootstrap, who_reports_needs_no_shared_memory)
+{
+	struct rlimit little = { 4096, 4096 };
+	struct party parties[2];
+	struct cause cause;
+	struct uid uid;
+
+	uid_make(&uid);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &little), 0);
+	cr_expect_eq(party_open(&parties[0], &uid, 2, false), -EFBIG);
+	cause_last(&cause, -EFBIG);
+	memset(parties, 0, sizeof(parties));
+	cr_assert_eq(bootstrap_open(&(struct bootstrap_config){ .uid = &uid,
+					    .nranks = 2,
+					    .rank = -1,
+					    .blob_size = sizeof(struct blob),
+					    .control_size = 8192,
+					    .reports = true },
+			     NULL, &parties[0].b),
+		0, "%s", status_sentence());
+	open_ok(&parties[1], &uid, 2); /* a client makes none */
+	add_ok(&parties[1], 0);
+	bootstrap_break(parties[0].b, &cause);
+	cr_expect(hears(&parties[1]));
+	cr_expect_eq(parties[1].heard.code, -EFBIG);
+	cr_expect(strstr(parties[1].heard.sentence, "ulimit -f"), "%s", parties[1].heard.sentence);
 	for (int i = 0; i < 2; i++)
 		bootstrap_close(parties[i].b);
 }

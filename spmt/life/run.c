@@ -374,6 +374,18 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	return rc;
 }
 
+/* Before any thread is made, as the others would wait for who has failed. A rank that has no part (spmt_split) is left out. */
+static int each_check(const struct crew *crew)
+{
+	if (crew->n < 1 || !crew->given || !crew->fn)
+		return fail_call(-EINVAL, crew->what, "%s (n %d)",
+			crew->n < 1 ? "n is below 1" : "comms or fn is NULL", crew->n);
+	for (int i = 0; i < crew->n; i++)
+		if (!crew->given[i])
+			return fail_call(-EINVAL, crew->what, "comms[%d] is NULL", i);
+	return 0;
+}
+
 int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
 {
 	UNCANCELLED;
@@ -383,11 +395,9 @@ int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *a
 		.fn = fn,
 		.arg = arg,
 		.what = "spmt_each" };
+	int rc = each_check(&crew);
 
-	if (n < 1 || !comms || !fn)
-		return fail_call(-EINVAL, "spmt_each", "%s (n %d)",
-			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
-	return crew_run(&crew, NULL);
+	return rc ? rc : crew_run(&crew, NULL);
 }
 
 /* ---- spmt_each_abort, spmt_finalize_all ------------------------------------------------------------ */
@@ -415,11 +425,9 @@ int spmt_each_abort(
 		.fn = fn,
 		.arg = arg,
 		.what = "spmt_each_abort" };
+	int rc = each_check(&crew);
 
-	if (n < 1 || !comms || !fn)
-		return fail_call(-EINVAL, "spmt_each_abort", "%s (n %d)",
-			n < 1 ? "n is below 1" : "comms or fn is NULL", n);
-	return crew_run(&crew, NULL);
+	return rc ? rc : crew_run(&crew, NULL);
 }
 
 static int finalize_call(struct crew *crew, int i)

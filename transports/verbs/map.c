@@ -153,25 +153,29 @@ static uint64_t key_flags(int rail, const struct region *region)
 	return region->mr ? 0 : KEY_STAGED;
 }
 
+/* A further device that cannot is left out: its key is not known, and moves of the buffer stay whole. */
 static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share)
 {
-	struct status_saved why;
-	struct region *region;
-	int rc = 0;
+	struct status_saved saved;
 
-	for (int i = 0; i <= rdma->nrails && !rc; i++) {
-		rc = region_add(
-			i ? rdma->rails[i - 1].nic : rdma->nic, rdma->stage, buf, size, &region);
-		if (rc)
-			break;
+	status_save(&saved);
+	for (int i = 0; i <= rdma->nrails; i++) {
+		struct nic *nic = i ? rdma->rails[i - 1].nic : rdma->nic;
+		struct region *region;
+		int rc = region_add(nic, rdma->stage, buf, size, &region);
+
+		if (rc && !i)
+			return rc;
+		if (rc) {
+			log_line(LOG_INFO, "%s port %d does without the %zu bytes at %p: %s",
+				nic->place.name, nic->place.port, size, buf, status_sentence());
+			status_restore(&saved);
+			continue;
+		}
 		share->held[i] = region;
 		share->keys[i] = region->key | key_flags(i, region);
 	}
-	if (!rc)
-		return 0;
-	status_save(&why);
-	rdma_rank_unshare(rdma, share);
-	return fail_again(rc, &why);
+	return 0;
 }
 
 /* ---- a peer's buffers ----------------------------------------------------------------------- */

@@ -471,6 +471,42 @@ static int small(void)
 	return nothing_left(ranks_run_on(PAIR, &attr, apart, small_rank, NULL));
 }
 
+/* The second device of rank 0 does not take its buffer: the first moves it, whole, and nobody waits for the second. */
+static int unknown_rank(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), rc;
+	char *mine = shared[rank];
+	spmt_mem *mem;
+
+	(void)arg;
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!rank)
+		fake.fail_named("ibv_reg_mr", 2);
+	rc = spmt_register(comm, rank ? NULL : mine, rank ? 0 : BIG, &mem);
+	if (!rank)
+		fake.fail_named("", 0);
+	REQUIRE_OK(rc);
+	if (rank) {
+		fill(mine, BIG, 6);
+		fake.congest(1);
+		rc = spmt_mem_put(comm, mem, 0, mine, BIG, 0);
+		if (!rc)
+			rc = spmt_mem_get(comm, own[rank], mem, 0, BIG, 0);
+		fake.congest(-1);
+		REQUIRE_OK(rc);
+		TRY(filled_by("fetched", own[rank], BIG, 6));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!rank)
+		TRY(filled_by("put", mine, BIG, 6));
+	return spmt_deregister(comm, mem);
+}
+
+static int unknown(void)
+{
+	return nothing_left(ranks_run_on(PAIR, &attr, apart, unknown_rank, NULL));
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
@@ -482,6 +518,7 @@ int main(void)
 		{ "a device fails", dies },
 		{ "a device refuses its piece, or to tell", refuses },
 		{ "one rank has a device less", one_less },
+		{ "a device does not take a buffer", unknown },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;

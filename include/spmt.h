@@ -306,7 +306,7 @@ SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
  * live allocations included. The comm is an error (-EBADF) from then on, in another thread that waits for a word there, too. In a
  * broken world it waits for no rank, only until other threads' collectives on this comm have ended. Whatever it returns but -EBUSY,
  * the comm is gone. Of a split comm it ends the comm alone. Comms that were split from this one end with it, as if each had been
- * finalized; nobody may be in a call on them.
+ * finalized; nobody may be in a call on them: a collective of another thread there is -EBUSY, or waited for, as on this comm.
  */
 SPMT_API int spmt_finalize(spmt_comm *comm);
 

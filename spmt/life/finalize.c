@@ -222,17 +222,40 @@ static void finalize_deadline(spmt_comm *comm)
 }
 
 /* Claims the comm to its end. Where it is broken the collectives of other threads end by themselves, soon, and are let out first. */
-static int finalize_claim(spmt_comm *comm, bool broken)
+static int finalize_claim(spmt_comm *comm, int64_t until)
 {
 	static const char what[] = "spmt_finalize";
-	int64_t end = broken ? process_now() + BROKEN_NS : 0;
+	bool broken = atomic_load(&comm->control->stop);
 	struct timespec slice = { .tv_nsec = 100000 };
 	const char *other;
 
 	while (broken && (other = atomic_load(&comm->inside)) && other != what &&
-		process_now() < end)
+		process_now() < until)
 		nanosleep(&slice, NULL);
 	return comm_claim(comm, what);
+}
+
+/* Lanes let their callers out when they are closed; a part that is closed has its memory kept for work that goes on. */
+static bool claims_too(const spmt_comm *comm)
+{
+	return !comm->lane && object_is_open(&comm->head);
+}
+
+/* The comm and its parts, or none. */
+static int tree_claim(spmt_comm *root)
+{
+	int64_t until = process_now() + BROKEN_NS;
+	spmt_comm *c = comm_tree_first(root);
+	int rc = claims_too(c) ? finalize_claim(c, until) : 0;
+
+	while (!rc && c != root) {
+		c = comm_tree_next(c);
+		rc = claims_too(c) ? finalize_claim(c, until) : 0;
+	}
+	for (spmt_comm *done = comm_tree_first(root); rc && done != c; done = comm_tree_next(done))
+		if (claims_too(done))
+			comm_unclaim(done);
+	return rc;
 }
 
 int spmt_finalize(spmt_comm *comm)
@@ -256,8 +279,7 @@ int spmt_finalize(spmt_comm *comm)
 	broken = atomic_load(&comm->control->stop);
 	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
 	other = exclusive_other(&comm->head);
-	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other)
-			      : finalize_claim(comm, broken);
+	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other) : tree_claim(comm);
 	if (rc) {
 		exclusive_end(&exclusive);
 		return rc;

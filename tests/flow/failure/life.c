@@ -554,13 +554,6 @@ Test(life, init_all_is_all_or_none)
 	cr_expect_eq(spmt_init_all(4, attrs, NULL), -EINVAL);
 	cr_expect_eq(spmt_each(4, NULL, ring, NULL), -EINVAL);
 	cr_expect_eq(spmt_each(0, comms, ring, NULL), -EINVAL);
-	comms[1] = NULL;
-	cr_expect_eq(spmt_each(2, comms, ring, NULL), -EINVAL);
-	cr_expect(
-		strstr(spmt_last_error(), "spmt_each: comms[1] is NULL"), "%s", spmt_last_error());
-	cr_expect_eq(spmt_each_abort(2, comms, ring, NULL), -EINVAL);
-	cr_expect(strstr(spmt_last_error(), "spmt_each_abort: comms[1] is NULL"), "%s",
-		spmt_last_error());
 }
 
 /* ---- spmt_run ----------------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -217,6 +218,86 @@ Test(misuse, two_threads_in_collectives_of_one_comm)
 
 	NEEDS_DEVICES(2);
 	RANKS_OK(ranks_run(ranks_here(2), NULL, two_threads, &b));
+}
+
+/* ---- one thread in a part of what another ends ------------------------------------------------------------------------- */
+
+struct pair {
+	spmt_comm *comms[2], *parts[2];
+	int code;
+};
+
+static int pair_split(spmt_comm *comm, void *arg)
+{
+	struct pair *p = arg;
+
+	return spmt_split(comm, 0, 0, &p->parts[spmt_rank(comm)]);
+}
+
+static void *in_the_part(void *arg)
+{
+	struct pair *p = arg;
+
+	p->code = spmt_barrier(p->parts[0]);
+	return NULL;
+}
+
+static pthread_t enters_the_part(struct pair *p)
+{
+	pthread_t thread;
+
+	cr_assert_eq(pthread_create(&thread, NULL, in_the_part, p), 0);
+	for (int i = 0; i < 10000 && !atomic_load(&p->parts[0]->inside); i++)
+		sleep_ms(1);
+	return thread;
+}
+
+/* As on the comm itself: not while the other waits; and in a broken world behind it. */
+Test(misuse, a_thread_in_a_part_of_what_ends)
+{
+	struct spmt_attr attrs[] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+	struct pair p;
+	pthread_t thread;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(spmt_init_all(2, attrs, p.comms), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_each(2, p.comms, pair_split, &p), 0, "%s", spmt_last_error());
+	thread = enters_the_part(&p);
+	cr_assert_eq(spmt_finalize(p.comms[0]), -EBUSY);
+	cr_expect(strstr(spmt_last_error(), "another thread is in spmt_barrier"), "%s",
+		spmt_last_error());
+	cr_expect_eq(spmt_barrier(p.parts[1]), 0, "%s", spmt_last_error());
+	pthread_join(thread, NULL);
+	cr_expect_eq(p.code, 0);
+	thread = enters_the_part(&p);
+	cr_expect_eq(spmt_abort(p.comms[0], -55), 0);
+	cr_expect_eq(spmt_finalize(p.comms[1]), 0, "%s", spmt_last_error());
+	cr_expect_eq(spmt_finalize(p.comms[0]), 0, "%s", spmt_last_error());
+	pthread_join(thread, NULL);
+	cr_expect_eq(p.code, -55);
+}
+
+static int never(spmt_comm *comm, void *arg)
+{
+	(void)comm;
+	(void)arg;
+	return 0;
+}
+
+/* That of a rank without a part, say. */
+Test(misuse, each_of_a_comm_that_is_null)
+{
+	spmt_comm *comms[] = { NULL, NULL };
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+
+	cr_assert_eq(spmt_init_all(1, &attr, comms), 0, "%s", spmt_last_error());
+	cr_expect_eq(spmt_each(2, comms, never, NULL), -EINVAL);
+	cr_expect(
+		strstr(spmt_last_error(), "spmt_each: comms[1] is NULL"), "%s", spmt_last_error());
+	cr_expect_eq(spmt_each_abort(2, comms, never, NULL), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "spmt_each_abort: comms[1] is NULL"), "%s",
+		spmt_last_error());
+	cr_expect_eq(spmt_finalize(comms[0]), 0);
 }
 
 /* ---- register --------------------------------------------------------------------------------------------------------- */

@@ -39,8 +39,8 @@ struct control {
 	/* Ranks on several nodes, each of which has such a block: how many arrivals here the others have been told of, and the last
 	   meeting that is known not to open. */
 	_Atomic uint64_t told, shut;
-	_Atomic uint64_t noted; /* spmt/nodes/notes.h */
-	uint32_t nranks;	/* for readers from outside (waits.h) alone */
+	_Atomic uint64_t noted, held; /* spmt/nodes/notes.h */
+	uint32_t nranks;	      /* for readers from outside (waits.h) alone */
 	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t decided;
 	_Atomic uint32_t coming; /* rises when somebody comes, leaves or decides; sleepers' word */

@@ -179,11 +179,21 @@ static void rows_fill(const spmt_comm *comm, uint64_t epoch)
 	}
 }
 
+/* What follows from OPEN, before the state goes on from there: who opened it may be stopped, or dead, before it has come to that.
+   Anybody who finds it open does the same. */
+static void notes_settle(const spmt_comm *comm, uint64_t epoch)
+{
+	if (atomic_load(&comm->control->held) == epoch)
+		return;
+	rows_fill(comm, epoch);
+	atomic_store(&comm->control->held, epoch);
+}
+
 static bool notes_open(const spmt_comm *comm, uint64_t epoch, uint64_t from)
 {
 	if (!noted_move(comm->control, from, noted(epoch, NOTED_OPEN)))
 		return false;
-	rows_fill(comm, epoch);
+	notes_settle(comm, epoch);
 	gate_open(comm->control, comm->nranks, epoch);
 	return true;
 }
@@ -209,6 +219,8 @@ bool notes_asked(const spmt_comm *comm, uint64_t epoch)
 			return true;
 		if (now > noted(epoch, NOTED_OUT))
 			return false;
+		if (now == noted(epoch - 1, NOTED_OPEN))
+			notes_settle(comm, epoch - 1);
 		if (noted_move(control, now, noted(epoch, NOTED_FROZEN)))
 			return false;
 	}
@@ -228,16 +240,18 @@ bool notes_are_out(const spmt_comm *comm)
 	return now == noted(comm->epoch, NOTED_OUT) || now == noted(comm->epoch, NOTED_FROZEN);
 }
 
-/* Who has opened it may just be filling the rows. Somebody may have asked of the next already, whom this one has let through. */
+/*
+ * Not by the state alone, nor by who has come: somebody may have asked of the next meeting already, and a meeting that the hub opens
+ * fills the rows before it opens the gate. If a break comes between, it stays broken here, as if the break had come first.
+ */
 bool notes_hold(const spmt_comm *comm)
 {
-	if (atomic_load(&comm->control->noted) < noted(comm->epoch, NOTED_OPEN))
-		return false;
-	for (int r = 0; r < comm->nranks; r++)
-		if (atomic_load_explicit(&comm->control->rows[r].arrived, memory_order_acquire) <
-			comm->epoch)
-			return false;
-	return true;
+	if (atomic_load(&comm->control->noted) == noted(comm->epoch, NOTED_OPEN)) {
+		pthread_mutex_lock(&comm->world->lock);
+		notes_settle(comm, comm->epoch);
+		pthread_mutex_unlock(&comm->world->lock);
+	}
+	return atomic_load(&comm->control->held) == comm->epoch;
 }
 
 /* ---- a meeting --------------------------------------------------------------------------------- */

@@ -67,7 +67,7 @@ void notes_opened(const spmt_comm *comm, uint64_t epoch);
 bool notes_are_out(const spmt_comm *comm);
 /* The last that is known here to be open; 0: none. */
 uint64_t notes_last(const spmt_comm *comm);
-/* It is open, whatever became of the gate. */
+/* It is open by notes, whatever became of the gate, and its rows are filled: control->held is the last of which both are true. */
 bool notes_hold(const spmt_comm *comm);
 
 #endif

@@ -300,6 +300,51 @@ Test(notes, frozen_where_it_was_asked_for)
 	in_layout("0|1,2|3", freezes);
 }
 
+/*
+ * A meeting that the hub is just opening, all rows filled, breaks; and somebody has left it elsewhere, and asks of the next: it is not one
+ * that notes hold open. One that they hold is, also while who opened it has done no more.
+ */
+static int holds(spmt_comm *comm, void *arg)
+{
+	struct control *real = comm->control, *made = calloc(1, control_size(comm->nranks));
+	uint64_t epoch = comm->epoch + 1;
+	bool hubs, held, open;
+
+	(void)arg;
+	REQUIRE(made);
+	memcpy(made, real, control_size(comm->nranks));
+	comm->control = made;
+	comm->epoch = epoch;
+	atomic_store(&made->gate, 2 * (epoch - 1) | GATE_BROKEN);
+	for (int r = 0; r < comm->nranks; r++)
+		atomic_store(&made->rows[r].arrived, epoch);
+	pthread_mutex_lock(&comm->world->lock);
+	atomic_store(&made->noted, 4 * epoch + NOTED_STAR);
+	REQUIRE(!notes_asked(comm, epoch + 1));
+	pthread_mutex_unlock(&comm->world->lock);
+	hubs = notes_hold(comm);
+	for (int r = 0; r < comm->nranks; r++)
+		if (r != comm->rank)
+			atomic_store(&made->rows[r].arrived, epoch - 1);
+	atomic_store(&made->noted, 4 * epoch + NOTED_OPEN);
+	held = notes_hold(comm);
+	atomic_store(&made->held, 0);
+	pthread_mutex_lock(&comm->world->lock);
+	open = !notes_asked(comm, epoch + 1);
+	pthread_mutex_unlock(&comm->world->lock);
+	open &= notes_hold(comm);
+	comm->epoch = epoch - 1;
+	comm->control = real;
+	free(made);
+	REQUIRE(!hubs && held && open);
+	return 0;
+}
+
+Test(notes, held_open_by_notes_alone)
+{
+	in_layout("0|1|2", holds);
+}
+
 /* A rank that leaves a broken meeting before its node's notes are out has asked nobody: none goes out behind it. */
 static int breaks_before(spmt_comm *comm, void *arg)
 {

@@ -669,6 +669,8 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 /* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. */
 SPMT_API int spmt_barrier(spmt_comm *comm);
 SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
+/* In a graph it completes what is there; with SPMT_SDMA=queues what kernels have submitted to copy engines alone if spmt_view_get
+   came before the capture. */
 SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*

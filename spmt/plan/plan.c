@@ -217,15 +217,13 @@ static size_t terms_words(
 	char one[72];
 
 	for (int i = 0; i < n && used < room; i++) {
-		bool packets =
-			(src ? plan_src_place(op, i) : plan_dst_place(op, i)) == PLAN_PACKETS;
+		bool many = n > 3 && i == 1, packets;
 
-		if (n > 3 && i == 1) {
-			used += (size_t)snprintf(text + used, room - used, " ..");
-			i = n - 1;
-		}
+		i = many ? n - 1 : i;
+		packets = (src ? plan_src_place(op, i) : plan_dst_place(op, i)) == PLAN_PACKETS;
 		chunk_words(&c[i], rank, packets, one, sizeof(one));
-		used += (size_t)snprintf(text + used, room - used, "%s%s", i ? ", " : "", one);
+		used += (size_t)snprintf(
+			text + used, room - used, "%s%s%s", many ? " .." : "", i ? ", " : "", one);
 	}
 	return MIN_OF(used, room - 1);
 }

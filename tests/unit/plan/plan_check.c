@@ -226,3 +226,33 @@ Test(plan_check, parts)
 		finds(plan, how == 1 ? NULL : "race: ");
 	}
 }
+
+/* Longer than the room for them: the words of an operation end there, wherever that is. */
+Test(plan_check, long_words)
+{
+	static const uint32_t at[] = { 1, 10, 100, 1000, 10000, 100000, 1000000 };
+	struct spmt_plan_attr a = { .size = sizeof(a),
+		.name = "p",
+		.collective = "c",
+		.nranks = SPMT_PLAN_RANKS,
+		.input_chunks = 1u << 20,
+		.output_chunks = 1u << 20,
+		.scratch_chunks = 1u << 20 };
+	const uint32_t n = 12345;
+
+	for (int i = 0; i < 7 * 7; i++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+		spmt_plan *plan = NULL;
+
+		cr_assert_eq(spmt_plan_create(&a, &plan), 0);
+		op.nsrc = 3;
+		op.ndst = 4;
+		op.src[0] = spmt_plan_input(0, at[6], n);
+		op.src[1] = op.src[2] = spmt_plan_scratch(0, at[i % 7], n);
+		op.dst[0] = spmt_plan_output(0, at[i / 7], n);
+		for (int k = 1; k < 4; k++)
+			op.dst[k] = spmt_plan_scratch(200 + k, at[i / 7], n);
+		cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
+		finds(plan, "waits for what nobody puts there");
+	}
+}

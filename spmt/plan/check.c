@@ -199,7 +199,7 @@ static void packets_join(struct check *c, int thread, const struct spmt_plan_op 
 		if (plan_src_place(op, i) != PLAN_PACKETS)
 			continue;
 		for (size_t k = 0; k < p->n; k++)
-			if (p->ranges[k].from < r.to && r.from < p->ranges[k].to)
+			if (walk_orders(&p->ranges[k], &r))
 				clock_join(c, thread, p->ranges[k].by);
 	}
 }
@@ -352,8 +352,8 @@ static bool op_gives(const struct check *c, const struct walk_thread *who,
 
 			if (plan_src_place(what, s) == PLAN_PACKETS &&
 				plan_dst_place(op, d) == PLAN_PACKETS &&
-				op->dst[d].rank == to->rank && from.from < r.to &&
-				r.from < from.to && !walk_has_packets(&c->walk, to->rank, r))
+				op->dst[d].rank == to->rank && walk_feeds(&from, &r) &&
+				!walk_has_packets(&c->walk, to->rank, r))
 				return true;
 		}
 	return false;

@@ -85,11 +85,60 @@ struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt
 	uint64_t slices = (uint64_t)MAX_OF(op->slices, 1), slice = (uint64_t)op->slice;
 
 	return (struct walk_range){ .from = from + n * slice / slices,
-		.to = from + n * (slice + 1) / slices };
+		.to = from + n * (slice + 1) / slices,
+		.all_from = from,
+		.all_to = from + n,
+		.slices = op->slices > 1 ? op->slices : 0 };
+}
+
+static bool cut_alike(const struct walk_range *a, const struct walk_range *b)
+{
+	return a->slices && a->slices == b->slices && a->all_from == b->all_from &&
+		a->all_to == b->all_to;
+}
+
+bool walk_feeds(const struct walk_range *written, const struct walk_range *read)
+{
+	if (cut_alike(written, read))
+		return written->from == read->from;
+	return written->all_from < read->all_to && read->all_from < written->all_to;
+}
+
+bool walk_orders(const struct walk_range *written, const struct walk_range *read)
+{
+	/* where a first part begins, or where two that are whole meet */
+	uint64_t at = written->slices ? written->all_from
+		: read->slices	      ? read->all_from
+				      : MAX_OF(written->all_from, read->all_from);
+
+	if (written->from != written->all_from || read->from != read->all_from)
+		return false;
+	if (written->slices && read->slices)
+		return written->all_from == read->all_from;
+	return written->all_from <= at && at < written->all_to && read->all_from <= at &&
+		at < read->all_to;
+}
+
+/* How many parts were written before, of those cut alike; the same one again is none. */
+static int packets_parts(const struct walk_packets *p, const struct walk_range *range)
+{
+	int parts = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		const struct walk_range *r = &p->ranges[i];
+
+		if (!cut_alike(r, range))
+			continue;
+		if (r->from == range->from)
+			return 0;
+		parts = MAX_OF(parts, r->written + 1);
+	}
+	return parts;
 }
 
 static bool packets_note(struct walk_packets *p, struct walk_range range)
 {
+	range.written = packets_parts(p, &range);
 	if (p->n == p->room) {
 		size_t room = p->room ? 2 * p->room : 16;
 		struct walk_range *more = mem_calloc(room, sizeof(*more));
@@ -106,21 +155,28 @@ static bool packets_note(struct walk_packets *p, struct walk_range range)
 	return true;
 }
 
+/* Where what has been written from `at` on ends, as far as this one says. */
+static uint64_t packets_end(const struct walk_range *r, uint64_t at)
+{
+	bool all = !r->slices || r->written + 1 == r->slices;
+
+	return all && r->all_from <= at ? MAX_OF(at, r->all_to) : at;
+}
+
 bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range range)
 {
 	const struct walk_packets *p = &w->packets[rank];
-	uint64_t at = range.from;
+	uint64_t at = range.all_from, before;
 
-	/* Each round finds one that goes further, or none. */
-	for (bool further = true; further && at < range.to;) {
-		further = false;
+	for (size_t i = 0; i < p->n; i++)
+		if (cut_alike(&p->ranges[i], &range) && p->ranges[i].from == range.from)
+			return true;
+	do {
+		before = at;
 		for (size_t i = 0; i < p->n; i++)
-			if (p->ranges[i].from <= at && p->ranges[i].to > at) {
-				at = p->ranges[i].to;
-				further = true;
-			}
-	}
-	return at >= range.to;
+			at = packets_end(&p->ranges[i], at);
+	} while (at > before && at < range.all_to);
+	return at >= range.all_to;
 }
 
 /* ---- going on --------------------------------------------------------------------------------- */

@@ -26,10 +26,16 @@ struct walk_barrier {
 	uint32_t came, round; /* round: of those that have not all come, from 1 on */
 };
 
-/* Packets of one rank that were written: intervals of chunks, in parts of WALK_UNIT. */
+/*
+ * Packets of one rank that were written: intervals of chunks, in parts of WALK_UNIT. Where a part of chunks begins is a matter of their
+ * size when they run, as parts are cut at lines: only parts of the same chunks, cut alike, are known to be the same bytes.
+ */
 enum { WALK_UNIT = 1 << 20 };
 struct walk_range {
-	uint64_t from, to;
+	uint64_t from, to;	   /* as if parts were cut evenly */
+	uint64_t all_from, all_to; /* of all parts together */
+	int slices;		   /* 0: it is the whole */
+	int written;		   /* so many other parts before it; 0 if it was there already */
 	size_t by; /* any number of the writer's: the operation's, for the checker */
 };
 struct walk_packets {
@@ -67,7 +73,11 @@ bool walk_done(struct plan_walk *w, struct walk_thread *t, size_t by);
 
 /* The part of its chunks that an operation touches. */
 struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt_plan_chunk *c);
-/* Whether the packets of rank that lie there have been written, all of them. */
+/* Whether who reads a range of packets finds some of the other in it, whatever the chunks' size: all parts but the first may be empty. */
+bool walk_orders(const struct walk_range *written, const struct walk_range *read);
+/* Whether some of the other may be in it. */
+bool walk_feeds(const struct walk_range *written, const struct walk_range *read);
+/* Whether the packets of rank that lie there have been written, all of them; where they were cut otherwise, with all parts that may have some. */
 bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range range);
 
 #endif

@@ -227,6 +227,74 @@ Test(plan_check, parts)
 	}
 }
 
+static void add_part(spmt_plan *plan, int rank, enum spmt_plan_kind kind,
+	struct spmt_plan_chunk src, struct spmt_plan_chunk dst, int slice, int slices)
+{
+	struct spmt_plan_op op = spmt_plan_op_(kind);
+
+	op.nsrc = op.ndst = 1;
+	op.src[0] = src;
+	op.dst[0] = dst;
+	op.slice = slice;
+	op.slices = slices;
+	cr_assert_eq(spmt_plan_add(plan, rank, 0, &op), 0, "%s", spmt_last_error());
+}
+
+/* Where a part ends depends on the chunks' size: a part of two chunks may have some of both. How the first and second packets are put, and
+   how they are read: by chunks, in halves, as a whole. Between the first and the second one the reader is asked. */
+Test(plan_check, packets_in_parts)
+{
+	enum { CHUNKS, HALVES, WHOLE };
+	static const struct {
+		int put, read;
+		const char *words;
+	} cases[] = { { CHUNKS, CHUNKS, NULL }, { HALVES, HALVES, NULL },
+		{ CHUNKS, HALVES, "deadlock" }, { HALVES, CHUNKS, "deadlock" },
+		{ CHUNKS, WHOLE, "deadlock" }, { HALVES, WHOLE, "deadlock" } };
+
+	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+		spmt_plan *plan = empty_plan();
+
+		for (uint32_t i = 0; i < 2; i++) {
+			bool halves = cases[c].put == HALVES;
+			uint32_t at = halves ? 0 : i, n = halves ? 2 : 1;
+
+			add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, at, n),
+				spmt_plan_scratch(1, at, n), halves ? (int)i : 0, halves ? 2 : 0);
+			if (!i)
+				cr_assert_eq(spmt_plan_wait(plan, 0, 0, 1, 0), 0);
+			halves = cases[c].read == HALVES;
+			at = halves || cases[c].read == WHOLE ? 0 : i;
+			n = halves || cases[c].read == WHOLE ? 2 : 1;
+			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(1, at, n),
+				spmt_plan_output(1, at, n), halves ? (int)i : 0, halves ? 2 : 0);
+			if (!i)
+				cr_assert_eq(spmt_plan_signal(plan, 1, 0, 0, 0), 0);
+		}
+		finds(plan, cases[c].words);
+	}
+}
+
+/* Of small chunks all parts but the first are empty, and who reads one waits for nobody. */
+Test(plan_check, an_empty_part_orders_nothing)
+{
+	for (int slice = 0; slice < 2; slice++) {
+		spmt_plan *plan = empty_plan();
+
+		cr_assert_eq(spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 5, 1),
+				     spmt_plan_output(1, 5, 1)),
+			0);
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 1),
+			spmt_plan_scratch(1, 0, 1), slice, 2);
+		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(1, 0, 1),
+			spmt_plan_output(1, 0, 1), slice, 2);
+		cr_assert_eq(spmt_plan_copy(plan, 1, 0, spmt_plan_output(1, 5, 1),
+				     spmt_plan_output(1, 4, 1)),
+			0);
+		finds(plan, slice ? "race: " : NULL);
+	}
+}
+
 /* Longer than the room for them: the words of an operation end there, wherever that is. */
 Test(plan_check, long_words)
 {

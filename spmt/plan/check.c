@@ -149,15 +149,24 @@ static int check_barrier(const struct check *c, int rank, int index)
 static int PLAN_CHECKs(const struct check *c)
 {
 	int rc = 0;
+	uint64_t barriers = 0; /* looked at */
 
-	for (int t = 0; !rc && t < c->walk.nthreads; t++)
-		for (size_t i = 0; !rc && i < c->walk.threads[t].list->n; i++) {
-			const struct walk_thread *at = &c->walk.threads[t];
+	_Static_assert(SPMT_PLAN_INDICES <= 64, "a bit each");
+	for (int t = 0; !rc && t < c->walk.nthreads; t++) {
+		const struct walk_thread *at = &c->walk.threads[t];
+
+		if (!at->block)
+			barriers = 0;
+		for (size_t i = 0; !rc && i < at->list->n; i++) {
+			const struct spmt_plan_op *op = &at->list->ops[i];
 
 			rc = check_shared(c, t, i);
-			if (!rc && at->list->ops[i].kind == SPMT_PLAN_BARRIER)
-				rc = check_barrier(c, at->rank, at->list->ops[i].index);
+			if (rc || op->kind != SPMT_PLAN_BARRIER || barriers >> op->index & 1)
+				continue;
+			barriers |= 1ull << op->index;
+			rc = check_barrier(c, at->rank, op->index);
 		}
+	}
 	return rc;
 }
 

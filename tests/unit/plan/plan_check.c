@@ -324,3 +324,13 @@ Test(plan_check, long_words)
 		finds(plan, "waits for what nobody puts there");
 	}
 }
+
+/* A barrier is looked at once, not at each of its operations. */
+Test(plan_check, many_barriers, .timeout = 60)
+{
+	spmt_plan *plan = empty_plan();
+
+	for (int i = 0; i < 300000; i++)
+		cr_assert_eq(spmt_plan_barrier(plan, 0, 0, i % SPMT_PLAN_INDICES, 1), 0);
+	finds(plan, NULL);
+}

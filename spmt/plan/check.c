@@ -146,21 +146,38 @@ static int check_barrier(const struct check *c, int rank, int index)
 		rank, index, want, blocks);
 }
 
+/* One count that all who acquire it begin with. */
+static int check_begins(const struct check *c, int rank, const struct spmt_plan_op *op, int *begins)
+{
+	if (op->kind != SPMT_PLAN_ACQUIRE)
+		return 0;
+	if (begins[op->index] >= 0 && begins[op->index] != op->initial)
+		return fail_call(-EINVAL, PLAN_CHECK,
+			"plan %s: rank %d: semaphore %d begins with %d in one place, with %d in another",
+			c->walk.plan->name, rank, op->index, begins[op->index], op->initial);
+	begins[op->index] = op->initial;
+	return 0;
+}
+
 static int PLAN_CHECKs(const struct check *c)
 {
-	int rc = 0;
-	uint64_t barriers = 0; /* looked at */
+	int rc = 0, begins[SPMT_PLAN_INDICES]; /* -1: not named yet */
+	uint64_t barriers = 0;		       /* looked at */
 
 	_Static_assert(SPMT_PLAN_INDICES <= 64, "a bit each");
 	for (int t = 0; !rc && t < c->walk.nthreads; t++) {
 		const struct walk_thread *at = &c->walk.threads[t];
 
-		if (!at->block)
+		if (!at->block) {
+			memset(begins, 0xff, sizeof(begins));
 			barriers = 0;
+		}
 		for (size_t i = 0; !rc && i < at->list->n; i++) {
 			const struct spmt_plan_op *op = &at->list->ops[i];
 
 			rc = check_shared(c, t, i);
+			if (!rc)
+				rc = check_begins(c, at->rank, op, begins);
 			if (rc || op->kind != SPMT_PLAN_BARRIER || barriers >> op->index & 1)
 				continue;
 			barriers |= 1ull << op->index;

@@ -200,6 +200,12 @@ Test(plan_check, barriers_and_semaphores)
 	cr_assert_eq(spmt_plan_release(plan, 0, 1, 1), 0);
 	finds(plan, NULL);
 	plan = empty_plan();
+	for (int i = 1; i >= 0; i--) {
+		cr_assert_eq(spmt_plan_release(plan, 0, 1, 1), 0);
+		cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 1, i), 0);
+	}
+	finds(plan, "semaphore 1 begins with 1 in one place, with 0 in another");
+	plan = empty_plan();
 	for (int block = 0; block < 2; block++)
 		cr_assert_eq(spmt_plan_signal(plan, 0, block, 1, 0), 0);
 	for (int i = 0; i < 2; i++)

@@ -16,7 +16,8 @@ struct lowering {
 	uint32_t indices;
 	struct plan_step *steps, counted;
 	struct plan_step_place *places;
-	uint32_t nsteps, nplaces, landing; /* landing: chunks */
+	uint32_t nsteps, nplaces;
+	uint64_t landing; /* chunks */
 };
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -88,12 +89,12 @@ static void lower_pair(struct lowering *l, enum plan_step_kind kind, const struc
 static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 {
 	bool packets = op->kind == SPMT_PLAN_REDUCE_PACKETS;
-	uint32_t landing = l->landing;
+	uint64_t landing = l->landing;
 	struct plan_step *s;
 
 	for (int i = 1; packets && i < op->nsrc; i++) {
 		s = lower_step(l, PLAN_STEP_UNPACK, op);
-		lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, l->landing);
+		lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, (uint32_t)l->landing);
 		lower_chunk(l, s, op->src[i], true);
 		l->landing += op->src[0].count;
 	}
@@ -102,7 +103,7 @@ static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 	lower_chunk(l, s, op->src[0], false);
 	for (int i = 1; i < op->nsrc; i++, landing += op->src[0].count) {
 		if (packets)
-			lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, landing);
+			lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, (uint32_t)landing);
 		else
 			lower_chunk(l, s, op->src[i], false);
 	}
@@ -167,7 +168,8 @@ static void lower_rank(struct lowering *l, int rank, uint32_t *firsts)
 	const struct plan_rank *r = &l->plan->ranks[rank];
 
 	l->rank = rank;
-	l->nsteps = l->nplaces = l->landing = 0;
+	l->nsteps = l->nplaces = 0;
+	l->landing = 0;
 	for (int b = 0; b < r->nblocks; b++) {
 		if (firsts)
 			firsts[b] = l->nsteps;
@@ -206,7 +208,8 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	struct lowering l = { .plan = plan, .indices = indices_of(plan) };
-	uint32_t steps = 0, places = 0, landing = 0, words = word_of_barrier(&l, (int)l.indices);
+	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
+	uint64_t landing = 0;
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(uint32_t);
 	bool packets = plan_has_packets(plan);
@@ -218,6 +221,10 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 		places = MAX_OF(places, l.nplaces);
 		landing = MAX_OF(landing, l.landing);
 	}
+	if (landing > UINT32_MAX)
+		return fail_call(-ENOMEM, "spmt_plan_begin",
+			"plan %s: its reductions read %llu chunks of packets, which have places of their own: at most %u",
+			plan->name, (unsigned long long)landing, UINT32_MAX);
 	if (!lay(&end, &made.steps, steps, sizeof(struct plan_step)) ||
 		!lay(&end, &made.places, places, sizeof(struct plan_step_place)) ||
 		!lay(&end, &made.words, 1, sizeof(struct plan_words) + (uint64_t)words * 8) ||

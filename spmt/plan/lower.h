@@ -13,7 +13,8 @@ struct plan_layout {
 	uint32_t indices;   /* of channels, semaphores and barriers that are named, one more */
 };
 
-/* max_bytes: of the input, or the output where there is none. -ENOMEM: it wraps the address space. */
+/* max_bytes: of the input, or the output where there is none. -ENOMEM: it wraps the address space, or what
+   numbers chunks. */
 int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_layout *layout);
 /* This rank's table, layout->words bytes; NULL: no memory. mem_free frees it. */
 void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank);

@@ -154,11 +154,27 @@ static uint32_t sum_of(int nranks, size_t i)
 	return sum;
 }
 
+/* Whether input and output are as large as the collective's; in place of an allreduce one may be left out. */
+static int shaped(const struct spmt_plan_attr *a)
+{
+	uint64_t n = (uint64_t)a->nranks, in = a->input_chunks, out = a->output_chunks;
+
+	if (!strcmp(a->collective, "allreduce"))
+		return in == out || (a->in_place && (!in || !out));
+	if (!strcmp(a->collective, "allgather"))
+		return in && out == in * n;
+	if (!strcmp(a->collective, "reducescatter"))
+		return out && in == out * n;
+	return in == out && in % n == 0;
+}
+
 int made_right(const struct spmt_plan_attr *a, int rank, size_t elements, const uint32_t *out)
 {
 	size_t n = (size_t)a->nranks, part = elements / n, me = (size_t)rank;
 	int wrong = 0;
 
+	if (!shaped(a))
+		return -1;
 	if (!strcmp(a->collective, "allreduce"))
 		for (size_t i = 0; i < elements; i++)
 			wrong |= out[i] != sum_of(a->nranks, i);

@@ -14,7 +14,7 @@ int made_plan(const char *name, int nranks, spmt_plan **plan);
 extern const char made_names[]; /* for the help */
 
 /* Whether rank's output is what the plan's collective makes of inputs whose element i on rank r is made_input(r, i), of sums of u32; -1:
-   it is no collective that is known here. elements: of the input. */
+   it is no collective that is known here, or its buffers are not. elements: of the input. */
 uint32_t made_input(int rank, size_t i);
 int made_right(const struct spmt_plan_attr *attr, int rank, size_t elements, const uint32_t *out);
 

@@ -170,16 +170,16 @@ static int run_rank(spmt_comm *comm, void *arg)
 	const struct spmt_plan_attr *a = &j->info.attr;
 	size_t chunk = j->elements / (a->input_chunks ? a->input_chunks : a->output_chunks);
 	size_t in = a->input_chunks * chunk, out = a->output_chunks * chunk,
-	       most = in > out ? in : out;
+	       most = in > out ? in : out, filled = in || !a->in_place ? in : out;
 	uint32_t *base, *dst, *src, *host = calloc(most + 1, sizeof(*host));
 	spmt_plan_open *open = NULL;
 	long rounds = j->rounds;
 	int rc = host ? buffers(comm, j, in, out, &base, &dst, &src) : -ENOMEM, right = -1;
 
-	for (size_t i = 0; !rc && i < in; i++)
+	for (size_t i = 0; !rc && i < filled; i++)
 		host[i] = made_input(spmt_rank(comm), i);
-	if (!rc && in)
-		rc = spmt_copy_in(comm, src, host, in * sizeof(*host));
+	if (!rc && filled)
+		rc = spmt_copy_in(comm, src, host, filled * sizeof(*host));
 	if (!rc)
 		rc = spmt_plan_begin(comm, j->plan, j->elements * sizeof(*host), &open);
 	/* once for the result: a collective in place goes on from it */

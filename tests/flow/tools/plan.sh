@@ -57,6 +57,18 @@ echo '{"name": 3}' >"$scratch/bad.json"
 exits 1 check "$scratch/bad.json"
 says 'a file that is no plan' err 'line 1: name is no string'
 
+# Of an allgather that is none, its result is not compared; in place, what is filled may be the output alone.
+gpus() { # INPUT OUTPUT: of two, without operations
+	echo "{\"id\": 0, \"input_chunks\": $1, \"output_chunks\": $2, \"scratch_chunks\": 0},"
+	echo "{\"id\": 1, \"input_chunks\": $1, \"output_chunks\": $2, \"scratch_chunks\": 0}"
+}
+echo "{\"name\": \"n\", \"collective\": \"allgather\", \"gpus\": [$(gpus 1 1)]}" >"$scratch/small.json"
+exits 0 run "$scratch/small.json" 67108864 0
+says 'an output that is too small is not read beyond its end' out 'no collective that is known here'
+sed -E 's/"input_chunks": 4/"input_chunks": 0/' "$scratch/allreduce.json" >"$scratch/output.json"
+exits 0 run "$scratch/output.json" 4096 0
+says 'an allreduce of its output alone is right' out ': right, '
+
 # As a row of the collectives.
 info() { # STATUS COLL: spmt-info --coll
 	local rc=0

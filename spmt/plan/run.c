@@ -278,6 +278,8 @@ static uint64_t run_key(
 	uint64_t base = (uintptr_t)comm->heap->base, key = coll_fold(c->open->key, c->count);
 
 	key = coll_fold(key, (uint64_t)c->op);
+	if (!c->count) /* of nothing any place will do, NULL on all ranks, too */
+		return coll_plan_key((int)c->type, key);
 	key = coll_fold(key, a->output_chunks || a->in_place ? args->dst - base : 0);
 	key = coll_fold(key, a->input_chunks || a->in_place ? args->src - base : 0);
 	return coll_plan_key((int)c->type, key);

@@ -268,6 +268,7 @@ static int refusals(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_plan_end(comm, NULL), -EINVAL);
 	REQUIRE_CODE(spmt_plan_begin(comm, NULL, 64, &none), -EINVAL);
 	REQUIRE_OK(RUN(open, dst, src, 0, U64, SUM));
+	REQUIRE_OK(RUN(open, NULL, NULL, 0, U64, SUM));
 	REQUIRE_OK(RUN(open, dst, src, 16, U64, SUM));
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_OK(spmt_plan_end(comm, open));

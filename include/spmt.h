@@ -909,8 +909,8 @@ SPMT_API int spmt_plan_get(
 /*
  * Checks a plan over all ranks. 0: it ends, whatever the blocks' speeds, and no two operations touch a chunk at once, one of them
  * writing it. -EINVAL, with the sentence: a deadlock, as the cycle of operations that wait for each other; a race, as the two
- * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals could go to either;
- * a semaphore that begins with two counts.
+ * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals
+ * could go to either; a semaphore that begins with two counts.
  * -E2BIG: too many operations to look at.
  */
 SPMT_API int spmt_plan_check(const spmt_plan *plan);

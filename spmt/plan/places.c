@@ -59,6 +59,17 @@ int read_array(const struct plan_reader *r, const struct json_node *of, const ch
 	return 0;
 }
 
+int read_element(
+	const struct json_node *n, const char *key, uint64_t nth, uint64_t most, uint64_t *number)
+{
+	*number = 0;
+	if (n->kind != JSON_NUMBER || !n->integer || n->number > most)
+		return read_wrong(n, "%s[%llu] is no number from 0 to %llu", key,
+			(unsigned long long)nth, (unsigned long long)most);
+	*number = n->number;
+	return 0;
+}
+
 int read_item(const struct plan_reader *r, const struct json_node *of,
 	const struct json_node *array, const char *key, uint64_t nth, uint64_t most,
 	uint64_t *number)
@@ -69,11 +80,7 @@ int read_item(const struct plan_reader *r, const struct json_node *of,
 	if (!n)
 		return read_wrong(
 			array ? array : of, "there is no %s[%llu]", key, (unsigned long long)nth);
-	if (n->kind != JSON_NUMBER || !n->integer || n->number > most)
-		return read_wrong(n, "%s[%llu] is no number from 0 to %llu", key,
-			(unsigned long long)nth, (unsigned long long)most);
-	*number = n->number;
-	return 0;
+	return read_element(n, key, nth, most, number);
 }
 
 static int read_buffer(const struct plan_reader *r, const struct json_node *of, const char *key,
@@ -151,8 +158,10 @@ int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, co
 		if (!read_is_type(r, l, type))
 			continue;
 		rc = read_array(r, l, "connected_to", &peers);
-		for (uint64_t i = 0; !rc && !found && peers && i < peers->items; i++) {
-			rc = read_item(r, l, peers, "connected_to", i, n, &to);
+		const struct json_node *p = rc ? NULL : json_first(&r->json, peers);
+
+		for (uint64_t i = 0; !rc && !found && p; p = json_next(&r->json, p)) {
+			rc = read_element(p, "connected_to", i++, n, &to);
 			found = !rc && at-- == 0;
 			before[rc ? 0 : to] += !found;
 		}

@@ -29,35 +29,53 @@ static int read_add(
 	return read_wrong(at, "%s", why.sentence);
 }
 
+/* To or from what the block calls channel `id`. */
+static int read_signal_by(const struct plan_reader *r, const struct json_node *op,
+	enum spmt_plan_kind kind, const char *type, uint64_t id)
+{
+	struct spmt_plan_op one = { .kind = kind };
+	uint64_t number;
+	int rc = read_block_channel(r, op, type, id, &number);
+
+	if (!rc)
+		rc = read_gpu_channel(r, op, type, number, &one.peer, &one.index);
+	return rc ? rc : read_add(r, op, &one);
+}
+
 /* To or from the op's channel `nth`. */
 static int read_signal(const struct plan_reader *r, const struct json_node *op,
 	enum spmt_plan_kind kind, uint64_t nth)
 {
-	struct spmt_plan_op one = { .kind = kind };
 	const char *type;
 	const struct json_node *ids;
-	uint64_t id, number;
+	uint64_t id;
 	int rc = read_word(r, op, "channel_type", &type);
 
 	if (!rc)
 		rc = read_array(r, op, "channel_ids", &ids);
 	if (!rc)
 		rc = read_item(r, op, ids, "channel_ids", nth, UINT32_MAX, &id);
-	if (!rc)
-		rc = read_block_channel(r, op, type, id, &number);
-	if (!rc)
-		rc = read_gpu_channel(r, op, type, number, &one.peer, &one.index);
-	return rc ? rc : read_add(r, op, &one);
+	return rc ? rc : read_signal_by(r, op, kind, type, id);
 }
 
 static int read_signals(
 	const struct plan_reader *r, const struct json_node *op, enum spmt_plan_kind kind)
 {
-	const struct json_node *ids;
-	int rc = read_array(r, op, "channel_ids", &ids);
+	const char *type;
+	const struct json_node *ids = NULL;
+	uint64_t id, i = 0;
+	int rc = read_word(r, op, "channel_type", &type);
 
-	for (uint64_t i = 0; !rc && ids && i < ids->items; i++)
-		rc = read_signal(r, op, kind, i);
+	if (!rc)
+		rc = read_array(r, op, "channel_ids", &ids);
+	if (!rc && !ids)
+		return read_wrong(op, "channel_ids is missing");
+	for (const struct json_node *n = json_first(&r->json, ids); !rc && n;
+		n = json_next(&r->json, n)) {
+		rc = read_element(n, "channel_ids", i++, UINT32_MAX, &id);
+		if (!rc)
+			rc = read_signal_by(r, op, kind, type, id);
+	}
 	return rc;
 }
 
@@ -137,6 +155,8 @@ static int read_semaphores(
 	uint64_t id, initial = 0;
 	int rc = read_array(r, op, "semaphore_ids", &ids);
 
+	if (!rc && !ids)
+		return read_wrong(op, "semaphore_ids is missing");
 	if (!rc)
 		rc = read_array(r, r->gpu, "semaphores", &all);
 	for (uint64_t i = 0; !rc && ids && i < ids->items; i++) {

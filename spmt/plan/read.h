@@ -31,6 +31,9 @@ int read_word(const struct plan_reader *r, const struct json_node *of, const cha
 /* Missing is empty. */
 int read_array(const struct plan_reader *r, const struct json_node *of, const char *key,
 	const struct json_node **array);
+/* An array's nth, which the caller has. */
+int read_element(
+	const struct json_node *n, const char *key, uint64_t nth, uint64_t most, uint64_t *number);
 int read_item(const struct plan_reader *r, const struct json_node *of,
 	const struct json_node *array, const char *key, uint64_t nth, uint64_t most,
 	uint64_t *number);

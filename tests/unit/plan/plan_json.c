@@ -171,6 +171,9 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		{ "", "",
 			"{\"name\": \"signal\", \"channel_ids\": [0.5], \"channel_type\": \"memory\"}",
 			"channel_ids[0]" },
+		{ "", "", "{\"name\": \"wait\", \"channel_type\": \"memory\"}",
+			"channel_ids is missing" },
+		{ "", "", "{\"name\": \"sem_release\"}", "semaphore_ids is missing" },
 		{ "", "", "{\"name\": \"put\", \"src_buff\": [], \"dst_buff\": []}", "0 buffers" },
 		{ "", "",
 			"{\"name\": \"put\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"q\", \"index\": 0, \"size\": 1}]}",
@@ -197,6 +200,32 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		cr_assert(strstr(spmt_last_error(), wrong[i].words), "%s: %s", wrong[i].words,
 			spmt_last_error());
 	}
+}
+
+/* A list is gone through once. */
+Test(plan_json, long_lists, .timeout = 60)
+{
+	static const char form[] =
+		"{\"name\": \"l\", \"collective\": \"l\", \"gpus\": ["
+		"{\"id\": 0, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0, \"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [1]}], "
+		"\"threadblocks\": [{\"id\": 0, \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [0]}], \"ops\": ["
+		"{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [0%s]}]}]},"
+		"{\"id\": 1, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0}]}";
+	const size_t more = 500000;
+	char *ids = calloc(2, more + 1), *text = malloc(2 * more + sizeof(form));
+	struct spmt_plan_info info = { .size = sizeof(info) };
+	spmt_plan *plan = NULL;
+
+	cr_assert(ids && text);
+	for (size_t i = 0; i < more; i++)
+		memcpy(ids + 2 * i, ",0", 2);
+	snprintf(text, 2 * more + sizeof(form), form, ids);
+	cr_assert_eq(spmt_plan_read(text, strlen(text), &plan), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_plan_about(plan, &info), 0);
+	cr_assert_eq(info.ops, more + 1);
+	spmt_plan_destroy(plan);
+	free(ids);
+	free(text);
 }
 
 Test(plan_json, what_is_no_json)

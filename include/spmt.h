@@ -249,11 +249,12 @@ struct spmt_bootstrap {
  *             spmt_init makes the others' first call end at their deadline.
  */
 
-/* The arguments of spmt_init. Begin with SPMT_ATTR_INIT: a world of one, or the launcher's. */
+/* The arguments of spmt_init. Begin with SPMT_ATTR_INIT, which by itself asks for the job's world,
+   see "Uids"; with nranks 1 for a world of one. */
 struct spmt_attr {
 	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
 			zero */
-	int rank, nranks; /* 0 .. nranks - 1; 1 .. 32768 */
+	int rank, nranks; /* 0 .. nranks - 1; 1 .. 32768; both 0: the job's */
 	int device; /* ordinal within the backend; -1: this rank's position among the ranks of this
 		       process, no wrap */
 	const char *backend; /* "hip", "cuda", "host"; NULL: SPMT_BACKEND, else the first that has
@@ -359,7 +360,7 @@ SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 /* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
    attrs[i]; what is collective, spmt_finalize too, goes through spmt_each, as the first of n calls in
    a row would wait for the second. uid and bootstrap NULL in all attrs: a new world of these n, unless nranks is above n,
-   when they are part of the launcher's job. */
+   when they are part of the job, see "Uids". */
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns

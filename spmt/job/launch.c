@@ -334,11 +334,11 @@ static int from_job(const struct spmt_attr *attr, struct uid *uid, struct job_in
 	return rc;
 }
 
-static bool names_a_job(void)
+bool launch_in_job(void)
 {
 	const struct env *env;
 
-	return !env_get(&env) && env->uid;
+	return env_launched() || env_get(&env) || env->uid;
 }
 
 int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch)
@@ -351,7 +351,7 @@ int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *l
 	*launch = (struct job_info){ 0 };
 	if (attr->uid)
 		return uid_read(what, attr->uid, uid);
-	if (attr->bootstrap || (attr->nranks != 1 && (env_launched() || names_a_job())))
+	if (attr->bootstrap || (attr->nranks != 1 && launch_in_job()))
 		return from_job(attr, uid, launch);
 	if (attr->nranks < 0)
 		return fail_call(-EINVAL, "spmt_init",

@@ -21,6 +21,10 @@ int attr_take(
    attr's deadline. */
 int launch_uid(const struct spmt_attr *attr, struct uid *uid, struct job_info *launch);
 
+/* Whether a launcher or SPMT_UID names a job for ranks without a uid, or the environment has a mistake, which launch_uid then
+   tells. */
+bool launch_in_job(void);
+
 /* Fills in rank and nranks that are left to the job, and checks the others. */
 int launch_ranks(const struct job_info *launch, struct spmt_attr *attr);
 

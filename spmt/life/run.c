@@ -9,7 +9,6 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/job/launch.h"
-#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -300,11 +299,11 @@ static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 			return 0;
 		above = attrs[i].nranks > n ? i : above;
 	}
-	if (above >= 0 && env_launched())
+	if (above >= 0 && launch_in_job())
 		return 0;
 	if (above >= 0)
 		return fail_call(-EINVAL, "spmt_init_all",
-			"attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes",
+			"attrs[%d].nranks is %d, n is %d: a world with ranks elsewhere needs uid or bootstrap in attrs, or mpirun or srun --mpi=pmix to start the processes, or SPMT_UID and SPMT_PROCESS to name a job",
 			above, attrs[above].nranks, n);
 	rc = uid_create("spmt_init_all", uid);
 	for (int i = 0; !rc && i < n; i++)

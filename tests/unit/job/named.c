@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "spmt/job/named.h"
@@ -137,6 +138,13 @@ Test(named, file_of_something_else)
 	join_fails("/proc/self/maps", "0/2", -EINVAL, "SPMT_UID=/proc/self/maps: ");
 }
 
+/* What else of the environment is wrong is not taken for a missing uid. */
+Test(named, mistake_beside_the_job)
+{
+	setenv("SPMT_CHANNELS", "99", 1);
+	join_fails("./uid", "0/2", -EINVAL, "SPMT_CHANNELS=99 is not understood");
+}
+
 /* Two worlds one after the other, of all the job's processes, which is one. */
 Test(named, worlds_of_a_job)
 {
@@ -160,5 +168,58 @@ Test(named, worlds_of_a_job)
 		cr_expect_eq(spmt_nranks(comm), 1);
 		cr_expect_eq(spmt_finalize(comm), 0);
 	}
+	unlink(path);
+}
+
+static int finalize(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_finalize(comm);
+}
+
+/* Two of four ranks, from one thread. */
+static int half(int process)
+{
+	struct spmt_attr attrs[2] = { SPMT_ATTR_INIT, SPMT_ATTR_INIT };
+	spmt_comm *comms[2];
+	int rc;
+
+	for (int i = 0; i < 2; i++) {
+		attrs[i].rank = 2 * process + i;
+		attrs[i].nranks = 4;
+		attrs[i].heap_size = 1 << 20;
+	}
+	rc = spmt_init_all(2, attrs, comms);
+	if (rc) {
+		fprintf(stderr, "process %d: %s\n", process, spmt_last_error());
+		return rc;
+	}
+	return spmt_each(2, comms, finalize, NULL);
+}
+
+/* The child reads the environment anew. */
+Test(named, ranks_of_a_job_from_one_thread)
+{
+	char path[] = "/tmp/spmt-named-XXXXXX", text[DIGITS + 2];
+	int fd = mkstemp(path), status = -1;
+	struct uid uid;
+	pid_t pid;
+
+	cr_assert_geq(fd, 0);
+	setenv("SPMT_UID", path, 1);
+	setenv("SPMT_PROCESS", "0/2", 1);
+	setenv("SPMT_BACKEND", "host", 1);
+	uid_text(text, &uid);
+	cr_assert_eq(write(fd, text, DIGITS), (ssize_t)DIGITS);
+	close(fd);
+	pid = fork();
+	cr_assert_geq(pid, 0);
+	if (!pid) {
+		setenv("SPMT_PROCESS", "1/2", 1);
+		_exit(half(1) ? 1 : 0);
+	}
+	cr_expect_eq(half(0), 0);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect_eq(status, 0);
 	unlink(path);
 }

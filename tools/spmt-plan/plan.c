@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* spmt-plan: plans shown, checked and run. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "made.h"
 
@@ -104,9 +107,9 @@ static int print(const spmt_plan *plan, enum spmt_plan_form form, const char *na
 		free(text);
 		return say(name);
 	}
-	rc = fputs(text, stdout) < 0 || fflush(stdout) ? 1 : 0;
+	fputs(text, stdout);
 	free(text);
-	return rc;
+	return 0;
 }
 
 /* ---- run -------------------------------------------------------------------------------------- */
@@ -264,7 +267,7 @@ static int command(int argc, char **argv, const spmt_plan *plan)
 	return run(plan, argv[2], bytes, (long)rounds);
 }
 
-int main(int argc, char **argv)
+static int answer(int argc, char **argv)
 {
 	static const char *const commands[] = { "show", "svg", "json", "check", "run" };
 	spmt_plan *plan = NULL;
@@ -289,4 +292,17 @@ int main(int argc, char **argv)
 	rc = command(argc, argv, plan);
 	spmt_plan_destroy(plan);
 	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0; /* its number will be another file's */
+	int rc = closed ? 0 : answer(argc, argv), error = EBADF;
+
+	if (!closed)
+		error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+	if (!error)
+		return rc;
+	fprintf(stderr, "spmt-plan: stdout: %s\n", strerror(error));
+	return 1;
 }

@@ -46,6 +46,16 @@ says 'a picture' out '^<svg .*'
 exits 0 show make:allreduce:2
 says 'as text' out 'reduce o0, rank 1 o0 to o0'
 
+# Output that cannot be written.
+for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'run make:allreduce:2 64 1'; do
+	for to in '/dev/full:No space left on device' '&-:Bad file descriptor'; do
+		rc=0
+		timeout 120 sh -c "'$tool' $words >${to%%:*}" 2>"$scratch/err" || rc=$?
+		nothing_in "spmt-plan $words >${to%%:*} exits 1" "$([ "$rc" = 1 ] || echo "$rc")"
+		says 'and says why' err "stdout: ${to#*:}"
+	done
+done
+
 # A plan without one of its signals.
 sed -E '0,/\{"name": "signal"[^}]*\}/s//{"name": "nop"}/' "$scratch/allreduce.json" >"$scratch/less.json"
 exits 1 check "$scratch/less.json"

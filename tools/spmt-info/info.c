@@ -371,14 +371,15 @@ int main(int argc, char **argv)
 {
 	struct question q = { 0 };
 	bool closed = fcntl(STDOUT_FILENO, F_GETFD) < 0; /* its number will be another file's */
-	int rc = parse(argc, argv, &q);
+	int rc = parse(argc, argv, &q), error = EBADF;
 
 	if (rc < 0)
 		return EXIT_USAGE;
 	rc = rc || closed ? 0 : answer(&q);
-	if (closed || fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "spmt-info: stdout: %s\n", strerror(errno));
-		return EXIT_FAILURE;
-	}
-	return rc;
+	if (!closed)
+		error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+	if (!error)
+		return rc;
+	fprintf(stderr, "spmt-info: stdout: %s\n", strerror(error));
+	return EXIT_FAILURE;
 }

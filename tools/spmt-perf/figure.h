@@ -36,6 +36,8 @@ double perf_convert(enum unit unit, double ns, double bytes, double ops);
 void perf_ratio(struct figure *f);
 
 const char *perf_unit_name(enum unit unit);
+/* Flushes stdout; the first reason for which it took nothing, 0: none. */
+int perf_told(void);
 void perf_print_head(void);
 void perf_print(const struct figure *f);
 void perf_progress(const char *test, int ranks, size_t size); /* test NULL: clears the line */

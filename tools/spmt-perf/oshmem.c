@@ -86,7 +86,7 @@ static void print(const struct theirs *t, const struct figure *f)
 	printf("%-10s %5s %5s  %-5s %10.4g %10.4g %6.3g\n", t->test, f->layout, size, t->unit,
 		f->ours.median, t->value,
 		time ? t->value / f->ours.median : f->ours.median / t->value);
-	fflush(stdout);
+	perf_told();
 }
 
 void oshmem_print(const struct figure *figures, int n, int ranks)

@@ -352,9 +352,9 @@ int main(int argc, char **argv)
 	if (rc >= 0)
 		code = rc || closed ? 0 : session_run(s);
 	free(s);
-	if (closed || fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "spmt-perf: stdout: %s\n", strerror(errno));
-		return PERF_EXIT_WRONG;
-	}
-	return code;
+	rc = closed ? EBADF : perf_told();
+	if (!rc)
+		return code;
+	fprintf(stderr, "spmt-perf: stdout: %s\n", strerror(rc));
+	return PERF_EXIT_WRONG;
 }

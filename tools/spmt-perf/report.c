@@ -85,10 +85,23 @@ void perf_progress(const char *test, int ranks, size_t size)
 		fprintf(stderr, "\r\033[K%s, %d ranks ..", test, ranks);
 }
 
+/* The first reason for which stdout took nothing; a later flush may find nothing left to write. */
+static int untold;
+
+int perf_told(void)
+{
+	if (fflush(stdout) && !untold)
+		untold = errno;
+	if (ferror(stdout) && !untold)
+		untold = EIO;
+	return untold;
+}
+
 void perf_print_head(void)
 {
 	printf("%-10s %5s %5s  %-5s %10s %6s  %-7s %10s %6s %6s\n", "test", "ranks", "size", "unit",
 		"spmt", "spread", "peer", "", "spread", "ratio");
+	perf_told();
 }
 
 /* Half of the rounds lie within this part of the median. */
@@ -110,7 +123,7 @@ void perf_print(const struct figure *f)
 			spread_percent(&f->peer), f->ratio);
 	else
 		printf("  %-7s %10s %6s %6s\n", "-", "-", "-", "-");
-	fflush(stdout);
+	perf_told();
 }
 
 /* ---- targets */
@@ -238,7 +251,7 @@ static void json_figure(FILE *out, const struct figure *f)
 
 int perf_json(FILE *out, const struct options *opt, const struct figure *figures, int n)
 {
-	int bad;
+	int error;
 
 	fprintf(out, "{\n  \"tool\": \"spmt-perf\",\n  \"version\": \"%s\",\n  \"cpus\": %ld,\n",
 		spmt_version(), sysconf(_SC_NPROCESSORS_ONLN));
@@ -248,6 +261,6 @@ int perf_json(FILE *out, const struct options *opt, const struct figure *figures
 		fprintf(out, "%s\n", i + 1 < n ? "," : "");
 	}
 	fprintf(out, "  ]\n}\n");
-	bad = ferror(out);
-	return fclose(out) || bad ? -EIO : 0;
+	error = fflush(out) ? errno : ferror(out) ? EIO : 0;
+	return fclose(out) && !error ? -errno : -error;
 }

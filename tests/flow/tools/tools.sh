@@ -390,8 +390,12 @@ exits 1 "$info" --record "$scratch/none/here.topo"
 for tool in "$info" "$info --env" "$info --routes 2" "$perf --help" "$perf --tests barrier --rounds 1" \
 	"$demo --help" "$demo"; do
 	exits 1 sh -c "$tool >/dev/full"
+	says 'for want of room' err 'stdout: No space left on device'
 	exits 1 sh -c "$tool >&-"
+	says 'for want of a file' err 'stdout: Bad file descriptor'
 done
+exits 1 "$perf" --tests put8 --iters 1 --rounds 1 --json /dev/full
+says 'a file that takes nothing: why' err '/dev/full: No space left on device'
 
 # ---- demonstration and example
 

@@ -173,14 +173,15 @@ static int machine_print(void)
 	return 0;
 }
 
-/* The host backend has as many devices as asked for, unless the user has said how many. */
+/* The host backend has as many devices as asked for, unless the user has said how many. An empty variable says nothing. */
 static void ask_for_devices(int ranks)
 {
+	const char *given = getenv("SPMT_HOST_DEVICES");
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", ranks);
 	if (ranks > 8)
-		setenv("SPMT_HOST_DEVICES", text, 0);
+		setenv("SPMT_HOST_DEVICES", text, given && !*given);
 }
 
 static int show_routes(struct matrix *m)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "info.h"
+#include "src/base/status.h"
 
 enum { KINDS_MAX = 999 };
 
@@ -54,6 +55,9 @@ int matrix_live(int n, struct matrix *m)
 	struct spmt_attr attr = SPMT_ATTR_INIT;
 	int rc = n ? 0 : spmt_device_count(NULL, &n);
 
+	if (!rc && n > MATRIX_MAX)
+		rc = fail(-E2BIG, "a rank a device are %d; a matrix has %d at most (--routes N)", n,
+			MATRIX_MAX);
 	if (!rc)
 		rc = matrix_make(n, m);
 	if (rc)

@@ -99,18 +99,23 @@ static bool whole(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 static bool size_value(const char *text, size_t *size, const char **end)
 {
 	static const char suffixes[] = "KMG";
+	const uint64_t most = (uint64_t)1 << 36;
 	const char *at;
 	uint64_t v;
 
-	if (!number(text, (uint64_t)1 << 40, &v, end))
+	if (!number(text, most, &v, end))
 		return false;
 	at = **end ? strchr(suffixes, **end) : NULL;
 	if (at) {
-		v <<= 10 * (at - suffixes + 1);
+		int shift = 10 * (int)(at - suffixes + 1);
+
+		if (v > most >> shift)
+			return false;
+		v <<= shift;
 		++*end;
 	}
 	*size = (size_t)v;
-	return v >= 8 && v % 8 == 0 && v <= (uint64_t)1 << 36;
+	return v >= 8 && v % 8 == 0;
 }
 
 static bool sizes_value(const char *text, struct options *opt)

@@ -253,14 +253,16 @@ static int run_layout_check(struct session *s)
 	return code;
 }
 
-/* The host backend has as many devices as asked for: enough for the largest world, unless the user has said how many. */
+/* The host backend has as many devices as asked for: enough for the largest world, unless the user has said how many. An empty
+   variable says nothing. */
 static void ask_for_devices(const struct options *opt)
 {
+	const char *given = getenv("SPMT_HOST_DEVICES");
 	char text[16];
 	int n = opt->ranks > 2 * opt->pairs ? opt->ranks : 2 * opt->pairs;
 
 	snprintf(text, sizeof(text), "%d", n > 64 ? n : 64);
-	setenv("SPMT_HOST_DEVICES", text, 0);
+	setenv("SPMT_HOST_DEVICES", text, given && !*given);
 }
 
 static bool met(const struct session *s)

@@ -21,7 +21,8 @@ says() { # NAME FILE PATTERN
 
 # ---- usage
 
-for words in --bogus extra '--ranks 0' '--ranks x' '--sizes 8' '--sizes 64:8' '--sizes 8:64:1' '--sizes 9:64' '--tests nosuch' \
+for words in --bogus extra '--ranks 0' '--ranks x' '--sizes 8' '--sizes 64:8' '--sizes 8:64:1' '--sizes 9:64' \
+	'--sizes 17179869185G:17179869185G' '--sizes 8:65G' '--tests nosuch' \
 	'--tests put,' '--rounds 0' '--iters -1' '--pairs 2 --ranks 3' '--ranks 2000 --pairs 1000 --sizes' --json; do
 	# shellcheck disable=SC2086 # words
 	exits 2 "$perf" $words
@@ -83,6 +84,7 @@ says 'a file that cannot be written is named' err 'none/json: '
 nothing_in 'and before anything is measured' "$(grep '^put8' "$scratch/out")"
 exits 1 "$perf" --tests put8 --backend nosuch
 says 'an unknown backend is named' err nosuch
+exits 0 env SPMT_HOST_DEVICES= "$perf" --iters 1 --rounds 1 --ranks 20 --tests barrier
 exits 0 env SPMT_HOST_DEVICES=4 "$perf" --iters 1 --rounds 1 --tests barrier
 says 'what the devices do not suffice for is said' out '^barrier +8 +not measured: 4 devices'
 
@@ -266,6 +268,9 @@ says 'self is a map' out '^s[0-9]+ +self '
 says 'the others are reached by p2p' out '^p[0-9]+ +p2p +store'
 exits 0 "$info" --routes=20
 matrix 'more ranks than the default has devices' 20
+exits 0 env SPMT_HOST_DEVICES= "$info" --routes 20
+exits 1 env SPMT_HOST_DEVICES=4096 "$info" --routes
+says 'more devices than a matrix has ranks are told' err 'a rank a device are 4096; a matrix has 512'
 exits 0 env SPMT_MOVES=store "$info" --routes 2
 nothing_in 'a mover that is not wished for is not used' "$(grep -E '^p[0-9]+ +p2p +.*sdma ' "$scratch/out")"
 exits 1 env SPMT_MAPS=-p2p "$info" --routes 2

@@ -253,9 +253,29 @@ def wrong_arguments():
         raises(lambda: mapped(w.psum, mesh(), out=P())(x.astype(ml_dtypes.float8_e4m3b11fnuz)), "f8e4m3b11fnuz has no op")
         raises(lambda: w.psum(1.0), "x")
         raises(lambda: spmt.jax.world(mesh(), "z"), "axis is 'z'")
-        with spmt.jax.world(mesh((N // 2,)), "x", timeout=TIMEOUT) as small:
-            raises(lambda: mapped(small.psum, mesh(), out=P())(x), "is in no group of the world")
+        raises(lambda: jax.jit(lambda v: (w.barrier(), v)[1])(x), "x")
     raises(lambda: w.psum(x), "the world is closed")
+
+
+def other_meshes():
+    """Axes of the same name, along which other devices are than in the world, or in another order: what came out was wrong, or hung."""
+    x, devices, columns = jnp.arange(float(N)), np.array(jax.devices())[:N], N // 2
+    on, turned = (jax.sharding.Mesh(d, ("y", "x")) for d in (devices.reshape(2, columns), devices.reshape(columns, 2).T))
+    reverse, half = (jax.sharding.Mesh(d, ("x",)) for d in (devices[::-1], devices[:columns]))
+    with spmt.jax.world(mesh(), "x", timeout=2) as w, spmt.jax.world(on, "x", timeout=2) as rows, spmt.jax.world(
+        half, "x", timeout=2
+    ) as small:
+        for fn, where in ((w.psum, half), (w.psum, reverse), (small.psum, mesh()), (rows.psum, turned), (lambda v: w.ppermute(v, RING), reverse)):
+            raises(lambda: mapped(fn, where, check=False)(x), "shard_map's mesh has other devices along 'x' than the world")
+        raises(lambda: mapped(lambda v: (w.barrier(), v)[1], half)(x), "%d devices along the axis" % columns)
+        partly = lambda v: jax.shard_map(rows.psum, mesh=on, in_specs=P("x"), out_specs=P(), axis_names={"x"})(v)  # noqa: E731
+        raises(lambda: jax.jit(partly)(x), "shard_map leaves 'y' of its mesh to XLA")
+        # An abstract mesh has no devices: that is the handler's to see.
+        with spmt.jax.world(jax.sharding.Mesh(devices[columns:], ("x",)), "x", timeout=2) as other:
+            run = mapped(other.psum, half.abstract_mesh, out=P())
+            raises(lambda: run(jax.device_put(x, jax.NamedSharding(half, P("x")))), "is in no group of the world")
+        # A part of the groups, in their order, are of the world.
+        assert mapped(rows.psum, half, out=P())(x)[0] == x.reshape(columns, -1).sum(0)[0]
 
 
 def sliced(x, rows, pairs, start):
@@ -447,5 +467,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, closed_worlds,
+        forms_for_gpus, wrong_arguments, other_meshes, closed_worlds,
     ])

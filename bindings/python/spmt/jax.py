@@ -54,6 +54,7 @@ _SUM, _MIN, _MAX = 0, 2, 3
 _lock = threading.Lock()  # guards _handlers and _registered
 _handlers: ctypes.CDLL | None = None
 _registered: set[str] = set()
+_groups: dict[int, frozenset[tuple[Any, ...]]] = {}  # the devices of each group of a world that is open, by rank
 _ids = itertools.count(random.SystemRandom().getrandbits(40) << 20)  # another process's compiled program names no world here
 
 
@@ -114,6 +115,45 @@ def _vary(x: Any, axes: tuple[Any, ...]) -> Any:
     return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)
 
 
+# ---- meshes
+
+
+def _by_rank(mesh: Any, axes: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """A row of devices for each group along the axes, in order of rank."""
+    names = list(mesh.axis_names)
+    others = [i for i, name in enumerate(names) if name not in axes]
+    order = mesh.devices.transpose(others + [names.index(a) for a in axes])
+    return order.reshape(-1, int(np.prod([mesh.shape[a] for a in axes])))
+
+
+def _left_to_xla(context: Any) -> tuple[Any, ...]:
+    """Axes that shard_map does not make manual. XLA would have to divide a call among their devices, which it cannot."""
+    mesh = context.mesh
+    return tuple(a for a in mesh.axis_names if a not in context.manual_axes and mesh.shape[a] > 1)
+
+
+def _check_mesh(ctx: Any, name: str, params: dict[str, Any]) -> None:
+    """The program has to run on groups of the world: another mesh may have an axis of that name, too."""
+    context, axes = ctx.module_context.axis_context, params["axes"]
+    mesh = getattr(context, "mesh", None)
+    if mesh is None or any(a not in mesh.axis_names for a in axes):
+        return
+    if _left_to_xla(context):
+        raise ValueError(
+            "spmt %s: shard_map leaves %s of its mesh to XLA; a call of a world needs all axes in axis_names"
+            % (name, ", ".join(map(repr, _left_to_xla(context))))
+        )
+    groups = _groups.get(params["world"])
+    same = int(np.prod([mesh.shape[a] for a in axes])) == params["n"]
+    if groups is not None and isinstance(mesh, jax.sharding.Mesh):
+        same = all(tuple(row) in groups for row in _by_rank(mesh, axes))
+    if not same:
+        raise ValueError(
+            "spmt %s: shard_map's mesh has other devices along %s than the world, or in another order"
+            % (name, ", ".join(map(repr, axes)))
+        )
+
+
 # ---- primitives: one a kind, all on an array whose first dimension is the ranks where there are parts
 
 
@@ -139,6 +179,7 @@ def _primitive(
         raise RuntimeError("spmt %s: only inside shard_map" % name)
 
     def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+        _check_mesh(ctx, kind, params)
         values = {"world": np.int64(params["world"]), **attributes(**params)}
         return _call(kind, ctx, *operands, graphs=params["graphs"], aliases=aliases, **values)
 
@@ -238,6 +279,7 @@ def _permute_onto(ctx: Any, x: Any, *, to: tuple[int, ...], **params: Any) -> An
 
 def _permute_lower(ctx: Any, x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
     """Zeros where nothing comes, as lax has them; on CPU the handler sees to that."""
+    _check_mesh(ctx, "permute", {"to": to, **params})
     if not params["host"] and any(i not in to for i in range(len(to))):
         return _permute_onto(ctx, x, to=to, **params)
     return _call("permute", ctx, x, graphs=params["graphs"], world=np.int64(params["world"]), to=np.array(to, np.int64))
@@ -392,6 +434,7 @@ def _ragged_gathered(operand: Any, output: Any, *tables: Any, **params: Any) -> 
 
 
 def _ragged_lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    _check_mesh(ctx, "ragged_all_to_all", params)
     if params["host"]:
         return _call("ragged_all_to_all", ctx, *operands, graphs=params["graphs"], world=np.int64(params["world"]))
     return mlir.lower_fun(partial(_ragged_gathered, **params), multiple_results=False)(ctx, *operands)
@@ -533,11 +576,8 @@ class World:
         unknown = [a for a in self.axes if a not in names]
         if unknown or not self.axes or len(set(self.axes)) != len(self.axes):
             raise ValueError("axis is %r; the mesh has %r" % (axis, tuple(names)))
-        devices = mesh.devices
-        others = [i for i, name in enumerate(names) if name not in self.axes]
-        order = devices.transpose(others + [names.index(a) for a in self.axes])
-        self.nranks = int(np.prod([devices.shape[names.index(a)] for a in self.axes]))
-        groups = order.reshape(-1, self.nranks)
+        groups = _by_rank(mesh, self.axes)
+        self.nranks = groups.shape[1]
         first = groups.flat[0]
         if first.platform not in _PLATFORMS:
             raise Error(ERR_UNSUPPORTED, "spmt.jax: no platform %s" % first.platform)
@@ -556,6 +596,7 @@ class World:
         code = self._library.spmt_xla_open(ctypes.byref(attr))
         if code < 0:
             raise Error(code, self._library.spmt_xla_last_error().decode(errors="replace"))
+        _groups[self._id] = frozenset(tuple(row) for row in groups)
         self._params = {
             "world": self._id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order(), "graphs": graphs,
         }
@@ -587,6 +628,7 @@ class World:
             _settle()
             failure = self._failure(id)
             self._library.spmt_xla_close(id)
+            _groups.pop(id, None)
             if failure is not None:
                 raise failure
 
@@ -693,6 +735,8 @@ class World:
     def barrier(self, x: Any = None) -> Any:
         """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone."""
         if x is None:
+            if lax.psum(1, self.axes) != self.nranks:  # outside of shard_map that raises
+                raise ValueError("barrier: %d devices along the axis, not the world's %d" % (lax.psum(1, self.axes), self.nranks))
             kind = "spmt_barrier" + ("_graph" if self._params["graphs"] else "")
             call = jax.ffi.ffi_call(kind, jax.ShapeDtypeStruct((1,), np.int32), has_side_effect=True)
             call(jnp.zeros(1, np.int32), world=np.int64(self._params["world"]))

@@ -13,7 +13,8 @@
 #include "bindings/jax/spmt_xla.h"
 #include "bindings/jax/work.h"
 
-enum { TIMEOUT_MS = 10000 };
+#define TIMEOUT_MS 10000
+#define TIMEOUT_MAX_MS 1000000000000 /* 31 years: nanoseconds from now have to be of 64 bits */
 
 static struct {
 	pthread_mutex_t lock; /* guards all of it, and refs of worlds */
@@ -199,7 +200,9 @@ static struct world *xla_world_new(const struct spmt_xla_attr *attr)
 	world->devices = malloc(n * sizeof(*world->devices));
 	world->groups = calloc((size_t)attr->groups, sizeof(*world->groups));
 	world->id = attr->id;
-	world->timeout_ms = attr->timeout_ms > 0 ? attr->timeout_ms : TIMEOUT_MS;
+	world->timeout_ms = attr->timeout_ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS
+		: attr->timeout_ms > 0			      ? attr->timeout_ms
+							      : TIMEOUT_MS;
 	world->nranks = attr->nranks;
 	world->heap_size = attr->heap_size;
 	world->refs = 1;

@@ -253,6 +253,7 @@ def wrong_arguments():
         raises(lambda: mapped(w.psum, mesh(), out=P())(x.astype(ml_dtypes.float8_e4m3b11fnuz)), "f8e4m3b11fnuz has no op")
         raises(lambda: w.psum(1.0), "x")
         raises(lambda: spmt.jax.world(mesh(), "z"), "axis is 'z'")
+        raises(lambda: spmt.jax.world(mesh(), "x", timeout=-1), "timeout is -1")
         raises(lambda: jax.jit(lambda v: (w.barrier(), v)[1])(x), "x")
     raises(lambda: w.psum(x), "the world is closed")
 
@@ -276,6 +277,13 @@ def other_meshes():
             raises(lambda: run(jax.device_put(x, jax.NamedSharding(half, P("x")))), "is in no group of the world")
         # A part of the groups, in their order, are of the world.
         assert mapped(rows.psum, half, out=P())(x)[0] == x.reshape(columns, -1).sum(0)[0]
+
+
+def long_timeouts():
+    """Longer than what a clock counts is as long as can be."""
+    for seconds in (1e10, 1e300, float("inf")):
+        with spmt.jax.world(mesh(), "x", timeout=seconds) as w:
+            assert mapped(w.psum, mesh(), out=P())(jnp.ones(N))[0] == N
 
 
 def sliced(x, rows, pairs, start):
@@ -467,5 +475,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, other_meshes, closed_worlds,
+        forms_for_gpus, wrong_arguments, other_meshes, long_timeouts, closed_worlds,
     ])

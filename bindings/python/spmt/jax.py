@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import math
 import os
 import random
 import threading
@@ -576,6 +577,8 @@ class World:
         unknown = [a for a in self.axes if a not in names]
         if unknown or not self.axes or len(set(self.axes)) != len(self.axes):
             raise ValueError("axis is %r; the mesh has %r" % (axis, tuple(names)))
+        if not timeout >= 0:
+            raise ValueError("timeout is %r seconds" % timeout)
         groups = _by_rank(mesh, self.axes)
         self.nranks = groups.shape[1]
         first = groups.flat[0]
@@ -591,7 +594,7 @@ class World:
         self._id: int | None = next(_ids)
         attr = _Attr(
             ctypes.sizeof(_Attr), self._id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
-            heap_size, int(timeout * 1000), 0,
+            heap_size, math.ceil(min(timeout, 1e15) * 1000), 0,
         )
         code = self._library.spmt_xla_open(ctypes.byref(attr))
         if code < 0:

@@ -165,8 +165,45 @@ def patched_where_it_cannot():
         np.testing.assert_array_equal(run(x), [6] * 4 + [22] * 4)
 
 
+def patched_beside():
+    """What lax takes as well: all of it, whoever does it, beside lax's own."""
+    on, x = mesh((2, N // 2), ("y", "x")), jnp.arange(2.0 * N)
+
+    def key(seed):
+        mine = jax.random.key(seed[0].astype(jnp.int32))
+        other = lax.all_to_all(jax.random.split(mine, N // 2), "x", 0, 0)
+        return jax.random.key_data(other) + jax.random.key_data(lax.ppermute(mine, "y", [(0, 1), (1, 0)]))
+
+    def nested(v):
+        return lax.psum(v, "x") + jax.shard_map(lambda u: lax.pmax(u, "y"), in_specs=P(None), out_specs=P(None), axis_names={"y"}, check_vma=False)(v)
+
+    def backwards(v):
+        return lax.ppermute(v, "x", [(i, i - 1) for i in range(N // 2)])
+
+    cases = [
+        (key, None),
+        (backwards, None),
+        (lambda v: lax.pmax(v, ()) + lax.ppermute(v, (), [(0, 0)]), None),
+        (lambda v: lax.psum(v, "x") + backwards(v), {"x"}),
+        (nested, {"x"}),
+    ]
+    for fn, manual in cases:
+
+        def run():
+            names = {"axis_names": manual} if manual else {}
+            spec = P("x") if manual else P(("y", "x"))
+            return np.asarray(jax.jit(jax.shard_map(fn, mesh=on, in_specs=spec, out_specs=spec, check_vma=False, **names))(x))
+
+        want = run()
+        with spmt.jax.patch(timeout=TIMEOUT):
+            np.testing.assert_array_equal(run(), want)
+    with spmt.jax.world(on, "x", timeout=TIMEOUT) as w:
+        run = mapped(lambda v: sum(w.ppermute(v, [(i, i - 1) for i in range(w.psum(1))]) for _ in range(w.psum(1))), on, P("x"), P("x"))
+        np.testing.assert_array_equal(run(x), N // 2 * jnp.roll(x, -4))
+
+
 if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
-        patched_where_it_cannot,
+        patched_where_it_cannot, patched_beside,
     ])

@@ -524,9 +524,11 @@ def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
 
 def _targets(perm: Sequence[tuple[int, int]], n: int, order: tuple[int, ...]) -> tuple[int, ...]:
     """Pairs of source and target, as the target of each rank. lax counts devices as the mesh does here, whatever order the axes
-    are named in: order has their ranks."""
+    are named in: order has their ranks. A negative number counts from the end, as there."""
     to = [-1] * n
     for source, target in perm:
+        if -n <= source < n and -n <= target < n:
+            source, target = source % n, target % n
         if not (0 <= source < n and 0 <= target < n) or to[order[source]] >= 0 or order[target] in to:
             raise ValueError("perm %r: a device is there twice, or is none of %d" % (list(perm), n))
         to[order[source]] = order[target]
@@ -659,7 +661,9 @@ class World:
         return primitive.bind(x, **self._params, **more)
 
     def psum(self, x: Any) -> Any:
-        """The sum over the axis, as ``jax.lax.psum``."""
+        """The sum over the axis, as ``jax.lax.psum``: of what is no traced value a product, so that psum(1) is the number of devices."""
+        if self._id is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
+            return lax.psum(x, self.axes)
 
         def one(leaf: Any) -> Any:
             return self._reduce(_psum_p, _psum_invariant_p, leaf.astype(np.int32) if leaf.dtype == np.bool_ else leaf)
@@ -805,6 +809,8 @@ _forms: dict[str, Callable[..., Any]] = {
 
 def _can(avals: Sequence[Any], primitive: str) -> bool:
     """Whether ours has it for this type."""
+    if jax.dtypes.issubdtype(avals[0].dtype, jax.dtypes.extended):  # keys of jax.random, which numpy does not know
+        return False
     dtype = np.dtype(avals[0].dtype)
     summed = dtype.kind in "biu" or dtype.name in ("float8_e4m3fn", "float8_e5m2")
     if dtype.itemsize == 1 and not summed and primitive in ("psum_p", "psum_invariant_p", "pmax_p", "pmin_p", "reduce_scatter_p"):
@@ -822,7 +828,9 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
         ours = (
             _patches
             and isinstance(mesh, jax.sharding.Mesh)
+            and axes
             and all(a in mesh.axis_names for a in axes)
+            and not _left_to_xla(ctx.module_context.axis_context)
             and params.get("axis_index_groups") is None
             and _can(ctx.avals_in, primitive)
         )
@@ -856,7 +864,8 @@ def patch(*, timeout: float = 0) -> Iterator[None]:
     ``jax.lax`` take our calls inside ``shard_map``, derivatives included, until the block ends.
 
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
-    With ``axis_index_groups``, under ``pmap`` and for types that the library does not have, JAX's own are taken.
+    With ``axis_index_groups``, for types that the library does not have, and where ``shard_map`` leaves axes to XLA or has an
+    abstract mesh, JAX's own are taken.
     """
     for platform in {"cpu": ["cpu"], "gpu": ["cuda", "rocm"]}.get(jax.default_backend(), []):
         _replace(platform)

@@ -21,6 +21,14 @@ def run(n, fn, *args):
     return spmt.run(n, fn, *args, heap_size=HEAP, timeout=120)
 
 
+def raises(kind, call):
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError("no %s was raised" % kind.__name__)
+
+
 def collectives():
     def rank(comm):
         n, r = comm.nranks, comm.rank
@@ -112,6 +120,33 @@ def errors():
     raise AssertionError("nothing was raised")
 
 
+def wrong_values():
+    """Each was taken for something else, or read what was gone."""
+
+    def rank(comm):
+        ones, big = np.ones(2, np.float32), np.ones(2, ">f4")
+        block, word = comm.malloc(4, np.float32), comm.malloc(1, np.uint64)
+        wrong = [
+            (ValueError, lambda: comm.all_reduce(big.copy(), big)),
+            (ValueError, lambda: comm.put(block, ones, 1 << 32)),
+            (ValueError, lambda: comm.broadcast(ones.copy(), ones, 1 << 32)),
+            (ValueError, lambda: comm.permute(ones.copy(), ones, [1 << 32, 1])),
+            (ValueError, lambda: comm.malloc((2, -3))),
+            (ValueError, lambda: comm.malloc((1 << 40, 1 << 40))),
+            (TypeError, lambda: comm.put(block, np.ones(2, np.int8), 0)),
+            (TypeError, lambda: comm.get(np.ones(2, np.int8), block, 0)),
+            (TypeError, lambda: comm.put_signal(block, np.ones(2, np.int8), word, 1, 0)),
+        ]
+        for kind, call in wrong:
+            raises(kind, call)
+        comm.barrier()
+        comm.finalize()
+        raises(ValueError, lambda: block.array)
+
+    run(2, rank)
+    raises(ValueError, lambda: spmt.run(0, rank))
+
+
 def interrupted(wait):
     """Ctrl-C while the main thread waits: the best of a few, as machines stand still."""
     best = 10.0
@@ -156,4 +191,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, ctrl_c_in_run, ctrl_c_in_a_call])
+tap.main([collectives, memory, errors, wrong_values, ctrl_c_in_run, ctrl_c_in_a_call])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from types import TracebackType
 from typing import Any, Callable, Sequence, TypeVar
@@ -33,6 +34,24 @@ def _number(names: dict[str, int], name: str, what: str) -> int:
     return names[name]
 
 
+def _fits(value: int) -> None:
+    """ctypes would cut it."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError("%d is beyond any number of a rank" % value)
+
+
+def _type(dtype: np.dtype[Any]) -> int:
+    """The library's number of a type of numpy's, whose name does not tell the order of bytes."""
+    if not dtype.isnative:
+        raise ValueError("%s is not in this machine's order of bytes" % dtype.str)
+    return _number(_TYPES, dtype.name, "the type")
+
+
+def _same_type(src: np.dtype[Any], dst: np.dtype[Any]) -> None:
+    if src != dst:
+        raise TypeError("src is of %s and dst of %s" % (src, dst))
+
+
 def _host_array(value: Any, writable: bool = False) -> np.ndarray[Any, Any]:
     """A numpy array over the memory of a buffer; nothing is copied where it is written to."""
     if isinstance(value, Symmetric):
@@ -55,14 +74,16 @@ class Symmetric:
 
     def __init__(self, comm: Comm, ptr: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.comm, self.ptr, self.shape, self.dtype = comm, ptr, shape, dtype
-        self.size = int(np.prod(shape, dtype=np.int64))
+        self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """This rank's copy. Valid until ``free``."""
+        """This rank's copy. Valid until ``free``, or until the comm is finalized."""
         if not self.ptr:
             raise ValueError("the array was freed")
+        if self.comm._handle is None:
+            raise ValueError("the array ended with its comm, which is finalized")
         if not self.comm._host_access:
             raise Error(ERR_UNSUPPORTED, "the CPU cannot load from memory of backend %s" % self.comm.backend)
         memory = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
@@ -117,6 +138,9 @@ class Comm:
     def _call(self, function: Callable[..., int], *args: Any) -> None:
         if self._handle is None:
             raise ValueError("the comm is finalized")
+        for kind, value in zip(function.argtypes[1:], args):
+            if kind is ctypes.c_int:
+                _fits(value)
         call(self._handle, function, self._handle, *args)
 
     # life
@@ -153,26 +177,34 @@ class Comm:
         dims = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
         kind = np.dtype(dtype)
         ptr = ctypes.c_void_p()
-        self._call(lib.spmt_calloc, max(int(np.prod(dims, dtype=np.int64)), 1), kind.itemsize, ctypes.byref(ptr))
+        if min(dims, default=0) < 0 or math.prod(dims) * kind.itemsize >= 1 << 63:
+            raise ValueError("shape %r of %s" % (dims, kind))
+        self._call(lib.spmt_calloc, max(math.prod(dims), 1), kind.itemsize, ctypes.byref(ptr))
         return Symmetric(self, ptr.value or 0, dims, kind)
 
     def put(self, dst: Symmetric, src: Any, pe: int, offset: int = 0) -> None:
-        """Writes an array to rank pe's copy of dst, from element offset on."""
+        """Writes an array, of dst's type, to rank pe's copy of dst, from element offset on."""
         data = _host_array(src)
-        self._call(lib.spmt_put, dst._at(offset, data.nbytes), data.ctypes.data, data.nbytes, pe)
+        at = dst._at(offset, data.nbytes)
+        _same_type(data.dtype, dst.dtype)
+        self._call(lib.spmt_put, at, data.ctypes.data, data.nbytes, pe)
 
     def get(self, dst: Any, src: Symmetric, pe: int, offset: int = 0) -> None:
         """Reads from rank pe's copy of src, from element offset on, as much as dst holds."""
         data = _host_array(dst, writable=True)
-        self._call(lib.spmt_get, data.ctypes.data, src._at(offset, data.nbytes), data.nbytes, pe)
+        at = src._at(offset, data.nbytes)
+        _same_type(src.dtype, data.dtype)
+        self._call(lib.spmt_get, data.ctypes.data, at, data.nbytes, pe)
 
     def put_signal(
         self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0
     ) -> None:
         """put, and then signal: who sees the signal sees the data."""
         data = _host_array(src)
+        at = dst._at(offset, data.nbytes)
+        _same_type(data.dtype, dst.dtype)
         self._call(
-            lib.spmt_put_signal, dst._at(offset, data.nbytes), data.ctypes.data, data.nbytes, signal._at(index, 8), value,
+            lib.spmt_put_signal, at, data.ctypes.data, data.nbytes, signal._at(index, 8), value,
             _number(_SIGNALS, op, "op"), pe,
         )
 
@@ -203,11 +235,10 @@ class Comm:
     def _collective(self, function: Callable[..., int], dst: Any, src: Any, out: int, into: int, *more: Any) -> None:
         """out and into: how many times the library's count src and dst are."""
         given, taken = _host_array(src), _host_array(dst, writable=True)
-        if given.dtype != taken.dtype:
-            raise TypeError("src is of %s and dst of %s" % (given.dtype, taken.dtype))
+        _same_type(given.dtype, taken.dtype)
         if given.size % out or given.size // out * into != taken.size:
             raise ValueError("src of %d and dst of %d elements do not fit %d ranks" % (given.size, taken.size, self.nranks))
-        kind = _number(_TYPES, given.dtype.name, "the type")
+        kind = _type(given.dtype)
         self._call(function, taken.ctypes.data, given.ctypes.data, given.size // out, kind, *more, None)
         self.quiet()
 
@@ -220,7 +251,7 @@ class Comm:
         factor, made = np.array(scale, dtype=_host_array(src).dtype), ctypes.c_int()
         if factor.size != 1:
             raise ValueError("scale has %d elements, not one" % factor.size)
-        kind = _number(_TYPES, factor.dtype.name, "the type")
+        kind = _type(factor.dtype)
         self._call(lib.spmt_op_premul_create, kind, factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
         try:
             self._collective(function, dst, src, out, 1, made.value)
@@ -257,6 +288,8 @@ class Comm:
         """src of rank i in dst of rank to[i]; -1: nowhere. dst is untouched where nothing comes."""
         if len(to) != self.nranks:
             raise ValueError("to has %d entries for %d ranks" % (len(to), self.nranks))
+        for rank in to:
+            _fits(rank)
         self._collective(lib.spmt_permute, dst, src, 1, 1, (ctypes.c_int * self.nranks)(*to))
 
 
@@ -286,6 +319,8 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
 
     A rank whose fn raises aborts the world, and what the first of them raised is raised here. Ctrl-C does the same.
     """
+    if nranks < 1:
+        raise ValueError("nranks is %d" % nranks)
     uid = uid_create()
     results: list[Any] = [None] * nranks
     comms: list[Comm | None] = [None] * nranks

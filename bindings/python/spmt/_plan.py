@@ -10,7 +10,7 @@ from typing import Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from ._comm import _OPS, _TYPES, Comm, Symmetric, _number
+from ._comm import _OPS, Comm, Symmetric, _number, _type
 from ._lib import PlanAttr, PlanInfo, PlanOp, PlanTrial, check, lib
 
 _KINDS = {
@@ -267,7 +267,7 @@ class Plan:
             results.append(buffer[result : result + self.output_chunks * chunk])
         trial = PlanTrial(
             size=ctypes.sizeof(PlanTrial), out=ctypes.cast(outs, ctypes.c_void_p), in_=ctypes.cast(ins, ctypes.c_void_p), count=size,
-            type=_number(_TYPES, kind.name, "the type"), op=_number(_OPS, op, "op"), seed=seed,
+            type=_type(kind), op=_number(_OPS, op, "op"), seed=seed,
         )
         check(lib.spmt_plan_simulate(self._handle, ctypes.byref(trial)))
         return results
@@ -326,7 +326,7 @@ class OpenPlan:
             source, target = at + first, at + result
         self.comm._call(
             lib.spmt_plan_run, self._handle, target, source, chunk * (plan.input_chunks or plan.output_chunks),
-            _number(_TYPES, dst.dtype.name, "the type"), _number(_OPS, op, "op"), None,
+            _type(dst.dtype), _number(_OPS, op, "op"), None,
         )
         self.comm.quiet()
 

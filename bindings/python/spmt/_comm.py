@@ -329,16 +329,23 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
     stopped = threading.Event()
     done = [threading.Event() for _ in range(nranks)]  # join() of a thread returns too early once it was interrupted
 
+    def told(error: BaseException) -> None:
+        with lock:
+            raised.append(error)
+
     def rank_main(rank: int) -> None:
         try:
             with init(rank, nranks, uid, backend=backend, heap_size=heap_size, timeout=timeout) as comm:
                 comms[rank] = comm
                 if stopped.is_set():
                     comm.abort()
-                results[rank] = fn(comm, *args)
+                try:
+                    results[rank] = fn(comm, *args)
+                except BaseException as error:
+                    told(error)  # before the world is aborted, which others raise
+                    raise
         except BaseException as error:
-            with lock:
-                raised.append(error)
+            told(error)
         finally:
             done[rank].set()
 

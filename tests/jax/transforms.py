@@ -165,6 +165,31 @@ def patched_where_it_cannot():
         np.testing.assert_array_equal(run(x), [6] * 4 + [22] * 4)
 
 
+def patched_until_a_failure():
+    """A world that says at its end that a call had failed: the others end as well, and what was raised before counts."""
+    worlds, failure, on = [], spmt.jax.World._failure, mesh((2, N // 2), ("y", "x"))
+
+    def failed(world, id):
+        worlds.append(world)
+        return spmt.Error(spmt.ERR_TIMEOUT, "on purpose")
+
+    for kind in (None, KeyError):
+        worlds.clear()
+        spmt.jax.World._failure = failed
+        try:
+            with spmt.jax.patch(timeout=TIMEOUT):
+                assert mapped(lambda v: lax.psum(v, "x") + lax.psum(v, "y"), on, out=P(), check=False)(jnp.ones(N // 2))[0] == N // 2 + 2
+                if kind:
+                    raise kind
+        except (kind or spmt.Error):
+            pass
+        else:
+            raise AssertionError("nothing was raised")
+        finally:
+            spmt.jax.World._failure = failure
+        assert len(worlds) == 2 and all(w._id is None for w in worlds)
+
+
 def patched_beside():
     """What lax takes as well: all of it, whoever does it, beside lax's own."""
     on, x = mesh((2, N // 2), ("y", "x")), jnp.arange(2.0 * N)
@@ -205,5 +230,5 @@ def patched_beside():
 if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
-        patched_where_it_cannot, patched_beside,
+        patched_where_it_cannot, patched_until_a_failure, patched_beside,
     ])

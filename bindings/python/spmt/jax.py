@@ -782,9 +782,10 @@ class _Patch:
             return self.worlds[mesh, axes]
 
     def close(self) -> None:
-        for one in self.worlds.values():
-            one.close()
-        self.worlds.clear()
+        with contextlib.ExitStack() as stack:  # all of them, whichever says at its end that a call had failed
+            for one in self.worlds.values():
+                stack.callback(one.close)
+            self.worlds.clear()
 
 
 def _tables(*args: Any) -> tuple[Any, ...]:
@@ -872,9 +873,16 @@ def patch(*, timeout: float = 0) -> Iterator[None]:
     one = _Patch(timeout)
     jax.clear_caches()
     _patches.append(one)
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         _patches.remove(one)
         jax.clear_caches()
         one.close()
+
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Error):  # what was raised says more
+            end()
+        raise
+    end()

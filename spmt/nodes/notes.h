@@ -46,7 +46,7 @@ struct notes {
 	bool differs, ended; /* ended: nothing to do in it any more */
 	struct note out;
 };
-void notes_drop(struct notes *notes);
+void notes_drop(struct notes *t);
 /* Whether the meeting that this rank has just come to goes by them; and whether it leads its node there. */
 bool notes_serve(const spmt_comm *comm);
 bool notes_lead(const spmt_comm *comm);

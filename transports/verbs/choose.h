@@ -10,12 +10,12 @@
 /* A port, and how others address it. */
 struct verbs_place {
 	char name[VERBS_NAME];
-	uint8_t port;
 	struct verbs_ctx *ctx; /* open; the caller's to close */
 	struct verbs_port attr;
 	struct verbs_device_attr device;
-	int gid_index; /* -1: it has a LID and no GID to speak of */
 	union verbs_gid gid;
+	int gid_index; /* -1: it has a LID and no GID to speak of */
+	uint8_t port;
 	bool ethernet;
 };
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -114,16 +115,44 @@ static bool serve_bytes(int fd, const struct request *r)
 	return r->what == GET || write_all(fd, &done, sizeof(done));
 }
 
+/* The kernel has no atomics for that; but this process may unmap the word at any moment, just before it is touched, too. */
+static __thread sigjmp_buf *touching;
+static struct sigaction others[2];
+
+static void touched(int sig)
+{
+	if (touching)
+		siglongjmp(*touching, 1);
+	sigaction(
+		sig, &others[sig == SIGBUS], NULL); /* whoever it was tries again, and finds that */
+}
+
+static void touch_begin(void)
+{
+	struct sigaction action = { .sa_handler = touched };
+
+	if (sigaction(SIGSEGV, &action, &others[0]) || sigaction(SIGBUS, &action, &others[1]))
+		abort();
+}
+
+static bool serve_word(int fd, const struct request *r)
+{
+	sigjmp_buf gone;
+	uint64_t word;
+
+	if (sigsetjmp(gone, 1)) {
+		touching = NULL;
+		return false;
+	}
+	touching = &gone;
+	word = amo_do((void *)(uintptr_t)r->address, &r->amo);
+	touching = NULL;
+	return write_all(fd, &word, sizeof(word));
+}
+
 static bool serve(int fd, const struct request *r)
 {
-	uint64_t word = 0;
-
-	if (r->what != AMO)
-		return serve_bytes(fd, r);
-	if (!copy(r->address, &word, r->amo.size, false))
-		return false;
-	word = amo_do((void *)(uintptr_t)r->address, &r->amo);
-	return write_all(fd, &word, sizeof(word));
+	return r->what == AMO ? serve_word(fd, r) : serve_bytes(fd, r);
 }
 
 static void *serve_all(void *arg)
@@ -165,6 +194,7 @@ static void owner_start(void)
 
 	if (fd < 0 || process_nonce(process))
 		abort();
+	touch_begin();
 	size = name_of(process, &name);
 	if (bind(fd, (struct sockaddr *)&name, size) || listen(fd, 256) ||
 		process_thread(&thread, NULL, accept_all, (void *)(intptr_t)fd))

@@ -26,6 +26,7 @@
 #define SILENT_NS 5000000000ll	   /* what a process that can be called gets to become the hub */
 #define COME_BACK_NS 10000000000ll /* .. and one that has not been heard of, to come to it */
 #define CALL_LOOK_NS 20000000ll	   /* between two looks whether it can be called */
+#define LEFT_NS 300000000ll	   /* what a process said before it left may still be on its way */
 
 /* ---- who follows, at a process ---------------------------------------------------------------- */
 
@@ -188,10 +189,11 @@ struct wire_rank hub_present_to(const struct hub *hub, const struct member *to, 
 	return w;
 }
 
-/* One that may still return; and whether it lives. */
+/* One that may still return; and whether it lives: its call is in nobody's hands there, and ends when it listens no more. */
 struct missed {
 	bool missed;
-	int call; /* a connection that has just been begun; -1: none */
+	int call;      /* -1: none */
+	int64_t until; /* it is missed; INT64_MAX: as long as any is */
 };
 
 static void call_end(struct missed *m)
@@ -221,7 +223,7 @@ static struct missed *missed_make(const struct client *c)
 
 	status_save(&saved);
 	for (int p = 0; all && p < c->processes; p++) {
-		all[p] = (struct missed){ !c->gone[p], -1 };
+		all[p] = (struct missed){ !c->gone[p], -1, INT64_MAX };
 		missed_call(c, p, &all[p]);
 	}
 	status_restore(&saved); /* without descriptors they have time to return */
@@ -307,19 +309,22 @@ bool hub_misses_rank(const struct hub *hub, uint32_t rank)
 	return hub->missed && hub_misses(hub, (uint32_t)hub->home[rank]);
 }
 
-/* True: its node has answered that it is not there. */
-static bool call_refused(struct missed *m)
+/* Its node has answered that it is not there: then it has died. Or it was, and has gone since. */
+static void call_look(struct missed *m, int64_t now)
 {
 	struct pollfd at = { .fd = m->call, .events = POLLOUT };
 	socklen_t size = sizeof(int);
 	int err = 0;
 
-	if (m->call < 0 || poll(&at, 1, 0) <= 0)
-		return false;
+	if (m->call < 0 || poll(&at, 1, 0) <= 0 || !(at.revents & (POLLERR | POLLHUP)))
+		return;
 	if (getsockopt(m->call, SOL_SOCKET, SO_ERROR, &err, &size))
 		err = 0;
 	call_end(m);
-	return err == ECONNREFUSED;
+	if (err == ECONNREFUSED)
+		m->until = now;
+	else if (!err || err == ECONNRESET || err == EPIPE)
+		m->until = now + LEFT_NS;
 }
 
 void hub_miss_less(struct hub *hub, int64_t now)
@@ -329,7 +334,10 @@ void hub_miss_less(struct hub *hub, int64_t now)
 	for (int p = 0; hub->missed && p < hub->processes; p++) {
 		struct missed *m = &hub->missed[p];
 
-		if (!m->missed || !(call_refused(m) || late))
+		if (!m->missed)
+			continue;
+		call_look(m, now);
+		if (now < m->until && !late)
 			continue;
 		m->missed = false;
 		call_end(m);
@@ -344,7 +352,8 @@ int64_t hub_miss_until(const struct hub *hub, int64_t now)
 	if (!hub->called)
 		return now;
 	for (int p = 0; hub->missed && p < hub->processes; p++)
-		if (hub->missed[p].call >= 0)
+		if (hub->missed[p].missed &&
+			(hub->missed[p].call >= 0 || hub->missed[p].until != INT64_MAX))
 			return now + CALL_LOOK_NS;
 	return hub->missed ? hub->until : INT64_MAX;
 }

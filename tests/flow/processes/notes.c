@@ -498,3 +498,55 @@ Test(notes, an_abort_ends_a_meeting_for_all)
 
 	RANKS_OK(processes_run(&play.p, aborts, &play));
 }
+
+/* ---- who could be called, and has gone since ------------------------------------------------------------------------------- */
+
+enum {
+	GONE_AFTER_US = 500000,
+	SOON_MS = 5000
+}; /* of 10 s, which one that may come is waited for */
+
+static int goes_on(int rank, void *arg)
+{
+	struct play *play = arg;
+	spmt_comm *comm;
+	spmt_uid next;
+	int64_t begin;
+	int now, n;
+
+	TRY(init(&comm, &play->p, rank));
+	REQUIRE_OK(spmt_barrier(comm));
+	atomic_fetch_add(&play->s->ready, 1);
+	while (rank != 1)
+		usleep(1000);
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_PEER_DEAD);
+	begin = calm_ns();
+	REQUIRE_OK(spmt_shrink(comm, &next, &now, &n));
+	REQUIRE(now == 0 && n == 1);
+	REQUIRE(calm_ns() - begin < SOON_MS * 1000000ll);
+	ranks_watch(NULL);
+	(void)spmt_finalize(comm);
+	return 0;
+}
+
+/* The last node's kernel answers calls as long as the process is stopped. */
+static void goes(struct processes *p)
+{
+	struct scene *s = p->shared;
+
+	for (int i = 0; i < 20000 && atomic_load(&s->ready) < p->nranks; i++)
+		usleep(500);
+	kill(p->pid[2], SIGSTOP);
+	kill(p->pid[0], SIGKILL);
+	usleep(GONE_AFTER_US);
+	kill(p->pid[2], SIGKILL);
+}
+
+Test(notes, who_was_called_and_died_is_not_waited_for)
+{
+	struct play play = play_make("0|1|2");
+
+	play.p.killed = 1u << 0 | 1u << 2;
+	play.p.watch = goes;
+	RANKS_OK(processes_run(&play.p, goes_on, &play));
+}

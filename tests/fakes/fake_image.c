@@ -2,11 +2,10 @@
 /* Modules, and the library's kernels as the C functions that they also are. */
 #include "fake.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "src/kernels/kernels.h"
+#include "tests/lib/device/kernel_waits.h"
 
 void (*fake_kernel_find(const char *name))(const void *args)
 {
@@ -78,37 +77,6 @@ void fake_modules_end(int dev)
 
 /* ---- waits in kernels: a GPU has a clock, and its kernels do not hold up this machine's CPUs */
 
-static int64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int pause_here(const struct spmt_view *v, struct spmtd_pause *p)
-{
-	struct timespec slice = { .tv_nsec = 20000 };
-
-	if (v->stop && __atomic_load_n(v->stop, __ATOMIC_ACQUIRE))
-		return SPMTD_ABORTED;
-	if (!p->n++)
-		p->begin = clock_ns();
-	if (v->timeout_ns && clock_ns() - p->begin > (int64_t)v->timeout_ns)
-		return SPMTD_TIMEOUT;
-	if (p->n < 16)
-		sched_yield();
-	else
-		nanosleep(&slice, NULL);
-	return 0;
-}
-
-static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
-{
-	(void)v;
-	p->n = 0;
-}
-
 /* Peers of a broken comm end by themselves. */
 static int pause_broken_here(const struct spmt_view *v, struct spmtd_pause *p)
 {
@@ -116,22 +84,15 @@ static int pause_broken_here(const struct spmt_view *v, struct spmtd_pause *p)
 
 	(void)v;
 	if (!p->n++)
-		p->begin = clock_ns();
+		p->begin = kernel_clock_ns();
 	nanosleep(&slice, NULL);
-	return clock_ns() - p->begin > 10000000000;
-}
-
-static void wake_here(const struct spmt_view *v, int32_t pe)
-{
-	(void)v;
-	(void)pe;
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return kernel_clock_ns() - p->begin > 10000000000;
 }
 
 static const struct spmtd_host waits = {
-	.pause = pause_here,
-	.resume = resume_here,
-	.wake = wake_here,
+	.pause = kernel_pause,
+	.resume = kernel_resume,
+	.wake = kernel_wake,
 	.pause_broken = pause_broken_here,
 };
 

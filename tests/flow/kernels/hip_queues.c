@@ -6,7 +6,6 @@
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +14,7 @@
 #include "src/kernels/images.h"
 #include "tests/fakes/fake_hsakmt.h"
 #include "tests/lib/device/kernel_checks.h"
+#include "tests/lib/device/kernel_waits.h"
 #include "tests/lib/device/kfd_nodes.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
@@ -203,32 +203,8 @@ struct args {
 	int *line;
 };
 
-static int pause_here(const struct spmt_view *v, struct spmtd_pause *p)
-{
-	if (v->stop && __atomic_load_n(v->stop, __ATOMIC_ACQUIRE))
-		return SPMTD_ABORTED;
-	if (!p->n++)
-		p->begin = now_ns();
-	if (v->timeout_ns && now_ns() - p->begin > (int64_t)v->timeout_ns)
-		return SPMTD_TIMEOUT;
-	sched_yield();
-	return 0;
-}
-
-static void resume_here(const struct spmt_view *v, struct spmtd_pause *p)
-{
-	(void)v;
-	p->n = 0;
-}
-
-static void wake_here(const struct spmt_view *v, int32_t pe)
-{
-	(void)v;
-	(void)pe;
-}
-
 static const struct spmtd_host waits = {
-	.pause = pause_here, .resume = resume_here, .wake = wake_here
+	.pause = kernel_pause, .resume = kernel_resume, .wake = kernel_wake
 };
 
 /* Data round the ring; `back` tells that the place is free again. */

@@ -53,8 +53,7 @@ static void kill_one(struct processes *p, int victim)
 
 static bool soon(const struct scene *s)
 {
-	/* a driver's memory goes before the sockets that tell of a death */
-	int ms = on_host() ? SOON_MS : 5000;
+	int ms = on_host() ? SOON_MS : 5000; /* a driver's memory goes before its sockets */
 
 	return calm_ns() - atomic_load(&s->begin) < ms * (int64_t)1000000;
 }
@@ -70,6 +69,13 @@ static int join(const spmt_uid *uid, int rank, int nranks, spmt_comm **comm)
 	REQUIRE_OK(spmt_init(&attr, comm));
 	ranks_watch(*comm);
 	return 0;
+}
+
+/* Once all have come out of spmt_init, where it would fail. */
+static int breaks(spmt_comm *comm, int rank)
+{
+	REQUIRE_OK(spmt_barrier(comm));
+	return spmt_rank(comm) == rank ? spmt_abort(comm, -9) : 0;
 }
 
 /* Round the ring, and all together. */
@@ -313,8 +319,7 @@ static int dies_in_shrink(int rank, void *arg)
 
 	TRY(join(&play->p.uid[0], rank, 6, &comm));
 	REQUIRE_OK(spmt_set_timeout(comm, -1));
-	if (rank == 0)
-		REQUIRE_OK(spmt_abort(comm, -9));
+	TRY(breaks(comm, 0));
 	REQUIRE(spmt_barrier(comm) < 0);
 	atomic_fetch_add(&s->shrinking, 1);
 	if (rank == 5 || (rank == 4 && s->victim))
@@ -364,8 +369,7 @@ static int dies_behind_shrink(int rank, void *arg)
 	spmt_uid first, next;
 
 	TRY(join(&play->p.uid[0], rank, 6, &comm));
-	if (rank == 0)
-		REQUIRE_OK(spmt_abort(comm, -9));
+	TRY(breaks(comm, 0));
 	REQUIRE(spmt_barrier(comm) < 0);
 	REQUIRE_OK(spmt_shrink(comm, &first, &mine, &n));
 	REQUIRE_EQ(n, 6);
@@ -454,8 +458,7 @@ static int twice_without_one(int rank, void *arg)
 	spmt_comm *comm;
 
 	TRY(join(&play->p.uid[0], rank, 4, &comm));
-	if (rank == 0)
-		REQUIRE_OK(spmt_abort(comm, -9));
+	TRY(breaks(comm, 0));
 	REQUIRE_CODE(spmt_barrier(comm), -9);
 	if (rank < 3) {
 		int64_t begin;
@@ -495,8 +498,7 @@ static int leaves(int rank, void *arg)
 
 	TRY(join(&play->p.uid[0], rank, 4, &comm));
 	REQUIRE_OK(spmt_set_timeout(comm, -1));
-	if (rank == 3)
-		REQUIRE_OK(spmt_abort(comm, -9));
+	TRY(breaks(comm, 3));
 	REQUIRE_CODE(spmt_barrier(comm), -9);
 	if (rank != 1)
 		return go_on(comm, rank - (rank > 1), 3);
@@ -521,9 +523,7 @@ static int all_of_them(int rank, void *arg)
 	TRY(join(&play->p.uid[0], rank, 4, &comm));
 	REQUIRE_CODE(spmt_shrink(comm, &next, &mine, &n), -EINVAL);
 	REQUIRE_SAYS("the world is whole");
-	REQUIRE_OK(spmt_barrier(comm));
-	if (rank == 1)
-		REQUIRE_OK(spmt_abort(comm, -9));
+	TRY(breaks(comm, 1));
 	REQUIRE_CODE(spmt_barrier(comm), -9);
 	REQUIRE_CODE(spmt_shrink(comm, NULL, &mine, &n), -EINVAL);
 	REQUIRE_SAYS("next is NULL");

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "spmt/bootstrap/bootstrap.h"
@@ -537,6 +538,7 @@ static void goes(struct processes *p)
 	for (int i = 0; i < 20000 && atomic_load(&s->ready) < p->nranks; i++)
 		usleep(500);
 	kill(p->pid[2], SIGSTOP);
+	waitpid(p->pid[2], NULL, WUNTRACED); /* all of its threads */
 	kill(p->pid[0], SIGKILL);
 	usleep(GONE_AFTER_US);
 	kill(p->pid[2], SIGKILL);

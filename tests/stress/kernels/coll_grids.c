@@ -406,18 +406,24 @@ static int some_are_ahead(void)
 	return rc ? rc : ended_well(0);
 }
 
-/* Each row in turn is the one that waits in vain. Whoever was told by then refuses what comes. */
+/* Each row in turn is the one that waits in vain. Whoever was told by then refuses what comes; who heard of it while waiting, too,
+   may be the first to mark the others. */
 static int one_is_absent(void)
 {
 	for (uint32_t absent = 20; absent < 40; absent++) {
+		int late = 0;
+
 		TRY(run_scene(absent + 2, false, 0, absent));
 		REQUIRE_EQ(scene.views.stop, 1);
 		for (int pe = 0; pe < RANKS; pe++) {
 			struct spmt_view v = view_of(&scene.views, pe);
+			int mark = (int)(uint32_t)area_of(&v)->error;
 
-			REQUIRE_EQ((int)(uint32_t)area_of(&v)->error, SPMT_ERR_TIMEOUT);
+			REQUIRE(mark == SPMT_ERR_TIMEOUT || mark == SPMT_ERR_ABORTED);
 			REQUIRE(scene.views.records[pe].code != 0);
+			late += scene.views.records[pe].code == SPMT_ERR_TIMEOUT;
 		}
+		REQUIRE(late > 0);
 		if (atomic_load(&scene.wrong))
 			return ranks_fail("call %d: a wrong result without a rank",
 				atomic_load(&scene.wrong) - 1);

@@ -174,7 +174,7 @@ static int run_rank(spmt_comm *comm, void *arg)
 	size_t chunk = j->elements / (a->input_chunks ? a->input_chunks : a->output_chunks);
 	size_t in = a->input_chunks * chunk, out = a->output_chunks * chunk,
 	       most = in > out ? in : out, filled = in || !a->in_place ? in : out;
-	uint32_t *base, *dst, *src, *host = calloc(most + 1, sizeof(*host));
+	uint32_t *base, *dst = NULL, *src = NULL, *host = calloc(most + 1, sizeof(*host));
 	spmt_plan_open *open = NULL;
 	long rounds = j->rounds;
 	int rc = host ? buffers(comm, j, in, out, &base, &dst, &src) : -ENOMEM, right = -1;

@@ -493,7 +493,7 @@ static int differs(int rank, void *arg)
 
 Test(plan_rows, not_on_all_ranks)
 {
-	char files[2][NAME], texts[2][2 * NAME];
+	char files[2][NAME], texts[2][3 * NAME];
 	struct refusal r = { .p = { .layout = "0|1" }, .says = texts[0], .also = texts[1] };
 
 	made_file("allreduce", 2, files[0]);

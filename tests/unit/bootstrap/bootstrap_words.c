@@ -87,7 +87,7 @@ static void nodes_open_hearing(struct node *nodes, int n, hearing *heard)
 		pthread_mutex_init(&nodes[i].lock, NULL);
 		nodes[i].part = i;
 		nodes[i].parts = n;
-		snprintf(nodes[i].brought, sizeof(nodes[i].brought), "<%d>", i);
+		snprintf(nodes[i].brought, sizeof(nodes[i].brought), "<%d>", i % 100);
 		nodes[i].ranks = 1;
 		cr_assert_eq(bootstrap_open(&config, NULL, &nodes[i].party.b), 0, "%s",
 			status_sentence());

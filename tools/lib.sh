@@ -3,6 +3,8 @@
 # shellcheck shell=bash
 
 jobs=$(nproc)
+# Programs of tests that run at once: they wait for deadlines most of the time, and the CPUs were idle for two thirds of it.
+at_once=$((jobs + (jobs + 1) / 2))
 
 say() {
 	printf '\n==== %s\n' "$*"
@@ -12,8 +14,8 @@ gpus_here() {
 	[ -e /dev/kfd ] || [ -e /dev/nvidiactl ]
 }
 
-# build DIR [SETUP ARGUMENT..]: configures when that has not been done with these arguments, then builds all.
-build() {
+# configure DIR [SETUP ARGUMENT..]: where that has not been done with these arguments
+configure() {
 	local dir=$1 want
 	shift
 	want="CC=${CC:-cc} $*"
@@ -22,7 +24,11 @@ build() {
 		meson setup "$dir" "$@" || return 1
 		echo "$want" >"$dir/.setup"
 	fi
-	ninja -C "$dir" -j "$jobs"
+}
+
+# build DIR [SETUP ARGUMENT..]: configures, then builds all.
+build() {
+	configure "$@" && ninja -C "$1" -j "$jobs"
 }
 
 # ---- counting: checks append "passed failed skipped" to $counts; a step sums them
@@ -100,13 +106,16 @@ unsteady=$PWD/build/log/unsteady
 again_most=3
 
 # meson_test DIR [ARGUMENT..]: runs the tests of a build and counts their TAP lines. Tests share the CPUs with nothing else of ours, but
-# a machine of CI has other guests: up to $again_most that failed run once more. What a sanitizer has reported stays a failure.
+# a machine of CI has other guests: up to $again_most that failed run once more. What a sanitizer has reported stays a failure. All has to be
+# built; with an empty $rebuild what the tests need is built first, and no more.
+rebuild=--no-rebuild
 meson_test() {
 	local dir=$1 rc=0 names=() log again
 	shift
 	again=$dir/meson-logs/again.json
 	rm -f "$dir"/meson-logs/testlog*.json "$again"
-	meson test -C "$dir" --no-rebuild --print-errorlogs "$@" || rc=$?
+	# shellcheck disable=SC2086 # one or none
+	meson test -C "$dir" $rebuild --num-processes "$at_once" --print-errorlogs "$@" || rc=$?
 	log=$(echo "$dir"/meson-logs/testlog*.json) # a wrapper has a log of its own
 	if [ "$rc" != 0 ] && [ -f "$log" ]; then
 		mapfile -t names < <(python3 tools/count-tap --failed "$log")

@@ -103,7 +103,7 @@ check_each() {
 
 # What failed and then passed is told in the end, too, though it counts as passed.
 unsteady=$PWD/build/log/unsteady
-again_most=3
+again_most=6
 
 # meson_test DIR [ARGUMENT..]: runs the tests of a build and counts their TAP lines. Tests share the CPUs with nothing else of ours, but
 # a machine of CI has other guests: up to $again_most that failed run once more. What a sanitizer has reported stays a failure. All has to be

@@ -15,6 +15,7 @@
 #include "spmt/comm/gather.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 #define ROW (LINK_REASON + 192)
@@ -82,7 +83,7 @@ static int fd_append(const spmt_comm *comm, int fd, const char *path, const char
 static int file_append(const spmt_comm *comm, const char *path, const char *text, size_t size)
 {
 	const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-	int rc, fd = open(path, how, 0644);
+	int rc, fd = process_fd(open(path, how, 0644));
 
 	if (fd < 0)
 		return not_written(comm, path, errno, strerror(errno));

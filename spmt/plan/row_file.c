@@ -9,6 +9,7 @@
 #include "plan.h"
 #include "row.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 #define ROW_FILE_MAX (64 << 20)
@@ -44,7 +45,7 @@ static int row_bytes(int fd, const char *file, size_t size, char **text)
 static int row_text(const char *file, char **text, size_t *size)
 {
 	struct stat st;
-	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+	int fd = process_fd(open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK)), rc;
 
 	if (fd < 0)
 		return fail_call_errno(errno, row_name, "%s", file);

@@ -3,6 +3,7 @@
 #include "oshmem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,14 +45,12 @@ static int start_oshrun(char *program, int ranks, pid_t *pid, FILE **out)
 	char *argv_root[] = { wait, most, run, root, crowd, many, count, program, all, NULL };
 	int ends[2], err;
 
-	if (pipe(ends))
+	if (pipe2(ends, O_CLOEXEC))
 		return errno;
 	snprintf(count, sizeof(count), "%d", ranks);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
 	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", 1, 0);
-	posix_spawn_file_actions_addclose(&actions, ends[0]);
-	posix_spawn_file_actions_addclose(&actions, ends[1]);
 	err = posix_spawnp(pid, wait, &actions, NULL, geteuid() ? argv : argv_root, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[1]);

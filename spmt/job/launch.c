@@ -229,7 +229,8 @@ static int from_environment(struct launch_state *s, const struct env *env, int64
 	if (rc)
 		return rc;
 	if (!strchr(env->uid, '/'))
-		return named_uid("spmt_init: SPMT_UID", env->uid, strlen(env->uid), seed);
+		return named_uid("spmt_init: SPMT_UID, which is no path without a / (./FILE)",
+			env->uid, strlen(env->uid), seed);
 	while ((rc = named_file(env->uid, seed)) == -EAGAIN) {
 		int64_t now = process_now();
 

@@ -119,7 +119,14 @@ Test(named, process_that_is_none)
 
 Test(named, uid_that_is_none)
 {
-	join_fails("123", "0/2", -EINVAL, "spmt_init: SPMT_UID: 3 hexadecimal digits");
+	join_fails("123", "0/2", -EINVAL,
+		"spmt_init: SPMT_UID, which is no path without a / (./FILE): 3 hexadecimal digits");
+}
+
+Test(named, a_path_without_a_slash)
+{
+	join_fails("uid.txt", "0/2", -EINVAL,
+		"SPMT_UID, which is no path without a / (./FILE): character 1 is no hexadecimal digit");
 }
 
 Test(named, no_file)

@@ -364,8 +364,8 @@ SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns
-   when all have. The first failure in time; a code that fn returns breaks no world here. -EINVAL, and no fn runs: a comm is NULL,
-   as that of a rank without a part (spmt_split) is. */
+   when all have. The first failure in time; a code that fn returns breaks no world here. -EINVAL, and no fn runs: a comm comes
+   twice, or is NULL, as that of a rank without a part (spmt_split) is. */
 SPMT_API int spmt_each(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 

@@ -373,16 +373,28 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	return rc;
 }
 
+/* Two threads would be in the one comm, which has one at a time. */
+static int check_twice(const char *what, int i, spmt_comm *const *comms)
+{
+	for (int j = 0; j < i; j++)
+		if (comms[j] == comms[i])
+			return fail_call(
+				-EINVAL, what, "comms[%d] and comms[%d] are the same", j, i);
+	return 0;
+}
+
 /* Before any thread is made, as the others would wait for who has failed. A rank that has no part (spmt_split) is left out. */
 static int each_check(const struct crew *crew)
 {
+	int rc = 0;
+
 	if (crew->n < 1 || !crew->given || !crew->fn)
 		return fail_call(-EINVAL, crew->what, "%s (n %d)",
 			crew->n < 1 ? "n is below 1" : "comms or fn is NULL", crew->n);
-	for (int i = 0; i < crew->n; i++)
-		if (!crew->given[i])
-			return fail_call(-EINVAL, crew->what, "comms[%d] is NULL", i);
-	return 0;
+	for (int i = 0; i < crew->n && !rc; i++)
+		rc = crew->given[i] ? check_twice(crew->what, i, crew->given)
+				    : fail_call(-EINVAL, crew->what, "comms[%d] is NULL", i);
+	return rc;
 }
 
 int spmt_each(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg)
@@ -455,12 +467,10 @@ static int finalize_check(int n, spmt_comm *const *comms)
 
 		if (!rc)
 			rc = comm_not_inside(comms[i], "spmt_finalize_all");
+		if (!rc)
+			rc = check_twice("spmt_finalize_all", i, comms);
 		if (rc)
 			return rc;
-		for (int j = 0; j < i; j++)
-			if (comms[j] == comms[i])
-				return fail_call(-EINVAL, "spmt_finalize_all",
-					"comms[%d] and comms[%d] are the same", j, i);
 	}
 	return finalize_apart(n, comms);
 }

@@ -300,6 +300,27 @@ Test(misuse, each_of_a_comm_that_is_null)
 	cr_expect_eq(spmt_finalize(comms[0]), 0);
 }
 
+Test(misuse, each_of_a_comm_that_comes_twice)
+{
+	static const struct {
+		const char *words;
+		int (*each)(int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg),
+			void *arg);
+	} calls[] = { { "spmt_each: comms[1] and comms[2] are the same", spmt_each },
+		{ "spmt_each_abort: comms[1] and comms[2] are the same", spmt_each_abort } };
+	struct spmt_attr attrs[] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+	spmt_comm *comms[3];
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(spmt_init_all(2, attrs, comms), 0, "%s", spmt_last_error());
+	comms[2] = comms[1];
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		cr_expect_eq(calls[i].each(3, comms, never, NULL), -EINVAL);
+		cr_expect(strstr(spmt_last_error(), calls[i].words), "%s", spmt_last_error());
+	}
+	cr_expect_eq(spmt_finalize_all(2, comms), 0, "%s", spmt_last_error());
+}
+
 /* ---- register --------------------------------------------------------------------------------------------------------- */
 
 static int register_wrong(spmt_comm *world, void *arg)

@@ -212,6 +212,7 @@ static int run(const spmt_plan *plan, const char *name, unsigned long long bytes
 		.plan = plan, .info = { .size = sizeof(j.info) }, .rounds = rounds, .right = 1
 	};
 	size_t chunks;
+	int rc;
 
 	if (spmt_plan_about(plan, &j.info))
 		return say(name);
@@ -220,7 +221,12 @@ static int run(const spmt_plan *plan, const char *name, unsigned long long bytes
 	if (!j.elements)
 		j.elements = 2 * chunks;
 	common.heap_size = (size_t)1 << 30;
-	if (spmt_run(j.info.attr.nranks, &common, run_rank, &j))
+	rc = spmt_run(j.info.attr.nranks, &common, run_rank, &j);
+	if (rc == -ENODEV)
+		fprintf(stderr,
+			"spmt-plan: %s: a plan of %d ranks needs as many devices; SPMT_BACKEND=host SPMT_HOST_DEVICES=%d has it run on virtual ones\n",
+			name, j.info.attr.nranks, j.info.attr.nranks);
+	if (rc)
 		return say(name);
 	printf("%s: %s of %d ranks, %zu bytes: %s, %.2f us\n", j.info.attr.name,
 		j.info.attr.collective, j.info.attr.nranks, j.elements * sizeof(uint32_t),

@@ -41,6 +41,8 @@ for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 done
 SPMT_HOST_DEVICES=20 exits 0 run make:allreduce:20 4096 1
 says 'of more ranks than an operation has terms, too' out ': right, '
+exits 1 run make:allreduce:9 4096 1
+says 'of more ranks than there are devices, says what to do' err 'plan of 9 ranks needs as many devices; .*SPMT_HOST_DEVICES=9 '
 exits 0 svg make:allreduce:3
 says 'a picture' out '^<svg .*'
 exits 0 show make:allreduce:2

@@ -154,6 +154,28 @@ static int simulate_some(struct simulation *s, bool *done)
 	return 0;
 }
 
+/* In place there is one buffer: where both are said, the smaller lies in the larger at the rank's place. */
+static int trial_places(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	size_t chunk = t->count / MAX_OF(a->input_chunks, 1u) * type_size(t->type);
+
+	if (!a->in_place || !a->input_chunks || !a->output_chunks || !t->count)
+		return 0;
+	for (int r = 0; r < a->nranks; r++) {
+		struct spmt_plan_chunk in = { r, SPMT_PLAN_INPUT, 0, 1 },
+				       out = { r, SPMT_PLAN_OUTPUT, 0, 1 };
+		size_t in_at = plan_merged(plan, in).index * chunk,
+		       out_at = plan_merged(plan, out).index * chunk;
+
+		if ((uintptr_t)t->in[r] - in_at != (uintptr_t)t->out[r] - out_at)
+			return fail_call(-EINVAL, simulate_name,
+				"plan %s is in place: in[%d] lies %zu bytes into the buffer and out[%d] %zu, and what is given are %p and %p",
+				plan->name, r, in_at, r, out_at, t->in[r], t->out[r]);
+	}
+	return 0;
+}
+
 static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
@@ -172,7 +194,7 @@ static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_tria
 	for (int r = 0; t->count && r < a->nranks; r++)
 		if ((a->input_chunks && !t->in[r]) || (a->output_chunks && !t->out[r]))
 			return fail_call(-EINVAL, simulate_name, "in[%d] or out[%d] is NULL", r, r);
-	return 0;
+	return trial_places(plan, t);
 }
 
 static int simulate_open(struct simulation *s, const struct spmt_plan *plan)

@@ -109,6 +109,47 @@ Test(plan_check, the_order_of_blocks_changes_nothing)
 	}
 }
 
+/* In place there is one buffer, and the smaller lies in it at the rank's place: elsewhere it would be left as it is. */
+Test(plan_check, a_trial_in_place_has_one_buffer)
+{
+	static const struct {
+		const char *collective;
+		uint32_t in, out;
+		size_t in_at, out_at; /* of rank 1, elements */
+	} kinds[] = { { "allreduce", 2, 2, 0, 0 }, { "allgather", 1, 2, 3, 0 },
+		{ "reducescatter", 2, 1, 0, 3 } };
+	int32_t memory[2][7] = { { 0 } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct spmt_plan_attr attr = { .size = sizeof(attr),
+			.name = "p",
+			.collective = kinds[i].collective,
+			.nranks = 2,
+			.in_place = 1,
+			.input_chunks = kinds[i].in,
+			.output_chunks = kinds[i].out };
+		void *ins[] = { memory[0], memory[1] + kinds[i].in_at },
+		     *outs[] = { memory[0], memory[1] + kinds[i].out_at };
+		struct spmt_plan_trial trial = { .size = sizeof(trial),
+			.out = outs,
+			.in = ins,
+			.count = kinds[i].in * (size_t)3,
+			.type = SPMT_TYPE_I32,
+			.op = SPMT_OP_SUM };
+		spmt_plan *plan = NULL;
+
+		cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+		cr_expect_eq(spmt_plan_simulate(plan, &trial), 0, "%s", spmt_last_error());
+		ins[1] = memory[1] + kinds[i].in_at + 1;
+		cr_expect_eq(spmt_plan_simulate(plan, &trial), -EINVAL, "%s", kinds[i].collective);
+		cr_expect(strstr(spmt_last_error(), "plan p is in place: in[1] lies "), "%s",
+			spmt_last_error());
+		trial.count = 0;
+		cr_expect_eq(spmt_plan_simulate(plan, &trial), 0, "%s", spmt_last_error());
+		spmt_plan_destroy(plan);
+	}
+}
+
 /* Two ranks, one block each, six chunks. */
 static spmt_plan *empty_plan(void)
 {

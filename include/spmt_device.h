@@ -37,7 +37,7 @@
  *   have 4 or 8 bytes there; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
  *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *
- *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag.
+ *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag. Lines, which are larger, are refused there.
  *
  * Copy engines
  *   spmtd_sdma_put and _signal (sdma.h) are done by an engine that the kernel feeds, where there is one, and else like any put and

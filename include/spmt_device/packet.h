@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets: data that says itself that it has come. */
+/* Packets and lines: data that says itself that it has come. */
 #ifndef SPMTD_PACKET_H
 #define SPMTD_PACKET_H
 
@@ -291,6 +291,369 @@ SPMTD_FN int spmtd_get_packet8(
 }
 
 #undef SPMTD_PACKETS
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+/*
+ * A line is 120 bytes of data and a flag of 8 behind them, in 128 aligned to 128: more data a byte than packets, for sizes between a
+ * packet's and a copy's. The last line of a call is whole too; what it has no data for is zeros. By a warp or a block; the format is the
+ * same by either, and on every target, so that who puts and who gets may differ in both.
+ *
+ *	put       size bytes of src, any number at any address, into spmtd_lines_room(size) bytes of pe's dst, aligned to 128; 0
+ *	get       waits for each line at this rank's src and stores its data, size bytes in all, at dst; 0, or the code of a wait, after
+ *	          which part of dst may be written
+ *	forward   as get, and sends the lines on to pe's onto; dst may be NULL, for nowhere
+ *	room      bytes that the lines of size bytes take
+ *	whole     1: lines go to pe whole; 0: in order
+ *
+ * put and forward are SPMTD_UNSUPPORTED, and nothing is done, where pe has no address here (fifo.h): put packets there. src of get and
+ * forward, and dst and onto at pe, are memory of a GPU (on the host backend, of the host), never the host's memory as a GPU sees it.
+ *
+ * Whole: 8 lanes store a line by 16 bytes each in one instruction, a warp 4 lines, and a flag is there no sooner than its line. No
+ * document says so. It is how NVIDIA GPUs store within one GPU and over NVLink, while PCIe may cut a line in pieces; so this is done on
+ * NVIDIA alone, to peers with an address. The library maps no peer there to which atomics do not go natively, and they do not over PCIe: then
+ * the peer has no address. A forwarding warp sends each few lines on as they come.
+ * In order: data, then a release by the scope, then the flags; and who gets acquires the flags before it reads. By the rules of memory on
+ * every target: AMD GPUs, the host backend, warps and blocks of less than 8 threads, and all there is where SPMTD_LINES_ORDERED is defined
+ * before this header, in the kernels of both ranks. forward sends nothing on before all has come.
+ *
+ * flag is as a packet's, of 64 bits, and so is what two buffers in turn save. Lines order nothing else.
+ */
+
+enum {
+	SPMTD_LINE_BYTES_ = 128,
+	SPMTD_LINE_DATA_ = 120,
+	SPMTD_LINE_LANES_ = 8,
+	SPMTD_LINES_ = 4 /* what a thread has in flight */
+};
+
+#if defined(SPMTD_NVPTX) && !defined(SPMTD_LINES_ORDERED)
+#define SPMTD_LINES_WHOLE 1
+#else
+#define SPMTD_LINES_WHOLE 0
+#endif
+
+SPMTD_FN size_t spmtd_lines_room(size_t size)
+{
+	return (size / SPMTD_LINE_DATA_ + (size % SPMTD_LINE_DATA_ != 0)) * SPMTD_LINE_BYTES_;
+}
+
+SPMTD_FN int spmtd_lines_whole(const struct spmt_view *v, int pe)
+{
+	return SPMTD_LINES_WHOLE && !spmtd_is_far_(v, pe);
+}
+
+/* Of some data's lines: how many, of how many bytes, and this call's flag. */
+struct spmtd_lines_ {
+	uint64_t n, size, flag;
+};
+
+SPMTD_FN struct spmtd_lines_ spmtd_lines_of_(size_t size, uint64_t flag)
+{
+	struct spmtd_lines_ l;
+
+	l.n = spmtd_lines_room(size) / SPMTD_LINE_BYTES_;
+	l.size = size;
+	l.flag = flag;
+	return l;
+}
+
+/* The data's last bytes, less than 8 of them, from a on. */
+SPMTD_RARE uint64_t spmtd_line_tail_load_(uint64_t a, uint64_t n)
+{
+	uint64_t x = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
+	return x;
+}
+
+SPMTD_RARE void spmtd_line_tail_store_(uint64_t a, uint64_t n, uint64_t x)
+{
+	for (uint32_t i = 0; i < n; i++)
+		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
+}
+
+/* 8 bytes of data, from the byte `at` on, as far as there are any. */
+SPMTD_FN uint64_t spmtd_line_load_(uint64_t from, uint64_t size, uint64_t at)
+{
+	if (at + 8 <= size)
+		return spmtd_local_load_(from + at, 8);
+	return at < size ? spmtd_line_tail_load_(from + at, size - at) : 0;
+}
+
+SPMTD_FN void spmtd_line_store_(uint64_t to, uint64_t size, uint64_t at, uint64_t x)
+{
+	if (at + 8 <= size)
+		spmtd_local_store_(to + at, 8, x);
+	else if (at < size)
+		spmtd_line_tail_store_(to + at, size - at, x);
+}
+
+/* Which 16 bytes of which lines are the calling thread's: of line `group` and of every `groups` from there. */
+struct spmtd_line_part_ {
+	uint32_t part, group, groups; /* groups, 0: lines go in order */
+};
+
+SPMTD_FN struct spmtd_line_part_ spmtd_line_part_of_(int scope)
+{
+	struct spmtd_line_part_ p;
+
+	p.part = spmtd_lane_(scope) % SPMTD_LINE_LANES_;
+	p.group = spmtd_lane_(scope) / SPMTD_LINE_LANES_;
+	p.groups = SPMTD_LINES_WHOLE ? spmtd_lanes_(scope) / SPMTD_LINE_LANES_ : 0;
+	return p;
+}
+
+/* The jth line of this thread's group in the round from `first` on; l->n or more: none. A warp's threads go round alike, those without
+   a line as well, because they meet. */
+SPMTD_FN uint64_t spmtd_line_of_(
+	const struct spmtd_lines_ *l, const struct spmtd_line_part_ *p, uint64_t first, uint32_t j)
+{
+	return p->group < p->groups ? first + p->group + (uint64_t)j * p->groups : l->n;
+}
+
+SPMTD_FN struct spmtd_unit_ spmtd_line_unit_(
+	const struct spmtd_lines_ *l, uint64_t from, uint64_t line, uint32_t part)
+{
+	uint64_t at = line * SPMTD_LINE_DATA_ + 16 * part;
+	struct spmtd_unit_ u;
+
+	u.a = line < l->n ? spmtd_line_load_(from, l->size, at) : 0;
+	u.b = l->flag;
+	if (line < l->n && part != SPMTD_LINE_LANES_ - 1)
+		u.b = spmtd_line_load_(from, l->size, at + 8);
+	return u;
+}
+
+/* The warp's threads together, else lines would be stored in pieces. */
+SPMTD_FN void spmtd_lines_poke_(uint64_t dst, const struct spmtd_lines_ *l,
+	const struct spmtd_line_part_ *p, uint64_t first, const struct spmtd_unit_ *u)
+{
+	spmtd_meet_warp_();
+	SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++)
+	{
+		uint64_t line = spmtd_line_of_(l, p, first, j);
+
+		if (line < l->n)
+			spmtd_poke16b_(dst + line * SPMTD_LINE_BYTES_ + 16 * p->part, u[j]);
+	}
+}
+
+SPMTD_FN void spmtd_put_lines_whole_(
+	uint64_t dst, uint64_t from, const struct spmtd_lines_ *l, const struct spmtd_line_part_ *p)
+{
+	for (uint64_t first = 0; first < l->n; first += (uint64_t)SPMTD_LINES_ * p->groups) {
+		struct spmtd_unit_ u[SPMTD_LINES_];
+
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++) u[j] =
+			spmtd_line_unit_(l, from, spmtd_line_of_(l, p, first, j), p->part);
+		spmtd_lines_poke_(dst, l, p, first, u);
+	}
+}
+
+/* A warp's lines of a round: 0, or one code for all of its threads. */
+SPMTD_FN int spmtd_lines_await_(const struct spmt_view *v, struct spmtd_waiter_ *w, uint64_t src,
+	const struct spmtd_lines_ *l, const struct spmtd_line_part_ *p, uint64_t first,
+	struct spmtd_unit_ *u)
+{
+	for (;;) {
+		uint64_t missing = 0, seen = 0;
+		int rc;
+
+		spmtd_meet_warp_();
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++)
+		{
+			uint64_t line = spmtd_line_of_(l, p, first, j);
+
+			u[j].a = u[j].b = l->flag;
+			if (line < l->n)
+				u[j] = spmtd_peek16b_(
+					src + line * SPMTD_LINE_BYTES_ + 16 * p->part);
+		}
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_;
+				  j++) if (p->part == SPMTD_LINE_LANES_ - 1 && u[j].b != l->flag)
+		{
+			missing =
+				src + (spmtd_line_of_(l, p, first, j) + 1) * SPMTD_LINE_BYTES_ - 8;
+			seen = u[j].b;
+		}
+		if (!spmtd_any_warp_(missing != 0))
+			return 0;
+		rc = spmtd_agree_(spmtd_wait_check_(v, w), SPMTD_WARP_);
+		if (rc) {
+			if (missing)
+				spmtd_record_(v, rc, SPMTD_WHAT_WAIT, -1, missing, l->flag, seen);
+			return rc;
+		}
+	}
+}
+
+SPMTD_FN int spmtd_get_lines_whole_(const struct spmt_view *v, uint64_t to, uint64_t src,
+	const struct spmtd_lines_ *l, const struct spmtd_line_part_ *p, uint64_t onto)
+{
+	struct spmtd_waiter_ w;
+
+	spmtd_wait_begin_(&w);
+	for (uint64_t first = 0; first < l->n; first += (uint64_t)SPMTD_LINES_ * p->groups) {
+		struct spmtd_unit_ u[SPMTD_LINES_];
+		int rc = spmtd_lines_await_(v, &w, src, l, p, first, u);
+
+		if (rc)
+			return rc;
+		if (onto)
+			spmtd_lines_poke_(onto, l, p, first, u);
+		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++)
+		{
+			uint64_t line = spmtd_line_of_(l, p, first, j);
+			uint64_t at = line * SPMTD_LINE_DATA_ + 16 * p->part;
+
+			if (!to || line >= l->n)
+				continue;
+			spmtd_line_store_(to, l->size, at, u[j].a);
+			if (p->part != SPMTD_LINE_LANES_ - 1)
+				spmtd_line_store_(to, l->size, at + 8, u[j].b);
+		}
+	}
+	return 0;
+}
+
+/* Behind all data that threads of the scope have stored. */
+SPMTD_FN void spmtd_lines_flag_(uint64_t dst, const struct spmtd_lines_ *l, int scope)
+{
+	uint32_t lanes = spmtd_lanes_(scope), most = spmtd_warp_size_();
+
+	if (lanes > most)
+		lanes = most;
+	spmtd_meet_settled_(scope);
+	if (!spmtd_posts_(scope))
+		return;
+	spmtd_order_();
+	SPMTD_ROLLED for (uint64_t i = spmtd_lane_(scope); i < l->n; i += lanes)
+		spmtd_poke64_(dst + (i + 1) * SPMTD_LINE_BYTES_ - 8, l->flag);
+}
+
+/* Where the ith 8 bytes of data lie in their lines. */
+SPMTD_FN uint64_t spmtd_line_word_(uint64_t i)
+{
+	const uint32_t words = SPMTD_LINE_DATA_ / 8;
+
+	return i / words * SPMTD_LINE_BYTES_ + i % words * 8;
+}
+
+SPMTD_FN void spmtd_put_lines_in_order_(
+	uint64_t dst, uint64_t from, const struct spmtd_lines_ *l, int scope)
+{
+	uint64_t words = l->n * (SPMTD_LINE_DATA_ / 8);
+
+	SPMTD_ROLLED for (uint64_t i = spmtd_lane_(scope); i < words; i += spmtd_lanes_(scope))
+		spmtd_poke64_(dst + spmtd_line_word_(i), spmtd_line_load_(from, l->size, 8 * i));
+	spmtd_lines_flag_(dst, l, scope);
+}
+
+SPMTD_FN int spmtd_get_lines_in_order_(const struct spmt_view *v, uint64_t to, uint64_t src,
+	const struct spmtd_lines_ *l, uint64_t onto, int scope)
+{
+	uint64_t words = l->n * (SPMTD_LINE_DATA_ / 8), lanes = spmtd_lanes_(scope);
+	struct spmtd_waiter_ w;
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	SPMTD_ROLLED for (uint64_t i = spmtd_lane_(scope); i < l->n && !rc; i += lanes) rc =
+		spmtd_await_(v, &w, SPMTD_KIND_U_, 64, src + (i + 1) * SPMTD_LINE_BYTES_ - 8,
+			SPMT_CMP_EQ, l->flag, SPMTD_WHAT_WAIT, -1);
+	spmtd_wait_rest_(v, &w);
+	rc = spmtd_agree_(rc, scope);
+	if (rc)
+		return rc;
+	spmtd_acquired_(); /* by those who did not look, too */
+	SPMTD_ROLLED for (uint64_t i = spmtd_lane_(scope); i < words; i += lanes)
+	{
+		uint64_t x = spmtd_peek64_(src + spmtd_line_word_(i));
+
+		if (onto)
+			spmtd_poke64_(onto + spmtd_line_word_(i), x);
+		if (to)
+			spmtd_line_store_(to, l->size, 8 * i, x);
+	}
+	if (onto)
+		spmtd_lines_flag_(onto, l, scope);
+	return 0;
+}
+
+/* dst: the raw address on pe. */
+SPMTD_FN int spmtd_do_put_lines_(const struct spmt_view *v, uint64_t dst, const void *src,
+	size_t size, uint64_t flag, int pe, int scope)
+{
+	struct spmtd_lines_ l = spmtd_lines_of_(size, flag);
+	struct spmtd_line_part_ p = spmtd_line_part_of_(scope);
+
+	spmtd_meet_(scope);
+	if (p.groups)
+		spmtd_put_lines_whole_(dst, spmtd_at_(src), &l, &p);
+	else
+		spmtd_put_lines_in_order_(dst, spmtd_at_(src), &l, scope);
+	if (l.n)
+		spmtd_wake_(v, pe);
+	spmtd_meet_(scope);
+	return 0;
+}
+
+/* onto: the raw address on pe; 0: nowhere. */
+SPMTD_FN int spmtd_do_get_lines_(const struct spmt_view *v, void *dst, const void *src, size_t size,
+	uint64_t flag, uint64_t onto, int pe, int scope)
+{
+	struct spmtd_lines_ l = spmtd_lines_of_(size, flag);
+	struct spmtd_line_part_ p = spmtd_line_part_of_(scope);
+	uint64_t to = spmtd_at_(dst), from = spmtd_at_(src);
+	int rc;
+
+	spmtd_meet_(scope);
+	if (p.groups)
+		rc = spmtd_get_lines_whole_(v, to, from, &l, &p, onto);
+	else
+		rc = spmtd_get_lines_in_order_(v, to, from, &l, onto, scope);
+	if (onto && l.n && !rc)
+		spmtd_wake_(v, pe);
+	return spmtd_agree_(rc, scope);
+}
+
+#define SPMTD_PUT_LINES(suffix, scope)                                                             \
+	SPMTD_FN int spmtd_put_lines##suffix(const struct spmt_view *v, void *dst,                 \
+		const void *src, size_t size, uint64_t flag, int pe)                               \
+	{                                                                                          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			return SPMTD_UNSUPPORTED;                                                  \
+		return spmtd_do_put_lines_(                                                        \
+			v, spmtd_there_(v, dst, pe), src, size, flag, pe, scope);                  \
+	}                                                                                          \
+	SPMTD_FN int spmtd_mem_put_lines##suffix(const struct spmt_view *v,                        \
+		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t size,       \
+		uint64_t flag, int pe)                                                             \
+	{                                                                                          \
+		if (spmtd_mem_is_far_(m, pe))                                                      \
+			return SPMTD_UNSUPPORTED;                                                  \
+		return spmtd_do_put_lines_(                                                        \
+			v, spmtd_mem_there_(m, dst_off, pe), src, size, flag, pe, scope);          \
+	}                                                                                          \
+	SPMTD_FN int spmtd_get_lines##suffix(                                                      \
+		const struct spmt_view *v, void *dst, const void *src, size_t size, uint64_t flag) \
+	{                                                                                          \
+		return spmtd_do_get_lines_(v, dst, src, size, flag, 0, -1, scope);                 \
+	}                                                                                          \
+	SPMTD_FN int spmtd_forward_lines##suffix(const struct spmt_view *v, void *onto, void *dst, \
+		const void *src, size_t size, uint64_t flag, int pe)                               \
+	{                                                                                          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			return SPMTD_UNSUPPORTED;                                                  \
+		return spmtd_do_get_lines_(                                                        \
+			v, dst, src, size, flag, spmtd_there_(v, onto, pe), pe, scope);            \
+	}
+SPMTD_PUT_LINES(_warp, SPMTD_WARP_)
+SPMTD_PUT_LINES(_block, SPMTD_BLOCK_)
+
+#undef SPMTD_LINES_WHOLE
+#undef SPMTD_PUT_LINES
 
 SPMTD_END
 

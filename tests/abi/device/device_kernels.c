@@ -92,3 +92,10 @@ EACH(together)
 	a.rc[1] = spmtd_all_gathermem_warp(&a.v, a.dst, a.src, a.n);
 	a.rc[2] = spmtd_barrier_at_block(&a.v, (uint32_t)a.pe);
 }
+
+EACH(lines)
+{
+	a.rc[0] = spmtd_put_lines_block(&a.v, a.dst, a.src, a.n, 3, a.pe);
+	a.rc[1] = spmtd_get_lines_warp(&a.v, a.dst, a.src, a.n, 3);
+	a.rc[2] = spmtd_forward_lines_block(&a.v, a.dst, a.dst, a.src, a.n, 3, a.pe);
+}

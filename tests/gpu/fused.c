@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What fused kernels are made of, across GPUs: packets whose data are their flag's, blocks that meet by index, collectives of
+/* What fused kernels are made of, across GPUs: packets and lines whose data are their flag's, blocks that meet by index, collectives of
    blocks. */
 #include <stdio.h>
 
@@ -26,7 +26,8 @@ static int packets_run(struct rank *r, const struct load *l, struct packets_args
 	void *places, *buffers;
 	char what[96];
 
-	REQUIRE_OK(spmt_calloc(r->comm, 2 * (size_t)r->n * room, 2, &places));
+	a->place = spmtd_lines_room(l->words * 16); /* which is room for packets, too */
+	REQUIRE_OK(spmt_calloc(r->comm, 2 * (size_t)r->n * workers_of(l), a->place, &places));
 	REQUIRE_OK(spmt_malloc(r->comm, 2 * room, &buffers));
 	a->places = addr(places);
 	a->buffers = addr(buffers);
@@ -36,8 +37,10 @@ static int packets_run(struct rank *r, const struct load *l, struct packets_args
 	a->scope = (int)l->scope;
 	a->done = 0;
 	snprintf(what, sizeof(what), "%s packets, form %d, by %u x a %s, %llu words",
-		a->narrow ? "narrow" : "wide", a->form, workers_of(l), scope_names[l->scope],
-		(unsigned long long)l->words);
+		a->lines	    ? "lines of"
+			: a->narrow ? "narrow"
+				    : "wide",
+		a->form, workers_of(l), scope_names[l->scope], (unsigned long long)l->words);
 	RANK_STEP(r, test_packets, l->grid, l->block, *a);
 	TRY(outcome_check(r, (struct outcome *)(uintptr_t)a->outcome, what));
 	a->done = a->rounds; /* a launch goes on where the last one was */
@@ -61,6 +64,11 @@ static int packets(spmt_comm *comm, void *arg)
 	a.outcome = addr(outcome);
 	for (size_t i = 0; i < sizeof(packets_loads) / sizeof(packets_loads[0]); i++)
 		for (a.narrow = 0; a.narrow < 2; a.narrow++)
+			TRY(packets_run(&r, &packets_loads[i], &a));
+	a.lines = 1;
+	a.narrow = 0;
+	for (size_t i = 0; i < sizeof(packets_loads) / sizeof(packets_loads[0]); i++)
+		if (packets_loads[i].scope != BY_THREAD)
 			TRY(packets_run(&r, &packets_loads[i], &a));
 	rank_close(&r);
 	return 0;

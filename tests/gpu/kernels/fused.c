@@ -41,6 +41,30 @@ CALLS(thread, )
 CALLS(warp, _warp)
 CALLS(block, _block)
 
+/* Lines have no form for one thread. */
+#define LINES(scope, suffix)                                                                     \
+	static inline int put_lines_##scope(                                                     \
+		const struct packets_args *a, void *to, const void *from, uint64_t flag, int pe) \
+	{                                                                                        \
+		return spmtd_put_lines##suffix(&a->view, to, from, a->words * 8, flag, pe);      \
+	}                                                                                        \
+	static inline int get_lines_##scope(                                                     \
+		const struct packets_args *a, void *to, const void *from, uint64_t flag)         \
+	{                                                                                        \
+		return spmtd_get_lines##suffix(&a->view, to, from, a->words * 8, flag);          \
+	}                                                                                        \
+	static inline int forward_lines_##scope(const struct packets_args *a, void *onto,        \
+		void *to, const void *from, uint64_t flag, int pe)                               \
+	{                                                                                        \
+		return spmtd_forward_lines##suffix(                                              \
+			&a->view, onto, to, from, a->words * 8, flag, pe);                       \
+	}
+LINES(warp, _warp)
+LINES(block, _block)
+
+#define BY_MANY(scope, call, ...) \
+	((scope) == BY_WARP ? call##_warp(__VA_ARGS__) : call##_block(__VA_ARGS__))
+
 #define BY_SCOPE(scope, call, ...)                                        \
 	((scope) == BY_THREAD		     ? call##_thread(__VA_ARGS__) \
 			: (scope) == BY_WARP ? call##_warp(__VA_ARGS__)   \
@@ -78,19 +102,44 @@ static inline void packets_check(
 static inline char *packets_place(
 	const struct packets_args *a, const struct packets_round *p, int pe)
 {
-	return p->places + (uint64_t)(uint32_t)pe * a->words * 16;
+	return p->places + (uint64_t)(uint32_t)pe * a->place;
+}
+
+/* In one of the formats. */
+static inline int packets_put(
+	const struct packets_args *a, void *to, const void *from, uint64_t round, int pe)
+{
+	if (a->lines)
+		return BY_MANY(a->scope, put_lines, a, to, from, round << 8, pe);
+	BY_SCOPE(a->scope, put, a, to, from, (uint32_t)round, pe);
+	return 0;
+}
+
+static inline int packets_get(
+	const struct packets_args *a, void *to, const void *from, uint64_t round)
+{
+	if (a->lines)
+		return BY_MANY(a->scope, get_lines, a, to, from, round << 8);
+	return BY_SCOPE(a->scope, get, a, to, from, (uint32_t)round);
+}
+
+static inline int packets_forward(const struct packets_args *a, void *onto, void *to,
+	const void *from, uint64_t round, int pe)
+{
+	if (a->lines)
+		return BY_MANY(a->scope, forward_lines, a, onto, to, from, round << 8, pe);
+	return BY_SCOPE(a->scope, forward, a, onto, to, from, (uint32_t)round, pe);
 }
 
 static inline int packets_to_all(const struct packets_args *a, const struct packets_round *p)
 {
-	uint32_t flag = (uint32_t)p->round;
 	int rc = 0;
 
 	packets_fill(a, p);
-	for (int pe = 0; pe < a->view.npes; pe++)
-		BY_SCOPE(a->scope, put, a, packets_place(a, p, a->view.pe), p->buffer, flag, pe);
+	for (int pe = 0; pe < a->view.npes && !rc; pe++)
+		rc = packets_put(a, packets_place(a, p, a->view.pe), p->buffer, p->round, pe);
 	for (int pe = 0; pe < a->view.npes && !rc; pe++) {
-		rc = BY_SCOPE(a->scope, get, a, p->unpacked, packets_place(a, p, pe), flag);
+		rc = packets_get(a, p->unpacked, packets_place(a, p, pe), p->round);
 		if (!rc)
 			packets_check(a, p, pe);
 	}
@@ -101,15 +150,15 @@ static inline int packets_to_all(const struct packets_args *a, const struct pack
 static inline int packets_round_the_ring(
 	const struct packets_args *a, const struct packets_round *p)
 {
-	uint32_t flag = (uint32_t)p->round;
 	int next = a->view.pe + 1 < a->view.npes ? a->view.pe + 1 : 0, rc;
 
 	if (a->view.pe == 0) {
 		packets_fill(a, p);
-		BY_SCOPE(a->scope, put, a, p->places, p->buffer, flag, next);
-		rc = BY_SCOPE(a->scope, get, a, p->unpacked, p->places, flag);
+		rc = packets_put(a, p->places, p->buffer, p->round, next);
+		if (!rc)
+			rc = packets_get(a, p->unpacked, p->places, p->round);
 	} else {
-		rc = BY_SCOPE(a->scope, forward, a, p->places, p->unpacked, p->places, flag, next);
+		rc = packets_forward(a, p->places, p->unpacked, p->places, p->round, next);
 	}
 	if (!rc)
 		packets_check(a, p, 0);
@@ -118,7 +167,7 @@ static inline int packets_round_the_ring(
 
 KERNEL_BODY run_packets(const struct packets_args *a)
 {
-	uint64_t w = worker(a->scope), place = (uint64_t)(uint32_t)a->view.npes * a->words * 16;
+	uint64_t w = worker(a->scope), place = (uint64_t)(uint32_t)a->view.npes * a->place;
 	struct packets_round p;
 
 	p.buffer = (uint64_t *)spmtd_to_(a->buffers) + w * a->words;

@@ -9,13 +9,15 @@
 
 enum packets_form { PACKETS_TO_ALL, PACKETS_ROUND_THE_RING, PACKETS_FORMS };
 
-/* Each worker has, in symmetric memory, 2 x npes places of `words` words as packets; a buffer to send from and one to
+/* Each worker has, in symmetric memory, 2 x npes places for `words` words as packets or lines; a buffer to send from and one to
    unpack into. */
 struct packets_args {
 	struct spmt_view view;
 	uint64_t places, buffers, unpacked, outcome;
 	uint64_t words, rounds, done; /* rounds of earlier launches */
+	uint64_t place;		      /* bytes, a multiple of 128 */
 	int32_t scope, form, narrow;  /* narrow: packets of 8 bytes */
+	int32_t lines;		      /* 1: lines instead */
 };
 
 /* ---- sessions: rounds of stores to all, a meeting by index, a look ---------------------------- */

@@ -144,7 +144,8 @@ static int work_quiet(spmt_comm *comm, const char *what)
 	struct status_saved first;
 	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), rest;
 
-	status_save(&first);
+	if (rc)
+		status_save(&first);
 	rest = posts_quiet(comm, what);
 	if (!rest && comm->queues)
 		rest = engines_quiet(comm, what);
@@ -160,10 +161,14 @@ int quiet_slow(spmt_comm *comm, const char *what)
 	int rc, streams;
 
 	atomic_fetch_add(&comm->head.visitors, 1);
-	rc = comm_failed(comm, what, movers_quiet(comm, what));
-	if (rc)
+	rc = movers_quiet(comm, what);
+	if (rc) {
+		rc = comm_failed(comm, what, rc);
 		status_save(&first);
-	streams = comm_failed(comm, what, work_quiet(comm, what));
+	}
+	streams = work_quiet(comm, what);
+	if (streams)
+		streams = comm_failed(comm, what, streams);
 	if (rc)
 		status_restore(&first);
 	else

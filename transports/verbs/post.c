@@ -20,6 +20,7 @@
 #define CHAIN_MOST \
 	4u /* pieces of a move that the device is told of at once; they may be copied first */
 _Static_assert(CHAIN_MOST < CONN_CHAIN, "what goes at once has room behind a chain");
+#define SENDER_LOOKS 8 /* before one waits without the lock */
 #define PROBE_NS 100000000ll
 #define FLUSHED_NS 1000000000ll /* that a queue pair that has failed may take to end its work */
 
@@ -116,6 +117,8 @@ int sender_failure(struct sender *sender, bool take)
 	char place[NIC_PLACE];
 	int code;
 
+	if (!atomic_load_explicit(&sender->code, memory_order_relaxed))
+		return 0; /* what has ended has set it by then */
 	pthread_mutex_lock(&c->nic->lock);
 	code = sender->code;
 	if (take)
@@ -134,17 +137,24 @@ int sender_failure(struct sender *sender, bool take)
 
 /* ---- posting -------------------------------------------------------------------------------- */
 
+static int device_post(struct pairing *c, struct verbs_send *first, struct verbs_send **bad)
+{
+	char place[NIC_PLACE];
+	int rc = c->nic->place.ctx->ops.post_send(c->qp, first, bad);
+
+	return rc ? fail_errno(rc, "%s: ibv_post_send", nic_route_text(c->nic, &c->peer, place))
+		  : 0;
+}
+
 /* The last n of the chain stay; they were not taken, or not all. */
 static int chain_post(struct pairing *c)
 {
 	struct verbs_send *bad = c->chain;
 	uint32_t n = c->chained;
-	char place[NIC_PLACE];
-	int rc = n ? c->nic->place.ctx->ops.post_send(c->qp, c->chain, &bad) : 0;
+	int rc = n ? device_post(c, c->chain, &bad) : 0;
 
 	c->chained = rc ? n - (uint32_t)(bad - c->chain) : 0;
-	return rc ? fail_errno(rc, "%s: ibv_post_send", nic_route_text(c->nic, &c->peer, place))
-		  : 0;
+	return rc;
 }
 
 int post_ring(struct pairing *c)
@@ -170,27 +180,40 @@ static void chain_add(struct pairing *c, const struct verbs_send *wr)
 	c->chained++;
 }
 
-void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+/* As the last that is in flight. */
+static inline void sent_note(
+	struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
 {
 	/* Who wants a chunk that another connection has would not know that it has to ask there. */
 	if (tells || sent->land.chunk >= 0 || c->head == c->tail ||
 		c->tail - c->signaled >= TELL_EVERY - 1)
 		wr->send_flags |= VERBS_SEND_SIGNALED;
 	wr->wr_id = nic_number(NIC_SENT, c->number, c->tail);
-	chain_add(c, wr);
 	c->sent[c->tail % CONN_RING] = *sent;
 	c->tail++;
 	if (wr->send_flags & VERBS_SEND_SIGNALED)
 		c->signaled = c->tail;
 }
 
+void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+{
+	sent_note(c, wr, sent, tells);
+	chain_add(c, wr);
+}
+
 int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
 {
 	uint32_t before = c->signaled;
+	struct verbs_send *bad;
 	int rc;
 
-	post_chain(c, wr, sent, tells);
-	rc = chain_post(c);
+	sent_note(c, wr, sent, tells);
+	if (c->chained) {
+		chain_add(c, wr);
+		rc = chain_post(c);
+	} else {
+		rc = device_post(c, wr, &bad);
+	}
 	if (!rc)
 		return 0;
 	c->chained = 0;
@@ -511,6 +534,23 @@ static int sender_await(struct sender *sender, struct mark_of_sender *mark, stru
 	}
 }
 
+/*
+ * Under the lock. The device may be done, or nearly so: then there is nothing to lock again, no clock to look at, and the port's thread
+ * sleeps on. Few looks, for others want the lock. What is owed to peers is left to the thread, or to nic_wait.
+ */
+static bool sender_look(struct nic *nic, struct mark_of_sender *mark)
+{
+	for (int i = 0; i < SENDER_LOOKS; i++) {
+		nic_poll(nic);
+		if (!sender_is_there(mark))
+			continue;
+		if (nic->owing)
+			nic_look_out(nic);
+		return true;
+	}
+	return false;
+}
+
 int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait)
 {
 	struct nic *nic = sender->conn->nic;
@@ -523,6 +563,7 @@ int sender_wait(struct sender *sender, bool asks_alone, struct verbs_wait *wait)
 	there = sender_is_there(&mark);
 	if (!there && (!asks_alone || sender->conn->natives))
 		post_flush(sender->conn);
+	there = there || sender_look(nic, &mark);
 	pthread_mutex_unlock(&nic->lock);
 	return there ? 0 : sender_await(sender, &mark, wait);
 }

@@ -15,12 +15,12 @@ struct sender {
 	struct stage *stage;	/* by which its rank's memory is reached; NULL: by the CPU */
 	uint64_t posted, asked; /* these and what follows: under the port's lock */
 	uint64_t done, answered;
-	uint64_t old;	 /* what the last ask found */
-	uint32_t mail;	 /* of what it has asked, messages */
-	int code;	 /* the first failure since it was taken */
-	uint32_t held;	 /* of what it has posted, with the stager still */
-	uint32_t direct; /* of it, by the port from or to memory of its user */
-	bool deaf;	 /* no copy to or from memory of its user begins any more */
+	uint64_t old;	  /* what the last ask found */
+	uint32_t mail;	  /* of what it has asked, messages */
+	_Atomic int code; /* the first failure since it was taken; read without the lock as well */
+	uint32_t held;	  /* of what it has posted, with the stager still */
+	uint32_t direct;  /* of it, by the port from or to memory of its user */
+	bool deaf;	  /* no copy to or from memory of its user begins any more */
 	bool called; /* posts from a callback in a stream, where no call of a device is allowed */
 	bool orphan; /* nobody waits any more, either: ends with its work */
 };

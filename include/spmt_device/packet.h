@@ -327,7 +327,8 @@ enum {
 	SPMTD_LINES_ = 4 /* what a thread has in flight */
 };
 
-#if defined(SPMTD_NVPTX) && !defined(SPMTD_LINES_ORDERED)
+#ifdef SPMTD_LINES_WHOLE /* by a test */
+#elif defined(SPMTD_NVPTX) && !defined(SPMTD_LINES_ORDERED)
 #define SPMTD_LINES_WHOLE 1
 #else
 #define SPMTD_LINES_WHOLE 0

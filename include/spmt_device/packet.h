@@ -309,13 +309,12 @@ SPMTD_FN int spmtd_get_packet8(
  * put and forward are SPMTD_UNSUPPORTED, and nothing is done, where pe has no address here (fifo.h): put packets there. src of get and
  * forward, and dst and onto at pe, are memory of a GPU (on the host backend, of the host), never the host's memory as a GPU sees it.
  *
- * Whole: 8 lanes store a line by 16 bytes each in one instruction, a warp 4 lines, and a flag is there no sooner than its line. No
- * document says so. It is how NVIDIA GPUs store within one GPU and over NVLink, while PCIe may cut a line in pieces; so this is done on
- * NVIDIA alone, to peers with an address. The library maps no peer there to which atomics do not go natively, and they do not over PCIe: then
- * the peer has no address. A forwarding warp sends each few lines on as they come.
- * In order: data, then a release by the scope, then the flags; and who gets acquires the flags before it reads. By the rules of memory on
- * every target: AMD GPUs, the host backend, warps and blocks of less than 8 threads, and all there is where SPMTD_LINES_ORDERED is defined
- * before this header, in the kernels of both ranks. forward sends nothing on before all has come.
+ * Whole, where SPMTD_LINES_WHOLE is defined as 1 before this header, in the kernels of both ranks: 8 lanes store a line by 16 bytes each in
+ * one instruction, a warp 4 lines, in the hope that a flag is there no sooner than its line. No document says so, and it does not hold
+ * always: between two H100 lines came whose data was older than their flag (docs/tried.md). So nothing in this library asks for it, and who
+ * does checks the data by other means. A forwarding warp sends each few lines on as they come.
+ * In order, as everywhere else: data, then a release by the scope, then the flags; and who gets acquires the flags before it reads, by the
+ * rules of memory on every target. forward sends nothing on before all has come.
  *
  * flag is as a packet's, of 64 bits, and so is what two buffers in turn save. Lines order nothing else.
  */
@@ -327,10 +326,7 @@ enum {
 	SPMTD_LINES_ = 4 /* what a thread has in flight */
 };
 
-#ifdef SPMTD_LINES_WHOLE /* by a test */
-#elif defined(SPMTD_NVPTX) && !defined(SPMTD_LINES_ORDERED)
-#define SPMTD_LINES_WHOLE 1
-#else
+#ifndef SPMTD_LINES_WHOLE
 #define SPMTD_LINES_WHOLE 0
 #endif
 
@@ -453,7 +449,23 @@ SPMTD_FN void spmtd_put_lines_whole_(
 	}
 }
 
-/* A warp's lines of a round: 0, or one code for all of its threads. */
+/* One look at a warp's lines of a round. */
+SPMTD_FN void spmtd_lines_peek_(uint64_t src, const struct spmtd_lines_ *l,
+	const struct spmtd_line_part_ *p, uint64_t first, struct spmtd_unit_ *u)
+{
+	spmtd_meet_warp_();
+	SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++)
+	{
+		uint64_t line = spmtd_line_of_(l, p, first, j);
+
+		u[j].a = u[j].b = l->flag;
+		if (line < l->n)
+			u[j] = spmtd_peek16b_(src + line * SPMTD_LINE_BYTES_ + 16 * p->part);
+	}
+}
+
+/* A warp's lines of a round: 0, or one code for all of its threads. A line is stored whole, but looked at in pieces, of which
+   the flag's may be a newer one than others: so the data is that of a look that began when all flags had been seen. */
 SPMTD_FN int spmtd_lines_await_(const struct spmt_view *v, struct spmtd_waiter_ *w, uint64_t src,
 	const struct spmtd_lines_ *l, const struct spmtd_line_part_ *p, uint64_t first,
 	struct spmtd_unit_ *u)
@@ -462,16 +474,7 @@ SPMTD_FN int spmtd_lines_await_(const struct spmt_view *v, struct spmtd_waiter_ 
 		uint64_t missing = 0, seen = 0;
 		int rc;
 
-		spmtd_meet_warp_();
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_; j++)
-		{
-			uint64_t line = spmtd_line_of_(l, p, first, j);
-
-			u[j].a = u[j].b = l->flag;
-			if (line < l->n)
-				u[j] = spmtd_peek16b_(
-					src + line * SPMTD_LINE_BYTES_ + 16 * p->part);
-		}
+		spmtd_lines_peek_(src, l, p, first, u);
 		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_LINES_;
 				  j++) if (p->part == SPMTD_LINE_LANES_ - 1 && u[j].b != l->flag)
 		{
@@ -480,7 +483,7 @@ SPMTD_FN int spmtd_lines_await_(const struct spmt_view *v, struct spmtd_waiter_ 
 			seen = u[j].b;
 		}
 		if (!spmtd_any_warp_(missing != 0))
-			return 0;
+			break;
 		rc = spmtd_agree_(spmtd_wait_check_(v, w), SPMTD_WARP_);
 		if (rc) {
 			if (missing)
@@ -488,6 +491,8 @@ SPMTD_FN int spmtd_lines_await_(const struct spmt_view *v, struct spmtd_waiter_ 
 			return rc;
 		}
 	}
+	spmtd_lines_peek_(src, l, p, first, u);
+	return 0;
 }
 
 SPMTD_FN int spmtd_get_lines_whole_(const struct spmt_view *v, uint64_t to, uint64_t src,

@@ -113,6 +113,7 @@ LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
 LL_FN void ll_send(const struct coll *c, const struct slot_flags *flags)
 {
 	const struct spmt_view *v = c->view;
+	const uint32_t group = unit_group(c->args->room);
 	struct ll_walk w = ll_walk_of(c, c->args->moves.to, c->args->moves.tos);
 	union unit x[LL_AHEAD];
 	struct ll_at at[LL_AHEAD];
@@ -133,8 +134,8 @@ LL_FN void ll_send(const struct coll *c, const struct slot_flags *flags)
 			if (at[i].pe < 0)
 				continue;
 			slot = coll_slot(c, area_there(v, at[i].pe), v->pe);
-			piece_send(slot, 2 * at[i].unit, x[i].words[0], flags->lo);
-			piece_send(slot, 2 * at[i].unit + 1, x[i].words[1], flags->hi);
+			piece_send(unit_even(slot, at[i].unit, group), 0, x[i].words[0], flags->lo);
+			piece_send(unit_odd(slot, at[i].unit, group), 0, x[i].words[1], flags->hi);
 		}
 	} while (at[LL_AHEAD - 1].pe >= 0);
 }
@@ -189,10 +190,10 @@ LL_FN union unit ll_arrives(
 			w->rc = SPMTD_MISMATCH;
 		if (w->rc) {
 			w->pe = pe;
-			w->at = slot + 2 * PIECE_IN_SLOT * k;
+			w->at = unit_even(slot, k, unit_group(c->args->room));
 			w->seen = s.lo.a;
 		}
-		s = slot_unit_peek(slot, k);
+		s = slot_unit_peek(slot, k, unit_group(c->args->room));
 	}
 	return slot_unit_data(&s);
 }
@@ -270,8 +271,8 @@ LL_FN void ll_look_ahead(const struct coll *c, struct ll_ahead *a)
 	{
 		a->at[i] = ll_next(c, &a->walk);
 		if (a->at[i].pe >= 0)
-			a->s[i] = slot_unit_peek(
-				coll_slot(c, spmtd_at_(c->view->own), a->at[i].pe), a->at[i].unit);
+			a->s[i] = slot_unit_peek(coll_slot(c, spmtd_at_(c->view->own), a->at[i].pe),
+				a->at[i].unit, unit_group(c->args->room));
 	}
 }
 
@@ -292,30 +293,33 @@ LL_FN void ll_unpack(const struct coll *c, struct ll_waits *w, struct ll_ahead *
 }
 
 /* The block's share. The next rank's unit is loaded before the last one's is folded. */
-#define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                          \
-	LL_FN void ll_loop_##name(const struct coll *c, struct ll_waits *w)                        \
-	{                                                                                          \
-		struct ll_walk walk = ll_walk_of(c, 0, 0);                                         \
-		uint64_t own = spmtd_at_(c->view->own);                                            \
-		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type);   \
-                                                                                                   \
-		for (uint64_t i = spmtd_tid_(); i < walk.n && !w->rc; i += spmtd_threads_()) {     \
-			struct ll_at at = { 0, walk.from + i };                                    \
-			struct slot_unit s, next = slot_unit_peek(coll_slot(c, own, 0), at.unit);  \
-			union unit x;                                                              \
-			acc a;                                                                     \
-                                                                                                   \
-			for (int pe = 0; pe < npes; pe++) {                                        \
-				s = next;                                                          \
-				if (pe + 1 < npes)                                                 \
-					next = slot_unit_peek(coll_slot(c, own, pe + 1), at.unit); \
-				x = packed(ll_arrives(c, w, pe, at.unit, s));                      \
-				a = pe ? step(a, x, op, second) : begin(x, second);                \
-				a = hold(a);                                                       \
-			}                                                                          \
-			if (!w->rc)                                                                \
-				ll_place(c, at, end(a, op, npes, second));                         \
-		}                                                                                  \
+#define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                        \
+	LL_FN void ll_loop_##name(const struct coll *c, struct ll_waits *w)                      \
+	{                                                                                        \
+		struct ll_walk walk = ll_walk_of(c, 0, 0);                                       \
+		uint64_t own = spmtd_at_(c->view->own);                                          \
+		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
+		const uint32_t group = unit_group(c->args->room);                                \
+                                                                                                 \
+		for (uint64_t i = spmtd_tid_(); i < walk.n && !w->rc; i += spmtd_threads_()) {   \
+			struct ll_at at = { 0, walk.from + i };                                  \
+			struct slot_unit s,                                                      \
+				next = slot_unit_peek(coll_slot(c, own, 0), at.unit, group);     \
+			union unit x;                                                            \
+			acc a;                                                                   \
+                                                                                                 \
+			for (int pe = 0; pe < npes; pe++) {                                      \
+				s = next;                                                        \
+				if (pe + 1 < npes)                                               \
+					next = slot_unit_peek(                                   \
+						coll_slot(c, own, pe + 1), at.unit, group);      \
+				x = packed(ll_arrives(c, w, pe, at.unit, s));                    \
+				a = pe ? step(a, x, op, second) : begin(x, second);              \
+				a = hold(a);                                                     \
+			}                                                                        \
+			if (!w->rc)                                                              \
+				ll_place(c, at, end(a, op, npes, second));                       \
+		}                                                                                \
 	}
 LL_LOOPS(DEFINE_LL_LOOP)
 
@@ -451,6 +455,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 #undef X
 	};
 
+	if (args->algorithm == COLL_ROW_pull)
+		return &kernel_pull;
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
 	return args->algorithm == COLL_ROW_ll ? of_ll[ll_kernel_for(args)] : &kernel_collective;

@@ -5,6 +5,7 @@
 #include "coll/direct.c"
 #include "coll/ll.c"
 #include "coll/meet.c"
+#include "coll/pull.c"
 #include "coll/pushed.c"
 #include "coll/reduce.c"
 #include "coll/swap.c"

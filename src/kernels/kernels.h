@@ -129,7 +129,8 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_ll_copy;
+	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_ll_copy,
+	kernel_pull;
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
 #undef X

@@ -11,7 +11,7 @@ void (*fake_kernel_find(const char *name))(const void *args)
 {
 	static const struct kernel *const kernels[] = {
 		&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
-		&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan,
+		&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan, &kernel_pull,
 #define X(name) &kernel_ll_##name,
 		COLL_LL_KERNELS(X)
 #undef X

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small collectives one after the other, and a large all_reduce: what each takes on a stream and in a graph of 20, which SPMT_COLL has one
+ * Small collectives one after the other, and large ones: what each takes on a stream and in a graph of 20, which SPMT_COLL has one
  * algorithm of the table for. Every size is looked at before and after it is timed, in graphs after a hundred replays. Printed by rank 0, as remarks.
  */
 #include <stdio.h>
@@ -200,7 +200,19 @@ static int timed(spmt_comm *comm, void *arg)
 	return scene_close(&s);
 }
 
-/* Whole units, and not. */
+/* Of `bytes` in a rank's whole buffer; an all_reduce of whole units, and of others. */
+static int large_of(struct scene *s, enum what what, size_t bytes)
+{
+	const size_t ranks = what == ALL_REDUCE ? 1 : (size_t)s->r.n;
+
+	for (size_t more = 0; more <= (what == ALL_REDUCE ? 4 : 0); more += 4) {
+		struct item it = { what, bytes / ranks / 4 * 4 + more };
+
+		TRY(one(s, &it));
+	}
+	return 0;
+}
+
 static int large_timed(spmt_comm *comm, void *arg)
 {
 	const size_t most = gpu_number(LARGE, 32 << 10);
@@ -208,12 +220,9 @@ static int large_timed(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	TRY(scene_open(&s, comm, most + 4));
-	for (size_t bytes = most / 16; bytes <= most; bytes *= 16)
-		for (size_t more = 0; more <= 4; more += 4) {
-			struct item it = { ALL_REDUCE, bytes + more };
-
-			TRY(one(&s, &it));
-		}
+	for (int what = 0; what < WHATS; what++)
+		for (size_t bytes = most / 64; bytes <= most; bytes *= 4)
+			TRY(large_of(&s, (enum what)what, bytes));
 	return scene_close(&s);
 }
 
@@ -228,7 +237,7 @@ static int run_large_timed(int n)
 }
 
 static const struct gpu_test tests[] = { { "small_collectives_timed", run_timed, 2 },
-	{ "large_all_reduce_timed", run_large_timed, 2 } };
+	{ "large_collectives_timed", run_large_timed, 2 } };
 static const struct test_kernel *const kernels[] = { NULL };
 
 int main(int argc, char **argv)

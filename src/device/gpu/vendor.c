@@ -26,7 +26,7 @@
 /* Unsorted: so few rows are found faster by address than by name. */
 static const struct kernel *const library_kernels[] = {
 	&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
-	&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan,
+	&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan, &kernel_pull,
 #define X(name) &kernel_ll_##name,
 	COLL_LL_KERNELS(X)
 #undef X

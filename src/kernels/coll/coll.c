@@ -278,7 +278,7 @@ static inline void run_by_block(struct coll *c)
 {
 	int rc = coll_block_meets(c);
 
-	coll_block_parts(c, rc ? rc : coll_twoshot(c));
+	coll_block_parts(c, rc ? rc : run_row(c, COLL_AT_PEERS));
 }
 #endif
 
@@ -351,7 +351,7 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
 		run_by_slots(&c);
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-	else if (args->algorithm == COLL_ROW_twoshot)
+	else if (args->algorithm == COLL_ROW_twoshot || args->algorithm == COLL_ROW_pull)
 		run_by_block(&c);
 #endif
 	else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
+#include "src/kernels/fold/slot.h"
 #include "src/kernels/kernels.h"
 
 #include <stdio.h>
@@ -64,23 +65,40 @@ static bool row_brings_factors(const struct coll_row *row)
 		row == &coll_rows[COLL_ROW_twoshot];
 }
 
+static bool row_meets_by_block(const struct coll_row *row)
+{
+	return row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_pull];
+}
+
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 {
 	if (c->factors && !row_brings_factors(row))
 		return false;
 	if (row == &coll_rows[COLL_ROW_copy] && !c->engines)
 		return false;
-	if (row == &coll_rows[COLL_ROW_twoshot] && !c->ranks)
+	if (row_meets_by_block(row) && !c->ranks)
 		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
+/* Bytes of a block that are worth one phase: those that go to all others together count. */
+static uint64_t row_most(const struct coll_row *row, bool on_cpu, int ranks)
+{
+	uint64_t most = on_cpu ? row->cpu : row->gpu, others;
+
+	if (row != &coll_rows[COLL_ROW_ll] || on_cpu || ranks < 2)
+		return most;
+	others = COLL_LL_TOGETHER / (unsigned)(ranks - 1);
+	return others > most ? others : most;
+}
+
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
-	if (row == &coll_rows[COLL_ROW_twoshot] &&
-		(c->kind != COLL_ALL_REDUCE || c->ranks < 1 || c->ranks > COLL_TWOSHOT_RANKS))
+	if (row_meets_by_block(row) && (c->ranks < 1 || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
-	return row_fits(row, c) && c->bytes <= (c->on_cpu ? row->cpu : row->gpu);
+	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind != COLL_ALL_REDUCE)
+		return false;
+	return row_fits(row, c) && c->bytes <= row_most(row, c->on_cpu, c->ranks);
 }
 
 /* Every kind has a row for any size, which is the last one at the latest. */
@@ -131,13 +149,15 @@ void coll_names(char *text, size_t size)
 
 uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu)
 {
-	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes) / 16 * 16, used = 0;
+	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes), used = 0;
 
 	for (int row = 0; row < COLL_ROWS; row++) {
-		uint64_t bytes = on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu;
+		uint64_t bytes = row_most(&coll_rows[row], on_cpu, npes);
 
 		if (coll_rows[row].way == COLL_BY_SLOTS && bytes > used)
 			used = bytes;
 	}
-	return (uint32_t)(room < used ? room : used);
+	if (room > used)
+		room = used;
+	return (uint32_t)(room - room % (room < UNITS_TOGETHER ? 16 : UNITS_TOGETHER));
 }

@@ -52,15 +52,16 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
  */
 /* clang-format off */
 #define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
+#define COLL_LL_TOGETHER (512u << 10) /* that go to all others: up to so many it is preferred as well */
 #define COLL_LL_THREADS 256	  /* of a block, the most: as src/kernels/images.py has it */
-#define COLL_TWOSHOT_MOST 0	     /* taken by its name alone: not measured on two GPUs yet; UINT64_MAX prefers it for all_reduces of few ranks */
-#define COLL_TWOSHOT_RANKS 8	     /* these few: a thread has a load from each in flight */
+#define COLL_BLOCKS_RANKS 8	     /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
 /* with kernels of their own */
 #define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \
 	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
-	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, COLL_TWOSHOT_MOST, 0,   16u << 10)
+	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX,  0,          16u << 10)           \
+	X(pull,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, 0,         16u << 10)
 /* with one for all */
 #define COLL_TABLE_SHARED(X)                                                                             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \

@@ -14,7 +14,7 @@
 
 #define TWOSHOT_LOADS \
 	8 /* that a thread has in flight: of so many ranks, or of fewer ranks and more units */
-_Static_assert(COLL_TWOSHOT_RANKS == TWOSHOT_LOADS, "a load from each");
+_Static_assert(COLL_BLOCKS_RANKS == TWOSHOT_LOADS, "a load from each");
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define UNROLLED _Pragma("unroll")

@@ -82,6 +82,7 @@ static int any_of_block(int x)
 #include "src/kernels/coll/direct.c"
 #include "src/kernels/coll/ll.c"
 #include "src/kernels/coll/meet.c"
+#include "src/kernels/coll/pull.c"
 #include "src/kernels/coll/pushed.c"
 #include "src/kernels/coll/reduce.c"
 #include "src/kernels/coll/swap.c"

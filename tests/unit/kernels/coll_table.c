@@ -17,11 +17,13 @@ static bool does(int row, const struct coll_case *c)
 		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
-/* Few ranks' all_reduce alone is by blocks that meet. */
+/* Few ranks' all_reduce alone folds by blocks that meet. */
 static bool prefers(int row, const struct coll_case *c)
 {
-	if (row == COLL_ROW_twoshot &&
-		(c->kind != COLL_ALL_REDUCE || !c->ranks || c->ranks > COLL_TWOSHOT_RANKS))
+	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) &&
+		(!c->ranks || c->ranks > COLL_BLOCKS_RANKS))
+		return false;
+	if (row == COLL_ROW_twoshot && c->kind != COLL_ALL_REDUCE)
 		return false;
 	return does(row, c) && c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
 }
@@ -37,8 +39,8 @@ static void for_each_case(void (*fn)(struct coll_case c))
 					.on_cpu = place & 1,
 					.room = place & 2 ? 64u << 10 : 48,
 					.engines = place & 4,
-					.ranks = place & 8 ? COLL_TWOSHOT_RANKS
-							   : COLL_TWOSHOT_RANKS + 1,
+					.ranks = place & 8 ? COLL_BLOCKS_RANKS
+							   : COLL_BLOCKS_RANKS + 1,
 					.wanted = -1 });
 }
 
@@ -91,6 +93,28 @@ Test(coll_table, small_ones_come_in_one_phase)
 		}
 }
 
+/* On GPUs one phase is also worth what goes to all others together, so that two ranks send each other more so than many. */
+Test(coll_table, few_ranks_come_in_one_phase_with_more)
+{
+	for (int ranks = 0; ranks <= 64; ranks++) {
+		uint64_t others = ranks > 1 ? COLL_LL_TOGETHER / (unsigned)(ranks - 1) : 0;
+		uint64_t most = others > COLL_LL_MOST ? others : COLL_LL_MOST;
+		struct coll_case c = { .kind = COLL_ALL_GATHER,
+			.bytes = most,
+			.room = COLL_LL_TOGETHER,
+			.ranks = ranks,
+			.wanted = -1 };
+
+		cr_expect_eq(coll_choose(&c), COLL_ROW_ll, "%d ranks", ranks);
+		c.bytes++;
+		cr_expect_eq(coll_choose(&c),
+			ranks && ranks <= COLL_BLOCKS_RANKS ? COLL_ROW_pull : COLL_ROW_direct);
+		c.bytes--;
+		c.on_cpu = true;
+		cr_expect_eq(coll_choose(&c), COLL_ROW_direct);
+	}
+}
+
 /* By default an all_reduce of few ranks on GPUs, up to so many bytes; its name takes it for any fold, but in lanes. */
 Test(coll_table, blocks_meet_in_a_large_all_reduce)
 {
@@ -120,6 +144,11 @@ Test(coll_table, blocks_meet_in_a_large_all_reduce)
 
 Test(coll_table, room_of_slots)
 {
+	cr_expect_eq(coll_slot_room(2, 8u << 20, false), COLL_LL_TOGETHER);
+	cr_expect_eq(coll_slot_room(4, 8u << 20, false), COLL_LL_TOGETHER / 3 / 512 * 512);
+	cr_expect_eq(coll_slot_room(9, 8u << 20, false), COLL_LL_MOST);
+	cr_expect_eq(coll_slot_room(64, 64u << 10, false), 256);
+	cr_expect_eq(coll_slot_room(100, 64u << 10, false), 160);
 	cr_expect_eq(coll_slot_room(4, 1u << 20, false), 64u << 10);
 	cr_expect_eq(coll_slot_room(8, 1u << 20, false), 32u << 10);
 	cr_expect_eq(coll_slot_room(7, 1u << 20, false) % 16, 0);

@@ -99,7 +99,7 @@ def threads_of_python():
 
 def programs_of_other_devices():
     """A program of one device, and one of half the mesh, between those of all."""
-    half = jax.sharding.Mesh(np.array(jax.devices()[4:]), ("x",))
+    half = jax.sharding.Mesh(np.array(jax.devices()[N // 2 : N]), ("x",))
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w, spmt.jax.world(half, "x", timeout=TIMEOUT) as h:
         run, part = mapped(thrice(w), mesh()), mapped(h.psum, half, out=P())
         alone = jax.jit(lambda x: x @ x)
@@ -115,7 +115,8 @@ def two_meetings_of_one_program():
     on = mesh((2, N // 2), ("y", "x"))
     with spmt.jax.world(on, "x", timeout=TIMEOUT) as wx, spmt.jax.world(on, "y", timeout=TIMEOUT) as wy:
         run = mapped(lambda v: wy.psum(wx.psum(v)) + wx.psum(wy.psum(v)), on, P("y", "x"), P())
-        assert all(y.sum() == 2 * 496 for y in jax.block_until_ready([run(jnp.arange(32.0).reshape(2, 16)) for _ in range(20)]))
+        x = jnp.arange(4.0 * N).reshape(2, 2 * N)
+        assert all(y.sum() == 2 * x.sum() for y in jax.block_until_ready([run(x) for _ in range(20)]))
 
 
 def a_device_that_fails_early():
@@ -150,6 +151,8 @@ def compiling_meets_nobody():
 
 def a_device_is_late_while_others_compile():
     """What waits for a device holds up nobody who needs all of one: to load a program, or to open and end another world."""
+    if not CPU:
+        return  # a kernel waits there, and whoever waits for all that a GPU does, as XLA's autotuning and the end of a world, waits for it
     go = threading.Event()
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
 

@@ -93,10 +93,13 @@ def same(w, arrays, summed):
     def one(*xs):
         return jax.tree.map(lambda y: y[None], [calls(w, x[0], summed) for x in xs])
 
-    run = mapped(one, mesh(), (P("x"),) * len(arrays), check=False)
-    for x, got in zip(arrays, run(*arrays)):
-        for name, want in expected(x, summed).items():
-            np.testing.assert_array_equal(plain(got[name]), plain(want), "%s of %s%r" % (name, x.dtype, x.shape[1:]))
+    # Empty ones alone: on several devices XLA of JAX 0.11 crashes where some inputs of a shard_map are not used, as those are not.
+    for some in ([x for x in arrays if x.size], *([x] for x in arrays if not x.size)):
+        if some:
+            run = mapped(one, mesh(), (P("x"),) * len(some), check=False)
+            for x, got in zip(some, run(*some)):
+                for name, want in expected(x, summed).items():
+                    np.testing.assert_array_equal(plain(got[name]), plain(want), "%s of %s%r" % (name, x.dtype, x.shape[1:]))
 
 
 def every_type_and_shape():

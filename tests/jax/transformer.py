@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""A small transformer, trained with tensor, data and pipeline parallelism on 2 x 2 x 2 devices: losses as with jax.lax's own."""
+"""A small transformer, trained with tensor, data and pipeline parallelism on 2 x 2 x 2 devices: losses as with jax.lax's own.
+Fewer devices have a pipeline of two, and from four on tensor parallelism."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import P, TIMEOUT, main, mesh
+from common import N, P, TIMEOUT, main, mesh
 from jax import lax
 
 import spmt.jax
 
 STEPS, BATCH, LENGTH, WIDTH, HEADS, WORDS, RATE = 50, 4, 8, 16, 4, 12, 0.1
+DATA, MODEL = 2 if N == 8 else 1, 2 if N >= 4 else 1
+HALF = BATCH // DATA // 2  # of what a device has of a batch
 
 
 class Lax:
@@ -43,7 +46,7 @@ SPECS = {
 
 
 def layer(p, x, model):
-    heads = HEADS // 2
+    heads = HEADS // MODEL
     y = x / jnp.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
     q, k, v = (jnp.einsum("btd,de->bte", y, p["qkv"][:, i]).reshape(*x.shape[:2], heads, -1) for i in range(3))
     score = jnp.einsum("bthe,bshe->bhts", q, k) / 2 + jnp.where(jnp.tri(LENGTH, dtype=bool), 0, -1e9)
@@ -57,17 +60,17 @@ def loss_of(p, text, data, model, pipe):
     """Two half batches through two stages, one a step behind the other."""
     stage = lax.axis_index("pipe")
     mine = jax.tree.map(lambda a: a[0], p["stages"])
-    halves = p["words"][text].reshape(2, BATCH // 4, LENGTH, WIDTH) + p["places"]
+    halves = p["words"][text].reshape(2, HALF, LENGTH, WIDTH) + p["places"]
     came, total = jnp.zeros_like(halves[0]), 0.0
     came = lax.pcast(came, tuple(a for a in ("data", "pipe") if a not in jax.typeof(came).mat.varying), to="varying") if hasattr(lax, "pcast") else came
     for step in range(3):
         y = layer(mine, jnp.where(stage == 0, halves[min(step, 1)], came), model)
         if step:
-            target = text.reshape(2, BATCH // 4, LENGTH)[step - 1]
+            target = text.reshape(2, HALF, LENGTH)[step - 1]
             picked = jnp.take_along_axis(jax.nn.log_softmax(y @ p["words"].T)[:, :-1], target[:, 1:, None], 2)
             total = total - jnp.where(stage == 1, picked.mean(), 0.0) / 2
         came = pipe.ppermute(y, [(0, 1), (1, 0)])
-    return pipe.psum(data.psum(total)) / 2
+    return pipe.psum(data.psum(total)) / DATA
 
 
 def train(on, data, model, pipe):
@@ -86,7 +89,7 @@ def train(on, data, model, pipe):
 
 
 def losses():
-    on = mesh((2, 2, 2), ("data", "pipe", "model"))
+    on = mesh((DATA, 2, MODEL), ("data", "pipe", "model"))
     want = train(on, Lax("data"), Lax("model"), Lax("pipe"))
     assert want[-1] < want[0] / 2, want
     worlds = [spmt.jax.world(on, axis, timeout=TIMEOUT) for axis in ("data", "model", "pipe")]

@@ -12,7 +12,8 @@ from jax.test_util import check_grads
 
 import spmt.jax
 
-PAIRS = [(0, 3), (5, 1), (7, 7)]
+PAIRS = [(0, 3), (5, 1), (7, 7)] if N == 8 else [(0, N - 1)]
+ROOT = min(2, N - 1)
 
 
 def calls(w):
@@ -21,7 +22,7 @@ def calls(w):
         ("psum", w.psum, partial(lax.psum, axis_name="x"), (3,)),
         ("ppermute", lambda x: w.ppermute(x, RING), lambda x: lax.ppermute(x, "x", RING), (3,)),
         ("ppermute of pairs", lambda x: w.ppermute(x, PAIRS), lambda x: lax.ppermute(x, "x", PAIRS), (3,)),
-        ("broadcast", lambda x: w.broadcast(x, 2), lambda x: lax.all_gather(x, "x")[2], (3,)),
+        ("broadcast", lambda x: w.broadcast(x, ROOT), lambda x: lax.all_gather(x, "x")[ROOT], (3,)),
         ("all_gather", lambda x: w.all_gather(x, axis=1), lambda x: lax.all_gather(x, "x", axis=1), (3,)),
         ("all_gather tiled", lambda x: w.all_gather(x, tiled=True), lambda x: lax.all_gather(x, "x", tiled=True), (3, 2)),
         ("psum_scatter", lambda x: w.psum_scatter(x, 1), lambda x: lax.psum_scatter(x, "x", scatter_dimension=1), (2, N)),
@@ -100,19 +101,23 @@ def scans_and_loops():
         def scan(x):
             return lax.scan(lambda c, _: (w.ppermute(c, RING) + 1, w.psum(c)), x, None, length=11)
 
-        y, sums = mapped(scan, mesh(), out=(P("x"), P()))(jnp.arange(8.0))
-        np.testing.assert_array_equal(y, jnp.roll(jnp.arange(8.0), 11) + 11)
-        np.testing.assert_array_equal(sums[:, 0], 28 + 8 * jnp.arange(11.0))
+        x = jnp.arange(float(N))
+        y, sums = mapped(scan, mesh(), out=(P("x"), P()))(x)
+        np.testing.assert_array_equal(y, jnp.roll(x, 11) + 11)
+        np.testing.assert_array_equal(sums[:, 0], x.sum() + N * jnp.arange(11.0))
 
         def loop(x):
             return lax.while_loop(lambda c: w.pmax(c)[0] < 40, lambda c: w.ppermute(c, RING) * 2, x)
 
-        assert mapped(loop, mesh())(jnp.arange(8.0)).max() == 56
+        most = N - 1
+        while most < 40:
+            most *= 2
+        assert mapped(loop, mesh())(x).max() == most
 
         def branch(x):
             return lax.cond(w.psum(x)[0] > 0, lambda v: w.ppermute(v, RING), lambda v: v, x)
 
-        np.testing.assert_array_equal(mapped(branch, mesh())(jnp.arange(8.0)), jnp.roll(jnp.arange(8.0), 1))
+        np.testing.assert_array_equal(mapped(branch, mesh())(x), jnp.roll(x, 1))
 
 
 def the_derivative_of_a_scan():
@@ -124,17 +129,18 @@ def the_derivative_of_a_scan():
 
             return mapped(lambda v: lax.scan(jax.checkpoint(step), v, None, length=7)[0], mesh())(x).sum()
 
-        x = jnp.linspace(-1, 1, 16)
+        x = jnp.linspace(-1, 1, 2 * N)
         ours = jax.grad(partial(loss, lambda c: w.ppermute(c, RING)))(x)
         np.testing.assert_allclose(ours, jax.grad(partial(loss, lambda c: lax.ppermute(c, "x", RING)))(x), rtol=1e-12)
 
 
 def patched():
     """A program of lax's, derivatives included: all of its collectives are ours."""
-    on = mesh((2, 4), ("y", "x"))
+    columns = N // 2
+    on, some = mesh((2, columns), ("y", "x")), [(i, i + 1) for i in range(min(2, columns - 1))]
 
     def body(x, p):
-        a = lax.psum(x, "x") + lax.pmean(x, ("x", "y")) + lax.ppermute(x, "x", [(0, 1), (1, 2)]) + lax.ppermute(x, ("y", "x"), RING)
+        a = lax.psum(x, "x") + lax.pmean(x, ("x", "y")) + lax.ppermute(x, "x", some) + lax.ppermute(x, ("y", "x"), RING)
         b = lax.all_gather(x, "x", axis=1, tiled=True)
         c = lax.all_to_all(b, "x", 1, 0, tiled=True)
         d = lax.psum_scatter(b, "y", scatter_dimension=1, tiled=True)
@@ -144,7 +150,7 @@ def patched():
         step = jax.value_and_grad(lambda x, p: jax.shard_map(body, mesh=on, in_specs=(P("y", "x"), P()), out_specs=P(("y", "x")))(x, p).sum(), (0, 1))
         return jax.jit(step)
 
-    x, p = jnp.arange(64.0).reshape(8, 8) / 64, jnp.float64(1.5)
+    x, p = jnp.arange(8.0 * N).reshape(8, N) / 64, jnp.float64(1.5)
     want = jax.block_until_ready(program()(x, p))
     with spmt.jax.patch(timeout=TIMEOUT):
         run = program()
@@ -158,11 +164,11 @@ def patched():
 
 
 def patched_where_it_cannot():
-    groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
-    x = jnp.arange(8.0)
+    groups = [list(range(N // 2)), list(range(N // 2, N))]
+    x = jnp.arange(float(N))
     with spmt.jax.patch(timeout=TIMEOUT):
         run = mapped(lambda v: lax.psum(v, "x", axis_index_groups=groups), mesh(), check=False)
-        np.testing.assert_array_equal(run(x), [6] * 4 + [22] * 4)
+        np.testing.assert_array_equal(run(x), np.repeat([sum(group) for group in groups], N // 2))
 
 
 def patched_until_a_failure():

@@ -232,19 +232,6 @@ static int held_thread(int rank, void *arg)
 	return held_beyond_the_end(comm, s);
 }
 
-Test(complete, it_is_called_before_the_end_whatever_holds_the_stream)
-{
-	static struct stuck stuck;
-
-	NEEDS_HOST("kernels that wait for the CPU");
-	cr_assert_eq(spmt_uid_create(&stuck.uid), 0);
-	RANKS_OK(ranks_threads(2, held_thread, &stuck));
-	cr_assert(latch_open(&stuck.latch));
-	sleep_ms(20); /* time for a second call, were there one */
-	cr_assert_eq(atomic_load(&stuck.told[0].calls), 1);
-	cr_assert_eq(atomic_load(&stuck.told[1].calls), 1);
-}
-
 static int refused(spmt_comm *comm, void *arg)
 {
 	(void)arg;
@@ -253,6 +240,28 @@ static int refused(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_on_complete(NULL, NULL, tell, NULL), -EINVAL);
 	REQUIRE_OK(spmt_quiet(comm));
 	return 0;
+}
+
+Test(complete, it_is_called_before_the_end_whatever_holds_the_stream)
+{
+	static struct stuck stuck;
+	struct usage before, slack = { .fds = 0, .threads = 0, .maps = 32, .rss_kib = 4096 };
+	const char *grown = "never looked";
+
+	NEEDS_HOST("kernels that wait for the CPU");
+	RANKS_OK(ranks_run(2, NULL, refused, NULL)); /* what stays for the next world */
+	before = usage_now();
+	cr_assert_eq(spmt_uid_create(&stuck.uid), 0);
+	RANKS_OK(ranks_threads(2, held_thread, &stuck));
+	cr_assert(latch_open(&stuck.latch));
+	/* The stream's thread ends last, after a second call, were there one. */
+	for (int i = 0; i < 600 && grown; i++) {
+		sleep_ms(20);
+		grown = usage_grown(&before, &slack);
+	}
+	cr_expect_null(grown, "%s", grown);
+	cr_assert_eq(atomic_load(&stuck.told[0].calls), 1);
+	cr_assert_eq(atomic_load(&stuck.told[1].calls), 1);
 }
 
 Test(complete, bad_arguments)

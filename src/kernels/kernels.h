@@ -134,7 +134,6 @@ extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomi
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
 #undef X
-
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 /* Of `bytes`, for `blocks` thread blocks of `threads` threads each, 1024 at most. */
 struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);

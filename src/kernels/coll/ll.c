@@ -8,7 +8,7 @@
  */
 #include "coll.h"
 #include "ll_loops.h"
-#include "src/kernels/fold/slot.h"
+#include "src/kernels/fold/slot_unit.h"
 
 #define LL_AHEAD 2 /* units that a thread has in flight */
 

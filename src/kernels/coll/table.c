@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
-#include "src/kernels/fold/slot.h"
+#include "src/kernels/fold/slot_unit.h"
 #include "src/kernels/kernels.h"
 
 #include <stdio.h>

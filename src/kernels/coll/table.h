@@ -36,9 +36,8 @@ enum kernel_collective_kind {
  * The way that the data takes.
  * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger
  *	than a slot has room for.
- * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and
- *	before any goes. Between processes the buffers lie in a stage, and the call is cut into
- *	parts.
+ * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any
+ *	goes. Between processes the buffers lie in a stage, and the call is cut into parts.
  */
 enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 

@@ -6,7 +6,7 @@
 #include "../../../include/spmt.h"
 #include "fold.h"
 #include "fold_float.h"
-#include "slot.h"
+#include "slot_unit.h"
 
 /* Two words in two registers; left alone, ptxas carries every byte of a unit through the loop in a
    register of its own. Not on AMD: of a function with assembly LLVM does not know that it calls

@@ -4,7 +4,7 @@
  * a piece, are two words of 4 bytes below a flag each. A word arrives as a whole, so its flag says
  * that its data is there, and no release has to wait for an acknowledgement.
  *
- * A unit, which is two pieces, has four flags. Each has 15 bits of the epoch, which are enough since slots are
+ * A unit (slot_unit.h), which is two pieces, has four flags. Each has 15 bits of the epoch, which are enough since slots are
  * cleared before these come again, and a quarter of the call's key: a unit is never taken for another call's.
  */
 #ifndef SPMT_KERNELS_SLOT_H
@@ -113,61 +113,6 @@ static inline int piece_is_whole(struct spmtd_unit_ u, struct piece_flags f)
 static inline uint64_t piece_data(struct spmtd_unit_ u)
 {
 	return (uint32_t)u.a | u.b << 32;
-}
-
-/* A unit as it lies in a slot. */
-struct slot_unit {
-	struct spmtd_unit_ lo, hi;
-};
-
-/*
- * Of units that lie together come first the even pieces, then the odd ones: what a warp stores, or looks at, in one instruction are whole
- * lines. 1 << unit_group(room) lie together, if slots have room for a multiple of so many, else each alone.
- */
-#define UNIT_GROUP 5u
-#define UNITS_TOGETHER (2 * PIECE << UNIT_GROUP) /* bytes of data */
-
-static inline uint32_t unit_group(uint32_t room)
-{
-	return room % UNITS_TOGETHER ? 0 : UNIT_GROUP;
-}
-
-static inline uint64_t unit_even(uint64_t slot, uint64_t k, uint32_t group)
-{
-	return slot + PIECE_IN_SLOT * ((k >> group << group) + k);
-}
-
-static inline uint64_t unit_odd(uint64_t slot, uint64_t k, uint32_t group)
-{
-	return unit_even(slot, k, group) + (PIECE_IN_SLOT << group);
-}
-
-static inline struct slot_unit slot_unit_peek(uint64_t slot, uint64_t k, uint32_t group)
-{
-	struct slot_unit s = { slot_peek(unit_even(slot, k, group)),
-		slot_peek(unit_odd(slot, k, group)) };
-
-	return s;
-}
-
-static inline int slot_unit_is_whole(const struct slot_unit *s, const struct slot_flags *f)
-{
-	return piece_is_whole(s->lo, f->lo) && piece_is_whole(s->hi, f->hi);
-}
-
-static inline union unit slot_unit_data(const struct slot_unit *s)
-{
-	union unit u = { .words = { piece_data(s->lo), piece_data(s->hi) } };
-
-	return u;
-}
-
-/* Of pieces that lie in their order. */
-static inline union unit unit_arrived(uint64_t slot, uint64_t k)
-{
-	struct slot_unit s = slot_unit_peek(slot, k, 0);
-
-	return slot_unit_data(&s);
 }
 
 #endif

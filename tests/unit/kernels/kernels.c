@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's kernels as host functions, a thread a rank, on views made by hand; collectives
    against a naive oracle. */
-#include "src/kernels/fold/slot.h"
+#include "src/kernels/fold/slot_unit.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -310,9 +310,10 @@ SPMTD_FN int spmtd_get_packet8(
  * forward, and dst and onto at pe, are memory of a GPU (on the host backend, of the host), never the host's memory as a GPU sees it.
  *
  * Whole, where SPMTD_LINES_WHOLE is defined as 1 before this header, in the kernels of both ranks: 8 lanes store a line by 16 bytes each in
- * one instruction, a warp 4 lines, in the hope that a flag is there no sooner than its line. No document says so, and it does not hold
- * always: between two H100 lines came whose data was older than their flag (docs/tried.md). So nothing in this library asks for it, and who
- * does checks the data by other means. A forwarding warp sends each few lines on as they come.
+ * one instruction, a warp 4 lines, in the hope that a flag is there no sooner than its line. No document says so, and it takes a warp whose
+ * threads run together, which nothing can ask for: where they have come apart ptxas 13 leaves them so behind bar.warp.sync, and lines are
+ * stored, and looked at, in pieces. Between two H100 lines came whose data was older than their flag (docs/tried.md). So nothing in this library
+ * asks for it, and who does checks the data by other means. A forwarding warp sends each few lines on as they come.
  * In order, as everywhere else: data, then a release by the scope, then the flags; and who gets acquires the flags before it reads, by the
  * rules of memory on every target. forward sends nothing on before all has come.
  *

@@ -111,6 +111,7 @@ static int forged(const char *kind, long seed)
 		control->nranks = 0xffffffff;
 	if (!strcmp(kind, "moved"))
 		atomic_store(&control->mark.moved, 1);
+	fprintf(stderr, "made\n");
 	return (int)sleep(SECONDS);
 }
 

@@ -13,6 +13,15 @@ begin() { # ARGUMENT.. of the stuck program
 	pid=$!
 }
 
+begin_forged() { # ARGUMENT..: until it is made, for 40 s
+	: >"$scratch/said"
+	begin forged "$@"
+	for _ in $(seq 400); do
+		grep -q '^made$' "$scratch/said" && return
+		sleep 0.1
+	done
+}
+
 end() {
 	kill -9 "$pid" 2>/dev/null
 	{ wait "$pid"; } 2>/dev/null
@@ -124,15 +133,13 @@ fi
 for kind in 'version 0:another version of libspmt' 'cell 0:another version of libspmt' 'none 0:has no world' 'many 0:has no world' \
 	'short 0:has no world' 'moved 0:has no world'; do
 	# shellcheck disable=SC2086 # words
-	begin forged ${kind%:*}
-	sleep 0.2
+	begin_forged ${kind%:*}
 	refuses "a block that is wrong: ${kind%% *}" 1 "process $pid .*${kind#*:}" "$pid"
 	end
 done
 bad=''
 for seed in $(seq 30); do
-	begin forged noise "$seed"
-	sleep 0.1
+	begin_forged noise "$seed"
 	rc=0
 	timeout 60 "$info" --waits "$pid" >"$scratch/out" 2>"$scratch/err" || rc=$?
 	{ [ $rc = 0 ] && grep -q '^world ' "$scratch/out" && ! LC_ALL=C grep -qP '[^ -~]' "$scratch/out" && [ "$(wc -l <"$scratch/out")" -le 40 ]; } ||

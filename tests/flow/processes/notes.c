@@ -503,7 +503,8 @@ Test(notes, an_abort_ends_a_meeting_for_all)
 /* ---- who could be called, and has gone since ------------------------------------------------------------------------------- */
 
 enum {
-	GONE_AFTER_US = 500000,
+	LATER_US = 300000,
+	GONE_AFTER_US = 1000000,
 	SOON_MS = 5000
 }; /* of 10 s, which one that may come is waited for */
 
@@ -515,6 +516,8 @@ static int goes_on(int rank, void *arg)
 	int64_t begin;
 	int now, n;
 
+	if (rank == 2)
+		usleep(LATER_US); /* who comes first of the two follows the hub */
 	TRY(init(&comm, &play->p, rank));
 	REQUIRE_OK(spmt_barrier(comm));
 	atomic_fetch_add(&play->s->ready, 1);

@@ -13,7 +13,7 @@ alone() {
 		return
 	fi
 	printf '#include "%s"\n#include "%s"\nint main(void);\nint main(void) { return 0; }\n' "$1" "$1" >"$scratch/probe"
-	succeeds "$name" "$2" -x "$3" "-std=$4" "${warnings[@]}" -Iinclude -c -o /dev/null "$scratch/probe"
+	succeeds "$name" "$2" -x "$3" "-std=$4" "${warnings[@]}" -Iinclude -fsyntax-only "$scratch/probe"
 }
 
 mapfile -t parts < <(cd include && printf '%s\n' spmt_device/*.h)

@@ -22,6 +22,7 @@
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
+#include "src/kernels/area_words.h"
 #include "src/kernels/kernels.h"
 
 #define COLL_STAGE_GRAIN (16u << 10) /* bytes for each thread block of a stage */
@@ -141,7 +142,7 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
 		.engines = coll_copies(comm),
-		.ranks = comm->lane ? 0 : comm->nranks });
+		.ranks = comm->nranks });
 }
 
 _Static_assert(COLL_TWOSHOT_THREADS == KERNEL_BLOCK, "row ll alone has blocks of its own size");
@@ -180,6 +181,7 @@ static struct kernel_collective_args coll_args(
 		.moves = c->moves,
 		.room = comm->slot_room,
 		.part = part,
+		.words = comm->lane ? AREA_LANE_BLOCKS : AREA_BLOCKS,
 		.share = coll_share(c->count * type_size(c->type), comm->nranks, 1, 1),
 	};
 }

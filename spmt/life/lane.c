@@ -22,19 +22,18 @@
 
 /* ---- where ranks meet in kernels ------------------------------------------------------------- */
 
-#define LANE_BLOCKS 8 /* of threads: many lanes may wait on a device at once */
 /* Lanes that are alive or have broken, of a world KEYS_ROWS: of one of processes on the host backend, and of a part. */
 enum { LANES_HOST = 128, LANES_PART = 32 };
 
 /*
  * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area, its
- * inboxes and factors; sessions, channels, words for blocks and slots it has none of. As much room as lies between the two takes the heads
- * of many lanes, and as much behind it the rest of each. From one lane to the next; where the n-th area begins, behind the first; and how
- * much room n of them take.
+ * inboxes, factors and words for few blocks, as many lanes may wait on a device at once; sessions, channels and slots it has none of. As
+ * much room as lies between the two takes the heads of many lanes, and as much behind it the rest of each. From one lane to the next; where
+ * the n-th area begins, behind the first; and how much room n of them take.
  */
 static uint64_t area_lane_step(int npes)
 {
-	uint64_t rest = spmtd_at_(area_blocks_at(0, npes, 0)) - area_begin(0, npes);
+	uint64_t rest = spmtd_at_(area_more_blocks_at(0, npes, 0)) - area_begin(0, npes);
 
 	return MAX_OF(area_sessions(0, npes), rest);
 }
@@ -137,7 +136,7 @@ static int kernels_open(spmt_comm *comm)
 	int rc;
 
 	comm->id = lane->id;
-	comm->units = MIN_OF(comm->units, LANE_BLOCKS);
+	comm->units = MIN_OF(comm->units, (int)AREA_LANE_BLOCKS);
 	if (parent->lane_peers.dev)
 		comm->peers.dev = (char *)parent->lane_peers.dev +
 			(size_t)(unsigned)lane->place.in.area * row;

@@ -4,19 +4,15 @@
  * It begins with what users' kernels reach by the public header: struct spmtd_own, then npes struct
  * spmtd_inbox; in lines of their own, barrier sessions; words of channels: npes times AREA_CHANNELS of what has arrived
  * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
- * npes struct area_inbox (index: the rank that writes), as many lines with the factors of pre-multiplied sums (fold/factor.h), with which
- * lanes' areas end, npes struct area_blocks, 2 * npes slots (parity of the epoch, the writer). Peers write, the owner reads. Counters only rise.
+ * npes struct area_inbox (index: the rank that writes), as many lines with the factors of pre-multiplied sums (fold/factor.h), npes struct
+ * area_blocks, with which lanes' areas end, as many struct area_more_blocks, 2 * npes slots (parity of the epoch, the writer). Peers write,
+ * the owner reads. Counters only rise.
  */
 #ifndef SPMT_KERNELS_AREA_H
 #define SPMT_KERNELS_AREA_H
 
 #include "area_words.h"
 #include "kernels.h"
-
-/* Barrier sessions: more than any GPU has units that run blocks. */
-#define AREA_SESSIONS 320u
-/* Channels to each peer, and as many ports. */
-#define AREA_CHANNELS 64u
 
 /* This rank's; on the device, so that graphs replay. */
 struct area {
@@ -104,17 +100,23 @@ static inline struct area_blocks *area_blocks_at(uint64_t own, int npes, int wri
 	return (struct area_blocks *)area_inbox_at(own, npes, 2 * npes) + writer;
 }
 
+static inline struct area_more_blocks *area_more_blocks_at(uint64_t own, int npes, int writer)
+{
+	return (struct area_more_blocks *)area_blocks_at(own, npes, npes) + writer;
+}
+
 static inline struct area_words *area_words_at(uint64_t own, int npes, int writer, uint32_t block)
 {
-	return block ? &area_blocks_at(own, npes, writer)->further[block - 1]
-		     : &area_inbox_at(own, npes, writer)->words;
+	if (!block)
+		return &area_inbox_at(own, npes, writer)->words;
+	if (block < AREA_LANE_BLOCKS)
+		return &area_blocks_at(own, npes, writer)->further[block - 1];
+	return &area_more_blocks_at(own, npes, writer)->further[block - AREA_LANE_BLOCKS];
 }
 
 static inline uint64_t area_slots(uint64_t own, int npes)
 {
-	return area_begin(own, npes) + sizeof(struct area) +
-		(uint64_t)(uint32_t)npes *
-		(sizeof(struct area_inbox) + sizeof(struct area_blocks) + AREA_LINE);
+	return spmtd_at_(area_more_blocks_at(own, npes, npes));
 }
 
 /* `room` bytes of data in every slot, with a flag to every word. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Words in the library area by which ranks, or their blocks one by one, let go of each other's buffers. */
+/* What the library area has how many of, and words there by which ranks, or their blocks one by one, let go of each other's buffers. */
 #ifndef SPMT_KERNELS_AREA_WORDS_H
 #define SPMT_KERNELS_AREA_WORDS_H
 
 #include <stdint.h>
 
 #define AREA_LINE 64u
+/* Barrier sessions: more than any GPU has units that run blocks. */
+#define AREA_SESSIONS 320u
+/* Channels to each peer, and as many ports. */
+#define AREA_CHANNELS 64u
 
 /* By which a rank lets go of another's buffers, or one block of it does. */
 struct area_words {
@@ -24,14 +28,20 @@ struct area_inbox {
 	uint64_t hello[2][2];
 };
 
-/* Where blocks meet each by itself: of so many at the most. The first one's words are those of the inbox. */
+/* Where blocks meet each by itself: of so many at the most, in a lane of fewer. The first one's words are those of the inbox. */
 #define AREA_BLOCKS 32u
+#define AREA_LANE_BLOCKS 8u
 struct area_blocks {
 	/* how many the writer's launch has, told with the hello, by parity of its collective epoch: it may be in the next one before
 	   this rank has seen that it is through with this one */
 	uint64_t blocks[2];
-	struct area_words further[AREA_BLOCKS - 1];
+	struct area_words further[AREA_LANE_BLOCKS - 1];
 };
-_Static_assert(sizeof(struct area_blocks) % AREA_LINE == 0, "no two writers share a line");
+struct area_more_blocks {
+	struct area_words further[AREA_BLOCKS - AREA_LANE_BLOCKS];
+};
+_Static_assert(sizeof(struct area_blocks) % AREA_LINE == 0 &&
+		sizeof(struct area_more_blocks) % AREA_LINE == 0,
+	"no two writers share a line");
 
 #endif

@@ -97,8 +97,8 @@ struct kernel_collective_args {
 	int32_t part;		   /* 0: the first */
 	struct coll_factor factor; /* this rank's, of COLL_PREMUL */
 	uint64_t fifo;		   /* of row copy: the address of a struct spmtd_fifo */
-	int32_t captured,
-		unused; /* into a graph: no call has looked at the stop word when it is launched */
+	int32_t captured; /* into a graph: no call has looked at the stop word when it is launched */
+	uint32_t words; /* by which blocks meet, between two ranks: blocks of a launch, the most */
 	struct coll_share share;
 };
 /*

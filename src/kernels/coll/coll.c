@@ -247,7 +247,7 @@ COLL_FN int coll_block_meets(struct coll *c)
 	int rc;
 
 	c->word = kernel_block();
-	c->words = AREA_BLOCKS;
+	c->words = c->args->words;
 	coll_slots_begin(c);
 	if (c->refused)
 		return SPMTD_ABORTED;

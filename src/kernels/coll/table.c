@@ -76,8 +76,6 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 		return false;
 	if (row == &coll_rows[COLL_ROW_copy] && !c->engines)
 		return false;
-	if (row_meets_by_block(row) && !c->ranks)
-		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
@@ -94,7 +92,7 @@ static uint64_t row_most(const struct coll_row *row, bool on_cpu, int ranks)
 
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
-	if (row_meets_by_block(row) && (c->ranks < 1 || c->ranks > COLL_BLOCKS_RANKS))
+	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind != COLL_ALL_REDUCE)
 		return false;

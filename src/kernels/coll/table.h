@@ -132,7 +132,7 @@ struct coll_case {
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
 	bool factors;	/* the op is COLL_PREMUL */
 	bool engines;	/* there is a fifo by which a kernel has copies made */
-	int ranks;	/* 0: a lane's, whose library area has no words for blocks to meet by */
+	int ranks;
 };
 int coll_choose(const struct coll_case *c);
 

@@ -548,13 +548,13 @@ Test(split, leaves_nothing)
 static int crowd(spmt_comm *world, void *arg)
 {
 	static const int most = 4000;
-	spmt_comm *parts[48], *last, *none = NULL;
+	spmt_comm *parts[28], *last, *none = NULL;
 	int code = 0, n = 0;
 
 	(void)arg;
-	for (int i = 0; i < 48; i++)
+	for (int i = 0; i < 28; i++)
 		REQUIRE_OK(spmt_split(world, 0, 0, &parts[i]));
-	for (last = parts[47]; n < most; n++) {
+	for (last = parts[27]; n < most; n++) {
 		code = spmt_split(world, spmt_rank(world), 0, &none);
 		if (code)
 			break;

@@ -229,7 +229,8 @@ static void make(const struct thread *t, const struct call *c)
 		.type = SPMT_TYPE_U8,
 		.op = SPMT_OP_SUM,
 		.moves = coll_moves(c->kind, t->pe, RANKS, from, (t->pe + 1) % RANKS),
-		.room = VIEWS_ROOM };
+		.room = VIEWS_ROOM,
+		.words = c->nth % 3 ? AREA_BLOCKS : AREA_LANE_BLOCKS };
 
 	/* Nothing else ends soon, however slow the machine is. */
 	args.view.timeout_ns = c->nth == scene.absent ? 20000000

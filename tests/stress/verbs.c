@@ -518,7 +518,8 @@ static int part_breaks(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_malloc(comm, sizeof(own), (void **)&block));
 	for (int i = 0; i < 2; i++) {
 		REQUIRE_OK(spmt_split(comm, 0, 0, &part));
-		REQUIRE_OK(spmt_put(part, block, block, 8, !rank));
+		REQUIRE_OK(
+			spmt_put(part, block + 64, block, 8, !rank)); /* the peer reads its own */
 		REQUIRE_OK(spmt_barrier(part));
 		if (!rank) {
 			fake.hold(1);

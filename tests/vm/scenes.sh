@@ -11,6 +11,8 @@ export SPMT_SOCKET_IFNAME=net0 SPMT_BACKEND=host SPMT_TEST_MACHINE=$VM SPMT_TEST
 # which it gets wrong now and then, in the midst of a large block ("remote invalid request error").
 export SPMT_RDMA_TIMEOUT=18 SPMT_SOCKET_LOST_MS=50000
 unset SPMT_MAPS SPMT_MOVES SPMT_RDMA_DEVICE
+# What a build with sanitizers finds comes where both machines and their host see it.
+for which in ASAN UBSAN; do export "${which}_OPTIONS=$(printenv "${which}_OPTIONS"):log_path=$VM_FOLDER/report.$VM"; done
 scene='' soon='[0-5]?[0-9]{1,4}' # ms
 
 # said NAME TEXT: TEXT is what is wrong, empty: nothing.
@@ -88,6 +90,10 @@ once() {
 	wait
 	expect '2 nodes of 2 processes of 2 ranks' '0 ' "$VM" $((VM + 2)) $((VM + 4)) $((VM + 6))
 	said 'the example' "$(timeout 60 "$tests/hosts" "$VM" 2 "$VM_FOLDER/example" 2>&1 | diff - <(echo "rank $VM of 2 received 10$there"))"
+}
+
+reports() {
+	said 'no report of a sanitizer' "$(cat "$VM_FOLDER/report.$VM".* 2>/dev/null)"
 }
 
 suites() {

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Worlds over two nodes with real verbs: two virtual machines (two), each of which has a share of every world's ranks (scenes.sh). Two
 # start for what is right, two for what is missing and for ends, the last of which is a machine's. SPMT_TEST_LONG=1: every call, too.
+# two.sh once: whole worlds alone, for builds with sanitizers.
 . "$(dirname "$0")/../abi/lib.sh"
 
 # count MACHINES NAME..: so many have said that it is well.
@@ -28,6 +29,12 @@ machines() {
 	fi
 }
 
+if [ "${1:-}" = once ]; then
+	machines 400 once reports
+	count 2 '2 nodes of a rank' '2 nodes of 4 ranks' '2 nodes of 2 processes of 2 ranks' 'the example' 'no report of a sanitizer'
+	plan
+	exit 0
+fi
 machines 400 once suites
 count 2 '2 nodes of a rank' '2 nodes of 4 ranks' '2 nodes of 2 processes of 2 ranks' 'the example' 'single calls' \
 	'order and atomics under stress' 'up to 64 MiB'

@@ -29,13 +29,16 @@ nothing_in 'SPMT_API stands in spmt.h alone' \
 	"$(sources include src heap transports spmt tools | xargs grep -lw SPMT_API | grep -vx include/spmt.h)"
 
 # What ends the program, handles its signals or moves its threads is the application's. (pthread_sigmask stays out of it: the
-# library's own threads take no signals; __cxa_atexit and the like are the compiler's.)
+# library's own threads take no signals; __cxa_atexit and the like are the compiler's. sched_setaffinity is for one of them, which binds
+# itself.)
 hosts='exit _exit _Exit quick_exit at_quick_exit abort atexit on_exit __assert __assert_fail __assert_perror_fail raise kill killpg tgkill
-	pthread_kill pthread_exit pthread_cancel signal sigaction __sysv_signal sigset sigvec sigignore sigaltstack sigprocmask sched_setaffinity
+	pthread_kill pthread_exit pthread_cancel signal sigaction __sysv_signal sigset sigvec sigignore sigaltstack sigprocmask
 	pthread_setaffinity_np pthread_attr_setaffinity_np sched_setscheduler sched_setparam pthread_setschedparam setpriority nice'
 nm -D --undefined-only "$so" | awk '{ sub(/@.*/, "", $2); print $2 }' | sort -u >"$scratch/wanted"
 nothing_in 'wanted symbols are seen at all' "$(grep -qx calloc "$scratch/wanted" || echo 'no calloc')"
 nothing_in 'no exit, abort, assert, signal handler or affinity of its own' "$(tr -s ' \t\n' '\n' <<<"$hosts" | grep -xFf - "$scratch/wanted")"
+nothing_in 'and that of a thread of its own alone' "$(sources src heap transports spmt | xargs grep -n 'sched_setaffinity' |
+	grep -v '^transports/verbs/nic.c:.*sched_setaffinity(0, ')"
 
 size=$(readelf -lW "$so" | awk '$1 == "TLS" { print $6 }')
 nothing_in 'thread-local data stays under 4 KiB' "$([ $((${size:-0})) -lt 4096 ] || echo "$((size)) bytes")"

@@ -14,7 +14,6 @@
 
 #define GIDS_MOST 1024
 #define NICS_MOST 64
-#define SYS "/sys"
 #define SYS_PATH 512
 
 /* One that may be taken. */
@@ -211,6 +210,41 @@ int verbs_steps(const char *sys, const char *pci, const char *name)
 	return MIN_OF(steps, STEPS_OF_NODE - 1);
 }
 
+/* "0-3,8,10-11" */
+static bool list_take(const char *list, cpu_set_t *cpus)
+{
+	CPU_ZERO(cpus);
+	for (char *end; *list && *list != '\n'; list = *end == ',' ? end + 1 : end) {
+		unsigned long first = strtoul(list, &end, 10), last = first;
+
+		if (end == list)
+			return false;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		if (!strchr(",\n", *end))
+			return false;
+		for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
+			CPU_SET(cpu, cpus);
+	}
+	return CPU_COUNT(cpus) > 0;
+}
+
+bool verbs_cpus(const char *sys, const char *name, cpu_set_t *cpus)
+{
+	char path[SYS_PATH], list[4096] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%.256s/class/infiniband/%.64s/device/local_cpulist", sys,
+		name);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(list, sizeof(list), f))
+		list[0] = '\0';
+	fclose(f);
+	return list_take(list, cpus);
+}
+
 int verbs_turn(const char *sys, const char *pci, int dev)
 {
 	char own[SYS_PATH], other[SYS_PATH];
@@ -250,7 +284,7 @@ static int find_all(const struct verbs_api *api, struct verbs_device **list, int
 
 		if (!verbs_listed(wish, api->device_name(list[i]), &one.port))
 			continue;
-		one.steps = verbs_steps(SYS, pci, api->device_name(list[i]));
+		one.steps = verbs_steps(VERBS_SYS, pci, api->device_name(list[i]));
 		for (; at > 0 && found[at - 1].steps > one.steps; at--)
 			found[at] = found[at - 1];
 		found[at] = one;
@@ -333,7 +367,7 @@ int verbs_choose(const struct verbs_api *api, int dev, const char *pci, int most
 	if (!list)
 		return fail_errno(errno, "ibv_get_device_list");
 	count = find_all(api, list, all, env->rdma_device, pci, found);
-	take_turns(found, count, verbs_turn(SYS, pci, MAX_OF(dev, 0)), most);
+	take_turns(found, count, verbs_turn(VERBS_SYS, pci, MAX_OF(dev, 0)), most);
 	if (count)
 		rc = open_some(api, found, count, most, env->rdma_gid, places, n);
 	else if (all)

@@ -3,7 +3,11 @@
 #ifndef SPMT_VERBS_CHOOSE_H
 #define SPMT_VERBS_CHOOSE_H
 
+#include <sched.h>
+
 #include "api.h"
+
+#define VERBS_SYS "/sys"
 
 #define VERBS_NAME 64
 
@@ -30,6 +34,8 @@ int verbs_choose(const struct verbs_api *api, int dev, const char *pci, int most
 /* How far an RDMA device is from a PCI device in the machine's tree, as hwloc sees it, too: by bridges where they have one in common, then
    by the NUMA node. `sys`: /sys. INT16_MAX: it has not both. */
 int verbs_steps(const char *sys, const char *pci, const char *name);
+/* The CPUs that are near an RDMA device, as `sys` lists them; false: it does not say. */
+bool verbs_cpus(const char *sys, const char *name, cpu_set_t *cpus);
 /* Which of several that are as near is a device's: as many as there are devices of its kind before it on the machine's buses, so that it
    does not matter which of them a process sees. dev: where `sys` has it not. */
 int verbs_turn(const char *sys, const char *pci, int dev);

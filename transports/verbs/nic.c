@@ -12,6 +12,7 @@
 
 #include "ask.h"
 #include "cache.h"
+#include "choose.h"
 #include "conn.h"
 #include "hello.h"
 #include "memory.h"
@@ -287,11 +288,25 @@ static int nic_serve(struct nic *nic, bool arm, int *most_ms)
 	return n;
 }
 
+/* On the CPUs near the device, of those that the process has; where it has none of them, on any. */
+static void nic_settle(const struct nic *nic)
+{
+	cpu_set_t near, own;
+
+	if (!verbs_cpus(VERBS_SYS, nic->place.name, &near) ||
+		sched_getaffinity(getpid(), sizeof(own), &own))
+		return;
+	CPU_AND(&near, &near, &own);
+	if (CPU_COUNT(&near) && sched_setaffinity(0, sizeof(near), &near))
+		log_line(LOG_INFO, "%s: its thread cannot be bound (%d)", nic->place.name, errno);
+}
+
 static void *nic_run(void *arg)
 {
 	struct nic *nic = arg;
 	int idle = 0, most_ms;
 
+	nic_settle(nic);
 	while (!atomic_load(&nic->closing)) {
 		if (nic_serve(nic, false, &most_ms)) {
 			idle = 0;

@@ -208,3 +208,33 @@ Test(rdma_choice, wishes)
 	cr_expect(!verbs_listed("mlx5_10", "mlx5_1", &port));
 	cr_expect(!verbs_listed("mlx5_1", "mlx5_10", &port));
 }
+
+/* What /sys says is near a device, or that it does not. */
+static int near_cpus(const char *list, cpu_set_t *cpus)
+{
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s/class/infiniband/mlx5_0/device", sys);
+	make_file(folder, "local_cpulist", list);
+	return verbs_cpus(sys, "mlx5_0", cpus) ? CPU_COUNT(cpus) : -1;
+}
+
+Test(rdma_choice, cpus_near_a_device, .fini = fini)
+{
+	cpu_set_t cpus;
+
+	load("h200-8");
+	cr_expect_not(verbs_cpus(sys, "mlx5_0", &cpus), "no such file");
+	cr_expect_not(verbs_cpus(sys, "rxe0", &cpus), "no such device");
+	cr_assert_eq(near_cpus("0-3,8,10-11\n", &cpus), 7);
+	for (size_t cpu = 0; cpu < 16; cpu++)
+		cr_expect_eq(
+			CPU_ISSET(cpu, &cpus) != 0, cpu < 4 || cpu == 8 || cpu == 10 || cpu == 11);
+	cr_expect_eq(near_cpus("5\n", &cpus), 1);
+	cr_expect(CPU_ISSET(5, &cpus));
+	cr_expect_eq(near_cpus("1020-4000\n", &cpus), 4, "those that a set has room for");
+	cr_expect_eq(near_cpus("\n", &cpus), -1);
+	cr_expect_eq(near_cpus("", &cpus), -1);
+	cr_expect_eq(near_cpus("0-3;5\n", &cpus), -1);
+	cr_expect_eq(near_cpus("all\n", &cpus), -1);
+}

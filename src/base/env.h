@@ -61,6 +61,7 @@
 	X(rdma_cache, "SPMT_RDMA_CACHE", ENUM("auto|off|trust"), "auto", "whether RDMA devices keep knowing large buffers of moves that nobody has registered: auto: where the kernel says at each use that the pages are the same, which takes CAP_SYS_ADMIN; trust: always, and then such memory may not be given back while the world is") \
 	X(rdma_cache_from, "SPMT_RDMA_CACHE_FROM", SIZE, "256K", "bytes of a move from which SPMT_RDMA_CACHE counts; smaller ones are copied") \
 	X(rdma_cache_size, "SPMT_RDMA_CACHE_SIZE", SIZE, "1G", "bytes that a device keeps knowing so, at most") \
+	X(rdma_connections, "SPMT_RDMA_CONNECTIONS", INT(1, 16), "1", "connections between two ports, which ranks share out, each with room of its own for what is in flight; ends may differ") \
 	X(rdma_stripe, "SPMT_RDMA_STRIPE", INT(1, 4), "1", "RDMA devices a rank uses at most, the nearest ones: large moves are cut into a piece for each; ranks may differ") \
 	X(rdma_stripe_from, "SPMT_RDMA_STRIPE_FROM", SIZE, "512K", "bytes for each RDMA device from which a move is cut for SPMT_RDMA_STRIPE") \
 	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels are to use the switch's multicast, which is not built: spmt_switch_get says so; 0: loads and stores go to each rank in turn") \
@@ -99,8 +100,7 @@ int env_get(const struct env **env);
 /* Whether the program runs with more rights than its caller has, so that nothing is read. */
 bool env_withheld(void);
 
-/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK
-   say now. */
+/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK say now. */
 bool env_launched(void);
 
 /* The result of an earlier env_get, or NULL. Never fails, reads nothing. */

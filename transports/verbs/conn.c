@@ -184,14 +184,16 @@ static int conns_grow(struct nic *nic)
 	return 0;
 }
 
-struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer)
+struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nth)
 {
 	struct status_saved why;
 	struct pairing *c;
 	int rc;
 
 	for (int i = 0; i < nic->nconns; i++)
-		if (!memcmp(nic->conns[i]->peer.endpoint, peer->endpoint, sizeof(peer->endpoint)))
+		if (nic->conns[i]->nth == nth &&
+			!memcmp(nic->conns[i]->peer.endpoint, peer->endpoint,
+				sizeof(peer->endpoint)))
 			return nic->conns[i];
 	if (conns_grow(nic))
 		return NULL;
@@ -203,6 +205,7 @@ struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer)
 	c->nic = nic;
 	c->number = (uint32_t)nic->nconns;
 	c->peer = *peer;
+	c->nth = nth;
 	rc = pairing_fill(c);
 	if (!rc) {
 		nic->conns[nic->nconns++] = c;

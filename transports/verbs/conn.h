@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A connection from a port to another one, or to itself: one for all ranks of the process at one end and all ranks of the process at
- * the other. It is made with the first link that asks or the first hello that comes, and lives as long as the port.
+ * the other, or several, of which each link has one. It is made with the first link that asks or the first hello that comes, and lives as
+ * long as the port.
  */
 #ifndef SPMT_VERBS_CONN_H
 #define SPMT_VERBS_CONN_H
 
 #include "nic.h"
 
-#define CONN_DEPTH 128u /* moves and asks in flight; more wait for room */
-#define CONN_RING 256u	/* with answers and what flushes */
-#define CONN_ASKS 32u	/* of the peer's thread, in flight */
-#define CONN_ANSWERS 4u /* on their way to the peer */
-#define STAGE_CHUNKS 32 /* of what is moved for peers, a port */
+#define CONN_PARALLEL 16 /* between two ports, the most */
+#define CONN_DEPTH 128u	 /* moves and asks in flight; more wait for room */
+#define CONN_RING 256u	 /* with answers and what flushes */
+#define CONN_ASKS 32u	 /* of the peer's thread, in flight */
+#define CONN_ANSWERS 4u	 /* on their way to the peer */
+#define STAGE_CHUNKS 32	 /* of what is moved for peers, a port */
 /* what flushes comes behind each ask that the stager held, and once more */
 #define CONN_SENDS (CONN_DEPTH + CONN_ASKS + CONN_ANSWERS + STAGE_CHUNKS + 4u)
 #define CONN_CHAIN 8u
@@ -77,8 +79,9 @@ struct pairing {
 	struct nic *nic;
 	uint32_t number; /* in nic->conns */
 	struct rank_nic peer;
-	enum pairing_state
-		state; /* MET: the queue pair may send and receive, but the peer's perhaps not */
+	int nth; /* of those to this peer */
+	/* MET: the queue pair may send and receive, but the peer's perhaps not */
+	enum pairing_state state;
 	struct verbs_qp *qp;
 	struct verbs_ah *ah; /* to the peer's hellos; NULL: itself */
 	uint32_t psn, peer_qpn;
@@ -88,8 +91,7 @@ struct pairing {
 	uint32_t head, tail, signaled; /* the last that tells of its end: this - 1 */
 	struct sent sent[CONN_RING];
 	uint32_t natives; /* of them */
-	/* the last of them, that the device has not been told of: none while nobody has the lock */
-	uint32_t chained;
+	uint32_t chained; /* the last of them, untold to the device; none without the lock */
 	struct verbs_send chain[CONN_CHAIN];
 	struct verbs_sge chain_sge[CONN_CHAIN];
 
@@ -115,13 +117,12 @@ struct pairing {
 
 /* All of these under the lock. */
 
-/* The one to `peer`, made if need be; NULL: a sentence. */
-struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer);
+/* The nth to `peer`, made if need be; NULL: a sentence. */
+struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nth);
 /* Ready to send and receive. Once only; the failure is the connection's. */
 int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
-/* Its work ends with failures from now on. The first reason counts. */
+/* Its work ends with failures from now on. The first reason counts. _last: a sentence of this thread's, that has both places. */
 void pairing_fail(struct pairing *c, int code, const char *why);
-/* As pairing_fail, with a sentence of this thread's that has both places. */
 int pairing_fail_last(struct pairing *c, int code);
 void conns_fail(struct nic *nic, int code, const char *why);
 /* An event of the device's, of this name, says so. */

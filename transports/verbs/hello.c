@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 
 #define HELLO_MAGIC 0x6c6c6568u
-#define HELLO_VERSION 3u
+#define HELLO_VERSION 4u
 #define HELLO_AGAIN_NS 20000000ll
 #define NUMBER_MOST 0xffffffu /* of queue pairs and packets */
 #define MTU_MOST 5u
@@ -26,8 +26,9 @@ struct hello {
 	uint32_t qpn, psn, reads;
 	uint16_t lid;
 	uint8_t mtu, ethernet;
-	uint8_t joined, asks, failed,
-		zero; /* knows the other's queue pair; wants an answer; of no more use */
+	uint8_t joined, asks,
+		failed; /* knows the other's queue pair; wants an answer; of no more use */
+	uint8_t nth;	/* of the connections between the two */
 	char device[RANK_NIC_DEVICE]; /* of the sender, for sentences */
 	uint8_t port;
 	unsigned char proof[32];
@@ -156,6 +157,7 @@ static void hello_send(struct pairing *c, bool asks)
 		.joined = c->state != CONN_NEW,
 		.asks = asks,
 		.failed = c->state == CONN_FAILED,
+		.nth = (uint8_t)c->nth,
 		.port = nic->place.port };
 	struct verbs_sge sge = {
 		.addr = (uintptr_t)at, .length = sizeof(hello), .lkey = nic->words->lkey
@@ -267,8 +269,8 @@ static bool hello_fits(const struct nic *nic, struct hello *hello)
 		memcmp(hello->from, nic->endpoint, sizeof(hello->from)) != 0 &&
 		hello->qpn <= NUMBER_MOST && hello->psn <= NUMBER_MOST && hello->reads >= 1 &&
 		hello->reads <= UINT8_MAX && hello->mtu >= 1 && hello->mtu <= MTU_MOST &&
-		hello->ethernet == nic->place.ethernet && hello->port &&
-		is_name(hello->device, sizeof(hello->device));
+		hello->nth < CONN_PARALLEL && hello->ethernet == nic->place.ethernet &&
+		hello->port && is_name(hello->device, sizeof(hello->device));
 }
 
 /* n bytes that are none of ours, from anybody. */
@@ -308,7 +310,7 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 	bool news;
 
 	hello_sender(hello, &from);
-	c = pairing_get(nic, &from);
+	c = pairing_get(nic, &from, hello->nth);
 
 	if (!c) {
 		log_line(LOG_ERROR, "a hello is not answered: %s", status_sentence());

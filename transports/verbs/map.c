@@ -309,7 +309,7 @@ int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, s
 
 	lane_address(peer, lane, &address);
 	pthread_mutex_lock(&nic->lock);
-	*c = pairing_get(nic, &address);
+	*c = pairing_get(nic, &address, peer->nth);
 	pthread_mutex_unlock(&nic->lock);
 	return *c ? hello_meet(*c, wait) : -EIO;
 }
@@ -350,6 +350,15 @@ static void lanes_fill(const struct rdma_rank *own, struct rdma_peer *peer)
 	}
 }
 
+/* The same at both ends, where they have as many; by a hash, as ports are dealt out by rank, too. */
+static int conn_nth(int rank, int pe)
+{
+	const struct env *env = env_loaded();
+	uint32_t pair = (uint32_t)MIN_OF(rank, pe) << 16 ^ (uint32_t)MAX_OF(rank, pe);
+
+	return env ? (int)((pair * 0x9e3779b1u >> 16) % (uint32_t)env->rdma_connections) : 0;
+}
+
 static int rdma_attach(
 	struct link *link, const struct backend *backend, int dev, const struct rank_info *peer)
 {
@@ -369,6 +378,7 @@ static int rdma_attach(
 		return fail_rank(-ENOMEM, link->rank, "rdma to rank %d: out of memory", peer->rank);
 	rdma->nic = link->rdma->nic;
 	rdma->address = peer->nic;
+	rdma->nth = conn_nth(link->rank, peer->rank);
 	rdma->base = peer->heap_base;
 	rdma->size = peer->heap_size + peer->own_size;
 	rdma->own = peer->own_base - peer->heap_base;

@@ -34,6 +34,7 @@ struct rdma_rank {
 struct rdma_peer {
 	struct nic *nic;
 	struct rank_nic address;
+	int nth;		     /* of the connections to a port of the peer's */
 	uint64_t base, size;	     /* its heap and library area, by its own addresses */
 	uint64_t own;		     /* offset of the latter */
 	struct rdma_buffer *buffers; /* guarded by the port's lock */

@@ -120,6 +120,9 @@ static const struct group groups[] = {
 	{ "atomic", group_atomic },
 #endif
 	{ "stream", group_stream },
+#if defined(COMPARE_CHANNELS_CUH)
+	{ "channel", group_channel },
+#endif
 };
 
 static bool wanted(const char *list, const char *name)

@@ -10,6 +10,7 @@
 
 struct place {
 	struct spmt_view view;
+	struct spmt_channel channel; /* ranks 0 and 1: to each other */
 };
 
 #include "job.cuh"

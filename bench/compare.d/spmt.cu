@@ -7,6 +7,8 @@
 #include "../../include/spmt.h"
 #include "launches.cuh"
 
+#include "channels.cuh"
+
 #include "calls.cuh"
 
 static struct options options;
@@ -84,6 +86,14 @@ static int rank_main(spmt_comm *comm, void *arg)
 	r->words = (uint64_t *)p;
 	r->place.view.size = sizeof(r->place.view);
 	must(spmt_view_get(comm, &r->place.view), "view");
+	if (r->pe < 2) {
+		struct spmt_channel_attr attr = {};
+
+		attr.size = sizeof(attr);
+		attr.peer = !r->pe;
+		r->place.channel.size = sizeof(r->place.channel);
+		must(spmt_channel_get(comm, &attr, &r->place.channel), "channel");
+	}
 	if (options.ptx)
 		CHECK(cudaLibraryLoadFromFile(
 			&r->library, options.ptx, NULL, NULL, 0, NULL, NULL, 0));

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What no peer has, by libspmt alone: packets, signals of channels, bulk copies. Behind kernels.cuh, which has the loops that these
+ * are like, and launches.cuh.
+ */
+#ifndef COMPARE_CHANNELS_CUH
+#define COMPARE_CHANNELS_CUH
+
+#include "launches.cuh"
+
+enum {
+	BULK_CHUNK = 16384,
+	BULK_STAGES = 2,
+	BULK_ROOM = BULK_CHUNK * BULK_STAGES + 64, /* spmtd_bulk_room */
+	PACKETS_MOST = 4096			   /* bytes of data; twice in turn in job.words */
+};
+
+/* Packets there, which are read as they come, and back. */
+KERNEL(k_ping_packets)
+{
+	char *room = (char *)(j.words + WORDS_AMO);
+	uint64_t off = 0;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		char *turn = room + i % 2 * 2 * PACKETS_MOST;
+		uint32_t flag = (uint32_t)(j.base + i);
+
+		if (j.pe == 0)
+			spmtd_put_packets_block(
+				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
+		rc = spmtd_get_packets_block(&j.place.view, j.dst + off, turn, j.size, flag);
+		if (j.pe == 1)
+			spmtd_put_packets_block(
+				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	if (rc)
+		*j.code = rc;
+}
+
+#define PING_CHANNEL(name, suffix)                                                             \
+	KERNEL(name)                                                                           \
+	{                                                                                      \
+		int rc = 0;                                                                    \
+                                                                                               \
+		for (uint32_t i = 0; i < j.iters && !rc; i++) {                                \
+			if (j.pe == 0)                                                         \
+				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
+			rc = spmtd_channel_wait##suffix(&j.place.view, &j.place.channel);      \
+			if (j.pe == 1)                                                         \
+				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
+		}                                                                              \
+		if (rc)                                                                        \
+			*j.code = rc;                                                          \
+	}
+PING_CHANNEL(k_ping_channel, )
+PING_CHANNEL(k_ping_channel_relaxed, _relaxed)
+
+/* One thread's bulk put and its signal there, then back. */
+KERNEL(k_ping_bulk)
+{
+	__shared__ __align__(128) char room[BULK_ROOM];
+	uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;
+	struct spmtd_bulk bulk;
+	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
+
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		for (int side = 0; side < 2 && !rc; side++)
+			if (j.pe == side) {
+				spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off,
+					j.size, j.peer);
+				spmtd_signal_op(
+					&j.place.view, sig, j.base + i, SPMT_SIGNAL_SET, j.peer);
+			} else {
+				rc = spmtd_signal_wait_until(
+					&j.place.view, sig, SPMT_CMP_GE, j.base + i);
+			}
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	spmtd_bulk_end(&bulk);
+	if (rc)
+		*j.code = rc;
+}
+
+/* As k_bw_put, by a warp of each block. */
+KERNEL(k_bw_bulk)
+{
+	__shared__ __align__(128) char room[BULK_ROOM];
+	uint64_t part = j.size / BLOCKS, at = BLOCK * part, off = 0;
+	struct spmtd_bulk bulk;
+	int rc = spmtd_bulk_begin_warp(&bulk, room, BULK_CHUNK, BULK_STAGES);
+
+	for (uint32_t i = 0; i < j.iters; i++) {
+		spmtd_bulk_put_nbi_warp(
+			&j.place.view, &bulk, j.dst + off + at, j.src + off + at, part, j.peer);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	spmtd_bulk_end_warp(&bulk);
+	(void)spmtd_quiet_warp(&j.place.view);
+	if (rc && TID == 0)
+		*j.code = rc;
+}
+
+static void run_ping(struct rank *r, const char *row, const char *variant, struct kernel kernel,
+	int threads, uint64_t size)
+{
+	struct bench b = {};
+
+	b.row = row;
+	b.variant = variant;
+	b.kernel = kernel;
+	b.blocks = 1;
+	b.threads = threads;
+	b.active = ON_0 | ON_1;
+	b.owners = size ? ON_0 | ON_1 : 0;
+	b.unit = UNIT_US;
+	b.ops = 2;
+	spread(&b, size);
+	run_bench(r, &b);
+}
+
+static void group_channel(struct rank *r)
+{
+	static const int blocks[] = { 1, 2, 4, 8, 16, 32 };
+	static const char *const warps[] = { "1x32", "2x32", "4x32", "8x32", "16x32", "32x32" };
+	struct kernel packets = KERNEL_OF(k_ping_packets), bulk = KERNEL_OF(k_ping_bulk);
+	struct kernel ordered = KERNEL_OF(k_ping_channel),
+		      relaxed = KERNEL_OF(k_ping_channel_relaxed);
+	struct kernel copies = KERNEL_OF(k_bw_bulk);
+
+	run_ping(r, "packets", "block-256", packets, 256, 8);
+	run_ping(r, "packets", "block-256", packets, 256, PACKETS_MOST);
+	run_ping(r, "channel_signal", "thread", ordered, 1, 0);
+	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0);
+	run_ping(r, "bulk_put", "thread", bulk, 1, 4096);
+	run_ping(r, "bulk_put", "thread", bulk, 1, 65536);
+	for (int k = 0; k < 6; k++) {
+		struct bench b = {};
+
+		b.row = "bulk_bw";
+		b.variant = warps[k];
+		b.kernel = copies;
+		b.blocks = blocks[k];
+		b.threads = 32;
+		b.window = r->window;
+		b.active = ON_0;
+		b.owners = ON_1;
+		b.unit = UNIT_GBS;
+		b.ops = 1;
+		b.size = b.step = 16 << 20;
+		run_bench(r, &b);
+	}
+}
+
+#endif

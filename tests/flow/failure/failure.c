@@ -375,7 +375,7 @@ enum wait {
 struct abort_scene {
 	spmt_uid uid;
 	int code, want;
-	_Atomic int woken;
+	_Atomic int going, woken; /* so many are about to wait, and wait no more */
 };
 
 struct kernel_args {
@@ -417,16 +417,17 @@ static int wait_as(spmt_comm *comm, enum wait wait, uint64_t *words)
 		return code ? code : spmt_quiet(comm);
 	case W_STREAM_SYNC:
 		REQUIRE_OK(stream_make(comm, &stream));
-		REQUIRE_OK(spmt_signal_wait_on_stream(comm, words, SPMT_CMP_EQ, 99, stream));
+		code = spmt_signal_wait_on_stream(comm, words, SPMT_CMP_EQ, 99, stream);
 		stream_wait(comm, stream);
 		REQUIRE_OK(stream_end(comm, stream));
-		return spmt_quiet(comm);
+		return code ? code : spmt_quiet(comm);
 	case W_KERNEL:
 		if (!on_host()) /* tests/gpu: wait */
 			return spmt_barrier(comm);
-		REQUIRE_OK(spmt_view_get(comm, &args.view));
-		REQUIRE_OK(spmt_host_launch(comm, NULL, waiting_kernel, &args, sizeof(args)));
-		return spmt_quiet(comm);
+		code = spmt_view_get(comm, &args.view);
+		if (!code)
+			code = spmt_host_launch(comm, NULL, waiting_kernel, &args, sizeof(args));
+		return code ? code : spmt_quiet(comm);
 	case W_COLLECTIVE:
 		return wait_in(comm, IN_ALL_REDUCE, words);
 	case W_MALLOC:
@@ -455,6 +456,8 @@ static int abort_main(int rank, void *arg)
 	REQUIRE_OK(spmt_barrier(comm));
 	REQUIRE_OK(spmt_set_timeout(comm, -1));
 	if (rank == 0) {
+		while (atomic_load(&s->going) < WAITS)
+			sleep_ms(1);
 		sleep_ms(100);
 		REQUIRE_EQ(spmt_status(comm), 0);
 		begin = calm_ns();
@@ -468,6 +471,7 @@ static int abort_main(int rank, void *arg)
 		REQUIRE_OK(spmt_finalize(comm));
 		return 0;
 	}
+	atomic_fetch_add(&s->going, 1);
 	if (wait_as(comm, (enum wait)(rank - 1), words) != s->want)
 		return ranks_fail(
 			"wait %d did not end with %d: %s", rank - 1, s->want, spmt_last_error());

@@ -82,6 +82,8 @@ SPMTD_FN int spmtd_channel_await_(const struct spmt_view *v, struct spmtd_counts
 	struct spmtd_waiter_ w;
 	int rc = 0;
 
+	/* Before the wait, so that a signal which follows it, and waits for all stores of its thread, need not wait for this one. */
+	spmtd_poke64_(c.expected, expected);
 	spmtd_wait_begin_(&w);
 	while (!spmtd_channel_has_(c, expected, relaxed, &seen)) {
 		rc = spmtd_wait_check_(v, &w);
@@ -91,8 +93,8 @@ SPMTD_FN int spmtd_channel_await_(const struct spmt_view *v, struct spmtd_counts
 		}
 	}
 	spmtd_wait_rest_(v, &w);
-	if (!rc)
-		spmtd_poke64_(c.expected, expected);
+	if (rc)
+		spmtd_poke64_(c.expected, expected - 1);
 	return rc;
 }
 

@@ -37,6 +37,10 @@
  *   have 4 or 8 bytes there; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
  *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *
+ *   Near: with SPMT_NEAR defined before the first include, there are no such peers: spmt_view_get and spmt_mem_view_get refuse a world that
+ *   has some (SPMT_ERR_UNSUPPORTED), the structures end earlier, and no call has code that posts, without which a sync or barrier by one
+ *   thread of an NVIDIA GPU is 0.1 us shorter and a get by a block up to 0.2 us. Both the kernels and what fills their views are compiled with it.
+ *
  *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag. Lines, which are larger, are refused there.
  *
  * Copy engines

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is compared, by libspmt. Also for clang as C. */
+#define SPMT_NEAR /* as the others, which go to GPUs of one node here */
 #include "../../include/spmt_device.h"
 
 #if defined(__CUDACC__)

@@ -292,16 +292,6 @@ SPMTD_FN int spmtd_any_warp_(int x)
 #endif
 }
 
-/* Of the wavefront's threads that are here together one looks at a word for all: 1 where it is not 0. */
-SPMTD_FN int spmtd_any_sees_(uint64_t a)
-{
-	uint32_t lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)), x = 0;
-
-	if (lane == (uint32_t)__builtin_amdgcn_readfirstlane((int)lane))
-		x = spmtd_peek32_(a);
-	return spmtd_any_warp_((int)x);
-}
-
 SPMTD_FN int spmtd_any_block_(int x)
 {
 #if defined(__HIP__)

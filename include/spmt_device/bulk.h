@@ -536,7 +536,7 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
 		to.pes = pes;                                                                      \
 		to.count = count;                                                                  \
-		if (v->fifo) {                                                                     \
+		if (spmtd_fifo_(v)) {                                                              \
 			for (int i = 0; i < count; i++)                                            \
 				spmtd_put_to_(v, dst, src, n, pes[i], scope, nbi);                 \
 			return;                                                                    \

@@ -320,7 +320,7 @@ SPMTD_JOIN_HALF(bfloat16)
 		struct spmtd_share_ s;                                                           \
 		if (root < 0 || root >= v->npes || !spmtd_session_is_(v, index))                 \
 			return SPMTD_INVALID;                                                    \
-		if (v->fifo) /* on all ranks: some do not load from some */                      \
+		if (spmtd_fifo_(v)) /* on all ranks: some do not load from some */               \
 			return SPMTD_UNSUPPORTED;                                                \
 		s = spmtd_share_of_(v, dst, src, count, sizeof(T), scope);                       \
 		if (!everyone) {                                                                 \

@@ -126,8 +126,8 @@ SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int 
 SPMTD_FN int spmtd_far_post_(const struct spmt_view *v, int kind, int pe, uint32_t arg, uint64_t to,
 	uint64_t from, uint64_t size, int waits)
 {
-	return spmtd_post_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_post_head_(kind, pe, arg), to,
-		from, size, waits);
+	return spmtd_post_(spmtd_fifo_(v), v->timeout_ns, spmtd_post_head_(kind, pe, arg), to, from,
+		size, waits);
 }
 
 SPMTD_FN uint64_t spmtd_offset_(const struct spmt_view *v, const volatile void *sym)
@@ -135,17 +135,25 @@ SPMTD_FN uint64_t spmtd_offset_(const struct spmt_view *v, const volatile void *
 	return spmtd_at_(sym) - v->base;
 }
 
-/* A scope's put or get; n may be 0. */
-SPMTD_FN void spmtd_far_move_(const struct spmt_view *v, int kind, uint64_t off, uint64_t local,
-	uint64_t n, int pe, int scope, int nbi)
+/* What a scope does there, in one call by value, as spmtd_post_ is: so that what kernels do for peers that have addresses keeps its registers. n may
+   be 0. */
+SPMTD_LONG void spmtd_far_move_by_(uint64_t fifo, uint64_t timeout_ns, int kind, int pe,
+	uint64_t off, uint64_t local, uint64_t n, int scope, int nbi)
 {
 	spmtd_meet_settled_(scope);
 	if (n && spmtd_lane_(scope) == 0)
-		(void)spmtd_far_post_(v, kind + nbi, pe, 0, off, local, n, !nbi);
+		(void)spmtd_post_(
+			fifo, timeout_ns, spmtd_post_head_(kind + nbi, pe, 0), off, local, n, !nbi);
 	if (!nbi) {
 		spmtd_meet_(scope);
 		spmtd_acquired_();
 	}
+}
+
+SPMTD_FN void spmtd_far_move_(const struct spmt_view *v, int kind, uint64_t off, uint64_t local,
+	uint64_t n, int pe, int scope, int nbi)
+{
+	spmtd_far_move_by_(spmtd_fifo_(v), v->timeout_ns, kind, pe, off, local, n, scope, nbi);
 }
 
 SPMTD_FN void spmtd_far_put_(const struct spmt_view *v, const volatile void *dst, const void *src,
@@ -167,27 +175,43 @@ SPMTD_FN void spmtd_far_value_(
 	(void)spmtd_far_post_(v, SPMTD_FAR_VALUE | where, pe, 0, off, value, bytes, 0);
 }
 
+SPMTD_LONG void spmtd_far_signal_by_(
+	uint64_t fifo, uint64_t timeout_ns, uint64_t off, uint64_t value, int op, int pe, int waits)
+{
+	(void)spmtd_post_(fifo, timeout_ns, spmtd_post_head_(SPMTD_FAR_SIGNAL, pe, (uint32_t)op),
+		off, value, 0, waits);
+}
+
 SPMTD_FN void spmtd_far_signal_(
 	const struct spmt_view *v, uint64_t off, uint64_t value, int op, int pe, int waits)
 {
-	(void)spmtd_far_post_(v, SPMTD_FAR_SIGNAL, pe, (uint32_t)op, off, value, 0, waits);
+	spmtd_far_signal_by_(spmtd_fifo_(v), v->timeout_ns, off, value, op, pe, waits);
+}
+
+/* kind: of the put. */
+SPMTD_LONG void spmtd_far_put_signal_by_(uint64_t fifo, uint64_t timeout_ns, int kind, int pe,
+	uint64_t off, uint64_t local, uint64_t n, uint64_t sig, uint64_t value, int op, int scope,
+	int nbi)
+{
+	spmtd_meet_settled_(scope);
+	if (spmtd_lane_(scope) == 0) {
+		int rc = n ? spmtd_post_(fifo, timeout_ns, spmtd_post_head_(kind + nbi, pe, 0), off,
+				     local, n, 0)
+			   : 0;
+
+		if (!rc)
+			spmtd_far_signal_by_(fifo, timeout_ns, sig, value, op, pe, !nbi);
+	}
+	if (!nbi)
+		spmtd_meet_(scope);
 }
 
 SPMTD_FN void spmtd_far_put_signal_(const struct spmt_view *v, int where, uint64_t off,
 	const void *src, uint64_t n, const volatile uint64_t *sig, uint64_t value, int op, int pe,
 	int scope, int nbi)
 {
-	spmtd_meet_settled_(scope);
-	if (spmtd_lane_(scope) == 0) {
-		int rc = n ? spmtd_far_post_(v, (SPMTD_FAR_PUT + nbi) | where, pe, 0, off,
-				     spmtd_at_(src), n, 0)
-			   : 0;
-
-		if (!rc)
-			spmtd_far_signal_(v, spmtd_offset_(v, sig), value, op, pe, !nbi);
-	}
-	if (!nbi)
-		spmtd_meet_(scope);
+	spmtd_far_put_signal_by_(spmtd_fifo_(v), v->timeout_ns, SPMTD_FAR_PUT | where, pe, off,
+		spmtd_at_(src), n, spmtd_offset_(v, sig), value, op, scope, nbi);
 }
 
 /* ---- what a post brings back --------------------------------------------------------------------- */
@@ -248,7 +272,7 @@ SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POS
 SPMTD_FN uint64_t spmtd_far_fetch_(
 	const struct spmt_view *v, int where, uint64_t off, uint32_t bytes, int pe)
 {
-	return spmtd_far_ask_(spmtd_at_(v->fifo), v->timeout_ns,
+	return spmtd_far_ask_(spmtd_fifo_(v), v->timeout_ns,
 		spmtd_post_head_(SPMTD_FAR_FETCH | where, pe, 0), off, 0, bytes);
 }
 
@@ -276,14 +300,14 @@ SPMTD_FN uint64_t spmtd_far_amo_head_(int pe, int op, uint32_t bytes)
 SPMTD_FN void spmtd_far_amo_(const struct spmt_view *v, const volatile void *sym, int pe, int op,
 	uint32_t bytes, uint64_t operand)
 {
-	(void)spmtd_post_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
+	(void)spmtd_post_(spmtd_fifo_(v), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
 		spmtd_offset_(v, sym), operand, 0, 0);
 }
 
 SPMTD_FN uint64_t spmtd_far_amo_fetch_(const struct spmt_view *v, const volatile void *sym, int pe,
 	int op, uint32_t bytes, uint64_t operand, uint64_t compare)
 {
-	return spmtd_far_ask_(spmtd_at_(v->fifo), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
+	return spmtd_far_ask_(spmtd_fifo_(v), v->timeout_ns, spmtd_far_amo_head_(pe, op, bytes),
 		spmtd_offset_(v, sym), operand, compare);
 }
 
@@ -294,19 +318,21 @@ SPMTD_FN void spmtd_far_refuse_(const struct spmt_view *v, int pe, int scope)
 		(void)spmtd_far_post_(v, SPMTD_FAR_REFUSED, pe, 0, 0, 0, 0, 0);
 }
 
-/* By one thread: all that this rank's kernels have posted before. */
-SPMTD_FN int spmtd_far_quiet_(const struct spmt_view *v)
+/* All that this rank's kernels have posted before. */
+SPMTD_LONG int spmtd_far_quiet_by_(uint64_t fifo, uint64_t timeout_ns, int scope)
 {
-	int rc = spmtd_far_post_(v, SPMTD_FAR_QUIET, v->pe, 0, 0, 0, 0, 1);
-	uint64_t lost = spmtd_swap64_(spmtd_at_(&v->own->lost), 0);
+	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
+	int rc = 0;
 
-	return lost ? (int)(int64_t)lost : rc;
-}
+	if (spmtd_lane_(scope) == 0) {
+		uint64_t lost;
 
-SPMTD_FN int spmtd_far_quiet_by_(const struct spmt_view *v, int scope)
-{
-	int rc = spmtd_lane_(scope) == 0 ? spmtd_far_quiet_(v) : 0;
-
+		rc = spmtd_post_(
+			fifo, timeout_ns, spmtd_post_head_(SPMTD_FAR_QUIET, f->pe, 0), 0, 0, 0, 1);
+		lost = spmtd_swap64_(spmtd_at_(&f->own->lost), 0);
+		if (lost)
+			rc = (int)(int64_t)lost;
+	}
 	rc = spmtd_agree_(rc, scope);
 	spmtd_acquired_();
 	return rc;
@@ -319,6 +345,17 @@ SPMTD_FN void spmtd_far_fence_(const struct spmt_view *v, int scope)
 }
 
 /* ---- what kernels have submitted to copy engines (sdma.h) ---------------------------------------- */
+
+/* Queues are of AMD's engines and of virtual devices. */
+SPMTD_FN int spmtd_sdma_has_(const struct spmt_view *v)
+{
+#if defined(SPMTD_NVPTX)
+	(void)v;
+	return 0;
+#else
+	return v->sdma ? 1 : 0;
+#endif
+}
 
 /* Without its atomics the engine stores the lower half of the position alone, which is never more than the ring's size behind what is
    claimed. */
@@ -386,16 +423,16 @@ SPMTD_FN int spmtd_posts_(int scope)
 /* What neither a thread's own stores nor their fences are. */
 SPMTD_FN void spmtd_fence_others_(const struct spmt_view *v, int scope)
 {
-	if (v->sdma && spmtd_lane_(scope) == 0)
+	if (spmtd_sdma_has_(v) && spmtd_lane_(scope) == 0)
 		(void)spmtd_sdma_done_(v, -1); /* queues order nothing but themselves */
-	if (v->fifo)
+	if (spmtd_fifo_(v))
 		spmtd_far_fence_(v, scope);
 }
 
 SPMTD_FN int spmtd_quiet_others_(const struct spmt_view *v, int scope)
 {
-	int rc = v->sdma ? spmtd_sdma_done_by_(v, -1, scope) : 0;
-	int far = v->fifo ? spmtd_far_quiet_by_(v, scope) : 0;
+	int rc = spmtd_sdma_has_(v) ? spmtd_sdma_done_by_(v, -1, scope) : 0;
+	int far = spmtd_fifo_(v) ? spmtd_far_quiet_by_(spmtd_fifo_(v), v->timeout_ns, scope) : 0;
 
 	return rc ? rc : far;
 }
@@ -411,7 +448,7 @@ SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 	spmtd_meet_warp_();
 	spmtd_order_();
 	spmtd_fence_others_(v, SPMTD_WARP_);
-	if (v->sdma)
+	if (spmtd_sdma_has_(v))
 		spmtd_meet_warp_();
 }
 

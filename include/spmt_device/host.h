@@ -203,11 +203,6 @@ SPMTD_FN int spmtd_any_warp_(int x)
 	return x != 0;
 }
 
-SPMTD_FN int spmtd_any_sees_(uint64_t a)
-{
-	return spmtd_peek32_(a) != 0;
-}
-
 SPMTD_FN uint32_t spmtd_warp_size_(void)
 {
 	return 1;

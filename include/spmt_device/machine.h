@@ -24,7 +24,6 @@
  * Threads
  *	spmtd_meet_warp_, spmtd_meet_block_   all threads of it wait for each other; memory of the block is in order
  *	spmtd_any_warp_, spmtd_any_block_     1 in all threads if x is not 0 in any
- *	spmtd_any_sees_   one of the warp's threads here reads a 32-bit word for all: 1 if it is not 0
  *	spmtd_warp_size_
  * and on GPUs alone spmtd_tid_x_ and so on, spmtd_ntid_x_ and so on (view.h has what the host has too), and spmtd_clock_, in ns.
  *

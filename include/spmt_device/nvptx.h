@@ -242,23 +242,6 @@ SPMTD_FN uint64_t spmtd_clock_(void)
 	return ns;
 }
 
-/* Of the warp's threads that are here together one looks at a word for all: 1 where it is not 0. In one
-   piece, so that whatever a compiler makes of the way here, those who vote are those who counted. */
-SPMTD_FN int spmtd_any_sees_(uint64_t a)
-{
-	int any;
-
-	SPMTD_ASM("{ .reg .u64 g; .reg .b32 here, first, x; .reg .pred p; "
-		  "cvta.to.global.u64 g, %1; activemask.b32 here; neg.s32 first, here; "
-		  "and.b32 first, first, here; mov.u32 x, %%lanemask_eq; setp.eq.u32 p, x, first; "
-		  "mov.b32 x, 0; @p ld.relaxed.sys.global.u32 x, [g]; setp.ne.u32 p, x, 0; "
-		  "vote.sync.any.pred p, p, here; selp.s32 %0, 1, 0, p; }"
-		  : "=r"(any)
-		  : "l"(a)
-		  : "memory");
-	return any;
-}
-
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define SPMTD_REDUX 1
 #endif

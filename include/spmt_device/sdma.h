@@ -296,7 +296,8 @@ SPMTD_FN int spmtd_sdma_submit_(const struct spmt_view *v, struct spmtd_sdma *q,
 /* The queue to pe; NULL: none. */
 SPMTD_FN struct spmtd_sdma *spmtd_sdma_of_(const struct spmt_view *v, int pe)
 {
-	return v->sdma && v->sdma[pe].ring ? v->sdma + pe : (struct spmtd_sdma *)spmtd_to_(0);
+	return spmtd_sdma_has_(v) && v->sdma[pe].ring ? v->sdma + pe
+						      : (struct spmtd_sdma *)spmtd_to_(0);
 }
 
 SPMTD_FN int spmtd_sdma_put_by_(
@@ -358,9 +359,9 @@ SPMTD_FN int spmtd_sdma_quiet_by_(const struct spmt_view *v, int pe, int scope)
 
 	spmtd_meet_settled_(scope);
 	spmtd_complete_();
-	rc = v->sdma ? spmtd_sdma_done_by_(v, pe, scope) : 0;
-	if (!rc && v->fifo && (pe < 0 || spmtd_is_far_(v, pe)))
-		rc = spmtd_far_quiet_by_(v, scope);
+	rc = spmtd_sdma_has_(v) ? spmtd_sdma_done_by_(v, pe, scope) : 0;
+	if (!rc && spmtd_fifo_(v) && (pe < 0 || spmtd_is_far_(v, pe)))
+		rc = spmtd_far_quiet_by_(spmtd_fifo_(v), v->timeout_ns, scope);
 	return rc;
 }
 

@@ -33,6 +33,11 @@ typedef __SIZE_TYPE__ size_t;
 #include <stdint.h>
 #endif
 
+/* See spmt_device.h, "Near". The library's own kernels, which get whole views, are compiled with SPMTD_NEAR alone. */
+#if defined(SPMT_NEAR) && !defined(SPMTD_NEAR)
+#define SPMTD_NEAR 1
+#endif
+
 /* ---- numbers shared with spmt.h ------------------------------------------------------------- */
 
 #ifndef SPMT_SHARED_ENUMS
@@ -139,8 +144,10 @@ struct spmt_view {
 	uint64_t
 		bulk; /* of a thread's or warp's copy: the shared memory it puts with (bulk.h); 0: none */
 	uint64_t bulk_shape;
+	struct spmtd_sdma *sdma; /* npes of them; NULL: kernels feed no copy engine */
+#if !defined(SPMT_NEAR)
 	const struct spmtd_fifo *fifo; /* not NULL: what some peers are reached by */
-	struct spmtd_sdma *sdma;       /* npes of them; NULL: kernels feed no copy engine */
+#endif
 };
 
 /*
@@ -175,8 +182,10 @@ struct spmt_mem_view {
 	int32_t pe, npes;
 	const struct spmtd_mem_peer *peers; /* npes of them */
 	uint64_t reserved[4];
+#if !defined(SPMT_NEAR)
 	const uint64_t
 		*far; /* not NULL: some parts have no address; where each begins, for posts */
+#endif
 };
 struct spmtd_mem_peer {
 	uint64_t base, size;

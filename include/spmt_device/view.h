@@ -128,21 +128,50 @@ SPMTD_FN uint64_t spmtd_mem_there_(const struct spmt_mem_view *m, size_t off, in
 	return m->peers[pe].base + off;
 }
 
-/* pe has no address here: the host does what is done there (fifo.h). */
-SPMTD_FN int spmtd_is_far_(const struct spmt_view *v, int pe)
+/*
+ * What the host is asked by where some peer has no address (fifo.h); 0: all have one. Constant with SPMTD_NEAR, for kernels that are only
+ * started where they have: with SPMT_NEAR (spmt_device.h), and the library's own.
+ */
+SPMTD_FN uint64_t spmtd_fifo_(const struct spmt_view *v)
 {
-	return !v->stride && !v->peers[pe].base;
+#if defined(SPMTD_NEAR)
+	(void)v;
+	return 0;
+#else
+	return spmtd_at_(v->fifo);
+#endif
 }
 
-/* Of a registered buffer: likewise, and what a post names then. */
+/* pe has no address here. */
+SPMTD_FN int spmtd_is_far_(const struct spmt_view *v, int pe)
+{
+#if defined(SPMTD_NEAR)
+	(void)v, (void)pe;
+	return 0;
+#else
+	return !v->stride && !v->peers[pe].base;
+#endif
+}
+
+/* Of a registered buffer: where each part begins, for posts, and whether pe's has no address; likewise. */
+SPMTD_FN const uint64_t *spmtd_mem_far_(const struct spmt_mem_view *m)
+{
+#if defined(SPMTD_NEAR)
+	(void)m;
+	return (const uint64_t *)spmtd_to_(0);
+#else
+	return m->far;
+#endif
+}
+
 SPMTD_FN int spmtd_mem_is_far_(const struct spmt_mem_view *m, int pe)
 {
-	return m->far && !m->peers[pe].base;
+	return spmtd_mem_far_(m) && !m->peers[pe].base;
 }
 
 SPMTD_FN uint64_t spmtd_mem_offset_(const struct spmt_mem_view *m, size_t off, int pe)
 {
-	return m->far[pe] + off;
+	return spmtd_mem_far_(m)[pe] + off;
 }
 
 /* The address at which pe's copy of `sym` can be loaded and stored; NULL: pe out of range, not

@@ -83,7 +83,7 @@ int view_whole(const spmt_comm *comm, const char *what)
 int view_too_old(const spmt_comm *comm, const char *what)
 {
 	return fail_call(SPMT_ERR_UNSUPPORTED, what,
-		"rank %d: rank %d reaches rank %d by map %s, which kernels compiled with an earlier spmt_device.h do not know",
+		"rank %d: rank %d reaches rank %d by map %s, which kernels compiled with SPMT_NEAR, or an earlier spmt_device.h, do not know",
 		comm->rank, comm->far.rank, comm->far.peer, map_name(comm->far.map));
 }
 

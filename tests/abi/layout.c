@@ -69,8 +69,8 @@ static const struct {
 	AT(struct spmt_view, nsessions, 104),
 	AT(struct spmt_view, bulk, 112),
 	AT(struct spmt_view, bulk_shape, 120),
-	AT(struct spmt_view, fifo, 128),
-	AT(struct spmt_view, sdma, 136),
+	AT(struct spmt_view, sdma, 128),
+	AT(struct spmt_view, fifo, 136), /* where it ends with SPMT_NEAR */
 	SIZE(struct spmtd_sdma, 192),
 	AT(struct spmtd_sdma, ends, 56),
 	AT(struct spmtd_sdma, version, 64),

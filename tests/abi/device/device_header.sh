@@ -33,7 +33,7 @@ names spmt_device.h "$scratch/some" >"$scratch/some.c"
 # What machine.h promises on every target.
 {
 	printf 'spmtd_%s_\n' {load,store,gload,gstore,peek,poke}16b order complete release_set release_add acquired settle meet_warp meet_block \
-		any_warp any_block any_sees warp_size
+		any_warp any_block warp_size
 	for bits in 8 16 32 64; do
 		printf "spmtd_%s${bits}_\n" load store gload gstore peek poke look swap cas {,noret_}{add,and,or,xor}
 	done
@@ -64,6 +64,22 @@ host() { # SUFFIX STANDARDS COMPILER..
 }
 host c 'c11 c17' gcc clang clang-19
 host cpp 'c++11 c++17' g++ clang++ clang++-19
+
+# ---- where all ranks have addresses: the structures end earlier, and nothing is posted but by ports
+cat >"$scratch/near.c" <<-END
+#include <spmt_device.h>
+_Static_assert(sizeof(struct spmt_view) == 136 && sizeof(struct spmt_mem_view) == 56, "near");
+END
+for cc in gcc clang clang-19; do
+	compiles "$cc, near" "$cc" -std=c11 $strict -DSPMT_NEAR -O1 -Iinclude -c "$kernels" -o "$scratch/o"
+	compiles "$cc, near: sizes" "$cc" -std=c11 $strict -DSPMT_NEAR -O1 -Iinclude -c "$scratch/near.c" -o "$scratch/o"
+done
+for target in 'amdgcn-amd-amdhsa -mcpu=gfx942' 'nvptx64-nvidia-cuda -march=sm_90'; do
+	compiles "clang-19 C, near, ${target#*=}" clang-19 -std=c11 --target=$target -nogpulib -O3 $strict -DSPMT_NEAR -Iinclude -S "$kernels" -o "$scratch/near.s"
+done
+if [ -e "$scratch/near.s" ]; then
+	nothing_in 'with SPMT_NEAR no kernel posts' "$(grep -o 'spmtd_far_[a-z_]*_by_\|spmtd_far_ask_' "$scratch/near.s" | sort -u)"
+fi
 
 # ---- C for devices, as a user calls it: no options but the target
 for arch in gfx90a gfx942 gfx1100; do

@@ -102,11 +102,6 @@ static inline uint32_t spmtd_peek32_(uint64_t a)
 	return *(const uint32_t *)(uintptr_t)a;
 }
 
-static inline int spmtd_any_sees_(uint64_t a)
-{
-	return spmtd_peek32_(a) != 0;
-}
-
 static inline uint64_t spmtd_peek64_(uint64_t a)
 {
 	return *(const uint64_t *)(uintptr_t)a;
@@ -148,6 +143,11 @@ static inline int spmtd_is_far_(const struct spmt_view *v, int pe)
 	return 0;
 }
 
+static inline uint64_t spmtd_fifo_(const struct spmt_view *v)
+{
+	return spmtd_at_(v->fifo);
+}
+
 static inline void spmtd_far_signal_(
 	const struct spmt_view *v, uint64_t off, uint64_t value, int op, int pe, int waits)
 {
@@ -159,10 +159,15 @@ static inline void spmtd_far_fence_(const struct spmt_view *v, int scope)
 	(void)v, (void)scope;
 }
 
-static inline int spmtd_far_quiet_by_(const struct spmt_view *v, int scope)
+static inline int spmtd_far_quiet_by_(uint64_t fifo, uint64_t timeout_ns, int scope)
 {
-	(void)v, (void)scope;
+	(void)fifo, (void)timeout_ns, (void)scope;
 	return 0;
+}
+
+static inline int spmtd_sdma_has_(const struct spmt_view *v)
+{
+	return v->sdma != NULL;
 }
 
 static inline int spmtd_sdma_done_(const struct spmt_view *v, int pe)

@@ -348,7 +348,7 @@ static int of_old(spmt_comm *comm, void *arg)
 	a.mem.size = offsetof(struct spmt_mem_view, far);
 	REQUIRE_CODE(spmt_mem_view_get(comm, mem, &a.mem), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_SAYS("spmt_mem_view_get: ");
-	REQUIRE_SAYS("earlier spmt_device.h");
+	REQUIRE_SAYS("compiled with SPMT_NEAR, or an earlier spmt_device.h");
 	return spmt_barrier(comm);
 }
 

@@ -499,7 +499,7 @@ static int earlier(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	REQUIRE_CODE(spmt_view_get(comm, &view), SPMT_ERR_UNSUPPORTED);
-	REQUIRE_SAYS("by map rdma, which kernels compiled with an earlier");
+	REQUIRE_SAYS("by map rdma, which kernels compiled with SPMT_NEAR, or an earlier");
 	view.size = sizeof(view);
 	REQUIRE_OK(spmt_view_get(comm, &view));
 	return 0;

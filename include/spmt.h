@@ -25,8 +25,9 @@
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
  *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
  *   unless its comment says otherwise. A call that fails leaves no work behind in a stream that
- *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, prints
- *   unasked, or changes signals, affinity, or the calling thread's current device.
+ *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, or changes
+ *   signals, affinity, or the calling thread's current device; unasked it prints nothing on stderr but, once a process, which SPMT_ variables it
+ *   does not know, where SPMT_LOG is unset.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
  *             op or compare
  *   -ENOMEM   memory; -EAGAIN threads; -EMFILE descriptors

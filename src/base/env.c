@@ -305,7 +305,7 @@ static const char *lookup_and_keep(const char *name, void *ctx)
 static void unknown_warn(void *ctx, const char *name, const char *near)
 {
 	(void)ctx;
-	log_line(LOG_WARN, "%s is set, which is no variable of libspmt%s%s (spmt-info --env)", name,
+	log_line(LOG_SLIP, "%s is set, which is no variable of libspmt%s%s (spmt-info --env)", name,
 		near ? ": did you mean " : "", near ? near : "");
 }
 
@@ -319,6 +319,11 @@ static void load_env(struct loaded *l)
 		status_save(&l->why);
 	atomic_store_explicit(&l->ready, true, memory_order_release);
 	env_unknown(unknown_warn, NULL);
+}
+
+bool env_said_log(void)
+{
+	return secure_getenv("SPMT_LOG") != NULL;
 }
 
 bool env_launched(void)

@@ -65,7 +65,7 @@
 	X(rdma_stripe, "SPMT_RDMA_STRIPE", INT(1, 4), "1", "RDMA devices a rank uses at most, the nearest ones: large moves are cut into a piece for each; ranks may differ") \
 	X(rdma_stripe_from, "SPMT_RDMA_STRIPE_FROM", SIZE, "512K", "bytes for each RDMA device from which a move is cut for SPMT_RDMA_STRIPE") \
 	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels are to use the switch's multicast, which is not built: spmt_switch_get says so; 0: loads and stores go to each rank in turn") \
-	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure") \
+	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure; unset: unknown variables, once a process, and nothing else") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \
@@ -93,15 +93,16 @@ struct env {
 #undef X
 };
 
-/* The process's environment. A value that does not parse is an error. Its sentence names the
-   variable, the value and what is accepted; later calls return the same error. Any thread. */
+/* The process's environment. A value that does not parse is an error. Its sentence names the variable, the value and what is accepted;
+   later calls return the same error. Any thread. */
 int env_get(const struct env **env);
 
 /* Whether the program runs with more rights than its caller has, so that nothing is read. */
 bool env_withheld(void);
 
-/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK say now. */
+/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK say now; whether SPMT_LOG is set. */
 bool env_launched(void);
+bool env_said_log(void);
 
 /* The result of an earlier env_get, or NULL. Never fails, reads nothing. */
 const struct env *env_loaded(void);
@@ -139,8 +140,7 @@ bool env_row(size_t i, struct env_row *row);
 /* The variable whose name is most like `name`, which is no variable; NULL: none is like it. */
 const char *env_near(const char *name);
 
-/* Each variable of the environment that begins like the library's but is none of them, in
-   printing characters, with the result of env_near. */
+/* Each variable of the environment that begins like the library's but is read by nobody, in printing characters, with the result of env_near. */
 void env_unknown(void (*tell)(void *ctx, const char *name, const char *near), void *ctx);
 
 /* A LIST's verdict on a word: position in the list (0 first) if named, -1 if forbidden or not in a list that names others,

@@ -73,6 +73,23 @@ static bool env_known(const char *name, size_t n)
 	return false;
 }
 
+/* What the Python package, the tests and the tools read: a name, or with a '*' how names begin. */
+static const char *const env_elsewhere[] = { "SPMT_BUILD", "SPMT_FAKE_*", "SPMT_GPU_SHORT",
+	"SPMT_LIBRARY", "SPMT_NEW_ROUTES", "SPMT_PERF", "SPMT_SOURCE", "SPMT_TEST_*",
+	"SPMT_VM_CACHE", "SPMT_XLA_LIBRARY" };
+
+static bool env_of_others(const char *name, size_t n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(env_elsewhere); i++) {
+		const char *other = env_elsewhere[i];
+		size_t length = strcspn(other, "*");
+
+		if (!strncmp(name, other, length) && (other[length] || n == length))
+			return true;
+	}
+	return false;
+}
+
 /* The part before the '=', made safe for a terminal. */
 static void printable_copy(char *to, size_t size, const char *from, size_t n)
 {
@@ -89,7 +106,8 @@ void env_unknown(void (*tell)(void *ctx, const char *name, const char *near), vo
 	for (char **at = environ; at && *at && !env_withheld(); at++) {
 		size_t n = strcspn(*at, "=");
 
-		if (strncmp(*at, ENV_PREFIX, strlen(ENV_PREFIX)) || !(*at)[n] || env_known(*at, n))
+		if (strncmp(*at, ENV_PREFIX, strlen(ENV_PREFIX)) || !(*at)[n] ||
+			env_known(*at, n) || env_of_others(*at, n))
 			continue;
 		printable_copy(name, sizeof(name), *at, n);
 		tell(ctx, name, env_near(name));

@@ -10,7 +10,8 @@
 
 #include "env.h"
 
-static const char *const level_names[] = { "none", "error", "warn", "info", "debug", "check" };
+static const char *const level_names[] = { "none", "error", "warn", "info", "debug", "check",
+	"warn" };
 
 /* Only once the environment has been read: reading it may itself fail, and a failure is logged. */
 static bool wanted(enum log_level level)
@@ -19,6 +20,8 @@ static bool wanted(enum log_level level)
 
 	if (env && level == LOG_CHECK)
 		return env->check == ENV_CHECK_ON || env->log >= LOG_WARN;
+	if (env && level == LOG_SLIP)
+		return env->log >= LOG_WARN || !env_said_log();
 	return env && level != LOG_NONE && (int)level <= env->log;
 }
 

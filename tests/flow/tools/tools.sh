@@ -234,11 +234,16 @@ says 'and one that is like none' out '^unknown: SPMT_COFFEE is no variable of li
 says 'and a value that is not understood' out '^not understood: SPMT_CHANNELS=99: '
 
 # A process that makes many worlds.
-exits 0 env SPMT_LOG=warn SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
-nothing_in "an unknown variable is warned of once a process" \
-	"$([ "$(grep -c '^spmt: warn: SPMT_HEAPSIZE is set, .*: did you mean SPMT_HEAP_SIZE ' "$scratch/err")" = 1 ] || cat "$scratch/err")"
-exits 0 env SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
-nothing_in 'and by default nothing is said' "$(grep SPMT_HEAPSIZE "$scratch/err")"
+for log in '-u SPMT_LOG' SPMT_LOG=warn; do
+	# shellcheck disable=SC2086 # two words
+	exits 0 env $log SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
+	nothing_in "an unknown variable is warned of once a process, with $log" \
+		"$([ "$(grep -c '^spmt: warn: SPMT_HEAPSIZE is set, .*: did you mean SPMT_HEAP_SIZE ' "$scratch/err")" = 1 ] || cat "$scratch/err")"
+done
+for log in none error; do
+	exits 0 env SPMT_LOG=$log SPMT_HEAPSIZE=64M "$perf" --iters 4 --rounds 2 --tests init
+	nothing_in "and with SPMT_LOG=$log nothing is said" "$(grep SPMT_HEAPSIZE "$scratch/err")"
+done
 
 # What is no regular file is not opened: there is no other end.
 mkfifo "$scratch/fifo"

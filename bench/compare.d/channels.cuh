@@ -10,7 +10,7 @@
 
 enum {
 	BULK_CHUNK = 16384,
-	BULK_STAGES = 2,
+	BULK_STAGES = 8,
 	BULK_ROOM = BULK_CHUNK * BULK_STAGES + 64, /* spmtd_bulk_room */
 	PACKETS_MOST = 4096			   /* bytes of data; twice in turn in job.words */
 };
@@ -62,7 +62,7 @@ PING_CHANNEL(k_ping_channel_relaxed, _relaxed)
 /* One thread's bulk put and its signal there, then back. */
 KERNEL(k_ping_bulk)
 {
-	__shared__ __align__(128) char room[BULK_ROOM];
+	extern __shared__ __align__(128) char room[];
 	uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;
 	struct spmtd_bulk bulk;
 	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
@@ -90,7 +90,7 @@ KERNEL(k_ping_bulk)
 /* As k_bw_put, by a warp of each block. */
 KERNEL(k_bw_bulk)
 {
-	__shared__ __align__(128) char room[BULK_ROOM];
+	extern __shared__ __align__(128) char room[];
 	uint64_t part = j.size / BLOCKS, at = BLOCK * part, off = 0;
 	struct spmtd_bulk bulk;
 	int rc = spmtd_bulk_begin_warp(&bulk, room, BULK_CHUNK, BULK_STAGES);
@@ -109,7 +109,7 @@ KERNEL(k_bw_bulk)
 }
 
 static void run_ping(struct rank *r, const char *row, const char *variant, struct kernel kernel,
-	int threads, uint64_t size)
+	int threads, uint64_t size, int room)
 {
 	struct bench b = {};
 
@@ -122,6 +122,7 @@ static void run_ping(struct rank *r, const char *row, const char *variant, struc
 	b.owners = size ? ON_0 | ON_1 : 0;
 	b.unit = UNIT_US;
 	b.ops = 2;
+	b.room = room;
 	spread(&b, size);
 	run_bench(r, &b);
 }
@@ -135,12 +136,12 @@ static void group_channel(struct rank *r)
 		      relaxed = KERNEL_OF(k_ping_channel_relaxed);
 	struct kernel copies = KERNEL_OF(k_bw_bulk);
 
-	run_ping(r, "packets", "block-256", packets, 256, 8);
-	run_ping(r, "packets", "block-256", packets, 256, PACKETS_MOST);
-	run_ping(r, "channel_signal", "thread", ordered, 1, 0);
-	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0);
-	run_ping(r, "bulk_put", "thread", bulk, 1, 4096);
-	run_ping(r, "bulk_put", "thread", bulk, 1, 65536);
+	run_ping(r, "packets", "block-256", packets, 256, 8, 0);
+	run_ping(r, "packets", "block-256", packets, 256, PACKETS_MOST, 0);
+	run_ping(r, "channel_signal", "thread", ordered, 1, 0, 0);
+	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0, 0);
+	run_ping(r, "bulk_put", "thread", bulk, 1, 4096, BULK_ROOM);
+	run_ping(r, "bulk_put", "thread", bulk, 1, 65536, BULK_ROOM);
 	for (int k = 0; k < 6; k++) {
 		struct bench b = {};
 
@@ -155,6 +156,7 @@ static void group_channel(struct rank *r)
 		b.unit = UNIT_GBS;
 		b.ops = 1;
 		b.size = b.step = 16 << 20;
+		b.room = BULK_ROOM;
 		run_bench(r, &b);
 	}
 }

@@ -26,6 +26,7 @@ struct bench {
 	bool counts;	    /* it is rank 1's words that count */
 	enum unit unit;
 	double ops; /* in one round of the loop */
+	int room;   /* shared memory of a block, bytes */
 };
 
 static void launch(struct rank *r, const struct bench *b, int iters)
@@ -55,8 +56,11 @@ static void launch(struct rank *r, const struct bench *b, int iters)
 		kernel = (const void *)k;
 	}
 	r->epoch += (uint64_t)iters;
-	CHECK(cudaLaunchKernel(
-		kernel, dim3((unsigned)b->blocks), dim3((unsigned)b->threads), args, 0, r->stream));
+	if (b->room)
+		CHECK(cudaFuncSetAttribute(
+			kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, b->room));
+	CHECK(cudaLaunchKernel(kernel, dim3((unsigned)b->blocks), dim3((unsigned)b->threads), args,
+		(size_t)b->room, r->stream));
 }
 
 /* Seconds between the events round one launch; all ranks call. */

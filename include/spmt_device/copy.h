@@ -434,6 +434,15 @@ SPMTD_FN void spmtd_poke_(uint64_t a, uint64_t n, uint64_t x)
 		spmtd_poke8_(a, (uint8_t)x);
 }
 
+/* 1 to 8 bytes, by one thread. */
+SPMTD_FN void spmtd_small_put_(uint64_t dst, uint64_t src, uint64_t n)
+{
+	if (spmtd_single_(dst, n))
+		spmtd_poke_(dst, n, spmtd_local_load_(src, n));
+	else
+		spmtd_bulk_put_(dst, src, n, 0, 1);
+}
+
 SPMTD_FN void spmtd_copy_put_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 {
 	uint32_t lane = spmtd_lane_(scope), lanes = spmtd_lanes_(scope);

@@ -55,39 +55,44 @@ SPMTD_FN void spmtd_signal_at_(uint64_t sig, uint64_t val, int op)
 }
 
 /* Data of 8 bytes and a signal that is set, in the same aligned 16 bytes, are one store where the machine has it: they need no
-   order. 0: they are not. */
+   order. By one thread; 0: they are not. */
 SPMTD_FN int spmtd_put_whole_(
-	uint64_t dst, const void *src, uint64_t n, uint64_t sig, uint64_t val, int op, int scope)
+	uint64_t dst, const void *src, uint64_t n, uint64_t sig, uint64_t val, int op)
 {
 #if defined(SPMTD_WHOLE)
+	struct spmtd_unit_ u;
+	uint64_t x;
+
 	if (n != 8 || op != SPMT_SIGNAL_SET || (dst ^ sig) != 8 || (dst & 7))
 		return 0;
-	if (spmtd_lane_(scope) == 0) {
-		uint64_t x = spmtd_local_load_(spmtd_at_(src), 8);
-		struct spmtd_unit_ u;
-
-		u.a = dst & 8 ? val : x;
-		u.b = dst & 8 ? x : val;
-		spmtd_poke128_(dst & ~(uint64_t)15, u);
-	}
-	spmtd_meet_(scope);
+	x = spmtd_local_load_(spmtd_at_(src), 8);
+	u.a = dst & 8 ? val : x;
+	u.b = dst & 8 ? x : val;
+	spmtd_poke128_(dst & ~(uint64_t)15, u);
 	return 1;
 #else
-	(void)dst, (void)src, (void)n, (void)sig, (void)val, (void)op, (void)scope;
+	(void)dst, (void)src, (void)n, (void)sig, (void)val, (void)op;
 	return 0;
 #endif
 }
 
+/* What is as small is one thread's: the others of a block have a branch of it. */
 SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, const void *src,
 	uint64_t n, uint64_t *sig, uint64_t val, int op, int pe, int scope)
 {
+	int first = spmtd_lane_(scope) == 0, whole = 0;
+
 	spmtd_meet_(scope);
-	if (spmtd_put_whole_(dst, src, n, spmtd_there_(v, sig, pe), val, op, scope))
-		return;
-	if (n && !spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
-		spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
+	if (n > 8) {
+		if (!spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
+			spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
+	} else if (n && first) {
+		whole = spmtd_put_whole_(dst, src, n, spmtd_there_(v, sig, pe), val, op);
+		if (!whole)
+			spmtd_small_put_(dst, spmtd_at_(src), n);
+	}
 	spmtd_meet_settled_(scope);
-	if (spmtd_lane_(scope) == 0)
+	if (first && !whole)
 		spmtd_signal_at_(spmtd_there_(v, sig, pe), val, op);
 	spmtd_wake_(v, pe);
 }

@@ -120,7 +120,7 @@ static const struct group groups[] = {
 	{ "atomic", group_atomic },
 #endif
 	{ "stream", group_stream },
-#if defined(COMPARE_CHANNELS_CUH)
+#if defined(COMPARE_CHANNELS)
 	{ "channel", group_channel },
 #endif
 };

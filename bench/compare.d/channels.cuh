@@ -8,6 +8,8 @@
 
 #include "launches.cuh"
 
+#define COMPARE_CHANNELS
+
 enum {
 	BULK_CHUNK = 16384,
 	BULK_STAGES = 8,
@@ -106,25 +108,6 @@ KERNEL(k_bw_bulk)
 	(void)spmtd_quiet_warp(&j.place.view);
 	if (rc && TID == 0)
 		*j.code = rc;
-}
-
-static void run_ping(struct rank *r, const char *row, const char *variant, struct kernel kernel,
-	int threads, uint64_t size, int room)
-{
-	struct bench b = {};
-
-	b.row = row;
-	b.variant = variant;
-	b.kernel = kernel;
-	b.blocks = 1;
-	b.threads = threads;
-	b.active = ON_0 | ON_1;
-	b.owners = size ? ON_0 | ON_1 : 0;
-	b.unit = UNIT_US;
-	b.ops = 2;
-	b.room = room;
-	spread(&b, size);
-	run_bench(r, &b);
 }
 
 static void group_channel(struct rank *r)

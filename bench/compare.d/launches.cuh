@@ -276,4 +276,24 @@ static void group_atomic(struct rank *r)
 	}
 }
 
+/* There and back. */
+static inline void run_ping(struct rank *r, const char *row, const char *variant,
+	struct kernel kernel, int threads, uint64_t size, int room)
+{
+	struct bench b = {};
+
+	b.row = row;
+	b.variant = variant;
+	b.kernel = kernel;
+	b.blocks = 1;
+	b.threads = threads;
+	b.active = ON_0 | ON_1;
+	b.owners = size ? ON_0 | ON_1 : 0;
+	b.unit = UNIT_US;
+	b.ops = 2;
+	b.room = room;
+	spread(&b, size);
+	run_bench(r, &b);
+}
+
 #endif

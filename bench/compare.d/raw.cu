@@ -12,6 +12,43 @@ PING(k_ping_late, block, wait_signal_late)
 
 #include "launches.cuh"
 
+/* One word there and back, behind a fence and without. */
+template <bool ORDER> OP void ping_word(const struct job *j)
+{
+	uint64_t *sig = j->words + WORDS_SIGNAL;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j->iters && !rc; i++)
+		for (int side = 0; side < 2 && !rc; side++)
+			if (j->pe != side)
+				rc = raw_await<ORDER>(sig, j->base + i);
+			else if (ORDER)
+				raw_release(raw_there(j, sig, j->peer), j->base + i);
+			else
+				raw_poke(raw_there(j, sig, j->peer), j->base + i);
+	if (rc)
+		*j->code = rc;
+}
+
+KERNEL(k_ping_word)
+{
+	ping_word<true>(&j);
+}
+
+KERNEL(k_ping_word_relaxed)
+{
+	ping_word<false>(&j);
+}
+
+#define COMPARE_CHANNELS
+static void group_channel(struct rank *r)
+{
+	struct kernel ordered = KERNEL_OF(k_ping_word), relaxed = KERNEL_OF(k_ping_word_relaxed);
+
+	run_ping(r, "channel_signal", "thread", ordered, 1, 0, 0);
+	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0, 0);
+}
+
 #include "calls.cuh"
 #include "threads.cuh"
 

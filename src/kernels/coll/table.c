@@ -94,7 +94,7 @@ static bool row_is_preferred(const struct coll_row *row, const struct coll_case 
 {
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
-	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind != COLL_ALL_REDUCE)
+	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind == COLL_REDUCE)
 		return false;
 	return row_fits(row, c) && c->bytes <= row_most(row, c->on_cpu, c->ranks);
 }

@@ -100,11 +100,24 @@ LL_FN struct twoshot twoshot_of(const struct coll *c)
 	return t;
 }
 
+/* Of so few ranks at the least, as struct way has it. With two units of each of four ranks AMD's kernels have as many registers as they can keep:
+   a third way to load has those of f8 and of means put some into memory. */
+#if defined(__AMDGCN__)
+#define LEAST_RANKS 2
+#else
+#define LEAST_RANKS 1
+#endif
+
+LL_FN int ranks_at_once(int npes)
+{
+	return npes > 4 ? 3 : npes > 2 ? 2 : LEAST_RANKS;
+}
+
 /* A thread's way through its rank's units: those that are whole, then the others. */
 struct way {
 	uint64_t i, k;
 	int part;  /* it has come to the others */
-	int ranks; /* 2 or 3: what is in flight is of 1 << ranks ranks */
+	int ranks; /* 1 to 3: what is in flight is of 1 << ranks ranks */
 };
 
 /* 0: there are no more. */
@@ -118,7 +131,7 @@ LL_FN int next_unit(const struct twoshot *t, struct way *w)
 		w->ranks = 3;
 	}
 	w->k = (w->part ? t->start : t->whole) + w->i;
-	w->i += w->ranks == 2 ? 2 * lanes : lanes;
+	w->i += lanes << (3 - w->ranks);
 	if (w->part && w->k >= t->whole)
 		w->k += t->rest - t->whole;
 	return w->k < t->end;
@@ -149,7 +162,7 @@ LL_FN void place_here(uint64_t a, union unit u, uint32_t n)
 #endif
 
 /* What a thread has in flight, in the order in which it is folded: a unit of 8 ranks, or of 4 and then the one that is a grid's
-   threads further of these. */
+   threads further of these, or of 2 and so on. */
 struct in_flight {
 	union unit x[TWOSHOT_LOADS];
 };
@@ -158,14 +171,18 @@ struct in_flight {
 LL_FN void load_one(const struct twoshot *t, struct in_flight *f, const struct way *w, int base,
 	int i, int ranks, int behind)
 {
-	uint64_t a;
+	uint64_t lanes = kernel_lanes(), k = w->k, a;
 
 	if (base + i >= t->npes || (base + i > t->pe) != behind)
 		return;
-	a = src_of(t, base + i) + 16 * w->k - t->head;
-	f->x[i] = fetch_whole(a);
-	if (ranks < TWOSHOT_LOADS && w->k + kernel_lanes() < t->rest)
-		f->x[TWOSHOT_LOADS / 2 + i] = fetch_whole(a + 16 * (uint64_t)kernel_lanes());
+	a = src_of(t, base + i) + 16 * k - t->head;
+	UNROLLED
+	for (int at = i; at < TWOSHOT_LOADS; at += ranks) {
+		if (at == i || k < t->rest)
+			f->x[at] = fetch_whole(a);
+		k += lanes;
+		a += 16 * lanes;
+	}
 }
 
 /* ranks: a constant, so that what is loaded stays in registers. */
@@ -205,10 +222,12 @@ LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct 
 {
 	if (w->part)
 		return;
-	if (w->ranks == 2)
-		load_all(t, f, w, base, TWOSHOT_LOADS / 2);
+	if (LEAST_RANKS == 1 && w->ranks == 1)
+		load_all(t, f, w, base, 2);
+	else if (w->ranks == 2)
+		load_all(t, f, w, base, 4);
 	else
-		load_all(t, f, w, base, TWOSHOT_LOADS);
+		load_all(t, f, w, base, 8);
 }
 
 /* The nth of those in flight, which need not be there. */
@@ -243,7 +262,7 @@ LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
 #define DEFINE_TWOSHOT(name, acc, begin, step, end_of, hold)                                   \
 	LL_FN void twoshot_##name(const struct twoshot *t)                                     \
 	{                                                                                      \
-		struct way w = { kernel_lane(), 0, 0, t->npes <= TWOSHOT_LOADS / 2 ? 2 : 3 };  \
+		struct way w = { kernel_lane(), 0, 0, ranks_at_once(t->npes) };                \
 		struct in_flight f;                                                            \
 		acc a;                                                                         \
                                                                                                \

@@ -22,7 +22,7 @@ static bool prefers(int row, const struct coll_case *c)
 {
 	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
-	if (row == COLL_ROW_twoshot && c->kind != COLL_ALL_REDUCE)
+	if (row == COLL_ROW_twoshot && c->kind == COLL_REDUCE)
 		return false;
 	return does(row, c) && c->bytes <= (c->on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
 }
@@ -114,8 +114,8 @@ Test(coll_table, few_ranks_come_in_one_phase_with_more)
 	}
 }
 
-/* By default an all_reduce of few ranks on GPUs, up to so many bytes; its name takes it for any fold. */
-Test(coll_table, blocks_meet_in_a_large_all_reduce)
+/* By default an all_reduce or reduce_scatter of few ranks on GPUs, up to so many bytes; its name takes it for any fold. */
+Test(coll_table, blocks_meet_in_a_large_sum)
 {
 	for (int kind = COLL_REDUCE_SCATTER; kind <= COLL_REDUCE; kind++)
 		for (int ranks = 1; ranks <= 9; ranks++)
@@ -128,8 +128,8 @@ Test(coll_table, blocks_meet_in_a_large_all_reduce)
 				bool few = ranks <= 8 && bytes < coll_rows[COLL_ROW_twoshot].gpu;
 
 				cr_expect_eq(coll_choose(&c),
-					kind == COLL_ALL_REDUCE && few ? COLL_ROW_twoshot
-								       : COLL_ROW_reduce);
+					kind != COLL_REDUCE && few ? COLL_ROW_twoshot
+								   : COLL_ROW_reduce);
 				c.on_cpu = true;
 				cr_expect_eq(coll_choose(&c), COLL_ROW_reduce);
 				c.wanted = COLL_ROW_twoshot;

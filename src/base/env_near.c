@@ -73,10 +73,10 @@ static bool env_known(const char *name, size_t n)
 	return false;
 }
 
-/* What the Python package, the tests and the tools read: a name, or with a '*' how names begin. */
-static const char *const env_elsewhere[] = { "SPMT_BUILD", "SPMT_FAKE_*", "SPMT_GPU_SHORT",
-	"SPMT_LIBRARY", "SPMT_NEW_ROUTES", "SPMT_PERF", "SPMT_SOURCE", "SPMT_TEST_*",
-	"SPMT_VM_CACHE", "SPMT_XLA_LIBRARY" };
+/* What the Python package, the tests and the tools read, and what module systems and CMake say a prefix by: a name, or with a '*' how names begin. */
+static const char *const env_elsewhere[] = { "SPMT_BUILD", "SPMT_DIR", "SPMT_FAKE_*",
+	"SPMT_GPU_SHORT", "SPMT_HOME", "SPMT_LIBRARY", "SPMT_NEW_ROUTES", "SPMT_PERF", "SPMT_ROOT",
+	"SPMT_SOURCE", "SPMT_TEST_*", "SPMT_VM_CACHE", "SPMT_XLA_LIBRARY" };
 
 static bool env_of_others(const char *name, size_t n)
 {

@@ -25,19 +25,15 @@ _Static_assert(sizeof(struct answer_message) <= ASK_BUFFER, "an answer fits its 
 /* n bytes of this connection's messages. */
 static int message_send(struct pairing *c, const char *at, size_t n, bool answer)
 {
-	struct verbs_sge sge = {
-		.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = c->mr->lkey
-	};
-	/* an ask wakes the peer's thread; who waits for an answer polls, or has its own wake with anything */
-	struct verbs_send wr = { .sg_list = &sge,
-		.num_sge = 1,
-		.opcode = VERBS_WR_SEND,
-		.send_flags = answer ? 0 : VERBS_SEND_SOLICITED };
+	struct verbs_send *wr = post_next(c);
 
-	if (n <= c->inline_most)
-		wr.send_flags |= VERBS_SEND_INLINE;
-	return post_send(
-		c, &wr, &(struct sent){ .land = { .chunk = -1 }, .answer = answer }, answer);
+	*wr->sg_list = (struct verbs_sge){ (uintptr_t)at, (uint32_t)n, c->mr->lkey };
+	wr->opcode = VERBS_WR_SEND;
+	/* an ask wakes the peer's thread; who waits for an answer polls, or has its own wake with anything */
+	wr->send_flags =
+		(answer ? 0 : VERBS_SEND_SOLICITED) | (n <= c->inline_most ? VERBS_SEND_INLINE : 0);
+	*post_known(c) = (struct sent){ .land = { .chunk = -1 }, .answer = answer };
+	return post_send(c, answer);
 }
 
 int ask_send(
@@ -320,24 +316,27 @@ static int native_post(struct sender *sender, const struct rdma_place *at,
 	bool asks = old != NULL;
 	struct pairing *c = sender->conn;
 	struct work_room room = { .c = c };
-	struct verbs_send wr = { .num_sge = 1,
-		.opcode = native->opcode,
-		.wr.atomic = { at->at, native->compare_add, native->swap, at->key } };
-	struct verbs_sge sge = { .length = sizeof(uint64_t), .lkey = c->mr->lkey };
+	struct verbs_send *wr;
 	int rc = post_begin(&room, wait);
 
 	if (rc)
 		return rc;
-	sge.addr = (uintptr_t)native_word(c, c->tail);
-	wr.sg_list = &sge;
 	if (at->atomics == RDMA_ATOMICS_BOTH && sender->mail) {
 		pthread_mutex_unlock(&c->nic->lock);
 		return NATIVE_LATE;
 	}
-	rc = post_send(c, &wr,
-		&(struct sent){
-			.land = { .sender = sender, .chunk = -1 }, .native = true, .asks = asks },
-		asks);
+	wr = post_next(c);
+	*wr->sg_list = (struct verbs_sge){ (uintptr_t)native_word(c, c->tail), sizeof(uint64_t),
+		c->mr->lkey };
+	wr->opcode = native->opcode;
+	wr->wr.atomic.remote_addr = at->at;
+	wr->wr.atomic.compare_add = native->compare_add;
+	wr->wr.atomic.swap = native->swap;
+	wr->wr.atomic.rkey = at->key;
+	*post_known(c) = (struct sent){
+		.land = { .sender = sender, .chunk = -1 }, .native = true, .asks = asks
+	};
+	rc = post_send(c, asks);
 	if (!rc) {
 		sender->asked++;
 		c->natives++;

@@ -23,6 +23,12 @@ static inline char *ask_buffer(const struct pairing *c, uint32_t at)
 	return c->messages + (size_t)at * ASK_BUFFER;
 }
 
+/* Where an atomic of the port's, the work request `at`, puts what it found. */
+static inline uint64_t *native_word(const struct pairing *c, uint32_t at)
+{
+	return (uint64_t *)(void *)(c->messages + NATIVE_AT) + at % CONN_RING;
+}
+
 /* There is room: c->asked - c->answered < CONN_ASKS. ask->number is filled in. asks: the sender wants what was there. */
 int ask_send(
 	struct pairing *c, const struct ask_message *what, const struct landing *land, bool asks);

@@ -369,8 +369,10 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 	}
 	if (lands)
 		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
-	chunk_give(c->nic, land->chunk);
-	cache_let_go(land->cached);
+	if (land->chunk >= 0)
+		chunk_give(c->nic, land->chunk);
+	if (land->cached)
+		cache_let_go(land->cached);
 	if (land->sender)
 		land->sender->direct -= land->direct;
 	if (land->sender && asked)
@@ -379,21 +381,27 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 		sender_moved(land->sender, code);
 }
 
-uint64_t *native_word(const struct pairing *c, uint32_t at)
+static inline void native_end(struct pairing *c, const struct sent *s, bool whole)
 {
-	return (uint64_t *)(void *)(c->messages + NATIVE_AT) + at % CONN_RING;
+	struct sender *sender = s->land.sender;
+
+	c->natives--;
+	if (s->asks && whole)
+		sender->old = *native_word(c, (uint32_t)(s - c->sent));
+	sender_answered(sender, whole ? 0 : c->code);
 }
 
-static void sent_end(struct pairing *c, struct sent *s, bool whole)
+static inline void sent_end(struct pairing *c, const struct sent *s, bool whole)
 {
+	if (s->native) {
+		native_end(c, s, whole);
+		return;
+	}
 	if (s->answer)
 		c->answering--;
 	if (s->serve || s->lent)
 		stage_moved(c, s, whole);
-	c->natives -= s->native;
-	if (s->asks && whole)
-		s->land.sender->old = *native_word(c, (uint32_t)(s - c->sent));
-	landing_end(c, &s->land, whole ? 0 : c->code, s->native);
+	landing_end(c, &s->land, whole ? 0 : c->code, false);
 }
 
 void pairing_unsent(struct pairing *c, uint32_t n)

@@ -135,8 +135,6 @@ void pairing_unsent(struct pairing *c, uint32_t n);
 void pairing_sent(struct pairing *c, uint32_t at, const struct verbs_wc *wc);
 /* A completion tells of its failure. */
 void pairing_blame(struct pairing *c, const struct verbs_wc *wc);
-/* Where an atomic of the port's, the work request `at`, puts what it found. */
-uint64_t *native_word(const struct pairing *c, uint32_t at);
 /* Room for what comes from the peer: buffer `at`. */
 int pairing_listen(struct pairing *c, uint32_t at);
 /* What a connection reads at a time from the other's memory. */

@@ -250,11 +250,6 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-struct verbs_wait link_patience(const struct link *link)
-{
-	return (struct verbs_wait){ .ns = verbs_wait_ns(*link->timeout_ms), .stop = link->stop };
-}
-
 int64_t rdma_stopped_end(const struct link *link, int64_t ns)
 {
 	struct rdma_rank *rdma = link->rdma;

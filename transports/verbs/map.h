@@ -63,7 +63,10 @@ struct cut {
 };
 
 /* The link's deadline, and what stops it. */
-struct verbs_wait link_patience(const struct link *link);
+static inline struct verbs_wait link_patience(const struct link *link)
+{
+	return (struct verbs_wait){ .ns = verbs_wait_ns(*link->timeout_ms), .stop = link->stop };
+}
 /* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
 int64_t rdma_stopped_end(const struct link *link, int64_t ns);
 /* The link is used for the first time: its comm may have its stop word where one that broke had it. */
@@ -92,6 +95,10 @@ int stripe_wait(struct stripe *stripe, struct verbs_wait *wait);
 int stripe_failure(struct stripe *stripe, bool take);
 void stripe_drop(struct stripe *stripe);
 /* Before what comes behind earlier moves goes by the first lane: all pieces on the others are there, or one has failed. */
-int stripe_order(struct stripe *stripe, struct verbs_wait *wait);
+int stripe_join(struct stripe *stripe, struct verbs_wait *wait);
+static inline int stripe_order(struct stripe *stripe, struct verbs_wait *wait)
+{
+	return stripe->loose ? stripe_join(stripe, wait) : 0;
+}
 
 #endif

@@ -55,21 +55,31 @@ static struct sender *verbs_first_lane(const struct mover *m)
 	return stripe ? stripe->lanes[0] : NULL;
 }
 
-/* The link's senders, made on first use, with the connections that they need; and where the bytes are. local NULL: it is no move. */
+static int lanes_make(struct mover *m, int n, struct verbs_wait *wait)
+{
+	if (!m->state) {
+		rdma_begins(m->link);
+		m->state = mem_calloc(1, sizeof(struct stripe));
+	}
+	return m->state ? stripe_open(m->link, n, wait, m->state)
+			: fail(-ENOMEM, "out of memory for senders");
+}
+
+/* The first n of the link's senders, made on first use, with the connections that they need. */
+static inline int verbs_lanes(struct mover *m, int n, struct verbs_wait *wait)
+{
+	const struct stripe *stripe = m->state;
+
+	return stripe && stripe->lanes[n - 1] ? 0 : lanes_make(m, n, wait);
+}
+
+/* How a move goes, and the senders for it. */
 static int verbs_open(struct mover *m, uint64_t offset, const void *local, size_t n,
 	struct verbs_wait *wait, struct cut *cut)
 {
-	struct stripe *stripe = m->state;
 	int rc = stripe_cut(m->link, offset, local, n, cut);
 
-	if (rc || (stripe && stripe->lanes[cut->n - 1]))
-		return rc;
-	if (!stripe) {
-		rdma_begins(m->link);
-		stripe = m->state = mem_calloc(1, sizeof(*stripe));
-	}
-	return stripe ? stripe_open(m->link, cut->n, wait, stripe)
-		      : fail(-ENOMEM, "out of memory for senders");
+	return rc ? rc : verbs_lanes(m, cut->n, wait);
 }
 
 /* ---- in streams ----------------------------------------------------------------------------- */
@@ -274,15 +284,17 @@ static int verbs_signal(struct mover *m, uint64_t offset, uint64_t value, enum s
 static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old)
 {
 	struct verbs_wait wait = link_patience(m->link);
-	struct cut cut;
-	int rc = verbs_open(m, offset, NULL, amo->size, &wait, &cut);
+	struct rdma_place at;
+	int rc = rdma_find(m->link->attached, offset, amo->size, &at);
 
+	if (!rc)
+		rc = verbs_lanes(m, 1, &wait);
 	if (!rc)
 		rc = stripe_order(m->state, &wait);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, amo->size);
 		m->link->pending |= !old;
-		rc = sender_atomic(verbs_first_lane(m), cut.pieces[0].place, amo, old, &wait);
+		rc = sender_atomic(verbs_first_lane(m), at, amo, old, &wait);
 	}
 	return rc ? verbs_failed(m, "atomic", rc) : 0;
 }

@@ -108,7 +108,8 @@ int nic_poll(struct nic *nic)
 	}
 	for (int i = 0; i < n; i++)
 		dispatch(nic, &wc[i]);
-	asks_answer(nic);
+	if (nic->owing)
+		asks_answer(nic);
 	if (n)
 		nic_stir(nic);
 	return n;

@@ -71,24 +71,12 @@ void sender_drop(struct sender *sender)
 		mem_free(sender);
 }
 
-static void sender_ended(struct sender *sender, int code)
+void sender_ended(struct sender *sender, int code)
 {
 	if (code && !sender->code)
 		sender->code = code;
 	if (sender->orphan && sender_idle(sender))
 		mem_free(sender);
-}
-
-void sender_moved(struct sender *sender, int code)
-{
-	sender->done++;
-	sender_ended(sender, code);
-}
-
-void sender_answered(struct sender *sender, int code)
-{
-	sender->answered++;
-	sender_ended(sender, code);
 }
 
 void lanes_forget(struct pairing *c)
@@ -164,56 +152,36 @@ int post_ring(struct pairing *c)
 	return rc ? pairing_fail_last(c, rc) : 0;
 }
 
-/* Behind those that the device has not been told of. */
-static void chain_add(struct pairing *c, const struct verbs_send *wr)
+/* As the last that is in flight, behind those that the device has not been told of. */
+static inline void chain_add(struct pairing *c, bool tells)
 {
-	struct verbs_send *own = &c->chain[c->chained];
+	struct verbs_send *wr = &c->chain[c->chained];
 
-	*own = *wr;
-	own->next = NULL;
-	if (wr->num_sge) {
-		c->chain_sge[c->chained] = *wr->sg_list;
-		own->sg_list = &c->chain_sge[c->chained];
-	}
-	if (c->chained)
-		own[-1].next = own;
-	c->chained++;
-}
-
-/* As the last that is in flight. */
-static inline void sent_note(
-	struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
-{
 	/* Who wants a chunk that another connection has would not know that it has to ask there. */
-	if (tells || sent->land.chunk >= 0 || c->head == c->tail ||
-		c->tail - c->signaled >= TELL_EVERY - 1)
+	if (tells || post_known(c)->land.chunk >= 0 || c->head == c->tail ||
+		c->tail - c->signaled >= TELL_EVERY - 1) {
 		wr->send_flags |= VERBS_SEND_SIGNALED;
+		c->signaled = c->tail + 1;
+	}
 	wr->wr_id = nic_number(NIC_SENT, c->number, c->tail);
-	c->sent[c->tail % CONN_RING] = *sent;
+	if (c->chained)
+		wr[-1].next = wr;
+	c->chained++;
 	c->tail++;
-	if (wr->send_flags & VERBS_SEND_SIGNALED)
-		c->signaled = c->tail;
 }
 
-void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+void post_chain(struct pairing *c, bool tells)
 {
-	sent_note(c, wr, sent, tells);
-	chain_add(c, wr);
+	chain_add(c, tells);
 }
 
-int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells)
+int post_send(struct pairing *c, bool tells)
 {
 	uint32_t before = c->signaled;
-	struct verbs_send *bad;
 	int rc;
 
-	sent_note(c, wr, sent, tells);
-	if (c->chained) {
-		chain_add(c, wr);
-		rc = chain_post(c);
-	} else {
-		rc = device_post(c, wr, &bad);
-	}
+	chain_add(c, tells);
+	rc = chain_post(c);
 	if (!rc)
 		return 0;
 	c->chained = 0;
@@ -225,9 +193,13 @@ int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent,
 /* One more, that does nothing and tells of the end of all before it. Where it cannot be had the connection fails, or nobody would hear of that. */
 static int post_tell(struct pairing *c)
 {
-	struct verbs_send wr = { .opcode = VERBS_WR_RDMA_WRITE };
-	int rc = post_send(c, &wr, &(struct sent){ .land = { .chunk = -1 } }, true);
+	struct verbs_send *wr = post_next(c);
+	int rc;
 
+	wr->num_sge = 0;
+	wr->opcode = VERBS_WR_RDMA_WRITE;
+	*post_known(c) = (struct sent){ .land = { .chunk = -1 } };
+	rc = post_send(c, true);
 	return rc ? pairing_fail_last(c, rc) : 0;
 }
 
@@ -314,15 +286,16 @@ static inline enum piece_way piece_way(
 int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *leg,
 	const struct landing *land, bool put, bool tells)
 {
-	struct verbs_sge sge = { leg->at, (uint32_t)leg->n, leg->lkey };
-	struct verbs_send wr = { .sg_list = &sge,
-		.num_sge = 1,
-		.opcode = put ? VERBS_WR_RDMA_WRITE : VERBS_WR_RDMA_READ,
-		.send_flags = leg->inlined ? VERBS_SEND_INLINE : 0,
-		.wr.rdma = { far->at, far->key } };
-
 	if (!far->staged) {
-		post_chain(c, &wr, &(struct sent){ .land = *land }, tells);
+		struct verbs_send *wr = post_next(c);
+
+		*wr->sg_list = (struct verbs_sge){ leg->at, (uint32_t)leg->n, leg->lkey };
+		wr->opcode = put ? VERBS_WR_RDMA_WRITE : VERBS_WR_RDMA_READ;
+		wr->send_flags = leg->inlined ? VERBS_SEND_INLINE : 0;
+		wr->wr.rdma.remote_addr = far->at;
+		wr->wr.rdma.rkey = far->key;
+		*post_known(c) = (struct sent){ .land = *land };
+		post_chain(c, tells);
 		return 0;
 	}
 	return ask_send(c,

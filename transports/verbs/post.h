@@ -73,18 +73,48 @@ struct work_room {
 };
 /* 0: under the lock, and there is room. */
 int post_begin(struct work_room *room, struct verbs_wait *wait);
-/* Under the lock: a work request with what is to be known of it. tells: its end is to be heard of at once. A failure is the caller's. */
-int post_send(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
-/* The same behind what post_ring tells the device of. There is room in the chain. */
-void post_chain(struct pairing *c, struct verbs_send *wr, const struct sent *sent, bool tells);
+/*
+ * Under the lock: the next work request, to be filled in where it stays. Without flags, of the bytes that *wr->sg_list is to say, or of none
+ * (num_sge 0).
+ */
+static inline struct verbs_send *post_next(struct pairing *c)
+{
+	struct verbs_send *wr = &c->chain[c->chained];
+
+	wr->next = NULL;
+	wr->sg_list = &c->chain_sge[c->chained];
+	wr->num_sge = 1;
+	wr->send_flags = 0;
+	return wr;
+}
+/* And what is to be known of it. */
+static inline struct sent *post_known(struct pairing *c)
+{
+	return &c->sent[c->tail % CONN_RING];
+}
+/* It goes, behind those that are chained. tells: its end is to be heard of at once. A failure is the caller's. */
+int post_send(struct pairing *c, bool tells);
+/* It goes with what post_ring tells the device of. There is room in the chain. */
+void post_chain(struct pairing *c, bool tells);
 /* A failure is the connection's. */
 int post_ring(struct pairing *c);
 /* A move between a leg and a peer's memory, chained, or asked of the peer, where a failure ends nothing. */
 int leg_post(struct pairing *c, const struct rdma_place *far, const struct leg *leg,
 	const struct landing *land, bool put, bool tells);
-/* Under the lock: one of the sender's has ended. */
-void sender_moved(struct sender *sender, int code);
-void sender_answered(struct sender *sender, int code);
+/* Under the lock: one of the sender's has ended, and failed, or nobody waits for it. */
+void sender_ended(struct sender *sender, int code);
+static inline void sender_moved(struct sender *sender, int code)
+{
+	sender->done++;
+	if (code || sender->orphan)
+		sender_ended(sender, code);
+}
+static inline void sender_answered(struct sender *sender, int code)
+{
+	sender->answered++;
+	if (code || sender->orphan)
+		sender_ended(sender, code);
+}
 /* The port closes: nothing of the connection comes any more. */
 void lanes_forget(struct pairing *c);
 

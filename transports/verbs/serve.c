@@ -74,15 +74,15 @@ void stage_moved(struct pairing *c, const struct sent *sent, bool whole)
 static int serve_post(struct pairing *c, const struct serve_slot *slot, const struct sent *sent)
 {
 	bool take = slot->ask.kind == MESSAGE_TAKE;
-	struct verbs_sge sge = { .addr = (uintptr_t)serve_chunk_at(c->nic, slot->chunk),
-		.length = slot->ask.size,
-		.lkey = c->nic->stager->mr->lkey };
-	struct verbs_send wr = { .sg_list = &sge,
-		.num_sge = 1,
-		.opcode = take ? VERBS_WR_RDMA_READ : VERBS_WR_RDMA_WRITE,
-		.wr.rdma = { slot->ask.operand, (uint32_t)slot->ask.compare } };
+	struct verbs_send *wr = post_next(c);
 
-	return post_send(c, &wr, sent, true);
+	*wr->sg_list = (struct verbs_sge){ (uintptr_t)serve_chunk_at(c->nic, slot->chunk),
+		slot->ask.size, c->nic->stager->mr->lkey };
+	wr->opcode = take ? VERBS_WR_RDMA_READ : VERBS_WR_RDMA_WRITE;
+	wr->wr.rdma.remote_addr = slot->ask.operand;
+	wr->wr.rdma.rkey = (uint32_t)slot->ask.compare;
+	*post_known(c) = *sent;
+	return post_send(c, true);
 }
 
 /* Begins to fetch what it has room for. */

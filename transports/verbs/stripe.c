@@ -193,11 +193,11 @@ int stripe_failure(struct stripe *stripe, bool take)
 	return lanes_failure(stripe, 0, take);
 }
 
-int stripe_order(struct stripe *stripe, struct verbs_wait *wait)
+int stripe_join(struct stripe *stripe, struct verbs_wait *wait)
 {
-	int rc = stripe->loose ? lanes_wait(stripe, 1, wait) : 0;
+	int rc = lanes_wait(stripe, 1, wait);
 
-	if (!rc && stripe->loose)
+	if (!rc)
 		rc = lanes_failure(stripe, 1, false);
 	if (!rc)
 		stripe->loose = false;

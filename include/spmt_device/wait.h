@@ -33,8 +33,9 @@ SPMTD_FN void spmtd_wait_begin_(struct spmtd_waiter_ *w)
 
 /*
  * Looks from one to the next at the clock, and at the stop word: that lies in the host's memory, and a grid that waits may have 16384
- * threads: between one H100 and the host a microsecond goes by for each access, whoever asks. A warp's threads that look together do so in one. Having one of them look, chosen by its lane or a vote, makes a wait code
- * that threads diverge in: between NVIDIA GPUs a sync by one thread took 0.1 us more.
+ * threads: between one H100 and the host a microsecond goes by for each access, whoever asks. A warp's threads that look together do so
+ * in one. Having one of them look, chosen by its lane or a vote, makes a wait code that threads diverge in: between NVIDIA GPUs a sync by
+ * one thread took 0.1 us more.
  */
 enum { SPMTD_CLOCK_EVERY_ = 64, SPMTD_STOP_EVERY_ = 2048 };
 

@@ -10,7 +10,7 @@
 
 #include "gpu.h"
 
-enum { TYPES = SPMT_TYPE_F8E5M2 + 1, RANKS_MOST = 4, AFTER = 64, POISON = 0xb6 };
+enum { TYPES = SPMT_TYPE_F8E5M2 + 1, RANKS_MOST = 8, AFTER = 64, POISON = 0xb6 };
 
 enum kind {
 	BROADCAST,

@@ -12,8 +12,9 @@
 #include "src/kernels/fold/factor.h"
 #include "twoshot_fold.h"
 
-#define TWOSHOT_LOADS \
-	8 /* that a thread has in flight: of so many ranks, or of fewer ranks and more units */
+/* That a thread has in flight: of so many ranks, or of fewer ranks and more units. */
+#define TWOSHOT_LOG 3
+#define TWOSHOT_LOADS (1 << TWOSHOT_LOG)
 _Static_assert(COLL_BLOCKS_RANKS == TWOSHOT_LOADS, "a load from each");
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
@@ -110,14 +111,14 @@ LL_FN struct twoshot twoshot_of(const struct coll *c)
 
 LL_FN int ranks_at_once(int npes)
 {
-	return npes > 4 ? 3 : npes > 2 ? 2 : LEAST_RANKS;
+	return npes > 4 ? TWOSHOT_LOG : npes > 2 ? 2 : LEAST_RANKS;
 }
 
 /* A thread's way through its rank's units: those that are whole, then the others. */
 struct way {
 	uint64_t i, k;
 	int part;  /* it has come to the others */
-	int ranks; /* 1 to 3: what is in flight is of 1 << ranks ranks */
+	int ranks; /* 1 to TWOSHOT_LOG: what is in flight is of 1 << ranks ranks */
 };
 
 /* 0: there are no more. */
@@ -131,7 +132,7 @@ LL_FN int next_unit(const struct twoshot *t, struct way *w)
 		w->ranks = 3;
 	}
 	w->k = (w->part ? t->start : t->whole) + w->i;
-	w->i += lanes << (3 - w->ranks);
+	w->i += lanes << (TWOSHOT_LOG - w->ranks);
 	if (w->part && w->k >= t->whole)
 		w->k += t->rest - t->whole;
 	return w->k < t->end;
@@ -227,7 +228,7 @@ LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct 
 	else if (w->ranks == 2)
 		load_all(t, f, w, base, 4);
 	else
-		load_all(t, f, w, base, 8);
+		load_all(t, f, w, base, TWOSHOT_LOADS);
 }
 
 /* The nth of those in flight, which need not be there. */

@@ -9,7 +9,6 @@
 #include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 
-#define COLL_BLOCKS 32u
 _Static_assert(COLL_BLOCKS <= AREA_BLOCKS, "each has words to meet by");
 
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
@@ -35,11 +34,11 @@ uint64_t coll_report(const spmt_comm *comm)
 }
 
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
-unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain)
+unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most)
 {
-	uint64_t most = MIN_OF(COLL_BLOCKS, (uint64_t)MAX_OF(comm->units, 1));
+	uint64_t units = (uint64_t)MAX_OF(comm->units, 1);
 
-	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, most));
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, units)));
 }
 
 /* Whoever asks for slots gets them as large on CPUs. */

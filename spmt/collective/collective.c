@@ -145,11 +145,15 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.ranks = comm->nranks });
 }
 
-_Static_assert(COLL_TWOSHOT_THREADS == KERNEL_BLOCK, "row ll alone has blocks of its own size");
-
-static uint64_t coll_threads(int row)
+/* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
+static struct kernel_grid coll_most(const struct coll_call *c)
 {
-	return row == COLL_ROW_ll ? COLL_LL_THREADS : KERNEL_BLOCK;
+	struct kernel_grid most = { COLL_BLOCKS, KERNEL_BLOCK };
+
+	if (c->row == COLL_ROW_ll)
+		most = c->moves.folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
+				      : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
+	return most;
 }
 
 /* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */
@@ -157,12 +161,13 @@ static struct kernel_grid coll_shape(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t bytes, uint64_t blocks)
 {
 	const struct coll_row *row = &coll_rows[c->row];
-	unsigned grid = coll_grid(comm, bytes * blocks, row->grain);
+	struct kernel_grid most = coll_most(c);
+	unsigned grid = coll_grid(comm, bytes * blocks, row->grain, most.blocks);
 	uint64_t units = (bytes + 15) / 16 / grid + 1;
-	uint64_t most = coll_threads(c->row);
 	uint64_t work = (uint64_t)comm->nranks * (units + 1);
 
-	return kernel_grid_of(comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most) : most);
+	return kernel_grid_of(
+		comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);
 }
 
 /* All but the view and what is told; divided for one thread. */
@@ -269,7 +274,7 @@ static int coll_stage(spmt_comm *comm, const struct coll_call *whole, const stru
 
 	view_fill(comm, &args.view);
 	rc = kernel_queue_wide(comm, &kernel_stage, &args, sizeof(args),
-		coll_grid(comm, bytes * args.blocks, COLL_STAGE_GRAIN), in->stream);
+		coll_grid(comm, bytes * args.blocks, COLL_STAGE_GRAIN, COLL_BLOCKS), in->stream);
 	in->queued |= !rc;
 	return rc;
 }

@@ -9,7 +9,7 @@
 #define COLL_STAGE (1u << 20)	 /* bytes, either way, where ranks live in several processes */
 #define SPLIT_STAGE (128u << 10) /* the same of a comm split from another */
 /* Bytes of a slot (coll/table.h), where all slots of a rank may take `most`. */
-#define COLL_SLOTS (4u << 20)
+#define COLL_SLOTS (8u << 20)
 #define SPLIT_SLOTS (64u << 10)
 #define SPLITS_ROOM \
 	(4u << 20) /* for the areas of comms split from a world; then they take from the heap */
@@ -63,7 +63,8 @@ void coll_end(spmt_comm *comm, const struct coll_in_stream *in);
 struct far_call;
 int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in);
 uint64_t coll_report(const spmt_comm *comm);
-/* Blocks of threads for so many bytes, `grain` for each. */
-unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain);
+/* Blocks of threads for so many bytes, `grain` for each, and no more than run at once. */
+#define COLL_BLOCKS 32u
+unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most);
 
 #endif

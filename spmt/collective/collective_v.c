@@ -244,7 +244,7 @@ static int varied_kernel(
 		gets += args.span[i].dst_count * args.size;
 	}
 	rc = kernel_queue_wide(comm, &kernel_collective_v, &args, sizeof(args),
-		coll_grid(comm, MAX_OF(gives, gets), VARIED_GRAIN), in->stream);
+		coll_grid(comm, MAX_OF(gives, gets), VARIED_GRAIN, COLL_BLOCKS), in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	return rc;

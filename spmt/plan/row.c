@@ -160,7 +160,7 @@ static int row_copy(spmt_comm *comm, uint64_t dst, uint64_t src, uint64_t bytes,
 
 	view_fill(comm, &args.view);
 	rc = kernel_queue_wide(comm, &kernel_stage, &args, sizeof(args),
-		coll_grid(comm, bytes, ROW_GRAIN), in->stream);
+		coll_grid(comm, bytes, ROW_GRAIN, COLL_BLOCKS), in->stream);
 	in->queued |= !rc;
 	return rc;
 }
@@ -185,8 +185,8 @@ static int row_meet(spmt_comm *comm, const struct coll_planned *c,
 	int rc;
 
 	view_fill(comm, &args.view);
-	rc = kernel_queue_wide(
-		comm, &kernel_collective, &args, sizeof(args), coll_grid(comm, 0, 1), in->stream);
+	rc = kernel_queue_wide(comm, &kernel_collective, &args, sizeof(args),
+		coll_grid(comm, 0, 1, COLL_BLOCKS), in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	return rc;

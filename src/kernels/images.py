@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-LL_THREADS = 256  # COLL_LL_THREADS of src/kernels/coll/table.h
+LL_THREADS = 512  # COLL_LL_THREADS of src/kernels/coll/table.h
 TWOSHOT_THREADS = 512  # COLL_TWOSHOT_THREADS
 
 HEAD = """/* SPDX-License-Identifier: MIT */
@@ -31,7 +31,7 @@ extern const unsigned char spmt_image_{i}[] __attribute__((visibility("hidden"))
 def bounds(kernel):
     # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
     if kernel.startswith("spmt_kernel_ll_"):
-        return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 2\n"
+        return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 1\n"
     if kernel.startswith("spmt_kernel_twoshot_") or kernel == "spmt_kernel_pull":
         return f".maxntid {TWOSHOT_THREADS}, 1, 1\n"
     return ".maxntid 1024, 1, 1\n"

@@ -8,15 +8,8 @@
  */
 #include "coll.h"
 #include "ll_loops.h"
+#include "ll_units.h"
 #include "src/kernels/fold/slot_unit.h"
-
-#define LL_AHEAD 2 /* units that a thread has in flight */
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-#define LL_EACH _Pragma("unroll") for (int i = 0; i < LL_AHEAD; i++)
-#else
-#define LL_EACH for (int i = 0; i < LL_AHEAD; i++)
-#endif
 
 enum ll_kernel {
 #define X(name) LL_##name,
@@ -24,78 +17,16 @@ enum ll_kernel {
 #undef X
 };
 
-/* ---- a thread's units ------------------------------------------------------------------------- */
-
-/* A block's share of the data of `ranks` ranks from `first` on, in the order of its threads. */
-struct ll_walk {
-	uint32_t nth, k; /* of the ranks; of the block's units */
-	uint32_t n;	 /* the block's units that there are */
-	uint64_t from;
-	int first, ranks;
-};
-
-LL_FN struct ll_walk ll_walk_of(const struct coll *c, int first, int ranks)
-{
-	const struct coll_share *s = c->share;
-	uint64_t units = (c->bytes + 15) / 16;
-	struct ll_walk w = { 0, spmtd_tid_(), 0, kernel_block() * (uint64_t)s->units, first,
-		ranks };
-
-	if (w.from < units)
-		w.n = units - w.from < s->units ? (uint32_t)(units - w.from) : s->units;
-	if (w.k >= s->units) {
-		w.nth = (uint32_t)((uint64_t)w.k * s->scale >> 20);
-		w.k -= w.nth * s->units;
-	}
-	return w;
-}
-
-LL_FN void ll_step(const struct coll *c, struct ll_walk *w)
-{
-	const struct coll_share *s = c->share;
-
-	w->nth += s->rows;
-	w->k += s->rest;
-	if (w->k >= s->units) {
-		w->k -= s->units;
-		w->nth++;
-	}
-}
-
-struct ll_at {
-	int pe; /* -1: there are no more */
-	uint64_t unit;
-};
-
-LL_FN struct ll_at ll_next(const struct coll *c, struct ll_walk *w)
-{
-	struct ll_at at = { -1, 0 };
-
-	while (w->nth < (uint32_t)w->ranks && w->k >= w->n)
-		ll_step(c, w);
-	if (w->nth >= (uint32_t)w->ranks)
-		return at;
-	at.pe = w->first + (int)w->nth;
-	if (at.pe >= c->view->npes)
-		at.pe -= c->view->npes;
-	at.unit = w->from + w->k;
-	ll_step(c, w);
-	return at;
-}
-
-LL_FN uint32_t ll_bytes(const struct coll *c, uint64_t unit)
-{
-	uint64_t left = c->bytes - 16 * unit;
-
-	return left < 16 ? (uint32_t)left : 16;
-}
-
 /* ---- what goes -------------------------------------------------------------------------------- */
+
+LL_FN uint64_t ll_src(const struct coll *c, int pe)
+{
+	return c->args->src + (c->args->moves.src_blocks ? (uint64_t)(uint32_t)pe * c->bytes : 0);
+}
 
 LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
 {
-	uint64_t step = c->args->moves.src_blocks ? c->bytes : 0;
-	uint64_t a = c->args->src + (uint64_t)(uint32_t)at.pe * step + 16 * at.unit;
+	uint64_t a = ll_src(c, at.pe) + 16 * at.unit;
 	uint32_t n = ll_bytes(c, at.unit);
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
@@ -110,34 +41,94 @@ LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
 	return fetch(a, n);
 }
 
-LL_FN void ll_send(const struct coll *c, const struct slot_flags *flags)
+/* What this rank gives to itself goes through no slot; it is the first that it gives to, and that gives to it. */
+LL_FN int ll_self(const struct coll *c, int first, int ranks)
 {
-	const struct spmt_view *v = c->view;
+	return ranks && first == c->view->pe;
+}
+
+LL_FN void ll_send_unit(const struct coll *c, uint64_t slot, uint64_t k, union unit x,
+	const struct slot_flags *flags)
+{
 	const uint32_t group = unit_group(c->args->room);
-	struct ll_walk w = ll_walk_of(c, c->args->moves.to, c->args->moves.tos);
-	union unit x[LL_AHEAD];
-	struct ll_at at[LL_AHEAD];
+
+	piece_send(unit_even(slot, k, group), 0, x.words[0], flags->lo);
+	piece_send(unit_odd(slot, k, group), 0, x.words[1], flags->hi);
+}
+
+/* To one rank, where there are many. */
+LL_FN void ll_send_to(const struct coll *c, int pe, const struct slot_flags *flags)
+{
+	const uint32_t threads = spmtd_threads_();
+	uint64_t slot = coll_slot(c, area_there(c->view, pe), c->view->pe), from;
+	uint32_t n = ll_units(c, &from), k;
+	uint64_t src = ll_src(c, pe) + 16 * from;
+	uint32_t whole = ll_whole(c, src, from, n);
+
+	for (k = spmtd_tid_(); k < whole; k += LL_MANY * threads) {
+		union unit x[LL_MANY];
+
+		LL_EACH(LL_MANY)
+		{
+			if (k + i * threads < whole)
+				x[i].raw = spmtd_gload16b_(src + 16 * (uint64_t)(k + i * threads));
+		}
+		LL_EACH(LL_MANY)
+		{
+			if (k + i * threads < whole)
+				ll_send_unit(c, slot, from + k + i * threads, x[i], flags);
+		}
+	}
+	LL_ROLLED
+	for (k = whole + spmtd_tid_(); k < n; k += threads)
+		ll_send_unit(c, slot, from + k, ll_fetch(c, (struct ll_at){ pe, from + k }), flags);
+}
+
+LL_FN void ll_send_few(const struct coll *c, int first, int ranks, const struct slot_flags *flags)
+{
+	struct ll_walk w = ll_walk_of(c, first, ranks);
+	union unit x[LL_FEW];
+	struct ll_at at[LL_FEW];
 
 	if (!w.n)
 		return;
 	do {
-		LL_EACH
+		LL_EACH(LL_FEW)
 		{
 			at[i] = ll_next(c, &w);
 			if (at[i].pe >= 0)
 				x[i] = ll_fetch(c, at[i]);
 		}
-		LL_EACH
+		LL_EACH(LL_FEW)
 		{
-			uint64_t slot;
-
-			if (at[i].pe < 0)
-				continue;
-			slot = coll_slot(c, area_there(v, at[i].pe), v->pe);
-			piece_send(unit_even(slot, at[i].unit, group), 0, x[i].words[0], flags->lo);
-			piece_send(unit_odd(slot, at[i].unit, group), 0, x[i].words[1], flags->hi);
+			if (at[i].pe >= 0)
+				ll_send_unit(c,
+					coll_slot(c, area_there(c->view, at[i].pe), c->view->pe),
+					at[i].unit, x[i], flags);
 		}
-	} while (at[LL_AHEAD - 1].pe >= 0);
+	} while (at[LL_FEW - 1].pe >= 0);
+}
+
+/* The nth rank from `first` on. */
+LL_FN int ll_rank(const struct coll *c, int first, int nth)
+{
+	int pe = first + nth;
+
+	return pe < c->view->npes ? pe : pe - c->view->npes;
+}
+
+LL_FN void ll_send(const struct coll *c, const struct slot_flags *flags)
+{
+	const struct coll_moves *m = &c->args->moves;
+	int self = ll_self(c, m->to, m->tos);
+
+	if (!ll_are_many(c)) {
+		ll_send_few(c, m->to + self, m->tos - self, flags);
+		return;
+	}
+	LL_ROLLED
+	for (int nth = self; nth < m->tos; nth++)
+		ll_send_to(c, ll_rank(c, m->to, nth), flags);
 }
 
 /* The threads that have the least of the data. */
@@ -177,13 +168,11 @@ LL_FN int ll_differs(const struct coll *c, int pe)
 	return coll_hello(c->view, c->epoch, pe, &key) && key != c->args->key;
 }
 
-/* Of the unit k in pe's slot, which has been s. Of no meaning once w->rc is set, as it is where pe calls something else, or where waits
+/* Of the unit k in `slot`, which is pe's and has been s. Of no meaning once w->rc is set, as it is where pe calls something else, or where waits
    end. */
-LL_FN union unit ll_arrives(
-	const struct coll *c, struct ll_waits *w, int pe, uint64_t k, struct slot_unit s)
+LL_FN union unit ll_arrives(const struct coll *c, struct ll_waits *w, int pe, uint64_t slot,
+	uint64_t k, struct slot_unit s)
 {
-	uint64_t slot = coll_slot(c, spmtd_at_(c->view->own), pe);
-
 	while (!w->rc && !slot_unit_is_whole(&s, &w->flags)) {
 		w->rc = coll_patience(c->view, &w->w);
 		if (!w->rc && w->w.polls % COLL_LOOK_EVERY == 0 && ll_differs(c, pe))
@@ -238,13 +227,16 @@ LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
 	return coll_agrees(w->rc);
 }
 
+LL_FN uint64_t ll_dst(const struct coll *c, int pe)
+{
+	return c->args->dst + (c->args->moves.dst_blocks ? (uint64_t)(uint32_t)pe * c->bytes : 0);
+}
+
 LL_FN void ll_place(const struct coll *c, struct ll_at at, union unit u)
 {
-	uint64_t to = c->args->dst + 16 * at.unit;
+	uint64_t to = ll_dst(c, at.pe) + 16 * at.unit;
 	uint32_t n = ll_bytes(c, at.unit);
 
-	if (c->args->moves.dst_blocks)
-		to += (uint64_t)(uint32_t)at.pe * c->bytes;
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 	if (n == 8 && to % 8 == 0) {
 		spmtd_gstore64_(to, u.words[0]);
@@ -258,67 +250,199 @@ LL_FN void ll_place(const struct coll *c, struct ll_at at, union unit u)
 	place(to, u, n);
 }
 
-/* A thread's first units, which are under way while hellos are waited for; then the next. */
-struct ll_ahead {
+LL_FN uint64_t ll_slot(const struct coll *c, int pe)
+{
+	return coll_slot(c, spmtd_at_(c->view->own), pe);
+}
+
+/* By all of a block's threads behind all that they send. */
+LL_FN void ll_own(const struct coll *c)
+{
+	const uint32_t threads = spmtd_threads_();
+	const int pe = c->view->pe;
+	uint64_t from, src = ll_src(c, pe), dst = ll_dst(c, pe);
+	uint32_t n = ll_units(c, &from), k;
+	uint32_t whole = ll_whole(c, (src | dst) + 16 * from, from, n);
+
+	if (src == dst)
+		return;
+	for (k = spmtd_tid_(); k < whole; k += LL_MANY * threads) {
+		union unit x[LL_MANY];
+
+		LL_EACH(LL_MANY)
+		{
+			if (k + i * threads < whole)
+				x[i].raw = spmtd_gload16b_(src + 16 * (from + k + i * threads));
+		}
+		LL_EACH(LL_MANY)
+		{
+			if (k + i * threads < whole)
+				spmtd_gstore16b_(dst + 16 * (from + k + i * threads), x[i].raw);
+		}
+	}
+	LL_ROLLED
+	for (k = whole + spmtd_tid_(); k < n; k += threads) {
+		struct ll_at at = { pe, from + k };
+
+		ll_place(c, at, ll_fetch(c, at));
+	}
+}
+
+/* From one rank, where there are many. */
+LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe)
+{
+	const uint32_t threads = spmtd_threads_(), group = unit_group(c->args->room);
+	uint64_t slot = ll_slot(c, pe), from;
+	uint32_t n = ll_units(c, &from), k;
+	uint64_t dst = ll_dst(c, pe) + 16 * from;
+	uint32_t whole = ll_whole(c, dst, from, n);
+
+	for (k = spmtd_tid_(); k < whole && !w->rc; k += LL_MANY * threads) {
+		struct slot_unit s[LL_MANY];
+
+		LL_EACH(LL_MANY)
+		{
+			if (k + i * threads < whole)
+				s[i] = slot_unit_peek(slot, from + k + i * threads, group);
+		}
+		LL_EACH(LL_MANY)
+		{
+			uint32_t at = k + i * threads;
+			union unit u;
+
+			if (at >= whole)
+				continue;
+			u = ll_arrives(c, w, pe, slot, from + at, s[i]);
+			if (!w->rc)
+				spmtd_gstore16b_(dst + 16 * (uint64_t)at, u.raw);
+		}
+	}
+	LL_ROLLED
+	for (k = whole + spmtd_tid_(); k < n && !w->rc; k += threads) {
+		union unit u =
+			ll_arrives(c, w, pe, slot, from + k, slot_unit_peek(slot, from + k, group));
+
+		if (!w->rc)
+			ll_place(c, (struct ll_at){ pe, from + k }, u);
+	}
+}
+
+/* A thread's next units, where there are few: they come before it is known what others call, and are stored when it is. */
+struct ll_few {
 	struct ll_walk walk;
-	struct ll_at at[LL_AHEAD];
-	struct slot_unit s[LL_AHEAD];
+	struct ll_at at[LL_FEW];
+	union unit u[LL_FEW];
 };
 
-LL_FN void ll_look_ahead(const struct coll *c, struct ll_ahead *a)
+LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f)
 {
-	LL_EACH
+	struct slot_unit s[LL_FEW];
+
+	LL_EACH(LL_FEW)
 	{
-		a->at[i] = ll_next(c, &a->walk);
-		if (a->at[i].pe >= 0)
-			a->s[i] = slot_unit_peek(coll_slot(c, spmtd_at_(c->view->own), a->at[i].pe),
-				a->at[i].unit, unit_group(c->args->room));
+		f->at[i] = ll_next(c, &f->walk);
+		if (f->at[i].pe >= 0)
+			s[i] = slot_unit_peek(
+				ll_slot(c, f->at[i].pe), f->at[i].unit, unit_group(c->args->room));
+	}
+	LL_EACH(LL_FEW)
+	{
+		if (f->at[i].pe >= 0)
+			f->u[i] = ll_arrives(
+				c, w, f->at[i].pe, ll_slot(c, f->at[i].pe), f->at[i].unit, s[i]);
 	}
 }
 
-LL_FN void ll_unpack(const struct coll *c, struct ll_waits *w, struct ll_ahead *a)
+LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *f)
 {
-	while (!w->rc && a->at[0].pe >= 0) {
-		LL_EACH
+	while (!w->rc && f->at[0].pe >= 0) {
+		LL_EACH(LL_FEW)
 		{
-			union unit u = { .words = { 0, 0 } };
-
-			if (a->at[i].pe >= 0)
-				u = ll_arrives(c, w, a->at[i].pe, a->at[i].unit, a->s[i]);
-			if (a->at[i].pe >= 0 && !w->rc)
-				ll_place(c, a->at[i], u);
+			if (f->at[i].pe >= 0)
+				ll_place(c, f->at[i], f->u[i]);
 		}
-		ll_look_ahead(c, a);
+		ll_few_come(c, w, f);
 	}
 }
 
-/* The block's share. The next rank's unit is loaded before the last one's is folded. */
+/* A rank's share of a unit of the block's, in the order in which a thread folds them. */
+struct ll_item {
+	uint32_t k;
+	int pe;
+	uint64_t slot;
+};
+
+LL_FN void ll_after(const struct coll *c, struct ll_item *at)
+{
+	const uint64_t each = 2 * (uint64_t)c->args->room;
+
+	at->slot += each;
+	if (++at->pe < c->view->npes)
+		return;
+	at->slot -= each * (uint32_t)at->pe;
+	at->pe = 0;
+	at->k += spmtd_threads_();
+}
+
+/* What this rank has itself is words, not what lies in a slot. */
+LL_FN struct slot_unit ll_look(const struct coll *c, uint64_t from, const struct ll_item *at)
+{
+	struct slot_unit s;
+	union unit u;
+
+	if (at->pe != c->view->pe)
+		return slot_unit_peek(at->slot, from + at->k, unit_group(c->args->room));
+	u = ll_fetch(c, (struct ll_at){ at->pe, from + at->k });
+	s.lo.a = u.words[0];
+	s.lo.b = 0;
+	s.hi.a = u.words[1];
+	s.hi.b = 0;
+	return s;
+}
+
+LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t from,
+	const struct ll_item *at, struct slot_unit s)
+{
+	union unit u = { .words = { s.lo.a, s.hi.a } };
+
+	return at->pe == c->view->pe ? u : ll_arrives(c, w, at->pe, at->slot, from + at->k, s);
+}
+
+/* The block's share. What is folded next is loaded before. */
 #define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                        \
 	LL_FN void ll_loop_##name(const struct coll *c, struct ll_waits *w)                      \
 	{                                                                                        \
-		struct ll_walk walk = ll_walk_of(c, 0, 0);                                       \
-		uint64_t own = spmtd_at_(c->view->own);                                          \
 		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
-		const uint32_t group = unit_group(c->args->room);                                \
+		struct ll_item at = { spmtd_tid_(), 0, ll_slot(c, 0) }, next = at;               \
+		struct slot_unit s[LL_FOLDED], one;                                              \
+		uint64_t from;                                                                   \
+		uint32_t n = ll_units(c, &from);                                                 \
+		acc a;                                                                           \
                                                                                                  \
-		for (uint64_t i = spmtd_tid_(); i < walk.n && !w->rc; i += spmtd_threads_()) {   \
-			struct ll_at at = { 0, walk.from + i };                                  \
-			struct slot_unit s,                                                      \
-				next = slot_unit_peek(coll_slot(c, own, 0), at.unit, group);     \
+		__builtin_memset(&a, 0, sizeof(a));                                              \
+		LL_EACH(LL_FOLDED)                                                               \
+		{                                                                                \
+			if (next.k < n)                                                          \
+				s[i] = ll_look(c, from, &next);                                  \
+			ll_after(c, &next);                                                      \
+		}                                                                                \
+		LL_ROLLED                                                                        \
+		while (at.k < n && !w->rc) {                                                     \
 			union unit x;                                                            \
-			acc a;                                                                   \
                                                                                                  \
-			for (int pe = 0; pe < npes; pe++) {                                      \
-				s = next;                                                        \
-				if (pe + 1 < npes)                                               \
-					next = slot_unit_peek(                                   \
-						coll_slot(c, own, pe + 1), at.unit, group);      \
-				x = packed(ll_arrives(c, w, pe, at.unit, s));                    \
-				a = pe ? step(a, x, op, second) : begin(x, second);              \
-				a = hold(a);                                                     \
-			}                                                                        \
-			if (!w->rc)                                                              \
-				ll_place(c, at, end(a, op, npes, second));                       \
+			one = s[0];                                                              \
+			LL_EACH(LL_FOLDED - 1)                                                   \
+			s[i] = s[i + 1];                                                         \
+			if (next.k < n)                                                          \
+				s[LL_FOLDED - 1] = ll_look(c, from, &next);                      \
+			ll_after(c, &next);                                                      \
+			x = packed(ll_taken(c, w, from, &at, one));                              \
+			a = at.pe ? step(a, x, op, second) : begin(x, second);                   \
+			a = hold(a);                                                             \
+			if (at.pe + 1 == npes && !w->rc)                                         \
+				ll_place(c, (struct ll_at){ 0, from + at.k },                    \
+					end(a, op, npes, second));                               \
+			ll_after(c, &at);                                                        \
 		}                                                                                \
 	}
 LL_LOOPS(DEFINE_LL_LOOP)
@@ -362,23 +486,32 @@ LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, enum ll_kernel which
 	}
 }
 
+/* Nothing is stored before all are known to call the same. Where they differ, data that is waited for does not come, and all have still to
+   be heard. */
 LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 {
-	struct ll_ahead a = { .walk = ll_walk_of(c, c->args->moves.from, c->args->moves.froms) };
+	const struct coll_moves *m = &c->args->moves;
+	const int many = ll_are_many(c), self = ll_self(c, m->from, m->froms);
+	struct ll_few f;
 	int rc;
 
-	if (!a.walk.n)
-		a.walk.ranks = 0;
-	ll_look_ahead(c, &a);
-	for (int heard = 0;; heard = 1) {
-		if (heard)
-			ll_unpack(c, w, &a);
-		else
-			await_keys(c, w);
-		rc = ll_agreed(c, w);
-		if (heard || rc)
-			return rc;
-	}
+	f.walk = ll_walk_of(c, m->from + self, c->bytes ? m->froms - self : 0);
+	f.at[0].pe = -1;
+	if (!many)
+		ll_few_come(c, w, &f);
+	if (!w->rc || w->rc == SPMTD_MISMATCH)
+		await_keys(c, w);
+	rc = ll_agreed(c, w);
+	if (rc)
+		return rc;
+	if (self && c->bytes)
+		ll_own(c);
+	if (!many)
+		ll_few_stay(c, w, &f);
+	LL_ROLLED
+	for (int nth = self; many && nth < m->froms; nth++)
+		ll_unpack_from(c, w, ll_rank(c, m->from, nth));
+	return ll_agreed(c, w);
 }
 
 LL_FN int ll_run(const struct coll *c, enum ll_kernel which)

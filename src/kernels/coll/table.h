@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of collective algorithms: read by the host, which chooses one for each call, and by the
- * kernel, which is told its number. Of the kinds of collectives the host alone knows: a kernel is
- * told which ranks give and get what.
+ * The table of collective algorithms: read by the host, which chooses one for each call, and by the kernel, which is told its number. Of the
+ * kinds of collectives the host alone knows: a kernel is told which ranks give and get what.
  */
 #ifndef SPMT_KERNELS_COLL_TABLE_H
 #define SPMT_KERNELS_COLL_TABLE_H
@@ -34,10 +33,9 @@ enum kernel_collective_kind {
 
 /*
  * The way that the data takes.
- * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger
- *	than a slot has room for.
- * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any
- *	goes. Between processes the buffers lie in a stage, and the call is cut into parts.
+ * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger than a slot has room for.
+ * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any goes. Between processes the
+ *	buffers lie in a stage, and the call is cut into parts.
  */
 enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 
@@ -51,9 +49,11 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
  */
 /* clang-format off */
 #define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
-#define COLL_LL_TOGETHER (512u << 10) /* that go to all others: up to so many it is preferred as well */
-#define COLL_LL_THREADS 256	  /* of a block, the most: as src/kernels/images.py has it */
-#define COLL_BLOCKS_RANKS 8	     /* the most among which every block meets; in twoshot a thread has a load from each in flight */
+#define COLL_LL_TOGETHER (1u << 20) /* that go to all others: up to so many it is preferred as well */
+#define COLL_LL_THREADS 512 /* of a block, the most: as src/kernels/images.py has it */
+#define COLL_LL_FOLDS 128   /* blocks, the most: each waits for the peers' of its number alone, and they begin in their order */
+#define COLL_LL_COPIES 64
+#define COLL_BLOCKS_RANKS 8 /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
 /* with kernels of their own */
 #define COLL_TABLE_OWN(X)                                                                                \
@@ -89,7 +89,8 @@ static inline enum coll_way coll_way(int number)
 	return by_slots >> number & 1 ? COLL_BY_SLOTS : COLL_AT_PEERS;
 }
 
-/* Who gives and who gets, seen from one rank; ranks are counted round. Permute: one or none, either way. */
+/* Who gives and who gets, seen from one rank; ranks are counted round. Permute: one or none, either way. A rank that gives to itself is the
+   first of those that it gives to, and of those that give to it. */
 struct coll_moves {
 	int32_t to, tos;     /* `tos` ranks from `to` on get this rank's data */
 	int32_t from, froms; /* whose data comes here */
@@ -142,8 +143,7 @@ int coll_named(const char *name);
 /* "ll, twoshot, pushed" */
 void coll_names(char *text, size_t size);
 
-/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a
-   flag to every word. */
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
 uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
 
 #endif

@@ -730,8 +730,9 @@ SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t
  * wrap; floats are multiplied, then added in the order of ranks, f16, bf16 and f8 in f32, rounded once at the end.
  *
  * Local: no other rank takes part. The op is this comm's alone: not of other ranks, of comms split from it, or of its lanes, which make
- * their own. It is for the collectives above: plans take none. A SPMT_SCALAR_DEVICE scalar stays where it is until the last collective
- * with it is complete, is aligned to its type, and is read anew by every launch of a graph.
+ * their own; with another's it is -EINVAL, as with one that was destroyed or is of an earlier world. A comm has up to 256 at a time; one more
+ * is -ENOSPC. They are for the collectives above: plans take none. A SPMT_SCALAR_DEVICE scalar stays where it is until the last collective
+ * with its op is complete, is aligned to its type, and is read anew by every launch of a graph.
  */
 SPMT_API int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scalar,
 	enum spmt_scalar where, enum spmt_op *op);

@@ -8,38 +8,38 @@
 #include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
-/* An op below SPMT_OP_MADE: from the top, 15 bits of the rank, so that another rank's is told apart; then how often its place was taken, so
-   that one forgotten is; then its place. */
 #define OP_PLACES 256
-enum { OP_PLACE_BITS = 8, OP_TURN_BITS = 7, OP_RANK_BITS = 15 };
-_Static_assert(OP_PLACES == 1 << OP_PLACE_BITS, "a place fits");
 _Static_assert(COLL_PREMUL == SPMT_OP_AVG + 1, "behind the ops that there are");
 
 struct comm_op {
 	struct coll_factor factor;
 	enum spmt_type type;
-	uint32_t turn; /* odd: it is taken */
+	uint32_t number; /* as its maker got it; 0: the place is free */
 };
 
-static enum spmt_op op_number(const spmt_comm *comm, uint32_t place)
+/* NULL: the comm has no such op. A free place's number is none that a caller can mean. */
+static struct comm_op *op_find(const spmt_comm *comm, uint32_t number)
 {
-	uint32_t rank = (uint32_t)comm->rank & ((1u << OP_RANK_BITS) - 1);
-	uint32_t turn = 1 + comm->ops[place].turn / 2 % ((1u << OP_TURN_BITS) - 1); /* not 0 */
-
-	return (enum spmt_op)((uint32_t)SPMT_OP_MADE | rank << (OP_TURN_BITS + OP_PLACE_BITS) |
-		turn << OP_PLACE_BITS | place);
+	for (int i = 0; comm->ops && i < OP_PLACES; i++)
+		if (comm->ops[i].number == number)
+			return &comm->ops[i];
+	return NULL;
 }
 
-/* NULL: the comm has no such op. */
-static struct comm_op *op_find(const spmt_comm *comm, enum spmt_op op)
+/* No comm of the process has had it, whether a lane, a part, or one of an earlier world: what is passed to the wrong one, or comes too
+   late, is refused, until 2^30 ops have been made. Then it may be one that this comm still has, which is passed over. */
+static int op_number(const spmt_comm *comm, uint32_t *number)
 {
-	uint32_t place = (uint32_t)op % OP_PLACES;
+	int rc;
 
-	if (!comm->ops || comm->ops[place].turn % 2 == 0 || op_number(comm, place) != op)
-		return NULL;
-	return &comm->ops[place];
+	do {
+		rc = process_draw(number);
+		*number = SPMT_OP_MADE | *number % SPMT_OP_MADE;
+	} while (!rc && (*number == SPMT_OP_MADE || op_find(comm, *number)));
+	return rc;
 }
 
 static int op_unknown(const spmt_comm *comm, const char *what, int op)
@@ -57,7 +57,7 @@ int op_use(const spmt_comm *comm, const char *what, enum spmt_type type, int *op
 
 	if ((unsigned)*op <= SPMT_OP_AVG)
 		return 0;
-	made = op_find(comm, (enum spmt_op) * op);
+	made = op_find(comm, (uint32_t)*op);
 	if (!made)
 		return op_unknown(comm, what, *op);
 	if (made->type != type)
@@ -94,11 +94,9 @@ static int op_place(spmt_comm *comm, const char *what, struct comm_op **place)
 		comm->ops = mem_calloc(OP_PLACES, sizeof(*comm->ops));
 	if (!comm->ops)
 		return fail_call(-ENOMEM, what, "rank %d: out of memory for ops", comm->rank);
-	for (int i = 0; i < OP_PLACES; i++)
-		if (comm->ops[i].turn % 2 == 0) {
-			*place = &comm->ops[i];
-			return 0;
-		}
+	*place = op_find(comm, 0);
+	if (*place)
+		return 0;
 	return fail_call(-ENOSPC, what, "rank %d: %d ops are there and none was destroyed",
 		comm->rank, OP_PLACES);
 }
@@ -108,6 +106,7 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 {
 	EXCLUSIVE(comm, __func__);
 	struct comm_op *place = NULL;
+	uint32_t number = 0;
 	int rc = comm_enter_lane(comm, __func__);
 
 	if (!rc && !op)
@@ -116,6 +115,8 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 		rc = op_arguments(comm, __func__, type, scalar, where);
 	if (!rc)
 		rc = op_place(comm, __func__, &place);
+	if (!rc)
+		rc = comm_failed(comm, __func__, op_number(comm, &number));
 	if (rc)
 		return rc;
 	place->type = type;
@@ -124,8 +125,8 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 		place->factor.at = (uint64_t)(uintptr_t)scalar;
 	else
 		place->factor.bits = 0, memcpy(&place->factor.bits, scalar, type_size(type));
-	place->turn++;
-	*op = op_number(comm, (uint32_t)(place - comm->ops));
+	place->number = number;
+	*op = (enum spmt_op)number;
 	return 0;
 }
 
@@ -140,9 +141,9 @@ int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
 	if ((unsigned)op <= SPMT_OP_AVG)
 		return fail_call(-EINVAL, __func__, "rank %d: op %s is not one that was made",
 			comm->rank, op_name((uint64_t)op));
-	made = op_find(comm, op);
+	made = op_find(comm, (uint32_t)op);
 	if (!made)
 		return op_unknown(comm, __func__, (int)op);
-	made->turn++;
+	made->number = 0;
 	return 0;
 }

@@ -29,6 +29,7 @@ struct identity {
 	unsigned char nonce[16];
 	bool asked;
 	unsigned char host[16];
+	uint32_t drawn;
 };
 
 static void *_Atomic identity_slot;
@@ -105,6 +106,23 @@ int process_nonce(unsigned char nonce[16])
 	}
 	pthread_mutex_unlock(&id->lock);
 	return rc;
+}
+
+int process_draw(uint32_t *number)
+{
+	unsigned char nonce[16];
+	uint32_t first;
+	struct identity *id;
+	int rc = process_nonce(nonce);
+
+	if (rc)
+		return rc;
+	id = atomic_load_explicit(&identity_slot, memory_order_acquire);
+	memcpy(&first, nonce, sizeof(first));
+	pthread_mutex_lock(&id->lock);
+	*number = first + id->drawn++;
+	pthread_mutex_unlock(&id->lock);
+	return 0;
 }
 
 /* Packs the hex digits of a UUID of 36 characters; missing digits stay zero. Zeros for want of a descriptor would make another

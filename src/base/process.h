@@ -32,6 +32,10 @@ void *process_state(void *_Atomic *slot, size_t size);
 /* 16 random bytes, made once a process; a forked child makes its own. "Same process" is equality of these, never a pid. */
 int process_nonce(unsigned char nonce[16]);
 
+/* A number that this process has not drawn before, until it has drawn all there are. The first is a random one, so that another process has
+   others. */
+int process_draw(uint32_t *number);
+
 /* The kernel's boot id: equal for processes of one node, different between nodes. Zeros where the
    kernel has none. Fails only if memory or descriptors run out. */
 int process_host(unsigned char host[16]);

@@ -312,6 +312,70 @@ Test(premul, bad_input)
 	RANKS_OK(ranks_run(2, NULL, refused, NULL));
 }
 
+/* An op of one comm of a rank on the others, which have made as many. */
+static int of_another_comm(spmt_comm *comm, void *arg)
+{
+	enum { COMMS = 4 };
+	spmt_comm *comms[COMMS] = { comm };
+	enum spmt_op ops[COMMS];
+	struct words w;
+
+	(void)arg;
+	TRY(words_open(comm, &w));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &comms[1]));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &comms[2]));
+	REQUIRE_OK(spmt_lane(comm, 5, &comms[3]));
+	for (int i = 0; i < COMMS; i++)
+		REQUIRE_OK(premul(comms[i], &w, false, &ops[i]));
+	for (int i = 0; i < COMMS * COMMS; i++) {
+		spmt_comm *on = comms[i / COMMS];
+
+		if (i / COMMS == i % COMMS)
+			continue;
+		BAD(spmt_all_reduce(on, w.dst, w.src, 1, SPMT_TYPE_U64, ops[i % COMMS], NULL),
+			"not made for this comm");
+		BAD(spmt_op_destroy(on, ops[i % COMMS]), "not made for this comm");
+	}
+	return spmt_barrier(comm);
+}
+
+Test(premul, of_another_comm)
+{
+	NEEDS_HOST("lanes");
+	RANKS_OK(ranks_run(2, NULL, of_another_comm, NULL));
+}
+
+/* stale: of an earlier world, one a rank; 0: this is the first. */
+static int destroyed_long_ago(spmt_comm *comm, void *arg)
+{
+	enum spmt_op *stale = (enum spmt_op *)arg + spmt_rank(comm), gone, op;
+	struct words w;
+
+	TRY(words_open(comm, &w));
+	REQUIRE_OK(premul(comm, &w, false, &gone));
+	if (*stale)
+		BAD(spmt_all_reduce(comm, w.dst, w.src, 1, SPMT_TYPE_U64, *stale, NULL),
+			"not made for this comm");
+	*stale = gone;
+	REQUIRE_OK(spmt_op_destroy(comm, gone));
+	for (int i = 0; i < 2 * OPS_MOST * OPS_MOST; i++) {
+		REQUIRE_OK(premul(comm, &w, false, &op));
+		REQUIRE(op > SPMT_OP_MADE && op != gone);
+		REQUIRE_OK(spmt_op_destroy(comm, op));
+	}
+	REQUIRE_OK(premul(comm, &w, false, &op));
+	BAD(spmt_all_reduce(comm, w.dst, w.src, 1, SPMT_TYPE_U64, gone, NULL), "destroyed");
+	return spmt_barrier(comm);
+}
+
+Test(premul, destroyed_long_ago)
+{
+	enum spmt_op stale[2] = { 0 };
+
+	for (int world = 0; world < 2; world++)
+		RANKS_OK(ranks_run(2, NULL, destroyed_long_ago, stale));
+}
+
 /* That the op is one of these has to match; of two rows, as a small and a large call take. */
 static int differs(spmt_comm *comm, void *arg)
 {

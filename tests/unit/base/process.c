@@ -176,7 +176,28 @@ Test(process, a_nonce_that_cannot_be_made_is_an_error)
 
 	fault_arm(1u << FAULT_MAP, 1);
 	cr_assert_eq(process_nonce(nonce), -ENOMEM);
+	fault_arm(1u << FAULT_MAP, 1);
+	cr_assert_eq(process_draw(&(uint32_t){ 0 }), -ENOMEM);
 	cr_assert_eq(process_nonce(nonce), 0);
+}
+
+static int draws_another(void *arg)
+{
+	uint32_t number;
+
+	return process_draw(&number) || number - *(uint32_t *)arg < 4096;
+}
+
+Test(process, a_number_is_drawn_once_and_by_no_child)
+{
+	uint32_t first, number;
+
+	cr_assert_eq(process_draw(&first), 0);
+	for (uint32_t i = 1; i < 2000; i++) {
+		cr_assert_eq(process_draw(&number), 0);
+		cr_assert_eq(number, first + i);
+	}
+	cr_assert_eq(exit_of_child(draws_another, &first), 0);
 }
 
 Test(process, random_fills_all_of_a_large_buffer)

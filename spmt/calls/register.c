@@ -387,10 +387,12 @@ size_t spmt_mem_size(spmt_mem *mem, int pe)
 
 /* As rma_open, for a range of pe's registered buffer, whose offset is mem_at. */
 static int mem_open(spmt_comm *comm, const struct call *call, const spmt_mem *mem, size_t off,
-	const void *local, size_t n, int pe)
+	const void *local, size_t n, int pe, enum move_mode mode)
 {
-	int rc = rma_open(comm, call, NULL, local, 0, pe);
+	int rc = rma_peer(comm, call, pe);
 
+	if (!rc && object_is_traced(&comm->head))
+		rma_trace(comm, n, 1, pe, mode);
 	if (!rc)
 		rc = mem_check(comm, call->name, mem);
 	if (rc || !n)
@@ -420,7 +422,7 @@ int spmt_mem_put(
 {
 	static const struct call call = { "spmt_mem_put", "dst", "src" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, MOVE_BLOCKING);
 
 	return rc || !size
 		? rc
@@ -432,7 +434,7 @@ int spmt_mem_put_nbi(
 {
 	static const struct call call = { "spmt_mem_put_nbi", "dst", "src" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, MOVE_NBI);
 
 	return rc || !size
 		? rc
@@ -444,7 +446,7 @@ int spmt_mem_put_on_stream(spmt_comm *comm, spmt_mem *dst, size_t dst_off, const
 {
 	static const struct call call = { "spmt_mem_put_on_stream", "dst", "src" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe);
+	int rc = mem_open(comm, &call, dst, dst_off, src, size, pe, MOVE_STREAM);
 
 	if (rc || !size)
 		return rc;
@@ -456,7 +458,7 @@ int spmt_mem_get(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, size
 {
 	static const struct call call = { "spmt_mem_get", "src", "dst" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, MOVE_BLOCKING);
 
 	return rc || !size
 		? rc
@@ -467,7 +469,7 @@ int spmt_mem_get_nbi(spmt_comm *comm, void *dst, spmt_mem *src, size_t src_off, 
 {
 	static const struct call call = { "spmt_mem_get_nbi", "src", "dst" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, MOVE_NBI);
 
 	return rc || !size
 		? rc
@@ -479,7 +481,7 @@ int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, size_t src
 {
 	static const struct call call = { "spmt_mem_get_on_stream", "src", "dst" };
 	EXCLUSIVE(comm, __func__);
-	int rc = mem_open(comm, &call, src, src_off, dst, size, pe);
+	int rc = mem_open(comm, &call, src, src_off, dst, size, pe, MOVE_STREAM);
 
 	if (rc || !size)
 		return rc;

@@ -66,8 +66,7 @@ int rma_judge(const spmt_comm *comm, const struct call *call, const void *sym, c
 	return rc || local == sym ? rc : local_judge(comm, call->name, call->local, local, n);
 }
 
-/* Which mover a call takes depends on its mode as well, which this does not know: those that block say it again. */
-static void rma_trace(const spmt_comm *comm, size_t n, int pe, enum move_mode mode)
+void rma_trace_route(const spmt_comm *comm, size_t n, int pe, enum move_mode mode)
 {
 	struct link *link = &comm->links[pe];
 	const struct route *route = &link->route;
@@ -75,21 +74,33 @@ static void rma_trace(const spmt_comm *comm, size_t n, int pe, enum move_mode mo
 	bool second = route->nmovers > 1 && m == &link->movers[1];
 
 	trace_route(map_name(route->map), mover_name(route->movers[second]));
-	if (mode == MOVE_STREAM)
-		trace_peer(pe, n);
 }
 
-int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
-	size_t n, int pe)
+void rma_trace(const spmt_comm *comm, size_t n, size_t times, int pe, enum move_mode mode)
+{
+	rma_trace_route(comm, n, pe, mode);
+	trace_peer(pe, n * times);
+}
+
+int rma_peer(spmt_comm *comm, const struct call *call, int pe)
 {
 	int rc = comm_enter(comm, call->name);
 
 	if (rc)
 		return rc;
-	if (!comm_has_pe(comm, pe))
-		return comm_refuse_pe(comm, call->name, pe);
+	return comm_has_pe(comm, pe) ? 0 : comm_refuse_pe(comm, call->name, pe);
+}
+
+/* Which mover a call takes depends on its mode as well, which this does not know: those that block say it again. */
+int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
+	size_t n, int pe)
+{
+	int rc = rma_peer(comm, call, pe);
+
+	if (rc)
+		return rc;
 	if (object_is_traced(&comm->head))
-		rma_trace(comm, n, pe, MOVE_STREAM);
+		rma_trace(comm, n, 1, pe, MOVE_STREAM);
 	return n ? rma_judge(comm, call, sym, local, n) : 0;
 }
 
@@ -107,7 +118,7 @@ __attribute__((cold)) static int put_closer(spmt_comm *comm, const struct call *
 	int rc = rma_open(comm, call, dst, src, size, pe);
 
 	if (!rc && object_is_traced(&comm->head))
-		rma_trace(comm, size, pe, mode);
+		rma_trace_route(comm, size, pe, mode);
 	return rc || !size ? rc
 			   : rma_put(comm, call->name, rma_offset(comm, dst), src, size, pe, mode);
 }
@@ -138,7 +149,7 @@ __attribute__((cold)) static int get_closer(spmt_comm *comm, const struct call *
 	int rc = rma_open(comm, call, src, dst, size, pe);
 
 	if (!rc && object_is_traced(&comm->head))
-		rma_trace(comm, size, pe, mode);
+		rma_trace_route(comm, size, pe, mode);
 	return rc || !size ? rc
 			   : rma_get(comm, call->name, dst, rma_offset(comm, src), size, pe, mode);
 }
@@ -337,12 +348,14 @@ struct put_signal {
 
 /* call: of the data, then of the signal. */
 static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst, const void *src,
-	size_t size, const struct put_signal *s)
+	size_t size, const struct put_signal *s, enum move_mode mode)
 {
 	int rc = rma_open(comm, &call[0], dst, src, size, s->pe);
 
 	if (!rc)
 		rc = rma_open(comm, &call[1], s->sig, s->sig, sizeof(*s->sig), s->pe);
+	if (!rc && size && object_is_traced(&comm->head))
+		rma_trace_route(comm, size, s->pe, mode);
 	return rc ? rc : signal_check(comm, call->name, s->sig, s->op);
 }
 
@@ -392,7 +405,7 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
 	struct mover *m;
-	int rc = put_signal_open(comm, call, dst, src, size, &s);
+	int rc = put_signal_open(comm, call, dst, src, size, &s, MOVE_BLOCKING);
 
 	if (rc)
 		return rc;
@@ -416,7 +429,7 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 		{ "spmt_put_signal_nbi", "sig", "sig" } };
 	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
-	int rc = put_signal_open(comm, call, dst, src, size, &s);
+	int rc = put_signal_open(comm, call, dst, src, size, &s, MOVE_NBI);
 
 	if (rc)
 		return rc;
@@ -437,7 +450,7 @@ int spmt_put_signal_on_stream(spmt_comm *comm, void *dst, const void *src, size_
 		{ "spmt_put_signal_on_stream", "sig", "sig" } };
 	EXCLUSIVE(comm, __func__);
 	struct put_signal s = { sig, val, op, pe };
-	int rc = put_signal_open(comm, call, dst, src, size, &s);
+	int rc = put_signal_open(comm, call, dst, src, size, &s, MOVE_STREAM);
 
 	if (rc)
 		return rc;
@@ -459,16 +472,25 @@ static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size
 		!__builtin_add_overflow(*bytes, elem, bytes);
 }
 
+/* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
+   again on return. */
+static enum move_mode strided_mode(const spmt_comm *comm, int pe)
+{
+	return comm->links[pe].direct ? MOVE_BLOCKING : MOVE_NBI;
+}
+
 /* remote_stride belongs to the symmetric side. s->count 0: nothing to do. */
 static int strided_open(spmt_comm *comm, const struct call *call, const void *sym,
 	const void *local, ptrdiff_t remote_stride, ptrdiff_t local_stride, int pe,
 	struct strided *s)
 {
 	size_t bytes, local_bytes;
-	int rc = rma_open(comm, call, sym, local, 0, pe);
+	int rc = rma_peer(comm, call, pe);
 
 	if (rc)
 		return rc;
+	if (object_is_traced(&comm->head))
+		rma_trace(comm, s->elem, s->count, pe, strided_mode(comm, pe));
 	if (!s->elem)
 		return fail_call(-EINVAL, call->name, "rank %d: elem_size is 0", comm->rank);
 	if (remote_stride < 1 || local_stride < 1)
@@ -485,14 +507,7 @@ static int strided_open(spmt_comm *comm, const struct call *call, const void *sy
 	rc = local ? local_check(comm, call->name, call->local, local, local_bytes) : 0;
 	if (rc)
 		return rc;
-	return rma_open(comm, call, sym, local ? sym : NULL, bytes, pe);
-}
-
-/* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
-   again on return. */
-static enum move_mode strided_mode(const spmt_comm *comm, int pe)
-{
-	return comm->links[pe].direct ? MOVE_BLOCKING : MOVE_NBI;
+	return rma_judge(comm, call, sym, local ? sym : NULL, bytes);
 }
 
 static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)

@@ -36,7 +36,14 @@ static inline bool rma_quick(spmt_comm *comm, const void *sym, const void *local
 	return LIKELY(comm_quick(comm) && comm_has_pe(comm, pe) && n && local &&
 		heap_clear(comm->heap, sym, n) && local_clear(comm->heap, local, n));
 }
-/* The rest of rma_open. */
+/* Checks comm and pe. */
+int rma_peer(spmt_comm *comm, const struct call *call, int pe);
+/* Of a comm that is traced, once comm and pe are checked: what moves n bytes; and that this call moves them, so many times. */
+void rma_trace_route(const spmt_comm *comm, size_t n, int pe, enum move_mode mode)
+	__attribute__((cold));
+void rma_trace(const spmt_comm *comm, size_t n, size_t times, int pe, enum move_mode mode)
+	__attribute__((cold));
+/* The rest of rma_open, which notes n bytes of a comm that is traced. */
 int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
 	size_t n, int pe) __attribute__((cold));
 

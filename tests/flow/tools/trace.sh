@@ -47,6 +47,25 @@ for t in {x["tid"] for x in c}:
     s = sorted((x for x in c if x["tid"] == t), key=lambda x: x["ts"])
     assert all(a["ts"] + a["dur"] <= b["ts"] + 0.002 for a, b in zip(s, s[1:]) if a["name"] != "spmt_init")'
 
+# ---- moves, as they are counted
+
+moved='
+import collections
+by = collections.Counter()
+for x in c:
+    if x["args"]["rank"] == 0 and x["args"].get("peer") == 1 and x["name"] != "spmt_put_signal_nbi":
+        by[x["args"]["mover"]] += x["args"].get("bytes", 0)
+counted = {k: int(v) for k, v in (w.split("=") for w in open(sys.argv[1] + ".counted").read().split())}
+assert {k: by[k] for k in counted} == counted, (by, counted)
+assert by["sdma"] and by["store"], by
+assert len(named("spmt_iput", bytes=400) + named("spmt_iget", bytes=400)) == 4
+named("spmt_mem_put", bytes=1000, mover="store", map="p2p")
+named("spmt_mem_put_on_stream", bytes=2 << 20, mover="sdma", stream="own")
+named("spmt_put_signal_nbi", bytes=(2 << 20) + 8, mover="sdma")'
+rm -f "$trace"
+nothing_in 'a program that moves ends well' "$(SPMT_TRACE=$trace timeout 120 "$build_root/tests/traced" 2>&1 >"$trace.counted" || echo "$?")"
+look 'registered buffers, strides, signals: bytes and movers' "$trace" "$moved"
+
 # ---- wrapped: more calls than a ring holds
 
 SPMT_TRACE=$trace timeout 120 "$perf" --ranks 2 --iters 20000 --rounds 3 --sizes 8:8 --tests put >"$scratch/out" 2>&1

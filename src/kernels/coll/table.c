@@ -90,13 +90,22 @@ static uint64_t row_most(const struct coll_row *row, bool on_cpu, int ranks)
 	return others > most ? others : most;
 }
 
+static bool row_takes(const struct coll_row *row, const struct coll_case *c)
+{
+	return row_fits(row, c) && c->bytes <= row_most(row, c->on_cpu, c->ranks);
+}
+
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind == COLL_REDUCE)
 		return false;
-	return row_fits(row, c) && c->bytes <= row_most(row, c->on_cpu, c->ranks);
+	/* `ll` brings no factors: what is small has its one meeting behind this row. */
+	if (row == &coll_rows[COLL_ROW_twoshot] && c->factors &&
+		row_takes(&coll_rows[COLL_ROW_pushed], c))
+		return false;
+	return row_takes(row, c);
 }
 
 /* Every kind has a row for any size, which is the last one at the latest. */

@@ -139,6 +139,30 @@ Test(coll_table, blocks_meet_in_a_large_sum)
 			}
 }
 
+/* Factors do not come with `ll`: up to what it prefers `pushed` has one meeting, too. */
+Test(coll_table, small_sums_with_factors_are_pushed)
+{
+	for (int kind = COLL_REDUCE_SCATTER; kind <= COLL_REDUCE; kind++)
+		for (int place = 0; place < 4; place++) {
+			const struct coll_row *pushed = &coll_rows[COLL_ROW_pushed];
+			struct coll_case c = { .kind = (enum kernel_collective_kind)kind,
+				.on_cpu = place & 1,
+				.room = COLL_LL_MOST,
+				.ranks = place & 2 ? COLL_BLOCKS_RANKS : COLL_BLOCKS_RANKS + 1,
+				.factors = true,
+				.wanted = -1 };
+			uint64_t most = c.on_cpu ? pushed->cpu : pushed->gpu;
+
+			for (; c.bytes <= most; c.bytes += most / 4)
+				cr_expect_eq(coll_choose(&c), COLL_ROW_pushed);
+			c.bytes = most + 1;
+			cr_expect_eq(coll_way(coll_choose(&c)), COLL_AT_PEERS);
+			c.bytes = most;
+			c.room = (uint32_t)most - 16;
+			cr_expect_eq(coll_way(coll_choose(&c)), COLL_AT_PEERS);
+		}
+}
+
 Test(coll_table, room_of_slots)
 {
 	cr_expect_eq(coll_slot_room(2, 8u << 20, false), COLL_LL_TOGETHER);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* spmt-info --coll: the rows by which collectives are done. */
+/* spmt-info --coll: the rows by which collectives are done, and which of them a call takes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,30 +7,25 @@
 
 #include "include/spmt.h"
 #include "info.h"
+#include "spmt/collective/collective.h"
 #include "spmt/plan/row.h"
+#include "src/base/base.h"
 #include "src/base/status.h"
 
 #define WORD 4096
+enum { NAME = 24, CHOICE = 32 }; /* columns */
 
-static void limit_print(uint64_t bytes)
-{
-	if (bytes == UINT64_MAX)
-		printf("  %10s", "any");
-	else
-		printf("  %10" PRIu64, bytes);
-}
-
-static void row_print(const struct coll_row *row)
-{
-	printf("  %-8s  %-5s", row->name, row->way == COLL_BY_SLOTS ? "slots" : "peers");
-	limit_print(row->gpu);
-	limit_print(row->cpu);
-	printf(" ");
-	for (int kind = 0; kind < COLL_KINDS; kind++)
-		if (row->kinds >> kind & 1)
-			printf(" %s", coll_kinds[kind].call + strlen("spmt_"));
-	printf("\n");
-}
+static const char *const row_words[COLL_ROWS] = {
+	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
+	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
+	[COLL_ROW_pull] = "each loads from its peers; blocks meet",
+	[COLL_ROW_pushed] = "one meeting, with which the data comes, through slots",
+	[COLL_ROW_copy] = "each has copy queues copy from its peers; if SPMT_COLL names it",
+	[COLL_ROW_direct] = "each loads from its peers; ranks meet before and after",
+	[COLL_ROW_swap] = "pairs of ranks swap blocks in place; ranks meet before and after",
+	[COLL_ROW_reduce] =
+		"each folds a share at its peers and stores it to all; ranks meet before and after",
+};
 
 /* False: it cannot be a row. */
 static bool plan_print(const char *file)
@@ -55,8 +50,8 @@ static bool plan_print(const char *file)
 	return !rc;
 }
 
-/* What SPMT_COLL asks for, before the table. */
-static bool wished_print(const char *wish, char *word)
+/* What SPMT_COLL asks for, before the table; *wanted: the row that it names, or -1. */
+static bool wished_print(const char *wish, char *word, int *wanted)
 {
 	bool right = true;
 
@@ -68,7 +63,7 @@ static bool wished_print(const char *wish, char *word)
 			printf("  %s      calls that have plans of their kind and fit none fail\n",
 				word);
 		else if (coll_named(word) >= 0)
-			printf("  %-8s  where it fits\n", word);
+			*wanted = coll_named(word), printf("  %-8s  where it fits\n", word);
 		else {
 			printf("  %s: no algorithm\n", word);
 			right = false;
@@ -77,17 +72,110 @@ static bool wished_print(const char *wish, char *word)
 	return right;
 }
 
-bool coll_print(void)
+/* ---- what calls take ----------------------------------------------------------------------------- */
+
+/* The row of a case of so many bytes. */
+static int row_of(struct coll_case c, uint64_t bytes)
 {
+	c.bytes = bytes;
+	return coll_choose(&c);
+}
+
+/* The most bytes that take the row which `from` takes: steps that double find some that do not, and halves the first of these. */
+static uint64_t row_end(struct coll_case c, uint64_t from)
+{
+	uint64_t most = from, step = 1, half;
+	int row = row_of(c, from);
+
+	while (most < UINT64_MAX - step && row_of(c, most + step) == row) {
+		most += step;
+		step *= 2;
+	}
+	if (most >= UINT64_MAX - step)
+		return UINT64_MAX;
+	while (step > 1) {
+		half = step / 2;
+		if (row_of(c, most + half) == row) {
+			most += half;
+			step -= half;
+		} else {
+			step = half;
+		}
+	}
+	return most;
+}
+
+/* "ll up to 524288, twoshot" */
+static void choice_write(char *text, size_t size, struct coll_case c)
+{
+	uint64_t from = 0, end;
+	size_t used = 0;
+
+	do {
+		end = row_end(c, from);
+		used += (size_t)snprintf(text + used, size - used, "%s%s", from ? ", " : "",
+			coll_rows[row_of(c, from)].name);
+		if (end != UINT64_MAX && used < size)
+			used += (size_t)snprintf(text + used, size - used, " up to %" PRIu64, end);
+		from = end + 1;
+	} while (end != UINT64_MAX && used < size);
+}
+
+/* In a world; parts have less room in slots, and lanes none. */
+static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, int wanted)
+{
+	bool slots = wanted >= 0 && coll_rows[wanted].way == COLL_BY_SLOTS;
+
+	return (struct coll_case){ .kind = (enum kernel_collective_kind)kind,
+		.on_cpu = on_cpu,
+		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu && !slots),
+		.wanted = wanted,
+		.factors = factors,
+		.engines = wanted == COLL_ROW_copy,
+		.ranks = ranks };
+}
+
+static void kind_print(int ranks, int kind, bool factors, int wanted)
+{
+	char name[64], gpu[128] = "varied", cpu[128] = "varied";
+
+	if (kind < COLL_KINDS) {
+		choice_write(gpu, sizeof(gpu), case_of(ranks, kind, factors, false, wanted));
+		choice_write(cpu, sizeof(cpu), case_of(ranks, kind, factors, true, wanted));
+	}
+	snprintf(name, sizeof(name), "%s%s", coll_kinds[kind].call + strlen("spmt_"),
+		factors ? ", premul" : "");
+	printf("  %-*s  %-*s  %s\n", NAME, name, CHOICE, gpu, cpu);
+}
+
+static void ranks_print(int ranks, int wanted)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%d rank%s", ranks, ranks == 1 ? "" : "s");
+	printf("  %-*s  %-*s  on CPUs\n", NAME, name, CHOICE, "on GPUs");
+	for (int kind = 0; kind < COLL_CALLS; kind++)
+		for (int factors = 0; factors <= (kind < COLL_KINDS && coll_kinds[kind].folds);
+			factors++)
+			kind_print(ranks, kind, factors, wanted);
+}
+
+bool coll_print(int ranks)
+{
+	static const int usual[] = { 2, 4, 8 };
 	const char *wish = secure_getenv("SPMT_COLL");
 	char *word = malloc(WORD);
-	bool right = word && (!wish || !*wish || wished_print(wish, word));
+	int wanted = -1;
+	bool right = word && (!wish || !*wish || wished_print(wish, word, &wanted));
 
 	free(word);
-	printf("algorithms of collectives, in order of preference\n"
-	       "  %-8s  %-5s  %10s  %10s  %s\n",
-		"name", "by", "GPU up to", "CPU up to", "kinds (bytes of a block)");
+	printf("algorithms of collectives\n");
 	for (int i = 0; i < COLL_ROWS; i++)
-		row_print(&coll_rows[i]);
+		printf("  %-8s  %s\n", coll_rows[i].name, row_words[i]);
+	printf("  %-8s  counts differ by rank: each loads from its peers; ranks meet before and after\n",
+		"varied");
+	printf("which a call of the world takes, by bytes of a block\n");
+	for (size_t i = 0; i < (ranks ? 1 : ARRAY_SIZE(usual)); i++)
+		ranks_print(ranks ? ranks : usual[i], wanted);
 	return right;
 }

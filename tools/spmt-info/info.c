@@ -18,7 +18,7 @@ enum { OPT_ENV = 256, OPT_COLL, OPT_ROUTES, OPT_TOPO, OPT_RECORD, OPT_WAITS, OPT
 
 static const struct option long_options[] = {
 	{ "env", no_argument, NULL, OPT_ENV },
-	{ "coll", no_argument, NULL, OPT_COLL },
+	{ "coll", optional_argument, NULL, OPT_COLL },
 	{ "routes", optional_argument, NULL, OPT_ROUTES },
 	{ "topo", required_argument, NULL, OPT_TOPO },
 	{ "record", required_argument, NULL, OPT_RECORD },
@@ -32,6 +32,7 @@ static const struct option long_options[] = {
 struct question {
 	bool env, coll, routes, uid;
 	int ranks;			  /* of --routes; 0: one a device */
+	int among;			  /* ranks of --coll; 0: the usual numbers */
 	int pid;			  /* of --waits; 0: not asked */
 	const char *topo, *record, *file; /* file: of SPMT_ROUTES */
 };
@@ -42,8 +43,8 @@ static void help(void)
 	       "  (none)           version, backends, devices and topology of this machine\n"
 	       "  --env            the environment variables: name, kind, default, value, meaning; and what is\n"
 	       "                   set and unknown, or not understood\n"
-	       "  --coll           the algorithms of collectives, in order of preference; of the plans that SPMT_COLL\n"
-	       "                   names, what they are and whether they are right\n"
+	       "  --coll [N]       the algorithms of collectives, and which a call of N ranks (2, 4 and 8) takes, by its\n"
+	       "                   size; of the plans that SPMT_COLL names, what they are and whether they are right\n"
 	       "  --routes [N]     how each rank of a world of N (one a device) reaches each other, and why\n"
 	       "  --routes FILE    the same of worlds that ran with SPMT_ROUTES=FILE\n"
 	       "  --topo FILE      devices and routes of a recorded machine\n"
@@ -259,6 +260,11 @@ static bool ranks_value(const char *text, int *ranks)
 	return true;
 }
 
+static int among_take(const char *text, struct question *q)
+{
+	return ranks_value(text, &q->among) ? 0 : usage("--coll wants 1 to 512 ranks");
+}
+
 /* What begins like a number is meant as one. */
 static int routes_take(const char *text, struct question *q)
 {
@@ -292,7 +298,7 @@ static int option_take(int c, struct question *q)
 		break;
 	case OPT_COLL:
 		q->coll = true;
-		break;
+		return optarg ? among_take(optarg, q) : 0;
 	case OPT_TOPO:
 		q->topo = optarg;
 		break;
@@ -313,9 +319,11 @@ static int option_take(int c, struct question *q)
 	return 0;
 }
 
-/* `--routes N` as well as `--routes=N`, and FILE likewise. */
+/* `--routes N` as well as `--routes=N`, and FILE likewise; `--coll N`. */
 static int ranks_take(int argc, char **argv, struct question *q)
 {
+	if (optind < argc && q->coll && !q->among && !q->routes && among_take(argv[optind++], q))
+		return EXIT_USAGE;
 	if (optind < argc && q->routes && !q->ranks && !q->file && routes_take(argv[optind++], q))
 		return EXIT_USAGE;
 	if (optind < argc)
@@ -349,7 +357,7 @@ static int answer(const struct question *q)
 
 	if (q->env)
 		env_print();
-	if (q->coll && !coll_print())
+	if (q->coll && !coll_print(q->among))
 		code = EXIT_FAILURE;
 	if (!code && q->record)
 		code = recording_write(q->record);

@@ -29,8 +29,9 @@ int matrix_live(int n, struct matrix *m);
 /* spmt-info-file.c: prints the matrix of every world in a file that SPMT_ROUTES made. Code of the library. */
 int routes_file_print(const char *path);
 
-/* spmt-info-coll.c: how collectives are done, and the plans that SPMT_COLL names. False: one of these is refused. */
-bool coll_print(void);
+/* spmt-info-coll.c: how collectives are done among so many ranks, 0: among the usual numbers, and the plans that SPMT_COLL names. False:
+   one of these is refused. */
+bool coll_print(int ranks);
 
 /* spmt-info-waits.c: who waits where for whom in the worlds of a running process, which it only reads. Code of the library. */
 int waits_print(int pid);

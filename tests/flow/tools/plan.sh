@@ -82,13 +82,28 @@ exits 0 run "$scratch/output.json" 4096 0
 says 'an allreduce of its output alone is right' out ': right, '
 
 # As a row of the collectives.
-info() { # STATUS COLL: spmt-info --coll
+info() { # STATUS COLL ARGUMENT..: spmt-info --coll
 	local rc=0
-	SPMT_COLL=$2 "$build_root/spmt-info" --coll >"$scratch/out" 2>"$scratch/err" || rc=$?
+	SPMT_COLL=$2 "$build_root/spmt-info" --coll "${@:3}" >"$scratch/out" 2>"$scratch/err" || rc=$?
 	nothing_in "spmt-info --coll exits $1" "$([ "$rc" = "$1" ] || { echo "$rc"; cat "$scratch/err"; })"
 }
 info 0 ''
-says 'the rows of the table' out '^  pushed +slots .*all_reduce'
+says 'the rows of the table' out '^  pushed +one meeting, .* slots$'
+says 'all of them' out '^  reduce +each folds '
+nothing_in 'each in words' "$(grep -F '(null)' "$scratch/out")"
+nothing_in 'what 2, 4 and 8 ranks take' "$([ "$(grep -oE '^  [0-9]+ ranks' "$scratch/out" | tr -d '\n')" = '  2 ranks  4 ranks  8 ranks' ] || cat "$scratch/out")"
+info 0 '' 2
+says 'few take one phase with more' out '^  all_reduce +ll up to 524288, twoshot +ll up to 64, reduce$'
+says 'reduce does not meet by block' out '^  reduce +ll up to 524288, reduce +ll up to 64, reduce$'
+says 'a sum with factors has no such phase' out '^  all_reduce, premul +pushed up to 65536, twoshot +pushed up to 64, reduce$'
+says 'counts by rank have a way of their own' out '^  all_to_all_v +varied +varied$'
+nothing_in 'one number of ranks alone' "$([ "$(grep -cE '^  [0-9]+ ranks' "$scratch/out")" = 1 ] || cat "$scratch/out")"
+info 0 '' 9
+says 'many do not meet by block' out '^  all_gather +ll up to [0-9]+, direct +ll up to 64, direct$'
+info 0 'pushed' 2
+says 'a wish is granted' out '^  all_gather +pushed up to 524288, pull +pushed up to '
+info 2 '' 0
+info 2 '' 2 3
 info 0 "plan:$scratch/allreduce.json,plan:$scratch/alltoall.json,direct,only"
 says 'a plan among them' out 'allreduce.json: allreduce, spmt_all_reduce of 4 ranks, .*: right'
 says 'another one' out 'alltoall.json: alltoall, spmt_all_to_all of 4 ranks, .*: right'

@@ -963,7 +963,9 @@ SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 /* ---- host backend only --------------------------------------------------------------------- */
 
 /* kernel(copy of args) in stream order on the rank's virtual device, on a thread with a stack of
-   2 MiB; on other backends SPMT_ERR_UNSUPPORTED. */
+   2 MiB; on other backends SPMT_ERR_UNSUPPORTED. In the comm's own stream it is work of the comm, which quiet and barrier complete; in
+   another they do not wait for it, as for no kernel that a vendor's runtime launches. In either the memory that the comm's views name
+   stays until the kernel has ended: spmt_finalize waits for it, a second at most, and what goes on then is left to itself. */
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
 /* A stream of the host backend on the comm's device. */

@@ -153,12 +153,12 @@ int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *a
 	if (args_size)
 		memcpy(launch->args, args, args_size);
 	s = stream_of(comm, stream);
-	rc = stream == NULL ? stream_reserve(comm, s, &reserved) : 0;
+	rc = stream_reserve_users(comm, s, &reserved);
 	if (!rc)
 		rc = comm->backend->launch(
 			comm->dev, s, &kernel_user, 1, 1, launch, sizeof(*launch) + args_size);
 	mem_free(launch);
-	if (!rc && stream == NULL)
+	if (!rc)
 		stream_note(comm, &reserved);
 	return comm_failed(comm, "spmt_host_launch", rc);
 }

@@ -24,6 +24,7 @@ struct mark {
 	device_event event; /* made with the first use, and kept */
 	bool set;	    /* there is work that may not have ended */
 	bool late;	    /* the event is yet to be recorded for it */
+	bool users; /* the work is the user's: nobody waits for it but who releases what it may use */
 };
 
 /*

@@ -43,22 +43,31 @@ void stream_let_go(const spmt_comm **held)
 
 /* ---- noting ---------------------------------------------------------------------------------- */
 
+/* Nobody waits for a user's own work before the end, so its mark is looked at when another is wanted. */
+static bool mark_is_free(const spmt_comm *comm, const struct mark *mark)
+{
+	return !mark->set ||
+		(mark->users && !mark->late && comm->backend->event_query(comm->dev, mark->event));
+}
+
 /* The mark of a stream, or one that it can take over: marks without work are reused before the
    table grows. */
-static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at)
+static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at, bool users)
 {
 	struct mark *unset = NULL, *grown;
 
 	for (size_t i = 0; i < comm->nused; i++) {
 		struct mark *mark = &comm->used[i];
 
-		if (mark->set && stream_key_alike(&mark->at, at))
+		if (mark->set && mark->users == users && stream_key_alike(&mark->at, at))
 			return mark;
-		if (!mark->set)
+		if (!unset && mark_is_free(comm, mark))
 			unset = mark;
 	}
-	if (unset)
+	if (unset) {
+		unset->set = false;
 		return unset;
+	}
 	grown = mem_calloc(comm->nused + 4, sizeof(*grown));
 	if (!grown)
 		return NULL;
@@ -97,7 +106,7 @@ static bool collective_is_own(const spmt_comm *comm)
 
 /* A mark that has work moves behind new work of the same stream. If the stream may be another one
    with the same handle, the new work waits for the old. */
-int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+static int reserve(spmt_comm *comm, device_stream stream, bool users, struct reserved *reserved)
 {
 	stream_look(comm, stream, reserved);
 	/* what follows may wait for a collective of another stream, which must not wait for it */
@@ -105,10 +114,21 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
 		return collective_is_own(comm) ? mark_late(comm, &comm->collective) : 0;
 	if (reserved->captured)
 		return stream_captured(comm, stream);
-	reserved->mark = used_mark(comm, &reserved->at);
+	reserved->mark = used_mark(comm, &reserved->at, users);
 	if (!reserved->mark)
 		return fail(-ENOMEM, "out of memory for one more stream");
+	reserved->mark->users = users;
 	return mark_ready(comm, reserved->mark, &reserved->at);
+}
+
+int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	return reserve(comm, stream, false, reserved);
+}
+
+int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved *reserved)
+{
+	return reserve(comm, stream, true, reserved);
 }
 
 /* The last one waits for those before it, so that one mark does for all of them, in whatever streams. */
@@ -126,7 +146,7 @@ void stream_note(spmt_comm *comm, const struct reserved *reserved)
 {
 	bool own = reserved->at.stream == comm->stream;
 
-	comm->streamed = true;
+	comm->streamed |= !reserved->mark || !reserved->mark->users;
 	comm->streamed_own |= own;
 	if (reserved->mark && own)
 		mark_put_late(reserved->mark, &reserved->at);
@@ -230,7 +250,7 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 	return mark_wait_once(comm, mark, p);
 }
 
-/* All marks in users' streams, the collectives' last; NULL behind them. */
+/* All marks in users' streams, the collectives' last; NULL behind them. Who does not want those of users' own work passes them over. */
 static struct mark *user_mark(spmt_comm *comm, size_t i)
 {
 	if (i < comm->nused)
@@ -238,16 +258,20 @@ static struct mark *user_mark(spmt_comm *comm, size_t i)
 	return i == comm->nused && !collective_is_own(comm) ? &comm->collective : NULL;
 }
 
-/* Waits for the work of all marks, and forgets what has ended. A mark whose wait failed stays. */
-static int used_wait(spmt_comm *comm, struct drain *p)
+/* Waits for the work of all marks, of users' own where that is asked for, and forgets what has ended. A mark whose wait failed stays. */
+static int used_wait(spmt_comm *comm, struct drain *p, bool users)
 {
 	struct status_saved first;
 	struct mark *mark;
 	int rc = 0;
 
 	for (size_t i = 0; (mark = user_mark(comm, i)); i++) {
-		int one = mark->set ? mark_wait(comm, mark, p) : 0;
+		int one = 0;
 
+		if (mark->users && !users)
+			continue;
+		if (mark->set)
+			one = mark_wait(comm, mark, p);
 		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
 		if (one && !rc) {
 			rc = one;
@@ -269,14 +293,14 @@ static int own_wait(spmt_comm *comm, struct drain *p)
 	return rc;
 }
 
-/* Counts what is left for the next quiet. */
-static void used_count(spmt_comm *comm)
+/* Counts what is left for the next quiet, or the next look at the end, which asks for users' own work, too. */
+static void used_count(spmt_comm *comm, bool users)
 {
 	const struct mark *mark;
 
 	comm->streamed = comm->streamed_own;
 	for (size_t i = 0; (mark = user_mark(comm, i)); i++)
-		comm->streamed |= mark->set;
+		comm->streamed |= mark->set && (users || !mark->users);
 }
 
 /* Adds a sentence to codes that come without one. */
@@ -308,15 +332,21 @@ int stream_drain(spmt_comm *comm, const char *what)
 	return rc || p.stopped ? streams_failed(comm, what, &p, rc) : 0;
 }
 
-int streams_join(spmt_comm *comm, const struct reserved *reserved)
+static int join(spmt_comm *comm, const struct reserved *reserved, bool users)
 {
 	struct mark *mark;
 	int rc = 0;
 
 	for (size_t i = 0; !rc && (mark = user_mark(comm, i)); i++)
-		if (mark != reserved->mark) /* that was waited for when it was reserved */
+		if (mark != reserved->mark /* that was waited for when it was reserved */ &&
+			(users || !mark->users))
 			rc = mark_join(comm, mark, &reserved->at);
 	return rc;
+}
+
+int streams_join(spmt_comm *comm, const struct reserved *reserved)
+{
+	return join(comm, reserved, false);
 }
 
 int streams_quiet(spmt_comm *comm, const char *what)
@@ -327,12 +357,12 @@ int streams_quiet(spmt_comm *comm, const char *what)
 
 	if (rc)
 		status_save(&first);
-	used = used_wait(comm, &p);
+	used = used_wait(comm, &p, false);
 	if (rc)
 		status_restore(&first);
 	else
 		rc = used;
-	used_count(comm);
+	used_count(comm, false);
 	if (rc || p.stopped)
 		rc = streams_failed(comm, what, &p, rc);
 	if (!rc)
@@ -357,9 +387,9 @@ int64_t streams_deadline(const spmt_comm *comm)
 static int streams_end(spmt_comm *comm, int64_t deadline)
 {
 	struct drain p = { .end = deadline, .waited = true };
-	int own = own_wait(comm, &p), used = used_wait(comm, &p);
+	int own = own_wait(comm, &p), used = used_wait(comm, &p, true);
 
-	used_count(comm);
+	used_count(comm, true);
 	return own ? own : used;
 }
 
@@ -398,7 +428,7 @@ bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 	int rc;
 
 	stream_look(comm, comm->stream, &own);
-	rc = streams_join(comm, &own);
+	rc = join(comm, &own, true);
 	if (!rc && comm->backend->graph)
 		rc = comm->backend->graph->join(comm->dev, comm->stream, comm);
 	if (!rc)

@@ -10,6 +10,7 @@
 #include "spmt_device.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/transports/device_links.h"
+#include "tests/lib/usage.h"
 #include "transports/sdma/sdma.h"
 
 enum { BYTES = 1 << 20 };
@@ -259,4 +260,113 @@ Test(in_flight, a_kernel_keeps_the_deadline_of_its_view)
 {
 	NEEDS_HOST("tests/gpu: wait");
 	RANKS_OK(ranks_run(2, NULL, view_deadline, NULL));
+}
+
+/* ---- kernels in a user's stream ---------------------------------------------------------------------------------------- */
+
+enum { ENDED_BROKEN = -4242 };
+
+struct outliving {
+	struct spmt_view view;
+	uint64_t *words;
+	struct held *held;
+};
+
+struct held {
+	bool breaks;
+	_Atomic bool go;
+	_Atomic int stored;
+};
+
+/* By the time it goes on its rank has finalized. */
+static void store_late(void *args)
+{
+	struct outliving *o = args;
+
+	while (!atomic_load(&o->held->go))
+		sleep_ms(1);
+	for (int i = 0; i < 100; i++)
+		spmtd_uint64_p(&o->view, o->words + i, 5, 1 - o->view.pe);
+	spmtd_quiet(&o->view);
+	atomic_fetch_add(&o->held->stored, 1);
+}
+
+/* quiet waits for no kernel of a user's stream, as it could not where a vendor's runtime has launched it. */
+static int leave_kernel(spmt_comm *comm, void *arg)
+{
+	struct outliving o = { .view.size = sizeof(o.view), .held = arg };
+	spmt_stream stream;
+
+	REQUIRE_OK(spmt_calloc(comm, 256, 8, (void **)&o.words));
+	REQUIRE_OK(spmt_view_get(comm, &o.view));
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	REQUIRE_OK(spmt_host_launch(comm, stream, store_late, &o, sizeof(o)));
+	REQUIRE_OK(spmt_host_stream_destroy(stream));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_quiet_on_stream(comm, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	return o.held->breaks && !spmt_rank(comm) ? ENDED_BROKEN : 0;
+}
+
+static int nothing(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return spmt_barrier(comm);
+}
+
+static void outlives(bool breaks)
+{
+	struct usage before, slack = { .fds = 0, .threads = 0, .maps = 32, .rss_kib = 4096 };
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	struct held held = { .breaks = breaks };
+	const char *grown = "never looked";
+
+	cr_assert_eq(spmt_run(2, NULL, nothing, NULL), 0);
+	before = usage_now();
+	attr.heap_size = (size_t)4 << 20;
+	cr_assert_eq(spmt_run(2, &attr, leave_kernel, &held), breaks ? ENDED_BROKEN : 0, "%s",
+		spmt_last_error());
+	cr_assert_eq(atomic_load(&held.stored), 0);
+	atomic_store(&held.go, true);
+	for (int i = 0; i < 300 && (grown || atomic_load(&held.stored) < 2); i++) {
+		sleep_ms(50);
+		grown = usage_grown(&before, &slack);
+	}
+	cr_expect_eq(atomic_load(&held.stored), 2);
+	cr_expect_null(grown, "%s", grown);
+}
+
+Test(in_flight, a_kernel_in_a_users_stream_may_outlive_its_world)
+{
+	NEEDS_HOST("kernels are C functions");
+	outlives(false);
+	outlives(true);
+}
+
+static void at_once(void *args)
+{
+	(void)args;
+}
+
+/* A mark is kept for each stream whose kernel goes on, and for no other. */
+static int many_streams(spmt_comm *comm, void *arg)
+{
+	spmt_stream stream;
+
+	(void)arg;
+	for (int i = 0; i < 1000; i++) {
+		REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+		REQUIRE_OK(spmt_host_launch(comm, stream, at_once, NULL, 0));
+		REQUIRE_OK(spmt_host_stream_synchronize(stream));
+		REQUIRE_OK(spmt_host_stream_destroy(stream));
+	}
+	REQUIRE(comm->nused <= 4);
+	return spmt_barrier(comm);
+}
+
+Test(in_flight, kernels_that_have_ended_leave_nothing)
+{
+	NEEDS_HOST("kernels are C functions");
+	RANKS_OK(ranks_run(1, NULL, many_streams, NULL));
 }

@@ -72,6 +72,14 @@ static int usage(const char *what, const char *value)
 	return -1;
 }
 
+static int refused(const char *option, const char *value)
+{
+	if (*value)
+		return usage(option, value);
+	return usage(option,
+		strcmp(option, "plot") ? "its value is empty" : "the folder's name is empty");
+}
+
 /* ---- values */
 
 /* A number of `max` at most; *end is what follows it. */
@@ -263,7 +271,7 @@ int perf_options(int argc, char **argv, struct options *opt)
 		if (c == '?')
 			return -1;
 		if (!option_value(c, optarg, opt))
-			return usage(long_options[index].name, optarg);
+			return refused(long_options[index].name, optarg);
 	}
 	if (optind < argc)
 		return usage("not an option", argv[optind]);

@@ -122,6 +122,10 @@ says 'no gnuplot' err 'gnuplot is not installed'
 nothing_in 'and nothing was measured' "$(cat "$scratch/out")"
 exits 1 env PATH="$scratch/with:$PATH" "${plot[@]}" "$scratch/no/such"
 says 'no such directory' err 'no/such: No such file'
+exits 2 "$perf" --tests put --plot ''
+says 'a directory without a name' err "^spmt-perf: plot: the folder's name is empty "
+exits 2 "$perf" --sizes ''
+says 'a value that is empty' err '^spmt-perf: sizes: its value is empty '
 exits 2 "$perf" --matrix --layout 2x1
 for more in '--tests put' '--iters 2' '--rounds 3' '--pairs 2'; do
 	# shellcheck disable=SC2086 # two words

@@ -230,6 +230,12 @@ static void pair_figures(struct pe *pe)
 	figure(pe, "fetch_add", 0, 1e3 / median_ns(pe, fetch_add_loop, 0, 20000), "Mop/s");
 }
 
+static void sum_figure(struct pe *pe, size_t size, int turns)
+{
+	sum_verify(pe, size);
+	figure(pe, "all_reduce", size, median_ns(pe, all_reduce_loop, size, turns) / 1e3, "us");
+}
+
 static void world_figures(struct pe *pe, bool large, double begin, double end)
 {
 	/* processes that outnumber the CPUs take milliseconds a turn */
@@ -241,12 +247,9 @@ static void world_figures(struct pe *pe, bool large, double begin, double end)
 		pair_figures(pe);
 	figure(pe, "barrier", 0, median_ns(pe, barrier_loop, 0, turns) / 1e3, "us");
 	if (pe->n <= 8) {
-		sum_verify(pe, 8);
-		figure(pe, "all_reduce", 8, median_ns(pe, all_reduce_loop, 8, turns / 4) / 1e3,
-			"us");
-		sum_verify(pe, 1 << 20);
-		figure(pe, "all_reduce", 1 << 20, median_ns(pe, all_reduce_loop, 1 << 20, 20) / 1e3,
-			"us");
+		sum_figure(pe, 8, turns / 4);
+		sum_figure(pe, 64 << 10, turns / 16 + 20);
+		sum_figure(pe, 1 << 20, 20);
 	}
 }
 

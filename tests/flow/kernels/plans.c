@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans on a comm: every operation with every type and op, random ones as the simulator has them, and what is refused. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "spmt_plan.h"
@@ -46,36 +47,81 @@ static int runs_plan(spmt_comm *comm, void *arg)
 	return spmt_free(comm, in);
 }
 
-static int runs_as_simulated(
-	const spmt_plan *plan, enum spmt_type type, enum spmt_op op, size_t chunk)
+/* Random plans, those of as many ranks one after the other in one world: to open one takes a GPU longer than a plan. */
+enum { BATCH = 50 };
+struct batch {
+	struct drawn {
+		spmt_plan *plan;
+		struct on_ranks run;
+		int nranks;
+		unsigned char *want; /* all ranks' */
+	} drawn[BATCH];
+	uint64_t first; /* its seed */
+	size_t n;
+	_Atomic uint64_t seed; /* which rank 0 is at */
+};
+
+static int runs_batch(spmt_comm *comm, void *arg)
+{
+	struct batch *b = arg;
+	size_t rank = (size_t)spmt_rank(comm);
+
+	for (size_t i = 0; i < b->n; i++) {
+		struct drawn *d = &b->drawn[i];
+		size_t bytes = plans_output(d->plan, d->run.type, d->run.chunk);
+
+		if (d->nranks != spmt_nranks(comm))
+			continue;
+		if (!rank)
+			atomic_store(&b->seed, b->first + i);
+		TRY(runs_plan(comm, &d->run));
+		REQUIRE(!memcmp(d->run.out + rank * bytes, d->want + rank * bytes, bytes));
+	}
+	return 0;
+}
+
+static void draw(struct drawn *d, uint64_t seed, int ranks)
 {
 	struct spmt_plan_info info = { .size = sizeof(info) };
-	struct on_ranks o = { plan, type, op, chunk, 1, NULL };
-	size_t all;
-	unsigned char *want;
+	size_t all, chunk = 2 + seed % 40 * 2;
 
-	REQUIRE_OK(spmt_plan_about(plan, &info));
-	all = plans_output(plan, type, chunk) * (size_t)info.attr.nranks;
-	o.out = calloc(2, all);
-	REQUIRE(o.out);
-	want = o.out + all;
-	REQUIRE_OK(plans_simulate(plan, type, op, chunk, 1, want));
-	TRY(ranks_run(info.attr.nranks, NULL, runs_plan, &o));
-	REQUIRE(!memcmp(o.out, want, all));
-	free(o.out);
-	return 0;
+	cr_assert_eq(plans_random(seed, ranks, 3, PLANS_RIGHT, &d->plan), 0);
+	cr_assert_eq(spmt_plan_about(d->plan, &info), 0);
+	d->nranks = info.attr.nranks;
+	d->run = (struct on_ranks){ d->plan, SPMT_TYPE_I32, SPMT_OP_SUM, chunk, 1, NULL };
+	all = plans_output(d->plan, SPMT_TYPE_I32, chunk) * (size_t)d->nranks;
+	d->run.out = calloc(2, all);
+	cr_assert_not_null(d->run.out);
+	d->want = d->run.out + all;
+	cr_assert_eq(plans_simulate(d->plan, SPMT_TYPE_I32, SPMT_OP_SUM, chunk, 1, d->want), 0);
+}
+
+/* As many on GPUs. */
+static size_t plans_drawn(void)
+{
+	size_t n = test_long() ? 5000 : 1000;
+
+	return SANITIZED ? n / 8 : n;
 }
 
 Test(plans, random_ones_as_simulated)
 {
-	NEEDS_DEVICES(PLANS_RANKS);
-	for (uint64_t seed = 0; seed < test_count(1000, 5000); seed++) {
-		spmt_plan *plan = NULL;
+	static struct batch b;
+	int ranks = ranks_here(PLANS_RANKS);
 
-		cr_assert_eq(plans_random(seed, 3, PLANS_RIGHT, &plan), 0);
-		cr_assert_eq(runs_as_simulated(plan, SPMT_TYPE_I32, SPMT_OP_SUM, 2 + seed % 40 * 2),
-			0, "seed %llu: %s", (unsigned long long)seed, ranks_message());
-		spmt_plan_destroy(plan);
+	for (b.first = 0; b.first < plans_drawn(); b.first += b.n) {
+		size_t left = plans_drawn() - b.first;
+
+		b.n = left < BATCH ? left : BATCH;
+		for (size_t i = 0; i < b.n; i++)
+			draw(&b.drawn[i], b.first + i, ranks);
+		for (int n = 1; n <= ranks; n++)
+			cr_assert_eq(ranks_run(n, NULL, runs_batch, &b), 0, "seed %llu: %s",
+				(unsigned long long)b.seed, ranks_message());
+		for (size_t i = 0; i < b.n; i++) {
+			free(b.drawn[i].run.out);
+			spmt_plan_destroy(b.drawn[i].plan);
+		}
 	}
 }
 
@@ -215,26 +261,26 @@ static int gathers_in_place(spmt_comm *comm, void *arg)
 
 Test(plans, in_place)
 {
+	int n = ranks_here(PLANS_RANKS);
 	spmt_plan *plan = NULL;
 
-	NEEDS_DEVICES(PLANS_RANKS);
 	cr_assert_eq(
 		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
 					 .name = "gather",
 					 .collective = "allgather",
-					 .nranks = PLANS_RANKS,
+					 .nranks = n,
 					 .in_place = 1,
 					 .input_chunks = 2,
-					 .output_chunks = 2 * PLANS_RANKS },
+					 .output_chunks = 2 * (uint32_t)n },
 			&plan),
 		0);
-	for (int r = 0; r < PLANS_RANKS; r++)
-		for (int p = 0; p < PLANS_RANKS; p++)
+	for (int r = 0; r < n; r++)
+		for (int p = 0; p < n; p++)
 			if (p != r)
 				cr_assert_eq(spmt_plan_put(plan, r, p % 2, spmt_plan_input(r, 0, 2),
 						     spmt_plan_output(p, (uint32_t)r * 2, 2)),
 					0);
-	RANKS_OK(ranks_run(PLANS_RANKS, NULL, gathers_in_place, plan));
+	RANKS_OK(ranks_run(n, NULL, gathers_in_place, plan));
 	spmt_plan_destroy(plan);
 }
 

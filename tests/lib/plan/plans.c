@@ -297,7 +297,7 @@ static void plant(struct making *m, enum plans_fault fault)
 	}
 }
 
-int plans_random(uint64_t seed, int phases, enum plans_fault fault, spmt_plan **plan)
+int plans_random(uint64_t seed, int ranks, int phases, enum plans_fault fault, spmt_plan **plan)
 {
 	struct making m = { .seed = seed * 0x9e3779b97f4a7c15ull + 0x1234567 };
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
@@ -310,8 +310,8 @@ int plans_random(uint64_t seed, int phases, enum plans_fault fault, spmt_plan **
 
 	for (int i = 0; i < 8; i++)
 		below(&m, 2);
-	m.nranks = attr.nranks = (int)below(&m, PLANS_RANKS - 1) + 2;
-	if (!fault && below(&m, 8) == 0)
+	m.nranks = attr.nranks = (int)below(&m, (uint32_t)MAX_OF(ranks - 1, 1)) + 2;
+	if (ranks == 1 || (!fault && below(&m, 8) == 0))
 		m.nranks = attr.nranks = 1;
 	m.blocks = 1 + (int)below(&m, PLANS_BLOCKS);
 	m.rc = spmt_plan_create(&attr, &m.plan);

@@ -23,9 +23,9 @@ enum plans_fault {
 /* What spmt_plan_check says of it; NULL: nothing. */
 const char *plans_says(enum plans_fault fault);
 
-/* Of 1 to PLANS_RANKS ranks (2 and more with a fault), equal for equal arguments: `phases` of operations that do not touch what another
-   writes, all ranks meeting between them. 0, or a call's code. */
-int plans_random(uint64_t seed, int phases, enum plans_fault fault, spmt_plan **plan);
+/* Of 1 to `ranks` ranks, PLANS_RANKS at most (2 and more with a fault), equal for equal arguments: `phases` of operations that do not touch
+   what another writes, all ranks meeting between them. 0, or a call's code. */
+int plans_random(uint64_t seed, int ranks, int phases, enum plans_fault fault, spmt_plan **plan);
 
 /* Simulates a plan on inputs that are made of `seed`, the blocks in an order of `order`. out: of all ranks one after the other, `bytes` each. */
 int plans_simulate(const spmt_plan *plan, enum spmt_type type, enum spmt_op op, size_t chunk,

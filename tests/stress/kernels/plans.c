@@ -54,7 +54,7 @@ static int random_plans(void)
 		spmt_plan *plan;
 		struct round_of r;
 
-		REQUIRE_OK(plans_random(1000 + seed, 2, PLANS_RIGHT, &plan));
+		REQUIRE_OK(plans_random(1000 + seed, PLANS_RANKS, 2, PLANS_RIGHT, &plan));
 		REQUIRE_OK(spmt_plan_about(plan, &info));
 		r.plan = plan;
 		r.out = calloc((size_t)info.attr.nranks, plans_output(plan, SPMT_TYPE_I32, CHUNK));
@@ -93,7 +93,7 @@ static int looked_at_at_once(void)
 		struct shared s;
 		spmt_plan *plan;
 
-		REQUIRE_OK(plans_random(seed, 3, PLANS_RIGHT, &plan));
+		REQUIRE_OK(plans_random(seed, PLANS_RANKS, 3, PLANS_RIGHT, &plan));
 		s.plan = plan;
 		REQUIRE_OK(plans_simulate(plan, SPMT_TYPE_I32, SPMT_OP_SUM, CHUNK, 9, s.want));
 		TRY(ranks_threads(4, look_at, &s));

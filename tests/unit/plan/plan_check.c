@@ -13,7 +13,7 @@ static spmt_plan *random_plan(uint64_t seed, enum plans_fault fault)
 {
 	spmt_plan *plan = NULL;
 
-	cr_assert_eq(plans_random(seed, 3, fault, &plan), 0, "seed %llu: %s",
+	cr_assert_eq(plans_random(seed, PLANS_RANKS, 3, fault, &plan), 0, "seed %llu: %s",
 		(unsigned long long)seed, spmt_last_error());
 	return plan;
 }

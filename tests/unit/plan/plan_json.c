@@ -41,7 +41,7 @@ Test(plan_json, what_is_written_is_read_as_the_same)
 		spmt_plan *plan = NULL, *again = NULL;
 		char *text;
 
-		cr_assert_eq(plans_random(seed, 2, PLANS_RIGHT, &plan), 0);
+		cr_assert_eq(plans_random(seed, PLANS_RANKS, 2, PLANS_RIGHT, &plan), 0);
 		text = write_plan(plan, SPMT_PLAN_JSON);
 		if (text) { /* a reduction of chunks here and there has no form */
 			cr_assert_eq(spmt_plan_read(text, strlen(text), &again), 0, "seed %llu: %s",
@@ -249,7 +249,7 @@ Test(plan_json, pictures)
 	spmt_plan *plan = NULL;
 	char *text;
 
-	cr_assert_eq(plans_random(3, 2, PLANS_RIGHT, &plan), 0);
+	cr_assert_eq(plans_random(3, PLANS_RANKS, 2, PLANS_RIGHT, &plan), 0);
 	text = write_plan(plan, SPMT_PLAN_SVG);
 	cr_assert_eq(strncmp(text, "<svg ", 5), 0);
 	cr_assert(strstr(text, "</svg>\n"));

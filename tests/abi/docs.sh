@@ -48,7 +48,7 @@ printf '#include "spmt.h"\n#include "spmt_device.h"\n#include "spmt_plan.h"\n' >
 name_re='\b(spmtd?|SPMTD?)_[A-Za-z0-9_]+'
 {
 	gcc -std=gnu11 -Iinclude -E -P "$scratch/probe.c"
-	cat src/libspmt.map tests/abi/lib.sh
+	cat src/libspmt.map tests/abi/lib.sh tests/plans/published
 	sources include src heap transports spmt bindings tools tests | xargs cat
 	cat bindings/python/spmt/*.py
 } | grep -oE "$name_re" | sort -u >"$scratch/exact"

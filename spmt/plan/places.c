@@ -256,23 +256,52 @@ static int side_add(
 	return 0;
 }
 
+/* Each rank of a group once, and this one among them: a group that lacks it would be another operation here than for the others. */
+static int switch_ranks(const struct plan_reader *r, const struct json_node *op,
+	const struct json_node *ranks, bool *has)
+{
+	uint64_t rank, i = 0;
+	int n = r->plan->attr.nranks;
+
+	if (!ranks || !ranks->items)
+		return read_wrong(ranks ? ranks : op, "the switch channel's group has no ranks");
+	if (ranks->items > (uint32_t)n)
+		return read_wrong(ranks, "the switch channel's group has %u ranks, the plan %d",
+			ranks->items, n);
+	for (const struct json_node *at = json_first(&r->json, ranks); at;
+		at = json_next(&r->json, at)) {
+		int rc = read_element(at, "ranks", i++, (uint64_t)n - 1, &rank);
+
+		if (rc)
+			return rc;
+		if (has[rank])
+			return read_wrong(
+				at, "the switch channel's group has rank %d twice", (int)rank);
+		has[rank] = true;
+	}
+	return has[r->rank]
+		? 0
+		: read_wrong(ranks, "rank %d uses the switch channel, and is not in its group",
+			  r->rank);
+}
+
 static int read_switched(const struct plan_reader *r, const struct json_node *op,
 	const struct json_node *buff, uint64_t nth, struct spmt_plan_chunk c, struct read_side *s)
 {
 	const struct json_node *ranks = NULL;
-	uint64_t rank;
+	bool has[SPMT_PLAN_RANKS] = { false };
 	int rc = switch_group(r, op, nth, &c.buffer, &ranks);
 
+	if (!rc)
+		rc = switch_ranks(r, op, ranks, has);
 	c.rank = r->rank;
 	if (!rc)
 		rc = side_add(buff, s, &c);
-	for (uint64_t i = 0; !rc && ranks && i < ranks->items; i++) {
-		rc = read_item(
-			r, buff, ranks, "ranks", i, (uint64_t)r->plan->attr.nranks - 1, &rank);
-		if (rc || (int)rank == r->rank)
-			continue;
-		c.rank = (int)rank;
-		rc = side_add(buff, s, &c);
+	for (const struct json_node *n = rc ? NULL : json_first(&r->json, ranks); !rc && n;
+		n = json_next(&r->json, n)) {
+		c.rank = (int)n->number;
+		if (c.rank != r->rank)
+			rc = side_add(buff, s, &c);
 	}
 	return rc;
 }

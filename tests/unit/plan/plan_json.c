@@ -156,6 +156,13 @@ Test(plan_json, each_operation_of_the_format)
 	}
 }
 
+#define SWITCHED(group)                                                                            \
+	"\"channels\": [{\"channel_type\": \"switch\", \"buff\": \"o\",\n\"rank_groups\": [" group \
+	"]}],\n"
+#define STORE                                                                                                                \
+	"{\"name\": \"gstore\", \"channel_type\": \"switch\", \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}]," \
+	"\"dst_buff\": [{\"switch_channel_id\": 0, \"index\": 1, \"size\": 1}]}"
+
 Test(plan_json, what_is_wrong_is_told_by_its_line)
 {
 	static const struct {
@@ -187,6 +194,14 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		{ "", "", "{\"name\": \"sem_acquire\", \"semaphore_ids\": [0]}", "no semaphore 0" },
 		{ "", "", "{\"name\": \"barrier\", \"barrier_id\": 0}",
 			"num_threadblocks is missing" },
+		{ "", SWITCHED("{\"ranks\": [1]}"), STORE,
+			"line 4: rank 0 uses the switch channel, and is not in its group" },
+		{ "", SWITCHED("{\"ranks\": []}"), STORE,
+			"line 4: the switch channel's group has no ranks" },
+		{ "", SWITCHED("{}"), STORE, "line 5: the switch channel's group has no ranks" },
+		{ "", SWITCHED("{\"ranks\": [0, 0]}"), STORE, "has rank 0 twice" },
+		{ "", SWITCHED("{\"ranks\": [0, 1, 1]}"), STORE, "has 3 ranks, the plan 2" },
+		{ "", SWITCHED("{\"ranks\": [0, 2]}"), STORE, "ranks[1] is no number from 0 to 1" },
 		{ "", "",
 			"{\"name\": \"pipeline\", \"ops\": [{\"name\": \"pipeline\", \"ops\": []}]}",
 			"pipeline" },

@@ -101,6 +101,42 @@ static int read_buffer(const struct plan_reader *r, const struct json_node *of, 
 
 /* ---- channels --------------------------------------------------------------------------------- */
 
+/* The lists behind `key` in all of `lists`, with these, together. */
+static int read_lists(
+	const struct plan_reader *r, const struct json_node *of, const char *key, const char *inner)
+{
+	uint64_t n = 0, most = SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2);
+	const struct json_node *lists, *list = NULL;
+	int rc = read_array(r, of, key, &lists);
+
+	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
+		l = json_next(&r->json, l)) {
+		if (inner)
+			rc = read_array(r, l, inner, &list);
+		n += 1 + (list ? list->items : 0);
+		if (!rc && n > most)
+			return read_wrong(l, "%s: more than %llu for %d ranks", inner ? inner : key,
+				(unsigned long long)most, r->plan->attr.nranks);
+	}
+	return rc;
+}
+
+int read_gpu_lists(const struct plan_reader *r)
+{
+	int rc = read_lists(r, r->gpu, "channels", "connected_to");
+
+	if (!rc)
+		rc = read_lists(r, r->gpu, "channels", "rank_groups");
+	return rc ? rc : read_lists(r, r->gpu, "remote_buffers", NULL);
+}
+
+int read_block_lists(const struct plan_reader *r)
+{
+	int rc = read_lists(r, r->threadblock, "channels", "channel_ids");
+
+	return rc ? rc : read_lists(r, r->threadblock, "remote_buffer_refs", "remote_buffer_ids");
+}
+
 bool read_is_type(const struct plan_reader *r, const struct json_node *of, const char *type)
 {
 	const struct json_node *n = json_member(&r->json, of, "channel_type");

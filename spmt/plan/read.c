@@ -152,17 +152,16 @@ static int read_semaphores(
 	const struct plan_reader *r, const struct json_node *op, enum spmt_plan_kind kind)
 {
 	const struct json_node *ids, *all = NULL;
-	uint64_t id, initial = 0;
+	uint64_t id, initial = 0, i = 0;
 	int rc = read_array(r, op, "semaphore_ids", &ids);
 
 	if (!rc && !ids)
 		return read_wrong(op, "semaphore_ids is missing");
 	if (!rc)
 		rc = read_array(r, r->gpu, "semaphores", &all);
-	for (uint64_t i = 0; !rc && ids && i < ids->items; i++) {
-		const struct json_node *s;
-
-		rc = read_item(r, op, ids, "semaphore_ids", i, SPMT_PLAN_INDICES - 1, &id);
+	for (const struct json_node *s, *n = json_first(&r->json, ids); !rc && n;
+		n = json_next(&r->json, n)) {
+		rc = read_element(n, "semaphore_ids", i++, SPMT_PLAN_INDICES - 1, &id);
 		s = rc ? NULL : json_item(&r->json, all, id);
 		if (!rc && !s)
 			return read_wrong(
@@ -315,11 +314,15 @@ static int read_gpu(struct plan_reader *r)
 	int rc = read_by_id(r, r->gpus, r->gpus, (uint64_t)r->rank, &r->gpu);
 
 	if (!rc)
+		rc = read_gpu_lists(r);
+	if (!rc)
 		rc = read_array(r, r->gpu, "threadblocks", &blocks);
 	if (!rc && blocks && blocks->items > SPMT_PLAN_BLOCKS)
 		return read_wrong(blocks, "more than %d threadblocks", SPMT_PLAN_BLOCKS);
 	for (r->block = 0; !rc && blocks && r->block < (int)blocks->items; r->block++) {
 		rc = read_by_id(r, blocks, blocks, (uint64_t)r->block, &r->threadblock);
+		if (!rc)
+			rc = read_block_lists(r);
 		if (!rc)
 			rc = read_ops_of(r, r->threadblock, false);
 	}

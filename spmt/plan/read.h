@@ -40,6 +40,9 @@ int read_item(const struct plan_reader *r, const struct json_node *of,
 
 /* ---- channels and chunks ------------------------------------------------------------------------ */
 
+/* Each operation looks through the lists of its GPU and block: that none is longer than a plan has use for. */
+int read_gpu_lists(const struct plan_reader *r);
+int read_block_lists(const struct plan_reader *r);
 /* The channel_type of it. */
 bool read_is_type(const struct plan_reader *r, const struct json_node *of, const char *type);
 /* What the block calls channel `nth` of this type: its number among the GPU's. */

@@ -217,30 +217,82 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 	}
 }
 
-/* A list is gone through once. */
-Test(plan_json, long_lists, .timeout = 60)
+/* "0,0,.. ,0", `more` zeros behind the first. */
+static char *zeros(size_t more)
+{
+	char *ids = calloc(2, more + 2);
+
+	cr_assert_not_null(ids);
+	ids[0] = '0';
+	for (size_t i = 0; i < more; i++)
+		memcpy(ids + 1 + 2 * i, ",0", 2);
+	return ids;
+}
+
+static int read_one(const char *gpu, const char *op, spmt_plan **plan)
 {
 	static const char form[] =
 		"{\"name\": \"l\", \"collective\": \"l\", \"gpus\": ["
-		"{\"id\": 0, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0, \"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [1]}], "
-		"\"threadblocks\": [{\"id\": 0, \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [0]}], \"ops\": ["
-		"{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [0%s]}]}]},"
+		"{\"id\": 0, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0, \"semaphores\": [{\"init_value\": 0}], \"channels\": [%s], "
+		"\"threadblocks\": [{\"id\": 0, \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [0]}], \"ops\": [%s]}]},"
 		"{\"id\": 1, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0}]}";
-	const size_t more = 500000;
-	char *ids = calloc(2, more + 1), *text = malloc(2 * more + sizeof(form));
-	struct spmt_plan_info info = { .size = sizeof(info) };
-	spmt_plan *plan = NULL;
+	size_t room = strlen(gpu) + strlen(op) + sizeof(form);
+	char *text = malloc(room);
+	int rc;
 
-	cr_assert(ids && text);
-	for (size_t i = 0; i < more; i++)
-		memcpy(ids + 2 * i, ",0", 2);
-	snprintf(text, 2 * more + sizeof(form), form, ids);
-	cr_assert_eq(spmt_plan_read(text, strlen(text), &plan), 0, "%s", spmt_last_error());
-	cr_assert_eq(spmt_plan_about(plan, &info), 0);
-	cr_assert_eq(info.ops, more + 1);
-	spmt_plan_destroy(plan);
-	free(ids);
+	cr_assert_not_null(text);
+	snprintf(text, room, form, gpu, op);
+	rc = spmt_plan_read(text, strlen(text), plan);
 	free(text);
+	return rc;
+}
+
+/* A list is gone through once. */
+Test(plan_json, long_lists, .timeout = 60)
+{
+	static const char *const ops[] = {
+		"{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [%s]}",
+		"{\"name\": \"sem_release\", \"semaphore_ids\": [%s]}"
+	};
+	const size_t more = 500000;
+	char *ids = zeros(more), *op = malloc(2 * more + 128);
+
+	cr_assert_not_null(op);
+	for (size_t i = 0; i < 2; i++) {
+		struct spmt_plan_info info = { .size = sizeof(info) };
+		spmt_plan *plan = NULL;
+
+		snprintf(op, 2 * more + 128, ops[i], ids);
+		cr_assert_eq(read_one("{\"channel_type\": \"memory\", \"connected_to\": [1]}", op,
+				     &plan),
+			0, "%s", spmt_last_error());
+		cr_assert_eq(spmt_plan_about(plan, &info), 0);
+		cr_assert_eq(info.ops, more + 1);
+		spmt_plan_destroy(plan);
+	}
+	free(ids);
+	free(op);
+}
+
+/* Those that each operation looks through are short. */
+Test(plan_json, lists_that_are_longer_than_a_plan_needs)
+{
+	static const char *const lists[] = {
+		"{\"channel_type\": \"memory\", \"connected_to\": [%s]}",
+		"{\"channel_type\": \"switch\", \"connected_to\": [%s]}",
+	};
+	char *ids = zeros(5000), text[10240];
+
+	for (size_t i = 0; i < 2; i++) {
+		spmt_plan *plan = NULL;
+
+		snprintf(text, sizeof(text), lists[i], ids);
+		cr_assert_eq(read_one(text, "{\"name\": \"nop\"}", &plan), -EINVAL);
+		cr_assert(strstr(spmt_last_error(),
+				  "line 1: connected_to: more than 256 for 2 ranks"),
+			"%s", spmt_last_error());
+	}
+	free(ids);
 }
 
 Test(plan_json, what_is_no_json)

@@ -119,8 +119,9 @@ struct job {
 	struct spmt_plan_info info;
 	size_t elements; /* of the input, or the output where there is none */
 	long rounds;
-	double us; /* of rank 0, a round */
-	int right; /* as made_right, of all ranks */
+	double us;	  /* of rank 0, a round */
+	int right;	  /* as made_right, of all ranks */
+	size_t no_memory; /* bytes that the host had not */
 };
 
 static double now_us(void)
@@ -179,6 +180,9 @@ static int run_rank(spmt_comm *comm, void *arg)
 	long rounds = j->rounds;
 	int rc = host ? buffers(comm, j, in, out, &base, &dst, &src) : -ENOMEM, right = -1;
 
+	if (!host)
+		__atomic_store_n(&j->no_memory, (most + 1) * sizeof(*host), __ATOMIC_RELAXED);
+
 	for (size_t i = 0; !rc && i < filled; i++)
 		host[i] = made_input(spmt_rank(comm), i);
 	if (!rc && filled)
@@ -220,12 +224,17 @@ static int run(const spmt_plan *plan, const char *name, unsigned long long bytes
 	j.elements = (size_t)(bytes / sizeof(uint32_t)) / (2 * chunks) * (2 * chunks);
 	if (!j.elements)
 		j.elements = 2 * chunks;
-	common.heap_size = (size_t)1 << 30;
 	rc = spmt_run(j.info.attr.nranks, &common, run_rank, &j);
 	if (rc == -ENODEV)
 		fprintf(stderr,
 			"spmt-plan: %s: a plan of %d ranks needs as many devices; SPMT_BACKEND=host SPMT_HOST_DEVICES=%d has it run on virtual ones\n",
 			name, j.info.attr.nranks, j.info.attr.nranks);
+	if (j.no_memory) {
+		fprintf(stderr,
+			"spmt-plan: %s: no memory for the %zu bytes that a rank fills and compares on the host\n",
+			name, j.no_memory);
+		return 1;
+	}
 	if (rc)
 		return say(name);
 	printf("%s: %s of %d ranks, %zu bytes: %s, %.2f us\n", j.info.attr.name,

@@ -43,6 +43,20 @@ SPMT_HOST_DEVICES=20 exits 0 run make:allreduce:20 4096 1
 says 'of more ranks than an operation has terms, too' out ': right, '
 exits 1 run make:allreduce:9 4096 1
 says 'of more ranks than there are devices, says what to do' err 'plan of 9 ranks needs as many devices; .*SPMT_HOST_DEVICES=9 '
+SPMT_HEAP_SIZE=2M exits 1 run make:allreduce:2 4194304 1
+says 'what does not fit the heap says so' err 'SPMT_HEAP_SIZE'
+SPMT_HEAP_SIZE=64M exits 0 run make:allreduce:2 4194304 1
+full=$tool
+tool=$scratch/little
+printf '#!/bin/sh\nulimit -v 900000\nexec "%s" "$@"\n' "$full" >"$tool"
+chmod +x "$tool"
+if "$tool" --version >"$scratch/out" 2>&1; then
+	SPMT_HEAP_SIZE=2M exits 1 run make:allgather:4 268435456 1
+	says 'without memory on the host says so' err 'no memory for the 1073741828 bytes that a rank fills'
+else
+	skip 'without memory on the host says so' 'nothing starts in 900 MB of addresses (a sanitizer)'
+fi
+tool=$full
 exits 0 svg make:allreduce:3
 says 'a picture' out '^<svg .*'
 exits 0 show make:allreduce:2

@@ -5,7 +5,6 @@
  * ordered is kept as vector clocks; two operations that touch the same chunk, one of them writing, have to be ordered.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -356,107 +355,6 @@ static int check_order(struct check *c)
 			rc = check_no_memory(c);
 	}
 	return rc;
-}
-
-/* ---- deadlocks -------------------------------------------------------------------------------- */
-
-static bool op_gives(const struct check *c, const struct walk_thread *who,
-	const struct spmt_plan_op *op, const struct walk_thread *to,
-	const struct spmt_plan_op *what)
-{
-	if (what->kind == SPMT_PLAN_BARRIER)
-		return who->rank == to->rank && op->kind == SPMT_PLAN_BARRIER &&
-			op->index == what->index;
-	if (walk_counted(&c->walk, to->rank, what))
-		return (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE) &&
-			walk_counted(&c->walk, who->rank, op) ==
-			walk_counted(&c->walk, to->rank, what);
-	for (int s = 0; s < what->nsrc; s++)
-		for (int d = 0; d < op->ndst; d++) {
-			struct walk_range r = walk_range_of(what, &what->src[s]),
-					  from = walk_range_of(op, &op->dst[d]);
-
-			if (plan_src_place(what, s) == PLAN_PACKETS &&
-				plan_dst_place(op, d) == PLAN_PACKETS &&
-				op->dst[d].rank == to->rank && walk_feeds(&from, &r) &&
-				!walk_has_packets(&c->walk, to->rank, r))
-				return true;
-		}
-	return false;
-}
-
-/* A thread that has yet to do what this one waits for; -1: there is none. */
-static int check_awaited(const struct check *c, int thread)
-{
-	const struct walk_thread *to = &c->walk.threads[thread];
-	const struct spmt_plan_op *what = walk_op(to);
-
-	for (int t = 0; t < c->walk.nthreads; t++) {
-		const struct walk_thread *who = &c->walk.threads[t];
-		size_t from = who->next;
-
-		/* it stands there itself, and does what follows later */
-		if (what->kind == SPMT_PLAN_BARRIER &&
-			(t == thread ||
-				(who->round && walk_op(who) &&
-					op_gives(c, who, walk_op(who), to, what))))
-			continue;
-		for (size_t i = from; i < who->list->n; i++)
-			if (op_gives(c, who, &who->list->ops[i], to, what))
-				return t;
-	}
-	return -1;
-}
-
-static int fail_unmet(const struct check *c, int thread)
-{
-	const struct walk_thread *t = &c->walk.threads[thread];
-	const struct spmt_plan_op *op = walk_op(t);
-	char words[PLAN_WORDS];
-
-	plan_words(c->walk.plan, t->rank, t->block, t->next, words);
-	return fail_call(-EINVAL, PLAN_CHECK, "plan %s: %s waits for what nobody %s",
-		c->walk.plan->name, words,
-		plan_waits(op)				? "signals"
-			: op->kind == SPMT_PLAN_ACQUIRE ? "releases"
-			: op->kind == SPMT_PLAN_BARRIER ? "comes for"
-							: "puts there");
-}
-
-static int fail_cycle(const struct check *c, int thread)
-{
-	struct text text = { .used = 0 };
-	char words[PLAN_WORDS];
-	int t = thread;
-
-	do {
-		const struct walk_thread *at = &c->walk.threads[t];
-
-		text_add(&text, "%s%s", t == thread ? "" : ", which waits for ",
-			plan_words(c->walk.plan, at->rank, at->block, at->next, words));
-		t = check_awaited(c, t);
-	} while (t != thread && text.used < STATUS_SENTENCE - PLAN_WORDS);
-	return fail_call(-EINVAL, PLAN_CHECK, "plan %s: deadlock: %s, which waits for %s",
-		c->walk.plan->name, text.bytes, t == thread ? "the first" : "others");
-}
-
-/* Goes from one that stands still to who it waits for, as often as there are threads: then it is in a cycle. */
-static int check_stuck(const struct check *c)
-{
-	int t = 0;
-
-	while (t < c->walk.nthreads && !walk_op(&c->walk.threads[t]))
-		t++;
-	if (t == c->walk.nthreads)
-		return 0;
-	for (int i = 0; i <= c->walk.nthreads; i++) {
-		int next = check_awaited(c, t);
-
-		if (next < 0)
-			return fail_unmet(c, t);
-		t = next;
-	}
-	return fail_cycle(c, t);
 }
 
 /* ---- what is left ----------------------------------------------------------------------------- */

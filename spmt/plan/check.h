@@ -40,6 +40,8 @@ struct check {
 	uint32_t *now;	  /* by thread: its clock */
 };
 
+/* Some threads cannot go on (stuck.c). */
+int check_stuck(const struct check *c);
 /* Two touches that nothing orders (races.c). */
 int check_races(struct check *c);
 

@@ -254,6 +254,50 @@ Test(plan_check, barriers_and_semaphores)
 	finds(plan, "rank 0 block 0 does that, too");
 }
 
+/* Each waits for the next: however many they are, the first and the last are told. */
+Test(plan_check, long_cycles)
+{
+	static const struct {
+		int n;
+		const char *first, *others;
+	} cycles[] = {
+		{ 2, "rank 1 block 0 op 0 (wait rank 0 by channel 0), which waits for rank 0 ",
+			" (wait rank 1 by channel 0), which waits for the first" },
+		{ 5, "rank 1 ", "), which waits for rank 0 block 0 op 0 (wait rank 1 " },
+		{ 7, "rank 1 ",
+			"rank 5 block 0 op 0 (wait rank 6 by channel 0), which waits for 1 other, which waits for rank 0 " },
+		{ SPMT_PLAN_RANKS, "rank 1 ",
+			", which waits for 250 others, which wait for rank 0 " }
+	};
+
+	for (size_t i = 0; i < sizeof(cycles) / sizeof(cycles[0]); i++) {
+		spmt_plan *plan = NULL;
+		const char *says;
+		int n = cycles[i].n;
+
+		cr_assert_eq(
+			spmt_plan_create(
+				&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					.name = "ring",
+					.collective = "c",
+					.nranks = n,
+					.input_chunks = 1 },
+				&plan),
+			0);
+		for (int r = 0; r < n; r++) {
+			cr_assert_eq(spmt_plan_wait(plan, r, 0, (r + 1) % n, 0), 0);
+			cr_assert_eq(spmt_plan_signal(plan, r, 0, (r + n - 1) % n, 0), 0);
+		}
+		cr_assert_eq(spmt_plan_check(plan), -EINVAL);
+		says = spmt_last_error();
+		cr_expect(strstr(says, "plan ring: deadlock: rank "), "%s", says);
+		cr_expect(strstr(says, "), which waits for the first"), "%s", says);
+		cr_expect(strstr(says, cycles[i].first), "%s", says);
+		cr_expect(strstr(says, cycles[i].others), "%s", says);
+		spmt_plan_destroy(plan);
+	}
+}
+
 /* Parts of one range are apart; of a range cut otherwise they need not be. */
 Test(plan_check, parts)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan as a picture: a column a block, an operation a box, in a row behind all that it waits for; an arrow from each signal to its wait. */
+/* A plan as a picture: a column a block, an operation a box, in a row behind all that it waits for; an arrow from each signal to its wait.
+   Of a plan that stands still the rest is red. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 #include "walk.h"
 
 enum { SVG_WIDE = 210, SVG_HIGH = 30, SVG_TOP = 60, SVG_BOX = 190, SVG_ROWS = 4000 };
+
+#define SVG_STILL "#f2a7a0"
 
 struct picture {
 	struct plan_walk walk;
@@ -38,7 +41,8 @@ static void svg_text(struct plan_text *t, const char *text)
 	}
 }
 
-static void svg_box(struct picture *p, int thread, const struct spmt_plan_op *op)
+static void svg_box(
+	struct picture *p, int thread, const struct spmt_plan_op *op, const char *colour)
 {
 	const struct walk_thread *at = &p->walk.threads[thread];
 	char words[PLAN_WORDS];
@@ -48,7 +52,7 @@ static void svg_box(struct picture *p, int thread, const struct spmt_plan_op *op
 	plan_op_words(op, at->rank, words, sizeof(words));
 	plan_print(p->t,
 		"<g><rect x=\"%d\" y=\"%u\" width=\"%d\" height=\"22\" rx=\"3\" fill=\"%s\" stroke=\"#888\"/><text x=\"%d\" y=\"%u\">",
-		x, y, SVG_BOX, svg_colour(op), x + 5, y + 15);
+		x, y, SVG_BOX, colour, x + 5, y + 15);
 	plan_print(p->t, "<title>rank %d block %d op %zu: ", at->rank, at->block, at->next);
 	svg_text(p->t, words);
 	plan_print(p->t, "</title>");
@@ -125,11 +129,54 @@ static bool svg_round(struct picture *p, const struct svg_rows *rows, unsigned r
 		p->rows[t] = row;
 		rows->of[t][at->next] = row;
 		svg_arrow(p, rows, t, walk_op(at));
-		svg_box(p, t, walk_op(at));
+		svg_box(p, t, walk_op(at), svg_colour(walk_op(at)));
 		p->t->failed |= !walk_done(&p->walk, at, 0);
 	}
 	mem_free(ready);
 	return any && !p->t->failed;
+}
+
+/* Of a plan that stands still: what is left of each thread, below all that was done. The number of rows. */
+static unsigned svg_still(struct picture *p, unsigned row)
+{
+	unsigned rows = row;
+
+	for (int t = 0; t < p->walk.nthreads; t++) {
+		struct walk_thread *at = &p->walk.threads[t];
+
+		for (unsigned own = row; walk_op(at) && own < SVG_ROWS; own++, at->next++) {
+			p->rows[t] = own;
+			svg_box(p, t, walk_op(at), SVG_STILL);
+			rows = MAX_OF(rows, own + 1);
+		}
+	}
+	return rows;
+}
+
+/* What the boxes do not say, below them. */
+static void svg_notes(const struct picture *p, unsigned rows, bool still)
+{
+	unsigned y = SVG_TOP + rows * SVG_HIGH + 14;
+	size_t left = 0;
+
+	for (int t = 0; t < p->walk.nthreads; t++)
+		left += p->walk.threads[t].list->n - p->walk.threads[t].next;
+	if (still)
+		plan_print(p->t,
+			"<text x=\"10\" y=\"%u\">The plan stands still: what is red is never done.</text>\n",
+			y);
+	if (left)
+		plan_print(p->t,
+			"<text x=\"10\" y=\"%u\">%zu operations are left out: a picture has at most %d rows.</text>\n",
+			y + 16, left, SVG_ROWS);
+}
+
+static bool svg_left(const struct picture *p)
+{
+	for (int t = 0; t < p->walk.nthreads; t++)
+		if (walk_op(&p->walk.threads[t]))
+			return true;
+	return false;
 }
 
 static bool rows_open(const struct picture *p, struct svg_rows *rows)
@@ -168,7 +215,7 @@ static void svg_head(const struct spmt_plan *plan, struct plan_text *t, int colu
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" font-family=\"sans-serif\" font-size=\"11\">\n"
 		"<defs><marker id=\"a\" markerWidth=\"8\" markerHeight=\"6\" refX=\"8\" refY=\"3\" orient=\"auto\"><path d=\"M0,0 L8,3 L0,6 z\" fill=\"#a05a00\"/></marker></defs>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/><text x=\"10\" y=\"22\" font-size=\"15\">",
-		20 + MAX_OF(columns, 1) * SVG_WIDE, SVG_TOP + rows * SVG_HIGH + 20);
+		MAX_OF(20 + columns * SVG_WIDE, 400), SVG_TOP + rows * SVG_HIGH + 40);
 	svg_text(t, plan->name);
 	plan_print(t, ": ");
 	svg_text(t, plan->collective);
@@ -181,6 +228,7 @@ void plan_write_svg(const struct spmt_plan *plan, struct plan_text *t)
 	struct picture p = { .t = &body };
 	struct svg_rows rows = { NULL };
 	unsigned row = 0;
+	bool still;
 
 	if (walk_open(&p.walk, plan, "spmt_plan_write")) {
 		t->failed = true;
@@ -192,6 +240,11 @@ void plan_write_svg(const struct spmt_plan *plan, struct plan_text *t)
 		svg_columns(&p);
 	while (!body.failed && row < SVG_ROWS && svg_round(&p, &rows, row))
 		row++;
+	still = !body.failed && row < SVG_ROWS && svg_left(&p);
+	if (still)
+		row = svg_still(&p, row);
+	if (!body.failed)
+		svg_notes(&p, row, still);
 	svg_head(plan, t, p.walk.nthreads, row);
 	plan_print(t, "%s</svg>\n", body.bytes ? body.bytes : "");
 	t->failed |= body.failed;

@@ -324,3 +324,67 @@ Test(plan_json, pictures)
 	free(text);
 	spmt_plan_destroy(plan);
 }
+
+static size_t boxes(const char *text, const char *colour)
+{
+	size_t n = 0;
+
+	for (; (text = strstr(text, colour)); text++)
+		n++;
+	return n;
+}
+
+/* Nobody signals: rank 0 copies once, and waits for ever before it would copy again. */
+Test(plan_json, pictures_of_plans_that_stand_still)
+{
+	spmt_plan *plan = NULL;
+	char *text;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "still",
+					 .collective = "c",
+					 .nranks = 2,
+					 .input_chunks = 1,
+					 .output_chunks = 1 },
+			&plan),
+		0);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(spmt_plan_copy(plan, 0, 0, spmt_plan_input(0, 0, 1),
+				     spmt_plan_output(0, 0, 1)),
+			0);
+		cr_assert_eq(spmt_plan_wait(plan, 0, 0, 1, i), 0);
+	}
+	cr_assert_eq(
+		spmt_plan_put(plan, 1, 0, spmt_plan_input(1, 0, 1), spmt_plan_output(0, 0, 1)), 0);
+	text = write_plan(plan, SPMT_PLAN_SVG);
+	cr_expect_eq(boxes(text, "#f2a7a0"), 3);
+	cr_expect_eq(boxes(text, "#d6e4f7"), 2);
+	cr_expect(strstr(text, "rank 0 block 0 op 3: wait rank 1 by channel 1"));
+	cr_expect(strstr(text, "The plan stands still"));
+	cr_expect(!strstr(text, "left out"));
+	free(text);
+	spmt_plan_destroy(plan);
+}
+
+Test(plan_json, pictures_that_are_too_long)
+{
+	spmt_plan *plan = NULL;
+	char *text;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "long",
+					 .collective = "c",
+					 .nranks = 1,
+					 .input_chunks = 1 },
+			&plan),
+		0);
+	for (int i = 0; i < 4007; i++)
+		cr_assert_eq(spmt_plan_barrier(plan, 0, 0, 0, 1), 0);
+	text = write_plan(plan, SPMT_PLAN_SVG);
+	cr_expect(strstr(text, ">7 operations are left out: a picture has at most 4000 rows.<"));
+	cr_expect(!strstr(text, "stands still"));
+	free(text);
+	spmt_plan_destroy(plan);
+}

@@ -281,6 +281,17 @@ static bool row_copies(const spmt_plan *plan)
 	return !plan->attr.in_place || !strcmp(plan->collective, "reducescatter");
 }
 
+/* One whose least input has no room would never be taken. */
+static int row_least(const spmt_plan *plan, uint64_t most, uint64_t room)
+{
+	if (plan->attr.min_bytes <= most)
+		return 0;
+	return fail_call(-EINVAL, "SPMT_COLL",
+		"plan %s fits no call: min_message_size is %llu, and with scratch and copies %llu bytes of input have room in %llu KiB",
+		plan->name, (unsigned long long)plan->attr.min_bytes, (unsigned long long)most,
+		(unsigned long long)(room >> 10));
+}
+
 /* As large as fits the room; without scratch and copies, without end. */
 static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 {
@@ -298,7 +309,7 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 		if (rc ||
 			l->size - l->words + (copies ? p->most : 0) <=
 				room + MIN_OF(room, ROW_WORDS))
-			return rc;
+			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
 				"plan %s: %u chunks of scratch are too many for %llu KiB",

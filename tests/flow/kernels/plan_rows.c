@@ -440,6 +440,9 @@ Test(plan_rows, what_is_no_row)
 	refuses_file(file, "is no allreduce: of rank 0's output, chunk 0 is something else");
 	changed_file("allreduce", COLLECTIVE("allreduce"), COLLECTIVE("alltoall"), file);
 	refuses_file(file, "it reduces, which an alltoall does not");
+	changed_file("allreduce-packets", "\"min_message_size\": 0",
+		"\"min_message_size\": 33554432", file);
+	refuses_file(file, "fits no call: min_message_size is 33554432, and");
 	/* folds scratch that nobody has written: a sum does not tell */
 	cr_assert_eq(
 		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),

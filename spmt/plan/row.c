@@ -411,6 +411,8 @@ static int rows_take(
 	}
 	if (!strcmp(word, PLAN_ROWS_ONLY))
 		return 0;
+	if (!*word)
+		return fail_call(-EINVAL, "SPMT_COLL", "a name is missing beside a comma");
 	if (*row)
 		return fail_call(-EINVAL, "SPMT_COLL",
 			"two algorithms, %.64s and %.64s: one beside plans", row, word);

@@ -65,7 +65,7 @@ static bool wished_print(const char *wish, char *word, int *wanted)
 		else if (coll_named(word) >= 0)
 			*wanted = coll_named(word), printf("  %-8s  where it fits\n", word);
 		else {
-			printf("  %s: no algorithm\n", word);
+			printf("  %s: no algorithm\n", *word ? word : "nothing beside a comma");
 			right = false;
 		}
 	}

@@ -414,6 +414,8 @@ Test(plan_rows, what_is_no_plan)
 	refuses("plan:/dev/null", -EINVAL, "/dev/null is no file", "SPMT_COLL");
 	refuses("direct,reduce", -EINVAL, "two algorithms, direct and reduce", "SPMT_COLL");
 	refuses("direct,reduced", -EINVAL, "two algorithms", "SPMT_COLL");
+	refuses("direct,", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
+	refuses(",direct,only", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
 	refuses("plans:x", -EINVAL, "SPMT_COLL=plans:x is no algorithm", "plan:FILE");
 	text_file("{\n\n\"name\": 3}", 13, file);
 	refuses_file(file, "line 3: name is no string");

@@ -13,20 +13,24 @@
 #include "read.h"
 #include "src/base/status.h"
 
+/* What another call refuses of what stands there. */
+static int read_refused(const struct json_node *at, int rc)
+{
+	struct status_saved why;
+
+	if (rc != -EINVAL)
+		return rc;
+	status_save(&why);
+	return read_wrong(at, "%s", why.sentence);
+}
+
 /* ---- operations ------------------------------------------------------------------------------- */
 
 static int read_add(
 	const struct plan_reader *r, const struct json_node *at, struct spmt_plan_op *op)
 {
-	struct status_saved why;
-	int rc;
-
 	op->size = sizeof(*op);
-	rc = spmt_plan_add(r->plan, r->rank, r->block, op);
-	if (rc != -EINVAL)
-		return rc;
-	status_save(&why);
-	return read_wrong(at, "%s", why.sentence);
+	return read_refused(at, spmt_plan_add(r->plan, r->rank, r->block, op));
 }
 
 /* To or from what the block calls channel `id`. */
@@ -289,6 +293,21 @@ static int read_ops_of(const struct plan_reader *r, const struct json_node *of, 
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
+/* Of a list as long as that without the id: what is there instead, if it is twice. */
+static int read_missing(const struct plan_reader *r, const struct json_node *of,
+	const struct json_node *list, uint64_t id)
+{
+	for (const struct json_node *n = json_first(&r->json, list); n; n = json_next(&r->json, n))
+		for (const struct json_node *m = json_next(&r->json, n); m;
+			m = json_next(&r->json, m))
+			if (json_member(&r->json, n, "id")->number ==
+				json_member(&r->json, m, "id")->number)
+				return read_wrong(m, "id %llu is a duplicate: line %u has it",
+					(unsigned long long)json_member(&r->json, m, "id")->number,
+					n->line);
+	return read_wrong(of, "none of the %u has id %llu", list->items, (unsigned long long)id);
+}
+
 /* Of a list whose items have an id: the one with this. */
 static int read_by_id(const struct plan_reader *r, const struct json_node *of,
 	const struct json_node *list, uint64_t id, const struct json_node **item)
@@ -305,7 +324,7 @@ static int read_by_id(const struct plan_reader *r, const struct json_node *of,
 			return 0;
 		}
 	}
-	return read_wrong(of, "none of the %u has id %llu", list->items, (unsigned long long)id);
+	return read_missing(r, of, list, id);
 }
 
 static int read_gpu(struct plan_reader *r)
@@ -397,7 +416,7 @@ int spmt_plan_read(const char *text, size_t size, spmt_plan **plan)
 	if (!rc)
 		rc = read_attr(&r, &r.json.nodes[1], &attr);
 	if (!rc)
-		rc = spmt_plan_create(&attr, &r.plan);
+		rc = read_refused(&r.json.nodes[1], spmt_plan_create(&attr, &r.plan));
 	for (; !rc && r.rank < attr.nranks; r.rank++)
 		rc = read_gpu(&r);
 	json_close(&r.json);

@@ -202,6 +202,10 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		{ "", SWITCHED("{\"ranks\": [0, 0]}"), STORE, "has rank 0 twice" },
 		{ "", SWITCHED("{\"ranks\": [0, 1, 1]}"), STORE, "has 3 ranks, the plan 2" },
 		{ "", SWITCHED("{\"ranks\": [0, 2]}"), STORE, "ranks[1] is no number from 0 to 1" },
+		{ "\"min_message_size\": 8, \"max_message_size\": 4,", "", "",
+			"line 1: spmt_plan_create: plan t: min_bytes 8 is above max_bytes 4" },
+		{ "", "", "{\"name\": \"glre\"}", "line 3: an operation glre" },
+		{ "", "", "{\"name\": \"gstorepkt\"}", "line 3: an operation gstorepkt" },
 		{ "", "",
 			"{\"name\": \"pipeline\", \"ops\": [{\"name\": \"pipeline\", \"ops\": []}]}",
 			"pipeline" },
@@ -215,6 +219,19 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		cr_assert(strstr(spmt_last_error(), wrong[i].words), "%s: %s", wrong[i].words,
 			spmt_last_error());
 	}
+}
+
+Test(plan_json, an_id_that_stands_twice)
+{
+	static const char text[] =
+		"{\"name\": \"t\", \"collective\": \"c\", \"gpus\": [\n"
+		"{\"id\": 0, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0},\n"
+		"{\"id\": 0, \"input_chunks\": 1, \"output_chunks\": 1, \"scratch_chunks\": 0}]}";
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_read(text, strlen(text), &plan), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "line 3: id 0 is a duplicate: line 2 has it"), "%s",
+		spmt_last_error());
 }
 
 /* "0,0,.. ,0", `more` zeros behind the first. */

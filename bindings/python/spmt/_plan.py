@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import weakref
 from types import TracebackType
 from typing import Any, Iterable, NamedTuple, Sequence, Union
@@ -42,19 +43,28 @@ def _listed(chunks: Chunks) -> list[Chunk]:
     return [chunks] if isinstance(chunks, Chunk) else list(chunks)
 
 
+def _whole(value: int, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError("%s is %r, which is no integer" % (what, value)) from None
+
+
 def _int(value: int, what: str) -> int:
     """ctypes would cut it."""
+    value = _whole(value, what)
     if not -(1 << 31) <= value < 1 << 31:
         raise ValueError("%s is %d, beyond any" % (what, value))
-    return int(value)
+    return value
 
 
 def _write_chunks(to: Any, chunks: Sequence[Chunk]) -> None:
     for place, c in zip(to, chunks):
-        if min(c.index, c.count) < 0 or max(c.index, c.count) >= 1 << 32:
+        index, count = _whole(c.index, "the chunk's index"), _whole(c.count, "the chunk's count")
+        if min(index, count) < 0 or max(index, count) >= 1 << 32:
             raise ValueError("%r: index and count are from 0 to 2**32 - 1" % (c,))
         place.rank, place.buffer = _int(c.rank, "the chunk's rank"), _number(_BUFFERS, c.buffer, "the buffer")
-        place.index, place.count = c.index, c.count
+        place.index, place.count = index, count
 
 
 class Plan:
@@ -81,6 +91,9 @@ class Plan:
         min_bytes: int = 0,
         max_bytes: int = 0,
     ) -> None:
+        input_chunks, output_chunks = _whole(input_chunks, "input_chunks"), _whole(output_chunks, "output_chunks")
+        scratch_chunks = _whole(scratch_chunks, "scratch_chunks")
+        min_bytes, max_bytes = _whole(min_bytes, "min_bytes"), _whole(max_bytes, "max_bytes")
         if min(input_chunks, output_chunks, scratch_chunks, min_bytes, max_bytes) < 0:
             raise ValueError("numbers of chunks and bytes are not negative")
         if max(input_chunks, output_chunks, scratch_chunks) >= 1 << 32:

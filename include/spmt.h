@@ -957,7 +957,8 @@ SPMT_API int spmt_plan_begin(
    all but AVG. Ends, fails and breaks the world as the collectives do. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
-/* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned. */
+/* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned: it is -EINVAL here and to
+   spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. */
 SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 
 /* ---- host backend only --------------------------------------------------------------------- */

@@ -13,9 +13,8 @@ struct spmt_comm {
 	struct object head;
 	int rank, nranks; /* this and what follows: read by every call */
 	struct control *control;
-	const struct meeting_ops
-		*meeting;	/* NULL: it cannot meet yet; guarded by the world's lock */
-	const uint32_t *raised; /* not 0: broken, by a kernel as well */
+	const struct meeting_ops *meeting; /* NULL: none yet; guarded by the world's lock */
+	const uint32_t *raised;		   /* not 0: broken, by a kernel as well */
 	struct heap *heap;
 	struct link *links;
 	struct wake_counter **wake_counters; /* by rank, of the world */
@@ -53,6 +52,7 @@ struct spmt_comm {
 	uint32_t slot_room;		       /* bytes that a collective may push to a peer */
 	int coll_wanted;		       /* SPMT_COLL, a row of the table; -1: none */
 	struct coll_plans *plans;	       /* those it names (collective.h); NULL: none */
+	struct spmt_plan_open *opens;	       /* plans that have begun (plan/run.c) */
 	struct kernel_table peers, lane_peers; /* of spmtd_peers; those of lane areas */
 	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */

@@ -19,6 +19,7 @@
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
 #include "spmt/plan/row.h"
+#include "spmt/plan/run.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -58,6 +59,7 @@ static void comm_release(spmt_comm *comm)
 	comm_unmap(comm);
 	streams_drop(comm);
 	plan_rows_close(comm);
+	plan_opens_drop(comm);
 	if (comm->stream)
 		comm->backend->stream_destroy(comm->dev, comm->stream);
 	world_comm_unlist(comm);

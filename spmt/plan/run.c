@@ -38,8 +38,7 @@ static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_o
 int plan_open_on(
 	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, struct spmt_plan_open *open)
 {
-	struct spmt_plan_open o = { .comm = comm,
-		.attr = plan->attr,
+	struct spmt_plan_open o = { .attr = plan->attr,
 		.key = plan_fold_all(plan),
 		.max_bytes = max_bytes,
 		.blocks = plan->ranks[comm->rank].nblocks,
@@ -118,6 +117,8 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 		rc = begin_agree(comm, o->key, max_bytes, rc);
 	}
 	if (!rc) {
+		o->next = comm->opens;
+		comm->opens = o;
 		*open = o;
 		return 0;
 	}
@@ -323,12 +324,22 @@ static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream s
 	return rc;
 }
 
-static int open_check(const spmt_comm *comm, const spmt_plan_open *open, const char *what)
+/* Where it is linked; NULL: it has ended, or is of another comm. What has ended is not looked at. */
+static spmt_plan_open **open_link(spmt_comm *comm, const spmt_plan_open *open)
 {
-	if (open && open->comm == comm)
+	spmt_plan_open **link = &comm->opens;
+
+	while (*link && *link != open)
+		link = &(*link)->next;
+	return *link ? link : NULL;
+}
+
+static int open_check(spmt_comm *comm, const spmt_plan_open *open, const char *what)
+{
+	if (open && open_link(comm, open))
 		return 0;
 	return fail_call(-EINVAL, what, "rank %d: open is %s", comm->rank,
-		open ? "of another comm" : "NULL");
+		open ? "of another comm, or has ended" : "NULL");
 }
 
 int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src, size_t count,
@@ -353,19 +364,36 @@ int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *
 
 /* ---- end -------------------------------------------------------------------------------------- */
 
+static void open_drop(spmt_comm *comm, spmt_plan_open *open)
+{
+	spmt_plan_open **link = open_link(comm, open);
+
+	if (!link)
+		return;
+	*link = open->next;
+	mem_free(open);
+}
+
+void plan_opens_drop(spmt_comm *comm)
+{
+	while (comm->opens)
+		open_drop(comm, comm->opens);
+}
+
 int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 {
 	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_plan_end");
 
-	if (rc) { /* a broken comm, or one that is gone: its memory goes with the heap */
-		mem_free(open);
+	if (rc) { /* a broken comm: its memory goes with the heap; one that is gone has dropped it */
+		if (open && comm && object_is_open(&comm->head))
+			open_drop(comm, open);
 		return rc;
 	}
 	rc = open_check(comm, open, "spmt_plan_end");
 	if (rc)
 		return rc;
 	rc = spmt_free(comm, open->at);
-	mem_free(open);
+	open_drop(comm, open);
 	return rc;
 }

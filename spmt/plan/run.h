@@ -8,14 +8,14 @@
 
 /* Of this rank. The plan may change or go meanwhile. */
 struct spmt_plan_open {
-	spmt_comm *comm;
 	struct spmt_plan_attr attr; /* without its words */
 	struct plan_layout layout;
 	uint64_t key;
 	size_t max_bytes;
 	char *at; /* at the same offset from the heap's base on all ranks */
 	int blocks;
-	bool packets, scatters; /* scatters: in place, the input is the larger buffer */
+	bool packets, scatters;	     /* scatters: in place, the input is the larger buffer */
+	struct spmt_plan_open *next; /* in comm->opens */
 };
 
 struct plan_call {
@@ -31,6 +31,7 @@ struct plan_call {
 /* All but `at`. -ENOMEM: it wraps the address space. */
 int plan_open_on(
 	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, struct spmt_plan_open *open);
+void plan_opens_drop(spmt_comm *comm); /* what has not ended at finalize */
 /* The input where it lies in place, as the plan says. */
 uintptr_t plan_in_place_at(const struct plan_call *c, int rank);
 /* All but the key and which launch it is. */

@@ -289,7 +289,7 @@ Test(plans, in_place)
 static int refusals(spmt_comm *comm, void *arg)
 {
 	spmt_plan *plan = arg;
-	spmt_plan_open *open, *none = NULL;
+	spmt_plan_open *open, *left, *none = NULL;
 	uint64_t *dst, *src, local[8];
 
 	REQUIRE_OK(spmt_plan_begin(comm, plan, 1024, &open));
@@ -317,7 +317,14 @@ static int refusals(spmt_comm *comm, void *arg)
 	REQUIRE_OK(RUN(open, NULL, NULL, 0, U64, SUM));
 	REQUIRE_OK(RUN(open, dst, src, 16, U64, SUM));
 	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_plan_begin(comm, plan, 64, &left));
 	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_CODE(RUN(open, dst, src, 16, U64, SUM), -EINVAL);
+	REQUIRE_SAYS("open is of another comm, or has ended");
+	REQUIRE_CODE(spmt_plan_end(comm, open), -EINVAL);
+	REQUIRE_SAYS("open is of another comm, or has ended");
+	REQUIRE_OK(RUN(left, dst, src, 8, U64, SUM)); /* which finalize drops */
+	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_OK(spmt_free(comm, src));
 	return spmt_free(comm, dst);
 }

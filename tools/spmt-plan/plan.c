@@ -15,7 +15,7 @@ static const char usage[] =
 	"usage: spmt-plan COMMAND FILE\n"
 	"  show FILE           its operations, a line each\n"
 	"  svg FILE            a picture of it\n"
-	"  json FILE           as an execution plan of MSCCL++\n"
+	"  json FILE           as an execution plan of MSCCL++; it relies on the meetings before and behind a run here, and has no closing signals\n"
 	"  check FILE          0, or a deadlock, a race, a wait that nobody signals, a signal that nobody waits for\n"
 	"  run FILE [BYTES [ROUNDS]]\n"
 	"                      on as many devices, with inputs of BYTES (outputs, without); tells whether the collective is right, and its time\n"

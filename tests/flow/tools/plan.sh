@@ -22,6 +22,7 @@ says() { # NAME FILE PATTERN
 exits 0 --version
 exits 0 --help
 says 'the help says how' out '^usage: spmt-plan '
+says 'and what a plan that is written relies on' out 'no closing signals$'
 for words in '' show 'dance x' 'check a b' 'run a 1 2 3' 'run make:allreduce:2 x' 'run make:allreduce:2 64 -1'; do
 	# shellcheck disable=SC2086 # words
 	exits 2 $words

@@ -26,6 +26,7 @@ struct check_touch {
 
 struct check {
 	struct plan_walk walk;
+	const struct walk_case *given; /* NULL: chunks of any size */
 	struct check_step *steps;
 	size_t nsteps;
 	uint32_t *clocks;
@@ -42,6 +43,8 @@ struct check {
 
 /* Some threads cannot go on (stuck.c). */
 int check_stuck(const struct check *c);
+/* The same way again, for chunks of a size of this case: the clocks of the steps, which are the same ones. */
+int check_again(struct check *c, const struct walk_case *given);
 /* Two touches that nothing orders (races.c). */
 int check_races(struct check *c);
 

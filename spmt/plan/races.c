@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
+#include "src/base/mem.h"
 #include "src/base/status.h"
+
+#define RACE_CASES 1024
+#define RACE_WORK (1ull << 33)
 
 static bool step_before(const struct check *c, size_t a, size_t b)
 {
@@ -76,18 +81,126 @@ static bool same_memory(const struct check_touch *a, const struct check_touch *b
 		a->chunk.buffer == b->chunk.buffer;
 }
 
+/* ---- sizes of chunks ---------------------------------------------------------------------------- */
+
+/* A race that only chunks of some size have is one if at these nothing orders it. */
+static struct walk_case race_case(const struct check_touch *a, const struct check_touch *b)
+{
+	const struct walk_part *x = &a->range.part, *y = &b->range.part;
+	bool same = a->range.all_from == b->range.all_from && x->chunks == y->chunks;
+
+	if (same && x->slices != y->slices)
+		return (struct walk_case){ *x, *y, true };
+	if (walk_part_follows(x, y))
+		x = y;
+	return (struct walk_case){ *x, *x, false };
+}
+
+static bool same_part(const struct walk_part *a, const struct walk_part *b)
+{
+	return a->slice == b->slice && a->slices == b->slices && a->chunks == b->chunks;
+}
+
+static bool same_case(const struct walk_case *a, const struct walk_case *b)
+{
+	return a->same == b->same && same_part(&a->a, &b->a) && same_part(&a->b, &b->b);
+}
+
+struct race_cases {
+	struct walk_case *cases;
+	size_t n, room;
+	uint64_t pairs; /* that were compared */
+};
+
+static int fail_many(const struct check *c)
+{
+	return fail_call(-E2BIG, PLAN_CHECK,
+		"plan %s: its operations are cut into parts in too many ways to look at",
+		c->walk.plan->name);
+}
+
+/* Going through the plan again for each of them takes as long as the first time. */
+static int cases_fit(const struct check *c, const struct race_cases *all)
+{
+	const struct spmt_plan *plan = c->walk.plan;
+	uint64_t n = (uint64_t)(uint32_t)plan->attr.nranks;
+	uint64_t each = all->pairs + 4 * n * n * SPMT_PLAN_INDICES +
+		plan->ops * (uint64_t)(uint32_t)c->walk.nthreads;
+
+	return all->n <= RACE_WORK / MAX_OF(each, 1u) ? 0 : fail_many(c);
+}
+
+static int case_note(const struct check *c, struct race_cases *all, const struct walk_case *one)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (same_case(&all->cases[i], one))
+			return 0;
+	if (all->n == RACE_CASES)
+		return fail_many(c);
+	if (all->n == all->room) {
+		size_t room = all->room ? 2 * all->room : 16;
+		struct walk_case *more = mem_calloc(room, sizeof(*more));
+
+		if (!more)
+			return fail_call(-ENOMEM, PLAN_CHECK, "plan %s: no memory to look at it",
+				c->walk.plan->name);
+		if (all->n)
+			memcpy(more, all->cases, all->n * sizeof(*more));
+		mem_free(all->cases);
+		all->cases = more;
+		all->room = room;
+	}
+	all->cases[all->n++] = *one;
+	return 0;
+}
+
+/* ---- pairs -------------------------------------------------------------------------------------- */
+
+static int pair_check(const struct check *c, const struct check_touch *a,
+	const struct check_touch *b, struct race_cases *cases)
+{
+	struct walk_case given;
+
+	cases->pairs++;
+	if (!touches_clash(c, a, b))
+		return 0;
+	given = race_case(a, b);
+	if (c->given && !same_case(&given, c->given))
+		return 0;
+	if (a->packets || c->given || (!given.a.slice && !given.b.slice))
+		return fail_race(c, a, b);
+	return case_note(c, cases, &given);
+}
+
+static int pairs_check(const struct check *c, struct race_cases *cases)
+{
+	const struct check_touch *all = c->touches;
+	int rc = 0;
+
+	for (size_t i = 0; i < c->ntouches; i++)
+		for (size_t k = i + 1; !rc && k < c->ntouches && same_memory(&all[i], &all[k]) &&
+			all[k].chunk.index < all[i].chunk.index + all[i].chunk.count;
+			k++)
+			rc = pair_check(c, &all[i], &all[k], cases);
+	return rc;
+}
+
 int check_races(struct check *c)
 {
-	struct check_touch *all = c->touches;
+	struct race_cases cases = { .n = 0 };
+	int rc;
 
 	if (!c->ntouches)
 		return 0;
-	qsort(all, c->ntouches, sizeof(*all), touch_order);
-	for (size_t i = 0; i < c->ntouches; i++)
-		for (size_t k = i + 1; k < c->ntouches && same_memory(&all[i], &all[k]) &&
-			all[k].chunk.index < all[i].chunk.index + all[i].chunk.count;
-			k++)
-			if (touches_clash(c, &all[i], &all[k]))
-				return fail_race(c, &all[i], &all[k]);
-	return 0;
+	qsort(c->touches, c->ntouches, sizeof(*c->touches), touch_order);
+	rc = pairs_check(c, &cases);
+	if (!rc)
+		rc = cases_fit(c, &cases);
+	for (size_t i = 0; !rc && i < cases.n; i++) {
+		rc = check_again(c, &cases.cases[i]);
+		if (!rc)
+			rc = pairs_check(c, &cases);
+	}
+	mem_free(cases.cases);
+	return rc;
 }

@@ -88,12 +88,12 @@ struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt
 		.to = from + n * (slice + 1) / slices,
 		.all_from = from,
 		.all_to = from + n,
-		.slices = op->slices > 1 ? op->slices : 0 };
+		.part = { op->slice, op->slices > 1 ? op->slices : 0, c->count } };
 }
 
 static bool cut_alike(const struct walk_range *a, const struct walk_range *b)
 {
-	return a->slices && a->slices == b->slices && a->all_from == b->all_from &&
+	return a->part.slices && a->part.slices == b->part.slices && a->all_from == b->all_from &&
 		a->all_to == b->all_to;
 }
 
@@ -104,19 +104,60 @@ bool walk_feeds(const struct walk_range *written, const struct walk_range *read)
 	return written->all_from < read->all_to && read->all_from < written->all_to;
 }
 
-bool walk_orders(const struct walk_range *written, const struct walk_range *read)
+/* Where parts that are first begin, or where two that are whole meet. */
+static bool always_orders(const struct walk_range *written, const struct walk_range *read)
 {
-	/* where a first part begins, or where two that are whole meet */
-	uint64_t at = written->slices ? written->all_from
-		: read->slices	      ? read->all_from
-				      : MAX_OF(written->all_from, read->all_from);
+	uint64_t at = written->part.slices ? written->all_from
+		: read->part.slices	   ? read->all_from
+					   : MAX_OF(written->all_from, read->all_from);
 
-	if (written->from != written->all_from || read->from != read->all_from)
+	if (written->part.slice || read->part.slice)
 		return false;
-	if (written->slices && read->slices)
+	if (written->part.slices && read->part.slices)
 		return written->all_from == read->all_from;
 	return written->all_from <= at && at < written->all_to && read->all_from <= at &&
 		at < read->all_to;
+}
+
+bool walk_part_follows(const struct walk_part *a, const struct walk_part *b)
+{
+	return (uint64_t)a->slice * b->chunks <= (uint64_t)b->slice * a->chunks;
+}
+
+static bool has_bytes(const struct walk_range *r, const struct walk_case *given)
+{
+	return walk_part_follows(&r->part, &given->a) || walk_part_follows(&r->part, &given->b);
+}
+
+static bool covers(const struct walk_range *whole, const struct walk_range *r)
+{
+	return !whole->part.slices && whole->all_from <= r->all_from && r->all_to <= whole->all_to;
+}
+
+/* It has the bytes that both parts of the case have, counted from its first chunk. */
+static bool shares(const struct walk_range *r, const struct walk_case *given)
+{
+	const struct walk_part *p = &r->part, *a = &given->a, *b = &given->b;
+
+	return given->same && p->chunks == a->chunks &&
+		((p->slices == a->slices && p->slice == a->slice) ||
+			(p->slices == b->slices && p->slice == b->slice));
+}
+
+bool walk_orders(const struct walk_range *written, const struct walk_range *read,
+	const struct walk_case *given)
+{
+	if (always_orders(written, read))
+		return true;
+	if (!given)
+		return false;
+	if (cut_alike(written, read))
+		return written->part.slice == read->part.slice && has_bytes(read, given);
+	if (covers(written, read))
+		return has_bytes(read, given);
+	if (covers(read, written))
+		return has_bytes(written, given);
+	return written->all_from == read->all_from && shares(written, given) && shares(read, given);
 }
 
 /* How many parts were written before, of those cut alike; the same one again is none. */
@@ -158,7 +199,7 @@ static bool packets_note(struct walk_packets *p, struct walk_range range)
 /* Where what has been written from `at` on ends, as far as this one says. */
 static uint64_t packets_end(const struct walk_range *r, uint64_t at)
 {
-	bool all = !r->slices || r->written + 1 == r->slices;
+	bool all = !r->part.slices || r->written + 1 == r->part.slices;
 
 	return all && r->all_from <= at ? MAX_OF(at, r->all_to) : at;
 }

@@ -31,12 +31,17 @@ struct walk_barrier {
  * size when they run, as parts are cut at lines: only parts of the same chunks, cut alike, are known to be the same bytes.
  */
 enum { WALK_UNIT = 1 << 20 };
+/* Part `slice` of `slices` of so many chunks; slices 0: the whole. It has some bytes where these have more than `slice` lines of 128. */
+struct walk_part {
+	int slice, slices;
+	uint32_t chunks;
+};
 struct walk_range {
 	uint64_t from, to;	   /* as if parts were cut evenly */
 	uint64_t all_from, all_to; /* of all parts together */
-	int slices;		   /* 0: it is the whole */
-	int written;		   /* so many other parts before it; 0 if it was there already */
-	size_t by; /* any number of the writer's: the operation's, for the checker */
+	struct walk_part part;
+	int written; /* so many other parts before it; 0 if it was there already */
+	size_t by;   /* any number of the writer's: the operation's, for the checker */
 };
 struct walk_packets {
 	struct walk_range *ranges;
@@ -73,8 +78,17 @@ bool walk_done(struct plan_walk *w, struct walk_thread *t, size_t by);
 
 /* The part of its chunks that an operation touches. */
 struct walk_range walk_range_of(const struct spmt_plan_op *op, const struct spmt_plan_chunk *c);
-/* Whether who reads a range of packets finds some of the other in it, whatever the chunks' size: all parts but the first may be empty. */
-bool walk_orders(const struct walk_range *written, const struct walk_range *read);
+/* What is known of the chunks' size: it is one at which these two parts have bytes; if `same`, some of the same, of the same chunks. */
+struct walk_case {
+	struct walk_part a, b;
+	bool same;
+};
+/* Whether who reads a range of packets finds some of the other in it, at all sizes of that case; NULL: of any, at which all parts but the
+   first may be empty. */
+bool walk_orders(const struct walk_range *written, const struct walk_range *read,
+	const struct walk_case *given);
+/* Whether a has bytes wherever b has. */
+bool walk_part_follows(const struct walk_part *a, const struct walk_part *b);
 /* Whether some of the other may be in it. */
 bool walk_feeds(const struct walk_range *written, const struct walk_range *read);
 /* Whether the packets of rank that lie there have been written, all of them; where they were cut otherwise, with all parts that may have some. */

@@ -18,6 +18,7 @@ verdict allreduce-packets 'allreduce of 2 ranks: right$'
 verdict allreduce-switch 'allreduce of 2 ranks: right$'
 verdict allgather-port 'allgather of 2 ranks: right$'
 verdict allgather-packet-groups 'allgather of 2 ranks: right$'
+verdict allreduce-packet-groups 'allreduce of 2 ranks: right$'
 verdict allgather-groups-race 'refused: plan race: race: .*\(copy i0\+2 to s0\+2, part 0 of 2\).*\(get rank 0 s0 to o0, part 1 of 2\)'
 files=$(find tests/fixtures/plans -name '*.json' | wc -l)
 nothing_in 'each has a verdict above' "$([ "$((tests - 1))" = "$files" ] || echo "$files files")"

@@ -318,7 +318,7 @@ Test(plan_check, parts)
 	}
 }
 
-static void add_part(spmt_plan *plan, int rank, enum spmt_plan_kind kind,
+static void add_part_to(spmt_plan *plan, int rank, int block, enum spmt_plan_kind kind,
 	struct spmt_plan_chunk src, struct spmt_plan_chunk dst, int slice, int slices)
 {
 	struct spmt_plan_op op = spmt_plan_op_(kind);
@@ -328,7 +328,13 @@ static void add_part(spmt_plan *plan, int rank, enum spmt_plan_kind kind,
 	op.dst[0] = dst;
 	op.slice = slice;
 	op.slices = slices;
-	cr_assert_eq(spmt_plan_add(plan, rank, 0, &op), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_plan_add(plan, rank, block, &op), 0, "%s", spmt_last_error());
+}
+
+static void add_part(spmt_plan *plan, int rank, enum spmt_plan_kind kind,
+	struct spmt_plan_chunk src, struct spmt_plan_chunk dst, int slice, int slices)
+{
+	add_part_to(plan, rank, 0, kind, src, dst, slice, slices);
 }
 
 /* Where a part ends depends on the chunks' size: a part of two chunks may have some of both. How the first and second packets are put, and
@@ -383,6 +389,57 @@ Test(plan_check, an_empty_part_orders_nothing)
 				     spmt_plan_output(1, 4, 1)),
 			0);
 		finds(plan, slice ? "race: " : NULL);
+	}
+}
+
+/* Where one part has bytes, so have all that begin no later in as many chunks, and these order it. */
+Test(plan_check, a_part_that_has_bytes_orders_others)
+{
+	static const struct {
+		int slice; /* of 4, of the packets */
+		uint32_t chunks;
+		const char *words;
+	} cases[] = { { 0, 1, NULL }, { 1, 1, NULL }, { 2, 1, "race: " }, { 2, 2, NULL },
+		{ 3, 2, "race: " } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		spmt_plan *plan = empty_plan();
+		uint32_t n = cases[i].chunks;
+
+		add_part(plan, 0, SPMT_PLAN_PUT, spmt_plan_input(0, 5, 1),
+			spmt_plan_output(1, 5, 1), 1, 2);
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, n),
+			spmt_plan_scratch(1, 0, n), cases[i].slice, 4);
+		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(1, 0, n),
+			spmt_plan_output(1, 0, n), cases[i].slice, 4);
+		add_part(plan, 1, SPMT_PLAN_COPY, spmt_plan_output(1, 5, 1),
+			spmt_plan_output(1, 4, 1), 1, 2);
+		finds(plan, cases[i].words);
+	}
+}
+
+/* A chunk goes as packets to another rank and back over itself, cut into so many parts each time (0: whole), a block each. Every byte comes
+   back behind its going, however the parts lie. */
+Test(plan_check, packets_that_come_back)
+{
+	static const int cuts[][3] = { { 2, 2, 2 }, { 0, 2, 2 }, { 2, 0, 0 }, { 2, 2, 0 },
+		{ 4, 20, 20 }, { 4, 4, 20 }, { 3, 2, 2 } };
+
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		spmt_plan *plan = empty_plan();
+		const struct spmt_plan_chunk own = spmt_plan_input(0, 0, 1),
+					     there = spmt_plan_scratch(1, 0, 1),
+					     here = spmt_plan_scratch(0, 1, 1);
+
+		for (int k = 0; k < (cuts[i][0] ? cuts[i][0] : 1); k++)
+			add_part_to(plan, 0, k, SPMT_PLAN_PUT_PACKETS, own, there, k, cuts[i][0]);
+		for (int k = 0; k < (cuts[i][1] ? cuts[i][1] : 1); k++)
+			add_part_to(
+				plan, 1, k, SPMT_PLAN_SEND_PACKETS_ON, there, here, k, cuts[i][1]);
+		for (int k = 0; k < (cuts[i][2] ? cuts[i][2] : 1); k++)
+			add_part_to(
+				plan, 0, 8 + k, SPMT_PLAN_UNPACK_PACKETS, here, own, k, cuts[i][2]);
+		finds(plan, NULL);
 	}
 }
 

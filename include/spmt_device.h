@@ -34,7 +34,7 @@
  *   device or the heap, not a thread's stack or shared memory; _p and _g, signals and atomics carry values. Blocking puts and gets
  *   wait for the host, as quiet and barrier do, which cover all that this rank's kernels have posted. Where the ring of posts is full a call waits;
  *   what finds no place before the deadline is not done, and the next quiet has the code. A post that fails breaks the world. Atomics
- *   have 4 or 8 bytes there; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
+ *   have 4 or 8 bytes there, and of half and bfloat16 there are sums alone; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
  *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *
  *   Near: with SPMT_NEAR defined before the first include, there are no such peers: spmt_view_get and spmt_mem_view_get refuse a world that

@@ -8,17 +8,19 @@
 
 SPMTD_BEGIN
 
-#define SPMTD_BITS(name)                                   \
-	SPMTD_FN uint16_t spmtd_##name##_bits_(uint16_t x) \
-	{                                                  \
-		return x;                                  \
-	}                                                  \
-	SPMTD_FN uint16_t spmtd_##name##_of_(uint16_t x)   \
-	{                                                  \
-		return x;                                  \
+#define SPMTD_BITS(name, T)                  \
+	SPMTD_FN T spmtd_##name##_bits_(T x) \
+	{                                    \
+		return x;                    \
+	}                                    \
+	SPMTD_FN T spmtd_##name##_of_(T x)   \
+	{                                    \
+		return x;                    \
 	}
-SPMTD_BITS(half)
-SPMTD_BITS(bfloat16)
+SPMTD_BITS(half, uint16_t)
+SPMTD_BITS(bfloat16, uint16_t)
+SPMTD_BITS(half_pair, uint32_t)
+SPMTD_BITS(bfloat16_pair, uint32_t)
 #undef SPMTD_BITS
 
 SPMTD_FN float spmtd_half_value_(uint16_t h)

@@ -4,6 +4,8 @@
  *	SPMTD_ASM, SPMTD_PURE   inline assembly, with and without side effects
  *	SPMTD_G, SPMTD_G0       text that finds its address in g, in the .global state space: that of operand 1 or 0
  *	SPMTD_REDUX             defined where there is spmtd_least_warp_
+ *	spmtd_fadd_NAME_, spmtd_noret_fadd_NAME_   sums of floats as add and noret_add, operands as their bits: float, double, half, half_pair, and
+ *	                        where SPMTD_FADD_BFLOAT16 is defined bfloat16, bfloat16_pair (atomic.h)
  *	SPMTD_WHOLE             defined where there is spmtd_poke128_: a poke of 16 bytes at once, which clang's PTX is too old for
  */
 #ifndef SPMTD_NVPTX_H
@@ -117,6 +119,31 @@ SPMTD_ACCESS(64, uint64_t, uint64_t, "l")
 	}
 SPMTD_ATOMICS(32, uint32_t, "r")
 SPMTD_ATOMICS(64, uint64_t, "l")
+
+#define SPMTD_FADD(name, ptx, type, c)                                                          \
+	SPMTD_FN type spmtd_fadd_##name##_(uint64_t a, type x)                                  \
+	{                                                                                       \
+		type old;                                                                       \
+		SPMTD_ASM(SPMTD_G("atom.relaxed.sys.global.add." ptx " %0, [g], %2;")           \
+			  : "=" c(old)                                                          \
+			  : "l"(a), c(x)                                                        \
+			  : "memory");                                                          \
+		return old;                                                                     \
+	}                                                                                       \
+	SPMTD_FN void spmtd_noret_fadd_##name##_(uint64_t a, type x)                            \
+	{                                                                                       \
+		SPMTD_ASM(SPMTD_G0("red.relaxed.sys.global.add." ptx " [g], %1;")::"l"(a), c(x) \
+			  : "memory");                                                          \
+	}
+SPMTD_FADD(float, "f32", uint32_t, "r")
+SPMTD_FADD(double, "f64", uint64_t, "l")
+SPMTD_FADD(half, "noftz.f16", uint16_t, "h")
+SPMTD_FADD(half_pair, "noftz.f16x2", uint32_t, "r")
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define SPMTD_FADD_BFLOAT16 1
+SPMTD_FADD(bfloat16, "noftz.bf16", uint16_t, "h")
+SPMTD_FADD(bfloat16_pair, "noftz.bf16x2", uint32_t, "r")
+#endif
 
 SPMTD_FN struct spmtd_unit_ spmtd_load16b_(uint64_t a)
 {
@@ -326,6 +353,7 @@ SPMTD_FN int spmtd_least_warp_(int x)
 #undef SPMTD_ATOMIC
 #undef SPMTD_REDUCE
 #undef SPMTD_ATOMICS
+#undef SPMTD_FADD
 #undef SPMTD_ID
 
 SPMTD_END

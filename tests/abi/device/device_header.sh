@@ -251,9 +251,36 @@ done
 for arch in gfx942 gfx1100; do
 	if [ -e "$scratch/$arch.all.s" ]; then
 		nothing_in "no atomic but add, swap and compare-and-swap, $arch" \
-			"$(grep -oE '(flat|global|buffer)_atomic_[a-z_]*' "$scratch/$arch.all.s" | sort -u | grep -vE '_(add|swap|cmpswap)(_|$)')"
+			"$(grep -oE '(flat|global|buffer)_atomic_[a-z0-9_]*' "$scratch/$arch.all.s" | sort -u | grep -vE '_atomic_(add|swap|cmpswap)(_x2|_[ub](32|64)|)$')"
 	else
 		skip "no atomic but add, swap and compare-and-swap, $arch" "no clang-19"
+	fi
+done
+
+# ---- sums of floats that NVIDIA GPUs have: all but sm_80's of bf16
+{
+	echo '#include "spmt_device.h"'
+	for each in float:float double:double {half,bfloat16}:uint16_t {half,bfloat16}_pair:uint32_t; do
+		echo "${each#*:} ${each%:*}(const struct spmt_view *v, ${each#*:} *dst, ${each#*:} x);" \
+			"${each#*:} ${each%:*}(const struct spmt_view *v, ${each#*:} *dst, ${each#*:} x) {" \
+			"spmtd_${each%:*}_atomic_add(v, dst, x, 1); return spmtd_${each%:*}_atomic_fetch_add(v, dst, x, 1); }"
+	done | sed -E 's/\b(float|double)\(/a_\1(/g'
+} >"$scratch/floats.c"
+for each in 'sm_80:f32 f64 noftz.f16 noftz.f16x2' 'sm_90:f32 f64 noftz.bf16 noftz.bf16x2 noftz.f16 noftz.f16x2'; do
+	if ! command -v clang-19 >/dev/null; then
+		skip "sums of floats are instructions, ${each%:*}" "no clang-19"
+		continue
+	fi
+	clang-19 -std=c11 --target=nvptx64-nvidia-cuda -march=${each%:*} -nogpulib -O1 $strict -DSPMT_NEAR -Iinclude -S \
+		"$scratch/floats.c" -o "$scratch/floats.s" >"$scratch/errors" 2>&1
+	for kind in red atom; do
+		got=$(sed -nE "s/.*[[:space:]]${kind}[.]relaxed[.]sys[.]global[.]add[.]([a-z0-9.]*) .*/\\1/p" "$scratch/floats.s" | sort | xargs)
+		wrong="$(cat "$scratch/errors")$got"
+		[ "$wrong" = "${each#*:}" ] && wrong=
+		nothing_in "sums of floats are instructions, $kind, ${each%:*}" "$wrong"
+	done
+	if command -v ptxas >/dev/null; then
+		compiles "sums of floats, ptxas, ${each%:*}" ptxas -arch=${each%:*} "$scratch/floats.s" -o "$scratch/o"
 	fi
 done
 

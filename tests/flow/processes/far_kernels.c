@@ -200,6 +200,7 @@ static void atomics(void *args)
 	const struct spmt_view *v = &a->view;
 	uint32_t *small = (uint32_t *)(void *)place(a, WIDE);
 	float *real = (float *)(void *)(place(a, WIDE) + 8);
+	uint16_t *halves = (uint16_t *)(void *)(place(a, WIDE) + 16);
 	int me = spmtd_my_pe(v);
 	uint64_t seen = 0, old;
 
@@ -211,6 +212,9 @@ static void atomics(void *args)
 		seen = old;
 		spmtd_uint32_atomic_fetch_inc(v, small, 1);
 		spmtd_float_atomic_add(v, real, 0.5f, 1);
+		spmtd_half_atomic_add(v, halves, 0x3800, 1); /* 0.5 */
+		(void)spmtd_bfloat16_atomic_fetch_inc(v, halves + 1, 1);
+		spmtd_half_pair_atomic_add(v, (uint32_t *)(void *)(halves + 2), 0x40003c00, 1);
 		do
 			old = spmtd_uint64_atomic_fetch(v, a->sig + 3, 1);
 		while (spmtd_uint64_atomic_compare_swap(v, a->sig + 3, old, old + 2, 1) != old);
@@ -229,6 +233,10 @@ static void atomics(void *args)
 	CHECK(spmtd_uint32_g(v, small, 1) == RANKS * ROUNDS);
 	CHECK(spmtd_uint32_g(v, small + 2 + me, 1) == (uint32_t)me + 40);
 	CHECK(spmtd_float_g(v, real, 1) * 2 == (float)(RANKS * ROUNDS));
+	CHECK(spmtd_half_g(v, halves, 1) == spmtd_half_nearest_(RANKS * ROUNDS / 2.0f));
+	CHECK(spmtd_half_g(v, halves + 1, 1) == spmtd_bfloat16_nearest_(RANKS * ROUNDS));
+	CHECK(spmtd_half_g(v, halves + 2, 1) == spmtd_half_nearest_(RANKS * ROUNDS));
+	CHECK(spmtd_half_g(v, halves + 3, 1) == spmtd_half_nearest_(2 * RANKS * ROUNDS));
 	CHECK(spmtd_barrier(v) == 0);
 	*a->line = 0;
 }

@@ -147,6 +147,17 @@ static int check_all(struct scene *s, const struct atomics_args *a, uint64_t fin
 	return a->form >= ATOMIC_FETCH_ADD ? check_fetched(s, a, final) : 0;
 }
 
+/* All ranks' results to rank 0. */
+static int gather(struct scene *s)
+{
+	uint64_t *mine = s->results + (size_t)s->r.pe * OPS;
+
+	if (s->r.pe != 0)
+		REQUIRE_OK(spmt_put(s->r.comm, mine, mine, OPS * 8, 0));
+	REQUIRE_OK(spmt_barrier(s->r.comm));
+	return s->r.pe ? 0 : rank_read(&s->r, s->all, s->results, OPS * 8 * (size_t)s->r.n);
+}
+
 static int one_form(struct scene *s, struct atomics_args *a)
 {
 	uint64_t start = start_of(a), final = 0;
@@ -161,35 +172,45 @@ static int one_form(struct scene *s, struct atomics_args *a)
 	TRY(outcome_check(&s->r, s->outcome, what));
 	if (a->form == ATOMIC_BITS)
 		return s->r.pe == a->pe ? check_bits(s, a) : 0;
-	if (s->r.pe != 0)
-		REQUIRE_OK(spmt_put(comm, s->results + (size_t)s->r.pe * OPS,
-			s->results + (size_t)s->r.pe * OPS, OPS * 8, 0));
-	REQUIRE_OK(spmt_barrier(comm));
+	TRY(gather(s));
 	if (s->r.pe == 0) {
 		REQUIRE_OK(spmt_get(comm, s->results + (size_t)s->r.n * OPS, s->target, 8, a->pe));
 		REQUIRE_OK(spmt_quiet(comm));
-		TRY(rank_read(&s->r, s->all, s->results, OPS * 8 * (size_t)s->r.n));
 		TRY(rank_read(&s->r, &final, s->results + (size_t)s->r.n * OPS, 8));
 	}
 	REQUIRE_OK(spmt_barrier(comm)); /* before the target is used again */
 	return s->r.pe == 0 ? check_all(s, a, final) : 0;
 }
 
+static int open_scene(struct scene *s, spmt_comm *comm)
+{
+	void *p;
+
+	TRY(rank_open(&s->r, comm));
+	TRY(outcome_open(&s->r, &s->outcome));
+	REQUIRE_OK(spmt_malloc(comm, 4096, &s->target));
+	REQUIRE_OK(spmt_malloc(comm, (size_t)OPS * 8 * (size_t)(s->r.n + 1), &p));
+	s->results = p;
+	s->all = calloc((size_t)OPS * (size_t)s->r.n, sizeof(*s->all));
+	s->tally = calloc((size_t)OPS * (size_t)s->r.n + 2, sizeof(*s->tally));
+	REQUIRE(s->all && s->tally);
+	return 0;
+}
+
+static void close_scene(struct scene *s)
+{
+	free(s->all);
+	free(s->tally);
+	rank_close(&s->r);
+}
+
 static int atomics(spmt_comm *comm, void *arg)
 {
 	struct scene s = { .target = NULL };
 	struct atomics_args a = { .threads = THREADS, .each = EACH };
-	void *p;
 
 	a.form = *(const int *)arg;
-	TRY(rank_open(&s.r, comm));
-	TRY(outcome_open(&s.r, &s.outcome));
-	REQUIRE_OK(spmt_malloc(comm, 4096, &s.target));
-	REQUIRE_OK(spmt_malloc(comm, (size_t)OPS * 8 * (size_t)(s.r.n + 1), &p));
-	s.results = p;
-	s.all = calloc((size_t)OPS * (size_t)s.r.n, sizeof(*s.all));
-	s.tally = calloc((size_t)OPS * (size_t)s.r.n + 2, sizeof(*s.tally));
-	REQUIRE(s.all && s.tally);
+	TRY(open_scene(&s, comm));
 	a.view = s.r.view;
 	a.target = addr(s.target);
 	a.results = addr(s.results + (size_t)s.r.pe * OPS);
@@ -199,11 +220,107 @@ static int atomics(spmt_comm *comm, void *arg)
 		for (a.pe = 0; a.pe<s.r.n; a.pe += s.r.n> 1 ? s.r.n - 1 : 1)
 			if (a.form != ATOMIC_BITS || !is_float(a.type))
 				TRY(one_form(&s, &a));
-	free(s.all);
-	free(s.tally);
-	rank_close(&s.r);
+	close_scene(&s);
 	return 0;
 }
+
+/* ---- sums of halves ------------------------------------------------------------------------- */
+
+/* Between the elements: a NaN in either format that arithmetic would not leave as it is. */
+enum { BESIDE = 0x7f81, PLACES = 2048 };
+
+static uint16_t half_of(const struct halves_args *a, uint64_t x)
+{
+	return a->bfloat16 ? spmtd_bfloat16_nearest_((float)x) : spmtd_half_nearest_((float)x);
+}
+
+/* Everything that lies there when each half of an element is `x`. */
+static void image_of(const struct halves_args *a, uint64_t x, uint16_t *image)
+{
+	uint32_t halves = a->form >= HALF_PAIR_ADD ? 2 * HALF_ELEMENTS : HALF_ELEMENTS;
+	uint32_t stride = a->form >= HALF_PAIR_ADD ? 1 : a->stride;
+
+	for (uint32_t i = 0; i < PLACES; i++)
+		image[i] = i % stride || i / stride >= halves ? BESIDE : half_of(a, x);
+}
+
+static int wrong_half(const struct halves_args *a, const char *what, uint64_t at, uint64_t bits)
+{
+	return ranks_fail("form %d of %s on rank %d, stride %u: %s %llu: %#llx", a->form,
+		a->bfloat16 ? "bfloat16" : "half", a->pe, a->stride, what, (unsigned long long)at,
+		(unsigned long long)bits);
+}
+
+/* On rank 0: each half of each element was fetched with each count that it went through, once. */
+static int check_counts(struct scene *s, const struct halves_args *a)
+{
+	uint64_t n = (uint64_t)OPS * (uint64_t)s->r.n, counts = n / HALF_ELEMENTS;
+	int width = a->form == HALF_PAIR_FETCH_ADD ? 2 : 1;
+
+	for (int half = 0; half < width; half++) {
+		memset(s->tally, 0, n * sizeof(*s->tally));
+		for (uint64_t k = 0; k < n; k++) {
+			uint16_t bits = (uint16_t)(s->all[k] >> 16 * half);
+			uint64_t count = 0;
+
+			while (count < counts && half_of(a, count) != bits)
+				count++;
+			if (count == counts || s->tally[k % HALF_ELEMENTS * counts + count]++)
+				return wrong_half(a, "fetched by", k, s->all[k]);
+		}
+	}
+	return 0;
+}
+
+static int one_half_form(struct scene *s, struct halves_args *a)
+{
+	uint16_t image[PLACES], want[PLACES];
+	spmt_comm *comm = s->r.comm;
+
+	image_of(a, 0, image);
+	image_of(a, (uint64_t)OPS * (uint64_t)s->r.n / HALF_ELEMENTS, want);
+	TRY(rank_write(&s->r, s->target, image, sizeof(image)));
+	REQUIRE_OK(spmt_barrier(comm));
+	RANK_STEP(&s->r, test_halves, GRID, BLOCK, *a);
+	if (s->r.pe == a->pe) {
+		TRY(rank_read(&s->r, image, s->target, sizeof(image)));
+		for (uint32_t i = 0; i < PLACES; i++)
+			if (image[i] != want[i])
+				return wrong_half(a, "left in place", i, image[i]);
+	}
+	if (a->form != HALF_FETCH_ADD && a->form != HALF_PAIR_FETCH_ADD)
+		return 0;
+	TRY(gather(s));
+	return s->r.pe == 0 ? check_counts(s, a) : 0;
+}
+
+static int halves(spmt_comm *comm, void *unused)
+{
+	struct scene s = { .target = NULL };
+	struct halves_args a = { .threads = THREADS, .each = EACH };
+
+	(void)unused;
+	TRY(open_scene(&s, comm));
+	a.view = s.r.view;
+	a.target = addr(s.target);
+	a.results = addr(s.results + (size_t)s.r.pe * OPS);
+	a.first = (uint64_t)s.r.pe * OPS;
+	for (a.form = 0; a.form < HALF_FORMS; a.form++)
+		for (a.bfloat16 = 0; a.bfloat16 < 2; a.bfloat16++)
+			for (a.stride = 1; a.stride <= 3;
+				a.stride += 2) /* both odd: odd and even places */
+				for (a.pe = 0; a.pe<s.r.n; a.pe += s.r.n> 1 ? s.r.n - 1 : 1)
+					TRY(one_half_form(&s, &a));
+	close_scene(&s);
+	return 0;
+}
+
+static int run_halves(int n)
+{
+	return gpu_run(n, 8u << 20, halves, NULL);
+}
+
+/* --------------------------------------------------------------------------------------------- */
 
 static int run_form(int n, int form)
 {
@@ -259,8 +376,9 @@ static const struct gpu_test tests[] = {
 	{ "atomic_compare_swap", run_cas, 1 },
 	{ "atomic_set_and_fetch", run_set, 1 },
 	{ "atomic_and_or_xor", run_bits, 1 },
+	{ "atomic_sums_of_halves", run_halves, 1 },
 };
-static const struct test_kernel *const kernels[] = { &test_atomics, NULL };
+static const struct test_kernel *const kernels[] = { &test_atomics, &test_halves, NULL };
 
 int main(int argc, char **argv)
 {

@@ -132,3 +132,42 @@ KERNEL_BODY run_atomics(const struct atomics_args *a)
 		}
 }
 TEST_KERNEL(atomics)
+
+#define HALVES(name, one)                                                                  \
+	static __attribute__((noinline))                                                   \
+	uint32_t name##_one_sum(const struct halves_args *a, uint32_t element)             \
+	{                                                                                  \
+		const struct spmt_view *v = &a->view;                                      \
+		uint16_t *half = (uint16_t *)spmtd_to_(a->target) + element * a->stride;   \
+		uint32_t *pair = (uint32_t *)spmtd_to_(a->target) + element;               \
+		uint32_t ones = (one)*0x10001u;                                            \
+                                                                                           \
+		switch (a->form) {                                                         \
+		case HALF_ADD:                                                             \
+			spmtd_##name##_atomic_add(v, half, one, a->pe);                    \
+			return 0;                                                          \
+		case HALF_FETCH_ADD:                                                       \
+			return spmtd_##name##_atomic_fetch_add(v, half, one, a->pe);       \
+		case HALF_PAIR_ADD:                                                        \
+			spmtd_##name##_pair_atomic_add(v, pair, ones, a->pe);              \
+			return 0;                                                          \
+		default:                                                                   \
+			return spmtd_##name##_pair_atomic_fetch_add(v, pair, ones, a->pe); \
+		}                                                                          \
+	}
+HALVES(half, 0x3c00)
+HALVES(bfloat16, 0x3f80)
+
+KERNEL_BODY run_halves(const struct halves_args *a)
+{
+	for (uint32_t t = kernel_lane(); t < a->threads; t += kernel_lanes())
+		for (uint32_t i = 0; i < a->each; i++) {
+			uint64_t k = (uint64_t)t * a->each + i;
+			uint32_t element = (uint32_t)((a->first + k) % HALF_ELEMENTS);
+
+			spmtd_store64_(a->results + 8 * k,
+				a->bfloat16 ? bfloat16_one_sum(a, element)
+					    : half_one_sum(a, element));
+		}
+}
+TEST_KERNEL(halves)

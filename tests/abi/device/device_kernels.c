@@ -72,6 +72,10 @@ EACH(words)
 	a.rc[0] = spmtd_int16_atomic_fetch_add(&a.v, (int16_t *)(void *)a.dst, -3, a.pe);
 	spmtd_uint64_atomic_xor(&a.v, a.sig, 5, a.pe);
 	spmtd_double_atomic_add(&a.v, (double *)(void *)a.dst, 1, a.pe);
+	spmtd_float_atomic_inc(&a.v, (float *)(void *)a.dst, a.pe);
+	spmtd_half_atomic_add(&a.v, (uint16_t *)(void *)a.dst, 0x3c00, a.pe);
+	spmtd_bfloat16_pair_atomic_add(&a.v, (uint32_t *)(void *)a.dst,
+		spmtd_bfloat16_atomic_fetch_add(&a.v, (uint16_t *)(void *)a.dst, 1, a.pe), a.pe);
 	spmtd_float_p(
 		&a.v, (float *)(void *)a.dst, spmtd_float_g(&a.v, (float *)(void *)a.dst, 0), a.pe);
 	a.rc[1] = spmtd_float_wait_until_any(

@@ -19,28 +19,6 @@ enum ll_kernel {
 
 /* ---- what goes -------------------------------------------------------------------------------- */
 
-LL_FN uint64_t ll_src(const struct coll *c, int pe)
-{
-	return c->args->src + (c->args->moves.src_blocks ? (uint64_t)(uint32_t)pe * c->bytes : 0);
-}
-
-LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
-{
-	uint64_t a = ll_src(c, at.pe) + 16 * at.unit;
-	uint32_t n = ll_bytes(c, at.unit);
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-	if (n == 8 && a % 8 == 0) {
-		union unit u = { .words = { spmtd_gload64_(a), 0 } };
-
-		return u;
-	}
-	if (n < 16 || (a & 15))
-		return gather_here(a, n);
-#endif
-	return fetch(a, n);
-}
-
 /* What this rank gives to itself goes through no slot; it is the first that it gives to, and that gives to it. */
 LL_FN int ll_self(const struct coll *c, int first, int ranks)
 {
@@ -240,6 +218,10 @@ LL_FN void ll_place(const struct coll *c, struct ll_at at, union unit u)
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 	if (n == 8 && to % 8 == 0) {
 		spmtd_gstore64_(to, u.words[0]);
+		return;
+	}
+	if (n == 4 && to % 4 == 0) {
+		spmtd_gstore32_(to, (uint32_t)u.words[0]);
 		return;
 	}
 	if (n < 16 || (to & 15)) {

@@ -115,4 +115,26 @@ LL_FN uint32_t ll_bytes(const struct coll *c, uint64_t unit)
 	return left < 16 ? (uint32_t)left : 16;
 }
 
+LL_FN uint64_t ll_src(const struct coll *c, int pe)
+{
+	return c->args->src + (c->args->moves.src_blocks ? (uint64_t)(uint32_t)pe * c->bytes : 0);
+}
+
+LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
+{
+	uint64_t a = ll_src(c, at.pe) + 16 * at.unit;
+	uint32_t n = ll_bytes(c, at.unit);
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+	if ((n == 8 || n == 4) && a % n == 0) {
+		union unit u = { .words = { n == 8 ? spmtd_gload64_(a) : spmtd_gload32_(a), 0 } };
+
+		return u;
+	}
+	if (n < 16 || (a & 15))
+		return gather_here(a, n);
+#endif
+	return fetch(a, n);
+}
+
 #endif

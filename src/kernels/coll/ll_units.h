@@ -9,7 +9,11 @@
 /* Units that a thread has in flight: where a block has many of each rank, few of all ranks', and of those that it folds. */
 #define LL_MANY 4
 #define LL_FEW 2
+#if defined(__AMDGCN__)
+#define LL_FOLDED 1 /* with two those of f8 and of means put registers into memory */
+#else
 #define LL_FOLDED 2
+#endif
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define LL_EACH(n) _Pragma("unroll") for (uint32_t i = 0; i < (n); i++)

@@ -4,6 +4,8 @@
 import contextlib
 import logging
 import os
+import subprocess
+import sys
 import threading
 
 import jax
@@ -25,6 +27,57 @@ def runs_far_ahead():
         run = mapped(thrice(w), mesh())
         for y in jax.block_until_ready([run(jnp.arange(2.0 * N)) for _ in range(200)]):
             np.testing.assert_array_equal(y, jnp.roll(jnp.arange(2.0 * N), 6) + 2)
+
+
+def placed(x, on):
+    """On the devices that the program takes it from: a launch then waits for no copy, and gets farther ahead."""
+    return jax.device_put(x, jax.NamedSharding(on, P("x")))
+
+
+def runs_far_ahead_of_placed_inputs():
+    """XLA's pool hangs here when it has a thread a device and no more."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run, x = mapped(thrice(w), mesh()), placed(jnp.arange(2.0 * N), mesh())
+        for y in jax.block_until_ready([run(x) for _ in range(200)]):
+            np.testing.assert_array_equal(y, jnp.roll(jnp.arange(2.0 * N), 6) + 2)
+
+
+def runs_far_ahead_of_its_own_results():
+    """As a training loop does that looks at the result at its end; by patch() as well."""
+
+    def ahead(ppermute):
+        run, y = mapped(lambda x: ppermute(x) + 1, mesh()), placed(jnp.arange(2.0 * N), mesh())
+        for _ in range(200):
+            y = run(y)
+        np.testing.assert_array_equal(y, jnp.roll(jnp.arange(2.0 * N), 400) + 200)
+
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        ahead(lambda x: w.ppermute(x, RING))
+    with spmt.jax.patch(timeout=TIMEOUT):
+        ahead(lambda x: lax.ppermute(x, "x", RING))
+
+
+def imported_behind_the_devices():
+    """Then XLA has made its threads, and a world says so, once; not where NPROC was large enough."""
+    text = """
+import os
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+import warnings, jax, numpy
+on = jax.sharding.Mesh(numpy.array(jax.devices()), ("x",))
+import spmt.jax
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        spmt.jax.world(on, "x").close()
+print([str(w.message) for w in seen])
+"""
+    for nproc, words in (("", "8 threads for 8 CPU devices"), ("16", "[]")):
+        env = dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=8")
+        env.pop("NPROC", None)
+        if nproc:
+            env["NPROC"] = nproc
+        out = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=TIMEOUT)
+        assert words in out.stdout and out.stdout.count("spmt.jax:") == (not nproc), (nproc, out)
 
 
 def large_runs_ahead():
@@ -200,6 +253,7 @@ def on_one_cpu():
     os.sched_setaffinity(0, [min(cpus)])
     try:
         runs_far_ahead()
+        runs_far_ahead_of_placed_inputs()
         scans()
     finally:
         os.sched_setaffinity(0, cpus)
@@ -207,7 +261,7 @@ def on_one_cpu():
 
 if __name__ == "__main__":
     main([
-        runs_far_ahead, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
+        runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
         a_device_is_late_while_others_compile, on_one_cpu,
     ])

@@ -16,7 +16,9 @@ import itertools
 import math
 import os
 import random
+import re
 import threading
+import warnings
 from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Iterator, Sequence
@@ -30,6 +32,53 @@ from jax.interpreters import ad, batching, mlir
 
 from . import _lib
 from ._lib import ERR_UNSUPPORTED, Error
+
+# ---- XLA's pool of threads for its CPU devices
+
+
+def _clients_exist() -> bool:
+    try:
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:
+        return True
+    return bool(backends_are_initialized())
+
+
+def _devices_wanted() -> int:
+    """CPU devices that a client made now would have."""
+    forced = re.findall(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return max(int(forced[-1]) if forced else 1, getattr(jax.config, "jax_num_cpu_devices", 0) or 0)
+
+
+def _make_room() -> int:
+    """XLA launches each device's program on a thread of its pool and blocks that thread while earlier programs of the device have to
+    run first. With a thread a device none may be left for the program that all wait for. XLA takes the size of the pool from NPROC when it
+    makes the devices. Returns the size; the pool has at least a thread a device, too."""
+    cpus = len(os.sched_getaffinity(0))
+    if not {"PJRT_NPROC", "NPROC"} & set(os.environ) and not _clients_exist():
+        os.environ["NPROC"] = str(max(16, 2 * _devices_wanted(), cpus))
+    named = os.environ.get("PJRT_NPROC", os.environ.get("NPROC", "")).strip()
+    return int(named) if named.isdecimal() else cpus
+
+
+_pool = _make_room()
+_warned = False
+
+
+def _check_pool(devices: int) -> None:
+    """Says once that programs which run ahead may hang."""
+    global _warned
+    if _warned or max(_pool, devices) >= 2 * devices:
+        return
+    _warned = True
+    warnings.warn(
+        "spmt.jax: XLA has %d threads for %d CPU devices, and programs that run ahead may wait for each other without end. Import spmt.jax "
+        "before JAX makes its devices (jax.devices(), the first array), or set NPROC to %d or more"
+        % (max(_pool, devices), devices, 2 * devices),
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
 
 # ---- the library of handlers
 
@@ -592,6 +641,8 @@ class World:
         if self._platform == "CUDA" and "rocm" in getattr(first.client, "platform_version", "").lower():
             self._platform, backend = _PLATFORMS["rocm"]
         self._library = _register(self._platform)
+        if backend == "host":
+            _check_pool(first.client.device_count())
         ordinals = [d.id if backend == "host" else d.local_hardware_id for d in groups.flat]
         self._id: int | None = next(_ids)
         attr = _Attr(

@@ -247,6 +247,28 @@ def a_failure_in_the_middle():
             assert run(jnp.arange(float(N)))[0] == N * (N - 1) / 2
 
 
+def results_that_nobody_keeps():
+    """The end of a world waits for what their programs print or call back."""
+    seen = []
+
+    def program(psum):
+        def one(x):
+            x = lax.fori_loop(0, 300, lambda i, c: c @ c * 1e-3 + x[0] * 0, jnp.ones((300, 300)) + 0 * x[0])[:1, 0]
+            y = psum(x)
+            jax.debug.callback(seen.append, y[0])
+            return y
+
+        mapped(one, mesh(), check=False)(jnp.arange(float(N)))
+
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        program(w.psum)
+    jax.effects_barrier()
+    with spmt.jax.patch(timeout=TIMEOUT):
+        program(lambda x: lax.psum(x, "x"))
+    jax.effects_barrier()
+    assert len(seen) == 2 * N, seen
+
+
 def on_one_cpu():
     """All of a program's threads on one CPU."""
     cpus = os.sched_getaffinity(0)
@@ -263,5 +285,5 @@ if __name__ == "__main__":
     main([
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
-        a_device_is_late_while_others_compile, on_one_cpu,
+        a_device_is_late_while_others_compile, results_that_nobody_keeps, on_one_cpu,
     ])

@@ -612,10 +612,13 @@ def _check_rows(name: str, x: Any, rows: Any, others: tuple[int, ...], start: tu
 
 
 def _settle() -> None:
-    """Waits until programs that were enqueued have run; those that fail tell whoever looks at their results."""
+    """Waits until programs that were enqueued have run; those that fail tell whoever looks at their results. Results that nobody keeps are
+    no live arrays: of their programs those are waited for that print or call back, and that this thread has launched."""
     for array in jax.live_arrays():
         with contextlib.suppress(Exception):
             array.block_until_ready()
+    with contextlib.suppress(Exception):
+        jax.effects_barrier()
 
 
 class World:

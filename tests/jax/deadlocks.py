@@ -235,6 +235,28 @@ def a_device_is_late_while_others_compile():
         assert got and got[0][0] == N * (N - 1) / 2
 
 
+def an_end_that_is_interrupted():
+    """Ends the world all the same."""
+    w = spmt.jax.world(mesh(), "x", timeout=TIMEOUT)
+    run, groups, settle = mapped(w.psum, mesh(), out=P()), len(spmt.jax._groups), spmt.jax._settle
+    jax.block_until_ready(run(jnp.arange(float(N))))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    spmt.jax._settle = interrupted
+    try:
+        w.close()
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("nothing was raised")
+    finally:
+        spmt.jax._settle = settle
+    raises(lambda: run(jnp.arange(float(N))), "was it closed?")
+    assert len(spmt.jax._groups) == groups - 1
+
+
 def a_failure_in_the_middle():
     if not CPU:
         return  # what is injected fails in rooms
@@ -285,5 +307,6 @@ if __name__ == "__main__":
     main([
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
-        a_device_is_late_while_others_compile, results_that_nobody_keeps, on_one_cpu,
+        a_device_is_late_while_others_compile, results_that_nobody_keeps,
+        an_end_that_is_interrupted, on_one_cpu,
     ])

@@ -682,14 +682,19 @@ class World:
     def close(self) -> None:
         """Ends the world, when what was enqueued is done. Programs that were compiled with it fail with FAILED_PRECONDITION then.
         What ``check`` would raise is raised when it has ended."""
-        id, self._id = self._id, None
-        if id is not None:
+        id = self._id
+        if id is None:
+            return
+        failure = None
+        try:  # Ctrl-C ends what is waited for, and the world ends all the same
+            self._id = None
             _settle()
             failure = self._failure(id)
+        finally:
             self._library.spmt_xla_close(id)
             _groups.pop(id, None)
-            if failure is not None:
-                raise failure
+        if failure is not None:
+            raise failure
 
     def _failure(self, id: int) -> Error | None:
         code = self._library.spmt_xla_status(id)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -235,6 +236,44 @@ def a_device_is_late_while_others_compile():
         assert got and got[0][0] == N * (N - 1) / 2
 
 
+def an_exception_waits_for_nobody():
+    """Ctrl-C, say, in a block whose program waits for a late device."""
+    if not CPU:
+        return  # the end of a world waits for kernels there
+    go, on, x = threading.Event(), mesh(), jnp.arange(float(N))
+
+    def hold(v):
+        def wait(u):
+            go.wait(TIMEOUT)
+            return np.asarray(u)
+
+        return lax.cond(lax.axis_index("x") == N - 1, lambda u: jax.pure_callback(wait, jax.ShapeDtypeStruct(u.shape, u.dtype), u), lambda u: u, v)
+
+    def world():
+        with spmt.jax.world(on, "x", timeout=TIMEOUT) as w:
+            outs.append(mapped(lambda v: w.psum(hold(v)), on, out=P(), check=False)(x))
+            raise KeyboardInterrupt
+
+    def patch():
+        with spmt.jax.patch(timeout=TIMEOUT):
+            outs.append(mapped(lambda v: lax.psum(hold(v), "x"), on, out=P(), check=False)(x))
+            raise KeyboardInterrupt
+
+    for block in (world, patch):
+        outs, timer = [], threading.Timer(20, go.set)  # late, not absent
+        timer.start()
+        begin = time.monotonic()
+        try:
+            block()
+        except KeyboardInterrupt:
+            pass
+        took, _ = time.monotonic() - begin, go.set()
+        timer.cancel()
+        raises(lambda: outs[0], "the world was closed while a call waited")
+        go.clear()
+        assert took < 10, "%s took %.1f s" % (block.__name__, took)
+
+
 def an_end_that_is_interrupted():
     """Ends the world all the same."""
     w = spmt.jax.world(mesh(), "x", timeout=TIMEOUT)
@@ -308,5 +347,5 @@ if __name__ == "__main__":
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
         a_device_is_late_while_others_compile, results_that_nobody_keeps,
-        an_end_that_is_interrupted, on_one_cpu,
+        an_exception_waits_for_nobody, an_end_that_is_interrupted, on_one_cpu,
     ])

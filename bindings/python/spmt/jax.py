@@ -677,18 +677,22 @@ class World:
             self.close()
             return
         with contextlib.suppress(Error):  # what was raised says more
-            self.close()
+            self._end(settle=False)
 
     def close(self) -> None:
         """Ends the world, when what was enqueued is done. Programs that were compiled with it fail with FAILED_PRECONDITION then.
-        What ``check`` would raise is raised when it has ended."""
+        What ``check`` would raise is raised when it has ended. Where an exception leaves the block of ``with``, nothing is waited for."""
+        self._end(settle=True)
+
+    def _end(self, settle: bool) -> None:
         id = self._id
         if id is None:
             return
         failure = None
         try:  # Ctrl-C ends what is waited for, and the world ends all the same
             self._id = None
-            _settle()
+            if settle:
+                _settle()
             failure = self._failure(id)
         finally:
             self._library.spmt_xla_close(id)
@@ -840,10 +844,10 @@ class _Patch:
                 self.worlds[mesh, axes] = World(mesh, axes, self.timeout, 2 << 20)
             return self.worlds[mesh, axes]
 
-    def close(self) -> None:
+    def close(self, settle: bool) -> None:
         with contextlib.ExitStack() as stack:  # all of them, whichever says at its end that a call had failed
             for one in self.worlds.values():
-                stack.callback(one.close)
+                stack.callback(one._end, settle)
             self.worlds.clear()
 
 
@@ -933,15 +937,15 @@ def patch(*, timeout: float = 0) -> Iterator[None]:
     jax.clear_caches()
     _patches.append(one)
 
-    def end() -> None:
+    def end(settle: bool) -> None:
         _patches.remove(one)
         jax.clear_caches()
-        one.close()
+        one.close(settle)
 
     try:
         yield
     except BaseException:
         with contextlib.suppress(Error):  # what was raised says more
-            end()
+            end(settle=False)
         raise
-    end()
+    end(settle=True)

@@ -171,6 +171,20 @@ def patched_where_it_cannot():
         np.testing.assert_array_equal(run(x), np.repeat([sum(group) for group in groups], N // 2))
 
 
+def patched_for_how_long():
+    """A device may compute for minutes before its call, as with lax. What is no time is refused before anything is replaced."""
+    for given, want in (({}, 600), ({"timeout": 0}, 600), ({"timeout": 2.5}, 2.5)):
+        with spmt.jax.patch(**given):
+            assert spmt.jax._patches[-1].timeout == want, given
+    for wrong in (-1, float("nan")):
+        try:
+            with spmt.jax.patch(timeout=wrong):
+                raise AssertionError("timeout %r was taken" % wrong)
+        except ValueError as error:
+            assert "timeout" in str(error)
+    assert not spmt.jax._patches
+
+
 def patched_until_a_failure():
     """A world that says at its end that a call had failed: the others end as well, and what was raised before counts."""
     worlds, failure, on = [], spmt.jax.World._failure, mesh((2, N // 2), ("y", "x"))
@@ -236,5 +250,5 @@ def patched_beside():
 if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
-        patched_where_it_cannot, patched_until_a_failure, patched_beside,
+        patched_where_it_cannot, patched_for_how_long, patched_until_a_failure, patched_beside,
     ])

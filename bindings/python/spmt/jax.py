@@ -621,6 +621,11 @@ def _settle() -> None:
         jax.effects_barrier()
 
 
+def _check_timeout(timeout: float) -> None:
+    if not timeout >= 0:
+        raise ValueError("timeout is %r seconds" % timeout)
+
+
 class World:
     """Collectives along one axis of a mesh, or several. Made by ``world``; closed by ``with`` or ``close``."""
 
@@ -631,8 +636,7 @@ class World:
         unknown = [a for a in self.axes if a not in names]
         if unknown or not self.axes or len(set(self.axes)) != len(self.axes):
             raise ValueError("axis is %r; the mesh has %r" % (axis, tuple(names)))
-        if not timeout >= 0:
-            raise ValueError("timeout is %r seconds" % timeout)
+        _check_timeout(timeout)
         groups = _by_rank(mesh, self.axes)
         self.nranks = groups.shape[1]
         first = groups.flat[0]
@@ -826,6 +830,7 @@ def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2
 
 # ---- in place of jax.lax's own
 
+_PATCH_TIMEOUT = 600.0
 _patches: list["_Patch"] = []  # the last is the one that counts
 _replaced: dict[tuple[str, str], Any] = {}  # rules of JAX's, by platform and primitive
 
@@ -923,17 +928,20 @@ def _replace(platform: str) -> None:
 
 
 @contextlib.contextmanager
-def patch(*, timeout: float = 0) -> Iterator[None]:
+def patch(*, timeout: float = _PATCH_TIMEOUT) -> Iterator[None]:
     """Has psum, pmean, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter, pbroadcast and ragged_all_to_all of
     ``jax.lax`` take our calls inside ``shard_map``, derivatives included, until the block ends.
 
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
+    timeout: seconds that a call waits for the other devices, 600 by default: JAX's own wait for as long as a device computes.
+
     With ``axis_index_groups``, for types that the library does not have, and where ``shard_map`` leaves axes to XLA or has an
     abstract mesh, JAX's own are taken.
     """
+    _check_timeout(timeout)
     for platform in {"cpu": ["cpu"], "gpu": ["cuda", "rocm"]}.get(jax.default_backend(), []):
         _replace(platform)
-    one = _Patch(timeout)
+    one = _Patch(timeout or _PATCH_TIMEOUT)
     jax.clear_caches()
     _patches.append(one)
 

@@ -261,6 +261,23 @@ def wrong_arguments():
     raises(lambda: w.psum(x), "the world is closed")
 
 
+def keys_are_no_numbers():
+    """As with lax: their bits are moved, never added."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def of(fn):
+            return mapped(lambda v: jax.random.key_data(fn(jax.random.split(jax.random.key(v[0].astype(int)), N))), mesh(), check=False)(jnp.arange(float(N)))
+
+        for fn in (w.psum, w.pmax, w.pmin, w.psum_scatter):
+            try:
+                of(fn)
+            except TypeError as error:
+                assert fn.__name__ in str(error) and "key<" in str(error), error
+            else:
+                raise AssertionError("%s took keys" % fn.__name__)
+        np.testing.assert_array_equal(of(lambda k: w.ppermute(k, RING)), of(lambda k: lax.ppermute(k, "x", RING)))
+
+
 def other_meshes():
     """Axes of the same name, along which other devices are than in the world, or in another order: what came out was wrong, or hung."""
     x, devices, columns = jnp.arange(float(N)), np.array(jax.devices())[:N], N // 2
@@ -481,5 +498,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, other_meshes, long_timeouts, closed_worlds,
+        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, long_timeouts, closed_worlds,
     ])

@@ -600,6 +600,16 @@ def _exchange(x: Any, split_axis: int, concat_axis: int, tiled: bool, params: di
     return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :]) if tiled else y
 
 
+def _is_extended(dtype: Any) -> bool:
+    """As of keys of jax.random, which numpy does not know."""
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
+
+
+def _check_numbers(name: str, x: Any) -> None:
+    if _is_extended(x.dtype):
+        raise TypeError("%s: values of %s are no numbers" % (name, x.dtype))
+
+
 def _check_rows(name: str, x: Any, rows: Any, others: tuple[int, ...], start: tuple[int, ...]) -> None:
     if x.ndim < 1 or len(rows.shape) != x.ndim or rows.shape[1:] != x.shape[1:] or rows.shape[0] < 0 or x.dtype != rows.dtype:
         raise ValueError("%s: an array of %s%r, rows of %s%r" % (name, x.dtype, x.shape, rows.dtype, rows.shape))
@@ -722,8 +732,9 @@ class World:
             raise ValueError("spmt.jax: the world is closed")
         return jax.tree.map(lambda leaf: fn(_vary(jnp.asarray(leaf), self.axes)), x)
 
-    def _reduce(self, plain: Primitive, invariant: Primitive, x: Any, **more: Any) -> Any:
+    def _reduce(self, name: str, plain: Primitive, invariant: Primitive, x: Any, **more: Any) -> Any:
         """A result is the same on all devices, and says so where that counts."""
+        _check_numbers(name, x)
         primitive = invariant if set(self.axes) <= _varying(x) else plain
         return primitive.bind(x, **self._params, **more)
 
@@ -733,17 +744,17 @@ class World:
             return lax.psum(x, self.axes)
 
         def one(leaf: Any) -> Any:
-            return self._reduce(_psum_p, _psum_invariant_p, leaf.astype(np.int32) if leaf.dtype == np.bool_ else leaf)
+            return self._reduce("psum", _psum_p, _psum_invariant_p, leaf.astype(np.int32) if leaf.dtype == np.bool_ else leaf)
 
         return self._each(x, one)
 
     def pmax(self, x: Any) -> Any:
         """The maximum over the axis, as ``jax.lax.pmax``. It has no derivative, as that has none."""
-        return self._each(x, lambda leaf: self._reduce(_extreme_p, _extreme_invariant_p, leaf, op=_MAX))
+        return self._each(x, lambda leaf: self._reduce("pmax", _extreme_p, _extreme_invariant_p, leaf, op=_MAX))
 
     def pmin(self, x: Any) -> Any:
         """The minimum over the axis, as ``jax.lax.pmin``."""
-        return self._each(x, lambda leaf: self._reduce(_extreme_p, _extreme_invariant_p, leaf, op=_MIN))
+        return self._each(x, lambda leaf: self._reduce("pmin", _extreme_p, _extreme_invariant_p, leaf, op=_MIN))
 
     def ppermute(self, x: Any, perm: Sequence[tuple[int, int]]) -> Any:
         """Sends x along pairs of source and target, as ``jax.lax.ppermute``; zeros where nothing comes."""
@@ -794,7 +805,11 @@ class World:
     def psum_scatter(self, x: Any, scatter_dimension: int = 0, tiled: bool = False) -> Any:
         """Each device's part of the sum, as ``jax.lax.psum_scatter``."""
 
-        return self._each(x, lambda leaf: _scatter(leaf, scatter_dimension, tiled, self._params))
+        def one(leaf: Any) -> Any:
+            _check_numbers("psum_scatter", leaf)
+            return _scatter(leaf, scatter_dimension, tiled, self._params)
+
+        return self._each(x, one)
 
     def all_to_all(self, x: Any, split_axis: int, concat_axis: int, tiled: bool = False) -> Any:
         """Part i of every device to device i, as ``jax.lax.all_to_all``."""
@@ -878,7 +893,7 @@ _forms: dict[str, Callable[..., Any]] = {
 
 def _can(avals: Sequence[Any], primitive: str) -> bool:
     """Whether ours has it for this type."""
-    if jax.dtypes.issubdtype(avals[0].dtype, jax.dtypes.extended):  # keys of jax.random, which numpy does not know
+    if _is_extended(avals[0].dtype):
         return False
     dtype = np.dtype(avals[0].dtype)
     summed = dtype.kind in "biu" or dtype.name in ("float8_e4m3fn", "float8_e5m2")

@@ -302,6 +302,17 @@ def other_meshes():
         assert mapped(rows.psum, half, out=P())(x)[0] == x.reshape(columns, -1).sum(0)[0]
 
 
+def an_axis_of_vmap():
+    """No devices are along it: that is said when the program is compiled. That of pmap has devices."""
+    on, x = mesh(names=("y",)), jnp.ones((N * N, 3))
+    with spmt.jax.world(mesh(), "x", timeout=2) as w:
+        for fn in (w.psum, w.pmax, lambda v: w.ppermute(v, RING)):
+            over = jax.vmap(fn, axis_name="x")
+            raises(lambda: jax.jit(over)(x[:N]), "axis 'x' is not one of a shard_map")
+            raises(lambda: mapped(over, on, P("y"), P("y"), check=False)(x), "axis 'x' is not one of a shard_map")
+        np.testing.assert_array_equal(jax.pmap(w.psum, axis_name="x", devices=list(mesh().devices))(x[:N]), jnp.full((N, 3), N))
+
+
 def long_timeouts():
     """Longer than what a clock counts is as long as can be."""
     for seconds in (1e10, 1e300, float("inf")):
@@ -498,5 +509,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, long_timeouts, closed_worlds,
+        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, long_timeouts, closed_worlds,
     ])

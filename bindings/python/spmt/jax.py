@@ -187,7 +187,10 @@ def _check_mesh(ctx: Any, name: str, params: dict[str, Any]) -> None:
     context, axes = ctx.module_context.axis_context, params["axes"]
     mesh = getattr(context, "mesh", None)
     if mesh is None or any(a not in mesh.axis_names for a in axes):
-        return
+        raise ValueError(
+            "spmt %s: axis %s is not one of a shard_map around the call but jax.vmap's, say, which has no devices"
+            % (name, ", ".join(repr(a) for a in axes if mesh is None or a not in mesh.axis_names))
+        )
     if _left_to_xla(context):
         raise ValueError(
             "spmt %s: shard_map leaves %s of its mesh to XLA; a call of a world needs all axes in axis_names"

@@ -258,7 +258,17 @@ def wrong_arguments():
         raises(lambda: spmt.jax.world(mesh(), "z"), "axis is 'z'")
         raises(lambda: spmt.jax.world(mesh(), "x", timeout=-1), "timeout is -1")
         raises(lambda: jax.jit(lambda v: (w.barrier(), v)[1])(x), "x")
+        fractions = [
+            (lambda v: w.broadcast(v, 1.5), "root is 1.5"),
+            (lambda v: w.get(v, RING, 0.7, 1), "start is 0.7"),
+            (lambda v: w.get(v, RING, 0, 1.0), "size is 1.0"),
+            (lambda v: w.put(v, v[:1], RING, [0.0] * N), "start is 0.0"),
+        ]
+        for fn, what in fractions:
+            raises(lambda: mapped(fn, mesh())(x), what + ", not an integer")
+        assert mapped(lambda v: w.broadcast(v, np.int8(1)), mesh(), check=False)(x)[0] == 2
     raises(lambda: w.psum(x), "the world is closed")
+    raises(lambda: mapped(lambda v: (w.barrier(), v)[1], mesh()).lower(x), "the world is closed")
 
 
 def keys_are_no_numbers():

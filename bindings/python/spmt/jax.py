@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import itertools
 import math
+import operator
 import os
 import random
 import re
@@ -537,6 +538,13 @@ batching.primitive_batchers[_ragged_p] = _ragged_batch
 # ---- forms of jax.lax
 
 
+def _integer(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError("%s is %r, not an integer" % (what, value)) from None
+
+
 def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int, ...]:
     """A number, or one a device in the order of the mesh, by rank."""
     each = [value] * n if np.ndim(value) == 0 else list(value)
@@ -544,7 +552,7 @@ def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int
         raise ValueError("%s has %d entries for %d devices" % (what, len(each), n))
     by_rank = [0] * n
     for device, one in enumerate(each):
-        by_rank[order[device]] = int(one)
+        by_rank[order[device]] = _integer(one, what)
     return tuple(by_rank)
 
 
@@ -724,15 +732,17 @@ class World:
     def check(self) -> None:
         """Raises ``spmt.Error`` if a call has failed on a GPU since its handler returned, and no later call has raised that.
         Results of calls that are still under way do not count: see to them first, by ``jax.block_until_ready``."""
-        if self._id is None:
-            raise ValueError("spmt.jax: the world is closed")
-        failure = self._failure(self._id)
+        failure = self._failure(self._check_open())
         if failure is not None:
             raise failure
 
-    def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:
+    def _check_open(self) -> int:
         if self._id is None:
             raise ValueError("spmt.jax: the world is closed")
+        return self._id
+
+    def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:
+        self._check_open()
         return jax.tree.map(lambda leaf: fn(_vary(jnp.asarray(leaf), self.axes)), x)
 
     def _reduce(self, name: str, plain: Primitive, invariant: Primitive, x: Any, **more: Any) -> Any:
@@ -766,9 +776,10 @@ class World:
 
     def broadcast(self, x: Any, root: int) -> Any:
         """x of the device whose index is root, on all."""
+        root = _integer(root, "root")
         if not 0 <= root < self.nranks:
-            raise ValueError("root is %r, of %d devices" % (root, self.nranks))
-        return self._each(x, lambda leaf: _broadcast_p.bind(leaf, root=int(root), **self._params))
+            raise ValueError("root is %d, of %d devices" % (root, self.nranks))
+        return self._each(x, lambda leaf: _broadcast_p.bind(leaf, root=root, **self._params))
 
     def put(self, x: Any, rows: Any, perm: Sequence[tuple[int, int]], start: Any = 0) -> Any:
         """x, with ``rows`` of other devices written into it: of each pair of source and target in perm the source's rows are in
@@ -791,7 +802,7 @@ class World:
         each target); zeros where none comes. A target is in perm once; a source may be there for several.
 
         A traced start is this device's own, as a target, and is clamped as that of ``jax.lax.dynamic_slice``."""
-        of = _pairs(perm, self.nranks, self._params["order"], 1)
+        of, size = _pairs(perm, self.nranks, self._params["order"], 1), _integer(size, "size")
         x = self._each(x, lambda leaf: leaf)
         if isinstance(start, jax.core.Tracer):
             _check_rows("get", x, jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), of, (0,) * self.nranks)
@@ -827,6 +838,7 @@ class World:
     def barrier(self, x: Any = None) -> Any:
         """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone."""
         if x is None:
+            self._check_open()
             if lax.psum(1, self.axes) != self.nranks:  # outside of shard_map that raises
                 raise ValueError("barrier: %d devices along the axis, not the world's %d" % (lax.psum(1, self.axes), self.nranks))
             kind = "spmt_barrier" + ("_graph" if self._params["graphs"] else "")

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/jax/type.h"
+
 const char *const kind_names[KINDS] = {
 	[KIND_ALL_REDUCE] = "all_reduce",
 	[KIND_PERMUTE] = "permute",
@@ -96,8 +98,8 @@ static struct ffi_error *read_table(
 		return NULL;
 	if (array->dtype != FFI_S64 || array->size == 0 || array->size > SITE_RANKS_MAX)
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
-			"spmt: attribute %s is an i64 for each rank, at most %d, not an array of %zu elements of XLA's type %d",
-			name, SITE_RANKS_MAX, array->size, array->dtype);
+			"spmt: attribute %s is an i64 for each rank, at most %d, not an array of %zu elements of type %s",
+			name, SITE_RANKS_MAX, array->size, xla_type_name(array->dtype));
 	*table = malloc(array->size * sizeof(**table));
 	if (!*table)
 		return error_make(frame->api, FFI_RESOURCE_EXHAUSTED,
@@ -218,46 +220,6 @@ static struct ffi_error *check_site(
 			"spmt %s: attribute op is %lld, none of enum spmt_op", kind_names[kind],
 			(long long)site->op);
 	return NULL;
-}
-
-/* An XLA type: its size, and as what the library reduces it. */
-struct xla_type {
-	const char *name;
-	size_t size;
-	int type, parts; /* parts elements of type are one; 0: it cannot be reduced */
-};
-
-static const struct xla_type xla_types[] = {
-	[FFI_PRED] = { "pred", 1, SPMT_TYPE_U8, 1 },
-	[FFI_S8] = { "s8", 1, SPMT_TYPE_I8, 1 },
-	[FFI_S16] = { "s16", 2, SPMT_TYPE_I16, 1 },
-	[FFI_S32] = { "s32", 4, SPMT_TYPE_I32, 1 },
-	[FFI_S64] = { "s64", 8, SPMT_TYPE_I64, 1 },
-	[FFI_U8] = { "u8", 1, SPMT_TYPE_U8, 1 },
-	[FFI_U16] = { "u16", 2, SPMT_TYPE_U16, 1 },
-	[FFI_U32] = { "u32", 4, SPMT_TYPE_U32, 1 },
-	[FFI_U64] = { "u64", 8, SPMT_TYPE_U64, 1 },
-	[FFI_F16] = { "f16", 2, SPMT_TYPE_F16, 1 },
-	[FFI_F32] = { "f32", 4, SPMT_TYPE_F32, 1 },
-	[FFI_F64] = { "f64", 8, SPMT_TYPE_F64, 1 },
-	[FFI_C64] = { "c64", 8, SPMT_TYPE_F32, 2 },
-	[FFI_BF16] = { "bf16", 2, SPMT_TYPE_BF16, 1 },
-	[FFI_C128] = { "c128", 16, SPMT_TYPE_F64, 2 },
-	[FFI_F8E5M2] = { "f8e5m2", 1, SPMT_TYPE_F8E5M2, 1 },
-	[FFI_F8E4M3FN] = { "f8e4m3fn", 1, SPMT_TYPE_F8E4M3, 1 },
-	[FFI_F8E4M3B11FNUZ] = { "f8e4m3b11fnuz", 1, 0, 0 },
-	[FFI_F8E5M2FNUZ] = { "f8e5m2fnuz", 1, 0, 0 },
-	[FFI_F8E4M3FNUZ] = { "f8e4m3fnuz", 1, 0, 0 },
-	[FFI_F8E4M3] = { "f8e4m3", 1, 0, 0 },
-	[FFI_F8E3M4] = { "f8e3m4", 1, 0, 0 },
-	[FFI_F8E8M0FNU] = { "f8e8m0fnu", 1, 0, 0 },
-};
-
-static const struct xla_type *type_of(int dtype)
-{
-	size_t n = sizeof(xla_types) / sizeof(xla_types[0]);
-
-	return dtype >= 0 && (size_t)dtype < n && xla_types[dtype].size ? &xla_types[dtype] : NULL;
 }
 
 static size_t elements(const struct ffi_buffer *buffer)
@@ -465,14 +427,15 @@ struct ffi_error *call_read(struct ffi_frame *frame, enum kind kind, const struc
 		return error;
 	in = frame->args.args[0];
 	out = frame->rets.args[0];
-	type = type_of(in->dtype);
+	type = xla_type_of(in->dtype);
 	if (!type || in->dtype != out->dtype)
 		return error_make(frame->api, FFI_INVALID_ARGUMENT,
-			"spmt %s: XLA's types %d and %d of argument and result %s", name, in->dtype,
-			out->dtype, type ? "differ" : "are not supported");
+			"spmt %s: types %s and %s of argument and result %s", name,
+			xla_type_name(in->dtype), xla_type_name(out->dtype),
+			type ? "differ" : "are not supported");
 	if (sum && !reduces(type, in->dtype, site->op))
-		return error_make(frame->api, FFI_INVALID_ARGUMENT,
-			"spmt %s: type %s has no op %lld", name, type->name, (long long)site->op);
+		return error_make(frame->api, FFI_INVALID_ARGUMENT, "spmt %s: type %s has no op %s",
+			name, type->name, xla_op_name(site->op));
 	call->kind = kind;
 	call->src = in->data;
 	call->dst = out->data;

@@ -253,7 +253,7 @@ def wrong_arguments():
         raises(lambda: mapped(lambda v: w.psum_scatter(v), mesh())(odd), "does not split among %d devices untiled" % N)
         raises(lambda: mapped(lambda v: w.psum_scatter(v, tiled=True), mesh())(odd), "does not split among %d" % N)
         raises(lambda: mapped(lambda v: w.all_gather(v, axis=5), mesh())(x), "dimension 5")
-        raises(lambda: mapped(w.psum, mesh(), out=P())(x.astype(ml_dtypes.float8_e4m3b11fnuz)), "f8e4m3b11fnuz has no op")
+        raises(lambda: mapped(w.psum, mesh(), out=P())(x.astype(ml_dtypes.float8_e4m3b11fnuz)), "f8e4m3b11fnuz has no op sum")
         raises(lambda: w.psum(1.0), "x")
         raises(lambda: spmt.jax.world(mesh(), "z"), "axis is 'z'")
         raises(lambda: spmt.jax.world(mesh(), "x", timeout=-1), "timeout is -1")

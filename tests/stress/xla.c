@@ -384,10 +384,12 @@ static int wrong(void)
 	TRY(wrong_call(&sites[0], 2, FFI_S32, 8, FFI_S32, 8, "takes 1 argument"));
 	TRY(wrong_call(&sites[7], 1, FFI_S32, 8, FFI_S32, 8, "takes 6 arguments"));
 	TRY(wrong_call(&sites[0], 1, FFI_S32, 8, FFI_S32, 9, "do not fit"));
-	TRY(wrong_call(&sites[0], 1, FFI_S32, 8, FFI_F32, 8, "differ"));
-	TRY(wrong_call(&sites[0], 1, 17, 8, 17, 8, "not supported"));
-	TRY(wrong_call(&sites[0], 1, FFI_F8E3M4, 8, FFI_F8E3M4, 8, "f8e3m4 has no op"));
-	TRY(wrong_call(&sites[0], 1, FFI_PRED, 8, FFI_PRED, 8, "pred has no op"));
+	TRY(wrong_call(&sites[0], 1, FFI_S32, 8, FFI_F32, 8, "types s32 and f32 of"));
+	TRY(wrong_call(&sites[0], 1, FFI_S4, 8, FFI_S4, 8,
+		"types s4 and s4 of argument and result are not"));
+	TRY(wrong_call(&sites[0], 1, 99, 8, 99, 8, "types unknown and unknown of"));
+	TRY(wrong_call(&sites[0], 1, FFI_F8E3M4, 8, FFI_F8E3M4, 8, "f8e3m4 has no op sum"));
+	TRY(wrong_call(&sites[0], 1, FFI_PRED, 8, FFI_PRED, 8, "pred has no op sum"));
 	TRY(wrong_call(&sites[3], 1, FFI_S32, 2, FFI_S32, 8, "do not fit"));
 	TRY(wrong_call(&sites[4], 1, FFI_S32, 9, FFI_S32, 9, "do not fit"));
 	TRY(wrong_call(&sites[5], 1, FFI_S32, 9, FFI_S32, 1, "do not fit"));

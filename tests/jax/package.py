@@ -147,6 +147,39 @@ def wrong_values():
     raises(ValueError, lambda: spmt.run(0, rank))
 
 
+def types_of_eight_bits():
+    """Those of ml_dtypes, which comes with JAX."""
+    import ml_dtypes
+
+    def rank(comm):
+        for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+            total = np.empty(3, dtype)
+            comm.all_reduce(total, np.array([1, 2, 0.5], dtype))
+            assert (total.astype(np.float32) == [3, 6, 1.5]).all(), total
+        raises(ValueError, lambda: comm.all_reduce(np.empty(2, ml_dtypes.float8_e4m3), np.ones(2, ml_dtypes.float8_e4m3)))
+
+    run(3, rank)
+
+
+def memory_of_a_gpu():
+    class Array:
+        def __dlpack__(self, **_):
+            raise BufferError
+
+        def __dlpack_device__(self):
+            return 2, 0
+
+    def rank(comm):
+        try:
+            comm.all_reduce(np.empty(2, np.float32), Array())
+        except TypeError as error:
+            assert "in memory of CUDA" in str(error), error
+        else:
+            raise AssertionError("nothing was raised")
+
+    run(1, rank)
+
+
 def the_first_who_raised():
     """The others' calls end as its world does, and they tell of that, sooner than it has left."""
 
@@ -213,4 +246,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, wrong_values, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])
+tap.main([collectives, memory, errors, wrong_values, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])

@@ -18,13 +18,16 @@ T = TypeVar("T")
 _TYPES = {
     name: number
     for number, name in enumerate(
-        "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64".split()
+        # those that numpy lacks are of ml_dtypes
+        "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2".split()
     )
 }
 _OPS = {name: number for number, name in enumerate("sum prod min max and or xor".split())}
 _COMPARES = {name: number for number, name in enumerate("== != > >= < <=".split())}
 _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
+_DLPACK_LOADABLE = (1, 3, 11, 13)  # of the CPU, pinned for CUDA or ROCm, managed by CUDA
+_DLPACK_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 _SCALAR_HOST = 0
 
 
@@ -57,6 +60,10 @@ def _host_array(value: Any, writable: bool = False) -> np.ndarray[Any, Any]:
     if isinstance(value, Symmetric):
         return value.array
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        kind = int(value.__dlpack_device__()[0])
+        if kind not in _DLPACK_LOADABLE:
+            where = _DLPACK_NAMES.get(kind, "an accelerator")
+            raise TypeError("%s is in memory of %s: arrays have to be in memory that the CPU loads from" % (type(value).__name__, where))
         value = np.from_dlpack(value)
     array = value if writable else np.asarray(value)
     if not isinstance(array, np.ndarray):

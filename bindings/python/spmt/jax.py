@@ -959,8 +959,8 @@ def _replace(platform: str) -> None:
 
 @contextlib.contextmanager
 def patch(*, timeout: float = _PATCH_TIMEOUT) -> Iterator[None]:
-    """Has psum, pmean, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter, pbroadcast and ragged_all_to_all of
-    ``jax.lax`` take our calls inside ``shard_map``, derivatives included, until the block ends.
+    """Has psum, pmean, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter and ragged_all_to_all of ``jax.lax``, and on
+    GPUs pbroadcast, which JAX does not have on CPU, take our calls inside ``shard_map``, derivatives included, until the block ends.
 
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
     timeout: seconds that a call waits for the other devices, 600 by default: JAX's own wait for as long as a device computes.

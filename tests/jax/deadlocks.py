@@ -151,6 +151,29 @@ def threads_of_python():
         assert not wrong
 
 
+def threads_and_meshes_ahead():
+    """Three threads, 40 executions ahead each, of all devices and of half of them."""
+    if not CPU:
+        return  # a GPU's stream has the calls of two threads in some order, and another GPU's in another
+    half, wrong = jax.sharding.Mesh(np.array(jax.devices()[N // 2 : N]), ("x",)), []
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w, spmt.jax.world(half, "x", timeout=TIMEOUT) as h:
+
+        def work(on, psum):
+            n = on.size
+            run, x = mapped(lambda v: psum(psum(v) + v) + v, on), placed(jnp.arange(float(n)), on)
+            want = n * (n - 1) / 2 * (n + 1) + np.arange(n)
+            for _ in range(3):
+                if not all((y == want).all() for y in jax.block_until_ready([run(x) for _ in range(40)])):
+                    wrong.append(n)
+
+        threads = [threading.Thread(target=work, args=args) for args in ((mesh(), w.psum), (half, h.psum), (mesh(), w.psum))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
 def programs_of_other_devices():
     """A program of one device, and one of half the mesh, between those of all."""
     half = jax.sharding.Mesh(np.array(jax.devices()[N // 2 : N]), ("x",))
@@ -345,7 +368,7 @@ def on_one_cpu():
 if __name__ == "__main__":
     main([
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
-        programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
+        threads_and_meshes_ahead, programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
         a_device_is_late_while_others_compile, results_that_nobody_keeps,
         an_exception_waits_for_nobody, an_end_that_is_interrupted, on_one_cpu,
     ])

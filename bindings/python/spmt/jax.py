@@ -53,11 +53,12 @@ def _devices_wanted() -> int:
 
 def _make_room() -> int:
     """XLA launches each device's program on a thread of its pool and blocks that thread while earlier programs of the device have to
-    run first. With a thread a device none may be left for the program that all wait for. XLA takes the size of the pool from NPROC when it
-    makes the devices. Returns the size; the pool has at least a thread a device, too."""
+    run first. So a thread of Python that launches programs may block one a device, and with no more than these none is left for the program
+    that all wait for: four a device serve three such threads. XLA takes the size of the pool from NPROC when it makes the devices. Returns
+    the size; the pool has at least a thread a device, too."""
     cpus = len(os.sched_getaffinity(0))
     if not {"PJRT_NPROC", "NPROC"} & set(os.environ) and not _clients_exist():
-        os.environ["NPROC"] = str(max(16, 2 * _devices_wanted(), cpus))
+        os.environ["NPROC"] = str(max(32, 4 * _devices_wanted(), cpus))
     named = os.environ.get("PJRT_NPROC", os.environ.get("NPROC", "")).strip()
     return int(named) if named.isdecimal() else cpus
 
@@ -75,7 +76,7 @@ def _check_pool(devices: int) -> None:
     warnings.warn(
         "spmt.jax: XLA has %d threads for %d CPU devices, and programs that run ahead may wait for each other without end. Import spmt.jax "
         "before JAX makes its devices (jax.devices(), the first array), or set NPROC to %d or more"
-        % (max(_pool, devices), devices, 2 * devices),
+        % (max(_pool, devices), devices, 4 * devices),
         RuntimeWarning,
         stacklevel=4,
     )

@@ -156,6 +156,9 @@ static struct kernel_grid coll_most(const struct coll_call *c)
 	return most;
 }
 
+/* The last threads tell what is called, which takes as long as what the others do. */
+#define COLL_TELLERS 32
+
 /* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */
 static struct kernel_grid coll_shape(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t bytes, uint64_t blocks)
@@ -164,7 +167,7 @@ static struct kernel_grid coll_shape(
 	struct kernel_grid most = coll_most(c);
 	unsigned grid = coll_grid(comm, bytes * blocks, row->grain, most.blocks);
 	uint64_t units = (bytes + 15) / 16 / grid + 1;
-	uint64_t work = (uint64_t)comm->nranks * (units + 1);
+	uint64_t work = (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;
 
 	return kernel_grid_of(
 		comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What all collectives begin and end with in a stream, and what of them is settled at init. */
 #include <errno.h>
+#include <string.h>
 
 #include "collective.h"
 #include "spmt/comm/comm.h"
@@ -9,7 +10,7 @@
 #include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 
-_Static_assert(COLL_BLOCKS <= AREA_BLOCKS, "each has words to meet by");
+_Static_assert(COLL_MEETING <= AREA_BLOCKS, "each has words to meet by");
 
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
@@ -39,6 +40,68 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsign
 	uint64_t units = (uint64_t)MAX_OF(comm->units, 1);
 
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, units)));
+}
+
+static bool device_is_shared(const spmt_comm *comm, int rank)
+{
+	static const unsigned char none[16];
+	const struct rank_info *mine = &comm->world->infos[comm->rank],
+			       *other = &comm->world->infos[rank];
+
+	if (memcmp(mine->host, other->host, sizeof(mine->host)))
+		return false;
+	if (!memcmp(mine->process, other->process, sizeof(mine->process)) &&
+		mine->settled == other->settled)
+		return true;
+	return memcmp(mine->uuid, none, sizeof(none)) &&
+		!memcmp(mine->uuid, other->uuid, sizeof(mine->uuid));
+}
+
+/* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
+   GPU might wait for some that another one has not begun. */
+static bool has_device(const spmt_comm *comm)
+{
+	bool parts;
+
+	if (comm->parent || comm->lane || !world_is_only(comm->world))
+		return false;
+	for (int rank = 0; rank < comm->nranks; rank++)
+		if (rank != comm->rank && device_is_shared(comm, rank))
+			return false;
+	pthread_mutex_lock(&comm->slot->lock);
+	parts = comm->children != NULL;
+	pthread_mutex_unlock(&comm->slot->lock);
+	return !parts;
+}
+
+/* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
+static struct kernel_grid most_of(int row, bool folds)
+{
+	if (row == COLL_ROW_ll)
+		return folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
+			     : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
+	return (struct kernel_grid){ row == COLL_ROW_twoshot || row == COLL_ROW_pull ? COLL_MEETING
+										     : COLL_BLOCKS,
+		KERNEL_BLOCK };
+}
+
+/* The last threads tell what is called, which takes as long as what the others do. */
+#define COLL_TELLERS 32
+
+/* By slots no more threads than have something to do: few meet sooner. */
+struct kernel_grid coll_shape(
+	const spmt_comm *comm, int row, bool folds, uint64_t bytes, uint64_t blocks)
+{
+	struct kernel_grid most = most_of(row, folds);
+	unsigned grid = coll_grid(comm, bytes * blocks, coll_rows[row].grain, most.blocks);
+	uint64_t units, work;
+
+	if (grid > COLL_BLOCKS && !has_device(comm))
+		grid = COLL_BLOCKS;
+	units = (bytes + 15) / 16 / grid + 1;
+	work = (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;
+	return kernel_grid_of(comm, grid,
+		coll_rows[row].way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);
 }
 
 /* Whoever asks for slots gets them as large on CPUs. */

@@ -145,34 +145,6 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.ranks = comm->nranks });
 }
 
-/* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
-static struct kernel_grid coll_most(const struct coll_call *c)
-{
-	struct kernel_grid most = { COLL_BLOCKS, KERNEL_BLOCK };
-
-	if (c->row == COLL_ROW_ll)
-		most = c->moves.folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
-				      : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
-	return most;
-}
-
-/* The last threads tell what is called, which takes as long as what the others do. */
-#define COLL_TELLERS 32
-
-/* By slots no more threads than have something to do: few meet sooner. `blocks` of `bytes` come through a rank. */
-static struct kernel_grid coll_shape(
-	const spmt_comm *comm, const struct coll_call *c, uint64_t bytes, uint64_t blocks)
-{
-	const struct coll_row *row = &coll_rows[c->row];
-	struct kernel_grid most = coll_most(c);
-	unsigned grid = coll_grid(comm, bytes * blocks, row->grain, most.blocks);
-	uint64_t units = (bytes + 15) / 16 / grid + 1;
-	uint64_t work = (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;
-
-	return kernel_grid_of(
-		comm, grid, row->way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);
-}
-
 /* All but the view and what is told; divided for one thread. */
 static struct kernel_collective_args coll_args(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t key, int part)
@@ -240,7 +212,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	if (c->row == COLL_ROW_copy)
 		args.fifo = fifo_device(comm->fifo);
 	view_fill(comm, &args.view);
-	grid = coll_shape(comm, c, args.bytes, blocks);
+	grid = coll_shape(comm, c->row, c->moves.folds, args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);
 	rc = kernel_queue_grid(
 		comm, kernel_of_collective(&args), &args, sizeof(args), grid, in->stream);

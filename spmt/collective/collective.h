@@ -4,6 +4,7 @@
 
 #include "spmt/comm/comm.h"
 #include "spmt/comm/stream.h"
+#include "spmt/comm/table.h"
 #include "src/kernels/coll/table.h"
 
 #define COLL_STAGE (1u << 20)	 /* bytes, either way, where ranks live in several processes */
@@ -65,6 +66,10 @@ int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream
 uint64_t coll_report(const spmt_comm *comm);
 /* Blocks of threads for so many bytes, `grain` for each, and no more than run at once. */
 #define COLL_BLOCKS 32u
+#define COLL_MEETING 64u /* of those that meet block by block, where the comm has the device */
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most);
+/* Of a row's kernel, by which `blocks` of `bytes` come through a rank. */
+struct kernel_grid coll_shape(
+	const spmt_comm *comm, int row, bool folds, uint64_t bytes, uint64_t blocks);
 
 #endif

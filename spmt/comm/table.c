@@ -223,6 +223,14 @@ void *scratch_dev(const spmt_comm *comm)
 	return pinned_dev(comm->scratch);
 }
 
+void comm_stop(const spmt_comm *comm)
+{
+	struct stop_word *stop_word = __atomic_load_n(&comm->stop_word, __ATOMIC_ACQUIRE);
+
+	if (stop_word)
+		__atomic_store_n(&stop_word->stop, 1, __ATOMIC_RELEASE);
+}
+
 /* Under the world's lock. */
 static int stop_word_make(spmt_comm *comm, struct stop_word **stop_word)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of worlds of this process: joining, leaving, looking up. Its lock is never held
-   across a wait for another rank. */
+/* The table of worlds of this process: joining, leaving, looking up. Its lock is never held across a wait for another rank. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +55,15 @@ static struct world *world_find(struct table *t, const uint64_t id[2])
 	return w;
 }
 
+bool world_is_only(const struct world *world)
+{
+	const struct world *w = atomic_load_explicit(&table()->first, memory_order_acquire);
+
+	while (w && (w == world || !atomic_load_explicit(&w->id[0], memory_order_relaxed)))
+		w = atomic_load_explicit(&w->next, memory_order_acquire);
+	return !w;
+}
+
 /* ---- making a world, under the table's lock ------------------------------------------------ */
 
 static int world_room(struct world *w, int nranks)
@@ -65,8 +73,7 @@ static int world_room(struct world *w, int nranks)
 
 	if (old && old->capacity >= nranks)
 		return 0;
-	/* The outgrown directory is kept, because a lookup may be reading it. Doubling bounds
-	   what is kept. */
+	/* The outgrown directory is kept, because a lookup may be reading it. Doubling bounds what is kept. */
 	nranks = old ? MAX_OF(nranks, 2 * old->capacity) : nranks;
 	dir = process_pages(sizeof(*dir) + (size_t)nranks * sizeof(dir->entries[0]));
 	if (!dir)
@@ -274,16 +281,7 @@ void world_post_failure(const struct uid *uid, int code)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void comm_stop(const spmt_comm *comm)
-{
-	struct stop_word *stop_word = __atomic_load_n(&comm->stop_word, __ATOMIC_ACQUIRE);
-
-	if (stop_word)
-		__atomic_store_n(&stop_word->stop, 1, __ATOMIC_RELEASE);
-}
-
-/* Breaks the comms of a broken world in this process, those split from it included, and wakes
-   their ranks. */
+/* Breaks the comms of a broken world in this process, those split from it included, and wakes their ranks. */
 static void comms_break(struct world *world, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
@@ -470,9 +468,8 @@ void world_leave(spmt_comm *comm)
 	struct world *w = comm->world;
 
 	pthread_mutex_lock(&t->lock);
-	/* A world that ended in order gives up its name with the first rank that leaves: that
-	   rank may join the next world of this name before the last has left. Late ranks of a
-	   broken world must still find it. */
+	/* A world that ended in order gives up its name with the first rank that leaves: that rank may join the next world of this name before the
+	   last has left. Late ranks of a broken world must still find it. */
 	if (!(atomic_load(&comm->control->gate) & GATE_BROKEN))
 		world_unname(w);
 	world_lose(w);
@@ -554,8 +551,7 @@ void world_unpublish(spmt_comm *comm)
 	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
 }
 
-/* The directory of the world that uid names, to be looked at once and then confirmed: the world
-   may leave meanwhile. */
+/* The directory of the world that uid names, to be looked at once and then confirmed: the world may leave meanwhile. */
 static struct directory *directory_of(const spmt_uid *uid, struct world **world, uint64_t id[2])
 {
 	struct table *t = table();

@@ -92,17 +92,16 @@ struct world {
 	struct offers offers;	       /* none is left when its ranks have gone */
 };
 
-/*
- * Claims rank `rank` of the world that uid names, made if this is the first rank of the process to
- * come. On failure nothing is claimed, and the world, if there is one in the making, is broken with
- * the sentence.
- */
+/* Claims rank `rank` of the world that uid names, made if this is the first rank of the process to come. On failure nothing is claimed, and the
+   world, if there is one in the making, is broken with the sentence. */
 int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
 /* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
 void world_leave(spmt_comm *comm);
 /* Keeps a comm whose work goes on, with its world; and takes all that are kept, a list by `sibling`. */
 void world_defer(spmt_comm *comm);
 spmt_comm *world_deferred(void);
+/* No other of this process has a name: no kernel of another's, but of one that is ending, runs on a device of its. */
+bool world_is_only(const struct world *world);
 /* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
    ranks lets those that come late hear of one that failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);

@@ -51,7 +51,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 #define COLL_LL_MOST (128u << 10) /* one phase costs twice the bytes and saves a meeting */
 #define COLL_LL_TOGETHER (1u << 20) /* that go to all others: up to so many it is preferred as well */
 #define COLL_LL_THREADS 512 /* of a block, the most: as src/kernels/images.py has it */
-#define COLL_LL_FOLDS 128   /* blocks, the most: each waits for the peers' of its number alone, and they begin in their order */
+#define COLL_LL_FOLDS 128   /* blocks, the most, where the comm has the device */
 #define COLL_LL_COPIES 64
 #define COLL_BLOCKS_RANKS 8 /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */

@@ -79,7 +79,7 @@ static uint16_t sum(uint16_t x, uint16_t y, int digits, int bias)
 		}                                                                                  \
 		cr_expect_eq(views_wakes(&world, 2), 200000);                                      \
 	}                                                                                          \
-	Test(device_floats, sums_of_##name##_pairs)                                                \
+	static void name##_pairs(void)                                                             \
 	{                                                                                          \
 		for (int round = 0; round < 100000; round++) {                                     \
 			uint32_t was = any_bits(), add = any_bits(), *now = theirs(64);            \
@@ -121,6 +121,16 @@ static uint16_t sum(uint16_t x, uint16_t y, int digits, int bias)
 	}
 HALF_TEST(half, 10, 15)
 HALF_TEST(bfloat16, 7, 127)
+
+Test(device_floats, sums_of_half_pairs)
+{
+	half_pairs();
+}
+
+Test(device_floats, sums_of_bfloat16_pairs)
+{
+	bfloat16_pairs();
+}
 
 /* ---- by many threads ------------------------------------------------------------------------ */
 

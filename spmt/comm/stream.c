@@ -106,7 +106,8 @@ static bool collective_is_own(const spmt_comm *comm)
 
 /* A mark that has work moves behind new work of the same stream. If the stream may be another one
    with the same handle, the new work waits for the old. */
-static int reserve(spmt_comm *comm, device_stream stream, bool users, struct reserved *reserved)
+static int mark_reserve(
+	spmt_comm *comm, device_stream stream, bool users, struct reserved *reserved)
 {
 	stream_look(comm, stream, reserved);
 	/* what follows may wait for a collective of another stream, which must not wait for it */
@@ -123,12 +124,12 @@ static int reserve(spmt_comm *comm, device_stream stream, bool users, struct res
 
 int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
-	return reserve(comm, stream, false, reserved);
+	return mark_reserve(comm, stream, false, reserved);
 }
 
 int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
-	return reserve(comm, stream, true, reserved);
+	return mark_reserve(comm, stream, true, reserved);
 }
 
 /* The last one waits for those before it, so that one mark does for all of them, in whatever streams. */
@@ -332,7 +333,7 @@ int stream_drain(spmt_comm *comm, const char *what)
 	return rc || p.stopped ? streams_failed(comm, what, &p, rc) : 0;
 }
 
-static int join(spmt_comm *comm, const struct reserved *reserved, bool users)
+static int marks_join(spmt_comm *comm, const struct reserved *reserved, bool users)
 {
 	struct mark *mark;
 	int rc = 0;
@@ -346,7 +347,7 @@ static int join(spmt_comm *comm, const struct reserved *reserved, bool users)
 
 int streams_join(spmt_comm *comm, const struct reserved *reserved)
 {
-	return join(comm, reserved, false);
+	return marks_join(comm, reserved, false);
 }
 
 int streams_quiet(spmt_comm *comm, const char *what)
@@ -428,7 +429,7 @@ bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 	int rc;
 
 	stream_look(comm, comm->stream, &own);
-	rc = join(comm, &own, true);
+	rc = marks_join(comm, &own, true);
 	if (!rc && comm->backend->graph)
 		rc = comm->backend->graph->join(comm->dev, comm->stream, comm);
 	if (!rc)

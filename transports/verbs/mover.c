@@ -55,7 +55,7 @@ static struct sender *verbs_first_lane(const struct mover *m)
 	return stripe ? stripe->lanes[0] : NULL;
 }
 
-static int lanes_make(struct mover *m, int n, struct verbs_wait *wait)
+static int senders_make(struct mover *m, int n, struct verbs_wait *wait)
 {
 	if (!m->state) {
 		rdma_begins(m->link);
@@ -70,7 +70,7 @@ static inline int verbs_lanes(struct mover *m, int n, struct verbs_wait *wait)
 {
 	const struct stripe *stripe = m->state;
 
-	return stripe && stripe->lanes[n - 1] ? 0 : lanes_make(m, n, wait);
+	return stripe && stripe->lanes[n - 1] ? 0 : senders_make(m, n, wait);
 }
 
 /* How a move goes, and the senders for it. */

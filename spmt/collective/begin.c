@@ -42,31 +42,30 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsign
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, units)));
 }
 
-static bool device_is_shared(const spmt_comm *comm, int rank)
+static bool device_is_shared(const struct rank_info *a, const struct rank_info *b)
 {
-	static const unsigned char none[16];
-	const struct rank_info *mine = &comm->world->infos[comm->rank],
-			       *other = &comm->world->infos[rank];
+	static const unsigned char none[sizeof(a->uuid)];
 
-	if (memcmp(mine->host, other->host, sizeof(mine->host)))
+	if (memcmp(a->host, b->host, sizeof(a->host)))
 		return false;
-	if (!memcmp(mine->process, other->process, sizeof(mine->process)) &&
-		mine->settled == other->settled)
+	if (!memcmp(a->process, b->process, sizeof(a->process)) && a->settled == b->settled)
 		return true;
-	return memcmp(mine->uuid, none, sizeof(none)) &&
-		!memcmp(mine->uuid, other->uuid, sizeof(mine->uuid));
+	if (memcmp(a->uuid, none, sizeof(none)))
+		return !memcmp(a->uuid, b->uuid, sizeof(a->uuid));
+	return a->pci[0] && !memcmp(a->pci, b->pci, sizeof(a->pci));
 }
 
 /* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
    GPU might wait for some that another one has not begun. */
 static bool has_device(const spmt_comm *comm)
 {
+	const struct rank_info *infos = comm->world->infos;
 	bool parts;
 
 	if (comm->parent || comm->lane || !world_is_only(comm->world))
 		return false;
 	for (int rank = 0; rank < comm->nranks; rank++)
-		if (rank != comm->rank && device_is_shared(comm, rank))
+		if (rank != comm->rank && device_is_shared(&infos[comm->rank], &infos[rank]))
 			return false;
 	pthread_mutex_lock(&comm->slot->lock);
 	parts = comm->children != NULL;

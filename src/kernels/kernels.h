@@ -59,8 +59,7 @@ struct kernel_atomic_args {
  */
 struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
-	struct spmtd_record
-		broke; /* the comm is broken; then npes bytes, not 0: that rank was missing */
+	struct spmtd_record broke; /* the comm is; then npes bytes, not 0: that rank was missing */
 };
 struct kernel_barrier_args {
 	struct spmt_view view;
@@ -89,16 +88,16 @@ struct coll_factor {
 };
 struct kernel_collective_args {
 	struct spmt_view view;
-	uint64_t dst, src, key, report;
-	uint64_t bytes; /* of a block */
+	uint64_t dst, src, key, report, bytes; /* of a block */
 	int32_t algorithm, type, op;
 	struct coll_moves moves;
 	uint32_t room;		   /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;		   /* 0: the first */
 	struct coll_factor factor; /* this rank's, of COLL_PREMUL */
 	uint64_t fifo;		   /* of row copy: the address of a struct spmtd_fifo */
-	int32_t captured; /* into a graph: no call has looked at the stop word when it is launched */
-	uint32_t words; /* by which blocks meet, between two ranks: blocks of a launch, the most */
+	uint16_t captured; /* into a graph: no call looks at the stop word when it is launched */
+	uint16_t brief;	   /* of `ll`: a thread has one unit at most, of so many bytes; or 0 */
+	uint32_t words;	   /* by which blocks meet, between two ranks, at most */
 	struct coll_share share;
 };
 /*
@@ -137,6 +136,7 @@ COLL_FOLD_KERNELS(X)
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 /* Of `bytes`, for `blocks` thread blocks of `threads` threads each, 1024 at most. */
 struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);
+uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads);
 /* For a collective of kernel_collective_args, by its algorithm, type and op. */
 const struct kernel *kernel_of_collective(const struct kernel_collective_args *args);
 

@@ -284,11 +284,39 @@ static inline void run_by_block(struct coll *c)
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
-/* The stop word lies across the bus, and who queues a collective has looked at it; but graphs are launched again without a call. What it
-   says is wanted only when all have come. Of many blocks the first looks: reads of it come one after the other. */
+/*
+ * The stop word lies across the bus, and who queues a collective has looked at it; but graphs are launched again without a call. What it
+ * says is wanted only when all have come. Of many blocks the first looks: reads of it come one after the other. NVIDIA's threads wait
+ * for whatever a register is loaded with when they wait for another load, so it goes to memory of the block's.
+ */
+#if defined(__NVPTX__)
+static __attribute__((address_space(3), loader_uninitialized)) uint32_t glanced;
+
 static inline int glance(const struct spmt_view *v)
 {
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+	if (!v->stop || spmtd_tid_() != spmtd_threads_() - 1)
+		return 0;
+	__asm__ volatile(
+		"{ .reg .u64 g; cvta.to.global.u64 g, %1; cp.async.ca.shared.global [%0], [g], 4; }" ::
+			"r"((uint32_t)(uintptr_t)&glanced),
+		"l"(spmtd_at_(v->stop))
+		: "memory");
+	return 1;
+}
+
+COLL_FN int coll_stopped(const struct coll *c)
+{
+	if (c->glances) {
+		__asm__ volatile("cp.async.wait_all;" ::: "memory");
+		return c->stopped ||
+			*(volatile __attribute__((address_space(3))) uint32_t *)&glanced;
+	}
+	return c->stopped;
+}
+#else
+static inline int glance(const struct spmt_view *v)
+{
+#if defined(__AMDGCN__)
 	if (v->stop && spmtd_tid_() == spmtd_threads_() - 1)
 		return (int)spmtd_peek32_(spmtd_at_(v->stop));
 #else
@@ -297,31 +325,45 @@ static inline int glance(const struct spmt_view *v)
 	return 0;
 }
 
+COLL_FN int coll_stopped(const struct coll *c)
+{
+	return c->stopped || c->glances;
+}
+#endif
+
 /* On a CPU a block of one thread may run for a grid of more. */
 static inline void find_share(struct coll *c)
 {
 	const struct coll_share *s = &c->args->share;
 
 	c->share = s;
+	c->brief = c->args->brief;
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 	if (s->blocks == kernel_blocks() && s->threads == spmtd_threads_())
 		return;
 	c->own_share = coll_share(c->bytes, c->view->npes, kernel_blocks(), spmtd_threads_());
 	c->share = &c->own_share;
+	c->brief = 0;
 #endif
+}
+
+COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args)
+{
+	c->args = args;
+	c->view = &args->view;
+	c->bytes = args->bytes;
+	find_share(c);
 }
 
 COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 {
 	const struct spmt_view *v = &args->view;
 
-	c->args = args;
-	c->view = v;
+	coll_set(c, args);
+	c->glances = args->captured && kernel_block() == 0 ? glance(v) : 0;
 	c->epoch = peek_word(&area_of(v)->coll_epoch) + 1;
 	c->before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
 	c->mark = broken(v);
-	c->bytes = args->bytes;
-	find_share(c);
 	c->ended = 0;
 	c->last = 0;
 	c->met = 0;
@@ -334,7 +376,7 @@ COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 		return 0;
 	/* All threads have the epoch before the block is counted: it is never 0. */
 	c->refused = spmtd_any_block_(c->mark != 0 || !c->epoch);
-	c->stopped = args->captured && kernel_block() == 0 ? glance(v) : 0;
+	c->stopped = 0;
 	if (c->refused && kernel_lane() == 0)
 		broken_refuse(v, args->report, SPMTD_WHAT_COLLECTIVE, c->mark);
 	if (kernel_block() == 0 && set_is_to_clear(c))

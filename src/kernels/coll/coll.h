@@ -27,11 +27,13 @@ struct coll {
 	const struct coll_share *share; /* for the grid that runs */
 	uint64_t epoch, before;
 	uint64_t bytes; /* of a block */
+	uint32_t brief; /* as the arguments', for the grid that runs */
 	uint64_t mark;	/* not 0 in some thread of a block: the comm was broken when it began */
 	/* what this launch has added to the count of blocks, in the last one's first thread */
 	uint64_t ended;
 	int refused; /* as mark, in all of them */
 	int stopped; /* not 0 in some thread: it has seen since that this one is to be given up */
+	int glances; /* not 0: that is being found out, or has been (coll_stopped) */
 	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
 	int met;     /* all ranks have come, and may touch each other's buffers */
 	int failed;  /* some block of this rank has, at peers; in the last one */
@@ -53,8 +55,11 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* Of the next epoch; by the threads of every block. 0: it does not take place. */
+/* What is called. Then that of the next epoch; by the threads of every block. 0: it does not take place. */
+COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args);
 COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args);
+/* Not 0 in some thread: this one is to be given up. Before a block touches what is its rank's or a peer's. */
+COLL_FN int coll_stopped(const struct coll *c);
 /* Around one by slots, which has ended with rc. */
 COLL_FN void coll_slots_begin(struct coll *c);
 COLL_FN void coll_slots_end(const struct coll *c, int rc);

@@ -7,126 +7,15 @@
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
  */
 #include "coll.h"
+#include "ll_brief.h"
 #include "ll_loops.h"
-#include "ll_units.h"
-#include "src/kernels/fold/slot_unit.h"
+#include "ll_send.h"
 
 enum ll_kernel {
 #define X(name) LL_##name,
 	COLL_LL_KERNELS(X)
 #undef X
 };
-
-/* ---- what goes -------------------------------------------------------------------------------- */
-
-/* What this rank gives to itself goes through no slot; it is the first that it gives to, and that gives to it. */
-LL_FN int ll_self(const struct coll *c, int first, int ranks)
-{
-	return ranks && first == c->view->pe;
-}
-
-LL_FN void ll_send_unit(const struct coll *c, uint64_t slot, uint64_t k, union unit x,
-	const struct slot_flags *flags)
-{
-	const uint32_t group = unit_group(c->args->room);
-
-	piece_send(unit_even(slot, k, group), 0, x.words[0], flags->lo);
-	piece_send(unit_odd(slot, k, group), 0, x.words[1], flags->hi);
-}
-
-/* To one rank, where there are many. */
-LL_FN void ll_send_to(const struct coll *c, int pe, const struct slot_flags *flags)
-{
-	const uint32_t threads = spmtd_threads_();
-	uint64_t slot = coll_slot(c, area_there(c->view, pe), c->view->pe), from;
-	uint32_t n = ll_units(c, &from), k;
-	uint64_t src = ll_src(c, pe) + 16 * from;
-	uint32_t whole = ll_whole(c, src, from, n);
-
-	for (k = spmtd_tid_(); k < whole; k += LL_MANY * threads) {
-		union unit x[LL_MANY];
-
-		LL_EACH(LL_MANY)
-		{
-			if (k + i * threads < whole)
-				x[i].raw = spmtd_gload16b_(src + 16 * (uint64_t)(k + i * threads));
-		}
-		LL_EACH(LL_MANY)
-		{
-			if (k + i * threads < whole)
-				ll_send_unit(c, slot, from + k + i * threads, x[i], flags);
-		}
-	}
-	LL_ROLLED
-	for (k = whole + spmtd_tid_(); k < n; k += threads)
-		ll_send_unit(c, slot, from + k, ll_fetch(c, (struct ll_at){ pe, from + k }), flags);
-}
-
-LL_FN void ll_send_few(const struct coll *c, int first, int ranks, const struct slot_flags *flags)
-{
-	struct ll_walk w = ll_walk_of(c, first, ranks);
-	union unit x[LL_FEW];
-	struct ll_at at[LL_FEW];
-
-	if (!w.n)
-		return;
-	do {
-		LL_EACH(LL_FEW)
-		{
-			at[i] = ll_next(c, &w);
-			if (at[i].pe >= 0)
-				x[i] = ll_fetch(c, at[i]);
-		}
-		LL_EACH(LL_FEW)
-		{
-			if (at[i].pe >= 0)
-				ll_send_unit(c,
-					coll_slot(c, area_there(c->view, at[i].pe), c->view->pe),
-					at[i].unit, x[i], flags);
-		}
-	} while (at[LL_FEW - 1].pe >= 0);
-}
-
-/* The nth rank from `first` on. */
-LL_FN int ll_rank(const struct coll *c, int first, int nth)
-{
-	int pe = first + nth;
-
-	return pe < c->view->npes ? pe : pe - c->view->npes;
-}
-
-LL_FN void ll_send(const struct coll *c, const struct slot_flags *flags)
-{
-	const struct coll_moves *m = &c->args->moves;
-	int self = ll_self(c, m->to, m->tos);
-
-	if (!ll_are_many(c)) {
-		ll_send_few(c, m->to + self, m->tos - self, flags);
-		return;
-	}
-	LL_ROLLED
-	for (int nth = self; nth < m->tos; nth++)
-		ll_send_to(c, ll_rank(c, m->to, nth), flags);
-}
-
-/* The threads that have the least of the data. */
-LL_FN int ll_teller(void)
-{
-	return (int)(spmtd_threads_() - 1 - spmtd_tid_());
-}
-
-/* In one packet. */
-LL_FN void ll_hello(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-	uint64_t flag = (uint64_t)area_flag(c->epoch) << 32, key = c->args->key;
-	struct spmtd_unit_ u = { flag | (uint32_t)key, flag | key >> 32 };
-
-	for (int pe = ll_teller(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		slot_poke(spmtd_at_(area_outbox(v, pe)->hello[c->epoch & 1]), u);
-		spmtd_wake_(v, pe);
-	}
-}
 
 /* ---- what comes ------------------------------------------------------------------------------- */
 
@@ -170,7 +59,7 @@ LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
 {
 	int differs = -1;
 
-	w->rc = c->stopped ? SPMTD_ABORTED : 0;
+	w->rc = 0;
 	w->pe = -1;
 	w->seen = 0;
 	for (int pe = ll_teller(); pe < c->view->npes && !w->rc; pe += (int)spmtd_threads_()) {
@@ -203,6 +92,24 @@ LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
 		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_COLLECTIVE, w->pe,
 			w->at, expected, w->seen);
 	return coll_agrees(w->rc);
+}
+
+/* The same, before a block has stored anything: the host may have broken the comm meanwhile. */
+LL_FN int ll_first_agreed(const struct coll *c, struct ll_waits *w)
+{
+	if (coll_stopped(c)) {
+		w->rc = SPMTD_ABORTED;
+		w->pe = -1;
+	}
+	return ll_agreed(c, w);
+}
+
+/* At least one, of blocks that have none of n units. */
+LL_FN uint32_t ll_turns(uint32_t n)
+{
+	uint32_t threads = spmtd_threads_();
+
+	return n > threads ? (n + threads - 1) / threads : 1;
 }
 
 LL_FN uint64_t ll_dst(const struct coll *c, int pe)
@@ -309,13 +216,31 @@ LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe)
 	}
 }
 
-/* A thread's next units, where there are few: they come before it is known what others call, and are stored when it is. */
-struct ll_few {
-	struct ll_walk walk;
-	struct ll_at at[LL_FEW];
-	union unit u[LL_FEW];
-};
+/* What this rank has itself is words, not what lies in a slot. */
+LL_FN struct slot_unit ll_look(const struct coll *c, uint64_t slot, struct ll_at at)
+{
+	struct slot_unit s;
+	union unit u;
 
+	if (at.pe != c->view->pe)
+		return slot_unit_peek(slot, at.unit, unit_group(c->args->room));
+	u = ll_fetch(c, at);
+	s.lo.a = u.words[0];
+	s.lo.b = 0;
+	s.hi.a = u.words[1];
+	s.hi.b = 0;
+	return s;
+}
+
+LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t slot, struct ll_at at,
+	struct slot_unit s)
+{
+	union unit u = { .words = { s.lo.a, s.hi.a } };
+
+	return at.pe == c->view->pe ? u : ll_arrives(c, w, at.pe, slot, at.unit, s);
+}
+
+/* They come before it is known what others call, and are stored when it is. */
 LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f)
 {
 	struct slot_unit s[LL_FEW];
@@ -324,14 +249,12 @@ LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *
 	{
 		f->at[i] = ll_next(c, &f->walk);
 		if (f->at[i].pe >= 0)
-			s[i] = slot_unit_peek(
-				ll_slot(c, f->at[i].pe), f->at[i].unit, unit_group(c->args->room));
+			s[i] = ll_look(c, ll_slot(c, f->at[i].pe), f->at[i]);
 	}
 	LL_EACH(LL_FEW)
 	{
 		if (f->at[i].pe >= 0)
-			f->u[i] = ll_arrives(
-				c, w, f->at[i].pe, ll_slot(c, f->at[i].pe), f->at[i].unit, s[i]);
+			f->u[i] = ll_taken(c, w, ll_slot(c, f->at[i].pe), f->at[i], s[i]);
 	}
 }
 
@@ -366,106 +289,128 @@ LL_FN void ll_after(const struct coll *c, struct ll_item *at)
 	at->k += spmtd_threads_();
 }
 
-/* What this rank has itself is words, not what lies in a slot. */
-LL_FN struct slot_unit ll_look(const struct coll *c, uint64_t from, const struct ll_item *at)
+LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 {
-	struct slot_unit s;
-	union unit u;
+	struct ll_at of = { at->pe, from + at->k };
 
-	if (at->pe != c->view->pe)
-		return slot_unit_peek(at->slot, from + at->k, unit_group(c->args->room));
-	u = ll_fetch(c, (struct ll_at){ at->pe, from + at->k });
-	s.lo.a = u.words[0];
-	s.lo.b = 0;
-	s.hi.a = u.words[1];
-	s.hi.b = 0;
-	return s;
+	return of;
 }
 
-LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t from,
-	const struct ll_item *at, struct slot_unit s)
-{
-	union unit u = { .words = { s.lo.a, s.hi.a } };
-
-	return at->pe == c->view->pe ? u : ll_arrives(c, w, at->pe, at->slot, from + at->k, s);
-}
-
-/* The block's share. What is folded next is loaded before. */
+/* Threads have as many turns, in each of which all that have a unit left fold one. What is folded next is loaded before. */
 #define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                        \
-	LL_FN void ll_loop_##name(const struct coll *c, struct ll_waits *w)                      \
+	LL_FN int ll_loop_##name(const struct coll *c, struct ll_waits *w)                       \
 	{                                                                                        \
 		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
 		struct ll_item at = { spmtd_tid_(), 0, ll_slot(c, 0) }, next = at;               \
 		struct slot_unit s[LL_FOLDED], one;                                              \
 		uint64_t from;                                                                   \
-		uint32_t n = ll_units(c, &from);                                                 \
+		uint32_t n = ll_units(c, &from), turns = ll_turns(n);                            \
+		int rc = 0;                                                                      \
 		acc a;                                                                           \
                                                                                                  \
 		__builtin_memset(&a, 0, sizeof(a));                                              \
 		LL_EACH(LL_FOLDED)                                                               \
 		{                                                                                \
 			if (next.k < n)                                                          \
-				s[i] = ll_look(c, from, &next);                                  \
+				s[i] = ll_look(c, next.slot, ll_item_at(&next, from));           \
 			ll_after(c, &next);                                                      \
 		}                                                                                \
 		LL_ROLLED                                                                        \
-		while (at.k < n && !w->rc) {                                                     \
-			union unit x;                                                            \
+		for (uint32_t turn = 0; turn < turns && !rc; turn++) {                           \
+			uint32_t k = at.k;                                                       \
                                                                                                  \
-			one = s[0];                                                              \
-			LL_EACH(LL_FOLDED - 1)                                                   \
-			s[i] = s[i + 1];                                                         \
-			if (next.k < n)                                                          \
-				s[LL_FOLDED - 1] = ll_look(c, from, &next);                      \
-			ll_after(c, &next);                                                      \
-			x = packed(ll_taken(c, w, from, &at, one));                              \
-			a = at.pe ? step(a, x, op, second) : begin(x, second);                   \
-			a = hold(a);                                                             \
-			if (at.pe + 1 == npes && !w->rc)                                         \
-				ll_place(c, (struct ll_at){ 0, from + at.k },                    \
+			LL_ROLLED                                                                \
+			while (at.k == k && k < n && !w->rc) {                                   \
+				union unit x;                                                    \
+                                                                                                 \
+				one = s[0];                                                      \
+				LL_EACH(LL_FOLDED - 1)                                           \
+				s[i] = s[i + 1];                                                 \
+				if (next.k < n)                                                  \
+					s[LL_FOLDED - 1] =                                       \
+						ll_look(c, next.slot, ll_item_at(&next, from));  \
+				ll_after(c, &next);                                              \
+				x = packed(ll_taken(c, w, at.slot, ll_item_at(&at, from), one)); \
+				a = at.pe ? step(a, x, op, second) : begin(x, second);           \
+				a = hold(a);                                                     \
+				ll_after(c, &at);                                                \
+			}                                                                        \
+			if (turn == 0)                                                           \
+				rc = ll_first_agreed(c, w);                                      \
+			if (k < n && !w->rc && !rc)                                              \
+				ll_place(c, (struct ll_at){ 0, from + k },                       \
 					end(a, op, npes, second));                               \
-			ll_after(c, &at);                                                        \
 		}                                                                                \
+		return turns > 1 && !rc ? ll_agreed(c, w) : rc;                                  \
 	}
 LL_LOOPS(DEFINE_LL_LOOP)
 
-LL_FN void ll_fold_units(const struct coll *c, struct ll_waits *w, enum ll_kernel which)
+/* The same of one unit at the most. */
+#define DEFINE_LL_BRIEF(name, acc, begin, step, end, hold)                                        \
+	LL_FN int ll_brief_##name(                                                                \
+		const struct coll *c, struct ll_waits *w, const struct ll_brief *b)               \
+	{                                                                                         \
+		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type);  \
+		uint64_t slot = ll_slot(c, 0), each = 2 * (uint64_t)c->args->room;                \
+		struct slot_unit next, one;                                                       \
+		acc a;                                                                            \
+		int rc;                                                                           \
+                                                                                                  \
+		__builtin_memset(&a, 0, sizeof(a));                                               \
+		if (b->folds)                                                                     \
+			next = ll_brief_look(c, b, slot, 0);                                      \
+		LL_ROLLED                                                                         \
+		for (int pe = 0; pe < npes && b->folds && !w->rc; pe++, slot += each) {           \
+			union unit x = b->own;                                                    \
+                                                                                                  \
+			one = next;                                                               \
+			if (pe + 1 < npes)                                                        \
+				next = ll_brief_look(c, b, slot + each, pe + 1);                  \
+			if (pe != c->view->pe)                                                    \
+				x = ll_arrives(c, w, pe, slot, b->k, one);                        \
+			x = packed(x);                                                            \
+			a = pe ? step(a, x, op, second) : begin(x, second);                       \
+			a = hold(a);                                                              \
+		}                                                                                 \
+		rc = ll_first_agreed(c, w);                                                       \
+		if (b->folds && !rc)                                                              \
+			ll_brief_store(                                                           \
+				c, c->args->dst + 16 * (uint64_t)b->k, end(a, op, npes, second)); \
+		return rc;                                                                        \
+	}
+LL_LOOPS(DEFINE_LL_BRIEF)
+
+LL_FN int ll_fold_units(
+	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
 {
 	switch (which) {
 #define X(name, acc, begin, step, end, hold) \
 	case LL_##name:                      \
-		ll_loop_##name(c, w);        \
-		break;
+		return c->brief ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w);
 		LL_LOOPS(X)
 #undef X
 	case LL_copy:
 	default:
-		break;
+		return 0;
 	}
 }
 
 /*
  * Each unit is stored once it has come from all ranks, so that who is through has heard from all. In place that is where others of
- * the block's threads send from, which are done with it first. Where calls differ all have still to be heard, or a rank
+ * the block's threads send from, which are done with it before the first. Where calls differ all have still to be heard, or a rank
  * could be two epochs ahead of another.
  */
-LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, enum ll_kernel which)
+LL_FN int ll_fold(
+	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
 {
-	int heard = 0, rc;
+	int rc = SPMTD_MISMATCH;
 
-	if (spmtd_any_block_(c->stopped))
-		return SPMTD_ABORTED;
-	heard = !c->bytes || !c->args->moves.froms;
-	for (;;) {
-		if (heard)
-			await_keys(c, w);
-		else
-			ll_fold_units(c, w, which);
-		rc = ll_agreed(c, w);
-		if (heard || rc != SPMTD_MISMATCH)
-			return rc;
-		heard = 1;
-	}
+	if (c->bytes && c->args->moves.froms)
+		rc = ll_fold_units(c, w, b, which);
+	if (rc != SPMTD_MISMATCH)
+		return rc;
+	await_keys(c, w);
+	return ll_first_agreed(c, w);
 }
 
 /* Nothing is stored before all are known to call the same. Where they differ, data that is waited for does not come, and all have still to
@@ -473,20 +418,20 @@ LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, enum ll_kernel which
 LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 {
 	const struct coll_moves *m = &c->args->moves;
-	const int many = ll_are_many(c), self = ll_self(c, m->from, m->froms);
+	const int many = ll_are_many(c), self = many && ll_self(c, m->from, m->froms);
 	struct ll_few f;
 	int rc;
 
-	f.walk = ll_walk_of(c, m->from + self, c->bytes ? m->froms - self : 0);
+	f.walk = ll_walk_of(c, m->from, c->bytes ? m->froms : 0);
 	f.at[0].pe = -1;
 	if (!many)
 		ll_few_come(c, w, &f);
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
 		await_keys(c, w);
-	rc = ll_agreed(c, w);
+	rc = ll_first_agreed(c, w);
 	if (rc)
 		return rc;
-	if (self && c->bytes)
+	if (self)
 		ll_own(c);
 	if (!many)
 		ll_few_stay(c, w, &f);
@@ -496,7 +441,42 @@ LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 	return ll_agreed(c, w);
 }
 
-LL_FN int ll_run(const struct coll *c, enum ll_kernel which)
+/* The same of one unit from another rank, and one of this one's own, at the most. */
+LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct ll_brief *b)
+{
+	union unit u;
+	int rc;
+
+	if (b->from >= 0)
+		u = ll_arrives(c, w, b->from, ll_slot(c, b->from), b->k,
+			ll_brief_look(c, b, ll_slot(c, b->from), b->from));
+	if (!w->rc || w->rc == SPMTD_MISMATCH)
+		await_keys(c, w);
+	rc = ll_first_agreed(c, w);
+	if (rc)
+		return rc;
+	if (b->from >= 0)
+		ll_brief_store(c, ll_dst(c, b->from) + 16 * (uint64_t)b->k, u);
+	if (b->keeps)
+		ll_brief_store(c, ll_dst(c, c->view->pe) + 16 * (uint64_t)b->k, b->own);
+	return 0;
+}
+
+/* What a thread sends first, loaded while it is found out which epoch this is. */
+struct ll_first {
+	struct ll_few few;
+	struct ll_brief brief;
+};
+
+LL_FN void ll_begin(const struct coll *c, struct ll_first *first)
+{
+	if (c->brief)
+		ll_brief_begin(c, &first->brief);
+	else
+		ll_send_begin(c, &first->few);
+}
+
+LL_FN int ll_run(const struct coll *c, struct ll_first *first, enum ll_kernel which)
 {
 	struct ll_waits w;
 	int rc;
@@ -504,11 +484,16 @@ LL_FN int ll_run(const struct coll *c, enum ll_kernel which)
 	w.flags = slot_flags(c->epoch, c->args->key);
 	w.rc = 0;
 	spmtd_wait_begin_(&w.w);
-	if (c->bytes)
-		ll_send(c, &w.flags);
+	if (c->brief)
+		ll_brief_send(c, &first->brief, &w.flags);
+	else if (c->bytes)
+		ll_send(c, &first->few, &w.flags);
 	if (kernel_block() == 0)
 		ll_hello(c);
-	rc = which == LL_copy ? ll_copy(c, &w) : ll_fold(c, &w, which);
+	if (which != LL_copy)
+		rc = ll_fold(c, &w, &first->brief, which);
+	else
+		rc = c->brief ? ll_brief_copy(c, &w, &first->brief) : ll_copy(c, &w);
 	spmtd_wait_rest_(c->view, &w.w);
 	return rc;
 }
@@ -519,12 +504,15 @@ LL_FN int ll_run(const struct coll *c, enum ll_kernel which)
 
 LL_FN void ll_kernel(const struct kernel_collective_args *args, enum ll_kernel which)
 {
+	struct ll_first first;
 	struct coll c;
 
+	coll_set(&c, args);
+	ll_begin(&c, &first);
 	if (!coll_open(&c, args))
 		return;
 	coll_slots_begin(&c);
-	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_run(&c, which));
+	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_run(&c, &first, which));
 }
 
 #define X(name)                                                              \
@@ -546,7 +534,10 @@ static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 
 int coll_ll(const struct coll *c)
 {
-	return ll_run(c, ll_kernel_for(c->args));
+	struct ll_first first;
+
+	ll_begin(c, &first);
+	return ll_run(c, &first, ll_kernel_for(c->args));
 }
 
 #if !defined(COLL_ONE_UNIT)

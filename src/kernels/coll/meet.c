@@ -124,7 +124,7 @@ COLL_FN int coll_meet(const struct coll *c)
 	for (int i = (int)spmtd_tid_(); i < 2 * v->npes && !rc; i += (int)spmtd_threads_())
 		rc = await_hello(c, &w, i / 2, i % 2, &other);
 	spmtd_wait_end_(v, &w);
-	rc = coll_agrees(c->stopped ? SPMTD_ABORTED : rc);
+	rc = coll_agrees(coll_stopped(c) ? SPMTD_ABORTED : rc);
 	if (rc)
 		return rc;
 	if (other >= 0)

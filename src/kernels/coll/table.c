@@ -137,6 +137,17 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 	return s;
 }
 
+/* Bytes of a thread's unit, in a grid in which none has more than one: of whole units, or of the call's only one; 0: not so. */
+uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads)
+{
+	uint64_t at = args->src | args->dst, others = (uint64_t)(npes > 1 ? npes - 1 : 1);
+	uint64_t piece = args->bytes % 16 ? args->bytes : 16;
+
+	if (args->algorithm != COLL_ROW_ll || !args->bytes || args->share.units * others > threads)
+		return 0;
+	return (piece == 16 || piece == 8 || piece == 4) && at % piece == 0 ? (uint16_t)piece : 0;
+}
+
 int coll_named(const char *name)
 {
 	for (int row = 0; row < COLL_ROWS; row++)

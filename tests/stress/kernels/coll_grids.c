@@ -205,7 +205,9 @@ static struct scene {
 	struct rank {
 		struct block blocks[BLOCKS];
 		pthread_barrier_t all;
-		unsigned char src[BUFFER], dst[BUFFER], was[BUFFER];
+		_Alignas(16) unsigned char src[BUFFER];
+		_Alignas(16) unsigned char dst[BUFFER];
+		unsigned char was[BUFFER];
 	} ranks[RANKS];
 } scene;
 
@@ -237,6 +239,7 @@ static void make(const struct thread *t, const struct call *c)
 		: scene.late			      ? 30000000000
 						      : 100000000000;
 	args.share = coll_share(args.bytes, RANKS, blocks_of(c, t->pe), c->threads);
+	args.brief = c->nth % 5 ? coll_brief(&args, RANKS, c->threads) : 0;
 	own_tid = t->tid;
 	own_threads = c->threads;
 	own_block = t->block;

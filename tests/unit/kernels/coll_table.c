@@ -264,3 +264,30 @@ Test(coll_table, moves_match)
 				gives[i / N][i % N], 0, "kind %d: %d to %d", kind, i / N, i % N);
 	}
 }
+
+/* One whole unit, or one word, of each thread, where all are aligned. */
+Test(coll_table, brief_calls)
+{
+	struct kernel_collective_args args = {
+		.algorithm = COLL_ROW_ll, .bytes = 160, .dst = 4096, .src = 8192
+	};
+
+	args.share = coll_share(args.bytes, 3, 1, 20);
+	cr_expect_eq(coll_brief(&args, 3, 20), 16);
+	cr_expect_eq(coll_brief(&args, 3, 19), 0, "ten units of two others are more than 19");
+	cr_expect_eq(coll_brief(&args, 2, 10), 16);
+	cr_expect_eq(coll_brief(&args, 1, 10), 16);
+	args.src += 8;
+	cr_expect_eq(coll_brief(&args, 2, 10), 0, "src is not aligned");
+	for (uint64_t bytes = 0; bytes < 16; bytes++) {
+		args.bytes = bytes;
+		args.share = coll_share(bytes, 2, 1, 32);
+		cr_expect_eq(coll_brief(&args, 2, 32), bytes == 4 || bytes == 8 ? bytes : 0);
+	}
+	args.bytes = 8;
+	args.src += 4;
+	cr_expect_eq(coll_brief(&args, 2, 32), 0, "src is not aligned to 8");
+	args.algorithm = COLL_ROW_pushed;
+	args.src = args.dst;
+	cr_expect_eq(coll_brief(&args, 2, 32), 0);
+}

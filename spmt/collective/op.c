@@ -2,6 +2,7 @@
 #include "op.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "spmt/calls/keyed.h"
@@ -17,15 +18,18 @@ _Static_assert(COLL_PREMUL == SPMT_OP_AVG + 1, "behind the ops that there are");
 struct comm_op {
 	struct coll_factor factor;
 	enum spmt_type type;
-	uint32_t number; /* as its maker got it; 0: the place is free */
+	_Atomic uint32_t
+		number; /* as its maker got it; 0: the place is free; SPMT_OP_MADE: it is being filled */
 };
 
-/* NULL: the comm has no such op. A free place's number is none that a caller can mean. */
+/* NULL: the comm has no such op. Numbers of free places, and of those that are being filled, are none that a caller can mean. */
 static struct comm_op *op_find(const spmt_comm *comm, uint32_t number)
 {
-	for (int i = 0; comm->ops && i < OP_PLACES; i++)
-		if (comm->ops[i].number == number)
-			return &comm->ops[i];
+	struct comm_op *ops = atomic_load_explicit(&comm->ops, memory_order_acquire);
+
+	for (int i = 0; ops && number > SPMT_OP_MADE && i < OP_PLACES; i++)
+		if (atomic_load_explicit(&ops[i].number, memory_order_acquire) == number)
+			return &ops[i];
 	return NULL;
 }
 
@@ -88,15 +92,35 @@ static int op_arguments(const spmt_comm *comm, const char *what, enum spmt_type 
 	return 0;
 }
 
+/* Of several threads that make a lane's first op one brings the table. */
+static struct comm_op *op_table(spmt_comm *comm)
+{
+	struct comm_op *seen = atomic_load_explicit(&comm->ops, memory_order_acquire), *made;
+
+	if (seen)
+		return seen;
+	made = mem_calloc(OP_PLACES, sizeof(*made));
+	if (!made || atomic_compare_exchange_strong(&comm->ops, &seen, made))
+		return made;
+	mem_free(made);
+	return seen;
+}
+
+/* A place that is the caller's to fill. */
 static int op_place(spmt_comm *comm, const char *what, struct comm_op **place)
 {
-	if (!comm->ops)
-		comm->ops = mem_calloc(OP_PLACES, sizeof(*comm->ops));
-	if (!comm->ops)
+	struct comm_op *ops = op_table(comm);
+
+	if (!ops)
 		return fail_call(-ENOMEM, what, "rank %d: out of memory for ops", comm->rank);
-	*place = op_find(comm, 0);
-	if (*place)
-		return 0;
+	for (int i = 0; i < OP_PLACES; i++) {
+		uint32_t free = 0;
+
+		if (atomic_compare_exchange_strong(&ops[i].number, &free, SPMT_OP_MADE)) {
+			*place = &ops[i];
+			return 0;
+		}
+	}
 	return fail_call(-ENOSPC, what, "rank %d: %d ops are there and none was destroyed",
 		comm->rank, OP_PLACES);
 }
@@ -114,9 +138,9 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 	if (!rc)
 		rc = op_arguments(comm, __func__, type, scalar, where);
 	if (!rc)
-		rc = op_place(comm, __func__, &place);
-	if (!rc)
 		rc = comm_failed(comm, __func__, op_number(comm, &number));
+	if (!rc)
+		rc = op_place(comm, __func__, &place);
 	if (rc)
 		return rc;
 	place->type = type;
@@ -125,7 +149,7 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 		place->factor.at = (uint64_t)(uintptr_t)scalar;
 	else
 		place->factor.bits = 0, memcpy(&place->factor.bits, scalar, type_size(type));
-	place->number = number;
+	atomic_store_explicit(&place->number, number, memory_order_release);
 	*op = (enum spmt_op)number;
 	return 0;
 }
@@ -134,6 +158,7 @@ int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
 {
 	EXCLUSIVE(comm, __func__);
 	struct comm_op *made;
+	uint32_t number;
 	int rc = comm_enter_lane(comm, __func__);
 
 	if (rc)
@@ -144,6 +169,9 @@ int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
 	made = op_find(comm, (uint32_t)op);
 	if (!made)
 		return op_unknown(comm, __func__, (int)op);
-	made->number = 0;
+	number = (uint32_t)op;
+	if (!atomic_compare_exchange_strong(
+		    &made->number, &number, 0)) /* another thread was first */
+		return op_unknown(comm, __func__, (int)op);
 	return 0;
 }

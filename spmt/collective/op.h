@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops that users have made: pre-multiplied sums. A comm has a table of them, guarded as its other calls are. */
+/* Ops that users have made: pre-multiplied sums. A comm has a table of them; threads that call one lane may use it at once. */
 #ifndef SPMT_COLLECTIVE_OP_H
 #define SPMT_COLLECTIVE_OP_H
 

@@ -48,7 +48,7 @@ struct spmt_comm {
 	struct pinned *scratch; /* table.c: for results */
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
 	size_t stage_size;
-	struct comm_op *ops;		       /* collective/op.c; NULL: none was ever made */
+	_Atomic(struct comm_op *) ops;	       /* collective/op.c; NULL: none was ever made */
 	uint32_t slot_room;		       /* bytes that a collective may push to a peer */
 	int coll_wanted;		       /* SPMT_COLL, a row of the table; -1: none */
 	struct coll_plans *plans;	       /* those it names (collective.h); NULL: none */

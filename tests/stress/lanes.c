@@ -3,6 +3,7 @@
  * Lanes as a framework uses them: one thread, or a few of a pool, calls for all ranks, and no call waits. Opposite orders, runs that are
  * queued ahead, functions that go on from where a collective has ended, lanes that fail beside others, an end with calls pending.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -433,13 +434,99 @@ static int keys_come_and_go(void)
 	return code;
 }
 
+/* ---- ops of several threads ------------------------------------------------------------------------------- */
+
+enum { MAKERS = 4, OPS = 64, MAKES = 40 }; /* together as many ops as a comm may have */
+
+struct makers {
+	spmt_comm *lane;
+	pthread_barrier_t all;
+	enum spmt_op ops[MAKERS * OPS];
+	_Atomic int destroyed, refused;
+};
+
+/* Makes an op and sums by it, as the others do. */
+static int makes_and_sums(spmt_comm *lane, uint64_t factor)
+{
+	uint64_t in = 3, out = 0;
+	enum spmt_op op;
+
+	REQUIRE_OK(spmt_op_premul_create(lane, SPMT_TYPE_U64, &factor, SPMT_SCALAR_HOST, &op));
+	REQUIRE_OK(spmt_all_reduce(lane, &out, &in, 1, SPMT_TYPE_U64, op, NULL));
+	REQUIRE_OK(spmt_op_destroy(lane, op));
+	REQUIRE_OK(spmt_quiet(lane));
+	REQUIRE_EQ(out, 3 * factor);
+	return 0;
+}
+
+static int sums_by_one(int index, void *arg)
+{
+	struct makers *m = arg;
+
+	pthread_barrier_wait(&m->all);
+	for (int i = 0; i < MAKES; i++)
+		TRY(makes_and_sums(m->lane, (uint64_t)(index * MAKES + i)));
+	return 0;
+}
+
+static int fills_by_one(int index, void *arg)
+{
+	struct makers *m = arg;
+	uint64_t factor = 7;
+
+	for (int i = 0; i < OPS; i++)
+		REQUIRE_OK(spmt_op_premul_create(m->lane, SPMT_TYPE_U64, &factor, SPMT_SCALAR_HOST,
+			&m->ops[index * OPS + i]));
+	return 0;
+}
+
+/* All of them destroy all that there is. */
+static int destroys_by_one(int index, void *arg)
+{
+	struct makers *m = arg;
+
+	(void)index;
+	for (int i = 0; i < MAKERS * OPS; i++)
+		atomic_fetch_add(
+			spmt_op_destroy(m->lane, m->ops[i]) ? &m->refused : &m->destroyed, 1);
+	return 0;
+}
+
+static int ops_of_several_threads(void)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+	struct makers m = { .destroyed = 0 };
+	enum spmt_op op;
+	uint64_t factor = 7;
+	spmt_comm *comm;
+	int code;
+
+	REQUIRE_OK(spmt_init_all(1, &attr, &comm));
+	REQUIRE_OK(spmt_lane(comm, 5, &m.lane));
+	pthread_barrier_init(&m.all, NULL, MAKERS);
+	code = ranks_threads(MAKERS, sums_by_one, &m);
+	pthread_barrier_destroy(&m.all);
+	TRY(code);
+	TRY(ranks_threads(MAKERS, fills_by_one, &m));
+	for (int i = 0; i < MAKERS * OPS; i++)
+		for (int k = 0; k < i; k++)
+			REQUIRE(m.ops[i] != m.ops[k]);
+	REQUIRE_CODE(spmt_op_premul_create(m.lane, SPMT_TYPE_U64, &factor, SPMT_SCALAR_HOST, &op),
+		-ENOSPC);
+	TRY(ranks_threads(MAKERS, destroys_by_one, &m));
+	REQUIRE_EQ(atomic_load(&m.destroyed), MAKERS * OPS);
+	REQUIRE_EQ(atomic_load(&m.refused), (MAKERS - 1) * MAKERS * OPS);
+	return spmt_finalize(comm);
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = { { "lanes in opposite order", in_opposite_order },
 		{ "runs ahead", runs_ahead }, { "goes on from there", goes_on_from_there },
 		{ "lanes fail beside others", fail_beside_others },
 		{ "ends with calls pending", ends_with_calls_pending },
-		{ "keys come and go", keys_come_and_go } };
+		{ "keys come and go", keys_come_and_go },
+		{ "ops of several threads", ops_of_several_threads } };
 
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

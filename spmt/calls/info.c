@@ -32,6 +32,7 @@ int spmt_status(spmt_comm *comm)
 	if (rc)
 		return rc;
 	comm_look(comm);
+	comm_inherit(comm);
 	if (atomic_load(&comm->control->stop)) {
 		comm_stop(comm);
 		rc = world_broken(comm->world, comm->control, "spmt_status", 0);

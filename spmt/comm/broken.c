@@ -8,6 +8,7 @@
 #include "comm.h"
 #include "record.h"
 #include "spmt/control/keys.h"
+#include "spmt/lane/lane.h"
 #include "spmt/lane/lanes.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -106,6 +107,18 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 	comm_cause(comm, &cause);
 	comm_stop(comm); /* not before: see comm_broken */
 	return fail_broken(comm->world, comm->control, what, &cause);
+}
+
+void comm_inherit(const spmt_comm *comm)
+{
+	const spmt_comm *parent = comm->parent;
+	struct cause cause;
+
+	if (!comm->lane || !comm_is_broken(parent))
+		return;
+	comm_look(parent);
+	comm_cause(parent, &cause);
+	lanes_break(comm->lane->all, parent->id, &cause);
 }
 
 void comm_break_lanes(const spmt_comm *comm, const struct cause *cause)

@@ -309,18 +309,6 @@ static int lane_check(spmt_comm *parent, spmt_comm **out, const char *what)
 	return comm_is_broken(parent) ? comm_enter(parent, what) : 0;
 }
 
-/* The parent may break before it knows of the lane. */
-static void break_after(const spmt_comm *parent, struct comm_lane *lane)
-{
-	struct cause cause;
-
-	if (!comm_is_broken(parent))
-		return;
-	comm_look(parent);
-	comm_cause(parent, &cause);
-	lanes_break(lane->all, parent->id, &cause);
-}
-
 int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 {
 	UNCANCELLED;
@@ -340,7 +328,7 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 		rc = comm_failed(parent, what, rc);
 	}
 	if (!rc) {
-		break_after(parent, comm->lane);
+		comm_inherit(comm); /* the parent may have broken before it knew of the lane */
 		*out = comm;
 	}
 	comm_left(parent);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 
+#include "spmt/comm/comm.h"
 #include "spmt_device.h"
 #include "tests/lib/device/device_streams.h"
 #include "tests/lib/processes.h"
@@ -241,6 +242,36 @@ static int with_its_comm(spmt_comm *comm, void *arg)
 Test(lanes_processes, a_lane_breaks_with_its_comm)
 {
 	in_processes("0|1", with_its_comm);
+}
+
+/* A process that breaks the part writes why, which all see, and goes through its lanes later. */
+static int before_its_lanes(spmt_comm *comm, void *arg)
+{
+	uint64_t *in, *out;
+	spmt_comm *lane, *part;
+	struct cause cause;
+
+	(void)arg;
+	TRY(words_make(comm, 1, &in, &out));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	REQUIRE_OK(spmt_lane(part, KEY, &lane));
+	REQUIRE_OK(spmt_status(lane));
+	REQUIRE_OK(spmt_barrier(comm));
+	cause_set(&cause, -44, NULL, "on purpose");
+	if (spmt_rank(comm) == 0)
+		REQUIRE(control_break(part->control, &cause));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_CODE(spmt_status(part), -44);
+	REQUIRE_CODE(spmt_status(lane), -44);
+	REQUIRE_SAYS("lane 4242: on purpose");
+	REQUIRE_CODE(sum(lane, out, in), -44);
+	return spmt_barrier(comm);
+}
+
+Test(lanes_processes, a_lane_is_no_better_than_its_comm)
+{
+	in_processes("0|1", before_its_lanes);
+	in_processes("0,1", before_its_lanes);
 }
 
 /* Rank 0 breaks the part, and knows nothing of the lane that the others are in. */

@@ -13,7 +13,8 @@
 ``spmt.jax`` has the same collectives for JAX programs. A call that fails raises ``spmt.Error``.
 """
 
-from ._comm import Comm, Symmetric, init, run, uid_create
+from ._arrays import Symmetric
+from ._comm import Comm, init, run, uid_create
 from . import _lib
 from ._lib import (
     ERR_ABORTED,

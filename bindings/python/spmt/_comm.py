@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
 from types import TracebackType
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
-from ._lib import ERR_ABORTED, ERR_UNSUPPORTED, Attr, Error, Uid, call, check, failure, lib
+from . import _dlpack
+from ._arrays import Buffer, Symmetric, buffer, same_type
+from ._lib import ERR_ABORTED, Attr, Uid, call, check, lib
 
 T = TypeVar("T")
 
@@ -26,9 +29,8 @@ _OPS = {name: number for number, name in enumerate("sum prod min max and or xor"
 _COMPARES = {name: number for number, name in enumerate("== != > >= < <=".split())}
 _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
-_DLPACK_LOADABLE = (1, 3, 11, 13)  # of the CPU, pinned for CUDA or ROCm, managed by CUDA
-_DLPACK_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 _SCALAR_HOST = 0
+_STREAM_DEFAULT = 1  # the vendor's default stream; 0 is the comm's own
 
 
 def _number(names: dict[str, int], name: str, what: str) -> int:
@@ -43,79 +45,33 @@ def _fits(value: int) -> None:
         raise ValueError("%d is beyond any number of a rank" % value)
 
 
-def _type(dtype: np.dtype[Any]) -> int:
+def _type(dtype: np.dtype[Any] | str) -> int:
     """The library's number of a type of numpy's, whose name does not tell the order of bytes."""
-    if not dtype.isnative:
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
         raise ValueError("%s is not in this machine's order of bytes" % dtype.str)
-    return _number(_TYPES, dtype.name, "the type")
+    return _number(_TYPES, dtype if isinstance(dtype, str) else dtype.name, "the type")
 
 
-def _same_type(src: np.dtype[Any], dst: np.dtype[Any]) -> None:
-    if src != dst:
-        raise TypeError("src is of %s and dst of %s" % (src, dst))
+def _numpy_type(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
+    if dtype == "bfloat16" or str(dtype).startswith("float8"):
+        import ml_dtypes  # noqa: F401, which has numpy know these
+    return np.dtype(dtype)
 
 
-def _host_array(value: Any, writable: bool = False) -> np.ndarray[Any, Any]:
-    """A numpy array over the memory of a buffer; nothing is copied where it is written to."""
-    if isinstance(value, Symmetric):
-        return value.array
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        kind = int(value.__dlpack_device__()[0])
-        if kind not in _DLPACK_LOADABLE:
-            where = _DLPACK_NAMES.get(kind, "an accelerator")
-            raise TypeError("%s is in memory of %s: arrays have to be in memory that the CPU loads from" % (type(value).__name__, where))
-        value = np.from_dlpack(value)
-    array = value if writable else np.asarray(value)
-    if not isinstance(array, np.ndarray):
-        raise TypeError("an array to write to has to be one of numpy, of DLPack or symmetric, not %s" % type(value).__name__)
-    if writable and not (array.flags.writeable and array.flags.c_contiguous):
-        raise ValueError("an array to write to has to be writable and contiguous")
-    return np.ascontiguousarray(array) if not array.flags.c_contiguous else array
-
-
-class Symmetric:
-    """An array of which every rank has a copy, reached by ``put`` and ``get``. Made by ``Comm.malloc``.
-
-    ``array`` is this rank's own copy as numpy sees it, where the CPU can load from it.
-    """
-
-    def __init__(self, comm: Comm, ptr: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.comm, self.ptr, self.shape, self.dtype = comm, ptr, shape, dtype
-        self.size = math.prod(shape)
-        self.nbytes = self.size * dtype.itemsize
-
-    @property
-    def array(self) -> np.ndarray[Any, Any]:
-        """This rank's copy. Valid until ``free``, or until the comm is finalized."""
-        if not self.ptr:
-            raise ValueError("the array was freed")
-        if self.comm._handle is None:
-            raise ValueError("the array ended with its comm, which is finalized")
-        if not self.comm._host_access:
-            raise Error(ERR_UNSUPPORTED, "the CPU cannot load from memory of backend %s" % self.comm.backend)
-        memory = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
-        return np.frombuffer(memory, dtype=self.dtype, count=self.size).reshape(self.shape)
-
-    def __dlpack__(self, **keywords: Any) -> Any:
-        return self.array.__dlpack__(**keywords)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.array.__dlpack_device__()
-
-    def free(self) -> None:
-        """Collective, as ``malloc``."""
-        ptr, self.ptr = self.ptr, 0
-        call(self.comm._handle, lib.spmt_free, self.comm._handle, ptr)
-
-    def _at(self, offset: int, nbytes: int) -> int:
-        start = offset * self.dtype.itemsize
-        if not self.ptr or start < 0 or start + nbytes > self.nbytes:
-            raise ValueError("%d bytes from element %d are not inside an array of %d bytes" % (nbytes, offset, self.nbytes))
-        return self.ptr + start
+def _stream(stream: int | None) -> int:
+    """A vendor's handle, as a call of the library takes it: of the vendor's default stream that is 0."""
+    if stream is not None and not 0 <= stream < 1 << 64:
+        raise ValueError("stream is %r, no handle of a stream" % stream)
+    return stream or _STREAM_DEFAULT
 
 
 class Comm:
-    """One rank of a world. Calls come from any thread, one at a time; collectives return when they are done."""
+    """One rank of a world. Calls come from any thread, one at a time.
+
+    With ``stream``, a vendor's handle (0: its default stream), a call is put into that stream and returns: its arrays are touched when the
+    stream comes to it. They are held until a ``quiet`` or ``barrier`` without a stream, or a collective, has returned. Without ``stream`` a
+    call returns when it is done.
+    """
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle
@@ -125,6 +81,8 @@ class Comm:
         self.device = check(lib.spmt_device(handle))
         self.backend = (lib.spmt_backend(handle) or b"").decode()
         value = ctypes.c_int64()
+        self._held: list[Buffer] = []  # by what is in streams
+        self._seen: set[object] = set()  # who has symmetric arrays by DLPack
         self._host_access = lib.spmt_query(handle, _CAP_HOST_ACCESS, ctypes.byref(value)) == 0 and value.value == 1
 
     def __repr__(self) -> str:
@@ -139,24 +97,79 @@ class Comm:
             handle = self._take()
             if handle is not None:
                 lib.spmt_finalize(handle)
-        else:
+            return
+        try:
             self.finalize()
+        except BufferError:
+            self.abort()  # else the others wait for this rank
+            raise
 
     def _call(self, function: Callable[..., int], *args: Any) -> None:
+        handle = self._checked(function, args)
+        call(handle, function, handle, *args)
+
+    def _queue(self, function: Callable[..., int], *args: Any) -> None:
+        """As _call, of what waits for nobody: on this thread, whose own stream it may be."""
+        check(function(self._checked(function, args), *args))
+
+    def _checked(self, function: Callable[..., int], args: tuple[Any, ...]) -> int:
         if self._handle is None:
             raise ValueError("the comm is finalized")
         for kind, value in zip(function.argtypes[1:], args):
             if kind is ctypes.c_int:
                 _fits(value)
-        call(self._handle, function, self._handle, *args)
+        return self._handle
+
+    @contextlib.contextmanager
+    def _buffers(self, stream: int | None, src: Any, dst: Any = None) -> Iterator[list[Buffer]]:
+        """The memory of what a call reads, and of what it writes to, for as long as it takes."""
+        held: list[Buffer] = []
+        try:
+            held.append(buffer(self, src, stream))
+            if dst is not None:
+                held.append(buffer(self, dst, stream, writable=True))
+            yield held
+        except BaseException:
+            stream = None  # nothing was queued
+            raise
+        finally:
+            if stream is None:
+                for one in held:
+                    one.release()
+            else:
+                self._held.extend(held)
+
+    def _move(self, plain: Callable[..., int], on_stream: Callable[..., int], stream: int | None, one: Buffer, *args: Any) -> None:
+        if stream is None and not one.ordered:
+            self._call(plain, *args)
+            return
+        self._queue(on_stream, *args, _stream(stream))
+        if stream is None:
+            self.quiet()
+
+    def _wait(self, function: Callable[..., int]) -> None:
+        """Until what is in streams is complete. In a broken world nothing touches its arrays either, once the call has failed."""
+        held, self._held = self._held, []
+        try:
+            self._call(function)
+        finally:
+            for one in held:
+                one.release()
 
     # life
 
     def finalize(self) -> None:
-        """Leaves the world: collective. A second time is a no-op."""
+        """Leaves the world: collective. A second time is a no-op. BufferError, and nothing happens, while another package holds a
+        symmetric array by DLPack; a block of ``with`` that an exception leaves does not ask."""
+        _dlpack.look()
+        if self._seen:
+            raise BufferError("the comm cannot be finalized: others see its arrays by DLPack, %d times" % len(self._seen))
         handle = self._take()
         if handle is not None:
+            held, self._held = self._held, []
             call(handle, lib.spmt_finalize, handle)
+            for one in held:
+                one.release()
 
     def _take(self) -> int | None:
         with self._life:
@@ -189,115 +202,136 @@ class Comm:
         self._call(lib.spmt_calloc, max(math.prod(dims), 1), kind.itemsize, ctypes.byref(ptr))
         return Symmetric(self, ptr.value or 0, dims, kind)
 
-    def put(self, dst: Symmetric, src: Any, pe: int, offset: int = 0) -> None:
+    def put(self, dst: Symmetric, src: Any, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Writes an array, of dst's type, to rank pe's copy of dst, from element offset on."""
-        data = _host_array(src)
-        at = dst._at(offset, data.nbytes)
-        _same_type(data.dtype, dst.dtype)
-        self._call(lib.spmt_put, at, data.ctypes.data, data.nbytes, pe)
+        with self._buffers(stream, src) as (data,):
+            at = dst._at(offset, data.nbytes)
+            same_type(data.dtype, dst.dtype)
+            self._move(lib.spmt_put, lib.spmt_put_on_stream, stream, data, at, data.ptr, data.nbytes, pe)
 
-    def get(self, dst: Any, src: Symmetric, pe: int, offset: int = 0) -> None:
+    def get(self, dst: Any, src: Symmetric, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Reads from rank pe's copy of src, from element offset on, as much as dst holds."""
-        data = _host_array(dst, writable=True)
-        at = src._at(offset, data.nbytes)
-        _same_type(src.dtype, data.dtype)
-        self._call(lib.spmt_get, data.ctypes.data, at, data.nbytes, pe)
+        with self._buffers(stream, src, dst) as (_, data):
+            at = src._at(offset, data.nbytes)
+            same_type(src.dtype, data.dtype)
+            self._move(lib.spmt_get, lib.spmt_get_on_stream, stream, data, data.ptr, at, data.nbytes, pe)
 
     def put_signal(
-        self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0
+        self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0,
+        stream: int | None = None,
     ) -> None:
         """put, and then signal: who sees the signal sees the data."""
-        data = _host_array(src)
-        at = dst._at(offset, data.nbytes)
-        _same_type(data.dtype, dst.dtype)
-        self._call(
-            lib.spmt_put_signal, at, data.ctypes.data, data.nbytes, signal._at(index, 8), value,
-            _number(_SIGNALS, op, "op"), pe,
-        )
+        with self._buffers(stream, src) as (data,):
+            at = dst._at(offset, data.nbytes)
+            same_type(data.dtype, dst.dtype)
+            self._move(
+                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, signal._at(index, 8), value,
+                _number(_SIGNALS, op, "op"), pe,
+            )
 
-    def signal(self, signal: Symmetric, value: int, pe: int, op: str = "set", index: int = 0) -> None:
+    def signal(self, signal: Symmetric, value: int, pe: int, op: str = "set", index: int = 0, stream: int | None = None) -> None:
         """Sets the word of rank pe, or adds to it. The array is of uint64."""
-        self._call(lib.spmt_signal, signal._at(index, 8), value, _number(_SIGNALS, op, "op"), pe)
+        args = signal._at(index, 8), value, _number(_SIGNALS, op, "op"), pe
+        if stream is None:
+            self._call(lib.spmt_signal, *args)
+        else:
+            self._queue(lib.spmt_signal_on_stream, *args, _stream(stream))
 
-    def signal_wait(self, signal: Symmetric, compare: str, value: int, index: int = 0) -> int:
-        """Waits until this rank's word compares true (``"=="``, ``">="``, ..); what it was then."""
+    def signal_wait(self, signal: Symmetric, compare: str, value: int, index: int = 0, stream: int | None = None) -> int | None:
+        """Waits until this rank's word compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
+        at, how = signal._at(index, 8), _number(_COMPARES, compare, "compare")
+        if stream is not None:
+            self._queue(lib.spmt_signal_wait_on_stream, at, how, value, _stream(stream))
+            return None
         seen = ctypes.c_uint64()
-        self._call(lib.spmt_signal_wait, signal._at(index, 8), _number(_COMPARES, compare, "compare"), value, ctypes.byref(seen))
+        self._call(lib.spmt_signal_wait, at, how, value, ctypes.byref(seen))
         return seen.value
 
     def fence(self) -> None:
         """Orders what was issued before it, to each rank, before what comes later."""
         self._call(lib.spmt_fence)
 
-    def quiet(self) -> None:
-        """Waits until all that this comm has issued is complete."""
-        self._call(lib.spmt_quiet)
+    def quiet(self, stream: int | None = None) -> None:
+        """Waits until all that this comm has issued is complete; with a stream what is put there later does."""
+        if stream is None:
+            self._wait(lib.spmt_quiet)
+        else:
+            self._queue(lib.spmt_quiet_on_stream, _stream(stream))
 
-    def barrier(self) -> None:
-        """Waits until all ranks have called."""
-        self._call(lib.spmt_barrier)
+    def barrier(self, stream: int | None = None) -> None:
+        """Waits until all ranks have called; with a stream what is put there later does."""
+        if stream is None:
+            self._wait(lib.spmt_barrier)
+        else:
+            self._queue(lib.spmt_barrier_on_stream, _stream(stream))
 
     # collectives
 
-    def _collective(self, function: Callable[..., int], dst: Any, src: Any, out: int, into: int, *more: Any) -> None:
+    def _collective(self, function: Callable[..., int], given: Buffer, taken: Buffer, out: int, into: int, stream: int | None, *more: Any) -> None:
         """out and into: how many times the library's count src and dst are."""
-        given, taken = _host_array(src), _host_array(dst, writable=True)
-        _same_type(given.dtype, taken.dtype)
+        same_type(given.dtype, taken.dtype)
         if given.size % out or given.size // out * into != taken.size:
             raise ValueError("src of %d and dst of %d elements do not fit %d ranks" % (given.size, taken.size, self.nranks))
-        kind = _type(given.dtype)
-        self._call(function, taken.ctypes.data, given.ctypes.data, given.size // out, kind, *more, None)
+        args = taken.ptr, given.ptr, given.size // out, _type(given.dtype), *more
+        if stream is not None:
+            self._queue(function, *args, _stream(stream))
+            return
+        self._call(function, *args, _STREAM_DEFAULT if given.ordered or taken.ordered else None)
         self.quiet()
 
-    def _reduce(self, function: Callable[..., int], dst: Any, src: Any, out: int, op: str, scale: Any) -> None:
+    def _moves(self, function: Callable[..., int], dst: Any, src: Any, out: int, into: int, stream: int | None, *more: Any) -> None:
+        with self._buffers(stream, src, dst) as (given, taken):
+            self._collective(function, given, taken, out, into, stream, *more)
+
+    def _reduce(self, function: Callable[..., int], dst: Any, src: Any, out: int, op: str, scale: Any, stream: int | None) -> None:
         if scale is None:
-            self._collective(function, dst, src, out, 1, _number(_OPS, op, "op"))
+            self._moves(function, dst, src, out, 1, stream, _number(_OPS, op, "op"))
             return
         if op != "sum":
             raise ValueError("scale is for op 'sum', not %r" % op)
-        factor, made = np.array(scale, dtype=_host_array(src).dtype), ctypes.c_int()
-        if factor.size != 1:
-            raise ValueError("scale has %d elements, not one" % factor.size)
-        kind = _type(factor.dtype)
-        self._call(lib.spmt_op_premul_create, kind, factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
-        try:
-            self._collective(function, dst, src, out, 1, made.value)
-        except BaseException:
-            if self._handle is not None:
-                lib.spmt_op_destroy(self._handle, made.value)  # what has failed is told already
-            raise
-        self._call(lib.spmt_op_destroy, made.value)
+        with self._buffers(stream, src, dst) as (given, taken):
+            factor, made = np.array(scale, dtype=_numpy_type(given.dtype)), ctypes.c_int()
+            if factor.size != 1:
+                raise ValueError("scale has %d elements, not one" % factor.size)
+            self._call(lib.spmt_op_premul_create, _type(given.dtype), factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
+            try:
+                self._collective(function, given, taken, out, 1, stream, made.value)
+            except BaseException:
+                if self._handle is not None:
+                    lib.spmt_op_destroy(self._handle, made.value)  # what has failed is told already
+                raise
+            self._call(lib.spmt_op_destroy, made.value)
 
-    def all_reduce(self, dst: Any, src: Any, op: str = "sum", scale: Any = None) -> None:
+    def all_reduce(self, dst: Any, src: Any, op: str = "sum", scale: Any = None, stream: int | None = None) -> None:
         """Combines src of all ranks, element by element, into dst on all.
 
         scale, one number, is for sums: this rank's src counts that many times. It is given on all ranks or on none, and may differ.
         """
-        self._reduce(lib.spmt_all_reduce, dst, src, 1, op, scale)
+        self._reduce(lib.spmt_all_reduce, dst, src, 1, op, scale, stream)
 
-    def reduce_scatter(self, dst: Any, src: Any, op: str = "sum", scale: Any = None) -> None:
+    def reduce_scatter(self, dst: Any, src: Any, op: str = "sum", scale: Any = None, stream: int | None = None) -> None:
         """As all_reduce; each rank gets its part, src.size / nranks elements."""
-        self._reduce(lib.spmt_reduce_scatter, dst, src, self.nranks, op, scale)
+        self._reduce(lib.spmt_reduce_scatter, dst, src, self.nranks, op, scale, stream)
 
-    def all_gather(self, dst: Any, src: Any) -> None:
+    def all_gather(self, dst: Any, src: Any, stream: int | None = None) -> None:
         """src of all ranks one behind the other in dst, on all."""
-        self._collective(lib.spmt_all_gather, dst, src, 1, self.nranks)
+        self._moves(lib.spmt_all_gather, dst, src, 1, self.nranks, stream)
 
-    def all_to_all(self, dst: Any, src: Any) -> None:
+    def all_to_all(self, dst: Any, src: Any, stream: int | None = None) -> None:
         """Part i of src goes to rank i, where it is part `rank` of dst."""
-        self._collective(lib.spmt_all_to_all, dst, src, self.nranks, self.nranks)
+        self._moves(lib.spmt_all_to_all, dst, src, self.nranks, self.nranks, stream)
 
-    def broadcast(self, dst: Any, src: Any, root: int) -> None:
+    def broadcast(self, dst: Any, src: Any, root: int, stream: int | None = None) -> None:
         """src of rank root in dst on all."""
-        self._collective(lib.spmt_broadcast, dst, src, 1, 1, root)
+        self._moves(lib.spmt_broadcast, dst, src, 1, 1, stream, root)
 
-    def permute(self, dst: Any, src: Any, to: Sequence[int]) -> None:
+    def permute(self, dst: Any, src: Any, to: Sequence[int], stream: int | None = None) -> None:
         """src of rank i in dst of rank to[i]; -1: nowhere. dst is untouched where nothing comes."""
         if len(to) != self.nranks:
             raise ValueError("to has %d entries for %d ranks" % (len(to), self.nranks))
         for rank in to:
             _fits(rank)
-        self._collective(lib.spmt_permute, dst, src, 1, 1, (ctypes.c_int * self.nranks)(*to))
+        self._moves(lib.spmt_permute, dst, src, 1, 1, stream, (ctypes.c_int * self.nranks)(*to))
 
 
 def uid_create() -> Uid:

@@ -11,7 +11,8 @@ from typing import Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from ._comm import _OPS, Comm, Symmetric, _number, _type
+from ._arrays import Symmetric
+from ._comm import _OPS, Comm, _number, _type
 from ._lib import PlanAttr, PlanInfo, PlanOp, PlanTrial, check, lib
 
 _KINDS = {

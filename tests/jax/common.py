@@ -43,6 +43,12 @@ def mapped(fn, on, specs=P("x"), out=P("x"), check=True):
     return jax.jit(jax.shard_map(fn, mesh=on, in_specs=specs, out_specs=out, check_vma=check))
 
 
+def varying(x):
+    """Over which axes a value varies, in shard_map; None where nobody counts that."""
+    kind = getattr(jax.typeof(x), "mat", None)
+    return getattr(jax.typeof(x), "vma", None) if kind is None else kind.varying
+
+
 def raises(fn, *words):
     """The text of what fn raises, which has the words in it."""
     try:

@@ -243,6 +243,33 @@ def barriers():
         np.testing.assert_array_equal(mapped(one, mesh())(jnp.arange(N)), np.arange(1, N + 1))
 
 
+def barriers_under_vmap():
+    """One call for all entries, with a value and without, however the mapped function holds it."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def once(v):
+            w.barrier()
+            return w.barrier(v) + 1
+
+        forms = [
+            jax.vmap(once),
+            jax.vmap(once, axis_name="entries"),
+            jax.vmap(jax.jit(once)),
+            lambda v: jax.vmap(jax.vmap(once))(v.reshape(2, 2)).reshape(4),
+            jax.vmap(lambda v: lax.scan(lambda c, _: (once(c), None), v - 2, None, length=3)[0]),
+            jax.vmap(lambda v: lax.cond(v > 1, once, lambda u: u + 1, v)),
+            lambda v: jax.vmap(jax.value_and_grad(lambda u: once(u)))(v)[0],
+        ]
+        x = jnp.arange(4.0 * N).reshape(N, 4)
+        for form in forms:
+            run = mapped(lambda v: form(v[0])[None], mesh())
+            np.testing.assert_array_equal(run(x), x + 1)
+            assert run.lower(x).as_text().count("@spmt_barrier") == 2
+        run = jax.jit(jax.vmap(mapped(once, mesh()), in_axes=1, out_axes=1))
+        np.testing.assert_array_equal(run(x), x + 1)
+        assert run.lower(x).as_text().count("@spmt_barrier") == 2
+
+
 def wrong_arguments():
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
         x = jnp.arange(2.0 * N)
@@ -301,7 +328,7 @@ def other_meshes():
             others.append((rows.psum, turned))
         for fn, where in others:
             raises(lambda: mapped(fn, where, check=False)(x), "shard_map's mesh has other devices along 'x' than the world")
-        raises(lambda: mapped(lambda v: (w.barrier(), v)[1], half)(x), "%d devices along the axis" % columns)
+        raises(lambda: mapped(lambda v: (w.barrier(), v)[1], half)(x), "spmt barrier: %d along 'x', not the world's %d devices" % (columns, N))
         partly = lambda v: jax.shard_map(rows.psum, mesh=on, in_specs=P("x"), out_specs=P(), axis_names={"x"})(v)  # noqa: E731
         raises(lambda: jax.jit(partly)(x), "shard_map leaves 'y' of its mesh to XLA")
         # An abstract mesh has no devices: that is the handler's to see.
@@ -316,10 +343,12 @@ def an_axis_of_vmap():
     """No devices are along it: that is said when the program is compiled. That of pmap has devices."""
     on, x = mesh(names=("y",)), jnp.ones((N * N, 3))
     with spmt.jax.world(mesh(), "x", timeout=2) as w:
-        for fn in (w.psum, w.pmax, lambda v: w.ppermute(v, RING)):
+        for fn in (w.psum, w.pmax, lambda v: w.ppermute(v, RING), lambda v: (w.barrier(), v)[1]):
             over = jax.vmap(fn, axis_name="x")
             raises(lambda: jax.jit(over)(x[:N]), "axis 'x' is not one of a shard_map")
             raises(lambda: mapped(over, on, P("y"), P("y"), check=False)(x), "axis 'x' is not one of a shard_map")
+        inner = jax.vmap(lambda v: (w.barrier(), v)[1], axis_name="x")
+        raises(lambda: mapped(inner, mesh())(x[: N * (N - 1)]), "%d along 'x', not the world's %d devices" % (N - 1, N), "a jax.vmap's")
         np.testing.assert_array_equal(jax.pmap(w.psum, axis_name="x", devices=list(mesh().devices))(x[:N]), jnp.full((N, 3), N))
 
 
@@ -517,7 +546,7 @@ def closed_worlds():
 if __name__ == "__main__":
     main([
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
-        parts_of_a_mesh, some_devices, ragged, barriers, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
+        parts_of_a_mesh, some_devices, ragged, barriers, barriers_under_vmap, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
         forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, long_timeouts, closed_worlds,
     ])

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import N, P, RING, TIMEOUT, main, mapped, mesh
+from common import N, P, RING, TIMEOUT, main, mapped, mesh, varying
 from jax import lax
 from jax.test_util import check_grads
 
@@ -43,8 +43,7 @@ def on_parts(fn, check):
 
 
 def lax_vary(x):
-    missing = "x" not in getattr(getattr(jax.typeof(x), "mat", None), "varying", getattr(jax.typeof(x), "vma", ()))
-    return lax.pcast(x, "x", to="varying") if missing and hasattr(lax, "pcast") and jax.typeof(lax.axis_index("x")).mat.varying else x
+    return lax.pcast(x, "x", to="varying") if varying(lax.axis_index("x")) and "x" not in varying(x) else x
 
 
 def derivatives():

@@ -275,6 +275,18 @@ _get_p = _primitive(
     "get", "get", _same, lambda of, start, **_: {"of": np.array(of, np.int64), "start": np.array(start, np.int64)}, aliases={1: 0}
 )
 
+# Before a barrier without a value, whose call of XLA's own no rule of ours sees: whether it stands where the world's devices are.
+_here_p = Primitive("spmt_here")
+_here_p.def_abstract_eval(lambda x, **_: x)
+
+
+def _here_lower(ctx: Any, x: Any, **params: Any) -> list[Any]:
+    _check_mesh(ctx, "barrier", params)
+    return [x]
+
+
+mlir.register_lowering(_here_p, _here_lower)
+
 _vary_p.def_abstract_eval(lambda x, *, axes, **_: _aval(x, x.shape, _varying(x) | set(axes)))
 _vary_p.def_impl(lambda x, **_: x)
 mlir.register_lowering(_vary_p, lambda ctx, x, **_: [x])
@@ -837,14 +849,19 @@ class World:
         return _ragged_p.bind(*self._each(args, lambda leaf: leaf), **self._params)
 
     def barrier(self, x: Any = None) -> Any:
-        """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone."""
+        """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone, and once for all
+        entries of a jax.vmap."""
         if x is None:
             self._check_open()
-            if lax.psum(1, self.axes) != self.nranks:  # outside of shard_map that raises
-                raise ValueError("barrier: %d devices along the axis, not the world's %d" % (lax.psum(1, self.axes), self.nranks))
+            size = lax.psum(1, self.axes)  # outside of shard_map that raises
+            if size != self.nranks:
+                raise ValueError(
+                    "spmt barrier: %d along %s, not the world's %d devices: another mesh's axis, or a jax.vmap's of that name"
+                    % (size, ", ".join(map(repr, self.axes)), self.nranks)
+                )
             kind = "spmt_barrier" + ("_graph" if self._params["graphs"] else "")
             call = jax.ffi.ffi_call(kind, jax.ShapeDtypeStruct((1,), np.int32), has_side_effect=True)
-            call(jnp.zeros(1, np.int32), world=np.int64(self._params["world"]))
+            call(_here_p.bind(jnp.zeros(1, np.int32), **self._params), world=np.int64(self._params["world"]))
             return None
         return self._each(x, lambda leaf: _barrier_p.bind(leaf, **self._params))
 

@@ -4,6 +4,12 @@
 
 #include "bindings/jax/ffi.h"
 
+#if XLA_FFI_API_MINOR >= 4 /* by their names of before */
+#define XLA_FFI_Extension_Base XLA_FFI_InternalExtension
+#define XLA_FFI_Error_GetMessage XLA_FFI_Error_GetDetails
+#define XLA_FFI_Error_GetMessage_Args XLA_FFI_Error_GetDetails_Args
+#endif
+
 #define AT(ours, member, theirs, their_member)                                                     \
 	_Static_assert(offsetof(struct ours, member) == offsetof(theirs, their_member) &&          \
 			sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->their_member), \

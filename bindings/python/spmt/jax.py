@@ -947,6 +947,7 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
             and isinstance(mesh, jax.sharding.Mesh)
             and axes
             and all(a in mesh.axis_names for a in axes)
+            and any(mesh.shape[a] > 1 for a in axes)  # XLA takes calls of one device out
             and not _left_to_xla(ctx.module_context.axis_context)
             and params.get("axis_index_groups") is None
             and _can(ctx.avals_in, primitive)
@@ -983,8 +984,8 @@ def patch(*, timeout: float = _PATCH_TIMEOUT) -> Iterator[None]:
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
     timeout: seconds that a call waits for the other devices, 600 by default: JAX's own wait for as long as a device computes.
 
-    With ``axis_index_groups``, for types that the library does not have, and where ``shard_map`` leaves axes to XLA or has an
-    abstract mesh, JAX's own are taken.
+    With ``axis_index_groups``, for types that the library does not have, along axes of one device, and where ``shard_map`` leaves
+    axes to XLA or has an abstract mesh, JAX's own are taken.
     """
     _check_timeout(timeout)
     for platform in {"cpu": ["cpu"], "gpu": ["cuda", "rocm"]}.get(jax.default_backend(), []):

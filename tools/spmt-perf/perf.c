@@ -213,6 +213,9 @@ static int run_check(struct session *s)
 	ask(s, "put8,pingpong,barrier,init", 8, 8, 8);
 	if (!code)
 		code = run_tests(s);
+	ask(s, "all_reduce", 1u << 20, 1u << 20, 4);
+	if (!code)
+		code = run_tests(s);
 	s->opt = given;
 	return code;
 }

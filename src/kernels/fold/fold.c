@@ -91,6 +91,10 @@ static inline int fold_bits(const struct fold *r, int op)
 
 __attribute__((noinline)) void fold_run(const struct fold *r, int type, int op)
 {
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+	if (op == SPMT_OP_SUM && fold_sum(r, type))
+		return;
+#endif
 	if (fold_bits(r, op))
 		return;
 	if (type == SPMT_TYPE_F8E4M3 || type == SPMT_TYPE_F8E5M2) {

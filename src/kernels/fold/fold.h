@@ -34,5 +34,7 @@ void fold_run(const struct fold *r, int type, int op);
 void fold_mean(const struct fold *r, int type);
 void fold_premul(const struct fold *r, int type);
 void fold_f8(const struct fold *r, int type, int op);
+/* On a CPU sums of other types, where all lies in src; 0: it is none of these. */
+int fold_sum(const struct fold *r, int type);
 
 #endif

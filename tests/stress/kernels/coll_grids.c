@@ -18,6 +18,7 @@
 #define fold_run grid_fold_run
 #define fold_f8 grid_fold_f8
 #define fold_mean grid_fold_mean
+#define fold_sum grid_fold_sum
 #define COLL_ONE_UNIT
 #include "src/kernels/broken.h"
 #include "tests/lib/device/plain_views.h"
@@ -92,6 +93,7 @@ static int any_of_block(int x)
 #include "src/kernels/fold/fold_f8.c"
 #include "src/kernels/fold/fold_mean.c"
 #include "src/kernels/fold/fold_premul.c"
+#include "src/kernels/fold/fold_sum.c"
 
 /* ---- a call ------------------------------------------------------------------------------------------------------------------- */
 

@@ -6,113 +6,127 @@
 
 const char made_names[] = "allreduce, allreduce-packets, allgather, reducescatter, alltoall";
 
-/* All ranks tell each other: every buffer is free, or filled. */
-static int all_meet(spmt_plan *plan, int n, int rank, int index)
-{
-	int rc = 0;
+/* One block of a rank, which has a part of everything. */
+struct making {
+	spmt_plan *plan;
+	int n, rank, block, blocks, rc;
+};
 
-	for (int p = 1; p < n && !rc; p++)
-		rc = spmt_plan_signal(plan, rank, 0, (rank + p) % n, index);
-	for (int p = 1; p < n && !rc; p++)
-		rc = spmt_plan_wait(plan, rank, 0, (rank + p) % n, index);
-	return rc;
+/* Operation of this part; a plan of one block has no parts. */
+static void add(struct making *m, int block, struct spmt_plan_op op)
+{
+	op.size = sizeof(op);
+	op.slice = m->blocks > 1 ? m->block : 0;
+	op.slices = m->blocks > 1 ? m->blocks : 0;
+	if (!m->rc)
+		m->rc = spmt_plan_add(m->plan, m->rank, block, &op);
 }
 
-/* Chunk `rank` of everybody's, SPMT_PLAN_TERMS at a time. */
-static int fold_chunk_of_all(spmt_plan *plan, int n, int rank)
+static void move(struct making *m, enum spmt_plan_kind kind, int block, struct spmt_plan_chunk src,
+	struct spmt_plan_chunk dst)
 {
-	uint32_t at = (uint32_t)rank;
+	struct spmt_plan_op op = { .kind = kind, .nsrc = 1, .ndst = 1 };
+
+	op.src[0] = src;
+	op.dst[0] = dst;
+	add(m, block, op);
+}
+
+static void fold(struct making *m, enum spmt_plan_kind kind, struct spmt_plan_chunk dst,
+	const struct spmt_plan_chunk *terms, int k)
+{
+	struct spmt_plan_op op = { .kind = kind, .nsrc = k, .ndst = 1 };
+
+	op.dst[0] = dst;
+	memcpy(op.src, terms, (size_t)k * sizeof(*terms));
+	add(m, m->block, op);
+}
+
+/* All ranks tell each other, by a channel a block: every buffer is free, or filled. */
+static void all_meet(struct making *m)
+{
+	for (int p = 1; p < m->n && !m->rc; p++)
+		m->rc = spmt_plan_signal(
+			m->plan, m->rank, m->block, (m->rank + p) % m->n, m->block);
+	for (int p = 1; p < m->n && !m->rc; p++)
+		m->rc = spmt_plan_wait(m->plan, m->rank, m->block, (m->rank + p) % m->n, m->block);
+}
+
+/* A chunk of all inputs to one of this rank's output, SPMT_PLAN_TERMS at a time. */
+static void fold_inputs(struct making *m, uint32_t at, struct spmt_plan_chunk out)
+{
 	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS];
-	int rc = 0;
 
-	terms[0] = spmt_plan_output(rank, at, 1);
-	for (int p = 1; p < n && !rc;) {
-		int k = 1;
-
-		for (; k < SPMT_PLAN_TERMS && p < n; k++, p++)
-			terms[k] = spmt_plan_output((rank + p) % n, at, 1);
-		rc = spmt_plan_reduce(plan, rank, 0, terms[0], terms, k);
+	terms[0] = spmt_plan_input(m->rank, at, 1);
+	for (int p = 1, k; !m->rc && (p == 1 || p < m->n); terms[0] = out) {
+		for (k = 1; k < SPMT_PLAN_TERMS && p < m->n; k++, p++)
+			terms[k] = spmt_plan_input((m->rank + p) % m->n, at, 1);
+		fold(m, SPMT_PLAN_REDUCE, out, terms, k);
+		if (m->n == 1)
+			break;
 	}
-	for (int p = 1; p < n && !rc; p++)
-		rc = spmt_plan_put(
-			plan, rank, 0, terms[0], spmt_plan_output((rank + p) % n, at, 1));
-	return rc;
 }
 
-static int make_all_reduce(spmt_plan *plan, int n, int rank)
+static void make_all_reduce(struct making *m)
 {
-	int rc = fold_chunk_of_all(plan, n, rank);
+	uint32_t at = (uint32_t)m->rank;
+	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
 
-	return rc ? rc : all_meet(plan, n, rank, 0);
+	fold_inputs(m, at, out);
+	for (int p = 1; p < m->n; p++)
+		move(m, SPMT_PLAN_PUT, m->block, out,
+			spmt_plan_output((m->rank + p) % m->n, at, 1));
+	all_meet(m);
 }
 
 /* Everybody's data comes to everybody as packets: scratch chunk r is from rank r. */
-static int make_all_reduce_packets(spmt_plan *plan, int n, int rank)
+static void make_all_reduce_packets(struct making *m)
 {
-	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS];
-	int rc = 0;
+	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS], out = spmt_plan_output(m->rank, 0, 1);
+	uint32_t own = (uint32_t)m->rank;
 
-	terms[0] = spmt_plan_output(rank, 0, 1);
-	for (int p = 1; p < n && !rc; p++)
-		rc = spmt_plan_put_packets(plan, rank, 0, terms[0],
-			spmt_plan_scratch((rank + p) % n, (uint32_t)rank, 1));
-	for (int p = 1; p < n && !rc;) {
+	terms[0] = spmt_plan_input(m->rank, 0, 1);
+	for (int p = 1; p < m->n; p++)
+		move(m, SPMT_PLAN_PUT_PACKETS, m->block, terms[0],
+			spmt_plan_scratch((m->rank + p) % m->n, own, 1));
+	for (int p = 1; p < m->n && !m->rc; terms[0] = out) {
 		int k = 1;
 
-		for (; k < SPMT_PLAN_TERMS && p < n; k++, p++)
-			terms[k] = spmt_plan_scratch(rank, (uint32_t)((rank + p) % n), 1);
-		rc = spmt_plan_reduce_packets(plan, rank, 0, terms[0], terms, k);
+		for (; k < SPMT_PLAN_TERMS && p < m->n; k++, p++)
+			terms[k] = spmt_plan_scratch(m->rank, (uint32_t)((m->rank + p) % m->n), 1);
+		fold(m, SPMT_PLAN_REDUCE_PACKETS, out, terms, k);
 	}
-	return rc;
-}
-
-/* Chunk `rank` of all inputs, SPMT_PLAN_TERMS at a time. */
-static int make_reduce_scatter(spmt_plan *plan, int n, int rank)
-{
-	uint32_t at = (uint32_t)rank;
-	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS], out = spmt_plan_output(rank, 0, 1);
-	int rc = 0;
-
-	terms[0] = spmt_plan_input(rank, at, 1);
-	for (int p = 1, k; !rc && (p == 1 || p < n); terms[0] = out) {
-		for (k = 1; k < SPMT_PLAN_TERMS && p < n; k++, p++)
-			terms[k] = spmt_plan_input((rank + p) % n, at, 1);
-		rc = spmt_plan_reduce(plan, rank, 0, out, terms, k);
-		if (n == 1)
-			break;
-	}
-	return rc;
 }
 
 /* Each block of two puts to every other peer. */
-static int make_puts(spmt_plan *plan, int n, int rank, int gathers)
+static void make_puts(struct making *m, int gathers)
 {
-	uint32_t own = (uint32_t)rank;
-	int rc = spmt_plan_copy(plan, rank, 0, spmt_plan_input(rank, gathers ? 0 : own, 1),
-		spmt_plan_output(rank, own, 1));
+	uint32_t own = (uint32_t)m->rank;
 
-	for (int p = 1; p < n && !rc; p++) {
-		int to = (rank + p) % n;
+	move(m, SPMT_PLAN_COPY, m->block, spmt_plan_input(m->rank, gathers ? 0 : own, 1),
+		spmt_plan_output(m->rank, own, 1));
+	for (int p = 1; p < m->n; p++) {
+		int to = (m->rank + p) % m->n;
 
-		rc = spmt_plan_put(plan, rank, p % 2,
-			spmt_plan_input(rank, gathers ? 0 : (uint32_t)to, 1),
+		move(m, SPMT_PLAN_PUT, m->blocks > 1 ? m->block : p % 2,
+			spmt_plan_input(m->rank, gathers ? 0 : (uint32_t)to, 1),
 			spmt_plan_output(to, own, 1));
 	}
-	return rc;
 }
 
-static int make_rank(spmt_plan *plan, const char *name, int n, int rank)
+static void make_block(struct making *m, const char *name)
 {
 	if (!strcmp(name, "allreduce"))
-		return make_all_reduce(plan, n, rank);
-	if (!strcmp(name, "allreduce-packets"))
-		return make_all_reduce_packets(plan, n, rank);
-	if (!strcmp(name, "reducescatter"))
-		return make_reduce_scatter(plan, n, rank);
-	return make_puts(plan, n, rank, !strcmp(name, "allgather"));
+		make_all_reduce(m);
+	else if (!strcmp(name, "allreduce-packets"))
+		make_all_reduce_packets(m);
+	else if (!strcmp(name, "reducescatter"))
+		fold_inputs(m, (uint32_t)m->rank, spmt_plan_output(m->rank, 0, 1));
+	else
+		make_puts(m, !strcmp(name, "allgather"));
 }
 
-int made_plan(const char *name, int nranks, spmt_plan **plan)
+int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan)
 {
 	uint32_t n = nranks > 0 ? (uint32_t)nranks : 0;
 	int gathers = !strcmp(name, "allgather"), packets = !strcmp(name, "allreduce-packets");
@@ -130,12 +144,23 @@ int made_plan(const char *name, int nranks, spmt_plan **plan)
 	if (!reduces && !gathers && !scatters && strcmp(name, "alltoall"))
 		return -ENOENT;
 	rc = spmt_plan_create(&attr, plan);
-	for (int r = 0; r < nranks && !rc; r++) {
-		rc = make_rank(*plan, name, nranks, r);
-		if (rc)
-			spmt_plan_destroy(*plan);
-	}
+	for (int r = 0; r < nranks && !rc; r++)
+		for (int b = 0; b < blocks && !rc; b++) {
+			struct making m = {
+				.plan = *plan, .n = nranks, .rank = r, .block = b, .blocks = blocks
+			};
+
+			make_block(&m, name);
+			rc = m.rc;
+			if (rc)
+				spmt_plan_destroy(*plan);
+		}
 	return rc;
+}
+
+int made_plan(const char *name, int nranks, spmt_plan **plan)
+{
+	return made_plan_of(name, nranks, 1, plan);
 }
 
 /* ---- what they do ----------------------------------------------------------------------------- */

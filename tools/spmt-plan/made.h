@@ -11,6 +11,8 @@
  * 0; -EINVAL and a sentence in spmt_last_error, or -ENOENT: there is none of this name.
  */
 int made_plan(const char *name, int nranks, spmt_plan **plan);
+/* The same with so many blocks a rank, each of which has a part of every operation. */
+int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan);
 extern const char made_names[]; /* for the help */
 
 /* Whether rank's output is what the plan's collective makes of inputs whose element i on rank r is made_input(r, i), of sums of u32; -1:

@@ -19,7 +19,7 @@ static const char usage[] =
 	"  check FILE          0, or a deadlock, a race, a wait that nobody signals, a signal that nobody waits for\n"
 	"  run FILE [BYTES [ROUNDS]]\n"
 	"                      on as many devices, with inputs of BYTES (outputs, without); tells whether the collective is right, and its time\n"
-	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, NAME one of\n"
+	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, or make:NAME:RANKS:BLOCKS, NAME one of\n"
 	"  ";
 
 static int say(const char *what)
@@ -57,22 +57,20 @@ static char *read_all(const char *name, size_t *size)
 	return text;
 }
 
-/* make:NAME:RANKS */
+/* make:NAME:RANKS or make:NAME:RANKS:BLOCKS */
 static int make(const char *what, spmt_plan **plan)
 {
-	const char *colon = strrchr(what, ':');
-	char name[64] = "", *end = NULL;
-	long n = colon ? strtol(colon + 1, &end, 10) : 0;
-	int rc = -ENOENT;
+	unsigned ranks = 0, blocks = 1;
+	char name[64], over;
+	int n = sscanf(what, "%63[a-z-]:%3u:%3u%c", name, &ranks, &blocks, &over), rc = -ENOENT;
 
-	if (colon && colon > what && end > colon + 1 && !*end && n > 0 && n <= SPMT_PLAN_RANKS) {
-		snprintf(name, sizeof(name), "%.*s", (int)(colon - what), what);
-		rc = made_plan(name, (int)n, plan);
-	}
+	if ((n == 3 || (n == 2 && !strchr(strchr(what, ':') + 1, ':'))) && ranks &&
+		ranks <= SPMT_PLAN_RANKS && blocks && blocks <= SPMT_PLAN_BLOCKS)
+		rc = made_plan_of(name, (int)ranks, (int)blocks, plan);
 	if (rc == -ENOENT)
 		fprintf(stderr,
-			"spmt-plan: make:%s is none of make:NAME:RANKS with NAME %s, RANKS 1 to %d\n",
-			what, made_names, SPMT_PLAN_RANKS);
+			"spmt-plan: make:%s is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS with NAME %s, RANKS 1 to %d, BLOCKS 1 to %d\n",
+			what, made_names, SPMT_PLAN_RANKS, SPMT_PLAN_BLOCKS);
 	else if (rc)
 		say(what);
 	return rc;

@@ -33,6 +33,11 @@ for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 		exits 0 run "make:$made:$n" 4096 2
 		says "$made of $n is right" out ": right, "
 	done
+	for words in "check make:$made:3:4" "run make:$made:3:4 49152 2"; do
+		# shellcheck disable=SC2086 # words
+		exits 0 $words
+	done
+	says "$made in four blocks is right" out ': right, '
 	exits 0 json "make:$made:4"
 	cp "$scratch/out" "$scratch/$made.json"
 	exits 0 run "$scratch/$made.json" 4096 2
@@ -61,7 +66,7 @@ tool=$full
 exits 0 svg make:allreduce:3
 says 'a picture' out '^<svg .*'
 exits 0 show make:allreduce:2
-says 'as text' out 'reduce o0, rank 1 o0 to o0'
+says 'as text' out 'reduce i0, rank 1 i0 to o0'
 
 # Output that cannot be written.
 for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'run make:allreduce:2 64 1'; do
@@ -92,7 +97,7 @@ gpus() { # INPUT OUTPUT: of two, without operations
 echo "{\"name\": \"n\", \"collective\": \"allgather\", \"gpus\": [$(gpus 1 1)]}" >"$scratch/small.json"
 exits 0 run "$scratch/small.json" 67108864 0
 says 'an output that is too small is not read beyond its end' out 'no collective that is known here'
-sed -E 's/"input_chunks": 4/"input_chunks": 0/' "$scratch/allreduce.json" >"$scratch/output.json"
+sed -E 's/"input_chunks": 4/"input_chunks": 0/; s/"type": "i"/"type": "o"/g' "$scratch/allreduce.json" >"$scratch/output.json"
 exits 0 run "$scratch/output.json" 4096 0
 says 'an allreduce of its output alone is right' out ': right, '
 
@@ -135,4 +140,8 @@ SPMT_COLL=plan:$scratch/bad.json exits 1 run make:allgather:4 4096 1
 says 'a file that is no plan fails init' err 'spmt_init: rank [0-9]: SPMT_COLL: .*/bad.json: .*line 1: name is no string'
 exits 1 check make:dance:3
 exits 1 check make:allreduce:0
+for blocks in '' 0 65 2x 1:1; do
+	exits 1 check "make:allreduce:2:$blocks"
+	says "no blocks: '$blocks'" err 'is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS'
+done
 plan

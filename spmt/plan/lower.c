@@ -18,6 +18,10 @@ struct lowering {
 	struct plan_step_place *places;
 	uint32_t nsteps, nplaces;
 	uint64_t landing; /* chunks */
+	uint32_t widest;  /* of all so far: chunks, or the part of them, that a step moves */
+	bool reaches;	  /* some step touches another rank's memory, packets aside; */
+	bool touched[SPMT_PLAN_RANKS]; /* this block that rank's since it has signalled it last, */
+	bool silent;		       /* and some block at its end */
 };
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -53,6 +57,7 @@ static struct plan_step *lower_step(
 		.slices = (uint32_t)MAX_OF(op->slices, 1),
 		.peer = UINT32_MAX,
 		.initial = (uint32_t)op->initial };
+	l->widest = MAX_OF(l->widest, (s->chunks + s->slices - 1) / s->slices);
 	return s;
 }
 
@@ -61,6 +66,8 @@ static void lower_place(struct lowering *l, struct plan_step *s, uint32_t rank,
 {
 	if (l->places)
 		l->places[l->nplaces] = (struct plan_step_place){ rank, space, index };
+	if ((int)rank != l->rank && space != PLAN_SPACE_PACKETS)
+		l->reaches = l->touched[rank] = true;
 	l->nplaces++;
 	s->n++;
 }
@@ -126,6 +133,8 @@ static void lower_waits(struct lowering *l, const struct spmt_plan_op *op)
 		s->initial = 0;
 		s->peer = (uint32_t)op->peer;
 		s->word = word_of_channel(l, plan_waits(op) ? op->peer : l->rank, op->index);
+		if (op->kind == SPMT_PLAN_SIGNAL)
+			l->touched[op->peer] = false;
 	} else if (op->kind == SPMT_PLAN_BARRIER) {
 		s->initial = (uint32_t)op->blocks;
 		s->word = word_of_barrier(l, op->index);
@@ -163,7 +172,7 @@ static void lower_op(struct lowering *l, const struct spmt_plan_op *op)
 }
 
 /* firsts: blocks + 1 of them, or NULL. */
-static void lower_rank(struct lowering *l, int rank, uint32_t *firsts)
+static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 {
 	const struct plan_rank *r = &l->plan->ranks[rank];
 
@@ -172,12 +181,16 @@ static void lower_rank(struct lowering *l, int rank, uint32_t *firsts)
 	l->landing = 0;
 	for (int b = 0; b < r->nblocks; b++) {
 		if (firsts)
-			firsts[b] = l->nsteps;
+			firsts[b] = (struct plan_first){ l->nsteps, l->nplaces };
 		for (size_t i = 0; i < r->blocks[b].n; i++)
 			lower_op(l, &r->blocks[b].ops[i]);
+		for (int p = 0; p < l->plan->attr.nranks; p++) {
+			l->silent |= l->touched[p];
+			l->touched[p] = false;
+		}
 	}
 	if (firsts)
-		firsts[r->nblocks] = l->nsteps;
+		firsts[r->nblocks] = (struct plan_first){ l->nsteps, l->nplaces };
 }
 
 /* ---- layout ----------------------------------------------------------------------------------- */
@@ -211,7 +224,7 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
 	uint64_t landing = 0;
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
-	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(uint32_t);
+	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);
 	struct plan_layout made = { .indices = l.indices, .max_chunk = max_bytes / chunks };
 
@@ -235,6 +248,9 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 			"plan %s: %zu bytes and its scratch wrap the address space", plan->name,
 			max_bytes);
 	made.size = end;
+	made.apart = !l.reaches;
+	made.closed = !l.silent;
+	made.widest = l.widest;
 	*layout = made;
 	return 0;
 }
@@ -248,6 +264,6 @@ void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout,
 		return NULL;
 	l.steps = (struct plan_step *)(void *)(table + layout->steps);
 	l.places = (struct plan_step_place *)(void *)(table + layout->places);
-	lower_rank(&l, rank, (uint32_t *)(void *)table);
+	lower_rank(&l, rank, (struct plan_first *)(void *)table);
 	return table;
 }

@@ -11,6 +11,9 @@ struct plan_layout {
 	uint64_t steps, places, words, scratch, landing, packets, size;
 	uint64_t max_chunk; /* bytes */
 	uint32_t indices;   /* of channels, semaphores and barriers that are named, one more */
+	uint32_t widest;    /* chunks that a block moves at once, the most */
+	bool apart;	    /* no rank touches another's memory but by packets and signals */
+	bool closed; /* who does, signals it behind that: each signal is waited for in the run */
 };
 
 /* max_bytes: of the input, or the output where there is none. -ENOMEM: it wraps the address space, or what

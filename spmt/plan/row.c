@@ -15,6 +15,8 @@
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
+#include "src/kernels/area_words.h"
+#include "src/kernels/plan_row.h"
 
 #define ROW_PLANS 16	       /* that SPMT_COLL may name */
 #define ROW_ROOM (16u << 20)   /* bytes of a plan's scratch and a copy of its input */
@@ -30,9 +32,11 @@ struct coll_plan {
 	struct spmt_plan_open open;
 	enum kernel_collective_kind kind;
 	char name[64];
+	bool either;	    /* it runs in place and not; the plan is then one that is not */
 	uint32_t parts;	    /* chunks of a call's count */
 	char *own;	    /* the comm's library area */
 	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
+	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
 	uint64_t most;	    /* bytes of the input */
 	void *table;	    /* of this rank */
 };
@@ -48,6 +52,7 @@ struct plan_rows {
 	struct row_file {
 		spmt_plan *plan;
 		enum kernel_collective_kind kind;
+		bool either;
 	} files[ROW_PLANS];
 };
 
@@ -145,17 +150,17 @@ static int row_choose(
 
 /* ---- what is queued ------------------------------------------------------------------------------ */
 
-/* In this rank's memory, unless the calls differed (behind). */
-static int row_copy(spmt_comm *comm, uint64_t dst, uint64_t src, uint64_t bytes, bool behind,
-	struct coll_in_stream *in)
+/* The result, unless the calls differed. */
+static int row_copy(
+	spmt_comm *comm, void *dst, uint64_t src, uint64_t bytes, struct coll_in_stream *in)
 {
-	struct kernel_stage_args args = { .dst = dst,
+	struct kernel_stage_args args = { .dst = (uint64_t)(uintptr_t)dst,
 		.dst_step = bytes,
 		.src = src,
 		.src_step = bytes,
 		.blocks = 1,
 		.bytes = bytes,
-		.behind = behind };
+		.behind = 1 };
 	int rc;
 
 	view_fill(comm, &args.view);
@@ -165,37 +170,10 @@ static int row_copy(spmt_comm *comm, uint64_t dst, uint64_t src, uint64_t bytes,
 	return rc;
 }
 
-/* A collective that moves nothing: compares the calls, and tells each rank where the others' buffers are. */
-static int row_meet(spmt_comm *comm, const struct coll_planned *c,
-	const struct kernel_plan_args *plan, int part, struct coll_in_stream *in)
-{
-	struct kernel_collective_args args = {
-		.dst = plan->dst,
-		.src = plan->src,
-		.key = c->key,
-		.report = plan->report,
-		.algorithm = coll_choose(
-			&(struct coll_case){ .kind = c->kind, .bytes = UINT64_MAX, .wanted = -1 }),
-		.type = (int)c->type,
-		.op = (int)c->op,
-		.moves = coll_moves(c->kind, comm->rank, comm->nranks, 0, 0),
-		.room = comm->slot_room,
-		.part = part,
-	};
-	int rc;
-
-	view_fill(comm, &args.view);
-	rc = kernel_queue_wide(comm, &kernel_collective, &args, sizeof(args),
-		coll_grid(comm, 0, 1, COLL_BLOCKS), in->stream);
-	in->queued |= !rc;
-	in->met |= !rc;
-	return rc;
-}
-
 /* Where the plan finds its input, and where it is to lie there first. */
 struct row_ways {
 	struct plan_call call; /* as the plan runs it */
-	uint64_t from, to;     /* a copy of the input before it; equal: none */
+	uint64_t from, to;     /* a copy of the input, by the plan's kernel; equal: none */
 	uint64_t back;	       /* a copy of the result behind it, to the call's dst; 0: none */
 	uint64_t in, out;      /* bytes */
 };
@@ -215,6 +193,8 @@ static struct row_ways row_ways(
 	bool apart = dst - src >= w.in && src - dst >= w.out;
 
 	w.from = w.to = src;
+	if (p->either)
+		return w;
 	if (a->in_place && !within && !p->open.scatters) {
 		w.to = plan_in_place_at(&w.call, comm->rank);
 		w.call.src = c->dst;
@@ -227,26 +207,52 @@ static struct row_ways row_ways(
 	return w;
 }
 
-static int row_run(spmt_comm *comm, const struct coll_planned *c, const struct row_ways *w,
-	struct coll_in_stream *in)
+/* A thread for each packet, or as many as copy: few meet sooner. */
+static uint64_t row_threads(const spmt_comm *comm, const struct row_ways *w)
 {
-	uint64_t dst = (uint64_t)(uintptr_t)c->dst;
-	struct kernel_plan_args args;
-	int rc = 0;
+	const struct spmt_plan_open *o = w->call.open;
+	uint64_t units = o->layout.widest * w->call.chunk / 8;
 
-	plan_args(comm, &w->call, &args);
-	args.launch = PLAN_LAUNCH_ROW;
 	if (w->from != w->to)
-		rc = row_copy(comm, w->to, w->from, w->in, c->part, in);
-	if (!rc)
-		rc = row_meet(comm, c, &args, c->part, in);
-	if (!rc)
-		rc = kernel_queue_wide(comm, &kernel_plan, &args, sizeof(args),
-			(unsigned)MAX_OF(w->call.open->blocks, 1), in->stream);
-	if (!rc)
-		rc = row_meet(comm, c, &args, 1, in);
+		units = MAX_OF(units, w->in / 16 / (uint64_t)MAX_OF(o->blocks, 1));
+	return MAX_OF(units, 2 * (uint64_t)comm->nranks);
+}
+
+static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c,
+	const struct row_ways *w, struct coll_in_stream *in)
+{
+	struct kernel_plan_row_args args = {
+		.plan = plan_given(comm, &w->call),
+		.from = w->from,
+		.to = w->to,
+		.bytes = w->in,
+		.apart = p->open.layout.apart,
+		.closed = p->open.layout.closed,
+	};
+	struct kernel_grid grid =
+		kernel_grid_of(comm, (unsigned)MAX_OF(p->open.blocks, 1), row_threads(comm, w));
+	int rc;
+
+	args.plan.row = 1;
+	args.plan.other = p->other;
+	args.same = (struct kernel_collective_args){
+		.dst = args.plan.dst,
+		.src = args.plan.src,
+		.key = c->key,
+		.report = args.plan.report,
+		.type = (int)c->type,
+		.op = (int)c->op,
+		.room = comm->slot_room,
+		.part = c->part,
+		.captured = in->reserved.captured,
+		.words = AREA_BLOCKS,
+	};
+	view_fill(comm, &args.same.view);
+	rc = kernel_queue_grid(comm, &kernel_plan_row, &args, sizeof(args), grid, in->stream);
+	in->queued |= !rc;
+	in->met |= !rc;
 	if (!rc && w->back)
-		rc = row_copy(comm, dst, w->back, w->out, true, in);
+		rc = row_copy(comm, w->call.dst, w->back, w->out, in);
 	return rc;
 }
 
@@ -254,7 +260,7 @@ static int row_queue(spmt_comm *comm, const struct coll_plan *plan, const struct
 	struct coll_in_stream *in)
 {
 	struct row_ways ways = row_ways(comm, plan, call);
-	int rc = row_run(comm, call, &ways, in);
+	int rc = row_run(comm, plan, call, &ways, in);
 
 	/* The others have met this rank and would take its part as complete. */
 	if (rc && in->met)
@@ -276,8 +282,10 @@ bool plan_rows_part(const char **wish, char *word, size_t room)
 }
 
 /* Some call may find its input where the plan must not have it. */
-static bool row_copies(const spmt_plan *plan)
+static bool row_copies(const spmt_plan *plan, const struct coll_plan *p)
 {
+	if (p->either)
+		return false;
 	return !plan->attr.in_place || !strcmp(plan->collective, "reducescatter");
 }
 
@@ -292,13 +300,24 @@ static int row_least(const spmt_plan *plan, uint64_t most, uint64_t room)
 		(unsigned long long)(room >> 10));
 }
 
+/* Bytes of one set of packets. */
+static uint64_t row_set(const struct coll_plan *p)
+{
+	return align_up(p->open.layout.size - p->open.layout.packets, ROW_LINE);
+}
+
+/* What is beside its table. */
+static uint64_t row_takes(const struct coll_plan *p)
+{
+	return p->open.layout.size - p->open.layout.words + row_set(p);
+}
+
 /* As large as fits the room; without scratch and copies, without end. */
 static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	const struct plan_layout *l = &p->open.layout;
 	uint64_t room = comm->parent ? ROW_SPLIT : ROW_ROOM;
-	bool copies = row_copies(plan);
+	bool copies = row_copies(plan, p);
 	int rc;
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
@@ -306,9 +325,7 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 		return plan_open_on(comm, plan, 0, &p->open);
 	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
 		rc = plan_open_on(comm, plan, p->most, &p->open);
-		if (rc ||
-			l->size - l->words + (copies ? p->most : 0) <=
-				room + MIN_OF(room, ROW_WORDS))
+		if (rc || row_takes(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
@@ -319,19 +336,24 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 
 /* Its memory begins at `size`. */
 static int plan_row_make(
-	spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
+	spmt_comm *comm, const struct row_file *f, struct coll_plan *p, uint64_t *size)
 {
-	uint32_t blocks = coll_kinds[p->kind].src_blocks ? (uint32_t)comm->nranks : 1;
-	int rc = row_room(comm, plan, p);
+	const spmt_plan *plan = f->plan;
+	uint32_t blocks = coll_kinds[f->kind].src_blocks ? (uint32_t)comm->nranks : 1;
+	int rc;
 
+	p->kind = f->kind;
+	p->either = f->either;
+	rc = row_room(comm, plan, p);
 	if (rc)
 		return rc;
 	snprintf(p->name, sizeof(p->name), "%s", plan->name);
 	p->parts = (plan->attr.input_chunks ? plan->attr.input_chunks : plan->attr.output_chunks) /
 		blocks;
 	p->at = *size;
-	p->spare = align_up(p->at + p->open.layout.size, ROW_LINE);
-	*size = align_up(p->spare + (row_copies(plan) ? p->most : 0), ROW_LINE);
+	p->other = row_set(p);
+	p->spare = align_up(p->at + p->open.layout.packets + 2 * p->other, ROW_LINE);
+	*size = align_up(p->spare + (row_copies(plan, p) ? p->most : 0), ROW_LINE);
 	p->table = plan_table(plan, &p->open.layout, comm->rank);
 	return p->table ? 0 : fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
 }
@@ -345,14 +367,18 @@ static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char
 			p->open.attr.input_chunks);
 }
 
-/* Rank 0 proves it for all, who compare theirs with it. */
-static int row_prove(const spmt_comm *comm, const char *file, const struct row_file *f)
+/* Rank 0 proves it for all, who compare theirs with it; but whether it needs a copy of inputs each finds out. */
+static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f)
 {
 	struct status_saved why;
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
 
 	if (!rc)
+		rc = plan_row_either(f->plan, f->kind, &f->either);
+	if (!rc) {
+		f->plan->attr.in_place &= !f->either;
 		return 0;
+	}
 	status_save(&why);
 	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
 }
@@ -384,15 +410,14 @@ static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 		return rc;
 	rows->nfiles++; /* from here on plan_rows_close destroys it */
 	n = f->plan->attr.nranks;
-	p->kind = f->kind;
 	if (n != comm->nranks)
 		rc = row_other(comm, rows, file, f->plan);
 	if (!rc && n <= comm->nranks) {
-		rc = row_prove(comm, file, f);
 		rows->key = coll_fold(rows->key, plan_fold_all(f->plan));
+		rc = row_prove(comm, file, f);
 	}
 	if (!rc && n == comm->nranks)
-		rc = plan_row_make(comm, f->plan, p, &rows->size);
+		rc = plan_row_make(comm, f, p, &rows->size);
 	if (!rc && n == comm->nranks) {
 		rows->n++;
 		row_log(comm, p, file);
@@ -477,8 +502,7 @@ static int row_split(spmt_comm *part, struct plan_rows *rows, const struct row_f
 	int rc;
 
 	status_save(&before);
-	p->kind = f->kind;
-	rc = plan_row_make(part, f->plan, p, &rows->size);
+	rc = plan_row_make(part, f, p, &rows->size);
 	if (!rc) {
 		rows->n++;
 		return 0;

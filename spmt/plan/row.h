@@ -37,5 +37,7 @@ bool plan_rows_part(const char **wish, char *word, size_t room);
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
 /* The plan is right, and does what its collective does. */
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
+/* One that plan_row_prove found right: is it so in place and not? -ENOMEM. */
+int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either);
 
 #endif

@@ -269,3 +269,40 @@ int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
 	mem_free(t.ins);
 	return rc;
 }
+
+/* ---- in place and not ---------------------------------------------------------------------------- */
+
+static bool row_writes_input(const spmt_plan *plan)
+{
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++) {
+				const struct spmt_plan_op *op = &plan->ranks[r].blocks[b].ops[i];
+
+				for (int d = 0; d < op->ndst; d++)
+					if (op->dst[d].buffer == SPMT_PLAN_INPUT)
+						return true;
+			}
+	return false;
+}
+
+/* What it reads as input and writes as output may then be one place or two, as the call has it. */
+int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+{
+	const int was = plan->attr.in_place;
+	struct status_saved before;
+	int rc;
+
+	*either = false;
+	if (!plan->attr.input_chunks || !plan->attr.output_chunks || row_writes_input(plan))
+		return 0;
+	status_save(&before);
+	plan->attr.in_place = !was;
+	rc = plan_row_prove(plan, kind);
+	plan->attr.in_place = was;
+	if (rc == -ENOMEM)
+		return rc;
+	status_restore(&before);
+	*either = !rc;
+	return 0;
+}

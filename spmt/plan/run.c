@@ -235,7 +235,7 @@ static int run_check(spmt_comm *comm, struct plan_call *c)
 }
 
 /* In place there is one buffer, which begins at the same place on all ranks. */
-static void run_places(const struct plan_call *c, struct kernel_plan_args *args)
+static void run_places(const struct plan_call *c, struct plan_given *args)
 {
 	const struct spmt_plan_attr *a = &c->open->attr;
 
@@ -249,11 +249,10 @@ static void run_places(const struct plan_call *c, struct kernel_plan_args *args)
 		args->dst = args->src;
 }
 
-void plan_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args)
+struct plan_given plan_given(const spmt_comm *comm, const struct plan_call *c)
 {
 	const struct spmt_plan_open *o = c->open;
-
-	*args = (struct kernel_plan_args){
+	struct plan_given given = {
 		.at = (uint64_t)(uintptr_t)o->at,
 		.report = coll_report(comm),
 		.steps = o->layout.steps,
@@ -267,13 +266,14 @@ void plan_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_ar
 		.op = (int)c->op,
 		.blocks = o->blocks,
 	};
-	run_places(c, args);
-	view_fill(comm, &args->view);
+
+	run_places(c, &given);
+	return given;
 }
 
 /* What has to be equal on all ranks. */
 static uint64_t run_key(
-	const spmt_comm *comm, const struct plan_call *c, const struct kernel_plan_args *args)
+	const spmt_comm *comm, const struct plan_call *c, const struct plan_given *args)
 {
 	const struct spmt_plan_attr *a = &c->open->attr;
 	uint64_t base = (uintptr_t)comm->heap->base, key = coll_fold(c->open->key, c->count);
@@ -298,18 +298,17 @@ static int run_barrier_queue(spmt_comm *comm, device_stream stream)
 static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream stream)
 {
 	HOLD_DEVICE(comm);
-	struct kernel_plan_args args;
+	struct kernel_plan_args args = { .plan = plan_given(comm, c), .posts = 1 };
 	struct coll_in_stream in;
 	int rc = coll_begin(comm, stream, &in);
 
 	if (rc)
 		return rc;
-	plan_args(comm, c, &args);
-	args.key = run_key(comm, c, &args);
-	args.launch = PLAN_LAUNCH_POST;
+	view_fill(comm, &args.view);
+	args.key = run_key(comm, c, &args.plan);
 	rc = kernel_queue(comm, &kernel_plan, &args, sizeof(args), stream);
 	in.queued = !rc;
-	args.launch = PLAN_LAUNCH_RUN;
+	args.posts = 0;
 	if (!rc)
 		rc = run_barrier_queue(comm, stream);
 	if (!rc)

@@ -34,7 +34,7 @@ int plan_open_on(
 void plan_opens_drop(spmt_comm *comm); /* what has not ended at finalize */
 /* The input where it lies in place, as the plan says. */
 uintptr_t plan_in_place_at(const struct plan_call *c, int rank);
-/* All but the key and which launch it is. */
-void plan_args(spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args);
+/* What a kernel is given. */
+struct plan_given plan_given(const spmt_comm *comm, const struct plan_call *c);
 
 #endif

@@ -16,4 +16,5 @@
 #include "fold/fold_mean.c"
 #include "fold/fold_premul.c"
 #include "plan.c"
+#include "plan_row.c"
 #include "simple.c"

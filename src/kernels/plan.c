@@ -4,14 +4,7 @@
  * in turn, each as far as what it waits for is there.
  */
 #include "../../include/spmt.h"
-#include "broken.h"
-#include "coll/coll.h"
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-#define PLAN_FN static inline __attribute__((always_inline))
-#else
-#define PLAN_FN static
-#endif
+#include "plan_run.h"
 
 /* How far a block has come. */
 struct plan_block {
@@ -22,59 +15,61 @@ struct plan_block {
 	uint64_t target;
 };
 
-struct plan_run {
-	const struct kernel_plan_args *args;
-	const struct spmt_view *v;
-	uint64_t epoch;
-	uint32_t flag;
-};
-
 /* ---- where things are ------------------------------------------------------------------------- */
 
-PLAN_FN const uint32_t *plan_firsts(const struct kernel_plan_args *a)
+PLAN_FN const struct plan_first *plan_firsts(const struct plan_given *g)
 {
-	return (const uint32_t *)spmtd_to_(a->at);
+	return (const struct plan_first *)spmtd_to_(g->at);
 }
 
-PLAN_FN const struct plan_step *plan_step_at(const struct kernel_plan_args *a, uint32_t i)
+PLAN_FN const struct plan_step *plan_step_at(const struct plan_run *r, uint32_t i)
 {
-	return (const struct plan_step *)spmtd_to_(a->at + a->steps) + i;
+	return (const struct plan_step *)spmtd_to_(r->steps) + (i - r->first.step);
+}
+
+PLAN_FN const struct plan_step_place *plan_place(
+	const struct plan_run *r, const struct plan_step *s, uint32_t nth)
+{
+	return (const struct plan_step_place *)spmtd_to_(r->places) +
+		(s->places - r->first.place + nth);
 }
 
 /* The address of this rank's `own` on another one. Rows have their memory in the library's area, which of a part may lie elsewhere in
    each heap. */
-PLAN_FN uint64_t plan_there(const struct kernel_plan_args *a, uint64_t own, uint32_t rank)
+PLAN_FN uint64_t plan_there(const struct plan_run *r, uint64_t own, uint32_t rank)
 {
-	const struct spmt_view *v = &a->view;
+	const struct spmt_view *v = r->v;
 
 	if ((int)rank == v->pe)
 		return own;
-	return a->launch == PLAN_LAUNCH_ROW ? area_there(v, (int)rank) + (own - spmtd_at_(v->own))
-					    : spmtd_there_(v, spmtd_to_(own), (int)rank);
+	return r->given->row ? area_there(v, (int)rank) + (own - spmtd_at_(v->own))
+			     : spmtd_there_(v, spmtd_to_(own), (int)rank);
 }
 
-PLAN_FN uint64_t plan_word(const struct kernel_plan_args *a, uint32_t word)
+PLAN_FN uint64_t plan_word(const struct plan_given *g, uint32_t word)
 {
-	return a->at + a->words + sizeof(struct plan_words) + (uint64_t)word * sizeof(uint64_t);
+	return g->at + g->words + sizeof(struct plan_words) + (uint64_t)word * sizeof(uint64_t);
 }
 
-PLAN_FN uint64_t plan_base(const struct kernel_plan_args *a, uint32_t space)
+PLAN_FN uint64_t plan_base(const struct plan_run *r, uint32_t space)
 {
+	const struct plan_given *g = r->given;
+
 	switch (space) {
 	case PLAN_SPACE_INPUT:
-		return a->src;
+		return g->src;
 	case PLAN_SPACE_OUTPUT:
-		return a->dst;
+		return g->dst;
 	case PLAN_SPACE_SCRATCH:
-		return a->at + a->scratch;
+		return g->at + g->scratch;
 	case PLAN_SPACE_LANDING:
-		return a->at + a->landing;
+		return g->at + g->landing;
 	default:
-		return a->at + a->packets;
+		return g->at + r->packets;
 	}
 }
 
-/* As a row: a buffer of another rank, as the collective before this launch has told. */
+/* As a row: a buffer of another rank, as it has told when the ranks met. */
 PLAN_FN uint64_t plan_called_with(const struct spmt_view *v, const struct plan_step_place *p)
 {
 	const struct area_inbox *box = area_inbox(v, (int)p->rank);
@@ -83,32 +78,33 @@ PLAN_FN uint64_t plan_called_with(const struct spmt_view *v, const struct plan_s
 }
 
 /* What a step moves: the same part of each of its places. */
-PLAN_FN struct spmtd_range_ plan_part(const struct kernel_plan_args *a, const struct plan_step *s)
+PLAN_FN struct spmtd_range_ plan_part(const struct plan_run *r, const struct plan_step *s)
 {
-	return spmtd_share_by_(s->chunks * a->chunk, s->slice, s->slices);
+	uint64_t n = s->chunks * r->given->chunk;
+
+	if (s->slices == 1)
+		return (struct spmtd_range_){ 0, n };
+	return spmtd_share_by_(n, s->slice, s->slices);
 }
 
 PLAN_FN uint64_t plan_place_at(
 	const struct plan_run *r, const struct plan_step *s, uint32_t nth, uint64_t from)
 {
-	const struct kernel_plan_args *a = r->args;
-	const struct plan_step_place *p =
-		(const struct plan_step_place *)spmtd_to_(a->at + a->places) + s->places + nth;
-	uint64_t at = p->index * a->chunk + from;
+	const struct plan_step_place *p = plan_place(r, s, nth);
+	uint64_t at = p->index * r->given->chunk + from;
 
 	if (p->space == PLAN_SPACE_PACKETS)
 		at *= 2;
-	if (a->launch == PLAN_LAUNCH_ROW && p->space <= PLAN_SPACE_OUTPUT &&
-		(int)p->rank != r->v->pe)
+	if (r->given->row && p->space <= PLAN_SPACE_OUTPUT && (int)p->rank != r->v->pe)
 		return plan_called_with(r->v, p) + at;
-	return plan_there(a, plan_base(a, p->space) + at, p->rank);
+	return plan_there(r, plan_base(r, p->space) + at, p->rank);
 }
 
 /* ---- the steps -------------------------------------------------------------------------------- */
 
 PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r->args, s);
+	struct spmtd_range_ by = plan_part(r, s);
 	uint64_t dst = plan_place_at(r, s, 0, by.from), src = plan_place_at(r, s, 1, by.from);
 
 	if (by.n)
@@ -132,7 +128,7 @@ PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
 
 PLAN_FN void plan_fold(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r->args, s);
+	struct spmtd_range_ by = plan_part(r, s);
 	struct spmtd_mem_peer parts[SPMT_PLAN_TERMS];
 	struct spmtd_terms_ t = { 0 };
 
@@ -144,12 +140,11 @@ PLAN_FN void plan_fold(const struct plan_run *r, const struct plan_step *s)
 	t.switched = 1;
 	t.lane = spmtd_tid_();
 	t.lanes = spmtd_threads_();
-	spmtd_meet_block_();
-	switch (r->args->type) {
-#define X(type, name, bytes)                            \
-	case SPMT_TYPE_##type:                          \
-		t.n = by.n / (bytes);                   \
-		spmtd_##name##_terms_(&t, r->args->op); \
+	switch (r->given->type) {
+#define X(type, name, bytes)                             \
+	case SPMT_TYPE_##type:                           \
+		t.n = by.n / (bytes);                    \
+		spmtd_##name##_terms_(&t, r->given->op); \
 		break;
 		PLAN_TYPES(X)
 #undef X
@@ -158,43 +153,39 @@ PLAN_FN void plan_fold(const struct plan_run *r, const struct plan_step *s)
 	}
 }
 
+/* Packets of this rank's src to place 0. */
+PLAN_FN void plan_pack(const struct plan_run *r, const struct plan_step *s, uint64_t src)
+{
+	struct spmtd_range_ by = plan_part(r, s);
+
+	spmtd_do_put_packets_(r->v, plan_place_at(r, s, 0, by.from), spmtd_to_(src), by.n, r->flag,
+		(int)plan_place(r, s, 0)->rank, SPMTD_BLOCK_, 8);
+}
+
 /* What waits is over by then on the host. */
 PLAN_FN int plan_packets(const struct plan_run *r, const struct plan_step *s)
 {
-	const struct plan_step_place *to =
-		(const struct plan_step_place *)spmtd_to_(r->args->at + r->args->places) +
-		s->places;
-	struct spmtd_range_ by = plan_part(r->args, s);
-	uint64_t dst = plan_place_at(r, s, 0, by.from), src = plan_place_at(r, s, 1, by.from);
-	void *from = spmtd_to_(src);
+	struct spmtd_range_ by = plan_part(r, s);
+	uint64_t dst = plan_place_at(r, s, 0, by.from);
+	const void *src = spmtd_to_(plan_place_at(r, s, 1, by.from));
+	int onward = s->kind == PLAN_STEP_FORWARD;
 
-	if (s->kind == PLAN_STEP_PACK) {
-		spmtd_do_put_packets_(
-			r->v, dst, from, by.n, r->flag, (int)to->rank, SPMTD_BLOCK_, 8);
-		return 0;
-	}
-	if (s->kind == PLAN_STEP_UNPACK)
-		return spmtd_do_get_packets_(
-			r->v, spmtd_to_(dst), from, by.n, r->flag, 0, -1, SPMTD_BLOCK_, 8);
-	return spmtd_do_get_packets_(
-		r->v, spmtd_to_(0), from, by.n, r->flag, dst, (int)to->rank, SPMTD_BLOCK_, 8);
+	return spmtd_do_get_packets_(r->v, spmtd_to_(onward ? 0 : dst), src, by.n, r->flag,
+		onward ? dst : 0, onward ? (int)plan_place(r, s, 0)->rank : -1, SPMTD_BLOCK_, 8);
 }
 
+/* The step before has met, and so has what came before the first. */
 PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 {
-	uint64_t word = plan_there(r->args, plan_word(r->args, s->word), s->peer);
+	uint64_t word = plan_there(r, plan_word(r->given, s->word), s->peer);
 
+	if (spmtd_tid_() != 0)
+		return;
 	if (s->relaxed)
-		spmtd_meet_block_();
+		spmtd_noret_add64_(word, 1);
 	else
-		spmtd_meet_settled_(SPMTD_BLOCK_);
-	if (spmtd_tid_() == 0) {
-		if (s->relaxed)
-			spmtd_noret_add64_(word, 1);
-		else
-			spmtd_release_add_(word, 1);
-		spmtd_wake_(r->v, (int)s->peer);
-	}
+		spmtd_release_add_(word, 1);
+	spmtd_wake_(r->v, (int)s->peer);
 }
 
 /* ---- waits ------------------------------------------------------------------------------------ */
@@ -203,7 +194,7 @@ PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 PLAN_FN uint64_t plan_awaited(
 	const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
-	uint64_t word = plan_word(r->args, s->word);
+	uint64_t word = plan_word(r->given, s->word);
 
 	if (b->arrived)
 		return word;
@@ -212,8 +203,10 @@ PLAN_FN uint64_t plan_awaited(
 		b->target = spmtd_peek64_(word + sizeof(uint64_t)) + 1;
 		b->target -= s->initial;
 	} else {
-		uint64_t before = spmtd_add64_(word, 1);
+		uint64_t before;
 
+		spmtd_order_(); /* an arrival tells of what the block has done */
+		before = spmtd_add64_(word, 1);
 		spmtd_wake_(r->v, r->v->pe);
 		b->target = before - before % s->initial + s->initial;
 	}
@@ -225,7 +218,7 @@ PLAN_FN void plan_taken(const struct plan_run *r, const struct plan_step *s, str
 {
 	if (s->kind == PLAN_STEP_WAIT)
 		spmtd_poke64_(
-			plan_word(r->args, s->word) + sizeof(uint64_t), b->target + s->initial);
+			plan_word(r->given, s->word) + sizeof(uint64_t), b->target + s->initial);
 	b->arrived = 0;
 }
 
@@ -247,6 +240,9 @@ PLAN_FN int plan_do(const struct plan_run *r, const struct plan_step *s)
 	case PLAN_STEP_SIGNAL:
 		plan_signal(r, s);
 		return 0;
+	case PLAN_STEP_PACK:
+		plan_pack(r, s, plan_place_at(r, s, 1, plan_part(r, s).from));
+		return 0;
 	default:
 		return plan_packets(r, s);
 	}
@@ -257,31 +253,106 @@ PLAN_FN void plan_failed(
 {
 	int peer = s->kind == PLAN_STEP_WAIT && s->peer < (uint32_t)r->v->npes ? (int)s->peer : -1;
 
-	kernel_record(r->v, r->args->report, rc, SPMTD_WHAT_CHANNEL, peer, word, target,
+	kernel_record(r->v, r->given->report, rc, SPMTD_WHAT_CHANNEL, peer, word, target,
 		word ? spmtd_peek64_(word) : 0);
 	if (peer >= 0 && peer != r->v->pe)
-		kernel_missing(r->args->report, peer);
+		kernel_missing(r->given->report, peer);
+	if (r->given->row) /* it ends as collectives do */
+		return;
 	broken_raise(r->v, rc);
 	broken_leave_marks(r->v, rc, 0, 1);
 }
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+/* ---- before the ranks have met, as a row ------------------------------------------------------- */
+
+/*
+ * Packets of an input, which a block begins with, go as early as the greeting: no peer has read a packet of this set since it came to the
+ * collective before this one. An input that is being copied is read where it was.
+ */
+PLAN_FN int plan_leads(const struct plan_run *r, const struct plan_step *s)
+{
+	const struct plan_step_place *p = plan_place(r, s, 1);
+
+	return s->kind == PLAN_STEP_PACK && p->space <= PLAN_SPACE_OUTPUT &&
+		(int)p->rank == r->v->pe;
+}
+
+/* How far that goes. */
+PLAN_FN uint32_t plan_led(const struct plan_run *r, uint32_t at, uint32_t end)
+{
+	while (r->given->row && at < end && plan_leads(r, plan_step_at(r, at)))
+		at++;
+	return at;
+}
+
+PLAN_FN void plan_lead(const struct plan_run *r, uint32_t at, uint32_t end)
+{
+	for (end = plan_led(r, at, end); at < end; at++) {
+		const struct plan_step *s = plan_step_at(r, at);
+		uint64_t src = plan_place_at(r, s, 1, plan_part(r, s).from);
+
+		if (src - r->to < r->bytes)
+			src += r->from - r->to;
+		plan_pack(r, s, src);
+	}
+}
+
+#if defined(PLAN_IN_BLOCKS)
+
+#if defined(PLAN_KEPT)
+
+PLAN_FN void plan_keep_words(uint32_t *to, uint64_t from, uint32_t words)
+{
+	const uint32_t *at = (const uint32_t *)spmtd_to_(from);
+
+	for (uint32_t i = spmtd_tid_(); i < words; i += spmtd_threads_())
+		to[i] = at[i];
+}
+
+/* A block's list to memory that answers at once, unless it has no room there. */
+PLAN_FN void plan_keep(struct plan_run *r, struct plan_first end)
+{
+	uint32_t steps = (end.step - r->first.step) * (sizeof(struct plan_step) / 4);
+	uint32_t places = (end.place - r->first.place) * (sizeof(struct plan_step_place) / 4);
+	uint32_t *to = (uint32_t *)plan_kept;
+
+	if (steps > PLAN_KEPT || places > PLAN_KEPT - steps)
+		return;
+	plan_keep_words(to, r->steps, steps);
+	plan_keep_words(to + steps, r->places, places);
+	r->steps = spmtd_at_(to);
+	r->places = spmtd_at_(to + steps);
+	spmtd_meet_block_();
+}
+
+#endif
+
+PLAN_CALL void plan_find(struct plan_run *r)
+{
+	const struct plan_given *g = r->given;
+	const struct plan_first *first = plan_firsts(g) + kernel_block();
+
+	r->first = first[0];
+	r->steps = g->at + g->steps + r->first.step * sizeof(struct plan_step);
+	r->places = g->at + g->places + r->first.place * sizeof(struct plan_step_place);
+#if defined(PLAN_KEPT)
+	plan_keep(r, first[1]);
+#endif
+}
 
 /* Until a wait is over, the same in all threads of the block. */
 PLAN_FN int plan_wait(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
 	int rc = 0;
 
-	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_tid_() == 0) {
 		uint64_t word, seen = 0;
 		struct spmtd_waiter_ w;
 
-		spmtd_order_(); /* an arrival tells of what the block has done */
 		word = plan_awaited(r, s, b);
 		spmtd_wait_begin_(&w);
 		while (!rc && (int64_t)((seen = spmtd_look64_(word)) - b->target) < 0)
-			rc = spmtd_wait_check_(r->v, &w);
+			rc = coll_patience(r->v, &w);
 		if (rc)
 			plan_failed(r, s, word, b->target, rc);
 		else
@@ -293,35 +364,66 @@ PLAN_FN int plan_wait(const struct plan_run *r, const struct plan_step *s, struc
 	return rc;
 }
 
-PLAN_FN void plan_go(const struct plan_run *r)
+/* By the threads of a block that has a list: 0, or the code that ended it. */
+PLAN_CALL int plan_go(const struct plan_run *r)
 {
-	const uint32_t *firsts = plan_firsts(r->args);
 	struct plan_block b = { 0 };
 	int rc = 0;
 
-	if ((int)kernel_block() >= r->args->blocks)
-		return;
-	b.end = firsts[kernel_block() + 1];
-	for (uint32_t i = firsts[kernel_block()]; !rc && i < b.end; i++) {
-		const struct plan_step *s = plan_step_at(r->args, i);
+	b.at = r->first.step;
+	b.end = plan_firsts(r->given)[kernel_block() + 1].step;
+	for (b.at = plan_led(r, b.at, b.end); !rc && b.at < b.end; b.at++) {
+		const struct plan_step *s = plan_step_at(r, b.at);
 
 		if (plan_step_waits(s)) {
 			rc = plan_wait(r, s, &b);
 			continue;
 		}
 		rc = plan_do(r, s);
-		spmtd_meet_settled_(SPMTD_BLOCK_);
+		if (s->kind != PLAN_STEP_SIGNAL) /* which the next one does not ask for */
+			spmtd_meet_settled_(SPMTD_BLOCK_);
 		if (rc && spmtd_tid_() == 0)
 			plan_failed(r, s, 0, 0, rc);
 	}
+	return rc;
+}
+
+PLAN_CALL void plan_early(const struct plan_run *r)
+{
+	plan_lead(r, r->first.step, plan_firsts(r->given)[kernel_block() + 1].step);
+}
+
+PLAN_CALL int plan_has_list(const struct plan_given *g)
+{
+	return (int)kernel_block() < g->blocks;
 }
 
 #else
 
+PLAN_CALL void plan_find(struct plan_run *r)
+{
+	r->first = (struct plan_first){ 0, 0 };
+	r->steps = r->given->at + r->given->steps;
+	r->places = r->given->at + r->given->places;
+}
+
+PLAN_CALL int plan_has_list(const struct plan_given *g)
+{
+	return g->blocks > 0;
+}
+
+PLAN_CALL void plan_early(const struct plan_run *r)
+{
+	const struct plan_first *firsts = plan_firsts(r->given);
+
+	for (int i = 0; i < r->given->blocks; i++)
+		plan_lead(r, firsts[i].step, firsts[i + 1].step);
+}
+
 /* Packets: have all come? */
 PLAN_FN int plan_packets_came(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r->args, s);
+	struct spmtd_range_ by = plan_part(r, s);
 	uint64_t at = plan_place_at(r, s, 1, by.from);
 
 	for (uint64_t n = by.n / 8; n; n--)
@@ -348,7 +450,7 @@ PLAN_FN int plan_further(const struct plan_run *r, struct plan_block *b, int *rc
 	int done = 0;
 
 	for (; !*rc && b->at < b->end; b->at++, done = 1) {
-		const struct plan_step *s = plan_step_at(r->args, b->at);
+		const struct plan_step *s = plan_step_at(r, b->at);
 
 		if (!plan_ready(r, s, b))
 			break;
@@ -360,9 +462,9 @@ PLAN_FN int plan_further(const struct plan_run *r, struct plan_block *b, int *rc
 
 PLAN_FN void plan_gave_up(const struct plan_run *r, struct plan_block *blocks, int rc)
 {
-	for (int i = 0; i < r->args->blocks; i++) {
+	for (int i = 0; i < r->given->blocks; i++) {
 		struct plan_block *b = &blocks[i];
-		const struct plan_step *s = plan_step_at(r->args, b->at);
+		const struct plan_step *s = plan_step_at(r, b->at);
 
 		if (b->at == b->end)
 			continue;
@@ -374,23 +476,23 @@ PLAN_FN void plan_gave_up(const struct plan_run *r, struct plan_block *blocks, i
 	}
 }
 
-PLAN_FN void plan_go(const struct plan_run *r)
+PLAN_CALL int plan_go(const struct plan_run *r)
 {
-	const uint32_t *firsts = plan_firsts(r->args);
+	const struct plan_first *firsts = plan_firsts(r->given);
 	struct plan_block blocks[SPMT_PLAN_BLOCKS] = { 0 };
 	struct spmtd_waiter_ w;
 	int rc = 0, left = 1;
 
-	for (int i = 0; i < r->args->blocks; i++) {
-		blocks[i].at = firsts[i];
-		blocks[i].end = firsts[i + 1];
+	for (int i = 0; i < r->given->blocks; i++) {
+		blocks[i].end = firsts[i + 1].step;
+		blocks[i].at = plan_led(r, firsts[i].step, blocks[i].end);
 	}
 	spmtd_wait_begin_(&w);
 	while (!rc && left) {
 		int done = 0;
 
 		left = 0;
-		for (int i = 0; i < r->args->blocks && !rc; i++) {
+		for (int i = 0; i < r->given->blocks && !rc; i++) {
 			done |= plan_further(r, &blocks[i], &rc);
 			left |= blocks[i].at < blocks[i].end;
 		}
@@ -398,81 +500,81 @@ PLAN_FN void plan_go(const struct plan_run *r)
 			spmtd_wait_rest_(r->v, &w);
 			spmtd_wait_begin_(&w);
 		} else if (left && !rc) {
-			rc = spmtd_wait_check_(r->v, &w);
+			rc = coll_patience(r->v, &w);
 		}
 	}
 	spmtd_wait_end_(r->v, &w);
 	if (rc)
 		plan_gave_up(r, blocks, rc);
+	return rc;
 }
 
 #endif
 
 /* ---- the kernel ------------------------------------------------------------------------------- */
 
-PLAN_FN struct plan_words *plan_words_at(const struct kernel_plan_args *a, uint32_t rank)
+PLAN_FN struct plan_words *plan_words_at(const struct plan_run *r, uint32_t rank)
 {
-	return (struct plan_words *)spmtd_to_(plan_there(a, a->at + a->words, rank));
+	return (struct plan_words *)spmtd_to_(plan_there(r, r->given->at + r->given->words, rank));
 }
 
 /* All ranks call the same, or none runs. They have met since, and none begins its next run before all are through with this one. */
-PLAN_FN int plan_differs(const struct plan_run *r)
+PLAN_FN int plan_differs(const struct plan_run *r, uint64_t mine)
 {
-	uint64_t mine = r->args->key;
 	int odd = 0;
 
 	for (int pe = (int)spmtd_tid_(); pe < r->v->npes; pe += (int)spmtd_threads_()) {
-		const struct plan_words *w = plan_words_at(r->args, (uint32_t)pe);
+		const struct plan_words *w = plan_words_at(r, (uint32_t)pe);
 		uint64_t theirs = spmtd_look64_(spmtd_at_(&w->key));
 
 		if (theirs == mine && spmtd_look64_(spmtd_at_(&w->epoch)) == r->epoch)
 			continue;
-		kernel_record(r->v, r->args->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
+		kernel_record(r->v, r->given->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
 			spmtd_at_(&w->key), mine, theirs);
 		odd = 1;
 	}
 	return spmtd_any_block_(odd);
 }
 
-/* Whether the others call the same: as a row, the collective before this launch has met them. */
-PLAN_FN int plan_agreed(struct plan_run *r)
+PLAN_CALL struct plan_run plan_run_of(
+	const struct plan_given *given, const struct spmt_view *v, uint64_t epoch)
 {
-	uint64_t epoch = peek_word(&area_of(r->v)->coll_epoch);
+	struct plan_run r = { .given = given, .v = v, .epoch = epoch };
 
-	if (r->args->launch == PLAN_LAUNCH_ROW) {
-		r->flag = area_flag(epoch);
-		return !coll_ended_how(r->v, epoch);
-	}
-	r->flag = area_flag(r->epoch);
-	if (!plan_differs(r))
-		return 1;
-	if (kernel_lane() == 0) {
-		broken_raise(r->v, SPMTD_MISMATCH);
-		broken_leave_marks(r->v, SPMTD_MISMATCH, 0, 1);
-	}
-	return 0;
+	r.flag = area_flag(epoch);
+	r.packets = given->packets + (epoch & 1) * given->other;
+	return r;
 }
 
 KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 {
-	struct plan_words *own = plan_words_at(args, (uint32_t)args->view.pe);
-	struct plan_run r = { .args = args, .v = &args->view };
+	const struct plan_given *given = &args->plan;
+	struct plan_words *own = (struct plan_words *)spmtd_to_(given->at + given->words);
+	uint64_t epoch;
+	struct plan_run r;
 
 	if (kernel_refused(&args->view))
 		return;
-	r.epoch = spmtd_peek64_(spmtd_at_(&own->epoch));
-	if (args->launch == PLAN_LAUNCH_POST) {
+	epoch = spmtd_peek64_(spmtd_at_(&own->epoch));
+	if (args->posts) {
 		if (kernel_lane() != 0)
 			return;
-		spmtd_poke64_(spmtd_at_(&own->epoch), r.epoch + 1);
+		spmtd_poke64_(spmtd_at_(&own->epoch), epoch + 1);
 		spmtd_poke64_(spmtd_at_(&own->key), args->key);
 		spmtd_order_();
 		return;
 	}
-	if (plan_agreed(&r))
-		plan_go(&r);
+	r = plan_run_of(given, &args->view, epoch);
+	if (plan_differs(&r, args->key)) {
+		if (kernel_lane() == 0) {
+			broken_raise(r.v, SPMTD_MISMATCH);
+			broken_leave_marks(r.v, SPMTD_MISMATCH, 0, 1);
+		}
+	} else if (plan_has_list(given)) {
+		plan_find(&r);
+		(void)plan_go(&r);
+	}
 }
 KERNEL(plan)
 
 #undef PLAN_TYPES
-#undef PLAN_FN

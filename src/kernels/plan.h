@@ -7,13 +7,12 @@
 
 /*
  * A plan (spmt/plan): its steps, a list for each block of the grid, in memory that also holds what its ranks tell each other: symmetric, or of
- * a row at one place of all ranks' library areas. `at` is
- * this rank's; the rest are offsets in it: u32 first[blocks + 1], the steps, their places; u64 words of the plan; then scratch, what comes
- * out of packets before it is folded, and packets, twice as long. A launch posts what this rank calls; behind a barrier the next one
- * compares it with the others' and runs. As a row of the collectives it runs between two of them that move nothing: these compare
- * the calls, and tell each rank where the others' inputs and outputs are, which need not be symmetric then.
+ * a row at one place of all ranks' library areas. `at` is this rank's; the rest are offsets in it: blocks + 1 times where a block's
+ * list begins, the steps, their places; u64 words of the plan; then scratch, what comes out of packets before it is folded, and
+ * packets, twice as long. A launch posts what this rank calls; behind a barrier the next one compares it with the others' and runs. As a row of
+ * the collectives it is one launch, which meets the others as these do: they compare the calls, and tell each rank where the others'
+ * inputs and outputs are, which need not be symmetric then.
  */
-enum plan_launch { PLAN_LAUNCH_RUN, PLAN_LAUNCH_POST, PLAN_LAUNCH_ROW };
 enum plan_step_kind {
 	PLAN_STEP_COPY,	   /* place 1 to place 0, either of them another rank's */
 	PLAN_STEP_FOLD,	   /* places 1 on, in this order, to place 0 */
@@ -39,18 +38,29 @@ struct plan_step {
 	uint32_t chunks, slice, slices;
 	uint32_t peer, word, initial, relaxed;
 };
+/* Where a block's list begins; the next one's beginning is its end. */
+struct plan_first {
+	uint32_t step, place;
+};
 struct plan_words {
-	uint64_t epoch; /* runs so far; on the device, so that graphs replay */
-	uint64_t key;	/* what the rank calls in it */
-	uint64_t unused[6];
+	uint64_t epoch;	 /* runs so far; on the device, so that graphs replay */
+	uint64_t key;	 /* what the rank calls in it */
+	uint64_t copied; /* as a row: blocks that have ever copied their part of an input */
+	uint64_t unused[5];
+};
+/* Where a plan's memory and its buffers are, and what it folds. */
+struct plan_given {
+	uint64_t at, dst, src, report;
+	uint64_t steps, places, words, scratch, landing, packets;
+	uint64_t other;	     /* bytes from one set of packets to the other: by epoch */
+	uint64_t chunk;	     /* bytes */
+	int32_t type, op;    /* enum spmt_type, enum spmt_op */
+	int32_t blocks, row; /* blocks of this rank; not 0: as a row */
 };
 struct kernel_plan_args {
 	struct spmt_view view;
-	uint64_t at, dst, src, key, report;
-	uint64_t steps, places, words, scratch, landing, packets;
-	uint64_t chunk;		/* bytes */
-	int32_t type, op;	/* enum spmt_type, enum spmt_op */
-	int32_t blocks, launch; /* blocks of this rank; enum plan_launch */
+	struct plan_given plan;
+	uint64_t key;
+	int32_t posts, unused; /* not 0: says what this rank calls */
 };
-
 #endif

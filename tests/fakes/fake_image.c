@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "src/kernels/kernels.h"
+#include "src/kernels/plan_row.h"
 #include "tests/lib/device/kernel_waits.h"
 
 void (*fake_kernel_find(const char *name))(const void *args)
 {
-	static const struct kernel *const kernels[] = {
-		&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
-		&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan, &kernel_pull,
+	static const struct kernel *const kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
+		&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v,
+		&kernel_stage, &kernel_plan, &kernel_plan_row, &kernel_pull,
 #define X(name) &kernel_ll_##name,
 		COLL_LL_KERNELS(X)
 #undef X

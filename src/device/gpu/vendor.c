@@ -16,6 +16,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
+#include "src/kernels/plan_row.h"
 
 #define SPIN_NS 20000 /* a short copy ends within it */
 #define YIELDS 16
@@ -24,9 +25,9 @@
 #define PIECES_MAX 64
 
 /* Unsorted: so few rows are found faster by address than by name. */
-static const struct kernel *const library_kernels[] = {
-	&kernel_copy, &kernel_signal, &kernel_wait, &kernel_atomic, &kernel_barrier,
-	&kernel_collective, &kernel_collective_v, &kernel_stage, &kernel_plan, &kernel_pull,
+static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
+	&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v, &kernel_stage,
+	&kernel_plan, &kernel_plan_row, &kernel_pull,
 #define X(name) &kernel_ll_##name,
 	COLL_LL_KERNELS(X)
 #undef X

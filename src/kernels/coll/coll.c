@@ -241,29 +241,39 @@ COLL_FN void coll_at_peers(struct coll *c, enum coll_counts counts)
 
 /* ---- a block alone ------------------------------------------------------------------------------ */
 
-/* Peers are taken before they have come: that is over by then. What is taken in vain is let go of with the rest. */
-COLL_FN int coll_block_meets(struct coll *c)
+COLL_FN void coll_block_begins(struct coll *c)
 {
-	int rc;
-
 	c->word = kernel_block();
 	c->words = c->args->words;
 	coll_slots_begin(c);
-	if (c->refused)
-		return SPMTD_ABORTED;
-	if (kernel_block() == 0)
-		coll_greet(c, 1);
+}
+
+/* Peers are taken before they have come: that is over by then. What is taken in vain is let go of with the rest. */
+COLL_FN int coll_block_met(struct coll *c)
+{
+	int rc;
+
 	c->stopped |= coll_block_takes(c);
 	rc = coll_meet(c);
 	c->met = !rc;
 	return rc;
 }
 
+COLL_FN int coll_block_meets(struct coll *c)
+{
+	coll_block_begins(c);
+	if (c->refused)
+		return SPMTD_ABORTED;
+	if (kernel_block() == 0)
+		coll_greet(c, 1);
+	return coll_block_met(c);
+}
+
 COLL_FN void coll_block_parts(struct coll *c, int rc)
 {
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	tell_done(c, rc && rc != SPMTD_MISMATCH);
-	if (!rc)
+	if (!rc && !c->closed)
 		rc = await_done(c);
 	if (rc && spmtd_tid_() == 0)
 		slots_failed(c, rc);
@@ -367,6 +377,7 @@ COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
 	c->ended = 0;
 	c->last = 0;
 	c->met = 0;
+	c->closed = 0;
 	c->failed = 0;
 	c->word = 0;
 	c->words = 1;

@@ -36,6 +36,7 @@ struct coll {
 	int glances; /* not 0: that is being found out, or has been (coll_stopped) */
 	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
 	int met;     /* all ranks have come, and may touch each other's buffers */
+	int closed;  /* a block that is through need not ask whether the others are */
 	int failed;  /* some block of this rank has, at peers; in the last one */
 	/* by which of the words between two ranks this block meets, the first; there are further ones up to `words`, a grid's blocks
 	   from one to the next */
@@ -66,8 +67,11 @@ COLL_FN void coll_slots_end(const struct coll *c, int rc);
 /* The collective between two meetings. Each kernel names its counts, so that none holds the loops of the other. */
 enum coll_counts { COLL_COUNTS_EQUAL, COLL_COUNTS_VARY };
 COLL_FN void coll_at_peers(struct coll *c, enum coll_counts counts);
-/* Two meetings of this block with those of its number, around what it moves. 0: all have come. */
+/* Two meetings of this block with those of its number, around what it moves. 0: all have come. The first one in two halves, of which the
+   other ranks hear by a greeting between them. */
 COLL_FN int coll_block_meets(struct coll *c);
+COLL_FN void coll_block_begins(struct coll *c);
+COLL_FN int coll_block_met(struct coll *c);
 COLL_FN void coll_block_parts(struct coll *c, int rc);
 
 /* ---- varied.c --------------------------------------------------------------------------------- */

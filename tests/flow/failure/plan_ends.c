@@ -9,6 +9,7 @@
 #include "spmt_plan.h"
 #include "tests/lib/clocks.h"
 #include "tests/lib/device/device_streams.h"
+#include "tests/lib/plan/row_plans.h"
 #include "tests/lib/ranks.h"
 #include "tools/spmt-plan/made.h"
 
@@ -129,28 +130,24 @@ static int half_call(spmt_comm *comm, void *arg)
 	return 0;
 }
 
-Test(plan_ends, half_of_the_ranks_never_call_a_row)
+static void half_call_by(const char *made)
 {
 	struct scene s = { .told = 0 };
-	char name[] = "/tmp/plan-XXXXXX", wish[64];
-	size_t need = 0;
-	char *text;
-	int fd = mkstemp(name);
+	char file[ROW_PLANS_NAME], wish[2 * ROW_PLANS_NAME];
 
-	NEEDS_DEVICES(RANKS);
-	make(&s, "allreduce", RANKS);
-	cr_assert_geq(fd, 0);
-	(void)spmt_plan_write(s.plan, SPMT_PLAN_JSON, NULL, 0, &need);
-	text = malloc(need);
-	cr_assert_eq(spmt_plan_write(s.plan, SPMT_PLAN_JSON, text, need, &need), 0);
-	cr_assert_eq(write(fd, text, need - 1), (ssize_t)need - 1);
-	close(fd);
-	free(text);
-	snprintf(wish, sizeof(wish), "plan:%s,only", name);
+	make(&s, made, RANKS);
+	cr_assert_eq(row_plans_file(s.plan, file), 0);
+	snprintf(wish, sizeof(wish), "plan:%s,only", file);
 	setenv("SPMT_COLL", wish, 1);
 	RANKS_OK(ranks_run(RANKS, NULL, half_call, &s));
-	unlink(name);
 	spmt_plan_destroy(s.plan);
+}
+
+Test(plan_ends, half_of_the_ranks_never_call_a_row)
+{
+	NEEDS_DEVICES(RANKS);
+	half_call_by("allreduce");
+	half_call_by("allreduce-packets");
 }
 
 /* ---- two streams --------------------------------------------------------------------------------- */

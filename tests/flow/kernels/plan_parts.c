@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "spmt/collective/collective.h"
 #include "spmt_device.h"
 #include "src/kernels/area.h"
 #include "tests/lib/processes.h"
@@ -34,7 +35,6 @@ struct wish {
 	bool less;
 };
 
-/* A plan meets twice, another row once. */
 static uint64_t epochs(spmt_comm *comm)
 {
 	struct spmt_view view = { .size = sizeof(view) };
@@ -42,8 +42,20 @@ static uint64_t epochs(spmt_comm *comm)
 	return spmt_view_get(comm, &view) ? 0 : area_of(&view)->coll_epoch;
 }
 
-/* An all_reduce on the part, of a plan's chunks: its result, and how often the ranks met. */
-static int part_sum(spmt_comm *comm, spmt_comm *part, uint64_t sum, size_t count, int met)
+static bool takes_plan(spmt_comm *part, size_t count)
+{
+	const struct coll_planned call = {
+		.what = "test", .kind = COLL_ALL_REDUCE, .count = count, .type = SPMT_TYPE_U64
+	};
+	const struct coll_plan *plan = NULL;
+
+	return part->plans && !part->plans->choose(part, &call, &plan) && plan;
+}
+
+enum by { BY_ANY, BY_PLAN, BY_TABLE };
+
+/* An all_reduce on the part, of a plan's chunks: its result, and by what; either is one collective. */
+static int part_sum(spmt_comm *comm, spmt_comm *part, uint64_t sum, size_t count, enum by by)
 {
 	uint64_t *buf, *local = malloc(count * sizeof(*local)), before;
 	int me = spmt_rank(comm);
@@ -53,11 +65,13 @@ static int part_sum(spmt_comm *comm, spmt_comm *part, uint64_t sum, size_t count
 		local[i] = ((uint64_t)me + 1) << (i % 8);
 	REQUIRE_OK(spmt_malloc(comm, count * sizeof(*buf), (void **)&buf));
 	REQUIRE_OK(spmt_copy_in(comm, buf, local, count * sizeof(*buf)));
-	before = met ? epochs(part) : 0;
+	before = by ? epochs(part) : 0;
 	REQUIRE_OK(spmt_all_reduce(part, buf, buf, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
 	REQUIRE_OK(spmt_quiet(part));
-	if (met)
-		REQUIRE_EQ(epochs(part) - before, met);
+	if (by) {
+		REQUIRE_EQ(epochs(part) - before, 1);
+		REQUIRE_EQ(takes_plan(part, count), by == BY_PLAN);
+	}
 	REQUIRE_OK(spmt_copy_out(comm, local, buf, count * sizeof(*buf)));
 	for (size_t i = 0; i < count; i++)
 		REQUIRE_EQ(local[i], sum << (i % 8));
@@ -70,6 +84,7 @@ static int on_parts(spmt_comm *comm, void *arg)
 {
 	const struct wish *w = arg;
 	bool counts = !strchr(w->p.layout, '|') && host_access(comm);
+	enum by plans = counts ? BY_PLAN : BY_ANY, table = counts ? BY_TABLE : BY_ANY;
 	uint64_t sums[] = { 3, 7 }, all = 10, sum;
 	int me = spmt_rank(comm);
 	spmt_comm *alone = NULL, *pair, *again;
@@ -78,19 +93,19 @@ static int on_parts(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_split(comm, me / 2, -me, &pair));
 	sum = sums[me / 2];
 	for (int round = 0; round < 3; round++) {
-		TRY(part_sum(comm, pair, sum, 2, counts ? 2 : 0));
-		TRY(part_sum(comm, pair, sum, 64, counts ? 2 : 0));
-		TRY(part_sum(comm, pair, sum, 2000, counts ? 2 : 0));
+		TRY(part_sum(comm, pair, sum, 2, plans));
+		TRY(part_sum(comm, pair, sum, 64, plans));
+		TRY(part_sum(comm, pair, sum, 2000, plans));
 	}
 	if (w->less)
-		TRY(part_sum(comm, pair, sum, 100000, counts ? 1 : 0));
-	TRY(part_sum(comm, comm, all, 64, counts ? 1 : 0));
+		TRY(part_sum(comm, pair, sum, 100000, table));
+	TRY(part_sum(comm, comm, all, 64, table));
 	REQUIRE_OK(spmt_split(pair, 0, 0, &again));
-	TRY(part_sum(comm, again, sum, 64, counts ? 2 : 0));
-	TRY(part_sum(comm, pair, sum, 64, counts ? 2 : 0));
+	TRY(part_sum(comm, again, sum, 64, plans));
+	TRY(part_sum(comm, pair, sum, 64, plans));
 	REQUIRE_OK(spmt_finalize(pair)); /* with its own part */
 	REQUIRE_OK(spmt_split(comm, me % 2, me, &pair));
-	TRY(part_sum(comm, pair, me % 2 ? 6 : 4, 64, counts ? 2 : 0));
+	TRY(part_sum(comm, pair, me % 2 ? 6 : 4, 64, plans));
 	return 0; /* they end with the world */
 }
 
@@ -117,7 +132,7 @@ static int without_room(spmt_comm *comm, void *arg)
 	const struct wish *w = arg;
 	spmt_comm *part = NULL;
 
-	TRY(part_sum(comm, comm, 10, RANKS, host_access(comm) ? 2 : 0));
+	TRY(part_sum(comm, comm, 10, RANKS, host_access(comm) ? BY_PLAN : BY_ANY));
 	if (w->less) {
 		REQUIRE_CODE(spmt_split(comm, 0, 0, &part), -EINVAL);
 		REQUIRE_SAYS(
@@ -125,7 +140,7 @@ static int without_room(spmt_comm *comm, void *arg)
 		REQUIRE(!part);
 	} else {
 		REQUIRE_OK(spmt_split(comm, 0, 0, &part));
-		TRY(part_sum(comm, part, 10, RANKS, host_access(comm) ? 1 : 0));
+		TRY(part_sum(comm, part, 10, RANKS, host_access(comm) ? BY_TABLE : BY_ANY));
 	}
 	return 0;
 }

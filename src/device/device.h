@@ -103,6 +103,7 @@ struct backend {
 	const struct device_ipc_ops *ipc;
 	const struct device_sdma_ops *sdma;
 	const struct device_dmabuf_ops *dmabuf;
+	const struct device_word_ops *words;
 	const struct device_hold_ops *hold;   /* NULL: no op has anything to bind */
 	const struct device_graph_ops *graph; /* NULL: graphs are their owner's alone */
 };

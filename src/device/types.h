@@ -99,6 +99,20 @@ struct device_hold_ops {
 	void (*end)(int dev);
 };
 
+/* Words that streams store to and wait for by themselves, with no kernel. A word is eight bytes of the device's host_alloc, by its
+   *device address, which the CPU may store to as well. Not in a capture. */
+struct device_word_ops {
+	/* 0; or a code: this device cannot, reason says why, no sentence. */
+	int (*check)(int dev, char reason[DEVICE_REASON]);
+	/* A stream for copies that no stream of usual priority holds up: drivers put many streams into few hardware queues, where
+	   what waits for a word stops what was queued behind it. stream_destroy undoes it. */
+	int (*stream_create)(int dev, device_stream *s);
+	/* Behind what is queued in s, whose stores are seen by whoever sees the word. */
+	int (*write)(int dev, device_stream s, void *word, uint64_t value);
+	/* s goes on once the word, as a signed number, is not below value. */
+	int (*wait)(int dev, device_stream s, void *word, uint64_t value);
+};
+
 /* Graphs that know whose work they hold, so that none runs after its user has ended. `user` is an address and no more. */
 struct device_graph_ops {
 	/* Of a stream that is being captured; else nothing. */

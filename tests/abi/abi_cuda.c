@@ -20,6 +20,7 @@ typedef CUmodule cu_module;
 typedef CUfunction cu_function;
 typedef CUstream cu_stream;
 typedef CUevent cu_event;
+typedef cuuint64_t cu_word;
 typedef CUhostFn cu_host_fn;
 typedef CUuuid cu_uuid;
 typedef CUipcMemHandle cu_ipc_handle;

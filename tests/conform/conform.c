@@ -51,6 +51,8 @@ const char *conform_table(const struct backend *b)
 		return "vmm has a NULL member";
 	if (b->ipc && holes(b->ipc, sizeof(*b->ipc)))
 		return "ipc has a NULL member";
+	if (b->words && holes(b->words, sizeof(*b->words)))
+		return "words has a NULL member";
 	return NULL;
 }
 

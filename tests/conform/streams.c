@@ -342,6 +342,38 @@ static int case_faults(struct conform *c)
 	return CONFORM_PASS;
 }
 
+/* A stream stands at a word until the CPU, or another stream, has stored what it waits for, or more. */
+static int case_words(struct conform *c)
+{
+	const struct device_word_ops *words = c->b->words;
+	char reason[DEVICE_REASON] = "";
+	uint64_t *host, *dev;
+	void *a, *b;
+	device_stream s;
+	struct rig r;
+
+	if (!words || words->check(0, reason))
+		return conform_skip(c, words ? reason : "no words");
+	if (rig_open(c, 0, &r))
+		return CONFORM_FAIL;
+	CHECK(c, !c->b->host_alloc(0, 64, &a, &b) && !words->stream_create(0, &s));
+	host = a;
+	dev = b;
+	memset(host, 0, 64);
+	CHECK(c, !words->wait(0, r.s, dev, 5) && !words->write(0, r.s, dev + 1, 7));
+	CHECK(c, !words->write(0, s, dev, 4) && !c->b->stream_sync(0, s, -1, NULL));
+	CHECK(c, __atomic_load_n(host, __ATOMIC_ACQUIRE) == 4 && !c->b->stream_query(0, r.s));
+	CHECK(c, !__atomic_load_n(host + 1, __ATOMIC_ACQUIRE));
+	CHECK(c, !words->write(0, s, dev, 6) && !c->b->stream_sync(0, r.s, -1, NULL));
+	CHECK(c, __atomic_load_n(host + 1, __ATOMIC_ACQUIRE) == 7);
+	/* by the CPU; what is above counts as signed */
+	CHECK(c, !words->wait(0, r.s, dev, 1ull << 40) && !c->b->stream_query(0, r.s));
+	__atomic_store_n(host, 1ull << 62, __ATOMIC_RELEASE);
+	CHECK(c, !c->b->stream_sync(0, r.s, -1, NULL));
+	CHECK(c, !c->b->stream_destroy(0, s) && !c->b->host_free(0, a));
+	return rig_close(c, &r);
+}
+
 const struct conform_case conform_streams[] = {
 	{ "order", case_order },
 	{ "asynchronous", case_asynchronous },
@@ -351,6 +383,7 @@ const struct conform_case conform_streams[] = {
 	{ "stream_ids", case_stream_ids },
 	{ "default_streams", case_default_streams },
 	{ "launch", case_launch },
+	{ "words", case_words },
 	{ "faults", case_faults },
 	{ NULL, NULL },
 };

@@ -187,6 +187,9 @@ cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
 	case CU_ATTR_FD:
 		*value = !fake_lacks(visible(device), "vmm");
 		return CU_OK;
+	case CU_ATTR_WORDS:
+		*value = !fake_lacks(visible(device), "words");
+		return CU_OK;
 	default:
 		return CU_INVALID_VALUE;
 	}

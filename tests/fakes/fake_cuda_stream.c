@@ -52,6 +52,45 @@ cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
 	return CU_OK;
 }
 
+cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	CHECK_CONTEXT("cuCtxGetStreamPriorityRange");
+	*least = 0;
+	*greatest = -5;
+	return CU_OK;
+}
+
+cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned int flags, int priority)
+{
+	return priority > 0 || priority < -5 ? CU_INVALID_VALUE : cuStreamCreate(stream, flags);
+}
+
+static cu_result word(
+	const char *name, cu_stream stream, cu_pointer at, cu_word value, unsigned flags)
+{
+	CHECK_CONTEXT(name);
+	if (flags || (uintptr_t)at % 8)
+		return CU_INVALID_VALUE;
+	if (fake_capturing())
+		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+	if (!stream_of(stream))
+		return CU_INVALID_HANDLE;
+	return fake_word(stream_of(stream), at, value, !strcmp(name, "cuStreamWaitValue64"))
+		? CU_OK
+		: CU_INVALID_VALUE;
+}
+
+cu_result cuStreamWriteValue64_v2(
+	cu_stream stream, cu_pointer at, cu_word value, unsigned int flags)
+{
+	return word("cuStreamWriteValue64", stream, at, value, flags);
+}
+
+cu_result cuStreamWaitValue64_v2(cu_stream stream, cu_pointer at, cu_word value, unsigned int flags)
+{
+	return word("cuStreamWaitValue64", stream, at, value, flags);
+}
+
 cu_result cuStreamDestroy_v2(cu_stream stream)
 {
 	CHECK_CONTEXT("cuStreamDestroy");

@@ -181,6 +181,9 @@ hip_result hipDeviceGetAttribute(int *value, hip_attribute what, int dev)
 			return fake_hip_end(HIP_INVALID_VALUE);
 		*value = !fake_lacks(dev, "vmm");
 		break;
+	case HIP_ATTR_WORDS:
+		*value = !fake_lacks(dev, "words");
+		break;
 	default:
 		return fake_hip_end(HIP_INVALID_VALUE);
 	}

@@ -28,6 +28,22 @@ hip_result hipStreamCreateWithFlags(hip_stream *stream, unsigned int flags)
 	GIVE(true, HIP_OK);
 }
 
+hip_result hipStreamWriteValue64(hip_stream stream, void *at, uint64_t value, unsigned int flags)
+{
+	CALL("hipStreamWriteValue64");
+	GIVE(!flags && stream_of(stream) && fake_word(stream_of(stream), at, value, false),
+		HIP_INVALID_VALUE);
+}
+
+hip_result hipStreamWaitValue64(
+	hip_stream stream, void *at, uint64_t value, unsigned int flags, uint64_t mask)
+{
+	CALL("hipStreamWaitValue64");
+	GIVE(!flags && mask == UINT64_MAX && stream_of(stream) &&
+			fake_word(stream_of(stream), at, value, true),
+		HIP_INVALID_VALUE);
+}
+
 hip_result hipStreamDestroy(hip_stream stream)
 {
 	CALL("hipStreamDestroy");

@@ -413,6 +413,26 @@ bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n)
 	return fake_reaches(s->dev, dst, n) && fake_stream_push(s, &op);
 }
 
+static void run_word_write(struct fake_op *op)
+{
+	__atomic_store_n((uint64_t *)op->dst, op->value, __ATOMIC_RELEASE);
+}
+
+static void run_word_wait(struct fake_op *op)
+{
+	while ((int64_t)(__atomic_load_n((uint64_t *)op->dst, __ATOMIC_ACQUIRE) - op->value) < 0)
+		nap();
+}
+
+bool fake_word(struct fake_stream *s, void *word, uint64_t value, bool wait)
+{
+	struct fake_op op = {
+		.run = wait ? run_word_wait : run_word_write, .dst = word, .value = value
+	};
+
+	return fake_reaches(s->dev, word, sizeof(uint64_t)) && fake_stream_push(s, &op);
+}
+
 /* ---- the end of all */
 
 static struct fake_stream *stream_on(int dev)

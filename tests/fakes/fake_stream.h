@@ -55,6 +55,8 @@ int fake_event_dev(const struct fake_event *e);
 bool fake_record(struct fake_event *e, struct fake_stream *s);
 bool fake_wait_event(struct fake_stream *s, struct fake_event *e);
 bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n);
+/* Words: stores one, waits until it, as a signed number, is not below value. */
+bool fake_word(struct fake_stream *s, void *word, uint64_t value, bool wait);
 bool fake_set(struct fake_stream *s, void *dst, int byte, size_t n);
 
 #endif

@@ -8,6 +8,7 @@
 #define SPMT_ABI_CUDA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "abi.h"
 
@@ -30,6 +31,7 @@ typedef void *cu_module;
 typedef void *cu_function;
 typedef void *cu_stream;
 typedef void *cu_event;
+typedef uint64_t cu_word;
 typedef void (*cu_host_fn)(void *arg);
 typedef struct gpu_uuid cu_uuid;
 typedef struct gpu_ipc_handle cu_ipc_handle;
@@ -59,9 +61,12 @@ typedef struct gpu_memory_access cu_memory_access;
 	X(CU_ATTR_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                  \
 	X(CU_ATTR_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                  \
 	X(CU_ATTR_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)        \
+	X(CU_ATTR_WORDS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)            \
 	X(CU_ATTR_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103) \
 	X(CU_P2P_ACCESS, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 2)                       \
 	X(CU_P2P_ATOMICS, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 3)               \
+	X(CU_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ, 0)                                         \
+	X(CU_WRITE_DEFAULT, CU_STREAM_WRITE_VALUE_DEFAULT, 0)                               \
 	X(CU_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                       \
 	X(CU_NO_TIMING, CU_EVENT_DISABLE_TIMING, 2)                                         \
 	X(CU_BUFFER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)                                  \

@@ -68,6 +68,13 @@
 #define CUDA_OPTIONAL(X)                                                                         \
 	X(FuncLoad, cuFuncLoad, (cu_function function))                                          \
 	X(StreamGetId, cuStreamGetId, (cu_stream stream, unsigned long long *id))                \
+	X(StreamPriorities, cuCtxGetStreamPriorityRange, (int *least, int *greatest))            \
+	X(StreamCreateFirst, cuStreamCreateWithPriority,                                         \
+		(cu_stream * stream, unsigned int flags, int priority))                          \
+	X(StreamWriteValue, cuStreamWriteValue64_v2,                                             \
+		(cu_stream stream, cu_pointer word, cu_word value, unsigned int flags))          \
+	X(StreamWaitValue, cuStreamWaitValue64_v2,                                               \
+		(cu_stream stream, cu_pointer word, cu_word value, unsigned int flags))          \
 	X(PointerGetAttribute, cuPointerGetAttribute,                                            \
 		(void *data, cu_pointer_attribute what, cu_pointer ptr))                         \
 	X(CaptureMode, cuThreadExchangeStreamCaptureMode, (cu_capture_mode * mode))              \

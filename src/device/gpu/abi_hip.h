@@ -53,8 +53,10 @@ typedef void hip_props;
 	X(HIP_PEER_ENABLED, hipErrorPeerAccessAlreadyEnabled, 704)        \
 	X(HIP_NOT_SUPPORTED, hipErrorNotSupported, 801)                   \
 	X(HIP_ATTR_UNITS, hipDeviceAttributeMultiprocessorCount, 63)      \
+	X(HIP_ATTR_WORDS, hipDeviceAttributeCanUseStreamWaitValue, 10013) \
 	X(HIP_P2P_ACCESS, hipDevP2PAttrAccessSupported, 1)                \
 	X(HIP_P2P_ATOMICS, hipDevP2PAttrNativeAtomicSupported, 2)         \
+	X(HIP_WAIT_GTE, hipStreamWaitValueGte, 0)                         \
 	X(HIP_NON_BLOCKING, hipStreamNonBlocking, 1)                      \
 	X(HIP_NO_TIMING, hipEventDisableTiming, 2)                        \
 	X(HIP_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID, 7)              \

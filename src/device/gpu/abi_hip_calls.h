@@ -64,6 +64,14 @@
 #define HIP_OPTIONAL(X)                                                                            \
 	X(DeviceGetUuid, hipDeviceGetUuid, (hip_uuid * uuid, int device))                          \
 	X(LaunchHostFunc, hipLaunchHostFunc, (hip_stream stream, hip_host_fn fn, void *arg))       \
+	X(StreamPriorities, hipDeviceGetStreamPriorityRange, (int *least, int *greatest))          \
+	X(StreamCreateFirst, hipStreamCreateWithPriority,                                          \
+		(hip_stream * stream, unsigned int flags, int priority))                           \
+	X(StreamWriteValue, hipStreamWriteValue64,                                                 \
+		(hip_stream stream, void *word, uint64_t value, unsigned int flags))               \
+	X(StreamWaitValue, hipStreamWaitValue64,                                                   \
+		(hip_stream stream, void *word, uint64_t value, unsigned int flags,                \
+			uint64_t mask))                                                            \
 	X(CaptureMode, hipThreadExchangeStreamCaptureMode, (hip_capture_mode * mode))              \
 	X(PointerGetAttribute, hipPointerGetAttribute,                                             \
 		(void *data, hip_pointer_attribute what, void *ptr))                               \

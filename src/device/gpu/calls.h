@@ -24,6 +24,8 @@
 	X(MemHostGetDevicePointer) \
 	X(StreamCreate)            \
 	X(StreamDestroy)           \
+	X(StreamPriorities)        \
+	X(StreamCreateFirst)       \
 	X(StreamQuery)             \
 	X(StreamWaitEvent)         \
 	X(StreamIsCapturing)       \

@@ -182,6 +182,22 @@ static int cuda_host_func(
 	return cuda_own(state)->LaunchHostFunc(stream, fn, arg);
 }
 
+static int cuda_word_put(const struct gpu_state *state, void *stream, void *word, uint64_t value)
+{
+	return cuda_own(state)->StreamWriteValue(stream, word, value, CU_WRITE_DEFAULT);
+}
+
+static int cuda_word_await(const struct gpu_state *state, void *stream, void *word, uint64_t value)
+{
+	return cuda_own(state)->StreamWaitValue(stream, word, value, CU_WAIT_GEQ);
+}
+
+/* The second version: the first has to be asked for when the driver's module is loaded. */
+static bool cuda_has_words(const struct gpu_state *state)
+{
+	return cuda_own(state)->StreamWriteValue && cuda_own(state)->StreamWaitValue;
+}
+
 static const struct gpu_vendor cuda_vendor = {
 	.root = &cuda,
 	.state_size = sizeof(struct cuda_state),
@@ -197,6 +213,7 @@ static const struct gpu_vendor cuda_vendor = {
 	.symbols = cuda_symbols,
 	.symbol_count = ARRAY_SIZE(cuda_symbols),
 	.attr_units = CU_ATTR_UNITS,
+	.attr_words = CU_ATTR_WORDS,
 	.p2p_access = CU_P2P_ACCESS,
 	.p2p_atomics = CU_P2P_ATOMICS,
 	.host_flags = CU_HOST_PORTABLE | CU_HOST_MAPPED,
@@ -218,6 +235,9 @@ static const struct gpu_vendor cuda_vendor = {
 	.copy = cuda_memcpy,
 	.fill = cuda_memset,
 	.call = cuda_host_func,
+	.word_write = cuda_word_put,
+	.word_wait = cuda_word_await,
+	.has_words = cuda_has_words,
 };
 
 /* ---- the backend */
@@ -235,6 +255,7 @@ GPU_VOID_OPS(CUDA_VOID_OP)
 static const struct device_vmm_ops cuda_vmm_ops = GPU_VMM_OPS(cuda);
 static const struct device_ipc_ops cuda_ipc_ops = GPU_IPC_OPS(cuda);
 static const struct device_dmabuf_ops cuda_dmabuf_ops = GPU_DMABUF_OPS(cuda);
+static const struct device_word_ops cuda_word_ops = GPU_WORD_OPS(cuda);
 static const struct device_hold_ops cuda_hold_ops = GPU_HOLD_OPS(cuda);
 
 const struct backend backend_cuda = {
@@ -246,5 +267,6 @@ const struct backend backend_cuda = {
 	.vmm = &cuda_vmm_ops,
 	.ipc = &cuda_ipc_ops,
 	.dmabuf = &cuda_dmabuf_ops,
+	.words = &cuda_word_ops,
 	.hold = &cuda_hold_ops,
 };

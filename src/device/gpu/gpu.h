@@ -71,7 +71,7 @@ struct gpu_vendor {
 	size_t library_count;
 	const struct vendor_symbol *symbols;
 	size_t symbol_count;
-	int attr_units, p2p_access, p2p_atomics;
+	int attr_units, attr_words, p2p_access, p2p_atomics;
 	unsigned int host_flags; /* of pinned memory */
 	int memory_type;	 /* of a commit */
 	void *launch_end;
@@ -103,6 +103,9 @@ struct gpu_vendor {
 		const struct gpu_state *state, void *dst, const void *src, size_t n, void *stream);
 	int (*fill)(const struct gpu_state *state, void *dst, int byte, size_t n, void *stream);
 	int (*call)(const struct gpu_state *state, void *stream, void (*fn)(void *arg), void *arg);
+	int (*word_write)(const struct gpu_state *state, void *stream, void *word, uint64_t value);
+	int (*word_wait)(const struct gpu_state *state, void *stream, void *word, uint64_t value);
+	bool (*has_words)(const struct gpu_state *state); /* the runtime has these two */
 };
 
 extern const struct gpu_vendor hip_vendor;	  /* hip.c */

@@ -269,6 +269,21 @@ static int hip_host_func(
 				   : add_callback(api, stream, fn, arg);
 }
 
+static int hip_word_put(const struct gpu_state *state, void *stream, void *word, uint64_t value)
+{
+	return hip_own(state)->api.StreamWriteValue(stream, word, value, 0);
+}
+
+static int hip_word_await(const struct gpu_state *state, void *stream, void *word, uint64_t value)
+{
+	return hip_own(state)->api.StreamWaitValue(stream, word, value, HIP_WAIT_GTE, UINT64_MAX);
+}
+
+static bool hip_has_words(const struct gpu_state *state)
+{
+	return hip_own(state)->api.StreamWriteValue && hip_own(state)->api.StreamWaitValue;
+}
+
 /* StreamGetId is left out: it is of 7.1, and hip does not say that a number never comes again. */
 const struct gpu_vendor hip_vendor = {
 	.root = &hip,
@@ -285,6 +300,7 @@ const struct gpu_vendor hip_vendor = {
 	.symbols = hip_symbols,
 	.symbol_count = ARRAY_SIZE(hip_symbols),
 	.attr_units = HIP_ATTR_UNITS,
+	.attr_words = HIP_ATTR_WORDS,
 	.p2p_access = HIP_P2P_ACCESS,
 	.p2p_atomics = HIP_P2P_ATOMICS,
 	.host_flags = HIP_HOST_PORTABLE | HIP_HOST_MAPPED | HIP_HOST_COHERENT,
@@ -309,6 +325,9 @@ const struct gpu_vendor hip_vendor = {
 	.copy = hip_memcpy,
 	.fill = hip_memset,
 	.call = hip_host_func,
+	.word_write = hip_word_put,
+	.word_wait = hip_word_await,
+	.has_words = hip_has_words,
 };
 
 /* ---- the backend */
@@ -326,6 +345,7 @@ GPU_VOID_OPS(HIP_VOID_OP)
 static const struct device_vmm_ops hip_vmm_ops = GPU_VMM_OPS(hip);
 static const struct device_ipc_ops hip_ipc_ops = GPU_IPC_OPS(hip);
 static const struct device_dmabuf_ops hip_dmabuf_ops = GPU_DMABUF_OPS(hip);
+static const struct device_word_ops hip_word_ops = GPU_WORD_OPS(hip);
 static const struct device_hold_ops hip_hold_ops = GPU_HOLD_OPS(hip);
 
 const struct backend backend_hip = {
@@ -338,5 +358,6 @@ const struct backend backend_hip = {
 	.ipc = &hip_ipc_ops,
 	.sdma = &hip_sdma_ops,
 	.dmabuf = &hip_dmabuf_ops,
+	.words = &hip_word_ops,
 	.hold = &hip_hold_ops,
 };

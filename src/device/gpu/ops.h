@@ -57,6 +57,12 @@
 	X(int, release, (int dev, void *ptr, const struct device_export *in), (dev, ptr, in))     \
 	X(int, dmabuf, (int dev, void *ptr, size_t size, int *fd, uint64_t *offset),              \
 		(dev, ptr, size, fd, offset))                                                     \
+	X(int, words_check, (int dev, char reason[DEVICE_REASON]), (dev, reason))                 \
+	X(int, words_stream, (int dev, device_stream *s), (dev, s))                               \
+	X(int, word_write, (int dev, device_stream s, void *word, uint64_t value),                \
+		(dev, s, word, value))                                                            \
+	X(int, word_wait, (int dev, device_stream s, void *word, uint64_t value),                 \
+		(dev, s, word, value))                                                            \
 	X(uint64_t, stream_id, (int dev, device_stream s), (dev, s))                              \
 	X(bool, capturing, (int dev, device_stream s), (dev, s))                                  \
 	X(bool, hold, (int dev), (dev))
@@ -101,6 +107,11 @@ GPU_VOID_OPS(X)
 #define GPU_DMABUF_OPS(vendor)          \
 	{                               \
 		.name = vendor##_dmabuf \
+	}
+#define GPU_WORD_OPS(vendor)                                                           \
+	{                                                                              \
+		.check = vendor##_words_check, .stream_create = vendor##_words_stream, \
+		.write = vendor##_word_write, .wait = vendor##_word_wait               \
 	}
 #define GPU_HOLD_OPS(vendor)                                   \
 	{                                                      \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams, events and what runs in them. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bind.h"
@@ -265,6 +266,73 @@ int gpu_copy(
 		rc = copy_twice(&p, dst, src, n);
 	gpu_unbind(&p.bound);
 	return rc;
+}
+
+/* ---- words */
+
+int gpu_words_check(const struct gpu_vendor *v, int dev, char reason[DEVICE_REASON])
+{
+	struct status_saved saved;
+	struct gpu_bound b;
+	int can = 0, r = GPU_NOT_SUPPORTED;
+
+	if (!v->has_words(gpu_state(v))) {
+		snprintf(reason, DEVICE_REASON,
+			"this %s has no calls by which streams wait for words", v->kind);
+		return -ENOTSUP;
+	}
+	status_save(&saved);
+	if (gpu_bind_closed(&b, v, dev, "words") >= 0) {
+		r = b.calls->DeviceGetAttribute(&can, v->attr_words, b.device->handle);
+		gpu_unbind(&b);
+	}
+	status_restore(&saved);
+	if (r == GPU_OK && can)
+		return 0;
+	snprintf(reason, DEVICE_REASON, "the streams of device %d wait for no words", dev);
+	return -ENOTSUP;
+}
+
+/* Drivers keep streams of other priorities in other hardware queues. */
+int gpu_words_stream(const struct gpu_vendor *v, int dev, device_stream *s)
+{
+	struct gpu_bound b;
+	int least = 0, first = 0, r, rc = gpu_bind_for(&b, v, dev, FAULT_DEVICE, "stream_create");
+	void *stream;
+
+	if (rc < 0)
+		return rc;
+	if (b.calls->StreamPriorities && b.calls->StreamCreateFirst &&
+		b.calls->StreamPriorities(&least, &first) == GPU_OK && first != least)
+		r = b.calls->StreamCreateFirst(&stream, GPU_NON_BLOCKING, first);
+	else
+		r = b.calls->StreamCreate(&stream, GPU_NON_BLOCKING);
+	rc = gpu_done(&b, r, "stream_create");
+	if (!rc)
+		*s = stream;
+	return rc;
+}
+
+int gpu_word_write(const struct gpu_vendor *v, int dev, device_stream s, void *word, uint64_t value)
+{
+	struct gpu_bound b;
+	int rc = gpu_bind_stream(&b, v, dev, s, "a stream's store to a word");
+
+	if (rc < 0)
+		return rc;
+	return gpu_done(&b, v->word_write(b.state, native_stream(v, s), word, value),
+		"a stream's store to a word");
+}
+
+int gpu_word_wait(const struct gpu_vendor *v, int dev, device_stream s, void *word, uint64_t value)
+{
+	struct gpu_bound b;
+	int rc = gpu_bind_stream(&b, v, dev, s, "a stream's wait for a word");
+
+	if (rc < 0)
+		return rc;
+	return gpu_done(&b, v->word_wait(b.state, native_stream(v, s), word, value),
+		"a stream's wait for a word");
 }
 
 int gpu_fill(const struct gpu_vendor *v, int dev, void *dst, int byte, size_t n, device_stream s)

@@ -286,6 +286,18 @@ void host_forbid_peer(int from, int to, bool forbid)
 		bit_put(st->enabled[from], to, false);
 }
 
+static int host_words_check(int dev, char reason[DEVICE_REASON])
+{
+	(void)dev;
+	(void)reason;
+	return 0;
+}
+
+static const struct device_word_ops host_word_ops = { .check = host_words_check,
+	.stream_create = host_stream_create,
+	.write = host_word_write,
+	.wait = host_word_wait };
+
 const struct backend backend_host = {
 	.name = "host",
 	.traits = DEVICE_HOST_ACCESS,
@@ -323,5 +335,6 @@ const struct backend backend_host = {
 	.vmm = &host_vmm_ops,
 	.ipc = &host_ipc_ops,
 	.sdma = &host_sdma_ops,
+	.words = &host_word_ops,
 	.graph = &host_graph_ops,
 };

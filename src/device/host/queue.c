@@ -5,7 +5,9 @@
  * the process; then the stream fails instead.
  */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "queue.h"
 #include "src/base/fault.h"
@@ -13,6 +15,10 @@
 #include "src/base/status.h"
 #include "src/base/tsan.h"
 #include "stream.h"
+
+#define WORD_YIELDS 16 /* looks at a word before its stream sleeps */
+#define WORD_NAP 20000 /* ns; growing to .. */
+#define WORD_NAP_MOST 1000000
 
 struct host_event {
 	struct host_event *next; /* in the pool */
@@ -198,6 +204,62 @@ int host_queue_call(int dev, device_stream handle, void (*fn)(void *arg), void *
 	op->call.fn = fn;
 	op->call.arg = arg;
 	return push_op(op, "call");
+}
+
+/* ---- words */
+
+static int run_word_write(const struct host_op *op)
+{
+	tsan_release(op->word.at);
+	__atomic_store_n(op->word.at, op->word.value, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* Whoever stores wakes nobody: it may be the CPU. */
+static int run_word_wait(const struct host_op *op)
+{
+	struct timespec ts = { .tv_nsec = WORD_NAP };
+
+	for (int i = 0;
+		(int64_t)(__atomic_load_n(op->word.at, __ATOMIC_ACQUIRE) - op->word.value) < 0;
+		i++) {
+		if (i < WORD_YIELDS) {
+			sched_yield();
+			continue;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+		ts.tv_nsec = MIN_OF(ts.tv_nsec + WORD_NAP, WORD_NAP_MOST);
+	}
+	tsan_acquire(op->word.at);
+	return 0;
+}
+
+static int queue_word(int dev, device_stream handle, void *word, uint64_t value, const char *name,
+	int (*run)(const struct host_op *op))
+{
+	struct host_op *op;
+	int rc;
+
+	if (!word || (uintptr_t)word % sizeof(uint64_t))
+		return fail(
+			-EINVAL, "host: %s on device %d: %p is no aligned word", name, dev, word);
+	op = begin(dev, handle, name, run, 0, &rc);
+	if (!op)
+		return rc;
+	op->once = true;
+	op->word.at = word;
+	op->word.value = value;
+	return push_op(op, name);
+}
+
+int host_word_write(int dev, device_stream handle, void *word, uint64_t value)
+{
+	return queue_word(dev, handle, word, value, "word_write", run_word_write);
+}
+
+int host_word_wait(int dev, device_stream handle, void *word, uint64_t value)
+{
+	return queue_word(dev, handle, word, value, "word_wait", run_word_wait);
 }
 
 static int run_kernel(const struct host_op *op)

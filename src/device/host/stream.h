@@ -28,6 +28,10 @@ struct host_op {
 			void (*fn)(void *arg);
 			void *arg;
 		} call;
+		struct {
+			uint64_t *at;
+			uint64_t value;
+		} word;
 		void (*kernel)(const void *args);
 		struct {
 			struct host_stream *stream;

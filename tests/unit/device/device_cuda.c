@@ -299,6 +299,18 @@ Test(cuda, older_device)
 	cr_assert(!B->vmm->reserve(2 << 20, 2 << 20, &base) && !B->vmm->unreserve(base, 2 << 20));
 }
 
+Test(cuda, streams_that_wait_for_no_words)
+{
+	char reason[DEVICE_REASON] = "";
+
+	setenv("SPMT_FAKE_WITHOUT", "words", 1);
+	setenv("SPMT_FAKE_OLD", "1", 1);
+	start();
+	cr_assert_eq(B->words->check(0, reason), 0);
+	cr_assert_eq(B->words->check(1, reason), -ENOTSUP);
+	cr_assert_str_eq(reason, "the streams of device 1 wait for no words");
+}
+
 /* ---- images */
 
 Test(cuda, pick)

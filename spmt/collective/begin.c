@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collective.h"
+#include "engine.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/record.h"
 #include "src/base/status.h"
@@ -18,6 +19,9 @@ int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 
 	comm->collectives = true;
 	*in = (struct coll_in_stream){ .stream = stream };
+	rc = engine_begin(comm);
+	if (rc)
+		return rc;
 	rc = stream_reserve_collective(comm, stream, &in->reserved);
 	comm->graphs |= in->reserved.captured;
 	return rc;
@@ -25,8 +29,10 @@ int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 
 void coll_end(spmt_comm *comm, const struct coll_in_stream *in)
 {
-	if (in->queued)
-		stream_note(comm, &in->reserved);
+	if (!in->queued)
+		return;
+	stream_note(comm, &in->reserved);
+	engine_end(comm, in->key, in->reserved.captured);
 }
 
 uint64_t coll_report(const spmt_comm *comm)
@@ -42,7 +48,7 @@ unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsign
 	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, units)));
 }
 
-static bool device_is_shared(const struct rank_info *a, const struct rank_info *b)
+bool coll_device_is_shared(const struct rank_info *a, const struct rank_info *b)
 {
 	static const unsigned char none[sizeof(a->uuid)];
 
@@ -65,7 +71,7 @@ static bool has_device(const spmt_comm *comm)
 	if (comm->parent || comm->lane || !world_is_only(comm->world))
 		return false;
 	for (int rank = 0; rank < comm->nranks; rank++)
-		if (rank != comm->rank && device_is_shared(&infos[comm->rank], &infos[rank]))
+		if (rank != comm->rank && coll_device_is_shared(&infos[comm->rank], &infos[rank]))
 			return false;
 	pthread_mutex_lock(&comm->slot->lock);
 	parts = comm->children != NULL;

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "collective.h"
+#include "engine.h"
 #include "far.h"
 #include "op.h"
 #include "spmt/calls/atomics.h"
@@ -133,8 +134,11 @@ static int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	return coll_ranges(comm, c);
 }
 
-static int coll_row(const spmt_comm *comm, const struct coll_call *c)
+/* A capture is replayed when no host meets. */
+static int coll_row(spmt_comm *comm, const struct coll_call *c, bool captured)
 {
+	bool apart, meets = engine_fits(comm, &apart, NULL) && !captured;
+
 	return coll_choose(&(struct coll_case){ .kind = c->kind,
 		.on_cpu = comm_cpu_access(comm),
 		.bytes = c->count * type_size(c->type),
@@ -142,6 +146,8 @@ static int coll_row(const spmt_comm *comm, const struct coll_call *c)
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
 		.engines = coll_copies(comm),
+		.meets = meets,
+		.apart = meets && apart,
 		.ranks = comm->nranks });
 }
 
@@ -285,7 +291,7 @@ static int coll_staged(spmt_comm *comm, const struct coll_call *c, struct coll_i
 	part.call.dst = comm->stage + (c->kind == COLL_EXCHANGE ? 0 : comm->stage_size);
 	for (; !rc && (part.from < c->count || !part.nth); part.from += most, part.nth++) {
 		part.call.count = MIN_OF(most, c->count - part.from);
-		part.call.row = coll_row(comm, &part.call);
+		part.call.row = coll_row(comm, &part.call, in->reserved.captured);
 		rc = coll_part(comm, c, &part, in);
 	}
 	/* The others have met this rank and would take its part as complete. */
@@ -327,10 +333,28 @@ static int coll_moved(spmt_comm *comm, const struct coll_call *c, struct coll_in
 	return coll_far(comm, &call, in);
 }
 
-/* By kernels. */
+static int coll_by_engines(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
+{
+	const struct engine_call call = { .what = c->what,
+		.kind = c->kind,
+		.dst = c->dst,
+		.src = c->src,
+		.bytes = c->count * type_size(c->type),
+		.key = in->key,
+		.moves = c->moves };
+	int rc = engine_queue(comm, &call, in->stream);
+
+	in->queued = !rc;
+	return rc;
+}
+
+/* By kernels, or by none. */
 static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stream *in)
 {
-	c->row = coll_row(comm, c);
+	c->row = coll_row(comm, c, in->reserved.captured);
+	in->key = call_key(c);
+	if (c->row == COLL_ROW_engine && !c->plan)
+		return coll_by_engines(comm, c, in);
 	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)
 		? coll_staged(comm, c, in)
 		: coll_kernel(comm, c, call_key(c) | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);
@@ -354,12 +378,12 @@ static int coll_keyed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	struct kernel_collective_args args;
 
-	c->row = coll_row(comm, c);
+	c->row = coll_row(comm, c, false);
 	args = coll_args(comm, c, call_key(c), 0);
 	return keyed_collective(comm, c->what, &args, stream);
 }
 
-__attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct coll_call *c)
+__attribute__((cold)) static void coll_trace(spmt_comm *comm, const struct coll_call *c)
 {
 	enum coll_among among = coll_kinds[c->kind].among;
 	int peer = among == COLL_ONE_TO_ONE ? c->target : among == COLL_ALL_TO_EACH ? -1 : c->root;
@@ -367,7 +391,7 @@ __attribute__((cold)) static void coll_trace(const spmt_comm *comm, const struct
 	trace_peer(peer, c->count * type_size(c->type));
 	trace_algorithm(comm->far.map ? "movers"
 			: c->plan     ? "plan"
-				      : coll_rows[coll_row(comm, c)].name);
+				      : coll_rows[coll_row(comm, c, false)].name);
 }
 
 static int coll_claimed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)

@@ -55,6 +55,7 @@ struct coll_plans {
 struct coll_in_stream {
 	struct reserved reserved;
 	device_stream stream;
+	uint64_t key;	  /* what the ranks compare; 0: not told */
 	bool queued, met; /* something is there; a kernel by which the others meet this rank is */
 };
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in);
@@ -63,6 +64,8 @@ void coll_end(spmt_comm *comm, const struct coll_in_stream *in);
 /* Where kernels do not reach all peers (comm->far), movers do it all. Takes the spans over. */
 struct far_call;
 int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream *in);
+/* Both are ranks of one device. */
+bool coll_device_is_shared(const struct rank_info *a, const struct rank_info *b);
 uint64_t coll_report(const spmt_comm *comm);
 /* Blocks of threads for so many bytes, `grain` for each, and no more than run at once. */
 #define COLL_BLOCKS 32u

@@ -56,11 +56,13 @@ struct spmt_comm {
 	struct kernel_table peers, lane_peers; /* of spmtd_peers; those of lane areas */
 	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */
-	struct spmt_mem *mems; /* live registered buffers */
+	struct engine_meeting *engine; /* collective/engine.c; NULL: none, or none yet */
+	struct spmt_mem *mems;	       /* live registered buffers */
 	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
-	uint64_t looks; /* how many calls have begun that take one of many words */
-	int units;	/* of the device: blocks that are sure to run at once */
+	uint64_t looks;		      /* how many calls have begun that take one of many words */
+	int units;		      /* of the device: blocks that are sure to run at once */
+	_Atomic uint32_t engine_says; /* whether it may have one */
 	bool flat, collectives, graphs, keeps_area; /* the last: a lane of it broke */
 	struct comm_host {
 		struct spmtd_host ops;
@@ -75,7 +77,6 @@ struct spmt_comm {
 };
 
 /* ---- entering a call ----------------------------------------------------------------------- */
-
 static inline bool comm_is_broken(const spmt_comm *comm)
 {
 	return atomic_load_explicit(&comm->control->stop, memory_order_relaxed) ||
@@ -136,7 +137,6 @@ int comm_failed(const spmt_comm *comm, const char *what, int rc);
 spmt_comm *comm_tree_first(spmt_comm *root);
 spmt_comm *comm_tree_next(const spmt_comm *comm);
 
-/* 0: the default of this comm */
 static inline int64_t comm_timeout(const spmt_comm *comm)
 {
 	return atomic_load_explicit(&comm->timeout_ms, memory_order_relaxed);

@@ -88,8 +88,9 @@ struct world {
 	char *routes;	 /* what SPMT_ROUTES asks for, of the ranks that have come so far */
 	size_t routes_size;
 	int routes_ranks;
-	_Atomic(struct lanes *) lanes; /* NULL: there never was one */
-	struct offers offers;	       /* none is left when its ranks have gone */
+	_Atomic(struct lanes *) lanes;	/* NULL: there never was one */
+	struct engine_meeting *engines; /* collective/engine.c: those of its comms */
+	struct offers offers;		/* none is left when its ranks have gone */
 };
 
 /* Claims rank `rank` of the world that uid names, made if this is the first rank of the process to come. On failure nothing is claimed, and the

@@ -8,6 +8,7 @@
 #include "peer.h"
 #include "spmt/calls/sync.h"
 #include "spmt/calls/view.h"
+#include "spmt/collective/engine.h"
 #include "spmt/collective/far.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
@@ -311,6 +312,7 @@ int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks)
 void peers_unlink(spmt_comm *comm)
 {
 	far_drop(comm);
+	engine_drop(comm);
 	nodes_notes_end(comm);
 	mem_free(comm->ops);
 	comm->ops = NULL;

@@ -15,22 +15,33 @@ enum { RANKS = 3 };
 
 static const size_t counts[] = { 3000, 7, 20000 };
 
+/* A sum, or what all give: with SPMT_COLL=engine copy engines alone move that. */
 struct turn {
 	uint32_t *dst, *src;
 	size_t count;
+	bool gathers;
 };
 
 static int turn_make(struct turn *t, int rank, uint32_t nth)
 {
 	t->count = counts[nth % 3];
-	t->dst = malloc(t->count * sizeof(*t->dst));
+	t->gathers = nth % 4 > 1;
+	t->dst = malloc((t->gathers ? RANKS : 1) * t->count * sizeof(*t->dst));
 	t->src = malloc(t->count * sizeof(*t->src));
 	if (!t->dst || !t->src)
 		return ranks_fail("no memory for %zu elements", t->count);
-	for (size_t i = 0; i < t->count; i++) {
+	for (size_t i = 0; i < t->count; i++)
 		t->src[i] = (uint32_t)rank + (uint32_t)i + nth;
-		t->dst[i] = 0;
-	}
+	memset(t->dst, 0, (t->gathers ? RANKS : 1) * t->count * sizeof(*t->dst));
+	return 0;
+}
+
+static int gathered_check(const struct turn *t, uint32_t nth)
+{
+	for (size_t i = 0; i < RANKS * t->count; i++)
+		if (t->dst[i] != (uint32_t)(i / t->count) + (uint32_t)(i % t->count) + nth)
+			return ranks_fail("element %zu of %d times %zu is %u behind a 0", i, RANKS,
+				t->count, t->dst[i]);
 	return 0;
 }
 
@@ -46,12 +57,13 @@ static int exclusive_check(const struct turn *t, uint32_t nth)
 /* The code that ended the turn, or a failure of the test; nobody has the buffers any more. */
 static int turn(spmt_comm *comm, uint32_t nth, spmt_stream stream)
 {
-	struct turn t = { NULL, NULL, 0 };
+	struct turn t = { NULL, NULL, 0, false };
 	int rc = turn_make(&t, spmt_rank(comm), nth);
 
 	if (!rc)
-		rc = spmt_all_reduce(
-			comm, t.dst, t.src, t.count, SPMT_TYPE_U32, SPMT_OP_SUM, stream);
+		rc = t.gathers ? spmt_all_gather(comm, t.dst, t.src, t.count, SPMT_TYPE_U32, stream)
+			       : spmt_all_reduce(comm, t.dst, t.src, t.count, SPMT_TYPE_U32,
+					 SPMT_OP_SUM, stream);
 	if (!rc && nth % 5 == 0)
 		rc = spmt_barrier_on_stream(comm, stream);
 	if (rc != RANKS_FAILED) {
@@ -60,7 +72,7 @@ static int turn(spmt_comm *comm, uint32_t nth, spmt_stream stream)
 		rc = rc ? rc : end;
 	}
 	if (!rc)
-		rc = exclusive_check(&t, nth);
+		rc = t.gathers ? gathered_check(&t, nth) : exclusive_check(&t, nth);
 	free(t.dst);
 	free(t.src);
 	return rc;

@@ -25,6 +25,8 @@ static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_swap] = "pairs of ranks swap blocks in place; ranks meet before and after",
 	[COLL_ROW_reduce] =
 		"each folds a share at its peers and stores it to all; ranks meet before and after",
+	[COLL_ROW_engine] =
+		"copy engines copy from buffer to buffer, and no kernel runs; ranks of one process, outside graphs",
 };
 
 /* False: it cannot be a row. */
@@ -131,6 +133,8 @@ static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, 
 		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu && !slots),
 		.wanted = wanted,
 		.factors = factors,
+		.meets = true,
+		.apart = true,
 		.engines = wanted == COLL_ROW_copy,
 		.ranks = ranks };
 }

@@ -54,7 +54,7 @@ struct coll_moves coll_moves(enum kernel_collective_kind kind, int pe, int npes,
 
 const struct coll_row coll_rows[COLL_ROWS] = {
 #define X(name, kinds, way, gpu, cpu, grain) { #name, kinds, way, gpu, cpu, grain },
-	COLL_TABLE(X)
+	COLL_TABLE(X) COLL_TABLE_HOST(X)
 #undef X
 };
 
@@ -75,6 +75,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 	if (c->factors && !row_brings_factors(row))
 		return false;
 	if (row == &coll_rows[COLL_ROW_copy] && !c->engines)
+		return false;
+	if (row->way == COLL_BY_ENGINES && !c->meets)
 		return false;
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
@@ -108,6 +110,15 @@ static bool row_is_preferred(const struct coll_row *row, const struct coll_case 
 	return row_takes(row, c);
 }
 
+static bool engine_is_preferred(const struct coll_case *c)
+{
+	const struct coll_kind *k = &coll_kinds[c->kind];
+	uint64_t blocks = k->src_blocks || k->dst_blocks ? (uint64_t)(uint32_t)c->ranks : 1;
+
+	return c->apart && !c->on_cpu && row_fits(&coll_rows[COLL_ROW_engine], c) &&
+		c->bytes >= (COLL_ENGINE_LEAST + blocks - 1) / blocks;
+}
+
 /* Every kind has a row for any size, which is the last one at the latest. */
 int coll_choose(const struct coll_case *c)
 {
@@ -115,7 +126,9 @@ int coll_choose(const struct coll_case *c)
 
 	if (c->wanted >= 0 && row_fits(&coll_rows[c->wanted], c))
 		return c->wanted;
-	while (row + 1 < COLL_ROWS && !row_is_preferred(&coll_rows[row], c))
+	if (engine_is_preferred(c))
+		return COLL_ROW_engine;
+	while (row + 1 < COLL_KERNEL_ROWS && !row_is_preferred(&coll_rows[row], c))
 		row++;
 	return row;
 }

@@ -36,8 +36,9 @@ enum kernel_collective_kind {
  * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger than a slot has room for.
  * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any goes. Between processes the
  *	buffers lie in a stage, and the call is cut into parts.
+ * COLL_BY_ENGINES: by copies from buffer to buffer that the host queues once all have come (spmt/collective/engine.h); no kernel runs.
  */
-enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
+enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 
 /*
  * One row an algorithm, in order of preference: the first that fits is taken.
@@ -68,12 +69,22 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS };
 	X(direct,  COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)          \
 	X(swap,    COLL_SWAPS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)           \
 	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
+/* with a kernel */
 #define COLL_TABLE(X) COLL_TABLE_OWN(X) COLL_TABLE_SHARED(X)
+/* with none: before all others in preference, from COLL_ENGINE_LEAST on */
+#define COLL_ENGINE_LEAST (256ull << 20) /* bytes of all blocks of a rank */
+#define COLL_TABLE_HOST(X)                                                                               \
+	X(engine,  COLL_COPIES & ~COLL_SWAPS, COLL_BY_ENGINES, UINT64_MAX, 0,       UINT32_MAX)
 /* clang-format on */
 
 enum coll_number {
 #define X(name, kinds, way, gpu, cpu, grain) COLL_ROW_##name,
 	COLL_TABLE(X)
+#undef X
+		COLL_KERNEL_ROWS,
+	COLL_BEFORE_HOST = COLL_KERNEL_ROWS - 1,
+#define X(name, kinds, way, gpu, cpu, grain) COLL_ROW_##name,
+	COLL_TABLE_HOST(X)
 #undef X
 		COLL_ROWS
 };
@@ -124,27 +135,7 @@ struct coll_row {
 };
 extern const struct coll_row coll_rows[COLL_ROWS];
 
-/* What the choice depends on: equal on all ranks, as must be the choice. */
-struct coll_case {
-	enum kernel_collective_kind kind;
-	bool on_cpu;
-	uint64_t bytes; /* of a block */
-	uint32_t room;	/* of a slot */
-	int wanted;	/* a row that is taken wherever it fits; -1: none */
-	bool factors;	/* the op is COLL_PREMUL */
-	bool engines;	/* there is a fifo by which a kernel has copies made */
-	int ranks;
-};
-int coll_choose(const struct coll_case *c);
-
-/* -1: no row has this name. */
-int coll_named(const char *name);
-
-/* "ll, twoshot, pushed" */
-void coll_names(char *text, size_t size);
-
-/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
-uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
+#include "choose.h"
 
 #endif
 #endif

@@ -157,6 +157,41 @@ Test(refused, heaps_of_devices_that_back_no_ranges, .init = older)
 	RANKS_OK(ranks_threads(3, works, &rest));
 }
 
+/* One device whose streams wait for no words is enough: all ranks take another row. */
+static void no_words(void)
+{
+	setenv("SPMT_FAKE_WITHOUT", "words", 1);
+	setenv("SPMT_FAKE_OLD", "2", 1);
+	setenv("SPMT_COLL", "engine", 1);
+}
+
+static int gathers(int rank, void *arg)
+{
+	const struct world *w = arg;
+	uint64_t *dst, *src, mine = 100 + (uint64_t)rank, seen[RANKS] = { 0 };
+	spmt_comm *comm;
+
+	REQUIRE_OK(begin(w, rank, &comm));
+	REQUIRE_OK(spmt_calloc(comm, RANKS, 8, (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, 1, 8, (void **)&src));
+	REQUIRE_OK(spmt_put(comm, src, &mine, 8, rank));
+	REQUIRE_OK(spmt_all_gather(comm, dst, src, 1, SPMT_TYPE_U64, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_get(comm, seen, dst, (size_t)w->n * 8, rank));
+	for (int i = 0; i < w->n; i++)
+		REQUIRE_EQ(seen[i], 100 + (uint64_t)i);
+	return spmt_finalize(comm);
+}
+
+Test(refused, collectives_of_devices_whose_streams_wait_for_no_words, .init = no_words)
+{
+	static const int all[] = { 0, 1, 2 }, others[] = { 3, 0, 1 };
+	struct world old = world_of(3, all, ""), rest = world_of(3, others, "");
+
+	RANKS_OK(ranks_threads(3, gathers, &old));
+	RANKS_OK(ranks_threads(3, gathers, &rest));
+}
+
 /* ---- what is known when it is tried ---- */
 
 Test(refused, access_that_is_granted_and_then_not_enabled)

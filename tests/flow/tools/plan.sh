@@ -119,9 +119,9 @@ says 'a sum with factors has no such phase' out '^  all_reduce, premul +pushed u
 says 'counts by rank have a way of their own' out '^  all_to_all_v +varied +varied$'
 nothing_in 'one number of ranks alone' "$([ "$(grep -cE '^  [0-9]+ ranks' "$scratch/out")" = 1 ] || cat "$scratch/out")"
 info 0 '' 9
-says 'many do not meet by block' out '^  all_gather +ll up to [0-9]+, direct +ll up to 64, direct$'
+says 'many do not meet by block' out '^  all_gather +ll up to [0-9]+, direct up to [0-9]+, engine +ll up to 64, direct$'
 info 0 'pushed' 2
-says 'a wish is granted' out '^  all_gather +pushed up to 1048576, pull +pushed up to '
+says 'a wish is granted' out '^  all_gather +pushed up to 1048576, pull up to [0-9]+, engine +pushed up to '
 info 2 '' 0
 info 2 '' 2 3
 info 0 "plan:$scratch/allreduce.json,plan:$scratch/alltoall.json,direct,only"

@@ -117,7 +117,7 @@ static struct call call_of(uint32_t nth, bool differ)
 	static const size_t sizes[] = { 0, 1, 8, 15, 16, 17, 40, 160, 333, 1024, MOST };
 	uint64_t seed = (uint64_t)nth * 8;
 	struct call c = { .kind = (enum kernel_collective_kind)(any_number(seed) % COLL_KINDS),
-		.row = (int)(any_number(seed + 1) % COLL_ROWS),
+		.row = (int)(any_number(seed + 1) % COLL_KERNEL_ROWS),
 		.root = (int)(any_number(seed + 2) % RANKS),
 		.odd = differ && any_number(seed + 3) % 3 == 0 ? (int)(nth % RANKS) : -1,
 		.nth = nth,
@@ -129,7 +129,7 @@ static struct call call_of(uint32_t nth, bool differ)
 		(coll_kinds[c.kind].in_place && any_number(seed + 7) % 2);
 	while (!(coll_rows[c.row].kinds >> c.kind & 1) ||
 		c.row == COLL_ROW_copy) /* whose posts want a host */
-		c.row = (c.row + 1) % COLL_ROWS;
+		c.row = (c.row + 1) % COLL_KERNEL_ROWS;
 	return c;
 }
 

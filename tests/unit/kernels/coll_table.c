@@ -13,6 +13,8 @@ static bool does(int row, const struct coll_case *c)
 {
 	if (row == COLL_ROW_copy && !c->engines)
 		return false;
+	if (row == COLL_ROW_engine && !c->meets)
+		return false;
 	return coll_rows[row].kinds >> c->kind & 1 &&
 		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
@@ -20,6 +22,8 @@ static bool does(int row, const struct coll_case *c)
 /* Few ranks' all_reduce alone folds by blocks that meet. */
 static bool prefers(int row, const struct coll_case *c)
 {
+	if (row == COLL_ROW_engine)
+		return does(row, c) && c->apart && !c->on_cpu && c->bytes >= COLL_ENGINE_LEAST;
 	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == COLL_ROW_twoshot && c->kind == COLL_REDUCE)
@@ -32,12 +36,14 @@ static void for_each_case(void (*fn)(struct coll_case c))
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			for (int place = 0; place < 16; place++)
+			for (int place = 0; place < 64; place++)
 				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 					.bytes = sizes[i],
 					.on_cpu = place & 1,
 					.room = place & 2 ? 64u << 10 : 48,
 					.engines = place & 4,
+					.meets = place & 16,
+					.apart = place & 16 && place & 32,
 					.ranks = place & 8 ? COLL_BLOCKS_RANKS
 							   : COLL_BLOCKS_RANKS + 1,
 					.wanted = -1 });
@@ -50,6 +56,11 @@ static void is_first_that_fits(struct coll_case c)
 	cr_assert(row >= 0 && row < COLL_ROWS);
 	cr_expect(does(row, &c), "kind %d, %llu bytes: %s", (int)c.kind,
 		(unsigned long long)c.bytes, coll_rows[row].name);
+	if (row == COLL_ROW_engine) {
+		cr_expect(prefers(row, &c));
+		return;
+	}
+	cr_expect_not(prefers(COLL_ROW_engine, &c));
 	cr_expect_leq(c.bytes, c.on_cpu ? coll_rows[row].cpu : coll_rows[row].gpu);
 	for (int before = 0; before < row; before++)
 		cr_expect(!prefers(before, &c), "%s comes before %s", coll_rows[before].name,
@@ -111,6 +122,36 @@ Test(coll_table, few_ranks_come_in_one_phase_with_more)
 		c.bytes--;
 		c.on_cpu = true;
 		cr_expect_eq(coll_choose(&c), COLL_ROW_direct);
+	}
+}
+
+/* Between GPUs of their own, where all blocks of a rank are so many bytes; by its name of any size, and on a GPU that ranks share. */
+Test(coll_table, large_ones_need_no_kernel)
+{
+	for (int kind = 0; kind < COLL_KINDS; kind++) {
+		bool blocks = coll_kinds[kind].src_blocks || coll_kinds[kind].dst_blocks;
+		bool moves = kind != COLL_EXCHANGE && !coll_kinds[kind].folds;
+		struct coll_case c = { .kind = (enum kernel_collective_kind)kind,
+			.bytes = COLL_ENGINE_LEAST / (blocks ? 4 : 1),
+			.room = COLL_LL_MOST,
+			.ranks = 4,
+			.meets = true,
+			.apart = true,
+			.wanted = -1 };
+
+		cr_expect_eq(coll_choose(&c) == COLL_ROW_engine, moves, "kind %d", kind);
+		c.bytes--;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_engine);
+		c.wanted = COLL_ROW_engine;
+		c.apart = false;
+		cr_expect_eq(coll_choose(&c) == COLL_ROW_engine, moves);
+		c.wanted = -1;
+		c.bytes++;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_engine);
+		c.apart = c.on_cpu = true;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_engine);
+		c.on_cpu = c.meets = false;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_engine);
 	}
 }
 

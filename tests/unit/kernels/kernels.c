@@ -250,7 +250,7 @@ static void collectives_with(int n, int row, uint32_t room)
 /* Every row of the table over all kinds and sizes that are its own; then as the library chooses, one after the other. */
 static void collectives_of(int n)
 {
-	for (int row = 0; row < COLL_ROWS; row++)
+	for (int row = 0; row < COLL_KERNEL_ROWS; row++)
 		if (row != COLL_ROW_copy) /* it posts to a host: flow-copies */
 			collectives_with(n, row, VIEWS_ROOM);
 	collectives_with(n, ANY_ROW, VIEWS_ROOM);
@@ -408,7 +408,7 @@ static void one_differs(int row)
 
 Test(kernels, a_call_that_differs_moves_nothing_on_all_ranks)
 {
-	for (int row = 0; row < COLL_ROWS; row++)
+	for (int row = 0; row < COLL_KERNEL_ROWS; row++)
 		if (coll_rows[row].kinds >> COLL_ALL_REDUCE & 1)
 			one_differs(row);
 }

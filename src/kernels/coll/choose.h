@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Which row of the table a call takes: for the host, by way of table.h. */
+#ifndef SPMT_KERNELS_COLL_CHOOSE_H
+#define SPMT_KERNELS_COLL_CHOOSE_H
+
+#include "table.h"
+
+/* What the choice depends on: equal on all ranks, as must be the choice. */
+struct coll_case {
+	enum kernel_collective_kind kind;
+	bool on_cpu;
+	uint64_t bytes; /* of a block */
+	uint32_t room;	/* of a slot */
+	int wanted;	/* a row that is taken wherever it fits; -1: none */
+	bool factors;	/* the op is COLL_PREMUL */
+	bool meets; /* its ranks can have copy engines move without a kernel (spmt/collective/engine.h) .. */
+	bool apart;   /* .. and each has a GPU of its own */
+	bool engines; /* there is a fifo by which a kernel has copies made */
+	int ranks;
+};
+int coll_choose(const struct coll_case *c);
+
+/* -1: no row has this name. */
+int coll_named(const char *name);
+
+/* "ll, twoshot, pushed" */
+void coll_names(char *text, size_t size);
+
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
+
+#endif

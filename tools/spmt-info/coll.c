@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 
 #define WORD 4096
-enum { NAME = 24, CHOICE = 32 }; /* columns */
+enum { NAME = 24, CHOICE = 58 }; /* columns */
 
 static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
@@ -123,7 +123,7 @@ static void choice_write(char *text, size_t size, struct coll_case c)
 	} while (end != UINT64_MAX && used < size);
 }
 
-/* In a world; parts have less room in slots, and lanes none. */
+/* In a world of one process, whose ranks have a GPU each; parts have less room in slots, and lanes none. */
 static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, int wanted)
 {
 	bool slots = wanted >= 0 && coll_rows[wanted].way == COLL_BY_SLOTS;
@@ -178,7 +178,7 @@ bool coll_print(int ranks)
 		printf("  %-8s  %s\n", coll_rows[i].name, row_words[i]);
 	printf("  %-8s  counts differ by rank: each loads from its peers; ranks meet before and after\n",
 		"varied");
-	printf("which a call of the world takes, by bytes of a block\n");
+	printf("which a call of the world takes, by bytes of a block; engine in one process, each rank with a GPU of its own\n");
 	for (size_t i = 0; i < (ranks ? 1 : ARRAY_SIZE(usual)); i++)
 		ranks_print(ranks ? ranks : usual[i], wanted);
 	return right;

@@ -106,6 +106,7 @@ struct backend {
 	const struct device_word_ops *words;
 	const struct device_hold_ops *hold;   /* NULL: no op has anything to bind */
 	const struct device_graph_ops *graph; /* NULL: graphs are their owner's alone */
+	const struct device_multicast_ops *multicast;
 };
 
 extern const struct backend backend_hip, backend_cuda, backend_host;

@@ -85,6 +85,20 @@ struct device_vmm_ops {
 	int (*import)(int dev, void *ptr, const struct device_export *in, int fd);
 };
 
+/*
+ * Memory of several devices under one address, behind which a switch does for all of them what a kernel stores, and folds what it loads. Such an
+ * address is for a kernel's instructions of that kind alone (multimem of PTX). Called where a program has asked for it, by SPMT_MULTICAST=1,
+ * and for open devices that are named once each.
+ */
+struct device_multicast_ops {
+	/* What addresses and sizes are multiples of. -ENOTSUP: the driver or one of the devices cannot. Makes nothing. */
+	int (*granularity)(const int *devs, int n, size_t *bytes);
+	/* at[i]: of devs[i], where `size` bytes of commit() begin; one *address for all, until unbind, which comes before
+	   the first decommit. */
+	int (*bind)(const int *devs, char *const *at, int n, size_t size, void **address);
+	int (*unbind)(void *address);
+};
+
 /* Naming memory to a device of another kind, a NIC. */
 struct device_dmabuf_ops {
 	/* *fd names memory in which [ptr, ptr + size) begins at *offset; the caller's to close. -ENOTSUP: this driver cannot. It

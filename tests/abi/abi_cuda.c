@@ -9,6 +9,8 @@ typedef CUdevice_attribute cu_attribute;
 typedef CUdevice_P2PAttribute cu_p2p_attribute;
 typedef CUmemAllocationHandleType cu_handle_type;
 typedef CUmemAllocationGranularity_flags cu_granularity;
+typedef CUmulticastGranularity_flags cu_multicast_granularity;
+typedef CUmulticastObjectProp cu_multicast_prop;
 typedef CUmemRangeHandleType cu_range_type;
 typedef CUstreamCaptureStatus cu_capture_status;
 typedef CUstreamCaptureMode cu_capture_mode;
@@ -50,6 +52,8 @@ SAME_SIZE(CUdevice_attribute, sizeof(int));
 SAME_SIZE(CUdevice_P2PAttribute, sizeof(int));
 SAME_SIZE(CUmemAllocationHandleType, sizeof(int));
 SAME_SIZE(CUmemAllocationGranularity_flags, sizeof(int));
+SAME_SIZE(CUmulticastGranularity_flags, sizeof(int));
+SAME_SIZE(CUmulticastObjectProp, sizeof(struct cuda_multicast_prop));
 SAME_SIZE(CUmemRangeHandleType, sizeof(int));
 SAME_SIZE(CUstreamCaptureStatus, sizeof(int));
 SAME_SIZE(CUstreamCaptureMode, sizeof(int));
@@ -77,6 +81,17 @@ _Static_assert(offsetof(CUmemAllocationProp, allocFlags) == offsetof(struct gpu_
 	"prop.allocFlags");
 _Static_assert(offsetof(CUmemAccessDesc, flags) == offsetof(struct gpu_memory_access, flags),
 	"access.flags");
+_Static_assert(offsetof(CUmulticastObjectProp, numDevices) ==
+		offsetof(struct cuda_multicast_prop, devices),
+	"prop.numDevices");
+_Static_assert(offsetof(CUmulticastObjectProp, size) == offsetof(struct cuda_multicast_prop, size),
+	"prop.size");
+_Static_assert(offsetof(CUmulticastObjectProp, handleTypes) ==
+		offsetof(struct cuda_multicast_prop, handle_types),
+	"prop.handleTypes");
+_Static_assert(
+	offsetof(CUmulticastObjectProp, flags) == offsetof(struct cuda_multicast_prop, flags),
+	"prop.flags");
 #ifndef __clang__ /* which takes no pointer for a constant */
 _Static_assert((unsigned long)CU_STREAM_LEGACY == 1 && (unsigned long)CU_STREAM_PER_THREAD == 2,
 	"streams");

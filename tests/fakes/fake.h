@@ -71,11 +71,14 @@ bool fake_peer_enabled(int from, int to);
 bool fake_reaches(int dev, const void *ptr, size_t n);
 
 /* Ranges backed on demand. False: a bad argument. */
+struct fake_team; /* fake_multicast.c */
 struct fake_physical {
 	int dev, fd, refs;
 	size_t size;
 	bool shareable;
+	struct fake_team *team; /* not NULL: a multicast object, and no memory: dev and fd are -1 */
 };
+struct fake_physical *fake_physical_of(struct fake_team *team, size_t size);
 bool fake_reserve(size_t size, size_t align, void **ptr);
 /* The same, so many bytes behind a multiple of align. */
 bool fake_reserve_behind(size_t size, size_t align, size_t behind, void **ptr);
@@ -87,6 +90,22 @@ void fake_physical_release(struct fake_physical *memory);
 bool fake_map(void *ptr, size_t size, struct fake_physical *memory);
 bool fake_unmap(void *ptr, size_t size);
 bool fake_access(const void *ptr, size_t size, unsigned devices);
+
+/*
+ * Multicast objects. What is bound is found by fake_multicast_at alone: of loads and stores the address itself takes none, as PTX has it.
+ * Without SPMT_MULTICAST=1 a team ends the program: nobody has asked for one.
+ */
+bool fake_team_new(int n, size_t size, struct fake_physical **out);
+bool fake_team_add(struct fake_physical *p, int dev);
+bool fake_team_whole(const struct fake_physical *p);
+bool fake_team_bind(struct fake_physical *p, size_t at, struct fake_physical *memory, size_t offset,
+	size_t size);
+bool fake_team_unbind(struct fake_physical *p, int dev, size_t at, size_t size);
+void fake_team_end(struct fake_team *team);
+/* Where the memory is mapped; NULL: it is not. */
+char *fake_physical_at(const struct fake_physical *memory);
+/* What lies behind n bytes at `address`: one part a device; 0: not of each, or no device may use it. */
+int fake_multicast_at(const void *address, size_t n, char *parts[FAKE_DEVICES]);
 
 /* Modules. Loading and unloading wait for the device's work. */
 struct fake_module;

@@ -44,7 +44,7 @@ static bool blind(void)
 /* With fake_lock. */
 static void show(const struct fake_block *block, bool shown)
 {
-	if (block->kind != FAKE_HOST &&
+	if (block->kind != FAKE_HOST && !(block->memory && block->memory->team) &&
 		mprotect(block->base, block->size, shown ? PROT_READ | PROT_WRITE : PROT_NONE))
 		abort();
 }
@@ -263,8 +263,8 @@ static bool block_reaches(int dev, const struct fake_block *block)
 		return true;
 	case FAKE_DEVICE:
 		return block->dev == dev || memory.peer[dev][block->dev];
-	default:
-		return block->access & 1u << dev;
+	default: /* no load, store or copy goes to a multicast object */
+		return !(block->memory && block->memory->team) && block->access & 1u << dev;
 	}
 }
 
@@ -372,6 +372,25 @@ static struct fake_physical *new_physical(int dev, int fd, size_t size, bool sha
 	return p;
 }
 
+struct fake_physical *fake_physical_of(struct fake_team *team, size_t size)
+{
+	struct fake_physical *p = new_physical(-1, -1, size, false);
+
+	p->team = team;
+	return p;
+}
+
+char *fake_physical_at(const struct fake_physical *p)
+{
+	const struct fake_block *b;
+
+	pthread_mutex_lock(&fake_lock);
+	for (b = memory.blocks; b && b->memory != p; b = b->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return b ? b->base : NULL;
+}
+
 bool fake_physical_new(int dev, size_t size, bool shareable, struct fake_physical **out)
 {
 	int fd;
@@ -418,10 +437,13 @@ void fake_physical_release(struct fake_physical *p)
 	last = !--p->refs;
 	fake_count.physicals -= last;
 	pthread_mutex_unlock(&fake_lock);
-	if (last) {
+	if (!last)
+		return;
+	if (p->team)
+		fake_team_end(p->team);
+	else
 		close(p->fd);
-		free(p);
-	}
+	free(p);
 }
 
 static bool reserved(const char *base, size_t size)
@@ -444,13 +466,16 @@ bool fake_map(void *ptr, size_t size, struct fake_physical *p)
 	bool ok;
 
 	pthread_mutex_lock(&fake_lock);
-	ok = size == p->size && reserved(ptr, size) && !occupied(ptr, size);
+	ok = size == p->size && reserved(ptr, size) && !occupied(ptr, size) &&
+		(!p->team || fake_team_whole(p));
 	if (ok)
 		p->refs++;
 	pthread_mutex_unlock(&fake_lock);
 	if (!ok)
 		return false;
-	if (mmap(ptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) == MAP_FAILED)
+	if (!p->team &&
+		mmap(ptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) ==
+			MAP_FAILED)
 		abort();
 	add_block(&block);
 	return true;

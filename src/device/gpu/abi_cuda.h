@@ -19,6 +19,7 @@ typedef int cu_attribute;
 typedef int cu_p2p_attribute;
 typedef int cu_handle_type;
 typedef int cu_granularity;
+typedef int cu_multicast_granularity;
 typedef int cu_range_type;
 typedef int cu_capture_status;
 typedef int cu_capture_mode;
@@ -38,7 +39,14 @@ typedef struct gpu_ipc_handle cu_ipc_handle;
 typedef struct gpu_location cu_location;
 typedef struct gpu_memory_prop cu_memory_prop;
 typedef struct gpu_memory_access cu_memory_access;
+typedef struct cuda_multicast_prop cu_multicast_prop;
 #endif
+/* What a multicast object is to be: of so many devices, and bytes of each. */
+struct cuda_multicast_prop {
+	unsigned int devices;
+	size_t size;
+	unsigned long long handle_types, flags;
+};
 
 /* X(ours, cuda.h's, value) */
 #define CUDA_VALUES(X)                                                                      \
@@ -63,6 +71,7 @@ typedef struct gpu_memory_access cu_memory_access;
 	X(CU_ATTR_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)        \
 	X(CU_ATTR_WORDS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)            \
 	X(CU_ATTR_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103) \
+	X(CU_ATTR_MULTICAST, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 132)                  \
 	X(CU_P2P_ACCESS, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 2)                       \
 	X(CU_P2P_ATOMICS, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 3)               \
 	X(CU_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ, 0)                                         \
@@ -78,6 +87,7 @@ typedef struct gpu_memory_access cu_memory_access;
 	X(CU_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)                               \
 	X(CU_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                             \
 	X(CU_DMABUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)                             \
+	X(CU_MULTICAST_MINIMUM, CU_MULTICAST_GRANULARITY_MINIMUM, 0)                        \
 	X(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                      \
 	X(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                            \
 	X(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0)

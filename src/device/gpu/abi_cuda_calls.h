@@ -103,7 +103,16 @@
 	X(MemExport, cuMemExportToShareableHandle,                                               \
 		(void *handle, cu_memory memory, cu_handle_type type, unsigned long long flags)) \
 	X(MemImport, cuMemImportFromShareableHandle,                                             \
-		(cu_memory * memory, void *handle, cu_handle_type type))
+		(cu_memory * memory, void *handle, cu_handle_type type))                         \
+	X(MulticastGranularity, cuMulticastGetGranularity,                                       \
+		(size_t * bytes, const cu_multicast_prop *prop, cu_multicast_granularity which)) \
+	X(MulticastCreate, cuMulticastCreate, (cu_memory * team, const cu_multicast_prop *prop)) \
+	X(MulticastAddDevice, cuMulticastAddDevice, (cu_memory team, cu_device device))          \
+	X(MulticastBindMem, cuMulticastBindMem,                                                  \
+		(cu_memory team, size_t at, cu_memory memory, size_t offset, size_t size,        \
+			unsigned long long flags))                                               \
+	X(MulticastUnbind, cuMulticastUnbind,                                                    \
+		(cu_memory team, cu_device device, size_t at, size_t size))
 
 struct cuda_api {
 #define X(field, symbol, args) cu_result(*field) args;

@@ -2,22 +2,11 @@
 /* NVIDIA through the driver API: what it has of its own. */
 #include <stdio.h>
 
-#include "abi_cuda_calls.h"
-#include "bind.h"
+#include "cuda.h"
 #include "ops.h"
 #include "src/base/env.h"
 
 static struct gpu_root cuda;
-
-struct cuda_state {
-	struct gpu_state gpu; /* the first member */
-	struct cuda_api api;
-};
-
-static const struct cuda_api *cuda_own(const struct gpu_state *state)
-{
-	return &((const struct cuda_state *)state)->api;
-}
 
 #define X(name) _Static_assert((int)CU_##name == (int)GPU_##name, "the same number");
 GPU_VALUES(X)
@@ -34,8 +23,6 @@ static const struct vendor_symbol cuda_symbols[] = { CUDA_REQUIRED(X) CUDA_OPTIO
 #undef Y
 
 static const char *const cuda_libraries[] = { "libcuda.so.1" };
-
-static const struct gpu_vendor cuda_vendor;
 
 static int cuda_find(struct gpu_state *state)
 {
@@ -143,8 +130,7 @@ static int cuda_enable_peer(const struct gpu_bound *b, const struct gpu_device *
 	return cuda_own(b->state)->CtxEnablePeerAccess(peer->context, 0);
 }
 
-/* Attributes younger than the driver are errors: the feature is not there. */
-static bool cuda_has(const struct gpu_bound *b, cu_attribute what)
+bool cuda_has(const struct gpu_bound *b, cu_attribute what)
 {
 	int value = 0;
 
@@ -198,7 +184,7 @@ static bool cuda_has_words(const struct gpu_state *state)
 	return cuda_own(state)->StreamWriteValue && cuda_own(state)->StreamWaitValue;
 }
 
-static const struct gpu_vendor cuda_vendor = {
+const struct gpu_vendor cuda_vendor = {
 	.root = &cuda,
 	.state_size = sizeof(struct cuda_state),
 	.name = "cuda",
@@ -269,4 +255,5 @@ const struct backend backend_cuda = {
 	.dmabuf = &cuda_dmabuf_ops,
 	.words = &cuda_word_ops,
 	.hold = &cuda_hold_ops,
+	.multicast = &cuda_multicast_ops,
 };

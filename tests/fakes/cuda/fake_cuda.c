@@ -10,8 +10,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "fake.h"
 #include "src/device/gpu/abi_cuda_calls.h"
+#include "tests/fakes/fake.h"
 
 #define X(field, symbol, args) cu_result symbol args;
 CUDA_REQUIRED(X)
@@ -189,6 +189,9 @@ cu_result cuDeviceGetAttribute(int *value, cu_attribute what, cu_device device)
 		return CU_OK;
 	case CU_ATTR_WORDS:
 		*value = !fake_lacks(visible(device), "words");
+		return CU_OK;
+	case CU_ATTR_MULTICAST:
+		*value = !fake_lacks(visible(device), "multicast");
 		return CU_OK;
 	default:
 		return CU_INVALID_VALUE;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake.h"
 #include "src/device/gpu/abi_cuda_calls.h"
+#include "tests/fakes/fake.h"
 
 #define X(field, symbol, args) cu_result symbol args;
 CUDA_REQUIRED(X)

@@ -177,7 +177,7 @@ enum spmt_cap {
 	SPMT_CAP_IPC,		  /* 1: memory can be named to other processes */
 	SPMT_CAP_GRAPH,		  /* 1: streams can be captured into graphs */
 	SPMT_CAP_COPY_ENGINES,	  /* copies that run at once between two devices; 0: none */
-	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks */
+	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks (spmt_switch_get) */
 	SPMT_CAP_RESIDENT_BLOCKS, /* blocks of a kernel that are sure to run at once */
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
@@ -816,7 +816,9 @@ SPMT_API int spmt_port_get(
 struct spmt_switch; /* spmt_device.h */
 /* What kernels need to reduce from, and store to, one buffer of every rank of the comm, by value: `bytes` of symmetric memory at sym;
    or, with sym NULL and bytes 0, a registered buffer, of which every rank has a part. Local. The caller sets sw->size; no more is
-   written. Valid, and refused, as a channel is; SPMT_ERR_UNSUPPORTED with SPMT_MULTICAST=1, too, as multicast is not built. */
+   written. Valid, and refused, as a channel is. With SPMT_MULTICAST=1 kernels go by the switch's multicast, or it is refused: SPMT_ERR_UNSUPPORTED
+   for registered buffers, for ranks that are in other processes or share a device, for heaps that are not committed on demand and for
+   devices or drivers without it; what else the driver refuses has its code. */
 SPMT_API int spmt_switch_get(
 	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw);
 

@@ -315,7 +315,8 @@ struct spmt_switch {
 	uint64_t flat, stride;		    /* as in struct spmt_view */
 	const struct spmtd_peer *peers;	    /* likewise, where stride is 0 */
 	const struct spmtd_mem_peer *parts; /* of a registered buffer; else NULL */
-	uint64_t reserved[4];
+	uint64_t multicast; /* where a switch reaches every rank's at once; 0: one by one */
+	uint64_t reserved[3];
 };
 
 #endif

@@ -7,7 +7,6 @@
 #include "rma.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/proxy/fifo.h"
-#include "src/base/env.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
@@ -295,19 +294,20 @@ static int switch_symmetric(spmt_comm *comm, const void *sym, size_t bytes, stru
 	return 0;
 }
 
-/* Nothing of a driver's is asked: whoever wants it is told. */
-static int switch_refuse_multicast(const spmt_comm *comm)
+/* What is asked for is had, or refused: never another way that nobody sees. */
+static int switch_multicast(spmt_comm *comm, const spmt_mem *mem, struct spmt_switch *s)
 {
-	const struct env *env;
-	int rc = env_get(&env);
+	int rc;
 
-	if (rc)
-		return comm_failed(comm, "spmt_switch_get", rc);
-	if (!env->multicast)
+	if (LIKELY(!view_multicast_wanted()) || comm->nranks == 1)
 		return 0;
-	return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_switch_get",
-		"rank %d: SPMT_MULTICAST=1: the multicast of a switch is not built; without the variable loads and stores go to each rank in turn",
-		comm->rank);
+	rc = mem ? fail(SPMT_ERR_UNSUPPORTED, "it is of the symmetric heap alone")
+		 : view_multicast(comm, s->offset, s->bytes, &s->multicast);
+	if (!rc)
+		return 0;
+	return fail_call(rc, "spmt_switch_get",
+		"rank %d: SPMT_MULTICAST=1: no multicast for this buffer: %.300s; without the variable loads and stores go to each rank in turn",
+		comm->rank, status_sentence());
 }
 
 int spmt_switch_get(
@@ -319,8 +319,6 @@ int spmt_switch_get(
 
 	if (!rc)
 		rc = view_whole(comm, "spmt_switch_get");
-	if (!rc)
-		rc = switch_refuse_multicast(comm);
 	if (rc)
 		return rc;
 	if (!sw)
@@ -334,6 +332,8 @@ int spmt_switch_get(
 			comm->rank);
 	rc = mem ? switch_registered(comm, mem, &whole)
 		 : switch_symmetric(comm, sym, bytes, &whole);
+	if (!rc)
+		rc = switch_multicast(comm, mem, &whole);
 	if (rc)
 		return rc;
 	whole.pe = comm->rank;

@@ -15,6 +15,7 @@
 #include "src/base/status.h"
 #include "src/device/guard.h"
 #include "src/kernels/area.h"
+#include "view.h"
 
 /* Sizes of the first struct spmt_route and struct spmt_stats: a program compiled then still calls. */
 #define ROUTE_FIRST offsetof(struct spmt_route, process)
@@ -158,6 +159,19 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 
 /* ---- what it can do ------------------------------------------------------------------------ */
 
+static bool has_multicast(spmt_comm *comm)
+{
+	struct status_saved saved;
+	bool has;
+
+	if (!view_multicast_wanted() || comm->nranks == 1)
+		return false;
+	status_save(&saved);
+	has = !view_multicast(comm, 0, 0, NULL);
+	status_restore(&saved);
+	return has;
+}
+
 int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 {
 	TRACED(comm, __func__);
@@ -181,7 +195,7 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 		*value = comm->backend->store_threshold < UINT64_MAX;
 		return 0;
 	case SPMT_CAP_MULTICAST:
-		*value = 0;
+		*value = has_multicast(comm);
 		return 0;
 	case SPMT_CAP_RESIDENT_BLOCKS:
 		*value = comm->units;

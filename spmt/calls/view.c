@@ -8,6 +8,8 @@
 #include "spmt/control/exclusive.h"
 #include "spmt/proxy/fifo.h"
 #include "spmt/proxy/queues.h"
+#include "src/base/env.h"
+#include "src/base/mem.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "view.h"
@@ -67,6 +69,34 @@ void view_fill(spmt_comm *comm, struct spmt_view *view)
 		view->flat = (uint64_t)(uintptr_t)comm->links[0].base;
 		view->stride = flat_stride(comm);
 	}
+}
+
+bool view_multicast_wanted(void)
+{
+	const struct env *env = env_loaded();
+
+	return env && env->multicast;
+}
+
+int view_multicast(spmt_comm *comm, uint64_t offset, uint64_t bytes, uint64_t *address)
+{
+	const struct heap **heaps;
+	size_t unit;
+	int rc;
+
+	for (int pe = 0; pe < comm->nranks; pe++)
+		if (!comm_is_local(comm, pe))
+			return fail(SPMT_ERR_UNSUPPORTED, "rank %d is in another process", pe);
+	heaps = mem_calloc((size_t)comm->nranks, sizeof(*heaps));
+	if (!heaps)
+		return fail(-ENOMEM, "out of memory for a list of %d heaps", comm->nranks);
+	for (int pe = 0; pe < comm->nranks; pe++)
+		heaps[pe] = &comm->world->slots[comm_world_rank(comm, pe)].heap;
+	rc = address ? heap_window_open(
+			       &comm->world->windows, heaps, comm->nranks, offset, bytes, address)
+		     : heap_window_check(heaps, comm->nranks, &unit);
+	mem_free(heaps);
+	return rc;
 }
 
 int view_whole(const spmt_comm *comm, const char *what)

@@ -17,6 +17,10 @@ int view_whole(const spmt_comm *comm, const char *what);
 /* SPMT_ERR_UNSUPPORTED: of a comm where that is so, for kernels that do not know of it. */
 int view_too_old(const spmt_comm *comm, const char *what) __attribute__((cold));
 void view_prepare(spmt_comm *comm); /* once the links are attached */
+bool view_multicast_wanted(void);   /* SPMT_MULTICAST=1 */
+/* Where kernels reach `bytes` at `offset` of the heaps of all ranks at once; or, with address NULL, whether there can be such a place, which
+   makes none. A code and the sentence why not. */
+int view_multicast(spmt_comm *comm, uint64_t offset, uint64_t bytes, uint64_t *address);
 void view_fill(spmt_comm *comm, struct spmt_view *view);
 
 #endif

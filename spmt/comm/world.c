@@ -457,6 +457,7 @@ static void world_lose(struct world *w)
 	if (--w->members)
 		return;
 	gather_close(w); /* first: it hears of other processes' ends */
+	heap_windows_close(&w->windows);
 	for (int i = 0; i < w->nranks; i++)
 		slot_close(&w->slots[i], broken);
 	world_drop(w);

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "heap/window.h"
 #include "include/spmt.h"
 #include "include/spmt_device.h"
 #include "spmt/bootstrap/search.h"
@@ -50,8 +51,7 @@ struct world {
 	_Atomic uint64_t id[2];	      /* zero: this one is free */
 	_Atomic(struct directory *) directory;
 
-	/* guarded by the table's lock */
-	int members; /* ranks of this process that have not left, and holds */
+	int members; /* guarded by the table's lock: ranks of this process that have not left, and holds */
 
 	/* written by the rank that made it, before anybody else joins */
 	int nranks;
@@ -91,6 +91,7 @@ struct world {
 	_Atomic(struct lanes *) lanes;	/* NULL: there never was one */
 	struct engine_meeting *engines; /* collective/engine.c: those of its comms */
 	struct offers offers;		/* none is left when its ranks have gone */
+	struct heap_windows windows;	/* of heaps of this process */
 };
 
 /* Claims rank `rank` of the world that uid names, made if this is the first rank of the process to come. On failure nothing is claimed, and the

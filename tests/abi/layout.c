@@ -114,6 +114,7 @@ static const struct {
 	AT(struct spmt_switch, offset, 24),
 	AT(struct spmt_switch, peers, 48),
 	AT(struct spmt_switch, parts, 56),
+	AT(struct spmt_switch, multicast, 64),
 
 	NUMBER(SPMT_ERR_TIMEOUT, -10001),
 	NUMBER(SPMT_ERR_ABORTED, -10002),

@@ -479,29 +479,6 @@ Test(channels, refused)
 	RANKS_OK(ranks_run(2, NULL, refused, NULL));
 }
 
-static int multicast(spmt_comm *comm, void *arg)
-{
-	struct spmt_switch s = { .size = sizeof(s), .bytes = 99 };
-	int64_t has = 1;
-	void *block;
-
-	(void)arg;
-	REQUIRE_OK(spmt_malloc(comm, 64, &block));
-	REQUIRE_CODE(spmt_switch_get(comm, block, 64, NULL, &s), SPMT_ERR_UNSUPPORTED);
-	REQUIRE_SAYS("spmt_switch_get: rank");
-	REQUIRE_SAYS("SPMT_MULTICAST=1: the multicast of a switch is not built");
-	REQUIRE_EQ(s.bytes, 99);
-	REQUIRE_OK(spmt_query(comm, SPMT_CAP_MULTICAST, &has));
-	REQUIRE_EQ(has, 0);
-	return spmt_status(comm);
-}
-
-Test(channels, no_multicast)
-{
-	setenv("SPMT_MULTICAST", "1", 1);
-	RANKS_OK(ranks_run(2, NULL, multicast, NULL));
-}
-
 /* Programs that were compiled with a smaller struct get no more than that. */
 static int grown(spmt_comm *comm, void *arg)
 {

@@ -3,19 +3,29 @@
 #ifndef SPMTD_BULK_H
 #define SPMTD_BULK_H
 
-#include "rma.h"
-#include "terms.h"
+#include "switch.h"
 
 /*
  * SPMTD_BULK: defined where the chip has them and the compiler's PTX can say so: nvcc 12 or later, NVRTC, for sm_90 or later. clang does
  * not tell which PTX it writes; with one that writes 8.0 (-Xclang -target-feature -Xclang +ptx80) a program defines SPMTD_BULK itself.
- * SPMTD_BULK_MODEL: a test has the engine's operations.
+ * SPMTD_BULK_SPREAD: likewise where the engine also stores to a switch's multicast, for which PTX has an instruction from 9.1 on: nvcc 13.1.
+ * SPMTD_BULK_MODEL: a test has the engine's operations, and with SPMTD_MULTIMEM_MODEL that one, too.
  */
 #if !defined(SPMTD_BULK) && defined(SPMTD_NVPTX) && defined(__CUDA_ARCH__) && \
 	defined(__CUDACC_VER_MAJOR__)
 #if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
 #define SPMTD_BULK 1
 #endif
+#endif
+
+#if !defined(SPMTD_BULK_SPREAD) && defined(SPMTD_BULK) && defined(SPMTD_MULTIMEM_) && \
+	defined(__CUDACC_VER_MAJOR__)
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1301
+#define SPMTD_BULK_SPREAD 1
+#endif
+#endif
+#if defined(SPMTD_BULK_MODEL) && defined(SPMTD_MULTIMEM_MODEL)
+#define SPMTD_BULK_SPREAD 1
 #endif
 
 SPMTD_BEGIN
@@ -34,6 +44,8 @@ SPMTD_BEGIN
  *	           them before
  *	copy       between addresses that this thread can load and store, as of spmtd_ptr, spmtd_mem_ptr or a channel: remote or local
  *	put_many   each chunk is loaded once and stored to `count` ranks
+ *	broadcast  n bytes of src to every rank's buffer of a switch channel at off, its own included: each chunk is loaded once and stored to each
+ *	           rank, or once, to the switch's multicast, where s has one (SPMTD_BULK_SPREAD); what the engine leaves goes as spmtd_switch_broadcast
  *	put_shared size bytes of the block's shared memory, without a stage; `src` and what dst is on pe are multiples of 16, and so is
  *	           n, or it goes by stores
  *	reduce, reduce_shared  by type and op: below
@@ -45,6 +57,7 @@ struct spmtd_bulk {
 		stages_at; /* in shared memory; the barriers of the stages lie behind them. 0: by loads and stores */
 	uint64_t turn; /* loads so far */
 	uint32_t chunk, stages;
+	uint32_t spread; /* 1: a multicast was stored to since the last quiet */
 };
 
 enum {
@@ -69,6 +82,7 @@ SPMTD_FN size_t spmtd_bulk_room(uint32_t chunk, uint32_t stages)
  *	engine_loaded_        waits for the phase of this parity. The chip moves it: no peer has to do anything for it
  *	engine_store_         n bytes of shared memory to device memory; a group takes what was stored since the last
  *	engine_fold_          the same, folded element by element into what lies there (enum spmtd_engine_folds_)
+ *	engine_spread_        as store_, to a switch's multicast
  *	engine_group_
  *	engine_read_          waits until all groups but the last `but` (0 to 3) have read their stages
  *	engine_done_          waits until all groups have stored
@@ -121,6 +135,9 @@ void spmtd_engine_read_(uint32_t but);
 void spmtd_engine_done_(void);
 void spmtd_engine_fence_(void);
 int spmtd_engine_reaches_(uint64_t a);
+#if defined(SPMTD_BULK_SPREAD)
+void spmtd_engine_spread_(uint64_t dst, uint64_t stage, uint32_t n);
+#endif
 
 #elif defined(SPMTD_BULK)
 
@@ -197,6 +214,18 @@ SPMTD_FN void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int f
 		break;
 	}
 }
+
+#if defined(SPMTD_BULK_SPREAD)
+/* Of PTX's memory operations those of multimem alone may name such an address: cp.async.bulk may not. */
+SPMTD_FN void spmtd_engine_spread_(uint64_t dst, uint64_t stage, uint32_t n)
+{
+	SPMTD_ASM(
+		"{ .reg .u64 g; cvta.to.global.u64 g, %0; "
+		"multimem.cp.async.bulk.global.shared::cta.bulk_group [g], [%1], %2; }" ::"l"(dst),
+		"r"(spmtd_shared_at_(stage)), "r"(n)
+		: "memory");
+}
+#endif
 
 SPMTD_FN void spmtd_engine_group_(void)
 {
@@ -300,19 +329,51 @@ SPMTD_FN uint64_t spmtd_bulk_bar_(const struct spmtd_bulk *b, uint64_t turn)
 	return b->stages_at + (uint64_t)b->stages * b->chunk + turn % b->stages * sizeof(uint64_t);
 }
 
-/* Where it goes: one address, or the same offset of several ranks. */
+/* Where it goes: one address, the same offset of several ranks, or of all buffers of a switch. */
 struct spmtd_bulk_to_ {
 	const struct spmt_view *v;
-	const int *pes; /* NULL: one */
-	uint64_t dst;	/* its address; or this rank's symmetric one */
+	const int *pes;		       /* NULL: one, or all */
+	const struct spmt_switch *all; /* not NULL: all */
+	uint64_t dst; /* its address; or this rank's symmetric one; or of all an offset */
 	int32_t count;
 	int32_t fold; /* of one: enum spmtd_engine_folds_ */
 };
 
+/* 1: by the switch's multicast. */
+SPMTD_FN int spmtd_bulk_spreads_(const struct spmt_switch *s)
+{
+#if defined(SPMTD_BULK_SPREAD)
+	return s->multicast != 0;
+#else
+	(void)s;
+	return 0;
+#endif
+}
+
+/* at_off: in every rank's buffer. */
+SPMTD_FN void spmtd_bulk_store_all_(
+	const struct spmt_switch *s, uint64_t at_off, uint64_t at, uint32_t n)
+{
+#if defined(SPMTD_BULK_SPREAD)
+	if (s->multicast) {
+		spmtd_engine_spread_(s->multicast + at_off, at, n);
+		return;
+	}
+#endif
+	SPMTD_ROLLED for (int i = 1; i <= s->npes; i++)
+	{
+		int pe = i < s->npes - s->pe ? s->pe + i : s->pe + i - s->npes;
+
+		spmtd_engine_store_(spmtd_switch_there_(s, pe) + at_off, at, n);
+	}
+}
+
 SPMTD_FN void spmtd_bulk_store_(
 	const struct spmtd_bulk_to_ *to, uint64_t off, uint64_t at, uint32_t n)
 {
-	if (!to->pes && to->fold)
+	if (to->all)
+		spmtd_bulk_store_all_(to->all, to->dst + off, at, n);
+	else if (!to->pes && to->fold)
 		spmtd_engine_fold_(to->dst + off, at, n, to->fold);
 	else if (!to->pes)
 		spmtd_engine_store_(to->dst + off, at, n);
@@ -355,13 +416,18 @@ SPMTD_FN void spmtd_bulk_run_(const struct spmtd_bulk *b, const struct spmtd_bul
 	}
 }
 
-/* The engine has done all that it was given, and what follows is behind it. */
-SPMTD_FN void spmtd_bulk_settle_(const struct spmtd_bulk *b, int scope)
+/* The engine has done all that it was given, and what follows is behind it, also where others see it by their own addresses. */
+SPMTD_FN void spmtd_bulk_settle_(struct spmtd_bulk *b, int scope)
 {
 	if (b->stages_at && spmtd_lane_(scope) == 0) {
 		spmtd_engine_done_();
 		spmtd_engine_fence_();
+#if defined(SPMTD_BULK_SPREAD)
+		if (b->spread)
+			spmtd_multimem_fence_();
+#endif
 	}
+	b->spread = 0;
 	spmtd_meet_(scope);
 }
 
@@ -444,6 +510,7 @@ SPMTD_FN struct spmtd_bulk_to_ spmtd_bulk_to_one_(const struct spmt_view *v, uin
 
 	to.v = v;
 	to.pes = (const int *)spmtd_to_(0);
+	to.all = (const struct spmt_switch *)spmtd_to_(0);
 	to.dst = dst;
 	to.count = 0;
 	to.fold = SPMTD_FOLD_NONE_;
@@ -454,6 +521,7 @@ SPMTD_FN int spmtd_bulk_open_(
 	struct spmtd_bulk *b, void *shared, uint32_t chunk, uint32_t stages, int scope)
 {
 	b->stages_at = 0;
+	b->spread = 0;
 	if (chunk < SPMTD_BULK_UNIT_ || chunk > SPMTD_BULK_CHUNK_ || (chunk & (chunk - 1)) ||
 		stages < 2 || stages > SPMTD_BULK_STAGES_ ||
 		(spmtd_at_(shared) & (SPMTD_BULK_ALIGN_ - 1)) || !shared)
@@ -501,6 +569,46 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		spmtd_wake_(v, pe);
 }
 
+/* An address that all buffers of a switch are aligned as; 1 beside src where they differ, which no engine takes. */
+SPMTD_FN uint64_t spmtd_bulk_like_all_(const struct spmt_switch *s, uint64_t off, uint64_t src)
+{
+	uint64_t own = spmtd_switch_there_(s, s->pe), odd = 0;
+
+	SPMTD_ROLLED for (int pe = 0; s->parts && pe < s->npes; pe++) odd |=
+		own ^ spmtd_switch_there_(s, pe);
+	return odd & (SPMTD_BULK_UNIT_ - 1) ? src ^ 1 : own + off;
+}
+
+SPMTD_FN void spmtd_bulk_all_(struct spmtd_bulk *b, const struct spmt_view *v,
+	const struct spmt_switch *s, uint64_t off, uint64_t src, uint64_t n, int scope, int nbi)
+{
+	struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, off);
+	struct spmtd_bulk_cut_ c;
+	uint64_t at = 0, rest;
+
+	to.all = s;
+	spmtd_meet_(scope);
+	c = spmtd_bulk_cut_at_(b, spmtd_bulk_like_all_(s, off, src), src, n);
+	rest = c.head;
+	if (c.units && spmtd_bulk_spreads_(s)) {
+#if defined(SPMTD_BULK_SPREAD)
+		if (spmtd_lane_(scope) == 0)
+			spmtd_multimem_fence_();
+#endif
+		b->spread = 1;
+	}
+	spmtd_bulk_units_(b, &to, src, c, scope);
+	SPMTD_ROLLED for (int i = 0; i < 2; i++)
+	{
+		spmtd_do_switch_broadcast_(v, s, off + at, src + at, rest, scope);
+		at = c.head + c.units;
+		rest = n - at;
+	}
+	if (!nbi)
+		spmtd_bulk_settle_(b, scope);
+	SPMTD_ROLLED for (int pe = 0; n && pe < s->npes; pe++) spmtd_wake_(v, pe);
+}
+
 #define SPMTD_BULK_MOVES(suffix, scope, nbi)                                                       \
 	SPMTD_FN void spmtd_bulk_put##suffix(const struct spmt_view *v, struct spmtd_bulk *b,      \
 		void *dst, const void *src, size_t n, int pe)                                      \
@@ -543,6 +651,12 @@ SPMTD_FN void spmtd_bulk_shared_(struct spmtd_bulk *b, const struct spmt_view *v
 		}                                                                                  \
 		if (count > 0)                                                                     \
 			spmtd_bulk_move_(b, &to, spmtd_at_(src), n, SPMTD_PUT_, scope, nbi);       \
+	}                                                                                          \
+	SPMTD_FN void spmtd_bulk_broadcast##suffix(const struct spmt_view *v,                      \
+		struct spmtd_bulk *b, const struct spmt_switch *s, size_t off, const void *src,    \
+		size_t n)                                                                          \
+	{                                                                                          \
+		spmtd_bulk_all_(b, v, s, off, spmtd_at_(src), n, scope, nbi);                      \
 	}                                                                                          \
 	SPMTD_FN void spmtd_bulk_put_shared##suffix(const struct spmt_view *v,                     \
 		struct spmtd_bulk *b, void *dst, const void *src, size_t n, int pe)                \
@@ -609,6 +723,7 @@ SPMTD_FN struct spmtd_bulk spmtd_view_stages_(const struct spmt_view *v, int sco
 	b.stages_at = v->bulk;
 	b.chunk = (uint32_t)v->bulk_shape;
 	b.stages = SPMTD_VIEW_STAGES_;
+	b.spread = 0;
 	b.turn = v->bulk && spmtd_lane_(scope) == 0 ? *spmtd_view_turn_(&b) : 0;
 	return b;
 }

@@ -160,6 +160,17 @@ void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
 	cr_assert(s->bytes);
 }
 
+/* Declared for files that have SPMTD_MULTIMEM_MODEL, too. */
+void spmtd_engine_spread_(uint64_t dst, uint64_t stage, uint32_t n);
+void spmtd_engine_spread_(uint64_t dst, uint64_t stage, uint32_t n)
+{
+	cr_assert(engine.alias_fenced, "not fenced for aliases");
+	engine.alias = true;
+	engine.spreads++;
+	for (int i = 0; i < engine.nbuffers; i++)
+		spmtd_engine_store_(engine.buffers[i] + (dst - engine.multicast), stage, n);
+}
+
 void spmtd_engine_fold_(uint64_t dst, uint64_t stage, uint32_t n, int fold)
 {
 	cr_assert_gt(fold, 0);

@@ -70,6 +70,11 @@ extern struct engine {
 	uint32_t seed;
 	bool fenced, reaches;
 	bool counting; /* addresses are no memory */
+	/* behind `multicast` lie the same bytes of so many buffers. alias_fenced, alias: multimem_fence_ came before a store there, and has to
+	   come behind it */
+	uint64_t multicast, buffers[8];
+	int nbuffers, spreads;
+	bool alias_fenced, alias;
 } engine;
 
 /* n bytes of src into dst, which is the first operand. */

@@ -65,8 +65,7 @@ struct world {
 
 	/* gather.c: how the ranks found each other */
 	_Atomic(struct control *) control; /* what they meet on: local, or shared by processes */
-	/* The row of this world and of all comms split from it. Shared memory, unless another is put here before the first rank of
-	   this process has gathered; the same in all processes. */
+	/* Of all its comms, the same in all processes: shared memory, if nothing else is put here before this process gathers. */
 	_Atomic(const struct meeting_ops *) meeting;
 	_Atomic bool made; /* its first meeting is over */
 	_Atomic uint32_t gathering;

@@ -272,6 +272,12 @@ static int alone(spmt_comm *comm, void *arg)
 	return scene_close(&s);
 }
 
+/* What a rank gives itself is a copy within its device, which NVIDIA's driver makes by a kernel, whatever call asks for it. */
+static bool copies_within(enum what what)
+{
+	return what != ALL_GATHER_IN_PLACE && what != PERMUTE;
+}
+
 /* The first call makes what the row needs: not beside the kernel, as drivers may wait for a device then. */
 static int beside(spmt_comm *comm, void *arg)
 {
@@ -284,6 +290,8 @@ static int beside(spmt_comm *comm, void *arg)
 		double by_itself, full;
 		int rc;
 
+		if (copies_within(it.what) && !gpu_host())
+			continue;
 		TRY(prepare(&s, &it));
 		TRY(timed(&s, &it, &by_itself));
 		TRY(prepare(&s, &it));

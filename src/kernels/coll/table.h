@@ -72,7 +72,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 /* with a kernel */
 #define COLL_TABLE(X) COLL_TABLE_OWN(X) COLL_TABLE_SHARED(X)
 /* with none: before all others in preference, from COLL_ENGINE_LEAST on */
-#define COLL_ENGINE_LEAST (256ull << 20) /* bytes of all blocks of a rank */
+#define COLL_ENGINE_LEAST (128ull << 20) /* bytes of all blocks of a rank */
 #define COLL_TABLE_HOST(X)                                                                               \
 	X(engine,  COLL_COPIES & ~COLL_SWAPS, COLL_BY_ENGINES, UINT64_MAX, 0,       UINT32_MAX)
 /* clang-format on */

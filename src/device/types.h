@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the device contract (device.h) is made of: plain data, and the groups of ops that a backend may
-   lack. The rules at the top of device.h hold for these ops, too. */
+/* What the device contract (device.h) is made of: plain data, and the groups of ops that a backend may lack, by the same rules. */
 #ifndef SPMT_DEVICE_TYPES_H
 #define SPMT_DEVICE_TYPES_H
 

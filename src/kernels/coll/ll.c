@@ -383,16 +383,20 @@ LL_LOOPS(DEFINE_LL_BRIEF)
 LL_FN int ll_fold_units(
 	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
 {
+	int rc = 0;
+
 	switch (which) {
-#define X(name, acc, begin, step, end, hold) \
-	case LL_##name:                      \
-		return c->brief ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w);
+#define X(name, acc, begin, step, end, hold)                                     \
+	case LL_##name:                                                          \
+		rc = c->brief ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w); \
+		break;
 		LL_LOOPS(X)
 #undef X
 	case LL_copy:
 	default:
-		return 0;
+		break;
 	}
+	return rc;
 }
 
 /*

@@ -27,8 +27,8 @@ struct engine_part {
 };
 
 struct engine_side {
-	_Alignas(CACHE_LINE) _Atomic uint64_t made,
-		key; /* collectives so far; the last one's key, 0: not told */
+	_Alignas(CACHE_LINE) _Atomic uint64_t made; /* collectives so far */
+	_Atomic uint64_t key;			    /* the last one's; 0: not told */
 	spmt_comm *
 		comm; /* NULL: the rank is not there, or has left. Guarded by the meeting's lock, as what follows */
 	struct engine_part *first, **end;

@@ -85,7 +85,7 @@ bool fake_reserve_behind(size_t size, size_t align, size_t behind, void **ptr);
 bool fake_unreserve(const void *ptr, size_t size);
 bool fake_physical_new(int dev, size_t size, bool shareable, struct fake_physical **out);
 bool fake_physical_import(int fd, struct fake_physical **out);
-void fake_physical_retain(struct fake_physical *memory);
+void fake_physical_retain(struct fake_physical *p);
 void fake_physical_release(struct fake_physical *memory);
 bool fake_map(void *ptr, size_t size, struct fake_physical *memory);
 bool fake_unmap(void *ptr, size_t size);

@@ -131,7 +131,7 @@ static int scene_open(spmt_comm *comm, size_t room, struct scene *x)
 /* Any bits of integers; of the others small whole numbers, never 0, so that no order of sums shows and no sign of zero. */
 static void fill(const struct row *row, int rank, char *to)
 {
-	uint64_t seed = (uint64_t)(rank * 131 + (int)row->type * 7 + (int)row->op + 1);
+	uint64_t seed = (uint64_t)rank * 131 + (uint64_t)row->type * 7 + (uint64_t)row->op + 1;
 
 	for (size_t k = 0; k < BYTES / folds_width[row->type]; k++) {
 		uint64_t x;
@@ -237,7 +237,7 @@ static int in_place(spmt_comm *comm, const struct scene *x)
 	int n = spmt_nranks(comm);
 
 	for (int i = 0; i < WORDS; i++)
-		words[i] = (uint64_t)(spmt_rank(comm) * 1000 + i);
+		words[i] = (uint64_t)spmt_rank(comm) * 1000 + (uint64_t)i;
 	REQUIRE_OK(spmt_barrier(comm));
 	if (!spmt_rank(comm)) {
 		spmtd_switch_uint64_sum_reduce_block(&x->v, &x->all, words, 0, WORDS);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -446,5 +447,9 @@ int main(void)
 	static const struct test_case cases[] = { { "all_alike", all_alike },
 		{ "some_differ", some_differ }, { "one_is_absent", one_is_absent } };
 
+	if (SANITIZE_THREAD) {
+		puts("1..1\nok 1 - blocks of threads # SKIP they all store what those of a GPU share");
+		return 0;
+	}
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -282,7 +282,7 @@ bool plan_rows_part(const char **wish, char *word, size_t room)
 }
 
 /* Some call may find its input where the plan must not have it. */
-static bool row_copies(const spmt_plan *plan, const struct coll_plan *p)
+static bool row_wants_copy(const spmt_plan *plan, const struct coll_plan *p)
 {
 	if (p->either)
 		return false;
@@ -307,7 +307,7 @@ static uint64_t row_set(const struct coll_plan *p)
 }
 
 /* What is beside its table. */
-static uint64_t row_takes(const struct coll_plan *p)
+static uint64_t row_beside(const struct coll_plan *p)
 {
 	return p->open.layout.size - p->open.layout.words + row_set(p);
 }
@@ -317,7 +317,7 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	uint64_t room = comm->parent ? ROW_SPLIT : ROW_ROOM;
-	bool copies = row_copies(plan, p);
+	bool copies = row_wants_copy(plan, p);
 	int rc;
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
@@ -325,7 +325,7 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 		return plan_open_on(comm, plan, 0, &p->open);
 	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
 		rc = plan_open_on(comm, plan, p->most, &p->open);
-		if (rc || row_takes(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
+		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
@@ -353,7 +353,7 @@ static int plan_row_make(
 	p->at = *size;
 	p->other = row_set(p);
 	p->spare = align_up(p->at + p->open.layout.packets + 2 * p->other, ROW_LINE);
-	*size = align_up(p->spare + (row_copies(plan, p) ? p->most : 0), ROW_LINE);
+	*size = align_up(p->spare + (row_wants_copy(plan, p) ? p->most : 0), ROW_LINE);
 	p->table = plan_table(plan, &p->open.layout, comm->rank);
 	return p->table ? 0 : fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
 }

@@ -150,11 +150,15 @@ static int engine_copy(const struct engine_meeting *m, int r, int step)
 	const struct engine_side *from = &m->sides[r];
 	int pe = (r + step) % m->nranks;
 	const struct engine_call *a = &from->first->call, *b = &m->sides[pe].first->call;
-	const char *src = (const char *)a->src +
-		(a->moves.src_blocks ? (uint64_t)(uint32_t)pe * a->bytes : 0);
-	char *dst = (char *)b->dst + (b->moves.dst_blocks ? (uint64_t)(uint32_t)r * b->bytes : 0);
+	const char *src;
+	char *dst;
 
-	if (!part_gives(from->first, pe, m->nranks) || src == dst)
+	/* who gives nothing, or gets nothing, may have no buffer */
+	if (!part_gives(from->first, pe, m->nranks))
+		return 0;
+	src = (const char *)a->src + (a->moves.src_blocks ? (uint64_t)(uint32_t)pe * a->bytes : 0);
+	dst = (char *)b->dst + (b->moves.dst_blocks ? (uint64_t)(uint32_t)r * b->bytes : 0);
+	if (src == dst)
 		return 0;
 	return m->backend->copy(from->comm->dev, dst, src, a->bytes, step ? from->out : from->own);
 }

@@ -77,6 +77,9 @@ Test(standin_multicast, rules)
 	cr_expect_neq(calls.MulticastUnbind(team, 0, 0, 2 * unit), CU_OK, "not what was bound");
 	cr_expect_eq(calls.MulticastUnbind(team, 0, 0, unit), CU_OK);
 	cr_expect_eq(calls.MemMap(address, 2 * unit, 0, team, 0), CU_OK);
+	cr_expect_eq(calls.MemRelease(first), CU_OK);
+	cr_expect_eq(calls.MemRelease(second), CU_OK);
+	cr_expect_eq(calls.MemRelease(other), CU_OK);
 }
 
 /* Ends the suite that runs over this stand-in. */

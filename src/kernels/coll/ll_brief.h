@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Of a call in which each thread has one unit at the most to send, one to take, and one that its rank has itself: what it executes
- * is what the call takes, a thousand instructions being a microsecond or two. Such units are whole and aligned, or the call's only one.
+ * is most of what the call takes. Such units are whole and aligned, or the call's only one.
  */
 #ifndef SPMT_KERNELS_LL_BRIEF_H
 #define SPMT_KERNELS_LL_BRIEF_H

@@ -10,13 +10,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "src/device/gpu/abi_cuda_calls.h"
-#include "tests/fakes/fake.h"
+#include "fake_cuda.h"
 
-#define X(field, symbol, args) cu_result symbol args;
-CUDA_REQUIRED(X)
-CUDA_OPTIONAL(X)
-#undef X
 int fake_context_depth(void);
 void *fake_context_of(int dev);
 
@@ -36,19 +31,6 @@ static bool alive(const struct context *c)
 {
 	return c && c->retains && !c->dead;
 }
-
-#define CHECK(name)                                \
-	do {                                       \
-		int armed_ = fake_call(name);      \
-		if (armed_)                        \
-			return armed_;             \
-		if (!fake_same_process())          \
-			return CU_NOT_INITIALIZED; \
-	} while (0)
-#define CHECK_CONTEXT(name)                     \
-	CHECK(name);                            \
-	if (!depth || !alive(stack[depth - 1])) \
-	return CU_INVALID_CONTEXT
 
 int fake_context_depth(void)
 {
@@ -578,7 +560,6 @@ cu_result cuMemImportFromShareableHandle(cu_memory *memory, void *handle, cu_han
 
 /* ---- streams, in fake_cuda_stream.c, ask here */
 
-int fake_cuda_current(void);
 int fake_cuda_current(void)
 {
 	return depth && alive(stack[depth - 1]) ? current() : -1;

@@ -1,26 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls of libcuda.so.1 for multicast objects, whose rules fake_multicast.c has. */
-#include "src/device/gpu/abi_cuda_calls.h"
-#include "tests/fakes/fake.h"
-
-#define X(field, symbol, args) cu_result symbol args;
-CUDA_REQUIRED(X)
-CUDA_OPTIONAL(X)
-#undef X
-int fake_cuda_current(void); /* fake_cuda.c; -1: no context */
-
-#define CHECK(name)                                \
-	do {                                       \
-		int armed_ = fake_call(name);      \
-		if (armed_)                        \
-			return armed_;             \
-		if (!fake_same_process())          \
-			return CU_NOT_INITIALIZED; \
-	} while (0)
-#define CHECK_CONTEXT(name)          \
-	CHECK(name);                 \
-	if (fake_cuda_current() < 0) \
-	return CU_INVALID_CONTEXT
+#include "fake_cuda.h"
 
 static bool good_team(const cu_multicast_prop *prop)
 {

@@ -3,25 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/device/gpu/abi_cuda_calls.h"
-#include "tests/fakes/fake.h"
-
-#define X(field, symbol, args) cu_result symbol args;
-CUDA_REQUIRED(X)
-CUDA_OPTIONAL(X)
-#undef X
-int fake_cuda_current(void); /* the current context's device, or -1 */
-
-#define CHECK_CONTEXT(name)                        \
-	do {                                       \
-		int armed_ = fake_call(name);      \
-		if (armed_)                        \
-			return armed_;             \
-		if (!fake_same_process())          \
-			return CU_NOT_INITIALIZED; \
-		if (fake_cuda_current() < 0)       \
-			return CU_INVALID_CONTEXT; \
-	} while (0)
+#include "fake_cuda.h"
 
 /* NULL: not a stream of the current context. */
 static struct fake_stream *stream_of(cu_stream handle)

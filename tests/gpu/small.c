@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small collectives one after the other, and large ones: what each takes on a stream and in a graph of 20, which SPMT_COLL has one
+ * Small collectives and barriers one after the other, and large collectives: what each takes on a stream and in a graph of 20, which SPMT_COLL has one
  * algorithm of the table for. Every size is looked at before and after it is timed, in graphs after a hundred replays. Printed by rank 0, as remarks.
  */
 #include <stdio.h>
@@ -8,13 +8,14 @@
 
 #include "gpu.h"
 
-enum { MOST = 128 << 10, LARGE = 16 << 20, LINKS = 20, REPLAYS = 100, RUNS = 5 };
-enum what { ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, WHATS };
-static const char *const names[WHATS] = { "all_reduce", "all_gather", "all_to_all" };
+enum { MOST = 128 << 10, LARGE = 16 << 20, LINKS = 20, REPLAYS = 100, RUNS = 5, PES = 64 };
+enum what { ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, PERMUTE, WHATS, BARRIER = WHATS };
+static const char *const names[WHATS] = { "all_reduce", "all_gather", "all_to_all", "permute" };
 
 struct scene {
 	struct rank r;
 	uint32_t *src, *dst, *host; /* MOST bytes for each rank, or LARGE */
+	int to[PES];
 };
 
 struct item {
@@ -26,6 +27,11 @@ static int call(struct scene *s, const struct item *i)
 {
 	size_t n = i->bytes / 4;
 
+	if (i->what == BARRIER)
+		return spmt_barrier_on_stream(s->r.comm, s->r.stream);
+	if (i->what == PERMUTE)
+		return spmt_permute(
+			s->r.comm, s->dst, s->src, n, SPMT_TYPE_U32, s->to, s->r.stream);
 	if (i->what == ALL_REDUCE)
 		return spmt_all_reduce(
 			s->r.comm, s->dst, s->src, n, SPMT_TYPE_U32, SPMT_OP_SUM, s->r.stream);
@@ -42,7 +48,7 @@ static uint32_t word(const struct item *it, int pe, size_t i)
 
 static size_t words_out(const struct scene *s, const struct item *i)
 {
-	return i->bytes / 4 * (i->what == ALL_REDUCE ? 1 : (size_t)s->r.n);
+	return i->bytes / 4 * (i->what == ALL_REDUCE || i->what == PERMUTE ? 1 : (size_t)s->r.n);
 }
 
 static int prepare(struct scene *s, const struct item *it)
@@ -72,6 +78,8 @@ static int check(struct scene *s, const struct item *it)
 		if (it->what == ALL_REDUCE)
 			for (int pe = 0; pe < s->r.n; pe++)
 				want += word(it, pe, i);
+		else if (it->what == PERMUTE)
+			want = word(it, (s->r.pe + s->r.n - 1) % s->r.n, i);
 		else if (it->what == ALL_GATHER)
 			want = word(it, (int)(i / n), i % n);
 		else
@@ -163,11 +171,27 @@ static int one(struct scene *s, const struct item *it)
 	return 0;
 }
 
+static int barriers(struct scene *s)
+{
+	struct item it = { BARRIER, 0 };
+	double stream, graph = 0;
+
+	TRY(on_stream(s, &it, &stream));
+	if (driver_graphs())
+		TRY(in_graph(s, &it, &graph));
+	if (s->r.pe == 0 && !gpu_host())
+		printf("# barrier: %.2f us on a stream, %.2f in a graph\n", stream, graph);
+	return 0;
+}
+
 static int scene_open(struct scene *s, spmt_comm *comm, size_t bytes)
 {
 	void *p;
 
 	TRY(rank_open(&s->r, comm));
+	REQUIRE(s->r.n <= PES);
+	for (int pe = 0; pe < s->r.n; pe++)
+		s->to[pe] = (pe + 1) % s->r.n;
 	REQUIRE_OK(spmt_malloc(comm, bytes, &p));
 	s->src = p;
 	REQUIRE_OK(spmt_malloc(comm, bytes, &p));
@@ -197,13 +221,14 @@ static int timed(spmt_comm *comm, void *arg)
 
 			TRY(one(&s, &it));
 		}
+	TRY(barriers(&s));
 	return scene_close(&s);
 }
 
 /* Of `bytes` in a rank's whole buffer; an all_reduce of whole units, and of others. */
 static int large_of(struct scene *s, enum what what, size_t bytes)
 {
-	const size_t ranks = what == ALL_REDUCE ? 1 : (size_t)s->r.n;
+	const size_t ranks = what == ALL_REDUCE || what == PERMUTE ? 1 : (size_t)s->r.n;
 
 	for (size_t more = 0; more <= (what == ALL_REDUCE ? 4 : 0); more += 4) {
 		struct item it = { what, bytes / ranks / 4 * 4 + more };

@@ -25,6 +25,8 @@ from jax.sharding import Mesh, PartitionSpec as P  # noqa: E402
 import spmt.jax  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+if "cpu" not in (jax.config.jax_platforms or "cpu").split(","):
+    jax.config.update("jax_platforms", jax.config.jax_platforms + ",cpu")  # where jax.debug's callbacks have what they are given
 faulthandler.enable()
 faulthandler.dump_traceback_later(1500, exit=True)  # a hang
 

@@ -40,6 +40,7 @@ struct options {
 	bool quick;
 	const char *groups; /* "bandwidth,latency,..": only these; NULL: all */
 	const char *ptx;    /* kernels compiled by something else */
+	bool windows;	    /* NCCL: buffers are registered windows */
 };
 
 struct rank {
@@ -241,8 +242,11 @@ static void parse(struct options *o, int argc, char **argv)
 			o->groups = argv[++i];
 		else if (!strcmp(argv[i], "--ptx") && i + 1 < argc)
 			o->ptx = argv[++i];
+		else if (!strcmp(argv[i], "--windows"))
+			o->windows = true;
 		else
-			die("usage: %s [--gpus N] [--quick] [--groups A,B] [--ptx FILE]", argv[0]);
+			die("usage: %s [--gpus N] [--quick] [--groups A,B] [--ptx FILE] [--windows]",
+				argv[0]);
 	}
 	if (o->npes < 2 || o->npes > COMPARE_MAX_PES)
 		die("%d ranks: 2 to %d are possible", o->npes, COMPARE_MAX_PES);

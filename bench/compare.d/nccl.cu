@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL: one process, a thread a GPU. Calls on streams only. */
+/* NCCL: one process, a thread a GPU. Calls on streams only, of plain buffers or, with --windows, of registered ones, for which it has symmetric kernels. */
 #define COMPARE_CALLS_ONLY
 #include <nccl.h>
 #include <stdint.h>
@@ -69,6 +69,30 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 	}
 }
 
+/* A buffer of each rank, which all register together. */
+static char *buffer(struct rank *r)
+{
+	size_t bytes = (r->window + GUARD + 4095) / 4096 * 4096;
+	void *at;
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	ncclWindow_t window;
+
+	if (r->options->windows) {
+		must(ncclMemAlloc(&at, bytes), "memory for a window");
+		must(ncclCommWindowRegister(
+			     r->place.comm, at, bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
+			"window");
+		return (char *)at;
+	}
+#else
+	if (r->options->windows)
+		die("NCCL %d has no windows", NCCL_VERSION_CODE);
+#endif
+	CHECK(cudaMalloc(&at, bytes));
+	return (char *)at;
+}
+
 static void rank_main(struct rank *r)
 {
 	ncclUniqueId id;
@@ -85,8 +109,8 @@ static void rank_main(struct rank *r)
 	meet(r);
 	memcpy(&id, r->shared->id, sizeof(id));
 	must(ncclCommInitRank(&r->place.comm, r->npes, id, r->pe), "init");
-	CHECK(cudaMalloc((void **)&r->src, r->window + GUARD));
-	CHECK(cudaMalloc((void **)&r->dst, r->window + GUARD));
+	r->src = buffer(r);
+	r->dst = buffer(r);
 	CHECK(cudaMalloc((void **)&r->words, WORDS_ALL * sizeof(uint64_t)));
 	bench_run(r);
 	ncclCommAbort(r->place.comm);

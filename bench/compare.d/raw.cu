@@ -54,16 +54,31 @@ static void group_channel(struct rank *r)
 
 static unsigned calls_there(void)
 {
-	return 1u << CALL_PUT | 1u << CALL_RING;
+	return 1u << CALL_PUT | 1u << CALL_RING | 1u << CALL_ALL_GATHER | 1u << CALL_ALL_TO_ALL;
 }
 
-/* By the copy engines; the ring knows nothing of its neighbours' streams, so it is no more than copies. */
-static void issue(struct rank *r, enum call call, uint64_t bytes)
+static void copy(struct rank *r, int pe, uint64_t to, uint64_t from, uint64_t bytes)
 {
-	int pe = call == CALL_PUT ? 1 : (r->pe + 1) % r->npes;
 	char *dst = r->place.base[pe] + (r->dst - r->place.base[r->pe]);
 
-	CHECK(cudaMemcpyAsync(dst, r->src, bytes, cudaMemcpyDefault, r->stream));
+	CHECK(cudaMemcpyAsync(dst + to, r->src + from, bytes, cudaMemcpyDefault, r->stream));
+}
+
+/* By the copy engines, to others first; nobody knows of the others' streams, so it is no more than copies. */
+static void issue(struct rank *r, enum call call, uint64_t bytes)
+{
+	uint64_t each = bytes / (uint64_t)r->npes;
+
+	if (call == CALL_PUT || call == CALL_RING) {
+		copy(r, call == CALL_PUT ? 1 : (r->pe + 1) % r->npes, 0, 0, bytes);
+		return;
+	}
+	for (int i = 1; i <= r->npes; i++) {
+		int pe = (r->pe + i) % r->npes;
+
+		copy(r, pe, each * (uint64_t)r->pe,
+			call == CALL_ALL_TO_ALL ? each * (uint64_t)pe : 0, each);
+	}
 }
 
 static void rank_main(struct rank *r)

@@ -82,7 +82,7 @@ static bool has_device(const spmt_comm *comm)
 /* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
 static struct kernel_grid most_of(int row, bool folds)
 {
-	if (row == COLL_ROW_ll)
+	if (row == COLL_ROW_ll || row == COLL_ROW_ll2)
 		return folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
 			     : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
 	return (struct kernel_grid){ row == COLL_ROW_twoshot || row == COLL_ROW_pull ? COLL_MEETING

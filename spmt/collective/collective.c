@@ -217,6 +217,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	args.captured = in->reserved.captured;
 	if (c->row == COLL_ROW_copy)
 		args.fifo = fifo_device(comm->fifo);
+	coll_by_parts(&args, comm->nranks);
 	view_fill(comm, &args.view);
 	grid = coll_shape(comm, c->row, c->moves.folds, args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);

@@ -3,7 +3,7 @@
 #include "coll/coll.c"
 #include "coll/copy.c"
 #include "coll/direct.c"
-#include "coll/ll.c"
+#include "coll/ll/ll.c"
 #include "coll/meet.c"
 #include "coll/pull.c"
 #include "coll/pushed.c"

@@ -134,14 +134,14 @@ extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomi
 COLL_FOLD_KERNELS(X)
 #undef X
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-/* Of `bytes`, for `blocks` thread blocks of `threads` threads each, 1024 at most. */
+/* Of `bytes`, for `blocks` thread blocks of `threads` threads, 1024 at most. */
 struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);
+void coll_by_parts(struct kernel_collective_args *args, int npes);
 uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads);
-/* For a collective of kernel_collective_args, by its algorithm, type and op. */
+/* By the call's algorithm, type and op. */
 const struct kernel *kernel_of_collective(const struct kernel_collective_args *args);
-
-/* One rank's part of a collective whose algorithm works at peers, on the host, once all ranks have come and until none has gone: of
-   the view pe, npes and own alone are needed, and there the inboxes with everybody's src and dst. */
+/* One rank's part of a collective at peers, on the host, once all ranks have come and until none has gone: of the view pe, npes and own are
+   needed, and there the inboxes with everybody's src and dst. */
 void coll_here(const struct kernel_collective_args *args);
 /* Before that, for each rank: leaves its factor there, of COLL_PREMUL. */
 void coll_here_factor(const struct kernel_collective_args *args);

@@ -17,6 +17,8 @@ enum { NAME = 24, CHOICE = 58 }; /* columns */
 
 static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
+	[COLL_ROW_ll2] =
+		"two such phases: each folds a share and sends it on; if SPMT_COLL names it",
 	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
 	[COLL_ROW_pull] = "each loads from its peers; blocks meet",
 	[COLL_ROW_pushed] = "one meeting, with which the data comes, through slots",

@@ -70,6 +70,14 @@ static bool row_meets_by_block(const struct coll_row *row)
 	return row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_pull];
 }
 
+/* Each rank has as many whole units, and a slot has room for them twice. */
+static bool ll2_fits(const struct coll_case *c)
+{
+	uint64_t ranks = (uint64_t)(uint32_t)c->ranks;
+
+	return ranks && c->bytes % (16 * ranks) == 0 && c->bytes / ranks <= slot_half(c->room);
+}
+
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 {
 	if (c->factors && !row_brings_factors(row))
@@ -78,6 +86,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 		return false;
 	if (row->way == COLL_BY_ENGINES && !c->meets)
 		return false;
+	if (row == &coll_rows[COLL_ROW_ll2])
+		return c->kind == COLL_ALL_REDUCE && ll2_fits(c);
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
@@ -148,6 +158,15 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 	s.rest = threads % s.units;
 	s.scale = (1u << 20) / s.units + 1; /* exact where n * units is below 2^20 */
 	return s;
+}
+
+/* Of `ll2` each rank's part of the one block is a block. */
+void coll_by_parts(struct kernel_collective_args *args, int npes)
+{
+	if (args->algorithm != COLL_ROW_ll2)
+		return;
+	args->moves.src_blocks = args->moves.dst_blocks = 1;
+	args->bytes /= (uint64_t)(uint32_t)npes;
 }
 
 /* Bytes of a thread's unit, in a grid in which none has more than one: of whole units, or of the call's only one; 0: not so. */

@@ -60,6 +60,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \
 	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
+	X(ll2,     1u << COLL_ALL_REDUCE,    COLL_BY_SLOTS, 0,          0,          4u << 10)            \
 	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX,  0,          16u << 10)           \
 	X(pull,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, 0,         16u << 10)
 /* with one for all */

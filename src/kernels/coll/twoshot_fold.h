@@ -6,7 +6,7 @@
 #ifndef SPMT_KERNELS_TWOSHOT_FOLD_H
 #define SPMT_KERNELS_TWOSHOT_FOLD_H
 
-#include "ll_loops.h"
+#include "ll/ll_loops.h"
 
 struct twoshot_step {
 	int pe, op, second; /* second: of the two types that share a loop */

@@ -22,6 +22,14 @@ static inline uint32_t unit_group(uint32_t room)
 	return room % UNITS_TOGETHER ? 0 : UNIT_GROUP;
 }
 
+/* Of a slot that takes units twice: bytes of data of each half. */
+static inline uint32_t slot_half(uint32_t room)
+{
+	uint32_t half = room / 2;
+
+	return half - half % (unit_group(room) ? UNITS_TOGETHER : 2 * PIECE);
+}
+
 static inline uint64_t unit_even(uint64_t slot, uint64_t k, uint32_t group)
 {
 	return slot + PIECE_IN_SLOT * ((k >> group << group) + k);

@@ -49,8 +49,9 @@ static int as_wished(spmt_comm *comm, void *arg)
 
 	/* between processes that one is none */
 	if (host_access(comm) && (w->row != COLL_ROW_engine || !strchr(w->p.layout, '|'))) {
-		TRY(taken(comm, w->row, 1));
-		TRY(taken(comm, w->row, 500));
+		TRY(taken(comm, w->row, w->row == COLL_ROW_ll2 ? 8 : 1));
+		TRY(taken(comm, w->row,
+			w->row == COLL_ROW_ll2 ? 512 : 500)); /* whole units of each rank */
 	}
 	return every_call_right(comm, &b);
 }
@@ -83,7 +84,8 @@ static int refused(int rank, void *arg)
 	spmt_comm *comm;
 
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
-	REQUIRE_SAYS("SPMT_COLL=push is no algorithm of collectives; there are: ll, twoshot, ");
+	REQUIRE_SAYS(
+		"SPMT_COLL=push is no algorithm of collectives; there are: ll, ll2, twoshot, ");
 	return 0;
 }
 

@@ -81,7 +81,7 @@ static int any_of_block(int x)
 #include "src/kernels/coll/coll.c"
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"
-#include "src/kernels/coll/ll.c"
+#include "src/kernels/coll/ll/ll.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
 #include "src/kernels/coll/pushed.c"
@@ -130,6 +130,8 @@ static struct call call_of(uint32_t nth, bool differ)
 	while (!(coll_rows[c.row].kinds >> c.kind & 1) ||
 		c.row == COLL_ROW_copy) /* whose posts want a host */
 		c.row = (c.row + 1) % COLL_KERNEL_ROWS;
+	if (c.row == COLL_ROW_ll2) /* whole units of each rank, of half of them as well */
+		c.bytes -= c.bytes % (2 * 16 * RANKS);
 	return c;
 }
 
@@ -240,6 +242,7 @@ static void make(const struct thread *t, const struct call *c)
 	args.view.timeout_ns = c->nth == scene.absent ? 20000000
 		: scene.late			      ? 30000000000
 						      : 100000000000;
+	coll_by_parts(&args, RANKS);
 	args.share = coll_share(args.bytes, RANKS, blocks_of(c, t->pe), c->threads);
 	args.brief = c->nth % 5 ? coll_brief(&args, RANKS, c->threads) : 0;
 	own_tid = t->tid;

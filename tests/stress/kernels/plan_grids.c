@@ -100,7 +100,7 @@ static int agreed_by_block(int rc)
 #include "src/kernels/coll/coll.c"
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"
-#include "src/kernels/coll/ll.c"
+#include "src/kernels/coll/ll/ll.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
 #include "src/kernels/coll/pushed.c"

@@ -15,8 +15,12 @@ static bool does(int row, const struct coll_case *c)
 		return false;
 	if (row == COLL_ROW_engine && !c->meets)
 		return false;
+	if (row == COLL_ROW_ll2 &&
+		(c->bytes % (16 * (uint64_t)c->ranks) ||
+			2 * c->bytes / (uint64_t)c->ranks > c->room))
+		return false;
 	return coll_rows[row].kinds >> c->kind & 1 &&
-		(coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
+		(row == COLL_ROW_ll2 || coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
 /* Few ranks' all_reduce alone folds by blocks that meet. */
@@ -85,6 +89,32 @@ static void is_wanted_where_it_fits(struct coll_case c)
 Test(coll_table, a_wish_is_granted_where_it_fits)
 {
 	for_each_case(is_wanted_where_it_fits);
+}
+
+/* By its name, where each rank has whole units and a slot has room for a rank's part twice. */
+Test(coll_table, two_phases_halve_a_slot)
+{
+	static const uint32_t rooms[] = { 32, 48, 64, 1024, 1536, 2048 };
+	static const uint64_t halves[] = { 16, 16, 32, 512, 512, 1024 };
+
+	for (int ranks = 1; ranks <= 9; ranks++)
+		for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
+			uint64_t most = halves[i] * (uint64_t)ranks;
+			struct coll_case c = { .kind = COLL_ALL_REDUCE,
+				.bytes = most,
+				.room = rooms[i],
+				.ranks = ranks,
+				.wanted = COLL_ROW_ll2 };
+
+			cr_expect_eq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
+			c.bytes += 16 * (uint64_t)ranks;
+			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
+			c.bytes = most - 8;
+			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
+			c.bytes = most;
+			c.kind = COLL_REDUCE_SCATTER;
+			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2);
+		}
 }
 
 /* Up to where is measured: on GPUs loads from peers are faster above, on CPUs nearly always. */

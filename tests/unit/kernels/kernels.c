@@ -122,11 +122,14 @@ struct runner {
 /* The algorithm for a call of blocks of so many bytes; ANY_ROW: the one to test does not do it. */
 static int row_for(const struct runner *r, enum kernel_collective_kind kind, size_t bytes)
 {
-	struct coll_case c = { kind, .bytes = bytes, .room = r->room, .wanted = ANY_ROW };
+	struct coll_case c = { kind, .bytes = bytes, .room = r->room, .ranks = r->v.npes,
+		.wanted = r->row };
 	int row = r->row;
 
 	if (row == ANY_ROW)
 		return coll_choose(&c);
+	if (row == COLL_ROW_ll2)
+		return coll_choose(&c) == row ? row : ANY_ROW;
 	if (!(coll_rows[row].kinds >> kind & 1))
 		return ANY_ROW;
 	return coll_rows[row].way == COLL_BY_SLOTS && bytes > r->room ? ANY_ROW : row;
@@ -153,11 +156,12 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.op = c->op,
 		.moves = moves,
 		.room = r->room,
-		.words = AREA_BLOCKS,
-		.share = coll_share(c->count * size, n, 1, 1) };
+		.words = AREA_BLOCKS };
 
 	if (args.algorithm == ANY_ROW)
 		return 0;
+	coll_by_parts(&args, n);
+	args.share = coll_share(args.bytes, n, 1, 1);
 	r->calls++;
 	memset(memory, 0x5a, room);
 	for (size_t i = 0; i < given; i++) {
@@ -202,15 +206,18 @@ static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
 
 static void *run_all(void *arg)
 {
-	static const size_t counts[] = { 0, 1, 2, 7, 33, 1000 };
+	static const size_t all_counts[] = { 0, 1, 2, 7, 33, 1000 };
+	/* of `ll2`: whole units of each rank */
+	static const size_t whole_counts[] = { 0, 16, 32, 48, 240, 480 };
 	struct runner *r = arg;
 	size_t room = 2 * (MOST * 1000 * 8 + 64);
 	char *memory = malloc(room);
 	struct call c = { .seed = 1 };
+	const size_t *counts = r->row == COLL_ROW_ll2 ? whole_counts : all_counts;
 
 	for (c.kind = 0; memory && c.kind < COLL_KINDS; c.kind++)
 		for (c.type = 0; c.type < FOLDS_TYPES; c.type++)
-			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+			for (size_t i = 0; i < sizeof(all_counts) / sizeof(all_counts[0]); i++) {
 				c.count = counts[i];
 				run_ops(r, &c, memory, room);
 			}

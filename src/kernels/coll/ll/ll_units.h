@@ -3,8 +3,8 @@
 #ifndef SPMT_KERNELS_LL_UNITS_H
 #define SPMT_KERNELS_LL_UNITS_H
 
-#include "coll.h"
 #include "ll_fold.h"
+#include "src/kernels/coll/coll.h"
 
 /* Units that a thread has in flight: where a block has many of each rank, few of all ranks', and of those that it folds. */
 #define LL_MANY 4

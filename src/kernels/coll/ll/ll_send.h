@@ -3,8 +3,8 @@
 #ifndef SPMT_KERNELS_LL_SEND_H
 #define SPMT_KERNELS_LL_SEND_H
 
-#include "coll.h"
 #include "ll_units.h"
+#include "src/kernels/coll/coll.h"
 #include "src/kernels/fold/slot_unit.h"
 
 /* What this rank gives to itself goes through no slot; it is the first that it gives to, and that gives to it. */

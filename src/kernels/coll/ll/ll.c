@@ -5,11 +5,16 @@
  * a rank looks at when it waits long, to tell that another calls something else. Where a rank does not fold
  * what comes from all, it waits for all hellos too, since nothing is moved where a call differs. Either way it has
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
+ *
+ * `ll2`, of an all_reduce, has two: each rank folds its part of what all have, as a reduce_scatter, and sends each unit on as soon as it is
+ * folded: between n ranks 2 / n of the bytes, and one more way. A rank sends the second time only what all have called for, and takes it
+ * only once it knows that itself; by then it has sent whatever lies where it stores.
  */
-#include "coll.h"
 #include "ll_brief.h"
 #include "ll_loops.h"
-#include "ll_send.h"
+#include "ll_relay.h"
+#include "ll_wait.h"
+#include "src/kernels/coll/coll.h"
 
 enum ll_kernel {
 #define X(name) LL_##name,
@@ -18,91 +23,6 @@ enum ll_kernel {
 };
 
 /* ---- what comes ------------------------------------------------------------------------------- */
-
-/* A thread's waits in one collective. Inlined where they are, as all of this: no address of it is taken, and it stays in registers. */
-struct ll_waits {
-	struct spmtd_waiter_ w;
-	struct slot_flags flags;
-	/* not 0: one has failed, for this rank's unit, which lies there; none is waited for any more */
-	int rc, pe;
-	uint64_t at, seen;
-};
-
-LL_FN int ll_differs(const struct coll *c, int pe)
-{
-	uint64_t key;
-
-	return coll_hello(c->view, c->epoch, pe, &key) && key != c->args->key;
-}
-
-/* Of the unit k in `slot`, which is pe's and has been s. Of no meaning once w->rc is set, as it is where pe calls something else, or where waits
-   end. */
-LL_FN union unit ll_arrives(const struct coll *c, struct ll_waits *w, int pe, uint64_t slot,
-	uint64_t k, struct slot_unit s)
-{
-	while (!w->rc && !slot_unit_is_whole(&s, &w->flags)) {
-		w->rc = coll_patience(c->view, &w->w);
-		if (!w->rc && w->w.polls % COLL_LOOK_EVERY == 0 && ll_differs(c, pe))
-			w->rc = SPMTD_MISMATCH;
-		if (w->rc) {
-			w->pe = pe;
-			w->at = unit_even(slot, k, unit_group(c->args->room));
-			w->seen = s.lo.a;
-		}
-		s = slot_unit_peek(slot, k, unit_group(c->args->room));
-	}
-	return slot_unit_data(&s);
-}
-
-/* Waits for what all others call; some thread of every block does for each. */
-LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
-{
-	int differs = -1;
-
-	w->rc = 0;
-	w->pe = -1;
-	w->seen = 0;
-	for (int pe = ll_teller(); pe < c->view->npes && !w->rc; pe += (int)spmtd_threads_()) {
-		uint64_t key = c->args->key;
-
-		w->pe = pe;
-		w->at = spmtd_at_(area_inbox(c->view, pe)->hello[c->epoch & 1]);
-		while (pe != c->view->pe && !w->rc && !coll_hello(c->view, c->epoch, pe, &key))
-			w->rc = coll_patience(c->view, &w->w);
-		if (!w->rc && key != c->args->key && differs < 0)
-			differs = pe;
-	}
-	if (w->rc || differs < 0)
-		return;
-	w->rc = SPMTD_MISMATCH;
-	w->pe = differs;
-}
-
-/* The code of all threads' waits; each tells of its own. */
-LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
-{
-	uint64_t expected = c->epoch;
-
-	if (w->rc == SPMTD_MISMATCH) {
-		expected = c->args->key;
-		w->at = spmtd_at_(area_inbox(c->view, w->pe)->hello[c->epoch & 1]);
-		coll_hello(c->view, c->epoch, w->pe, &w->seen);
-	}
-	if (w->rc && w->pe >= 0)
-		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_COLLECTIVE, w->pe,
-			w->at, expected, w->seen);
-	return coll_agrees(w->rc);
-}
-
-/* The same, before a block has stored anything: the host may have broken the comm meanwhile. */
-LL_FN int ll_first_agreed(const struct coll *c, struct ll_waits *w)
-{
-	if (coll_stopped(c)) {
-		w->rc = SPMTD_ABORTED;
-		w->pe = -1;
-	}
-	return ll_agreed(c, w);
-}
 
 /* At least one, of blocks that have none of n units. */
 LL_FN uint32_t ll_turns(uint32_t n)
@@ -177,11 +97,11 @@ LL_FN void ll_own(const struct coll *c)
 	}
 }
 
-/* From one rank, where there are many. */
-LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe)
+/* From one rank, where there are many; shift: from where its slot begins. */
+LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe, uint64_t shift)
 {
 	const uint32_t threads = spmtd_threads_(), group = unit_group(c->args->room);
-	uint64_t slot = ll_slot(c, pe), from;
+	uint64_t slot = ll_slot(c, pe) + shift, from;
 	uint32_t n = ll_units(c, &from), k;
 	uint64_t dst = ll_dst(c, pe) + 16 * from;
 	uint32_t whole = ll_whole(c, dst, from, n);
@@ -241,7 +161,7 @@ LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t slo
 }
 
 /* They come before it is known what others call, and are stored when it is. */
-LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f)
+LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f, uint64_t shift)
 {
 	struct slot_unit s[LL_FEW];
 
@@ -249,16 +169,16 @@ LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *
 	{
 		f->at[i] = ll_next(c, &f->walk);
 		if (f->at[i].pe >= 0)
-			s[i] = ll_look(c, ll_slot(c, f->at[i].pe), f->at[i]);
+			s[i] = ll_look(c, ll_slot(c, f->at[i].pe) + shift, f->at[i]);
 	}
 	LL_EACH(LL_FEW)
 	{
 		if (f->at[i].pe >= 0)
-			f->u[i] = ll_taken(c, w, ll_slot(c, f->at[i].pe), f->at[i], s[i]);
+			f->u[i] = ll_taken(c, w, ll_slot(c, f->at[i].pe) + shift, f->at[i], s[i]);
 	}
 }
 
-LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *f)
+LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *f, uint64_t shift)
 {
 	while (!w->rc && f->at[0].pe >= 0) {
 		LL_EACH(LL_FEW)
@@ -266,8 +186,29 @@ LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *
 			if (f->at[i].pe >= 0)
 				ll_place(c, f->at[i], f->u[i]);
 		}
-		ll_few_come(c, w, f);
+		ll_few_come(c, w, f, shift);
 	}
+}
+
+/* What the others have folded. */
+LL_FN int ll_take_relayed(const struct coll *c, struct ll_waits *w)
+{
+	const uint64_t shift = ll_relayed(c);
+	const int me = c->view->pe, others = c->view->npes - 1;
+
+	for (int nth = 1; nth <= others; nth++) /* to whom this rank's have been sent */
+		spmtd_wake_(c->view, ll_rank(c, me, nth));
+	if (ll_are_many(c)) {
+		LL_ROLLED
+		for (int nth = 1; nth <= others; nth++)
+			ll_unpack_from(c, w, ll_rank(c, me, nth), shift);
+	} else if (others) {
+		struct ll_few f = { .walk = ll_walk_of(c, me + 1, others) };
+
+		ll_few_come(c, w, &f, shift);
+		ll_few_stay(c, w, &f, shift);
+	}
+	return ll_agreed(c, w);
 }
 
 /* A rank's share of a unit of the block's, in the order in which a thread folds them. */
@@ -303,6 +244,7 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
 		struct ll_item at = { spmtd_tid_(), 0, ll_slot(c, 0) }, next = at;               \
 		struct slot_unit s[LL_FOLDED], one;                                              \
+		union unit u = { .words = { 0, 0 } };                                            \
 		uint64_t from;                                                                   \
 		uint32_t n = ll_units(c, &from), turns = ll_turns(n);                            \
 		int rc = 0;                                                                      \
@@ -335,11 +277,14 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 				a = hold(a);                                                     \
 				ll_after(c, &at);                                                \
 			}                                                                        \
+			if (k < n && !w->rc)                                                     \
+				u = end(a, op, npes, second);                                    \
+			if (k < n && !w->rc && ll_relays(c))                                     \
+				ll_relay(c, from + k, u, &w->flags);                             \
 			if (turn == 0)                                                           \
 				rc = ll_first_agreed(c, w);                                      \
 			if (k < n && !w->rc && !rc)                                              \
-				ll_place(c, (struct ll_at){ 0, from + k },                       \
-					end(a, op, npes, second));                               \
+				ll_place(c, (struct ll_at){ c->view->pe, from + k }, u);         \
 		}                                                                                \
 		return turns > 1 && !rc ? ll_agreed(c, w) : rc;                                  \
 	}
@@ -411,6 +356,8 @@ LL_FN int ll_fold(
 
 	if (c->bytes && c->args->moves.froms)
 		rc = ll_fold_units(c, w, b, which);
+	if (!rc && c->bytes && ll_relays(c))
+		rc = ll_take_relayed(c, w);
 	if (rc != SPMTD_MISMATCH)
 		return rc;
 	await_keys(c, w);
@@ -429,7 +376,7 @@ LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 	f.walk = ll_walk_of(c, m->from, c->bytes ? m->froms : 0);
 	f.at[0].pe = -1;
 	if (!many)
-		ll_few_come(c, w, &f);
+		ll_few_come(c, w, &f, 0);
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
 		await_keys(c, w);
 	rc = ll_first_agreed(c, w);
@@ -438,10 +385,10 @@ LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 	if (self)
 		ll_own(c);
 	if (!many)
-		ll_few_stay(c, w, &f);
+		ll_few_stay(c, w, &f, 0);
 	LL_ROLLED
 	for (int nth = self; many && nth < m->froms; nth++)
-		ll_unpack_from(c, w, ll_rank(c, m->from, nth));
+		ll_unpack_from(c, w, ll_rank(c, m->from, nth), 0);
 	return ll_agreed(c, w);
 }
 
@@ -544,6 +491,11 @@ int coll_ll(const struct coll *c)
 	return ll_run(c, &first, ll_kernel_for(c->args));
 }
 
+int coll_ll2(const struct coll *c)
+{
+	return coll_ll(c);
+}
+
 #if !defined(COLL_ONE_UNIT)
 
 static void ll_on_host(const void *args)
@@ -569,7 +521,9 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 		return &kernel_pull;
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
-	return args->algorithm == COLL_ROW_ll ? of_ll[ll_kernel_for(args)] : &kernel_collective;
+	if (args->algorithm == COLL_ROW_ll || args->algorithm == COLL_ROW_ll2)
+		return of_ll[ll_kernel_for(args)];
+	return &kernel_collective;
 }
 
 #endif

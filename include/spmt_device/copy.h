@@ -242,42 +242,88 @@ SPMTD_FN struct spmtd_unit_ spmtd_merge_(struct spmtd_unit_ lo, struct spmtd_uni
 }
 
 /*
- * Sides misaligned differently: dst in aligned units, each merged from two aligned units of src;
- * only units of src that lie wholly in the range are touched.
+ * What a block's copy has besides aligned units, less than 64 bytes: the first `head`, and what lies behind `gap` more. In accesses as wide
+ * as all of it allows (what it allows, `head` does), and by its first lanes, of which each has one or two.
  */
-SPMTD_FN void spmtd_shifted_(
-	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+SPMTD_FN void spmtd_scraps_(int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t head,
+	uint64_t gap, uint32_t lane, uint32_t lanes)
 {
-	uint64_t head = (0 - dst) & 15, s = (src + head) & 15, units;
+	uint32_t odd = (uint32_t)(dst | src | n) | 8, size = odd & (0 - odd);
+	uint32_t left = (uint32_t)(n - gap), step = size * (lanes < 32 ? lanes : 32);
+
+	if (lane >= 32)
+		return;
+	SPMTD_ROLLED for (uint32_t i = size * lane; i < left; i += step)
+	{
+		uint64_t at = i < head ? i : i + gap;
+
+		if (size == 8)
+			spmtd_into64_(way, dst + at, spmtd_from64_(way, src + at));
+		else if (size == 4)
+			spmtd_into32_(way, dst + at, spmtd_from32_(way, src + at));
+		else if (size == 2)
+			spmtd_into16_(way, dst + at, spmtd_from16_(way, src + at));
+		else
+			spmtd_into8_(way, dst + at, spmtd_from8_(way, src + at));
+	}
+}
+
+/* The units of a copy whose sides are misaligned differently: how many, and what lies before them. */
+struct spmtd_cut_ {
+	uint64_t head, units;
+	uint32_t shift; /* of src from a unit's begin */
+};
+
+SPMTD_FN struct spmtd_cut_ spmtd_cut_of_(uint64_t dst, uint64_t src, uint64_t n)
+{
+	struct spmtd_cut_ cut;
+
+	cut.head = (0 - dst) & 15;
+	cut.shift = (uint32_t)(src + cut.head) & 15;
+	if (cut.head < cut.shift)
+		cut.head += 16;
+	cut.units = n + cut.shift < 32 + cut.head ? 0 : (n + cut.shift - 32 - cut.head) / 16 + 1;
+	if (!cut.units)
+		cut.head = n;
+	return cut;
+}
+
+/* dst in aligned units, each merged from two aligned units of src; only units of src that lie wholly in the range are touched.
+   `flight` of them at once. */
+SPMTD_FN void spmtd_merged_(int way, uint64_t dst, uint64_t src, struct spmtd_cut_ cut,
+	uint32_t lane, uint32_t lanes, uint32_t flight)
+{
 	uint32_t step = 16 * lanes;
 
-	if (head < s)
-		head += 16;
-	units = n + s < 32 + head ? 0 : (n + s - 32 - head) / 16 + 1;
-	if (!units)
-		head = n;
-	spmtd_words_(way, dst, src, head, lane, lanes);
-	spmtd_words_(way, dst + head + 16 * units, src + head + 16 * units, n - head - 16 * units,
-		lane, lanes);
-	dst += head + 16 * (uint64_t)lane;
-	src += head - s + 16 * (uint64_t)lane;
-	for (uint64_t i = lane; i < units; i += (uint64_t)(SPMTD_FLIGHT / 2) * lanes) {
+	dst += cut.head + 16 * (uint64_t)lane;
+	src += cut.head - cut.shift + 16 * (uint64_t)lane;
+	for (uint64_t i = lane; i < cut.units; i += (uint64_t)flight * lanes) {
 		struct spmtd_unit_ lo[SPMTD_FLIGHT / 2], hi[SPMTD_FLIGHT / 2];
 
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT / 2; j++) lo[j] = hi[j] =
-			spmtd_zero16b_();
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT / 2;
-				  j++) if (i + (uint64_t)j * lanes < units)
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight; j++) lo[j] = hi[j] = spmtd_zero16b_();
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight;
+				  j++) if (i + (uint64_t)j * lanes < cut.units)
 		{
 			lo[j] = spmtd_from16b_(way, spmtd_hop_(src, step, j));
 			hi[j] = spmtd_from16b_(way, spmtd_hop_(src, step, j) + 16);
 		}
-		SPMTD_UNROLL for (uint32_t j = 0; j < SPMTD_FLIGHT / 2;
-				  j++) if (i + (uint64_t)j * lanes < units) spmtd_into16b_(way,
-			spmtd_hop_(dst, step, j), spmtd_merge_(lo[j], hi[j], (uint32_t)s));
-		src += (uint64_t)step * (SPMTD_FLIGHT / 2);
-		dst += (uint64_t)step * (SPMTD_FLIGHT / 2);
+		SPMTD_UNROLL for (uint32_t j = 0; j < flight;
+				  j++) if (i + (uint64_t)j * lanes < cut.units) spmtd_into16b_(way,
+			spmtd_hop_(dst, step, j), spmtd_merge_(lo[j], hi[j], cut.shift));
+		src += (uint64_t)step * flight;
+		dst += (uint64_t)step * flight;
 	}
+}
+
+SPMTD_FN void spmtd_shifted_(
+	int way, uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+{
+	struct spmtd_cut_ cut = spmtd_cut_of_(dst, src, n);
+	uint64_t to = cut.head + 16 * cut.units;
+
+	spmtd_words_(way, dst, src, cut.head, lane, lanes);
+	spmtd_words_(way, dst + to, src + to, n - to, lane, lanes);
+	spmtd_merged_(way, dst, src, cut, lane, lanes, SPMTD_FLIGHT / 2);
 }
 
 /* Whole aligned units. Functions of their own, because ptxas gives one that calls others too few
@@ -434,6 +480,8 @@ SPMTD_FN void spmtd_poke_(uint64_t a, uint64_t n, uint64_t x)
 		spmtd_poke8_(a, (uint8_t)x);
 }
 
+#if defined(SPMTD_HOST)
+
 /* 1 to 8 bytes, by one thread. */
 SPMTD_FN void spmtd_small_put_(uint64_t dst, uint64_t src, uint64_t n)
 {
@@ -442,6 +490,89 @@ SPMTD_FN void spmtd_small_put_(uint64_t dst, uint64_t src, uint64_t n)
 	else
 		spmtd_bulk_put_(dst, src, n, 0, 1);
 }
+
+#else
+
+/* That are no single access: all loads first, then stores as wide as dst and n allow. */
+SPMTD_RARE void spmtd_odd_put_(uint64_t dst, uint64_t src, uint64_t n)
+{
+	uint32_t odd = (uint32_t)(dst | n) | 8, size = odd & (0 - odd);
+	uint64_t x = 0;
+
+	SPMTD_UNROLL for (uint32_t i = 0; i < 8; i++) if (i < n) x |=
+		(uint64_t)spmtd_load8_(src + i) << (8 * i);
+	SPMTD_ROLLED for (uint32_t i = 0; i < n; i += size)
+	{
+		if (size == 4)
+			spmtd_gstore32_(dst + i, (uint32_t)(x >> (8 * i)));
+		else if (size == 2)
+			spmtd_gstore16_(dst + i, (uint16_t)(x >> (8 * i)));
+		else
+			spmtd_gstore8_(dst + i, (uint8_t)(x >> (8 * i)));
+	}
+}
+
+/* 1 to 8 bytes, by one thread. */
+SPMTD_FN void spmtd_small_put_(uint64_t dst, uint64_t src, uint64_t n)
+{
+	if (spmtd_single_(dst, n))
+		spmtd_poke_(dst, n, spmtd_local_load_(src, n));
+	else
+		spmtd_odd_put_(dst, src, n);
+}
+
+SPMTD_RARE void spmtd_scraps_put_(uint64_t dst, uint64_t src, uint64_t n, uint32_t head,
+	uint64_t gap, uint32_t lane, uint32_t lanes)
+{
+	spmtd_scraps_(SPMTD_PUT_, dst, src, n, head, gap, lane, lanes);
+}
+
+/* A unit fewer in flight than by others: with more ptxas has a full block's caller keep its own
+   values in memory, whether it comes here or not. */
+SPMTD_RARE void spmtd_apart_put_(
+	uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+{
+	struct spmtd_cut_ cut = spmtd_cut_of_(dst, src, n);
+
+	spmtd_scraps_(SPMTD_PUT_, dst, src, n, (uint32_t)cut.head, 16 * cut.units, lane, lanes);
+	spmtd_merged_(SPMTD_PUT_, dst, src, cut, lane, lanes, SPMTD_FLIGHT / 2 - 1);
+}
+
+/*
+ * A put's part of a block's warp that has one (spmtd_has_part_). In line but for what is misaligned, which takes few registers: what a
+ * function takes that is not in line, a kernel of 1024 threads has not, and keeps a loop's values in memory instead.
+ */
+SPMTD_FN void spmtd_block_put_(
+	uint64_t dst, uint64_t src, uint64_t n, uint32_t lane, uint32_t lanes)
+{
+	uint64_t at = 16 * (uint64_t)lane;
+
+	if ((dst | src | n) & 15) {
+		uint64_t head = (0 - dst) & 15;
+
+		if (n <= 8) {
+			if (lane == 0)
+				spmtd_small_put_(dst, src, n);
+			return;
+		}
+		if (((dst ^ src) & 15) || n < 16) {
+			spmtd_apart_put_(dst, src, n, lane, lanes);
+			return;
+		}
+		n -= head;
+		spmtd_scraps_put_(
+			dst, src, n + head, (uint32_t)head, n & ~(uint64_t)15, lane, lanes);
+		dst += head;
+		src += head;
+		n &= ~(uint64_t)15;
+	}
+	if (n > 16 * (uint64_t)lanes)
+		spmtd_run16b_(SPMTD_PUT_, dst, src, n / 16, lane, lanes);
+	else if (at < n)
+		spmtd_into16b_(SPMTD_PUT_, dst + at, spmtd_from16b_(SPMTD_PUT_, src + at));
+}
+
+#endif
 
 SPMTD_FN void spmtd_copy_put_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 {
@@ -465,6 +596,32 @@ SPMTD_FN void spmtd_copy_get_(uint64_t dst, uint64_t src, uint64_t n, int scope)
 		spmtd_bulk_get_(dst, src, n, lane, lanes);
 	else if (lane == 0)
 		spmtd_local_store_(dst, n, spmtd_peek_(src, n));
+}
+
+/*
+ * Whether the calling warp has a part of a put. A block's that has none knows by its place alone and goes straight to the next meeting: all
+ * 32 of a full block share four schedulers, so that an instruction of each takes eight cycles.
+ */
+SPMTD_FN int spmtd_has_part_(uint64_t n, int scope)
+{
+#if !defined(SPMTD_HOST)
+	if (scope == SPMTD_BLOCK_)
+		return (uint64_t)(spmtd_lane_(scope) / 32) * 512 < n;
+#endif
+	(void)scope;
+	return n != 0;
+}
+
+/* As spmtd_copy_put_, where it is asked for often and one after the other; for who has a part. */
+SPMTD_FN void spmtd_quick_put_(uint64_t dst, uint64_t src, uint64_t n, int scope)
+{
+#if !defined(SPMTD_HOST)
+	if (scope == SPMTD_BLOCK_) {
+		spmtd_block_put_(dst, src, n, spmtd_lane_(scope), spmtd_lanes_(scope));
+		return;
+	}
+#endif
+	spmtd_copy_put_(dst, src, n, scope);
 }
 
 #undef SPMTD_FLIGHT

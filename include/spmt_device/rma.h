@@ -24,17 +24,53 @@ SPMTD_FN int spmtd_view_moves_(
 }
 #endif
 
+/* Where a put goes: a raw address, or from where it is found once it is wanted. */
+enum spmtd_goal_kind_ { SPMTD_GOAL_RAW_, SPMTD_GOAL_HEAP_, SPMTD_GOAL_MEM_ };
+
+struct spmtd_goal_ {
+	const struct spmt_view *v;
+	const struct spmt_mem_view *m;
+	uint64_t at; /* this rank's symmetric address, or the offset in m */
+	int pe, kind;
+};
+
+SPMTD_FN struct spmtd_goal_ spmtd_goal_of_(const struct spmt_view *v, uint64_t at, int pe, int kind)
+{
+	struct spmtd_goal_ g;
+
+	g.v = v;
+	g.m = (const struct spmt_mem_view *)spmtd_to_(0);
+	g.at = at;
+	g.pe = pe;
+	g.kind = kind;
+	return g;
+}
+
+SPMTD_FN uint64_t spmtd_goal_at_(struct spmtd_goal_ g)
+{
+	if (g.kind == SPMTD_GOAL_HEAP_)
+		return spmtd_there_(g.v, spmtd_to_(g.at), g.pe);
+	return g.kind == SPMTD_GOAL_MEM_ ? spmtd_mem_there_(g.m, (size_t)g.at, g.pe) : g.at;
+}
+
+/* What is addressed is found behind the meeting, by those who move something. */
+SPMTD_FN void spmtd_do_put_to_(
+	struct spmtd_goal_ g, const void *src, uint64_t n, int scope, int nbi)
+{
+	spmtd_meet_(scope);
+	if (spmtd_has_part_(n, scope)) {
+		spmtd_quick_put_(spmtd_goal_at_(g), spmtd_at_(src), n, scope);
+		spmtd_wake_(g.v, g.pe);
+	}
+	if (!nbi)
+		spmtd_meet_(scope);
+}
+
 /* dst: the raw address on pe. */
 SPMTD_FN void spmtd_do_put_(const struct spmt_view *v, uint64_t dst, const void *src, uint64_t n,
 	int pe, int scope, int nbi)
 {
-	spmtd_meet_(scope);
-	if (n) {
-		spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
-		spmtd_wake_(v, pe);
-	}
-	if (!nbi)
-		spmtd_meet_(scope);
+	spmtd_do_put_to_(spmtd_goal_of_(v, dst, pe, SPMTD_GOAL_RAW_), src, n, scope, nbi);
 }
 
 SPMTD_FN void spmtd_do_get_(void *dst, uint64_t src, uint64_t n, int scope, int nbi)
@@ -84,8 +120,9 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 
 	spmtd_meet_(scope);
 	if (n > 8) {
-		if (!spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
-			spmtd_copy_put_(dst, spmtd_at_(src), n, scope);
+		if (!spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope) &&
+			spmtd_has_part_(n, scope))
+			spmtd_quick_put_(dst, spmtd_at_(src), n, scope);
 	} else if (n && first) {
 		whole = spmtd_put_whole_(dst, src, n, spmtd_there_(v, sig, pe), val, op);
 		if (!whole)
@@ -98,13 +135,12 @@ SPMTD_FN void spmtd_do_put_signal_(const struct spmt_view *v, uint64_t dst, cons
 }
 
 /* The same, by the view's shared memory where it has some. */
-SPMTD_FN void spmtd_put_at_(const struct spmt_view *v, uint64_t dst, const void *src, uint64_t n,
-	int pe, int scope, int nbi)
+SPMTD_FN void spmtd_put_at_(struct spmtd_goal_ g, const void *src, uint64_t n, int scope, int nbi)
 {
-	if (spmtd_view_moves_(v, dst, spmtd_at_(src), n, SPMTD_PUT_, scope))
-		spmtd_wake_(v, pe);
+	if (spmtd_view_moves_(g.v, spmtd_goal_at_(g), spmtd_at_(src), n, SPMTD_PUT_, scope))
+		spmtd_wake_(g.v, g.pe);
 	else
-		spmtd_do_put_(v, dst, src, n, pe, scope, nbi);
+		spmtd_do_put_to_(g, src, n, scope, nbi);
 }
 
 SPMTD_FN void spmtd_get_at_(
@@ -121,7 +157,8 @@ SPMTD_FN void spmtd_put_to_(const struct spmt_view *v, void *dst, const void *sr
 	if (spmtd_is_far_(v, pe))
 		spmtd_far_put_(v, dst, src, n, pe, scope, nbi);
 	else
-		spmtd_put_at_(v, spmtd_there_(v, dst, pe), src, n, pe, scope, nbi);
+		spmtd_put_at_(spmtd_goal_of_(v, spmtd_at_(dst), pe, SPMTD_GOAL_HEAP_), src, n,
+			scope, nbi);
 }
 
 SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *src, uint64_t n,
@@ -137,11 +174,14 @@ SPMTD_FN void spmtd_get_from_(const struct spmt_view *v, void *dst, const void *
 SPMTD_FN void spmtd_mem_put_to_(const struct spmt_view *v, const struct spmt_mem_view *m,
 	size_t dst_off, const void *src, uint64_t n, int pe, int scope, int nbi)
 {
+	struct spmtd_goal_ g = spmtd_goal_of_(v, (uint64_t)dst_off, pe, SPMTD_GOAL_MEM_);
+
+	g.m = m;
 	if (spmtd_mem_is_far_(m, pe))
 		spmtd_far_move_(v, SPMTD_FAR_PUT | SPMTD_FAR_MEM, spmtd_mem_offset_(m, dst_off, pe),
 			spmtd_at_(src), n, pe, scope, nbi);
 	else
-		spmtd_put_at_(v, spmtd_mem_there_(m, dst_off, pe), src, n, pe, scope, nbi);
+		spmtd_put_at_(g, src, n, scope, nbi);
 }
 
 SPMTD_FN void spmtd_mem_get_from_(const struct spmt_view *v, void *dst,

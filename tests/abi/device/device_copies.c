@@ -21,9 +21,13 @@
 #define SPMTD_BEGIN
 #define SPMTD_END
 
+#define SPMTD_ROLLED
+
 struct spmtd_unit_ {
 	uint64_t a, b;
 };
+
+enum { SPMTD_THREAD_, SPMTD_WARP_, SPMTD_BLOCK_ };
 
 /* The longest copy is 17 units by each of 1024 lanes; 64 bytes of nothing on either side. */
 #define ROOM (17 * 1024 * 16 + 64 + 96)
@@ -151,11 +155,12 @@ static void report(const char *name, const char *wrong)
 	failures += wrong != NULL;
 }
 
-/* way 0 .. 2: bulk copies; 3 and 4: put and get with their single accesses. */
+/* way 0 .. 2: bulk copies; 3 and 4: put and get with their single accesses; 5: put by the block's warps that have a part. */
 static void run(int way, uint64_t d, uint64_t s, uint64_t n, uint32_t lanes)
 {
 	uint64_t dst = (uint64_t)(uintptr_t)space.dst + 64 + d,
 		 src = (uint64_t)(uintptr_t)space.src + 64 + s;
+	uint32_t alone;
 
 	memset(space.dst, 0, n + 128);
 	memset(space.written, 0, n + 128);
@@ -164,11 +169,16 @@ static void run(int way, uint64_t d, uint64_t s, uint64_t n, uint32_t lanes)
 	space.n = n;
 	space.accesses = space.units = 0;
 	lanes_now = lanes;
+	alone = 0;
 	for (lane_now = 0; lane_now < lanes; lane_now++) {
 		if (way == 3)
 			spmtd_copy_put_(dst, src, n, 0);
 		else if (way == 4)
 			spmtd_copy_get_(dst, src, n, 0);
+		else if (way == 5 && spmtd_has_part_(n, SPMTD_BLOCK_))
+			spmtd_quick_put_(dst, src, n, SPMTD_BLOCK_);
+		else if (way == 5)
+			alone += lane_now < 32 || lane_now * UINT64_C(16) < n;
 		else if (way == 0)
 			spmtd_bulk_put_(dst, src, n, lane_now, lanes);
 		else if (way == 1)
@@ -181,12 +191,14 @@ static void run(int way, uint64_t d, uint64_t s, uint64_t n, uint32_t lanes)
 	for (uint64_t i = 0; i < n && !space.wrong; i++)
 		if (!space.written[64 + d + i])
 			space.wrong = "a byte is not written";
+	if (!space.wrong && n && alone)
+		space.wrong = "a lane that has a part is let go";
 	/* Ends are at most 15 bytes alike, 31 on either side if not. */
-	if (!space.wrong && n >= 16 && way < 3 &&
+	if (!space.wrong && n >= 16 && (way < 3 || way == 5) &&
 		space.units < ((d ^ s) & 15 ? (n - (n < 62 ? n : 62)) / 16 : (n - 15) / 16))
 		space.wrong = "the middle is not moved 16 bytes at a time";
 	if (!space.wrong && way >= 3 && n && n <= 8 && !(n & (n - 1)) &&
-		!((way == 3 ? d : s) % n) && space.accesses != 1 && !(way == 4 && d % n))
+		!((way == 4 ? s : d) % n) && space.accesses != 1 && !(way == 4 && d % n))
 		space.wrong = "a single access is not one";
 }
 
@@ -217,19 +229,19 @@ static const char *few(int way)
 	return wrong;
 }
 
-/* On either side of the number of lanes from which puts go in shorter rounds: a unit less than, as
+/* Of whole warps, and on either side of the number of lanes from which puts go in shorter rounds: a unit less than, as
    many as, and a unit more than whole, half and broken rounds have; aligned, and misaligned alike
    and differently. */
 static const char *many(int way)
 {
-	static const uint32_t lanes[] = { 511, 512, 1024 };
+	static const uint32_t lanes[] = { 32, 64, 96, 511, 512, 1024 };
 	static const uint64_t each[] = { 0, 1, 3, 4, 5, 7, 8, 9, 12, 13, 16 };
 	static const uint64_t at[][3] = { /* dst, src, bytes more */
 		{ 0, 0, 0 }, { 9, 9, 11 }, { 15, 15, 1 }, { 4, 12, 0 }, { 1, 0, 15 }, { 0, 7, 6 }
 	};
 	const char *wrong = NULL;
 
-	for (int l = 0; l < 3; l++)
+	for (int l = 0; l < 6; l++)
 		for (int e = 0; e < 11; e++)
 			for (int more = e ? -1 : 0; more <= 1; more++)
 				for (int i = 0; i < 6 && !wrong; i++) {
@@ -241,11 +253,28 @@ static const char *many(int way)
 	return wrong;
 }
 
+/* A block's warps with and without a part: bytes round the border of each of the first and last ones, by a full block and by one
+   whose last warp is short. */
+static const char *borders(int way)
+{
+	static const uint64_t warps[] = { 1, 2, 3, 31, 32, 33 };
+	static const uint32_t lanes[] = { 1024, 1000 };
+	const char *wrong = NULL;
+
+	for (int w = 0; w < 6; w++)
+		for (uint64_t n = warps[w] * 512 - 34; n <= warps[w] * 512 + 34; n++)
+			for (uint64_t d = 0; d < 16 && !wrong; d++)
+				wrong = copy(way, n, d, n % 3 ? d : n * 7 % 16, lanes[d % 2]);
+	return wrong;
+}
+
 static void copies(const char *name, int way)
 {
 	const char *wrong = few(way);
 
-	report(name, wrong ? wrong : many(way));
+	if (!wrong)
+		wrong = many(way);
+	report(name, wrong ? wrong : borders(way));
 }
 
 static const char *parts(void)
@@ -285,12 +314,13 @@ int main(void)
 	for (size_t i = 0; i < sizeof(space.src); i++)
 		/* No round's length apart, a multiple of 16 KiB, are bytes alike. */
 		space.src[i] = (unsigned char)((uint32_t)i * 2654435761u >> 24);
-	puts("1..6");
+	puts("1..7");
 	copies("bulk put", 0);
 	copies("bulk get", 1);
 	copies("bulk copy of device memory", 2);
 	copies("put with single accesses", 3);
 	copies("get with single accesses", 4);
+	copies("put by a block", 5);
 	report("8- and 16-bit atomics by compare-and-swap", parts());
 	return failures != 0;
 }

@@ -230,8 +230,38 @@ for arch in sm_80 sm_90 gfx90a gfx942 gfx1100; do
 	in_flight "4 $put" "put keeps 4 and $put loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ "$any" "$stop"
 	in_flight "4 8" "get keeps 4 and 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ "$global" "$stop"
 	in_flight 8 "shifted put keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_put_ "$any" "$stop"
+	in_flight 6 "shifted put by a block keeps 6 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_apart_put_ "$any" "$stop"
 	in_flight 8 "shifted get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_get_ "$global" "$stop"
 done
+
+# ---- puts by a full block, call after call as bench/compare has them: nothing of a loop's own goes through memory between two calls
+# spilled: of the kernels of puts by a block, what ptxas -v says is stored or loaded
+spilled() {
+	awk '/Function properties for/ { name = $NF }
+		/spill/ && name ~ /^(k_bw_put|k_put_block)$/ {
+			n++
+			if ($0 !~ / 0 bytes spill stores, 0 bytes spill loads/) print name ": " $0
+		}
+		END { if (n != 2) print n + 0 " kernels" }'
+}
+puts=bench/compare.d
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
+printf '#include "%s"\n' "$PWD/$puts/ops_spmt.cuh" "$PWD/$puts/kernels.cuh" >"$scratch/puts.cu"
+if [ -x "$nvcc" ]; then
+	nothing_in "puts by a block keep a loop's values in registers, nvcc" \
+		"$("$nvcc" -std=c++17 -O3 -gencode arch=compute_90,code=sm_90 -Xptxas -v -cubin "$scratch/puts.cu" -o "$scratch/o" 2>&1 | spilled)"
+else
+	skip "puts by a block keep a loop's values in registers, nvcc" "no nvcc"
+fi
+if [ -x "$ptxas" ] && command -v clang-19 >/dev/null; then
+	clang-19 -std=gnu11 -ffreestanding -nogpulib -O3 --target=nvptx64-nvidia-cuda -march=sm_90 -S -o "$scratch/puts.s" $puts/kernels_clang.c
+	python3 src/kernels/images.py ptx "$scratch/puts.s" "$scratch/puts.ptx"
+	nothing_in "puts by a block keep a loop's values in registers, clang-19" \
+		"$("$ptxas" -v -arch=sm_90 -O3 "$scratch/puts.ptx" -o "$scratch/o" 2>&1 | spilled)"
+else
+	skip "puts by a block keep a loop's values in registers, clang-19" "no clang-19 or ptxas"
+fi
 
 # ---- the counter that keeps deadlines: 25 MHz up to MI200, 100 MHz from MI300 on and on RDNA
 printf '%s\n' '#include "spmt_device.h"' 'uint64_t ns(void); uint64_t ns(void) { return spmtd_clock_(); }' >"$scratch/clock.c"

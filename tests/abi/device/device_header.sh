@@ -177,7 +177,7 @@ flight() {
 				most[loop] = run
 			run = 0
 		}
-		$0 ~ "^([.]func +)?" name "([(:]|$)" { inside = 1; loop = "" }
+		$0 ~ "^([.]visible )?([.]func +)?" name "([(:]|$)" { inside = 1; loop = "" }
 		inside && /^([$.]L_*BB[0-9_]+:|(;|\/\/) %bb[.])/ {
 			in_loop = ""
 			if (/Loop Header: Depth=/) {
@@ -212,14 +212,19 @@ in_flight() {
 	nothing_in "$2" "${wrong:+in flight, loop by loop: ${got:-none}}"
 }
 # Whole units: rounds of 8, and of 4 where many threads put or no more is left. Shifted ones: 4 from two units each.
+printf '%s\n' '#include "spmt_device.h"' 'void in_line(uint64_t dst, uint64_t src, uint64_t n);' \
+	'void in_line(uint64_t dst, uint64_t src, uint64_t n) {' \
+	'spmtd_block_put_(dst, src, n, spmtd_lane_(SPMTD_BLOCK_), spmtd_lanes_(SPMTD_BLOCK_)); }' >"$scratch/in_line.c"
 for arch in sm_80 sm_90 gfx90a gfx942 gfx1100; do
 	case $arch in
 	sm_*)
+		target=nvptx64-nvidia-cuda\ -march=$arch
 		any='ld[.]v2[.][bu]64'
 		global='ld[.]global[.]v2[.][bu]64'
 		stop='st[.](global[.])?v2[.][bu]64'
 		;;
 	*)
+		target=amdgcn-amd-amdhsa\ -mcpu=$arch
 		any='(flat|global)_load_(dwordx4|b128)'
 		global='global_load_(dwordx4|b128)'
 		stop='s_waitcnt.*vmcnt|store_(dwordx4|b128)'
@@ -230,6 +235,8 @@ for arch in sm_80 sm_90 gfx90a gfx942 gfx1100; do
 	in_flight "4 $put" "put keeps 4 and $put loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_put_ "$any" "$stop"
 	in_flight "4 8" "get keeps 4 and 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_units_get_ "$global" "$stop"
 	in_flight 8 "shifted put keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_put_ "$any" "$stop"
+	compiles "clang-19 C, $arch, put by a block" clang-19 -std=c11 --target=$target -nogpulib -O3 $strict -Iinclude -S "$scratch/in_line.c" -o "$scratch/in_line.s"
+	in_flight "4 $put" "put by a block keeps 4 and $put loads of 16 bytes in flight, $arch" "$scratch/in_line.s" in_line "$any" "$stop"
 	in_flight 6 "shifted put by a block keeps 6 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_apart_put_ "$any" "$stop"
 	in_flight 8 "shifted get keeps 8 loads of 16 bytes in flight, $arch" "$scratch/$arch.s" spmtd_shifted_get_ "$global" "$stop"
 done

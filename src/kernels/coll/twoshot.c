@@ -10,20 +10,10 @@
  */
 #include "coll.h"
 #include "src/kernels/fold/factor.h"
+#include "src/kernels/fold/in_flight.h"
 #include "twoshot_fold.h"
 
-/* That a thread has in flight: of so many ranks, or of fewer ranks and more units. */
-#define TWOSHOT_LOG 3
-#define TWOSHOT_LOADS (1 << TWOSHOT_LOG)
-_Static_assert(COLL_BLOCKS_RANKS == TWOSHOT_LOADS, "a load from each");
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-#define UNROLLED _Pragma("unroll")
-#define ROLLED _Pragma("nounroll")
-#else
-#define UNROLLED
-#define ROLLED
-#endif
+_Static_assert(COLL_BLOCKS_RANKS == IN_FLIGHT, "a load from each");
 
 /* What a rank has to do, seen from one thread. */
 struct twoshot {
@@ -111,14 +101,14 @@ LL_FN struct twoshot twoshot_of(const struct coll *c)
 
 LL_FN int ranks_at_once(int npes)
 {
-	return npes > 4 ? TWOSHOT_LOG : npes > 2 ? 2 : LEAST_RANKS;
+	return npes > 4 ? IN_FLIGHT_LOG : npes > 2 ? 2 : LEAST_RANKS;
 }
 
 /* A thread's way through its rank's units: those that are whole, then the others. */
 struct way {
 	uint64_t i, k;
 	int part;  /* it has come to the others */
-	int ranks; /* 1 to TWOSHOT_LOG: what is in flight is of 1 << ranks ranks */
+	int ranks; /* 1 to IN_FLIGHT_LOG: what is in flight is of 1 << ranks ranks */
 };
 
 /* 0: there are no more. */
@@ -132,41 +122,13 @@ LL_FN int next_unit(const struct twoshot *t, struct way *w)
 		w->ranks = 3;
 	}
 	w->k = (w->part ? t->start : t->whole) + w->i;
-	w->i += lanes << (TWOSHOT_LOG - w->ranks);
+	w->i += lanes << (IN_FLIGHT_LOG - w->ranks);
 	if (w->part && w->k >= t->whole)
 		w->k += t->rest - t->whole;
 	return w->k < t->end;
 }
 
 /* ---- loads and stores --------------------------------------------------------------------------- */
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-/* An aligned unit. */
-LL_FN union unit fetch_whole(uint64_t a)
-{
-	union unit u;
-
-	u.raw = spmtd_gload16b_(a);
-	return u;
-}
-
-LL_FN void place_here(uint64_t a, union unit u, uint32_t n)
-{
-	if (n < 16 || (a & 15))
-		scatter_here(a, u, n);
-	else
-		spmtd_gstore16b_(a, u.raw);
-}
-#else
-#define fetch_whole(a) fetch(a, 16)
-#define place_here(a, u, n) place(a, u, n)
-#endif
-
-/* What a thread has in flight, in the order in which it is folded: a unit of 8 ranks, or of 4 and then the one that is a grid's
-   threads further of these, or of 2 and so on. */
-struct in_flight {
-	union unit x[TWOSHOT_LOADS];
-};
 
 /* Of rank base + i, if it is one of those behind this rank, or one of the others: as `behind` says. */
 LL_FN void load_one(const struct twoshot *t, struct in_flight *f, const struct way *w, int base,
@@ -178,7 +140,7 @@ LL_FN void load_one(const struct twoshot *t, struct in_flight *f, const struct w
 		return;
 	a = src_of(t, base + i) + 16 * k - t->head;
 	UNROLLED
-	for (int at = i; at < TWOSHOT_LOADS; at += ranks) {
+	for (int at = i; at < IN_FLIGHT; at += ranks) {
 		if (at == i || k < t->rest)
 			f->x[at] = fetch_whole(a);
 		k += lanes;
@@ -198,25 +160,9 @@ LL_FN void load_all(
 		load_one(t, f, w, base, i, ranks, 0);
 }
 
-LL_FN union unit next_of(struct in_flight *f)
-{
-	union unit x = f->x[0];
-
-	UNROLLED
-	for (int i = 0; i + 1 < TWOSHOT_LOADS; i++)
-		f->x[i] = f->x[i + 1];
-	return x;
-}
-
 LL_FN union unit load_part(const struct twoshot *t, int pe, uint64_t k)
 {
-	uint64_t a = src_of(t, pe) + unit_at(t, k);
-
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-	return gather_here(a, unit_has(t, k));
-#else
-	return fetch(a, unit_has(t, k));
-#endif
+	return gather_here(src_of(t, pe) + unit_at(t, k), unit_has(t, k));
 }
 
 LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct way *w, int base)
@@ -228,7 +174,7 @@ LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct 
 	else if (w->ranks == 2)
 		load_all(t, f, w, base, 4);
 	else
-		load_all(t, f, w, base, TWOSHOT_LOADS);
+		load_all(t, f, w, base, IN_FLIGHT);
 }
 
 /* The nth of those in flight, which need not be there. */
@@ -273,7 +219,7 @@ LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
 			for (int base = 0; base < t->npes; base += 1 << w.ranks) {             \
 				load_next(t, &f, &w, base);                                    \
 				ROLLED                                                         \
-				for (int i = 0; i < TWOSHOT_LOADS; i++) {                      \
+				for (int i = 0; i < IN_FLIGHT; i++) {                          \
 					int pe = base + (i & ((1 << w.ranks) - 1));            \
 					union unit x = next_of(&f);                            \
                                                                                                \

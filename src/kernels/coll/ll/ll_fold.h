@@ -115,10 +115,10 @@ LL_FN union unit ll_as_is(union unit a, int op, int npes, int unused)
 	return a;
 }
 
-/* X(name, acc, begin, step, end, hold): a loop for each kernel that folds. Two types may share one; which it is goes along: signed, or
+/* X(name, acc, begin, step, end, hold): a loop for each kernel that folds, plans folding with the first of them. Two types may share one; which it is goes along: signed, or
    e5m2. */
 /* clang-format off */
-#define LL_LOOPS(X)                                                                              \
+#define LL_LOOPS_OF_PLANS(X)                                                                              \
 	X(u8,     union unit,        ll_same,         ll_step_u8,     ll_as_is,       packed)    \
 	X(u16,    union unit,        ll_same,         ll_step_u16,    ll_as_is,       packed)    \
 	X(u32,    union unit,        ll_same,         ll_step_u32,    ll_as_is,       packed)    \
@@ -126,7 +126,9 @@ LL_FN union unit ll_as_is(union unit a, int op, int npes, int unused)
 	X(f32,    union unit,        ll_same,         ll_step_f32,    ll_end_f32,     packed)    \
 	X(f64,    union unit,        ll_same,         ll_step_f64,    ll_end_f64,     packed)    \
 	X(f16,    struct wide,       ll_begin_f16,    ll_step_f16,    ll_end_f16,     LL_FREE)   \
-	X(bf16,   struct wide,       ll_begin_bf16,   ll_step_bf16,   ll_end_bf16,    LL_FREE)   \
+	X(bf16,   struct wide,       ll_begin_bf16,   ll_step_bf16,   ll_end_bf16,    LL_FREE)
+#define LL_LOOPS(X)                                                                              \
+	LL_LOOPS_OF_PLANS(X)                                                                     \
 	X(f8,     struct f8_wide,    f8_widen,        ll_step_f8,     ll_end_f8,      LL_FREE)   \
 	X(mean8,  struct ll_sums8,   ll_begin_mean8,  ll_step_mean8,  ll_end_mean8,   LL_FREE)   \
 	X(mean16, struct ll_sums16,  ll_begin_mean16, ll_step_mean16, ll_end_mean16,  LL_FREE)   \

@@ -88,6 +88,7 @@ static void lower_pair(struct lowering *l, enum plan_step_kind kind, const struc
 {
 	struct plan_step *s = lower_step(l, kind, op);
 
+	s->ndst = 1;
 	lower_chunk(l, s, *dst, kind == PLAN_STEP_PACK || kind == PLAN_STEP_FORWARD);
 	lower_chunk(l, s, *src, kind == PLAN_STEP_UNPACK || kind == PLAN_STEP_FORWARD);
 }
@@ -106,7 +107,9 @@ static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 		l->landing += op->src[0].count;
 	}
 	s = lower_step(l, PLAN_STEP_FOLD, op);
-	lower_chunk(l, s, op->dst[0], false);
+	s->ndst = packets ? 1 : (uint32_t)op->ndst;
+	for (uint32_t i = 0; i < s->ndst; i++)
+		lower_chunk(l, s, op->dst[i], false);
 	lower_chunk(l, s, op->src[0], false);
 	for (int i = 1; i < op->nsrc; i++, landing += op->src[0].count) {
 		if (packets)
@@ -114,9 +117,8 @@ static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 		else
 			lower_chunk(l, s, op->src[i], false);
 	}
-	for (int i = 1; i < op->ndst; i++)
-		lower_pair(
-			l, packets ? PLAN_STEP_PACK : PLAN_STEP_COPY, op, &op->dst[i], &op->dst[0]);
+	for (int i = 1; packets && i < op->ndst; i++)
+		lower_pair(l, PLAN_STEP_PACK, op, &op->dst[i], &op->dst[0]);
 }
 
 static void lower_waits(struct lowering *l, const struct spmt_plan_op *op)

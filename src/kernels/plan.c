@@ -4,6 +4,8 @@
  * in turn, each as far as what it waits for is there.
  */
 #include "../../include/spmt.h"
+#include "plan_fold.h"
+#include "plan_places.h"
 #include "plan_run.h"
 
 /* How far a block has come. */
@@ -14,91 +16,6 @@ struct plan_block {
 		arrived; /* at the barrier that it stands at, as number `target` to be seen there */
 	uint64_t target;
 };
-
-/* ---- where things are ------------------------------------------------------------------------- */
-
-PLAN_FN const struct plan_first *plan_firsts(const struct plan_given *g)
-{
-	return (const struct plan_first *)spmtd_to_(g->at);
-}
-
-PLAN_FN const struct plan_step *plan_step_at(const struct plan_run *r, uint32_t i)
-{
-	return (const struct plan_step *)spmtd_to_(r->steps) + (i - r->first.step);
-}
-
-PLAN_FN const struct plan_step_place *plan_place(
-	const struct plan_run *r, const struct plan_step *s, uint32_t nth)
-{
-	return (const struct plan_step_place *)spmtd_to_(r->places) +
-		(s->places - r->first.place + nth);
-}
-
-/* The address of this rank's `own` on another one. Rows have their memory in the library's area, which of a part may lie elsewhere in
-   each heap. */
-PLAN_FN uint64_t plan_there(const struct plan_run *r, uint64_t own, uint32_t rank)
-{
-	const struct spmt_view *v = r->v;
-
-	if ((int)rank == v->pe)
-		return own;
-	return r->given->row ? area_there(v, (int)rank) + (own - spmtd_at_(v->own))
-			     : spmtd_there_(v, spmtd_to_(own), (int)rank);
-}
-
-PLAN_FN uint64_t plan_word(const struct plan_given *g, uint32_t word)
-{
-	return g->at + g->words + sizeof(struct plan_words) + (uint64_t)word * sizeof(uint64_t);
-}
-
-PLAN_FN uint64_t plan_base(const struct plan_run *r, uint32_t space)
-{
-	const struct plan_given *g = r->given;
-
-	switch (space) {
-	case PLAN_SPACE_INPUT:
-		return g->src;
-	case PLAN_SPACE_OUTPUT:
-		return g->dst;
-	case PLAN_SPACE_SCRATCH:
-		return g->at + g->scratch;
-	case PLAN_SPACE_LANDING:
-		return g->at + g->landing;
-	default:
-		return g->at + r->packets;
-	}
-}
-
-/* As a row: a buffer of another rank, as it has told when the ranks met. */
-PLAN_FN uint64_t plan_called_with(const struct spmt_view *v, const struct plan_step_place *p)
-{
-	const struct area_inbox *box = area_inbox(v, (int)p->rank);
-
-	return peek_word(p->space == PLAN_SPACE_INPUT ? &box->src : &box->dst);
-}
-
-/* What a step moves: the same part of each of its places. */
-PLAN_FN struct spmtd_range_ plan_part(const struct plan_run *r, const struct plan_step *s)
-{
-	uint64_t n = s->chunks * r->given->chunk;
-
-	if (s->slices == 1)
-		return (struct spmtd_range_){ 0, n };
-	return spmtd_share_by_(n, s->slice, s->slices);
-}
-
-PLAN_FN uint64_t plan_place_at(
-	const struct plan_run *r, const struct plan_step *s, uint32_t nth, uint64_t from)
-{
-	const struct plan_step_place *p = plan_place(r, s, nth);
-	uint64_t at = p->index * r->given->chunk + from;
-
-	if (p->space == PLAN_SPACE_PACKETS)
-		at *= 2;
-	if (r->given->row && p->space <= PLAN_SPACE_OUTPUT && (int)p->rank != r->v->pe)
-		return plan_called_with(r->v, p) + at;
-	return plan_there(r, plan_base(r, p->space) + at, p->rank);
-}
 
 /* ---- the steps -------------------------------------------------------------------------------- */
 
@@ -111,46 +28,17 @@ PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
 		spmtd_copy_put_(dst, src, by.n, SPMTD_BLOCK_);
 }
 
-/* X(enumerator, name in terms.h, bytes) */
-#define PLAN_TYPES(X)        \
-	X(I8, int8, 1)       \
-	X(U8, uint8, 1)      \
-	X(I16, int16, 2)     \
-	X(U16, uint16, 2)    \
-	X(I32, int32, 4)     \
-	X(U32, uint32, 4)    \
-	X(I64, int64, 8)     \
-	X(U64, uint64, 8)    \
-	X(F16, half, 2)      \
-	X(BF16, bfloat16, 2) \
-	X(F32, float, 4)     \
-	X(F64, double, 8)
-
 PLAN_FN void plan_fold(const struct plan_run *r, const struct plan_step *s)
 {
 	struct spmtd_range_ by = plan_part(r, s);
-	struct spmtd_mem_peer parts[SPMT_PLAN_TERMS];
-	struct spmtd_terms_ t = { 0 };
+	uint64_t at[2 * SPMT_PLAN_TERMS];
+	struct plan_fold f = {
+		.dst = at, .src = at + s->ndst, .ndst = s->ndst, .nsrc = s->n - s->ndst, .n = by.n
+	};
 
-	for (uint32_t i = 1; i < s->n; i++)
-		parts[i - 1].base = plan_place_at(r, s, i, by.from);
-	t.parts = parts;
-	t.dst = plan_place_at(r, s, 0, by.from);
-	t.terms = (int32_t)s->n - 1;
-	t.switched = 1;
-	t.lane = spmtd_tid_();
-	t.lanes = spmtd_threads_();
-	switch (r->given->type) {
-#define X(type, name, bytes)                             \
-	case SPMT_TYPE_##type:                           \
-		t.n = by.n / (bytes);                    \
-		spmtd_##name##_terms_(&t, r->given->op); \
-		break;
-		PLAN_TYPES(X)
-#undef X
-	default:
-		break;
-	}
+	for (uint32_t i = 0; i < s->n; i++)
+		at[i] = plan_place_at(r, s, i, by.from);
+	plan_fold_units(&f, r->given->type, r->given->op);
 }
 
 /* Packets of this rank's src to place 0. */
@@ -576,5 +464,3 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 	}
 }
 KERNEL(plan)
-
-#undef PLAN_TYPES

@@ -15,7 +15,7 @@
  */
 enum plan_step_kind {
 	PLAN_STEP_COPY,	   /* place 1 to place 0, either of them another rank's */
-	PLAN_STEP_FOLD,	   /* places 1 on, in this order, to place 0 */
+	PLAN_STEP_FOLD,	   /* the places behind the first `ndst`, in this order, to each of these */
 	PLAN_STEP_PACK,	   /* place 1 to place 0, as packets */
 	PLAN_STEP_UNPACK,  /* place 1, packets of this rank, to place 0 */
 	PLAN_STEP_FORWARD, /* place 1, packets of this rank, to place 0, packets */
@@ -34,7 +34,8 @@ struct plan_step_place {
 	uint32_t rank, space, index;
 };
 struct plan_step {
-	uint32_t kind, places, n; /* the first of so many places */
+	uint32_t kind, places, n; /* the first of so many places, */
+	uint32_t ndst;		  /* of which so many are written */
 	uint32_t chunks, slice, slices;
 	uint32_t peer, word, initial, relaxed;
 };

@@ -67,13 +67,22 @@ static void fold_inputs(struct making *m, uint32_t at, struct spmt_plan_chunk ou
 	}
 }
 
+/* As many terms as an operation takes go to all ranks as they are folded. */
 static void make_all_reduce(struct making *m)
 {
 	uint32_t at = (uint32_t)m->rank;
 	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
+	struct spmt_plan_op op = { .kind = SPMT_PLAN_REDUCE };
 
-	fold_inputs(m, at, out);
-	for (int p = 1; p < m->n; p++)
+	for (int p = 0; p < m->n && m->n <= SPMT_PLAN_TERMS; p++) {
+		op.src[op.nsrc++] = spmt_plan_input((m->rank + p) % m->n, at, 1);
+		op.dst[op.ndst++] = spmt_plan_output((m->rank + p) % m->n, at, 1);
+	}
+	if (op.ndst)
+		add(m, m->block, op);
+	else
+		fold_inputs(m, at, out);
+	for (int p = 1; p < m->n && !op.ndst; p++)
 		move(m, SPMT_PLAN_PUT, m->block, out,
 			spmt_plan_output((m->rank + p) % m->n, at, 1));
 	all_meet(m);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A fold of a plan: what lies at some places, in their order, to some other places, each unit as soon as it is folded. A thread has loads of
+ * several terms and units under way, as those of `twoshot` have. A place that is written may be one that is read: by the same thread.
+ */
+#ifndef SPMT_KERNELS_PLAN_FOLD_H
+#define SPMT_KERNELS_PLAN_FOLD_H
+
+#include "coll/ll/ll_loops.h"
+#include "plan_units.h"
+
+/* AMD's kernels of plans call functions that copy, and would put registers of a loop between such calls into memory. */
+#if defined(__AMDGCN__)
+#define PLAN_LOOP static __attribute__((noinline))
+#else
+#define PLAN_LOOP PLAN_FN
+#endif
+
+/* There is one step, and one store, for all, as in `twoshot`. */
+#define DEFINE_PLAN_FOLD(name, acc, begin, step, end, hold)                                        \
+	PLAN_LOOP void plan_fold_##name(const struct plan_fold *f)                                 \
+	{                                                                                          \
+		struct plan_way w = plan_way_of(f);                                                \
+		struct in_flight x;                                                                \
+		acc a;                                                                             \
+                                                                                                   \
+		__builtin_memset(&x, 0, sizeof(x));                                                \
+		__builtin_memset(&a, 0, sizeof(a));                                                \
+		while (plan_way_on(f, &w))                                                         \
+			for (uint32_t base = 0; base < f->nsrc; base += 1u << w.terms) {           \
+				plan_load(f, &x, &w, base);                                        \
+				ROLLED                                                             \
+				for (uint32_t i = 0; i < IN_FLIGHT; i++) {                         \
+					uint32_t term = base + (i & ((1u << w.terms) - 1));        \
+					uint64_t k =                                               \
+						w.k + (uint64_t)(i >> w.terms) * spmtd_threads_(); \
+					union unit u = next_of(&x);                                \
+                                                                                                   \
+					if (term >= f->nsrc || (!w.part && k >= f->whole))         \
+						continue;                                          \
+					if (w.part)                                                \
+						u = plan_load_part(f, term, k);                    \
+					u = packed(u);                                             \
+					a = term ? step(a, u, f->op, f->second)                    \
+						 : begin(u, f->second);                            \
+					a = hold(a);                                               \
+					if (term + 1 == f->nsrc)                                   \
+						plan_store(f, k, end(a, f->op, 1, f->second));     \
+				}                                                                  \
+			}                                                                          \
+	}
+LL_LOOPS_OF_PLANS(DEFINE_PLAN_FOLD)
+
+/* Type and op as plan_given has them. */
+PLAN_FN void plan_fold_units(struct plan_fold *f, int type, int op)
+{
+	uint64_t odd = 0;
+
+	for (uint32_t i = 0; i < f->nsrc; i++)
+		odd |= f->src[i];
+	f->units = (f->n + 15) / 16;
+	f->whole = odd & 15 ? 0 : f->n / 16;
+	f->op = op;
+	f->second = second_type(type);
+	switch (type < SPMT_TYPE_F16 ? (int)FOLD_u8 + type / 2
+				     : (int)FOLD_f16 + type - (int)SPMT_TYPE_F16) {
+#define X(name, acc, begin, step, end, hold) \
+	case FOLD_##name:                    \
+		plan_fold_##name(f);         \
+		break;
+		LL_LOOPS_OF_PLANS(X)
+#undef X
+	default:
+		break;
+	}
+}
+
+#endif

@@ -17,9 +17,8 @@ struct lowering {
 	struct plan_step *steps, counted;
 	struct plan_step_place *places;
 	uint32_t nsteps, nplaces;
-	uint64_t landing; /* chunks */
-	uint32_t widest;  /* of all so far: chunks, or the part of them, that a step moves */
-	bool reaches;	  /* some step touches another rank's memory, packets aside; */
+	uint32_t widest; /* of all so far: chunks, or the part of them, that a step moves */
+	bool reaches;	 /* some step touches another rank's memory, packets aside; */
 	bool touched[SPMT_PLAN_RANKS]; /* this block that rank's since it has signalled it last, */
 	bool silent;		       /* and some block at its end */
 };
@@ -93,32 +92,16 @@ static void lower_pair(struct lowering *l, enum plan_step_kind kind, const struc
 	lower_chunk(l, s, *src, kind == PLAN_STEP_UNPACK || kind == PLAN_STEP_FORWARD);
 }
 
-/* Packets are put somewhere of their own first: another operation may read them, too. */
 static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 {
 	bool packets = op->kind == SPMT_PLAN_REDUCE_PACKETS;
-	uint64_t landing = l->landing;
-	struct plan_step *s;
+	struct plan_step *s = lower_step(l, packets ? PLAN_STEP_FOLD_PACKETS : PLAN_STEP_FOLD, op);
 
-	for (int i = 1; packets && i < op->nsrc; i++) {
-		s = lower_step(l, PLAN_STEP_UNPACK, op);
-		lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, (uint32_t)l->landing);
-		lower_chunk(l, s, op->src[i], true);
-		l->landing += op->src[0].count;
-	}
-	s = lower_step(l, PLAN_STEP_FOLD, op);
-	s->ndst = packets ? 1 : (uint32_t)op->ndst;
-	for (uint32_t i = 0; i < s->ndst; i++)
-		lower_chunk(l, s, op->dst[i], false);
-	lower_chunk(l, s, op->src[0], false);
-	for (int i = 1; i < op->nsrc; i++, landing += op->src[0].count) {
-		if (packets)
-			lower_place(l, s, (uint32_t)l->rank, PLAN_SPACE_LANDING, (uint32_t)landing);
-		else
-			lower_chunk(l, s, op->src[i], false);
-	}
-	for (int i = 1; packets && i < op->ndst; i++)
-		lower_pair(l, PLAN_STEP_PACK, op, &op->dst[i], &op->dst[0]);
+	s->ndst = (uint32_t)op->ndst;
+	for (int i = 0; i < op->ndst; i++)
+		lower_chunk(l, s, op->dst[i], plan_dst_place(op, i) == PLAN_PACKETS);
+	for (int i = 0; i < op->nsrc; i++)
+		lower_chunk(l, s, op->src[i], plan_src_place(op, i) == PLAN_PACKETS);
 }
 
 static void lower_waits(struct lowering *l, const struct spmt_plan_op *op)
@@ -180,7 +163,6 @@ static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 
 	l->rank = rank;
 	l->nsteps = l->nplaces = 0;
-	l->landing = 0;
 	for (int b = 0; b < r->nblocks; b++) {
 		if (firsts)
 			firsts[b] = (struct plan_first){ l->nsteps, l->nplaces };
@@ -224,7 +206,6 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 	const struct spmt_plan_attr *a = &plan->attr;
 	struct lowering l = { .plan = plan, .indices = indices_of(plan) };
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
-	uint64_t landing = 0;
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);
@@ -234,17 +215,11 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 		lower_rank(&l, r, NULL);
 		steps = MAX_OF(steps, l.nsteps);
 		places = MAX_OF(places, l.nplaces);
-		landing = MAX_OF(landing, l.landing);
 	}
-	if (landing > UINT32_MAX)
-		return fail_call(-ENOMEM, "spmt_plan_begin",
-			"plan %s: its reductions read %llu chunks of packets, which have places of their own: at most %u",
-			plan->name, (unsigned long long)landing, UINT32_MAX);
 	if (!lay(&end, &made.steps, steps, sizeof(struct plan_step)) ||
 		!lay(&end, &made.places, places, sizeof(struct plan_step_place)) ||
 		!lay(&end, &made.words, 1, sizeof(struct plan_words) + (uint64_t)words * 8) ||
 		!lay(&end, &made.scratch, a->scratch_chunks, made.max_chunk) ||
-		!lay(&end, &made.landing, landing, made.max_chunk) ||
 		!lay(&end, &made.packets, packets ? a->scratch_chunks * 2ull : 0, made.max_chunk))
 		return fail_call(-ENOMEM, "spmt_plan_begin",
 			"plan %s: %zu bytes and its scratch wrap the address space", plan->name,

@@ -259,7 +259,6 @@ struct plan_given plan_given(const spmt_comm *comm, const struct plan_call *c)
 		.places = o->layout.places,
 		.words = o->layout.words,
 		.scratch = o->layout.scratch,
-		.landing = o->layout.landing,
 		.packets = o->layout.packets,
 		.chunk = c->chunk,
 		.type = (int)c->type,

@@ -28,17 +28,27 @@ PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
 		spmtd_copy_put_(dst, src, by.n, SPMTD_BLOCK_);
 }
 
-PLAN_FN void plan_fold(const struct plan_run *r, const struct plan_step *s)
+PLAN_FN int plan_fold(const struct plan_run *r, const struct plan_step *s)
 {
 	struct spmtd_range_ by = plan_part(r, s);
 	uint64_t at[2 * SPMT_PLAN_TERMS];
-	struct plan_fold f = {
-		.dst = at, .src = at + s->ndst, .ndst = s->ndst, .nsrc = s->n - s->ndst, .n = by.n
-	};
+	struct plan_fold f = { .v = r->v,
+		.dst = at,
+		.src = at + s->ndst,
+		.ndst = s->ndst,
+		.nsrc = s->n - s->ndst,
+		.packets = s->kind == PLAN_STEP_FOLD_PACKETS,
+		.flag = r->flag,
+		.n = by.n };
 
 	for (uint32_t i = 0; i < s->n; i++)
 		at[i] = plan_place_at(r, s, i, by.from);
 	plan_fold_units(&f, r->given->type, r->given->op);
+	if (!f.packets)
+		return 0;
+	for (uint32_t i = 1; i < s->ndst; i++)
+		spmtd_wake_(r->v, (int)plan_place(r, s, i)->rank);
+	return spmtd_agree_(f.rc, SPMTD_BLOCK_);
 }
 
 /* Packets of this rank's src to place 0. */
@@ -123,8 +133,8 @@ PLAN_FN int plan_do(const struct plan_run *r, const struct plan_step *s)
 		plan_copy(r, s);
 		return 0;
 	case PLAN_STEP_FOLD:
-		plan_fold(r, s);
-		return 0;
+	case PLAN_STEP_FOLD_PACKETS:
+		return plan_fold(r, s);
 	case PLAN_STEP_SIGNAL:
 		plan_signal(r, s);
 		return 0;
@@ -308,22 +318,29 @@ PLAN_CALL void plan_early(const struct plan_run *r)
 		plan_lead(r, firsts[i].step, firsts[i + 1].step);
 }
 
-/* Packets: have all come? */
-PLAN_FN int plan_packets_came(const struct plan_run *r, const struct plan_step *s)
+PLAN_FN int plan_packets_came(const struct plan_run *r, uint64_t at, uint64_t n)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-	uint64_t at = plan_place_at(r, s, 1, by.from);
-
-	for (uint64_t n = by.n / 8; n; n--)
+	for (n /= 8; n; n--)
 		if (!spmtd_packet_came_(spmtd_packet_peek_(at + (n - 1) * 16, 8), r->flag))
 			return 0;
 	return 1;
 }
 
-PLAN_FN int plan_ready(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
+/* How many of the sources of a step are none. */
+PLAN_FN uint32_t plan_plain(const struct plan_step *s)
 {
 	if (s->kind == PLAN_STEP_UNPACK || s->kind == PLAN_STEP_FORWARD)
-		return plan_packets_came(r, s);
+		return 0;
+	return s->kind == PLAN_STEP_FOLD_PACKETS ? 1 : s->n;
+}
+
+PLAN_FN int plan_ready(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
+{
+	struct spmtd_range_ by = plan_part(r, s);
+
+	for (uint32_t i = s->ndst + plan_plain(s); i < s->n; i++)
+		if (!plan_packets_came(r, plan_place_at(r, s, i, by.from), by.n))
+			return 0;
 	if (!plan_step_waits(s))
 		return 1;
 	if ((int64_t)(spmtd_look64_(plan_awaited(r, s, b)) - b->target) < 0)

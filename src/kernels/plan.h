@@ -8,28 +8,22 @@
 /*
  * A plan (spmt/plan): its steps, a list for each block of the grid, in memory that also holds what its ranks tell each other: symmetric, or of
  * a row at one place of all ranks' library areas. `at` is this rank's; the rest are offsets in it: blocks + 1 times where a block's
- * list begins, the steps, their places; u64 words of the plan; then scratch, what comes out of packets before it is folded, and
- * packets, twice as long. A launch posts what this rank calls; behind a barrier the next one compares it with the others' and runs. As a row of
+ * list begins, the steps, their places; u64 words of the plan; then scratch, and packets, twice as long. A launch posts what this rank calls; behind a barrier the next one compares it with the others' and runs. As a row of
  * the collectives it is one launch, which meets the others as these do: they compare the calls, and tell each rank where the others'
  * inputs and outputs are, which need not be symmetric then.
  */
 enum plan_step_kind {
-	PLAN_STEP_COPY,	   /* place 1 to place 0, either of them another rank's */
-	PLAN_STEP_FOLD,	   /* the places behind the first `ndst`, in this order, to each of these */
-	PLAN_STEP_PACK,	   /* place 1 to place 0, as packets */
-	PLAN_STEP_UNPACK,  /* place 1, packets of this rank, to place 0 */
-	PLAN_STEP_FORWARD, /* place 1, packets of this rank, to place 0, packets */
-	PLAN_STEP_SIGNAL,  /* word `word` of rank `peer` */
+	PLAN_STEP_COPY, /* place 1 to place 0, either of them another rank's */
+	PLAN_STEP_FOLD, /* the places behind the first `ndst`, in this order, to each of these */
+	PLAN_STEP_FOLD_PACKETS, /* likewise, where the first of each are plain and the others packets: of this rank those that are read */
+	PLAN_STEP_PACK,		/* place 1 to place 0, as packets */
+	PLAN_STEP_UNPACK,	/* place 1, packets of this rank, to place 0 */
+	PLAN_STEP_FORWARD,	/* place 1, packets of this rank, to place 0, packets */
+	PLAN_STEP_SIGNAL,	/* word `word` of rank `peer` */
 	PLAN_STEP_WAIT,	  /* word `word`, what was taken of it in the next; begins with `initial` */
 	PLAN_STEP_BARRIER /* word `word`, of `initial` blocks */
 };
-enum plan_space {
-	PLAN_SPACE_INPUT,
-	PLAN_SPACE_OUTPUT,
-	PLAN_SPACE_SCRATCH,
-	PLAN_SPACE_LANDING,
-	PLAN_SPACE_PACKETS
-};
+enum plan_space { PLAN_SPACE_INPUT, PLAN_SPACE_OUTPUT, PLAN_SPACE_SCRATCH, PLAN_SPACE_PACKETS };
 struct plan_step_place {
 	uint32_t rank, space, index;
 };
@@ -52,7 +46,7 @@ struct plan_words {
 /* Where a plan's memory and its buffers are, and what it folds. */
 struct plan_given {
 	uint64_t at, dst, src, report;
-	uint64_t steps, places, words, scratch, landing, packets;
+	uint64_t steps, places, words, scratch, packets;
 	uint64_t other;	     /* bytes from one set of packets to the other: by epoch */
 	uint64_t chunk;	     /* bytes */
 	int32_t type, op;    /* enum spmt_type, enum spmt_op */

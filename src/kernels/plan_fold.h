@@ -18,7 +18,7 @@
 
 /* There is one step, and one store, for all, as in `twoshot`. */
 #define DEFINE_PLAN_FOLD(name, acc, begin, step, end, hold)                                        \
-	PLAN_LOOP void plan_fold_##name(const struct plan_fold *f)                                 \
+	PLAN_FN void plan_fold_##name(struct plan_fold *f, int packets)                            \
 	{                                                                                          \
 		struct plan_way w = plan_way_of(f);                                                \
 		struct in_flight x;                                                                \
@@ -28,7 +28,8 @@
 		__builtin_memset(&a, 0, sizeof(a));                                                \
 		while (plan_way_on(f, &w))                                                         \
 			for (uint32_t base = 0; base < f->nsrc; base += 1u << w.terms) {           \
-				plan_load(f, &x, &w, base);                                        \
+				if (!w.part)                                                       \
+					plan_load(f, &x, &w, base, packets);                       \
 				ROLLED                                                             \
 				for (uint32_t i = 0; i < IN_FLIGHT; i++) {                         \
 					uint32_t term = base + (i & ((1u << w.terms) - 1));        \
@@ -39,40 +40,63 @@
 					if (term >= f->nsrc || (!w.part && k >= f->whole))         \
 						continue;                                          \
 					if (w.part)                                                \
-						u = plan_load_part(f, term, k);                    \
+						u = plan_load_part(f, term, k, packets);           \
+					if (packets)                                               \
+						u = plan_arrived(f, term, k, u);                   \
+					if (packets && f->rc)                                      \
+						return;                                            \
 					u = packed(u);                                             \
 					a = term ? step(a, u, f->op, f->second)                    \
 						 : begin(u, f->second);                            \
 					a = hold(a);                                               \
 					if (term + 1 == f->nsrc)                                   \
-						plan_store(f, k, end(a, f->op, 1, f->second));     \
+						plan_store(f, k, end(a, f->op, 1, f->second),      \
+							packets);                                  \
 				}                                                                  \
 			}                                                                          \
 	}
 LL_LOOPS_OF_PLANS(DEFINE_PLAN_FOLD)
 
+#define DEFINE_PLAN_LOOPS(name, acc, begin, step, end, hold)         \
+	PLAN_LOOP void plan_fold_plain_##name(struct plan_fold *f)   \
+	{                                                            \
+		plan_fold_##name(f, 0);                              \
+	}                                                            \
+	PLAN_LOOP void plan_fold_packets_##name(struct plan_fold *f) \
+	{                                                            \
+		plan_fold_##name(f, 1);                              \
+	}
+LL_LOOPS_OF_PLANS(DEFINE_PLAN_LOOPS)
+
 /* Type and op as plan_given has them. */
 PLAN_FN void plan_fold_units(struct plan_fold *f, int type, int op)
 {
-	uint64_t odd = 0;
+	uint64_t odd = f->packets ? 0 : f->src[0];
 
-	for (uint32_t i = 0; i < f->nsrc; i++)
+	for (uint32_t i = 1; i < f->nsrc; i++)
 		odd |= f->src[i];
-	f->units = (f->n + 15) / 16;
-	f->whole = odd & 15 ? 0 : f->n / 16;
+	f->unit = f->packets ? 8 : 16;
+	f->units = (f->n + f->unit - 1) / f->unit;
+	f->whole = odd & 15 ? 0 : f->n / f->unit;
 	f->op = op;
 	f->second = second_type(type);
+	f->rc = 0;
+	spmtd_wait_begin_(&f->wait);
 	switch (type < SPMT_TYPE_F16 ? (int)FOLD_u8 + type / 2
 				     : (int)FOLD_f16 + type - (int)SPMT_TYPE_F16) {
-#define X(name, acc, begin, step, end, hold) \
-	case FOLD_##name:                    \
-		plan_fold_##name(f);         \
+#define X(name, acc, begin, step, end, hold)         \
+	case FOLD_##name:                            \
+		if (f->packets)                      \
+			plan_fold_packets_##name(f); \
+		else                                 \
+			plan_fold_plain_##name(f);   \
 		break;
 		LL_LOOPS_OF_PLANS(X)
 #undef X
 	default:
 		break;
 	}
+	spmtd_wait_rest_(f->v, &f->wait);
 }
 
 #endif

@@ -50,8 +50,6 @@ PLAN_FN uint64_t plan_base(const struct plan_run *r, uint32_t space)
 		return g->dst;
 	case PLAN_SPACE_SCRATCH:
 		return g->at + g->scratch;
-	case PLAN_SPACE_LANDING:
-		return g->at + g->landing;
 	default:
 		return g->at + r->packets;
 	}

@@ -370,45 +370,6 @@ Test(plans, what_is_not_begun)
 		spmt_plan_destroy(plans[i]);
 }
 
-/* Where packets are put before they are folded is numbered by 32 bits: what takes more is refused, not laid out from 0 on again. */
-static int not_laid_out(spmt_comm *comm, void *arg)
-{
-	spmt_plan_open *open;
-
-	REQUIRE_CODE(spmt_plan_begin(comm, arg, 8u << 20, &open), -ENOMEM);
-	REQUIRE_SAYS("its reductions read 4294967296 chunks of packets");
-	return 0;
-}
-
-Test(plans, more_packets_than_have_numbers)
-{
-	const uint32_t n = 1u << 20;
-	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS];
-	spmt_plan *plan = NULL;
-
-	NEEDS_DEVICES(1);
-	cr_assert_eq(
-		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
-					 .name = "many",
-					 .collective = "many",
-					 .nranks = 1,
-					 .input_chunks = n,
-					 .output_chunks = n,
-					 .scratch_chunks = n },
-			&plan),
-		0);
-	terms[0] = spmt_plan_input(0, 0, n);
-	for (int i = 1; i < SPMT_PLAN_TERMS; i++)
-		terms[i] = spmt_plan_scratch(0, 0, n);
-	cr_assert_eq(spmt_plan_put_packets(plan, 0, 0, terms[0], terms[1]), 0);
-	for (int left = 4096; left > 0; left -= SPMT_PLAN_TERMS - 1)
-		cr_assert_eq(spmt_plan_reduce_packets(plan, 0, 0, spmt_plan_output(0, 0, n), terms,
-				     left < SPMT_PLAN_TERMS - 1 ? left + 1 : SPMT_PLAN_TERMS),
-			0);
-	RANKS_OK(ranks_run(1, NULL, not_laid_out, plan));
-	spmt_plan_destroy(plan);
-}
-
 /* Ranks that pass different counts: nothing is moved, and all hear of it. */
 static int differ(spmt_comm *comm, void *arg)
 {

@@ -239,7 +239,6 @@ static void give(const struct call *c, int pe, struct kernel_plan_row_args *args
 		.places = l->layout.places,
 		.words = l->layout.words,
 		.scratch = l->layout.scratch,
-		.landing = l->layout.landing,
 		.packets = l->layout.packets,
 		.other = l->other,
 		.chunk = c->chunk,

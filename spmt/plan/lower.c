@@ -8,6 +8,7 @@
 #include "src/base/status.h"
 
 #define LAYOUT_LINE 128u
+#define MEET_WINDOW 16u /* operations that are looked at for what has to be through */
 
 /* What is written, or, where there are no tables yet, counted. */
 struct lowering {
@@ -64,7 +65,8 @@ static void lower_place(struct lowering *l, struct plan_step *s, uint32_t rank,
 	enum plan_space space, uint32_t index)
 {
 	if (l->places)
-		l->places[l->nplaces] = (struct plan_step_place){ rank, space, index };
+		l->places[l->nplaces] =
+			(struct plan_step_place){ rank, space, index, l->nsteps - 1 };
 	if ((int)rank != l->rank && space != PLAN_SPACE_PACKETS)
 		l->reaches = l->touched[rank] = true;
 	l->nplaces++;
@@ -156,6 +158,75 @@ static void lower_op(struct lowering *l, const struct spmt_plan_op *op)
 	}
 }
 
+/* ---- meetings of a block --------------------------------------------------------------------------- */
+
+static bool meet_touches(
+	const struct lowering *l, struct spmt_plan_chunk a, struct spmt_plan_chunk b)
+{
+	a = plan_merged(l->plan, a);
+	b = plan_merged(l->plan, b);
+	return a.rank == b.rank && a.buffer == b.buffer && a.index < b.index + b.count &&
+		b.index < a.index + a.count;
+}
+
+/* a writes what b reads or writes. Packets are waited for by who reads them. */
+static bool meet_clashes(
+	const struct lowering *l, const struct spmt_plan_op *a, const struct spmt_plan_op *b)
+{
+	for (int d = 0; d < a->ndst; d++) {
+		if (plan_dst_place(a, d) != PLAN_PLAIN)
+			continue;
+		for (int i = 0; i < b->nsrc; i++)
+			if (plan_src_place(b, i) == PLAN_PLAIN &&
+				meet_touches(l, a->dst[d], b->src[i]))
+				return true;
+		for (int i = 0; i < b->ndst; i++)
+			if (plan_dst_place(b, i) == PLAN_PLAIN &&
+				meet_touches(l, a->dst[d], b->dst[i]))
+				return true;
+	}
+	return false;
+}
+
+static bool meet_tells(const struct spmt_plan_op *op)
+{
+	return plan_signals(op) || op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_BARRIER;
+}
+
+/* Whether the threads meet before operation i: each goes on by itself else. They have before `*from`. */
+static bool meet_before(
+	const struct lowering *l, const struct plan_list *list, size_t i, size_t *from)
+{
+	const struct spmt_plan_op *op = &list->ops[i];
+	bool meets = i - *from >= MEET_WINDOW;
+
+	for (size_t k = *from; k < i && !meets; k++) {
+		const struct spmt_plan_op *before = &list->ops[k];
+
+		meets = (plan_moves(before) && meet_tells(op)) || meet_clashes(l, before, op) ||
+			meet_clashes(l, op, before);
+	}
+	if (meets)
+		*from = i;
+	return meets;
+}
+
+static void lower_block(struct lowering *l, const struct plan_list *list)
+{
+	size_t from = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		bool meets = l->steps && meet_before(l, list, i, &from);
+		uint32_t first = l->nsteps;
+
+		lower_op(l, &list->ops[i]);
+		if (l->steps)
+			l->steps[first].meets = meets;
+	}
+}
+
+/* ---- a rank ------------------------------------------------------------------------------------- */
+
 /* firsts: blocks + 1 of them, or NULL. */
 static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 {
@@ -166,8 +237,7 @@ static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 	for (int b = 0; b < r->nblocks; b++) {
 		if (firsts)
 			firsts[b] = (struct plan_first){ l->nsteps, l->nplaces };
-		for (size_t i = 0; i < r->blocks[b].n; i++)
-			lower_op(l, &r->blocks[b].ops[i]);
+		lower_block(l, &r->blocks[b]);
 		for (int p = 0; p < l->plan->attr.nranks; p++) {
 			l->silent |= l->touched[p];
 			l->touched[p] = false;

@@ -21,28 +21,27 @@ struct plan_block {
 
 PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-	uint64_t dst = plan_place_at(r, s, 0, by.from), src = plan_place_at(r, s, 1, by.from);
+	uint64_t n = plan_bytes(r, s);
 
-	if (by.n)
-		spmtd_copy_put_(dst, src, by.n, SPMTD_BLOCK_);
+	if (n)
+		spmtd_copy_put_(plan_place_at(r, s, 0), plan_place_at(r, s, 1), n, SPMTD_BLOCK_);
 }
 
 PLAN_FN int plan_fold(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-	uint64_t at[2 * SPMT_PLAN_TERMS];
+	uint64_t found[2 * SPMT_PLAN_TERMS];
+	const uint64_t *at = r->now->at ? plan_kept_at(r, s) : found;
 	struct plan_fold f = { .v = r->v,
 		.dst = at,
 		.src = at + s->ndst,
 		.ndst = s->ndst,
 		.nsrc = s->n - s->ndst,
 		.packets = s->kind == PLAN_STEP_FOLD_PACKETS,
-		.flag = r->flag,
-		.n = by.n };
+		.flag = (uint32_t)r->now->flag,
+		.n = plan_bytes(r, s) };
 
-	for (uint32_t i = 0; i < s->n; i++)
-		at[i] = plan_place_at(r, s, i, by.from);
+	for (uint32_t i = 0; !r->now->at && i < s->n; i++)
+		found[i] = plan_place_at(r, s, i);
 	plan_fold_units(&f, r->given->type, r->given->op);
 	if (!f.packets)
 		return 0;
@@ -54,31 +53,30 @@ PLAN_FN int plan_fold(const struct plan_run *r, const struct plan_step *s)
 /* Packets of this rank's src to place 0. */
 PLAN_FN void plan_pack(const struct plan_run *r, const struct plan_step *s, uint64_t src)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-
-	spmtd_do_put_packets_(r->v, plan_place_at(r, s, 0, by.from), spmtd_to_(src), by.n, r->flag,
-		(int)plan_place(r, s, 0)->rank, SPMTD_BLOCK_, 8);
+	spmtd_do_put_packets_(r->v, plan_place_at(r, s, 0), spmtd_to_(src), plan_bytes(r, s),
+		(uint32_t)r->now->flag, (int)plan_place(r, s, 0)->rank, SPMTD_BLOCK_, 8);
 }
 
 /* What waits is over by then on the host. */
 PLAN_FN int plan_packets(const struct plan_run *r, const struct plan_step *s)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-	uint64_t dst = plan_place_at(r, s, 0, by.from);
-	const void *src = spmtd_to_(plan_place_at(r, s, 1, by.from));
+	uint64_t dst = plan_place_at(r, s, 0), n = plan_bytes(r, s);
+	const void *src = spmtd_to_(plan_place_at(r, s, 1));
 	int onward = s->kind == PLAN_STEP_FORWARD;
 
-	return spmtd_do_get_packets_(r->v, spmtd_to_(onward ? 0 : dst), src, by.n, r->flag,
-		onward ? dst : 0, onward ? (int)plan_place(r, s, 0)->rank : -1, SPMTD_BLOCK_, 8);
+	return spmtd_do_get_packets_(r->v, spmtd_to_(onward ? 0 : dst), src, n,
+		(uint32_t)r->now->flag, onward ? dst : 0,
+		onward ? (int)plan_place(r, s, 0)->rank : -1, SPMTD_BLOCK_, 8);
 }
 
-/* The step before has met, and so has what came before the first. */
+/* The block has met behind what it has moved. */
 PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 {
-	uint64_t word = plan_there(r, plan_word(r->given, s->word), s->peer);
+	uint64_t word;
 
 	if (spmtd_tid_() != 0)
 		return;
+	word = plan_word_at(r, s);
 	if (s->relaxed)
 		spmtd_noret_add64_(word, 1);
 	else
@@ -92,7 +90,7 @@ PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 PLAN_FN uint64_t plan_awaited(
 	const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
-	uint64_t word = plan_word(r->given, s->word);
+	uint64_t word = plan_word_at(r, s);
 
 	if (b->arrived)
 		return word;
@@ -115,8 +113,7 @@ PLAN_FN uint64_t plan_awaited(
 PLAN_FN void plan_taken(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
 	if (s->kind == PLAN_STEP_WAIT)
-		spmtd_poke64_(
-			plan_word(r->given, s->word) + sizeof(uint64_t), b->target + s->initial);
+		spmtd_poke64_(plan_word_at(r, s) + sizeof(uint64_t), b->target + s->initial);
 	b->arrived = 0;
 }
 
@@ -139,7 +136,7 @@ PLAN_FN int plan_do(const struct plan_run *r, const struct plan_step *s)
 		plan_signal(r, s);
 		return 0;
 	case PLAN_STEP_PACK:
-		plan_pack(r, s, plan_place_at(r, s, 1, plan_part(r, s).from));
+		plan_pack(r, s, plan_place_at(r, s, 1));
 		return 0;
 	default:
 		return plan_packets(r, s);
@@ -187,10 +184,10 @@ PLAN_FN void plan_lead(const struct plan_run *r, uint32_t at, uint32_t end)
 {
 	for (end = plan_led(r, at, end); at < end; at++) {
 		const struct plan_step *s = plan_step_at(r, at);
-		uint64_t src = plan_place_at(r, s, 1, plan_part(r, s).from);
+		uint64_t src = plan_place_at(r, s, 1);
 
-		if (src - r->to < r->bytes)
-			src += r->from - r->to;
+		if (src - r->now->to < r->now->bytes)
+			src += r->now->from - r->now->to;
 		plan_pack(r, s, src);
 	}
 }
@@ -199,42 +196,64 @@ PLAN_FN void plan_lead(const struct plan_run *r, uint32_t at, uint32_t end)
 
 #if defined(PLAN_KEPT)
 
-PLAN_FN void plan_keep_words(uint32_t *to, uint64_t from, uint32_t words)
+PLAN_FN void plan_keep_words(uint64_t *to, uint64_t from, uint32_t words)
 {
-	const uint32_t *at = (const uint32_t *)spmtd_to_(from);
+	const uint64_t *at = (const uint64_t *)spmtd_to_(from);
 
 	for (uint32_t i = spmtd_tid_(); i < words; i += spmtd_threads_())
 		to[i] = at[i];
 }
 
-/* A block's list to memory that answers at once, unless it has no room there. */
-PLAN_FN void plan_keep(struct plan_run *r, struct plan_first end)
+/* A block's list to memory that answers at once, unless it has no room there; the block has yet to meet. */
+PLAN_FN void plan_keep(struct plan_now *now)
 {
-	uint32_t steps = (end.step - r->first.step) * (sizeof(struct plan_step) / 4);
-	uint32_t places = (end.place - r->first.place) * (sizeof(struct plan_step_place) / 4);
-	uint32_t *to = (uint32_t *)plan_kept;
+	uint32_t places = now->end.place - now->first.place;
+	uint32_t of_steps = (now->end.step - now->first.step) * (sizeof(struct plan_step) / 8);
+	uint32_t of_places = places * (sizeof(struct plan_step_place) / 8);
+	uint64_t *to = (uint64_t *)plan_kept;
 
-	if (steps > PLAN_KEPT || places > PLAN_KEPT - steps)
+	_Static_assert(!(sizeof(struct plan_step) % 8 || sizeof(struct plan_step_place) % 8), "");
+	if (of_steps > PLAN_KEPT || of_places + places > PLAN_KEPT - of_steps)
 		return;
-	plan_keep_words(to, r->steps, steps);
-	plan_keep_words(to + steps, r->places, places);
-	r->steps = spmtd_at_(to);
-	r->places = spmtd_at_(to + steps);
+	plan_keep_words(to, now->steps, of_steps);
+	plan_keep_words(to + of_steps, now->places, of_places);
+	now->steps = spmtd_at_(to);
+	now->places = spmtd_at_(to + of_steps);
+	now->at = spmtd_at_(to + of_steps + of_places);
+}
+
+/* A thread each: the addresses that other ranks tell, or all else. */
+PLAN_FN void plan_resolve(const struct plan_run *r, int told)
+{
+	const struct plan_step_place *places =
+		(const struct plan_step_place *)spmtd_to_(r->now->places);
+	uint64_t *at = (uint64_t *)spmtd_to_(r->now->at);
+	struct plan_step *steps = (struct plan_step *)spmtd_to_(r->now->steps);
+
+	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
+		i += spmtd_threads_())
+		if (plan_is_told(r, &places[i]) == told)
+			at[i] = plan_place_from(
+				r, &places[i], plan_part(r, plan_step_at(r, places[i].step)).from);
+	for (uint32_t i = spmtd_tid_(); !told && i < r->now->end.step - r->now->first.step;
+		i += spmtd_threads_())
+		steps[i].found =
+			steps[i].n ? plan_part(r, &steps[i]).n : plan_word_from(r, &steps[i]);
 	spmtd_meet_block_();
 }
 
 #endif
 
-PLAN_CALL void plan_find(struct plan_run *r)
+PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now)
 {
-	const struct plan_given *g = r->given;
 	const struct plan_first *first = plan_firsts(g) + kernel_block();
 
-	r->first = first[0];
-	r->steps = g->at + g->steps + r->first.step * sizeof(struct plan_step);
-	r->places = g->at + g->places + r->first.place * sizeof(struct plan_step_place);
+	now->first = first[0];
+	now->end = first[1];
+	now->steps = g->at + g->steps + now->first.step * sizeof(struct plan_step);
+	now->places = g->at + g->places + now->first.place * sizeof(struct plan_step_place);
 #if defined(PLAN_KEPT)
-	plan_keep(r, first[1]);
+	plan_keep(now);
 #endif
 }
 
@@ -268,18 +287,21 @@ PLAN_CALL int plan_go(const struct plan_run *r)
 	struct plan_block b = { 0 };
 	int rc = 0;
 
-	b.at = r->first.step;
-	b.end = plan_firsts(r->given)[kernel_block() + 1].step;
-	for (b.at = plan_led(r, b.at, b.end); !rc && b.at < b.end; b.at++) {
+#if defined(PLAN_KEPT)
+	if (r->now->at && r->given->row)
+		plan_resolve(r, 1);
+#endif
+	for (b.at = plan_led(r, r->now->first.step, r->now->end.step);
+		!rc && b.at < r->now->end.step; b.at++) {
 		const struct plan_step *s = plan_step_at(r, b.at);
 
+		if (s->meets)
+			spmtd_meet_settled_(SPMTD_BLOCK_);
 		if (plan_step_waits(s)) {
 			rc = plan_wait(r, s, &b);
 			continue;
 		}
 		rc = plan_do(r, s);
-		if (s->kind != PLAN_STEP_SIGNAL) /* which the next one does not ask for */
-			spmtd_meet_settled_(SPMTD_BLOCK_);
 		if (rc && spmtd_tid_() == 0)
 			plan_failed(r, s, 0, 0, rc);
 	}
@@ -288,7 +310,11 @@ PLAN_CALL int plan_go(const struct plan_run *r)
 
 PLAN_CALL void plan_early(const struct plan_run *r)
 {
-	plan_lead(r, r->first.step, plan_firsts(r->given)[kernel_block() + 1].step);
+#if defined(PLAN_KEPT)
+	if (r->now->at)
+		plan_resolve(r, 0);
+#endif
+	plan_lead(r, r->now->first.step, r->now->end.step);
 }
 
 PLAN_CALL int plan_has_list(const struct plan_given *g)
@@ -298,11 +324,10 @@ PLAN_CALL int plan_has_list(const struct plan_given *g)
 
 #else
 
-PLAN_CALL void plan_find(struct plan_run *r)
+PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now)
 {
-	r->first = (struct plan_first){ 0, 0 };
-	r->steps = r->given->at + r->given->steps;
-	r->places = r->given->at + r->given->places;
+	now->steps = g->at + g->steps;
+	now->places = g->at + g->places;
 }
 
 PLAN_CALL int plan_has_list(const struct plan_given *g)
@@ -321,7 +346,8 @@ PLAN_CALL void plan_early(const struct plan_run *r)
 PLAN_FN int plan_packets_came(const struct plan_run *r, uint64_t at, uint64_t n)
 {
 	for (n /= 8; n; n--)
-		if (!spmtd_packet_came_(spmtd_packet_peek_(at + (n - 1) * 16, 8), r->flag))
+		if (!spmtd_packet_came_(
+			    spmtd_packet_peek_(at + (n - 1) * 16, 8), (uint32_t)r->now->flag))
 			return 0;
 	return 1;
 }
@@ -336,10 +362,8 @@ PLAN_FN uint32_t plan_plain(const struct plan_step *s)
 
 PLAN_FN int plan_ready(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
-	struct spmtd_range_ by = plan_part(r, s);
-
 	for (uint32_t i = s->ndst + plan_plain(s); i < s->n; i++)
-		if (!plan_packets_came(r, plan_place_at(r, s, i, by.from), by.n))
+		if (!plan_packets_came(r, plan_place_at(r, s, i), plan_bytes(r, s)))
 			return 0;
 	if (!plan_step_waits(s))
 		return 1;
@@ -432,7 +456,7 @@ PLAN_FN int plan_differs(const struct plan_run *r, uint64_t mine)
 		const struct plan_words *w = plan_words_at(r, (uint32_t)pe);
 		uint64_t theirs = spmtd_look64_(spmtd_at_(&w->key));
 
-		if (theirs == mine && spmtd_look64_(spmtd_at_(&w->epoch)) == r->epoch)
+		if (theirs == mine && spmtd_look64_(spmtd_at_(&w->epoch)) == r->now->epoch)
 			continue;
 		kernel_record(r->v, r->given->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
 			spmtd_at_(&w->key), mine, theirs);
@@ -441,13 +465,21 @@ PLAN_FN int plan_differs(const struct plan_run *r, uint64_t mine)
 	return spmtd_any_block_(odd);
 }
 
-PLAN_CALL struct plan_run plan_run_of(
-	const struct plan_given *given, const struct spmt_view *v, uint64_t epoch)
+PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struct spmt_view *v,
+	struct plan_now *now, uint64_t epoch)
 {
-	struct plan_run r = { .given = given, .v = v, .epoch = epoch };
+	struct plan_run r = { given, v, now };
 
-	r.flag = area_flag(epoch);
-	r.packets = given->packets + (epoch & 1) * given->other;
+	now->epoch = epoch;
+	now->flag = area_flag(epoch);
+	now->packets = given->packets + (epoch & 1) * given->other;
+#if defined(__NVPTX__)
+	*(struct plan_now *)&plan_running = *now;
+	r.now = (const struct plan_now *)&plan_running;
+#endif
+#if defined(PLAN_KEPT)
+	spmtd_meet_block_();
+#endif
 	return r;
 }
 
@@ -456,6 +488,7 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 	const struct plan_given *given = &args->plan;
 	struct plan_words *own = (struct plan_words *)spmtd_to_(given->at + given->words);
 	uint64_t epoch;
+	struct plan_now now = { 0 };
 	struct plan_run r;
 
 	if (kernel_refused(&args->view))
@@ -469,14 +502,16 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 		spmtd_order_();
 		return;
 	}
-	r = plan_run_of(given, &args->view, epoch);
+	if (plan_has_list(given))
+		plan_find(given, &now);
+	r = plan_begin(given, &args->view, &now, epoch);
 	if (plan_differs(&r, args->key)) {
 		if (kernel_lane() == 0) {
 			broken_raise(r.v, SPMTD_MISMATCH);
 			broken_leave_marks(r.v, SPMTD_MISMATCH, 0, 1);
 		}
 	} else if (plan_has_list(given)) {
-		plan_find(&r);
+		plan_early(&r);
 		(void)plan_go(&r);
 	}
 }

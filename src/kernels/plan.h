@@ -26,12 +26,16 @@ enum plan_step_kind {
 enum plan_space { PLAN_SPACE_INPUT, PLAN_SPACE_OUTPUT, PLAN_SPACE_SCRATCH, PLAN_SPACE_PACKETS };
 struct plan_step_place {
 	uint32_t rank, space, index;
+	uint32_t step; /* whose it is */
 };
 struct plan_step {
 	uint32_t kind, places, n; /* the first of so many places, */
 	uint32_t ndst;		  /* of which so many are written */
 	uint32_t chunks, slice, slices;
-	uint32_t peer, word, initial, relaxed;
+	uint32_t peer, word, initial;
+	uint32_t relaxed;
+	uint32_t meets; /* not 0: the block's threads meet before it */
+	uint64_t found; /* of a list that is kept: bytes that it moves, or where its word is */
 };
 /* Where a block's list begins; the next one's beginning is its end. */
 struct plan_first {

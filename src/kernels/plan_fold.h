@@ -75,9 +75,8 @@ PLAN_FN void plan_fold_units(struct plan_fold *f, int type, int op)
 
 	for (uint32_t i = 1; i < f->nsrc; i++)
 		odd |= f->src[i];
-	f->unit = f->packets ? 8 : 16;
-	f->units = (f->n + f->unit - 1) / f->unit;
-	f->whole = odd & 15 ? 0 : f->n / f->unit;
+	f->units = (f->n + plan_unit(f->packets) - 1) / plan_unit(f->packets);
+	f->whole = odd & 15 ? 0 : f->n / plan_unit(f->packets);
 	f->op = op;
 	f->second = second_type(type);
 	f->rc = 0;

@@ -12,14 +12,14 @@ PLAN_FN const struct plan_first *plan_firsts(const struct plan_given *g)
 
 PLAN_FN const struct plan_step *plan_step_at(const struct plan_run *r, uint32_t i)
 {
-	return (const struct plan_step *)spmtd_to_(r->steps) + (i - r->first.step);
+	return (const struct plan_step *)spmtd_to_(r->now->steps) + (i - r->now->first.step);
 }
 
 PLAN_FN const struct plan_step_place *plan_place(
 	const struct plan_run *r, const struct plan_step *s, uint32_t nth)
 {
-	return (const struct plan_step_place *)spmtd_to_(r->places) +
-		(s->places - r->first.place + nth);
+	return (const struct plan_step_place *)spmtd_to_(r->now->places) +
+		(s->places - r->now->first.place + nth);
 }
 
 /* The address of this rank's `own` on another one. Rows have their memory in the library's area, which of a part may lie elsewhere in
@@ -51,11 +51,16 @@ PLAN_FN uint64_t plan_base(const struct plan_run *r, uint32_t space)
 	case PLAN_SPACE_SCRATCH:
 		return g->at + g->scratch;
 	default:
-		return g->at + r->packets;
+		return g->at + r->now->packets;
 	}
 }
 
 /* As a row: a buffer of another rank, as it has told when the ranks met. */
+PLAN_FN int plan_is_told(const struct plan_run *r, const struct plan_step_place *p)
+{
+	return r->given->row && p->space <= PLAN_SPACE_OUTPUT && (int)p->rank != r->v->pe;
+}
+
 PLAN_FN uint64_t plan_called_with(const struct spmt_view *v, const struct plan_step_place *p)
 {
 	const struct area_inbox *box = area_inbox(v, (int)p->rank);
@@ -73,17 +78,47 @@ PLAN_FN struct spmtd_range_ plan_part(const struct plan_run *r, const struct pla
 	return spmtd_share_by_(n, s->slice, s->slices);
 }
 
-PLAN_FN uint64_t plan_place_at(
-	const struct plan_run *r, const struct plan_step *s, uint32_t nth, uint64_t from)
+PLAN_FN uint64_t plan_place_from(
+	const struct plan_run *r, const struct plan_step_place *p, uint64_t from)
 {
-	const struct plan_step_place *p = plan_place(r, s, nth);
 	uint64_t at = p->index * r->given->chunk + from;
 
 	if (p->space == PLAN_SPACE_PACKETS)
 		at *= 2;
-	if (r->given->row && p->space <= PLAN_SPACE_OUTPUT && (int)p->rank != r->v->pe)
+	if (plan_is_told(r, p))
 		return plan_called_with(r->v, p) + at;
 	return plan_there(r, plan_base(r, p->space) + at, p->rank);
+}
+
+PLAN_FN uint64_t plan_word_from(const struct plan_run *r, const struct plan_step *s)
+{
+	uint64_t own = plan_word(r->given, s->word);
+
+	return s->kind == PLAN_STEP_SIGNAL ? plan_there(r, own, s->peer) : own;
+}
+
+/* ---- of a list that is kept, or found as it is asked for -------------------------------------- */
+
+PLAN_FN uint64_t plan_bytes(const struct plan_run *r, const struct plan_step *s)
+{
+	return r->now->at ? s->found : plan_part(r, s).n;
+}
+
+PLAN_FN uint64_t plan_word_at(const struct plan_run *r, const struct plan_step *s)
+{
+	return r->now->at ? s->found : plan_word_from(r, s);
+}
+
+PLAN_FN const uint64_t *plan_kept_at(const struct plan_run *r, const struct plan_step *s)
+{
+	return (const uint64_t *)spmtd_to_(r->now->at) + (s->places - r->now->first.place);
+}
+
+PLAN_FN uint64_t plan_place_at(const struct plan_run *r, const struct plan_step *s, uint32_t nth)
+{
+	if (r->now->at)
+		return plan_kept_at(r, s)[nth];
+	return plan_place_from(r, plan_place(r, s, nth), plan_part(r, s).from);
 }
 
 #endif

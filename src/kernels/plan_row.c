@@ -17,7 +17,7 @@ PLAN_FN int row_copies(const struct plan_run *r)
 	uint64_t count = spmtd_at_(&own->copied);
 	int last = 0;
 
-	spmtd_bulk_raw_(r->to, r->from, r->bytes, kernel_lane(), kernel_lanes());
+	spmtd_bulk_raw_(r->now->to, r->now->from, r->now->bytes, kernel_lane(), kernel_lanes());
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (kernel_blocks() == 1)
 		return 1;
@@ -34,15 +34,16 @@ PLAN_FN int row_copies(const struct plan_run *r)
  * One rank's greeting tells the others, and its own blocks, that the input is where the plan finds it. Packets alone do not
  * wait for that: but a block may read what another one has copied.
  */
-PLAN_FN int row_meets(struct coll *c, const struct kernel_plan_row_args *args, struct plan_run *r)
+PLAN_FN int row_meets(
+	struct coll *c, const struct kernel_plan_row_args *args, const struct plan_run *r)
 {
-	int copies = r->from != r->to, late = copies && !(args->apart && kernel_blocks() == 1);
+	int copies = r->now->from != r->now->to,
+	    late = copies && !(args->apart && kernel_blocks() == 1);
 	int copied = 0;
 
 	if (!late && kernel_block() == 0)
 		coll_greet(c, !args->apart);
 	if (plan_has_list(r->given)) {
-		plan_find(r);
 		plan_early(r);
 	}
 	if (copies)
@@ -54,10 +55,13 @@ PLAN_FN int row_meets(struct coll *c, const struct kernel_plan_row_args *args, s
 
 KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 {
+	struct plan_now now = { 0 };
 	struct plan_run r;
 	struct coll c;
 	int rc;
 
+	if (plan_has_list(&args->plan)) /* while it is found out which epoch this is */
+		plan_find(&args->plan, &now);
 	if (!coll_open(&c, &args->same))
 		return;
 	if (args->apart)
@@ -65,10 +69,10 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 	else
 		coll_block_begins(&c);
 	c.closed = args->closed;
-	r = plan_run_of(&args->plan, c.view, c.epoch);
-	r.from = args->from;
-	r.to = args->to;
-	r.bytes = args->from != args->to ? args->bytes : 0;
+	now.from = args->from;
+	now.to = args->to;
+	now.bytes = args->from != args->to ? args->bytes : 0;
+	r = plan_begin(&args->plan, c.view, &now, c.epoch);
 	rc = c.refused ? SPMTD_ABORTED : row_meets(&c, args, &r);
 	if (!rc && plan_has_list(&args->plan))
 		rc = plan_go(&r);

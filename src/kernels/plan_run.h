@@ -24,30 +24,39 @@
 #define PLAN_IN_BLOCKS 1
 #endif
 #if defined(__NVPTX__)
-#define PLAN_KEPT 2048u /* words */
-static __attribute__((address_space(3), loader_uninitialized)) uint32_t plan_kept[PLAN_KEPT];
+#define PLAN_KEPT 1024u /* words of 8 bytes */
+static __attribute__((address_space(3), loader_uninitialized)) uint64_t plan_kept[PLAN_KEPT];
+#endif
+
+/* What is not in the arguments, the same in all threads of a block. */
+struct plan_now {
+	uint64_t epoch, flag;
+	uint64_t packets;	      /* the set that this run has */
+	uint64_t steps, places;	      /* of this block; on the host of all blocks */
+	struct plan_first first, end; /* and their numbers */
+	uint64_t at;		  /* of a list that is kept: the addresses of its places; else 0 */
+	uint64_t from, to, bytes; /* a copy of the input, as struct kernel_plan_row_args has it */
+};
+#if defined(__NVPTX__)
+/* Beside what a fold has in flight there are no registers for it. */
+static __attribute__((address_space(3), loader_uninitialized)) struct plan_now plan_running;
 #endif
 
 struct plan_run {
 	const struct plan_given *given;
 	const struct spmt_view *v;
-	uint64_t epoch;
-	uint32_t flag;
-	uint64_t packets;	  /* the set that this run has */
-	uint64_t steps, places;	  /* of this block; on the host of all blocks */
-	struct plan_first first;  /* and their numbers */
-	uint64_t from, to, bytes; /* a copy of the input, as struct kernel_plan_row_args has it */
+	const struct plan_now *now;
 };
 
-/* `epoch`: of this run, other than of those before; plan_find is yet to be called. */
-PLAN_CALL struct plan_run plan_run_of(
-	const struct plan_given *given, const struct spmt_view *v, uint64_t epoch);
-/* Whether this block has a list, on the host whether any has; by the threads of those that have one, the following. */
+/* By the threads of a block that has a list, on the host of a rank that has any; plan_begin by all. The list is found as soon as the kernel
+   has begun; then it is told which run this is, another than those before. */
 PLAN_CALL int plan_has_list(const struct plan_given *g);
-PLAN_CALL void plan_find(struct plan_run *r);
-/* What need not wait until the ranks have met. */
+PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now);
+PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struct spmt_view *v,
+	struct plan_now *now, uint64_t epoch);
+/* What need not wait until the ranks have met; before the rest in any case. */
 PLAN_CALL void plan_early(const struct plan_run *r);
-/* The rest. 0, or the code that ended it. */
+/* The rest, when they have. 0, or the code that ended it. */
 PLAN_CALL int plan_go(const struct plan_run *r);
 
 #endif

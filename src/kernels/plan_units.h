@@ -12,7 +12,7 @@ struct plan_fold {
 	const uint64_t *dst, *src; /* addresses */
 	uint32_t ndst, nsrc;
 	int packets;
-	uint32_t unit, flag;
+	uint32_t flag;
 	uint64_t n;	       /* bytes of each */
 	uint64_t whole, units; /* so many are loaded as such, and how many there are in all */
 	int op, second;
@@ -54,11 +54,16 @@ PLAN_FN int plan_way_on(const struct plan_fold *f, struct plan_way *w)
 	return w->k < f->units;
 }
 
-PLAN_FN uint32_t plan_unit_has(const struct plan_fold *f, uint64_t k)
+PLAN_FN uint32_t plan_unit(int packets)
 {
-	uint64_t left = f->n - f->unit * k;
+	return packets ? 8 : 16;
+}
 
-	return left < f->unit ? (uint32_t)left : f->unit;
+PLAN_FN uint32_t plan_unit_has(const struct plan_fold *f, uint64_t k, int packets)
+{
+	uint64_t left = f->n - plan_unit(packets) * k;
+
+	return left < plan_unit(packets) ? (uint32_t)left : plan_unit(packets);
 }
 
 PLAN_FN union unit plan_peek(const struct plan_fold *f, uint32_t term, uint64_t k)
@@ -73,7 +78,7 @@ PLAN_FN union unit plan_load_part(const struct plan_fold *f, uint32_t term, uint
 {
 	if (packets && term)
 		return plan_peek(f, term, k);
-	return gather_here(f->src[term] + f->unit * k, plan_unit_has(f, k));
+	return gather_here(f->src[term] + plan_unit(packets) * k, plan_unit_has(f, k, packets));
 }
 
 /* terms, packets: constants, so that what is loaded stays in registers. */
@@ -131,7 +136,7 @@ PLAN_FN union unit plan_arrived(struct plan_fold *f, uint32_t term, uint64_t k, 
 
 PLAN_FN void plan_store(const struct plan_fold *f, uint64_t k, union unit u, int packets)
 {
-	uint32_t n = plan_unit_has(f, k);
+	uint32_t n = plan_unit_has(f, k, packets);
 
 	ROLLED
 	for (uint32_t i = 0; i < f->ndst; i++)
@@ -139,7 +144,7 @@ PLAN_FN void plan_store(const struct plan_fold *f, uint64_t k, union unit u, int
 			spmtd_packet_poke_(
 				f->dst[i] + 16 * k, spmtd_packet_(u.words[0], f->flag), 8);
 		else
-			place_here(f->dst[i] + f->unit * k, u, n);
+			place_here(f->dst[i] + plan_unit(packets) * k, u, n);
 }
 
 #endif

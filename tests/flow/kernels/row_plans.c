@@ -6,6 +6,7 @@
 
 #include "spmt/plan/lower.h"
 #include "spmt_device.h"
+#include "src/base/mem.h"
 #include "src/kernels/area.h"
 #include "tests/lib/device/backend_here.h"
 #include "tests/lib/plan/row_plans.h"
@@ -333,4 +334,55 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 	cr_assert(!layout.closed);
 	put_and_signal(false, SPMT_PLAN_SIGNAL_RELAXED, &layout);
 	cr_assert(!layout.closed);
+}
+
+/* ---- where a block's threads meet ------------------------------------------------------------------ */
+
+static void moves(spmt_plan *plan, enum spmt_plan_kind kind, struct spmt_plan_chunk src,
+	struct spmt_plan_chunk dst)
+{
+	struct spmt_plan_op op = { .size = sizeof(op), .kind = kind, .nsrc = 1, .ndst = 1 };
+
+	op.src[0] = src;
+	op.dst[0] = dst;
+	cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
+}
+
+/* Before what touches what was written, or writes what was touched, and before it is told; else nowhere. */
+Test(row_plans, where_the_threads_of_a_block_meet)
+{
+	static const bool meets[] = { false, false, true, true, false, false, true, false, false,
+		true };
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "meets",
+		.collective = "any",
+		.nranks = 2,
+		.input_chunks = 4,
+		.output_chunks = 4,
+		.scratch_chunks = 4 };
+	const struct plan_step *steps;
+	struct plan_layout layout;
+	spmt_plan *plan = NULL;
+	char *table;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0);
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 0, 1), spmt_plan_output(0, 0, 1));
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 0, 1), spmt_plan_output(0, 1, 1));
+	moves(plan, SPMT_PLAN_PUT, spmt_plan_output(0, 0, 2), spmt_plan_output(1, 0, 2));
+	cr_assert_eq(spmt_plan_signal(plan, 0, 0, 1, 0), 0);
+	cr_assert_eq(spmt_plan_signal(plan, 0, 0, 1, 1), 0);
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_scratch(0, 0, 1), spmt_plan_output(0, 3, 1));
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 1, 1), spmt_plan_scratch(0, 0, 1));
+	moves(plan, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 1, 1), spmt_plan_scratch(0, 1, 1));
+	moves(plan, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(0, 1, 1),
+		spmt_plan_output(0, 2, 1));
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 2, 1), spmt_plan_output(0, 2, 1));
+	cr_assert_eq(plan_lay_out(plan, 256, &layout), 0);
+	table = plan_table(plan, &layout, 0);
+	cr_assert_not_null(table);
+	steps = (const struct plan_step *)(const void *)(table + layout.steps);
+	for (size_t i = 0; i < sizeof(meets) / sizeof(meets[0]); i++)
+		cr_assert_eq(steps[i].meets, meets[i], "step %zu", i);
+	mem_free(table);
+	spmt_plan_destroy(plan);
 }

@@ -23,7 +23,7 @@
 #define kernel_plan_row grid_plan_row
 #define COLL_ONE_UNIT
 #define PLAN_IN_BLOCKS 1
-#define PLAN_KEPT 128u
+#define PLAN_KEPT 96u
 #include "src/kernels/broken.h"
 #include "tests/lib/device/plain_views.h"
 #include "tests/lib/plan/row_plans.h"
@@ -49,7 +49,7 @@ struct block {
 	uint32_t come;
 	int any, result;
 	uint64_t turn;
-	uint32_t kept[PLAN_KEPT]; /* which some lists exceed */
+	uint64_t kept[PLAN_KEPT]; /* which some lists exceed */
 };
 
 static _Thread_local uint32_t own_tid, own_threads, own_block, own_blocks;

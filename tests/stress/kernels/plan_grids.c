@@ -41,62 +41,7 @@ enum {
 	POISON = 0x5c
 };
 
-/* ---- a block ------------------------------------------------------------------------------------------------------------------ */
-
-struct block {
-	pthread_mutex_t lock;
-	pthread_cond_t all;
-	uint32_t come;
-	int any, result;
-	uint64_t turn;
-	uint64_t kept[PLAN_KEPT]; /* which some lists exceed */
-};
-
-static _Thread_local uint32_t own_tid, own_threads, own_block, own_blocks;
-static _Thread_local struct block *own_meeting;
-
-static int any_of_block(int x)
-{
-	struct block *b = own_meeting;
-	uint64_t turn;
-	int any;
-
-	pthread_mutex_lock(&b->lock);
-	turn = b->turn;
-	b->any |= x != 0;
-	if (++b->come == own_threads) {
-		b->result = b->any;
-		b->any = 0;
-		b->come = 0;
-		b->turn++;
-		pthread_cond_broadcast(&b->all);
-	}
-	while (b->turn == turn)
-		pthread_cond_wait(&b->all, &b->lock);
-	any = b->result;
-	pthread_mutex_unlock(&b->lock);
-	return any;
-}
-
-static int agreed_by_block(int rc)
-{
-	if (!any_of_block(rc))
-		return 0;
-	return any_of_block(rc == SPMTD_ABORTED) ? SPMTD_ABORTED : SPMTD_TIMEOUT;
-}
-
-/* What the device header does by a block, each of its threads does all of here. */
-#define spmtd_tid_() own_tid
-#define spmtd_threads_() own_threads
-#define spmtd_any_block_(x) any_of_block(x)
-#define spmtd_agree_(rc, scope) agreed_by_block(rc)
-#define spmtd_meet_block_() ((void)any_of_block(0))
-#define spmtd_meet_settled_(scope) ((void)any_of_block(0))
-#define kernel_block() own_block
-#define kernel_blocks() own_blocks
-#define kernel_lane() (own_block * own_threads + own_tid)
-#define kernel_lanes() (own_blocks * own_threads)
-#define plan_kept (own_meeting->kept)
+#include "grid_block.h"
 #include "src/kernels/coll/coll.c"
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"

@@ -151,10 +151,15 @@ def patched():
 
     x, p = jnp.arange(8.0 * N).reshape(8, N) / 64, jnp.float64(1.5)
     want = jax.block_until_ready(program()(x, p))
+    with spmt.jax.patch(timeout=TIMEOUT, graphs=True):
+        run = program()
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), run(x, p), want)
+        assert "spmt_all_reduce_graph" in run.lower(x, p).as_text()
     with spmt.jax.patch(timeout=TIMEOUT):
         run = program()
         got = run(x, p)
         text = run.lower(x, p).as_text()
+    assert "_graph" not in text
     assert "spmt_all_reduce" in text and "spmt_permute" in text and "spmt_all_to_all" in text and "spmt_reduce_scatter" in text
     for word in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_permute"):
         assert columns == 1 or "stablehlo.%s" % word not in text, word

@@ -886,15 +886,16 @@ _replaced: dict[tuple[str, str], Any] = {}  # rules of JAX's, by platform and pr
 class _Patch:
     """Worlds by mesh and axes, made when a program is compiled."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, graphs: bool) -> None:
         self.timeout = timeout
+        self.graphs = graphs
         self.worlds: dict[Any, World] = {}
         self.lock = threading.Lock()
 
     def world(self, mesh: Any, axes: tuple[Any, ...]) -> World:
         with self.lock:
             if (mesh, axes) not in self.worlds:
-                self.worlds[mesh, axes] = World(mesh, axes, self.timeout, 2 << 20)
+                self.worlds[mesh, axes] = World(mesh, axes, self.timeout, 2 << 20, self.graphs)
             return self.worlds[mesh, axes]
 
     def close(self, settle: bool) -> None:
@@ -977,12 +978,13 @@ def _replace(platform: str) -> None:
 
 
 @contextlib.contextmanager
-def patch(*, timeout: float = _PATCH_TIMEOUT) -> Iterator[None]:
+def patch(*, timeout: float = _PATCH_TIMEOUT, graphs: bool = False) -> Iterator[None]:
     """Has psum, pmean, pmax, pmin, ppermute, all_gather, all_to_all, psum_scatter and ragged_all_to_all of ``jax.lax``, and on
     GPUs pbroadcast, which JAX does not have on CPU, take our calls inside ``shard_map``, derivatives included, until the block ends.
 
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
     timeout: seconds that a call waits for the other devices, 600 by default: JAX's own wait for as long as a device computes.
+    graphs: as of ``world``; after a call has failed there, leave the block and begin another.
 
     With ``axis_index_groups``, for types that the library does not have, along axes of one device, and where ``shard_map`` leaves
     axes to XLA or has an abstract mesh, JAX's own are taken.
@@ -990,7 +992,7 @@ def patch(*, timeout: float = _PATCH_TIMEOUT) -> Iterator[None]:
     _check_timeout(timeout)
     for platform in {"cpu": ["cpu"], "gpu": ["cuda", "rocm"]}.get(jax.default_backend(), []):
         _replace(platform)
-    one = _Patch(timeout or _PATCH_TIMEOUT)
+    one = _Patch(timeout or _PATCH_TIMEOUT, graphs)
     jax.clear_caches()
     _patches.append(one)
 

@@ -105,11 +105,9 @@ PLAN_FN void plan_load_of(const struct plan_fold *f, struct in_flight *x, const 
 PLAN_FN void plan_load(const struct plan_fold *f, struct in_flight *x, const struct plan_way *w,
 	uint32_t base, int packets)
 {
-	if (packets)
-		plan_load_of(f, x, w, base, IN_FLIGHT, packets);
-	else if (PLAN_TERMS_LEAST == 1 && w->terms == 1)
+	if (!packets && PLAN_TERMS_LEAST == 1 && w->terms == 1)
 		plan_load_of(f, x, w, base, 2, packets);
-	else if (w->terms == 2)
+	else if (!packets && w->terms == 2)
 		plan_load_of(f, x, w, base, 4, packets);
 	else
 		plan_load_of(f, x, w, base, IN_FLIGHT, packets);

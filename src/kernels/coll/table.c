@@ -70,12 +70,17 @@ static bool row_meets_by_block(const struct coll_row *row)
 	return row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_pull];
 }
 
+static uint64_t case_ranks(const struct coll_case *c)
+{
+	return c->ranks > 1 ? (uint64_t)(uint32_t)c->ranks : 1;
+}
+
 /* Each rank has as many whole units, and a slot has room for them twice. */
 static bool ll2_fits(const struct coll_case *c)
 {
-	uint64_t ranks = (uint64_t)(uint32_t)c->ranks;
+	uint64_t ranks = case_ranks(c);
 
-	return ranks && c->bytes % (16 * ranks) == 0 && c->bytes / ranks <= slot_half(c->room);
+	return c->bytes % (16 * ranks) == 0 && c->bytes / ranks <= slot_half(c->room);
 }
 
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
@@ -123,7 +128,7 @@ static bool row_is_preferred(const struct coll_row *row, const struct coll_case 
 static bool engine_is_preferred(const struct coll_case *c)
 {
 	const struct coll_kind *k = &coll_kinds[c->kind];
-	uint64_t blocks = k->src_blocks || k->dst_blocks ? (uint64_t)(uint32_t)c->ranks : 1;
+	uint64_t blocks = k->src_blocks || k->dst_blocks ? case_ranks(c) : 1;
 
 	return c->apart && !c->on_cpu && row_fits(&coll_rows[COLL_ROW_engine], c) &&
 		c->bytes >= (COLL_ENGINE_LEAST + blocks - 1) / blocks;

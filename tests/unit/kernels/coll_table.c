@@ -120,7 +120,7 @@ Test(coll_table, two_phases_halve_a_slot)
 /* Up to where is measured: on GPUs loads from peers are faster above, on CPUs nearly always. */
 Test(coll_table, small_ones_come_in_one_phase)
 {
-	struct coll_case c = { .room = COLL_LL_MOST, .wanted = -1 };
+	struct coll_case c = { .room = COLL_LL_MOST, .ranks = 1, .wanted = -1 };
 
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (int cpu = 0; cpu < 2; cpu++) {

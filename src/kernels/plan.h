@@ -8,9 +8,9 @@
 /*
  * A plan (spmt/plan): its steps, a list for each block of the grid, in memory that also holds what its ranks tell each other: symmetric, or of
  * a row at one place of all ranks' library areas. `at` is this rank's; the rest are offsets in it: blocks + 1 times where a block's
- * list begins, the steps, their places; u64 words of the plan; then scratch, and packets, twice as long. A launch posts what this rank calls; behind a barrier the next one compares it with the others' and runs. As a row of
- * the collectives it is one launch, which meets the others as these do: they compare the calls, and tell each rank where the others'
- * inputs and outputs are, which need not be symmetric then.
+ * list begins, the steps, their places; u64 words of the plan; then scratch, and packets, twice as long. A launch posts what this rank calls;
+ * behind a barrier the next one compares it with the others' and runs. As a row of the collectives it is one launch, which meets the others
+ * as these do: they compare the calls, and tell each rank where the others' inputs and outputs are, which need not be symmetric then.
  */
 enum plan_step_kind {
 	PLAN_STEP_COPY, /* place 1 to place 0, either of them another rank's */

@@ -43,9 +43,8 @@ PLAN_FN int row_meets(
 
 	if (!late && kernel_block() == 0)
 		coll_greet(c, !args->apart);
-	if (plan_has_list(r->given)) {
+	if (plan_has_list(r->given))
 		plan_early(r);
-	}
 	if (copies)
 		copied = row_copies(r);
 	if (late && copied)

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "spmt_device/types.h"
+
 struct block {
 	pthread_mutex_t lock;
 	pthread_cond_t all;

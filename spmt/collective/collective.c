@@ -242,11 +242,30 @@ static int coll_by_engines(spmt_comm *comm, const struct coll_call *c, struct co
 		.dst = c->dst,
 		.src = c->src,
 		.bytes = c->count * type_size(c->type),
+		.spreads = c->row == COLL_ROW_spread,
 		.key = in->key,
 		.moves = c->moves };
 	int rc = engine_queue(comm, &call, in->stream);
 
-	in->queued = !rc;
+	in->queued |= !rc;
+	return rc;
+}
+
+/* A kernel folds this rank's part to its own dst alone. */
+static int coll_spread(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
+{
+	struct coll_call fold = *c;
+	int rc;
+
+	fold.row = COLL_ROW_twoshot;
+	fold.moves.to = comm->rank;
+	fold.moves.tos = 1;
+	rc = coll_kernel(comm, &fold, in->key, 0, in);
+	if (!rc)
+		rc = coll_by_engines(comm, c, in);
+	/* The others have met this rank, and would wait for its part. */
+	if (rc && in->met)
+		comm_break_last(comm, rc);
 	return rc;
 }
 
@@ -255,8 +274,9 @@ static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stre
 {
 	c->row = coll_row(comm, c, in->reserved.captured);
 	in->key = call_key(c);
-	if (c->row == COLL_ROW_engine && !c->plan)
-		return coll_by_engines(comm, c, in);
+	if (coll_rows[c->row].way == COLL_BY_ENGINES && !c->plan)
+		return c->row == COLL_ROW_spread ? coll_spread(comm, c, in)
+						 : coll_by_engines(comm, c, in);
 	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)
 		? coll_staged(comm, c, in)
 		: coll_kernel(comm, c, call_key(c) | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);

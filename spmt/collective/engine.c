@@ -55,6 +55,11 @@ static bool ranks_are_apart(const spmt_comm *comm)
 
 enum { ENGINE_UNASKED, ENGINE_NONE, ENGINE_SHARED, ENGINE_APART };
 
+static bool engine_is_wanted(const spmt_comm *comm)
+{
+	return comm->coll_wanted >= 0 && coll_rows[comm->coll_wanted].way == COLL_BY_ENGINES;
+}
+
 bool engine_fits(spmt_comm *comm, bool *apart, char *why)
 {
 	uint32_t says = atomic_load_explicit(&comm->engine_says, memory_order_relaxed);
@@ -65,7 +70,7 @@ bool engine_fits(spmt_comm *comm, bool *apart, char *why)
 			: ranks_are_apart(comm) ? ENGINE_APART
 						: ENGINE_SHARED;
 		if (atomic_exchange(&comm->engine_says, says) == ENGINE_UNASKED && *reason)
-			log_line(comm->coll_wanted == COLL_ROW_engine ? LOG_WARN : LOG_DEBUG,
+			log_line(engine_is_wanted(comm) ? LOG_WARN : LOG_DEBUG,
 				"rank %d: no collectives by row engine: %s", comm->rank, reason);
 		if (why)
 			snprintf(why, DEVICE_REASON, "%s", reason);

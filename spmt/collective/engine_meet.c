@@ -13,6 +13,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/kernels/kernels.h"
 
 /* Between two looks, where nobody rings when streams come. To wake up takes 20 us and more of each call, so it stays awake for as long as most
    copies take; for virtual devices others need the CPU. */
@@ -146,23 +147,46 @@ static bool part_gives(const struct engine_part *part, int pe, int npes)
 	return part->call.bytes && (pe - part->call.moves.to + npes) % npes < part->call.moves.tos;
 }
 
+struct engine_piece {
+	const char *src;
+	char *dst;
+	uint64_t bytes;
+};
+
+static struct engine_piece engine_block(const struct engine_meeting *m, int r, int pe)
+{
+	const struct engine_call *a = &m->sides[r].first->call, *b = &m->sides[pe].first->call;
+
+	return (struct engine_piece){ (const char *)a->src +
+			(a->moves.src_blocks ? (uint64_t)(uint32_t)pe * a->bytes : 0),
+		(char *)b->dst + (b->moves.dst_blocks ? (uint64_t)(uint32_t)r * b->bytes : 0),
+		a->bytes };
+}
+
+static struct engine_piece engine_part_of(const struct engine_meeting *m, int r, int pe)
+{
+	const struct engine_call *a = &m->sides[r].first->call, *b = &m->sides[pe].first->call;
+	uint32_t head = (uintptr_t)m->sides[0].first->call.src & 15;
+	uint64_t at, bytes = coll_part_of(a->bytes, m->nranks, r, head, &at);
+
+	return (struct engine_piece){ (const char *)a->dst + at, (char *)b->dst + at, bytes };
+}
+
 /* From rank r to its `step`th next. */
 static int engine_copy(const struct engine_meeting *m, int r, int step)
 {
 	const struct engine_side *from = &m->sides[r];
 	int pe = (r + step) % m->nranks;
-	const struct engine_call *a = &from->first->call, *b = &m->sides[pe].first->call;
-	const char *src;
-	char *dst;
+	struct engine_piece p;
 
 	/* who gives nothing, or gets nothing, may have no buffer */
 	if (!part_gives(from->first, pe, m->nranks))
 		return 0;
-	src = (const char *)a->src + (a->moves.src_blocks ? (uint64_t)(uint32_t)pe * a->bytes : 0);
-	dst = (char *)b->dst + (b->moves.dst_blocks ? (uint64_t)(uint32_t)r * b->bytes : 0);
-	if (src == dst)
+	p = from->first->call.spreads ? engine_part_of(m, r, pe) : engine_block(m, r, pe);
+	if (p.src == p.dst || !p.bytes)
 		return 0;
-	return m->backend->copy(from->comm->dev, dst, src, a->bytes, step ? from->out : from->own);
+	return m->backend->copy(
+		from->comm->dev, p.dst, p.src, p.bytes, step ? from->out : from->own);
 }
 
 /* Behind what pe gives and gets: its word. */

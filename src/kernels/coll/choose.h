@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which row of the table a call takes: for the host, by way of table.h. */
+/* Which row of the table a call takes, and what the host has to know of it: by way of table.h. */
 #ifndef SPMT_KERNELS_COLL_CHOOSE_H
 #define SPMT_KERNELS_COLL_CHOOSE_H
 
@@ -28,5 +28,9 @@ void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
 uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
+
+/* Of the one block that all fold: bytes of which pe folds a part by row `twoshot`, and where it begins. head: what rank 0's src is away from a
+   multiple of 16. */
+uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at);
 
 #endif

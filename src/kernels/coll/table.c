@@ -62,7 +62,7 @@ const struct coll_row coll_rows[COLL_ROWS] = {
 static bool row_brings_factors(const struct coll_row *row)
 {
 	return row == &coll_rows[COLL_ROW_pushed] || row == &coll_rows[COLL_ROW_reduce] ||
-		row == &coll_rows[COLL_ROW_twoshot];
+		row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_spread];
 }
 
 static bool row_meets_by_block(const struct coll_row *row)
@@ -163,6 +163,21 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 	s.rest = threads % s.units;
 	s.scale = (1u << 20) / s.units + 1; /* exact where n * units is below 2^20 */
 	return s;
+}
+
+/* As twoshot.c has it. */
+uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at)
+{
+	uint64_t units = (head + bytes + 15) / 16, n = (uint64_t)(uint32_t)pe, start, end;
+	struct coll_share s = coll_share(bytes, npes, 1, 1);
+
+	start = n * s.each + (n < s.over ? n : s.over);
+	end = pe == npes - 1 ? units : start + s.each + (n < s.over);
+	*at = start ? 16 * start - head : 0;
+	end = 16 * end > head ? 16 * end - head : 0;
+	if (end > bytes)
+		end = bytes;
+	return end > *at ? end - *at : 0;
 }
 
 /* Of `ll2` each rank's part of the one block is a block. */

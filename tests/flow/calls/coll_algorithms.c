@@ -34,7 +34,8 @@ static int taken(spmt_comm *comm, int row, size_t count)
 		REQUIRE_OK(every_call_collective(
 			comm, (enum kernel_collective_kind)kind, dst, src, count, to));
 		REQUIRE_OK(spmt_quiet(comm));
-		REQUIRE_EQ(*done != before, coll_rows[row].way == COLL_AT_PEERS);
+		REQUIRE_EQ(*done != before,
+			coll_rows[row].way == COLL_AT_PEERS || row == COLL_ROW_spread);
 	}
 	REQUIRE_OK(spmt_free(comm, src));
 	return spmt_free(comm, dst);
@@ -48,7 +49,8 @@ static int as_wished(spmt_comm *comm, void *arg)
 	};
 
 	/* between processes that one is none */
-	if (host_access(comm) && (w->row != COLL_ROW_engine || !strchr(w->p.layout, '|'))) {
+	if (host_access(comm) &&
+		(coll_rows[w->row].way != COLL_BY_ENGINES || !strchr(w->p.layout, '|'))) {
 		TRY(taken(comm, w->row, w->row == COLL_ROW_ll2 ? 8 : 1));
 		TRY(taken(comm, w->row,
 			w->row == COLL_ROW_ll2 ? 512 : 500)); /* whole units of each rank */

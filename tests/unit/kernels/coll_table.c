@@ -13,7 +13,7 @@ static bool does(int row, const struct coll_case *c)
 {
 	if (row == COLL_ROW_copy && !c->engines)
 		return false;
-	if (row == COLL_ROW_engine && !c->meets)
+	if (coll_rows[row].way == COLL_BY_ENGINES && !c->meets)
 		return false;
 	if (row == COLL_ROW_ll2 &&
 		(c->bytes % (16 * (uint64_t)c->ranks) ||
@@ -152,6 +152,30 @@ Test(coll_table, few_ranks_come_in_one_phase_with_more)
 		c.bytes--;
 		c.on_cpu = true;
 		cr_expect_eq(coll_choose(&c), COLL_ROW_direct);
+	}
+}
+
+/* By its name alone, of whatever size, where all ranks' hosts meet. */
+Test(coll_table, parts_of_a_sum_are_spread_where_that_is_asked_for)
+{
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct coll_case c = { .kind = COLL_ALL_REDUCE,
+			.bytes = sizes[i],
+			.room = COLL_LL_MOST,
+			.ranks = 4,
+			.meets = true,
+			.apart = true,
+			.factors = i & 1,
+			.wanted = -1 };
+
+		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
+		c.wanted = COLL_ROW_spread;
+		cr_expect_eq(coll_choose(&c), COLL_ROW_spread);
+		c.meets = false;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
+		c.meets = true;
+		c.kind = COLL_REDUCE_SCATTER;
+		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
 	}
 }
 

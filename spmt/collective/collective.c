@@ -52,7 +52,7 @@ static int coll_row(spmt_comm *comm, const struct coll_call *c, bool captured)
 		.ranks = comm->nranks });
 }
 
-/* All but the view and what is told; divided for one thread. */
+/* All but the view, what is told, and how it is divided. */
 static struct kernel_collective_args coll_args(
 	const spmt_comm *comm, const struct coll_call *c, uint64_t key, int part)
 {
@@ -69,7 +69,6 @@ static struct kernel_collective_args coll_args(
 		.room = comm->slot_room,
 		.part = part,
 		.words = comm->lane ? AREA_LANE_BLOCKS : AREA_BLOCKS,
-		.share = coll_share(c->count * type_size(c->type), comm->nranks, 1, 1),
 	};
 }
 
@@ -279,7 +278,7 @@ static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stre
 						 : coll_by_engines(comm, c, in);
 	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)
 		? coll_staged(comm, c, in)
-		: coll_kernel(comm, c, call_key(c) | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);
+		: coll_kernel(comm, c, in->key | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);
 }
 
 static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream)
@@ -302,6 +301,7 @@ static int coll_keyed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 
 	c->row = coll_row(comm, c, false);
 	args = coll_args(comm, c, call_key(c), 0);
+	args.share = coll_share(args.bytes, comm->nranks, 1, 1);
 	return keyed_collective(comm, c->what, &args, stream);
 }
 

@@ -16,6 +16,11 @@ void *mem_calloc(size_t n, size_t size)
 	return calloc(1, bytes);
 }
 
+void *mem_alloc(size_t size)
+{
+	return fault_here(FAULT_ALLOC) ? NULL : malloc(size);
+}
+
 void *mem_aligned(size_t align, size_t size)
 {
 	void *ptr = NULL;

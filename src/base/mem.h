@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+/* Not zeroed. */
+void *mem_alloc(size_t size);
 /* Zeroed; NULL as well when n * size wraps. */
 void *mem_calloc(size_t n, size_t size);
 /* Zeroed, the address a multiple of `align` (a power of two, at least sizeof(void *)). */

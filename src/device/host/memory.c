@@ -403,31 +403,45 @@ static bool is_small_int(uintptr_t word)
 	return (uint32_t)word < 65536;
 }
 
+/* All blocks lie in so many bytes from there on: most words of arguments are not among them. */
+static uintptr_t index_span(const struct host_index *x, uintptr_t *span)
+{
+	const struct host_block *last = x->n ? x->rows[x->n - 1] : NULL;
+	uintptr_t low = x->n ? (uintptr_t)x->rows[0]->base : 0;
+
+	*span = last ? (uintptr_t)last->base + last->size - low : 0;
+	return low;
+}
+
+/* Whose memory it is, if that is one which dev may not reach; else -1. Under the lock. */
+static int foreign_owner(const struct host_state *st, int dev, uintptr_t at)
+{
+	size_t i = host_index_at(&st->blocks, (const void *)at);
+	const struct host_block *b = st->blocks.rows[i]; /* one ends behind it */
+
+	return (uintptr_t)b->base <= at && !may_reach(st, dev, b) ? b->dev : -1;
+}
+
 int host_reach_args(int dev, const void *args, size_t size)
 {
 	struct host_state *st = host_state();
+	uintptr_t low, span, word = 0;
 	const char *at = args;
-	size_t off;
 	int owner = -1;
-	struct range_verdict v;
 
 	pthread_rwlock_rdlock(&st->memory);
-	for (off = 0; owner < 0 && off + sizeof(uintptr_t) <= size; off += sizeof(uintptr_t)) {
-		uintptr_t word;
-
+	low = index_span(&st->blocks, &span);
+	for (size_t off = 0; owner < 0 && off + sizeof(word) <= size; off += sizeof(word)) {
 		memcpy(&word, at + off, sizeof(word));
-		if (is_small_int(word))
-			continue;
-		judge_range(st, dev, (const void *)word, 1, &v);
-		if (v.kind == FOREIGN)
-			owner = v.block->dev;
+		if (word - low < span && !is_small_int(word))
+			owner = foreign_owner(st, dev, word);
 	}
 	pthread_rwlock_unlock(&st->memory);
 	if (owner < 0)
 		return 0;
 	return fail(-EACCES,
 		"host: launch on device %d: %#zx in its arguments is memory of device %d, which device %d may not reach",
-		dev, (size_t)v.at, owner, dev);
+		dev, (size_t)word, owner, dev);
 }
 
 bool host_may_touch(int dev, const void *ptr, size_t n, bool *device)

@@ -192,13 +192,9 @@ struct host_op *host_op_new(
 
 	if (extra > SIZE_MAX / 2)
 		return NULL;
-	op = mem_calloc(1, sizeof(*op) + extra);
-	if (!op)
-		return NULL;
-	op->dev = s->dev;
-	op->stream = s;
-	op->run = run;
-	op->extra = extra;
+	op = mem_alloc(sizeof(*op) + extra);
+	if (op)
+		*op = (struct host_op){ .dev = s->dev, .stream = s, .run = run, .extra = extra };
 	return op;
 }
 

@@ -167,6 +167,22 @@ def patched():
     assert "spmt_" not in program().lower(x, p).as_text()
 
 
+def large_ones_stay_out_of_graphs():
+    """What moves so many bytes a device that the library has copy engines do it; a sum has a kernel."""
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT, graphs=True) as w:
+        calls = {
+            "permute": lambda v: w.ppermute(v, RING), "broadcast": lambda v: w.broadcast(v, 0), "all_to_all": lambda v: w.all_to_all(v, 0, 0, tiled=True),
+            "all_gather": lambda v: w.all_gather(v, tiled=True), "all_reduce": w.psum,
+        }
+        for kind, call in calls.items():
+            each = N if kind == "all_gather" else 1
+            for less in (0, 1):
+                one = jax.ShapeDtypeStruct((N * ((128 << 20) // 4 // each - less * N),), jnp.float32)
+                text = jax.jit(jax.shard_map(call, mesh=mesh(), in_specs=P("x"), out_specs=P("x"), check_vma=False)).lower(one).as_text()
+                assert ("spmt_%s_graph" % kind in text) == bool(less or kind == "all_reduce"), (kind, less)
+                assert "spmt_%s" % kind in text
+
+
 def patched_along_one_device():
     """XLA takes a call of one device out, which it could not if that were ours."""
     on = mesh((N, 1), ("x", "y"))
@@ -266,5 +282,5 @@ def patched_beside():
 if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
-        patched_along_one_device, patched_where_it_cannot, patched_for_how_long, patched_until_a_failure, patched_beside,
+        large_ones_stay_out_of_graphs, patched_along_one_device, patched_where_it_cannot, patched_for_how_long, patched_until_a_failure, patched_beside,
     ])

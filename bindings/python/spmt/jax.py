@@ -212,8 +212,18 @@ def _check_mesh(ctx: Any, name: str, params: dict[str, Any]) -> None:
 # ---- primitives: one a kind, all on an array whose first dimension is the ranks where there are parts
 
 
+# What copy engines move, which no graph has: COLL_ENGINE_LEAST of the library.
+_BY_ENGINES = ("permute", "broadcast", "all_gather", "all_to_all")
+_ENGINE_LEAST = 128 << 20
+
+
+def _in_graphs(kind: str, ctx: Any) -> bool:
+    most = max((int(np.prod(a.shape)) * a.dtype.itemsize for a in (*ctx.avals_in, *ctx.avals_out)), default=0)
+    return kind not in _BY_ENGINES or most < _ENGINE_LEAST
+
+
 def _call(kind: str, ctx: Any, *operands: Any, graphs: bool, aliases: dict[int, int] | None = None, **attributes: Any) -> Any:
-    name = "spmt_" + kind + ("_graph" if graphs else "")
+    name = "spmt_" + kind + ("_graph" if graphs and _in_graphs(kind, ctx) else "")
     return jax.ffi.ffi_lowering(name, has_side_effect=True, operand_output_aliases=aliases)(ctx, *operands, **attributes)
 
 
@@ -870,8 +880,8 @@ def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2
     """Ranks on the devices of a mesh, for collectives along an axis (a name, several, or all: None).
 
     timeout: seconds that a call waits for the other devices, 10 by default. heap_size: bytes of symmetric memory a device, of
-    which these calls use none. graphs: on GPUs XLA may put these calls into command buffers; after a call there has failed their
-    programs have to be compiled again, in a new world.
+    which these calls use none. graphs: on GPUs XLA may put these calls into command buffers, but those that move 128 MiB and more a
+    device and are faster without; after a call there has failed their programs have to be compiled again, in a new world.
     """
     return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size, graphs)
 

@@ -109,12 +109,9 @@ struct kernel_grid coll_shape(
 		coll_rows[row].way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);
 }
 
-/* Whoever asks for slots gets them as large on CPUs. */
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
 {
-	bool asked = comm->coll_wanted >= 0 && coll_rows[comm->coll_wanted].way == COLL_BY_SLOTS;
-
-	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm) && !asked);
+	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm), comm->coll_wanted);
 }
 
 int coll_wish(spmt_comm *comm, const char *name)

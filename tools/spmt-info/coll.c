@@ -130,11 +130,9 @@ static void choice_write(char *text, size_t size, struct coll_case c)
 /* In a world of one process, whose ranks have a GPU each; parts have less room in slots, and lanes none. */
 static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, int wanted)
 {
-	bool slots = wanted >= 0 && coll_rows[wanted].way == COLL_BY_SLOTS;
-
 	return (struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 		.on_cpu = on_cpu,
-		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu && !slots),
+		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu, wanted),
 		.wanted = wanted,
 		.factors = factors,
 		.meets = true,

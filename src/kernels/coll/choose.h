@@ -26,8 +26,8 @@ int coll_named(const char *name);
 /* "ll, ll2, twoshot" */
 void coll_names(char *text, size_t size);
 
-/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. */
-uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu);
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. wanted: as above. */
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted);
 
 /* Of the one block that all fold: bytes of which pe folds a part by row `twoshot`, and where it begins. head: what rank 0's src is away from a
    multiple of 16. */

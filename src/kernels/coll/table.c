@@ -217,10 +217,22 @@ void coll_names(char *text, size_t size)
 			text + used, size - used, "%s%s", row ? ", " : "", coll_rows[row].name);
 }
 
-uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu)
+/* A rank's part of the most that goes in two phases, which lies in a slot twice. */
+static uint64_t ll2_room(int npes)
 {
-	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes), used = 0;
+	uint64_t part = COLL_LL_TOGETHER / (uint64_t)(uint32_t)npes;
 
+	return 2 * ((part + UNITS_TOGETHER - 1) / UNITS_TOGETHER * UNITS_TOGETHER);
+}
+
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted)
+{
+	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes);
+	uint64_t used = wanted == COLL_ROW_ll2 ? ll2_room(npes) : 0;
+
+	/* Whoever asks for slots gets them as large on CPUs. */
+	if (wanted >= 0 && coll_rows[wanted].way == COLL_BY_SLOTS)
+		on_cpu = false;
 	for (int row = 0; row < COLL_ROWS; row++) {
 		uint64_t bytes = row_most(&coll_rows[row], on_cpu, npes);
 

@@ -54,6 +54,8 @@ static int as_wished(spmt_comm *comm, void *arg)
 		TRY(taken(comm, w->row, w->row == COLL_ROW_ll2 ? 8 : 1));
 		TRY(taken(comm, w->row,
 			w->row == COLL_ROW_ll2 ? 512 : 500)); /* whole units of each rank */
+		if (w->row == COLL_ROW_ll2)
+			TRY(taken(comm, w->row, COLL_LL_TOGETHER / sizeof(uint64_t)));
 	}
 	return every_call_right(comm, &b);
 }

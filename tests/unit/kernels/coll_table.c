@@ -260,16 +260,39 @@ Test(coll_table, small_sums_with_factors_are_pushed)
 
 Test(coll_table, room_of_slots)
 {
-	cr_expect_eq(coll_slot_room(2, 8u << 20, false), COLL_LL_TOGETHER);
-	cr_expect_eq(coll_slot_room(4, 8u << 20, false), COLL_LL_TOGETHER / 3 / 512 * 512);
-	cr_expect_eq(coll_slot_room(9, 8u << 20, false), COLL_LL_MOST);
-	cr_expect_eq(coll_slot_room(64, 64u << 10, false), 256);
-	cr_expect_eq(coll_slot_room(100, 64u << 10, false), 160);
-	cr_expect_eq(coll_slot_room(4, 1u << 20, false), 64u << 10);
-	cr_expect_eq(coll_slot_room(8, 1u << 20, false), 32u << 10);
-	cr_expect_eq(coll_slot_room(7, 1u << 20, false) % 16, 0);
-	cr_expect_eq(coll_slot_room(8, 1u << 20, true), 64);
-	cr_expect_eq(coll_slot_room(32768, 1u << 20, true), 0);
+	cr_expect_eq(coll_slot_room(2, 8u << 20, false, -1), COLL_LL_TOGETHER);
+	cr_expect_eq(coll_slot_room(4, 8u << 20, false, -1), COLL_LL_TOGETHER / 3 / 512 * 512);
+	cr_expect_eq(coll_slot_room(9, 8u << 20, false, -1), COLL_LL_MOST);
+	cr_expect_eq(coll_slot_room(64, 64u << 10, false, -1), 256);
+	cr_expect_eq(coll_slot_room(100, 64u << 10, false, -1), 160);
+	cr_expect_eq(coll_slot_room(4, 1u << 20, false, -1), 64u << 10);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, false, -1), 32u << 10);
+	cr_expect_eq(coll_slot_room(7, 1u << 20, false, -1) % 16, 0);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, true, -1), 64);
+	cr_expect_eq(coll_slot_room(8, 8u << 20, true, COLL_ROW_ll),
+		coll_slot_room(8, 8u << 20, false, -1));
+	cr_expect_eq(coll_slot_room(8, 8u << 20, true, COLL_ROW_direct), 64);
+	cr_expect_eq(coll_slot_room(32768, 1u << 20, true, -1), 0);
+}
+
+/* Who asks for two phases gets slots for a megabyte of them, on CPUs too. */
+Test(coll_table, a_megabyte_goes_in_two_phases)
+{
+	for (int ranks = 2; ranks <= 16; ranks++)
+		for (int on_cpu = 0; on_cpu <= 1; on_cpu++) {
+			uint32_t room = coll_slot_room(ranks, 8u << 20, on_cpu, COLL_ROW_ll2);
+			/* a group of units less, where ranks have no equal parts of it */
+			uint64_t parts = (1u << 20) / (512u * (unsigned)ranks);
+			struct coll_case c = { .kind = COLL_ALL_REDUCE,
+				.on_cpu = on_cpu,
+				.bytes = parts * 512 * (unsigned)ranks,
+				.room = room,
+				.ranks = ranks,
+				.wanted = COLL_ROW_ll2 };
+
+			cr_expect_eq(coll_choose(&c), COLL_ROW_ll2, "%d ranks", ranks);
+			cr_expect_leq(room, (8u << 20) / (4 * (unsigned)ranks));
+		}
 }
 
 /* A thread's way through the units of a block for each rank, as kernels go it. */

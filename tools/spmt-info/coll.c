@@ -18,7 +18,7 @@ enum { NAME = 24, CHOICE = 58 }; /* columns */
 static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
 	[COLL_ROW_ll2] =
-		"two such phases: each folds a share and sends it on; if SPMT_COLL names it",
+		"two such phases of whole units of each: who folds them sends them on; if SPMT_COLL names it",
 	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
 	[COLL_ROW_pull] = "each loads from its peers; blocks meet",
 	[COLL_ROW_pushed] = "one meeting, with which the data comes, through slots",
@@ -80,24 +80,32 @@ static bool wished_print(const char *wish, char *word, int *wanted)
 
 /* ---- what calls take ----------------------------------------------------------------------------- */
 
-/* The row of a case of so many bytes. */
-static int row_of(struct coll_case c, uint64_t bytes)
+/* `ll2` is for whole units of each rank: where it is asked for, for every so many bytes alone. */
+static uint64_t case_grain(const struct coll_case *c)
 {
-	c.bytes = bytes;
+	return c->wanted == COLL_ROW_ll2 && c->kind == COLL_ALL_REDUCE && !c->factors
+		? 16 * (uint64_t)c->ranks
+		: 1;
+}
+
+/* The row of a case of so many grains. */
+static int row_of(struct coll_case c, uint64_t grains)
+{
+	c.bytes = grains * case_grain(&c);
 	return coll_choose(&c);
 }
 
-/* The most bytes that take the row which `from` takes: steps that double find some that do not, and halves the first of these. */
+/* The most grains that take the row which `from` takes: steps that double find some that do not, and halves the first of these. */
 static uint64_t row_end(struct coll_case c, uint64_t from)
 {
-	uint64_t most = from, step = 1, half;
+	uint64_t most = from, step = 1, half, end = UINT64_MAX / case_grain(&c);
 	int row = row_of(c, from);
 
-	while (most < UINT64_MAX - step && row_of(c, most + step) == row) {
+	while (most < end - step && row_of(c, most + step) == row) {
 		most += step;
 		step *= 2;
 	}
-	if (most >= UINT64_MAX - step)
+	if (most >= end - step)
 		return UINT64_MAX;
 	while (step > 1) {
 		half = step / 2;
@@ -122,7 +130,8 @@ static void choice_write(char *text, size_t size, struct coll_case c)
 		used += (size_t)snprintf(text + used, size - used, "%s%s", from ? ", " : "",
 			coll_rows[row_of(c, from)].name);
 		if (end != UINT64_MAX && used < size)
-			used += (size_t)snprintf(text + used, size - used, " up to %" PRIu64, end);
+			used += (size_t)snprintf(
+				text + used, size - used, " up to %" PRIu64, end * case_grain(&c));
 		from = end + 1;
 	} while (end != UINT64_MAX && used < size);
 }

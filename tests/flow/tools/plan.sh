@@ -122,6 +122,8 @@ info 0 '' 9
 says 'many do not meet by block' out '^  all_gather +ll up to [0-9]+, direct up to [0-9]+, engine +ll up to 64, direct$'
 info 0 'pushed' 2
 says 'a wish is granted' out '^  all_gather +pushed up to 1048576, pull up to [0-9]+, engine +pushed up to '
+info 0 'll2' 4
+says 'where whole units of each rank are as many' out '^  all_reduce +ll2 up to 1048576, twoshot +ll2 up to 1048576, reduce$'
 info 2 '' 0
 info 2 '' 2 3
 info 0 "plan:$scratch/allreduce.json,plan:$scratch/alltoall.json,direct,only"

@@ -57,9 +57,11 @@ struct scene {
 
 /* ---- what to run ----------------------------------------------------------------------------- */
 
+enum { PARTS = 3 << 7, MORE_PARTS = 3 << 14, SIZES_MOST = 9 };
+
 static size_t sizes_of(size_t *counts, bool all)
 {
-	static const size_t usual[] = { 0, 1, 3, 257, 1001, 65537 };
+	static const size_t usual[] = { 0, 1, 3, 257, PARTS, 1001, MORE_PARTS, 65537 };
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
@@ -77,6 +79,9 @@ static bool item_valid(const struct item *i)
 		return false;
 	if (floats && i->op >= SPMT_OP_AND && i->op <= SPMT_OP_XOR)
 		return false;
+	/* Whole units of 16 bytes for each of 2, 3, 4 or 8 ranks, which `ll2` wants. */
+	if ((i->count == PARTS || i->count == MORE_PARTS) && i->kind != ALL_REDUCE)
+		return false;
 	if (i->in_place && i->kind != BROADCAST && i->kind != ALL_REDUCE && i->kind != ALL_TO_ALL)
 		return false;
 	if (i->count > 1001 && (i->kind >= GATHER && i->kind <= ALL_TO_ALL_V) && i->type % 4)
@@ -87,8 +92,8 @@ static bool item_valid(const struct item *i)
 
 static int plan_make(struct plan *p)
 {
-	size_t counts[8], ncounts = sizes_of(counts, gpu_number(1, 0) != 0), at = 0;
-	const size_t most = 2 * KINDS * TYPES * OPS * 8;
+	size_t counts[SIZES_MOST], ncounts = sizes_of(counts, gpu_number(1, 0) != 0), at = 0;
+	const size_t most = 2 * KINDS * TYPES * OPS * SIZES_MOST;
 
 	p->items = calloc(most, sizeof(*p->items));
 	p->sums = calloc(most * RANKS_MOST, sizeof(*p->sums));

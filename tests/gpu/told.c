@@ -9,7 +9,10 @@
 
 #include "gpu.h"
 
-enum { DEADLINE_MS = 500, POISON = 0x3c };
+enum { DEADLINE_MS = 500, POISON = 0x3c, SIZES = 3 };
+
+/* Words: pushed by one thread; by many, whole units of each rank, as `ll2` wants them; and moved. */
+static const size_t sizes[SIZES] = { 1, 12288, 300000 };
 
 struct shared {
 	_Atomic int told, ended;
@@ -123,13 +126,11 @@ static int half_joins(spmt_comm *comm, void *arg)
 	return 0;
 }
 
-/* 8 bytes are pushed, more are moved; and a barrier. */
+/* And a barrier. */
 static int run_half(int n)
 {
-	static const size_t counts[] = { 1, 300000, 2 };
-
-	for (int i = 0; i < 3; i++) {
-		struct shared all = { .count = counts[i], .barrier = i == 2 };
+	for (int i = 0; i <= SIZES; i++) {
+		struct shared all = { .count = sizes[i % SIZES], .barrier = i == SIZES };
 
 		TRY(gpu_run(n, 16u << 20, half_joins, &all));
 	}
@@ -170,10 +171,8 @@ static int one_is_late(spmt_comm *comm, void *arg)
 
 static int run_late(int n)
 {
-	static const size_t counts[] = { 1, 300000 };
-
-	for (int i = 0; i < 2; i++) {
-		struct shared all = { .count = counts[i] };
+	for (int i = 0; i < SIZES; i++) {
+		struct shared all = { .count = sizes[i] };
 
 		TRY(gpu_run(n, 16u << 20, one_is_late, &all));
 	}
@@ -206,10 +205,8 @@ static int one_differs(spmt_comm *comm, void *arg)
 
 static int run_differs(int n)
 {
-	static const size_t counts[] = { 2, 300000 };
-
-	for (int i = 0; i < 2; i++) {
-		struct shared all = { .count = counts[i] };
+	for (int i = 0; i < SIZES; i++) {
+		struct shared all = { .count = i ? sizes[i] : 2 };
 
 		TRY(gpu_run(n, 16u << 20, one_differs, &all));
 	}
@@ -287,12 +284,10 @@ static int replays_aborted(spmt_comm *comm, void *arg)
 
 static int run_graphs(int n, int (*fn)(spmt_comm *comm, void *arg))
 {
-	static const size_t counts[] = { 1, 300000 };
-
 	if (!driver_graphs())
 		return GPU_SKIP;
-	for (int i = 0; i < 2; i++) {
-		struct shared all = { .count = counts[i] };
+	for (int i = 0; i < SIZES; i++) {
+		struct shared all = { .count = sizes[i] };
 
 		TRY(gpu_run(n, 16u << 20, fn, &all));
 	}

@@ -124,9 +124,9 @@ static size_t slot_differs(const struct scene *s, const unsigned char *slot, siz
 /* Blocks of whole and of broken warps, and of so many threads that puts go another way. */
 static unsigned block_of(const struct copies_args *a)
 {
-	static const unsigned blocks[] = { 256, 1024, 96, 512 };
+	static const unsigned blocks[] = { 256, 1024, 96, 512, 1000 };
 
-	return a->scope == BY_BLOCK ? blocks[(a->size + (unsigned)a->form) % 4] : 256;
+	return a->scope == BY_BLOCK ? blocks[(a->size + (unsigned)a->form) % 5] : 256;
 }
 
 static int check_slots(const struct scene *s, const struct copies_args *a)

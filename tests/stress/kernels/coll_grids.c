@@ -69,6 +69,13 @@ static uint32_t any_number(uint64_t x)
 	return (uint32_t)(x >> 33);
 }
 
+/* Of `ll2`: whole units of each rank, of half of them as well. */
+static void round_bytes(struct call *c)
+{
+	if (c->row == COLL_ROW_ll2)
+		c->bytes -= c->bytes % (2 * 16 * RANKS);
+}
+
 static struct call call_of(uint32_t nth, bool differ)
 {
 	static const size_t sizes[] = { 0, 1, 8, 15, 16, 17, 40, 160, 333, 1024, MOST };
@@ -87,8 +94,7 @@ static struct call call_of(uint32_t nth, bool differ)
 	while (!(coll_rows[c.row].kinds >> c.kind & 1) ||
 		c.row == COLL_ROW_copy) /* whose posts want a host */
 		c.row = (c.row + 1) % COLL_KERNEL_ROWS;
-	if (c.row == COLL_ROW_ll2) /* whole units of each rank, of half of them as well */
-		c.bytes -= c.bytes % (2 * 16 * RANKS);
+	round_bytes(&c);
 	return c;
 }
 
@@ -160,7 +166,9 @@ static struct scene {
 	uint32_t calls, absent; /* `absent`: the call to which the last rank does not come */
 	uint64_t before;	/* epochs */
 	bool differ;
-	bool late; /* all are of row twoshot, and rank 0 is slow to look for what it has answered */
+	/* not 0: rank 0 is slow to look for what it has answered, or is sent on; all are of the row before this number, and every
+	   other one where that is ll2 */
+	int late;
 	_Atomic int wrong;		 /* 1 + the first call of which a result was */
 	pthread_barrier_t before_absent; /* all have what came before: it has a deadline */
 	struct rank {
@@ -251,7 +259,10 @@ static struct call next_call(uint32_t nth)
 
 	if (scene.late) {
 		c.kind = COLL_ALL_REDUCE;
-		c.row = COLL_ROW_twoshot;
+		c.row = scene.late - 1;
+		if (c.row == COLL_ROW_ll2 && nth % 2)
+			c.row = COLL_ROW_ll;
+		round_bytes(&c);
 	}
 	return c;
 }
@@ -362,15 +373,20 @@ static int flags_come_again(void)
 	return ended_well(AREA_TURN - 150);
 }
 
-/* Behind what rank 0 tells last the others may be in the next call before it looks, with grids of other sizes. */
+/* Behind what rank 0 tells last the others may be in the next call before it looks, with grids of other sizes, or sends of more bytes. */
 static int some_are_ahead(void)
 {
-	int rc;
+	static const int rows[] = { COLL_ROW_twoshot, COLL_ROW_ll2 };
 
-	scene.late = true;
-	rc = run_scene(80, false, 0, UINT32_MAX);
-	scene.late = false;
-	return rc ? rc : ended_well(0);
+	for (int i = 0; i < 2; i++) {
+		int rc;
+
+		scene.late = 1 + rows[i];
+		rc = run_scene(80, false, 0, UINT32_MAX);
+		scene.late = 0;
+		TRY(rc ? rc : ended_well(0));
+	}
+	return 0;
 }
 
 /* Each row in turn is the one that waits in vain. Whoever was told by then refuses what comes; who heard of it while waiting, too,

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel that runs plans as rows, in blocks of several threads as on GPUs, over a model of what their memory promises (order_model.h): of
+ * any two accesses to a byte, one of them a store, it is known which comes first, however fast the threads are. Plans are made at random,
+ * the library's own, or of files; in place and not; several calls follow each other, to which a rank may come late.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* This program's own kernels, beside the library's. */
+#define kernel_collective order_collective
+#define kernel_collective_v order_collective_v
+#define kernel_stage order_stage
+#define kernel_plan order_plan
+#define kernel_plan_row order_plan_row
+#define COLL_ONE_UNIT
+#define PLAN_IN_BLOCKS 1
+#define PLAN_KEPT 96u /* which some lists exceed */
+#define plan_kept (order_self.shared)
+#include "tests/lib/device/order_machine.h"
+
+#include "spmt/plan/lower.h"
+#include "spmt/plan/row.h"
+#include "src/base/mem.h"
+#include "tests/lib/device/plain_views.h"
+#include "tests/lib/plan/plans.h"
+#include "tests/lib/plan/row_plans.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
+#include "tools/spmt-plan/made.h"
+
+#include "src/kernels/coll/coll.c"
+#include "src/kernels/coll/copy.c"
+#include "src/kernels/coll/direct.c"
+#include "src/kernels/coll/ll/ll.c"
+#include "src/kernels/coll/meet.c"
+#include "src/kernels/coll/pull.c"
+#include "src/kernels/coll/pushed.c"
+#include "src/kernels/coll/reduce.c"
+#include "src/kernels/coll/swap.c"
+#include "src/kernels/coll/twoshot.c"
+#include "src/kernels/coll/varied.c"
+#include "src/kernels/plan.c"
+#include "src/kernels/plan_row.c"
+
+enum { RANKS = 4, CALLS = 3, MOST = 512 /* bytes of a chunk */ };
+
+/* ---- a plan with its memory ------------------------------------------------------------------------------------------------------ */
+
+/* A call's buffers: where `in` and `out` are, and what they hold. */
+struct call {
+	size_t chunk;
+	bool in_place[RANKS];
+	unsigned char *wanted[RANKS]; /* what is to lie at out; NULL: not known */
+};
+
+static struct scene {
+	const spmt_plan *plan;
+	struct spmt_plan_attr attr;
+	struct plan_layout layout;
+	bool either, defined; /* defined: the outputs of later calls are, too */
+	uint64_t other, spare,
+		buffers[2]; /* offsets in the heaps, where the plan's memory begins */
+	struct views views;
+	struct call calls[CALLS];
+	int wrong; /* 1 + the call whose result was */
+} scene;
+
+static uint64_t number(uint64_t x)
+{
+	x = (x + 1) * 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+	return x >> 33;
+}
+
+static unsigned char given(int call, int rank, size_t i)
+{
+	return (unsigned char)number((uint64_t)call * 1000003 + (uint64_t)rank * 7919 + i);
+}
+
+static size_t in_bytes(const struct call *c)
+{
+	return scene.attr.input_chunks * c->chunk;
+}
+
+static size_t out_bytes(const struct call *c)
+{
+	return scene.attr.output_chunks * c->chunk;
+}
+
+/* Where a call has them, in the memory of a rank: one buffer, or two. */
+static uint64_t in_of(const struct call *c, int rank)
+{
+	uint64_t heap = spmtd_at_(views_heap(&scene.views, rank));
+
+	if (!c->in_place[rank])
+		return heap + scene.buffers[0];
+	return heap + scene.buffers[1] +
+		(strcmp(scene.attr.collective, "allgather") ? 0 : (uint64_t)rank * in_bytes(c));
+}
+
+static uint64_t out_of(const struct call *c, int rank)
+{
+	uint64_t heap = spmtd_at_(views_heap(&scene.views, rank)) + scene.buffers[1];
+
+	if (!c->in_place[rank] || strcmp(scene.attr.collective, "reducescatter") != 0)
+		return heap;
+	return heap + (uint64_t)rank * out_bytes(c);
+}
+
+/* As spmt/plan/row.c has it. */
+static void give(const struct call *c, int rank, struct kernel_plan_row_args *args)
+{
+	uint64_t heap = spmtd_at_(views_heap(&scene.views, rank));
+	uint64_t src = in_of(c, rank), dst = out_of(c, rank);
+	bool scatters = !strcmp(scene.attr.collective, "reducescatter");
+
+	args->from = args->to = src;
+	args->bytes = in_bytes(c);
+	if (scene.attr.in_place && !c->in_place[rank]) {
+		args->to = dst +
+			(strcmp(scene.attr.collective, "allgather") ? 0
+								    : (uint64_t)rank * in_bytes(c));
+		if (scatters)
+			args->to = heap + scene.spare;
+	}
+	if (!scene.attr.in_place && !scene.either && c->in_place[rank])
+		args->to = heap + scene.spare;
+	if (!scene.attr.in_place)
+		src = args->to;
+	else if (scatters)
+		src = dst = args->to;
+	else
+		src = dst;
+	args->plan = (struct plan_given){ .at = heap,
+		.dst = dst,
+		.src = src,
+		.steps = scene.layout.steps,
+		.places = scene.layout.places,
+		.words = scene.layout.words,
+		.scratch = scene.layout.scratch,
+		.packets = scene.layout.packets,
+		.other = scene.other,
+		.chunk = c->chunk,
+		.type = SPMT_TYPE_U8,
+		.op = SPMT_OP_SUM,
+		.blocks = scene.plan->ranks[rank].nblocks,
+		.row = 1 };
+	args->apart = scene.layout.apart;
+	args->closed = scene.layout.closed;
+}
+
+static void call_kernel(const struct call *c, int rank, uint64_t key)
+{
+	struct kernel_plan_row_args args = { .same = { .view = view_of(&scene.views, rank),
+						     .room = VIEWS_ROOM,
+						     .words = AREA_BLOCKS } };
+
+	give(c, rank, &args);
+	args.same.dst = args.plan.dst;
+	args.same.src = args.plan.src;
+	args.same.key = key;
+	args.same.type = args.plan.type;
+	args.same.op = args.plan.op;
+	args.same.view.timeout_ns = 0;
+	kernel_plan_row.host(&args);
+}
+
+/* What the rank's stream does before a call, and behind it. */
+static void fill(int nth, int rank)
+{
+	const struct call *c = &scene.calls[nth];
+
+	for (size_t i = 0; i < out_bytes(c); i++) {
+		unsigned char x = 0;
+
+		order_store(out_of(c, rank) + i, &x, 1, ORDER_WEAK);
+	}
+	for (size_t i = 0; i < in_bytes(c); i++) {
+		unsigned char x = given(nth, rank, i);
+
+		order_store(in_of(c, rank) + i, &x, 1, ORDER_WEAK);
+	}
+}
+
+static void compare(int nth, int rank)
+{
+	const struct call *c = &scene.calls[nth];
+
+	for (size_t i = 0; c->wanted[rank] && i < out_bytes(c); i++) {
+		unsigned char x;
+
+		order_load(out_of(c, rank) + i, &x, 1, ORDER_WEAK);
+		if (x != c->wanted[rank][i] && !scene.wrong)
+			scene.wrong = nth + 1;
+	}
+}
+
+static void thread(void *arg)
+{
+	int rank = (int)order_self.rank;
+	bool first = !order_self.tid && !order_self.block;
+
+	(void)arg;
+	for (int i = 0; i < CALLS; i++) {
+		if (first)
+			fill(i, rank);
+		order_kernel_ends();
+		call_kernel(&scene.calls[i], rank, (uint64_t)i);
+		order_kernel_ends();
+		if (first)
+			compare(i, rank);
+	}
+}
+
+/* ---- what is wanted -------------------------------------------------------------------------------------------------------------- */
+
+static int want(int nth)
+{
+	struct call *c = &scene.calls[nth];
+	size_t in = in_bytes(c), out = out_bytes(c), n = (size_t)scene.attr.nranks;
+	bool one = scene.attr.in_place;
+	unsigned char *ins[RANKS], *outs[RANKS];
+
+	for (size_t r = 0; r < n; r++) {
+		unsigned char *at = calloc(1, in + out + 1);
+
+		REQUIRE(at);
+		outs[r] =
+			at + (one && !strcmp(scene.attr.collective, "reducescatter") ? r * out : 0);
+		ins[r] = one ? at + (strcmp(scene.attr.collective, "allgather") ? 0 : r * in)
+			     : at + out;
+		for (size_t i = 0; i < in; i++)
+			ins[r][i] = given(nth, (int)r, i);
+		c->wanted[r] = at;
+	}
+	REQUIRE_OK(spmt_plan_simulate(scene.plan,
+		&(struct spmt_plan_trial){ .size = sizeof(struct spmt_plan_trial),
+			.out = (void *const *)outs,
+			.in = (void *const *)ins,
+			.count = in ? in : out,
+			.type = SPMT_TYPE_U8,
+			.op = SPMT_OP_SUM,
+			.seed = (uint64_t)nth + 1 }));
+	for (size_t r = 0; r < n; r++)
+		memmove(c->wanted[r], outs[r], out);
+	return 0;
+}
+
+/* ---- one plan ------------------------------------------------------------------------------------------------------------------- */
+
+static int open_scene(uint64_t seed)
+{
+	static const size_t sizes[] = { 8, 16, 24, 136, 264, MOST };
+	const struct spmt_plan_attr *a = &scene.attr;
+	uint64_t end = 0;
+
+	REQUIRE_OK(plan_lay_out(scene.plan,
+		(a->input_chunks ? a->input_chunks : a->output_chunks) * (size_t)MOST,
+		&scene.layout));
+	scene.other = align_up(scene.layout.size - scene.layout.packets, 128);
+	scene.spare = align_up(scene.layout.packets + 2 * scene.other, 128);
+	scene.buffers[0] = align_up(scene.spare + a->input_chunks * (size_t)MOST, 128);
+	scene.buffers[1] = align_up(scene.buffers[0] + a->input_chunks * (size_t)MOST + 16, 128);
+	scene.buffers[0] += number(seed + 3) % 17;
+	scene.buffers[1] += number(seed + 4) % 17;
+	end = scene.buffers[1] + MAX_OF(a->input_chunks, a->output_chunks) * (size_t)MOST;
+	REQUIRE_EQ(views_open(&scene.views, a->nranks, end, true), 0);
+	for (int r = 0; r < a->nranks; r++) {
+		void *table = plan_table(scene.plan, &scene.layout, r);
+
+		REQUIRE(table);
+		memcpy(views_heap(&scene.views, r), table, scene.layout.words);
+		mem_free(table);
+	}
+	for (int i = 0; i < CALLS; i++) {
+		struct call *c = &scene.calls[i];
+
+		*c = (struct call){
+			.chunk = sizes[number(seed * 8 + (uint64_t)i) % ARRAY_SIZE(sizes)]
+		};
+		for (int r = 0; r < a->nranks; r++)
+			c->in_place[r] = a->input_chunks && a->output_chunks && scene.defined &&
+				number(seed * 64 + (uint64_t)(i * RANKS + r)) % 2;
+		if (!i || scene.defined)
+			TRY(want(i));
+	}
+	return 0;
+}
+
+static void close_scene(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		for (int r = 0; r < RANKS; r++)
+			free(scene.calls[i].wanted[r]);
+	views_close(&scene.views);
+	memset(&scene, 0, sizeof(scene));
+}
+
+static enum kernel_collective_kind kind_of(const spmt_plan *plan)
+{
+	const char *name = plan->attr.collective;
+
+	return !strcmp(name, "allgather")	 ? COLL_ALL_GATHER
+		: !strcmp(name, "alltoall")	 ? COLL_ALL_TO_ALL
+		: !strcmp(name, "reducescatter") ? COLL_REDUCE_SCATTER
+						 : COLL_ALL_REDUCE;
+}
+
+/* In blocks of 1 to 4 threads. defined: it is a collective. The plan is destroyed. */
+static int runs(spmt_plan *plan, bool defined, uint64_t seed, const char *name)
+{
+	struct order_grid grid = { .seed = seed, .threads = 1 + (uint32_t)(number(seed) % 4) };
+	const char *wrong;
+	int result;
+
+	REQUIRE_OK(spmt_plan_check(plan));
+	scene.plan = plan;
+	scene.defined = defined;
+	if (defined)
+		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &scene.either));
+	plan->attr.in_place &= !scene.either;
+	scene.attr = plan->attr;
+	TRY(open_scene(seed));
+	grid.ranks = scene.attr.nranks;
+	grid.slow = number(seed + 1) % 2 ? (int)(number(seed + 2) % (uint64_t)grid.ranks) : -1;
+	for (int r = 0; r < grid.ranks; r++)
+		grid.blocks[r] = (uint32_t)MAX_OF(plan->ranks[r].nblocks, 1);
+	order_open(scene.views.memory, scene.views.stride * (size_t)grid.ranks);
+	order_run(&grid, thread, NULL);
+	wrong = order_wrong();
+	result = scene.wrong;
+	order_close();
+	close_scene();
+	spmt_plan_destroy(plan);
+	if (wrong)
+		return ranks_fail("%s, seed %llu: %s", name, (unsigned long long)seed, wrong);
+	if (result)
+		return ranks_fail("%s, seed %llu: a wrong result of call %d", name,
+			(unsigned long long)seed, result - 1);
+	return 0;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------------------------------------------- */
+
+static int at_random(void)
+{
+	for (uint64_t seed = 0; seed < test_count(100, 2000); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(plans_random(seed, RANKS, 2, PLANS_RIGHT, &plan));
+		TRY(runs(plan, false, seed, "at random"));
+	}
+	return 0;
+}
+
+static int all_reduces_at_random(void)
+{
+	for (uint64_t seed = 0; seed < test_count(100, 2000); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(row_plans_random(seed, 2 + (int)(seed % 3), seed % 2, &plan));
+		TRY(runs(plan, true, seed, "all_reduce at random"));
+	}
+	return 0;
+}
+
+/* Of 2 to 4 ranks of 1 to 3 blocks. */
+static int the_librarys_own(void)
+{
+	static const char *const names[] = { "allreduce", "allreduce-packets", "allgather",
+		"reducescatter", "alltoall" };
+	enum { NAMES = sizeof(names) / sizeof(names[0]), SHAPES = 3 * NAMES };
+
+	for (uint64_t seed = 0; seed < test_count(3, 30) * SHAPES; seed++) {
+		const char *name = names[seed % NAMES];
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(made_plan_of(
+			name, 2 + (int)(seed / NAMES % 3), 1 + (int)(seed / SHAPES % 3), &plan));
+		TRY(runs(plan, true, seed, name));
+	}
+	return 0;
+}
+
+static int file_of(const char *name, spmt_plan **plan)
+{
+	const char *source = getenv("SPMT_SOURCE");
+	enum kernel_collective_kind kind;
+	char file[1024];
+
+	snprintf(
+		file, sizeof(file), "%s/tests/fixtures/plans/%s.json", source ? source : ".", name);
+	REQUIRE_OK(plan_row_load(file, plan, &kind));
+	return 0;
+}
+
+/* As the language of execution plans writes them. */
+static int of_files(void)
+{
+	static const char *const names[] = { "allgather-packet-groups", "allgather-port",
+		"allreduce-packet-groups", "allreduce-packets", "allreduce-signals",
+		"allreduce-switch" };
+
+	for (uint64_t seed = 0; seed < test_count(3, 30) * ARRAY_SIZE(names); seed++) {
+		const char *name = names[seed % ARRAY_SIZE(names)];
+		spmt_plan *plan = NULL;
+
+		TRY(file_of(name, &plan));
+		TRY(runs(plan, true, seed, name));
+	}
+	return 0;
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = { { "at_random", at_random },
+		{ "all_reduces_at_random", all_reduces_at_random },
+		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files } };
+
+	return tap_run(cases, ARRAY_SIZE(cases));
+}

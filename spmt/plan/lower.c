@@ -106,6 +106,12 @@ static void lower_reduce(struct lowering *l, const struct spmt_plan_op *op)
 		lower_chunk(l, s, op->src[i], plan_src_place(op, i) == PLAN_PACKETS);
 }
 
+/* It waits for a word, by which others have told something. */
+static bool lower_learns(const struct spmt_plan_op *op)
+{
+	return plan_waits(op) || op->kind == SPMT_PLAN_BARRIER || op->kind == SPMT_PLAN_ACQUIRE;
+}
+
 static void lower_waits(struct lowering *l, const struct spmt_plan_op *op)
 {
 	bool takes = plan_waits(op) || op->kind == SPMT_PLAN_ACQUIRE;
@@ -193,18 +199,33 @@ static bool meet_tells(const struct spmt_plan_op *op)
 	return plan_signals(op) || op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_BARRIER;
 }
 
-/* Whether the threads meet before operation i: each goes on by itself else. They have before `*from`. */
+/* They do as the operation begins, or ends, whatever is said here. */
+static bool meet_begins(const struct spmt_plan_op *op)
+{
+	return op->kind == SPMT_PLAN_PUT_PACKETS || op->kind == SPMT_PLAN_UNPACK_PACKETS ||
+		op->kind == SPMT_PLAN_SEND_PACKETS_ON;
+}
+
+static bool meet_ends(const struct spmt_plan_op *op)
+{
+	return meet_begins(op) || op->kind == SPMT_PLAN_REDUCE_PACKETS || lower_learns(op);
+}
+
+/* Whether the threads meet before operation i: each goes on by itself else. They have before `*from`, so that all from before it goes with the
+   next signal. */
 static bool meet_before(
 	const struct lowering *l, const struct plan_list *list, size_t i, size_t *from)
 {
 	const struct spmt_plan_op *op = &list->ops[i];
-	bool meets = i - *from >= MEET_WINDOW;
+	bool meets = i - *from >= MEET_WINDOW, met = meet_begins(op);
 
-	for (size_t k = *from; k < i && !meets; k++) {
+	for (size_t k = i; k-- > *from && !meets;) {
 		const struct spmt_plan_op *before = &list->ops[k];
 
-		meets = (plan_moves(before) && meet_tells(op)) || meet_clashes(l, before, op) ||
-			meet_clashes(l, op, before);
+		met |= meet_ends(before);
+		meets = (plan_moves(before) && meet_tells(op)) ||
+			(!met && (meet_clashes(l, before, op) || meet_clashes(l, op, before)));
+		met |= meet_begins(before);
 	}
 	if (meets)
 		*from = i;

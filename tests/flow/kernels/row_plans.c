@@ -348,11 +348,12 @@ static void moves(spmt_plan *plan, enum spmt_plan_kind kind, struct spmt_plan_ch
 	cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
 }
 
-/* Before what touches what was written, or writes what was touched, and before it is told; else nowhere. */
+/* Before what touches what was written, or writes what was touched, unless packets have them meet between the two, and before it is told;
+   else nowhere. */
 Test(row_plans, where_the_threads_of_a_block_meet)
 {
 	static const bool meets[] = { false, false, true, true, false, false, true, false, false,
-		true };
+		false, true };
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = "meets",
 		.collective = "any",
@@ -377,6 +378,7 @@ Test(row_plans, where_the_threads_of_a_block_meet)
 	moves(plan, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(0, 1, 1),
 		spmt_plan_output(0, 2, 1));
 	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 2, 1), spmt_plan_output(0, 2, 1));
+	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 3, 1), spmt_plan_output(0, 2, 1));
 	cr_assert_eq(plan_lay_out(plan, 256, &layout), 0);
 	table = plan_table(plan, &layout, 0);
 	cr_assert_not_null(table);

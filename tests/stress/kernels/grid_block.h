@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "spmt_device/types.h"
+#include "spmt_device/packet.h"
 
 struct block {
 	pthread_mutex_t lock;
@@ -55,7 +55,27 @@ static inline int agreed_by_block(int rc)
 	return any_of_block(rc == SPMTD_ABORTED) ? SPMTD_ABORTED : SPMTD_TIMEOUT;
 }
 
-/* What the device header does by a block, each of its threads does all of here. */
+/* What the device header does by a block, each of its threads does all of here. Where they meet for it, they do, too. */
+static inline int get_packets_by_block(const struct spmt_view *v, void *dst, const void *src,
+	uint64_t size, uint32_t flag, uint64_t onto, int pe, uint32_t bytes)
+{
+	(void)any_of_block(0);
+	return agreed_by_block(
+		spmtd_do_get_packets_(v, dst, src, size, flag, onto, pe, SPMTD_BLOCK_, bytes));
+}
+
+static inline void put_packets_by_block(const struct spmt_view *v, uint64_t dst, const void *src,
+	uint64_t size, uint32_t flag, int pe, uint32_t bytes)
+{
+	(void)any_of_block(0);
+	spmtd_do_put_packets_(v, dst, src, size, flag, pe, SPMTD_BLOCK_, bytes);
+	(void)any_of_block(0);
+}
+
+#define spmtd_do_get_packets_(v, dst, src, size, flag, onto, pe, scope, bytes) \
+	get_packets_by_block(v, dst, src, size, flag, onto, pe, bytes)
+#define spmtd_do_put_packets_(v, dst, src, size, flag, pe, scope, bytes) \
+	put_packets_by_block(v, dst, src, size, flag, pe, bytes)
 #define spmtd_tid_() own_tid
 #define spmtd_threads_() own_threads
 #define spmtd_any_block_(x) any_of_block(x)

@@ -13,6 +13,7 @@
 /* What is written, or, where there are no tables yet, counted. */
 struct lowering {
 	const struct spmt_plan *plan;
+	unsigned how;
 	int rank;
 	uint32_t indices;
 	struct plan_step *steps, counted;
@@ -166,11 +167,14 @@ static void lower_op(struct lowering *l, const struct spmt_plan_op *op)
 
 /* ---- meetings of a block --------------------------------------------------------------------------- */
 
+/* In one buffer all meets that meets in two. */
 static bool meet_touches(
 	const struct lowering *l, struct spmt_plan_chunk a, struct spmt_plan_chunk b)
 {
-	a = plan_merged(l->plan, a);
-	b = plan_merged(l->plan, b);
+	bool one = l->how & PLAN_IN_ONE;
+
+	a = one ? plan_merged_in_place(l->plan, a) : plan_merged(l->plan, a);
+	b = one ? plan_merged_in_place(l->plan, b) : plan_merged(l->plan, b);
 	return a.rank == b.rank && a.buffer == b.buffer && a.index < b.index + b.count &&
 		b.index < a.index + a.count;
 }
@@ -292,15 +296,18 @@ static bool lay(uint64_t *end, uint64_t *at, uint64_t n, uint64_t size)
 		!__builtin_add_overflow(*at, bytes, end) && *end <= UINT64_MAX / 4;
 }
 
-int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_layout *layout)
+int plan_lay_out(
+	const struct spmt_plan *plan, unsigned how, size_t max_bytes, struct plan_layout *layout)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	struct lowering l = { .plan = plan, .indices = indices_of(plan) };
+	struct lowering l = { .plan = plan, .how = how, .indices = indices_of(plan) };
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);
-	struct plan_layout made = { .indices = l.indices, .max_chunk = max_bytes / chunks };
+	struct plan_layout made = {
+		.indices = l.indices, .max_chunk = max_bytes / chunks, .how = how
+	};
 
 	for (int r = 0; r < a->nranks; r++) {
 		lower_rank(&l, r, NULL);
@@ -326,7 +333,7 @@ int plan_lay_out(const struct spmt_plan *plan, size_t max_bytes, struct plan_lay
 void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank)
 {
 	char *table = mem_calloc(1, layout->words);
-	struct lowering l = { .plan = plan, .indices = layout->indices };
+	struct lowering l = { .plan = plan, .how = layout->how, .indices = layout->indices };
 
 	if (!table)
 		return NULL;

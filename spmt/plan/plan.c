@@ -159,12 +159,12 @@ uint32_t plan_chunks(const struct spmt_plan *plan, enum spmt_plan_buffer buffer)
 					     : plan->attr.scratch_chunks;
 }
 
-struct spmt_plan_chunk plan_merged(const struct spmt_plan *plan, struct spmt_plan_chunk c)
+struct spmt_plan_chunk plan_merged_in_place(const struct spmt_plan *plan, struct spmt_plan_chunk c)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	uint32_t rank = (uint32_t)c.rank;
 
-	if (!a->in_place || c.buffer == SPMT_PLAN_SCRATCH)
+	if (c.buffer == SPMT_PLAN_SCRATCH)
 		return c;
 	if (!strcmp(a->collective, "reducescatter")) {
 		c.index += c.buffer == SPMT_PLAN_OUTPUT ? rank * a->output_chunks : 0;
@@ -175,6 +175,11 @@ struct spmt_plan_chunk plan_merged(const struct spmt_plan *plan, struct spmt_pla
 		c.index += rank * a->input_chunks;
 	c.buffer = SPMT_PLAN_OUTPUT;
 	return c;
+}
+
+struct spmt_plan_chunk plan_merged(const struct spmt_plan *plan, struct spmt_plan_chunk c)
+{
+	return plan->attr.in_place ? plan_merged_in_place(plan, c) : c;
 }
 
 bool plan_has_packets(const struct spmt_plan *plan)

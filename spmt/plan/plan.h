@@ -67,7 +67,9 @@ static inline bool plan_moves(const struct spmt_plan_op *op)
 
 /* Chunks of a buffer of each rank. */
 uint32_t plan_chunks(const struct spmt_plan *plan, enum spmt_plan_buffer buffer);
-/* The chunk as one of the buffer that both lie in, in place: the larger one. */
+/* The chunk as one of the buffer that both lie in, in place: the larger one. As if the plan were in place; and if it is. */
+struct spmt_plan_chunk plan_merged_in_place(
+	const struct spmt_plan *plan, struct spmt_plan_chunk chunk);
 struct spmt_plan_chunk plan_merged(const struct spmt_plan *plan, struct spmt_plan_chunk chunk);
 /* Whether some operation has packets. */
 bool plan_has_packets(const struct spmt_plan *plan);

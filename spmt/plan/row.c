@@ -52,7 +52,7 @@ struct plan_rows {
 	struct row_file {
 		spmt_plan *plan;
 		enum kernel_collective_kind kind;
-		bool either;
+		unsigned how; /* enum plan_how */
 	} files[ROW_PLANS];
 };
 
@@ -313,8 +313,9 @@ static uint64_t row_beside(const struct coll_plan *p)
 }
 
 /* As large as fits the room; without scratch and copies, without end. */
-static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
+static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan *p)
 {
+	const spmt_plan *plan = f->plan;
 	const struct spmt_plan_attr *a = &plan->attr;
 	uint64_t room = comm->parent ? ROW_SPLIT : ROW_ROOM;
 	bool copies = row_wants_copy(plan, p);
@@ -322,9 +323,9 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
 	if (!copies && !a->scratch_chunks)
-		return plan_open_on(comm, plan, 0, &p->open);
+		return plan_open_on(comm, plan, f->how, 0, &p->open);
 	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
-		rc = plan_open_on(comm, plan, p->most, &p->open);
+		rc = plan_open_on(comm, plan, f->how, p->most, &p->open);
 		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
@@ -343,8 +344,8 @@ static int plan_row_make(
 	int rc;
 
 	p->kind = f->kind;
-	p->either = f->either;
-	rc = row_room(comm, plan, p);
+	p->either = f->how & PLAN_IN_ONE;
+	rc = row_room(comm, f, p);
 	if (rc)
 		return rc;
 	snprintf(p->name, sizeof(p->name), "%s", plan->name);
@@ -374,11 +375,9 @@ static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
 
 	if (!rc)
-		rc = plan_row_either(f->plan, f->kind, &f->either);
-	if (!rc) {
-		f->plan->attr.in_place &= !f->either;
+		rc = plan_row_how(f->plan, f->kind, &f->how);
+	if (!rc)
 		return 0;
-	}
 	status_save(&why);
 	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
 }

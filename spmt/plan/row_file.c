@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plan.h"
+#include "lower.h"
 #include "row.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -304,5 +304,17 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 		return rc;
 	status_restore(&before);
 	*either = !rc;
+	return 0;
+}
+
+int plan_row_how(spmt_plan *plan, enum kernel_collective_kind kind, unsigned *how)
+{
+	bool either;
+	int rc = plan_row_either(plan, kind, &either);
+
+	if (rc)
+		return rc;
+	plan->attr.in_place &= !either;
+	*how = either ? PLAN_IN_ONE : 0;
 	return 0;
 }

@@ -28,9 +28,9 @@ struct plan_call {
 	uint64_t chunk; /* bytes */
 };
 
-/* All but `at`. -ENOMEM: it wraps the address space. */
-int plan_open_on(
-	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, struct spmt_plan_open *open);
+/* All but `at`; how: enum plan_how. -ENOMEM: it wraps the address space. */
+int plan_open_on(spmt_comm *comm, const spmt_plan *plan, unsigned how, size_t max_bytes,
+	struct spmt_plan_open *open);
 void plan_opens_drop(spmt_comm *comm); /* what has not ended at finalize */
 /* The input where it lies in place, as the plan says. */
 uintptr_t plan_in_place_at(const struct plan_call *c, int rank);

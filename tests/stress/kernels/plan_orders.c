@@ -44,7 +44,12 @@
 #include "src/kernels/plan.c"
 #include "src/kernels/plan_row.c"
 
-enum { RANKS = 4, CALLS = 3, MOST = 512 /* bytes of a chunk */ };
+enum {
+	RANKS = 4,
+	CALLS = 3,
+	MOST = 512, /* bytes of a chunk */
+	CHUNKS = 4  /* of the plans that are made here */
+};
 
 /* ---- a plan with its memory ------------------------------------------------------------------------------------------------------ */
 
@@ -59,7 +64,8 @@ static struct scene {
 	const spmt_plan *plan;
 	struct spmt_plan_attr attr;
 	struct plan_layout layout;
-	bool either, defined; /* defined: the outputs of later calls are, too */
+	unsigned how;
+	bool defined; /* defined: the outputs of later calls are, too */
 	uint64_t other, spare,
 		buffers[2]; /* offsets in the heaps, where the plan's memory begins */
 	struct views views;
@@ -125,7 +131,7 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 		if (scatters)
 			args->to = heap + scene.spare;
 	}
-	if (!scene.attr.in_place && !scene.either && c->in_place[rank])
+	if (!scene.attr.in_place && !(scene.how & PLAN_IN_ONE) && c->in_place[rank])
 		args->to = heap + scene.spare;
 	if (!scene.attr.in_place)
 		src = args->to;
@@ -256,7 +262,7 @@ static int open_scene(uint64_t seed)
 	const struct spmt_plan_attr *a = &scene.attr;
 	uint64_t end = 0;
 
-	REQUIRE_OK(plan_lay_out(scene.plan,
+	REQUIRE_OK(plan_lay_out(scene.plan, scene.how,
 		(a->input_chunks ? a->input_chunks : a->output_chunks) * (size_t)MOST,
 		&scene.layout));
 	scene.other = align_up(scene.layout.size - scene.layout.packets, 128);
@@ -319,8 +325,7 @@ static int runs(spmt_plan *plan, bool defined, uint64_t seed, const char *name)
 	scene.plan = plan;
 	scene.defined = defined;
 	if (defined)
-		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &scene.either));
-	plan->attr.in_place &= !scene.either;
+		REQUIRE_OK(plan_row_how(plan, kind_of(plan), &scene.how));
 	scene.attr = plan->attr;
 	TRY(open_scene(seed));
 	grid.ranks = scene.attr.nranks;
@@ -413,11 +418,55 @@ static int of_files(void)
 	return 0;
 }
 
+static int create(const char *name, int nranks, spmt_plan **plan)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = name,
+		.collective = name,
+		.nranks = nranks,
+		.input_chunks = CHUNKS,
+		.output_chunks = CHUNKS,
+		.scratch_chunks = CHUNKS + 2 };
+
+	return spmt_plan_create(&attr, plan);
+}
+
+/* ---- what is easily overlooked --------------------------------------------------------------------------------------------------- */
+
+/* An all_reduce that is right in place and not: it keeps a part of its input, and then stores the result. */
+static int keeps_and_stores(spmt_plan *plan, int r)
+{
+	const struct spmt_plan_chunk terms[] = { spmt_plan_input(r, 0, CHUNKS),
+		spmt_plan_scratch(r, 0, CHUNKS) };
+	int p = 1 - r;
+
+	REQUIRE_OK(spmt_plan_put(plan, r, 0, terms[0], spmt_plan_scratch(p, 0, CHUNKS)));
+	REQUIRE_OK(spmt_plan_signal(plan, r, 0, p, 0));
+	REQUIRE_OK(spmt_plan_wait(plan, r, 0, p, 0));
+	REQUIRE_OK(spmt_plan_copy(
+		plan, r, 0, spmt_plan_input(r, 1, 2), spmt_plan_scratch(r, CHUNKS, 2)));
+	return spmt_plan_reduce(plan, r, 0, spmt_plan_output(r, 0, CHUNKS), terms, 2);
+}
+
+static int one_buffer(void)
+{
+	for (uint64_t seed = 0; seed < test_count(20, 200); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(create("allreduce", 2, &plan));
+		for (int r = 0; r < 2; r++)
+			REQUIRE_OK(keeps_and_stores(plan, r));
+		TRY(runs(plan, true, seed, "one buffer"));
+	}
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = { { "at_random", at_random },
 		{ "all_reduces_at_random", all_reduces_at_random },
-		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files } };
+		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files },
+		{ "one_buffer", one_buffer } };
 
 	return tap_run(cases, ARRAY_SIZE(cases));
 }

@@ -215,6 +215,12 @@ static bool meet_ends(const struct spmt_plan_op *op)
 	return meet_begins(op) || op->kind == SPMT_PLAN_REDUCE_PACKETS || lower_learns(op);
 }
 
+/* Each thread sends packets as it folds them, and who gets them may store over what the block has loaded before. */
+static bool meet_sends(const struct spmt_plan_op *op)
+{
+	return op->kind == SPMT_PLAN_REDUCE_PACKETS && op->ndst > 1;
+}
+
 /* Whether the threads meet before operation i: each goes on by itself else. They have before `*from`, so that all from before it goes with the
    next signal. */
 static bool meet_before(
@@ -228,7 +234,10 @@ static bool meet_before(
 
 		met |= meet_ends(before);
 		meets = (plan_moves(before) && meet_tells(op)) ||
-			(!met && (meet_clashes(l, before, op) || meet_clashes(l, op, before)));
+			(!met &&
+				((plan_moves(before) && meet_sends(op)) ||
+					meet_clashes(l, before, op) ||
+					meet_clashes(l, op, before)));
 		met |= meet_begins(before);
 	}
 	if (meets)

@@ -461,12 +461,39 @@ static int one_buffer(void)
 	return 0;
 }
 
+/* Who gets the packets may store over what was loaded before they were sent, even by threads that had none to send. */
+static int folds_that_send(void)
+{
+	for (uint64_t seed = 0; seed < test_count(20, 200); seed++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+		spmt_plan *plan = NULL;
+
+		op.nsrc = op.ndst = 2;
+		op.src[0] = spmt_plan_input(0, 0, 1);
+		op.src[1] = spmt_plan_scratch(0, 0, 1);
+		op.dst[0] = spmt_plan_output(0, 0, 1);
+		op.dst[1] = spmt_plan_scratch(1, 0, 1);
+		REQUIRE_OK(create("sends", 2, &plan));
+		REQUIRE_OK(spmt_plan_put_packets(
+			plan, 1, 0, spmt_plan_input(1, 0, 1), spmt_plan_scratch(0, 0, 1)));
+		REQUIRE_OK(spmt_plan_fetch(
+			plan, 0, 0, spmt_plan_output(1, 0, 3), spmt_plan_output(0, 1, 3)));
+		REQUIRE_OK(spmt_plan_add(plan, 0, 0, &op));
+		REQUIRE_OK(spmt_plan_unpack_packets(
+			plan, 1, 0, spmt_plan_scratch(1, 0, 1), spmt_plan_output(1, 3, 1)));
+		REQUIRE_OK(spmt_plan_copy(
+			plan, 1, 0, spmt_plan_input(1, 0, 3), spmt_plan_output(1, 0, 3)));
+		TRY(runs(plan, false, seed, "folds that send"));
+	}
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = { { "at_random", at_random },
 		{ "all_reduces_at_random", all_reduces_at_random },
 		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files },
-		{ "one_buffer", one_buffer } };
+		{ "one_buffer", one_buffer }, { "folds_that_send", folds_that_send } };
 
 	return tap_run(cases, ARRAY_SIZE(cases));
 }

@@ -147,6 +147,19 @@ def wrong_values():
     raises(ValueError, lambda: spmt.run(0, rank))
 
 
+def a_free_that_fails():
+    """Ranks that free different blocks have both of them still."""
+
+    def rank(comm):
+        one, other = comm.malloc(4), comm.malloc(4)
+        raises(spmt.Error, (one if comm.rank else other).free)
+        comm.put(one, np.ones(4, np.float32), comm.rank)
+        other.free()
+        one.free()
+
+    run(2, rank)
+
+
 def types_of_eight_bits():
     """Those of ml_dtypes, which comes with JAX."""
     import ml_dtypes
@@ -246,4 +259,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, wrong_values, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])
+tap.main([collectives, memory, errors, wrong_values, a_free_that_fails, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import math
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _dlpack
-from ._lib import ERR_UNSUPPORTED, Error, call, lib
+from ._lib import ERR_UNSUPPORTED, Error, lib
 
 if TYPE_CHECKING:
     from ._comm import Comm
@@ -201,7 +202,12 @@ class Symmetric:
         if self._seen:
             raise BufferError("the array cannot be freed: others see it by DLPack, %d times" % len(self._seen))
         ptr, self.ptr = self.ptr, 0
-        call(self.comm._handle, lib.spmt_free, self.comm._handle, ptr)
+        try:
+            self.comm._call(lib.spmt_free, ptr)
+        except Error as error:
+            if error.code != -errno.EFAULT:  # the one failure behind which the block is gone
+                self.ptr = ptr
+            raise
 
     def _at(self, offset: int, nbytes: int) -> int:
         start = offset * self.dtype.itemsize

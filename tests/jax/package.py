@@ -160,6 +160,27 @@ def a_free_that_fails():
     run(2, rank)
 
 
+def a_quiet_that_times_out():
+    """What a stream still reads is not given back."""
+
+    def rank(comm):
+        block, word = comm.malloc(1000), comm.malloc(1, np.uint64)
+        if comm.rank == 0:
+            comm.signal_wait(word, "==", 1, stream=0)
+            comm.put(block, np.full(1000, 7, np.float32), 1, stream=0)
+            comm.set_timeout(0.1)
+            raises(spmt.Error, comm.quiet)
+            others = [np.full(1000, i, np.float32) for i in range(50)]
+            comm.set_timeout(120)
+            comm.signal(word, 1, 0)
+            comm.quiet()
+            assert not comm._held and len(others) == 50
+        comm.barrier()
+        return comm.rank == 0 or (block.array == 7).all()
+
+    assert all(run(2, rank))
+
+
 def types_of_eight_bits():
     """Those of ml_dtypes, which comes with JAX."""
     import ml_dtypes
@@ -259,4 +280,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, wrong_values, a_free_that_fails, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])
+tap.main([collectives, memory, errors, wrong_values, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _dlpack
 from ._arrays import Buffer, Symmetric, buffer, same_type
-from ._lib import ERR_ABORTED, Attr, Uid, call, check, lib
+from ._lib import ERR_ABORTED, ERR_MISMATCH, Attr, Error, Uid, call, check, lib
 
 T = TypeVar("T")
 
@@ -148,10 +148,15 @@ class Comm:
             self.quiet()
 
     def _wait(self, function: Callable[..., int]) -> None:
-        """Until what is in streams is complete. In a broken world nothing touches its arrays either, once the call has failed."""
+        """Until what is in streams is complete. In a broken world nothing touches its arrays either, once the call has failed; else
+        a deadline may have come before the end of what does."""
         held, self._held = self._held, []
         try:
             self._call(function)
+        except Error:
+            if self.status() in (0, ERR_MISMATCH):
+                self._held, held = held + self._held, []
+            raise
         finally:
             for one in held:
                 one.release()

@@ -133,6 +133,15 @@ def wrong_values():
             (ValueError, lambda: comm.permute(ones.copy(), ones, [1 << 32, 1])),
             (ValueError, lambda: comm.malloc((2, -3))),
             (ValueError, lambda: comm.malloc((1 << 40, 1 << 40))),
+            (TypeError, lambda: comm.malloc(2.5)),
+            (TypeError, lambda: comm.malloc((2.5, 1))),
+            (ValueError, lambda: comm.signal(word, (1 << 64) + 5, 0)),
+            (ValueError, lambda: comm.signal(word, -1, 0)),
+            (ValueError, lambda: comm.signal_wait(word, "==", 1 << 64)),
+            (ValueError, lambda: comm.abort(1 << 32)),
+            (ValueError, lambda: comm.set_timeout(float("nan"))),
+            (ValueError, lambda: comm.set_timeout(1e300)),
+            (ValueError, lambda: comm.all_reduce(np.ones(2, np.int8), np.ones(2, np.int8), scale=2.5)),
             (TypeError, lambda: comm.put(block, np.ones(2, np.int8), 0)),
             (TypeError, lambda: comm.get(np.ones(2, np.int8), block, 0)),
             (TypeError, lambda: comm.put_signal(block, np.ones(2, np.int8), word, 1, 0)),
@@ -145,6 +154,20 @@ def wrong_values():
 
     run(2, rank)
     raises(ValueError, lambda: spmt.run(0, rank))
+    big = 1 << 32
+    for wrong in ({"rank": big, "nranks": big + 1}, {"device": big}, {"heap_size": -1}, {"heap_size": (1 << 64) + HEAP}, {"timeout": float("nan")}):
+        raises(ValueError, lambda: spmt.init(**wrong))
+
+
+def deadlines():
+    """One that is shorter than a millisecond is not the default."""
+    with spmt.init(heap_size=HEAP) as comm:
+        word = comm.malloc(np.int64(1), np.uint64)
+        comm.set_timeout(float("inf"))
+        comm.set_timeout(0.0004)
+        began = time.monotonic()
+        raises(spmt.Error, lambda: comm.signal_wait(word, "==", 1))
+        assert time.monotonic() - began < 5
 
 
 def a_free_that_fails():
@@ -280,4 +303,4 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, wrong_values, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])
+tap.main([collectives, memory, errors, wrong_values, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])

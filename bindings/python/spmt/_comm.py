@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import operator
 import threading
 from types import TracebackType
 from typing import Any, Callable, Iterator, Sequence, TypeVar
@@ -39,10 +40,24 @@ def _number(names: dict[str, int], name: str, what: str) -> int:
     return names[name]
 
 
-def _fits(value: int) -> None:
+_RANGES: dict[Any, tuple[int, int]] = {
+    ctypes.c_int: (-(1 << 31), 1 << 31), ctypes.c_int64: (-(1 << 63), 1 << 63), ctypes.c_uint64: (0, 1 << 64), ctypes.c_size_t: (0, 1 << 64),
+}
+
+
+def _fits(value: int, kind: Any = ctypes.c_int) -> int:
     """ctypes would cut it."""
-    if not -(1 << 31) <= value < 1 << 31:
-        raise ValueError("%d is beyond any number of a rank" % value)
+    least, end = _RANGES[kind]
+    if not least <= value < end:
+        raise ValueError("%d is not in %d .. %d" % (value, least, end - 1))
+    return value
+
+
+def _milliseconds(seconds: float) -> int:
+    """As the library takes a deadline, for which 0 is the default: what is shorter than a millisecond is one."""
+    if math.isnan(seconds):
+        raise ValueError("a deadline of %r seconds" % seconds)
+    return -1 if seconds < 0 or math.isinf(seconds) else _fits(math.ceil(seconds * 1000), ctypes.c_int64)
 
 
 def _type(dtype: np.dtype[Any] | str) -> int:
@@ -116,8 +131,8 @@ class Comm:
         if self._handle is None:
             raise ValueError("the comm is finalized")
         for kind, value in zip(function.argtypes[1:], args):
-            if kind is ctypes.c_int:
-                _fits(value)
+            if kind in _RANGES:
+                _fits(value, kind)
         return self._handle
 
     @contextlib.contextmanager
@@ -185,21 +200,21 @@ class Comm:
         """Breaks the world at once: every wait in it ends. Any thread."""
         with self._life:
             if self._handle is not None:
-                check(lib.spmt_abort(self._handle, code))
+                check(lib.spmt_abort(self._handle, _fits(code)))
 
     def status(self) -> int:
         """0, or the code of what broke the world."""
         return int(lib.spmt_status(self._handle)) if self._handle is not None else -9
 
     def set_timeout(self, seconds: float) -> None:
-        """The deadline of this rank's waits from here on; below 0: none."""
-        self._call(lib.spmt_set_timeout, int(seconds * 1000) if seconds >= 0 else -1)
+        """The deadline of this rank's waits from here on; 0: the default again, below 0: none."""
+        self._call(lib.spmt_set_timeout, _milliseconds(seconds))
 
     # memory
 
     def malloc(self, shape: int | Sequence[int], dtype: Any = np.float32) -> Symmetric:
         """Zeros of which every rank has a copy. Collective: the same arguments on all ranks."""
-        dims = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        dims = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         kind = np.dtype(dtype)
         ptr = ctypes.c_void_p()
         if min(dims, default=0) < 0 or math.prod(dims) * kind.itemsize >= 1 << 63:
@@ -298,6 +313,8 @@ class Comm:
             factor, made = np.array(scale, dtype=_numpy_type(given.dtype)), ctypes.c_int()
             if factor.size != 1:
                 raise ValueError("scale has %d elements, not one" % factor.size)
+            if factor.dtype.kind in "iu" and factor != scale:
+                raise ValueError("scale is %r, and the arrays are of %s" % (scale, factor.dtype))
             self._call(lib.spmt_op_premul_create, _type(given.dtype), factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
             try:
                 self._collective(function, given, taken, out, 1, stream, made.value)
@@ -352,8 +369,8 @@ def init(
 ) -> Comm:
     """Joins a world, and returns when all its ranks have. timeout is in seconds; 0: the default, below 0: none."""
     attr = Attr(
-        ctypes.sizeof(Attr), rank, nranks, device, backend.encode() if backend else None, heap_size,
-        ctypes.pointer(uid) if uid is not None else None, -1 if timeout < 0 else int(timeout * 1000), None,
+        ctypes.sizeof(Attr), _fits(rank), _fits(nranks), _fits(device), backend.encode() if backend else None,
+        _fits(heap_size, ctypes.c_size_t), ctypes.pointer(uid) if uid is not None else None, _milliseconds(timeout), None,
     )
     handle = ctypes.c_void_p()
     call(None, lib.spmt_init, ctypes.byref(attr), ctypes.byref(handle))

@@ -32,7 +32,7 @@ static struct object_pool *mem_objects(void)
 
 static bool mem_live(const spmt_mem *mem)
 {
-	return mem && object_is_live(&mem->head);
+	return mem && atomic_load_explicit(&mem->head.state, memory_order_acquire) == OBJECT_MEM;
 }
 
 /* What map rdma has to do for buffers over the link to pe; NULL: nothing. */
@@ -267,7 +267,7 @@ void mem_publish(spmt_mem *mem, uint64_t name)
 	if (mem->next)
 		mem->next->link = &mem->next;
 	comm->mems = mem;
-	atomic_store_explicit(&mem->head.state, OBJECT_LIVE, memory_order_release);
+	atomic_store_explicit(&mem->head.state, OBJECT_MEM, memory_order_release);
 }
 
 int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)

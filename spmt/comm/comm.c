@@ -23,12 +23,18 @@ int comm_enter_any(const spmt_comm *comm, const char *what)
 	case OBJECT_LANE:
 	case OBJECT_LANE_CHECKED:
 		return 0;
-	case 0:
-		return fail_call(SPMT_ERR_FORKED, what,
-			"the comm belongs to the process that this one was forked from");
-	default:
+	case OBJECT_FREE:
+	case OBJECT_BUSY:
 		return fail_call(-EBADF, what, "comm %p is finalized", (const void *)comm);
+	case 0:
+		if (world_is_inherited())
+			return fail_call(SPMT_ERR_FORKED, what,
+				"the comm belongs to the process that this one was forked from");
+		break;
+	default:
+		break;
 	}
+	return fail_call(-EBADF, what, "%p is no comm", (const void *)comm);
 }
 
 /* With SPMT_CHECK or SPMT_TRACE, comm_enter's quick check fails, and comm_refuse decides. */

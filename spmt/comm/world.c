@@ -24,13 +24,26 @@ struct table {
 	_Atomic(struct world *) first;
 	_Atomic(spmt_comm *) deferred; /* comms that could not be released, by sibling */
 	void *_Atomic proxy;
+	atomic_bool original; /* no process that this one was forked from had a table */
 };
 
 static void *_Atomic table_pages;
 
 static struct table *table(void)
 {
-	return process_state(&table_pages, sizeof(struct table));
+	bool first = !atomic_load_explicit(&table_pages, memory_order_relaxed);
+	struct table *t = process_state(&table_pages, sizeof(*t));
+
+	if (first && t)
+		atomic_store(&t->original, true);
+	return t;
+}
+
+bool world_is_inherited(void)
+{
+	const struct table *t = atomic_load(&table_pages);
+
+	return t && !atomic_load(&t->original);
 }
 
 void *_Atomic *world_proxy(void)

@@ -103,6 +103,8 @@ void world_defer(spmt_comm *comm);
 spmt_comm *world_deferred(void);
 /* No other of this process has a name: no kernel of another's, but of one that is ending, runs on a device of its. */
 bool world_is_only(const struct world *world);
+/* This process was forked from one that has, or had, worlds: memory of its comms is zeros here. */
+bool world_is_inherited(void);
 /* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
    ranks lets those that come late hear of one that failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);

@@ -12,14 +12,17 @@
 
 #include "src/base/base.h"
 
+/* 0: this process is a forked child, or there never was an object; LANE: live, a comm with few calls; CHECKED: the same two, and calls
+   look closer; MEM: live, a registered buffer. Numbers that other memory hardly begins with. */
 enum {
-	OBJECT_FREE = 1,
-	OBJECT_BUSY = 2,
-	OBJECT_LIVE = 3,
-	OBJECT_LANE = 4,
-	OBJECT_CHECKED = 5,
-	OBJECT_LANE_CHECKED = 6
-}; /* 0: this process is a forked child; LANE: live, a comm with few calls; CHECKED: the same two, and calls look closer */
+	OBJECT_FREE = 0x53e7b1a1,
+	OBJECT_BUSY,
+	OBJECT_MEM,
+	OBJECT_LIVE,
+	OBJECT_LANE,
+	OBJECT_CHECKED,
+	OBJECT_LANE_CHECKED
+};
 
 /* What for: constant while an object is live. */
 struct object_looks {

@@ -417,8 +417,9 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
  * return now; on a lane, why that is broken. What is queued in the stream behind it waits until fn has returned.
  *
  * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
- * waits for it, whether the stream has come to it or not. It may call the library, on whatever comm, but what waits for this very
- * function (quiet of the comm) ends at its deadline, and spmt_finalize is -EBUSY. Functions of one rank are called one after the other. If
+ * waits for it, whether the stream has come to it or not. It may call the library, on whatever comm, one call at a time as ever; this
+ * one is through with the comm then. But what waits for this very function (quiet of the comm) ends at its deadline, and
+ * spmt_finalize is -EBUSY. Functions of one rank are called one after the other. If
  * this call fails, nothing is called.
  */
 SPMT_API int spmt_on_complete(

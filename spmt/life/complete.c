@@ -27,8 +27,8 @@ struct completion {
 	void (*fn)(void *arg, int code);
 	void *arg;
 	_Atomic int claimed; /* somebody sees to it that it is called */
-	_Atomic int refs;    /* the stream, and the comm */
-	_Atomic uint32_t returned;
+	_Atomic int refs;    /* the stream, the comm, and the call that queues it */
+	_Atomic uint32_t queued, returned;
 };
 
 static void completion_unref(struct completion *c)
@@ -85,6 +85,9 @@ static void completion_run(struct errand *errand)
 		(struct completion *)(void *)((char *)errand - offsetof(struct completion, errand));
 	spmt_comm *comm = c->comm;
 
+	while (!atomic_load(&c->queued))
+		futex_sleep(&c->queued, 0, -1);
+	tsan_acquire(&c->queued);
 	c->fn(c->arg, comm_code(comm));
 	list_remove(c);
 	tsan_release(&c->returned);
@@ -154,7 +157,7 @@ static int completion_queue(
 }
 
 static int complete_in(spmt_comm *comm, const char *what, spmt_stream stream,
-	void (*fn)(void *arg, int code), void *arg)
+	void (*fn)(void *arg, int code), void *arg, struct completion **queued)
 {
 	struct completion *c;
 	struct caller *caller;
@@ -170,27 +173,27 @@ static int complete_in(spmt_comm *comm, const char *what, spmt_stream stream,
 	c->caller = caller;
 	c->fn = fn;
 	c->arg = arg;
-	atomic_store(&c->refs, 2);
+	atomic_store(&c->refs, 3);
 	rc = completion_queue(comm, what, stream, c);
 	if (rc)
 		mem_free(c);
+	else
+		*queued = c;
 	return rc;
 }
 
 static int complete_held(spmt_comm *comm, const char *what, spmt_stream stream,
-	void (*fn)(void *arg, int code), void *arg)
+	void (*fn)(void *arg, int code), void *arg, struct completion **queued)
 {
 	LANE_HOLD(comm);
 
-	return comm_failed(comm, what, complete_in(comm, what, stream, fn, arg));
+	return comm_failed(comm, what, complete_in(comm, what, stream, fn, arg, queued));
 }
 
-int spmt_on_complete(
-	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg)
+static int complete_call(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg, struct completion **queued)
 {
-	UNCANCELLED;
-	EXCLUSIVE(comm, __func__);
-	static const char what[] = "spmt_on_complete";
+	EXCLUSIVE(comm, what);
 	int rc = comm_enter_lane(comm, what);
 
 	if (rc)
@@ -198,5 +201,22 @@ int spmt_on_complete(
 	if (!fn)
 		return fail_call(-EINVAL, what, "rank %d: fn is NULL", comm->rank);
 	return comm_is_keyed(comm) ? keyed_call(comm, what, stream, fn, arg)
-				   : complete_held(comm, what, stream, fn, arg);
+				   : complete_held(comm, what, stream, fn, arg, queued);
+}
+
+/* fn may make calls on the comm, which come one at a time: it is called when this one is through with it. */
+int spmt_on_complete(
+	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg)
+{
+	UNCANCELLED;
+	struct completion *queued = NULL;
+	int rc = complete_call(comm, __func__, stream, fn, arg, &queued);
+
+	if (queued) {
+		tsan_release(&queued->queued);
+		atomic_store(&queued->queued, 1);
+		futex_wake_all(&queued->queued);
+		completion_unref(queued);
+	}
+	return rc;
 }

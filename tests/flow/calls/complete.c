@@ -2,6 +2,7 @@
 /* Functions that are called in stream order: when, with what code, once, and by the end. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "tests/lib/ranks.h"
 
@@ -114,7 +115,6 @@ struct next {
 	uint64_t *word; /* symmetric */
 	int left;
 	uint64_t values[STEPS + 1];
-	struct latch latch; /* calls on a comm come one at a time */
 	_Atomic int failed, ended;
 };
 
@@ -123,7 +123,6 @@ static void go_on(void *arg, int code)
 	struct next *n = arg;
 	int failed = code != 0;
 
-	latch_pass(&n->latch);
 	failed += spmt_status(n->comm) != 0;
 	failed += spmt_finalize(n->comm) != -EBUSY;
 	failed += spmt_finalize_all(1, &n->comm) != -EBUSY;
@@ -147,7 +146,6 @@ static int calls_in_turn(spmt_comm *comm, void *arg)
 	(void)arg;
 	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*next.word), (void **)&next.word));
 	REQUIRE_OK(spmt_on_complete(comm, NULL, go_on, &next));
-	REQUIRE(latch_open(&next.latch));
 	for (int64_t begin = now_ns();
 		!atomic_load(&next.ended) && !atomic_load(&next.failed) && ms_since(begin) < 30000;)
 		sleep_ms(1);
@@ -160,6 +158,56 @@ static int calls_in_turn(spmt_comm *comm, void *arg)
 Test(complete, a_function_may_queue_the_next_step)
 {
 	RANKS_OK(ranks_run(2, NULL, calls_in_turn, NULL));
+}
+
+struct other {
+	spmt_comm *comm;
+	spmt_stream stream;
+	uint64_t *word, value; /* word: symmetric */
+	_Atomic int ended, code;
+};
+
+static void puts_there(void *arg, int code)
+{
+	struct other *o = arg;
+
+	if (!code)
+		code = spmt_put_on_stream(
+			o->comm, o->word, &o->value, 8, spmt_rank(o->comm), o->stream);
+	atomic_store(&o->code, code);
+	atomic_store(&o->ended, 1);
+}
+
+/* Streams that the comm has not seen yet, so that its table of them grows under whoever is still in a call. */
+static int others_in_turn(spmt_comm *comm, void *arg)
+{
+	enum { TIMES = 200 };
+	static spmt_stream streams[2 * TIMES];
+	struct other o = { .comm = comm };
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, 8, (void **)&o.word));
+	for (int i = 0; i < 2 * TIMES; i++)
+		REQUIRE_OK(stream_make(comm, &streams[i]));
+	for (int i = 0; i < TIMES; i++) {
+		o.stream = streams[2 * i];
+		atomic_store(&o.ended, 0);
+		REQUIRE_OK(spmt_on_complete(comm, streams[2 * i + 1], puts_there, &o));
+		while (!atomic_load(&o.ended))
+			;
+		REQUIRE_OK(atomic_load(&o.code));
+	}
+	REQUIRE_OK(spmt_quiet(comm));
+	for (int i = 0; i < 2 * TIMES; i++)
+		REQUIRE_OK(stream_end(comm, streams[i]));
+	return spmt_free(comm, o.word);
+}
+
+/* Nobody can tell when the call that queues a function is through with the comm: the function comes behind that. */
+Test(complete, a_function_has_the_comm_to_itself)
+{
+	setenv("SPMT_CHECK", "1", 1);
+	RANKS_OK(ranks_run(1, NULL, others_in_turn, NULL));
 }
 
 /* ---- failures ------------------------------------------------------------------------------------------------------------------------ */

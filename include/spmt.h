@@ -366,7 +366,7 @@ SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **com
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns
    when all have. The first failure in time; a code that fn returns breaks no world here. -EINVAL, and no fn runs: a comm comes
-   twice, or is NULL, as that of a rank without a part (spmt_split) is. */
+   twice, or is NULL, as that of a rank without a part (spmt_split) is; one that is not live is refused likewise, -EBADF. */
 SPMT_API int spmt_each(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 

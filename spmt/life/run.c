@@ -391,9 +391,12 @@ static int each_check(const struct crew *crew)
 	if (crew->n < 1 || !crew->given || !crew->fn)
 		return fail_call(-EINVAL, crew->what, "%s (n %d)",
 			crew->n < 1 ? "n is below 1" : "comms or fn is NULL", crew->n);
-	for (int i = 0; i < crew->n && !rc; i++)
-		rc = crew->given[i] ? check_twice(crew->what, i, crew->given)
+	for (int i = 0; i < crew->n && !rc; i++) {
+		rc = crew->given[i] ? comm_enter_any(crew->given[i], crew->what)
 				    : fail_call(-EINVAL, crew->what, "comms[%d] is NULL", i);
+		if (!rc)
+			rc = check_twice(crew->what, i, crew->given);
+	}
 	return rc;
 }
 

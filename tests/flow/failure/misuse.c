@@ -298,6 +298,9 @@ Test(misuse, each_of_a_comm_that_is_null)
 	cr_expect(strstr(spmt_last_error(), "spmt_each_abort: comms[1] is NULL"), "%s",
 		spmt_last_error());
 	cr_expect_eq(spmt_finalize(comms[0]), 0);
+	cr_expect_eq(spmt_each(1, comms, never, NULL), -EBADF);
+	cr_expect(strstr(spmt_last_error(), "is finalized"), "%s", spmt_last_error());
+	cr_expect_eq(spmt_each_abort(1, comms, never, NULL), -EBADF);
 }
 
 Test(misuse, each_of_a_comm_that_comes_twice)

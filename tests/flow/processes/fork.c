@@ -29,6 +29,13 @@ static struct {
 #define MEM (inherited.mems[0])
 #define LOCAL (inherited.local)
 
+static int never(spmt_comm *comm, void *arg)
+{
+	(void)comm;
+	(void)arg;
+	return FOLLOWS;
+}
+
 static void no_kernel(void *args)
 {
 	(void)args;
@@ -143,6 +150,9 @@ static int call_no(int i, const char **name)
 		CALL(70, spmt_finalize(inherited.comms[1]));
 		CALL(71, spmt_finalize(COMM));
 		CALL(72, spmt_finalize(COMM));
+		CALL(73, spmt_finalize_all(RANKS, inherited.comms));
+		CALL(74, spmt_each(RANKS, inherited.comms, never, NULL));
+		CALL(75, spmt_each_abort(RANKS, inherited.comms, never, NULL));
 	}
 #undef CALL
 	*name = "the end";

@@ -68,6 +68,19 @@ static void worker_gone(void *arg)
 	}
 }
 
+/* A code of fn's own has no sentence; that of an earlier failure, with another code, may have to do with it. */
+static int worker_told(const struct crew *crew, int i, int rc)
+{
+	const char *last = status_sentence(), *before = *last ? "; before that: " : "";
+
+	if (!rc || status_last_code() == rc)
+		return rc;
+	if (crew->comms)
+		return fail_call(
+			rc, crew->what, "rank %d: fn returned %d%s%s", i, rc, before, last);
+	return fail_call(rc, crew->what, "fn returned %d for comms[%d]%s%s", rc, i, before, last);
+}
+
 /* Calls the user's fn, the only part that can be cancelled. */
 static int worker_call(struct crew *crew, int i)
 {
@@ -79,7 +92,7 @@ static int worker_call(struct crew *crew, int i)
 	rc = crew->fn(crew->given[i], crew->arg);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_cleanup_pop(0);
-	return rc;
+	return worker_told(crew, i, rc);
 }
 
 /* Nobody begins until all threads exist: a single rank would wait for the others until its
@@ -188,8 +201,6 @@ static int run_rank(struct crew *crew, int i)
 		return rc;
 	rc = worker_call(crew, i);
 	if (rc) {
-		if (!*status_sentence())
-			fail_call(rc, crew->what, "rank %d: fn returned %d", i, rc);
 		crew_failed(crew, rc); /* first, before those that it wakes */
 		spmt_abort(crew->comms[i], rc);
 	}
@@ -421,8 +432,6 @@ static int abort_call(struct crew *crew, int i)
 	int rc = worker_call(crew, i);
 
 	if (rc) {
-		if (!*status_sentence())
-			fail_call(rc, crew->what, "fn returned %d for comms[%d]", rc, i);
 		crew_failed(crew, rc); /* first, before those that it wakes */
 		spmt_abort(crew->given[i], rc);
 	}

@@ -42,6 +42,7 @@ static int PRINTF(3, 0) store_sentence(
 	if (suffix)
 		snprintf(text + used, sizeof(text) - used, ": %s", suffix);
 	memcpy(last_failure.sentence, text, sizeof(text));
+	last_failure.code = code;
 	last_failure.call = 0;
 	last_failure.ranked = false;
 	log_line(LOG_DEBUG, "%s (%d)", text, code);
@@ -112,6 +113,7 @@ int fail_with(int code, const char *sentence)
 
 	memmove(last_failure.sentence, sentence, n);
 	last_failure.sentence[n] = '\0';
+	last_failure.code = code;
 	last_failure.call = 0;
 	last_failure.ranked = false;
 	return code;
@@ -160,6 +162,11 @@ int fail_cause(const struct cause *cause)
 const char *status_sentence(void)
 {
 	return last_failure.sentence;
+}
+
+int status_last_code(void)
+{
+	return last_failure.code;
 }
 
 bool status_names(const char *call)

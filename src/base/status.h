@@ -52,8 +52,9 @@ int fail_cause(const struct cause *cause) __attribute__((cold));
 int fail_with(int code, const char *sentence) __attribute__((cold));
 int fail_with_call(int code, const char *call, const char *sentence) __attribute__((cold));
 
-/* This thread's last sentence, "" if none. Valid until this thread's next failure. */
+/* This thread's last sentence, "" if none, and its code. Valid until this thread's next failure. */
 const char *status_sentence(void);
+int status_last_code(void);
 /* Whether that begins with the name of `call`, NULL: of any; and whether it begins with a rank. */
 bool status_names(const char *call);
 bool status_names_rank(void);
@@ -71,6 +72,7 @@ void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
 /* A saved sentence. A clean-up that must not overwrite the cause puts it back. */
 struct status_saved {
 	char sentence[STATUS_SENTENCE];
+	int code;
 	uint32_t call; /* as in struct cause */
 	bool ranked;   /* it begins with a rank */
 };

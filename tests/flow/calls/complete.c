@@ -387,3 +387,38 @@ Test(complete, a_function_that_fails_ends_the_others)
 {
 	RANKS_OK(ranks_threads(1, one_fails, NULL));
 }
+
+static int own_code(spmt_comm *comm, void *arg)
+{
+	const bool *before = arg;
+
+	if (*before)
+		REQUIRE_CODE(spmt_put(comm, NULL, comm, 8, 0), -EINVAL);
+	return -33;
+}
+
+static int own_codes(int index, void *arg)
+{
+	bool before = false;
+	spmt_comm *comm;
+
+	(void)index;
+	(void)arg;
+	REQUIRE_OK(open_all(1, &comm));
+	REQUIRE_CODE(spmt_each(1, &comm, own_code, &before), -33);
+	REQUIRE_SAYS("spmt_each: fn returned -33 for comms[0]");
+	REQUIRE_CODE(spmt_run(1, NULL, own_code, &before), -33);
+	REQUIRE_SAYS("spmt_run: rank 0: fn returned -33");
+	before = true;
+	REQUIRE_CODE(spmt_each(1, &comm, own_code, &before), -33);
+	REQUIRE_SAYS("fn returned -33 for comms[0]; before that: spmt_put: rank 0: dst is NULL");
+	REQUIRE_CODE(spmt_run(1, NULL, own_code, &before), -33);
+	REQUIRE_SAYS("rank 0: fn returned -33; before that: spmt_put: ");
+	return spmt_finalize(comm);
+}
+
+/* Not the sentence of something else that failed before. */
+Test(complete, a_code_of_the_function_s_own)
+{
+	RANKS_OK(ranks_threads(1, own_codes, NULL));
+}

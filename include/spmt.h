@@ -375,8 +375,8 @@ SPMT_API int spmt_each_abort(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
 /* spmt_finalize of n comms at once, each on a thread of its own; returns when all have. One that is not live, comes twice or is a part
-   or lane of another of them is an error, and so is a lack of threads; then none is finalized. Else all are gone, and the first failure is
-   returned. */
+   or lane of another of them is an error, and so is a lack of threads, or another thread in a collective on one (-EBUSY); then none is
+   finalized. Else all are gone, but for one that such a thread entered in that moment, and the first failure is returned. */
 SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
 
 /*

@@ -260,6 +260,20 @@ static int tree_claim(spmt_comm *root)
 	return rc;
 }
 
+int comm_ends(spmt_comm *comm, const char *what)
+{
+	const char *other = NULL;
+
+	for (spmt_comm *c = comm->lane ? comm : comm_tree_first(comm); !other;
+		c = comm_tree_next(c)) {
+		if (claims_too(c) && !atomic_load(&c->control->stop))
+			other = atomic_load(&c->inside);
+		if (c == comm)
+			break;
+	}
+	return other ? comm_busy(comm, what, other) : 0;
+}
+
 int spmt_finalize(spmt_comm *comm)
 {
 	UNCANCELLED;

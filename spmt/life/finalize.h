@@ -6,6 +6,8 @@
 
 /* Undoes a comm, however far it got, and before it those split from it. Peers are done with it, or it is broken. */
 void comm_destroy(spmt_comm *comm);
+/* -EBUSY where spmt_finalize would be now: another thread is in a collective on the comm, or on one that was split from it. */
+int comm_ends(spmt_comm *comm, const char *what);
 /* Releases what was left because of unfinished work that has ended since. */
 void comms_release(void);
 

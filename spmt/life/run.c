@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "finalize.h"
 #include "spmt/calls/keyed.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
@@ -481,6 +482,8 @@ static int finalize_check(int n, spmt_comm *const *comms)
 			rc = comm_not_inside(comms[i], "spmt_finalize_all");
 		if (!rc)
 			rc = check_twice("spmt_finalize_all", i, comms);
+		if (!rc)
+			rc = comm_ends(comms[i], "spmt_finalize_all");
 		if (rc)
 			return rc;
 	}

@@ -175,6 +175,7 @@ static int refused_beside(spmt_comm *comm)
 	REQUIRE_OK(spmt_status(comm));
 	ALL(spmt_barrier_on_stream(comm, NULL), -EBUSY, said);
 	ALL(spmt_finalize(comm), -EBUSY, said);
+	ALL(spmt_finalize_all(1, &comm), -EBUSY, said);
 	return 0;
 }
 
@@ -256,6 +257,8 @@ static pthread_t enters_the_part(struct pair *p)
 Test(misuse, a_thread_in_a_part_of_what_ends)
 {
 	struct spmt_attr attrs[] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+	struct spmt_attr alone = ranks_attr(0, 1, NULL);
+	spmt_comm *all[2];
 	struct pair p;
 	pthread_t thread;
 
@@ -266,6 +269,11 @@ Test(misuse, a_thread_in_a_part_of_what_ends)
 	cr_assert_eq(spmt_finalize(p.comms[0]), -EBUSY);
 	cr_expect(strstr(spmt_last_error(), "another thread is in spmt_barrier"), "%s",
 		spmt_last_error());
+	cr_assert_eq(spmt_init_all(1, &alone, all), 0, "%s", spmt_last_error());
+	all[1] = p.comms[0];
+	cr_expect_eq(spmt_finalize_all(2, all), -EBUSY);
+	cr_expect_eq(spmt_status(all[0]), 0, "none is finalized: %s", spmt_last_error());
+	cr_expect_eq(spmt_finalize(all[0]), 0);
 	cr_expect_eq(spmt_barrier(p.parts[1]), 0, "%s", spmt_last_error());
 	pthread_join(thread, NULL);
 	cr_expect_eq(p.code, 0);

@@ -961,7 +961,8 @@ SPMT_API int spmt_plan_begin(
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned: it is -EINVAL here and to
-   spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. */
+   spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. Graphs that hold its runs are not launched
+   any more: virtual devices refuse, others would run in memory that is given back. */
 SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 
 /* ---- host backend only --------------------------------------------------------------------- */
@@ -989,8 +990,8 @@ typedef struct spmt_host_graph spmt_host_graph;
 SPMT_API int spmt_host_graph_begin(spmt_stream stream);
 SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
 /* Puts all that the graph holds into a stream of spmt_host_stream_create on its device, as one piece of work, as often as wanted; any
-   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm whose work
-   it holds has ended, whose finalize waits for launches that run. */
+   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm, or an
+   open plan, whose work it holds has ended, whose end waits for launches that run. */
 SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
 /* Waits for nothing; what was launched still runs. */
 SPMT_API int spmt_host_graph_destroy(spmt_host_graph *graph);

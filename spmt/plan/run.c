@@ -14,6 +14,7 @@
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 /* ---- begin ------------------------------------------------------------------------------------ */
@@ -298,9 +299,12 @@ static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream s
 {
 	HOLD_DEVICE(comm);
 	struct kernel_plan_args args = { .plan = plan_given(comm, c), .posts = 1 };
+	const struct device_graph_ops *graph = comm->backend->graph;
 	struct coll_in_stream in;
 	int rc = coll_begin(comm, stream, &in);
 
+	if (!rc && in.reserved.captured && graph)
+		rc = graph->uses(comm->dev, stream, c->open);
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
@@ -378,6 +382,22 @@ void plan_opens_drop(spmt_comm *comm)
 		open_drop(comm, comm->opens);
 }
 
+/* Graphs that hold its runs are not launched any more, and those that were have ended; or the comm is broken, and its memory goes with the heap. */
+static int end_graphs(spmt_comm *comm, const spmt_plan_open *open)
+{
+	const struct device_graph_ops *graph = comm->backend->graph;
+	int64_t ms = comm_timeout(comm);
+	int rc;
+
+	if (!graph || graph->settle(open, ms < 0 ? INT64_MAX : process_now() + ms * 1000000))
+		return 0;
+	rc = fail_call(SPMT_ERR_TIMEOUT, "spmt_plan_end",
+		"rank %d: a graph with a run of the plan still runs after %lld ms", comm->rank,
+		(long long)ms);
+	comm_break_last(comm, rc);
+	return rc;
+}
+
 int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 {
 	EXCLUSIVE(comm, __func__);
@@ -391,7 +411,9 @@ int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 	rc = open_check(comm, open, "spmt_plan_end");
 	if (rc)
 		return rc;
-	rc = spmt_free(comm, open->at);
+	rc = end_graphs(comm, open);
+	if (!rc)
+		rc = spmt_free(comm, open->at);
 	open_drop(comm, open);
 	return rc;
 }

@@ -250,7 +250,7 @@ int host_graph_end(int dev, device_stream stream, struct host_graph **graph)
 	}
 	graph_drop(g);
 	return fail(rc, "host: graph_end on device %d: %s", dev,
-		orphan ? "a comm whose work was captured has ended"
+		orphan ? "a comm or plan whose work was captured has ended"
 		       : "no memory for what was captured");
 }
 
@@ -352,7 +352,7 @@ int host_graph_launch(int dev, struct host_graph *g, device_stream stream)
 			dev, g->dev);
 	else if (g->orphan)
 		rc = fail(-EBADF,
-			"host: graph_launch on device %d: a comm whose work the graph holds has ended",
+			"host: graph_launch on device %d: a comm or plan whose work the graph holds has ended",
 			dev);
 	else
 		rc = graph_push(g, s);

@@ -257,6 +257,77 @@ Test(plan_ends, it_goes_and_ends_while_it_runs)
 	RANKS_OK(ranks_run(RANKS, NULL, ended_in_flight, &s));
 }
 
+/* ---- a graph that holds a run ---------------------------------------------------------------------- */
+
+/* One launch is on its way when the plan ends, which waits for it; behind that the graph would run in memory that is others'. */
+static int captured(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	uint32_t *words, local[COUNT], want[COUNT] = { 0 };
+	spmt_host_graph *graph;
+	spmt_plan_open *open;
+	spmt_stream stream;
+
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&words));
+	for (size_t k = 0; k < COUNT; k++) {
+		local[k] = made_input(spmt_rank(comm), k);
+		for (int r = 0; r < RANKS; r++)
+			want[k] += made_input(r, k);
+	}
+	REQUIRE_OK(spmt_copy_in(comm, words, local, sizeof(local)));
+	TRY(stream_make(comm, &stream));
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, sizeof(local), &open));
+	REQUIRE_OK(spmt_host_graph_begin(stream));
+	REQUIRE_OK(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
+	REQUIRE_OK(spmt_host_graph_end(stream, &graph));
+	REQUIRE_OK(stream_call(comm, stream, hold, &s, sizeof(s)));
+	REQUIRE_OK(spmt_host_graph_launch(graph, stream));
+	atomic_fetch_add(&s->ready, 1);
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_EQ(atomic_load(&s->released), RANKS);
+	REQUIRE_OK(spmt_copy_out(comm, local, words, sizeof(local)));
+	REQUIRE(!memcmp(local, want, sizeof(want)));
+	REQUIRE_CODE(spmt_host_graph_launch(graph, stream), -EBADF);
+	REQUIRE_SAYS("a comm or plan whose work the graph holds has ended");
+	REQUIRE_OK(spmt_host_graph_destroy(graph));
+	REQUIRE_OK(stream_end(comm, stream));
+	return spmt_free(comm, words);
+}
+
+/* The stream is being captured when the plan ends. */
+static int ended_in_capture(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	spmt_host_graph *graph;
+	spmt_plan_open *open;
+	spmt_stream stream;
+	uint32_t *words;
+
+	REQUIRE_OK(spmt_calloc(comm, COUNT, sizeof(*words), (void **)&words));
+	TRY(stream_make(comm, &stream));
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &open));
+	REQUIRE_OK(spmt_host_graph_begin(stream));
+	REQUIRE_OK(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_CODE(spmt_host_graph_end(stream, &graph), -EBADF);
+	REQUIRE_SAYS("a comm or plan whose work was captured has ended");
+	REQUIRE_OK(stream_end(comm, stream));
+	return spmt_free(comm, words);
+}
+
+Test(plan_ends, no_graph_runs_it_later)
+{
+	struct scene s = { .told = 0 };
+
+	NEEDS_HOST("its graphs");
+	make(&s, "allreduce-packets", RANKS);
+	RANKS_OK(ranks_run(RANKS, NULL, captured, &s));
+	RANKS_OK(ranks_run(RANKS, NULL, ended_in_capture, &s));
+	spmt_plan_destroy(s.plan);
+}
+
 /* ---- another comm -------------------------------------------------------------------------------- */
 
 /* For other ranks: on none. On a part of as many ranks it runs, and what was begun there does not run elsewhere. */

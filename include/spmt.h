@@ -837,7 +837,8 @@ SPMT_API int spmt_switch_get(
  * "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else they begin together.
  *
  * Order. The operations of a block are done one after the other. Those of two blocks, of one rank or two, are ordered by signals and
- * waits, barriers, semaphores, and packets, which are there when they are read. Between two runs all ranks meet.
+ * waits, barriers, and semaphores. Packets are there when they are read, and tell that what their block had read before is over; what it had
+ * stored elsewhere may come later than they do. Between two runs all ranks meet.
  */
 enum spmt_plan_kind {
 	SPMT_PLAN_PUT,	/* src[0] of this rank to dst[0] of another */

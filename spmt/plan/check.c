@@ -2,7 +2,9 @@
 /*
  * The checker. It goes through the plan once, in any order that the waits allow: since each channel end and semaphore has one block
  * that gives and one that takes, who waits for what does not depend on the order, and neither does whether all come through. What is
- * ordered is kept as vector clocks; two operations that touch the same chunk, one of them writing, have to be ordered.
+ * ordered is kept as vector clocks; two operations that touch the same chunk, one of them writing, have to be ordered. Packets are no fence:
+ * they are there when they are read, so that their writer has read what it made them of, and all before it (the block has met in between); but
+ * what it had stored elsewhere may come later than they do.
  */
 #include <errno.h>
 #include <string.h>
@@ -40,10 +42,17 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 	c->steps = mem_calloc(MAX_OF(plan->ops, 1u), sizeof(*c->steps));
 	c->clocks = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->clocks));
 	c->now = mem_calloc(threads * threads, sizeof(*c->now));
+	c->overs = c->clocks;
+	c->now_over = c->now;
+	if (plan_has_packets(plan)) {
+		c->overs = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->overs));
+		c->now_over = mem_calloc(threads * threads, sizeof(*c->now_over));
+	}
 	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
 	c->semaphores = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->semaphores));
 	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
-	return c->steps && c->clocks && c->now && c->channels && c->semaphores && c->arrived
+	return c->steps && c->clocks && c->now && c->overs && c->now_over && c->channels &&
+			c->semaphores && c->arrived
 		? 0
 		: check_no_memory(c);
 }
@@ -63,6 +72,10 @@ static void check_close(struct check *c)
 	lists_close(c->semaphores, n * SPMT_PLAN_INDICES);
 	lists_close(c->arrived, n * SPMT_PLAN_INDICES);
 	mem_free(c->touches);
+	if (c->now_over != c->now)
+		mem_free(c->now_over);
+	if (c->overs != c->clocks)
+		mem_free(c->overs);
 	mem_free(c->now);
 	mem_free(c->clocks);
 	mem_free(c->steps);
@@ -188,31 +201,45 @@ static int PLAN_CHECKs(const struct check *c)
 
 /* ---- order ------------------------------------------------------------------------------------ */
 
-static void clock_join(const struct check *c, int thread, size_t step)
+static void clock_join(const struct check *c, uint32_t *mine, const uint32_t *theirs)
 {
-	uint32_t *mine = c->now + (size_t)thread * (size_t)c->walk.nthreads;
-	const uint32_t *theirs = c->steps[step].clock;
-
 	for (int i = 0; i < c->walk.nthreads; i++)
 		mine[i] = MAX_OF(mine[i], theirs[i]);
+}
+
+static uint32_t *clock_of(const struct check *c, uint32_t *now, size_t thread)
+{
+	return now + thread * (size_t)c->walk.nthreads;
+}
+
+static void step_join(const struct check *c, int thread, size_t step)
+{
+	clock_join(c, clock_of(c, c->now, (size_t)thread), c->steps[step].clock);
+	clock_join(c, clock_of(c, c->now_over, (size_t)thread), c->steps[step].over);
+}
+
+static void barrier_join_one(const struct check *c, const struct check_list *l, uint32_t *now)
+{
+	uint32_t *first = clock_of(c, now, l->steps[0]);
+
+	for (size_t i = 1; i < l->n; i++)
+		clock_join(c, first, clock_of(c, now, l->steps[i]));
+	for (size_t i = 1; i < l->n; i++)
+		memcpy(clock_of(c, now, l->steps[i]), first,
+			(size_t)c->walk.nthreads * sizeof(*now));
 }
 
 /* What all have done up to the barrier is before what any does behind it. */
 static void barrier_join(struct check *c, int rank, int index)
 {
 	struct check_list *l = &c->arrived[(size_t)rank * SPMT_PLAN_INDICES + (size_t)index];
-	size_t n = (size_t)c->walk.nthreads;
 
-	for (size_t i = 1; i < l->n; i++)
-		for (size_t k = 0; k < n; k++)
-			c->now[l->steps[0] * n + k] =
-				MAX_OF(c->now[l->steps[0] * n + k], c->now[l->steps[i] * n + k]);
-	for (size_t i = 1; i < l->n; i++)
-		memcpy(c->now + l->steps[i] * n, c->now + l->steps[0] * n, n * sizeof(*c->now));
+	barrier_join_one(c, l, c->now);
+	barrier_join_one(c, l, c->now_over);
 	l->n = 0;
 }
 
-/* The packets' writers are before who reads them. */
+/* What the packets' writers have read is over. */
 static void packets_join(struct check *c, int thread, const struct spmt_plan_op *op)
 {
 	int rank = c->walk.threads[thread].rank;
@@ -225,7 +252,8 @@ static void packets_join(struct check *c, int thread, const struct spmt_plan_op 
 			continue;
 		for (size_t k = 0; k < p->n; k++)
 			if (walk_orders(&p->ranges[k], &r, c->given))
-				clock_join(c, thread, p->ranges[k].by);
+				clock_join(c, clock_of(c, c->now_over, (size_t)thread),
+					c->steps[p->ranges[k].by].over);
 	}
 }
 
@@ -257,7 +285,7 @@ static void order_before(struct check *c, int thread, const struct spmt_plan_op 
 	const struct check_step *s = &c->steps[l->steps[nth]];
 
 	if (c->walk.threads[s->thread].list->ops[s->nth].kind != SPMT_PLAN_SIGNAL_RELAXED)
-		clock_join(c, thread, l->steps[nth]);
+		step_join(c, thread, l->steps[nth]);
 }
 
 static bool touch_note(struct check *c, const struct check_touch *touch)
@@ -304,13 +332,17 @@ static int check_step(struct check *c, int thread)
 	struct walk_thread *t = &c->walk.threads[thread];
 	const struct spmt_plan_op *op = walk_op(t);
 	size_t n = (size_t)c->walk.nthreads, step = c->nsteps++;
-	uint32_t *now = c->now + (size_t)thread * n;
+	uint32_t *now = clock_of(c, c->now, (size_t)thread);
+	uint32_t *over = clock_of(c, c->now_over, (size_t)thread);
+	struct check_step *s = &c->steps[step];
 	bool well = true;
 
 	order_before(c, thread, op);
 	now[thread]++;
-	c->steps[step] = (struct check_step){ thread, t->next, c->clocks + step * n };
-	memcpy(c->steps[step].clock, now, n * sizeof(*now));
+	over[thread] = now[thread];
+	*s = (struct check_step){ thread, t->next, c->clocks + step * n, c->overs + step * n };
+	memcpy(s->clock, now, n * sizeof(*now));
+	memcpy(s->over, over, n * sizeof(*over));
 	if (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE)
 		well &= list_note(list_of(c, t->rank, op), step);
 	well &= (c->given || op_touches(c, step, op)) && walk_done(&c->walk, t, step);
@@ -376,6 +408,7 @@ int check_again(struct check *c, const struct walk_case *given)
 	lists_empty(c->channels, n * n * SPMT_PLAN_INDICES);
 	lists_empty(c->semaphores, n * SPMT_PLAN_INDICES);
 	memset(c->now, 0, threads * threads * sizeof(*c->now));
+	memset(c->now_over, 0, threads * threads * sizeof(*c->now_over));
 	c->nsteps = 0;
 	c->given = given;
 	return check_order(c);

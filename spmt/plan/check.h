@@ -11,8 +11,9 @@
 struct check_step {
 	int thread;
 	size_t nth;
-	uint32_t *
-		clock; /* by thread: how many of its operations are before this one; its own counts itself */
+	/* By thread: how many of its operations are before this one; its own counts itself. What they have written is seen; and, one and the
+	   same in a plan without packets, what they have read is over. */
+	uint32_t *clock, *over;
 };
 
 /* A chunk that it reads or writes. */
@@ -29,7 +30,7 @@ struct check {
 	const struct walk_case *given; /* NULL: chunks of any size */
 	struct check_step *steps;
 	size_t nsteps;
-	uint32_t *clocks;
+	uint32_t *clocks, *overs;
 	struct check_touch *touches;
 	size_t ntouches, touches_room;
 	/* By count of the walk, in one list: the step of each signal or release, in order. */
@@ -38,7 +39,7 @@ struct check {
 	} * channels, *semaphores;
 	struct check_list
 		*arrived; /* [rank][barrier]: the steps of this round, joined when all have come */
-	uint32_t *now;	  /* by thread: its clock */
+	uint32_t *now, *now_over; /* by thread: its clocks */
 };
 
 /* Some threads cannot go on (stuck.c). */

@@ -10,11 +10,12 @@
 #define RACE_CASES 1024
 #define RACE_WORK (1ull << 33)
 
-static bool step_before(const struct check *c, size_t a, size_t b)
+static bool touch_before(
+	const struct check *c, const struct check_touch *a, const struct check_touch *b)
 {
-	const struct check_step *s = &c->steps[a];
+	const struct check_step *x = &c->steps[a->step], *y = &c->steps[b->step];
 
-	return c->steps[b].clock[s->thread] >= s->clock[s->thread];
+	return (a->writes ? y->clock : y->over)[x->thread] >= x->clock[x->thread];
 }
 
 /* Parts of one range are known to the byte; of two that are cut differently, not. */
@@ -57,7 +58,7 @@ static bool touches_clash(
 	if (!a->writes && !b->writes)
 		return false;
 	return c->steps[a->step].thread != c->steps[b->step].thread && touches_meet(a, b) &&
-		!step_before(c, a->step, b->step) && !step_before(c, b->step, a->step);
+		!touch_before(c, a, b) && !touch_before(c, b, a);
 }
 
 static int touch_order(const void *x, const void *y)

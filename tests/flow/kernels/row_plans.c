@@ -348,12 +348,25 @@ static void moves(spmt_plan *plan, enum spmt_plan_kind kind, struct spmt_plan_ch
 	cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
 }
 
-/* Before what touches what was written, or writes what was touched, unless packets have them meet between the two, and before it is told;
+static void folds_and_tells(spmt_plan *plan, uint32_t chunk)
+{
+	struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+
+	op.nsrc = op.ndst = 2;
+	op.src[0] = spmt_plan_input(0, 3, 1);
+	op.src[1] = spmt_plan_scratch(0, 2, 1);
+	op.dst[0] = spmt_plan_output(0, chunk, 1);
+	op.dst[1] = spmt_plan_scratch(1, chunk, 1);
+	cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
+}
+
+/* Before what touches what was written, or writes what was touched, unless packets have them meet between the two, before it is told, and before packets
+   tell that what was read is over;
    else nowhere. */
 Test(row_plans, where_the_threads_of_a_block_meet)
 {
 	static const bool meets[] = { false, false, true, true, false, false, true, false, false,
-		false, true };
+		false, true, true, false };
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = "meets",
 		.collective = "any",
@@ -379,6 +392,8 @@ Test(row_plans, where_the_threads_of_a_block_meet)
 		spmt_plan_output(0, 2, 1));
 	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 2, 1), spmt_plan_output(0, 2, 1));
 	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 3, 1), spmt_plan_output(0, 2, 1));
+	folds_and_tells(plan, 3);
+	folds_and_tells(plan, 0);
 	cr_assert_eq(plan_lay_out(plan, 0, 256, &layout), 0);
 	table = plan_table(plan, &layout, 0);
 	cr_assert_not_null(table);

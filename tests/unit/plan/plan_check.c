@@ -219,6 +219,68 @@ Test(plan_check, packets_are_written_once_and_order_their_readers)
 	finds(plan, "waits for what nobody puts there");
 }
 
+/* What a block has stored before it puts packets may come later than they do; what it has read is over. */
+Test(plan_check, packets_are_no_fence)
+{
+	enum { READ_BEHIND, WRITTEN_BEHIND, SIGNALLED, ONLY_READ, CASES };
+	const struct spmt_plan_chunk told = spmt_plan_output(1, 5, 1),
+				     own = spmt_plan_output(1, 4, 1);
+
+	for (int i = 0; i < CASES; i++) {
+		spmt_plan *plan = empty_plan();
+
+		cr_assert_eq(i == ONLY_READ
+				? spmt_plan_fetch(plan, 0, 0, told, spmt_plan_output(0, 5, 1))
+				: spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 5, 1), told),
+			0);
+		cr_assert_eq(spmt_plan_put_packets(plan, 0, 0, spmt_plan_input(0, 0, 1),
+				     spmt_plan_scratch(1, 0, 1)),
+			0);
+		cr_assert_eq(spmt_plan_unpack_packets(plan, 1, 0, spmt_plan_scratch(1, 0, 1),
+				     spmt_plan_output(1, 0, 1)),
+			0);
+		if (i == SIGNALLED) {
+			cr_assert_eq(spmt_plan_signal(plan, 0, 0, 1, 0), 0);
+			cr_assert_eq(spmt_plan_wait(plan, 1, 0, 0, 0), 0);
+		}
+		cr_assert_eq(i == READ_BEHIND || i == SIGNALLED
+				? spmt_plan_copy(plan, 1, 0, told, own)
+				: spmt_plan_copy(plan, 1, 0, own, told),
+			0);
+		finds(plan, i == READ_BEHIND || i == WRITTEN_BEHIND ? "race: " : NULL);
+	}
+}
+
+/* A rank folds a chunk to itself and, as packets, to another one, which then wants to read it there. */
+Test(plan_check, what_is_folded_comes_behind_its_packets)
+{
+	for (int signal = 0; signal < 2; signal++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+		spmt_plan *plan = empty_plan();
+
+		cr_assert_eq(spmt_plan_put_packets(plan, 1, 0, spmt_plan_input(1, 0, 1),
+				     spmt_plan_scratch(0, 0, 1)),
+			0);
+		op.nsrc = op.ndst = 2;
+		op.src[0] = spmt_plan_input(0, 0, 1);
+		op.src[1] = spmt_plan_scratch(0, 0, 1);
+		op.dst[0] = spmt_plan_output(0, 0, 1);
+		op.dst[1] = spmt_plan_scratch(1, 1, 1);
+		cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
+		cr_assert_eq(spmt_plan_unpack_packets(plan, 1, 0, spmt_plan_scratch(1, 1, 1),
+				     spmt_plan_output(1, 0, 1)),
+			0);
+		if (signal) {
+			cr_assert_eq(spmt_plan_signal(plan, 0, 0, 1, 0), 0);
+			cr_assert_eq(spmt_plan_wait(plan, 1, 0, 0, 0), 0);
+		}
+		cr_assert_eq(spmt_plan_fetch(plan, 1, 0, spmt_plan_output(0, 0, 1),
+				     spmt_plan_output(1, 1, 1)),
+			0);
+		finds(plan, signal ? NULL : "race: ");
+	}
+}
+
 Test(plan_check, barriers_and_semaphores)
 {
 	spmt_plan *plan = empty_plan();
@@ -378,15 +440,15 @@ Test(plan_check, an_empty_part_orders_nothing)
 	for (int slice = 0; slice < 2; slice++) {
 		spmt_plan *plan = empty_plan();
 
-		cr_assert_eq(spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 5, 1),
-				     spmt_plan_output(1, 5, 1)),
+		cr_assert_eq(spmt_plan_fetch(plan, 0, 0, spmt_plan_output(1, 5, 1),
+				     spmt_plan_output(0, 5, 1)),
 			0);
 		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 1),
 			spmt_plan_scratch(1, 0, 1), slice, 2);
 		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(1, 0, 1),
 			spmt_plan_output(1, 0, 1), slice, 2);
-		cr_assert_eq(spmt_plan_copy(plan, 1, 0, spmt_plan_output(1, 5, 1),
-				     spmt_plan_output(1, 4, 1)),
+		cr_assert_eq(spmt_plan_copy(plan, 1, 0, spmt_plan_output(1, 4, 1),
+				     spmt_plan_output(1, 5, 1)),
 			0);
 		finds(plan, slice ? "race: " : NULL);
 	}
@@ -406,14 +468,14 @@ Test(plan_check, a_part_that_has_bytes_orders_others)
 		spmt_plan *plan = empty_plan();
 		uint32_t n = cases[i].chunks;
 
-		add_part(plan, 0, SPMT_PLAN_PUT, spmt_plan_input(0, 5, 1),
-			spmt_plan_output(1, 5, 1), 1, 2);
+		add_part(plan, 0, SPMT_PLAN_GET, spmt_plan_output(1, 5, 1),
+			spmt_plan_output(0, 5, 1), 1, 2);
 		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, n),
 			spmt_plan_scratch(1, 0, n), cases[i].slice, 4);
 		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(1, 0, n),
 			spmt_plan_output(1, 0, n), cases[i].slice, 4);
-		add_part(plan, 1, SPMT_PLAN_COPY, spmt_plan_output(1, 5, 1),
-			spmt_plan_output(1, 4, 1), 1, 2);
+		add_part(plan, 1, SPMT_PLAN_COPY, spmt_plan_output(1, 4, 1),
+			spmt_plan_output(1, 5, 1), 1, 2);
 		finds(plan, cases[i].words);
 	}
 }

@@ -60,13 +60,15 @@ static char *read_all(const char *name, size_t *size)
 /* make:NAME:RANKS or make:NAME:RANKS:BLOCKS */
 static int make(const char *what, spmt_plan **plan)
 {
+	const char *numbers = strchr(what, ':');
 	unsigned ranks = 0, blocks = 1;
 	char name[64], over;
 	/* No number can be too long. NOLINTNEXTLINE(cert-err34-c) */
 	int n = sscanf(what, "%63[a-z-]:%3u:%3u%c", name, &ranks, &blocks, &over), rc = -ENOENT;
 
-	if ((n == 3 || (n == 2 && !strchr(strchr(what, ':') + 1, ':'))) && ranks &&
-		ranks <= SPMT_PLAN_RANKS && blocks && blocks <= SPMT_PLAN_BLOCKS)
+	if ((n == 3 || (n == 2 && !strchr(numbers + 1, ':'))) &&
+		!numbers[strspn(numbers, ":0123456789")] && ranks && ranks <= SPMT_PLAN_RANKS &&
+		blocks && blocks <= SPMT_PLAN_BLOCKS)
 		rc = made_plan_of(name, (int)ranks, (int)blocks, plan);
 	if (rc == -ENOENT)
 		fprintf(stderr,

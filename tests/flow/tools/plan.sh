@@ -142,6 +142,9 @@ SPMT_COLL=plan:$scratch/bad.json exits 1 run make:allgather:4 4096 1
 says 'a file that is no plan fails init' err 'spmt_init: rank [0-9]: SPMT_COLL: .*/bad.json: .*line 1: name is no string'
 exits 1 check make:dance:3
 exits 1 check make:allreduce:0
+for numbers in 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
+	exits 1 check "make:allreduce:$numbers"
+done
 for blocks in '' 0 65 2x 1:1; do
 	exits 1 check "make:allreduce:2:$blocks"
 	says "no blocks: '$blocks'" err 'is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS'

@@ -47,8 +47,7 @@ static inline struct spmt_plan_op spmt_plan_op_(enum spmt_plan_kind kind)
 {
 	struct spmt_plan_op op;
 
-	for (size_t i = 0; i < sizeof(op); i++)
-		((unsigned char *)&op)[i] = 0;
+	__builtin_memset(&op, 0, sizeof(op));
 	op.size = sizeof(op);
 	op.kind = kind;
 	return op;

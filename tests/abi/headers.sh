@@ -53,6 +53,7 @@ macros() {
 	cat >"$scratch/probe.cpp" <<-'END'
 		#include "spmt.h"
 		#include "spmt_device.h"
+		#include "spmt_plan.h"
 		int f(spmt_comm *c, const spmt_view *v, uint64_t *w);
 		int f(spmt_comm *c, const spmt_view *v, uint64_t *w)
 		{

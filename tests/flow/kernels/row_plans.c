@@ -360,9 +360,8 @@ static void folds_and_tells(spmt_plan *plan, uint32_t chunk)
 	cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
 }
 
-/* Before what touches what was written, or writes what was touched, unless packets have them meet between the two, before it is told, and before packets
-   tell that what was read is over;
-   else nowhere. */
+/* Before what touches what was written, or writes what was touched, unless packets have them meet between the two; before it is told, and
+   before packets tell that what was read is over; else nowhere. */
 Test(row_plans, where_the_threads_of_a_block_meet)
 {
 	static const bool meets[] = { false, false, true, true, false, false, true, false, false,

@@ -6,7 +6,10 @@
 #include <time.h>
 
 #include "comm.h"
+#include "meet.h"
 #include "record.h"
+#include "report.h"
+#include "spmt/bootstrap/bootstrap.h"
 #include "spmt/control/keys.h"
 #include "spmt/lane/lane.h"
 #include "spmt/lane/lanes.h"
@@ -130,4 +133,116 @@ void comm_break_lanes(const spmt_comm *comm, const struct cause *cause)
 	if (comm->nlanes)
 		keys_break(control_keys(control, w->nranks), comm->id, cause,
 			control_stop_word(control));
+}
+
+/* ---- who is told, and whose waits end ---------------------------------------------------------- */
+
+void comms_break(struct world *world, const struct cause *cause)
+{
+	struct control *control = atomic_load(&world->control);
+	struct text text = { .used = 0 };
+	struct cause inherited;
+
+	text_add(&text, "its world is broken: %.450s", cause->sentence);
+	cause_set(&inherited, cause->code, NULL, text.bytes);
+	pthread_mutex_lock(&world->lock);
+	for (spmt_comm *c = world->comms; c; c = c->next_here) {
+		if (c->lane)
+			continue;
+		if (c->parent)
+			control_break(c->control, &inherited);
+		meet_broke(c, c->parent ? &inherited : cause);
+		comm_stop(c);
+	}
+	pthread_mutex_unlock(&world->lock);
+	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
+	for (int i = 0; i < world->nranks; i++)
+		wake_sleepers(&control->rows[i].wake_counter);
+}
+
+/* rank: the one of this process that found out; -1: one of another process. Each process logs
+   once, and logs the first cause, which may come from another process. */
+static void break_here(struct world *world, int rank, const struct cause *cause)
+{
+	bool tell = control_break(world->local, cause), first = tell;
+	struct control *control = atomic_load(&world->control); /* after that: world_adopt */
+	struct cause earlier;
+
+	if (control != world->local)
+		first = control_break(control, cause);
+	if (tell && control_state(control, &earlier) == CONTROL_BROKEN)
+		report_broken(world, first ? rank : -1, &earlier);
+	else if (tell)
+		report_broken(world, rank, cause);
+	comms_break(world, cause);
+}
+
+void world_break_here(struct world *world, const struct cause *cause)
+{
+	break_here(world, -1, cause);
+}
+
+static void break_everywhere(struct world *world, int rank, const struct cause *cause)
+{
+	struct bootstrap *boot = atomic_load(&world->boot);
+
+	break_here(world, rank, cause);
+	if (boot)
+		bootstrap_break(boot, cause);
+}
+
+void world_break(struct world *world, const struct cause *cause)
+{
+	break_everywhere(world, -1, cause);
+}
+
+void world_break_part(struct world *w, uint64_t id, const struct cause *cause)
+{
+	pthread_mutex_lock(&w->lock);
+	for (spmt_comm *c = w->comms; c; c = c->next_here) {
+		if (!c->parent || c->id != id)
+			continue;
+		if (control_break(c->control, cause))
+			report_part_broken(c, cause);
+		comm_stop(c);
+		wake_sleepers(
+			&atomic_load(&w->control)->rows[comm_world_rank(c, c->rank)].wake_counter);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+void comm_break_last(spmt_comm *comm, int code)
+{
+	struct cause cause;
+
+	cause_last(&cause, code);
+	comm_break(comm, &cause);
+}
+
+void comm_break(spmt_comm *comm, const struct cause *cause)
+{
+	UNCANCELLED;
+	struct world *w = comm->world;
+
+	if (!comm->parent) {
+		break_everywhere(w, comm->rank, cause);
+		return;
+	}
+	if (comm->lane) {
+		if (lane_break(comm->lane, cause))
+			report_part_broken(comm, cause);
+	} else {
+		if (control_break(comm->control, cause))
+			report_part_broken(comm, cause);
+		pthread_mutex_lock(&w->lock);
+		meet_broke(comm, cause);
+		for (spmt_comm *c = w->comms; c; c = c->next_here)
+			if (c->control == comm->control)
+				comm_stop(c);
+		pthread_mutex_unlock(&w->lock);
+		comm_break_lanes(comm, cause);
+	}
+	/* none: its links have ended, and nobody waits in it but in a meeting */
+	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)
+		wake_sleepers(comm->wake_counters[pe]);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of worlds of this process: joining, leaving, looking up. Its lock is never held across a wait for another rank. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "broken.h"
 #include "comm.h"
 #include "gather.h"
-#include "record.h"
-#include "report.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/lane/lanes.h"
 #include "src/base/env.h"
@@ -17,6 +14,16 @@
 #include "src/base/status.h"
 #include "src/base/tsan.h"
 #include "waits.h"
+
+/* rank -> comm for lookups without a lock; grows, is never freed. */
+struct directory {
+	int capacity;
+	struct directory *retired;
+	struct directory_entry {
+		_Atomic(spmt_comm *) comm;
+		_Atomic int dev;
+	} entries[];
+};
 
 struct table {
 	pthread_mutex_t lock; /* guards joining and leaving; zeroed is unlocked */
@@ -292,117 +299,6 @@ void world_post_failure(const struct uid *uid, int code)
 	if (w && w->members && world_making(w))
 		world_break_last(w, code);
 	pthread_mutex_unlock(&t->lock);
-}
-
-/* Breaks the comms of a broken world in this process, those split from it included, and wakes their ranks. */
-static void comms_break(struct world *world, const struct cause *cause)
-{
-	struct control *control = atomic_load(&world->control);
-	struct text text = { .used = 0 };
-	struct cause inherited;
-
-	text_add(&text, "its world is broken: %.450s", cause->sentence);
-	cause_set(&inherited, cause->code, NULL, text.bytes);
-	pthread_mutex_lock(&world->lock);
-	for (spmt_comm *c = world->comms; c; c = c->next_here) {
-		if (c->lane)
-			continue;
-		if (c->parent)
-			control_break(c->control, &inherited);
-		meet_broke(c, c->parent ? &inherited : cause);
-		comm_stop(c);
-	}
-	pthread_mutex_unlock(&world->lock);
-	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
-	for (int i = 0; i < world->nranks; i++)
-		wake_sleepers(&control->rows[i].wake_counter);
-}
-
-/* rank: the one of this process that found out; -1: one of another process. Each process logs
-   once, and logs the first cause, which may come from another process. */
-static void break_here(struct world *world, int rank, const struct cause *cause)
-{
-	bool tell = control_break(world->local, cause), first = tell;
-	struct control *control = atomic_load(&world->control); /* after that: world_adopt */
-	struct cause earlier;
-
-	if (control != world->local)
-		first = control_break(control, cause);
-	if (tell && control_state(control, &earlier) == CONTROL_BROKEN)
-		report_broken(world, first ? rank : -1, &earlier);
-	else if (tell)
-		report_broken(world, rank, cause);
-	comms_break(world, cause);
-}
-
-void world_break_here(struct world *world, const struct cause *cause)
-{
-	break_here(world, -1, cause);
-}
-
-static void break_everywhere(struct world *world, int rank, const struct cause *cause)
-{
-	struct bootstrap *boot = atomic_load(&world->boot);
-
-	break_here(world, rank, cause);
-	if (boot)
-		bootstrap_break(boot, cause);
-}
-
-void world_break(struct world *world, const struct cause *cause)
-{
-	break_everywhere(world, -1, cause);
-}
-
-void world_break_part(struct world *w, uint64_t id, const struct cause *cause)
-{
-	pthread_mutex_lock(&w->lock);
-	for (spmt_comm *c = w->comms; c; c = c->next_here) {
-		if (!c->parent || c->id != id)
-			continue;
-		if (control_break(c->control, cause))
-			report_part_broken(c, cause);
-		comm_stop(c);
-		wake_sleepers(
-			&atomic_load(&w->control)->rows[comm_world_rank(c, c->rank)].wake_counter);
-	}
-	pthread_mutex_unlock(&w->lock);
-}
-
-void comm_break_last(spmt_comm *comm, int code)
-{
-	struct cause cause;
-
-	cause_last(&cause, code);
-	comm_break(comm, &cause);
-}
-
-void comm_break(spmt_comm *comm, const struct cause *cause)
-{
-	UNCANCELLED;
-	struct world *w = comm->world;
-
-	if (!comm->parent) {
-		break_everywhere(w, comm->rank, cause);
-		return;
-	}
-	if (comm->lane) {
-		if (lane_break(comm->lane, cause))
-			report_part_broken(comm, cause);
-	} else {
-		if (control_break(comm->control, cause))
-			report_part_broken(comm, cause);
-		pthread_mutex_lock(&w->lock);
-		meet_broke(comm, cause);
-		for (spmt_comm *c = w->comms; c; c = c->next_here)
-			if (c->control == comm->control)
-				comm_stop(c);
-		pthread_mutex_unlock(&w->lock);
-		comm_break_lanes(comm, cause);
-	}
-	/* none: its links have ended, and nobody waits in it but in a meeting */
-	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)
-		wake_sleepers(comm->wake_counters[pe]);
 }
 
 /* ---- comms of the process -------------------------------------------------------------------- */

@@ -33,16 +33,7 @@ struct slot {
 	struct caller *caller; /* its thread for users' functions; NULL: none was needed */
 };
 
-/* rank -> comm for lookups without a lock; grows, is never freed. */
-struct directory {
-	int capacity;
-	struct directory *retired;
-	struct directory_entry {
-		_Atomic(spmt_comm *) comm;
-		_Atomic int dev;
-	} entries[];
-};
-
+struct directory;
 struct bootstrap;
 
 struct world {
@@ -129,6 +120,8 @@ void world_post_failure(const struct uid *uid, int code);
 void world_break(struct world *world, const struct cause *cause);
 /* Breaks it in this process only: for what other processes have reported. */
 void world_break_here(struct world *world, const struct cause *cause);
+/* The comms of a broken world in this process, those split from it included, and wakes their ranks. */
+void comms_break(struct world *world, const struct cause *cause);
 /* A comm that has been split from it and whose id this is: breaks for its ranks in this process. */
 void world_break_part(struct world *world, uint64_t id, const struct cause *cause);
 

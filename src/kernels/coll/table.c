@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
+#include "part.h"
 #include "src/kernels/fold/slot_unit.h"
 #include "src/kernels/kernels.h"
 
@@ -165,16 +166,13 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 	return s;
 }
 
-/* As twoshot.c has it. */
 uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at)
 {
-	uint64_t units = (head + bytes + 15) / 16, n = (uint64_t)(uint32_t)pe, start, end;
-	struct coll_share s = coll_share(bytes, npes, 1, 1);
+	struct coll_share share = coll_share(bytes, npes, 1, 1);
+	struct coll_part_units u = coll_part_units(&share, pe, npes, (head + bytes + 15) / 16);
+	uint64_t end = 16 * u.end > head ? 16 * u.end - head : 0;
 
-	start = n * s.each + (n < s.over ? n : s.over);
-	end = pe == npes - 1 ? units : start + s.each + (n < s.over);
-	*at = start ? 16 * start - head : 0;
-	end = 16 * end > head ? 16 * end - head : 0;
+	*at = u.start ? 16 * u.start - head : 0;
 	if (end > bytes)
 		end = bytes;
 	return end > *at ? end - *at : 0;

@@ -9,6 +9,7 @@
  * the others' src are aligned alike they are loaded as a whole.
  */
 #include "coll.h"
+#include "part.h"
 #include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/in_flight.h"
 #include "twoshot_fold.h"
@@ -47,21 +48,16 @@ LL_FN uint64_t src_of(const struct twoshot *t, int pe)
 	return t->inboxes[pe].src + t->from;
 }
 
-/* Units behind those of `coll_share`, as a short one at the beginning makes, are the last rank's. */
 LL_FN void find_units(const struct coll *c, struct twoshot *t)
 {
-	uint64_t pe = (uint64_t)(uint32_t)t->pe, each = c->args->share.each;
-	uint64_t over = c->args->share.over;
 	uint64_t units = (t->head + t->bytes + 15) / 16;
+	struct coll_part_units part = { 0, units };
 	int alike = 1;
 
-	t->start = 0;
-	t->end = units;
-	if (!c->args->moves.src_blocks) {
-		t->start = pe * each + (pe < over ? pe : over);
-		if (t->pe < t->npes - 1)
-			t->end = t->start + each + (pe < over);
-	}
+	if (!c->args->moves.src_blocks)
+		part = coll_part_units(&c->args->share, t->pe, t->npes, units);
+	t->start = part.start;
+	t->end = part.end;
 	for (int i = 0; i < t->npes; i++)
 		alike &= (src_of(t, i) & 15) == t->head;
 	t->whole = t->head && !t->start ? 1 : t->start;

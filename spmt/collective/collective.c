@@ -32,7 +32,8 @@ static uint64_t call_key(const struct coll_call *c)
 		.op = c->op,
 		.root = c->root,
 		.count = c->count,
-		.to = c->to });
+		.to = c->to,
+		.spreads = c->row == COLL_ROW_spread });
 }
 
 /* A capture is replayed when no host meets. */
@@ -272,7 +273,7 @@ static int coll_spread(spmt_comm *comm, const struct coll_call *c, struct coll_i
 static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stream *in)
 {
 	c->row = coll_row(comm, c, in->reserved.captured);
-	in->key = call_key(c);
+	in->key = call_key(c); /* of the row, too */
 	if (coll_rows[c->row].way == COLL_BY_ENGINES && !c->plan)
 		return c->row == COLL_ROW_spread ? coll_spread(comm, c, in)
 						 : coll_by_engines(comm, c, in);

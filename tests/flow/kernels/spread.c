@@ -294,3 +294,41 @@ Test(spread, between_replays_of_a_graph)
 	by_name();
 	RANKS_OK(ranks_run(3, NULL, in_graphs, NULL));
 }
+
+/* The last rank's kernel, of another row, stores to all what it folds, and waits for no copies: it would take its dst for the sum. */
+static int one_captures(spmt_comm *comm, void *arg)
+{
+	int n = spmt_nranks(comm), captures = spmt_rank(comm) == n - 1;
+	uint64_t *dst, *src;
+	spmt_host_graph *graph;
+	spmt_stream stream;
+
+	(void)arg;
+	TRY(words_open(comm, &dst, &src));
+	REQUIRE_OK(spmt_set_timeout(comm, 500));
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	if (captures)
+		REQUIRE_OK(spmt_host_graph_begin(stream));
+	REQUIRE_OK(spmt_all_reduce(comm, dst, src, LARGE, SPMT_TYPE_U64, SPMT_OP_SUM, stream));
+	if (captures) {
+		REQUIRE_OK(spmt_host_graph_end(stream, &graph));
+		REQUIRE_OK(spmt_host_graph_launch(graph, stream));
+	}
+	spmt_host_stream_synchronize(stream);
+	REQUIRE(spmt_quiet(comm) < 0);
+	TRY(words_are(dst, 0));
+	sleep_ms(1500);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("what is captured into a graph does not meet what is not");
+	if (captures)
+		REQUIRE_OK(spmt_host_graph_destroy(graph));
+	return spmt_host_stream_destroy(stream);
+}
+
+Test(spread, a_rank_that_captures_beside_ranks_that_do_not)
+{
+	NEEDS_HOST("its graphs");
+	by_name();
+	for (int n = 2; n <= 3; n++)
+		RANKS_OK(ranks_run(n, NULL, one_captures, NULL));
+}

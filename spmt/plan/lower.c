@@ -13,7 +13,7 @@
 /* What is written, or, where there are no tables yet, counted. */
 struct lowering {
 	const struct spmt_plan *plan;
-	unsigned how;
+	bool either;
 	int rank;
 	uint32_t indices;
 	struct plan_step *steps, counted;
@@ -171,10 +171,10 @@ static void lower_op(struct lowering *l, const struct spmt_plan_op *op)
 static bool meet_touches(
 	const struct lowering *l, struct spmt_plan_chunk a, struct spmt_plan_chunk b)
 {
-	bool one = l->how & PLAN_IN_ONE;
+	bool one = l->either || l->plan->attr.in_place;
 
-	a = one ? plan_merged_in_place(l->plan, a) : plan_merged(l->plan, a);
-	b = one ? plan_merged_in_place(l->plan, b) : plan_merged(l->plan, b);
+	a = one ? plan_merged_in_place(l->plan, a) : a;
+	b = one ? plan_merged_in_place(l->plan, b) : b;
 	return a.rank == b.rank && a.buffer == b.buffer && a.index < b.index + b.count &&
 		b.index < a.index + a.count;
 }
@@ -306,16 +306,16 @@ static bool lay(uint64_t *end, uint64_t *at, uint64_t n, uint64_t size)
 }
 
 int plan_lay_out(
-	const struct spmt_plan *plan, unsigned how, size_t max_bytes, struct plan_layout *layout)
+	const struct spmt_plan *plan, bool either, size_t max_bytes, struct plan_layout *layout)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	struct lowering l = { .plan = plan, .how = how, .indices = indices_of(plan) };
+	struct lowering l = { .plan = plan, .either = either, .indices = indices_of(plan) };
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);
 	struct plan_layout made = {
-		.indices = l.indices, .max_chunk = max_bytes / chunks, .how = how
+		.indices = l.indices, .max_chunk = max_bytes / chunks, .either = either
 	};
 
 	for (int r = 0; r < a->nranks; r++) {
@@ -342,7 +342,7 @@ int plan_lay_out(
 void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank)
 {
 	char *table = mem_calloc(1, layout->words);
-	struct lowering l = { .plan = plan, .how = layout->how, .indices = layout->indices };
+	struct lowering l = { .plan = plan, .either = layout->either, .indices = layout->indices };
 
 	if (!table)
 		return NULL;

@@ -6,26 +6,20 @@
 #include "plan.h"
 #include "src/kernels/kernels.h"
 
-/* What is known of a plan that it does not say itself. */
-enum plan_how {
-	PLAN_IN_ONE =
-		1 /* not in place, it may be called so: its input and output may be one buffer */
-};
-
 /* Of all ranks: offsets in the symmetric memory, and what a chunk may have. */
 struct plan_layout {
 	uint64_t steps, places, words, scratch, packets, size;
 	uint64_t max_chunk; /* bytes */
 	uint32_t indices;   /* of channels, semaphores and barriers that are named, one more */
 	uint32_t widest;    /* chunks that a block moves at once, the most */
-	unsigned how;	    /* enum plan_how, together */
+	bool either;	    /* its input and output may be one buffer, or two */
 	bool apart;	    /* no rank touches another's memory but by packets and signals */
 	bool closed; /* who does, signals it behind that: each signal is waited for in the run */
 };
 
 /* max_bytes: of the input, or the output where there is none. -ENOMEM: it wraps the address space. */
 int plan_lay_out(
-	const struct spmt_plan *plan, unsigned how, size_t max_bytes, struct plan_layout *layout);
+	const struct spmt_plan *plan, bool either, size_t max_bytes, struct plan_layout *layout);
 /* This rank's table, layout->words bytes; NULL: no memory. mem_free frees it. */
 void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank);
 

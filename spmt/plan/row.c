@@ -52,7 +52,7 @@ struct plan_rows {
 	struct row_file {
 		spmt_plan *plan;
 		enum kernel_collective_kind kind;
-		unsigned how; /* enum plan_how */
+		bool either;
 	} files[ROW_PLANS];
 };
 
@@ -323,9 +323,9 @@ static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan 
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
 	if (!copies && !a->scratch_chunks)
-		return plan_open_on(comm, plan, f->how, 0, &p->open);
+		return plan_open_on(comm, plan, f->either, 0, &p->open);
 	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
-		rc = plan_open_on(comm, plan, f->how, p->most, &p->open);
+		rc = plan_open_on(comm, plan, f->either, p->most, &p->open);
 		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
@@ -344,7 +344,7 @@ static int plan_row_make(
 	int rc;
 
 	p->kind = f->kind;
-	p->either = f->how & PLAN_IN_ONE;
+	p->either = f->either;
 	rc = row_room(comm, f, p);
 	if (rc)
 		return rc;
@@ -375,9 +375,11 @@ static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
 
 	if (!rc)
-		rc = plan_row_how(f->plan, f->kind, &f->how);
-	if (!rc)
+		rc = plan_row_either(f->plan, f->kind, &f->either);
+	if (!rc) {
+		f->plan->attr.in_place &= !f->either;
 		return 0;
+	}
 	status_save(&why);
 	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
 }

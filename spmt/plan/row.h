@@ -39,7 +39,5 @@ int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kin
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
 /* One that plan_row_prove found right: is it so in place and not? -ENOMEM. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either);
-/* What plan_lay_out is to know of one that becomes a row (enum plan_how); one that is right both ways is none in place from here on. */
-int plan_row_how(spmt_plan *plan, enum kernel_collective_kind kind, unsigned *how);
 
 #endif

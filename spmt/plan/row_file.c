@@ -306,15 +306,3 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 	*either = !rc;
 	return 0;
 }
-
-int plan_row_how(spmt_plan *plan, enum kernel_collective_kind kind, unsigned *how)
-{
-	bool either;
-	int rc = plan_row_either(plan, kind, &either);
-
-	if (rc)
-		return rc;
-	plan->attr.in_place &= !either;
-	*how = either ? PLAN_IN_ONE : 0;
-	return 0;
-}

@@ -36,7 +36,7 @@ static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_o
 	return spmt_plan_check(plan);
 }
 
-int plan_open_on(spmt_comm *comm, const spmt_plan *plan, unsigned how, size_t max_bytes,
+int plan_open_on(spmt_comm *comm, const spmt_plan *plan, bool either, size_t max_bytes,
 	struct spmt_plan_open *open)
 {
 	struct spmt_plan_open o = { .attr = plan->attr,
@@ -45,7 +45,7 @@ int plan_open_on(spmt_comm *comm, const spmt_plan *plan, unsigned how, size_t ma
 		.blocks = plan->ranks[comm->rank].nblocks,
 		.packets = plan_has_packets(plan),
 		.scatters = !strcmp(plan->collective, "reducescatter") };
-	int rc = plan_lay_out(plan, how, max_bytes, &o.layout);
+	int rc = plan_lay_out(plan, either, max_bytes, &o.layout);
 
 	o.attr.name = o.attr.collective = NULL;
 	if (!rc)
@@ -64,7 +64,7 @@ static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
 	o = mem_calloc(1, sizeof(*o));
 	if (!o)
 		return fail_call(-ENOMEM, "spmt_plan_begin", "rank %d: no memory", comm->rank);
-	rc = plan_open_on(comm, plan, 0, max_bytes, o);
+	rc = plan_open_on(comm, plan, false, max_bytes, o);
 	if (rc)
 		mem_free(o);
 	else

@@ -28,8 +28,8 @@ struct plan_call {
 	uint64_t chunk; /* bytes */
 };
 
-/* All but `at`; how: enum plan_how. -ENOMEM: it wraps the address space. */
-int plan_open_on(spmt_comm *comm, const spmt_plan *plan, unsigned how, size_t max_bytes,
+/* All but `at`; either: called in place and not. -ENOMEM: it wraps the address space. */
+int plan_open_on(spmt_comm *comm, const spmt_plan *plan, bool either, size_t max_bytes,
 	struct spmt_plan_open *open);
 void plan_opens_drop(spmt_comm *comm); /* what has not ended at finalize */
 /* The input where it lies in place, as the plan says. */

@@ -304,7 +304,7 @@ static void put_and_signal(bool before, enum spmt_plan_kind kind, struct plan_la
 				cr_assert_eq(spmt_plan_put(plan, r, 0, spmt_plan_input(r, 0, 1),
 						     spmt_plan_output(1 - r, 0, 1)),
 					0);
-	cr_assert_eq(plan_lay_out(plan, 0, 64, layout), 0);
+	cr_assert_eq(plan_lay_out(plan, false, 64, layout), 0);
 	spmt_plan_destroy(plan);
 }
 
@@ -323,7 +323,7 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 			spmt_plan *plan = NULL;
 
 			cr_assert_eq(made_plan_of(rows[i].made, 3, blocks, &plan), 0);
-			cr_assert_eq(plan_lay_out(plan, 0, 6144, &layout), 0);
+			cr_assert_eq(plan_lay_out(plan, false, 6144, &layout), 0);
 			cr_assert_eq(layout.apart, rows[i].apart, "%s", rows[i].made);
 			cr_assert_eq(layout.closed, rows[i].closed, "%s", rows[i].made);
 			spmt_plan_destroy(plan);
@@ -393,7 +393,7 @@ Test(row_plans, where_the_threads_of_a_block_meet)
 	moves(plan, SPMT_PLAN_COPY, spmt_plan_input(0, 3, 1), spmt_plan_output(0, 2, 1));
 	folds_and_tells(plan, 3);
 	folds_and_tells(plan, 0);
-	cr_assert_eq(plan_lay_out(plan, 0, 256, &layout), 0);
+	cr_assert_eq(plan_lay_out(plan, false, 256, &layout), 0);
 	table = plan_table(plan, &layout, 0);
 	cr_assert_not_null(table);
 	steps = (const struct plan_step *)(const void *)(table + layout.steps);

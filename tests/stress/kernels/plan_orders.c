@@ -64,8 +64,7 @@ static struct scene {
 	const spmt_plan *plan;
 	struct spmt_plan_attr attr;
 	struct plan_layout layout;
-	unsigned how;
-	bool defined; /* defined: the outputs of later calls are, too */
+	bool either, defined; /* defined: the outputs of later calls are, too */
 	uint64_t other, spare,
 		buffers[2]; /* offsets in the heaps, where the plan's memory begins */
 	struct views views;
@@ -131,7 +130,7 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 		if (scatters)
 			args->to = heap + scene.spare;
 	}
-	if (!scene.attr.in_place && !(scene.how & PLAN_IN_ONE) && c->in_place[rank])
+	if (!scene.attr.in_place && !scene.either && c->in_place[rank])
 		args->to = heap + scene.spare;
 	if (!scene.attr.in_place)
 		src = args->to;
@@ -262,7 +261,7 @@ static int open_scene(uint64_t seed)
 	const struct spmt_plan_attr *a = &scene.attr;
 	uint64_t end = 0;
 
-	REQUIRE_OK(plan_lay_out(scene.plan, scene.how,
+	REQUIRE_OK(plan_lay_out(scene.plan, scene.either,
 		(a->input_chunks ? a->input_chunks : a->output_chunks) * (size_t)MOST,
 		&scene.layout));
 	scene.other = align_up(scene.layout.size - scene.layout.packets, 128);
@@ -324,8 +323,11 @@ static int runs(spmt_plan *plan, bool defined, uint64_t seed, const char *name)
 	REQUIRE_OK(spmt_plan_check(plan));
 	scene.plan = plan;
 	scene.defined = defined;
-	if (defined)
-		REQUIRE_OK(plan_row_how(plan, kind_of(plan), &scene.how));
+	scene.either = false;
+	if (defined) {
+		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &scene.either));
+		plan->attr.in_place &= !scene.either;
+	}
 	scene.attr = plan->attr;
 	TRY(open_scene(seed));
 	grid.ranks = scene.attr.nranks;

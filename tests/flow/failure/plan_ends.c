@@ -216,36 +216,67 @@ static void hold(void *args)
 	atomic_fetch_add(&s->released, 1);
 }
 
+/* A rank's sum in place. */
+struct sum {
+	uint32_t *words; /* symmetric */
+	spmt_plan_open *open;
+	spmt_stream stream;
+};
+
+static int sum_begin(spmt_comm *comm, const struct scene *s, struct sum *sum)
+{
+	uint32_t local[COUNT];
+
+	for (size_t k = 0; k < COUNT; k++)
+		local[k] = made_input(spmt_rank(comm), k);
+	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&sum->words));
+	REQUIRE_OK(spmt_copy_in(comm, sum->words, local, sizeof(local)));
+	TRY(stream_make(comm, &sum->stream));
+	return spmt_plan_begin(comm, s->plan, sizeof(local), &sum->open);
+}
+
+static int sum_run(spmt_comm *comm, const struct sum *sum)
+{
+	return spmt_plan_run(comm, sum->open, sum->words, sum->words, COUNT, SPMT_TYPE_U32,
+		SPMT_OP_SUM, sum->stream);
+}
+
+/* spmt_plan_end has returned: no sooner than the run was let go of, and with its result there. */
+static int sum_is_there(spmt_comm *comm, struct scene *s, const struct sum *sum)
+{
+	uint32_t local[COUNT], want[COUNT] = { 0 };
+
+	REQUIRE_EQ(atomic_load(&s->released), RANKS);
+	for (size_t k = 0; k < COUNT; k++)
+		for (int r = 0; r < RANKS; r++)
+			want[k] += made_input(r, k);
+	REQUIRE_OK(spmt_copy_out(comm, local, sum->words, sizeof(local)));
+	REQUIRE(!memcmp(local, want, sizeof(want)));
+	return 0;
+}
+
+static int sum_end(spmt_comm *comm, const struct sum *sum)
+{
+	REQUIRE_OK(stream_end(comm, sum->stream));
+	return spmt_free(comm, sum->words);
+}
+
 /* The plan is gone before its run has begun; spmt_plan_end waits for that. */
 static int ended_in_flight(spmt_comm *comm, void *arg)
 {
 	struct scene *s = arg;
-	uint32_t *words, local[COUNT], want[COUNT] = { 0 };
-	spmt_plan_open *open;
-	spmt_stream stream;
+	struct sum sum;
 
-	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&words));
-	for (size_t k = 0; k < COUNT; k++) {
-		local[k] = made_input(spmt_rank(comm), k);
-		for (int r = 0; r < RANKS; r++)
-			want[k] += made_input(r, k);
-	}
-	REQUIRE_OK(spmt_copy_in(comm, words, local, sizeof(local)));
-	TRY(stream_make(comm, &stream));
-	REQUIRE_OK(spmt_plan_begin(comm, s->plan, sizeof(local), &open));
-	REQUIRE_OK(stream_call(comm, stream, hold, &s, sizeof(s)));
-	REQUIRE_OK(
-		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
+	TRY(sum_begin(comm, s, &sum));
+	REQUIRE_OK(stream_call(comm, sum.stream, hold, &s, sizeof(s)));
+	REQUIRE_OK(sum_run(comm, &sum));
 	if (atomic_fetch_add(&s->told, 1) == RANKS - 1)
 		spmt_plan_destroy(s->plan);
 	until(&s->told, RANKS);
 	atomic_fetch_add(&s->ready, 1);
-	REQUIRE_OK(spmt_plan_end(comm, open));
-	REQUIRE_EQ(atomic_load(&s->released), RANKS);
-	REQUIRE_OK(spmt_copy_out(comm, local, words, sizeof(local)));
-	REQUIRE(!memcmp(local, want, sizeof(want)));
-	REQUIRE_OK(stream_end(comm, stream));
-	return spmt_free(comm, words);
+	REQUIRE_OK(spmt_plan_end(comm, sum.open));
+	TRY(sum_is_there(comm, s, &sum));
+	return sum_end(comm, &sum);
 }
 
 Test(plan_ends, it_goes_and_ends_while_it_runs)
@@ -263,36 +294,22 @@ Test(plan_ends, it_goes_and_ends_while_it_runs)
 static int captured(spmt_comm *comm, void *arg)
 {
 	struct scene *s = arg;
-	uint32_t *words, local[COUNT], want[COUNT] = { 0 };
 	spmt_host_graph *graph;
-	spmt_plan_open *open;
-	spmt_stream stream;
+	struct sum sum;
 
-	REQUIRE_OK(spmt_malloc(comm, sizeof(local), (void **)&words));
-	for (size_t k = 0; k < COUNT; k++) {
-		local[k] = made_input(spmt_rank(comm), k);
-		for (int r = 0; r < RANKS; r++)
-			want[k] += made_input(r, k);
-	}
-	REQUIRE_OK(spmt_copy_in(comm, words, local, sizeof(local)));
-	TRY(stream_make(comm, &stream));
-	REQUIRE_OK(spmt_plan_begin(comm, s->plan, sizeof(local), &open));
-	REQUIRE_OK(spmt_host_graph_begin(stream));
-	REQUIRE_OK(
-		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
-	REQUIRE_OK(spmt_host_graph_end(stream, &graph));
-	REQUIRE_OK(stream_call(comm, stream, hold, &s, sizeof(s)));
-	REQUIRE_OK(spmt_host_graph_launch(graph, stream));
+	TRY(sum_begin(comm, s, &sum));
+	REQUIRE_OK(spmt_host_graph_begin(sum.stream));
+	REQUIRE_OK(sum_run(comm, &sum));
+	REQUIRE_OK(spmt_host_graph_end(sum.stream, &graph));
+	REQUIRE_OK(stream_call(comm, sum.stream, hold, &s, sizeof(s)));
+	REQUIRE_OK(spmt_host_graph_launch(graph, sum.stream));
 	atomic_fetch_add(&s->ready, 1);
-	REQUIRE_OK(spmt_plan_end(comm, open));
-	REQUIRE_EQ(atomic_load(&s->released), RANKS);
-	REQUIRE_OK(spmt_copy_out(comm, local, words, sizeof(local)));
-	REQUIRE(!memcmp(local, want, sizeof(want)));
-	REQUIRE_CODE(spmt_host_graph_launch(graph, stream), -EBADF);
+	REQUIRE_OK(spmt_plan_end(comm, sum.open));
+	TRY(sum_is_there(comm, s, &sum));
+	REQUIRE_CODE(spmt_host_graph_launch(graph, sum.stream), -EBADF);
 	REQUIRE_SAYS("a comm or plan whose work the graph holds has ended");
 	REQUIRE_OK(spmt_host_graph_destroy(graph));
-	REQUIRE_OK(stream_end(comm, stream));
-	return spmt_free(comm, words);
+	return sum_end(comm, &sum);
 }
 
 /* The stream is being captured when the plan ends. */
@@ -300,21 +317,15 @@ static int ended_in_capture(spmt_comm *comm, void *arg)
 {
 	struct scene *s = arg;
 	spmt_host_graph *graph;
-	spmt_plan_open *open;
-	spmt_stream stream;
-	uint32_t *words;
+	struct sum sum;
 
-	REQUIRE_OK(spmt_calloc(comm, COUNT, sizeof(*words), (void **)&words));
-	TRY(stream_make(comm, &stream));
-	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &open));
-	REQUIRE_OK(spmt_host_graph_begin(stream));
-	REQUIRE_OK(
-		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream));
-	REQUIRE_OK(spmt_plan_end(comm, open));
-	REQUIRE_CODE(spmt_host_graph_end(stream, &graph), -EBADF);
+	TRY(sum_begin(comm, s, &sum));
+	REQUIRE_OK(spmt_host_graph_begin(sum.stream));
+	REQUIRE_OK(sum_run(comm, &sum));
+	REQUIRE_OK(spmt_plan_end(comm, sum.open));
+	REQUIRE_CODE(spmt_host_graph_end(sum.stream, &graph), -EBADF);
 	REQUIRE_SAYS("a comm or plan whose work was captured has ended");
-	REQUIRE_OK(stream_end(comm, stream));
-	return spmt_free(comm, words);
+	return sum_end(comm, &sum);
 }
 
 Test(plan_ends, no_graph_runs_it_later)

@@ -197,25 +197,34 @@ Test(plan_check, a_signal_orders_and_a_relaxed_one_does_not)
 	}
 }
 
+/* From rank 0 to rank 1. */
+static void puts_packets(spmt_plan *plan)
+{
+	cr_assert_eq(spmt_plan_put_packets(
+			     plan, 0, 0, spmt_plan_input(0, 0, 1), spmt_plan_scratch(1, 0, 1)),
+		0);
+}
+
+static void unpacks(spmt_plan *plan)
+{
+	cr_assert_eq(spmt_plan_unpack_packets(
+			     plan, 1, 0, spmt_plan_scratch(1, 0, 1), spmt_plan_output(1, 0, 1)),
+		0);
+}
+
 Test(plan_check, packets_are_written_once_and_order_their_readers)
 {
 	for (int twice = 0; twice < 2; twice++) {
 		spmt_plan *plan = empty_plan();
 
 		for (int i = 0; i <= twice; i++)
-			cr_assert_eq(spmt_plan_put_packets(plan, 0, 0, spmt_plan_input(0, 0, 1),
-					     spmt_plan_scratch(1, 0, 1)),
-				0);
-		cr_assert_eq(spmt_plan_unpack_packets(plan, 1, 0, spmt_plan_scratch(1, 0, 1),
-				     spmt_plan_output(1, 0, 1)),
-			0);
+			puts_packets(plan);
+		unpacks(plan);
 		finds(plan, twice ? "written twice" : NULL);
 	}
 	spmt_plan *plan = empty_plan();
 
-	cr_assert_eq(spmt_plan_unpack_packets(
-			     plan, 1, 0, spmt_plan_scratch(1, 0, 1), spmt_plan_output(1, 0, 1)),
-		0);
+	unpacks(plan);
 	finds(plan, "waits for what nobody puts there");
 }
 
@@ -233,12 +242,8 @@ Test(plan_check, packets_are_no_fence)
 				? spmt_plan_fetch(plan, 0, 0, told, spmt_plan_output(0, 5, 1))
 				: spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 5, 1), told),
 			0);
-		cr_assert_eq(spmt_plan_put_packets(plan, 0, 0, spmt_plan_input(0, 0, 1),
-				     spmt_plan_scratch(1, 0, 1)),
-			0);
-		cr_assert_eq(spmt_plan_unpack_packets(plan, 1, 0, spmt_plan_scratch(1, 0, 1),
-				     spmt_plan_output(1, 0, 1)),
-			0);
+		puts_packets(plan);
+		unpacks(plan);
 		if (i == SIGNALLED) {
 			cr_assert_eq(spmt_plan_signal(plan, 0, 0, 1, 0), 0);
 			cr_assert_eq(spmt_plan_wait(plan, 1, 0, 0, 0), 0);

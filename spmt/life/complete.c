@@ -85,6 +85,7 @@ static void completion_run(struct errand *errand)
 		(struct completion *)(void *)((char *)errand - offsetof(struct completion, errand));
 	spmt_comm *comm = c->comm;
 
+	/* the call that has queued it, which waits for nobody, is on its way out */
 	while (!atomic_load(&c->queued))
 		futex_sleep(&c->queued, 0, -1);
 	tsan_acquire(&c->queued);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """vmap, grad, jvp and scan: beside jax.lax's where those are right, else beside numbers."""
 
+import os
 from functools import partial
 
 import jax
@@ -169,6 +170,8 @@ def patched():
 
 def large_ones_stay_out_of_graphs():
     """What moves so many bytes a device that the library has copy engines do it; a sum has a kernel."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/kernels/coll/table.h")) as file:
+        assert "#define COLL_ENGINE_LEAST (%dull << 20)" % (spmt.jax._ENGINE_LEAST >> 20) in file.read()
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT, graphs=True) as w:
         calls = {
             "permute": lambda v: w.ppermute(v, RING), "broadcast": lambda v: w.broadcast(v, 0), "all_to_all": lambda v: w.all_to_all(v, 0, 0, tiled=True),

@@ -25,22 +25,37 @@ static const struct {
 	{ SPMT_ERR_BROKEN, "the world is broken" },
 };
 
+/* Of a text that is too long half a word is another word: a list of ranks would end with one that is not meant. */
+static void cut_behind_a_word(char text[STATUS_SENTENCE])
+{
+	static const char cut[] = " ..";
+	size_t last = STATUS_SENTENCE - sizeof(cut), at = last;
+
+	while (at > last - 64 && text[at] != ' ')
+		at--;
+	memcpy(text + (text[at] == ' ' ? at : last), cut, sizeof(cut));
+}
+
 /* Written to a copy first, because an argument may be the last sentence itself. Keeps the
    caller's errno. `before` goes in front of the text; "": nothing does. */
 static int PRINTF(3, 0) store_sentence(
 	int code, const char *before, const char *fmt, va_list args, const char *suffix)
 {
-	int saved_errno = errno;
+	int saved_errno = errno, n;
 	char text[STATUS_SENTENCE];
 	size_t used;
+	bool cut;
 
 	snprintf(text, sizeof(text), "%s%s", before, *before ? ": " : "");
 	used = strlen(text);
-	if (vsnprintf(text + used, sizeof(text) - used, fmt, args) < 0)
+	n = vsnprintf(text + used, sizeof(text) - used, fmt, args);
+	if (n < 0)
 		text[used] = '\0';
+	cut = n >= (int)(sizeof(text) - used);
 	used = strlen(text);
-	if (suffix)
-		snprintf(text + used, sizeof(text) - used, ": %s", suffix);
+	n = suffix ? snprintf(text + used, sizeof(text) - used, ": %s", suffix) : 0;
+	if (cut || n >= (int)(sizeof(text) - used))
+		cut_behind_a_word(text);
 	memcpy(last_failure.sentence, text, sizeof(text));
 	last_failure.code = code;
 	last_failure.call = 0;
@@ -231,6 +246,10 @@ void text_add(struct text *t, const char *fmt, ...)
 	va_start(args, fmt);
 	n = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, fmt, args);
 	va_end(args);
-	if (n > 0)
-		t->used = MIN_OF(t->used + (size_t)n, sizeof(t->bytes) - 1);
+	if (n <= 0 || t->cut)
+		return;
+	t->cut = t->used + (size_t)n >= sizeof(t->bytes);
+	if (t->cut)
+		cut_behind_a_word(t->bytes);
+	t->used = MIN_OF(t->used + (size_t)n, sizeof(t->bytes) - 1);
 }

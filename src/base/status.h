@@ -19,7 +19,8 @@
 
 #define STATUS_SENTENCE 512
 
-/* Records the sentence for the calling thread and returns `code`, which is negative. Truncates at STATUS_SENTENCE. */
+/* Records the sentence for the calling thread and returns `code`, which is negative. Truncates at STATUS_SENTENCE, behind
+   a word, and says so: " ..". */
 int fail(int code, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 
 /* As fail(-err, ..), with ": <text of errno>" appended. `err` is a positive errno; 0 is taken as EIO. */
@@ -66,6 +67,7 @@ const char *status_text(int code);
 struct text {
 	char bytes[STATUS_SENTENCE];
 	size_t used;
+	bool cut;
 };
 void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "spmt.h"
@@ -42,6 +43,52 @@ Test(status, long_sentences_are_cut)
 	cr_assert_eq(strlen(status_sentence()), STATUS_SENTENCE - 1);
 	fail_with(-1, text);
 	cr_assert_eq(strlen(status_sentence()), STATUS_SENTENCE - 1);
+}
+
+/* "0, 1, .. 99, .." */
+static void counts_up(const char *list)
+{
+	int n = 0;
+
+	for (char *end; *list && list[1] != '.'; list = end + 1, n++) {
+		cr_assert_eq(strtol(list, &end, 10), n, "%s", list);
+		cr_assert_eq(*end, ',', "%s", list);
+	}
+	cr_assert_gt(n, 50);
+	cr_assert_str_eq(list, " ..");
+}
+
+/* Half a number would be another rank. */
+Test(status, a_list_is_cut_behind_a_number)
+{
+	for (int before = 0; before < 8; before++) {
+		struct text text = { .used = 0 };
+
+		text_add(&text, "%.*s:", before, "abcdefgh");
+		for (int i = 0; i < 300; i++)
+			text_add(&text, "%s %d", i ? "," : "", i);
+		cr_assert_lt(strlen(text.bytes), STATUS_SENTENCE);
+		counts_up(strchr(text.bytes, ':') + 1);
+		fail_call(-1, "spmt_barrier", "the world is broken: %s", text.bytes);
+		counts_up(strrchr(status_sentence(), ':') + 1);
+		fail_errno(EIO, "%s", text.bytes);
+		cr_assert_str_eq(status_sentence() + strlen(status_sentence()) - 3, " ..");
+	}
+}
+
+/* What fits is whole, to the last byte. */
+Test(status, a_sentence_that_fits_is_not_cut)
+{
+	struct text text = { .used = 0 };
+
+	for (int i = 0; i < STATUS_SENTENCE - 1; i++)
+		text_add(&text, "%s", i % 8 ? "a" : " ");
+	cr_assert_eq(strlen(text.bytes), STATUS_SENTENCE - 1);
+	cr_assert(!strchr(text.bytes, '.'));
+	fail(-1, "%s", text.bytes);
+	cr_assert_str_eq(status_sentence(), text.bytes);
+	text_add(&text, "a");
+	cr_assert(strstr(text.bytes, " .."));
 }
 
 Test(status, the_last_sentence_may_be_an_argument)

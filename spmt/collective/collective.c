@@ -208,9 +208,8 @@ int coll_far(spmt_comm *comm, const struct far_call *call, struct coll_in_stream
 
 	if (in->reserved.captured) {
 		mem_free(call->spans);
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"rank %d: a collective between nodes cannot be captured into a graph",
-			comm->rank);
+		return fail_rank(SPMT_ERR_UNSUPPORTED, comm->rank,
+			"a collective between nodes cannot be captured into a graph");
 	}
 	rc = far_queue(comm, call, in->stream);
 	in->queued = !rc;

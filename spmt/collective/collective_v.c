@@ -274,8 +274,8 @@ static int varied_moved(spmt_comm *comm, const struct varied *c, struct coll_in_
 		.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans)) };
 
 	if (!call.spans)
-		return fail(-ENOMEM, "rank %d: out of memory for the counts of %d ranks",
-			comm->rank, comm->nranks);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for the counts of %d ranks",
+			comm->nranks);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		call.spans[pe] = (struct far_span){ .src_at = src_offset(c, pe),
 			.src_count = src_count(c, pe),

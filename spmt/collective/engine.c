@@ -137,7 +137,7 @@ int engine_begin(spmt_comm *comm)
 		return 0;
 	m = meeting_enter(comm);
 	if (!m)
-		return fail(-ENOMEM, "rank %d: out of memory for a meeting of %d ranks", comm->rank,
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for a meeting of %d ranks",
 			comm->nranks);
 	pthread_mutex_lock(&m->lock);
 	m->sides[comm->rank].comm = comm;
@@ -294,7 +294,7 @@ int engine_queue(spmt_comm *comm, const struct engine_call *call, device_stream 
 		return rc;
 	part = mem_calloc(1, sizeof(*part));
 	if (!part)
-		return fail(-ENOMEM, "rank %d: out of memory for a collective", comm->rank);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for a collective");
 	*part = (struct engine_part){ .call = *call,
 		.nth = atomic_load(&side->made) + 1,
 		.ticket = ++side->tickets,

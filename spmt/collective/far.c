@@ -218,8 +218,8 @@ struct area_inbox *far_operands(const spmt_comm *comm)
 	struct area_inbox *of = mem_calloc((size_t)comm->nranks, sizeof(*of) + PIECE_IN_SLOT);
 
 	if (!of)
-		fail(-ENOMEM, "rank %d: out of memory for what %d ranks give", comm->rank,
-			comm->nranks);
+		fail_rank(
+			-ENOMEM, comm->rank, "out of memory for what %d ranks give", comm->nranks);
 	return of;
 }
 
@@ -334,8 +334,7 @@ static int far_shards(spmt_comm *comm, const struct far_call *c)
 	int rc;
 
 	if (!spans)
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d shards", comm->rank, comm->nranks);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for %d shards", comm->nranks);
 	part.spans = spans;
 	shards_spread(comm, c, spans);
 	rc = far_pairs(comm, &part);
@@ -356,8 +355,7 @@ static int far_all_gather(spmt_comm *comm, const struct far_call *c)
 		return rc;
 	call.spans = mem_calloc((size_t)comm->nranks, sizeof(*call.spans));
 	if (!call.spans)
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for %d ranks", comm->nranks);
 	for (int pe = 0; pe < comm->nranks; pe++)
 		call.spans[pe] = far_span_of(comm, c, pe);
 	rc = far_ring(comm, &call);
@@ -441,8 +439,7 @@ static int far_open(spmt_comm *comm)
 	}
 	if (!far || !far->links || !far->noted || far_nodes(comm, far)) {
 		far_free(far);
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for %d links", comm->nranks);
 	}
 	for (int pe = 0; pe < comm->nranks; pe++)
 		link_again(&far->links[pe], &comm->links[pe]);
@@ -453,13 +450,12 @@ static int far_open(spmt_comm *comm)
 static int far_check(const spmt_comm *comm, const struct far_call *call)
 {
 	if (!comm_cpu_access(comm))
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"rank %d: collectives between nodes are moved by the CPU, which does not reach memory of backend %s",
-			comm->rank, comm->backend->name);
+		return fail_rank(SPMT_ERR_UNSUPPORTED, comm->rank,
+			"collectives between nodes are moved by the CPU, which does not reach memory of backend %s",
+			comm->backend->name);
 	if (!comm->stage || slot_size(comm) < call->size)
-		return fail(SPMT_ERR_UNSUPPORTED,
-			"rank %d: %d ranks are too many for collectives between nodes", comm->rank,
-			comm->nranks);
+		return fail_rank(SPMT_ERR_UNSUPPORTED, comm->rank,
+			"%d ranks are too many for collectives between nodes", comm->nranks);
 	return 0;
 }
 
@@ -473,7 +469,7 @@ int far_queue(spmt_comm *comm, const struct far_call *call, device_stream stream
 	if (!rc)
 		job = mem_calloc(1, sizeof(*job));
 	if (!rc && !job)
-		rc = fail(-ENOMEM, "rank %d: out of memory for a collective", comm->rank);
+		rc = fail_rank(-ENOMEM, comm->rank, "out of memory for a collective");
 	if (!rc) {
 		*job = (struct far_job){ comm, *call };
 		rc = comm->backend->call(comm->dev, stream, far_thread, job);

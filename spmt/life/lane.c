@@ -230,17 +230,17 @@ static int place_find(spmt_comm *parent, uint64_t key, struct lane_place *place)
 		&place->in);
 	switch (rc) {
 	case -ENOMEM:
-		return fail(rc,
-			"rank %d: as many lanes as there is room for are alive or have broken: %d of a %s of backend %s, %d of a world and its parts",
-			parent->rank, parent->nlanes, parent->parent ? "part" : "world",
-			parent->backend->name, KEYS_ROWS);
+		return fail_rank(rc, parent->rank,
+			"as many lanes as there is room for are alive or have broken: %d of a %s of backend %s, %d of a world and its parts",
+			parent->nlanes, parent->parent ? "part" : "world", parent->backend->name,
+			KEYS_ROWS);
 	case -ETIMEDOUT:
-		return fail(SPMT_ERR_TIMEOUT,
-			"rank %d: another process has not given back the table of lanes after %.1f s",
-			parent->rank, (double)ms / 1e3);
+		return fail_rank(SPMT_ERR_TIMEOUT, parent->rank,
+			"another process has not given back the table of lanes after %.1f s",
+			(double)ms / 1e3);
 	case -EIO:
-		return fail(SPMT_ERR_BROKEN,
-			"rank %d: a process has overwritten the table of lanes", parent->rank);
+		return fail_rank(SPMT_ERR_BROKEN, parent->rank,
+			"a process has overwritten the table of lanes");
 	default:
 		return rc;
 	}

@@ -406,7 +406,7 @@ static int nodes_open(spmt_comm *comm)
 	struct nodes *n = mem_calloc(1, sizeof(*n));
 
 	if (!n)
-		return fail(-ENOMEM, "rank %d: out of memory to meet other nodes", comm->rank);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory to meet other nodes");
 	nodes_count(comm, n);
 	comm->meeting_state = n;
 	return 0;

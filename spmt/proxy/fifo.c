@@ -139,7 +139,7 @@ static int fifo_make(spmt_comm *comm, struct fifo **out)
 	int rc = 0;
 
 	if (!f)
-		return fail(-ENOMEM, "rank %d: out of memory for what kernels post", comm->rank);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for what kernels post");
 	*out = f;
 	f->comm = comm;
 	pthread_mutex_init(&f->lock, NULL);
@@ -147,8 +147,7 @@ static int fifo_make(spmt_comm *comm, struct fifo **out)
 	f->links = mem_aligned(CACHE_LINE, n * sizeof(*f->links));
 	f->ports = mem_calloc(n, sizeof(struct fifo_ports *));
 	if (!f->links || !f->ports)
-		return fail(
-			-ENOMEM, "rank %d: out of memory for %d links", comm->rank, comm->nranks);
+		return fail_rank(-ENOMEM, comm->rank, "out of memory for %d links", comm->nranks);
 	/* a kernel may wait in the comm's own one for what it has posted */
 	if (f->polled)
 		rc = comm->backend->stream_create(comm->dev, &f->stream);
@@ -214,9 +213,8 @@ int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port 
 		ports->known[index] = true;
 	}
 	pthread_mutex_unlock(&f->lock);
-	return ports
-		? 0
-		: fail(-ENOMEM, "rank %d: out of memory for ports to rank %d", comm->rank, peer);
+	return ports ? 0
+		     : fail_rank(-ENOMEM, comm->rank, "out of memory for ports to rank %d", peer);
 }
 
 /* ---- registered buffers -------------------------------------------------------------------------- */

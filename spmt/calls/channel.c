@@ -265,7 +265,10 @@ static int switch_registered(spmt_comm *comm, spmt_mem *mem, struct spmt_switch 
 		return rc;
 	s->bytes = UINT64_MAX;
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		if (parts.host[pe].size && !parts.host[pe].base)
+		if (!parts.host[pe].size) /* kernels go to every rank, and do not look at sizes */
+			return fail_call(-EINVAL, "spmt_switch_get",
+				"rank %d: rank %d has no part of mem", comm->rank, pe);
+		if (!parts.host[pe].base)
 			return mem_refuse_far(comm, "spmt_switch_get", mem, pe);
 		s->bytes = MIN_OF(s->bytes, parts.host[pe].size);
 	}

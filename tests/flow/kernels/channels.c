@@ -471,7 +471,10 @@ static int refused(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_switch_get(comm, NULL, 0, mem, &s), -EBADF);
 	REQUIRE_CODE(spmt_channel_get(NULL, &attr, &c), -EINVAL);
 	REQUIRE_CODE(spmt_switch_get(NULL, block, 64, NULL, &s), -EINVAL);
-	return 0;
+	REQUIRE_OK(spmt_register(
+		comm, spmt_rank(comm) ? NULL : buffer, spmt_rank(comm) ? 0 : sizeof(buffer), &mem));
+	BAD(spmt_switch_get(comm, NULL, 0, mem, &s), "rank 1 has no part of mem");
+	return spmt_deregister(comm, mem);
 }
 
 Test(channels, refused)

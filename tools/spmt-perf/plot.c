@@ -30,6 +30,18 @@ static int gnuplot(FILE *program)
 	return status;
 }
 
+/* One to write to, made if there is none; a file is said to be one, which access() would have without permission. */
+static int folder(const char *dir)
+{
+	struct stat st;
+
+	if ((mkdir(dir, 0777) && errno != EEXIST) || stat(dir, &st))
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	return access(dir, W_OK | X_OK) ? -errno : 0;
+}
+
 bool plot_ready(const char *dir)
 {
 	FILE *nothing = tmpfile();
@@ -43,11 +55,10 @@ bool plot_ready(const char *dir)
 				      : strerror(-rc));
 		return false;
 	}
-	if ((mkdir(dir, 0777) && errno != EEXIST) || access(dir, W_OK | X_OK)) {
-		fprintf(stderr, "spmt-perf: --plot %s: %s\n", dir, strerror(errno));
-		return false;
-	}
-	return true;
+	rc = folder(dir);
+	if (rc)
+		fprintf(stderr, "spmt-perf: --plot %s: %s\n", dir, strerror(-rc));
+	return !rc;
 }
 
 /* In gnuplot's single quotes, where a quote is two. */

@@ -117,6 +117,9 @@ says 'every pair has a rate' out '^ +2( +[0-9.e+]+){3}$'
 says 'a heat map' told 'with image'
 exits 1 env PATH="$scratch/with:$PATH" GNUPLOT_ENDS=3 "${plot[@]}" "$scratch/new"
 says 'a gnuplot that fails is told' err 'gnuplot did not make .*\.svg \(exit status 3\)'
+touch "$scratch/file"
+exits 1 env PATH="$scratch/with:$PATH" "${plot[@]}" "$scratch/file"
+says 'no folder' err '/file: Not a directory'
 exits 1 env PATH="$scratch/without" "${plot[@]}" "$scratch/new"
 says 'no gnuplot' err 'gnuplot is not installed'
 nothing_in 'and nothing was measured' "$(cat "$scratch/out")"

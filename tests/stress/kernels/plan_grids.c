@@ -84,7 +84,8 @@ static int lower_all(void)
 		REQUIRE_OK(row_plans_random(i, RANKS, i % 2, &l->plan));
 		REQUIRE_OK(spmt_plan_check(l->plan));
 		REQUIRE_OK(spmt_plan_about(l->plan, &l->info));
-		REQUIRE_OK(plan_lay_out(l->plan, false, l->info.attr.input_chunks * MOST, &l->layout));
+		REQUIRE_OK(
+			plan_lay_out(l->plan, false, l->info.attr.input_chunks * MOST, &l->layout));
 		REQUIRE(l->layout.apart || !(i % 2));
 		closed += !l->layout.apart && l->layout.closed;
 		l->other = l->layout.size - l->layout.packets;

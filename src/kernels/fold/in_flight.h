@@ -12,7 +12,12 @@
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define UNROLLED _Pragma("unroll")
 #define ROLLED _Pragma("nounroll")
+#else
+#define UNROLLED
+#define ROLLED
+#endif
 
+#if defined(UNITS_ALIGNED)
 /* An aligned unit. */
 static inline __attribute__((always_inline)) union unit fetch_whole(uint64_t a)
 {
@@ -30,8 +35,6 @@ static inline __attribute__((always_inline)) void place_here(uint64_t a, union u
 		spmtd_gstore16b_(a, u.raw);
 }
 #else
-#define UNROLLED
-#define ROLLED
 #define fetch_whole(a) fetch(a, 16)
 #define gather_here(a, n) fetch(a, n)
 #define place_here(a, u, n) place(a, u, n)

@@ -78,7 +78,7 @@ static inline void slot_poke(uint64_t a, struct spmtd_unit_ u)
 /* n of its bytes, anywhere in memory. */
 static inline uint64_t piece_fetch(uint64_t a, uint32_t n)
 {
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if (n == PIECE && a % PIECE == 0)
 		return spmtd_gload64_(a);
 #endif
@@ -89,7 +89,7 @@ static inline void piece_place(uint64_t a, uint64_t x, uint32_t n)
 {
 	union unit u = { .words = { x, 0 } };
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if (n == PIECE && a % PIECE == 0) {
 		spmtd_gstore64_(a, x);
 		return;

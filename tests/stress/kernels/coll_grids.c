@@ -20,6 +20,7 @@
 #define fold_mean grid_fold_mean
 #define fold_sum grid_fold_sum
 #define COLL_ONE_UNIT
+#define UNITS_ALIGNED
 #include "src/kernels/broken.h"
 #include "tests/lib/device/plain_views.h"
 #include "tests/lib/ranks.h"
@@ -35,6 +36,23 @@ enum {
 };
 
 #include "grid_block.h"
+
+/* As GPUs are of accesses that are not aligned. */
+static uint64_t aligned_at(uint64_t a, uint64_t size)
+{
+	if (a % size)
+		abort();
+	return a;
+}
+#define spmtd_gload16_(a) spmtd_gload16_(aligned_at(a, 2))
+#define spmtd_gload32_(a) spmtd_gload32_(aligned_at(a, 4))
+#define spmtd_gload64_(a) spmtd_gload64_(aligned_at(a, 8))
+#define spmtd_gload16b_(a) spmtd_gload16b_(aligned_at(a, 16))
+#define spmtd_gstore16_(a, x) spmtd_gstore16_(aligned_at(a, 2), x)
+#define spmtd_gstore32_(a, x) spmtd_gstore32_(aligned_at(a, 4), x)
+#define spmtd_gstore64_(a, x) spmtd_gstore64_(aligned_at(a, 8), x)
+#define spmtd_gstore16b_(a, x) spmtd_gstore16b_(aligned_at(a, 16), x)
+
 #include "src/kernels/coll/coll.c"
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"
@@ -119,10 +137,26 @@ static unsigned char folded(const struct call *c, size_t i)
 	return (unsigned char)sum;
 }
 
+/* Bytes from an address that is aligned for all, which most are: of dst, and of a src that is not in place. Of every other call it is the
+   same on all ranks. */
+static size_t shift_of(const struct call *c, int pe, uint64_t which)
+{
+	uint32_t x =
+		any_number(((uint64_t)c->nth * 2 + which) * RANKS + (c->nth % 2) * (uint64_t)pe);
+
+	return x % 3 ? 0 : x / 3 % 17;
+}
+
+static size_t src_apart(const struct call *c, int pe)
+{
+	return shift_of(c, pe, 1);
+}
+
 /* Where its buffers begin in the memory of a rank. */
 static size_t at_own(const struct call *c, int pe, bool other_blocks, bool blocks)
 {
-	return c->in_place && other_blocks && !blocks ? (size_t)pe * c->bytes : 0;
+	return shift_of(c, pe, 0) +
+		(c->in_place && other_blocks && !blocks ? (size_t)pe * c->bytes : 0);
 }
 
 static size_t src_at(const struct call *c, int pe)
@@ -193,7 +227,8 @@ static void make(const struct thread *t, const struct call *c)
 	int from = c->kind == COLL_PERMUTE ? (t->pe + RANKS - 1) % RANKS : c->root;
 	struct kernel_collective_args args = { .view = view_of(&scene.views, t->pe),
 		.dst = (uint64_t)(uintptr_t)(r->dst + dst_at(c, t->pe)),
-		.src = (uint64_t)(uintptr_t)(c->in_place ? r->dst + src_at(c, t->pe) : r->src),
+		.src = (uint64_t)(uintptr_t)(c->in_place ? r->dst + src_at(c, t->pe)
+							 : r->src + src_apart(c, t->pe)),
 		.bytes = odd ? c->bytes / 2 : c->bytes,
 		.key = odd ? 1ull << 40 : c->nth % 4,
 		.algorithm = odd && c->nth % 2 ? COLL_ROW_ll : c->row,
@@ -223,12 +258,13 @@ static void prepare(const struct thread *t, const struct call *c)
 	struct rank *r = &scene.ranks[t->pe];
 
 	size_t given_bytes = c->bytes * (coll_kinds[c->kind].src_blocks ? RANKS : 1);
+	size_t src = src_apart(c, t->pe);
 
-	for (size_t i = 0; i < sizeof(r->src); i++)
-		r->src[i] = given(c, t->pe, i);
+	for (size_t i = src; i < sizeof(r->src); i++)
+		r->src[i] = given(c, t->pe, i - src);
 	memset(r->dst, POISON, sizeof(r->dst));
 	if (c->in_place)
-		memcpy(r->dst + src_at(c, t->pe), r->src, given_bytes);
+		memcpy(r->dst + src_at(c, t->pe), r->src + src, given_bytes);
 	memcpy(r->was, r->dst, sizeof(r->was));
 }
 

@@ -42,7 +42,7 @@ LL_FN void ll_place(const struct coll *c, struct ll_at at, union unit u)
 	uint64_t to = ll_dst(c, at.pe) + 16 * at.unit;
 	uint32_t n = ll_bytes(c, at.unit);
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if (n == 8 && to % 8 == 0) {
 		spmtd_gstore64_(to, u.words[0]);
 		return;

@@ -22,7 +22,7 @@ LL_FN union unit ll_brief_load(const struct coll *c, int pe, uint32_t k)
 	uint64_t a = ll_src(c, pe) + 16 * (uint64_t)k;
 	union unit u = { .words = { 0, 0 } };
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if (c->brief == 16)
 		u.raw = spmtd_gload16b_(a);
 	else
@@ -35,7 +35,7 @@ LL_FN union unit ll_brief_load(const struct coll *c, int pe, uint32_t k)
 
 LL_FN void ll_brief_store(const struct coll *c, uint64_t a, union unit u)
 {
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if (c->brief == 16)
 		spmtd_gstore16b_(a, u.raw);
 	else if (c->brief == 8)

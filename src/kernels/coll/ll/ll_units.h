@@ -43,7 +43,7 @@ LL_FN int ll_are_many(const struct coll *c)
 /* How many of a block's n units lie whole and aligned from `at` on. */
 LL_FN uint32_t ll_whole(const struct coll *c, uint64_t at, uint64_t from, uint32_t n)
 {
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	uint64_t whole = c->bytes / 16;
 
 	if (at & 15)
@@ -129,7 +129,7 @@ LL_FN union unit ll_fetch(const struct coll *c, struct ll_at at)
 	uint64_t a = ll_src(c, at.pe) + 16 * at.unit;
 	uint32_t n = ll_bytes(c, at.unit);
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
+#if defined(UNITS_ALIGNED)
 	if ((n == 8 || n == 4) && a % n == 0) {
 		union unit u = { .words = { n == 8 ? spmtd_gload64_(a) : spmtd_gload32_(a), 0 } };
 

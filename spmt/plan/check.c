@@ -3,8 +3,8 @@
  * The checker. It goes through the plan once, in any order that the waits allow: since each channel end and semaphore has one block
  * that gives and one that takes, who waits for what does not depend on the order, and neither does whether all come through. What is
  * ordered is kept as vector clocks; two operations that touch the same chunk, one of them writing, have to be ordered. Packets are no fence:
- * they are there when they are read, so that their writer has read what it made them of, and all before it (the block has met in between); but
- * what it had stored elsewhere may come later than they do.
+ * they are there when they are read, so that their writer has read what it made these of, and all before its operation (the block has met in
+ * between); but what it had stored elsewhere may come later than they do, and it may still read what it makes its other packets of.
  */
 #include <errno.h>
 #include <string.h>
@@ -239,11 +239,22 @@ static void barrier_join(struct check *c, int rank, int index)
 	l->n = 0;
 }
 
-/* What the packets' writers have read is over. */
-static void packets_join(struct check *c, int thread, const struct spmt_plan_op *op)
+/* What the writer of packets had read before it is over; what it makes them of is, too, if it is `through` with it. */
+static void writer_join(const struct check *c, uint32_t *over, size_t by, bool through)
 {
-	int rank = c->walk.threads[thread].rank;
-	const struct walk_packets *p = &c->walk.packets[rank];
+	const struct check_step *s = &c->steps[by];
+	uint32_t *whose = &over[s->thread], own = MAX_OF(*whose, s->over[s->thread] - !through);
+
+	clock_join(c, over, s->over);
+	*whose = own;
+}
+
+/* Before the operation that takes them, and behind it, when it has all of an operation's packets. */
+static void packets_join(
+	const struct check *c, int thread, const struct spmt_plan_op *op, bool behind)
+{
+	const struct walk_packets *p = &c->walk.packets[c->walk.threads[thread].rank];
+	uint32_t *over = clock_of(c, c->now_over, (size_t)thread);
 
 	for (int i = 0; i < op->nsrc; i++) {
 		struct walk_range r = walk_range_of(op, &op->src[i]);
@@ -251,9 +262,9 @@ static void packets_join(struct check *c, int thread, const struct spmt_plan_op 
 		if (plan_src_place(op, i) != PLAN_PACKETS)
 			continue;
 		for (size_t k = 0; k < p->n; k++)
-			if (walk_orders(&p->ranges[k], &r, c->given))
-				clock_join(c, clock_of(c, c->now_over, (size_t)thread),
-					c->steps[p->ranges[k].by].over);
+			if (walk_orders(&p->ranges[k], &r, c->given) &&
+				(!behind || walk_takes_all(&p->ranges[k], &r)))
+				writer_join(c, over, p->ranges[k].by, behind);
 	}
 }
 
@@ -272,7 +283,7 @@ static void order_before(struct check *c, int thread, const struct spmt_plan_op 
 	struct walk_count *n = walk_counted(&c->walk, t->rank, op);
 	size_t nth;
 
-	packets_join(c, thread, op);
+	packets_join(c, thread, op, false);
 	if (!n || !(op->kind == SPMT_PLAN_WAIT || op->kind == SPMT_PLAN_ACQUIRE))
 		return;
 	nth = n->taken;
@@ -343,6 +354,7 @@ static int check_step(struct check *c, int thread)
 	*s = (struct check_step){ thread, t->next, c->clocks + step * n, c->overs + step * n };
 	memcpy(s->clock, now, n * sizeof(*now));
 	memcpy(s->over, over, n * sizeof(*over));
+	packets_join(c, thread, op, true);
 	if (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE)
 		well &= list_note(list_of(c, t->rank, op), step);
 	well &= (c->given || op_touches(c, step, op)) && walk_done(&c->walk, t, step);

@@ -33,6 +33,9 @@ struct check {
 	uint32_t *clocks, *overs;
 	struct check_touch *touches;
 	size_t ntouches, touches_room;
+	const struct check_touch
+		*packets; /* the first of them that is of packets; they are the last */
+	uint64_t looked;  /* at packets, to see where they have come */
 	/* By count of the walk, in one list: the step of each signal or release, in order. */
 	struct check_list {
 		size_t *steps, n, room;

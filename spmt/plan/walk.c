@@ -160,6 +160,13 @@ bool walk_orders(const struct walk_range *written, const struct walk_range *read
 	return written->all_from == read->all_from && shares(written, given) && shares(read, given);
 }
 
+bool walk_takes_all(const struct walk_range *written, const struct walk_range *read)
+{
+	if (cut_alike(written, read))
+		return written->part.slice == read->part.slice;
+	return covers(read, written);
+}
+
 /* How many parts were written before, of those cut alike; the same one again is none. */
 static int packets_parts(const struct walk_packets *p, const struct walk_range *range)
 {

@@ -87,6 +87,8 @@ struct walk_case {
    first may be empty. */
 bool walk_orders(const struct walk_range *written, const struct walk_range *read,
 	const struct walk_case *given);
+/* Whether who reads a range of packets waits for all of the other, at all sizes. */
+bool walk_takes_all(const struct walk_range *written, const struct walk_range *read);
 /* Whether a has bytes wherever b has. */
 bool walk_part_follows(const struct walk_part *a, const struct walk_part *b);
 /* Whether some of the other may be in it. */

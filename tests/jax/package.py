@@ -37,6 +37,8 @@ def collectives():
         assert (total == n * (n + 1) / 2).all()
         comm.all_reduce(total, np.full(3, r + 1.0), op="max")
         assert (total == n).all()
+        comm.all_reduce(total, np.full(3, r + 1.0), op="avg")
+        assert (total == (n + 1) / 2).all()
         comm.all_reduce(total, np.full(3, r + 1.0), scale=2.0 + r)
         assert (total == sum((i + 1) * (i + 2) for i in range(n))).all()
         comm.reduce_scatter(part, np.arange(2 * n, dtype=np.int32))

@@ -187,7 +187,7 @@ bool coll_print(int ranks)
 	printf("algorithms of collectives\n");
 	for (int i = 0; i < COLL_ROWS; i++)
 		printf("  %-8s  %s\n", coll_rows[i].name, row_words[i]);
-	printf("  %-8s  counts differ by rank: each loads from its peers; ranks meet before and after\n",
+	printf("  %-8s  counts differ by rank: each loads from its peers; ranks meet before and after; whatever SPMT_COLL names\n",
 		"varied");
 	printf("which a call of the world takes, by bytes of a block; engine in one process, each rank with a GPU of its own\n");
 	for (size_t i = 0; i < (ranks ? 1 : ARRAY_SIZE(usual)); i++)

@@ -26,7 +26,7 @@ _TYPES = {
         "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2".split()
     )
 }
-_OPS = {name: number for number, name in enumerate("sum prod min max and or xor".split())}
+_OPS = {name: number for number, name in enumerate("sum prod min max and or xor avg".split())}
 _COMPARES = {name: number for number, name in enumerate("== != > >= < <=".split())}
 _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
@@ -327,6 +327,7 @@ class Comm:
     def all_reduce(self, dst: Any, src: Any, op: str = "sum", scale: Any = None, stream: int | None = None) -> None:
         """Combines src of all ranks, element by element, into dst on all.
 
+        op: sum, prod, min, max, avg (the sum divided by nranks), or, of integers, and, or, xor.
         scale, one number, is for sums: this rank's src counts that many times. It is given on all ranks or on none, and may differ.
         """
         self._reduce(lib.spmt_all_reduce, dst, src, 1, op, scale, stream)

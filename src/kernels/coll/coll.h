@@ -9,13 +9,16 @@
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 /* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
 #define COLL_FN static inline __attribute__((always_inline))
-#define COLL_LOOK_EVERY 64u /* polls from one look to the next at what else may end a wait */
+/* Between which polls a wait looks at what else may end it. */
+#define COLL_LOOKS(polls) ((polls) % 64 == 0)
 #elif defined(COLL_ONE_UNIT)
 #define COLL_FN static inline
-#define COLL_LOOK_EVERY 1u
 #else
 #define COLL_FN
-#define COLL_LOOK_EVERY 1u
+#endif
+#if !defined(COLL_LOOKS)
+/* Peers write there, too; later a poll is a sleep. */
+#define COLL_LOOKS(polls) ((polls) % 16 == 0 || (polls) > 256)
 #endif
 
 /* The worst block's counts for all. */

@@ -65,7 +65,7 @@ COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w)
 {
 	int rc = spmtd_wait_check_(v, w);
 
-	if (w->polls % COLL_LOOK_EVERY)
+	if (!COLL_LOOKS(w->polls))
 		return rc;
 	return !rc && peek_word(&area_of(v)->error) ? SPMTD_ABORTED : rc;
 }

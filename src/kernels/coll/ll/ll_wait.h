@@ -28,7 +28,7 @@ LL_FN union unit ll_arrives(const struct coll *c, struct ll_waits *w, int pe, ui
 {
 	while (!w->rc && !slot_unit_is_whole(&s, &w->flags)) {
 		w->rc = coll_patience(c->view, &w->w);
-		if (!w->rc && w->w.polls % COLL_LOOK_EVERY == 0 && ll_differs(c, pe))
+		if (!w->rc && COLL_LOOKS(w->w.polls) && ll_differs(c, pe))
 			w->rc = SPMTD_MISMATCH;
 		if (w->rc) {
 			w->pe = pe;

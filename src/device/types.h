@@ -61,7 +61,9 @@ struct kernel {
 	const char *name;
 	void (*host)(const void *args);
 	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
-	size_t viewed; /* so many bytes of its args, the first, are a view, whose addresses need no look */
+	/* So many bytes of its args, the first, are a view; behind it lie a caller's addresses, up to byte `given` (0: the end). The others are
+	   the library's own, which virtual devices need not look at. */
+	size_t viewed, given;
 };
 
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are

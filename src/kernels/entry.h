@@ -27,13 +27,18 @@
 
 #else
 
-#define KERNEL_TAKING(name, type)                                                         \
-	static void name##_on_host(const void *args)                                      \
-	{                                                                                 \
-		run_##name((const type *)args);                                           \
-	}                                                                                 \
-	const struct kernel kernel_##name = { "spmt_kernel_" #name, name##_on_host, true, \
-		sizeof(struct spmt_view) };
+#define KERNEL_GIVEN(type)                                  \
+	_Generic((type *)0, struct kernel_collective_args * \
+		 : offsetof(struct kernel_collective_args, key), default : 0)
+#define KERNEL_ON_HOST(name, fn, type)                                          \
+	const struct kernel kernel_##name = { "spmt_kernel_" #name, (fn), true, \
+		sizeof(struct spmt_view), KERNEL_GIVEN(type) };
+#define KERNEL_TAKING(name, type)                    \
+	static void name##_on_host(const void *args) \
+	{                                            \
+		run_##name((const type *)args);      \
+	}                                            \
+	KERNEL_ON_HOST(name, name##_on_host, type)
 
 #endif
 

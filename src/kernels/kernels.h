@@ -88,13 +88,14 @@ struct coll_factor {
 };
 struct kernel_collective_args {
 	struct spmt_view view;
-	uint64_t dst, src, key, report, bytes; /* of a block */
+	uint64_t dst, src;
+	struct coll_factor factor; /* this rank's, of COLL_PREMUL; a caller's addresses end here */
+	uint64_t key, report, bytes; /* of a block */
 	int32_t algorithm, type, op;
 	struct coll_moves moves;
-	uint32_t room;		   /* of a slot, equal on all ranks, a multiple of 16 */
-	int32_t part;		   /* 0: the first */
-	struct coll_factor factor; /* this rank's, of COLL_PREMUL */
-	uint64_t fifo;		   /* of row copy: the address of a struct spmtd_fifo */
+	uint32_t room;	   /* of a slot, equal on all ranks, a multiple of 16 */
+	int32_t part;	   /* 0: the first */
+	uint64_t fifo;	   /* of row copy: the address of a struct spmtd_fifo */
 	uint16_t captured; /* into a graph: no call looks at the stop word when it is launched */
 	uint16_t brief;	   /* of `ll`: a thread has one unit at most, of so many bytes; or 0 */
 	uint32_t words;	   /* by which blocks meet, between two ranks, at most */
@@ -121,8 +122,7 @@ struct kernel_collective_v_args {
 struct kernel_stage_args {
 	struct spmt_view view;
 	uint64_t dst, dst_step, src, src_step, blocks, bytes;
-	int32_t behind; /* a part of this call has run: not if that differed */
-	int32_t unused;
+	int32_t behind, unused; /* behind: a part of this call has run: not if that differed */
 };
 #include "plan.h"
 #pragma GCC diagnostic pop

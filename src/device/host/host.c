@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "graph.h"
 #include "queue.h"
@@ -48,6 +49,7 @@ int host_load(void)
 	if (env->host_devices < 0 || env->host_devices > HOST_DEVICES)
 		return fail(-EINVAL, "host: load: SPMT_HOST_DEVICES=%lld: 0 to %d are possible",
 			(long long)env->host_devices, HOST_DEVICES);
+	atomic_store(&st->blocks.changes, (uint64_t)(uint32_t)getpid() << 32 | 1);
 	atomic_store(&st->known, (int)env->host_devices + 1);
 	return 0;
 }

@@ -66,10 +66,19 @@ int host_index_room(struct host_index *x)
 	return 0;
 }
 
+/* Under the lock. */
+static void index_changes(struct host_index *x)
+{
+	uint64_t changes = atomic_load_explicit(&x->changes, memory_order_relaxed);
+
+	atomic_store_explicit(&x->changes, changes + 1, memory_order_release);
+}
+
 void host_index_insert(struct host_index *x, struct host_block *b)
 {
 	size_t at = host_index_at(x, b->base), i;
 
+	index_changes(x);
 	for (i = x->n++; i > at; i--)
 		x->rows[i] = x->rows[i - 1];
 	x->rows[at] = b;
@@ -88,6 +97,7 @@ void host_index_remove(struct host_index *x, struct host_block *b)
 {
 	size_t i = host_index_at(x, b->base);
 
+	index_changes(x);
 	for (x->n--; i < x->n; i++)
 		x->rows[i] = x->rows[i + 1];
 	host_index_trim(x);
@@ -414,28 +424,61 @@ static uintptr_t index_span(const struct host_index *x, uintptr_t *span)
 }
 
 /* Whose memory it is, if that is one which dev may not reach; else -1. Under the lock. */
-static int foreign_owner(const struct host_state *st, int dev, uintptr_t at)
+static int foreign_owner(
+	const struct host_state *st, int dev, uintptr_t at, const struct host_block **block)
 {
 	size_t i = host_index_at(&st->blocks, (const void *)at);
 	const struct host_block *b = st->blocks.rows[i]; /* one ends behind it */
 
-	return (uintptr_t)b->base <= at && !may_reach(st, dev, b) ? b->dev : -1;
+	if ((uintptr_t)b->base > at)
+		return -1;
+	*block = b;
+	return may_reach(st, dev, b) ? -1 : b->dev;
+}
+
+/* What a thread's last look has found, for as long as the table stays the same: the lock's word goes from CPU to CPU. */
+static _Thread_local struct {
+	uint64_t changes;
+	uintptr_t low, span;  /* of all blocks */
+	uintptr_t base, size; /* of one, which dev owns */
+	int dev;
+} looked;
+
+static bool looked_before(const struct host_state *st, int dev, const void *args, size_t size)
+{
+	const char *at = args;
+	uintptr_t word;
+	bool known = looked.dev == dev &&
+		looked.changes == atomic_load_explicit(&st->blocks.changes, memory_order_acquire);
+
+	for (size_t off = 0; known && off + sizeof(word) <= size; off += sizeof(word)) {
+		memcpy(&word, at + off, sizeof(word));
+		known = word - looked.base < looked.size || word - looked.low >= looked.span;
+	}
+	return known;
 }
 
 int host_reach_args(int dev, const void *args, size_t size)
 {
 	struct host_state *st = host_state();
-	uintptr_t low, span, word = 0;
+	const struct host_block *block = NULL;
+	uintptr_t word = 0;
 	const char *at = args;
 	int owner = -1;
 
+	if (LIKELY(looked_before(st, dev, args, size)))
+		return 0;
 	pthread_rwlock_rdlock(&st->memory);
-	low = index_span(&st->blocks, &span);
+	looked.low = index_span(&st->blocks, &looked.span);
+	looked.changes = atomic_load_explicit(&st->blocks.changes, memory_order_relaxed);
+	looked.dev = dev;
 	for (size_t off = 0; owner < 0 && off + sizeof(word) <= size; off += sizeof(word)) {
 		memcpy(&word, at + off, sizeof(word));
-		if (word - low < span && !is_small_int(word))
-			owner = foreign_owner(st, dev, word);
+		if (word - looked.low < looked.span && !is_small_int(word))
+			owner = foreign_owner(st, dev, word, &block);
 	}
+	looked.base = block ? (uintptr_t)block->base : 0;
+	looked.size = block && block->dev == dev ? block->size : 0;
 	pthread_rwlock_unlock(&st->memory);
 	if (owner < 0)
 		return 0;

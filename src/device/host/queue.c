@@ -272,6 +272,7 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	unsigned block, const void *args, size_t size)
 {
 	struct host_op *op;
+	size_t end;
 	int rc;
 
 	if (!k || !k->host)
@@ -288,7 +289,8 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	op->bounded = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
-	rc = size > k->viewed ? host_reach_args(dev, op->args + k->viewed, size - k->viewed) : 0;
+	end = k->given && k->given < size ? k->given : size;
+	rc = end > k->viewed ? host_reach_args(dev, op->args + k->viewed, end - k->viewed) : 0;
 	if (rc) {
 		mem_free(op);
 		return rc;

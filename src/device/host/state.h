@@ -34,6 +34,7 @@ struct host_device {
 struct host_index {
 	struct host_block **rows;
 	size_t n, room;
+	_Atomic uint64_t changes; /* of rows; no two processes have the same number */
 };
 
 /* In pages that a forked child sees as zeros: there nothing is loaded, open or allocated. */

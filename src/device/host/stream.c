@@ -202,6 +202,7 @@ struct host_op *host_op_new(
 static int push_now(struct host_stream *s, struct host_op *op, uint64_t *ticket)
 {
 	int rc = s->threaded ? 0 : host_worker_start(s);
+	uint64_t queued;
 
 	if (rc)
 		return rc;
@@ -209,10 +210,11 @@ static int push_now(struct host_stream *s, struct host_op *op, uint64_t *ticket)
 	op->next = NULL;
 	*s->tail = op;
 	s->tail = &op->next;
+	queued = atomic_load_explicit(&s->queued, memory_order_relaxed) + 1;
 	if (ticket)
-		*ticket = atomic_load(&s->queued) + 1;
-	atomic_fetch_add(&s->queued, 1);
-	atomic_fetch_add(&s->wakes, 1);
+		*ticket = queued;
+	atomic_store_explicit(&s->queued, queued, memory_order_release);
+	host_stream_ring(s);
 	return 0;
 }
 
@@ -279,7 +281,7 @@ int host_stream_end(struct host_stream *s)
 	if (live) {
 		s->closing = true;
 		s->joined = joined;
-		atomic_fetch_add(&s->wakes, 1);
+		host_stream_ring(s);
 		if (threaded && !joined)
 			pthread_detach(thread);
 		if (threaded)

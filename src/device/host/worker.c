@@ -116,8 +116,8 @@ static void run_op(struct host_stream *s, struct host_op *op)
 		atomic_store(&s->error, rc);
 	}
 	tsan_release(&s->done);
-	atomic_store(&s->done, ticket);
-	atomic_fetch_add(&s->wake, 1);
+	atomic_store_explicit(&s->done, ticket, memory_order_release);
+	atomic_fetch_add(&s->wake, 1); /* a fence between what is done and who waits */
 	if (atomic_load(&s->waiters))
 		host_wake_all(&s->wake);
 }
@@ -168,13 +168,14 @@ static struct host_op *op_borrow(struct host_stream *s, bool mine, bool back)
 	if (left && mine && s->head->bounded) {
 		op = op_take(s);
 		s->helped = true;
-		atomic_store(&s->relied, true);
+		if (!atomic_load(&s->relied))
+			atomic_store(&s->relied, true);
 		left = false;
 	} else if (back) {
 		left |= s->closing;
 	}
 	if (left)
-		atomic_fetch_add(&s->wakes, 1);
+		host_stream_ring(s);
 	pthread_mutex_unlock(&s->lock);
 	if (left)
 		host_wake_all(&s->wakes);
@@ -224,7 +225,7 @@ static bool worker_move(struct host_stream *from, struct host_stream *to)
 	from->idle = false;
 	atomic_store(&from->relied, false);
 	atomic_store(&from->threaded, false);
-	atomic_fetch_add(&from->wakes, 1);
+	host_stream_ring(from);
 	host_wake_all(&from->wakes);
 	return true;
 }

@@ -35,8 +35,7 @@ static void pull_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-const struct kernel kernel_pull = { "spmt_kernel_pull", pull_on_host, true,
-	sizeof(struct spmt_view) };
+KERNEL_ON_HOST(pull, pull_on_host, struct kernel_collective_args)
 
 #endif
 #endif

@@ -293,9 +293,7 @@ static void twoshot_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name)                                                                     \
-	const struct kernel kernel_twoshot_##name = { "spmt_kernel_twoshot_" #name, \
-		twoshot_on_host, true, sizeof(struct spmt_view) };
+#define X(name) KERNEL_ON_HOST(twoshot_##name, twoshot_on_host, struct kernel_collective_args)
 COLL_FOLD_KERNELS(X)
 #undef X
 

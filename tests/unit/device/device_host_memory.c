@@ -183,6 +183,42 @@ Test(device_host_memory, a_commit_names_who_may_reach_it)
 	b->close(100);
 }
 
+static void touch_nothing(const void *args)
+{
+	(void)args;
+}
+
+/* What a thread has found out of its kernels' arguments is asked anew once memory has changed hands. */
+Test(device_host_memory, an_address_gets_another_owner)
+{
+	static const struct kernel kernel = { "nothing", touch_nothing };
+	size_t unit;
+	char *base, *args[3];
+
+	start(2);
+	for (int i = 0; i < 2; i++)
+		OK(b->open(i));
+	OK(b->vmm->granularity(0, &unit));
+	base = reserve(2 * unit);
+	args[0] = base + 4096 * 17;
+	args[1] = base + unit;
+	args[2] = NULL;
+	for (int owner = 0; owner < 4; owner++) {
+		bool own = owner % 2 == 0;
+
+		OK(b->vmm->commit(owner % 2, base, 2 * unit, NULL, 0));
+		for (int again = 0; again < 3; again++)
+			cr_expect_eq(b->launch(0, DEVICE_STREAM_LEGACY, &kernel, 1, 1, args,
+					     sizeof(args)),
+				own ? 0 : -EACCES, "owner %d: %s", owner, status_sentence());
+		finish(0);
+		OK(b->vmm->decommit(owner % 2, base, 2 * unit));
+	}
+	OK(b->vmm->unreserve(base, 2 * unit));
+	for (int i = 0; i < 2; i++)
+		b->close(i);
+}
+
 /* A heap that grows in steps must not use up descriptors or mappings. */
 Test(device_host_memory, many_commits_are_one_file_and_one_mapping)
 {

@@ -503,9 +503,7 @@ static void ll_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name)                                                                             \
-	const struct kernel kernel_ll_##name = { "spmt_kernel_ll_" #name, ll_on_host, true, \
-		sizeof(struct spmt_view) };
+#define X(name) KERNEL_ON_HOST(ll_##name, ll_on_host, struct kernel_collective_args)
 COLL_LL_KERNELS(X)
 #undef X
 

@@ -75,6 +75,8 @@ static int wait_sleep(
 	uint32_t wakes;
 
 	shown.since = p->begin;
+	if (wait->kernel)
+		waits_call_show();
 	if (limit >= 0) {
 		int64_t left = limit - (process_now() - p->begin);
 

@@ -223,15 +223,13 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain
 
 	if (!p->what)
 		return mark_sync(comm, mark, p, -1);
-	/* On the host backend this thread may do the work itself, and looks at nothing else before that ends. */
-	if (!comm_cpu_access(comm)) {
-		rc = mark_sync(comm, mark, p, SHOW_NS);
-		if (rc != -ETIMEDOUT || process_now() >= p->end)
-			return rc;
+	waits_call_begin(comm, &wait);
+	rc = mark_sync(comm, mark, p, SHOW_NS);
+	if (rc == -ETIMEDOUT && process_now() < p->end) {
+		waits_call_show();
+		rc = mark_sync(comm, mark, p, -1);
 	}
-	waits_show(comm, &wait, &wait);
-	rc = mark_sync(comm, mark, p, -1);
-	waits_hide(comm, &wait);
+	waits_call_end();
 	return rc;
 }
 

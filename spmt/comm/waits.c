@@ -122,6 +122,34 @@ void waits_give_up(spmt_comm *comm, const void *owner)
 	atomic_store_explicit(&mine->until, process_now(), memory_order_release);
 }
 
+static _Thread_local struct {
+	spmt_comm *comm;
+	const struct wait_for *wait;
+	bool shown;
+} call;
+
+void waits_call_begin(spmt_comm *comm, const struct wait_for *wait)
+{
+	call.comm = comm;
+	call.wait = wait;
+}
+
+void waits_call_show(void)
+{
+	if (!call.wait)
+		return;
+	waits_show(call.comm, call.wait, call.wait);
+	call.shown = true;
+}
+
+void waits_call_end(void)
+{
+	if (call.shown)
+		waits_hide(call.comm, call.wait);
+	call.wait = NULL;
+	call.shown = false;
+}
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 PRINTF(2, 3) static void waits_text_add(struct waits_text *t, const char *fmt, ...)

@@ -76,7 +76,7 @@ static int wait_sleep(
 
 	shown.since = p->begin;
 	if (wait->kernel)
-		waits_call_show();
+		waits_call_show(p->begin);
 	if (limit >= 0) {
 		int64_t left = limit - (process_now() - p->begin);
 

@@ -174,8 +174,8 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
 
 /* One deadline for all streams of a call. */
 struct drain {
-	int64_t begin, end; /* ns; end INT64_MAX: none */
-	bool waited;	    /* so that it is later than begin */
+	int64_t begin; /* ns; 0: nothing has been waited for, and the clock, which takes as long as a small kernel, not been read */
+	int64_t limit; /* ns from begin on; INT64_MAX: none */
 	const uint32_t *stop;
 	bool stopped;
 	const char *what; /* the call that waits, for others to see; NULL: not shown */
@@ -183,11 +183,7 @@ struct drain {
 
 static struct drain drain_for(int64_t ms, const uint32_t *stop)
 {
-	int64_t now = process_now();
-
-	return (struct drain){
-		.begin = now, .end = ms < 0 ? INT64_MAX : now + ms * 1000000, .stop = stop
-	};
+	return (struct drain){ .limit = ms < 0 ? INT64_MAX : ms * 1000000, .stop = stop };
 }
 
 static struct drain drain_of(const spmt_comm *comm, const char *what)
@@ -202,32 +198,44 @@ static struct drain drain_of(const spmt_comm *comm, const char *what)
 
 #define SHOW_NS 1000000 /* a wait that takes longer is shown */
 
+static int64_t drain_left(struct drain *p)
+{
+	int64_t now = process_now();
+
+	if (!p->begin)
+		p->begin = now;
+	return p->limit == INT64_MAX ? INT64_MAX : MAX_OF(p->limit - (now - p->begin), 0);
+}
+
 static int mark_sync(const spmt_comm *comm, const struct mark *mark, struct drain *p, int64_t most)
 {
-	int64_t now = p->waited ? process_now() : p->begin;
-	int64_t ns = p->end == INT64_MAX ? most : MAX_OF(p->end - now, 0);
+	int64_t left = p->begin || most == INT64_MAX ? drain_left(p) : p->limit;
+	int64_t ns = MIN_OF(left, most);
 	const uint32_t *stop = p->stopped ? NULL : p->stop;
+	int rc;
 
-	p->waited = true;
-	if (most >= 0)
-		ns = MIN_OF(ns, most);
-	return mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
-		    : comm->backend->stream_sync(comm->dev, comm->stream, ns, stop);
+	if (ns == INT64_MAX)
+		ns = -1;
+	rc = mark ? comm->backend->event_sync(comm->dev, mark->event, ns, stop)
+		  : comm->backend->stream_sync(comm->dev, comm->stream, ns, stop);
+	if (rc == -ETIMEDOUT && !p->begin)
+		p->begin = process_now() - ns;
+	return rc;
 }
 
 /* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
 static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain *p)
 {
-	struct wait_for wait = { .name = p->what, .since = p->begin };
+	struct wait_for wait = { .name = p->what };
 	int rc;
 
 	if (!p->what)
-		return mark_sync(comm, mark, p, -1);
+		return mark_sync(comm, mark, p, INT64_MAX);
 	waits_call_begin(comm, &wait);
 	rc = mark_sync(comm, mark, p, SHOW_NS);
-	if (rc == -ETIMEDOUT && process_now() < p->end) {
-		waits_call_show();
-		rc = mark_sync(comm, mark, p, -1);
+	if (rc == -ETIMEDOUT && drain_left(p) > 0) {
+		waits_call_show(p->begin);
+		rc = mark_sync(comm, mark, p, INT64_MAX);
 	}
 	waits_call_end();
 	return rc;
@@ -245,7 +253,8 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 	if (rc != -ECANCELED)
 		return rc;
 	p->stopped = true;
-	p->end = MIN_OF(p->end, process_now() + DEVICE_STOPPED_NS);
+	drain_left(p);
+	p->limit = MIN_OF(p->limit, process_now() - p->begin + DEVICE_STOPPED_NS);
 	return mark_wait_once(comm, mark, p);
 }
 
@@ -385,7 +394,8 @@ int64_t streams_deadline(const spmt_comm *comm)
 /* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
 static int streams_end(spmt_comm *comm, int64_t deadline)
 {
-	struct drain p = { .end = deadline, .waited = true };
+	int64_t now = process_now();
+	struct drain p = { .begin = now, .limit = deadline - now };
 	int own = own_wait(comm, &p), used = used_wait(comm, &p, true);
 
 	used_count(comm, true);

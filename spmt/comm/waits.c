@@ -134,11 +134,15 @@ void waits_call_begin(spmt_comm *comm, const struct wait_for *wait)
 	call.wait = wait;
 }
 
-void waits_call_show(void)
+void waits_call_show(int64_t since)
 {
+	struct wait_for wait;
+
 	if (!call.wait)
 		return;
-	waits_show(call.comm, call.wait, call.wait);
+	wait = *call.wait;
+	wait.since = wait.since ? wait.since : since;
+	waits_show(call.comm, call.wait, &wait);
 	call.shown = true;
 }
 

@@ -36,9 +36,9 @@ void waits_hide(spmt_comm *comm, const void *owner);
 void waits_give_up(spmt_comm *comm, const void *owner);
 
 /* A call of this thread that may run a stream's work instead of its worker. It is shown by that work, when it goes to sleep (nothing, where
-   a worker runs it), or by the call itself, and hidden when it ends. */
+   a worker runs it), or by the call itself, and hidden when it ends. since: if the call does not say. */
 void waits_call_begin(spmt_comm *comm, const struct wait_for *wait);
-void waits_call_show(void);
+void waits_call_show(int64_t since);
 void waits_call_end(void);
 
 /* Who waits in what, to stand before what follows from it: "rank 1 waits in spmt_signal_wait, rank 2 gave up in spmt_quiet; ". */

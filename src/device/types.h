@@ -55,15 +55,13 @@ struct device_export {
 };
 enum device_export_kind { DEVICE_EXPORT_NONE, DEVICE_EXPORT_HANDLE, DEVICE_EXPORT_FD };
 
-/* A kernel of the library: its name in the device images and, for the host backend, the same C
-   function. args points to one struct, copied at launch. Listed in src/kernels/kernels.h. */
+/* A kernel of the library: its name in the device images and, for the host backend, the same C function. args: one struct, copied at launch. */
 struct kernel {
 	const char *name;
 	void (*host)(const void *args);
 	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
-	/* So many bytes of its args, the first, are a view; behind it lie a caller's addresses, up to byte `given` (0: the end). The others are
-	   the library's own, which virtual devices need not look at. */
-	size_t viewed, given;
+	size_t viewed; /* so many bytes of its args, the first, are a view, whose addresses need no look */
+	size_t given; /* up to this byte lie a caller's addresses; 0: to the end */
 };
 
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are

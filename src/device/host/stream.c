@@ -198,6 +198,13 @@ struct host_op *host_op_new(
 	return op;
 }
 
+void host_stream_ring(struct host_stream *s)
+{
+	uint32_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
+
+	atomic_store_explicit(&s->wakes, wakes + 1, memory_order_release);
+}
+
 /* Under s->lock. */
 static int push_now(struct host_stream *s, struct host_op *op, uint64_t *ticket)
 {

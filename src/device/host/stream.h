@@ -101,12 +101,7 @@ int host_stream_served(const struct host_stream *s, uint64_t ticket);
 /* The sentence for such a code, which is returned. */
 int host_stream_failed(int dev, int code);
 /* Rings for the worker. Under s->lock. */
-static inline void host_stream_ring(struct host_stream *s)
-{
-	uint32_t wakes = atomic_load_explicit(&s->wakes, memory_order_relaxed);
-
-	atomic_store_explicit(&s->wakes, wakes + 1, memory_order_release);
-}
+void host_stream_ring(struct host_stream *s);
 /* Drops a failure once it has been reported. Under s->lock. */
 static inline void host_stream_absolve(struct host_stream *s)
 {

@@ -126,32 +126,32 @@ static _Thread_local struct {
 	spmt_comm *comm;
 	const struct wait_for *wait;
 	bool shown;
-} call;
+} waits_call;
 
 void waits_call_begin(spmt_comm *comm, const struct wait_for *wait)
 {
-	call.comm = comm;
-	call.wait = wait;
+	waits_call.comm = comm;
+	waits_call.wait = wait;
 }
 
 void waits_call_show(int64_t since)
 {
 	struct wait_for wait;
 
-	if (!call.wait)
+	if (!waits_call.wait)
 		return;
-	wait = *call.wait;
+	wait = *waits_call.wait;
 	wait.since = wait.since ? wait.since : since;
-	waits_show(call.comm, call.wait, &wait);
-	call.shown = true;
+	waits_show(waits_call.comm, waits_call.wait, &wait);
+	waits_call.shown = true;
 }
 
 void waits_call_end(void)
 {
-	if (call.shown)
-		waits_hide(call.comm, call.wait);
-	call.wait = NULL;
-	call.shown = false;
+	if (waits_call.shown)
+		waits_hide(waits_call.comm, waits_call.wait);
+	waits_call.wait = NULL;
+	waits_call.shown = false;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

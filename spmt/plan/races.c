@@ -68,14 +68,14 @@ static bool is_taken(const struct check *c, const struct check_touch *r, uint64_
 }
 
 /* Packets on their way: `at` of their rank on, up to `end`. They lie `shift` behind what they are made of. */
-struct sent {
+struct race_packets {
 	int rank;
 	uint64_t at, end, shift;
 };
 
 /* Up to where they are known to have come when b stores, the first of them by one way: they are taken, or what they are sent on as is. */
 static uint64_t known_up_to(
-	struct check *c, struct sent p, const struct check_touch *b, unsigned depth)
+	struct check *c, struct race_packets p, const struct check_touch *b, unsigned depth)
 {
 	const struct check_touch *end = c->touches + c->ntouches;
 	uint64_t known = p.at;
@@ -83,7 +83,7 @@ static uint64_t known_up_to(
 	for (const struct check_touch *r = packets_of(c, p.rank);
 		r < end && r->chunk.rank == p.rank && known < p.end; r++) {
 		const struct spmt_plan_op *op = op_of(c, r);
-		struct sent next = p;
+		struct race_packets next = p;
 
 		c->looked++;
 		if (r->writes || p.at < r->range.from || p.at >= r->range.to)
@@ -102,8 +102,8 @@ static uint64_t known_up_to(
 				continue;
 			known = MAX_OF(known,
 				known_up_to(c,
-					(struct sent){ chunk.rank, p.at + move, next.end + move,
-						p.shift + move },
+					(struct race_packets){ chunk.rank, p.at + move,
+						next.end + move, p.shift + move },
 					b, depth - 1) -
 					move);
 		}
@@ -130,8 +130,9 @@ static bool sent_before(struct check *c, const struct check_touch *a, const stru
 		do {
 			before = at;
 			at = known_up_to(c,
-				     (struct sent){ chunk.rank, at + shift, to + shift, shift }, b,
-				     RACE_WAY) -
+				     (struct race_packets){
+					     chunk.rank, at + shift, to + shift, shift },
+				     b, RACE_WAY) -
 				shift;
 		} while (at > before && at < to);
 		if (at >= to)

@@ -42,17 +42,18 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 	c->steps = mem_calloc(MAX_OF(plan->ops, 1u), sizeof(*c->steps));
 	c->clocks = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->clocks));
 	c->now = mem_calloc(threads * threads, sizeof(*c->now));
-	c->overs = c->clocks;
+	c->overs = c->throughs = c->clocks;
 	c->now_over = c->now;
 	if (plan_has_packets(plan)) {
 		c->overs = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->overs));
+		c->throughs = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->throughs));
 		c->now_over = mem_calloc(threads * threads, sizeof(*c->now_over));
 	}
 	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
 	c->semaphores = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->semaphores));
 	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
-	return c->steps && c->clocks && c->now && c->overs && c->now_over && c->channels &&
-			c->semaphores && c->arrived
+	return c->steps && c->clocks && c->now && c->overs && c->throughs && c->now_over &&
+			c->channels && c->semaphores && c->arrived
 		? 0
 		: check_no_memory(c);
 }
@@ -76,6 +77,8 @@ static void check_close(struct check *c)
 		mem_free(c->now_over);
 	if (c->overs != c->clocks)
 		mem_free(c->overs);
+	if (c->throughs != c->clocks)
+		mem_free(c->throughs);
 	mem_free(c->now);
 	mem_free(c->clocks);
 	mem_free(c->steps);
@@ -245,7 +248,7 @@ static void writer_join(const struct check *c, uint32_t *over, size_t by, bool t
 	const struct check_step *s = &c->steps[by];
 	uint32_t *whose = &over[s->thread], own = MAX_OF(*whose, s->over[s->thread] - !through);
 
-	clock_join(c, over, s->over);
+	clock_join(c, over, through ? s->through : s->over);
 	*whose = own;
 }
 
@@ -351,10 +354,12 @@ static int check_step(struct check *c, int thread)
 	order_before(c, thread, op);
 	now[thread]++;
 	over[thread] = now[thread];
-	*s = (struct check_step){ thread, t->next, c->clocks + step * n, c->overs + step * n };
+	*s = (struct check_step){ thread, t->next, c->clocks + step * n, c->overs + step * n,
+		c->throughs + step * n };
 	memcpy(s->clock, now, n * sizeof(*now));
 	memcpy(s->over, over, n * sizeof(*over));
 	packets_join(c, thread, op, true);
+	memcpy(s->through, over, n * sizeof(*over));
 	if (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE)
 		well &= list_note(list_of(c, t->rank, op), step);
 	well &= (c->given || op_touches(c, step, op)) && walk_done(&c->walk, t, step);

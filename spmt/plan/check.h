@@ -12,8 +12,8 @@ struct check_step {
 	int thread;
 	size_t nth;
 	/* By thread: how many of its operations are before this one; its own counts itself. What they have written is seen; and, one and the
-	   same in a plan without packets, what they have read is over. */
-	uint32_t *clock, *over;
+	   same in a plan without packets, what they have read is over; through: likewise, for who has all that it sends as packets. */
+	uint32_t *clock, *over, *through;
 };
 
 /* A chunk that it reads or writes. */
@@ -30,7 +30,7 @@ struct check {
 	const struct walk_case *given; /* NULL: chunks of any size */
 	struct check_step *steps;
 	size_t nsteps;
-	uint32_t *clocks, *overs;
+	uint32_t *clocks, *overs, *throughs;
 	struct check_touch *touches;
 	size_t ntouches, touches_room;
 	const struct check_touch

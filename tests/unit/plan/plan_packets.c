@@ -246,3 +246,40 @@ Test(plan_packets, stored_as_they_come)
 		finds(plan, to == 1 ? "race: " : NULL);
 	}
 }
+
+/* Each rank folds two packets that are made of the same, and sends the result on twice: as many ways as there are numbers of 40 bits. */
+Test(plan_packets, folded_on_and_on, .timeout = 60)
+{
+	enum { RANKS = 42 };
+	const int last = RANKS - 1;
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "p",
+		.collective = "c",
+		.nranks = RANKS,
+		.input_chunks = 2,
+		.output_chunks = 2,
+		.scratch_chunks = 4 };
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0);
+	for (uint32_t way = 0; way < 2; way++)
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 2),
+			spmt_plan_scratch(1, 2 * way, 2), 0, 0);
+	for (int r = 1; r < last; r++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+
+		op.nsrc = op.ndst = 3;
+		op.src[0] = spmt_plan_input(r, 0, 2);
+		op.dst[0] = spmt_plan_output(r, 0, 2);
+		for (uint32_t way = 0; way < 2; way++) {
+			op.src[1 + way] = spmt_plan_scratch(r, 2 * way, 2);
+			op.dst[1 + way] = spmt_plan_scratch(r + 1, 2 * way, 2);
+		}
+		cr_assert_eq(spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+	}
+	add_part(plan, last, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(last, 0, 2),
+		spmt_plan_output(last, 0, 2), 0, 0);
+	add_part(plan, last, SPMT_PLAN_PUT, spmt_plan_output(last, 0, 1), spmt_plan_input(0, 1, 1),
+		0, 0);
+	finds(plan, NULL);
+}

@@ -10,7 +10,7 @@
 #define RACE_CASES 1024
 #define RACE_WORK (1ull << 33)
 #define RACE_LOOKS (1ull << 28) /* at packets that are sent on */
-#define RACE_WAY 1024		/* so many times at most */
+#define RACE_WAY 1024		/* operations on the way of a packet that are followed */
 
 static bool step_before(
 	const struct check *c, const struct check_touch *a, const struct check_touch *b, bool over)

@@ -12,11 +12,13 @@ SPMTD_BEGIN
 
 /* ---- threads of a scope --------------------------------------------------------------------- */
 
-/* The calling thread in its block, and how many there are. */
+/* The calling thread in its block, and how many there are. The library's own kernels have blocks of one dimension. */
 SPMTD_FN uint32_t spmtd_tid_(void)
 {
 #if defined(SPMTD_HOST)
 	return 0;
+#elif defined(SPMTD_ROWS_)
+	return spmtd_tid_x_();
 #else
 	return spmtd_tid_x_() +
 		spmtd_ntid_x_() * (spmtd_tid_y_() + spmtd_ntid_y_() * spmtd_tid_z_());
@@ -27,6 +29,8 @@ SPMTD_FN uint32_t spmtd_threads_(void)
 {
 #if defined(SPMTD_HOST)
 	return 1;
+#elif defined(SPMTD_ROWS_)
+	return spmtd_ntid_x_();
 #else
 	return spmtd_ntid_x_() * spmtd_ntid_y_() * spmtd_ntid_z_();
 #endif

@@ -68,6 +68,7 @@ static struct kernel_collective_args coll_args(
 		.factor = c->factor,
 		.moves = c->moves,
 		.room = comm->slot_room,
+		.places = coll_places(comm->nranks),
 		.part = part,
 		.words = comm->lane ? AREA_LANE_BLOCKS : AREA_BLOCKS,
 	};

@@ -229,8 +229,8 @@ static int varied_kernel(
 			.report = coll_report(comm),
 			.type = (int)c->type,
 			.moves = coll_moves(c->kind, comm->rank, comm->nranks, 0, 0),
-
-			.room = comm->slot_room } };
+			.room = comm->slot_room,
+			.places = coll_places(comm->nranks) } };
 	uint64_t gives = 0, gets = 0;
 	int rc;
 

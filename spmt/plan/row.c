@@ -235,18 +235,17 @@ static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll
 
 	args.plan.row = 1;
 	args.plan.other = p->other;
-	args.same = (struct kernel_collective_args){
-		.dst = args.plan.dst,
+	args.same = (struct kernel_collective_args){ .dst = args.plan.dst,
 		.src = args.plan.src,
 		.key = c->key,
 		.report = args.plan.report,
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.room = comm->slot_room,
+		.places = coll_places(comm->nranks),
 		.part = c->part,
 		.captured = in->reserved.captured,
-		.words = AREA_BLOCKS,
-	};
+		.words = AREA_BLOCKS };
 	view_fill(comm, &args.same.view);
 	rc = kernel_queue_grid(comm, &kernel_plan_row, &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;

@@ -22,15 +22,22 @@ static inline int broken_by(uint64_t mark)
 }
 
 /* 0, or the mark. On GPUs the stop word lies across the bus: who has something to wait for looks at it meanwhile. */
-static inline uint64_t broken(const struct spmt_view *v)
+static inline uint64_t broken_in(const struct spmt_view *v, const struct area *area)
 {
-	uint64_t mark = v->own ? spmtd_peek64_(spmtd_at_(&area_of(v)->error)) : 0;
+	uint64_t mark = area ? spmtd_peek64_(spmtd_at_(&area->error)) : 0;
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 	if (!mark && v->stop && spmtd_peek32_(spmtd_at_(v->stop)))
 		mark = broken_mark(-1, SPMTD_ABORTED);
+#else
+	(void)v;
 #endif
 	return mark;
+}
+
+static inline uint64_t broken(const struct spmt_view *v)
+{
+	return broken_in(v, v->own ? area_of(v) : 0);
 }
 
 /* At all ranks, this one included, once the host has been told: it knows best. What this rank has found is passed on. By lane of

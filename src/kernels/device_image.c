@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* All kernels as one unit: what a device image is compiled from. Not part of the host's build. */
+#define SPMTD_ROWS_
 #include "coll/coll.c"
 #include "coll/copy.c"
 #include "coll/direct.c"

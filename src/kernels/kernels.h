@@ -65,15 +65,7 @@ struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t report;
 };
-/* How a call's units of 16 bytes are divided, so that kernels need not: among ranks, and in thread blocks. */
-struct coll_share {
-	uint64_t each; /* of a block's units for each rank, and one more for the first `over` */
-	uint32_t over;
-	uint32_t units;	     /* of a block for each thread block, by slots */
-	uint32_t rows, rest; /* threads / units, threads % units */
-	uint32_t scale;	     /* n * scale >> 20 is n / units, n: a thread's number */
-	uint16_t blocks, threads;
-};
+#include "coll/share.h"
 /*
  * `algorithm` is the number of a row of coll/table.h, equal on all ranks. `key` folds the call's arguments; a peer's key that differs
  * ends the collective with SPMT_ERR_MISMATCH, nothing moved, on all ranks alike, and the comm if the highest bit of any of the keys says
@@ -100,6 +92,7 @@ struct kernel_collective_args {
 	uint16_t brief;	   /* of `ll`: a thread has one unit at most, of so many bytes; or 0 */
 	uint32_t words;	   /* by which blocks meet, between two ranks, at most */
 	struct coll_share share;
+	struct coll_places places;
 };
 /*
  * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: of the ranks pe + first + i
@@ -128,14 +121,14 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_ll_copy,
-	kernel_pull;
-#define X(name) extern const struct kernel kernel_ll_##name, kernel_twoshot_##name;
+	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_pull;
+#define X(name) extern const struct kernel kernel_ll_##name, kernel_ll_brief_##name;
+COLL_LL_KERNELS(X)
+#undef X
+#define X(name) extern const struct kernel kernel_ll2_##name, kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
 #undef X
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-/* Of `bytes`, for `blocks` thread blocks of `threads` threads, 1024 at most. */
-struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t threads);
 void coll_by_parts(struct kernel_collective_args *args, int npes);
 uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads);
 /* By the call's algorithm, type and op. */

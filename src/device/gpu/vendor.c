@@ -28,10 +28,10 @@
 static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
 	&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v, &kernel_stage,
 	&kernel_plan, &kernel_plan_row, &kernel_pull,
-#define X(name) &kernel_ll_##name,
+#define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 	COLL_LL_KERNELS(X)
 #undef X
-#define X(name) &kernel_twoshot_##name,
+#define X(name) &kernel_ll2_##name, &kernel_twoshot_##name,
 		COLL_FOLD_KERNELS(X)
 #undef X
 };

@@ -52,7 +52,7 @@ static inline int set_is_to_clear(const struct coll *c)
 static inline void clear_other_set(const struct coll *c)
 {
 	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
-	uint64_t at = area_slots(spmtd_at_(c->view->own), c->view->npes) + (~c->epoch & 1) * set;
+	uint64_t at = spmtd_at_(c->view->own) + c->args->places.slots + (~c->epoch & 1) * set;
 
 	for (uint64_t i = spmtd_tid_(); i < set / 8; i += spmtd_threads_())
 		spmtd_poke64_(at + 8 * i, 0);
@@ -71,7 +71,7 @@ static inline void clear_other_set(const struct coll *c)
  */
 static inline int count_block(struct coll *c)
 {
-	uint64_t count = spmtd_at_(&area_of(c->view)->grid[GRID_ENDED]);
+	uint64_t count = spmtd_at_(&coll_area(c)->grid[GRID_ENDED]);
 
 	c->ended = kernel_blocks();
 	if (c->ended > 1)
@@ -363,17 +363,18 @@ COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args)
 	c->view = &args->view;
 	c->bytes = args->bytes;
 	find_share(c);
+	c->epoch = peek_word(&coll_area(c)->coll_epoch); /* the last one's, until coll_open */
+	c->before = peek_word(&coll_area(c)->grid[GRID_BEFORE]);
+	c->mark = broken_in(c->view, coll_area(c));
 }
 
-COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args)
+COLL_FN int coll_open(struct coll *c)
 {
-	const struct spmt_view *v = &args->view;
+	const struct kernel_collective_args *args = c->args;
+	const struct spmt_view *v = c->view;
 
-	coll_set(c, args);
+	c->epoch++;
 	c->glances = args->captured && kernel_block() == 0 ? glance(v) : 0;
-	c->epoch = peek_word(&area_of(v)->coll_epoch) + 1;
-	c->before = peek_word(&area_of(v)->grid[GRID_BEFORE]);
-	c->mark = broken(v);
 	c->ended = 0;
 	c->last = 0;
 	c->met = 0;
@@ -399,7 +400,8 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 {
 	struct coll c;
 
-	if (!coll_open(&c, args))
+	coll_set(&c, args);
+	if (!coll_open(&c))
 		return;
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
 		run_by_slots(&c);

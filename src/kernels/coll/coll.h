@@ -59,9 +59,9 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* What is called. Then that of the next epoch; by the threads of every block. 0: it does not take place. */
+/* What is called, while it is found out which epoch this is. Then by the threads of every block; 0: it does not take place. */
 COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args);
-COLL_FN int coll_open(struct coll *c, const struct kernel_collective_args *args);
+COLL_FN int coll_open(struct coll *c);
 /* Not 0 in some thread: this one is to be given up. Before a block touches what is its rank's or a peer's. */
 COLL_FN int coll_stopped(const struct coll *c);
 /* Around one by slots, which has ended with rc. */
@@ -91,7 +91,7 @@ COLL_FN void coll_greet(const struct coll *c, int posted);
 /* As spmtd_wait_check_, of a rank that any other may have told that it waits in vain. */
 COLL_FN int coll_patience(const struct spmt_view *v, struct spmtd_waiter_ *w);
 /* What pe says that it calls, its key; 0: it has not come. */
-COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key);
+COLL_FN int coll_hello(const struct coll *c, int pe, uint64_t *key);
 /* All ranks see some key that is not their own, or none does. */
 COLL_FN int coll_meet(const struct coll *c);
 COLL_FN void coll_record_mismatch(const struct coll *c, int pe);
@@ -124,12 +124,12 @@ COLL_FN void coll_take_back(const struct coll *c);
 
 /* ---- for the algorithms -------------------------------------------------------------------------- */
 
-/* The slot that `writer` fills at the rank with this library area. */
+/* The slot that `writer` fills in this epoch at the rank with this library area. */
 static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
 {
 	uint64_t npes = (uint64_t)c->view->npes, nth = (c->epoch & 1) * npes + (uint64_t)writer;
 
-	return area_slots(own, c->view->npes) + nth * 2 * c->args->room;
+	return own + c->args->places.slots + nth * 2 * c->args->room;
 }
 
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */

@@ -95,13 +95,13 @@ static inline int await_hello(
 	return 0;
 }
 
-COLL_FN int coll_hello(const struct spmt_view *v, uint64_t epoch, int pe, uint64_t *key)
+COLL_FN int coll_hello(const struct coll *c, int pe, uint64_t *key)
 {
-	const uint64_t *hello = area_inbox(v, pe)->hello[epoch & 1];
+	const uint64_t *hello = coll_box(c, spmtd_at_(c->view->own), pe)->hello[c->epoch & 1];
 	struct spmtd_unit_ u = slot_peek(spmtd_at_(hello));
 
 	*key = (uint32_t)u.a | u.b << 32;
-	return u.a >> 32 == area_flag(epoch) && u.b >> 32 == area_flag(epoch);
+	return u.a >> 32 == area_flag(c->epoch) && u.b >> 32 == area_flag(c->epoch);
 }
 
 COLL_FN void coll_record_mismatch(const struct coll *c, int pe)
@@ -166,7 +166,7 @@ COLL_FN int coll_last_block(struct coll *c, int failed)
 /* By one thread of the last block. */
 COLL_FN void coll_end_epoch(const struct coll *c)
 {
-	struct area *area = area_of(c->view);
+	struct area *area = coll_area(c);
 
 	spmtd_poke64_(spmtd_at_(&area->grid[GRID_BEFORE]), c->before + c->ended);
 	spmtd_poke64_(spmtd_at_(&area->coll_epoch), c->epoch);

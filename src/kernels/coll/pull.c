@@ -12,7 +12,8 @@ KERNEL_BODY run_pull(const struct kernel_collective_args *args)
 	struct coll c;
 	int rc;
 
-	if (!coll_open(&c, args))
+	coll_set(&c, args);
+	if (!coll_open(&c))
 		return;
 	rc = coll_block_meets(&c);
 	if (!rc)

@@ -166,6 +166,11 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 	return s;
 }
 
+struct coll_places coll_places(int npes)
+{
+	return (struct coll_places){ (uint32_t)area_begin(0, npes), (uint32_t)area_slots(0, npes) };
+}
+
 uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at)
 {
 	struct coll_share share = coll_share(bytes, npes, 1, 1);

@@ -261,7 +261,8 @@ LL_FN void twoshot_kernel(const struct kernel_collective_args *args, enum fold_l
 	struct coll c;
 	int rc;
 
-	if (!coll_open(&c, args))
+	coll_set(&c, args);
+	if (!coll_open(&c))
 		return;
 	rc = coll_block_meets(&c);
 	if (!rc)

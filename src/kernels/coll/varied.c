@@ -119,7 +119,8 @@ KERNEL_BODY run_collective_v(const struct kernel_collective_v_args *args)
 
 	c.rounds = 1;
 	for (c.round = 0; c.round < c.rounds; c.round++) {
-		if (!coll_open(&c, &args->same))
+		coll_set(&c, &args->same);
+		if (!coll_open(&c))
 			return;
 		c.v = args;
 		if (c.round == 0)

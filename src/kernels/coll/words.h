@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The words between two ranks, by which blocks meet. */
+/* Where in a library area a collective has its words: counters, hellos, and those between two ranks by which blocks meet. */
 #ifndef SPMT_KERNELS_WORDS_H
 #define SPMT_KERNELS_WORDS_H
 
 #include "coll.h"
+
+/* The struct area of this rank. ptxas 13.0 keeps that sum in registers, of which twoshot_u8 has none left for sm_80. */
+static inline struct area *coll_area(const struct coll *c)
+{
+#if defined(__NVPTX__) && __CUDA_ARCH__ < 900
+	return area_of(c->view);
+#endif
+	return (struct area *)spmtd_to_(spmtd_at_(c->view->own) + c->args->places.area);
+}
+
+/* What `writer` tells the rank with this library area. */
+static inline struct area_inbox *coll_box(const struct coll *c, uint64_t own, int writer)
+{
+	return (struct area_inbox *)spmtd_to_(own + c->args->places.area + sizeof(struct area)) +
+		writer;
+}
 
 /* Where `writer` tells the rank with this library area of how many blocks its launch is. */
 static inline uint64_t coll_blocks_word(const struct coll *c, uint64_t own, int writer)

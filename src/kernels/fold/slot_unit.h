@@ -30,20 +30,20 @@ static inline uint32_t slot_half(uint32_t room)
 	return half - half % (unit_group(room) ? UNITS_TOGETHER : 2 * PIECE);
 }
 
-static inline uint64_t unit_even(uint64_t slot, uint64_t k, uint32_t group)
+struct unit_place {
+	uint64_t even, odd;
+};
+
+static inline struct unit_place unit_place(uint64_t slot, uint64_t k, uint32_t group)
 {
-	return slot + PIECE_IN_SLOT * ((k >> group << group) + k);
+	uint64_t even = slot + PIECE_IN_SLOT * ((k >> group << group) + k);
+
+	return (struct unit_place){ even, even + (PIECE_IN_SLOT << group) };
 }
 
-static inline uint64_t unit_odd(uint64_t slot, uint64_t k, uint32_t group)
+static inline struct slot_unit slot_unit_peek(struct unit_place at)
 {
-	return unit_even(slot, k, group) + (PIECE_IN_SLOT << group);
-}
-
-static inline struct slot_unit slot_unit_peek(uint64_t slot, uint64_t k, uint32_t group)
-{
-	struct slot_unit s = { slot_peek(unit_even(slot, k, group)),
-		slot_peek(unit_odd(slot, k, group)) };
+	struct slot_unit s = { slot_peek(at.even), slot_peek(at.odd) };
 
 	return s;
 }
@@ -63,7 +63,7 @@ static inline union unit slot_unit_data(const struct slot_unit *s)
 /* Of pieces that lie in their order. */
 static inline union unit unit_arrived(uint64_t slot, uint64_t k)
 {
-	struct slot_unit s = slot_unit_peek(slot, k, 0);
+	struct slot_unit s = slot_unit_peek(unit_place(slot, k, 0));
 
 	return slot_unit_data(&s);
 }

@@ -12,18 +12,18 @@ amd() {
 		/\.private_segment_fixed_size:/ { bytes = $2 }
 		/\.vgpr_spill_count:/ {
 			if (bytes > 1024) print name ": " bytes " bytes of memory"
-			if (name !~ /^spmt_kernel_(ll|twoshot)_/) next
+			if (name !~ /^spmt_kernel_(ll|ll2|twoshot)_/) next
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
-		END { if (n != 27) print n + 0 " kernels of ll and twoshot" }'
+		END { if (n != 54) print n + 0 " kernels of ll and twoshot" }'
 }
 
 # nvidia FILE ARCH: what ptxas says that is stored or loaded
 nvidia() {
 	local entries
-	mapfile -t entries < <(sed -n 's/^\.visible \.entry \(spmt_kernel_\(ll\|twoshot\)_[a-z0-9]*\)(.*/--entry=\1/p' "$1")
-	[ ${#entries[@]} = 27 ] || echo "${#entries[@]} kernels of ll and twoshot"
+	mapfile -t entries < <(sed -n 's/^\.visible \.entry \(spmt_kernel_\(ll\|ll2\|twoshot\)_[a-z0-9_]*\)(.*/--entry=\1/p' "$1")
+	[ ${#entries[@]} = 54 ] || echo "${#entries[@]} kernels of ll and twoshot"
 	[ ${#entries[@]} = 0 ] || "$ptxas" -v -arch="$2" -O3 "${entries[@]}" "$1" -o "$scratch/cubin" 2>&1 |
 		awk '/Function properties for/ { name = $NF } /spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print name ": " $0 }'
 }
@@ -44,7 +44,7 @@ large_stacks() {
 						if (bytes > 1024) print bytes " bytes"
 					}
 				}
-				if (n < 27) print n + 0 " kernels"
+				if (n < 54) print n + 0 " kernels"
 			}' | sort -u
 }
 

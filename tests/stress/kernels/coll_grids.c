@@ -236,6 +236,7 @@ static void make(const struct thread *t, const struct call *c)
 		.op = SPMT_OP_SUM,
 		.moves = coll_moves(c->kind, t->pe, RANKS, from, (t->pe + 1) % RANKS),
 		.room = VIEWS_ROOM,
+		.places = coll_places(RANKS),
 		.words = c->nth % 3 ? AREA_BLOCKS : AREA_LANE_BLOCKS };
 
 	/* Nothing else ends soon, however slow the machine is. */

@@ -237,6 +237,7 @@ static void *collectives(void *arg)
 		.type = SPMT_TYPE_U32,
 		.op = SPMT_OP_SUM,
 		.words = AREA_BLOCKS,
+		.places = coll_places(RANKS),
 		.share = coll_share(8 * sizeof(*src), RANKS, 1, 1) };
 
 	for (size_t i = 0; i < r->rounds && !r->wrong; i++) {

@@ -206,6 +206,7 @@ static void make(const struct thread *t, const struct call *c)
 {
 	struct kernel_plan_row_args args = { .same = { .view = view_of(&scene.views, t->pe),
 						     .room = VIEWS_ROOM,
+						     .places = coll_places(RANKS),
 						     .words = AREA_BLOCKS } };
 
 	give(c, t->pe, &args);

@@ -160,6 +160,7 @@ static void call_kernel(const struct call *c, int rank, uint64_t key)
 {
 	struct kernel_plan_row_args args = { .same = { .view = view_of(&scene.views, rank),
 						     .room = VIEWS_ROOM,
+						     .places = coll_places(RANKS),
 						     .words = AREA_BLOCKS } };
 
 	give(c, rank, &args);

@@ -156,6 +156,7 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.op = c->op,
 		.moves = moves,
 		.room = r->room,
+		.places = coll_places(n),
 		.words = AREA_BLOCKS };
 
 	if (args.algorithm == ANY_ROW)
@@ -302,6 +303,7 @@ static struct kernel_collective_args sum_args(
 		.type = SPMT_TYPE_U64,
 		.moves = coll_moves(COLL_ALL_REDUCE, v->pe, v->npes, 0, 0),
 		.room = VIEWS_ROOM,
+		.places = coll_places(v->npes),
 		.words = AREA_BLOCKS,
 		.share = coll_share(count * sizeof(*src), v->npes, 1, 1) };
 }
@@ -501,7 +503,8 @@ static void past_the_turn(int row)
 			size_t word = i % (VIEWS_ROOM / 4);
 			bool is_sent = word < 4 ||
 				(row == COLL_ROW_ll &&
-					word / 2 == unit_odd(0, 0, unit_group(VIEWS_ROOM)) / 16);
+					word / 2 ==
+						unit_place(0, 0, unit_group(VIEWS_ROOM)).odd / 16);
 
 			cr_expect(is_sent || !slots[i], "slot word %zu", i);
 		}

@@ -34,17 +34,18 @@ static void send(const struct views *w, uint64_t shift, union unit x)
 {
 	struct slot_flags flags = slot_flags(EPOCH, KEY);
 	uint64_t slot = slot_at(w, 0, 1, shift);
-	uint32_t group = unit_group(VIEWS_ROOM);
+	struct unit_place to = unit_place(slot, 0, unit_group(VIEWS_ROOM));
 
-	piece_send(unit_even(slot, 0, group), 0, x.words[0], flags.lo);
-	piece_send(unit_odd(slot, 0, group), 0, x.words[1], flags.hi);
+	piece_send(to.even, 0, x.words[0], flags.lo);
+	piece_send(to.odd, 0, x.words[1], flags.hi);
 }
 
 /* What rank 0 has sent to rank 1. */
 static bool sent(const struct views *w, uint64_t shift, uint64_t a, uint64_t b)
 {
 	struct slot_flags flags = slot_flags(EPOCH, KEY);
-	struct slot_unit s = slot_unit_peek(slot_at(w, 1, 0, shift), 0, unit_group(VIEWS_ROOM));
+	struct slot_unit s =
+		slot_unit_peek(unit_place(slot_at(w, 1, 0, shift), 0, unit_group(VIEWS_ROOM)));
 	union unit u = slot_unit_data(&s);
 
 	return slot_unit_is_whole(&s, &flags) && u.words[0] == a && u.words[1] == b;
@@ -61,6 +62,7 @@ static void run(const struct views *w, const uint64_t *src, uint64_t *dst)
 		.type = SPMT_TYPE_U64,
 		.moves = coll_moves(COLL_ALL_REDUCE, 0, 2, 0, 0),
 		.room = VIEWS_ROOM,
+		.places = coll_places(2),
 		.words = AREA_BLOCKS };
 
 	coll_by_parts(&args, 2);

@@ -20,7 +20,11 @@ enum ll_kernel {
 #define X(name) LL_##name,
 	COLL_LL_KERNELS(X)
 #undef X
+		LL_KERNELS
 };
+
+/* Each has kernels of its own, as one with the code of another took a microsecond more: units in loops, calls in brief, two phases. */
+enum ll_form { LL_ONCE, LL_BRIEF, LL_TWICE };
 
 /* ---- what comes ------------------------------------------------------------------------------- */
 
@@ -100,7 +104,7 @@ LL_FN void ll_own(const struct coll *c)
 /* From one rank, where there are many; shift: from where its slot begins. */
 LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe, uint64_t shift)
 {
-	const uint32_t threads = spmtd_threads_(), group = unit_group(c->args->room);
+	const uint32_t threads = spmtd_threads_();
 	uint64_t slot = ll_slot(c, pe) + shift, from;
 	uint32_t n = ll_units(c, &from), k;
 	uint64_t dst = ll_dst(c, pe) + 16 * from;
@@ -112,7 +116,8 @@ LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe, uint
 		LL_EACH(LL_MANY)
 		{
 			if (k + i * threads < whole)
-				s[i] = slot_unit_peek(slot, from + k + i * threads, group);
+				s[i] = slot_unit_peek(
+					ll_unit_place(c, slot, from + k + i * threads));
 		}
 		LL_EACH(LL_MANY)
 		{
@@ -121,15 +126,15 @@ LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe, uint
 
 			if (at >= whole)
 				continue;
-			u = ll_arrives(c, w, pe, slot, from + at, s[i]);
+			u = ll_arrives(c, w, pe, ll_unit_place(c, slot, from + at), s[i]);
 			if (!w->rc)
 				spmtd_gstore16b_(dst + 16 * (uint64_t)at, u.raw);
 		}
 	}
 	LL_ROLLED
 	for (k = whole + spmtd_tid_(); k < n && !w->rc; k += threads) {
-		union unit u =
-			ll_arrives(c, w, pe, slot, from + k, slot_unit_peek(slot, from + k, group));
+		struct unit_place at = ll_unit_place(c, slot, from + k);
+		union unit u = ll_arrives(c, w, pe, at, slot_unit_peek(at));
 
 		if (!w->rc)
 			ll_place(c, (struct ll_at){ pe, from + k }, u);
@@ -143,7 +148,7 @@ LL_FN struct slot_unit ll_look(const struct coll *c, uint64_t slot, struct ll_at
 	union unit u;
 
 	if (at.pe != c->view->pe)
-		return slot_unit_peek(slot, at.unit, unit_group(c->args->room));
+		return slot_unit_peek(ll_unit_place(c, slot, at.unit));
 	u = ll_fetch(c, at);
 	s.lo.a = u.words[0];
 	s.lo.b = 0;
@@ -157,7 +162,9 @@ LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t slo
 {
 	union unit u = { .words = { s.lo.a, s.hi.a } };
 
-	return at.pe == c->view->pe ? u : ll_arrives(c, w, at.pe, slot, at.unit, s);
+	if (at.pe == c->view->pe)
+		return u;
+	return ll_arrives(c, w, at.pe, ll_unit_place(c, slot, at.unit), s);
 }
 
 /* They come before it is known what others call, and are stored when it is. */
@@ -239,7 +246,7 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 
 /* Threads have as many turns, in each of which all that have a unit left fold one. What is folded next is loaded before. */
 #define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                        \
-	LL_FN int ll_loop_##name(const struct coll *c, struct ll_waits *w)                       \
+	LL_FN int ll_loop_##name(const struct coll *c, struct ll_waits *w, enum ll_form form)    \
 	{                                                                                        \
 		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
 		struct ll_item at = { spmtd_tid_(), 0, ll_slot(c, 0) }, next = at;               \
@@ -279,7 +286,7 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 			}                                                                        \
 			if (k < n && !w->rc)                                                     \
 				u = end(a, op, npes, second);                                    \
-			if (k < n && !w->rc && ll_relays(c))                                     \
+			if (k < n && !w->rc && form == LL_TWICE)                                 \
 				ll_relay(c, from + k, u, &w->flags);                             \
 			if (turn == 0)                                                           \
 				rc = ll_first_agreed(c, w);                                      \
@@ -312,7 +319,7 @@ LL_LOOPS(DEFINE_LL_LOOP)
 			if (pe + 1 < npes)                                                        \
 				next = ll_brief_look(c, b, slot + each, pe + 1);                  \
 			if (pe != c->view->pe)                                                    \
-				x = ll_arrives(c, w, pe, slot, b->k, one);                        \
+				x = ll_arrives(c, w, pe, ll_brief_place(b, slot), one);           \
 			x = packed(x);                                                            \
 			a = pe ? step(a, x, op, second) : begin(x, second);                       \
 			a = hold(a);                                                              \
@@ -325,15 +332,15 @@ LL_LOOPS(DEFINE_LL_LOOP)
 	}
 LL_LOOPS(DEFINE_LL_BRIEF)
 
-LL_FN int ll_fold_units(
-	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
+LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct ll_brief *b,
+	enum ll_kernel which, enum ll_form form)
 {
 	int rc = 0;
 
 	switch (which) {
-#define X(name, acc, begin, step, end, hold)                                     \
-	case LL_##name:                                                          \
-		rc = c->brief ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w); \
+#define X(name, acc, begin, step, end, hold)                                                   \
+	case LL_##name:                                                                        \
+		rc = form == LL_BRIEF ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w, form); \
 		break;
 		LL_LOOPS(X)
 #undef X
@@ -349,14 +356,14 @@ LL_FN int ll_fold_units(
  * the block's threads send from, which are done with it before the first. Where calls differ all have still to be heard, or a rank
  * could be two epochs ahead of another.
  */
-LL_FN int ll_fold(
-	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
+LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, const struct ll_brief *b,
+	enum ll_kernel which, enum ll_form form)
 {
 	int rc = SPMTD_MISMATCH;
 
 	if (c->bytes && c->args->moves.froms)
-		rc = ll_fold_units(c, w, b, which);
-	if (!rc && c->bytes && ll_relays(c))
+		rc = ll_fold_units(c, w, b, which, form);
+	if (!rc && c->bytes && form == LL_TWICE)
 		rc = ll_take_relayed(c, w);
 	if (rc != SPMTD_MISMATCH)
 		return rc;
@@ -399,7 +406,7 @@ LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct l
 	int rc;
 
 	if (b->from >= 0)
-		u = ll_arrives(c, w, b->from, ll_slot(c, b->from), b->k,
+		u = ll_arrives(c, w, b->from, ll_brief_place(b, ll_slot(c, b->from)),
 			ll_brief_look(c, b, ll_slot(c, b->from), b->from));
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
 		await_keys(c, w);
@@ -419,15 +426,16 @@ struct ll_first {
 	struct ll_brief brief;
 };
 
-LL_FN void ll_begin(const struct coll *c, struct ll_first *first)
+LL_FN void ll_begin(const struct coll *c, struct ll_first *first, enum ll_form form)
 {
-	if (c->brief)
+	if (form == LL_BRIEF)
 		ll_brief_begin(c, &first->brief);
 	else
 		ll_send_begin(c, &first->few);
 }
 
-LL_FN int ll_run(const struct coll *c, struct ll_first *first, enum ll_kernel which)
+LL_FN int ll_run(
+	const struct coll *c, struct ll_first *first, enum ll_kernel which, enum ll_form form)
 {
 	struct ll_waits w;
 	int rc;
@@ -435,16 +443,16 @@ LL_FN int ll_run(const struct coll *c, struct ll_first *first, enum ll_kernel wh
 	w.flags = slot_flags(c->epoch, c->args->key);
 	w.rc = 0;
 	spmtd_wait_begin_(&w.w);
-	if (c->brief)
+	if (form == LL_BRIEF)
 		ll_brief_send(c, &first->brief, &w.flags);
 	else if (c->bytes)
 		ll_send(c, &first->few, &w.flags);
 	if (kernel_block() == 0)
 		ll_hello(c);
 	if (which != LL_copy)
-		rc = ll_fold(c, &w, &first->brief, which);
+		rc = ll_fold(c, &w, &first->brief, which, form);
 	else
-		rc = c->brief ? ll_brief_copy(c, &w, &first->brief) : ll_copy(c, &w);
+		rc = form == LL_BRIEF ? ll_brief_copy(c, &w, &first->brief) : ll_copy(c, &w);
 	spmtd_wait_rest_(c->view, &w.w);
 	return rc;
 }
@@ -453,27 +461,26 @@ LL_FN int ll_run(const struct coll *c, struct ll_first *first, enum ll_kernel wh
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 
-LL_FN void ll_kernel(const struct kernel_collective_args *args, enum ll_kernel which)
+LL_FN void ll_kernel(
+	const struct kernel_collective_args *args, enum ll_kernel which, enum ll_form form)
 {
 	struct ll_first first;
 	struct coll c;
 
 	coll_set(&c, args);
-	ll_begin(&c, &first);
-	if (!coll_open(&c, args))
+	ll_begin(&c, &first, form);
+	if (!coll_open(&c))
 		return;
 	coll_slots_begin(&c);
-	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_run(&c, &first, which));
+	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_run(&c, &first, which, form));
 }
 
-#define X(name)                                                              \
-	KERNEL_BODY run_ll_##name(const struct kernel_collective_args *args) \
-	{                                                                    \
-		ll_kernel(args, LL_##name);                                  \
-	}                                                                    \
-	KERNEL_TAKING(ll_##name, struct kernel_collective_args)
-COLL_LL_KERNELS(X)
-#undef X
+#define LL_KERNEL(name, which, form)                                      \
+	KERNEL_BODY run_##name(const struct kernel_collective_args *args) \
+	{                                                                 \
+		ll_kernel(args, LL_##which, form);                        \
+	}                                                                 \
+	KERNEL_TAKING(name, struct kernel_collective_args)
 
 #else
 
@@ -483,12 +490,18 @@ static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 				 : LL_copy;
 }
 
+static enum ll_form ll_form_of(uint32_t algorithm, uint32_t brief)
+{
+	return algorithm == COLL_ROW_ll2 ? LL_TWICE : brief ? LL_BRIEF : LL_ONCE;
+}
+
 int coll_ll(const struct coll *c)
 {
+	enum ll_form form = ll_form_of((uint32_t)c->args->algorithm, c->brief);
 	struct ll_first first;
 
-	ll_begin(c, &first);
-	return ll_run(c, &first, ll_kernel_for(c->args));
+	ll_begin(c, &first, form);
+	return ll_run(c, &first, ll_kernel_for(c->args), form);
 }
 
 int coll_ll2(const struct coll *c)
@@ -503,15 +516,15 @@ static void ll_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name) KERNEL_ON_HOST(ll_##name, ll_on_host, struct kernel_collective_args)
-COLL_LL_KERNELS(X)
-#undef X
-
 const struct kernel *kernel_of_collective(const struct kernel_collective_args *args)
 {
-	static const struct kernel *const of_ll[] = {
-#define X(name) [LL_##name] = &kernel_ll_##name,
+	static const struct kernel *const of_ll[][LL_KERNELS] = {
+#define X(name) \
+	[LL_ONCE][LL_##name] = &kernel_ll_##name, [LL_BRIEF][LL_##name] = &kernel_ll_brief_##name,
 		COLL_LL_KERNELS(X)
+#undef X
+#define X(name) [LL_TWICE][LL_##name] = &kernel_ll2_##name,
+			COLL_FOLD_KERNELS(X)
 #undef X
 	};
 
@@ -520,9 +533,23 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
 	if (args->algorithm == COLL_ROW_ll || args->algorithm == COLL_ROW_ll2)
-		return of_ll[ll_kernel_for(args)];
+		return of_ll[ll_form_of((uint32_t)args->algorithm, args->brief)]
+			    [ll_kernel_for(args)];
 	return &kernel_collective;
 }
 
+#define LL_KERNEL(name, which, form) KERNEL_ON_HOST(name, ll_on_host, struct kernel_collective_args)
+
 #endif
+#endif
+
+#if defined(LL_KERNEL)
+#define X(name)                             \
+	LL_KERNEL(ll_##name, name, LL_ONCE) \
+	LL_KERNEL(ll_brief_##name, name, LL_BRIEF)
+COLL_LL_KERNELS(X)
+#undef X
+#define X(name) LL_KERNEL(ll2_##name, name, LL_TWICE)
+COLL_FOLD_KERNELS(X)
+#undef X
 #endif

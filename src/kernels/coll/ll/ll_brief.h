@@ -15,6 +15,8 @@ struct ll_brief {
 	int32_t folds;	  /* it takes this unit from all ranks */
 	int32_t keeps;	  /* it stores what its rank gives to itself */
 	union unit x, own;
+	uint64_t there;		 /* the library area of the rank that gets it */
+	struct unit_place place; /* of the unit in any slot */
 };
 
 LL_FN union unit ll_brief_load(const struct coll *c, int pe, uint32_t k)
@@ -69,18 +71,25 @@ LL_FN void ll_brief_begin(const struct coll *c, struct ll_brief *b)
 	has = has && !nth;
 	b->folds = has && m->froms;
 	b->keeps = has && ll_self(c, m->from, m->froms);
-	if (b->to >= 0)
+	b->place = ll_unit_place(c, 0, b->k);
+	if (b->to >= 0) {
 		b->x = ll_brief_load(c, b->to, b->k);
+		b->there = area_there(c->view, b->to);
+	}
 	if (m->folds ? b->folds : b->keeps)
 		b->own = ll_brief_load(c, c->view->pe, b->k);
+}
+
+LL_FN struct unit_place ll_brief_place(const struct ll_brief *b, uint64_t slot)
+{
+	return (struct unit_place){ slot + b->place.even, slot + b->place.odd };
 }
 
 LL_FN void ll_brief_send(
 	const struct coll *c, const struct ll_brief *b, const struct slot_flags *flags)
 {
 	if (b->to >= 0)
-		ll_send_unit(c, coll_slot(c, area_there(c->view, b->to), c->view->pe), b->k, b->x,
-			flags);
+		ll_send_there(ll_brief_place(b, coll_slot(c, b->there, c->view->pe)), b->x, flags);
 }
 
 /* What pe's slot has of a thread's unit; this rank's own has nothing. */
@@ -92,7 +101,7 @@ LL_FN struct slot_unit ll_brief_look(
 	if (pe == c->view->pe)
 		__builtin_memset(&s, 0, sizeof(s));
 	else
-		s = slot_unit_peek(slot, b->k, unit_group(c->args->room));
+		s = slot_unit_peek(ll_brief_place(b, slot));
 	return s;
 }
 

@@ -5,12 +5,7 @@
 
 #include "ll_send.h"
 
-/* Of ranks that send what they have folded: it lies behind what they have sent to be folded. */
-LL_FN int ll_relays(const struct coll *c)
-{
-	return c->args->algorithm == COLL_ROW_ll2;
-}
-
+/* What a rank has folded lies behind what it has sent to be folded. */
 LL_FN uint64_t ll_relayed(const struct coll *c)
 {
 	return 2 * (uint64_t)slot_half(c->args->room);

@@ -4,7 +4,7 @@
 #define SPMT_KERNELS_LL_SEND_H
 
 #include "ll_units.h"
-#include "src/kernels/coll/coll.h"
+#include "src/kernels/coll/words.h"
 #include "src/kernels/fold/slot_unit.h"
 
 /* What this rank gives to itself goes through no slot; it is the first that it gives to, and that gives to it. */
@@ -13,13 +13,21 @@ LL_FN int ll_self(const struct coll *c, int first, int ranks)
 	return ranks && first == c->view->pe;
 }
 
+LL_FN struct unit_place ll_unit_place(const struct coll *c, uint64_t slot, uint64_t k)
+{
+	return unit_place(slot, k, unit_group(c->args->room));
+}
+
+LL_FN void ll_send_there(struct unit_place to, union unit x, const struct slot_flags *flags)
+{
+	piece_send(to.even, 0, x.words[0], flags->lo);
+	piece_send(to.odd, 0, x.words[1], flags->hi);
+}
+
 LL_FN void ll_send_unit(const struct coll *c, uint64_t slot, uint64_t k, union unit x,
 	const struct slot_flags *flags)
 {
-	const uint32_t group = unit_group(c->args->room);
-
-	piece_send(unit_even(slot, k, group), 0, x.words[0], flags->lo);
-	piece_send(unit_odd(slot, k, group), 0, x.words[1], flags->hi);
+	ll_send_there(ll_unit_place(c, slot, k), x, flags);
 }
 
 /* To one rank, where there are many. */
@@ -133,7 +141,7 @@ LL_FN void ll_hello(const struct coll *c)
 	struct spmtd_unit_ u = { flag | (uint32_t)key, flag | key >> 32 };
 
 	for (int pe = ll_teller(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		slot_poke(spmtd_at_(area_outbox(v, pe)->hello[c->epoch & 1]), u);
+		slot_poke(spmtd_at_(coll_box(c, area_there(v, pe), v->pe)->hello[c->epoch & 1]), u);
 		spmtd_wake_(v, pe);
 	}
 }

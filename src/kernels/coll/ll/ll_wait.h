@@ -18,13 +18,12 @@ LL_FN int ll_differs(const struct coll *c, int pe)
 {
 	uint64_t key;
 
-	return coll_hello(c->view, c->epoch, pe, &key) && key != c->args->key;
+	return coll_hello(c, pe, &key) && key != c->args->key;
 }
 
-/* Of the unit k in `slot`, which is pe's and has been s. Of no meaning once w->rc is set, as it is where pe calls something else, or where waits
-   end. */
-LL_FN union unit ll_arrives(const struct coll *c, struct ll_waits *w, int pe, uint64_t slot,
-	uint64_t k, struct slot_unit s)
+/* Of pe's unit there, which has been s. Of no meaning once w->rc is set, as it is where pe calls something else, or where waits end. */
+LL_FN union unit ll_arrives(
+	const struct coll *c, struct ll_waits *w, int pe, struct unit_place at, struct slot_unit s)
 {
 	while (!w->rc && !slot_unit_is_whole(&s, &w->flags)) {
 		w->rc = coll_patience(c->view, &w->w);
@@ -32,10 +31,10 @@ LL_FN union unit ll_arrives(const struct coll *c, struct ll_waits *w, int pe, ui
 			w->rc = SPMTD_MISMATCH;
 		if (w->rc) {
 			w->pe = pe;
-			w->at = unit_even(slot, k, unit_group(c->args->room));
+			w->at = at.even;
 			w->seen = s.lo.a;
 		}
-		s = slot_unit_peek(slot, k, unit_group(c->args->room));
+		s = slot_unit_peek(at);
 	}
 	return slot_unit_data(&s);
 }
@@ -53,7 +52,7 @@ LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
 
 		w->pe = pe;
 		w->at = spmtd_at_(area_inbox(c->view, pe)->hello[c->epoch & 1]);
-		while (pe != c->view->pe && !w->rc && !coll_hello(c->view, c->epoch, pe, &key))
+		while (pe != c->view->pe && !w->rc && !coll_hello(c, pe, &key))
 			w->rc = coll_patience(c->view, &w->w);
 		if (!w->rc && key != c->args->key && differs < 0)
 			differs = pe;
@@ -72,7 +71,7 @@ LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
 	if (w->rc == SPMTD_MISMATCH) {
 		expected = c->args->key;
 		w->at = spmtd_at_(area_inbox(c->view, w->pe)->hello[c->epoch & 1]);
-		coll_hello(c->view, c->epoch, w->pe, &w->seen);
+		coll_hello(c, w->pe, &w->seen);
 	}
 	if (w->rc && w->pe >= 0)
 		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_COLLECTIVE, w->pe,

@@ -45,8 +45,7 @@ enum device_memory {
 				   fine-grained or uncached) */
 };
 
-/* How a backend's memory is named to another process. Plain data; a descriptor travels beside
-   it. */
+/* How a backend's memory is named to another process. Plain data; a descriptor travels beside it. */
 struct device_export {
 	uint32_t kind;		 /* enum device_export_kind */
 	uint32_t size;		 /* bytes used in handle */
@@ -60,6 +59,7 @@ struct kernel {
 	const char *name;
 	void (*host)(const void *args);
 	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
+	bool early;   /* it waits by kernel_behind() for what is ahead of it in its stream */
 	size_t viewed; /* so many bytes of its args, the first, are a view, whose addresses need no look */
 	size_t given; /* up to this byte lie a caller's addresses; 0: to the end */
 };

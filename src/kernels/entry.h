@@ -30,9 +30,10 @@
 #define KERNEL_GIVEN(type)                                  \
 	_Generic((type *)0, struct kernel_collective_args * \
 		 : offsetof(struct kernel_collective_args, key), default : 0)
-#define KERNEL_ON_HOST(name, fn, type)                                          \
-	const struct kernel kernel_##name = { "spmt_kernel_" #name, (fn), true, \
+#define KERNEL_EARLY_ON_HOST(name, fn, type, early)                                      \
+	const struct kernel kernel_##name = { "spmt_kernel_" #name, (fn), true, (early), \
 		sizeof(struct spmt_view), KERNEL_GIVEN(type) };
+#define KERNEL_ON_HOST(name, fn, type) KERNEL_EARLY_ON_HOST(name, fn, type, false)
 #define KERNEL_TAKING(name, type)                    \
 	static void name##_on_host(const void *args) \
 	{                                            \
@@ -64,6 +65,19 @@ static inline uint32_t kernel_blocks(void)
 	return (uint32_t)__nvvm_read_ptx_sreg_nctaid_x();
 #else
 	return 1;
+#endif
+}
+
+/*
+ * Of a kernel that may begin before what is ahead of it in its stream has ended (struct kernel's `early`): first of all, until that
+ * has, and what it stored is seen. From then on the next one may begin likewise, which has what a launch takes behind it by the time
+ * that this one ends. Not sooner, or any number of them would wait on the device's units. In images for GPUs that have it.
+ */
+static inline void kernel_behind(void)
+{
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
+	__asm__ volatile("griddepcontrol.wait;" ::: "memory");
+	__asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

@@ -11,6 +11,7 @@ typedef CUmemAllocationHandleType cu_handle_type;
 typedef CUmemAllocationGranularity_flags cu_granularity;
 typedef CUmulticastGranularity_flags cu_multicast_granularity;
 typedef CUmulticastObjectProp cu_multicast_prop;
+typedef CUlaunchConfig cu_launch;
 typedef CUmemRangeHandleType cu_range_type;
 typedef CUstreamCaptureStatus cu_capture_status;
 typedef CUstreamCaptureMode cu_capture_mode;
@@ -54,6 +55,8 @@ SAME_SIZE(CUmemAllocationHandleType, sizeof(int));
 SAME_SIZE(CUmemAllocationGranularity_flags, sizeof(int));
 SAME_SIZE(CUmulticastGranularity_flags, sizeof(int));
 SAME_SIZE(CUmulticastObjectProp, sizeof(struct cuda_multicast_prop));
+SAME_SIZE(CUlaunchConfig, sizeof(struct cuda_launch));
+SAME_SIZE(CUlaunchAttribute, sizeof(struct cuda_launch_attribute));
 SAME_SIZE(CUmemRangeHandleType, sizeof(int));
 SAME_SIZE(CUstreamCaptureStatus, sizeof(int));
 SAME_SIZE(CUstreamCaptureMode, sizeof(int));
@@ -92,6 +95,13 @@ _Static_assert(offsetof(CUmulticastObjectProp, handleTypes) ==
 _Static_assert(
 	offsetof(CUmulticastObjectProp, flags) == offsetof(struct cuda_multicast_prop, flags),
 	"prop.flags");
+_Static_assert(offsetof(CUlaunchConfig, blockDimX) == offsetof(struct cuda_launch, block) &&
+		offsetof(CUlaunchConfig, sharedMemBytes) == offsetof(struct cuda_launch, shared) &&
+		offsetof(CUlaunchConfig, hStream) == offsetof(struct cuda_launch, stream) &&
+		offsetof(CUlaunchConfig, attrs) == offsetof(struct cuda_launch, attributes) &&
+		offsetof(CUlaunchConfig, numAttrs) == offsetof(struct cuda_launch, count) &&
+		offsetof(CUlaunchAttribute, value) == offsetof(struct cuda_launch_attribute, value),
+	"launch");
 #ifndef __clang__ /* which takes no pointer for a constant */
 _Static_assert((unsigned long)CU_STREAM_LEGACY == 1 && (unsigned long)CU_STREAM_PER_THREAD == 2,
 	"streams");

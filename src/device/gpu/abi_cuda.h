@@ -40,7 +40,19 @@ typedef struct gpu_location cu_location;
 typedef struct gpu_memory_prop cu_memory_prop;
 typedef struct gpu_memory_access cu_memory_access;
 typedef struct cuda_multicast_prop cu_multicast_prop;
+typedef struct cuda_launch cu_launch;
 #endif
+/* A launch with attributes, each a number and up to 64 bytes, as so many words. */
+struct cuda_launch_attribute {
+	unsigned int id;
+	uint64_t value[8];
+};
+struct cuda_launch {
+	unsigned int grid[3], block[3], shared;
+	void *stream;
+	struct cuda_launch_attribute *attributes;
+	unsigned int count;
+};
 /* What a multicast object is to be: of so many devices, and bytes of each. */
 struct cuda_multicast_prop {
 	unsigned int devices;
@@ -89,6 +101,7 @@ struct cuda_multicast_prop {
 	X(CU_DMABUF_FD, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)                             \
 	X(CU_MULTICAST_MINIMUM, CU_MULTICAST_GRANULARITY_MINIMUM, 0)                        \
 	X(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                      \
+	X(CU_LAUNCH_EARLY, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)        \
 	X(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                            \
 	X(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0)
 

@@ -67,6 +67,8 @@
 
 #define CUDA_OPTIONAL(X)                                                                         \
 	X(FuncLoad, cuFuncLoad, (cu_function function))                                          \
+	X(LaunchKernelEx, cuLaunchKernelEx,                                                      \
+		(const cu_launch *launch, cu_function function, void **params, void **extra))    \
 	X(StreamGetId, cuStreamGetId, (cu_stream stream, unsigned long long *id))                \
 	X(StreamPriorities, cuCtxGetStreamPriorityRange, (int *least, int *greatest))            \
 	X(StreamCreateFirst, cuStreamCreateWithPriority,                                         \

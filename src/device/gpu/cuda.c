@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* NVIDIA through the driver API: what it has of its own. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cuda.h"
 #include "ops.h"
@@ -178,6 +180,30 @@ static int cuda_word_await(const struct gpu_state *state, void *stream, void *wo
 	return cuda_own(state)->StreamWaitValue(stream, word, value, CU_WAIT_GEQ);
 }
 
+/* A kernel of an image whose GPUs have them waits by itself for what is ahead of it (kernel_behind). */
+static int cuda_launch_early(const struct gpu_bound *b, void *function, unsigned grid,
+	unsigned block, void *stream, void **extra)
+{
+	struct cuda_launch_attribute early = { .id = CU_LAUNCH_EARLY };
+	const int on = 1;
+	cu_launch launch = { .grid = { grid, 1, 1 },
+		.block = { block, 1, 1 },
+		.stream = stream,
+		.attributes = &early,
+		.count = 1 };
+
+	memcpy(early.value, &on, sizeof(on));
+	return cuda_own(b->state)->LaunchKernelEx(&launch, function, NULL, extra);
+}
+
+static bool cuda_launches_early(const struct gpu_bound *b)
+{
+	const struct device_image *image = b->device->kept.image;
+
+	return cuda_own(b->state)->LaunchKernelEx && image && !strncmp(image->arch, "sm_", 3) &&
+		strtol(image->arch + 3, NULL, 10) >= 90;
+}
+
 /* The second version: the first has to be asked for when the driver's module is loaded. */
 static bool cuda_has_words(const struct gpu_state *state)
 {
@@ -221,6 +247,8 @@ const struct gpu_vendor cuda_vendor = {
 	.copy = cuda_memcpy,
 	.fill = cuda_memset,
 	.call = cuda_host_func,
+	.launches_early = cuda_launches_early,
+	.launch_early = cuda_launch_early,
 	.word_write = cuda_word_put,
 	.word_wait = cuda_word_await,
 	.has_words = cuda_has_words,

@@ -103,6 +103,10 @@ struct gpu_vendor {
 		const struct gpu_state *state, void *dst, const void *src, size_t n, void *stream);
 	int (*fill)(const struct gpu_state *state, void *dst, int byte, size_t n, void *stream);
 	int (*call)(const struct gpu_state *state, void *stream, void (*fn)(void *arg), void *arg);
+	/* NULL, or the image that is loaded and the runtime have it: a kernel's launch before what is ahead of it has ended */
+	bool (*launches_early)(const struct gpu_bound *b);
+	int (*launch_early)(const struct gpu_bound *b, void *function, unsigned grid,
+		unsigned block, void *stream, void **extra);
 	int (*word_write)(const struct gpu_state *state, void *stream, void *word, uint64_t value);
 	int (*word_wait)(const struct gpu_state *state, void *stream, void *word, uint64_t value);
 	bool (*has_words)(const struct gpu_state *state); /* the runtime has these two */

@@ -374,8 +374,11 @@ int gpu_launch(const struct gpu_vendor *v, int dev, device_stream s, const struc
 		return rc;
 	}
 	memcpy(&extra[1], &args, sizeof(args)); /* the driver's table has no const */
-	r = b.calls->LaunchKernel(
-		function, grid, 1, 1, block, 1, 1, 0, native_stream(v, s), NULL, extra);
+	if (k->early && v->launches_early && v->launches_early(&b))
+		r = v->launch_early(&b, function, grid, block, native_stream(v, s), extra);
+	else
+		r = b.calls->LaunchKernel(
+			function, grid, 1, 1, block, 1, 1, 0, native_stream(v, s), NULL, extra);
 	gpu_unbind(&b);
 	if (LIKELY(r == GPU_OK))
 		return 0;

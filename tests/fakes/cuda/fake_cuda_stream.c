@@ -275,6 +275,22 @@ cu_result cuFuncLoad(cu_function function)
 }
 
 /* long because the driver's parameters are many */
+cu_result cuLaunchKernelEx(
+	const cu_launch *launch, cu_function function, void **params, void **extra)
+{
+	int on = 0;
+
+	CHECK_CONTEXT("cuLaunchKernelEx");
+	if (launch->count != 1 || launch->attributes[0].id != CU_LAUNCH_EARLY)
+		return CU_INVALID_VALUE;
+	memcpy(&on, launch->attributes[0].value, sizeof(on));
+	if (on != 1)
+		return CU_INVALID_VALUE;
+	return cuLaunchKernel(function, launch->grid[0], launch->grid[1], launch->grid[2],
+		launch->block[0], launch->block[1], launch->block[2], launch->shared,
+		launch->stream, params, extra);
+}
+
 cu_result cuLaunchKernel(cu_function function, unsigned int gx, unsigned int gy, unsigned int gz,
 	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, cu_stream stream,
 	void **params, void **extra)

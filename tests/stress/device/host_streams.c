@@ -122,7 +122,7 @@ static void count_own(const void *args)
 
 static void *wait_all(void *arg)
 {
-	static const struct kernel own = { "own", count_own, true };
+	static const struct kernel own = { .name = "own", .host = count_own, .bounded = true };
 	struct job *job = arg;
 	void *at = job->run->memory[0];
 

@@ -26,7 +26,8 @@ static void mark(const void *args)
 	atomic_fetch_add(a->runs, 1);
 }
 
-static const struct kernel ours = { "ours", mark, true }, theirs = { "theirs", mark, false };
+static const struct kernel ours = { .name = "ours", .host = mark, .bounded = true },
+			   theirs = { .name = "theirs", .host = mark };
 
 static _Atomic int by, runs;
 static const struct mark_args args = { &by, &runs };
@@ -204,7 +205,7 @@ static void disturb(const void *unused)
 /* It has the stream's device meanwhile, and what the work leaves behind is not its own. */
 Test(device_host_waiter, the_thread_is_as_it_was)
 {
-	static const struct kernel odd = { "odd", disturb, true };
+	static const struct kernel odd = { .name = "odd", .host = disturb, .bounded = true };
 	device_stream s;
 	int lent = 0;
 

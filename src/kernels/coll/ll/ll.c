@@ -467,6 +467,8 @@ LL_FN void ll_kernel(
 	struct ll_first first;
 	struct coll c;
 
+	if (form == LL_BRIEF)
+		kernel_behind();
 	coll_set(&c, args);
 	ll_begin(&c, &first, form);
 	if (!coll_open(&c))
@@ -538,7 +540,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 	return &kernel_collective;
 }
 
-#define LL_KERNEL(name, which, form) KERNEL_ON_HOST(name, ll_on_host, struct kernel_collective_args)
+#define LL_KERNEL(name, which, form) \
+	KERNEL_EARLY_ON_HOST(name, ll_on_host, struct kernel_collective_args, (form) == LL_BRIEF)
 
 #endif
 #endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Which collectives are launched before what is ahead of them in their stream has ended, over the stand-in for libcuda: calls in brief, by images that wait
+   by themselves, where the driver can. Never on GPUs. */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/kernels/images.h"
+#include "tests/fakes/control.h"
+#include "tests/lib/ranks.h"
+
+enum { RANKS = 2, CALLS = 3, MOST = (64 << 10) + 4 };
+
+static int (*made)(const char *name);
+
+static bool images_wait(void)
+{
+	for (size_t i = 0; i < device_image_count; i++)
+		if (!strcmp(device_images[i].arch, "sm_90"))
+			return true;
+	return false;
+}
+
+static void open_driver(void)
+{
+	void *library = dlopen(FAKES "/fake-cuda.so", RTLD_NOW | RTLD_LOCAL), *address;
+
+	cr_assert_not_null(library, "%s", dlerror());
+	address = dlsym(library, "fake_made");
+	cr_assert_not_null(address);
+	memcpy(&made, &address, sizeof(address));
+	setenv("SPMT_BACKEND", "cuda", 1);
+	setenv("SPMT_CUDA_LIB", FAKES "/fake-cuda.so", 1);
+	setenv("SPMT_FAKE_DEVICES", "2", 1);
+	setenv("SPMT_TEST_DEVICES", "2", 1);
+}
+
+/* CALLS sums of so many bytes. */
+static int sums(spmt_comm *comm, void *arg)
+{
+	size_t words = *(size_t *)arg / 4;
+	uint32_t *x;
+	void *p;
+
+	REQUIRE_OK(spmt_calloc(comm, 1, MOST, &p));
+	x = p;
+	for (size_t i = 0; i < words; i++)
+		x[i] = (uint32_t)i + (uint32_t)spmt_rank(comm);
+	REQUIRE_OK(spmt_barrier(comm));
+	for (int i = 0; i < CALLS; i++)
+		REQUIRE_OK(spmt_all_reduce(comm, x, x, words, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	for (size_t i = 0; i < words; i++)
+		REQUIRE(x[i] == (uint32_t)(2 * i + 1) << (CALLS - 1));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_free(comm, p));
+	return 0;
+}
+
+static int launched_early(size_t bytes)
+{
+	int before = made("cuLaunchKernelEx");
+
+	RANKS_OK(ranks_run(RANKS, NULL, sums, &bytes));
+	return made("cuLaunchKernelEx") - before;
+}
+
+TestSuite(early, .timeout = 60);
+
+Test(early, calls_in_brief)
+{
+	open_driver();
+	cr_expect_eq(launched_early(8), images_wait() ? RANKS * CALLS : 0);
+	cr_expect_eq(launched_early(4096), images_wait() ? RANKS * CALLS : 0);
+	cr_expect_eq(launched_early(12), 0, "no unit and no word");
+	cr_expect_eq(launched_early(MOST), 0, "its last unit is a word");
+}

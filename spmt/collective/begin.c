@@ -61,9 +61,7 @@ bool coll_device_is_shared(const struct rank_info *a, const struct rank_info *b)
 	return a->pci[0] && !memcmp(a->pci, b->pci, sizeof(a->pci));
 }
 
-/* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
-   GPU might wait for some that another one has not begun. */
-static bool has_device(const spmt_comm *comm)
+bool coll_has_device(const spmt_comm *comm)
 {
 	const struct rank_info *infos = comm->world->infos;
 	bool parts;
@@ -101,7 +99,7 @@ struct kernel_grid coll_shape(
 	unsigned grid = coll_grid(comm, bytes * blocks, coll_rows[row].grain, most.blocks);
 	uint64_t units, work;
 
-	if (grid > COLL_BLOCKS && !has_device(comm))
+	if (grid > COLL_BLOCKS && !coll_has_device(comm))
 		grid = COLL_BLOCKS;
 	units = (bytes + 15) / 16 / grid + 1;
 	work = (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;

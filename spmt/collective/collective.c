@@ -124,6 +124,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	grid = coll_shape(comm, c->row, c->moves.folds, args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);
 	args.brief = coll_brief(&args, comm->nranks, grid.threads);
+	args.alone = args.brief && !comm_cpu_access(comm) && coll_has_device(comm);
 	rc = kernel_queue_grid(
 		comm, kernel_of_collective(&args), &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;

@@ -70,6 +70,9 @@ uint64_t coll_report(const spmt_comm *comm);
 /* Blocks of threads for so many bytes, `grain` for each, and no more than run at once. */
 #define COLL_BLOCKS 32u
 #define COLL_MEETING 64u /* of those that meet block by block, where the comm has the device */
+/* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
+   GPU might wait for some that another one has not begun. */
+bool coll_has_device(const spmt_comm *comm);
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most);
 /* Of a row's kernel, by which `blocks` of `bytes` come through a rank. */
 struct kernel_grid coll_shape(

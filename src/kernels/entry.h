@@ -71,13 +71,17 @@ static inline uint32_t kernel_blocks(void)
 /*
  * Of a kernel that may begin before what is ahead of it in its stream has ended (struct kernel's `early`): first of all, until that
  * has, and what it stored is seen. From then on the next one may begin likewise, which has what a launch takes behind it by the time
- * that this one ends. Not sooner, or any number of them would wait on the device's units. In images for GPUs that have it.
+ * that this one ends. Not sooner, or any number of them would wait on the device's units; and not where kernels of other comms, which each
+ * GPU may begin in another order, want the units that the next one would wait on (next 0). In images for GPUs that have it.
  */
-static inline void kernel_behind(void)
+static inline void kernel_behind(int next)
 {
 #if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
 	__asm__ volatile("griddepcontrol.wait;" ::: "memory");
-	__asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");
+	if (next)
+		__asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#else
+	(void)next;
 #endif
 }
 

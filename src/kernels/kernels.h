@@ -90,7 +90,8 @@ struct kernel_collective_args {
 	uint64_t fifo;	   /* of row copy: the address of a struct spmtd_fifo */
 	uint16_t captured; /* into a graph: no call looks at the stop word when it is launched */
 	uint16_t brief;	   /* of `ll`: a thread has one unit at most, of so many bytes; or 0 */
-	uint32_t words;	   /* by which blocks meet, between two ranks, at most */
+	uint16_t words;	   /* by which blocks meet, between two ranks, at most */
+	uint16_t alone;	   /* no other comm's kernels want the device's units (kernel_behind) */
 	struct coll_share share;
 	struct coll_places places;
 };

@@ -468,7 +468,7 @@ LL_FN void ll_kernel(
 	struct coll c;
 
 	if (form == LL_BRIEF)
-		kernel_behind();
+		kernel_behind(args->alone);
 	coll_set(&c, args);
 	ll_begin(&c, &first, form);
 	if (!coll_open(&c))

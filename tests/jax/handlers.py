@@ -140,6 +140,22 @@ def not_a_number_wins():
             assert np.isnan(mapped(ours, mesh(), out=P())(x)).all()
 
 
+def by_other_names():
+    x = jnp.arange(N * 3.0, dtype=np.float32)
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        for shift in (0, 1, N - 1, -1, 2 * N + 1):
+            np.testing.assert_array_equal(mapped(lambda v, s=shift: w.permute(v, s), mesh())(x), jnp.roll(x, 3 * shift))
+        for op, same in (("sum", w.psum), ("max", w.pmax), ("min", w.pmin)):
+            a, b = mapped(lambda v, o=op: w.all_reduce(v, o), mesh(), out=P())(x), mapped(same, mesh(), out=P())(x)
+            np.testing.assert_array_equal(a, b)
+        for wrong, error in ((lambda v: w.all_reduce(v, "prod"), ValueError), (lambda v: w.permute(v, 1.5), TypeError)):
+            try:
+                mapped(wrong, mesh())(x)
+            except error:
+                continue
+            raise AssertionError("no %s" % error.__name__)
+
+
 def large_arrays():
     x = jnp.arange(N * 300_001.0, dtype=np.float32)
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
@@ -545,7 +561,7 @@ def closed_worlds():
 
 if __name__ == "__main__":
     main([
-        moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, large_arrays, trees,
+        moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, by_other_names, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, barriers_under_vmap, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
         forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, long_timeouts, closed_worlds,

@@ -797,6 +797,18 @@ class World:
         to = _targets(perm, self.nranks, self._params["order"])
         return self._each(x, lambda leaf: _permute(leaf, to=to, **self._params))
 
+    def permute(self, x: Any, shift: int) -> Any:
+        """x of the device that is ``shift`` before this one, round the axis: ``ppermute`` from each i to i + shift."""
+        shift = _integer(shift, "shift")
+        return self.ppermute(x, [(i, (i + shift) % self.nranks) for i in range(self.nranks)])
+
+    def all_reduce(self, x: Any, op: str = "sum") -> Any:
+        """``psum``, ``pmax`` or ``pmin``, by op: "sum", "max" or "min"."""
+        by_op = {"sum": self.psum, "max": self.pmax, "min": self.pmin}
+        if op not in by_op:
+            raise ValueError("op is %r: there are sum, max and min" % (op,))
+        return by_op[op](x)
+
     def broadcast(self, x: Any, root: int) -> Any:
         """x of the device whose index is root, on all."""
         root = _integer(root, "root")

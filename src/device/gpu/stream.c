@@ -364,7 +364,7 @@ int gpu_launch(const struct gpu_vendor *v, int dev, device_stream s, const struc
 	void *extra[] = { GPU_LAUNCH_BUFFER, NULL, GPU_LAUNCH_SIZE, &size, v->launch_end };
 	struct gpu_bound b;
 	void *function;
-	int r, rc = gpu_bind_stream(&b, v, dev, s, "launch");
+	int r = GPU_NOT_SUPPORTED, rc = gpu_bind_stream(&b, v, dev, s, "launch");
 
 	if (rc < 0)
 		return rc;
@@ -376,7 +376,7 @@ int gpu_launch(const struct gpu_vendor *v, int dev, device_stream s, const struc
 	memcpy(&extra[1], &args, sizeof(args)); /* the driver's table has no const */
 	if (k->early && v->launches_early && v->launches_early(&b))
 		r = v->launch_early(&b, function, grid, block, native_stream(v, s), extra);
-	else
+	if (r == GPU_NOT_SUPPORTED || r == GPU_INVALID_VALUE) /* here, or in this stream */
 		r = b.calls->LaunchKernel(
 			function, grid, 1, 1, block, 1, 1, 0, native_stream(v, s), NULL, extra);
 	gpu_unbind(&b);

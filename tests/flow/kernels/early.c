@@ -13,6 +13,7 @@
 enum { RANKS = 2, CALLS = 3, MOST = (64 << 10) + 4 };
 
 static int (*made)(const char *name);
+static void (*fails)(const char *name, int nth, int result);
 
 static bool images_wait(void)
 {
@@ -30,6 +31,9 @@ static void open_driver(void)
 	address = dlsym(library, "fake_made");
 	cr_assert_not_null(address);
 	memcpy(&made, &address, sizeof(address));
+	address = dlsym(library, "fake_fail");
+	cr_assert_not_null(address);
+	memcpy(&fails, &address, sizeof(address));
 	setenv("SPMT_BACKEND", "cuda", 1);
 	setenv("SPMT_CUDA_LIB", FAKES "/fake-cuda.so", 1);
 	setenv("SPMT_FAKE_DEVICES", "2", 1);
@@ -75,4 +79,20 @@ Test(early, calls_in_brief)
 	cr_expect_eq(launched_early(4096), images_wait() ? RANKS * CALLS : 0);
 	cr_expect_eq(launched_early(12), 0, "no unit and no word");
 	cr_expect_eq(launched_early(MOST), 0, "its last unit is a word");
+}
+
+/* As where GPUs are shared, say: the same calls, and no failure. */
+Test(early, a_driver_that_refuses)
+{
+	static const int refusals[] = { 801,
+		1 }; /* CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE */
+
+	open_driver();
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		int before = made("cuLaunchKernel");
+
+		fails("cuLaunchKernelEx", -1, refusals[i]);
+		launched_early(8);
+		cr_expect_geq(made("cuLaunchKernel") - before, RANKS * CALLS);
+	}
 }

@@ -148,7 +148,7 @@ def by_other_names():
         for op, same in (("sum", w.psum), ("max", w.pmax), ("min", w.pmin)):
             a, b = mapped(lambda v, o=op: w.all_reduce(v, o), mesh(), out=P())(x), mapped(same, mesh(), out=P())(x)
             np.testing.assert_array_equal(a, b)
-        for wrong, error in ((lambda v: w.all_reduce(v, "prod"), ValueError), (lambda v: w.permute(v, 1.5), TypeError)):
+        for wrong, error in ((lambda v: w.all_reduce(v, "prod"), ValueError), (lambda v: w.all_reduce(v, ["sum"]), ValueError), (lambda v: w.permute(v, 1.5), TypeError)):
             try:
                 mapped(wrong, mesh())(x)
             except error:

@@ -805,7 +805,7 @@ class World:
     def all_reduce(self, x: Any, op: str = "sum") -> Any:
         """``psum``, ``pmax`` or ``pmin``, by op: "sum", "max" or "min"."""
         by_op = {"sum": self.psum, "max": self.pmax, "min": self.pmin}
-        if op not in by_op:
+        if not isinstance(op, str) or op not in by_op:
             raise ValueError("op is %r: there are sum, max and min" % (op,))
         return by_op[op](x)
 

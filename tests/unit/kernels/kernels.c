@@ -547,7 +547,7 @@ Test(kernels, a_rank_that_does_not_come_ends_the_collective)
 
 /* Rank 0 gives up; rank 1, which comes later and has not heard of it, finds its hello and yet leaves its buffers alone. Of what lies
    behind a lane's words nothing is touched. */
-static void blocks_let_go(uint32_t has)
+static void blocks_let_go(uint16_t has)
 {
 	uint64_t src[2][64] = { 0 }, dst[2][64]; /* a share of units for each */
 	struct kernel_collective_args args[2];

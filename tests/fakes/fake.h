@@ -41,6 +41,7 @@ struct fake_block {
 	size_t size;
 	int fd;
 	uint64_t number; /* given to no other block */
+	int working;	 /* copies that touch it now */
 	unsigned access; /* of mapped and imported memory: devices, a bit each */
 	struct fake_physical *memory;
 };
@@ -57,6 +58,8 @@ bool fake_block_new(int dev, size_t size, enum fake_kind kind, void **ptr);
 bool fake_block_free(const void *ptr, enum fake_kind kind);
 /* Round what a stream does to memory. */
 void fake_work(bool begins);
+/* The same of what touches [ptr, ptr + n) alone: that is some pages, and all of 64 ranks are a million. */
+void fake_work_at(bool begins, const void *ptr, size_t n);
 /* The device's allocations, streams, events and modules are gone. */
 void fake_reset(int dev);
 bool fake_block_find(const void *ptr, struct fake_block *out);

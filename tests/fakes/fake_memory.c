@@ -59,8 +59,26 @@ void fake_work(bool begins)
 		return;
 	pthread_mutex_lock(&fake_lock);
 	turns = begins ? !memory.working++ : !--memory.working;
-	for (b = memory.blocks; turns && b; b = b->next)
-		show(b, begins);
+	for (b = memory.blocks; turns && b; b = b->next) {
+		if (!b->working)
+			show(b, begins);
+	}
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void fake_work_at(bool begins, const void *ptr, size_t n)
+{
+	struct fake_block *b;
+
+	if (!blind())
+		return;
+	pthread_mutex_lock(&fake_lock);
+	for (b = memory.blocks; b; b = b->next) {
+		if ((const char *)ptr >= b->base + b->size || (const char *)ptr + n <= b->base)
+			continue;
+		if ((begins ? !b->working++ : b->working && !--b->working) && !memory.working)
+			show(b, begins);
+	}
 	pthread_mutex_unlock(&fake_lock);
 }
 

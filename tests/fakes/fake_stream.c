@@ -385,17 +385,19 @@ static void copy_words(void *dst, const void *src, size_t n)
 
 static void run_copy(struct fake_op *op)
 {
-	fake_work(true);
+	fake_work_at(true, op->dst, op->n);
+	fake_work_at(true, op->src, op->n);
 	if (op->n)
 		copy_words(op->dst, op->src, op->n);
-	fake_work(false);
+	fake_work_at(false, op->src, op->n);
+	fake_work_at(false, op->dst, op->n);
 }
 
 static void run_set(struct fake_op *op)
 {
-	fake_work(true);
+	fake_work_at(true, op->dst, op->n);
 	memset(op->dst, op->byte, op->n);
-	fake_work(false);
+	fake_work_at(false, op->dst, op->n);
 }
 
 bool fake_copy(struct fake_stream *s, void *dst, const void *src, size_t n)

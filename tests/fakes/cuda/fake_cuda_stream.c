@@ -274,7 +274,24 @@ cu_result cuFuncLoad(cu_function function)
 	return function ? CU_OK : CU_INVALID_HANDLE;
 }
 
-/* long because the driver's parameters are many */
+static cu_result launch_as(
+	const cu_launch *launch, cu_function function, void **params, void **extra)
+{
+	const unsigned *grid = launch->grid, *block = launch->block;
+	struct fake_stream *stream = stream_of(launch->stream);
+	size_t size;
+
+	if (!grid[0] || grid[1] != 1 || grid[2] != 1 || !block[0] || block[0] > 1024 ||
+		block[1] != 1 || block[2] != 1 || launch->shared || params || !extra)
+		return CU_INVALID_VALUE;
+	if (extra[0] != CU_LAUNCH_BUFFER || extra[2] != CU_LAUNCH_SIZE || extra[4] != CU_LAUNCH_END)
+		return CU_INVALID_VALUE;
+	memcpy(&size, extra[3], sizeof(size));
+	if (size > FAKE_ARGS || !stream)
+		return CU_INVALID_HANDLE;
+	return fake_launch(stream, function, extra[1], size) ? CU_OK : CU_NO_MEMORY;
+}
+
 cu_result cuLaunchKernelEx(
 	const cu_launch *launch, cu_function function, void **params, void **extra)
 {
@@ -284,27 +301,18 @@ cu_result cuLaunchKernelEx(
 	if (launch->count != 1 || launch->attributes[0].id != CU_LAUNCH_EARLY)
 		return CU_INVALID_VALUE;
 	memcpy(&on, launch->attributes[0].value, sizeof(on));
-	if (on != 1)
-		return CU_INVALID_VALUE;
-	return cuLaunchKernel(function, launch->grid[0], launch->grid[1], launch->grid[2],
-		launch->block[0], launch->block[1], launch->block[2], launch->shared,
-		launch->stream, params, extra);
+	return on == 1 ? launch_as(launch, function, params, extra) : CU_INVALID_VALUE;
 }
 
+/* long because the driver's parameters are many */
 cu_result cuLaunchKernel(cu_function function, unsigned int gx, unsigned int gy, unsigned int gz,
 	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, cu_stream stream,
 	void **params, void **extra)
 {
-	size_t size;
+	const cu_launch launch = {
+		.grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared, .stream = stream
+	};
 
 	CHECK_CONTEXT("cuLaunchKernel");
-	if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1 || shared ||
-		params || !extra)
-		return CU_INVALID_VALUE;
-	if (extra[0] != CU_LAUNCH_BUFFER || extra[2] != CU_LAUNCH_SIZE || extra[4] != CU_LAUNCH_END)
-		return CU_INVALID_VALUE;
-	memcpy(&size, extra[3], sizeof(size));
-	if (size > FAKE_ARGS || !stream_of(stream))
-		return CU_INVALID_HANDLE;
-	return fake_launch(stream_of(stream), function, extra[1], size) ? CU_OK : CU_NO_MEMORY;
+	return launch_as(&launch, function, params, extra);
 }

@@ -33,6 +33,7 @@ struct coll_plan {
 	enum kernel_collective_kind kind;
 	char name[64];
 	bool either;	    /* it runs in place and not; the plan is then one that is not */
+	bool writes;	    /* into its input, too */
 	uint32_t parts;	    /* chunks of a call's count */
 	char *own;	    /* the comm's library area */
 	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
@@ -182,7 +183,6 @@ static struct row_ways row_ways(
 	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
 {
 	const struct spmt_plan_attr *a = &p->open.attr;
-	char *spare = p->own + p->spare;
 	uint64_t bytes = row_input_bytes(p, c);
 	uint64_t chunk = bytes / (a->input_chunks ? a->input_chunks : a->output_chunks);
 	struct row_ways w = { .call = { &p->open, c->dst, c->src, c->count, c->type, c->op, chunk },
@@ -198,9 +198,9 @@ static struct row_ways row_ways(
 	if (a->in_place && !within && !p->open.scatters) {
 		w.to = plan_in_place_at(&w.call, comm->rank);
 		w.call.src = c->dst;
-	} else if (a->in_place ? !within : !apart) {
-		w.to = (uint64_t)(uintptr_t)spare;
-		w.call.src = spare;
+	} else if (a->in_place ? !within || (p->writes && p->open.scatters) : !apart || p->writes) {
+		w.call.src = p->own + p->spare;
+		w.to = (uint64_t)(uintptr_t)w.call.src;
 		if (a->in_place)
 			w.back = w.to + (uint64_t)(uint32_t)comm->rank * w.out;
 	}
@@ -344,6 +344,7 @@ static int plan_row_make(
 
 	p->kind = f->kind;
 	p->either = f->either;
+	p->writes = plan_row_writes_input(plan);
 	rc = row_room(comm, f, p);
 	if (rc)
 		return rc;

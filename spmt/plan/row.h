@@ -39,5 +39,6 @@ int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kin
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
 /* One that plan_row_prove found right: is it so in place and not? -ENOMEM. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either);
+bool plan_row_writes_input(const spmt_plan *plan);
 
 #endif

@@ -146,7 +146,7 @@ int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kin
 struct row_trial {
 	const spmt_plan *plan;
 	enum kernel_collective_kind kind;
-	size_t in, out; /* elements */
+	size_t chunk, in, out; /* elements */
 	uint32_t *elements;
 	void **ins, **outs;
 };
@@ -188,8 +188,8 @@ static uint32_t row_wanted(const struct row_trial *t, enum spmt_op op, size_t ra
 	}
 }
 
-/* Lines for all parts of an operation that is cut. */
-static size_t row_chunk(const spmt_plan *plan)
+/* Parts of the operation that is cut into most. */
+static size_t row_slices(const spmt_plan *plan)
 {
 	int most = 1;
 
@@ -197,7 +197,7 @@ static size_t row_chunk(const spmt_plan *plan)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++)
 			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
 				most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].slices);
-	return (size_t)MIN_OF(most, SPMT_PLAN_BLOCKS) * 128 / sizeof(uint32_t);
+	return (size_t)(uint32_t)most;
 }
 
 static int row_try(struct row_trial *t, enum spmt_op op)
@@ -221,18 +221,18 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 			if (((const uint32_t *)t->outs[r])[i] != row_wanted(t, op, r, i))
 				rc = fail(-EINVAL,
 					"plan %s is no %s: of rank %zu's output, chunk %zu is something else",
-					t->plan->name, t->plan->collective, r,
-					i / row_chunk(t->plan));
+					t->plan->name, t->plan->collective, r, i / t->chunk);
 	return rc;
 }
 
-static int row_trial_open(struct row_trial *t)
+static int row_trial_open(struct row_trial *t, size_t lines)
 {
 	const struct spmt_plan_attr *a = &t->plan->attr;
-	size_t chunk = row_chunk(t->plan), n = (size_t)a->nranks, apart, each;
+	size_t n = (size_t)a->nranks, apart, each;
 
-	t->in = a->input_chunks * chunk;
-	t->out = a->output_chunks * chunk;
+	t->chunk = lines * 128 / sizeof(uint32_t);
+	t->in = a->input_chunks * t->chunk;
+	t->out = a->output_chunks * t->chunk;
 	if (t->kind == COLL_ALL_REDUCE)
 		t->in = t->out = MAX_OF(t->in, t->out);
 	apart = a->in_place ? 0 : t->in;
@@ -254,13 +254,11 @@ static int row_trial_open(struct row_trial *t)
 }
 
 /* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
-int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
+static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind, size_t lines)
 {
 	struct row_trial t = { .plan = plan, .kind = kind };
-	int rc = spmt_plan_check(plan);
+	int rc = row_trial_open(&t, lines);
 
-	if (!rc)
-		rc = row_trial_open(&t);
 	if (!rc)
 		rc = row_try(&t, SPMT_OP_SUM);
 	if (!rc && COLL_FOLDS >> kind & 1)
@@ -270,9 +268,22 @@ int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
 	return rc;
 }
 
+/* Parts begin at lines, so what two ways of cutting leave between them shows where parts have several, and not the same number. */
+int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
+{
+	size_t most = row_slices(plan);
+	int rc = spmt_plan_check(plan);
+
+	if (!rc)
+		rc = row_prove_at(plan, kind, most);
+	if (!rc && most > 1)
+		rc = row_prove_at(plan, kind, 2 * most + 1);
+	return rc;
+}
+
 /* ---- in place and not ---------------------------------------------------------------------------- */
 
-static bool row_writes_input(const spmt_plan *plan)
+bool plan_row_writes_input(const spmt_plan *plan)
 {
 	for (int r = 0; r < plan->attr.nranks; r++)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++)
@@ -294,7 +305,7 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 	int rc;
 
 	*either = false;
-	if (!plan->attr.input_chunks || !plan->attr.output_chunks || row_writes_input(plan))
+	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan))
 		return 0;
 	status_save(&before);
 	plan->attr.in_place = !was;

@@ -471,6 +471,94 @@ Test(plan_rows, what_is_no_plan)
 	refuses_file(file, "line 1");
 }
 
+/* One that folds into its input leaves the caller's as it is. */
+static int keeps_input(spmt_comm *comm, void *arg)
+{
+	enum { N = 24 };
+	uint32_t *src, *dst, mine = (uint32_t)spmt_rank(comm);
+
+	(void)arg;
+	if (!host_access(comm))
+		return 0;
+	REQUIRE_OK(spmt_malloc(comm, RANKS * N * sizeof(*src), (void **)&src));
+	REQUIRE_OK(spmt_malloc(comm, N * sizeof(*dst), (void **)&dst));
+	for (uint32_t i = 0; i < RANKS * N; i++)
+		src[i] = mine * 1000 + i;
+	REQUIRE_OK(spmt_barrier(comm));
+	for (int again = 0; again < 3; again++) {
+		REQUIRE_OK(
+			spmt_reduce_scatter(comm, dst, src, N, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(comm));
+		for (uint32_t i = 0; i < N; i++)
+			REQUIRE_EQ(dst[i], 6000 + RANKS * (mine * N + i));
+	}
+	for (uint32_t i = 0; i < RANKS * N; i++)
+		REQUIRE_EQ(src[i], mine * 1000 + i);
+	REQUIRE_OK(spmt_free(comm, dst));
+	return spmt_free(comm, src);
+}
+
+static spmt_plan *plan_of(const char *collective, unsigned in, unsigned out)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "p",
+					 .collective = collective,
+					 .nranks = RANKS,
+					 .input_chunks = in,
+					 .output_chunks = out },
+			&plan),
+		0);
+	return plan;
+}
+
+Test(plan_rows, inputs_stay)
+{
+	spmt_plan *plan = plan_of("reducescatter", RANKS, 1);
+	char file[NAME];
+
+	for (int r = 0; r < RANKS; r++) {
+		struct spmt_plan_chunk terms[RANKS], own = spmt_plan_input(r, (uint32_t)r, 1);
+
+		for (int i = 0; i < RANKS; i++)
+			terms[i] = spmt_plan_input((r + i) % RANKS, (uint32_t)r, 1);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, own, terms, RANKS), 0);
+		cr_assert_eq(spmt_plan_copy(plan, r, 0, own, spmt_plan_output(r, 0, 1)), 0);
+	}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	wish_for(file, ",only");
+	RANKS_OK(ranks_run(RANKS, NULL, keeps_input, NULL));
+}
+
+/* Parts that are all of three lines of 128 bytes, and not of more. */
+Test(plan_rows, parts_with_holes)
+{
+	static const int parts[][2] = { { 0, 2 }, { 2, 3 } };
+	spmt_plan *plan = plan_of("allgather", 1, RANKS);
+	char file[NAME];
+
+	for (int r = 0; r < RANKS; r++)
+		for (int to = 0; to < RANKS; to++)
+			for (int i = 0; i < 2; i++) {
+				struct spmt_plan_op op =
+					spmt_plan_op_(to == r ? SPMT_PLAN_COPY : SPMT_PLAN_PUT);
+
+				op.nsrc = op.ndst = 1;
+				op.src[0] = spmt_plan_input(r, 0, 1);
+				op.dst[0] = spmt_plan_output(to, (uint32_t)r, 1);
+				op.slice = parts[i][0];
+				op.slices = parts[i][1];
+				cr_assert_eq(
+					spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+			}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allgather");
+}
+
 #define COLLECTIVE(word) "\"collective\": \"" word "\""
 
 /* Plans that are right as such, or nearly, and yet no collective. */

@@ -295,17 +295,25 @@ static int pair_check(struct check *c, const struct check_touch *a, const struct
 	return case_note(c, cases, &given);
 }
 
-static int pairs_check(struct check *c, struct race_cases *cases)
+static int pairs_between(struct check *c, const struct check_touch *from,
+	const struct check_touch *to, struct race_cases *cases)
 {
-	const struct check_touch *all = c->touches;
 	int rc = 0;
 
-	for (size_t i = 0; i < c->ntouches; i++)
-		for (size_t k = i + 1; !rc && k < c->ntouches && same_memory(&all[i], &all[k]) &&
-			all[k].chunk.index < all[i].chunk.index + all[i].chunk.count;
-			k++)
-			rc = pair_check(c, &all[i], &all[k], cases);
+	for (const struct check_touch *a = from; !rc && a < to; a++)
+		for (const struct check_touch *b = a + 1; !rc && b < to && same_memory(a, b) &&
+			b->chunk.index < a->chunk.index + a->chunk.count;
+			b++)
+			rc = pair_check(c, a, b, cases);
 	return rc;
+}
+
+/* Packets first: where two operations write one, ways of packets may go round for ever. */
+static int pairs_check(struct check *c, struct race_cases *cases)
+{
+	int rc = pairs_between(c, c->packets, c->touches + c->ntouches, cases);
+
+	return rc ? rc : pairs_between(c, c->touches, c->packets, cases);
 }
 
 int check_races(struct check *c)

@@ -247,6 +247,23 @@ Test(plan_packets, stored_as_they_come)
 	}
 }
 
+/* Sent round by operations that write one packet twice, in ways without end: that is said, and at once. */
+Test(plan_packets, sent_round_and_round, .timeout = 20)
+{
+	spmt_plan *plan = empty_plan();
+
+	for (int r = 0; r < 2; r++) {
+		add_part(plan, r, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(r, 0, 1),
+			spmt_plan_scratch(1 - r, 0, 1), 0, 0);
+		for (int i = r; i < 2; i++)
+			add_part_to(plan, r, 1, SPMT_PLAN_SEND_PACKETS_ON,
+				spmt_plan_scratch(r, 0, 1), spmt_plan_scratch(1 - r, 0, 1), 0, 0);
+	}
+	add_part_to(plan, 1, 2, SPMT_PLAN_PUT, spmt_plan_output(1, 0, 1), spmt_plan_input(0, 0, 1),
+		0, 0);
+	finds(plan, "packets are written twice");
+}
+
 /* Each rank folds two packets that are made of the same, and sends the result on twice: as many ways as there are numbers of 40 bits. */
 Test(plan_packets, folded_on_and_on, .timeout = 60)
 {

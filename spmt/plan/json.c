@@ -9,6 +9,7 @@
 
 #define JSON_DEPTH 32
 #define JSON_NODES (1u << 24)
+#define JSON_MEMBERS 256 /* of an object: each name is looked for among those before */
 
 struct json_reader {
 	struct json *json;
@@ -83,13 +84,14 @@ static int json_unicode(struct json_reader *r, char *c)
 		x = x * 16 + digit;
 	}
 	r->at += 4;
-	*c = x && x < 0x80 ? (char)x : '?';
+	*c = x >= 0x20 && x < 0x7f ? (char)x : '?';
 	return 0;
 }
 
 static int json_escape(struct json_reader *r, char *c)
 {
-	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+	static const char from[] = "\"\\/bfnrt",
+			  to[] = "\"\\/?????"; /* no text is shown with controls */
 	char which = json_peek(r);
 	const char *p = which ? strchr(from, which) : NULL;
 
@@ -204,6 +206,20 @@ static int json_key(struct json_reader *r, const char **key)
 	return rc;
 }
 
+/* Readers differ in which of two they take. */
+static int json_name_new(struct json_reader *r, const struct json_node *object, const char *key)
+{
+	const struct json *j = r->json;
+
+	if (object->items == JSON_MEMBERS)
+		return json_wrong(r, "an object has more than 256 members");
+	for (const struct json_node *m = json_first(j, object); m; m = json_next(j, m))
+		if (!strcmp(m->key, key))
+			return fail_call(
+				-EINVAL, r->what, "line %u: %.32s is there twice", r->line, key);
+	return 0;
+}
+
 /* Of an array or object, behind its first bracket. */
 static int json_items(struct json_reader *r, uint32_t of, char close)
 {
@@ -213,7 +229,10 @@ static int json_items(struct json_reader *r, uint32_t of, char close)
 
 	json_blanks(r);
 	for (bool more = json_peek(r) != close; more;) {
-		if (close == '}' && (rc = json_key(r, &key)))
+		rc = close == '}' ? json_key(r, &key) : 0;
+		if (!rc && key)
+			rc = json_name_new(r, &r->json->nodes[of], key);
+		if (rc)
 			return rc;
 		rc = json_value(r, &item);
 		if (rc)
@@ -279,6 +298,8 @@ int json_open(struct json *json, const char *what, const char *text, size_t size
 		return fail_call(-ENOMEM, what, "no memory for %zu bytes of text", size);
 	r.strings = json->strings;
 	rc = json_node(&r, JSON_NULL, &index);
+	if (size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) /* as some editors begin UTF-8 */
+		r.at += 3;
 	json_blanks(&r);
 	if (!rc)
 		rc = json_value(&r, &index);

@@ -15,37 +15,49 @@ struct plan_writer {
 	int channels[SPMT_PLAN_RANKS]; /* to this peer, so many */
 	bool remote[SPMT_PLAN_RANKS][SPMT_PLAN_SCRATCH + 1];
 	int initial[SPMT_PLAN_INDICES], semaphores;
+	bool acquired[SPMT_PLAN_INDICES];
 };
 
-static void writer_note(struct plan_writer *w, int rank, const struct spmt_plan_op *op)
+static int writer_note(struct plan_writer *w, int rank, const struct spmt_plan_op *op)
 {
 	if (plan_signals(op) || plan_waits(op))
 		w->channels[op->peer] = MAX_OF(w->channels[op->peer], op->index + 1);
 	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
 		w->semaphores = MAX_OF(w->semaphores, op->index + 1);
-	if (op->kind == SPMT_PLAN_ACQUIRE)
+	if (op->kind == SPMT_PLAN_ACQUIRE && w->acquired[op->index] &&
+		w->initial[op->index] != op->initial)
+		return fail_call(-EINVAL, "spmt_plan_write",
+			"plan %s, rank %d: semaphore %d begins with %d in one place, with %d in another: an execution plan has one",
+			w->plan->name, rank, op->index, w->initial[op->index], op->initial);
+	if (op->kind == SPMT_PLAN_ACQUIRE) {
 		w->initial[op->index] = op->initial;
+		w->acquired[op->index] = true;
+	}
 	for (int i = 0; i < op->nsrc; i++)
 		if (op->src[i].rank != rank)
 			w->remote[op->src[i].rank][op->src[i].buffer] = true;
 	for (int i = 0; i < op->ndst; i++)
 		if (op->dst[i].rank != rank)
 			w->remote[op->dst[i].rank][op->dst[i].buffer] = true;
+	return 0;
 }
 
 /* Both ends have as many channels, so that they pair as MSCCL++ pairs them. */
-static void writer_open(struct plan_writer *w, const struct spmt_plan *plan, int rank)
+static int writer_open(struct plan_writer *w, const struct spmt_plan *plan, int rank)
 {
+	int rc = 0;
+
 	for (int r = 0; r < plan->attr.nranks; r++)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++)
-			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++) {
+			for (size_t i = 0; !rc && i < plan->ranks[r].blocks[b].n; i++) {
 				const struct spmt_plan_op *op = &plan->ranks[r].blocks[b].ops[i];
 
 				if (r == rank)
-					writer_note(w, rank, op);
+					rc = writer_note(w, rank, op);
 				else if ((plan_signals(op) || plan_waits(op)) && op->peer == rank)
 					w->channels[r] = MAX_OF(w->channels[r], op->index + 1);
 			}
+	return rc;
 }
 
 static int number_of_channel(const struct plan_writer *w, int peer, int index)
@@ -231,9 +243,8 @@ static int write_block(const struct plan_writer *w, int rank, int block)
 static int write_rank(const struct spmt_plan *plan, int rank, struct plan_text *t)
 {
 	struct plan_writer w = { .plan = plan, .t = t };
-	int rc = 0;
+	int rc = writer_open(&w, plan, rank);
 
-	writer_open(&w, plan, rank);
 	plan_print(t,
 		"%s    {\"id\": %d, \"input_chunks\": %u, \"output_chunks\": %u, \"scratch_chunks\": %u,\n",
 		rank ? ",\n" : "", rank, plan->attr.input_chunks, plan->attr.output_chunks,

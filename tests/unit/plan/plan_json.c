@@ -64,22 +64,27 @@ static int read_plan(
 	static const char form[] =
 		"{\"name\": \"t\", \"collective\": \"allreduce\", \"protocol\": \"LL\", %s\n\"gpus\": [\n%s,\n%s]}";
 	static const char one[] =
-		"{\"id\": %d, \"input_chunks\": 4, \"output_chunks\": 4, \"scratch_chunks\": 4, %s "
-		"\"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [%d, %d]}, {\"channel_type\": \"port\", \"connected_to\": [%d]},"
-		" {\"channel_type\": \"switch\", \"buff\": \"o\", \"rank_groups\": [{\"size\": 4, \"ranks\": [0, 1]}]}],"
+		"{\"id\": %d, \"input_chunks\": 4, \"output_chunks\": 4, \"scratch_chunks\": 4, %s %s"
 		"\"remote_buffers\": [{\"rank\": %d, \"type\": \"i\", \"access_channel_types\": [\"memory\", \"port\"]},"
 		"{\"rank\": %d, \"type\": \"o\", \"access_channel_types\": [\"memory\"]}, {\"rank\": %d, \"type\": \"s\", \"access_channel_types\": [\"memory\"]}],"
 		"\"threadblocks\": [{\"id\": 0, \"ops\": [%s], \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [1]},"
 		"{\"channel_type\": \"port\", \"channel_ids\": [0]}, {\"channel_type\": \"switch\", \"channel_ids\": [0]}],"
 		"\"remote_buffer_refs\": [{\"access_channel_type\": \"memory\", \"remote_buffer_ids\": [2, 1]}, {\"access_channel_type\": \"port\", \"remote_buffer_ids\": [2]}]}]}";
+	/* unless the GPU has others */
+	static const char channels[] =
+		"\"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [%d, %d]}, {\"channel_type\": \"port\", \"connected_to\": [%d]},"
+		" {\"channel_type\": \"switch\", \"buff\": \"o\", \"rank_groups\": [{\"size\": 4, \"ranks\": [0, 1]}]}],";
+	char own[sizeof(channels)] = "";
 	char *text = malloc(16384), *gpus[2] = { malloc(8192), malloc(8192) };
 	const char *ops[] = { ops0, ops1 };
 	int rc;
 
 	cr_assert(text && gpus[0] && gpus[1]);
-	for (int i = 0; i < 2; i++)
-		snprintf(gpus[i], 8192, one, i, gpu, 1 - i, 1 - i, 1 - i, 1 - i, 1 - i, 1 - i,
-			ops[i]);
+	for (int i = 0; i < 2; i++) {
+		if (!strstr(gpu, "\"channels\""))
+			snprintf(own, sizeof(own), channels, 1 - i, 1 - i, 1 - i);
+		snprintf(gpus[i], 8192, one, i, gpu, own, 1 - i, 1 - i, 1 - i, ops[i]);
+	}
 	snprintf(text, 16384, form, head, gpus[0], gpus[1]);
 	rc = spmt_plan_read(text, strlen(text), plan);
 	free(gpus[0]);
@@ -326,6 +331,55 @@ Test(plan_json, what_is_no_json)
 			spmt_plan_read(texts[i], strlen(texts[i]), &plan), -EINVAL, "%s", texts[i]);
 		cr_assert(strstr(spmt_last_error(), "line "), "%s", spmt_last_error());
 	}
+}
+
+/* Readers of JSON differ in which of two they take. */
+Test(plan_json, a_name_that_stands_twice)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(
+		read_plan("\"version\": 1,\n\"collective\": \"x\",", "", "", "", &plan), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "line 2: collective is there twice"), "%s",
+		spmt_last_error());
+}
+
+/* Editors begin a file so. */
+Test(plan_json, a_mark_of_utf8)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_read("\xef\xbb\xbf{\"name\": 3}", 14, &plan), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "line 1: name is no string"), "%s", spmt_last_error());
+}
+
+/* What is quoted in a sentence reaches terminals. */
+Test(plan_json, no_control_is_quoted)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(read_plan("", "", "{\"name\": \"x\\u001b[31m\\b\"}", "", &plan), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "x?[31m?"), "%s", spmt_last_error());
+}
+
+/* The checker refuses it, which one count in the text would hide. */
+Test(plan_json, a_semaphore_of_two_counts)
+{
+	spmt_plan *plan = NULL;
+	size_t need = 0;
+
+	cr_assert_eq(read_plan("", "", "", "", &plan), 0, "%s", spmt_last_error());
+	for (int i = 0; i < 2; i++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_ACQUIRE);
+
+		op.index = 1;
+		op.initial = i;
+		cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
+	}
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, NULL, 0, &need), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "semaphore 1 begins with 0 in one place, with 1"), "%s",
+		spmt_last_error());
+	spmt_plan_destroy(plan);
 }
 
 Test(plan_json, pictures)

@@ -103,6 +103,14 @@ static ssize_t file_read(const char *path, char *text, size_t size)
 	return err ? -err : (ssize_t)used;
 }
 
+static bool all_digits(const char *text, ssize_t n)
+{
+	for (ssize_t i = 0; i < n; i++)
+		if (digit(text[i]) < 0)
+			return false;
+	return true;
+}
+
 int named_file(const char *path, struct uid *uid)
 {
 	char text[NAMED_DIGITS + 8], from[300] = "spmt_init: SPMT_UID=";
@@ -112,8 +120,8 @@ int named_file(const char *path, struct uid *uid)
 	strncat(from, path, sizeof(from) - strlen(from) - 1);
 	if (n < 0 && n != -ENOENT && n != -EAGAIN)
 		return fail_call_errno((int)-n, "spmt_init", "SPMT_UID=%s", path);
-	if (n < (ssize_t)NAMED_DIGITS)
-		return -EAGAIN;
+	if (n < (ssize_t)NAMED_DIGITS && all_digits(text, n))
+		return -EAGAIN; /* it is being written */
 	rc = named_uid(from, text, (size_t)n, uid);
 	explicit_bzero(text, sizeof(text));
 	return rc;

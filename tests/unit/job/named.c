@@ -145,6 +145,11 @@ Test(named, file_of_something_else)
 	join_fails("/proc/self/maps", "0/2", -EINVAL, "SPMT_UID=/proc/self/maps: ");
 }
 
+Test(named, file_of_little_else)
+{
+	join_fails("/proc/self/comm", "0/2", -EINVAL, "SPMT_UID=/proc/self/comm: ");
+}
+
 /* What else of the environment is wrong is not taken for a missing uid. */
 Test(named, mistake_beside_the_job)
 {

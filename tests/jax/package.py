@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The package without JAX: worlds of threads, memory, calls, errors, Ctrl-C."""
 
+import ctypes
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ import numpy as np
 
 import spmt
 import tap
+from spmt._lib import call, lib
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins with it ignored
 
@@ -139,6 +141,11 @@ def wrong_values():
             (TypeError, lambda: comm.malloc((2.5, 1))),
             (ValueError, lambda: comm.signal(word, (1 << 64) + 5, 0)),
             (ValueError, lambda: comm.signal(word, -1, 0)),
+            (TypeError, lambda: comm.signal(word, 1.5, 0)),
+            (TypeError, lambda: comm.signal_wait(word, ">=", 0.0)),
+            (TypeError, lambda: comm.put(block, ones, 0.0)),
+            (TypeError, lambda: comm.broadcast(ones.copy(), ones, 0.0)),
+            (TypeError, lambda: comm.malloc(2, object)),
             (ValueError, lambda: comm.signal_wait(word, "==", 1 << 64)),
             (ValueError, lambda: comm.abort(1 << 32)),
             (ValueError, lambda: comm.set_timeout(float("nan"))),
@@ -159,6 +166,8 @@ def wrong_values():
     big = 1 << 32
     for wrong in ({"rank": big, "nranks": big + 1}, {"device": big}, {"heap_size": -1}, {"heap_size": (1 << 64) + HEAP}, {"timeout": float("nan")}):
         raises(ValueError, lambda: spmt.init(**wrong))
+    # On the main thread, where another one makes the call.
+    raises(ctypes.ArgumentError, lambda: call(None, lib.spmt_plan_check, 1.5))
 
 
 def deadlines():

@@ -48,8 +48,6 @@ def same_type(src: Any, dst: Any) -> None:
 
 def _contiguous(comm: Comm, value: Any, writable: bool) -> Buffer:
     """Of memory that the CPU loads from; nothing is copied where it is written to."""
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        value = np.from_dlpack(value)
     array = value if writable else np.asarray(value)
     if not isinstance(array, np.ndarray):
         raise TypeError("an array to write to has to be one of numpy, of DLPack or symmetric, not %s" % type(value).__name__)
@@ -102,9 +100,14 @@ def buffer(comm: Comm, value: Any, stream: int | None, writable: bool = False) -
     kind, id = _dlpack.device_of(value)
     what = type(value).__name__
     _check_place(comm, what, kind, id)
-    if comm.backend not in _REACHED or kind == _dlpack.CPU:
-        return _contiguous(comm, value, writable)
-    streamed = kind not in (_dlpack.CUDA_HOST, _dlpack.ROCM_HOST)  # of the CPU's memory, where producers know no stream
+    if comm.backend in _REACHED and kind == _dlpack.CPU:
+        return _contiguous(comm, np.from_dlpack(value), writable)
+    if comm.backend not in _REACHED:
+        try:
+            return _contiguous(comm, np.from_dlpack(value), writable)
+        except (RuntimeError, BufferError):  # numpy has no bfloat16, say, and knows none by DLPack
+            pass
+    streamed = comm.backend in _REACHED and kind not in (_dlpack.CUDA_HOST, _dlpack.ROCM_HOST)  # of the CPU's memory, where producers know no stream
     taken = _dlpack.take(value, _producer_stream(comm, stream) if streamed else None)
     try:
         _check_place(comm, what, *taken.device)

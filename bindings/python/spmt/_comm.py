@@ -46,7 +46,8 @@ _RANGES: dict[Any, tuple[int, int]] = {
 
 
 def _fits(value: int, kind: Any = ctypes.c_int) -> int:
-    """ctypes would cut it."""
+    """ctypes would cut it, and takes no other numbers than int."""
+    value = operator.index(value)
     least, end = _RANGES[kind]
     if not least <= value < end:
         raise ValueError("%d is not in %d .. %d" % (value, least, end - 1))
@@ -217,6 +218,8 @@ class Comm:
         dims = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         kind = np.dtype(dtype)
         ptr = ctypes.c_void_p()
+        if kind.hasobject:
+            raise TypeError("elements of %s are references, which mean nothing to another rank" % kind)
         if min(dims, default=0) < 0 or math.prod(dims) * kind.itemsize >= 1 << 63:
             raise ValueError("shape %r of %s" % (dims, kind))
         self._call(lib.spmt_calloc, max(math.prod(dims), 1), kind.itemsize, ctypes.byref(ptr))

@@ -206,9 +206,13 @@ def call(comm: int | None, function: Callable[..., int], *args: Any) -> int:
     done = threading.Event()  # join() of a thread returns too early once it was interrupted
 
     def run() -> None:
-        code = function(*args)
-        result.append(code if code >= 0 else failure(code))
-        done.set()
+        try:
+            code = function(*args)
+            result.append(code if code >= 0 else failure(code))
+        except BaseException as error:  # of ctypes, of an argument
+            result.append(error)
+        finally:
+            done.set()
 
     threading.Thread(target=run, daemon=True).start()
     try:
@@ -219,6 +223,6 @@ def call(comm: int | None, function: Callable[..., int], *args: Any) -> int:
             lib.spmt_abort(comm, ERR_ABORTED)
             done.wait()
         raise
-    if isinstance(result[0], Error):
+    if isinstance(result[0], BaseException):
         raise result[0]
     return int(result[0])

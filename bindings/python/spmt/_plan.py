@@ -99,6 +99,10 @@ class Plan:
             raise ValueError("numbers of chunks and bytes are not negative")
         if max(input_chunks, output_chunks, scratch_chunks) >= 1 << 32:
             raise ValueError("a buffer has less than 2**32 chunks")
+        if max(min_bytes, max_bytes) >= 1 << 64:
+            raise ValueError("numbers of bytes are less than 2**64")
+        if "\0" in name + collective:
+            raise ValueError("a name ends at its NUL: %r" % (name if "\0" in name else collective))
         attr = PlanAttr(
             size=ctypes.sizeof(PlanAttr), name=name.encode(), collective=collective.encode(), nranks=_int(nranks, "nranks"), in_place=in_place,
             input_chunks=input_chunks, output_chunks=output_chunks, scratch_chunks=scratch_chunks, min_bytes=min_bytes,

@@ -54,10 +54,12 @@ static void group_leave(struct group *group, int nranks)
 int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 {
 	struct spmt_attr *attrs = calloc((size_t)world->nranks, sizeof(*attrs));
-	int rc;
+	int rc = 0, count = 1;
 
 	if (!attrs)
 		return -ENOMEM;
+	if (world->host)
+		rc = spmt_device_count(world->backend, &count);
 	for (int i = 0; i < world->nranks; i++) {
 		attrs[i] = (struct spmt_attr)SPMT_ATTR_INIT;
 		attrs[i].rank = i;
@@ -65,10 +67,11 @@ int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 		attrs[i].backend = world->backend;
 		attrs[i].heap_size = world->heap_size;
 		attrs[i].timeout_ms = world->timeout_ms;
-		if (!world->host)
-			attrs[i].device = xla_world_device(world, group, i);
+		/* XLA has as many devices of the CPU as it was asked for, which share those of the library. */
+		attrs[i].device = world->host ? i % count : xla_world_device(world, group, i);
 	}
-	rc = spmt_init_all(world->nranks, attrs, comms);
+	if (!rc)
+		rc = spmt_init_all(world->nranks, attrs, comms);
 	free(attrs);
 	return rc;
 }

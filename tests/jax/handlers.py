@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Every collective, type and shape beside jax.lax's own."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -347,10 +350,11 @@ def other_meshes():
         raises(lambda: mapped(lambda v: (w.barrier(), v)[1], half)(x), "spmt barrier: %d along 'x', not the world's %d devices" % (columns, N))
         partly = lambda v: jax.shard_map(rows.psum, mesh=on, in_specs=P("x"), out_specs=P(), axis_names={"x"})(v)  # noqa: E731
         raises(lambda: jax.jit(partly)(x), "shard_map leaves 'y' of its mesh to XLA")
-        # An abstract mesh has no devices: that is the handler's to see.
-        with spmt.jax.world(jax.sharding.Mesh(devices[columns:], ("x",)), "x", timeout=2) as other:
-            run = mapped(other.psum, half.abstract_mesh, out=P())
-            raises(lambda: run(jax.device_put(x, jax.NamedSharding(half, P("x")))), "is in no group of the world")
+        # An abstract mesh has no devices, and that of a shard_map inside another is one.
+        raises(lambda: mapped(w.psum, mesh().abstract_mesh, out=P())(jax.device_put(x, jax.NamedSharding(mesh(), P("x")))), "mesh is abstract")
+        inner = lambda v: jax.shard_map(rows.psum, in_specs=P("x"), out_specs=P(), axis_names={"x"})(v)  # noqa: E731
+        nested = jax.shard_map(inner, mesh=on, in_specs=P("y"), out_specs=P("y"), axis_names={"y"})
+        raises(lambda: jax.jit(nested)(x), "shard_map's mesh is abstract, as that of one inside another is")
         # A part of the groups, in their order, are of the world.
         assert mapped(rows.psum, half, out=P())(x)[0] == x.reshape(columns, -1).sum(0)[0]
 
@@ -366,6 +370,44 @@ def an_axis_of_vmap():
         inner = jax.vmap(lambda v: (w.barrier(), v)[1], axis_name="x")
         raises(lambda: mapped(inner, mesh())(x[: N * (N - 1)]), "%d along 'x', not the world's %d devices" % (N - 1, N), "a jax.vmap's")
         np.testing.assert_array_equal(jax.pmap(w.psum, axis_name="x", devices=list(mesh().devices))(x[:N]), jnp.full((N, 3), N))
+
+
+def weak_types():
+    """A Python number stays one where jax.lax keeps it, so that a narrow type times a sum of such stays narrow."""
+    x = jnp.ones(N, jnp.bfloat16)
+    whole = lambda f: lambda s: f(jnp.broadcast_to(s, (N,)))  # noqa: E731
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        pairs = [
+            (lambda s: w.ppermute(s, RING), lambda s: lax.ppermute(s, "x", RING)),
+            (w.all_gather, lambda s: lax.all_gather(s, "x")),
+            (w.psum, lambda s: lax.psum(s, "x")),
+            (w.pmax, lambda s: lax.pmax(s, "x")),
+            (whole(w.psum_scatter), whole(lambda s: lax.psum_scatter(s, "x"))),
+            (whole(lambda s: w.all_to_all(s, 0, 0)), whole(lambda s: lax.all_to_all(s, "x", 0, 0))),
+        ]
+        for i, pair in enumerate(pairs):
+            for check in (True, False):
+                ours, own = (
+                    jax.eval_shape(mapped(lambda v, s: v * jnp.ravel(f(s))[0], mesh(), (P("x"), P()), check=check), x, 2.0).dtype for f in pair
+                )
+                assert ours == own, (i, check, ours, own)
+
+
+def many_devices():
+    """Of the CPU, which are as many as XLA was asked for: more than the library's own virtual ones."""
+    text = """
+import numpy, jax, jax.numpy as jnp, spmt.jax
+on, x = jax.sharding.Mesh(numpy.array(jax.devices()), ("x",)), jnp.arange(38.0)
+run = lambda fn: numpy.asarray(jax.jit(jax.shard_map(fn, mesh=on, in_specs=jax.P("x"), out_specs=jax.P("x")))(x))
+with spmt.jax.world(on, "x") as w:
+    for _ in range(20):
+        numpy.testing.assert_array_equal(run(lambda v: w.permute(v, 1)), numpy.roll(numpy.arange(38.0), 2))
+        numpy.testing.assert_array_equal(run(lambda v: w.psum(v) + 0 * v), numpy.resize([342.0, 361.0], 38))
+with spmt.jax.patch():
+    numpy.testing.assert_array_equal(run(lambda v: jax.lax.psum(v, "x") + 0 * v), numpy.resize([342.0, 361.0], 38))
+"""
+    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=19", "NPROC": "76"}
+    subprocess.run([sys.executable, "-c", text], env={**os.environ, **flags}, check=True, timeout=TIMEOUT)
 
 
 def long_timeouts():
@@ -564,5 +606,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, by_other_names, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, barriers_under_vmap, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, long_timeouts, closed_worlds,
+        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, weak_types, many_devices, long_timeouts, closed_worlds,
     ])

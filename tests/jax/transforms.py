@@ -245,6 +245,19 @@ def patched_until_a_failure():
         assert len(worlds) == 2 and all(w._id is None for w in worlds)
 
 
+def patched_while_others_compile():
+    """What a thread compiles when the block has ended takes lax's own, and no world is left."""
+    with spmt.jax.patch(timeout=TIMEOUT):
+        late = spmt.jax._patches[-1]
+        assert mapped(lambda v: lax.psum(v, "x"), mesh(), out=P())(jnp.arange(float(N)))[0] == N * (N - 1) / 2
+    spmt.jax._patches.append(late)  # as another thread has read it
+    try:
+        assert mapped(lambda v: lax.psum(v, "x"), mesh(), out=P())(jnp.arange(float(N)))[0] == N * (N - 1) / 2
+    finally:
+        spmt.jax._patches.remove(late)
+    assert not late.worlds and not spmt.jax._groups
+
+
 def patched_beside():
     """What lax takes as well: all of it, whoever does it, beside lax's own."""
     on, x = mesh((2, N // 2), ("y", "x")), jnp.arange(2.0 * N)
@@ -285,5 +298,6 @@ def patched_beside():
 if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
-        large_ones_stay_out_of_graphs, patched_along_one_device, patched_where_it_cannot, patched_for_how_long, patched_until_a_failure, patched_beside,
+        large_ones_stay_out_of_graphs, patched_along_one_device, patched_where_it_cannot, patched_for_how_long, patched_until_a_failure,
+        patched_while_others_compile, patched_beside,
     ])

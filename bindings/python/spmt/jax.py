@@ -116,9 +116,12 @@ def _load() -> ctypes.CDLL:
     if _handlers is None:
         name = os.environ.get("SPMT_XLA_LIBRARY") or os.path.join(os.path.dirname(_lib.path), "libspmt_xla.so")
         try:
-            _handlers = ctypes.CDLL(name)
+            library = ctypes.CDLL(name)
         except OSError as error:
             raise ImportError("libspmt_xla.so is not found: %s. Set SPMT_XLA_LIBRARY to its path" % error) from None
+        if not hasattr(library, "spmt_xla_open"):
+            raise ImportError("%s is no libspmt_xla.so: it has no spmt_xla_open()" % name)
+        _handlers = library
         _handlers.spmt_xla_open.argtypes = [ctypes.POINTER(_Attr)]
         _handlers.spmt_xla_close.argtypes = [ctypes.c_int64]
         _handlers.spmt_xla_status.argtypes = [ctypes.c_int64]
@@ -150,8 +153,8 @@ def _varying(x: Any) -> frozenset[Any]:
     return frozenset(kind.varying if kind is not None else getattr(aval, "vma", ()))
 
 
-def _aval(aval: Any, shape: Sequence[int], varying: frozenset[Any]) -> Any:
-    keywords: dict[str, Any] = {"shape": tuple(shape), "weak_type": False}
+def _aval(aval: Any, shape: Sequence[int], varying: frozenset[Any], weak: bool = False) -> Any:
+    keywords: dict[str, Any] = {"shape": tuple(shape), "weak_type": weak}
     if hasattr(aval, "mat"):
         keywords["manual_axis_type"] = aval.mat.update(varying=varying)
     elif hasattr(aval, "vma"):
@@ -198,9 +201,14 @@ def _check_mesh(ctx: Any, name: str, params: dict[str, Any]) -> None:
             "spmt %s: shard_map leaves %s of its mesh to XLA; a call of a world needs all axes in axis_names"
             % (name, ", ".join(map(repr, _left_to_xla(context))))
         )
+    if not isinstance(mesh, jax.sharding.Mesh):
+        raise ValueError(
+            "spmt %s: shard_map's mesh is abstract, as that of one inside another is, so which devices are along %s, and in which order, is "
+            "not known; a call of a world needs one shard_map, of a mesh with devices" % (name, ", ".join(map(repr, axes)))
+        )
     groups = _groups.get(params["world"])
     same = int(np.prod([mesh.shape[a] for a in axes])) == params["n"]
-    if groups is not None and isinstance(mesh, jax.sharding.Mesh):
+    if groups is not None:
         same = all(tuple(row) in groups for row in _by_rank(mesh, axes))
     if not same:
         raise ValueError(
@@ -237,7 +245,9 @@ def _primitive(
     def _(x: Any, *others: Any, **params: Any) -> Any:
         aval = others[0] if others and name != "put" else x
         varying = frozenset().union(*(_varying(v) for v in (x, *others)))
-        return _aval(aval, shape(aval.shape, **params), varying - set(params["axes"]) if invariant else varying)
+        # As jax.lax does: of a Python number's type its sums make one of JAX's unless shard_map counts what varies, all_to_all in any case.
+        weak = aval.weak_type and kind != "all_to_all" and (kind != "all_reduce" or bool(varying))
+        return _aval(aval, shape(aval.shape, **params), varying - set(params["axes"]) if invariant else varying, weak)
 
     @primitive.def_impl
     def _(*_: Any, **__: Any) -> Any:
@@ -717,6 +727,10 @@ class World:
     def __repr__(self) -> str:
         return "<spmt.jax.World of %d devices along %s%s>" % (self.nranks, ", ".join(map(str, self.axes)), "" if self._id else ", closed")
 
+    def __del__(self) -> None:
+        if getattr(self, "_id", None) is not None:  # programs that were compiled with it may run still
+            warnings.warn("%r was not closed, and keeps its ranks" % self, ResourceWarning, stacklevel=2, source=self)
+
     def __enter__(self) -> World:
         return self
 
@@ -914,17 +928,23 @@ class _Patch:
         self.worlds: dict[Any, World] = {}
         self.lock = threading.Lock()
 
-    def world(self, mesh: Any, axes: tuple[Any, ...]) -> World:
+        self.closed = False
+
+    def world(self, mesh: Any, axes: tuple[Any, ...]) -> World | None:
+        """None: the block has ended while another thread compiled."""
         with self.lock:
-            if (mesh, axes) not in self.worlds:
+            if not self.closed and (mesh, axes) not in self.worlds:
                 self.worlds[mesh, axes] = World(mesh, axes, self.timeout, 2 << 20, self.graphs)
-            return self.worlds[mesh, axes]
+            return self.worlds.get((mesh, axes))
 
     def close(self, settle: bool) -> None:
-        with contextlib.ExitStack() as stack:  # all of them, whichever says at its end that a call had failed
-            for one in self.worlds.values():
-                stack.callback(one._end, settle)
+        with self.lock:
+            self.closed = True
+            worlds = list(self.worlds.values())
             self.worlds.clear()
+        with contextlib.ExitStack() as stack:  # all of them, whichever says at its end that a call had failed
+            for one in worlds:
+                stack.callback(one._end, settle)
 
 
 def _tables(*args: Any) -> tuple[Any, ...]:
@@ -955,6 +975,8 @@ def _can(avals: Sequence[Any], primitive: str) -> bool:
     summed = dtype.kind in "biu" or dtype.name in ("float8_e4m3fn", "float8_e5m2")
     if dtype.itemsize == 1 and not summed and primitive in ("psum_p", "psum_invariant_p", "pmax_p", "pmin_p", "reduce_scatter_p"):
         return False
+    if dtype.kind == "c" and primitive in ("pmax_p", "pmin_p") or dtype.kind == "b" and primitive == "reduce_scatter_p":
+        return False  # JAX says so itself
     return dtype.kind in "biufcV" and "int4" not in dtype.name and "int2" not in dtype.name and "float4" not in dtype.name
 
 
@@ -965,8 +987,9 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
         axes = params.get("axes", params.get("axis_name"))
         axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
         mesh = getattr(ctx.module_context.axis_context, "mesh", None)
+        patches = list(_patches)  # another thread may end the last one
         ours = (
-            _patches
+            patches
             and isinstance(mesh, jax.sharding.Mesh)
             and axes
             and all(a in mesh.axis_names for a in axes)
@@ -975,10 +998,10 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
             and params.get("axis_index_groups") is None
             and _can(ctx.avals_in, primitive)
         )
-        if not ours:
+        world = patches[-1].world(mesh, axes) if ours else None
+        if world is None:
             return _replaced[platform, primitive](ctx, *args, **params)
-        world_params = _patches[-1].world(mesh, axes)._params
-        return mlir.lower_fun(partial(form, world_params), multiple_results=False)(ctx, *args, **params)
+        return mlir.lower_fun(partial(form, world._params), multiple_results=False)(ctx, *args, **params)
 
     return lower
 
@@ -1007,6 +1030,9 @@ def patch(*, timeout: float = _PATCH_TIMEOUT, graphs: bool = False) -> Iterator[
     It changes how they are compiled: programs that were compiled before are compiled anew, now and behind the block.
     timeout: seconds that a call waits for the other devices, 600 by default: JAX's own wait for as long as a device computes.
     graphs: as of ``world``; after a call has failed there, leave the block and begin another.
+
+    It holds for the whole process: what other threads compile meanwhile takes our calls, too. So no other thread may compile or run such
+    programs when the block ends, or they fail with FAILED_PRECONDITION, and are compiled anew at their next call.
 
     With ``axis_index_groups``, for types that the library does not have, along axes of one device, and where ``shard_map`` leaves
     axes to XLA or has an abstract mesh, JAX's own are taken.

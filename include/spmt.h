@@ -661,7 +661,9 @@ SPMT_API int spmt_fence(spmt_comm *comm);
 /* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
    queued or when it ran, waits of this rank's kernels included, in whatever stream; of what a deadline cut short the next quiet
    tells. In a broken world it fails, but first lets what this rank has queued end: copies in any case, what stands behind a kernel
-   of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns. */
+   of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns.
+   Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
+   read, and what it uses is freed or deregistered. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete; in a stream that is being captured, what is in the graph. */
@@ -685,11 +687,12 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  * root, and call in the same order. An argument that is wrong on one rank alone is -EINVAL there
  * at once; the others miss that rank at their deadline. The next quiet reports a difference
  * between ranks to all of them as SPMT_ERR_MISMATCH; nothing was moved, and the next call is
- * fine.
+ * fine. All ranks capture a call into a graph, or none: calls that copy engines move meet only their like.
  *
  * Of reduce, gather, scatter, all_to_all in place, all_gather_v and all_to_all_v a difference breaks the world,
  * as a rank that is missing does: quiet and status say SPMT_ERR_MISMATCH on every rank, the next call
- * SPMT_ERR_BROKEN. Of the last two one pair may differ while others have had their data.
+ * SPMT_ERR_BROKEN. Of the last two one pair may differ while others have had their data. So it does where copy engines
+ * move one of the calls: row engine, on GPUs what is 128 MiB or more.
  *
  * To block, pass the stream NULL and call spmt_quiet behind it: dst is written then, src is free, and what was
  * wrong is returned. There are no other forms that block.
@@ -701,8 +704,8 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the
  * stream's end of the work) no peer reads src. Results are bitwise equal on all ranks and from
- * run to run: elements are combined in the order of ranks. Types: all of spmt_type. Sums of f16, bf16 and f8 are made in f32 and
- * rounded once, to nearest even.
+ * run to run: elements are combined in the order of ranks, unless SPMT_COLL names a plan, which has an order of
+ * its own. Types: all of spmt_type. Sums of f16, bf16 and f8 are made in f32 and rounded once, to nearest even.
  *
  * AND, OR, XOR: integers only. AVG: of integers the exact mean, which no sum wraps, rounded toward zero; of floats the sum and one
  * division by the number of ranks, in f32, of f64 in f64. MIN and MAX: a NaN on any rank gives NaN, -0 is below +0.

@@ -476,7 +476,8 @@ static int finalize_apart(int n, spmt_comm *const *comms)
 static int finalize_check(int n, spmt_comm *const *comms)
 {
 	for (int i = 0; i < n; i++) {
-		int rc = comm_enter_any(comms[i], "spmt_finalize_all");
+		int rc = comms[i] ? comm_enter_any(comms[i], "spmt_finalize_all")
+				  : fail_call(-EINVAL, "spmt_finalize_all", "comms[%d] is NULL", i);
 
 		if (!rc)
 			rc = comm_not_inside(comms[i], "spmt_finalize_all");

@@ -211,7 +211,7 @@ bool plot_figures(const char *dir, const struct figure *figures, int n)
 			return false;
 		made++;
 	}
-	printf("%d pictures of figures over size in %s\n", made, dir);
+	printf("%d picture%s of figures over size in %s\n", made, made == 1 ? "" : "s", dir);
 	return true;
 }
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* SPMT_COLL=plan:FILE: what is no plan or no collective is refused, and what writes its input keeps the caller's. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/plan/plan_files.h"
+#include "tests/lib/processes.h"
+#include "tests/lib/ranks.h"
+#include "tools/spmt-plan/made.h"
+
+enum { RANKS = 4 };
+
+struct refusal {
+	struct processes p; /* first */
+	int code;
+	const char *says, *also;
+};
+
+static int refused(int rank, void *arg)
+{
+	const struct refusal *r = arg;
+	struct spmt_attr attr = ranks_attr(rank, r->p.nranks, &r->p.uid[0]);
+	spmt_comm *comm;
+
+	REQUIRE_CODE(spmt_init(&attr, &comm), r->code);
+	/* one rank proves a plan, and the others hear of it */
+	REQUIRE_SAYS(r->says);
+	REQUIRE_SAYS(r->also);
+	return 0;
+}
+
+static void refuses(const char *coll, int code, const char *says, const char *also)
+{
+	struct refusal r = {
+		.p = { .layout = "0,1,2,3" }, .code = code, .says = says, .also = also
+	};
+
+	NEEDS_LAYOUT(r.p.layout);
+	setenv("SPMT_COLL", coll, 1);
+	RANKS_OK(processes_run(&r.p, refused, &r));
+}
+
+/* A plan's text with one word for another. */
+static void changed_file(const char *made, const char *from, const char *to, char name[NAME])
+{
+	spmt_plan *plan = NULL;
+	size_t need = 0;
+	char *text, *more, *at;
+
+	cr_assert_eq(made_plan(made, RANKS, &plan), 0);
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, NULL, 0, &need), -ERANGE);
+	text = malloc(need);
+	more = calloc(need + 256, 1);
+	cr_assert_eq(spmt_plan_write(plan, SPMT_PLAN_JSON, text, need, &need), 0);
+	at = strstr(text, from);
+	cr_assert_not_null(at, "%s in %s", from, text);
+	snprintf(more, need + 256, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	text_file(more, strlen(more), name);
+	spmt_plan_destroy(plan);
+	free(more);
+	free(text);
+}
+
+static void refuses_file(const char *file, const char *says)
+{
+	char text[2 * NAME];
+
+	snprintf(text, sizeof(text), "plan:%s", file);
+	refuses(text, -EINVAL, "SPMT_COLL", says);
+}
+
+Test(plan_proofs, what_is_no_plan)
+{
+	char file[NAME];
+
+	refuses("plan:/nowhere/at/all", -ENOENT, "SPMT_COLL: /nowhere/at/all", "No such file");
+	refuses("plan:", -ENOENT, "SPMT_COLL", "No such file");
+	refuses("plan:/dev/null", -EINVAL, "/dev/null is no file", "SPMT_COLL");
+	refuses("direct,reduce", -EINVAL, "two algorithms, direct and reduce", "SPMT_COLL");
+	refuses("direct,reduced", -EINVAL, "two algorithms", "SPMT_COLL");
+	refuses("direct,", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
+	refuses(",direct,only", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
+	refuses("plans:x", -EINVAL, "SPMT_COLL=plans:x is no algorithm", "plan:FILE");
+	text_file("{\n\n\"name\": 3}", 13, file);
+	refuses_file(file, "line 3: name is no string");
+	refuses_file(file, file);
+	text_file("", 0, file);
+	refuses_file(file, "line 1");
+}
+
+/* One that folds into its input leaves the caller's as it is. */
+static int keeps_input(spmt_comm *comm, void *arg)
+{
+	enum { N = 24 };
+	uint32_t *src, *dst, mine = (uint32_t)spmt_rank(comm);
+
+	(void)arg;
+	if (!host_access(comm))
+		return 0;
+	REQUIRE_OK(spmt_malloc(comm, RANKS * N * sizeof(*src), (void **)&src));
+	REQUIRE_OK(spmt_malloc(comm, N * sizeof(*dst), (void **)&dst));
+	for (uint32_t i = 0; i < RANKS * N; i++)
+		src[i] = mine * 1000 + i;
+	REQUIRE_OK(spmt_barrier(comm));
+	for (int again = 0; again < 3; again++) {
+		REQUIRE_OK(
+			spmt_reduce_scatter(comm, dst, src, N, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(comm));
+		for (uint32_t i = 0; i < N; i++)
+			REQUIRE_EQ(dst[i], 6000 + RANKS * (mine * N + i));
+	}
+	for (uint32_t i = 0; i < RANKS * N; i++)
+		REQUIRE_EQ(src[i], mine * 1000 + i);
+	REQUIRE_OK(spmt_free(comm, dst));
+	return spmt_free(comm, src);
+}
+
+static spmt_plan *plan_of(const char *collective, unsigned in, unsigned out)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "p",
+					 .collective = collective,
+					 .nranks = RANKS,
+					 .input_chunks = in,
+					 .output_chunks = out },
+			&plan),
+		0);
+	return plan;
+}
+
+Test(plan_proofs, inputs_stay)
+{
+	spmt_plan *plan = plan_of("reducescatter", RANKS, 1);
+	char file[NAME];
+
+	for (int r = 0; r < RANKS; r++) {
+		struct spmt_plan_chunk terms[RANKS], own = spmt_plan_input(r, (uint32_t)r, 1);
+
+		for (int i = 0; i < RANKS; i++)
+			terms[i] = spmt_plan_input((r + i) % RANKS, (uint32_t)r, 1);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, own, terms, RANKS), 0);
+		cr_assert_eq(spmt_plan_copy(plan, r, 0, own, spmt_plan_output(r, 0, 1)), 0);
+	}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	wish_for(file, ",only");
+	RANKS_OK(ranks_run(RANKS, NULL, keeps_input, NULL));
+}
+
+/* Parts that are all of three lines of 128 bytes, and not of more. */
+Test(plan_proofs, parts_with_holes)
+{
+	static const int parts[][2] = { { 0, 2 }, { 2, 3 } };
+	spmt_plan *plan = plan_of("allgather", 1, RANKS);
+	char file[NAME];
+
+	for (int r = 0; r < RANKS; r++)
+		for (int to = 0; to < RANKS; to++)
+			for (int i = 0; i < 2; i++) {
+				struct spmt_plan_op op =
+					spmt_plan_op_(to == r ? SPMT_PLAN_COPY : SPMT_PLAN_PUT);
+
+				op.nsrc = op.ndst = 1;
+				op.src[0] = spmt_plan_input(r, 0, 1);
+				op.dst[0] = spmt_plan_output(to, (uint32_t)r, 1);
+				op.slice = parts[i][0];
+				op.slices = parts[i][1];
+				cr_assert_eq(
+					spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+			}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allgather");
+}
+
+#define COLLECTIVE(word) "\"collective\": \"" word "\""
+
+/* Plans that are right as such, or nearly, and yet no collective. */
+Test(plan_proofs, what_is_no_row)
+{
+	spmt_plan *plan = NULL;
+	char file[NAME];
+
+	changed_file("allreduce", "{\"name\": \"signal\"", "{\"name\": \"nop\"", file);
+	refuses_file(file, "waits for what nobody signals");
+	changed_file("allgather", COLLECTIVE("allgather"), COLLECTIVE("broadcast"), file);
+	refuses_file(file, "collective \"broadcast\" is none of");
+	changed_file("allgather", COLLECTIVE("allgather"), COLLECTIVE("allreduce"), file);
+	refuses_file(file, "are not those of an allreduce");
+	changed_file("alltoall", COLLECTIVE("alltoall"), COLLECTIVE("allreduce"), file);
+	refuses_file(file, "is no allreduce: of rank 0's output, chunk 0 is something else");
+	changed_file("allreduce", COLLECTIVE("allreduce"), COLLECTIVE("alltoall"), file);
+	refuses_file(file, "it reduces, which an alltoall does not");
+	changed_file("allreduce-packets", "\"min_message_size\": 0",
+		"\"min_message_size\": 33554432", file);
+	refuses_file(file, "fits no call: min_message_size is 33554432, and");
+	/* folds scratch that nobody has written: a sum does not tell */
+	cr_assert_eq(
+		spmt_plan_create(&(struct spmt_plan_attr){ .size = sizeof(struct spmt_plan_attr),
+					 .name = "zero",
+					 .collective = "allreduce",
+					 .nranks = RANKS,
+					 .input_chunks = 1,
+					 .output_chunks = 1,
+					 .scratch_chunks = 1 },
+			&plan),
+		0);
+	for (int r = 0; r < RANKS; r++) {
+		struct spmt_plan_chunk out = spmt_plan_output(r, 0, 1), terms[RANKS],
+				       zero[] = { out, spmt_plan_scratch(r, 0, 1) };
+
+		for (int i = 0; i < RANKS; i++)
+			terms[i] = spmt_plan_input((r + i) % RANKS, 0, 1);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, out, terms, RANKS), 0);
+		cr_assert_eq(spmt_plan_reduce(plan, r, 0, out, zero, 2), 0);
+	}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allreduce");
+}
+
+/* For another number of ranks there is another row, but with "only". */
+Test(plan_proofs, of_other_ranks)
+{
+	char file[NAME], text[2 * NAME];
+
+	made_file("allreduce", RANKS - 1, file);
+	snprintf(text, sizeof(text), "plan:%s,only", file);
+	refuses(text, -EINVAL, "is for 3 ranks, the world has 4", file);
+}
+
+static int differs(int rank, void *arg)
+{
+	struct refusal *r = arg;
+	struct spmt_attr attr = ranks_attr(rank, 2, &r->p.uid[0]);
+	spmt_comm *comm;
+
+	setenv("SPMT_COLL", rank ? r->says : r->also, 1);
+	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("SPMT_COLL's plans (folded) differs: rank 1 passed ");
+	return 0;
+}
+
+Test(plan_proofs, not_on_all_ranks)
+{
+	char files[2][NAME], texts[2][3 * NAME];
+	struct refusal r = { .p = { .layout = "0|1" }, .says = texts[0], .also = texts[1] };
+
+	made_file("allreduce", 2, files[0]);
+	made_file("allreduce-packets", 2, files[1]);
+	for (int i = 0; i < 2; i++)
+		snprintf(texts[i], sizeof(texts[i]), "plan:%s", files[i]);
+	RANKS_OK(processes_run(&r.p, differs, &r));
+	r.also = "";
+	RANKS_OK(processes_run(&r.p, differs, &r));
+}

@@ -196,15 +196,15 @@ def _check_mesh(ctx: Any, name: str, params: dict[str, Any]) -> None:
             "spmt %s: axis %s is not one of a shard_map around the call but jax.vmap's, say, which has no devices"
             % (name, ", ".join(repr(a) for a in axes if mesh is None or a not in mesh.axis_names))
         )
-    if _left_to_xla(context):
-        raise ValueError(
-            "spmt %s: shard_map leaves %s of its mesh to XLA; a call of a world needs all axes in axis_names"
-            % (name, ", ".join(map(repr, _left_to_xla(context))))
-        )
     if not isinstance(mesh, jax.sharding.Mesh):
         raise ValueError(
             "spmt %s: shard_map's mesh is abstract, as that of one inside another is, so which devices are along %s, and in which order, is "
             "not known; a call of a world needs one shard_map, of a mesh with devices" % (name, ", ".join(map(repr, axes)))
+        )
+    if _left_to_xla(context):
+        raise ValueError(
+            "spmt %s: shard_map leaves %s of its mesh to XLA; a call of a world needs all axes in axis_names"
+            % (name, ", ".join(map(repr, _left_to_xla(context))))
         )
     groups = _groups.get(params["world"])
     same = int(np.prod([mesh.shape[a] for a in axes])) == params["n"]

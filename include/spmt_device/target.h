@@ -2,7 +2,8 @@
 /*
  * For whom the compiler works, and how a function of a device is declared:
  *	SPMTD_NVPTX, SPMTD_AMDGCN, SPMTD_HOST   one of them is defined
- *	SPMTD_FN       in front of a function: inlined, and nobody has to use it
+ *	SPMTD_FN       in front of a function: inlined, and nobody has to use it. On the host at -O0 it is called, as a debugger wants it:
+ *	               inlined everywhere, the types' functions take a compiler a minute
  *	SPMTD_RARE     likewise, never inlined
  *	SPMTD_LONG     as SPMTD_RARE on devices, as SPMTD_FN on the host
  *	SPMTD_ONCE     the other way round: what hundreds of functions share, on the host once
@@ -31,7 +32,11 @@
 #else
 #define SPMTD_DEVICE
 #endif
+#if defined(SPMTD_HOST) && !defined(__OPTIMIZE__)
+#define SPMTD_FN static inline __attribute__((unused))
+#else
 #define SPMTD_FN static SPMTD_DEVICE inline __attribute__((always_inline, unused))
+#endif
 /* Not inlined on devices: a caller's loop round them would carry dozens of their invariants in
    registers. */
 #define SPMTD_RARE static SPMTD_DEVICE __attribute__((noinline, unused))

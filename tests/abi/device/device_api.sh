@@ -13,7 +13,7 @@ prototypes() {
 	sed 's/^\/\* ---- \([a-z].*[a-z]\) -* *\*\/$/;@section \1;/' "$header" >"$scratch/sections.h"
 	gcc -std=c11 -E -P "$scratch/sections.h" | tr '\n\t' '  ' | sed 's/[;{}]/&\n/g' | sed -nE '
 		s/ *;?@section ([^;]*);?$/## \1/p
-		s/^ *static +inline +__attribute__\(\(always_inline, unused\)\) (.*[ *]spmtd_[a-z0-9_]*[a-z0-9] ?\(.*\)) *\{$/\1;/p' |
+		s/^ *static +inline +__attribute__\(\(unused\)\) (.*[ *]spmtd_[a-z0-9_]*[a-z0-9] ?\(.*\)) *\{$/\1;/p' |
 		sed -E '/^## /!{ s/ +/ /g; s/\( /(/g; s/ \)/)/g }'
 }
 print() {

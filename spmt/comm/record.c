@@ -197,6 +197,14 @@ static int say_odd(const spmt_comm *odd, struct text *t)
 	return r->code;
 }
 
+/* A collective tells its key; one that was refused, being called in a broken comm, does not. */
+static const char *broke_name(const struct spmtd_record *r)
+{
+	if (r->what == SPMTD_WHAT_COLLECTIVE)
+		return r->expected ? coll_key_call(r->expected) : "a collective";
+	return r->what == SPMTD_WHAT_BARRIER ? "a barrier" : "a plan";
+}
+
 /* Returns what breaks the comm; 0: no kernel of this process has told why. */
 static int say_cause(const spmt_comm *comm, struct text *t)
 {
@@ -208,8 +216,7 @@ static int say_cause(const spmt_comm *comm, struct text *t)
 	if (!report)
 		return 0;
 	say_wait_before(cause, t);
-	text_add(t, "rank %d: a %s in a stream", cause->rank,
-		report->broke.what == SPMTD_WHAT_COLLECTIVE ? "collective" : "barrier");
+	text_add(t, "rank %d: %s in a stream", cause->rank, broke_name(&report->broke));
 	fail_missing(cause, report, t);
 	return report->broke.code == SPMT_ERR_MISMATCH ? SPMT_ERR_MISMATCH : SPMT_ERR_TIMEOUT;
 }

@@ -84,7 +84,7 @@ static uint64_t kind_of(uint64_t key)
 
 /* ---- in words ------------------------------------------------------------------------------------ */
 
-static const char *kind_name(uint64_t key)
+const char *coll_key_call(uint64_t key)
 {
 	uint64_t kind = kind_of(key);
 
@@ -98,7 +98,7 @@ static const char *kind_name(uint64_t key)
 /* Beside another kind. */
 static const char *kind_passed(uint64_t key)
 {
-	return kind_of(key) == KIND_SPREAD ? "spmt_all_reduce by row spread" : kind_name(key);
+	return kind_of(key) == KIND_SPREAD ? "spmt_all_reduce by row spread" : coll_key_call(key);
 }
 
 /* Where one of the keys is folded. */
@@ -166,11 +166,11 @@ void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t
 	if (d.pair)
 		snprintf(text, size,
 			"%s: what rank %d sends rank %d differs: rank %d passed %s, rank %d passed %s",
-			kind_name(key_b), a, b, a, d.passed[0], b, d.passed[1]);
+			coll_key_call(key_b), a, b, a, d.passed[0], b, d.passed[1]);
 	else if (*d.passed[0])
 		snprintf(text, size, "%s: %s differs: rank %d passed %s, rank %d passed %s",
-			kind_name(key_b), d.name, a, d.passed[0], b, d.passed[1]);
+			coll_key_call(key_b), d.name, a, d.passed[0], b, d.passed[1]);
 	else
-		snprintf(text, size, "%s: %s differs between rank %d and rank %d", kind_name(key_b),
-			d.name, a, b);
+		snprintf(text, size, "%s: %s differs between rank %d and rank %d",
+			coll_key_call(key_b), d.name, a, b);
 }

@@ -24,6 +24,9 @@ uint64_t coll_key(const struct coll_same *call);
 /* The same of a run of a plan: its type, and all else that has to be equal, folded. */
 uint64_t coll_plan_key(int type, uint64_t rest);
 
+/* The function that was called: "spmt_all_reduce". */
+const char *coll_key_call(uint64_t key);
+
 /* Of ranks a and b, whose keys differ: "spmt_all_reduce: count differs: rank 3 passed 65, rank 0 passed 64". At most size bytes. */
 void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t key_b);
 

@@ -59,7 +59,8 @@ struct kernel_atomic_args {
  */
 struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
-	struct spmtd_record broke; /* the comm is; then npes bytes, not 0: that rank was missing */
+	/* the comm is: of a collective `expected` is its key; then npes bytes, not 0: that rank was missing */
+	struct spmtd_record broke;
 };
 struct kernel_barrier_args {
 	struct spmt_view view;

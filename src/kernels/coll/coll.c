@@ -152,7 +152,7 @@ static inline int await_done_by(
 			rc = coll_patience(c->view, w);
 		if (rc) {
 			kernel_record_here(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe,
-				a, c->epoch, seen);
+				a, c->args->key, seen);
 			return rc;
 		}
 	}

@@ -86,7 +86,7 @@ static inline int await_hello(
 		rc = coll_patience(v, w);
 		if (rc) {
 			kernel_record_here(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
-				c->epoch, seen);
+				c->args->key, seen);
 			return rc;
 		}
 	}

@@ -86,8 +86,8 @@ static inline int await_piece(
 		rc = coll_patience(c->view, w);
 		if (!rc)
 			continue;
-		kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a, c->epoch,
-			spmtd_peek64_(a));
+		kernel_record(c->view, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe, a,
+			c->args->key, spmtd_peek64_(a));
 		return rc;
 	}
 	return 0;
@@ -123,7 +123,7 @@ static inline int await_factors(const struct coll *c)
 			rc = coll_patience(v, &w);
 		if (rc)
 			kernel_record(v, c->args->report, rc, SPMTD_WHAT_COLLECTIVE, pe,
-				at + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe, c->epoch, 0);
+				at + PIECE_IN_SLOT * (uint64_t)(uint32_t)pe, c->args->key, 0);
 	}
 	spmtd_wait_end_(v, &w);
 	return coll_agrees(rc);

@@ -12,6 +12,8 @@
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, ALL_TO_ALL, BARRIER, KINDS };
 
+static const char *const names[] = { "spmt_all_reduce", "spmt_all_gather", "spmt_reduce_scatter",
+	"spmt_broadcast", "spmt_all_to_all", "a barrier" };
 static const size_t counts[] = { 8, 3000, 70000 };
 
 /* Buffers are of this process, which a GPU need not reach; a stand-in does. */
@@ -122,6 +124,7 @@ static void until(_Atomic int *what, int n)
 static int hears(spmt_comm *comm, const struct scene *s, struct buffers *b, spmt_stream stream)
 {
 	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS(names[s->kind]);
 	REQUIRE_SAYS("ranks missing after");
 	REQUIRE_CODE(call(comm, s->kind, b->dst, b->src, s->count, stream), SPMT_ERR_BROKEN);
 	REQUIRE_SAYS("ranks missing after");

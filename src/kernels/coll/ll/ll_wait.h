@@ -66,16 +66,13 @@ LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
 /* The code of all threads' waits; each tells of its own. */
 LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
 {
-	uint64_t expected = c->epoch;
-
 	if (w->rc == SPMTD_MISMATCH) {
-		expected = c->args->key;
 		w->at = spmtd_at_(area_inbox(c->view, w->pe)->hello[c->epoch & 1]);
 		coll_hello(c, w->pe, &w->seen);
 	}
 	if (w->rc && w->pe >= 0)
 		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_COLLECTIVE, w->pe,
-			w->at, expected, w->seen);
+			w->at, c->args->key, w->seen);
 	return coll_agrees(w->rc);
 }
 

@@ -26,8 +26,10 @@ names() {
 	echo 'default: return (any_fn)0; } }'
 }
 names spmt_device.h "$scratch/names" >"$scratch/names.c"
-# For GPUs, where each is inlined and takes a hundredth of a second: of reductions, which differ by type and op alone, some.
-grep -vE '_reduce(_at)?(_shared)?(_nbi)?(_warp|_block|_group)?$|^$' "$scratch/names" >"$scratch/some"
+# For GPUs, where each is inlined and takes a twentieth of a second: of functions that differ by type alone those of five types, and of
+# reductions, which differ by type and op, some.
+grep -vE '_reduce(_at)?(_shared)?(_nbi)?(_warp|_block|_group)?$|^$|_(uint16|uint64|schar|int8|int16|int32|double|bfloat16)_' \
+	"$scratch/names" >"$scratch/some"
 grep -E '^spmtd_((bulk|channel|switch)_)?(float_sum|half_max|uint(8|32)_xor|int64_min)_' "$scratch/names" >>"$scratch/some"
 names spmt_device.h "$scratch/some" >"$scratch/some.c"
 # What machine.h promises on every target.
@@ -93,10 +95,12 @@ for arch in sm_80 sm_90; do
 		compiles "ptxas, $arch" ptxas -arch=$arch "$scratch/$arch.s" -o "$scratch/o"
 	fi
 done
-for arch in gfx942 gfx1100; do
-	compiles "clang-19 C, $arch, all names" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=$arch -nogpulib -O1 \
-		-ffreestanding -Iinclude -S "$scratch/some.c" -o "$scratch/$arch.all.s"
-done
+compiles "clang-19 C, gfx942, all names" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -O1 \
+	-ffreestanding -Iinclude -S "$scratch/some.c" -o "$scratch/gfx942.all.s"
+grep atomic "$scratch/some" >"$scratch/atomics"
+names spmt_device.h "$scratch/atomics" >"$scratch/atomics.c"
+compiles "clang-19 C, gfx1100, atomics" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx1100 -nogpulib -O1 \
+	-ffreestanding -Iinclude -S "$scratch/atomics.c" -o "$scratch/gfx1100.all.s"
 compiles "clang-19 C, sm_90, all names" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 \
 	-ffreestanding -Iinclude -S "$scratch/some.c" -o "$scratch/o"
 
@@ -105,6 +109,12 @@ compiles "the machine, g++" g++ -std=c++11 $strict -Wno-cast-function-type -O0 -
 for target in "amdgcn-amd-amdhsa -mcpu=gfx942" "nvptx64-nvidia-cuda -march=sm_90"; do
 	compiles "the machine, ${target#*=}" clang-19 -std=c11 --target=$target -nogpulib -O1 -ffreestanding -Iinclude -S \
 		"$scratch/machine.c" -o "$scratch/o"
+done
+
+# ---- the library's kernels, for whatever chip; code is made of them by the build, for device_archs
+for target in {gfx90a,gfx942,gfx1030,gfx1100}:amdgcn-amd-amdhsa\ -mcpu= sm_{80,90}:nvptx64-nvidia-cuda\ -march=; do
+	compiles "kernels, ${target%%:*}" clang-19 -std=gnu11 --target=${target#*:}${target%%:*} -ffreestanding -nogpulib -DSPMTD_NEAR=1 -Wall \
+		-Wextra -Werror -I. -fsyntax-only src/kernels/device_image.c
 done
 
 # ---- HIP and CUDA

@@ -2,7 +2,7 @@
 /*
  * For whom the compiler works, and how a function of a device is declared:
  *	SPMTD_NVPTX, SPMTD_AMDGCN, SPMTD_HOST   one of them is defined
- *	SPMTD_FN       in front of a function: inlined, and nobody has to use it. On the host at -O0 it is called, as a debugger wants it:
+ *	SPMTD_FN       in front of a function: inlined, and nobody has to use it. In C and C++ for the host at -O0 it is called, as a debugger wants it:
  *	               inlined everywhere, the types' functions take a compiler a minute
  *	SPMTD_RARE     likewise, never inlined
  *	SPMTD_LONG     as SPMTD_RARE on devices, as SPMTD_FN on the host
@@ -32,7 +32,8 @@
 #else
 #define SPMTD_DEVICE
 #endif
-#if defined(SPMTD_HOST) && !defined(__OPTIMIZE__)
+#if defined(SPMTD_HOST) && !defined(__OPTIMIZE__) && !defined(__CUDACC__) && !defined(__CUDA__) && \
+	!defined(__HIP__)
 #define SPMTD_FN static inline __attribute__((unused))
 #else
 #define SPMTD_FN static SPMTD_DEVICE inline __attribute__((always_inline, unused))

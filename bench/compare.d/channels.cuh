@@ -43,6 +43,33 @@ KERNEL(k_ping_packets)
 		*j.code = rc;
 }
 
+/* One packet there and back, by value: its data is in a register, as a fused kernel has it. */
+KERNEL(k_ping_packet)
+{
+	char *room = (char *)(j.words + WORDS_AMO);
+	uint64_t off = 0, x;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		char *turn = room + i % 2 * 2 * PACKETS_MOST;
+		uint32_t flag = (uint32_t)(j.base + i);
+		uint64_t *dst = (uint64_t *)(j.dst + off), *src = (uint64_t *)(j.src + off);
+
+		if (j.pe == 0)
+			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
+		rc = spmtd_get_packet(&j.place.view, turn, flag, &x);
+		if (!rc)
+			*dst = x;
+		if (j.pe == 1)
+			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	if (rc)
+		*j.code = rc;
+}
+
 #define PING_CHANNEL(name, suffix)                                                             \
 	KERNEL(name)                                                                           \
 	{                                                                                      \
@@ -89,6 +116,26 @@ KERNEL(k_ping_bulk)
 		*j.code = rc;
 }
 
+/* As k_put_thread: each put delivered before the next one begins. */
+KERNEL(k_bulk_quiet)
+{
+	extern __shared__ __align__(128) char room[];
+	uint64_t off = 0;
+	struct spmtd_bulk bulk;
+	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
+
+	for (uint32_t i = 0; i < j.iters && !rc; i++) {
+		spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off, j.size, j.peer);
+		rc = spmtd_quiet(&j.place.view);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	spmtd_bulk_end(&bulk);
+	if (rc)
+		*j.code = rc;
+}
+
 /* As k_bw_put, by a warp of each block. */
 KERNEL(k_bw_bulk)
 {
@@ -121,10 +168,28 @@ static void group_channel(struct rank *r)
 
 	run_ping(r, "packets", "block-256", packets, 256, 8, 0);
 	run_ping(r, "packets", "block-256", packets, 256, PACKETS_MOST, 0);
+	run_again(r, "packets", "cached-256", packets, 256, 8);
+	run_again(r, "packets", "cached-256", packets, 256, PACKETS_MOST);
+	run_again(r, "packets", "by-value", KERNEL_OF(k_ping_packet), 1, 8);
 	run_ping(r, "channel_signal", "thread", ordered, 1, 0, 0);
 	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0, 0);
 	run_ping(r, "bulk_put", "thread", bulk, 1, 4096, BULK_ROOM);
 	run_ping(r, "bulk_put", "thread", bulk, 1, 65536, BULK_ROOM);
+	for (uint64_t size = 4096; size <= 65536; size *= 16) {
+		struct bench b = {};
+
+		b.row = "bulk_quiet";
+		b.variant = "thread";
+		b.kernel = KERNEL_OF(k_bulk_quiet);
+		b.blocks = b.threads = 1;
+		b.active = ON_0;
+		b.owners = ON_1;
+		b.unit = UNIT_US;
+		b.ops = 1;
+		b.room = BULK_ROOM;
+		spread(&b, size);
+		run_bench(r, &b);
+	}
 	for (int k = 0; k < 6; k++) {
 		struct bench b = {};
 

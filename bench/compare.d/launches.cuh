@@ -309,8 +309,8 @@ static void group_atomic(struct rank *r)
 }
 
 /* There and back. */
-static inline void run_ping(struct rank *r, const char *row, const char *variant,
-	struct kernel kernel, int threads, uint64_t size, int room)
+static inline struct bench ping_of(
+	const char *row, const char *variant, struct kernel kernel, int threads, uint64_t size)
 {
 	struct bench b = {};
 
@@ -323,8 +323,26 @@ static inline void run_ping(struct rank *r, const char *row, const char *variant
 	b.owners = size ? ON_0 | ON_1 : 0;
 	b.unit = UNIT_US;
 	b.ops = 2;
-	b.room = room;
 	spread(&b, size);
+	return b;
+}
+
+static inline void run_ping(struct rank *r, const char *row, const char *variant,
+	struct kernel kernel, int threads, uint64_t size, int room)
+{
+	struct bench b = ping_of(row, variant, kernel, threads, size);
+
+	b.room = room;
+	run_bench(r, &b);
+}
+
+/* The same bytes each time, which caches have from the second on: as what the kernel itself has just computed. */
+static inline void run_again(struct rank *r, const char *row, const char *variant,
+	struct kernel kernel, int threads, uint64_t size)
+{
+	struct bench b = ping_of(row, variant, kernel, threads, size);
+
+	b.window = b.step;
 	run_bench(r, &b);
 }
 

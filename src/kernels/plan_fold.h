@@ -7,7 +7,7 @@
 #define SPMT_KERNELS_PLAN_FOLD_H
 
 #include "coll/ll/ll_loops.h"
-#include "plan_units.h"
+#include "plan_straight.h"
 
 /* AMD's kernels of plans call functions that copy, and would put registers of a loop between such calls into memory. */
 #if defined(__AMDGCN__)
@@ -16,7 +16,20 @@
 #define PLAN_LOOP PLAN_FN
 #endif
 
-/* There is one step, and one store, for all, as in `twoshot`. */
+PLAN_FN void plan_store(const struct plan_fold *f, uint64_t k, union unit u, int packets)
+{
+	uint32_t n = plan_unit_has(f, k, packets);
+
+	ROLLED
+	for (uint32_t i = 0; i < f->ndst; i++)
+		if (packets && i)
+			spmtd_packet_poke_(
+				f->dst[i] + 16 * k, spmtd_packet_(u.words[0], f->flag), 8);
+		else
+			place_here(f->dst[i] + plan_unit(packets) * k, u, n);
+}
+
+/* Others have one step, and one store, for all, as in `twoshot`. */
 #define DEFINE_PLAN_FOLD(name, acc, begin, step, end, hold)                                        \
 	PLAN_FN void plan_fold_##name(struct plan_fold *f, int packets)                            \
 	{                                                                                          \
@@ -26,6 +39,10 @@
                                                                                                    \
 		__builtin_memset(&x, 0, sizeof(x));                                                \
 		__builtin_memset(&a, 0, sizeof(a));                                                \
+		if (!packets && f->straight) {                                                     \
+			plan_straight_##name(f);                                                   \
+			plan_way_others(f, &w);                                                    \
+		}                                                                                  \
 		while (plan_way_on(f, &w))                                                         \
 			for (uint32_t base = 0; base < f->nsrc; base += 1u << w.terms) {           \
 				if (!w.part)                                                       \
@@ -77,6 +94,7 @@ PLAN_FN void plan_fold_units(struct plan_fold *f, int type, int op)
 		odd |= f->src[i];
 	f->units = (f->n + plan_unit(f->packets) - 1) / plan_unit(f->packets);
 	f->whole = odd & 15 ? 0 : f->n / plan_unit(f->packets);
+	f->straight = plan_is_straight(f, type, op);
 	f->op = op;
 	f->second = second_type(type);
 	f->rc = 0;

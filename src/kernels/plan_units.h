@@ -15,6 +15,7 @@ struct plan_fold {
 	uint32_t flag;
 	uint64_t n;	       /* bytes of each */
 	uint64_t whole, units; /* so many are loaded as such, and how many there are in all */
+	int straight;	       /* these are summed, and stored as such */
 	int op, second;
 	struct spmtd_waiter_ wait;
 	int rc; /* that ended it, in this thread */
@@ -41,14 +42,18 @@ PLAN_FN struct plan_way plan_way_of(const struct plan_fold *f)
 	return (struct plan_way){ 0, spmtd_tid_(), 0, terms };
 }
 
+PLAN_FN void plan_way_others(const struct plan_fold *f, struct plan_way *w)
+{
+	w->part = 1;
+	w->terms = IN_FLIGHT_LOG;
+	w->next = f->whole + spmtd_tid_();
+}
+
 /* 0: there are no more. */
 PLAN_FN int plan_way_on(const struct plan_fold *f, struct plan_way *w)
 {
-	if (!w->part && w->next >= f->whole) {
-		w->part = 1;
-		w->terms = IN_FLIGHT_LOG;
-		w->next = f->whole + spmtd_tid_();
-	}
+	if (!w->part && w->next >= f->whole)
+		plan_way_others(f, w);
 	w->k = w->next;
 	w->next += (uint64_t)spmtd_threads_() << (IN_FLIGHT_LOG - w->terms);
 	return w->k < f->units;
@@ -130,19 +135,6 @@ PLAN_FN union unit plan_arrived(struct plan_fold *f, uint32_t term, uint64_t k, 
 	u.words[0] = spmtd_packet_data_(u.raw);
 	u.words[1] = 0;
 	return u;
-}
-
-PLAN_FN void plan_store(const struct plan_fold *f, uint64_t k, union unit u, int packets)
-{
-	uint32_t n = plan_unit_has(f, k, packets);
-
-	ROLLED
-	for (uint32_t i = 0; i < f->ndst; i++)
-		if (packets && i)
-			spmtd_packet_poke_(
-				f->dst[i] + 16 * k, spmtd_packet_(u.words[0], f->flag), 8);
-		else
-			place_here(f->dst[i] + plan_unit(packets) * k, u, n);
 }
 
 #endif

@@ -28,6 +28,7 @@ struct twoshot {
 	uint64_t start, end;  /* this rank's units */
 	uint64_t whole, rest; /* from `whole` to `rest` units are loaded as such */
 	int op, second;
+	int straight; /* these are summed, and stored as such */
 };
 
 /* Where in the block unit k lies, and how much of it there is. */
@@ -66,7 +67,32 @@ LL_FN void find_units(const struct coll *c, struct twoshot *t)
 		t->whole = t->rest = t->start;
 }
 
-LL_FN struct twoshot twoshot_of(const struct coll *c)
+/* Where the nth of those who get the result has it; *pe: that one, then the next. */
+LL_FN uint64_t dst_of(const struct twoshot *t, int *pe)
+{
+	uint64_t to = t->everyone ? t->inboxes[*pe].dst : t->dst;
+
+	*pe = *pe + 1 < t->npes ? *pe + 1 : 0;
+	return to;
+}
+
+LL_FN int getters(const struct twoshot *t)
+{
+	return t->everyone ? t->everyone : 1;
+}
+
+/* Of the types that have it. */
+LL_FN int is_straight(const struct twoshot *t, enum fold_loop which)
+{
+	int pe = t->first, odd = which >= FOLD_f64 || t->factors || t->npes > IN_FLIGHT;
+
+	odd |= t->op != SPMT_OP_SUM && t->op != SPMT_OP_AVG;
+	for (int i = 0; i < getters(t); i++)
+		odd |= (int)(dst_of(t, &pe) - t->head) & 15;
+	return !odd;
+}
+
+LL_FN struct twoshot twoshot_of(const struct coll *c, enum fold_loop which)
 {
 	const struct coll_moves *m = &c->args->moves;
 	struct twoshot t;
@@ -84,6 +110,7 @@ LL_FN struct twoshot twoshot_of(const struct coll *c)
 	t.op = c->args->op;
 	t.second = second_type(c->args->type);
 	find_units(c, &t);
+	t.straight = is_straight(&t, which);
 	return t;
 }
 
@@ -107,16 +134,20 @@ struct way {
 	int ranks; /* 1 to IN_FLIGHT_LOG: what is in flight is of 1 << ranks ranks */
 };
 
+LL_FN void other_units(struct way *w)
+{
+	w->part = 1;
+	w->i = kernel_lane();
+	w->ranks = IN_FLIGHT_LOG;
+}
+
 /* 0: there are no more. */
 LL_FN int next_unit(const struct twoshot *t, struct way *w)
 {
 	const uint64_t lanes = kernel_lanes();
 
-	if (!w->part && t->whole + w->i >= t->rest) {
-		w->part = 1;
-		w->i = kernel_lane();
-		w->ranks = 3;
-	}
+	if (!w->part && t->whole + w->i >= t->rest)
+		other_units(w);
 	w->k = (w->part ? t->start : t->whole) + w->i;
 	w->i += lanes << (IN_FLIGHT_LOG - w->ranks);
 	if (w->part && w->k >= t->whole)
@@ -177,17 +208,24 @@ LL_FN void load_next(const struct twoshot *t, struct in_flight *f, const struct 
 LL_FN void store_unit(const struct twoshot *t, const struct way *w, int nth, union unit u)
 {
 	uint64_t k = w->k + (uint64_t)(uint32_t)nth * kernel_lanes();
-	uint64_t at = unit_at(t, k), to = t->dst;
-	int n = t->everyone ? t->everyone : 1, pe = t->first;
+	uint64_t at = unit_at(t, k);
+	int pe = t->first;
 
 	if (!w->part && k >= t->rest)
 		return;
-	for (int i = 0; i < n; i++) {
-		if (t->everyone)
-			to = t->inboxes[pe].dst;
-		place_here(to + at, u, unit_has(t, k));
-		pe = pe + 1 < t->npes ? pe + 1 : 0;
-	}
+	for (int i = 0; i < getters(t); i++)
+		place_here(dst_of(t, &pe) + at, u, unit_has(t, k));
+}
+
+LL_FN void store_straight(const struct twoshot *t, uint64_t k, union unit u)
+{
+	uint64_t at = 16 * k - t->head;
+	int pe = t->first;
+
+	if (k >= t->rest)
+		return;
+	for (int i = 0; i < getters(t); i++)
+		spmtd_gstore16b_(dst_of(t, &pe) + at, u.raw);
 }
 
 /* ---- folds -------------------------------------------------------------------------------------- */
@@ -201,7 +239,56 @@ LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
 	return s;
 }
 
-/* There is one step, and one store, for all: a kernel is small. */
+/* All that is summed straight, of `ranks`, a constant: each unit in flight has code of its own, where one for any takes a tenth of what the links do. */
+#define DEFINE_STRAIGHT(name, acc, begin, step, end_of, hold)                                   \
+	LL_FN void straight_of_##name(const struct twoshot *t, int ranks)                       \
+	{                                                                                       \
+		const uint64_t lanes = kernel_lanes();                                          \
+		struct way w = { 0, t->whole + kernel_lane(), 0, 0 };                           \
+		struct in_flight f;                                                             \
+                                                                                                \
+		__builtin_memset(&f, 0, sizeof(f));                                             \
+		for (; w.k < t->rest; w.k += lanes * (uint32_t)(IN_FLIGHT / ranks)) {           \
+			load_all(t, &f, &w, 0, ranks);                                          \
+			UNROLLED                                                                \
+			for (int nth = 0; nth < IN_FLIGHT / ranks; nth++) {                     \
+				acc a;                                                          \
+                                                                                                \
+				__builtin_memset(&a, 0, sizeof(a));                             \
+				UNROLLED                                                        \
+				for (int pe = 0; pe < ranks; pe++)                              \
+					if (pe < t->npes)                                       \
+						a = hold(twoshot_step_##name(a,                 \
+							packed(f.x[nth * ranks + pe]),          \
+							(struct twoshot_step){ pe, SPMT_OP_SUM, \
+								t->second, 0, 0 }));            \
+				store_straight(t, w.k + (uint32_t)nth * lanes,                  \
+					end_of(a, t->op, t->npes, t->second));                  \
+			}                                                                       \
+		}                                                                               \
+	}                                                                                       \
+	LL_FN void straight_##name(const struct twoshot *t)                                     \
+	{                                                                                       \
+		int ranks = ranks_at_once(t->npes);                                             \
+                                                                                                \
+		if (LEAST_RANKS == 1 && ranks == 1)                                             \
+			straight_of_##name(t, 2);                                               \
+		else if (ranks == 2)                                                            \
+			straight_of_##name(t, 4);                                               \
+		else                                                                            \
+			straight_of_##name(t, IN_FLIGHT);                                       \
+	}
+LL_LOOPS_OF_INTEGERS(DEFINE_STRAIGHT)
+LL_LOOPS_OF_MODELS(DEFINE_STRAIGHT)
+#define DEFINE_NEVER_STRAIGHT(name, acc, begin, step, end_of, hold) \
+	LL_FN void straight_##name(const struct twoshot *t)         \
+	{                                                           \
+		(void)t;                                            \
+	}
+LL_LOOPS_OF_DOUBLES(DEFINE_NEVER_STRAIGHT)
+LL_LOOPS_OTHER(DEFINE_NEVER_STRAIGHT)
+
+/* Others have one step, and one store, for all: a kernel is small. */
 #define DEFINE_TWOSHOT(name, acc, begin, step, end_of, hold)                                   \
 	LL_FN void twoshot_##name(const struct twoshot *t)                                     \
 	{                                                                                      \
@@ -211,6 +298,10 @@ LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
                                                                                                \
 		__builtin_memset(&f, 0, sizeof(f));                                            \
 		__builtin_memset(&a, 0, sizeof(a));                                            \
+		if (t->straight) {                                                             \
+			straight_##name(t);                                                    \
+			other_units(&w);                                                       \
+		}                                                                              \
 		while (next_unit(t, &w))                                                       \
 			for (int base = 0; base < t->npes; base += 1 << w.ranks) {             \
 				load_next(t, &f, &w, base);                                    \
@@ -239,7 +330,7 @@ LL_FN void twoshot_run(const struct coll *c, enum fold_loop which)
 
 	if (!c->bytes)
 		return;
-	t = twoshot_of(c);
+	t = twoshot_of(c, which);
 	switch (which) {
 #define X(name, acc, begin, step, end, hold) \
 	case FOLD_##name:                    \

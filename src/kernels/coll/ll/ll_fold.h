@@ -115,25 +115,28 @@ LL_FN union unit ll_as_is(union unit a, int op, int npes, int unused)
 	return a;
 }
 
-/* X(name, acc, begin, step, end, hold): a loop for each kernel that folds, plans folding with the first of them. Two types may share one; which it is goes along: signed, or
-   e5m2. */
+/* X(name, acc, begin, step, end, hold): a loop for each kernel that folds, plans folding with those of LL_LOOPS_OF_PLANS. Those of models, and of integers in
+   `twoshot`, have code of their own for large sums; with that for f64 a kernel puts registers into memory. Two types may share one; which it is goes along: signed, or e5m2. */
 /* clang-format off */
-#define LL_LOOPS_OF_PLANS(X)                                                                              \
+#define LL_LOOPS_OF_MODELS(X)                                                                    \
+	X(f32,    union unit,        ll_same,         ll_step_f32,    ll_end_f32,     packed)    \
+	X(f16,    struct wide,       ll_begin_f16,    ll_step_f16,    ll_end_f16,     LL_FREE)   \
+	X(bf16,   struct wide,       ll_begin_bf16,   ll_step_bf16,   ll_end_bf16,    LL_FREE)
+#define LL_LOOPS_OF_INTEGERS(X)                                                                  \
 	X(u8,     union unit,        ll_same,         ll_step_u8,     ll_as_is,       packed)    \
 	X(u16,    union unit,        ll_same,         ll_step_u16,    ll_as_is,       packed)    \
 	X(u32,    union unit,        ll_same,         ll_step_u32,    ll_as_is,       packed)    \
-	X(u64,    union unit,        ll_same,         ll_step_u64,    ll_as_is,       packed)    \
-	X(f32,    union unit,        ll_same,         ll_step_f32,    ll_end_f32,     packed)    \
-	X(f64,    union unit,        ll_same,         ll_step_f64,    ll_end_f64,     packed)    \
-	X(f16,    struct wide,       ll_begin_f16,    ll_step_f16,    ll_end_f16,     LL_FREE)   \
-	X(bf16,   struct wide,       ll_begin_bf16,   ll_step_bf16,   ll_end_bf16,    LL_FREE)
-#define LL_LOOPS(X)                                                                              \
-	LL_LOOPS_OF_PLANS(X)                                                                     \
+	X(u64,    union unit,        ll_same,         ll_step_u64,    ll_as_is,       packed)
+#define LL_LOOPS_OF_DOUBLES(X)                                                                   \
+	X(f64,    union unit,        ll_same,         ll_step_f64,    ll_end_f64,     packed)
+#define LL_LOOPS_OF_PLANS(X) LL_LOOPS_OF_INTEGERS(X) LL_LOOPS_OF_DOUBLES(X) LL_LOOPS_OF_MODELS(X)
+#define LL_LOOPS_OTHER(X)                                                                        \
 	X(f8,     struct f8_wide,    f8_widen,        ll_step_f8,     ll_end_f8,      LL_FREE)   \
 	X(mean8,  struct ll_sums8,   ll_begin_mean8,  ll_step_mean8,  ll_end_mean8,   LL_FREE)   \
 	X(mean16, struct ll_sums16,  ll_begin_mean16, ll_step_mean16, ll_end_mean16,  LL_FREE)   \
 	X(mean32, struct ll_sums32,  ll_begin_mean32, ll_step_mean32, ll_end_mean32,  LL_FREE)   \
 	X(mean64, struct ll_sums64,  ll_begin_mean64, ll_step_mean64, ll_end_mean64,  LL_FREE)
+#define LL_LOOPS(X) LL_LOOPS_OF_PLANS(X) LL_LOOPS_OTHER(X)
 /* clang-format on */
 #define LL_FREE(a) (a)
 

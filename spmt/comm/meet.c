@@ -132,7 +132,7 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 	else if (r->op == MEET_OPENED && part == 1)
 		text_add(t, r->key[part] ? "%016llx" : "none", (unsigned long long)r->key[part]);
 	else if (r->op == MEET_OPENED && r->key[part] <= COLL_ROWS)
-		text_add(t, "%s", r->key[part] ? coll_rows[r->key[part] - 1].name : "unset");
+		text_add(t, "%s", r->key[part] ? coll_rows[r->key[part] - 1].name : "no algorithm");
 	else
 		text_add(t, "%llu", (unsigned long long)r->key[part]);
 }

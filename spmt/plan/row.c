@@ -431,6 +431,8 @@ static int rows_take(
 	spmt_comm *comm, struct plan_rows *rows, const char *word, char *row, size_t room)
 {
 	if (!strncmp(word, PLAN_ROW_PREFIX, strlen(PLAN_ROW_PREFIX))) {
+		if (!word[strlen(PLAN_ROW_PREFIX)])
+			return fail_call(-EINVAL, "SPMT_COLL", "no file behind " PLAN_ROW_PREFIX);
 		if (rows->nfiles == ROW_PLANS)
 			return fail_call(-EINVAL, "SPMT_COLL", "more than %d plans", ROW_PLANS);
 		return row_add(comm, rows, word + strlen(PLAN_ROW_PREFIX));
@@ -462,12 +464,10 @@ static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, 
 	rows->only = rows_only(wish, word);
 	while (!rc && plan_rows_part(&wish, word, ROW_WORD))
 		rc = rows_take(comm, rows, word, row, sizeof(row));
+	if (!rc && rows->only && !rows->nfiles)
+		rc = fail_call(-EINVAL, "SPMT_COLL",
+			PLAN_ROWS_ONLY " is for plans, and there is none beside it");
 	return rc ? rc : coll_wish(comm, *row ? row : NULL);
-}
-
-static struct coll_plans rows_calls(void)
-{
-	return (struct coll_plans){ row_choose, row_grain, row_queue };
 }
 
 int plan_rows_read(spmt_comm *comm, const char *wish)
@@ -485,7 +485,7 @@ int plan_rows_read(spmt_comm *comm, const char *wish)
 	mem_free(word);
 	comm->plans = rows ? &rows->calls : NULL;
 	if (rows)
-		rows->calls = rows_calls();
+		rows->calls = (struct coll_plans){ row_choose, row_grain, row_queue };
 	if (rc || !rows->nfiles) {
 		plan_rows_close(comm);
 		return rc ? comm_failed(comm, "spmt_init", rc) : 0;
@@ -532,7 +532,7 @@ int plan_rows_split(spmt_comm *part)
 	rows = mem_calloc(1, sizeof(*rows));
 	if (!rows)
 		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for its plans");
-	rows->calls = rows_calls();
+	rows->calls = (struct coll_plans){ row_choose, row_grain, row_queue };
 	rows->only = from->only;
 	part->plans = &rows->calls;
 	for (int i = 0; !rc && i < from->nfiles; i++)

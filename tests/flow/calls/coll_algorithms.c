@@ -110,7 +110,7 @@ static int differs(int rank, void *arg)
 	if (rank)
 		setenv("SPMT_COLL", "direct", 1);
 	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_MISMATCH);
-	REQUIRE_SAYS("SPMT_COLL differs: rank 1 passed direct, rank 0 passed unset");
+	REQUIRE_SAYS("SPMT_COLL differs: rank 1 passed direct, rank 0 passed no algorithm");
 	return 0;
 }
 

@@ -76,10 +76,11 @@ Test(plan_proofs, what_is_no_plan)
 	char file[NAME];
 
 	refuses("plan:/nowhere/at/all", -ENOENT, "SPMT_COLL: /nowhere/at/all", "No such file");
-	refuses("plan:", -ENOENT, "SPMT_COLL", "No such file");
 	refuses("plan:/dev/null", -EINVAL, "/dev/null is no file", "SPMT_COLL");
 	refuses("direct,reduce", -EINVAL, "two algorithms, direct and reduce", "SPMT_COLL");
 	refuses("direct,reduced", -EINVAL, "two algorithms", "SPMT_COLL");
+	refuses("plan:", -EINVAL, "no file behind plan:", "SPMT_COLL");
+	refuses("direct,only", -EINVAL, "only is for plans, and there is none", "SPMT_COLL");
 	refuses("direct,", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
 	refuses(",direct,only", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
 	refuses("plans:x", -EINVAL, "SPMT_COLL=plans:x is no algorithm", "plan:FILE");

@@ -97,6 +97,17 @@ static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt
 	return rc;
 }
 
+/* Of a call that this one is made of. */
+static int run_within(const char *what, int rc)
+{
+	struct status_saved why;
+
+	if (!rc)
+		return 0;
+	status_save(&why);
+	return fail_call(rc, what, "%.400s", why.sentence);
+}
+
 int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
 {
 	EXCLUSIVE(comm, __func__);
@@ -111,7 +122,7 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 	rc = begin_open(comm, plan, max_bytes, open, &o);
 	rc = begin_agree(comm, o ? o->key : 0, max_bytes, rc);
 	if (!rc)
-		rc = spmt_calloc(comm, 1, o->layout.size, &at);
+		rc = run_within("spmt_plan_begin", spmt_calloc(comm, 1, o->layout.size, &at));
 	if (!rc) {
 		o->at = at;
 		rc = begin_table(comm, plan, o);
@@ -413,7 +424,7 @@ int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 		return rc;
 	rc = end_graphs(comm, open);
 	if (!rc)
-		rc = spmt_free(comm, open->at);
+		rc = run_within("spmt_plan_end", spmt_free(comm, open->at));
 	open_drop(comm, open);
 	return rc;
 }

@@ -350,6 +350,8 @@ static int not_begun(spmt_comm *comm, void *arg)
 	REQUIRE_SAYS("deadlock");
 	REQUIRE_CODE(spmt_plan_begin(comm, plans[0], 64 * (size_t)(1 + spmt_rank(comm)), &open),
 		SPMT_ERR_MISMATCH);
+	REQUIRE_CODE(spmt_plan_begin(comm, plans[0], (size_t)1 << 40, &open), -ENOMEM);
+	REQUIRE_SAYS("spmt_plan_begin: spmt_calloc: ");
 	REQUIRE_OK(spmt_plan_begin(comm, plans[0], 64, &open));
 	return spmt_plan_end(comm, open);
 }

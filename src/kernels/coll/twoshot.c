@@ -239,7 +239,7 @@ LL_FN struct twoshot_step step_of(const struct twoshot *t, int pe)
 	return s;
 }
 
-/* All that is summed straight, of `ranks`, a constant: each unit in flight has code of its own, where one for any takes a tenth of what the links do. */
+/* All that is summed straight, of `ranks`, a constant: each unit in flight has code of its own. One for any was a twentieth of large calls. */
 #define DEFINE_STRAIGHT(name, acc, begin, step, end_of, hold)                                   \
 	LL_FN void straight_of_##name(const struct twoshot *t, int ranks)                       \
 	{                                                                                       \

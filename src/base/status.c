@@ -222,14 +222,27 @@ const char *status_text(int code)
 	return text ? text : "unknown code";
 }
 
+/* Where nothing has failed yet, on the way of every call in a stream, there is no sentence to copy. */
+static inline void status_copy(struct status_saved *to, const struct status_saved *from)
+{
+	if (UNLIKELY(*from->sentence)) {
+		*to = *from;
+		return;
+	}
+	*to->sentence = 0;
+	to->code = from->code;
+	to->call = from->call;
+	to->ranked = from->ranked;
+}
+
 void status_save(struct status_saved *saved)
 {
-	*saved = last_failure;
+	status_copy(saved, &last_failure);
 }
 
 void status_restore(const struct status_saved *saved)
 {
-	last_failure = *saved;
+	status_copy(&last_failure, saved);
 }
 
 int fail_again(int code, const struct status_saved *saved)

@@ -90,12 +90,26 @@ int gpu_bind_for(struct gpu_bound *b, const struct gpu_vendor *v, int dev, enum 
 	return rc < 0 ? rc : gpu_bind(b, v, dev, what);
 }
 
+/* What this thread holds needs nothing to be put back. */
+static bool is_held(struct gpu_bound *b, const struct gpu_vendor *v, int dev)
+{
+	if (!gpu_held.device || gpu_held.vendor != v || gpu_held.dev != dev)
+		return false;
+	*b = gpu_held;
+	b->inside = false;
+	b->cancel = PTHREAD_CANCEL_DISABLE;
+	return true;
+}
+
 int gpu_bind_stream(
 	struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s, const char *what)
 {
+	int rc;
+
 	if (!s)
 		return fail(-EINVAL, "%s: %s: no stream given on device %d", v->name, what, dev);
-	return gpu_bind_for(b, v, dev, FAULT_DEVICE, what);
+	rc = vendor_fault(FAULT_DEVICE, v->name, what, dev);
+	return rc < 0 || is_held(b, v, dev) ? rc : gpu_bind(b, v, dev, what);
 }
 
 void gpu_unbind(const struct gpu_bound *b)
@@ -107,7 +121,8 @@ void gpu_unbind(const struct gpu_bound *b)
 		b->vendor->pop(b);
 		gpu_put_back_error(b->vendor, b->state, b->last);
 	}
-	pthread_setcancelstate(b->cancel, NULL);
+	if (b->cancel != PTHREAD_CANCEL_DISABLE)
+		pthread_setcancelstate(b->cancel, NULL);
 }
 
 int gpu_done(const struct gpu_bound *b, int result, const char *what)

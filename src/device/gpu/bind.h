@@ -13,6 +13,7 @@ struct gpu_bound {
 	struct gpu_device *device;
 	int dev;
 	bool inside; /* false: a question that needs no context, or the thread holds the device */
+	bool pushed; /* of a vendor with contexts: another one was current, or none */
 	int was;     /* of a vendor without contexts; -1: unknown */
 	int last;    /* the thread's last error before us */
 	int mode;    /* the thread's own, as is cancel */

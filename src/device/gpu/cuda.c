@@ -80,16 +80,22 @@ static void cuda_texts(
 
 /* ---- the thread's context stack */
 
+/* Most threads have a device's context already: to ask for it takes less than to push and pop it. */
 static int cuda_push(struct gpu_bound *b)
 {
-	return cuda_own(b->state)->CtxPush(b->device->context);
+	const struct cuda_api *api = cuda_own(b->state);
+	cu_context was;
+
+	b->pushed = api->CtxGetCurrent(&was) != CU_OK || was != b->device->context;
+	return b->pushed ? api->CtxPush(b->device->context) : CU_OK;
 }
 
 static void cuda_pop(const struct gpu_bound *b)
 {
 	cu_context context;
 
-	cuda_own(b->state)->CtxPop(&context);
+	if (b->pushed)
+		cuda_own(b->state)->CtxPop(&context);
 }
 
 static int cuda_push_saved(

@@ -6,12 +6,14 @@
 #include "collective.h"
 #include "engine.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "src/kernels/kernels.h"
 
-_Static_assert(COLL_MEETING <= AREA_BLOCKS, "each has words to meet by");
+_Static_assert(
+	COLL_MEETING <= AREA_BLOCKS && COLL_PUSHING <= AREA_BLOCKS, "each has words to meet by");
 
 int coll_begin(spmt_comm *comm, device_stream stream, struct coll_in_stream *in)
 {
@@ -83,9 +85,11 @@ static struct kernel_grid most_of(int row, bool folds)
 	if (row == COLL_ROW_ll || row == COLL_ROW_ll2)
 		return folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
 			     : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
-	return (struct kernel_grid){ row == COLL_ROW_twoshot || row == COLL_ROW_pull ? COLL_MEETING
-										     : COLL_BLOCKS,
-		KERNEL_BLOCK };
+	if (row == COLL_ROW_push2)
+		return (struct kernel_grid){ COLL_PUSHING, KERNEL_BLOCK };
+	if (row == COLL_ROW_twoshot || row == COLL_ROW_pull)
+		return (struct kernel_grid){ COLL_MEETING, KERNEL_BLOCK };
+	return (struct kernel_grid){ COLL_BLOCKS, KERNEL_BLOCK };
 }
 
 /* The last threads tell what is called, which takes as long as what the others do. */
@@ -110,6 +114,17 @@ struct kernel_grid coll_shape(
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
 {
 	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm), comm->coll_wanted);
+}
+
+/* Bytes of its library area that a comm of one process has for row push2. */
+uint64_t coll_stage_room(const spmt_comm *comm)
+{
+	bool on_cpu = comm_cpu_access(comm);
+
+	if (comm->nranks < 2 || comm->nranks > COLL_BLOCKS_RANKS || comm_spans_processes(comm) ||
+		(on_cpu && comm->coll_wanted != COLL_ROW_push2))
+		return 0;
+	return coll_stage_size(comm->nranks, on_cpu ? 1 : COLL_PUSHING);
 }
 
 int coll_wish(spmt_comm *comm, const char *name)

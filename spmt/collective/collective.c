@@ -47,6 +47,7 @@ static int coll_row(spmt_comm *comm, const struct coll_call *c, bool captured)
 		.room = comm->slot_room,
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
+		.sums = comm->push_at && coll_sums((int)c->type, c->op, comm->nranks),
 		.engines = coll_copies(comm),
 		.meets = meets,
 		.apart = meets && apart,
@@ -120,6 +121,8 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	if (c->row == COLL_ROW_copy)
 		args.fifo = fifo_device(comm->fifo);
 	coll_by_parts(&args, comm->nranks);
+	args.places.stage = comm->push_at;
+	args.places.piece = coll_piece(comm->nranks);
 	view_fill(comm, &args.view);
 	grid = coll_shape(comm, c->row, c->moves.folds, args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);

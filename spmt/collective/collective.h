@@ -15,6 +15,7 @@
 #define SPLITS_ROOM \
 	(4u << 20) /* for the areas of comms split from a world; then they take from the heap */
 uint32_t coll_room(const spmt_comm *comm, uint64_t most);
+uint64_t coll_stage_room(const spmt_comm *comm);
 
 /* For collectives of the comm the algorithm of this name, where it fits; NULL: no wish. */
 int coll_wish(spmt_comm *comm, const char *name);
@@ -70,6 +71,8 @@ uint64_t coll_report(const spmt_comm *comm);
 /* Blocks of threads for so many bytes, `grain` for each, and no more than run at once. */
 #define COLL_BLOCKS 32u
 #define COLL_MEETING 64u /* of those that meet block by block, where the comm has the device */
+#define COLL_PUSHING \
+	96u /* the same of row push2, which waits for what is stored: more keep links busier */
 /* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
    GPU might wait for some that another one has not begun. */
 bool coll_has_device(const spmt_comm *comm);

@@ -48,11 +48,11 @@ struct spmt_comm {
 	struct pinned *scratch; /* table.c: for results */
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */
 	size_t stage_size;
-	_Atomic(struct comm_op *) ops;	       /* collective/op.c; NULL: none was ever made */
-	uint32_t slot_room;		       /* bytes that a collective may push to a peer */
-	int coll_wanted;		       /* SPMT_COLL, a row of the table; -1: none */
-	struct coll_plans *plans;	       /* those it names (collective.h); NULL: none */
-	struct spmt_plan_open *opens;	       /* plans that have begun (plan/run.c) */
+	_Atomic(struct comm_op *) ops; /* collective/op.c; NULL: none was ever made */
+	uint32_t slot_room, push_at;   /* of a slot; where row push2 has its stage, 0: nowhere */
+	int coll_wanted;	       /* SPMT_COLL, a row of the table; -1: none */
+	struct coll_plans *plans;      /* those it names (collective.h); NULL: none */
+	struct spmt_plan_open *opens;  /* plans that have begun (plan/run.c) */
 	struct kernel_table peers, lane_peers; /* of spmtd_peers; those of lane areas */
 	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */

@@ -37,8 +37,13 @@ static uint64_t own_plans(spmt_comm *comm)
    processes, room through which collectives reach buffers outside the heap. */
 static uint64_t own_size(spmt_comm *comm)
 {
-	uint64_t words = own_plans(comm) + plan_rows_size(comm);
+	uint64_t words = own_plans(comm) + plan_rows_size(comm), stage = coll_stage_room(comm);
 
+	if (stage) {
+		words = align_up(words, PLAN_ROWS_ALIGN);
+		comm->push_at = (uint32_t)words;
+		words += stage;
+	}
 	return far_possible(comm)
 		? words + nodes_notes_room() + far_head(comm->nranks) + 2 * COLL_STAGE
 		: words;

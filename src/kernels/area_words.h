@@ -29,7 +29,7 @@ struct area_inbox {
 };
 
 /* Where blocks meet each by itself: of so many at the most, in a lane of fewer. The first one's words are those of the inbox. */
-#define AREA_BLOCKS 64u
+#define AREA_BLOCKS 128u
 #define AREA_LANE_BLOCKS 8u
 struct area_blocks {
 	/* how many the writer's launch has, told with the hello, by parity of its collective epoch: it may be in the next one before

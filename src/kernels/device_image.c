@@ -7,6 +7,7 @@
 #include "coll/ll/ll.c"
 #include "coll/meet.c"
 #include "coll/pull.c"
+#include "coll/push2.c"
 #include "coll/pushed.c"
 #include "coll/reduce.c"
 #include "coll/swap.c"

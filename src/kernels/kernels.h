@@ -22,6 +22,7 @@
 	X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64) X(f8)                            \
 	X(mean8) X(mean16) X(mean32) X(mean64)
 #define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)
+#define COLL_PUSH2_KERNELS(X) X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
 /* clang-format on */
 
 /* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
@@ -129,6 +130,9 @@ COLL_LL_KERNELS(X)
 #undef X
 #define X(name) extern const struct kernel kernel_ll2_##name, kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
+#undef X
+#define X(name) extern const struct kernel kernel_push2_##name;
+COLL_PUSH2_KERNELS(X)
 #undef X
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 void coll_by_parts(struct kernel_collective_args *args, int npes);

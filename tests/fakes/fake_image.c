@@ -19,6 +19,9 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll2_##name, &kernel_twoshot_##name,
 			COLL_FOLD_KERNELS(X)
 #undef X
+#define X(name) &kernel_push2_##name,
+				COLL_PUSH2_KERNELS(X)
+#undef X
 	};
 	size_t i;
 

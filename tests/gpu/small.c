@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu.h"
 
@@ -261,8 +262,114 @@ static int run_large_timed(int n)
 	return gpu_run(n, 64u << 20, large_timed, NULL);
 }
 
+/* ---- sums so large that they come in many pieces ------------------------------------------------------ */
+
+enum { BEHIND = 64 };
+
+struct sums {
+	struct rank r;
+	char *dst, *src;
+	unsigned char *host;
+};
+
+/* Elements of 4 bytes, the last of which are no whole unit; on a stand-in few. */
+enum { PIECES = (20 << 20) / 4 + 3, FEW_PIECES = 4099 };
+
+/* Small whole numbers, whose sum every type has: of rank pe, or of n ranks. */
+static uint32_t whole_number(size_t i, int pe)
+{
+	return (uint32_t)((i * 7 + (size_t)pe * 13) % 29);
+}
+
+static uint32_t whole_sum(size_t i, int n)
+{
+	uint32_t sum = 0;
+
+	for (int pe = 0; pe < n; pe++)
+		sum += whole_number(i, pe);
+	return sum;
+}
+
+static void element_put(unsigned char *p, enum spmt_type type, size_t i, uint32_t x)
+{
+	float f = (float)x;
+	uint32_t bits = x;
+
+	if (type != SPMT_TYPE_U32)
+		memcpy(&bits, &f, sizeof(bits));
+	if (type == SPMT_TYPE_BF16)
+		memcpy(p + 2 * i, (const char *)&bits + 2, 2);
+	else
+		memcpy(p + 4 * i, &bits, 4);
+}
+
+/* One sum, from an address that is aligned for the type alone if `odd`, in place then. */
+static int whole_sums(struct sums *s, enum spmt_type type, bool scatter, bool odd)
+{
+	size_t size = type == SPMT_TYPE_BF16 ? 2 : 4,
+	       count = gpu_number(PIECES, FEW_PIECES) * 4 / size;
+	size_t n = (size_t)s->r.n, in = scatter ? n * (count / n) : count;
+	size_t out = scatter ? count / n : count, first = scatter ? (size_t)s->r.pe * out : 0;
+	char *dst = s->dst + (odd ? size : 0), *src = odd && !scatter ? dst : s->src;
+
+	for (size_t i = 0; i < in; i++)
+		element_put(s->host, type, i, whole_number(i, s->r.pe));
+	TRY(rank_fill(&s->r, dst, 0x5c, out * size + BEHIND));
+	TRY(rank_write(&s->r, src, s->host, in * size));
+	if (scatter)
+		REQUIRE_OK(spmt_reduce_scatter(
+			s->r.comm, dst, src, out, type, SPMT_OP_SUM, s->r.stream));
+	else
+		REQUIRE_OK(
+			spmt_all_reduce(s->r.comm, dst, src, out, type, SPMT_OP_SUM, s->r.stream));
+	TRY(rank_sync(&s->r));
+	TRY(rank_read(&s->r, s->host, dst, out * size + BEHIND));
+	for (size_t i = 0; i < out; i++) {
+		unsigned char want[4] = { 0 };
+
+		element_put(want, type, 0, whole_sum(first + i, s->r.n));
+		if (memcmp(want, s->host + i * size, size))
+			return ranks_fail("%s of type %d%s: rank %d: element %zu of %zu is wrong",
+				scatter ? "reduce_scatter" : "all_reduce", (int)type,
+				odd ? ", not aligned" : "", s->r.pe, i, out);
+	}
+	for (size_t i = out * size; i < out * size + BEHIND; i++)
+		REQUIRE_EQ(s->host[i], 0x5c);
+	return 0;
+}
+
+static int pieces(spmt_comm *comm, void *arg)
+{
+	static const enum spmt_type types[] = { SPMT_TYPE_U32, SPMT_TYPE_F32, SPMT_TYPE_BF16 };
+	const size_t room = gpu_number(PIECES, FEW_PIECES) * 4 + 4096;
+	struct sums s = { .host = malloc(room) };
+	void *dst, *src;
+
+	(void)arg;
+	REQUIRE(s.host);
+	TRY(rank_open(&s.r, comm));
+	TRY(rank_alloc(&s.r, room, &dst));
+	TRY(rank_alloc(&s.r, room, &src));
+	s.dst = dst;
+	s.src = src;
+	for (int i = 0; i < 12; i++)
+		TRY(whole_sums(&s, types[i / 4], i & 1, i & 2));
+	REQUIRE_OK(spmt_barrier(comm));
+	rank_free(&s.r, dst);
+	rank_free(&s.r, src);
+	free(s.host);
+	rank_close(&s.r);
+	return 0;
+}
+
+static int run_pieces(int n)
+{
+	return gpu_run(n, 4u << 20, pieces, NULL);
+}
+
 static const struct gpu_test tests[] = { { "small_collectives_timed", run_timed, 2 },
-	{ "large_collectives_timed", run_large_timed, 2 } };
+	{ "large_collectives_timed", run_large_timed, 2 },
+	{ "sums_of_many_pieces", run_pieces, 2 } };
 static const struct test_kernel *const kernels[] = { NULL };
 
 int main(int argc, char **argv)

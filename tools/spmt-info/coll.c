@@ -19,6 +19,8 @@ static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
 	[COLL_ROW_ll2] =
 		"two such phases of whole units of each: who folds them sends them on; if SPMT_COLL names it",
+	[COLL_ROW_push2] =
+		"sums in two phases: each folds a share that the others store to it, and stores it to all; blocks meet",
 	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
 	[COLL_ROW_pull] = "each loads from its peers; blocks meet",
 	[COLL_ROW_pushed] = "one meeting, with which the data comes, through slots",
@@ -144,6 +146,7 @@ static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, 
 		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu, wanted),
 		.wanted = wanted,
 		.factors = factors,
+		.sums = !factors && (!on_cpu || wanted == COLL_ROW_push2),
 		.meets = true,
 		.apart = true,
 		.engines = wanted == COLL_ROW_copy,

@@ -34,6 +34,9 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 #define X(name) &kernel_ll2_##name, &kernel_twoshot_##name,
 		COLL_FOLD_KERNELS(X)
 #undef X
+#define X(name) &kernel_push2_##name,
+			COLL_PUSH2_KERNELS(X)
+#undef X
 };
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");

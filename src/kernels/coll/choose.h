@@ -15,6 +15,7 @@ struct coll_case {
 	bool factors;	/* the op is COLL_PREMUL */
 	bool meets; /* its ranks can have copy engines move without a kernel (spmt/collective/engine.h) .. */
 	bool apart;   /* .. and each has a GPU of its own */
+	bool sums;    /* what row push2 folds (coll_sums), and there is a stage for it */
 	bool engines; /* there is a fifo by which a kernel has copies made */
 	int ranks;
 };
@@ -28,6 +29,11 @@ void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. wanted: as above. */
 uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted);
+
+/* Whether row push2 folds it; units of a piece of its stage, and bytes that a rank's stage takes for so many blocks. */
+bool coll_sums(int type, int op, int npes);
+uint32_t coll_piece(int npes);
+uint64_t coll_stage_size(int npes, uint32_t blocks);
 
 /* Of the one block that all fold: bytes of which pe folds a part by row `twoshot`, and where it begins. head: what rank 0's src is away from a
    multiple of 16. */

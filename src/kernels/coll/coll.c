@@ -406,7 +406,8 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)
 		run_by_slots(&c);
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-	else if (args->algorithm == COLL_ROW_twoshot || args->algorithm == COLL_ROW_pull)
+	else if (args->algorithm == COLL_ROW_push2 || args->algorithm == COLL_ROW_twoshot ||
+		args->algorithm == COLL_ROW_pull)
 		run_by_block(&c);
 #endif
 	else

@@ -14,10 +14,15 @@ struct coll_share {
 	uint32_t scale;	     /* n * scale >> 20 is n / units, n: a thread's number */
 	uint16_t blocks, threads;
 };
-/* Where in a library area (src/kernels/area.h) struct area and the slots begin. */
+/* Where in a library area (src/kernels/area.h) struct area and the slots begin; where the stage of row push2 does, 0: there is none, and units of a
+   piece of it. */
 struct coll_places {
-	uint32_t area, slots;
+	uint32_t area, slots, stage, piece;
 };
+/* Pieces of that for each block and writer; bits of a word that counts them, below the epoch; units that a thread has under way. */
+#define PUSH2_PIECES 4
+#define PUSH2_EPOCH 24
+#define PUSH2_AT_ONCE 4
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 /* Of `bytes`, for `blocks` thread blocks of `threads` threads, 1024 at most. */

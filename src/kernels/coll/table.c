@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
+#include "../../../include/spmt.h"
 #include "part.h"
+#include "src/kernels/area_words.h"
 #include "src/kernels/fold/slot_unit.h"
 #include "src/kernels/kernels.h"
 
@@ -68,7 +70,8 @@ static bool row_brings_factors(const struct coll_row *row)
 
 static bool row_meets_by_block(const struct coll_row *row)
 {
-	return row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_pull];
+	return row == &coll_rows[COLL_ROW_push2] || row == &coll_rows[COLL_ROW_twoshot] ||
+		row == &coll_rows[COLL_ROW_pull];
 }
 
 static uint64_t case_ranks(const struct coll_case *c)
@@ -92,6 +95,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 		return false;
 	if (row->way == COLL_BY_ENGINES && !c->meets)
 		return false;
+	if (row == &coll_rows[COLL_ROW_push2] && (!c->sums || c->ranks > COLL_BLOCKS_RANKS))
+		return false;
 	if (row == &coll_rows[COLL_ROW_ll2])
 		return c->kind == COLL_ALL_REDUCE && ll2_fits(c);
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
@@ -113,8 +118,19 @@ static bool row_takes(const struct coll_row *row, const struct coll_case *c)
 	return row_fits(row, c) && c->bytes <= row_most(row, c->on_cpu, c->ranks);
 }
 
+/* Bytes of so many in all that are a block's. */
+static uint64_t block_of(const struct coll_case *c, uint64_t all)
+{
+	const struct coll_kind *k = &coll_kinds[c->kind];
+	uint64_t blocks = k->src_blocks || k->dst_blocks ? case_ranks(c) : 1;
+
+	return (all + blocks - 1) / blocks;
+}
+
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
+	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_of(c, COLL_PUSH2_LEAST))
+		return false;
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == &coll_rows[COLL_ROW_twoshot] && c->kind == COLL_REDUCE)
@@ -128,11 +144,8 @@ static bool row_is_preferred(const struct coll_row *row, const struct coll_case 
 
 static bool engine_is_preferred(const struct coll_case *c)
 {
-	const struct coll_kind *k = &coll_kinds[c->kind];
-	uint64_t blocks = k->src_blocks || k->dst_blocks ? case_ranks(c) : 1;
-
 	return c->apart && !c->on_cpu && row_fits(&coll_rows[COLL_ROW_engine], c) &&
-		c->bytes >= (COLL_ENGINE_LEAST + blocks - 1) / blocks;
+		c->bytes >= block_of(c, COLL_ENGINE_LEAST);
 }
 
 /* Every kind has a row for any size, which is the last one at the latest. */
@@ -168,7 +181,8 @@ struct coll_share coll_share(uint64_t bytes, int npes, uint32_t blocks, uint32_t
 
 struct coll_places coll_places(int npes)
 {
-	return (struct coll_places){ (uint32_t)area_begin(0, npes), (uint32_t)area_slots(0, npes) };
+	return (struct coll_places){ (uint32_t)area_begin(0, npes), (uint32_t)area_slots(0, npes),
+		0, 0 };
 }
 
 uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at)
@@ -201,6 +215,27 @@ uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_
 	if (args->algorithm != COLL_ROW_ll || !args->bytes || args->share.units * others > threads)
 		return 0;
 	return (piece == 16 || piece == 8 || piece == 4) && at % piece == 0 ? (uint16_t)piece : 0;
+}
+
+bool coll_sums(int type, int op, int npes)
+{
+	bool means = type >= SPMT_TYPE_F16 && !(npes & (npes - 1));
+
+	return type < SPMT_TYPE_F8E4M3 && (op == SPMT_OP_SUM || (op == SPMT_OP_AVG && means));
+}
+
+/* Measured: between four larger ones are not faster. */
+uint32_t coll_piece(int npes)
+{
+	return npes <= 2 ? 4096 : 1024;
+}
+
+uint64_t coll_stage_size(int npes, uint32_t blocks)
+{
+	uint64_t n = (uint64_t)(uint32_t)npes;
+
+	return n * AREA_BLOCKS * sizeof(uint64_t) +
+		blocks * PUSH2_PIECES * (n - 1) * 16 * coll_piece(npes);
 }
 
 int coll_named(const char *name)

@@ -46,7 +46,7 @@ static void wake_here(const struct spmt_view *v, int32_t pe)
 
 int views_open(struct views *w, int n, size_t heap, bool flat)
 {
-	size_t own = area_size(n, VIEWS_ROOM);
+	size_t own = area_size(n, VIEWS_ROOM) + VIEWS_STAGE;
 
 	memset(w, 0, sizeof(*w));
 	w->ops.pause = pause_here;
@@ -156,4 +156,13 @@ struct spmt_switch switch_of(const struct views *w, int pe, size_t off, size_t n
 		.stride = v.stride,
 		.peers = v.peers,
 	};
+}
+
+struct coll_places views_places(int n, uint32_t piece)
+{
+	struct coll_places places = coll_places(n);
+
+	places.stage = (uint32_t)area_size(n, VIEWS_ROOM);
+	places.piece = piece;
+	return places;
 }

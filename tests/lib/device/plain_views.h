@@ -9,8 +9,10 @@
 #include <stdint.h>
 
 #include "spmt_device.h"
+#include "src/kernels/coll/share.h"
 
-#define VIEWS_ROOM 2048u /* of each slot for small collectives */
+#define VIEWS_ROOM 2048u	/* of each slot for small collectives */
+#define VIEWS_STAGE (32u << 10) /* behind the slots, for row push2 */
 
 struct views {
 	struct spmtd_host ops; /* first: a callback finds the world by it */
@@ -34,6 +36,8 @@ uint64_t views_wakes(const struct views *w, int pe);
 /* pe's channel to peer: `local` and `remote` are offsets in their heaps, of n bytes. */
 struct spmt_channel channel_of(const struct views *w, int pe, int peer, uint32_t index,
 	size_t local, size_t remote, size_t n);
+/* With a stage for row push2, in pieces of so many units: up to eight ranks of one block, or three of three, with 24. */
+struct coll_places views_places(int n, uint32_t piece);
 /* The buffer at `off` of every heap. */
 struct spmt_switch switch_of(const struct views *w, int pe, size_t off, size_t n);
 

@@ -59,6 +59,7 @@ static uint64_t aligned_at(uint64_t a, uint64_t size)
 #include "src/kernels/coll/ll/ll.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
+#include "src/kernels/coll/push2.c"
 #include "src/kernels/coll/pushed.c"
 #include "src/kernels/coll/reduce.c"
 #include "src/kernels/coll/swap.c"
@@ -236,7 +237,7 @@ static void make(const struct thread *t, const struct call *c)
 		.op = SPMT_OP_SUM,
 		.moves = coll_moves(c->kind, t->pe, RANKS, from, (t->pe + 1) % RANKS),
 		.room = VIEWS_ROOM,
-		.places = coll_places(RANKS),
+		.places = views_places(RANKS, 1 + any_number((uint64_t)c->nth * 8 + 7) % 6),
 		.words = c->nth % 3 ? AREA_BLOCKS : AREA_LANE_BLOCKS };
 
 	/* Nothing else ends soon, however slow the machine is. */
@@ -413,9 +414,9 @@ static int flags_come_again(void)
 /* Behind what rank 0 tells last the others may be in the next call before it looks, with grids of other sizes, or sends of more bytes. */
 static int some_are_ahead(void)
 {
-	static const int rows[] = { COLL_ROW_twoshot, COLL_ROW_ll2 };
+	static const int rows[] = { COLL_ROW_push2, COLL_ROW_twoshot, COLL_ROW_ll2 };
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		int rc;
 
 		scene.late = 1 + rows[i];

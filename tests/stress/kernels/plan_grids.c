@@ -48,6 +48,7 @@ enum {
 #include "src/kernels/coll/ll/ll.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
+#include "src/kernels/coll/push2.c"
 #include "src/kernels/coll/pushed.c"
 #include "src/kernels/coll/reduce.c"
 #include "src/kernels/coll/swap.c"

@@ -36,6 +36,7 @@
 #include "src/kernels/coll/ll/ll.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
+#include "src/kernels/coll/push2.c"
 #include "src/kernels/coll/pushed.c"
 #include "src/kernels/coll/reduce.c"
 #include "src/kernels/coll/swap.c"

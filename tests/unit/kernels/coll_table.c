@@ -15,6 +15,8 @@ static bool does(int row, const struct coll_case *c)
 		return false;
 	if (coll_rows[row].way == COLL_BY_ENGINES && !c->meets)
 		return false;
+	if (row == COLL_ROW_push2 && (!c->sums || c->ranks > COLL_BLOCKS_RANKS))
+		return false;
 	if (row == COLL_ROW_ll2 &&
 		(c->bytes % (16 * (uint64_t)c->ranks) ||
 			2 * c->bytes / (uint64_t)c->ranks > c->room))
@@ -28,6 +30,9 @@ static bool prefers(int row, const struct coll_case *c)
 {
 	if (row == COLL_ROW_engine)
 		return does(row, c) && c->apart && !c->on_cpu && c->bytes >= COLL_ENGINE_LEAST;
+	if (row == COLL_ROW_push2 &&
+		c->bytes * (c->kind == COLL_ALL_REDUCE ? 1 : (uint64_t)c->ranks) < COLL_PUSH2_LEAST)
+		return false;
 	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == COLL_ROW_twoshot && c->kind == COLL_REDUCE)
@@ -40,7 +45,7 @@ static void for_each_case(void (*fn)(struct coll_case c))
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			for (int place = 0; place < 64; place++)
+			for (int place = 0; place < 128; place++)
 				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 					.bytes = sizes[i],
 					.on_cpu = place & 1,
@@ -48,6 +53,7 @@ static void for_each_case(void (*fn)(struct coll_case c))
 					.engines = place & 4,
 					.meets = place & 16,
 					.apart = place & 16 && place & 32,
+					.sums = place & 64,
 					.ranks = place & 8 ? COLL_BLOCKS_RANKS
 							   : COLL_BLOCKS_RANKS + 1,
 					.wanted = -1 });

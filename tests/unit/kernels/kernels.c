@@ -156,9 +156,11 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.op = c->op,
 		.moves = moves,
 		.room = r->room,
-		.places = coll_places(n),
+		.places = views_places(n, 1 + c->seed % 24),
 		.words = AREA_BLOCKS };
 
+	if (args.algorithm == COLL_ROW_push2 && !coll_sums(c->type, c->op, n))
+		return 0;
 	if (args.algorithm == ANY_ROW)
 		return 0;
 	coll_by_parts(&args, n);
@@ -259,7 +261,8 @@ static void collectives_with(int n, int row, uint32_t room)
 static void collectives_of(int n)
 {
 	for (int row = 0; row < COLL_KERNEL_ROWS; row++)
-		if (row != COLL_ROW_copy) /* it posts to a host: flow-copies */
+		if (row != COLL_ROW_copy /* it posts to a host: flow-copies */ &&
+			(row != COLL_ROW_push2 || n > 1))
 			collectives_with(n, row, VIEWS_ROOM);
 	collectives_with(n, ANY_ROW, VIEWS_ROOM);
 	collectives_with(n, ANY_ROW, 64);
@@ -303,7 +306,7 @@ static struct kernel_collective_args sum_args(
 		.type = SPMT_TYPE_U64,
 		.moves = coll_moves(COLL_ALL_REDUCE, v->pe, v->npes, 0, 0),
 		.room = VIEWS_ROOM,
-		.places = coll_places(v->npes),
+		.places = views_places(v->npes, 2),
 		.words = AREA_BLOCKS,
 		.share = coll_share(count * sizeof(*src), v->npes, 1, 1) };
 }

@@ -532,6 +532,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 
 	if (args->algorithm == COLL_ROW_pull)
 		return &kernel_pull;
+	if (args->algorithm == COLL_ROW_push2)
+		return push2_kernel_for(args);
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
 	if (args->algorithm == COLL_ROW_ll || args->algorithm == COLL_ROW_ll2)

@@ -15,13 +15,10 @@
 #include "src/base/status.h"
 #include "src/kernels/kernels.h"
 
-/* Between two looks, where nobody rings when streams come. To wake up takes 20 us and more of each call, so it stays awake for as long as most
-   copies take; for virtual devices others need the CPU. */
-#define ENGINE_YIELDS 64 /* of virtual devices: rounds with nothing to do before it sleeps */
-#define ENGINE_AWAKE_NS 1500000
+/* Between two looks, where nobody rings when streams come. For virtual devices others need the CPU. */
+#define ENGINE_YIELDS 64     /* of virtual devices: rounds with nothing to do before it sleeps */
 #define ENGINE_NEAR_NS 20000 /* all have called */
 #define ENGINE_FAR_NS 1000000
-#define ENGINE_SLACK_NS 1000 /* a thread's timers are 50 us late else */
 
 /* ---- what there is -------------------------------------------------------------------------------------- */
 
@@ -204,17 +201,22 @@ static int engine_close_side(const struct engine_meeting *m, int pe)
 		  : b->words->write(dev, side->own, &side->words_dev->done, side->first->ticket);
 }
 
-/* All ranks' parts: what goes to others first, each to another one. Without the lock. */
-static int engine_move(const struct engine_meeting *m)
+/* What goes to others first, of each rank to another one. */
+int engine_send(const struct engine_meeting *m, int r)
 {
+	const struct engine_side *side = &m->sides[r];
 	int rc = 0;
 
 	for (int step = 1; step <= m->nranks && !rc; step++)
-		for (int r = 0; r < m->nranks && !rc; r++)
-			rc = engine_copy(m, r, step % m->nranks);
-	for (int r = 0; r < m->nranks && !rc; r++)
-		rc = m->backend->event_record(
-			m->sides[r].comm->dev, m->sides[r].sent, m->sides[r].out);
+		rc = engine_copy(m, r, step % m->nranks);
+	return rc ? rc : m->backend->event_record(side->comm->dev, side->sent, side->out);
+}
+
+/* All ranks' parts. Without the lock. */
+static int engine_move(struct engine_meeting *m)
+{
+	int rc = engine_send_all(m);
+
 	for (int pe = 0; pe < m->nranks && !rc; pe++)
 		rc = engine_close_side(m, pe);
 	return rc;
@@ -473,6 +475,7 @@ static void *engine_main(void *arg)
 	pthread_setname_np(pthread_self(), "spmt-engine");
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	prctl(PR_SET_TIMERSLACK, ENGINE_SLACK_NS, 0, 0, 0);
+	engine_help_begin(m);
 	while (!ending) {
 		uint32_t wakes = atomic_load(&m->wakes);
 		int64_t ns;
@@ -489,6 +492,7 @@ static void *engine_main(void *arg)
 		else if (ns)
 			futex_sleep(&m->wakes, wakes, ns);
 	}
+	engine_help_end(m);
 	return NULL;
 }
 

@@ -10,6 +10,9 @@
 
 #define ENGINE_FREE (1ull << 62)     /* no ticket: whoever waits goes on */
 #define ENGINE_LAST_NS 10000000000ll /* then an engine is dead */
+/* To wake up takes 20 us and more of each call, so its threads stay awake for as long as most copies take. */
+#define ENGINE_AWAKE_NS 1500000
+#define ENGINE_SLACK_NS 1000 /* a thread's timers are 50 us late else */
 
 /* In pinned memory of the rank's device. */
 struct engine_words {
@@ -53,6 +56,8 @@ struct engine_meeting {
 	_Atomic uint32_t wakes; /* rung for the thread */
 	_Atomic bool waited;	/* some rank has a part here */
 
+	struct engine_help *help; /* the thread's own; NULL: it has none */
+
 	pthread_mutex_t lock; /* guards the rest; the world's is never taken under it */
 	pthread_cond_t changed;
 	pthread_t thread;
@@ -71,5 +76,13 @@ struct engine_meeting {
 int engine_thread(struct engine_meeting *m);
 /* It looks again. Any thread. */
 void engine_ring(struct engine_meeting *m);
+/* Queues what rank r gives to others, and to itself, of the call that all have come to. Without the lock; different ranks at once. */
+int engine_send(const struct engine_meeting *m, int r);
+
+/* engine_help.c: the same of all ranks, by the meeting's thread. Where threads can be had, and CPUs for them, they help from the beginning to
+   the end. */
+int engine_send_all(struct engine_meeting *m);
+void engine_help_begin(struct engine_meeting *m);
+void engine_help_end(struct engine_meeting *m);
 
 #endif

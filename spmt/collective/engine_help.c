@@ -119,8 +119,12 @@ int engine_send_all(struct engine_meeting *m)
 	for (int i = 0; i < helpers; i++) {
 		struct engine_helper *h = &help->helpers[i];
 
-		while (atomic_load_explicit(&h->done, memory_order_acquire) != turn)
-			cpu_relax();
+		for (unsigned polls = 1;
+			atomic_load_explicit(&h->done, memory_order_acquire) != turn; polls++)
+			if (polls % 1024)
+				cpu_relax();
+			else
+				sched_yield();
 		if (h->rc && !rc) {
 			rc = h->rc;
 			status_restore(&h->failure);

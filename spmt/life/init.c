@@ -41,8 +41,10 @@ static uint64_t own_size(spmt_comm *comm)
 
 	if (stage) {
 		words = align_up(words, PLAN_ROWS_ALIGN);
-		comm->push_at = (uint32_t)words;
-		words += stage;
+		if (words <= UINT32_MAX) {
+			comm->push_at = (uint32_t)words;
+			words += stage;
+		}
 	}
 	return far_possible(comm)
 		? words + nodes_notes_room() + far_head(comm->nranks) + 2 * COLL_STAGE

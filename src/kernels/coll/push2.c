@@ -173,7 +173,7 @@ LL_FN int await_told(const struct push2 *p, struct spmtd_waiter_ *w, int pe, uin
 
 	for (;;) {
 		seen = spmtd_look64_(a);
-		if ((int64_t)(seen - told(p, nth)) >= 0)
+		if (seen - told(p, nth) < 1ull << PUSH2_EPOCH) /* and not of another epoch */
 			return 0;
 		rc = coll_patience(c->view, w);
 		if (rc) {

@@ -19,9 +19,10 @@ struct coll_share {
 struct coll_places {
 	uint32_t area, slots, stage, piece;
 };
-/* Pieces of that for each block and writer; bits of a word that counts them, below the epoch; units that a thread has under way. */
+/* Pieces of that for each block and writer; bits of a word that counts them, below the epoch, for one block terabytes; units that a thread
+   has under way. */
 #define PUSH2_PIECES 4
-#define PUSH2_EPOCH 24
+#define PUSH2_EPOCH 28
 #define PUSH2_AT_ONCE 4
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)

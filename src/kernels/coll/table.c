@@ -95,7 +95,8 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 		return false;
 	if (row->way == COLL_BY_ENGINES && !c->meets)
 		return false;
-	if (row == &coll_rows[COLL_ROW_push2] && (!c->sums || c->ranks > COLL_BLOCKS_RANKS))
+	if (row == &coll_rows[COLL_ROW_push2] &&
+		(!c->sums || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
 	if (row == &coll_rows[COLL_ROW_ll2])
 		return c->kind == COLL_ALL_REDUCE && ll2_fits(c);

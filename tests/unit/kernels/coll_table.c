@@ -15,7 +15,7 @@ static bool does(int row, const struct coll_case *c)
 		return false;
 	if (coll_rows[row].way == COLL_BY_ENGINES && !c->meets)
 		return false;
-	if (row == COLL_ROW_push2 && (!c->sums || c->ranks > COLL_BLOCKS_RANKS))
+	if (row == COLL_ROW_push2 && (!c->sums || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
 	if (row == COLL_ROW_ll2 &&
 		(c->bytes % (16 * (uint64_t)c->ranks) ||

@@ -33,9 +33,19 @@ struct engine_help {
 
 /* ---- a helper ---------------------------------------------------------------------------------------------- */
 
+/* All that a rank gives. */
+static int send_rank(const struct engine_meeting *m, int r)
+{
+	int rc = 0;
+
+	for (int step = 1; step <= m->nranks && !rc; step++)
+		rc = engine_send(m, r, step);
+	return rc;
+}
+
 static void help_once(struct engine_helper *h, uint32_t turn)
 {
-	h->rc = engine_send(h->m, h->rank);
+	h->rc = send_rank(h->m, h->rank);
 	if (h->rc)
 		status_save(&h->failure);
 	atomic_store_explicit(&h->done, turn, memory_order_release);
@@ -103,20 +113,31 @@ void engine_help_begin(struct engine_meeting *m)
 	}
 }
 
+/* Of ranks from `first` on, by this thread alone: of each to another one, then to the next. */
+static int send_alone(const struct engine_meeting *m, int first)
+{
+	int rc = 0;
+
+	for (int step = 1; step <= m->nranks && !rc; step++)
+		for (int r = first; r < m->nranks && !rc; r++)
+			rc = engine_send(m, r, step);
+	return rc;
+}
+
 /* The first failure in the order of ranks. */
 int engine_send_all(struct engine_meeting *m)
 {
 	struct engine_help *help = m->help;
-	int helpers = help && !atomic_load(&help->asleep) ? help->n : 0, rc;
-	uint32_t turn = 0;
+	uint32_t turn;
+	int rc;
 
-	if (helpers) {
-		turn = atomic_fetch_add(&help->turn, 1) + 1;
-		if (atomic_load(&help->asleep))
-			engine_ring(m);
-	}
-	rc = engine_send(m, 0);
-	for (int i = 0; i < helpers; i++) {
+	if (!help || !help->n || atomic_load(&help->asleep))
+		return send_alone(m, 0);
+	turn = atomic_fetch_add(&help->turn, 1) + 1;
+	if (atomic_load(&help->asleep))
+		engine_ring(m);
+	rc = send_rank(m, 0);
+	for (int i = 0; i < help->n; i++) {
 		struct engine_helper *h = &help->helpers[i];
 
 		for (unsigned polls = 1;
@@ -130,9 +151,7 @@ int engine_send_all(struct engine_meeting *m)
 			status_restore(&h->failure);
 		}
 	}
-	for (int r = helpers + 1; r < m->nranks && !rc; r++)
-		rc = engine_send(m, r);
-	return rc;
+	return rc ? rc : send_alone(m, help->n + 1);
 }
 
 void engine_help_end(struct engine_meeting *m)

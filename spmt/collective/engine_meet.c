@@ -201,15 +201,14 @@ static int engine_close_side(const struct engine_meeting *m, int pe)
 		  : b->words->write(dev, side->own, &side->words_dev->done, side->first->ticket);
 }
 
-/* What goes to others first, of each rank to another one. */
-int engine_send(const struct engine_meeting *m, int r)
+int engine_send(const struct engine_meeting *m, int r, int step)
 {
 	const struct engine_side *side = &m->sides[r];
-	int rc = 0;
+	int rc = engine_copy(m, r, step % m->nranks);
 
-	for (int step = 1; step <= m->nranks && !rc; step++)
-		rc = engine_copy(m, r, step % m->nranks);
-	return rc ? rc : m->backend->event_record(side->comm->dev, side->sent, side->out);
+	if (rc || step < m->nranks)
+		return rc;
+	return m->backend->event_record(side->comm->dev, side->sent, side->out);
 }
 
 /* All ranks' parts. Without the lock. */

@@ -76,8 +76,9 @@ struct engine_meeting {
 int engine_thread(struct engine_meeting *m);
 /* It looks again. Any thread. */
 void engine_ring(struct engine_meeting *m);
-/* Queues what rank r gives to others, and to itself, of the call that all have come to. Without the lock; different ranks at once. */
-int engine_send(const struct engine_meeting *m, int r);
+/* Queues what rank r gives to its `step`th next, the last of which is itself, of the call that all have come to. Without the lock; different
+   ranks at once. */
+int engine_send(const struct engine_meeting *m, int r, int step);
 
 /* engine_help.c: the same of all ranks, by the meeting's thread. Where threads can be had, and CPUs for them, they help from the beginning to
    the end. */

@@ -29,9 +29,10 @@ static uint64_t sent[RANKS]; /* guarded by the turns alone */
 static _Atomic int by_others, fails;
 static pthread_t caller;
 
-int send_counted(const struct engine_meeting *m, int r)
+int send_counted(const struct engine_meeting *m, int r, int step)
 {
-	(void)m;
+	if (step < m->nranks)
+		return 0;
 	sent[r]++;
 	if (!pthread_equal(pthread_self(), caller))
 		atomic_fetch_add(&by_others, 1);

@@ -36,7 +36,7 @@ struct push2_part {
 	struct coll_part_units units;
 };
 
-LL_FN struct push2_part part_of(const struct push2 *p, int pe)
+LL_FN struct push2_part push2_part_of(const struct push2 *p, int pe)
 {
 	const struct coll *c = p->c;
 	struct push2_part part = { p->alone ? (uint64_t)(uint32_t)pe * c->bytes : 0, 0, { 0, 0 } };
@@ -54,7 +54,7 @@ struct push2_units {
 };
 
 /* at: units before the piece, of those that are the rank's. */
-LL_FN struct push2_units units_of(
+LL_FN struct push2_units push2_units_of(
 	const struct push2 *p, const struct push2_part *part, uint64_t at, int aligned)
 {
 	struct push2_units u;
@@ -122,9 +122,9 @@ LL_FN uint64_t piece_at(const struct push2 *p, uint64_t own, int pe, int writer,
 LL_FN void push_part(const struct push2 *p, int pe, uint64_t at, uint64_t nth)
 {
 	const uint32_t lane = spmtd_tid_(), lanes = spmtd_threads_();
-	struct push2_part part = part_of(p, pe);
+	struct push2_part part = push2_part_of(p, pe);
 	uint64_t src = p->src + part.from;
-	struct push2_units u = units_of(p, &part, at, (src & 15) == part.head);
+	struct push2_units u = push2_units_of(p, &part, at, (src & 15) == part.head);
 	uint64_t to = piece_at(p, area_there(p->c->view, pe), pe, p->pe, nth) - 16 * u.first;
 	uint64_t from = src - part.head;
 
@@ -232,7 +232,7 @@ LL_FN uint64_t stage_of(const struct push2_fold *f, int pe)
 
 LL_FN struct push2_fold fold_of(const struct push2 *p, uint64_t at, uint64_t nth)
 {
-	struct push2_fold f = { .p = p, .part = part_of(p, p->pe), .nth = nth };
+	struct push2_fold f = { .p = p, .part = push2_part_of(p, p->pe), .nth = nth };
 	int odd, pe = p->pe;
 
 	f.src = p->src + f.part.from;
@@ -240,7 +240,7 @@ LL_FN struct push2_fold fold_of(const struct push2 *p, uint64_t at, uint64_t nth
 	odd = (int)(f.src ^ f.part.head) & 15;
 	for (int i = 0; i < getters_of(p); i++)
 		odd |= (int)(next_dst(p, &pe) - f.part.head) & 15;
-	f.u = units_of(p, &f.part, at, !odd);
+	f.u = push2_units_of(p, &f.part, at, !odd);
 	return f;
 }
 
@@ -438,7 +438,7 @@ LL_FN uint64_t most_units(const struct coll *c)
 }
 
 /* What a piece needs is worked out for each: kept from one to the next it would take more registers than there are. */
-LL_FN void forget(struct push2 *p)
+LL_FN void push2_forget(struct push2 *p)
 {
 #if defined(__NVPTX__)
 	__asm__ volatile(""
@@ -461,11 +461,11 @@ LL_FN int push2_run(const struct coll *c, enum fold_loop which)
 	if (!c->bytes || p.block >= p.blocks)
 		return 0;
 	while (!rc && nth * stride < most) {
-		forget(&p);
+		push2_forget(&p);
 		for (; ahead < nth + 2 && ahead * stride < most; ahead++)
 			push_piece(&p, at + ahead * stride, ahead);
 		rc = await_piece_of_all(&p, nth);
-		forget(&p);
+		push2_forget(&p);
 		if (!rc)
 			fold_piece(&p, which, at + nth * stride, nth);
 		nth++;

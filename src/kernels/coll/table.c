@@ -120,7 +120,7 @@ static bool row_takes(const struct coll_row *row, const struct coll_case *c)
 }
 
 /* Bytes of so many in all that are a block's. */
-static uint64_t block_of(const struct coll_case *c, uint64_t all)
+static uint64_t block_bytes(const struct coll_case *c, uint64_t all)
 {
 	const struct coll_kind *k = &coll_kinds[c->kind];
 	uint64_t blocks = k->src_blocks || k->dst_blocks ? case_ranks(c) : 1;
@@ -130,7 +130,7 @@ static uint64_t block_of(const struct coll_case *c, uint64_t all)
 
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
-	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_of(c, COLL_PUSH2_LEAST))
+	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_bytes(c, COLL_PUSH2_LEAST))
 		return false;
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
@@ -146,7 +146,7 @@ static bool row_is_preferred(const struct coll_row *row, const struct coll_case 
 static bool engine_is_preferred(const struct coll_case *c)
 {
 	return c->apart && !c->on_cpu && row_fits(&coll_rows[COLL_ROW_engine], c) &&
-		c->bytes >= block_of(c, COLL_ENGINE_LEAST);
+		c->bytes >= block_bytes(c, COLL_ENGINE_LEAST);
 }
 
 /* Every kind has a row for any size, which is the last one at the latest. */

@@ -32,8 +32,7 @@ static uint64_t call_key(const struct coll_call *c)
 		.op = c->op,
 		.root = c->root,
 		.count = c->count,
-		.to = c->to,
-		.spreads = c->row == COLL_ROW_spread });
+		.to = c->to });
 }
 
 /* A capture is replayed when no host meets. */
@@ -246,30 +245,11 @@ static int coll_by_engines(spmt_comm *comm, const struct coll_call *c, struct co
 		.dst = c->dst,
 		.src = c->src,
 		.bytes = c->count * type_size(c->type),
-		.spreads = c->row == COLL_ROW_spread,
 		.key = in->key,
 		.moves = c->moves };
 	int rc = engine_queue(comm, &call, in->stream);
 
 	in->queued |= !rc;
-	return rc;
-}
-
-/* A kernel folds this rank's part to its own dst alone. */
-static int coll_spread(spmt_comm *comm, const struct coll_call *c, struct coll_in_stream *in)
-{
-	struct coll_call fold = *c;
-	int rc;
-
-	fold.row = COLL_ROW_twoshot;
-	fold.moves.to = comm->rank;
-	fold.moves.tos = 1;
-	rc = coll_kernel(comm, &fold, in->key, 0, in);
-	if (!rc)
-		rc = coll_by_engines(comm, c, in);
-	/* The others have met this rank, and would wait for its part. */
-	if (rc && in->met)
-		comm_break_last(comm, rc);
 	return rc;
 }
 
@@ -279,8 +259,7 @@ static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stre
 	c->row = coll_row(comm, c, in->reserved.captured);
 	in->key = call_key(c); /* of the row, too */
 	if (coll_rows[c->row].way == COLL_BY_ENGINES && !c->plan)
-		return c->row == COLL_ROW_spread ? coll_spread(comm, c, in)
-						 : coll_by_engines(comm, c, in);
+		return coll_by_engines(comm, c, in);
 	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)
 		? coll_staged(comm, c, in)
 		: coll_kernel(comm, c, in->key | (comm->lane ? COLL_KEY_BREAKS : 0), 0, in);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows `engine` and `spread` of the collectives: copy engines move the data, and no kernel does. Their ranks are of one process. In a rank's stream the
+ * Row `engine` of the collectives: copy engines move the data, and no kernel does. Their ranks are of one process. In a rank's stream the
  * call is a word that says that the stream has come, and a wait for a word that says that the rank's part is done. Neither waits for
  * another rank's call: whoever has called leaves its buffers with the comm's meeting, and a thread has the copies made once all ranks have
  * called and all their streams have come. So what has been queued runs at once, and what has not been queued by the deadline never is: when
  * the comm breaks the waiting streams go on, and nothing touches their buffers any more.
- * Of `spread` the stream has come when a kernel before has folded the rank's part of the block (coll_part_of) to where it lies in dst.
  */
 #ifndef SPMT_ENGINE_H
 #define SPMT_ENGINE_H
@@ -18,7 +17,6 @@ struct engine_call {
 	void *dst;
 	const void *src;
 	uint64_t bytes; /* of a block */
-	bool spreads;	/* each rank's part of the one block, from its dst */
 	uint64_t key;	/* equal on all ranks (coll_key.h) */
 	struct coll_moves moves;
 };

@@ -160,15 +160,6 @@ static struct engine_piece engine_block(const struct engine_meeting *m, int r, i
 		a->bytes };
 }
 
-static struct engine_piece engine_part_of(const struct engine_meeting *m, int r, int pe)
-{
-	const struct engine_call *a = &m->sides[r].first->call, *b = &m->sides[pe].first->call;
-	uint32_t head = (uintptr_t)m->sides[0].first->call.src & 15;
-	uint64_t at, bytes = coll_part_of(a->bytes, m->nranks, r, head, &at);
-
-	return (struct engine_piece){ (const char *)a->dst + at, (char *)b->dst + at, bytes };
-}
-
 /* From rank r to its `step`th next. */
 static int engine_copy(const struct engine_meeting *m, int r, int step)
 {
@@ -179,7 +170,7 @@ static int engine_copy(const struct engine_meeting *m, int r, int step)
 	/* who gives nothing, or gets nothing, may have no buffer */
 	if (!part_gives(from->first, pe, m->nranks))
 		return 0;
-	p = from->first->call.spreads ? engine_part_of(m, r, pe) : engine_block(m, r, pe);
+	p = engine_block(m, r, pe);
 	if (p.src == p.dst || !p.bytes)
 		return 0;
 	return m->backend->copy(

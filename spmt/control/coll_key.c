@@ -11,9 +11,8 @@
  * never does. Else from the top, where the kind has them, op 4, root 15; then the count.
  */
 enum { KIND_AT = 59, TYPE_AT = 55, FOLDED_AT = 54, OP_BITS = 4, ROOT_BITS = 15 };
-/* As kinds, those of none of the table's: an all_reduce by row spread, and a run of a plan. */
-enum { KIND_SPREAD = 14, KIND_PLAN = 15 };
-_Static_assert((int)COLL_CALLS <= (int)KIND_SPREAD, "no kind of the table's");
+enum { KIND_PLAN = 15 }; /* as a kind, none of the table's */
+_Static_assert((int)COLL_CALLS <= (int)KIND_PLAN, "no kind of the table's");
 
 static uint64_t low(uint64_t x, int bits)
 {
@@ -29,7 +28,7 @@ uint64_t coll_fold(uint64_t key, uint64_t value)
 
 static bool reduces(uint64_t kind)
 {
-	return kind == KIND_SPREAD || (kind < COLL_CALLS && coll_kinds[kind].folds);
+	return kind < COLL_CALLS && coll_kinds[kind].folds;
 }
 
 static bool has(uint64_t kind, enum coll_among among)
@@ -56,7 +55,7 @@ static int op_at(uint64_t kind)
 uint64_t coll_key(const struct coll_same *c)
 {
 	uint64_t breaks = coll_kinds[c->kind].breaks ? COLL_KEY_BREAKS : 0;
-	uint64_t kind = c->spreads ? KIND_SPREAD : (uint64_t)c->kind;
+	uint64_t kind = (uint64_t)c->kind;
 	uint64_t key = breaks | kind << KIND_AT | (uint64_t)c->type << TYPE_AT;
 	uint64_t op = reduces(kind) ? (uint64_t)c->op : 0;
 	uint64_t root = has_root(kind) ? (uint64_t)c->root : 0, rest = 0;
@@ -90,15 +89,7 @@ const char *coll_key_call(uint64_t key)
 
 	if (kind == KIND_PLAN)
 		return "spmt_plan_run";
-	if (kind == KIND_SPREAD)
-		return coll_kinds[COLL_ALL_REDUCE].call;
 	return kind < COLL_CALLS ? coll_kinds[kind].call : "an unknown function";
-}
-
-/* Beside another kind. */
-static const char *kind_passed(uint64_t key)
-{
-	return kind_of(key) == KIND_SPREAD ? "spmt_all_reduce by row spread" : coll_key_call(key);
 }
 
 /* Where one of the keys is folded. */
@@ -154,7 +145,7 @@ static void find_difference(const uint64_t key[2], struct difference *d)
 	d->name = kinds ? "the function called" : "type";
 	for (int i = 0; i < 2; i++)
 		snprintf(d->passed[i], sizeof(d->passed[i]), "%s",
-			kinds ? kind_passed(key[i]) : type_name(low(key[i] >> TYPE_AT, 4)));
+			kinds ? coll_key_call(key[i]) : type_name(low(key[i] >> TYPE_AT, 4)));
 }
 
 void coll_differ(char *text, size_t size, int a, uint64_t key_a, int b, uint64_t key_b)

@@ -14,7 +14,6 @@ struct coll_same {
 	enum kernel_collective_kind kind;
 	int type, op, root; /* op: 0 where there is none; root: where one rank gives or gets */
 	uint64_t count, to; /* to: of a permute, the table as coll_fold makes it */
-	bool spreads; /* an all_reduce of row spread, whose kernel leaves to copies what those of other rows store to all */
 };
 
 uint64_t coll_fold(uint64_t key, uint64_t value);

@@ -39,9 +39,6 @@ static const struct coll_same calls[] = {
 	{ COLL_ALL_GATHER_V, SPMT_TYPE_U8, 0, 0, 7, 0 },
 	{ COLL_ALL_TO_ALL_V, SPMT_TYPE_U8, 0, 0, 7, 0 },
 	{ COLL_ALL_TO_ALL_V, SPMT_TYPE_U8, 0, 0, 8, 0 },
-	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_SUM, 0, 7, 0, .spreads = true },
-	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_SUM, 0, 8, 0, .spreads = true },
-	{ COLL_ALL_REDUCE, SPMT_TYPE_U64, SPMT_OP_XOR, 0, 7, 0, .spreads = true },
 };
 
 Test(coll_key, no_two_calls_have_one)
@@ -89,10 +86,6 @@ Test(coll_key, in_words)
 	expect(30, 31,
 		"spmt_all_to_all_v: what rank 3 sends rank 0 differs: rank 3 passed 7, rank 0 passed 8");
 	expect(17, 18, "spmt_all_reduce: op differs: rank 3 passed xor, rank 0 passed sum");
-	expect(33, 32, "spmt_all_reduce: count differs: rank 3 passed 8, rank 0 passed 7");
-	expect(34, 32, "spmt_all_reduce: op differs: rank 3 passed xor, rank 0 passed sum");
-	expect(18, 32,
-		"spmt_all_reduce: the function called differs: rank 3 passed spmt_all_reduce, rank 0 passed spmt_all_reduce by row spread");
 }
 
 /* Kernels take the count of a pair to the key of its call. */

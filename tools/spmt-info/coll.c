@@ -31,8 +31,6 @@ static const char *const row_words[COLL_ROWS] = {
 		"each folds a share at its peers and stores it to all; ranks meet before and after",
 	[COLL_ROW_engine] =
 		"copy engines copy from buffer to buffer, and no kernel runs; ranks of one process, outside graphs",
-	[COLL_ROW_spread] =
-		"each folds a share at its peers, which copy engines copy to all, likewise; if SPMT_COLL names it",
 };
 
 /* False: it cannot be a row. */

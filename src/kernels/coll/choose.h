@@ -35,8 +35,4 @@ bool coll_sums(int type, int op, int npes);
 uint32_t coll_piece(int npes);
 uint64_t coll_stage_size(int npes, uint32_t blocks);
 
-/* Of the one block that all fold: bytes of which pe folds a part by row `twoshot`, and where it begins. head: what rank 0's src is away from a
-   multiple of 16. */
-uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at);
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
 #include "../../../include/spmt.h"
-#include "part.h"
 #include "src/kernels/area_words.h"
 #include "src/kernels/fold/slot_unit.h"
 #include "src/kernels/kernels.h"
@@ -65,7 +64,7 @@ const struct coll_row coll_rows[COLL_ROWS] = {
 static bool row_brings_factors(const struct coll_row *row)
 {
 	return row == &coll_rows[COLL_ROW_pushed] || row == &coll_rows[COLL_ROW_reduce] ||
-		row == &coll_rows[COLL_ROW_twoshot] || row == &coll_rows[COLL_ROW_spread];
+		row == &coll_rows[COLL_ROW_twoshot];
 }
 
 static bool row_meets_by_block(const struct coll_row *row)
@@ -184,18 +183,6 @@ struct coll_places coll_places(int npes)
 {
 	return (struct coll_places){ (uint32_t)area_begin(0, npes), (uint32_t)area_slots(0, npes),
 		0, 0 };
-}
-
-uint64_t coll_part_of(uint64_t bytes, int npes, int pe, uint32_t head, uint64_t *at)
-{
-	struct coll_share share = coll_share(bytes, npes, 1, 1);
-	struct coll_part_units u = coll_part_units(&share, pe, npes, (head + bytes + 15) / 16);
-	uint64_t end = 16 * u.end > head ? 16 * u.end - head : 0;
-
-	*at = u.start ? 16 * u.start - head : 0;
-	if (end > bytes)
-		end = bytes;
-	return end > *at ? end - *at : 0;
 }
 
 /* Of `ll2` each rank's part of the one block is a block. */

@@ -36,8 +36,7 @@ enum kernel_collective_kind {
  * COLL_BY_SLOTS: with the hello, through slots. No peer's buffer is touched; a block is no larger than a slot has room for.
  * COLL_AT_PEERS: ranks load from each other's buffers, or store to them, after all have come and before any goes. Between processes the
  *	buffers lie in a stage, and the call is cut into parts.
- * COLL_BY_ENGINES: by copies from buffer to buffer that the host queues once all have come (spmt/collective/engine.h). No kernel moves data;
- *	one folds, if anything is to be folded.
+ * COLL_BY_ENGINES: by copies from buffer to buffer that the host queues once all have come (spmt/collective/engine.h). No kernel runs.
  */
 enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 
@@ -75,11 +74,10 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 	X(reduce,  COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX, UINT64_MAX, 16u << 10)
 /* with a kernel */
 #define COLL_TABLE(X) COLL_TABLE_OWN(X) COLL_TABLE_SHARED(X)
-/* with none of their own: `engine` is before all others in preference, from COLL_ENGINE_LEAST on; `spread` is taken by its name alone */
+/* with none: before all others in preference, from COLL_ENGINE_LEAST on */
 #define COLL_ENGINE_LEAST (128ull << 20) /* bytes of all blocks of a rank */
 #define COLL_TABLE_HOST(X)                                                                               \
-	X(engine,  COLL_COPIES & ~COLL_SWAPS, COLL_BY_ENGINES, UINT64_MAX, 0,       UINT32_MAX)          \
-	X(spread,  1u << COLL_ALL_REDUCE,    COLL_BY_ENGINES, 0,        0,          UINT32_MAX)
+	X(engine,  COLL_COPIES & ~COLL_SWAPS, COLL_BY_ENGINES, UINT64_MAX, 0,       UINT32_MAX)
 /* clang-format on */
 
 enum coll_number {

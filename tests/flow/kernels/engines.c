@@ -438,6 +438,44 @@ Test(engines, in_graphs_and_between_their_replays)
 	RANKS_OK(ranks_run(3, NULL, in_graphs, NULL));
 }
 
+/* Kernels of another row wait for the last rank's, and no copy for a kernel: all are told, and nothing moves. */
+static int one_captures(spmt_comm *comm, void *arg)
+{
+	int captures = spmt_rank(comm) == spmt_nranks(comm) - 1;
+	struct buffers buf;
+	spmt_host_graph *graph;
+	spmt_stream stream;
+
+	(void)arg;
+	TRY(open_buffers(comm, &buf));
+	REQUIRE_OK(spmt_set_timeout(comm, 500));
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	if (captures)
+		REQUIRE_OK(spmt_host_graph_begin(stream));
+	REQUIRE_OK(spmt_all_gather(comm, buf.dst, buf.src, LARGE, SPMT_TYPE_U64, stream));
+	if (captures) {
+		REQUIRE_OK(spmt_host_graph_end(stream, &graph));
+		REQUIRE_OK(spmt_host_graph_launch(graph, stream));
+	}
+	spmt_host_stream_synchronize(stream);
+	REQUIRE(spmt_quiet(comm) < 0);
+	TRY(untouched(&buf));
+	sleep_ms(1500);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS(" ranks missing after 0.5 s: ");
+	if (captures)
+		REQUIRE_OK(spmt_host_graph_destroy(graph));
+	return spmt_host_stream_destroy(stream);
+}
+
+Test(engines, a_rank_that_captures_beside_ranks_that_do_not)
+{
+	NEEDS_HOST("its graphs");
+	by_engines();
+	for (int n = 2; n <= 3; n++)
+		RANKS_OK(ranks_run(n, NULL, one_captures, NULL));
+}
+
 /* ---- parts of a world have meetings of their own --------------------------------------------------------------------------- */
 
 static int of_a_part(spmt_comm *comm, void *arg)

@@ -161,30 +161,6 @@ Test(coll_table, few_ranks_come_in_one_phase_with_more)
 	}
 }
 
-/* By its name alone, of whatever size, where all ranks' hosts meet. */
-Test(coll_table, parts_of_a_sum_are_spread_where_that_is_asked_for)
-{
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		struct coll_case c = { .kind = COLL_ALL_REDUCE,
-			.bytes = sizes[i],
-			.room = COLL_LL_MOST,
-			.ranks = 4,
-			.meets = true,
-			.apart = true,
-			.factors = i & 1,
-			.wanted = -1 };
-
-		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
-		c.wanted = COLL_ROW_spread;
-		cr_expect_eq(coll_choose(&c), COLL_ROW_spread);
-		c.meets = false;
-		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
-		c.meets = true;
-		c.kind = COLL_REDUCE_SCATTER;
-		cr_expect_neq(coll_choose(&c), COLL_ROW_spread);
-	}
-}
-
 /* Between GPUs of their own, where all blocks of a rank are so many bytes; by its name of any size, and on a GPU that ranks share. */
 Test(coll_table, large_ones_need_no_kernel)
 {

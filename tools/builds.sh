@@ -106,7 +106,6 @@ ldconfig_looks() {
 step_builds() {
 	CC=clang check 'a build by clang' plain_build clang -Dwerror=true
 	check 'a debug build (gcc -O0)' plain_build debug -Dwerror=true --buildtype=debug
-	check 'a unity build, of whatever files' plain_build unity --unity=on -Dunity_size=1000
 	check 'a release build, with LTO' plain_build lto --buildtype=release -Db_lto=true
 	check 'a static library' static_build
 	check 'a build for /usr' usr_build

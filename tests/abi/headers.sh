@@ -107,7 +107,7 @@ device() {
 		return
 	fi
 	echo "#include \"$header\"" >"$scratch/probe.c"
-	succeeds "$name" clang-19 -std=c11 "$@" -ffreestanding -nogpulib -O2 -Wall -Wextra -Werror -Iinclude -c -o /dev/null "$scratch/probe.c" -emit-llvm
+	succeeds "$name" clang-19 -std=c11 "$@" -ffreestanding -nogpulib -Wall -Wextra -Werror -Iinclude -fsyntax-only "$scratch/probe.c"
 }
 for header in spmt_channel.h spmt_device.h "${parts[@]}"; do
 	device "$header" 'gfx942, C' --target=amdgcn-amd-amdhsa -mcpu=gfx942

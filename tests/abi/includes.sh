@@ -7,10 +7,10 @@
 declare -A layer=([include]=0 [src]=1 [heap]=2 [transports]=3
 	[spmt/address]=4 [spmt/bootstrap]=5 [spmt/job]=6 [spmt/control]=7 [spmt/lane]=8 [spmt/comm]=9 [spmt/nodes]=10 [spmt/proxy]=11 [spmt/calls]=12 [spmt/collective]=13 [spmt/plan]=14 [spmt/life]=15)
 
-# The layer of a file: of its folder in spmt, else of the top folder.
+# floor = the layer of a file: of its folder in spmt, else of the top folder.
 layer_of() {
 	local folder=${1%/*}
-	echo "${layer[$folder]:-${layer[${1%%/*}]:-99}}"
+	floor=${layer[$folder]:-${layer[${1%%/*}]:-99}}
 }
 
 # "file<TAB>included path", for quoted and angle-bracket includes alike
@@ -19,25 +19,30 @@ includes() {
 		sed -E 's/^([^:]+):[0-9]+:.*(["<])([^">]+)$/\1\t\2\t\3/'
 }
 
-# The included file as a path from the top, empty if it is none of ours.
+# target = the included file as a path from the top, empty if it is none of ours.
 resolve() {
 	local path
-	for path in "$(dirname "$1")/$2" "$2" "include/$2"; do
+	target=''
+	for path in "${1%/*}/$2" "$2" "include/$2"; do
 		if [ -f "$path" ]; then
-			realpath --relative-to=. "$path"
-			return
+			target=$path
+			break
 		fi
+	done
+	while [[ $target =~ ^(.*/)?[^/.]+/\.\./(.*)$ ]]; do
+		target=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
 	done
 }
 
 upward='' unknown=''
 while IFS=$'\t' read -r file kind path; do
-	target=$(resolve "$file" "$path")
+	resolve "$file" "$path"
 	if [ -z "$target" ]; then
 		[ "$kind" = '<' ] || unknown+="$file includes \"$path\", which is not in the tree"$'\n'
 		continue
 	fi
-	from=$(layer_of "$file") to=$(layer_of "$target")
+	layer_of "$file" && from=$floor
+	layer_of "$target" && to=$floor
 	[ "$to" -le "$from" ] || upward+="$file includes $target"$'\n'
 done < <(includes include src heap transports spmt)
 nothing_in 'includes point down only' "${upward%$'\n'}"

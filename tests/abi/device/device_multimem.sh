@@ -28,16 +28,21 @@ elsewhere() {
 		grep -v 'spmtd_multimem_\(fold\|spread\)_' | sort -u | head -n 3
 }
 
-# registers FILE ARCH: of each kernel
+# registers LOG: of each kernel, as ptxas -v says
 registers() {
-	ptxas -v -arch=sm_90 "$1" -o "$scratch/o" 2>&1 |
-		awk '/Compiling entry/ { name = $7 } /Used [0-9]+ registers/ { print name, $5 }' | sort
+	awk '/Compiling entry/ { name = $7 } /Used [0-9]+ registers/ { print name, $5 }' "$1" | sort
 }
 
-# more FILE FILE: kernels that take above 8 registers more with it, or any memory for them
+# more LOG LOG: kernels that take above 8 registers more with it, or any memory for them
 more() {
 	join <(registers "$1") <(registers "$2") | awk '$3 > $2 + 8'
-	ptxas -v -arch=sm_90 "$2" -o "$scratch/o" 2>&1 | grep spill | grep -v ' 0 bytes spill stores, 0 bytes spill loads'
+	grep spill "$2" | grep -v ' 0 bytes spill stores, 0 bytes spill loads'
+	registers "$2" | grep -q . || echo 'no kernels'
+}
+
+# assembled FILE: what ptxas -v says is left in FILE.log
+assembled() {
+	ptxas -v -arch=sm_90 "$1" -o "$scratch/o" >"$1.log" 2>&1 || { cat "$1.log"; return 1; }
 }
 
 clang=(clang-19 -std=c11 --target=nvptx64-nvidia-cuda -nogpulib -ffreestanding -O3 -Iinclude)
@@ -48,20 +53,23 @@ compiles 'clang-19 C, sm_90' "${clang[@]}" -march=sm_90 -Xclang -target-feature 
 compiles 'clang-19 C, sm_90, without the define' "${clang[@]}" -march=sm_90 -Xclang -target-feature -Xclang +ptx82 -DSPMTD_BULK=1 $strict \
 	-S "$kernels" -o "$scratch/plain.s"
 # shellcheck disable=SC2086
-compiles 'clang-19 C, sm_80' "${clang[@]}" -march=sm_80 $strict -S "$kernels" -o "$scratch/sm_80.s"
+compiles 'clang-19 C, sm_80' "${clang[@]}" -O1 -march=sm_80 $strict -S "$kernels" -o "$scratch/sm_80.s"
 if [ -e "$scratch/sm_90.s" ]; then
 	nothing_in 'it has all that PTX has' "$(absent "$scratch/sm_90.s")"
 	nothing_in 'in functions of its own' "$(elsewhere "$scratch/sm_90.s")"
 	nothing_in 'none without the define, and none for sm_80' "$(grep -hE 'multimem|proxy[.]alias' "$scratch/plain.s" "$scratch/sm_80.s" | head -n 3)"
-	compiles 'ptxas, sm_90' ptxas -arch=sm_90 "$scratch/sm_90.s" -o "$scratch/o"
 else
 	skip 'it has all that PTX has' 'no clang-19'
 	skip 'in functions of its own' 'no clang-19'
 	skip 'none without the define, and none for sm_80' 'no clang-19'
 fi
 if [ -e "$scratch/sm_90.s" ] && command -v ptxas >/dev/null; then
-	nothing_in 'kernels take no more for it' "$(more "$scratch/plain.s" "$scratch/sm_90.s")"
+	succeeds 'ptxas, sm_90' assembled "$scratch/sm_90.s"
+	succeeds 'ptxas, sm_90, without the define' assembled "$scratch/plain.s"
+	nothing_in 'kernels take no more for it' "$(more "$scratch/plain.s.log" "$scratch/sm_90.s.log")"
 else
+	skip 'ptxas, sm_90' 'no clang-19 or ptxas'
+	skip 'ptxas, sm_90, without the define' 'no clang-19 or ptxas'
 	skip 'kernels take no more for it' 'no clang-19 or ptxas'
 fi
 
@@ -78,11 +86,12 @@ else
 	skip 'the engine stores to a multicast' 'no clang-19'
 	skip 'and without the define to each rank' 'no clang-19'
 fi
-known=$(ptxas -arch=sm_90 "$scratch/bulk.s" -o "$scratch/o" 2>&1) || true
-if [ -e "$scratch/bulk.s" ] && ! grep -q 'Unsupported .version' <<<"$known"; then
-	compiles 'ptxas, sm_90, in bulk' ptxas -arch=sm_90 "$scratch/bulk.s" -o "$scratch/o"
-else
+if [ ! -e "$scratch/bulk.s" ] || ! command -v ptxas >/dev/null; then
+	skip 'ptxas, sm_90, in bulk' 'no clang-19 or ptxas'
+elif ! assembled "$scratch/bulk.s" >/dev/null && grep -q 'Unsupported .version' "$scratch/bulk.s.log"; then
 	skip 'ptxas, sm_90, in bulk' 'no assembler of PTX 9.1'
+else
+	nothing_in 'ptxas, sm_90, in bulk' "$(grep -v '^ptxas info\|^ *[0-9]* bytes' "$scratch/bulk.s.log")"
 fi
 
 cp "$kernels" "$scratch/switch.cu"

@@ -152,9 +152,9 @@ static void room_late(struct room *room)
 		if (room->members[i].here)
 			kind = room->members[i].call.kind;
 	missing(room, who, sizeof(who));
-	snprintf(why, sizeof(why), "spmt %s: %d of %d devices missing after %.1f s: %s",
+	snprintf(why, sizeof(why), "spmt %s: %d of %d devices missing after %.*f s: %s",
 		kind == KINDS ? "call" : kind_names[kind], n - room->arrived, n,
-		(double)room->world->timeout_ms / 1000, who);
+		room->world->timeout_ms < 100 ? 3 : 1, (double)room->world->timeout_ms / 1000, who);
 	room_fail(room, FFI_DEADLINE_EXCEEDED, why);
 }
 

@@ -85,14 +85,14 @@ static int unanswered(const struct client *c, const char *who, const struct pati
 	if (c->state == CLIENT_CALLING) {
 		dial_say(&c->dial, calls, sizeof(calls));
 		return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-			"%snobody leads the rendezvous at %s after %.1f s", who, calls,
-			seconds_since(patience->begin));
+			"%snobody leads the rendezvous at %s after %.*f s", who, calls,
+			SECONDS(seconds_since(patience->begin)));
 	}
 	if (process)
 		snprintf(
 			leader, sizeof(leader), "process %d, which leads the rendezvous,", process);
-	return fail_call(SPMT_ERR_TIMEOUT, "spmt_init", "%s%s has not answered after %.1f s", who,
-		leader, seconds_since(patience->begin));
+	return fail_call(SPMT_ERR_TIMEOUT, "spmt_init", "%s%s has not answered after %.*f s", who,
+		leader, SECONDS(seconds_since(patience->begin)));
 }
 
 static int await_verdict(struct bootstrap *b, int rank, const struct patience *patience)
@@ -169,8 +169,8 @@ static int missing(const struct bootstrap *b, const struct patience *patience)
 	}
 	obstacle(b, why, sizeof(why));
 	snprintf(sentence, sizeof(sentence),
-		"spmt_init: %s%d of %d ranks missing after %.1f s:", why, n, nranks,
-		seconds_since(patience->begin));
+		"spmt_init: %s%d of %d ranks missing after %.*f s:", why, n, nranks,
+		SECONDS(seconds_since(patience->begin)));
 	say_ranks(sentence, sizeof(sentence), nranks, is_missing, b);
 	return fail_with_call(SPMT_ERR_TIMEOUT, "spmt_init", sentence);
 }
@@ -335,8 +335,8 @@ static int absent(const struct client *c, int64_t begin)
 	for (int r = 0; r < nranks; r++)
 		n += is_absent(c, r);
 	snprintf(sentence, sizeof(sentence),
-		"spmt_init: %d of %d ranks missing in an exchange after %.1f s:", n, nranks,
-		seconds_since(begin));
+		"spmt_init: %d of %d ranks missing in an exchange after %.*f s:", n, nranks,
+		SECONDS(seconds_since(begin)));
 	say_ranks(sentence, sizeof(sentence), nranks, is_absent, c);
 	return fail_with_call(SPMT_ERR_TIMEOUT, "spmt_init", sentence);
 }

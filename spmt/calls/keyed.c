@@ -155,8 +155,8 @@ static int steps_settle(spmt_comm *comm, const char *what)
 	}
 	if (rc == -ETIMEDOUT)
 		return fail_call(SPMT_ERR_TIMEOUT, what,
-			"rank %d: what is queued on lane %llu is not done after %.1f s", comm->rank,
-			(unsigned long long)comm->lane->key, (double)ns / 1e9);
+			"rank %d: what is queued on lane %llu is not done after %.*f s", comm->rank,
+			(unsigned long long)comm->lane->key, SECONDS((double)ns / 1e9));
 	if (!lane_failure(comm->lane, comm->rank))
 		return 0;
 	comm_cause(comm, &cause);

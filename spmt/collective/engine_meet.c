@@ -109,8 +109,8 @@ static void say_late(const struct engine_meeting *m, int rank, struct cause *cau
 	for (int pe = 0; pe < m->nranks; pe++)
 		missing += !m->sides[pe].since;
 	text_add(&t,
-		"%s: rank %d: in a stream: %d of %d ranks missing after %.1f s:", part->call.what,
-		rank, missing, m->nranks, (double)part->timeout_ns / 1e9);
+		"%s: rank %d: in a stream: %d of %d ranks missing after %.*f s:", part->call.what,
+		rank, missing, m->nranks, SECONDS((double)part->timeout_ns / 1e9));
 	for (int pe = 0; pe < m->nranks; pe++)
 		if (!m->sides[pe].since)
 			text_add(&t, "%s %d", said++ ? "," : "", pe);
@@ -338,8 +338,8 @@ static void engine_stuck(struct engine_meeting *m)
 	struct text t = { .used = 0 };
 	struct cause cause;
 
-	text_add(&t, "%s: copies of copy engines are not done after %.1f s", m->flies,
-		(double)m->flies_ns / 1e9);
+	text_add(&t, "%s: copies of copy engines are not done after %.*f s", m->flies,
+		SECONDS((double)m->flies_ns / 1e9));
 	cause_set(&cause, SPMT_ERR_TIMEOUT, m->flies, t.bytes);
 	engine_break(m, 0, &cause);
 }

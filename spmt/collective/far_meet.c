@@ -145,8 +145,8 @@ static int far_missing(spmt_comm *comm, const struct far_call *c, int pe, int64_
 	for (int r = 0; r < comm->nranks; r++)
 		if (missing[r])
 			waits_add(&waits, comm, r, process_now() - waited);
-	text_add(&t, "%s: rank %d: in a stream: %s%d of %d ranks missing after %.1f s:", c->what,
-		comm->rank, waits_said(&waits), n, comm->nranks, (double)waited / 1e9);
+	text_add(&t, "%s: rank %d: in a stream: %s%d of %d ranks missing after %.*f s:", c->what,
+		comm->rank, waits_said(&waits), n, comm->nranks, SECONDS((double)waited / 1e9));
 	for (int r = 0; r < comm->nranks; r++)
 		if (missing[r])
 			text_add(&t, "%s %d", said++ ? "," : "", r);

@@ -230,8 +230,8 @@ void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause)
 		missing++;
 		waits_add(&waits, comm, i, since);
 	}
-	text_add(&t, "%s: %s%d of %d ranks missing after %.1f s:", call, waits_said(&waits),
-		missing, comm->nranks, (double)waited_ns / 1e9);
+	text_add(&t, "%s: %s%d of %d ranks missing after %.*f s:", call, waits_said(&waits),
+		missing, comm->nranks, SECONDS((double)waited_ns / 1e9));
 	for (int i = 0, comma = 0; i < comm->nranks; i++)
 		if (!comm->meeting->has_come(comm, i))
 			text_add(&t, "%s %d", comma++ ? "," : "", i);

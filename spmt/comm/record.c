@@ -132,7 +132,7 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *repo
 	text_add(t, ": %s%d of %d ranks missing after ", waits_said(&waits), MAX_OF(missing, 1),
 		comm->nranks);
 	if (timed_out)
-		text_add(t, "%.1f s:", (double)ms / 1e3);
+		text_add(t, "%.*f s:", SECONDS((double)ms / 1e3));
 	else
 		text_add(t, "rank %d's deadline:", report->broke.peer);
 	for (int pe = 0; pe < comm->nranks && missing; pe++)

@@ -236,8 +236,8 @@ static int from_environment(struct launch_state *s, const struct env *env, int64
 
 		if (timeout_ms >= 0 && now - begin >= timeout_ms * 1000000)
 			return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-				"SPMT_UID=%s: there is no such file, or no whole uid in it, after %.1f s",
-				env->uid, (double)(now - begin) / 1e9);
+				"SPMT_UID=%s: there is no such file, or no whole uid in it, after %.*f s",
+				env->uid, SECONDS((double)(now - begin) / 1e9));
 		launch_sleep(s, now, FILE_LOOK_MS);
 	}
 	return rc;
@@ -305,8 +305,9 @@ static int from_user(struct launch_state *s, const struct spmt_attr *attr, int64
 	while (!rc && !p->found)
 		if (!launch_sleep(s, begin, timeout_ms))
 			rc = fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-				"rank %d: attr.bootstrap's all_gather, called by another rank of process %d, has not returned after %.1f s",
-				attr->rank, user.process, (double)(process_now() - begin) / 1e9);
+				"rank %d: attr.bootstrap's all_gather, called by another rank of process %d, has not returned after %.*f s",
+				attr->rank, user.process,
+				SECONDS((double)(process_now() - begin) / 1e9));
 	if (!rc && p->code)
 		rc = fail_with(p->code, p->sentence);
 	if (!rc) {

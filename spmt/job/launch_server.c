@@ -143,11 +143,11 @@ static int late(const struct server *v, int64_t begin)
 
 	if (call && !strcmp(call, "PMIx_Fence"))
 		return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-			"process %d of %d of the launcher's job: PMIx_Fence has not returned after %.1f s: a process has not called spmt_init, or the launcher is gone",
-			v->pmix.process, v->pmix.processes, waited);
+			"process %d of %d of the launcher's job: PMIx_Fence has not returned after %.*f s: a process has not called spmt_init, or the launcher is gone",
+			v->pmix.process, v->pmix.processes, SECONDS(waited));
 	return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-		"%s has not returned after %.1f s: the launcher's PMIx server is silent",
-		call ? call : "libpmix", waited);
+		"%s has not returned after %.*f s: the launcher's PMIx server is silent",
+		call ? call : "libpmix", SECONDS(waited));
 }
 
 int server_ask(

@@ -355,9 +355,9 @@ static void say_missing(const struct comm_lane *lane, const struct step *waits, 
 {
 	struct text text = { .used = 0 };
 
-	text_add(&text, "%s: lane %llu: %d of %d ranks missing after %.1f s:", waits->what,
+	text_add(&text, "%s: lane %llu: %d of %d ranks missing after %.*f s:", waits->what,
 		(unsigned long long)lane->key, lane->nranks - lane->here, lane->nranks,
-		(double)waits->timeout_ns / 1e9);
+		SECONDS((double)waits->timeout_ns / 1e9));
 	for (int r = 0, n = 0; r < lane->nranks; r++)
 		if (!lane->sides[r].here)
 			text_add(&text, "%s %d", n++ ? "," : "", r);

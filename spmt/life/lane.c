@@ -236,8 +236,8 @@ static int place_find(spmt_comm *parent, uint64_t key, struct lane_place *place)
 			KEYS_ROWS);
 	case -ETIMEDOUT:
 		return fail_rank(SPMT_ERR_TIMEOUT, parent->rank,
-			"another process has not given back the table of lanes after %.1f s",
-			(double)ms / 1e3);
+			"another process has not given back the table of lanes after %.*f s",
+			SECONDS((double)ms / 1e3));
 	case -EIO:
 		return fail_rank(SPMT_ERR_BROKEN, parent->rank,
 			"a process has overwritten the table of lanes");

@@ -71,6 +71,9 @@ struct text {
 };
 void text_add(struct text *t, const char *fmt, ...) PRINTF(2, 3);
 
+/* For "%.*f s": a deadline of milliseconds is not "0.0 s". The value may be asked for twice. */
+#define SECONDS(s) (s) >= 0.0995 ? 1 : 3, (s)
+
 /* A saved sentence. A clean-up that must not overwrite the cause puts it back. */
 struct status_saved {
 	char sentence[STATUS_SENTENCE];

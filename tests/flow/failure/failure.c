@@ -556,3 +556,22 @@ Test(failure, broken_worlds_leave_nothing)
 	grown = usage_grown(&before, &slack);
 	cr_expect_null(grown, "%s", grown);
 }
+
+/* What was waited for is said so that it is not "0.0 s". */
+static int soon_over(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	REQUIRE_OK(spmt_set_timeout(comm, 40));
+	if (spmt_rank(comm))
+		return sleep_ms(1000), 0;
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("spmt_barrier: 1 of 2 ranks missing after 0.");
+	REQUIRE(!strstr(spmt_last_error(), "after 0.0 s") &&
+		!strstr(spmt_last_error(), "after 0.000 s"));
+	return 0;
+}
+
+Test(failure, a_deadline_of_milliseconds)
+{
+	RANKS_OK(ranks_run(2, NULL, soon_over, NULL));
+}

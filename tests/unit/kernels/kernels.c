@@ -166,7 +166,9 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 	coll_by_parts(&args, n);
 	args.share = coll_share(args.bytes, n, 1, 1);
 	r->calls++;
-	memset(memory, 0x5a, room);
+	/* what is to be seen to be as it was */
+	memset(memory, 0x5a, size * (c->count * (size_t)n + 8));
+	memset(memory + room / 2, 0x5a, size * (c->count * (size_t)n + 8));
 	for (size_t i = 0; i < given; i++) {
 		uint64_t x = element(c->seed, pe, i, c->type);
 
@@ -193,14 +195,13 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
 {
 	bool reduces = c->kind >= COLL_REDUCE_SCATTER;
+	int places = c->kind == COLL_ALL_REDUCE || c->kind == COLL_BROADCAST ? 2 : 1;
 
 	for (c->op = 0; c->op <= (reduces ? SPMT_OP_AVG : 0); c->op++)
-		for (int place = 0; place < 2; place++) {
+		for (int place = 0; place < places; place++) {
 			if (!folds_valid((enum spmt_type)c->type, (enum spmt_op)c->op))
 				continue;
-			c->in_place = c->kind == COLL_EXCHANGE ||
-				(place &&
-					(c->kind == COLL_ALL_REDUCE || c->kind == COLL_BROADCAST));
+			c->in_place = c->kind == COLL_EXCHANGE || place;
 			c->seed++;
 			c->root = (int)(c->seed % (uint32_t)r->v.npes);
 			run_call(r, c, memory, room);
@@ -252,7 +253,7 @@ static void collectives_with(int n, int row, uint32_t room)
 		cr_expect_str_empty(runners[pe].message, "%s", runners[pe].message);
 		cr_expect_eq(area_of(&runners[pe].v)->error, 0);
 		cr_expect_eq(area_of(&runners[pe].v)->coll_epoch, runners[pe].calls);
-		cr_expect_gt(runners[pe].calls, 100);
+		cr_expect_gt(runners[pe].calls, 50);
 	}
 	views_close(&w);
 }

@@ -72,7 +72,7 @@ uint64_t coll_report(const spmt_comm *comm);
 #define COLL_BLOCKS 32u
 #define COLL_MEETING 64u /* of those that meet block by block, where the comm has the device */
 #define COLL_PUSHING \
-	96u /* the same of row push2, which waits for what is stored: more keep links busier */
+	128u /* the same of row push2, which waits for what is stored: more keep links busier */
 /* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
    GPU might wait for some that another one has not begun. */
 bool coll_has_device(const spmt_comm *comm);

@@ -287,7 +287,7 @@ static int late(spmt_comm *comm, void *arg)
 		REQUIRE_OK(spmt_barrier(comm));
 	if (me != 1) {
 		REQUIRE_CODE(spmt_quiet(lane), SPMT_ERR_TIMEOUT);
-		REQUIRE_SAYS("spmt_all_reduce: lane 4242: 1 of 3 ranks missing after 0.1 s: 1");
+		REQUIRE_SAYS("spmt_all_reduce: lane 4242: 1 of 3 ranks missing after 0.050 s: 1");
 		REQUIRE_EQ(atomic_load(calls + 1), me == 2 ? SPMT_ERR_TIMEOUT : 0);
 	}
 	REQUIRE_OK(spmt_barrier(comm));

@@ -83,25 +83,40 @@ static void keyed_reach(void *arg)
 }
 
 /* The stream is told first: from then on nothing can fail. */
-static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
+static int step_into_stream(spmt_comm *comm, struct step *step, spmt_stream stream)
 {
-	const char *what = step->what;
-	int rc = 0;
+	int rc;
 
-	if (object_is_traced(&comm->head))
-		trace_stream(stream ? stream : TRACE_OWN);
-	step->streamed = stream != NULL;
-	if (stream) {
-		lanes_hold(step->lane);
-		rc = comm->backend->call(comm->dev, stream, keyed_reach, step);
-	}
+	lanes_hold(step->lane);
+	rc = comm->backend->call(comm->dev, stream, keyed_reach, step);
 	if (!rc) {
 		lane_queue(step);
 		return 0;
 	}
 	lanes_release(step->lane);
 	mem_free(step);
-	return comm_failed(comm, what, rc);
+	return rc;
+}
+
+/* The lane has steps in the order in which a stream has them: else the stream would wait in one that stands behind another, to which it comes
+   later. */
+static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
+{
+	pthread_mutex_t *calls = &step->lane->sides[step->rank].calls;
+	const char *what = step->what;
+	int rc;
+
+	if (object_is_traced(&comm->head))
+		trace_stream(stream ? stream : TRACE_OWN);
+	if (!stream) {
+		lane_queue(step);
+		return 0;
+	}
+	step->streamed = true;
+	pthread_mutex_lock(calls);
+	rc = step_into_stream(comm, step, stream);
+	pthread_mutex_unlock(calls);
+	return rc ? comm_failed(comm, what, rc) : 0;
 }
 
 int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,

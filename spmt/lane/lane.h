@@ -45,7 +45,7 @@ struct side {
 	int failed; /* the first failure since lane_failure */
 	void *user; /* lanes.c */
 	pthread_mutex_t
-		calls; /* guards what calls of the rank queue, where its kernels meet the others' */
+		calls; /* guards what calls of the rank queue where its kernels meet the others', and of steps what goes into streams */
 };
 
 /* Where ranks meet in kernels, as spmt/control/keys.h has it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes: what they are, that they move what any comm moves, what breaks them and what that leaves alone. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,6 +226,65 @@ Test(lanes, a_stream_waits_for_its_collective)
 {
 	NEEDS_HOST("lanes");
 	RANKS_OK(ranks_run(4, NULL, in_streams, NULL));
+}
+
+/* Threads of a rank share a lane and a stream, which both have their calls in one order. */
+enum { WORKERS = 4, CALLS = 4000 };
+
+struct worker {
+	pthread_t thread;
+	spmt_comm *lane;
+	spmt_stream stream;
+	_Atomic int *calls;
+	uint64_t word;
+	int rc;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int i = 0; i < CALLS && !w->rc; i++) {
+		w->rc = spmt_all_reduce(
+			w->lane, &w->word, &w->word, 1, SPMT_TYPE_U64, SPMT_OP_MAX, w->stream);
+		if (!w->rc && i % 8 == 0)
+			w->rc = spmt_on_complete(w->lane, w->stream, count, w->calls);
+	}
+	return NULL;
+}
+
+static int share_a_stream(spmt_comm *comm, void *arg)
+{
+	_Atomic int calls[2] = { 0, 0 };
+	struct worker w[WORKERS] = { 0 };
+	spmt_stream stream;
+	spmt_comm *lane;
+
+	(void)arg;
+	REQUIRE_OK(spmt_lane(comm, KEY, &lane));
+	REQUIRE_OK(stream_make(comm, &stream));
+	for (int i = 0; i < WORKERS; i++) {
+		w[i].lane = lane;
+		w[i].stream = stream;
+		w[i].calls = calls;
+		REQUIRE_EQ(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+	}
+	for (int i = 0; i < WORKERS; i++) {
+		pthread_join(w[i].thread, NULL);
+		REQUIRE_OK(w[i].rc);
+	}
+	REQUIRE_OK(stream_wait(comm, stream));
+	REQUIRE_OK(spmt_quiet(lane));
+	REQUIRE_EQ(calls[0], WORKERS * CALLS / 8);
+	REQUIRE_EQ(calls[1], 0);
+	return stream_end(comm, stream);
+}
+
+Test(lanes, threads_share_a_stream)
+{
+	NEEDS_HOST("lanes");
+	for (int n = 1; n <= 2; n++)
+		RANKS_OK(ranks_run(n, NULL, share_a_stream, NULL));
 }
 
 /* Rank 0 does not come, rank 1 last of the others: it has the deadline. */

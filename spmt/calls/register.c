@@ -103,9 +103,11 @@ void mem_destroy(spmt_mem *mem)
 	mem_free(mem->keys);
 	mem->keys = NULL;
 	if (mem->link) {
+		pthread_mutex_lock(&mem->comm->slot->lock);
 		*mem->link = mem->next;
 		if (mem->next)
 			mem->next->link = mem->link;
+		pthread_mutex_unlock(&mem->comm->slot->lock);
 	}
 	object_give(mem_objects(), mem);
 }
@@ -140,15 +142,32 @@ void mems_left(const spmt_comm *comm)
 			n, (size_t)last->peers[0].size, (unsigned long long)last->name + 1);
 }
 
-const spmt_mem *mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
+static const spmt_mem *mem_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 {
-	for (const spmt_mem *mem = comm->mems; mem; mem = mem->next) {
+	const spmt_mem *mem = comm->mems;
+
+	for (; mem; mem = mem->next) {
 		const struct spmtd_mem_peer *own = &mem->peers[comm->rank];
 
 		if (own->size && own->base - (uintptr_t)ptr < n)
-			return mem;
+			break;
 	}
-	return NULL;
+	return mem;
+}
+
+const spmt_mem *mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
+{
+	const spmt_mem *mem = NULL;
+	spmt_comm *root = (spmt_comm *)(uintptr_t)comm;
+
+	pthread_mutex_lock(&comm->slot->lock);
+	while (root->parent)
+		root = root->parent;
+	for (spmt_comm *c = comm_tree_first(root); c && !mem;
+		c = c != root ? comm_tree_next(c) : NULL)
+		mem = mem_within(c, ptr, n);
+	pthread_mutex_unlock(&comm->slot->lock);
+	return mem;
 }
 
 /* What there is of each rank. */
@@ -262,11 +281,13 @@ void mem_publish(spmt_mem *mem, uint64_t name)
 	spmt_comm *comm = mem->comm;
 
 	mem->name = name;
-	mem->next = comm->mems;
 	mem->link = &comm->mems;
+	pthread_mutex_lock(&comm->slot->lock);
+	mem->next = comm->mems;
 	if (mem->next)
 		mem->next->link = &mem->next;
 	comm->mems = mem;
+	pthread_mutex_unlock(&comm->slot->lock);
 	atomic_store_explicit(&mem->head.state, OBJECT_MEM, memory_order_release);
 }
 

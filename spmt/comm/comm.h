@@ -57,7 +57,7 @@ struct spmt_comm {
 	struct far_link far;   /* one that kernels do not reach, the same on all ranks */
 	struct far *far_state; /* collective/far.c, where there is one; NULL: no collective yet */
 	struct engine_meeting *engine; /* collective/engine.c; NULL: none, or none yet */
-	struct spmt_mem *mems;	       /* live registered buffers */
+	struct spmt_mem *mems;	       /* live registered buffers; guarded by the slot's lock */
 	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
 	uint64_t looks;		      /* how many calls have begun that take one of many words */

@@ -128,6 +128,26 @@ static int begin(spmt_comm *comm, struct ranges *r)
 	return 0;
 }
 
+/* A block and a buffer in it may be of two comms of the rank. */
+static int registered_on_a_part(struct ranges *r)
+{
+	spmt_comm *part;
+	spmt_mem *mem;
+	void *block;
+
+	REQUIRE_OK(spmt_split(r->comm, 0, 0, &part));
+	REQUIRE_OK(spmt_register(part, r->good + 1024, REGISTERED, &mem));
+	REQUIRE_CODE(spmt_free(r->comm, r->good), -EINVAL);
+	REQUIRE_SAYS("lies a buffer that is still registered");
+	REQUIRE_OK(spmt_deregister(part, mem));
+	REQUIRE_OK(spmt_malloc(part, REGISTERED, &block));
+	REQUIRE_OK(spmt_register(r->comm, block, REGISTERED, &mem));
+	REQUIRE_CODE(spmt_free(part, block), -EINVAL);
+	REQUIRE_OK(spmt_deregister(r->comm, mem));
+	REQUIRE_OK(spmt_free(part, block));
+	return spmt_finalize(part);
+}
+
 /* What was refused has not happened, on any rank; the red zones that spmt_free looks at included. */
 static int end(struct ranges *r)
 {
@@ -140,6 +160,7 @@ static int end(struct ranges *r)
 	REQUIRE_CODE(spmt_free(comm, r->good), -EINVAL);
 	REQUIRE_SAYS("lies a buffer that is still registered (spmt_register no. 1)");
 	REQUIRE_OK(spmt_deregister(comm, r->mem));
+	TRY(registered_on_a_part(r));
 	REQUIRE_OK(spmt_free(comm, r->before));
 	REQUIRE_OK(spmt_free(comm, r->good));
 	return spmt_free(comm, r->behind);

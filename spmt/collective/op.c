@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "spmt/calls/keyed.h"
+#include "spmt/calls/rma.h"
 #include "spmt/control/exclusive.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"
@@ -89,7 +90,7 @@ static int op_arguments(const spmt_comm *comm, const char *what, enum spmt_type 
 		return fail_call(-EINVAL, what,
 			"rank %d: scalar %p is not aligned to its type (%zu bytes)", comm->rank,
 			scalar, size);
-	return 0;
+	return where == SPMT_SCALAR_DEVICE ? local_check(comm, what, "scalar", scalar, size) : 0;
 }
 
 /* Of several threads that make a lane's first op one brings the table. */

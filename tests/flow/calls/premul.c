@@ -263,6 +263,7 @@ static int refused(spmt_comm *comm, void *arg)
 {
 	static _Atomic int others[2];
 	struct words w;
+	int64_t heap;
 	enum spmt_op op = SPMT_OP_XOR, gone, ops[OPS_MOST];
 	double x = 1;
 	char *odd;
@@ -279,6 +280,10 @@ static int refused(spmt_comm *comm, void *arg)
 	BAD(spmt_op_premul_create(comm, SPMT_TYPE_F64, &x, (enum spmt_scalar)2, &op), "where is 2");
 	BAD(spmt_op_premul_create(comm, SPMT_TYPE_U16, odd, SPMT_SCALAR_DEVICE, &op),
 		"is not aligned");
+	REQUIRE_OK(spmt_query(comm, SPMT_CAP_HEAP_SIZE, &heap));
+	BAD(spmt_op_premul_create(
+		    comm, SPMT_TYPE_F64, (char *)w.factor + heap / 2, SPMT_SCALAR_DEVICE, &op),
+		"scalar");
 	REQUIRE_EQ(op, SPMT_OP_XOR);
 	REQUIRE_OK(spmt_op_premul_create(comm, SPMT_TYPE_F64, &x, SPMT_SCALAR_HOST, &op));
 	BAD(spmt_all_reduce(comm, w.dst, w.src, 1, SPMT_TYPE_F32, op, NULL),

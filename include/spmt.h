@@ -385,9 +385,9 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * each rank calls them on its lane, whatever it calls elsewhere, on other lanes too.
  *
  * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm
- * again. Of a lane there are none (-EINVAL). Lanes have collectives other than those with counts (_v), barriers and sync, spmt_quiet,
- * spmt_on_complete, spmt_status, spmt_abort, spmt_set_timeout and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and
- * made on the comm that it is a lane of. Any thread may call, several at once too: what they queue has the order in which they come.
+ * again. Of a lane there are none (-EINVAL). Lanes have collectives other than those with counts (_v), ops of their own
+ * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_status, spmt_abort, spmt_set_timeout, spmt_query,
+ * spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a lane of. Any thread may call, several at once too: what they queue has the order in which they come.
  *
  * Stream NULL is the lane's own: a queue without a thread. Nobody waits in a collective there, and no lane holds up another: the
  * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds
@@ -419,7 +419,7 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
  * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
  * waits for it, whether the stream has come to it or not. It may call the library, on whatever comm, one call at a time as ever; this
  * one is through with the comm then. But what waits for this very function (quiet of the comm) ends at its deadline, and
- * spmt_finalize is -EBUSY. Functions of one rank are called one after the other. If
+ * spmt_finalize of any comm of the rank is -EBUSY. Functions of one rank are called one after the other. If
  * this call fails, nothing is called.
  */
 SPMT_API int spmt_on_complete(

@@ -133,8 +133,8 @@ int link_wait_failed(const struct link *link, const char *what, int rc)
 			what, link->pe);
 	if (rc == -ETIMEDOUT)
 		return fail_rank(SPMT_ERR_TIMEOUT, link->rank,
-			"%s: moves to rank %d are not done after %lld.%01lld s (SPMT_TIMEOUT_MS)",
-			what, link->pe, (long long)(ms / 1000), (long long)(ms % 1000 / 100));
+			"%s: moves to rank %d are not done after %.*f s (SPMT_TIMEOUT_MS)", what,
+			link->pe, SECONDS((double)ms / 1e3));
 	return rc;
 }
 

@@ -286,7 +286,8 @@ static int switch_symmetric(spmt_comm *comm, const void *sym, size_t bytes, stru
 		return rc;
 	if (!bytes)
 		return fail_call(-EINVAL, "spmt_switch_get",
-			"rank %d: neither symmetric memory nor a registered buffer is given",
+			sym ? "rank %d: sym has 0 bytes"
+			    : "rank %d: neither symmetric memory nor a registered buffer is given",
 			comm->rank);
 	view_fill(comm, &view);
 	s->bytes = bytes;

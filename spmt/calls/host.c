@@ -199,9 +199,14 @@ static int defaults_sync(spmt_stream stream, int64_t ns)
 {
 	int64_t begin = process_now();
 	struct status_saved saved;
-	int n, rc = backend_host.count(&n);
+	int n = 0, rc;
 
 	status_save(&saved);
+	rc = backend_host.count(&n);
+	if (rc == -ENODEV) { /* no world has been here: none is open */
+		status_restore(&saved);
+		return 0;
+	}
 	for (int dev = 0; dev < n && !rc; dev++) {
 		int64_t left = ns < 0 ? ns : MAX_OF(ns - (process_now() - begin), 0);
 

@@ -283,7 +283,11 @@ int spmt_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)
 
 	if (rc)
 		return rc;
-	rc = stats_fill(comm, pe, stats);
+	rc = comm->lane
+		? fail_call(SPMT_ERR_UNSUPPORTED, "spmt_stats",
+			  "rank %d: a lane counts nothing: ask the comm that it is a lane of",
+			  comm->rank)
+		: stats_fill(comm, pe, stats);
 	comm_left(comm);
 	return rc;
 }

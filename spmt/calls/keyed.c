@@ -42,7 +42,7 @@ int comm_not_inside(const spmt_comm *comm, const char *what)
 	pthread_mutex_unlock(&slot->lock);
 	return inside
 		? fail_call(-EBUSY, what,
-			  "rank %d: a function that spmt_on_complete calls cannot end its comm",
+			  "rank %d: a function that spmt_on_complete calls cannot end a comm of its rank",
 			  comm->rank)
 		: 0;
 }

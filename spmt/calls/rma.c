@@ -467,8 +467,10 @@ struct strided {
 /* The bytes that `count` elements `step` apart span; false if that wraps. */
 static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size_t *bytes)
 {
-	return !__builtin_mul_overflow((size_t)stride, elem, step) &&
-		!__builtin_mul_overflow(count - 1, *step, bytes) &&
+	*step = 0;
+	if (count > 1 && __builtin_mul_overflow((size_t)stride, elem, step))
+		return false;
+	return !__builtin_mul_overflow(count - 1, *step, bytes) &&
 		!__builtin_add_overflow(*bytes, elem, bytes);
 }
 

@@ -125,7 +125,7 @@ int comm_refuse(const spmt_comm *comm, const char *what)
 	if (rc || !comm->lane)
 		return rc;
 	return fail_call(SPMT_ERR_UNSUPPORTED, what,
-		"rank %d: a lane has collectives and quiet, the rest is called on the comm that it is a lane of",
+		"rank %d: a lane has collectives, but those with counts, and quiet; the rest is called on the comm that it is a lane of",
 		comm->rank);
 }
 

@@ -324,8 +324,8 @@ static int streams_failed(spmt_comm *comm, const char *what, const struct drain 
 	if (rc)
 		return rc;
 	return fail_call(SPMT_ERR_TIMEOUT, what,
-		"rank %d: work queued in its streams is not done after %lld.%lld s", comm->rank,
-		(long long)(ms / 1000), (long long)(ms % 1000 / 100));
+		"rank %d: work queued in its streams is not done after %.*f s", comm->rank,
+		SECONDS((double)ms / 1e3));
 }
 
 /* The next quiet waits for work that goes on, whoever queued it. */

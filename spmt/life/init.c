@@ -152,7 +152,9 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	status_save(&saved);
 	rc = device_select(attr->backend, &comm->backend);
 	if (rc)
-		return fail_call(rc, "spmt_init", "rank %d: attr.backend: %s", comm->rank,
+		return fail_call(rc, "spmt_init", "rank %d: %s: %s", comm->rank,
+			attr->backend ? "attr.backend"
+				      : "backend, of SPMT_BACKEND or the first that has devices",
 			status_sentence());
 	status_restore(&saved); /* backends without devices were passed over */
 	info->rank = comm->rank;

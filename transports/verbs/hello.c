@@ -213,8 +213,8 @@ static int hello_missed(struct pairing *c, const struct verbs_wait *wait)
 			nic->refused, nic->refusal);
 	pthread_mutex_unlock(&c->nic->lock);
 	return fail(SPMT_ERR_TIMEOUT,
-		"%s: no hello has come in answer within %lld.%01lld s (SPMT_TIMEOUT_MS)%s", place,
-		(long long)(ms / 1000), (long long)(ms % 1000 / 100), refused);
+		"%s: no hello has come in answer within %.*f s (SPMT_TIMEOUT_MS)%s", place,
+		SECONDS((double)ms / 1e3), refused);
 }
 
 int hello_meet(struct pairing *c, struct verbs_wait *wait)

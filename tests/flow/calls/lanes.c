@@ -64,6 +64,7 @@ Test(lanes, one_key_names_one_lane)
 static int refused(spmt_comm *comm, void *arg)
 {
 	struct spmt_view view = { .size = sizeof(view) };
+	struct spmt_stats stats = { .size = sizeof(stats) };
 	spmt_comm *lane, *part = NULL;
 	spmt_mem *mem = NULL;
 	spmt_uid next;
@@ -82,6 +83,7 @@ static int refused(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_view_get(lane, &view), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_CODE(spmt_put(lane, &a, &a, 0, 0), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_CODE(spmt_fence(lane), SPMT_ERR_UNSUPPORTED);
+	REQUIRE_CODE(spmt_stats(lane, 0, &stats), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_CODE(spmt_shrink(lane, &next, &a, &b), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_CODE(spmt_all_reduce(lane, &a, NULL, 1, SPMT_TYPE_I32, SPMT_OP_SUM, NULL), -EINVAL);
 	REQUIRE_CODE(spmt_broadcast(lane, &a, &a, 1, SPMT_TYPE_I32, 9, NULL), -EINVAL);

@@ -139,27 +139,29 @@ compiles "hipcc, gfx90a" hipcc -O3 --offload-arch=gfx90a --offload-device-only -
 	"$scratch/kernels.hip" -o "$scratch/o"
 
 # ---- one file
-# same_code NAME COMPILER ARGUMENT..: what the compiler makes of the parts and of the one file is the same.
-same_code() {
+# same_words NAME COMPILER ARGUMENT..: what the compiler sees of the parts and of the one file is the same.
+same_words() {
 	local name="from one file: $1"
 	shift
 	if ! command -v "$1" >/dev/null; then
 		skip "$name" "no $1"
 		return
 	fi
-	"$@" -Iinclude -o "$scratch/of_parts" >"$scratch/errors" 2>&1 && "$@" "-I$single" -o "$scratch/of_one" >>"$scratch/errors" 2>&1
-	# a compiler of HIP names a symbol for the command
-	nothing_in "$name" "$(cat "$scratch/errors"; diff <(grep -v __hip_cuid "$scratch/of_parts") <(grep -v __hip_cuid "$scratch/of_one") 2>&1 | head)"
+	"$@" -E -Iinclude -o "$scratch/of_parts" >"$scratch/errors" 2>&1 && "$@" -E "-I$single" -o "$scratch/of_one" >>"$scratch/errors" 2>&1
+	nothing_in "$name" "$(cat "$scratch/errors"; diff <(words "$scratch/of_parts") <(words "$scratch/of_one") 2>&1 | head)"
 }
-same_code gcc gcc -std=c11 -O1 -S "$kernels"
-same_code g++ g++ -std=c++11 -O1 -S "$scratch/kernels.cpp"
-same_code "clang-19 C, gfx942" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib -O1 -S "$kernels"
-same_code "clang-19 C, sm_90" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib -O1 -S "$kernels"
-same_code "clang-19 -x hip, gfx942" clang-19 -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=gfx942 -O1 -S \
-	"$scratch/kernels.hip"
-same_code "clang-19 -x cuda, sm_90" clang-19 -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-path=/nonexistent \
-	--cuda-gpu-arch=sm_90 -O1 -S "$scratch/kernels.cu"
-same_code nvcc nvcc -arch=sm_90 -ptx "$scratch/kernels.cu"
+# words FILE: without where they stood
+words() {
+	grep -v '^#' "$1" | tr -s '[:space:]' '\n' | grep . || echo "nothing in $1: $RANDOM"
+}
+same_words gcc gcc -std=c11 "$kernels"
+same_words g++ g++ -std=c++11 "$scratch/kernels.cpp"
+same_words "clang-19 C, gfx942" clang-19 -std=c17 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -nogpulib "$kernels"
+same_words "clang-19 C, sm_90" clang-19 -std=c17 --target=nvptx64-nvidia-cuda -march=sm_90 -nogpulib "$kernels"
+same_words "clang-19 -x hip, gfx942" clang-19 -x hip --cuda-device-only -nogpuinc -nogpulib --offload-arch=gfx942 "$scratch/kernels.hip"
+same_words "clang-19 -x cuda, sm_90" clang-19 -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-path=/nonexistent \
+	--cuda-gpu-arch=sm_90 "$scratch/kernels.cu"
+same_words nvcc nvcc -arch=sm_90 "$scratch/kernels.cu"
 
 # ---- the run-time compilers, found as libraries; they have the one file
 rtc() {

@@ -393,14 +393,17 @@ static int reductions(spmt_comm *comm, void *arg)
 	return desk_close(comm, &d);
 }
 
-static void in_worlds_of_all_sizes(enum kind kind)
+/* Powers of two have rows that others have not, and 8 is the most for some. */
+static void in_worlds_of_many_sizes(enum kind kind)
 {
+	static const int sizes[] = { 1, 2, 3, 4, 5, 8 };
 	struct spmt_attr attr = ranks_attr(0, 1, NULL);
 
 	attr.heap_size = 16u << 20;
 	setenv("SPMT_HOST_DEVICES", "16", 0);
-	for (int n = 1; n <= 8; n++)
-		RANKS_OK(ranks_run(ranks_here(n), &attr, kind < FOLDS ? moves : reductions, &kind));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		RANKS_OK(ranks_run(
+			ranks_here(sizes[i]), &attr, kind < FOLDS ? moves : reductions, &kind));
 	/* more than one launch has room for */
 	if (kind == ALL_GATHER_V || kind == ALL_TO_ALL_V)
 		RANKS_OK(ranks_run(ranks_here(MOST), &attr, moves, &kind));
@@ -408,42 +411,42 @@ static void in_worlds_of_all_sizes(enum kind kind)
 
 Test(kinds, gather)
 {
-	in_worlds_of_all_sizes(GATHER);
+	in_worlds_of_many_sizes(GATHER);
 }
 
 Test(kinds, scatter)
 {
-	in_worlds_of_all_sizes(SCATTER);
+	in_worlds_of_many_sizes(SCATTER);
 }
 
 Test(kinds, all_to_all_in_place)
 {
-	in_worlds_of_all_sizes(ALL_TO_ALL);
+	in_worlds_of_many_sizes(ALL_TO_ALL);
 }
 
 Test(kinds, all_gather_v)
 {
-	in_worlds_of_all_sizes(ALL_GATHER_V);
+	in_worlds_of_many_sizes(ALL_GATHER_V);
 }
 
 Test(kinds, all_to_all_v)
 {
-	in_worlds_of_all_sizes(ALL_TO_ALL_V);
+	in_worlds_of_many_sizes(ALL_TO_ALL_V);
 }
 
 Test(kinds, all_reduce)
 {
-	in_worlds_of_all_sizes(ALL_REDUCE);
+	in_worlds_of_many_sizes(ALL_REDUCE);
 }
 
 Test(kinds, reduce_scatter)
 {
-	in_worlds_of_all_sizes(REDUCE_SCATTER);
+	in_worlds_of_many_sizes(REDUCE_SCATTER);
 }
 
 Test(kinds, reduce)
 {
-	in_worlds_of_all_sizes(REDUCE);
+	in_worlds_of_many_sizes(REDUCE);
 }
 
 /* ---- in several, where what is moved passes through the heap, in several parts if it is large -------------------------------------- */

@@ -152,7 +152,7 @@ same_words() {
 }
 # words FILE: without where they stood
 words() {
-	grep -v '^#' "$1" | tr -s '[:space:]' '\n' | grep . || echo "nothing in $1: $RANDOM"
+	grep -vE '^#(line)? [0-9]' "$1" | tr -s '[:space:]' '\n' | grep . || echo "nothing in $1: $RANDOM"
 }
 same_words gcc gcc -std=c11 "$kernels"
 same_words g++ g++ -std=c++11 "$scratch/kernels.cpp"

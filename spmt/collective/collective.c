@@ -257,7 +257,7 @@ static int coll_by_engines(spmt_comm *comm, const struct coll_call *c, struct co
 static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stream *in)
 {
 	c->row = coll_row(comm, c, in->reserved.captured);
-	in->key = call_key(c); /* of the row, too */
+	in->key = call_key(c);
 	if (coll_rows[c->row].way == COLL_BY_ENGINES && !c->plan)
 		return coll_by_engines(comm, c, in);
 	return comm->stage && (c->plan || coll_rows[c->row].way == COLL_AT_PEERS)

@@ -154,7 +154,7 @@ static int info_begin(spmt_comm *comm, const struct spmt_attr *attr, const struc
 	if (rc)
 		return fail_call(rc, "spmt_init", "rank %d: %s: %s", comm->rank,
 			attr->backend ? "attr.backend"
-				      : "backend, of SPMT_BACKEND or the first that has devices",
+				      : "backend (SPMT_BACKEND, else the first with devices)",
 			status_sentence());
 	status_restore(&saved); /* backends without devices were passed over */
 	info->rank = comm->rank;

@@ -161,7 +161,8 @@ def patched():
         got = run(x, p)
         text = run.lower(x, p).as_text()
     assert "_graph" not in text
-    assert "spmt_all_reduce" in text and "spmt_permute" in text and "spmt_all_to_all" in text and "spmt_reduce_scatter" in text
+    assert "spmt_all_reduce" in text and "spmt_permute" in text and "spmt_reduce_scatter" in text
+    assert ("spmt_all_to_all" in text) == (columns > 1)  # of one device it is lax's
     for word in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_permute"):
         assert columns == 1 or "stablehlo.%s" % word not in text, word
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), got, want)
@@ -242,7 +243,7 @@ def patched_until_a_failure():
             raise AssertionError("nothing was raised")
         finally:
             spmt.jax.World._failure = failure
-        assert len(worlds) == 2 and all(w._id is None for w in worlds)
+        assert len(worlds) == (2 if N > 2 else 1) and all(w._id is None for w in worlds)  # along one device there is none
 
 
 def patched_while_others_compile():

@@ -122,7 +122,7 @@ static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
 int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
 	spmt_stream stream)
 {
-	struct step *step;
+	struct step *step = NULL;
 	int rc = step_make(comm, what, &step);
 
 	if (rc)
@@ -142,7 +142,7 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg)
 {
 	struct caller *caller;
-	struct step *step;
+	struct step *step = NULL;
 	int rc = comm_caller(comm, &caller);
 
 	if (rc)

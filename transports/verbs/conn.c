@@ -287,7 +287,7 @@ static void pairing_end(struct pairing *c, int code, const char *sentence)
 		return;
 	c->state = CONN_FAILED;
 	c->code = code;
-	snprintf(c->why, sizeof(c->why), "%s", sentence);
+	snprintf(c->why, sizeof(c->why), "%.*s", (int)sizeof(c->why) - 1, sentence);
 	log_line(LOG_INFO, "%s", c->why);
 	/* What is still in flight ends at once. Where the device refuses, it ends by itself, or the deadline comes. */
 	if (c->nic->api->modify_qp(c->qp, &attr, VERBS_QP_STATE))

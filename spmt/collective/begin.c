@@ -10,6 +10,7 @@
 #include "spmt/comm/record.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
+#include "src/kernels/coll/quads.h"
 #include "src/kernels/kernels.h"
 
 _Static_assert(
@@ -82,7 +83,9 @@ bool coll_has_device(const spmt_comm *comm)
 /* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
 static struct kernel_grid most_of(int row, bool folds)
 {
-	if (row == COLL_ROW_ll || row == COLL_ROW_ll2)
+	if (row == COLL_ROW_ll12)
+		return (struct kernel_grid){ COLL_LL12_BLOCKS, COLL_LL12_THREADS };
+	if (row == COLL_ROW_ll)
 		return folds ? (struct kernel_grid){ COLL_LL_FOLDS, COLL_LL_THREADS }
 			     : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
 	if (row == COLL_ROW_push2)
@@ -95,6 +98,14 @@ static struct kernel_grid most_of(int row, bool folds)
 /* The last threads tell what is called, which takes as long as what the others do. */
 #define COLL_TELLERS 32
 
+/* Whole warps, with one that has none; a part of each rank's block for each thread. */
+static uint64_t ll12_threads(uint64_t bytes, unsigned grid)
+{
+	uint64_t all = quads_of((bytes + 15) / 16) * QUAD, together = QUADS_WARP * (uint64_t)grid;
+
+	return (MAX_OF((all + together - 1) / together, 1) + 1) * QUADS_WARP;
+}
+
 /* By slots no more threads than have something to do: few meet sooner. */
 struct kernel_grid coll_shape(
 	const spmt_comm *comm, int row, bool folds, uint64_t bytes, uint64_t blocks)
@@ -106,14 +117,21 @@ struct kernel_grid coll_shape(
 	if (grid > COLL_BLOCKS && !coll_has_device(comm))
 		grid = COLL_BLOCKS;
 	units = (bytes + 15) / 16 / grid + 1;
-	work = (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;
+	work = row == COLL_ROW_ll12 ? ll12_threads(bytes, grid)
+				    : (uint64_t)comm->nranks * (units + 1) + COLL_TELLERS;
 	return kernel_grid_of(comm, grid,
 		coll_rows[row].way == COLL_BY_SLOTS ? MIN_OF(work, most.threads) : most.threads);
 }
 
 uint32_t coll_room(const spmt_comm *comm, uint64_t most)
 {
-	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm), comm->coll_wanted);
+	return coll_slot_room(comm->nranks, most, comm_cpu_access(comm), coll_whole_units(comm),
+		comm->coll_wanted);
+}
+
+bool coll_whole_units(const spmt_comm *comm)
+{
+	return comm->backend->traits & DEVICE_WHOLE_UNITS;
 }
 
 /* Bytes of its library area that a comm of one process has for row push2. */

@@ -46,7 +46,9 @@ static int coll_row(spmt_comm *comm, const struct coll_call *c, bool captured)
 		.room = comm->slot_room,
 		.wanted = comm->coll_wanted,
 		.factors = c->op == COLL_PREMUL,
-		.sums = comm->push_at && coll_sums((int)c->type, c->op, comm->nranks),
+		.whole = coll_whole_units(comm),
+		.sums = coll_sums((int)c->type, c->op, comm->nranks),
+		.staged = comm->push_at != 0,
 		.engines = coll_copies(comm),
 		.meets = meets,
 		.apart = meets && apart,
@@ -110,6 +112,9 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
 		? (uint64_t)comm->nranks
 		: MAX_OF(c->src_blocks, c->dst_blocks);
+	const uint64_t ranks = (uint64_t)comm->nranks;
+	bool parts = c->row == COLL_ROW_ll12 && c->kind == COLL_ALL_REDUCE;
+	const struct kernel *kernel;
 	struct kernel_grid grid;
 	int rc;
 
@@ -119,16 +124,16 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	args.captured = in->reserved.captured;
 	if (c->row == COLL_ROW_copy)
 		args.fifo = fifo_device(comm->fifo);
-	coll_by_parts(&args, comm->nranks);
 	args.places.stage = comm->push_at;
 	args.places.piece = coll_piece(comm->nranks);
 	view_fill(comm, &args.view);
-	grid = coll_shape(comm, c->row, c->moves.folds, args.bytes, blocks);
+	grid = coll_shape(comm, c->row, c->moves.folds,
+		parts ? (args.bytes + ranks - 1) / ranks : args.bytes, blocks);
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);
 	args.brief = coll_brief(&args, comm->nranks, grid.threads);
-	args.alone = args.brief && !comm_cpu_access(comm) && coll_has_device(comm);
-	rc = kernel_queue_grid(
-		comm, kernel_of_collective(&args), &args, sizeof(args), grid, in->stream);
+	kernel = kernel_of_collective(&args);
+	args.alone = kernel->early && !comm_cpu_access(comm) && coll_has_device(comm);
+	rc = kernel_queue_grid(comm, kernel, &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	return rc;

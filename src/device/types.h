@@ -8,15 +8,15 @@
 typedef void *device_stream;
 typedef void *device_event;
 
-/* The vendor's default streams, on every backend; backends translate. Never created nor
-   destroyed. */
+/* The vendor's default streams, on every backend; backends translate. Never created nor destroyed. */
 #define DEVICE_STREAM_LEGACY ((device_stream)1)
 #define DEVICE_STREAM_PER_THREAD ((device_stream)2)
 
 #define DEVICE_REASON 128 /* bytes for a reason in words */
 
-/* A trait: the CPU may load, store and do atomics on device memory at its own address. */
+/* Traits: the CPU may load, store and do atomics on device memory at its own address; kernels access 16 aligned bytes at once. */
 #define DEVICE_HOST_ACCESS 1u
+#define DEVICE_WHOLE_UNITS 2u
 
 /* How long a wait that was stopped goes on for work that needs nobody. */
 #define DEVICE_STOPPED_NS 500000000ll

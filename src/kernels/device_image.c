@@ -5,6 +5,7 @@
 #include "coll/copy.c"
 #include "coll/direct.c"
 #include "coll/ll/ll.c"
+#include "coll/ll/ll12.c"
 #include "coll/meet.c"
 #include "coll/pull.c"
 #include "coll/push2.c"

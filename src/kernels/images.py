@@ -10,6 +10,7 @@ import re
 import sys
 
 LL_THREADS = 512  # COLL_LL_THREADS of src/kernels/coll/table.h
+LL12_THREADS = 512  # COLL_LL12_THREADS
 TWOSHOT_THREADS = 512  # COLL_TWOSHOT_THREADS
 
 HEAD = """/* SPDX-License-Identifier: MIT */
@@ -30,7 +31,9 @@ extern const unsigned char spmt_image_{i}[] __attribute__((visibility("hidden"))
 
 def bounds(kernel):
     # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
-    if kernel.startswith(("spmt_kernel_ll_", "spmt_kernel_ll2_")):
+    if kernel.startswith("spmt_kernel_ll12_"):
+        return f".maxntid {LL12_THREADS}, 1, 1\n"
+    if kernel.startswith("spmt_kernel_ll_"):
         return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 1\n"
     if kernel.startswith(("spmt_kernel_push2_", "spmt_kernel_twoshot_", "spmt_kernel_plan")) or kernel == "spmt_kernel_pull":
         return f".maxntid {TWOSHOT_THREADS}, 1, 1\n"

@@ -23,6 +23,7 @@
 	X(mean8) X(mean16) X(mean32) X(mean64)
 #define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)
 #define COLL_PUSH2_KERNELS(X) X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
+#define COLL_LL12_KERNELS(X) X(copy) COLL_PUSH2_KERNELS(X)
 /* clang-format on */
 
 /* No padding: virtual devices look for addresses in all bytes of a kernel's arguments. */
@@ -124,18 +125,18 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_pull;
+	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_pull,
+	kernel_ll12_copy;
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_ll_brief_##name;
 COLL_LL_KERNELS(X)
 #undef X
-#define X(name) extern const struct kernel kernel_ll2_##name, kernel_twoshot_##name;
+#define X(name) extern const struct kernel kernel_twoshot_##name;
 COLL_FOLD_KERNELS(X)
 #undef X
-#define X(name) extern const struct kernel kernel_push2_##name;
+#define X(name) extern const struct kernel kernel_push2_##name, kernel_ll12_##name;
 COLL_PUSH2_KERNELS(X)
 #undef X
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-void coll_by_parts(struct kernel_collective_args *args, int npes);
 uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads);
 /* By the call's algorithm, type and op. */
 const struct kernel *kernel_of_collective(const struct kernel_collective_args *args);

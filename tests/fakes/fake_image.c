@@ -16,11 +16,14 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 		COLL_LL_KERNELS(X)
 #undef X
-#define X(name) &kernel_ll2_##name, &kernel_twoshot_##name,
+#define X(name) &kernel_twoshot_##name,
 			COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) &kernel_push2_##name,
 				COLL_PUSH2_KERNELS(X)
+#undef X
+#define X(name) &kernel_ll12_##name,
+					COLL_LL12_KERNELS(X)
 #undef X
 	};
 	size_t i;

@@ -79,8 +79,8 @@ static bool item_valid(const struct item *i)
 		return false;
 	if (floats && i->op >= SPMT_OP_AND && i->op <= SPMT_OP_XOR)
 		return false;
-	/* Whole units of 16 bytes for each of 2, 3, 4 or 8 ranks, which `ll2` wants. */
-	if ((i->count == PARTS || i->count == MORE_PARTS) && i->kind != ALL_REDUCE)
+	/* Whole units of 16 bytes for each of 2, 3, 4 or 8 ranks: in two phases, and of some types in one. */
+	if (i->count == MORE_PARTS && i->kind != ALL_REDUCE && i->type % 4)
 		return false;
 	if (i->in_place && i->kind != BROADCAST && i->kind != ALL_REDUCE && i->kind != ALL_TO_ALL)
 		return false;

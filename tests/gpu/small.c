@@ -247,7 +247,7 @@ static int large_timed(spmt_comm *comm, void *arg)
 	(void)arg;
 	TRY(scene_open(&s, comm, most + 4));
 	for (int what = 0; what < WHATS; what++)
-		for (size_t bytes = most / 64; bytes <= most; bytes *= 4)
+		for (size_t bytes = most / 64; bytes <= most; bytes *= gpu_number(2, 4))
 			TRY(large_of(&s, (enum what)what, bytes));
 	return scene_close(&s);
 }

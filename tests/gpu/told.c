@@ -11,7 +11,7 @@
 
 enum { DEADLINE_MS = 500, POISON = 0x3c, SIZES = 3 };
 
-/* Words: pushed by one thread; by many, whole units of each rank, as `ll2` wants them; and moved. */
+/* Words: pushed by one thread; by many; and moved. */
 static const size_t sizes[SIZES] = { 1, 12288, 300000 };
 
 struct shared {

@@ -13,12 +13,12 @@
 #include "src/base/status.h"
 
 #define WORD 4096
-enum { NAME = 24, CHOICE = 58 }; /* columns */
+enum { NAME = 24, CHOICE = 68 }; /* columns */
 
 static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_ll] = "one phase: data and flags together, through slots",
-	[COLL_ROW_ll2] =
-		"two such phases of whole units of each: who folds them sends them on; if SPMT_COLL names it",
+	[COLL_ROW_ll12] =
+		"the same with a flag to 12 bytes, not on AMD's GPUs; an all_reduce in two such phases: who folds a part sends it on",
 	[COLL_ROW_push2] =
 		"sums in two phases: each folds a share that the others store to it, and stores it to all; blocks meet",
 	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
@@ -80,25 +80,16 @@ static bool wished_print(const char *wish, char *word, int *wanted)
 
 /* ---- what calls take ----------------------------------------------------------------------------- */
 
-/* `ll2` is for whole units of each rank: where it is asked for, for every so many bytes alone. */
-static uint64_t case_grain(const struct coll_case *c)
+static int row_of(struct coll_case c, uint64_t bytes)
 {
-	return c->wanted == COLL_ROW_ll2 && c->kind == COLL_ALL_REDUCE && !c->factors
-		? 16 * (uint64_t)c->ranks
-		: 1;
-}
-
-/* The row of a case of so many grains. */
-static int row_of(struct coll_case c, uint64_t grains)
-{
-	c.bytes = grains * case_grain(&c);
+	c.bytes = bytes;
 	return coll_choose(&c);
 }
 
 /* The most grains that take the row which `from` takes: steps that double find some that do not, and halves the first of these. */
 static uint64_t row_end(struct coll_case c, uint64_t from)
 {
-	uint64_t most = from, step = 1, half, end = UINT64_MAX / case_grain(&c);
+	uint64_t most = from, step = 1, half, end = UINT64_MAX;
 	int row = row_of(c, from);
 
 	while (most < end - step && row_of(c, most + step) == row) {
@@ -130,8 +121,7 @@ static void choice_write(char *text, size_t size, struct coll_case c)
 		used += (size_t)snprintf(text + used, size - used, "%s%s", from ? ", " : "",
 			coll_rows[row_of(c, from)].name);
 		if (end != UINT64_MAX && used < size)
-			used += (size_t)snprintf(
-				text + used, size - used, " up to %" PRIu64, end * case_grain(&c));
+			used += (size_t)snprintf(text + used, size - used, " up to %" PRIu64, end);
 		from = end + 1;
 	} while (end != UINT64_MAX && used < size);
 }
@@ -141,10 +131,12 @@ static struct coll_case case_of(int ranks, int kind, bool factors, bool on_cpu, 
 {
 	return (struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 		.on_cpu = on_cpu,
-		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu, wanted),
+		.room = coll_slot_room(ranks, COLL_SLOTS, on_cpu, true, wanted),
+		.whole = true,
 		.wanted = wanted,
 		.factors = factors,
-		.sums = !factors && (!on_cpu || wanted == COLL_ROW_push2),
+		.sums = !factors,
+		.staged = !on_cpu || wanted == COLL_ROW_push2,
 		.meets = true,
 		.apart = true,
 		.engines = wanted == COLL_ROW_copy,

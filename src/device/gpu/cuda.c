@@ -222,6 +222,7 @@ const struct gpu_vendor cuda_vendor = {
 	.name = "cuda",
 	.kind = "driver",
 	.product = "NVIDIA driver",
+	.whole_units = true,
 	.variable = "SPMT_CUDA_LIB",
 	.visible = "CUDA_VISIBLE_DEVICES",
 	.no_vmm = "cannot back ranges on demand",
@@ -280,7 +281,7 @@ static const struct device_hold_ops cuda_hold_ops = GPU_HOLD_OPS(cuda);
 
 const struct backend backend_cuda = {
 	.name = "cuda",
-	.traits = 0,
+	.traits = DEVICE_WHOLE_UNITS,
 	.store_threshold = 1 << 20,
 	.load = cuda_load,
 	GPU_TABLE(cuda),

@@ -79,6 +79,7 @@ struct gpu_vendor {
 	bool streams_know;	 /* a stream is asked in any context, other than a default one */
 	bool reserve_needs_vmm;	 /* reserve() promises what commit() cannot hold */
 	bool one_mapping_a_time; /* calls that change mappings are not safe against each other */
+	bool whole_units;	 /* kernels access 16 aligned bytes at once */
 	bool uuid_may_lack;	 /* then it is "XX", and the place on the bus stands for it */
 
 	const struct gpu_errors *errors; /* NULL: no call leaves the thread an error */

@@ -38,7 +38,7 @@ static int load_image(struct kept *k)
 	if (r != GPU_OK)
 		return gpu_fail(v, r, "loading the %s image of %s on %s", k->image->kind,
 			k->image->arch, k->arch);
-	rc = vendor_kernels_find(&k->kernels, find_kernel, k);
+	rc = vendor_kernels_find(&k->kernels, v->whole_units, find_kernel, k);
 	if (rc < 0)
 		calls->ModuleUnload(k->module);
 	return rc;

@@ -31,13 +31,20 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 #define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 	COLL_LL_KERNELS(X)
 #undef X
-#define X(name) &kernel_ll2_##name, &kernel_twoshot_##name,
+#define X(name) &kernel_twoshot_##name,
 		COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) &kernel_push2_##name,
 			COLL_PUSH2_KERNELS(X)
 #undef X
+/* last: for vendors whose units are whole */
+#define X(name) &kernel_ll12_##name,
+				COLL_LL12_KERNELS(X)
+#undef X
 };
+#define X(name) +1
+enum { WHOLE_KERNELS = 0 COLL_LL12_KERNELS(X) };
+#undef X
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),
 	"a handle for every kernel");
 
@@ -160,10 +167,11 @@ void vendor_archs(const struct device_image *images, size_t n, char *text, size_
 	}
 }
 
-int vendor_kernels_find(struct vendor_kernels *kernels,
+int vendor_kernels_find(struct vendor_kernels *kernels, bool whole_units,
 	int (*find)(void *ctx, const char *name, void **handle), void *ctx)
 {
-	struct vendor_kernels found = { .n = ARRAY_SIZE(library_kernels) };
+	struct vendor_kernels found = { .n = ARRAY_SIZE(library_kernels) -
+			(whole_units ? 0 : WHOLE_KERNELS) };
 	size_t i;
 
 	for (i = 0; i < found.n; i++) {

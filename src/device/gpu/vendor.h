@@ -51,7 +51,7 @@ struct vendor_kernels {
 	void *handle[80];
 };
 /* Asks `find` for every kernel of the library. On failure *kernels is unwritten. */
-int vendor_kernels_find(struct vendor_kernels *kernels,
+int vendor_kernels_find(struct vendor_kernels *kernels, bool whole_units,
 	int (*find)(void *ctx, const char *name, void **handle), void *ctx);
 /* The handle, or NULL with a sentence and *code. */
 void *vendor_kernel(const struct vendor_kernels *kernels, const struct kernel *k,

@@ -302,7 +302,7 @@ static const struct device_word_ops host_word_ops = { .check = host_words_check,
 
 const struct backend backend_host = {
 	.name = "host",
-	.traits = DEVICE_HOST_ACCESS,
+	.traits = DEVICE_HOST_ACCESS | DEVICE_WHOLE_UNITS,
 	.store_threshold = THRESHOLD,
 	.load = host_load,
 	.count = host_count,

@@ -13,9 +13,11 @@ struct coll_case {
 	uint32_t room;	/* of a slot */
 	int wanted;	/* a row that is taken wherever it fits; -1: none */
 	bool factors;	/* the op is COLL_PREMUL */
+	bool whole;	/* 16 bytes are accessed at once, as row ll12 wants */
 	bool meets; /* its ranks can have copy engines move without a kernel (spmt/collective/engine.h) .. */
 	bool apart;   /* .. and each has a GPU of its own */
-	bool sums;    /* what row push2 folds (coll_sums), and there is a stage for it */
+	bool sums;    /* what rows ll12 and push2 fold (coll_sums) .. */
+	bool staged;  /* .. and there is a stage for push2 */
 	bool engines; /* there is a fifo by which a kernel has copies made */
 	int ranks;
 };
@@ -24,13 +26,13 @@ int coll_choose(const struct coll_case *c);
 /* -1: no row has this name. */
 int coll_named(const char *name);
 
-/* "ll, ll2, twoshot" */
+/* "ll, ll12, twoshot" */
 void coll_names(char *text, size_t size);
 
-/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. wanted: as above. */
-uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted);
+/* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. whole, wanted: as above. */
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, bool whole, int wanted);
 
-/* Whether row push2 folds it; units of a piece of its stage, and bytes that a rank's stage takes for so many blocks. */
+/* Whether rows ll12 and push2 fold it; units of a piece of its stage, and bytes that a rank's stage takes for so many blocks. */
 bool coll_sums(int type, int op, int npes);
 uint32_t coll_piece(int npes);
 uint64_t coll_stage_size(int npes, uint32_t blocks);

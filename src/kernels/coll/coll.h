@@ -141,6 +141,7 @@ COLL_TABLE(X)
 #undef X
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
+const struct kernel *ll12_kernel_of(const struct kernel_collective_args *args);
 const struct kernel *push2_kernel_for(const struct kernel_collective_args *args);
 const struct kernel *twoshot_kernel_for(const struct kernel_collective_args *args);
 #endif

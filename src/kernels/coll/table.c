@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the host asks of the table. */
 #include "../../../include/spmt.h"
+#include "quads.h"
 #include "src/kernels/area_words.h"
 #include "src/kernels/fold/slot_unit.h"
 #include "src/kernels/kernels.h"
@@ -78,12 +79,16 @@ static uint64_t case_ranks(const struct coll_case *c)
 	return c->ranks > 1 ? (uint64_t)(uint32_t)c->ranks : 1;
 }
 
-/* Each rank has as many whole units, and a slot has room for them twice. */
-static bool ll2_fits(const struct coll_case *c)
+/* An all_reduce has a rank's part in a slot twice, others a block once: where a word has a flag, that is half of a slot. */
+static bool ll12_fits(const struct coll_case *c)
 {
-	uint64_t ranks = case_ranks(c);
+	uint64_t units = (c->bytes + 15) / 16, ranks = case_ranks(c);
 
-	return c->bytes % (16 * ranks) == 0 && c->bytes / ranks <= slot_half(c->room);
+	if (!c->whole || (coll_kinds[c->kind].folds && !c->sums))
+		return false;
+	if (c->kind == COLL_ALL_REDUCE)
+		return quads_room((units + ranks - 1) / ranks) <= c->room;
+	return quads_room(units) <= 2 * (uint64_t)c->room;
 }
 
 static bool row_fits(const struct coll_row *row, const struct coll_case *c)
@@ -95,10 +100,10 @@ static bool row_fits(const struct coll_row *row, const struct coll_case *c)
 	if (row->way == COLL_BY_ENGINES && !c->meets)
 		return false;
 	if (row == &coll_rows[COLL_ROW_push2] &&
-		(!c->sums || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
+		(!c->sums || !c->staged || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
-	if (row == &coll_rows[COLL_ROW_ll2])
-		return c->kind == COLL_ALL_REDUCE && ll2_fits(c);
+	if (row == &coll_rows[COLL_ROW_ll12])
+		return row->kinds >> c->kind & 1 && ll12_fits(c);
 	return row->kinds >> c->kind & 1 && (row->way != COLL_BY_SLOTS || c->bytes <= c->room);
 }
 
@@ -130,6 +135,10 @@ static uint64_t block_bytes(const struct coll_case *c, uint64_t all)
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
 	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_bytes(c, COLL_PUSH2_LEAST))
+		return false;
+	if (row == &coll_rows[COLL_ROW_ll12] &&
+		(c->bytes * (case_ranks(c) - 1) <= COLL_LL12_LEAST ||
+			c->bytes > block_bytes(c, COLL_LL12_MOST) || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
@@ -185,15 +194,6 @@ struct coll_places coll_places(int npes)
 		0, 0 };
 }
 
-/* Of `ll2` each rank's part of the one block is a block. */
-void coll_by_parts(struct kernel_collective_args *args, int npes)
-{
-	if (args->algorithm != COLL_ROW_ll2)
-		return;
-	args->moves.src_blocks = args->moves.dst_blocks = 1;
-	args->bytes /= (uint64_t)(uint32_t)npes;
-}
-
 /* Bytes of a thread's unit, in a grid in which none has more than one: of whole units, or of the call's only one; 0: not so. */
 uint16_t coll_brief(const struct kernel_collective_args *args, int npes, uint32_t threads)
 {
@@ -243,18 +243,18 @@ void coll_names(char *text, size_t size)
 			text + used, size - used, "%s%s", row ? ", " : "", coll_rows[row].name);
 }
 
-/* A rank's part of the most that goes in two phases, which lies in a slot twice. */
-static uint64_t ll2_room(int npes)
+/* Of each rank's part of the most that goes in two phases, rounded as all are. */
+static uint64_t ll12_room(int npes)
 {
-	uint64_t part = COLL_LL_TOGETHER / (uint64_t)(uint32_t)npes;
+	uint64_t n = (uint64_t)(uint32_t)npes, room = quads_room((COLL_LL12_MOST / 16 + n - 1) / n);
 
-	return 2 * ((part + UNITS_TOGETHER - 1) / UNITS_TOGETHER * UNITS_TOGETHER);
+	return (room + UNITS_TOGETHER - 1) / UNITS_TOGETHER * UNITS_TOGETHER;
 }
 
-uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted)
+uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, bool whole, int wanted)
 {
 	uint64_t room = most / (2 * 2 * (uint64_t)(uint32_t)npes);
-	uint64_t used = wanted == COLL_ROW_ll2 ? ll2_room(npes) : 0;
+	uint64_t used = whole && (!on_cpu || wanted == COLL_ROW_ll12) ? ll12_room(npes) : 0;
 
 	/* Whoever asks for slots gets them as large on CPUs. */
 	if (wanted >= 0 && coll_rows[wanted].way == COLL_BY_SLOTS)
@@ -262,7 +262,7 @@ uint32_t coll_slot_room(int npes, uint64_t most, bool on_cpu, int wanted)
 	for (int row = 0; row < COLL_ROWS; row++) {
 		uint64_t bytes = row_most(&coll_rows[row], on_cpu, npes);
 
-		if (coll_rows[row].way == COLL_BY_SLOTS && bytes > used)
+		if (coll_rows[row].way == COLL_BY_SLOTS && row != COLL_ROW_ll12 && bytes > used)
 			used = bytes;
 	}
 	if (room > used)

@@ -54,14 +54,18 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_LL_THREADS 512 /* of a block, the most: as src/kernels/images.py has it */
 #define COLL_LL_FOLDS 128   /* blocks, the most, where the comm has the device */
 #define COLL_LL_COPIES 64
+#define COLL_LL12_LEAST (256u << 10) /* bytes that go to all others: of more it is preferred to `ll` .. */
+#define COLL_LL12_MOST (4u << 20) /* .. up to so many of all blocks of a rank */
+#define COLL_LL12_BLOCKS 128
+#define COLL_LL12_THREADS 512 /* as COLL_LL_THREADS */
 #define COLL_BLOCKS_RANKS 8 /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
 #define COLL_PUSH2_LEAST (16ull << 20) /* bytes of all blocks of a rank, from which on it is preferred */
 /* with kernels of their own */
 #define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \
+	X(ll12,    (COLL_COPIES & ~COLL_SWAPS) | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL12_MOST, 0, 8u << 10) \
 	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
-	X(ll2,     1u << COLL_ALL_REDUCE,    COLL_BY_SLOTS, 0,          0,          4u << 10)            \
 	X(push2,   COLL_FOLDS & ~(1u << COLL_REDUCE), COLL_AT_PEERS, UINT64_MAX, 0, 16u << 10)           \
 	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX,  0,          16u << 10)           \
 	X(pull,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, 0,         16u << 10)

@@ -27,6 +27,11 @@ static inline __attribute__((always_inline)) union unit fetch_whole(uint64_t a)
 	return u;
 }
 
+static inline __attribute__((always_inline)) void place_whole(uint64_t a, union unit u)
+{
+	spmtd_gstore16b_(a, u.raw);
+}
+
 static inline __attribute__((always_inline)) void place_here(uint64_t a, union unit u, uint32_t n)
 {
 	if (n < 16 || (a & 15))
@@ -36,6 +41,7 @@ static inline __attribute__((always_inline)) void place_here(uint64_t a, union u
 }
 #else
 #define fetch_whole(a) fetch(a, 16)
+#define place_whole(a, u) place(a, u, 16)
 #define gather_here(a, n) fetch(a, n)
 #define place_here(a, u, n) place(a, u, n)
 #endif

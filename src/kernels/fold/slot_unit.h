@@ -22,14 +22,6 @@ static inline uint32_t unit_group(uint32_t room)
 	return room % UNITS_TOGETHER ? 0 : UNIT_GROUP;
 }
 
-/* Of a slot that takes units twice: bytes of data of each half. */
-static inline uint32_t slot_half(uint32_t room)
-{
-	uint32_t half = room / 2;
-
-	return half - half % (unit_group(room) ? UNITS_TOGETHER : 2 * PIECE);
-}
-
 struct unit_place {
 	uint64_t even, odd;
 };

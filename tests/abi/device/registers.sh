@@ -12,7 +12,7 @@ amd() {
 		/\.private_segment_fixed_size:/ { bytes = $2 }
 		/\.vgpr_spill_count:/ {
 			if (bytes > 1024) print name ": " bytes " bytes of memory"
-			if (name !~ /^spmt_kernel_(ll|ll2|push2|twoshot)_/) next
+			if (name !~ /^spmt_kernel_(ll|ll12|push2|twoshot)_/) next
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
@@ -42,7 +42,7 @@ stacks() {
 # nvidia CUBIN: those that have a stack
 nvidia() {
 	stacks "$1" | awk '
-		$1 !~ /^spmt_kernel_(ll|ll2|push2|twoshot)_/ { next }
+		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot)_/ { next }
 		{ n++ }
 		$2 { print $1 ": " $2 " bytes of memory" }
 		END { if (n != 62) print n + 0 " kernels of ll, push2 and twoshot" }'

@@ -51,11 +51,10 @@ static int as_wished(spmt_comm *comm, void *arg)
 	if (host_access(comm) &&
 		((coll_rows[w->row].way != COLL_BY_ENGINES && w->row != COLL_ROW_push2) ||
 			!strchr(w->p.layout, '|'))) {
-		TRY(taken(comm, w->row, w->row == COLL_ROW_ll2 ? 8 : 1));
-		TRY(taken(comm, w->row,
-			w->row == COLL_ROW_ll2 ? 512 : 500)); /* whole units of each rank */
-		if (w->row == COLL_ROW_ll2)
-			TRY(taken(comm, w->row, COLL_LL_TOGETHER / sizeof(uint64_t)));
+		TRY(taken(comm, w->row, 1));
+		TRY(taken(comm, w->row, 500));
+		if (w->row == COLL_ROW_ll12)
+			TRY(taken(comm, w->row, COLL_LL12_MOST / 4 / sizeof(uint64_t)));
 	}
 	return every_call_right(comm, &b);
 }
@@ -89,7 +88,7 @@ static int refused(int rank, void *arg)
 
 	REQUIRE_CODE(spmt_init(&attr, &comm), -EINVAL);
 	REQUIRE_SAYS(
-		"SPMT_COLL=push is no algorithm of collectives; there are: ll, ll2, push2, twoshot, ");
+		"SPMT_COLL=push is no algorithm of collectives; there are: ll12, ll, push2, twoshot, ");
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which collectives are launched before what is ahead of them in their stream has ended, over the stand-in for libcuda: calls in brief, by images that wait
+/* Which collectives are launched before what is ahead of them in their stream has ended, over the stand-in for libcuda: calls in brief and those of row ll12, by images that wait
    by themselves, where the driver can. Never on GPUs. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include "tests/fakes/control.h"
 #include "tests/lib/ranks.h"
 
-enum { RANKS = 2, CALLS = 3, MOST = (64 << 10) + 4 };
+enum { RANKS = 2, CALLS = 3, MANY = (64 << 10) + 4, MOST = 512 << 10 };
 
 static int (*made)(const char *name);
 static void (*fails)(const char *name, int nth, int result);
@@ -72,13 +72,14 @@ static int launched_early(size_t bytes)
 
 TestSuite(early, .timeout = 60);
 
-Test(early, calls_in_brief)
+Test(early, calls_in_brief_and_of_ll12)
 {
 	open_driver();
 	cr_expect_eq(launched_early(8), images_wait() ? RANKS * CALLS : 0);
 	cr_expect_eq(launched_early(4096), images_wait() ? RANKS * CALLS : 0);
 	cr_expect_eq(launched_early(12), 0, "no unit and no word");
-	cr_expect_eq(launched_early(MOST), 0, "its last unit is a word");
+	cr_expect_eq(launched_early(MANY), 0, "its last unit is a word");
+	cr_expect_eq(launched_early(MOST), images_wait() ? RANKS * CALLS : 0, "row ll12");
 }
 
 /* As where GPUs are shared, say: the same calls, and no failure. */

@@ -57,6 +57,7 @@ static uint64_t aligned_at(uint64_t a, uint64_t size)
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"
 #include "src/kernels/coll/ll/ll.c"
+#include "src/kernels/coll/ll/ll12.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
 #include "src/kernels/coll/push2.c"
@@ -88,11 +89,18 @@ static uint32_t any_number(uint64_t x)
 	return (uint32_t)(x >> 33);
 }
 
-/* Of `ll2`: whole units of each rank, of half of them as well. */
-static void round_bytes(struct call *c)
+static bool does(int row, const struct call *c)
 {
-	if (c->row == COLL_ROW_ll2)
-		c->bytes -= c->bytes % (2 * 16 * RANKS);
+	struct coll_case of = { .kind = c->kind,
+		.bytes = c->bytes,
+		.room = VIEWS_ROOM,
+		.wanted = row,
+		.whole = true,
+		.sums = true,
+		.staged = true,
+		.ranks = RANKS };
+
+	return coll_choose(&of) == row;
 }
 
 static struct call call_of(uint32_t nth, bool differ)
@@ -110,10 +118,8 @@ static struct call call_of(uint32_t nth, bool differ)
 
 	c.in_place = c.kind == COLL_EXCHANGE ||
 		(coll_kinds[c.kind].in_place && any_number(seed + 7) % 2);
-	while (!(coll_rows[c.row].kinds >> c.kind & 1) ||
-		c.row == COLL_ROW_copy) /* whose posts want a host */
+	while (!does(c.row, &c)) /* `copy` is not, whose posts want a host */
 		c.row = (c.row + 1) % COLL_KERNEL_ROWS;
-	round_bytes(&c);
 	return c;
 }
 
@@ -202,7 +208,7 @@ static struct scene {
 	uint64_t before;	/* epochs */
 	bool differ;
 	/* not 0: rank 0 is slow to look for what it has answered, or is sent on; all are of the row before this number, and every
-	   other one where that is ll2 */
+	   other one where that is ll12 */
 	int late;
 	_Atomic int wrong;		 /* 1 + the first call of which a result was */
 	pthread_barrier_t before_absent; /* all have what came before: it has a deadline */
@@ -244,7 +250,6 @@ static void make(const struct thread *t, const struct call *c)
 	args.view.timeout_ns = c->nth == scene.absent ? 20000000
 		: scene.late			      ? 30000000000
 						      : 100000000000;
-	coll_by_parts(&args, RANKS);
 	args.share = coll_share(args.bytes, RANKS, blocks_of(c, t->pe), c->threads);
 	args.brief = c->nth % 5 ? coll_brief(&args, RANKS, c->threads) : 0;
 	own_tid = t->tid;
@@ -298,9 +303,8 @@ static struct call next_call(uint32_t nth)
 	if (scene.late) {
 		c.kind = COLL_ALL_REDUCE;
 		c.row = scene.late - 1;
-		if (c.row == COLL_ROW_ll2 && nth % 2)
+		if (c.row == COLL_ROW_ll12 && nth % 2)
 			c.row = COLL_ROW_ll;
-		round_bytes(&c);
 	}
 	return c;
 }
@@ -414,7 +418,7 @@ static int flags_come_again(void)
 /* Behind what rank 0 tells last the others may be in the next call before it looks, with grids of other sizes, or sends of more bytes. */
 static int some_are_ahead(void)
 {
-	static const int rows[] = { COLL_ROW_push2, COLL_ROW_twoshot, COLL_ROW_ll2 };
+	static const int rows[] = { COLL_ROW_push2, COLL_ROW_twoshot, COLL_ROW_ll12 };
 
 	for (int i = 0; i < 3; i++) {
 		int rc;

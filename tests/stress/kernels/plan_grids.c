@@ -46,6 +46,7 @@ enum {
 #include "src/kernels/coll/copy.c"
 #include "src/kernels/coll/direct.c"
 #include "src/kernels/coll/ll/ll.c"
+#include "src/kernels/coll/ll/ll12.c"
 #include "src/kernels/coll/meet.c"
 #include "src/kernels/coll/pull.c"
 #include "src/kernels/coll/push2.c"

@@ -9,20 +9,37 @@
 static const uint64_t sizes[] = { 0, 1, 64, 65, 4096, 64u << 10, (64u << 10) + 1, COLL_LL_MOST,
 	COLL_LL_MOST + 1, 1ull << 40 };
 
+/* Three units of 16 bytes take four pieces. A slot has twice its room; of an all_reduce it has a rank's part twice. */
+static bool fits_in_quads(const struct coll_case *c)
+{
+	uint64_t ranks = (uint64_t)c->ranks, units = (c->bytes + 15) / 16;
+
+	if (!c->whole || (coll_kinds[c->kind].folds && !c->sums))
+		return false;
+	if (c->kind != COLL_ALL_REDUCE)
+		return (units + 2) / 3 <= c->room / 32;
+	return ((units + ranks - 1) / ranks + 2) / 3 <= c->room / 64;
+}
+
 static bool does(int row, const struct coll_case *c)
 {
 	if (row == COLL_ROW_copy && !c->engines)
 		return false;
 	if (coll_rows[row].way == COLL_BY_ENGINES && !c->meets)
 		return false;
-	if (row == COLL_ROW_push2 && (!c->sums || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
+	if (row == COLL_ROW_push2 &&
+		(!c->sums || !c->staged || c->ranks < 2 || c->ranks > COLL_BLOCKS_RANKS))
 		return false;
-	if (row == COLL_ROW_ll2 &&
-		(c->bytes % (16 * (uint64_t)c->ranks) ||
-			2 * c->bytes / (uint64_t)c->ranks > c->room))
+	if (row == COLL_ROW_ll12 && !fits_in_quads(c))
 		return false;
 	return coll_rows[row].kinds >> c->kind & 1 &&
-		(row == COLL_ROW_ll2 || coll_rows[row].way != COLL_BY_SLOTS || c->bytes <= c->room);
+		(row == COLL_ROW_ll12 || coll_rows[row].way != COLL_BY_SLOTS ||
+			c->bytes <= c->room);
+}
+
+static bool has_blocks(enum kernel_collective_kind kind)
+{
+	return coll_kinds[kind].src_blocks || coll_kinds[kind].dst_blocks;
 }
 
 /* Few ranks' all_reduce alone folds by blocks that meet. */
@@ -32,6 +49,12 @@ static bool prefers(int row, const struct coll_case *c)
 		return does(row, c) && c->apart && !c->on_cpu && c->bytes >= COLL_ENGINE_LEAST;
 	if (row == COLL_ROW_push2 &&
 		c->bytes * (c->kind == COLL_ALL_REDUCE ? 1 : (uint64_t)c->ranks) < COLL_PUSH2_LEAST)
+		return false;
+	if (row == COLL_ROW_ll12 &&
+		(c->bytes * (uint64_t)(c->ranks - 1) <= COLL_LL12_LEAST ||
+			c->ranks > COLL_BLOCKS_RANKS ||
+			(c->bytes - 1) * (has_blocks(c->kind) ? (uint64_t)c->ranks : 1) >=
+				COLL_LL12_MOST))
 		return false;
 	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
@@ -45,7 +68,7 @@ static void for_each_case(void (*fn)(struct coll_case c))
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			for (int place = 0; place < 128; place++)
+			for (int place = 0; place < 512; place++)
 				fn((struct coll_case){ .kind = (enum kernel_collective_kind)kind,
 					.bytes = sizes[i],
 					.on_cpu = place & 1,
@@ -54,6 +77,8 @@ static void for_each_case(void (*fn)(struct coll_case c))
 					.meets = place & 16,
 					.apart = place & 16 && place & 32,
 					.sums = place & 64,
+					.whole = place & 128,
+					.staged = place & 256,
 					.ranks = place & 8 ? COLL_BLOCKS_RANKS
 							   : COLL_BLOCKS_RANKS + 1,
 					.wanted = -1 });
@@ -97,29 +122,44 @@ Test(coll_table, a_wish_is_granted_where_it_fits)
 	for_each_case(is_wanted_where_it_fits);
 }
 
-/* By its name, where each rank has whole units and a slot has room for a rank's part twice. */
-Test(coll_table, two_phases_halve_a_slot)
+/* So much and no more. */
+static void fills_a_slot(struct coll_case c)
 {
-	static const uint32_t rooms[] = { 32, 48, 64, 1024, 1536, 2048 };
-	static const uint64_t halves[] = { 16, 16, 32, 512, 512, 1024 };
+	cr_expect_eq(
+		coll_choose(&c), COLL_ROW_ll12, "%d, %d ranks, %u", (int)c.kind, c.ranks, c.room);
+	c.bytes += 16;
+	cr_expect_neq(
+		coll_choose(&c), COLL_ROW_ll12, "%d, %d ranks, %u", (int)c.kind, c.ranks, c.room);
+	c.bytes -= 24;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_ll12);
+	c.whole = false;
+	cr_expect_neq(coll_choose(&c), COLL_ROW_ll12);
+	c.whole = true;
+	c.sums = false;
+	cr_expect_eq(coll_choose(&c) == COLL_ROW_ll12, !coll_kinds[c.kind].folds);
+}
+
+Test(coll_table, three_quarters_of_a_slot_are_data)
+{
+	static const uint32_t rooms[] = { 64, 96, 128, 1024, 1536, 2048 };
+	static const uint64_t quads[] = { 1, 1, 2, 16, 24, 32 };
 
 	for (int ranks = 1; ranks <= 9; ranks++)
 		for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
-			uint64_t most = halves[i] * (uint64_t)ranks;
 			struct coll_case c = { .kind = COLL_ALL_REDUCE,
-				.bytes = most,
+				.bytes = 48 * quads[i] * (uint64_t)ranks,
 				.room = rooms[i],
+				.whole = true,
+				.sums = true,
 				.ranks = ranks,
-				.wanted = COLL_ROW_ll2 };
+				.wanted = COLL_ROW_ll12 };
 
-			cr_expect_eq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
-			c.bytes += 16 * (uint64_t)ranks;
-			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
-			c.bytes = most - 8;
-			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2, "%d, %u", ranks, c.room);
-			c.bytes = most;
+			fills_a_slot(c);
+			c.bytes = 48 * (rooms[i] / 32);
 			c.kind = COLL_REDUCE_SCATTER;
-			cr_expect_neq(coll_choose(&c), COLL_ROW_ll2);
+			fills_a_slot(c);
+			c.kind = COLL_ALL_GATHER;
+			fills_a_slot(c);
 		}
 }
 
@@ -242,39 +282,42 @@ Test(coll_table, small_sums_with_factors_are_pushed)
 
 Test(coll_table, room_of_slots)
 {
-	cr_expect_eq(coll_slot_room(2, 8u << 20, false, -1), COLL_LL_TOGETHER);
-	cr_expect_eq(coll_slot_room(4, 8u << 20, false, -1), COLL_LL_TOGETHER / 3 / 512 * 512);
-	cr_expect_eq(coll_slot_room(9, 8u << 20, false, -1), COLL_LL_MOST);
-	cr_expect_eq(coll_slot_room(64, 64u << 10, false, -1), 256);
-	cr_expect_eq(coll_slot_room(100, 64u << 10, false, -1), 160);
-	cr_expect_eq(coll_slot_room(4, 1u << 20, false, -1), 64u << 10);
-	cr_expect_eq(coll_slot_room(8, 1u << 20, false, -1), 32u << 10);
-	cr_expect_eq(coll_slot_room(7, 1u << 20, false, -1) % 16, 0);
-	cr_expect_eq(coll_slot_room(8, 1u << 20, true, -1), 64);
-	cr_expect_eq(coll_slot_room(8, 8u << 20, true, COLL_ROW_ll),
-		coll_slot_room(8, 8u << 20, false, -1));
-	cr_expect_eq(coll_slot_room(8, 8u << 20, true, COLL_ROW_direct), 64);
-	cr_expect_eq(coll_slot_room(32768, 1u << 20, true, -1), 0);
+	cr_expect_eq(coll_slot_room(2, 8u << 20, false, false, -1), COLL_LL_TOGETHER);
+	cr_expect_eq(
+		coll_slot_room(4, 8u << 20, false, false, -1), COLL_LL_TOGETHER / 3 / 512 * 512);
+	cr_expect_eq(coll_slot_room(9, 8u << 20, false, false, -1), COLL_LL_MOST);
+	cr_expect_eq(coll_slot_room(64, 64u << 10, false, false, -1), 256);
+	cr_expect_eq(coll_slot_room(100, 64u << 10, false, false, -1), 160);
+	cr_expect_eq(coll_slot_room(4, 1u << 20, false, false, -1), 64u << 10);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, false, false, -1), 32u << 10);
+	cr_expect_eq(coll_slot_room(7, 1u << 20, false, false, -1) % 16, 0);
+	cr_expect_eq(coll_slot_room(8, 1u << 20, true, false, -1), 64);
+	cr_expect_eq(coll_slot_room(8, 8u << 20, true, false, COLL_ROW_ll),
+		coll_slot_room(8, 8u << 20, false, false, -1));
+	cr_expect_eq(coll_slot_room(8, 8u << 20, true, false, COLL_ROW_direct), 64);
+	cr_expect_eq(coll_slot_room(32768, 1u << 20, true, false, -1), 0);
 }
 
-/* Who asks for two phases gets slots for a megabyte of them, on CPUs too. */
-Test(coll_table, a_megabyte_goes_in_two_phases)
+/* Slots have room for what is preferred; on CPUs for whoever asks. */
+Test(coll_table, slots_have_room_for_quads)
 {
-	for (int ranks = 2; ranks <= 16; ranks++)
+	for (int ranks = 2; ranks <= COLL_BLOCKS_RANKS; ranks++)
 		for (int on_cpu = 0; on_cpu <= 1; on_cpu++) {
-			uint32_t room = coll_slot_room(ranks, 8u << 20, on_cpu, COLL_ROW_ll2);
-			/* a group of units less, where ranks have no equal parts of it */
-			uint64_t parts = (1u << 20) / (512u * (unsigned)ranks);
+			int wanted = on_cpu ? COLL_ROW_ll12 : -1;
+			uint32_t room = coll_slot_room(ranks, 24u << 20, on_cpu, true, wanted);
 			struct coll_case c = { .kind = COLL_ALL_REDUCE,
 				.on_cpu = on_cpu,
-				.bytes = parts * 512 * (unsigned)ranks,
+				.bytes = COLL_LL12_MOST,
 				.room = room,
+				.whole = true,
+				.sums = true,
 				.ranks = ranks,
-				.wanted = COLL_ROW_ll2 };
+				.wanted = wanted };
 
-			cr_expect_eq(coll_choose(&c), COLL_ROW_ll2, "%d ranks", ranks);
-			cr_expect_leq(room, (8u << 20) / (4 * (unsigned)ranks));
+			cr_expect_eq(coll_choose(&c), COLL_ROW_ll12, "%d ranks", ranks);
+			cr_expect_leq(room, (24u << 20) / (4 * (unsigned)ranks));
 		}
+	cr_expect_eq(coll_slot_room(8, 24u << 20, true, true, -1), 64);
 }
 
 /* A thread's way through the units of a block for each rank, as kernels go it. */

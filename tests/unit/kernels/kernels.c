@@ -123,12 +123,12 @@ struct runner {
 static int row_for(const struct runner *r, enum kernel_collective_kind kind, size_t bytes)
 {
 	struct coll_case c = { kind, .bytes = bytes, .room = r->room, .ranks = r->v.npes,
-		.wanted = r->row };
+		.whole = true, .sums = true, .wanted = r->row };
 	int row = r->row;
 
 	if (row == ANY_ROW)
 		return coll_choose(&c);
-	if (row == COLL_ROW_ll2)
+	if (row == COLL_ROW_ll12)
 		return coll_choose(&c) == row ? row : ANY_ROW;
 	if (!(coll_rows[row].kinds >> kind & 1))
 		return ANY_ROW;
@@ -159,11 +159,11 @@ static int run_call(struct runner *r, const struct call *c, char *memory, size_t
 		.places = views_places(n, 1 + c->seed % 24),
 		.words = AREA_BLOCKS };
 
-	if (args.algorithm == COLL_ROW_push2 && !coll_sums(c->type, c->op, n))
+	if ((args.algorithm == COLL_ROW_push2 || args.algorithm == COLL_ROW_ll12) && moves.folds &&
+		!coll_sums(c->type, c->op, n))
 		return 0;
 	if (args.algorithm == ANY_ROW)
 		return 0;
-	coll_by_parts(&args, n);
 	args.share = coll_share(args.bytes, n, 1, 1);
 	r->calls++;
 	/* what is to be seen to be as it was */
@@ -210,18 +210,15 @@ static void run_ops(struct runner *r, struct call *c, char *memory, size_t room)
 
 static void *run_all(void *arg)
 {
-	static const size_t all_counts[] = { 0, 1, 2, 7, 33, 1000 };
-	/* of `ll2`: whole units of each rank */
-	static const size_t whole_counts[] = { 0, 16, 32, 48, 240, 480 };
+	static const size_t counts[] = { 0, 1, 2, 7, 33, 1000 };
 	struct runner *r = arg;
 	size_t room = 2 * (MOST * 1000 * 8 + 64);
 	char *memory = malloc(room);
 	struct call c = { .seed = 1 };
-	const size_t *counts = r->row == COLL_ROW_ll2 ? whole_counts : all_counts;
 
 	for (c.kind = 0; memory && c.kind < COLL_KINDS; c.kind++)
 		for (c.type = 0; c.type < FOLDS_TYPES; c.type++)
-			for (size_t i = 0; i < sizeof(all_counts) / sizeof(all_counts[0]); i++) {
+			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 				c.count = counts[i];
 				run_ops(r, &c, memory, room);
 			}

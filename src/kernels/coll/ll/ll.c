@@ -5,14 +5,9 @@
  * a rank looks at when it waits long, to tell that another calls something else. Where a rank does not fold
  * what comes from all, it waits for all hellos too, since nothing is moved where a call differs. Either way it has
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
- *
- * `ll2`, of an all_reduce, has two: each rank folds its part of what all have, as a reduce_scatter, and sends each unit on as soon as it is
- * folded: between n ranks 2 / n of the bytes, and one more way. A rank sends the second time only what all have called for, and takes it
- * only once it knows that itself; by then it has sent whatever lies where it stores.
  */
 #include "ll_brief.h"
 #include "ll_loops.h"
-#include "ll_relay.h"
 #include "ll_wait.h"
 #include "src/kernels/coll/coll.h"
 
@@ -23,8 +18,8 @@ enum ll_kernel {
 		LL_KERNELS
 };
 
-/* Each has kernels of its own, as one with the code of another took a microsecond more: units in loops, calls in brief, two phases. */
-enum ll_form { LL_ONCE, LL_BRIEF, LL_TWICE };
+/* Each has kernels of its own, as one with the code of the other took a microsecond more: units in loops, calls in brief. */
+enum ll_form { LL_MANY_UNITS, LL_BRIEF };
 
 /* ---- what comes ------------------------------------------------------------------------------- */
 
@@ -101,11 +96,11 @@ LL_FN void ll_own(const struct coll *c)
 	}
 }
 
-/* From one rank, where there are many; shift: from where its slot begins. */
-LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe, uint64_t shift)
+/* From one rank, where there are many. */
+LL_FN void ll_unpack_from(const struct coll *c, struct ll_waits *w, int pe)
 {
 	const uint32_t threads = spmtd_threads_();
-	uint64_t slot = ll_slot(c, pe) + shift, from;
+	uint64_t slot = ll_slot(c, pe), from;
 	uint32_t n = ll_units(c, &from), k;
 	uint64_t dst = ll_dst(c, pe) + 16 * from;
 	uint32_t whole = ll_whole(c, dst, from, n);
@@ -168,7 +163,7 @@ LL_FN union unit ll_taken(const struct coll *c, struct ll_waits *w, uint64_t slo
 }
 
 /* They come before it is known what others call, and are stored when it is. */
-LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f, uint64_t shift)
+LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *f)
 {
 	struct slot_unit s[LL_FEW];
 
@@ -176,16 +171,16 @@ LL_FN void ll_few_come(const struct coll *c, struct ll_waits *w, struct ll_few *
 	{
 		f->at[i] = ll_next(c, &f->walk);
 		if (f->at[i].pe >= 0)
-			s[i] = ll_look(c, ll_slot(c, f->at[i].pe) + shift, f->at[i]);
+			s[i] = ll_look(c, ll_slot(c, f->at[i].pe), f->at[i]);
 	}
 	LL_EACH(LL_FEW)
 	{
 		if (f->at[i].pe >= 0)
-			f->u[i] = ll_taken(c, w, ll_slot(c, f->at[i].pe) + shift, f->at[i], s[i]);
+			f->u[i] = ll_taken(c, w, ll_slot(c, f->at[i].pe), f->at[i], s[i]);
 	}
 }
 
-LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *f, uint64_t shift)
+LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *f)
 {
 	while (!w->rc && f->at[0].pe >= 0) {
 		LL_EACH(LL_FEW)
@@ -193,29 +188,8 @@ LL_FN void ll_few_stay(const struct coll *c, struct ll_waits *w, struct ll_few *
 			if (f->at[i].pe >= 0)
 				ll_place(c, f->at[i], f->u[i]);
 		}
-		ll_few_come(c, w, f, shift);
+		ll_few_come(c, w, f);
 	}
-}
-
-/* What the others have folded. */
-LL_FN int ll_take_relayed(const struct coll *c, struct ll_waits *w)
-{
-	const uint64_t shift = ll_relayed(c);
-	const int me = c->view->pe, others = c->view->npes - 1;
-
-	for (int nth = 1; nth <= others; nth++) /* to whom this rank's have been sent */
-		spmtd_wake_(c->view, ll_rank(c, me, nth));
-	if (ll_are_many(c)) {
-		LL_ROLLED
-		for (int nth = 1; nth <= others; nth++)
-			ll_unpack_from(c, w, ll_rank(c, me, nth), shift);
-	} else if (others) {
-		struct ll_few f = { .walk = ll_walk_of(c, me + 1, others) };
-
-		ll_few_come(c, w, &f, shift);
-		ll_few_stay(c, w, &f, shift);
-	}
-	return ll_agreed(c, w);
 }
 
 /* A rank's share of a unit of the block's, in the order in which a thread folds them. */
@@ -246,7 +220,7 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 
 /* Threads have as many turns, in each of which all that have a unit left fold one. What is folded next is loaded before. */
 #define DEFINE_LL_LOOP(name, acc, begin, step, end, hold)                                        \
-	LL_FN int ll_loop_##name(const struct coll *c, struct ll_waits *w, enum ll_form form)    \
+	LL_FN int ll_loop_##name(const struct coll *c, struct ll_waits *w)                       \
 	{                                                                                        \
 		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
 		struct ll_item at = { spmtd_tid_(), 0, ll_slot(c, 0) }, next = at;               \
@@ -286,8 +260,6 @@ LL_FN struct ll_at ll_item_at(const struct ll_item *at, uint64_t from)
 			}                                                                        \
 			if (k < n && !w->rc)                                                     \
 				u = end(a, op, npes, second);                                    \
-			if (k < n && !w->rc && form == LL_TWICE)                                 \
-				ll_relay(c, from + k, u, &w->flags);                             \
 			if (turn == 0)                                                           \
 				rc = ll_first_agreed(c, w);                                      \
 			if (k < n && !w->rc && !rc)                                              \
@@ -338,9 +310,9 @@ LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct l
 	int rc = 0;
 
 	switch (which) {
-#define X(name, acc, begin, step, end, hold)                                                   \
-	case LL_##name:                                                                        \
-		rc = form == LL_BRIEF ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w, form); \
+#define X(name, acc, begin, step, end, hold)                                             \
+	case LL_##name:                                                                  \
+		rc = form == LL_BRIEF ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w); \
 		break;
 		LL_LOOPS(X)
 #undef X
@@ -363,11 +335,9 @@ LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, const struct ll_brie
 
 	if (c->bytes && c->args->moves.froms)
 		rc = ll_fold_units(c, w, b, which, form);
-	if (!rc && c->bytes && form == LL_TWICE)
-		rc = ll_take_relayed(c, w);
 	if (rc != SPMTD_MISMATCH)
 		return rc;
-	await_keys(c, w);
+	await_keys(c, w, 0);
 	return ll_first_agreed(c, w);
 }
 
@@ -383,19 +353,19 @@ LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 	f.walk = ll_walk_of(c, m->from, c->bytes ? m->froms : 0);
 	f.at[0].pe = -1;
 	if (!many)
-		ll_few_come(c, w, &f, 0);
+		ll_few_come(c, w, &f);
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
-		await_keys(c, w);
+		await_keys(c, w, 0);
 	rc = ll_first_agreed(c, w);
 	if (rc)
 		return rc;
 	if (self)
 		ll_own(c);
 	if (!many)
-		ll_few_stay(c, w, &f, 0);
+		ll_few_stay(c, w, &f);
 	LL_ROLLED
 	for (int nth = self; many && nth < m->froms; nth++)
-		ll_unpack_from(c, w, ll_rank(c, m->from, nth), 0);
+		ll_unpack_from(c, w, ll_rank(c, m->from, nth));
 	return ll_agreed(c, w);
 }
 
@@ -409,7 +379,7 @@ LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct l
 		u = ll_arrives(c, w, b->from, ll_brief_place(b, ll_slot(c, b->from)),
 			ll_brief_look(c, b, ll_slot(c, b->from), b->from));
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
-		await_keys(c, w);
+		await_keys(c, w, 0);
 	rc = ll_first_agreed(c, w);
 	if (rc)
 		return rc;
@@ -492,23 +462,13 @@ static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 				 : LL_copy;
 }
 
-static enum ll_form ll_form_of(uint32_t algorithm, uint32_t brief)
-{
-	return algorithm == COLL_ROW_ll2 ? LL_TWICE : brief ? LL_BRIEF : LL_ONCE;
-}
-
 int coll_ll(const struct coll *c)
 {
-	enum ll_form form = ll_form_of((uint32_t)c->args->algorithm, c->brief);
+	enum ll_form form = c->brief ? LL_BRIEF : LL_MANY_UNITS;
 	struct ll_first first;
 
 	ll_begin(c, &first, form);
 	return ll_run(c, &first, ll_kernel_for(c->args), form);
-}
-
-int coll_ll2(const struct coll *c)
-{
-	return coll_ll(c);
 }
 
 #if !defined(COLL_ONE_UNIT)
@@ -521,24 +481,23 @@ static void ll_on_host(const void *args)
 const struct kernel *kernel_of_collective(const struct kernel_collective_args *args)
 {
 	static const struct kernel *const of_ll[][LL_KERNELS] = {
-#define X(name) \
-	[LL_ONCE][LL_##name] = &kernel_ll_##name, [LL_BRIEF][LL_##name] = &kernel_ll_brief_##name,
+#define X(name)                                         \
+	[LL_MANY_UNITS][LL_##name] = &kernel_ll_##name, \
+	[LL_BRIEF][LL_##name] = &kernel_ll_brief_##name,
 		COLL_LL_KERNELS(X)
-#undef X
-#define X(name) [LL_TWICE][LL_##name] = &kernel_ll2_##name,
-			COLL_FOLD_KERNELS(X)
 #undef X
 	};
 
 	if (args->algorithm == COLL_ROW_pull)
 		return &kernel_pull;
+	if (args->algorithm == COLL_ROW_ll12)
+		return ll12_kernel_of(args);
 	if (args->algorithm == COLL_ROW_push2)
 		return push2_kernel_for(args);
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
-	if (args->algorithm == COLL_ROW_ll || args->algorithm == COLL_ROW_ll2)
-		return of_ll[ll_form_of((uint32_t)args->algorithm, args->brief)]
-			    [ll_kernel_for(args)];
+	if (args->algorithm == COLL_ROW_ll)
+		return of_ll[args->brief ? LL_BRIEF : LL_MANY_UNITS][ll_kernel_for(args)];
 	return &kernel_collective;
 }
 
@@ -549,12 +508,9 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 #endif
 
 #if defined(LL_KERNEL)
-#define X(name)                             \
-	LL_KERNEL(ll_##name, name, LL_ONCE) \
+#define X(name)                                   \
+	LL_KERNEL(ll_##name, name, LL_MANY_UNITS) \
 	LL_KERNEL(ll_brief_##name, name, LL_BRIEF)
 COLL_LL_KERNELS(X)
-#undef X
-#define X(name) LL_KERNEL(ll2_##name, name, LL_TWICE)
-COLL_FOLD_KERNELS(X)
 #undef X
 #endif

@@ -39,8 +39,8 @@ LL_FN union unit ll_arrives(
 	return slot_unit_data(&s);
 }
 
-/* Waits for what all others call; some thread of every block does for each. */
-LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
+/* Waits for what all others call, and where `own` until this rank has said so itself; some thread of every block does for each. */
+LL_FN void await_keys(const struct coll *c, struct ll_waits *w, int own)
 {
 	int differs = -1;
 
@@ -52,7 +52,7 @@ LL_FN void await_keys(const struct coll *c, struct ll_waits *w)
 
 		w->pe = pe;
 		w->at = spmtd_at_(area_inbox(c->view, pe)->hello[c->epoch & 1]);
-		while (pe != c->view->pe && !w->rc && !coll_hello(c, pe, &key))
+		while ((own || pe != c->view->pe) && !w->rc && !coll_hello(c, pe, &key))
 			w->rc = coll_patience(c->view, &w->w);
 		if (!w->rc && key != c->args->key && differs < 0)
 			differs = pe;

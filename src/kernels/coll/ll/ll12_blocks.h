@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* A call of `ll12`: ranks' blocks, or of an all_reduce their parts of one, and what a thread has of each. */
+#ifndef SPMT_KERNELS_LL12_BLOCKS_H
+#define SPMT_KERNELS_LL12_BLOCKS_H
+
+#include "ll12_quad.h"
+#include "src/kernels/fold/in_flight.h"
+
+/* As little as slots have room for is counted in 32 bits. */
+struct ll12 {
+	const struct coll *c;
+	uint64_t src, dst;	     /* of rank 0's block */
+	uint64_t here;		     /* of rank 0's slot */
+	uint64_t there;		     /* of this rank's slot, from where a library area begins */
+	uint32_t pitch;		     /* from a slot to the next */
+	uint32_t src_step, dst_step; /* bytes from a rank's block to the next */
+	uint32_t units;		     /* of the largest block */
+	uint32_t all;		     /* of all of them, where some are shorter; else UINT32_MAX */
+	uint32_t parts;		     /* of a block */
+	uint32_t base, step;	     /* this warp's first one; from there to its next */
+	uint32_t flag;
+	int relays, odd; /* it is an all_reduce; not all units are whole and aligned */
+	int gone;	 /* a wait of this warp has failed */
+};
+
+/* For how many ranks at once something is done, and of which units: constants where it is inlined. */
+struct ll12_way {
+	int many, odd;
+};
+
+/* All_reduce alone has neither a block for each rank nor one rank that gives or gets. */
+LL_FN int ll12_relays(const struct coll_moves *m, int npes)
+{
+	return m->folds && !m->src_blocks && m->tos == npes && m->froms == npes;
+}
+
+LL_FN struct ll12 ll12_of(const struct coll *c)
+{
+	const struct coll_moves *m = &c->args->moves;
+	const uint32_t threads = spmtd_threads_(), tid = spmtd_tid_();
+	const uint32_t bytes = (uint32_t)c->bytes;
+	const uint32_t have = threads > QUADS_WARP ? threads - QUADS_WARP : threads;
+	struct ll12 l = { .c = c,
+		.src = c->args->src,
+		.dst = c->args->dst,
+		.src_step = m->src_blocks ? bytes : 0,
+		.dst_step = m->dst_blocks ? bytes : 0,
+		.units = (bytes + 15) / 16,
+		.all = UINT32_MAX,
+		.relays = ll12_relays(m, c->view->npes) };
+
+	if (l.relays) {
+		l.all = l.units;
+		l.units = (uint32_t)c->share->each + (c->share->over != 0);
+		l.src_step = l.dst_step = 16 * l.units;
+	}
+	l.odd = ((l.src | l.dst | bytes) & 15) != 0;
+	l.parts = (uint32_t)quads_of(l.units) * QUAD_PARTS;
+	l.base = tid < have ? kernel_block() * have + tid - warp_lane() : l.parts;
+	l.step = kernel_blocks() * have;
+	return l;
+}
+
+LL_FN void ll12_begin(struct ll12 *l)
+{
+	const struct coll *c = l->c;
+
+	l->pitch = 2 * c->args->room;
+	l->here = coll_slot(c, spmtd_at_(c->view->own), 0);
+	l->there = coll_slot(c, 0, c->view->pe);
+	l->flag = quad_flag(c->epoch);
+}
+
+/* Units of pe's block. */
+LL_FN uint32_t ll12_units(const struct ll12 *l, int pe)
+{
+	const uint32_t from = (uint32_t)pe * l->units, left = from < l->all ? l->all - from : 0;
+
+	return left < l->units ? left : l->units;
+}
+
+LL_FN uint64_t ll12_src(const struct ll12 *l, int pe)
+{
+	return l->src + (uint64_t)(uint32_t)pe * l->src_step;
+}
+
+LL_FN uint64_t ll12_dst(const struct ll12 *l, int pe)
+{
+	return l->dst + (uint64_t)(uint32_t)pe * l->dst_step;
+}
+
+/* Of pe's kth unit. */
+LL_FN uint32_t ll12_bytes(const struct ll12 *l, int pe, uint32_t k)
+{
+	const uint32_t at = 16 * k + (l->relays ? (uint32_t)pe * l->src_step : 0);
+	const uint32_t left = (uint32_t)l->c->bytes - at;
+
+	return left < 16 ? left : 16;
+}
+
+LL_FN struct quad_part ll12_load(const struct ll12 *l, int pe, uint32_t t, int odd)
+{
+	const uint64_t src = ll12_src(l, pe);
+	const uint32_t n = ll12_units(l, pe);
+	struct quad_part x;
+
+	__builtin_memset(&x, 0, sizeof(x));
+	LL_EACH(PART_UNITS)
+	{
+		const uint32_t k = part_unit(t, i);
+
+		if (k < n)
+			x.u[i] = odd ? gather_here(src + 16 * (uint64_t)k, ll12_bytes(l, pe, k))
+				     : fetch_whole(src + 16 * (uint64_t)k);
+	}
+	return x;
+}
+
+LL_FN void ll12_store(const struct ll12 *l, int pe, uint32_t t, const struct quad_part *x, int odd)
+{
+	const uint64_t dst = ll12_dst(l, pe);
+	const uint32_t n = ll12_units(l, pe);
+
+	LL_EACH(PART_UNITS)
+	{
+		const uint32_t k = part_unit(t, i);
+
+		if (k < n && odd)
+			place_here(dst + 16 * (uint64_t)k, x->u[i], ll12_bytes(l, pe, k));
+		else if (k < n)
+			place_whole(dst + 16 * (uint64_t)k, x->u[i]);
+	}
+}
+
+#endif

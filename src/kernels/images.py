@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Device images for the library.
 
-images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024 (those of ll, push2, twoshot, pull and of plans: of 512)
+images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024 (those of ll, ll12, push2, twoshot, pull and of plans: of 512)
 images.py table OUT [ARCH KIND FILE]..    the table of src/kernels/images.h, its data included by the assembler
 """
 import os
 import re
 import sys
 
-LL_THREADS = 512  # COLL_LL_THREADS of src/kernels/coll/table.h
-LL12_THREADS = 512  # COLL_LL12_THREADS
+LL_THREADS = 512  # COLL_LL_THREADS, COLL_LL12_THREADS of src/kernels/coll/table.h
 TWOSHOT_THREADS = 512  # COLL_TWOSHOT_THREADS
 
 HEAD = """/* SPDX-License-Identifier: MIT */
@@ -31,9 +30,7 @@ extern const unsigned char spmt_image_{i}[] __attribute__((visibility("hidden"))
 
 def bounds(kernel):
     # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
-    if kernel.startswith("spmt_kernel_ll12_"):
-        return f".maxntid {LL12_THREADS}, 1, 1\n"
-    if kernel.startswith("spmt_kernel_ll_"):
+    if kernel.startswith(("spmt_kernel_ll_", "spmt_kernel_ll12_")):
         return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 1\n"
     if kernel.startswith(("spmt_kernel_push2_", "spmt_kernel_twoshot_", "spmt_kernel_plan")) or kernel == "spmt_kernel_pull":
         return f".maxntid {TWOSHOT_THREADS}, 1, 1\n"

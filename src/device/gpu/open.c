@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening devices. */
 #include <errno.h>
+#include <string.h>
 
 #include "bind.h"
 #include "ops.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 static struct gpu_device *device_of(struct kept *k)
@@ -28,12 +31,28 @@ static int find_kernel(void *ctx, const char *name, void **handle)
 		: gpu_fail(v, r, "kernel '%s' of the image for %s", name, k->image->arch);
 }
 
+#define SLOW_NS 2000000000ll
+
+/* Of text the driver compiles all kernels, or has kept what it compiled before: who waits for that is told why. */
+static int load_module(struct kept *k, const struct gpu_calls *calls)
+{
+	int64_t begin = process_now(), took;
+	int r = calls->ModuleLoadData(&k->module, k->image->data);
+
+	took = process_now() - begin;
+	if (r == GPU_OK && took > SLOW_NS && !strcmp(k->image->kind, "ptx"))
+		log_line(LOG_WARN,
+			"device %d: the driver took %.1f s to compile the kernels, as this library was built without ptxas for %s; where it keeps what it compiles, once",
+			k->dev, (double)took / 1e9, k->arch);
+	return r;
+}
+
 /* The device is current, as in what follows. */
 static int load_image(struct kept *k)
 {
 	const struct gpu_vendor *v = device_of(k)->vendor;
 	const struct gpu_calls *calls = &gpu_state(v)->calls;
-	int rc, r = calls->ModuleLoadData(&k->module, k->image->data);
+	int rc, r = load_module(k, calls);
 
 	if (r != GPU_OK)
 		return gpu_fail(v, r, "loading the %s image of %s on %s", k->image->kind,

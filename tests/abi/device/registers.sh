@@ -16,7 +16,7 @@ amd() {
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
-		END { if (n != 62) print n + 0 " kernels of ll, push2 and twoshot" }'
+		END { if (n != 49) print n + 0 " kernels of ll, push2 and twoshot" }'
 }
 
 # stacks FILE: of each kernel of a cubin its name, and the bytes of stack that a thread of it has: what ptxas puts into memory is there.
@@ -45,7 +45,7 @@ nvidia() {
 		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot)_/ { next }
 		{ n++ }
 		$2 { print $1 ": " $2 " bytes of memory" }
-		END { if (n != 62) print n + 0 " kernels of ll, push2 and twoshot" }'
+		END { if (n != 58) print n + 0 " kernels of ll, ll12, push2 and twoshot" }'
 }
 
 # large_stacks CUBIN: where kernels want more stack than CUDA sets aside for each thread, 1024 bytes (cudaLimitStackSize): to launch one

@@ -90,7 +90,7 @@ static struct kernel_grid most_of(int row, bool folds)
 			     : (struct kernel_grid){ COLL_LL_COPIES, COLL_LL_THREADS / 2 };
 	if (row == COLL_ROW_push2)
 		return (struct kernel_grid){ COLL_PUSHING, KERNEL_BLOCK };
-	if (row == COLL_ROW_twoshot || row == COLL_ROW_pull)
+	if (row == COLL_ROW_twoshot || row == COLL_ROW_give)
 		return (struct kernel_grid){ COLL_MEETING, KERNEL_BLOCK };
 	return (struct kernel_grid){ COLL_BLOCKS, KERNEL_BLOCK };
 }

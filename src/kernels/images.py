@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Device images for the library.
 
-images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024 (those of ll, ll12, push2, twoshot, pull and of plans: of 512)
+images.py ptx IN OUT        PTX as it is embedded: no comments, and every kernel fit for blocks of 1024 (those of ll, ll12, push2, twoshot, give and of plans: of 512)
 images.py table OUT [ARCH KIND FILE]..    the table of src/kernels/images.h, its data included by the assembler
 """
 import os
@@ -32,7 +32,7 @@ def bounds(kernel):
     # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
     if kernel.startswith(("spmt_kernel_ll_", "spmt_kernel_ll12_")):
         return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 1\n"
-    if kernel.startswith(("spmt_kernel_push2_", "spmt_kernel_twoshot_", "spmt_kernel_plan")) or kernel == "spmt_kernel_pull":
+    if kernel.startswith(("spmt_kernel_push2_", "spmt_kernel_twoshot_", "spmt_kernel_plan")) or kernel == "spmt_kernel_give":
         return f".maxntid {TWOSHOT_THREADS}, 1, 1\n"
     return ".maxntid 1024, 1, 1\n"
 

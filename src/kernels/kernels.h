@@ -125,7 +125,7 @@ struct kernel_stage_args {
 #pragma GCC diagnostic pop
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
-	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_pull,
+	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_give,
 	kernel_ll12_copy;
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_ll_brief_##name;
 COLL_LL_KERNELS(X)

@@ -22,7 +22,7 @@ static const char *const row_words[COLL_ROWS] = {
 	[COLL_ROW_push2] =
 		"sums in two phases: each folds a share that the others store to it, and stores it to all; blocks meet",
 	[COLL_ROW_twoshot] = "each folds a share at its peers and stores it to all; blocks meet",
-	[COLL_ROW_pull] = "each loads from its peers; blocks meet",
+	[COLL_ROW_give] = "each stores to its peers; blocks meet",
 	[COLL_ROW_pushed] = "one meeting, with which the data comes, through slots",
 	[COLL_ROW_copy] = "each has copy queues copy from its peers; if SPMT_COLL names it",
 	[COLL_ROW_direct] = "each loads from its peers; ranks meet before and after",

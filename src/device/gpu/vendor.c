@@ -27,7 +27,7 @@
 /* Unsorted: so few rows are found faster by address than by name. */
 static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
 	&kernel_atomic, &kernel_barrier, &kernel_collective, &kernel_collective_v, &kernel_stage,
-	&kernel_plan, &kernel_plan_row, &kernel_pull,
+	&kernel_plan, &kernel_plan_row, &kernel_give,
 #define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 	COLL_LL_KERNELS(X)
 #undef X

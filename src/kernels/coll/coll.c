@@ -407,7 +407,7 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 		run_by_slots(&c);
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 	else if (args->algorithm == COLL_ROW_push2 || args->algorithm == COLL_ROW_twoshot ||
-		args->algorithm == COLL_ROW_pull)
+		args->algorithm == COLL_ROW_give)
 		run_by_block(&c);
 #endif
 	else

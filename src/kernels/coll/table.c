@@ -71,7 +71,7 @@ static bool row_brings_factors(const struct coll_row *row)
 static bool row_meets_by_block(const struct coll_row *row)
 {
 	return row == &coll_rows[COLL_ROW_push2] || row == &coll_rows[COLL_ROW_twoshot] ||
-		row == &coll_rows[COLL_ROW_pull];
+		row == &coll_rows[COLL_ROW_give];
 }
 
 static uint64_t case_ranks(const struct coll_case *c)

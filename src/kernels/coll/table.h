@@ -68,7 +68,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 	X(ll,      COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, COLL_LL_MOST, 64,       4u << 10)            \
 	X(push2,   COLL_FOLDS & ~(1u << COLL_REDUCE), COLL_AT_PEERS, UINT64_MAX, 0, 16u << 10)           \
 	X(twoshot, COLL_FOLDS,               COLL_AT_PEERS, UINT64_MAX,  0,          16u << 10)           \
-	X(pull,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, 0,         16u << 10)
+	X(give,    COLL_COPIES & ~COLL_SWAPS, COLL_AT_PEERS, UINT64_MAX, 0,         16u << 10)
 /* with one for all */
 #define COLL_TABLE_SHARED(X)                                                                             \
 	X(pushed,  COLL_COPIES | COLL_FOLDS, COLL_BY_SLOTS, 64u << 10,  64,         4u << 10)            \

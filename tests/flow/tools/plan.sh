@@ -121,7 +121,7 @@ nothing_in 'one number of ranks alone' "$([ "$(grep -cE '^  [0-9]+ ranks' "$scra
 info 0 '' 9
 says 'many do not meet by block' out '^  all_gather +ll up to [0-9]+, direct up to [0-9]+, engine +ll up to 64, direct$'
 info 0 'pushed' 2
-says 'a wish is granted' out '^  all_gather +pushed up to [0-9]+, pull up to [0-9]+, engine +pushed up to '
+says 'a wish is granted' out '^  all_gather +pushed up to [0-9]+, give up to [0-9]+, engine +pushed up to '
 info 0 'push2' 4
 says 'sums in two phases of stores' out '^  reduce_scatter +push2 +push2$'
 says 'where there is a sum' out '^  all_reduce, premul +pushed up to 65536, twoshot +pushed up to 64, reduce$'

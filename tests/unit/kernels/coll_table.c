@@ -56,7 +56,7 @@ static bool prefers(int row, const struct coll_case *c)
 			(c->bytes - 1) * (has_blocks(c->kind) ? (uint64_t)c->ranks : 1) >=
 				COLL_LL12_MOST))
 		return false;
-	if ((row == COLL_ROW_twoshot || row == COLL_ROW_pull) && c->ranks > COLL_BLOCKS_RANKS)
+	if ((row == COLL_ROW_twoshot || row == COLL_ROW_give) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
 	if (row == COLL_ROW_twoshot && c->kind == COLL_REDUCE)
 		return false;
@@ -194,7 +194,7 @@ Test(coll_table, few_ranks_come_in_one_phase_with_more)
 		cr_expect_eq(coll_choose(&c), COLL_ROW_ll, "%d ranks", ranks);
 		c.bytes++;
 		cr_expect_eq(coll_choose(&c),
-			ranks <= COLL_BLOCKS_RANKS ? COLL_ROW_pull : COLL_ROW_direct);
+			ranks <= COLL_BLOCKS_RANKS ? COLL_ROW_give : COLL_ROW_direct);
 		c.bytes--;
 		c.on_cpu = true;
 		cr_expect_eq(coll_choose(&c), COLL_ROW_direct);

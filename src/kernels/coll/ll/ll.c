@@ -488,8 +488,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 #undef X
 	};
 
-	if (args->algorithm == COLL_ROW_pull)
-		return &kernel_pull;
+	if (args->algorithm == COLL_ROW_give)
+		return &kernel_give;
 	if (args->algorithm == COLL_ROW_ll12)
 		return ll12_kernel_of(args);
 	if (args->algorithm == COLL_ROW_push2)

@@ -48,7 +48,7 @@ Test(device, the_host_table_has_no_hole)
 	cr_assert(all_set(b->vmm, sizeof(*b->vmm)));
 	cr_assert(all_set(b->ipc, sizeof(*b->ipc)));
 	cr_assert_str_eq(b->name, "host");
-	cr_assert_eq(b->traits, DEVICE_HOST_ACCESS);
+	cr_assert_eq(b->traits, DEVICE_HOST_ACCESS | DEVICE_WHOLE_UNITS);
 	cr_assert_gt(b->store_threshold, 0);
 }
 

@@ -26,7 +26,7 @@ int coll_choose(const struct coll_case *c);
 /* -1: no row has this name. */
 int coll_named(const char *name);
 
-/* "ll, ll12, twoshot" */
+/* "ll12, ll, push2" */
 void coll_names(char *text, size_t size);
 
 /* Bytes that a slot has room for, where all slots of a rank may take `most`: of both sets, with a flag to every word. whole, wanted: as above. */

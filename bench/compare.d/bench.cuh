@@ -54,7 +54,7 @@ struct rank {
 	uint64_t window;  /* bytes: the largest size */
 	uint64_t epoch;
 	cudaStream_t stream;
-	cudaEvent_t begin, end;
+	cudaEvent_t begin, end, done;
 	struct place place;
 	cudaLibrary_t library; /* of options->ptx */
 };

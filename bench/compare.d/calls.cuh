@@ -5,7 +5,22 @@
 
 #include "bench.cuh"
 
-enum call { CALL_PUT, CALL_BARRIER, CALL_ALL_REDUCE, CALL_ALL_GATHER, CALL_ALL_TO_ALL, CALL_RING };
+enum call {
+	CALL_PUT,
+	CALL_BARRIER,
+	CALL_ALL_REDUCE,
+	CALL_ALL_GATHER,
+	CALL_ALL_TO_ALL,
+	CALL_RING,
+	CALL_LAUNCH,	   /* of a kernel without work: what the host takes, whatever is called */
+	CALL_LAUNCH_EVENT, /* and an event behind it, which says when it has ended */
+	CALLS
+};
+
+static bool has_bytes(enum call call)
+{
+	return call != CALL_BARRIER && call < CALL_LAUNCH;
+}
 
 /* By each program: one call on r->stream, or the end of the program. `bytes`: of dst. */
 static void issue(struct rank *r, enum call call, uint64_t bytes);
@@ -18,7 +33,7 @@ static void check_call(struct rank *r, enum call call, uint64_t bytes)
 						     : EXPECT_COPY;
 	int from = call == CALL_PUT ? 0 : (r->pe + r->npes - 1) % r->npes;
 
-	if (call == CALL_BARRIER || (call == CALL_PUT && r->pe != 1))
+	if (!has_bytes(call) || (call == CALL_PUT && r->pe != 1))
 		return;
 	compare<<<256, 256, 0, r->stream>>>((uint32_t *)r->dst, bytes / 4, bytes / 4, bytes / 4,
 		expect, from, r->pe, r->npes, r->differ);
@@ -84,9 +99,9 @@ static void group_stream(struct rank *r)
 {
 	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20, 256 << 20 };
 	static const char *const rows[] = { "put_on_stream", "barrier_on_stream", "all_reduce",
-		"all_gather", "all_to_all", "ring" };
+		"all_gather", "all_to_all", "ring", "launch", "launch_event" };
 
-	for (int call = 0; call < 6; call++) {
+	for (int call = 0; call < CALLS; call++) {
 		if (!(calls_there() & 1u << call))
 			continue;
 		for (int i = 0; i < 7; i++) {
@@ -94,9 +109,9 @@ static void group_stream(struct rank *r)
 			uint64_t unit = shares ? 4 * (uint64_t)r->npes : 4;
 			uint64_t bytes = (sizes[i] + unit - 1) / unit * unit;
 
-			if (call == CALL_BARRIER && i)
+			if (!has_bytes((enum call)call) && i)
 				break;
-			if (call == CALL_BARRIER)
+			if (!has_bytes((enum call)call))
 				bytes = 0;
 			if (bytes <= r->window)
 				run_call(r, (enum call)call, rows[call], bytes);
@@ -143,6 +158,7 @@ static void bench_run(struct rank *r)
 	CHECK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
 	CHECK(cudaEventCreate(&r->begin));
 	CHECK(cudaEventCreate(&r->end));
+	CHECK(cudaEventCreateWithFlags(&r->done, cudaEventDisableTiming));
 	CHECK(cudaMalloc((void **)&r->code, sizeof(*r->code)));
 	CHECK(cudaMalloc((void **)&r->differ, sizeof(*r->differ)));
 	fill<<<256, 256, 0, r->stream>>>((uint32_t *)r->src, r->window / 4, r->pe);

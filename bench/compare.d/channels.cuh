@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What no peer has, by libspmt alone: packets, signals of channels, bulk copies. Behind kernels.cuh, which has the loops that these
- * are like, and launches.cuh.
- */
+/* What no peer has: packets, signals of channels, bulk copies, by libspmt and by instructions alone. */
 #ifndef COMPARE_CHANNELS_CUH
 #define COMPARE_CHANNELS_CUH
 
@@ -17,170 +14,19 @@ enum {
 	PACKETS_MOST = 4096			   /* bytes of data; twice in turn in job.words */
 };
 
-/* Packets there, which are read as they come, and back. */
-KERNEL(k_ping_packets)
+/* Packets, signals of channels and bulk copies of one program; without a function: it has none. */
+struct channel_kernels {
+	struct kernel packets, packet, ordered, relaxed, bulk, bulk_quiet, bulk_bw;
+};
+
+static void run_bulk_quiet(struct rank *r, struct kernel kernel)
 {
-	char *room = (char *)(j.words + WORDS_AMO);
-	uint64_t off = 0;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
-
-		if (j.pe == 0)
-			spmtd_put_packets_block(
-				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
-		rc = spmtd_get_packets_block(&j.place.view, j.dst + off, turn, j.size, flag);
-		if (j.pe == 1)
-			spmtd_put_packets_block(
-				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	if (rc)
-		*j.code = rc;
-}
-
-/* One packet there and back, by value: its data is in a register, as a fused kernel has it. */
-KERNEL(k_ping_packet)
-{
-	char *room = (char *)(j.words + WORDS_AMO);
-	uint64_t off = 0, x;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
-		uint64_t *dst = (uint64_t *)(j.dst + off), *src = (uint64_t *)(j.src + off);
-
-		if (j.pe == 0)
-			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
-		rc = spmtd_get_packet(&j.place.view, turn, flag, &x);
-		if (!rc)
-			*dst = x;
-		if (j.pe == 1)
-			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	if (rc)
-		*j.code = rc;
-}
-
-#define PING_CHANNEL(name, suffix)                                                             \
-	KERNEL(name)                                                                           \
-	{                                                                                      \
-		int rc = 0;                                                                    \
-                                                                                               \
-		for (uint32_t i = 0; i < j.iters && !rc; i++) {                                \
-			if (j.pe == 0)                                                         \
-				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
-			rc = spmtd_channel_wait##suffix(&j.place.view, &j.place.channel);      \
-			if (j.pe == 1)                                                         \
-				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
-		}                                                                              \
-		if (rc)                                                                        \
-			*j.code = rc;                                                          \
-	}
-PING_CHANNEL(k_ping_channel, )
-PING_CHANNEL(k_ping_channel_relaxed, _relaxed)
-
-/* One thread's bulk put and its signal there, then back. */
-KERNEL(k_ping_bulk)
-{
-	extern __shared__ __align__(128) char room[];
-	uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;
-	struct spmtd_bulk bulk;
-	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		for (int side = 0; side < 2 && !rc; side++)
-			if (j.pe == side) {
-				spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off,
-					j.size, j.peer);
-				spmtd_signal_op(
-					&j.place.view, sig, j.base + i, SPMT_SIGNAL_SET, j.peer);
-			} else {
-				rc = spmtd_signal_wait_until(
-					&j.place.view, sig, SPMT_CMP_GE, j.base + i);
-			}
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	spmtd_bulk_end(&bulk);
-	if (rc)
-		*j.code = rc;
-}
-
-/* As k_put_thread: each put delivered before the next one begins. */
-KERNEL(k_bulk_quiet)
-{
-	extern __shared__ __align__(128) char room[];
-	uint64_t off = 0;
-	struct spmtd_bulk bulk;
-	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
-
-	for (uint32_t i = 0; i < j.iters && !rc; i++) {
-		spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off, j.size, j.peer);
-		rc = spmtd_quiet(&j.place.view);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	spmtd_bulk_end(&bulk);
-	if (rc)
-		*j.code = rc;
-}
-
-/* As k_bw_put, by a warp of each block. */
-KERNEL(k_bw_bulk)
-{
-	extern __shared__ __align__(128) char room[];
-	uint64_t part = j.size / BLOCKS, at = BLOCK * part, off = 0;
-	struct spmtd_bulk bulk;
-	int rc = spmtd_bulk_begin_warp(&bulk, room, BULK_CHUNK, BULK_STAGES);
-
-	for (uint32_t i = 0; i < j.iters; i++) {
-		spmtd_bulk_put_nbi_warp(
-			&j.place.view, &bulk, j.dst + off + at, j.src + off + at, part, j.peer);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	spmtd_bulk_end_warp(&bulk);
-	(void)spmtd_quiet_warp(&j.place.view);
-	if (rc && TID == 0)
-		*j.code = rc;
-}
-
-static void group_channel(struct rank *r)
-{
-	static const int blocks[] = { 1, 2, 4, 8, 16, 32 };
-	static const char *const warps[] = { "1x32", "2x32", "4x32", "8x32", "16x32", "32x32" };
-	struct kernel packets = KERNEL_OF(k_ping_packets), bulk = KERNEL_OF(k_ping_bulk);
-	struct kernel ordered = KERNEL_OF(k_ping_channel),
-		      relaxed = KERNEL_OF(k_ping_channel_relaxed);
-	struct kernel copies = KERNEL_OF(k_bw_bulk);
-
-	run_ping(r, "packets", "block-256", packets, 256, 8, 0);
-	run_ping(r, "packets", "block-256", packets, 256, PACKETS_MOST, 0);
-	run_again(r, "packets", "cached-256", packets, 256, 8);
-	run_again(r, "packets", "cached-256", packets, 256, PACKETS_MOST);
-	run_again(r, "packets", "by-value", KERNEL_OF(k_ping_packet), 1, 8);
-	run_ping(r, "channel_signal", "thread", ordered, 1, 0, 0);
-	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0, 0);
-	run_ping(r, "bulk_put", "thread", bulk, 1, 4096, BULK_ROOM);
-	run_ping(r, "bulk_put", "thread", bulk, 1, 65536, BULK_ROOM);
 	for (uint64_t size = 4096; size <= 65536; size *= 16) {
 		struct bench b = {};
 
 		b.row = "bulk_quiet";
 		b.variant = "thread";
-		b.kernel = KERNEL_OF(k_bulk_quiet);
+		b.kernel = kernel;
 		b.blocks = b.threads = 1;
 		b.active = ON_0;
 		b.owners = ON_1;
@@ -190,12 +36,19 @@ static void group_channel(struct rank *r)
 		spread(&b, size);
 		run_bench(r, &b);
 	}
+}
+
+static void run_bulk_bw(struct rank *r, struct kernel kernel)
+{
+	static const int blocks[] = { 1, 2, 4, 8, 16, 32 };
+	static const char *const warps[] = { "1x32", "2x32", "4x32", "8x32", "16x32", "32x32" };
+
 	for (int k = 0; k < 6; k++) {
 		struct bench b = {};
 
 		b.row = "bulk_bw";
 		b.variant = warps[k];
-		b.kernel = copies;
+		b.kernel = kernel;
 		b.blocks = blocks[k];
 		b.threads = 32;
 		b.window = r->window;
@@ -207,6 +60,22 @@ static void group_channel(struct rank *r)
 		b.room = BULK_ROOM;
 		run_bench(r, &b);
 	}
+}
+
+static void run_channels(struct rank *r, const struct channel_kernels *k)
+{
+	run_ping(r, "packets", "block-256", k->packets, 256, 8, 0);
+	run_ping(r, "packets", "block-256", k->packets, 256, PACKETS_MOST, 0);
+	run_again(r, "packets", "cached-256", k->packets, 256, 8);
+	run_again(r, "packets", "cached-256", k->packets, 256, PACKETS_MOST);
+	run_again(r, "packets", "by-value", k->packet, 1, 8);
+	run_ping(r, "channel_signal", "thread", k->ordered, 1, 0, 0);
+	run_ping(r, "channel_signal", "relaxed", k->relaxed, 1, 0, 0);
+	run_ping(r, "bulk_put", "thread", k->bulk, 1, 4096, BULK_ROOM);
+	run_ping(r, "bulk_put", "thread", k->bulk, 1, 65536, BULK_ROOM);
+	run_bulk_quiet(r, k->bulk_quiet);
+	if (k->bulk_bw.fn)
+		run_bulk_bw(r, k->bulk_bw);
 }
 
 #endif

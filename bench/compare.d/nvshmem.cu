@@ -16,7 +16,7 @@
 
 static unsigned calls_there(void)
 {
-	return ~(1u << CALL_RING);
+	return (1u << CALL_RING) - 1;
 }
 
 static void issue(struct rank *r, enum call call, uint64_t bytes)

@@ -12,49 +12,15 @@ PING(k_ping_late, block, wait_signal_late)
 
 #include "launches.cuh"
 
-/* One word there and back, behind a fence and without. */
-template <bool ORDER> OP void ping_word(const struct job *j)
-{
-	uint64_t *sig = j->words + WORDS_SIGNAL;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j->iters && !rc; i++)
-		for (int side = 0; side < 2 && !rc; side++)
-			if (j->pe != side)
-				rc = raw_await<ORDER>(sig, j->base + i);
-			else if (ORDER)
-				raw_release(raw_there(j, sig, j->peer), j->base + i);
-			else
-				raw_poke(raw_there(j, sig, j->peer), j->base + i);
-	if (rc)
-		*j->code = rc;
-}
-
-KERNEL(k_ping_word)
-{
-	ping_word<true>(&j);
-}
-
-KERNEL(k_ping_word_relaxed)
-{
-	ping_word<false>(&j);
-}
-
-#define COMPARE_CHANNELS
-static void group_channel(struct rank *r)
-{
-	struct kernel ordered = KERNEL_OF(k_ping_word), relaxed = KERNEL_OF(k_ping_word_relaxed);
-
-	run_ping(r, "channel_signal", "thread", ordered, 1, 0, 0);
-	run_ping(r, "channel_signal", "relaxed", relaxed, 1, 0, 0);
-}
+#include "raw_channels.cuh"
 
 #include "calls.cuh"
 #include "threads.cuh"
 
 static unsigned calls_there(void)
 {
-	return 1u << CALL_PUT | 1u << CALL_RING | 1u << CALL_ALL_GATHER | 1u << CALL_ALL_TO_ALL;
+	return 1u << CALL_PUT | 1u << CALL_RING | 1u << CALL_ALL_GATHER | 1u << CALL_ALL_TO_ALL |
+		1u << CALL_LAUNCH | 1u << CALL_LAUNCH_EVENT;
 }
 
 static void copy(struct rank *r, int pe, uint64_t to, uint64_t from, uint64_t bytes)
@@ -64,11 +30,32 @@ static void copy(struct rank *r, int pe, uint64_t to, uint64_t from, uint64_t by
 	CHECK(cudaMemcpyAsync(dst + to, r->src + from, bytes, cudaMemcpyDefault, r->stream));
 }
 
+/* As many bytes of arguments as a small collective's kernel of libspmt has. */
+struct arguments {
+	uint64_t words[55];
+};
+
+__global__ void k_nothing(struct arguments)
+{
+}
+
+static void launch_nothing(struct rank *r, bool event)
+{
+	k_nothing<<<1, 512, 0, r->stream>>>(arguments());
+	CHECK(cudaGetLastError());
+	if (event)
+		CHECK(cudaEventRecord(r->done, r->stream));
+}
+
 /* By the copy engines, to others first; nobody knows of the others' streams, so it is no more than copies. */
 static void issue(struct rank *r, enum call call, uint64_t bytes)
 {
 	uint64_t each = bytes / (uint64_t)r->npes;
 
+	if (call == CALL_LAUNCH || call == CALL_LAUNCH_EVENT) {
+		launch_nothing(r, call == CALL_LAUNCH_EVENT);
+		return;
+	}
 	if (call == CALL_PUT || call == CALL_RING) {
 		copy(r, call == CALL_PUT ? 1 : (r->pe + 1) % r->npes, 0, 0, bytes);
 		return;

@@ -7,7 +7,7 @@
 #include "../../include/spmt.h"
 #include "launches.cuh"
 
-#include "channels.cuh"
+#include "spmt_channels.cuh"
 
 #include "calls.cuh"
 
@@ -21,7 +21,7 @@ struct own {
 
 static unsigned calls_there(void)
 {
-	return ~0u;
+	return (1u << CALL_LAUNCH) - 1;
 }
 
 static void issue(struct rank *r, enum call call, uint64_t bytes)
@@ -51,6 +51,8 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 		for (int pe = 0; pe < r->npes; pe++)
 			to[pe] = (pe + 1) % r->npes;
 		rc = spmt_permute(comm, r->dst, r->src, words, SPMT_TYPE_F32, to, r->stream);
+		break;
+	default:
 		break;
 	}
 	if (rc)

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the instructions of packets, signals and bulk copies take by themselves: no view, no deadline but a count, no end of a world looked
+ * for. Each loop of spmt_channels.cuh has its like here. Behind ops_raw.cuh and kernels.cuh.
+ */
+#ifndef COMPARE_RAW_CHANNELS_CUH
+#define COMPARE_RAW_CHANNELS_CUH
+
+#include "channels.cuh"
+
+OP void raw_packet_put(char *a, uint64_t x, uint32_t flag)
+{
+	asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %2};" ::"l"(
+			     __cvta_generic_to_global(a)),
+		     "r"((uint32_t)x), "r"(flag), "r"((uint32_t)(x >> 32))
+		     : "memory");
+}
+
+OP int raw_packet_get(const char *a, uint32_t flag, uint64_t *x)
+{
+	size_t at = __cvta_generic_to_global(a);
+	uint32_t low, high, one, two;
+
+	for (uint32_t n = 0; n < 1u << 24; n++) {
+		asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+			     : "=r"(low), "=r"(one), "=r"(high), "=r"(two)
+			     : "l"(at)
+			     : "memory");
+		if (one == flag && two == flag) {
+			*x = low | (uint64_t)high << 32;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+KERNEL(k_raw_packet)
+{
+	char *room = (char *)(j.words + WORDS_AMO);
+	uint64_t off = 0, x;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		char *turn = room + i % 2 * 2 * PACKETS_MOST;
+		uint32_t flag = (uint32_t)(j.base + i);
+		uint64_t *dst = (uint64_t *)(j.dst + off), *src = (uint64_t *)(j.src + off);
+
+		if (j.pe == 0)
+			raw_packet_put(raw_there(&j, turn, j.peer), *src, flag);
+		rc = raw_packet_get(turn, flag, &x);
+		if (!rc)
+			*dst = x;
+		if (j.pe == 1)
+			raw_packet_put(raw_there(&j, turn, j.peer), *src, flag);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	if (rc)
+		*j.code = rc;
+}
+
+/* Of each thread its packets; data goes through memory on both sides, and the block meets before it is used. */
+OP void raw_packets_put(const struct job *j, char *turn, uint64_t off, uint32_t flag)
+{
+	char *there = raw_there(j, turn, j->peer);
+
+	for (uint64_t i = threadIdx.x; i < j->size / 8; i += blockDim.x)
+		raw_packet_put(there + 16 * i, ((const uint64_t *)(j->src + off))[i], flag);
+}
+
+OP int raw_packets_get(const struct job *j, char *turn, uint64_t off, uint32_t flag)
+{
+	int rc = 0;
+	uint64_t x;
+
+	for (uint64_t i = threadIdx.x; i < j->size / 8 && !rc; i += blockDim.x) {
+		rc = raw_packet_get(turn + 16 * i, flag, &x);
+		if (!rc)
+			((uint64_t *)(j->dst + off))[i] = x;
+	}
+	return __syncthreads_or(rc);
+}
+
+KERNEL(k_raw_packets)
+{
+	char *room = (char *)(j.words + WORDS_AMO);
+	uint64_t off = 0;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		char *turn = room + i % 2 * 2 * PACKETS_MOST;
+		uint32_t flag = (uint32_t)(j.base + i);
+
+		if (j.pe == 0)
+			raw_packets_put(&j, turn, off, flag);
+		rc = raw_packets_get(&j, turn, off, flag);
+		if (j.pe == 1)
+			raw_packets_put(&j, turn, off, flag);
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	if (rc)
+		*j.code = rc;
+}
+
+/* One word there and back, behind a fence and without. */
+template <bool ORDER> OP void ping_word(const struct job *j)
+{
+	uint64_t *sig = j->words + WORDS_SIGNAL;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= j->iters && !rc; i++)
+		for (int side = 0; side < 2 && !rc; side++)
+			if (j->pe != side)
+				rc = raw_await<ORDER>(sig, j->base + i);
+			else if (ORDER)
+				raw_release(raw_there(j, sig, j->peer), j->base + i);
+			else
+				raw_poke(raw_there(j, sig, j->peer), j->base + i);
+	if (rc)
+		*j->code = rc;
+}
+
+KERNEL(k_ping_word)
+{
+	ping_word<true>(&j);
+}
+
+KERNEL(k_ping_word_relaxed)
+{
+	ping_word<false>(&j);
+}
+
+OP uint32_t raw_shared(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Of one thread: all chunks are loaded, each into its own part of shared memory, and stored as they come; then all has been stored. */
+OP void raw_bulk(const struct job *j, char *room, uint64_t off, uint32_t parity)
+{
+	uint64_t *bars = (uint64_t *)(room + BULK_CHUNK * BULK_STAGES);
+	const char *src = j->src + off;
+	char *dst = raw_there(j, j->dst + off, j->peer);
+	uint32_t chunks = (uint32_t)((j->size + BULK_CHUNK - 1) / BULK_CHUNK);
+	uint32_t n = chunks > 1 ? BULK_CHUNK : (uint32_t)j->size;
+
+	asm volatile("fence.proxy.async;" ::: "memory");
+	for (uint32_t i = 0; i < chunks; i++)
+		asm volatile(
+			"mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n\t"
+			"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+				"r"(raw_shared(room + i * BULK_CHUNK)),
+			"l"(__cvta_generic_to_global(src + i * BULK_CHUNK)), "r"(n),
+			"r"(raw_shared(bars + i))
+			: "memory");
+	for (uint32_t i = 0; i < chunks; i++) {
+		uint32_t done = 0;
+
+		while (!done)
+			asm volatile(
+				"{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
+				"selp.u32 %0, 1, 0, p; }"
+				: "=r"(done)
+				: "r"(raw_shared(bars + i)), "r"(parity)
+				: "memory");
+		asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+				     __cvta_generic_to_global(dst + i * BULK_CHUNK)),
+			     "r"(raw_shared(room + i * BULK_CHUNK)), "r"(n)
+			     : "memory");
+	}
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+	asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+OP void raw_bulk_bars(char *room)
+{
+	for (int i = 0; i < BULK_STAGES; i++)
+		asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(
+			raw_shared(room + BULK_CHUNK * BULK_STAGES + 8 * i))
+			     : "memory");
+}
+
+KERNEL(k_raw_bulk)
+{
+	extern __shared__ __align__(128) char room[];
+	uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;
+	int rc = 0;
+
+	raw_bulk_bars(room);
+	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+		for (int side = 0; side < 2 && !rc; side++)
+			if (j.pe == side) {
+				raw_bulk(&j, room, off, (i - 1) & 1);
+				raw_release(raw_there(&j, sig, j.peer), j.base + i);
+			} else {
+				rc = raw_await<true>(sig, j.base + i);
+			}
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+	if (rc)
+		*j.code = rc;
+}
+
+KERNEL(k_raw_bulk_quiet)
+{
+	extern __shared__ __align__(128) char room[];
+	uint64_t off = 0;
+
+	raw_bulk_bars(room);
+	for (uint32_t i = 0; i < j.iters; i++) {
+		raw_bulk(&j, room, off, i & 1);
+		raw_fence();
+		off += j.step;
+		if (off == j.window)
+			off = 0;
+	}
+}
+
+static void group_channel(struct rank *r)
+{
+	struct channel_kernels k = { KERNEL_OF(k_raw_packets), KERNEL_OF(k_raw_packet),
+		KERNEL_OF(k_ping_word), KERNEL_OF(k_ping_word_relaxed), KERNEL_OF(k_raw_bulk),
+		KERNEL_OF(k_raw_bulk_quiet), { NULL, NULL } };
+
+	run_channels(r, &k);
+}
+
+#endif

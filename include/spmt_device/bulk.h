@@ -55,7 +55,8 @@ SPMTD_BEGIN
 struct spmtd_bulk {
 	uint64_t
 		stages_at; /* in shared memory; the barriers of the stages lie behind them. 0: by loads and stores */
-	uint64_t turn; /* loads so far */
+	uint32_t stage,
+		parity; /* of the next load, and of the phase that ends it; the first thread's alone go on */
 	uint32_t chunk, stages;
 	uint32_t spread; /* 1: a multicast was stored to since the last quiet */
 };
@@ -319,14 +320,23 @@ SPMTD_FN int spmtd_engine_reaches_(uint64_t a)
 
 /* ---- bulk copies: stages -------------------------------------------------------------------- */
 
-SPMTD_FN uint64_t spmtd_bulk_stage_(const struct spmtd_bulk *b, uint64_t turn)
+SPMTD_FN uint64_t spmtd_bulk_stage_(const struct spmtd_bulk *b, uint32_t stage)
 {
-	return b->stages_at + turn % b->stages * b->chunk;
+	return b->stages_at + (uint64_t)stage * b->chunk;
 }
 
-SPMTD_FN uint64_t spmtd_bulk_bar_(const struct spmtd_bulk *b, uint64_t turn)
+SPMTD_FN uint64_t spmtd_bulk_bar_(const struct spmtd_bulk *b, uint32_t stage)
 {
-	return b->stages_at + (uint64_t)b->stages * b->chunk + turn % b->stages * sizeof(uint64_t);
+	return spmtd_bulk_stage_(b, b->stages) + stage * sizeof(uint64_t);
+}
+
+/* To the next stage; its barrier's phases take turns. Without a division, which takes longer than a small copy's first chunk. */
+SPMTD_FN void spmtd_bulk_next_(const struct spmtd_bulk *b, uint32_t *stage, uint32_t *parity)
+{
+	if (++*stage == b->stages) {
+		*stage = 0;
+		*parity ^= 1;
+	}
 }
 
 /* Where it goes: one address, the same offset of several ranks, or of all buffers of a switch. */
@@ -387,31 +397,33 @@ SPMTD_FN void spmtd_bulk_store_(
  * n bytes from off on, whole units, by one thread: loads run `ahead` chunks before stores. A stage is loaded again when the store before has read it:
  * with `ahead` loads not yet stored, all groups but the last stages - ahead - 1 have.
  */
-SPMTD_FN void spmtd_bulk_run_(const struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to,
-	uint64_t src, uint64_t off, uint64_t n)
+SPMTD_FN void spmtd_bulk_run_(struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to, uint64_t src,
+	uint64_t off, uint64_t n)
 {
-	uint32_t ahead = b->stages / 2;
-	uint64_t chunks = (n + b->chunk - 1) / b->chunk, last = n - (chunks - 1) * b->chunk;
+	uint32_t ahead = b->stages / 2, flying = 0;    /* loads that are not yet stored */
+	uint32_t stage = b->stage, parity = b->parity; /* of the next store */
+	uint64_t loaded = 0, stored = 0;
 
 	spmtd_engine_fence_(); /* what threads have stored is loaded */
-	SPMTD_ROLLED for (uint64_t i = 0; i < chunks + ahead; i++)
+	SPMTD_ROLLED while (stored < n)
 	{
-		if (i < chunks) {
-			uint64_t turn = b->turn + i;
-			uint32_t bytes = i + 1 < chunks ? b->chunk : (uint32_t)last;
+		if (loaded < n && flying <= ahead) {
+			uint32_t bytes = n - loaded < b->chunk ? (uint32_t)(n - loaded) : b->chunk;
 
 			spmtd_engine_read_(b->stages - ahead - 1);
-			spmtd_engine_load_(spmtd_bulk_stage_(b, turn), src + off + i * b->chunk,
-				bytes, spmtd_bulk_bar_(b, turn));
-		}
-		if (i >= ahead) {
-			uint64_t k = i - ahead;
-			uint64_t turn = b->turn + k;
+			spmtd_engine_load_(spmtd_bulk_stage_(b, b->stage), src + off + loaded,
+				bytes, spmtd_bulk_bar_(b, b->stage));
+			spmtd_bulk_next_(b, &b->stage, &b->parity);
+			loaded += bytes;
+			flying++;
+		} else {
+			uint32_t bytes = n - stored < b->chunk ? (uint32_t)(n - stored) : b->chunk;
 
-			spmtd_engine_loaded_(
-				spmtd_bulk_bar_(b, turn), (uint32_t)(turn / b->stages & 1));
-			spmtd_bulk_store_(to, off + k * b->chunk, spmtd_bulk_stage_(b, turn),
-				k + 1 < chunks ? b->chunk : (uint32_t)last);
+			spmtd_engine_loaded_(spmtd_bulk_bar_(b, stage), parity);
+			spmtd_bulk_store_(to, off + stored, spmtd_bulk_stage_(b, stage), bytes);
+			spmtd_bulk_next_(b, &stage, &parity);
+			stored += bytes;
+			flying--;
 		}
 	}
 }
@@ -483,7 +495,6 @@ SPMTD_FN void spmtd_bulk_units_(struct spmtd_bulk *b, const struct spmtd_bulk_to
 		return;
 	if (spmtd_lane_(scope) == 0)
 		spmtd_bulk_run_(b, to, src, c.head, c.units);
-	b->turn += (c.units + b->chunk - 1) / b->chunk;
 }
 
 SPMTD_FN void spmtd_bulk_move_(struct spmtd_bulk *b, const struct spmtd_bulk_to_ *to, uint64_t src,
@@ -529,7 +540,7 @@ SPMTD_FN int spmtd_bulk_open_(
 	b->stages_at = spmtd_at_(shared);
 	b->chunk = chunk;
 	b->stages = stages;
-	b->turn = 0;
+	b->stage = b->parity = 0;
 	if (spmtd_lane_(scope) == 0) {
 		for (uint32_t i = 0; i < stages; i++)
 			spmtd_engine_open_(spmtd_bulk_bar_(b, i));
@@ -710,10 +721,10 @@ enum { SPMTD_VIEW_STAGES_ = 4, SPMTD_VIEW_REST_ = 128 };
 
 #if defined(SPMTD_BULK_BY_VIEW)
 
-/* In shared memory, so that copies of a view go on where another has been: used by one thread alone. */
-SPMTD_FN uint64_t *spmtd_view_turn_(const struct spmtd_bulk *b)
+/* The next stage and its parity, in shared memory, so that copies of a view go on where another has been: used by one thread alone. */
+SPMTD_FN uint32_t *spmtd_view_turn_(const struct spmtd_bulk *b)
 {
-	return (uint64_t *)spmtd_to_(b->stages_at + spmtd_bulk_room(b->chunk, b->stages));
+	return (uint32_t *)spmtd_to_(b->stages_at + spmtd_bulk_room(b->chunk, b->stages));
 }
 
 SPMTD_FN struct spmtd_bulk spmtd_view_stages_(const struct spmt_view *v, int scope)
@@ -724,7 +735,11 @@ SPMTD_FN struct spmtd_bulk spmtd_view_stages_(const struct spmt_view *v, int sco
 	b.chunk = (uint32_t)v->bulk_shape;
 	b.stages = SPMTD_VIEW_STAGES_;
 	b.spread = 0;
-	b.turn = v->bulk && spmtd_lane_(scope) == 0 ? *spmtd_view_turn_(&b) : 0;
+	b.stage = b.parity = 0;
+	if (v->bulk && spmtd_lane_(scope) == 0) {
+		b.stage = spmtd_view_turn_(&b)[0];
+		b.parity = spmtd_view_turn_(&b)[1];
+	}
 	return b;
 }
 
@@ -740,8 +755,10 @@ SPMTD_FN int spmtd_view_moves_(
 	b = spmtd_view_stages_(v, scope);
 	to = spmtd_bulk_to_one_(v, dst);
 	spmtd_bulk_move_(&b, &to, src, n, way, scope, 0);
-	if (spmtd_lane_(scope) == 0)
-		*spmtd_view_turn_(&b) = b.turn;
+	if (spmtd_lane_(scope) == 0) {
+		spmtd_view_turn_(&b)[0] = b.stage;
+		spmtd_view_turn_(&b)[1] = b.parity;
+	}
 	return 1;
 }
 
@@ -761,7 +778,7 @@ SPMTD_FN int spmtd_view_open_(struct spmt_view *v, void *shared, size_t bytes, i
 		return rc;
 #if defined(SPMTD_BULK) || defined(SPMTD_BULK_MODEL)
 	if (spmtd_lane_(scope) == 0)
-		*spmtd_view_turn_(&b) = 0;
+		spmtd_view_turn_(&b)[0] = spmtd_view_turn_(&b)[1] = 0;
 	v->bulk = b.stages_at;
 	v->bulk_shape = (uint64_t)(uint32_t)scope << 32 | chunk;
 #endif

@@ -269,7 +269,8 @@ Test(device_bulk, beyond_4_gib)
 	spmtd_bulk_move_(&b, &to, engine.next, n, SPMTD_PUT_, SPMTD_THREAD_, 0);
 	cr_assert_eq(engine.loaded_bytes, n);
 	cr_assert_eq(engine.next, ((uint64_t)1 << 40) + n);
-	cr_assert_eq(b.turn, n / 32768 + 1);
+	cr_assert_eq(b.stage, (n / 32768 + 1) % 2, "two stages in turn");
+	cr_assert_eq(b.parity, (n / 32768 + 1) / 2 % 2);
 	spmtd_bulk_end(&b);
 }
 

@@ -12,10 +12,16 @@ enum call {
 	CALL_ALL_GATHER,
 	CALL_ALL_TO_ALL,
 	CALL_RING,
+	CALL_PUT_EVENT,	   /* a put with an event behind it, which says when it has ended */
 	CALL_LAUNCH,	   /* of a kernel without work: what the host takes, whatever is called */
-	CALL_LAUNCH_EVENT, /* and an event behind it, which says when it has ended */
+	CALL_LAUNCH_EVENT, /* likewise */
 	CALLS
 };
+
+static bool is_put(enum call call)
+{
+	return call == CALL_PUT || call == CALL_PUT_EVENT;
+}
 
 static bool has_bytes(enum call call)
 {
@@ -31,9 +37,9 @@ static void check_call(struct rank *r, enum call call, uint64_t bytes)
 		: call == CALL_ALL_GATHER	     ? EXPECT_GATHER
 		: call == CALL_ALL_TO_ALL	     ? EXPECT_EXCHANGE
 						     : EXPECT_COPY;
-	int from = call == CALL_PUT ? 0 : (r->pe + r->npes - 1) % r->npes;
+	int from = is_put(call) ? 0 : (r->pe + r->npes - 1) % r->npes;
 
-	if (!has_bytes(call) || (call == CALL_PUT && r->pe != 1))
+	if (!has_bytes(call) || (is_put(call) && r->pe != 1))
 		return;
 	compare<<<256, 256, 0, r->stream>>>((uint32_t *)r->dst, bytes / 4, bytes / 4, bytes / 4,
 		expect, from, r->pe, r->npes, r->differ);
@@ -43,7 +49,7 @@ static void check_call(struct rank *r, enum call call, uint64_t bytes)
 /* Seconds a call, back to back, of the slowest rank. */
 static double timed_calls(struct rank *r, enum call call, uint64_t bytes, int n)
 {
-	bool active = call != CALL_PUT || r->pe == 0;
+	bool active = !is_put(call) || r->pe == 0;
 	double slowest = 0;
 	float ms = 0;
 
@@ -74,7 +80,7 @@ static void run_call(struct rank *r, enum call call, const char *row, uint64_t b
 	double best = 1e9;
 
 	fresh(r, bytes);
-	if (call != CALL_PUT || r->pe == 0)
+	if (!is_put(call) || r->pe == 0)
 		issue(r, call, bytes);
 	finish(r, row);
 	meet(r);
@@ -86,7 +92,7 @@ static void run_call(struct rank *r, enum call call, const char *row, uint64_t b
 		if (t < best)
 			best = t;
 	}
-	if (call == CALL_PUT && bytes >= 4096)
+	if (is_put(call) && bytes >= 4096)
 		value(r, row, "stream", bytes, (double)bytes / best * 1e-9, "GB/s");
 	else
 		value(r, row, "stream", bytes, best * 1e6, "us");
@@ -99,7 +105,7 @@ static void group_stream(struct rank *r)
 {
 	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20, 256 << 20 };
 	static const char *const rows[] = { "put_on_stream", "barrier_on_stream", "all_reduce",
-		"all_gather", "all_to_all", "ring", "launch", "launch_event" };
+		"all_gather", "all_to_all", "ring", "put_event", "launch", "launch_event" };
 
 	for (int call = 0; call < CALLS; call++) {
 		if (!(calls_there() & 1u << call))

@@ -20,7 +20,7 @@ PING(k_ping_late, block, wait_signal_late)
 static unsigned calls_there(void)
 {
 	return 1u << CALL_PUT | 1u << CALL_RING | 1u << CALL_ALL_GATHER | 1u << CALL_ALL_TO_ALL |
-		1u << CALL_LAUNCH | 1u << CALL_LAUNCH_EVENT;
+		1u << CALL_PUT_EVENT | 1u << CALL_LAUNCH | 1u << CALL_LAUNCH_EVENT;
 }
 
 static void copy(struct rank *r, int pe, uint64_t to, uint64_t from, uint64_t bytes)
@@ -56,8 +56,10 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 		launch_nothing(r, call == CALL_LAUNCH_EVENT);
 		return;
 	}
-	if (call == CALL_PUT || call == CALL_RING) {
-		copy(r, call == CALL_PUT ? 1 : (r->pe + 1) % r->npes, 0, 0, bytes);
+	if (is_put(call) || call == CALL_RING) {
+		copy(r, is_put(call) ? 1 : (r->pe + 1) % r->npes, 0, 0, bytes);
+		if (call == CALL_PUT_EVENT)
+			CHECK(cudaEventRecord(r->done, r->stream));
 		return;
 	}
 	for (int i = 1; i <= r->npes; i++) {

@@ -21,7 +21,7 @@ struct own {
 
 static unsigned calls_there(void)
 {
-	return (1u << CALL_LAUNCH) - 1;
+	return (1u << CALL_PUT_EVENT) - 1;
 }
 
 static void issue(struct rank *r, enum call call, uint64_t bytes)

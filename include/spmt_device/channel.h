@@ -25,7 +25,7 @@ SPMTD_BEGIN
  *	poll            1: a signal had come, and this was the wait for it; else 0 at once
  *	put             n bytes of local, from src_off on, to remote at dst_off; put_signal: and then a signal
  *	get             n bytes of remote, from src_off on, to local at dst_off
- *	put_packets     size bytes of local as packets (packet.h) to remote at dst_off; size a multiple of 8, of packets8 4
+ *	put_packets     size bytes of local as packets (packet.h) to remote at dst_off; of any size, as packet.h has it
  *	unpack_packets  waits for each packet at src_off of incoming, and stores its data in local at dst_off
  *	read_put_packets  waits for each packet at src_off of incoming, and sends it on to remote at dst_off
  *	reduce          dst: count elements of `own`, folded with those at offsets[i] of channels[i]'s remote, in this order, for n
@@ -56,7 +56,7 @@ SPMTD_FN void spmtd_do_channel_signal_(const struct spmt_view *v, const struct s
 /* What has arrived is compared as numbers that only rise, and may wrap. */
 struct spmtd_counts_ {
 	uint64_t arrived, expected; /* addresses */
-	int peer;
+	int peer, what;
 };
 
 SPMTD_FN struct spmtd_counts_ spmtd_channel_counts_(const struct spmt_channel *c)
@@ -66,6 +66,7 @@ SPMTD_FN struct spmtd_counts_ spmtd_channel_counts_(const struct spmt_channel *c
 	n.arrived = c->arrived;
 	n.expected = c->expected;
 	n.peer = c->peer;
+	n.what = SPMTD_WHAT_CHANNEL;
 	return n;
 }
 
@@ -88,7 +89,7 @@ SPMTD_FN int spmtd_channel_await_(const struct spmt_view *v, struct spmtd_counts
 	while (!spmtd_channel_has_(c, expected, relaxed, &seen)) {
 		rc = spmtd_wait_check_(v, &w);
 		if (rc) {
-			spmtd_record_(v, rc, SPMTD_WHAT_CHANNEL, c.peer, c.arrived, expected, seen);
+			spmtd_record_(v, rc, c.what, c.peer, c.arrived, expected, seen);
 			break;
 		}
 	}

@@ -15,9 +15,10 @@ SPMTD_BEGIN
  * in 8 (packets8). Each aligned 8 bytes are stored at once, so that whoever sees the flag has the data beside
  * it: no fence, no signal, and one way is one store. Packets order nothing else.
  *
- *	put       size bytes of src, a multiple of 8 (4), into 2 * size bytes of pe's dst, aligned to 16 (8)
- *	get       waits for each packet at this rank's src and stores its data at dst; 0, or the code of a wait,
- *	          after which part of dst may be written
+ *	put       size bytes of src into 2 * size bytes of pe's dst, aligned to 16 (8); of a size that is no multiple of 8 (4) the last packet is
+ *	          whole, too, with zeros behind the data
+ *	get       waits for each packet at this rank's src and stores its data, size bytes in all, at dst; 0, or the code of a wait,
+ *	          after which part of dst may be written. SPMTD_INVALID, and nothing done, where flag is 0, which memory has before any put
  *	forward   as get, and sends each packet on to pe's onto as it comes; dst may be NULL, for nowhere. SPMTD_UNSUPPORTED, and nothing
  *	          done, where pe has no address here (fifo.h)
  *
@@ -69,6 +70,22 @@ SPMTD_FN int spmtd_packet_came_(struct spmtd_unit_ u, uint32_t flag)
 	return (uint32_t)(u.a >> 32) == flag && (uint32_t)(u.b >> 32) == flag;
 }
 
+/* The data's last bytes, less than 8 of them, from a on. */
+SPMTD_RARE uint64_t spmtd_tail_load_(uint64_t a, uint64_t n)
+{
+	uint64_t x = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
+	return x;
+}
+
+SPMTD_RARE void spmtd_tail_store_(uint64_t a, uint64_t n, uint64_t x)
+{
+	for (uint32_t i = 0; i < n; i++)
+		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
+}
+
 /*
  * Where a thread's packets are: the next one's data and place, and how far apart they are. Four at a time, then two, then one: that none of
  * them asks whether it is there makes a block's short call a third shorter.
@@ -76,18 +93,25 @@ SPMTD_FN int spmtd_packet_came_(struct spmtd_unit_ u, uint32_t flag)
 struct spmtd_packets_ {
 	uint64_t data, at;
 	uint64_t left, lanes; /* packets from the next one on, of all lanes; lanes */
+	uint64_t end;	      /* of the call's data */
 	uint32_t flag, bytes;
 };
+
+SPMTD_FN uint64_t spmtd_packets_count_(uint64_t size, uint32_t bytes)
+{
+	return size / bytes + (size % bytes != 0);
+}
 
 SPMTD_FN struct spmtd_packets_ spmtd_packets_of_(
 	uint64_t data, uint64_t at, uint64_t size, uint32_t flag, int scope, uint32_t bytes)
 {
 	struct spmtd_packets_ p;
-	uint64_t lane = spmtd_lane_(scope);
+	uint64_t lane = spmtd_lane_(scope), n = spmtd_packets_count_(size, bytes);
 
 	p.data = data + lane * bytes;
 	p.at = at + lane * 2 * bytes;
-	p.left = lane < size / bytes ? size / bytes - lane : 0;
+	p.end = data + size;
+	p.left = lane < n ? n - lane : 0;
 	p.lanes = spmtd_lanes_(scope);
 	p.flag = flag;
 	p.bytes = bytes;
@@ -110,7 +134,31 @@ SPMTD_FN int spmtd_packets_has_(const struct spmtd_packets_ *p, uint32_t some)
 	return p->left > (some - 1) * p->lanes;
 }
 
-/* `some`: a constant. whole: data is aligned to its bytes. */
+/* The next one's data, at any address, as far as there is any. */
+SPMTD_FN uint64_t spmtd_packets_load_(const struct spmtd_packets_ *p)
+{
+	uint64_t n = p->end - p->data;
+
+	return n < p->bytes ? spmtd_tail_load_(p->data, n) : spmtd_local_load_(p->data, p->bytes);
+}
+
+SPMTD_FN void spmtd_packets_store_(const struct spmtd_packets_ *p, uint64_t x)
+{
+	uint64_t n = p->end - p->data;
+
+	if (n < p->bytes)
+		spmtd_tail_store_(p->data, n, x);
+	else
+		spmtd_local_store_(p->data, p->bytes, x);
+}
+
+/* 1: addresses are multiples of a packet's data, and so is the size. */
+SPMTD_FN int spmtd_packets_whole_(uint64_t a, uint64_t size, uint32_t bytes)
+{
+	return !((a | size) & (bytes - 1));
+}
+
+/* `some`: a constant; 1 where they are not whole. */
 SPMTD_FN void spmtd_put_some_(struct spmtd_packets_ *p, uint32_t some, int whole)
 {
 	uint64_t x[SPMTD_PACKETS_];
@@ -119,7 +167,7 @@ SPMTD_FN void spmtd_put_some_(struct spmtd_packets_ *p, uint32_t some, int whole
 	{
 		uint64_t a = p->data + j * p->lanes * p->bytes;
 
-		x[j] = !whole		? spmtd_local_load_(a, p->bytes)
+		x[j] = !whole		? spmtd_packets_load_(p)
 			: p->bytes == 8 ? spmtd_load64_(a)
 					: spmtd_load32_(a);
 	}
@@ -136,7 +184,7 @@ SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, con
 	struct spmtd_packets_ p = spmtd_packets_of_(from, dst, size, flag, scope, bytes);
 
 	spmtd_meet_(scope);
-	if (from & (bytes - 1)) {
+	if (!spmtd_packets_whole_(from, size, bytes)) {
 		SPMTD_ROLLED while (p.left) spmtd_put_some_(&p, 1, 0);
 	} else if (p.left <= p.lanes) {
 		if (p.left)
@@ -165,12 +213,15 @@ SPMTD_FN void spmtd_far_packet_(const struct spmt_view *v, int where, uint64_t o
 SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint64_t off,
 	const void *src, uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
 {
-	uint64_t from = spmtd_at_(src);
+	struct spmtd_packets_ p = spmtd_packets_of_(spmtd_at_(src), off, size, flag, scope, bytes);
 
 	spmtd_meet_(scope);
-	for (uint64_t i = spmtd_lane_(scope); i < size / bytes; i += spmtd_lanes_(scope))
-		spmtd_far_packet_(v, where, off + i * 2 * bytes,
-			spmtd_packet_(spmtd_local_load_(from + i * bytes, bytes), flag), pe, bytes);
+	SPMTD_ROLLED while (p.left)
+	{
+		spmtd_far_packet_(
+			v, where, p.at, spmtd_packet_(spmtd_packets_load_(&p), flag), pe, bytes);
+		spmtd_packets_on_(&p, 1);
+	}
 	spmtd_meet_(scope);
 }
 
@@ -223,7 +274,7 @@ SPMTD_FN int spmtd_get_some_(const struct spmt_view *v, struct spmtd_waiter_ *w,
 		if (!t->to)
 			continue;
 		if (!t->whole)
-			spmtd_local_store_(p->data + k, p->bytes, x);
+			spmtd_packets_store_(p, x);
 		else if (p->bytes == 8)
 			spmtd_store64_(p->data + k, x);
 		else
@@ -247,8 +298,10 @@ SPMTD_FN int spmtd_do_get_packets_(const struct spmt_view *v, void *dst, const v
 
 	t.onto = onto ? onto - at : 0;
 	t.to = to != 0;
-	t.whole = !(to & (bytes - 1));
+	t.whole = spmtd_packets_whole_(to, size, bytes);
 	t.pe = pe;
+	if (!flag)
+		return SPMTD_INVALID;
 	spmtd_meet_(scope);
 	spmtd_wait_begin_(&w);
 	if (!t.whole) {
@@ -277,7 +330,9 @@ SPMTD_FN int spmtd_do_get_packet_(
 	struct spmtd_waiter_ w;
 	int rc;
 
-	p.data = 0;
+	if (!flag)
+		return SPMTD_INVALID;
+	p.data = p.end = 0;
 	p.at = spmtd_at_(src);
 	p.left = p.lanes = 1;
 	p.flag = flag;
@@ -440,28 +495,12 @@ SPMTD_FN struct spmtd_lines_ spmtd_lines_of_(size_t size, uint64_t flag)
 	return l;
 }
 
-/* The data's last bytes, less than 8 of them, from a on. */
-SPMTD_RARE uint64_t spmtd_line_tail_load_(uint64_t a, uint64_t n)
-{
-	uint64_t x = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
-	return x;
-}
-
-SPMTD_RARE void spmtd_line_tail_store_(uint64_t a, uint64_t n, uint64_t x)
-{
-	for (uint32_t i = 0; i < n; i++)
-		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
-}
-
 /* 8 bytes of data, from the byte `at` on, as far as there are any. */
 SPMTD_FN uint64_t spmtd_line_load_(uint64_t from, uint64_t size, uint64_t at)
 {
 	if (at + 8 <= size)
 		return spmtd_local_load_(from + at, 8);
-	return at < size ? spmtd_line_tail_load_(from + at, size - at) : 0;
+	return at < size ? spmtd_tail_load_(from + at, size - at) : 0;
 }
 
 SPMTD_FN void spmtd_line_store_(uint64_t to, uint64_t size, uint64_t at, uint64_t x)
@@ -469,7 +508,7 @@ SPMTD_FN void spmtd_line_store_(uint64_t to, uint64_t size, uint64_t at, uint64_
 	if (at + 8 <= size)
 		spmtd_local_store_(to + at, 8, x);
 	else if (at < size)
-		spmtd_line_tail_store_(to + at, size - at, x);
+		spmtd_tail_store_(to + at, size - at, x);
 }
 
 /* Which 16 bytes of which lines are the calling thread's: of line `group` and of every `groups` from there. */

@@ -23,15 +23,14 @@ SPMTD_BEGIN
  *	put_packets     size bytes of src, any memory, as packets (packet.h): made at via_off of this rank's buffer, in 2 * size bytes that are
  *	                its own again as after a put, and put from there to the peer's at dst_off, by one post
  *	unpack_packets  waits for each packet at src_off of this rank's own copy of the peer's buffer, and stores its data at dst, any
- *	                memory; 0, or the code of a wait
+ *	                memory; 0, SPMTD_INVALID where they are beyond it, or the code of a wait
  *	read_put_packets  waits in the same way, and has the packets sent on from there to the peer's at dst_off, by one post
  *	flush           what this rank has posted through any of its ports is complete everywhere; waits
  *	put_signal_flush  put, signal and flush, in one post
  *	wait            for one more signal than before; 0, or the code of a wait, after which the next wait is for the same one
  *	poll            1: a signal had come, and this was the wait for it; else 0 at once
  *
- * As with channels, dst_off, src_off and via_off of packets count bytes of packets, aligned to 16, of packets8 to 8, and size is bytes of data, a
- * multiple of 8 or 4.
+ * As with channels, dst_off, src_off and via_off of packets count bytes of packets, aligned to 16, of packets8 to 8, and size is bytes of data.
  *
  * _warp, _block: by all threads of it with the same arguments, of which one posts what all of them have stored before. One thread, warp or
  * block at a time waits or polls through a port. Any number may post.
@@ -56,6 +55,7 @@ SPMTD_FN struct spmtd_counts_ spmtd_port_counts_(const struct spmt_port *p)
 	n.arrived = p->arrived;
 	n.expected = p->expected;
 	n.peer = p->peer;
+	n.what = SPMTD_WHAT_PORT;
 	return n;
 }
 
@@ -103,34 +103,57 @@ SPMTD_PORTS(_block, SPMTD_BLOCK_)
 
 /* ---- ports: packets ------------------------------------------------------------------------- */
 
-#define SPMTD_PORT_PACKETS(format, suffix, scope, bytes)                                           \
-	SPMTD_FN int spmtd_port_put_##format##suffix(const struct spmt_view *v,                    \
-		const struct spmt_port *p, size_t dst_off, size_t via_off, const void *src,        \
-		size_t size, uint32_t flag)                                                        \
-	{                                                                                          \
-		if (!size)                                                                         \
-			return 0;                                                                  \
-		spmtd_do_put_packets_(                                                             \
-			v, p->local + via_off, src, size, flag, v->pe, scope, bytes);              \
-		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_PACKETS, dst_off, via_off, \
-			2 * size, scope);                                                          \
-	}                                                                                          \
-	SPMTD_FN int spmtd_port_unpack_##format##suffix(const struct spmt_view *v,                 \
-		const struct spmt_port *p, void *dst, size_t src_off, size_t size, uint32_t flag)  \
-	{                                                                                          \
-		return spmtd_do_get_packets_(v, dst, spmtd_channel_from_(p->incoming, src_off),    \
-			size, flag, 0, -1, scope, bytes);                                          \
-	}                                                                                          \
-	SPMTD_FN int spmtd_port_read_put_##format##suffix(const struct spmt_view *v,               \
-		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t size,            \
-		uint32_t flag)                                                                     \
-	{                                                                                          \
-		int rc = spmtd_port_unpack_##format##suffix(                                       \
-			v, p, spmtd_to_(0), src_off, size, flag);                                  \
-		if (rc || !size)                                                                   \
-			return rc;                                                                 \
-		return spmtd_do_port_(v, p, SPMTD_POST_PUT | SPMTD_POST_PACKETS | SPMTD_POST_CAME, \
-			dst_off, src_off, 2 * size, scope);                                        \
+/* Bytes of the packets of so much data. */
+SPMTD_FN uint64_t spmtd_port_room_(uint64_t size, uint32_t bytes)
+{
+	return spmtd_packets_count_(size, bytes) * 2 * bytes;
+}
+
+/* 1: they lie in a buffer of this rank's of `has` bytes at `base`, and where packets may. What does not is left to the host, which says so. */
+SPMTD_FN int spmtd_port_fits_(
+	uint64_t base, uint64_t has, uint64_t off, uint64_t size, uint32_t bytes)
+{
+	uint64_t room = spmtd_port_room_(size, bytes);
+
+	return size <= has && room <= has && off <= has - room && !((base + off) & (2 * bytes - 1));
+}
+
+SPMTD_FN int spmtd_port_packets_kind_(uint32_t bytes)
+{
+	return SPMTD_POST_PUT | SPMTD_POST_PACKETS | (bytes == 8 ? SPMTD_POST_PAIRS : 0);
+}
+
+#define SPMTD_PORT_PACKETS(format, suffix, scope, bytes)                                          \
+	SPMTD_FN int spmtd_port_put_##format##suffix(const struct spmt_view *v,                   \
+		const struct spmt_port *p, size_t dst_off, size_t via_off, const void *src,       \
+		size_t size, uint32_t flag)                                                       \
+	{                                                                                         \
+		if (!size)                                                                        \
+			return 0;                                                                 \
+		if (spmtd_port_fits_(p->local, p->local_size, via_off, size, bytes))              \
+			spmtd_do_put_packets_(                                                    \
+				v, p->local + via_off, src, size, flag, v->pe, scope, bytes);     \
+		return spmtd_do_port_(v, p, spmtd_port_packets_kind_(bytes), dst_off, via_off,    \
+			spmtd_port_room_(size, bytes), scope);                                    \
+	}                                                                                         \
+	SPMTD_FN int spmtd_port_unpack_##format##suffix(const struct spmt_view *v,                \
+		const struct spmt_port *p, void *dst, size_t src_off, size_t size, uint32_t flag) \
+	{                                                                                         \
+		if (!spmtd_port_fits_(p->incoming, p->incoming_size, src_off, size, bytes))       \
+			return SPMTD_INVALID;                                                     \
+		return spmtd_do_get_packets_(v, dst, spmtd_channel_from_(p->incoming, src_off),   \
+			size, flag, 0, -1, scope, bytes);                                         \
+	}                                                                                         \
+	SPMTD_FN int spmtd_port_read_put_##format##suffix(const struct spmt_view *v,              \
+		const struct spmt_port *p, size_t dst_off, size_t src_off, size_t size,           \
+		uint32_t flag)                                                                    \
+	{                                                                                         \
+		int rc = spmtd_port_unpack_##format##suffix(                                      \
+			v, p, spmtd_to_(0), src_off, size, flag);                                 \
+		if (rc || !size)                                                                  \
+			return rc;                                                                \
+		return spmtd_do_port_(v, p, spmtd_port_packets_kind_(bytes) | SPMTD_POST_CAME,    \
+			dst_off, src_off, spmtd_port_room_(size, bytes), scope);                  \
 	}
 SPMTD_PORT_PACKETS(packets, , SPMTD_THREAD_, 8)
 SPMTD_PORT_PACKETS(packets, _warp, SPMTD_WARP_, 8)

@@ -74,7 +74,8 @@ enum spmtd_what {
 	SPMTD_WHAT_ON_STREAM, /* spmt_signal_wait_on_stream */
 	SPMTD_WHAT_CHANNEL,
 	SPMTD_WHAT_POST, /* what the host does for a kernel */
-	SPMTD_WHAT_SDMA	 /* what a copy engine does for one */
+	SPMTD_WHAT_SDMA, /* what a copy engine does for one */
+	SPMTD_WHAT_PORT
 };
 
 /* ---- plain data ----------------------------------------------------------------------------- */
@@ -214,7 +215,8 @@ struct spmt_port {
 	uint64_t local_size, remote_size; /* of this rank's buffer, and of the peer's */
 	uint64_t arrived, expected;	  /* as a channel's */
 	uint64_t local, incoming;	  /* likewise */
-	uint64_t reserved[2];
+	uint64_t incoming_size;
+	uint64_t reserved[1];
 };
 
 /*
@@ -229,12 +231,13 @@ struct spmtd_post {
 	uint64_t size; /* bytes */
 };
 enum spmtd_post_kind {
-	SPMTD_POST_PORT = 64, /* with the following five, and the port's index as the argument */
+	SPMTD_POST_PORT = 64, /* with the following six, and the port's index as the argument */
 	SPMTD_POST_PUT = 1,
 	SPMTD_POST_SIGNAL = 2,
 	SPMTD_POST_FLUSH = 4,
 	SPMTD_POST_PACKETS = 8, /* a put of packets: each aligned 8 bytes arrive at once */
-	SPMTD_POST_CAME = 16 /* a put of what has come from the peer: `from` is an offset there */
+	SPMTD_POST_CAME = 16, /* a put of what has come from the peer: `from` is an offset there */
+	SPMTD_POST_PAIRS = 32 /* of packets of 16 bytes: offsets are multiples of that */
 };
 /* To a peer that has no address. `to` is an offset in its heap, or, with SPMTD_FAR_MEM, of a registered buffer's byte as the buffer's view
    has it; `from` an address or a value. */

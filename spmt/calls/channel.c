@@ -169,6 +169,7 @@ static int port_registered(
 	if (parts.host[attr->peer].size && !parts.host[attr->peer].base &&
 		comm->links[attr->peer].base)
 		return mem_refuse_far(comm, "spmt_port_get", attr->mem, attr->peer);
+	port->mem = &attr->mem->posts;
 	port->remote = parts.offsets[attr->peer];
 	port->remote_size = parts.host[attr->peer].size;
 	port->incoming = port->local = parts.host[comm->rank].base;
@@ -247,6 +248,7 @@ int spmt_port_get(spmt_comm *comm, const struct spmt_channel_attr *attr, struct 
 	whole.remote_size = known.remote_size;
 	whole.local = known.local;
 	whole.incoming = known.incoming;
+	whole.incoming_size = known.incoming_size;
 	whole.arrived = area_port_arrived(own, comm->nranks, attr->peer, whole.index);
 	whole.expected = area_port_expected(own, comm->nranks, attr->peer, whole.index);
 	whole.size = MIN_OF(port->size, (uint32_t)sizeof(whole));

@@ -38,10 +38,11 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 		return fail_call(r->code, what,
 			"rank %d: a kernel's %s timed out, the first rank missing: %d", comm->rank,
 			r->what == SPMTD_WHAT_SYNC ? "sync" : "barrier", r->peer);
-	if (r->what == SPMTD_WHAT_CHANNEL)
+	if (r->what == SPMTD_WHAT_CHANNEL || r->what == SPMTD_WHAT_PORT)
 		return fail_call(r->code, what,
-			"rank %d: a kernel's wait for signal %llu of rank %d's through a channel ended: %llu had come",
+			"rank %d: a kernel's wait for signal %llu of rank %d's through a %s ended: %llu had come",
 			comm->rank, (unsigned long long)r->expected, r->peer,
+			r->what == SPMTD_WHAT_PORT ? "port" : "channel",
 			(unsigned long long)r->seen);
 	if (r->what == SPMTD_WHAT_POST)
 		return fail_call(r->code, what,

@@ -232,14 +232,23 @@ void fifo_mem(spmt_comm *comm, struct fifo_mem *mem)
 	pthread_mutex_unlock(&f->lock);
 }
 
+static void ports_end(struct fifo *f, const struct fifo_mem *mem)
+{
+	for (int pe = 0; pe < f->comm->nranks; pe++)
+		for (uint32_t i = 0; f->ports[pe] && i < AREA_CHANNELS; i++)
+			if (f->ports[pe]->port[i].mem == mem)
+				f->ports[pe]->known[i] = false;
+}
+
 void fifo_mem_drop(spmt_comm *comm, struct fifo_mem *mem)
 {
 	struct fifo *f = comm->fifo;
 	struct fifo_mem **at;
 
-	if (!mem->known || !f)
+	if (!f)
 		return;
 	pthread_mutex_lock(&f->lock);
+	ports_end(f, mem);
 	for (at = &f->mems; *at && *at != mem; at = &(*at)->next)
 		continue;
 	if (*at)

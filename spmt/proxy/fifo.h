@@ -24,18 +24,20 @@ void fifo_close(spmt_comm *comm);
 uint64_t fifo_device(const struct fifo *fifo);
 
 /* What a port stands for. Offsets are those of links. */
+struct fifo_mem;
 struct fifo_port {
 	uint64_t remote, remote_size;	  /* the peer's buffer */
 	uint64_t local, local_size;	  /* an address */
 	uint64_t incoming, incoming_size; /* likewise: where the peer puts */
 	uint64_t there;			  /* the peer's count of its signals */
+	const struct fifo_mem *mem;	  /* what the buffers are of; NULL: the heap */
 };
 /* For the posts that name it from here on; may be called again for the same one. -ENOMEM, and a sentence. */
 int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port *port);
 
 /*
  * A registered buffer that kernels may name in posts (SPMTD_FAR_MEM), from fifo_mem on, which may be called again, until fifo_mem_drop,
- * which takes one that was never named, too. By rank; both arrays stay until then.
+ * which takes one that was never named, too, and ends its ports. By rank; both arrays stay until then.
  */
 struct fifo_mem {
 	struct fifo_mem *next;

@@ -112,14 +112,16 @@ static bool port_find(struct fifo *f, int pe, uint32_t index, struct fifo_port *
 
 /* Who sees a packet's flag has the data beside it. An engine or a NIC brings aligned words whole, but where CPUs copy only a
    move of one word promises that. */
-static int post_words(struct fifo *f, int pe, uint64_t offset, uint64_t from, uint64_t n)
+static int post_words(
+	struct fifo *f, int pe, unsigned kind, uint64_t offset, uint64_t from, uint64_t n)
 {
+	unsigned unit = kind & SPMTD_POST_PAIRS ? 2 * PACKET_WORD : PACKET_WORD;
 	struct mover *m = &f->links[pe].movers[0];
 	const char *local = (const char *)(uintptr_t)from;
 	int rc = 0;
 
-	if ((offset | from | n) % PACKET_WORD)
-		return fail(-EINVAL, "packets lie at multiples of %d bytes", PACKET_WORD);
+	if ((offset | from | n) % unit)
+		return fail(-EINVAL, "packets of %u bytes lie at multiples of that", unit);
 	if (f->stream)
 		return post_put(f, pe, offset, from, n);
 	for (uint64_t at = 0; !rc && at < n; at += PACKET_WORD)
@@ -147,8 +149,10 @@ static int port_put(struct fifo *f, int pe, const struct fifo_port *port, unsign
 			"offset %llu with %llu bytes goes beyond this rank's buffer of %llu bytes",
 			(unsigned long long)post->from, (unsigned long long)post->size,
 			(unsigned long long)local_size);
-	return (kind & SPMTD_POST_PACKETS ? post_words : post_put)(
-		f, pe, port->remote + post->to, local + post->from, post->size);
+	if (kind & SPMTD_POST_PACKETS)
+		return post_words(
+			f, pe, kind, port->remote + post->to, local + post->from, post->size);
+	return post_put(f, pe, port->remote + post->to, local + post->from, post->size);
 }
 
 static int port_do(
@@ -158,7 +162,9 @@ static int port_do(
 	int rc = 0;
 
 	if (!port_find(f, pe, index, &port))
-		return fail(-EINVAL, "there is no port %u to rank %d", index, pe);
+		return fail(-EINVAL,
+			"there is no port %u to rank %d, or its buffer is no longer registered",
+			index, pe);
 	if (kind & SPMTD_POST_PUT)
 		rc = port_put(f, pe, &port, kind, post);
 	if (!rc && kind & SPMTD_POST_SIGNAL)
@@ -403,6 +409,22 @@ static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post
 
 /* ---- all of them -------------------------------------------------------------------------------------- */
 
+static const char *port_name(unsigned kind)
+{
+	static const char *const others[] = { [SPMTD_POST_PUT] = "spmtd_port_put",
+		[SPMTD_POST_SIGNAL] = "spmtd_port_signal",
+		[SPMTD_POST_FLUSH] = "spmtd_port_flush",
+		[SPMTD_POST_PUT | SPMTD_POST_SIGNAL] = "spmtd_port_put_signal",
+		[SPMTD_POST_PUT | SPMTD_POST_SIGNAL | SPMTD_POST_FLUSH] =
+			"spmtd_port_put_signal_flush" };
+
+	if (kind & SPMTD_POST_PACKETS)
+		return kind & SPMTD_POST_CAME ? "spmtd_port_read_put_packets"
+					      : "spmtd_port_put_packets";
+	kind &= ~(unsigned)SPMTD_POST_PORT;
+	return kind < ARRAY_SIZE(others) ? others[kind] : NULL;
+}
+
 static const char *post_name(unsigned kind)
 {
 	static const char *const far[] = { [SPMTD_FAR_PUT] = "a kernel's put",
@@ -419,11 +441,7 @@ static const char *post_name(unsigned kind)
 		[SPMTD_FAR_COPY] = "a collective's copy" };
 
 	if (kind & SPMTD_POST_PORT)
-		return kind & SPMTD_POST_CAME	    ? "spmtd_port_read_put_packets"
-			: kind & SPMTD_POST_PACKETS ? "spmtd_port_put_packets"
-			: kind & SPMTD_POST_PUT	    ? "spmtd_port_put"
-			: kind & SPMTD_POST_SIGNAL  ? "spmtd_port_signal"
-						    : "spmtd_port_flush";
+		return port_name(kind);
 	kind &= ~(unsigned)SPMTD_FAR_MEM;
 	return kind < ARRAY_SIZE(far) ? far[kind] : NULL;
 }

@@ -105,6 +105,7 @@ static const struct {
 	AT(struct spmt_port, index, 24),
 	AT(struct spmt_port, arrived, 48),
 	AT(struct spmt_port, incoming, 72),
+	AT(struct spmt_port, incoming_size, 80),
 	SIZE(struct spmtd_post, 32),
 	SIZE(struct spmtd_fifo, 64),
 	AT(struct spmtd_fifo, own, 24),

@@ -488,7 +488,7 @@ Test(ports, a_post_that_fails_breaks_the_comm)
 		{ 0, 0, SIZE_MAX, "with 18446744073709551615 bytes" },
 		{ ROOM - 16, 0, 16, "offset 1008 with 32 bytes goes beyond rank 2's buffer",
 			"spmtd_port_put_packets: rank 1: " },
-		{ 4, 0, 8, "packets lie at multiples of 8 bytes",
+		{ 4, 0, 8, "packets of 16 bytes lie at multiples of that",
 			"spmtd_port_put_packets: rank 1: " },
 	};
 

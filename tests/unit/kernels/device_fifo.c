@@ -113,9 +113,11 @@ Test(device_fifo, packets_are_a_post)
 	struct spmtd_post post;
 
 	port.local = (uintptr_t)local;
+	port.local_size = sizeof(local);
 	port.incoming = (uintptr_t)came;
+	port.incoming_size = sizeof(came);
 	cr_assert_eq(spmtd_port_put_packets(&me, &port, 4096, 32, data, 16, 7), 0);
-	is_post(0, plain, 4096, 32, 32);
+	is_post(0, plain | SPMTD_POST_PAIRS, 4096, 32, 32);
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(local[4 + i], (uint64_t)7 << 32 | data[i]);
 	cr_assert_eq(local[3] | local[8], 0);
@@ -126,7 +128,7 @@ Test(device_fifo, packets_are_a_post)
 	cr_assert_eq(spmtd_port_unpack_packets(&me, &port, got, 32, 16, 7), 0);
 	cr_assert_eq(memcmp(got, data, sizeof(got)), 0);
 	cr_assert_eq(spmtd_port_read_put_packets_warp(&me, &port, 16, 32, 16, 7), 0);
-	is_post(2, plain | SPMTD_POST_CAME, 16, 32, 32);
+	is_post(2, plain | SPMTD_POST_PAIRS | SPMTD_POST_CAME, 16, 32, 32);
 	/* nothing is no post, and neither is what has not come */
 	cr_assert_eq(spmtd_port_put_packets(&me, &port, 0, 0, data, 0, 7), 0);
 	cr_assert_eq(spmtd_port_read_put_packets(&me, &port, 0, 0, 0, 7), 0);

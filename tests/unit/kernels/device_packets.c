@@ -68,18 +68,22 @@ static const struct form {
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]), MOST = 640 };
 
-/* What lies at `packets` are the n bytes of data with this flag, as documented, and nothing behind. */
+/* What lies at `packets` are the n bytes of data with this flag, as documented, zeros to the end of the last packet, and nothing behind. */
 static void check_packets(
 	const char *packets, const char *data, size_t n, uint32_t flag, size_t bytes)
 {
-	for (size_t i = 0; i < n; i += 4) {
-		uint32_t word[2];
+	size_t whole = (n + bytes - 1) / bytes * bytes;
+
+	for (size_t i = 0; i < whole; i += 4) {
+		uint32_t word[2], want = 0;
 
 		memcpy(word, packets + 2 * i, sizeof(word));
-		cr_assert_eq(memcmp(&word[0], data + i, 4), 0, "data at %zu of %zu", i, n);
+		if (i < n)
+			memcpy(&want, data + i, n - i < 4 ? n - i : 4);
+		cr_assert_eq(word[0], want, "data at %zu of %zu", i, n);
 		cr_assert_eq(word[1], flag, "flag at %zu of %zu, format %zu", i, n, bytes);
 	}
-	for (size_t i = 2 * n; i < 2 * n + 64; i++)
+	for (size_t i = 2 * whole; i < 2 * whole + 64; i++)
 		cr_assert_eq(packets[i], 0x55, "%zu bytes written behind the packets", n);
 }
 
@@ -89,7 +93,7 @@ Test(device_packets, sizes_and_misaligned_locals)
 	uint32_t flag = 1;
 
 	for (const struct form *f = forms; f < forms + FORMS; f++)
-		for (size_t n = 0; n <= MOST; n += f->bytes, flag += 0x10000001u) {
+		for (size_t n = 0; n <= MOST; n += n < 70 ? 1 : f->bytes, flag += 0x10000001u) {
 			size_t off = flag % 9;
 
 			scramble(src, sizeof(src), flag);
@@ -102,6 +106,21 @@ Test(device_packets, sizes_and_misaligned_locals)
 			cr_assert_eq(back[off + n], 0x55);
 			cr_assert(!off || back[off - 1] == 0x55);
 		}
+}
+
+/* Memory that nobody has put to has it. */
+Test(device_packets, no_flag_of_0)
+{
+	char back[16] = { 0x55 };
+	uint64_t x = 7;
+
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		cr_assert_eq(f->get(&me, back, sym(4096), 16, 0), SPMTD_INVALID);
+		cr_assert_eq(f->forward(&me, sym(0), back, sym(4096), 16, 0, 2), SPMTD_INVALID);
+	}
+	cr_assert_eq(spmtd_get_packet(&me, sym(4096), 0, &x), SPMTD_INVALID);
+	cr_assert_eq(x, 7);
+	cr_assert_eq(back[0], 0x55);
 }
 
 Test(device_packets, a_put_wakes_and_nothing_wakes_nobody)

@@ -6,15 +6,8 @@
 #include "kernels/channels.h"
 #include "spmt_channel.h"
 
-static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
-
 /* ---- channels --------------------------------------------------------------------------------- */
 
-struct load {
-	enum scope scope;
-	unsigned grid, block;
-	uint64_t words, rounds, fewer; /* on GPUs; on the host backend */
-};
 static const struct load loads[] = {
 	{ BY_THREAD, 1, 1, 1, 10000, 100 },
 	{ BY_THREAD, 1, 32, 9, 2000, 50 },
@@ -22,15 +15,6 @@ static const struct load loads[] = {
 	{ BY_BLOCK, 1, 512, 1, 10000, 100 },
 	{ BY_BLOCK, 16, 256, 1000, 1000, 20 },
 };
-
-static unsigned workers_of(const struct load *l)
-{
-	if (gpu_host())
-		return 1;
-	if (l->scope == BY_BLOCK)
-		return l->grid;
-	return l->grid * (l->scope == BY_WARP ? (l->block + 31) / 32 : l->block);
-}
 
 /* The link between a rank and the next has one of two indices in turn, as with two ranks both are to one peer. */
 static int link_get(struct rank *r, unsigned worker, int first, int peer, const void *block,

@@ -5,7 +5,6 @@
 
 #include "gpu.h"
 #include "kernels/fused.h"
-#include "load.h"
 
 /* ---- packets --------------------------------------------------------------------------------- */
 

@@ -36,6 +36,17 @@ size_t gpu_number(size_t full, size_t less)
 	return gpu.less ? less : full;
 }
 
+const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
+
+unsigned workers_of(const struct load *l)
+{
+	if (gpu_host())
+		return 1;
+	if (l->scope == BY_BLOCK)
+		return l->grid;
+	return l->grid * (l->scope == BY_WARP ? (l->block + 31) / 32 : l->block);
+}
+
 uint64_t addr(const void *p)
 {
 	return (uint64_t)(uintptr_t)p;

@@ -34,6 +34,15 @@ int gpu_devices(void);
 /* How often, or how much: on GPUs; on the host backend and with SPMT_GPU_SHORT. */
 size_t gpu_number(size_t full, size_t less);
 
+/* A row of a test's table: who makes calls, how many, with how much. */
+struct load {
+	enum scope scope;
+	unsigned grid, block;
+	uint64_t words, rounds, fewer; /* on GPUs; on the host backend */
+};
+extern const char *const scope_names[SCOPES];
+unsigned workers_of(const struct load *l);
+
 /* fn on n ranks of a world of its own. */
 int gpu_run(int n, size_t heap, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 /* The same on another backend: what rank_* do, launches apart, works there, too. */

@@ -12,7 +12,6 @@ enum { POISON = 0xc3, SMALL_MOST = 257, BATCH = 43 }; /* 258 sizes are 6 batches
 
 static const char *const form_names[COPY_FORMS] = { "put", "put_nbi", "get", "get_nbi",
 	"put_signal", "put_signal_nbi" };
-static const char *const scope_names[SCOPES] = { "thread", "warp", "block" };
 
 struct scene {
 	struct rank r;

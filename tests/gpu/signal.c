@@ -5,7 +5,6 @@
 
 #include "gpu.h"
 #include "kernels/signals.h"
-#include "load.h"
 
 /* ---- signals --------------------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@ enum { WORDS = 64, BYTES = WORDS * 8, ROUNDS = 400, INDEX = 7, LARGE = 3 << 20 }
 /* Places in a buffer: what is sent, then what the previous rank puts. */
 enum { OWN = 0, CAME = BYTES, ROOM = 2 * BYTES };
 
-#define KERNELS "kernels that are C functions (tests/gpu has them as images)"
+#define KERNELS "kernels that are C functions (tests/gpu/port.c calls ports from images)"
 
 struct args {
 	struct spmt_view view;

@@ -8,6 +8,15 @@
 
 SPMTD_BEGIN
 
+/* Has a value come from nowhere, as far as the compiler sees. */
+#if defined(SPMTD_AMDGCN)
+#define SPMTD_HIDE(x) __asm__ volatile("" : "+v"(x))
+#elif defined(__CUDACC_RTC__)
+#define SPMTD_HIDE(x) asm volatile("" : "+r"(x))
+#else
+#define SPMTD_HIDE(x) __asm__ volatile("" : "+r"(x))
+#endif
+
 /*
  * Threads claim places in turn, by compare-and-swap: one whose deadline passes before there is a free place has claimed none, and the
  * ring goes on without it. The count of what the host has taken is across the bus, so that the device keeps what it saw last.
@@ -23,33 +32,6 @@ SPMTD_FN int spmtd_post_fits_(const struct spmtd_fifo *f, uint64_t place)
 	taken = spmtd_look64_(f->taken);
 	spmtd_poke64_(seen, taken);
 	return (int64_t)(place - taken) < places;
-}
-
-SPMTD_FN int spmtd_post_claim_(const struct spmt_view *v, const struct spmtd_fifo *f, int peer,
-	struct spmtd_waiter_ *w, uint64_t *place)
-{
-	uint64_t posted = spmtd_at_(&f->own->posted);
-	uint64_t at = spmtd_peek64_(posted), seen;
-	int rc;
-
-	for (;;) {
-		if (spmtd_post_fits_(f, at)) {
-			seen = spmtd_cas64_(posted, at, at + 1);
-			if (seen == at)
-				break;
-			at = seen;
-			continue;
-		}
-		rc = spmtd_wait_check_(v, w);
-		if (rc) {
-			spmtd_record_(v, rc, SPMTD_WHAT_POST, peer, f->taken, at,
-				spmtd_look64_(f->taken));
-			return rc;
-		}
-		at = spmtd_peek64_(posted);
-	}
-	*place = at;
-	return 0;
 }
 
 SPMTD_FN uint64_t spmtd_post_head_(int kind, int peer, uint32_t arg)
@@ -77,6 +59,41 @@ SPMTD_FN void spmtd_post_write_(const struct spmtd_fifo *f, uint64_t place, SPMT
 	spmtd_release_set_(a, head | (~(place >> f->shift) & 1));
 }
 
+/*
+ * Claims a place and fills it; 0, or the code of the wait for one. A post is written within the loop, which a thread then leaves on another way
+ * round: threads of a warp that have to run together all come out of a loop before any goes on, and others may wait in it for this post to
+ * be taken.
+ */
+SPMTD_FN int spmtd_post_claim_(const struct spmt_view *v, const struct spmtd_fifo *f,
+	struct spmtd_waiter_ *w, uint64_t *place, SPMTD_POST_)
+{
+	uint64_t posted = spmtd_at_(&f->own->posted);
+	uint64_t at = spmtd_peek64_(posted), seen;
+	int rc, mine = 0;
+
+	while (!mine) {
+		if (spmtd_post_fits_(f, at)) {
+			seen = spmtd_cas64_(posted, at, at + 1);
+			mine = seen == at;
+			if (mine)
+				spmtd_post_write_(f, at, head, to, from, size);
+			else
+				at = seen;
+			SPMTD_HIDE(mine);
+			continue;
+		}
+		rc = spmtd_wait_check_(v, w);
+		if (rc) {
+			spmtd_record_(v, rc, SPMTD_WHAT_POST, spmtd_post_peer_(head), f->taken, at,
+				spmtd_look64_(f->taken));
+			return rc;
+		}
+		at = spmtd_peek64_(posted);
+	}
+	*place = at;
+	return 0;
+}
+
 SPMTD_FN void spmtd_post_view_(const struct spmtd_fifo *f, uint64_t timeout_ns, struct spmt_view *v)
 {
 	v->pe = f->pe;
@@ -102,9 +119,8 @@ SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int 
 
 	spmtd_post_view_(f, timeout_ns, &v);
 	spmtd_wait_begin_(&w);
-	rc = spmtd_post_claim_(&v, f, peer, &w, &place);
+	rc = spmtd_post_claim_(&v, f, &w, &place, head, to, from, size);
 	if (!rc) {
-		spmtd_post_write_(f, place, head, to, from, size);
 #if defined(SPMTD_HOST)
 		if (v.host && v.host->posted)
 			v.host->posted(&v);

@@ -45,15 +45,6 @@ enum {
 /* What is submitted at once: a copy, or a signal, of which `from` is the value. */
 enum spmtd_sdma_kind_ { SPMTD_SDMA_DO_COPY_, SPMTD_SDMA_DO_SET_, SPMTD_SDMA_DO_ADD_ };
 
-/* Has a value come from nowhere, as far as the compiler sees. */
-#if defined(SPMTD_AMDGCN)
-#define SPMTD_HIDE(x) __asm__ volatile("" : "+v"(x))
-#elif defined(__CUDACC_RTC__)
-#define SPMTD_HIDE(x) asm volatile("" : "+r"(x))
-#else
-#define SPMTD_HIDE(x) __asm__ volatile("" : "+r"(x))
-#endif
-
 /* -- packets: each writes one and returns its end */
 
 SPMTD_FN uint64_t spmtd_sdma_pair_(uint64_t at, uint64_t x)

@@ -91,7 +91,7 @@ SPMTD_FN void spmtd_signal_at_(uint64_t sig, uint64_t val, int op)
 }
 
 /* Data of 8 bytes and a signal that is set, in the same aligned 16 bytes, are one store where the machine has it: they need no
-   order. By one thread; 0: they are not. */
+   order. Beside less data lies what such a store would write, too. By one thread; 0: they are not. */
 SPMTD_FN int spmtd_put_whole_(
 	uint64_t dst, const void *src, uint64_t n, uint64_t sig, uint64_t val, int op)
 {

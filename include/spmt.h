@@ -962,7 +962,8 @@ SPMT_API int spmt_plan_begin(
 /* Runs it in the stream: as a collective, of all ranks in the same order, with the same count, type and op. dst (output) and src (input)
    are symmetric, and the same on all ranks; count is elements of src (dst, where the plan has no input), and a multiple of its chunks; of a
    plan with packets a chunk is a multiple of 8 bytes. In place, they lie as the plan says; else they do not overlap. Types: all but f8; op:
-   all but AVG. Ends, fails and breaks the world as the collectives do. */
+   all but AVG. Ends, fails and breaks the world as the collectives do. Where count, type, op, dst or src differs between ranks the next
+   quiet says so to all as SPMT_ERR_MISMATCH; nothing was moved, and the next run is fine. Ranks that run different plans break the world. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned: it is -EINVAL here and to

@@ -29,7 +29,8 @@ static const struct {
 	[MEET_ALIGNED_ALLOC] = { "spmt_aligned_alloc", { "alignment", "size", NULL } },
 	[MEET_FREE] = { "spmt_free", { "ptr (as an offset)", NULL, NULL } },
 	[MEET_FREED] = { "spmt_free", { NULL, NULL, NULL } },
-	[MEET_PLAN] = { "spmt_plan_begin", { "plan (folded)", "max_bytes", NULL } },
+	[MEET_PLAN] = { "spmt_plan_begin",
+		{ "plan", "an operation of the plan (spmt_plan_write shows them)", "max_bytes" } },
 	[MEET_REGISTER] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_NAMED] = { "spmt_register", { NULL, NULL, NULL } },
 	[MEET_RELEASED] = { "spmt_deregister", { NULL, NULL, NULL } },
@@ -119,9 +120,19 @@ static int differing_part(const struct meet_record *a, const struct meet_record 
 	return -1;
 }
 
-static void add_part(struct text *t, const struct meet_record *r, int part)
+/* Of another process perhaps, which may write it meanwhile. */
+static const char *attached_words(const spmt_comm *comm, int rank, char plan[MEET_PLAN_WORDS])
+{
+	memcpy(plan, meet_attached(comm, rank), MEET_PLAN_WORDS);
+	plan[MEET_PLAN_WORDS - 1] = '\0';
+	return plan;
+}
+
+static void add_part(
+	const spmt_comm *comm, int rank, const struct meet_record *r, int part, struct text *t)
 {
 	const struct backend *backend = part == 1 ? device_backend(r->key[part]) : NULL;
+	char plan[MEET_PLAN_WORDS] = "";
 
 	if (part < 0)
 		text_add(t, "%s", meet_name(r->op));
@@ -129,6 +140,10 @@ static void add_part(struct text *t, const struct meet_record *r, int part)
 		text_add(t, "%s", backend->name);
 	else if (r->op == MEET_FREE && r->key[part] == MEET_FREE_NULL)
 		text_add(t, "NULL");
+	else if (r->op == MEET_PLAN && part < 2 && r->status)
+		text_add(t, "none that could be begun");
+	else if (r->op == MEET_PLAN && part < 2)
+		text_add(t, "%s", attached_words(comm, rank, plan));
 	else if (r->op == MEET_OPENED && part == 1)
 		text_add(t, r->key[part] ? "%016llx" : "none", (unsigned long long)r->key[part]);
 	else if (r->op == MEET_OPENED && r->key[part] <= COLL_ROWS)
@@ -179,9 +194,9 @@ static bool say_difference(const spmt_comm *comm, struct text *t)
 		if (first < 0) {
 			text_add(t, "%s: %s differs: rank %d passed ", meet_name(common.op),
 				part_name(common.op, part), i);
-			add_part(t, &odd, part);
+			add_part(comm, i, &odd, part, t);
 			text_add(t, ", rank %d passed ", usual);
-			add_part(t, &common, part);
+			add_part(comm, usual, &common, part, t);
 			text_add(t, "; differing from most ranks:");
 		}
 		text_add(t, "%s %d", first < 0 ? "" : ",", i);

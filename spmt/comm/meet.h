@@ -35,6 +35,8 @@ enum meet_op {
 };
 
 #define MEET_FREE_NULL UINT64_MAX
+#define MEET_PLAN_WORDS \
+	200 /* with MEET_PLAN comes the plan in words, at most so many with a zero byte */
 
 /*
  * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that

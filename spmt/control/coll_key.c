@@ -13,6 +13,7 @@
 enum { KIND_AT = 59, TYPE_AT = 55, FOLDED_AT = 54, OP_BITS = 4, ROOT_BITS = 15 };
 enum { KIND_PLAN = 15 }; /* as a kind, none of the table's */
 _Static_assert((int)COLL_CALLS <= (int)KIND_PLAN, "no kind of the table's");
+_Static_assert(PLAN_VALUE_BITS + 3 == FOLDED_AT && PLAN_ARGUMENTS <= 8, "as plan_shown() packs");
 
 static uint64_t low(uint64_t x, int bits)
 {
@@ -72,8 +73,8 @@ uint64_t coll_key(const struct coll_same *c)
 
 uint64_t coll_plan_key(int type, uint64_t rest)
 {
-	return COLL_KEY_BREAKS | (uint64_t)KIND_PLAN << KIND_AT | (uint64_t)type << TYPE_AT |
-		1ull << FOLDED_AT | low(rest, FOLDED_AT);
+	return (uint64_t)KIND_PLAN << KIND_AT | (uint64_t)type << TYPE_AT | 1ull << FOLDED_AT |
+		low(rest, FOLDED_AT);
 }
 
 static uint64_t kind_of(uint64_t key)
@@ -131,6 +132,30 @@ static void rest_differs(const uint64_t key[2], uint64_t kind, struct difference
 	}
 }
 
+/* One argument of a run, as plan_shown() has it; 0 as open: it runs none that this plan could tell. */
+static void argument_differs(const uint64_t key[2], struct difference *d)
+{
+	static const char *const names[PLAN_ARGUMENTS] = { "open (by order of spmt_plan_begin)",
+		"count", "op", "dst (as an offset)", "src (as an offset)" };
+	uint64_t nth = low(key[0], FOLDED_AT) >> PLAN_VALUE_BITS;
+
+	if (nth != low(key[1], FOLDED_AT) >> PLAN_VALUE_BITS || nth >= PLAN_ARGUMENTS)
+		return;
+	d->name = names[nth];
+	for (int i = 0; i < 2; i++) {
+		uint64_t value = low(key[i], PLAN_VALUE_BITS);
+
+		if (nth == PLAN_OP)
+			snprintf(d->passed[i], sizeof(d->passed[i]), "%s", op_name(value));
+		else if (nth == PLAN_OPEN && !value)
+			snprintf(
+				d->passed[i], sizeof(d->passed[i]), "another or made another call");
+		else
+			snprintf(d->passed[i], sizeof(d->passed[i]), "%llu",
+				(unsigned long long)value);
+	}
+}
+
 static void find_difference(const uint64_t key[2], struct difference *d)
 {
 	uint64_t kind = kind_of(key[0]);
@@ -138,7 +163,11 @@ static void find_difference(const uint64_t key[2], struct difference *d)
 
 	if (!kinds && low(key[0] >> TYPE_AT, 4) == low(key[1] >> TYPE_AT, 4)) {
 		d->name = rest_name(kind);
-		if (!((key[0] | key[1]) >> FOLDED_AT & 1))
+		if ((key[0] | key[1]) >> FOLDED_AT & 1)
+			return;
+		if (kind == KIND_PLAN)
+			argument_differs(key, d);
+		else
 			rest_differs(key, kind, d);
 		return;
 	}

@@ -20,7 +20,8 @@ uint64_t coll_fold(uint64_t key, uint64_t value);
 
 uint64_t coll_key(const struct coll_same *call);
 
-/* The same of a run of a plan: its type, and all else that has to be equal, folded. */
+/* The same of a run of a plan: its type, and all else that has to be equal, folded. Kernels make keys of two that show an argument
+   (plan_shown). */
 uint64_t coll_plan_key(int type, uint64_t rest);
 
 /* The function that was called: "spmt_all_reduce". */

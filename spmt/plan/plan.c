@@ -525,18 +525,26 @@ static uint64_t fold_op(uint64_t key, const struct spmt_plan_op *op)
 	return key;
 }
 
-uint64_t plan_fold_all(const struct spmt_plan *plan)
+uint64_t plan_fold_shape(const struct spmt_plan *plan)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	const uint64_t all[] = { (uint64_t)(uint32_t)a->nranks, (uint64_t)(uint32_t)a->in_place,
-		a->input_chunks, a->output_chunks, a->scratch_chunks, a->min_bytes, a->max_bytes };
+		a->input_chunks, a->output_chunks, a->scratch_chunks, a->min_bytes, a->max_bytes,
+		plan->ops, (uint64_t)(uint32_t)plan->nblocks };
 	uint64_t key = 1;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		key = coll_fold(key, all[i]);
 	for (const char *p = a->collective; *p; p++)
 		key = coll_fold(key, (uint64_t)(unsigned char)*p);
-	for (int r = 0; r < a->nranks; r++)
+	return key;
+}
+
+uint64_t plan_fold_all(const struct spmt_plan *plan)
+{
+	uint64_t key = plan_fold_shape(plan);
+
+	for (int r = 0; r < plan->attr.nranks; r++)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++) {
 			const struct plan_list *list = &plan->ranks[r].blocks[b];
 

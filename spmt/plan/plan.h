@@ -80,8 +80,10 @@ const char *plan_words(
 /* The operation alone. */
 void plan_op_words(const struct spmt_plan_op *op, int rank, char *text, size_t room);
 
-/* Folds all that makes two plans different when they run. */
+/* Folds all that makes two plans different when they run; and that without the operations, which plan_shape() has in words. */
 uint64_t plan_fold_all(const struct spmt_plan *plan);
+uint64_t plan_fold_shape(const struct spmt_plan *plan);
+void plan_shape(const struct spmt_plan *plan, char *text, size_t room);
 
 /* A struct of the caller's, perhaps older or newer than this library: its first bytes to ours. -EINVAL with a sentence. */
 int plan_take(const char *what, const char *name, void *ours, size_t size, const void *theirs,

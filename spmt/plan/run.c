@@ -72,16 +72,22 @@ static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
 	return rc;
 }
 
-/* All ranks have passed the same, and none has failed. */
-static int begin_agree(spmt_comm *comm, uint64_t key, size_t max_bytes, int status)
+/* All ranks have passed the same, and none has failed, where there is no plan to tell of. */
+static int begin_agree(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, int status)
 {
-	const struct meet_record record = {
-		.op = MEET_PLAN, .status = status, .key = { key, max_bytes }
-	};
+	const struct meet_record record = { .op = MEET_PLAN,
+		.status = status,
+		.key = { status ? 0 : plan_fold_shape(plan), status ? 0 : plan_fold_all(plan),
+			max_bytes } };
+	char shape[MEET_PLAN_WORDS];
 	int rc = comm_begin(comm, "spmt_plan_begin");
 
 	if (rc)
 		return rc;
+	if (!status) {
+		plan_shape(plan, shape, sizeof(shape));
+		meet_attach(comm, shape, strlen(shape) + 1);
+	}
 	rc = meet(comm, &record);
 	comm_unclaim(comm);
 	return rc;
@@ -120,15 +126,16 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 	if (rc)
 		return rc;
 	rc = begin_open(comm, plan, max_bytes, open, &o);
-	rc = begin_agree(comm, o ? o->key : 0, max_bytes, rc);
+	rc = begin_agree(comm, plan, max_bytes, rc);
 	if (!rc)
 		rc = run_within("spmt_plan_begin", spmt_calloc(comm, 1, o->layout.size, &at));
 	if (!rc) {
 		o->at = at;
 		rc = begin_table(comm, plan, o);
-		rc = begin_agree(comm, o->key, max_bytes, rc);
+		rc = begin_agree(comm, plan, max_bytes, rc);
 	}
 	if (!rc) {
+		o->number = comm->opens ? comm->opens->number + 1 : 1;
 		o->next = comm->opens;
 		comm->opens = o;
 		*open = o;
@@ -282,19 +289,25 @@ struct plan_given plan_given(const spmt_comm *comm, const struct plan_call *c)
 	return given;
 }
 
-/* What has to be equal on all ranks. */
-static uint64_t run_key(
-	const spmt_comm *comm, const struct plan_call *c, const struct plan_given *args)
+/* What has to be equal on all ranks. In place one buffer says where the other is. */
+static void run_passes(
+	const spmt_comm *comm, const struct plan_call *c, struct kernel_plan_args *args)
 {
 	const struct spmt_plan_attr *a = &c->open->attr;
-	uint64_t base = (uintptr_t)comm->heap->base, key = coll_fold(c->open->key, c->count);
+	uint64_t base = (uintptr_t)comm->heap->base, *passed = args->passed;
+	uint64_t key = c->open->key;
 
-	key = coll_fold(key, (uint64_t)c->op);
-	if (!c->count) /* of nothing any place will do, NULL on all ranks, too */
-		return coll_plan_key((int)c->type, key);
-	key = coll_fold(key, a->output_chunks || a->in_place ? args->dst - base : 0);
-	key = coll_fold(key, a->input_chunks || a->in_place ? args->src - base : 0);
-	return coll_plan_key((int)c->type, key);
+	passed[PLAN_OPEN] = c->open->number;
+	passed[PLAN_COUNT] = c->count;
+	passed[PLAN_OP] = (uint64_t)c->op;
+	/* of nothing any place will do, NULL on all ranks, too */
+	if (c->count && (a->in_place ? !c->open->scatters : a->output_chunks > 0))
+		passed[PLAN_DST] = args->plan.dst - base;
+	if (c->count && (a->in_place ? c->open->scatters : a->input_chunks > 0))
+		passed[PLAN_SRC] = args->plan.src - base;
+	for (int i = 0; i < PLAN_ARGUMENTS; i++)
+		key = coll_fold(key, passed[i]);
+	args->key = coll_plan_key((int)c->type, key);
 }
 
 static int run_barrier_queue(spmt_comm *comm, device_stream stream)
@@ -319,7 +332,7 @@ static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream s
 	if (rc)
 		return rc;
 	view_fill(comm, &args.view);
-	args.key = run_key(comm, c, &args.plan);
+	run_passes(comm, c, &args);
 	rc = kernel_queue(comm, &kernel_plan, &args, sizeof(args), stream);
 	in.queued = !rc;
 	args.posts = 0;

@@ -10,7 +10,7 @@
 struct spmt_plan_open {
 	struct spmt_plan_attr attr; /* without its words */
 	struct plan_layout layout;
-	uint64_t key;
+	uint64_t key, number; /* number: from 1, by order of begin, the same on all ranks */
 	size_t max_bytes;
 	char *at; /* at the same offset from the heap's base on all ranks */
 	int blocks;

@@ -38,6 +38,20 @@ void plan_print(struct plan_text *t, const char *fmt, ...)
 	t->used += (size_t)n;
 }
 
+void plan_shape(const struct spmt_plan *plan, char *text, size_t room)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	char most[32] = "..";
+
+	if (a->max_bytes)
+		snprintf(most, sizeof(most), ".. %llu", (unsigned long long)a->max_bytes);
+	snprintf(text, room,
+		"%s (%.20s, %d ranks%s, %u input, %u output, %u scratch chunks, %llu %s bytes, %zu operations in %d blocks)",
+		a->name, a->collective, a->nranks, a->in_place ? " in place" : "", a->input_chunks,
+		a->output_chunks, a->scratch_chunks, (unsigned long long)a->min_bytes, most,
+		plan->ops, plan->nblocks);
+}
+
 static void show_text(const struct spmt_plan *plan, struct plan_text *t)
 {
 	const struct spmt_plan_attr *a = &plan->attr;

@@ -447,22 +447,70 @@ PLAN_FN struct plan_words *plan_words_at(const struct plan_run *r, uint32_t rank
 	return (struct plan_words *)spmtd_to_(plan_there(r, r->given->at + r->given->words, rank));
 }
 
-/* All ranks call the same, or none runs. They have met since, and none begins its next run before all are through with this one. */
-PLAN_FN int plan_differs(const struct plan_run *r, uint64_t mine)
+enum { PLAN_SAME, PLAN_DIFFERS, PLAN_ELSEWHERE }; /* elsewhere: in another plan's run, or in none */
+
+/* Leaves for the host which argument it is, as this rank passed it and as that one did. */
+PLAN_FN int plan_differs_from(const struct plan_run *r, const struct kernel_plan_args *args, int pe)
 {
-	int odd = 0;
+	const struct plan_words *w = plan_words_at(r, (uint32_t)pe);
+	uint64_t mine = args->key, theirs = spmtd_look64_(spmtd_at_(&w->key)), value = 0;
+	int how = spmtd_look64_(spmtd_at_(&w->epoch)) == r->now->epoch ? PLAN_DIFFERS
+								       : PLAN_ELSEWHERE;
+	int i = how == PLAN_ELSEWHERE ? PLAN_OPEN : PLAN_COUNT;
+
+	if (how == PLAN_DIFFERS && theirs == mine)
+		return PLAN_SAME;
+	for (; how == PLAN_DIFFERS && i < PLAN_ARGUMENTS; i++) {
+		value = spmtd_look64_(spmtd_at_(&w->passed[i]));
+		if (value != args->passed[i])
+			break;
+	}
+	if (i < PLAN_ARGUMENTS) { /* else it is the type, which every key shows */
+		theirs = plan_shown(how == PLAN_DIFFERS ? theirs : mine, i, value);
+		mine = plan_shown(mine, i, args->passed[i]);
+	}
+	kernel_record(r->v, r->given->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
+		spmtd_at_(&w->key), mine, theirs);
+	return how;
+}
+
+/*
+ * All ranks call the same, or none runs, and all find that out. They have met since, and none begins its next run before all are through
+ * with this one. Who is elsewhere has not counted this run, so that no later one could be told from it: all ranks see that somebody is.
+ */
+PLAN_FN int plan_differs(const struct plan_run *r, const struct kernel_plan_args *args)
+{
+	int odd = PLAN_SAME;
 
 	for (int pe = (int)spmtd_tid_(); pe < r->v->npes; pe += (int)spmtd_threads_()) {
-		const struct plan_words *w = plan_words_at(r, (uint32_t)pe);
-		uint64_t theirs = spmtd_look64_(spmtd_at_(&w->key));
+		int how = plan_differs_from(r, args, pe);
 
-		if (theirs == mine && spmtd_look64_(spmtd_at_(&w->epoch)) == r->now->epoch)
-			continue;
-		kernel_record(r->v, r->given->report, SPMTD_MISMATCH, SPMTD_WHAT_COLLECTIVE, pe,
-			spmtd_at_(&w->key), mine, theirs);
-		odd = 1;
+		odd = how > odd ? how : odd;
 	}
-	return spmtd_any_block_(odd);
+	if (!spmtd_any_block_(odd))
+		return PLAN_SAME;
+	return spmtd_any_block_(odd == PLAN_ELSEWHERE) ? PLAN_ELSEWHERE : PLAN_DIFFERS;
+}
+
+/* By one thread, for its rank. */
+PLAN_FN void plan_ends_as(const struct plan_run *r, int how)
+{
+	if (how == PLAN_DIFFERS) {
+		kernel_ended(r->v, SPMTD_MISMATCH);
+		return;
+	}
+	broken_raise(r->v, SPMTD_MISMATCH);
+	broken_leave_marks(r->v, SPMTD_MISMATCH, 0, 1);
+}
+
+/* By one thread. */
+PLAN_FN void plan_post(const struct kernel_plan_args *args, struct plan_words *own, uint64_t epoch)
+{
+	spmtd_poke64_(spmtd_at_(&own->epoch), epoch);
+	spmtd_poke64_(spmtd_at_(&own->key), args->key);
+	for (int i = 0; i < PLAN_ARGUMENTS; i++)
+		spmtd_poke64_(spmtd_at_(&own->passed[i]), args->passed[i]);
+	spmtd_order_();
 }
 
 PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struct spmt_view *v,
@@ -490,26 +538,23 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 	uint64_t epoch;
 	struct plan_now now = { 0 };
 	struct plan_run r;
+	int differs;
 
 	if (kernel_refused(&args->view))
 		return;
 	epoch = spmtd_peek64_(spmtd_at_(&own->epoch));
 	if (args->posts) {
-		if (kernel_lane() != 0)
-			return;
-		spmtd_poke64_(spmtd_at_(&own->epoch), epoch + 1);
-		spmtd_poke64_(spmtd_at_(&own->key), args->key);
-		spmtd_order_();
+		if (kernel_lane() == 0)
+			plan_post(args, own, epoch + 1);
 		return;
 	}
 	if (plan_has_list(given))
 		plan_find(given, &now);
 	r = plan_begin(given, &args->view, &now, epoch);
-	if (plan_differs(&r, args->key)) {
-		if (kernel_lane() == 0) {
-			broken_raise(r.v, SPMTD_MISMATCH);
-			broken_leave_marks(r.v, SPMTD_MISMATCH, 0, 1);
-		}
+	differs = plan_differs(&r, args);
+	if (differs) {
+		if (kernel_lane() == 0)
+			plan_ends_as(&r, differs);
 	} else if (plan_has_list(given)) {
 		plan_early(&r);
 		(void)plan_go(&r);

@@ -41,12 +41,22 @@ struct plan_step {
 struct plan_first {
 	uint32_t step, place;
 };
+/* What ranks pass to a run, in the order in which a difference is told. What does not matter is 0. */
+enum plan_argument { PLAN_OPEN, PLAN_COUNT, PLAN_OP, PLAN_DST, PLAN_SRC, PLAN_ARGUMENTS };
 struct plan_words {
 	uint64_t epoch;	 /* runs so far; on the device, so that graphs replay */
-	uint64_t key;	 /* what the rank calls in it */
+	uint64_t key;	 /* what the rank calls in it: these, and the type */
 	uint64_t copied; /* as a row: blocks that have ever copied their part of an input */
-	uint64_t unused[5];
+	uint64_t passed[PLAN_ARGUMENTS];
 };
+/* A key that shows one argument where the rest is folded otherwise: from the top 9 bits of the key, 1 that says that it is not folded, the
+   argument in 3, its value. */
+#define PLAN_VALUE_BITS 51
+static inline uint64_t plan_shown(uint64_t key, int argument, uint64_t value)
+{
+	key = key >> 55 << 55 | (uint64_t)argument << PLAN_VALUE_BITS;
+	return key | (value & ((1ull << PLAN_VALUE_BITS) - 1));
+}
 /* Where a plan's memory and its buffers are, and what it folds. */
 struct plan_given {
 	uint64_t at, dst, src, report;
@@ -59,7 +69,7 @@ struct plan_given {
 struct kernel_plan_args {
 	struct spmt_view view;
 	struct plan_given plan;
-	uint64_t key;
+	uint64_t key, passed[PLAN_ARGUMENTS];
 	int32_t posts, unused; /* not 0: says what this rank calls */
 };
 #endif

@@ -88,6 +88,36 @@ Test(coll_key, in_words)
 	expect(17, 18, "spmt_all_reduce: op differs: rank 3 passed xor, rank 0 passed sum");
 }
 
+static void expect_plan(int argument, uint64_t a, uint64_t b, const char *want)
+{
+	uint64_t key = coll_plan_key(SPMT_TYPE_F32, UINT64_MAX);
+	char text[192];
+
+	coll_differ(text, sizeof(text), 3, plan_shown(key, argument, a), 0,
+		plan_shown(key, argument, b));
+	cr_expect_str_eq(text, want);
+}
+
+/* Of a run of a plan kernels tell one argument. */
+Test(coll_key, a_plans_arguments_in_words)
+{
+	char text[192];
+
+	expect_plan(PLAN_COUNT, 1ull << 50, 8,
+		"spmt_plan_run: count differs: rank 3 passed 1125899906842624, rank 0 passed 8");
+	expect_plan(PLAN_OP, SPMT_OP_XOR, SPMT_OP_SUM,
+		"spmt_plan_run: op differs: rank 3 passed xor, rank 0 passed sum");
+	expect_plan(PLAN_DST, 64, 128,
+		"spmt_plan_run: dst (as an offset) differs: rank 3 passed 64, rank 0 passed 128");
+	expect_plan(PLAN_SRC, 64, 0,
+		"spmt_plan_run: src (as an offset) differs: rank 3 passed 64, rank 0 passed 0");
+	expect_plan(PLAN_OPEN, 0, 2,
+		"spmt_plan_run: open (by order of spmt_plan_begin) differs: rank 3 passed another or made another call, rank 0 passed 2");
+	coll_differ(text, sizeof(text), 3, coll_plan_key(SPMT_TYPE_F32, 1), 0,
+		coll_plan_key(SPMT_TYPE_F64, 2));
+	cr_expect_str_eq(text, "spmt_plan_run: type differs: rank 3 passed f32, rank 0 passed f64");
+}
+
 /* Kernels take the count of a pair to the key of its call. */
 Test(coll_key, a_count_is_in_the_lowest_bits)
 {

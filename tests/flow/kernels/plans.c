@@ -2,6 +2,7 @@
 /* Plans on a comm: every operation with every type and op, random ones as the simulator has them, and what is refused. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "spmt_plan.h"
@@ -350,6 +351,15 @@ static int not_begun(spmt_comm *comm, void *arg)
 	REQUIRE_SAYS("deadlock");
 	REQUIRE_CODE(spmt_plan_begin(comm, plans[0], 64 * (size_t)(1 + spmt_rank(comm)), &open),
 		SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("max_bytes differs: rank 1 passed 128, rank 0 passed 64");
+	REQUIRE_CODE(spmt_plan_begin(comm, plans[spmt_rank(comm) ? 2 : 0], 64, &open),
+		SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("plan differs: rank 1 passed each (each, 2 ranks, 2 input, 8 output, ");
+	REQUIRE_SAYS("1 operations in 1 blocks), rank 0 passed each (");
+	REQUIRE_CODE(
+		spmt_plan_begin(comm, plans[2 + spmt_rank(comm)], 64, &open), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS(
+		"an operation of the plan (spmt_plan_write shows them) differs: rank 1 passed each (");
 	REQUIRE_CODE(spmt_plan_begin(comm, plans[0], (size_t)1 << 40, &open), -ENOMEM);
 	REQUIRE_SAYS("spmt_plan_begin: spmt_calloc: ");
 	REQUIRE_OK(spmt_plan_begin(comm, plans[0], 64, &open));
@@ -358,45 +368,122 @@ static int not_begun(spmt_comm *comm, void *arg)
 
 Test(plans, what_is_not_begun)
 {
-	spmt_plan *plans[2];
+	spmt_plan *plans[4];
 
 	NEEDS_DEVICES(2);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 4; i++)
 		cr_assert_eq(make_plan(2, &plans[i]), 0);
 	for (int r = 0; r < 2; r++) {
 		cr_assert_eq(spmt_plan_wait(plans[1], r, 0, 1 - r, 0), 0);
 		cr_assert_eq(spmt_plan_signal(plans[1], r, 0, 1 - r, 0), 0);
+		cr_assert_eq(spmt_plan_copy(plans[2 + r], 0, 0, spmt_plan_input(0, 0, 1),
+				     spmt_plan_output(0, (uint32_t)r, 1)),
+			0);
 	}
 	RANKS_OK(ranks_run(2, NULL, not_begun, plans));
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 4; i++)
 		spmt_plan_destroy(plans[i]);
 }
 
-/* Ranks that pass different counts: nothing is moved, and all hear of it. */
+enum odd { ODD_COUNT, ODD_TYPE, ODD_OP, ODD_DST, ODD_SRC, ODD_WAYS };
+
+/* One run, rank 1's with another argument. */
+static int odd_run(spmt_comm *comm, spmt_plan_open *open, char *dst, char *src, enum odd way)
+{
+	bool odd = spmt_rank(comm) == 1;
+
+	return spmt_plan_run(comm, open, dst + (odd && way == ODD_DST ? 64 : 0),
+		src + (odd && way == ODD_SRC ? 128 : 0), odd && way == ODD_COUNT ? 8 : 16,
+		odd && way == ODD_TYPE ? SPMT_TYPE_I64 : SPMT_TYPE_U64,
+		odd && way == ODD_OP ? SPMT_OP_MAX : SPMT_OP_SUM, NULL);
+}
+
+/* Any rank's sentence has both values; of places any. */
+static int says_odd(const char *name, const char *usual, const char *odd)
+{
+	char want[96];
+
+	snprintf(want, sizeof(want), "spmt_plan_run: %s differs: rank ", name);
+	REQUIRE_SAYS(want);
+	snprintf(want, sizeof(want), "rank 0 passed %s", usual);
+	REQUIRE_SAYS(want);
+	snprintf(want, sizeof(want), "rank 1 passed %s", odd);
+	REQUIRE_SAYS(want);
+	return 0;
+}
+
+/* All hear which argument it was; nothing was moved, and the next run does what it is to. */
 static int differ(spmt_comm *comm, void *arg)
 {
+	static const char *const said[ODD_WAYS][3] = { { "count", "16", "8" },
+		{ "type", "u64", "i64" }, { "op", "sum", "max" }, { "dst (as an offset)", "", "" },
+		{ "src (as an offset)", "", "" } };
+	static const unsigned char nothing[OP_CHUNKS * 64];
+	unsigned char got[sizeof(nothing)];
 	spmt_plan_open *open;
-	uint64_t *dst, *src;
-	int rc;
+	char *dst, *src;
 
 	REQUIRE_OK(spmt_plan_begin(comm, arg, 1024, &open));
 	REQUIRE_OK(spmt_calloc(comm, 1, 8192, (void **)&dst));
 	REQUIRE_OK(spmt_calloc(comm, 1, 2048, (void **)&src));
-	rc = RUN(open, dst, src, 16 * (size_t)(1 + spmt_rank(comm)), U64, SUM);
+	plans_input(SPMT_TYPE_U64, spmt_rank(comm), 16, got);
+	REQUIRE_OK(spmt_copy_in(comm, src, got, 16 * sizeof(uint64_t)));
+	for (enum odd way = 0; way < ODD_WAYS; way++) {
+		REQUIRE_OK(odd_run(comm, open, dst, src, way));
+		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_MISMATCH);
+		TRY(says_odd(said[way][0], said[way][1], said[way][2]));
+		REQUIRE_OK(spmt_copy_out(comm, got, dst, sizeof(got)));
+		REQUIRE(!memcmp(got, nothing, sizeof(got)));
+		REQUIRE_OK(spmt_status(comm));
+		REQUIRE_OK(odd_run(comm, open, dst + 4096, src, ODD_WAYS));
+		REQUIRE_OK(spmt_quiet(comm));
+		REQUIRE_OK(spmt_copy_out(comm, got, dst + 4096, sizeof(got)));
+		if (!spmt_rank(comm))
+			TRY(right_elements(got, SPMT_TYPE_U64, SPMT_OP_SUM, 8));
+	}
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_OK(spmt_free(comm, src));
+	return spmt_free(comm, dst);
+}
+
+static int differ_in_plan(spmt_comm *comm, void *arg)
+{
+	spmt_plan_open *open[2];
+	char *dst, *src;
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		REQUIRE_OK(spmt_plan_begin(comm, arg, 1024, &open[i]));
+	REQUIRE_OK(spmt_calloc(comm, 1, 8192, (void **)&dst));
+	REQUIRE_OK(spmt_calloc(comm, 1, 2048, (void **)&src));
+	rc = odd_run(comm, open[spmt_rank(comm)], dst, src, ODD_WAYS);
 	rc = rc ? rc : spmt_quiet(comm);
 	REQUIRE_EQ(rc, SPMT_ERR_MISMATCH);
-	REQUIRE_SAYS("spmt_plan_run");
-	REQUIRE(spmt_plan_end(comm, open) < 0);
+	REQUIRE_SAYS("spmt_plan_run: open (by order of spmt_plan_begin) differs: rank ");
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_MISMATCH);
+	for (int i = 0; i < 2; i++)
+		REQUIRE(spmt_plan_end(comm, open[i]) < 0);
 	return 0;
 }
 
-Test(plans, counts_that_differ)
+static void on_two(int (*fn)(spmt_comm *, void *))
 {
 	spmt_plan *plan = NULL;
 
-	NEEDS_DEVICES(2);
 	cr_assert_eq(make_plan(2, &plan), 0);
 	cr_assert_eq(one_of_each(plan), 0);
-	RANKS_OK(ranks_run(2, NULL, differ, plan));
+	RANKS_OK(ranks_run(2, NULL, fn, plan));
 	spmt_plan_destroy(plan);
+}
+
+Test(plans, arguments_that_differ)
+{
+	NEEDS_DEVICES(2);
+	on_two(differ);
+}
+
+Test(plans, plans_that_differ)
+{
+	NEEDS_DEVICES(2);
+	on_two(differ_in_plan);
 }

@@ -18,7 +18,6 @@
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
 
-#define ROW_PLANS 16	       /* that SPMT_COLL may name */
 #define ROW_ROOM (16u << 20)   /* bytes of a plan's scratch and a copy of its input */
 #define ROW_SPLIT (256u << 10) /* the same on a part of a world */
 #define ROW_LEAST 1024u	       /* inputs that have room there at least */
@@ -47,14 +46,14 @@ struct plan_rows {
 	bool only;
 	int n;
 	uint64_t size, key;
-	struct coll_plan plans[ROW_PLANS];
+	struct coll_plan plans[PLAN_ROWS_MOST];
 	/* of a world: all that SPMT_COLL names, for its parts too */
 	int nfiles;
 	struct row_file {
 		spmt_plan *plan;
 		enum kernel_collective_kind kind;
 		bool either;
-	} files[ROW_PLANS];
+	} files[PLAN_ROWS_MOST];
 };
 
 static struct plan_rows *rows_of(const spmt_comm *comm)
@@ -267,19 +266,6 @@ static int row_queue(spmt_comm *comm, const struct coll_plan *plan, const struct
 	return rc;
 }
 
-/* ---- SPMT_COLL ----------------------------------------------------------------------------------- */
-
-bool plan_rows_part(const char **wish, char *word, size_t room)
-{
-	size_t n = *wish ? strcspn(*wish, ",") : 0;
-
-	if (!*wish)
-		return false;
-	snprintf(word, room, "%.*s", (int)MIN_OF(n, room), *wish);
-	*wish = (*wish)[n] ? *wish + n + 1 : NULL;
-	return true;
-}
-
 /* Some call may find its input where the plan must not have it. */
 static bool row_wants_copy(const spmt_plan *plan, const struct coll_plan *p)
 {
@@ -426,28 +412,6 @@ static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 	return rc;
 }
 
-/* One part of SPMT_COLL; `row`: that of the table, once there was one. */
-static int rows_take(
-	spmt_comm *comm, struct plan_rows *rows, const char *word, char *row, size_t room)
-{
-	if (!strncmp(word, PLAN_ROW_PREFIX, strlen(PLAN_ROW_PREFIX))) {
-		if (!word[strlen(PLAN_ROW_PREFIX)])
-			return fail_call(-EINVAL, "SPMT_COLL", "no file behind " PLAN_ROW_PREFIX);
-		if (rows->nfiles == ROW_PLANS)
-			return fail_call(-EINVAL, "SPMT_COLL", "more than %d plans", ROW_PLANS);
-		return row_add(comm, rows, word + strlen(PLAN_ROW_PREFIX));
-	}
-	if (!strcmp(word, PLAN_ROWS_ONLY))
-		return 0;
-	if (!*word)
-		return fail_call(-EINVAL, "SPMT_COLL", "a name is missing beside a comma");
-	if (*row)
-		return fail_call(-EINVAL, "SPMT_COLL",
-			"two algorithms, %.64s and %.64s: one beside plans", row, word);
-	snprintf(row, room, "%s", word);
-	return 0;
-}
-
 static bool rows_only(const char *wish, char *word)
 {
 	while (plan_rows_part(&wish, word, ROW_WORD))
@@ -458,16 +422,20 @@ static bool rows_only(const char *wish, char *word)
 
 static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, char *word)
 {
-	char row[64] = "";
+	struct plan_rows_words words = { .plans = 0 };
 	int rc = 0;
 
 	rows->only = rows_only(wish, word);
-	while (!rc && plan_rows_part(&wish, word, ROW_WORD))
-		rc = rows_take(comm, rows, word, row, sizeof(row));
-	if (!rc && rows->only && !rows->nfiles)
-		rc = fail_call(-EINVAL, "SPMT_COLL",
-			PLAN_ROWS_ONLY " is for plans, and there is none beside it");
-	return rc ? rc : coll_wish(comm, *row ? row : NULL);
+	while (!rc && plan_rows_part(&wish, word, ROW_WORD)) {
+		const char *file = NULL;
+
+		rc = plan_rows_word(&words, word, &file);
+		if (!rc && file)
+			rc = row_add(comm, rows, file);
+	}
+	if (!rc)
+		rc = plan_rows_words_end(&words);
+	return rc ? rc : coll_wish(comm, *words.row ? words.row : NULL);
 }
 
 int plan_rows_read(spmt_comm *comm, const char *wish)
@@ -476,7 +444,7 @@ int plan_rows_read(spmt_comm *comm, const char *wish)
 	char *word;
 	int rc;
 
-	if (!wish || !strpbrk(wish, ",:"))
+	if (!wish || (!strpbrk(wish, ",:") && strcmp(wish, PLAN_ROWS_ONLY)))
 		return coll_wish(comm, wish);
 	rows = mem_calloc(1, sizeof(*rows));
 	word = mem_calloc(1, ROW_WORD);
@@ -591,7 +559,7 @@ void plan_rows_close(spmt_comm *comm)
 {
 	struct plan_rows *rows = comm->plans ? rows_of(comm) : NULL;
 
-	for (int i = 0; rows && i < ROW_PLANS; i++)
+	for (int i = 0; rows && i < PLAN_ROWS_MOST; i++)
 		mem_free(rows->plans[i].table);
 	for (int i = 0; rows && i < rows->nfiles; i++)
 		spmt_plan_destroy(rows->files[i].plan);

@@ -33,6 +33,16 @@ void plan_rows_close(spmt_comm *comm); /* also if there are none */
 
 /* The next part of SPMT_COLL to word[room]; *wish moves on, NULL behind the last. False: there is none. */
 bool plan_rows_part(const char **wish, char *word, size_t room);
+/* What the parts were so far; begins as { 0 }. */
+#define PLAN_ROWS_MOST 16
+struct plan_rows_words {
+	char row[64]; /* of the table; "": none */
+	int plans;
+	bool only;
+};
+/* One more. *file: the plan that it names, NULL: none. -EINVAL and a sentence: what may not stand there; and behind the last one. */
+int plan_rows_word(struct plan_rows_words *w, const char *word, const char **file);
+int plan_rows_words_end(const struct plan_rows_words *w);
 /* A file as a plan that may be a row of `kind`, all but what plan_row_prove finds. */
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
 /* The plan is right, and does what its collective does. */

@@ -56,24 +56,38 @@ static bool plan_print(const char *file)
 	return !rc;
 }
 
+/* One part of SPMT_COLL; *wanted: the row of the table that it names, left where it names none. */
+static bool word_print(struct plan_rows_words *words, const char *word, int *wanted)
+{
+	const char *file;
+
+	if (plan_rows_word(words, word, &file)) {
+		printf("  refused: %s\n", status_sentence());
+		return false;
+	}
+	if (file)
+		return plan_print(file);
+	if (!strcmp(word, PLAN_ROWS_ONLY)) {
+		printf("  %s      calls that have plans of their kind and fit none fail\n", word);
+		return true;
+	}
+	*wanted = coll_named(word);
+	printf(*wanted >= 0 ? "  %-8s  where it fits\n" : "  %s: no algorithm\n", word);
+	return *wanted >= 0;
+}
+
 /* What SPMT_COLL asks for, before the table; *wanted: the row that it names, or -1. */
 static bool wished_print(const char *wish, char *word, int *wanted)
 {
+	struct plan_rows_words words = { .plans = 0 };
 	bool right = true;
 
 	printf("SPMT_COLL=%s\n", wish);
-	while (plan_rows_part(&wish, word, WORD)) {
-		if (!strncmp(word, PLAN_ROW_PREFIX, strlen(PLAN_ROW_PREFIX)))
-			right &= plan_print(word + strlen(PLAN_ROW_PREFIX));
-		else if (!strcmp(word, PLAN_ROWS_ONLY))
-			printf("  %s      calls that have plans of their kind and fit none fail\n",
-				word);
-		else if (coll_named(word) >= 0)
-			*wanted = coll_named(word), printf("  %-8s  where it fits\n", word);
-		else {
-			printf("  %s: no algorithm\n", *word ? word : "nothing beside a comma");
-			right = false;
-		}
+	while (plan_rows_part(&wish, word, WORD))
+		right &= word_print(&words, word, wanted);
+	if (plan_rows_words_end(&words)) {
+		printf("  refused: %s\n", status_sentence());
+		right = false;
 	}
 	return right;
 }

@@ -80,6 +80,7 @@ Test(plan_proofs, what_is_no_plan)
 	refuses("direct,reduce", -EINVAL, "two algorithms, direct and reduce", "SPMT_COLL");
 	refuses("direct,reduced", -EINVAL, "two algorithms", "SPMT_COLL");
 	refuses("plan:", -EINVAL, "no file behind plan:", "SPMT_COLL");
+	refuses("only", -EINVAL, "only is for plans, and there is none", "SPMT_COLL");
 	refuses("direct,only", -EINVAL, "only is for plans, and there is none", "SPMT_COLL");
 	refuses("direct,", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");
 	refuses(",direct,only", -EINVAL, "a name is missing beside a comma", "SPMT_COLL");

@@ -137,6 +137,14 @@ says 'one that is wrong' out 'less.json: .*waits for what nobody signals'
 info 1 "plan:$scratch/bad.json"
 says 'one that is none' out 'bad.json: refused: .*line 1: name is no string'
 info 1 "danced"
+info 1 'll,copy'
+says 'what init refuses is said as it says it: two' out 'refused: SPMT_COLL: two algorithms, ll and copy: one beside plans$'
+for words in only ll,only; do
+	info 1 "$words"
+	says "and $words" out 'refused: SPMT_COLL: only is for plans, and there is none beside it$'
+done
+info 1 'll,'
+says 'and nothing beside a comma' out 'refused: SPMT_COLL: a name is missing beside a comma$'
 SPMT_COLL=plan:$scratch/allreduce.json SPMT_LOG=info exits 0 run make:allgather:4 4096 1
 says 'the log says what is taken' err 'SPMT_COLL: plan allreduce .*: spmt_all_reduce of '
 SPMT_COLL=plan:$scratch/allreduce.json SPMT_LOG=info exits 0 run make:allgather:3 4096 1

@@ -938,7 +938,8 @@ enum spmt_plan_form {
 SPMT_API int spmt_plan_write(
 	const spmt_plan *plan, enum spmt_plan_form form, char *text, size_t room, size_t *need);
 /* Does in the calling thread what a plan does on `count` elements of every rank's input (output, where there is none): in[r], out[r] are
-   rank r's buffers, in place the same, as spmt_plan_run has them, else -EINVAL. The blocks go on in an order that `seed` chooses. */
+   rank r's buffers, in place the same, as spmt_plan_run has them, and overlap with no other; else -EINVAL. The blocks go on in an order that
+   `seed` chooses. */
 struct spmt_plan_trial {
 	size_t size; /* sizeof(struct spmt_plan_trial), as spmt_attr's */
 	void *const *out;

@@ -176,10 +176,70 @@ static int trial_places(const struct spmt_plan *plan, const struct spmt_plan_tri
 	return 0;
 }
 
+/* A rank's input or output; in place the one in which both lie. */
+struct trial_buffer {
+	uintptr_t at;
+	size_t bytes;
+	const char *name;
+	int rank;
+};
+
+static size_t trial_chunk(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+
+	return t->count / (a->input_chunks ? a->input_chunks : a->output_chunks) *
+		type_size(t->type);
+}
+
+/* What in[rank] and out[rank] are: one or two, or none of nothing. In place the smaller one lies in the other. */
+static int trial_buffers(const struct spmt_plan *plan, const struct spmt_plan_trial *t, int rank,
+	struct trial_buffer of[2])
+{
+	const struct spmt_plan_attr *a = &plan->attr;
+	size_t chunk = trial_chunk(plan, t);
+	bool one = a->in_place && a->input_chunks && a->output_chunks;
+	int n = 0;
+
+	if (a->input_chunks && !(one && a->output_chunks > a->input_chunks))
+		of[n++] = (struct trial_buffer){ (uintptr_t)t->in[rank], a->input_chunks * chunk,
+			"in", rank };
+	if (a->output_chunks && !(one && n))
+		of[n++] = (struct trial_buffer){ (uintptr_t)t->out[rank], a->output_chunks * chunk,
+			"out", rank };
+	return n;
+}
+
+static int trial_apart(
+	const struct spmt_plan *plan, const struct trial_buffer *a, const struct trial_buffer *b)
+{
+	if (b->at - a->at >= a->bytes && a->at - b->at >= b->bytes)
+		return 0;
+	return fail_call(-EINVAL, simulate_name,
+		"%s[%d] and %s[%d] of plan %s overlap: %p with %zu bytes, %p with %zu", a->name,
+		a->rank, b->name, b->rank, plan->name, (void *)a->at, a->bytes, (void *)b->at,
+		b->bytes);
+}
+
+/* Each rank has memory of its own, as where ranks run a plan; and there its input is none of its output, but in place. */
+static int trial_overlaps(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
+{
+	struct trial_buffer all[2 * SPMT_PLAN_RANKS];
+	int n = 0, rc = 0;
+
+	for (int r = 0; t->count && r < plan->attr.nranks; r++)
+		n += trial_buffers(plan, t, r, all + n);
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < i && !rc; k++)
+			rc = trial_apart(plan, &all[k], &all[i]);
+	return rc;
+}
+
 static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	int rc;
 
 	if ((unsigned)t->type > SPMT_TYPE_F64 || (unsigned)t->op > SPMT_OP_XOR ||
 		(t->op >= SPMT_OP_AND && t->type >= SPMT_TYPE_F16))
@@ -194,16 +254,16 @@ static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_tria
 	for (int r = 0; t->count && r < a->nranks; r++)
 		if ((a->input_chunks && !t->in[r]) || (a->output_chunks && !t->out[r]))
 			return fail_call(-EINVAL, simulate_name, "in[%d] or out[%d] is NULL", r, r);
-	return trial_places(plan, t);
+	rc = trial_places(plan, t);
+	return rc ? rc : trial_overlaps(plan, t);
 }
 
 static int simulate_open(struct simulation *s, const struct spmt_plan *plan)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	size_t all = (size_t)a->nranks * a->scratch_chunks, most;
 
-	s->chunk = s->trial->count / chunks * type_size(s->trial->type);
+	s->chunk = trial_chunk(plan, s->trial);
 	most = MAX_OF(MAX_OF(a->input_chunks, a->output_chunks), a->scratch_chunks);
 	s->scratch = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
 	s->packets = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));

@@ -151,6 +151,52 @@ Test(plan_check, a_trial_in_place_has_one_buffer)
 	}
 }
 
+/* Of two ranks with six elements each way: where the two inputs begin, and the two outputs, in elements. */
+static int trial_of(spmt_plan *plan, int32_t *memory, const size_t at[4])
+{
+	void *ins[] = { memory + at[0], memory + at[1] },
+	     *outs[] = { memory + at[2], memory + at[3] };
+
+	return spmt_plan_simulate(plan,
+		&(struct spmt_plan_trial){ .size = sizeof(struct spmt_plan_trial),
+			.out = outs,
+			.in = ins,
+			.count = 6,
+			.type = SPMT_TYPE_I32,
+			.op = SPMT_OP_SUM });
+}
+
+Test(plan_check, a_trial_has_each_buffer_apart)
+{
+	static const struct {
+		size_t at[4];
+		const char *says; /* NULL: it is right */
+	} trials[] = { { { 0, 6, 12, 18 }, NULL },
+		{ { 0, 6, 5, 18 }, "in[0] and out[0] of plan p overlap: " },
+		{ { 0, 6, 0, 18 }, "in[0] and out[0] of plan p overlap: " },
+		{ { 12, 6, 17, 23 }, "in[0] and out[0] of plan p overlap: " },
+		{ { 0, 6, 12, 12 }, "out[0] and out[1] of plan p overlap: " },
+		{ { 0, 0, 12, 18 }, "in[0] and in[1] of plan p overlap: " },
+		{ { 0, 6, 12, 1 }, "in[0] and out[1] of plan p overlap: " } };
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "p",
+		.collective = "allreduce",
+		.nranks = 2,
+		.input_chunks = 2,
+		.output_chunks = 2 };
+	int32_t memory[32] = { 0 };
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
+		cr_expect_eq(trial_of(plan, memory, trials[i].at), trials[i].says ? -EINVAL : 0,
+			"%zu", i);
+		cr_expect(!trials[i].says || strstr(spmt_last_error(), trials[i].says), "%zu: %s",
+			i, spmt_last_error());
+	}
+	spmt_plan_destroy(plan);
+}
+
 Test(plan_check, a_signal_orders_and_a_relaxed_one_does_not)
 {
 	for (int relaxed = 0; relaxed < 2; relaxed++) {

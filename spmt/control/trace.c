@@ -213,6 +213,13 @@ void trace_algorithm(const char *algorithm)
 	trace_self.event.algorithm = algorithm;
 }
 
+void trace_forget(void)
+{
+	trace_self.event.peer = -1;
+	trace_self.event.bytes = 0;
+	trace_route(NULL, NULL);
+}
+
 void trace_stream(const void *stream)
 {
 	trace_self.event.stream = stream;

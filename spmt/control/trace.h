@@ -46,6 +46,8 @@ void trace_peer(int peer, uint64_t bytes) __attribute__((cold));
 void trace_route(const char *map, const char *mover) __attribute__((cold));
 void trace_algorithm(const char *algorithm) __attribute__((cold));
 void trace_stream(const void *stream) __attribute__((cold));
+/* It has neither peer nor route nor bytes, whatever calls in it have said. */
+void trace_forget(void) __attribute__((cold));
 
 /* trace_file.c: none takes a lock of this process, and all lock the file, for which they wait until `end`, of process_now(). A code
    without a sentence; *why: a literal or strerror's. */

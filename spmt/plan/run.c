@@ -13,6 +13,7 @@
 #include "spmt/comm/broken.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/control/exclusive.h"
+#include "spmt/control/trace.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -100,6 +101,8 @@ static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt
 		       : fail_call(-ENOMEM, "spmt_plan_begin", "rank %d: no memory", comm->rank);
 
 	mem_free(table);
+	if (object_is_traced(&comm->head))
+		trace_forget();
 	return rc;
 }
 
@@ -207,7 +210,10 @@ static int run_check_size(const spmt_comm *comm, struct plan_call *c)
 static int run_check_buffer(spmt_comm *comm, const struct plan_call *c, const struct call *call,
 	const void *ptr, uint32_t chunks)
 {
-	int rc = rma_open(comm, call, ptr, ptr, chunks * c->chunk, comm->rank);
+	uint64_t bytes = chunks * c->chunk;
+	int rc = !bytes || rma_quick(comm, ptr, ptr, bytes, comm->rank)
+		? 0
+		: rma_judge(comm, call, ptr, ptr, bytes);
 
 	if (!rc && chunks && (uintptr_t)ptr % type_size(c->type))
 		return fail_call(-EINVAL, run_name,
@@ -368,6 +374,12 @@ static int open_check(spmt_comm *comm, const spmt_plan_open *open, const char *w
 		open ? "of another comm, or has ended" : "NULL");
 }
 
+__attribute__((cold)) static void run_trace(const struct plan_call *c)
+{
+	trace_peer(-1, c->count * type_size(c->type));
+	trace_algorithm("plan");
+}
+
 int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, spmt_stream stream)
 {
@@ -379,6 +391,8 @@ int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *
 		rc = open_check(comm, open, run_name);
 	if (!rc)
 		rc = run_check(comm, &c);
+	if (!rc && object_is_traced(&comm->head))
+		run_trace(&c);
 	if (!rc)
 		rc = comm_claim(comm, run_name);
 	if (rc)

@@ -66,6 +66,17 @@ rm -f "$trace"
 nothing_in 'a program that moves ends well' "$(SPMT_TRACE=$trace timeout 120 "$build_root/tests/traced" 2>&1 >"$trace.counted" || echo "$?")"
 look 'registered buffers, strides, signals: bytes and movers' "$trace" "$moved"
 
+# ---- a plan
+
+rm -f "$trace"
+nothing_in 'a program that runs a plan ends well' "$(SPMT_TRACE=$trace timeout 120 "$build_root/spmt-plan" run make:allreduce:2 4096 2 2>&1 >/dev/null || echo "$?")"
+look 'a run of a plan has bytes of its own and no peer, and says that it is one' "$trace" '
+want = {"rank", "nranks", "bytes", "algorithm", "stream"}
+for x in named("spmt_plan_run"):
+    assert x["args"]["bytes"] == 4096 and x["args"]["algorithm"] == "plan" and set(x["args"]) <= want, x
+for x in named("spmt_plan_begin"):
+    assert set(x["args"]) <= {"rank", "nranks"}, x'
+
 # ---- wrapped: more calls than a ring holds
 
 SPMT_TRACE=$trace timeout 120 "$perf" --ranks 2 --iters 20000 --rounds 3 --sizes 8:8 --tests put >"$scratch/out" 2>&1

@@ -241,10 +241,15 @@ static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_tria
 	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	int rc;
 
+	if (t->op >= SPMT_OP_MADE)
+		return fail_call(-EINVAL, simulate_name,
+			"op %#x is one of spmt_op_premul_create: a plan folds with no factors",
+			(unsigned)t->op);
 	if ((unsigned)t->type > SPMT_TYPE_F64 || (unsigned)t->op > SPMT_OP_XOR ||
 		(t->op >= SPMT_OP_AND && t->type >= SPMT_TYPE_F16))
-		return fail_call(-EINVAL, simulate_name, "type %s with op %s is none of a plan's",
-			type_name(t->type), op_name(t->op));
+		return fail_call(-EINVAL, simulate_name,
+			"type %s (%d) with op %s (%d) is none of a plan's", type_name(t->type),
+			(int)t->type, op_name(t->op), (int)t->op);
 	if (t->count % chunks || t->count > SIZE_MAX / 16 / SPMT_PLAN_RANKS)
 		return fail_call(-EINVAL, simulate_name,
 			"count %zu is not a multiple of the plan's %u chunks, or wraps", t->count,

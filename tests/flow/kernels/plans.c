@@ -291,8 +291,10 @@ static int refusals(spmt_comm *comm, void *arg)
 {
 	spmt_plan *plan = arg;
 	spmt_plan_open *open, *left, *none = NULL;
-	uint64_t *dst, *src, local[8];
+	uint64_t *dst, *src, local[8] = { 3 };
+	enum spmt_op scaled;
 
+	REQUIRE_OK(spmt_op_premul_create(comm, SPMT_TYPE_U64, local, SPMT_SCALAR_HOST, &scaled));
 	REQUIRE_OK(spmt_plan_begin(comm, plan, 1024, &open));
 	REQUIRE_OK(spmt_malloc(comm, 8192, (void **)&dst));
 	REQUIRE_OK(spmt_malloc(comm, 2048, (void **)&src));
@@ -306,6 +308,8 @@ static int refusals(spmt_comm *comm, void *arg)
 	REQUIRE_SAYS("multiples of 8");
 	REQUIRE_CODE(RUN(open, dst, src, 16, F8E5M2, SUM), -EINVAL);
 	REQUIRE_CODE(RUN(open, dst, src, 16, U64, AVG), -EINVAL);
+	REQUIRE_CODE(spmt_plan_run(comm, open, dst, src, 16, SPMT_TYPE_U64, scaled, NULL), -EINVAL);
+	REQUIRE_SAYS("is one of spmt_op_premul_create: a plan folds with no factors");
 	REQUIRE_CODE(RUN(open, dst, src, 16, F32, XOR), -EINVAL);
 	REQUIRE_CODE(RUN(open, local, src, 2, U64, SUM), -EINVAL);
 	REQUIRE_CODE(RUN(open, dst, dst, 2, U64, SUM), -EINVAL);

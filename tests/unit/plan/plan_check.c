@@ -166,6 +166,23 @@ static int trial_of(spmt_plan *plan, int32_t *memory, const size_t at[4])
 			.op = SPMT_OP_SUM });
 }
 
+Test(plan_check, a_trial_of_a_type_or_op_that_is_none)
+{
+	spmt_plan *plan = empty_plan();
+	struct spmt_plan_trial trial = { .size = sizeof(trial), .type = (enum spmt_type)77 };
+
+	cr_expect_eq(spmt_plan_simulate(plan, &trial), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "type unknown (77)"), "%s", spmt_last_error());
+	trial.type = SPMT_TYPE_I32;
+	trial.op = (enum spmt_op)(SPMT_OP_MADE + 5);
+	cr_expect_eq(spmt_plan_simulate(plan, &trial), -EINVAL);
+	cr_expect(
+		strstr(spmt_last_error(),
+			"op 0x40000005 is one of spmt_op_premul_create: a plan folds with no factors"),
+		"%s", spmt_last_error());
+	spmt_plan_destroy(plan);
+}
+
 Test(plan_check, a_trial_has_each_buffer_apart)
 {
 	static const struct {

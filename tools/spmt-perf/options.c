@@ -72,14 +72,6 @@ static int usage(const char *what, const char *value)
 	return -1;
 }
 
-static int refused(const char *option, const char *value)
-{
-	if (*value)
-		return usage(option, value);
-	return usage(option,
-		strcmp(option, "plot") ? "its value is empty" : "the folder's name is empty");
-}
-
 /* ---- values */
 
 /* A number of `max` at most; *end is what follows it. */
@@ -123,22 +115,28 @@ static bool size_value(const char *text, size_t *size, const char **end)
 		++*end;
 	}
 	*size = (size_t)v;
-	return v >= 8 && v % 8 == 0;
+	return true;
 }
 
-static bool sizes_value(const char *text, struct options *opt)
+/* MIN:MAX[:FACTOR]; why it is not. */
+static const char *sizes_wrong(const char *text, struct options *opt)
 {
+	static const char form[] =
+		"is not MIN:MAX or MIN:MAX:FACTOR, of whole numbers up to 64G with a suffix K, M, G or none";
 	const char *end;
 	uint64_t factor = 8;
 
-	if (!size_value(text, &opt->min, &end) || *end != ':')
-		return false;
-	if (!size_value(end + 1, &opt->max, &end) || opt->max < opt->min)
-		return false;
-	if (*end == ':' && !whole(end + 1, 2, 1024, &factor))
-		return false;
+	if (!size_value(text, &opt->min, &end) || *end != ':' ||
+		!size_value(end + 1, &opt->max, &end) || (*end && *end != ':'))
+		return form;
+	if (*end && !whole(end + 1, 2, 1024, &factor))
+		return "FACTOR is not from 2 to 1024";
+	if (opt->min < 8 || opt->min % 8 || opt->max % 8)
+		return "MIN and MAX are not multiples of 8 bytes, from 8 on";
+	if (opt->max < opt->min)
+		return "MAX is less than MIN";
 	opt->factor = (size_t)factor;
-	return !*end || *end == ':';
+	return NULL;
 }
 
 bool perf_listed(const char *list, const char *name)
@@ -210,7 +208,7 @@ static bool option_value(int c, const char *text, struct options *opt)
 		opt->rounds = (int)v;
 		break;
 	case OPT_SIZES:
-		ok = sizes_value(text, opt);
+		ok = !sizes_wrong(text, opt);
 		break;
 	case OPT_TESTS:
 		ok = tests_value(text) && text_value(text, opt->tests, sizeof(opt->tests));
@@ -234,11 +232,32 @@ static bool option_value(int c, const char *text, struct options *opt)
 	return ok;
 }
 
+static int refused(const char *option, const char *value)
+{
+	char why[160];
+
+	if (*value && !strcmp(option, "sizes")) {
+		struct options unused;
+
+		snprintf(why, sizeof(why), "%.40s: %s", value, sizes_wrong(value, &unused));
+		return usage(option, why);
+	}
+	if (*value)
+		return usage(option, value);
+	return usage(option,
+		strcmp(option, "plot") ? "its value is empty" : "the folder's name is empty");
+}
+
 /* Of what was given; --pairs has no value that says that it was not. */
 static bool matrix_is_not_all(const struct options *opt)
 {
 	return opt->layout.n || opt->check || opt->json || opt->tests[0] || opt->iters ||
 		opt->rounds || opt->pairs > 1;
+}
+
+static bool check_is_not_all(const struct options *opt)
+{
+	return opt->min || opt->tests[0] || opt->pairs > 1 || (opt->ranks && !opt->layout.n);
 }
 
 static int consistent(struct options *opt)
@@ -249,6 +268,10 @@ static int consistent(struct options *opt)
 		return usage("--ranks is not what the layout has", opt->layout.text);
 	if (opt->matrix && matrix_is_not_all(opt))
 		return usage("goes with --ranks, --sizes, --backend and --plot alone", "--matrix");
+	if (opt->check && check_is_not_all(opt))
+		return usage(
+			"has sizes, tests and ranks of its own: not with --sizes, --tests, --pairs, or --ranks but for a layout",
+			"--check");
 	opt->ranks = nranks ? nranks : opt->ranks;
 	if (opt->ranks && opt->ranks < 2 * opt->pairs)
 		return usage("ranks are fewer than two a pair", "--ranks, --layout, --pairs");

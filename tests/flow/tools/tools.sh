@@ -129,6 +129,19 @@ exits 2 "$perf" --tests put --plot ''
 says 'a directory without a name' err "^spmt-perf: plot: the folder's name is empty "
 exits 2 "$perf" --sizes ''
 says 'a value that is empty' err '^spmt-perf: sizes: its value is empty '
+exits 2 "$perf" --sizes 3:3
+says 'sizes that are none, and why' err '^spmt-perf: sizes: 3:3: MIN and MAX are not multiples of 8 bytes, from 8 on '
+exits 2 "$perf" --sizes 1K:8
+says 'the larger one first' err '^spmt-perf: sizes: 1K:8: MAX is less than MIN '
+exits 2 "$perf" --sizes 8
+says 'one of them' err '^spmt-perf: sizes: 8: is not MIN:MAX or MIN:MAX:FACTOR'
+exits 2 "$perf" --sizes 8:64:1
+says 'no steps' err '^spmt-perf: sizes: 8:64:1: FACTOR is not from 2 to 1024 '
+for more in '--sizes 8:8' '--tests put' '--pairs 2' '--ranks 2'; do
+	# shellcheck disable=SC2086 # two words
+	exits 2 "$perf" --check $more
+	says "--check measures what it does, without $more" err 'has sizes, tests and ranks of its own'
+done
 exits 2 "$perf" --matrix --layout 2x1
 for more in '--tests put' '--iters 2' '--rounds 3' '--pairs 2'; do
 	# shellcheck disable=SC2086 # two words

@@ -37,8 +37,10 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 	threads = (size_t)MAX_OF(c->walk.nthreads, 1);
 	if (plan->ops > CHECK_MOST / threads || threads > CHECK_MOST / threads)
 		return fail_call(-E2BIG, PLAN_CHECK,
-			"plan %s: %zu operations of %zu blocks are too many to look at", plan->name,
-			plan->ops, threads);
+			"plan %s: %zu %s times %zu blocks of all ranks are %llu, too many to look at: at most %u",
+			plan->name, MAX_OF(plan->ops, threads),
+			plan->ops < threads ? "blocks" : "operations", threads,
+			(unsigned long long)MAX_OF(plan->ops, threads) * threads, CHECK_MOST);
 	c->steps = mem_calloc(MAX_OF(plan->ops, 1u), sizeof(*c->steps));
 	c->clocks = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->clocks));
 	c->now = mem_calloc(threads * threads, sizeof(*c->now));

@@ -452,7 +452,8 @@ int spmt_plan_add(spmt_plan *plan, int rank, int block, const struct spmt_plan_o
 		return fail_call(
 			-EINVAL, what, "plan %s: kind %d is none", plan->name, (int)ours.kind);
 	if (plan->ops >= PLAN_OPS_MAX)
-		return fail_call(-E2BIG, what, "plan %s has %u operations already", plan->name,
+		return fail_call(-E2BIG, what,
+			"plan %s has %u operations, as many as a plan may have", plan->name,
 			PLAN_OPS_MAX);
 	rc = terms_check(&(struct plan_at){ plan, &ours, rank, block });
 	if (!rc)

@@ -68,6 +68,12 @@ says 'a picture' out '^<svg .*'
 exits 0 show make:allreduce:2
 says 'as text' out 'reduce i0, rank 1 i0 to o0'
 
+# Larger than can be looked at, or than a plan may be.
+exits 1 check make:allreduce:256
+says 'the limit and what there is' err '200192 operations times 256 blocks of all ranks are 51249152, too many to look at: at most 50331648$'
+exits 1 svg make:allreduce:256:64
+says 'what the limit is' err 'has 4194304 operations, as many as a plan may have$'
+
 # Output that cannot be written.
 for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'run make:allreduce:2 64 1'; do
 	for to in '/dev/full:No space left on device' '&-:Bad file descriptor'; do

@@ -18,7 +18,7 @@ static const char usage[] =
 	"  json FILE           as an execution plan of MSCCL++; it relies on the meetings before and behind a run here, and has no closing signals\n"
 	"  check FILE          0, or a deadlock, a race, a wait that nobody signals, a signal that nobody waits for\n"
 	"  run FILE [BYTES [ROUNDS]]\n"
-	"                      on as many devices, with inputs of BYTES (outputs, without); tells whether the collective is right, and its time\n"
+	"                      on as many devices, with inputs of BYTES (outputs, without), a multiple of two elements a chunk; tells whether the collective is right, and its time\n"
 	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, or make:NAME:RANKS:BLOCKS, NAME one of\n"
 	"  ";
 
@@ -210,21 +210,40 @@ static int run_rank(spmt_comm *comm, void *arg)
 	return rc ? rc : spmt_free(comm, base);
 }
 
-static int run(const spmt_plan *plan, const char *name, unsigned long long bytes, long rounds)
+/* Chunks of an even number of elements: packets want that. 0: none. */
+static size_t elements_of(const struct spmt_plan_info *info, unsigned long long bytes, bool given)
+{
+	const struct spmt_plan_attr *a = &info->attr;
+	size_t unit = 2 * (size_t)(a->input_chunks ? a->input_chunks : a->output_chunks);
+	unsigned long long each = unit * sizeof(uint32_t), times = bytes / each;
+
+	if (times && !(bytes % each))
+		return (size_t)times * unit;
+	if (!given)
+		return (size_t)(times ? times : 1) * unit;
+	fprintf(stderr, "spmt-plan: %llu is no size of %s of %s: multiples of %llu are, as ", bytes,
+		a->input_chunks ? "inputs" : "outputs", a->name, each);
+	if (times)
+		fprintf(stderr, "%llu or ", times * each);
+	fprintf(stderr, "%llu\n", (times + 1) * each);
+	return 0;
+}
+
+/* bytes NULL: a size that fits. */
+static int run(
+	const spmt_plan *plan, const char *name, const unsigned long long *bytes, long rounds)
 {
 	struct spmt_attr common = SPMT_ATTR_INIT;
 	struct job j = {
 		.plan = plan, .info = { .size = sizeof(j.info) }, .rounds = rounds, .right = 1
 	};
-	size_t chunks;
 	int rc;
 
 	if (spmt_plan_about(plan, &j.info))
 		return say(name);
-	chunks = j.info.attr.input_chunks ? j.info.attr.input_chunks : j.info.attr.output_chunks;
-	j.elements = (size_t)(bytes / sizeof(uint32_t)) / (2 * chunks) * (2 * chunks);
+	j.elements = elements_of(&j.info, bytes ? *bytes : 1 << 20, bytes);
 	if (!j.elements)
-		j.elements = 2 * chunks;
+		return 2;
 	rc = spmt_run(j.info.attr.nranks, &common, run_rank, &j);
 	if (rc == -ENODEV)
 		fprintf(stderr,
@@ -266,7 +285,7 @@ static int command(int argc, char **argv, const spmt_plan *plan)
 		enum spmt_plan_form form;
 	} forms[] = { { "show", SPMT_PLAN_TEXT }, { "svg", SPMT_PLAN_SVG },
 		{ "json", SPMT_PLAN_JSON } };
-	unsigned long long bytes = 1 << 20, rounds = 10;
+	unsigned long long bytes, rounds = 10;
 
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (!strcmp(argv[1], forms[i].name))
@@ -280,7 +299,7 @@ static int command(int argc, char **argv, const spmt_plan *plan)
 	if ((argc > 3 && number(argv[3], 1ull << 28, &bytes)) ||
 		(argc > 4 && number(argv[4], 1000000, &rounds)))
 		return 2;
-	return run(plan, argv[2], bytes, (long)rounds);
+	return run(plan, argv[2], argc > 3 ? &bytes : NULL, (long)rounds);
 }
 
 static int answer(int argc, char **argv)

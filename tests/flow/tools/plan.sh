@@ -30,7 +30,7 @@ done
 for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 	for n in 1 2 5; do
 		exits 0 check "make:$made:$n"
-		exits 0 run "make:$made:$n" 4096 2
+		exits 0 run "make:$made:$n" 4800 2
 		says "$made of $n is right" out ": right, "
 	done
 	for words in "check make:$made:3:4" "run make:$made:3:4 49152 2"; do
@@ -45,9 +45,9 @@ for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 	exits 0 json "$scratch/$made.json"
 	nothing_in "$made written again is the same" "$(diff "$scratch/out" "$scratch/$made.json")"
 done
-SPMT_HOST_DEVICES=20 exits 0 run make:allreduce:20 4096 1
+SPMT_HOST_DEVICES=20 exits 0 run make:allreduce:20 4800 1
 says 'of more ranks than an operation has terms, too' out ': right, '
-exits 1 run make:allreduce:9 4096 1
+exits 1 run make:allreduce:9 7200 1
 says 'of more ranks than there are devices, says what to do' err 'plan of 9 ranks needs as many devices; .*SPMT_HOST_DEVICES=9 '
 SPMT_HEAP_SIZE=2M exits 1 run make:allreduce:2 4194304 1
 says 'what does not fit the heap says so' err 'SPMT_HEAP_SIZE'
@@ -73,6 +73,14 @@ exits 1 check make:allreduce:256
 says 'the limit and what there is' err '200192 operations times 256 blocks of all ranks are 51249152, too many to look at: at most 50331648$'
 exits 1 svg make:allreduce:256:64
 says 'what the limit is' err 'has 4194304 operations, as many as a plan may have$'
+
+# Sizes that a plan cannot have.
+exits 2 run make:allreduce:8 0
+says 'nothing to run' err '^spmt-plan: 0 is no size of inputs of allreduce: multiples of 64 are, as 64$'
+exits 2 run make:allreduce:8 7
+says 'less than a chunk' err '^spmt-plan: 7 is no size of inputs of allreduce: multiples of 64 are, as 64$'
+exits 2 run make:allreduce:5 4096
+says 'between two' err '^spmt-plan: 4096 is no size of inputs of allreduce: multiples of 40 are, as 4080 or 4120$'
 
 # Output that cannot be written.
 for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'run make:allreduce:2 64 1'; do

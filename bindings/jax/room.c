@@ -62,11 +62,18 @@ static void member_end(struct member *member, enum ffi_code code, const char *wh
 	}
 }
 
-static void room_free(struct room *room)
+/* Gives back what the data was moved with. */
+static void room_leave(struct room *room)
 {
 	for (int i = 0; i < room->world->nranks; i++)
 		free(room->members[i].call.tables);
 	xla_world_put(room->world);
+	room->world = NULL;
+}
+
+static void room_free(struct room *room)
+{
+	room_leave(room);
 	free(room);
 }
 
@@ -77,14 +84,16 @@ static void member_end_later(void *arg)
 
 	member_end(member, room->code, room->why);
 	if (atomic_fetch_sub(&room->left, 1) == 1)
-		room_free(room);
+		free(room);
 }
 
-/* Of a room that is out of the list: every call that waits ends. */
+/* Of a room that is out of the list: every call that waits ends. It leaves the world first, whose end waits for rooms: to end a call
+   goes on with the program, which may call back into Python for long. */
 static void room_end(struct room *room)
 {
 	int n = 0, all = room->world->nranks;
 
+	room_leave(room);
 	/* One for this loop, as the first may be done before the last is queued. */
 	atomic_store(&room->left, all + 1);
 	for (int i = 0; i < all; i++) {
@@ -96,7 +105,7 @@ static void room_end(struct room *room)
 		}
 	}
 	if (atomic_fetch_sub(&room->left, all + 1 - n) == all + 1 - n)
-		room_free(room);
+		free(room);
 }
 
 /* ---- failures, under the lock */

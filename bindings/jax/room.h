@@ -29,7 +29,7 @@ struct member {
 
 struct room {
 	struct room *next;
-	struct world *world; /* held */
+	struct world *world; /* held until the data has moved, then NULL */
 	const struct site *site;
 	uint64_t id; /* of the site */
 	int group, arrived;

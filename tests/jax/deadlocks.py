@@ -4,6 +4,7 @@
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -319,6 +320,54 @@ def an_end_that_is_interrupted():
     assert len(spmt.jax._groups) == groups - 1
 
 
+def slow_and_dropped(psum):
+    """Launches a program that calls back for five seconds, and drops its result."""
+
+    def one(x):
+        y = psum(x)
+        jax.debug.callback(lambda v: time.sleep(5), y[0])
+        return y
+
+    mapped(one, mesh(), check=False)(jnp.arange(float(N)))
+
+
+def ends_at_ctrl_c(program, end):
+    """Whether a signal ends `end` at once. Another thread sends it, as a person would."""
+    sent = []
+
+    def press():
+        time.sleep(0.5)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    program()
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        end()
+    except KeyboardInterrupt:
+        took = time.monotonic() - sent[0]
+    else:
+        raise AssertionError("it ended of itself")
+    thread.join()
+    jax.effects_barrier()
+    assert took < 1, "Ctrl-C took %.1f s" % took
+
+
+def an_end_at_ctrl_c():
+    """While a program calls back whose result nobody keeps."""
+    if not CPU:
+        return  # the end of a world waits for all that a GPU does
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins with it ignored
+    w = spmt.jax.world(mesh(), "x", timeout=TIMEOUT)
+    ends_at_ctrl_c(lambda: slow_and_dropped(w.psum), w.close)
+    assert not spmt.jax._groups
+    block = spmt.jax.patch(timeout=TIMEOUT)
+    block.__enter__()
+    ends_at_ctrl_c(lambda: slow_and_dropped(lambda x: lax.psum(x, "x")), lambda: block.__exit__(None, None, None))
+    assert not spmt.jax._groups
+
+
 def a_failure_in_the_middle():
     if not CPU:
         return  # what is injected fails in rooms
@@ -370,5 +419,5 @@ if __name__ == "__main__":
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         threads_and_meshes_ahead, programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
         a_device_is_late_while_others_compile, results_that_nobody_keeps,
-        an_exception_waits_for_nobody, an_end_that_is_interrupted, on_one_cpu,
+        an_exception_waits_for_nobody, an_end_that_is_interrupted, an_end_at_ctrl_c, on_one_cpu,
     ])

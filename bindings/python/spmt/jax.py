@@ -665,14 +665,42 @@ def _check_rows(name: str, x: Any, rows: Any, others: tuple[int, ...], start: tu
 # ---- worlds
 
 
+def _tokens() -> list[Any]:
+    """What JAX keeps of this thread's programs that print or call back; none if this JAX keeps it elsewhere."""
+    try:
+        from jax._src.dispatch import runtime_tokens
+
+        return [*runtime_tokens.current_tokens.values(), *runtime_tokens.output_runtime_tokens.values()]
+    except (ImportError, AttributeError):
+        return []
+
+
+def _wait_for(tokens: list[Any]) -> None:
+    for token in tokens:
+        with contextlib.suppress(Exception):
+            token.block_until_ready()
+
+
+def _effects() -> None:
+    """jax.effects_barrier(), which Ctrl-C ends: as that looks at no signal, another thread waits. It would find none of this thread's
+    programs by itself, so it is given them."""
+    tokens = _tokens()
+    if tokens:
+        helper = threading.Thread(target=_wait_for, args=(tokens,), name="spmt.jax effects", daemon=True)
+        helper.start()
+        while helper.is_alive():
+            helper.join(0.1)
+    with contextlib.suppress(Exception):
+        jax.effects_barrier()
+
+
 def _settle() -> None:
     """Waits until programs that were enqueued have run; those that fail tell whoever looks at their results. Results that nobody keeps are
     no live arrays: of their programs those are waited for that print or call back, and that this thread has launched."""
     for array in jax.live_arrays():
         with contextlib.suppress(Exception):
             array.block_until_ready()
-    with contextlib.suppress(Exception):
-        jax.effects_barrier()
+    _effects()
 
 
 def _check_timeout(timeout: float) -> None:

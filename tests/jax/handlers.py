@@ -393,6 +393,27 @@ def weak_types():
                 assert ours == own, (i, check, ours, own)
 
 
+def numbers_beside_arrays():
+    """A sum of a tree: what is no traced value is multiplied, leaf by leaf, and stays what jax.lax makes of it."""
+    x = jnp.ones(2 * N, jnp.float16)
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+
+        def mean(psum, number):
+            def one(v):
+                total, count = psum((v, number))
+                return total / jnp.ravel(count)[0]
+
+            return one
+
+        for number in (1.0, 1, True, 2j, np.float32(1), np.int8(3), np.array([True, False]), np.ones(2), jnp.ones(2, jnp.float32)):
+            for check in (True, False):
+                ours, own = (mapped(mean(psum, number), mesh(), out=P(), check=check) for psum in (w.psum, lambda t: lax.psum(t, "x")))
+                got, want = ours(x), own(x)
+                assert got.dtype == want.dtype and (got == want).all(), (number, check, got, want)
+                text = ours.lower(x).as_text()
+                assert text.count("@spmt_all_reduce") == 1 and "stablehlo.all_reduce" not in text, (number, check)
+
+
 def many_devices():
     """Of the CPU, which are as many as XLA was asked for: more than the library's own virtual ones."""
     text = """
@@ -606,5 +627,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, by_other_names, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, barriers_under_vmap, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, weak_types, many_devices, long_timeouts, closed_worlds,
+        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, weak_types, numbers_beside_arrays, many_devices, long_timeouts, closed_worlds,
     ])

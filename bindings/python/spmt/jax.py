@@ -818,13 +818,16 @@ class World:
 
     def psum(self, x: Any) -> Any:
         """The sum over the axis, as ``jax.lax.psum``: of what is no traced value a product, so that psum(1) is the number of devices."""
-        if self._id is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
-            return lax.psum(x, self.axes)
+        self._check_open()
 
         def one(leaf: Any) -> Any:
-            return self._reduce("psum", _psum_p, _psum_invariant_p, leaf.astype(np.int32) if leaf.dtype == np.bool_ else leaf)
+            is_bool = isinstance(leaf, bool) or getattr(leaf, "dtype", None) == np.bool_
+            if not isinstance(leaf, jax.core.Tracer):
+                return lax.psum(np.asarray(leaf, np.int32) if is_bool else leaf, self.axes)  # of a bool lax makes a traced value
+            leaf = _vary(leaf.astype(np.int32) if is_bool else leaf, self.axes)
+            return self._reduce("psum", _psum_p, _psum_invariant_p, leaf)
 
-        return self._each(x, one)
+        return jax.tree.map(one, x)
 
     def pmax(self, x: Any) -> Any:
         """The maximum over the axis, as ``jax.lax.pmax``. It has no derivative, as that has none."""

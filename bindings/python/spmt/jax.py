@@ -375,8 +375,17 @@ def _permute_lower(ctx: Any, x: Any, *, to: tuple[int, ...], **params: Any) -> A
 mlir.register_lowering(_permute_p, _permute_lower)
 
 
+def _is_zero_nan(dtype: Any) -> bool:
+    """Of a type that has no zero, in whose place NaN stands; bytes of zeros are its least number."""
+    return bool(dtype.name == "float8_e8m0fnu")
+
+
 def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
-    return _permute_p.bind(x, to=to, **params)
+    y = _permute_p.bind(x, to=to, **params)
+    if all(r in to for r in range(len(to))) or not _is_zero_nan(x.dtype):
+        return y
+    comes = jnp.array([r in to for r in range(len(to))])[_rank(params)]
+    return jnp.where(comes, y, jnp.zeros_like(y))
 
 
 # put and get: linear in arrays and rows. to, of: an entry a rank, -1: none; start: at which row of the other's

@@ -326,6 +326,39 @@ def wrong_arguments():
     raises(lambda: mapped(lambda v: (w.barrier(), v)[1], mesh()).lower(x), "the world is closed")
 
 
+def wrong_kinds_of_arguments():
+    """What is no number, pair or mesh where one has to be: the sentence names the argument and what it may be."""
+
+    def refuses(kind, fn, *words):
+        try:
+            fn()
+        except kind as error:
+            assert type(error) is kind and all(word in str(error) for word in words), error
+        else:
+            raise AssertionError("no %s of %r" % (kind.__name__, words))
+
+    for mesh_like in ("hello", None, mesh().abstract_mesh):
+        for axis in (None, "x"):
+            refuses(TypeError, lambda: spmt.jax.world(mesh_like, axis), "mesh is ", "not a jax.sharding.Mesh of devices")
+    for kind, size in ((ValueError, -1), (ValueError, 1 << 64), (TypeError, 1.5), (TypeError, None)):
+        refuses(kind, lambda: spmt.jax.world(mesh(), heap_size=size), "heap_size is %r, not a" % (size,))
+    refuses(TypeError, lambda: spmt.jax.world(mesh(), timeout="1"), "timeout is '1', not a number of seconds")
+    refuses(TypeError, lambda: spmt.jax.patch(timeout=None).__enter__(), "timeout is None, not a number of seconds")
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        run = lambda fn: lambda: mapped(fn, mesh(), check=False).lower(jnp.arange(2.0 * N))  # noqa: E731
+        for kind, perm in (
+            (ValueError, [(0,)]), (ValueError, [(0, 1, 0)]), (TypeError, [(0.5, 1)]), (TypeError, [0, 1]), (TypeError, 3), (TypeError, "ab"), (TypeError, None),
+        ):
+            for fn in (lambda v: w.ppermute(v, perm), lambda v: w.put(v, v, perm), lambda v: w.get(v, perm, 0, 1)):
+                refuses(kind, run(fn), "perm is %r, not a list of pairs of integers" % (perm,))
+        for kind, axis, words in ((TypeError, 1.5, "%s is 1.5, not an integer"), (TypeError, None, "%s is None, not an integer"), (ValueError, 5, "%s is dimension 5 of")):
+            refuses(kind, run(lambda v: w.all_gather(v, axis=axis)), words % "axis")
+            refuses(kind, run(lambda v: w.all_gather(v, axis=axis, tiled=True)), words % "axis")
+            refuses(kind, run(lambda v: w.psum_scatter(v, axis)), words % "scatter_dimension")
+            refuses(kind, run(lambda v: w.all_to_all(v, axis, 0)), words % "split_axis")
+            refuses(kind, run(lambda v: w.all_to_all(v, 0, axis)), words % "concat_axis")
+
+
 def keys_are_no_numbers():
     """As with lax: their bits are moved, never added."""
     with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
@@ -636,5 +669,5 @@ if __name__ == "__main__":
         moves_of_every_width, sums_of_floats, sums_of_integers, sums_of_complex_numbers, sums_of_eight_bits, bools_are_counted, not_a_number_wins, by_other_names, large_arrays, trees,
         parts_of_a_mesh, some_devices, ragged, barriers, barriers_under_vmap, put_and_get_of_slices, slices_of_several, traced_starts, derivatives_of_traced_starts, derivatives_of_slices,
         wrong_slices,
-        forms_for_gpus, wrong_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, weak_types, numbers_beside_arrays, many_devices, long_timeouts, closed_worlds,
+        forms_for_gpus, wrong_arguments, wrong_kinds_of_arguments, keys_are_no_numbers, other_meshes, an_axis_of_vmap, weak_types, numbers_beside_arrays, many_devices, long_timeouts, closed_worlds,
     ])

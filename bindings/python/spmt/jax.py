@@ -587,6 +587,18 @@ def _integer(value: Any, what: str) -> int:
         raise TypeError("%s is %r, not an integer" % (what, value)) from None
 
 
+def _pairs_of(perm: Any) -> list[tuple[int, ...]]:
+    """perm as pairs of integers."""
+    what = "perm is %r, not a list of pairs of integers, (source, target)" % (perm,)
+    try:
+        pairs = [tuple(operator.index(device) for device in pair) for pair in perm]
+    except TypeError:
+        raise TypeError(what) from None
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(what)
+    return pairs
+
+
 def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int, ...]:
     """A number, or one a device in the order of the mesh, by rank."""
     each = [value] * n if np.ndim(value) == 0 else list(value)
@@ -600,23 +612,24 @@ def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int
 
 def _pairs(perm: Sequence[tuple[int, int]], n: int, order: tuple[int, ...], one: int) -> tuple[int, ...]:
     """Pairs of source and target by the rank of one of them, of which none may come twice: the other's."""
-    other = [-1] * n
-    for pair in perm:
+    other, pairs = [-1] * n, _pairs_of(perm)
+    for pair in pairs:
         if not all(0 <= device < n for device in pair) or other[order[pair[one]]] >= 0:
-            raise ValueError("perm %r: a %s is there twice, or a device is none of %d" % (list(perm), ("source", "target")[one], n))
+            raise ValueError("perm %r: a %s is there twice, or a device is none of %d" % (pairs, ("source", "target")[one], n))
         other[order[pair[one]]] = order[pair[1 - one]]
     return tuple(other)
 
 
-def _dimension(axis: int, ndim: int) -> int:
+def _dimension(axis: Any, ndim: int, what: str) -> int:
+    axis = _integer(axis, what)
     if not -ndim <= axis < ndim:
-        raise ValueError("dimension %d of an array of %d" % (axis, ndim))
+        raise ValueError("%s is dimension %d of an array of %d" % (what, axis, ndim))
     return axis % ndim
 
 
-def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
+def _split(x: Any, axis: int, n: int, tiled: bool, what: str) -> Any:
     """The n parts along a dimension, in front."""
-    at = _dimension(axis, x.ndim)
+    at = _dimension(axis, x.ndim, what)
     if x.shape[at] % n if tiled else x.shape[at] != n:
         raise ValueError("dimension %d is %d, which does not split among %d devices%s" % (at, x.shape[at], n, "" if tiled else " untiled"))
     if tiled:
@@ -627,29 +640,29 @@ def _split(x: Any, axis: int, n: int, tiled: bool) -> Any:
 def _targets(perm: Sequence[tuple[int, int]], n: int, order: tuple[int, ...]) -> tuple[int, ...]:
     """Pairs of source and target, as the target of each rank. lax counts devices as the mesh does here, whatever order the axes
     are named in: order has their ranks. A negative number counts from the end, as there."""
-    to = [-1] * n
-    for source, target in perm:
+    to, pairs = [-1] * n, _pairs_of(perm)
+    for source, target in pairs:
         if -n <= source < n and -n <= target < n:
             source, target = source % n, target % n
         if not (0 <= source < n and 0 <= target < n) or to[order[source]] >= 0 or order[target] in to:
-            raise ValueError("perm %r: a device is there twice, or is none of %d" % (list(perm), n))
+            raise ValueError("perm %r: a device is there twice, or is none of %d" % (pairs, n))
         to[order[source]] = order[target]
     return tuple(to)
 
 
 def _gather(x: Any, axis: int, tiled: bool, params: dict[str, Any]) -> Any:
-    at = _dimension(axis, x.ndim + (not tiled))
+    at = _dimension(axis, x.ndim + (not tiled), "axis")
     y = jnp.moveaxis(_gather_p.bind(x, **params), 0, at)
     return y.reshape(x.shape[:at] + (params["n"] * x.shape[at],) + x.shape[at + 1 :]) if tiled else y
 
 
 def _scatter(x: Any, dimension: int, tiled: bool, params: dict[str, Any]) -> Any:
-    return _scatter_p.bind(_split(x, dimension, params["n"], tiled), **params)
+    return _scatter_p.bind(_split(x, dimension, params["n"], tiled, "scatter_dimension"), **params)
 
 
 def _exchange(x: Any, split_axis: int, concat_axis: int, tiled: bool, params: dict[str, Any]) -> Any:
-    at = _dimension(concat_axis, x.ndim)
-    y = jnp.moveaxis(_exchange_p.bind(_split(x, split_axis, params["n"], tiled), **params), 0, at)
+    at = _dimension(concat_axis, x.ndim, "concat_axis")
+    y = jnp.moveaxis(_exchange_p.bind(_split(x, split_axis, params["n"], tiled, "split_axis"), **params), 0, at)
     return y.reshape(y.shape[:at] + (y.shape[at] * y.shape[at + 1],) + y.shape[at + 2 :]) if tiled else y
 
 
@@ -712,15 +725,33 @@ def _settle() -> None:
     _effects()
 
 
-def _check_timeout(timeout: float) -> None:
-    if not timeout >= 0:
-        raise ValueError("timeout is %r seconds" % timeout)
+def _check_timeout(timeout: Any) -> None:
+    try:
+        enough = timeout >= 0
+    except TypeError:
+        raise TypeError("timeout is %r, not a number of seconds" % (timeout,)) from None
+    if not enough:
+        raise ValueError("timeout is %r seconds, not 0 or more" % timeout)
+
+
+def _check_world_mesh(mesh: Any) -> None:
+    if not isinstance(mesh, jax.sharding.Mesh):
+        raise TypeError("mesh is %r, not a jax.sharding.Mesh of devices: a world has a rank on each" % (mesh,))
+
+
+def _heap_size(value: Any) -> int:
+    size, most = _integer(value, "heap_size"), ctypes.c_size_t(-1).value
+    if not 0 <= size <= most:
+        raise ValueError("heap_size is %d, not a number of bytes from 0 to %d" % (size, most))
+    return size
 
 
 class World:
     """Collectives along one axis of a mesh, or several. Made by ``world``; closed by ``with`` or ``close``."""
 
     def __init__(self, mesh: Any, axis: Any, timeout: float, heap_size: int, graphs: bool = False) -> None:
+        _check_world_mesh(mesh)
+        heap_size = _heap_size(heap_size)
         self.mesh = mesh
         self.axes: tuple[Any, ...] = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         names = list(mesh.axis_names)
@@ -949,6 +980,7 @@ def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2
     which these calls use none. graphs: on GPUs XLA may put these calls into command buffers, but those that move 128 MiB and more a
     device and are faster without; after a call there has failed their programs have to be compiled again, in a new world.
     """
+    _check_world_mesh(mesh)
     return World(mesh, tuple(mesh.axis_names) if axis is None else axis, timeout, heap_size, graphs)
 
 

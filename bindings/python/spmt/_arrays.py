@@ -144,7 +144,7 @@ class Symmetric:
         self._check()
         if not self.comm._host_access:
             raise Error(ERR_UNSUPPORTED, "the CPU cannot load from memory of backend %s" % self.comm.backend)
-        memory = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
+        memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
         return np.frombuffer(memory, dtype=self.dtype, count=self.size).reshape(self.shape)
 
     def copy_in(self, array: Any, offset: int = 0) -> None:

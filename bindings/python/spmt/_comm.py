@@ -128,7 +128,7 @@ class Comm:
         """As _call, of what waits for nobody: on this thread, whose own stream it may be."""
         check(function(self._checked(function, args), *args))
 
-    def _checked(self, function: Callable[..., int], args: tuple[Any, ...]) -> int:
+    def _checked(self, function: Any, args: tuple[Any, ...]) -> int:
         if self._handle is None:
             raise ValueError("the comm is finalized")
         for kind, value in zip(function.argtypes[1:], args):

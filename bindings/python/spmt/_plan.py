@@ -33,8 +33,8 @@ class Chunk(NamedTuple):
 
     rank: int
     buffer: str
-    index: int
-    count: int = 1
+    index: int  # type: ignore[assignment]  # a tuple has methods of these names
+    count: int = 1  # type: ignore[assignment]
 
 
 Chunks = Union[Chunk, Iterable[Chunk]]

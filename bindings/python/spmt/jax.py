@@ -167,7 +167,7 @@ def _vary(x: Any, axes: tuple[Any, ...]) -> Any:
     missing = tuple(a for a in axes if a in _varying(lax.axis_index(axes)) and a not in _varying(x))
     if not missing:
         return x
-    return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)
+    return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)  # type: ignore[attr-defined]
 
 
 # ---- meshes
@@ -388,6 +388,8 @@ def _permute(x: Any, *, to: tuple[int, ...], **params: Any) -> Any:
     return jnp.where(comes, y, jnp.zeros_like(y))
 
 
+_Zero: Any = ad.Zero  # whose from_primal_value() JAX does not declare
+
 # put and get: linear in arrays and rows. to, of: an entry a rank, -1: none; start: at which row of the other's
 
 
@@ -398,7 +400,7 @@ def _get(x: Any, size: int, **params: Any) -> Any:
 def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     y = _put_p.bind(*primals, **params)
     if all(type(t) is ad.Zero for t in tangents):
-        return y, ad.Zero.from_primal_value(y)
+        return y, _Zero.from_primal_value(y)
     return y, _put_p.bind(*(_vary(ad.instantiate_zeros(t), params["axes"]) for t in tangents), **params)
 
 
@@ -406,7 +408,8 @@ def _put_transpose(ct: Any, x: Any, rows: Any, *, to: tuple[int, ...], start: tu
     avals = [v.aval if ad.is_undefined_primal(v) else None for v in (x, rows)]
     if type(ct) is ad.Zero:
         return [aval and ad.Zero(aval) for aval in avals]
-    ct, back = _vary(ct, params["axes"]), [None, None]
+    ct = _vary(ct, params["axes"])
+    back: list[Any] = [None, None]
     shape = (avals[1] or jax.typeof(rows)).shape
     if avals[0]:
         back[0] = _put_p.bind(ct, _vary(jnp.zeros(shape, ct.dtype), params["axes"]), to=to, start=start, **params)
@@ -418,7 +421,7 @@ def _put_transpose(ct: Any, x: Any, rows: Any, *, to: tuple[int, ...], start: tu
 def _get_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     y = _get_p.bind(*primals, **params)
     if all(type(t) is ad.Zero for t in tangents):
-        return y, ad.Zero.from_primal_value(y)
+        return y, _Zero.from_primal_value(y)
     return y, _get_p.bind(*(_vary(ad.instantiate_zeros(t), params["axes"]) for t in tangents), **params)
 
 
@@ -426,7 +429,8 @@ def _get_transpose(ct: Any, x: Any, before: Any, *, of: tuple[int, ...], start: 
     avals = [v.aval if ad.is_undefined_primal(v) else None for v in (x, before)]
     if type(ct) is ad.Zero:
         return [aval and ad.Zero(aval) for aval in avals]
-    ct, back = _vary(ct, params["axes"]), [None, None]
+    ct = _vary(ct, params["axes"])
+    back: list[Any] = [None, None]
     if avals[0]:
         # Rows that several have got come back from each, and are added: a put can bring them from one alone at a time.
         left, total = set(r for r in range(len(of)) if of[r] >= 0), _vary(jnp.zeros(avals[0].shape, ct.dtype), params["axes"])
@@ -543,7 +547,7 @@ def _ragged_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
     operand, output, *tables = primals
     y = _ragged_p.bind(operand, output, *tables, **params)
     if all(type(t) is ad.Zero for t in tangents[:2]):
-        return y, ad.Zero.from_primal_value(y)
+        return y, _Zero.from_primal_value(y)
     dots = [ad.instantiate_zeros(t) for t in tangents[:2]]
     return y, _ragged_p.bind(*(_vary(d, params["axes"]) for d in dots), *tables, **params)
 
@@ -555,7 +559,7 @@ def _ragged_transpose(ct: Any, operand: Any, output: Any, *tables: Any, **params
         return [ad.Zero(v.aval) if undefined(v) else None for v in (operand, output)] + [None] * 4
     ct = _vary(ct, params["axes"])
     came_at, from_at = _exchange_p.bind(into, **params), _exchange_p.bind(offsets, **params)
-    back = [None, None]
+    back: list[Any] = [None, None]
     if undefined(operand):
         empty = _vary(jnp.zeros(operand.aval.shape, operand.aval.dtype), params["axes"])
         back[0] = _ragged_p.bind(ct, empty, came_at, wanted, from_at, sizes, **params)

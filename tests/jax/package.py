@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The package without JAX: worlds of threads, memory, calls, errors, Ctrl-C."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -314,4 +315,27 @@ def ctrl_c_in_a_call():
     interrupted(wait)
 
 
-tap.main([collectives, memory, errors, wrong_values, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call])
+def ctrl_c_in_a_collective():
+    """Whose other rank has joined the world, and never comes."""
+
+    def all_reduce(elements):
+        uid, over = spmt.uid_create(), threading.Event()
+
+        def absent():
+            with contextlib.suppress(spmt.Error), spmt.init(1, 2, uid, heap_size=HEAP, timeout=-1):
+                over.wait()
+
+        peer = threading.Thread(target=absent)
+        peer.start()
+        try:
+            with spmt.init(0, 2, uid, heap_size=HEAP, timeout=-1) as comm:
+                comm.all_reduce(np.empty(elements, np.float32), np.ones(elements, np.float32))
+        finally:
+            over.set()
+            peer.join()
+
+    for elements in (4, 1 << 20):
+        interrupted(lambda: all_reduce(elements))
+
+
+tap.main([collectives, memory, errors, wrong_values, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective])

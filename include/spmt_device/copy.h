@@ -10,6 +10,22 @@
 
 SPMTD_BEGIN
 
+/* Less than 8 bytes, or at any address: one by one. */
+SPMTD_RARE uint64_t spmtd_bytes_load_(uint64_t a, uint64_t n)
+{
+	uint64_t x = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
+	return x;
+}
+
+SPMTD_RARE void spmtd_bytes_store_(uint64_t a, uint64_t n, uint64_t x)
+{
+	for (uint32_t i = 0; i < n; i++)
+		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
+}
+
 /* ---- copies --------------------------------------------------------------------------------- */
 
 /* Which side of a copy is device memory; the other may be any memory. */
@@ -374,21 +390,6 @@ SPMTD_FN void spmtd_bulk_(
 			spmtd_ends_(way, dst, src, head, n - tail, tail);
 		spmtd_units_(way, dst + head, src + head, n - head - tail, lane, lanes);
 	}
-}
-
-SPMTD_RARE uint64_t spmtd_bytes_load_(uint64_t a, uint64_t n)
-{
-	uint64_t x = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
-	return x;
-}
-
-SPMTD_RARE void spmtd_bytes_store_(uint64_t a, uint64_t n, uint64_t x)
-{
-	for (uint32_t i = 0; i < n; i++)
-		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
 }
 
 SPMTD_FN uint64_t spmtd_local_load_(uint64_t a, uint64_t n)

@@ -70,25 +70,9 @@ SPMTD_FN int spmtd_packet_came_(struct spmtd_unit_ u, uint32_t flag)
 	return (uint32_t)(u.a >> 32) == flag && (uint32_t)(u.b >> 32) == flag;
 }
 
-/* The data's last bytes, less than 8 of them, from a on. */
-SPMTD_RARE uint64_t spmtd_tail_load_(uint64_t a, uint64_t n)
-{
-	uint64_t x = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		x |= (uint64_t)spmtd_load8_(a + i) << (8 * i);
-	return x;
-}
-
-SPMTD_RARE void spmtd_tail_store_(uint64_t a, uint64_t n, uint64_t x)
-{
-	for (uint32_t i = 0; i < n; i++)
-		spmtd_store8_(a + i, (uint8_t)(x >> (8 * i)));
-}
-
 /*
- * Where a thread's packets are: the next one's data and place, and how far apart they are. Four at a time, then two, then one: that none of
- * them asks whether it is there makes a block's short call a third shorter.
+ * Where a thread's packets are: the next one's data and place, and how far apart they are. Four at a time, then two, then one, so that none of
+ * them asks whether it is there.
  */
 struct spmtd_packets_ {
 	uint64_t data, at;
@@ -139,7 +123,7 @@ SPMTD_FN uint64_t spmtd_packets_load_(const struct spmtd_packets_ *p)
 {
 	uint64_t n = p->end - p->data;
 
-	return n < p->bytes ? spmtd_tail_load_(p->data, n) : spmtd_local_load_(p->data, p->bytes);
+	return n < p->bytes ? spmtd_bytes_load_(p->data, n) : spmtd_local_load_(p->data, p->bytes);
 }
 
 SPMTD_FN void spmtd_packets_store_(const struct spmtd_packets_ *p, uint64_t x)
@@ -147,7 +131,7 @@ SPMTD_FN void spmtd_packets_store_(const struct spmtd_packets_ *p, uint64_t x)
 	uint64_t n = p->end - p->data;
 
 	if (n < p->bytes)
-		spmtd_tail_store_(p->data, n, x);
+		spmtd_bytes_store_(p->data, n, x);
 	else
 		spmtd_local_store_(p->data, p->bytes, x);
 }
@@ -500,7 +484,7 @@ SPMTD_FN uint64_t spmtd_line_load_(uint64_t from, uint64_t size, uint64_t at)
 {
 	if (at + 8 <= size)
 		return spmtd_local_load_(from + at, 8);
-	return at < size ? spmtd_tail_load_(from + at, size - at) : 0;
+	return at < size ? spmtd_bytes_load_(from + at, size - at) : 0;
 }
 
 SPMTD_FN void spmtd_line_store_(uint64_t to, uint64_t size, uint64_t at, uint64_t x)
@@ -508,7 +492,7 @@ SPMTD_FN void spmtd_line_store_(uint64_t to, uint64_t size, uint64_t at, uint64_
 	if (at + 8 <= size)
 		spmtd_local_store_(to + at, 8, x);
 	else if (at < size)
-		spmtd_tail_store_(to + at, size - at, x);
+		spmtd_bytes_store_(to + at, size - at, x);
 }
 
 /* Which 16 bytes of which lines are the calling thread's: of line `group` and of every `groups` from there. */

@@ -38,6 +38,30 @@ static bool cause_is_known(struct world *world, struct control *control, struct 
 		control_state(control, cause) == CONTROL_BROKEN;
 }
 
+/* What the comms of a broken world say, which have been split from it. */
+static void cause_inherit(struct cause *inherited, const struct cause *cause)
+{
+	struct text text = { .used = 0 };
+
+	text_add(&text, "its world is broken: %.450s", cause->sentence);
+	cause_set(inherited, cause->code, NULL, text.bytes);
+}
+
+/* Who breaks a world does so here first, and then in the memory that is shared: a call that has heard of it does not return before that, or
+   the next one might not know. Another thread does it if that one has been stopped between. */
+static void await_shared(struct world *world, struct control *control, const struct cause *cause)
+{
+	int64_t begin = process_now();
+	struct cause inherited;
+
+	while (!atomic_load(&control->stop) && process_now() - begin < WRITE_NS)
+		cause_pause(begin);
+	if (atomic_load(&control->stop))
+		return;
+	cause_inherit(&inherited, cause);
+	control_break(control, control == atomic_load(&world->control) ? cause : &inherited);
+}
+
 static void await_cause(
 	struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
 {
@@ -53,6 +77,7 @@ static void await_cause(
 		}
 		cause_pause(begin);
 	}
+	await_shared(world, control, cause);
 }
 
 static int fail_broken(const struct world *world, const struct control *control, const char *what,
@@ -140,11 +165,9 @@ void comm_break_lanes(const spmt_comm *comm, const struct cause *cause)
 void comms_break(struct world *world, const struct cause *cause)
 {
 	struct control *control = atomic_load(&world->control);
-	struct text text = { .used = 0 };
 	struct cause inherited;
 
-	text_add(&text, "its world is broken: %.450s", cause->sentence);
-	cause_set(&inherited, cause->code, NULL, text.bytes);
+	cause_inherit(&inherited, cause);
 	pthread_mutex_lock(&world->lock);
 	for (spmt_comm *c = world->comms; c; c = c->next_here) {
 		if (c->lane)

@@ -312,6 +312,7 @@ static int deadlines(spmt_comm *comm, void *arg)
 	begin = now_ns();
 	/* Whoever came first has the first deadline, which ends it for all, however late they come. */
 	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
 	TRY(in_time(begin, 0));
 	snprintf(list, sizeof(list), ": %d", last);
 	REQUIRE_SAYS("1 of ");

@@ -8,9 +8,10 @@
 
 SPMTD_BEGIN
 
-/* Has a value come from nowhere, as far as the compiler sees. */
+/* Has a value of 32 bits come from nowhere, as far as the compiler sees. On AMD GPUs by a permutation of four lanes that leaves each where it
+   is: not by assembly, as in amdgcn.h's spmtd_written_back_. */
 #if defined(SPMTD_AMDGCN)
-#define SPMTD_HIDE(x) __asm__ volatile("" : "+v"(x))
+#define SPMTD_HIDE(x) ((x) = (__typeof__(x))__builtin_amdgcn_mov_dpp((int)(x), 0xe4, 0xf, 0xf, 1))
 #elif defined(__CUDACC_RTC__)
 #define SPMTD_HIDE(x) asm volatile("" : "+r"(x))
 #else

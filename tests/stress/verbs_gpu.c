@@ -205,11 +205,11 @@ static int counters(spmt_comm *comm, void *arg)
 static int flags(spmt_comm *comm, void *arg)
 {
 	int rank = spmt_rank(comm), next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
-	char *block, *own = malloc(BIG);
+	char *block, *own = malloc(BIG), *got = malloc(BIG);
 	uint64_t *word;
 
 	(void)arg;
-	REQUIRE(own != NULL);
+	REQUIRE(own != NULL && got != NULL);
 	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
 	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
 	for (uint64_t round = 1; round <= 3; round++) {
@@ -218,11 +218,12 @@ static int flags(spmt_comm *comm, void *arg)
 		REQUIRE_OK(spmt_fence(comm));
 		REQUIRE_OK(spmt_signal(comm, word, round, SPMT_SIGNAL_SET, next));
 		REQUIRE_OK(spmt_signal_wait(comm, word, SPMT_CMP_GE, round, NULL));
-		REQUIRE_OK(spmt_get(comm, own, block, BIG, rank));
-		TRY(filled_by("behind a flag", own, BIG, last + (int)round));
+		REQUIRE_OK(spmt_get(comm, got, block, BIG, rank));
+		TRY(filled_by("behind a flag", got, BIG, last + (int)round));
 		REQUIRE_OK(spmt_barrier(comm));
 	}
 	free(own);
+	free(got);
 	return 0;
 }
 

@@ -836,9 +836,10 @@ SPMT_API int spmt_switch_get(
  * looked at, checked and begun by any number of threads.
  *
  * Buffers. Each rank has an input, an output and a scratch buffer, cut into chunks of one size: the input's bytes by input_chunks, or,
- * where there is none, the output's by output_chunks. Packets have places of their own beside those of scratch, by the same
- * indices. In place, input and output are one buffer: the input of rank r is chunk r * input_chunks on of the output of an
- * "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else they begin together.
+ * where there is none, the output's by output_chunks; with neither, a chunk of scratch is all of them. Packets have places of their own
+ * beside those of scratch, by the same indices. In place, input and output are one buffer: the input of rank r is chunk r *
+ * input_chunks on of the output of an "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else
+ * they begin together.
  *
  * Order. The operations of a block are done one after the other. Those of two blocks, of one rank or two, are ordered by signals and
  * waits, barriers, and semaphores. Packets are there when they are read, and tell that what their block had read before is over; what it had
@@ -856,7 +857,7 @@ enum spmt_plan_kind {
 	SPMT_PLAN_WAIT_RELAXED,
 	SPMT_PLAN_PUT_PACKETS, /* src[0] of this rank to dst[0], packets of any rank */
 	SPMT_PLAN_UNPACK_PACKETS, /* src[0], packets of this rank, once they are there, to dst[0] of this rank */
-	SPMT_PLAN_SEND_PACKETS_ON, /* src[0], packets of this rank, as they come, to each dst, packets of other ranks */
+	SPMT_PLAN_SEND_PACKETS_ON, /* src[0], packets of this rank, as they come, to each dst, packets of any rank */
 	SPMT_PLAN_REDUCE_PACKETS, /* src[0] of this rank and src[1] on, packets of this rank, folded, to dst[0] of
 				     this rank; and as packets to the others, of any rank */
 	SPMT_PLAN_BARRIER, /* of `blocks` blocks of this rank, by `index` */
@@ -870,15 +871,16 @@ struct spmt_plan_chunk {
 	uint32_t index, count; /* chunks [index, index + count) */
 };
 /* What a plan may have, and one of its operations. */
-#define SPMT_PLAN_TERMS 16   /* chunks that one operation reads, and writes */
-#define SPMT_PLAN_BLOCKS 64  /* of a rank */
-#define SPMT_PLAN_INDICES 64 /* channels to each peer, barriers, and semaphores */
+#define SPMT_PLAN_TERMS 16	 /* chunks that one operation reads, and writes */
+#define SPMT_PLAN_BLOCKS 64	 /* of a rank */
+#define SPMT_PLAN_INDICES 64	 /* channels to each peer, and barriers */
+#define SPMT_PLAN_SEMAPHORES 256 /* of a rank */
 #define SPMT_PLAN_RANKS 256
 struct spmt_plan_op {
 	size_t size; /* sizeof(struct spmt_plan_op), as spmt_attr's */
 	enum spmt_plan_kind kind;
 	int peer;	   /* of signals and waits */
-	int index;	   /* 0 .. SPMT_PLAN_INDICES - 1 */
+	int index;	   /* 0 .. SPMT_PLAN_INDICES - 1, of a semaphore SPMT_PLAN_SEMAPHORES - 1 */
 	int blocks;	   /* of a barrier */
 	int initial;	   /* of a semaphore, the same in all that acquire it */
 	int slice, slices; /* this is one of so many parts of all chunks named; 0, 0: the whole */
@@ -894,7 +896,7 @@ struct spmt_plan_attr {
 	int in_place;
 	uint32_t input_chunks, output_chunks, scratch_chunks; /* of each rank */
 	uint64_t min_bytes,
-		max_bytes; /* of the input, or output where there is none; max 0: no limit */
+		max_bytes; /* of the input, of the output without one, of a chunk of scratch without either; max 0: no limit */
 };
 /* What a plan is; as attr, name and collective belonging to the plan, and how much there is in it. */
 struct spmt_plan_info {
@@ -937,9 +939,8 @@ enum spmt_plan_form {
 };
 SPMT_API int spmt_plan_write(
 	const spmt_plan *plan, enum spmt_plan_form form, char *text, size_t room, size_t *need);
-/* Does in the calling thread what a plan does on `count` elements of every rank's input (output, where there is none): in[r], out[r] are
-   rank r's buffers, in place the same, as spmt_plan_run has them, and overlap with no other; else -EINVAL. The blocks go on in an order that
-   `seed` chooses. */
+/* Does in the calling thread what a plan does on `count` elements, as of spmt_plan_run: in[r], out[r] are rank r's buffers, in place the
+   same, as spmt_plan_run has them, and overlap with no other; else -EINVAL. The blocks go on in an order that `seed` chooses. */
 struct spmt_plan_trial {
 	size_t size; /* sizeof(struct spmt_plan_trial), as spmt_attr's */
 	void *const *out;
@@ -961,10 +962,11 @@ typedef struct spmt_plan_open spmt_plan_open;
 SPMT_API int spmt_plan_begin(
 	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open);
 /* Runs it in the stream: as a collective, of all ranks in the same order, with the same count, type and op. dst (output) and src (input)
-   are symmetric, and the same on all ranks; count is elements of src (dst, where the plan has no input), and a multiple of its chunks; of a
-   plan with packets a chunk is a multiple of 8 bytes. In place, they lie as the plan says; else they do not overlap. Types: all but f8; op:
-   all but AVG. Ends, fails and breaks the world as the collectives do. Where count, type, op, dst or src differs between ranks the next
-   quiet says so to all as SPMT_ERR_MISMATCH; nothing was moved, and the next run is fine. Ranks that run different plans break the world. */
+   are symmetric, and the same on all ranks; count is elements of src (of dst, where the plan has no input; of a chunk of scratch, where it
+   has neither, and dst and src may be NULL), and a multiple of its chunks; of a plan with packets a chunk is a multiple of 8 bytes. In
+   place, they lie as the plan says; else they do not overlap. Types: all but f8; op: all but AVG. Ends, fails and breaks the world as the
+   collectives do. Where count, type, op, dst or src differs between ranks the next quiet says so to all as SPMT_ERR_MISMATCH; nothing was
+   moved, and the next run is fine. Ranks that run different plans break the world. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned: it is -EINVAL here and to

@@ -52,7 +52,7 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 		c->now_over = mem_calloc(threads * threads, sizeof(*c->now_over));
 	}
 	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
-	c->semaphores = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->semaphores));
+	c->semaphores = mem_calloc(n * SPMT_PLAN_SEMAPHORES, sizeof(*c->semaphores));
 	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
 	return c->steps && c->clocks && c->now && c->overs && c->throughs && c->now_over &&
 			c->channels && c->semaphores && c->arrived
@@ -72,7 +72,7 @@ static void check_close(struct check *c)
 	size_t n = c->walk.plan ? (size_t)c->walk.plan->attr.nranks : 0;
 
 	lists_close(c->channels, n * n * SPMT_PLAN_INDICES);
-	lists_close(c->semaphores, n * SPMT_PLAN_INDICES);
+	lists_close(c->semaphores, n * SPMT_PLAN_SEMAPHORES);
 	lists_close(c->arrived, n * SPMT_PLAN_INDICES);
 	mem_free(c->touches);
 	if (c->now_over != c->now)
@@ -176,10 +176,10 @@ static int check_begins(const struct check *c, int rank, const struct spmt_plan_
 	return 0;
 }
 
-static int PLAN_CHECKs(const struct check *c)
+static int check_named(const struct check *c)
 {
-	int rc = 0, begins[SPMT_PLAN_INDICES]; /* -1: not named yet */
-	uint64_t barriers = 0;		       /* looked at */
+	int rc = 0, begins[SPMT_PLAN_SEMAPHORES]; /* -1: not named yet */
+	uint64_t barriers = 0;			  /* looked at */
 
 	_Static_assert(SPMT_PLAN_INDICES <= 64, "a bit each");
 	for (int t = 0; !rc && t < c->walk.nthreads; t++) {
@@ -277,7 +277,7 @@ static struct check_list *list_of(const struct check *c, int rank, const struct 
 {
 	struct walk_count *n = walk_counted(&c->walk, rank, op);
 
-	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
+	if (plan_counts(op))
 		return &c->semaphores[n - c->walk.semaphores];
 	return &c->channels[n - c->walk.channels];
 }
@@ -425,7 +425,7 @@ int check_again(struct check *c, const struct walk_case *given)
 		return -ENOMEM;
 	}
 	lists_empty(c->channels, n * n * SPMT_PLAN_INDICES);
-	lists_empty(c->semaphores, n * SPMT_PLAN_INDICES);
+	lists_empty(c->semaphores, n * SPMT_PLAN_SEMAPHORES);
 	memset(c->now, 0, threads * threads * sizeof(*c->now));
 	memset(c->now_over, 0, threads * threads * sizeof(*c->now_over));
 	c->nsteps = 0;
@@ -467,7 +467,7 @@ int spmt_plan_check(const spmt_plan *plan)
 		return fail_call(-EINVAL, PLAN_CHECK, "plan is NULL");
 	rc = check_open(&c, plan);
 	if (!rc)
-		rc = PLAN_CHECKs(&c);
+		rc = check_named(&c);
 	if (!rc)
 		rc = check_order(&c);
 	if (!rc)

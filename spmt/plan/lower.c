@@ -15,7 +15,7 @@ struct lowering {
 	const struct spmt_plan *plan;
 	bool either;
 	int rank;
-	uint32_t indices;
+	uint32_t indices, semaphores;
 	struct plan_step *steps, counted;
 	struct plan_step_place *places;
 	uint32_t nsteps, nplaces;
@@ -35,12 +35,12 @@ static uint32_t word_of_channel(const struct lowering *l, int peer, int index)
 
 static uint32_t word_of_semaphore(const struct lowering *l, int index)
 {
-	return word_of_channel(l, l->plan->attr.nranks, index);
+	return word_of_channel(l, l->plan->attr.nranks, 0) + 2 * (uint32_t)index;
 }
 
 static uint32_t word_of_barrier(const struct lowering *l, int index)
 {
-	return word_of_semaphore(l, (int)l->indices) + (uint32_t)index;
+	return word_of_semaphore(l, (int)l->semaphores) + (uint32_t)index;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------ */
@@ -283,14 +283,16 @@ static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 
 /* ---- layout ----------------------------------------------------------------------------------- */
 
-static uint32_t indices_of(const struct spmt_plan *plan)
+/* How many semaphores are named, or of what else has an index; one at least. */
+static uint32_t indices_of(const struct spmt_plan *plan, bool semaphores)
 {
 	int most = 0;
 
 	for (int r = 0; r < plan->attr.nranks; r++)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++)
 			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
-				if (!plan_moves(&plan->ranks[r].blocks[b].ops[i]))
+				if (!plan_moves(&plan->ranks[r].blocks[b].ops[i]) &&
+					plan_counts(&plan->ranks[r].blocks[b].ops[i]) == semaphores)
 					most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].index);
 	return (uint32_t)most + 1;
 }
@@ -309,14 +311,17 @@ int plan_lay_out(
 	const struct spmt_plan *plan, bool either, size_t max_bytes, struct plan_layout *layout)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	struct lowering l = { .plan = plan, .either = either, .indices = indices_of(plan) };
+	struct lowering l = { .plan = plan,
+		.either = either,
+		.indices = indices_of(plan, false),
+		.semaphores = indices_of(plan, true) };
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
-	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);
-	struct plan_layout made = {
-		.indices = l.indices, .max_chunk = max_bytes / chunks, .either = either
-	};
+	struct plan_layout made = { .indices = l.indices,
+		.semaphores = l.semaphores,
+		.max_chunk = max_bytes / plan_parts(a),
+		.either = either };
 
 	for (int r = 0; r < a->nranks; r++) {
 		lower_rank(&l, r, NULL);
@@ -342,7 +347,10 @@ int plan_lay_out(
 void *plan_table(const struct spmt_plan *plan, const struct plan_layout *layout, int rank)
 {
 	char *table = mem_calloc(1, layout->words);
-	struct lowering l = { .plan = plan, .either = layout->either, .indices = layout->indices };
+	struct lowering l = { .plan = plan,
+		.either = layout->either,
+		.indices = layout->indices,
+		.semaphores = layout->semaphores };
 
 	if (!table)
 		return NULL;

@@ -9,11 +9,12 @@
 /* Of all ranks: offsets in the symmetric memory, and what a chunk may have. */
 struct plan_layout {
 	uint64_t steps, places, words, scratch, packets, size;
-	uint64_t max_chunk; /* bytes */
-	uint32_t indices;   /* of channels, semaphores and barriers that are named, one more */
-	uint32_t widest;    /* chunks that a block moves at once, the most */
-	bool either;	    /* its input and output may be one buffer, or two */
-	bool apart;	    /* no rank touches another's memory but by packets and signals */
+	uint64_t max_chunk;  /* bytes */
+	uint32_t indices;    /* of channels and barriers that are named, one more; */
+	uint32_t semaphores; /* likewise */
+	uint32_t widest;     /* chunks that a block moves at once, the most */
+	bool either;	     /* its input and output may be one buffer, or two */
+	bool apart;	     /* no rank touches another's memory but by packets and signals */
 	bool closed; /* who does, signals it behind that: each signal is waited for in the run */
 };
 

@@ -105,7 +105,9 @@ static int read_buffer(const struct plan_reader *r, const struct json_node *of, 
 static int read_lists(
 	const struct plan_reader *r, const struct json_node *of, const char *key, const char *inner)
 {
-	uint64_t n = 0, most = SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2);
+	uint64_t n = 0,
+		 most = SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2) +
+		SPMT_PLAN_SEMAPHORES;
 	const struct json_node *lists, *list = NULL;
 	int rc = read_array(r, of, key, &lists);
 
@@ -351,8 +353,13 @@ static int read_chunk(const struct plan_reader *r, const struct json_node *op,
 
 	if (!rc)
 		rc = read_number(r, buff, "size", UINT32_MAX, READ_MUST, &count);
+	if (!rc)
+		rc = read_number(r, buff, "rank", UINT32_MAX, (uint64_t)r->rank, &id);
 	if (rc)
 		return rc;
+	if (id != (uint64_t)r->rank)
+		return read_wrong(buff, "rank %llu has a chunk in an operation of rank %d",
+			(unsigned long long)id, r->rank);
 	c.index = (uint32_t)index;
 	c.count = (uint32_t)count;
 	if (json_member(&r->json, buff, "switch_channel_id")) {
@@ -369,7 +376,7 @@ static int read_chunk(const struct plan_reader *r, const struct json_node *op,
 	return rc ? rc : side_add(buff, s, &c);
 }
 
-int read_side(const struct plan_reader *r, const struct json_node *op, const char *key,
+static int read_side(const struct plan_reader *r, const struct json_node *op, const char *key,
 	struct read_side *s)
 {
 	const struct json_node *array;
@@ -380,4 +387,39 @@ int read_side(const struct plan_reader *r, const struct json_node *op, const cha
 		b = json_next(&r->json, b))
 		rc = read_chunk(r, op, b, s);
 	return rc;
+}
+
+/* A reduction of a switch's chunks to one of this rank. */
+static int read_group_sides(const struct plan_reader *r, const struct json_node *op,
+	struct read_side *src, struct read_side *dst)
+{
+	struct spmt_plan_chunk c = { .rank = r->rank };
+	const struct json_node *ids, *to = json_member(&r->json, op, "dst_chunk");
+	uint64_t index, count, id;
+	int rc = read_number(r, op, "buffer_offset", UINT32_MAX, READ_MUST, &index);
+
+	src->n = dst->n = 0;
+	if (!rc)
+		rc = read_number(r, op, "size", UINT32_MAX, READ_MUST, &count);
+	if (!rc)
+		rc = read_array(r, op, "channel_ids", &ids);
+	if (!rc)
+		rc = read_item(r, op, ids, "channel_ids", 0, UINT32_MAX, &id);
+	if (rc)
+		return rc;
+	c.index = (uint32_t)index;
+	c.count = (uint32_t)count;
+	rc = read_switched(r, op, op, id, c, src);
+	return rc ? rc : read_chunk(r, op, to, dst);
+}
+
+int read_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
+	struct read_side *dst)
+{
+	int rc;
+
+	if (json_member(&r->json, op, "dst_chunk"))
+		return read_group_sides(r, op, src, dst);
+	rc = read_side(r, op, "src_buff", src);
+	return rc ? rc : read_side(r, op, "dst_buff", dst);
 }

@@ -89,10 +89,6 @@ static int plan_attr_check(const struct spmt_plan_attr *a)
 	if (a->nranks < 1 || a->nranks > SPMT_PLAN_RANKS)
 		return fail_call(-EINVAL, what, "plan %s: nranks %d is not in 1 .. %d", a->name,
 			a->nranks, SPMT_PLAN_RANKS);
-	if (!a->input_chunks && !a->output_chunks)
-		return fail_call(-EINVAL, what,
-			"plan %s: neither input nor output has chunks, so that a chunk has no size",
-			a->name);
 	if (a->input_chunks > PLAN_CHUNKS_MAX || a->output_chunks > PLAN_CHUNKS_MAX ||
 		a->scratch_chunks > PLAN_CHUNKS_MAX)
 		return fail_call(-EINVAL, what, "plan %s: a buffer has more than %u chunks",
@@ -151,6 +147,11 @@ void spmt_plan_destroy(spmt_plan *plan)
 }
 
 /* ---- chunks ----------------------------------------------------------------------------------- */
+
+uint32_t plan_parts(const struct spmt_plan_attr *attr)
+{
+	return attr->input_chunks ? attr->input_chunks : MAX_OF(attr->output_chunks, 1u);
+}
 
 uint32_t plan_chunks(const struct spmt_plan *plan, enum spmt_plan_buffer buffer)
 {
@@ -328,14 +329,10 @@ static int owners_check(const struct plan_at *at)
 	bool src_here = op->kind != SPMT_PLAN_GET;
 	int rc = chunk_owner(at, &op->src[0], src_here, "src", 0);
 
-	if (!rc && op->kind != SPMT_PLAN_PUT_PACKETS)
-		rc = chunk_owner(at, &op->dst[0],
-			op->kind != SPMT_PLAN_PUT && op->kind != SPMT_PLAN_SEND_PACKETS_ON, "dst",
-			0);
+	if (!rc && op->kind != SPMT_PLAN_PUT_PACKETS && op->kind != SPMT_PLAN_SEND_PACKETS_ON)
+		rc = chunk_owner(at, &op->dst[0], op->kind != SPMT_PLAN_PUT, "dst", 0);
 	for (int i = 1; !rc && i < op->nsrc && op->kind == SPMT_PLAN_REDUCE_PACKETS; i++)
 		rc = chunk_owner(at, &op->src[i], true, "src", i);
-	for (int i = 1; !rc && i < op->ndst && op->kind == SPMT_PLAN_SEND_PACKETS_ON; i++)
-		rc = chunk_owner(at, &op->dst[i], false, "dst", i);
 	return rc;
 }
 
@@ -394,15 +391,15 @@ static int op_check(const struct plan_at *at)
 {
 	const struct spmt_plan_op *op = at->op;
 	bool named = !plan_moves(op);
+	int indices = plan_counts(op) ? SPMT_PLAN_SEMAPHORES : SPMT_PLAN_INDICES;
 
 	if (op->slices < 0 || op->slices > 1024 || op->slice < 0 ||
 		op->slice >= MAX_OF(op->slices, 1))
 		return op_refuse(at, "slice %d of %d is none", op->slice, op->slices);
 	if (named && op->slices)
 		return op_refuse(at, "it has no parts");
-	if (named && (op->index < 0 || op->index >= SPMT_PLAN_INDICES))
-		return op_refuse(
-			at, "index %d is not in 0 .. %d", op->index, SPMT_PLAN_INDICES - 1);
+	if (named && (op->index < 0 || op->index >= indices))
+		return op_refuse(at, "index %d is not in 0 .. %d", op->index, indices - 1);
 	if ((plan_signals(op) || plan_waits(op)) &&
 		(op->peer < 0 || op->peer >= at->plan->attr.nranks || op->peer == at->rank))
 		return op_refuse(at, "peer %d is no other rank of 0 .. %d", op->peer,

@@ -60,11 +60,19 @@ static inline bool plan_waits(const struct spmt_plan_op *op)
 	return op->kind == SPMT_PLAN_WAIT || op->kind == SPMT_PLAN_WAIT_RELAXED;
 }
 
+/* Of a semaphore. */
+static inline bool plan_counts(const struct spmt_plan_op *op)
+{
+	return op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE;
+}
+
 static inline bool plan_moves(const struct spmt_plan_op *op)
 {
 	return op->ndst > 0;
 }
 
+/* Into how many chunks a call's count is cut: 1 where there is neither input nor output. */
+uint32_t plan_parts(const struct spmt_plan_attr *attr);
 /* Chunks of a buffer of each rank. */
 uint32_t plan_chunks(const struct spmt_plan *plan, enum spmt_plan_buffer buffer);
 /* The chunk as one of the buffer that both lie in, in place: the larger one. As if the plan were in place; and if it is. */

@@ -102,15 +102,19 @@ static int read_part(
 	return 0;
 }
 
+static bool same_chunk(const struct spmt_plan_chunk *a, const struct spmt_plan_chunk *b)
+{
+	return a->rank == b->rank && a->buffer == b->buffer && a->index == b->index &&
+		a->count == b->count;
+}
+
 /* src[i] to dst[i]; of one src all of dst. */
 static int read_pairs(const struct plan_reader *r, const struct json_node *op,
 	enum spmt_plan_kind kind, bool signals)
 {
 	struct read_side src, dst;
-	int rc = read_side(r, op, "src_buff", &src);
+	int rc = read_sides(r, op, &src, &dst);
 
-	if (!rc)
-		rc = read_side(r, op, "dst_buff", &dst);
 	if (!rc && (!src.n || !dst.n || (src.n != dst.n && src.n != 1)))
 		return read_wrong(op, "%d buffers in src_buff, %d in dst_buff", src.n, dst.n);
 	for (int i = 0; !rc && i < dst.n; i++) {
@@ -120,7 +124,7 @@ static int read_pairs(const struct plan_reader *r, const struct json_node *op,
 		one.dst[0] = dst.c[i];
 		if (kind == SPMT_PLAN_PUT && one.dst[0].rank == r->rank) { /* of a switch */
 			one.kind = SPMT_PLAN_COPY;
-			if (!memcmp(&one.dst[0], &one.src[0], sizeof(one.dst[0])))
+			if (same_chunk(&one.dst[0], &one.src[0]))
 				continue;
 		}
 		rc = read_part(r, op, &one);
@@ -137,19 +141,19 @@ static int read_terms(
 {
 	struct spmt_plan_op one = { .kind = kind };
 	struct read_side src, dst;
-	int rc = read_side(r, op, "src_buff", &src);
+	int rc = read_sides(r, op, &src, &dst);
 
-	if (!rc)
-		rc = read_side(r, op, "dst_buff", &dst);
 	if (!rc)
 		rc = read_part(r, op, &one);
 	if (rc)
 		return rc;
 	one.nsrc = src.n;
-	one.ndst = dst.n;
 	memcpy(one.src, src.c, sizeof(one.src[0]) * (size_t)src.n);
-	memcpy(one.dst, dst.c, sizeof(one.dst[0]) * (size_t)dst.n);
-	return read_add(r, op, &one);
+	for (int i = 0; i < dst.n; i++) /* a switch stores packets to where they are, too */
+		if (kind != SPMT_PLAN_SEND_PACKETS_ON || !src.n ||
+			!same_chunk(&dst.c[i], &src.c[0]))
+			one.dst[one.ndst++] = dst.c[i];
+	return dst.n && !one.ndst ? 0 : read_add(r, op, &one);
 }
 
 static int read_semaphores(
@@ -165,7 +169,7 @@ static int read_semaphores(
 		rc = read_array(r, r->gpu, "semaphores", &all);
 	for (const struct json_node *s, *n = json_first(&r->json, ids); !rc && n;
 		n = json_next(&r->json, n)) {
-		rc = read_element(n, "semaphore_ids", i++, SPMT_PLAN_INDICES - 1, &id);
+		rc = read_element(n, "semaphore_ids", i++, SPMT_PLAN_SEMAPHORES - 1, &id);
 		s = rc ? NULL : json_item(&r->json, all, id);
 		if (!rc && !s)
 			return read_wrong(
@@ -222,8 +226,10 @@ static const struct {
 	{ "res", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "rre", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "rres", READ_TERMS, SPMT_PLAN_REDUCE },
+	{ "glre", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "glres", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "gstore", READ_PAIRS, SPMT_PLAN_PUT },
+	{ "gstorepkt", READ_TERMS, SPMT_PLAN_SEND_PACKETS_ON },
 	{ "ppkt", READ_PAIRS, SPMT_PLAN_PUT_PACKETS },
 	{ "cpkt", READ_PAIRS, SPMT_PLAN_PUT_PACKETS },
 	{ "upkt", READ_PAIRS, SPMT_PLAN_UNPACK_PACKETS },

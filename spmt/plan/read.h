@@ -52,12 +52,12 @@ int read_block_channel(const struct plan_reader *r, const struct json_node *op, 
 int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, const char *type,
 	uint64_t number, int *peer, int *index);
 
-/* All chunks of an operation on one side; of a switch's, those of all its ranks, this one's first. */
+/* All chunks of an operation on each side; of a switch's, those of all its ranks, this one's first. */
 struct read_side {
 	struct spmt_plan_chunk c[SPMT_PLAN_TERMS];
 	int n;
 };
-int read_side(const struct plan_reader *r, const struct json_node *op, const char *key,
-	struct read_side *s);
+int read_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
+	struct read_side *dst);
 
 #endif

@@ -183,7 +183,7 @@ static struct row_ways row_ways(
 {
 	const struct spmt_plan_attr *a = &p->open.attr;
 	uint64_t bytes = row_input_bytes(p, c);
-	uint64_t chunk = bytes / (a->input_chunks ? a->input_chunks : a->output_chunks);
+	uint64_t chunk = bytes / plan_parts(a);
 	struct row_ways w = { .call = { &p->open, c->dst, c->src, c->count, c->type, c->op, chunk },
 		.in = bytes,
 		.out = chunk * a->output_chunks };
@@ -335,8 +335,7 @@ static int plan_row_make(
 	if (rc)
 		return rc;
 	snprintf(p->name, sizeof(p->name), "%s", plan->name);
-	p->parts = (plan->attr.input_chunks ? plan->attr.input_chunks : plan->attr.output_chunks) /
-		blocks;
+	p->parts = plan_parts(&plan->attr) / blocks;
 	p->at = *size;
 	p->other = row_set(p);
 	p->spare = align_up(p->at + p->open.layout.packets + 2 * p->other, ROW_LINE);

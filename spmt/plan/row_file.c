@@ -86,13 +86,13 @@ static bool row_shaped(const struct spmt_plan_attr *a, enum kernel_collective_ki
 
 	switch (kind) {
 	case COLL_ALL_GATHER:
-		return out == in * n;
+		return in && out == in * n;
 	case COLL_REDUCE_SCATTER:
-		return in == out * n;
+		return in && in == out * n;
 	case COLL_ALL_TO_ALL:
-		return in == out && in % n == 0;
+		return in && in == out && in % n == 0;
 	default: /* in place one of them may be left out */
-		return in == out || (a->in_place && (!in || !out));
+		return (in && in == out) || (a->in_place && !in != !out);
 	}
 }
 
@@ -107,8 +107,7 @@ static int row_shape(const char *file, const spmt_plan *plan, enum kernel_collec
 		return fail_call(-EINVAL, row_name,
 			"%s: collective \"%s\" is none of allreduce, allgather, reducescatter, alltoall",
 			file, plan->collective);
-	if ((!a->input_chunks && row_kinds[i].kind != COLL_ALL_REDUCE) ||
-		!row_shaped(a, row_kinds[i].kind))
+	if (!row_shaped(a, row_kinds[i].kind))
 		return fail_call(-EINVAL, row_name,
 			"%s: %u chunks of input and %u of output are not those of an %s of %d ranks",
 			file, a->input_chunks, a->output_chunks, plan->collective, a->nranks);

@@ -187,7 +187,7 @@ static int run_refuse_size(const spmt_comm *comm, const struct plan_call *c, uin
 static int run_check_size(const spmt_comm *comm, struct plan_call *c)
 {
 	const struct spmt_plan_attr *a = &c->open->attr;
-	uint64_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	uint64_t chunks = plan_parts(a);
 	int rc;
 
 	if ((unsigned)c->type > SPMT_TYPE_F64)
@@ -306,14 +306,15 @@ static void run_passes(
 	const struct spmt_plan_attr *a = &c->open->attr;
 	uint64_t base = (uintptr_t)comm->heap->base, *passed = args->passed;
 	uint64_t key = c->open->key;
+	bool any = c->count && (a->input_chunks || a->output_chunks);
 
 	passed[PLAN_OPEN] = c->open->number;
 	passed[PLAN_COUNT] = c->count;
 	passed[PLAN_OP] = (uint64_t)c->op;
 	/* of nothing any place will do, NULL on all ranks, too */
-	if (c->count && (a->in_place ? !c->open->scatters : a->output_chunks > 0))
+	if (any && (a->in_place ? !c->open->scatters : a->output_chunks > 0))
 		passed[PLAN_DST] = args->plan.dst - base;
-	if (c->count && (a->in_place ? c->open->scatters : a->input_chunks > 0))
+	if (any && (a->in_place ? c->open->scatters : a->input_chunks > 0))
 		passed[PLAN_SRC] = args->plan.src - base;
 	for (int i = 0; i < PLAN_ARGUMENTS; i++)
 		key = coll_fold(key, passed[i]);

@@ -186,10 +186,7 @@ struct trial_buffer {
 
 static size_t trial_chunk(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
 {
-	const struct spmt_plan_attr *a = &plan->attr;
-
-	return t->count / (a->input_chunks ? a->input_chunks : a->output_chunks) *
-		type_size(t->type);
+	return t->count / plan_parts(&plan->attr) * type_size(t->type);
 }
 
 /* What in[rank] and out[rank] are: one or two, or none of nothing. In place the smaller one lies in the other. */
@@ -238,7 +235,7 @@ static int trial_overlaps(const struct spmt_plan *plan, const struct spmt_plan_t
 static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
 {
 	const struct spmt_plan_attr *a = &plan->attr;
-	uint32_t chunks = a->input_chunks ? a->input_chunks : a->output_chunks;
+	uint32_t chunks = plan_parts(a);
 	int rc;
 
 	if (t->op >= SPMT_OP_MADE)
@@ -272,7 +269,7 @@ static int simulate_open(struct simulation *s, const struct spmt_plan *plan)
 	most = MAX_OF(MAX_OF(a->input_chunks, a->output_chunks), a->scratch_chunks);
 	s->scratch = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
 	s->packets = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
-	s->sum = mem_calloc(most, MAX_OF(s->chunk, 1u));
+	s->sum = mem_calloc(MAX_OF(most, 1u), MAX_OF(s->chunk, 1u));
 	if (!s->scratch || !s->packets || !s->sum)
 		return fail_call(
 			-ENOMEM, simulate_name, "plan %s: no memory for its scratch", plan->name);

@@ -23,15 +23,15 @@ static void walk_threads(struct plan_walk *w)
 int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *what)
 {
 	size_t n = (size_t)plan->attr.nranks, counts = n * n * SPMT_PLAN_INDICES,
-	       own = n * SPMT_PLAN_INDICES;
+	       barriers = n * SPMT_PLAN_INDICES, semaphores = n * SPMT_PLAN_SEMAPHORES;
 
 	*w = (struct plan_walk){ .plan = plan };
 	for (size_t r = 0; r < n; r++)
 		w->nthreads += plan->ranks[r].nblocks;
 	w->threads = mem_calloc((size_t)MAX_OF(w->nthreads, 1), sizeof(*w->threads));
 	w->channels = mem_calloc(counts, sizeof(*w->channels));
-	w->semaphores = mem_calloc(own, sizeof(*w->semaphores));
-	w->barriers = mem_calloc(own, sizeof(*w->barriers));
+	w->semaphores = mem_calloc(semaphores, sizeof(*w->semaphores));
+	w->barriers = mem_calloc(barriers, sizeof(*w->barriers));
 	w->packets = mem_calloc(n, sizeof(*w->packets));
 	if (!w->threads || !w->channels || !w->semaphores || !w->barriers || !w->packets) {
 		walk_close(w);
@@ -39,10 +39,10 @@ int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *wha
 	}
 	for (size_t i = 0; i < counts; i++)
 		w->channels[i].giver = w->channels[i].taker = -1;
-	for (size_t i = 0; i < own; i++) {
+	for (size_t i = 0; i < semaphores; i++)
 		w->semaphores[i].giver = w->semaphores[i].taker = -1;
+	for (size_t i = 0; i < barriers; i++)
 		w->barriers[i].round = 1;
-	}
 	walk_threads(w);
 	return 0;
 }
@@ -72,8 +72,8 @@ struct walk_count *walk_counted(const struct plan_walk *w, int rank, const struc
 		return walk_channel(w, op->peer, rank, op->index);
 	if (plan_waits(op))
 		return walk_channel(w, rank, op->peer, op->index);
-	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
-		return &w->semaphores[(size_t)rank * SPMT_PLAN_INDICES + (size_t)op->index];
+	if (plan_counts(op))
+		return &w->semaphores[(size_t)rank * SPMT_PLAN_SEMAPHORES + (size_t)op->index];
 	return NULL;
 }
 

@@ -14,15 +14,15 @@ struct plan_writer {
 	struct plan_text *t;
 	int channels[SPMT_PLAN_RANKS]; /* to this peer, so many */
 	bool remote[SPMT_PLAN_RANKS][SPMT_PLAN_SCRATCH + 1];
-	int initial[SPMT_PLAN_INDICES], semaphores;
-	bool acquired[SPMT_PLAN_INDICES];
+	int initial[SPMT_PLAN_SEMAPHORES], semaphores;
+	bool acquired[SPMT_PLAN_SEMAPHORES];
 };
 
 static int writer_note(struct plan_writer *w, int rank, const struct spmt_plan_op *op)
 {
 	if (plan_signals(op) || plan_waits(op))
 		w->channels[op->peer] = MAX_OF(w->channels[op->peer], op->index + 1);
-	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
+	if (plan_counts(op))
 		w->semaphores = MAX_OF(w->semaphores, op->index + 1);
 	if (op->kind == SPMT_PLAN_ACQUIRE && w->acquired[op->index] &&
 		w->initial[op->index] != op->initial)
@@ -198,7 +198,7 @@ static int write_op(const struct plan_writer *w, int rank, const struct spmt_pla
 	if (op->kind == SPMT_PLAN_BARRIER)
 		plan_print(w->t, ", \"barrier_id\": %d, \"num_threadblocks\": %d", op->index,
 			op->blocks);
-	if (op->kind == SPMT_PLAN_RELEASE || op->kind == SPMT_PLAN_ACQUIRE)
+	if (plan_counts(op))
 		plan_print(w->t, ", \"semaphore_ids\": [%d]", op->index);
 	if (plan_kinds[op->kind].folds)
 		plan_print(w->t, ", \"reduce_op\": \"sum\"");

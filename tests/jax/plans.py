@@ -196,6 +196,24 @@ def runs():
     assert all(run(4, rank))
 
 
+def scratch_alone():
+    """Neither input nor output: what is passed says how large a chunk is."""
+
+    def rank(comm):
+        size = comm.malloc(6, np.int64)
+        with plan.open(comm, size.nbytes) as opened:
+            opened.run(size)
+            fails(lambda: opened.run(comm.malloc(7, np.int64)), "more than the max_bytes 48")
+        return (size.array == 0).all()
+
+    plan = spmt.Plan("alone", "test", 2, input_chunks=0, output_chunks=0, scratch_chunks=2)
+    for r in (0, 1):
+        plan.put(r, 0, plan.scratch(r, 0), plan.scratch(1 - r, 1))
+        plan.signal(r, 0, 1 - r)
+        plan.wait(r, 0, 1 - r)
+    assert all(run(2, rank))
+
+
 def a_plan_that_goes_while_it_is_open():
     def rank(comm):
         with gather(comm.nranks).open(comm, 64) as opened:
@@ -256,6 +274,6 @@ def the_document():
 
 
 tap.main([
-    every_operation, texts, refusals, simulated, runs, a_plan_that_goes_while_it_is_open, one_that_fails, by_many_threads,
+    every_operation, texts, refusals, simulated, runs, scratch_alone, a_plan_that_goes_while_it_is_open, one_that_fails, by_many_threads,
     the_document,
 ])

@@ -193,6 +193,8 @@ static int shaped(const struct spmt_plan_attr *a)
 {
 	uint64_t n = (uint64_t)a->nranks, in = a->input_chunks, out = a->output_chunks;
 
+	if (!in && !out)
+		return 0;
 	if (!strcmp(a->collective, "allreduce"))
 		return in == out || (a->in_place && (!in || !out));
 	if (!strcmp(a->collective, "allgather"))

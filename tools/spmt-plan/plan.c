@@ -118,7 +118,7 @@ static int print(const spmt_plan *plan, enum spmt_plan_form form, const char *na
 struct job {
 	const spmt_plan *plan;
 	struct spmt_plan_info info;
-	size_t elements; /* of the input, or the output where there is none */
+	size_t elements; /* as spmt_plan_run's count */
 	long rounds;
 	double us;	  /* of rank 0, a round */
 	int right;	  /* as made_right, of all ranks */
@@ -131,6 +131,12 @@ static double now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Chunks of spmt_plan_run's count. */
+static size_t parts_of(const struct spmt_plan_attr *a)
+{
+	return a->input_chunks ? a->input_chunks : a->output_chunks ? a->output_chunks : 1;
 }
 
 /* Both buffers; in place, one in the other. */
@@ -173,7 +179,7 @@ static int run_rank(spmt_comm *comm, void *arg)
 {
 	struct job *j = arg;
 	const struct spmt_plan_attr *a = &j->info.attr;
-	size_t chunk = j->elements / (a->input_chunks ? a->input_chunks : a->output_chunks);
+	size_t chunk = j->elements / parts_of(a);
 	size_t in = a->input_chunks * chunk, out = a->output_chunks * chunk,
 	       most = in > out ? in : out, filled = in || !a->in_place ? in : out;
 	uint32_t *base, *dst = NULL, *src = NULL, *host = calloc(most + 1, sizeof(*host));
@@ -214,15 +220,24 @@ static int run_rank(spmt_comm *comm, void *arg)
 static size_t elements_of(const struct spmt_plan_info *info, unsigned long long bytes, bool given)
 {
 	const struct spmt_plan_attr *a = &info->attr;
-	size_t unit = 2 * (size_t)(a->input_chunks ? a->input_chunks : a->output_chunks);
-	unsigned long long each = unit * sizeof(uint32_t), times = bytes / each;
+	size_t unit = 2 * parts_of(a);
+	unsigned long long each = unit * sizeof(uint32_t), times;
+
+	if (!given && bytes < a->min_bytes)
+		bytes = a->min_bytes + each - 1;
+	if (!given && a->max_bytes && bytes > a->max_bytes)
+		bytes = a->max_bytes;
+	times = bytes / each;
 
 	if (times && !(bytes % each))
 		return (size_t)times * unit;
 	if (!given)
 		return (size_t)(times ? times : 1) * unit;
 	fprintf(stderr, "spmt-plan: %llu is no size of %s of %s: multiples of %llu are, as ", bytes,
-		a->input_chunks ? "inputs" : "outputs", a->name, each);
+		a->input_chunks		   ? "inputs"
+			: a->output_chunks ? "outputs"
+					   : "chunks of scratch",
+		a->name, each);
 	if (times)
 		fprintf(stderr, "%llu or ", times * each);
 	fprintf(stderr, "%llu\n", (times + 1) * each);

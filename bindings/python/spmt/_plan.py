@@ -324,7 +324,10 @@ class OpenPlan:
             lib.spmt_plan_end(self.comm._handle, handle)
 
     def run(self, dst: Symmetric, src: Symmetric | None = None, op: str = "sum") -> None:
-        """Runs it and waits: collective. In place dst is the one buffer, and src is left out."""
+        """Runs it and waits: collective. In place dst is the one buffer, and src is left out.
+
+        Of a plan with neither input nor output dst only says how large a chunk of scratch is.
+        """
         plan = self.plan
         if self._handle is None:
             raise ValueError("the plan is closed")
@@ -343,7 +346,7 @@ class OpenPlan:
             first, result = plan._places(self.comm.rank, chunk * item)
             source, target = at + first, at + result
         self.comm._call(
-            lib.spmt_plan_run, self._handle, target, source, chunk * (plan.input_chunks or plan.output_chunks),
+            lib.spmt_plan_run, self._handle, target, source, chunk * (plan.input_chunks or plan.output_chunks or 1),
             _type(dst.dtype), _number(_OPS, op, "op"), None,
         )
         self.comm.quiet()

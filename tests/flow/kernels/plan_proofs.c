@@ -226,6 +226,24 @@ Test(plan_proofs, what_is_no_row)
 	refuses_file(file, "is no allreduce");
 }
 
+/* A plan of nothing does nothing, and would be right of nothing. */
+Test(plan_proofs, of_scratch_alone)
+{
+	static const char *const words[] = { "allreduce", "allgather", "reducescatter",
+		"alltoall" };
+
+	for (int i = 0; i < 4; i++) {
+		spmt_plan *plan = plan_of(words[i], 0, 0);
+		char file[NAME], says[80];
+
+		plan_file(plan, file);
+		spmt_plan_destroy(plan);
+		snprintf(says, sizeof(says),
+			"0 chunks of input and 0 of output are not those of an %s", words[i]);
+		refuses_file(file, says);
+	}
+}
+
 /* For another number of ranks there is another row, but with "only". */
 Test(plan_proofs, of_other_ranks)
 {

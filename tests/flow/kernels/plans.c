@@ -491,3 +491,67 @@ Test(plans, plans_that_differ)
 	NEEDS_DEVICES(2);
 	on_two(differ_in_plan);
 }
+
+/* ---- neither input nor output -------------------------------------------------------------------- */
+
+/* Scratch and packets go round, by as many semaphores as there may be. */
+static int scratch_alone(spmt_plan *plan)
+{
+	for (int r = 0; r < 2; r++) {
+		int other = 1 - r;
+		struct spmt_plan_chunk own = spmt_plan_scratch(r, 0, 1);
+
+		REQUIRE_OK(spmt_plan_put(plan, r, 0, own, spmt_plan_scratch(other, 1, 1)));
+		REQUIRE_OK(spmt_plan_signal(plan, r, 0, other, 0));
+		for (int i = 0; i < SPMT_PLAN_SEMAPHORES; i++) {
+			REQUIRE_OK(spmt_plan_release(plan, r, 0, i));
+			REQUIRE_OK(spmt_plan_acquire(plan, r, 1, i, 0));
+		}
+		REQUIRE_OK(spmt_plan_wait(plan, r, 1, other, 0));
+		REQUIRE_OK(spmt_plan_put_packets(
+			plan, r, 1, spmt_plan_scratch(r, 1, 1), spmt_plan_scratch(other, 2, 1)));
+		REQUIRE_OK(spmt_plan_unpack_packets(
+			plan, r, 1, spmt_plan_scratch(r, 2, 1), spmt_plan_scratch(r, 2, 1)));
+	}
+	return spmt_plan_check(plan);
+}
+
+static int runs_alone(spmt_comm *comm, void *arg)
+{
+	spmt_plan_open *open;
+	int me = spmt_rank(comm);
+
+	REQUIRE_OK(spmt_plan_begin(comm, arg, 1024, &open));
+	for (size_t count = 0; count <= 128; count += 64)
+		REQUIRE_OK(spmt_plan_run(
+			comm, open, NULL, NULL, count, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_CODE(spmt_plan_run(comm, open, NULL, NULL, 129, SPMT_TYPE_U64, SPMT_OP_SUM, NULL),
+		-EINVAL);
+	REQUIRE_SAYS("more than the max_bytes 1024");
+	REQUIRE_OK(spmt_plan_run(comm, open, me ? (void *)&open : NULL, NULL, (size_t)me + 1,
+		SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("count differs: rank ");
+	return spmt_plan_end(comm, open);
+}
+
+Test(plans, neither_input_nor_output)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "alone",
+		.collective = "test",
+		.nranks = 2,
+		.scratch_chunks = 3 };
+	struct spmt_plan_trial trial = {
+		.size = sizeof(trial), .count = 7, .type = SPMT_TYPE_U64, .op = SPMT_OP_SUM
+	};
+	spmt_plan *plan = NULL;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0);
+	cr_assert_eq(scratch_alone(plan), 0, "%s", spmt_last_error());
+	cr_expect_eq(spmt_plan_simulate(plan, &trial), 0, "%s", spmt_last_error());
+	RANKS_OK(ranks_run(2, NULL, runs_alone, plan));
+	spmt_plan_destroy(plan);
+}

@@ -16,6 +16,8 @@ nothing_in 'all are read' "$([ "$rc" = 0 ] || cat "$scratch/out")"
 verdict allreduce-signals 'allreduce of 2 ranks: right$'
 verdict allreduce-packets 'allreduce of 2 ranks: right$'
 verdict allreduce-switch 'allreduce of 2 ranks: right$'
+verdict allreduce-switch-load 'allreduce of 2 ranks: right$'
+verdict allgather-switch-packets 'allgather of 2 ranks: right$'
 verdict allgather-port 'allgather of 2 ranks: right$'
 verdict allgather-packet-groups 'allgather of 2 ranks: right$'
 verdict allreduce-packet-groups 'allreduce of 2 ranks: right$'

@@ -264,9 +264,8 @@ static int open_scene(uint64_t seed)
 	const struct spmt_plan_attr *a = &scene.attr;
 	uint64_t end = 0;
 
-	REQUIRE_OK(plan_lay_out(scene.plan, scene.either,
-		(a->input_chunks ? a->input_chunks : a->output_chunks) * (size_t)MOST,
-		&scene.layout));
+	REQUIRE_OK(plan_lay_out(
+		scene.plan, scene.either, plan_parts(a) * (size_t)MOST, &scene.layout));
 	scene.other = align_up(scene.layout.size - scene.layout.packets, 128);
 	scene.spare = align_up(scene.layout.packets + 2 * scene.other, 128);
 	scene.buffers[0] = align_up(scene.spare + a->input_chunks * (size_t)MOST, 128);

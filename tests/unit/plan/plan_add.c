@@ -69,6 +69,7 @@ Test(plan_add, places)
 	REFUSED(spmt_plan_signal(plan, 0, 0, 0, 0), "peer 0");
 	REFUSED(spmt_plan_wait(plan, 0, 0, 2, 0), "peer 2");
 	REFUSED(spmt_plan_wait(plan, 0, 0, 1, SPMT_PLAN_INDICES), "index 64");
+	REFUSED(spmt_plan_release(plan, 0, 0, SPMT_PLAN_SEMAPHORES), "index 256");
 	REFUSED(spmt_plan_barrier(plan, 0, 0, 0, 0), "blocks 0");
 	REFUSED(spmt_plan_acquire(plan, 0, 0, 0, -1), "initial -1");
 	REFUSED(spmt_plan_signal(NULL, 0, 0, 1, 0), "plan is NULL");

@@ -68,12 +68,13 @@ static int read_plan(
 		"\"remote_buffers\": [{\"rank\": %d, \"type\": \"i\", \"access_channel_types\": [\"memory\", \"port\"]},"
 		"{\"rank\": %d, \"type\": \"o\", \"access_channel_types\": [\"memory\"]}, {\"rank\": %d, \"type\": \"s\", \"access_channel_types\": [\"memory\"]}],"
 		"\"threadblocks\": [{\"id\": 0, \"ops\": [%s], \"channels\": [{\"channel_type\": \"memory\", \"channel_ids\": [1]},"
-		"{\"channel_type\": \"port\", \"channel_ids\": [0]}, {\"channel_type\": \"switch\", \"channel_ids\": [0]}],"
+		"{\"channel_type\": \"port\", \"channel_ids\": [0]}, {\"channel_type\": \"switch\", \"channel_ids\": [0, 1]}],"
 		"\"remote_buffer_refs\": [{\"access_channel_type\": \"memory\", \"remote_buffer_ids\": [2, 1]}, {\"access_channel_type\": \"port\", \"remote_buffer_ids\": [2]}]}]}";
 	/* unless the GPU has others */
 	static const char channels[] =
 		"\"channels\": [{\"channel_type\": \"memory\", \"connected_to\": [%d, %d]}, {\"channel_type\": \"port\", \"connected_to\": [%d]},"
-		" {\"channel_type\": \"switch\", \"buff\": \"o\", \"rank_groups\": [{\"size\": 4, \"ranks\": [0, 1]}]}],";
+		" {\"channel_type\": \"switch\", \"buff\": \"o\", \"rank_groups\": [{\"size\": 4, \"ranks\": [0, 1]}]},"
+		" {\"channel_type\": \"switch\", \"buffer_type\": \"s\", \"rank_groups\": [{\"size\": 2, \"ranks\": [0, 1]}]}],";
 	char own[sizeof(channels)] = "";
 	char *text = malloc(16384), *gpus[2] = { malloc(8192), malloc(8192) };
 	const char *ops[] = { ops0, ops1 };
@@ -124,6 +125,12 @@ static const struct {
 		"reduce o1, rank 1 o1 to o1, rank 1 o1" },
 	{ "{\"name\": \"gstore\", \"channel_type\": \"switch\", \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"switch_channel_id\": 0, \"index\": 1, \"size\": 1}]}",
 		"copy i1 to o1\n\t1\tput i1 to rank 1 o1" },
+	{ "{\"name\": \"gstorepkt\", \"channel_type\": \"switch\", \"src_buff\": [{\"rank\": 0, \"type\": \"s\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"switch_channel_id\": 1, \"index\": 1, \"size\": 1}]}",
+		"send packets on s1 (packets) to rank 1 s1 (packets)" },
+	{ "{\"name\": \"gstorepkt\", \"channel_type\": \"switch\", \"src_buff\": [{\"rank\": 0, \"type\": \"s\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"switch_channel_id\": 1, \"index\": 2, \"size\": 1}]}",
+		"send packets on s1 (packets) to s2 (packets), rank 1 s2 (packets)" },
+	{ "{\"name\": \"glre\", \"buffer_type\": \"o\", \"buffer_offset\": 2, \"size\": 1, \"dst_chunk\": {\"rank\": 0, \"type\": \"s\", \"index\": 3, \"size\": 1}, \"channel_ids\": [0], \"channel_type\": \"switch\", \"reduce_op\": \"sum\"}",
+		"reduce o2, rank 1 o2 to s3" },
 	{ "{\"name\": \"ppkt\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
 		"put packets i0 to rank 1 s3 (packets)" },
 	{ "{\"name\": \"ppkt\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 3, \"size\": 1}]}",
@@ -140,8 +147,7 @@ static const struct {
 		"barrier 2 of 1 blocks" },
 	{ "{\"name\": \"sem_release\", \"semaphore_ids\": [1]}, {\"name\": \"sem_acquire\", \"semaphore_ids\": [1]}",
 		"release semaphore 1\n\t1\tacquire semaphore 1" },
-	{ "{\"name\": \"pipeline\", \"iter_context\": {\"unit_size\": 1024, \"num_chunks\": 1}, \"ops\": [{\"name\": \"nop\"}, {\"name\": \"barrier\", \"barrier_id\": 0, \"num_threadblocks\": 1}]}",
-		"barrier 0 of 1 blocks" },
+	{ "{\"name\": \"pipeline\", \"iter_context\": {\"unit_size\": 1024, \"num_chunks\": 1}, \"ops\": [{\"name\": \"nop\"}, {\"name\": \"barrier\", \"barrier_id\": 0, \"num_threadblocks\": 1}]}", "barrier 0 of 1 blocks" },
 };
 
 Test(plan_json, each_operation_of_the_format)
@@ -209,8 +215,16 @@ Test(plan_json, what_is_wrong_is_told_by_its_line)
 		{ "", SWITCHED("{\"ranks\": [0, 2]}"), STORE, "ranks[1] is no number from 0 to 1" },
 		{ "\"min_message_size\": 8, \"max_message_size\": 4,", "", "",
 			"line 1: spmt_plan_create: plan t: min_bytes 8 is above max_bytes 4" },
-		{ "", "", "{\"name\": \"glre\"}", "line 3: an operation glre" },
-		{ "", "", "{\"name\": \"gstorepkt\"}", "line 3: an operation gstorepkt" },
+		{ "", "", "{\"name\": \"glre\"}", "nsrc is 0" },
+		{ "", "", "{\"name\": \"glre\", \"dst_chunk\": {}}",
+			"line 3: buffer_offset is missing" },
+		{ "", "",
+			"{\"name\": \"glre\", \"buffer_offset\": 0, \"size\": 1, \"dst_chunk\": {}}",
+			"channel_ids" },
+		{ "", "",
+			"{\"name\": \"glre\", \"buffer_offset\": 0, \"size\": 1, \"channel_ids\": [0], \"dst_chunk\": {\"rank\": 1, \"type\": \"s\", \"index\": 0, \"size\": 1}}",
+			"rank 1 has a chunk in an operation of rank 0" },
+		{ "", "", "{\"name\": \"gstorepkt\"}", "nsrc is 0" },
 		{ "", "",
 			"{\"name\": \"pipeline\", \"ops\": [{\"name\": \"pipeline\", \"ops\": []}]}",
 			"pipeline" },
@@ -311,7 +325,7 @@ Test(plan_json, lists_that_are_longer_than_a_plan_needs)
 		snprintf(text, sizeof(text), lists[i], ids);
 		cr_assert_eq(read_one(text, "{\"name\": \"nop\"}", &plan), -EINVAL);
 		cr_assert(strstr(spmt_last_error(),
-				  "line 1: connected_to: more than 256 for 2 ranks"),
+				  "line 1: connected_to: more than 512 for 2 ranks"),
 			"%s", spmt_last_error());
 	}
 	free(ids);

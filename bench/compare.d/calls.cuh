@@ -1,127 +1,62 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls on streams, one after the other, and the groups that a program has. */
+/* Groups of calls on streams, and all groups that a program has. */
 #ifndef COMPARE_CALLS_CUH
 #define COMPARE_CALLS_CUH
 
-#include "bench.cuh"
-
-enum call {
-	CALL_PUT,
-	CALL_BARRIER,
-	CALL_ALL_REDUCE,
-	CALL_ALL_GATHER,
-	CALL_ALL_TO_ALL,
-	CALL_RING,
-	CALL_PUT_EVENT,	   /* a put with an event behind it, which says when it has ended */
-	CALL_LAUNCH,	   /* of a kernel without work: what the host takes, whatever is called */
-	CALL_LAUNCH_EVENT, /* likewise */
-	CALLS
-};
-
-static bool is_put(enum call call)
-{
-	return call == CALL_PUT || call == CALL_PUT_EVENT;
-}
-
-static bool has_bytes(enum call call)
-{
-	return call != CALL_BARRIER && call < CALL_LAUNCH;
-}
-
-/* By each program: one call on r->stream, or the end of the program. `bytes`: of dst. */
-static void issue(struct rank *r, enum call call, uint64_t bytes);
-
-static void check_call(struct rank *r, enum call call, uint64_t bytes)
-{
-	enum expect expect = call == CALL_ALL_REDUCE ? EXPECT_SUM
-		: call == CALL_ALL_GATHER	     ? EXPECT_GATHER
-		: call == CALL_ALL_TO_ALL	     ? EXPECT_EXCHANGE
-						     : EXPECT_COPY;
-	int from = is_put(call) ? 0 : (r->pe + r->npes - 1) % r->npes;
-
-	if (!has_bytes(call) || (is_put(call) && r->pe != 1))
-		return;
-	compare<<<256, 256, 0, r->stream>>>((uint32_t *)r->dst, bytes / 4, bytes / 4, bytes / 4,
-		expect, from, r->pe, r->npes, r->differ);
-	CHECK(cudaGetLastError());
-}
-
-/* Seconds a call, back to back, of the slowest rank. */
-static double timed_calls(struct rank *r, enum call call, uint64_t bytes, int n)
-{
-	bool active = !is_put(call) || r->pe == 0;
-	double slowest = 0;
-	float ms = 0;
-
-	meet(r);
-	if (active) {
-		CHECK(cudaEventRecord(r->begin, r->stream));
-		for (int i = 0; i < n; i++)
-			issue(r, call, bytes);
-		CHECK(cudaEventRecord(r->end, r->stream));
-		finish(r, "calls on a stream");
-		CHECK(cudaEventElapsedTime(&ms, r->begin, r->end));
-	}
-	r->shared->seconds[r->pe] = 1e-3 * (double)ms;
-	meet(r);
-	for (int pe = 0; pe < r->npes; pe++)
-		if (r->shared->seconds[pe] > slowest)
-			slowest = r->shared->seconds[pe];
-	meet(r);
-	return slowest / n;
-}
-
-static void run_call(struct rank *r, enum call call, const char *row, uint64_t bytes)
-{
-	int n = bytes <= 1 << 20    ? 100
-		: bytes <= 16 << 20 ? 20
-				    : 8,
-	    reps = r->options->quick ? 3 : 5;
-	double best = 1e9;
-
-	fresh(r, bytes);
-	if (!is_put(call) || r->pe == 0)
-		issue(r, call, bytes);
-	finish(r, row);
-	meet(r);
-	check_call(r, call, bytes);
-	right(r, row, "stream", bytes);
-	for (int i = 0; i < reps; i++) {
-		double t = timed_calls(r, call, bytes, n);
-
-		if (t < best)
-			best = t;
-	}
-	if (is_put(call) && bytes >= 4096)
-		value(r, row, "stream", bytes, (double)bytes / best * 1e-9, "GB/s");
-	else
-		value(r, row, "stream", bytes, best * 1e6, "us");
-}
+#include "work.cuh"
 
 /* Bit per enum call of what the program has. */
 static unsigned calls_there(void);
 
-static void group_stream(struct rank *r)
+/* Its name in results; NULL: the program does not have it. */
+static const char *row_of(enum call call)
 {
-	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20, 256 << 20 };
 	static const char *const rows[] = { "put_on_stream", "barrier_on_stream", "all_reduce",
 		"all_gather", "all_to_all", "ring", "put_event", "launch", "launch_event" };
 
-	for (int call = 0; call < CALLS; call++) {
-		if (!(calls_there() & 1u << call))
-			continue;
-		for (int i = 0; i < 7; i++) {
-			bool shares = call == CALL_ALL_GATHER || call == CALL_ALL_TO_ALL;
-			uint64_t unit = shares ? 4 * (uint64_t)r->npes : 4;
-			uint64_t bytes = (sizes[i] + unit - 1) / unit * unit;
+	return calls_there() & 1u << call ? rows[call] : NULL;
+}
 
-			if (!has_bytes((enum call)call) && i)
-				break;
-			if (!has_bytes((enum call)call))
-				bytes = 0;
+/* As many as all ranks have a share of. */
+static uint64_t bytes_of(const struct rank *r, enum call call, uint64_t size)
+{
+	bool shares = call == CALL_ALL_GATHER || call == CALL_ALL_TO_ALL;
+	uint64_t unit = shares ? 4 * (uint64_t)r->npes : 4;
+
+	return has_bytes(call) ? (size + unit - 1) / unit * unit : 0;
+}
+
+static void group_stream(struct rank *r)
+{
+	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20, 256 << 20 };
+
+	for (int call = 0; call < CALLS; call++) {
+		const char *row = row_of((enum call)call);
+
+		for (int i = 0; i < (has_bytes((enum call)call) ? 7 : 1) && row; i++) {
+			uint64_t bytes = bytes_of(r, (enum call)call, sizes[i]);
+
 			if (bytes <= r->window)
-				run_call(r, (enum call)call, rows[call], bytes);
+				run_call(r, (enum call)call, row, bytes);
 		}
+	}
+}
+
+/* Small ones, where a launch of the host's for each is most of what they take. */
+static void group_graph(struct rank *r)
+{
+	static const uint64_t sizes[] = { 8, 4096, 32768, 65536 };
+	static const struct {
+		enum call call;
+		int sizes;
+	} calls[] = { { CALL_BARRIER, 1 }, { CALL_ALL_REDUCE, 4 }, { CALL_ALL_GATHER, 3 },
+		{ CALL_ALL_TO_ALL, 3 }, { CALL_RING, 3 }, { CALL_LAUNCH, 1 } };
+
+	for (size_t k = 0; k < sizeof(calls) / sizeof(*calls); k++) {
+		const char *row = row_of(calls[k].call);
+
+		for (int i = 0; i < calls[k].sizes && row; i++)
+			run_graph(r, calls[k].call, row, bytes_of(r, calls[k].call, sizes[i]));
 	}
 }
 
@@ -141,6 +76,7 @@ static const struct group groups[] = {
 	{ "atomic", group_atomic },
 #endif
 	{ "stream", group_stream },
+	{ "graph", group_graph },
 #if defined(COMPARE_CHANNELS)
 	{ "channel", group_channel },
 #endif

@@ -10,8 +10,7 @@
 enum {
 	BULK_CHUNK = 16384,
 	BULK_STAGES = 8,
-	BULK_ROOM = BULK_CHUNK * BULK_STAGES + 64, /* spmtd_bulk_room */
-	PACKETS_MOST = 4096			   /* bytes of data; twice in turn in job.words */
+	BULK_ROOM = BULK_CHUNK * BULK_STAGES + 64 /* spmtd_bulk_room */
 };
 
 /* Packets, signals of channels and bulk copies of one program; without a function: it has none. */
@@ -62,12 +61,22 @@ static void run_bulk_bw(struct rank *r, struct kernel kernel)
 	}
 }
 
+/* By a block, from memory that no cache has and from what they have; many also by as many threads as a block may have. */
+static void run_packets(struct rank *r, struct kernel kernel)
+{
+	static const uint64_t sizes[] = { 8, 4096, PACKETS_MOST };
+
+	for (int i = 0; i < 3; i++) {
+		run_ping(r, "packets", "block-256", kernel, 256, sizes[i], 0);
+		run_again(r, "packets", "cached-256", kernel, 256, sizes[i]);
+	}
+	run_ping(r, "packets", "block-1024", kernel, 1024, PACKETS_MOST, 0);
+	run_again(r, "packets", "cached-1024", kernel, 1024, PACKETS_MOST);
+}
+
 static void run_channels(struct rank *r, const struct channel_kernels *k)
 {
-	run_ping(r, "packets", "block-256", k->packets, 256, 8, 0);
-	run_ping(r, "packets", "block-256", k->packets, 256, PACKETS_MOST, 0);
-	run_again(r, "packets", "cached-256", k->packets, 256, 8);
-	run_again(r, "packets", "cached-256", k->packets, 256, PACKETS_MOST);
+	run_packets(r, k->packets);
 	run_again(r, "packets", "by-value", k->packet, 1, 8);
 	run_ping(r, "channel_signal", "thread", k->ordered, 1, 0, 0);
 	run_ping(r, "channel_signal", "relaxed", k->relaxed, 1, 0, 0);

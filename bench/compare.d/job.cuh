@@ -8,8 +8,14 @@
 
 #define COMPARE_MAX_PES 16
 
-/* In job.words: signals of the ping-pong, slots of the raw barrier, targets of atomics. */
-enum { WORDS_SIGNAL = 0, WORDS_SYNC = 64, WORDS_AMO = 1024, WORDS_ALL = 4096 };
+/* In job.words: signals of the ping-pong, slots of the raw barrier, targets of atomics or the packets of two turns. */
+enum {
+	PACKETS_MOST = 65536, /* bytes of data: half of what packets are */
+	WORDS_SIGNAL = 0,
+	WORDS_SYNC = 64,
+	WORDS_AMO = 1024,
+	WORDS_ALL = WORDS_AMO + 2 * 2 * PACKETS_MOST / 8
+};
 
 struct job {
 	struct place place;

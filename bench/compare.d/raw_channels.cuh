@@ -16,22 +16,37 @@ OP void raw_packet_put(char *a, uint64_t x, uint32_t flag)
 		     : "memory");
 }
 
-OP int raw_packet_get(const char *a, uint32_t flag, uint64_t *x)
+/* COUNT packets, STEP bytes apart, all of them on their way at once. */
+template <int COUNT, int STEP> OP int raw_packets_some(const char *a, uint32_t flag, uint64_t *x)
 {
 	size_t at = __cvta_generic_to_global(a);
-	uint32_t low, high, one, two;
+	uint32_t low[COUNT], high[COUNT], one[COUNT], two[COUNT];
 
 	for (uint32_t n = 0; n < 1u << 24; n++) {
-		asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-			     : "=r"(low), "=r"(one), "=r"(high), "=r"(two)
-			     : "l"(at)
-			     : "memory");
-		if (one == flag && two == flag) {
-			*x = low | (uint64_t)high << 32;
-			return 0;
-		}
+		bool come = true;
+
+#pragma unroll
+		for (int k = 0; k < COUNT; k++)
+			asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+				     : "=r"(low[k]), "=r"(one[k]), "=r"(high[k]), "=r"(two[k])
+				     : "l"(at + (size_t)(k * STEP))
+				     : "memory");
+#pragma unroll
+		for (int k = 0; k < COUNT; k++)
+			come = come && one[k] == flag && two[k] == flag;
+		if (!come)
+			continue;
+#pragma unroll
+		for (int k = 0; k < COUNT; k++)
+			x[k] = low[k] | (uint64_t)high[k] << 32;
+		return 0;
 	}
 	return -1;
+}
+
+OP int raw_packet_get(const char *a, uint32_t flag, uint64_t *x)
+{
+	return raw_packets_some<1, 16>(a, flag, x);
 }
 
 KERNEL(k_raw_packet)
@@ -60,49 +75,82 @@ KERNEL(k_raw_packet)
 		*j.code = rc;
 }
 
-/* Of each thread its packets; data goes through memory on both sides, and the block meets before it is used. */
+/*
+ * Of each of THREADS its packets, eight at once as long as there are as many; data goes through memory on both sides, and the block meets
+ * before it is used.
+ */
+enum { PACKETS_AT_ONCE = 8 };
+
+template <int THREADS>
 OP void raw_packets_put(const struct job *j, char *turn, uint64_t off, uint32_t flag)
 {
+	const uint64_t *src = (const uint64_t *)(j->src + off);
 	char *there = raw_there(j, turn, j->peer);
+	uint64_t n = j->size / 8, i = threadIdx.x, x[PACKETS_AT_ONCE];
 
-	for (uint64_t i = threadIdx.x; i < j->size / 8; i += blockDim.x)
-		raw_packet_put(there + 16 * i, ((const uint64_t *)(j->src + off))[i], flag);
+	for (; i + (PACKETS_AT_ONCE - 1) * THREADS < n; i += PACKETS_AT_ONCE * THREADS) {
+#pragma unroll
+		for (int k = 0; k < PACKETS_AT_ONCE; k++)
+			x[k] = (src + i)[k * THREADS];
+#pragma unroll
+		for (int k = 0; k < PACKETS_AT_ONCE; k++)
+			raw_packet_put(there + 16 * i + 16 * k * THREADS, x[k], flag);
+	}
+	for (; i < n; i += THREADS)
+		raw_packet_put(there + 16 * i, src[i], flag);
 }
 
+template <int THREADS>
 OP int raw_packets_get(const struct job *j, char *turn, uint64_t off, uint32_t flag)
 {
+	uint64_t *dst = (uint64_t *)(j->dst + off);
+	uint64_t n = j->size / 8, i = threadIdx.x, x[PACKETS_AT_ONCE];
 	int rc = 0;
-	uint64_t x;
 
-	for (uint64_t i = threadIdx.x; i < j->size / 8 && !rc; i += blockDim.x) {
-		rc = raw_packet_get(turn + 16 * i, flag, &x);
+	for (; i + (PACKETS_AT_ONCE - 1) * THREADS < n && !rc; i += PACKETS_AT_ONCE * THREADS) {
+		rc = raw_packets_some<PACKETS_AT_ONCE, 16 * THREADS>(turn + 16 * i, flag, x);
+#pragma unroll
+		for (int k = 0; k < PACKETS_AT_ONCE; k++)
+			if (!rc)
+				(dst + i)[k * THREADS] = x[k];
+	}
+	for (; i < n && !rc; i += THREADS) {
+		rc = raw_packet_get(turn + 16 * i, flag, x);
 		if (!rc)
-			((uint64_t *)(j->dst + off))[i] = x;
+			dst[i] = x[0];
 	}
 	return __syncthreads_or(rc);
 }
 
-KERNEL(k_raw_packets)
+template <int THREADS> OP void ping_packets(const struct job *j)
 {
-	char *room = (char *)(j.words + WORDS_AMO);
+	char *room = (char *)(j->words + WORDS_AMO);
 	uint64_t off = 0;
 	int rc = 0;
 
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
+	for (uint32_t i = 1; i <= j->iters && !rc; i++) {
 		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
+		uint32_t flag = (uint32_t)(j->base + i);
 
-		if (j.pe == 0)
-			raw_packets_put(&j, turn, off, flag);
-		rc = raw_packets_get(&j, turn, off, flag);
-		if (j.pe == 1)
-			raw_packets_put(&j, turn, off, flag);
-		off += j.step;
-		if (off == j.window)
+		if (j->pe == 0)
+			raw_packets_put<THREADS>(j, turn, off, flag);
+		rc = raw_packets_get<THREADS>(j, turn, off, flag);
+		if (j->pe == 1)
+			raw_packets_put<THREADS>(j, turn, off, flag);
+		off += j->step;
+		if (off == j->window)
 			off = 0;
 	}
 	if (rc)
-		*j.code = rc;
+		*j->code = rc;
+}
+
+KERNEL(k_raw_packets)
+{
+	if (blockDim.x == 256)
+		ping_packets<256>(&j);
+	else
+		ping_packets<1024>(&j);
 }
 
 /* One word there and back, behind a fence and without. */

@@ -28,12 +28,14 @@ static uint64_t bytes_of(const struct rank *r, enum call call, uint64_t size)
 
 static void group_stream(struct rank *r)
 {
-	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20, 256 << 20 };
+	static const uint64_t sizes[] = { 8, 4096, 32768, 65536, 1 << 20, 16 << 20, 128 << 20,
+		256 << 20 };
+	const int n = sizeof(sizes) / sizeof(*sizes);
 
 	for (int call = 0; call < CALLS; call++) {
 		const char *row = row_of((enum call)call);
 
-		for (int i = 0; i < (has_bytes((enum call)call) ? 7 : 1) && row; i++) {
+		for (int i = 0; i < (has_bytes((enum call)call) ? n : 1) && row; i++) {
 			uint64_t bytes = bytes_of(r, (enum call)call, sizes[i]);
 
 			if (bytes <= r->window)

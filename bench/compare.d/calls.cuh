@@ -62,6 +62,25 @@ static void group_graph(struct rank *r)
 	}
 }
 
+#if defined(COMPARE_PLANS)
+/* An all_reduce alone, by whatever SPMT_COLL names: on a stream, and up to 1 MiB in graphs, where it is not the host that is timed. */
+static void group_plan(struct rank *r)
+{
+	static const uint64_t sizes[] = { 8, 4096, 65536, 1 << 20, 16 << 20, 128 << 20 };
+
+	for (int i = 0; i < 6; i++) {
+		uint64_t unit = sizes[i] < 65536 ? 8 : 8 * (uint64_t)r->npes; /* whole chunks */
+		uint64_t bytes = (sizes[i] + unit - 1) / unit * unit;
+
+		if (bytes > r->window)
+			continue;
+		run_call(r, CALL_ALL_REDUCE, "all_reduce_plan", bytes);
+		if (bytes <= 1 << 20)
+			run_graph(r, CALL_ALL_REDUCE, "all_reduce_plan", bytes);
+	}
+}
+#endif
+
 /* ---- all -------------------------------------------------------------------------------- */
 
 struct group {
@@ -81,6 +100,9 @@ static const struct group groups[] = {
 	{ "graph", group_graph },
 #if defined(COMPARE_CHANNELS)
 	{ "channel", group_channel },
+#endif
+#if defined(COMPARE_PLANS)
+	{ "plan", group_plan },
 #endif
 };
 

@@ -9,6 +9,7 @@
 
 #include "spmt_channels.cuh"
 
+#define COMPARE_PLANS
 #include "calls.cuh"
 
 static struct options options;

@@ -45,6 +45,10 @@ judges 'a put with its signal is no slower than raw, but for noise' 2 \
 	met missed
 judges 'which is not known where there is none' 2 'spmt put_signal block-256 8 1.01 us' unknown
 judges 'of one thread nothing is asked' 2 'spmt put_signal thread 8 9 us, raw put_signal thread 8 1 us' none
+judges 'a plan is at most 3 % slower than what is built in' 2 \
+	'plan all_reduce_plan stream 8 4.2 us, spmt all_reduce_plan stream 8 4 us, plan all_reduce_plan stream 16777216 61.7 us, spmt all_reduce_plan stream 16777216 60 us' \
+	missed met
+judges 'one that is not there is not known' 2 'spmt all_reduce_plan stream 8 4 us' unknown
 got=$(printf '%s\n' 'spmt value ring stream 8 1 us' 'spmt wrong ring stream 8 rank 0: 1 words differ' | python3 "$scratch/judge.py" 2)
 nothing_in 'wrong data is no result, and is said' "$([ "$got" = 'ring stream 8 unknown spmt: wrong data' ] || echo "$got")"
 plan

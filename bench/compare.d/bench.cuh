@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ranks, data and results, the same for every library. A program includes its ops_*.cuh,
- * kernels.cuh, this file, launches.cuh (device calls) and calls.cuh (calls on streams), makes a
- * thread or process a rank, and calls bench_run() in each.
+ * kernels.cuh, device_calls.cuh, calls.cuh (calls on streams), groups.cuh, or those of them that it
+ * has something for, makes a thread or process a rank, and calls bench_run() in each.
  *
  * Output, one line each, flushed at once:
  *	value ROW VARIANT BYTES NUMBER UNIT	a result; UNIT: GB/s, us, Mop/s

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Groups of calls on streams, and all groups that a program has. */
+/* Groups of calls on streams. */
 #ifndef COMPARE_CALLS_CUH
 #define COMPARE_CALLS_CUH
 
 #include "work.cuh"
+
+#define COMPARE_CALLS
 
 /* Bit per enum call of what the program has. */
 static unsigned calls_there(void);
@@ -80,68 +82,5 @@ static void group_plan(struct rank *r)
 	}
 }
 #endif
-
-/* ---- all -------------------------------------------------------------------------------- */
-
-struct group {
-	const char *name;
-	void (*run)(struct rank *r);
-};
-
-static const struct group groups[] = {
-#if !defined(COMPARE_CALLS_ONLY)
-	{ "bandwidth", group_bandwidth },
-	{ "latency", group_latency },
-	{ "signal", group_signal },
-	{ "sync", group_sync },
-	{ "atomic", group_atomic },
-#endif
-	{ "stream", group_stream },
-	{ "graph", group_graph },
-#if defined(COMPARE_CHANNELS)
-	{ "channel", group_channel },
-#endif
-#if defined(COMPARE_PLANS)
-	{ "plan", group_plan },
-#endif
-};
-
-static bool wanted(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	if (!list)
-		return true;
-	for (const char *p = strstr(list, name); p; p = strstr(p + 1, name))
-		if ((p == list || p[-1] == ',') && (!p[n] || p[n] == ','))
-			return true;
-	return false;
-}
-
-/* In each rank, its device current, src, dst, words and place set. */
-static void bench_run(struct rank *r)
-{
-	CHECK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
-	CHECK(cudaEventCreate(&r->begin));
-	CHECK(cudaEventCreate(&r->end));
-	CHECK(cudaEventCreateWithFlags(&r->done, cudaEventDisableTiming));
-	CHECK(cudaMalloc((void **)&r->code, sizeof(*r->code)));
-	CHECK(cudaMalloc((void **)&r->differ, sizeof(*r->differ)));
-	fill<<<256, 256, 0, r->stream>>>((uint32_t *)r->src, r->window / 4, r->pe);
-	CHECK(cudaGetLastError());
-	finish(r, "fill");
-	meet(r);
-	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
-		if (!wanted(r->options->groups, groups[i].name))
-			continue;
-		groups[i].run(r);
-		meet(r);
-		if (r->pe == 0) {
-			printf("done %s\n", groups[i].name);
-			fflush(stdout);
-		}
-	}
-	meet(r);
-}
 
 #endif

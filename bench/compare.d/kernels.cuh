@@ -3,21 +3,7 @@
  * The kernels that are compared, over the operations of one library (ops_*.cuh, included before
  * this file). One text for nvcc and for clang, which takes it as C.
  */
-#include "job.cuh"
-
-#if defined(__CUDACC__)
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name(struct job j)
-#define BLOCK blockIdx.x
-#define BLOCKS gridDim.x
-#define TID threadIdx.x
-#else
-#define KERNEL(name)                                         \
-	__attribute__((nvptx_kernel)) void name(struct job); \
-	__attribute__((nvptx_kernel)) void name(struct job j)
-#define BLOCK ((uint32_t)__nvvm_read_ptx_sreg_ctaid_x())
-#define BLOCKS ((uint32_t)__nvvm_read_ptx_sreg_nctaid_x())
-#define TID ((uint32_t)__nvvm_read_ptx_sreg_tid_x())
-#endif
+#include "pings.cuh"
 
 /* ---- bandwidth: every block its part of each call, call after call ---------------------- */
 
@@ -59,34 +45,6 @@ LATENCY(k_put_block, put_block, quiet_block)
 LATENCY(k_get_thread, get_thread, NOTHING)
 LATENCY(k_get_warp, get_warp, NOTHING)
 LATENCY(k_get_block, get_block, NOTHING)
-
-/* ---- ping-pong of ranks 0 and 1: data and its signal there, then back ------------------- */
-
-#define PING(name, scope, wait)                                                                 \
-	KERNEL(name)                                                                            \
-	{                                                                                       \
-		uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;                                \
-		int rc = 0;                                                                     \
-                                                                                                \
-		for (uint32_t i = 1; i <= j.iters; i++) {                                       \
-			if (j.pe == 0)                                                          \
-				put_signal_##scope(                                             \
-					&j, j.dst + off, j.src + off, j.size, sig, j.base + i); \
-			if (TID == 0)                                                           \
-				rc |= wait(&j, sig, j.base + i);                                \
-			meet_##scope();                                                         \
-			if (j.pe == 1)                                                          \
-				put_signal_##scope(                                             \
-					&j, j.dst + off, j.src + off, j.size, sig, j.base + i); \
-			off += j.step;                                                          \
-			if (off == j.window)                                                    \
-				off = 0;                                                        \
-		}                                                                               \
-		if (rc)                                                                         \
-			*j.code = rc;                                                           \
-	}
-PING(k_ping_thread, thread, wait_signal)
-PING(k_ping_block, block, wait_signal)
 
 /* ---- meetings of all ranks -------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* NCCL: one process, a thread a GPU. Calls on streams only, of plain buffers or, with --windows, of registered ones, for which it has symmetric kernels. */
-#define COMPARE_CALLS_ONLY
 #include <nccl.h>
 #include <stdint.h>
 
@@ -11,6 +10,7 @@ struct place {
 #include "job.cuh"
 
 #include "calls.cuh"
+#include "groups.cuh"
 #include "threads.cuh"
 
 static unsigned calls_there(void)

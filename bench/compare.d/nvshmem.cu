@@ -4,9 +4,10 @@
 
 #include "kernels.cuh"
 
-#include "launches.cuh"
+#include "device_calls.cuh"
 
 #include "calls.cuh"
+#include "groups.cuh"
 
 #include <errno.h>
 #include <signal.h>

@@ -10,11 +10,13 @@ PING(k_ping_late, block, wait_signal_late)
 		"block-256-late", KERNEL_OF(k_ping_late), 256 \
 	}
 
-#include "launches.cuh"
+#include "device_calls.cuh"
 
 #include "raw_channels.cuh"
 
 #include "calls.cuh"
+#include "groups.cuh"
+#include "plain.cuh"
 #include "threads.cuh"
 
 static unsigned calls_there(void)
@@ -72,17 +74,7 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 
 static void rank_main(struct rank *r)
 {
-	char *base;
-
-	for (int pe = 0; pe < r->npes; pe++)
-		if (pe != r->pe)
-			CHECK(cudaDeviceEnablePeerAccess(pe, 0));
-	CHECK(cudaMalloc((void **)&base, 2 * (r->window + 65536) + WORDS_ALL * sizeof(uint64_t)));
-	r->src = base;
-	r->dst = base + r->window + 65536;
-	r->words = (uint64_t *)(r->dst + r->window + 65536);
-	r->shared->base[r->pe] = base;
-	meet(r);
+	plain_memory(r);
 	for (int pe = 0; pe < r->npes; pe++)
 		r->place.base[pe] = r->shared->base[pe];
 	bench_run(r);

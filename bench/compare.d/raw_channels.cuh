@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the instructions of packets, signals and bulk copies take by themselves: no view, no deadline but a count, no end of a world looked
- * for. Each loop of spmt_channels.cuh has its like here. Behind ops_raw.cuh and kernels.cuh.
+ * for. Each kernel of spmt_channels.cuh has its like here. Behind ops_raw.cuh and kernels.cuh.
  */
 #ifndef COMPARE_RAW_CHANNELS_CUH
 #define COMPARE_RAW_CHANNELS_CUH
 
 #include "channels.cuh"
+#include "loops.cuh"
 
 OP void raw_packet_put(char *a, uint64_t x, uint32_t flag)
 {
@@ -49,30 +50,20 @@ OP int raw_packet_get(const char *a, uint32_t flag, uint64_t *x)
 	return raw_packets_some<1, 16>(a, flag, x);
 }
 
+struct raw_packet {
+	OP void put(const struct job *j, char *room, uint64_t x, uint32_t flag)
+	{
+		raw_packet_put(raw_there(j, room, j->peer), x, flag);
+	}
+	OP int get(const struct job *, char *room, uint32_t flag, uint64_t *x)
+	{
+		return raw_packet_get(room, flag, x);
+	}
+};
+
 KERNEL(k_raw_packet)
 {
-	char *room = (char *)(j.words + WORDS_AMO);
-	uint64_t off = 0, x;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
-		uint64_t *dst = (uint64_t *)(j.dst + off), *src = (uint64_t *)(j.src + off);
-
-		if (j.pe == 0)
-			raw_packet_put(raw_there(&j, turn, j.peer), *src, flag);
-		rc = raw_packet_get(turn, flag, &x);
-		if (!rc)
-			*dst = x;
-		if (j.pe == 1)
-			raw_packet_put(raw_there(&j, turn, j.peer), *src, flag);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	if (rc)
-		*j.code = rc;
+	ping_packet<raw_packet>(&j);
 }
 
 /*
@@ -122,35 +113,23 @@ OP int raw_packets_get(const struct job *j, char *turn, uint64_t off, uint32_t f
 	return __syncthreads_or(rc);
 }
 
-template <int THREADS> OP void ping_packets(const struct job *j)
-{
-	char *room = (char *)(j->words + WORDS_AMO);
-	uint64_t off = 0;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j->iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j->base + i);
-
-		if (j->pe == 0)
-			raw_packets_put<THREADS>(j, turn, off, flag);
-		rc = raw_packets_get<THREADS>(j, turn, off, flag);
-		if (j->pe == 1)
-			raw_packets_put<THREADS>(j, turn, off, flag);
-		off += j->step;
-		if (off == j->window)
-			off = 0;
+template <int THREADS> struct raw_packets {
+	OP void put(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		raw_packets_put<THREADS>(j, room, off, flag);
 	}
-	if (rc)
-		*j->code = rc;
-}
+	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		return raw_packets_get<THREADS>(j, room, off, flag);
+	}
+};
 
 KERNEL(k_raw_packets)
 {
 	if (blockDim.x == 256)
-		ping_packets<256>(&j);
+		ping_packets<raw_packets<256>>(&j);
 	else
-		ping_packets<1024>(&j);
+		ping_packets<raw_packets<1024>>(&j);
 }
 
 /* One word there and back, behind a fence and without. */

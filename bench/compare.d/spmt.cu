@@ -5,12 +5,13 @@
 #include "kernels.cuh"
 
 #include "../../include/spmt.h"
-#include "launches.cuh"
+#include "device_calls.cuh"
 
 #include "spmt_channels.cuh"
 
 #define COMPARE_PLANS
 #include "calls.cuh"
+#include "groups.cuh"
 
 static struct options options;
 static struct shared shared;

@@ -1,127 +1,118 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets, signals of channels and bulk copies by libspmt: loops like those of kernels.cuh, which is included before. */
+/* Packets, signals of channels and bulk copies by libspmt. Behind kernels.cuh. */
 #ifndef COMPARE_SPMT_CHANNELS_CUH
 #define COMPARE_SPMT_CHANNELS_CUH
 
 #include "channels.cuh"
+#include "loops.cuh"
 
-/* Packets there, which are read as they come, and back. */
+struct spmt_packets {
+	OP void put(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		spmtd_put_packets_block(&j->place.view, room, j->src + off, j->size, flag, j->peer);
+	}
+	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		return spmtd_get_packets_block(&j->place.view, j->dst + off, room, j->size, flag);
+	}
+};
+
+struct spmt_packet {
+	OP void put(const struct job *j, char *room, uint64_t x, uint32_t flag)
+	{
+		spmtd_put_packet(&j->place.view, room, x, flag, j->peer);
+	}
+	OP int get(const struct job *j, char *room, uint32_t flag, uint64_t *x)
+	{
+		return spmtd_get_packet(&j->place.view, room, flag, x);
+	}
+};
+
+struct spmt_ordered {
+	OP void signal(const struct job *j)
+	{
+		spmtd_channel_signal(&j->place.view, &j->place.channel);
+	}
+	OP int wait(const struct job *j)
+	{
+		return spmtd_channel_wait(&j->place.view, &j->place.channel);
+	}
+};
+
+struct spmt_relaxed {
+	OP void signal(const struct job *j)
+	{
+		spmtd_channel_signal_relaxed(&j->place.view, &j->place.channel);
+	}
+	OP int wait(const struct job *j)
+	{
+		return spmtd_channel_wait_relaxed(&j->place.view, &j->place.channel);
+	}
+};
+
+struct spmt_bulk {
+	struct spmtd_bulk bulk;
+
+	__device__ __forceinline__ int begin(char *room)
+	{
+		return spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
+	}
+	__device__ __forceinline__ void put(const struct job *j, uint64_t off)
+	{
+		spmtd_bulk_put(&j->place.view, &bulk, j->dst + off, j->src + off, j->size, j->peer);
+	}
+	__device__ __forceinline__ void end(void)
+	{
+		spmtd_bulk_end(&bulk);
+	}
+	OP int quiet(const struct job *j)
+	{
+		return spmtd_quiet(&j->place.view);
+	}
+	OP void signal(const struct job *j, uint64_t value)
+	{
+		spmtd_signal_op(
+			&j->place.view, j->words + WORDS_SIGNAL, value, SPMT_SIGNAL_SET, j->peer);
+	}
+	OP int wait(const struct job *j, uint64_t value)
+	{
+		return spmtd_signal_wait_until(
+			&j->place.view, j->words + WORDS_SIGNAL, SPMT_CMP_GE, value);
+	}
+};
+
 KERNEL(k_ping_packets)
 {
-	char *room = (char *)(j.words + WORDS_AMO);
-	uint64_t off = 0;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
-
-		if (j.pe == 0)
-			spmtd_put_packets_block(
-				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
-		rc = spmtd_get_packets_block(&j.place.view, j.dst + off, turn, j.size, flag);
-		if (j.pe == 1)
-			spmtd_put_packets_block(
-				&j.place.view, turn, j.src + off, j.size, flag, j.peer);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	if (rc)
-		*j.code = rc;
+	ping_packets<spmt_packets>(&j);
 }
 
-/* One packet there and back, by value: its data is in a register, as a fused kernel has it. */
 KERNEL(k_ping_packet)
 {
-	char *room = (char *)(j.words + WORDS_AMO);
-	uint64_t off = 0, x;
-	int rc = 0;
-
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		char *turn = room + i % 2 * 2 * PACKETS_MOST;
-		uint32_t flag = (uint32_t)(j.base + i);
-		uint64_t *dst = (uint64_t *)(j.dst + off), *src = (uint64_t *)(j.src + off);
-
-		if (j.pe == 0)
-			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
-		rc = spmtd_get_packet(&j.place.view, turn, flag, &x);
-		if (!rc)
-			*dst = x;
-		if (j.pe == 1)
-			spmtd_put_packet(&j.place.view, turn, *src, flag, j.peer);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	if (rc)
-		*j.code = rc;
+	ping_packet<spmt_packet>(&j);
 }
 
-#define PING_CHANNEL(name, suffix)                                                             \
-	KERNEL(name)                                                                           \
-	{                                                                                      \
-		int rc = 0;                                                                    \
-                                                                                               \
-		for (uint32_t i = 0; i < j.iters && !rc; i++) {                                \
-			if (j.pe == 0)                                                         \
-				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
-			rc = spmtd_channel_wait##suffix(&j.place.view, &j.place.channel);      \
-			if (j.pe == 1)                                                         \
-				spmtd_channel_signal##suffix(&j.place.view, &j.place.channel); \
-		}                                                                              \
-		if (rc)                                                                        \
-			*j.code = rc;                                                          \
-	}
-PING_CHANNEL(k_ping_channel, )
-PING_CHANNEL(k_ping_channel_relaxed, _relaxed)
+KERNEL(k_ping_channel)
+{
+	ping_channel<spmt_ordered>(&j);
+}
 
-/* One thread's bulk put and its signal there, then back. */
+KERNEL(k_ping_channel_relaxed)
+{
+	ping_channel<spmt_relaxed>(&j);
+}
+
 KERNEL(k_ping_bulk)
 {
 	extern __shared__ __align__(128) char room[];
-	uint64_t *sig = j.words + WORDS_SIGNAL, off = 0;
-	struct spmtd_bulk bulk;
-	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
 
-	for (uint32_t i = 1; i <= j.iters && !rc; i++) {
-		for (int side = 0; side < 2 && !rc; side++)
-			if (j.pe == side) {
-				spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off,
-					j.size, j.peer);
-				spmtd_signal_op(
-					&j.place.view, sig, j.base + i, SPMT_SIGNAL_SET, j.peer);
-			} else {
-				rc = spmtd_signal_wait_until(
-					&j.place.view, sig, SPMT_CMP_GE, j.base + i);
-			}
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	spmtd_bulk_end(&bulk);
-	if (rc)
-		*j.code = rc;
+	ping_bulk<spmt_bulk>(&j, room);
 }
 
-/* As k_put_thread: each put delivered before the next one begins. */
 KERNEL(k_bulk_quiet)
 {
 	extern __shared__ __align__(128) char room[];
-	uint64_t off = 0;
-	struct spmtd_bulk bulk;
-	int rc = spmtd_bulk_begin(&bulk, room, BULK_CHUNK, BULK_STAGES);
 
-	for (uint32_t i = 0; i < j.iters && !rc; i++) {
-		spmtd_bulk_put(&j.place.view, &bulk, j.dst + off, j.src + off, j.size, j.peer);
-		rc = spmtd_quiet(&j.place.view);
-		off += j.step;
-		if (off == j.window)
-			off = 0;
-	}
-	spmtd_bulk_end(&bulk);
-	if (rc)
-		*j.code = rc;
+	bulk_quiet<spmt_bulk>(&j, room);
 }
 
 /* As k_bw_put, by a warp of each block. */

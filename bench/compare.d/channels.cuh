@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What no peer has: packets, signals of channels, bulk copies, by libspmt and by instructions alone. */
+/* Packets, signals of channels, bulk copies: by libspmt, by MSCCL++ and by instructions alone. */
 #ifndef COMPARE_CHANNELS_CUH
 #define COMPARE_CHANNELS_CUH
 
@@ -80,9 +80,12 @@ static void run_channels(struct rank *r, const struct channel_kernels *k)
 	run_again(r, "packets", "by-value", k->packet, 1, 8);
 	run_ping(r, "channel_signal", "thread", k->ordered, 1, 0, 0);
 	run_ping(r, "channel_signal", "relaxed", k->relaxed, 1, 0, 0);
-	run_ping(r, "bulk_put", "thread", k->bulk, 1, 4096, BULK_ROOM);
-	run_ping(r, "bulk_put", "thread", k->bulk, 1, 65536, BULK_ROOM);
-	run_bulk_quiet(r, k->bulk_quiet);
+	if (k->bulk.fn) {
+		run_ping(r, "bulk_put", "thread", k->bulk, 1, 4096, BULK_ROOM);
+		run_ping(r, "bulk_put", "thread", k->bulk, 1, 65536, BULK_ROOM);
+	}
+	if (k->bulk_quiet.fn)
+		run_bulk_quiet(r, k->bulk_quiet);
 	if (k->bulk_bw.fn)
 		run_bulk_bw(r, k->bulk_bw);
 }

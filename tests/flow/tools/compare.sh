@@ -3,7 +3,8 @@
 # What bench/compare makes of what its programs say: rows and verdicts. It needs no GPU for that.
 . "$(dirname "$0")/../../abi/lib.sh"
 
-# Of lines "PROGRAM OUTPUT" lines "ROW VARIANT BYTES VERDICT REMARK".
+# Of lines "PROGRAM OUTPUT" lines "ROW VARIANT BYTES VERDICT REMARK [PEER NUMBER ROW]" with the second peer, if there is one. Arguments: how
+# many GPUs, and which programs were not there.
 cat >"$scratch/judge.py" <<'END'
 import importlib.machinery
 import importlib.util
@@ -18,15 +19,17 @@ results = compare.Results()
 for line in sys.stdin:
     program, output = line.split(None, 1)
     results.take(program, output.rstrip())
+results.why = {name: "not there" for name in sys.argv[2:]}
 for row in compare.make_rows(results, int(sys.argv[1])):
-    print(row["row"], row["variant"], row["size"], row["verdict"], row["remark"])
+    print(row["row"], row["variant"], row["size"], row["verdict"], row["remark"], *(row["also"] or ()))
 END
 
-# judges NAME GPUS "PROGRAM ROW VARIANT BYTES NUMBER UNIT, .." VERDICT..: of the rows, in order
+# judges NAME "GPUS [ABSENT..]" "PROGRAM ROW VARIANT BYTES NUMBER UNIT, .." VERDICT..: of the rows, in order
 judges() {
-	local name=$1 gpus=$2 lines=$3 got
+	local name=$1 lines=$3 got given
+	read -ra given <<<"$2"
 	shift 3
-	got=$(sed -E 's/, */\n/g' <<<"$lines" | sed -E 's/^([a-z]+) /\1 value /' | python3 "$scratch/judge.py" "$gpus" 2>&1)
+	got=$(sed -E 's/, */\n/g' <<<"$lines" | sed -E 's/^([a-z]+) /\1 value /' | python3 "$scratch/judge.py" "${given[@]}" 2>&1)
 	nothing_in "$name" "$([ "$(awk '{ print $4 }' <<<"$got" | xargs)" = "$*" ] || echo "not $*: $got")"
 }
 
@@ -37,9 +40,16 @@ judges 'all_reduce in a graph, two GPUs' 2 \
 	'spmt all_reduce graph-20 8 2.2 us, spmt all_reduce graph-20 4096 2.2 us, spmt all_reduce graph-20 32768 9 us, spmt all_reduce graph-20 65536 3.3 us' \
 	met met none missed
 judges 'and four' 4 'spmt all_reduce graph-20 8 2.3 us, spmt all_reduce graph-20 4096 9 us' missed none
-judges 'packets' 2 \
+judges 'packets' '2 mscclpp' \
 	'spmt packets block-256 8 0.9 us, spmt packets block-256 4096 1.31 us, spmt packets block-256 65536 2.9 us, spmt packets block-1024 65536 3 us' \
 	met missed met missed
+judges 'which are no slower than those of MSCCL++, but for noise' 2 \
+	'spmt packets block-256 8 0.9 us, mscclpp packets block-256 8 0.89 us, spmt packets block-256 4096 1.2 us, mscclpp packets block-256 4096 1.1 us' \
+	met missed
+judges 'where it was to be and is not, that is not known' 2 'spmt packets block-256 8 0.8 us, nvshmem put_signal block-256 8 9 us' unknown unknown
+judges 'its signals and bulk copies ask for nothing more' 2 \
+	'spmt channel_signal relaxed 0 0.7 us, mscclpp channel_signal relaxed 0 0.1 us, spmt bulk_put thread 4096 1 us, mscclpp bulk_put thread 4096 0.1 us' \
+	met met
 judges 'a put with its signal is no slower than raw, but for noise' 2 \
 	'spmt put_signal block-256 8 1.01 us, raw put_signal block-256 8 1 us, spmt put_signal block-256 65536 3.1 us, raw put_signal block-256 65536 3 us' \
 	met missed
@@ -51,4 +61,8 @@ judges 'a plan is at most 3 % slower than what is built in' 2 \
 judges 'one that is not there is not known' 2 'spmt all_reduce_plan stream 8 4 us' unknown
 got=$(printf '%s\n' 'spmt value ring stream 8 1 us' 'spmt wrong ring stream 8 rank 0: 1 words differ' | python3 "$scratch/judge.py" 2)
 nothing_in 'wrong data is no result, and is said' "$([ "$got" = 'ring stream 8 unknown spmt: wrong data' ] || echo "$got")"
+got=$(printf '%s\n' 'spmt value packets block-256 8 1 us' 'nvshmem value put_signal block-256 8 3 us' 'mscclpp value packets block-256 8 2 us' \
+	'mscclpp value put_signal block-256 8 4 us' | python3 "$scratch/judge.py" 2)
+nothing_in 'NVSHMEM and MSCCL++ are both beside it' "$(diff <(echo "$got") <(printf '%s\n' 'put_signal block-256 8 unknown  mscclpp 4.0 ' \
+	'packets block-256 8 missed  nvshmem 3.0 put_signal'))"
 plan

@@ -8,7 +8,7 @@
 
 #include "tests/lib/ranks.h"
 
-#define KERNELS "kernels that are C functions (tests/gpu has them as images)"
+#define KERNELS "kernels that are C functions (those of the library are compiled so for GPUs)"
 
 enum { RANKS = 4, ROUNDS = 50 };
 

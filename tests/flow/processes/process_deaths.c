@@ -483,7 +483,8 @@ Test(process_deaths, inside_a_call)
 
 	NEEDS_HOST("opening devices takes longer than all that is looked at here");
 	for (int i = 0; i < 6; i++)
-		killed_in(collective[i], true, i % 3, 2000);
+		/* finalize gives 0 in a world that is broken when it begins: it gets time to begin */
+		killed_in(collective[i], true, i % 3, collective[i] == FINALIZE ? 100000 : 2000);
 }
 
 /* Nobody is in a call; or in one of a long row of them. */

@@ -158,9 +158,10 @@ static int work_quiet(spmt_comm *comm, const char *what)
 int quiet_slow(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
-	int rc, streams;
+	int rc = comm_visit(comm, what), streams;
 
-	atomic_fetch_add(&comm->head.visitors, 1);
+	if (rc)
+		return rc;
 	rc = movers_quiet(comm, what);
 	if (rc) {
 		rc = comm_failed(comm, what, rc);

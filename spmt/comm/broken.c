@@ -137,12 +137,28 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 	return fail_broken(comm->world, comm->control, what, &cause);
 }
 
+static void part_inherit(const spmt_comm *part)
+{
+	struct world *w = part->world;
+	struct control *control = atomic_load(&w->control);
+	struct cause cause;
+
+	if (atomic_load(&control->stop) && !atomic_load(&part->control->stop) &&
+		world_cause(w, control, 0, &cause))
+		cause_share(w, part->control, &cause);
+}
+
 void comm_inherit(const spmt_comm *comm)
 {
 	const spmt_comm *parent = comm->parent;
 	struct cause cause;
 
-	if (!comm->lane || !comm_is_broken(parent))
+	if (parent && !comm->lane)
+		part_inherit(comm);
+	if (!comm->lane)
+		return;
+	comm_inherit(parent);
+	if (!comm_is_broken(parent))
 		return;
 	comm_look(parent);
 	comm_cause(parent, &cause);

@@ -12,6 +12,7 @@
 #include "spmt/calls/misuse.h"
 #include "spmt/calls/register.h"
 #include "spmt/calls/sync.h"
+#include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
@@ -36,6 +37,8 @@ static void comm_close(spmt_comm *comm)
 		lane_settle(comm);
 		return;
 	}
+	if (comm->control)
+		comm_inherit(comm); /* else those who shrink it would wait for this rank */
 	if (comm->control && atomic_load(&comm->control->stop))
 		control_leave(comm->control, comm->rank);
 	mem_free(comm->survivors);
@@ -292,6 +295,7 @@ int spmt_finalize(spmt_comm *comm)
 	if (comm->lane)
 		return lane_finalize(comm);
 	comm_look(comm);
+	comm_inherit(comm);
 	broken = atomic_load(&comm->control->stop);
 	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
 	other = exclusive_other(&comm->head);

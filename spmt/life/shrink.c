@@ -208,6 +208,7 @@ static int shrink_check(
 				: !rank ? "rank"
 					: "nranks");
 	comm_look(comm);
+	comm_inherit(comm);
 	if (!atomic_load(&comm->control->stop))
 		return fail_call(-EINVAL, "spmt_shrink",
 			"rank %d: the %s is whole, spmt_split makes parts", comm->rank,

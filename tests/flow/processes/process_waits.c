@@ -342,6 +342,42 @@ Test(process_waits, deadlines_hold)
 	RANKS_OK(processes_run(&each, past_deadlines, &each));
 }
 
+/* ---- parts of a broken world ----------------------------------------------------------------------------------------- */
+
+/* Whoever has heard that the world is broken finds its part broken, too. */
+static int part_goes_on(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	spmt_comm *world, *part;
+	spmt_uid next;
+	int mine, n;
+
+	REQUIRE_OK(spmt_init(&attr, &world));
+	ranks_watch(world);
+	REQUIRE_OK(spmt_split(world, rank != 0, 0, &part));
+	REQUIRE_OK(spmt_barrier(world));
+	if (rank == 0)
+		REQUIRE_OK(spmt_abort(world, -44));
+	else
+		REQUIRE_CODE(spmt_barrier(world), -44);
+	REQUIRE_OK(spmt_shrink(part, &next, &mine, &n));
+	REQUIRE_EQ(n, rank ? p->nranks - 1 : 1);
+	ranks_watch(NULL);
+	REQUIRE_OK(spmt_finalize(world));
+	return 0;
+}
+
+Test(process_waits, a_part_is_broken_with_its_world)
+{
+	struct processes p = { .layout = "0|1,2" }, each = { .layout = "0|1|2" };
+
+	for (int i = 0; i < 5; i++) {
+		RANKS_OK(processes_run(&p, part_goes_on, &p));
+		RANKS_OK(processes_run(&each, part_goes_on, &each));
+	}
+}
+
 /* ---- memory of a broken world ------------------------------------------------------------------------------------- */
 
 struct late {

@@ -62,8 +62,9 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 		(unsigned long long)r->seen);
 }
 
-/* Both readers hold the world's lock; kernels never overwrite a record that is there. */
-static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmtd_record *out)
+/* Both readers hold the world's lock; kernels never overwrite a record that is there. `but`: is not freed with one of these bits in its words. */
+static bool take(
+	spmt_comm *comm, struct spmtd_record *r, bool free, uint64_t but, struct spmtd_record *out)
 {
 	bool there;
 
@@ -73,21 +74,21 @@ static bool take(spmt_comm *comm, struct spmtd_record *r, bool free, struct spmt
 	there = is_there(r);
 	if (there)
 		*out = *r;
-	if (there && free)
+	if (there && free && !((out->expected | out->seen) & but))
 		__atomic_store_n(&r->valid, 0, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&comm->world->lock);
 	return there;
 }
 
-/* What has broken the comm stays, for comm_look. */
+/* What has broken the comm stays, for comm_look; and what is about to: a kernel tells it before it raises the stop word. */
 int kernel_failure(spmt_comm *comm, const char *what)
 {
 	bool whole = !comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE);
 	struct spmtd_record r;
 
-	if (take(comm, &kernel_report_of(comm->signals)->differs, whole, &r))
+	if (take(comm, &kernel_report_of(comm->signals)->differs, whole, COLL_KEY_BREAKS, &r))
 		return say_differs(comm, what, &r);
-	return take(comm, &comm->signals->record, true, &r) ? say_wait(comm, what, &r) : 0;
+	return take(comm, &comm->signals->record, true, 0, &r) ? say_wait(comm, what, &r) : 0;
 }
 
 int kernel_looks(spmt_comm *comm, const char *what)
@@ -96,9 +97,9 @@ int kernel_looks(spmt_comm *comm, const char *what)
 
 	if (!comm->signals)
 		return 0;
-	if (take(comm, &kernel_report_of(comm->signals)->differs, false, &r))
+	if (take(comm, &kernel_report_of(comm->signals)->differs, false, 0, &r))
 		return say_differs(comm, what, &r);
-	if (take(comm, &comm->signals->record, false, &r))
+	if (take(comm, &comm->signals->record, false, 0, &r))
 		say_wait(comm, what, &r);
 	return 0;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "spmt/comm/record.h"
+#include "spmt/control/coll_key.h"
 #include "spmt_device.h"
 #include "tests/lib/processes.h"
 
@@ -502,4 +504,35 @@ Test(told, a_kernels_wait_in_any_stream)
 {
 	NEEDS_HOST("spmt_host_launch");
 	RANKS_OK(ranks_run(2, NULL, unknown_stream, NULL));
+}
+
+/* ---- between what a kernel tells and the stop word that it raises then ------------------------------------------------------------------ */
+
+static uint64_t reduce_key(uint64_t count)
+{
+	return coll_key(&(struct coll_same){
+		.kind = COLL_REDUCE, .type = SPMT_TYPE_U32, .op = SPMT_OP_SUM, .count = count });
+}
+
+/* As a kernel does whose call differs in a way that breaks the comm. */
+static int told_early(spmt_comm *comm, void *arg)
+{
+	struct spmtd_record *r = &kernel_report_of(comm->signals)->differs;
+
+	(void)arg;
+	*r = (struct spmtd_record){
+		.code = SPMT_ERR_MISMATCH, .expected = reduce_key(64), .seen = reduce_key(65)
+	};
+	__atomic_store_n(&r->valid, 2, __ATOMIC_RELEASE);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("count differs");
+	__atomic_store_n(&comm->stop_word->stop, 1, __ATOMIC_RELEASE);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("count differs");
+	return 0;
+}
+
+Test(told, a_difference_that_is_about_to_break_the_world)
+{
+	RANKS_OK(ranks_run(1, NULL, told_early, NULL));
 }

@@ -80,10 +80,32 @@ static void await_cause(
 	await_shared(world, control, cause);
 }
 
+static bool control_is_worlds(const struct world *world, const struct control *control)
+{
+	return control == world->local || control == atomic_load(&world->control);
+}
+
+/* Who breaks a world does so in its parts next, and another process does when it is told. A call that has heard of the world does not
+   return before its parts here know. */
+static void parts_inherit(struct world *world, const struct cause *cause)
+{
+	struct cause inherited;
+
+	cause_inherit(&inherited, cause);
+	pthread_mutex_lock(&world->lock);
+	for (spmt_comm *c = world->comms; c; c = c->next_here) {
+		if (!c->parent || c->lane || atomic_load(&c->control->stop))
+			continue;
+		control_break(c->control, &inherited);
+		comm_stop(c);
+	}
+	pthread_mutex_unlock(&world->lock);
+}
+
 static int fail_broken(const struct world *world, const struct control *control, const char *what,
 	const struct cause *cause)
 {
-	bool whole = control == world->local || control == atomic_load(&world->control);
+	bool whole = control_is_worlds(world, control);
 
 	if (cause->call == call_id(what))
 		return fail_cause(cause);
@@ -97,6 +119,8 @@ bool world_cause(struct world *world, struct control *control, int64_t most_ns, 
 
 	if (state == CONTROL_SPOILED)
 		await_cause(world, control, most_ns, cause);
+	if (state != CONTROL_WHOLE && control_is_worlds(world, control))
+		parts_inherit(world, cause);
 	return state != CONTROL_WHOLE;
 }
 
@@ -137,24 +161,14 @@ int comm_spoiled(const spmt_comm *comm, const char *what)
 	return fail_broken(comm->world, comm->control, what, &cause);
 }
 
-static void part_inherit(const spmt_comm *part)
-{
-	struct world *w = part->world;
-	struct control *control = atomic_load(&w->control);
-	struct cause cause;
-
-	if (atomic_load(&control->stop) && !atomic_load(&part->control->stop) &&
-		world_cause(w, control, 0, &cause))
-		cause_share(w, part->control, &cause);
-}
-
 void comm_inherit(const spmt_comm *comm)
 {
+	struct control *world = atomic_load(&comm->world->control);
 	const spmt_comm *parent = comm->parent;
 	struct cause cause;
 
-	if (parent && !comm->lane)
-		part_inherit(comm);
+	if (parent && !comm->lane && atomic_load(&world->stop))
+		world_cause(comm->world, world, 0, &cause);
 	if (!comm->lane)
 		return;
 	comm_inherit(parent);

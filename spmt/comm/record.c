@@ -169,6 +169,9 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 		if (c->id != comm->id || !c->signals)
 			continue;
 		report = kernel_report_of(c->signals);
+		/* another that has raised the word may be that far, and this one still noting who is missing */
+		if (!__atomic_load_n(&report->told, __ATOMIC_ACQUIRE))
+			continue;
 		if (is_there(&report->broke) && (!cause || report->broke.code == SPMT_ERR_TIMEOUT))
 			cause = c;
 		if (cause == c && report->broke.code == SPMT_ERR_TIMEOUT)

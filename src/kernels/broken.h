@@ -69,10 +69,17 @@ static inline void kernel_ended(const struct spmt_view *v, int code)
 #endif
 }
 
-/* After what is told has been written. By one thread. */
-static inline void broken_raise(const struct spmt_view *v, int code)
+/* After what is told has been written: ranks of a process share the stop word, and whoever hears by it looks at what they all tell. By one
+   thread. */
+static inline void broken_raise(const struct spmt_view *v, uint64_t report, int code)
 {
+	struct kernel_report *t = (struct kernel_report *)spmtd_to_(report);
+
 	spmtd_order_();
+	if (t) {
+		spmtd_poke64_(spmtd_at_(&t->told), 1);
+		spmtd_order_();
+	}
 	if (v->stop)
 		spmtd_poke32_(spmtd_at_(v->stop), 1);
 	kernel_ended(v, code);
@@ -130,7 +137,7 @@ static inline void broken_refuse(
 {
 	kernel_record_here(
 		v, report, SPMTD_ABORTED, what, -1, spmtd_at_(&area_of(v)->error), 0, mark);
-	broken_raise(v, SPMTD_ABORTED);
+	broken_raise(v, report, SPMTD_ABORTED);
 }
 
 /* Of what is queued behind collectives: it does not take place in a broken comm. */

@@ -63,6 +63,7 @@ struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
 	/* the comm is: of a collective `expected` is its key; then npes bytes, not 0: that rank was missing */
 	struct spmtd_record broke;
+	uint64_t told; /* not 0: `broke` and all that belongs to it is there */
 };
 struct kernel_barrier_args {
 	struct spmt_view view;

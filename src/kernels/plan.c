@@ -154,7 +154,7 @@ PLAN_FN void plan_failed(
 		kernel_missing(r->given->report, peer);
 	if (r->given->row) /* it ends as collectives do */
 		return;
-	broken_raise(r->v, rc);
+	broken_raise(r->v, r->given->report, rc);
 	broken_leave_marks(r->v, rc, 0, 1);
 }
 
@@ -499,7 +499,7 @@ PLAN_FN void plan_ends_as(const struct plan_run *r, int how)
 		kernel_ended(r->v, SPMTD_MISMATCH);
 		return;
 	}
-	broken_raise(r->v, SPMTD_MISMATCH);
+	broken_raise(r->v, r->given->report, SPMTD_MISMATCH);
 	broken_leave_marks(r->v, SPMTD_MISMATCH, 0, 1);
 }
 

@@ -150,7 +150,7 @@ static inline void barrier_failed(const struct kernel_barrier_args *args, int rc
 	for (int pe = 0; pe < v->npes; pe++)
 		if (barrier_lacks(v, pe))
 			kernel_missing(args->report, pe);
-	broken_raise(v, rc);
+	broken_raise(v, args->report, rc);
 	broken_leave_marks(v, rc, 0, 1);
 }
 

@@ -99,7 +99,7 @@ static inline void slots_failed(const struct coll *c, int rc)
 		return;
 	}
 	coll_note_missing(c, 0, 1);
-	broken_raise(c->view, rc);
+	broken_raise(c->view, c->args->report, rc);
 	broken_leave_marks(c->view, rc, 0, 1);
 }
 
@@ -186,7 +186,7 @@ static inline void break_all(const struct coll *c, int how)
 {
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_tid_() == 0)
-		broken_raise(c->view, ended_code(how));
+		broken_raise(c->view, c->args->report, ended_code(how));
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	broken_leave_marks(c->view, ended_code(how), spmtd_tid_(), spmtd_threads_());
 }

@@ -536,3 +536,37 @@ Test(told, a_difference_that_is_about_to_break_the_world)
 {
 	RANKS_OK(ranks_run(1, NULL, told_early, NULL));
 }
+
+/* Rank *arg has told all, the other of the first two, which waited for rank 2 as well, not yet. */
+static int half_told(spmt_comm *comm, void *arg)
+{
+	struct kernel_report *t = kernel_report_of(comm->signals);
+	int rank = spmt_rank(comm), whole = *(const int *)arg;
+	char whose[64];
+
+	if (rank < 2) {
+		t->broke.code = SPMT_ERR_TIMEOUT;
+		t->broke.what = SPMTD_WHAT_BARRIER;
+		__atomic_store_n(&t->broke.valid, 2, __ATOMIC_RELEASE);
+	}
+	if (rank == whole) {
+		((unsigned char *)(t + 1))[2] = 1;
+		__atomic_store_n(&t->told, 1, __ATOMIC_RELEASE);
+	}
+	REQUIRE_OK(spmt_sync(comm));
+	if (rank == whole)
+		__atomic_store_n(&comm->stop_word->stop, 1, __ATOMIC_RELEASE);
+	while (!spmt_status(comm))
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	snprintf(whose, sizeof(whose), "rank %d: a barrier in a stream: 1 of 3", whole);
+	REQUIRE_SAYS(whose);
+	REQUIRE_SAYS(": 2");
+	return 0;
+}
+
+Test(told, by_one_rank_while_another_still_notes_who_is_missing)
+{
+	for (int whole = 0; whole < 2; whole++)
+		RANKS_OK(ranks_run(3, NULL, half_told, &whole));
+}

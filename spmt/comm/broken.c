@@ -66,6 +66,7 @@ static void await_cause(
 	struct world *world, struct control *control, int64_t most_ns, struct cause *cause)
 {
 	int64_t begin = process_now();
+	struct cause shared;
 
 	while (!cause_is_known(world, control, cause)) {
 		if (process_now() - begin >= MAX_OF(most_ns, WRITE_NS)) {
@@ -78,6 +79,9 @@ static void await_cause(
 		cause_pause(begin);
 	}
 	await_shared(world, control, cause);
+	/* another cause may have been the first there, which is what the next call reads */
+	if (control_state(control, &shared) == CONTROL_BROKEN)
+		*cause = shared;
 }
 
 static bool control_is_worlds(const struct world *world, const struct control *control)

@@ -2,10 +2,12 @@
 /* Waits across processes sleep as in one: they use next to no CPU, end when another process stores, and keep deadlines. */
 #include <criterion/criterion.h>
 #include <criterion/logging.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spmt/comm/comm.h"
 #include "tests/lib/processes.h"
 
 /* ---- idle ----------------------------------------------------------------------------------------------------------- */
@@ -376,6 +378,62 @@ Test(process_waits, a_part_is_broken_with_its_world)
 		RANKS_OK(processes_run(&p, part_goes_on, &p));
 		RANKS_OK(processes_run(&each, part_goes_on, &each));
 	}
+}
+
+/* ---- two causes ------------------------------------------------------------------------------------------------------ */
+
+/* Another process was the first in the shared memory, and now comes to write why. */
+static void *writes_why(void *arg)
+{
+	struct control *control = arg;
+	struct cause cause;
+
+	cause_set(&cause, -56, NULL, "in the shared memory");
+	sleep_ms(20);
+	atomic_store(&control->claimed, 0);
+	control_break(control, &cause);
+	return NULL;
+}
+
+/* What a call says is what the next one reads. */
+static int two_causes(spmt_comm *comm, void *arg)
+{
+	struct control *control = comm->control;
+	struct cause here;
+	pthread_t thread;
+
+	(void)arg;
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		cause_set(&here, -55, NULL, "in this process");
+		control_break(comm->world->local, &here);
+		atomic_store(&control->claimed, 1);
+		atomic_fetch_or(&control->gate, GATE_BROKEN);
+		REQUIRE(!pthread_create(&thread, NULL, writes_why, control));
+	}
+	REQUIRE_CODE(spmt_barrier(comm), -56);
+	REQUIRE_SAYS("in the shared memory");
+	REQUIRE_CODE(spmt_status(comm), -56);
+	return spmt_rank(comm) ? 0 : pthread_join(thread, NULL);
+}
+
+static int of_two_causes(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	spmt_comm *comm;
+
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	TRY(two_causes(comm, NULL));
+	REQUIRE_OK(spmt_finalize(comm));
+	return 0;
+}
+
+Test(process_waits, a_world_has_one_cause)
+{
+	struct processes p = { .layout = "0|1" };
+
+	RANKS_OK(processes_run(&p, of_two_causes, &p));
 }
 
 /* ---- memory of a broken world ------------------------------------------------------------------------------------- */

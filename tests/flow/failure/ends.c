@@ -532,17 +532,18 @@ enum { BESIDE_BARRIER, BESIDE_QUIET, BESIDE_WORD, BESIDE_CALLS };
 struct beside {
 	spmt_comm *comms[2]; /* somebody waits in the first */
 	uint64_t *words;
+	pthread_t id;
 	int call, code; /* what it ended with */
 };
 
 static void *waits_beside(void *arg)
 {
 	struct beside *b = arg;
-	spmt_comm *comm = b->comms[0];
 
-	b->code = b->call == BESIDE_BARRIER ? spmt_barrier(comm)
-		: b->call == BESIDE_WORD    ? spmt_signal_wait(comm, b->words, SPMT_CMP_EQ, 5, NULL)
-					    : spmt_quiet(comm);
+	b->code = b->call == BESIDE_BARRIER ? spmt_barrier(*b->comms)
+		: b->call == BESIDE_WORD
+		? spmt_signal_wait(*b->comms, b->words, SPMT_CMP_EQ, 5, NULL)
+		: spmt_quiet(*b->comms);
 	return NULL;
 }
 
@@ -550,18 +551,17 @@ static void *waits_beside(void *arg)
 static void given_up(struct beside *b, int ms)
 {
 	spmt_comm *comm = b->comms[0];
-	pthread_t thread;
 
 	if (b->call == BESIDE_QUIET)
 		spmt_all_reduce(comm, b->words, b->words, 8, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
-	cr_assert_eq(pthread_create(&thread, NULL, waits_beside, b), 0);
+	cr_assert_eq(pthread_create(&b->id, NULL, waits_beside, b), 0);
 	while (!atomic_load(&comm->inside) && !atomic_load(&comm->head.visitors))
 		sched_yield();
 	sleep_ms(ms);
 	cr_expect_eq(spmt_abort(comm, -55), 0);
 	cr_expect_eq(spmt_finalize(b->comms[1]), 0);
 	cr_expect_eq(spmt_finalize(comm), 0, "%s", spmt_last_error());
-	pthread_join(thread, NULL);
+	pthread_join(b->id, NULL);
 	cr_expect(b->code == -55 || b->code == -EBADF, "call %d ended with %d", b->call, b->code);
 }
 
@@ -589,12 +589,12 @@ Test(ends, a_wait_for_a_word_ends_with_its_comm)
 	setenv("SPMT_CHECK", "0", 1); /* else finalize is refused: check.c */
 	for (int i = 0; i < 4; i++) {
 		struct beside b = { .comms = { alone(-1) }, .call = BESIDE_WORD };
-		pthread_t id;
 
-		cr_assert(!words_of(*b.comms, &b) && !pthread_create(&id, NULL, waits_beside, &b));
-		sleep_ms(5 * (i + 1));
+		cr_assert(!words_of(*b.comms, &b) && !pthread_create(&b.id, 0, waits_beside, &b));
+		while (!atomic_load(&b.comms[0]->head.visitors))
+			sleep_ms(5 * (i + 1));
 		cr_expect_eq(spmt_finalize(b.comms[0]), 0, "%s", spmt_last_error());
-		pthread_join(id, NULL);
+		pthread_join(b.id, NULL);
 		cr_expect_eq(b.code, -EBADF, "it ended with %d", b.code);
 	}
 }

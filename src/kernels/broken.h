@@ -69,15 +69,12 @@ static inline void kernel_ended(const struct spmt_view *v, int code)
 #endif
 }
 
-/* After what is told has been written: ranks of a process share the stop word, and whoever hears by it looks at what they all tell. By one
-   thread. */
+/* After what is told has been written: whoever hears by the word looks at what all ranks of the process tell. By one thread. */
 static inline void broken_raise(const struct spmt_view *v, uint64_t report, int code)
 {
-	struct kernel_report *t = (struct kernel_report *)spmtd_to_(report);
-
 	spmtd_order_();
-	if (t) {
-		spmtd_poke64_(spmtd_at_(&t->told), 1);
+	if (report) {
+		spmtd_poke64_(spmtd_at_(&((struct kernel_report *)spmtd_to_(report))->told), 1);
 		spmtd_order_();
 	}
 	if (v->stop)

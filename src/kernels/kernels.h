@@ -55,10 +55,8 @@ struct kernel_atomic_args {
 	uint64_t target, operand, compare, fetched;
 	int32_t amo, type, pe, unused;
 };
-/*
- * What a rank's collectives and barriers leave for its host, in memory that both see; the address of one in `report`, 0: none. Apart from
- * the record of waits, which a user's kernel may have filled.
- */
+/* What a rank's collectives and barriers leave for its host, in memory that both see; the address of one in `report`, 0: none. Apart from
+   the record of waits, which a user's kernel may have filled. */
 struct kernel_report {
 	struct spmtd_record differs; /* calls did: nothing was moved, and the comm goes on */
 	/* the comm is: of a collective `expected` is its key; then npes bytes, not 0: that rank was missing */

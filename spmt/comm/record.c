@@ -207,7 +207,7 @@ static const char *broke_name(const struct spmtd_record *r)
 {
 	if (r->what == SPMTD_WHAT_COLLECTIVE)
 		return r->expected ? coll_key_call(r->expected) : "a collective";
-	return r->what == SPMTD_WHAT_BARRIER ? "a barrier" : "a plan";
+	return r->what == SPMTD_WHAT_BARRIER ? "a barrier" : "spmt_plan_run";
 }
 
 /* Returns what breaks the comm; 0: no kernel of this process has told why. */

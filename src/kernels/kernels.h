@@ -66,6 +66,7 @@ struct kernel_report {
 struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t report;
+	int32_t plan, unused; /* not 0: it is a plan's, of which the report tells */
 };
 #include "coll/share.h"
 /*

@@ -142,14 +142,24 @@ static inline int barrier_lacks(const struct spmt_view *v, int pe)
 	return pe != v->pe && (int64_t)(there - spmtd_epoch_(v)) < 0;
 }
 
+/* What it is told as. */
+static inline int barrier_what(const struct kernel_barrier_args *args)
+{
+	return args->plan ? SPMTD_WHAT_CHANNEL : SPMTD_WHAT_BARRIER;
+}
+
 /* By one thread: where it fails time does not matter. */
 static inline void barrier_failed(const struct kernel_barrier_args *args, int rc)
 {
+	const struct kernel_report *report = (const struct kernel_report *)spmtd_to_(args->report);
 	const struct spmt_view *v = &args->view;
 
 	for (int pe = 0; pe < v->npes; pe++)
 		if (barrier_lacks(v, pe))
 			kernel_missing(args->report, pe);
+	/* unless it was told before, of something else */
+	if (report && spmtd_peek32_(spmtd_at_(&report->broke.what)) == SPMTD_WHAT_BARRIER)
+		spmtd_poke32_(spmtd_at_(&report->broke.what), (uint32_t)barrier_what(args));
 	broken_raise(v, args->report, rc);
 	broken_leave_marks(v, rc, 0, 1);
 }
@@ -166,7 +176,7 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	mark = broken(&v);
 	if (spmtd_any_block_(mark != 0)) {
 		if (spmtd_tid_() == 0)
-			broken_refuse(&v, args->report, SPMTD_WHAT_BARRIER, mark);
+			broken_refuse(&v, args->report, barrier_what(args), mark);
 		return;
 	}
 	if (report)

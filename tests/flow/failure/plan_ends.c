@@ -83,6 +83,7 @@ static int half_come(spmt_comm *comm, void *arg)
 		TRY(early(comm, s, open, words, stream));
 	until(&s->told, RANKS / 2);
 	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("spmt_plan_run in a stream: ");
 	REQUIRE_SAYS("2 of 4 ranks missing after");
 	REQUIRE_CODE(
 		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, stream),

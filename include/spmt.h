@@ -836,7 +836,7 @@ SPMT_API int spmt_switch_get(
  * looked at, checked and begun by any number of threads.
  *
  * Buffers. Each rank has an input, an output and a scratch buffer, cut into chunks of one size: the input's bytes by input_chunks, or,
- * where there is none, the output's by output_chunks; with neither, a chunk of scratch is all of them. Packets have places of their own
+ * where there is none, the output's by output_chunks; with neither, a run's count is that of one chunk. Packets have places of their own
  * beside those of scratch, by the same indices. In place, input and output are one buffer: the input of rank r is chunk r *
  * input_chunks on of the output of an "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else
  * they begin together.

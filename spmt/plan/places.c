@@ -389,9 +389,16 @@ static int read_side(const struct plan_reader *r, const struct json_node *op, co
 	return rc;
 }
 
-/* A reduction of a switch's chunks to one of this rank. */
-static int read_group_sides(const struct plan_reader *r, const struct json_node *op,
-	struct read_side *src, struct read_side *dst)
+int read_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
+	struct read_side *dst)
+{
+	int rc = read_side(r, op, "src_buff", src);
+
+	return rc ? rc : read_side(r, op, "dst_buff", dst);
+}
+
+int read_group_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
+	struct read_side *dst)
 {
 	struct spmt_plan_chunk c = { .rank = r->rank };
 	const struct json_node *ids, *to = json_member(&r->json, op, "dst_chunk");
@@ -407,19 +414,11 @@ static int read_group_sides(const struct plan_reader *r, const struct json_node 
 		rc = read_item(r, op, ids, "channel_ids", 0, UINT32_MAX, &id);
 	if (rc)
 		return rc;
+	if (ids->items > 1 || !to)
+		return read_wrong(
+			op, "%s", to ? "channel_ids has more than one" : "dst_chunk is missing");
 	c.index = (uint32_t)index;
 	c.count = (uint32_t)count;
 	rc = read_switched(r, op, op, id, c, src);
 	return rc ? rc : read_chunk(r, op, to, dst);
-}
-
-int read_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
-	struct read_side *dst)
-{
-	int rc;
-
-	if (json_member(&r->json, op, "dst_chunk"))
-		return read_group_sides(r, op, src, dst);
-	rc = read_side(r, op, "src_buff", src);
-	return rc ? rc : read_side(r, op, "dst_buff", dst);
 }

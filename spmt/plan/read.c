@@ -136,12 +136,26 @@ static int read_pairs(const struct plan_reader *r, const struct json_node *op,
 	return rc;
 }
 
-static int read_terms(
-	const struct plan_reader *r, const struct json_node *op, enum spmt_plan_kind kind)
+/* How an operation of this name is read. */
+enum read_how {
+	READ_NOTHING,
+	READ_PAIRS,
+	READ_PAIRS_AND_SIGNALS,
+	READ_TERMS,
+	READ_GROUP_LOAD,
+	READ_GROUP_STORE,
+	READ_SIGNALS,
+	READ_SEMAPHORES,
+	READ_BARRIER,
+	READ_PIPELINE
+};
+
+static int read_terms(const struct plan_reader *r, const struct json_node *op, enum read_how how,
+	enum spmt_plan_kind kind)
 {
 	struct spmt_plan_op one = { .kind = kind };
 	struct read_side src, dst;
-	int rc = read_sides(r, op, &src, &dst);
+	int rc = (how == READ_GROUP_LOAD ? read_group_sides : read_sides)(r, op, &src, &dst);
 
 	if (!rc)
 		rc = read_part(r, op, &one);
@@ -149,9 +163,8 @@ static int read_terms(
 		return rc;
 	one.nsrc = src.n;
 	memcpy(one.src, src.c, sizeof(one.src[0]) * (size_t)src.n);
-	for (int i = 0; i < dst.n; i++) /* a switch stores packets to where they are, too */
-		if (kind != SPMT_PLAN_SEND_PACKETS_ON || !src.n ||
-			!same_chunk(&dst.c[i], &src.c[0]))
+	for (int i = 0; i < dst.n; i++) /* a switch stores to where they are, too */
+		if (how != READ_GROUP_STORE || !src.n || !same_chunk(&dst.c[i], &src.c[0]))
 			one.dst[one.ndst++] = dst.c[i];
 	return dst.n && !one.ndst ? 0 : read_add(r, op, &one);
 }
@@ -199,17 +212,6 @@ static int read_barrier(const struct plan_reader *r, const struct json_node *op)
 				    .blocks = (int)blocks });
 }
 
-/* How an operation of this name is read. */
-enum read_how {
-	READ_NOTHING,
-	READ_PAIRS,
-	READ_PAIRS_AND_SIGNALS,
-	READ_TERMS,
-	READ_SIGNALS,
-	READ_SEMAPHORES,
-	READ_BARRIER,
-	READ_PIPELINE
-};
 static const struct {
 	const char *name;
 	enum read_how how;
@@ -226,10 +228,10 @@ static const struct {
 	{ "res", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "rre", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "rres", READ_TERMS, SPMT_PLAN_REDUCE },
-	{ "glre", READ_TERMS, SPMT_PLAN_REDUCE },
+	{ "glre", READ_GROUP_LOAD, SPMT_PLAN_REDUCE },
 	{ "glres", READ_TERMS, SPMT_PLAN_REDUCE },
 	{ "gstore", READ_PAIRS, SPMT_PLAN_PUT },
-	{ "gstorepkt", READ_TERMS, SPMT_PLAN_SEND_PACKETS_ON },
+	{ "gstorepkt", READ_GROUP_STORE, SPMT_PLAN_SEND_PACKETS_ON },
 	{ "ppkt", READ_PAIRS, SPMT_PLAN_PUT_PACKETS },
 	{ "cpkt", READ_PAIRS, SPMT_PLAN_PUT_PACKETS },
 	{ "upkt", READ_PAIRS, SPMT_PLAN_UNPACK_PACKETS },
@@ -272,7 +274,9 @@ static int read_op(const struct plan_reader *r, const struct json_node *op, bool
 	case READ_PAIRS_AND_SIGNALS:
 		return read_pairs(r, op, read_ops[i].kind, true);
 	case READ_TERMS:
-		return read_terms(r, op, read_ops[i].kind);
+	case READ_GROUP_LOAD:
+	case READ_GROUP_STORE:
+		return read_terms(r, op, read_ops[i].how, read_ops[i].kind);
 	case READ_SIGNALS:
 		return read_signals(r, op, read_ops[i].kind);
 	case READ_SEMAPHORES:

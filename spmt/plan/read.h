@@ -59,5 +59,8 @@ struct read_side {
 };
 int read_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
 	struct read_side *dst);
+/* Of a reduction of a switch's chunks to one of this rank, which has them by other names. */
+int read_group_sides(const struct plan_reader *r, const struct json_node *op, struct read_side *src,
+	struct read_side *dst);
 
 #endif

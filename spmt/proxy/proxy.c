@@ -186,7 +186,8 @@ void proxy_remove(struct fifo *fifo)
 	p->changes++;
 	while (p->serving == fifo)
 		pthread_cond_wait(&p->changed, &p->lock);
-	if (!p->first && !p->ending)
+	/* while this one waited another may have removed the last and ended it */
+	if (!p->first && p->running && !p->ending)
 		proxy_end(p);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -380,6 +380,49 @@ Test(process_waits, a_part_is_broken_with_its_world)
 	}
 }
 
+/* Who waits in a part, of any process, is woken and told by the break alone: nobody makes another call. */
+static int part_waits(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[0]);
+	_Atomic int *told = p->shared;
+	spmt_comm *world, *part;
+	uint64_t *word;
+
+	attr.timeout_ms = 10000;
+	REQUIRE_OK(spmt_init(&attr, &world));
+	REQUIRE_OK(spmt_split(world, rank != 0, 0, &part));
+	REQUIRE_OK(spmt_calloc(part, 1, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_barrier(world));
+	if (rank == 0) {
+		sleep_ms(30); /* they wait by now, or else find out when they begin */
+		REQUIRE_OK(spmt_abort(world, -44));
+		for (int i = 0; i < 20000 && atomic_load(told) < p->nranks - 1; i++)
+			sleep_ms(1);
+	} else {
+		int code = rank == 1 ? spmt_barrier(part)
+				     : spmt_signal_wait(part, word, SPMT_CMP_EQ, 1, NULL);
+
+		atomic_fetch_add(told, 1);
+		REQUIRE_CODE(code, -44);
+		REQUIRE_SAYS("rank 0 aborted the world");
+	}
+	REQUIRE_OK(spmt_finalize(world));
+	return 0;
+}
+
+Test(process_waits, a_part_is_woken_when_its_world_breaks)
+{
+	static const char *const layouts[] = { "0,1,2,3", "0,1|2,3", "0|1|2|3" };
+
+	for (int i = 0; i < 3; i++) {
+		struct processes p = { .layout = layouts[i] };
+
+		p.shared = processes_shared(sizeof(int));
+		RANKS_OK(processes_run(&p, part_waits, &p));
+	}
+}
+
 /* ---- two causes ------------------------------------------------------------------------------------------------------ */
 
 /* Another process was the first in the shared memory, and now comes to write why. */

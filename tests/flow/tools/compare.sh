@@ -47,6 +47,12 @@ judges 'which are no slower than those of MSCCL++, but for noise' 2 \
 	'spmt packets block-256 8 0.9 us, mscclpp packets block-256 8 0.89 us, spmt packets block-256 4096 1.2 us, mscclpp packets block-256 4096 1.1 us' \
 	met missed
 judges 'where it was to be and is not, that is not known' 2 'spmt packets block-256 8 0.8 us, nvshmem put_signal block-256 8 9 us' unknown unknown
+judges 'nor by its puts with signals, where its packets have failed' 2 \
+	'spmt packets block-256 8 0.8 us, mscclpp put_signal block-256 8 9 us, spmt put_signal block-256 8 2 us' unknown unknown
+judges 'and ours are not, where ours have failed' 2 'mscclpp packets block-256 8 3 us, spmt put_signal block-256 8 0.8 us, raw put_signal block-256 8 0.8 us' \
+	met unknown
+judges 'of bulk copies raw has no bandwidth, but that of plain ones' 2 \
+	'spmt bulk_bw 8x32 16777216 300 GB/s, raw put_bw 8x1024 16777216 301 GB/s' unknown met
 judges 'its signals and bulk copies ask for nothing more' 2 \
 	'spmt channel_signal relaxed 0 0.7 us, mscclpp channel_signal relaxed 0 0.1 us, spmt bulk_put thread 4096 1 us, mscclpp bulk_put thread 4096 0.1 us' \
 	met met

@@ -71,4 +71,42 @@ got=$(printf '%s\n' 'spmt value packets block-256 8 1 us' 'nvshmem value put_sig
 	'mscclpp value put_signal block-256 8 4 us' | python3 "$scratch/judge.py" 2)
 nothing_in 'NVSHMEM and MSCCL++ are both beside it' "$(diff <(echo "$got") <(printf '%s\n' 'put_signal block-256 8 unknown  mscclpp 4.0 ' \
 	'packets block-256 8 missed  nvshmem 3.0 put_signal'))"
+
+# What runs, with programs that say nothing and take no time.
+cat >"$scratch/runs.py" <<'END'
+import importlib.machinery
+import importlib.util
+import sys
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("compare", "bench/compare")
+compare = importlib.util.module_from_spec(importlib.util.spec_from_loader("compare", loader))
+loader.exec_module(compare)
+compare.find_gpus = lambda: [("GPU", "9.0")] * 2
+compare.build_all = lambda args, arch, libraries: ("/nonexistent", {name: [name] for name in args.only})
+compare.plans = lambda *args: ("plan:FILE,only", None)
+
+
+def run_once(name, command, env, seconds, results):
+    print("ran", name, command[-1], env.get("SPMT_COLL", "-"))
+    results.done[name] += command[-1].split(",")
+    return 0
+
+
+compare.run_once = run_once
+sys.exit(compare.main())
+END
+
+# runs NAME "PROGRAM GROUPS SPMT_COLL .." OPTION..
+runs() {
+	local name=$1 want=$2 got
+	shift 2
+	got=$(env -u SPMT_COLL python3 "$scratch/runs.py" --build "$scratch/built" "$@" 2>&1)
+	nothing_in "$name" "$([ "$(sed -n 's/^ran //p' <<<"$got" | xargs)" = "$want" ] && grep -q '^targets: 0 met' <<<"$got" || echo "$got")"
+}
+
+runs 'a plan only where its group is asked for' \
+	'raw graph - spmt graph - nvshmem graph - nccl graph - windows graph -' --groups graph
+runs 'by SPMT_COLL, beside what is built in' 'spmt plan - plan plan plan:FILE,only' --groups plan
+runs 'which is not measured for itself' 'spmt stream,signal - mscclpp signal -' --groups stream,signal,plan --only spmt,mscclpp --quick
 plan

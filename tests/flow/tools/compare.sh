@@ -87,9 +87,9 @@ compare.build_all = lambda args, arch, libraries: ("/nonexistent", {name: [name]
 compare.plans = lambda *args: ("plan:FILE,only", None)
 
 
-def run_once(name, command, env, seconds, results):
-    print("ran", name, command[-1], env.get("SPMT_COLL", "-"))
-    results.done[name] += command[-1].split(",")
+def run_once(name, command, groups, env, seconds, results):
+    print("ran", name, ",".join(groups), env.get("SPMT_COLL", "-"))
+    results.done[name] += groups
     return 0
 
 

@@ -113,7 +113,8 @@ static void rank_main(struct rank *r)
 	r->dst = buffer(r);
 	CHECK(cudaMalloc((void **)&r->words, WORDS_ALL * sizeof(uint64_t)));
 	bench_run(r);
-	ncclCommAbort(r->place.comm);
+	fflush(stdout);
+	_exit(0); /* the end of comms is not measured, and waits for all that graphs have kept */
 }
 
 int main(int argc, char **argv)

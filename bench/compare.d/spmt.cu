@@ -82,6 +82,8 @@ static int rank_main(spmt_comm *comm, void *arg)
 	r->npes = spmt_nranks(comm);
 	r->window = window_of(&options);
 	CHECK(cudaSetDevice(spmt_device(comm)));
+	/* before finish() gives up: who waits for what is said by the library */
+	must(spmt_set_timeout(comm, (int64_t)(1e3 * DEADLINE / 2)), "timeout");
 	must(spmt_aligned_alloc(comm, 65536, r->window + GUARD, &p), "src");
 	r->src = (char *)p;
 	must(spmt_aligned_alloc(comm, 65536, r->window + GUARD, &p), "dst");
@@ -117,7 +119,7 @@ int main(int argc, char **argv)
 
 	parse(&options, argc, argv);
 	attr.heap_size = 2 * window_of(&options) + (64 << 20);
-	attr.timeout_ms = 30000;
+	attr.timeout_ms = (int64_t)(1e3 * DEADLINE);
 	rc = spmt_run(options.npes, &attr, rank_main, NULL);
 	if (rc < 0)
 		die("spmt_run: %s: %s", spmt_strerror(rc), spmt_last_error());

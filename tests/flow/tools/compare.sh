@@ -108,5 +108,5 @@ runs() {
 runs 'a plan only where its group is asked for' \
 	'raw graph - spmt graph - nvshmem graph - nccl graph - windows graph -' --groups graph
 runs 'by SPMT_COLL, beside what is built in' 'spmt plan - plan plan plan:FILE,only' --groups plan
-runs 'which is not measured for itself' 'spmt stream,signal - mscclpp signal -' --groups stream,signal,plan --only spmt,mscclpp --quick
+runs 'which is not measured for itself; groups in their order' 'spmt signal,stream - mscclpp signal -' --groups stream,signal,plan --only spmt,mscclpp --quick
 plan

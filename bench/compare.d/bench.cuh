@@ -26,6 +26,7 @@
 #define POISON 0xeeeeeeeeu
 #define GUARD 4096    /* bytes behind the data that nobody may write */
 #define DEADLINE 30.0 /* seconds of any wait */
+#define WARM_SECONDS 0.3
 
 /* Shared by the ranks, be they threads or processes. */
 struct shared {

@@ -72,6 +72,33 @@ got=$(printf '%s\n' 'spmt value packets block-256 8 1 us' 'nvshmem value put_sig
 nothing_in 'NVSHMEM and MSCCL++ are both beside it' "$(diff <(echo "$got") <(printf '%s\n' 'put_signal block-256 8 unknown  mscclpp 4.0 ' \
 	'packets block-256 8 missed  nvshmem 3.0 put_signal'))"
 
+# ends NAME STATUS SCRIPT: of a program that has 30 seconds for group graph, and half a second to end in
+cat >"$scratch/ends.py" <<'END'
+import importlib.machinery
+import importlib.util
+import sys
+import time
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("compare", "bench/compare")
+compare = importlib.util.module_from_spec(importlib.util.spec_from_loader("compare", loader))
+loader.exec_module(compare)
+compare.END_SECONDS = 0.5
+begin = time.monotonic()
+status = compare.run_once("raw", ["bash", "-c", sys.argv[1], "program"], ["graph"], None, 30, compare.Results())
+print("status", status, "soon" if time.monotonic() - begin < 20 else "late")
+END
+
+ends() {
+	local got
+	got=$(python3 "$scratch/ends.py" "$3" 2>&1)
+	nothing_in "$1" "$([ "$(tail -n 1 <<<"$got")" = "status $2 soon" ] || echo "$got")"
+}
+
+ends 'a program that ends' 0 'echo done graph'
+ends 'one that dies' -11 'kill -SEGV $$'
+ends 'one that does not end once it has said everything' None 'echo done graph; exec sleep 60'
+
 # What runs, with programs that say nothing and take no time.
 cat >"$scratch/runs.py" <<'END'
 import importlib.machinery

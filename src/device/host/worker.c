@@ -168,7 +168,8 @@ static struct host_op *op_borrow(struct host_stream *s, bool mine, bool back)
 	if (left && mine && s->head->bounded) {
 		op = op_take(s);
 		s->helped = true;
-		if (!atomic_load(&s->relied))
+		/* behind long work the worker may have had its last nap: it would not look by itself */
+		if (!back && !atomic_load(&s->relied))
 			atomic_store(&s->relied, true);
 		left = false;
 	} else if (back) {

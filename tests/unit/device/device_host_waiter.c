@@ -154,6 +154,35 @@ Test(device_host_waiter, what_nobody_waits_for_is_done)
 	end(0, s);
 }
 
+static void mark_late(const void *mine)
+{
+	sleep_ms(20);
+	mark(mine);
+}
+
+/* The worker's last nap ends while the thread that waits is at the first piece of work; it goes on to the second. */
+Test(device_host_waiter, what_nobody_waits_for_is_done_behind_long_work)
+{
+	static const struct kernel late = { .name = "late", .host = mark_late, .bounded = true };
+	device_stream s;
+	int lent = 0;
+
+	start(1);
+	s = stream_of(0);
+	for (int i = 0; i < 100 && lent < 5; i++) {
+		rely(s);
+		queue(s, &late);
+		queue(s, &ours);
+		settle(0, s);
+		lent += atomic_load(&by) == thread_now();
+		atomic_store(&runs, 0);
+		queue(s, &ours);
+		comes_to(1);
+	}
+	cr_expect_eq(lent, 5, "the worker did all");
+	end(0, s);
+}
+
 Test(device_host_waiter, what_is_left_in_a_destroyed_stream_is_done)
 {
 	for (int i = 0; i < 20; i++) {

@@ -143,6 +143,7 @@ static int proxy_start(struct proxy *p)
 
 int proxy_add(struct fifo *fifo)
 {
+	UNCANCELLED;
 	struct proxy *p = proxy_get();
 	int rc;
 

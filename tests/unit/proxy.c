@@ -11,13 +11,23 @@
 static struct {
 	const struct fifo *_Atomic held;
 	_Atomic int rounds;
-	sem_t inside, leave; /* of `held` */
+	sem_t inside, leave;  /* of `held` */
+	sem_t *_Atomic lasts; /* the thread ends once this has been posted */
 } proxy;
+
+static pthread_key_t at_end;
+
+static void last(void *until)
+{
+	sem_wait(until);
+}
 
 /* In place of the library's. */
 bool fifo_serve(struct fifo *fifo)
 {
 	atomic_fetch_add(&proxy.rounds, 1);
+	if (atomic_load(&proxy.lasts))
+		pthread_setspecific(at_end, atomic_load(&proxy.lasts));
 	if (fifo == atomic_load(&proxy.held)) {
 		atomic_store(&proxy.held, NULL);
 		sem_post(&proxy.inside);
@@ -125,4 +135,40 @@ Test(proxy, is_ended_once, .timeout = 20)
 	/* and it begins again */
 	cr_assert_eq(proxy_add(&fifos[0]), 0);
 	proxy_remove(&fifos[0]);
+}
+
+static void *add_main(void *fifo)
+{
+	int rc;
+
+	pthread_cancel(pthread_self());
+	rc = proxy_add(fifo);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return rc ? NULL : fifo;
+}
+
+/* Who comes while the thread is being ended waits for that, under the lock. */
+Test(proxy, waits_are_no_cancellation_points, .timeout = 20)
+{
+	struct fifo fifos[2] = { 0 };
+	pthread_t ends, comes;
+	void *added = NULL;
+	sem_t until;
+
+	sem_init(&until, 0, 0);
+	pthread_key_create(&at_end, last);
+	atomic_store(&proxy.lasts, &until);
+	cr_assert_eq(proxy_add(&fifos[0]), 0);
+	while (atomic_load(&proxy.rounds) < 2)
+		sleep_ms(1);
+	atomic_store(&proxy.lasts, NULL);
+	cr_assert_eq(pthread_create(&ends, NULL, remove_main, &fifos[0]), 0);
+	sleep_ms(50);
+	cr_assert_eq(pthread_create(&comes, NULL, add_main, &fifos[1]), 0);
+	sleep_ms(50);
+	sem_post(&until);
+	pthread_join(comes, &added);
+	cr_assert_eq(added, &fifos[1], "it was cancelled");
+	pthread_join(ends, NULL);
+	proxy_remove(&fifos[1]);
 }

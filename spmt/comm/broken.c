@@ -23,6 +23,7 @@
 /* Looks again soon at first, because a breaker may just be writing. */
 static void cause_pause(int64_t since)
 {
+	UNCANCELLED;
 	const struct timespec ts = { .tv_nsec = CAUSE_LOOK_NS };
 
 	if (process_now() - since < CAUSE_LOOK_NS)

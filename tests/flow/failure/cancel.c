@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "spmt/comm/comm.h"
 #include "tests/lib/every_call.h"
 #include "tests/lib/processes.h"
 
@@ -110,11 +111,39 @@ Test(cancel, in_several)
 	lives("0|1|2|3");
 }
 
+/* Broken by who has not said why, and may be about to: all calls wait for that. */
+static int unsaid(int rank, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(rank, 1, arg);
+	uint64_t *word;
+	spmt_comm *comm;
+
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	atomic_store(&comm->control->stop, 1);
+	pend();
+	REQUIRE_CODE(spmt_signal(comm, word, 1, SPMT_SIGNAL_ADD, 0), SPMT_ERR_BROKEN);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_BROKEN);
+	REQUIRE_OK(spmt_finalize(comm));
+	no_more();
+	return 0;
+}
+
+Test(cancel, in_a_world_that_does_not_say_why_it_is_broken)
+{
+	spmt_uid uid;
+
+	NEEDS_HOST("calls are the same");
+	ranks_deadline(30);
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	RANKS_OK(ranks_threads(1, unsaid, &uid));
+}
+
 /* ---- calls that make threads -------------------------------------------------------------------------------------------- */
 
 enum { RANKS = 2 };
 
-static int meet(spmt_comm *comm, void *arg)
+static int meet_all(spmt_comm *comm, void *arg)
 {
 	(void)arg;
 	return spmt_barrier(comm);
@@ -137,9 +166,9 @@ static int crews(int index, void *arg)
 		attrs[i] = ranks_attr(i, RANKS, NULL);
 	common.device = -1;
 	pend();
-	REQUIRE_OK(spmt_run(RANKS, &common, meet, NULL));
+	REQUIRE_OK(spmt_run(RANKS, &common, meet_all, NULL));
 	REQUIRE_OK(spmt_init_all(RANKS, attrs, comms));
-	REQUIRE_OK(spmt_each(RANKS, comms, meet, NULL));
+	REQUIRE_OK(spmt_each(RANKS, comms, meet_all, NULL));
 	REQUIRE_OK(spmt_each(RANKS, comms, leave, NULL));
 	REQUIRE_CODE(spmt_run(RANKS, &common, NULL, NULL), -EINVAL);
 	no_more();

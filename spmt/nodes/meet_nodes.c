@@ -466,8 +466,10 @@ static void nodes_attach(spmt_comm *comm, const void *data, size_t size)
 		&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1], (uint32_t)size);
 }
 
+/* Sockets, and sleeps until somebody answers, are cancellation points. */
 static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 {
+	UNCANCELLED;
 	struct nodes *n = nodes_of(comm);
 	bool last;
 	int rc;
@@ -493,6 +495,7 @@ static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 
 static int64_t nodes_wait(spmt_comm *comm)
 {
+	UNCANCELLED;
 	int64_t waited = gate_wait(comm, &nodes_hooks);
 
 	if (atomic_load(&comm->control->gate) == (2 * (comm->epoch - 1) | GATE_BROKEN) &&

@@ -403,6 +403,7 @@ static bool retry(const struct link *link)
 static int deliver(struct mover *m, const struct request *r, const void *data, void *answer,
 	size_t n, bool in_stream)
 {
+	UNCANCELLED; /* as a NIC's moves are */
 	struct sender *s = m->state;
 	int rc;
 

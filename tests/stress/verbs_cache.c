@@ -7,6 +7,7 @@
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,6 +375,51 @@ static int in_streams(void)
 	return 0;
 }
 
+/* A look at the page map is none. A thread of its own, which a call that is one does not come out of. */
+struct pending {
+	spmt_comm *comm;
+	char *block, *own;
+	int rc;
+};
+
+static void *move_pending(void *arg)
+{
+	struct pending *p = arg;
+
+	pthread_cancel(pthread_self());
+	p->rc = spmt_put(p->comm, p->block, p->own, MIB, 1);
+	if (!p->rc)
+		p->rc = spmt_get(p->comm, p->own, p->block, MIB, 1);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return p;
+}
+
+static int pending_rank(spmt_comm *comm, void *arg)
+{
+	struct pending p = { .comm = comm };
+	void *returned = NULL;
+	pthread_t thread;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, MIB, (void **)&p.block));
+	if (spmt_rank(comm))
+		return spmt_barrier(comm);
+	p.own = pages(NULL, MIB, 1);
+	REQUIRE_EQ(pthread_create(&thread, NULL, move_pending, &p), 0);
+	REQUIRE_EQ(pthread_join(thread, &returned), 0);
+	REQUIRE(returned == &p);
+	REQUIRE_OK(p.rc);
+	munmap(p.own, MIB);
+	return spmt_barrier(comm);
+}
+
+static int no_cancellation_point(void)
+{
+	TRY(ranks_run(RANKS, &attr, pending_rank, NULL));
+	REQUIRE_EQ(left(), 0);
+	return 0;
+}
+
 /* Whether the kernel tells this process of page frames. */
 static bool frames_are_told(void)
 {
@@ -399,6 +445,7 @@ int main(int argc, char **argv)
 		{ "what is in flight stays", in_flight },
 		{ "no more may be registered", limits },
 		{ "moves in streams", in_streams },
+		{ "a cancellation that is pending", no_cancellation_point },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	const char *mode = argc > 1 ? argv[1] : "auto";

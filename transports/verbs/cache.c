@@ -37,6 +37,7 @@ const struct region *cached_region(const struct cached *cached)
 /* The page frames of n pages. False: not all are there, or the kernel does not say. */
 static bool frames_read(const struct cache *cache, uint64_t first, size_t n, uint64_t *frames)
 {
+	UNCANCELLED;
 	size_t done = 0, all = n * sizeof(*frames);
 
 	while (done < all) {
@@ -267,6 +268,7 @@ static struct cached *cached_new(
 /* Registers the pages of the range. An entry may also say that it cannot be. */
 static struct cached *cached_make(struct cache *cache, struct stage *stage, uint64_t at, size_t n)
 {
+	UNCANCELLED;
 	uint64_t base = at / cache->page * cache->page;
 	size_t size = ((at - base + n - 1) / cache->page + 1) * cache->page;
 

@@ -297,8 +297,10 @@ static void lane_address(const struct rdma_peer *peer, int lane, struct rank_nic
 	memcpy(address->device, said->device, sizeof(address->device));
 }
 
+/* Drivers make queue pairs and registrations by calls that are cancellation points. */
 int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, struct pairing **c)
 {
+	UNCANCELLED;
 	struct nic *nic = peer->lanes[lane].nic;
 	struct rank_nic address;
 

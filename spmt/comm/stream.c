@@ -16,6 +16,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/device/host/host.h"
 #include "stream.h"
 #include "waits.h"
 
@@ -232,7 +233,9 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain
 	if (!p->what)
 		return mark_sync(comm, mark, p, INT64_MAX);
 	waits_call_begin(comm, &wait);
+	host_patience(p->begin ? drain_left(p) : p->limit);
 	rc = mark_sync(comm, mark, p, SHOW_NS);
+	host_patience(0);
 	if (rc == -ETIMEDOUT && drain_left(p) > 0) {
 		waits_call_show(p->begin);
 		rc = mark_sync(comm, mark, p, INT64_MAX);

@@ -35,6 +35,12 @@ int host_stream_device(device_stream handle);
 void host_stream_blame(int code, const char *why);
 int host_stream_blamed(int dev, device_stream handle);
 
+/*
+ * How many ns the calling thread will wait for a stream in all, where that is more than a synchronize with a timeout says: it may run work
+ * of the library that takes no longer. 0: no more than it says.
+ */
+void host_patience(int64_t ns);
+
 /* As the ops of the same name. */
 int host_copy(int dev, void *dst, const void *src, size_t n, device_stream s);
 int host_fill(int dev, void *dst, int byte, size_t n, device_stream s);

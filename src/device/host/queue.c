@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "include/spmt_device/types.h"
 #include "queue.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
@@ -268,6 +269,17 @@ static int run_kernel(const struct host_op *op)
 	return 0;
 }
 
+/* The library's own kernels wait as long as the view says that they begin with. */
+static int64_t kernel_bound(const struct kernel *k, const void *args)
+{
+	const struct spmt_view *view = args;
+
+	if (!k->bounded || !k->viewed)
+		return k->bounded;
+	return view->timeout_ns ? (int64_t)MIN_OF(view->timeout_ns, (uint64_t)INT64_MAX)
+				: INT64_MAX;
+}
+
 int host_queue_launch(int dev, device_stream handle, const struct kernel *k, unsigned grid,
 	unsigned block, const void *args, size_t size)
 {
@@ -286,9 +298,9 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	if (!op)
 		return rc;
 	op->kernel = k->host;
-	op->bounded = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
+	op->bound = kernel_bound(k, op->args);
 	end = k->given && k->given < size ? k->given : size;
 	rc = end > k->viewed ? host_reach_args(dev, op->args + k->viewed, end - k->viewed) : 0;
 	if (rc) {

@@ -78,6 +78,8 @@ struct host_stream *host_serving(void);
 /* The calling thread has left s asleep, as it will wait for s itself; NULL: for what it waits now. It can do so for one stream at a time,
    and what that one runs may need the others: the one before is woken. */
 void host_rely(struct host_stream *s);
+/* What the calling thread has, in ns, of which a call has this timeout. */
+int64_t host_patience_or(int64_t timeout_ns);
 /* The calling thread, which serves none, is s's for one op. */
 struct device_saved host_lend(struct host_stream *s);
 void host_take_back(const struct device_saved *saved);

@@ -253,7 +253,7 @@ int host_stream_push(struct host_op *op, const char *name, uint64_t *ticket)
 	else
 		rc = push_now(s, op, ticket);
 	if (!rc) {
-		relied = s->idle && s->relied && op->bounded;
+		relied = s->idle && s->relied && op->bound;
 		idle = s->idle && !relied;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -485,7 +485,7 @@ int host_stream_sync(int dev, device_stream handle, int64_t timeout_ns, const ui
 		return rc;
 	ticket = atomic_load(&s->queued);
 	if (timeout_ns && !(stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE)))
-		host_stream_help(s, ticket);
+		host_stream_help(s, ticket, host_patience_or(timeout_ns));
 	rc = host_stream_await(s, ticket, timeout_ns, stop);
 	if (rc)
 		return rc;

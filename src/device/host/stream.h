@@ -14,8 +14,8 @@ struct host_op {
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
 	bool once;		    /* it cannot be replayed */
-	bool bounded;		    /* a thread that waits for it may run it itself */
-	size_t extra;		    /* bytes of args */
+	int64_t bound; /* ns that its waits take at most: who waits as long may run it itself; 0: nobody may */
+	size_t extra; /* bytes of args */
 	union {
 		struct {
 			void *dst;
@@ -121,10 +121,10 @@ void host_stream_end_all(struct host_stream *list);
 
 /* host/worker.c. Gives s a thread, another stream's that has run dry or a new one. Under s->lock: 0 or -errno, no sentence. */
 int host_worker_start(struct host_stream *s);
-/* Runs what lies in s up to this ticket, as far as the calling thread may; wakes the worker for the rest. Only for who waits for a
-   stream by its name: several streams that one thread served would be in an order that the program has not asked for, which hides
+/* Runs what lies in s up to this ticket, as far as the calling thread may, which has so many ns; wakes the worker for the rest. Only for
+   who waits for a stream by its name: several streams that one thread served would be in an order that the program has not asked for, which hides
    its races from ThreadSanitizer. */
-void host_stream_help(struct host_stream *s, uint64_t ticket);
+void host_stream_help(struct host_stream *s, uint64_t ticket, int64_t patience);
 /* Wakes the worker if it relies on somebody else. */
 void host_stream_rouse(struct host_stream *s);
 /* No condition variable: waiting for one is a cancellation point. ns < 0: for ever. */

@@ -12,6 +12,7 @@ static _Thread_local struct {
 	int error;
 	struct host_stream *serving;
 	struct host_stream *relying; /* host_rely(): streams outlive those who point to them */
+	int64_t patience;	     /* ns; 0: that of its calls */
 } self;
 
 const void *host_self(void)
@@ -61,6 +62,18 @@ void host_rely(struct host_stream *s)
 	self.relying = s;
 	if (before && before != s)
 		host_stream_rouse(before);
+}
+
+void host_patience(int64_t ns)
+{
+	self.patience = ns;
+}
+
+int64_t host_patience_or(int64_t timeout_ns)
+{
+	int64_t ns = self.patience ? self.patience : timeout_ns;
+
+	return ns < 0 ? INT64_MAX : ns;
 }
 
 struct device_saved host_lend(struct host_stream *s)

@@ -154,9 +154,9 @@ static void *stream_worker(void *arg)
 
 /* ---- by those who wait ------------------------------------------------------------------------ */
 
-/* The first op where it lies untouched and `mine` may run it; else the worker is woken for what lies there. `back`: the one that was
-   borrowed before has run. */
-static struct host_op *op_borrow(struct host_stream *s, bool mine, bool back)
+/* The first op where it lies untouched and takes no longer than the caller has patience; else the worker is woken for what lies there.
+   `back`: the one that was borrowed before has run. */
+static struct host_op *op_borrow(struct host_stream *s, int64_t patience, bool back)
 {
 	struct host_op *op = NULL;
 	bool left;
@@ -165,7 +165,7 @@ static struct host_op *op_borrow(struct host_stream *s, bool mine, bool back)
 	if (back)
 		s->helped = false;
 	left = s->idle && !s->helped && s->head;
-	if (left && mine && s->head->bounded) {
+	if (left && s->head->bound && s->head->bound <= patience) {
 		op = op_take(s);
 		s->helped = true;
 		/* behind long work the worker may have had its last nap: it would not look by itself */
@@ -187,23 +187,32 @@ void host_stream_rouse(struct host_stream *s)
 {
 	/* Taking the lock would be an order, too. */
 	if (atomic_load(&s->relied))
-		(void)op_borrow(s, false, false);
+		(void)op_borrow(s, 0, false);
 }
 
-void host_stream_help(struct host_stream *s, uint64_t ticket)
+/* The clock, which takes as long as a small kernel, is read if there is more than one op: the first is not counted. */
+void host_stream_help(struct host_stream *s, uint64_t ticket, int64_t patience)
 {
 	UNCANCELLED;
-	bool mine = !host_serving();
+	bool mine = !host_serving(), more = mine && atomic_load(&s->done) < ticket;
+	int64_t end = 0;
 	struct host_op *op;
 
 	host_rely(s);
-	op = op_borrow(s, mine && atomic_load(&s->done) < ticket, false);
+	op = op_borrow(s, more ? patience : 0, false);
 	while (op) {
 		struct device_saved saved = host_lend(s);
 
 		run_op(s, op);
 		host_take_back(&saved);
-		op = op_borrow(s, mine && atomic_load(&s->done) < ticket, true);
+		more = atomic_load(&s->done) < ticket;
+		if (more && patience < INT64_MAX) {
+			int64_t now = process_now();
+
+			end = end ? end : now + patience;
+			patience = MAX_OF(end - now, 0);
+		}
+		op = op_borrow(s, more ? patience : 0, true);
 	}
 }
 

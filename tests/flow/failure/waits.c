@@ -304,3 +304,41 @@ Test(waits, more_than_places)
 	attr.timeout_ms = LONG_MS;
 	RANKS_OK(ranks_run(2, &attr, many, NULL));
 }
+
+/* ---- a deadline that is set when work is queued ------------------------------------------------------------------------------ */
+
+enum { CALLS = 300 };
+
+/* Of collectives that have no deadline: small ones, which the thread that waits for them does itself. */
+static int later_deadline(spmt_comm *comm, void *arg)
+{
+	uint64_t *words;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(*words), (void **)&words));
+	for (int i = 0; i < CALLS; i++) {
+		REQUIRE_OK(spmt_all_reduce(
+			comm, words, words + 1, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+		REQUIRE_OK(spmt_quiet(comm));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	while (spmt_rank(comm)) {
+		if (spmt_status(comm))
+			return 0;
+		sleep_ms(1);
+	}
+	REQUIRE_OK(spmt_all_reduce(comm, words, words + 1, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_set_timeout(comm, SHORT_MS));
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	return spmt_abort(comm, -1);
+}
+
+Test(waits, a_deadline_that_is_set_later)
+{
+	struct spmt_attr attr = ranks_attr(0, 2, NULL);
+
+	NEEDS_DEVICES(2);
+	attr.timeout_ms = -1;
+	ranks_deadline(30);
+	RANKS_OK(ranks_run(2, &attr, later_deadline, NULL));
+}

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include "held_stream.h"
+#include "include/spmt_device/types.h"
 #include "src/device/host/stream.h"
 
 #define TURNS 500
@@ -221,6 +222,59 @@ Test(device_host_waiter, another_streams_wait_is_served)
 	OK(b->event_destroy(0, e));
 	end(0, t);
 	end(0, s);
+}
+
+struct wait_args {
+	struct spmt_view view;
+	_Atomic bool *go_on;
+};
+
+static void wait_on(const void *its)
+{
+	const struct wait_args *a = its;
+
+	atomic_store(&by, thread_now());
+	while (!atomic_load(a->go_on))
+		sleep_ms(1);
+}
+
+/* Whether the thread that waits has done it. */
+static bool waits_itself(uint64_t work_ns, int64_t patience, bool goes_on)
+{
+	static const struct kernel slow = { "slow", wait_on, true, false, sizeof(struct spmt_view),
+		0 };
+	_Atomic bool go_on = goes_on; /* else it would wait for ever */
+	struct wait_args a = { .view.timeout_ns = work_ns, .go_on = &go_on };
+	device_stream s = stream_of(0);
+	int64_t begin;
+	bool itself;
+
+	rely(s);
+	OK(b->launch(0, s, &slow, 1, 1, &a, sizeof(a)));
+	begin = calm_ns();
+	host_patience(patience);
+	cr_expect_eq(b->stream_sync(0, s, SECOND / 20, NULL), goes_on ? 0 : -ETIMEDOUT);
+	host_patience(0);
+	cr_expect_lt(calm_ns() - begin, SECOND);
+	itself = atomic_load(&by) == thread_now();
+	atomic_store(&go_on, true);
+	settle(0, s);
+	end(0, s);
+	return itself;
+}
+
+/* A deadline would never come in work that takes longer. */
+Test(device_host_waiter, what_takes_longer_is_the_workers, .timeout = 30)
+{
+	bool itself = false;
+
+	start(1);
+	cr_expect_not(waits_itself(SECOND / 10, 0, false));
+	cr_expect_not(waits_itself(0, 0, false));
+	cr_expect_not(waits_itself(SECOND, SECOND / 10, false));
+	for (int i = 0; i < TURNS && !itself; i++)
+		itself = waits_itself(SECOND, 2 * SECOND, true);
+	cr_expect(itself, "the worker did all");
 }
 
 static void disturb(const void *unused)

@@ -17,18 +17,22 @@ void wake_sleepers(struct wake_counter *counter)
 	futex_wake_all(&counter->wakes);
 }
 
-/* True for the one that is to write why. A process that died between its claim and its word is
-   outwaited: the second to claim writes instead of it. */
-static bool control_claim(struct control *control)
+/* Which word is the caller's to write; -1: another's is there. One that was stopped between its claim and its word, or has died there, is
+   outwaited by the next, and may still write: into a word of its own. Only the last is shared, by all that follow. */
+static int control_claim(struct control *control)
 {
-	uint32_t none = 0;
+	uint32_t claims = 0;
 
-	if (atomic_compare_exchange_strong(&control->claimed, &none, 1))
-		return true;
-	for (int64_t begin = process_now(); !atomic_load(&control->stop); sched_yield())
-		if (process_now() - begin > CLAIM_NS)
-			return true;
-	return false;
+	if (atomic_compare_exchange_strong(&control->claimed, &claims, 1))
+		return 0;
+	for (int64_t begin = process_now(); !atomic_load(&control->stop); sched_yield()) {
+		if (process_now() - begin <= CLAIM_NS)
+			continue;
+		if (atomic_compare_exchange_strong(&control->claimed, &claims, claims + 1))
+			return (int)MIN_OF(claims, CONTROL_WORDS - 1);
+		begin = process_now(); /* another has outwaited it */
+	}
+	return -1;
 }
 
 /* FNV-1a over all of it. */
@@ -42,16 +46,22 @@ static uint32_t check_of(const struct cause *cause)
 	return h;
 }
 
+/* True: the word is the first to be named. */
+static bool control_say(struct control *control, int word, const struct cause *cause)
+{
+	uint32_t none = 0;
+
+	control->words[word].cause = *cause;
+	control->words[word].check = check_of(cause);
+	tsan_release(&control->stop);
+	return atomic_compare_exchange_strong(&control->stop, &none, (uint32_t)word + 1);
+}
+
 bool control_break(struct control *control, const struct cause *cause)
 {
-	bool first = control_claim(control);
+	int word = control_claim(control);
+	bool first = word >= 0 && control_say(control, word, cause);
 
-	if (first) {
-		control->cause = *cause;
-		control->check = check_of(cause);
-		tsan_release(&control->stop);
-		atomic_store_explicit(&control->stop, 1, memory_order_release);
-	}
 	/* Also where another is first: what looks like one may be anything. */
 	atomic_fetch_or(&control->gate, GATE_BROKEN);
 	futex_wake_all(control_gate_word(control));
@@ -60,16 +70,20 @@ bool control_break(struct control *control, const struct cause *cause)
 
 enum control_state control_state(struct control *control, struct cause *cause)
 {
-	if (!atomic_load_explicit(&control->stop, memory_order_acquire) &&
-		!(atomic_load(&control->gate) & GATE_BROKEN))
+	uint32_t stop = atomic_load_explicit(&control->stop, memory_order_acquire);
+	const struct control_word *word;
+
+	if (!stop && !(atomic_load(&control->gate) & GATE_BROKEN))
 		return CONTROL_WHOLE;
-	if (!atomic_load_explicit(&control->stop, memory_order_acquire))
+	stop = atomic_load_explicit(&control->stop, memory_order_acquire);
+	if (!stop)
 		return CONTROL_SPOILED;
 	tsan_acquire(&control->stop);
-	memcpy(cause, &control->cause, sizeof(*cause));
+	word = control_word_named(control, stop);
+	memcpy(cause, &word->cause, sizeof(*cause));
 	/* The compiler may not look at the shared one again. */
 	__asm__ volatile("" : : "r"(cause) : "memory");
-	return control->check == check_of(cause) && cause->code < 0 &&
+	return word->check == check_of(cause) && cause->code < 0 &&
 			memchr(cause->sentence, 0, sizeof(cause->sentence))
 		? CONTROL_BROKEN
 		: CONTROL_SPOILED;

@@ -18,16 +18,23 @@
 #include "src/base/status.h"
 
 #define GATE_BROKEN 1u
+#define CONTROL_WORDS 2u
 
 struct keys;
 
+/* Why it is broken; `check` is the cause's. */
+struct control_word {
+	struct cause cause;
+	uint32_t check;
+};
+
 struct control {
 	struct control_mark mark;
-	/* Broken: the first to claim it writes code and sentence, then stop. */
+	/* Broken: the first to claim it writes code and sentence, then stop: which word that is, from 1 on. Who claims it after one
+	   that was stopped has a word of its own; whose is named first counts. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t stop;
-	_Atomic uint32_t claimed;
-	struct cause cause;
-	uint32_t check; /* of the cause */
+	_Atomic uint32_t claimed; /* how many times */
+	struct control_word words[CONTROL_WORDS];
 	/* Meetings: the last of the e-th to arrive moves the gate from 2(e-1) to 2e. Whoever
 	   sets GATE_BROKEN instead has ended it for all: one word decides, so that all ranks
 	   leave with the same result. */
@@ -98,6 +105,19 @@ static inline const uint32_t *control_stop_word(const struct control *control)
 
 /* Breaks the comm once: the first cause counts, and gets true. Wakes who waits in a meeting. Any thread. */
 bool control_break(struct control *control, const struct cause *cause);
+
+/* Where stop is set: the word that it names, if it is not overwritten. */
+static inline const struct control_word *control_word_named(
+	const struct control *control, uint32_t stop)
+{
+	return &control->words[(stop - 1) % CONTROL_WORDS];
+}
+
+/* Of a broken block that no other process has. */
+static inline const struct cause *control_cause(const struct control *control)
+{
+	return &control_word_named(control, atomic_load(&control->stop))->cause;
+}
 
 /* SPOILED: it says that it is broken, but not why: the one who broke it is just writing that, or it has been overwritten. */
 enum control_state { CONTROL_WHOLE, CONTROL_BROKEN, CONTROL_SPOILED };

@@ -15,7 +15,7 @@ enum { WAIT_WORD = 1, WAIT_KERNEL = 2, WAIT_GATHER = 4 };
 
 /* How a reader from outside knows the head of a world's control block: its first bytes. */
 #define CONTROL_MAGIC 0x6c727463746d7073u /* "spmtctrl" */
-#define CONTROL_VERSION 1u
+#define CONTROL_VERSION 2u
 
 struct control_mark {
 	_Atomic uint64_t magic; /* written last */

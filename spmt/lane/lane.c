@@ -119,7 +119,7 @@ static void side_go(struct comm_lane *lane, struct side *side)
 
 	while ((step = side->first) && !side->here && !step->posted) {
 		if (!step->fn && lane_is_broken(lane)) {
-			step_end(lane, side, lane->control->cause.code);
+			step_end(lane, side, control_cause(lane->control)->code);
 		} else if (step_is_held(step)) {
 			break;
 		} else if (step->fn) {
@@ -240,7 +240,7 @@ static void step_call(struct errand *errand)
 	struct comm_lane *lane = step->lane;
 	struct side *side = &lane->sides[step->rank];
 
-	step->fn(step->arg, lane_is_broken(lane) ? lane->control->cause.code : 0);
+	step->fn(step->arg, lane_is_broken(lane) ? control_cause(lane->control)->code : 0);
 	pthread_mutex_lock(&lane->lock);
 	step_end(lane, side, 0);
 	side_go(lane, side);
@@ -292,7 +292,7 @@ int lane_reach(struct step *step, struct cause *cause)
 		lane_sleep(lane, INT64_MAX);
 	code = step->code;
 	if (code)
-		*cause = lane->control->cause;
+		*cause = *control_cause(lane->control);
 	pthread_mutex_unlock(&lane->lock);
 	mem_free(step);
 	lanes_release(lane);

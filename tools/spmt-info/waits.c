@@ -196,11 +196,13 @@ static void rank_print(const struct watched *w, const struct block *b, uint32_t 
 
 static void world_print(struct watched *w, const struct block *b)
 {
+	const struct cause *cause = control_cause(head(b));
+
 	printf("%sworld %016" PRIx64 " of %u ranks\n", w->worlds++ ? "\n" : "", head(b)->mark.name,
 		head(b)->nranks);
 	if (atomic_load(&head(b)->stop)) {
-		printf("broken (%s): ", status_text(head(b)->cause.code));
-		text_print(head(b)->cause.sentence, sizeof(head(b)->cause.sentence));
+		printf("broken (%s): ", status_text(cause->code));
+		text_print(cause->sentence, sizeof(cause->sentence));
 		printf("\n");
 	}
 	printf(" rank  process\n");

@@ -216,7 +216,7 @@ static int codes(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	REQUIRE_OK(spmt_view_get(comm, &v));
-	comm->control->cause.code = -55;
+	comm->control->words[0].cause.code = -55;
 	REQUIRE_EQ(pthread_create(&f.thread, NULL, flip, &f), 0);
 	for (long i = 0; i < 100000000 && changes < 100000; i++) {
 		struct spmtd_pause p = { .n = 0 };
@@ -228,7 +228,7 @@ static int codes(spmt_comm *comm, void *arg)
 	}
 	atomic_store(&f.end, true);
 	pthread_join(f.thread, NULL);
-	comm->control->cause.code = 0;
+	comm->control->words[0].cause.code = 0;
 	REQUIRE(changes > 0);
 	REQUIRE_EQ(other, 0);
 	return 0;

@@ -90,8 +90,8 @@ static bool control_is_worlds(const struct world *world, const struct control *c
 	return control == world->local || control == atomic_load(&world->control);
 }
 
-/* Who breaks a world does so in its parts next, and another process does when it is told. A call that has heard of the world does not
-   return before its parts here know. */
+/* Who breaks a world does so in its parts and lanes next, and another process does when it is told. A call that has heard of the world
+   does not return before those here know; */
 static void parts_inherit(struct world *world, const struct cause *cause)
 {
 	struct cause inherited;
@@ -105,6 +105,24 @@ static void parts_inherit(struct world *world, const struct cause *cause)
 		comm_stop(c);
 	}
 	pthread_mutex_unlock(&world->lock);
+	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
+}
+
+/* nor, of a part, before its lanes do. */
+static void lanes_inherit(
+	struct world *world, const struct control *control, const struct cause *cause)
+{
+	const spmt_comm *c;
+	uint64_t id = 0;
+
+	pthread_mutex_lock(&world->lock);
+	for (c = world->comms; c && (c->lane || c->control != control);)
+		c = c->next_here;
+	if (c)
+		id = c->id;
+	pthread_mutex_unlock(&world->lock);
+	if (c)
+		lanes_break(atomic_load(&world->lanes), id, cause);
 }
 
 static int fail_broken(const struct world *world, const struct control *control, const char *what,
@@ -126,6 +144,8 @@ bool world_cause(struct world *world, struct control *control, int64_t most_ns, 
 		await_cause(world, control, most_ns, cause);
 	if (state != CONTROL_WHOLE && control_is_worlds(world, control))
 		parts_inherit(world, cause);
+	else if (state != CONTROL_WHOLE)
+		lanes_inherit(world, control, cause);
 	return state != CONTROL_WHOLE;
 }
 

@@ -274,6 +274,44 @@ Test(lanes_processes, a_lane_is_no_better_than_its_comm)
 	in_processes("0,1", before_its_lanes);
 }
 
+/* Whoever has heard of the part, or of the world, by any call finds its lanes broken, too. */
+static int after_its_comm(spmt_comm *comm, void *arg)
+{
+	uint64_t *in, *out;
+	spmt_comm *of_world, *of_part, *part;
+	struct cause cause;
+
+	(void)arg;
+	TRY(words_make(comm, 1, &in, &out));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	REQUIRE_OK(spmt_lane(part, KEY, &of_part));
+	REQUIRE_OK(spmt_barrier(comm));
+	cause_set(&cause, -44, NULL, "on purpose");
+	if (spmt_rank(comm) == 0)
+		REQUIRE(control_break(part->control, &cause));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_CODE(spmt_barrier(part), -44);
+	REQUIRE_CODE(sum(of_part, out, in), -44);
+	REQUIRE_SAYS("lane 4242: on purpose");
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	REQUIRE_OK(spmt_lane(part, KEY, &of_part));
+	REQUIRE_OK(spmt_lane(comm, KEY, &of_world));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0)
+		REQUIRE(control_break(comm->control, &cause));
+	REQUIRE_CODE(spmt_barrier(comm), -44);
+	REQUIRE_CODE(sum(of_world, out, in), -44);
+	REQUIRE_SAYS("lane 4242: its world is broken: on purpose");
+	REQUIRE_CODE(sum(of_part, out, in), -44);
+	return 0;
+}
+
+Test(lanes_processes, a_call_on_its_comm_tells_of_a_lane)
+{
+	in_processes("0|1", after_its_comm);
+	in_processes("0,1", after_its_comm);
+}
+
 /* Rank 0 breaks the part, and knows nothing of the lane that the others are in. */
 static int breaks_unseen(spmt_comm *comm, void *arg)
 {

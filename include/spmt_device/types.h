@@ -121,7 +121,8 @@ struct spmtd_host {
 	void (*wake)(const struct spmt_view *v, int32_t pe);
 	/* A kernel of the library has not done what it was to do: its code. May be NULL. */
 	void (*ended)(const struct spmt_view *v, int code);
-	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for. May be NULL. */
+	/* As pause, of a comm that is broken: 0 as long as a peer is to be waited for; p->wakes: which, from 1 on, 0: none of them. May be
+	   NULL. */
 	int (*pause_broken)(const struct spmt_view *v, struct spmtd_pause *p);
 	/* After a post. May be NULL. */
 	void (*posted)(const struct spmt_view *v);

@@ -7,6 +7,7 @@
 
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
+#include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
 #include "spmt/comm/spin.h"
 #include "spmt/comm/waits.h"
@@ -186,19 +187,22 @@ static void kernel_has_ended(const struct spmt_view *v, int code)
 }
 
 #define PEER_LINGER_NS 10000000000ll /* then the peer's process is dead */
+#define PEER_DEAD_NS 100000000ll /* .. as it is known to be: its threads may run on for a moment */
 
 static int kernel_pause_broken(const struct spmt_view *v, struct spmtd_pause *p)
 {
 	struct timespec slice = { .tv_nsec = 100000 };
+	const spmt_comm *comm = comm_of(v);
+	int64_t most =
+		p->wakes && !comm_is_alive(comm, (int)p->wakes - 1) ? PEER_DEAD_NS : PEER_LINGER_NS;
 
-	(void)v;
 	if (!p->n++)
 		p->begin = process_now();
 	if (p->n < WAIT_YIELDS)
 		sched_yield();
 	else
 		nanosleep(&slice, NULL);
-	return process_now() - p->begin > PEER_LINGER_NS;
+	return process_now() - p->begin > most;
 }
 
 const struct spmtd_host wait_callbacks = {

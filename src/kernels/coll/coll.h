@@ -117,8 +117,8 @@ COLL_FN int coll_take_all(const struct coll *c, int rc);
 COLL_FN int coll_block_takes(const struct coll *c);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
-/* Between two looks in a broken comm; not 0: it has lasted too long. */
-COLL_FN int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w);
+/* Between two looks in a broken comm, at what pe is to do, -1: the host; not 0: it has lasted too long. */
+COLL_FN int coll_pause_broken(const struct spmt_view *v, int pe, struct spmtd_waiter_ *w);
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block, or of each. */
 COLL_FN void coll_take_back(const struct coll *c);
 

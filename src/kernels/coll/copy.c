@@ -15,7 +15,7 @@ static inline void await_engines(const struct coll *c)
 
 	spmtd_wait_begin_(&w);
 	while (!enough && (int64_t)(spmtd_look64_(f->taken) - posted) < 0)
-		enough = coll_pause_broken(c->view, &w);
+		enough = coll_pause_broken(c->view, -1, &w);
 }
 
 static inline int copy_post(const struct coll *c, int kind, int pe, uint64_t dst, uint64_t src)

@@ -309,15 +309,17 @@ COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lan
 
 #define LINGER_NS 10000000000ull /* then the peer is dead */
 
-COLL_FN int coll_pause_broken(const struct spmt_view *v, struct spmtd_waiter_ *w)
+COLL_FN int coll_pause_broken(const struct spmt_view *v, int pe, struct spmtd_waiter_ *w)
 {
 	w->polls++;
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 	(void)v;
+	(void)pe;
 	if (!w->begin)
 		w->begin = spmtd_clock_();
 	return spmtd_clock_() - w->begin > LINGER_NS;
 #else
+	w->pause.wakes = (uint32_t)(pe + 1);
 	return v->host && v->host->pause_broken ? v->host->pause_broken(v, &w->pause) : 1;
 #endif
 }
@@ -327,10 +329,11 @@ COLL_FN void coll_take_back(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
 	struct spmtd_waiter_ w;
-	int enough = 0;
 
 	spmtd_wait_begin_(&w);
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_()) {
+		int enough = 0;
+
 		if (pe == v->pe)
 			continue;
 		/* however many blocks it has */
@@ -338,7 +341,7 @@ COLL_FN void coll_take_back(const struct coll *c)
 			int back = taken_back(c, pe, word);
 
 			while (!back && !enough && !is_done(c, pe, word))
-				enough = coll_pause_broken(v, &w);
+				enough = coll_pause_broken(v, pe, &w);
 		}
 	}
 	spmtd_meet_settled_(SPMTD_BLOCK_);

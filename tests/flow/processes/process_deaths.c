@@ -8,10 +8,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "spmt/bootstrap/wire.h"
+#include "spmt/comm/comm.h"
 #include "tests/lib/processes.h"
 
 enum {
@@ -500,4 +502,76 @@ Test(process_deaths, at_any_time_between_calls)
 		killed_in((enum act)(i % ACTS), false, i % 3,
 			(int)(random_next(&seed) % (unsigned)most));
 	}
+}
+
+/* ---- inside a collective's kernel --------------------------------------------------------------------------------- */
+
+enum { WORDS = 32 << 10, PAGE = 4096 };
+
+static struct scene *held;
+
+static void stand_still(int number)
+{
+	(void)number;
+	atomic_fetch_add(&held->inside, 1);
+	stay();
+}
+
+static void kill_held(struct processes *p)
+{
+	struct play *play = (struct play *)p;
+
+	within(&play->s->inside, 1, 20000);
+	usleep(20000); /* the others are through with their part, and wait for it */
+	kill_now(play);
+}
+
+/* Where its kernel stores, behind what it has of its peers' buffers. */
+static int hold(const spmt_comm *comm, struct scene *s)
+{
+	const struct sigaction still = { .sa_handler = stand_still };
+	uintptr_t begin = (uintptr_t)comm->stage + comm->stage_size;
+	uintptr_t end = (begin + comm->stage_size) & ~(uintptr_t)(PAGE - 1);
+
+	held = s;
+	begin = (begin + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	REQUIRE_EQ(sigaction(SIGSEGV, &still, NULL), 0);
+	REQUIRE_EQ(mprotect((void *)begin, end - begin, PROT_NONE), 0);
+	return 0;
+}
+
+/* The victim stands still while it has its peers' buffers: they wait until it lets go of them, and it never does. */
+static int held_inside(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct spmt_attr attr = ranks_attr(rank, play->p.nranks, &play->p.uid[0]);
+	uint64_t *words;
+	spmt_comm *comm;
+	int code;
+
+	attr.timeout_ms = DEADLINE_MS;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	ranks_watch(comm);
+	REQUIRE_OK(spmt_calloc(comm, 2 * WORDS, sizeof(*words), (void **)&words));
+	if (rank == play->s->victim)
+		TRY(hold(comm, play->s));
+	code = spmt_all_reduce(comm, words, words + WORDS, WORDS, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
+	if (!code)
+		code = spmt_quiet(comm);
+	REQUIRE_CODE(code, SPMT_ERR_PEER_DEAD);
+	REQUIRE(in_time(play->s));
+	ranks_watch(NULL);
+	return spmt_finalize(comm);
+}
+
+Test(process_deaths, inside_a_collective_s_kernel)
+{
+	struct play play = { .p = { .layout = "0|1|2", .killed = 1u << 1, .watch = kill_held } };
+
+	NEEDS_HOST("kernels of GPUs do not stand still");
+	play.s = processes_shared(sizeof(*play.s));
+	cr_assert_not_null(play.s);
+	play.p.shared = play.s;
+	play.s->victim = 1;
+	RANKS_OK(processes_run(&play.p, held_inside, &play));
 }

@@ -262,9 +262,10 @@ void world_break_here(struct world *world, const struct cause *cause)
 
 static void break_everywhere(struct world *world, int rank, const struct cause *cause)
 {
-	struct bootstrap *boot = atomic_load(&world->boot);
+	struct bootstrap *boot;
 
 	break_here(world, rank, cause);
+	boot = atomic_load(&world->boot); /* after that: call_others */
 	if (boot)
 		bootstrap_break(boot, cause);
 }

@@ -176,6 +176,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 		.ctx = w,
 	};
 	struct bootstrap *boot;
+	struct cause cause;
 	int rc = bootstrap_open(&config, met, &boot);
 
 	if (rc) {
@@ -183,7 +184,10 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 		gather_post(&w->uid, w->nranks, rc); /* what was short may not be any more */
 		return rc;
 	}
-	atomic_store_explicit(&w->boot, boot, memory_order_release);
+	atomic_store(&w->boot, boot);
+	/* Whoever breaks the world now sees it, or was seen. */
+	if (control_state(w->local, &cause) == CONTROL_BROKEN)
+		bootstrap_break(boot, &cause);
 	gathering_set(w, GATHER_BOOT);
 	return 0;
 }

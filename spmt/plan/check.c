@@ -16,6 +16,7 @@
 /* Operations times blocks: the clocks' words. */
 #define CHECK_MOST (48u << 20)
 #define CHECK_TOUCHES (1u << 17)
+#define CHECK_JOINS (1ull << 32) /* words of clocks of who writes packets, for who takes them */
 
 static int check_no_memory(const struct check *c)
 {
@@ -51,11 +52,12 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 		c->throughs = mem_calloc(MAX_OF(plan->ops, 1u) * threads, sizeof(*c->throughs));
 		c->now_over = mem_calloc(threads * threads, sizeof(*c->now_over));
 	}
+	c->least = mem_calloc(threads, sizeof(*c->least));
 	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
 	c->semaphores = mem_calloc(n * SPMT_PLAN_SEMAPHORES, sizeof(*c->semaphores));
 	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
 	return c->steps && c->clocks && c->now && c->overs && c->throughs && c->now_over &&
-			c->channels && c->semaphores && c->arrived
+			c->least && c->channels && c->semaphores && c->arrived
 		? 0
 		: check_no_memory(c);
 }
@@ -81,6 +83,7 @@ static void check_close(struct check *c)
 		mem_free(c->overs);
 	if (c->throughs != c->clocks)
 		mem_free(c->throughs);
+	mem_free(c->least);
 	mem_free(c->now);
 	mem_free(c->clocks);
 	mem_free(c->steps);
@@ -254,9 +257,45 @@ static void writer_join(const struct check *c, uint32_t *over, size_t by, bool t
 	*whose = own;
 }
 
-/* Before the operation that takes them, and behind it, when it has all of an operation's packets. */
-static void packets_join(
-	const struct check *c, int thread, const struct spmt_plan_op *op, bool behind)
+/* Each store and packet of an operation waits for the packets of its own place alone, whoever wrote these: of all writers it knows what each of
+   them had read before. */
+static void packets_least(
+	struct check *c, uint32_t *over, const struct walk_packets *p, const struct walk_range *r)
+{
+	bool any = false;
+
+	for (size_t k = 0; k < p->n && c->joins < CHECK_JOINS; k++) {
+		const struct check_step *s = &c->steps[p->ranges[k].by];
+
+		if (!walk_feeds(&p->ranges[k], r))
+			continue;
+		c->joins += (uint64_t)(uint32_t)c->walk.nthreads;
+		for (int i = 0; i < c->walk.nthreads; i++) {
+			uint32_t had = check_had_read(s, i);
+
+			c->least[i] = any ? MIN_OF(c->least[i], had) : had;
+		}
+		any = true;
+	}
+	if (any)
+		clock_join(c, over, c->least);
+}
+
+static void packets_before(struct check *c, int thread, const struct spmt_plan_op *op)
+{
+	const struct walk_packets *p = &c->walk.packets[c->walk.threads[thread].rank];
+	uint32_t *over = clock_of(c, c->now_over, (size_t)thread);
+
+	for (int i = 0; i < op->nsrc; i++) {
+		struct walk_range r = walk_range_of(op, &op->src[i]);
+
+		if (plan_src_place(op, i) == PLAN_PACKETS && walk_has_bytes(&r, c->given))
+			packets_least(c, over, p, &r);
+	}
+}
+
+/* When it has all that it takes; of some operations these are all packets. */
+static void packets_behind(const struct check *c, int thread, const struct spmt_plan_op *op)
 {
 	const struct walk_packets *p = &c->walk.packets[c->walk.threads[thread].rank];
 	uint32_t *over = clock_of(c, c->now_over, (size_t)thread);
@@ -267,9 +306,9 @@ static void packets_join(
 		if (plan_src_place(op, i) != PLAN_PACKETS)
 			continue;
 		for (size_t k = 0; k < p->n; k++)
-			if (walk_orders(&p->ranges[k], &r, c->given) &&
-				(!behind || walk_takes_all(&p->ranges[k], &r)))
-				writer_join(c, over, p->ranges[k].by, behind);
+			if (walk_orders(&p->ranges[k], &r, c->given))
+				writer_join(c, over, p->ranges[k].by,
+					walk_takes_all(&p->ranges[k], &r));
 	}
 }
 
@@ -288,7 +327,7 @@ static void order_before(struct check *c, int thread, const struct spmt_plan_op 
 	struct walk_count *n = walk_counted(&c->walk, t->rank, op);
 	size_t nth;
 
-	packets_join(c, thread, op, false);
+	packets_before(c, thread, op);
 	if (!n || !(op->kind == SPMT_PLAN_WAIT || op->kind == SPMT_PLAN_ACQUIRE))
 		return;
 	nth = n->taken;
@@ -360,7 +399,7 @@ static int check_step(struct check *c, int thread)
 		c->throughs + step * n };
 	memcpy(s->clock, now, n * sizeof(*now));
 	memcpy(s->over, over, n * sizeof(*over));
-	packets_join(c, thread, op, true);
+	packets_behind(c, thread, op);
 	memcpy(s->through, over, n * sizeof(*over));
 	if (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE)
 		well &= list_note(list_of(c, t->rank, op), step);
@@ -369,6 +408,10 @@ static int check_step(struct check *c, int thread)
 		return fail_call(-E2BIG, PLAN_CHECK,
 			"plan %s: more than %u chunks are touched, too many to look at",
 			c->walk.plan->name, CHECK_TOUCHES);
+	if (c->joins >= CHECK_JOINS)
+		return fail_call(-E2BIG, PLAN_CHECK,
+			"plan %s: its packets are taken in too many parts to look at",
+			c->walk.plan->name);
 	return well ? 0 : check_no_memory(c);
 }
 

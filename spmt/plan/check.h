@@ -16,6 +16,12 @@ struct check_step {
 	uint32_t *clock, *over, *through;
 };
 
+/* How many of a thread's operations have read what they read before one of the step's packets is sent. */
+static inline uint32_t check_had_read(const struct check_step *s, int thread)
+{
+	return s->over[thread] - (thread == s->thread);
+}
+
 /* A chunk that it reads or writes. */
 struct check_touch {
 	size_t step;
@@ -36,6 +42,7 @@ struct check {
 	const struct check_touch
 		*packets; /* the first of them that is of packets; they are the last */
 	uint64_t looked;  /* at packets, to see where they have come */
+	uint64_t joins;	  /* of what their writers had read */
 	/* By count of the walk, in one list: the step of each signal or release, in order. */
 	struct check_list {
 		size_t *steps, n, room;
@@ -43,6 +50,7 @@ struct check {
 	struct check_list
 		*arrived; /* [rank][barrier]: the steps of this round, joined when all have come */
 	uint32_t *now, *now_over; /* by thread: its clocks */
+	uint32_t *least;	  /* one clock */
 };
 
 /* Some threads cannot go on (stuck.c). */

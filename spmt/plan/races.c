@@ -140,11 +140,43 @@ static bool sent_before(struct check *c, const struct check_touch *a, const stru
 	return false;
 }
 
+/* b stores what comes as packets, each behind the packet of its own place: whoever wrote that one had read what a reads. */
+static bool told_before(struct check *c, const struct check_touch *a, const struct check_touch *b)
+{
+	const struct check_step *x = &c->steps[a->step], *y = &c->steps[b->step];
+	const struct walk_packets *p = &c->walk.packets[c->walk.threads[y->thread].rank];
+	const struct spmt_plan_op *op = op_of(c, b);
+
+	for (int i = 0; i < op->nsrc; i++) {
+		struct walk_range r = walk_range_of(op, &op->src[i]);
+		uint64_t shift = r.all_from - b->range.all_from;
+		bool any = false, all = true, had;
+
+		for (size_t k = 0; plan_src_place(op, i) == PLAN_PACKETS && k < p->n; k++) {
+			const struct walk_range *w = &p->ranges[k];
+
+			c->looked++;
+			if (!walk_feeds(w, &r) || w->all_from >= a->range.all_to + shift ||
+				w->all_to <= a->range.all_from + shift)
+				continue;
+			any = true;
+			had = check_had_read(&c->steps[w->by], x->thread) >= x->clock[x->thread];
+			if (had && walk_shares(w, &r, c->given))
+				return true;
+			all &= had;
+		}
+		if (any && all)
+			return true;
+	}
+	return false;
+}
+
 static bool touch_before(struct check *c, const struct check_touch *a, const struct check_touch *b)
 {
 	if (a->writes)
 		return step_before(c, a, b, false);
-	return step_before(c, a, b, true) || (b->writes && sent_before(c, a, b));
+	return step_before(c, a, b, true) ||
+		(b->writes && (told_before(c, a, b) || sent_before(c, a, b)));
 }
 
 /* ---- two touches -------------------------------------------------------------------------------- */

@@ -129,6 +129,11 @@ static bool has_bytes(const struct walk_range *r, const struct walk_case *given)
 	return walk_part_follows(&r->part, &given->a) || walk_part_follows(&r->part, &given->b);
 }
 
+bool walk_has_bytes(const struct walk_range *r, const struct walk_case *given)
+{
+	return !r->part.slice || (given && has_bytes(r, given));
+}
+
 static bool covers(const struct walk_range *whole, const struct walk_range *r)
 {
 	return !whole->part.slices && whole->all_from <= r->all_from && r->all_to <= whole->all_to;
@@ -144,6 +149,13 @@ static bool shares(const struct walk_range *r, const struct walk_case *given)
 			(p->slices == b->slices && p->slice == b->slice));
 }
 
+bool walk_shares(const struct walk_range *written, const struct walk_range *read,
+	const struct walk_case *given)
+{
+	return given && written->all_from == read->all_from && shares(written, given) &&
+		shares(read, given);
+}
+
 bool walk_orders(const struct walk_range *written, const struct walk_range *read,
 	const struct walk_case *given)
 {
@@ -157,7 +169,7 @@ bool walk_orders(const struct walk_range *written, const struct walk_range *read
 		return has_bytes(read, given);
 	if (covers(read, written))
 		return has_bytes(written, given);
-	return written->all_from == read->all_from && shares(written, given) && shares(read, given);
+	return walk_shares(written, read, given);
 }
 
 bool walk_takes_all(const struct walk_range *written, const struct walk_range *read)

@@ -87,6 +87,11 @@ struct walk_case {
    first may be empty. */
 bool walk_orders(const struct walk_range *written, const struct walk_range *read,
 	const struct walk_case *given);
+/* Whether the range has bytes at all sizes of that case; NULL: of any. */
+bool walk_has_bytes(const struct walk_range *r, const struct walk_case *given);
+/* Whether both have, at the same place of as many chunks, the bytes that the two parts of the case share. */
+bool walk_shares(const struct walk_range *written, const struct walk_range *read,
+	const struct walk_case *given);
 /* Whether who reads a range of packets waits for all of the other, at all sizes. */
 bool walk_takes_all(const struct walk_range *written, const struct walk_range *read);
 /* Whether a has bytes wherever b has. */

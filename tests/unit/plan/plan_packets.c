@@ -247,6 +247,37 @@ Test(plan_packets, stored_as_they_come)
 	}
 }
 
+/* Two packets, the second of which says that a chunk has been read, are taken by one operation. It stores each when that one has come: the first
+   over that chunk, or the second; another operation behind it does so when both have. */
+Test(plan_packets, each_stored_behind_its_own)
+{
+	enum { FIRST, SECOND, BEHIND, SENT_ON, CASES };
+
+	for (int i = 0; i < CASES; i++) {
+		spmt_plan *plan = empty_plan();
+		uint32_t read = i == SECOND ? 1 : i == BEHIND ? 5 : 0;
+		struct spmt_plan_chunk both = spmt_plan_scratch(1, 0, 2);
+
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 1),
+			spmt_plan_scratch(1, 0, 1), 0, 0);
+		add_part(plan, 0, SPMT_PLAN_GET, spmt_plan_output(1, read, 1),
+			spmt_plan_output(0, 5, 1), 0, 0);
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 1, 1),
+			spmt_plan_scratch(1, 1, 1), 0, 0);
+		if (i == SENT_ON) {
+			add_part(plan, 1, SPMT_PLAN_SEND_PACKETS_ON, both,
+				spmt_plan_scratch(1, 2, 2), 0, 0);
+			both.index = 2;
+		}
+		add_part_to(plan, 1, 1, SPMT_PLAN_UNPACK_PACKETS, both, spmt_plan_output(1, 0, 2),
+			0, 0);
+		if (i == BEHIND)
+			add_part_to(plan, 1, 1, SPMT_PLAN_COPY, spmt_plan_output(1, 4, 1),
+				spmt_plan_output(1, 5, 1), 0, 0);
+		finds(plan, i == FIRST || i == SENT_ON ? "race: " : NULL);
+	}
+}
+
 /* Sent round by operations that write one packet twice, in ways without end: that is said, and at once. */
 Test(plan_packets, sent_round_and_round, .timeout = 20)
 {

@@ -63,49 +63,121 @@ static bool is_taken(const struct check *c, const struct check_touch *r, uint64_
 	const struct check_touch *b)
 {
 	if (r->step == b->step)
-		return r->range.from - b->range.from == shift;
+		return r->range.all_from - b->range.all_from == shift;
 	return step_before(c, r, b, true);
 }
 
-/* Packets on their way: `at` of their rank on, up to `end`. They lie `shift` behind what they are made of. */
+/* A part of chunks in which the bytes are that are looked for; slices 0: none. */
+struct race_part {
+	uint64_t from, to; /* the chunks */
+	int slice, slices;
+};
+
+/* Packets on their way: those of some bytes in the chunks from `at` of their rank on, up to `end`. They lie `shift` behind what they are made
+   of, where the parts lie: of who makes packets of these bytes, of who stores there, and the last one that was followed. */
 struct race_packets {
 	int rank;
 	uint64_t at, end, shift;
+	struct race_part parts[3];
 };
 
-/* Up to where they are known to have come when b stores, the first of them by one way: they are taken, or what they are sent on as is. */
+static struct race_part race_part_of(const struct check_touch *t, uint64_t shift)
+{
+	return (struct race_part){ t->range.all_from - shift, t->range.all_to - shift,
+		t->range.part.slice, t->range.part.slices };
+}
+
+static bool cut_like(const struct race_part *a, const struct race_part *b)
+{
+	return a->slices == b->slices && a->from == b->from && a->to == b->to;
+}
+
+/* Whether r reads them. Where parts begin is known of none that is cut otherwise. */
+enum race_reads { READS_NONE, READS_SOME, READS_ALL };
+static enum race_reads race_reads(const struct race_packets *p, const struct check_touch *r)
+{
+	struct race_part own = race_part_of(r, p->shift);
+
+	if (r->writes || p->at < r->range.all_from || p->at >= r->range.all_to)
+		return READS_NONE;
+	for (size_t i = 0; own.slices && i < ARRAY_SIZE(p->parts); i++)
+		if (cut_like(&p->parts[i], &own))
+			return p->parts[i].slice == own.slice ? READS_ALL : READS_NONE;
+	return own.slices ? READS_SOME : READS_ALL;
+}
+
 static uint64_t known_up_to(
-	struct check *c, struct race_packets p, const struct check_touch *b, unsigned depth)
+	struct check *c, const struct race_packets *p, const struct check_touch *b, unsigned depth);
+
+/* Up to where by r, which reads them: they are taken, or what they are sent on as is. */
+static uint64_t known_by(struct check *c, const struct race_packets *p, const struct check_touch *r,
+	const struct check_touch *b, unsigned depth)
+{
+	const struct spmt_plan_op *op = op_of(c, r);
+	uint64_t known = p->at, end = MIN_OF(p->end, r->range.all_to);
+
+	if (is_taken(c, r, p->shift, b))
+		return end;
+	for (int i = 0; i < op->ndst && depth && c->looked < RACE_LOOKS; i++) {
+		uint64_t move = walk_range_of(op, &op->dst[i]).all_from - r->range.all_from;
+		struct race_packets there = *p;
+
+		if (plan_dst_place(op, i) != PLAN_PACKETS)
+			continue;
+		there.rank = op->dst[i].rank;
+		there.at += move;
+		there.end = end + move;
+		there.shift += move;
+		known = MAX_OF(known, known_up_to(c, &there, b, depth - 1) - move);
+	}
+	return known;
+}
+
+/* By all parts of how the first one is cut, as any may read them. */
+static uint64_t known_by_parts(struct check *c, const struct race_packets *p,
+	const struct check_touch *first, const struct check_touch *b, unsigned depth)
 {
 	const struct check_touch *end = c->touches + c->ntouches;
-	uint64_t known = p.at;
+	struct race_part part = race_part_of(first, p->shift);
+	uint64_t known = MIN_OF(p->end, first->range.all_to);
 
-	for (const struct check_touch *r = packets_of(c, p.rank);
-		r < end && r->chunk.rank == p.rank && known < p.end; r++) {
-		const struct spmt_plan_op *op = op_of(c, r);
-		uint64_t next_end;
+	for (int slice = 0; slice < part.slices && known > p->at; slice++) {
+		uint64_t best = p->at;
+
+		for (const struct check_touch *r = packets_of(c, p->rank); r < end &&
+			r->chunk.rank == p->rank && best < known && c->looked < RACE_LOOKS;
+			r++) {
+			struct race_part own = race_part_of(r, p->shift);
+			struct race_packets within = *p;
+
+			c->looked++;
+			if (r->writes || own.slice != slice || !cut_like(&own, &part))
+				continue;
+			within.parts[2] = own;
+			best = MAX_OF(best, known_by(c, &within, r, b, depth));
+		}
+		known = MIN_OF(known, best);
+	}
+	return known;
+}
+
+/* Up to where they are known to have come when b stores, the first of them by one way. */
+static uint64_t known_up_to(
+	struct check *c, const struct race_packets *p, const struct check_touch *b, unsigned depth)
+{
+	const struct check_touch *end = c->touches + c->ntouches;
+	uint64_t known = p->at, by;
+
+	for (const struct check_touch *r = packets_of(c, p->rank);
+		r < end && r->chunk.rank == p->rank && known < p->end; r++) {
+		enum race_reads reads = race_reads(p, r);
 
 		c->looked++;
-		if (r->writes || p.at < r->range.from || p.at >= r->range.to)
+		if (reads == READS_NONE || (reads == READS_SOME && r->range.part.slice))
 			continue;
-		next_end = MIN_OF(p.end, r->range.to);
-		if (is_taken(c, r, p.shift, b)) {
-			known = MAX_OF(known, next_end);
-			continue;
-		}
-		for (int i = 0; i < op->ndst && depth && c->looked < RACE_LOOKS; i++) {
-			struct spmt_plan_chunk chunk = plan_merged(c->walk.plan, op->dst[i]);
-			struct walk_range to = walk_range_of(op, &chunk);
-			uint64_t move = to.from - r->range.from, there;
-
-			if (plan_dst_place(op, i) != PLAN_PACKETS)
-				continue;
-			there = known_up_to(c,
-				(struct race_packets){
-					chunk.rank, p.at + move, next_end + move, p.shift + move },
-				b, depth - 1);
-			known = MAX_OF(known, there - move);
-		}
+		by = reads == READS_ALL ? known_by(c, p, r, b, depth)
+					: known_by_parts(c, p, r, b, depth);
+		known = MAX_OF(known, by);
 	}
 	return known;
 }
@@ -114,26 +186,23 @@ static uint64_t known_up_to(
 static bool sent_before(struct check *c, const struct check_touch *a, const struct check_touch *b)
 {
 	const struct spmt_plan_op *op = op_of(c, a);
-	bool parts = a->range.all_from == b->range.all_from && a->range.all_to == b->range.all_to;
-	uint64_t from = parts ? MAX_OF(a->range.from, b->range.from)
-			      : MAX_OF(a->range.all_from, b->range.all_from),
-		 to = parts ? MIN_OF(a->range.to, b->range.to)
-			    : MIN_OF(a->range.all_to, b->range.all_to);
+	uint64_t from = MAX_OF(a->range.all_from, b->range.all_from),
+		 to = MIN_OF(a->range.all_to, b->range.all_to);
 
 	for (int i = 0; i < op->ndst; i++) {
-		struct spmt_plan_chunk chunk = plan_merged(c->walk.plan, op->dst[i]);
-		uint64_t shift = walk_range_of(op, &chunk).from - a->range.from, at = from, before;
+		uint64_t shift = walk_range_of(op, &op->dst[i]).all_from - a->range.all_from,
+			 at = from, before;
+		struct race_packets p = { .rank = op->dst[i].rank,
+			.end = to + shift,
+			.shift = shift,
+			.parts = { race_part_of(a, 0), race_part_of(b, 0) } };
 
 		if (plan_dst_place(op, i) != PLAN_PACKETS)
 			continue;
 		do {
-			before = at;
-			at = known_up_to(c,
-				     (struct race_packets){
-					     chunk.rank, at + shift, to + shift, shift },
-				     b, RACE_WAY) -
-				shift;
-		} while (at > before && at < to);
+			before = p.at = at + shift;
+			at = known_up_to(c, &p, b, RACE_WAY) - shift;
+		} while (at + shift > before && at < to);
 		if (at >= to)
 			return true;
 	}

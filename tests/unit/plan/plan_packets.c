@@ -177,7 +177,7 @@ Test(plan_packets, a_part_that_has_bytes_orders_others)
 Test(plan_packets, packets_that_come_back)
 {
 	static const int cuts[][3] = { { 2, 2, 2 }, { 0, 2, 2 }, { 2, 0, 0 }, { 2, 2, 0 },
-		{ 4, 20, 20 }, { 4, 4, 20 }, { 3, 2, 2 } };
+		{ 4, 20, 20 }, { 4, 4, 20 }, { 3, 2, 2 }, { 0, 2, 0 } };
 
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		spmt_plan *plan = empty_plan();
@@ -276,6 +276,41 @@ Test(plan_packets, each_stored_behind_its_own)
 				spmt_plan_output(1, 5, 1), 0, 0);
 		finds(plan, i == FIRST || i == SENT_ON ? "race: " : NULL);
 	}
+}
+
+/* Of two chunks the second part may begin within the second chunk: who has taken that part has not taken all of the chunk. */
+Test(plan_packets, a_part_is_no_chunk)
+{
+	for (int taken = 0; taken < 2; taken++) {
+		spmt_plan *plan = empty_plan();
+		struct spmt_plan_chunk in = spmt_plan_input(0, 0, 2),
+				       sent = spmt_plan_scratch(1, 0, 2),
+				       out = spmt_plan_output(1, 0, 2);
+
+		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, in, sent, 0, 0);
+		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 1, 2);
+		if (taken)
+			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 0, 2);
+		cr_assert_eq(spmt_plan_signal(plan, 1, 0, 0, 0), 0);
+		if (!taken)
+			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 0, 2);
+		cr_assert_eq(spmt_plan_wait(plan, 0, 1, 1, 0), 0);
+		add_part_to(plan, 0, 1, SPMT_PLAN_COPY, spmt_plan_output(0, 1, 1),
+			spmt_plan_input(0, 1, 1), 0, 0);
+		finds(plan, taken ? NULL : "race: ");
+	}
+}
+
+/* The second of 4 parts and the second of 20 are the same line where there are two. */
+Test(plan_packets, parts_that_seem_apart)
+{
+	spmt_plan *plan = empty_plan();
+
+	add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 1),
+		spmt_plan_scratch(1, 0, 1), 1, 4);
+	add_part_to(plan, 0, 1, SPMT_PLAN_COPY, spmt_plan_output(0, 0, 1), spmt_plan_input(0, 0, 1),
+		1, 20);
+	finds(plan, "race: ");
 }
 
 /* Sent round by operations that write one packet twice, in ways without end: that is said, and at once. */

@@ -296,6 +296,33 @@ bool plan_row_writes_input(const spmt_plan *plan)
 	return false;
 }
 
+/* In place a source of it and what it writes overlap, and are not the same: threads would store over what others are to load. */
+static bool row_op_shifts(const spmt_plan *plan, const struct spmt_plan_op *op)
+{
+	for (int s = 0; s < op->nsrc; s++)
+		for (int d = 0; d < op->ndst; d++) {
+			struct spmt_plan_chunk from = plan_merged_in_place(plan, op->src[s]),
+					       to = plan_merged_in_place(plan, op->dst[d]);
+
+			if (plan_src_place(op, s) == plan_dst_place(op, d) &&
+				from.rank == to.rank && from.buffer == to.buffer &&
+				from.index != to.index && from.index < to.index + to.count &&
+				to.index < from.index + from.count)
+				return true;
+		}
+	return false;
+}
+
+static bool row_shifts(const spmt_plan *plan)
+{
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				if (row_op_shifts(plan, &plan->ranks[r].blocks[b].ops[i]))
+					return true;
+	return false;
+}
+
 /* What it reads as input and writes as output may then be one place or two, as the call has it. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
 {
@@ -304,7 +331,8 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 	int rc;
 
 	*either = false;
-	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan))
+	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan) ||
+		row_shifts(plan))
 		return 0;
 	status_save(&before);
 	plan->attr.in_place = !was;

@@ -422,7 +422,7 @@ static int of_files(void)
 	return 0;
 }
 
-static int create(const char *name, int nranks, spmt_plan **plan)
+static int create(const char *name, int nranks, uint32_t scratch, spmt_plan **plan)
 {
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = name,
@@ -430,7 +430,7 @@ static int create(const char *name, int nranks, spmt_plan **plan)
 		.nranks = nranks,
 		.input_chunks = CHUNKS,
 		.output_chunks = CHUNKS,
-		.scratch_chunks = CHUNKS + 2 };
+		.scratch_chunks = scratch };
 
 	return spmt_plan_create(&attr, plan);
 }
@@ -457,10 +457,43 @@ static int one_buffer(void)
 	for (uint64_t seed = 0; seed < test_count(20, 200); seed++) {
 		spmt_plan *plan = NULL;
 
-		REQUIRE_OK(create("allreduce", 2, &plan));
+		REQUIRE_OK(create("allreduce", 2, CHUNKS + 2, &plan));
 		for (int r = 0; r < 2; r++)
 			REQUIRE_OK(keeps_and_stores(plan, r));
 		TRY(runs(plan, true, seed, "one buffer"));
+	}
+	return 0;
+}
+
+/* Likewise; but its output is where its input moves by a chunk: in place a copy's sides overlap. */
+static int moves_by_a_chunk(spmt_plan *plan, int r)
+{
+	const int p = 1 - r;
+	const uint32_t last = CHUNKS - 1, own = 0, theirs = CHUNKS;
+	struct spmt_plan_chunk terms[] = { spmt_plan_scratch(r, own, CHUNKS),
+		spmt_plan_scratch(r, theirs, CHUNKS) };
+
+	REQUIRE_OK(spmt_plan_copy(
+		plan, r, 0, spmt_plan_input(r, last, 1), spmt_plan_scratch(r, own + last, 1)));
+	REQUIRE_OK(spmt_plan_copy(
+		plan, r, 0, spmt_plan_input(r, 0, last), spmt_plan_output(r, 1, last)));
+	REQUIRE_OK(spmt_plan_copy(
+		plan, r, 0, spmt_plan_output(r, 1, last), spmt_plan_scratch(r, own, last)));
+	REQUIRE_OK(spmt_plan_put(plan, r, 0, terms[0], spmt_plan_scratch(p, theirs, CHUNKS)));
+	REQUIRE_OK(spmt_plan_signal(plan, r, 0, p, 0));
+	REQUIRE_OK(spmt_plan_wait(plan, r, 0, p, 0));
+	return spmt_plan_reduce(plan, r, 0, spmt_plan_output(r, 0, CHUNKS), terms, 2);
+}
+
+static int sides_that_overlap(void)
+{
+	for (uint64_t seed = 0; seed < test_count(20, 200); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(create("allreduce", 2, 2 * CHUNKS, &plan));
+		for (int r = 0; r < 2; r++)
+			REQUIRE_OK(moves_by_a_chunk(plan, r));
+		TRY(runs(plan, true, seed, "sides that overlap"));
 	}
 	return 0;
 }
@@ -477,7 +510,7 @@ static int folds_that_send(void)
 		op.src[1] = spmt_plan_scratch(0, 0, 1);
 		op.dst[0] = spmt_plan_output(0, 0, 1);
 		op.dst[1] = spmt_plan_scratch(1, 0, 1);
-		REQUIRE_OK(create("sends", 2, &plan));
+		REQUIRE_OK(create("sends", 2, CHUNKS + 2, &plan));
 		REQUIRE_OK(spmt_plan_put_packets(
 			plan, 1, 0, spmt_plan_input(1, 0, 1), spmt_plan_scratch(0, 0, 1)));
 		REQUIRE_OK(spmt_plan_fetch(
@@ -497,7 +530,8 @@ int main(void)
 	static const struct test_case cases[] = { { "at_random", at_random },
 		{ "all_reduces_at_random", all_reduces_at_random },
 		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files },
-		{ "one_buffer", one_buffer }, { "folds_that_send", folds_that_send } };
+		{ "one_buffer", one_buffer }, { "sides_that_overlap", sides_that_overlap },
+		{ "folds_that_send", folds_that_send } };
 
 	return tap_run(cases, ARRAY_SIZE(cases));
 }

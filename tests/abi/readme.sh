@@ -7,6 +7,8 @@
 awk '/^```/ { n++; next } n == 1' README.md >"$scratch/first"
 for command in tools/demo tools/test; do
 	nothing_in "$command stands on a line of its own in the first block" "$(grep -qx "$command" "$scratch/first" || echo missing)"
+	succeeds "$command --help says how, and nothing else happens" sh -c "timeout 5 $command --help | grep '^usage: $command'"
+	nothing_in "an argument that $command does not know is a usage error" "$(timeout 5 "$command" --bogus >/dev/null 2>&1 || [ $? = 2 ] || echo 'another exit status')"
 done
 
 awk '/^```c$/ && !done { inside = 1; next } /^```/ && inside { done = 1; inside = 0 } inside' README.md >"$scratch/readme.c"

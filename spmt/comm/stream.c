@@ -317,8 +317,6 @@ static void used_count(spmt_comm *comm, bool users)
 /* Adds a sentence to codes that come without one. */
 static int streams_failed(spmt_comm *comm, const char *what, const struct drain *p, int rc)
 {
-	int64_t ms = comm_timeout(comm);
-
 	if (p->stopped)
 		return comm_broken(comm, what);
 	if (rc != -ETIMEDOUT)
@@ -328,7 +326,7 @@ static int streams_failed(spmt_comm *comm, const char *what, const struct drain 
 		return rc;
 	return fail_call(SPMT_ERR_TIMEOUT, what,
 		"rank %d: work queued in its streams is not done after %.*f s", comm->rank,
-		SECONDS((double)ms / 1e3));
+		SECONDS((double)p->limit / 1e9));
 }
 
 /* The next quiet waits for work that goes on, whoever queued it. */

@@ -506,6 +506,34 @@ Test(told, a_kernels_wait_in_any_stream)
 	RANKS_OK(ranks_run(2, NULL, unknown_stream, NULL));
 }
 
+static void until_told(void *args)
+{
+	while (!__atomic_load_n(*(int **)args, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+}
+
+/* Quiet gives kernels that keep the deadline an eighth of it and 0.4 s to tell what they have waited for, and says how long that was. */
+static int goes_on(spmt_comm *comm, void *arg)
+{
+	int over = 0, *at = &over, rc;
+
+	(void)arg;
+	REQUIRE_OK(spmt_set_timeout(comm, 100));
+	REQUIRE_OK(spmt_host_launch(comm, NULL, until_told, &at, sizeof(at)));
+	rc = spmt_barrier(comm);
+	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+	REQUIRE_CODE(rc, SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("is not done after 0.5 s");
+	REQUIRE_OK(spmt_status(comm));
+	return spmt_barrier(comm);
+}
+
+Test(told, a_quiet_says_how_long_it_has_waited)
+{
+	NEEDS_HOST("spmt_host_launch");
+	RANKS_OK(ranks_run(1, NULL, goes_on, NULL));
+}
+
 /* ---- between what a kernel tells and the stop word that it raises then ------------------------------------------------------------------ */
 
 static uint64_t reduce_key(uint64_t count)

@@ -37,9 +37,10 @@
  *
  * Waiting
  *   Every wait has a deadline (spmt_attr.timeout_ms) and ends at once when the world breaks. A
- *   timed-out wait on a word leaves comm and world usable; a timed-out collective breaks the world:
- *   every later call says so, until finalize. The sentence names who is missing, after its last
- *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6".
+ *   timed-out wait on a word leaves comm and world usable; a collective to which ranks have not come
+ *   at the deadline breaks the world: every later call says so, until finalize. The sentence names who is missing, after its last
+ *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6". One that all have come to, and that hands on
+ *   what a rank's quiet failed with (spmt_barrier, spmt_free, spmt_deregister), breaks nothing, though it may be SPMT_ERR_TIMEOUT as well; spmt_status tells.
  *
  * Order
  *   put and get without _nbi are complete locally on return: src may be reused, or dst has the
@@ -661,8 +662,8 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 SPMT_API int spmt_fence(spmt_comm *comm);
 /* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
    queued or when it ran, waits of this rank's kernels included, in whatever stream; of what a deadline cut short the next quiet
-   tells. In a broken world it fails, but first lets what this rank has queued end: copies in any case, what stands behind a kernel
-   of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns.
+   tells. Kernels keep the deadline, and are given an eighth of it and 0.4 s more to tell what they have waited for.
+   In a broken world it fails, but first lets what this rank has queued end: copies in any case, what stands behind a kernel of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns.
    Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
    read, and what it uses is freed or deregistered. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
@@ -672,7 +673,9 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /* ---- collectives over the world ------------------------------------------------------------ */
 
-/* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. */
+/* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. Where quiet fails on a
+   rank, as its streams go on at its deadline or a wait there ended, all ranks get that code and sentence, and the world is whole;
+   but not where the others' deadlines pass while they wait for that rank. */
 SPMT_API int spmt_barrier(spmt_comm *comm);
 SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
 /* In a graph it completes what is there; with SPMT_SDMA=queues what kernels have submitted to copy engines alone if spmt_view_get

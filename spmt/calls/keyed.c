@@ -160,13 +160,15 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 
 static int steps_settle(spmt_comm *comm, const char *what)
 {
-	int64_t ns = timeout_ns(comm);
+	int64_t ns = timeout_ns(comm), more;
 	int rc = lane_drain(comm->lane, comm->rank, ns);
 	struct cause cause;
 
 	if (rc == -ETIMEDOUT) { /* the clock may be late; functions that hear of it take a moment */
 		lane_expire(comm->lane, process_now());
-		rc = lane_drain(comm->lane, comm->rank, ns / 8 + GRACE_NS);
+		more = ns / 8 + GRACE_NS;
+		rc = lane_drain(comm->lane, comm->rank, more);
+		ns += more;
 	}
 	if (rc == -ETIMEDOUT)
 		return fail_call(SPMT_ERR_TIMEOUT, what,

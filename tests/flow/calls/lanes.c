@@ -420,6 +420,37 @@ Test(lanes, differences_and_aborts_break_one_lane_alone)
 	RANKS_OK(ranks_run(3, NULL, differ, NULL));
 }
 
+static void until_told(void *arg, int code)
+{
+	(void)code;
+	while (!atomic_load((_Atomic int *)arg))
+		sleep_ms(1);
+}
+
+/* Functions have an eighth of the deadline and 0.4 s beyond it, and the sentence says how long that was. */
+static int goes_on(spmt_comm *comm, void *arg)
+{
+	_Atomic int over = 0;
+	spmt_comm *lane;
+	int rc;
+
+	(void)arg;
+	REQUIRE_OK(spmt_lane(comm, KEY, &lane));
+	REQUIRE_OK(spmt_set_timeout(lane, 100));
+	REQUIRE_OK(spmt_on_complete(lane, NULL, until_told, &over));
+	rc = spmt_quiet(lane);
+	atomic_store(&over, 1);
+	REQUIRE_CODE(rc, SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("is not done after 0.5 s");
+	return spmt_quiet(lane);
+}
+
+Test(lanes, a_quiet_says_how_long_it_has_waited)
+{
+	NEEDS_HOST("lanes");
+	RANKS_OK(ranks_run(1, NULL, goes_on, NULL));
+}
+
 /* A lane ends its calls with its part, and that with its world. */
 static int with_its_comm(spmt_comm *comm, void *arg)
 {

@@ -97,6 +97,9 @@ static int load(const char *name, spmt_plan **plan)
 	return rc;
 }
 
+/* Why what is longer than stdout's buffer was not written, where that is known. */
+static int unprinted = EIO;
+
 static int print(const spmt_plan *plan, enum spmt_plan_form form, const char *name)
 {
 	size_t need = 0;
@@ -108,7 +111,8 @@ static int print(const spmt_plan *plan, enum spmt_plan_form form, const char *na
 		free(text);
 		return say(name);
 	}
-	fputs(text, stdout);
+	if (fputs(text, stdout) < 0)
+		unprinted = errno;
 	free(text);
 	return 0;
 }
@@ -350,7 +354,7 @@ int main(int argc, char **argv)
 	int rc = closed ? 0 : answer(argc, argv), error = EBADF;
 
 	if (!closed)
-		error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+		error = fflush(stdout) ? errno : ferror(stdout) ? unprinted : 0;
 	if (!error)
 		return rc;
 	fprintf(stderr, "spmt-plan: stdout: %s\n", strerror(error));

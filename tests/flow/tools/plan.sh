@@ -83,7 +83,7 @@ exits 2 run make:allreduce:5 4096
 says 'between two' err '^spmt-plan: 4096 is no size of inputs of allreduce: multiples of 40 are, as 4080 or 4120$'
 
 # Output that cannot be written.
-for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'run make:allreduce:2 64 1'; do
+for words in --help 'check make:allreduce:2' 'show make:allreduce:2' 'svg make:allreduce:8' 'run make:allreduce:2 64 1'; do
 	for to in '/dev/full:No space left on device' '&-:Bad file descriptor'; do
 		rc=0
 		timeout 120 sh -c "'$tool' $words >${to%%:*}" 2>"$scratch/err" || rc=$?

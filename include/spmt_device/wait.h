@@ -129,7 +129,14 @@ enum spmtd_kind_ { SPMTD_KIND_U_, SPMTD_KIND_S_, SPMTD_KIND_F_, SPMTD_KIND_W_ };
 			: (cmp) == SPMT_CMP_GT ? (x) > (y)  \
 			: (cmp) == SPMT_CMP_GE ? (x) >= (y) \
 			: (cmp) == SPMT_CMP_LT ? (x) < (y)  \
-					       : (x) <= (y))
+			: (cmp) == SPMT_CMP_LE ? (x) <= (y) \
+					       : 0)
+
+/* What a wait by an unknown compare returns at once. */
+SPMTD_FN int spmtd_cmp_known_(int cmp)
+{
+	return (unsigned)cmp <= SPMT_CMP_LE ? 0 : SPMTD_INVALID;
+}
 
 SPMTD_FN int spmtd_holds_(int kind, uint64_t seen, int cmp, uint64_t val)
 {
@@ -183,8 +190,10 @@ SPMTD_FN int spmtd_wait_(const struct spmt_view *v, int kind, uint32_t bits, uin
 	uint64_t val, int what)
 {
 	struct spmtd_waiter_ w;
-	int rc;
+	int rc = spmtd_cmp_known_(cmp);
 
+	if (rc)
+		return rc;
 	spmtd_wait_begin_(&w);
 	rc = spmtd_await_(v, &w, kind, bits, a, cmp, val, what, -1);
 	spmtd_wait_end_(v, &w);
@@ -270,8 +279,10 @@ SPMTD_FN int spmtd_wait_some_(const struct spmt_view *v, int kind, uint32_t bits
 {
 	struct spmtd_waiter_ w;
 	size_t some, left;
-	int rc = 0;
+	int rc = spmtd_cmp_known_(cmp);
 
+	if (rc)
+		return rc;
 	spmtd_wait_begin_(&w);
 	for (;;) {
 		some = spmtd_scan_(kind, bits, a, n, status, cmp, val, walk, most, indices, &left);
@@ -316,7 +327,7 @@ SPMTD_FN int spmtd_wait_all_(const struct spmt_view *v, int kind, uint32_t bits,
 	size_t n, const int *status, int cmp, uint64_t val)
 {
 	struct spmtd_waiter_ w;
-	int rc = 0;
+	int rc = spmtd_cmp_known_(cmp);
 
 	spmtd_wait_begin_(&w);
 	for (size_t i = 0; i < n && !rc; i++)
@@ -339,7 +350,7 @@ SPMTD_FN int spmtd_test_all_(
 }
 
 /*
- * cmp: SPMT_CMP_*. status may be NULL; status[i] != 0 leaves element i out. Nothing left in: 0 with
+ * cmp: SPMT_CMP_*, the same for all threads of a warp or block; of any other a wait is SPMTD_INVALID at once, and a test 0. status may be NULL; status[i] != 0 leaves element i out. Nothing left in: 0 with
  * *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, _any takes one at random, so
  * that each has its turn, and _some writes rising indices. Outputs are unwritten when a wait fails. The test
  * forms ask once and return 1 or 0, with the same outputs; all of nothing is 1.

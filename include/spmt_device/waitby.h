@@ -24,8 +24,10 @@ SPMTD_FN int spmtd_vote_(int x, int scope)
 SPMTD_FN int spmtd_wait_by_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a, int cmp,
 	uint64_t val, int what, int scope)
 {
-	int rc = 0;
+	int rc = spmtd_cmp_known_(cmp);
 
+	if (rc)
+		return rc;
 	spmtd_meet_(scope);
 	if (spmtd_lane_(scope) == 0)
 		rc = spmtd_wait_(v, kind, bits, a, cmp, val, what);
@@ -39,8 +41,10 @@ SPMTD_FN int spmtd_wait_all_by_(const struct spmt_view *v, int kind, uint32_t bi
 	size_t n, const int *status, int cmp, uint64_t val, int scope)
 {
 	struct spmtd_waiter_ w;
-	int rc = 0;
+	int rc = spmtd_cmp_known_(cmp);
 
+	if (rc)
+		return rc;
 	spmtd_meet_(scope);
 	spmtd_wait_begin_(&w);
 	for (size_t i = spmtd_lane_(scope); i < n && !rc; i += spmtd_lanes_(scope))
@@ -85,8 +89,10 @@ SPMTD_FN int spmtd_wait_some_by_(const struct spmt_view *v, int kind, uint32_t b
 {
 	struct spmtd_waiter_ w;
 	size_t some;
-	int rc = 0, left;
+	int rc = spmtd_cmp_known_(cmp), left;
 
+	if (rc)
+		return rc;
 	spmtd_wait_begin_(&w);
 	for (;;) {
 		some = spmtd_scan_by_(

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits of the device header by warp and block: as those of a thread. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <string.h>
 
 #include "spmt.h"
@@ -113,4 +114,35 @@ Test(device_waits, signals)
 	cr_expect_eq(r->what, SPMTD_WHAT_SIGNAL);
 	cr_expect(r->expected == 5 && r->seen == 5);
 	cr_expect_eq(spmtd_signal_wait_until_warp(&me, sig, SPMT_CMP_NE, 5), SPMTD_TIMEOUT);
+}
+
+/* The view has no deadline. */
+#define UNKNOWN(by)                                                                               \
+	cr_expect_eq(spmtd_uint32_wait_until##by(&me, word, cmp, 9), SPMTD_INVALID);              \
+	cr_expect_eq(                                                                             \
+		spmtd_uint32_wait_until_any##by(&me, word, 2, NULL, cmp, 9, &n), SPMTD_INVALID);  \
+	cr_expect_eq(spmtd_uint32_wait_until_some##by(&me, word, 2, NULL, cmp, 9, indices, &n),   \
+		SPMTD_INVALID);                                                                   \
+	cr_expect_eq(spmtd_uint32_wait_until_all##by(&me, word, 2, NULL, cmp, 9), SPMTD_INVALID); \
+	cr_expect_eq(spmtd_signal_wait_until##by(&me, sym(128), cmp, 9), SPMTD_INVALID);          \
+	cr_expect_eq(n, 7)
+
+Test(device_waits, of_an_unknown_compare_are_none)
+{
+	static const int unknown[] = { -1, SPMT_CMP_LE + 1, 99, INT_MIN };
+	uint32_t *word = sym(64);
+	size_t n = 7, indices[2];
+
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		int cmp = unknown[i];
+
+		UNKNOWN();
+		UNKNOWN(_warp);
+		UNKNOWN(_block);
+		cr_expect_not(spmtd_uint32_test(&me, word, cmp, 9));
+		cr_expect_not(spmtd_uint32_test_any(&me, word, 2, NULL, cmp, 9, &n));
+		cr_expect_not(spmtd_uint32_test_some(&me, word, 2, NULL, cmp, 9, indices, &n));
+		cr_expect_not(spmtd_uint32_test_all(&me, word, 2, NULL, cmp, 9));
+		n = 7;
+	}
 }

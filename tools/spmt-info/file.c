@@ -8,6 +8,8 @@
 #include "info.h"
 #include "src/base/status.h"
 
+#define LINE_MOST 1024 /* longer than any row; a file of one endless line is none */
+
 /* One world; the same uid may have served several times. */
 struct recorded {
 	struct recorded *older; /* once all are read: the next */
@@ -98,19 +100,17 @@ static int line_take(const char *path, int number, const char *line, struct reco
 static int file_read(const char *path, struct recorded **worlds)
 {
 	FILE *in = fopen(path, "re");
-	char *line = NULL;
-	size_t room = 0;
+	char line[LINE_MOST];
 	int rc = 0, number = 0;
 
 	if (!in)
 		return fail_errno(errno, "%s", path);
-	while (!rc && getline(&line, &room, in) > 0)
+	while (!rc && fgets(line, sizeof(line), in))
 		rc = line_take(path, ++number, line, worlds);
 	if (!rc && ferror(in))
 		rc = fail_errno(errno ? errno : EIO, "%s", path);
 	if (!rc && !*worlds)
 		rc = fail(-ENODATA, "%s: no routes in it: did the program make a world?", path);
-	free(line);
 	fclose(in);
 	return rc;
 }

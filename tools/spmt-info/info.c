@@ -65,7 +65,9 @@ static int usage(const char *what)
 
 static int failed(const char *what, int code)
 {
-	fprintf(stderr, "spmt-info: %s: %s: %s\n", what, spmt_strerror(code), spmt_last_error());
+	const char *why = spmt_last_error();
+
+	fprintf(stderr, "spmt-info: %s: %s\n", what, *why ? why : spmt_strerror(code));
 	return EXIT_FAILURE;
 }
 

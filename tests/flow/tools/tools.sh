@@ -337,7 +337,7 @@ garbage() { # NAME ERROR, of $scratch/garbage
 	exits 1 "$info" --routes "$scratch/garbage"
 	says "$1 is refused in words" err "$2"
 }
-garbage 'a file that is not there' 'garbage: .*No such file'
+garbage 'a file that is not there' '^spmt-info: --routes: [^:]*garbage: No such file[^:]*$'
 : >"$scratch/garbage"
 garbage 'an empty file' 'no routes in it'
 row='world 0123456789abcdef of 1: pid 7 process 0 device 0 rank 0 -> process 0 device 0 rank 0: map self movers store threshold 5: self'
@@ -352,6 +352,10 @@ printf '%s\0\n' "$row" >"$scratch/garbage"
 garbage 'a zero byte' 'garbage:1: not a row'
 head -c 100000 /dev/urandom >"$scratch/garbage"
 garbage 'noise' 'garbage:1: not a row'
+# shellcheck disable=SC2016 # for the inner shell
+exits 1 bash -c '{ head -c 100000000 /dev/zero && touch "$1/read"; } | "$0" --routes /dev/stdin' "$info" "$scratch"
+says 'a line without end is refused in words' err 'stdin:1: not a row'
+nothing_in 'and not read to its end' "$(ls "$scratch/read" 2>/dev/null)"
 printf '%s\n' "${row/ of 1/ of 600}" >"$scratch/garbage"
 garbage 'a world too large to print' 'a world of 600 ranks'
 printf '%s\n' "${row/ of 1/ of 2}" >"$scratch/garbage"

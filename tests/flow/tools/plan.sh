@@ -113,7 +113,7 @@ exits 0 run "$scratch/small.json" 67108864 0
 says 'an output that is too small is not read beyond its end' out 'no collective that is known here'
 sed -E 's/"input_chunks": 4/"input_chunks": 0/; s/"type": "i"/"type": "o"/g' "$scratch/allreduce.json" >"$scratch/output.json"
 exits 0 run "$scratch/output.json" 4096 0
-says 'an allreduce of its output alone is right' out ': right, '
+says 'an allreduce of its output alone is right' out ': right$'
 
 # As a row of the collectives.
 info() { # STATUS COLL ARGUMENT..: spmt-info --coll

@@ -115,9 +115,9 @@ int fault_parse(const char *text, unsigned *sites, uint64_t *n)
 	errno = 0;
 	if (set && colon[1] >= '0' && colon[1] <= '9')
 		count = strtoull(colon + 1, &end, 10);
-	if (!end || *end || errno)
+	if (!end || *end || errno || !count)
 		return fail(-EINVAL,
-			"SPMT_FAULT=%.64s: want <site>:<n>, site one of %s; the nth request fails",
+			"SPMT_FAULT=%.64s: want <site>:<n>, site one of %s; the nth request, from 1 on, fails",
 			text, site_names);
 	*sites = set;
 	*n = count;

@@ -86,7 +86,8 @@ Test(fault, one_thread_of_many_is_hit)
 Test(fault, parsing)
 {
 	static const char *const bad[] = { "", ":", "alloc", "alloc:", ":3", "alloc:x", "alloc:-1",
-		"alloc:3x", "allo:3", "allocs:3", "alloc:99999999999999999999", "alloc: 3" };
+		"alloc:0", "alloc:3x", "allo:3", "allocs:3", "alloc:99999999999999999999",
+		"alloc: 3" };
 	unsigned sites = 7;
 	uint64_t n = 7;
 

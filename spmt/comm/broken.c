@@ -91,7 +91,7 @@ static bool control_is_worlds(const struct world *world, const struct control *c
 }
 
 /* Who breaks a world does so in its parts and lanes next, and another process does when it is told. A call that has heard of the world
-   does not return before those here know; */
+   does not return before those of this process know. */
 static void parts_inherit(struct world *world, const struct cause *cause)
 {
 	struct cause inherited;
@@ -108,7 +108,7 @@ static void parts_inherit(struct world *world, const struct cause *cause)
 	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
 }
 
-/* nor, of a part, before its lanes do. */
+/* A call that has heard of a part does not return before its lanes know. */
 static void lanes_inherit(
 	struct world *world, const struct control *control, const struct cause *cause)
 {

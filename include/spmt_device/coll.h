@@ -72,7 +72,7 @@ SPMTD_ONCE int spmtd_move_(const struct spmt_view *v, int kind, void *dst, const
 	SPMTD_ROLLED for (int done = 0;; done = 1)
 	{
 		int rc = spmtd_session_meet_(
-			v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER, 0);
+			v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER);
 
 		if (rc || done)
 			return rc;
@@ -330,7 +330,7 @@ SPMTD_JOIN_HALF(bfloat16)
 		SPMTD_ROLLED for (int done = 0;; done = 1)                                       \
 		{                                                                                \
 			int rc = spmtd_session_meet_(                                            \
-				v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER, 0);   \
+				v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER);      \
 			if (rc || done)                                                          \
 				return rc;                                                       \
 			spmtd_##name##_fold_all_(&s, op);                                        \

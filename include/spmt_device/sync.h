@@ -115,24 +115,28 @@ SPMTD_FN int spmtd_sync_await_(const struct spmt_view *v, struct spmtd_session_ 
 	return rc;
 }
 
+/* What a barrier does before it arrives: all that the scope's threads have done is where it goes. */
+SPMTD_FN int spmtd_session_settle_(const struct spmt_view *v, int scope)
+{
+	int rc;
+
+	spmtd_settle_();
+	spmtd_meet_(scope);
+	rc = spmtd_quiet_others_(v, scope);
+	if (!rc && (int)spmtd_lane_(scope) < v->npes && spmtd_posts_(scope))
+		spmtd_complete_();
+	return rc;
+}
+
 /* lasting: where the wait fails the arrival stays and the epoch goes on, for meetings that nobody
    begins again: who is missing can then be told from who gave up at the same time. */
-SPMTD_FN int spmtd_session_meet_(
+SPMTD_FN int spmtd_session_join_(
 	const struct spmt_view *v, struct spmtd_session_ s, int scope, int what, int lasting)
 {
 	int lane = (int)spmtd_lane_(scope), lanes = (int)spmtd_lanes_(scope), rc = 0;
 	uint64_t epoch = 0;
 
-	if (what == SPMTD_WHAT_BARRIER)
-		spmtd_settle_();
-	spmtd_meet_(scope);
-	if (what == SPMTD_WHAT_BARRIER)
-		rc = spmtd_quiet_others_(v, scope);
-	if (rc)
-		return rc;
 	if (lane < v->npes) {
-		if (what == SPMTD_WHAT_BARRIER && spmtd_posts_(scope))
-			spmtd_complete_();
 		spmtd_sync_post_(v, s, 1, scope);
 		epoch = spmtd_epoch_of_(v, s) + 1;
 		rc = spmtd_sync_await_(v, s, epoch, lane, lanes, what);
@@ -148,9 +152,21 @@ SPMTD_FN int spmtd_session_meet_(
 	return rc;
 }
 
-SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what, int lasting)
+SPMTD_FN int spmtd_session_meet_(
+	const struct spmt_view *v, struct spmtd_session_ s, int scope, int what)
 {
-	return spmtd_session_meet_(v, spmtd_session_of_(v, SPMTD_WORLD_), scope, what, lasting);
+	int rc = 0;
+
+	if (what == SPMTD_WHAT_BARRIER)
+		rc = spmtd_session_settle_(v, scope);
+	else
+		spmtd_meet_(scope);
+	return rc ? rc : spmtd_session_join_(v, s, scope, what, 0);
+}
+
+SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
+{
+	return spmtd_session_meet_(v, spmtd_session_of_(v, SPMTD_WORLD_), scope, what);
 }
 
 /* Whether there is such a session; SPMTD_WORLD_ is one. */
@@ -163,39 +179,39 @@ SPMTD_FN int spmtd_meet_at_(const struct spmt_view *v, int64_t index, int scope,
 {
 	if (!spmtd_session_is_(v, index))
 		return SPMTD_INVALID;
-	return spmtd_session_meet_(v, spmtd_session_of_(v, index), scope, what, 0);
+	return spmtd_session_meet_(v, spmtd_session_of_(v, index), scope, what);
 }
 
 /* One thread, warp or block of each rank takes part. 0, or the code that ended the wait, the
    same for all threads of the scope. */
 SPMTD_FN int spmtd_sync(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_SYNC, 0);
+	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_SYNC);
 }
 
 SPMTD_FN int spmtd_sync_warp(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_SYNC, 0);
+	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_SYNC);
 }
 
 SPMTD_FN int spmtd_sync_block(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_SYNC, 0);
+	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_SYNC);
 }
 
 SPMTD_FN int spmtd_barrier(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_BARRIER, 0);
+	return spmtd_sync_(v, SPMTD_THREAD_, SPMTD_WHAT_BARRIER);
 }
 
 SPMTD_FN int spmtd_barrier_warp(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_BARRIER, 0);
+	return spmtd_sync_(v, SPMTD_WARP_, SPMTD_WHAT_BARRIER);
 }
 
 SPMTD_FN int spmtd_barrier_block(const struct spmt_view *v)
 {
-	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 0);
+	return spmtd_sync_(v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER);
 }
 
 /* A sync in two halves, by one thread: each arrive is followed by one wait before the next

@@ -34,6 +34,7 @@ static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream
 	}
 	args.report = coll_report(comm);
 	args.plan = 0;
+	args.alone = coll_is_alone(comm, &kernel_barrier);
 	/* A graph keeps this view: without queues if none were made yet. They are not made here, as a capture may refuse their copies;
 	   and kernels that feed one have got a view first, before they are captured behind it. */
 	view_fill(comm, &args.view);

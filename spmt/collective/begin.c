@@ -80,6 +80,11 @@ bool coll_has_device(const spmt_comm *comm)
 	return !parts;
 }
 
+bool coll_is_alone(const spmt_comm *comm, const struct kernel *kernel)
+{
+	return kernel->early && !comm_cpu_access(comm) && coll_has_device(comm);
+}
+
 /* One phase takes what its threads execute: more blocks than where those of a rank meet; a copy has half the threads in flight. */
 static struct kernel_grid most_of(int row, bool folds)
 {

@@ -132,7 +132,7 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	args.share = coll_share(args.bytes, comm->nranks, grid.blocks, grid.threads);
 	args.brief = coll_brief(&args, comm->nranks, grid.threads);
 	kernel = kernel_of_collective(&args);
-	args.alone = kernel->early && !comm_cpu_access(comm) && coll_has_device(comm);
+	args.alone = coll_is_alone(comm, kernel);
 	rc = kernel_queue_grid(comm, kernel, &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;

@@ -78,6 +78,8 @@ uint64_t coll_report(const spmt_comm *comm);
 /* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
    GPU might wait for some that another one has not begun. */
 bool coll_has_device(const spmt_comm *comm);
+/* What such a kernel is told: it may let the next one of its stream begin. */
+bool coll_is_alone(const spmt_comm *comm, const struct kernel *kernel);
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most);
 /* Of a row's kernel, by which `blocks` of `bytes` come through a rank. */
 struct kernel_grid coll_shape(

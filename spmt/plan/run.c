@@ -323,7 +323,9 @@ static void run_passes(
 
 static int run_barrier_queue(spmt_comm *comm, device_stream stream)
 {
-	struct kernel_barrier_args args = { .report = coll_report(comm), .plan = 1 };
+	struct kernel_barrier_args args = { .report = coll_report(comm),
+		.plan = 1,
+		.alone = coll_is_alone(comm, &kernel_barrier) };
 
 	view_fill(comm, &args.view);
 	return kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),

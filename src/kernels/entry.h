@@ -24,6 +24,7 @@
 	{                                                \
 		run_##name(&args);                       \
 	}
+#define KERNEL_TAKING_EARLY(name, type, early) KERNEL_TAKING(name, type)
 
 #else
 
@@ -33,17 +34,19 @@
 #define KERNEL_EARLY_ON_HOST(name, fn, type, early)                                      \
 	const struct kernel kernel_##name = { "spmt_kernel_" #name, (fn), true, (early), \
 		sizeof(struct spmt_view), KERNEL_GIVEN(type) };
-#define KERNEL_ON_HOST(name, fn, type) KERNEL_EARLY_ON_HOST(name, fn, type, false)
-#define KERNEL_TAKING(name, type)                    \
+#define KERNEL_TAKING_EARLY(name, type, early)       \
 	static void name##_on_host(const void *args) \
 	{                                            \
 		run_##name((const type *)args);      \
 	}                                            \
-	KERNEL_ON_HOST(name, name##_on_host, type)
+	KERNEL_EARLY_ON_HOST(name, name##_on_host, type, early)
+#define KERNEL_TAKING(name, type) KERNEL_TAKING_EARLY(name, type, false)
 
 #endif
 
 #define KERNEL(name) KERNEL_TAKING(name, struct kernel_##name##_args)
+/* One that waits by kernel_behind(). */
+#define KERNEL_EARLY(name) KERNEL_TAKING_EARLY(name, struct kernel_##name##_args, true)
 
 /* The calling block in its grid, and how many there are; grids have one dimension. */
 static inline uint32_t kernel_block(void)
@@ -83,6 +86,15 @@ static inline void kernel_behind(int next)
 #else
 	(void)next;
 #endif
+}
+
+/* x, worked out here: a compiler may not put that off behind what waits. */
+static inline uint64_t kernel_now(uint64_t x)
+{
+#if defined(__NVPTX__)
+	__asm__ volatile("" : "+l"(x));
+#endif
+	return x;
 }
 
 /* The calling thread in its grid, and how many there are. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The library's own kernels: C over spmt_device.h, compiled for the host into the core and, by
- * clang-19, into device images. Each takes one struct by value on GPUs, a pointer to a copy on the
- * host. All are right for any grid and block size; that of collectives on GPUs for those of its coll_share.
+ * The library's own kernels: C over spmt_device.h, compiled for the host into the core and, by clang-19, into device images. Each takes one struct
+ * by value on GPUs, a pointer to a copy on the host. All are right for any grid and block size; that of collectives on GPUs for those of its coll_share.
  */
 #ifndef SPMT_KERNELS_H
 #define SPMT_KERNELS_H
@@ -66,7 +65,8 @@ struct kernel_report {
 struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t report;
-	int32_t plan, unused; /* not 0: it is a plan's, of which the report tells */
+	int32_t plan,
+		alone; /* not 0: it is a plan's, of which the report tells; as a collective's */
 };
 #include "coll/share.h"
 /*

@@ -61,7 +61,8 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 
 	if (plan_has_list(&args->plan)) /* while it is found out which epoch this is */
 		plan_find(&args->plan, &now);
-	coll_set(&c, &args->same);
+	coll_enter(&c, &args->same);
+	coll_set(&c);
 	if (!coll_open(&c))
 		return;
 	if (args->apart)

@@ -171,9 +171,12 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	uint64_t mark;
 	int rc;
 
+	kernel_behind(args->alone);
 	if (kernel_block() != 0)
 		return;
+	/* That is found out while what came before is on its way. */
 	mark = broken(&v);
+	rc = spmtd_session_settle_(&v, SPMTD_BLOCK_);
 	if (spmtd_any_block_(mark != 0)) {
 		if (spmtd_tid_() == 0)
 			broken_refuse(&v, args->report, barrier_what(args), mark);
@@ -181,8 +184,10 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	}
 	if (report)
 		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&report->broke));
-	rc = spmtd_sync_(&v, SPMTD_BLOCK_, SPMTD_WHAT_BARRIER, 1);
+	if (!rc)
+		rc = spmtd_session_join_(&v, spmtd_session_of_(&v, SPMTD_WORLD_), SPMTD_BLOCK_,
+			SPMTD_WHAT_BARRIER, 1);
 	if (rc && spmtd_tid_() == 0)
 		barrier_failed(args, rc);
 }
-KERNEL(barrier)
+KERNEL_EARLY(barrier)

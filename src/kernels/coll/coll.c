@@ -357,12 +357,26 @@ static inline void find_share(struct coll *c)
 #endif
 }
 
-COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args)
+COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *args)
 {
 	c->args = args;
 	c->view = &args->view;
 	c->bytes = args->bytes;
 	find_share(c);
+	c->glances = args->captured && kernel_block() == 0 ? glance(c->view) : 0;
+	c->ended = 0;
+	c->stopped = 0;
+	c->last = 0;
+	c->met = 0;
+	c->closed = 0;
+	c->failed = 0;
+	c->word = 0;
+	c->words = 1;
+	c->v = 0;
+}
+
+COLL_FN void coll_set(struct coll *c)
+{
 	c->epoch = peek_word(&coll_area(c)->coll_epoch); /* the last one's, until coll_open */
 	c->before = peek_word(&coll_area(c)->grid[GRID_BEFORE]);
 	c->mark = broken_in(c->view, coll_area(c));
@@ -374,21 +388,11 @@ COLL_FN int coll_open(struct coll *c)
 	const struct spmt_view *v = c->view;
 
 	c->epoch++;
-	c->glances = args->captured && kernel_block() == 0 ? glance(v) : 0;
-	c->ended = 0;
-	c->last = 0;
-	c->met = 0;
-	c->closed = 0;
-	c->failed = 0;
-	c->word = 0;
-	c->words = 1;
-	c->v = 0;
 	/* All ranks have seen the part before differ. */
 	if (args->part && coll_ended_how(v, c->epoch - 1) == ENDED_DIFFERS)
 		return 0;
 	/* All threads have the epoch before the block is counted: it is never 0. */
 	c->refused = spmtd_any_block_(c->mark != 0 || !c->epoch);
-	c->stopped = 0;
 	if (c->refused && kernel_lane() == 0)
 		broken_refuse(v, args->report, SPMTD_WHAT_COLLECTIVE, c->mark);
 	if (kernel_block() == 0 && set_is_to_clear(c))
@@ -400,7 +404,8 @@ KERNEL_BODY run_collective(const struct kernel_collective_args *args)
 {
 	struct coll c;
 
-	coll_set(&c, args);
+	coll_enter(&c, args);
+	coll_set(&c);
 	if (!coll_open(&c))
 		return;
 	if (coll_way(args->algorithm) == COLL_BY_SLOTS)

@@ -59,8 +59,10 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* What is called, while it is found out which epoch this is. Then by the threads of every block; 0: it does not take place. */
-COLL_FN void coll_set(struct coll *c, const struct kernel_collective_args *args);
+/* What is called: of what is ahead in the stream it needs nothing. What waits for that begins to be found out: which epoch this is. Then by the
+   threads of every block; 0: it does not take place. */
+COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *args);
+COLL_FN void coll_set(struct coll *c);
 COLL_FN int coll_open(struct coll *c);
 /* Not 0 in some thread: this one is to be given up. Before a block touches what is its rank's or a peer's. */
 COLL_FN int coll_stopped(const struct coll *c);
@@ -121,16 +123,6 @@ COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lan
 COLL_FN int coll_pause_broken(const struct spmt_view *v, int pe, struct spmtd_waiter_ *w);
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block, or of each. */
 COLL_FN void coll_take_back(const struct coll *c);
-
-/* ---- for the algorithms -------------------------------------------------------------------------- */
-
-/* The slot that `writer` fills in this epoch at the rank with this library area. */
-static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
-{
-	uint64_t npes = (uint64_t)c->view->npes, nth = (c->epoch & 1) * npes + (uint64_t)writer;
-
-	return own + c->args->places.slots + nth * 2 * c->args->room;
-}
 
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */
 

@@ -31,7 +31,9 @@ KERNEL_BODY run_give(const struct kernel_collective_args *args)
 	struct coll c;
 	int rc;
 
-	coll_set(&c, args);
+	coll_enter(&c, args);
+	kernel_behind(0);
+	coll_set(&c);
 	if (!coll_open(&c))
 		return;
 	rc = coll_block_meets(&c);
@@ -48,6 +50,6 @@ static void give_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-KERNEL_ON_HOST(give, give_on_host, struct kernel_collective_args)
+KERNEL_EARLY_ON_HOST(give, give_on_host, struct kernel_collective_args, true)
 
 #endif

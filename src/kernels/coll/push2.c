@@ -482,7 +482,9 @@ LL_FN void push2_kernel(const struct kernel_collective_args *args, enum fold_loo
 	struct coll c;
 	int rc;
 
-	coll_set(&c, args);
+	coll_enter(&c, args);
+	kernel_behind(0);
+	coll_set(&c);
 	if (!coll_open(&c))
 		return;
 	rc = coll_block_meets(&c);
@@ -514,7 +516,8 @@ static void push2_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name) KERNEL_ON_HOST(push2_##name, push2_on_host, struct kernel_collective_args)
+#define X(name) \
+	KERNEL_EARLY_ON_HOST(push2_##name, push2_on_host, struct kernel_collective_args, true)
 COLL_PUSH2_KERNELS(X)
 #undef X
 

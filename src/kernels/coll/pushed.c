@@ -8,6 +8,7 @@
 #include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/fold.h"
 #include "src/kernels/fold/slot.h"
+#include "words.h"
 
 /* A block's share of every rank's data, in pieces: an equal range of whole units. */
 struct sweep {

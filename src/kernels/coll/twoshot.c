@@ -352,7 +352,9 @@ LL_FN void twoshot_kernel(const struct kernel_collective_args *args, enum fold_l
 	struct coll c;
 	int rc;
 
-	coll_set(&c, args);
+	coll_enter(&c, args);
+	kernel_behind(0);
+	coll_set(&c);
 	if (!coll_open(&c))
 		return;
 	rc = coll_block_meets(&c);
@@ -385,7 +387,8 @@ static void twoshot_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name) KERNEL_ON_HOST(twoshot_##name, twoshot_on_host, struct kernel_collective_args)
+#define X(name) \
+	KERNEL_EARLY_ON_HOST(twoshot_##name, twoshot_on_host, struct kernel_collective_args, true)
 COLL_FOLD_KERNELS(X)
 #undef X
 

@@ -119,7 +119,8 @@ KERNEL_BODY run_collective_v(const struct kernel_collective_v_args *args)
 
 	c.rounds = 1;
 	for (c.round = 0; c.round < c.rounds; c.round++) {
-		coll_set(&c, &args->same);
+		coll_enter(&c, &args->same);
+		coll_set(&c);
 		if (!coll_open(&c))
 			return;
 		c.v = args;

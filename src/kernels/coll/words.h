@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where in a library area a collective has its words: counters, hellos, and those between two ranks by which blocks meet. */
+/* Where in a library area a collective has its slots and its words: counters, hellos, and those between two ranks by which blocks meet. */
 #ifndef SPMT_KERNELS_WORDS_H
 #define SPMT_KERNELS_WORDS_H
 
@@ -46,6 +46,19 @@ static inline struct area_words *coll_words_from(const struct coll *c, int pe, u
 static inline struct area_words *coll_words_at(const struct coll *c, int pe, uint32_t word)
 {
 	return area_words_at(area_there(c->view, pe), c->view->npes, c->view->pe, word);
+}
+
+/* The slot that `writer` fills in epochs of this parity at the rank with this library area. */
+static inline uint64_t coll_slot_of(const struct coll *c, uint64_t own, int writer, uint64_t odd)
+{
+	uint64_t npes = (uint64_t)c->view->npes, nth = odd * npes + (uint64_t)writer;
+
+	return own + c->args->places.slots + nth * 2 * c->args->room;
+}
+
+static inline uint64_t coll_slot(const struct coll *c, uint64_t own, int writer)
+{
+	return coll_slot_of(c, own, writer, c->epoch & 1);
 }
 
 #endif

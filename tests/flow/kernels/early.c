@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which collectives are launched before what is ahead of them in their stream has ended, over the stand-in for libcuda: calls in brief and those of row ll12, by images that wait
-   by themselves, where the driver can. Never on GPUs. */
+/*
+ * What is launched before what is ahead of it in its stream has ended, over the stand-in for libcuda: collectives in brief and those of rows with kernels of their own, and
+ * barriers, by images that wait by themselves, where the driver can. Never on GPUs.
+ */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -80,6 +82,37 @@ Test(early, calls_in_brief_and_of_ll12)
 	cr_expect_eq(launched_early(12), 0, "no unit and no word");
 	cr_expect_eq(launched_early(MANY), 0, "its last unit is a word");
 	cr_expect_eq(launched_early(MOST), images_wait() ? RANKS * CALLS : 0, "row ll12");
+}
+
+Test(early, rows_with_kernels_of_their_own)
+{
+	static const char *const rows[] = { "twoshot", "push2" };
+
+	open_driver();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		setenv("SPMT_COLL", rows[i], 1);
+		cr_expect_eq(
+			launched_early(MOST), images_wait() ? RANKS * CALLS : 0, "%s", rows[i]);
+	}
+}
+
+static int barriers(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < CALLS; i++)
+		REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	return 0;
+}
+
+Test(early, barriers_on_streams)
+{
+	int before;
+
+	open_driver();
+	before = made("cuLaunchKernelEx");
+	RANKS_OK(ranks_run(RANKS, NULL, barriers, NULL));
+	cr_expect_eq(made("cuLaunchKernelEx") - before, images_wait() ? RANKS * CALLS : 0);
 }
 
 /* As where GPUs are shared, say: the same calls, and no failure. */

@@ -404,21 +404,30 @@ LL_FN void ll_begin(const struct coll *c, struct ll_first *first, enum ll_form f
 		ll_send_begin(c, &first->few);
 }
 
-LL_FN int ll_run(
-	const struct coll *c, struct ll_first *first, enum ll_kernel which, enum ll_form form)
+/* What this rank has for the others. */
+LL_FN void ll_give(const struct coll *c, struct ll_first *first, const struct slot_flags *flags,
+	enum ll_form form)
+{
+	if (form == LL_BRIEF) {
+		ll_brief_send(c, &first->brief, flags);
+		return;
+	}
+	if (c->bytes)
+		ll_send(c, &first->few, flags);
+	if (kernel_block() == 0)
+		ll_hello(c, ll_teller());
+}
+
+/* What they have for it. */
+LL_FN int ll_take(const struct coll *c, const struct ll_first *first,
+	const struct slot_flags *flags, enum ll_kernel which, enum ll_form form)
 {
 	struct ll_waits w;
 	int rc;
 
-	w.flags = slot_flags(c->epoch, c->args->key);
+	w.flags = *flags;
 	w.rc = 0;
 	spmtd_wait_begin_(&w.w);
-	if (form == LL_BRIEF)
-		ll_brief_send(c, &first->brief, &w.flags);
-	else if (c->bytes)
-		ll_send(c, &first->few, &w.flags);
-	if (kernel_block() == 0)
-		ll_hello(c);
 	if (which != LL_copy)
 		rc = ll_fold(c, &w, &first->brief, which, form);
 	else
@@ -434,17 +443,24 @@ LL_FN int ll_run(
 LL_FN void ll_kernel(
 	const struct kernel_collective_args *args, enum ll_kernel which, enum ll_form form)
 {
+	struct slot_flags flags;
 	struct ll_first first;
 	struct coll c;
 
-	if (form == LL_BRIEF)
+	coll_enter(&c, args);
+	if (form == LL_BRIEF) {
+		ll_brief_find(&c, &first.brief);
 		kernel_behind(args->alone);
-	coll_set(&c, args);
+	}
+	coll_set(&c);
 	ll_begin(&c, &first, form);
 	if (!coll_open(&c))
 		return;
+	flags = slot_flags(c.epoch, args->key);
+	if (!c.refused)
+		ll_give(&c, &first, &flags, form);
 	coll_slots_begin(&c);
-	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_run(&c, &first, which, form));
+	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll_take(&c, &first, &flags, which, form));
 }
 
 #define LL_KERNEL(name, which, form)                                      \
@@ -464,11 +480,15 @@ static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 
 int coll_ll(const struct coll *c)
 {
+	const struct slot_flags flags = slot_flags(c->epoch, c->args->key);
 	enum ll_form form = c->brief ? LL_BRIEF : LL_MANY_UNITS;
 	struct ll_first first;
 
+	if (form == LL_BRIEF)
+		ll_brief_find(c, &first.brief);
 	ll_begin(c, &first, form);
-	return ll_run(c, &first, ll_kernel_for(c->args), form);
+	ll_give(c, &first, &flags, form);
+	return ll_take(c, &first, &flags, ll_kernel_for(c->args), form);
 }
 
 #if !defined(COLL_ONE_UNIT)

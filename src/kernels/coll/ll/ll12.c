@@ -375,7 +375,7 @@ LL_FN int ll12_run(
 	} else {
 		/* once it is known that the comm is not broken: all blocks wait for this rank's, too */
 		if (kernel_block() == 0)
-			ll_hello(c);
+			ll_hello(c, ll_teller());
 		await_keys(c, &w, 1);
 	}
 	l->gone = warp_any(w.rc);
@@ -412,8 +412,9 @@ LL_FN void ll12_kernel(const struct kernel_collective_args *args, enum ll12_kern
 	struct ll12 l;
 	struct coll c;
 
+	coll_enter(&c, args);
 	kernel_behind(args->alone);
-	coll_set(&c, args);
+	coll_set(&c);
 	l = ll12_of(&c);
 	ll12_first(&l, &first);
 	if (!coll_open(&c))

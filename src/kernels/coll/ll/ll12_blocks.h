@@ -4,6 +4,7 @@
 #define SPMT_KERNELS_LL12_BLOCKS_H
 
 #include "ll12_quad.h"
+#include "src/kernels/coll/words.h"
 #include "src/kernels/fold/in_flight.h"
 
 /* As little as slots have room for is counted in 32 bits. */

@@ -6,6 +6,7 @@
 #ifndef SPMT_KERNELS_LL_BRIEF_H
 #define SPMT_KERNELS_LL_BRIEF_H
 
+#include "ll_hello.h"
 #include "ll_send.h"
 
 /* A thread's part. */
@@ -15,13 +16,15 @@ struct ll_brief {
 	int32_t folds;	  /* it takes this unit from all ranks */
 	int32_t keeps;	  /* it stores what its rank gives to itself */
 	union unit x, own;
-	uint64_t there;		 /* the library area of the rank that gets it */
-	struct unit_place place; /* of the unit in any slot */
+	uint64_t x_at, own_at;	 /* where they are */
+	struct unit_place place; /* of a unit in any slot */
+	uint64_t there
+		[2]; /* of its first half in the slot of epochs of either parity at the rank that gets it */
+	uint64_t hello[2]; /* likewise, of what this rank calls; 0: another thread says so */
 };
 
-LL_FN union unit ll_brief_load(const struct coll *c, int pe, uint32_t k)
+LL_FN union unit ll_brief_load(const struct coll *c, uint64_t a)
 {
-	uint64_t a = ll_src(c, pe) + 16 * (uint64_t)k;
 	union unit u = { .words = { 0, 0 } };
 
 #if defined(UNITS_ALIGNED)
@@ -57,7 +60,8 @@ LL_FN int ll_brief_rank(const struct coll *c, uint32_t nth, int first, int ranks
 	return (int)nth < ranks - self ? ll_rank(c, first, self + (int)nth) : -1;
 }
 
-LL_FN void ll_brief_begin(const struct coll *c, struct ll_brief *b)
+/* Needs nothing of what is ahead in the stream. */
+LL_FN void ll_brief_find(const struct coll *c, struct ll_brief *b)
 {
 	const struct coll_share *s = c->share;
 	const struct coll_moves *m = &c->args->moves;
@@ -72,12 +76,32 @@ LL_FN void ll_brief_begin(const struct coll *c, struct ll_brief *b)
 	b->folds = has && m->froms;
 	b->keeps = has && ll_self(c, m->from, m->froms);
 	b->place = ll_unit_place(c, 0, b->k);
+	b->x_at = b->own_at = 0;
 	if (b->to >= 0) {
-		b->x = ll_brief_load(c, b->to, b->k);
-		b->there = area_there(c->view, b->to);
+		b->x_at = kernel_now(ll_src(c, b->to) + 16 * (uint64_t)b->k);
+		for (int odd = 0; odd < 2; odd++)
+			b->there[odd] = kernel_now(b->place.even +
+				coll_slot_of(
+					c, area_there(c->view, b->to), c->view->pe, (uint64_t)odd));
 	}
 	if (m->folds ? b->folds : b->keeps)
-		b->own = ll_brief_load(c, c->view->pe, b->k);
+		b->own_at = kernel_now(ll_src(c, c->view->pe) + 16 * (uint64_t)b->k);
+	b->hello[0] = b->hello[1] = 0;
+	if (kernel_block() == 0 && ll_teller() < c->view->npes) {
+		const struct area_inbox *box =
+			coll_box(c, area_there(c->view, ll_teller()), c->view->pe);
+
+		for (int odd = 0; odd < 2; odd++)
+			b->hello[odd] = kernel_now(spmtd_at_(box->hello[odd]));
+	}
+}
+
+LL_FN void ll_brief_begin(const struct coll *c, struct ll_brief *b)
+{
+	if (b->x_at)
+		b->x = ll_brief_load(c, b->x_at);
+	if (b->own_at)
+		b->own = ll_brief_load(c, b->own_at);
 }
 
 LL_FN struct unit_place ll_brief_place(const struct ll_brief *b, uint64_t slot)
@@ -85,11 +109,20 @@ LL_FN struct unit_place ll_brief_place(const struct ll_brief *b, uint64_t slot)
 	return (struct unit_place){ slot + b->place.even, slot + b->place.odd };
 }
 
+/* Its unit, and what this rank calls. */
 LL_FN void ll_brief_send(
 	const struct coll *c, const struct ll_brief *b, const struct slot_flags *flags)
 {
+	uint64_t at = c->epoch & 1 ? b->there[1] : b->there[0];
+	uint64_t hello = c->epoch & 1 ? b->hello[1] : b->hello[0];
+
 	if (b->to >= 0)
-		ll_send_there(ll_brief_place(b, coll_slot(c, b->there, c->view->pe)), b->x, flags);
+		ll_send_there((struct unit_place){ at, at + (b->place.odd - b->place.even) }, b->x,
+			flags);
+	if (hello)
+		ll_hello_at(c, hello, ll_teller());
+	if (hello)
+		ll_hello(c, ll_teller() + (int)spmtd_threads_());
 }
 
 /* What pe's slot has of a thread's unit; this rank's own has nothing. */

@@ -127,23 +127,4 @@ LL_FN void ll_send(const struct coll *c, struct ll_few *first, const struct slot
 		ll_send_to(c, ll_rank(c, m->to, nth), flags);
 }
 
-/* The threads that have the least of the data. */
-LL_FN int ll_teller(void)
-{
-	return (int)(spmtd_threads_() - 1 - spmtd_tid_());
-}
-
-/* In one packet. */
-LL_FN void ll_hello(const struct coll *c)
-{
-	const struct spmt_view *v = c->view;
-	uint64_t flag = (uint64_t)area_flag(c->epoch) << 32, key = c->args->key;
-	struct spmtd_unit_ u = { flag | (uint32_t)key, flag | key >> 32 };
-
-	for (int pe = ll_teller(); pe < v->npes; pe += (int)spmtd_threads_()) {
-		slot_poke(spmtd_at_(coll_box(c, area_there(v, pe), v->pe)->hello[c->epoch & 1]), u);
-		spmtd_wake_(v, pe);
-	}
-}
-
 #endif

@@ -3,6 +3,7 @@
 #ifndef SPMT_KERNELS_LL_WAIT_H
 #define SPMT_KERNELS_LL_WAIT_H
 
+#include "ll_hello.h"
 #include "ll_send.h"
 
 /* A thread's waits in one collective. Inlined where they are, as all of this: no address of it is taken, and it stays in registers. */

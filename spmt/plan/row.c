@@ -244,7 +244,8 @@ static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll
 		.places = coll_places(comm->nranks),
 		.part = c->part,
 		.captured = in->reserved.captured,
-		.words = AREA_BLOCKS };
+		.words = AREA_BLOCKS,
+		.alone = coll_is_alone(comm, &kernel_plan_row) };
 	view_fill(comm, &args.same.view);
 	rc = kernel_queue_grid(comm, &kernel_plan_row, &args, sizeof(args), grid, in->stream);
 	in->queued |= !rc;

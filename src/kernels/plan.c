@@ -222,7 +222,7 @@ PLAN_FN void plan_keep(struct plan_now *now)
 	now->at = spmtd_at_(to + of_steps + of_places);
 }
 
-/* A thread each: the addresses that other ranks tell, or all else. */
+/* A thread each: the addresses that other ranks tell, or all else, of packets in the set that r has. The block has yet to meet. */
 PLAN_FN void plan_resolve(const struct plan_run *r, int told)
 {
 	const struct plan_step_place *places =
@@ -239,12 +239,24 @@ PLAN_FN void plan_resolve(const struct plan_run *r, int told)
 		i += spmtd_threads_())
 		steps[i].found =
 			steps[i].n ? plan_part(r, &steps[i]).n : plan_word_from(r, &steps[i]);
-	spmtd_meet_block_();
+}
+
+/* Of what a thread has resolved packets are in the other set. */
+PLAN_FN void plan_turn(const struct plan_run *r)
+{
+	const struct plan_step_place *places =
+		(const struct plan_step_place *)spmtd_to_(r->now->places);
+	uint64_t *at = (uint64_t *)spmtd_to_(r->now->at);
+
+	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
+		i += spmtd_threads_())
+		if (places[i].space == PLAN_SPACE_PACKETS)
+			at[i] += r->given->other;
 }
 
 #endif
 
-PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now)
+PLAN_FN void plan_find(const struct plan_given *g, struct plan_now *now)
 {
 	const struct plan_first *first = plan_firsts(g) + kernel_block();
 
@@ -288,8 +300,10 @@ PLAN_CALL int plan_go(const struct plan_run *r)
 	int rc = 0;
 
 #if defined(PLAN_KEPT)
-	if (r->now->at && r->given->row)
+	if (r->now->at && r->given->row) {
 		plan_resolve(r, 1);
+		spmtd_meet_block_();
+	}
 #endif
 	for (b.at = plan_led(r, r->now->first.step, r->now->end.step);
 		!rc && b.at < r->now->end.step; b.at++) {
@@ -310,10 +324,6 @@ PLAN_CALL int plan_go(const struct plan_run *r)
 
 PLAN_CALL void plan_early(const struct plan_run *r)
 {
-#if defined(PLAN_KEPT)
-	if (r->now->at)
-		plan_resolve(r, 0);
-#endif
 	plan_lead(r, r->now->first.step, r->now->end.step);
 }
 
@@ -324,7 +334,7 @@ PLAN_CALL int plan_has_list(const struct plan_given *g)
 
 #else
 
-PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now)
+PLAN_FN void plan_find(const struct plan_given *g, struct plan_now *now)
 {
 	now->steps = g->at + g->steps;
 	now->places = g->at + g->places;
@@ -513,6 +523,22 @@ PLAN_FN void plan_post(const struct kernel_plan_args *args, struct plan_words *o
 	spmtd_order_();
 }
 
+PLAN_CALL void plan_ahead(
+	const struct plan_given *given, const struct spmt_view *v, struct plan_now *now)
+{
+	if (!plan_has_list(given))
+		return;
+	plan_find(given, now);
+	now->packets = given->packets;
+#if defined(PLAN_KEPT)
+	spmtd_meet_block_();
+	if (now->at)
+		plan_resolve(&(struct plan_run){ given, v, now }, 0);
+#else
+	(void)v;
+#endif
+}
+
 PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struct spmt_view *v,
 	struct plan_now *now, uint64_t epoch)
 {
@@ -521,6 +547,10 @@ PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struc
 	now->epoch = epoch;
 	now->flag = area_flag(epoch);
 	now->packets = given->packets + (epoch & 1) * given->other;
+#if defined(PLAN_KEPT)
+	if (now->at && (epoch & 1))
+		plan_turn(&r);
+#endif
 #if defined(__NVPTX__)
 	*(struct plan_now *)&plan_running = *now;
 	r.now = (const struct plan_now *)&plan_running;
@@ -548,8 +578,7 @@ KERNEL_BODY run_plan(const struct kernel_plan_args *args)
 			plan_post(args, own, epoch + 1);
 		return;
 	}
-	if (plan_has_list(given))
-		plan_find(given, &now);
+	plan_ahead(given, &args->view, &now);
 	r = plan_begin(given, &args->view, &now, epoch);
 	differs = plan_differs(&r, args);
 	if (differs) {

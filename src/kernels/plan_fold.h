@@ -7,6 +7,7 @@
 #define SPMT_KERNELS_PLAN_FOLD_H
 
 #include "coll/ll/ll_loops.h"
+#include "plan_brief.h"
 #include "plan_straight.h"
 
 /* AMD's kernels of plans call functions that copy, and would put registers of a loop between such calls into memory. */
@@ -73,6 +74,7 @@ PLAN_FN void plan_store(const struct plan_fold *f, uint64_t k, union unit u, int
 			}                                                                          \
 	}
 LL_LOOPS_OF_PLANS(DEFINE_PLAN_FOLD)
+LL_LOOPS_OF_PLANS(DEFINE_PLAN_BRIEF)
 
 #define DEFINE_PLAN_LOOPS(name, acc, begin, step, end, hold)         \
 	PLAN_LOOP void plan_fold_plain_##name(struct plan_fold *f)   \
@@ -81,7 +83,10 @@ LL_LOOPS_OF_PLANS(DEFINE_PLAN_FOLD)
 	}                                                            \
 	PLAN_LOOP void plan_fold_packets_##name(struct plan_fold *f) \
 	{                                                            \
-		plan_fold_##name(f, 1);                              \
+		if (plan_is_brief(f))                                \
+			plan_brief_##name(f);                        \
+		else                                                 \
+			plan_fold_##name(f, 1);                      \
 	}
 LL_LOOPS_OF_PLANS(DEFINE_PLAN_LOOPS)
 

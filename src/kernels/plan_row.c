@@ -59,9 +59,9 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 	struct coll c;
 	int rc;
 
-	if (plan_has_list(&args->plan)) /* while it is found out which epoch this is */
-		plan_find(&args->plan, &now);
 	coll_enter(&c, &args->same);
+	plan_ahead(&args->plan, c.view, &now);
+	kernel_behind(args->same.alone);
 	coll_set(&c);
 	if (!coll_open(&c))
 		return;
@@ -82,4 +82,4 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 	else
 		coll_block_parts(&c, rc);
 }
-KERNEL_TAKING(plan_row, struct kernel_plan_row_args)
+KERNEL_TAKING_EARLY(plan_row, struct kernel_plan_row_args, true)

@@ -48,10 +48,11 @@ struct plan_run {
 	const struct plan_now *now;
 };
 
-/* By the threads of a block that has a list, on the host of a rank that has any; plan_begin by all. The list is found as soon as the kernel
-   has begun; then it is told which run this is, another than those before. */
+/* By the threads of a block that has a list, on the host of a rank that has any; plan_ahead and plan_begin by all. What needs nothing of what is
+   ahead in the stream is found as soon as the kernel has begun; then it is told which run this is, another than those before. */
 PLAN_CALL int plan_has_list(const struct plan_given *g);
-PLAN_CALL void plan_find(const struct plan_given *g, struct plan_now *now);
+PLAN_CALL void plan_ahead(
+	const struct plan_given *given, const struct spmt_view *v, struct plan_now *now);
 PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struct spmt_view *v,
 	struct plan_now *now, uint64_t epoch);
 /* What need not wait until the ranks have met; before the rest in any case. */

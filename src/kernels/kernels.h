@@ -65,8 +65,7 @@ struct kernel_report {
 struct kernel_barrier_args {
 	struct spmt_view view;
 	uint64_t report;
-	int32_t plan,
-		alone; /* not 0: it is a plan's, of which the report tells; as a collective's */
+	int32_t plan, alone; /* not 0: a plan's, as the report tells; as a collective's */
 };
 #include "coll/share.h"
 /*

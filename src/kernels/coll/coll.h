@@ -59,8 +59,8 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* What is called: of what is ahead in the stream it needs nothing. What waits for that begins to be found out: which epoch this is. Then by the
-   threads of every block; 0: it does not take place. */
+/* What is called, which needs nothing of what is ahead in the stream; then which epoch this is begins to be found out. coll_open by the threads of every
+   block; 0: it does not take place. */
 COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *args);
 COLL_FN void coll_set(struct coll *c);
 COLL_FN int coll_open(struct coll *c);

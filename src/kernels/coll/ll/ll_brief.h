@@ -18,9 +18,8 @@ struct ll_brief {
 	union unit x, own;
 	uint64_t x_at, own_at;	 /* where they are */
 	struct unit_place place; /* of a unit in any slot */
-	uint64_t there
-		[2]; /* of its first half in the slot of epochs of either parity at the rank that gets it */
-	uint64_t hello[2]; /* likewise, of what this rank calls; 0: another thread says so */
+	/* for epochs of either parity, of its first half at the rank that gets it, and of what this rank calls, 0: another thread says that */
+	uint64_t there[2], hello[2];
 };
 
 LL_FN union unit ll_brief_load(const struct coll *c, uint64_t a)
@@ -119,10 +118,10 @@ LL_FN void ll_brief_send(
 	if (b->to >= 0)
 		ll_send_there((struct unit_place){ at, at + (b->place.odd - b->place.even) }, b->x,
 			flags);
-	if (hello)
+	if (hello) {
 		ll_hello_at(c, hello, ll_teller());
-	if (hello)
 		ll_hello(c, ll_teller() + (int)spmtd_threads_());
+	}
 }
 
 /* What pe's slot has of a thread's unit; this rank's own has nothing. */

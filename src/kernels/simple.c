@@ -174,7 +174,7 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	kernel_behind(args->alone);
 	if (kernel_block() != 0)
 		return;
-	/* That is found out while what came before is on its way. */
+	/* Whether the comm is broken is found out while a fence is under way. */
 	mark = broken(&v);
 	rc = spmtd_session_settle_(&v, SPMTD_BLOCK_);
 	if (spmtd_any_block_(mark != 0)) {

@@ -29,10 +29,12 @@ static const size_t offsets[] = {
 
 /* The result of env_get. A forked child sees zeros and reads again. */
 struct loaded {
-	pthread_mutex_t lock; /* guards everything except `env` and the texts once `ready` is set */
+	pthread_mutex_t
+		lock; /* guards everything until `ready` is set; read without it from then on */
 	atomic_bool ready;
 	int code;
 	struct status_saved why;
+	bool says_log; /* SPMT_LOG was set */
 	struct env env;
 	size_t used;
 	char texts[16384]; /* the values, since setenv may move the originals */
@@ -317,13 +319,16 @@ static void load_env(struct loaded *l)
 		l->code = rc;
 	if (l->code)
 		status_save(&l->why);
+	l->says_log = secure_getenv("SPMT_LOG") != NULL;
 	atomic_store_explicit(&l->ready, true, memory_order_release);
 	env_unknown(unknown_warn, NULL);
 }
 
 bool env_said_log(void)
 {
-	return secure_getenv("SPMT_LOG") != NULL;
+	struct loaded *l = atomic_load_explicit(&loaded_slot, memory_order_acquire);
+
+	return l && atomic_load_explicit(&l->ready, memory_order_acquire) && l->says_log;
 }
 
 bool env_launched(void)

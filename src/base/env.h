@@ -100,12 +100,12 @@ int env_get(const struct env **env);
 /* Whether the program runs with more rights than its caller has, so that nothing is read. */
 bool env_withheld(void);
 
-/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK say now; whether SPMT_LOG is set. */
+/* Whether a launcher that speaks PMIx has started this process, as PMIX_NAMESPACE and PMIX_RANK say now. */
 bool env_launched(void);
-bool env_said_log(void);
 
-/* The result of an earlier env_get, or NULL. Never fails, reads nothing. */
+/* The result of an earlier env_get, or NULL; whether SPMT_LOG was set then. Never fail and read nothing, since another thread may set variables. */
 const struct env *env_loaded(void);
+bool env_said_log(void);
 
 /*
  * The parser itself, pure: `lookup` gives a variable's text or NULL. Strings point to what lookup

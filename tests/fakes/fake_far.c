@@ -39,6 +39,7 @@ static struct {
 	uint32_t home;
 	int listener, stop;
 	pthread_t thread;
+	char folder[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* SPMT_FAKE_WIRE */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int to[HOMES]; /* 0: not connected; of the wire's thread alone */
 } far_wire;
@@ -46,8 +47,8 @@ static struct {
 static void far_name(uint32_t home, struct sockaddr_un *name)
 {
 	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (snprintf(name->sun_path, sizeof(name->sun_path), "%s/%u", getenv("SPMT_FAKE_WIRE"),
-		    home) >= (int)sizeof(name->sun_path))
+	if (snprintf(name->sun_path, sizeof(name->sun_path), "%s/%u", far_wire.folder, home) >=
+		(int)sizeof(name->sun_path))
 		abort();
 }
 
@@ -291,6 +292,9 @@ void far_start(void)
 
 	if (!folder)
 		return;
+	if (snprintf(far_wire.folder, sizeof(far_wire.folder), "%s", folder) >=
+		(int)sizeof(far_wire.folder))
+		abort();
 	mkdir(folder, 0777);
 	lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	far_wire.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

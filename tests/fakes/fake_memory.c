@@ -34,11 +34,14 @@ static void *map_fd(int fd, size_t size)
 	return ptr == MAP_FAILED ? NULL : ptr;
 }
 
-static bool blind(void)
+static bool is_blind;
+
+/* Before any thread of it runs: a stream's may not read the environment, to which a test's adds meanwhile. */
+__attribute__((constructor)) static void blind_read(void)
 {
 	const char *text = getenv("SPMT_FAKE_BLIND");
 
-	return text && atoi(text);
+	is_blind = text && atoi(text);
 }
 
 /* With fake_lock. */
@@ -55,7 +58,7 @@ void fake_work(bool begins)
 	const struct fake_block *b;
 	bool turns;
 
-	if (!blind())
+	if (!is_blind)
 		return;
 	pthread_mutex_lock(&fake_lock);
 	turns = begins ? !memory.working++ : !--memory.working;
@@ -70,7 +73,7 @@ void fake_work_at(bool begins, const void *ptr, size_t n)
 {
 	struct fake_block *b;
 
-	if (!blind())
+	if (!is_blind)
 		return;
 	pthread_mutex_lock(&fake_lock);
 	for (b = memory.blocks; b; b = b->next) {
@@ -90,7 +93,7 @@ static void add_block(const struct fake_block *block)
 		abort();
 	*copy = *block;
 	pthread_mutex_lock(&fake_lock);
-	if (blind())
+	if (is_blind)
 		show(block, memory.working);
 	copy->number = ++memory.number;
 	copy->next = memory.blocks;

@@ -418,7 +418,7 @@ int main(int argc, char **argv)
 	static const char nic[] = FAKES "/fake-verbs.so";
 	bool hip = argc > 1 && !strcmp(argv[1], "hip"), keeps = argc > 2;
 	const char *driver = hip ? FAKES "/fake-hip7.so" : FAKES "/fake-cuda.so";
-	void *library, *vendor = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+	void *library, *vendor;
 
 	setenv("SPMT_BACKEND", hip ? "hip" : "cuda", 1);
 	setenv(hip ? "SPMT_HIP_LIB" : "SPMT_CUDA_LIB", driver, 1);
@@ -432,6 +432,7 @@ int main(int argc, char **argv)
 	/* three threads take turns at each chunk: on a loaded machine that is no matter of seconds */
 	setenv("SPMT_TIMEOUT_MS", "50000", 1);
 	setenv("SPMT_VERBS_LIB", nic, 1);
+	vendor = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
 	library = dlopen(nic, RTLD_NOW | RTLD_LOCAL);
 	if (!library || !vendor) {
 		fprintf(stderr, "%s\n", dlerror());

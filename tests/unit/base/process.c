@@ -251,6 +251,7 @@ static size_t logged(const char *level, char *text, size_t size)
 	errno = ENOTTY;
 	log_line(LOG_WARN, "heap of %d", 5);
 	log_line(LOG_INFO, "not %s", "asked");
+	log_line(LOG_SLIP, "a slip");
 	cr_assert_eq(errno, ENOTTY);
 	dup2(keep, STDERR_FILENO);
 	n = read(fds[0], text, size - 1);
@@ -263,7 +264,7 @@ Test(log, lines_up_to_the_level_are_written)
 	char text[256];
 
 	cr_assert_gt(logged("warn", text, sizeof(text)), 0);
-	cr_assert_str_eq(text, "spmt: warn: heap of 5\n");
+	cr_assert_str_eq(text, "spmt: warn: heap of 5\nspmt: warn: a slip\n");
 }
 
 Test(log, nothing_is_written_unasked)
@@ -271,6 +272,19 @@ Test(log, nothing_is_written_unasked)
 	char text[256];
 
 	cr_assert_eq(logged("none", text, sizeof(text)), 0);
+}
+
+/* Else a line of the library's threads would read it while another thread sets a variable, which moves them all. */
+Test(log, the_environment_is_read_once)
+{
+	const struct env *env;
+	char text[256];
+
+	unsetenv("SPMT_LOG");
+	cr_assert_not(env_said_log());
+	cr_assert_eq(env_get(&env), 0);
+	cr_assert_gt(logged("none", text, sizeof(text)), 0);
+	cr_assert_str_eq(text, "spmt: warn: a slip\n");
 }
 
 static void *own_mask(void *arg)

@@ -587,8 +587,10 @@ static int half_told(spmt_comm *comm, void *arg)
 	while (!spmt_status(comm))
 		sleep_ms(1);
 	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
-	snprintf(whose, sizeof(whose), "rank %d: a barrier in a stream: 1 of 3", whole);
+	/* Between the two may stand that rank 2 waits in spmt_sync, which it may not have left. */
+	snprintf(whose, sizeof(whose), "rank %d: a barrier in a stream: ", whole);
 	REQUIRE_SAYS(whose);
+	REQUIRE_SAYS("1 of 3 ranks missing");
 	REQUIRE_SAYS(": 2");
 	return 0;
 }

@@ -207,7 +207,7 @@ static const char *broke_name(const struct spmtd_record *r)
 {
 	if (r->what == SPMTD_WHAT_COLLECTIVE)
 		return r->expected ? coll_key_call(r->expected) : "a collective";
-	return r->what == SPMTD_WHAT_BARRIER ? "a barrier" : "spmt_plan_run";
+	return r->what == SPMTD_WHAT_CHANNEL ? "spmt_plan_run" : "a barrier";
 }
 
 /* Returns what breaks the comm; 0: no kernel of this process has told why. */
@@ -222,7 +222,13 @@ static int say_cause(const spmt_comm *comm, struct text *t)
 		return 0;
 	say_wait_before(cause, t);
 	text_add(t, "rank %d: %s in a stream", cause->rank, broke_name(&report->broke));
-	fail_missing(cause, report, t);
+	if (report->broke.what == SPMTD_WHAT_SDMA)
+		text_add(t,
+			" waited for the copy engine for rank %d to come to byte %llu of what it is fed: it was at %llu",
+			report->broke.peer, (unsigned long long)report->broke.expected,
+			(unsigned long long)report->broke.seen);
+	else
+		fail_missing(cause, report, t);
 	return report->broke.code == SPMT_ERR_MISMATCH ? SPMT_ERR_MISMATCH : SPMT_ERR_TIMEOUT;
 }
 

@@ -169,21 +169,22 @@ KERNEL_BODY run_barrier(const struct kernel_barrier_args *args)
 	const struct kernel_report *report = (const struct kernel_report *)spmtd_to_(args->report);
 	struct spmt_view v = args->view;
 	uint64_t mark;
-	int rc;
+	int rc, refused;
 
 	kernel_behind(args->alone);
 	if (kernel_block() != 0)
 		return;
-	/* Whether the comm is broken is found out while a fence is under way. */
+	if (report)
+		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&report->broke));
+	/* Whether the comm is broken is found out while a fence is under way; but no copy engine is waited for then, which might not end. */
 	mark = broken(&v);
-	rc = spmtd_session_settle_(&v, SPMTD_BLOCK_);
-	if (spmtd_any_block_(mark != 0)) {
+	refused = spmtd_sdma_has_(&v) && spmtd_any_block_(mark != 0);
+	rc = refused ? 0 : spmtd_session_settle_(&v, SPMTD_BLOCK_);
+	if (refused || spmtd_any_block_(mark != 0)) {
 		if (spmtd_tid_() == 0)
 			broken_refuse(&v, args->report, barrier_what(args), mark);
 		return;
 	}
-	if (report)
-		v.record = (struct spmtd_record *)spmtd_to_(spmtd_at_(&report->broke));
 	if (!rc)
 		rc = spmtd_session_join_(&v, spmtd_session_of_(&v, SPMTD_WORLD_), SPMTD_BLOCK_,
 			SPMTD_WHAT_BARRIER, 1);

@@ -322,6 +322,40 @@ Test(kernel_queues, an_engine_that_stops_is_told)
 	RANKS_OK(ranks_run(2, &large, stopped, NULL));
 }
 
+/* Of what rank 0's first queue has been promised some never comes, so its barrier does not either: that is why the world breaks. */
+static int unmoved(spmt_comm *comm, void *arg)
+{
+	struct spmt_view v = { .size = sizeof(v) };
+	int64_t begin;
+
+	(void)arg;
+	REQUIRE_OK(spmt_set_timeout(comm, 400));
+	REQUIRE_OK(spmt_view_get(comm, &v));
+	REQUIRE(v.sdma && v.sdma[1 - v.pe].ring);
+	REQUIRE_OK(spmt_barrier(comm));
+	begin = now_ns();
+	if (v.pe == 0) {
+		__atomic_fetch_add(&v.sdma[1].claimed, 4096, __ATOMIC_RELAXED);
+		REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
+		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	} else {
+		while (!spmt_status(comm))
+			sleep_ms(1);
+	}
+	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);
+	REQUIRE_SAYS("rank 0: a barrier in a stream waited for the copy engine for rank 1");
+	REQUIRE(now_ns() - begin < 5000000000);
+	REQUIRE_CODE(spmt_barrier_on_stream(comm, NULL), SPMT_ERR_BROKEN);
+	return 0;
+}
+
+Test(kernel_queues, a_barrier_on_a_stream_behind_an_engine_that_stops)
+{
+	NEEDS_HOST(KERNELS);
+	queues();
+	RANKS_OK(ranks_run(2, &large, unmoved, NULL));
+}
+
 /* ---- where there is no queue */
 
 static int no_queue(spmt_comm *comm, void *arg)

@@ -8,6 +8,7 @@
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
 #include "spmt/comm/record.h"
+#include "src/base/env.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "src/kernels/coll/quads.h"
@@ -43,12 +44,19 @@ uint64_t coll_report(const spmt_comm *comm)
 	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
 }
 
+/* They wait for late ranks, of which one may wait for a kernel of another stream here: some units stay free for that. */
+static uint64_t most_blocks(const spmt_comm *comm)
+{
+	const struct env *env = env_loaded();
+	uint64_t units = (uint64_t)MAX_OF(comm->units, 1);
+
+	return MIN_OF(units - units / 32, env ? (uint64_t)env->coll_blocks : 1);
+}
+
 /* Blocks of threads meet inside the kernel: few where few bytes move, never more than are sure to run at once. */
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most)
 {
-	uint64_t units = (uint64_t)MAX_OF(comm->units, 1);
-
-	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, units)));
+	return (unsigned)MAX_OF(1u, MIN_OF(bytes / grain, MIN_OF(most, most_blocks(comm))));
 }
 
 bool coll_device_is_shared(const struct rank_info *a, const struct rank_info *b)

@@ -34,10 +34,10 @@
 	X(channels, "SPMT_CHANNELS", INT(1, 8), "1", "copy queues a (source, destination) pair")   \
 	X(sdma, "SPMT_SDMA", ENUM("streams|queues"), "streams",                                    \
 		"what copies of mover sdma are queued in: queues that AMD's engines read from user space, streams where there are none") \
-	X(spin, "SPMT_SPIN_US", INT(0, 1000), "20",                                                \
-		"longest spin of a host wait where ranks fit the CPUs, microseconds")              \
+	X(spin, "SPMT_SPIN_US", INT(0, 1000), "20", "longest spin of a host wait where ranks fit the CPUs, microseconds")              \
 	X(coll, "SPMT_COLL", TEXT, "",                                                             \
 		"algorithm of collectives where it fits kind and size; or plan:FILE, a plan for the calls of its kind that it fits, also several and at most one algorithm, with commas between, and only, where there are plans: calls that have plans of their kind and fit none fail. The same on all ranks; a name that is none is refused with those there are; unset: by kind and size") \
+	X(coll_blocks, "SPMT_COLL_BLOCKS", INT(1, 128), "128", "the most blocks of a collective's kernel, plans' apart; each keeps a multiprocessor of a GPU, or a part of it, while a rank is late") \
 	X(routes, "SPMT_ROUTES", TEXT, "", "file to which each process appends its routes at init, which fails where that fails") \
 	X(trace, "SPMT_TRACE", TEXT, "", "file to which each process writes its calls at finalize, for chrome://tracing; that of rank 0 begins it anew at init, which fails where that fails") \
 	X(uid, "SPMT_UID", TEXT, "", "the uid of a job that no launcher started: the 256 digits that spmt-info --uid prints, or the path, with a / in it, of a file that holds them, which is waited for; it is a secret") \

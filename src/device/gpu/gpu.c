@@ -104,6 +104,8 @@ static int find_device(const struct gpu_vendor *v, struct gpu_state *state, int 
 	d->kept.backend = v->name;
 	d->kept.dev = dev;
 	r = v->find_device(state, d);
+	if (r == GPU_OK)
+		r = state->calls.DeviceGetAttribute(&d->units, v->attr_units, d->handle);
 	return r == GPU_OK ? 0 : gpu_fail(v, r, "asking about device %d", dev);
 }
 
@@ -214,8 +216,6 @@ int gpu_describe(const struct gpu_vendor *v, int dev, struct device_desc *desc)
 	r = b.calls->DeviceGetName(out.name, (int)sizeof(out.name), handle);
 	if (r == GPU_OK)
 		r = b.calls->DeviceTotalMem(&memory, handle);
-	if (r == GPU_OK)
-		r = b.calls->DeviceGetAttribute(&out.units, v->attr_units, handle);
 	if (b.calls->DeviceGetPCIBusId(pci, (int)sizeof(pci), handle) == GPU_OK)
 		snprintf(out.pci, sizeof(out.pci), "%s", pci);
 	vendor_lower(out.pci);
@@ -223,6 +223,7 @@ int gpu_describe(const struct gpu_vendor *v, int dev, struct device_desc *desc)
 	gpu_unbind(&b);
 	if (r != GPU_OK)
 		return gpu_fail(v, r, "asking about device %d", dev);
+	out.units = b.device->units;
 	out.memory = memory;
 	memcpy(out.arch, b.device->kept.arch, sizeof(out.arch));
 	if (out.pci[0])

@@ -16,6 +16,7 @@ struct gpu_device {
 	struct kept kept; /* the first member: kept's callbacks get it alone */
 	const struct gpu_vendor *vendor;
 	int handle;	  /* the vendor's number of it */
+	int units;	  /* multiprocessors, or compute units */
 	void *context;	  /* kept too; NULL where the vendor has none */
 	enum gpu_vmm vmm; /* under the state's vmm_lock */
 };

@@ -358,6 +358,18 @@ int gpu_call(const struct gpu_vendor *v, int dev, device_stream s, void (*fn)(vo
 	return gpu_done(&b, v->call(b.state, native_stream(v, s), fn, arg), "call");
 }
 
+/*
+ * What begins early waits for what is ahead of it on units, while that may wait for a late rank, and keeps kernels of other streams from them,
+ * one of which that rank may wait for: so half of the units stay free.
+ */
+static bool goes_early(const struct gpu_bound *b, const struct kernel *k, unsigned grid)
+{
+	const struct gpu_vendor *v = b->device->vendor;
+
+	return k->early && 2 * (uint64_t)grid <= (uint64_t)b->device->units && v->launches_early &&
+		v->launches_early(b);
+}
+
 int gpu_launch(const struct gpu_vendor *v, int dev, device_stream s, const struct kernel *k,
 	unsigned grid, unsigned block, const void *args, size_t size)
 {
@@ -374,7 +386,7 @@ int gpu_launch(const struct gpu_vendor *v, int dev, device_stream s, const struc
 		return rc;
 	}
 	memcpy(&extra[1], &args, sizeof(args)); /* the driver's table has no const */
-	if (k->early && v->launches_early && v->launches_early(&b))
+	if (goes_early(&b, k, grid))
 		r = v->launch_early(&b, function, grid, block, native_stream(v, s), extra);
 	if (r == GPU_NOT_SUPPORTED || r == GPU_INVALID_VALUE) /* here, or in this stream */
 		r = b.calls->LaunchKernel(

@@ -12,7 +12,7 @@
 #include "tests/fakes/control.h"
 #include "tests/lib/ranks.h"
 
-enum { RANKS = 2, CALLS = 3, MANY = (64 << 10) + 4, MOST = 512 << 10 };
+enum { RANKS = 2, CALLS = 3, MANY = (64 << 10) + 4, SOME = 260 << 10, MOST = 1 << 20 };
 
 static int (*made)(const char *name);
 static void (*fails)(const char *name, int nth, int result);
@@ -81,7 +81,7 @@ Test(early, calls_in_brief_and_of_ll12)
 	cr_expect_eq(launched_early(4096), images_wait() ? RANKS * CALLS : 0);
 	cr_expect_eq(launched_early(12), 0, "no unit and no word");
 	cr_expect_eq(launched_early(MANY), 0, "its last unit is a word");
-	cr_expect_eq(launched_early(MOST), images_wait() ? RANKS * CALLS : 0, "row ll12");
+	cr_expect_eq(launched_early(SOME), images_wait() ? RANKS * CALLS : 0, "row ll12");
 }
 
 Test(early, rows_with_kernels_of_their_own)
@@ -92,8 +92,29 @@ Test(early, rows_with_kernels_of_their_own)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		setenv("SPMT_COLL", rows[i], 1);
 		cr_expect_eq(
-			launched_early(MOST), images_wait() ? RANKS * CALLS : 0, "%s", rows[i]);
+			launched_early(SOME), images_wait() ? RANKS * CALLS : 0, "%s", rows[i]);
 	}
+}
+
+/* Of the stand-in's 132 units half are left to others, and SPMT_COLL_BLOCKS says how many a collective may take. */
+Test(early, none_of_more_than_half_of_the_units)
+{
+	open_driver();
+	cr_expect_eq(launched_early(MOST), 0);
+}
+
+Test(early, of_as_many_blocks_as_are_wanted)
+{
+	open_driver();
+	setenv("SPMT_COLL_BLOCKS", "66", 1);
+	cr_expect_eq(launched_early(MOST), images_wait() ? RANKS * CALLS : 0);
+}
+
+Test(early, of_a_block_more)
+{
+	open_driver();
+	setenv("SPMT_COLL_BLOCKS", "67", 1);
+	cr_expect_eq(launched_early(MOST), 0);
 }
 
 static int barriers(spmt_comm *comm, void *arg)

@@ -4,8 +4,8 @@
 # its data checked, and one that has to fail.
 . "$(dirname "$0")/lib.sh"
 
-made='tests/gpu/calls.c tests/gpu/calls_together.c'
-refused=tests/gpu/calls_wrong.c
+made='tests/gpu/calls/calls.c tests/gpu/calls/calls_together.c'
+refused=tests/gpu/calls/calls_wrong.c
 
 # Those that are not, and why.
 cat >"$scratch/not_made" <<'END'
@@ -21,7 +21,7 @@ spmt_run		as above
 spmt_each		makes no call on a comm; what its function returns is the test's own
 spmt_each_abort		likewise
 spmt_guard_enter	returns nothing
-spmt_host_launch	a kernel of the host backend, refused on GPUs in tests/gpu/calls.c
+spmt_host_launch	a kernel of the host backend, refused on GPUs in tests/gpu/calls/calls.c
 spmt_host_stream_create	likewise
 END
 

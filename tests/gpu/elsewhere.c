@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
+#include "calls/calls.h"
 
 struct elsewhere {
 	spmt_uid uid;

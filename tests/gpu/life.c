@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
+#include "calls/calls.h"
 #include "kernels/waits.h"
 
 enum { WAIT_MS = 30000 }; /* for a kernel to wait through all calls */

@@ -6,7 +6,7 @@
 #ifndef TESTS_GPU_CALLS_H
 #define TESTS_GPU_CALLS_H
 
-#include "gpu.h"
+#include "tests/gpu/gpu.h"
 
 enum { CALLS_LARGE = 3 << 20 }; /* bytes, of which copy engines move some */
 

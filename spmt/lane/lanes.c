@@ -8,6 +8,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
+#include "src/base/tsan.h"
 
 #define LANE_ROWS 256u
 
@@ -63,11 +64,15 @@ struct lanes *lanes_of(_Atomic(struct lanes *) *slot)
 {
 	struct lanes *all = atomic_load(slot), *none = NULL;
 
-	if (all)
+	if (all) {
+		tsan_acquire(slot);
 		return all;
+	}
 	all = lanes_make();
+	tsan_release(slot);
 	if (!all || atomic_compare_exchange_strong(slot, &none, all))
 		return all;
+	tsan_acquire(slot);
 	lanes_unref(all);
 	return none;
 }

@@ -442,6 +442,28 @@ static int threads(void)
 	return 0;
 }
 
+/* Made by whoever asks first; the others find it. */
+static int lanes(spmt_comm *c, void *arg)
+{
+	uint64_t *data, *sums;
+
+	(void)arg;
+	CHECK(spmt_malloc(c, N * 8, (void **)&data));
+	CHECK(spmt_malloc(c, N * 8, (void **)&sums));
+	fill(data, N, 0);
+	for (uint64_t key = 1; key <= ROUNDS; key++) {
+		spmt_comm *lane;
+
+		CHECK(spmt_lane(c, key, &lane));
+		CHECK(spmt_all_reduce(lane, sums, data, N, SPMT_TYPE_U64, SPMT_OP_MAX, NULL));
+		CHECK(spmt_quiet(lane));
+		EXPECT(holds(sums, N, 0));
+		if (key % 2)
+			CHECK(spmt_finalize(lane));
+	}
+	return spmt_barrier(c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -449,7 +471,7 @@ int main(int argc, char **argv)
 		int (*fn)(spmt_comm *c, void *arg);
 	} cases[] = { { "ring", ring }, { "copies", copies }, { "flags", flags }, { "lock", lock },
 		{ "meetings", meetings }, { "blocks", blocks }, { "reductions", reductions },
-		{ "kernels", kernels }, { "device_calls", device_calls } };
+		{ "kernels", kernels }, { "device_calls", device_calls }, { "lanes", lanes } };
 	struct spmt_attr attr = SPMT_ATTR_INIT;
 	int rc = 0;
 

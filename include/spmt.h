@@ -812,7 +812,8 @@ struct spmt_port; /* spmt_device.h */
  * A port of kernels to one peer: two buffers and a counter of signals, as a channel's, but what is put and signalled goes through the
  * host: a thread of the library, one a process, takes what kernels post and has copy engines, NICs or the CPU do it. So a kernel spends
  * one thread on a transfer of any size. `attr` is a channel's, and so are the buffers; SPMT_CAP_CHANNELS ports to each peer have words of
- * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting.
+ * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting; but packets
+ * are made, and unpacked, by kernels in the buffers that their copy names, so they take one that was got since.
  *
  * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose
  * offsets do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
@@ -972,9 +973,10 @@ SPMT_API int spmt_plan_begin(
    moved, and the next run is fine. Ranks that run different plans break the world. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
-/* Collective: waits for its runs, and gives the memory back. open is no longer valid, whatever is returned: it is -EINVAL here and to
-   spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. Graphs that hold its runs are not launched
-   any more: virtual devices refuse, others would run in memory that is given back. */
+/* Collective: waits for its runs, and gives the memory back as spmt_free. open is no longer valid after 0, -EFAULT, and in a broken comm: it is
+   -EINVAL here and to spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. After other failures
+   (-EBUSY, SPMT_ERR_MISMATCH, what a rank's quiet failed with) no rank has given anything back, and all may end it again. Graphs that hold
+   its runs are not launched any more: virtual devices refuse, others would run in memory that is given back. */
 SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 
 /* ---- host backend only --------------------------------------------------------------------- */

@@ -459,6 +459,8 @@ int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 	rc = end_graphs(comm, open);
 	if (!rc)
 		rc = run_within("spmt_plan_end", spmt_free(comm, open->at));
-	open_drop(comm, open);
+	/* else no rank has freed anything, and none drops it */
+	if (!rc || rc == -EFAULT || comm_is_broken(comm))
+		open_drop(comm, open);
 	return rc;
 }

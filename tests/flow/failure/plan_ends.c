@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans whose ranks do not come, that run on two streams at once, and that end while they run. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spmt/comm/comm.h"
 #include "spmt_plan.h"
 #include "tests/lib/clocks.h"
 #include "tests/lib/device/device_streams.h"
@@ -337,6 +340,67 @@ Test(plan_ends, no_graph_runs_it_later)
 	make(&s, "allreduce-packets", RANKS);
 	RANKS_OK(ranks_run(RANKS, NULL, captured, &s));
 	RANKS_OK(ranks_run(RANKS, NULL, ended_in_capture, &s));
+	spmt_plan_destroy(s.plan);
+}
+
+/* ---- ends that fail ------------------------------------------------------------------------------ */
+
+static void *in_barrier(void *comm)
+{
+	return spmt_barrier(comm) ? comm : NULL;
+}
+
+/* Another thread of rank 0 is in a call, which waits for the other ranks. */
+static int end_while_busy(spmt_comm *comm, struct scene *s, spmt_plan_open *open)
+{
+	pthread_t thread;
+	void *failed = NULL;
+
+	REQUIRE_EQ(pthread_create(&thread, NULL, in_barrier, comm), 0);
+	while (!atomic_load(&comm->inside))
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_plan_end(comm, open), -EBUSY);
+	atomic_store(&s->ready, 1);
+	REQUIRE_EQ(pthread_join(thread, &failed), 0);
+	REQUIRE(!failed);
+	return 0;
+}
+
+/* What failed has given nothing back on any rank: it ends the second time, and whatever is begun then is the same on all. */
+static int ends_again(spmt_comm *comm, void *arg)
+{
+	struct scene *s = arg;
+	spmt_plan_open *open, *next;
+	uint32_t *words;
+
+	REQUIRE_OK(spmt_calloc(comm, COUNT, sizeof(*words), (void **)&words));
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &open));
+	REQUIRE_CODE(spmt_rank(comm) ? spmt_barrier(comm) : spmt_plan_end(comm, open),
+		SPMT_ERR_MISMATCH);
+	if (spmt_rank(comm) == 0) {
+		TRY(end_while_busy(comm, s, open));
+	} else {
+		until(&s->ready, 1);
+		REQUIRE_OK(spmt_barrier(comm));
+	}
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &next));
+	REQUIRE_OK(spmt_plan_end(comm, open));
+	REQUIRE_CODE(spmt_plan_end(comm, open), -EINVAL);
+	REQUIRE_OK(spmt_plan_begin(comm, s->plan, COUNT * sizeof(*words), &open));
+	REQUIRE_OK(
+		spmt_plan_run(comm, open, words, words, COUNT, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(spmt_plan_end(comm, next));
+	return spmt_plan_end(comm, open);
+}
+
+Test(plan_ends, that_fail_are_made_again)
+{
+	struct scene s = { .told = 0 };
+
+	NEEDS_DEVICES(RANKS);
+	make(&s, "allreduce", RANKS);
+	RANKS_OK(ranks_run(RANKS, NULL, ends_again, &s));
 	spmt_plan_destroy(s.plan);
 }
 

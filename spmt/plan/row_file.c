@@ -187,16 +187,30 @@ static uint32_t row_wanted(const struct row_trial *t, enum spmt_op op, size_t ra
 	}
 }
 
-/* Parts of the operation that is cut into most. */
-static size_t row_slices(const spmt_plan *plan)
+/* How a plan cuts what it moves: parts of the operation that is cut into most, and whether chunks are cut in several ways, or several at once. */
+struct row_cuts {
+	int most;
+	bool vary;
+};
+
+static void row_cut(struct row_cuts *cuts, const struct spmt_plan_op *op)
 {
-	int most = 1;
+	if (op->slices < 2)
+		return;
+	cuts->vary |= (cuts->most > 1 && op->slices != cuts->most) ||
+		(op->nsrc && op->src[0].count > 1) || (op->ndst && op->dst[0].count > 1);
+	cuts->most = MAX_OF(cuts->most, op->slices);
+}
+
+static struct row_cuts row_cuts_of(const spmt_plan *plan)
+{
+	struct row_cuts cuts = { .most = 1 };
 
 	for (int r = 0; r < plan->attr.nranks; r++)
 		for (int b = 0; b < plan->ranks[r].nblocks; b++)
 			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
-				most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].slices);
-	return (size_t)(uint32_t)most;
+				row_cut(&cuts, &plan->ranks[r].blocks[b].ops[i]);
+	return cuts;
 }
 
 static int row_try(struct row_trial *t, enum spmt_op op)
@@ -224,12 +238,12 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 	return rc;
 }
 
-static int row_trial_open(struct row_trial *t, size_t lines)
+static int row_trial_open(struct row_trial *t, size_t chunk)
 {
 	const struct spmt_plan_attr *a = &t->plan->attr;
 	size_t n = (size_t)a->nranks, apart, each;
 
-	t->chunk = lines * 128 / sizeof(uint32_t);
+	t->chunk = chunk / sizeof(uint32_t);
 	t->in = a->input_chunks * t->chunk;
 	t->out = a->output_chunks * t->chunk;
 	if (t->kind == COLL_ALL_REDUCE)
@@ -253,10 +267,10 @@ static int row_trial_open(struct row_trial *t, size_t lines)
 }
 
 /* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
-static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind, size_t lines)
+static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind, size_t chunk)
 {
 	struct row_trial t = { .plan = plan, .kind = kind };
-	int rc = row_trial_open(&t, lines);
+	int rc = row_trial_open(&t, chunk);
 
 	if (!rc)
 		rc = row_try(&t, SPMT_OP_SUM);
@@ -267,16 +281,23 @@ static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind,
 	return rc;
 }
 
-/* Parts begin at lines, so what two ways of cutting leave between them shows where parts have several, and not the same number. */
+/*
+ * Parts begin at lines, so what two ways of cutting leave between them shows where parts have several, and not the same number; or, where
+ * a way is not that of chunks themselves, at some number of lines up to that and a last one that is none. What is cut in one way, a chunk
+ * at a time, has all of its parts at every size or at none.
+ */
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
 {
-	size_t most = row_slices(plan);
+	struct row_cuts cuts = row_cuts_of(plan);
+	size_t most = (size_t)(uint32_t)cuts.most;
 	int rc = spmt_plan_check(plan);
 
 	if (!rc)
-		rc = row_prove_at(plan, kind, most);
+		rc = row_prove_at(plan, kind, 128 * most);
 	if (!rc && most > 1)
-		rc = row_prove_at(plan, kind, 2 * most + 1);
+		rc = row_prove_at(plan, kind, 128 * (2 * most + 1));
+	for (size_t lines = 0; !rc && cuts.vary && lines <= 2 * most + 1; lines++)
+		rc = row_prove_at(plan, kind, 128 * lines + 8);
 	return rc;
 }
 

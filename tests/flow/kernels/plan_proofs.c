@@ -180,6 +180,31 @@ Test(plan_proofs, parts_with_holes)
 	refuses_file(file, "is no allgather");
 }
 
+/* A chunk, and the second half of two: of these it is all where chunks are whole lines. */
+Test(plan_proofs, holes_of_odd_chunks)
+{
+	spmt_plan *plan = plan_of("allgather", 2, 2 * RANKS);
+	char file[NAME];
+
+	for (int r = 0; r < RANKS; r++)
+		for (int to = 0; to < RANKS; to++) {
+			struct spmt_plan_op op =
+				spmt_plan_op_(to == r ? SPMT_PLAN_COPY : SPMT_PLAN_PUT);
+
+			op.nsrc = op.ndst = 1;
+			op.src[0] = spmt_plan_input(r, 0, 1);
+			op.dst[0] = spmt_plan_output(to, 2 * (uint32_t)r, 1);
+			cr_assert_eq(spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+			op.src[0].count = op.dst[0].count = 2;
+			op.slice = 1;
+			op.slices = 2;
+			cr_assert_eq(spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+		}
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allgather");
+}
+
 #define COLLECTIVE(word) "\"collective\": \"" word "\""
 
 /* Plans that are right as such, or nearly, and yet no collective. */

@@ -24,6 +24,8 @@ struct trace_ring {
 	int tid;	      /* whose it is; written under the state's lock, too */
 	uint64_t first, end;  /* events so far: those from `first` on are not written */
 	uint64_t lost;
+	int nnamed; /* ranks that lost events were the first of */
+	struct trace_event named[TRACE_NAMED];
 	struct trace_event events[TRACE_EVENTS];
 };
 
@@ -154,6 +156,16 @@ static struct trace_ring *ring_here(void)
 	return trace_self.ring;
 }
 
+/* Under r->lock. */
+static void lose_first(struct trace_ring *r)
+{
+	const struct trace_event *e = &r->events[r->first++ % TRACE_EVENTS];
+
+	r->lost++;
+	if (e->init && r->nnamed < TRACE_NAMED)
+		r->named[r->nnamed++] = *e;
+}
+
 void trace_span(const struct trace_event *event)
 {
 	struct trace_ring *r = ring_here();
@@ -161,10 +173,8 @@ void trace_span(const struct trace_event *event)
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
-	if (r->end - r->first == TRACE_EVENTS) {
-		r->first++;
-		r->lost++;
-	}
+	if (r->end - r->first == TRACE_EVENTS)
+		lose_first(r);
 	r->events[r->end % TRACE_EVENTS] = *event;
 	r->events[r->end % TRACE_EVENTS].tid = r->tid;
 	r->end++;
@@ -296,30 +306,45 @@ static void chunk_add(struct chunk *c, const struct text *t)
 	c->used += t->used;
 }
 
+static void write_rank(struct chunk *c, const struct trace_event *e)
+{
+	struct text t = { .used = 0 };
+
+	add_rank(&t, e);
+	chunk_add(c, &t);
+}
+
+/* Where the first of those that are kept begins. */
+static void write_lost(struct chunk *c, const struct trace_ring *r)
+{
+	const struct trace_event *first = &r->events[r->first % TRACE_EVENTS];
+	struct text t = { .used = 0 };
+
+	text_add(&t,
+		"{\"name\":\"%llu earlier calls are not kept\",\"cat\":\"spmt\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d",
+		(unsigned long long)r->lost, first->rank, r->tid);
+	add_time(&t, "ts", first->begin);
+	text_add(&t, "}");
+	chunk_add(c, &t);
+}
+
 static void trace_ring_write(struct chunk *c, struct trace_ring *r)
 {
 	pthread_mutex_lock(&r->lock);
+	for (; r->nnamed && !c->rc; r->nnamed--)
+		write_rank(c, &r->named[r->nnamed - 1]);
+	if (r->lost && !c->rc) {
+		write_lost(c, r);
+		r->lost = 0;
+	}
 	for (; r->first < r->end && !c->rc; r->first++) {
 		const struct trace_event *e = &r->events[r->first % TRACE_EVENTS];
-		struct text t = { .used = 0 }, rank = { .used = 0 };
-
-		if (e->init) {
-			add_rank(&rank, e);
-			chunk_add(c, &rank);
-		}
-		add_event(&t, e);
-		chunk_add(c, &t);
-	}
-	if (r->lost && !c->rc) {
 		struct text t = { .used = 0 };
 
-		text_add(&t,
-			"{\"name\":\"%llu earlier calls are not kept\",\"cat\":\"spmt\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d",
-			(unsigned long long)r->lost, r->events[0].rank, r->tid);
-		add_time(&t, "ts", process_now());
-		text_add(&t, "}");
+		if (e->init)
+			write_rank(c, e);
+		add_event(&t, e);
 		chunk_add(c, &t);
-		r->lost = 0;
 	}
 	pthread_mutex_unlock(&r->lock);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define TRACE_EVENTS 16384
+#define TRACE_NAMED 256 /* ranks whose first calls a thread has made, and does not keep */
 
 struct trace_event {
 	const char *name; /* strings live as long as the process; NULL: nothing to say */

@@ -80,7 +80,10 @@ for x in named("spmt_plan_begin"):
 # ---- wrapped: more calls than a ring holds
 
 SPMT_TRACE=$trace timeout 120 "$perf" --ranks 2 --iters 20000 --rounds 3 --sizes 8:8 --tests put >"$scratch/out" 2>&1
-look 'the last calls are kept, the others counted' "$trace" 'assert 16384 <= len(c) <= 3 * 16384, len(c); assert [x for x in e if "not kept" in x["name"]]; named("spmt_finalize")'
+look 'the last calls are kept, the others counted' "$trace" 'assert 16384 <= len(c) <= 3 * 16384, len(c); named("spmt_finalize")
+lost = [x for x in e if "not kept" in x["name"]]
+assert lost and all(x["ts"] == min(y["ts"] for y in c if y["tid"] == x["tid"]) for x in lost), lost
+assert {x["args"]["name"] for x in e if x["name"] == "process_name"} == {"rank 0 of 2", "rank 1 of 2"}'
 
 # ---- several processes, and a file that was there
 

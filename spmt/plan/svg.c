@@ -34,8 +34,12 @@ static const char *svg_colour(const struct spmt_plan_op *op)
 static void svg_text(struct plan_text *t, const char *text)
 {
 	for (; *text; text++) {
-		if (*text == '<' || *text == '&')
-			plan_print(t, "%s", *text == '<' ? "&lt;" : "&amp;");
+		if (*text == '<')
+			plan_print(t, "&lt;");
+		else if (*text == '>') /* which may not stand behind two brackets */
+			plan_print(t, "&gt;");
+		else if (*text == '&')
+			plan_print(t, "&amp;");
 		else
 			plan_print(t, "%c", *text);
 	}

@@ -416,6 +416,27 @@ Test(plan_json, pictures)
 	spmt_plan_destroy(plan);
 }
 
+Test(plan_json, pictures_of_any_name)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "]]><&\"'",
+		.collective = "custom",
+		.nranks = 1,
+		.input_chunks = 1,
+		.output_chunks = 1 };
+	spmt_plan *plan = NULL;
+	char *text;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	cr_assert_eq(
+		spmt_plan_copy(plan, 0, 0, spmt_plan_input(0, 0, 1), spmt_plan_output(0, 0, 1)), 0);
+	text = write_plan(plan, SPMT_PLAN_SVG);
+	cr_assert(strstr(text, "]]&gt;&lt;&amp;"));
+	cr_assert_null(strstr(text, "]]>"));
+	free(text);
+	spmt_plan_destroy(plan);
+}
+
 static size_t boxes(const char *text, const char *colour)
 {
 	size_t n = 0;

@@ -157,7 +157,7 @@ static struct trace_ring *ring_here(void)
 }
 
 /* Under r->lock. */
-static void lose_first(struct trace_ring *r)
+static void ring_lose(struct trace_ring *r)
 {
 	const struct trace_event *e = &r->events[r->first++ % TRACE_EVENTS];
 
@@ -174,7 +174,7 @@ void trace_span(const struct trace_event *event)
 		return;
 	pthread_mutex_lock(&r->lock);
 	if (r->end - r->first == TRACE_EVENTS)
-		lose_first(r);
+		ring_lose(r);
 	r->events[r->end % TRACE_EVENTS] = *event;
 	r->events[r->end % TRACE_EVENTS].tid = r->tid;
 	r->end++;
@@ -306,7 +306,7 @@ static void chunk_add(struct chunk *c, const struct text *t)
 	c->used += t->used;
 }
 
-static void write_rank(struct chunk *c, const struct trace_event *e)
+static void trace_rank_write(struct chunk *c, const struct trace_event *e)
 {
 	struct text t = { .used = 0 };
 
@@ -315,7 +315,7 @@ static void write_rank(struct chunk *c, const struct trace_event *e)
 }
 
 /* Where the first of those that are kept begins. */
-static void write_lost(struct chunk *c, const struct trace_ring *r)
+static void trace_lost_write(struct chunk *c, const struct trace_ring *r)
 {
 	const struct trace_event *first = &r->events[r->first % TRACE_EVENTS];
 	struct text t = { .used = 0 };
@@ -332,9 +332,9 @@ static void trace_ring_write(struct chunk *c, struct trace_ring *r)
 {
 	pthread_mutex_lock(&r->lock);
 	for (; r->nnamed && !c->rc; r->nnamed--)
-		write_rank(c, &r->named[r->nnamed - 1]);
+		trace_rank_write(c, &r->named[r->nnamed - 1]);
 	if (r->lost && !c->rc) {
-		write_lost(c, r);
+		trace_lost_write(c, r);
 		r->lost = 0;
 	}
 	for (; r->first < r->end && !c->rc; r->first++) {
@@ -342,7 +342,7 @@ static void trace_ring_write(struct chunk *c, struct trace_ring *r)
 		struct text t = { .used = 0 };
 
 		if (e->init)
-			write_rank(c, e);
+			trace_rank_write(c, e);
 		add_event(&t, e);
 		chunk_add(c, &t);
 	}

@@ -303,16 +303,16 @@ uint64_t fake_verbs_atomics(void)
 	return done;
 }
 
-/* As last told: the wire's thread may not read the environment, which a test changes. */
-static _Atomic uint32_t told_atomics;
+static _Atomic uint32_t told_atomics; /* the wire's thread does not read the environment */
 
 uint32_t fake_atomics(void)
 {
 	const char *text = getenv("SPMT_FAKE_NIC_ATOMICS");
 	bool none = text && !strcmp(text, "none"), glob = text && !strcmp(text, "glob");
-	uint32_t other = none ? VERBS_ATOMIC_NONE : VERBS_ATOMIC_HCA;
+	uint32_t tells = none ? VERBS_ATOMIC_NONE : glob ? VERBS_ATOMIC_GLOB : VERBS_ATOMIC_HCA;
 
-	return told_atomics = glob ? VERBS_ATOMIC_GLOB : other;
+	told_atomics = tells;
+	return tells;
 }
 
 /* With the CPU's atomics, or so that what the CPU does in between is lost. */

@@ -448,8 +448,9 @@ int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_plan_end");
 
-	if (rc) { /* a broken comm: its memory goes with the heap; one that is gone has dropped it */
-		if (open && comm && object_is_open(&comm->head))
+	/* A broken comm: its memory goes with the heap; one that is gone has dropped it. With SPMT_CHECK a busy one is refused here. */
+	if (rc) {
+		if (open && comm && object_is_open(&comm->head) && rc != -EBUSY)
 			open_drop(comm, open);
 		return rc;
 	}

@@ -29,8 +29,7 @@ static const size_t offsets[] = {
 
 /* The result of env_get. A forked child sees zeros and reads again. */
 struct loaded {
-	pthread_mutex_t
-		lock; /* guards everything until `ready` is set; read without it from then on */
+	pthread_mutex_t lock; /* guards the rest until `ready` is set; nothing changes then */
 	atomic_bool ready;
 	int code;
 	struct status_saved why;

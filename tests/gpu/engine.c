@@ -8,18 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
+#include "busy.h"
 #include "kernels/fills.h"
 
-enum {
-	CALLS = 20,
-	RUNS = 5,
-	BLOCK = 512,
-	BLOCKS_A_UNIT = 8,
-	LEAST_MIB = 16,
-	AT_BLOCKS = 8,
-	WORDS = 64 << 10
-};
+enum { CALLS = 20, RUNS = 5, BLOCKS_A_UNIT = 8, LEAST_MIB = 16 };
 enum what { ALL_GATHER, ALL_GATHER_IN_PLACE, ALL_TO_ALL, PERMUTE, BROADCAST, WHATS };
 static const char *const names[WHATS] = { "all_gather", "all_gather in place", "all_to_all",
 	"permute", "broadcast" };
@@ -29,9 +21,7 @@ struct scene {
 	char *src, *dst; /* symmetric, `most` bytes each */
 	uint32_t *host;
 	size_t most;
-	spmt_stream busy, stop;	     /* of the kernel that fills the device */
-	uint64_t *words, *words_dev; /* pinned: what ends it; from AT_BLOCKS on one a block */
-	void *end;		     /* of the device: the word that ends it */
+	struct busy busy; /* fills the device */
 };
 
 struct item {
@@ -157,51 +147,26 @@ static int timed(struct scene *s, const struct item *it, double *us)
 
 /* ---- a full device ------------------------------------------------------------------------------------------ */
 
-static uint64_t blocks_seen(const struct scene *s)
-{
-	uint64_t n = 0;
-
-	for (size_t i = AT_BLOCKS; i < WORDS; i++)
-		n += __atomic_load_n(&s->words[i], __ATOMIC_ACQUIRE);
-	return n;
-}
-
 /* More blocks than fit: the rest stands in front of whatever else would run. */
 static int device_fill(struct scene *s)
 {
-	struct fills_args a = { .run = addr(s->words_dev + AT_BLOCKS), .end = addr(s->end) };
 	struct device_desc desc = { .units = 1 };
-	uint64_t least, seen = 0;
+	unsigned least, seen = 0;
 
 	REQUIRE_OK(s->r.b->describe(s->r.dev, &desc));
-	least = gpu_host() ? 1 : (uint64_t)desc.units;
-	memset(s->words, 0, 8 * (size_t)WORDS);
-	TRY(rank_fill(&s->r, s->end, 0, 8));
-	if (gpu_host())
-		REQUIRE_OK(spmt_host_launch(s->r.comm, s->busy, test_fills.host, &a, sizeof(a)));
-	else
-		REQUIRE_EQ(
-			driver_launch(s->r.dev, &test_fills, (unsigned)desc.units * BLOCKS_A_UNIT,
-				BLOCK, &a, sizeof(a), s->busy),
-			0);
+	least = gpu_host() ? 1 : (unsigned)desc.units;
+	TRY(busy_clear(&s->busy));
+	TRY(busy_begin(&s->busy, (unsigned)desc.units * BLOCKS_A_UNIT));
 	for (int i = 0; i < 500 && (seen < least || i < 30); i++) {
 		sleep_ms(10);
-		seen = blocks_seen(s);
+		seen = busy_seen(&s->busy);
 	}
 	REQUIRE(seen >= least);
-	REQUIRE(gpu_host() || seen < (uint64_t)desc.units * BLOCKS_A_UNIT);
+	REQUIRE(gpu_host() || seen < (unsigned)desc.units * BLOCKS_A_UNIT);
 	if (!s->r.pe && !gpu_host())
-		printf("# %llu blocks of %d threads keep %d multiprocessors\n",
-			(unsigned long long)seen, BLOCK, desc.units);
+		printf("# %u blocks of %d threads keep %d multiprocessors\n", seen, BUSY_THREADS,
+			desc.units);
 	REQUIRE_OK(spmt_barrier(s->r.comm));
-	return 0;
-}
-
-static int device_free(struct scene *s)
-{
-	*s->words = 1;
-	REQUIRE_EQ(s->r.b->copy(s->r.dev, s->end, s->words, 8, s->stop), 0);
-	REQUIRE_EQ(s->r.b->stream_sync(s->r.dev, s->busy, 50000000000, NULL), 0);
 	return 0;
 }
 
@@ -209,7 +174,7 @@ static int device_free(struct scene *s)
 
 static int scene_open(struct scene *s, spmt_comm *comm, size_t most)
 {
-	void *p, *q;
+	void *p;
 
 	memset(s, 0, sizeof(*s));
 	TRY(rank_open(&s->r, comm));
@@ -220,22 +185,13 @@ static int scene_open(struct scene *s, spmt_comm *comm, size_t most)
 	s->dst = p;
 	s->host = malloc(most);
 	REQUIRE(s->host);
-	REQUIRE_EQ(s->r.b->stream_create(s->r.dev, &s->busy), 0);
-	REQUIRE_EQ(s->r.b->stream_create(s->r.dev, &s->stop), 0);
-	REQUIRE_EQ(s->r.b->host_alloc(s->r.dev, 8 * (size_t)WORDS, &p, &q), 0);
-	s->words = p;
-	s->words_dev = q;
-	TRY(rank_alloc(&s->r, 256, &s->end));
-	return 0;
+	return busy_open(&s->busy, &s->r);
 }
 
 static int scene_close(struct scene *s)
 {
 	REQUIRE_OK(spmt_barrier(s->r.comm));
-	s->r.b->host_free(s->r.dev, s->words);
-	rank_free(&s->r, s->end);
-	s->r.b->stream_destroy(s->r.dev, s->busy);
-	s->r.b->stream_destroy(s->r.dev, s->stop);
+	busy_close(&s->busy);
 	free(s->host);
 	rank_close(&s->r);
 	return 0;
@@ -301,7 +257,7 @@ static int beside(spmt_comm *comm, void *arg)
 			rc = check(&s, &it); /* while the device is full */
 		if (!rc)
 			rc = spmt_barrier(comm);
-		TRY(device_free(&s));
+		TRY(busy_end(&s.busy));
 		TRY(rc);
 		if (!s.r.pe && !gpu_host())
 			printf("# %s of %zu MiB by row engine: %.1f us alone, %.1f beside a full device (%.3f)\n",
@@ -327,7 +283,7 @@ static int kernels_stand(spmt_comm *comm, void *arg)
 	sleep_ms(200);
 	done = s.r.b->stream_query(s.r.dev, s.r.stream);
 	REQUIRE_OK(spmt_barrier_on_stream(comm, s.r.stream));
-	TRY(device_free(&s));
+	TRY(busy_end(&s.busy));
 	TRY(rank_sync(&s.r));
 	REQUIRE(gpu_host() || !done);
 	TRY(rank_read(&s.r, s.host, s.dst, 4 * n));

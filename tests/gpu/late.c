@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
+#include "busy.h"
 #include "kernels/fills.h"
 
-enum { BLOCK = 512, BLOCKS = 1024, SMALL = 2, LATE_MS = 60000 };
+enum { SMALL = 2, LATE_MS = 60000 };
 
 static const char *const small[] = { "a barrier", "a sum of 8 bytes" };
 static const struct {
@@ -24,10 +24,8 @@ struct scene {
 	struct rank r;
 	char *src, *dst; /* symmetric */
 	uint32_t *host;
-	spmt_stream busy, stop;
-	uint64_t *words, *words_dev; /* pinned: what ends the kernel, and one a block */
-	void *end;		     /* of the device */
-	unsigned blocks;
+	struct busy busy;
+	unsigned blocks; /* of its kernel */
 };
 
 static size_t bytes_of(int i)
@@ -78,41 +76,13 @@ static int check(struct scene *s, int which)
 	return 0;
 }
 
-/* ---- a kernel of another stream ------------------------------------------------------------------------------ */
-
-static unsigned blocks_seen(const struct scene *s)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < s->blocks; i++)
-		n += (unsigned)__atomic_load_n(&s->words[1 + i], __ATOMIC_ACQUIRE);
-	return n;
-}
-
-static int others_begin(struct scene *s)
-{
-	struct fills_args a = { .run = addr(s->words_dev + 1), .end = addr(s->end) };
-
-	if (gpu_host())
-		return spmt_host_launch(s->r.comm, s->busy, test_fills.host, &a, sizeof(a));
-	return driver_launch(s->r.dev, &test_fills, s->blocks, BLOCK, &a, sizeof(a), s->busy);
-}
-
-static int others_end(struct scene *s)
-{
-	s->words[0] = 1;
-	REQUIRE_EQ(s->r.b->copy(s->r.dev, s->end, s->words, 8, s->stop), 0);
-	REQUIRE_EQ(s->r.b->stream_sync(s->r.dev, s->busy, 50000000000, NULL), 0);
-	return 0;
-}
-
 /* ---- the scene ------------------------------------------------------------------------------------------------- */
 
 static int scene_open(struct scene *s, spmt_comm *comm)
 {
 	size_t most = most_of(spmt_nranks(comm));
 	struct device_desc desc = { .units = 2 };
-	void *p, *q;
+	void *p;
 
 	memset(s, 0, sizeof(*s));
 	TRY(rank_open(&s->r, comm));
@@ -124,23 +94,14 @@ static int scene_open(struct scene *s, spmt_comm *comm)
 	REQUIRE(s->host);
 	REQUIRE_OK(s->r.b->describe(s->r.dev, &desc));
 	s->blocks = gpu_host() ? 1 : (unsigned)desc.units / 2;
-	REQUIRE(s->blocks && s->blocks < BLOCKS);
-	REQUIRE_EQ(s->r.b->stream_create(s->r.dev, &s->busy), 0);
-	REQUIRE_EQ(s->r.b->stream_create(s->r.dev, &s->stop), 0);
-	REQUIRE_EQ(s->r.b->host_alloc(s->r.dev, 8 * (size_t)BLOCKS, &p, &q), 0);
-	s->words = p;
-	s->words_dev = q;
-	TRY(rank_alloc(&s->r, 256, &s->end));
+	TRY(busy_open(&s->busy, &s->r));
 	return rank_fill(&s->r, s->src, s->r.pe + 1, most);
 }
 
 static int scene_close(struct scene *s)
 {
 	REQUIRE_OK(spmt_barrier(s->r.comm));
-	s->r.b->host_free(s->r.dev, s->words);
-	rank_free(&s->r, s->end);
-	s->r.b->stream_destroy(s->r.dev, s->busy);
-	s->r.b->stream_destroy(s->r.dev, s->stop);
+	busy_close(&s->busy);
 	free(s->host);
 	rank_close(&s->r);
 	return 0;
@@ -164,14 +125,14 @@ static int beside(struct scene *s, int first, int then)
 	TRY(call_small(s, first));
 	TRY(call_large(s, then));
 	sleep_ms(gpu_host() ? 1 : 50); /* it has begun, if it does */
-	rc = others_begin(s);
+	rc = busy_begin(&s->busy, s->blocks);
 	for (int i = 0; !rc && i < 2000 && seen < s->blocks; i++) {
 		sleep_ms(1);
-		seen = blocks_seen(s);
+		seen = busy_seen(&s->busy);
 	}
 	atomic_fetch_add(&through, 1);
 	TRY(rc);
-	TRY(others_end(s));
+	TRY(busy_end(&s->busy));
 	if (seen < s->blocks)
 		return ranks_fail("%u of %u blocks ran behind %s and %s of %zu bytes", seen,
 			s->blocks, small[first], large[then].sums ? "a sum" : "copies",
@@ -192,8 +153,7 @@ static int late(spmt_comm *comm, void *arg)
 			TRY(call_small(&s, first));
 			TRY(call_large(&s, then));
 			TRY(rank_sync(&s.r));
-			memset(s.words, 0, 8 * (size_t)BLOCKS);
-			TRY(rank_fill(&s.r, s.end, 0, 8));
+			TRY(busy_clear(&s.busy));
 			TRY(rank_fill(&s.r, s.dst, 0xb6, bytes_of(then)));
 			REQUIRE_OK(spmt_barrier(comm));
 			turns++;

@@ -44,7 +44,7 @@ uint64_t coll_report(const spmt_comm *comm)
 	return (uint64_t)(uintptr_t)kernel_report_of(comm->signals_dev);
 }
 
-/* They wait for late ranks, of which one may wait for a kernel of another stream here: some units stay free for that. */
+/* A collective's kernel waits for late ranks, and one of those may wait for a kernel of another stream here: some units stay free for that. */
 static uint64_t most_blocks(const spmt_comm *comm)
 {
 	const struct env *env = env_loaded();

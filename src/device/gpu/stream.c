@@ -359,8 +359,8 @@ int gpu_call(const struct gpu_vendor *v, int dev, device_stream s, void (*fn)(vo
 }
 
 /*
- * What begins early waits for what is ahead of it on units, while that may wait for a late rank, and keeps kernels of other streams from them,
- * one of which that rank may wait for: so half of the units stay free.
+ * What begins early keeps units of the GPU until what is ahead of it has ended, which may wait for a late rank; and that rank may wait for a
+ * kernel of another stream here. So half of the units stay free for those.
  */
 static bool goes_early(const struct gpu_bound *b, const struct kernel *k, unsigned grid)
 {

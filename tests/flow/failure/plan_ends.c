@@ -357,7 +357,7 @@ static int end_while_busy(spmt_comm *comm, struct scene *s, spmt_plan_open *open
 	void *failed = NULL;
 
 	REQUIRE_EQ(pthread_create(&thread, NULL, in_barrier, comm), 0);
-	while (!atomic_load(&comm->inside))
+	for (int i = 0; i < 10000 && !atomic_load(&comm->inside); i++)
 		sleep_ms(1);
 	REQUIRE_CODE(spmt_plan_end(comm, open), -EBUSY);
 	atomic_store(&s->ready, 1);

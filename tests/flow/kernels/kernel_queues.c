@@ -339,7 +339,7 @@ static int unmoved(spmt_comm *comm, void *arg)
 		REQUIRE_OK(spmt_barrier_on_stream(comm, NULL));
 		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
 	} else {
-		while (!spmt_status(comm))
+		while (!spmt_status(comm) && now_ns() - begin < 5000000000)
 			sleep_ms(1);
 	}
 	REQUIRE_CODE(spmt_status(comm), SPMT_ERR_TIMEOUT);

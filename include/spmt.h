@@ -179,7 +179,7 @@ enum spmt_cap {
 	SPMT_CAP_GRAPH,		  /* 1: streams can be captured into graphs */
 	SPMT_CAP_COPY_ENGINES,	  /* copies that run at once between two devices; 0: none */
 	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks (spmt_switch_get) */
-	SPMT_CAP_RESIDENT_BLOCKS, /* blocks of a kernel that are sure to run at once */
+	SPMT_CAP_RESIDENT_BLOCKS, /* blocks that are sure to run at once, if each rank has so many */
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
 	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */

@@ -341,6 +341,18 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 	return plan_rows_open(comm, comm->heap->own, own_plans(comm));
 }
 
+/* Once all have told theirs. Kernels of ranks that share a device wait for each other: all have to run at once. */
+static int share_units(spmt_comm *comm)
+{
+	const struct rank_info *infos = comm->world->infos;
+	int ranks = 0;
+
+	for (int rank = 0; rank < comm->nranks; rank++)
+		ranks += coll_device_is_shared(own_info(comm), &infos[rank]);
+	comm->units = MAX_OF(comm->units / MAX_OF(ranks, 1), 1);
+	return plan_rows_fit(comm);
+}
+
 /* ---- init ---------------------------------------------------------------------------------- */
 
 /* This rank failed a step: breaks the world, so that nobody waits for this rank. */
@@ -400,6 +412,8 @@ static int comm_open(spmt_comm *comm, const struct spmt_attr *attr, const struct
 		if (!rc)
 			rc = meet(comm, &(struct meet_record){ .op = MEET_SHARED });
 	}
+	if (!rc)
+		rc = init_failed(comm, share_units(comm));
 	if (!rc)
 		rc = init_failed(comm, peers_link(comm));
 	if (!rc && comm_spans_processes(comm)) {

@@ -373,6 +373,8 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 			record.status = plan_rows_open(
 				comm, comm->heap->base + comm->area, area_plans(comm));
 		if (!record.status)
+			record.status = plan_rows_fit(comm);
+		if (!record.status)
 			record.status = lane_tables_open(comm);
 		if (!record.status)
 			peers_reach(comm, &record);

@@ -532,11 +532,7 @@ static int row_open(spmt_comm *comm, struct coll_plan *p, char *own, uint64_t at
 	p->at += at;
 	p->spare += at;
 	p->open.at = own + p->at;
-	if (!comm_cpu_access(comm) && p->open.blocks > comm->units)
-		rc = fail_call(-EINVAL, "SPMT_COLL",
-			"plan %s has %d blocks, and %d are sure to run at once here", p->name,
-			p->open.blocks, comm->units);
-	else if (comm_cpu_access(comm))
+	if (comm_cpu_access(comm))
 		memcpy(p->open.at, p->table, l->words);
 	else
 		rc = comm->backend->copy(comm->dev, p->open.at, p->table, l->words, comm->stream);
@@ -553,6 +549,18 @@ int plan_rows_open(spmt_comm *comm, char *own, uint64_t at)
 	for (int i = 0; rows && i < rows->n && !rc; i++)
 		rc = row_open(comm, &rows->plans[i], own, at);
 	return rc;
+}
+
+int plan_rows_fit(const spmt_comm *comm)
+{
+	const struct plan_rows *rows = comm->plans ? rows_of(comm) : NULL;
+
+	for (int i = 0; rows && i < rows->n && !comm_cpu_access(comm); i++)
+		if (rows->plans[i].open.blocks > comm->units)
+			return fail_call(-EINVAL, "SPMT_COLL",
+				"plan %s has %d blocks, and %d are sure to run at once here",
+				rows->plans[i].name, rows->plans[i].open.blocks, comm->units);
+	return 0;
 }
 
 void plan_rows_close(spmt_comm *comm)

@@ -23,6 +23,8 @@ int plan_rows_read(spmt_comm *comm, const char *wish);
 uint64_t plan_rows_size(const spmt_comm *comm);
 /* Once the heap is there: `at` bytes behind the comm's library area, `own`. */
 int plan_rows_open(spmt_comm *comm, char *own, uint64_t at);
+/* Once comm->units is this rank's part of its device: all blocks of each run at once. -EINVAL and a sentence: not those of one. */
+int plan_rows_fit(const spmt_comm *comm);
 /* Those that a comm split from another takes, before the size is asked for: the same on all its ranks. */
 int plan_rows_split(spmt_comm *part);
 /* What has to be equal on all ranks; 0: no plan. */

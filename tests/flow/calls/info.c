@@ -36,6 +36,29 @@ Test(info, capabilities)
 	RANKS_OK(ranks_run(2, NULL, capabilities, NULL));
 }
 
+static int resident(spmt_comm *comm, void *arg)
+{
+	int64_t *blocks = arg;
+
+	REQUIRE_OK(spmt_query(comm, SPMT_CAP_RESIDENT_BLOCKS, &blocks[spmt_rank(comm)]));
+	return 0;
+}
+
+/* Kernels of ranks that share a device may wait for each other there. */
+Test(info, ranks_of_a_device_have_a_part_of_its_blocks_each)
+{
+	static const int devices[] = { 0, 1, 0 };
+	int64_t alone[3] = { 0 }, some[3] = { 0 };
+
+	setenv("SPMT_BACKEND", "host", 1);
+	RANKS_OK(ranks_run(3, NULL, resident, alone));
+	RANKS_OK(ranks_run_on(3, NULL, devices, resident, some));
+	for (int i = 0; i < 3; i++) {
+		cr_expect_geq(alone[i], 1);
+		cr_expect_eq(some[i], i != 1 && alone[i] > 1 ? alone[i] / 2 : alone[i]);
+	}
+}
+
 /* ---- counters -------------------------------------------------------------------------------------------------------------------- */
 
 static int read_stats(spmt_comm *comm, int pe, struct spmt_stats *stats)

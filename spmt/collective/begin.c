@@ -108,6 +108,21 @@ static struct kernel_grid most_of(int row, bool folds)
 	return (struct kernel_grid){ COLL_BLOCKS, KERNEL_BLOCK };
 }
 
+/*
+ * Half of the units, which begin early (kernel_behind), or 0: more of them are faster. `through`: bytes that come through a rank. Of `push2`
+ * all is under way at once then, two pieces of each block; measured between two alone.
+ */
+static unsigned half_of(const spmt_comm *comm, int row, uint64_t through)
+{
+	unsigned half = (unsigned)MAX_OF(comm->units, 1) / 2;
+	uint64_t once = 2ull * half * 16 * coll_piece(comm->nranks) * (unsigned)comm->nranks;
+	bool does = row == COLL_ROW_ll12
+		? through <= COLL_LL12_HALF
+		: row == COLL_ROW_push2 && comm->nranks == 2 && through <= once;
+
+	return does && half >= COLL_HALF_LEAST ? half : 0;
+}
+
 /* The last threads tell what is called, which takes as long as what the others do. */
 #define COLL_TELLERS 32
 
@@ -124,9 +139,12 @@ struct kernel_grid coll_shape(
 	const spmt_comm *comm, int row, bool folds, uint64_t bytes, uint64_t blocks)
 {
 	struct kernel_grid most = most_of(row, folds);
-	unsigned grid = coll_grid(comm, bytes * blocks, coll_rows[row].grain, most.blocks);
+	unsigned half = half_of(comm, row, bytes * blocks), grid;
 	uint64_t units, work;
 
+	if (half)
+		most.blocks = MIN_OF(most.blocks, half);
+	grid = coll_grid(comm, bytes * blocks, coll_rows[row].grain, most.blocks);
 	if (grid > COLL_BLOCKS && !coll_has_device(comm))
 		grid = COLL_BLOCKS;
 	units = (bytes + 15) / 16 / grid + 1;

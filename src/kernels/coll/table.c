@@ -132,13 +132,19 @@ static uint64_t block_bytes(const struct coll_case *c, uint64_t all)
 	return (all + blocks - 1) / blocks;
 }
 
+/* Of a block: a permute sends all that it has, others of their blocks all but one. */
+static uint64_t ll12_most(const struct coll_case *c)
+{
+	return c->kind == COLL_PERMUTE ? COLL_LL12_MOST / 2 - 1 : block_bytes(c, COLL_LL12_MOST);
+}
+
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
 	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_bytes(c, COLL_PUSH2_LEAST))
 		return false;
 	if (row == &coll_rows[COLL_ROW_ll12] &&
-		(c->bytes * (case_ranks(c) - 1) <= COLL_LL12_LEAST ||
-			c->bytes > block_bytes(c, COLL_LL12_MOST) || c->ranks > COLL_BLOCKS_RANKS))
+		(c->bytes * (case_ranks(c) - 1) <= COLL_LL12_LEAST || c->bytes > ll12_most(c) ||
+			c->ranks > COLL_BLOCKS_RANKS))
 		return false;
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;

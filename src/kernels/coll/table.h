@@ -55,8 +55,10 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_LL_FOLDS 128   /* blocks, the most, where the comm has the device */
 #define COLL_LL_COPIES 64
 #define COLL_LL12_LEAST (256u << 10) /* bytes that go to all others: of more it is preferred to `ll` .. */
-#define COLL_LL12_MOST (4u << 20) /* .. up to so many of all blocks of a rank */
+#define COLL_LL12_MOST (4u << 20) /* .. up to so many of all blocks of a rank; of a permute's half */
 #define COLL_LL12_BLOCKS 128
+#define COLL_LL12_HALF (2u << 20) /* bytes that come through a rank: up to so many half of a GPU's units do .. */
+#define COLL_HALF_LEAST 48	  /* .. if they are so many */
 #define COLL_LL12_THREADS 512 /* as COLL_LL_THREADS */
 #define COLL_BLOCKS_RANKS 8 /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */

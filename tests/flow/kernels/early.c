@@ -12,7 +12,14 @@
 #include "tests/fakes/control.h"
 #include "tests/lib/ranks.h"
 
-enum { RANKS = 2, CALLS = 3, MANY = (64 << 10) + 4, SOME = 260 << 10, MOST = 1 << 20 };
+enum {
+	RANKS = 2,
+	CALLS = 3,
+	MANY = (64 << 10) + 4,
+	SOME = 260 << 10,
+	HALF = 2 << 20,
+	MOST = 3 << 20
+};
 
 static int (*made)(const char *name);
 static void (*fails)(const char *name, int nth, int result);
@@ -84,16 +91,22 @@ Test(early, calls_in_brief_and_of_ll12)
 	cr_expect_eq(launched_early(SOME), images_wait() ? RANKS * CALLS : 0, "row ll12");
 }
 
-Test(early, rows_with_kernels_of_their_own)
+/* The environment is read once, so each row has a process. */
+static void by_row(const char *row, size_t bytes)
 {
-	static const char *const rows[] = { "twoshot", "push2" };
-
 	open_driver();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		setenv("SPMT_COLL", rows[i], 1);
-		cr_expect_eq(
-			launched_early(SOME), images_wait() ? RANKS * CALLS : 0, "%s", rows[i]);
-	}
+	setenv("SPMT_COLL", row, 1);
+	cr_expect_eq(launched_early(bytes), images_wait() ? RANKS * CALLS : 0);
+}
+
+Test(early, row_twoshot)
+{
+	by_row("twoshot", SOME);
+}
+
+Test(early, row_push2)
+{
+	by_row("push2", SOME);
 }
 
 /* Of the stand-in's 132 units half are left to others, and SPMT_COLL_BLOCKS says how many a collective may take. */
@@ -101,6 +114,18 @@ Test(early, none_of_more_than_half_of_the_units)
 {
 	open_driver();
 	cr_expect_eq(launched_early(MOST), 0);
+}
+
+/* What half of the units do as fast has no more. */
+Test(early, those_that_half_of_the_units_do)
+{
+	open_driver();
+	cr_expect_eq(launched_early(HALF), images_wait() ? RANKS * CALLS : 0);
+}
+
+Test(early, sums_all_of_which_is_under_way_at_once)
+{
+	by_row("push2", MOST);
 }
 
 Test(early, of_as_many_blocks_as_are_wanted)

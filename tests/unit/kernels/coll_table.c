@@ -54,7 +54,8 @@ static bool prefers(int row, const struct coll_case *c)
 		(c->bytes * (uint64_t)(c->ranks - 1) <= COLL_LL12_LEAST ||
 			c->ranks > COLL_BLOCKS_RANKS ||
 			(c->bytes - 1) * (has_blocks(c->kind) ? (uint64_t)c->ranks : 1) >=
-				COLL_LL12_MOST))
+				COLL_LL12_MOST ||
+			(c->kind == COLL_PERMUTE && c->bytes >= COLL_LL12_MOST / 2)))
 		return false;
 	if ((row == COLL_ROW_twoshot || row == COLL_ROW_give) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;
@@ -296,6 +297,22 @@ Test(coll_table, room_of_slots)
 		coll_slot_room(8, 8u << 20, false, false, -1));
 	cr_expect_eq(coll_slot_room(8, 8u << 20, true, false, COLL_ROW_direct), 64);
 	cr_expect_eq(coll_slot_room(32768, 1u << 20, true, false, -1), 0);
+}
+
+Test(coll_table, large_permutes_are_given)
+{
+	struct coll_case c = { .kind = COLL_PERMUTE,
+		.bytes = COLL_LL12_MOST / 2 - 1,
+		.room = COLL_LL12_MOST,
+		.whole = true,
+		.ranks = 2,
+		.wanted = -1 };
+
+	cr_expect_eq(coll_choose(&c), COLL_ROW_ll12);
+	c.bytes++;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_give);
+	c.kind = COLL_ALL_TO_ALL;
+	cr_expect_eq(coll_choose(&c), COLL_ROW_ll12);
 }
 
 /* Slots have room for what is preferred; on CPUs for whoever asks. */

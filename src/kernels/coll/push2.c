@@ -131,6 +131,10 @@ LL_FN void push_part(const struct push2 *p, int pe, uint64_t at, uint64_t nth)
 	for (uint64_t k = u.whole + lane; k < u.rest; k += PUSH2_AT_ONCE * lanes) {
 		union unit x[PUSH2_AT_ONCE];
 
+#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+		__builtin_memset(
+			x, 0, sizeof(x)); /* gcc does not see that what is stored was loaded */
+#endif
 		UNROLLED
 		for (uint32_t i = 0; i < PUSH2_AT_ONCE; i++)
 			if (k + i * lanes < u.rest)

@@ -61,7 +61,7 @@ struct spmt_comm {
 	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
 	uint64_t looks;		      /* how many calls have begun that take one of many words */
-	int units;		      /* this rank's of the device: blocks that are sure to run at once */
+	int units;		      /* of its device: blocks that are sure to run at once */
 	_Atomic uint32_t engine_says; /* whether it may have one */
 	bool flat, collectives, graphs, keeps_area; /* the last: a lane of it broke */
 	struct comm_host {

@@ -74,14 +74,10 @@ bool coll_device_is_shared(const struct rank_info *a, const struct rank_info *b)
 
 bool coll_has_device(const spmt_comm *comm)
 {
-	const struct rank_info *infos = comm->world->infos;
 	bool parts;
 
-	if (comm->parent || comm->lane || !world_is_only(comm->world))
+	if (comm->parent || comm->lane || comm->sharers > 1 || !world_is_only(comm->world))
 		return false;
-	for (int rank = 0; rank < comm->nranks; rank++)
-		if (rank != comm->rank && coll_device_is_shared(&infos[comm->rank], &infos[rank]))
-			return false;
 	pthread_mutex_lock(&comm->slot->lock);
 	parts = comm->children != NULL;
 	pthread_mutex_unlock(&comm->slot->lock);

@@ -60,9 +60,9 @@ struct spmt_comm {
 	struct spmt_mem *mems;	       /* live registered buffers; guarded by the slot's lock */
 	uint64_t registered, offered, made, freed; /* so far; blocks for SPMT_CHECK alone */
 	int64_t default_timeout_ms;
-	uint64_t looks;		      /* how many calls have begun that take one of many words */
-	int units;		      /* of its device: blocks that are sure to run at once */
-	_Atomic uint32_t engine_says; /* whether it may have one */
+	uint64_t looks;	    /* how many calls have begun that take one of many words */
+	int sharers, units; /* a world's ranks of the device; blocks sure to run at once for each */
+	_Atomic uint32_t engine_says;		    /* whether it may have one */
 	bool flat, collectives, graphs, keeps_area; /* the last: a lane of it broke */
 	struct comm_host {
 		struct spmtd_host ops;

@@ -345,11 +345,10 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 static int share_units(spmt_comm *comm)
 {
 	const struct rank_info *infos = comm->world->infos;
-	int ranks = 0;
 
 	for (int rank = 0; rank < comm->nranks; rank++)
-		ranks += coll_device_is_shared(own_info(comm), &infos[rank]);
-	comm->units = MAX_OF(comm->units / MAX_OF(ranks, 1), 1);
+		comm->sharers += coll_device_is_shared(own_info(comm), &infos[rank]);
+	comm->units = MAX_OF(comm->units / comm->sharers, 1);
 	return plan_rows_fit(comm);
 }
 

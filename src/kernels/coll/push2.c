@@ -132,8 +132,8 @@ LL_FN void push_part(const struct push2 *p, int pe, uint64_t at, uint64_t nth)
 		union unit x[PUSH2_AT_ONCE];
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
-		__builtin_memset(
-			x, 0, sizeof(x)); /* gcc does not see that what is stored was loaded */
+		/* gcc does not see that what is stored was loaded */
+		__builtin_memset(x, 0, sizeof(x));
 #endif
 		UNROLLED
 		for (uint32_t i = 0; i < PUSH2_AT_ONCE; i++)

@@ -113,3 +113,15 @@ int stream_load(spmt_comm *comm, spmt_stream stream, const uint64_t *word, uint6
 		return spmt_host_launch(comm, stream, move_word, &w, sizeof(w));
 	return comm->backend->copy(comm->dev, seen, word, sizeof(*seen), own(comm, stream));
 }
+
+int pinned_make(spmt_comm *comm, size_t size, void **memory)
+{
+	void *device;
+
+	return comm->backend->host_alloc(comm->dev, size, memory, &device);
+}
+
+int pinned_end(spmt_comm *comm, void *memory)
+{
+	return comm->backend->host_free(comm->dev, memory);
+}

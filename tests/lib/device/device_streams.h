@@ -19,5 +19,8 @@ int stream_call(
 /* A word of the device, in stream order. *seen is written when the stream has come so far, or sooner than that on return. */
 int stream_store(spmt_comm *comm, spmt_stream stream, uint64_t *word, uint64_t value);
 int stream_load(spmt_comm *comm, spmt_stream stream, const uint64_t *word, uint64_t *seen);
+/* Memory of the host that copies in a stream go to while their caller goes on. */
+int pinned_make(spmt_comm *comm, size_t size, void **memory);
+int pinned_end(spmt_comm *comm, void *memory);
 
 #endif

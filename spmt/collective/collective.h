@@ -22,7 +22,7 @@ bool coll_whole_units(const spmt_comm *comm);
 /* For collectives of the comm the algorithm of this name, where it fits; NULL: no wish. */
 int coll_wish(spmt_comm *comm, const char *name);
 
-/* ---- plans as rows (spmt/plan/row.c) ------------------------------------------------------------- */
+/* ---- plans as rows (spmt/plan/rows/row.c) ------------------------------------------------------------- */
 
 /* A call as a plan sees it, or a part of one. */
 struct coll_planned {

@@ -19,7 +19,7 @@
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "spmt/plan/run.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

@@ -18,7 +18,7 @@
 #include "spmt/control/trace.h"
 #include "spmt/job/launch.h"
 #include "spmt/nodes/nodes.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"

@@ -20,7 +20,7 @@
 #include "spmt/comm/waits.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/nodes/nodes.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A folder is a layer: src <- heap <- transports <- spmt, and inside spmt address <- bootstrap <- job <- control <- lane <- comm <- nodes <- proxy <- calls <- collective <- plan <- life. Quoted includes point down or stay, tests and tools may see all,
+# A folder is a layer: src <- heap <- transports <- spmt, and inside spmt address <- bootstrap <- job <- control <- lane <- comm <- nodes <- proxy <- calls <- collective <- plan <- plan/rows <- life. Quoted includes point down or stay, tests and tools may see all,
 # the public headers see each other only.
 . "$(dirname "$0")/lib.sh"
 
 declare -A layer=([include]=0 [src]=1 [heap]=2 [transports]=3
-	[spmt/address]=4 [spmt/bootstrap]=5 [spmt/job]=6 [spmt/control]=7 [spmt/lane]=8 [spmt/comm]=9 [spmt/nodes]=10 [spmt/proxy]=11 [spmt/calls]=12 [spmt/collective]=13 [spmt/plan]=14 [spmt/life]=15)
+	[spmt/address]=4 [spmt/bootstrap]=5 [spmt/job]=6 [spmt/control]=7 [spmt/lane]=8 [spmt/comm]=9 [spmt/nodes]=10 [spmt/proxy]=11 [spmt/calls]=12 [spmt/collective]=13 [spmt/plan]=14 [spmt/plan/rows]=15 [spmt/life]=16)
 
 # floor = the layer of a file: of its folder in spmt, else of the top folder.
 layer_of() {
@@ -49,7 +49,7 @@ nothing_in 'includes point down only' "${upward%$'\n'}"
 nothing_in 'every quoted include is a file of the tree' "${unknown%$'\n'}"
 
 # The same of what is called: a function without a header of its own hides where it is.
-calls_up=$(nm "$build_root/libspmt-core.a" 2>/dev/null | awk -v order='src heap transports spmt_address spmt_bootstrap spmt_job spmt_control spmt_lane spmt_comm spmt_nodes spmt_proxy spmt_calls spmt_collective spmt_plan spmt_life' '
+calls_up=$(nm "$build_root/libspmt-core.a" 2>/dev/null | awk -v order='src heap transports spmt_address spmt_bootstrap spmt_job spmt_control spmt_lane spmt_comm spmt_nodes spmt_proxy spmt_calls spmt_collective spmt_plan spmt_plan_rows spmt_life' '
 	BEGIN { n = split(order, folder, " ") }
 	/:$/ { file = $1; sub(/:$/, "", file); sub(/.*\//, "", file); floor = 0; for (i = 1; i <= n; i++) if (index(file, folder[i] "_") == 1) floor = i }
 	NF == 3 && $2 ~ /[TDBRVC]/ { defined_in[$3] = file; at[$3] = floor }

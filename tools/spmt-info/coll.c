@@ -8,7 +8,7 @@
 #include "include/spmt.h"
 #include "info.h"
 #include "spmt/collective/collective.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "src/base/base.h"
 #include "src/base/status.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "spmt/plan/plan.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "spmt_device.h"
 #include "src/base/names.h"
 #include "src/kernels/area.h"

@@ -21,7 +21,7 @@
 #include "tests/lib/device/order_machine.h"
 
 #include "spmt/plan/lower.h"
-#include "spmt/plan/row.h"
+#include "spmt/plan/rows/row.h"
 #include "src/base/mem.h"
 #include "tests/lib/device/plain_views.h"
 #include "tests/lib/plan/plans.h"
@@ -116,7 +116,7 @@ static uint64_t out_of(const struct call *c, int rank)
 	return heap + (uint64_t)rank * out_bytes(c);
 }
 
-/* As spmt/plan/row.c has it. */
+/* As spmt/plan/rows/row.c has it. */
 static void give(const struct call *c, int rank, struct kernel_plan_row_args *args)
 {
 	uint64_t heap = spmtd_at_(views_heap(&scene.views, rank));

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lower.h"
 #include "row.h"
+#include "spmt/plan/lower.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"

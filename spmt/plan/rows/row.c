@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run.h"
 #include "spmt/calls/view.h"
 #include "spmt/collective/collective.h"
 #include "spmt/comm/broken.h"
 #include "spmt/control/coll_key.h"
+#include "spmt/plan/run.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"

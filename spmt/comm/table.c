@@ -10,8 +10,6 @@
 #include "src/kernels/kernels.h"
 #include "stream.h"
 
-#define KERNEL_WARP 32 /* the smallest there is */
-
 /*
  * A vendor's free waits for the whole device, including kernels that wait for a peer. So the slot
  * keeps the device and pinned memory of calls until the world ends, and the next comm of the rank

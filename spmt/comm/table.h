@@ -46,6 +46,7 @@ struct kernel;
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream);
 #define KERNEL_BLOCK 512 /* threads, the most there are */
+#define KERNEL_WARP 32	 /* the fewest that run as one */
 /* The same between the caller's stream_reserve and stream_note; and of `blocks` of KERNEL_BLOCK threads on GPUs (a block of one on
    the host backend). */
 int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,

@@ -222,23 +222,23 @@ static bool meet_sends(const struct spmt_plan_op *op)
 }
 
 /* Whether the threads meet before operation i: each goes on by itself else. They have before `*from`, so that all from before it goes with the
-   next signal. */
+   next signal. all: where no operation does by itself. */
 static bool meet_before(
-	const struct lowering *l, const struct plan_list *list, size_t i, size_t *from)
+	const struct lowering *l, const struct plan_list *list, size_t i, size_t *from, bool all)
 {
 	const struct spmt_plan_op *op = &list->ops[i];
-	bool meets = i - *from >= MEET_WINDOW, met = meet_begins(op);
+	bool meets = i - *from >= MEET_WINDOW, met = !all && meet_begins(op);
 
 	for (size_t k = i; k-- > *from && !meets;) {
 		const struct spmt_plan_op *before = &list->ops[k];
 
-		met |= meet_ends(before);
+		met |= !all && meet_ends(before);
 		meets = (plan_moves(before) && meet_tells(op)) ||
 			(!met &&
 				((plan_moves(before) && meet_sends(op)) ||
 					meet_clashes(l, before, op) ||
 					meet_clashes(l, op, before)));
-		met |= meet_begins(before);
+		met |= !all && meet_begins(before);
 	}
 	if (meets)
 		*from = i;
@@ -247,12 +247,15 @@ static bool meet_before(
 
 static void lower_block(struct lowering *l, const struct plan_list *list)
 {
-	size_t from = 0;
+	size_t from = 0, all_from = 0;
 
 	for (size_t i = 0; i < list->n; i++) {
-		bool meets = l->steps && meet_before(l, list, i, &from);
-		uint32_t first = l->nsteps;
+		uint32_t first = l->nsteps, meets = 0;
 
+		if (l->steps && meet_before(l, list, i, &from, false))
+			meets |= PLAN_MEETS;
+		if (l->steps && meet_before(l, list, i, &all_from, true))
+			meets |= PLAN_MEETS_ALL;
 		lower_op(l, &list->ops[i]);
 		if (l->steps)
 			l->steps[first].meets = meets;

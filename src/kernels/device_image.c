@@ -19,5 +19,6 @@
 #include "fold/fold_mean.c"
 #include "fold/fold_premul.c"
 #include "plan.c"
+#include "plan_packets.c"
 #include "plan_row.c"
 #include "simple.c"

@@ -30,7 +30,7 @@ extern const unsigned char spmt_image_{i}[] __attribute__((visibility("hidden"))
 
 def bounds(kernel):
     # Two blocks at once: 128 registers at the most, and ptxas does not put any into memory for a third.
-    if kernel.startswith(("spmt_kernel_ll_", "spmt_kernel_ll12_")):
+    if kernel.startswith(("spmt_kernel_ll_", "spmt_kernel_ll12_", "spmt_kernel_plan_packets_")):
         return f".maxntid {LL_THREADS}, 1, 1\n.minnctapersm 1\n"
     if kernel.startswith(("spmt_kernel_push2_", "spmt_kernel_twoshot_", "spmt_kernel_plan")) or kernel == "spmt_kernel_give":
         return f".maxntid {TWOSHOT_THREADS}, 1, 1\n"

@@ -309,7 +309,7 @@ PLAN_CALL int plan_go(const struct plan_run *r)
 		!rc && b.at < r->now->end.step; b.at++) {
 		const struct plan_step *s = plan_step_at(r, b.at);
 
-		if (s->meets)
+		if (s->meets & PLAN_MEETS)
 			spmtd_meet_settled_(SPMTD_BLOCK_);
 		if (plan_step_waits(s)) {
 			rc = plan_wait(r, s, &b);

@@ -23,6 +23,8 @@ enum plan_step_kind {
 	PLAN_STEP_WAIT,	  /* word `word`, what was taken of it in the next; begins with `initial` */
 	PLAN_STEP_BARRIER /* word `word`, of `initial` blocks */
 };
+/* PLAN_MEETS_ALL: where steps meet nowhere by themselves (plan_packets.c). */
+enum plan_meets { PLAN_MEETS = 1, PLAN_MEETS_ALL = 2 };
 enum plan_space { PLAN_SPACE_INPUT, PLAN_SPACE_OUTPUT, PLAN_SPACE_SCRATCH, PLAN_SPACE_PACKETS };
 struct plan_step_place {
 	uint32_t rank, space, index;
@@ -34,7 +36,7 @@ struct plan_step {
 	uint32_t chunks, slice, slices;
 	uint32_t peer, word, initial;
 	uint32_t relaxed;
-	uint32_t meets; /* not 0: the block's threads meet before it */
+	uint32_t meets; /* the block's threads meet before it: enum plan_meets */
 	uint64_t found; /* of a list that is kept: bytes that it moves, or where its word is */
 };
 /* Where a block's list begins; the next one's beginning is its end. */

@@ -25,6 +25,9 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll12_##name,
 					COLL_LL12_KERNELS(X)
 #undef X
+#define X(name) &kernel_plan_packets_##name,
+						PLAN_PACKETS_KERNELS(X)
+#undef X
 	};
 	size_t i;
 

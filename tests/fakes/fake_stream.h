@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAKE_ARGS 1024
+#define FAKE_ARGS 4096
 
 struct fake_stream;
 struct fake_event;

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "packets.h"
 #include "spmt/calls/view.h"
 #include "spmt/collective/collective.h"
 #include "spmt/comm/broken.h"
+#include "spmt/comm/table.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/plan/run.h"
 #include "src/base/log.h"
@@ -39,6 +41,7 @@ struct coll_plan {
 	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
 	uint64_t most;	    /* bytes of the input */
 	void *table;	    /* of this rank */
+	struct row_packets packets;
 };
 
 struct plan_rows {
@@ -220,7 +223,14 @@ static uint64_t row_threads(const spmt_comm *comm, const struct row_ways *w)
 static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c,
 	const struct row_ways *w, struct coll_in_stream *in)
 {
-	struct kernel_plan_row_args args = {
+	struct kernel_plan_packets_args args;
+	struct kernel_plan_row_args *row = &args.row;
+	struct kernel_grid grid =
+		kernel_grid_of(comm, (unsigned)MAX_OF(p->open.blocks, 1), row_threads(comm, w));
+	bool packets;
+	int rc;
+
+	*row = (struct kernel_plan_row_args){
 		.plan = plan_given(comm, &w->call),
 		.from = w->from,
 		.to = w->to,
@@ -228,16 +238,12 @@ static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll
 		.apart = p->open.layout.apart,
 		.closed = p->open.layout.closed,
 	};
-	struct kernel_grid grid =
-		kernel_grid_of(comm, (unsigned)MAX_OF(p->open.blocks, 1), row_threads(comm, w));
-	int rc;
-
-	args.plan.row = 1;
-	args.plan.other = p->other;
-	args.same = (struct kernel_collective_args){ .dst = args.plan.dst,
-		.src = args.plan.src,
+	row->plan.row = 1;
+	row->plan.other = p->other;
+	row->same = (struct kernel_collective_args){ .dst = row->plan.dst,
+		.src = row->plan.src,
 		.key = c->key,
-		.report = args.plan.report,
+		.report = row->plan.report,
 		.type = (int)c->type,
 		.op = (int)c->op,
 		.room = comm->slot_room,
@@ -246,8 +252,12 @@ static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll
 		.captured = in->reserved.captured,
 		.words = AREA_BLOCKS,
 		.alone = coll_is_alone(comm, &kernel_plan_row) };
-	view_fill(comm, &args.same.view);
-	rc = kernel_queue_grid(comm, &kernel_plan_row, &args, sizeof(args), grid, in->stream);
+	view_fill(comm, &row->same.view);
+	packets = w->from == w->to && row_packets_run(comm, &p->packets, &args, &grid);
+	rc = kernel_queue_grid(comm,
+		packets ? kernel_of_plan_packets(row->plan.type, coll_kinds[p->kind].folds)
+			: &kernel_plan_row,
+		&args, packets ? sizeof(args) : sizeof(*row), grid, in->stream);
 	in->queued |= !rc;
 	in->met |= !rc;
 	if (!rc && w->back)
@@ -342,7 +352,10 @@ static int plan_row_make(
 	p->spare = align_up(p->at + p->open.layout.packets + 2 * p->other, ROW_LINE);
 	*size = align_up(p->spare + (row_wants_copy(plan, p) ? p->most : 0), ROW_LINE);
 	p->table = plan_table(plan, &p->open.layout, comm->rank);
-	return p->table ? 0 : fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
+	if (!p->table)
+		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
+	row_packets_find(&p->open.layout, p->table, p->open.blocks, comm->rank, &p->packets);
+	return 0;
 }
 
 static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char *file)

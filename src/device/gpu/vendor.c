@@ -37,9 +37,12 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 #define X(name) &kernel_push2_##name,
 			COLL_PUSH2_KERNELS(X)
 #undef X
+#define X(name) &kernel_plan_packets_##name,
+				PLAN_PACKETS_KERNELS(X)
+#undef X
 /* last: for vendors whose units are whole */
 #define X(name) &kernel_ll12_##name,
-				COLL_LL12_KERNELS(X)
+					COLL_LL12_KERNELS(X)
 #undef X
 };
 #define X(name) +1

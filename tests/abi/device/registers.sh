@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Kernels of `ll`, `push2` and `twoshot` put no register into memory: they are made small for that. In the library's images as they were built; what is not
+# Kernels of `ll`, `push2`, `twoshot` and plans of packets put no register into memory: they are made small for that. In the library's images as they were built; what is not
 # installed or was not built is skipped by name.
 . "$(dirname "$0")/../lib.sh"
 
@@ -12,11 +12,11 @@ amd() {
 		/\.private_segment_fixed_size:/ { bytes = $2 }
 		/\.vgpr_spill_count:/ {
 			if (bytes > 1024) print name ": " bytes " bytes of memory"
-			if (name !~ /^spmt_kernel_(ll|ll12|push2|twoshot)_/) next
+			if (name !~ /^spmt_kernel_(ll|ll12|push2|twoshot|plan_packets)_/) next
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
-		END { if (n != 49) print n + 0 " kernels of ll, push2 and twoshot" }'
+		END { if (n != 58) print n + 0 " kernels of ll, push2, twoshot and packets" }'
 }
 
 # stacks FILE: of each kernel of a cubin its name, and the bytes of stack that a thread of it has: what ptxas puts into memory is there.
@@ -42,16 +42,16 @@ stacks() {
 # nvidia CUBIN: those that have a stack
 nvidia() {
 	stacks "$1" | awk '
-		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot)_/ { next }
+		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot|plan_packets)_/ { next }
 		{ n++ }
 		$2 { print $1 ": " $2 " bytes of memory" }
-		END { if (n != 58) print n + 0 " kernels of ll, ll12, push2 and twoshot" }'
+		END { if (n != 67) print n + 0 " kernels of ll, ll12, push2, twoshot and packets" }'
 }
 
 # large_stacks CUBIN: where kernels want more stack than CUDA sets aside for each thread, 1024 bytes (cudaLimitStackSize): to launch one
 # makes the driver wait for every kernel that runs.
 large_stacks() {
-	stacks "$1" | awk '$2 > 1024 { print $1 ": " $2 " bytes" } END { if (NR < 62) print NR " kernels" }'
+	stacks "$1" | awk '$2 > 1024 { print $1 ": " $2 " bytes" } END { if (NR < 71) print NR " kernels" }'
 }
 
 images=$(find "$build_root" \( -name 'spmt-gfx*.hsaco' -o -name 'spmt-sm_*.ptx' \) | sort)

@@ -127,21 +127,28 @@ static int all_sizes(spmt_comm *comm, void *arg)
 	return calls_of(comm, w, MOST, counts);
 }
 
-static void random_ones(bool apart)
+static int any_one(uint64_t seed, int nranks, spmt_plan **plan)
+{
+	return row_plans_random(seed, nranks, false, plan);
+}
+
+static int one_that_is_apart(uint64_t seed, int nranks, spmt_plan **plan)
+{
+	return row_plans_random(seed, nranks, true, plan);
+}
+
+static void random_ones(int (*make)(uint64_t seed, int nranks, spmt_plan **plan))
 {
 	static const char *const layouts[] = { "0,1", "0,1,2", "0,1,2,3", "0|1,3|2" };
-	/* To open a world takes GPUs seconds. Each layout comes twice then, and two devices have half of them. */
+	/* To open a world takes GPUs seconds. Each layout comes twice then; ranks share devices where there are fewer. */
 	uint64_t n = !on_host() ? 8 : SANITIZED ? 16 : 48;
 
 	for (uint64_t seed = 0; seed < n; seed++) {
 		struct wish w = { .p = { .layout = layouts[seed % 4] }, .seed = seed };
 		spmt_plan *plan = NULL;
 
-		if (processes_widest(w.p.layout) > ranks_here(RANKS))
-			continue;
-		cr_assert_eq(row_plans_random(
-				     seed, seed % 4 == 3 ? 4 : 2 + (int)(seed % 4), apart, &plan),
-			0, "%s", spmt_last_error());
+		cr_assert_eq(make(seed, seed % 4 == 3 ? 4 : 2 + (int)(seed % 4), &plan), 0, "%s",
+			spmt_last_error());
 		cr_assert_eq(spmt_plan_check(plan), 0, "seed %llu: %s", (unsigned long long)seed,
 			spmt_last_error());
 		wish_for(plan);
@@ -153,13 +160,19 @@ static void random_ones(bool apart)
 
 Test(row_plans, random_ones)
 {
-	random_ones(false);
+	random_ones(any_one);
 }
 
 /* Whose ranks do not meet at the end. */
 Test(row_plans, random_ones_by_packets_alone)
 {
-	random_ones(true);
+	random_ones(one_that_is_apart);
+}
+
+/* Which GPUs run by kernels of their own. */
+Test(row_plans, random_ones_of_packets_whose_blocks_are_alike)
+{
+	random_ones(row_plans_packets);
 }
 
 /* ---- graphs -------------------------------------------------------------------------------------- */
@@ -273,8 +286,9 @@ Test(row_plans, calls_that_differ)
 		struct wish w = { .p = { .layout = "0,1,2" }, .seed = seed };
 		spmt_plan *plan = NULL;
 
-		NEEDS_LAYOUT(w.p.layout);
-		cr_assert_eq(row_plans_random(seed, 3, seed % 2, &plan), 0);
+		cr_assert_eq(seed % 3 == 2 ? row_plans_packets(seed, 3, &plan)
+					   : row_plans_random(seed, 3, seed % 3, &plan),
+			0);
 		wish_for(plan);
 		spmt_plan_destroy(plan);
 		cr_assert_eq(processes_world(&w.p, calls_differ, &w), 0, "seed %llu: %s",
@@ -361,11 +375,12 @@ static void folds_and_tells(spmt_plan *plan, uint32_t chunk)
 }
 
 /* Before what touches what was written, or writes what was touched, unless packets have them meet between the two; before it is told, and
-   before packets tell that what was read is over; else nowhere. */
+   before packets tell that what was read is over; else nowhere. Where steps of packets do not meet by themselves it is as if there were none. */
 Test(row_plans, where_the_threads_of_a_block_meet)
 {
-	static const bool meets[] = { false, false, true, true, false, false, true, false, false,
-		false, true, true, false };
+	enum { NO, ALL = PLAN_MEETS_ALL, YES = PLAN_MEETS | PLAN_MEETS_ALL };
+	static const uint32_t meets[] = { NO, NO, YES, YES, NO, NO, YES, NO, NO, ALL, YES, YES,
+		ALL };
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = "meets",
 		.collective = "any",

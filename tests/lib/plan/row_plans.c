@@ -205,6 +205,124 @@ int row_plans_random(uint64_t seed, int nranks, bool apart, spmt_plan **plan)
 	return m.rc;
 }
 
+/* ---- packets alone, all blocks alike --------------------------------------------------------------------------------------------- */
+
+struct alike {
+	struct made *m;
+	int rank, block, blocks;
+};
+
+static struct spmt_plan_op alike_op(const struct alike *a, enum spmt_plan_kind kind)
+{
+	return (struct spmt_plan_op){ .size = sizeof(struct spmt_plan_op),
+		.kind = kind,
+		.slice = a->blocks > 1 ? a->block : 0,
+		.slices = a->blocks > 1 ? a->blocks : 0,
+		.nsrc = 1,
+		.ndst = 1 };
+}
+
+static void alike_move(const struct alike *a, enum spmt_plan_kind kind, struct spmt_plan_chunk src,
+	struct spmt_plan_chunk dst)
+{
+	struct spmt_plan_op op = alike_op(a, kind);
+
+	op.src[0] = src;
+	op.dst[0] = dst;
+	note(a->m, spmt_plan_add(a->m->plan, a->rank, a->block, &op));
+}
+
+/* onward: to so many ranks behind this one as packets, too. */
+static void alike_fold(const struct alike *a, uint32_t k, int onward)
+{
+	const struct made *m = a->m;
+	struct spmt_plan_op op = alike_op(a, SPMT_PLAN_REDUCE_PACKETS);
+
+	op.dst[0] = spmt_plan_output(a->rank, k, 1);
+	for (; op.ndst <= onward; op.ndst++)
+		op.dst[op.ndst] = place(m, (a->rank + op.ndst) % m->nranks, k, a->rank);
+	op.src[0] = spmt_plan_input(a->rank, k, 1);
+	for (; op.nsrc < m->nranks; op.nsrc++)
+		op.src[op.nsrc] = place(m, a->rank, k, (a->rank + op.nsrc) % m->nranks);
+	note(a->m, spmt_plan_add(m->plan, a->rank, a->block, &op));
+}
+
+static void alike_gives(const struct alike *a, uint32_t k, bool to_all)
+{
+	const struct made *m = a->m;
+	int owner = (int)k % m->nranks;
+
+	for (int i = 1; i < m->nranks; i++) {
+		int p = (a->rank + i) % m->nranks;
+
+		if (to_all || p == owner)
+			alike_move(a, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(a->rank, k, 1),
+				place(m, p, k, a->rank));
+	}
+}
+
+/* From the owner, or by the ranks between: each takes it, and sends it on. */
+static void alike_takes(const struct alike *a, uint32_t k, bool ring)
+{
+	const struct made *m = a->m;
+	int owner = (int)k % m->nranks, next = (a->rank + 1) % m->nranks;
+	struct spmt_plan_chunk from = place(m, a->rank, k, owner);
+
+	if (a->rank == owner)
+		return;
+	if (ring && next != owner)
+		alike_move(a, SPMT_PLAN_SEND_PACKETS_ON, from, place(m, next, k, owner));
+	alike_move(a, SPMT_PLAN_UNPACK_PACKETS, from, spmt_plan_output(a->rank, k, 1));
+}
+
+/* From chunk `first` on. */
+static void alike_block(const struct alike *a, bool to_all, bool ring, uint32_t first)
+{
+	const struct made *m = a->m;
+
+	for (uint32_t i = 0; i < m->chunks; i++)
+		alike_gives(a, (first + i) % m->chunks, to_all);
+	for (uint32_t i = 0; i < m->chunks; i++) {
+		uint32_t k = (first + i) % m->chunks;
+
+		if (to_all || a->rank == (int)k % m->nranks)
+			alike_fold(a, k, to_all ? 0 : ring ? 1 : m->nranks - 1);
+	}
+	for (uint32_t i = 0; i < m->chunks && !to_all; i++)
+		alike_takes(a, (first + i) % m->chunks, ring);
+}
+
+int row_plans_packets(uint64_t seed, int nranks, spmt_plan **plan)
+{
+	struct made m = { .seed = (seed + 1) * 0x9e3779b97f4a7c15u, .nranks = nranks };
+	struct spmt_plan_attr attr = {
+		.size = sizeof(attr), .name = "alike", .collective = "allreduce", .nranks = nranks
+	};
+	int blocks, way, apart, rc;
+
+	for (int i = 0; i < 5; i++)
+		(void)below(&m, 2);
+	blocks = 1 + (int)below(&m, ROW_PLANS_BLOCKS);
+	way = (int)below(&m, 3);
+	m.chunks = way ? (uint32_t)nranks : 1 + below(&m, 2);
+	attr.in_place = (int)below(&m, 2);
+	attr.input_chunks = attr.output_chunks = m.chunks;
+	attr.scratch_chunks = m.chunks * (uint32_t)nranks;
+	apart = below(&m, 4) == 0;
+	rc = spmt_plan_create(&attr, &m.plan);
+	if (rc)
+		return rc;
+	for (int r = 0; r < nranks; r++)
+		for (int b = 0; b < blocks; b++)
+			alike_block(&(struct alike){ &m, r, b, blocks }, !way, way == 2,
+				apart ? (uint32_t)b : 0);
+	if (m.rc)
+		spmt_plan_destroy(m.plan);
+	else
+		*plan = m.plan;
+	return m.rc;
+}
+
 int row_plans_file(const spmt_plan *plan, char name[ROW_PLANS_NAME])
 {
 	size_t need = 0;

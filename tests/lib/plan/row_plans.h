@@ -16,6 +16,9 @@ enum { ROW_PLANS_RANKS = 4, ROW_PLANS_BLOCKS = 3, ROW_PLANS_CHUNKS = 4, ROW_PLAN
  * Ranks have from 1 to ROW_PLANS_BLOCKS blocks. 0, or a call's code.
  */
 int row_plans_random(uint64_t seed, int nranks, bool apart, spmt_plan **plan);
+/* By packets alone, where all blocks of all ranks do the same, each with its slice: in one phase, in two, or handed on from rank to rank. Of
+   some each block begins with another chunk. */
+int row_plans_packets(uint64_t seed, int nranks, spmt_plan **plan);
 /* In a file that goes with the process, and its children. 0, or -errno. */
 int row_plans_file(const spmt_plan *plan, char name[ROW_PLANS_NAME]);
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "spmt/plan/lower.h"
+#include "spmt/plan/rows/packets.h"
 #include "src/base/mem.h"
 
 /* This program's own kernels, beside the library's. */
@@ -56,6 +57,7 @@ enum {
 #include "src/kernels/coll/twoshot.c"
 #include "src/kernels/coll/varied.c"
 #include "src/kernels/plan.c"
+#include "src/kernels/plan_packets.c"
 #include "src/kernels/plan_row.c"
 
 /* ---- plans, with their memory in all heaps -------------------------------------------------------------------------------------- */
@@ -66,6 +68,7 @@ static struct lowered {
 	struct plan_layout layout;
 	uint64_t at, spare, other; /* offsets in the heaps */
 	uint32_t blocks[RANKS];
+	struct row_packets packets[RANKS];
 } lowered[PLANS];
 
 static uint32_t blocks_of_rank(const spmt_plan *plan, int rank)
@@ -73,22 +76,37 @@ static uint32_t blocks_of_rank(const spmt_plan *plan, int rank)
 	return (uint32_t)MAX_OF(plan->ranks[rank].nblocks, 1);
 }
 
-/* Half of them are of packets alone. */
+static int lower_packets(struct lowered *l)
+{
+	for (int r = 0; r < RANKS; r++) {
+		void *table = plan_table(l->plan, &l->layout, r);
+
+		REQUIRE(table);
+		row_packets_find(&l->layout, table, l->plan->ranks[r].nblocks, r, &l->packets[r]);
+		mem_free(table);
+	}
+	return 0;
+}
+
+/* Two of three touch nothing of each other's but packets, half of these with blocks that are alike, or nearly. */
 static int lower_all(void)
 {
 	uint64_t end = 0;
-	int closed = 0;
+	int closed = 0, alike = 0;
 
 	for (uint64_t i = 0; i < PLANS; i++) {
 		struct lowered *l = &lowered[i];
 
 		l->info.size = sizeof(l->info);
-		REQUIRE_OK(row_plans_random(i, RANKS, i % 2, &l->plan));
+		REQUIRE_OK(i % 3 == 2 ? row_plans_packets(i, RANKS, &l->plan)
+				      : row_plans_random(i, RANKS, i % 3, &l->plan));
 		REQUIRE_OK(spmt_plan_check(l->plan));
 		REQUIRE_OK(spmt_plan_about(l->plan, &l->info));
 		REQUIRE_OK(
 			plan_lay_out(l->plan, false, l->info.attr.input_chunks * MOST, &l->layout));
-		REQUIRE(l->layout.apart || !(i % 2));
+		REQUIRE(l->layout.apart || !(i % 3));
+		TRY(lower_packets(l));
+		alike += l->packets[0].is;
 		closed += !l->layout.apart && l->layout.closed;
 		l->other = l->layout.size - l->layout.packets;
 		l->at = end;
@@ -98,7 +116,8 @@ static int lower_all(void)
 			l->blocks[r] = blocks_of_rank(l->plan, r);
 	}
 	REQUIRE(end <= HEAP);
-	REQUIRE(closed > 0 && closed < PLANS / 2);
+	REQUIRE(closed > 0 && closed < PLANS / 3);
+	REQUIRE(alike > PLANS / 4);
 	return 0;
 }
 
@@ -206,25 +225,34 @@ static void give(const struct call *c, int pe, struct kernel_plan_row_args *args
 
 static void make(const struct thread *t, const struct call *c)
 {
-	struct kernel_plan_row_args args = { .same = { .view = view_of(&scene.views, t->pe),
-						     .room = VIEWS_ROOM,
-						     .places = coll_places(RANKS),
-						     .words = AREA_BLOCKS } };
+	struct kernel_plan_packets_args all = {
+		.row = { .same = { .view = view_of(&scene.views, t->pe),
+				 .room = VIEWS_ROOM,
+				 .places = coll_places(RANKS),
+				 .words = AREA_BLOCKS } }
+	};
+	struct kernel_plan_row_args *args = &all.row;
+	const struct row_packets *p = &c->l->packets[t->pe];
 
-	give(c, t->pe, &args);
-	args.same.dst = args.plan.dst;
-	args.same.src = args.plan.src;
-	args.same.key = c->odd == t->pe ? 1ull << 40 : c->nth % 4;
-	args.same.type = args.plan.type;
-	args.same.op = args.plan.op;
+	give(c, t->pe, args);
+	args->same.dst = args->plan.dst;
+	args->same.src = args->plan.src;
+	args->same.key = c->odd == t->pe ? 1ull << 40 : c->nth % 4;
+	args->same.type = args->plan.type;
+	args->same.op = args->plan.op;
 	/* Nothing else ends soon, however slow the machine is. */
-	args.same.view.timeout_ns = c->nth == scene.absent ? 20000000 : 100000000000;
+	args->same.view.timeout_ns = c->nth == scene.absent ? 20000000 : 100000000000;
 	own_tid = t->tid;
 	own_threads = c->threads;
 	own_block = t->block;
 	own_blocks = c->l->blocks[t->pe];
 	own_meeting = &scene.ranks[t->pe].blocks[t->block];
-	kernel_plan_row.host(&args);
+	if (!row_packets_in(p, &args->plan) || args->from != args->to) {
+		kernel_plan_row.host(args);
+		return;
+	}
+	row_packets_fill(p, &args->plan, scene.views.peers, c->threads, &all.packets);
+	run_plan_packets(&all, true);
 }
 
 static void prepare(const struct thread *t, const struct call *c)

@@ -21,6 +21,7 @@
 #include "tests/lib/device/order_machine.h"
 
 #include "spmt/plan/lower.h"
+#include "spmt/plan/rows/packets.h"
 #include "spmt/plan/rows/row.h"
 #include "src/base/mem.h"
 #include "tests/lib/device/plain_views.h"
@@ -44,6 +45,7 @@
 #include "src/kernels/coll/twoshot.c"
 #include "src/kernels/coll/varied.c"
 #include "src/kernels/plan.c"
+#include "src/kernels/plan_packets.c"
 #include "src/kernels/plan_row.c"
 
 enum {
@@ -70,6 +72,7 @@ static struct scene {
 	uint64_t other, spare,
 		buffers[2]; /* offsets in the heaps, where the plan's memory begins */
 	struct views views;
+	struct row_packets packets[RANKS];
 	struct call calls[CALLS];
 	int wrong; /* 1 + the call whose result was */
 } scene;
@@ -160,19 +163,28 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 
 static void call_kernel(const struct call *c, int rank, uint64_t key)
 {
-	struct kernel_plan_row_args args = { .same = { .view = view_of(&scene.views, rank),
-						     .room = VIEWS_ROOM,
-						     .places = coll_places(RANKS),
-						     .words = AREA_BLOCKS } };
+	struct kernel_plan_packets_args all = {
+		.row = { .same = { .view = view_of(&scene.views, rank),
+				 .room = VIEWS_ROOM,
+				 .places = coll_places(scene.attr.nranks),
+				 .words = AREA_BLOCKS } }
+	};
+	struct kernel_plan_row_args *args = &all.row;
+	const struct row_packets *p = &scene.packets[rank];
 
-	give(c, rank, &args);
-	args.same.dst = args.plan.dst;
-	args.same.src = args.plan.src;
-	args.same.key = key;
-	args.same.type = args.plan.type;
-	args.same.op = args.plan.op;
-	args.same.view.timeout_ns = 0;
-	kernel_plan_row.host(&args);
+	give(c, rank, args);
+	args->same.dst = args->plan.dst;
+	args->same.src = args->plan.src;
+	args->same.key = key;
+	args->same.type = args->plan.type;
+	args->same.op = args->plan.op;
+	args->same.view.timeout_ns = 0;
+	if (!row_packets_in(p, &args->plan) || args->from != args->to) {
+		kernel_plan_row.host(args);
+		return;
+	}
+	row_packets_fill(p, &args->plan, scene.views.peers, spmtd_threads_(), &all.packets);
+	run_plan_packets(&all, true);
 }
 
 /* What the rank's stream does before a call, and behind it. */
@@ -279,6 +291,8 @@ static int open_scene(uint64_t seed)
 
 		REQUIRE(table);
 		memcpy(views_heap(&scene.views, r), table, scene.layout.words);
+		row_packets_find(
+			&scene.layout, table, scene.plan->ranks[r].nblocks, r, &scene.packets[r]);
 		mem_free(table);
 	}
 	for (int i = 0; i < CALLS; i++) {
@@ -371,6 +385,17 @@ static int all_reduces_at_random(void)
 
 		REQUIRE_OK(row_plans_random(seed, 2 + (int)(seed % 3), seed % 2, &plan));
 		TRY(runs(plan, true, seed, "all_reduce at random"));
+	}
+	return 0;
+}
+
+static int packets_alone(void)
+{
+	for (uint64_t seed = 0; seed < test_count(200, 4000); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(row_plans_packets(seed, 2 + (int)(seed % 3), &plan));
+		TRY(runs(plan, true, seed, "packets alone"));
 	}
 	return 0;
 }
@@ -525,13 +550,37 @@ static int folds_that_send(void)
 	return 0;
 }
 
+/* What a thread has taken goes on by another one, as it lies elsewhere in what is sent. */
+static int packets_of_chunks_that_overlap(void)
+{
+	for (uint64_t seed = 0; seed < test_count(40, 400); seed++) {
+		spmt_plan *plan = NULL;
+
+		REQUIRE_OK(create("sends", 2, CHUNKS + 2, &plan));
+		for (int r = 0; r < 2; r++) {
+			REQUIRE_OK(spmt_plan_put_packets(plan, r, 0, spmt_plan_input(r, 0, 2),
+				spmt_plan_scratch(1 - r, 0, 2)));
+			REQUIRE_OK(spmt_plan_unpack_packets(
+				plan, r, 0, spmt_plan_scratch(r, 0, 2), spmt_plan_output(r, 0, 2)));
+			REQUIRE_OK(spmt_plan_put_packets(plan, r, 0, spmt_plan_output(r, 1, 2),
+				spmt_plan_scratch(1 - r, 2, 2)));
+			REQUIRE_OK(spmt_plan_unpack_packets(
+				plan, r, 0, spmt_plan_scratch(r, 2, 2), spmt_plan_output(r, 2, 2)));
+		}
+		TRY(runs(plan, false, seed, "chunks that overlap"));
+	}
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = { { "at_random", at_random },
 		{ "all_reduces_at_random", all_reduces_at_random },
-		{ "the_librarys_own", the_librarys_own }, { "of_files", of_files },
-		{ "one_buffer", one_buffer }, { "sides_that_overlap", sides_that_overlap },
-		{ "folds_that_send", folds_that_send } };
+		{ "packets_alone", packets_alone }, { "the_librarys_own", the_librarys_own },
+		{ "of_files", of_files }, { "one_buffer", one_buffer },
+		{ "sides_that_overlap", sides_that_overlap },
+		{ "folds_that_send", folds_that_send },
+		{ "packets_of_chunks_that_overlap", packets_of_chunks_that_overlap } };
 
 	return tap_run(cases, ARRAY_SIZE(cases));
 }

@@ -37,7 +37,8 @@ struct packets {
 	uint64_t from; /* where in a place the block's packets begin, */
 	uint32_t n;    /* and how many these are */
 	uint32_t flag;
-	uint64_t set; /* bytes to this epoch's packets, from those of even ones */
+	uint64_t set;	   /* bytes to this epoch's packets, from those of even ones */
+	uint64_t hello[2]; /* where this rank's call is told, in even epochs, and in odd ones */
 	/* of this round: packets, where the first is, and bytes from there to the second among packets */
 	uint32_t has;
 	uint64_t plain, apart;
@@ -278,11 +279,13 @@ PLAN_FN void packets_give(
 /* ---- a run -------------------------------------------------------------------------------------- */
 
 /* Needs nothing of what is ahead in the stream. Worked out before that has ended, in this order: what comes last is put off. */
-PLAN_FN void packets_find(struct packets *t, const struct kernel_plan_packets_args *args)
+PLAN_FN void packets_find(
+	const struct coll *c, struct packets *t, const struct kernel_plan_packets_args *args)
 {
 	const struct plan_packets *plan = &args->packets;
 
 	__builtin_memset(t, 0, sizeof(*t));
+	ll_hello_find(c, t->hello);
 	t->plan = plan;
 	t->op = (int)kernel_now((uint32_t)args->row.plan.op);
 	t->second = (int)kernel_now((uint32_t)second_type(args->row.plan.type));
@@ -415,7 +418,7 @@ PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packe
 	struct coll c;
 
 	coll_enter(&c, &args->row.same);
-	packets_find(&t, args);
+	packets_find(&c, &t, args);
 	kernel_behind(args->row.same.alone);
 	coll_set(&c);
 	packets_begin(&t);
@@ -425,8 +428,7 @@ PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packe
 	t.set = (c.epoch & 1) * args->packets.other;
 	if (!c.refused) {
 		packets_lead(&c, &t);
-		if (kernel_block() == 0)
-			ll_hello(&c, ll_teller());
+		ll_hello_found(&c, t.hello);
 	}
 	coll_slots_begin(&c);
 	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : packets_take(&c, &t, which));

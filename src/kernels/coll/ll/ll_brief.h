@@ -18,7 +18,7 @@ struct ll_brief {
 	union unit x, own;
 	uint64_t x_at, own_at;	 /* where they are */
 	struct unit_place place; /* of a unit in any slot */
-	/* for epochs of either parity, of its first half at the rank that gets it, and of what this rank calls, 0: another thread says that */
+	/* for epochs of either parity, of its first half at the rank that gets it, and of what this rank calls */
 	uint64_t there[2], hello[2];
 };
 
@@ -85,14 +85,7 @@ LL_FN void ll_brief_find(const struct coll *c, struct ll_brief *b)
 	}
 	if (m->folds ? b->folds : b->keeps)
 		b->own_at = kernel_now(ll_src(c, c->view->pe) + 16 * (uint64_t)b->k);
-	b->hello[0] = b->hello[1] = 0;
-	if (kernel_block() == 0 && ll_teller() < c->view->npes) {
-		const struct area_inbox *box =
-			coll_box(c, area_there(c->view, ll_teller()), c->view->pe);
-
-		for (int odd = 0; odd < 2; odd++)
-			b->hello[odd] = kernel_now(spmtd_at_(box->hello[odd]));
-	}
+	ll_hello_find(c, b->hello);
 }
 
 LL_FN void ll_brief_begin(const struct coll *c, struct ll_brief *b)
@@ -113,15 +106,11 @@ LL_FN void ll_brief_send(
 	const struct coll *c, const struct ll_brief *b, const struct slot_flags *flags)
 {
 	uint64_t at = c->epoch & 1 ? b->there[1] : b->there[0];
-	uint64_t hello = c->epoch & 1 ? b->hello[1] : b->hello[0];
 
 	if (b->to >= 0)
 		ll_send_there((struct unit_place){ at, at + (b->place.odd - b->place.even) }, b->x,
 			flags);
-	if (hello) {
-		ll_hello_at(c, hello, ll_teller());
-		ll_hello(c, ll_teller() + (int)spmtd_threads_());
-	}
+	ll_hello_found(c, b->hello);
 }
 
 /* What pe's slot has of a thread's unit; this rank's own has nothing. */

@@ -3,7 +3,7 @@
  * Plans of packets alone, as rows, in which all blocks do the same. Where a thread has two packets of each step at the most, what it
  * executes is most of what the call takes. What needs nothing of what is ahead in the stream is found before that has ended; then a rank sends what its blocks begin with, says
  * what it calls, and takes what comes. Nothing is stored before all are known to call the same. As in `ll` who is through has heard from
- * all, and nobody waits at the end.
+ * all, and nobody waits at the end. No thread of a GPU sleeps, so nobody is woken; virtual devices run these plans as any other.
  */
 #include "plan_row.h"
 
@@ -259,16 +259,13 @@ PLAN_FN union unit packets_get(const struct coll *c, const struct packets *t, st
 	return packets_arrive(c, w, at, slot_unit_peek(at));
 }
 
-PLAN_FN void packets_give(
-	const struct coll *c, const struct packets *t, const struct packets_step *s, union unit u)
+PLAN_FN void packets_give(const struct packets *t, const struct packets_step *s, union unit u)
 {
 	const uint32_t packs = s->kind == PLAN_STEP_PACK || s->kind == PLAN_STEP_FORWARD;
 
 	LL_ROLLED
-	for (uint32_t i = !packs; i < s->ndst; i++) {
+	for (uint32_t i = !packs; i < s->ndst; i++)
 		packets_send(t, packets_even(t, s->first + i), u);
-		spmtd_wake_(c->view, t->plan->rank[s->first + i]);
-	}
 	if (packs)
 		return;
 	packets_store(s->to, u.words[0]);
@@ -336,7 +333,7 @@ PLAN_FN void packets_lead_on(const struct packets *t, uint32_t first)
 			t, packets_even(t, 2 * i), packets_load(t, packets_plain(t, 2 * i + 1)));
 }
 
-PLAN_FN void packets_lead(const struct coll *c, struct packets *t)
+PLAN_FN void packets_lead(struct packets *t)
 {
 	LL_EACH(PACKETS_LEADS)
 	{
@@ -352,9 +349,6 @@ PLAN_FN void packets_lead(const struct coll *c, struct packets *t)
 		}
 		packets_round(t, 0);
 	}
-	LL_ROLLED
-	for (uint32_t i = 0; i < t->leads; i++)
-		spmtd_wake_(c->view, t->plan->rank[2 * i]);
 }
 
 /* The step *s, number `at`. Of the first one's first round a block's threads agree before they store it; own: what is plain of that. */
@@ -379,7 +373,7 @@ PLAN_FN int packets_do(const struct coll *c, struct packets *t, struct ll_waits 
 		if (first && !round)
 			rc = packets_agreed(c, w);
 		if (t->has && !w->rc && !rc)
-			packets_give(c, t, s, own);
+			packets_give(t, s, own);
 	} while (++round < t->rounds && !rc);
 	if (round > 1)
 		packets_round(t, 0);
@@ -427,7 +421,7 @@ PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packe
 	t.flag = area_flag(c.epoch);
 	t.set = (c.epoch & 1) * args->packets.other;
 	if (!c.refused) {
-		packets_lead(&c, &t);
+		packets_lead(&t);
 		ll_hello_found(&c, t.hello);
 	}
 	coll_slots_begin(&c);

@@ -29,15 +29,12 @@ struct plan_packets_step {
 	uint8_t unused;
 };
 struct plan_packets {
-	uint64_t other; /* bytes from one set of packets to the other */
-	uint64_t bytes; /* that each step moves in all blocks; */
-	uint32_t lines,
-		more; /* of these a block has so many lines, and the first `more` one more */
+	uint64_t other;	       /* bytes from one set of packets to the other */
+	uint64_t bytes;	       /* that each step moves in all blocks */
+	uint32_t lines, more;  /* of which a block has so many lines, the first `more` one more */
 	uint32_t leads, steps; /* leads: of them, the first, which send what the rank has itself */
-	uint32_t
-		rounds; /* in which a block's threads have PLAN_PACKETS_EACH of a step, each but the last one of all of them */
+	uint32_t rounds;       /* in which a block's threads have PLAN_PACKETS_EACH each, at most */
 	struct plan_packets_step step[PLAN_PACKETS_STEPS + 1]; /* behind the last one any */
-	uint16_t rank[PLAN_PACKETS_PLACES];
 	uint8_t unused[6];
 	uint64_t at[PLAN_PACKETS_PLACES];
 };

@@ -99,9 +99,9 @@ void row_packets_find(const struct plan_layout *layout, const void *table, int b
 			p->made.leads++;
 	}
 	for (uint32_t i = 0; i < t.firsts[1].place; i++) {
-		p->made.rank[i] = (uint16_t)t.places[i].rank;
-		p->place[i].index = t.places[i].index;
-		p->place[i].space = t.places[i].space;
+		const struct plan_step_place *from = &t.places[i];
+
+		p->place[i] = (struct row_packets_place){ from->rank, from->space, from->index };
 	}
 }
 
@@ -142,7 +142,7 @@ static uint64_t place_at(const struct row_packets *p, const struct plan_given *g
 	case PLAN_SPACE_SCRATCH:
 		return g->at + g->scratch + at;
 	default:
-		return peers[p->made.rank[i]].own + (g->at - peers[p->rank].own) + g->packets +
+		return peers[p->place[i].rank].own + (g->at - peers[p->rank].own) + g->packets +
 			2 * at;
 	}
 }

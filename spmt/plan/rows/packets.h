@@ -14,7 +14,7 @@ struct row_packets {
 	int rank;
 	uint32_t chunks, slices; /* of each step; a block has a slice */
 	struct row_packets_place {
-		uint32_t index, space; /* enum plan_space */
+		uint32_t rank, space, index; /* as struct plan_step_place */
 	} place[PLAN_PACKETS_PLACES];
 };
 

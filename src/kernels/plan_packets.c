@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans of packets alone, as rows, in which all blocks do the same. Where a thread has two packets of each step at the most, what it
- * executes is most of what the call takes. What needs nothing of what is ahead in the stream is found before that has ended; then a rank sends what its blocks begin with, says
- * what it calls, and takes what comes. Nothing is stored before all are known to call the same. As in `ll` who is through has heard from
- * all, and nobody waits at the end. No thread of a GPU sleeps, so nobody is woken; virtual devices run these plans as any other.
+ * Plans of packets alone, as rows, in which all blocks do the same. Where a thread has two packets of each step at the most, what it executes
+ * is most of what the call takes. What needs nothing of what is ahead in the stream is found before that has ended; then a rank sends what its
+ * blocks begin with, says what it calls, and takes what comes. Nothing is stored before all are known to call the same. As in `ll` who is
+ * through has heard from all, and nobody waits at the end. No thread of a GPU sleeps, so nobody is woken; virtual devices run these plans as
+ * any other.
  */
 #include "plan_row.h"
 
@@ -13,9 +14,8 @@
 
 #if defined(PLAN_IN_BLOCKS)
 
-enum {
-	PACKETS_LEADS = 3
-}; /* so many steps that send what the rank has itself are loaded at once */
+/* So many of the steps that send what the rank has itself are loaded at once. */
+enum { PACKETS_LEADS = 3 };
 
 enum packets_kernel {
 #define X(name) PACKETS_##name,

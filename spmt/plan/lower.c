@@ -23,6 +23,7 @@ struct lowering {
 	bool reaches;	 /* some step touches another rank's memory, packets aside; */
 	bool touched[SPMT_PLAN_RANKS]; /* this block that rank's since it has signalled it last, */
 	bool silent;		       /* and some block at its end */
+	bool told;		       /* this operation touches what another rank tells */
 };
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -70,6 +71,7 @@ static void lower_place(struct lowering *l, struct plan_step *s, uint32_t rank,
 			(struct plan_step_place){ rank, space, index, l->nsteps - 1 };
 	if ((int)rank != l->rank && space != PLAN_SPACE_PACKETS)
 		l->reaches = l->touched[rank] = true;
+	l->told |= (int)rank != l->rank && space <= PLAN_SPACE_OUTPUT;
 	l->nplaces++;
 	s->n++;
 }
@@ -248,15 +250,20 @@ static bool meet_before(
 static void lower_block(struct lowering *l, const struct plan_list *list)
 {
 	size_t from = 0, all_from = 0;
+	bool told = false;
 
 	for (size_t i = 0; i < list->n; i++) {
 		uint32_t first = l->nsteps, meets = 0;
+
+		l->told = false;
 
 		if (l->steps && meet_before(l, list, i, &from, false))
 			meets |= PLAN_MEETS;
 		if (l->steps && meet_before(l, list, i, &all_from, true))
 			meets |= PLAN_MEETS_ALL;
 		lower_op(l, &list->ops[i]);
+		meets |= l->told && !told ? PLAN_MEETS_TOLD : 0;
+		told |= l->told;
 		if (l->steps)
 			l->steps[first].meets = meets;
 	}

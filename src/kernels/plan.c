@@ -5,6 +5,7 @@
  */
 #include "../../include/spmt.h"
 #include "plan_fold.h"
+#include "plan_kept.h"
 #include "plan_places.h"
 #include "plan_run.h"
 
@@ -12,9 +13,8 @@
 struct plan_block {
 	uint32_t at, end;
 	uint32_t block;
-	uint32_t
-		arrived; /* at the barrier that it stands at, as number `target` to be seen there */
-	uint64_t target;
+	uint32_t arrived; /* where it waits, to see `before` and `more` there */
+	uint64_t before, more;
 };
 
 /* ---- the steps -------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ PLAN_FN void plan_signal(const struct plan_run *r, const struct plan_step *s)
 
 /* ---- waits ------------------------------------------------------------------------------------ */
 
-/* By one thread: where a block has to see which number, `arrived` set. */
+/* By one thread: where a block has to see `before` and `more`, `arrived` set. */
 PLAN_FN uint64_t plan_awaited(
 	const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
@@ -96,24 +96,27 @@ PLAN_FN uint64_t plan_awaited(
 		return word;
 	b->arrived = 1;
 	if (s->kind == PLAN_STEP_WAIT) {
-		b->target = spmtd_peek64_(word + sizeof(uint64_t)) + 1;
-		b->target -= s->initial;
+		b->before = spmtd_peek64_(word + sizeof(uint64_t));
+		b->more = 1 - (uint64_t)s->initial;
 	} else {
-		uint64_t before;
-
 		spmtd_order_(); /* an arrival tells of what the block has done */
-		before = spmtd_add64_(word, 1);
+		b->before = spmtd_add64_(word, 1);
 		spmtd_wake_(r->v, r->v->pe);
-		b->target = before - before % s->initial + s->initial;
+		b->more = s->initial - b->before % s->initial;
 	}
 	return word;
+}
+
+PLAN_FN int plan_has_come(const struct plan_block *b, uint64_t seen)
+{
+	return (int64_t)(seen - b->before - b->more) >= 0;
 }
 
 /* By one thread, of a wait that is over. */
 PLAN_FN void plan_taken(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
 	if (s->kind == PLAN_STEP_WAIT)
-		spmtd_poke64_(plan_word_at(r, s) + sizeof(uint64_t), b->target + s->initial);
+		spmtd_poke64_(plan_word_at(r, s) + sizeof(uint64_t), b->before + 1);
 	b->arrived = 0;
 }
 
@@ -194,68 +197,6 @@ PLAN_FN void plan_lead(const struct plan_run *r, uint32_t at, uint32_t end)
 
 #if defined(PLAN_IN_BLOCKS)
 
-#if defined(PLAN_KEPT)
-
-PLAN_FN void plan_keep_words(uint64_t *to, uint64_t from, uint32_t words)
-{
-	const uint64_t *at = (const uint64_t *)spmtd_to_(from);
-
-	for (uint32_t i = spmtd_tid_(); i < words; i += spmtd_threads_())
-		to[i] = at[i];
-}
-
-/* A block's list to memory that answers at once, unless it has no room there; the block has yet to meet. */
-PLAN_FN void plan_keep(struct plan_now *now)
-{
-	uint32_t places = now->end.place - now->first.place;
-	uint32_t of_steps = (now->end.step - now->first.step) * (sizeof(struct plan_step) / 8);
-	uint32_t of_places = places * (sizeof(struct plan_step_place) / 8);
-	uint64_t *to = (uint64_t *)plan_kept;
-
-	_Static_assert(!(sizeof(struct plan_step) % 8 || sizeof(struct plan_step_place) % 8), "");
-	if (of_steps > PLAN_KEPT || of_places + places > PLAN_KEPT - of_steps)
-		return;
-	plan_keep_words(to, now->steps, of_steps);
-	plan_keep_words(to + of_steps, now->places, of_places);
-	now->steps = spmtd_at_(to);
-	now->places = spmtd_at_(to + of_steps);
-	now->at = spmtd_at_(to + of_steps + of_places);
-}
-
-/* A thread each: the addresses that other ranks tell, or all else, of packets in the set that r has. The block has yet to meet. */
-PLAN_FN void plan_resolve(const struct plan_run *r, int told)
-{
-	const struct plan_step_place *places =
-		(const struct plan_step_place *)spmtd_to_(r->now->places);
-	uint64_t *at = (uint64_t *)spmtd_to_(r->now->at);
-	struct plan_step *steps = (struct plan_step *)spmtd_to_(r->now->steps);
-
-	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
-		i += spmtd_threads_())
-		if (plan_is_told(r, &places[i]) == told)
-			at[i] = plan_place_from(
-				r, &places[i], plan_part(r, plan_step_at(r, places[i].step)).from);
-	for (uint32_t i = spmtd_tid_(); !told && i < r->now->end.step - r->now->first.step;
-		i += spmtd_threads_())
-		steps[i].found =
-			steps[i].n ? plan_part(r, &steps[i]).n : plan_word_from(r, &steps[i]);
-}
-
-/* Of what a thread has resolved packets are in the other set. */
-PLAN_FN void plan_turn(const struct plan_run *r)
-{
-	const struct plan_step_place *places =
-		(const struct plan_step_place *)spmtd_to_(r->now->places);
-	uint64_t *at = (uint64_t *)spmtd_to_(r->now->at);
-
-	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
-		i += spmtd_threads_())
-		if (places[i].space == PLAN_SPACE_PACKETS)
-			at[i] += r->given->other;
-}
-
-#endif
-
 PLAN_FN void plan_find(const struct plan_given *g, struct plan_now *now)
 {
 	const struct plan_first *first = plan_firsts(g) + kernel_block();
@@ -275,15 +216,18 @@ PLAN_FN int plan_wait(const struct plan_run *r, const struct plan_step *s, struc
 	int rc = 0;
 
 	if (spmtd_tid_() == 0) {
-		uint64_t word, seen = 0;
+		uint64_t word = plan_awaited(r, s, b), seen = spmtd_look64_(word);
 		struct spmtd_waiter_ w;
 
-		word = plan_awaited(r, s, b);
+		b->before = kernel_now(
+			b->before); /* both are loaded at once: it is not added to before */
 		spmtd_wait_begin_(&w);
-		while (!rc && (int64_t)((seen = spmtd_look64_(word)) - b->target) < 0)
+		while (!rc && !plan_has_come(b, seen)) {
 			rc = coll_patience(r->v, &w);
+			seen = spmtd_look64_(word);
+		}
 		if (rc)
-			plan_failed(r, s, word, b->target, rc);
+			plan_failed(r, s, word, b->before + b->more, rc);
 		else
 			plan_taken(r, s, b);
 	}
@@ -297,19 +241,18 @@ PLAN_FN int plan_wait(const struct plan_run *r, const struct plan_step *s, struc
 PLAN_CALL int plan_go(const struct plan_run *r)
 {
 	struct plan_block b = { 0 };
-	int rc = 0;
+	int rc = 0, told = !plan_is_to_hear(r);
 
-#if defined(PLAN_KEPT)
-	if (r->now->at && r->given->row) {
-		plan_resolve(r, 1);
-		spmtd_meet_block_();
-	}
-#endif
 	for (b.at = plan_led(r, r->now->first.step, r->now->end.step);
 		!rc && b.at < r->now->end.step; b.at++) {
 		const struct plan_step *s = plan_step_at(r, b.at);
+		uint32_t meets = s->meets & (told ? PLAN_MEETS : PLAN_MEETS | PLAN_MEETS_TOLD);
 
-		if (s->meets & PLAN_MEETS)
+		if (meets && !told) {
+			plan_hear(r);
+			told = 1;
+		}
+		if (meets)
 			spmtd_meet_settled_(SPMTD_BLOCK_);
 		if (plan_step_waits(s)) {
 			rc = plan_wait(r, s, &b);
@@ -372,12 +315,15 @@ PLAN_FN uint32_t plan_plain(const struct plan_step *s)
 
 PLAN_FN int plan_ready(const struct plan_run *r, const struct plan_step *s, struct plan_block *b)
 {
+	uint64_t word;
+
 	for (uint32_t i = s->ndst + plan_plain(s); i < s->n; i++)
 		if (!plan_packets_came(r, plan_place_at(r, s, i), plan_bytes(r, s)))
 			return 0;
 	if (!plan_step_waits(s))
 		return 1;
-	if ((int64_t)(spmtd_look64_(plan_awaited(r, s, b)) - b->target) < 0)
+	word = plan_awaited(r, s, b);
+	if (!plan_has_come(b, spmtd_look64_(word)))
 		return 0;
 	plan_taken(r, s, b);
 	return 1;
@@ -408,7 +354,7 @@ PLAN_FN void plan_gave_up(const struct plan_run *r, struct plan_block *blocks, i
 		if (b->at == b->end)
 			continue;
 		if (plan_step_waits(s))
-			plan_failed(r, s, plan_awaited(r, s, b), b->target, rc);
+			plan_failed(r, s, plan_awaited(r, s, b), b->before + b->more, rc);
 		else
 			plan_failed(r, s, 0, 0, rc);
 		return;

@@ -23,8 +23,9 @@ enum plan_step_kind {
 	PLAN_STEP_WAIT,	  /* word `word`, what was taken of it in the next; begins with `initial` */
 	PLAN_STEP_BARRIER /* word `word`, of `initial` blocks */
 };
-/* PLAN_MEETS_ALL: where steps meet nowhere by themselves (plan_packets.c). */
-enum plan_meets { PLAN_MEETS = 1, PLAN_MEETS_ALL = 2 };
+/* PLAN_MEETS_ALL: where steps meet nowhere by themselves (plan_packets.c). PLAN_MEETS_TOLD: if they have not before, as it is the first step that
+   touches what another rank tells. */
+enum plan_meets { PLAN_MEETS = 1, PLAN_MEETS_ALL = 2, PLAN_MEETS_TOLD = 4 };
 enum plan_space { PLAN_SPACE_INPUT, PLAN_SPACE_OUTPUT, PLAN_SPACE_SCRATCH, PLAN_SPACE_PACKETS };
 struct plan_step_place {
 	uint32_t rank, space, index;

@@ -34,20 +34,21 @@ PLAN_FN int row_copies(const struct plan_run *r)
  * One rank's greeting tells the others, and its own blocks, that the input is where the plan finds it. Packets alone do not
  * wait for that: but a block may read what another one has copied.
  */
+PLAN_FN int row_greets_late(const struct kernel_plan_row_args *args)
+{
+	return args->from != args->to && !(args->apart && kernel_blocks() == 1);
+}
+
 PLAN_FN int row_meets(
 	struct coll *c, const struct kernel_plan_row_args *args, const struct plan_run *r)
 {
-	int copies = r->now->from != r->now->to,
-	    late = copies && !(args->apart && kernel_blocks() == 1);
 	int copied = 0;
 
-	if (!late && kernel_block() == 0)
-		coll_greet(c, !args->apart);
 	if (plan_has_list(r->given))
 		plan_early(r);
-	if (copies)
+	if (args->from != args->to)
 		copied = row_copies(r);
-	if (late && copied)
+	if (row_greets_late(args) && copied)
 		coll_greet(c, 1);
 	return args->apart ? coll_meet(c) : coll_block_met(c);
 }
@@ -69,6 +70,8 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 		coll_slots_begin(&c);
 	else
 		coll_block_begins(&c);
+	if (!c.refused && !row_greets_late(args) && kernel_block() == 0)
+		coll_greet(&c, !args->apart);
 	c.closed = args->closed;
 	now.from = args->from;
 	now.to = args->to;

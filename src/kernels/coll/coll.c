@@ -136,6 +136,17 @@ static inline void tell_done(const struct coll *c, int failed)
 	}
 }
 
+/* The same behind a block's own signals, which cover all that it has touched at others; they are the first thread's. */
+static inline void tell_done_behind(const struct coll *c)
+{
+#if defined(__NVPTX__)
+	for (int pe = 0; pe < c->view->npes && spmtd_tid_() == 0; pe++)
+		spmtd_poke64_(spmtd_at_(&coll_words_at(c, pe, c->word)->done), c->epoch << 1);
+#else
+	tell_done(c, 0);
+#endif
+}
+
 static inline int await_done_by(
 	const struct coll *c, struct spmtd_waiter_ *w, int pe, uint32_t word)
 {
@@ -271,8 +282,12 @@ COLL_FN int coll_block_meets(struct coll *c)
 
 COLL_FN void coll_block_parts(struct coll *c, int rc)
 {
-	spmtd_meet_settled_(SPMTD_BLOCK_);
-	tell_done(c, rc && rc != SPMTD_MISMATCH);
+	if (rc || !c->closed) {
+		spmtd_meet_settled_(SPMTD_BLOCK_);
+		tell_done(c, rc && rc != SPMTD_MISMATCH);
+	} else {
+		tell_done_behind(c);
+	}
 	if (!rc && !c->closed)
 		rc = await_done(c);
 	if (rc && spmtd_tid_() == 0)

@@ -379,8 +379,8 @@ static void folds_and_tells(spmt_plan *plan, uint32_t chunk)
 Test(row_plans, where_the_threads_of_a_block_meet)
 {
 	enum { NO, ALL = PLAN_MEETS_ALL, YES = PLAN_MEETS | PLAN_MEETS_ALL };
-	static const uint32_t meets[] = { NO, NO, YES, YES, NO, NO, YES, NO, NO, ALL, YES, YES,
-		ALL };
+	static const uint32_t meets[] = { NO, NO, YES | PLAN_MEETS_TOLD, YES, NO, NO, YES, NO, NO,
+		ALL, YES, YES, ALL };
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = "meets",
 		.collective = "any",

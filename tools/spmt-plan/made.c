@@ -4,20 +4,24 @@
 #include <errno.h>
 #include <string.h>
 
-const char made_names[] = "allreduce, allreduce-packets, allgather, reducescatter, alltoall";
+const char made_names[] =
+	"allreduce, allreduce-packets, allreduce-push, allgather, reducescatter, alltoall";
 
 /* One block of a rank, which has a part of everything. */
 struct making {
 	spmt_plan *plan;
 	int n, rank, block, blocks, rc;
+	int piece, pieces; /* of the block's part */
 };
 
-/* Operation of this part; a plan of one block has no parts. */
+/* Operation of this piece of this part; a plan of one block, and one piece, has no parts. */
 static void add(struct making *m, int block, struct spmt_plan_op op)
 {
+	int parts = m->blocks * m->pieces;
+
 	op.size = sizeof(op);
-	op.slice = m->blocks > 1 ? m->block : 0;
-	op.slices = m->blocks > 1 ? m->blocks : 0;
+	op.slice = parts > 1 ? m->block * m->pieces + m->piece : 0;
+	op.slices = parts > 1 ? parts : 0;
 	if (!m->rc)
 		m->rc = spmt_plan_add(m->plan, m->rank, block, &op);
 }
@@ -42,14 +46,25 @@ static void fold(struct making *m, enum spmt_plan_kind kind, struct spmt_plan_ch
 	add(m, m->block, op);
 }
 
-/* All ranks tell each other, by a channel a block: every buffer is free, or filled. */
-static void all_meet(struct making *m)
+/* By a channel a block. */
+static void tell_all(struct making *m)
 {
 	for (int p = 1; p < m->n && !m->rc; p++)
 		m->rc = spmt_plan_signal(
 			m->plan, m->rank, m->block, (m->rank + p) % m->n, m->block);
+}
+
+static void wait_for_all(struct making *m)
+{
 	for (int p = 1; p < m->n && !m->rc; p++)
 		m->rc = spmt_plan_wait(m->plan, m->rank, m->block, (m->rank + p) % m->n, m->block);
+}
+
+/* All ranks tell each other: every buffer is free, or filled. */
+static void all_meet(struct making *m)
+{
+	tell_all(m);
+	wait_for_all(m);
 }
 
 /* A chunk of all inputs to one of this rank's output, SPMT_PLAN_TERMS at a time. */
@@ -85,6 +100,50 @@ static void make_all_reduce(struct making *m)
 	for (int p = 1; p < m->n && !op.ndst; p++)
 		move(m, SPMT_PLAN_PUT, m->block, out,
 			spmt_plan_output((m->rank + p) % m->n, at, 1));
+	all_meet(m);
+}
+
+/* What has come of one chunk from all to all outputs, as many terms as an operation takes. */
+static void fold_what_came(struct making *m)
+{
+	uint32_t at = (uint32_t)m->rank;
+	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
+	struct spmt_plan_op op = { .kind = SPMT_PLAN_REDUCE, .nsrc = 1, .ndst = 1 };
+
+	op.src[0] = spmt_plan_input(m->rank, at, 1);
+	op.dst[0] = out;
+	for (int p = 1; p < m->n; p++) {
+		if (op.nsrc == SPMT_PLAN_TERMS) {
+			add(m, m->block, op);
+			op.src[0] = out;
+			op.nsrc = 1;
+		}
+		op.src[op.nsrc++] = spmt_plan_scratch(m->rank, (uint32_t)p - 1, 1);
+		if (m->n <= SPMT_PLAN_TERMS)
+			op.dst[op.ndst++] = spmt_plan_output((m->rank + p) % m->n, at, 1);
+	}
+	add(m, m->block, op);
+	for (int p = 1; p < m->n && m->n > SPMT_PLAN_TERMS; p++)
+		move(m, SPMT_PLAN_PUT, m->block, out,
+			spmt_plan_output((m->rank + p) % m->n, at, 1));
+}
+
+/* Chunk p of everybody's comes to rank p, which folds it and stores it to all: one piece while the other is on its way. */
+static void make_all_reduce_push(struct making *m)
+{
+	m->pieces = 2;
+	for (m->piece = 0; m->piece < m->pieces; m->piece++) {
+		for (int p = 1; p < m->n; p++)
+			move(m, SPMT_PLAN_PUT, m->block,
+				spmt_plan_input(m->rank, (uint32_t)((m->rank + p) % m->n), 1),
+				spmt_plan_scratch(
+					(m->rank + p) % m->n, (uint32_t)(m->n - 1 - p), 1));
+		tell_all(m);
+	}
+	for (m->piece = 0; m->piece < m->pieces; m->piece++) {
+		wait_for_all(m);
+		fold_what_came(m);
+	}
 	all_meet(m);
 }
 
@@ -129,6 +188,8 @@ static void make_block(struct making *m, const char *name)
 		make_all_reduce(m);
 	else if (!strcmp(name, "allreduce-packets"))
 		make_all_reduce_packets(m);
+	else if (!strcmp(name, "allreduce-push"))
+		make_all_reduce_push(m);
 	else if (!strcmp(name, "reducescatter"))
 		fold_inputs(m, (uint32_t)m->rank, spmt_plan_output(m->rank, 0, 1));
 	else
@@ -139,7 +200,8 @@ int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan)
 {
 	uint32_t n = nranks > 0 ? (uint32_t)nranks : 0;
 	int gathers = !strcmp(name, "allgather"), packets = !strcmp(name, "allreduce-packets");
-	int reduces = packets || !strcmp(name, "allreduce"),
+	int push = !strcmp(name, "allreduce-push");
+	int reduces = packets || push || !strcmp(name, "allreduce"),
 	    scatters = !strcmp(name, "reducescatter"), rc;
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = name,
@@ -148,16 +210,21 @@ int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan)
 		.in_place = reduces,
 		.input_chunks = packets || gathers ? 1 : n,
 		.output_chunks = packets || scatters ? 1 : n,
-		.scratch_chunks = packets ? n : 0 };
+		.scratch_chunks = packets ? n
+			: push && n	  ? n - 1
+					  : 0 };
 
 	if (!reduces && !gathers && !scatters && strcmp(name, "alltoall"))
 		return -ENOENT;
 	rc = spmt_plan_create(&attr, plan);
 	for (int r = 0; r < nranks && !rc; r++)
 		for (int b = 0; b < blocks && !rc; b++) {
-			struct making m = {
-				.plan = *plan, .n = nranks, .rank = r, .block = b, .blocks = blocks
-			};
+			struct making m = { .plan = *plan,
+				.n = nranks,
+				.rank = r,
+				.block = b,
+				.blocks = blocks,
+				.pieces = 1 };
 
 			make_block(&m, name);
 			rc = m.rc;

@@ -6,8 +6,8 @@
 #include "spmt_plan.h"
 
 /*
- * allreduce: each rank folds a chunk of everybody's and stores it to all, in place. allreduce-packets: the same by packets, each rank
- * folding all. reducescatter: each rank folds a chunk of all inputs. allgather, alltoall: each rank puts to all others.
+ * allreduce: each rank folds a chunk of everybody's and stores it to all, in place. allreduce-push: likewise, of what each has stored to its
+ * scratch before. allreduce-packets: by packets, each rank folding all. reducescatter: each rank folds a chunk of all inputs. allgather, alltoall: each rank puts to all others.
  * 0; -EINVAL and a sentence in spmt_last_error, or -ENOENT: there is none of this name.
  */
 int made_plan(const char *name, int nranks, spmt_plan **plan);

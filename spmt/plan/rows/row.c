@@ -20,12 +20,13 @@
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
 
-#define ROW_ROOM (16u << 20)   /* bytes of a plan's scratch and a copy of its input */
-#define ROW_SPLIT (256u << 10) /* the same on a part of a world */
-#define ROW_LEAST 1024u	       /* inputs that have room there at least */
-#define ROW_GRAIN (16u << 10)  /* bytes for each thread block of a copy */
-#define ROW_WORDS (1u << 20)   /* and of its counters, beside that */
-#define ROW_WORD 4096	       /* a file's name */
+#define ROW_ROOM (64u << 20)	/* bytes of a plan's scratch and a copy of its input; */
+#define ROW_PACKETS (16u << 20) /* of one with packets, which large calls have not; */
+#define ROW_SPLIT (256u << 10)	/* on a part of a world */
+#define ROW_LEAST 1024u		/* inputs that have room there at least */
+#define ROW_GRAIN (16u << 10)	/* bytes for each thread block of a copy */
+#define ROW_WORDS (1u << 20)	/* and of its counters, beside that */
+#define ROW_WORD 4096		/* a file's name */
 #define ROW_LINE 128u
 
 /* A plan with its memory, which all ranks have at the same place. */
@@ -308,19 +309,19 @@ static uint64_t row_beside(const struct coll_plan *p)
 	return p->open.layout.size - p->open.layout.words + row_set(p);
 }
 
-/* As large as fits the room; without scratch and copies, without end. */
+/* As large as fits the room, a rank's part of it at the least; without scratch and copies, without end. */
 static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan *p)
 {
 	const spmt_plan *plan = f->plan;
 	const struct spmt_plan_attr *a = &plan->attr;
-	uint64_t room = comm->parent ? ROW_SPLIT : ROW_ROOM;
+	uint64_t room = comm->parent ? ROW_SPLIT : plan_has_packets(plan) ? ROW_PACKETS : ROW_ROOM;
 	bool copies = row_wants_copy(plan, p);
 	int rc;
 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
 	if (!copies && !a->scratch_chunks)
 		return plan_open_on(comm, plan, f->either, 0, &p->open);
-	for (p->most = MIN_OF(p->most, room);; p->most /= 2) {
+	for (p->most = MIN_OF(p->most, room * (uint64_t)comm->nranks);; p->most /= 2) {
 		rc = plan_open_on(comm, plan, f->either, p->most, &p->open);
 		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);

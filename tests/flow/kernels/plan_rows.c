@@ -196,6 +196,7 @@ Test(plan_rows, in_place_and_not_without_a_copy)
 		bool either;
 	} rows[] = { { "allreduce", COLL_ALL_REDUCE, true },
 		{ "allreduce-packets", COLL_ALL_REDUCE, true },
+		{ "allreduce-push", COLL_ALL_REDUCE, true },
 		{ "allgather", COLL_ALL_GATHER,
 			false }, /* two blocks touch what is copied to where it is */
 		{ "reducescatter", COLL_REDUCE_SCATTER, true },
@@ -236,7 +237,8 @@ Test(plan_rows, the_librarys_own)
 		int grain;
 	} rows[] = { { "allreduce", KIND(ALL_REDUCE), RANKS },
 		{ "allreduce-packets", KIND(ALL_REDUCE), 1 }, { "allgather", KIND(ALL_GATHER), 1 },
-		{ "reducescatter", KIND(REDUCE_SCATTER), 1 }, { "alltoall", KIND(ALL_TO_ALL), 1 } };
+		{ "reducescatter", KIND(REDUCE_SCATTER), 1 }, { "alltoall", KIND(ALL_TO_ALL), 1 },
+		{ "allreduce-push", KIND(ALL_REDUCE), RANKS } };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		spmt_plan *plan = NULL;

@@ -329,7 +329,8 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 		const char *made;
 		bool apart, closed;
 	} rows[] = { { "allreduce", false, true }, { "allreduce-packets", true, true },
-		{ "allgather", false, false }, { "reducescatter", false, false } };
+		{ "allreduce-push", false, true }, { "allgather", false, false },
+		{ "reducescatter", false, false } };
 	struct plan_layout layout;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

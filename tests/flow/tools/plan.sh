@@ -27,7 +27,7 @@ for words in '' show 'dance x' 'check a b' 'run a 1 2 3' 'run make:allreduce:2 x
 	# shellcheck disable=SC2086 # words
 	exits 2 $words
 done
-for made in allreduce allreduce-packets allgather reducescatter alltoall; do
+for made in allreduce allreduce-packets allreduce-push allgather reducescatter alltoall; do
 	for n in 1 2 5; do
 		exits 0 check "make:$made:$n"
 		exits 0 run "make:$made:$n" 4800 2
@@ -45,8 +45,10 @@ for made in allreduce allreduce-packets allgather reducescatter alltoall; do
 	exits 0 json "$scratch/$made.json"
 	nothing_in "$made written again is the same" "$(diff "$scratch/out" "$scratch/$made.json")"
 done
-SPMT_HOST_DEVICES=20 exits 0 run make:allreduce:20 4800 1
-says 'of more ranks than an operation has terms, too' out ': right, '
+for made in allreduce allreduce-push; do
+	SPMT_HOST_DEVICES=20 exits 0 run "make:$made:20" 4800 1
+	says "$made of more ranks than an operation has terms, too" out ': right, '
+done
 exits 1 run make:allreduce:9 7200 1
 says 'of more ranks than there are devices, says what to do' err 'plan of 9 ranks needs as many devices; .*SPMT_HOST_DEVICES=9 '
 SPMT_HEAP_SIZE=2M exits 1 run make:allreduce:2 4194304 1

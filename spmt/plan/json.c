@@ -69,11 +69,10 @@ static int hex_of(char c)
 	return -1;
 }
 
-/* Behind \u: names of plans are ASCII, and no other string is looked at. */
-static int json_unicode(struct json_reader *r, char *c)
+/* Four digits. */
+static int json_hex(struct json_reader *r, uint32_t *x)
 {
-	int x = 0;
-
+	*x = 0;
 	if (r->end - r->at < 4)
 		return json_wrong(r, "a string ends in \\u");
 	for (int i = 0; i < 4; i++) {
@@ -81,14 +80,49 @@ static int json_unicode(struct json_reader *r, char *c)
 
 		if (digit < 0)
 			return json_wrong(r, "\\u is followed by four hexadecimal digits");
-		x = x * 16 + digit;
+		*x = *x * 16 + (uint32_t)digit;
 	}
 	r->at += 4;
-	*c = x >= 0x20 && x < 0x7f ? (char)x : '?';
 	return 0;
 }
 
-static int json_escape(struct json_reader *r, char *c)
+/* In UTF-8, as the text has it (RFC 3629, 3); never longer than the escape. */
+static void json_put(char **out, uint32_t x)
+{
+	if (x < 0x80) {
+		*(*out)++ = x >= 0x20 && x < 0x7f ? (char)x : '?';
+		return;
+	}
+	if (x >= 0x10000)
+		*(*out)++ = (char)(0xf0 | x >> 18);
+	if (x >= 0x800)
+		*(*out)++ = (char)(x < 0x10000 ? 0xe0 | x >> 12 : 0x80 | (x >> 12 & 0x3f));
+	*(*out)++ = (char)(x < 0x800 ? 0xc0 | x >> 6 : 0x80 | (x >> 6 & 0x3f));
+	*(*out)++ = (char)(0x80 | (x & 0x3f));
+}
+
+/* Behind \u: a character, or the first half of one, whose other half follows. */
+static int json_unicode(struct json_reader *r, char **out)
+{
+	uint32_t x, low = 0;
+	int rc = json_hex(r, &x);
+
+	if (rc)
+		return rc;
+	if (x >> 10 == 0xd800 >> 10 && r->end - r->at >= 2 && r->at[0] == '\\' && r->at[1] == 'u') {
+		r->at += 2;
+		rc = json_hex(r, &low);
+		if (!rc && low >> 10 == 0xdc00 >> 10)
+			x = 0x10000 + ((x & 0x3ff) << 10) + (low & 0x3ff);
+	}
+	if (!rc && x >> 11 == 0xd800 >> 11)
+		return json_wrong(r, "a string has half a character of \\u");
+	if (!rc)
+		json_put(out, x);
+	return rc;
+}
+
+static int json_escape(struct json_reader *r, char **out)
 {
 	static const char from[] = "\"\\/bfnrt",
 			  to[] = "\"\\/?????"; /* no text is shown with controls */
@@ -97,10 +131,10 @@ static int json_escape(struct json_reader *r, char *c)
 
 	r->at += r->at < r->end;
 	if (which == 'u')
-		return json_unicode(r, c);
+		return json_unicode(r, out);
 	if (!p)
 		return json_wrong(r, "a string has an escape that JSON does not have");
-	*c = to[p - from];
+	*(*out)++ = to[p - from];
 	return 0;
 }
 
@@ -113,14 +147,15 @@ static int json_string(struct json_reader *r, const char **text)
 		return json_wrong(r, "a string is expected");
 	*text = out;
 	r->at++;
-	for (; !rc; out++) {
+	while (!rc) {
 		if (r->at == r->end || (unsigned char)*r->at < 0x20)
 			return json_wrong(r, "a string does not end in its line");
-		*out = *r->at++;
-		if (*out == '"')
+		if (*r->at++ == '"')
 			break;
-		if (*out == '\\')
-			rc = json_escape(r, out);
+		if (r->at[-1] == '\\')
+			rc = json_escape(r, &out);
+		else
+			*out++ = r->at[-1];
 	}
 	*out = '\0';
 	r->strings = out + 1;

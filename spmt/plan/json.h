@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* JSON (RFC 8259) as a tree. Numbers are kept where they are integers of 64 bits, strings with their escapes undone, \u up to 0x7f. */
+/* JSON (RFC 8259) as a tree. Numbers are kept where they are integers of 64 bits, strings with their escapes undone. */
 #ifndef SPMT_PLAN_JSON_H
 #define SPMT_PLAN_JSON_H
 

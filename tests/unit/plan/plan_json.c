@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spmt/plan/json.h"
 #include "tests/lib/plan/plans.h"
 #include "tests/lib/ranks.h"
 
@@ -341,8 +342,9 @@ Test(plan_json, what_is_no_json)
 {
 	static const char *const texts[] = { "", "{", "[1,", "{\"a\" 1}", "{\"a\": 01}",
 		"{\"a\": tru}", "{\"a\": \"\n\"}", "{\"a\": \"\\x\"}", "{\"a\": \"\\u12g4\"}",
-		"{} {}", "{\"a\": 1.}", "{\"a\": 1e}", "nul", "\"",
-		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" };
+		"{\"a\": \"\\ud83d\"}", "{\"a\": \"\\ud83d\\u0041\"}",
+		"{\"a\": \"\\ude00\\ud83d\"}", "{\"a\": \"\\ud83d\\u\"}", "{} {}", "{\"a\": 1.}",
+		"{\"a\": 1e}", "nul", "\"", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" };
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		spmt_plan *plan = NULL;
@@ -362,6 +364,32 @@ Test(plan_json, a_name_that_stands_twice)
 		read_plan("\"version\": 1,\n\"collective\": \"x\",", "", "", "", &plan), -EINVAL);
 	cr_assert(strstr(spmt_last_error(), "line 2: collective is there twice"), "%s",
 		spmt_last_error());
+}
+
+/* Written by escapes and not. Controls, of which none is shown, are the only ones that look alike. */
+Test(plan_json, names_of_any_letters)
+{
+	static const char *const pairs[][2] = { { "\\u00e9", "\xc3\xa9" },
+		{ "\\u07ff", "\xdf\xbf" }, { "\\u0800", "\xe0\xa0\x80" },
+		{ "\\u20ac", "\xe2\x82\xac" }, { "\\uffff", "\xef\xbf\xbf" },
+		{ "\\uD83D\\uDE00", "\xf0\x9f\x98\x80" }, { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
+		{ "\\u0041", "A" } };
+	char text[64], word[64];
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		for (size_t k = 0; k < sizeof(pairs) / sizeof(pairs[0]); k++) {
+			struct json json;
+			int n = snprintf(text, sizeof(text), "{\"%s\": 1, \"%s\": 2}", pairs[i][0],
+				pairs[k][1]);
+
+			snprintf(word, sizeof(word), "%s is there twice", pairs[i][1]);
+			cr_assert_eq(json_open(&json, "a test", text, (size_t)n),
+				i == k ? -EINVAL : 0, "%s", text);
+			if (i == k)
+				cr_assert(strstr(spmt_last_error(), word), "%s", spmt_last_error());
+			else
+				json_close(&json);
+		}
 }
 
 /* Editors begin a file so. */

@@ -107,8 +107,7 @@ static uint64_t coll_grain(const spmt_comm *comm, const struct coll_call *c)
 static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key, int part,
 	struct coll_in_stream *in)
 {
-	const struct coll_planned planned = coll_as_planned(c, key, part);
-	struct kernel_collective_args args = coll_args(comm, c, key, part);
+	struct kernel_collective_args args;
 	uint64_t blocks = coll_rows[c->row].way == COLL_BY_SLOTS
 		? (uint64_t)comm->nranks
 		: MAX_OF(c->src_blocks, c->dst_blocks);
@@ -118,8 +117,12 @@ static int coll_kernel(spmt_comm *comm, const struct coll_call *c, uint64_t key,
 	struct kernel_grid grid;
 	int rc;
 
-	if (c->plan)
+	if (c->plan) {
+		const struct coll_planned planned = coll_as_planned(c, key, part);
+
 		return comm->plans->queue(comm, c->plan, &planned, in);
+	}
+	args = coll_args(comm, c, key, part);
 	args.report = coll_report(comm);
 	args.captured = in->reserved.captured;
 	if (c->row == COLL_ROW_copy)

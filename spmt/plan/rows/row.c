@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* SPMT_COLL as a list, and plans among the rows: which calls they fit, and what is queued for one. */
+/* SPMT_COLL as a list, and plans among the rows: which one takes a call, and what is queued for it. */
 #include "row.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "packets.h"
+#include "row_fit.h"
 #include "spmt/calls/view.h"
-#include "spmt/collective/collective.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/table.h"
 #include "spmt/control/coll_key.h"
-#include "spmt/plan/run.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
-#include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
@@ -28,22 +25,6 @@
 #define ROW_WORDS (1u << 20)	/* and of its counters, beside that */
 #define ROW_WORD 4096		/* a file's name */
 #define ROW_LINE 128u
-
-/* A plan with its memory, which all ranks have at the same place. */
-struct coll_plan {
-	struct spmt_plan_open open;
-	enum kernel_collective_kind kind;
-	char name[64];
-	bool either;	    /* it runs in place and not; the plan is then one that is not */
-	bool writes;	    /* into its input, too */
-	uint32_t parts;	    /* chunks of a call's count */
-	char *own;	    /* the comm's library area */
-	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
-	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
-	uint64_t most;	    /* bytes of the input */
-	void *table;	    /* of this rank */
-	struct row_packets packets;
-};
 
 struct plan_rows {
 	struct coll_plans calls; /* first */
@@ -72,54 +53,6 @@ static bool row_is_for(const struct coll_plan *p, enum kernel_collective_kind ki
 	return p->kind == (kind == COLL_EXCHANGE ? COLL_ALL_TO_ALL : kind);
 }
 
-/* Bytes of the input. */
-static uint64_t row_input_bytes(const struct coll_plan *p, const struct coll_planned *c)
-{
-	uint64_t blocks = coll_kinds[p->kind].src_blocks ? (uint64_t)p->open.attr.nranks : 1;
-
-	return blocks * c->count * type_size(c->type);
-}
-
-static size_t row_grain(const struct coll_plan *p, const struct coll_planned *c)
-{
-	return p->parts * (p->open.packets ? MAX_OF(8 / type_size(c->type), 1u) : 1);
-}
-
-/* Elements of each block that pass through the stage at once; a plan runs on a multiple of its grain. */
-static uint64_t row_stage(
-	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
-{
-	const struct coll_kind *k = &coll_kinds[p->kind];
-	uint64_t blocks = k->src_blocks || k->dst_blocks ? (uint64_t)comm->nranks : 1;
-
-	return comm->stage ? comm->stage_size / (blocks * type_size(c->type)) : UINT64_MAX;
-}
-
-/* Why a plan of this kind does not fit; false: it does. */
-static bool row_misfits(const spmt_comm *comm, const struct coll_plan *p,
-	const struct coll_planned *c, char *why, size_t room)
-{
-	uint64_t bytes = row_input_bytes(p, c), least = p->open.attr.min_bytes;
-	bool folds = coll_kinds[p->kind].folds;
-
-	if (folds && (unsigned)c->type > SPMT_TYPE_F64)
-		snprintf(why, room, "type %s is none of a plan's", type_name(c->type));
-	else if (folds && (unsigned)c->op > SPMT_OP_XOR)
-		snprintf(why, room, "op %s is none of a plan's", op_name(c->op));
-	else if (bytes < least || bytes > p->most)
-		snprintf(why, room, "%llu bytes are not in %llu .. %llu", (unsigned long long)bytes,
-			(unsigned long long)least, (unsigned long long)p->most);
-	else if (c->count % row_grain(p, c))
-		snprintf(
-			why, room, "count %zu is not a multiple of %zu", c->count, row_grain(p, c));
-	else if (row_stage(comm, p, c) < row_grain(p, c))
-		snprintf(why, room, "%zu of %s at once are more than its %llu bytes of stage take",
-			row_grain(p, c), type_name(c->type), (unsigned long long)comm->stage_size);
-	else
-		return false;
-	return true;
-}
-
 /* Equal on all ranks: of what they compare, and of what is the same everywhere. A plan is for some number of elements. */
 static int row_choose(
 	spmt_comm *comm, const struct coll_planned *call, const struct coll_plan **plan)
@@ -137,16 +70,14 @@ static int row_choose(
 		if (!row_is_for(p, call->kind))
 			continue;
 		last = p;
-		if (comm->far.map)
-			snprintf(why, sizeof(why), "rank %d's kernels do not reach rank %d",
-				comm->far.rank, comm->far.peer);
-		else if (!row_misfits(comm, p, call, why, sizeof(why))) {
+		if (row_misfit(comm, p, call) == ROW_FITS) {
 			*plan = p;
 			return 0;
 		}
 	}
 	if (!rows->only || !last)
 		return 0;
+	row_misfit_words(comm, last, call, why, sizeof(why));
 	return fail_call(-EINVAL, call->what,
 		"rank %d: SPMT_COLL wants plans only, and none fits: plan %s: %s", comm->rank,
 		last->name, why);

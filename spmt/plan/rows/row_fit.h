@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan among the rows, and which calls it takes. */
+#ifndef SPMT_PLAN_ROW_FIT_H
+#define SPMT_PLAN_ROW_FIT_H
+
+#include "packets.h"
+#include "spmt/collective/collective.h"
+#include "spmt/plan/run.h"
+
+/* A plan with its memory, which all ranks have at the same place. */
+struct coll_plan {
+	struct spmt_plan_open open;
+	enum kernel_collective_kind kind;
+	char name[64];
+	bool either;	    /* it runs in place and not; the plan is then one that is not */
+	bool writes;	    /* into its input, too */
+	uint32_t parts;	    /* chunks of a call's count */
+	char *own;	    /* the comm's library area */
+	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
+	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
+	uint64_t most;	    /* bytes of the input */
+	void *table;	    /* of this rank */
+	struct row_packets packets;
+};
+
+/* Bytes of the input, and of how many elements a call's count has to be a multiple. */
+uint64_t row_input_bytes(const struct coll_plan *p, const struct coll_planned *c);
+size_t row_grain(const struct coll_plan *p, const struct coll_planned *c);
+
+/* Why a plan of this kind does not take a call. Asked at each call of each plan before the one that does, so no sentence is made of it. */
+enum row_misfit {
+	ROW_FITS,
+	ROW_FAR,
+	ROW_TYPE,
+	ROW_OP,
+	ROW_BYTES,
+	ROW_COUNT,
+	ROW_STAGE,
+};
+
+enum row_misfit row_misfit(
+	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c);
+void row_misfit_words(const spmt_comm *comm, const struct coll_plan *p,
+	const struct coll_planned *c, char *why, size_t room);
+
+#endif

@@ -86,10 +86,10 @@ static int json_hex(struct json_reader *r, uint32_t *x)
 	return 0;
 }
 
-/* In UTF-8, as the text has it (RFC 3629, 3); never longer than the escape. */
+/* In UTF-8, as the text has it (RFC 3629, 3); never longer than the escape. No control is, as sentences that quote it reach terminals. */
 static void json_put(char **out, uint32_t x)
 {
-	if (x < 0x80) {
+	if (x < 0xa0) {
 		*(*out)++ = x >= 0x20 && x < 0x7f ? (char)x : '?';
 		return;
 	}

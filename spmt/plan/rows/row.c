@@ -240,7 +240,24 @@ static uint64_t row_beside(const struct coll_plan *p)
 	return p->open.layout.size - p->open.layout.words + row_set(p);
 }
 
-/* As large as fits the room, a rank's part of it at the least; without scratch and copies, without end. */
+/* Where to begin: of a large call each rank's scratch may hold its part alone. A power of two. */
+static uint64_t row_first(const spmt_comm *comm, const spmt_plan *plan, uint64_t room)
+{
+	uint64_t first = room;
+
+	if (!comm->parent && !plan_has_packets(plan))
+		while (first < room * (uint64_t)comm->nranks)
+			first *= 2;
+	return first;
+}
+
+/* The largest power of two below. */
+static uint64_t row_next(uint64_t bytes)
+{
+	return 1ull << (63 - __builtin_clzll(bytes - 1));
+}
+
+/* As large as fits the room; without scratch and copies, without end. */
 static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan *p)
 {
 	const spmt_plan *plan = f->plan;
@@ -252,7 +269,7 @@ static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan 
 	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
 	if (!copies && !a->scratch_chunks)
 		return plan_open_on(comm, plan, f->either, 0, &p->open);
-	for (p->most = MIN_OF(p->most, room * (uint64_t)comm->nranks);; p->most /= 2) {
+	for (p->most = MIN_OF(p->most, row_first(comm, plan, room));; p->most = row_next(p->most)) {
 		rc = plan_open_on(comm, plan, f->either, p->most, &p->open);
 		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
 			return rc ? rc : row_least(plan, p->most, room);

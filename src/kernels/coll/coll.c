@@ -136,7 +136,8 @@ static inline void tell_done(const struct coll *c, int failed)
 	}
 }
 
-/* The same behind a block's own signals, which cover all that it has touched at others; they are the first thread's. */
+/* The same behind a block's own signals, which cover all that it has touched at others; they are the first thread's. On NVIDIA GPUs it has executed a
+   fence of the system for each (`red.release` is one, MEMBAR.ALL.SYS, with an add behind it), so that a plain store comes behind all that, too. */
 static inline void tell_done_behind(const struct coll *c)
 {
 #if defined(__NVPTX__)

@@ -354,6 +354,53 @@ Test(plan_rows, several)
 
 /* ---- what is refused ----------------------------------------------------------------------------- */
 
+struct room {
+	struct processes p; /* first */
+	size_t most;
+};
+
+/* Nothing is touched of a call that is refused, so its buffers need not be there. */
+static int with_too_much(spmt_comm *comm, void *arg)
+{
+	const struct room *room = arg;
+	size_t much = (room->most + 1536) / 4;
+	float buffer[1536 / 4] = { 0 };
+	char words[64];
+
+	if (!host_access(comm))
+		return 0;
+	snprintf(words, sizeof(words), "bytes are not in 0 .. %zu", room->most);
+	REQUIRE_CODE(spmt_all_reduce(comm, buffer, buffer, much, SPMT_TYPE_F32, SPMT_OP_SUM, NULL),
+		-EINVAL);
+	REQUIRE_SAYS(words);
+	REQUIRE_OK(
+		spmt_all_reduce(comm, buffer, buffer, 1536 / 4, SPMT_TYPE_F32, SPMT_OP_SUM, NULL));
+	return spmt_quiet(comm);
+}
+
+/* A power of two, of which scratch has 16 MiB with packets, 64 without. */
+Test(plan_rows, as_large_as_fits_the_room)
+{
+	static const struct {
+		const char *made, *layout;
+		int nranks;
+		size_t most;
+	} rows[] = { { "allreduce-packets", "0,1", 2, 1 << 20 },
+		{ "allreduce-packets", "0,1,2", 3, 1 << 20 },
+		{ "allreduce-push", "0,1", 2, 128 << 20 },
+		{ "allreduce-push", "0,1,2", 3, 64 << 20 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct room room = { .p = { .layout = rows[i].layout }, .most = rows[i].most };
+		char file[NAME];
+
+		NEEDS_LAYOUT(rows[i].layout);
+		made_file(rows[i].made, rows[i].nranks, file);
+		wish_for(file, ",only");
+		RANKS_OK(processes_world(&room.p, with_too_much, &room));
+	}
+}
+
 /* For another number of ranks: another row. */
 Test(plan_rows, of_other_ranks)
 {

@@ -68,6 +68,9 @@ judges 'one that is not there is not known' 2 'spmt all_reduce_plan stream 8 4 u
 judges 'of several turns the best counts' 2 \
 	'spmt ring stream 8 3.7 us, spmt ring stream 8 4.9 us, spmt put_launch 8x1024 65536 99 GB/s, spmt put_launch 8x1024 65536 50 GB/s, nvshmem put_launch 8x1024 65536 98 GB/s' \
 	met met
+judges 'and no number that is refused' 2 \
+	'spmt ring stream 8 0 us, spmt ring stream 8 3.7 us, spmt put_launch 8x1024 65536 99 GB/s, spmt put_launch 8x1024 65536 397 GB/s, nvshmem put_launch 8x1024 65536 98 GB/s' \
+	met met
 got=$(printf '%s\n' 'spmt value ring stream 8 1 us' 'spmt wrong ring stream 8 rank 0: 1 words differ' | python3 "$scratch/judge.py" 2)
 nothing_in 'wrong data is no result, and is said' "$([ "$got" = 'ring stream 8 unknown spmt: wrong data' ] || echo "$got")"
 got=$(printf '%s\n' 'spmt value packets block-256 8 1 us' 'nvshmem value put_signal block-256 8 3 us' 'mscclpp value packets block-256 8 2 us' \

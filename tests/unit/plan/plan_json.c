@@ -369,8 +369,8 @@ Test(plan_json, a_name_that_stands_twice)
 /* Written by escapes and not. Controls, of which none is shown, are the only ones that look alike. */
 Test(plan_json, names_of_any_letters)
 {
-	static const char *const pairs[][2] = { { "\\u00e9", "\xc3\xa9" },
-		{ "\\u07ff", "\xdf\xbf" }, { "\\u0800", "\xe0\xa0\x80" },
+	static const char *const pairs[][2] = { { "\\u00e9", "\xc3\xa9" }, { "\\u009b", "?" },
+		{ "\\u00a0", "\xc2\xa0" }, { "\\u07ff", "\xdf\xbf" }, { "\\u0800", "\xe0\xa0\x80" },
 		{ "\\u20ac", "\xe2\x82\xac" }, { "\\uffff", "\xef\xbf\xbf" },
 		{ "\\uD83D\\uDE00", "\xf0\x9f\x98\x80" }, { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
 		{ "\\u0041", "A" } };
@@ -390,6 +390,28 @@ Test(plan_json, names_of_any_letters)
 			else
 				json_close(&json);
 		}
+}
+
+/* A plan's own is ASCII, whichever way it is written. */
+Test(plan_json, names_of_plans)
+{
+	static const char *const names[] = { "\\u00e9", "\xc3\xa9", "e" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		spmt_plan *plan = NULL;
+		char text[256];
+		int n = snprintf(text, sizeof(text),
+			"{\"name\": \"%s\", \"collective\": \"x\", \"protocol\": \"LL\", \"gpus\": [{\"id\": 0, \"input_chunks\": 1,"
+			" \"output_chunks\": 1, \"scratch_chunks\": 0, \"threadblocks\": []}]}",
+			names[i]);
+
+		cr_assert_eq(spmt_plan_read(text, (size_t)n, &plan), i < 2 ? -EINVAL : 0, "%s",
+			spmt_last_error());
+		if (i < 2)
+			cr_assert(strstr(spmt_last_error(), "ASCII"), "%s", spmt_last_error());
+		else
+			spmt_plan_destroy(plan);
+	}
 }
 
 /* Editors begin a file so. */

@@ -142,6 +142,16 @@ static int rank_steps(struct demo_rank *r)
 	return rc;
 }
 
+static int rank_close(struct demo_rank *r)
+{
+	void *const blocks[] = { r->signal, r->b, r->a };
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]) && !rc; i++)
+		rc = spmt_free(r->comm, blocks[i]);
+	return rc;
+}
+
 static int rank_main(spmt_comm *comm, void *arg)
 {
 	struct demo_rank r = { .demo = arg, .comm = comm };
@@ -158,7 +168,7 @@ static int rank_main(spmt_comm *comm, void *arg)
 	if (!rc)
 		rc = rank_steps(&r);
 	free(r.host);
-	return rc;
+	return rc ? rc : rank_close(&r);
 }
 
 static int failed(const char *kind, const char *sentence)

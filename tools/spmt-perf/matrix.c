@@ -113,7 +113,9 @@ static int matrix_main(spmt_comm *comm, void *arg)
 	if (!rc)
 		rc = pairs_in_turn(&r);
 	free(r.mine);
-	return rc;
+	if (!rc)
+		rc = spmt_free(comm, r.dst);
+	return rc ? rc : spmt_free(comm, r.src);
 }
 
 static void matrix_print(const struct matrix *m)

@@ -251,7 +251,11 @@ static int rank_close(struct rank *r, int rc)
 		rc = spmt_barrier(r->comm);
 	if (!rc && r->addressable && r->rank == 0)
 		peer_barrier_close(r);
-	return rc;
+	if (!rc)
+		rc = spmt_free(r->comm, r->words);
+	if (!rc)
+		rc = spmt_free(r->comm, r->dst);
+	return rc ? rc : spmt_free(r->comm, r->src);
 }
 
 static int rank_sizes(struct rank *r)

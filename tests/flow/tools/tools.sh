@@ -50,6 +50,10 @@ done
 
 names=$("$perf" --help | awk 'inside { print $1 } /^tests:/ { inside = 1 }')
 nothing_in 'the help lists the tests' "$([ "$(wc -w <<<"$names")" -ge 10 ] || echo "$names")"
+SPMT_CHECK=1 exits 0 "$perf" --iters 2 --rounds 3 --sizes 8:4K:8
+nothing_in 'it frees what it has had' "$(cat "$scratch/err")"
+SPMT_CHECK=1 exits 0 "$perf" --matrix --ranks 2
+nothing_in 'and the matrix of pairs' "$(cat "$scratch/err")"
 exits 0 "$perf" --iters 2 --rounds 3 --sizes 8:4K:8 --json "$scratch/json"
 nothing_in 'nothing on stderr where it is no terminal' "$(cat "$scratch/err")"
 for name in $names; do

@@ -23,7 +23,7 @@ struct lowering {
 	bool reaches;	 /* some step touches another rank's memory, packets aside; */
 	bool touched[SPMT_PLAN_RANKS]; /* this block that rank's since it has signalled it last, */
 	bool silent;		       /* and some block at its end */
-	bool told;		       /* this operation touches what another rank tells */
+	bool told;		       /* it has touched what another rank tells */
 };
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -250,12 +250,11 @@ static bool meet_before(
 static void lower_block(struct lowering *l, const struct plan_list *list)
 {
 	size_t from = 0, all_from = 0;
-	bool told = false;
 
+	l->told = false;
 	for (size_t i = 0; i < list->n; i++) {
 		uint32_t first = l->nsteps, meets = 0;
-
-		l->told = false;
+		bool told = l->told;
 
 		if (l->steps && meet_before(l, list, i, &from, false))
 			meets |= PLAN_MEETS;
@@ -263,7 +262,6 @@ static void lower_block(struct lowering *l, const struct plan_list *list)
 			meets |= PLAN_MEETS_ALL;
 		lower_op(l, &list->ops[i]);
 		meets |= l->told && !told ? PLAN_MEETS_TOLD : 0;
-		told |= l->told;
 		if (l->steps)
 			l->steps[first].meets = meets;
 	}

@@ -67,70 +67,75 @@ static void all_meet(struct making *m)
 	wait_for_all(m);
 }
 
-/* A chunk of all inputs to one of this rank's output, SPMT_PLAN_TERMS at a time. */
-static void fold_inputs(struct making *m, uint32_t at, struct spmt_plan_chunk out)
+/* n terms to one chunk, SPMT_PLAN_TERMS at a time: then it is the first of the next ones. */
+static void fold_all(struct making *m, enum spmt_plan_kind kind, struct spmt_plan_chunk out,
+	const struct spmt_plan_chunk *terms, int n)
 {
-	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS];
+	struct spmt_plan_chunk some[SPMT_PLAN_TERMS] = { terms[0] };
+	int at = 1;
 
-	terms[0] = spmt_plan_input(m->rank, at, 1);
-	for (int p = 1, k; !m->rc && (p == 1 || p < m->n); terms[0] = out) {
-		for (k = 1; k < SPMT_PLAN_TERMS && p < m->n; k++, p++)
-			terms[k] = spmt_plan_input((m->rank + p) % m->n, at, 1);
-		fold(m, SPMT_PLAN_REDUCE, out, terms, k);
-		if (m->n == 1)
-			break;
-	}
+	do {
+		int k = 1;
+
+		for (; k < SPMT_PLAN_TERMS && at < n; k++, at++)
+			some[k] = terms[at];
+		fold(m, kind, out, some, k);
+		some[0] = out;
+	} while (at < n);
 }
 
-/* As many terms as an operation takes go to all ranks as they are folded. */
-static void make_all_reduce(struct making *m)
+/* A rank each to a chunk of this one's output, and from there to all outputs: at once, where that many are an operation's terms. */
+static void fold_to_all(struct making *m, const struct spmt_plan_chunk *terms)
 {
 	uint32_t at = (uint32_t)m->rank;
 	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
 	struct spmt_plan_op op = { .kind = SPMT_PLAN_REDUCE };
 
 	for (int p = 0; p < m->n && m->n <= SPMT_PLAN_TERMS; p++) {
-		op.src[op.nsrc++] = spmt_plan_input((m->rank + p) % m->n, at, 1);
+		op.src[op.nsrc++] = terms[p];
 		op.dst[op.ndst++] = spmt_plan_output((m->rank + p) % m->n, at, 1);
 	}
 	if (op.ndst)
 		add(m, m->block, op);
 	else
-		fold_inputs(m, at, out);
+		fold_all(m, SPMT_PLAN_REDUCE, out, terms, m->n);
 	for (int p = 1; p < m->n && !op.ndst; p++)
 		move(m, SPMT_PLAN_PUT, m->block, out,
 			spmt_plan_output((m->rank + p) % m->n, at, 1));
+}
+
+/* This rank's chunk of all inputs, its own first. */
+static void inputs(const struct making *m, struct spmt_plan_chunk *terms)
+{
+	for (int p = 0; p < m->n; p++)
+		terms[p] = spmt_plan_input((m->rank + p) % m->n, (uint32_t)m->rank, 1);
+}
+
+static void make_all_reduce(struct making *m)
+{
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
+
+	inputs(m, terms);
+	fold_to_all(m, terms);
 	all_meet(m);
 }
 
-/* What has come of one chunk from all to all outputs, as many terms as an operation takes. */
-static void fold_what_came(struct making *m)
+static void make_reduce_scatter(struct making *m)
 {
-	uint32_t at = (uint32_t)m->rank;
-	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
-	struct spmt_plan_op op = { .kind = SPMT_PLAN_REDUCE, .nsrc = 1, .ndst = 1 };
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
 
-	op.src[0] = spmt_plan_input(m->rank, at, 1);
-	op.dst[0] = out;
-	for (int p = 1; p < m->n; p++) {
-		if (op.nsrc == SPMT_PLAN_TERMS) {
-			add(m, m->block, op);
-			op.src[0] = out;
-			op.nsrc = 1;
-		}
-		op.src[op.nsrc++] = spmt_plan_scratch(m->rank, (uint32_t)p - 1, 1);
-		if (m->n <= SPMT_PLAN_TERMS)
-			op.dst[op.ndst++] = spmt_plan_output((m->rank + p) % m->n, at, 1);
-	}
-	add(m, m->block, op);
-	for (int p = 1; p < m->n && m->n > SPMT_PLAN_TERMS; p++)
-		move(m, SPMT_PLAN_PUT, m->block, out,
-			spmt_plan_output((m->rank + p) % m->n, at, 1));
+	inputs(m, terms);
+	fold_all(m, SPMT_PLAN_REDUCE, spmt_plan_output(m->rank, 0, 1), terms, m->n);
 }
 
 /* Chunk p of everybody's comes to rank p, which folds it and stores it to all: one piece while the other is on its way. */
 static void make_all_reduce_push(struct making *m)
 {
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
+
+	terms[0] = spmt_plan_input(m->rank, (uint32_t)m->rank, 1);
+	for (int p = 1; p < m->n; p++)
+		terms[p] = spmt_plan_scratch(m->rank, (uint32_t)p - 1, 1);
 	m->pieces = 2;
 	for (m->piece = 0; m->piece < m->pieces; m->piece++) {
 		for (int p = 1; p < m->n; p++)
@@ -142,7 +147,7 @@ static void make_all_reduce_push(struct making *m)
 	}
 	for (m->piece = 0; m->piece < m->pieces; m->piece++) {
 		wait_for_all(m);
-		fold_what_came(m);
+		fold_to_all(m, terms);
 	}
 	all_meet(m);
 }
@@ -150,20 +155,18 @@ static void make_all_reduce_push(struct making *m)
 /* Everybody's data comes to everybody as packets: scratch chunk r is from rank r. */
 static void make_all_reduce_packets(struct making *m)
 {
-	struct spmt_plan_chunk terms[SPMT_PLAN_TERMS], out = spmt_plan_output(m->rank, 0, 1);
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
 	uint32_t own = (uint32_t)m->rank;
 
 	terms[0] = spmt_plan_input(m->rank, 0, 1);
-	for (int p = 1; p < m->n; p++)
-		move(m, SPMT_PLAN_PUT_PACKETS, m->block, terms[0],
-			spmt_plan_scratch((m->rank + p) % m->n, own, 1));
-	for (int p = 1; p < m->n && !m->rc; terms[0] = out) {
-		int k = 1;
+	for (int p = 1; p < m->n; p++) {
+		int pe = (m->rank + p) % m->n;
 
-		for (; k < SPMT_PLAN_TERMS && p < m->n; k++, p++)
-			terms[k] = spmt_plan_scratch(m->rank, (uint32_t)((m->rank + p) % m->n), 1);
-		fold(m, SPMT_PLAN_REDUCE_PACKETS, out, terms, k);
+		terms[p] = spmt_plan_scratch(m->rank, (uint32_t)pe, 1);
+		move(m, SPMT_PLAN_PUT_PACKETS, m->block, terms[0], spmt_plan_scratch(pe, own, 1));
 	}
+	if (m->n > 1)
+		fold_all(m, SPMT_PLAN_REDUCE_PACKETS, spmt_plan_output(m->rank, 0, 1), terms, m->n);
 }
 
 /* Each block of two puts to every other peer. */
@@ -191,7 +194,7 @@ static void make_block(struct making *m, const char *name)
 	else if (!strcmp(name, "allreduce-push"))
 		make_all_reduce_push(m);
 	else if (!strcmp(name, "reducescatter"))
-		fold_inputs(m, (uint32_t)m->rank, spmt_plan_output(m->rank, 0, 1));
+		make_reduce_scatter(m);
 	else
 		make_puts(m, !strcmp(name, "allgather"));
 }

@@ -141,7 +141,9 @@ static inline void tell_done(const struct coll *c, int failed)
 static inline void tell_done_behind(const struct coll *c)
 {
 #if defined(__NVPTX__)
-	for (int pe = 0; pe < c->view->npes && spmtd_tid_() == 0; pe++)
+	if (spmtd_tid_() != 0)
+		return;
+	for (int pe = 0; pe < c->view->npes; pe++)
 		spmtd_poke64_(spmtd_at_(&coll_words_at(c, pe, c->word)->done), c->epoch << 1);
 #else
 	tell_done(c, 0);

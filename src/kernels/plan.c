@@ -219,8 +219,8 @@ PLAN_FN int plan_wait(const struct plan_run *r, const struct plan_step *s, struc
 		uint64_t word = plan_awaited(r, s, b), seen = spmtd_look64_(word);
 		struct spmtd_waiter_ w;
 
-		b->before = kernel_now(
-			b->before); /* both are loaded at once: it is not added to before */
+		/* Both words are loaded at once: nothing is made of the first before the second is looked at. */
+		b->before = kernel_now(b->before);
 		spmtd_wait_begin_(&w);
 		while (!rc && !plan_has_come(b, seen)) {
 			rc = coll_patience(r->v, &w);

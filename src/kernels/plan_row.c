@@ -61,6 +61,7 @@ KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)
 	int rc;
 
 	coll_enter(&c, &args->same);
+	c.tells = COLL_TELLS;
 	plan_ahead(&args->plan, c.view, &now);
 	kernel_behind(args->same.alone);
 	coll_set(&c);

@@ -387,14 +387,58 @@ COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *arg
 	c->last = 0;
 	c->met = 0;
 	c->closed = 0;
+	c->tells = 0;
 	c->failed = 0;
 	c->word = 0;
 	c->words = 1;
 	c->v = 0;
 }
 
+/*
+ * What all warps of a grid ask of one word comes to them one after the other, at 64 blocks of 480 threads after a microsecond and more. So in kernels for many
+ * one warp of each block asks, and tells the others.
+ */
+#if defined(__NVPTX__)
+#define COLL_WARP 32u
+static __attribute__((address_space(3), loader_uninitialized)) struct coll_told {
+	uint64_t epoch, before, mark;
+	int differs;
+} coll_told;
+
+static inline int coll_asks(const struct coll *c)
+{
+	return !c->tells || spmtd_tid_() < COLL_WARP;
+}
+
+static inline void coll_tell(struct coll *c, int *differs)
+{
+	if (spmtd_tid_() == 0)
+		coll_told = (struct coll_told){ c->epoch, c->before, c->mark, *differs };
+	spmtd_meet_settled_(SPMTD_BLOCK_);
+	c->epoch = coll_told.epoch;
+	c->before = coll_told.before;
+	c->mark = coll_told.mark;
+	*differs = coll_told.differs;
+}
+#else
+static inline int coll_asks(const struct coll *c)
+{
+	(void)c;
+	return 1;
+}
+
+static inline void coll_tell(struct coll *c, int *differs)
+{
+	(void)c;
+	(void)differs;
+}
+#endif
+
 COLL_FN void coll_set(struct coll *c)
 {
+	c->epoch = c->before = c->mark = 0;
+	if (!coll_asks(c))
+		return;
 	c->epoch = peek_word(&coll_area(c)->coll_epoch); /* the last one's, until coll_open */
 	c->before = peek_word(&coll_area(c)->grid[GRID_BEFORE]);
 	c->mark = broken_in(c->view, coll_area(c));
@@ -404,13 +448,18 @@ COLL_FN int coll_open(struct coll *c)
 {
 	const struct kernel_collective_args *args = c->args;
 	const struct spmt_view *v = c->view;
-
-	c->epoch++;
 	/* All ranks have seen the part before differ. */
-	if (args->part && coll_ended_how(v, c->epoch - 1) == ENDED_DIFFERS)
+	int differs = args->part && coll_asks(c) && coll_ended_how(v, c->epoch) == ENDED_DIFFERS;
+
+	/* All threads have the epoch before the block is counted. */
+	if (c->tells)
+		coll_tell(c, &differs);
+	c->epoch++; /* never 0 */
+	c->refused = c->mark != 0 || !c->epoch;
+	if (!c->tells)
+		c->refused = spmtd_any_block_(c->refused);
+	if (differs)
 		return 0;
-	/* All threads have the epoch before the block is counted: it is never 0. */
-	c->refused = spmtd_any_block_(c->mark != 0 || !c->epoch);
 	if (c->refused && kernel_lane() == 0)
 		broken_refuse(v, args->report, SPMTD_WHAT_COLLECTIVE, c->mark);
 	if (kernel_block() == 0 && set_is_to_clear(c))

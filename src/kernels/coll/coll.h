@@ -21,6 +21,12 @@
 #define COLL_LOOKS(polls) ((polls) % 16 == 0 || (polls) > 256)
 #endif
 
+#if defined(__NVPTX__)
+#define COLL_TELLS 1
+#else
+#define COLL_TELLS 0
+#endif
+
 /* The worst block's counts for all. */
 enum { ENDED_WELL, ENDED_DIFFERS, ENDED_ABORTED, ENDED_TIMEOUT };
 
@@ -40,7 +46,8 @@ struct coll {
 	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
 	int met;     /* all ranks have come, and may touch each other's buffers */
 	int closed;  /* a block that is through need not ask whether the others are */
-	int failed;  /* some block of this rank has, at peers; in the last one */
+	int tells; /* COLL_TELLS in kernels for many threads, a constant: what a call begins with some of a block find out for all */
+	int failed; /* some block of this rank has, at peers; in the last one */
 	/* by which of the words between two ranks this block meets, the first; there are further ones up to `words`, a grid's blocks
 	   from one to the next */
 	uint32_t word, words;

@@ -32,6 +32,7 @@ KERNEL_BODY run_give(const struct kernel_collective_args *args)
 	int rc;
 
 	coll_enter(&c, args);
+	c.tells = COLL_TELLS;
 	kernel_behind(0);
 	coll_set(&c);
 	if (!coll_open(&c))

@@ -353,6 +353,7 @@ LL_FN void twoshot_kernel(const struct kernel_collective_args *args, enum fold_l
 	int rc;
 
 	coll_enter(&c, args);
+	c.tells = COLL_TELLS;
 	kernel_behind(0);
 	coll_set(&c);
 	if (!coll_open(&c))

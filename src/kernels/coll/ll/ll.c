@@ -448,6 +448,7 @@ LL_FN void ll_kernel(
 	struct coll c;
 
 	coll_enter(&c, args);
+	c.tells = COLL_TELLS && form != LL_BRIEF;
 	if (form == LL_BRIEF) {
 		ll_brief_find(&c, &first.brief);
 		kernel_behind(args->alone);

@@ -413,6 +413,7 @@ LL_FN void ll12_kernel(const struct kernel_collective_args *args, enum ll12_kern
 	struct coll c;
 
 	coll_enter(&c, args);
+	c.tells = COLL_TELLS;
 	kernel_behind(args->alone);
 	coll_set(&c);
 	l = ll12_of(&c);

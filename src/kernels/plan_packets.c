@@ -1,235 +1,61 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans of packets alone, as rows, in which all blocks do the same. Where a thread has two packets of each step at the most, what it executes
- * is most of what the call takes. What needs nothing of what is ahead in the stream is found before that has ended; then a rank sends what its
+ * Plans of packets alone, as rows, in which all blocks do the same. What a thread executes is most of what a call takes: so calls in brief have
+ * kernels of their own, in which it has one packet of each step at the most. What needs nothing of what is ahead in the stream is found before that has ended; then a rank sends what its
  * blocks begin with, says what it calls, and takes what comes. Nothing is stored before all are known to call the same. As in `ll` who is
  * through has heard from all, and nobody waits at the end. No thread of a GPU sleeps, so nobody is woken; virtual devices run these plans as
  * any other.
  */
 #include "plan_row.h"
 
-#include "coll/ll/ll_loops.h"
-#include "coll/ll/ll_wait.h"
 #include "plan_run.h"
 
 #if defined(PLAN_IN_BLOCKS)
 
-/* So many of the steps that send what the rank has itself are loaded at once. */
-enum { PACKETS_LEADS = 3 };
-
-enum packets_kernel {
-#define X(name) PACKETS_##name,
-	PLAN_PACKETS_KERNELS(X)
-#undef X
-};
-
-/* A step, and where a thread's first packet of it is in even epochs: what is plain and sent or folded, what comes, and what is stored. */
-struct packets_step {
-	uint32_t kind, ndst, n, first, meets;
-	uint64_t own, term, to;
-};
-
-/* A thread's part: of each step, in each round of its block's threads, the packet of its number and the one as many threads further on. */
-struct packets {
-	const struct plan_packets *plan;
-	int op, second; /* as folds have them */
-	uint32_t leads, steps, rounds;
-	uint64_t from; /* where in a place the block's packets begin, */
-	uint32_t n;    /* and how many these are */
-	uint32_t flag;
-	uint64_t set;	   /* bytes to this epoch's packets, from those of even ones */
-	uint64_t hello[2]; /* where this rank's call is told, in even epochs, and in odd ones */
-	/* of this round: packets, where the first is, and bytes from there to the second among packets */
-	uint32_t has;
-	uint64_t plain, apart;
-	/* of the first round */
-	struct packets_lead {
-		uint64_t from, there;
-		union unit x;
-	} lead[PACKETS_LEADS];
-	struct packets_step step; /* the first behind the leads, */
-	union unit own;		  /* and what is plain of it */
-};
-
-/* ---- places ------------------------------------------------------------------------------------- */
-
-/* Where a block's share begins. */
-PLAN_FN uint64_t packets_from(const struct plan_packets *p, uint32_t block)
-{
-	uint64_t lines = (uint64_t)p->lines * block + (block < p->more ? block : p->more);
-
-	return lines * SPMTD_SHARE_LINE_ < p->bytes ? lines * SPMTD_SHARE_LINE_ : p->bytes;
-}
-
-PLAN_FN uint64_t packets_plain(const struct packets *t, uint32_t place)
-{
-	return t->plan->at[place] + t->plain;
-}
-
-/* Of packets, in even epochs. */
-PLAN_FN uint64_t packets_even(const struct packets *t, uint32_t place)
-{
-	return t->plan->at[place] + 2 * t->plain;
-}
-
-/* In this epoch. Of one packet both are the same. */
-PLAN_FN struct unit_place packets_place(const struct packets *t, uint64_t even)
-{
-	return (struct unit_place){ even + t->set, even + t->set + t->apart };
-}
-
-PLAN_FN void packets_round(struct packets *t, uint32_t round)
-{
-	const uint32_t threads = spmtd_threads_();
-	uint32_t k = spmtd_tid_() + PLAN_PACKETS_EACH * threads * round;
-
-	t->has = k >= t->n ? 0 : t->n - k > threads ? 2 : 1;
-	t->plain = t->from + 8 * (uint64_t)k;
-	t->apart = t->has > 1 ? 16 * (uint64_t)threads : 0;
-}
-
-/* One behind the last: any. */
-PLAN_FN struct packets_step packets_step_of(const struct packets *t, uint32_t nth)
-{
-	const struct plan_packets_step *s = &t->plan->step[nth];
-	struct packets_step x = { s->kind, s->ndst, s->n, s->first, s->meets, 0, 0, 0 };
-	uint32_t src = x.first + x.ndst;
-
-	x.own = packets_plain(t, src);
-	x.term = packets_even(t, x.kind == PLAN_STEP_FOLD_PACKETS ? src + 1 : src);
-	x.to = packets_plain(t, x.first);
-	return x;
-}
-
-/* ---- packets ------------------------------------------------------------------------------------ */
-
-PLAN_FN uint64_t packets_fetch(uint64_t a)
-{
-#if defined(UNITS_ALIGNED)
-	return spmtd_gload64_(a);
-#else
-	return fetch(a, PIECE).words[0];
-#endif
-}
-
-PLAN_FN void packets_store(uint64_t a, uint64_t x)
-{
-#if defined(UNITS_ALIGNED)
-	spmtd_gstore64_(a, x);
-#else
-	union unit u = { .words = { x, 0 } };
-
-	place(a, u, PIECE);
-#endif
-}
-
-PLAN_FN union unit packets_load(const struct packets *t, uint64_t a)
-{
-	union unit u = { .words = { 0, 0 } };
-
-	if (t->has)
-		u.words[0] = packets_fetch(a);
-	if (t->has > 1)
-		u.words[1] = packets_fetch(a + t->apart / 2);
-	return u;
-}
-
-PLAN_FN void packets_send(const struct packets *t, uint64_t even, union unit u)
-{
-	slot_poke(even + t->set, spmtd_packet_(u.words[0], t->flag));
-	if (t->has > 1)
-		slot_poke(even + t->set + t->apart, spmtd_packet_(u.words[1], t->flag));
-}
-
-/* ---- waits -------------------------------------------------------------------------------------- */
-
-/* A plan does not say whose packets are missing: some rank calls something else, or one has not come. */
-PLAN_FN void packets_look_around(const struct coll *c, struct ll_waits *w)
-{
-	w->pe = -1;
-	LL_ROLLED
-	for (int pe = 0; pe < c->view->npes; pe++) {
-		uint64_t key = c->args->key;
-		int came = pe == c->view->pe || coll_hello(c, pe, &key);
-
-		if (!came && w->pe < 0)
-			w->pe = pe;
-		if (w->rc || !came || key == c->args->key)
-			continue;
-		w->rc = SPMTD_MISMATCH;
-		w->pe = pe;
-		return;
-	}
-}
-
-PLAN_FN void packets_gave_up(const struct coll *c, struct ll_waits *w, uint64_t at, uint64_t seen)
-{
-	w->at = at;
-	w->seen = seen;
-	if (w->rc != SPMTD_MISMATCH)
-		packets_look_around(c, w);
-	if (w->pe < 0)
-		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_CHANNEL, -1, at,
-			w->flags.lo.a, seen >> 32);
-}
-
-/* Packets that have been s. Of no meaning once w->rc is set. */
-PLAN_FN union unit packets_arrive(
-	const struct coll *c, struct ll_waits *w, struct unit_place at, struct slot_unit s)
-{
-	while (!w->rc && !slot_unit_is_whole(&s, &w->flags)) {
-		w->rc = coll_patience(c->view, &w->w);
-		if (!w->rc && COLL_LOOKS(w->w.polls))
-			packets_look_around(c, w);
-		if (w->rc)
-			packets_gave_up(c, w, at.even, s.lo.a);
-		s = slot_unit_peek(at);
-	}
-	return slot_unit_data(&s);
-}
-
-/* Before the block stores anything: all call the same, and none has ended the comm. */
-PLAN_FN int packets_agreed(const struct coll *c, struct ll_waits *w)
-{
-	if (!w->rc || w->rc == SPMTD_MISMATCH)
-		await_keys(c, w, 0);
-	return ll_first_agreed(c, w);
-}
+#include "packets/packets_plain.h"
+#include "packets/packets_wait.h"
 
 /* ---- steps -------------------------------------------------------------------------------------- */
 
 /* The next term's packets are looked at before this one's are folded. */
-#define DEFINE_PACKETS_FOLD(name, acc, begin, step, end, hold)                                \
-	PLAN_FN union unit packets_fold_##name(const struct coll *c, const struct packets *t, \
-		struct ll_waits *w, const struct packets_step *s, union unit own)             \
-	{                                                                                     \
-		const int op = t->op, second = t->second;                                     \
-		const uint32_t last = s->first + s->n - 1;                                    \
-		uint32_t term = s->first + s->ndst;                                           \
-		struct unit_place next = packets_place(t, s->term), at;                       \
-		struct slot_unit one, looked;                                                 \
-		acc a;                                                                        \
-                                                                                              \
-		__builtin_memset(&looked, 0, sizeof(looked));                                 \
-		if (term < last)                                                              \
-			looked = slot_unit_peek(next);                                        \
-		a = hold(begin(packed(own), second));                                         \
-		LL_ROLLED                                                                     \
-		while (term < last && !w->rc) {                                               \
-			at = next;                                                            \
-			one = looked;                                                         \
-			if (++term < last) {                                                  \
-				next = packets_place(t, packets_even(t, term + 1));           \
-				looked = slot_unit_peek(next);                                \
-			}                                                                     \
-			a = hold(step(a, packed(packets_arrive(c, w, at, one)), op, second)); \
-		}                                                                             \
-		return end(a, op, 1, second);                                                 \
+#define DEFINE_PACKETS_FOLD(name, acc, begin, step, end, hold)                             \
+	PLAN_FN struct packets_data packets_fold_##name(const struct coll *c,              \
+		const struct packets *t, struct ll_waits *w, const struct packets_step *s, \
+		struct packets_data x)                                                     \
+	{                                                                                  \
+		const int op = t->op, second = t->second;                                  \
+		const uint32_t last = s->first + s->n - 1;                                 \
+		uint32_t term = s->first + s->ndst;                                        \
+		uint64_t next = s->term, at;                                               \
+		struct packets_seen one, looked;                                           \
+		acc a[PLAN_PACKETS_EACH];                                                  \
+                                                                                           \
+		__builtin_memset(&looked, 0, sizeof(looked));                              \
+		if (term < last)                                                           \
+			looked = packets_look(t, next);                                    \
+		LL_EACH(PLAN_PACKETS_EACH)                                                 \
+		a[i] = hold(begin(packed(x.u[i]), second));                                \
+		LL_ROLLED                                                                  \
+		while (term < last && !w->rc) {                                            \
+			at = next;                                                         \
+			one = looked;                                                      \
+			if (++term < last) {                                               \
+				next = packets_even(t, term + 1);                          \
+				looked = packets_look(t, next);                            \
+			}                                                                  \
+			x = packets_arrive(c, t, w, at, one);                              \
+			LL_EACH(PLAN_PACKETS_EACH)                                         \
+			a[i] = hold(step(a[i], packed(x.u[i]), op, second));               \
+		}                                                                          \
+		LL_EACH(PLAN_PACKETS_EACH)                                                 \
+		x.u[i] = end(a[i], op, 1, second);                                         \
+		return x;                                                                  \
 	}
 LL_LOOPS_OF_PLANS(DEFINE_PACKETS_FOLD)
 
-PLAN_FN union unit packets_fold(const struct coll *c, const struct packets *t, struct ll_waits *w,
-	const struct packets_step *s, union unit own, enum packets_kernel which)
+PLAN_FN struct packets_data packets_fold(const struct coll *c, const struct packets *t,
+	struct ll_waits *w, const struct packets_step *s, struct packets_data own,
+	enum packets_kernel which)
 {
 	switch (which) {
 #define X(name, acc, begin, step, end, hold)                \
@@ -246,38 +72,34 @@ PLAN_FN union unit packets_fold(const struct coll *c, const struct packets *t, s
 }
 
 /* What a step brings a thread that has packets; own: what is plain of it. */
-PLAN_FN union unit packets_get(const struct coll *c, const struct packets *t, struct ll_waits *w,
-	const struct packets_step *s, union unit own, enum packets_kernel which)
+PLAN_FN struct packets_data packets_get(const struct coll *c, const struct packets *t,
+	struct ll_waits *w, const struct packets_step *s, struct packets_data own,
+	enum packets_kernel which)
 {
-	struct unit_place at;
-
 	if (which != PACKETS_copy && s->kind == PLAN_STEP_FOLD_PACKETS)
 		return packets_fold(c, t, w, s, own, which);
 	if (s->kind == PLAN_STEP_PACK)
 		return own;
-	at = packets_place(t, s->term);
-	return packets_arrive(c, w, at, slot_unit_peek(at));
+	return packets_arrive(c, t, w, s->term, packets_look(t, s->term));
 }
 
-PLAN_FN void packets_give(const struct packets *t, const struct packets_step *s, union unit u)
+PLAN_FN void packets_give(
+	const struct packets *t, const struct packets_step *s, const struct packets_data *x)
 {
 	const uint32_t packs = s->kind == PLAN_STEP_PACK || s->kind == PLAN_STEP_FORWARD;
 
 	LL_ROLLED
 	for (uint32_t i = !packs; i < s->ndst; i++)
-		packets_send(t, packets_even(t, s->first + i), u);
-	if (packs)
-		return;
-	packets_store(s->to, u.words[0]);
-	if (t->has > 1)
-		packets_store(s->to + t->apart / 2, u.words[1]);
+		packets_send(t, packets_even(t, s->first + i), x);
+	if (!packs)
+		packets_store(t, s->to, x);
 }
 
 /* ---- a run -------------------------------------------------------------------------------------- */
 
 /* Needs nothing of what is ahead in the stream. Worked out before that has ended, in this order: what comes last is put off. */
-PLAN_FN void packets_find(
-	const struct coll *c, struct packets *t, const struct kernel_plan_packets_args *args)
+PLAN_FN void packets_find(const struct coll *c, struct packets *t,
+	const struct kernel_plan_packets_args *args, struct plan_packets_way way)
 {
 	const struct plan_packets *plan = &args->packets;
 
@@ -288,13 +110,15 @@ PLAN_FN void packets_find(
 	t->second = (int)kernel_now((uint32_t)second_type(args->row.plan.type));
 	t->leads = (uint32_t)kernel_now(plan->leads);
 	t->steps = (uint32_t)kernel_now(plan->steps);
-	t->rounds = (uint32_t)kernel_now(plan->rounds);
-	t->from = packets_from(plan, kernel_block());
-	t->n = (uint32_t)((packets_from(plan, kernel_block() + 1) - t->from) / 8);
+	t->rounds = way.brief ? 1 : (uint32_t)kernel_now(plan->rounds);
+	t->odd = way.size == PLAN_PACKETS_WIDE ? (int)kernel_now(plan->odd) : 0;
+	t->size = way.size;
+	t->each = plan_packets_each(way);
+	packets_share(t, kernel_block());
 	packets_round(t, 0);
 	t->has = (uint32_t)kernel_now(t->has);
 	t->plain = kernel_now(t->plain);
-	t->apart = kernel_now(t->apart);
+	t->packed = kernel_now(t->packed);
 	t->step = packets_step_of(t, t->leads);
 	t->step.own = kernel_now(t->step.own);
 	t->step.term = kernel_now(t->step.term);
@@ -315,12 +139,18 @@ PLAN_FN int packets_have_own(const struct packets_step *s)
 
 PLAN_FN void packets_begin(struct packets *t)
 {
+	if (t->odd)
+		return;
 	LL_EACH(PACKETS_LEADS)
 	{
 		if (i < t->leads)
 			t->lead[i].x = packets_load(t, t->lead[i].from);
 	}
-	if (t->leads < t->steps && packets_have_own(&t->step))
+	if (t->leads == t->steps || !packets_have_own(&t->step))
+		return;
+	if (t->each > 1 && t->leads && t->lead[0].from == t->step.own)
+		t->own = t->lead[0].x;
+	else
 		t->own = packets_load(t, t->step.own);
 }
 
@@ -328,19 +158,21 @@ PLAN_FN void packets_begin(struct packets *t)
 PLAN_FN void packets_lead_on(const struct packets *t, uint32_t first)
 {
 	LL_ROLLED
-	for (uint32_t i = first; i < t->leads && t->has; i++)
-		packets_send(
-			t, packets_even(t, 2 * i), packets_load(t, packets_plain(t, 2 * i + 1)));
+	for (uint32_t i = first; i < t->leads && t->has; i++) {
+		struct packets_data x = packets_load(t, packets_plain(t, 2 * i + 1));
+
+		packets_send(t, packets_even(t, 2 * i), &x);
+	}
 }
 
 PLAN_FN void packets_lead(struct packets *t)
 {
 	LL_EACH(PACKETS_LEADS)
 	{
-		if (i < t->leads && t->has)
-			packets_send(t, t->lead[i].there, t->lead[i].x);
+		if (i < t->leads && !t->odd)
+			packets_send(t, t->lead[i].there, &t->lead[i].x);
 	}
-	packets_lead_on(t, PACKETS_LEADS);
+	packets_lead_on(t, t->odd ? 0 : PACKETS_LEADS);
 	if (t->rounds > 1) {
 		LL_ROLLED
 		for (uint32_t round = 1; round < t->rounds; round++) {
@@ -356,7 +188,7 @@ PLAN_FN int packets_do(const struct coll *c, struct packets *t, struct ll_waits 
 	struct packets_step *s, uint32_t at, enum packets_kernel which)
 {
 	const int first = at == t->leads;
-	union unit own = t->own;
+	struct packets_data own = t->own;
 	uint32_t round = 0;
 	int rc = 0;
 
@@ -366,14 +198,14 @@ PLAN_FN int packets_do(const struct coll *c, struct packets *t, struct ll_waits 
 			packets_round(t, round);
 			*s = packets_step_of(t, at);
 		}
-		if ((!first || round) && packets_have_own(s))
+		if ((!first || round || t->odd) && packets_have_own(s))
 			own = packets_load(t, s->own);
 		if (t->has && !w->rc)
 			own = packets_get(c, t, w, s, own, which);
 		if (first && !round)
 			rc = packets_agreed(c, w);
 		if (t->has && !w->rc && !rc)
-			packets_give(t, s, own);
+			packets_give(t, s, &own);
 	} while (++round < t->rounds && !rc);
 	if (round > 1)
 		packets_round(t, 0);
@@ -387,7 +219,6 @@ PLAN_FN int packets_take(const struct coll *c, struct packets *t, enum packets_k
 	struct ll_waits w;
 	int rc = 0;
 
-	w.flags = (struct slot_flags){ { t->flag, t->flag }, { t->flag, t->flag } };
 	w.rc = 0;
 	spmtd_wait_begin_(&w.w);
 	LL_ROLLED
@@ -406,13 +237,15 @@ PLAN_FN int packets_take(const struct coll *c, struct packets *t, enum packets_k
 	return rc;
 }
 
-PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packets_kernel which)
+PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packets_kernel which,
+	struct plan_packets_way way)
 {
 	struct packets t;
 	struct coll c;
 
 	coll_enter(&c, &args->row.same);
-	packets_find(&c, &t, args);
+	c.tells = COLL_TELLS;
+	packets_find(&c, &t, args, way);
 	kernel_behind(args->row.same.alone);
 	coll_set(&c);
 	packets_begin(&t);
@@ -437,23 +270,40 @@ PLAN_FN void packets_run(const struct kernel_plan_packets_args *args, enum packe
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 
-#define X(name)                                                                          \
-	KERNEL_BODY run_plan_packets_##name(const struct kernel_plan_packets_args *args) \
-	{                                                                                \
-		packets_run(args, PACKETS_##name);                                       \
-	}                                                                                \
-	KERNEL_TAKING_EARLY(plan_packets_##name, struct kernel_plan_packets_args, true)
+#if defined(__NVPTX__)
+#define PACKETS_WHOLE 1
+#else
+#define PACKETS_WHOLE 0
+#endif
+#define PACKETS_SIZE(name)               \
+	plan_packets_size(PACKETS_WHOLE, \
+		PACKETS_##name == PACKETS_u64 || PACKETS_##name == PACKETS_f64 ? 8 : 1)
+
+#define X(name)                                                                                    \
+	KERNEL_BODY run_plan_packets_##name(const struct kernel_plan_packets_args *args)           \
+	{                                                                                          \
+		packets_run(                                                                       \
+			args, PACKETS_##name, (struct plan_packets_way){ 0, PACKETS_SIZE(name) }); \
+	}                                                                                          \
+	KERNEL_TAKING_EARLY(plan_packets_##name, struct kernel_plan_packets_args, true)            \
+	KERNEL_BODY run_plan_packets_brief_##name(const struct kernel_plan_packets_args *args)     \
+	{                                                                                          \
+		packets_run(args, PACKETS_##name,                                                  \
+			(struct plan_packets_way){ 1, PLAN_PACKETS_NARROW });                      \
+	}                                                                                          \
+	KERNEL_TAKING_EARLY(plan_packets_brief_##name, struct kernel_plan_packets_args, true)
 PLAN_PACKETS_KERNELS(X)
 #undef X
 
 #elif defined(COLL_ONE_UNIT)
 
 #if defined(PLAN_IN_BLOCKS)
-PLAN_FN void run_plan_packets(const struct kernel_plan_packets_args *args, bool folds)
+PLAN_FN void run_plan_packets(
+	const struct kernel_plan_packets_args *args, bool folds, struct plan_packets_way way)
 {
 	int type = args->row.plan.type;
 
-	packets_run(args, folds ? (enum packets_kernel)(PACKETS_OF(type)) : PACKETS_copy);
+	packets_run(args, folds ? (enum packets_kernel)(PACKETS_OF(type)) : PACKETS_copy, way);
 }
 #endif
 
@@ -464,21 +314,23 @@ static void packets_on_host(const void *args)
 	kernel_plan_row.host(&((const struct kernel_plan_packets_args *)args)->row);
 }
 
-#define X(name)               \
-	KERNEL_EARLY_ON_HOST( \
-		plan_packets_##name, packets_on_host, struct kernel_plan_packets_args, true)
+#define X(name)                                                                              \
+	KERNEL_EARLY_ON_HOST(                                                                \
+		plan_packets_##name, packets_on_host, struct kernel_plan_packets_args, true) \
+	KERNEL_EARLY_ON_HOST(                                                                \
+		plan_packets_brief_##name, packets_on_host, struct kernel_plan_packets_args, true)
 PLAN_PACKETS_KERNELS(X)
 #undef X
 
-const struct kernel *kernel_of_plan_packets(int type, bool folds)
+const struct kernel *kernel_of_plan_packets(int type, bool folds, bool brief)
 {
-	static const struct kernel *const kernels[] = {
-#define X(name) &kernel_plan_packets_##name,
+	static const struct kernel *const kernels[][2] = {
+#define X(name) { &kernel_plan_packets_##name, &kernel_plan_packets_brief_##name },
 		PLAN_PACKETS_KERNELS(X)
 #undef X
 	};
 
-	return kernels[folds ? PACKETS_OF(type) : 0];
+	return kernels[folds ? PACKETS_OF(type) : 0][brief];
 }
 
 #endif

@@ -25,7 +25,7 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll12_##name,
 					COLL_LL12_KERNELS(X)
 #undef X
-#define X(name) &kernel_plan_packets_##name,
+#define X(name) &kernel_plan_packets_##name, &kernel_plan_packets_brief_##name,
 						PLAN_PACKETS_KERNELS(X)
 #undef X
 	};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "packets.h"
 
+#include <errno.h>
+
 #include "spmt/comm/comm.h"
 #include "src/base/mem.h"
-
-enum { PACKET = 8 }; /* bytes of data */
 
 /* One rank's table. */
 struct packets_of {
@@ -70,39 +70,67 @@ static bool step_leads(const struct packets_of *t, const struct plan_step *s)
 		(int)from->rank == t->rank;
 }
 
-void row_packets_find(const struct plan_layout *layout, const void *table, int blocks, int rank,
-	struct row_packets *p)
+static void find_of_rank(const struct packets_of *t, bool apart, struct row_packets *p)
 {
-	const char *at = table;
-	const struct packets_of t = { .firsts = (const void *)at,
-		.steps = (const void *)(at + layout->steps),
-		.places = (const void *)(at + layout->places),
-		.blocks = blocks,
-		.rank = rank };
-
-	*p = (struct row_packets){ .is = layout->apart && blocks > 0 && blocks_are_alike(&t),
-		.rank = rank };
+	*p = (struct row_packets){ .is = apart && t->blocks > 0 && blocks_are_alike(t),
+		.rank = t->rank };
 	if (!p->is)
 		return;
-	p->chunks = t.steps[0].chunks;
-	p->slices = t.steps[0].slices;
-	p->made.steps = t.firsts[1].step;
+	p->chunks = t->steps[0].chunks;
+	p->slices = t->steps[0].slices;
+	p->made.steps = t->firsts[1].step;
 	for (uint32_t i = 0; i < p->made.steps; i++) {
-		const struct plan_step *s = &t.steps[i];
+		const struct plan_step *s = &t->steps[i];
 
 		p->made.step[i] = (struct plan_packets_step){ .kind = (uint8_t)s->kind,
 			.ndst = (uint8_t)s->ndst,
 			.n = (uint8_t)s->n,
 			.first = (uint8_t)s->places,
 			.meets = (uint8_t)s->meets };
-		if (i == p->made.leads && step_leads(&t, s))
+		if (i == p->made.leads && step_leads(t, s))
 			p->made.leads++;
 	}
-	for (uint32_t i = 0; i < t.firsts[1].place; i++) {
-		const struct plan_step_place *from = &t.places[i];
+	for (uint32_t i = 0; i < t->firsts[1].place; i++) {
+		const struct plan_step_place *from = &t->places[i];
 
 		p->place[i] = (struct row_packets_place){ from->rank, from->space, from->index };
+		p->is &= from->space != PLAN_SPACE_PACKETS || from->index % p->chunks == 0;
 	}
+}
+
+static struct packets_of table_of(
+	const spmt_plan *plan, const struct plan_layout *layout, const void *table, int rank)
+{
+	const char *at = table;
+
+	return (struct packets_of){ .firsts = (const void *)at,
+		.steps = (const void *)(at + layout->steps),
+		.places = (const void *)(at + layout->places),
+		.blocks = plan->ranks[rank].nblocks,
+		.rank = rank };
+}
+
+/* A packet's place depends on those before it in its block's part of the chunks that a step moves: so all ranks cut these alike. */
+int row_packets_find(const spmt_plan *plan, const struct plan_layout *layout, const void *table,
+	int rank, struct row_packets *p)
+{
+	struct packets_of t = table_of(plan, layout, table, rank);
+	struct row_packets other;
+
+	find_of_rank(&t, layout->apart, p);
+	for (int r = 0; r < plan->attr.nranks && p->is; r++) {
+		void *of = r == rank ? NULL : plan_table(plan, layout, r);
+
+		if (r == rank)
+			continue;
+		if (!of)
+			return -ENOMEM;
+		t = table_of(plan, layout, of, r);
+		find_of_rank(&t, layout->apart, &other);
+		p->is = other.is && other.chunks == p->chunks && other.slices == p->slices;
+		mem_free(of);
+	}
+	return 0;
 }
 
 /* ---- where -------------------------------------------------------------------------------------- */
@@ -113,19 +141,36 @@ static uint64_t lines_of(const struct row_packets *p, const struct plan_given *g
 	return (p->chunks * g->chunk + SPMTD_SHARE_LINE_ - 1) / SPMTD_SHARE_LINE_;
 }
 
-/* The places of the threads' packets are aligned to 8 bytes, as chunks are. */
-uint64_t row_packets_in(const struct row_packets *p, const struct plan_given *g)
+/* Packets of each step that a block has, the most. */
+static uint64_t packets_in(const struct row_packets *p, const struct plan_given *g, uint32_t size)
 {
-	uint64_t packets;
+	uint64_t bytes = p->chunks * g->chunk;
 
-	if (!p->is || (g->dst | g->src) % PACKET)
-		return 0;
-	if (p->slices == 1)
-		packets = p->chunks * g->chunk / PACKET;
-	else
-		packets =
-			(lines_of(p, g) + p->slices - 1) / p->slices * (SPMTD_SHARE_LINE_ / PACKET);
-	return packets <= INT32_MAX ? packets : 0;
+	if (p->slices > 1)
+		bytes = (lines_of(p, g) + p->slices - 1) / p->slices * SPMTD_SHARE_LINE_;
+	return plan_packets_of((uint32_t)bytes / 4, size);
+}
+
+struct plan_packets_way row_packets_way(const struct row_packets *p, const struct plan_given *g,
+	unsigned threads, bool whole, size_t element)
+{
+	struct plan_packets_way way = { .brief = 1, .size = PLAN_PACKETS_NARROW };
+
+	if (!p->is || p->chunks * g->chunk > INT32_MAX)
+		return (struct plan_packets_way){ 0, 0 };
+	if (packets_in(p, g, way.size) <= threads)
+		return way;
+	/* a place has two bytes for each: more than wide ones take, if a block has some lines */
+	whole = whole && lines_of(p, g) / p->slices > 3;
+	return (struct plan_packets_way){ 0, plan_packets_size(whole, (uint32_t)element) };
+}
+
+/* What is narrow any plan's kernel finds, too, which copies, and takes data at any place. */
+bool row_packets_fit(struct plan_packets_way way, const struct kernel_plan_row_args *row)
+{
+	uint64_t odd = (row->plan.dst | row->plan.src) % PLAN_PACKETS_NARROW;
+
+	return way.size && row->from == row->to && (way.size == PLAN_PACKETS_WIDE || !odd);
 }
 
 /* Of place i. */
@@ -148,15 +193,17 @@ static uint64_t place_at(const struct row_packets *p, const struct plan_given *g
 }
 
 void row_packets_fill(const struct row_packets *p, const struct plan_given *g,
-	const struct spmtd_peer *peers, unsigned threads, struct plan_packets *packets)
+	struct plan_packets_way way, const struct spmtd_peer *peers, unsigned threads,
+	struct plan_packets *packets)
 {
 	const struct plan_packets_step *last = &p->made.step[p->made.steps - 1];
-	uint64_t lines = lines_of(p, g), round = PLAN_PACKETS_EACH * (uint64_t)threads;
+	uint64_t lines = lines_of(p, g), round = plan_packets_each(way) * (uint64_t)threads;
 
 	*packets = p->made;
 	packets->other = g->other;
 	packets->bytes = p->chunks * g->chunk;
-	packets->rounds = (uint32_t)((row_packets_in(p, g) + round - 1) / round);
+	packets->odd = (g->dst | g->src) % 4 != 0;
+	packets->rounds = (uint32_t)((packets_in(p, g, way.size) + round - 1) / round);
 	packets->lines = (uint32_t)(lines / p->slices);
 	packets->more = (uint32_t)(lines % p->slices);
 	for (int i = 0; i < last->first + last->n; i++)
@@ -164,15 +211,12 @@ void row_packets_fill(const struct row_packets *p, const struct plan_given *g,
 }
 
 /* Beside a thread for each packet those that hear what others call, in a warp of their own: they do not wait for packets first. */
-bool row_packets_run(const spmt_comm *comm, const struct row_packets *p,
-	struct kernel_plan_packets_args *args, struct kernel_grid *grid)
+struct kernel_grid row_packets_grid(const spmt_comm *comm, const struct row_packets *p,
+	const struct plan_given *g, struct plan_packets_way way)
 {
-	uint64_t packets = row_packets_in(p, &args->row.plan);
+	uint64_t each = plan_packets_each(way);
 
-	if (!packets || comm_cpu_access(comm))
-		return false;
-	*grid = kernel_grid_of(
-		comm, grid->blocks, align_up(packets, KERNEL_WARP) + (uint64_t)comm->nranks);
-	row_packets_fill(p, &args->row.plan, comm->peers.host, grid->threads, &args->packets);
-	return true;
+	return kernel_grid_of(comm, p->slices,
+		align_up((packets_in(p, g, way.size) + each - 1) / each, KERNEL_WARP) +
+			(uint64_t)comm->nranks);
 }

@@ -10,7 +10,7 @@
 /* What a rank's blocks do, once for all calls. */
 struct row_packets {
 	struct plan_packets made; /* but for what a call says, the shares and places */
-	bool is;		  /* else the plan is none of these */
+	bool is;		  /* else the plan is none of these, or not on all ranks */
 	int rank;
 	uint32_t chunks, slices; /* of each step; a block has a slice */
 	struct row_packets_place {
@@ -18,17 +18,20 @@ struct row_packets {
 	} place[PLAN_PACKETS_PLACES];
 };
 
-/* table: of plan_table, the rank's. */
-void row_packets_find(const struct plan_layout *layout, const void *table, int blocks, int rank,
-	struct row_packets *p);
-/* Packets of each step that a block has in a call, the most; 0: the call is to run as any other plan. */
-uint64_t row_packets_in(const struct row_packets *p, const struct plan_given *g);
-/* peers: the comm's, with the library areas in which the plan lies at one place. threads: of a block. */
+/* Of what blocks of this rank do, and those of all others; table: of plan_table, the rank's. 0, or -ENOMEM. */
+int row_packets_find(const spmt_plan *plan, const struct plan_layout *layout, const void *table,
+	int rank, struct row_packets *p);
+/* How a call's packets are, the same on all ranks. threads: of a block, the most; whole: 16 bytes arrive at once; element: bytes of what is folded,
+   1: nothing is. */
+struct plan_packets_way row_packets_way(const struct row_packets *p, const struct plan_given *g,
+	unsigned threads, bool whole, size_t element);
+/* This rank has its packets so by a kernel for them alone, else as any other plan. */
+bool row_packets_fit(struct plan_packets_way way, const struct kernel_plan_row_args *row);
+/* Of that kernel. threads: of a block. peers: the comm's, with the library areas in which the plan lies at one place. */
+struct kernel_grid row_packets_grid(const spmt_comm *comm, const struct row_packets *p,
+	const struct plan_given *g, struct plan_packets_way way);
 void row_packets_fill(const struct row_packets *p, const struct plan_given *g,
-	const struct spmtd_peer *peers, unsigned threads, struct plan_packets *packets);
-
-/* Has args run so, in a grid of as many blocks; false: as any other plan. args->row is there. Not of one whose input is copied first. */
-bool row_packets_run(const spmt_comm *comm, const struct row_packets *p,
-	struct kernel_plan_packets_args *args, struct kernel_grid *grid);
+	struct plan_packets_way way, const struct spmtd_peer *peers, unsigned threads,
+	struct plan_packets *packets);
 
 #endif

@@ -13,6 +13,7 @@
 #include "spmt/control/coll_key.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
+#include "src/base/names.h"
 #include "src/base/status.h"
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
@@ -85,17 +86,17 @@ static int row_choose(
 
 /* ---- what is queued ------------------------------------------------------------------------------ */
 
-/* The result, unless the calls differed. */
-static int row_copy(
-	spmt_comm *comm, void *dst, uint64_t src, uint64_t bytes, struct coll_in_stream *in)
+/* behind: the result, unless the calls differed; else an input. */
+static int row_copy(spmt_comm *comm, uint64_t dst, uint64_t src, uint64_t bytes, int behind,
+	struct coll_in_stream *in)
 {
-	struct kernel_stage_args args = { .dst = (uint64_t)(uintptr_t)dst,
+	struct kernel_stage_args args = { .dst = dst,
 		.dst_step = bytes,
 		.src = src,
 		.src_step = bytes,
 		.blocks = 1,
 		.bytes = bytes,
-		.behind = 1 };
+		.behind = behind };
 	int rc;
 
 	view_fill(comm, &args.view);
@@ -152,16 +153,10 @@ static uint64_t row_threads(const spmt_comm *comm, const struct row_ways *w)
 	return MAX_OF(units, 2 * (uint64_t)comm->nranks);
 }
 
-static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c,
-	const struct row_ways *w, struct coll_in_stream *in)
+/* What a rank calls, but for its packets. */
+static void row_fill(spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c,
+	const struct row_ways *w, const struct coll_in_stream *in, struct kernel_plan_row_args *row)
 {
-	struct kernel_plan_packets_args args;
-	struct kernel_plan_row_args *row = &args.row;
-	struct kernel_grid grid =
-		kernel_grid_of(comm, (unsigned)MAX_OF(p->open.blocks, 1), row_threads(comm, w));
-	bool packets;
-	int rc;
-
 	*row = (struct kernel_plan_row_args){
 		.plan = plan_given(comm, &w->call),
 		.from = w->from,
@@ -185,15 +180,53 @@ static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll
 		.words = AREA_BLOCKS,
 		.alone = coll_is_alone(comm, &kernel_plan_row) };
 	view_fill(comm, &row->same.view);
-	packets = w->from == w->to && row_packets_run(comm, &p->packets, &args, &grid);
-	rc = kernel_queue_grid(comm,
-		packets ? kernel_of_plan_packets(row->plan.type, coll_kinds[p->kind].folds)
-			: &kernel_plan_row,
-		&args, packets ? sizeof(args) : sizeof(*row), grid, in->stream);
+}
+
+static struct plan_packets_way row_way(
+	const spmt_comm *comm, const struct coll_plan *p, const struct plan_given *g)
+{
+	bool folds = coll_kinds[p->kind].folds;
+
+	if (comm_cpu_access(comm))
+		return (struct plan_packets_way){ 0, 0 };
+	return row_packets_way(&p->packets, g, KERNEL_BLOCK, coll_whole_units(comm),
+		folds ? type_size((enum spmt_type)g->type) : 1);
+}
+
+static int row_run(spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c,
+	const struct row_ways *w, struct coll_in_stream *in)
+{
+	struct kernel_plan_packets_args args;
+	struct kernel_plan_row_args *row = &args.row;
+	struct plan_packets_way way;
+	struct kernel_grid grid;
+	int rc = 0;
+
+	row_fill(comm, p, c, w, in, row);
+	way = row_way(comm, p, &row->plan);
+	if (way.size == PLAN_PACKETS_WIDE && row->from != row->to) {
+		rc = row_copy(comm, row->to, row->from, row->bytes, 0, in);
+		row->from = row->to;
+	}
+	if (rc)
+		return rc;
+	if (row_packets_fit(way, row)) {
+		grid = row_packets_grid(comm, &p->packets, &row->plan, way);
+		row_packets_fill(&p->packets, &row->plan, way, comm->peers.host, grid.threads,
+			&args.packets);
+		rc = kernel_queue_grid(comm,
+			kernel_of_plan_packets(
+				row->plan.type, coll_kinds[p->kind].folds, way.brief),
+			&args, sizeof(args), grid, in->stream);
+	} else {
+		grid = kernel_grid_of(
+			comm, (unsigned)MAX_OF(p->open.blocks, 1), row_threads(comm, w));
+		rc = kernel_queue_grid(comm, &kernel_plan_row, row, sizeof(*row), grid, in->stream);
+	}
 	in->queued |= !rc;
 	in->met |= !rc;
 	if (!rc && w->back)
-		rc = row_copy(comm, w->call.dst, w->back, w->out, in);
+		rc = row_copy(comm, (uint64_t)(uintptr_t)w->call.dst, w->back, w->out, 1, in);
 	return rc;
 }
 
@@ -303,8 +336,8 @@ static int plan_row_make(
 	p->table = plan_table(plan, &p->open.layout, comm->rank);
 	if (!p->table)
 		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
-	row_packets_find(&p->open.layout, p->table, p->open.blocks, comm->rank, &p->packets);
-	return 0;
+	rc = row_packets_find(plan, &p->open.layout, p->table, comm->rank, &p->packets);
+	return rc ? fail_call(rc, "SPMT_COLL", "no memory for plan %s", p->name) : 0;
 }
 
 static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char *file)

@@ -37,7 +37,7 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 #define X(name) &kernel_push2_##name,
 			COLL_PUSH2_KERNELS(X)
 #undef X
-#define X(name) &kernel_plan_packets_##name,
+#define X(name) &kernel_plan_packets_##name, &kernel_plan_packets_brief_##name,
 				PLAN_PACKETS_KERNELS(X)
 #undef X
 /* last: for vendors whose units are whole */

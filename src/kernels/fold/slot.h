@@ -52,6 +52,12 @@ static inline struct spmtd_unit_ slot_peek(uint64_t a)
 	return u;
 }
 
+/* Of which the upper half has a flag for all, where 16 bytes arrive at once. A CPU stores that last, and looks at it first. */
+static inline struct spmtd_unit_ slot_peek_flagged(uint64_t a)
+{
+	return slot_peek(a);
+}
+
 static inline void slot_poke(uint64_t a, struct spmtd_unit_ u)
 {
 	__asm__ volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};" ::"l"(a), "l"(u.a), "l"(u.b)
@@ -64,6 +70,15 @@ static inline struct spmtd_unit_ slot_peek(uint64_t a)
 {
 	struct spmtd_unit_ u = { spmtd_peek64_(a), spmtd_peek64_(a + 8) };
 
+	return u;
+}
+
+static inline struct spmtd_unit_ slot_peek_flagged(uint64_t a)
+{
+	struct spmtd_unit_ u;
+
+	u.b = spmtd_peek64_(a + 8);
+	u.a = spmtd_peek64_(a);
 	return u;
 }
 

@@ -82,7 +82,7 @@ static int lower_packets(struct lowered *l)
 		void *table = plan_table(l->plan, &l->layout, r);
 
 		REQUIRE(table);
-		row_packets_find(&l->layout, table, l->plan->ranks[r].nblocks, r, &l->packets[r]);
+		REQUIRE_OK(row_packets_find(l->plan, &l->layout, table, r, &l->packets[r]));
 		mem_free(table);
 	}
 	return 0;
@@ -128,6 +128,7 @@ struct call {
 	int odd; /* the rank that calls something else, -1: none */
 	uint32_t nth, threads;
 	size_t chunk, bytes;
+	bool whole; /* packets are wide, if there are enough */
 	bool in_place;
 	int slow; /* a rank that comes late, -1: none */
 };
@@ -148,6 +149,7 @@ static struct call call_of(uint32_t nth, bool differ)
 		.nth = nth,
 		.threads = 1 + any_number(seed + 2) % THREADS,
 		.chunk = sizes[any_number(seed + 3) % (sizeof(sizes) / sizeof(*sizes))],
+		.whole = any_number(seed + 7) % 2,
 		.in_place = any_number(seed + 4) % 2,
 		.slow = any_number(seed + 5) % 8 == 0 ? (int)(any_number(seed + 6) % RANKS) : -1 };
 
@@ -233,6 +235,7 @@ static void make(const struct thread *t, const struct call *c)
 	};
 	struct kernel_plan_row_args *args = &all.row;
 	const struct row_packets *p = &c->l->packets[t->pe];
+	struct plan_packets_way way;
 
 	give(c, t->pe, args);
 	args->same.dst = args->plan.dst;
@@ -247,12 +250,13 @@ static void make(const struct thread *t, const struct call *c)
 	own_block = t->block;
 	own_blocks = c->l->blocks[t->pe];
 	own_meeting = &scene.ranks[t->pe].blocks[t->block];
-	if (!row_packets_in(p, &args->plan) || args->from != args->to) {
+	way = row_packets_way(p, &args->plan, c->threads, c->whole, 1);
+	if (!row_packets_fit(way, args)) {
 		kernel_plan_row.host(args);
 		return;
 	}
-	row_packets_fill(p, &args->plan, scene.views.peers, c->threads, &all.packets);
-	run_plan_packets(&all, true);
+	row_packets_fill(p, &args->plan, way, scene.views.peers, c->threads, &all.packets);
+	run_plan_packets(&all, true, way);
 }
 
 static void prepare(const struct thread *t, const struct call *c)

@@ -60,6 +60,7 @@ enum {
 /* A call's buffers: where `in` and `out` are, and what they hold. */
 struct call {
 	size_t chunk;
+	bool whole; /* packets are wide, if there are enough */
 	bool in_place[RANKS];
 	unsigned char *wanted[RANKS]; /* what is to lie at out; NULL: not known */
 };
@@ -161,6 +162,16 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 	args->closed = scene.layout.closed;
 }
 
+/* Of packets whose places depend on their size all ranks have the same; none copies its input first then, as row.c has that done before. */
+static bool may_be_wide(const struct call *c)
+{
+	struct kernel_plan_row_args args = { .from = 0 };
+
+	for (int r = 0; r < scene.attr.nranks && args.from == args.to; r++)
+		give(c, r, &args);
+	return args.from == args.to;
+}
+
 static void call_kernel(const struct call *c, int rank, uint64_t key)
 {
 	struct kernel_plan_packets_args all = {
@@ -171,6 +182,7 @@ static void call_kernel(const struct call *c, int rank, uint64_t key)
 	};
 	struct kernel_plan_row_args *args = &all.row;
 	const struct row_packets *p = &scene.packets[rank];
+	struct plan_packets_way way;
 
 	give(c, rank, args);
 	args->same.dst = args->plan.dst;
@@ -179,12 +191,13 @@ static void call_kernel(const struct call *c, int rank, uint64_t key)
 	args->same.type = args->plan.type;
 	args->same.op = args->plan.op;
 	args->same.view.timeout_ns = 0;
-	if (!row_packets_in(p, &args->plan) || args->from != args->to) {
+	way = row_packets_way(p, &args->plan, spmtd_threads_(), c->whole, 1);
+	if (!row_packets_fit(way, args)) {
 		kernel_plan_row.host(args);
 		return;
 	}
-	row_packets_fill(p, &args->plan, scene.views.peers, spmtd_threads_(), &all.packets);
-	run_plan_packets(&all, true);
+	row_packets_fill(p, &args->plan, way, scene.views.peers, spmtd_threads_(), &all.packets);
+	run_plan_packets(&all, true, way);
 }
 
 /* What the rank's stream does before a call, and behind it. */
@@ -291,8 +304,8 @@ static int open_scene(uint64_t seed)
 
 		REQUIRE(table);
 		memcpy(views_heap(&scene.views, r), table, scene.layout.words);
-		row_packets_find(
-			&scene.layout, table, scene.plan->ranks[r].nblocks, r, &scene.packets[r]);
+		REQUIRE_OK(
+			row_packets_find(scene.plan, &scene.layout, table, r, &scene.packets[r]));
 		mem_free(table);
 	}
 	for (int i = 0; i < CALLS; i++) {
@@ -304,6 +317,7 @@ static int open_scene(uint64_t seed)
 		for (int r = 0; r < a->nranks; r++)
 			c->in_place[r] = a->input_chunks && a->output_chunks && scene.defined &&
 				number(seed * 64 + (uint64_t)(i * RANKS + r)) % 2;
+		c->whole = may_be_wide(c) && (number(seed * 32 + (uint64_t)i) % 2);
 		if (!i || scene.defined)
 			TRY(want(i));
 	}

@@ -31,11 +31,6 @@ LL_FN uint32_t quad_flag(uint64_t epoch)
 
 #if defined(__NVPTX__)
 
-LL_FN struct spmtd_unit_ quad_piece(uint64_t a)
-{
-	return slot_peek(a);
-}
-
 LL_FN struct quad_pieces part_pieces_of(const struct quad_part *x, uint32_t flag)
 {
 	const uint64_t above = (uint64_t)flag << 32;
@@ -63,15 +58,6 @@ LL_FN struct quad_part part_data(const struct quad_pieces *p)
 }
 
 #else
-
-LL_FN struct spmtd_unit_ quad_piece(uint64_t a)
-{
-	struct spmtd_unit_ u;
-
-	u.b = spmtd_peek64_(a + 8);
-	u.a = spmtd_peek64_(a);
-	return u;
-}
 
 LL_FN struct quad_pieces part_pieces_of(const struct quad_part *x, uint32_t flag)
 {
@@ -111,7 +97,7 @@ LL_FN struct quad_pieces part_peek(uint64_t place)
 	struct quad_pieces p;
 
 	LL_EACH(PART_PIECES)
-	p.at[i] = quad_piece(place + 16 * i);
+	p.at[i] = slot_peek_flagged(place + 16 * i);
 	return p;
 }
 

@@ -23,6 +23,7 @@
 #define kernel_plan grid_plan
 #define kernel_plan_row grid_plan_row
 #define COLL_ONE_UNIT
+#define UNITS_ALIGNED
 #define PLAN_IN_BLOCKS 1
 #define PLAN_KEPT 96u
 #include "src/kernels/broken.h"
@@ -38,6 +39,7 @@ enum {
 	PLANS = 40,
 	MOST = 1024, /* bytes of a chunk */
 	BUFFER = ROW_PLANS_CHUNKS * MOST,
+	SHIFTS = 16, /* bytes by which a buffer begins later */
 	HEAP = 16 << 20,
 	POISON = 0x5c
 };
@@ -182,7 +184,9 @@ static struct scene {
 	struct rank {
 		struct block blocks[BLOCKS];
 		pthread_barrier_t all;
-		_Alignas(16) unsigned char src[BUFFER], dst[BUFFER], was[BUFFER];
+		_Alignas(16) unsigned char srcs[BUFFER + SHIFTS], dsts[BUFFER + SHIFTS],
+			was[BUFFER];
+		unsigned char *src, *dst; /* of a call */
 	} ranks[RANKS];
 } scene;
 
@@ -259,13 +263,23 @@ static void make(const struct thread *t, const struct call *c)
 	run_plan_packets(&all, true, way);
 }
 
+/* Most buffers are aligned. */
+static uint32_t shift(const struct call *c, int buffer)
+{
+	uint32_t any = any_number((uint64_t)c->nth * 64 + (uint64_t)buffer + 9);
+
+	return any % 3 ? 0 : any / 3 % SHIFTS;
+}
+
 static void prepare(const struct thread *t, const struct call *c)
 {
 	struct rank *r = &scene.ranks[t->pe];
 
-	for (size_t i = 0; i < sizeof(r->src); i++)
+	r->src = r->srcs + shift(c, 2 * t->pe);
+	r->dst = r->dsts + shift(c, 2 * t->pe + 1);
+	for (size_t i = 0; i < BUFFER; i++)
 		r->src[i] = given(c, t->pe, i);
-	memset(r->dst, POISON, sizeof(r->dst));
+	memset(r->dst, POISON, BUFFER);
 	if (c->in_place)
 		memcpy(r->dst, r->src, c->bytes);
 	memcpy(r->was, r->dst, sizeof(r->was));

@@ -17,6 +17,11 @@
 
 /* ---- steps -------------------------------------------------------------------------------------- */
 
+/* What a thread has in a round, if it has all: what is folded is held, so that no compiler leaves out what nobody wants. */
+#define PACKETS_EACH(t)            \
+	LL_EACH(PLAN_PACKETS_EACH) \
+	if (i < (t)->each)
+
 /* The next term's packets are looked at before this one's are folded. */
 #define DEFINE_PACKETS_FOLD(name, acc, begin, step, end, hold)                             \
 	PLAN_FN struct packets_data packets_fold_##name(const struct coll *c,              \
@@ -33,7 +38,7 @@
 		__builtin_memset(&looked, 0, sizeof(looked));                              \
 		if (term < last)                                                           \
 			looked = packets_look(t, next);                                    \
-		LL_EACH(PLAN_PACKETS_EACH)                                                 \
+		PACKETS_EACH(t)                                                            \
 		a[i] = hold(begin(packed(x.u[i]), second));                                \
 		LL_ROLLED                                                                  \
 		while (term < last && !w->rc) {                                            \
@@ -44,10 +49,10 @@
 				looked = packets_look(t, next);                            \
 			}                                                                  \
 			x = packets_arrive(c, t, w, at, one);                              \
-			LL_EACH(PLAN_PACKETS_EACH)                                         \
+			PACKETS_EACH(t)                                                    \
 			a[i] = hold(step(a[i], packed(x.u[i]), op, second));               \
 		}                                                                          \
-		LL_EACH(PLAN_PACKETS_EACH)                                                 \
+		PACKETS_EACH(t)                                                            \
 		x.u[i] = end(a[i], op, 1, second);                                         \
 		return x;                                                                  \
 	}

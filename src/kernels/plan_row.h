@@ -67,7 +67,7 @@ static inline uint32_t plan_packets_each(struct plan_packets_way way)
 {
 	return way.brief ? 1 : way.size == PLAN_PACKETS_WIDE ? PLAN_PACKETS_EACH : 2;
 }
-/* What the wide packets of a warp have are three lines of its threads' words; of a block's words the last warp's are fewer packets, and not full. */
+/* What the wide packets of a warp have are three lines of its threads' words; the last warp of a block may have fewer packets, some of them of 1 or 2 words. */
 enum { PLAN_PACKETS_WARP = 32, PLAN_PACKETS_LINE = 4 * PLAN_PACKETS_WARP };
 /* The first word of packet k, and how many it has of so many, the others a line further on each. */
 static inline uint32_t plan_packets_first(uint32_t k)

@@ -155,14 +155,15 @@ struct plan_packets_way row_packets_way(const struct row_packets *p, const struc
 	unsigned threads, bool whole, size_t element)
 {
 	struct plan_packets_way way = { .brief = 1, .size = PLAN_PACKETS_NARROW };
+	bool room;
 
 	if (!p->is || p->chunks * g->chunk > INT32_MAX)
 		return (struct plan_packets_way){ 0, 0 };
 	if (packets_in(p, g, way.size) <= threads)
 		return way;
-	/* a place has two bytes for each: more than wide ones take, if a block has some lines */
-	whole = whole && lines_of(p, g) / p->slices > 3;
-	return (struct plan_packets_way){ 0, plan_packets_size(whole, (uint32_t)element) };
+	/* of 64 words of a block on wide packets have room where there are two bytes for each */
+	room = lines_of(p, g) / p->slices > 3;
+	return (struct plan_packets_way){ 0, plan_packets_size(whole && room, (uint32_t)element) };
 }
 
 /* What is narrow any plan's kernel finds, too, which copies, and takes data at any place. */

@@ -182,6 +182,9 @@ static void row_fill(spmt_comm *comm, const struct coll_plan *p, const struct co
 	view_fill(comm, &row->same.view);
 }
 
+_Static_assert(KERNEL_BLOCK *PLAN_PACKETS_NARROW >= 4 * SPMTD_SHARE_LINE_,
+	"what is not in brief has room for wide packets, for which its kernel is made");
+
 static struct plan_packets_way row_way(
 	const spmt_comm *comm, const struct coll_plan *p, const struct plan_given *g)
 {

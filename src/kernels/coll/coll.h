@@ -21,6 +21,7 @@
 #define COLL_LOOKS(polls) ((polls) % 16 == 0 || (polls) > 256)
 #endif
 
+/* Of kernels for many threads. */
 #if defined(__NVPTX__)
 #define COLL_TELLS 1
 #else
@@ -46,8 +47,8 @@ struct coll {
 	int last;    /* by slots: of its rank's blocks, the last to begin; in its first thread */
 	int met;     /* all ranks have come, and may touch each other's buffers */
 	int closed;  /* a block that is through need not ask whether the others are */
-	int tells; /* COLL_TELLS in kernels for many threads, a constant: what a call begins with some of a block find out for all */
-	int failed; /* some block of this rank has, at peers; in the last one */
+	int tells;   /* a constant: a block's first warp asks, and tells the others in coll_open */
+	int failed;  /* some block of this rank has, at peers; in the last one */
 	/* by which of the words between two ranks this block meets, the first; there are further ones up to `words`, a grid's blocks
 	   from one to the next */
 	uint32_t word, words;
@@ -66,8 +67,8 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* What is called, which needs nothing of what is ahead in the stream; then which epoch this is begins to be found out. coll_open by the threads of every
-   block; 0: it does not take place. */
+/* What is called, which needs nothing of what is ahead in the stream; then which epoch this is begins to be found out, of which nothing is to be read
+   before coll_open. That by the threads of every block; 0: it does not take place. */
 COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *args);
 COLL_FN void coll_set(struct coll *c);
 COLL_FN int coll_open(struct coll *c);

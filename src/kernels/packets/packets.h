@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan of packets alone (plan_packets.c): what a thread has of it, and where. Narrow packets hold 8 bytes each, where twice as much lies in any plan. Of
- * wide ones a warp has three lines together, each thread's packet its words of these, so that a warp loads and stores lines; they lie where narrow
- * ones of the block would begin (plan_row.h).
+ * A plan of packets alone (plan_packets.c): what a thread has of it, and where. Narrow packets hold 8 bytes each, at twice the offset that these have, as in
+ * any plan. Of wide ones a warp has three lines together, each thread's packet its words of these, so that a warp loads and stores lines; they begin where
+ * the block's narrow ones would (plan_row.h).
  */
 #ifndef SPMT_KERNELS_PACKETS_H
 #define SPMT_KERNELS_PACKETS_H

@@ -39,7 +39,7 @@ PLAN_FN uint64_t packets_apart(const struct packets *t, uint32_t i)
 	return 4 * (uint64_t)(packets_first(t, i) - packets_first(t, 0));
 }
 
-/* full: a constant, of wide ones. */
+/* full: a constant, which says nothing of narrow ones. */
 PLAN_FN union unit packets_fetch(const struct packets *t, uint64_t a, uint32_t i, int full)
 {
 	const uint64_t at = a + packets_apart(t, i);

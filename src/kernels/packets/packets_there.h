@@ -6,7 +6,7 @@
 #include "packets.h"
 #include "src/kernels/fold/slot.h"
 
-PLAN_FN struct spmtd_unit_ packets_of(const struct packets *t, union unit u)
+PLAN_FN struct spmtd_unit_ packets_made(const struct packets *t, union unit u)
 {
 	struct spmtd_unit_ p = { u.words[0], (uint64_t)t->flag << 32 | (uint32_t)u.words[1] };
 
@@ -24,7 +24,7 @@ PLAN_FN void packets_send_of(
 	LL_EACH(PLAN_PACKETS_EACH)
 	{
 		if (packets_has(t, i, full))
-			slot_poke(packets_at(t, even, i), packets_of(t, x->u[i]));
+			slot_poke(packets_at(t, even, i), packets_made(t, x->u[i]));
 	}
 }
 

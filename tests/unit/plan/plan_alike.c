@@ -93,7 +93,7 @@ Test(plan_alike, in_brief_narrow_and_wide)
 		cr_assert_eq(row_packets_way(&p, &g, 512, true, 8).size, 8);
 	}
 	g.chunk = 3 * 128;
-	cr_assert_eq(row_packets_way(&p, &g, 1, true, 4).size, 8, "more packets than have room");
+	cr_assert_eq(row_packets_way(&p, &g, 1, true, 4).size, 8, "a block has little");
 	g.chunk = 4 * 128;
 	cr_assert_eq(row_packets_way(&p, &g, 1, true, 4).size, 12);
 	p.is = false;

@@ -152,24 +152,78 @@ static int calls(spmt_comm *comm, void *arg)
 	return rc;
 }
 
+static void run_with(const spmt_plan *plan, const char *layout, uint64_t seed)
+{
+	struct wish w = { .p = { .layout = layout }, .seed = seed };
+	char file[ROW_PLANS_NAME], text[2 * ROW_PLANS_NAME];
+
+	cr_assert_eq(row_plans_file(plan, file), 0, "%s", spmt_last_error());
+	snprintf(text, sizeof(text), "plan:%s,only", file);
+	setenv("SPMT_COLL", text, 1);
+	cr_assert_eq(processes_world(&w.p, calls, &w), 0, "seed %llu: %s", (unsigned long long)seed,
+		ranks_message());
+}
+
 Test(packet_rows, any_size_anywhere)
 {
 	static const char *const layouts[] = { "0,1", "0,1,2", "0,1,2,3", "0|1" };
 	uint64_t n = !on_host() ? 12 : SANITIZED ? 4 : 12;
 
 	for (uint64_t seed = 0; seed < n; seed++) {
-		struct wish w = { .p = { .layout = layouts[seed % 4] }, .seed = seed };
-		char file[ROW_PLANS_NAME], text[2 * ROW_PLANS_NAME];
 		spmt_plan *plan = NULL;
 
 		cr_assert_eq(
 			row_plans_packets(seed, seed % 4 == 3 ? 2 : 2 + (int)(seed % 4), &plan), 0,
 			"%s", spmt_last_error());
-		cr_assert_eq(row_plans_file(plan, file), 0, "%s", spmt_last_error());
+		run_with(plan, layouts[seed % 4], seed);
 		spmt_plan_destroy(plan);
-		snprintf(text, sizeof(text), "plan:%s,only", file);
-		setenv("SPMT_COLL", text, 1);
-		cr_assert_eq(processes_world(&w.p, calls, &w), 0, "seed %llu: %s",
-			(unsigned long long)seed, ranks_message());
 	}
+}
+
+/* ---- one that is in place alone ------------------------------------------------------------------ */
+
+static void folds_all(spmt_plan *plan, int rank, int nranks, int block, int blocks)
+{
+	struct spmt_plan_op op = { .size = sizeof(op),
+		.kind = SPMT_PLAN_PUT_PACKETS,
+		.slice = blocks > 1 ? block : 0,
+		.slices = blocks > 1 ? blocks : 0,
+		.nsrc = 1,
+		.ndst = 1 };
+
+	op.src[0] = spmt_plan_input(rank, 0, 2);
+	for (int i = 1; i < nranks; i++) {
+		op.dst[0] = spmt_plan_scratch((rank + i) % nranks, 2 * (uint32_t)rank, 2);
+		cr_assert_eq(spmt_plan_add(plan, rank, block, &op), 0, "%s", spmt_last_error());
+	}
+	op.kind = SPMT_PLAN_REDUCE_PACKETS;
+	op.dst[0] = op.src[0];
+	for (; op.nsrc < nranks; op.nsrc++)
+		op.src[op.nsrc] =
+			spmt_plan_scratch(rank, 2 * (uint32_t)((rank + op.nsrc) % nranks), 2);
+	cr_assert_eq(spmt_plan_add(plan, rank, block, &op), 0, "%s", spmt_last_error());
+}
+
+/* Its sums are where its input is: of a call that is not in place that is copied to dst first. Two chunks at once. */
+Test(packet_rows, copied_first)
+{
+	for (int nranks = 2; nranks <= 3; nranks++)
+		for (int blocks = 1; blocks <= 3; blocks += 2) {
+			struct spmt_plan_attr attr = { .size = sizeof(attr),
+				.name = "here",
+				.collective = "allreduce",
+				.nranks = nranks,
+				.in_place = 1,
+				.input_chunks = 2,
+				.output_chunks = 2,
+				.scratch_chunks = 2 * (uint32_t)nranks };
+			spmt_plan *plan = NULL;
+
+			cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+			for (int r = 0; r < nranks; r++)
+				for (int b = 0; b < blocks; b++)
+					folds_all(plan, r, nranks, b, blocks);
+			run_with(plan, nranks == 2 ? "0,1" : "0,1,2", (uint64_t)(30 + blocks));
+			spmt_plan_destroy(plan);
+		}
 }

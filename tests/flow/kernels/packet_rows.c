@@ -136,19 +136,19 @@ static int calls(spmt_comm *comm, void *arg)
 	size_t all = MOST + 2 * BESIDE;
 	int rc;
 
-	local[0] = malloc(2 * all);
-	REQUIRE(local[0]);
-	local[1] = local[0] + all;
 	for (int i = 0; i < CALLS; i++) {
 		REQUIRE_OK(spmt_malloc(comm, all, (void **)&src[i]));
 		REQUIRE_OK(spmt_malloc(comm, all, (void **)&dst[i]));
 	}
+	local[0] = malloc(2 * all);
+	REQUIRE(local[0]);
+	local[1] = local[0] + all;
 	rc = calls_by(comm, arg, src, dst, local);
-	for (int i = 0; i < CALLS; i++) {
+	free(local[0]);
+	for (int i = 0; i < CALLS && !rc; i++) {
 		REQUIRE_OK(spmt_free(comm, src[i]));
 		REQUIRE_OK(spmt_free(comm, dst[i]));
 	}
-	free(local[0]);
 	return rc;
 }
 
@@ -223,7 +223,7 @@ Test(packet_rows, copied_first)
 			for (int r = 0; r < nranks; r++)
 				for (int b = 0; b < blocks; b++)
 					folds_all(plan, r, nranks, b, blocks);
-			run_with(plan, nranks == 2 ? "0,1" : "0,1,2", (uint64_t)(30 + blocks));
+			run_with(plan, nranks == 2 ? "0,1" : "0,1,2", 30 + (uint64_t)blocks);
 			spmt_plan_destroy(plan);
 		}
 }

@@ -142,15 +142,21 @@ static uint32_t any_number(uint64_t x)
 	return (uint32_t)(x >> 33);
 }
 
-static struct call call_of(uint32_t nth, bool differ)
+static size_t chunk_of(uint32_t any)
 {
 	static const size_t sizes[] = { 8, 16, 24, 136, 512, MOST };
+
+	return sizes[any % (sizeof(sizes) / sizeof(*sizes))];
+}
+
+static struct call call_of(uint32_t nth, bool differ)
+{
 	uint64_t seed = (uint64_t)nth * 8;
 	struct call c = { .l = &lowered[any_number(seed) % PLANS],
 		.odd = differ && any_number(seed + 1) % 3 == 0 ? (int)(nth % RANKS) : -1,
 		.nth = nth,
 		.threads = 1 + any_number(seed + 2) % THREADS,
-		.chunk = sizes[any_number(seed + 3) % (sizeof(sizes) / sizeof(*sizes))],
+		.chunk = chunk_of(any_number(seed + 3)),
 		.whole = any_number(seed + 7) % 2,
 		.in_place = any_number(seed + 4) % 2,
 		.slow = any_number(seed + 5) % 8 == 0 ? (int)(any_number(seed + 6) % RANKS) : -1 };
@@ -242,6 +248,9 @@ static void make(const struct thread *t, const struct call *c)
 	struct plan_packets_way way;
 
 	give(c, t->pe, args);
+	/* one that calls something else has other packets, too */
+	if (c->odd == t->pe && args->from == args->to)
+		args->plan.chunk = chunk_of(any_number((uint64_t)c->nth * 8 + 11));
 	args->same.dst = args->plan.dst;
 	args->same.src = args->plan.src;
 	args->same.key = c->odd == t->pe ? 1ull << 40 : c->nth % 4;

@@ -119,10 +119,11 @@ int row_packets_find(const spmt_plan *plan, const struct plan_layout *layout, co
 
 	find_of_rank(&t, layout->apart, p);
 	for (int r = 0; r < plan->attr.nranks && p->is; r++) {
-		void *of = r == rank ? NULL : plan_table(plan, layout, r);
+		void *of;
 
 		if (r == rank)
 			continue;
+		of = plan_table(plan, layout, r);
 		if (!of)
 			return -ENOMEM;
 		t = table_of(plan, layout, of, r);

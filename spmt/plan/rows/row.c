@@ -182,7 +182,7 @@ static void row_fill(spmt_comm *comm, const struct coll_plan *p, const struct co
 	view_fill(comm, &row->same.view);
 }
 
-_Static_assert(KERNEL_BLOCK *PLAN_PACKETS_NARROW >= 4 * SPMTD_SHARE_LINE_,
+_Static_assert(4 * SPMTD_SHARE_LINE_ <= KERNEL_BLOCK * PLAN_PACKETS_NARROW,
 	"what is not in brief has room for wide packets, for which its kernel is made");
 
 static struct plan_packets_way row_way(

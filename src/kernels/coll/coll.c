@@ -395,7 +395,7 @@ COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *arg
 }
 
 /*
- * What all warps of a grid ask of one word comes to them one after the other, at 64 blocks of 480 threads after a microsecond and more. So in kernels for many
+ * What all warps of a grid ask of one word comes to them one after the other, at 64 blocks of 480 threads after a microsecond and more. So in kernels for many threads
  * one warp of each block asks, and tells the others.
  */
 #if defined(__NVPTX__)

@@ -671,6 +671,19 @@ SPMT_API int spmt_quiet(spmt_comm *comm);
    complete; in a stream that is being captured, what is in the graph. */
 SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 
+/*
+ * For streams in which a comm calls often. Behind each call in a stream an event is recorded, since the stream may be destroyed at once,
+ * and that is a tenth of what a small call costs. The caller of spmt_stream_register keeps the stream until spmt_stream_deregister, or
+ * until this comm is finalized, and gives up one thing: who waits for this comm's calls in it (spmt_quiet, a barrier, a collective of the
+ * comm in another stream, spmt_quiet_on_stream) waits for all that the stream holds by then, the user's own kernels too. While a
+ * registered stream is captured those who wait for what it held before get -EBUSY, and may call again behind the capture.
+ *
+ * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
+ * it. -EINVAL: it has not (deregister), or the stream is NULL or SPMT_STREAM_PER_THREAD. -EBUSY: the stream is being captured. Deregister works in a broken world as well; where it fails the stream stays registered.
+ */
+SPMT_API int spmt_stream_register(spmt_comm *comm, spmt_stream stream);
+SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);
+
 /* ---- collectives over the world ------------------------------------------------------------ */
 
 /* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. Where quiet fails on a

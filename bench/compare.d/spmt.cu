@@ -10,6 +10,7 @@
 #include "spmt_channels.cuh"
 
 #define COMPARE_PLANS
+#define COMPARE_REGISTERED
 #include "calls.cuh"
 #include "groups.cuh"
 
@@ -65,6 +66,14 @@ static void must(int rc, const char *what)
 {
 	if (rc < 0)
 		die("%s: %s: %s", what, spmt_strerror(rc), spmt_last_error());
+}
+
+static void register_stream(struct rank *r, bool is)
+{
+	spmt_comm *comm = ((struct own *)r)->comm;
+
+	must(is ? spmt_stream_register(comm, r->stream) : spmt_stream_deregister(comm, r->stream),
+		"stream");
 }
 
 static int rank_main(spmt_comm *comm, void *arg)

@@ -130,9 +130,10 @@ static void run_work(struct rank *r, const struct work *w)
 		value(r, w->row, w->variant, w->bytes, best * 1e6, "us");
 }
 
-static void run_call(struct rank *r, enum call call, const char *row, uint64_t bytes)
+static void run_call(
+	struct rank *r, enum call call, const char *row, const char *variant, uint64_t bytes)
 {
-	struct work w = { call, row, "stream", bytes, NULL };
+	struct work w = { call, row, variant, bytes, NULL };
 
 	run_work(r, &w);
 }

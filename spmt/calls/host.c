@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "atomics.h"
+#include "keyed.h"
 #include "rma.h"
 #include "spmt/comm/stream.h"
 #include "spmt/control/exclusive.h"
@@ -75,6 +76,46 @@ int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 		return rc;
 	rc = quiet_queue(comm, what, stream_of(comm, stream));
 	return comm_failed(comm, what, rc);
+}
+
+/* ---- streams that stay --------------------------------------------------------------------- */
+
+/* A thread's own is another stream in each thread. */
+static int stream_refuse(const spmt_comm *comm, const char *what, spmt_stream stream)
+{
+	if (stream && stream != SPMT_STREAM_PER_THREAD)
+		return 0;
+	return fail_call(-EINVAL, what, "rank %d: %s", comm->rank,
+		stream ? "SPMT_STREAM_PER_THREAD is another stream in every thread"
+		       : "NULL is the comm's own stream, which stays as it is");
+}
+
+int spmt_stream_register(spmt_comm *comm, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	static const char what[] = "spmt_stream_register";
+	int rc = comm_enter_lane(comm, what);
+
+	if (!rc)
+		rc = stream_refuse(comm, what, stream);
+	if (rc)
+		return rc;
+	LANE_HOLD(comm);
+	return comm_failed(comm, what, stream_keep(comm, stream));
+}
+
+int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	static const char what[] = "spmt_stream_deregister";
+	int rc = comm_enter_any(comm, what);
+
+	if (!rc)
+		rc = stream_refuse(comm, what, stream);
+	if (rc)
+		return rc;
+	LANE_HOLD(comm);
+	return comm_failed(comm, what, stream_keep_end(comm, stream));
 }
 
 /* ---- a wait in a stream -------------------------------------------------------------------- */

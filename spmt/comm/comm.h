@@ -42,8 +42,8 @@ struct spmt_comm {
 	struct stop_word *stop_word;
 	const struct backend *backend;
 	device_stream stream;
-	struct mark *used; /* stream.c: a stream each */
-	size_t nused;
+	struct mark *used;	/* stream.c: a stream each */
+	size_t nused, nkept;	/* of them; streams that were ever registered */
 	struct mark collective; /* behind the last collective */
 	struct pinned *scratch; /* table.c: for results */
 	char *stage; /* ranks in several processes: stage_size bytes in, as many out; else NULL */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mark.h"
 
+#include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 /* ---- which stream it is ---------------------------------------------------------------------- */
 
 #define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
+#define KEPT_STREAM (UINT64_MAX - 1) /* and down from there: of backends without ids */
 
 /* SPMT_STREAM_PER_THREAD is another stream in every thread. */
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream)
@@ -19,6 +21,17 @@ struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream)
 	return (struct stream_key){ .stream = stream,
 		.id = comm->backend->stream_id(comm->dev, stream),
 		.thread = stream == SPMT_STREAM_PER_THREAD ? (int)syscall(SYS_gettid) : 0 };
+}
+
+/* No other stream has its handle while it is registered. */
+struct stream_key stream_key_kept(spmt_comm *comm, device_stream stream)
+{
+	struct stream_key key = stream_key_of(comm, stream);
+
+	if (!key.id)
+		key.id = KEPT_STREAM - comm->nkept;
+	comm->nkept++;
+	return key;
 }
 
 static bool stream_key_same(const struct stream_key *a, const struct stream_key *b)
@@ -35,16 +48,26 @@ bool stream_key_alike(const struct stream_key *a, const struct stream_key *b)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* Records a mark that could not be recorded when its work was queued; until then its event says
-   nothing. */
-int mark_late(const spmt_comm *comm, struct mark *mark)
+static int mark_record(const spmt_comm *comm, struct mark *mark)
 {
-	int rc = 0;
+	int rc = comm->backend->event_record(comm->dev, mark->event, mark->at.stream);
 
-	if (mark->late)
-		rc = comm->backend->event_record(comm->dev, mark->event, mark->at.stream);
 	mark->late = rc != 0;
 	return rc;
+}
+
+/* Records a mark that was not recorded when its work was queued; until then its event says nothing. In a capture it would become part
+   of the graph. */
+int mark_late(const spmt_comm *comm, struct mark *mark)
+{
+	device_stream stream = mark->at.stream;
+
+	if (!mark->late)
+		return 0;
+	if (stream != comm->stream && comm->backend->capturing(comm->dev, stream))
+		return fail(-EBUSY,
+			"a registered stream has work from before it was captured, and cannot be waited for until the capture has ended");
+	return mark_record(comm, mark);
 }
 
 int mark_join(const spmt_comm *comm, struct mark *mark, const struct stream_key *at)
@@ -76,7 +99,7 @@ void mark_put(const spmt_comm *comm, struct mark *mark, const struct stream_key 
 
 	mark_put_late(mark, at);
 	status_save(&saved);
-	if (mark_late(comm, mark))
+	if (mark_record(comm, mark))
 		status_restore(&saved);
 }
 

@@ -16,6 +16,8 @@ struct stream_key {
 	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
 };
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream);
+/* Of one that its user keeps: with an id everywhere. */
+struct stream_key stream_key_kept(spmt_comm *comm, device_stream stream);
 /* True for the same stream; without ids also for a stream that reuses the handle of another. */
 bool stream_key_alike(const struct stream_key *a, const struct stream_key *b);
 
@@ -25,6 +27,7 @@ struct mark {
 	bool set;	    /* there is work that may not have ended */
 	bool late;	    /* the event is yet to be recorded for it */
 	bool users; /* the work is the user's: nobody waits for it but who releases what it may use */
+	bool kept; /* the stream stays, as its user has said, and this mark is its own */
 };
 
 /*
@@ -40,7 +43,7 @@ void mark_put_late(struct mark *mark, const struct stream_key *at);
 
 /* Makes the stream wait for the work that the mark follows, if any. */
 int mark_join(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
-/* Call before using the event: records it if that is still to be done. */
+/* Call before using the event: records it if that is still to be done. -EBUSY: the stream is being captured by now. */
 int mark_late(const spmt_comm *comm, struct mark *mark);
 void mark_drop(const spmt_comm *comm, struct mark *mark);
 

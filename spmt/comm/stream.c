@@ -2,7 +2,8 @@
 /*
  * The streams in which a comm has queued work. quiet must cover that work and nothing the user
  * queued behind it, so what a call queues is followed by an event, one a stream, recorded anew
- * each time. A user may destroy the stream at once, so that it cannot wait for somebody to ask.
+ * each time. A user may destroy the stream at once, so that it cannot wait for somebody to ask,
+ * but where the user has said that the stream stays.
  */
 #include <errno.h>
 #include <string.h>
@@ -47,8 +48,19 @@ void stream_let_go(const spmt_comm **held)
 /* Nobody waits for a user's own work before the end, so its mark is looked at when another is wanted. */
 static bool mark_is_free(const spmt_comm *comm, const struct mark *mark)
 {
+	if (mark->kept)
+		return false;
 	return !mark->set ||
 		(mark->users && !mark->late && comm->backend->event_query(comm->dev, mark->event));
+}
+
+/* NULL: nobody has said that the stream stays. */
+static struct mark *kept_mark(const spmt_comm *comm, device_stream stream)
+{
+	for (size_t i = 0; i < comm->nused; i++)
+		if (comm->used[i].kept && comm->used[i].at.stream == stream)
+			return &comm->used[i];
+	return NULL;
 }
 
 /* The mark of a stream, or one that it can take over: marks without work are reused before the
@@ -83,13 +95,18 @@ static struct mark *used_mark(spmt_comm *comm, const struct stream_key *at, bool
    graph. */
 static void stream_look(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
-	*reserved = (struct reserved){ .at = { .stream = stream } };
+	struct mark *kept = kept_mark(comm, stream);
+
+	*reserved = (struct reserved){ .at = { .stream = stream },
+		.stays = kept || stream == comm->stream };
 	if (object_is_traced(&comm->head))
 		trace_stream(stream == comm->stream ? TRACE_OWN : stream);
 	if (stream != comm->stream)
 		reserved->captured = comm->backend->capturing(comm->dev, stream);
-	if (!reserved->captured)
-		reserved->at = stream_key_of(comm, stream);
+	if (reserved->captured)
+		return;
+	reserved->mark = kept;
+	reserved->at = kept ? kept->at : stream_key_of(comm, stream);
 }
 
 /* The graph is not to run when the comm has ended. */
@@ -116,7 +133,8 @@ static int mark_reserve(
 		return collective_is_own(comm) ? mark_late(comm, &comm->collective) : 0;
 	if (reserved->captured)
 		return stream_captured(comm, stream);
-	reserved->mark = used_mark(comm, &reserved->at, users);
+	if (users || !reserved->mark)
+		reserved->mark = used_mark(comm, &reserved->at, users);
 	if (!reserved->mark)
 		return fail(-ENOMEM, "out of memory for one more stream");
 	reserved->mark->users = users;
@@ -143,17 +161,17 @@ int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct rese
 	return mark_ready(comm, reserved->mark, &reserved->at);
 }
 
-/* The comm's own stream stays, and nothing but the comm's work is in it: its event can wait until it is asked for. */
+/* Of the user's own work the user waits for none: that has its event at once, so as not to cover what comes behind it. */
 void stream_note(spmt_comm *comm, const struct reserved *reserved)
 {
-	bool own = reserved->at.stream == comm->stream;
+	struct mark *mark = reserved->mark;
 
-	comm->streamed |= !reserved->mark || !reserved->mark->users;
-	comm->streamed_own |= own;
-	if (reserved->mark && own)
-		mark_put_late(reserved->mark, &reserved->at);
-	else if (reserved->mark)
-		mark_put(comm, reserved->mark, &reserved->at);
+	comm->streamed |= !mark || !mark->users;
+	comm->streamed_own |= reserved->at.stream == comm->stream;
+	if (mark && reserved->stays && !mark->users)
+		mark_put_late(mark, &reserved->at);
+	else if (mark)
+		mark_put(comm, mark, &reserved->at);
 }
 
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
@@ -162,10 +180,50 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved)
 	bool was = mark && mark->set;
 
 	stream_note(comm, reserved);
-	if (!mark || !mark->late)
+	if (!mark || !mark->late || reserved->stays)
 		return 0;
 	mark->set = was;
 	return mark_late(comm, mark);
+}
+
+/* ---- streams that stay ----------------------------------------------------------------------- */
+
+int stream_keep(spmt_comm *comm, device_stream stream)
+{
+	struct stream_key at;
+	struct mark *mark;
+	int busy;
+
+	if (kept_mark(comm, stream))
+		return fail(-EEXIST, "the stream is registered already");
+	if (comm->backend->capturing(comm->dev, stream))
+		return fail(-EBUSY, "the stream is being captured");
+	busy = comm->backend->stream_query(comm->dev, stream);
+	if (busy < 0)
+		return busy;
+	at = stream_key_kept(comm, stream);
+	mark = used_mark(comm, &at, false);
+	if (!mark)
+		return fail(-ENOMEM, "out of memory for one more stream");
+	mark->at = at;
+	mark->users = false;
+	mark->kept = true;
+	return 0;
+}
+
+/* From here on the stream may go, and what waits for its work has to do without it. */
+int stream_keep_end(spmt_comm *comm, device_stream stream)
+{
+	struct mark *mark = kept_mark(comm, stream);
+	int rc;
+
+	if (!mark)
+		return fail(-EINVAL, "the stream is not registered");
+	rc = mark_late(comm, mark);
+	if (!rc && comm->collective.at.stream == stream)
+		rc = mark_late(comm, &comm->collective);
+	mark->kept = rc != 0;
+	return rc;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
 struct reserved {
 	struct stream_key at;
 	struct mark *mark; /* NULL: none is needed */
+	bool stays; /* the comm's own stream, or one that the user keeps: its event can wait until it is asked for */
 	bool captured; /* into a graph: nothing runs now, and its events order nothing outside the graph */
 };
 int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reserved);
@@ -32,6 +33,11 @@ const spmt_comm *stream_hold(const spmt_comm *comm);
 void stream_let_go(const spmt_comm **held);
 /* The same for a call that has queued only an order, no work, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
+
+/* spmt_stream_register and its end; a stream that has a handle of its own. -EEXIST, -EINVAL: it is registered; it is not. -EBUSY: it is
+   being captured, and what it holds cannot be marked. */
+int stream_keep(spmt_comm *comm, device_stream stream);
+int stream_keep_end(spmt_comm *comm, device_stream stream);
 
 /* What is reserved waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, const struct reserved *reserved);

@@ -37,7 +37,7 @@ no_such_file() {
 	matches '(^|[^A-Za-z0-9_./<>-])([.]ci|bench|bindings|docs|examples|heap|include|spmt|src|tests|tools|transports)/[A-Za-z0-9_./*<>+-]*' "$@" |
 		while IFS=$'\t' read -r file path; do
 			path=${path#[!a-z.]}
-			# tests/flow-streams is what is built of tests/flow/calls/streams.c
+			# tests/flow-streams is what is built of tests/flow/streams/streams.c
 			[[ $path = *'<'* ]] || compgen -G "${path/-//*/}.c" >/dev/null || compgen -G "${path%.}" >/dev/null || echo "$file: $path"
 		done
 }

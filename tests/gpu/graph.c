@@ -23,7 +23,8 @@ struct size {
 	size_t words;
 	bool put_signal;
 	enum driver_capture mode;
-	bool queued; /* each time */
+	bool queued;	 /* each time */
+	bool registered; /* the stream */
 };
 
 static int words_of(struct scene *s, size_t n, uint64_t **words)
@@ -165,6 +166,29 @@ static int check_rounds(struct scene *s, uint64_t rounds)
 	return 0;
 }
 
+/* What a registered stream holds from before a capture cannot be told of while that goes on, which is none the worse for it. */
+static int kept_stream(struct scene *s, enum driver_capture mode)
+{
+	spmt_comm *comm = s->r.comm;
+	void *graph = NULL, *exec = NULL;
+	int rc;
+
+	REQUIRE_OK(spmt_stream_register(comm, s->r.stream));
+	REQUIRE_OK(spmt_put_on_stream(comm, s->sum, s->sum, 8, s->r.pe, s->r.stream));
+	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream, mode), 0);
+	rc = spmt_put_on_stream(comm, s->sum, s->sum, 8, s->r.pe, s->r.stream);
+	if (!rc)
+		rc = spmt_quiet(comm) == -EBUSY ? 0 : -EIO;
+	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &graph), 0);
+	REQUIRE_OK(rc);
+	REQUIRE_EQ(driver_graph_make(s->r.dev, graph, &exec), 0);
+	REQUIRE_EQ(driver_graph_launch(s->r.dev, exec, s->r.stream), 0);
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(rank_sync(&s->r));
+	REQUIRE_EQ(driver_graph_destroy(s->r.dev, exec), 0);
+	return 0;
+}
+
 /* The comm's other streams, and the same stream without a capture, are usable afterwards. */
 static int replays(spmt_comm *comm, void *arg)
 {
@@ -172,6 +196,8 @@ static int replays(spmt_comm *comm, void *arg)
 	struct scene s;
 
 	TRY(scene_open(&s, comm, size));
+	if (size->registered)
+		TRY(kept_stream(&s, size->mode));
 	if (size->queued)
 		TRY(queued(&s, REPLAYS));
 	else
@@ -227,6 +253,11 @@ static int run_thread_local(int n)
 	return run(n, (struct size){ 1000, true, CAPTURE_THREAD_LOCAL, false });
 }
 
+static int run_registered(int n)
+{
+	return run(n, (struct size){ 1000, false, CAPTURE_GLOBAL, false, true });
+}
+
 static const struct gpu_test tests[] = {
 	{ "graph_work_queued_each_time", run_queued, 1 },
 	{ "graph_work_queued_on_copy_engines", run_queued_engines, 1 },
@@ -234,6 +265,7 @@ static const struct gpu_test tests[] = {
 	{ "graph_replay_put_signal", run_put_signal, 1 },
 	{ "graph_replay_copy_engines", run_engines, 1 },
 	{ "graph_replay_captured_thread_local", run_thread_local, 1 },
+	{ "graph_replay_of_a_registered_stream", run_registered, 1 },
 };
 static const struct test_kernel *const kernels[] = { &test_step, NULL };
 

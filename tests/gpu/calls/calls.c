@@ -409,6 +409,10 @@ static int others(struct calls *c)
 	CALL(spmt_on_complete(comm, c->streams[0], completed, &noted));
 	TRY(calls_settle(c, c->streams[0]));
 	REQUIRE_EQ(atomic_exchange(&noted, 0), 1);
+	CALL(spmt_stream_register(comm, c->streams[0]));
+	CALL(spmt_barrier_on_stream(comm, c->streams[0]));
+	CALL(spmt_stream_deregister(comm, c->streams[0]));
+	CALL(spmt_quiet(comm));
 	CALL(spmt_lane(comm, 7, &lane));
 	GIVES(want, spmt_host_launch(comm, c->streams[0], note, &at, sizeof(at)));
 	GIVES(want, spmt_host_stream_create(comm, &made));

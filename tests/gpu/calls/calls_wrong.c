@@ -148,6 +148,8 @@ static int wrong_meetings(struct calls *c)
 	WRONG(spmt_finalize_all(0, &comm));
 	WRONG(spmt_lane(comm, 7, NULL));
 	WRONG(spmt_on_complete(comm, NULL, NULL, NULL));
+	WRONG(spmt_stream_register(comm, NULL));
+	WRONG(spmt_stream_deregister(comm, NULL));
 	CALL(spmt_split(comm, 0, 0, &part));
 	WRONG(spmt_deregister(part, c->mem));
 	CALL(spmt_finalize(part));

@@ -181,6 +181,7 @@ static int kept_stream(struct scene *s, enum driver_capture mode)
 		rc = spmt_quiet(comm) == -EBUSY ? 0 : -EIO;
 	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &graph), 0);
 	REQUIRE_OK(rc);
+	REQUIRE_OK(spmt_barrier(comm)); /* nobody captures any more */
 	REQUIRE_EQ(driver_graph_make(s->r.dev, graph, &exec), 0);
 	REQUIRE_EQ(driver_graph_launch(s->r.dev, exec, s->r.stream), 0);
 	REQUIRE_OK(spmt_quiet(comm));

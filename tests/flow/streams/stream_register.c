@@ -77,6 +77,7 @@ static int in_turn(spmt_comm *comm, void *arg)
 	REQUIRE_OK(stream_make(comm, &other));
 	REQUIRE_OK(spmt_stream_register(comm, kept));
 	TRY(sums_follow(comm, &b, kept, other));
+	REQUIRE_CODE(spmt_stream_register(comm, kept), -EEXIST); /* it still is, unused as it was */
 	TRY(sums_follow(comm, &b, other, kept));
 	TRY(sums_follow(comm, &b, NULL, kept));
 	TRY(sums_follow(comm, &b, kept, NULL));

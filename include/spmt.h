@@ -889,8 +889,8 @@ struct spmt_plan_chunk {
 };
 /* What a plan may have, and one of its operations. */
 #define SPMT_PLAN_TERMS 16	 /* chunks that one operation reads, and writes */
-#define SPMT_PLAN_BLOCKS 64	 /* of a rank */
-#define SPMT_PLAN_INDICES 64	 /* channels to each peer, and barriers */
+#define SPMT_PLAN_BLOCKS 128	 /* of a rank */
+#define SPMT_PLAN_INDICES 128	 /* channels to each peer, and barriers */
 #define SPMT_PLAN_SEMAPHORES 256 /* of a rank */
 #define SPMT_PLAN_RANKS 256
 struct spmt_plan_op {

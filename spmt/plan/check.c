@@ -53,9 +53,10 @@ static int check_open(struct check *c, const struct spmt_plan *plan)
 		c->now_over = mem_calloc(threads * threads, sizeof(*c->now_over));
 	}
 	c->least = mem_calloc(threads, sizeof(*c->least));
-	c->channels = mem_calloc(n * n * SPMT_PLAN_INDICES, sizeof(*c->channels));
+	c->indices = c->walk.indices;
+	c->channels = mem_calloc(n * n * c->indices, sizeof(*c->channels));
 	c->semaphores = mem_calloc(n * SPMT_PLAN_SEMAPHORES, sizeof(*c->semaphores));
-	c->arrived = mem_calloc(n * SPMT_PLAN_INDICES, sizeof(*c->arrived));
+	c->arrived = mem_calloc(n * c->indices, sizeof(*c->arrived));
 	return c->steps && c->clocks && c->now && c->overs && c->throughs && c->now_over &&
 			c->least && c->channels && c->semaphores && c->arrived
 		? 0
@@ -73,9 +74,9 @@ static void check_close(struct check *c)
 {
 	size_t n = c->walk.plan ? (size_t)c->walk.plan->attr.nranks : 0;
 
-	lists_close(c->channels, n * n * SPMT_PLAN_INDICES);
+	lists_close(c->channels, n * n * c->indices);
 	lists_close(c->semaphores, n * SPMT_PLAN_SEMAPHORES);
-	lists_close(c->arrived, n * SPMT_PLAN_INDICES);
+	lists_close(c->arrived, n * c->indices);
 	mem_free(c->touches);
 	if (c->now_over != c->now)
 		mem_free(c->now_over);
@@ -181,16 +182,15 @@ static int check_begins(const struct check *c, int rank, const struct spmt_plan_
 
 static int check_named(const struct check *c)
 {
-	int rc = 0, begins[SPMT_PLAN_SEMAPHORES]; /* -1: not named yet */
-	uint64_t barriers = 0;			  /* looked at */
+	int rc = 0, begins[SPMT_PLAN_SEMAPHORES];     /* -1: not named yet */
+	bool barriers[SPMT_PLAN_INDICES] = { false }; /* looked at */
 
-	_Static_assert(SPMT_PLAN_INDICES <= 64, "a bit each");
 	for (int t = 0; !rc && t < c->walk.nthreads; t++) {
 		const struct walk_thread *at = &c->walk.threads[t];
 
 		if (!at->block) {
 			memset(begins, 0xff, sizeof(begins));
-			barriers = 0;
+			memset(barriers, 0, sizeof(barriers));
 		}
 		for (size_t i = 0; !rc && i < at->list->n; i++) {
 			const struct spmt_plan_op *op = &at->list->ops[i];
@@ -198,9 +198,9 @@ static int check_named(const struct check *c)
 			rc = check_shared(c, t, i);
 			if (!rc)
 				rc = check_begins(c, at->rank, op, begins);
-			if (rc || op->kind != SPMT_PLAN_BARRIER || barriers >> op->index & 1)
+			if (rc || op->kind != SPMT_PLAN_BARRIER || barriers[op->index])
 				continue;
-			barriers |= 1ull << op->index;
+			barriers[op->index] = true;
 			rc = check_barrier(c, at->rank, op->index);
 		}
 	}
@@ -240,7 +240,7 @@ static void barrier_join_one(const struct check *c, const struct check_list *l, 
 /* What all have done up to the barrier is before what any does behind it. */
 static void barrier_join(struct check *c, int rank, int index)
 {
-	struct check_list *l = &c->arrived[(size_t)rank * SPMT_PLAN_INDICES + (size_t)index];
+	struct check_list *l = &c->arrived[(size_t)rank * c->indices + (size_t)index];
 
 	barrier_join_one(c, l, c->now);
 	barrier_join_one(c, l, c->now_over);
@@ -425,7 +425,7 @@ static bool check_ready(struct check *c, int thread, bool *well)
 
 	if (!came)
 		return ready;
-	l = &c->arrived[(size_t)t->rank * SPMT_PLAN_INDICES + (size_t)op->index];
+	l = &c->arrived[(size_t)t->rank * c->indices + (size_t)op->index];
 	*well &= list_note(l, (size_t)thread);
 	if (*well && ready)
 		barrier_join(c, t->rank, op->index);
@@ -467,7 +467,7 @@ int check_again(struct check *c, const struct walk_case *given)
 		c->walk.plan = plan; /* check_close asks how many ranks there are */
 		return -ENOMEM;
 	}
-	lists_empty(c->channels, n * n * SPMT_PLAN_INDICES);
+	lists_empty(c->channels, n * n * c->indices);
 	lists_empty(c->semaphores, n * SPMT_PLAN_SEMAPHORES);
 	memset(c->now, 0, threads * threads * sizeof(*c->now));
 	memset(c->now_over, 0, threads * threads * sizeof(*c->now_over));

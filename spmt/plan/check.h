@@ -47,6 +47,7 @@ struct check {
 	struct check_list {
 		size_t *steps, n, room;
 	} * channels, *semaphores;
+	size_t indices; /* as of the walk, also where that could not be opened again */
 	struct check_list
 		*arrived; /* [rank][barrier]: the steps of this round, joined when all have come */
 	uint32_t *now, *now_over; /* by thread: its clocks */

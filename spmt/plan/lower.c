@@ -291,20 +291,6 @@ static void lower_rank(struct lowering *l, int rank, struct plan_first *firsts)
 
 /* ---- layout ----------------------------------------------------------------------------------- */
 
-/* How many semaphores are named, or of what else has an index; one at least. */
-static uint32_t indices_of(const struct spmt_plan *plan, bool semaphores)
-{
-	int most = 0;
-
-	for (int r = 0; r < plan->attr.nranks; r++)
-		for (int b = 0; b < plan->ranks[r].nblocks; b++)
-			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
-				if (!plan_moves(&plan->ranks[r].blocks[b].ops[i]) &&
-					plan_counts(&plan->ranks[r].blocks[b].ops[i]) == semaphores)
-					most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].index);
-	return (uint32_t)most + 1;
-}
-
 /* Where the next part begins; false: beyond the address space. */
 static bool lay(uint64_t *end, uint64_t *at, uint64_t n, uint64_t size)
 {
@@ -321,8 +307,8 @@ int plan_lay_out(
 	const struct spmt_plan_attr *a = &plan->attr;
 	struct lowering l = { .plan = plan,
 		.either = either,
-		.indices = indices_of(plan, false),
-		.semaphores = indices_of(plan, true) };
+		.indices = plan_indices(plan, false),
+		.semaphores = plan_indices(plan, true) };
 	uint32_t steps = 0, places = 0, words = word_of_barrier(&l, (int)l.indices);
 	uint64_t end = ((uint64_t)plan->nblocks + 1) * sizeof(struct plan_first);
 	bool packets = plan_has_packets(plan);

@@ -148,6 +148,19 @@ void spmt_plan_destroy(spmt_plan *plan)
 
 /* ---- chunks ----------------------------------------------------------------------------------- */
 
+uint32_t plan_indices(const struct spmt_plan *plan, bool semaphores)
+{
+	int most = 0;
+
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				if (!plan_moves(&plan->ranks[r].blocks[b].ops[i]) &&
+					plan_counts(&plan->ranks[r].blocks[b].ops[i]) == semaphores)
+					most = MAX_OF(most, plan->ranks[r].blocks[b].ops[i].index);
+	return (uint32_t)most + 1;
+}
+
 uint32_t plan_parts(const struct spmt_plan_attr *attr)
 {
 	return attr->input_chunks ? attr->input_chunks : MAX_OF(attr->output_chunks, 1u);

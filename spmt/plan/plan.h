@@ -71,6 +71,9 @@ static inline bool plan_moves(const struct spmt_plan_op *op)
 	return op->ndst > 0;
 }
 
+/* How many semaphores are named, or of what else has an index; one at least. */
+uint32_t plan_indices(const struct spmt_plan *plan, bool semaphores);
+
 /* Into how many chunks a call's count is cut: 1 where there is neither input nor output. */
 uint32_t plan_parts(const struct spmt_plan_attr *attr);
 /* Chunks of a buffer of each rank. */

@@ -342,7 +342,7 @@ static int cases_fit(const struct check *c, const struct race_cases *all)
 {
 	const struct spmt_plan *plan = c->walk.plan;
 	uint64_t n = (uint64_t)(uint32_t)plan->attr.nranks;
-	uint64_t each = all->pairs + 4 * n * n * SPMT_PLAN_INDICES +
+	uint64_t each = all->pairs + 4 * n * n * c->indices +
 		plan->ops * (uint64_t)(uint32_t)c->walk.nthreads;
 
 	return all->n <= RACE_WORK / MAX_OF(each, 1u) ? 0 : fail_many(c);

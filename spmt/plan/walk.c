@@ -22,10 +22,11 @@ static void walk_threads(struct plan_walk *w)
 
 int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *what)
 {
-	size_t n = (size_t)plan->attr.nranks, counts = n * n * SPMT_PLAN_INDICES,
-	       barriers = n * SPMT_PLAN_INDICES, semaphores = n * SPMT_PLAN_SEMAPHORES;
+	size_t n = (size_t)plan->attr.nranks, indices = plan_indices(plan, false),
+	       counts = n * n * indices, barriers = n * indices,
+	       semaphores = n * SPMT_PLAN_SEMAPHORES;
 
-	*w = (struct plan_walk){ .plan = plan };
+	*w = (struct plan_walk){ .plan = plan, .indices = indices };
 	for (size_t r = 0; r < n; r++)
 		w->nthreads += plan->ranks[r].nblocks;
 	w->threads = mem_calloc((size_t)MAX_OF(w->nthreads, 1), sizeof(*w->threads));
@@ -63,7 +64,7 @@ struct walk_count *walk_channel(const struct plan_walk *w, int rank, int peer, i
 {
 	size_t n = (size_t)w->plan->attr.nranks;
 
-	return &w->channels[((size_t)rank * n + (size_t)peer) * SPMT_PLAN_INDICES + (size_t)index];
+	return &w->channels[((size_t)rank * n + (size_t)peer) * w->indices + (size_t)index];
 }
 
 struct walk_count *walk_counted(const struct plan_walk *w, int rank, const struct spmt_plan_op *op)
@@ -243,8 +244,7 @@ bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range ran
 
 static bool barrier_ready(struct plan_walk *w, struct walk_thread *t, const struct spmt_plan_op *op)
 {
-	struct walk_barrier *b =
-		&w->barriers[(size_t)t->rank * SPMT_PLAN_INDICES + (size_t)op->index];
+	struct walk_barrier *b = &w->barriers[(size_t)t->rank * w->indices + (size_t)op->index];
 
 	if (!t->round) {
 		t->round = b->round;

@@ -52,6 +52,7 @@ struct plan_walk {
 	const struct spmt_plan *plan;
 	struct walk_thread *threads;
 	int nthreads;
+	size_t indices;		       /* of channels to a peer, and of barriers */
 	struct walk_count *channels;   /* [rank][peer][index]: of what peer signals to rank */
 	struct walk_count *semaphores; /* [rank][index] */
 	struct walk_barrier *barriers; /* likewise */

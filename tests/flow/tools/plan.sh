@@ -172,7 +172,7 @@ exits 1 check make:allreduce:0
 for numbers in 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
 	exits 1 check "make:allreduce:$numbers"
 done
-for blocks in '' 0 65 2x 1:1; do
+for blocks in '' 0 129 2x 1:1; do
 	exits 1 check "make:allreduce:2:$blocks"
 	says "no blocks: '$blocks'" err 'is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS'
 done

@@ -64,11 +64,11 @@ Test(plan_add, chunks)
 Test(plan_add, places)
 {
 	REFUSED(spmt_plan_signal(plan, 2, 0, 1, 0), "rank 2 is not in 0 .. 1");
-	REFUSED(spmt_plan_signal(plan, 0, SPMT_PLAN_BLOCKS, 1, 0), "block 64");
+	REFUSED(spmt_plan_signal(plan, 0, SPMT_PLAN_BLOCKS, 1, 0), "block 128");
 	REFUSED(spmt_plan_signal(plan, 0, -1, 1, 0), "block -1");
 	REFUSED(spmt_plan_signal(plan, 0, 0, 0, 0), "peer 0");
 	REFUSED(spmt_plan_wait(plan, 0, 0, 2, 0), "peer 2");
-	REFUSED(spmt_plan_wait(plan, 0, 0, 1, SPMT_PLAN_INDICES), "index 64");
+	REFUSED(spmt_plan_wait(plan, 0, 0, 1, SPMT_PLAN_INDICES), "index 128");
 	REFUSED(spmt_plan_release(plan, 0, 0, SPMT_PLAN_SEMAPHORES), "index 256");
 	REFUSED(spmt_plan_barrier(plan, 0, 0, 0, 0), "blocks 0");
 	REFUSED(spmt_plan_acquire(plan, 0, 0, 0, -1), "initial -1");

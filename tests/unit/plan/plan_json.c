@@ -103,7 +103,7 @@ static const struct {
 	{ "{\"name\": \"signal\", \"channel_ids\": [0], \"channel_type\": \"memory\"}",
 		"signal rank 1 by channel 1" },
 	{ "{\"name\": \"wait\", \"channel_ids\": [0], \"channel_type\": \"port\"}",
-		"wait rank 1 by channel 63" },
+		"wait rank 1 by channel 127" },
 	{ "{\"name\": \"rlxsignal\", \"channel_ids\": [0, 0], \"channel_type\": \"memory\"}",
 		"relaxed signal rank 1 by channel 1\n\t1\trelaxed signal rank 1 by channel 1" },
 	{ "{\"name\": \"rlxwait\", \"channel_ids\": [0], \"channel_type\": \"memory\"}",
@@ -111,9 +111,9 @@ static const struct {
 	{ "{\"name\": \"put\", \"channel_type\": \"memory\", \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 2}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 2}]}",
 		"put i1+2 to rank 1 s2+2" },
 	{ "{\"name\": \"pws\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 1}]}",
-		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 63" },
+		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 127" },
 	{ "{\"name\": \"pwsf\", \"channel_type\": \"port\", \"channel_ids\": [0], \"src_buff\": [{\"type\": \"i\", \"index\": 1, \"size\": 1}], \"dst_buff\": [{\"buffer_id\": 0, \"index\": 2, \"size\": 1}]}",
-		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 63" },
+		"put i1 to rank 1 s2\n\t1\tsignal rank 1 by channel 127" },
 	{ "{\"name\": \"get\", \"channel_type\": \"memory\", \"src_buff\": [{\"buffer_id\": 1, \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"s\", \"index\": 3, \"size\": 1}]}",
 		"get rank 1 o0 to s3" },
 	{ "{\"name\": \"copy\", \"src_buff\": [{\"type\": \"i\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"s\", \"index\": 3, \"size\": 1}], \"tbg_info\": {\"tb_id\": 1, \"tbg_size\": 2}}",
@@ -332,7 +332,7 @@ Test(plan_json, lists_that_are_longer_than_a_plan_needs)
 		snprintf(text, sizeof(text), lists[i], ids);
 		cr_assert_eq(read_one(text, "{\"name\": \"nop\"}", &plan), -EINVAL);
 		cr_assert(strstr(spmt_last_error(),
-				  "line 1: connected_to: more than 512 for 2 ranks"),
+				  "line 1: connected_to: more than 768 for 2 ranks"),
 			"%s", spmt_last_error());
 	}
 	free(ids);

@@ -387,7 +387,7 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  *
  * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm
  * again. Of a lane there are none (-EINVAL). Lanes have collectives other than those with counts (_v), ops of their own
- * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_status, spmt_abort, spmt_set_timeout, spmt_query,
+ * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_stream_register and its end, spmt_status, spmt_abort, spmt_set_timeout, spmt_query,
  * spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a lane of. Any
  * thread may call, several at once too: what they queue has the order in which they come.
  *
@@ -676,10 +676,11 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
  * and that is a tenth of what a small call costs. The caller of spmt_stream_register keeps the stream until spmt_stream_deregister, or
  * until this comm is finalized, and gives up one thing: who waits for this comm's calls in it (spmt_quiet, a barrier, a collective of the
  * comm in another stream, spmt_quiet_on_stream) waits for all that the stream holds by then, the user's own kernels too. While a
- * registered stream is captured those who wait for what it held before get -EBUSY, and may call again behind the capture.
+ * registered stream is captured those who wait for what it held before get -EBUSY, spmt_finalize too, and may call again behind the capture.
  *
  * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
- * it. -EINVAL: it has not (deregister), or the stream is NULL or SPMT_STREAM_PER_THREAD. -EBUSY: the stream is being captured. Deregister works in a broken world as well; where it fails the stream stays registered.
+ * it. -EINVAL: it has not (deregister), or the stream is NULL or a default one (SPMT_STREAM_LEGACY, _PER_THREAD). -EBUSY: it is being
+ * captured. Deregister works in a broken world as well; where it fails the stream stays registered.
  */
 SPMT_API int spmt_stream_register(spmt_comm *comm, spmt_stream stream);
 SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);

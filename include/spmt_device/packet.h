@@ -221,27 +221,19 @@ SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint6
 	spmtd_meet_(scope);
 }
 
-/* Looks at a packet that follow each other at once, since what is asked between two of them keeps the next one waiting. A divisor of
-   SPMTD_CLOCK_EVERY_. */
+/* Looks at a packet that follow each other at once, since what is asked between two of them keeps the next one waiting. A power of two, no
+   more than SPMTD_CLOCK_EVERY_. */
 enum { SPMTD_PACKET_LOOKS_ = 8 };
 
 /* All but the last of them. 1: it has come. */
-SPMTD_FN int spmtd_packet_soon_(
-	struct spmtd_waiter_ *w, const struct spmtd_packets_ *p, struct spmtd_unit_ *u)
+SPMTD_FN int spmtd_packet_soon_(const struct spmtd_packets_ *p, struct spmtd_unit_ *u)
 {
-#if !defined(SPMTD_HOST)
 	SPMTD_ROLLED for (uint32_t n = 1; n < SPMTD_PACKET_LOOKS_; n++)
 	{
 		*u = spmtd_packet_peek_(p->at, p->bytes);
 		if (spmtd_packet_came_(*u, p->flag))
 			return 1;
 	}
-	w->polls += SPMTD_PACKET_LOOKS_ - 1;
-#else
-	(void)w;
-	(void)p;
-	(void)u;
-#endif
 	return 0;
 }
 
@@ -269,7 +261,7 @@ SPMTD_FN int spmtd_packets_await_(const struct spmt_view *v, struct spmtd_waiter
 		uint32_t lacks = 0;
 		int rc;
 
-		if (some == 1 && spmtd_packet_soon_(w, p, u))
+		if (some == 1 && spmtd_packet_soon_(p, u))
 			return 0;
 		SPMTD_UNROLL for (uint32_t j = 0; j < some; j++) u[j] =
 			spmtd_packet_peek_(p->at + 2 * j * p->step, p->bytes);
@@ -277,6 +269,9 @@ SPMTD_FN int spmtd_packets_await_(const struct spmt_view *v, struct spmtd_waiter
 			spmtd_packet_lacks_(u[j], p->flag);
 		if (!lacks)
 			return 0;
+		/* the next number is a multiple of them, whatever this wait has had before */
+		if (some == 1)
+			w->polls |= SPMTD_PACKET_LOOKS_ - 1;
 		rc = spmtd_wait_check_(v, w);
 		if (rc) {
 			spmtd_packets_missed_(v, p, some, u, rc);

@@ -80,14 +80,15 @@ int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream)
 
 /* ---- streams that stay --------------------------------------------------------------------- */
 
-/* A thread's own is another stream in each thread. */
+/* A thread's own is another stream in each thread; and an event in the default one is an error while any other stream is captured that
+   waits for it. */
 static int stream_refuse(const spmt_comm *comm, const char *what, spmt_stream stream)
 {
-	if (stream && stream != SPMT_STREAM_PER_THREAD)
+	if (stream && stream != SPMT_STREAM_PER_THREAD && stream != SPMT_STREAM_LEGACY)
 		return 0;
 	return fail_call(-EINVAL, what, "rank %d: %s", comm->rank,
-		stream ? "SPMT_STREAM_PER_THREAD is another stream in every thread"
-		       : "NULL is the comm's own stream, which stays as it is");
+		!stream ? "NULL is the comm's own stream, which stays as it is"
+			: "a default stream is nobody's to keep: SPMT_STREAM_LEGACY, SPMT_STREAM_PER_THREAD");
 }
 
 int spmt_stream_register(spmt_comm *comm, spmt_stream stream)
@@ -100,7 +101,7 @@ int spmt_stream_register(spmt_comm *comm, spmt_stream stream)
 		rc = stream_refuse(comm, what, stream);
 	if (rc)
 		return rc;
-	LANE_HOLD(comm);
+	LANE_HOLD_ANY(comm);
 	return comm_failed(comm, what, stream_keep(comm, stream));
 }
 
@@ -114,7 +115,7 @@ int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream)
 		rc = stream_refuse(comm, what, stream);
 	if (rc)
 		return rc;
-	LANE_HOLD(comm);
+	LANE_HOLD_ANY(comm);
 	return comm_failed(comm, what, stream_keep_end(comm, stream));
 }
 

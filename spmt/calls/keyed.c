@@ -183,12 +183,19 @@ static int steps_settle(spmt_comm *comm, const char *what)
 
 /* ---- where its ranks meet in kernels ---------------------------------------------------------- */
 
+spmt_comm *keyed_hold_any(spmt_comm *comm)
+{
+	if (!comm || !object_is_open(&comm->head) || !comm->lane)
+		return NULL;
+	pthread_mutex_lock(&comm->lane->sides[comm->rank].calls);
+	return comm;
+}
+
 spmt_comm *keyed_hold(spmt_comm *comm)
 {
 	if (LIKELY(!comm || !object_is_open(&comm->head) || !comm->lane_area))
 		return NULL;
-	pthread_mutex_lock(&comm->lane->sides[comm->rank].calls);
-	return comm;
+	return keyed_hold_any(comm);
 }
 
 void keyed_let_go(spmt_comm **held)

@@ -39,6 +39,10 @@ int keyed_meet(spmt_comm *comm, const char *what);
 #define LANE_HOLD(comm) \
 	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold(comm)
 spmt_comm *keyed_hold(spmt_comm *comm);
+/* The same on a lane whose ranks meet on the host, too. */
+#define LANE_HOLD_ANY(comm) \
+	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold_any(comm)
+spmt_comm *keyed_hold_any(spmt_comm *comm);
 void keyed_let_go(spmt_comm **held);
 
 /* The thread for functions of this rank's users, made by the first who needs it. */

@@ -19,9 +19,9 @@ struct spmt_comm {
 	struct link *links;
 	struct wake_counter **wake_counters; /* by rank, of the world */
 	_Atomic int64_t timeout_ms;
-	bool pending;		     /* some link has NBI work */
-	bool streamed, streamed_own; /* some stream has work of this comm; its own has */
-	struct fifo *fifo;	     /* what kernels post (spmt/proxy); NULL: none can */
+	bool pending;			   /* some link has NBI work */
+	bool streamed, streamed_own, lost; /* work in some stream; in its own; in one that may go */
+	struct fifo *fifo;		   /* what kernels post (spmt/proxy); NULL: none can */
 	struct queues *queues;	    /* of copy engines that kernels feed (spmt/proxy); NULL: none */
 	int dev, nlanes;	    /* library areas for its lanes; 0: these meet on the host */
 	uint64_t epoch;		    /* meetings so far */

@@ -127,12 +127,16 @@ static bool collective_is_own(const spmt_comm *comm)
 static int mark_reserve(
 	spmt_comm *comm, device_stream stream, bool users, struct reserved *reserved)
 {
+	int rc = 0;
+
 	stream_look(comm, stream, reserved);
-	/* what follows may wait for a collective of another stream, which must not wait for it */
-	if (stream == comm->stream)
-		return collective_is_own(comm) ? mark_late(comm, &comm->collective) : 0;
 	if (reserved->captured)
 		return stream_captured(comm, stream);
+	/* what follows may wait for a collective of another stream, which must not wait for it */
+	if (comm->collective.set && comm->collective.at.stream == stream)
+		rc = mark_late(comm, &comm->collective);
+	if (rc || stream == comm->stream)
+		return rc;
 	if (users || !reserved->mark)
 		reserved->mark = used_mark(comm, &reserved->at, users);
 	if (!reserved->mark)
@@ -367,7 +371,7 @@ static void used_count(spmt_comm *comm, bool users)
 {
 	const struct mark *mark;
 
-	comm->streamed = comm->streamed_own;
+	comm->streamed = comm->streamed_own || comm->lost;
 	for (size_t i = 0; (mark = user_mark(comm, i)); i++)
 		comm->streamed |= mark->set && (users || !mark->users);
 }
@@ -450,6 +454,16 @@ int64_t streams_deadline(const spmt_comm *comm)
 	return process_now() + ms * 1000000;
 }
 
+bool streams_held_back(spmt_comm *comm)
+{
+	const struct mark *mark;
+
+	for (size_t i = 0; (mark = user_mark(comm, i)); i++)
+		if (mark->set && mark->late && comm->backend->capturing(comm->dev, mark->at.stream))
+			return true;
+	return false;
+}
+
 /* A move whose wait was cut short is still in the comm's own stream, whether it was noted or not. */
 static int streams_end(spmt_comm *comm, int64_t deadline)
 {
@@ -471,11 +485,25 @@ static bool graphs_settle(const spmt_comm *comm, int64_t deadline)
 	return false;
 }
 
+/* From here on users may destroy their streams. What could not be marked there by now is taken for work that never ends. */
+static void marks_forget(spmt_comm *comm)
+{
+	struct mark *mark;
+
+	for (size_t i = 0; (mark = user_mark(comm, i)); i++) {
+		comm->lost |= mark->set && mark->late;
+		mark->set = mark->set && !mark->late;
+		mark->late = mark->kept = false;
+	}
+	comm->streamed |= comm->lost;
+}
+
 bool streams_settle(spmt_comm *comm, int64_t deadline)
 {
 	bool graphs = graphs_settle(comm, deadline);
 	int rc = comm->stream ? streams_end(comm, deadline) : 0;
 
+	marks_forget(comm);
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",
 			comm->rank, rc);
@@ -493,10 +521,11 @@ bool streams_ended(spmt_comm *comm)
 bool streams_hand_over(spmt_comm *comm, void (*release)(void *arg), void *arg)
 {
 	struct reserved own;
-	int rc;
+	int rc = comm->lost ? -EBUSY : 0;
 
 	stream_look(comm, comm->stream, &own);
-	rc = marks_join(comm, &own, true);
+	if (!rc)
+		rc = marks_join(comm, &own, true);
 	if (!rc && comm->backend->graph)
 		rc = comm->backend->graph->join(comm->dev, comm->stream, comm);
 	if (!rc)

@@ -38,6 +38,8 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
    being captured, and what it holds cannot be marked. */
 int stream_keep(spmt_comm *comm, device_stream stream);
 int stream_keep_end(spmt_comm *comm, device_stream stream);
+/* A registered stream is being captured that has work from before. */
+bool streams_held_back(spmt_comm *comm);
 
 /* What is reserved waits for what this comm has queued in the user's other streams. */
 int streams_join(spmt_comm *comm, const struct reserved *reserved);

@@ -2,6 +2,7 @@
 /* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include "complete.h"
@@ -263,6 +264,22 @@ static int tree_claim(spmt_comm *root)
 	return rc;
 }
 
+/* Else nobody could tell when that work has ended, and the streams may go then. */
+int comm_held_back(spmt_comm *comm, const char *what)
+{
+	spmt_comm *c = comm_tree_first(comm);
+
+	if (comm_is_broken(comm))
+		return 0;
+	while (!streams_held_back(c) && c != comm)
+		c = comm_tree_next(c);
+	if (!streams_held_back(c))
+		return 0;
+	return fail_call(-EBUSY, what,
+		"rank %d: a registered stream has work from before it was captured: end the capture first",
+		comm->rank);
+}
+
 int comm_ends(spmt_comm *comm, const char *what)
 {
 	const char *other = NULL;
@@ -274,7 +291,7 @@ int comm_ends(spmt_comm *comm, const char *what)
 		if (c == comm)
 			break;
 	}
-	return other ? comm_busy(comm, what, other) : 0;
+	return other ? comm_busy(comm, what, other) : comm_held_back(comm, what);
 }
 
 int spmt_finalize(spmt_comm *comm)
@@ -299,7 +316,11 @@ int spmt_finalize(spmt_comm *comm)
 	broken = atomic_load(&comm->control->stop);
 	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
 	other = exclusive_other(&comm->head);
-	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other) : tree_claim(comm);
+	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other) : 0;
+	if (!rc && !broken)
+		rc = comm_held_back(comm, "spmt_finalize");
+	if (!rc)
+		rc = tree_claim(comm);
 	if (rc) {
 		exclusive_end(&exclusive);
 		return rc;

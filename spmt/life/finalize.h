@@ -8,6 +8,8 @@
 void comm_destroy(spmt_comm *comm);
 /* -EBUSY where spmt_finalize would be now: another thread is in a collective on the comm, or on one that was split from it. */
 int comm_ends(spmt_comm *comm, const char *what);
+/* -EBUSY: a registered stream of it, or of what was split from it, is being captured, and has work from before. */
+int comm_held_back(spmt_comm *comm, const char *what);
 /* Releases what was left because of unfinished work that has ended since. */
 void comms_release(void);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "finalize.h"
 #include "split.h"
 #include "spmt/calls/keyed.h"
 #include "spmt/calls/view.h"
@@ -376,6 +377,7 @@ void lane_release(spmt_comm *comm)
 			__atomic_store_n(&comm->parent->keeps_area, true, __ATOMIC_RELAXED);
 		kernels_close(comm);
 	}
+	streams_drop(comm); /* a lane that meets on the host has but what was registered */
 	tree_remove(comm);
 	lanes_leave(comm->lane, comm->rank);
 	mem_free(comm->ops);
@@ -387,8 +389,11 @@ void lane_release(spmt_comm *comm)
 int lane_finalize(spmt_comm *comm)
 {
 	struct status_saved saved;
-	int rc = keyed_settle(comm, "spmt_finalize");
+	int rc = lane_is_broken(comm->lane) ? 0 : comm_held_back(comm, "spmt_finalize");
 
+	if (rc)
+		return rc;
+	rc = keyed_settle(comm, "spmt_finalize");
 	status_save(&saved);
 	comm_destroy(comm);
 	return rc ? fail_again(rc, &saved) : 0;

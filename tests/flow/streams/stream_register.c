@@ -133,6 +133,39 @@ Test(stream_register, quiet_waits_for_all_of_it)
 	RANKS_OK(ranks_run(2, NULL, covers, NULL));
 }
 
+/* A collective is waited for up to itself where something else of the comm's follows it, which may wait for a later one. */
+static int no_more(spmt_comm *comm, void *arg)
+{
+	struct buffers b;
+	spmt_stream kept, other;
+	uint64_t *word;
+
+	(void)arg;
+	TRY(buffers_open(comm, &b));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	REQUIRE_OK(stream_make(comm, &kept));
+	REQUIRE_OK(stream_make(comm, &other));
+	REQUIRE_OK(spmt_stream_register(comm, kept));
+	REQUIRE_OK(src_is(comm, &b, 2));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(sum_of(comm, b.sum, b.src, kept));
+	REQUIRE_OK(spmt_signal_wait_on_stream(comm, word, SPMT_CMP_GE, 1, kept));
+	REQUIRE_OK(sum_of(comm, b.twice, b.sum, other));
+	REQUIRE_OK(spmt_signal_on_stream(comm, word, 1, SPMT_SIGNAL_SET, spmt_rank(comm), other));
+	REQUIRE_OK(spmt_quiet(comm));
+	TRY(all_are(
+		comm, &b, b.twice, 2 * (uint64_t)spmt_nranks(comm) * (uint64_t)spmt_nranks(comm)));
+	free(b.seen);
+	REQUIRE_OK(stream_end(comm, other));
+	REQUIRE_OK(spmt_stream_deregister(comm, kept));
+	return stream_end(comm, kept);
+}
+
+Test(stream_register, a_later_sum_waits_for_the_one_before_alone)
+{
+	RANKS_OK(ranks_run(2, NULL, no_more, NULL));
+}
+
 /* ---- until it is deregistered ----------------------------------------------------------------------------------------------- */
 
 /* What a stream holds as it is deregistered and destroyed is waited for, be it a collective or a put, and whichever stream has its handle next. */
@@ -190,7 +223,7 @@ static int refusals(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_stream_register(comm, NULL), -EINVAL);
 	REQUIRE_SAYS("the comm's own stream");
 	REQUIRE_CODE(spmt_stream_register(comm, SPMT_STREAM_PER_THREAD), -EINVAL);
-	REQUIRE_SAYS("another stream in every thread");
+	REQUIRE_SAYS("SPMT_STREAM_PER_THREAD");
 	REQUIRE_CODE(spmt_stream_deregister(comm, stream), -EINVAL);
 	REQUIRE_SAYS("spmt_stream_deregister");
 	REQUIRE_SAYS("not registered");
@@ -207,8 +240,8 @@ static int refusals(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_stream_deregister(part, stream), -EBADF);
 	REQUIRE_OK(spmt_stream_deregister(comm, stream));
 	REQUIRE_CODE(spmt_stream_deregister(comm, stream), -EINVAL);
-	REQUIRE_OK(spmt_stream_register(comm, SPMT_STREAM_LEGACY)); /* which nobody can destroy */
-	REQUIRE_OK(spmt_stream_deregister(comm, SPMT_STREAM_LEGACY));
+	REQUIRE_CODE(spmt_stream_register(comm, SPMT_STREAM_LEGACY), -EINVAL);
+	REQUIRE_SAYS("a default stream is nobody's to keep");
 	REQUIRE_OK(spmt_stream_register(comm, stream));
 	REQUIRE_OK(spmt_quiet(comm));
 	REQUIRE_OK(stream_end(comm, other));
@@ -244,6 +277,9 @@ static int captured(spmt_comm *comm, void *arg)
 	REQUIRE_CODE(spmt_quiet_on_stream(comm, other), -EBUSY);
 	REQUIRE_CODE(sum_of(comm, b.twice, b.sum, other), -EBUSY);
 	REQUIRE_CODE(spmt_stream_deregister(comm, stream), -EBUSY);
+	REQUIRE_CODE(spmt_finalize(comm), -EBUSY);
+	REQUIRE_SAYS("spmt_finalize");
+	REQUIRE_CODE(spmt_finalize_all(1, &comm), -EBUSY);
 	REQUIRE_OK(spmt_host_graph_begin(other));
 	REQUIRE_CODE(spmt_stream_register(comm, other), -EBUSY);
 	REQUIRE_SAYS("being captured");
@@ -299,6 +335,41 @@ static int on_a_lane(spmt_comm *comm, void *arg)
 Test(stream_register, lanes_have_theirs)
 {
 	RANKS_OK(ranks_run(2, NULL, on_a_lane, NULL));
+}
+
+/* Of one lane any thread may do so, several at once. */
+enum { THREADS = 8, TURNS = 200 };
+static spmt_comm *shared_lane;
+
+static int registers(int index, void *arg)
+{
+	spmt_stream *streams = arg;
+
+	for (int i = 0; i < TURNS; i++) {
+		REQUIRE_OK(spmt_stream_register(shared_lane, streams[index]));
+		REQUIRE_CODE(spmt_stream_register(shared_lane, streams[index]), -EEXIST);
+		REQUIRE_OK(spmt_stream_deregister(shared_lane, streams[index]));
+	}
+	return 0;
+}
+
+static int by_threads(spmt_comm *comm, void *arg)
+{
+	spmt_stream streams[THREADS];
+
+	(void)arg;
+	REQUIRE_OK(spmt_lane(comm, KEY, &shared_lane));
+	for (int i = 0; i < THREADS; i++)
+		REQUIRE_OK(stream_make(comm, &streams[i]));
+	TRY(ranks_threads(THREADS, registers, streams));
+	for (int i = 0; i < THREADS; i++)
+		REQUIRE_OK(stream_end(comm, streams[i]));
+	return 0;
+}
+
+Test(stream_register, threads_of_a_lane)
+{
+	RANKS_OK(ranks_run(1, NULL, by_threads, NULL));
 }
 
 static _Atomic int queued;

@@ -231,3 +231,24 @@ Test(device_packets, an_abort_ends_a_wait)
 	me.host = NULL;
 	cr_expect_eq(forms[0].get(&me, dst, sym(4096), 64, 7), SPMTD_ABORTED, "without callbacks");
 }
+
+/* A wait has one clock for all of its packets: however many looks those before it have taken, the next one's asks it in time. */
+Test(device_packets, an_abort_ends_what_has_waited_before, .timeout = 10)
+{
+	struct spmtd_packets_ p =
+		spmtd_packets_of_(0, (uint64_t)(uintptr_t)sym(4096), 8, 7, SPMTD_THREAD_, 8);
+
+	memset(sym(4096), 0, 128);
+	world.stop = 1;
+	me.host = NULL;
+	for (uint32_t before = 0; before < 2 * SPMTD_CLOCK_EVERY_; before++) {
+		struct spmtd_unit_ u[SPMTD_PACKETS_];
+		struct spmtd_waiter_ w;
+
+		spmtd_wait_begin_(&w);
+		w.polls = before;
+		cr_assert_eq(spmtd_packets_await_(&me, &w, &p, 1, u), SPMTD_ABORTED,
+			"behind %u looks", before);
+		cr_assert(w.polls - before <= SPMTD_CLOCK_EVERY_, "%u, behind %u", w.polls, before);
+	}
+}

@@ -387,9 +387,9 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  *
  * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm
  * again. Of a lane there are none (-EINVAL). Lanes have collectives other than those with counts (_v), ops of their own
- * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_stream_register and its end, spmt_status, spmt_abort, spmt_set_timeout, spmt_query,
- * spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm that it is a lane of. Any
- * thread may call, several at once too: what they queue has the order in which they come.
+ * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_stream_register and _deregister, spmt_status, spmt_abort,
+ * spmt_set_timeout, spmt_query, spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm
+ * that it is a lane of. Any thread may call, several at once too: what they queue has the order in which they come.
  *
  * Stream NULL is the lane's own: a queue without a thread. Nobody waits in a collective there, and no lane holds up another: the
  * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds

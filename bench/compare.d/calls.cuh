@@ -18,8 +18,9 @@ static void register_stream(struct rank *r, bool is);
 /* Its name in results; NULL: the program does not have it. */
 static const char *row_of(enum call call)
 {
-	static const char *const rows[] = { "put_on_stream", "barrier_on_stream", "all_reduce",
-		"all_gather", "all_to_all", "ring", "put_event", "launch", "launch_event" };
+	static const char *const rows[] = { "put_on_stream", "put_copy", "barrier_on_stream",
+		"all_reduce", "all_gather", "all_to_all", "ring", "put_event", "launch",
+		"launch_event" };
 
 	return calls_there() & 1u << call ? rows[call] : NULL;
 }

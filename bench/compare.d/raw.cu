@@ -15,6 +15,7 @@ PING(k_ping_late, block, wait_signal_late)
 #include "raw_channels.cuh"
 
 #include "calls.cuh"
+#include "driver_calls.cuh"
 #include "groups.cuh"
 #include "plain.cuh"
 #include "threads.cuh"
@@ -29,24 +30,7 @@ static void copy(struct rank *r, int pe, uint64_t to, uint64_t from, uint64_t by
 {
 	char *dst = r->place.base[pe] + (r->dst - r->place.base[r->pe]);
 
-	CHECK(cudaMemcpyAsync(dst + to, r->src + from, bytes, cudaMemcpyDefault, r->stream));
-}
-
-/* As many bytes of arguments as a small collective's kernel of libspmt has. */
-struct arguments {
-	uint64_t words[55];
-};
-
-__global__ void k_nothing(struct arguments)
-{
-}
-
-static void launch_nothing(struct rank *r, bool event)
-{
-	k_nothing<<<1, 512, 0, r->stream>>>(arguments());
-	CHECK(cudaGetLastError());
-	if (event)
-		CHECK(cudaEventRecord(r->done, r->stream));
+	copy_to(r, dst + to, r->src + from, bytes);
 }
 
 /* By the copy engines, to others first; nobody knows of the others' streams, so it is no more than copies. */

@@ -12,6 +12,7 @@
 #define COMPARE_PLANS
 #define COMPARE_REGISTERED
 #include "calls.cuh"
+#include "driver_calls.cuh"
 #include "groups.cuh"
 
 static struct options options;
@@ -24,7 +25,7 @@ struct own {
 
 static unsigned calls_there(void)
 {
-	return (1u << CALL_PUT_EVENT) - 1;
+	return ((1u << CALL_PUT_EVENT) - 1) | 1u << CALL_LAUNCH | 1u << CALL_LAUNCH_EVENT;
 }
 
 static void issue(struct rank *r, enum call call, uint64_t bytes)
@@ -37,6 +38,13 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 	case CALL_PUT:
 		rc = spmt_put_on_stream(comm, r->dst, r->src, bytes, 1, r->stream);
 		break;
+	case CALL_COPY:
+		copy_to(r, (char *)spmt_ptr(comm, r->dst, 1), r->src, bytes);
+		return;
+	case CALL_LAUNCH:
+	case CALL_LAUNCH_EVENT:
+		launch_nothing(r, call == CALL_LAUNCH_EVENT);
+		return;
 	case CALL_BARRIER:
 		rc = spmt_barrier_on_stream(comm, r->stream);
 		break;

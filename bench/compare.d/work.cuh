@@ -7,6 +7,7 @@
 
 enum call {
 	CALL_PUT,
+	CALL_COPY, /* what a put is at the least: the driver's copy, from and to the same places by the same thread */
 	CALL_BARRIER,
 	CALL_ALL_REDUCE,
 	CALL_ALL_GATHER,
@@ -30,7 +31,7 @@ struct work {
 
 static bool is_put(enum call call)
 {
-	return call == CALL_PUT || call == CALL_PUT_EVENT;
+	return call == CALL_PUT || call == CALL_COPY || call == CALL_PUT_EVENT;
 }
 
 static bool has_bytes(enum call call)

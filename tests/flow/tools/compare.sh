@@ -37,8 +37,11 @@ judges 'a call on a stream has microseconds' 2 'spmt ring stream 8 3.8 us, spmt 
 judges 'of 32 KiB, too' 2 'spmt all_gather stream 32768 3.8 us, spmt all_gather stream 65536 3.9 us, spmt all_to_all stream 32768 3.9 us' met none missed
 judges 'the same call in a graph has others, behind it' 2 'spmt ring graph-20 8 2.1 us, spmt ring stream 8 2.1 us' met missed
 judges 'in a registered stream it stands beside what others take in any' 2 \
-	'spmt put_on_stream stream 8 3 us, spmt put_on_stream registered 8 2.1 us, raw put_on_stream stream 8 2.1 us, spmt all_reduce registered 8 3.9 us, nccl all_reduce stream 8 7 us, windows all_reduce stream 8 7 us' \
-	missed met unknown missed
+	'spmt all_reduce registered 8 3.9 us, nccl all_reduce stream 8 7.1 us, windows all_reduce stream 8 7 us, spmt all_reduce registered 4096 3.9 us, nccl all_reduce stream 4096 7 us, windows all_reduce stream 4096 7 us' \
+	unknown unknown met missed
+judges 'a put stands beside the copy of its own program in the same stream' 2 \
+	'spmt put_on_stream stream 8 3 us, spmt put_copy stream 8 2 us, spmt put_on_stream registered 8 2.1 us, spmt put_copy registered 8 2.1 us, raw put_on_stream stream 8 1 us, spmt put_on_stream stream 4096 1 GB/s' \
+	missed unknown met none none
 judges 'all_reduce in a graph, two GPUs' 2 \
 	'spmt all_reduce graph-20 8 2.2 us, spmt all_reduce graph-20 4096 2.2 us, spmt all_reduce graph-20 32768 9 us, spmt all_reduce graph-20 65536 3.3 us' \
 	met met none missed

@@ -15,7 +15,7 @@ enum {
 
 /* Packets, signals of channels and bulk copies of one program; without a function: it has none. */
 struct channel_kernels {
-	struct kernel packets, packet, ordered, relaxed, bulk, bulk_quiet, bulk_bw;
+	struct kernel packets, each, packet, ordered, relaxed, bulk, bulk_quiet, bulk_bw;
 };
 
 static void run_bulk_quiet(struct rank *r, struct kernel kernel)
@@ -74,9 +74,19 @@ static void run_packets(struct rank *r, struct kernel kernel)
 	run_again(r, "packets", "cached-1024", kernel, 1024, PACKETS_MOST);
 }
 
+/* Each thread its own packets, which it answers without waiting for others. */
+static void run_packets_each(struct rank *r, struct kernel kernel)
+{
+	run_again(r, "packets", "each-256", kernel, 256, 8);
+	run_again(r, "packets", "each-256", kernel, 256, 4096);
+	run_again(r, "packets", "each-256", kernel, 256, PACKETS_MOST);
+	run_again(r, "packets", "each-1024", kernel, 1024, PACKETS_MOST);
+}
+
 static void run_channels(struct rank *r, const struct channel_kernels *k)
 {
 	run_packets(r, k->packets);
+	run_packets_each(r, k->each);
 	run_again(r, "packets", "by-value", k->packet, 1, 8);
 	run_ping(r, "channel_signal", "thread", k->ordered, 1, 0, 0);
 	run_ping(r, "channel_signal", "relaxed", k->relaxed, 1, 0, 0);

@@ -14,6 +14,14 @@ OP uint64_t packets_at(const struct job *j, const char *room)
 }
 
 struct ll16_packets {
+	OP void unpack(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		mscclpp::MemoryChannelDeviceHandle packets = j->place.packets;
+		uint64_t to = (uint64_t)(j->dst - j->src) + off;
+
+		packets.unpackPackets<mscclpp::LL16Packet>(
+			packets_at(j, room), to, j->size, threadIdx.x, blockDim.x, flag);
+	}
 	OP void put(const struct job *j, char *room, uint64_t off, uint32_t flag)
 	{
 		mscclpp::MemoryChannelDeviceHandle packets = j->place.packets;
@@ -23,12 +31,16 @@ struct ll16_packets {
 	}
 	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
 	{
-		mscclpp::MemoryChannelDeviceHandle packets = j->place.packets;
-		uint64_t to = (uint64_t)(j->dst - j->src) + off;
-
-		packets.unpackPackets<mscclpp::LL16Packet>(
-			packets_at(j, room), to, j->size, threadIdx.x, blockDim.x, flag);
+		unpack(j, room, off, flag);
 		__syncthreads(); /* all of it, for every thread, as with the others */
+		return 0;
+	}
+};
+
+struct ll16_packets_each : ll16_packets {
+	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		unpack(j, room, off, flag);
 		return 0;
 	}
 };
@@ -55,6 +67,11 @@ struct ll16_packet {
 KERNEL(k_ll16_packets)
 {
 	ping_packets<ll16_packets>(&j);
+}
+
+KERNEL(k_ll16_packets_each)
+{
+	ping_packets<ll16_packets_each>(&j);
 }
 
 KERNEL(k_ll16_packet)
@@ -191,8 +208,8 @@ static bool has_bulk(const struct rank *r)
 
 static void group_channel(struct rank *r)
 {
-	struct channel_kernels k = { KERNEL_OF(k_ll16_packets), KERNEL_OF(k_ll16_packet),
-		KERNEL_OF(k_signal), KERNEL_OF(k_signal_relaxed) };
+	struct channel_kernels k = { KERNEL_OF(k_ll16_packets), KERNEL_OF(k_ll16_packets_each),
+		KERNEL_OF(k_ll16_packet), KERNEL_OF(k_signal), KERNEL_OF(k_signal_relaxed) };
 
 	if (has_bulk(r)) {
 		k.bulk = KERNEL_OF(k_bulk);

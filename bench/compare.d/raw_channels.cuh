@@ -68,7 +68,7 @@ KERNEL(k_raw_packet)
 
 /*
  * Of each of THREADS its packets, eight at once as long as there are as many; data goes through memory on both sides, and the block meets
- * before it is used.
+ * before it is used, if it is to MEET.
  */
 enum { PACKETS_AT_ONCE = 8 };
 
@@ -110,26 +110,38 @@ OP int raw_packets_get(const struct job *j, char *turn, uint64_t off, uint32_t f
 		if (!rc)
 			dst[i] = x[0];
 	}
-	return __syncthreads_or(rc);
+	return rc;
 }
 
-template <int THREADS> struct raw_packets {
+template <int THREADS, bool MEET> struct raw_packets {
 	OP void put(const struct job *j, char *room, uint64_t off, uint32_t flag)
 	{
 		raw_packets_put<THREADS>(j, room, off, flag);
 	}
 	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
 	{
-		return raw_packets_get<THREADS>(j, room, off, flag);
+		int rc = raw_packets_get<THREADS>(j, room, off, flag);
+
+		return MEET ? __syncthreads_or(rc) : rc;
 	}
 };
 
-KERNEL(k_raw_packets)
+template <bool MEET> OP void raw_packets_of(const struct job *j)
 {
 	if (blockDim.x == 256)
-		ping_packets<raw_packets<256>>(&j);
+		ping_packets<raw_packets<256, MEET>>(j);
 	else
-		ping_packets<raw_packets<1024>>(&j);
+		ping_packets<raw_packets<1024, MEET>>(j);
+}
+
+KERNEL(k_raw_packets)
+{
+	raw_packets_of<true>(&j);
+}
+
+KERNEL(k_raw_packets_each)
+{
+	raw_packets_of<false>(&j);
 }
 
 /* One word there and back, behind a fence and without. */
@@ -251,9 +263,9 @@ KERNEL(k_raw_bulk_quiet)
 
 static void group_channel(struct rank *r)
 {
-	struct channel_kernels k = { KERNEL_OF(k_raw_packets), KERNEL_OF(k_raw_packet),
-		KERNEL_OF(k_ping_word), KERNEL_OF(k_ping_word_relaxed), KERNEL_OF(k_raw_bulk),
-		KERNEL_OF(k_raw_bulk_quiet), { NULL, NULL } };
+	struct channel_kernels k = { KERNEL_OF(k_raw_packets), KERNEL_OF(k_raw_packets_each),
+		KERNEL_OF(k_raw_packet), KERNEL_OF(k_ping_word), KERNEL_OF(k_ping_word_relaxed),
+		KERNEL_OF(k_raw_bulk), KERNEL_OF(k_raw_bulk_quiet), { NULL, NULL } };
 
 	run_channels(r, &k);
 }

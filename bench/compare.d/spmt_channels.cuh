@@ -17,6 +17,19 @@ struct spmt_packets {
 	}
 };
 
+struct spmt_packets_each {
+	OP void put(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		spmtd_put_packets_each(&j->place.view, room, j->src + off, j->size, flag, j->peer,
+			threadIdx.x, blockDim.x);
+	}
+	OP int get(const struct job *j, char *room, uint64_t off, uint32_t flag)
+	{
+		return spmtd_get_packets_each(
+			&j->place.view, j->dst + off, room, j->size, flag, threadIdx.x, blockDim.x);
+	}
+};
+
 struct spmt_packet {
 	OP void put(const struct job *j, char *room, uint64_t x, uint32_t flag)
 	{
@@ -86,6 +99,11 @@ KERNEL(k_ping_packets)
 	ping_packets<spmt_packets>(&j);
 }
 
+KERNEL(k_ping_packets_each)
+{
+	ping_packets<spmt_packets_each>(&j);
+}
+
 KERNEL(k_ping_packet)
 {
 	ping_packet<spmt_packet>(&j);
@@ -138,9 +156,10 @@ KERNEL(k_bw_bulk)
 
 static void group_channel(struct rank *r)
 {
-	struct channel_kernels k = { KERNEL_OF(k_ping_packets), KERNEL_OF(k_ping_packet),
-		KERNEL_OF(k_ping_channel), KERNEL_OF(k_ping_channel_relaxed),
-		KERNEL_OF(k_ping_bulk), KERNEL_OF(k_bulk_quiet), KERNEL_OF(k_bw_bulk) };
+	struct channel_kernels k = { KERNEL_OF(k_ping_packets), KERNEL_OF(k_ping_packets_each),
+		KERNEL_OF(k_ping_packet), KERNEL_OF(k_ping_channel),
+		KERNEL_OF(k_ping_channel_relaxed), KERNEL_OF(k_ping_bulk), KERNEL_OF(k_bulk_quiet),
+		KERNEL_OF(k_bw_bulk) };
 
 	run_channels(r, &k);
 }

@@ -16,7 +16,7 @@ SPMTD_BEGIN
  * c is what spmt_channel_get has filled, v the view of the same comm. `local` is this rank's buffer, `remote` the peer's, `incoming`
  * this rank's own copy of what `remote` is: where the peer's puts come if it names the same buffer. Offsets are bytes, and not
  * checked. Calls are by a thread, _warp or _block as everywhere; _group is one transfer by `blocks` blocks, each of which calls with its
- * index, and none waits for another.
+ * index, and none waits for another; _each is one of packets by `threads` threads, likewise (packet.h).
  *
  *	signal          the peer's counter rises by 1, behind all that the calling thread or, with data_sync BEFORE, its warp or block
  *	                has put. _relaxed: without that order
@@ -266,6 +266,31 @@ SPMTD_FN void spmtd_channel_get_group(const struct spmt_view *v, const struct sp
 			spmtd_channel_from_(c->incoming, src_off), size, flag,               \
 			c->remote + dst_off, c->peer, scope, bytes);                         \
 	}
+#define SPMTD_CHANNEL_PACKETS_EACH(format, bytes)                                              \
+	SPMTD_FN void spmtd_channel_put_##format##_each(const struct spmt_view *v,             \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
+		uint32_t flag, uint32_t index, uint32_t threads)                               \
+	{                                                                                      \
+		spmtd_do_put_packets_each_(v, c->remote + dst_off,                             \
+			spmtd_channel_from_(c->local, src_off), size, flag, c->peer,           \
+			spmtd_mover_at_(index, threads), bytes);                               \
+	}                                                                                      \
+	SPMTD_FN int spmtd_channel_unpack_##format##_each(const struct spmt_view *v,           \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
+		uint32_t flag, uint32_t index, uint32_t threads)                               \
+	{                                                                                      \
+		return spmtd_do_get_packets_each_(v, spmtd_to_(c->local + dst_off),            \
+			spmtd_channel_from_(c->incoming, src_off), size, flag, 0, -1,          \
+			spmtd_mover_at_(index, threads), bytes);                               \
+	}                                                                                      \
+	SPMTD_FN int spmtd_channel_read_put_##format##_each(const struct spmt_view *v,         \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
+		uint32_t flag, uint32_t index, uint32_t threads)                               \
+	{                                                                                      \
+		return spmtd_do_get_packets_each_(v, spmtd_to_(0),                             \
+			spmtd_channel_from_(c->incoming, src_off), size, flag,                 \
+			c->remote + dst_off, c->peer, spmtd_mover_at_(index, threads), bytes); \
+	}
 /* A share of the data is one of the packets, too, twice as far on. */
 #define SPMTD_CHANNEL_PACKETS_GROUP(format)                                                   \
 	SPMTD_FN void spmtd_channel_put_##format##_group(const struct spmt_view *v,           \
@@ -299,6 +324,8 @@ SPMTD_CHANNEL_PACKETS(packets, _block, SPMTD_BLOCK_, 8)
 SPMTD_CHANNEL_PACKETS(packets8, , SPMTD_THREAD_, 4)
 SPMTD_CHANNEL_PACKETS(packets8, _warp, SPMTD_WARP_, 4)
 SPMTD_CHANNEL_PACKETS(packets8, _block, SPMTD_BLOCK_, 4)
+SPMTD_CHANNEL_PACKETS_EACH(packets, 8)
+SPMTD_CHANNEL_PACKETS_EACH(packets8, 4)
 SPMTD_CHANNEL_PACKETS_GROUP(packets)
 SPMTD_CHANNEL_PACKETS_GROUP(packets8)
 
@@ -350,6 +377,7 @@ SPMTD_TERM_TYPES(SPMTD_CHANNEL_REDUCE)
 #undef SPMTD_CHANNEL_SIGNALS
 #undef SPMTD_CHANNEL_MOVES
 #undef SPMTD_CHANNEL_PACKETS
+#undef SPMTD_CHANNEL_PACKETS_EACH
 #undef SPMTD_CHANNEL_PACKETS_GROUP
 #undef SPMTD_CHANNEL_REDUCE_BY
 #undef SPMTD_CHANNEL_REDUCE

@@ -22,7 +22,9 @@ SPMTD_BEGIN
  *	forward   as get, and sends each packet on to pe's onto as it comes; dst may be NULL, for nowhere. SPMTD_UNSUPPORTED, and nothing
  *	          done, where pe has no address here (fifo.h)
  *
- * put_packet, get_packet are one packet by value, by one thread.
+ * put_packet, get_packet are one packet by value, by one thread. _each is one transfer by `threads` threads of one block or of several, of
+ * which each calls with its index and moves its own packets, every threads-th from its index on: none waits for another, and what get
+ * and forward return is of the caller's packets alone. An index of `threads` or more moves nothing; get and forward say SPMTD_INVALID.
  *
  * flag is not 0, and differs from those of earlier uses of the buffer. With two buffers in turn and a flag
  * that rises by 1 a call, in a word of the device where kernels are in graphs, ranks of which each puts to and
@@ -92,15 +94,38 @@ SPMTD_FN uint64_t spmtd_packets_count_(uint64_t size, uint32_t bytes)
 	return size / bytes + (size % bytes != 0);
 }
 
-SPMTD_FN struct spmtd_packets_ spmtd_packets_of_(
-	uint64_t data, uint64_t at, uint64_t size, uint32_t flag, int scope, uint32_t bytes)
+/* Who moves packets: one of as many as there are. */
+struct spmtd_mover_ {
+	uint32_t index, movers;
+};
+
+SPMTD_FN struct spmtd_mover_ spmtd_mover_of_(int scope)
+{
+	struct spmtd_mover_ m;
+
+	m.index = spmtd_lane_(scope);
+	m.movers = spmtd_lanes_(scope);
+	return m;
+}
+
+SPMTD_FN struct spmtd_mover_ spmtd_mover_at_(uint32_t index, uint32_t movers)
+{
+	struct spmtd_mover_ m;
+
+	m.index = index;
+	m.movers = movers;
+	return m;
+}
+
+SPMTD_FN struct spmtd_packets_ spmtd_packets_of_(uint64_t data, uint64_t at, uint64_t size,
+	uint32_t flag, struct spmtd_mover_ by, uint32_t bytes)
 {
 	struct spmtd_packets_ p;
-	uint64_t first = (uint64_t)spmtd_lane_(scope) * bytes;
+	uint64_t first = (uint64_t)by.index * bytes;
 
 	p.data = data + first;
 	p.at = at + 2 * first;
-	p.step = (uint64_t)spmtd_lanes_(scope) * bytes;
+	p.step = (uint64_t)by.movers * bytes;
 	p.left = (int64_t)(size - first);
 	p.flag = flag;
 	p.bytes = bytes;
@@ -173,28 +198,46 @@ SPMTD_FN void spmtd_put_some_(struct spmtd_packets_ *p, uint32_t some, int whole
 	spmtd_packets_on_(p, some);
 }
 
+/* All of one thread's. whole: as above. */
+SPMTD_FN void spmtd_put_all_(struct spmtd_packets_ *p, int whole)
+{
+	if (!whole) {
+		SPMTD_ROLLED while (p->left > 0) spmtd_put_some_(p, 1, 0);
+		return;
+	}
+	if (spmtd_packets_has_(p, 2)) {
+		SPMTD_ROLLED while (spmtd_packets_has_four_(p)) spmtd_put_some_(p, 4, 1);
+		SPMTD_ROLLED while (spmtd_packets_has_(p, 2)) spmtd_put_some_(p, 2, 1);
+	}
+	if (p->left > 0)
+		spmtd_put_some_(p, 1, 1);
+}
+
 /* dst: the raw address on pe. */
 SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, const void *src,
 	uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
 {
 	uint64_t from = spmtd_at_(src);
-	struct spmtd_packets_ p = spmtd_packets_of_(from, dst, size, flag, scope, bytes);
+	struct spmtd_packets_ p =
+		spmtd_packets_of_(from, dst, size, flag, spmtd_mover_of_(scope), bytes);
 
 	spmtd_meet_(scope);
-	if (!spmtd_packets_whole_(from, size, bytes)) {
-		SPMTD_ROLLED while (p.left > 0) spmtd_put_some_(&p, 1, 0);
-	} else if (!spmtd_packets_has_(&p, 2)) {
-		if (p.left > 0)
-			spmtd_put_some_(&p, 1, 1);
-	} else {
-		SPMTD_ROLLED while (spmtd_packets_has_four_(&p)) spmtd_put_some_(&p, 4, 1);
-		SPMTD_ROLLED while (spmtd_packets_has_(&p, 2)) spmtd_put_some_(&p, 2, 1);
-		if (p.left > 0)
-			spmtd_put_some_(&p, 1, 1);
-	}
+	spmtd_put_all_(&p, spmtd_packets_whole_(from, size, bytes));
 	if (size)
 		spmtd_wake_(v, pe);
 	spmtd_meet_(scope);
+}
+
+SPMTD_FN void spmtd_do_put_packets_each_(const struct spmt_view *v, uint64_t dst, const void *src,
+	uint64_t size, uint32_t flag, int pe, struct spmtd_mover_ by, uint32_t bytes)
+{
+	uint64_t from = spmtd_at_(src);
+	struct spmtd_packets_ p = spmtd_packets_of_(from, dst, size, flag, by, bytes);
+
+	if (by.index >= by.movers || p.left <= 0)
+		return;
+	spmtd_put_all_(&p, spmtd_packets_whole_(from, size, bytes));
+	spmtd_wake_(v, pe);
 }
 
 /* Each half of a packet is a post. */
@@ -206,19 +249,36 @@ SPMTD_FN void spmtd_far_packet_(const struct spmt_view *v, int where, uint64_t o
 		spmtd_far_value_(v, where, off + 8, u.b, 8, pe);
 }
 
+SPMTD_FN void spmtd_far_put_all_(
+	const struct spmt_view *v, int where, struct spmtd_packets_ *p, int pe)
+{
+	SPMTD_ROLLED while (p->left > 0)
+	{
+		spmtd_far_packet_(v, where, p->at, spmtd_packet_(spmtd_packets_load_(p), p->flag),
+			pe, p->bytes);
+		spmtd_packets_on_(p, 1);
+	}
+}
+
 SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint64_t off,
 	const void *src, uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
 {
-	struct spmtd_packets_ p = spmtd_packets_of_(spmtd_at_(src), off, size, flag, scope, bytes);
+	struct spmtd_packets_ p =
+		spmtd_packets_of_(spmtd_at_(src), off, size, flag, spmtd_mover_of_(scope), bytes);
 
 	spmtd_meet_(scope);
-	SPMTD_ROLLED while (p.left > 0)
-	{
-		spmtd_far_packet_(
-			v, where, p.at, spmtd_packet_(spmtd_packets_load_(&p), flag), pe, bytes);
-		spmtd_packets_on_(&p, 1);
-	}
+	spmtd_far_put_all_(v, where, &p, pe);
 	spmtd_meet_(scope);
+}
+
+SPMTD_FN void spmtd_far_put_packets_each_(const struct spmt_view *v, int where, uint64_t off,
+	const void *src, uint64_t size, uint32_t flag, int pe, struct spmtd_mover_ by,
+	uint32_t bytes)
+{
+	struct spmtd_packets_ p = spmtd_packets_of_(spmtd_at_(src), off, size, flag, by, bytes);
+
+	if (by.index < by.movers)
+		spmtd_far_put_all_(v, where, &p, pe);
 }
 
 /* Looks at a packet that follow each other at once, since what is asked between two of them keeps the next one waiting. A power of two, no
@@ -315,39 +375,69 @@ SPMTD_FN int spmtd_get_some_(const struct spmt_view *v, struct spmtd_waiter_ *w,
 	return 0;
 }
 
-/* onto: the raw address on pe; 0: nowhere. */
-SPMTD_FN int spmtd_do_get_packets_(const struct spmt_view *v, void *dst, const void *src,
-	uint64_t size, uint32_t flag, uint64_t onto, int pe, int scope, uint32_t bytes)
+/* to: the address of dst here, or 0. onto: the raw address on pe; 0: nowhere. */
+SPMTD_FN struct spmtd_packets_to_ spmtd_packets_to_of_(
+	uint64_t to, uint64_t at, uint64_t size, uint64_t onto, int pe, uint32_t bytes)
 {
-	uint64_t to = spmtd_at_(dst), at = spmtd_at_(src);
-	struct spmtd_packets_ p = spmtd_packets_of_(to, at, size, flag, scope, bytes);
 	struct spmtd_packets_to_ t;
-	struct spmtd_waiter_ w;
-	int rc = 0;
 
 	t.onto = onto ? onto - at : 0;
 	t.to = to != 0;
 	t.whole = spmtd_packets_whole_(to, size, bytes);
 	t.pe = pe;
+	return t;
+}
+
+/* All of one thread's. */
+SPMTD_FN int spmtd_get_all_(
+	const struct spmt_view *v, struct spmtd_packets_ *p, const struct spmtd_packets_to_ *t)
+{
+	struct spmtd_waiter_ w;
+	int rc = 0;
+
+	spmtd_wait_begin_(&w);
+	if (!t->whole) {
+		SPMTD_ROLLED while (!rc && p->left > 0) rc = spmtd_get_some_(v, &w, p, t, 1);
+	} else if (!spmtd_packets_has_(p, 2)) {
+		if (p->left > 0)
+			rc = spmtd_get_some_(v, &w, p, t, 1);
+	} else {
+		SPMTD_ROLLED while (!rc && spmtd_packets_has_four_(p)) rc =
+			spmtd_get_some_(v, &w, p, t, 4);
+		SPMTD_ROLLED while (!rc && spmtd_packets_has_(p, 2)) rc =
+			spmtd_get_some_(v, &w, p, t, 2);
+		if (!rc && p->left > 0)
+			rc = spmtd_get_some_(v, &w, p, t, 1);
+	}
+	spmtd_wait_rest_(v, &w);
+	return rc;
+}
+
+/* dst: here; onto: the raw address on pe; 0: nowhere. */
+SPMTD_FN int spmtd_do_get_packets_(const struct spmt_view *v, void *dst, const void *src,
+	uint64_t size, uint32_t flag, uint64_t onto, int pe, int scope, uint32_t bytes)
+{
+	uint64_t to = spmtd_at_(dst), at = spmtd_at_(src);
+	struct spmtd_packets_ p =
+		spmtd_packets_of_(to, at, size, flag, spmtd_mover_of_(scope), bytes);
+	struct spmtd_packets_to_ t = spmtd_packets_to_of_(to, at, size, onto, pe, bytes);
+
 	if (!flag)
 		return SPMTD_INVALID;
 	spmtd_meet_(scope);
-	spmtd_wait_begin_(&w);
-	if (!t.whole) {
-		SPMTD_ROLLED while (!rc && p.left > 0) rc = spmtd_get_some_(v, &w, &p, &t, 1);
-	} else if (!spmtd_packets_has_(&p, 2)) {
-		if (p.left > 0)
-			rc = spmtd_get_some_(v, &w, &p, &t, 1);
-	} else {
-		SPMTD_ROLLED while (!rc && spmtd_packets_has_four_(&p)) rc =
-			spmtd_get_some_(v, &w, &p, &t, 4);
-		SPMTD_ROLLED while (!rc && spmtd_packets_has_(&p, 2)) rc =
-			spmtd_get_some_(v, &w, &p, &t, 2);
-		if (!rc && p.left > 0)
-			rc = spmtd_get_some_(v, &w, &p, &t, 1);
-	}
-	spmtd_wait_rest_(v, &w);
-	return spmtd_agree_(rc, scope);
+	return spmtd_agree_(spmtd_get_all_(v, &p, &t), scope);
+}
+
+SPMTD_FN int spmtd_do_get_packets_each_(const struct spmt_view *v, void *dst, const void *src,
+	uint64_t size, uint32_t flag, uint64_t onto, int pe, struct spmtd_mover_ by, uint32_t bytes)
+{
+	uint64_t to = spmtd_at_(dst), at = spmtd_at_(src);
+	struct spmtd_packets_ p = spmtd_packets_of_(to, at, size, flag, by, bytes);
+	struct spmtd_packets_to_ t = spmtd_packets_to_of_(to, at, size, onto, pe, bytes);
+
+	if (!flag || by.index >= by.movers)
+		return SPMTD_INVALID;
+	return spmtd_get_all_(v, &p, &t);
 }
 
 /* One by value. */
@@ -410,12 +500,57 @@ SPMTD_FN int spmtd_do_get_packet_(
 		return spmtd_do_get_packets_(                                                      \
 			v, dst, src, size, flag, spmtd_there_(v, onto, pe), pe, scope, bytes);     \
 	}
+#define SPMTD_PACKETS_EACH(format, bytes)                                                          \
+	SPMTD_FN void spmtd_put_##format##_each(const struct spmt_view *v, void *dst,              \
+		const void *src, size_t size, uint32_t flag, int pe, uint32_t index,               \
+		uint32_t threads)                                                                  \
+	{                                                                                          \
+		struct spmtd_mover_ by = spmtd_mover_at_(index, threads);                          \
+                                                                                                   \
+		if (spmtd_is_far_(v, pe))                                                          \
+			spmtd_far_put_packets_each_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst), src, \
+				size, flag, pe, by, bytes);                                        \
+		else                                                                               \
+			spmtd_do_put_packets_each_(                                                \
+				v, spmtd_there_(v, dst, pe), src, size, flag, pe, by, bytes);      \
+	}                                                                                          \
+	SPMTD_FN void spmtd_mem_put_##format##_each(const struct spmt_view *v,                     \
+		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t size,       \
+		uint32_t flag, int pe, uint32_t index, uint32_t threads)                           \
+	{                                                                                          \
+		struct spmtd_mover_ by = spmtd_mover_at_(index, threads);                          \
+                                                                                                   \
+		if (spmtd_mem_is_far_(m, pe))                                                      \
+			spmtd_far_put_packets_each_(v, SPMTD_FAR_MEM,                              \
+				spmtd_mem_offset_(m, dst_off, pe), src, size, flag, pe, by,        \
+				bytes);                                                            \
+		else                                                                               \
+			spmtd_do_put_packets_each_(v, spmtd_mem_there_(m, dst_off, pe), src, size, \
+				flag, pe, by, bytes);                                              \
+	}                                                                                          \
+	SPMTD_FN int spmtd_get_##format##_each(const struct spmt_view *v, void *dst,               \
+		const void *src, size_t size, uint32_t flag, uint32_t index, uint32_t threads)     \
+	{                                                                                          \
+		return spmtd_do_get_packets_each_(                                                 \
+			v, dst, src, size, flag, 0, -1, spmtd_mover_at_(index, threads), bytes);   \
+	}                                                                                          \
+	SPMTD_FN int spmtd_forward_##format##_each(const struct spmt_view *v, void *onto,          \
+		void *dst, const void *src, size_t size, uint32_t flag, int pe, uint32_t index,    \
+		uint32_t threads)                                                                  \
+	{                                                                                          \
+		if (spmtd_is_far_(v, pe))                                                          \
+			return SPMTD_UNSUPPORTED;                                                  \
+		return spmtd_do_get_packets_each_(v, dst, src, size, flag,                         \
+			spmtd_there_(v, onto, pe), pe, spmtd_mover_at_(index, threads), bytes);    \
+	}
 SPMTD_PACKETS(packets, , SPMTD_THREAD_, 8)
 SPMTD_PACKETS(packets, _warp, SPMTD_WARP_, 8)
 SPMTD_PACKETS(packets, _block, SPMTD_BLOCK_, 8)
 SPMTD_PACKETS(packets8, , SPMTD_THREAD_, 4)
 SPMTD_PACKETS(packets8, _warp, SPMTD_WARP_, 4)
 SPMTD_PACKETS(packets8, _block, SPMTD_BLOCK_, 4)
+SPMTD_PACKETS_EACH(packets, 8)
+SPMTD_PACKETS_EACH(packets8, 4)
 
 SPMTD_FN void spmtd_put_packet(
 	const struct spmt_view *v, void *dst, uint64_t value, uint32_t flag, int pe)
@@ -459,6 +594,7 @@ SPMTD_FN int spmtd_get_packet8(
 }
 
 #undef SPMTD_PACKETS
+#undef SPMTD_PACKETS_EACH
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 

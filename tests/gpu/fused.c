@@ -19,6 +19,9 @@ static const struct load packets_loads[] = {
 	{ BY_BLOCK, 4, 512, 4096, 2000, 100 },
 };
 
+static const char *const formats[] = { "wide packets", "narrow packets",
+	"wide packets of each thread", "lines" };
+
 static int packets_run(struct rank *r, const struct load *l, struct packets_args *a)
 {
 	const uint64_t room = workers_of(l) * l->words * 8;
@@ -35,10 +38,7 @@ static int packets_run(struct rank *r, const struct load *l, struct packets_args
 	a->rounds = gpu_number(l->rounds, l->fewer);
 	a->scope = (int)l->scope;
 	a->done = 0;
-	snprintf(what, sizeof(what), "%s packets, form %d, by %u x a %s, %llu words",
-		a->lines	    ? "lines of"
-			: a->narrow ? "narrow"
-				    : "wide",
+	snprintf(what, sizeof(what), "%s, form %d, by %u x a %s, %llu words", formats[a->format],
 		a->form, workers_of(l), scope_names[l->scope], (unsigned long long)l->words);
 	RANK_STEP(r, test_packets, l->grid, l->block, *a);
 	TRY(outcome_check(r, (struct outcome *)(uintptr_t)a->outcome, what));
@@ -62,13 +62,9 @@ static int packets(spmt_comm *comm, void *arg)
 	a.view = r.view;
 	a.outcome = addr(outcome);
 	for (size_t i = 0; i < sizeof(packets_loads) / sizeof(packets_loads[0]); i++)
-		for (a.narrow = 0; a.narrow < 2; a.narrow++)
-			TRY(packets_run(&r, &packets_loads[i], &a));
-	a.lines = 1;
-	a.narrow = 0;
-	for (size_t i = 0; i < sizeof(packets_loads) / sizeof(packets_loads[0]); i++)
-		if (packets_loads[i].scope != BY_THREAD)
-			TRY(packets_run(&r, &packets_loads[i], &a));
+		for (a.format = 0; a.format < PACKETS_FORMATS; a.format++)
+			if (a.format != PACKETS_LINES || packets_loads[i].scope != BY_THREAD)
+				TRY(packets_run(&r, &packets_loads[i], &a));
 	rank_close(&r);
 	return 0;
 }

@@ -184,6 +184,14 @@ static void packets(void *args)
 		spmtd_put_packets(v, place(a, ALL), place(a, OWN), BYTES, i, next);
 		CHECK(spmtd_get_packets(v, place(a, GOT), place(a, ALL), BYTES, i) == 0);
 		CHECK(is_of(place(a, GOT), i, prev));
+		CHECK(spmtd_barrier(v) == 0); /* the same place again */
+		for (uint32_t t = 0; t < 2; t++)
+			spmtd_put_packets_each(
+				v, place(a, ALL), place(a, OWN), BYTES, i + 100, next, t, 2);
+		for (uint32_t t = 0; t < 2; t++)
+			CHECK(spmtd_get_packets_each(
+				      v, place(a, GOT), place(a, ALL), BYTES, i + 100, t, 2) == 0);
+		CHECK(is_of(place(a, GOT), i, prev));
 		spmtd_put_packet(v, place(a, WIDE), i + 7, i, next);
 		CHECK(spmtd_get_packet(v, place(a, WIDE), i, &value) == 0 && value == i + 7);
 		CHECK(spmtd_barrier(v) == 0);
@@ -263,6 +271,8 @@ static void together(void *args)
 		SPMTD_UNSUPPORTED);
 	CHECK(spmtd_forward_packets(v, place(a, ALL), NULL, place(a, OWN), BYTES, 1, next) ==
 		SPMTD_UNSUPPORTED);
+	CHECK(spmtd_forward_packets_each(v, place(a, ALL), NULL, place(a, OWN), BYTES, 1, next, 0,
+		      1) == SPMTD_UNSUPPORTED);
 	CHECK(spmtd_bulk_begin(&b, NULL, 0, 0) <= 0);
 	spmtd_bulk_get(v, &b, place(a, GOT), place(a, OWN), BYTES, next);
 	CHECK(is_of(place(a, GOT), 4, next));

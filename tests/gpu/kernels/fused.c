@@ -7,7 +7,7 @@
 	static inline void put_##scope(                                                            \
 		const struct packets_args *a, void *to, const void *from, uint32_t flag, int pe)   \
 	{                                                                                          \
-		if (a->narrow)                                                                     \
+		if (a->format == PACKETS_NARROW)                                                   \
 			spmtd_put_packets8##suffix(&a->view, to, from, a->words * 8, flag, pe);    \
 		else                                                                               \
 			spmtd_put_packets##suffix(&a->view, to, from, a->words * 8, flag, pe);     \
@@ -15,14 +15,14 @@
 	static inline int get_##scope(                                                             \
 		const struct packets_args *a, void *to, const void *from, uint32_t flag)           \
 	{                                                                                          \
-		if (a->narrow)                                                                     \
+		if (a->format == PACKETS_NARROW)                                                   \
 			return spmtd_get_packets8##suffix(&a->view, to, from, a->words * 8, flag); \
 		return spmtd_get_packets##suffix(&a->view, to, from, a->words * 8, flag);          \
 	}                                                                                          \
 	static inline int forward_##scope(const struct packets_args *a, void *onto, void *to,      \
 		const void *from, uint32_t flag, int pe)                                           \
 	{                                                                                          \
-		if (a->narrow)                                                                     \
+		if (a->format == PACKETS_NARROW)                                                   \
 			return spmtd_forward_packets8##suffix(                                     \
 				&a->view, onto, to, from, a->words * 8, flag, pe);                 \
 		return spmtd_forward_packets##suffix(                                              \
@@ -109,25 +109,35 @@ static inline char *packets_place(
 static inline int packets_put(
 	const struct packets_args *a, void *to, const void *from, uint64_t round, int pe)
 {
-	if (a->lines)
+	if (a->format == PACKETS_LINES)
 		return BY_MANY(a->scope, put_lines, a, to, from, round << 8, pe);
-	BY_SCOPE(a->scope, put, a, to, from, (uint32_t)round, pe);
+	if (a->format == PACKETS_EACH)
+		spmtd_put_packets_each(&a->view, to, from, a->words * 8, (uint32_t)round, pe,
+			spmtd_lane_(a->scope), spmtd_lanes_(a->scope));
+	else
+		BY_SCOPE(a->scope, put, a, to, from, (uint32_t)round, pe);
 	return 0;
 }
 
 static inline int packets_get(
 	const struct packets_args *a, void *to, const void *from, uint64_t round)
 {
-	if (a->lines)
+	if (a->format == PACKETS_LINES)
 		return BY_MANY(a->scope, get_lines, a, to, from, round << 8);
+	if (a->format == PACKETS_EACH)
+		return spmtd_get_packets_each(&a->view, to, from, a->words * 8, (uint32_t)round,
+			spmtd_lane_(a->scope), spmtd_lanes_(a->scope));
 	return BY_SCOPE(a->scope, get, a, to, from, (uint32_t)round);
 }
 
 static inline int packets_forward(const struct packets_args *a, void *onto, void *to,
 	const void *from, uint64_t round, int pe)
 {
-	if (a->lines)
+	if (a->format == PACKETS_LINES)
 		return BY_MANY(a->scope, forward_lines, a, onto, to, from, round << 8, pe);
+	if (a->format == PACKETS_EACH)
+		return spmtd_forward_packets_each(&a->view, onto, to, from, a->words * 8,
+			(uint32_t)round, pe, spmtd_lane_(a->scope), spmtd_lanes_(a->scope));
 	return BY_SCOPE(a->scope, forward, a, onto, to, from, (uint32_t)round, pe);
 }
 

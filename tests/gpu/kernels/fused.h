@@ -9,6 +9,9 @@
 
 enum packets_form { PACKETS_TO_ALL, PACKETS_ROUND_THE_RING, PACKETS_FORMS };
 
+/* Packets of 16 bytes; of 8; of 16 that each thread fills, moves and checks by itself, without any meeting; lines. */
+enum packets_format { PACKETS_WIDE, PACKETS_NARROW, PACKETS_EACH, PACKETS_LINES, PACKETS_FORMATS };
+
 /* Each worker has, in symmetric memory, 2 x npes places for `words` words as packets or lines; a buffer to send from and one to
    unpack into. */
 struct packets_args {
@@ -16,8 +19,7 @@ struct packets_args {
 	uint64_t places, buffers, unpacked, outcome;
 	uint64_t words, rounds, done; /* rounds of earlier launches */
 	uint64_t place;		      /* bytes, a multiple of 128 */
-	int32_t scope, form, narrow;  /* narrow: packets of 8 bytes */
-	int32_t lines;		      /* 1: lines instead */
+	int32_t scope, form, format, unused;
 };
 
 /* ---- sessions: rounds of stores to all, a meeting by index, a look ---------------------------- */

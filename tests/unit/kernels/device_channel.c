@@ -322,31 +322,33 @@ typedef void put_packets_fn(
 typedef int get_packets_fn(
 	const struct spmt_view *, const struct spmt_channel *, size_t, size_t, size_t, uint32_t);
 
-#define PACKETS_GROUP(x)                                                                        \
-	static void put_##x##_3(const struct spmt_view *v, const struct spmt_channel *c,        \
+#define PACKETS_BY_3(x, by)                                                                     \
+	static void put_##x##_##by(const struct spmt_view *v, const struct spmt_channel *c,     \
 		size_t dst, size_t src, size_t n, uint32_t flag)                                \
 	{                                                                                       \
 		for (uint32_t i = 0; i < 3; i++)                                                \
-			spmtd_channel_put_##x##_group(v, c, dst, src, n, flag, i, 3);           \
+			spmtd_channel_put_##x##_##by(v, c, dst, src, n, flag, i, 3);            \
 	}                                                                                       \
-	static int unpack_##x##_3(const struct spmt_view *v, const struct spmt_channel *c,      \
+	static int unpack_##x##_##by(const struct spmt_view *v, const struct spmt_channel *c,   \
 		size_t dst, size_t src, size_t n, uint32_t flag)                                \
 	{                                                                                       \
 		int rc = 0;                                                                     \
 		for (uint32_t i = 0; i < 3 && !rc; i++)                                         \
-			rc = spmtd_channel_unpack_##x##_group(v, c, dst, src, n, flag, i, 3);   \
+			rc = spmtd_channel_unpack_##x##_##by(v, c, dst, src, n, flag, i, 3);    \
 		return rc;                                                                      \
 	}                                                                                       \
-	static int read_put_##x##_3(const struct spmt_view *v, const struct spmt_channel *c,    \
+	static int read_put_##x##_##by(const struct spmt_view *v, const struct spmt_channel *c, \
 		size_t dst, size_t src, size_t n, uint32_t flag)                                \
 	{                                                                                       \
 		int rc = 0;                                                                     \
 		for (uint32_t i = 0; i < 3 && !rc; i++)                                         \
-			rc = spmtd_channel_read_put_##x##_group(v, c, dst, src, n, flag, i, 3); \
+			rc = spmtd_channel_read_put_##x##_##by(v, c, dst, src, n, flag, i, 3);  \
 		return rc;                                                                      \
 	}
-PACKETS_GROUP(packets)
-PACKETS_GROUP(packets8)
+PACKETS_BY_3(packets, group)
+PACKETS_BY_3(packets8, group)
+PACKETS_BY_3(packets, each)
+PACKETS_BY_3(packets8, each)
 
 static const struct form {
 	size_t bytes;
@@ -363,8 +365,10 @@ static const struct form {
 	FORM(4, packets8),
 	FORM(4, packets8_warp),
 	FORM(4, packets8_block),
-	{ 8, put_packets_3, unpack_packets_3, read_put_packets_3 },
-	{ 4, put_packets8_3, unpack_packets8_3, read_put_packets8_3 },
+	{ 8, put_packets_group, unpack_packets_group, read_put_packets_group },
+	{ 4, put_packets8_group, unpack_packets8_group, read_put_packets8_group },
+	{ 8, put_packets_each, unpack_packets_each, read_put_packets_each },
+	{ 4, put_packets8_each, unpack_packets8_each, read_put_packets8_each },
 };
 
 static void expect_packets(int pe, size_t off, const char *data, size_t n, uint32_t flag)

@@ -47,17 +47,52 @@ typedef int get_fn(const struct spmt_view *, void *, const void *, size_t, uint3
 typedef int forward_fn(
 	const struct spmt_view *, void *, void *, const void *, size_t, uint32_t, int);
 
+/* By three that each move their own, one after the other. */
+enum { THREADS = 3 };
+
+#define EACH(x)                                                                                    \
+	static void put_##x##_by_3(const struct spmt_view *v, void *dst, const void *src,          \
+		size_t n, uint32_t flag, int pe)                                                   \
+	{                                                                                          \
+		for (uint32_t i = 0; i < THREADS; i++)                                             \
+			spmtd_put_##x##_each(v, dst, src, n, flag, pe, i, THREADS);                \
+	}                                                                                          \
+	static void mem_put_##x##_by_3(const struct spmt_view *v, const struct spmt_mem_view *m,   \
+		size_t off, const void *src, size_t n, uint32_t flag, int pe)                      \
+	{                                                                                          \
+		for (uint32_t i = 0; i < THREADS; i++)                                             \
+			spmtd_mem_put_##x##_each(v, m, off, src, n, flag, pe, i, THREADS);         \
+	}                                                                                          \
+	static int get_##x##_by_3(                                                                 \
+		const struct spmt_view *v, void *dst, const void *src, size_t n, uint32_t flag)    \
+	{                                                                                          \
+		int rc = 0;                                                                        \
+		for (uint32_t i = 0; i < THREADS && !rc; i++)                                      \
+			rc = spmtd_get_##x##_each(v, dst, src, n, flag, i, THREADS);               \
+		return rc;                                                                         \
+	}                                                                                          \
+	static int forward_##x##_by_3(const struct spmt_view *v, void *onto, void *dst,            \
+		const void *src, size_t n, uint32_t flag, int pe)                                  \
+	{                                                                                          \
+		int rc = 0;                                                                        \
+		for (uint32_t i = 0; i < THREADS && !rc; i++)                                      \
+			rc = spmtd_forward_##x##_each(v, onto, dst, src, n, flag, pe, i, THREADS); \
+		return rc;                                                                         \
+	}
+EACH(packets)
+EACH(packets8)
+
 /* A format: its packets' data in bytes, and by whom. */
 static const struct form {
-	size_t bytes;
+	size_t bytes, movers;
 	put_fn *put;
 	mem_put_fn *mem_put;
 	get_fn *get;
 	forward_fn *forward;
 } forms[] = {
-#define FORM(bytes, x)                                                                    \
-	{                                                                                 \
-		bytes, spmtd_put_##x, spmtd_mem_put_##x, spmtd_get_##x, spmtd_forward_##x \
+#define FORM(bytes, x)                                                                       \
+	{                                                                                    \
+		bytes, 1, spmtd_put_##x, spmtd_mem_put_##x, spmtd_get_##x, spmtd_forward_##x \
 	}
 	FORM(8, packets),
 	FORM(8, packets_warp),
@@ -65,6 +100,10 @@ static const struct form {
 	FORM(4, packets8),
 	FORM(4, packets8_warp),
 	FORM(4, packets8_block),
+	{ 8, THREADS, put_packets_by_3, mem_put_packets_by_3, get_packets_by_3,
+		forward_packets_by_3 },
+	{ 4, THREADS, put_packets8_by_3, mem_put_packets8_by_3, get_packets8_by_3,
+		forward_packets8_by_3 },
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]), MOST = 640 };
 
@@ -108,6 +147,50 @@ Test(device_packets, sizes_and_misaligned_locals)
 		}
 }
 
+/* Every third packet, from its index on: what the other two are to move is as it was. */
+Test(device_packets, each_moves_its_own)
+{
+	char src[56], back[56];
+	uint32_t word[2];
+
+	scramble(src, sizeof(src), 1);
+	for (uint32_t index = 0; index < THREADS; index++) {
+		memset(at(2, 4096), 0x55, 256);
+		memset(back, 0x55, sizeof(back));
+		spmtd_put_packets_each(&me, sym(4096), src, sizeof(src), 9, 2, index, THREADS);
+		for (size_t i = 0; i < 7; i++) {
+			memcpy(word, at(2, 4096 + 16 * i), 8);
+			cr_expect_eq(word[1], i % THREADS == index ? 9 : 0x55555555u);
+		}
+		cr_expect_eq(
+			spmtd_get_packets_each(&me, back, at(2, 4096), 56, 9, index, THREADS), 0);
+		for (size_t i = 0; i < 7; i++)
+			cr_expect_eq(back[8 * i], i % THREADS == index ? src[8 * i] : 0x55);
+	}
+}
+
+Test(device_packets, an_index_that_none_of_the_threads_has)
+{
+	static const uint32_t wrong[][2] = { { 0, 0 }, { 3, 3 }, { UINT32_MAX, 3 } };
+	char src[64] = { 1 }, back[64];
+
+	memset(at(2, 4096), 0x55, 256);
+	memset(back, 0x55, sizeof(back));
+	for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
+		uint32_t index = wrong[k][0], threads = wrong[k][1];
+
+		spmtd_put_packets_each(&me, sym(4096), src, 64, 9, 2, index, threads);
+		cr_expect_eq(*at(2, 4096), 0x55);
+		cr_expect_eq(spmtd_get_packets_each(&me, back, at(2, 4096), 64, 9, index, threads),
+			SPMTD_INVALID);
+		cr_expect_eq(spmtd_forward_packets_each(
+				     &me, sym(4096), back, at(2, 4096), 64, 9, 2, index, threads),
+			SPMTD_INVALID);
+	}
+	cr_expect_eq(back[0], 0x55);
+	cr_expect_eq(spmtd_get_packets_each(&me, back, at(2, 4096), 64, 0, 0, 1), SPMTD_INVALID);
+}
+
 /* Memory that nobody has put to has it. */
 Test(device_packets, no_flag_of_0)
 {
@@ -132,7 +215,8 @@ Test(device_packets, a_put_wakes_and_nothing_wakes_nobody)
 		f->put(&me, sym(0), src, 0, 1, 2);
 		cr_expect_eq(views_wakes(&world, 2), wakes);
 		f->put(&me, sym(0), src, 16, 1, 2);
-		cr_expect_eq(views_wakes(&world, 2), ++wakes);
+		wakes += f->movers < 16 / f->bytes ? f->movers : 16 / f->bytes;
+		cr_expect_eq(views_wakes(&world, 2), wakes);
 	}
 	spmtd_put_packet(&me, sym(0), 1, 1, 2);
 	spmtd_put_packet8(&me, sym(0), 1, 1, 2);
@@ -235,8 +319,8 @@ Test(device_packets, an_abort_ends_a_wait)
 /* A wait has one clock for all of its packets: however many looks those before it have taken, the next one's asks it in time. */
 Test(device_packets, an_abort_ends_what_has_waited_before, .timeout = 10)
 {
-	struct spmtd_packets_ p =
-		spmtd_packets_of_(0, (uint64_t)(uintptr_t)sym(4096), 8, 7, SPMTD_THREAD_, 8);
+	struct spmtd_packets_ p = spmtd_packets_of_(
+		0, (uint64_t)(uintptr_t)sym(4096), 8, 7, spmtd_mover_at_(0, 1), 8);
 
 	memset(sym(4096), 0, 128);
 	world.stop = 1;

@@ -3,21 +3,23 @@
  * A rank a process on any hosts, without a launcher: hosts RANK NRANKS FILE. Rank 0 makes the uid and writes it to FILE, which all
  * see; it holds a secret. On several hosts SPMT_SOCKET_IFNAME says by which interface rank 0 is found.
  */
+#include <fcntl.h>
 #include <spmt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Under another name first, so that nobody reads half of it. */
+/* Under another name first, so that nobody reads half of it, and for this user alone. */
 static int uid_write(const char *file, const spmt_uid *uid)
 {
 	char part[4096];
 	FILE *f;
-	int bad;
+	int fd, bad;
 
 	if (snprintf(part, sizeof(part), "%s.part", file) >= (int)sizeof(part))
 		return 1;
-	f = fopen(part, "w");
+	fd = open(part, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	f = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!f)
 		return 1;
 	bad = fwrite(uid, sizeof(*uid), 1, f) != 1;

@@ -24,8 +24,8 @@
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
  *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
- *   unless its comment says otherwise. A call that fails leaves no work behind in a stream that
- *   quiet does not wait for; of a put with signal that is the data, where only the signal failed. The library never exits, aborts, or changes
+ *   unless its comment says otherwise. What a call that fails has left in a stream is
+ *   waited for by quiet: the data of a put with signal, where only the signal failed. The library never exits, aborts, or changes
  *   signals, affinity, or the calling thread's current device; unasked it prints nothing on stderr but, once a process, which SPMT_ variables it
  *   does not know, where SPMT_LOG is unset.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
@@ -179,7 +179,7 @@ enum spmt_cap {
 	SPMT_CAP_GRAPH,		  /* 1: streams can be captured into graphs */
 	SPMT_CAP_COPY_ENGINES,	  /* copies that run at once between two devices; 0: none */
 	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks (spmt_switch_get) */
-	SPMT_CAP_RESIDENT_BLOCKS, /* blocks that are sure to run at once, if each rank has so many */
+	SPMT_CAP_RESIDENT_BLOCKS, /* blocks that a rank may launch so that all ranks' run at once, those of ranks that share a device, too */
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
 	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */
@@ -280,9 +280,9 @@ struct spmt_attr {
 	}
 #endif
 
-/* ---- life: collective over the world ------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
-/* A new world's name. Opens nothing; the caller need not become a rank and may exit. */
+/* A new world's name. Local: opens nothing; the caller need not become a rank and may exit. */
 SPMT_API int spmt_uid_create(spmt_uid *uid);
 
 /*
@@ -305,10 +305,10 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
 SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 
 /*
- * Leaves the world: quiet, wait until no peer can touch this rank's memory, release everything,
+ * Leaves the world. Collective over it: quiet, wait until no peer can touch this rank's memory, release everything,
  * live allocations included. The comm is an error (-EBADF) from then on, in another thread that waits for a word there, too. In a
  * broken world it waits for no rank, only until other threads' collectives on this comm have ended. Whatever it returns but -EBUSY,
- * the comm is gone. Of a split comm it ends the comm alone. Comms that were split from this one end with it, as if each had been
+ * the comm is gone. On a comm of spmt_split it ends that comm, not the world. Comms that were split from this one end with it, as if each had been
  * finalized; nobody may be in a call on them: a collective of another thread there is -EBUSY, or waited for, as on this comm.
  */
 SPMT_API int spmt_finalize(spmt_comm *comm);
@@ -353,8 +353,8 @@ SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nran
 
 /*
  * Runs fn on a thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
- * device are ignored, bootstrap too. A rank whose fn fails aborts the world with its code. Returns the code of the
- * first rank that failed, its sentence left for the caller.
+ * device are ignored, bootstrap too. A rank whose fn fails, which is to return anything but 0, aborts the world with its code. Returns
+ * the code of the first rank that failed, as it is, its sentence left for the caller.
  */
 SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 	int (*fn)(spmt_comm *comm, void *arg), void *arg);
@@ -427,7 +427,8 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
 SPMT_API int spmt_on_complete(
 	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg);
 
-/* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. */
+/* Deadline of this rank's waits, milliseconds: of those from here on, and of one that is under way in another thread, from its beginning;
+   0: the default again; < 0: none. Local. */
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 
 /* Breaks the world at once: every wait in it, kernels included, ends. code < 0 is what the
@@ -499,13 +500,14 @@ SPMT_API void spmt_guard_leave(struct spmt_guard *guard);
 
 /* ---- devices without a comm ---------------------------------------------------------------- */
 
-/* The number of devices of a backend. backend NULL: the one that spmt_init would take. */
+/* The number of devices of a backend. backend NULL: the one that spmt_init would take. Where a backend has no driver, or its driver fails
+   or finds no device, that is an error, -ENODEV or what the driver said; "host" may have 0 (SPMT_HOST_DEVICES). */
 SPMT_API int spmt_device_count(const char *backend, int *count);
 
-/* ---- symmetric memory: collective, same arguments, same order on every rank ---------------- */
+/* ---- symmetric memory ---------------------------------------------------------------------- */
 
 /*
- * Blocks at the same offset on every rank. Another size, alignment, order or function on some rank
+ * Blocks at the same offset on every rank. Collective: all ranks make the same calls, in the same order. Another size, alignment, order or function on some rank
  * is SPMT_ERR_MISMATCH on every rank, the odd ranks named, and the heap is usable afterwards. Size
  * 0 gives a block of its own. malloc does not clear. alignment: a power of two up to 8 MiB; holds
  * for the address on every rank.
@@ -513,17 +515,17 @@ SPMT_API int spmt_device_count(const char *backend, int *count);
 SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
 SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
 SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
-/* Frees a block. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
+/* Frees a block. Collective, as malloc is. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
    written where nothing should have been; the block is freed. */
 SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 
 /* The address at which pe's copy of `sym` can be loaded and stored, or NULL: bad argument, or
-   not reachable that way. */
+   not reachable that way. Local. */
 SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
 
 /*
- * Makes any buffer of this rank (a framework's tensor) usable by the others; sizes and places may
- * differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer
+ * Makes any buffer of this rank (a framework's tensor) usable by the others. Both are collective, in one order on all ranks; sizes and
+ * places may differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer
  * stays the caller's and must outlive deregister. Ranks of other processes map the allocation
  * that holds it: the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc;
  * cuMemCreate if it may be exported as a descriptor), device memory of the host backend (what
@@ -538,12 +540,13 @@ SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
  * get a handle of their own, in which other ranks have 0 bytes; -ENOENT: there is none now. SPMT_ERR_UNSUPPORTED: the rank is in
  * another process, or no map loads from its memory.
  *
- * spmt_deregister ends either kind of handle, locally as well. A rank deregisters its buffer once its peers' operations on it are complete;
+ * spmt_deregister ends these handles, too, and is local then. A rank deregisters its buffer once its peers' operations on it are complete;
  * from then on their calls with handles of it are -EBADF, and the key is free.
  */
 SPMT_API int spmt_register_local(
 	spmt_comm *comm, uint64_t key, void *buf, size_t size, spmt_mem **mem);
 SPMT_API int spmt_mem_lookup(spmt_comm *comm, int pe, uint64_t key, spmt_mem **mem);
+/* What a handle is for: the address and size of pe's buffer, and puts and gets by offset, which are as those of symmetric memory below. Local. */
 SPMT_API void *spmt_mem_ptr(spmt_mem *mem, int pe);   /* NULL where it cannot be loaded from */
 SPMT_API size_t spmt_mem_size(spmt_mem *mem, int pe); /* 0 for a bad argument */
 SPMT_API int spmt_mem_put(
@@ -563,7 +566,7 @@ struct spmt_mem_view; /* spmt_device.h */
    deregister. Where spmt_view_get gives a view by which the host does what kernels ask, so does this, and is refused likewise. */
 SPMT_API int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view);
 
-/* Between ordinary host memory and this rank's own symmetric memory. Complete on return. */
+/* Between ordinary host memory and this rank's own symmetric memory. Local, complete on return. */
 SPMT_API int spmt_copy_in(spmt_comm *comm, void *dst_sym, const void *host_src, size_t size);
 SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym, size_t size);
 
@@ -661,9 +664,10 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 /* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. */
 SPMT_API int spmt_fence(spmt_comm *comm);
 /* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
-   queued or when it ran, waits of this rank's kernels included, in whatever stream; of what a deadline cut short the next quiet
-   tells. Kernels keep the deadline, and are given an eighth of it and 0.4 s more to tell what they have waited for.
-   In a broken world it fails, but first lets what this rank has queued end: copies in any case, what stands behind a kernel of the user's for half a second, and later it does not begin. No buffer is read or written any more, whatever it returns.
+   queued or when it ran, waits of this rank's kernels included, in whatever stream. What was still under way when this one
+   ended at its deadline the next one tells. Kernels keep the deadline, and are given an eighth of it and 0.4 s more to tell what they have waited for.
+   In a broken world it fails, but first lets what this rank has queued end: copies in any case; for what stands behind a kernel of the user's
+   it waits half a second, and what has not begun by then never does. No buffer is read or written any more, whatever it returns.
    Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
    read, and what it uses is freed or deregistered. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
@@ -709,8 +713,8 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Of reduce, gather, scatter, all_to_all in place, all_gather_v and all_to_all_v a difference breaks the world,
  * as a rank that is missing does: quiet and status say SPMT_ERR_MISMATCH on every rank, the next call
- * SPMT_ERR_BROKEN. Of the last two one pair may differ while others have had their data. So it does where copy engines
- * move one of the calls: row engine, on GPUs what is 128 MiB or more.
+ * SPMT_ERR_BROKEN. Of the last two other pairs may have had their data by then. Where copy engines move one of the calls (row
+ * engine, on GPUs what is 128 MiB or more) a difference breaks the world as well.
  *
  * To block, pass the stream NULL and call spmt_quiet behind it: dst is written then, src is free, and what was
  * wrong is returned. There are no other forms that block.
@@ -849,7 +853,8 @@ SPMT_API int spmt_switch_get(
 
 /*
  * Plans: a collective written once for all ranks, as a list of operations for each block of threads of each rank, checked before it
- * runs, and run by one kernel a rank. spmt_plan.h has a call for each kind of operation; a plan is built, read, written, checked and
+ * runs, and run by one kernel a rank. spmt_plan.h has calls for most kinds of operations; relaxed signals, packets sent on, slices and several places are added by
+ * spmt_plan_add. A plan is built, read, written, checked and
  * simulated without a comm, in any thread that has it to itself. A plan to which nobody adds may be
  * looked at, checked and begun by any number of threads.
  *
@@ -879,8 +884,8 @@ enum spmt_plan_kind {
 	SPMT_PLAN_REDUCE_PACKETS, /* src[0] of this rank and src[1] on, packets of this rank, folded, to dst[0] of
 				     this rank; and as packets to the others, of any rank */
 	SPMT_PLAN_BARRIER, /* of `blocks` blocks of this rank, by `index` */
-	SPMT_PLAN_RELEASE, /* semaphore `index` of this rank, one up */
-	SPMT_PLAN_ACQUIRE  /* one down, once it is above 0; `initial` is what it begins with */
+	SPMT_PLAN_RELEASE, /* semaphore `index` of this rank, one up; by one block */
+	SPMT_PLAN_ACQUIRE /* one down, once it is above 0; `initial` is what it begins with. By one block */
 };
 enum spmt_plan_buffer { SPMT_PLAN_INPUT, SPMT_PLAN_OUTPUT, SPMT_PLAN_SCRATCH };
 struct spmt_plan_chunk {
@@ -907,7 +912,7 @@ struct spmt_plan_op {
 };
 struct spmt_plan_attr {
 	size_t size;	  /* sizeof(struct spmt_plan_attr), as spmt_attr's */
-	const char *name; /* at most 63 characters; copied */
+	const char *name; /* 1 to 63 characters of ASCII; copied */
 	const char *
 		collective; /* "allreduce", "allgather", "reducescatter", "alltoall", or any other word; likewise */
 	int nranks;
@@ -925,12 +930,12 @@ struct spmt_plan_info {
 };
 typedef struct spmt_plan spmt_plan;
 
-/* A plan without operations. */
+/* A plan without operations. -EINVAL, and a sentence, for what no plan may be: more than 1048576 chunks a buffer, say. */
 SPMT_API int spmt_plan_create(const struct spmt_plan_attr *attr, spmt_plan **plan);
 /* Frees a plan; NULL is fine. */
 SPMT_API void spmt_plan_destroy(spmt_plan *plan);
 /* Adds an operation behind those of a block. -EINVAL, and a sentence, for what cannot be: a chunk outside its buffer or of the wrong rank,
-   unequal counts, packets outside scratch, .. */
+   unequal counts, packets outside scratch, .. -E2BIG: the plan has 4194304 operations. */
 SPMT_API int spmt_plan_add(spmt_plan *plan, int rank, int block, const struct spmt_plan_op *op);
 /* Says what a plan is. */
 SPMT_API int spmt_plan_about(const spmt_plan *plan, struct spmt_plan_info *info);
@@ -948,8 +953,8 @@ SPMT_API int spmt_plan_check(const spmt_plan *plan);
 /* Makes a plan of text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for what is none, and
    for what plans here do not have. It is not checked yet. */
 SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
-/* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need; -ERANGE: room is less than that, and
-   nothing is written. */
+/* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need. -ERANGE: room is less than that; *need
+   is set, text is not touched. */
 enum spmt_plan_form {
 	SPMT_PLAN_JSON, /* as spmt_plan_read takes it */
 	SPMT_PLAN_TEXT, /* a line an operation */
@@ -1029,14 +1034,15 @@ SPMT_API int spmt_host_set_device(int device);
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
-/* Counters of this rank since init. pe -1: all peers together. */
+/* Counters of this rank since init: of the host's puts, gets, signals and atomics, not of what collectives and kernels move. pe -1: all
+   peers together. */
 struct spmt_mover_stats {
 	uint64_t ops, bytes;
 };
 struct spmt_stats {
 	size_t size;	     /* set by the caller: sizeof(struct spmt_stats) */
 	uint64_t ops, bytes; /* to and from pe, all movers; signals and atomics are ops of 8 bytes
-				or fewer */
+				or fewer, a put with signal is two */
 	struct spmt_mover_stats store, sdma, verbs; /* the same by mover */
 	uint64_t waits, longest_wait_ns;	    /* of this rank, whoever was waited for */
 };

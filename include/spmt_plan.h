@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans, built by a call for each kind of operation: spmt.h says what they are. Each adds it behind those of a block of a rank,
+ * Plans, built by calls for most kinds of operations: spmt.h says what they are. Each adds one behind those of a block of a rank,
  * and returns 0, or what spmt_plan_add does.
  *
  *	spmt_plan_put(plan, 0, 0, spmt_plan_input(0, 2, 1), spmt_plan_output(1, 0, 1)): rank 0, block 0 puts chunk 2 of its input to chunk 0

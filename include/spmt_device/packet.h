@@ -15,8 +15,8 @@ SPMTD_BEGIN
  * in 8 (packets8). Each aligned 8 bytes are stored at once, so that whoever sees the flag has the data beside
  * it: no fence, no signal, and one way is one store. Packets order nothing else.
  *
- *	put       size bytes of src into 2 * size bytes of pe's dst, aligned to 16 (8); of a size that is no multiple of 8 (4) the last packet is
- *	          whole, too, with zeros behind the data
+ *	put       size bytes of src into packets at pe's dst, aligned to 16 (8): 2 * size bytes, and of a size that is no multiple of 8 (4) up to
+ *	          the next multiple of 16 (8), as the last packet is whole, too, with zeros behind the data
  *	get       waits for each packet at this rank's src and stores its data, size bytes in all, at dst; 0, or the code of a wait,
  *	          after which part of dst may be written. SPMTD_INVALID, and nothing done, where flag is 0, which memory has before any put
  *	forward   as get, and sends each packet on to pe's onto as it comes; dst may be NULL, for nowhere. SPMTD_UNSUPPORTED, and nothing

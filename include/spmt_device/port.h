@@ -20,8 +20,8 @@ SPMTD_BEGIN
  *	                flush, or once the peer has answered
  *	signal          the peer's count of this port rises by 1, behind all puts of this port that were posted before
  *	put_signal      put, then signal, in one post
- *	put_packets     size bytes of src, any memory, as packets (packet.h): made at via_off of this rank's buffer, in 2 * size bytes that are
- *	                its own again as after a put, and put from there to the peer's at dst_off, by one post
+ *	put_packets     size bytes of src, any memory, as packets (packet.h): made at via_off of this rank's buffer, in as many bytes as packets
+ *	                have there, which are its own again as after a put, and put from there to the peer's at dst_off, by one post
  *	unpack_packets  waits for each packet at src_off of this rank's own copy of the peer's buffer, and stores its data at dst, any
  *	                memory; 0, SPMTD_INVALID where they are beyond it, or the code of a wait
  *	read_put_packets  waits in the same way, and has the packets sent on from there to the peer's at dst_off, by one post

@@ -49,7 +49,8 @@ enum spmt_signal_op { SPMT_SIGNAL_SET, SPMT_SIGNAL_ADD };
 
 /* What a wait returns beside 0: the same numbers as SPMT_ERR_TIMEOUT, .. and -EINVAL. */
 enum spmtd_code {
-	SPMTD_INVALID = -22, /* no such barrier session, root or compare */
+	SPMTD_INVALID =
+		-22, /* no such barrier session, root, compare, flag or index; packets beyond their buffer */
 	SPMTD_TIMEOUT = -10001,
 	SPMTD_ABORTED = -10002,
 	SPMTD_MISMATCH = -10004,

@@ -196,7 +196,8 @@ SPMTD_FN void *spmtd_mem_ptr(const struct spmt_mem_view *m, int pe)
 	return spmtd_to_(pe < 0 || pe >= m->npes ? 0 : m->peers[pe].base);
 }
 
-/* An address whose stores reach all ranks at once; NULL: there is none. */
+/* An address whose stores reach all ranks at once, as NVSHMEM has it: NULL, since here a switch's multicast is reached through switch channels
+   alone (spmt_switch_get). */
 SPMTD_FN void *spmtd_mc_ptr(const struct spmt_view *v, const void *sym)
 {
 	(void)v;

@@ -67,7 +67,7 @@ int attr_take(
 	if (given->size < sizeof(*attr) && given->size != ATTR_FIRST)
 		return fail_call(-EINVAL, what,
 			"%s.size %zu is below %zu: begin with SPMT_ATTR_INIT", name, given->size,
-			sizeof(*attr));
+			(size_t)ATTR_FIRST);
 	if (given->size > ATTR_MOST)
 		return fail_call(-EINVAL, what,
 			"%s.size %zu is above %d: begin with SPMT_ATTR_INIT", name, given->size,

@@ -21,7 +21,7 @@
 		"backend to use: hip, cuda or host; unset: the first with devices and kernels")    \
 	X(timeout, "SPMT_TIMEOUT_MS", MS, "10000",                                                 \
 		"deadline of every wait, milliseconds; 0: nothing is waited for; negative: none")  \
-	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes")              \
+	X(heap_size, "SPMT_HEAP_SIZE", SIZE, "1G", "symmetric heap of a rank, bytes, where spmt_attr says none")              \
 	X(heap_mode, "SPMT_HEAP_MODE", ENUM("auto|static|vmm"), "auto",                            \
 		"one allocation a device, or commit on demand; auto: vmm where all devices have it and all ranks are in one process") \
 	X(host_devices, "SPMT_HOST_DEVICES", INT(0, 4096), "8", "virtual devices of the host backend") \
@@ -31,7 +31,7 @@
 		"movers allowed, in order; a leading - forbids one; unset: all")                   \
 	X(threshold, "SPMT_STORE_THRESHOLD", SIZE, "",                                             \
 		"bytes up to which the store mover is used; unset: the backend's measured value")  \
-	X(channels, "SPMT_CHANNELS", INT(1, 8), "1", "copy queues a (source, destination) pair")   \
+	X(channels, "SPMT_CHANNELS", INT(1, 8), "1", "copy queues a (source, destination) pair, of mover sdma")   \
 	X(sdma, "SPMT_SDMA", ENUM("streams|queues"), "streams",                                    \
 		"what copies of mover sdma are queued in: queues that AMD's engines read from user space, streams where there are none") \
 	X(spin, "SPMT_SPIN_US", INT(0, 1000), "20", "longest spin of a host wait where ranks fit the CPUs, microseconds")              \
@@ -65,7 +65,7 @@
 	X(rdma_stripe, "SPMT_RDMA_STRIPE", INT(1, 4), "1", "RDMA devices a rank uses at most, the nearest ones: large moves are cut into a piece for each; ranks may differ") \
 	X(rdma_stripe_from, "SPMT_RDMA_STRIPE_FROM", SIZE, "512K", "bytes for each RDMA device from which a move is cut for SPMT_RDMA_STRIPE") \
 	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels go by the switch's multicast on NVIDIA GPUs, and spmt_switch_get fails where that cannot be; 0: loads and stores go to each rank in turn, and nothing of a driver's multicast is touched") \
-	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "none", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure; unset: unknown variables, once a process, and nothing else") \
+	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure; unset: unknown variables, once a process, and nothing else") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \

@@ -75,8 +75,9 @@ static bool env_known(const char *name, size_t n)
 
 /* What the Python package, the tests and the tools read, and what module systems and CMake say a prefix by: a name, or with a '*' how names begin. */
 static const char *const env_elsewhere[] = { "SPMT_BUILD", "SPMT_DIR", "SPMT_FAKE_*",
-	"SPMT_GPU_SHORT", "SPMT_HOME", "SPMT_LIBRARY", "SPMT_NEW_ROUTES", "SPMT_PERF", "SPMT_ROOT",
-	"SPMT_SOURCE", "SPMT_TEST_*", "SPMT_VM_CACHE", "SPMT_XLA_LIBRARY" };
+	"SPMT_GPU_SHORT", "SPMT_HOME", "SPMT_LIBRARY", "SPMT_MSCCLPP_PLANS", "SPMT_NEW_ROUTES",
+	"SPMT_PERF", "SPMT_ROOT", "SPMT_SOURCE", "SPMT_TEST_*", "SPMT_VM_CACHE",
+	"SPMT_XLA_LIBRARY" };
 
 static bool env_of_others(const char *name, size_t n)
 {

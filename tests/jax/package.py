@@ -144,6 +144,7 @@ def wrong_values():
             (ValueError, lambda: comm.signal(word, -1, 0)),
             (TypeError, lambda: comm.signal(word, 1.5, 0)),
             (TypeError, lambda: comm.signal_wait(word, ">=", 0.0)),
+            (TypeError, lambda: comm.signal_wait(block, ">=", 0)),  # of float32
             (TypeError, lambda: comm.put(block, ones, 0.0)),
             (TypeError, lambda: comm.broadcast(ones.copy(), ones, 0.0)),
             (TypeError, lambda: comm.malloc(2, object)),

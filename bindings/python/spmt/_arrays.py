@@ -212,6 +212,11 @@ class Symmetric:
                 self.ptr = ptr
             raise
 
+    def _word(self, index: int) -> int:
+        if self.dtype.kind not in "iu" or self.dtype.itemsize != 8:
+            raise TypeError("signals are of uint64, not %s" % self.dtype)
+        return self._at(index, 8)
+
     def _at(self, offset: int, nbytes: int) -> int:
         start = offset * self.dtype.itemsize
         if not self.ptr or start < 0 or start + nbytes > self.nbytes:

@@ -243,26 +243,26 @@ class Comm:
         self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0,
         stream: int | None = None,
     ) -> None:
-        """put, and then signal: who sees the signal sees the data."""
+        """put, and then signal: who sees the signal sees the data. The signal's array is of uint64."""
         with self._buffers(stream, src) as (data,):
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
             self._move(
-                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, signal._at(index, 8), value,
+                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, signal._word(index), value,
                 _number(_SIGNALS, op, "op"), pe,
             )
 
     def signal(self, signal: Symmetric, value: int, pe: int, op: str = "set", index: int = 0, stream: int | None = None) -> None:
         """Sets the word of rank pe, or adds to it. The array is of uint64."""
-        args = signal._at(index, 8), value, _number(_SIGNALS, op, "op"), pe
+        args = signal._word(index), value, _number(_SIGNALS, op, "op"), pe
         if stream is None:
             self._call(lib.spmt_signal, *args)
         else:
             self._queue(lib.spmt_signal_on_stream, *args, _stream(stream))
 
     def signal_wait(self, signal: Symmetric, compare: str, value: int, index: int = 0, stream: int | None = None) -> int | None:
-        """Waits until this rank's word compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
-        at, how = signal._at(index, 8), _number(_COMPARES, compare, "compare")
+        """Waits until this rank's word, of an array of uint64, compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
+        at, how = signal._word(index), _number(_COMPARES, compare, "compare")
         if stream is not None:
             self._queue(lib.spmt_signal_wait_on_stream, at, how, value, _stream(stream))
             return None

@@ -47,8 +47,9 @@ static int hip_find(struct gpu_state *state)
 	/* Not even loaded where there is no AMD driver: the runtime leaks a little a thread even
 	   then. */
 	if (!env->hip_lib && access("/dev/kfd", R_OK | W_OK))
-		return fail_errno(
-			errno, "hip: no devices: /dev/kfd (the driver amdgpu, the group render)");
+		return fail(-ENODEV,
+			"hip: no devices: /dev/kfd (the driver amdgpu, the group render): %s",
+			strerror(errno));
 	rc = gpu_bind_library(&hip_vendor, env->hip_lib, api);
 	if (rc < 0)
 		return rc;

@@ -186,7 +186,7 @@ OP void raw_bulk(const struct job *j, char *room, uint64_t off, uint32_t parity)
 	uint32_t chunks = (uint32_t)((j->size + BULK_CHUNK - 1) / BULK_CHUNK);
 	uint32_t n = chunks > 1 ? BULK_CHUNK : (uint32_t)j->size;
 
-	asm volatile("fence.proxy.async;" ::: "memory");
+	asm volatile("fence.proxy.async.global;" ::: "memory");
 	for (uint32_t i = 0; i < chunks; i++)
 		asm volatile(
 			"mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n\t"
@@ -212,7 +212,7 @@ OP void raw_bulk(const struct job *j, char *room, uint64_t off, uint32_t parity)
 	}
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-	asm volatile("fence.proxy.async;" ::: "memory");
+	asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 OP void raw_bulk_bars(char *room)

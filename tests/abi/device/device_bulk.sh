@@ -6,7 +6,7 @@
 kernels=tests/abi/device/device_bulk.c
 strict="-Wall -Wextra -Wpedantic -Werror"
 engine='cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes cp.async.bulk.global.shared::cta.bulk_group
-	cp.async.bulk.commit_group cp.async.bulk.wait_group.read cp.async.bulk.wait_group fence.proxy.async mbarrier.init
+	cp.async.bulk.commit_group cp.async.bulk.wait_group.read cp.async.bulk.wait_group fence.proxy.async.global fence.proxy.async.shared::cta mbarrier.init
 	mbarrier.arrive.expect_tx mbarrier.try_wait.parity mbarrier.inval'
 
 # What it folds, and no other: PTX has no minimum of float.

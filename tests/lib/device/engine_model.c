@@ -83,7 +83,7 @@ void spmtd_engine_open_(uint64_t bar)
 			memset(&engine.bars[i], 0, sizeof(engine.bars[i]));
 			engine.bars[i].open = true;
 			engine.bars[i].at = bar;
-			engine.fenced = false;
+			engine.shared_fenced = false;
 			return;
 		}
 	cr_assert_fail("more than %d barriers", BARS);
@@ -103,7 +103,7 @@ void spmtd_engine_load_(uint64_t stage, uint64_t src, uint32_t n, uint64_t bar)
 	int i = bar_of(bar);
 
 	cr_assert_geq(i, 0, "no such barrier");
-	cr_assert(engine.fenced, "not fenced");
+	cr_assert(engine.fenced && engine.shared_fenced, "not fenced");
 	cr_assert(n && n % 16 == 0 && src % 16 == 0 && stage % 16 == 0);
 	cr_assert(!engine.bars[i].load.waiting, "two loads in one phase");
 	for (int k = 0; k < engine.nstores; k++)
@@ -143,9 +143,22 @@ static void drop_written(void)
 	engine.nstores = kept;
 }
 
+static bool is_stage(uint64_t at)
+{
+	for (int i = 0; i < BARS; i++)
+		if (engine.bars[i].open && engine.bars[i].phase && engine.bars[i].load.stage == at)
+			return true;
+	return false;
+}
+
 void spmtd_engine_store_(uint64_t dst, uint64_t stage, uint32_t n)
 {
 	struct store *s = &engine.stores[engine.nstores++];
+
+	if (!is_stage(stage)) { /* each time: threads may have stored there since */
+		cr_assert(engine.fenced && engine.caller_fenced, "not fenced");
+		engine.caller_fenced = false;
+	}
 
 	cr_assert_leq(engine.nstores, STORES);
 	cr_assert(n && n % 16 == 0 && dst % 16 == 0 && stage % 16 == 0);
@@ -212,6 +225,12 @@ void spmtd_engine_done_(void)
 void spmtd_engine_fence_(void)
 {
 	engine.fenced = true;
+}
+
+void spmtd_engine_fence_shared_(void)
+{
+	engine.caller_fenced = engine.shared_fenced; /* the first one behind open is for barriers */
+	engine.shared_fenced = true;
 }
 
 int spmtd_engine_reaches_(uint64_t a)

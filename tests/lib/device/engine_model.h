@@ -68,7 +68,8 @@ extern struct engine {
 	uint64_t loads, loaded_bytes, folds,
 		next; /* next: where the next load has to begin, if counting */
 	uint32_t seed;
-	bool fenced, reaches;
+	/* caller_fenced: what the caller has in shared memory has not been stored since */
+	bool fenced, shared_fenced, caller_fenced, reaches;
 	bool counting; /* addresses are no memory */
 	/* behind `multicast` lie the same bytes of so many buffers. alias_fenced, alias: multimem_fence_ came before a store there, and has to
 	   come behind it */

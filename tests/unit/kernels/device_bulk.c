@@ -266,7 +266,7 @@ Test(device_bulk, beyond_4_gib)
 	engine.counting = true;
 	engine.next = (uint64_t)1 << 40;
 	cr_assert_eq(spmtd_bulk_begin(&b, shared, 32768, 2), 0);
-	spmtd_bulk_move_(&b, &to, engine.next, n, SPMTD_PUT_, SPMTD_THREAD_, 0);
+	spmtd_bulk_move_(&b, &to, engine.next, n, SPMTD_PUT_, SPMTD_BULK_SRC_, SPMTD_THREAD_, 0);
 	cr_assert_eq(engine.loaded_bytes, n);
 	cr_assert_eq(engine.next, ((uint64_t)1 << 40) + n);
 	cr_assert_eq(b.stage, (n / 32768 + 1) % 2, "two stages in turn");

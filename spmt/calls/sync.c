@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Order and meeting from the host: fence, quiet, sync, barrier. */
 #include <errno.h>
+#include <time.h>
 
 #include "keyed.h"
 #include "spmt/comm/broken.h"
@@ -11,11 +12,14 @@
 #include "spmt/proxy/fifo.h"
 #include "spmt/proxy/queues.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/kernels/area.h"
 #include "sync.h"
 #include "view.h"
 #include "wait.h"
+
+#define SETTLE_NS 50000 /* between two looks at what still ends in a broken comm */
 
 #define FORBID_NS 1000000000
 
@@ -78,11 +82,45 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
+/* For what others move: that ends in a broken comm as well, and its buffers are read or written until then. */
+struct settling {
+	struct wait_for wait;
+	struct spmtd_pause pause;
+	int broken;    /* what the comm is broken by; 0: not seen yet */
+	int64_t until; /* then: for a deadline more */
+};
+
+/* 0: look again. */
+static int settle_pause(spmt_comm *comm, struct settling *s)
+{
+	const struct timespec slice = { .tv_nsec = SETTLE_NS };
+	int64_t ms = comm_timeout(comm);
+	int rc;
+
+	if (!s->broken) {
+		rc = wait_pause(comm, &s->pause, &s->wait);
+		if (LIKELY(!rc) || !comm_is_broken(comm))
+			return rc;
+		s->broken = rc;
+		s->until = ms < 0 ? INT64_MAX : process_now() + ms * 1000000;
+	}
+	if (process_now() >= s->until)
+		return s->broken;
+	nanosleep(&slice, NULL);
+	return 0;
+}
+
+/* rc: of the last pause. */
+static int settle_end(spmt_comm *comm, struct settling *s, int rc)
+{
+	wait_end(comm, &s->pause);
+	return rc ? rc : s->broken;
+}
+
 /* What kernels that have ended by now have posted. */
 static int posts_quiet(spmt_comm *comm, const char *what)
 {
-	struct wait_for wait = { .name = what };
-	struct spmtd_pause p = { 0 };
+	struct settling s = { .wait.name = what };
 	uint64_t asked;
 	int rc = 0;
 
@@ -90,9 +128,9 @@ static int posts_quiet(spmt_comm *comm, const char *what)
 		return 0;
 	asked = fifo_ask(comm->fifo);
 	while (!fifo_answered(comm->fifo, asked) && !rc)
-		rc = wait_pause(comm, &p, &wait);
-	wait_end(comm, &p);
-	if (rc == SPMT_ERR_TIMEOUT)
+		rc = settle_pause(comm, &s);
+	rc = settle_end(comm, &s, rc);
+	if (rc == SPMT_ERR_TIMEOUT && !s.broken)
 		return fail_call(rc, what, "rank %d: what kernels posted is not done", comm->rank);
 	return rc;
 }
@@ -111,31 +149,40 @@ static void engine_stopped(spmt_comm *comm, const char *what, int rc)
 /* What they have submitted to copy engines: that, and not what kernels that go on submit meanwhile. */
 static int engine_quiet(spmt_comm *comm, const char *what, int pe)
 {
-	struct wait_for wait = { .name = what };
 	uint64_t told = queues_told(comm, pe);
-	struct spmtd_pause p = { 0 };
+	struct settling s = { .wait.name = what };
 	int rc = 0, done;
 
 	while (!rc && !(done = queues_query(comm, pe, told)))
-		rc = wait_pause(comm, &p, &wait);
+		rc = settle_pause(comm, &s);
 	if (!rc && done < 0) {
 		rc = done;
 		engine_stopped(comm, what, rc);
 	}
-	wait_end(comm, &p);
-	if (rc == SPMT_ERR_TIMEOUT)
+	rc = settle_end(comm, &s, rc);
+	if (rc == SPMT_ERR_TIMEOUT && !s.broken)
 		return fail_call(rc, what,
 			"rank %d: what kernels submitted to the copy engine for rank %d is not done",
 			comm->rank, pe);
 	return rc;
 }
 
+/* The first failure, which does not keep the others from being waited for. */
 static int engines_quiet(spmt_comm *comm, const char *what)
 {
+	struct status_saved first;
 	int rc = 0;
 
-	for (int pe = 0; pe < comm->nranks && !rc; pe++)
-		rc = engine_quiet(comm, what, pe);
+	for (int pe = 0; pe < comm->nranks; pe++) {
+		int one = engine_quiet(comm, what, pe);
+
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	if (rc)
+		status_restore(&first);
 	return rc;
 }
 
@@ -147,8 +194,11 @@ static int work_quiet(spmt_comm *comm, const char *what)
 	if (rc)
 		status_save(&first);
 	rest = posts_quiet(comm, what);
-	if (!rest && comm->queues)
-		rest = engines_quiet(comm, what);
+	if (rest && !rc) {
+		rc = rest;
+		status_save(&first);
+	}
+	rest = comm->queues ? engines_quiet(comm, what) : 0;
 	if (rc)
 		status_restore(&first);
 	return rc ? rc : rest;
@@ -249,7 +299,7 @@ int spmt_quiet(spmt_comm *comm)
 	LANE_HOLD(comm);
 	status_save(&why);
 	if (!comm_visit(comm, what)) {
-		busy = comm->pending || comm->streamed;
+		busy = comm->pending || comm->streamed || comm->fifo || comm->queues;
 		if (busy) {
 			quiet_all(comm, what);
 			comm_forbid(comm);

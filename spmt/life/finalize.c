@@ -190,9 +190,11 @@ void comm_destroy(spmt_comm *comm)
 	status_restore(&saved);
 }
 
-/* A failure that broke a split comm is not a failure of its parent. */
+/* A failure that broke a split comm is not a failure of its parent. One that is closed has ended before, but for work of the user's. */
 static int quiet_one(spmt_comm *comm)
 {
+	if (!comm->lane && !object_is_open(&comm->head))
+		return 0;
 	if (comm->lane) /* its own calls tell */
 		keyed_settle(comm, "spmt_finalize");
 	return comm->lane || atomic_load(&comm->control->stop) ? 0

@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "spmt/comm/comm.h"
+#include "spmt_channel.h"
 #include "spmt_device.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/transports/device_links.h"
@@ -369,4 +371,105 @@ Test(in_flight, kernels_that_have_ended_leave_nothing)
 {
 	NEEDS_HOST("kernels are C functions");
 	RANKS_OK(ranks_run(1, NULL, many_streams, NULL));
+}
+
+/* ---- what kernels have others move, as the world breaks ------------------------------------------------------------- */
+
+enum { MUCH = 64 << 20, PAGE = 4096 };
+
+static _Atomic bool looked;
+
+/* By a port's thread, or by a copy engine that the kernel feeds. */
+static int post_much(spmt_comm *comm, char *to, char *own, bool engine)
+{
+	struct spmt_channel_attr attr = { .size = sizeof(attr),
+		.peer = 1,
+		.remote = to,
+		.remote_size = MUCH,
+		.local = own,
+		.local_size = MUCH };
+	struct spmt_view view = { .size = sizeof(view) };
+	struct spmt_port port = { .size = sizeof(port) };
+
+	REQUIRE_OK(spmt_view_get(comm, &view));
+	if (engine)
+		return spmtd_sdma_put(&view, to, own, MUCH, 1);
+	REQUIRE_OK(spmt_port_get(comm, &attr, &port));
+	return spmtd_port_put(&view, &port, 0, 0, MUCH);
+}
+
+/* Behind quiet nobody reads what is still there to be read: the end of it, stored then, does not arrive. */
+static int breaks_meanwhile(spmt_comm *comm, void *arg)
+{
+	char *own = malloc(MUCH), *there;
+	void *to;
+
+	REQUIRE(own != NULL);
+	memset(own, 1, MUCH);
+	REQUIRE_OK(spmt_calloc(comm, 1, MUCH, &to));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		there = spmt_ptr(comm, to, 1);
+		REQUIRE(there != NULL);
+		REQUIRE_EQ(post_much(comm, to, own, arg != NULL), 0);
+		while (!__atomic_load_n(there, __ATOMIC_RELAXED) && !spmt_status(comm))
+			sleep_ms(0);
+		REQUIRE_OK(spmt_abort(comm, -EIO));
+		REQUIRE_CODE(spmt_quiet(comm), -EIO);
+		memset(own + MUCH - PAGE, 2, PAGE);
+		sleep_ms(100);
+		for (int i = MUCH - PAGE; i < MUCH; i++)
+			REQUIRE(there[i] != 2);
+		atomic_store(&looked, true);
+	}
+	while (!atomic_load(&looked))
+		sleep_ms(1);
+	free(own);
+	return 0;
+}
+
+Test(in_flight, a_broken_world_lets_end_what_kernels_have_begun)
+{
+	static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 2 * MUCH };
+	static bool engine = true;
+
+	NEEDS_HOST("kernels are C functions");
+	RANKS_OK(ranks_run(2, &attr, breaks_meanwhile, NULL));
+	atomic_store(&looked, false);
+	setenv("SPMT_SDMA", "queues", 1);
+	RANKS_OK(ranks_run(2, &attr, breaks_meanwhile, &engine));
+}
+
+/* ---- a part that ends before a kernel of the user's ------------------------------------------------------------------ */
+
+static _Atomic bool let_go;
+
+static void until_let_go(void *args)
+{
+	(void)args;
+	while (!atomic_load(&let_go))
+		sleep_ms(1);
+}
+
+static int part_first(spmt_comm *comm, void *arg)
+{
+	spmt_stream stream;
+	spmt_comm *part;
+	void *p;
+
+	(void)arg;
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	REQUIRE_OK(spmt_host_launch(part, stream, until_let_go, NULL, 0));
+	REQUIRE_OK(spmt_finalize(part));
+	REQUIRE_OK(spmt_malloc(comm, 64, &p));
+	REQUIRE_OK(spmt_host_stream_destroy(stream));
+	return 0; /* the world ends well: ranks_run() sees to that */
+}
+
+Test(in_flight, a_world_ends_well_whose_part_had_a_kernel_that_goes_on)
+{
+	NEEDS_HOST("kernels are C functions");
+	RANKS_OK(ranks_run(2, NULL, part_first, NULL));
+	atomic_store(&let_go, true);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "spmt_channel.h"
+#include "tests/lib/clocks.h"
 #include "tests/lib/device/kernel_checks.h"
 #include "tests/lib/ranks.h"
 
@@ -196,6 +197,45 @@ Test(ports_bounds, packets_of_any_size)
 {
 	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(RANKS, NULL, odd_sizes, NULL));
+}
+
+/* Ranks that came one after the other: then a NIC's failure could be the death of a process, and this one is none. */
+static int wrong_in_time(spmt_comm *comm, void *arg)
+{
+	struct ends e = { .block = NULL };
+	int64_t begin;
+
+	(void)arg;
+	TRY(open_ends(comm, NULL, &e));
+	begin = now_ns();
+	if (spmt_rank(comm) == 0)
+		REQUIRE_EQ(packets_via_beyond(&e), 0);
+	REQUIRE_EQ(spmtd_port_wait(&e.view, &e.port), SPMTD_ABORTED);
+	REQUIRE(now_ns() - begin < 1000000000);
+	REQUIRE_CODE(spmt_status(comm), -EINVAL);
+	return 0;
+}
+
+static int comes_late(int rank, void *uid)
+{
+	struct spmt_attr attr = ranks_attr(rank, RANKS, uid);
+	spmt_comm *comm;
+	int rc;
+
+	sleep_ms(100 * rank);
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	rc = wrong_in_time(comm, NULL);
+	(void)spmt_finalize(comm);
+	return rc;
+}
+
+Test(ports_bounds, what_does_not_fit_is_told_at_once)
+{
+	spmt_uid uid;
+
+	NEEDS_HOST(KERNELS);
+	cr_assert_eq(spmt_uid_create(&uid), 0);
+	RANKS_OK(ranks_threads(RANKS, comes_late, &uid));
 }
 
 /* ---- a buffer that is gone ------------------------------------------------------------------------------ */

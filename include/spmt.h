@@ -427,8 +427,8 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
 SPMT_API int spmt_on_complete(
 	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg);
 
-/* Deadline of this rank's waits, milliseconds: of those from here on, and of one that is under way in another thread, from its beginning;
-   0: the default again; < 0: none. Local. */
+/* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. Local. A wait for words that is under way in
+   another thread has it, too, counted from its beginning; no other wait does. */
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 
 /* Breaks the world at once: every wait in it, kernels included, ends. code < 0 is what the

@@ -196,6 +196,7 @@ int mem_create(spmt_comm *comm, const char *what, spmt_mem **out)
 		return fail_call(
 			-ENOMEM, what, "rank %d: out of memory for a registration", comm->rank);
 	mem->comm = comm;
+	atomic_store_explicit(&mem->head.local, false, memory_order_relaxed);
 	rc = table_open(comm, (size_t)comm->nranks * MEM_RANK, &mem->table);
 	if (!rc)
 		rc = mem_ranks(mem, what);
@@ -343,10 +344,20 @@ int mem_check(const spmt_comm *comm, const char *what, const spmt_mem *mem)
 	return 0;
 }
 
+/* Whether it is, or was, of its rank alone: others do not come. */
+static bool mem_is_local(const spmt_mem *mem)
+{
+	uint32_t state = mem ? atomic_load(&mem->head.state) : 0;
+
+	return (state == OBJECT_MEM || state == OBJECT_FREE) &&
+		atomic_load_explicit(&mem->head.local, memory_order_relaxed);
+}
+
 /* Of this rank alone: a handle that it has looked up also when the owner's is gone. */
 static int deregister_local(spmt_comm *comm, spmt_mem *mem)
 {
-	int rc = quiet_all(comm, "spmt_deregister");
+	int rc = mem_live(mem) && mem->comm == comm ? quiet_all(comm, "spmt_deregister")
+						    : mem_check(comm, "spmt_deregister", mem);
 
 	if (!rc)
 		mem_destroy(mem);
@@ -362,7 +373,7 @@ int spmt_deregister(spmt_comm *comm, spmt_mem *mem)
 
 	if (rc)
 		return rc;
-	if (mem_live(mem) && mem->comm == comm && mem->offer) {
+	if (mem_is_local(mem)) {
 		rc = deregister_local(comm, mem);
 		comm_unclaim(comm);
 		return rc;

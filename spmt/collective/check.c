@@ -74,7 +74,8 @@ int coll_check(const spmt_comm *comm, const struct coll_call *c)
 	if (c->count && ((!c->dst && !c->unwritten) || (!c->src && !c->unread)))
 		return fail_call(-EINVAL, c->what, "rank %d: %s is NULL with count %zu", comm->rank,
 			c->dst || c->unwritten ? "src" : "dst", c->count);
-	if (((uintptr_t)c->dst | (uintptr_t)c->src) % type_size(c->type))
+	if (((c->unwritten ? 0 : (uintptr_t)c->dst) | (c->unread ? 0 : (uintptr_t)c->src)) %
+		type_size(c->type))
 		return fail_call(-EINVAL, c->what,
 			"rank %d: dst %p or src %p is not aligned to its type (%zu bytes)",
 			comm->rank, c->dst, c->src, type_size(c->type));

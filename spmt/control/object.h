@@ -38,6 +38,8 @@ struct object {
 	struct object *next;	   /* while free */
 	_Atomic uintptr_t owner;   /* a thread that has it, in this call; exclusive.h */
 	const char *_Atomic owner_call;
+	_Atomic bool
+		local; /* a buffer that its rank has registered by itself; also when it is no more */
 	struct object_looks looks; /* where the state is CHECKED */
 };
 

@@ -193,7 +193,7 @@ static int run_check_size(const spmt_comm *comm, struct plan_call *c)
 	if ((unsigned)c->type > SPMT_TYPE_F64)
 		return fail_call(-EINVAL, run_name, "rank %d: type %s (%d) is none of a plan's",
 			comm->rank, type_name(c->type), (int)c->type);
-	if (c->op >= SPMT_OP_MADE)
+	if ((int)c->op >= SPMT_OP_MADE)
 		return fail_call(-EINVAL, run_name,
 			"rank %d: op %#x is one of spmt_op_premul_create: a plan folds with no factors",
 			comm->rank, (unsigned)c->op);

@@ -238,7 +238,7 @@ static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_tria
 	uint32_t chunks = plan_parts(a);
 	int rc;
 
-	if (t->op >= SPMT_OP_MADE)
+	if ((int)t->op >= SPMT_OP_MADE)
 		return fail_call(-EINVAL, simulate_name,
 			"op %#x is one of spmt_op_premul_create: a plan folds with no factors",
 			(unsigned)t->op);

@@ -143,7 +143,10 @@ static int make(
 {
 	switch (c->kind) {
 	case BROADCAST:
-		return spmt_broadcast(comm, dst, src, c->count, c->type, c->root, stream);
+		/* what nobody reads may be anything */
+		return spmt_broadcast(comm, dst,
+			spmt_rank(comm) == c->root ? src : (const char *)src + 1, c->count, c->type,
+			c->root, stream);
 	case ALL_GATHER:
 		return spmt_all_gather(comm, dst, src, c->count, c->type, stream);
 	case ALL_TO_ALL:

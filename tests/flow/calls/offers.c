@@ -121,7 +121,10 @@ Test(offers, nobody_waits)
 	cr_assert_eq(spmt_mem_put(comms[0], mem, 0, &value, 8, 1), 0);
 	cr_assert_eq(word, 5);
 	/* It goes: handles say so, but can be given back. */
+	cr_assert_eq(spmt_deregister(comms[0], own), -EINVAL, "another comm's");
 	cr_assert_eq(spmt_deregister(comms[1], own), 0);
+	cr_assert_eq(spmt_deregister(comms[1], own), -EBADF);
+	cr_assert_eq(spmt_status(comms[1]), 0);
 	cr_assert_eq(spmt_mem_put(comms[0], mem, 0, &value, 8, 1), -EBADF);
 	cr_assert(strstr(spmt_last_error(), "rank 1 has deregistered it"));
 	cr_assert_eq(spmt_mem_get(comms[1], &value, again, 0, 8, 1), -EBADF);

@@ -143,6 +143,28 @@ bool link_cut_short(int rc)
 	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
 }
 
+int link_quiet(struct link *link)
+{
+	struct status_saved first;
+	bool pending = false;
+	int rc = 0;
+
+	for (int i = 0; i < link->nmovers; i++) {
+		struct mover *m = &link->movers[i];
+		int one = m->ops->quiet(m);
+
+		pending |= link_cut_short(one);
+		if (one && !rc) {
+			rc = one;
+			status_save(&first);
+		}
+	}
+	link->pending = pending;
+	if (rc)
+		status_restore(&first);
+	return rc;
+}
+
 /* The engine waits for no rank. */
 static int store_wait(struct link *link, const char *what)
 {

@@ -88,7 +88,7 @@ SPMTD_FN size_t spmtd_bulk_room(uint32_t chunk, uint32_t stages)
  *	engine_read_          waits until all groups but the last `but` (0 to 3) have read their stages
  *	engine_done_          waits until all groups have stored
  *	engine_fence_         what this thread has seen of device memory, and the engine's accesses to it, in order
- *	engine_fence_shared_  the same of shared memory. One for all memory is a fence of the whole GPU besides, 0.1 to 0.2 us
+ *	engine_fence_shared_  the same of shared memory. (PTX's fence for both also waits for the whole GPU, 0.1 to 0.2 us.)
  *	engine_reaches_       1: the engine can load from, or store to, this address
  */
 /* X(type, op, PTX's words): what it can fold. */
@@ -569,6 +569,7 @@ SPMTD_FN int spmtd_bulk_open_(
 	b->chunk = chunk;
 	b->stages = stages;
 	b->stage = b->parity = 0;
+	spmtd_meet_(scope); /* what others have had there is over */
 	if (spmtd_lane_(scope) == 0) {
 		for (uint32_t i = 0; i < stages; i++)
 			spmtd_engine_open_(spmtd_bulk_bar_(b, i));

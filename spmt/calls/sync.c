@@ -19,32 +19,10 @@
 #include "view.h"
 #include "wait.h"
 
-#define SETTLE_NS 50000 /* between two looks at what still ends in a broken comm */
+#define SETTLE_NS 50000 /* between two looks at what still ends in a broken comm, */
+#define SETTLE_MS 10000 /* for so long at most */
 
 #define FORBID_NS 1000000000
-
-/* The first failure keeps its sentence. */
-static int link_quiet(struct link *link)
-{
-	struct status_saved first;
-	bool pending = false;
-	int rc = 0;
-
-	for (int i = 0; i < link->nmovers; i++) {
-		struct mover *m = &link->movers[i];
-		int one = m->ops->quiet(m);
-
-		pending |= link_cut_short(one);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
-	}
-	link->pending = pending;
-	if (rc)
-		status_restore(&first);
-	return rc;
-}
 
 static int link_fence(struct link *link)
 {
@@ -82,56 +60,68 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
-/* For what others move: that ends in a broken comm as well, and its buffers are read or written until then. */
+/* For what others move: that ends in a broken comm as well, and its buffers are read or written until then. One for all that a call waits for,
+   with one deadline. */
 struct settling {
 	struct wait_for wait;
 	struct spmtd_pause pause;
 	int broken;    /* what the comm is broken by; 0: not seen yet */
-	int64_t until; /* then: for a deadline more */
+	int64_t until; /* then */
+	int ended;     /* the time is up: nothing is waited for any more, but looked at once */
 };
 
-/* 0: look again. */
-static int settle_pause(spmt_comm *comm, struct settling *s)
+static int settle_over(spmt_comm *comm, struct settling *s)
 {
 	const struct timespec slice = { .tv_nsec = SETTLE_NS };
-	int64_t ms = comm_timeout(comm);
-	int rc;
+	int64_t ms = comm_timeout(comm), now = process_now();
+	UNCANCELLED;
 
 	if (!s->broken) {
-		rc = wait_pause(comm, &s->pause, &s->wait);
-		if (LIKELY(!rc) || !comm_is_broken(comm))
-			return rc;
-		s->broken = rc;
-		s->until = ms < 0 ? INT64_MAX : process_now() + ms * 1000000;
+		s->broken = comm_broken(comm, s->wait.name);
+		s->until = now + (ms < 0 ? SETTLE_MS : MIN_OF(ms, SETTLE_MS)) * 1000000;
 	}
-	if (process_now() >= s->until)
+	if (now >= s->until)
 		return s->broken;
 	nanosleep(&slice, NULL);
 	return 0;
 }
 
-/* rc: of the last pause. */
-static int settle_end(spmt_comm *comm, struct settling *s, int rc)
+/* 0: look again. */
+static int settle_pause(spmt_comm *comm, struct settling *s)
 {
-	wait_end(comm, &s->pause);
-	return rc ? rc : s->broken;
+	int rc = s->ended || s->broken ? 0 : wait_pause(comm, &s->pause, &s->wait);
+
+	if (LIKELY(!rc && !s->ended && !s->broken))
+		return 0;
+	if (!s->ended)
+		s->ended = comm_is_broken(comm) ? settle_over(comm, s) : rc;
+	return s->ended;
+}
+
+/* All that was posted before is done, or dropped. */
+static int posts_answered(spmt_comm *comm, struct settling *s)
+{
+	uint64_t asked = fifo_ask(comm->fifo);
+	int rc = 0;
+
+	while (!fifo_answered(comm->fifo, asked) && !rc)
+		rc = settle_pause(comm, s);
+	return rc;
 }
 
 /* What kernels that have ended by now have posted. */
-static int posts_quiet(spmt_comm *comm, const char *what)
+static int posts_quiet(spmt_comm *comm, struct settling *s)
 {
-	struct settling s = { .wait.name = what };
-	uint64_t asked;
-	int rc = 0;
+	int rc;
 
 	if (!comm->fifo)
 		return 0;
-	asked = fifo_ask(comm->fifo);
-	while (!fifo_answered(comm->fifo, asked) && !rc)
-		rc = settle_pause(comm, &s);
-	rc = settle_end(comm, &s, rc);
-	if (rc == SPMT_ERR_TIMEOUT && !s.broken)
-		return fail_call(rc, what, "rank %d: what kernels posted is not done", comm->rank);
+	rc = posts_answered(comm, s);
+	if (comm_is_broken(comm) && !posts_answered(comm, s))
+		(void)fifo_settle(comm->fifo);
+	if (rc == SPMT_ERR_TIMEOUT && !s->broken)
+		return fail_call(
+			rc, s->wait.name, "rank %d: what kernels posted is not done", comm->rank);
 	return rc;
 }
 
@@ -147,34 +137,33 @@ static void engine_stopped(spmt_comm *comm, const char *what, int rc)
 }
 
 /* What they have submitted to copy engines: that, and not what kernels that go on submit meanwhile. */
-static int engine_quiet(spmt_comm *comm, const char *what, int pe)
+static int engine_quiet(spmt_comm *comm, struct settling *s, int pe)
 {
+	const char *what = s->wait.name;
 	uint64_t told = queues_told(comm, pe);
-	struct settling s = { .wait.name = what };
 	int rc = 0, done;
 
-	while (!rc && !(done = queues_query(comm, pe, told)))
-		rc = settle_pause(comm, &s);
-	if (!rc && done < 0) {
+	while (!(done = queues_query(comm, pe, told)) && !rc)
+		rc = settle_pause(comm, s);
+	if (done < 0) {
 		rc = done;
 		engine_stopped(comm, what, rc);
 	}
-	rc = settle_end(comm, &s, rc);
-	if (rc == SPMT_ERR_TIMEOUT && !s.broken)
+	if (rc == SPMT_ERR_TIMEOUT && !s->broken)
 		return fail_call(rc, what,
 			"rank %d: what kernels submitted to the copy engine for rank %d is not done",
 			comm->rank, pe);
-	return rc;
+	return done > 0 ? 0 : rc;
 }
 
-/* The first failure, which does not keep the others from being waited for. */
-static int engines_quiet(spmt_comm *comm, const char *what)
+/* The first failure; the others are waited for all the same. */
+static int engines_quiet(spmt_comm *comm, struct settling *s)
 {
 	struct status_saved first;
 	int rc = 0;
 
 	for (int pe = 0; pe < comm->nranks; pe++) {
-		int one = engine_quiet(comm, what, pe);
+		int one = engine_quiet(comm, s, pe);
 
 		if (one && !rc) {
 			rc = one;
@@ -188,17 +177,19 @@ static int engines_quiet(spmt_comm *comm, const char *what)
 
 static int work_quiet(spmt_comm *comm, const char *what)
 {
+	struct settling s = { .wait.name = what };
 	struct status_saved first;
 	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), rest;
 
 	if (rc)
 		status_save(&first);
-	rest = posts_quiet(comm, what);
+	rest = posts_quiet(comm, &s);
 	if (rest && !rc) {
 		rc = rest;
 		status_save(&first);
 	}
-	rest = comm->queues ? engines_quiet(comm, what) : 0;
+	rest = comm->queues ? engines_quiet(comm, &s) : 0;
+	wait_end(comm, &s.pause);
 	if (rc)
 		status_restore(&first);
 	return rc ? rc : rest;
@@ -299,9 +290,10 @@ int spmt_quiet(spmt_comm *comm)
 	LANE_HOLD(comm);
 	status_save(&why);
 	if (!comm_visit(comm, what)) {
-		busy = comm->pending || comm->streamed || comm->fifo || comm->queues;
-		if (busy) {
+		busy = comm->pending || comm->streamed;
+		if (busy || comm->fifo || comm->queues)
 			quiet_all(comm, what);
+		if (busy) {
 			comm_forbid(comm);
 			rc = comm_broken(comm, what);
 		}

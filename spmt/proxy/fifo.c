@@ -275,6 +275,17 @@ bool fifo_answered(const struct fifo *fifo, uint64_t asked)
 	return true;
 }
 
+int fifo_settle(struct fifo *fifo)
+{
+	const spmt_comm *comm = fifo->comm;
+
+	for (int i = 0; i < FIFO_COPIES; i++)
+		if (fifo->copies[i])
+			(void)comm->backend->stream_sync(
+				comm->dev, fifo->copies[i], DEVICE_STOPPED_NS, NULL);
+	return post_quiet(fifo);
+}
+
 void fifo_posted(const struct spmt_view *v)
 {
 	const struct comm_host *host = (const struct comm_host *)(const void *)v->host;
@@ -286,20 +297,20 @@ void fifo_posted(const struct spmt_view *v)
 
 /* A NIC's moves fail as well where a process has died of which nobody has heard yet. This thread serves all comms, so no other failure waits
    for that. */
-static bool fifo_may_miss_one(const struct fifo *f, int rc)
+static bool fifo_may_miss_one(const struct fifo *f)
 {
 	int pe = 0;
 
-	while (rc != -EINVAL && pe < f->comm->nranks && f->links[pe].route.map != MAP_RDMA)
+	while (pe < f->comm->nranks && f->links[pe].route.map != MAP_RDMA)
 		pe++;
-	return rc != -EINVAL && pe < f->comm->nranks;
+	return !f->refused && pe < f->comm->nranks;
 }
 
 void fifo_failed(struct fifo *fifo, const char *what, int rc)
 {
 	spmt_comm *comm = fifo->comm;
 
-	if (!comm_is_broken(comm) && fifo_may_miss_one(fifo, rc))
+	if (!comm_is_broken(comm) && fifo_may_miss_one(fifo))
 		rc = nodes_move_failed(comm, what, rc);
 	if (!comm_is_broken(comm))
 		comm_break_last(comm, comm_failed(comm, what, rc));
@@ -333,7 +344,10 @@ static bool fifo_take(struct fifo *f, const struct spmtd_post *post)
 	bool copied = post_kind(post) == SPMTD_FAR_COPIED;
 	int done = copied ? post_copied(f) : 1;
 	bool dropped = comm_is_broken(f->comm);
-	int rc = done < 0 ? done : dropped || copied ? 0 : post_do(f, post, &what);
+	int rc;
+
+	f->refused = false;
+	rc = done < 0 ? done : dropped || copied ? 0 : post_do(f, post, &what);
 
 	if (!done)
 		return false;
@@ -364,8 +378,9 @@ bool fifo_serve(struct fifo *fifo)
 	}
 	if (n == FIFO_BATCH || asked == atomic_load(&fifo->answered))
 		return n != 0;
-	rc = post_quiet(fifo); /* of a broken comm, too: who asks frees buffers behind it */
-	if (rc && !comm_is_broken(fifo->comm))
+	fifo->refused = false;
+	rc = comm_is_broken(fifo->comm) ? 0 : post_quiet(fifo);
+	if (rc)
 		fifo_failed(fifo, "what kernels posted", rc);
 	tsan_release(&fifo->answered);
 	atomic_store_explicit(&fifo->answered, asked, memory_order_release);

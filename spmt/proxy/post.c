@@ -9,6 +9,9 @@
 
 #define PACKET_WORD 8 /* bytes: data and flag */
 
+/* What is posted cannot be. */
+#define REFUSE(f, code, ...) ((f)->refused = true, fail((code), __VA_ARGS__))
+
 /* What is far too large for a device is found here, before a driver or a NIC is asked. */
 static bool post_fits(uint64_t at, uint64_t n, uint64_t size)
 {
@@ -59,36 +62,27 @@ static int post_set(struct fifo *f, int pe, uint64_t offset, uint64_t value)
 	return rc;
 }
 
-static int post_link_quiet(struct link *link)
+/* The first failure. In a broken comm the others are waited for all the same. */
+int post_quiet(struct fifo *fifo)
 {
 	struct status_saved first;
 	int rc = 0;
 
-	for (int i = 0; i < link->nmovers; i++) {
-		int one = link->movers[i].ops->quiet(&link->movers[i]);
+	for (int pe = 0; pe < fifo->comm->nranks && (!rc || comm_is_broken(fifo->comm)); pe++) {
+		int one;
 
+		if (!fifo->links[pe].pending)
+			continue;
+		one = link_quiet(&fifo->links[pe]);
+		/* its waiters were woken before the bytes arrived */
+		wake_stored(fifo->comm->wake_counters[pe]);
 		if (one && !rc) {
 			rc = one;
 			status_save(&first);
 		}
 	}
-	link->pending = false;
 	if (rc)
 		status_restore(&first);
-	return rc;
-}
-
-int post_quiet(struct fifo *fifo)
-{
-	int rc = 0;
-
-	for (int pe = 0; !rc && pe < fifo->comm->nranks; pe++) {
-		if (!fifo->links[pe].pending)
-			continue;
-		rc = post_link_quiet(&fifo->links[pe]);
-		/* its waiters were woken before the bytes arrived */
-		wake_stored(fifo->comm->wake_counters[pe]);
-	}
 	return rc;
 }
 
@@ -121,7 +115,7 @@ static int post_words(
 	int rc = 0;
 
 	if ((offset | from | n) % unit)
-		return fail(-EINVAL, "packets of %u bytes lie at multiples of that", unit);
+		return REFUSE(f, -EINVAL, "packets of %u bytes lie at multiples of that", unit);
 	if (f->stream)
 		return post_put(f, pe, offset, from, n);
 	for (uint64_t at = 0; !rc && at < n; at += PACKET_WORD)
@@ -140,12 +134,12 @@ static int port_put(struct fifo *f, int pe, const struct fifo_port *port, unsign
 	if (!post->size)
 		return 0;
 	if (!post_fits(post->to, post->size, port->remote_size))
-		return fail(-EINVAL,
+		return REFUSE(f, -EINVAL,
 			"offset %llu with %llu bytes goes beyond rank %d's buffer of %llu bytes",
 			(unsigned long long)post->to, (unsigned long long)post->size, pe,
 			(unsigned long long)port->remote_size);
 	if (!post_fits(post->from, post->size, local_size))
-		return fail(-EINVAL,
+		return REFUSE(f, -EINVAL,
 			"offset %llu with %llu bytes goes beyond this rank's buffer of %llu bytes",
 			(unsigned long long)post->from, (unsigned long long)post->size,
 			(unsigned long long)local_size);
@@ -162,7 +156,7 @@ static int port_do(
 	int rc = 0;
 
 	if (!port_find(f, pe, index, &port))
-		return fail(-EINVAL,
+		return REFUSE(f, -EINVAL,
 			"there is no port %u to rank %d, or its buffer is no longer registered",
 			index, pe);
 	if (kind & SPMTD_POST_PUT)
@@ -182,7 +176,8 @@ static int heap_check(struct fifo *f, int pe, uint64_t offset, uint64_t n)
 
 	if (post_fits(offset, n, size))
 		return 0;
-	return fail(-EINVAL, "offset %llu with %llu bytes goes beyond rank %d's heap of %llu bytes",
+	return REFUSE(f, -EINVAL,
+		"offset %llu with %llu bytes goes beyond rank %d's heap of %llu bytes",
 		(unsigned long long)offset, (unsigned long long)n, pe, (unsigned long long)size);
 }
 
@@ -213,15 +208,16 @@ static int mem_check_post(struct fifo *f, int pe, uint64_t offset, uint64_t n)
 	uint64_t at;
 
 	if (!mem_find(f, pe, offset, n, &part, &at))
-		return fail(-EINVAL, "%llu bytes that are in no buffer that rank %d has registered",
+		return REFUSE(f, -EINVAL,
+			"%llu bytes that are in no buffer that rank %d has registered",
 			(unsigned long long)n, pe);
 	if (!post_fits(at, n, part.size))
-		return fail(-EINVAL,
+		return REFUSE(f, -EINVAL,
 			"offset %llu with %llu bytes goes beyond rank %d's buffer of %llu bytes",
 			(unsigned long long)at, (unsigned long long)n, pe,
 			(unsigned long long)part.size);
 	if (!part.base && f->links[pe].base)
-		return fail(SPMT_ERR_UNSUPPORTED,
+		return REFUSE(f, SPMT_ERR_UNSUPPORTED,
 			"rank %d's buffer, in another process, cannot be reached", pe);
 	return 0;
 }
@@ -266,7 +262,7 @@ static int far_value(struct fifo *f, int pe, const struct spmtd_post *post)
 	int rc = post_far_check(f, pe, post, post->size);
 
 	if (!rc && !far_value_size(post->size))
-		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
+		rc = REFUSE(f, -EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
 	if (rc)
 		return rc;
 	f->shared->value = post->from;
@@ -282,7 +278,7 @@ static int far_fetch(struct fifo *f, int pe, const struct spmtd_post *post)
 	int rc = post_far_check(f, pe, post, post->size);
 
 	if (!rc && (!far_value_size(post->size) || cell >= SPMTD_CELLS))
-		rc = fail(-EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
+		rc = REFUSE(f, -EINVAL, "%llu bytes are no value", (unsigned long long)post->size);
 	if (rc)
 		return rc;
 	f->shared->cells[cell] = 0;
@@ -321,9 +317,9 @@ static int far_atomic(struct fifo *f, int pe, const struct spmtd_post *post)
 	int rc = post_far_check(f, pe, post, amo.size);
 
 	if (!rc && (amo.op > SPMT_AMO_FETCH_XOR || cell > SPMTD_CELLS))
-		rc = fail(-EINVAL, "there is no such atomic");
+		rc = REFUSE(f, -EINVAL, "there is no such atomic");
 	if (!rc && amo.size != 4 && amo.size != 8)
-		rc = fail(SPMT_ERR_UNSUPPORTED,
+		rc = REFUSE(f, SPMT_ERR_UNSUPPORTED,
 			"rank %d is reached by map %s, which has no atomics of %zu bytes", pe,
 			map_name(f->links[pe].route.map), amo.size);
 	if (rc)
@@ -345,7 +341,7 @@ static int post_copy(struct fifo *f, int pe, const struct spmtd_post *post)
 	int rc;
 
 	if (!stream)
-		return fail(-EINVAL, "there are no copy queues for collectives");
+		return REFUSE(f, -EINVAL, "there are no copy queues for collectives");
 	rc = comm->backend->copy(comm->dev, (void *)(uintptr_t)post->from,
 		(const void *)(uintptr_t)post->to, (size_t)post->size, stream);
 	if (!rc)
@@ -401,7 +397,7 @@ static int far_do(struct fifo *f, int pe, unsigned kind, const struct spmtd_post
 	case SPMTD_FAR_COPY:
 		return post_copy(f, pe, post);
 	default:
-		return fail(SPMT_ERR_UNSUPPORTED,
+		return REFUSE(f, SPMT_ERR_UNSUPPORTED,
 			"rank %d is reached by map %s: bulk copies from shared memory and bulk reductions do not go there",
 			pe, map_name(f->links[pe].route.map));
 	}
@@ -454,8 +450,8 @@ int post_do(struct fifo *fifo, const struct spmtd_post *post, const char **what)
 
 	*what = name ? name : "a kernel's post";
 	if (!name || !comm_has_pe(fifo->comm, pe))
-		return fail(-EINVAL, "kind %u, rank %d of %d: there is no such post", kind, pe,
-			fifo->comm->nranks);
+		return REFUSE(fifo, -EINVAL, "kind %u, rank %d of %d: there is no such post", kind,
+			pe, fifo->comm->nranks);
 	return kind & SPMTD_POST_PORT ? port_do(fifo, pe, (uint32_t)(post->head >> 32), kind, post)
 				      : far_do(fifo, pe, kind, post);
 }

@@ -111,15 +111,23 @@ void link_route(const struct link *link, struct route *route)
 	route->threshold = UINT64_MAX;
 }
 
+/* The first failure. In a broken world the other queues are waited for all the same. */
 static int settle_all(struct link *link, struct sdma *st, const char *what)
 {
-	for (int i = 0; i < st->ntracks; i++) {
-		int rc = track_settle(link, st, i);
+	struct status_saved first;
+	int rc = 0;
 
-		if (rc)
-			return link_wait_failed(link, what, rc);
+	for (int i = 0; i < st->ntracks && (!rc || rc == -ECANCELED); i++) {
+		int one = track_settle(link, st, i);
+
+		if (one && !rc) {
+			rc = link_wait_failed(link, what, one);
+			status_save(&first);
+		}
 	}
-	return 0;
+	if (rc)
+		status_restore(&first);
+	return rc;
 }
 
 /* ---- moving */

@@ -214,7 +214,7 @@ class Symmetric:
 
     def _word(self, index: int) -> int:
         if self.dtype.kind not in "iu" or self.dtype.itemsize != 8:
-            raise TypeError("signals are of uint64, not %s" % self.dtype)
+            raise TypeError("signals are 64-bit integers, not %s" % self.dtype)
         return self._at(index, 8)
 
     def _at(self, offset: int, nbytes: int) -> int:

@@ -243,7 +243,7 @@ class Comm:
         self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0,
         stream: int | None = None,
     ) -> None:
-        """put, and then signal: who sees the signal sees the data. The signal's array is of uint64."""
+        """put, and then signal: who sees the signal sees the data. The signal's array is of 64-bit integers."""
         with self._buffers(stream, src) as (data,):
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
@@ -253,7 +253,7 @@ class Comm:
             )
 
     def signal(self, signal: Symmetric, value: int, pe: int, op: str = "set", index: int = 0, stream: int | None = None) -> None:
-        """Sets the word of rank pe, or adds to it. The array is of uint64."""
+        """Sets the word of rank pe, or adds to it. The array is of 64-bit integers."""
         args = signal._word(index), value, _number(_SIGNALS, op, "op"), pe
         if stream is None:
             self._call(lib.spmt_signal, *args)
@@ -261,7 +261,7 @@ class Comm:
             self._queue(lib.spmt_signal_on_stream, *args, _stream(stream))
 
     def signal_wait(self, signal: Symmetric, compare: str, value: int, index: int = 0, stream: int | None = None) -> int | None:
-        """Waits until this rank's word, of an array of uint64, compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
+        """Waits until this rank's word, of an array of 64-bit integers, compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
         at, how = signal._word(index), _number(_COMPARES, compare, "compare")
         if stream is not None:
             self._queue(lib.spmt_signal_wait_on_stream, at, how, value, _stream(stream))

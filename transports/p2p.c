@@ -165,6 +165,15 @@ int link_quiet(struct link *link)
 	return rc;
 }
 
+int link_fence(struct link *link)
+{
+	int n = link->pending ? link->nmovers : 0, rc = 0;
+
+	for (int i = 0; !rc && i < n; i++)
+		rc = link->movers[i].ops->fence(&link->movers[i]);
+	return rc;
+}
+
 /* The engine waits for no rank. */
 static int store_wait(struct link *link, const char *what)
 {

@@ -115,6 +115,8 @@ int link_wait_failed(const struct link *link, const char *what, int rc);
 
 /* Such a code: what was waited for is still in flight. */
 bool link_cut_short(int rc);
+/* Moves that begin behind it come behind those in flight, by whatever movers. */
+int link_fence(struct link *link);
 /* What all movers of the link have in flight is complete, or the first failure; what was cut short stays pending. */
 int link_quiet(struct link *link);
 

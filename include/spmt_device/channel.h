@@ -266,30 +266,30 @@ SPMTD_FN void spmtd_channel_get_group(const struct spmt_view *v, const struct sp
 			spmtd_channel_from_(c->incoming, src_off), size, flag,               \
 			c->remote + dst_off, c->peer, scope, bytes);                         \
 	}
-#define SPMTD_CHANNEL_PACKETS_EACH(format, bytes)                                              \
-	SPMTD_FN void spmtd_channel_put_##format##_each(const struct spmt_view *v,             \
-		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
-		uint32_t flag, uint32_t index, uint32_t threads)                               \
-	{                                                                                      \
-		spmtd_do_put_packets_each_(v, c->remote + dst_off,                             \
-			spmtd_channel_from_(c->local, src_off), size, flag, c->peer,           \
-			spmtd_mover_at_(index, threads), bytes);                               \
-	}                                                                                      \
-	SPMTD_FN int spmtd_channel_unpack_##format##_each(const struct spmt_view *v,           \
-		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
-		uint32_t flag, uint32_t index, uint32_t threads)                               \
-	{                                                                                      \
-		return spmtd_do_get_packets_each_(v, spmtd_to_(c->local + dst_off),            \
-			spmtd_channel_from_(c->incoming, src_off), size, flag, 0, -1,          \
-			spmtd_mover_at_(index, threads), bytes);                               \
-	}                                                                                      \
-	SPMTD_FN int spmtd_channel_read_put_##format##_each(const struct spmt_view *v,         \
-		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,     \
-		uint32_t flag, uint32_t index, uint32_t threads)                               \
-	{                                                                                      \
-		return spmtd_do_get_packets_each_(v, spmtd_to_(0),                             \
-			spmtd_channel_from_(c->incoming, src_off), size, flag,                 \
-			c->remote + dst_off, c->peer, spmtd_mover_at_(index, threads), bytes); \
+#define SPMTD_CHANNEL_PACKETS_EACH(format, bytes)                                               \
+	SPMTD_FN void spmtd_channel_put_##format##_each(const struct spmt_view *v,              \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,      \
+		uint32_t flag, uint32_t index, uint32_t threads)                                \
+	{                                                                                       \
+		spmtd_do_put_packets_each_(v, c->remote + dst_off,                              \
+			spmtd_channel_from_(c->local, src_off), size, flag, c->peer,            \
+			spmtd_worker_at_(index, threads), bytes);                               \
+	}                                                                                       \
+	SPMTD_FN int spmtd_channel_unpack_##format##_each(const struct spmt_view *v,            \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,      \
+		uint32_t flag, uint32_t index, uint32_t threads)                                \
+	{                                                                                       \
+		return spmtd_do_get_packets_each_(v, spmtd_to_(c->local + dst_off),             \
+			spmtd_channel_from_(c->incoming, src_off), size, flag, 0, -1,           \
+			spmtd_worker_at_(index, threads), bytes);                               \
+	}                                                                                       \
+	SPMTD_FN int spmtd_channel_read_put_##format##_each(const struct spmt_view *v,          \
+		const struct spmt_channel *c, size_t dst_off, size_t src_off, size_t size,      \
+		uint32_t flag, uint32_t index, uint32_t threads)                                \
+	{                                                                                       \
+		return spmtd_do_get_packets_each_(v, spmtd_to_(0),                              \
+			spmtd_channel_from_(c->incoming, src_off), size, flag,                  \
+			c->remote + dst_off, c->peer, spmtd_worker_at_(index, threads), bytes); \
 	}
 /* A share of the data is one of the packets, too, twice as far on. */
 #define SPMTD_CHANNEL_PACKETS_GROUP(format)                                                   \

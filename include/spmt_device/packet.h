@@ -94,38 +94,38 @@ SPMTD_FN uint64_t spmtd_packets_count_(uint64_t size, uint32_t bytes)
 	return size / bytes + (size % bytes != 0);
 }
 
-/* Who moves packets: one of as many as there are. */
-struct spmtd_mover_ {
-	uint32_t index, movers;
+/* Who moves packets: a thread, of as many as there are. */
+struct spmtd_worker_ {
+	uint32_t index, workers;
 };
 
-SPMTD_FN struct spmtd_mover_ spmtd_mover_of_(int scope)
+SPMTD_FN struct spmtd_worker_ spmtd_worker_of_(int scope)
 {
-	struct spmtd_mover_ m;
+	struct spmtd_worker_ w;
 
-	m.index = spmtd_lane_(scope);
-	m.movers = spmtd_lanes_(scope);
-	return m;
+	w.index = spmtd_lane_(scope);
+	w.workers = spmtd_lanes_(scope);
+	return w;
 }
 
-SPMTD_FN struct spmtd_mover_ spmtd_mover_at_(uint32_t index, uint32_t movers)
+SPMTD_FN struct spmtd_worker_ spmtd_worker_at_(uint32_t index, uint32_t workers)
 {
-	struct spmtd_mover_ m;
+	struct spmtd_worker_ w;
 
-	m.index = index;
-	m.movers = movers;
-	return m;
+	w.index = index;
+	w.workers = workers;
+	return w;
 }
 
 SPMTD_FN struct spmtd_packets_ spmtd_packets_of_(uint64_t data, uint64_t at, uint64_t size,
-	uint32_t flag, struct spmtd_mover_ by, uint32_t bytes)
+	uint32_t flag, struct spmtd_worker_ by, uint32_t bytes)
 {
 	struct spmtd_packets_ p;
 	uint64_t first = (uint64_t)by.index * bytes;
 
 	p.data = data + first;
 	p.at = at + 2 * first;
-	p.step = (uint64_t)by.movers * bytes;
+	p.step = (uint64_t)by.workers * bytes;
 	p.left = (int64_t)(size - first);
 	p.flag = flag;
 	p.bytes = bytes;
@@ -219,7 +219,7 @@ SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, con
 {
 	uint64_t from = spmtd_at_(src);
 	struct spmtd_packets_ p =
-		spmtd_packets_of_(from, dst, size, flag, spmtd_mover_of_(scope), bytes);
+		spmtd_packets_of_(from, dst, size, flag, spmtd_worker_of_(scope), bytes);
 
 	spmtd_meet_(scope);
 	spmtd_put_all_(&p, spmtd_packets_whole_(from, size, bytes));
@@ -229,12 +229,12 @@ SPMTD_FN void spmtd_do_put_packets_(const struct spmt_view *v, uint64_t dst, con
 }
 
 SPMTD_FN void spmtd_do_put_packets_each_(const struct spmt_view *v, uint64_t dst, const void *src,
-	uint64_t size, uint32_t flag, int pe, struct spmtd_mover_ by, uint32_t bytes)
+	uint64_t size, uint32_t flag, int pe, struct spmtd_worker_ by, uint32_t bytes)
 {
 	uint64_t from = spmtd_at_(src);
 	struct spmtd_packets_ p = spmtd_packets_of_(from, dst, size, flag, by, bytes);
 
-	if (by.index >= by.movers || p.left <= 0)
+	if (by.index >= by.workers || p.left <= 0)
 		return;
 	spmtd_put_all_(&p, spmtd_packets_whole_(from, size, bytes));
 	spmtd_wake_(v, pe);
@@ -264,7 +264,7 @@ SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint6
 	const void *src, uint64_t size, uint32_t flag, int pe, int scope, uint32_t bytes)
 {
 	struct spmtd_packets_ p =
-		spmtd_packets_of_(spmtd_at_(src), off, size, flag, spmtd_mover_of_(scope), bytes);
+		spmtd_packets_of_(spmtd_at_(src), off, size, flag, spmtd_worker_of_(scope), bytes);
 
 	spmtd_meet_(scope);
 	spmtd_far_put_all_(v, where, &p, pe);
@@ -272,12 +272,12 @@ SPMTD_FN void spmtd_far_put_packets_(const struct spmt_view *v, int where, uint6
 }
 
 SPMTD_FN void spmtd_far_put_packets_each_(const struct spmt_view *v, int where, uint64_t off,
-	const void *src, uint64_t size, uint32_t flag, int pe, struct spmtd_mover_ by,
+	const void *src, uint64_t size, uint32_t flag, int pe, struct spmtd_worker_ by,
 	uint32_t bytes)
 {
 	struct spmtd_packets_ p = spmtd_packets_of_(spmtd_at_(src), off, size, flag, by, bytes);
 
-	if (by.index < by.movers)
+	if (by.index < by.workers)
 		spmtd_far_put_all_(v, where, &p, pe);
 }
 
@@ -419,7 +419,7 @@ SPMTD_FN int spmtd_do_get_packets_(const struct spmt_view *v, void *dst, const v
 {
 	uint64_t to = spmtd_at_(dst), at = spmtd_at_(src);
 	struct spmtd_packets_ p =
-		spmtd_packets_of_(to, at, size, flag, spmtd_mover_of_(scope), bytes);
+		spmtd_packets_of_(to, at, size, flag, spmtd_worker_of_(scope), bytes);
 	struct spmtd_packets_to_ t = spmtd_packets_to_of_(to, at, size, onto, pe, bytes);
 
 	if (!flag)
@@ -429,13 +429,14 @@ SPMTD_FN int spmtd_do_get_packets_(const struct spmt_view *v, void *dst, const v
 }
 
 SPMTD_FN int spmtd_do_get_packets_each_(const struct spmt_view *v, void *dst, const void *src,
-	uint64_t size, uint32_t flag, uint64_t onto, int pe, struct spmtd_mover_ by, uint32_t bytes)
+	uint64_t size, uint32_t flag, uint64_t onto, int pe, struct spmtd_worker_ by,
+	uint32_t bytes)
 {
 	uint64_t to = spmtd_at_(dst), at = spmtd_at_(src);
 	struct spmtd_packets_ p = spmtd_packets_of_(to, at, size, flag, by, bytes);
 	struct spmtd_packets_to_ t = spmtd_packets_to_of_(to, at, size, onto, pe, bytes);
 
-	if (!flag || by.index >= by.movers)
+	if (!flag || by.index >= by.workers)
 		return SPMTD_INVALID;
 	return spmtd_get_all_(v, &p, &t);
 }
@@ -505,7 +506,7 @@ SPMTD_FN int spmtd_do_get_packet_(
 		const void *src, size_t size, uint32_t flag, int pe, uint32_t index,               \
 		uint32_t threads)                                                                  \
 	{                                                                                          \
-		struct spmtd_mover_ by = spmtd_mover_at_(index, threads);                          \
+		struct spmtd_worker_ by = spmtd_worker_at_(index, threads);                        \
                                                                                                    \
 		if (spmtd_is_far_(v, pe))                                                          \
 			spmtd_far_put_packets_each_(v, SPMTD_FAR_HEAP, spmtd_offset_(v, dst), src, \
@@ -518,7 +519,7 @@ SPMTD_FN int spmtd_do_get_packet_(
 		const struct spmt_mem_view *m, size_t dst_off, const void *src, size_t size,       \
 		uint32_t flag, int pe, uint32_t index, uint32_t threads)                           \
 	{                                                                                          \
-		struct spmtd_mover_ by = spmtd_mover_at_(index, threads);                          \
+		struct spmtd_worker_ by = spmtd_worker_at_(index, threads);                        \
                                                                                                    \
 		if (spmtd_mem_is_far_(m, pe))                                                      \
 			spmtd_far_put_packets_each_(v, SPMTD_FAR_MEM,                              \
@@ -532,7 +533,7 @@ SPMTD_FN int spmtd_do_get_packet_(
 		const void *src, size_t size, uint32_t flag, uint32_t index, uint32_t threads)     \
 	{                                                                                          \
 		return spmtd_do_get_packets_each_(                                                 \
-			v, dst, src, size, flag, 0, -1, spmtd_mover_at_(index, threads), bytes);   \
+			v, dst, src, size, flag, 0, -1, spmtd_worker_at_(index, threads), bytes);  \
 	}                                                                                          \
 	SPMTD_FN int spmtd_forward_##format##_each(const struct spmt_view *v, void *onto,          \
 		void *dst, const void *src, size_t size, uint32_t flag, int pe, uint32_t index,    \
@@ -541,7 +542,7 @@ SPMTD_FN int spmtd_do_get_packet_(
 		if (spmtd_is_far_(v, pe))                                                          \
 			return SPMTD_UNSUPPORTED;                                                  \
 		return spmtd_do_get_packets_each_(v, dst, src, size, flag,                         \
-			spmtd_there_(v, onto, pe), pe, spmtd_mover_at_(index, threads), bytes);    \
+			spmtd_there_(v, onto, pe), pe, spmtd_worker_at_(index, threads), bytes);   \
 	}
 SPMTD_PACKETS(packets, , SPMTD_THREAD_, 8)
 SPMTD_PACKETS(packets, _warp, SPMTD_WARP_, 8)

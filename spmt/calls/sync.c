@@ -24,15 +24,6 @@
 
 #define FORBID_NS 1000000000
 
-static int link_fence(struct link *link)
-{
-	int rc = 0;
-
-	for (int i = 0; !rc && i < link->nmovers; i++)
-		rc = link->movers[i].ops->fence(&link->movers[i]);
-	return rc;
-}
-
 int movers_quiet(spmt_comm *comm, const char *what)
 {
 	struct status_saved first;
@@ -60,8 +51,8 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	return rc;
 }
 
-/* For what others move: that ends in a broken comm as well, and its buffers are read or written until then. One for all that a call waits for,
-   with one deadline. */
+/* A wait for what others move: the proxy, copy engines. In a broken comm it goes on until that has ended, since buffers are read and written
+   until then. One, with one deadline, for all that a call waits for. */
 struct settling {
 	struct wait_for wait;
 	struct spmtd_pause pause;
@@ -70,7 +61,7 @@ struct settling {
 	int ended;     /* the time is up: nothing is waited for any more, but looked at once */
 };
 
-static int settle_over(spmt_comm *comm, struct settling *s)
+static int settle_broken(spmt_comm *comm, struct settling *s)
 {
 	const struct timespec slice = { .tv_nsec = SETTLE_NS };
 	int64_t ms = comm_timeout(comm), now = process_now();
@@ -94,7 +85,7 @@ static int settle_pause(spmt_comm *comm, struct settling *s)
 	if (LIKELY(!rc && !s->ended && !s->broken))
 		return 0;
 	if (!s->ended)
-		s->ended = comm_is_broken(comm) ? settle_over(comm, s) : rc;
+		s->ended = comm_is_broken(comm) ? settle_broken(comm, s) : rc;
 	return s->ended;
 }
 
@@ -118,7 +109,7 @@ static int posts_quiet(spmt_comm *comm, struct settling *s)
 		return 0;
 	rc = posts_answered(comm, s);
 	if (comm_is_broken(comm) && !posts_answered(comm, s))
-		(void)fifo_settle(comm->fifo);
+		fifo_settle(comm->fifo);
 	if (rc == SPMT_ERR_TIMEOUT && !s->broken)
 		return fail_call(
 			rc, s->wait.name, "rank %d: what kernels posted is not done", comm->rank);
@@ -228,11 +219,7 @@ int spmt_fence(spmt_comm *comm)
 	int rc = comm_enter(comm, "spmt_fence");
 
 	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
-		struct link *link = &comm->links[pe];
-
-		if (!link->pending)
-			continue;
-		rc = link_fence(link);
+		rc = link_fence(&comm->links[pe]);
 		if (rc == -ECANCELED)
 			rc = comm_broken(comm, "spmt_fence");
 	}

@@ -38,8 +38,7 @@ struct object {
 	struct object *next;	   /* while free */
 	_Atomic uintptr_t owner;   /* a thread that has it, in this call; exclusive.h */
 	const char *_Atomic owner_call;
-	_Atomic bool
-		local; /* a buffer that its rank has registered by itself; also when it is no more */
+	_Atomic bool local;	   /* a buffer: its rank's alone, as long as it was one */
 	struct object_looks looks; /* where the state is CHECKED */
 };
 

@@ -275,7 +275,7 @@ bool fifo_answered(const struct fifo *fifo, uint64_t asked)
 	return true;
 }
 
-int fifo_settle(struct fifo *fifo)
+void fifo_settle(struct fifo *fifo)
 {
 	const spmt_comm *comm = fifo->comm;
 
@@ -283,7 +283,7 @@ int fifo_settle(struct fifo *fifo)
 		if (fifo->copies[i])
 			(void)comm->backend->stream_sync(
 				comm->dev, fifo->copies[i], DEVICE_STOPPED_NS, NULL);
-	return post_quiet(fifo);
+	(void)post_quiet(fifo);
 }
 
 void fifo_posted(const struct spmt_view *v)
@@ -303,14 +303,16 @@ static bool fifo_may_miss_one(const struct fifo *f)
 
 	while (pe < f->comm->nranks && f->links[pe].route.map != MAP_RDMA)
 		pe++;
-	return !f->refused && pe < f->comm->nranks;
+	return pe < f->comm->nranks;
 }
 
 void fifo_failed(struct fifo *fifo, const char *what, int rc)
 {
 	spmt_comm *comm = fifo->comm;
+	bool refused = fifo->refused;
 
-	if (!comm_is_broken(comm) && fifo_may_miss_one(fifo))
+	fifo->refused = false;
+	if (!comm_is_broken(comm) && !refused && fifo_may_miss_one(fifo))
 		rc = nodes_move_failed(comm, what, rc);
 	if (!comm_is_broken(comm))
 		comm_break_last(comm, comm_failed(comm, what, rc));
@@ -344,10 +346,7 @@ static bool fifo_take(struct fifo *f, const struct spmtd_post *post)
 	bool copied = post_kind(post) == SPMTD_FAR_COPIED;
 	int done = copied ? post_copied(f) : 1;
 	bool dropped = comm_is_broken(f->comm);
-	int rc;
-
-	f->refused = false;
-	rc = done < 0 ? done : dropped || copied ? 0 : post_do(f, post, &what);
+	int rc = done < 0 ? done : dropped || copied ? 0 : post_do(f, post, &what);
 
 	if (!done)
 		return false;
@@ -378,7 +377,6 @@ bool fifo_serve(struct fifo *fifo)
 	}
 	if (n == FIFO_BATCH || asked == atomic_load(&fifo->answered))
 		return n != 0;
-	fifo->refused = false;
 	rc = comm_is_broken(fifo->comm) ? 0 : post_quiet(fifo);
 	if (rc)
 		fifo_failed(fifo, "what kernels posted", rc);

@@ -53,8 +53,8 @@ void fifo_mem_drop(spmt_comm *comm, struct fifo_mem *mem);
 uint64_t fifo_ask(struct fifo *fifo);
 bool fifo_answered(const struct fifo *fifo, uint64_t asked);
 /* Of a broken comm the proxy, which has others to serve, answers as soon as it touches nothing of it any more. Who has that answer, to what it
-   asked when the comm was broken, waits here for what had begun. */
-int fifo_settle(struct fifo *fifo);
+   asked when the comm was broken, waits here for what had begun. What fails of that is no news: the comm is broken. */
+void fifo_settle(struct fifo *fifo);
 
 /* A callback of the device header: after a post. */
 void fifo_posted(const struct spmt_view *v);

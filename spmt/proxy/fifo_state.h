@@ -41,7 +41,7 @@ struct fifo {
 
 	_Atomic uint64_t asked, answered;
 	uint64_t done; /* the thread's: posts so far */
-	bool refused;  /* likewise: what the post at hand asks for cannot be */
+	bool refused;  /* likewise: what fails now is a post that asks for what cannot be */
 };
 
 /* What is there, and what was asked. False: nothing. By the proxy's thread. */

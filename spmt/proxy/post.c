@@ -33,22 +33,13 @@ static int post_put(struct fifo *f, int pe, uint64_t offset, uint64_t from, uint
 	return rc;
 }
 
-static int post_fence(struct link *link)
-{
-	int rc = 0;
-
-	for (int i = 0; link->pending && !rc && i < link->nmovers; i++)
-		rc = link->movers[i].ops->fence(&link->movers[i]);
-	return rc;
-}
-
 /* The word is set, not added to: nobody else writes there. Where the CPU does not reach it a copy engine brings it, as a kernel would have to
    wait for the one that posted. */
 static int post_set(struct fifo *f, int pe, uint64_t offset, uint64_t value)
 {
 	struct link *link = &f->links[pe];
 	struct mover *m = &link->movers[0];
-	int rc = post_fence(link);
+	int rc = link_fence(link);
 
 	if (rc)
 		return rc;
@@ -298,7 +289,7 @@ static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
 	if (!post_fits(post->to - m->link->own, n, words))
 		rc = post_far_check(f, pe, post, n);
 	if (!rc)
-		rc = post_fence(m->link);
+		rc = link_fence(m->link);
 	if (rc)
 		return rc;
 	rc = m->ops->signal(m, post->to, post->from, op, NULL);
@@ -370,7 +361,7 @@ static int far_fence(struct fifo *f)
 	int rc = 0;
 
 	for (int pe = 0; !rc && pe < f->comm->nranks; pe++)
-		rc = post_fence(&f->links[pe]);
+		rc = link_fence(&f->links[pe]);
 	return rc;
 }
 

@@ -84,7 +84,7 @@ EACH(packets8)
 
 /* A format: its packets' data in bytes, and by whom. */
 static const struct form {
-	size_t bytes, movers;
+	size_t bytes, workers;
 	put_fn *put;
 	mem_put_fn *mem_put;
 	get_fn *get;
@@ -215,7 +215,7 @@ Test(device_packets, a_put_wakes_and_nothing_wakes_nobody)
 		f->put(&me, sym(0), src, 0, 1, 2);
 		cr_expect_eq(views_wakes(&world, 2), wakes);
 		f->put(&me, sym(0), src, 16, 1, 2);
-		wakes += f->movers < 16 / f->bytes ? f->movers : 16 / f->bytes;
+		wakes += f->workers < 16 / f->bytes ? f->workers : 16 / f->bytes;
 		cr_expect_eq(views_wakes(&world, 2), wakes);
 	}
 	spmtd_put_packet(&me, sym(0), 1, 1, 2);
@@ -320,7 +320,7 @@ Test(device_packets, an_abort_ends_a_wait)
 Test(device_packets, an_abort_ends_what_has_waited_before, .timeout = 10)
 {
 	struct spmtd_packets_ p = spmtd_packets_of_(
-		0, (uint64_t)(uintptr_t)sym(4096), 8, 7, spmtd_mover_at_(0, 1), 8);
+		0, (uint64_t)(uintptr_t)sym(4096), 8, 7, spmtd_worker_at_(0, 1), 8);
 
 	memset(sym(4096), 0, 128);
 	world.stop = 1;

@@ -187,6 +187,7 @@ static int kept_stream(struct scene *s, enum driver_capture mode)
 	REQUIRE_OK(spmt_quiet(comm));
 	TRY(rank_sync(&s->r));
 	REQUIRE_EQ(driver_graph_destroy(s->r.dev, exec), 0);
+	REQUIRE_OK(spmt_barrier(comm)); /* nor makes or drops a graph, before the next capture */
 	return 0;
 }
 

@@ -6,7 +6,7 @@
  * what comes from all, it waits for all hellos too, since nothing is moved where a call differs. Either way it has
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
  */
-#include "ll_brief.h"
+#include "ll_abreast.h"
 #include "ll_loops.h"
 #include "ll_wait.h"
 #include "src/kernels/coll/coll.h"
@@ -304,6 +304,24 @@ LL_LOOPS(DEFINE_LL_LOOP)
 	}
 LL_LOOPS(DEFINE_LL_BRIEF)
 
+/* The same of what all of the block's threads have put down. */
+#define DEFINE_LL_ABREAST(name, acc, begin, step, end, hold)                                     \
+	LL_FN void ll_abreast_##name(const struct coll *c, const struct ll_brief *b)             \
+	{                                                                                        \
+		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
+		acc a;                                                                           \
+                                                                                                 \
+		__builtin_memset(&a, 0, sizeof(a));                                              \
+		LL_ROLLED                                                                        \
+		for (int pe = 0; pe < npes; pe++) {                                              \
+			union unit x = packed(ll_abreast_of(c, b, pe));                          \
+                                                                                                 \
+			a = hold(pe ? step(a, x, op, second) : begin(x, second));                \
+		}                                                                                \
+		ll_brief_store(c, c->args->dst + 16 * (uint64_t)b->k, end(a, op, npes, second)); \
+	}
+LL_LOOPS(DEFINE_LL_ABREAST)
+
 LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct ll_brief *b,
 	enum ll_kernel which, enum ll_form form)
 {
@@ -323,6 +341,41 @@ LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct l
 	return rc;
 }
 
+/* A thread's unit from another rank. */
+LL_FN union unit ll_brief_arrives(
+	const struct coll *c, struct ll_waits *w, const struct ll_brief *b)
+{
+	uint64_t slot = ll_slot(c, b->from);
+
+	return ll_arrives(
+		c, w, b->from, ll_brief_place(b, slot), ll_brief_look(c, b, slot, b->from));
+}
+
+/* What a thread waits for is what it has of the others' units, all of which lie there once the block has agreed. */
+LL_FN int ll_fold_abreast(
+	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
+{
+	int rc;
+
+	if (b->from >= 0)
+		ll_abreast_put(ll_brief_arrives(c, w, b));
+	rc = ll_first_agreed(c, w);
+	if (rc || !b->folds)
+		return rc;
+	switch (which) {
+#define X(name, acc, begin, step, end, hold) \
+	case LL_##name:                      \
+		ll_abreast_##name(c, b);     \
+		break;
+		LL_LOOPS(X)
+#undef X
+	case LL_copy:
+	default:
+		break;
+	}
+	return 0;
+}
+
 /*
  * Each unit is stored once it has come from all ranks, so that who is through has heard from all. In place that is where others of
  * the block's threads send from, which are done with it before the first. Where calls differ all have still to be heard, or a rank
@@ -334,7 +387,8 @@ LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, const struct ll_brie
 	int rc = SPMTD_MISMATCH;
 
 	if (c->bytes && c->args->moves.froms)
-		rc = ll_fold_units(c, w, b, which, form);
+		rc = form == LL_BRIEF && ll_are_abreast(c) ? ll_fold_abreast(c, w, b, which)
+							   : ll_fold_units(c, w, b, which, form);
 	if (rc != SPMTD_MISMATCH)
 		return rc;
 	await_keys(c, w, 0);
@@ -376,8 +430,7 @@ LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct l
 	int rc;
 
 	if (b->from >= 0)
-		u = ll_arrives(c, w, b->from, ll_brief_place(b, ll_slot(c, b->from)),
-			ll_brief_look(c, b, ll_slot(c, b->from), b->from));
+		u = ll_brief_arrives(c, w, b);
 	if (!w->rc || w->rc == SPMTD_MISMATCH)
 		await_keys(c, w, 0);
 	rc = ll_first_agreed(c, w);

@@ -129,7 +129,7 @@ extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomi
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_ll_brief_##name;
 COLL_LL_KERNELS(X)
 #undef X
-#define X(name) extern const struct kernel kernel_twoshot_##name;
+#define X(name) extern const struct kernel kernel_twoshot_##name, kernel_ll_abreast_##name;
 COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) extern const struct kernel kernel_push2_##name, kernel_ll12_##name;

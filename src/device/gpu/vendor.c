@@ -31,7 +31,7 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 #define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 	COLL_LL_KERNELS(X)
 #undef X
-#define X(name) &kernel_twoshot_##name,
+#define X(name) &kernel_twoshot_##name, &kernel_ll_abreast_##name,
 		COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) &kernel_push2_##name,

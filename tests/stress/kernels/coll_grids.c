@@ -35,6 +35,7 @@ enum {
 	POISON = 0x5c
 };
 
+#define BLOCK_ABREAST 4 /* THREADS */
 #include "grid_block.h"
 
 /* As GPUs are of accesses that are not aligned. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A block of threads, each of which is a thread here: for programs that include the library's kernels behind this, as GPUs run them. Each thread
- * sets who it is; PLAN_KEPT: the words that a block keeps of a plan's list.
+ * sets who it is; PLAN_KEPT: the words that a block keeps of a plan's list; BLOCK_ABREAST: its threads, each of which has a unit that all see.
  */
 #ifndef TESTS_GRID_BLOCK_H
 #define TESTS_GRID_BLOCK_H
@@ -19,6 +19,9 @@ struct block {
 	uint64_t turn;
 #if defined(PLAN_KEPT)
 	uint64_t kept[PLAN_KEPT]; /* which some lists exceed */
+#endif
+#if defined(BLOCK_ABREAST)
+	struct spmtd_unit_ abreast[BLOCK_ABREAST];
 #endif
 };
 
@@ -87,5 +90,8 @@ static inline void put_packets_by_block(const struct spmt_view *v, uint64_t dst,
 #define kernel_lane() (own_block * own_threads + own_tid)
 #define kernel_lanes() (own_blocks * own_threads)
 #define plan_kept (own_meeting->kept)
+#if defined(BLOCK_ABREAST)
+#define ll_abreast (own_meeting->abreast)
+#endif
 
 #endif

@@ -7,8 +7,6 @@
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
  */
 #include "ll_abreast.h"
-#include "ll_loops.h"
-#include "ll_wait.h"
 #include "src/kernels/coll/coll.h"
 
 enum ll_kernel {
@@ -18,8 +16,9 @@ enum ll_kernel {
 		LL_KERNELS
 };
 
-/* Each has kernels of its own, as one with the code of the other took a microsecond more: units in loops, calls in brief. */
-enum ll_form { LL_MANY_UNITS, LL_BRIEF };
+/* Each has kernels of its own, as one with the code of the other took a microsecond more: units in loops, calls in brief, folds in brief among more
+   than two. */
+enum ll_form { LL_MANY_UNITS, LL_BRIEF, LL_ABREAST };
 
 /* ---- what comes ------------------------------------------------------------------------------- */
 
@@ -56,11 +55,6 @@ LL_FN void ll_place(const struct coll *c, struct ll_at at, union unit u)
 	}
 #endif
 	place(to, u, n);
-}
-
-LL_FN uint64_t ll_slot(const struct coll *c, int pe)
-{
-	return coll_slot(c, spmtd_at_(c->view->own), pe);
 }
 
 /* By all of a block's threads behind all that they send. */
@@ -304,33 +298,17 @@ LL_LOOPS(DEFINE_LL_LOOP)
 	}
 LL_LOOPS(DEFINE_LL_BRIEF)
 
-/* The same of what all of the block's threads have put down. */
-#define DEFINE_LL_ABREAST(name, acc, begin, step, end, hold)                                     \
-	LL_FN void ll_abreast_##name(const struct coll *c, const struct ll_brief *b)             \
-	{                                                                                        \
-		int npes = c->view->npes, op = c->args->op, second = second_type(c->args->type); \
-		acc a;                                                                           \
-                                                                                                 \
-		__builtin_memset(&a, 0, sizeof(a));                                              \
-		LL_ROLLED                                                                        \
-		for (int pe = 0; pe < npes; pe++) {                                              \
-			union unit x = packed(ll_abreast_of(c, b, pe));                          \
-                                                                                                 \
-			a = hold(pe ? step(a, x, op, second) : begin(x, second));                \
-		}                                                                                \
-		ll_brief_store(c, c->args->dst + 16 * (uint64_t)b->k, end(a, op, npes, second)); \
-	}
-LL_LOOPS(DEFINE_LL_ABREAST)
-
 LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct ll_brief *b,
 	enum ll_kernel which, enum ll_form form)
 {
 	int rc = 0;
 
 	switch (which) {
-#define X(name, acc, begin, step, end, hold)                                             \
-	case LL_##name:                                                                  \
-		rc = form == LL_BRIEF ? ll_brief_##name(c, w, b) : ll_loop_##name(c, w); \
+#define X(name, acc, begin, step, end, hold)                            \
+	case LL_##name:                                                 \
+		rc = form == LL_ABREAST	   ? ll_abreast_##name(c, w, b) \
+			: form == LL_BRIEF ? ll_brief_##name(c, w, b)   \
+					   : ll_loop_##name(c, w);      \
 		break;
 		LL_LOOPS(X)
 #undef X
@@ -339,41 +317,6 @@ LL_FN int ll_fold_units(const struct coll *c, struct ll_waits *w, const struct l
 		break;
 	}
 	return rc;
-}
-
-/* A thread's unit from another rank. */
-LL_FN union unit ll_brief_arrives(
-	const struct coll *c, struct ll_waits *w, const struct ll_brief *b)
-{
-	uint64_t slot = ll_slot(c, b->from);
-
-	return ll_arrives(
-		c, w, b->from, ll_brief_place(b, slot), ll_brief_look(c, b, slot, b->from));
-}
-
-/* What a thread waits for is what it has of the others' units, all of which lie there once the block has agreed. */
-LL_FN int ll_fold_abreast(
-	const struct coll *c, struct ll_waits *w, const struct ll_brief *b, enum ll_kernel which)
-{
-	int rc;
-
-	if (b->from >= 0)
-		ll_abreast_put(ll_brief_arrives(c, w, b));
-	rc = ll_first_agreed(c, w);
-	if (rc || !b->folds)
-		return rc;
-	switch (which) {
-#define X(name, acc, begin, step, end, hold) \
-	case LL_##name:                      \
-		ll_abreast_##name(c, b);     \
-		break;
-		LL_LOOPS(X)
-#undef X
-	case LL_copy:
-	default:
-		break;
-	}
-	return 0;
 }
 
 /*
@@ -387,8 +330,7 @@ LL_FN int ll_fold(const struct coll *c, struct ll_waits *w, const struct ll_brie
 	int rc = SPMTD_MISMATCH;
 
 	if (c->bytes && c->args->moves.froms)
-		rc = form == LL_BRIEF && ll_are_abreast(c) ? ll_fold_abreast(c, w, b, which)
-							   : ll_fold_units(c, w, b, which, form);
+		rc = ll_fold_units(c, w, b, which, form);
 	if (rc != SPMTD_MISMATCH)
 		return rc;
 	await_keys(c, w, 0);
@@ -451,7 +393,7 @@ struct ll_first {
 
 LL_FN void ll_begin(const struct coll *c, struct ll_first *first, enum ll_form form)
 {
-	if (form == LL_BRIEF)
+	if (form != LL_MANY_UNITS)
 		ll_brief_begin(c, &first->brief);
 	else
 		ll_send_begin(c, &first->few);
@@ -461,7 +403,7 @@ LL_FN void ll_begin(const struct coll *c, struct ll_first *first, enum ll_form f
 LL_FN void ll_give(const struct coll *c, struct ll_first *first, const struct slot_flags *flags,
 	enum ll_form form)
 {
-	if (form == LL_BRIEF) {
+	if (form != LL_MANY_UNITS) {
 		ll_brief_send(c, &first->brief, flags);
 		return;
 	}
@@ -501,8 +443,8 @@ LL_FN void ll_kernel(
 	struct coll c;
 
 	coll_enter(&c, args);
-	c.tells = COLL_TELLS && form != LL_BRIEF;
-	if (form == LL_BRIEF) {
+	c.tells = COLL_TELLS && form == LL_MANY_UNITS;
+	if (form != LL_MANY_UNITS) {
 		ll_brief_find(&c, &first.brief);
 		kernel_behind(args->alone);
 	}
@@ -532,13 +474,20 @@ static enum ll_kernel ll_kernel_for(const struct kernel_collective_args *args)
 				 : LL_copy;
 }
 
+static enum ll_form ll_form_for(const struct kernel_collective_args *args, uint32_t brief)
+{
+	if (!brief)
+		return LL_MANY_UNITS;
+	return args->moves.folds && args->view.npes > 2 ? LL_ABREAST : LL_BRIEF;
+}
+
 int coll_ll(const struct coll *c)
 {
 	const struct slot_flags flags = slot_flags(c->epoch, c->args->key);
-	enum ll_form form = c->brief ? LL_BRIEF : LL_MANY_UNITS;
+	enum ll_form form = ll_form_for(c->args, c->brief);
 	struct ll_first first;
 
-	if (form == LL_BRIEF)
+	if (form != LL_MANY_UNITS)
 		ll_brief_find(c, &first.brief);
 	ll_begin(c, &first, form);
 	ll_give(c, &first, &flags, form);
@@ -560,6 +509,9 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 	[LL_BRIEF][LL_##name] = &kernel_ll_brief_##name,
 		COLL_LL_KERNELS(X)
 #undef X
+#define X(name) [LL_ABREAST][LL_##name] = &kernel_ll_abreast_##name,
+			COLL_FOLD_KERNELS(X)
+#undef X
 	};
 
 	if (args->algorithm == COLL_ROW_give)
@@ -571,12 +523,13 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 	if (args->algorithm == COLL_ROW_twoshot)
 		return twoshot_kernel_for(args);
 	if (args->algorithm == COLL_ROW_ll)
-		return of_ll[args->brief ? LL_BRIEF : LL_MANY_UNITS][ll_kernel_for(args)];
+		return of_ll[ll_form_for(args, args->brief)][ll_kernel_for(args)];
 	return &kernel_collective;
 }
 
 #define LL_KERNEL(name, which, form) \
-	KERNEL_EARLY_ON_HOST(name, ll_on_host, struct kernel_collective_args, (form) == LL_BRIEF)
+	KERNEL_EARLY_ON_HOST(        \
+		name, ll_on_host, struct kernel_collective_args, (form) != LL_MANY_UNITS)
 
 #endif
 #endif
@@ -586,5 +539,8 @@ const struct kernel *kernel_of_collective(const struct kernel_collective_args *a
 	LL_KERNEL(ll_##name, name, LL_MANY_UNITS) \
 	LL_KERNEL(ll_brief_##name, name, LL_BRIEF)
 COLL_LL_KERNELS(X)
+#undef X
+#define X(name) LL_KERNEL(ll_abreast_##name, name, LL_ABREAST)
+COLL_FOLD_KERNELS(X)
 #undef X
 #endif

@@ -6,14 +6,13 @@
 #ifndef SPMT_KERNELS_LL_BRIEF_H
 #define SPMT_KERNELS_LL_BRIEF_H
 
-#include "ll_hello.h"
-#include "ll_send.h"
+#include "ll_wait.h"
 
 /* A thread's part. */
 struct ll_brief {
 	uint32_t k;	  /* its unit */
 	int32_t to, from; /* ranks, which get it and give it; -1: none */
-	int32_t folds;	  /* it takes this unit from all ranks */
+	int32_t folds;	  /* it stores what this unit makes of all ranks' */
 	int32_t keeps;	  /* it stores what its rank gives to itself */
 	union unit x, own;
 	uint64_t x_at, own_at;	 /* where they are */
@@ -111,6 +110,15 @@ LL_FN void ll_brief_send(
 		ll_send_there((struct unit_place){ at, at + (b->place.odd - b->place.even) }, b->x,
 			flags);
 	ll_hello_found(c, b->hello);
+}
+
+/* That which another rank gives it. */
+LL_FN union unit ll_brief_arrives(
+	const struct coll *c, struct ll_waits *w, const struct ll_brief *b)
+{
+	struct unit_place at = ll_brief_place(b, ll_slot(c, b->from));
+
+	return ll_arrives(c, w, b->from, at, slot_unit_peek(at));
 }
 
 /* What pe's slot has of a thread's unit; this rank's own has nothing. */

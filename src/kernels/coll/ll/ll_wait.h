@@ -15,6 +15,11 @@ struct ll_waits {
 	uint64_t at, seen;
 };
 
+LL_FN uint64_t ll_slot(const struct coll *c, int pe)
+{
+	return coll_slot(c, spmtd_at_(c->view->own), pe);
+}
+
 LL_FN int ll_differs(const struct coll *c, int pe)
 {
 	uint64_t key;
@@ -64,17 +69,31 @@ LL_FN void await_keys(const struct coll *c, struct ll_waits *w, int own)
 	w->pe = differs;
 }
 
-/* The code of all threads' waits; each tells of its own. */
-LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
+LL_FN void ll_record(const struct coll *c, const struct ll_waits *w)
 {
-	if (w->rc == SPMTD_MISMATCH) {
-		w->at = spmtd_at_(area_inbox(c->view, w->pe)->hello[c->epoch & 1]);
-		coll_hello(c, w->pe, &w->seen);
-	}
-	if (w->rc && w->pe >= 0)
+	if (w->pe >= 0)
 		kernel_record_here(c->view, c->args->report, w->rc, SPMTD_WHAT_COLLECTIVE, w->pe,
 			w->at, c->args->key, w->seen);
-	return coll_agrees(w->rc);
+}
+
+/* The code of all threads' waits; each tells of its own. What ends the comm does so first, as one at a time is written down: a mismatch is told
+   where the block agrees on that. */
+LL_FN int ll_agreed(const struct coll *c, struct ll_waits *w)
+{
+	int rc;
+
+	if (w->rc && w->rc != SPMTD_MISMATCH)
+		ll_record(c, w);
+	rc = coll_agrees(w->rc);
+	if (rc != SPMTD_MISMATCH)
+		return rc;
+	if (w->rc) {
+		w->at = spmtd_at_(area_inbox(c->view, w->pe)->hello[c->epoch & 1]);
+		coll_hello(c, w->pe, &w->seen);
+		ll_record(c, w);
+	}
+	spmtd_meet_settled_(SPMTD_BLOCK_);
+	return rc;
 }
 
 /* The same, before a block has stored anything: the host may have broken the comm meanwhile. */

@@ -47,7 +47,7 @@ int plan_rows_word(struct plan_rows_words *w, const char *word, const char **fil
 int plan_rows_words_end(const struct plan_rows_words *w);
 /* A file as a plan that may be a row of `kind`, all but what plan_row_prove finds. */
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
-/* The plan is right, and does what its collective does. */
+/* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. */
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
 /* One that plan_row_prove found right: is it so in place and not? -ENOMEM. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either);

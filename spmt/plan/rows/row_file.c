@@ -2,6 +2,7 @@
 /* A file as a plan that stands for one of the library's collectives: its shape, and that it does what it says. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "src/base/status.h"
 
 #define ROW_FILE_MAX (64 << 20)
+#define ROW_TRIAL_MAX (512u << 20) /* bytes of all buffers of ranks while one is tried */
 
 static const char row_name[] = "SPMT_COLL";
 
@@ -213,6 +215,22 @@ static struct row_cuts row_cuts_of(const spmt_plan *plan)
 	return cuts;
 }
 
+/* Element i of all ranks' outputs; of an all_reduce they want the same. */
+static int row_same(const struct row_trial *t, enum spmt_op op, size_t i)
+{
+	uint32_t wanted = 0;
+
+	for (size_t r = 0; r < (size_t)t->plan->attr.nranks; r++) {
+		if (r == 0 || t->kind != COLL_ALL_REDUCE)
+			wanted = row_wanted(t, op, r, i);
+		if (((const uint32_t *)t->outs[r])[i] != wanted)
+			return fail(-EINVAL,
+				"plan %s is no %s: of rank %zu's output, chunk %zu is something else",
+				t->plan->name, t->plan->collective, r, i / t->chunk);
+	}
+	return 0;
+}
+
 static int row_try(struct row_trial *t, enum spmt_op op)
 {
 	struct spmt_plan_trial trial = { .size = sizeof(trial),
@@ -229,19 +247,15 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 		for (size_t i = 0; i < t->in; i++)
 			((uint32_t *)t->ins[r])[i] = row_input(r, i);
 	rc = spmt_plan_simulate(t->plan, &trial);
-	for (size_t r = 0; !rc && r < n; r++)
-		for (size_t i = 0; !rc && i < t->out; i++)
-			if (((const uint32_t *)t->outs[r])[i] != row_wanted(t, op, r, i))
-				rc = fail(-EINVAL,
-					"plan %s is no %s: of rank %zu's output, chunk %zu is something else",
-					t->plan->name, t->plan->collective, r, i / t->chunk);
+	for (size_t i = 0; !rc && i < t->out; i++)
+		rc = row_same(t, op, i);
 	return rc;
 }
 
 static int row_trial_open(struct row_trial *t, size_t chunk)
 {
 	const struct spmt_plan_attr *a = &t->plan->attr;
-	size_t n = (size_t)a->nranks, apart, each;
+	size_t n = (size_t)a->nranks, apart, each, bytes;
 
 	t->chunk = chunk / sizeof(uint32_t);
 	t->in = a->input_chunks * t->chunk;
@@ -250,6 +264,11 @@ static int row_trial_open(struct row_trial *t, size_t chunk)
 		t->in = t->out = MAX_OF(t->in, t->out);
 	apart = a->in_place ? 0 : t->in;
 	each = apart + (a->in_place ? MAX_OF(t->in, t->out) : t->out);
+	bytes = n * (each + a->scratch_chunks * t->chunk) * sizeof(uint32_t);
+	if (bytes > ROW_TRIAL_MAX)
+		return fail_call(-E2BIG, row_name,
+			"plan %s: trying whether it is right takes %zu MiB, and %u are the most",
+			t->plan->name, bytes >> 20, ROW_TRIAL_MAX >> 20);
 	t->elements = mem_calloc(n, each * sizeof(uint32_t));
 	t->ins = mem_calloc(2 * n, sizeof(void *));
 	if (!t->elements || !t->ins)
@@ -344,17 +363,12 @@ static bool row_shifts(const spmt_plan *plan)
 	return false;
 }
 
-/* What it reads as input and writes as output may then be one place or two, as the call has it. */
-int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
 {
 	const int was = plan->attr.in_place;
 	struct status_saved before;
 	int rc;
 
-	*either = false;
-	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan) ||
-		row_shifts(plan))
-		return 0;
 	status_save(&before);
 	plan->attr.in_place = !was;
 	rc = plan_row_prove(plan, kind);
@@ -364,4 +378,49 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 	status_restore(&before);
 	*either = !rc;
 	return 0;
+}
+
+/* What was found of the last plans: each rank of a process asks, of a plan that is the same, and all at once would want as many times its
+   memory and the processors' time. */
+static struct {
+	pthread_mutex_t lock;
+	unsigned n;
+	struct row_found {
+		uint64_t key;
+		enum kernel_collective_kind kind;
+		bool either;
+	} at[PLAN_ROWS_MOST];
+} row_found = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int row_find(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+{
+	const uint64_t key = plan_fold_all(plan);
+	struct row_found *f = row_found.at;
+	int rc;
+
+	for (unsigned i = 0; i < MIN_OF(row_found.n, ARRAY_SIZE(row_found.at)); i++)
+		if (f[i].key == key && f[i].kind == kind) {
+			*either = f[i].either;
+			return 0;
+		}
+	rc = row_try_other(plan, kind, either);
+	if (!rc)
+		f[row_found.n++ % ARRAY_SIZE(row_found.at)] =
+			(struct row_found){ key, kind, *either };
+	return rc;
+}
+
+/* What it reads as input and writes as output may then be one place or two, as the call has it. */
+int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+{
+	int rc;
+
+	*either = false;
+	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan) ||
+		row_shifts(plan))
+		return 0;
+	pthread_mutex_lock(&row_found.lock);
+	rc = row_find(plan, kind, either);
+	pthread_mutex_unlock(&row_found.lock);
+	return rc;
 }

@@ -205,6 +205,19 @@ Test(plan_proofs, holes_of_odd_chunks)
 	refuses_file(file, "is no allgather");
 }
 
+/* A file of some hundred bytes that would be tried with a gigabyte. */
+Test(plan_proofs, too_large_to_be_tried)
+{
+	spmt_plan *plan = plan_of("allreduce", 1u << 20, 1u << 20);
+	char file[NAME], text[2 * NAME];
+
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	snprintf(text, sizeof(text), "plan:%s", file);
+	refuses(text, -E2BIG,
+		"SPMT_COLL: plan p: trying whether it is right takes 1024 MiB, and 512", file);
+}
+
 #define COLLECTIVE(word) "\"collective\": \"" word "\""
 
 /* Plans that are right as such, or nearly, and yet no collective. */

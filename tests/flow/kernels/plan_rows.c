@@ -9,6 +9,7 @@
 #include "spmt_device.h"
 #include "src/base/names.h"
 #include "src/kernels/area.h"
+#include "tests/lib/clocks.h"
 #include "tests/lib/every_call.h"
 #include "tests/lib/folds.h"
 #include "tests/lib/plan/plan_files.h"
@@ -223,6 +224,28 @@ Test(plan_rows, in_place_and_not_without_a_copy)
 		cr_assert_eq(plan_row_load(file, &plan, &kind), 0, "%s", spmt_last_error());
 		cr_assert_eq(plan_row_either(plan, kind, &either), 0);
 		cr_assert(!either, "%s", others[i]);
+		spmt_plan_destroy(plan);
+	}
+}
+
+/* All ranks of a process ask, of plans that are equal. */
+Test(plan_rows, tried_once)
+{
+	enum { MANY = 24 };
+	int64_t begin = 0, first = 0;
+
+	for (int again = 0; again < MANY; again++) {
+		spmt_plan *plan = NULL;
+		bool either = false;
+
+		cr_assert_eq(made_plan_of("allreduce", MANY, 2, &plan), 0);
+		begin = cpu_ns();
+		cr_assert_eq(plan_row_either(plan, COLL_ALL_REDUCE, &either), 0);
+		if (!again)
+			first = cpu_ns() - begin;
+		else
+			cr_assert_lt(cpu_ns() - begin, first / 2, "the %dth time", again);
+		cr_assert(either);
 		spmt_plan_destroy(plan);
 	}
 }

@@ -81,7 +81,7 @@ def symmetric_arrays_are_seen():
             assert seen.shape == (2, 3) and seen.devices() == {device_of(comm)}
             assert seen.unsafe_buffer_pointer() == block.ptr
             np.testing.assert_array_equal(2 * seen, 2 * (np.arange(6).reshape(2, 3) + (r - 1) % n + turn))
-            raises(block.free, "others see it by DLPack")
+            raises(block.free, "still seen by DLPack")
             del seen
             gc.collect()
             comm.barrier()

@@ -2,9 +2,12 @@
 """The package without JAX: worlds of threads, memory, calls, errors, Ctrl-C."""
 
 import contextlib
+import copy
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -24,10 +27,11 @@ def run(n, fn, *args):
     return spmt.run(n, fn, *args, heap_size=HEAP, timeout=120)
 
 
-def raises(kind, call):
+def raises(kind, call, words=""):
     try:
         call()
-    except kind:
+    except kind as error:
+        assert words in str(error), "no %r in: %s" % (words, error)
         return
     raise AssertionError("no %s was raised" % kind.__name__)
 
@@ -156,6 +160,19 @@ def wrong_values():
             (TypeError, lambda: comm.put(block, np.ones(2, np.int8), 0)),
             (TypeError, lambda: comm.get(np.ones(2, np.int8), block, 0)),
             (TypeError, lambda: comm.put_signal(block, np.ones(2, np.int8), word, 1, 0)),
+            (TypeError, lambda: comm.put(block, ones, 0, offset=1.0)),
+            (TypeError, lambda: comm.get(ones.copy(), block, 0, offset=1.0)),
+            (TypeError, lambda: block.copy_in(ones, 1.0)),
+            (TypeError, lambda: comm.signal(word, 1, 0, index=0.0)),
+            (TypeError, lambda: comm.put(ones.copy(), ones, 0)),
+            (TypeError, lambda: comm.get(ones.copy(), ones, 0)),
+            (TypeError, lambda: comm.put_signal(ones.copy(), ones, word, 1, 0)),
+            (TypeError, lambda: comm.put_signal(block, ones, np.zeros(1, np.uint64), 1, 0)),
+            (TypeError, lambda: comm.signal(np.zeros(1, np.uint64), 1, 0)),
+            (TypeError, lambda: comm.signal_wait((word, 0), "==", 0)),
+            (TypeError, lambda: comm.malloc(4, np.dtype((np.float32, (2, 2))))),
+            (TypeError, lambda: copy.copy(comm)),
+            (TypeError, lambda: copy.copy(block)),
         ]
         for kind, call in wrong:
             raises(kind, call)
@@ -170,6 +187,103 @@ def wrong_values():
         raises(ValueError, lambda: spmt.init(**wrong))
     # On the main thread, where another one makes the call.
     raises(ctypes.ArgumentError, lambda: call(None, lib.spmt_plan_check, 1.5))
+
+
+def arrays_of_an_ended_comm():
+    """A call on another comm took their memory, which was gone or another array's."""
+    with spmt.init(heap_size=HEAP) as comm:
+        ended = comm.malloc(4)
+    with spmt.init(heap_size=HEAP) as comm:
+        block, ones = comm.malloc(4), np.ones(4, np.float32)
+        for call in (
+            lambda: comm.put(block, ended, 0), lambda: comm.put(ended, ones, 0), lambda: comm.get(ended, block, 0), lambda: comm.get(ones, ended, 0),
+            lambda: comm.all_reduce(ones, ended), lambda: comm.all_reduce(ended, ones), lambda: ended.copy_in(ones), ended.copy_out,
+        ):
+            raises(ValueError, call, "the array ended with its comm")
+        assert (block.array == 0).all()
+
+
+def views_by_numpy():
+    """While one lives its array is not freed, nor the comm finalized: they read and wrote what was gone, or another array."""
+
+    def rank(comm):
+        block, other = comm.malloc((2, 3)), comm.malloc(2)
+        view = block.array
+        part = view[1:].T
+        del view
+        other.array[:] = comm.rank
+        other.free()
+        raises(BufferError, block.free, "the array cannot be freed: it is still seen by numpy (views of .array), 1 times")
+        seen = np.from_dlpack(block)
+        raises(BufferError, comm.finalize, "seen by numpy (views of .array), 1 times and by DLPack, 1 times")
+        part[:], seen[0] = 5, 5
+        comm.barrier()
+        assert (block.copy_out() == 5).all()
+        del part, seen
+        cycle = [block.array]
+        cycle.append(cycle)
+        del cycle
+        block.free()
+        total = comm.malloc(4)
+        comm.all_reduce(total.array, np.ones(4, np.float32), stream=0)  # which holds the view
+        total.free()
+        total = comm.malloc(4)
+        comm.all_reduce(total.array, np.ones(4, np.float32), stream=0)
+        comm.finalize()
+
+    run(2, rank)
+
+
+def views_that_are_returned():
+    def rank(comm):
+        view = comm.malloc(3).array
+        return view if comm.rank else None
+
+    for _ in range(5):
+        raises(BufferError, lambda: run(2, rank), "its arrays are still seen by numpy")  # and not what the other rank has of the world's end
+
+
+def views_behind_an_exception():
+    """Memory stays while a traceback's frames see it, and the exception is what the rank raised. The next world ends what is left."""
+    left = spmt._comm._left
+
+    def rank(comm):
+        view, seen = comm.malloc(4).array, np.from_dlpack(comm.malloc(4))
+        view[:] = seen[:] = 7
+        if comm.rank:
+            raise KeyError("on purpose")
+        comm.barrier()
+
+    def bad():
+        try:
+            run(2, rank)
+        except KeyError as error:
+            trace = error.__traceback__
+            while trace.tb_next:
+                trace = trace.tb_next
+            kept = trace.tb_frame.f_locals
+            assert (kept["view"] == 7).all() and (kept["seen"] == 7).all()
+            assert kept["comm"] in left
+            run(1, lambda comm: None)
+            assert kept["comm"] in left and (kept["view"] == 7).all()
+            return
+        raise AssertionError("nothing was raised")
+
+    bad()
+    run(1, lambda comm: None)
+    assert not left, left
+
+
+def views_at_the_end_of_python():
+    begin = "import numpy as np, spmt\n"
+    for code, status, said in (
+        ("with spmt.init(heap_size=1 << 22) as comm:\n view = comm.malloc(4).array\n raise KeyError('on purpose')", 1, "KeyError: 'on purpose'"),
+        ("comm = spmt.init(heap_size=1 << 22)\nview = comm.malloc(4).array", 0, ""),
+        ("with spmt.init(heap_size=1 << 22) as comm:\n view = comm.malloc(4).array", 1, "BufferError: the comm cannot be finalized"),
+    ):
+        child = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, timeout=60)
+        last = child.stderr.splitlines()[-1:] or [""]
+        assert child.returncode == status and last[0].startswith(said) and child.stderr.count("Error: ") == status, child
 
 
 def deadlines():
@@ -339,4 +453,8 @@ def ctrl_c_in_a_collective():
         interrupted(lambda: all_reduce(elements))
 
 
-tap.main([collectives, memory, errors, wrong_values, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised, ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective])
+tap.main([
+    collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_that_are_returned, views_behind_an_exception,
+    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
+    ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,
+])

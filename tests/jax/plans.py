@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Plans from Python: every operation, what is refused, texts, and runs on worlds of threads."""
 
+import copy
 import os
+import pickle
 import re
 import threading
 
@@ -122,10 +124,16 @@ def refusals():
     fails(lambda: plan.copy(0.5, 0, plan.input(0, 0), plan.output(0, 0)), "rank is 0.5, which is no integer", kind=TypeError)
     fails(lambda: plan.copy(0, "1", plan.input(0, 0), plan.output(0, 0)), "block is '1', which is no integer", kind=TypeError)
     fails(lambda: plan.copy(0, 0, plan.input(0, 0.5), plan.output(0, 0)), "index is 0.5, which is no integer", kind=TypeError)
+    fails(lambda: plan.copy(0, 0, (0, "input", 0), plan.output(0, 0)), "0 is no Chunk", kind=TypeError)
+    fails(lambda: plan.reduce(0, 0, [plan.input(0, 0), (1, "input", 0, 1)], plan.output(0, 0)), "(1, 'input', 0, 1) is no Chunk", kind=TypeError)
+    fails(lambda: plan.copy(0, 0, plan.input(0, 0), np.zeros(2)), "is no Chunk", kind=TypeError)
     fails(lambda: spmt.Plan("x", "y", 2, input_chunks=1.5, output_chunks=1), "input_chunks is 1.5", kind=TypeError)
     fails(lambda: spmt.Plan("x", "y", 0, input_chunks=1, output_chunks=1))
     fails(lambda: spmt.Plan("x", "y", 2, input_chunks=-1, output_chunks=1), kind=ValueError)
     fails(lambda: spmt.Plan("x" * 64, "y", 2, input_chunks=1, output_chunks=1))
+    assert spmt.Plan("x", "y", 2, input_chunks=1, output_chunks=1, in_place=1 << 40).in_place
+    for other in copy.copy, copy.deepcopy, pickle.dumps:  # it would name memory that goes with this one
+        fails(lambda: other(plan), "Plan cannot be copied or pickled: from_json", kind=TypeError)
     plan.check()  # nothing of that was added
     plan.wait(0, 0, of=1)
     fails(plan.check, "waits for what nobody signals")
@@ -178,6 +186,8 @@ def runs():
                 comm.barrier()
             fails(lambda: opened.run(part, src), kind=ValueError)
             fails(lambda: opened.run(dst), "max_bytes")
+            fails(lambda: opened.run(part.copy_out()), "dst has to be a symmetric array", kind=TypeError)
+            fails(lambda: copy.copy(opened), "OpenPlan cannot be copied", kind=TypeError)
         fails(lambda: opened.run(part), "closed", kind=ValueError)
         opened.close()
         dst.array[:] = -1
@@ -189,6 +199,7 @@ def runs():
         assert (src.array[4 * r : 4 * r + 4] == n * np.arange(4 * r, 4 * r + 4) + n * (n - 1) / 2).all()
         fails(lambda: plans[0].run(comm, dst), kind=ValueError)
         fails(lambda: plans[0].run(comm, part, src), "not", kind=ValueError)
+        fails(lambda: plans[0].run(comm, dst, np.zeros(4)), "src has to be a symmetric array", kind=TypeError)
         fails(lambda: gather(n + 1).run(comm, dst, part), "is for %d ranks" % (n + 1))
         return True
 

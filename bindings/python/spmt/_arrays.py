@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
+import gc
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
 from . import _dlpack
-from ._lib import ERR_UNSUPPORTED, Error, lib
+from ._lib import ERR_UNSUPPORTED, Error, Unique, lib, whole
 
 if TYPE_CHECKING:
     from ._comm import Comm
@@ -119,18 +122,34 @@ def buffer(comm: Comm, value: Any, stream: int | None, writable: bool = False) -
     return Buffer(taken.ptr, taken.size, taken.nbytes, taken.dtype, taken, ordered=streamed)
 
 
-class Symmetric:
+_BY_DLPACK, _BY_NUMPY = "by DLPack", "by numpy (views of .array)"
+
+
+def still_seen(comm: Comm, seen: dict[object, str]) -> str:
+    """Who sees one of the comm's arrays, or all of them, in words: none where nobody does."""
+    _dlpack.look()
+    if seen and comm._held:  # a call in a stream may have been given a view
+        with contextlib.suppress(Error):
+            comm.quiet()
+    if seen:
+        gc.collect()
+        _dlpack.look()
+    ways = list(seen.values())
+    return " and ".join("%s, %d times" % (way, ways.count(way)) for way in dict.fromkeys(ways))
+
+
+class Symmetric(Unique):
     """An array of which every rank has a copy, reached by ``put`` and ``get``. Made by ``Comm.malloc``.
 
     ``array`` is this rank's own copy as numpy sees it, where the CPU can load from it. Other packages see the copy by DLPack, in a GPU's
-    memory, too: ``torch.from_dlpack(block)``. While they hold it, it cannot be freed, nor its comm finalized.
+    memory, too: ``torch.from_dlpack(block)``. While they hold it, or a view by numpy lives, it cannot be freed, nor its comm finalized.
     """
 
     def __init__(self, comm: Comm, ptr: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.comm, self.ptr, self.shape, self.dtype = comm, ptr, shape, dtype
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
-        self._seen: set[object] = set()  # who hold it by DLPack
+        self._seen: dict[object, str] = {}  # who sees it, by a mark each, and how
 
     def _check(self) -> None:
         if not self.ptr:
@@ -140,11 +159,12 @@ class Symmetric:
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """This rank's copy. Valid until ``free``, or until the comm is finalized."""
+        """A view of this rank's copy. While it lives, ``free`` and the comm's ``finalize`` raise BufferError."""
         self._check()
         if not self.comm._host_access:
             raise Error(ERR_UNSUPPORTED, "the CPU cannot load from memory of backend %s" % self.comm.backend)
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
+        weakref.finalize(memory, self._mark(_BY_NUMPY)).atexit = False  # all views of the view have it as their base
         return np.frombuffer(memory, dtype=self.dtype, count=self.size).reshape(self.shape)
 
     def copy_in(self, array: Any, offset: int = 0) -> None:
@@ -185,25 +205,28 @@ class Symmetric:
             raise BufferError("DLPack has no type %s" % self.dtype.str)
         if device[0] != _dlpack.CPU and stream != -1:
             self.comm._queue(lib.spmt_quiet_on_stream, stream or 0)
-        mark = object()  # of a set, which a thread changes in one step
-        self._seen.add(mark)
-        self.comm._seen.add(mark)
-        ended = functools.partial(self._unseen, mark)
+        ended = self._mark(_BY_DLPACK)
         try:
             return _dlpack.give(self.ptr, self.shape, name, bits, device, versioned, ended)
         except BaseException:
             ended()
             raise
 
+    def _mark(self, how: str) -> Callable[[], None]:
+        """What is returned is called when that holder is gone, by any thread."""
+        mark = object()  # a thread changes a dict in one step
+        self._seen[mark] = self.comm._seen[mark] = how
+        return functools.partial(self._unseen, mark)
+
     def _unseen(self, mark: object) -> None:
-        self._seen.discard(mark)
-        self.comm._seen.discard(mark)
+        self._seen.pop(mark, None)
+        self.comm._seen.pop(mark, None)
 
     def free(self) -> None:
-        """Collective, as ``malloc``. BufferError, and nothing happens, while another package holds the array by DLPack."""
-        _dlpack.look()
-        if self._seen:
-            raise BufferError("the array cannot be freed: others see it by DLPack, %d times" % len(self._seen))
+        """Collective, as ``malloc``. BufferError, and the array stays, while a view by numpy lives or another package holds it by DLPack."""
+        seen = still_seen(self.comm, self._seen)
+        if seen:
+            raise BufferError("the array cannot be freed: it is still seen %s" % seen)
         ptr, self.ptr = self.ptr, 0
         try:
             self.comm._call(lib.spmt_free, ptr)
@@ -215,10 +238,17 @@ class Symmetric:
     def _word(self, index: int) -> int:
         if self.dtype.kind not in "iu" or self.dtype.itemsize != 8:
             raise TypeError("signals are 64-bit integers, not %s" % self.dtype)
-        return self._at(index, 8)
+        return self._at(whole(index, "index"), 8)
 
     def _at(self, offset: int, nbytes: int) -> int:
-        start = offset * self.dtype.itemsize
-        if not self.ptr or start < 0 or start + nbytes > self.nbytes:
+        self._check()
+        start = whole(offset, "offset") * self.dtype.itemsize
+        if start < 0 or start + nbytes > self.nbytes:
             raise ValueError("%d bytes from element %d are not inside an array of %d bytes" % (nbytes, offset, self.nbytes))
         return self.ptr + start
+
+
+def symmetric(value: Any, what: str) -> Symmetric:
+    if not isinstance(value, Symmetric):
+        raise TypeError("%s has to be a symmetric array, which Comm.malloc makes, not %s" % (what, type(value).__name__))
+    return value

@@ -14,8 +14,8 @@ from typing import Any, Callable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from . import _dlpack
-from ._arrays import Buffer, Symmetric, buffer, same_type
-from ._lib import ERR_ABORTED, ERR_MISMATCH, Attr, Error, Uid, call, check, lib
+from ._arrays import Buffer, Symmetric, buffer, same_type, still_seen, symmetric
+from ._lib import ERR_ABORTED, ERR_MISMATCH, Attr, Error, Uid, Unique, call, check, lib
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def _stream(stream: int | None) -> int:
     return stream or _STREAM_DEFAULT
 
 
-class Comm:
+class Comm(Unique):
     """One rank of a world. Calls come from any thread, one at a time.
 
     With ``stream``, a vendor's handle (0: its default stream), a call is put into that stream and returns: its arrays are touched when the
@@ -98,7 +98,7 @@ class Comm:
         self.backend = (lib.spmt_backend(handle) or b"").decode()
         value = ctypes.c_int64()
         self._held: list[Buffer] = []  # by what is in streams
-        self._seen: set[object] = set()  # who has symmetric arrays by DLPack
+        self._seen: dict[object, str] = {}  # who sees symmetric arrays, by a mark each, and how
         self._host_access = lib.spmt_query(handle, _CAP_HOST_ACCESS, ctypes.byref(value)) == 0 and value.value == 1
 
     def __repr__(self) -> str:
@@ -110,14 +110,16 @@ class Comm:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and self._handle is not None:
             self.abort()
-            handle = self._take()
-            if handle is not None:
-                lib.spmt_finalize(handle)
+            if still_seen(self, self._seen):  # by frames of the traceback, say
+                _left.append(self)
+            else:
+                self._end()
             return
         try:
             self.finalize()
         except BufferError:
             self.abort()  # else the others wait for this rank
+            _left.append(self)
             raise
 
     def _call(self, function: Callable[..., int], *args: Any) -> None:
@@ -180,17 +182,24 @@ class Comm:
     # life
 
     def finalize(self) -> None:
-        """Leaves the world: collective. A second time is a no-op. BufferError, and nothing happens, while another package holds a
-        symmetric array by DLPack; a block of ``with`` that an exception leaves does not ask."""
-        _dlpack.look()
-        if self._seen:
-            raise BufferError("the comm cannot be finalized: others see its arrays by DLPack, %d times" % len(self._seen))
+        """Leaves the world: collective. A second time is a no-op. BufferError, and the comm stays, while views of symmetric arrays by
+        numpy live or another package holds one by DLPack. A block of ``with`` that an exception leaves raises that alone: the world is
+        aborted, and this rank's memory stays until nobody sees it and a next comm is made."""
+        seen = still_seen(self, self._seen) if self._handle is not None else ""
+        if seen:
+            raise BufferError("the comm cannot be finalized: its arrays are still seen %s" % seen)
         handle = self._take()
         if handle is not None:
             held, self._held = self._held, []
             call(handle, lib.spmt_finalize, handle)
             for one in held:
                 one.release()
+
+    def _end(self) -> None:
+        """Of a broken world, which has said why already."""
+        handle = self._take()
+        if handle is not None:
+            lib.spmt_finalize(handle)
 
     def _take(self) -> int | None:
         with self._life:
@@ -218,6 +227,8 @@ class Comm:
         dims = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         kind = np.dtype(dtype)
         ptr = ctypes.c_void_p()
+        if kind.subdtype is not None:
+            raise TypeError("elements of %s are arrays: put their dimensions into the shape" % kind)
         if kind.hasobject:
             raise TypeError("elements of %s are references, which mean nothing to another rank" % kind)
         if min(dims, default=0) < 0 or math.prod(dims) * kind.itemsize >= 1 << 63:
@@ -227,6 +238,7 @@ class Comm:
 
     def put(self, dst: Symmetric, src: Any, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Writes an array, of dst's type, to rank pe's copy of dst, from element offset on."""
+        symmetric(dst, "dst")
         with self._buffers(stream, src) as (data,):
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
@@ -234,6 +246,7 @@ class Comm:
 
     def get(self, dst: Any, src: Symmetric, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Reads from rank pe's copy of src, from element offset on, as much as dst holds."""
+        symmetric(src, "src")
         with self._buffers(stream, src, dst) as (_, data):
             at = src._at(offset, data.nbytes)
             same_type(src.dtype, data.dtype)
@@ -244,17 +257,19 @@ class Comm:
         stream: int | None = None,
     ) -> None:
         """put, and then signal: who sees the signal sees the data. The signal's array is of 64-bit integers."""
+        symmetric(dst, "dst")
+        word = symmetric(signal, "signal")._word(index)
         with self._buffers(stream, src) as (data,):
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
             self._move(
-                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, signal._word(index), value,
+                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, word, value,
                 _number(_SIGNALS, op, "op"), pe,
             )
 
     def signal(self, signal: Symmetric, value: int, pe: int, op: str = "set", index: int = 0, stream: int | None = None) -> None:
         """Sets the word of rank pe, or adds to it. The array is of 64-bit integers."""
-        args = signal._word(index), value, _number(_SIGNALS, op, "op"), pe
+        args = symmetric(signal, "signal")._word(index), value, _number(_SIGNALS, op, "op"), pe
         if stream is None:
             self._call(lib.spmt_signal, *args)
         else:
@@ -262,7 +277,7 @@ class Comm:
 
     def signal_wait(self, signal: Symmetric, compare: str, value: int, index: int = 0, stream: int | None = None) -> int | None:
         """Waits until this rank's word, of an array of 64-bit integers, compares true (``"=="``, ``">="``, ..); what it was then. With a stream that waits, and there is None."""
-        at, how = signal._word(index), _number(_COMPARES, compare, "compare")
+        at, how = symmetric(signal, "signal")._word(index), _number(_COMPARES, compare, "compare")
         if stream is not None:
             self._queue(lib.spmt_signal_wait_on_stream, at, how, value, _stream(stream))
             return None
@@ -360,6 +375,19 @@ class Comm:
         self._moves(lib.spmt_permute, dst, src, 1, 1, stream, (ctypes.c_int * self.nranks)(*to))
 
 
+_left: list[Comm] = []  # of broken worlds, while somebody sees their arrays
+
+
+def _end_left() -> None:
+    if _left:
+        _dlpack.look()
+    for comm in list(_left):
+        if not comm._seen:
+            with contextlib.suppress(ValueError):  # another thread does the same
+                _left.remove(comm)
+            comm._end()
+
+
 def uid_create() -> Uid:
     """A new world's name, for ``init``."""
     uid = Uid()
@@ -376,6 +404,7 @@ def init(
         ctypes.sizeof(Attr), _fits(rank), _fits(nranks), _fits(device), backend.encode() if backend else None,
         _fits(heap_size, ctypes.c_size_t), ctypes.pointer(uid) if uid is not None else None, _milliseconds(timeout), None,
     )
+    _end_left()
     handle = ctypes.c_void_p()
     call(None, lib.spmt_init, ctypes.byref(attr), ctypes.byref(handle))
     return Comm(handle.value or 0)
@@ -408,6 +437,7 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
                     comm.abort()
                 try:
                     results[rank] = fn(comm, *args)
+                    comm.finalize()
                 except BaseException as error:
                     told(error)  # before the world is aborted, which others raise
                     raise
@@ -431,5 +461,8 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
             event.wait(0.02)
         raise
     if raised:
-        raise raised[0]
+        try:
+            raise raised[0]
+        finally:
+            raised.clear()  # tracebacks lead here: what their frames see goes with them, and waits for no collection of garbage
     return results

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import operator
 import os
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 VERSION_MIN = 100  # 0.1.0
 
@@ -18,6 +19,22 @@ class Error(RuntimeError):
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
+
+
+class Unique:
+    """What names a thing of the library's by its address: a copy would still name it when it is gone."""
+
+    _instead = ""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("%s cannot be copied or pickled%s" % (type(self).__name__, self._instead))
+
+
+def whole(value: int, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError("%s is %r, which is no integer" % (what, value)) from None
 
 
 ERR_TIMEOUT = -10001

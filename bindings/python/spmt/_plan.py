@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import weakref
 from types import TracebackType
 from typing import Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from ._arrays import Symmetric
+from ._arrays import Symmetric, symmetric
 from ._comm import _OPS, Comm, _number, _type
-from ._lib import PlanAttr, PlanInfo, PlanOp, PlanTrial, check, lib
+from ._lib import PlanAttr, PlanInfo, PlanOp, PlanTrial, Unique, check, lib, whole
 
 _KINDS = {
     name: number
@@ -41,19 +40,16 @@ Chunks = Union[Chunk, Iterable[Chunk]]
 
 
 def _listed(chunks: Chunks) -> list[Chunk]:
-    return [chunks] if isinstance(chunks, Chunk) else list(chunks)
-
-
-def _whole(value: int, what: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError("%s is %r, which is no integer" % (what, value)) from None
+    listed = [chunks] if isinstance(chunks, Chunk) else list(chunks)
+    for one in listed:
+        if not isinstance(one, Chunk):
+            raise TypeError("%r is no Chunk: Plan.input, output and scratch make them" % (one,))
+    return listed
 
 
 def _int(value: int, what: str) -> int:
     """ctypes would cut it."""
-    value = _whole(value, what)
+    value = whole(value, what)
     if not -(1 << 31) <= value < 1 << 31:
         raise ValueError("%s is %d, beyond any" % (what, value))
     return value
@@ -61,14 +57,14 @@ def _int(value: int, what: str) -> int:
 
 def _write_chunks(to: Any, chunks: Sequence[Chunk]) -> None:
     for place, c in zip(to, chunks):
-        index, count = _whole(c.index, "the chunk's index"), _whole(c.count, "the chunk's count")
+        index, count = whole(c.index, "the chunk's index"), whole(c.count, "the chunk's count")
         if min(index, count) < 0 or max(index, count) >= 1 << 32:
             raise ValueError("%r: index and count are from 0 to 2**32 - 1" % (c,))
         place.rank, place.buffer = _int(c.rank, "the chunk's rank"), _number(_BUFFERS, c.buffer, "the buffer")
         place.index, place.count = index, count
 
 
-class Plan:
+class Plan(Unique):
     """A collective of ``nranks`` ranks. Each rank has an input, an output and a scratch buffer, cut into so many chunks of one size, which
     is decided when the plan runs.
 
@@ -78,6 +74,8 @@ class Plan:
     ``collective`` is ``"allreduce"``, ``"allgather"``, ``"reducescatter"``, ``"alltoall"``, or any other word. With ``in_place`` input and
     output are one buffer. ``max_bytes`` of the input, 0: no limit.
     """
+
+    _instead = ": from_json makes another one of what to_json has written"
 
     def __init__(
         self,
@@ -92,9 +90,9 @@ class Plan:
         min_bytes: int = 0,
         max_bytes: int = 0,
     ) -> None:
-        input_chunks, output_chunks = _whole(input_chunks, "input_chunks"), _whole(output_chunks, "output_chunks")
-        scratch_chunks = _whole(scratch_chunks, "scratch_chunks")
-        min_bytes, max_bytes = _whole(min_bytes, "min_bytes"), _whole(max_bytes, "max_bytes")
+        input_chunks, output_chunks = whole(input_chunks, "input_chunks"), whole(output_chunks, "output_chunks")
+        scratch_chunks = whole(scratch_chunks, "scratch_chunks")
+        min_bytes, max_bytes = whole(min_bytes, "min_bytes"), whole(max_bytes, "max_bytes")
         if min(input_chunks, output_chunks, scratch_chunks, min_bytes, max_bytes) < 0:
             raise ValueError("numbers of chunks and bytes are not negative")
         if max(input_chunks, output_chunks, scratch_chunks) >= 1 << 32:
@@ -104,7 +102,7 @@ class Plan:
         if "\0" in name + collective:
             raise ValueError("a name ends at its NUL: %r" % (name if "\0" in name else collective))
         attr = PlanAttr(
-            size=ctypes.sizeof(PlanAttr), name=name.encode(), collective=collective.encode(), nranks=_int(nranks, "nranks"), in_place=in_place,
+            size=ctypes.sizeof(PlanAttr), name=name.encode(), collective=collective.encode(), nranks=_int(nranks, "nranks"), in_place=bool(in_place),
             input_chunks=input_chunks, output_chunks=output_chunks, scratch_chunks=scratch_chunks, min_bytes=min_bytes,
             max_bytes=max_bytes,
         )
@@ -298,11 +296,12 @@ class Plan:
 
     def run(self, comm: Comm, dst: Symmetric, src: Symmetric | None = None, op: str = "sum") -> None:
         """Opens the plan, runs it once and closes it: collective. To run it several times, ``open`` it."""
-        with self.open(comm, max(dst.nbytes, src.nbytes if src is not None else 0)) as opened:
+        given = [symmetric(dst, "dst")] + ([symmetric(src, "src")] if src is not None else [])
+        with self.open(comm, max(one.nbytes for one in given)) as opened:
             opened.run(dst, src, op)
 
 
-class OpenPlan:
+class OpenPlan(Unique):
     """A plan on a comm, whose memory it holds until ``close``, which is collective. Made by ``Plan.open``."""
 
     def __init__(self, plan: Plan, comm: Comm, max_bytes: int) -> None:
@@ -331,6 +330,9 @@ class OpenPlan:
         plan = self.plan
         if self._handle is None:
             raise ValueError("the plan is closed")
+        symmetric(dst, "dst")
+        if src is not None:
+            symmetric(src, "src")
         if (src is None) != (plan.in_place or not plan.input_chunks):
             raise ValueError("in place, or without input, a plan has no src; else it has one")
         if src is not None and src.dtype != dst.dtype:

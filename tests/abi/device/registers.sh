@@ -16,7 +16,7 @@ amd() {
 			n++
 			if (bytes || $2) print name ": " bytes " bytes of memory, " $2 " registers there"
 		}
-		END { if (n != 67) print n + 0 " kernels of ll, push2, twoshot and packets" }'
+		END { if (n != 80) print n + 0 " kernels of ll, push2, twoshot and packets" }'
 }
 
 # stacks FILE: of each kernel of a cubin its name, and the bytes of stack that a thread of it has: what ptxas puts into memory is there.
@@ -45,7 +45,7 @@ nvidia() {
 		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot|plan_packets)_/ { next }
 		{ n++ }
 		$2 { print $1 ": " $2 " bytes of memory" }
-		END { if (n != 76) print n + 0 " kernels of ll, ll12, push2, twoshot and packets" }'
+		END { if (n != 89) print n + 0 " kernels of ll, ll12, push2, twoshot and packets" }'
 }
 
 # large_stacks CUBIN: where kernels want more stack than CUDA sets aside for each thread, 1024 bytes (cudaLimitStackSize): to launch one

@@ -125,6 +125,7 @@ static void world_empty(struct world *w)
 	lanes_close(atomic_exchange(&w->lanes, NULL));
 	heap_range_close(&w->range);
 	memset(&w->range, 0, sizeof(w->range));
+	w->plans.n = 0;
 	w->range_state = 0;
 }
 

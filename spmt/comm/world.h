@@ -11,6 +11,7 @@
 #include "include/spmt_device.h"
 #include "spmt/bootstrap/search.h"
 #include "spmt/control/control.h"
+#include "spmt/control/found.h"
 #include "spmt/control/object.h"
 #include "spmt/lane/offers.h"
 #include "transports/ipc.h"
@@ -82,6 +83,7 @@ struct world {
 	struct engine_meeting *engines; /* collective/engine.c: those of its comms */
 	struct offers offers;		/* none is left when its ranks have gone */
 	struct heap_windows windows;	/* of heaps of this process */
+	struct plan_found plans;	/* of SPMT_COLL */
 };
 
 /* Claims rank `rank` of the world that uid names, made if this is the first rank of the process to come. On failure nothing is claimed, and the

@@ -359,7 +359,7 @@ static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
 
 	if (!rc)
-		rc = plan_row_either(f->plan, f->kind, &f->either);
+		rc = plan_row_either(f->plan, f->kind, &comm->world->plans, &f->either);
 	if (!rc) {
 		f->plan->attr.in_place &= !f->either;
 		return 0;

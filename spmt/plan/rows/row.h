@@ -8,6 +8,7 @@
 
 #include "include/spmt.h"
 #include "spmt/comm/comm.h"
+#include "spmt/control/found.h"
 #include "src/kernels/coll/table.h"
 
 #define PLAN_ROW_PREFIX "plan:"
@@ -49,8 +50,9 @@ int plan_rows_words_end(const struct plan_rows_words *w);
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
 /* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. */
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
-/* One that plan_row_prove found right: is it so in place and not? -ENOMEM. */
-int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either);
+/* One that plan_row_prove found right: is it so in place and not? Tried once, and kept in `found`. -ENOMEM. */
+int plan_row_either(
+	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either);
 bool plan_row_writes_input(const spmt_plan *plan);
 
 #endif

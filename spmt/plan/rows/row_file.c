@@ -2,12 +2,12 @@
 /* A file as a plan that stands for one of the library's collectives: its shape, and that it does what it says. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "row.h"
+#include "spmt/control/coll_key.h"
 #include "spmt/plan/lower.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -380,38 +380,26 @@ static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind, bool
 	return 0;
 }
 
-/* What was found of the last plans: each rank of a process asks, of a plan that is the same, and all at once would want as many times its
-   memory and the processors' time. */
-static struct {
-	pthread_mutex_t lock;
-	unsigned n;
-	struct row_found {
-		uint64_t key;
-		enum kernel_collective_kind kind;
-		bool either;
-	} at[PLAN_ROWS_MOST];
-} row_found = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static int row_find(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+static int row_find(
+	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either)
 {
-	const uint64_t key = plan_fold_all(plan);
-	struct row_found *f = row_found.at;
+	const uint64_t key = coll_fold(plan_fold_all(plan), (uint64_t)kind);
 	int rc;
 
-	for (unsigned i = 0; i < MIN_OF(row_found.n, ARRAY_SIZE(row_found.at)); i++)
-		if (f[i].key == key && f[i].kind == kind) {
-			*either = f[i].either;
+	for (int i = 0; i < found->n; i++)
+		if (found->at[i].key == key) {
+			*either = found->at[i].either;
 			return 0;
 		}
 	rc = row_try_other(plan, kind, either);
-	if (!rc)
-		f[row_found.n++ % ARRAY_SIZE(row_found.at)] =
-			(struct row_found){ key, kind, *either };
+	if (!rc && found->n < (int)ARRAY_SIZE(found->at))
+		found->at[found->n++] = (struct plan_found_one){ key, *either };
 	return rc;
 }
 
 /* What it reads as input and writes as output may then be one place or two, as the call has it. */
-int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+int plan_row_either(
+	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either)
 {
 	int rc;
 
@@ -419,8 +407,8 @@ int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind, bool *eit
 	if (!plan->attr.input_chunks || !plan->attr.output_chunks || plan_row_writes_input(plan) ||
 		row_shifts(plan))
 		return 0;
-	pthread_mutex_lock(&row_found.lock);
-	rc = row_find(plan, kind, either);
-	pthread_mutex_unlock(&row_found.lock);
+	pthread_mutex_lock(&found->lock);
+	rc = row_find(plan, kind, found, either);
+	pthread_mutex_unlock(&found->lock);
 	return rc;
 }

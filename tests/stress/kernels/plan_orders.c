@@ -347,15 +347,15 @@ static enum kernel_collective_kind kind_of(const spmt_plan *plan)
 static int runs(spmt_plan *plan, bool defined, uint64_t seed, const char *name)
 {
 	struct order_grid grid = { .seed = seed, .threads = 1 + (uint32_t)(number(seed) % 4) };
+	struct plan_found none = { 0 };
 	const char *wrong;
 	int result;
 
 	REQUIRE_OK(spmt_plan_check(plan));
 	scene.plan = plan;
-	scene.defined = defined;
-	scene.either = false;
+	scene.defined = defined, scene.either = false;
 	if (defined) {
-		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &scene.either));
+		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &none, &scene.either));
 		plan->attr.in_place &= !scene.either;
 	}
 	scene.attr = plan->attr;

@@ -29,6 +29,8 @@ struct check_touch {
 	struct walk_range range;
 	int slices;
 	bool packets, writes;
+	size_t writer,
+		other; /* sorted: the next that writes; that is of another thread, or an earlier step */
 };
 
 struct check {

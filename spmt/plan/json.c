@@ -138,6 +138,19 @@ static int json_escape(struct json_reader *r, char **out)
 	return 0;
 }
 
+/* A byte as it stands there. Neither DEL nor U+0080 to U+009F, which have two bytes, are shown. */
+static void json_raw(struct json_reader *r, char **out)
+{
+	unsigned char c = (unsigned char)r->at[-1];
+
+	if (c == 0xc2 && r->at < r->end && (unsigned char)*r->at >= 0x80 &&
+		(unsigned char)*r->at < 0xa0) {
+		r->at++;
+		c = '?';
+	}
+	*(*out)++ = c == 0x7f ? '?' : (char)c;
+}
+
 static int json_string(struct json_reader *r, const char **text)
 {
 	char *out = r->strings;
@@ -155,7 +168,7 @@ static int json_string(struct json_reader *r, const char **text)
 		if (r->at[-1] == '\\')
 			rc = json_escape(r, &out);
 		else
-			*out++ = r->at[-1];
+			json_raw(r, &out);
 	}
 	*out = '\0';
 	r->strings = out + 1;
@@ -323,7 +336,7 @@ static int json_value(struct json_reader *r, uint32_t *index)
 
 int json_open(struct json *json, const char *what, const char *text, size_t size)
 {
-	struct json_reader r = { json, text, text + size, what, NULL, 1, 0 };
+	struct json_reader r = { .json = json, .at = text, .what = what, .line = 1 };
 	uint32_t index;
 	int rc;
 
@@ -332,6 +345,7 @@ int json_open(struct json *json, const char *what, const char *text, size_t size
 	if (!json->strings)
 		return fail_call(-ENOMEM, what, "no memory for %zu bytes of text", size);
 	r.strings = json->strings;
+	r.end = text + size;
 	rc = json_node(&r, JSON_NULL, &index);
 	if (size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) /* as some editors begin UTF-8 */
 		r.at += 3;

@@ -2,10 +2,14 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "read.h"
+#include "src/base/mem.h"
 #include "src/base/status.h"
+
+#define READ_NOT_KNOWN UINT32_MAX
 
 int read_wrong(const struct json_node *at, const char *fmt, ...)
 {
@@ -99,44 +103,213 @@ static int read_buffer(const struct plan_reader *r, const struct json_node *of, 
 	return 0;
 }
 
-/* ---- channels --------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------ */
 
-/* The lists behind `key` in all of `lists`, with these, together. */
-static int read_lists(
-	const struct plan_reader *r, const struct json_node *of, const char *key, const char *inner)
+/* Where lists stand: under `key` of `of`, each in an object that says its type. Without names for these, the objects are what is called. */
+struct read_where {
+	const struct json_node *of;
+	const char *key, *type, *items;
+};
+
+static int list_within(const struct plan_reader *r, const struct read_where *where,
+	const struct json_node *in, const struct json_node **list)
 {
-	uint64_t n = 0,
-		 most = SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2) +
-		SPMT_PLAN_SEMAPHORES;
-	const struct json_node *lists, *list = NULL;
-	int rc = read_array(r, of, key, &lists);
+	*list = NULL;
+	return where->items ? read_array(r, in, where->items, list) : 0;
+}
 
+/* How many lists and items there are together. */
+static int lists_count(
+	const struct plan_reader *r, const struct read_where *where, size_t *nlists, size_t *nitems)
+{
+	uint64_t most =
+		SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2) + SPMT_PLAN_SEMAPHORES;
+	const struct json_node *lists, *list;
+	int rc = read_array(r, where->of, where->key, &lists);
+
+	*nlists = *nitems = 0;
 	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
 		l = json_next(&r->json, l)) {
-		if (inner)
-			rc = read_array(r, l, inner, &list);
-		n += 1 + (list ? list->items : 0);
-		if (!rc && n > most)
-			return read_wrong(l, "%s: more than %llu for %d ranks", inner ? inner : key,
-				(unsigned long long)most, r->plan->attr.nranks);
+		rc = list_within(r, where, l, &list);
+		*nlists += 1;
+		*nitems += list ? list->items : 0;
+		if (!rc && *nlists + *nitems > most)
+			return read_wrong(l, "%s: more than %llu for %d ranks",
+				where->items ? where->items : where->key, (unsigned long long)most,
+				r->plan->attr.nranks);
 	}
 	return rc;
 }
 
-int read_gpu_lists(const struct plan_reader *r)
+static int list_order(const void *x, const void *y)
 {
-	int rc = read_lists(r, r->gpu, "channels", "connected_to");
+	const struct read_list *a = x, *b = y;
+	int order = strcmp(a->type, b->type);
 
-	if (!rc)
-		rc = read_lists(r, r->gpu, "channels", "rank_groups");
-	return rc ? rc : read_lists(r, r->gpu, "remote_buffers", NULL);
+	return order ? order : (a->in > b->in) - (a->in < b->in);
 }
 
-int read_block_lists(const struct plan_reader *r)
+static void lists_close_one(struct read_lists *x)
 {
-	int rc = read_lists(r, r->threadblock, "channels", "channel_ids");
+	mem_free(x->lists);
+	mem_free(x->items);
+	*x = (struct read_lists){ .nlists = 0 };
+}
 
-	return rc ? rc : read_lists(r, r->threadblock, "remote_buffer_refs", "remote_buffer_ids");
+static int lists_open(
+	const struct json_node *of, size_t nlists, size_t nitems, struct read_lists *x)
+{
+	lists_close_one(x);
+	x->lists = mem_calloc(MAX_OF(nlists, 1u), sizeof(*x->lists));
+	x->items = mem_calloc(MAX_OF(nitems, 1u), sizeof(*x->items));
+	return x->lists && x->items
+		? 0
+		: fail_call(-ENOMEM, PLAN_READ, "line %u: no memory for its lists", of->line);
+}
+
+/* In their order, which is that of the objects that have them. */
+static void lists_fill(const struct plan_reader *r, struct read_lists *x)
+{
+	qsort(x->lists, x->nlists, sizeof(*x->lists), list_order);
+	for (size_t i = 0; i < x->nlists; i++) {
+		struct read_list *l = &x->lists[i];
+
+		l->at = (uint32_t)x->nitems;
+		l->from = i && !strcmp(l[-1].type, l->type) ? l[-1].from + l[-1].n : 0;
+		for (const struct json_node *n = l->n ? json_first(&r->json, l->items) : NULL; n;
+			n = json_next(&r->json, n))
+			x->items[x->nitems++] = n;
+	}
+}
+
+static int lists_read(
+	const struct plan_reader *r, const struct read_where *where, struct read_lists *x)
+{
+	const struct json_node *lists;
+	size_t nlists, nitems;
+	int rc = lists_count(r, where, &nlists, &nitems);
+
+	if (!rc)
+		rc = lists_open(where->of, nlists, nitems, x);
+	if (!rc)
+		rc = read_array(r, where->of, where->key, &lists);
+	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
+		l = json_next(&r->json, l)) {
+		const struct json_node *type =
+			where->type ? json_member(&r->json, l, where->type) : NULL;
+		struct read_list one = { .type = where->type ? NULL : "", .in = l };
+
+		if (type && type->kind == JSON_STRING)
+			one.type = type->text;
+		if (!one.type && !x->untyped)
+			x->untyped = l;
+		rc = list_within(r, where, l, &one.items);
+		one.n = one.items ? one.items->items : 0;
+		if (one.type && (one.n || !where->items))
+			x->lists[x->nlists++] = one;
+	}
+	if (!rc)
+		lists_fill(r, x);
+	return rc;
+}
+
+/* Item `nth` of the type, and its list; NULL: there are not so many. */
+static const struct json_node *lists_item(
+	const struct read_lists *x, const char *type, uint64_t nth, const struct read_list **list)
+{
+	size_t from = 0, to = x->nlists;
+
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+		const struct read_list *l = &x->lists[middle];
+		int order = strcmp(l->type, type);
+
+		if (order < 0 || (!order && l->from <= nth))
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	*list = from ? &x->lists[from - 1] : NULL;
+	if (!*list || strcmp((*list)->type, type) || nth - (*list)->from >= (*list)->n)
+		return NULL;
+	return x->items[(*list)->at + (nth - (*list)->from)];
+}
+
+/* ---- channels --------------------------------------------------------------------------------- */
+
+/* Of one type's items, up to the first that is no rank: what is behind that is refused where it is named. */
+static void peers_count(struct plan_reader *r, size_t first, size_t last)
+{
+	const struct read_list *lists = r->peers.lists;
+	uint32_t seen[SPMT_PLAN_RANKS] = { 0 };
+	bool port = !strcmp(lists[first].type, "port"),
+	     memory = !strcmp(lists[first].type, "memory"), known = true;
+	size_t end = lists[last].at + lists[last].n;
+
+	for (size_t i = lists[first].at; i < end; i++) {
+		const struct json_node *n = r->peers.items[i];
+
+		known = known && n->kind == JSON_NUMBER && n->integer &&
+			n->number < (uint64_t)r->plan->attr.nranks;
+		r->before[i] = known ? seen[n->number]++ : READ_NOT_KNOWN;
+		if (known && (port || memory))
+			r->connected[port][n->number]++;
+	}
+}
+
+static int read_peers(struct plan_reader *r)
+{
+	const struct read_lists *x = &r->peers;
+
+	mem_free(r->before);
+	memset(r->connected, 0, sizeof(r->connected));
+	r->before = mem_calloc(MAX_OF(x->nitems, 1u), sizeof(*r->before));
+	if (!r->before)
+		return fail_call(
+			-ENOMEM, PLAN_READ, "line %u: no memory for its channels", r->gpu->line);
+	for (size_t last, first = 0; first < x->nlists; first = last + 1) {
+		last = first;
+		while (last + 1 < x->nlists && x->lists[last + 1].from)
+			last++;
+		peers_count(r, first, last);
+	}
+	return 0;
+}
+
+int read_gpu_lists(struct plan_reader *r)
+{
+	const struct read_where peers = { r->gpu, "channels", "channel_type", "connected_to" },
+				groups = { r->gpu, "channels", "channel_type", "rank_groups" },
+				buffers = { r->gpu, "remote_buffers", NULL, NULL };
+	int rc = lists_read(r, &peers, &r->peers);
+
+	if (!rc)
+		rc = lists_read(r, &groups, &r->groups);
+	if (!rc)
+		rc = lists_read(r, &buffers, &r->buffers);
+	return rc ? rc : read_peers(r);
+}
+
+int read_block_lists(struct plan_reader *r)
+{
+	const struct read_where channels = { r->threadblock, "channels", "channel_type",
+		"channel_ids" },
+				refs = { r->threadblock, "remote_buffer_refs",
+					"access_channel_type", "remote_buffer_ids" };
+	int rc = lists_read(r, &channels, &r->channels);
+
+	return rc ? rc : lists_read(r, &refs, &r->refs);
+}
+
+void read_lists_close(struct plan_reader *r)
+{
+	lists_close_one(&r->peers);
+	lists_close_one(&r->groups);
+	lists_close_one(&r->buffers);
+	lists_close_one(&r->channels);
+	lists_close_one(&r->refs);
+	mem_free(r->before);
+	r->before = NULL;
 }
 
 bool read_is_type(const struct plan_reader *r, const struct json_node *of, const char *type)
@@ -149,71 +322,48 @@ bool read_is_type(const struct plan_reader *r, const struct json_node *of, const
 int read_block_channel(const struct plan_reader *r, const struct json_node *op, const char *type,
 	uint64_t nth, uint64_t *number)
 {
-	const struct json_node *lists, *ids;
-	int rc = read_array(r, r->threadblock, "channels", &lists);
+	const struct read_list *l;
+	const struct json_node *id = lists_item(&r->channels, type, nth, &l);
 
-	for (const struct json_node *l = json_first(&r->json, lists); !rc && l;
-		l = json_next(&r->json, l)) {
-		if (!read_is_type(r, l, type))
-			continue;
-		rc = read_array(r, l, "channel_ids", &ids);
-		if (!rc && ids && nth < ids->items)
-			return read_item(r, l, ids, "channel_ids", nth, UINT32_MAX, number);
-		nth -= !rc && ids ? ids->items : 0;
-	}
-	return rc ? rc : read_wrong(op, "the block has no such %s channel", type);
+	*number = 0;
+	if (!id)
+		return read_wrong(op, "the block has no such %s channel", type);
+	return read_element(id, "channel_ids", nth - l->from, UINT32_MAX, number);
 }
 
-/* How many channels of the type a GPU has to a peer. */
-static uint64_t connected(const struct plan_reader *r, const char *type, uint64_t to)
+/* Channel `last` is none: there are less, or one up to it has no rank. */
+static int read_no_channel(
+	const struct plan_reader *r, const struct json_node *op, const char *type, uint64_t last)
 {
-	uint64_t n = 0;
+	uint64_t peer, most = (uint64_t)r->plan->attr.nranks - 1;
+	const struct read_list *l;
+	const struct json_node *n;
+	int rc = 0;
 
-	for (const struct json_node *l =
-			json_first(&r->json, json_member(&r->json, r->gpu, "channels"));
-		l; l = json_next(&r->json, l)) {
-		const struct json_node *peers = json_member(&r->json, l, "connected_to");
-
-		for (const struct json_node *p = json_first(&r->json, peers);
-			p && read_is_type(r, l, type); p = json_next(&r->json, p))
-			n += p->number == to;
-	}
-	return n;
+	for (uint64_t i = 0; i <= last && !rc && (n = lists_item(&r->peers, type, i, &l)); i++)
+		rc = read_element(n, "connected_to", i - l->from, most, &peer);
+	return rc
+		? rc
+		: read_wrong(op, "the GPU has no %s channel %llu", type, (unsigned long long)last);
 }
 
 int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, const char *type,
 	uint64_t number, int *peer, int *index)
 {
-	uint64_t n = (uint64_t)r->plan->attr.nranks - 1, to = 0, at = number;
-	const struct json_node *lists, *peers;
-	uint64_t before[SPMT_PLAN_RANKS] = { 0 };
+	const struct read_list *l;
+	const struct json_node *n = lists_item(&r->peers, type, number, &l);
 	bool port = !strcmp(type, "port");
-	int rc = read_array(r, r->gpu, "channels", &lists);
-	bool found = false;
+	uint32_t before = n ? r->before[l->at + (number - l->from)] : READ_NOT_KNOWN;
+	uint64_t to;
 
-	for (const struct json_node *l = json_first(&r->json, lists); !rc && !found && l;
-		l = json_next(&r->json, l)) {
-		if (!read_is_type(r, l, type))
-			continue;
-		rc = read_array(r, l, "connected_to", &peers);
-		const struct json_node *p = rc ? NULL : json_first(&r->json, peers);
-
-		for (uint64_t i = 0; !rc && !found && p; p = json_next(&r->json, p)) {
-			rc = read_element(p, "connected_to", i++, n, &to);
-			found = !rc && at-- == 0;
-			before[rc ? 0 : to] += !found;
-		}
-	}
-	if (rc)
-		return rc;
-	if (!found)
-		return read_wrong(
-			op, "the GPU has no %s channel %llu", type, (unsigned long long)number);
-	if (before[to] + connected(r, port ? "memory" : "port", to) >= SPMT_PLAN_INDICES)
+	if (before == READ_NOT_KNOWN)
+		return read_no_channel(r, op, type, number);
+	to = n->number;
+	if (before + r->connected[!port][to] >= SPMT_PLAN_INDICES)
 		return read_wrong(op, "there are more than %d channels to rank %llu",
 			SPMT_PLAN_INDICES, (unsigned long long)to);
 	*peer = (int)to;
-	*index = port ? SPMT_PLAN_INDICES - 1 - (int)before[to] : (int)before[to];
+	*index = port ? SPMT_PLAN_INDICES - 1 - (int)before : (int)before;
 	return 0;
 }
 
@@ -223,29 +373,21 @@ int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, co
 static int remote_buffer(const struct plan_reader *r, const struct json_node *op, uint64_t nth,
 	struct spmt_plan_chunk *c)
 {
-	const struct json_node *refs, *ids, *buffers, *b;
-	const char *type, *of;
+	const struct read_lists *refs = &r->refs, *all = &r->buffers;
+	const struct read_list *l;
+	const struct json_node *id, *b;
+	const char *type;
 	uint64_t number = 0, rank;
-	int rc = read_array(r, r->threadblock, "remote_buffer_refs", &refs);
-	bool found = false;
+	int rc = read_word(r, op, "channel_type", &type);
 
-	if (!rc)
-		rc = read_word(r, op, "channel_type", &type);
-	for (const struct json_node *l = json_first(&r->json, refs); !rc && !found && l;
-		l = json_next(&r->json, l)) {
-		rc = read_word(r, l, "access_channel_type", &of);
-		if (rc || strcmp(of, type))
-			continue;
-		rc = read_array(r, l, "remote_buffer_ids", &ids);
-		found = !rc && ids && nth < ids->items;
-		if (found)
-			rc = read_item(r, l, ids, "remote_buffer_ids", nth, UINT32_MAX, &number);
-		else
-			nth -= !rc && ids ? ids->items : 0;
-	}
-	if (!rc)
-		rc = read_array(r, r->gpu, "remote_buffers", &buffers);
-	b = rc || !found ? NULL : json_item(&r->json, buffers, number);
+	if (rc)
+		return rc;
+	id = lists_item(refs, type, nth, &l);
+	if (refs->untyped && (!id || refs->untyped < l->in))
+		return read_word(r, refs->untyped, "access_channel_type", &type);
+	if (id)
+		rc = read_element(id, "remote_buffer_ids", nth - l->from, UINT32_MAX, &number);
+	b = !rc && id && number < all->nlists ? all->lists[number].in : NULL;
 	if (!rc && !b)
 		return read_wrong(op, "the block has no such remote buffer");
 	if (!rc)
@@ -262,27 +404,19 @@ static int remote_buffer(const struct plan_reader *r, const struct json_node *op
 static int switch_group(const struct plan_reader *r, const struct json_node *op, uint64_t nth,
 	enum spmt_plan_buffer *buffer, const struct json_node **ranks)
 {
-	const struct json_node *lists, *groups;
+	const struct read_list *l;
+	const struct json_node *group;
 	uint64_t number;
 	int rc = read_block_channel(r, op, "switch", nth, &number);
 
-	if (!rc)
-		rc = read_array(r, r->gpu, "channels", &lists);
-	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
-		l = json_next(&r->json, l)) {
-		if (!read_is_type(r, l, "switch"))
-			continue;
-		rc = read_array(r, l, "rank_groups", &groups);
-		if (!rc && groups && number < groups->items) {
-			rc = read_buffer(r, l,
-				json_member(&r->json, l, "buff") ? "buff" : "buffer_type", buffer);
-			return rc ? rc
-				  : read_array(
-					    r, json_item(&r->json, groups, number), "ranks", ranks);
-		}
-		number -= !rc && groups ? groups->items : 0;
-	}
-	return rc ? rc : read_wrong(op, "the GPU has no such switch channel");
+	if (rc)
+		return rc;
+	group = lists_item(&r->groups, "switch", number, &l);
+	if (!group)
+		return read_wrong(op, "the GPU has no such switch channel");
+	rc = read_buffer(
+		r, l->in, json_member(&r->json, l->in, "buff") ? "buff" : "buffer_type", buffer);
+	return rc ? rc : read_array(r, group, "ranks", ranks);
 }
 
 static int side_add(

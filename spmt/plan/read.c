@@ -429,6 +429,7 @@ int spmt_plan_read(const char *text, size_t size, spmt_plan **plan)
 		rc = read_refused(&r.json.nodes[1], spmt_plan_create(&attr, &r.plan));
 	for (; !rc && r.rank < attr.nranks; r.rank++)
 		rc = read_gpu(&r);
+	read_lists_close(&r);
 	json_close(&r.json);
 	if (rc)
 		spmt_plan_destroy(r.plan);

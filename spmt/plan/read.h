@@ -9,6 +9,20 @@
 
 #define PLAN_READ "spmt_plan_read"
 
+/* Items that operations call by their number among those of a type, which stand in several lists. */
+struct read_list {
+	const char *type;
+	const struct json_node *in, *items; /* the object that has the list */
+	uint32_t n, from;		    /* its items; those of its type before it */
+	uint32_t at;			    /* where they begin */
+};
+struct read_lists {
+	struct read_list *lists; /* by type, of one type as they stand */
+	const struct json_node **items;
+	size_t nlists, nitems;
+	const struct json_node *untyped; /* the first object without a type */
+};
+
 /* Of one GPU, while its operations are read. */
 struct plan_reader {
 	struct json json;
@@ -16,6 +30,10 @@ struct plan_reader {
 	struct spmt_plan *plan;
 	int rank, block;
 	const struct json_node *gpu, *threadblock;
+	struct read_lists peers, groups, buffers; /* of the GPU */
+	struct read_lists channels, refs;	  /* of the block */
+	uint32_t *before; /* by item of peers: those of its type and peer before it */
+	uint32_t connected[2][SPMT_PLAN_RANKS]; /* channels to a peer of type memory, and port */
 };
 
 int read_wrong(const struct json_node *at, const char *fmt, ...) PRINTF(2, 3);
@@ -40,9 +58,10 @@ int read_item(const struct plan_reader *r, const struct json_node *of,
 
 /* ---- channels and chunks ------------------------------------------------------------------------ */
 
-/* Each operation looks through the lists of its GPU and block: that none is longer than a plan has use for. */
-int read_gpu_lists(const struct plan_reader *r);
-int read_block_lists(const struct plan_reader *r);
+/* What its GPU's and block's operations call by number; that no list is longer than a plan has use for. What was there goes. */
+int read_gpu_lists(struct plan_reader *r);
+int read_block_lists(struct plan_reader *r);
+void read_lists_close(struct plan_reader *r);
 /* The channel_type of it. */
 bool read_is_type(const struct plan_reader *r, const struct json_node *of, const char *type);
 /* What the block calls channel `nth` of this type: its number among the GPU's. */

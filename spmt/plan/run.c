@@ -168,6 +168,10 @@ static int run_refuse_size(const spmt_comm *comm, const struct plan_call *c, uin
 		return fail_call(-EINVAL, run_name,
 			"rank %d: count %zu of %s is more than the max_bytes %zu that the plan was begun with",
 			comm->rank, c->count, type_name(c->type), c->open->max_bytes);
+	if (bytes < a->min_bytes && !a->max_bytes)
+		return fail_call(-EINVAL, run_name,
+			"rank %d: %llu bytes are not in the plan's %llu and more", comm->rank,
+			(unsigned long long)bytes, (unsigned long long)a->min_bytes);
 	if (bytes < a->min_bytes || (a->max_bytes && bytes > a->max_bytes))
 		return fail_call(-EINVAL, run_name,
 			"rank %d: %llu bytes are not in the plan's %llu .. %llu", comm->rank,

@@ -2,6 +2,7 @@
 #include "walk.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/mem.h"
@@ -20,6 +21,78 @@ static void walk_threads(struct plan_walk *w)
 			};
 }
 
+/* Notes the parts of packets that the operation writes, or, without `cuts`, counts them. */
+static size_t op_cuts(const struct spmt_plan_op *op, struct walk_cut *cuts)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < op->ndst && op->slices > 1; i++) {
+		if (plan_dst_place(op, i) != PLAN_PACKETS)
+			continue;
+		if (cuts)
+			cuts[n] = (struct walk_cut){ .rank = op->dst[i].rank,
+				.slice = op->slice,
+				.slices = op->slices,
+				.index = op->dst[i].index,
+				.count = op->dst[i].count };
+		n++;
+	}
+	return n;
+}
+
+static size_t plan_cuts(const struct spmt_plan *plan, struct walk_cut *cuts)
+{
+	size_t n = 0;
+
+	for (int r = 0; r < plan->attr.nranks; r++)
+		for (int b = 0; b < plan->ranks[r].nblocks; b++)
+			for (size_t i = 0; i < plan->ranks[r].blocks[b].n; i++)
+				n += op_cuts(
+					&plan->ranks[r].blocks[b].ops[i], cuts ? cuts + n : NULL);
+	return n;
+}
+
+/* By chunks and cut; those of one cut by part. */
+static int cut_order(const struct walk_cut *a, const struct walk_cut *b, bool parts)
+{
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->index != b->index)
+		return a->index < b->index ? -1 : 1;
+	if (a->count != b->count)
+		return a->count < b->count ? -1 : 1;
+	if (a->slices != b->slices)
+		return a->slices < b->slices ? -1 : 1;
+	return parts ? (a->slice > b->slice) - (a->slice < b->slice) : 0;
+}
+
+static int part_order(const void *x, const void *y)
+{
+	return cut_order(x, y, true);
+}
+
+static bool walk_cuts(struct plan_walk *w)
+{
+	size_t all = plan_cuts(w->plan, NULL), n = 0;
+	struct walk_cut *cuts = w->cuts = all ? mem_calloc(all, sizeof(*cuts)) : NULL;
+
+	if (!all)
+		return true;
+	if (!cuts)
+		return false;
+	(void)plan_cuts(w->plan, cuts);
+	qsort(cuts, all, sizeof(*cuts), part_order);
+	for (size_t i = 0; i < all; i++) {
+		if (n && !cut_order(&cuts[n - 1], &cuts[i], true))
+			continue;
+		cuts[i].first =
+			n && !cut_order(&cuts[n - 1], &cuts[i], false) ? cuts[n - 1].first : n;
+		cuts[n++] = cuts[i];
+	}
+	w->ncuts = n;
+	return true;
+}
+
 int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *what)
 {
 	size_t n = (size_t)plan->attr.nranks, indices = plan_indices(plan, false),
@@ -34,7 +107,8 @@ int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *wha
 	w->semaphores = mem_calloc(semaphores, sizeof(*w->semaphores));
 	w->barriers = mem_calloc(barriers, sizeof(*w->barriers));
 	w->packets = mem_calloc(n, sizeof(*w->packets));
-	if (!w->threads || !w->channels || !w->semaphores || !w->barriers || !w->packets) {
+	if (!w->threads || !w->channels || !w->semaphores || !w->barriers || !w->packets ||
+		!walk_cuts(w)) {
 		walk_close(w);
 		return fail_call(-ENOMEM, what, "plan %s: no memory to look at it", plan->name);
 	}
@@ -50,8 +124,11 @@ int walk_open(struct plan_walk *w, const struct spmt_plan *plan, const char *wha
 
 void walk_close(struct plan_walk *w)
 {
-	for (int r = 0; w->packets && r < w->plan->attr.nranks; r++)
+	for (int r = 0; w->packets && r < w->plan->attr.nranks; r++) {
 		mem_free(w->packets[r].ranges);
+		mem_free(w->packets[r].known);
+	}
+	mem_free(w->cuts);
 	mem_free(w->packets);
 	mem_free(w->barriers);
 	mem_free(w->semaphores);
@@ -180,26 +257,43 @@ bool walk_takes_all(const struct walk_range *written, const struct walk_range *r
 	return covers(read, written);
 }
 
-/* How many parts were written before, of those cut alike; the same one again is none. */
-static int packets_parts(const struct walk_packets *p, const struct walk_range *range)
+/* NULL: no operation writes such a part. */
+static struct walk_cut *cut_of(const struct plan_walk *w, int rank, const struct walk_range *r)
 {
-	int parts = 0;
+	struct walk_cut key = { .rank = rank,
+		.slice = r->part.slice,
+		.slices = r->part.slices,
+		.index = (uint32_t)(r->all_from / WALK_UNIT),
+		.count = r->part.chunks };
 
-	for (size_t i = 0; i < p->n; i++) {
-		const struct walk_range *r = &p->ranges[i];
-
-		if (!cut_alike(r, range))
-			continue;
-		if (r->from == range->from)
-			return 0;
-		parts = MAX_OF(parts, r->written + 1);
-	}
-	return parts;
+	return w->ncuts ? bsearch(&key, w->cuts, w->ncuts, sizeof(key), part_order) : NULL;
 }
 
-static bool packets_note(struct walk_packets *p, struct walk_range range)
+/* The first chunk from `at` on that has not all its packets. The next one who looks goes half as far. */
+static uint32_t known_until(uint32_t *known, uint32_t at)
 {
-	range.written = packets_parts(p, &range);
+	while (known[at]) {
+		known[at] += known[at + known[at]];
+		at += known[at];
+	}
+	return at;
+}
+
+/* Those chunks have all their packets. */
+static bool packets_complete(
+	const struct plan_walk *w, struct walk_packets *p, const struct walk_range *r)
+{
+	uint32_t from = (uint32_t)(r->all_from / WALK_UNIT), to = from + r->part.chunks;
+
+	if (!p->known)
+		p->known = mem_calloc(w->plan->attr.scratch_chunks + (size_t)1, sizeof(*p->known));
+	for (uint32_t at = from; p->known && (at = known_until(p->known, at)) < to;)
+		p->known[at] = 1;
+	return p->known != NULL;
+}
+
+static bool packets_add(struct walk_packets *p, const struct walk_range *range)
+{
 	if (p->n == p->room) {
 		size_t room = p->room ? 2 * p->room : 16;
 		struct walk_range *more = mem_calloc(room, sizeof(*more));
@@ -212,32 +306,32 @@ static bool packets_note(struct walk_packets *p, struct walk_range range)
 		p->ranges = more;
 		p->room = room;
 	}
-	p->ranges[p->n++] = range;
+	p->ranges[p->n++] = *range;
 	return true;
 }
 
-/* Where what has been written from `at` on ends, as far as this one says. */
-static uint64_t packets_end(const struct walk_range *r, uint64_t at)
+static bool packets_note(const struct plan_walk *w, int rank, const struct walk_range *range)
 {
-	bool all = !r->part.slices || r->written + 1 == r->part.slices;
+	struct walk_packets *p = &w->packets[rank];
+	struct walk_cut *cut = range->part.slices ? cut_of(w, rank, range) : NULL;
+	bool all = !range->part.slices;
 
-	return all && r->all_from <= at ? MAX_OF(at, r->all_to) : at;
+	if (cut && !cut->written) {
+		cut->written = true;
+		all = ++w->cuts[cut->first].parts == cut->slices;
+	}
+	return packets_add(p, range) && (!all || packets_complete(w, p, range));
 }
 
 bool walk_has_packets(const struct plan_walk *w, int rank, struct walk_range range)
 {
 	const struct walk_packets *p = &w->packets[rank];
-	uint64_t at = range.all_from, before;
+	const struct walk_cut *cut = range.part.slices ? cut_of(w, rank, &range) : NULL;
+	uint32_t from = (uint32_t)(range.all_from / WALK_UNIT);
 
-	for (size_t i = 0; i < p->n; i++)
-		if (cut_alike(&p->ranges[i], &range) && p->ranges[i].from == range.from)
-			return true;
-	do {
-		before = at;
-		for (size_t i = 0; i < p->n; i++)
-			at = packets_end(&p->ranges[i], at);
-	} while (at > before && at < range.all_to);
-	return at >= range.all_to;
+	if (cut && cut->written)
+		return true;
+	return p->known && known_until(p->known, from) >= from + range.part.chunks;
 }
 
 /* ---- going on --------------------------------------------------------------------------------- */
@@ -290,7 +384,7 @@ bool walk_done(struct plan_walk *w, struct walk_thread *t, size_t by)
 			struct walk_range range = walk_range_of(op, &op->dst[i]);
 
 			range.by = by;
-			noted &= packets_note(&w->packets[op->dst[i].rank], range);
+			noted &= packets_note(w, op->dst[i].rank, &range);
 		}
 	t->next++;
 	return noted;

@@ -40,12 +40,20 @@ struct walk_range {
 	uint64_t from, to;	   /* as if parts were cut evenly */
 	uint64_t all_from, all_to; /* of all parts together */
 	struct walk_part part;
-	int written; /* so many other parts before it; 0 if it was there already */
-	size_t by;   /* any number of the writer's: the operation's, for the checker */
+	size_t by; /* any number of the writer's: the operation's, for the checker */
 };
 struct walk_packets {
-	struct walk_range *ranges;
+	struct walk_range *ranges; /* in the order of their writing */
 	size_t n, room;
+	uint32_t *known; /* by chunk: from it on so many have all their packets; NULL: none has */
+};
+/* A part of packets that some operation writes. */
+struct walk_cut {
+	int rank, slice, slices;
+	uint32_t index, count;
+	bool written;
+	size_t first; /* of the same chunks, cut alike */
+	int parts;    /* of those, in the first: how many were written */
 };
 
 struct plan_walk {
@@ -57,6 +65,8 @@ struct plan_walk {
 	struct walk_count *semaphores; /* [rank][index] */
 	struct walk_barrier *barriers; /* likewise */
 	struct walk_packets *packets;  /* [rank] */
+	struct walk_cut *cuts;	       /* each once, sorted */
+	size_t ncuts;
 };
 
 /* 0, or -ENOMEM and a sentence that begins with `what`; close takes one that failed to open. */

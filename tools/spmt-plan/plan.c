@@ -2,6 +2,7 @@
 /* spmt-plan: plans shown, checked and run. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static const char usage[] =
 	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, or make:NAME:RANKS:BLOCKS, NAME one of\n"
 	"  ";
 
+#define FILE_MOST ((size_t)256 << 20) /* bytes: three times the longest that json writes */
+
 static int say(const char *what)
 {
 	fprintf(stderr, "spmt-plan: %s: %s\n", what, spmt_last_error());
@@ -36,7 +39,7 @@ static char *read_all(const char *name, size_t *size)
 	size_t room = 1 << 16, n = 0;
 	char *text = f ? malloc(room) : NULL;
 
-	while (text && !feof(f) && !ferror(f)) {
+	while (text && n <= FILE_MOST && !feof(f) && !ferror(f)) {
 		n += fread(text + n, 1, room - n, f);
 		if (n == room) {
 			char *more = realloc(text, room *= 2);
@@ -46,8 +49,12 @@ static char *read_all(const char *name, size_t *size)
 			text = more;
 		}
 	}
-	if (!f || !text || ferror(f)) {
+	if (!f || !text || ferror(f))
 		fprintf(stderr, "spmt-plan: %s: %s\n", name, strerror(errno ? errno : EIO));
+	else if (n > FILE_MOST)
+		fprintf(stderr, "spmt-plan: %s: more than %zu bytes, too many for a plan\n", name,
+			FILE_MOST);
+	if (!f || !text || ferror(f) || n > FILE_MOST) {
 		free(text);
 		text = NULL;
 	}
@@ -227,8 +234,9 @@ static size_t elements_of(const struct spmt_plan_info *info, unsigned long long 
 	size_t unit = 2 * parts_of(a);
 	unsigned long long each = unit * sizeof(uint32_t), times;
 
-	if (!given && bytes < a->min_bytes)
-		bytes = a->min_bytes + each - 1;
+	if (!given && bytes < a->min_bytes &&
+		__builtin_add_overflow(a->min_bytes, each - 1, &bytes))
+		bytes = ULLONG_MAX;
 	if (!given && a->max_bytes && bytes > a->max_bytes)
 		bytes = a->max_bytes;
 	times = bytes / each;
@@ -248,6 +256,15 @@ static size_t elements_of(const struct spmt_plan_info *info, unsigned long long 
 	return 0;
 }
 
+/* Whether a rank's buffers, of so many elements of its input, have addresses. */
+static bool addressed(const struct spmt_plan_attr *a, size_t elements)
+{
+	size_t chunks = (size_t)a->input_chunks + a->output_chunks + 1, bytes;
+
+	return !__builtin_mul_overflow(elements / parts_of(a), chunks * sizeof(uint32_t), &bytes) &&
+		bytes <= PTRDIFF_MAX;
+}
+
 /* bytes NULL: a size that fits. */
 static int run(
 	const spmt_plan *plan, const char *name, const unsigned long long *bytes, long rounds)
@@ -263,6 +280,12 @@ static int run(
 	j.elements = elements_of(&j.info, bytes ? *bytes : 1 << 20, bytes);
 	if (!j.elements)
 		return 2;
+	if (!addressed(&j.info.attr, j.elements)) {
+		fprintf(stderr,
+			"spmt-plan: %s: the plan is for %llu bytes and more, and no buffer can be so large\n",
+			name, (unsigned long long)j.info.attr.min_bytes);
+		return 1;
+	}
 	rc = spmt_run(j.info.attr.nranks, &common, run_rank, &j);
 	if (rc == -ENODEV)
 		fprintf(stderr,
@@ -343,8 +366,9 @@ static int answer(int argc, char **argv)
 		fprintf(stderr, "%s%s\n", usage, made_names);
 		return 2;
 	}
-	if (load(argv[2], &plan))
-		return 1;
+	rc = load(argv[2], &plan);
+	if (rc)
+		return rc == -ENOENT ? 2 : 1; /* none that is made */
 	rc = command(argc, argv, plan);
 	spmt_plan_destroy(plan);
 	return rc;

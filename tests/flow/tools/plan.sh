@@ -104,6 +104,8 @@ says 'a file that is not there' err 'none.json: No such file'
 echo '{"name": 3}' >"$scratch/bad.json"
 exits 1 check "$scratch/bad.json"
 says 'a file that is no plan' err 'line 1: name is no string'
+exits 1 check - < <(head -c 300M /dev/zero)
+says 'a file without end' err '^spmt-plan: -: more than 268435456 bytes, too many for a plan$'
 
 # Of an allgather that is none, its result is not compared; in place, what is filled may be the output alone.
 gpus() { # INPUT OUTPUT: of two, without operations
@@ -113,6 +115,21 @@ gpus() { # INPUT OUTPUT: of two, without operations
 echo "{\"name\": \"n\", \"collective\": \"allgather\", \"gpus\": [$(gpus 1 1)]}" >"$scratch/small.json"
 exits 0 run "$scratch/small.json" 67108864 0
 says 'an output that is too small is not read beyond its end' out 'no collective that is known here'
+
+# Sizes beyond all memory, and the ends of what a plan is for.
+least() { # BYTES: that plan, for as many and more
+	sed "s/\"gpus\"/\"min_message_size\": $1, &/" "$scratch/small.json" >"$scratch/least.json"
+}
+for bytes in 9223372036854775808 18446744073709551614; do
+	least $bytes
+	exits 1 run "$scratch/least.json"
+	says "no buffer of $bytes bytes" err "least.json: the plan is for $bytes bytes and more, and no buffer can be so large\$"
+done
+exits 1 run "$scratch/least.json" 64
+says 'less than a plan is for, which has no end' err "64 bytes are not in the plan's 18446744073709551614 and more$"
+least '8, "max_message_size": 16'
+exits 1 run "$scratch/least.json" 64
+says 'more than a plan is for' err "64 bytes are not in the plan's 8 \.\. 16$"
 sed -E 's/"input_chunks": 4/"input_chunks": 0/; s/"type": "i"/"type": "o"/g' "$scratch/allreduce.json" >"$scratch/output.json"
 exits 0 run "$scratch/output.json" 4096 0
 says 'an allreduce of its output alone is right' out ': right$'
@@ -167,13 +184,12 @@ SPMT_COLL=plan:$scratch/allreduce.json SPMT_LOG=info exits 0 run make:allgather:
 says 'and what is not' err 'is for 4 ranks, the world has 3: not taken'
 SPMT_COLL=plan:$scratch/bad.json exits 1 run make:allgather:4 4096 1
 says 'a file that is no plan fails init' err 'spmt_init: rank [0-9]: SPMT_COLL: .*/bad.json: .*line 1: name is no string'
-exits 1 check make:dance:3
-exits 1 check make:allreduce:0
-for numbers in 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
-	exits 1 check "make:allreduce:$numbers"
+exits 2 check make:dance:3
+for numbers in 0 257 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
+	exits 2 check "make:allreduce:$numbers"
 done
 for blocks in '' 0 129 2x 1:1; do
-	exits 1 check "make:allreduce:2:$blocks"
+	exits 2 check "make:allreduce:2:$blocks"
 	says "no blocks: '$blocks'" err 'is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS'
 done
 plan

@@ -427,8 +427,25 @@ Test(plan_json, no_control_is_quoted)
 {
 	spmt_plan *plan = NULL;
 
-	cr_assert_eq(read_plan("", "", "{\"name\": \"x\\u001b[31m\\b\"}", "", &plan), -EINVAL);
-	cr_assert(strstr(spmt_last_error(), "x?[31m?"), "%s", spmt_last_error());
+	static const char *const names[][2] = { { "x\\u001b[31m\\b", "x?[31m? is" },
+		{ "x\\u007f\\u009b", "x?? is" }, { "x\x7f\xc2\x80\xc2\x9b\xc2\x9f", "x???? is" },
+		{ "x\xc2\xa0\xc3\x9b", "x\xc2\xa0\xc3\x9b is" } };
+	char op[64];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(op, sizeof(op), "{\"name\": \"%s\"}", names[i][0]);
+		cr_assert_eq(read_plan("", "", op, "", &plan), -EINVAL);
+		cr_assert(strstr(spmt_last_error(), names[i][1]), "%s", spmt_last_error());
+	}
+}
+
+/* No address is made of it, which UndefinedBehaviorSanitizer would see. */
+Test(plan_json, a_size_that_wraps)
+{
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_read("{}", SIZE_MAX, &plan), -ENOMEM);
+	cr_assert(strstr(spmt_last_error(), "no memory for"), "%s", spmt_last_error());
 }
 
 /* The checker refuses it, which one count in the text would hide. */

@@ -266,13 +266,13 @@ static int row_trial_open(struct row_trial *t, size_t chunk)
 	each = apart + (a->in_place ? MAX_OF(t->in, t->out) : t->out);
 	bytes = n * (each + a->scratch_chunks * t->chunk) * sizeof(uint32_t);
 	if (bytes > ROW_TRIAL_MAX)
-		return fail_call(-E2BIG, row_name,
+		return fail(-E2BIG,
 			"plan %s: trying whether it is right takes %zu MiB, and %u are the most",
 			t->plan->name, bytes >> 20, ROW_TRIAL_MAX >> 20);
 	t->elements = mem_calloc(n, each * sizeof(uint32_t));
 	t->ins = mem_calloc(2 * n, sizeof(void *));
 	if (!t->elements || !t->ins)
-		return fail_call(-ENOMEM, row_name, "plan %s: no memory to try it", t->plan->name);
+		return fail(-ENOMEM, "plan %s: no memory to try it", t->plan->name);
 	t->outs = t->ins + n;
 	for (size_t r = 0; r < n; r++) {
 		uint32_t *at = t->elements + r * each;

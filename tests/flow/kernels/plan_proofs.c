@@ -214,8 +214,7 @@ Test(plan_proofs, too_large_to_be_tried)
 	plan_file(plan, file);
 	spmt_plan_destroy(plan);
 	snprintf(text, sizeof(text), "plan:%s", file);
-	refuses(text, -E2BIG,
-		"SPMT_COLL: plan p: trying whether it is right takes 1024 MiB, and 512", file);
+	refuses(text, -E2BIG, "plan p: trying whether it is right takes 1024 MiB, and 512", file);
 }
 
 #define COLLECTIVE(word) "\"collective\": \"" word "\""

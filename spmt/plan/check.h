@@ -29,8 +29,8 @@ struct check_touch {
 	struct walk_range range;
 	int slices;
 	bool packets, writes;
-	size_t writer,
-		other; /* sorted: the next that writes; that is of another thread, or an earlier step */
+	/* behind it, once they are sorted: the next that writes; the next of another thread, or of an earlier step */
+	size_t writer, other;
 };
 
 struct check {

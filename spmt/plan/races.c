@@ -8,7 +8,7 @@
 #include "src/base/status.h"
 
 #define RACE_CASES 1024
-#define RACE_WORK (1ull << 33)	/* pairs: more than as many touches have as a plan may */
+#define RACE_WORK (1ull << 33)	/* more than all pairs of CHECK_TOUCHES touches */
 #define RACE_LOOKS (1ull << 28) /* at packets that are sent on */
 #define RACE_WAY 1024		/* operations on the way of a packet that are followed */
 
@@ -343,7 +343,8 @@ static int cases_fit(const struct check *c, const struct race_cases *all)
 	const struct spmt_plan *plan = c->walk.plan;
 	uint64_t n = (uint64_t)(uint32_t)plan->attr.nranks;
 	uint64_t each = all->pairs + 4 * n * n * c->indices +
-		plan->ops * (uint64_t)(uint32_t)c->walk.nthreads;
+		plan->ops * (uint64_t)(uint32_t)c->walk.nthreads +
+		(plan_has_packets(plan) ? n * plan->attr.scratch_chunks : 0);
 
 	return all->n <= RACE_WORK / MAX_OF(each, 1u) ? 0 : fail_many(c);
 }

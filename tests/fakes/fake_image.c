@@ -16,7 +16,7 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_ll_##name, &kernel_ll_brief_##name,
 		COLL_LL_KERNELS(X)
 #undef X
-#define X(name) &kernel_twoshot_##name,
+#define X(name) &kernel_twoshot_##name, &kernel_ll_abreast_##name,
 			COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) &kernel_push2_##name,

@@ -23,7 +23,7 @@ static const char usage[] =
 	"FILE is an execution plan of MSCCL++ 0.8 or 0.9, - for standard input; or make:NAME:RANKS, or make:NAME:RANKS:BLOCKS, NAME one of\n"
 	"  ";
 
-#define FILE_MOST ((size_t)256 << 20) /* bytes: three times the longest that json writes */
+#define FILE_MOST ((size_t)256 << 20) /* bytes */
 
 static int say(const char *what)
 {

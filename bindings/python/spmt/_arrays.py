@@ -164,7 +164,9 @@ class Symmetric(Unique):
         if not self.comm._host_access:
             raise Error(ERR_UNSUPPORTED, "the CPU cannot load from memory of backend %s" % self.comm.backend)
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.ptr)
-        weakref.finalize(memory, self._mark(_BY_NUMPY)).atexit = False  # all views of the view have it as their base
+        mark = object()  # not before it is sure to go with the memory, which all views of the view have as their base
+        weakref.finalize(memory, self._unseen, mark).atexit = False
+        self._seen[mark] = self.comm._seen[mark] = _BY_NUMPY
         return np.frombuffer(memory, dtype=self.dtype, count=self.size).reshape(self.shape)
 
     def copy_in(self, array: Any, offset: int = 0) -> None:

@@ -110,10 +110,9 @@ class Comm(Unique):
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and self._handle is not None:
             self.abort()
-            if still_seen(self, self._seen):  # by frames of the traceback, say
-                _left.append(self)
-            else:
-                self._end()
+            _left.append(self)  # where a second Ctrl-C leaves it
+            if not still_seen(self, self._seen):  # by frames of the traceback, say
+                _end_left()
             return
         try:
             self.finalize()
@@ -199,7 +198,10 @@ class Comm(Unique):
         """Of a broken world, which has said why already."""
         handle = self._take()
         if handle is not None:
+            held, self._held = self._held, []
             lib.spmt_finalize(handle)
+            for one in held:
+                one.release()
 
     def _take(self) -> int | None:
         with self._life:

@@ -50,7 +50,8 @@ int plan_rows_words_end(const struct plan_rows_words *w);
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
 /* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. */
 int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
-/* One that plan_row_prove found right: is it so in place and not? Tried once, and kept in `found`. -ENOMEM. */
+/* One that plan_row_prove found right: is it so in place and not? Tried once, and kept in `found`; no, if to try that would take too much
+   memory. -ENOMEM. */
 int plan_row_either(
 	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either);
 bool plan_row_writes_input(const spmt_plan *plan);

@@ -14,7 +14,7 @@
 #include "src/base/status.h"
 
 #define ROW_FILE_MAX (64 << 20)
-#define ROW_TRIAL_MAX (512u << 20) /* bytes of all buffers of ranks while one is tried */
+#define ROW_TRIAL_MAX (512u << 20) /* bytes of all ranks' buffers and scratch while one is tried */
 
 static const char row_name[] = "SPMT_COLL";
 
@@ -255,7 +255,7 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 static int row_trial_open(struct row_trial *t, size_t chunk)
 {
 	const struct spmt_plan_attr *a = &t->plan->attr;
-	size_t n = (size_t)a->nranks, apart, each, bytes;
+	size_t n = (size_t)a->nranks, apart, each, scratch, bytes;
 
 	t->chunk = chunk / sizeof(uint32_t);
 	t->in = a->input_chunks * t->chunk;
@@ -264,11 +264,12 @@ static int row_trial_open(struct row_trial *t, size_t chunk)
 		t->in = t->out = MAX_OF(t->in, t->out);
 	apart = a->in_place ? 0 : t->in;
 	each = apart + (a->in_place ? MAX_OF(t->in, t->out) : t->out);
-	bytes = n * (each + a->scratch_chunks * t->chunk) * sizeof(uint32_t);
+	scratch = a->scratch_chunks * t->chunk * (plan_has_packets(t->plan) ? 2 : 1);
+	bytes = n * (each + scratch) * sizeof(uint32_t);
 	if (bytes > ROW_TRIAL_MAX)
 		return fail(-E2BIG,
 			"plan %s: trying whether it is right takes %zu MiB, and %u are the most",
-			t->plan->name, bytes >> 20, ROW_TRIAL_MAX >> 20);
+			t->plan->name, (bytes + (1 << 20) - 1) >> 20, ROW_TRIAL_MAX >> 20);
 	t->elements = mem_calloc(n, each * sizeof(uint32_t));
 	t->ins = mem_calloc(2 * n, sizeof(void *));
 	if (!t->elements || !t->ins)

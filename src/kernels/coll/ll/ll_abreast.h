@@ -9,7 +9,7 @@
 #include "ll_brief.h"
 #include "ll_loops.h"
 
-/* A unit of each thread of a block; where a block is one thread, it waits for one rank. */
+/* A unit of each thread of a block. Blocks of one thread are never given such a call. */
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 static __attribute__((address_space(3), loader_uninitialized,
 	aligned(16))) struct spmtd_unit_ ll_abreast[COLL_LL_THREADS];

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "read.h"
@@ -103,138 +102,6 @@ static int read_buffer(const struct plan_reader *r, const struct json_node *of, 
 	return 0;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------ */
-
-/* Where lists stand: under `key` of `of`, each in an object that says its type. Without names for these, the objects are what is called. */
-struct read_where {
-	const struct json_node *of;
-	const char *key, *type, *items;
-};
-
-static int list_within(const struct plan_reader *r, const struct read_where *where,
-	const struct json_node *in, const struct json_node **list)
-{
-	*list = NULL;
-	return where->items ? read_array(r, in, where->items, list) : 0;
-}
-
-/* How many lists and items there are together. */
-static int lists_count(
-	const struct plan_reader *r, const struct read_where *where, size_t *nlists, size_t *nitems)
-{
-	uint64_t most =
-		SPMT_PLAN_INDICES * ((uint64_t)r->plan->attr.nranks + 2) + SPMT_PLAN_SEMAPHORES;
-	const struct json_node *lists, *list;
-	int rc = read_array(r, where->of, where->key, &lists);
-
-	*nlists = *nitems = 0;
-	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
-		l = json_next(&r->json, l)) {
-		rc = list_within(r, where, l, &list);
-		*nlists += 1;
-		*nitems += list ? list->items : 0;
-		if (!rc && *nlists + *nitems > most)
-			return read_wrong(l, "%s: more than %llu for %d ranks",
-				where->items ? where->items : where->key, (unsigned long long)most,
-				r->plan->attr.nranks);
-	}
-	return rc;
-}
-
-static int list_order(const void *x, const void *y)
-{
-	const struct read_list *a = x, *b = y;
-	int order = strcmp(a->type, b->type);
-
-	return order ? order : (a->in > b->in) - (a->in < b->in);
-}
-
-static void lists_close_one(struct read_lists *x)
-{
-	mem_free(x->lists);
-	mem_free(x->items);
-	*x = (struct read_lists){ .nlists = 0 };
-}
-
-static int lists_open(
-	const struct json_node *of, size_t nlists, size_t nitems, struct read_lists *x)
-{
-	lists_close_one(x);
-	x->lists = mem_calloc(MAX_OF(nlists, 1u), sizeof(*x->lists));
-	x->items = mem_calloc(MAX_OF(nitems, 1u), sizeof(*x->items));
-	return x->lists && x->items
-		? 0
-		: fail_call(-ENOMEM, PLAN_READ, "line %u: no memory for its lists", of->line);
-}
-
-/* In their order, which is that of the objects that have them. */
-static void lists_fill(const struct plan_reader *r, struct read_lists *x)
-{
-	qsort(x->lists, x->nlists, sizeof(*x->lists), list_order);
-	for (size_t i = 0; i < x->nlists; i++) {
-		struct read_list *l = &x->lists[i];
-
-		l->at = (uint32_t)x->nitems;
-		l->from = i && !strcmp(l[-1].type, l->type) ? l[-1].from + l[-1].n : 0;
-		for (const struct json_node *n = l->n ? json_first(&r->json, l->items) : NULL; n;
-			n = json_next(&r->json, n))
-			x->items[x->nitems++] = n;
-	}
-}
-
-static int lists_read(
-	const struct plan_reader *r, const struct read_where *where, struct read_lists *x)
-{
-	const struct json_node *lists;
-	size_t nlists, nitems;
-	int rc = lists_count(r, where, &nlists, &nitems);
-
-	if (!rc)
-		rc = lists_open(where->of, nlists, nitems, x);
-	if (!rc)
-		rc = read_array(r, where->of, where->key, &lists);
-	for (const struct json_node *l = rc ? NULL : json_first(&r->json, lists); !rc && l;
-		l = json_next(&r->json, l)) {
-		const struct json_node *type =
-			where->type ? json_member(&r->json, l, where->type) : NULL;
-		struct read_list one = { .type = where->type ? NULL : "", .in = l };
-
-		if (type && type->kind == JSON_STRING)
-			one.type = type->text;
-		if (!one.type && !x->untyped)
-			x->untyped = l;
-		rc = list_within(r, where, l, &one.items);
-		one.n = one.items ? one.items->items : 0;
-		if (one.type && (one.n || !where->items))
-			x->lists[x->nlists++] = one;
-	}
-	if (!rc)
-		lists_fill(r, x);
-	return rc;
-}
-
-/* Item `nth` of the type, and its list; NULL: there are not so many. */
-static const struct json_node *lists_item(
-	const struct read_lists *x, const char *type, uint64_t nth, const struct read_list **list)
-{
-	size_t from = 0, to = x->nlists;
-
-	while (from < to) {
-		size_t middle = from + (to - from) / 2;
-		const struct read_list *l = &x->lists[middle];
-		int order = strcmp(l->type, type);
-
-		if (order < 0 || (!order && l->from <= nth))
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	*list = from ? &x->lists[from - 1] : NULL;
-	if (!*list || strcmp((*list)->type, type) || nth - (*list)->from >= (*list)->n)
-		return NULL;
-	return x->items[(*list)->at + (nth - (*list)->from)];
-}
-
 /* ---- channels --------------------------------------------------------------------------------- */
 
 /* Of one type's items, up to the first that is no rank: what is behind that is refused where it is named. */
@@ -281,12 +148,12 @@ int read_gpu_lists(struct plan_reader *r)
 	const struct read_where peers = { r->gpu, "channels", "channel_type", "connected_to" },
 				groups = { r->gpu, "channels", "channel_type", "rank_groups" },
 				buffers = { r->gpu, "remote_buffers", NULL, NULL };
-	int rc = lists_read(r, &peers, &r->peers);
+	int rc = read_lists_fill(r, &peers, &r->peers);
 
 	if (!rc)
-		rc = lists_read(r, &groups, &r->groups);
+		rc = read_lists_fill(r, &groups, &r->groups);
 	if (!rc)
-		rc = lists_read(r, &buffers, &r->buffers);
+		rc = read_lists_fill(r, &buffers, &r->buffers);
 	return rc ? rc : read_peers(r);
 }
 
@@ -296,18 +163,18 @@ int read_block_lists(struct plan_reader *r)
 		"channel_ids" },
 				refs = { r->threadblock, "remote_buffer_refs",
 					"access_channel_type", "remote_buffer_ids" };
-	int rc = lists_read(r, &channels, &r->channels);
+	int rc = read_lists_fill(r, &channels, &r->channels);
 
-	return rc ? rc : lists_read(r, &refs, &r->refs);
+	return rc ? rc : read_lists_fill(r, &refs, &r->refs);
 }
 
 void read_lists_close(struct plan_reader *r)
 {
-	lists_close_one(&r->peers);
-	lists_close_one(&r->groups);
-	lists_close_one(&r->buffers);
-	lists_close_one(&r->channels);
-	lists_close_one(&r->refs);
+	read_lists_free(&r->peers);
+	read_lists_free(&r->groups);
+	read_lists_free(&r->buffers);
+	read_lists_free(&r->channels);
+	read_lists_free(&r->refs);
 	mem_free(r->before);
 	r->before = NULL;
 }
@@ -323,7 +190,7 @@ int read_block_channel(const struct plan_reader *r, const struct json_node *op, 
 	uint64_t nth, uint64_t *number)
 {
 	const struct read_list *l;
-	const struct json_node *id = lists_item(&r->channels, type, nth, &l);
+	const struct json_node *id = read_lists_item(&r->channels, type, nth, &l);
 
 	*number = 0;
 	if (!id)
@@ -340,7 +207,7 @@ static int read_no_channel(
 	const struct json_node *n;
 	int rc = 0;
 
-	for (uint64_t i = 0; i <= last && !rc && (n = lists_item(&r->peers, type, i, &l)); i++)
+	for (uint64_t i = 0; i <= last && !rc && (n = read_lists_item(&r->peers, type, i, &l)); i++)
 		rc = read_element(n, "connected_to", i - l->from, most, &peer);
 	return rc
 		? rc
@@ -351,7 +218,7 @@ int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, co
 	uint64_t number, int *peer, int *index)
 {
 	const struct read_list *l;
-	const struct json_node *n = lists_item(&r->peers, type, number, &l);
+	const struct json_node *n = read_lists_item(&r->peers, type, number, &l);
 	bool port = !strcmp(type, "port");
 	uint32_t before = n ? r->before[l->at + (number - l->from)] : READ_NOT_KNOWN;
 	uint64_t to;
@@ -382,7 +249,7 @@ static int remote_buffer(const struct plan_reader *r, const struct json_node *op
 
 	if (rc)
 		return rc;
-	id = lists_item(refs, type, nth, &l);
+	id = read_lists_item(refs, type, nth, &l);
 	if (refs->untyped && (!id || refs->untyped < l->in))
 		return read_word(r, refs->untyped, "access_channel_type", &type);
 	if (id)
@@ -411,7 +278,7 @@ static int switch_group(const struct plan_reader *r, const struct json_node *op,
 
 	if (rc)
 		return rc;
-	group = lists_item(&r->groups, "switch", number, &l);
+	group = read_lists_item(&r->groups, "switch", number, &l);
 	if (!group)
 		return read_wrong(op, "the GPU has no such switch channel");
 	rc = read_buffer(

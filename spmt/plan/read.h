@@ -4,24 +4,10 @@
 #ifndef SPMT_PLAN_READ_H
 #define SPMT_PLAN_READ_H
 
-#include "json.h"
+#include "lists.h"
 #include "plan.h"
 
 #define PLAN_READ "spmt_plan_read"
-
-/* Items that operations call by their number among those of a type, which stand in several lists. */
-struct read_list {
-	const char *type;
-	const struct json_node *in, *items; /* the object that has the list */
-	uint32_t n, from;		    /* its items; those of its type before it */
-	uint32_t at;			    /* where they begin */
-};
-struct read_lists {
-	struct read_list *lists; /* by type, of one type as they stand */
-	const struct json_node **items;
-	size_t nlists, nitems;
-	const struct json_node *untyped; /* the first object without a type */
-};
 
 /* Of one GPU, while its operations are read. */
 struct plan_reader {

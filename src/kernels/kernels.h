@@ -17,11 +17,9 @@
 
 /* clang-format off */
 /* Kernels that fold, one for each loop of ll_fold.h; `ll` has one of copies as well. X(name). */
-#define COLL_FOLD_KERNELS(X)                                                                     \
-	X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64) X(f8)                            \
-	X(mean8) X(mean16) X(mean32) X(mean64)
-#define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)
 #define COLL_PUSH2_KERNELS(X) X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
+#define COLL_FOLD_KERNELS(X) COLL_PUSH2_KERNELS(X) X(f8) X(mean8) X(mean16) X(mean32) X(mean64)
+#define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)
 #define COLL_LL12_KERNELS(X) X(copy) COLL_PUSH2_KERNELS(X)
 /* clang-format on */
 
@@ -125,7 +123,7 @@ struct kernel_stage_args {
 
 extern const struct kernel kernel_copy, kernel_signal, kernel_wait, kernel_atomic, kernel_barrier,
 	kernel_collective, kernel_collective_v, kernel_plan, kernel_stage, kernel_give,
-	kernel_ll12_copy;
+	kernel_ll12_copy, kernel_ll12_pair_copy, kernel_ll12_odd_copy;
 #define X(name) extern const struct kernel kernel_ll_##name, kernel_ll_brief_##name;
 COLL_LL_KERNELS(X)
 #undef X
@@ -133,6 +131,9 @@ COLL_LL_KERNELS(X)
 COLL_FOLD_KERNELS(X)
 #undef X
 #define X(name) extern const struct kernel kernel_push2_##name, kernel_ll12_##name;
+COLL_PUSH2_KERNELS(X)
+#undef X
+#define X(name) extern const struct kernel kernel_ll12_pair_##name, kernel_ll12_odd_##name;
 COLL_PUSH2_KERNELS(X)
 #undef X
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)

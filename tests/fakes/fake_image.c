@@ -22,7 +22,7 @@ void (*fake_kernel_find(const char *name))(const void *args)
 #define X(name) &kernel_push2_##name,
 				COLL_PUSH2_KERNELS(X)
 #undef X
-#define X(name) &kernel_ll12_##name,
+#define X(name) &kernel_ll12_odd_##name, &kernel_ll12_pair_##name, &kernel_ll12_##name,
 					COLL_LL12_KERNELS(X)
 #undef X
 #define X(name) &kernel_plan_packets_##name, &kernel_plan_packets_brief_##name,

@@ -41,11 +41,11 @@ static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_si
 				PLAN_PACKETS_KERNELS(X)
 #undef X
 /* last: for vendors whose units are whole */
-#define X(name) &kernel_ll12_##name,
+#define X(name) &kernel_ll12_odd_##name, &kernel_ll12_pair_##name, &kernel_ll12_##name,
 					COLL_LL12_KERNELS(X)
 #undef X
 };
-#define X(name) +1
+#define X(name) +3
 enum { WHOLE_KERNELS = 0 COLL_LL12_KERNELS(X) };
 #undef X
 _Static_assert(ARRAY_SIZE(library_kernels) <= ARRAY_SIZE(((struct vendor_kernels *)0)->handle),

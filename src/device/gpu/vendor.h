@@ -48,7 +48,7 @@ void vendor_archs(const struct device_image *images, size_t n, char *text, size_
 /* Handles of the library's kernels in one loaded module. */
 struct vendor_kernels {
 	size_t n; /* 0: nothing is loaded */
-	void *handle[112];
+	void *handle[136];
 };
 /* Asks `find` for every kernel of the library. On failure *kernels is unwritten. */
 int vendor_kernels_find(struct vendor_kernels *kernels, bool whole_units,

@@ -138,13 +138,20 @@ static uint64_t ll12_most(const struct coll_case *c)
 	return c->kind == COLL_PERMUTE ? COLL_LL12_MOST / 2 - 1 : block_bytes(c, COLL_LL12_MOST);
 }
 
+static bool ll12_is_preferred(const struct coll_case *c)
+{
+	uint64_t least = c->kind == COLL_ALL_REDUCE ? COLL_LL12_TWICE : COLL_LL12_LEAST;
+	uint64_t others = c->kind == COLL_PERMUTE ? 1 : case_ranks(c) - 1;
+
+	return c->bytes * others > least && c->bytes <= ll12_most(c) &&
+		c->ranks <= COLL_BLOCKS_RANKS;
+}
+
 static bool row_is_preferred(const struct coll_row *row, const struct coll_case *c)
 {
 	if (row == &coll_rows[COLL_ROW_push2] && c->bytes < block_bytes(c, COLL_PUSH2_LEAST))
 		return false;
-	if (row == &coll_rows[COLL_ROW_ll12] &&
-		(c->bytes * (case_ranks(c) - 1) <= COLL_LL12_LEAST || c->bytes > ll12_most(c) ||
-			c->ranks > COLL_BLOCKS_RANKS))
+	if (row == &coll_rows[COLL_ROW_ll12] && !ll12_is_preferred(c))
 		return false;
 	if (row_meets_by_block(row) && c->ranks > COLL_BLOCKS_RANKS)
 		return false;

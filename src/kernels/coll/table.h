@@ -54,7 +54,8 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_LL_THREADS 512 /* of a block, the most: as src/kernels/images.py has it */
 #define COLL_LL_FOLDS 128   /* blocks, the most, where the comm has the device */
 #define COLL_LL_COPIES 64
-#define COLL_LL12_LEAST (256u << 10) /* bytes that go to all others: of more it is preferred to `ll` .. */
+#define COLL_LL12_LEAST (96u << 10) /* bytes that go to all others: of more it is preferred to `ll` .. */
+#define COLL_LL12_TWICE (192u << 10) /* .. or in an all_reduce's two phases .. */
 #define COLL_LL12_MOST (4u << 20) /* .. up to so many of all blocks of a rank; of a permute's half */
 #define COLL_LL12_BLOCKS 128
 #define COLL_LL12_HALF (2u << 20) /* bytes that come through a rank: up to so many half of a GPU's units do .. */
@@ -102,9 +103,8 @@ static inline enum coll_way coll_way(int number)
 {
 	const unsigned by_slots = 0 /* a bit for each row */
 #define X(name, kinds, way, gpu, cpu, grain) | ((way) == COLL_BY_SLOTS ? 1u << COLL_ROW_##name : 0)
-		COLL_TABLE(X)
+		COLL_TABLE(X);
 #undef X
-		;
 
 	return by_slots >> number & 1 ? COLL_BY_SLOTS : COLL_AT_PEERS;
 }
@@ -114,9 +114,9 @@ static inline enum coll_way coll_way(int number)
 struct coll_moves {
 	int32_t to, tos;     /* `tos` ranks from `to` on get this rank's data */
 	int32_t from, froms; /* whose data comes here */
-	int32_t src_blocks,
-		dst_blocks; /* 1: the buffer has a block for each rank; 0: it is one block */
-	int32_t folds;	    /* what comes makes one block, by an op */
+	/* 1: the buffer has a block for each rank; 0: it is one block */
+	int32_t src_blocks, dst_blocks;
+	int32_t folds; /* what comes makes one block, by an op */
 };
 
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)

@@ -45,7 +45,7 @@ nvidia() {
 		$1 !~ /^spmt_kernel_(ll|ll12|push2|twoshot|plan_packets)_/ { next }
 		{ n++ }
 		$2 { print $1 ": " $2 " bytes of memory" }
-		END { if (n != 89) print n + 0 " kernels of ll, ll12, push2, twoshot and packets" }'
+		END { if (n != 107) print n + 0 " kernels of ll, ll12, push2, twoshot and packets" }'
 }
 
 # large_stacks CUBIN: where kernels want more stack than CUDA sets aside for each thread, 1024 bytes (cudaLimitStackSize): to launch one

@@ -8,116 +8,27 @@
  * A thread has the same parts of each rank's data, so what it sends, it has loaded before it stores where that lies. Threads of a warp go on
  * together. Of a block of several warps the last one has no parts, but waits for the hellos meanwhile.
  *
- * What a call takes is mostly what a thread executes, for the first time: so where all units are whole and aligned that is little, and for as
- * many ranks at once as there are others between two or four.
+ * What a call takes is mostly what a thread executes, for the first time: so units that are whole and aligned have kernels of their own, for as
+ * many ranks at once as there are others between two or four, and what needs nothing of what is ahead in the stream is found before that has ended.
  */
-#include "ll12_blocks.h"
+#include "ll12_send.h"
 #include "ll_loops.h"
 #include "ll_wait.h"
 #include "src/kernels/coll/coll.h"
-
-/* Ranks to which a thread sends at once, and from which it takes; a fold has this one's as well. */
-#define LL12_ONE 1
-#define LL12_MANY 3
 
 enum ll12_kernel {
 #define X(name) LL12_##name,
 	COLL_LL12_KERNELS(X)
 #undef X
+		LL12_KERNELS
 };
 
-/* ---- what goes ------------------------------------------------------------------------------------- */
+/* Of units some of which are short, or not aligned; of whole ones between two ranks, and among more. */
+enum ll12_form { LL12_ODD, LL12_PAIR, LL12_ABREAST, LL12_FORMS };
 
-/* Behind what this rank has sent to be folded, or to be taken, there is what it has folded. */
-LL_FN uint64_t ll12_there(const struct ll12 *l, int pe, uint32_t t, int phase)
+LL_FN struct ll12_way ll12_way(enum ll12_form form)
 {
-	return area_there(l->c->view, pe) + l->there + (phase ? l->c->args->room : 0) +
-		(uint64_t)t * (16 * PART_PIECES);
-}
-
-/* A thread's part t, to the ranks from the nth one on to which this one sends. */
-struct ll12_batch {
-	struct quad_part x[LL12_MANY];
-};
-
-LL_FN void ll12_batch_load(
-	const struct ll12 *l, uint32_t t, int nth, struct ll12_way way, struct ll12_batch *b)
-{
-	const struct coll_moves *m = &l->c->args->moves;
-
-	UNROLLED
-	for (int i = 0; i < way.many; i++) {
-		if (nth + i < m->tos)
-			b->x[i] = ll12_load(l, ll_rank(l->c, m->to, nth + i), t, way.odd);
-	}
-}
-
-LL_FN void ll12_batch_send(
-	const struct ll12 *l, uint32_t t, int nth, struct ll12_way way, const struct ll12_batch *b)
-{
-	const struct coll_moves *m = &l->c->args->moves;
-
-	UNROLLED
-	for (int i = 0; i < way.many; i++) {
-		struct quad_pieces p;
-
-		if (nth + i >= m->tos)
-			break;
-		p = part_pieces_of(&b->x[i], l->flag);
-		if (t < l->parts)
-			part_poke(ll12_there(l, ll_rank(l->c, m->to, nth + i), t, 0), &p);
-	}
-}
-
-/* The first one is loaded before it is known which epoch this is. */
-LL_FN void ll12_send(const struct ll12 *l, struct ll12_way way, struct ll12_batch *b)
-{
-	const struct coll_moves *m = &l->c->args->moves;
-	const int self = ll_self(l->c, m->to, m->tos);
-	uint32_t base = l->base;
-	int nth = self, loaded = !way.odd;
-
-	LL_ROLLED
-	while (base < l->parts && nth < m->tos) {
-		const uint32_t t = base + warp_lane();
-
-		if (!loaded)
-			ll12_batch_load(l, t, nth, way, b);
-		loaded = 0;
-		ll12_batch_send(l, t, nth, way, b);
-		nth += way.many;
-		if (nth >= m->tos) {
-			nth = self;
-			base += l->step;
-		}
-	}
-}
-
-/* What this rank has folded, to all others. */
-LL_FN void ll12_relay(
-	const struct ll12 *l, uint32_t t, struct ll12_way way, const struct quad_part *x)
-{
-	const struct quad_pieces p = part_pieces_of(x, l->flag);
-	const struct coll *c = l->c;
-
-	LL_ROLLED
-	for (int first = 1; first < c->view->npes; first += way.many) {
-		UNROLLED
-		for (int i = 0; i < way.many; i++) {
-			if (first + i >= c->view->npes)
-				break;
-			if (t < l->parts)
-				part_poke(ll12_there(l, ll_rank(c, c->view->pe, first + i), t, 1),
-					&p);
-		}
-	}
-}
-
-/* Who sleeps meanwhile looks again. */
-LL_FN void ll12_wake(const struct ll12 *l)
-{
-	for (int nth = 1; nth < l->c->view->npes; nth++)
-		spmtd_wake_(l->c->view, ll_rank(l->c, l->c->view->pe, nth));
+	return (struct ll12_way){ form == LL12_ABREAST ? LL12_MANY : LL12_ONE, form == LL12_ODD };
 }
 
 /* ---- what comes ------------------------------------------------------------------------------------ */
@@ -138,8 +49,8 @@ LL_FN int ll12_wanted_pe(const struct ll12 *l, const struct ll12_wanted *x, int 
 
 LL_FN uint64_t ll12_here(const struct ll12 *l, int pe, uint32_t t, int phase)
 {
-	return l->here + (uint64_t)(uint32_t)pe * l->pitch + (phase ? l->c->args->room : 0) +
-		(uint64_t)t * (16 * PART_PIECES);
+	return l->here + l->set + (uint64_t)(uint32_t)pe * l->pitch +
+		(phase ? l->c->args->room : 0) + (uint64_t)t * (16 * PART_PIECES);
 }
 
 /* One that does not come, and whether its rank calls something else. */
@@ -172,19 +83,25 @@ LL_FN void ll12_misses(
 LL_FN void ll12_await(struct ll12 *l, struct ll_waits *w, const struct ll12_wanted *x, int ranks,
 	struct quad_pieces *p)
 {
+	uint64_t at[LL12_MANY + 1];
 	int whole;
 
+	UNROLLED
+	for (int i = 0; i < ranks; i++) {
+		const int pe = ll12_wanted_pe(l, x, i);
+
+		at[i] = pe >= 0 ? kernel_now(ll12_here(l, pe, x->t, x->phase)) : 0;
+	}
 	do {
 		whole = 1;
 		UNROLLED
 		for (int i = 0; i < ranks; i++) {
-			if (ll12_wanted_pe(l, x, i) >= 0)
-				p[i] = part_peek(
-					ll12_here(l, ll12_wanted_pe(l, x, i), x->t, x->phase));
+			if (at[i])
+				p[i] = part_peek(at[i]);
 		}
 		UNROLLED
 		for (int i = 0; i < ranks; i++) {
-			if (ll12_wanted_pe(l, x, i) >= 0)
+			if (at[i])
 				whole &= part_is_whole(&p[i], l->flag);
 		}
 		if (LIKELY(whole))
@@ -194,6 +111,27 @@ LL_FN void ll12_await(struct ll12 *l, struct ll_waits *w, const struct ll12_want
 			ll12_misses(l, w, x, ranks);
 	} while (!w->rc);
 	l->gone = warp_any(w->rc);
+}
+
+/* Where they are stored. */
+LL_FN void ll12_find_here(const struct ll12 *l, const struct ll12_wanted *x, struct ll12_way way,
+	struct ll12_spot *to)
+{
+	UNROLLED
+	for (int i = 0; i < way.many; i++) {
+		const int pe = ll12_wanted_pe(l, x, i);
+
+		to[i].n = 0;
+		if (pe >= 0)
+			to[i] = ll12_spot(l, ll12_dst(l, pe), pe, x->t);
+	}
+}
+
+/* What all call, this rank too, as one of its blocks alone may find that the comm is broken. */
+LL_FN void ll12_hear(const struct coll *c, struct ll_waits *w)
+{
+	if (!coll_stopped(c))
+		await_keys(c, w, 1);
 }
 
 /* From `ranks` ranks from `first` on. Where a block has not agreed yet, it does before the first is stored. What this rank gives to
@@ -210,23 +148,29 @@ LL_FN int ll12_take(
 		const uint32_t t = base + warp_lane();
 		struct ll12_wanted x = { t, first, nth, ranks, phase };
 		struct quad_pieces p[LL12_MANY];
+		struct ll12_spot to[LL12_MANY], own_to;
 		struct quad_part own;
 
 		has = base < l->parts && ranks && !l->gone;
 		__builtin_memset(p, 0, sizeof(p));
 		__builtin_memset(&own, 0, sizeof(own));
-		if (has && keeps && nth == self)
-			own = ll12_load(l, me, t, way.odd);
+		own_to.n = 0;
+		if (has && keeps && nth == self) {
+			own = ll12_load(l, me, t, ll12_spot(l, ll12_src(l, me), me, t), way.odd);
+			own_to = ll12_spot(l, ll12_dst(l, me), me, t);
+		}
+		ll12_find_here(l, &x, way, to);
 		if (has)
 			ll12_await(l, w, &x, way.many, p);
+		if (!agreed && (!w->rc || w->rc == SPMTD_MISMATCH))
+			ll12_hear(l->c, w);
 		if (!agreed)
 			rc = ll_first_agreed(l->c, w);
 		agreed = 1;
 		has = has && !rc && !l->gone;
 		if (!has)
 			break;
-		if (keeps && nth == self)
-			ll12_store(l, me, t, &own, way.odd);
+		ll12_store(l, me, t, own_to, &own, way.odd);
 		UNROLLED
 		for (int i = 0; i < way.many; i++) {
 			struct quad_part y;
@@ -234,8 +178,7 @@ LL_FN int ll12_take(
 			if (nth + i >= ranks)
 				break;
 			y = part_data(&p[i]);
-			if (ll12_wanted_pe(l, &x, i) >= 0)
-				ll12_store(l, ll12_wanted_pe(l, &x, i), t, &y, way.odd);
+			ll12_store(l, ll_rank(l->c, first, nth + i), t, to[i], &y, way.odd);
 		}
 		nth += way.many;
 		if (nth >= ranks) {
@@ -255,7 +198,8 @@ LL_FN int ll12_take(
 	{                                                                                          \
 		const int npes = l->c->view->npes, me = l->c->view->pe;                            \
 		const int second = second_type(l->c->args->type);                                  \
-		const struct quad_part own = ll12_load(l, me, t, way.odd);                         \
+		const struct quad_part own =                                                       \
+			ll12_load(l, me, t, ll12_spot(l, ll12_src(l, me), me, t), way.odd);        \
 		struct ll12_wanted x = { t, 0, 0, npes, 0 };                                       \
 		struct quad_part sum;                                                              \
 		acc a[PART_UNITS];                                                                 \
@@ -321,14 +265,19 @@ LL_FN int ll12_fold_all(
 
 	do {
 		const uint32_t t = base + warp_lane();
+		const int me = c->view->pe;
+		const struct ll12_spot to = ll12_spot(l, ll12_dst(l, me), me, t);
+		uint64_t there[LL12_MANY];
 		struct quad_part x;
 
 		has = c->args->moves.froms && base < l->parts && !l->gone;
 		__builtin_memset(&x, 0, sizeof(x));
+		if (l->relays)
+			ll12_find_there(l, t, me, 1, c->view->npes, 1, way, there);
 		if (has)
 			x = ll12_folded(l, w, which, t, way);
 		if (has && !l->gone && l->relays) {
-			ll12_relay(l, t, way, &x);
+			ll12_relay(l, t, way, there, &x);
 			ll12_wake(l);
 		}
 		if (!agreed)
@@ -336,7 +285,7 @@ LL_FN int ll12_fold_all(
 		agreed = 1;
 		if (!has || rc || l->gone)
 			break;
-		ll12_store(l, c->view->pe, t, &x, way.odd);
+		ll12_store(l, me, t, to, &x, way.odd);
 		base += l->step;
 	} while (base < l->parts);
 	return rc;
@@ -344,17 +293,54 @@ LL_FN int ll12_fold_all(
 
 /* ---- all ------------------------------------------------------------------------------------------- */
 
-LL_FN int ll12_go(struct ll12 *l, struct ll_waits *w, struct ll12_batch *first,
-	enum ll12_kernel which, struct ll12_way way)
+/* What a thread has found out before it is known which epoch this is. */
+struct ll12_first {
+	struct ll12_batch batch;
+	uint64_t hello[2];
+};
+
+/* Needs nothing of what is ahead in the stream. */
+LL_FN void ll12_find(const struct ll12 *l, struct ll12_way way, struct ll12_first *first)
+{
+	const struct coll_moves *m = &l->c->args->moves;
+
+	__builtin_memset(&first->batch, 0, sizeof(first->batch));
+	if (l->base < l->parts)
+		ll12_batch_find(
+			l, l->base + warp_lane(), ll_self(l->c, m->to, m->tos), way, &first->batch);
+	ll_hello_find(l->c, first->hello);
+}
+
+/* What is sent first, of whole units. */
+LL_FN void ll12_load_first(const struct ll12 *l, struct ll12_way way, struct ll12_first *first)
+{
+	const struct coll_moves *m = &l->c->args->moves;
+
+	if (!way.odd)
+		ll12_batch_load(
+			l, l->base + warp_lane(), ll_self(l->c, m->to, m->tos), way, &first->batch);
+}
+
+/* What this rank has for the others, and what it calls, once it is known that the comm is not broken. */
+LL_FN void ll12_give(const struct ll12 *l, struct ll12_way way, struct ll12_first *first)
+{
+	ll12_send(l, way, &first->batch);
+	ll12_wake(l);
+	if (kernel_block() == 0 && !coll_stopped(l->c))
+		ll_hello_found(l->c, first->hello);
+}
+
+/* What they have for it. */
+LL_FN int ll12_get(struct ll12 *l, struct ll_waits *w, enum ll12_kernel which, struct ll12_way way)
 {
 	const struct coll *c = l->c;
 	const struct coll_moves *m = &c->args->moves;
 	int rc;
 
-	ll12_send(l, way, first);
-	ll12_wake(l);
 	if (which == LL12_copy)
 		return ll12_take(l, w, m->from, m->froms, 0, way);
+	ll12_hear(c, w);
+	l->gone = warp_any(w->rc);
 	rc = ll12_fold_all(l, w, which, way);
 	if (rc || !l->relays)
 		return rc;
@@ -362,76 +348,54 @@ LL_FN int ll12_go(struct ll12 *l, struct ll_waits *w, struct ll12_batch *first,
 }
 
 LL_FN int ll12_run(
-	const struct coll *c, struct ll12 *l, struct ll12_batch *first, enum ll12_kernel which)
+	const struct coll *c, struct ll12 *l, enum ll12_kernel which, struct ll12_way way)
 {
 	struct ll_waits w;
 	int rc;
 
-	ll12_begin(l);
+	w.rc = 0;
 	spmtd_wait_begin_(&w.w);
-	if (kernel_block() == 0 && warp_any(coll_stopped(c))) {
-		w.rc = SPMTD_ABORTED;
-		w.pe = -1;
-	} else {
-		/* once it is known that the comm is not broken: all blocks wait for this rank's, too */
-		if (kernel_block() == 0)
-			ll_hello(c, ll_teller());
-		await_keys(c, &w, 1);
-	}
-	l->gone = warp_any(w.rc);
-	if (UNLIKELY(l->odd))
-		rc = ll12_go(l, &w, first, which, (struct ll12_way){ LL12_ONE, 1 });
-	else if (c->view->npes <= LL12_ONE + 1)
-		rc = ll12_go(l, &w, first, which, (struct ll12_way){ LL12_ONE, 0 });
-	else
-		rc = ll12_go(l, &w, first, which, (struct ll12_way){ LL12_MANY, 0 });
+	rc = ll12_get(l, &w, which, way);
 	if (!rc)
 		rc = ll_agreed(c, &w);
 	spmtd_wait_rest_(c->view, &w.w);
 	return rc;
 }
 
-/* What is sent first, of whole units. */
-LL_FN void ll12_first(const struct ll12 *l, struct ll12_batch *b)
-{
-	const struct coll_moves *m = &l->c->args->moves;
-
-	__builtin_memset(b, 0, sizeof(*b));
-	if (!l->odd && l->base < l->parts)
-		ll12_batch_load(l, l->base + warp_lane(), ll_self(l->c, m->to, m->tos),
-			(struct ll12_way){ LL12_MANY, 0 }, b);
-}
-
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
 #if defined(__NVPTX__)
 
-LL_FN void ll12_kernel(const struct kernel_collective_args *args, enum ll12_kernel which)
+LL_FN void ll12_kernel(
+	const struct kernel_collective_args *args, enum ll12_kernel which, enum ll12_form form)
 {
-	struct ll12_batch first;
+	const struct ll12_way way = ll12_way(form);
+	struct ll12_first first;
 	struct ll12 l;
 	struct coll c;
 
 	coll_enter(&c, args);
 	c.tells = COLL_TELLS;
+	l = ll12_of(&c);
+	ll12_find(&l, way, &first);
 	kernel_behind(args->alone);
 	coll_set(&c);
-	l = ll12_of(&c);
-	ll12_first(&l, &first);
+	ll12_load_first(&l, way, &first);
 	if (!coll_open(&c))
 		return;
+	ll12_begin(&l);
+	if (!c.refused)
+		ll12_give(&l, way, &first);
 	coll_slots_begin(&c);
-	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll12_run(&c, &l, &first, which));
+	coll_slots_end(&c, c.refused ? SPMTD_ABORTED : ll12_run(&c, &l, which, way));
 }
 
-#define X(name)                                                                \
-	KERNEL_BODY run_ll12_##name(const struct kernel_collective_args *args) \
-	{                                                                      \
-		ll12_kernel(args, LL12_##name);                                \
-	}                                                                      \
-	KERNEL_TAKING(ll12_##name, struct kernel_collective_args)
-COLL_LL12_KERNELS(X)
-#undef X
+#define LL12_KERNEL(name, which, form)                                    \
+	KERNEL_BODY run_##name(const struct kernel_collective_args *args) \
+	{                                                                 \
+		ll12_kernel(args, LL12_##which, form);                    \
+	}                                                                 \
+	KERNEL_TAKING(name, struct kernel_collective_args)
 
 #elif !defined(__AMDGCN__)
 
@@ -441,13 +405,36 @@ static enum ll12_kernel ll12_kernel_for(const struct kernel_collective_args *arg
 				 : LL12_copy;
 }
 
+static enum ll12_form ll12_form_for(const struct kernel_collective_args *args)
+{
+	if ((args->src | args->dst | args->bytes) & 15)
+		return LL12_ODD;
+	return args->view.npes > 2 ? LL12_ABREAST : LL12_PAIR;
+}
+
+/* A way that is a constant. */
+static inline __attribute__((always_inline)) int ll12_row(
+	const struct coll *c, enum ll12_kernel which, enum ll12_form form)
+{
+	const struct ll12_way way = ll12_way(form);
+	struct ll12 l = ll12_of(c);
+	struct ll12_first first;
+
+	ll12_find(&l, way, &first);
+	ll12_load_first(&l, way, &first);
+	ll12_begin(&l);
+	ll12_give(&l, way, &first);
+	return ll12_run(c, &l, which, way);
+}
+
 COLL_FN int coll_ll12(const struct coll *c)
 {
-	struct ll12 l = ll12_of(c);
-	struct ll12_batch first;
+	const enum ll12_kernel which = ll12_kernel_for(c->args);
+	const enum ll12_form form = ll12_form_for(c->args);
 
-	ll12_first(&l, &first);
-	return ll12_run(c, &l, &first, ll12_kernel_for(c->args));
+	return form == LL12_ODD	    ? ll12_row(c, which, LL12_ODD)
+		: form == LL12_PAIR ? ll12_row(c, which, LL12_PAIR)
+				    : ll12_row(c, which, LL12_ABREAST);
 }
 
 #if !defined(COLL_ONE_UNIT)
@@ -457,20 +444,31 @@ static void ll12_on_host(const void *args)
 	kernel_collective.host(args);
 }
 
-#define X(name) KERNEL_EARLY_ON_HOST(ll12_##name, ll12_on_host, struct kernel_collective_args, true)
-COLL_LL12_KERNELS(X)
-#undef X
-
 const struct kernel *ll12_kernel_of(const struct kernel_collective_args *args)
 {
-	static const struct kernel *const kernels[] = {
-#define X(name) [LL12_##name] = &kernel_ll12_##name,
+	static const struct kernel *const kernels[LL12_FORMS][LL12_KERNELS] = {
+#define X(name)                                              \
+	[LL12_ODD][LL12_##name] = &kernel_ll12_odd_##name,   \
+	[LL12_PAIR][LL12_##name] = &kernel_ll12_pair_##name, \
+	[LL12_ABREAST][LL12_##name] = &kernel_ll12_##name,
 		COLL_LL12_KERNELS(X)
 #undef X
 	};
 
-	return kernels[ll12_kernel_for(args)];
+	return kernels[ll12_form_for(args)][ll12_kernel_for(args)];
 }
 
+#define LL12_KERNEL(name, which, form) \
+	KERNEL_EARLY_ON_HOST(name, ll12_on_host, struct kernel_collective_args, true)
+
 #endif
+#endif
+
+#if defined(LL12_KERNEL)
+#define X(name)                                        \
+	LL12_KERNEL(ll12_odd_##name, name, LL12_ODD)   \
+	LL12_KERNEL(ll12_pair_##name, name, LL12_PAIR) \
+	LL12_KERNEL(ll12_##name, name, LL12_ABREAST)
+COLL_LL12_KERNELS(X)
+#undef X
 #endif

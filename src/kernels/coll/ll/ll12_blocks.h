@@ -10,10 +10,11 @@
 /* As little as slots have room for is counted in 32 bits. */
 struct ll12 {
 	const struct coll *c;
-	uint64_t src, dst;	     /* of rank 0's block */
-	uint64_t here;		     /* of rank 0's slot */
-	uint64_t there;		     /* of this rank's slot, from where a library area begins */
-	uint32_t pitch;		     /* from a slot to the next */
+	uint64_t src, dst; /* of rank 0's block */
+	uint64_t here;	   /* of rank 0's slot, in even epochs */
+	uint64_t there;	   /* of this rank's slot, from where a library area begins, likewise */
+	uint64_t set;	   /* from there to this epoch's */
+	uint32_t pitch;	   /* from a slot to the next */
 	uint32_t src_step, dst_step; /* bytes from a rank's block to the next */
 	uint32_t units;		     /* of the largest block */
 	uint32_t all;		     /* of all of them, where some are shorter; else UINT32_MAX */
@@ -35,6 +36,7 @@ LL_FN int ll12_relays(const struct coll_moves *m, int npes)
 	return m->folds && !m->src_blocks && m->tos == npes && m->froms == npes;
 }
 
+/* Needs nothing of what is ahead in the stream. */
 LL_FN struct ll12 ll12_of(const struct coll *c)
 {
 	const struct coll_moves *m = &c->args->moves;
@@ -42,6 +44,9 @@ LL_FN struct ll12 ll12_of(const struct coll *c)
 	const uint32_t bytes = (uint32_t)c->bytes;
 	const uint32_t have = threads > QUADS_WARP ? threads - QUADS_WARP : threads;
 	struct ll12 l = { .c = c,
+		.here = coll_slot_of(c, spmtd_at_(c->view->own), 0, 0),
+		.there = coll_slot_of(c, 0, c->view->pe, 0),
+		.pitch = 2 * c->args->room,
 		.src = c->args->src,
 		.dst = c->args->dst,
 		.src_step = m->src_blocks ? bytes : 0,
@@ -66,9 +71,7 @@ LL_FN void ll12_begin(struct ll12 *l)
 {
 	const struct coll *c = l->c;
 
-	l->pitch = 2 * c->args->room;
-	l->here = coll_slot(c, spmtd_at_(c->view->own), 0);
-	l->there = coll_slot(c, 0, c->view->pe);
+	l->set = c->epoch & 1 ? (uint64_t)(uint32_t)c->view->npes * l->pitch : 0;
 	l->flag = quad_flag(c->epoch);
 }
 
@@ -99,37 +102,48 @@ LL_FN uint32_t ll12_bytes(const struct ll12 *l, int pe, uint32_t k)
 	return left < 16 ? left : 16;
 }
 
-LL_FN struct quad_part ll12_load(const struct ll12 *l, int pe, uint32_t t, int odd)
+/* Where part t lies of pe's block, which begins at `block`: its units that there are, one behind the other. */
+struct ll12_spot {
+	uint64_t at;
+	uint32_t n;
+};
+
+LL_FN struct ll12_spot ll12_spot(const struct ll12 *l, uint64_t block, int pe, uint32_t t)
 {
-	const uint64_t src = ll12_src(l, pe);
-	const uint32_t n = ll12_units(l, pe);
+	const uint32_t k = part_unit(t, 0), units = ll12_units(l, pe),
+		       left = k < units ? units - k : 0;
+
+	return (struct ll12_spot){ kernel_now(block + 16 * (uint64_t)k),
+		left < PART_UNITS ? left : PART_UNITS };
+}
+
+LL_FN struct quad_part ll12_load(
+	const struct ll12 *l, int pe, uint32_t t, struct ll12_spot spot, int odd)
+{
 	struct quad_part x;
 
 	__builtin_memset(&x, 0, sizeof(x));
 	LL_EACH(PART_UNITS)
 	{
-		const uint32_t k = part_unit(t, i);
-
-		if (k < n)
-			x.u[i] = odd ? gather_here(src + 16 * (uint64_t)k, ll12_bytes(l, pe, k))
-				     : fetch_whole(src + 16 * (uint64_t)k);
+		if (i >= spot.n)
+			break;
+		x.u[i] = odd ? gather_here(spot.at + 16 * i, ll12_bytes(l, pe, part_unit(t, i)))
+			     : fetch_whole(spot.at + 16 * i);
 	}
 	return x;
 }
 
-LL_FN void ll12_store(const struct ll12 *l, int pe, uint32_t t, const struct quad_part *x, int odd)
+LL_FN void ll12_store(const struct ll12 *l, int pe, uint32_t t, struct ll12_spot spot,
+	const struct quad_part *x, int odd)
 {
-	const uint64_t dst = ll12_dst(l, pe);
-	const uint32_t n = ll12_units(l, pe);
-
 	LL_EACH(PART_UNITS)
 	{
-		const uint32_t k = part_unit(t, i);
-
-		if (k < n && odd)
-			place_here(dst + 16 * (uint64_t)k, x->u[i], ll12_bytes(l, pe, k));
-		else if (k < n)
-			place_whole(dst + 16 * (uint64_t)k, x->u[i]);
+		if (i >= spot.n)
+			break;
+		if (odd)
+			place_here(spot.at + 16 * i, x->u[i], ll12_bytes(l, pe, part_unit(t, i)));
+		else
+			place_whole(spot.at + 16 * i, x->u[i]);
 	}
 }
 

@@ -16,7 +16,7 @@
 #include "../../include/spmt_device.h"
 
 /* clang-format off */
-/* Kernels that fold, one for each loop of ll_fold.h; `ll` has one of copies as well. X(name). */
+/* Kernels that fold, one for each loop of ll_fold.h, or each of sums and means of floats; `ll` and `ll12` have copies as well. X(name). */
 #define COLL_PUSH2_KERNELS(X) X(u8) X(u16) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
 #define COLL_FOLD_KERNELS(X) COLL_PUSH2_KERNELS(X) X(f8) X(mean8) X(mean16) X(mean32) X(mean64)
 #define COLL_LL_KERNELS(X) X(copy) COLL_FOLD_KERNELS(X)

@@ -141,8 +141,10 @@ static uint64_t ll12_most(const struct coll_case *c)
 static bool ll12_is_preferred(const struct coll_case *c)
 {
 	uint64_t least = c->kind == COLL_ALL_REDUCE ? COLL_LL12_TWICE : COLL_LL12_LEAST;
-	uint64_t others = c->kind == COLL_PERMUTE ? 1 : case_ranks(c) - 1;
+	uint64_t others = case_ranks(c) - 1;
 
+	if (others && c->kind == COLL_PERMUTE)
+		others = 1;
 	return c->bytes * others > least && c->bytes <= ll12_most(c) &&
 		c->ranks <= COLL_BLOCKS_RANKS;
 }

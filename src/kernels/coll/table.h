@@ -54,8 +54,8 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_LL_THREADS 512 /* of a block, the most: as src/kernels/images.py has it */
 #define COLL_LL_FOLDS 128   /* blocks, the most, where the comm has the device */
 #define COLL_LL_COPIES 64
-#define COLL_LL12_LEAST (96u << 10) /* bytes that go to all others: of more it is preferred to `ll` .. */
-#define COLL_LL12_TWICE (192u << 10) /* .. or in an all_reduce's two phases .. */
+#define COLL_LL12_LEAST (96u << 10) /* bytes that go to all others: with more it is preferred to `ll`, .. */
+#define COLL_LL12_TWICE (192u << 10) /* .. of an all_reduce, which has two phases, with more than these, .. */
 #define COLL_LL12_MOST (4u << 20) /* .. up to so many of all blocks of a rank; of a permute's half */
 #define COLL_LL12_BLOCKS 128
 #define COLL_LL12_HALF (2u << 20) /* bytes that come through a rank: up to so many half of a GPU's units do .. */

@@ -51,7 +51,7 @@ static bool prefers(int row, const struct coll_case *c)
 		c->bytes * (c->kind == COLL_ALL_REDUCE ? 1 : (uint64_t)c->ranks) < COLL_PUSH2_LEAST)
 		return false;
 	if (row == COLL_ROW_ll12 &&
-		(c->bytes * (c->kind == COLL_PERMUTE ? 1 : (uint64_t)c->ranks - 1) <=
+		(c->bytes * (c->kind == COLL_PERMUTE ? c->ranks > 1 : (uint64_t)c->ranks - 1) <=
 				(c->kind == COLL_ALL_REDUCE ? COLL_LL12_TWICE : COLL_LL12_LEAST) ||
 			c->ranks > COLL_BLOCKS_RANKS ||
 			(c->bytes - 1) * (has_blocks(c->kind) ? (uint64_t)c->ranks : 1) >=

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `ll12`, whose all_reduce has two phases: one rank's kernel, with what another one sends put there by hand, of each phase or of none. */
+/* `ll12`, whose all_reduce has two phases, and a copy one: one rank's kernel, with what another one sends put there by hand, of each phase or of none. */
 #include "src/kernels/coll/ll/ll12_quad.h"
 
 #include <criterion/criterion.h>
@@ -61,21 +61,37 @@ static bool is_folded_sent(const struct views *w)
 	return sent(w, VIEWS_ROOM, folded);
 }
 
-static void run(const struct views *w, const uint64_t *src, uint64_t *dst)
+static struct kernel_collective_args call(
+	const struct views *w, enum kernel_collective_kind kind, const uint64_t *src, uint64_t *dst)
 {
 	struct kernel_collective_args args = { .view = view_of(w, 0),
 		.dst = (uint64_t)(uintptr_t)dst,
 		.src = (uint64_t)(uintptr_t)src,
-		.bytes = COUNT * sizeof(*src),
+		.bytes = (kind == COLL_ALL_REDUCE ? COUNT : EACH) * sizeof(*src),
 		.key = KEY,
 		.algorithm = COLL_ROW_ll12,
 		.type = SPMT_TYPE_U64,
-		.moves = coll_moves(COLL_ALL_REDUCE, 0, 2, 0, 0),
+		.moves = coll_moves(kind, 0, 2, 0, 0),
 		.room = VIEWS_ROOM,
 		.places = coll_places(2),
 		.words = AREA_BLOCKS };
 
 	args.share = coll_share(args.bytes, 2, 1, 1);
+	return args;
+}
+
+static void run(const struct views *w, const uint64_t *src, uint64_t *dst)
+{
+	struct kernel_collective_args args = call(w, COLL_ALL_REDUCE, src, dst);
+
+	kernel_collective.host(&args);
+}
+
+/* All_gather: each rank has EACH words. */
+static void run_copy(const struct views *w, uint64_t *dst)
+{
+	struct kernel_collective_args args = call(w, COLL_ALL_GATHER, given, dst);
+
 	kernel_collective.host(&args);
 }
 
@@ -218,4 +234,56 @@ Test(kernels_phases, a_piece_that_lacks_is_missed)
 		cr_expect(is_untouched(dst, COUNT));
 		views_close(&w);
 	}
+}
+
+/* A copy hears what the others call behind their data, and stores it behind that. */
+Test(kernels_phases, a_copy_of_what_comes)
+{
+	uint64_t dst[COUNT];
+	struct views w;
+
+	fill(dst);
+	opened(&w, 0);
+	greet(&w, KEY);
+	send(&w, 0, first);
+	run_copy(&w, dst);
+	cr_expect_eq(memcmp(dst, given, EACH * sizeof(*dst)), 0);
+	cr_expect_eq(memcmp(dst + EACH, first, sizeof(first)), 0);
+	cr_expect(sent(&w, 0, given));
+	views_close(&w);
+}
+
+static void copies_nothing(uint64_t key, bool gives, int code)
+{
+	uint64_t dst[COUNT], at;
+	struct spmt_view v;
+	struct views w;
+
+	fill(dst);
+	opened(&w, 2000000);
+	v = view_of(&w, 0);
+	at = gives ? spmtd_at_(area_inbox(&v, 1)->hello[EPOCH & 1]) : slot_at(&w, 0, 1, 0);
+	if (key)
+		greet(&w, key);
+	if (gives)
+		send(&w, 0, first);
+	run_copy(&w, dst);
+	has_failed(&w, code, at);
+	cr_expect(is_untouched(dst, COUNT));
+	views_close(&w);
+}
+
+Test(kernels_phases, who_says_nothing_of_a_copy_is_missed)
+{
+	copies_nothing(0, true, SPMT_ERR_TIMEOUT);
+}
+
+Test(kernels_phases, who_copies_something_else_is_told)
+{
+	copies_nothing(KEY + 1, true, SPMT_ERR_MISMATCH);
+}
+
+Test(kernels_phases, who_gives_nothing_to_a_copy_is_missed)
+{
+	copies_nothing(KEY, false, SPMT_ERR_TIMEOUT);
 }

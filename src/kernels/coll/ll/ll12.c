@@ -53,25 +53,31 @@ LL_FN uint64_t ll12_here(const struct ll12 *l, int pe, uint32_t t, int phase)
 		(phase ? l->c->args->room : 0) + (uint64_t)t * (16 * PART_PIECES);
 }
 
-/* One that does not come, and whether its rank calls something else. */
+/* One that does not come, and whether its rank calls something else; of a wait that has ended while all have come the first. */
 LL_FN void ll12_misses(
 	const struct ll12 *l, struct ll_waits *w, const struct ll12_wanted *x, int ranks)
 {
+	if (w->rc)
+		w->pe = -1;
 	LL_ROLLED
 	for (int i = 0; i < ranks; i++) {
 		const int pe = ll12_wanted_pe(l, x, i);
 		struct quad_pieces p;
 		uint64_t place;
+		int whole;
 
 		if (pe < 0)
 			continue;
 		place = ll12_here(l, pe, x->t, x->phase);
 		p = part_peek(place);
-		if (part_is_whole(&p, l->flag))
+		whole = part_is_whole(&p, l->flag);
+		if (whole && (!w->rc || w->pe >= 0))
 			continue;
 		w->pe = pe;
 		w->at = place;
 		w->seen = p.at[0].b;
+		if (whole)
+			continue;
 		if (!w->rc && ll_differs(l->c, pe))
 			w->rc = SPMTD_MISMATCH;
 		if (w->rc)
@@ -326,7 +332,7 @@ LL_FN void ll12_give(const struct ll12 *l, struct ll12_way way, struct ll12_firs
 {
 	ll12_send(l, way, &first->batch);
 	ll12_wake(l);
-	if (kernel_block() == 0 && !coll_stopped(l->c))
+	if (kernel_block() == 0 && !warp_any(coll_stopped(l->c)))
 		ll_hello_found(l->c, first->hello);
 }
 
@@ -354,6 +360,8 @@ LL_FN int ll12_run(
 	int rc;
 
 	w.rc = 0;
+	w.pe = -1;
+	w.at = w.seen = 0;
 	spmtd_wait_begin_(&w.w);
 	rc = ll12_get(l, &w, which, way);
 	if (!rc)

@@ -21,11 +21,11 @@ struct ll12 {
 	uint32_t parts;		     /* of a block */
 	uint32_t base, step;	     /* this warp's first one; from there to its next */
 	uint32_t flag;
-	int relays, odd; /* it is an all_reduce; not all units are whole and aligned */
-	int gone;	 /* a wait of this warp has failed */
+	int relays; /* it is an all_reduce */
+	int gone;   /* a wait of this warp has failed */
 };
 
-/* For how many ranks at once something is done, and of which units: constants where it is inlined. */
+/* For how many ranks at once something is done; odd: not all units are whole and aligned. Constants where it is inlined. */
 struct ll12_way {
 	int many, odd;
 };
@@ -60,7 +60,6 @@ LL_FN struct ll12 ll12_of(const struct coll *c)
 		l.units = (uint32_t)c->share->each + (c->share->over != 0);
 		l.src_step = l.dst_step = 16 * l.units;
 	}
-	l.odd = ((l.src | l.dst | bytes) & 15) != 0;
 	l.parts = (uint32_t)quads_of(l.units) * QUAD_PARTS;
 	l.base = tid < have ? kernel_block() * have + tid - warp_lane() : l.parts;
 	l.step = kernel_blocks() * have;

@@ -24,7 +24,7 @@ struct ll12_batch {
 	uint64_t there[LL12_MANY];
 };
 
-/* Of `ranks` ranks from `first` on those from the nth one on. */
+/* To those of the `ranks` ranks behind `first` that begin with the nth. */
 LL_FN void ll12_find_there(const struct ll12 *l, uint32_t t, int first, int nth, int ranks,
 	int phase, struct ll12_way way, uint64_t *there)
 {
@@ -37,7 +37,7 @@ LL_FN void ll12_find_there(const struct ll12 *l, uint32_t t, int first, int nth,
 	}
 }
 
-/* From the nth rank on to which this one sends. */
+/* The same of the ranks to which this one sends, and what it has for them. */
 LL_FN void ll12_batch_find(
 	const struct ll12 *l, uint32_t t, int nth, struct ll12_way way, struct ll12_batch *b)
 {

@@ -26,7 +26,7 @@ static inline uint64_t broken_in(const struct spmt_view *v, const struct area *a
 {
 	uint64_t mark = area ? spmtd_peek64_(spmtd_at_(&area->error)) : 0;
 
-#if !defined(__AMDGCN__) && !defined(__NVPTX__)
+#if !defined(__AMDGCN__) && !defined(__NVPTX__) && !defined(KERNELS_OF_GPUS)
 	if (!mark && v->stop && spmtd_peek32_(spmtd_at_(v->stop)))
 		mark = broken_mark(-1, SPMTD_ABORTED);
 #else

@@ -344,7 +344,7 @@ COLL_FN int coll_stopped(const struct coll *c)
 #else
 static inline int glance(const struct spmt_view *v)
 {
-#if defined(__AMDGCN__)
+#if defined(__AMDGCN__) || defined(KERNELS_OF_GPUS)
 	if (v->stop && spmtd_tid_() == spmtd_threads_() - 1)
 		return (int)spmtd_peek32_(spmtd_at_(v->stop));
 #else

@@ -5,10 +5,15 @@
 
 #include <stdint.h>
 
-/* A quad's units, and the pieces of 16 bytes that they lie in; threads that go on together. */
+/* A quad's units, and the pieces of 16 bytes that they lie in; threads that go on together. KERNELS_OF_GPUS: those of a test stand for a
+   GPU's (tests/stress/kernels/coll_warps.c). */
 #define QUAD_UNITS 3u
 #define QUAD 4u
+#if defined(KERNELS_OF_GPUS)
+#define QUADS_WARP QUAD
+#else
 #define QUADS_WARP 32u
+#endif
 
 static inline uint64_t quads_of(uint64_t units)
 {

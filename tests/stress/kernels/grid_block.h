@@ -2,6 +2,7 @@
 /*
  * A block of threads, each of which is a thread here: for programs that include the library's kernels behind this, as GPUs run them. Each thread
  * sets who it is; PLAN_KEPT: the words that a block keeps of a plan's list; BLOCK_ABREAST: its threads, each of which has a unit that all see.
+ * KERNELS_OF_GPUS: four of them are a warp, which votes, and tells what each has.
  */
 #ifndef TESTS_GRID_BLOCK_H
 #define TESTS_GRID_BLOCK_H
@@ -23,21 +24,23 @@ struct block {
 #if defined(BLOCK_ABREAST)
 	struct spmtd_unit_ abreast[BLOCK_ABREAST];
 #endif
+#if defined(KERNELS_OF_GPUS)
+	uint32_t told[4]; /* of a warp */
+#endif
 };
 
 static _Thread_local uint32_t own_tid, own_threads, own_block, own_blocks;
 static _Thread_local struct block *own_meeting;
 
-static int any_of_block(int x)
+static int any_of(struct block *b, uint32_t threads, int x)
 {
-	struct block *b = own_meeting;
 	uint64_t turn;
 	int any;
 
 	pthread_mutex_lock(&b->lock);
 	turn = b->turn;
 	b->any |= x != 0;
-	if (++b->come == own_threads) {
+	if (++b->come == threads) {
 		b->result = b->any;
 		b->any = 0;
 		b->come = 0;
@@ -50,6 +53,31 @@ static int any_of_block(int x)
 	pthread_mutex_unlock(&b->lock);
 	return any;
 }
+
+static int any_of_block(int x)
+{
+	return any_of(own_meeting, own_threads, x);
+}
+
+#if defined(KERNELS_OF_GPUS)
+static _Thread_local struct block *own_warp;
+
+static inline int warp_any(int x)
+{
+	return any_of(own_warp, 4, x);
+}
+
+static inline uint32_t quad_take(uint32_t x, int from)
+{
+	uint32_t y;
+
+	own_warp->told[own_tid % 4] = x;
+	(void)warp_any(0);
+	y = own_warp->told[from];
+	(void)warp_any(0);
+	return y;
+}
+#endif
 
 static inline int agreed_by_block(int rc)
 {

@@ -29,7 +29,7 @@ LL_FN uint32_t quad_flag(uint64_t epoch)
 	return area_flag(epoch) & 0x7fffffff;
 }
 
-#if defined(__NVPTX__)
+#if QUADS_SHARED
 
 LL_FN struct quad_pieces part_pieces_of(const struct quad_part *x, uint32_t flag)
 {

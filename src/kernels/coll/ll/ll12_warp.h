@@ -6,8 +6,14 @@
 #include "ll_units.h"
 #include "src/kernels/coll/quads.h"
 
+#if defined(__NVPTX__) || defined(KERNELS_OF_GPUS)
+#define QUADS_SHARED 1
+#else
+#define QUADS_SHARED 0
+#endif
+
 /* Parts of a quad, and what a part has. */
-#if defined(__NVPTX__)
+#if QUADS_SHARED
 #define QUAD_PARTS QUAD
 #define PART_UNITS 1
 #define PART_PIECES 1
@@ -20,7 +26,7 @@
 /* The i-th unit of part t; of a part that has none a number that no block has. */
 LL_FN uint32_t part_unit(uint32_t t, uint32_t i)
 {
-#if defined(__NVPTX__)
+#if QUADS_SHARED
 	(void)i;
 	return t % QUAD < QUAD_UNITS ? t / QUAD * QUAD_UNITS + t % QUAD : UINT32_MAX;
 #else
@@ -28,12 +34,14 @@ LL_FN uint32_t part_unit(uint32_t t, uint32_t i)
 #endif
 }
 
-#if defined(__NVPTX__)
+#if QUADS_SHARED
 
 LL_FN uint32_t warp_lane(void)
 {
 	return spmtd_tid_() % QUADS_WARP;
 }
+
+#if defined(__NVPTX__)
 
 /* Not 0 in all threads of a warp if it is in any. */
 LL_FN int warp_any(int x)
@@ -46,6 +54,8 @@ LL_FN uint32_t quad_take(uint32_t x, int from)
 {
 	return (uint32_t)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)x, from, 0x1c1f);
 }
+
+#endif
 
 #else
 

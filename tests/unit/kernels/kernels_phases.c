@@ -61,7 +61,8 @@ static bool is_folded_sent(const struct views *w)
 	return sent(w, VIEWS_ROOM, folded);
 }
 
-static struct kernel_collective_args call(
+/* Of all_gather each rank has EACH words. */
+static void run(
 	const struct views *w, enum kernel_collective_kind kind, const uint64_t *src, uint64_t *dst)
 {
 	struct kernel_collective_args args = { .view = view_of(w, 0),
@@ -77,21 +78,6 @@ static struct kernel_collective_args call(
 		.words = AREA_BLOCKS };
 
 	args.share = coll_share(args.bytes, 2, 1, 1);
-	return args;
-}
-
-static void run(const struct views *w, const uint64_t *src, uint64_t *dst)
-{
-	struct kernel_collective_args args = call(w, COLL_ALL_REDUCE, src, dst);
-
-	kernel_collective.host(&args);
-}
-
-/* All_gather: each rank has EACH words. */
-static void run_copy(const struct views *w, uint64_t *dst)
-{
-	struct kernel_collective_args args = call(w, COLL_ALL_GATHER, given, dst);
-
 	kernel_collective.host(&args);
 }
 
@@ -141,7 +127,7 @@ Test(kernels_phases, what_comes_in_both_is_the_sum)
 		greet(&w, KEY);
 		send(&w, 0, first);
 		send(&w, VIEWS_ROOM, second);
-		run(&w, src, sum);
+		run(&w, COLL_ALL_REDUCE, src, sum);
 		cr_expect_eq(area_of(&v)->error, 0);
 		cr_expect_eq(area_of(&v)->coll_epoch, EPOCH);
 		for (uint64_t i = 0; i < EACH; i++)
@@ -163,7 +149,7 @@ Test(kernels_phases, who_sends_nothing_on_is_missed)
 	opened(&w, 2000000);
 	greet(&w, KEY);
 	send(&w, 0, first);
-	run(&w, given, dst);
+	run(&w, COLL_ALL_REDUCE, given, dst);
 	has_failed(&w, SPMT_ERR_TIMEOUT, slot_at(&w, 0, 1, VIEWS_ROOM));
 	cr_expect(is_folded_sent(&w));
 	cr_expect(is_untouched(dst + EACH, EACH));
@@ -179,7 +165,7 @@ Test(kernels_phases, who_gives_nothing_is_missed)
 	opened(&w, 2000000);
 	greet(&w, KEY);
 	send(&w, VIEWS_ROOM, second);
-	run(&w, given, dst);
+	run(&w, COLL_ALL_REDUCE, given, dst);
 	has_failed(&w, SPMT_ERR_TIMEOUT, slot_at(&w, 0, 1, 0));
 	cr_expect_not(is_folded_sent(&w));
 	cr_expect(is_untouched(dst, COUNT));
@@ -187,7 +173,7 @@ Test(kernels_phases, who_gives_nothing_is_missed)
 }
 
 /* A piece's flag is the epoch's alone: what has come is stored once it is known what it is. */
-static void stores_nothing(uint64_t key, int code)
+static void stores_nothing(enum kernel_collective_kind kind, uint64_t key, int code)
 {
 	uint64_t dst[COUNT];
 	struct spmt_view v;
@@ -200,7 +186,7 @@ static void stores_nothing(uint64_t key, int code)
 		greet(&w, key);
 	send(&w, 0, first);
 	send(&w, VIEWS_ROOM, second);
-	run(&w, given, dst);
+	run(&w, kind, given, dst);
 	has_failed(&w, code, spmtd_at_(area_inbox(&v, 1)->hello[EPOCH & 1]));
 	cr_expect(is_untouched(dst, COUNT));
 	views_close(&w);
@@ -208,12 +194,12 @@ static void stores_nothing(uint64_t key, int code)
 
 Test(kernels_phases, who_says_nothing_is_missed)
 {
-	stores_nothing(0, SPMT_ERR_TIMEOUT);
+	stores_nothing(COLL_ALL_REDUCE, 0, SPMT_ERR_TIMEOUT);
 }
 
 Test(kernels_phases, who_calls_something_else_is_told)
 {
-	stores_nothing(KEY + 1, SPMT_ERR_MISMATCH);
+	stores_nothing(COLL_ALL_REDUCE, KEY + 1, SPMT_ERR_MISMATCH);
 }
 
 /* Three of four pieces are not taken for the fourth's. */
@@ -229,7 +215,7 @@ Test(kernels_phases, a_piece_that_lacks_is_missed)
 		send(&w, 0, first);
 		send(&w, VIEWS_ROOM, second);
 		spmtd_poke64_(slot_at(&w, 0, 1, 0) + 16 * lacks + 8, 0);
-		run(&w, given, dst);
+		run(&w, COLL_ALL_REDUCE, given, dst);
 		has_failed(&w, SPMT_ERR_TIMEOUT, slot_at(&w, 0, 1, 0));
 		cr_expect(is_untouched(dst, COUNT));
 		views_close(&w);
@@ -246,44 +232,33 @@ Test(kernels_phases, a_copy_of_what_comes)
 	opened(&w, 0);
 	greet(&w, KEY);
 	send(&w, 0, first);
-	run_copy(&w, dst);
+	run(&w, COLL_ALL_GATHER, given, dst);
 	cr_expect_eq(memcmp(dst, given, EACH * sizeof(*dst)), 0);
 	cr_expect_eq(memcmp(dst + EACH, first, sizeof(first)), 0);
 	cr_expect(sent(&w, 0, given));
 	views_close(&w);
 }
 
-static void copies_nothing(uint64_t key, bool gives, int code)
-{
-	uint64_t dst[COUNT], at;
-	struct spmt_view v;
-	struct views w;
-
-	fill(dst);
-	opened(&w, 2000000);
-	v = view_of(&w, 0);
-	at = gives ? spmtd_at_(area_inbox(&v, 1)->hello[EPOCH & 1]) : slot_at(&w, 0, 1, 0);
-	if (key)
-		greet(&w, key);
-	if (gives)
-		send(&w, 0, first);
-	run_copy(&w, dst);
-	has_failed(&w, code, at);
-	cr_expect(is_untouched(dst, COUNT));
-	views_close(&w);
-}
-
 Test(kernels_phases, who_says_nothing_of_a_copy_is_missed)
 {
-	copies_nothing(0, true, SPMT_ERR_TIMEOUT);
+	stores_nothing(COLL_ALL_GATHER, 0, SPMT_ERR_TIMEOUT);
 }
 
 Test(kernels_phases, who_copies_something_else_is_told)
 {
-	copies_nothing(KEY + 1, true, SPMT_ERR_MISMATCH);
+	stores_nothing(COLL_ALL_GATHER, KEY + 1, SPMT_ERR_MISMATCH);
 }
 
 Test(kernels_phases, who_gives_nothing_to_a_copy_is_missed)
 {
-	copies_nothing(KEY, false, SPMT_ERR_TIMEOUT);
+	uint64_t dst[COUNT];
+	struct views w;
+
+	fill(dst);
+	opened(&w, 2000000);
+	greet(&w, KEY);
+	run(&w, COLL_ALL_GATHER, given, dst);
+	has_failed(&w, SPMT_ERR_TIMEOUT, slot_at(&w, 0, 1, 0));
+	cr_expect(is_untouched(dst, COUNT));
+	views_close(&w);
 }

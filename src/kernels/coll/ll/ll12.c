@@ -133,7 +133,7 @@ LL_FN void ll12_find_here(const struct ll12 *l, const struct ll12_wanted *x, str
 	}
 }
 
-/* What all call, this rank too, as one of its blocks alone may find that the comm is broken. */
+/* Waits for what all call, this rank too, of which one block alone may have seen that the comm is broken. */
 LL_FN void ll12_hear(const struct coll *c, struct ll_waits *w)
 {
 	if (!coll_stopped(c))
@@ -168,10 +168,11 @@ LL_FN int ll12_take(
 		ll12_find_here(l, &x, way, to);
 		if (has)
 			ll12_await(l, w, &x, way.many, p);
-		if (!agreed && (!w->rc || w->rc == SPMTD_MISMATCH))
-			ll12_hear(l->c, w);
-		if (!agreed)
+		if (!agreed) {
+			if (!w->rc || w->rc == SPMTD_MISMATCH)
+				ll12_hear(l->c, w);
 			rc = ll_first_agreed(l->c, w);
+		}
 		agreed = 1;
 		has = has && !rc && !l->gone;
 		if (!has)

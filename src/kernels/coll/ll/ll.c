@@ -2,8 +2,8 @@
 /*
  * Low latency: one phase, and no meeting. Each rank pushes its data into slots, as units whose flags
  * have the epoch and the call's key, and takes what comes. What it calls goes along as a hello, which
- * a rank looks at when it waits long, to tell that another calls something else. Where a rank does not fold
- * what comes from all, it waits for all hellos too, since nothing is moved where a call differs. Either way it has
+ * a rank looks at when it waits long, to tell that another calls something else. Where what it stores first does not
+ * wait for units of all, it waits for all hellos too, since nothing is moved where a call differs. Either way it has
  * heard from all when it is through, so the set of slots that it fills in the next epoch but one is free.
  */
 #include "ll_abreast.h"
@@ -365,17 +365,31 @@ LL_FN int ll_copy(const struct coll *c, struct ll_waits *w)
 	return ll_agreed(c, w);
 }
 
-/* The same of one unit from another rank, and one of this one's own, at the most. */
+/* A block that has units has one of each other rank's, whose flags have what that one calls. */
+LL_FN int ll_brief_hears(const struct coll *c)
+{
+	const struct coll_moves *m = &c->args->moves;
+
+	return m->froms - ll_self(c, m->from, m->froms) == c->view->npes - 1;
+}
+
+/* The same of one unit from another rank, and one of this one's own, at the most. Who has heard from all by then does not wait for what they
+   call, unless some call differs. */
 LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct ll_brief *b)
 {
+	const int heard = ll_brief_hears(c);
 	union unit u;
-	int rc;
+	int rc = SPMTD_MISMATCH;
 
 	if (b->from >= 0)
 		u = ll_brief_arrives(c, w, b);
-	if (!w->rc || w->rc == SPMTD_MISMATCH)
-		await_keys(c, w, 0);
-	rc = ll_first_agreed(c, w);
+	if (heard)
+		rc = ll_first_agreed(c, w);
+	if (rc == SPMTD_MISMATCH) {
+		if (heard || !w->rc || w->rc == SPMTD_MISMATCH)
+			await_keys(c, w, 0);
+		rc = ll_first_agreed(c, w);
+	}
 	if (rc)
 		return rc;
 	if (b->from >= 0)

@@ -30,11 +30,11 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 }
 
 /* NULL: nothing is to be let go. Moves that are pending may have to be waited for first. */
-const spmt_comm *stream_hold(const spmt_comm *comm)
+const spmt_comm *stream_hold(const spmt_comm *comm, device_stream stream)
 {
 	const struct device_hold_ops *hold = comm ? comm->backend->hold : NULL;
 
-	return hold && !comm->pending && hold->begin(comm->dev) ? comm : NULL;
+	return hold && !comm->pending && hold->begin(comm->dev, stream) ? comm : NULL;
 }
 
 void stream_let_go(const spmt_comm **held)

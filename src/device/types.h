@@ -105,10 +105,10 @@ struct device_dmabuf_ops {
 	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
 };
 
-/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end; other devices are asked as
-   ever. begin: false, and no end, where that cannot be, or is so already. */
+/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end, most of it in stream s; other devices are
+   asked as ever. begin: false, and no end, where that cannot be, is so already, or has nothing to gain. */
 struct device_hold_ops {
-	bool (*begin)(int dev);
+	bool (*begin)(int dev, device_stream s);
 	void (*end)(int dev);
 };
 

@@ -76,8 +76,8 @@ struct gpu_vendor {
 	unsigned int host_flags; /* of pinned memory */
 	int memory_type;	 /* of a commit */
 	void *launch_end;
-	device_stream legacy;	 /* its value of DEVICE_STREAM_LEGACY */
-	bool streams_know;	 /* a stream is asked in any context, other than a default one */
+	device_stream legacy; /* its value of DEVICE_STREAM_LEGACY */
+	bool streams_know; /* one that is no default one is asked in any context, and takes work while another thread captures */
 	bool reserve_needs_vmm;	 /* reserve() promises what commit() cannot hold */
 	bool one_mapping_a_time; /* calls that change mappings are not safe against each other */
 	bool whole_units;	 /* kernels access 16 aligned bytes at once */

@@ -96,13 +96,7 @@ int gpu_stream_sync(const struct gpu_vendor *v, int dev, device_stream s, int64_
 	return rc;
 }
 
-/* A stream of the application's or ours may say of itself what it is, in whatever context: binding
-   one costs more than the question. The default streams are the current context's. */
-static bool speaks(const struct gpu_vendor *v, device_stream s)
-{
-	return v->streams_know && (uintptr_t)s > (uintptr_t)DEVICE_STREAM_PER_THREAD;
-}
-
+/* To bind a context costs more than the question. */
 uint64_t gpu_stream_id(const struct gpu_vendor *v, int dev, device_stream s)
 {
 	const struct gpu_calls *calls = &gpu_state(v)->calls;
@@ -112,7 +106,7 @@ uint64_t gpu_stream_id(const struct gpu_vendor *v, int dev, device_stream s)
 
 	if (!s || !calls->StreamGetId)
 		return 0;
-	if (speaks(v, s)) {
+	if (gpu_stream_speaks(v, s)) {
 		UNCANCELLED;
 		r = calls->StreamGetId(s, &id);
 		if (r != GPU_INVALID_CONTEXT)
@@ -161,7 +155,7 @@ int gpu_event_destroy(const struct gpu_vendor *v, int dev, device_event e)
 int gpu_event_record(const struct gpu_vendor *v, int dev, device_event e, device_stream s)
 {
 	struct gpu_bound b;
-	int rc = gpu_bind_stream(&b, v, dev, s, "event_record");
+	int rc = gpu_bind_queue(&b, v, dev, s, "event_record");
 
 	return rc < 0 ? rc
 		      : gpu_done(&b, b.calls->EventRecord(e, native_stream(v, s)), "event_record");
@@ -203,7 +197,7 @@ int gpu_event_sync(const struct gpu_vendor *v, int dev, device_event e, int64_t 
 int gpu_stream_wait_event(const struct gpu_vendor *v, int dev, device_stream s, device_event e)
 {
 	struct gpu_bound b;
-	int rc = gpu_bind_stream(&b, v, dev, s, "stream_wait_event");
+	int rc = gpu_bind_queue(&b, v, dev, s, "stream_wait_event");
 
 	if (rc < 0)
 		return rc;
@@ -250,15 +244,17 @@ static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
 int gpu_copy(
 	const struct gpu_vendor *v, int dev, void *dst, const void *src, size_t n, device_stream s)
 {
+	const bool apart = LIKELY(!vendor_overlaps(dst, src, n));
 	struct polled p = { .handle = native_stream(v, s) };
 	int rc;
 
 	if (!n)
 		return 0;
-	rc = gpu_bind_stream(&p.bound, v, dev, s, "copy");
+	rc = apart ? gpu_bind_queue(&p.bound, v, dev, s, "copy")
+		   : gpu_bind_stream(&p.bound, v, dev, s, "copy");
 	if (rc < 0)
 		return rc;
-	if (LIKELY(!vendor_overlaps(dst, src, n)))
+	if (apart)
 		rc = copy_piece(&p, dst, src, n);
 	else
 		rc = vendor_overlap(dst, src, n, copy_piece, &p);
@@ -402,7 +398,7 @@ bool gpu_capturing(const struct gpu_vendor *v, int dev, device_stream s)
 	int status = GPU_CAPTURE_NONE, r;
 	struct gpu_bound b;
 
-	if (speaks(v, s)) {
+	if (gpu_stream_speaks(v, s)) {
 		UNCANCELLED;
 		r = gpu_state(v)->calls.StreamIsCapturing(s, &status);
 		if (r != GPU_INVALID_CONTEXT)

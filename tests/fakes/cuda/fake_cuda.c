@@ -318,6 +318,11 @@ cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *other)
 	return CU_OK;
 }
 
+bool fake_cuda_prohibits(void)
+{
+	return fake_capturing() && mode != CU_CAPTURE_RELAXED;
+}
+
 /* ---- memory */
 
 cu_result cuMemAlloc_v2(cu_pointer *ptr, size_t size)
@@ -325,7 +330,7 @@ cu_result cuMemAlloc_v2(cu_pointer *ptr, size_t size)
 	void *p;
 
 	CHECK_CONTEXT("cuMemAlloc");
-	if (fake_capturing() && mode != CU_CAPTURE_RELAXED)
+	if (fake_cuda_prohibits())
 		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is broken */
 	if (!fake_block_new(current(), size, FAKE_DEVICE, &p))
 		return CU_NO_MEMORY;

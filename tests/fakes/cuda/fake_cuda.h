@@ -11,6 +11,8 @@ CUDA_REQUIRED(X)
 CUDA_OPTIONAL(X)
 #undef X
 int fake_cuda_current(void); /* the current context's device, or -1 */
+bool fake_cuda_prohibits(
+	void); /* a capture somewhere is broken by what this thread calls, but for what only queues */
 
 #define CHECK(name)                                \
 	do {                                       \

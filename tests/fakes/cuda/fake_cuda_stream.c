@@ -21,6 +21,17 @@ static bool event_of(cu_event handle)
 	return fake_event_valid(handle) && fake_event_dev(handle) == fake_cuda_current();
 }
 
+/* What a stream with a handle is asked about itself it answers in any context. */
+static cu_result asked(cu_stream handle, struct fake_stream **s)
+{
+	const bool is_default = (uintptr_t)handle <= 2;
+
+	if (is_default && fake_cuda_current() < 0)
+		return CU_INVALID_CONTEXT;
+	*s = is_default ? stream_of(handle) : fake_stream_valid(handle) ? handle : NULL;
+	return *s ? CU_OK : CU_INVALID_HANDLE;
+}
+
 cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
 {
 	struct fake_stream *s;
@@ -90,19 +101,21 @@ cu_result cuStreamQuery(cu_stream stream)
 	s = stream_of(stream);
 	if (!s)
 		return CU_INVALID_HANDLE;
+	if (fake_cuda_prohibits())
+		return 900;
 	return fake_stream_idle(s) ? CU_OK : CU_NOT_READY;
 }
 
 cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
 {
 	struct fake_stream *s;
+	cu_result r;
 
-	CHECK_CONTEXT("cuStreamGetId");
-	s = stream_of(stream);
-	if (!s)
-		return CU_INVALID_HANDLE;
-	*id = fake_stream_id(s);
-	return CU_OK;
+	CHECK("cuStreamGetId");
+	r = asked(stream, &s);
+	if (r == CU_OK)
+		*id = fake_stream_id(s);
+	return r;
 }
 
 cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags)
@@ -117,11 +130,14 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags
 
 cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *status)
 {
-	CHECK_CONTEXT("cuStreamIsCapturing");
-	if (!stream_of(stream))
-		return CU_INVALID_HANDLE;
-	*status = fake_capturing();
-	return CU_OK;
+	struct fake_stream *s;
+	cu_result r;
+
+	CHECK("cuStreamIsCapturing");
+	r = asked(stream, &s);
+	if (r == CU_OK)
+		*status = fake_capturing();
+	return r;
 }
 
 cu_result cuEventCreate(cu_event *event, unsigned int flags)
@@ -155,6 +171,8 @@ cu_result cuEventQuery(cu_event event)
 	CHECK_CONTEXT("cuEventQuery");
 	if (!fake_event_valid(event))
 		return CU_INVALID_HANDLE;
+	if (fake_cuda_prohibits())
+		return 900;
 	return fake_event_done(event) ? CU_OK : CU_NOT_READY;
 }
 
@@ -204,6 +222,8 @@ cu_result cuMemAllocAsync(cu_pointer *ptr, size_t size, cu_stream stream)
 	CHECK_CONTEXT("cuMemAllocAsync");
 	if (!stream_of(stream))
 		return CU_INVALID_HANDLE;
+	if (fake_cuda_prohibits())
+		return 900;
 	if (!fake_block_new(fake_cuda_current(), size, FAKE_DEVICE, &p))
 		return CU_NO_MEMORY;
 	*ptr = p;

@@ -50,7 +50,10 @@ PLAN_FN int row_meets(
 		copied = row_copies(r);
 	if (row_greets_late(args) && copied)
 		coll_greet(c, 1);
-	return args->apart ? coll_meet(c) : coll_block_met(c);
+	if (args->apart)
+		return coll_meet(c);
+	coll_block_takes(c);
+	return coll_block_met(c);
 }
 
 KERNEL_BODY run_plan_row(const struct kernel_plan_row_args *args)

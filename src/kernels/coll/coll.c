@@ -20,7 +20,7 @@
 #endif
 
 /* The rows of one way, which is a constant: nothing is left of the others. */
-static inline __attribute__((always_inline)) int run_row(const struct coll *c, enum coll_way way)
+static inline __attribute__((always_inline)) int run_row(struct coll *c, enum coll_way way)
 {
 	int rc = 0;
 
@@ -263,24 +263,30 @@ COLL_FN void coll_block_begins(struct coll *c)
 }
 
 /* Peers are taken before they have come: that is over by then. What is taken in vain is let go of with the rest. */
-COLL_FN int coll_block_met(struct coll *c)
-{
-	int rc;
-
-	c->stopped |= coll_block_takes(c);
-	rc = coll_meet(c);
-	c->met = !rc;
-	return rc;
-}
-
-COLL_FN int coll_block_meets(struct coll *c)
+COLL_FN int coll_block_greets(struct coll *c)
 {
 	coll_block_begins(c);
 	if (c->refused)
 		return SPMTD_ABORTED;
 	if (kernel_block() == 0)
 		coll_greet(c, 1);
-	return coll_block_met(c);
+	coll_block_takes(c);
+	return 0;
+}
+
+COLL_FN int coll_block_met(struct coll *c)
+{
+	int rc = coll_meet(c);
+
+	c->met = !rc;
+	return rc;
+}
+
+COLL_FN int coll_block_meets(struct coll *c)
+{
+	int rc = coll_block_greets(c);
+
+	return rc ? rc : coll_block_met(c);
 }
 
 COLL_FN void coll_block_parts(struct coll *c, int rc)
@@ -304,7 +310,7 @@ COLL_FN void coll_block_parts(struct coll *c, int rc)
 #if !defined(__AMDGCN__) && !defined(__NVPTX__)
 static inline void run_by_block(struct coll *c)
 {
-	int rc = coll_block_meets(c);
+	int rc = c->args->algorithm == COLL_ROW_push2 ? coll_block_greets(c) : coll_block_meets(c);
 
 	coll_block_parts(c, rc ? rc : run_row(c, COLL_AT_PEERS));
 }

@@ -80,9 +80,10 @@ COLL_FN void coll_slots_end(const struct coll *c, int rc);
 /* The collective between two meetings. Each kernel names its counts, so that none holds the loops of the other. */
 enum coll_counts { COLL_COUNTS_EQUAL, COLL_COUNTS_VARY };
 COLL_FN void coll_at_peers(struct coll *c, enum coll_counts counts);
-/* Two meetings of this block with those of its number, around what it moves. 0: all have come. The first one in two halves, of which the
-   other ranks hear by a greeting between them. */
+/* Two meetings of this block with those of its number, around what it moves. 0: all have come. The first one in two halves, between which it does
+   what waits for nobody; the first of these in parts, of which the other ranks hear by a greeting before they are taken. */
 COLL_FN int coll_block_meets(struct coll *c);
+COLL_FN int coll_block_greets(struct coll *c);
 COLL_FN void coll_block_begins(struct coll *c);
 COLL_FN int coll_block_met(struct coll *c);
 COLL_FN void coll_block_parts(struct coll *c, int rc);
@@ -123,8 +124,8 @@ static inline int ended_code(int how)
 /* By the threads of every block of a rank, before they touch peers' buffers; rc: of what came before. Not 0: that, or one has taken
    itself back. */
 COLL_FN int coll_take_all(const struct coll *c, int rc);
-/* This block alone: not 0: some peer has taken itself back. By its threads, each of which has its own answer. */
-COLL_FN int coll_block_takes(const struct coll *c);
+/* This block alone; c->stopped: some peer has taken itself back. By its threads, each of which has its own answer. */
+COLL_FN void coll_block_takes(struct coll *c);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
 /* Between two looks in a broken comm, at what pe is to do, -1: the host; not 0: it has lasted too long. */
@@ -134,9 +135,9 @@ COLL_FN void coll_take_back(const struct coll *c);
 
 /* ---- the algorithms, one file each ---------------------------------------------------------------- */
 
-/* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the
-   two meetings. 0, or the code that ended it, the same in all threads of a block. */
-#define X(name, kinds, way, gpu, cpu, grain) COLL_FN int coll_##name(const struct coll *c);
+/* By the threads of all blocks, none of which has found the comm broken. COLL_AT_PEERS: between the two meetings, `push2` from the first
+   half of the first on. 0, or the code that ended it, the same in all threads of a block. */
+#define X(name, kinds, way, gpu, cpu, grain) COLL_FN int coll_##name(struct coll *c);
 COLL_TABLE(X)
 #undef X
 

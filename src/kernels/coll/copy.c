@@ -42,7 +42,7 @@ static inline int copy_post_all(const struct coll *c)
 	return rc ? rc : copy_post(c, SPMTD_FAR_COPIED, c->view->pe, 0, 0);
 }
 
-COLL_FN int coll_copy(const struct coll *c)
+COLL_FN int coll_copy(struct coll *c)
 {
 	int rc = 0;
 

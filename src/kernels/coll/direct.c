@@ -2,7 +2,7 @@
 /* Each rank loads from the peers' src what is for it. */
 #include "coll.h"
 
-COLL_FN int coll_direct(const struct coll *c)
+COLL_FN int coll_direct(struct coll *c)
 {
 	const struct coll_moves *m = &c->args->moves;
 	uint64_t from = m->src_blocks ? (uint64_t)(uint32_t)c->view->pe * c->bytes : 0;

@@ -6,7 +6,7 @@
  */
 #include "coll.h"
 
-COLL_FN int coll_give(const struct coll *c)
+COLL_FN int coll_give(struct coll *c)
 {
 	const struct coll_moves *m = &c->args->moves;
 	uint64_t from = m->dst_blocks ? (uint64_t)(uint32_t)c->view->pe * c->bytes : 0;

@@ -6,7 +6,7 @@
 
 void coll_here(const struct kernel_collective_args *args)
 {
-	const struct coll c = { .args = args, .view = &args->view, .bytes = args->bytes, .met = 1 };
+	struct coll c = { .args = args, .view = &args->view, .bytes = args->bytes, .met = 1 };
 
 	switch (args->algorithm) {
 #define X(name, kinds, way, gpu, cpu, grain) \

@@ -214,14 +214,12 @@ static inline int take_peer(const struct coll *c, int pe)
 	return 0;
 }
 
-COLL_FN int coll_block_takes(const struct coll *c)
+COLL_FN void coll_block_takes(struct coll *c)
 {
 	const struct spmt_view *v = c->view;
-	int late = 0;
 
 	for (int pe = (int)spmtd_tid_(); pe < v->npes; pe += (int)spmtd_threads_())
-		late |= pe != v->pe && !take_peer(c, pe);
-	return late;
+		c->stopped |= pe != v->pe && !take_peer(c, pe);
 }
 
 static inline int await_taken(const struct coll *c, uint64_t word)

@@ -6,6 +6,9 @@
  * a piece after it has folded the last but one before it, a stage of four pieces is never written too early. The operands are folded in the
  * order of ranks. In place is fine: a sum goes where all have sent on what was there.
  *
+ * The first two pieces are sent before the ranks have met: the stage is free since all have parted from the call before. Where the others have
+ * as many blocks, and rank 0's src is aligned, they are cut as all cut them; else nobody takes them, and they are sent again as others.
+ *
  * Units of 16 bytes are counted from an aligned address in rank 0's src on, so that there may be a short one at either end. Those that are
  * whole, and aligned in memory here, are loaded and stored as such.
  */
@@ -28,6 +31,8 @@ struct push2 {
 	int alone;	   /* of what each folds it has the sums itself */
 	int block, blocks; /* of those that all ranks have */
 	uint32_t piece;	   /* units */
+	uint32_t head;	   /* rank 0's src % 16 */
+	int alike;	   /* it is 0, and all have as many blocks */
 };
 
 /* What one rank folds: where it begins in each src, and its units from there. */
@@ -41,7 +46,7 @@ LL_FN struct push2_part push2_part_of(const struct push2 *p, int pe)
 	const struct coll *c = p->c;
 	struct push2_part part = { p->alone ? (uint64_t)(uint32_t)pe * c->bytes : 0, 0, { 0, 0 } };
 
-	part.head = (p->inboxes[0].src + part.from) & 15;
+	part.head = (p->head + part.from) & 15;
 	part.units.end = (part.head + c->bytes + 15) / 16;
 	if (!p->alone)
 		part.units = coll_part_units(&c->args->share, pe, p->npes, part.units.end);
@@ -411,7 +416,7 @@ LL_FN void fold_piece(const struct push2 *p, enum fold_loop which, uint64_t at, 
 
 /* ---- all ----------------------------------------------------------------------------------------- */
 
-/* Grids may differ: the hellos have told of how many blocks each is. */
+/* Grids may differ: the hellos tell of how many blocks each is, and where rank 0 has its src. Before all have met: as if all were alike. */
 LL_FN struct push2 push2_of(const struct coll *c)
 {
 	struct push2 p = { .c = c,
@@ -426,9 +431,14 @@ LL_FN struct push2 push2_of(const struct coll *c)
 		.blocks = (int)kernel_blocks(),
 		.piece = c->args->places.piece };
 
+	if (!c->met)
+		return p;
+	p.head = (uint32_t)p.inboxes[0].src & 15;
+	p.alike = !p.head;
 	for (int pe = 0; pe < p.npes; pe++) {
 		int blocks = (int)coll_words_of(c, pe);
 
+		p.alike &= blocks == (int)kernel_blocks();
 		if (blocks < p.blocks)
 			p.blocks = blocks;
 	}
@@ -438,6 +448,8 @@ LL_FN struct push2 push2_of(const struct coll *c)
 /* Units that the rank with most of them folds, or one or two more. */
 LL_FN uint64_t most_units(const struct coll *c)
 {
+	if (!c->bytes)
+		return 0;
 	return c->args->moves.src_blocks ? c->bytes / 16 + 2 : c->args->share.each + 2;
 }
 
@@ -447,33 +459,48 @@ LL_FN void push2_forget(struct push2 *p)
 #if defined(__NVPTX__)
 	__asm__ volatile(""
 			 : "+r"(p->pe), "+r"(p->npes), "+r"(p->alone), "+r"(p->block),
-			 "+r"(p->piece), "+l"(p->src), "+l"(p->dst), "+l"(p->stage));
+			 "+r"(p->piece), "+r"(p->head), "+l"(p->src), "+l"(p->dst), "+l"(p->stage));
 #else
 	(void)p;
 #endif
 }
 
 /* Of this block; two pieces are on their way before the first is waited for. */
-LL_FN int push2_run(const struct coll *c, enum fold_loop which)
+enum { PUSH2_AHEAD = 2 };
+
+/* first: pieces that nobody takes. */
+LL_FN int push2_run(struct coll *c, enum fold_loop which)
 {
 	struct push2 p = push2_of(c);
-	const uint64_t stride = (uint64_t)(uint32_t)p.blocks * p.piece;
-	uint64_t most = most_units(c), at = (uint64_t)(uint32_t)p.block * p.piece, ahead = 0,
-		 nth = 0;
+	uint64_t most = most_units(c), stride, at, first = 0, ahead = 0, nth = 0;
 	int rc = 0;
 
-	if (!c->bytes || p.block >= p.blocks)
+	if (c->met && (!most || p.block >= p.blocks))
 		return 0;
-	while (!rc && nth * stride < most) {
+	do {
 		push2_forget(&p);
-		for (; ahead < nth + 2 && ahead * stride < most; ahead++)
-			push_piece(&p, at + ahead * stride, ahead);
+		stride = (uint64_t)(uint32_t)p.blocks * p.piece;
+		at = (uint64_t)(uint32_t)p.block * p.piece;
+		for (; ahead < nth + PUSH2_AHEAD && (ahead - first) * stride < most; ahead++)
+			push_piece(&p, at + (ahead - first) * stride, ahead);
+		if (!c->met) {
+			rc = coll_block_met(c);
+			if (rc || !most)
+				return rc;
+			p = push2_of(c);
+			if (p.block >= p.blocks)
+				return 0;
+			if (!p.alike) {
+				first = ahead = nth = PUSH2_AHEAD;
+				continue;
+			}
+		}
 		rc = await_piece_of_all(&p, nth);
 		push2_forget(&p);
 		if (!rc)
-			fold_piece(&p, which, at + nth * stride, nth);
+			fold_piece(&p, which, at + (nth - first) * stride, nth);
 		nth++;
-	}
+	} while (!rc && (nth - first) * stride < most);
 	return rc;
 }
 
@@ -492,7 +519,7 @@ LL_FN void push2_kernel(const struct kernel_collective_args *args, enum fold_loo
 	coll_set(&c);
 	if (!coll_open(&c))
 		return;
-	rc = coll_block_meets(&c);
+	rc = coll_block_greets(&c);
 	if (!rc)
 		rc = push2_run(&c, which);
 	coll_block_parts(&c, rc);
@@ -509,7 +536,7 @@ COLL_PUSH2_KERNELS(X)
 
 #else
 
-COLL_FN int coll_push2(const struct coll *c)
+COLL_FN int coll_push2(struct coll *c)
 {
 	return push2_run(c, fold_loop_for(c->args));
 }

@@ -168,7 +168,7 @@ static inline __attribute__((always_inline)) void unpack(const struct coll *c)
 	}
 }
 
-COLL_FN int coll_pushed(const struct coll *c)
+COLL_FN int coll_pushed(struct coll *c)
 {
 	int rc;
 

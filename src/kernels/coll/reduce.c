@@ -21,7 +21,7 @@ static inline void share(const struct coll *c, struct fold *r)
 		r->bytes = bytes < c->bytes - r->from ? bytes : c->bytes - r->from;
 }
 
-COLL_FN int coll_reduce(const struct coll *c)
+COLL_FN int coll_reduce(struct coll *c)
 {
 	struct fold r;
 

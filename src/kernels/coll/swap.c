@@ -18,7 +18,7 @@ static inline void swap_units(uint64_t a, uint64_t b, uint64_t bytes)
 	}
 }
 
-COLL_FN int coll_swap(const struct coll *c)
+COLL_FN int coll_swap(struct coll *c)
 {
 	uint64_t half = c->bytes / 2 / 16 * 16, me = (uint64_t)(uint32_t)c->view->pe;
 	int pe = c->args->moves.from;

@@ -63,7 +63,7 @@ enum coll_way { COLL_BY_SLOTS, COLL_AT_PEERS, COLL_BY_ENGINES };
 #define COLL_LL12_THREADS 512 /* as COLL_LL_THREADS */
 #define COLL_BLOCKS_RANKS 8 /* the most among which every block meets; in twoshot a thread has a load from each in flight */
 #define COLL_TWOSHOT_THREADS 512     /* as COLL_LL_THREADS */
-#define COLL_PUSH2_LEAST (16ull << 20) /* bytes of all blocks of a rank, from which on it is preferred */
+#define COLL_PUSH2_LEAST (4ull << 20) /* bytes of all blocks of a rank, from which on it is preferred */
 /* with kernels of their own */
 #define COLL_TABLE_OWN(X)                                                                                \
 	/* name    kinds                     way            gpu         cpu         grain */             \

@@ -375,7 +375,7 @@ COLL_FOLD_KERNELS(X)
 
 #else
 
-COLL_FN int coll_twoshot(const struct coll *c)
+COLL_FN int coll_twoshot(struct coll *c)
 {
 	twoshot_run(c, fold_loop_for(c->args));
 	return 0;

@@ -146,7 +146,7 @@ says 'all of them' out '^  reduce +each folds '
 nothing_in 'each in words' "$(grep -F '(null)' "$scratch/out")"
 nothing_in 'what 2, 4 and 8 ranks take' "$([ "$(grep -oE '^  [0-9]+ ranks' "$scratch/out" | tr -d '\n')" = '  2 ranks  4 ranks  8 ranks' ] || cat "$scratch/out")"
 info 0 '' 2
-says 'few take one phase with more' out '^  all_reduce +ll up to 196608, ll12 up to 4194304, twoshot up to 16777215, push2 +ll up to 64, reduce$'
+says 'few take one phase with more' out '^  all_reduce +ll up to 196608, ll12 up to 4194304, push2 +ll up to 64, reduce$'
 says 'reduce does not meet by block' out '^  reduce +ll up to 98304, ll12 up to 4194304, reduce +ll up to 64, reduce$'
 says 'a sum with factors has no such phase' out '^  all_reduce, premul +pushed up to 65536, twoshot +pushed up to 64, reduce$'
 says 'counts by rank have a way of their own' out '^  all_to_all_v +varied +varied$'
@@ -159,7 +159,7 @@ info 0 'push2' 4
 says 'sums in two phases of stores' out '^  reduce_scatter +push2 +push2$'
 says 'where there is a sum' out '^  all_reduce, premul +pushed up to 65536, twoshot +pushed up to 64, reduce$'
 info 0 'll12' 4
-says 'where slots have room for it' out '^  all_reduce +ll12 up to 4194816, twoshot up to [0-9]+, push2 +ll12 up to 4194816, reduce$'
+says 'where slots have room for it' out '^  all_reduce +ll12 up to 4194816, push2 +ll12 up to 4194816, reduce$'
 info 2 '' 0
 info 2 '' 2 3
 info 0 "plan:$scratch/allreduce.json,plan:$scratch/alltoall.json,direct,only"

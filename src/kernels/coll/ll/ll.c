@@ -495,7 +495,7 @@ static enum ll_form ll_form_for(const struct kernel_collective_args *args, uint3
 	return args->moves.folds && args->view.npes > 2 ? LL_ABREAST : LL_BRIEF;
 }
 
-int coll_ll(const struct coll *c)
+int coll_ll(struct coll *c)
 {
 	const struct slot_flags flags = slot_flags(c->epoch, c->args->key);
 	enum ll_form form = ll_form_for(c->args, c->brief);

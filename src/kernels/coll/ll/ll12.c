@@ -436,7 +436,7 @@ static inline __attribute__((always_inline)) int ll12_row(
 	return ll12_run(c, &l, which, way);
 }
 
-COLL_FN int coll_ll12(const struct coll *c)
+COLL_FN int coll_ll12(struct coll *c)
 {
 	const enum ll12_kernel which = ll12_kernel_for(c->args);
 	const enum ll12_form form = ll12_form_for(c->args);

@@ -21,6 +21,12 @@
 #define SO_PEERPIDFD 77
 #endif
 
+static int stream_socket(int family)
+{
+	return process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+/* Who is connected over TCP knows of this process's end by the connection alone. */
 int socket_make(int family)
 {
 	int fd;
@@ -29,7 +35,7 @@ int socket_make(int family)
 		errno = fault_errno(FAULT_FD);
 		fd = -1;
 	} else {
-		fd = process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+		fd = family == AF_UNIX ? stream_socket(family) : process_own(stream_socket, family);
 	}
 	return fd < 0 ? fail_call_errno(errno, "spmt_init", "a socket for the rendezvous") : fd;
 }
@@ -129,8 +135,17 @@ static int accept_failed(int listener, int err)
 	struct pollfd at = { .fd = listener, .events = POLLIN };
 
 	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
-		return -EAGAIN;
-	return poll(&at, 1, 0) ? -EMFILE : -EAGAIN;
+		return EAGAIN;
+	return poll(&at, 1, 0) ? EMFILE : EAGAIN;
+}
+
+static int call_of(int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		errno = accept_failed(listener, errno);
+	return process_fd(fd);
 }
 
 int socket_accept(int listener, bool remote)
@@ -140,12 +155,9 @@ int socket_accept(int listener, bool remote)
 
 	if (fault_here(FAULT_FD))
 		return -EMFILE;
-	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = remote ? process_own(call_of, listener) : call_of(listener);
 	if (fd < 0)
-		return accept_failed(listener, errno);
-	fd = process_fd(fd);
-	if (fd < 0)
-		return -errno;
+		return errno == ENOMEM ? -EMFILE : -errno;
 	if (remote) {
 		socket_settle(fd);
 	} else if (!socket_is_own(fd, &user)) {

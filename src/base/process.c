@@ -18,6 +18,7 @@
 
 #include "base.h"
 #include "fault.h"
+#include "mem.h"
 #include "status.h"
 #include "tsan.h"
 
@@ -30,9 +31,23 @@ struct identity {
 	bool asked;
 	unsigned char host[16];
 	uint32_t drawn;
+	pthread_mutex_t
+		forking; /* held while a child is forked, or a descriptor is made that it may not keep */
 };
 
-static void *_Atomic identity_slot;
+/* What fd led to when it was made: by now it may be closed, and its number another's. */
+struct owned {
+	struct owned *next;
+	int fd;
+	dev_t device;
+	ino_t inode;
+};
+
+static struct {
+	void *_Atomic identity; /* in pages that a child sees as zeros */
+	bool prepared;		/* for forks; guarded by the identity's lock */
+	struct owned *owned;	/* guarded by `forking`; a child sees it */
+} here;
 
 void *process_pages(size_t size)
 {
@@ -92,7 +107,7 @@ int process_random(void *buf, size_t size)
 
 int process_nonce(unsigned char nonce[16])
 {
-	struct identity *id = process_state(&identity_slot, sizeof(*id));
+	struct identity *id = process_state(&here.identity, sizeof(*id));
 	int rc = 0;
 
 	if (!id)
@@ -117,7 +132,7 @@ int process_draw(uint32_t *number)
 
 	if (rc)
 		return rc;
-	id = atomic_load_explicit(&identity_slot, memory_order_acquire);
+	id = atomic_load_explicit(&here.identity, memory_order_acquire);
 	memcpy(&first, nonce, sizeof(first));
 	pthread_mutex_lock(&id->lock);
 	*number = first + id->drawn++;
@@ -155,7 +170,7 @@ static int boot_id_read(unsigned char host[16])
 
 int process_host(unsigned char host[16])
 {
-	struct identity *id = process_state(&identity_slot, sizeof(*id));
+	struct identity *id = process_state(&here.identity, sizeof(*id));
 	int rc = 0;
 
 	if (!id)
@@ -194,6 +209,93 @@ int process_fd(int fd)
 	if (copy < 0)
 		errno = err;
 	return copy;
+}
+
+/* ---- what a child lets go of --------------------------------------------------------------- */
+
+static struct identity *identity(void)
+{
+	return atomic_load_explicit(&here.identity, memory_order_acquire);
+}
+
+static void fork_begins(void)
+{
+	pthread_mutex_lock(&identity()->forking);
+}
+
+static void fork_ends(void)
+{
+	pthread_mutex_unlock(&identity()->forking);
+}
+
+/* The lock is free by the page it lies in, unless the kernel cannot wipe that. */
+static void child_begins(void)
+{
+	UNCANCELLED;
+
+	for (const struct owned *o = here.owned; o; o = o->next) {
+		struct stat s;
+
+		if (!fstat(o->fd, &s) && s.st_dev == o->device && s.st_ino == o->inode)
+			close(o->fd);
+	}
+	pthread_mutex_init(&identity()->forking, NULL);
+}
+
+/* Returns an errno value. A child has the handlers, too. */
+static int forks_prepare(void)
+{
+	struct identity *id = process_state(&here.identity, sizeof(*id));
+	int err = 0;
+
+	if (!id)
+		return ENOMEM;
+	pthread_mutex_lock(&id->lock);
+	if (!here.prepared)
+		err = pthread_atfork(fork_begins, fork_ends, child_begins);
+	here.prepared = !err;
+	pthread_mutex_unlock(&id->lock);
+	return err;
+}
+
+/* `spare` is taken unless an entry has had the number before. */
+static void owned_keep(int fd, struct owned **spare)
+{
+	struct owned *o = here.owned;
+	struct stat s;
+
+	while (o && o->fd != fd)
+		o = o->next;
+	if (!o) {
+		o = *spare;
+		*spare = NULL;
+		o->fd = fd;
+		o->next = here.owned;
+		here.owned = o;
+	}
+	if (!fstat(fd, &s)) {
+		o->device = s.st_dev;
+		o->inode = s.st_ino;
+	}
+}
+
+/* The memory comes first: who forks may hold an allocator's locks by the time he waits for ours. */
+int process_own(int (*make)(int arg), int arg)
+{
+	struct owned *spare = mem_calloc(1, sizeof(*spare));
+	int fd = -1, err = spare ? forks_prepare() : ENOMEM;
+
+	if (!err) {
+		fork_begins();
+		fd = make(arg);
+		err = errno;
+		if (fd >= 0)
+			owned_keep(fd, &spare);
+		fork_ends();
+	}
+	mem_free(spare);
+	errno = err;
+	return fd;
 }
 
 bool process_file_fits(uint64_t size)

@@ -55,6 +55,14 @@ int process_random(void *buf, size_t size);
  */
 int process_fd(int fd);
 
+/*
+ * A descriptor by whose end others learn of this process's: a copy in a forked child would hold that up. So no child is forked while
+ * make(arg) makes it, and children that are forked later close their copies before fork() returns there. Closing it here needs no
+ * word. What make() returns; -1 and errno, -ENOMEM for memory, where nothing could be kept. Children that fork() has not made, by
+ * clone(2) or _Fork(), keep copies until they exec.
+ */
+int process_own(int (*make)(int arg), int arg);
+
 /* Whether RLIMIT_FSIZE lets a file grow to this size: the kernel would send SIGXFSZ, which ends the process. */
 bool process_file_fits(uint64_t size);
 

@@ -128,6 +128,16 @@ static int put_until_it_fails(struct rank *r, spmt_comm *comm)
 	return rc;
 }
 
+/* SPMT_TEST_LEAVES: with a child that has copies of what the process had open. */
+static void dies(void)
+{
+	if (getenv("SPMT_TEST_LEAVES") && !fork()) {
+		sleep(10);
+		_exit(0);
+	}
+	kill(getpid(), SIGKILL);
+}
+
 static int acts(struct rank *r, spmt_comm *comm)
 {
 	bool last = r->rank == r->nranks - 1;
@@ -147,7 +157,7 @@ static int acts(struct rank *r, spmt_comm *comm)
 		if (i == DIES_AFTER &&
 			((last && (!strcmp(r->how, "die") || !strcmp(r->how, "shrink"))) ||
 				(!r->rank && !strcmp(r->how, "lead"))))
-			kill(getpid(), SIGKILL);
+			dies();
 	}
 	return rc;
 }

@@ -49,6 +49,11 @@ process "$two" die 4 2 3 2>/dev/null &
 wait 2>/dev/null
 expect 'a killed process' "-10003 $soon .*2 of 4 ranks died: 2, 3" 0 1
 
+process "$one" die 4 0 1 &
+SPMT_TEST_LEAVES=1 process "$two" die 4 2 3 2>/dev/null &
+wait 2>/dev/null
+expect 'a killed process that has left a child behind' "-10003 $soon .*2 of 4 ranks died: 2, 3" 0 1
+
 process "$one" once 4 0 1 &
 process "$two" once 4 2 &
 SPMT_TEST_ENDS_AT_NODE=1 process "$two" once 4 3 2>/dev/null &
@@ -75,6 +80,13 @@ process "$two" lead 6 4 5 &
 wait 2>/dev/null
 expect_up 'who goes on after the node that led' 2 2 3 4 5
 expect 'the world of the others' '0 ' 2 3 4 5
+
+SPMT_TEST_LEAVES=1 process "$one" lead 6 0 1 2>/dev/null &
+process "$two" lead 6 2 3 &
+process "$two" lead 6 4 5 &
+wait 2>/dev/null
+expect_up 'who goes on after a process that led and has left a child behind' 2 2 3 4 5
+expect 'the world without both' '0 ' 2 3 4 5
 
 process "$one" lead 6 0 1 2>/dev/null &
 process "$one" lead 6 2 3 &

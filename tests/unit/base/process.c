@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -285,6 +287,110 @@ Test(log, the_environment_is_read_once)
 	cr_assert_eq(env_get(&env), 0);
 	cr_assert_gt(logged("none", text, sizeof(text)), 0);
 	cr_assert_str_eq(text, "spmt: warn: a slip\n");
+}
+
+/* ---- what a child lets go of --------------------------------------------------------------- */
+
+static int null_opened(int arg)
+{
+	(void)arg;
+	return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static int wakes(int arg)
+{
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, arg);
+}
+
+static int is_gone(void *arg)
+{
+	return fcntl(*(int *)arg, F_GETFD) < 0 ? 0 : 1;
+}
+
+/* Of its own, which its children do not keep. */
+static int owns_too(void *arg)
+{
+	int fd;
+
+	if (is_gone(arg))
+		return 2;
+	fd = process_own(wakes, 0);
+	return fd < 0 ? 3 : exit_of_child(is_gone, &fd);
+}
+
+Test(process, a_child_lets_go_of_what_is_owned)
+{
+	int fd = process_own(wakes, 0), other = wakes(0);
+
+	cr_assert(fd >= 0 && other >= 0);
+	cr_expect_eq(exit_of_child(is_gone, &fd), 0);
+	cr_expect_eq(exit_of_child(is_gone, &other), 1);
+	cr_expect_eq(exit_of_child(owns_too, &fd), 0);
+	cr_expect_geq(fcntl(fd, F_GETFD), 0);
+	/* its number is somebody else's by now */
+	cr_assert_eq(dup2(other, fd), fd);
+	cr_expect_eq(exit_of_child(is_gone, &fd), 1);
+	close(fd);
+	cr_expect_eq(process_own(null_opened, 0), fd);
+	cr_expect_eq(exit_of_child(is_gone, &fd), 0);
+}
+
+Test(process, what_cannot_be_owned_is_not_made)
+{
+	errno = 0;
+	fault_arm(1u << FAULT_ALLOC, 1);
+	cr_expect_eq(process_own(wakes, 0), -1);
+	cr_expect_eq(errno, ENOMEM);
+	fault_arm(1u << FAULT_MAP, 1);
+	cr_expect_eq(process_own(wakes, 0), -1);
+	cr_expect_eq(errno, ENOMEM);
+	cr_expect_eq(process_own(wakes, -1), -1);
+	cr_expect_eq(errno, EPROTONOSUPPORT);
+	cr_expect_geq(process_own(wakes, 0), 0);
+}
+
+static struct {
+	atomic_int made; /* what is being made, 0: nothing */
+	atomic_bool over;
+} making;
+
+static int slowly(int arg)
+{
+	int fd = wakes(arg);
+
+	atomic_store(&making.made, fd);
+	usleep(30000);
+	return fd;
+}
+
+static void *make_some(void *arg)
+{
+	while (!atomic_load(&making.over)) {
+		int fd = process_own(slowly, 0);
+
+		usleep(1000);
+		atomic_store(&making.made, 0);
+		close(fd);
+	}
+	return arg;
+}
+
+Test(process, no_child_is_forked_while_it_is_made)
+{
+	pthread_t thread;
+
+	cr_assert_eq(pthread_create(&thread, NULL, make_some, NULL), 0);
+	for (int i = 0; i < 5; i++) {
+		int fd;
+
+		while (!(fd = atomic_load(&making.made)))
+			sched_yield();
+		cr_expect_eq(exit_of_child(is_gone, &fd), 0);
+		while (atomic_load(&making.made))
+			sched_yield();
+	}
+	atomic_store(&making.over, true);
+	pthread_join(thread, NULL);
 }
 
 static void *own_mask(void *arg)

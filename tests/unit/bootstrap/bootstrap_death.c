@@ -1,39 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Real processes that are killed, stopped, or end without a word. They do as they are told through
-   pipes, and assert nothing themselves. */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
+/* Real processes that are killed, stopped, or end without a word. */
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 
-#include "party.h"
-#include "tests/lib/clocks.h"
-
-#define NRANKS 4
-
-struct child {
-	pid_t pid;
-	int to, from;
-};
-
-struct answer {
-	int rc;
-	char sentence[STATUS_SENTENCE];
-};
+#include "party_deaths.h"
 
 /* ---- in the child -------------------------------------------------------------------------- */
-
-static int hear(struct party *p, struct answer *answer)
-{
-	for (int i = 0; i < 3000 && !atomic_load(&p->heard.times); i++)
-		usleep(1000);
-	memcpy(answer->sentence, p->heard.sentence, sizeof(answer->sentence));
-	return atomic_load(&p->heard.times) == 1 ? p->heard.code : p->heard.times;
-}
 
 static int exchange(struct party *p)
 {
@@ -43,19 +16,6 @@ static int exchange(struct party *p)
 	for (int i = 0; !rc && i < p->processes; i++)
 		bad += all[i] != i + 7 || (i ? fds[i] != -1 : fds[i] < 0);
 	return rc ? rc : bad;
-}
-
-/* Leaves somebody behind who has copies of all descriptors. */
-static int leave_child(void)
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, 0);
-		sleep(4);
-		_exit(0);
-	}
-	return pid < 0;
 }
 
 /* As sandboxes do once a program has all that it needs. */
@@ -75,13 +35,11 @@ static int busy_ms(void)
 	return (int)(ts.tv_sec * 1000 + ts.tv_nsec / 1000000);
 }
 
-static int obey(struct party *p, const struct uid *uid, char command, struct answer *answer)
+int obey(struct party *p, const struct uid *uid, char command, struct answer *answer)
 {
 	switch (command) {
 	case 'o':
 		return party_open(p, uid, NRANKS, false);
-	case 't':
-		return party_open(p, uid, NRANKS, true);
 	case 'A': /* as the process that brings rank 0, .. */
 	case 'B':
 	case 'C':
@@ -116,116 +74,7 @@ static int obey(struct party *p, const struct uid *uid, char command, struct ans
 	}
 }
 
-static void child_main(int from, int to, const struct uid *uid)
-{
-	struct party p = { 0 };
-	char command;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (read(from, &command, 1) == 1) {
-		struct answer answer = { 0 };
-
-		answer.rc = obey(&p, uid, command, &answer);
-		if (!answer.sentence[0])
-			strcpy(answer.sentence, status_sentence());
-		if (write(to, &answer, sizeof(answer)) != sizeof(answer))
-			break;
-	}
-	_exit(1);
-}
-
 /* ---- in the test --------------------------------------------------------------------------- */
-
-static void start(struct child *c, const struct uid *uid)
-{
-	int down[2], up[2];
-
-	cr_assert_eq(pipe2(down, O_CLOEXEC) | pipe2(up, O_CLOEXEC), 0);
-	c->pid = fork();
-	cr_assert_geq(c->pid, 0);
-	if (!c->pid) {
-		close(down[1]);
-		close(up[0]);
-		child_main(down[0], up[1], uid);
-	}
-	close(down[0]);
-	close(up[1]);
-	c->to = down[1];
-	c->from = up[0];
-}
-
-static void tell(const struct child *c, char command)
-{
-	cr_assert_eq(write(c->to, &command, 1), 1);
-}
-
-static struct answer answer_of(const struct child *c)
-{
-	struct answer answer = { .rc = -1 };
-
-	cr_assert_eq(read(c->from, &answer, sizeof(answer)), (ssize_t)sizeof(answer));
-	return answer;
-}
-
-static struct answer ask(const struct child *c, char command)
-{
-	tell(c, command);
-	return answer_of(c);
-}
-
-static void ask_ok(const struct child *c, const char *commands)
-{
-	for (; *commands; commands++) {
-		struct answer answer = ask(c, *commands);
-
-		cr_assert_eq(answer.rc, 0, "%c: %d %s", *commands, answer.rc, answer.sentence);
-	}
-}
-
-static void end(struct child *c, int signal)
-{
-	if (c->pid <= 0)
-		return;
-	kill(c->pid, signal);
-	waitpid(c->pid, NULL, 0);
-	close(c->to);
-	close(c->from);
-	c->pid = 0;
-}
-
-/* The first n processes of a world that is named now. */
-static void begin(struct child *c, int n, struct uid *uid)
-{
-	uid_make(uid);
-	for (int i = 0; i < n; i++)
-		start(&c[i], uid);
-}
-
-static void over(struct child *c, int n)
-{
-	for (int i = 0; i < n; i++)
-		end(&c[i], SIGKILL);
-}
-
-/* On return it has stopped, not merely been told to. */
-static void stop(const struct child *c)
-{
-	int status;
-
-	kill(c->pid, SIGSTOP);
-	cr_assert_eq(waitpid(c->pid, &status, WUNTRACED), c->pid);
-	cr_assert(WIFSTOPPED(status));
-}
-
-static void all(struct child *c, int n, char command)
-{
-	for (int i = 0; i < n; i++)
-		if (c[i].pid)
-			tell(&c[i], command);
-	for (int i = 0; i < n; i++)
-		if (c[i].pid)
-			cr_expect_eq(answer_of(&c[i]).rc, 0, "%d: %c", i, command);
-}
 
 /* Ranks 0, 1 and 2 + 3 in three processes, the first of them the hub. */
 static void world(struct child c[3], const struct uid *uid)
@@ -237,25 +86,6 @@ static void world(struct child c[3], const struct uid *uid)
 	ask_ok(&c[2], "o23");
 	all(c, 3, 'w');
 }
-
-static void expect_told(struct child *c, int n, const char *sentence)
-{
-	int64_t begin = calm_ns();
-
-	for (int i = 0; i < n; i++) {
-		struct answer answer = { 0 };
-
-		if (!c[i].pid)
-			continue;
-		answer = ask(&c[i], 'h');
-		cr_expect_eq(answer.rc, SPMT_ERR_PEER_DEAD, "%d: %d", i, answer.rc);
-		cr_expect_str_eq(answer.sentence, sentence);
-	}
-	cr_expect_lt(calm_ns() - begin, 1000 * MS);
-}
-
-static const char *const death_of[] = { "1 of 4 ranks died: 0", "1 of 4 ranks died: 1",
-	"2 of 4 ranks died: 2, 3" };
 
 Test(bootstrap_death, killed_once_complete)
 {
@@ -576,24 +406,5 @@ Test(bootstrap_death, a_stop_takes_no_longer_than_asked)
 			c[0].pid);
 		cr_expect(calm_says(answer.sentence, sentence, 0.3, " s"), "%s", answer.sentence);
 		over(c, 2);
-	}
-}
-
-Test(bootstrap_death, over_tcp)
-{
-	for (int victim = 0; victim < 3; victim++) {
-		struct child c[3];
-		struct uid uid;
-
-		setenv("SPMT_SOCKET_IFNAME", "lo", 1);
-		begin(c, 3, &uid);
-		ask_ok(&c[0], "o0");
-		ask_ok(&c[1], "t1");
-		ask_ok(&c[2], "t23");
-		all(c, 3, 'w');
-		end(&c[victim], SIGKILL);
-		expect_told(c, 3, death_of[victim]);
-		all(c, 3, 'c');
-		over(c, 3);
 	}
 }

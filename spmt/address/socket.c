@@ -12,13 +12,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
+#endif
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* since Linux 6.15 */
 #endif
 
 static int stream_socket(int family)
@@ -104,28 +106,36 @@ bool socket_is_orphan(int fd)
 	return ended;
 }
 
-/* Detects a node that vanished; for a stopped process its kernel still answers. */
+/* Has the other node's kernel answer within seconds where nothing moves. Who judges is conn_look(): what the kernel itself would end takes longer. */
 void socket_settle(int fd)
 {
-	const int on = 1, count = 5, lost_ms = 10000;
+	const int on = 1, most = 127;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
 }
 
-void socket_watch(int fd)
+void socket_hurry(int fd, int ms)
 {
-	const struct env *env;
-	unsigned ms;
+	ms = MIN_OF(MAX_OF(ms, 1000), 120000);
+	setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &ms, sizeof(ms));
+}
 
-	if (env_get(&env))
-		return;
-	ms = (unsigned)env->socket_lost;
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+/* A window that stays shut is no silence while probes of it are answered; a limit by TCP_USER_TIMEOUT takes it for one. What has been
+   sent again since, and answered, may still not be acknowledged. */
+bool socket_owes(int fd, int64_t *ns)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		return false;
+	*ns = info.tcpi_last_ack_recv * 1000000ll;
+	return info.tcpi_probes > 1 ||
+		(info.tcpi_unacked && info.tcpi_last_data_sent < info.tcpi_last_ack_recv);
 }
 
 /* The kernel says that there is no descriptor before it looks whether anybody waits for one. Where it does not even poll one

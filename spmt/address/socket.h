@@ -10,11 +10,13 @@
 
 /* A socket of the family, or a negative code. */
 int socket_make(int family);
-/* Makes a TCP connection send without delay, and end when the other node vanishes. */
+/* Makes a TCP connection send without delay, and ask for an answer now and then. */
 void socket_settle(int fd);
-/* From here on it ends once what was sent has not been acknowledged for SPMT_SOCKET_LOST_MS. By the kernel: a stopped process still
-   does. */
-void socket_watch(int fd);
+/* What gets no answer, or finds no room there, is sent again after so long at most, 1000 at least: where the kernel can be told. */
+void socket_hurry(int fd, int ms);
+/* Whether the kernel at the other end of a TCP connection, which answers for a stopped process as well, has yet to answer; *ns: how long ago
+   it last did, to within a tick of this one's clock. */
+bool socket_owes(int fd, int64_t *ns);
 /* A connection of a listener: its descriptor, -EAGAIN: none is waiting, -EMFILE: no descriptors are
    left, -EACCES: a process of another user, sent away. No sentence. */
 int socket_accept(int listener, bool remote);

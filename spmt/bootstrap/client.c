@@ -276,8 +276,7 @@ static void on_complete(struct client *c, const struct wire_complete *complete, 
 	c->any_remote = complete->remote;
 	if (!c->any_remote)
 		heir_close(c);
-	if (c->remote)
-		socket_watch(c->conn.fd);
+	conn_watch(&c->conn);
 	c->complete = !rc;
 	if (rc)
 		client_fail(c, rc);
@@ -449,7 +448,7 @@ static int64_t conn_until(const struct client *c)
 		return INT64_MAX;
 	if (c->state == CLIENT_CALLING)
 		return dial_until(&c->dial);
-	if (c->conn.error)
+	if (c->conn.error || c->conn.ended)
 		return 0;
 	if (c->conn.later)
 		return process_now() + RETRY_NS;

@@ -118,7 +118,7 @@ size_t client_memory(const struct bootstrap_config *config);
 void client_end(struct client *c);
 /* Service. Handles what poll found and what is due. True: something has changed. */
 bool client_serve(struct client *c, const struct pollfd *set);
-/* Service. Tells a hub on another node that this one is there, now and then. */
+/* Service. Looks whether a hub on another node is there, and tells it that this one is, now and then. */
 void client_ping(struct client *c, int64_t now);
 bool client_pings(const struct client *c);
 /* Whether a hub is to be looked for, once client_until has passed. */

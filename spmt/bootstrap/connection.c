@@ -7,12 +7,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "spmt/address/socket.h"
+#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 
 #define ROOM 4096
-#define UNHEARD 100 /* pings: then keep-alive goes on alone, so that no buffer fills */
+#define LOST_NS 10000000000ll
+/* What counts of the time between two looks: for the rest this process may not have run. A single look may have met what was sent just before. */
+#define LOOK_MOST (2 * PING_NS)
+#define TICK_NS 10000000ll /* of the slowest kernel */
+#define UNHEARD 100	   /* pings: then keep-alive goes on alone, so that no buffer fills */
 
 struct packet {
 	struct packet *next;
@@ -23,9 +29,13 @@ struct packet {
 
 void conn_open(struct conn *conn, int fd, int pidfd, bool remote)
 {
-	*conn = (struct conn){
-		.fd = fd, .pidfd = pidfd, .remote = remote, .slot = -1, .pid_slot = -1
-	};
+	*conn = (struct conn){ .fd = fd,
+		.pidfd = pidfd,
+		.remote = remote,
+		.looked = process_now(),
+		.lost = LOST_NS,
+		.slot = -1,
+		.pid_slot = -1 };
 }
 
 static void packet_free(struct packet *p, bool close_fd)
@@ -209,6 +219,30 @@ void conn_ping(struct conn *conn)
 		return;
 	conn->unheard++;
 	conn_send(conn, WIRE_PING, NULL, NULL, 0, -1);
+}
+
+void conn_watch(struct conn *conn)
+{
+	const struct env *env;
+
+	if (!conn->remote || env_get(&env))
+		return;
+	conn->lost = MAX_OF(env->socket_lost * 1000000, LOOK_MOST);
+	socket_hurry(conn->fd, (int)env->socket_lost);
+}
+
+void conn_look(struct conn *conn, int64_t now)
+{
+	int64_t ago, past = now - conn->looked;
+
+	if (!conn->remote || conn->fd < 0 || conn->ended)
+		return;
+	if (!socket_owes(conn->fd, &ago) || ago < past - TICK_NS)
+		conn->silent = 0;
+	else
+		conn->silent += MIN_OF(past, LOOK_MOST);
+	conn->looked = now;
+	conn->ended = conn->refused = conn->silent >= conn->lost;
 }
 
 /* ---- in ------------------------------------------------------------------------------------ */

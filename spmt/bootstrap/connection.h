@@ -28,6 +28,9 @@ struct conn {
 	int fds[CONN_FDS], nfds;
 	struct packet *first, *last;
 	int slot, pid_slot; /* in the poll set, -1: not in it */
+	int64_t looked;	    /* when conn_look() last did */
+	int64_t silent;	    /* ns without an answer that is due .. */
+	int64_t lost;	    /* .. of which so many end it */
 };
 
 void conn_open(struct conn *conn, int fd, int pidfd, bool remote);
@@ -41,7 +44,11 @@ void conn_flush(struct conn *conn);
 
 /* Asks the other node's kernel for an acknowledgement, unless one is due anyway, or the process there has read none for long. */
 void conn_ping(struct conn *conn);
-#define PING_NS 200000000ll /* between two */
+#define PING_NS 200000000ll /* between two, and between two looks */
+/* Ends a connection to a node whose kernel has answered nothing for so long: 10 s, or SPMT_SOCKET_LOST_MS once it is watched. The caller
+   sees to it that it is handled as one that the other side has ended. */
+void conn_look(struct conn *conn, int64_t now);
+void conn_watch(struct conn *conn);
 
 /* Reads once. False: nothing more now. */
 bool conn_receive(struct conn *conn, const struct wire_rules *rules);

@@ -573,15 +573,3 @@ int hall_hear(struct hub *hub, struct member *m, const struct wire_message *msg)
 		return 0;
 	}
 }
-
-/* ---- being there ------------------------------------------------------------------------------ */
-
-void hub_ping(struct hub *hub, int64_t now)
-{
-	if (!hub->complete || !hub->remote || now < hub->ping)
-		return;
-	hub->ping = now + PING_NS;
-	for (struct member *m = hub->members; m; m = m->next)
-		if (m->state == MEMBER_READY)
-			conn_ping(&m->conn);
-}

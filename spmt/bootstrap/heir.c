@@ -281,8 +281,7 @@ void hub_return(struct hub *hub, struct member *m, uint32_t process)
 	hub->missed[process].missed = false;
 	call_end(&hub->missed[process]);
 	m->process = (int)process;
-	if (m->conn.remote)
-		socket_watch(m->conn.fd);
+	conn_watch(&m->conn);
 	for (int r = 0; r < hub->config->nranks; r++)
 		if (hub->home[r] == m->process) {
 			hub->owner[r] = m->id;
@@ -414,6 +413,18 @@ void former_forget(struct client *c)
 	if (c->former.pidfd >= 0)
 		close(c->former.pidfd);
 	c->former = (struct former){ -1, 0, -1, INT64_MAX };
+}
+
+void hub_ping(struct hub *hub, int64_t now)
+{
+	if (now < hub->ping)
+		return;
+	hub->ping = now + PING_NS;
+	for (struct member *m = hub->members; m; m = m->next) {
+		conn_look(&m->conn, now);
+		if (m->state == MEMBER_READY && hub->complete)
+			conn_ping(&m->conn);
+	}
 }
 
 /* The hub closed before it let this process in. Either it refused, or it died: then its process

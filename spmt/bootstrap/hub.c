@@ -171,8 +171,7 @@ static void hub_complete(struct hub *hub)
 	w.remote = hub->remote;
 	meeting_close(&hub->listeners);
 	for (struct member *m = hub->members; m; m = m->next) {
-		if (m->conn.remote)
-			socket_watch(m->conn.fd);
+		conn_watch(&m->conn);
 		if (m->process >= 0)
 			conn_send(&m->conn, WIRE_COMPLETE, &w, NULL, 0,
 				m->conn.remote ? -1 : hub->control);
@@ -427,7 +426,7 @@ void hub_serve(struct hub *hub, const struct pollfd *set)
 		conn_flush(&m->conn);
 		/* A forked child may hold the socket open, so the process itself is watched as
 		   well. Its last frames are still read. */
-		if (conn_readable(&m->conn, set) || conn_orphaned(&m->conn, set))
+		if (conn_readable(&m->conn, set) || conn_orphaned(&m->conn, set) || m->conn.ended)
 			member_read(hub, m);
 		if (conn_orphaned(&m->conn, set) && m->state != MEMBER_GONE)
 			member_died(hub, m);
@@ -478,8 +477,6 @@ size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int6
 	int64_t now = process_now();
 	bool open = now >= hub->pause;
 
-	if (hub->complete && hub->remote)
-		*until = MIN_OF(*until, hub->ping);
 	*until = MIN_OF(*until, hub_miss_until(hub, now));
 	n = listener_poll(open ? hub->listeners.fd : -1, &hub->listen_slot, set, n, most);
 	for (int i = 0; i < PLACE_ADDRESSES; i++)
@@ -491,8 +488,11 @@ size_t hub_poll(struct hub *hub, struct pollfd *set, size_t n, size_t most, int6
 		n = conn_poll(&m->conn, set, n, most);
 		if (is_stranger(m))
 			*until = MIN_OF(*until, m->deadline);
-		if (m->conn.later || m->conn.error)
-			*until = MIN_OF(*until, now + (m->conn.error ? 0 : RETRY_NS));
+		if (m->conn.remote)
+			*until = MIN_OF(*until, hub->ping);
+		if (m->conn.later || m->conn.error || m->conn.ended)
+			*until = MIN_OF(
+				*until, now + (m->conn.error || m->conn.ended ? 0 : RETRY_NS));
 	}
 	return n;
 }

@@ -91,7 +91,7 @@ void rolls_look(struct hub *hub);
 void rolls_drop(struct hub *hub);
 /* Those who shrink a broken world of several nodes have not heard from this one: it ends as if it had died, and they find another. */
 bool rolls_need_a_hub(const struct hub *hub);
-/* Tells members on other nodes that this one is there, now and then, once the world is complete. */
+/* Looks whether members on other nodes are there, and tells them that this one is once the world is complete, now and then. */
 void hub_ping(struct hub *hub, int64_t now);
 
 #endif

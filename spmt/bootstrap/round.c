@@ -113,7 +113,7 @@ struct heard *heard_take(struct client *c)
 
 bool client_pings(const struct client *c)
 {
-	return c->complete && c->remote && c->conn.fd >= 0 && !c->conn.ended;
+	return c->remote && c->conn.fd >= 0 && !c->conn.ended;
 }
 
 void client_ping(struct client *c, int64_t now)
@@ -121,5 +121,7 @@ void client_ping(struct client *c, int64_t now)
 	if (!client_pings(c) || now < c->ping)
 		return;
 	c->ping = now + PING_NS;
-	conn_ping(&c->conn);
+	conn_look(&c->conn, now);
+	if (c->complete)
+		conn_ping(&c->conn);
 }

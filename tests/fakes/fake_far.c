@@ -7,10 +7,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ struct far_answer {
 
 static struct {
 	uint32_t home;
-	int listener, stop;
+	int listener, stop, set; /* the thread sleeps on the third */
 	pthread_t thread;
 	char folder[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* SPMT_FAKE_WIRE */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -235,31 +235,49 @@ static bool far_serve(int fd)
 	return there;
 }
 
+static void far_watch(int fd)
+{
+	struct epoll_event on = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(far_wire.set, EPOLL_CTL_ADD, fd, &on))
+		abort();
+}
+
+static void far_leave(int fds[HOMES], int *n, int fd)
+{
+	int i = 0;
+
+	while (fds[i] != fd)
+		i++;
+	fds[i] = fds[--*n];
+	epoll_ctl(far_wire.set, EPOLL_CTL_DEL, fd, NULL);
+	close(fd);
+}
+
+/* As a device does, it goes on where RLIMIT_NOFILE is lowered. */
 static void *far_run(void *arg)
 {
-	struct pollfd fds[HOMES + 2] = { { .fd = far_wire.stop, .events = POLLIN },
-		{ .fd = far_wire.listener, .events = POLLIN } };
-	nfds_t n = 2;
+	int fds[HOMES], n = 0, fd = -1; /* those who ask */
 
 	(void)arg;
-	while (!fds[0].revents) {
-		if (poll(fds, n, -1) < 0)
-			continue;
-		for (nfds_t i = n - 1; i >= 2; i--) {
-			if (!fds[i].revents || far_serve(fds[i].fd))
-				continue;
-			close(fds[i].fd);
-			fds[i] = fds[--n];
-		}
-		if (fds[1].revents && n < HOMES + 2) {
-			int fd = accept4(far_wire.listener, NULL, NULL, SOCK_CLOEXEC);
+	while (fd != far_wire.stop) {
+		struct epoll_event is;
 
-			if (fd >= 0)
-				fds[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+		if (epoll_wait(far_wire.set, &is, 1, -1) < 1)
+			continue;
+		fd = is.data.fd;
+		if (fd == far_wire.listener) {
+			fds[n] = n + 1 < (int)HOMES ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+			if (fds[n] < 0)
+				usleep(1000); /* who calls waits on */
+			else
+				far_watch(fds[n++]);
+		} else if (fd != far_wire.stop && !far_serve(fd)) {
+			far_leave(fds, &n, fd);
 		}
 	}
-	for (nfds_t i = 2; i < n; i++)
-		close(fds[i].fd);
+	while (n)
+		close(fds[--n]);
 	return NULL;
 }
 
@@ -299,8 +317,11 @@ void far_start(void)
 	lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	far_wire.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	far_wire.stop = eventfd(0, EFD_CLOEXEC);
+	far_wire.set = epoll_create1(EPOLL_CLOEXEC);
 	if (lock < 0 || flock(lock, LOCK_EX) || far_wire.listener < 0 || far_wire.stop < 0)
 		abort();
+	far_watch(far_wire.stop);
+	far_watch(far_wire.listener);
 	while (home < HOMES && !far_bind(home))
 		home++;
 	if (home == HOMES || listen(far_wire.listener, HOMES))
@@ -327,6 +348,7 @@ void far_stop(void)
 	pthread_join(far_wire.thread, NULL);
 	close(far_wire.listener);
 	close(far_wire.stop);
+	close(far_wire.set);
 	for (uint32_t i = 0; i < HOMES; i++) {
 		if (far_wire.to[i])
 			close(far_wire.to[i]);

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -31,6 +31,7 @@
 #define SERVE_YIELDS 50	 /* of the thread */
 #define SLICE_NS 1000000 /* between two looks at a stop word */
 #define UNARMED_MS 10	 /* before the thread looks again, where the device would not wake it */
+#define NIC_WAKERS 3
 #define CQ_FIRST 1024
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -259,20 +260,21 @@ static void nic_event(struct nic *nic)
 	futex_wake_all(&nic->moved);
 }
 
+/* Not poll(), which fails at once where RLIMIT_NOFILE is below 3 by now, as sandboxes have it. */
 static void nic_block(struct nic *nic, int most_ms)
 {
-	struct pollfd fds[] = { { .fd = nic->channel->fd, .events = POLLIN },
-		{ .fd = nic->wake_fd, .events = POLLIN },
-		{ .fd = nic->place.ctx->async_fd, .events = POLLIN } };
+	struct epoll_event events[NIC_WAKERS];
+	int n = epoll_wait(nic->sleep_fd, events, NIC_WAKERS, most_ms);
 	struct verbs_cq *cq;
 	void *user;
 
-	if (poll(fds, ARRAY_SIZE(fds), most_ms) <= 0)
-		return;
-	if (fds[0].revents && !nic->api->get_cq_event(nic->channel, &cq, &user))
-		nic->api->ack_cq_events(cq, 1);
-	if (fds[2].revents)
-		nic_event(nic);
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.fd == nic->place.ctx->async_fd)
+			nic_event(nic);
+		else if (events[i].data.fd == nic->channel->fd &&
+			!nic->api->get_cq_event(nic->channel, &cq, &user))
+			nic->api->ack_cq_events(cq, 1);
+	}
 }
 
 /* Answers go out, and moves for peers go on, when work of ours ends: no peer asks for that to be heard. */
@@ -347,14 +349,32 @@ static int open_queues(struct nic *nic)
 	return 0;
 }
 
+/* What wakes the thread never changes. */
+static int open_wakers(struct nic *nic)
+{
+	int fds[NIC_WAKERS] = { nic->channel->fd, nic->place.ctx->async_fd }, rc = 0;
+
+	nic->wake_fd = fds[2] =
+		fault_here(FAULT_FD) ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (nic->wake_fd >= 0)
+		nic->sleep_fd =
+			fault_here(FAULT_FD) ? -1 : process_fd(epoll_create1(EPOLL_CLOEXEC));
+	for (int i = 0; i < NIC_WAKERS && nic->sleep_fd >= 0 && !rc; i++) {
+		struct epoll_event on = { .events = EPOLLIN, .data.fd = fds[i] };
+
+		rc = epoll_ctl(nic->sleep_fd, EPOLL_CTL_ADD, fds[i], &on);
+	}
+	return nic->sleep_fd < 0 || rc
+		? nic_cannot(nic, "no descriptor to wake its thread by", errno)
+		: 0;
+}
+
 static int open_thread(struct nic *nic)
 {
-	int err;
+	int err, rc = open_wakers(nic);
 
-	nic->wake_fd =
-		fault_here(FAULT_FD) ? -1 : process_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (nic->wake_fd < 0)
-		return nic_cannot(nic, "no descriptor to wake its thread by", errno);
+	if (rc)
+		return rc;
 	err = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&nic->thread, NULL, nic_run, nic);
 	if (err)
 		return nic_cannot(nic, "no thread", err);
@@ -401,6 +421,8 @@ static void nic_close(struct nic *nic)
 		gone(nic, "ibv_dealloc_pd", api->dealloc_pd(nic->pd));
 	if (nic->place.ctx)
 		gone(nic, "ibv_close_device", api->close_device(nic->place.ctx));
+	if (nic->sleep_fd >= 0)
+		close(nic->sleep_fd);
 	if (nic->wake_fd >= 0)
 		close(nic->wake_fd);
 	pthread_mutex_destroy(&nic->lock);
@@ -435,7 +457,7 @@ static int nic_open(const struct verbs_api *api, const struct verbs_place *place
 	}
 	nic->api = api;
 	nic->place = *place;
-	nic->wake_fd = -1;
+	nic->wake_fd = nic->sleep_fd = -1;
 	pthread_mutex_init(&nic->lock, NULL);
 	rc = nic_start(nic);
 	if (!rc) {

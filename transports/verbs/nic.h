@@ -37,7 +37,7 @@ struct nic {
 	struct verbs_qp *hello;
 	pthread_t thread;
 	bool running;
-	int wake_fd;
+	int wake_fd, sleep_fd; /* the thread sleeps on the second */
 	_Atomic bool closing;
 	struct cache *cache; /* cache.h; NULL: none */
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "spmt/comm/comm.h"
@@ -171,6 +172,41 @@ static int events(void)
 	for (size_t i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
 		TRY(play(&scenes[i]));
 	return 0;
+}
+
+/* As sandboxes do once a program has what it needs: fewer than a thread of a device waits for. It sleeps as before. */
+static int few_files(struct scene *s, spmt_comm *comm, uint64_t *word)
+{
+	struct rlimit limit;
+	int64_t begin;
+
+	(void)s;
+	(void)comm;
+	(void)word;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = 2;
+	REQUIRE(!setrlimit(RLIMIT_NOFILE, &limit));
+	begin = cpu_ns();
+	sleep_ms(500);
+	begin = cpu_ns() - begin;
+	REQUIRE(begin < 150 * 1000000);
+	return 0;
+}
+
+static int events_unpolled(void)
+{
+	struct rlimit limit;
+	int rc;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	rc = play(&(struct scene){ .begin = few_files,
+		.told = true,
+		.event = VERBS_EVENT_DEVICE_FATAL,
+		.code = -EIO,
+		.says = PLACES "the device has failed (IBV_EVENT_DEVICE_FATAL)" });
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return rc;
 }
 
 /* ---- ports that go down and up ------------------------------------------------------------------ */
@@ -458,6 +494,7 @@ int main(void)
 	static const struct test_case cases[] = {
 		{ "statuses of work requests", statuses },
 		{ "events of queue pairs, queues and devices", events },
+		{ "events where no descriptors are allowed", events_unpolled },
 		{ "a port that is down, or was", ports },
 		{ "wrong keys", keys },
 		{ "hellos that do not come, and others that do", late },

@@ -104,10 +104,27 @@ static int neighbours_check(const spmt_comm *comm)
 	return fail_with_call(-EHOSTUNREACH, "spmt_init", sentence);
 }
 
+/* A rank that does not know its node is on one of its own: `text` says so of the first, this one before others. */
+static void say_nameless(const spmt_comm *comm, char *text, size_t size)
+{
+	const struct rank_info *infos = comm->world->infos;
+	int r = comm->rank;
+
+	*text = '\0';
+	if (process_host_known(infos[r].host))
+		for (r = 0; r < comm->nranks; r++)
+			if (is_far_and_deaf(comm, r) && !process_host_known(infos[r].host))
+				break;
+	if (r < comm->nranks)
+		snprintf(text, size,
+			", or count as such since rank %d cannot read /proc/sys/kernel/random/boot_id,",
+			r);
+}
+
 static int reach_check(const spmt_comm *comm)
 {
 	const struct rank_info *me = &comm->world->infos[comm->rank];
-	char sentence[STATUS_SENTENCE];
+	char sentence[STATUS_SENTENCE], nameless[96];
 	const char *why = !map_ops(MAP_RDMA) ? "is not in this build"
 		: me->caps & RANK_CAP_RDMA
 		? "is not to be had there (no RDMA device, or no libibverbs)"
@@ -118,9 +135,10 @@ static int reach_check(const spmt_comm *comm)
 		n += is_far_and_deaf(comm, r);
 	if (!n)
 		return neighbours_check(comm);
+	say_nameless(comm, nameless, sizeof(nameless));
 	snprintf(sentence, sizeof(sentence),
-		"spmt_init: rank %d: %d of %d ranks are on another node, and the map that would reach them (rdma) %s:",
-		comm->rank, n, comm->nranks, why);
+		"spmt_init: rank %d: %d of %d ranks are on another node%s and the map that would reach them (rdma) %s:",
+		comm->rank, n, comm->nranks, *nameless ? nameless : ",", why);
 	say_ranks(sentence, sizeof(sentence), comm->nranks, is_far_and_deaf, comm);
 	return fail_with_call(-EHOSTUNREACH, "spmt_init", sentence);
 }

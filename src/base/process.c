@@ -184,6 +184,13 @@ int process_host(unsigned char host[16])
 	return rc;
 }
 
+bool process_host_known(const unsigned char host[16])
+{
+	static const unsigned char none[8];
+
+	return memcmp(host, none, sizeof(none)) != 0;
+}
+
 void process_network(unsigned char host[16])
 {
 	struct stat s;

@@ -39,6 +39,8 @@ int process_draw(uint32_t *number);
 /* The kernel's boot id: equal for processes of one node, different between nodes. Zeros where the
    kernel has none. Fails only if memory or descriptors run out. */
 int process_host(unsigned char host[16]);
+/* Whether the kernel, or /proc, had one there. */
+bool process_host_known(const unsigned char host[16]);
 
 /* Folds the process's network namespace into what process_host gave: across two of them no socket is found by name, and processes
    are as on two nodes. */

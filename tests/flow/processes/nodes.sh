@@ -12,6 +12,14 @@ process() {
 	timeout -k 5 90 ip netns exec "$node" "$nodes" "$scratch/uid" "$@" >>"$scratch/out" 2>&1 || echo "process of rank $2: exit status $?" >>"$scratch/out"
 }
 
+boot_id=/proc/sys/kernel/random/boot_id
+# As process, where that file is empty.
+process_blind() {
+	local node=$1
+	shift
+	timeout -k 5 90 ip netns exec "$node" unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$boot_id" "$nodes" "$scratch/uid" "$@" >>"$scratch/out" 2>&1
+}
+
 # "here: elsewhere" of each rank, in order
 expect() {
 	local name=$1 line
@@ -27,7 +35,7 @@ expect() {
 	rm -f "$scratch/uid" "$scratch/out"
 }
 
-total=2
+total=2 nameless=
 process "$one" 2 0 &
 process "$two" 2 1 &
 wait
@@ -40,6 +48,18 @@ process "$two" 6 3 &
 process "$two" 6 4 5 &
 wait
 expect 'several processes on either node' '0: 3, 4, 5' '1: 3, 4, 5' '2: 3, 4, 5' '3: 0, 1, 2' '4: 0, 1, 2' '5: 0, 1, 2'
+
+# On one node, of which a process cannot say that it is this one.
+name='a rank that does not know its node'
+if unshare -m mount --bind /dev/null "$boot_id" 2>/dev/null; then
+	total=2 nameless=", or count as such since rank 1 cannot read $boot_id"
+	process "$one" 2 0 &
+	process_blind "$one" 2 1 &
+	wait
+	expect "$name" '0: 1' '1: 0'
+else
+	skip "$name" 'nothing can be mounted over it'
+fi
 
 # the same where all ranks are on the node that the uid names: there it is no matter that they could be found elsewhere
 process "$one" 3 0 &

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Man pages from the comments of include/spmt.h.
 
-  man.py HEADER --out FOLDER [--version V]   writes FOLDER/NAME.3, one for each public name
+  man.py HEADER --out FOLDER [--version V]   writes FOLDER/NAME.3, one for each public name; former ones of its own go, nothing else
   man.py HEADER --list                       prints the public names, one a line, with their page
   man.py HEADER --text [NAME ..]             prints the pages as plain text: all, or those of these names
 
@@ -13,13 +13,14 @@ A public name without a comment, one that stands twice, or a comment that does n
 import argparse
 import os
 import re
-import shutil
 import sys
 import textwrap
 
 PRIVATE = re.compile(r'_$|^SPMT_H$|^SPMT_API$|^SPMT_SHARED_ENUMS$')
 NOTHING = re.compile(r'\s*$|extern "C" \{|\}$|\s*#\s*(?!define\b)')  # parts groups, as an empty line does
 SUMMARY = 110  # characters of the line below NAME
+MADE = '.\\" Made by docs/man.py of include/spmt.h.'
+OURS = re.compile(re.escape(MADE) + r'$|\.so man3/(spmt|SPMT)\w*\.3$')  # the first line of a page, and of what leads to one
 
 
 class Wrong(Exception):
@@ -257,7 +258,7 @@ def roff_code(code):
 
 
 def roff_page(name, names, summary, body, version):
-    out = ['.\\" Made by docs/man.py of include/spmt.h.',
+    out = [MADE,
            '.TH %s 3 "" "libspmt %s" "libspmt"' % (name, version),
            '.SH NAME', roff(', '.join(names)) + ' \\- ' + roff(summary)]
     for head, lines in body:
@@ -321,14 +322,17 @@ def plain(name, names, summary, body):
     return '\n'.join(out)
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description='man pages from the comments of spmt.h')
     parser.add_argument('header')
     parser.add_argument('--out')
     parser.add_argument('--version', default='')
     parser.add_argument('--list', action='store_true')
     parser.add_argument('--text', nargs='*')
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main(args):
     with open(args.header, encoding='utf-8') as f:
         overview, all_pages = pages(f.read())
     where = {name: page.names[0] for page in all_pages for name in page.names}
@@ -344,12 +348,24 @@ def main():
                 raise Wrong('there is no page of %s' % name)
             print(plain(first, *made[first]))
     if args.out:
+        make_room(args.out)
         write(args.out, made, where, args.version)
 
 
+def make_room(out):
+    """The folder may be anybody's, so a name alone is no reason to remove a file. Pages go, as what they describe may have gone."""
+    if not os.path.isdir(out):
+        os.makedirs(out)
+        os.chmod(out, 0o755)  # meson installs the folder with the mode that it has here
+    for entry in os.scandir(out):
+        if entry.name.endswith('.3') and entry.is_file():
+            with open(entry.path, encoding='utf-8', errors='replace') as f:
+                ours = OURS.match(f.readline())
+            if ours:
+                os.remove(entry.path)
+
+
 def write(out, made, where, version):
-    shutil.rmtree(out, ignore_errors=True)
-    os.makedirs(out)
     for name, (names, summary, body) in made.items():
         parts = [(head, roff_code(text) if kind == 'code' else roff_blocks(text)) for head, kind, text in body]
         with open(os.path.join(out, name + '.3'), 'w', encoding='utf-8') as f:
@@ -361,7 +377,13 @@ def write(out, made, where, version):
 
 
 if __name__ == '__main__':
+    args = arguments()
     try:
-        main()
-    except Wrong as wrong:
-        sys.exit('man.py: %s: %s' % (sys.argv[1], wrong))
+        main(args)
+        print(end='', flush=True)
+    except (Wrong, UnicodeDecodeError) as wrong:
+        sys.exit('man.py: %s: %s' % (args.header, wrong))
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes what is left when it exits
+        # A reader that has seen enough, as head, needs no sentence.
+        sys.exit(1 if isinstance(error, BrokenPipeError) else 'man.py: %s: %s' % (error.filename or 'the output', error.strerror))

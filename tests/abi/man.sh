@@ -62,6 +62,29 @@ fi
 nothing_in 'as plain text the pages are the same ones' "$(python3 docs/man.py include/spmt.h --text | grep -cE '^SYNOPSIS$' |
 	diff - <(grep -L '^\.so ' "$pages"/*.3 | wc -l))"
 
+# A folder of the user's, with pages of an older release.
+kept=$scratch/kept
+mkdir -p "$kept/src"
+echo '.TH OTHER 3' >"$kept/other.3"
+echo text >"$kept/notes"
+cp "$pages/spmt_put.3" "$kept/spmt_gone.3"
+echo '.so man3/spmt_put.3' >"$kept/spmt_led.3"
+succeeds 'pages are made in a folder that is there' python3 docs/man.py include/spmt.h --out "$kept" --version test
+nothing_in 'of which old pages go, and nothing else' "$(diff <(ls "$kept") <({ ls "$pages" && printf '%s\n' notes other.3 src; } | sort))"
+succeeds 'whatever the umask, all may read a folder that was made' \
+	bash -c 'umask 077 && python3 docs/man.py include/spmt.h --out "$1" && [ "$(stat -c %a "$1")" = 755 ]' - "$scratch/masked"
+
+# said NAME STATUS SENTENCE: what "$scratch/err" has, whole.
+said() {
+	nothing_in "$1" "$([ "$2, $(cat "$scratch/err")" = "$3" ] || { echo "exit status $2"; cat "$scratch/err"; })"
+}
+python3 docs/man.py "$scratch/none.h" --list 2>"$scratch/err"
+said 'a header that is not there is told in a sentence' $? "1, man.py: $scratch/none.h: No such file or directory"
+python3 docs/man.py include/spmt.h --text >/dev/full 2>"$scratch/err"
+said 'and so is a full disk' $? '1, man.py: the output: No space left on device'
+python3 docs/man.py include/spmt.h --text 2>"$scratch/err" | true
+said 'a reader that ends first is told nothing' $? '1, '
+
 # refused NAME SED_EXPRESSION PATTERN: of a header that is changed so.
 refused() {
 	local rc=0

@@ -76,7 +76,13 @@ find_in_each() {
 check_each() {
 	local label=$1 dir name passed=0 failed=0
 	shift
-	dir=$(mktemp -d)
+	dir=$(mktemp -d) || {
+		echo "not ok - $label: no folder can be made in ${TMPDIR:-/tmp}"
+		failure "$label" <<<"no folder can be made in ${TMPDIR:-/tmp}"
+		count 0 1
+		cat >/dev/null # what finds the names has not failed
+		return 1
+	}
 	# shellcheck disable=SC2016 # for the inner shell
 	xargs -P "$jobs" -I{} bash -c '
 		dir=$1 name=$2; shift 2

@@ -61,4 +61,5 @@ looked() {
 looked 'files are looked at, one check each' '3 0 0' '*.sh' "$scratch/sh"
 looked 'a folder without such files is a failure beside them' '0 1 0 3 0 0' '*.sh' "$scratch/sh" "$scratch/none"
 looked 'and so is one whose files have other names' '0 1 0 0 1 0' '*.c' "$scratch/sh"
+TMPDIR=$scratch/none looked 'and what cannot keep what was found' '0 1 0' '*.sh' "$scratch/sh" 2>/dev/null
 plan

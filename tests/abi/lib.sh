@@ -8,7 +8,7 @@ source_root=${SPMT_SOURCE:-$here}
 build_root=${SPMT_BUILD:-$source_root/build/gcc}
 cd "$source_root" || exit 1
 
-scratch=$(mktemp -d)
+scratch=$(mktemp -d) || { echo "Bail out! no folder can be made in ${TMPDIR:-/tmp}"; exit 1; }
 trap 'rm -rf "$scratch"' EXIT
 
 tests=0

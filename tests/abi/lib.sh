@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 set -u -o pipefail
 export LC_ALL=C
+unset CDPATH # cd would look there first, and print
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source_root=${SPMT_SOURCE:-$here}
 build_root=${SPMT_BUILD:-$source_root/build/gcc}

@@ -11,4 +11,21 @@ nothing_in 'none goes on without its temporary folder' "$(xargs grep -nE '[$][(]
 printf '. "%s/tests/abi/lib.sh"\nnothing_in "ran on" ""\n' "$PWD" >"$scratch/one.sh"
 nothing_in 'as a script of tests says' "$(TMPDIR=$scratch/none bash "$scratch/one.sh" 2>/dev/null |
 	diff - <(echo "Bail out! no folder can be made in $scratch/none"))"
+
+# With CDPATH a cd goes to the other tree, or prints.
+nothing_in 'none that looks for its tree leaves CDPATH as it is' "$(xargs grep -lE 'cd "[$][(]dirname' <"$scratch/scripts" | xargs grep -L '^unset CDPATH')"
+mkdir -p "$scratch"/{tree,other}/{tests/abi,tools}
+ln -s tree/tools/demo tree/tools/test "$scratch"
+cp tools/demo tools/test "$scratch/tree/tools"
+cp tests/abi/lib.sh "$scratch/tree/tests/abi"
+for tree in tree other; do
+	echo "echo $tree; exit" >"$scratch/$tree/tools/packages"
+done
+for tool in demo test; do
+	nothing_in "tools/$tool keeps to its tree" "$(cd "$scratch/tree" && CDPATH=$scratch/other tools/"$tool" 2>&1 | diff - <(echo tree))"
+	nothing_in "and finds it through a link" "$(cd "$scratch" && ./"$tool" 2>&1 | diff - <(echo tree))"
+done
+# shellcheck disable=SC2016 # for the inner shell
+nothing_in 'scripts of tests keep to theirs' "$(cd "$scratch/tree" && env -u SPMT_SOURCE "CDPATH=$scratch/other" \
+	bash -c '. tests/abi/lib.sh; echo "$source_root"' | diff - <(echo "$scratch/tree"))"
 plan

@@ -14,11 +14,11 @@ gpus_here() {
 	[ -e /dev/kfd ] || [ -e /dev/nvidiactl ]
 }
 
-# configure DIR [SETUP ARGUMENT..]: where that has not been done with these arguments
+# configure DIR [SETUP ARGUMENT..]: where that has not been done with these arguments, in this tree: what was copied here builds another.
 configure() {
 	local dir=$1 want
 	shift
-	want="CC=${CC:-cc} $*"
+	want="$PWD: CC=${CC:-cc} $*"
 	if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$want" ]; then
 		rm -rf "$dir"
 		meson setup "$dir" "$@" || return 1

@@ -28,4 +28,20 @@ done
 # shellcheck disable=SC2016 # for the inner shell
 nothing_in 'scripts of tests keep to theirs' "$(cd "$scratch/tree" && env -u SPMT_SOURCE "CDPATH=$scratch/other" \
 	bash -c '. tests/abi/lib.sh; echo "$source_root"' | diff - <(echo "$scratch/tree"))"
+
+# The build of a tree that was copied or moved compiles the files of the first one.
+. tools/lib.sh
+meson() {
+	mkdir "$2" && touch "$2/build.ninja" && echo set up
+}
+# configured NAME TREE OUTPUT
+configured() {
+	nothing_in "$1" "$(cd "$scratch/$2" && configure build -Da=b | diff - <(printf %s "$3"))"
+}
+configured 'a build is set up' tree $'set up\n'
+configured 'once' tree ''
+cp -a "$scratch/tree" "$scratch/copied"
+configured 'anew in a tree that was copied' copied $'set up\n'
+mv "$scratch/tree" "$scratch/moved"
+configured 'and in one that was moved' moved $'set up\n'
 plan

@@ -386,6 +386,48 @@ def the_first_who_raised():
     raise AssertionError("nothing was raised")
 
 
+def counted_threads(most):
+    """Begins at most that many, as where the system has no more; the list of those that were begun."""
+    begun, start = [], threading.Thread.start
+
+    def counting(thread):
+        if len(begun) == most:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    threading.Thread.start = counting
+    try:
+        yield begun
+    finally:
+        threading.Thread.start = start
+
+
+def worlds_that_cannot_be():
+    """All their ranks were begun, and those that were waited for the others, without a deadline."""
+    threads = contextlib.contextmanager(counted_threads)
+    raises(TypeError, lambda: spmt.run(2.5, str))
+    raises(ValueError, lambda: spmt.run(1 << 40, str))
+    raises(ValueError, lambda: spmt.run(2, str, backend="host\0zzz"), "NUL")
+    with threads(1) as begun:  # init's own, on the main thread
+        raises(spmt.Error, lambda: spmt.run(10**6, str), "at most 32768 ranks")
+    with threads(-1) as begun:
+        raises(spmt.Error, lambda: spmt.run(20000, str, backend="nosuch"), "nosuch")
+        assert len(begun) < 10000, len(begun)
+    for most in 0, 1, 3:
+        with threads(most) as begun:
+            raises(RuntimeError, lambda: spmt.run(4, str, heap_size=HEAP, timeout=-1), "can't start new thread")
+        for thread in begun:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def other_libraries():
+    env = dict(os.environ, SPMT_LIBRARY="libm.so.6")
+    said = subprocess.run([sys.executable, "-c", "import spmt"], env=env, capture_output=True, text=True, check=False)
+    assert "ImportError: libm.so.6 is no libspmt.so" in said.stderr, said
+
+
 def interrupted(wait):
     """Ctrl-C while the main thread waits: the best of a few, as machines stand still."""
     best = 10.0
@@ -456,5 +498,6 @@ def ctrl_c_in_a_collective():
 tap.main([
     collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_that_are_returned, views_behind_an_exception,
     views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
+    worlds_that_cannot_be, other_libraries,
     ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,
 ])

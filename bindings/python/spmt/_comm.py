@@ -31,6 +31,7 @@ _COMPARES = {name: number for number, name in enumerate("== != > >= < <=".split(
 _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
 _SCALAR_HOST = 0
+_RANKS_MOST = 1 << 15
 _STREAM_DEFAULT = 1  # the vendor's default stream; 0 is the comm's own
 
 
@@ -397,15 +398,21 @@ def uid_create() -> Uid:
     return uid
 
 
+def _attr(rank: int, nranks: int, uid: Uid | None, device: int, backend: str | None, heap_size: int, timeout: float) -> Attr:
+    if backend and "\0" in backend:
+        raise ValueError("a backend's name ends at its NUL: %r" % backend)
+    return Attr(
+        ctypes.sizeof(Attr), _fits(rank), _fits(nranks), _fits(device), backend.encode() if backend else None,
+        _fits(heap_size, ctypes.c_size_t), ctypes.pointer(uid) if uid is not None else None, _milliseconds(timeout), None,
+    )
+
+
 def init(
     rank: int = 0, nranks: int = 1, uid: Uid | None = None, *, device: int = -1, backend: str | None = None, heap_size: int = 0,
     timeout: float = 0,
 ) -> Comm:
     """Joins a world, and returns when all its ranks have. timeout is in seconds; 0: the default, below 0: none."""
-    attr = Attr(
-        ctypes.sizeof(Attr), _fits(rank), _fits(nranks), _fits(device), backend.encode() if backend else None,
-        _fits(heap_size, ctypes.c_size_t), ctypes.pointer(uid) if uid is not None else None, _milliseconds(timeout), None,
-    )
+    attr = _attr(rank, nranks, uid, device, backend, heap_size, timeout)
     _end_left()
     handle = ctypes.c_void_p()
     call(None, lib.spmt_init, ctypes.byref(attr), ctypes.byref(handle))
@@ -417,15 +424,19 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
 
     A rank whose fn raises aborts the world, and what the first of them raised is raised here. Ctrl-C does the same.
     """
+    nranks = _fits(nranks)
     if nranks < 1:
         raise ValueError("nranks is %d" % nranks)
     uid = uid_create()
+    if nranks > _RANKS_MOST:
+        init(0, nranks, uid)  # which says why
+    no_device = _attr(nranks - 1, nranks, uid, _RANGES[ctypes.c_int][1] - 1, backend, heap_size, timeout)
     results: list[Any] = [None] * nranks
     comms: list[Comm | None] = [None] * nranks
     raised: list[BaseException] = []
     lock = threading.Lock()
     stopped = threading.Event()
-    done = [threading.Event() for _ in range(nranks)]  # join() of a thread returns too early once it was interrupted
+    done: list[threading.Event] = []  # of the threads there are; join() of one returns too early once it was interrupted
 
     def told(error: BaseException) -> None:
         with lock:
@@ -448,17 +459,30 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
         finally:
             done[rank].set()
 
-    for rank in range(nranks):
-        threading.Thread(target=rank_main, args=(rank,), daemon=True).start()
+    def last_fails() -> None:
+        """Where the last rank has no thread, this ends the others' wait for it, which may have no deadline. call() would want a thread."""
+        if len(done) < nranks:
+            lib.spmt_init(ctypes.byref(no_device), ctypes.byref(ctypes.c_void_p()))
+
     try:
+        for rank in range(nranks):
+            if raised:
+                break
+            done.append(threading.Event())
+            try:
+                threading.Thread(target=rank_main, args=(rank,), daemon=True).start()
+            except RuntimeError as error:  # no more threads
+                done.pop()
+                told(error)
         for event in done:
             while not event.wait(0.05):
-                pass
+                last_fails()  # again, as of a thread that came to its init later the world is a new one
     except KeyboardInterrupt:
         stopped.set()
         for comm in comms:
             if comm is not None:
                 comm.abort()
+        last_fails()
         for event in done:  # calls of the library end at once; fn itself may not
             event.wait(0.02)
         raise

@@ -182,20 +182,24 @@ _prototypes: dict[str, list[Any]] = {
 if hasattr(lib, "spmt_op_premul_create"):  # since 0.2
     _prototypes["spmt_op_premul_create"] = [_p, _i, _p, _i, ctypes.POINTER(_i)]
     _prototypes["spmt_op_destroy"] = [_p, _i]
+if not hasattr(lib, "spmt_version_number"):
+    raise ImportError("%s is no libspmt.so: it has no spmt_version_number()" % path)
+for _name in ("spmt_last_error", "spmt_version"):
+    getattr(lib, _name).restype = ctypes.c_char_p
+if lib.spmt_version_number() < VERSION_MIN:
+    raise ImportError("%s is libspmt %s, older than this package" % (path, lib.spmt_version().decode()))
 for _name, _types in _prototypes.items():
+    if not hasattr(lib, _name):
+        raise ImportError("%s is libspmt %s, older than this package: it has no %s()" % (path, lib.spmt_version().decode(), _name))
     _function = getattr(lib, _name)
     _function.argtypes = _types
     _function.restype = ctypes.c_int
-for _name in ("spmt_last_error", "spmt_version"):
-    getattr(lib, _name).restype = ctypes.c_char_p
 lib.spmt_strerror.argtypes = [ctypes.c_int]
 lib.spmt_strerror.restype = ctypes.c_char_p
 lib.spmt_plan_destroy.argtypes = [_p]
 lib.spmt_plan_destroy.restype = None
 lib.spmt_backend.argtypes = [_p]
 lib.spmt_backend.restype = ctypes.c_char_p
-if lib.spmt_version_number() < VERSION_MIN:
-    raise ImportError("%s is libspmt %s, older than this package" % (path, lib.spmt_version().decode()))
 
 
 def failure(code: int) -> Error:

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# What meson setup writes, and what it refuses: a build that could not be what was asked for would be found out later, or never.
+. "$(dirname "$0")/lib.sh"
+unset CC CFLAGS LDFLAGS DESTDIR
+
+# set_up NAME ARGUMENT..: in $scratch/build, with its output in $scratch/log.
+set_up() {
+	rm -rf "$scratch/build"
+	meson setup "$scratch/build" --auto-features=disabled "$@" >"$scratch/log" 2>&1
+}
+
+# refused NAME SENTENCE ARGUMENT..
+refused() {
+	local name=$1 sentence=$2
+	shift 2
+	nothing_in "refused: $name" "$({ ! set_up "$@" && grep -qF "ERROR: Problem encountered: $sentence" "$scratch/log"; } || tail -n 5 "$scratch/log")"
+}
+
+# pc_says NAME FLAGS ARGUMENT..: what a shell makes of pkg-config's words for that build, one a line.
+pc_says() {
+	local name=$1 want=$2 flags
+	shift 2
+	set_up "$@"
+	flags=$(PKG_CONFIG_PATH=$scratch/build pkg-config --cflags --libs spmt)
+	eval "set -- $flags"
+	nothing_in "$name" "$(printf '%s\n' "$@" | diff - <(printf '%s\n' "$want"))"
+}
+if command -v pkg-config >/dev/null; then
+	pc_says 'spmt.pc names the folders of its prefix' $'-I/opt/spmt/include\n-L/opt/spmt/lib\n-lspmt' --prefix=/opt/spmt --libdir=lib
+	pc_says 'with blanks, too' $'-I/opt/our  own/include\n-L/opt/our  own/lib\n-lspmt' '--prefix=/opt/our  own' --libdir=lib
+	pc_says 'and those that lie elsewhere' $'-I/opt/in here\n-L/opt/lib there\n-lspmt' --prefix=/opt/spmt '--libdir=/opt/lib there' '--includedir=/opt/in here'
+else
+	skip 'spmt.pc names the folders of its prefix' 'no pkg-config'
+fi
+for mark in '"' "'" '#' $'\t' $'\\'; do
+	refused "a prefix with $mark" 'prefix has a character that spmt.pc cannot have:' "--prefix=/opt/our${mark}own"
+done
+plan

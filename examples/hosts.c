@@ -3,6 +3,7 @@
  * A rank a process on any hosts, without a launcher: hosts RANK NRANKS FILE. Rank 0 makes the uid and writes it to FILE, which all
  * see; it holds a secret. On several hosts SPMT_SOCKET_IFNAME says by which interface rank 0 is found.
  */
+#define _DEFAULT_SOURCE /* fdopen, usleep: -std=c11 hides them */
 #include <fcntl.h>
 #include <spmt.h>
 #include <stdio.h>

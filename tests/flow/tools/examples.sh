@@ -76,4 +76,10 @@ timeout 60 "$build_root/tests/hosts" 0 2 "$scratch/none/uid" >"$scratch/out" 2>"
 nothing_in 'hosts says which file it cannot write' "$({ [ "$rc" = 1 ] && grep -q 'none/uid: No such file' "$scratch/err"; } || { echo "exit status $rc"; cat "$scratch/err"; })"
 
 nothing_in 'each example was run here' "$(for file in examples/*; do name=$(basename "${file%.*}"); [ -n "${tried[$name]:-}" ] || echo "$file"; done)"
+# A user's compiler may be told to know nothing but the standard, and hides POSIX then: a call without a declaration returns half a pointer.
+for cc in gcc clang; do
+	for std in c99 c11 c2x; do
+		compiles "examples by $cc -std=$std" "$cc" -x c "-std=$std" -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only examples/*
+	done
+done
 plan

@@ -14,7 +14,7 @@ set_up() {
 refused() {
 	local name=$1 sentence=$2
 	shift 2
-	nothing_in "refused: $name" "$({ ! set_up "$@" && grep -qF "ERROR: Problem encountered: $sentence" "$scratch/log"; } || tail -n 5 "$scratch/log")"
+	nothing_in "refused: $name" "$({ ! set_up "$@" && grep -qF "ERROR: $sentence" "$scratch/log"; } || tail -n 5 "$scratch/log")"
 }
 
 # pc_says NAME FLAGS ARGUMENT..: what a shell makes of pkg-config's words for that build, one a line.
@@ -34,6 +34,27 @@ else
 	skip 'spmt.pc names the folders of its prefix' 'no pkg-config'
 fi
 for mark in '"' "'" '#' $'\t' $'\\'; do
-	refused "a prefix with $mark" 'prefix has a character that spmt.pc cannot have:' "--prefix=/opt/our${mark}own"
+	refused "a prefix with $mark" 'Problem encountered: prefix has a character that spmt.pc cannot have:' "--prefix=/opt/our${mark}own"
 done
+
+# without PROGRAM COMMAND..: where there is no such program
+without() {
+	local bin=$scratch/without-$1
+	mkdir -p "$bin"
+	ln -sf /usr/bin/* "$bin"
+	rm -f "$bin/$1"
+	shift
+	PATH=$bin "$@"
+}
+refused 'kernels for no GPU' 'Problem encountered: device_images=enabled, but device_archs names no GPU' -Ddevice_images=enabled -Ddevice_archs=
+refused 'the kernels of a folder, and none' 'Problem encountered: device_images_from, but device_images (or auto_features) is disabled' \
+	-Ddevice_images=disabled "-Ddevice_images_from=$scratch"
+if command -v clang-19 ld.lld-19 >"$scratch/found" && [ "$(wc -l <"$scratch/found")" = 2 ]; then
+	without clang-19 refused 'kernels without their compiler' "Program 'clang-19' not found" -Ddevice_images=enabled
+	without ld.lld-19 refused "AMD's kernels without their linker" "Program 'ld.lld-19' not found" -Ddevice_images=enabled
+	without ld.lld-19 succeeds "NVIDIA's without it" set_up -Ddevice_images=enabled -Ddevice_archs=sm_80,sm_90
+	succeeds 'GPUs that are named twice' set_up -Ddevice_images=enabled -Ddevice_archs=sm_90,gfx942,sm_90 -Dtest_archs=gfx942,gfx942 -Dtests=auto
+else
+	skip 'kernels for GPUs' 'no clang-19, ld.lld-19'
+fi
 plan

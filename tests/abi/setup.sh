@@ -37,6 +37,16 @@ for mark in '"' "'" '#' $'\t' $'\\'; do
 	refused "a prefix with $mark" 'Problem encountered: prefix has a character that spmt.pc cannot have:' "--prefix=/opt/our${mark}own"
 done
 
+# objcopy hides names in machine code, which clang's objects have none of then.
+if command -v clang >/dev/null; then
+	for kind in static both; do
+		CC=clang refused "libspmt.a with clang's LTO ($kind)" 'Problem encountered: libspmt.a with LTO is made by gcc alone' -Db_lto=true -Ddefault_library=$kind
+	done
+else
+	skip "libspmt.a with clang's LTO" 'no clang'
+fi
+CC=gcc succeeds "libspmt.a with gcc's" set_up -Db_lto=true -Ddefault_library=static
+
 # without PROGRAM COMMAND..: where there is no such program
 without() {
 	local bin=$scratch/without-$1

@@ -412,7 +412,7 @@ static int put_speed(struct rank *r, struct play *play)
 			else
 				for (int b = 0; b < 2; b++)
 					REQUIRE_OK(spmt_barrier(r->comm));
-			gbs = seconds > 0 ? (double)a.rounds * BIG / seconds / 1e9 : 0;
+			gbs = seconds > 0 ? (double)a.rounds * (double)BIG / seconds / 1e9 : 0;
 			if (gbs > play->common->gbs[by_host])
 				play->common->gbs[by_host] = gbs;
 		}

@@ -9,6 +9,7 @@
 #include "kernels/copies.h"
 
 enum { POISON = 0xc3, SMALL_MOST = 257, BATCH = 43 }; /* 258 sizes are 6 batches */
+enum { COPIES = (int)COPY_FORMS * (int)SCOPES };
 
 static const char *const form_names[COPY_FORMS] = { "put", "put_nbi", "get", "get_nbi",
 	"put_signal", "put_signal_nbi" };
@@ -216,7 +217,7 @@ static int small_copies(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	TRY(scene_open(&s, comm, BATCH * SIDE * SIDE * slot, 4096));
-	for (uint32_t i = 0; i < COPY_FORMS * SCOPES * 2; i++)
+	for (uint32_t i = 0; i < COPIES * 2; i++)
 		for (uint32_t size = 0; size <= SMALL_MOST; size += BATCH) {
 			struct copies_args a = { .slot = slot,
 				.size = size,
@@ -224,7 +225,7 @@ static int small_copies(spmt_comm *comm, void *arg)
 				.calls = BATCH * SIDE * SIDE,
 				.form = (int)(i % COPY_FORMS),
 				.scope = (int)(i / COPY_FORMS % SCOPES),
-				.on_mem = i >= COPY_FORMS * SCOPES };
+				.on_mem = i >= COPIES };
 
 			if ((i + size / BATCH) % step == 0)
 				TRY(copies(&s, &a));
@@ -247,7 +248,7 @@ static int one_large(struct scene *s, size_t size, uint32_t i)
 		.size = size,
 		.form = (int)(i % COPY_FORMS),
 		.scope = (int)(i / COPY_FORMS % SCOPES),
-		.on_mem = i >= COPY_FORMS * SCOPES,
+		.on_mem = i >= COPIES,
 		.first = s->pair };
 
 	a.each = a.calls = size <= 4096 ? SIDE * SIDE : size <= 65536 ? 2 * SIDE : SIDE / 2;
@@ -263,7 +264,7 @@ static int large_copies(spmt_comm *comm, void *arg)
 	(void)arg;
 	TRY(scene_open(&s, comm, SIDE / 2 * slot_of(most + 1) + (4u << 20), most + 64));
 	for (size_t size = 512; size <= most; size *= 2)
-		for (uint32_t i = 0; i < COPY_FORMS * SCOPES * 2; i++)
+		for (uint32_t i = 0; i < COPIES * 2; i++)
 			for (size_t odd = 0; odd < 3; odd++)
 				if (!gpu_host() || i % 3 == odd)
 					TRY(one_large(&s, size + odd - 1, i));

@@ -140,8 +140,8 @@ static int meetings(struct world *w, int number, bool same, int bad)
 		bad = world_meet(w, epoch + i, same);
 	bad = tap_report(number, bad, "%s of %d nodes", same ? "barriers" : "splits", w->nodes);
 	printf("# %s: %.2f ms, %d messages, the hub sends %.2f MB\n", same ? "barrier" : "split",
-		ms_since(begin) / MEETINGS, 2 * w->nodes,
-		(double)atomic_load(&w->bytes) / MEETINGS / 1e6);
+		ms_since(begin) / (double)MEETINGS, 2 * w->nodes,
+		(double)atomic_load(&w->bytes) / (double)MEETINGS / 1e6);
 	return bad;
 }
 

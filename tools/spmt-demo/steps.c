@@ -292,7 +292,7 @@ static int pingpong_time(struct demo_rank *r)
 	}
 	if (!rc && r->rank == 0)
 		printf("  put with signal, 8 bytes, one way  %8.3f us\n",
-			(now_us() - begin) / TURNS / 2);
+			(now_us() - begin) / (double)TURNS / 2);
 	return rc ? rc : spmt_barrier(r->comm);
 }
 
@@ -306,7 +306,7 @@ static int barrier_time(struct demo_rank *r)
 		rc = spmt_barrier(r->comm);
 	if (!rc && r->rank == 0)
 		printf("  barrier of %d                       %8.3f us\n", r->nranks,
-			(now_us() - begin) / TURNS);
+			(now_us() - begin) / (double)TURNS);
 	return rc;
 }
 

@@ -97,10 +97,10 @@ static int calibrate(struct rank *r, perf_loop loop, size_t size, uint64_t *iter
 		rc = timed(r, loop, size, n, &ns);
 		if (rc)
 			return rc;
-		if (ns > TRIAL_NS || n >= ITERS_MAX)
+		if (ns > (double)TRIAL_NS || n >= ITERS_MAX)
 			break;
 	}
-	*iters = (uint64_t)((double)n * ROUND_NS / (ns + 1));
+	*iters = (uint64_t)((double)n * (double)ROUND_NS / (ns + 1));
 	if (!*iters)
 		*iters = 1;
 	return 0;

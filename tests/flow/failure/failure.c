@@ -53,7 +53,7 @@ static int says_missing(const char *call, const char *missing, const char *who)
 	snprintf(head, sizeof(head), "%s: %s ranks missing after ", call, missing);
 	snprintf(tail, sizeof(tail), " s: %s", who);
 	if (strncmp(text, call, strlen(call)) == 0 &&
-		calm_says(text, head, DEADLINE_MS / 1e3, tail))
+		calm_says(text, head, (double)DEADLINE_MS / 1e3, tail))
 		return 0;
 	return ranks_fail("\"%s\" is not \"%s0.5%s\"", text, head, tail);
 }

@@ -137,7 +137,7 @@ static int turns(spmt_comm *comm, void *arg)
 	atomic_fetch_add(&p->sleeps, sleeps_of_thread() - sleeps);
 	REQUIRE_OK(spmt_barrier(comm));
 	if (spmt_rank(comm) == 0)
-		p->ns = (double)(cpu_ns() - cpu) / TURNS;
+		p->ns = (double)(cpu_ns() - cpu) / (double)TURNS;
 	return 0;
 }
 

@@ -29,6 +29,11 @@ done
 nothing_in 'scripts of tests keep to theirs' "$(cd "$scratch/tree" && env -u SPMT_SOURCE "CDPATH=$scratch/other" \
 	bash -c '. tests/abi/lib.sh; echo "$source_root"' | diff - <(echo "$scratch/tree"))"
 
+for seconds in 0 -1 1s; do
+	nothing_in "tools/test refuses $seconds as FUZZ_SECONDS" "$(diff <(FUZZ_SECONDS=$seconds tools/test --list 2>&1) \
+		<(echo "tools/test: FUZZ_SECONDS is $seconds, not a number of seconds from 1 on"))"
+done
+
 # The build of a tree that was copied or moved compiles the files of the first one.
 . tools/lib.sh
 meson() {

@@ -7,7 +7,7 @@ unset CC CFLAGS LDFLAGS DESTDIR
 # set_up NAME ARGUMENT..: in $scratch/build, with its output in $scratch/log.
 set_up() {
 	rm -rf "$scratch/build"
-	meson setup "$scratch/build" --auto-features=disabled "$@" >"$scratch/log" 2>&1
+	meson setup "$scratch/build" "$@" --auto-features=disabled >"$scratch/log" 2>&1
 }
 
 # refused NAME SENTENCE ARGUMENT..
@@ -66,5 +66,17 @@ if command -v clang-19 ld.lld-19 >"$scratch/found" && [ "$(wc -l <"$scratch/foun
 	succeeds 'GPUs that are named twice' set_up -Ddevice_images=enabled -Ddevice_archs=sm_90,gfx942,sm_90 -Dtest_archs=gfx942,gfx942 -Dtests=auto
 else
 	skip 'kernels for GPUs' 'no clang-19, ld.lld-19'
+fi
+
+# What pip builds.
+succeeds 'the Python package' set_up bindings/python
+nothing_in 'installs no man pages, for which pip has no folder' "$(meson introspect --install-plan "$scratch/build" | grep -oE '"destination": "[{]mandir[^,]*')"
+if git rev-parse -q --verify HEAD >/dev/null 2>&1; then
+	meson dist -C "$scratch/build" --allow-dirty --no-tests --formats gztar >"$scratch/log" 2>&1
+	mkdir "$scratch/dist"
+	tar -xzf "$scratch/build/meson-dist"/*.tar.gz -C "$scratch/dist" --strip-components=1
+	succeeds 'its archive has the source of the library' meson setup "$scratch/dist/build" "$scratch/dist" --auto-features=disabled
+else
+	skip 'its archive has the source of the library' 'no git checkout'
 fi
 plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import importlib.resources
 import operator
 import os
 import threading
@@ -113,7 +114,7 @@ def _candidates() -> list[str]:
     named = os.environ.get("SPMT_LIBRARY")
     if named:
         return [named]
-    carried = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libspmt.so.0")
+    carried = os.path.abspath(str(importlib.resources.files(__package__) / "libspmt.so.0"))  # of an editable package not beside this file
     return ([carried] if os.path.exists(carried) else []) + ["libspmt.so.0"]
 
 

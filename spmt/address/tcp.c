@@ -33,6 +33,15 @@ static int listen_at(int fd, const struct place_address *address, uint16_t port)
 	return bind(fd, &name.any, size) || listen(fd, TCP_BACKLOG) ? -errno : 0;
 }
 
+/* Connections of a world that has ended hold its port for a minute; a later world of the same uid may have it nevertheless. Of two that
+   bind it only one listens. */
+static void share_with_ended(int fd)
+{
+	const int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
 /* At one address. Only what socket_make says has a sentence: `said`. */
 static int listen_one(const struct place_address *address, uint16_t port, int *out, bool *said)
 {
@@ -45,6 +54,7 @@ static int listen_one(const struct place_address *address, uint16_t port, int *o
 			*said = true;
 			return fd;
 		}
+		share_with_ended(fd);
 		rc = listen_at(fd, address, place_port(port, i));
 		if (rc)
 			close(fd);

@@ -118,14 +118,6 @@ static int round_of(
 	return address->family == AF_INET6 && has_earlier(w, i, AF_INET, NULL);
 }
 
-static void place_add(struct uid_place *place, const struct place_address *address)
-{
-	int n = place_count(place);
-
-	if (n < PLACE_ADDRESSES && !place_has(place, address))
-		place->at[n] = *address;
-}
-
 /* ---- the words --------------------------------------------------------------------------------- */
 
 static int words_check(const struct wishes *w)
@@ -255,16 +247,65 @@ int interfaces_choose(const char *words, const struct ifaddrs *list,
 		words, there);
 }
 
+/* ---- this node's ------------------------------------------------------------------------------ */
+
+/* Returns an errno. */
+static int list_get(struct ifaddrs **list)
+{
+	if (fault_here(FAULT_FD))
+		return fault_errno(FAULT_FD);
+	return getifaddrs(list) ? errno : 0;
+}
+
 int interfaces_find(const char *what, const char *words, struct uid_place *place)
 {
-	struct ifaddrs *list = NULL;
-	int err = fault_here(FAULT_FD) ? fault_errno(FAULT_FD) : 0, rc;
+	struct ifaddrs *list;
+	int err = list_get(&list), rc;
 
-	if (!err && getifaddrs(&list))
-		err = errno;
 	if (err)
 		return fail_call_errno(err, what, "the interfaces (SPMT_SOCKET_IFNAME=%s)", words);
-	rc = interfaces_choose(words, list, tcp_is_here, place);
+	rc = interfaces_choose(words, list, tcp_can_have, place);
 	freeifaddrs(list);
 	return rc;
+}
+
+/* All of 127.0.0.0/8 is the loopback's, which has one of them alone. */
+static bool list_has(const struct ifaddrs *list, const struct place_address *address)
+{
+	bool has = address->family == AF_INET && address->bytes[0] == 127;
+
+	for (; list && !has; list = list->ifa_next) {
+		struct place_address one = { .family = 0 };
+
+		if (list->ifa_addr)
+			address_of(list->ifa_addr, &one);
+		has = !memcmp(&one, address, sizeof(one));
+	}
+	return has;
+}
+
+void interfaces_keep(
+	const struct ifaddrs *list, const struct uid_place *place, struct uid_place *here)
+{
+	*here = (struct uid_place){ 0 };
+	for (int i = 0; i < place_count(place); i++)
+		if (list_has(list, &place->at[i]))
+			place_add(here, &place->at[i]);
+}
+
+/* What can be bound says nothing: with net.ipv4.ip_nonlocal_bind that is every address. */
+int interfaces_here(const struct uid_place *place, struct uid_place *here)
+{
+	struct ifaddrs *list;
+	int err;
+
+	*here = (struct uid_place){ 0 };
+	if (!place_count(place))
+		return 0;
+	err = list_get(&list);
+	if (err)
+		return fail_call_errno(err, "spmt_init", "this node's addresses");
+	interfaces_keep(list, place, here);
+	freeifaddrs(list);
+	return 0;
 }

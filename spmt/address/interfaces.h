@@ -21,4 +21,10 @@ int interfaces_choose(const char *words, const struct ifaddrs *list,
 /* The same of this node's. */
 int interfaces_find(const char *what, const char *words, struct uid_place *place);
 
+/* Those of a place's addresses that the list has, in their order. Pure. */
+void interfaces_keep(
+	const struct ifaddrs *list, const struct uid_place *place, struct uid_place *here);
+/* The same of this node's, each of which need not be to be had at once. A failure has a sentence. */
+int interfaces_here(const struct uid_place *place, struct uid_place *here);
+
 #endif

@@ -38,6 +38,15 @@ bool place_has(const struct uid_place *place, const struct place_address *addres
 	return false;
 }
 
+/* Unless it has it, or is full. */
+void place_add(struct uid_place *place, const struct place_address *address)
+{
+	int n = place_count(place);
+
+	if (n < PLACE_ADDRESSES && !place_has(place, address))
+		place->at[n] = *address;
+}
+
 uint16_t place_port(uint16_t first, int i)
 {
 	return (uint16_t)(PLACE_PORT_LEAST +

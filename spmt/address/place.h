@@ -33,6 +33,7 @@ union place_name {
 bool place_is_sound(const struct uid_place *place);
 int place_count(const struct uid_place *place);
 bool place_has(const struct uid_place *place, const struct place_address *address);
+void place_add(struct uid_place *place, const struct place_address *address);
 /* The i-th port to try, below PLACE_PORTS, where the first is `first`. */
 uint16_t place_port(uint16_t first, int i);
 

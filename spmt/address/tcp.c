@@ -12,7 +12,7 @@
 #define TCP_BACKLOG 1024
 #define ANYWHERE 16 /* ports that are tried */
 
-bool tcp_is_here(const struct place_address *address)
+bool tcp_can_have(const struct place_address *address)
 {
 	int fd = process_fd(socket(address->family, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	union place_name name;
@@ -75,7 +75,7 @@ static void close_all(int fds[PLACE_ADDRESSES])
 
 int tcp_listen(const struct uid_place *place, uint16_t port, int fds[PLACE_ADDRESSES])
 {
-	int n = place_count(place), rc = 0, full = 0, listening = 0;
+	int n = place_count(place), rc = 0, left_out = 0, listening = 0;
 	bool said = false;
 
 	for (int i = 0; i < PLACE_ADDRESSES; i++)
@@ -83,20 +83,19 @@ int tcp_listen(const struct uid_place *place, uint16_t port, int fds[PLACE_ADDRE
 	for (int i = 0; i < n && !rc; i++) {
 		rc = listen_one(&place->at[i], port, &fds[i], &said);
 		listening += !rc;
-		if (rc == -EADDRINUSE) {
-			full = rc;
+		if (rc == -EADDRINUSE || rc == -EADDRNOTAVAIL) {
+			left_out = rc;
 			rc = 0;
 		}
 	}
 	if (!rc && !listening)
-		rc = full;
+		rc = left_out;
 	if (!rc)
 		return 0;
 	close_all(fds);
-	if (said || rc == -EADDRNOTAVAIL)
-		return rc;
-	return fail_call_errno(
-		-rc, "spmt_init", "listening on ports %u .. (SPMT_SOCKET_IFNAME)", port);
+	return said ? rc
+		    : fail_call_errno(-rc, "spmt_init",
+			      "listening on ports %u .. (SPMT_SOCKET_IFNAME)", port);
 }
 
 /* The port 0: any. Returns the socket, or -errno without a sentence. */

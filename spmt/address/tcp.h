@@ -5,12 +5,12 @@
 
 #include "place.h"
 
-/* Whether the address is this node's, and can be had at once. */
-bool tcp_is_here(const struct place_address *address);
+/* Whether an address of this node's can be had at once: one of IPv6 is tentative at first. */
+bool tcp_can_have(const struct place_address *address);
 /*
- * Listens at each address of the place, at the first of its ports that is free; one with none is left out unless it is the last. A port
- * is the hub's as long as its socket exists; none is probed and released. fds: -1 where there is no listener. -EADDRNOTAVAIL, without a
- * sentence: one of them is no address of this node, so the place is another's: nodes may have addresses in common.
+ * Listens at each address of the place, this node's, at the first of its ports that is free; one with none, or that cannot be had, is
+ * left out unless it is the last. A port is the hub's as long as its socket exists; none is probed and released. fds: -1 where there is
+ * no listener. A failure has a sentence.
  */
 int tcp_listen(const struct uid_place *place, uint16_t port, int fds[PLACE_ADDRESSES]);
 /* The same at one port, the same at all addresses, that the system chooses. A failure has a sentence. */

@@ -16,6 +16,7 @@
 
 #include "heir.h"
 #include "hub_state.h"
+#include "spmt/address/interfaces.h"
 #include "spmt/address/socket.h"
 #include "spmt/address/tcp.h"
 #include "src/base/mem.h"
@@ -45,6 +46,17 @@ void heir_close(struct client *c)
 	c->heir_port = 0;
 }
 
+/* Where other processes reach this one. False: nowhere. */
+static bool heir_place(struct client *c)
+{
+	c->place = (struct uid_place){ 0 };
+	if (c->remote)
+		socket_address(c->conn.fd, true, &c->place.at[0]);
+	else if (interfaces_here(&c->config->uid->place, &c->place))
+		return false;
+	return place_count(&c->place) > 0;
+}
+
 void heir_listen(struct client *c)
 {
 	struct status_saved saved;
@@ -52,13 +64,8 @@ void heir_listen(struct client *c)
 	heir_close(c); /* another hub may see this process at another address */
 	if (!uid_travels(c->config->uid) || c->local)
 		return;
-	c->place = c->config->uid->place;
-	if (c->remote) {
-		c->place = (struct uid_place){ 0 };
-		socket_address(c->conn.fd, true, &c->place.at[0]);
-	}
 	status_save(&saved);
-	if (tcp_listen_anywhere(&c->place, &c->heir_port, c->heir_fds))
+	if (!heir_place(c) || tcp_listen_anywhere(&c->place, &c->heir_port, c->heir_fds))
 		c->heir_port = 0; /* another is the hub */
 	status_restore(&saved);
 }

@@ -530,7 +530,7 @@ int hub_make(
 	hub->blobs = mem_calloc(n, MAX_OF(config->blob_size, 1));
 	for (size_t r = 0; hub->owner && r < n; r++)
 		hub->owner[r] = -1;
-	hub->place = config->uid->place;
+	hub->place = meeting->place;
 	if (!hub->owner || !hub->dead || !hub->present || !hub->blobs)
 		close(self);
 	else if (member_add(hub, self, false, -1))

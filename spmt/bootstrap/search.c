@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "spmt/address/interfaces.h"
 #include "spmt/address/socket.h"
 #include "spmt/address/tcp.h"
 #include "src/base/status.h"
@@ -175,24 +176,28 @@ int search_below(struct search *s, unsigned number, struct meeting *meeting)
 
 /* This process has bound the name, so it leads if the hub is to be on this node at all. It does
    not listen yet; until that is settled others are refused and try again. Takes over fd. */
-static int lead(struct search *s, int fd, unsigned number, struct meeting *meeting)
+static int lead(const struct search *s, int fd, unsigned number, struct meeting *meeting)
 {
 	struct meeting met = MEETING_NONE;
-	int rc = tcp_listen(&s->uid->place, s->uid->port, met.tcp);
+	struct uid_place here;
+	int rc = interfaces_here(&s->uid->place, &here);
+	bool leads = !rc && place_count(&here) == place_count(&s->uid->place);
 
 	met.kind = MEETING_HUB;
 	met.fd = fd;
 	met.number = number;
-	if (!rc && listen(fd, BACKLOG))
+	if (leads)
+		rc = tcp_listen(&here, s->uid->port, met.tcp);
+	if (leads && !rc && listen(fd, BACKLOG))
 		rc = fail_call_errno(errno, "spmt_init", "listening at the rendezvous");
-	if (!rc) {
-		*meeting = met;
-		return 0;
-	}
-	meeting_close(&met);
-	if (rc != -EADDRNOTAVAIL)
+	if (!leads || rc)
+		meeting_close(&met);
+	if (rc)
 		return rc;
-	meeting->kind = MEETING_AWAY;
+	if (!leads)
+		met.kind = MEETING_AWAY;
+	met.place = here;
+	*meeting = met;
 	return 0;
 }
 

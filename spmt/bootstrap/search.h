@@ -6,6 +6,8 @@
  * use; so another user may take it as soon as it is given up, and a forked child keeps it as long as it lives. Names that another
  * user holds, or at which nobody answers, are passed over: the hub is at the first where one of ours listens.
  *
+ * Which node leads its addresses say: one that has them all. Nodes have some in common, those of bridges for containers.
+ *
  * Two that look at the same time may see different names free, so there may be two hubs for a moment. Who leads at a higher number
  * looks at those below as long as the world gathers, and gives way: the lowest stays.
  */
@@ -24,10 +26,11 @@ enum meeting_kind {
 struct meeting {
 	enum meeting_kind kind;
 	int fd, tcp[PLACE_ADDRESSES];
-	bool remote;	 /* CLIENT: over TCP */
-	unsigned number; /* of the name on this node */
+	bool remote;		/* CLIENT: over TCP */
+	unsigned number;	/* of the name on this node */
+	struct uid_place place; /* HUB, AWAY: the uid's addresses that are this node's */
 };
-#define MEETING_NONE ((struct meeting){ MEETING_AGAIN, -1, { -1, -1, -1 }, false, 0 })
+#define MEETING_NONE ((struct meeting){ .kind = MEETING_AGAIN, .fd = -1, .tcp = { -1, -1, -1 } })
 /* Of who is connected. */
 struct meeting meeting_at(int fd, unsigned number, bool remote);
 

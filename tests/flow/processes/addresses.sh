@@ -38,6 +38,23 @@ expect_well 'all interfaces but the loopback'
 meet '=spmt0'
 expect_well 'a name in full'
 
+# A bridge for containers may have the same address on every node.
+for node in "$one" "$two"; do
+	ip -n "$node" address add "10.97.$net.1/32" dev lo
+done
+meet "10.97.$net.0/24,10.77.$net.0/24"
+expect_well 'an address that both nodes have'
+
+# Whether an address is a node's does not follow from its being bound.
+for node in "$one" "$two"; do
+	ip netns exec "$node" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_nonlocal_bind' 2>/dev/null
+done
+meet "10.77.$net.0/24"
+expect_well 'nodes on which any address can be bound (ip_nonlocal_bind)'
+for node in "$one" "$two"; do
+	ip netns exec "$node" sh -c 'echo 0 >/proc/sys/net/ipv4/ip_nonlocal_bind' 2>/dev/null
+done
+
 # IFNAME NAME PATTERN: what the only rank to come says of the uid that it cannot make.
 refused() {
 	SPMT_SOCKET_IFNAME=$1 ip netns exec "$one" "$program" once "$scratch/none" 2 0 >"$scratch/out" 2>&1

@@ -118,6 +118,29 @@ Test(interfaces, unusable_addresses)
 	cr_expect_str_eq(chosen("eth0", is_no_ten), "fd00:1::5");
 }
 
+/* In the order of the place. All of 127.0.0.0/8 is a node's, and of an interface that is down the addresses still are. */
+Test(interfaces, those_that_are_here)
+{
+	static const struct place_address gone = { AF_INET, 0, { 10, 9, 0, 5 } },
+					  down = { AF_INET, 0, { 10, 3, 0, 5 } },
+					  near = { AF_INET, 0, { 127, 9, 0, 5 } },
+					  six = { AF_INET6, 0, { 0xfd, 0, 0, 6, [15] = 6 } },
+					  mapped = { AF_INET6, 0,
+						  { [10] = 0xff, 0xff, 10, 1, 0, 5 } };
+	struct uid_place here;
+
+	node_make();
+	interfaces_keep(list, &(struct uid_place){ .at = { six, gone, down } }, &here);
+	cr_expect_eq(memcmp(&here, &(struct uid_place){ .at = { six, down } }, sizeof(here)), 0);
+	interfaces_keep(list, &(struct uid_place){ .at = { gone, mapped, near } }, &here);
+	cr_expect_eq(memcmp(&here, &(struct uid_place){ .at = { near } }, sizeof(here)), 0);
+	interfaces_keep(NULL, &(struct uid_place){ .at = { six, down } }, &here);
+	cr_expect_eq(place_count(&here), 0);
+	cr_expect_eq(interfaces_here(&(struct uid_place){ .at = { gone, near } }, &here), 0);
+	cr_expect_eq(place_count(&here), 1);
+	cr_expect(place_has(&here, &near));
+}
+
 #define NONE                                                                                   \
 	": no interface of that name or subnet is up and has an address that other nodes can " \
 	"use; there are: lo 127.0.0.1, lo ::1, eth0 10.1.0.5, eth0 10.1.0.6, eth0 fd00:1::5, " \

@@ -74,7 +74,7 @@ static void has_its_port_again(const struct place_address *address)
 Test(tcp, a_port_of_connections_that_have_ended)
 {
 	has_its_port_again(&four);
-	if (tcp_is_here(&six))
+	if (tcp_can_have(&six))
 		has_its_port_again(&six);
 }
 
@@ -82,7 +82,7 @@ Test(tcp, a_port_of_connections_that_have_ended)
 Test(tcp, a_port_at_which_somebody_listens)
 {
 	const struct uid_place place = { .at = { four, six } };
-	int n = tcp_is_here(&six) ? 2 : 1, fds[PLACE_PORTS + 1][PLACE_ADDRESSES];
+	int n = tcp_can_have(&six) ? 2 : 1, fds[PLACE_PORTS + 1][PLACE_ADDRESSES];
 	const struct uid_place had = { .at = { four, n == 2 ? six : place.at[2] } };
 
 	for (int i = 0; i < PLACE_PORTS; i++) {

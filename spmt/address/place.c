@@ -47,6 +47,20 @@ void place_add(struct uid_place *place, const struct place_address *address)
 		place->at[n] = *address;
 }
 
+void place_text(const struct uid_place *place, char text[PLACE_TEXT])
+{
+	size_t used = 0;
+
+	*text = '\0';
+	for (int i = 0; i < place_count(place); i++) {
+		char number[INET6_ADDRSTRLEN];
+
+		address_text(&place->at[i], number);
+		used += (size_t)snprintf(
+			text + used, PLACE_TEXT - used, "%s%s", i ? ", " : "", number);
+	}
+}
+
 uint16_t place_port(uint16_t first, int i)
 {
 	return (uint16_t)(PLACE_PORT_LEAST +

@@ -34,6 +34,9 @@ bool place_is_sound(const struct uid_place *place);
 int place_count(const struct uid_place *place);
 bool place_has(const struct uid_place *place, const struct place_address *address);
 void place_add(struct uid_place *place, const struct place_address *address);
+/* "10.1.0.1, fd00::1" */
+#define PLACE_TEXT (PLACE_ADDRESSES * (INET6_ADDRSTRLEN + 2))
+void place_text(const struct uid_place *place, char text[PLACE_TEXT]);
 /* The i-th port to try, below PLACE_PORTS, where the first is `first`. */
 uint16_t place_port(uint16_t first, int i);
 

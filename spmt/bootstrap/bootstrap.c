@@ -70,7 +70,7 @@ static int rendezvous(struct bootstrap *b, struct meeting *met)
 	if (!rc && meeting.kind == MEETING_CLIENT)
 		client_connect(c, &meeting);
 	if (!rc && meeting.kind == MEETING_AWAY)
-		client_call(c);
+		client_call(c, &meeting.place);
 	if (!rc && meeting.kind == MEETING_AGAIN && c->state != CLIENT_ALONE)
 		client_postpone(c);
 	return rc;

@@ -37,10 +37,11 @@ void client_hang_up(struct client *c)
 	conn_close(&c->conn);
 }
 
-void client_call(struct client *c)
+void client_call(struct client *c, const struct uid_place *here)
 {
 	client_hang_up(c);
 	c->state = CLIENT_CALLING;
+	c->place = *here;
 	dial_begin(&c->dial, process_now());
 }
 

@@ -76,17 +76,31 @@ static int claim_rank(struct bootstrap *b, int rank, const void *blob)
 	return 0;
 }
 
+/* A node with some of the uid's addresses may be taken for the one that leads. */
+static void say_place(const struct client *c, char *text, size_t size)
+{
+	char here[PLACE_TEXT];
+
+	place_text(&c->place, here);
+	*text = '\0';
+	if (*here)
+		snprintf(text, size,
+			"; this node has %s of these and not the rest, so it does not lead", here);
+}
+
 /* Names the leading process by its number, where that is known. */
 static int unanswered(const struct client *c, const char *who, const struct patience *patience)
 {
 	int process = c->conn.fd < 0 || c->remote || c->local ? 0 : socket_process(c->conn.fd);
 	char leader[48] = "the process that leads the rendezvous", calls[STATUS_SENTENCE / 2];
+	char place[PLACE_TEXT + 80];
 
 	if (c->state == CLIENT_CALLING) {
 		dial_say(&c->dial, calls, sizeof(calls));
+		say_place(c, place, sizeof(place));
 		return fail_call(SPMT_ERR_TIMEOUT, "spmt_init",
-			"%snobody leads the rendezvous at %s after %.*f s", who, calls,
-			SECONDS(seconds_since(patience->begin)));
+			"%snobody leads the rendezvous at %s after %.*f s%s", who, calls,
+			SECONDS(seconds_since(patience->begin)), place);
 	}
 	if (process)
 		snprintf(

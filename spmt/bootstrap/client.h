@@ -103,8 +103,8 @@ void client_told(struct client *c, const struct cause *cause);
 
 /* Service. Takes over a connection to a hub. */
 void client_connect(struct client *c, const struct meeting *meeting);
-/* Service. The hub is on another node: calls it, until it answers. */
-void client_call(struct client *c);
+/* Service. The hub is on another node: calls it, until it answers. here: what this one has of its addresses. */
+void client_call(struct client *c, const struct uid_place *here);
 void client_calls(struct client *c, const struct pollfd *set);
 /* The search is about to begin; connections, begun ones as well, are closed. */
 void client_search(struct client *c);

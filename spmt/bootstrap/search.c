@@ -174,6 +174,13 @@ int search_below(struct search *s, unsigned number, struct meeting *meeting)
 	return MIN_OF(rc, 0);
 }
 
+static bool node_leads(const struct uid *uid, const struct uid_place *here)
+{
+	int n = place_count(here);
+
+	return n == place_count(&uid->place) || (n && uid_is_from_here(uid));
+}
+
 /* This process has bound the name, so it leads if the hub is to be on this node at all. It does
    not listen yet; until that is settled others are refused and try again. Takes over fd. */
 static int lead(const struct search *s, int fd, unsigned number, struct meeting *meeting)
@@ -181,7 +188,7 @@ static int lead(const struct search *s, int fd, unsigned number, struct meeting 
 	struct meeting met = MEETING_NONE;
 	struct uid_place here;
 	int rc = interfaces_here(&s->uid->place, &here);
-	bool leads = !rc && place_count(&here) == place_count(&s->uid->place);
+	bool leads = !rc && node_leads(s->uid, &here);
 
 	met.kind = MEETING_HUB;
 	met.fd = fd;

@@ -67,10 +67,11 @@ static uint16_t first_port(const struct uid *u)
 void uid_derive(const struct uid *from, const void *message, size_t size, struct uid *uid)
 {
 	const struct blake2s_part id[] = { { "spmt id", 7 }, { message, size } };
+	size_t id_size = uid_travels(from) ? sizeof(from->id[0]) : sizeof(from->id);
 	const struct blake2s_part secret[] = { { "spmt secret", 11 }, { message, size } };
 	struct uid u = *from;
 
-	blake2s(from->secret, sizeof(from->secret), id, 2, u.id, sizeof(u.id));
+	blake2s(from->secret, sizeof(from->secret), id, 2, u.id, id_size);
 	blake2s(from->secret, sizeof(from->secret), secret, 2, u.secret, sizeof(u.secret));
 	u.id[0] |= 1;
 	if (uid_travels(&u))
@@ -79,9 +80,38 @@ void uid_derive(const struct uid *from, const void *message, size_t size, struct
 	*uid = u;
 }
 
+/* ---- where it was made ------------------------------------------------------------------------ */
+
+/* What stands for this node in the ids of uids; false: nothing does. */
+static bool node_mark(uint64_t *mark)
+{
+	static const unsigned char unknown[16];
+	unsigned char host[16];
+	const struct blake2s_part node[] = { { "spmt node", 9 }, { host, sizeof(host) } };
+
+	if (process_host(host) || !memcmp(host, unknown, sizeof(host)))
+		return false;
+	process_network(host);
+	blake2s(NULL, 0, node, 2, mark, sizeof(*mark));
+	return true;
+}
+
+bool uid_is_from_here(const struct uid *uid)
+{
+	struct status_saved saved;
+	uint64_t mark;
+	bool is;
+
+	status_save(&saved);
+	is = node_mark(&mark) && uid->id[1] == mark;
+	status_restore(&saved);
+	return is;
+}
+
 void uid_move(struct uid *uid, const struct uid_place *place)
 {
 	uid->place = *place;
+	uid->id[1] = 0;
 	uid->port = uid_travels(uid) ? first_port(uid) : 0;
 	uid->check = uid_check(uid);
 }
@@ -103,8 +133,10 @@ static int uid_make(struct uid *u)
 	u->id[0] |= 1; /* never zero, which means "no world" */
 	if (env->socket_ifname)
 		rc = interfaces_find("spmt_uid_create", env->socket_ifname, &u->place);
-	if (uid_travels(u))
+	if (uid_travels(u)) {
+		(void)node_mark(&u->id[1]);
 		u->port = first_port(u);
+	}
 	u->check = uid_check(u);
 	return rc;
 }

@@ -15,7 +15,7 @@ struct uid {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t check;		  /* over everything behind it */
-	uint64_t id[2];		  /* names the world, never zero */
+	uint64_t id[2];		  /* names the world, never zero; [1]: where it was made */
 	unsigned char secret[32]; /* proves that its bearer was invited */
 	/* Where a process of another node finds the world. */
 	uint16_t port, zero; /* the first of a row that may be in use */
@@ -28,6 +28,9 @@ int uid_create(const char *what, spmt_uid *uid);
 
 /* Whether its world may be on several nodes. Pure. */
 bool uid_travels(const struct uid *uid);
+
+/* Whether this node made one with addresses, or one that it is derived from. False where nobody can tell, and once it has moved. */
+bool uid_is_from_here(const struct uid *uid);
 
 /* Moves a uid to another place; one without addresses: nowhere, its world is on one node. */
 void uid_move(struct uid *uid, const struct uid_place *place);

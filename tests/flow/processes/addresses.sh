@@ -106,6 +106,20 @@ if [ -e "$build_root/tests/fakes/fake-verbs.so" ]; then
 	wait
 	expect_job 'a job by the environment, two processes on each of two nodes' 4 6
 
+	# the first node has lost an address since; both have the other that is left in common
+	lost=$(uid_of "10.97.$net.0/24,spmt0")
+	ip -n "$one" address del "10.77.$net.1/24" dev spmt0
+	job "$lost" 0/3 "$one" &
+	job "$lost" 1/3 "$one" &
+	job "$lost" 2/3 "$two" &
+	wait
+	expect_job 'a job at whose first node an address has gone' 3 3
+	export SPMT_TIMEOUT_MS=1000
+	job "$lost" 1/2 "$two"
+	export SPMT_TIMEOUT_MS=60000
+	nothing_in 'an address in common is not enough' "$(grep -q "; this node has 10.97.$net.1 of these and not the rest, so it does not lead" "$scratch/out" || cat "$scratch/out")"
+	ip -n "$one" address add "10.77.$net.1/24" dev spmt0
+
 	# of a job whose first node is another by now
 	export SPMT_TIMEOUT_MS=3000
 	SPMT_UID=$uid SPMT_PROCESS=1/2 ip netns exec "$two" "$build_root/tests/job" >"$scratch/out" 2>&1

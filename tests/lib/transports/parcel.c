@@ -221,12 +221,10 @@ void __wrap_search_begin(struct search *search, const struct uid *uid, bool only
 
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
 
-/* Asked before a rank tells the others of itself: whoever they write to is there. */
 int __wrap_process_host(unsigned char host[16])
 {
 	int rc = __real_process_host(host);
 
-	pthread_once(&owner_once, owner_start);
 	host[0] = (unsigned char)(host[0] + node_here());
 	return rc;
 }
@@ -263,9 +261,11 @@ static bool is_here(const struct uid *uid)
 	return first->bytes[0] != 127 || !memcmp(first->bytes, &address, sizeof(address));
 }
 
-/* SPMT_TEST_ENDS_AT_NODE: this process is killed when it would look for the others of its node. */
+/* Before a rank tells the others of itself: whoever they write to is there. SPMT_TEST_ENDS_AT_NODE: this process is killed when it would
+   look for the others of its node. */
 void __wrap_search_begin(struct search *search, const struct uid *uid, bool only_tcp, int rank)
 {
+	pthread_once(&owner_once, owner_start);
 	if (!uid_travels(uid) && getenv("SPMT_TEST_ENDS_AT_NODE"))
 		kill(getpid(), SIGKILL);
 	__real_search_begin(search, uid, only_tcp || (uid_travels(uid) && !is_here(uid)), rank);

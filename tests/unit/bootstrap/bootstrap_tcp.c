@@ -9,6 +9,7 @@
 
 #include "false_hellos.h"
 #include "party_world.h"
+#include "spmt/bootstrap/state.h"
 #include "tests/lib/clocks.h"
 
 /* The first is there; the other comes from another node, with the uid that it was shown. */
@@ -270,6 +271,59 @@ Test(bootstrap_tcp, first_addresses_refuse)
 	open_ok(&parties[0], &uid, 2);
 	two_meet(&shown, parties);
 	leave(parties, 2);
+}
+
+/* An address for documents (RFC 5737), which has gone since the uid was made. */
+static void uid_lost(struct uid *uid, bool made_here)
+{
+	const struct uid_place place = { .at = { here(6), { AF_INET, 0, { 192, 0, 2, 6 } } } };
+
+	setenv("SPMT_SOCKET_IFNAME", "lo", 1);
+	uid_make(uid);
+	if (!made_here)
+		uid_move(uid, &place);
+	uid->place = place;
+}
+
+/* Where it was made it is led nevertheless; and who is there, too, is told where that one would lead after it. */
+Test(bootstrap_tcp, an_address_that_has_gone)
+{
+	struct party parties[3];
+	struct uid uid, derived;
+
+	uid_lost(&uid, true);
+	uid_derive(&uid, "1", 1, &derived);
+	open_ok(&parties[0], &derived, 3);
+	open_ok(&parties[1], &derived, 3);
+	cr_assert_eq(party_open(&parties[2], &derived, 3, true), 0, "%s", status_sentence());
+	for (int i = 0; i < 3; i++)
+		add_ok(&parties[i], i);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(wait_for(&parties[i], 20000), 0, "%s", status_sentence());
+	for (int i = 0; i < 3; i++) {
+		const struct heir *heir = &parties[i].b->client.heirs[1];
+
+		cr_expect_neq(heir->port, 0);
+		cr_expect_eq(memcmp(&heir->place, &uid.place.at[0], sizeof(heir->place)), 0);
+	}
+	leave(parties, 3);
+}
+
+/* Nodes may have addresses in common. */
+Test(bootstrap_tcp, an_address_that_another_node_has)
+{
+	struct party party;
+	struct uid uid;
+
+	uid_lost(&uid, false);
+	open_ok(&party, &uid, 2);
+	cr_expect_eq(add_within(&party, 1, 1000), SPMT_ERR_TIMEOUT);
+	cr_expect(strstr(status_sentence(), "rank 1: nobody leads the rendezvous at 127.0.0.6 ("),
+		"%s", status_sentence());
+	cr_expect(
+		says(" s; this node has 127.0.0.6 of these and not the rest, so it does not lead"),
+		"%s", status_sentence());
+	bootstrap_close(party.b);
 }
 
 Test(bootstrap_tcp, nobody_at_any_address)

@@ -15,7 +15,7 @@
 
 #define MS 1000000ll
 
-struct heard {
+struct broke {
 	atomic_int times, code;
 	char sentence[STATUS_SENTENCE];
 };
@@ -23,7 +23,7 @@ struct heard {
 /* One "process". */
 struct party {
 	struct bootstrap *b;
-	struct heard heard;
+	struct broke heard;
 	const void *blobs;
 	const int *process;
 	void *control;
@@ -36,7 +36,7 @@ struct blob {
 
 static inline void broken(void *ctx, const struct cause *cause)
 {
-	struct heard *heard = ctx;
+	struct broke *heard = ctx;
 
 	memcpy(heard->sentence, cause->sentence, sizeof(heard->sentence));
 	atomic_store(&heard->code, cause->code);

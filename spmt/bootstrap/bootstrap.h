@@ -3,13 +3,12 @@
  * How the processes of a world find each other. One bootstrap a process and world, made as soon as it
  * is known that ranks are in other processes, or that some are not here after a moment.
  *
- * The first process to bind a name that the uid gives is the hub, the others connect to it
- * (bootstrap/search.h); the hub's listening socket stays open while ranks are missing. One service thread a process, signals
- * blocked, sleeping in poll. A connection is authenticated (keyed hash over the uid's secret and a
- * nonce of either side, constant-time compare), versioned, and checked for rank range, duplicates
- * and world size; strangers and garbage are dropped without harm to the world. The connections stay
- * open until close: their end tells that a process has died. A process of the hub's node is known from
- * its connect() on, by the name of its socket, one of another node from its first rank on.
+ * The first process to bind a name that the uid gives is the hub, the others connect to it (bootstrap/search.h); the hub's listening
+ * socket stays open while ranks are missing. One service thread a process, signals blocked, sleeping in poll. A connection is
+ * authenticated (keyed hash over the uid's secret and a nonce of either side, constant-time compare), versioned, and checked for rank
+ * range, duplicates and world size; strangers and garbage are dropped without harm to the world. The connections stay open until
+ * close: their end tells that a process has died. A process of the hub's node is known from its connect() on, by the name of its
+ * socket, one of another node from its first rank on.
  *
  * Threads: bootstrap_add, _wait, _exchange, _break from any thread; open and close from one.
  */
@@ -35,6 +34,7 @@ enum word_kind {
 	WORD_MISS,     /* to the hub: a rank gives up */
 	WORD_OPEN,     /* from it, to who sent COME: what all have brought */
 	WORD_SHUT,     /* from it: it will not open; who has come */
+	WORD_SILENT,   /* from it, before that: process `question` has not answered */
 	WORD_ASK,      /* from it, to all: who has come to a meeting that is shut? */
 	WORD_TOLD,  /* to the hub: the answer, as SOME; of one part where the comm is not known */
 	WORD_NOTED, /* to the hub: the answer: it is open here without its doing (spmt/nodes/notes.h); from it, to all: it is somewhere */
@@ -121,6 +121,7 @@ int bootstrap_say(
    -EAGAIN: and another is about to follow. _leaders: how many have; what was said to one the next has not heard. */
 int bootstrap_leader(struct bootstrap *b);
 unsigned bootstrap_leaders(struct bootstrap *b);
+int bootstrap_leading(struct bootstrap *b); /* the process that is the hub; -1: not known */
 /* Once complete: whether two ranks have found each other over TCP, as those of two nodes do. Neither memory nor descriptors pass
    between them. No for two that are on other nodes than the hub, which need not be the same. */
 bool bootstrap_apart(const struct bootstrap *b, int rank, int other);
@@ -140,10 +141,9 @@ void bootstrap_break(struct bootstrap *b, const struct cause *cause);
 void bootstrap_spread(struct bootstrap *b, int64_t most_ms);
 
 /*
- * Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. While
- * the world gathers its ranks are missing again. Once complete: after the hub's goodbye exchanges fail
- * and deaths among the others are no longer seen, so the last meeting of the ranks comes first. Does
- * nothing in a forked child.
+ * Says goodbye (an orderly leave is no death), ends the thread, closes everything. NULL is fine. While the world gathers its ranks are
+ * missing again. Once complete: after the hub's goodbye exchanges fail and deaths among the others are no longer seen, so the last
+ * meeting of the ranks comes first. Does nothing in a forked child.
  */
 void bootstrap_close(struct bootstrap *b);
 

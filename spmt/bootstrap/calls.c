@@ -264,6 +264,16 @@ int bootstrap_leader(struct bootstrap *b)
 	return rc;
 }
 
+int bootstrap_leading(struct bootstrap *b)
+{
+	int process;
+
+	pthread_mutex_lock(&b->lock);
+	process = b->client.leader;
+	pthread_mutex_unlock(&b->lock);
+	return process;
+}
+
 unsigned bootstrap_leaders(struct bootstrap *b)
 {
 	unsigned n;

@@ -187,12 +187,23 @@ static void hall_noted(struct hub *hub, struct hall *h, uint64_t epoch)
 	hall_say(hub, h, (struct bootstrap_word){ .epoch = epoch, .kind = WORD_NOTED }, NULL);
 }
 
-static bool hall_answered(const struct hub *hub, const struct hall *h)
+/* From m on, the first that has not answered. */
+static const struct member *silent_from(const struct member *m, const struct hall *h)
 {
-	for (const struct member *m = hub->members; m; m = m->next)
-		if (is_asked(m) && (int32_t)(m->answered - h->question) < 0)
-			return false;
-	return true;
+	while (m && !(is_asked(m) && (int32_t)(m->answered - h->question) < 0))
+		m = m->next;
+	return m;
+}
+
+static void hall_tell_silent(struct hub *hub, const struct hall *h)
+{
+	struct bootstrap_word w = { .epoch = h->shut, .kind = WORD_SILENT };
+	const struct member *m = hub->members;
+
+	for (; (m = silent_from(m, h)); m = m->next) {
+		w.question = (uint32_t)m->process;
+		hall_say(hub, h, w, NULL);
+	}
 }
 
 void halls_look(struct hub *hub, int64_t now)
@@ -200,8 +211,9 @@ void halls_look(struct hub *hub, int64_t now)
 	bool missed = hub_misses_any(hub);
 
 	for (struct hall *h = hub->halls; h; h = h->next) {
-		if (!h->question || missed || (now < h->until && !hall_answered(hub, h)))
+		if (!h->question || missed || (now < h->until && silent_from(hub->members, h)))
 			continue;
+		hall_tell_silent(hub, h);
 		h->question = 0;
 		(void)hall_tell_shut(hub, h, NULL); /* without memory they do not hear who came */
 	}
@@ -246,7 +258,7 @@ static int part_keep(struct hall_part *p, const struct wire_message *msg)
 	if (!data)
 		return -ENOMEM;
 	memcpy(data, msg->tail, msg->tail_size);
-	part_empty(p);
+	mem_free(p->data);
 	p->data = data;
 	p->size = msg->tail_size;
 	p->ranks = msg->u.word.code;
@@ -261,10 +273,10 @@ static int hall_come(
 	struct hall_part *p = &h->part[w->part];
 
 	hall_reach(h, w->epoch);
-	if (w->epoch != h->epoch || h->opened >= w->epoch || p->come)
+	if (w->epoch != h->epoch || h->opened >= w->epoch || (p->come && w->kind != WORD_TOLD))
 		return 0;
-	if (w->kind != WORD_COME && w->code <= p->ranks)
-		return 0; /* another process of the node has told of as many */
+	if (w->kind != WORD_COME && w->code < p->ranks + (w->kind == WORD_SOME))
+		return 0; /* another process of the node has told of as many; who is asked says more */
 	if (part_keep(p, msg))
 		return -ENOMEM;
 	if (w->kind != WORD_COME)

@@ -230,27 +230,78 @@ static int report_failure(const spmt_comm *comm, const char *what)
 	return comm_spoiled(comm, what);
 }
 
+/* Those who stand alike: how many, and " 3, 6". */
+struct alike {
+	int n;
+	struct text ranks;
+};
+
+/* Each is asked once, as more may come meanwhile. */
+static void stand_alike(const spmt_comm *comm, struct alike all[MEET_STANDINGS],
+	struct waits_text *waits, int64_t since)
+{
+	for (int i = 0; i < MEET_STANDINGS; i++)
+		all[i] = (struct alike){ .n = 0 };
+	for (int i = 0; i < comm->nranks; i++) {
+		enum meet_standing standing = comm->meeting->standing(comm, i);
+		struct alike *a = &all[standing];
+
+		if (standing == MEET_MISSING)
+			waits_add(waits, comm, i, since);
+		text_add(&a->ranks, "%s %d", a->n++ ? "," : "", i);
+	}
+}
+
+#define NOT_TOLD "the process that leads the rendezvous has not told of others"
+
+/* Nobody is known to be missing. */
+static void say_unmet(
+	const struct alike all[MEET_STANDINGS], int nranks, double seconds, struct text *t)
+{
+	const struct alike *silent = &all[MEET_SILENT], *late = &all[MEET_LATE],
+			   *leads = &all[MEET_LEADS];
+
+	if (leads->n)
+		text_add(t,
+			"no rank of this node is missing after %.*f s, and the process that leads the rendezvous, that of these ranks, has not told of others:%s",
+			SECONDS(seconds), leads->ranks.bytes);
+	else if (all[MEET_UNKNOWN].n)
+		text_add(t, "no rank of this node is missing after %.*f s, and " NOT_TOLD,
+			SECONDS(seconds));
+	else if (silent->n)
+		text_add(t,
+			"all %d ranks have come, but after %.*f s the processes of these do not answer:%s",
+			nranks, SECONDS(seconds), silent->ranks.bytes);
+	else if (late->n)
+		text_add(t, "all %d ranks have come, not all within %.*f s, the last:%s", nranks,
+			SECONDS(seconds), late->ranks.bytes);
+	else
+		text_add(t, "all %d ranks have come, too late to meet within %.*f s", nranks,
+			SECONDS(seconds));
+}
+
 /* "spmt_barrier: rank 6 waits in spmt_signal_wait; 2 of 8 ranks missing after 5.0 s: 3, 6" */
-void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause)
+bool meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause)
 {
 	const char *call = meet_name(taken(comm, comm->rank).op);
 	struct text t = { .used = 0 };
 	struct waits_text waits = { .used = 0 };
-	int64_t since = process_now() - waited_ns;
-	int missing = 0;
+	double seconds = (double)waited_ns / 1e9;
+	struct alike all[MEET_STANDINGS];
+	const struct alike *missing = &all[MEET_MISSING];
 
-	for (int i = 0; i < comm->nranks; i++) {
-		if (comm->meeting->has_come(comm, i))
-			continue;
-		missing++;
-		waits_add(&waits, comm, i, since);
-	}
-	text_add(&t, "%s: %s%d of %d ranks missing after %.*f s:", call, waits_said(&waits),
-		missing, comm->nranks, SECONDS((double)waited_ns / 1e9));
-	for (int i = 0, comma = 0; i < comm->nranks; i++)
-		if (!comm->meeting->has_come(comm, i))
-			text_add(&t, "%s %d", comma++ ? "," : "", i);
+	stand_alike(comm, all, &waits, process_now() - waited_ns);
+	text_add(&t, "%s: ", call);
+	if (missing->n)
+		text_add(&t, "%s%d of %d ranks missing after %.*f s%s:%s", waits_said(&waits),
+			missing->n, comm->nranks, SECONDS(seconds),
+			all[MEET_UNKNOWN].n + all[MEET_LEADS].n ? " on this node, and " NOT_TOLD
+								: "",
+			missing->ranks.bytes);
+	else
+		say_unmet(all, comm->nranks, seconds, &t);
 	cause_set(cause, SPMT_ERR_TIMEOUT, call, t.bytes);
+	return all[MEET_COME].n < comm->nranks;
 }
 
 /* ---- meeting ------------------------------------------------------------------------------- */

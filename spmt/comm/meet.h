@@ -56,8 +56,9 @@ const char *meet_name(uint32_t op);
 
 /* For rows. The verdict on what all ranks have brought. */
 enum meet_verdict meet_judge(const struct brought *all, int nranks);
-/* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves. */
-void meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause);
+/* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves, or what else it is. False: all have
+   come, and nothing is known against any. */
+bool meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause);
 
 /* The gate of a control block (meet_shared.c), for a row whose ranks share memory in part. This rank comes; true: it is the last
    of the n that have the block. */
@@ -69,7 +70,8 @@ struct gate_hooks {
 	bool (*step)(spmt_comm *comm);
 	/* Now and then while a rank sleeps at the gate. */
 	void (*look)(spmt_comm *comm);
-	/* Its deadline has passed. Returns once the gate is open, or no other node goes through any more. */
+	/* Its deadline has passed. Returns once the gate is open, or no other node goes through any more, and it is known who is
+	   missing. */
 	void (*give_up)(spmt_comm *comm);
 };
 /* hooks: NULL: none. As the operation wait. */

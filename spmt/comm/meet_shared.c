@@ -43,9 +43,10 @@ static void shared_attach(spmt_comm *comm, const void *data, size_t size)
 	memcpy(own_cell(comm)->sentence[(comm->epoch + 1) & 1], data, size);
 }
 
-static bool shared_has_come(const spmt_comm *comm, int rank)
+static enum meet_standing shared_standing(const spmt_comm *comm, int rank)
 {
-	return atomic_load(&comm->control->rows[rank].arrived) >= comm->epoch;
+	return atomic_load(&comm->control->rows[rank].arrived) >= comm->epoch ? MEET_COME
+									      : MEET_MISSING;
 }
 
 /* ---- the gate ------------------------------------------------------------------------------ */
@@ -58,14 +59,24 @@ enum {
 	STEP_MOST = 1000000
 };
 
-/* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. */
+static bool all_near(const spmt_comm *comm)
+{
+	for (int r = 0; r < comm->nranks; r++)
+		if (!meet_is_near(comm, r))
+			return false;
+	return true;
+}
+
+/* The deadline has passed: ends the meeting for all, unless it was completed meanwhile. The last to come may just be about to open it,
+   or stopped there. */
 static void give_up(spmt_comm *comm, int64_t waited_ns)
 {
 	uint64_t open = 2 * (comm->epoch - 1);
 	struct cause cause;
 
-	meet_missed(comm, waited_ns, &cause);
-	if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
+	if (!meet_missed(comm, waited_ns, &cause) && all_near(comm))
+		gate_open(comm->control, comm->nranks, comm->epoch);
+	else if (atomic_compare_exchange_strong(&comm->control->gate, &open, open | GATE_BROKEN))
 		comm_break(comm, &cause);
 }
 
@@ -260,6 +271,6 @@ const struct meeting_ops meeting_shared = {
 	.bring = shared_bring,
 	.wait = shared_wait,
 	.verdict = shared_verdict,
-	.has_come = shared_has_come,
+	.standing = shared_standing,
 	.brought = shared_brought,
 };

@@ -31,6 +31,17 @@ struct meet_record {
 /* BROKEN: it has not taken place, and will not. */
 enum meet_verdict { MEET_AGREED, MEET_FAILED, MEET_DIFFERS, MEET_BROKEN };
 
+/* How a rank stands in a meeting that a deadline ends. */
+enum meet_standing {
+	MEET_MISSING,
+	MEET_COME,
+	MEET_LATE,    /* it has come, as the last */
+	MEET_SILENT,  /* it has come, but its process does not answer */
+	MEET_UNKNOWN, /* nobody has told of it .. */
+	MEET_LEADS,   /* .. as its process, which would tell, does not answer */
+	MEET_STANDINGS
+};
+
 /* Where all of it lies: rank r's record and attachment (STATUS_SENTENCE bytes) are r strides behind these. */
 struct brought {
 	const struct meet_record *records;
@@ -73,8 +84,8 @@ struct meeting_ops {
 	int64_t (*wait)(spmt_comm *comm);
 	/* How it ended, the same on all ranks; BROKEN: the comm is broken, or what is there cannot be (comm_spoiled). */
 	enum meet_verdict (*verdict)(const spmt_comm *comm);
-	/* Has `rank` come to meeting comm->epoch, as far as is known here? While it is waited for. */
-	bool (*has_come)(const spmt_comm *comm, int rank);
+	/* Of `rank` in meeting comm->epoch. While it is waited for. */
+	enum meet_standing (*standing)(const spmt_comm *comm, int rank);
 	/* What has been brought, from the verdict on until this rank brings again; its own record at once. */
 	struct brought (*brought)(const spmt_comm *comm);
 };

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "missing.h"
 #include "notes.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
@@ -27,7 +28,8 @@
 
 /* What a rank has brought, or so many with nothing attached that have brought the same; `size` bytes attached follow. */
 struct word_entry {
-	uint32_t rank, count, size, zero;
+	uint32_t rank, count, size;
+	uint32_t late; /* where a process is asked who has come: it only just has */
 	struct meet_record record;
 };
 
@@ -42,6 +44,7 @@ struct packing {
 	unsigned char *bytes; /* NULL: is only measured */
 	size_t used;
 	int ranks;
+	bool asked;		/* who has come */
 	struct word_entry last; /* not yet in bytes; count 0: none */
 };
 
@@ -55,19 +58,20 @@ static void pack_flush(struct packing *p)
 	p->last.count = 0;
 }
 
-static void pack_rank(struct packing *p, const struct control_row *row, int rank, uint64_t epoch)
+static void pack_rank(
+	struct packing *p, const struct control_row *row, int rank, uint64_t epoch, bool late)
 {
 	const struct meet_record *record = &row->record[epoch & 1];
 	uint32_t size = MIN_OF(atomic_load(&row->attached[epoch & 1]), STATUS_SENTENCE);
 
 	if (!size && p->last.count && !p->last.size &&
-		p->last.rank + p->last.count == (uint32_t)rank &&
+		p->last.rank + p->last.count == (uint32_t)rank && p->last.late == late &&
 		!memcmp(&p->last.record, record, sizeof(*record))) {
 		p->last.count++;
 		return;
 	}
 	pack_flush(p);
-	p->last = (struct word_entry){ (uint32_t)rank, 1, size, 0, *record };
+	p->last = (struct word_entry){ (uint32_t)rank, 1, size, late, *record };
 	if (!size)
 		return;
 	pack_flush(p);
@@ -83,7 +87,7 @@ static void pack_all(const spmt_comm *comm, struct packing *p, uint64_t epoch)
 
 		if (!meet_is_near(comm, r) || atomic_load(&row->arrived) < epoch)
 			continue;
-		pack_rank(p, row, r, epoch);
+		pack_rank(p, row, r, epoch, p->asked && missing_late(comm, r));
 		p->ranks++;
 	}
 	pack_flush(p);
@@ -110,7 +114,7 @@ static struct bootstrap_word word_now(const spmt_comm *comm, enum word_kind kind
 static int say_brought(const spmt_comm *comm, struct bootstrap_word word)
 {
 	size_t most = (size_t)nodes_of(comm)->near * (sizeof(struct word_entry) + STATUS_SENTENCE);
-	struct packing p = { .bytes = mem_calloc(1, most) };
+	struct packing p = { .bytes = mem_calloc(1, most), .asked = word.kind == WORD_TOLD };
 	int rc;
 
 	if (!p.bytes)
@@ -146,6 +150,8 @@ static bool entry_take(const spmt_comm *comm, uint64_t epoch, const unsigned cha
 		row->record[epoch & 1] = e.record;
 		row->sentence[epoch & 1][0] = '\0';
 		memcpy(row->sentence[epoch & 1], bytes + *at, e.size);
+		if (e.late)
+			atomic_store(&row->late, epoch);
 		atomic_store_explicit(&row->arrived, epoch, memory_order_release);
 		++*ranks;
 	}
@@ -183,6 +189,10 @@ static bool word_take(
 
 	if (w->kind == WORD_NOTED) {
 		notes_opened(comm, w->epoch);
+		return false;
+	}
+	if (w->kind == WORD_SILENT) {
+		missing_silent(comm, w->epoch, (int)w->question);
 		return false;
 	}
 	if (w->epoch && w->kind == WORD_SHUT &&
@@ -293,6 +303,7 @@ static void nodes_heard(
 		break;
 	case WORD_OPEN:
 	case WORD_SHUT:
+	case WORD_SILENT:
 	case WORD_NOTED:
 		meeting_heard(world, w, bytes, size);
 		break;
@@ -330,6 +341,7 @@ static void nodes_give_up(spmt_comm *comm)
 
 	if (nodes_of(comm)->n < 2)
 		return;
+	missing_here(comm);
 	status_save(&saved);
 	if (word_say(comm, &miss, NULL, 0))
 		end = 0;
@@ -337,6 +349,9 @@ static void nodes_give_up(spmt_comm *comm)
 	while (atomic_load(&control->gate) == 2 * (comm->epoch - 1) &&
 		atomic_load(&control->shut) < comm->epoch && process_now() < end)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+	if (atomic_load(&control->shut) < comm->epoch)
+		missing_silent(
+			comm, comm->epoch, bootstrap_leading(atomic_load(&comm->world->boot)));
 }
 
 /* What has failed may be a death, of which this process hears a moment later. */
@@ -475,6 +490,8 @@ static bool nodes_bring(spmt_comm *comm, const struct meet_record *mine)
 	int rc;
 
 	atomic_store(&comm->control->rows[comm->rank].attached[(comm->epoch + 1) & 1], 0);
+	atomic_store_explicit(
+		&comm->control->rows[comm->rank].since, process_now(), memory_order_relaxed);
 	last = gate_arrive(comm, mine, n->near);
 	if (notes_serve(comm)) {
 		if (last && !notes_lead(comm) && atomic_load(&comm->control->gate_sleepers))
@@ -511,11 +528,6 @@ static enum meet_verdict nodes_verdict(const spmt_comm *comm)
 	return verdict == MEET_BROKEN && notes_hold(comm) ? MEET_AGREED : verdict;
 }
 
-static bool nodes_has_come(const spmt_comm *comm, int rank)
-{
-	return meeting_shared.has_come(comm, rank);
-}
-
 static struct brought nodes_brought(const spmt_comm *comm)
 {
 	return meeting_shared.brought(comm);
@@ -536,6 +548,6 @@ const struct meeting_ops meeting_nodes = {
 	.bring = nodes_bring,
 	.wait = nodes_wait,
 	.verdict = nodes_verdict,
-	.has_come = nodes_has_come,
+	.standing = missing_standing,
 	.brought = nodes_brought,
 };

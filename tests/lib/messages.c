@@ -413,7 +413,7 @@ static void messages_give_up(spmt_comm *comm, int64_t waited)
 {
 	struct cause cause;
 
-	meet_missed(comm, waited, &cause);
+	(void)meet_missed(comm, waited, &cause);
 	message_break(comm, comm->epoch, &cause);
 }
 
@@ -467,7 +467,7 @@ static enum meet_verdict messages_verdict(const spmt_comm *comm)
 	return open ? meet_judge(&all, comm->nranks) : MEET_BROKEN;
 }
 
-static bool messages_has_come(const spmt_comm *comm, int rank)
+static enum meet_standing messages_standing(const spmt_comm *comm, int rank)
 {
 	struct state *s = state_of(comm);
 	bool come;
@@ -475,7 +475,7 @@ static bool messages_has_come(const spmt_comm *comm, int rank)
 	pthread_mutex_lock(&s->lock);
 	come = rank == comm->rank || s->said[rank].come >= comm->epoch;
 	pthread_mutex_unlock(&s->lock);
-	return come;
+	return come ? MEET_COME : MEET_MISSING;
 }
 
 static const struct meeting_apart messages_apart = {
@@ -491,7 +491,7 @@ const struct meeting_ops meeting_messages = {
 	.bring = messages_bring,
 	.wait = messages_wait,
 	.verdict = messages_verdict,
-	.has_come = messages_has_come,
+	.standing = messages_standing,
 	.brought = messages_brought,
 };
 

@@ -342,3 +342,39 @@ Test(waits, a_deadline_that_is_set_later)
 	ranks_deadline(30);
 	RANKS_OK(ranks_run(2, &attr, later_deadline, NULL));
 }
+
+/* ---- a rank that is just opening a meeting ------------------------------------------------------------------------------------- */
+
+/* Rank 1 has come as the last, and is stopped before it lets the others through. */
+static int about_to_open(spmt_comm *comm, void *arg)
+{
+	const struct meet_record sync = { .op = MEET_SYNC };
+	struct control *control = comm->control;
+	uint64_t epoch;
+
+	(void)arg;
+	REQUIRE_OK(spmt_barrier(comm));
+	epoch = comm->epoch + 1;
+	if (spmt_rank(comm)) {
+		for (int i = 0; i < LONG_MS && atomic_load(&control->rows[0].arrived) < epoch; i++)
+			sleep_ms(1);
+		comm->epoch++;
+		REQUIRE(gate_arrive(comm, &sync, comm->nranks));
+		for (int i = 0; i < LONG_MS && atomic_load(&control->gate) == 2 * (epoch - 1); i++)
+			sleep_ms(1);
+	} else {
+		REQUIRE_OK(spmt_set_timeout(comm, SHORT_MS));
+		REQUIRE_OK(spmt_sync(comm));
+		REQUIRE_OK(spmt_set_timeout(comm, LONG_MS));
+	}
+	return spmt_barrier(comm);
+}
+
+Test(waits, nobody_is_missing_who_has_come)
+{
+	struct spmt_attr attr = ranks_attr(0, 2, NULL);
+
+	NEEDS_DEVICES(2);
+	attr.timeout_ms = LONG_MS;
+	RANKS_OK(ranks_run(2, &attr, about_to_open, NULL));
+}

@@ -20,7 +20,8 @@ struct node {
 	bool mute; /* answers no question */
 	char brought[8];
 	int32_t ranks; /* .. by so many */
-	int asked;
+	int asked,
+		silent; /* silent: the process that has not answered, by the hub's word; -1: all have */
 	struct bootstrap_word last; /* OPEN or SHUT */
 	char said[64];
 	atomic_int held, told; /* HELD: stays in the first word until 0 */
@@ -50,6 +51,8 @@ static void node_hears(void *ctx, const struct bootstrap_word *w, const void *da
 		n->asked++;
 		if (!n->mute)
 			(void)node_say(n, WORD_TOLD, w->epoch, w->question);
+	} else if (w->kind == WORD_SILENT) {
+		n->silent = (int)w->question;
 	} else {
 		n->last = *w;
 		memcpy(n->said, data, MIN_OF(size, sizeof(n->said) - 1));
@@ -87,6 +90,7 @@ static void nodes_open_hearing(struct node *nodes, int n, hearing *heard)
 		pthread_mutex_init(&nodes[i].lock, NULL);
 		nodes[i].part = i;
 		nodes[i].parts = n;
+		nodes[i].silent = -1;
 		snprintf(nodes[i].brought, sizeof(nodes[i].brought), "<%d>", i % 100);
 		nodes[i].ranks = 1;
 		cr_assert_eq(bootstrap_open(&config, NULL, &nodes[i].party.b), 0, "%s",
@@ -171,6 +175,7 @@ Test(bootstrap_words, shuts_with_all_who_have_come)
 	cr_assert_eq(node_say(&nodes[2], WORD_MISS, 1, 0), 0);
 	cr_assert(node_heard(&nodes[2], WORD_SHUT, 1, "<0><1>(("));
 	cr_assert_eq(nodes[0].last.kind, (uint32_t)WORD_SHUT);
+	cr_assert_eq(nodes[0].silent, -1);
 	nodes_close(nodes, 3);
 }
 
@@ -183,6 +188,7 @@ Test(bootstrap_words, waits_for_nobody_who_is_mute)
 	cr_assert_eq(node_say(&nodes[2], WORD_MISS, 1, 0), 0);
 	cr_assert(node_heard(&nodes[2], WORD_SHUT, 1, "<0><2>"));
 	cr_assert_eq(nodes[1].asked, 1);
+	cr_assert_eq(nodes[2].silent, nodes[1].party.self);
 	nodes_close(nodes, 3);
 }
 

@@ -6,8 +6,9 @@
  * a piece after it has folded the last but one before it, a stage of four pieces is never written too early. The operands are folded in the
  * order of ranks. In place is fine: a sum goes where all have sent on what was there.
  *
- * The first two pieces are sent before the ranks have met: the stage is free since all have parted from the call before. Where the others have
- * as many blocks, and rank 0's src is aligned, they are cut as all cut them; else nobody takes them, and they are sent again as others.
+ * The first two pieces are sent before the ranks have met. Who folded from the stage has parted since; and each place has one writer, a block of
+ * one rank, whose kernels follow each other. Where the others have as many blocks, and rank 0's src is aligned, these pieces are cut as all cut
+ * them; else nobody takes them, and they are sent again as others.
  *
  * Units of 16 bytes are counted from an aligned address in rank 0's src on, so that there may be a short one at either end. Those that are
  * whole, and aligned in memory here, are loaded and stored as such.
@@ -468,6 +469,15 @@ LL_FN void push2_forget(struct push2 *p)
 /* Of this block; two pieces are on their way before the first is waited for. */
 enum { PUSH2_AHEAD = 2 };
 
+/* Of pieces that nobody takes what is loaded may be a sum by then, which another rank has stored in place. */
+#if !defined(__AMDGCN__) && !defined(__NVPTX__) && SANITIZE_THREAD
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+#define PUSH2_LOADS_OF_ANY(which) AnnotateIgnoreReads##which(__FILE__, __LINE__)
+#else
+#define PUSH2_LOADS_OF_ANY(which) ((void)0)
+#endif
+
 /* first: pieces that nobody takes. */
 LL_FN int push2_run(struct coll *c, enum fold_loop which)
 {
@@ -481,9 +491,12 @@ LL_FN int push2_run(struct coll *c, enum fold_loop which)
 		push2_forget(&p);
 		stride = (uint64_t)(uint32_t)p.blocks * p.piece;
 		at = (uint64_t)(uint32_t)p.block * p.piece;
+		if (!c->met)
+			PUSH2_LOADS_OF_ANY(Begin);
 		for (; ahead < nth + PUSH2_AHEAD && (ahead - first) * stride < most; ahead++)
 			push_piece(&p, at + (ahead - first) * stride, ahead);
 		if (!c->met) {
+			PUSH2_LOADS_OF_ANY(End);
 			rc = coll_block_met(c);
 			if (rc || !most)
 				return rc;

@@ -20,6 +20,9 @@
  *   (wavefront) or block with equal arguments, who share the work; such a call is a meeting point
  *   of those threads, so that what they wrote before is sent, and what came may be read by all of
  *   them after. _nbi forms need not be that on return: quiet of the same scope completes them.
+ *   In C, clang (seen with 19) may give threads that come by different ways calls of their own of a
+ *   program's function in which they meet: compile with -fconvergent-functions, or declare such
+ *   functions __attribute__((convergent)). CUDA and HIP do by themselves.
  *
  * Order (OpenSHMEM 1.5)
  *   fence orders this thread's earlier puts, signals and atomics to each pe before its later ones.

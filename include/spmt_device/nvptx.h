@@ -273,8 +273,8 @@ SPMTD_FN uint64_t spmtd_clock_(void)
 #define SPMTD_REDUX 1
 #endif
 
-/* In C clang takes builtins, but no inline assembly, for convergent; as CUDA it may refuse
-   builtins by the PTX version. */
+/* In C clang takes builtins, but no inline assembly, for convergent, and no function round them that does not say so (SPMTD_MEETS); as
+   CUDA it may refuse builtins by the PTX version. */
 #if defined(__clang__) && !defined(__CUDA__)
 SPMTD_FN void spmtd_meet_block_(void)
 {

@@ -32,15 +32,22 @@
 #else
 #define SPMTD_DEVICE
 #endif
+/* In C clang takes a function for one that threads may call apart, and may give those that come by one way a call of their own, though
+   they are to meet the others in it: a block waited for ever. As CUDA and HIP it takes none for such. */
+#if defined(__clang__) && (defined(__NVPTX__) || defined(__AMDGCN__))
+#define SPMTD_MEETS __attribute__((convergent))
+#else
+#define SPMTD_MEETS
+#endif
 #if defined(SPMTD_HOST) && !defined(__OPTIMIZE__) && !defined(__CUDACC__) && !defined(__CUDA__) && \
 	!defined(__HIP__)
 #define SPMTD_FN static inline __attribute__((unused))
 #else
-#define SPMTD_FN static SPMTD_DEVICE inline __attribute__((always_inline, unused))
+#define SPMTD_FN static SPMTD_DEVICE inline __attribute__((always_inline, unused)) SPMTD_MEETS
 #endif
 /* Not inlined on devices: a caller's loop round them would carry dozens of their invariants in
    registers. */
-#define SPMTD_RARE static SPMTD_DEVICE __attribute__((noinline, unused))
+#define SPMTD_RARE static SPMTD_DEVICE __attribute__((noinline, unused)) SPMTD_MEETS
 #if defined(SPMTD_HOST)
 #define SPMTD_LONG SPMTD_FN
 #define SPMTD_ONCE SPMTD_RARE

@@ -8,7 +8,7 @@
 
 /* A unit's own; and what plan_row.c calls of plan.c, which on devices, and with COLL_ONE_UNIT, are one unit. */
 #if defined(__AMDGCN__) || defined(__NVPTX__)
-#define PLAN_FN static inline __attribute__((always_inline))
+#define PLAN_FN static inline __attribute__((always_inline)) SPMTD_MEETS
 #define PLAN_CALL PLAN_FN
 #elif defined(COLL_ONE_UNIT)
 #define PLAN_FN static inline

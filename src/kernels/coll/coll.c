@@ -49,7 +49,7 @@ static inline int set_is_to_clear(const struct coll *c)
 	return next >= AREA_TURN && next % AREA_TURN <= 1;
 }
 
-static inline void clear_other_set(const struct coll *c)
+static inline SPMTD_MEETS void clear_other_set(const struct coll *c)
 {
 	uint64_t set = (uint64_t)c->view->npes * 2 * c->args->room;
 	uint64_t at = spmtd_at_(c->view->own) + c->args->places.slots + (~c->epoch & 1) * set;
@@ -182,7 +182,7 @@ static inline int await_done_of(const struct coll *c, struct spmtd_waiter_ *w, i
 	return rc;
 }
 
-static inline int await_done(const struct coll *c)
+static inline SPMTD_MEETS int await_done(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
 	struct spmtd_waiter_ w;
@@ -196,7 +196,7 @@ static inline int await_done(const struct coll *c)
 }
 
 /* By the rank's last block. */
-static inline void break_all(const struct coll *c, int how)
+static inline SPMTD_MEETS void break_all(const struct coll *c, int how)
 {
 	spmtd_meet_settled_(SPMTD_BLOCK_);
 	if (spmtd_tid_() == 0)
@@ -207,7 +207,7 @@ static inline void break_all(const struct coll *c, int how)
 
 /* By the rank's last block. Where calls differ nothing was touched, unless a pair's alone do: then the others are told why before
    they are told that it has failed. */
-static inline void part(struct coll *c, int rc)
+static inline SPMTD_MEETS void part(struct coll *c, int rc)
 {
 	int how, odd;
 
@@ -416,7 +416,7 @@ static inline int coll_asks(const struct coll *c)
 	return !c->tells || spmtd_tid_() < COLL_WARP;
 }
 
-static inline void coll_tell(struct coll *c, int *differs)
+static inline SPMTD_MEETS void coll_tell(struct coll *c, int *differs)
 {
 	if (spmtd_tid_() == 0)
 		coll_told = (struct coll_told){ c->epoch, c->before, c->mark, *differs };
@@ -433,7 +433,7 @@ static inline int coll_asks(const struct coll *c)
 	return 1;
 }
 
-static inline void coll_tell(struct coll *c, int *differs)
+static inline SPMTD_MEETS void coll_tell(struct coll *c, int *differs)
 {
 	(void)c;
 	(void)differs;

@@ -8,7 +8,7 @@
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 /* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
-#define COLL_FN static inline __attribute__((always_inline))
+#define COLL_FN static inline __attribute__((always_inline)) SPMTD_MEETS
 /* Between which polls a wait looks at what else may end it. */
 #define COLL_LOOKS(polls) ((polls) % 64 == 0)
 #elif defined(COLL_ONE_UNIT)

@@ -18,13 +18,14 @@ static inline void await_engines(const struct coll *c)
 		enough = coll_pause_broken(c->view, -1, &w);
 }
 
-static inline int copy_post(const struct coll *c, int kind, int pe, uint64_t dst, uint64_t src)
+static inline SPMTD_MEETS int copy_post(
+	const struct coll *c, int kind, int pe, uint64_t dst, uint64_t src)
 {
 	return spmtd_post_(c->args->fifo, c->view->timeout_ns, spmtd_post_head_(kind, pe, 0), src,
 		dst, c->bytes, kind == SPMTD_FAR_COPIED);
 }
 
-static inline int copy_post_all(const struct coll *c)
+static inline SPMTD_MEETS int copy_post_all(const struct coll *c)
 {
 	const struct coll_moves *m = &c->args->moves;
 	uint64_t from = m->src_blocks ? (uint64_t)(uint32_t)c->view->pe * c->bytes : 0;

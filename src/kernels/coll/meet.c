@@ -222,7 +222,7 @@ COLL_FN void coll_block_takes(struct coll *c)
 		c->stopped |= pe != v->pe && !take_peer(c, pe);
 }
 
-static inline int await_taken(const struct coll *c, uint64_t word)
+static inline SPMTD_MEETS int await_taken(const struct coll *c, uint64_t word)
 {
 	struct spmtd_waiter_ w;
 	int rc = 0;

@@ -22,6 +22,13 @@
 
 _Static_assert(COLL_BLOCKS_RANKS == IN_FLIGHT, "a unit of each");
 
+/* Whether pieces are sent before all have met. AMD's kernels for blocks of more threads have no registers for that. */
+#if defined(__AMDGCN__)
+#define PUSH2_EARLY 0
+#else
+#define PUSH2_EARLY 1
+#endif
+
 /* What a rank does, seen from one thread. */
 struct push2 {
 	const struct coll *c;
@@ -47,7 +54,7 @@ LL_FN struct push2_part push2_part_of(const struct push2 *p, int pe)
 	const struct coll *c = p->c;
 	struct push2_part part = { p->alone ? (uint64_t)(uint32_t)pe * c->bytes : 0, 0, { 0, 0 } };
 
-	part.head = (p->head + part.from) & 15;
+	part.head = ((PUSH2_EARLY ? p->head : p->inboxes[0].src) + part.from) & 15;
 	part.units.end = (part.head + c->bytes + 15) / 16;
 	if (!p->alone)
 		part.units = coll_part_units(&c->args->share, pe, p->npes, part.units.end);
@@ -432,7 +439,7 @@ LL_FN struct push2 push2_of(const struct coll *c)
 		.blocks = (int)kernel_blocks(),
 		.piece = c->args->places.piece };
 
-	if (!c->met)
+	if (PUSH2_EARLY && !c->met)
 		return p;
 	p.head = (uint32_t)p.inboxes[0].src & 15;
 	p.alike = !p.head;
@@ -491,11 +498,11 @@ LL_FN int push2_run(struct coll *c, enum fold_loop which)
 		push2_forget(&p);
 		stride = (uint64_t)(uint32_t)p.blocks * p.piece;
 		at = (uint64_t)(uint32_t)p.block * p.piece;
-		if (!c->met)
+		if (PUSH2_EARLY && !c->met)
 			PUSH2_LOADS_OF_ANY(Begin);
 		for (; ahead < nth + PUSH2_AHEAD && (ahead - first) * stride < most; ahead++)
 			push_piece(&p, at + (ahead - first) * stride, ahead);
-		if (!c->met) {
+		if (PUSH2_EARLY && !c->met) {
 			PUSH2_LOADS_OF_ANY(End);
 			rc = coll_block_met(c);
 			if (rc || !most)
@@ -532,7 +539,7 @@ LL_FN void push2_kernel(const struct kernel_collective_args *args, enum fold_loo
 	coll_set(&c);
 	if (!coll_open(&c))
 		return;
-	rc = coll_block_greets(&c);
+	rc = PUSH2_EARLY ? coll_block_greets(&c) : coll_block_meets(&c);
 	if (!rc)
 		rc = push2_run(&c, which);
 	coll_block_parts(&c, rc);

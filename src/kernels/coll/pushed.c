@@ -94,7 +94,7 @@ static inline int await_piece(
 	return 0;
 }
 
-static inline __attribute__((always_inline)) int await_data(const struct coll *c)
+static inline __attribute__((always_inline)) SPMTD_MEETS int await_data(const struct coll *c)
 {
 	struct sweep s = sources(c);
 	struct spmtd_waiter_ w;
@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) int await_data(const struct coll *c
 }
 
 /* The hello may have overtaken them. */
-static inline int await_factors(const struct coll *c)
+static inline SPMTD_MEETS int await_factors(const struct coll *c)
 {
 	const struct spmt_view *v = c->view;
 	struct spmtd_waiter_ w;

@@ -49,7 +49,7 @@ static inline void fill_stage(const struct coll *c)
 }
 
 /* The first block, which greets for its rank, waits for the others, which run: there are never more than run at once. */
-static inline int await_stage(const struct coll *c)
+static inline SPMTD_MEETS int await_stage(const struct coll *c)
 {
 	uint64_t word = spmtd_at_(&area_of(c->view)->staged);
 	struct spmtd_waiter_ w;
@@ -98,7 +98,7 @@ COLL_FN int coll_varied(struct coll *c)
 }
 
 /* The rank's last block ends it, at the latest when its deadline has passed. Not 0: well. */
-static inline int await_end(const struct coll *c)
+static inline SPMTD_MEETS int await_end(const struct coll *c)
 {
 	const struct area *area = area_of(c->view);
 	uint64_t epoch = spmtd_at_(&area->coll_epoch), before = spmtd_at_(&area->grid[GRID_BEFORE]);

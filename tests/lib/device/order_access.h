@@ -12,6 +12,7 @@
 #define SPMTD_HOST_H
 #define SPMTD_NVPTX_H
 #define SPMTD_FN static inline __attribute__((unused))
+#define SPMTD_MEETS
 #define SPMTD_LONG SPMTD_FN
 #define SPMTD_RARE SPMTD_FN
 #define SPMTD_ONCE SPMTD_FN

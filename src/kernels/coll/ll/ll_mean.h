@@ -7,7 +7,7 @@
 
 /* As COLL_FN, for functions of these files. On CPUs the compiler inlines as it likes, in a third of the time. */
 #if defined(__AMDGCN__) || defined(__NVPTX__)
-#define LL_FN static inline __attribute__((always_inline))
+#define LL_FN static inline __attribute__((always_inline)) SPMTD_MEETS
 #else
 #define LL_FN static inline
 #endif

@@ -386,7 +386,7 @@ LL_FN int ll_brief_copy(const struct coll *c, struct ll_waits *w, const struct l
 	if (heard)
 		rc = ll_first_agreed(c, w);
 	if (rc == SPMTD_MISMATCH) {
-		if (heard || !w->rc || w->rc == SPMTD_MISMATCH)
+		if (!w->rc || w->rc == SPMTD_MISMATCH)
 			await_keys(c, w, 0);
 		rc = ll_first_agreed(c, w);
 	}

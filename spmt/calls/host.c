@@ -57,7 +57,7 @@ int stream_quiet(spmt_comm *comm, const char *what, const struct reserved *reser
 
 static int quiet_queue(spmt_comm *comm, const char *what, device_stream stream)
 {
-	HOLD_DEVICE(
+	HOLD_FOR_COPIES(
 		stream == comm->stream ? NULL : comm, stream); /* nothing is asked of it there */
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);

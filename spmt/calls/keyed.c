@@ -226,7 +226,7 @@ static int kernels_settle(spmt_comm *comm, const char *what)
 static int kernels_meet(spmt_comm *comm, const char *what)
 {
 	LANE_HOLD(comm);
-	HOLD_DEVICE(comm, comm->stream);
+	HOLD_DEVICE(comm);
 	struct kernel_barrier_args args = { .report = (uint64_t)(uintptr_t)kernel_report_of(
 						    comm->signals_dev) };
 	struct reserved reserved;

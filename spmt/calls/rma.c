@@ -286,7 +286,7 @@ static int get_queue(spmt_comm *comm, void *dst, uint64_t offset, size_t n, int 
 int rma_put_stream(
 	spmt_comm *comm, uint64_t offset, const void *src, size_t n, int pe, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_FOR_COPIES(comm, stream);
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 
@@ -300,7 +300,7 @@ int rma_put_stream(
 int rma_get_stream(
 	spmt_comm *comm, void *dst, uint64_t offset, size_t n, int pe, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_FOR_COPIES(comm, stream);
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 
@@ -363,7 +363,7 @@ static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst
 static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
 	const struct put_signal *s, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	struct reserved reserved;
 	bool queued = false;
 	int rc = stream_reserve(comm, stream, &reserved);

@@ -53,7 +53,7 @@ int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_
 static int signal_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,
 	int pe, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 

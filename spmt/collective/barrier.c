@@ -14,7 +14,7 @@
 /* One launch of a thread for each rank. */
 static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	const struct far_call far = { .what = what, .size = 1, .key = FAR_BARRIER };
 	struct kernel_barrier_args args;
 	struct coll_in_stream in;

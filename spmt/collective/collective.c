@@ -275,7 +275,7 @@ static int coll_launch(spmt_comm *comm, struct coll_call *c, struct coll_in_stre
 
 static int coll_queue(spmt_comm *comm, struct coll_call *c, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	struct coll_in_stream in;
 	int rc = coll_begin(comm, stream, &in);
 

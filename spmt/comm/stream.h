@@ -26,8 +26,10 @@ int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct rese
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
 /* The same for a kernel of the user's: in a stream of the user's quiet does not wait for it, but what it may use stays until it has ended. */
 int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved *reserved);
-/* At the top of what asks the driver several things of comm's device and a stream: it binds it once, until the end of the block. NULL: none. */
-#define HOLD_DEVICE(comm, stream)                                               \
+/* At the top of what asks the driver several things of comm's device: it binds it once, until the end of the block. NULL: none. */
+#define HOLD_DEVICE(comm) HOLD_FOR_COPIES((comm), NULL)
+/* The same where a stream takes copies and events alone. */
+#define HOLD_FOR_COPIES(comm, stream)                                           \
 	__attribute__((cleanup(stream_let_go), unused)) const spmt_comm *held = \
 		stream_hold((comm), (stream))
 const spmt_comm *stream_hold(const spmt_comm *comm, device_stream stream);

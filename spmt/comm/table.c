@@ -365,7 +365,7 @@ int kernel_queue(spmt_comm *comm, const struct kernel *kernel, const void *args,
 int kernel_run(spmt_comm *comm, const struct kernel *kernel, const void *args, size_t size,
 	device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	struct reserved reserved;
 	int rc = stream_reserve(comm, stream, &reserved);
 

@@ -338,7 +338,7 @@ static int run_barrier_queue(spmt_comm *comm, device_stream stream)
 
 static int run_queue(spmt_comm *comm, const struct plan_call *c, device_stream stream)
 {
-	HOLD_DEVICE(comm, stream);
+	HOLD_DEVICE(comm);
 	struct kernel_plan_args args = { .plan = plan_given(comm, c), .posts = 1 };
 	const struct device_graph_ops *graph = comm->backend->graph;
 	struct coll_in_stream in;

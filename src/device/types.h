@@ -105,8 +105,8 @@ struct device_dmabuf_ops {
 	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
 };
 
-/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end, most of it in stream s; other devices are
-   asked as ever. begin: false, and no end, where that cannot be, is so already, or has nothing to gain. */
+/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end; other devices are asked as ever.
+   begin: s, if not NULL, takes copies and events, and nothing else is asked; false, and no end: it cannot be, is so already, or gains nothing. */
 struct device_hold_ops {
 	bool (*begin)(int dev, device_stream s);
 	void (*end)(int dev);

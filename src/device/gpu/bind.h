@@ -41,7 +41,7 @@ static inline bool gpu_stream_speaks(const struct gpu_vendor *v, device_stream s
 	return v->streams_know && (uintptr_t)s > (uintptr_t)DEVICE_STREAM_PER_THREAD;
 }
 /* The device stays bound for the calling thread, so that what binds it until gpu_let_go() asks the driver nothing for that. False:
-   it is not held, or was already, or has nothing to gain from it in this stream, and nothing is to be let go. */
+   it is not held, or was already, or gains nothing as only copies and events in s follow, and nothing is to be let go. s may be NULL. */
 bool gpu_hold(const struct gpu_vendor *v, int dev, device_stream s);
 void gpu_let_go(const struct gpu_vendor *v, int dev);
 /* Puts back what the thread had. */

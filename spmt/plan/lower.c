@@ -24,6 +24,7 @@ struct lowering {
 	bool touched[SPMT_PLAN_RANKS]; /* this block that rank's since it has signalled it last, */
 	bool silent;		       /* and some block at its end */
 	bool told;		       /* it has touched what another rank tells */
+	bool leads;		       /* some block does, as struct plan_layout has it */
 };
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -247,11 +248,19 @@ static bool meet_before(
 	return meets;
 }
 
+/* Of its own input or output, as plan_leads() has it (src/kernels/plan.c). */
+static bool lower_leads(const struct spmt_plan_op *op)
+{
+	return op->kind == SPMT_PLAN_PUT && op->src[0].buffer != SPMT_PLAN_SCRATCH &&
+		op->dst[0].buffer == SPMT_PLAN_SCRATCH;
+}
+
 static void lower_block(struct lowering *l, const struct plan_list *list)
 {
 	size_t from = 0, all_from = 0;
 
 	l->told = false;
+	l->leads |= list->n && lower_leads(&list->ops[0]);
 	for (size_t i = 0; i < list->n; i++) {
 		uint32_t first = l->nsteps, meets = 0;
 		bool told = l->told;
@@ -333,6 +342,7 @@ int plan_lay_out(
 	made.size = end;
 	made.apart = !l.reaches;
 	made.closed = !l.silent;
+	made.leads = l.leads;
 	made.widest = l.widest;
 	*layout = made;
 	return 0;

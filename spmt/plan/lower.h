@@ -15,6 +15,7 @@ struct plan_layout {
 	uint32_t widest;     /* chunks that a block moves at once, the most */
 	bool either;	     /* its input and output may be one buffer, or two */
 	bool apart;	     /* no rank touches another's memory but by packets and signals */
+	bool leads;	     /* some block begins with what it stores into another rank's scratch */
 	bool closed; /* who does, signals it behind that: each signal is waited for in the run */
 };
 

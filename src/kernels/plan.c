@@ -19,12 +19,13 @@ struct plan_block {
 
 /* ---- the steps -------------------------------------------------------------------------------- */
 
-PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s)
+/* Of src, which is place 1 unless that is being copied, to place 0. */
+PLAN_FN void plan_copy(const struct plan_run *r, const struct plan_step *s, uint64_t src)
 {
 	uint64_t n = plan_bytes(r, s);
 
 	if (n)
-		spmtd_copy_put_(plan_place_at(r, s, 0), plan_place_at(r, s, 1), n, SPMTD_BLOCK_);
+		spmtd_copy_put_(plan_place_at(r, s, 0), src, n, SPMTD_BLOCK_);
 }
 
 PLAN_FN int plan_fold(const struct plan_run *r, const struct plan_step *s)
@@ -130,7 +131,7 @@ PLAN_FN int plan_do(const struct plan_run *r, const struct plan_step *s)
 {
 	switch (s->kind) {
 	case PLAN_STEP_COPY:
-		plan_copy(r, s);
+		plan_copy(r, s, plan_place_at(r, s, 1));
 		return 0;
 	case PLAN_STEP_FOLD:
 	case PLAN_STEP_FOLD_PACKETS:
@@ -164,22 +165,34 @@ PLAN_FN void plan_failed(
 /* ---- before the ranks have met, as a row ------------------------------------------------------- */
 
 /*
- * Packets of an input, which a block begins with, go as early as the greeting: no peer has read a packet of this set since it came to the
- * collective before this one. An input that is being copied is read where it was.
+ * What a block begins with of its own input, as packets, or to another rank's scratch where that has two sets, goes as early as the greeting: no
+ * peer has touched this set since it came to the collective before this one. An input that is being copied is read where it was.
  */
 PLAN_FN int plan_leads(const struct plan_run *r, const struct plan_step *s)
 {
-	const struct plan_step_place *p = plan_place(r, s, 1);
+	const struct plan_step_place *to = plan_place(r, s, 0), *from = plan_place(r, s, 1);
 
-	return s->kind == PLAN_STEP_PACK && p->space <= PLAN_SPACE_OUTPUT &&
-		(int)p->rank == r->v->pe;
+	if (s->kind == PLAN_STEP_COPY &&
+		(!r->given->turn || to->space != PLAN_SPACE_SCRATCH || (int)to->rank == r->v->pe))
+		return 0;
+	return (s->kind == PLAN_STEP_COPY || s->kind == PLAN_STEP_PACK) &&
+		from->space <= PLAN_SPACE_OUTPUT && (int)from->rank == r->v->pe;
 }
 
-/* How far that goes. */
-PLAN_FN uint32_t plan_led(const struct plan_run *r, uint32_t at, uint32_t end)
+/* How far that goes; threads do not meet on the way. */
+PLAN_FN uint32_t plan_led(const struct plan_run *r, uint32_t first, uint32_t end)
 {
-	while (r->given->row && at < end && plan_leads(r, plan_step_at(r, at)))
+	uint32_t at = first;
+
+	while (r->given->row && at < end) {
+		const struct plan_step *s = plan_step_at(r, at);
+
+		if (!plan_leads(r, s))
+			break;
+		if (s->kind == PLAN_STEP_COPY && at > first && (s->meets & PLAN_MEETS))
+			break;
 		at++;
+	}
 	return at;
 }
 
@@ -191,7 +204,10 @@ PLAN_FN void plan_lead(const struct plan_run *r, uint32_t at, uint32_t end)
 
 		if (src - r->now->to < r->now->bytes)
 			src += r->now->from - r->now->to;
-		plan_pack(r, s, src);
+		if (s->kind == PLAN_STEP_PACK)
+			plan_pack(r, s, src);
+		else
+			plan_copy(r, s, src);
 	}
 }
 
@@ -476,6 +492,7 @@ PLAN_CALL void plan_ahead(
 		return;
 	plan_find(given, now);
 	now->packets = given->packets;
+	now->scratch = given->scratch;
 #if defined(PLAN_KEPT)
 	spmtd_meet_block_();
 	if (now->at)
@@ -493,6 +510,7 @@ PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struc
 	now->epoch = epoch;
 	now->flag = area_flag(epoch);
 	now->packets = given->packets + (epoch & 1) * given->other;
+	now->scratch = given->scratch + (epoch & 1) * given->turn;
 #if defined(PLAN_KEPT)
 	if (now->at && (epoch & 1))
 		plan_turn(&r);

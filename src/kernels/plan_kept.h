@@ -33,7 +33,7 @@ PLAN_FN void plan_keep(struct plan_now *now)
 	now->at = spmtd_at_(to + of_steps + of_places);
 }
 
-/* A thread each: the addresses that other ranks tell, or all else, of packets in the set that r has. The block has yet to meet. */
+/* A thread each: the addresses that other ranks tell, or all else, of packets and scratch in the sets that r has. The block has yet to meet. */
 PLAN_FN void plan_resolve(const struct plan_run *r, int told)
 {
 	const struct plan_step_place *places =
@@ -63,7 +63,7 @@ PLAN_FN void plan_hear(const struct plan_run *r)
 	plan_resolve(r, 1);
 }
 
-/* Of what a thread has resolved packets are in the other set. */
+/* Of what a thread has resolved packets, and scratch of two sets, are in the other one. */
 PLAN_FN void plan_turn(const struct plan_run *r)
 {
 	const struct plan_step_place *places =
@@ -71,9 +71,12 @@ PLAN_FN void plan_turn(const struct plan_run *r)
 	uint64_t *at = (uint64_t *)spmtd_to_(r->now->at);
 
 	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
-		i += spmtd_threads_())
+		i += spmtd_threads_()) {
 		if (places[i].space == PLAN_SPACE_PACKETS)
 			at[i] += r->given->other;
+		if (places[i].space == PLAN_SPACE_SCRATCH)
+			at[i] += r->given->turn;
+	}
 }
 
 #elif defined(PLAN_IN_BLOCKS)

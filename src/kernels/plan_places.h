@@ -49,7 +49,7 @@ PLAN_FN uint64_t plan_base(const struct plan_run *r, uint32_t space)
 	case PLAN_SPACE_OUTPUT:
 		return g->dst;
 	case PLAN_SPACE_SCRATCH:
-		return g->at + g->scratch;
+		return g->at + r->now->scratch;
 	default:
 		return g->at + r->now->packets;
 	}

@@ -31,7 +31,7 @@ static __attribute__((address_space(3), loader_uninitialized)) uint64_t plan_kep
 /* What is not in the arguments, the same in all threads of a block. */
 struct plan_now {
 	uint64_t epoch, flag;
-	uint64_t packets;	      /* the set that this run has */
+	uint64_t packets, scratch;    /* the sets that this run has */
 	uint64_t steps, places;	      /* of this block; on the host of all blocks */
 	struct plan_first first, end; /* and their numbers */
 	uint64_t at;		  /* of a list that is kept: the addresses of its places; else 0 */

@@ -167,6 +167,7 @@ static void row_fill(spmt_comm *comm, const struct coll_plan *p, const struct co
 	};
 	row->plan.row = 1;
 	row->plan.other = p->other;
+	row->plan.turn = p->turn;
 	row->same = (struct kernel_collective_args){ .dst = row->plan.dst,
 		.src = row->plan.src,
 		.key = c->key,
@@ -293,12 +294,22 @@ static uint64_t row_next(uint64_t bytes)
 	return 1ull << (63 - __builtin_clzll(bytes - 1));
 }
 
+static uint64_t row_rooms(const spmt_comm *comm, const spmt_plan *plan)
+{
+	return comm->parent ? ROW_SPLIT : plan_has_packets(plan) ? ROW_PACKETS : ROW_ROOM;
+}
+
+static bool row_has_room(uint64_t bytes, uint64_t room)
+{
+	return bytes <= room + MIN_OF(room, ROW_WORDS);
+}
+
 /* As large as fits the room; without scratch and copies, without end. */
 static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan *p)
 {
 	const spmt_plan *plan = f->plan;
 	const struct spmt_plan_attr *a = &plan->attr;
-	uint64_t room = comm->parent ? ROW_SPLIT : plan_has_packets(plan) ? ROW_PACKETS : ROW_ROOM;
+	uint64_t room = row_rooms(comm, plan);
 	bool copies = row_wants_copy(plan, p);
 	int rc;
 
@@ -307,7 +318,7 @@ static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan 
 		return plan_open_on(comm, plan, f->either, 0, &p->open);
 	for (p->most = MIN_OF(p->most, row_first(comm, plan, room));; p->most = row_next(p->most)) {
 		rc = plan_open_on(comm, plan, f->either, p->most, &p->open);
-		if (rc || row_beside(p) + (copies ? p->most : 0) <= room + MIN_OF(room, ROW_WORDS))
+		if (rc || row_has_room(row_beside(p) + (copies ? p->most : 0), room))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
@@ -316,7 +327,23 @@ static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan 
 	}
 }
 
-/* Its memory begins at `size`. */
+/* Its memory begins at `size`, and from p->at on has the plan's own, both sets of packets, another set of scratch if that is of use and has
+   room, too, and at last what copies of an input need. */
+static void row_place(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
+{
+	const struct plan_layout *l = &p->open.layout;
+	uint64_t copies = row_wants_copy(plan, p) ? p->most : 0, scratch = l->packets - l->scratch;
+
+	p->at = *size;
+	p->other = row_set(p);
+	p->spare = align_up(p->at + l->packets + 2 * p->other, ROW_LINE);
+	if (l->leads && row_has_room(row_beside(p) + copies + scratch, row_rooms(comm, plan))) {
+		p->turn = p->spare - p->at - l->scratch;
+		p->spare = align_up(p->spare + scratch, ROW_LINE);
+	}
+	*size = align_up(p->spare + copies, ROW_LINE);
+}
+
 static int plan_row_make(
 	spmt_comm *comm, const struct row_file *f, struct coll_plan *p, uint64_t *size)
 {
@@ -332,10 +359,7 @@ static int plan_row_make(
 		return rc;
 	snprintf(p->name, sizeof(p->name), "%s", plan->name);
 	p->parts = plan_parts(&plan->attr) / blocks;
-	p->at = *size;
-	p->other = row_set(p);
-	p->spare = align_up(p->at + p->open.layout.packets + 2 * p->other, ROW_LINE);
-	*size = align_up(p->spare + (row_wants_copy(plan, p) ? p->most : 0), ROW_LINE);
+	row_place(comm, plan, p, size);
 	p->table = plan_table(plan, &p->open.layout, comm->rank);
 	if (!p->table)
 		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);

@@ -18,6 +18,7 @@ struct coll_plan {
 	char *own;	    /* the comm's library area */
 	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
 	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
+	uint64_t turn;	    /* to a second set of scratch; 0: there is none */
 	uint64_t most;	    /* bytes of the input */
 	void *table;	    /* of this rank */
 	struct row_packets packets;

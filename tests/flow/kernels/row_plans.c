@@ -327,10 +327,10 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 {
 	static const struct {
 		const char *made;
-		bool apart, closed;
-	} rows[] = { { "allreduce", false, true }, { "allreduce-packets", true, true },
-		{ "allreduce-push", false, true }, { "allgather", false, false },
-		{ "reducescatter", false, false } };
+		bool apart, closed, leads;
+	} rows[] = { { "allreduce", false, true, false },
+		{ "allreduce-packets", true, true, false }, { "allreduce-push", false, true, true },
+		{ "allgather", false, false, false }, { "reducescatter", false, false, false } };
 	struct plan_layout layout;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -341,6 +341,7 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 			cr_assert_eq(plan_lay_out(plan, false, 6144, &layout), 0);
 			cr_assert_eq(layout.apart, rows[i].apart, "%s", rows[i].made);
 			cr_assert_eq(layout.closed, rows[i].closed, "%s", rows[i].made);
+			cr_assert_eq(layout.leads, rows[i].leads, "%s", rows[i].made);
 			spmt_plan_destroy(plan);
 		}
 	put_and_signal(false, SPMT_PLAN_SIGNAL, &layout);

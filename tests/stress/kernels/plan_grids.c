@@ -68,7 +68,7 @@ static struct lowered {
 	spmt_plan *plan;
 	struct spmt_plan_info info;
 	struct plan_layout layout;
-	uint64_t at, spare, other; /* offsets in the heaps */
+	uint64_t at, spare, other, turn; /* offsets in the heaps */
 	uint32_t blocks[RANKS];
 	struct row_packets packets[RANKS];
 } lowered[PLANS];
@@ -90,11 +90,20 @@ static int lower_packets(struct lowered *l)
 	return 0;
 }
 
+/* Of two sets of scratch. */
+static void lower_turn(struct lowered *l)
+{
+	if (!l->layout.leads)
+		return;
+	l->turn = l->spare - l->at - l->layout.scratch;
+	l->spare = align_up(l->spare + l->layout.packets - l->layout.scratch, 128);
+}
+
 /* Two of three touch nothing of each other's but packets, half of these with blocks that are alike, or nearly. */
 static int lower_all(void)
 {
 	uint64_t end = 0;
-	int closed = 0, alike = 0;
+	int closed = 0, alike = 0, leads = 0;
 
 	for (uint64_t i = 0; i < PLANS; i++) {
 		struct lowered *l = &lowered[i];
@@ -113,6 +122,8 @@ static int lower_all(void)
 		l->other = l->layout.size - l->layout.packets;
 		l->at = end;
 		l->spare = align_up(end + l->layout.size + l->other, 128);
+		lower_turn(l);
+		leads += l->layout.leads;
 		end = l->spare + BUFFER;
 		for (int r = 0; r < RANKS; r++)
 			l->blocks[r] = blocks_of_rank(l->plan, r);
@@ -120,6 +131,7 @@ static int lower_all(void)
 	REQUIRE(end <= HEAP);
 	REQUIRE(closed > 0 && closed < PLANS / 3);
 	REQUIRE(alike > PLANS / 4);
+	REQUIRE(leads > 0);
 	return 0;
 }
 
@@ -220,6 +232,7 @@ static void give(const struct call *c, int pe, struct kernel_plan_row_args *args
 		.scratch = l->layout.scratch,
 		.packets = l->layout.packets,
 		.other = l->other,
+		.turn = l->turn,
 		.chunk = c->chunk,
 		.type = SPMT_TYPE_U8,
 		.op = SPMT_OP_SUM,

@@ -18,14 +18,8 @@
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
 
-#define ROW_ROOM (64u << 20)	/* bytes of a plan's scratch and a copy of its input; */
-#define ROW_PACKETS (16u << 20) /* of one with packets, which large calls have not; */
-#define ROW_SPLIT (256u << 10)	/* on a part of a world */
-#define ROW_LEAST 1024u		/* inputs that have room there at least */
-#define ROW_GRAIN (16u << 10)	/* bytes for each thread block of a copy */
-#define ROW_WORDS (1u << 20)	/* and of its counters, beside that */
-#define ROW_WORD 4096		/* a file's name */
-#define ROW_LINE 128u
+#define ROW_GRAIN (16u << 10) /* bytes for each thread block of a copy */
+#define ROW_WORD 4096	      /* a file's name */
 
 struct plan_rows {
 	struct coll_plans calls; /* first */
@@ -246,125 +240,12 @@ static int row_queue(spmt_comm *comm, const struct coll_plan *plan, const struct
 	return rc;
 }
 
-/* Some call may find its input where the plan must not have it. */
-static bool row_wants_copy(const spmt_plan *plan, const struct coll_plan *p)
-{
-	if (p->either)
-		return false;
-	return !plan->attr.in_place || !strcmp(plan->collective, "reducescatter");
-}
-
-/* One whose least input has no room would never be taken. */
-static int row_least(const spmt_plan *plan, uint64_t most, uint64_t room)
-{
-	if (plan->attr.min_bytes <= most)
-		return 0;
-	return fail_call(-EINVAL, "SPMT_COLL",
-		"plan %s fits no call: min_message_size is %llu, and with scratch and copies %llu bytes of input have room in %llu KiB",
-		plan->name, (unsigned long long)plan->attr.min_bytes, (unsigned long long)most,
-		(unsigned long long)(room >> 10));
-}
-
-/* Bytes of one set of packets. */
-static uint64_t row_set(const struct coll_plan *p)
-{
-	return align_up(p->open.layout.size - p->open.layout.packets, ROW_LINE);
-}
-
-/* What is beside its table. */
-static uint64_t row_beside(const struct coll_plan *p)
-{
-	return p->open.layout.size - p->open.layout.words + row_set(p);
-}
-
-/* Where to begin: of a large call each rank's scratch may hold its part alone. A power of two. */
-static uint64_t row_first(const spmt_comm *comm, const spmt_plan *plan, uint64_t room)
-{
-	uint64_t first = room;
-
-	if (!comm->parent && !plan_has_packets(plan))
-		while (first < room * (uint64_t)comm->nranks)
-			first *= 2;
-	return first;
-}
-
-/* The largest power of two below. */
-static uint64_t row_next(uint64_t bytes)
-{
-	return 1ull << (63 - __builtin_clzll(bytes - 1));
-}
-
-static uint64_t row_rooms(const spmt_comm *comm, const spmt_plan *plan)
-{
-	return comm->parent ? ROW_SPLIT : plan_has_packets(plan) ? ROW_PACKETS : ROW_ROOM;
-}
-
-static bool row_has_room(uint64_t bytes, uint64_t room)
-{
-	return bytes <= room + MIN_OF(room, ROW_WORDS);
-}
-
-/* As large as fits the room; without scratch and copies, without end. */
-static int row_room(spmt_comm *comm, const struct row_file *f, struct coll_plan *p)
-{
-	const spmt_plan *plan = f->plan;
-	const struct spmt_plan_attr *a = &plan->attr;
-	uint64_t room = row_rooms(comm, plan);
-	bool copies = row_wants_copy(plan, p);
-	int rc;
-
-	p->most = a->max_bytes ? a->max_bytes : UINT64_MAX;
-	if (!copies && !a->scratch_chunks)
-		return plan_open_on(comm, plan, f->either, 0, &p->open);
-	for (p->most = MIN_OF(p->most, row_first(comm, plan, room));; p->most = row_next(p->most)) {
-		rc = plan_open_on(comm, plan, f->either, p->most, &p->open);
-		if (rc || row_has_room(row_beside(p) + (copies ? p->most : 0), room))
-			return rc ? rc : row_least(plan, p->most, room);
-		if (p->most < 2 * ROW_LEAST)
-			return fail_call(-EINVAL, "SPMT_COLL",
-				"plan %s: %u chunks of scratch are too many for %llu KiB",
-				plan->name, a->scratch_chunks, (unsigned long long)(room >> 10));
-	}
-}
-
-/* Its memory begins at `size`, and from p->at on has the plan's own, both sets of packets, another set of scratch if that is of use and has
-   room, too, and at last what copies of an input need. */
-static void row_place(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
-{
-	const struct plan_layout *l = &p->open.layout;
-	uint64_t copies = row_wants_copy(plan, p) ? p->most : 0, scratch = l->packets - l->scratch;
-
-	p->at = *size;
-	p->other = row_set(p);
-	p->spare = align_up(p->at + l->packets + 2 * p->other, ROW_LINE);
-	if (l->leads && row_has_room(row_beside(p) + copies + scratch, row_rooms(comm, plan))) {
-		p->turn = p->spare - p->at - l->scratch;
-		p->spare = align_up(p->spare + scratch, ROW_LINE);
-	}
-	*size = align_up(p->spare + copies, ROW_LINE);
-}
-
-static int plan_row_make(
+static int row_make_of(
 	spmt_comm *comm, const struct row_file *f, struct coll_plan *p, uint64_t *size)
 {
-	const spmt_plan *plan = f->plan;
-	uint32_t blocks = coll_kinds[f->kind].src_blocks ? (uint32_t)comm->nranks : 1;
-	int rc;
-
 	p->kind = f->kind;
 	p->either = f->either;
-	p->writes = plan_row_writes_input(plan);
-	rc = row_room(comm, f, p);
-	if (rc)
-		return rc;
-	snprintf(p->name, sizeof(p->name), "%s", plan->name);
-	p->parts = plan_parts(&plan->attr) / blocks;
-	row_place(comm, plan, p, size);
-	p->table = plan_table(plan, &p->open.layout, comm->rank);
-	if (!p->table)
-		return fail_call(-ENOMEM, "SPMT_COLL", "no memory for plan %s", p->name);
-	rc = row_packets_find(plan, &p->open.layout, p->table, comm->rank, &p->packets);
-	return rc ? fail_call(rc, "SPMT_COLL", "no memory for plan %s", p->name) : 0;
+	return row_make(comm, f->plan, p, size);
 }
 
 static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char *file)
@@ -426,7 +307,7 @@ static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 		rc = row_prove(comm, file, f);
 	}
 	if (!rc && n == comm->nranks)
-		rc = plan_row_make(comm, f, p, &rows->size);
+		rc = row_make_of(comm, f, p, &rows->size);
 	if (!rc && n == comm->nranks) {
 		rows->n++;
 		row_log(comm, p, file);
@@ -493,7 +374,7 @@ static int row_split(spmt_comm *part, struct plan_rows *rows, const struct row_f
 	int rc;
 
 	status_save(&before);
-	rc = plan_row_make(part, f, p, &rows->size);
+	rc = row_make_of(part, f, p, &rows->size);
 	if (!rc) {
 		rows->n++;
 		return 0;

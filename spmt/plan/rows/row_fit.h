@@ -24,6 +24,10 @@ struct coll_plan {
 	struct row_packets packets;
 };
 
+/* Of a plan for this comm, whose kind p has, and whether it runs in place and not: how large a call it takes, its table, and where its memory lies, from
+   *size on, which goes on behind it. Equal on all ranks with equal plans, but the table. 0, or a code and a sentence. */
+int row_make(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size);
+
 /* Bytes of the input, and of how many elements a call's count has to be a multiple. */
 uint64_t row_input_bytes(const struct coll_plan *p, const struct coll_planned *c);
 size_t row_grain(const struct coll_plan *p, const struct coll_planned *c);

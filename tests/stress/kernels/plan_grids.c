@@ -214,7 +214,7 @@ struct thread {
 	uint32_t tid, block;
 };
 
-/* As spmt/plan/rows/row.c has it. */
+/* As spmt/plan/rows has it. */
 static void give(const struct call *c, int pe, struct kernel_plan_row_args *args)
 {
 	const struct lowered *l = c->l;

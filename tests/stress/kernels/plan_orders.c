@@ -120,7 +120,7 @@ static uint64_t out_of(const struct call *c, int rank)
 	return heap + (uint64_t)rank * out_bytes(c);
 }
 
-/* As spmt/plan/rows/row.c has it. */
+/* As spmt/plan/rows has it. */
 static void give(const struct call *c, int rank, struct kernel_plan_row_args *args)
 {
 	uint64_t heap = spmtd_at_(views_heap(&scene.views, rank));

@@ -106,14 +106,14 @@ SPMTD_FN void spmtd_post_view_(const struct spmtd_fifo *f, uint64_t timeout_ns, 
 }
 
 /*
- * By one thread. waits: until the host is through with it. 0, or the code of the wait for a place, which is kept for a quiet, or of
- * that for the host, which drops what it finds in a broken world. Never inlined on devices, and not by the view, so that kernels which do not
- * post pay little for it.
+ * By one thread. waits: until the host is through with it. 0, or the code of the wait for a place, or of that for the host, which drops what
+ * it finds in a broken world. A quiet tells either again, as most callers return nothing: what was waited for may then come late, or never.
+ * Not of a port's flush, which returns it. Never inlined on devices, and not by the view, so that kernels which do not post pay little for it.
  */
 SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int waits)
 {
 	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
-	int peer = spmtd_post_peer_(head), rc;
+	int peer = spmtd_post_peer_(head), told = 0, rc;
 	struct spmtd_waiter_ w;
 	struct spmt_view v;
 	uint64_t place = 0;
@@ -131,9 +131,10 @@ SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int 
 				SPMTD_WHAT_POST, peer);
 		if (waits && !rc && spmtd_stopped_(&v))
 			rc = SPMTD_ABORTED;
-	} else {
-		spmtd_poke64_(spmtd_at_(&f->own->lost), (uint64_t)(int64_t)rc);
+		told = (int)(head >> 1) & SPMTD_POST_PORT;
 	}
+	if (rc && !told)
+		spmtd_poke64_(spmtd_at_(&f->own->lost), (uint64_t)(int64_t)rc);
 	spmtd_wait_end_(&v, &w);
 	return rc;
 }
@@ -347,7 +348,7 @@ SPMTD_LONG int spmtd_far_quiet_by_(uint64_t fifo, uint64_t timeout_ns, int scope
 		rc = spmtd_post_(
 			fifo, timeout_ns, spmtd_post_head_(SPMTD_FAR_QUIET, f->pe, 0), 0, 0, 0, 1);
 		lost = spmtd_swap64_(spmtd_at_(&f->own->lost), 0);
-		if (lost)
+		if (!rc)
 			rc = (int)(int64_t)lost;
 	}
 	rc = spmtd_agree_(rc, scope);

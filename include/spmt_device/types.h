@@ -173,8 +173,8 @@ struct spmtd_own {
 	uint64_t sync_epoch; /* this rank's; lives on the device so that graphs replay */
 	uint64_t posted;     /* places of the fifo that kernels have claimed */
 	uint64_t taken;	     /* how many of them the host had taken at some kernel's last look */
-	uint64_t lost;	/* not 0: the code of a post that found no place; until a quiet tells it */
-	uint64_t cells; /* of the fifo's: a bit each that is in use */
+	uint64_t lost;	     /* not 0: the code of a post that failed; until a quiet tells it */
+	uint64_t cells;	     /* of the fifo's: a bit each that is in use */
 	uint64_t reserved[2];
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };

@@ -510,6 +510,56 @@ Test(far_kernels, a_full_ring_ends_at_the_deadline)
 	RANKS_OK(ranks_run(2, NULL, is_held, NULL));
 }
 
+/* What ends while the peer takes no letters. */
+static void fetches(const struct args *a)
+{
+	(void)spmtd_uint64_g(&a->view, a->sig, 1);
+}
+
+static void fetches_by_atomic(const struct args *a)
+{
+	(void)spmtd_uint64_atomic_fetch_add(&a->view, a->sig, 1, 1);
+}
+
+static void gets(const struct args *a)
+{
+	spmtd_getmem(&a->view, place(a, GOT), place(a, OWN), BYTES, 1);
+}
+
+/* More than goes into a letter. */
+static void puts_many(const struct args *a)
+{
+	spmtd_putmem(&a->view, a->at, a->at, (size_t)PLACES * BYTES, 1);
+}
+
+static int is_late(spmt_comm *comm, void *arg)
+{
+	static void (*const calls[])(
+		const struct args *) = { fetches, fetches_by_atomic, gets, puts_many };
+	struct args patient, hasty;
+
+	(void)arg;
+	TRY(args_make(comm, &patient));
+	hasty = patient;
+	hasty.view.timeout_ns = 2000000;
+	REQUIRE_OK(spmt_barrier(comm));
+	for (size_t i = 0; spmt_rank(comm) == 0 && i < sizeof(calls) / sizeof(*calls); i++) {
+		mail_hold(&comm->links[1]);
+		calls[i](&hasty);
+		mail_release(&comm->links[1]);
+		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+		REQUIRE_EQ(spmtd_quiet(&patient.view), SPMTD_TIMEOUT);
+		REQUIRE_EQ(spmtd_quiet(&patient.view), 0);
+	}
+	return spmt_barrier(comm);
+}
+
+Test(far_kernels, a_quiet_tells_of_calls_that_ended_before_they_were_done)
+{
+	NEEDS_HOST(LETTERS);
+	RANKS_OK(ranks_run(2, NULL, is_late, NULL));
+}
+
 /* What has been compiled with a header that knew no such peers gets no view. */
 static int earlier(spmt_comm *comm, void *arg)
 {

@@ -265,7 +265,17 @@ SPMTD_FN uint32_t spmtd_cell_claim_(const struct spmt_view *v, int peer)
 	return rc ? SPMTD_CELLS : cell;
 }
 
-/* By one thread; 0 where it failed, which a quiet tells. A cell that the host may still write to is not used again. */
+SPMTD_FN void spmtd_cells_free_(const struct spmtd_fifo *f, uint64_t cells)
+{
+	struct spmt_view v;
+
+	spmtd_post_view_(f, 0, &v);
+	spmtd_noret_and64_(spmtd_at_(&f->own->cells), ~cells);
+	spmtd_wake_(&v, v.pe);
+}
+
+/* By one thread; 0 where it failed, which a quiet tells. A cell that the host may still write to is not used again until a quiet that began
+   behind it is done. */
 SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_)
 {
 	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
@@ -279,11 +289,12 @@ SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POS
 	if (cell == SPMTD_CELLS)
 		return 0;
 	head |= atomic ? (uint64_t)(cell + 1) << 48 : (uint64_t)cell << 32;
-	if (spmtd_post_(fifo, timeout_ns, head, to, from, size, 1))
+	if (spmtd_post_(fifo, timeout_ns, head, to, from, size, 1)) {
+		spmtd_noret_or64_(spmtd_at_(&f->own->late), (uint64_t)1 << cell);
 		return 0;
+	}
 	x = spmtd_look64_(f->cells + cell * sizeof(x));
-	spmtd_noret_and64_(spmtd_at_(&f->own->cells), ~((uint64_t)1 << cell));
-	spmtd_wake_(&v, v.pe);
+	spmtd_cells_free_(f, (uint64_t)1 << cell);
 	return x;
 }
 
@@ -343,10 +354,14 @@ SPMTD_LONG int spmtd_far_quiet_by_(uint64_t fifo, uint64_t timeout_ns, int scope
 	int rc = 0;
 
 	if (spmtd_lane_(scope) == 0) {
-		uint64_t lost;
+		uint64_t late = spmtd_swap64_(spmtd_at_(&f->own->late), 0), lost;
 
 		rc = spmtd_post_(
 			fifo, timeout_ns, spmtd_post_head_(SPMTD_FAR_QUIET, f->pe, 0), 0, 0, 0, 1);
+		if (late && rc)
+			spmtd_noret_or64_(spmtd_at_(&f->own->late), late);
+		else if (late)
+			spmtd_cells_free_(f, late);
 		lost = spmtd_swap64_(spmtd_at_(&f->own->lost), 0);
 		if (!rc)
 			rc = (int)(int64_t)lost;

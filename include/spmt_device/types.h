@@ -175,7 +175,8 @@ struct spmtd_own {
 	uint64_t taken;	     /* how many of them the host had taken at some kernel's last look */
 	uint64_t lost;	     /* not 0: the code of a post that failed; until a quiet tells it */
 	uint64_t cells;	     /* of the fifo's: a bit each that is in use */
-	uint64_t reserved[2];
+	uint64_t late; /* of these: those that nobody awaits, and the host may still write to */
+	uint64_t reserved[1];
 	uint64_t recording; /* 1: a wait of this rank is filling the record */
 };
 

@@ -532,6 +532,7 @@ static void puts_many(const struct args *a)
 	spmtd_putmem(&a->view, a->at, a->at, (size_t)PLACES * BYTES, 1);
 }
 
+/* So often that more fetches are among them than the host has cells for. */
 static int is_late(spmt_comm *comm, void *arg)
 {
 	static void (*const calls[])(
@@ -541,16 +542,18 @@ static int is_late(spmt_comm *comm, void *arg)
 	(void)arg;
 	TRY(args_make(comm, &patient));
 	hasty = patient;
-	hasty.view.timeout_ns = 2000000;
+	hasty.view.timeout_ns = 1000000;
+	patient.sig[1] = 7;
 	REQUIRE_OK(spmt_barrier(comm));
-	for (size_t i = 0; spmt_rank(comm) == 0 && i < sizeof(calls) / sizeof(*calls); i++) {
+	for (uint32_t i = 0; spmt_rank(comm) == 0 && i < 2 * SPMTD_CELLS + 4; i++) {
 		mail_hold(&comm->links[1]);
-		calls[i](&hasty);
+		calls[i % 4](&hasty);
 		mail_release(&comm->links[1]);
 		REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
 		REQUIRE_EQ(spmtd_quiet(&patient.view), SPMTD_TIMEOUT);
 		REQUIRE_EQ(spmtd_quiet(&patient.view), 0);
 	}
+	REQUIRE_EQ(spmtd_uint64_g(&patient.view, patient.sig + 1, 1 - spmt_rank(comm)), 7);
 	return spmt_barrier(comm);
 }
 

@@ -103,10 +103,12 @@ SPMTD_PORTS(_block, SPMTD_BLOCK_)
 
 /* ---- ports: packets ------------------------------------------------------------------------- */
 
-/* Bytes of the packets of so much data. */
+/* Bytes of the packets of so much data; of more than any memory has, as many as no buffer has. */
 SPMTD_FN uint64_t spmtd_port_room_(uint64_t size, uint32_t bytes)
 {
-	return spmtd_packets_count_(size, bytes) * 2 * bytes;
+	uint64_t most = ~(uint64_t)0;
+
+	return size > most / 4 ? most : spmtd_packets_count_(size, bytes) * 2 * bytes;
 }
 
 /* 1: they lie in a buffer of this rank's of `has` bytes at `base`, and where packets may. What does not is left to the host, which says so. */

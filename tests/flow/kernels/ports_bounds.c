@@ -72,6 +72,17 @@ static int packets_to_misaligned(const struct ends *e)
 	return packets_at(e, 8, 0, 64);
 }
 
+/* Twice as many bytes are none, and 16. */
+static int packets_of_all(const struct ends *e)
+{
+	return packets_at(e, 0, 0, SIZE_MAX);
+}
+
+static int packets_of_half(const struct ends *e)
+{
+	return packets_at(e, 0, 0, SIZE_MAX / 2 + 9);
+}
+
 static int signal_beyond(const struct ends *e)
 {
 	return spmtd_port_put_signal(&e->view, &e->port, ROOM, 0, 8);
@@ -110,6 +121,8 @@ Test(ports_bounds, what_does_not_fit_touches_nothing)
 			"spmtd_port_put_packets: rank 0: offset 1008 with 32 bytes goes beyond this rank's buffer" },
 		{ packets_via_misaligned, "packets of 16 bytes lie at multiples of that" },
 		{ packets_to_misaligned, "packets of 16 bytes lie at multiples of that" },
+		{ packets_of_all, "spmtd_port_put_packets: rank 0: offset 0" },
+		{ packets_of_half, "spmtd_port_put_packets: rank 0: offset 0" },
 		{ signal_beyond, "spmtd_port_put_signal: rank 0: offset 1024" },
 		{ flush_beyond, "spmtd_port_put_signal_flush: rank 0: offset 1024" },
 	};

@@ -43,6 +43,7 @@ static void mem_take_offer(spmt_mem *mem, struct offer *offer)
 	const struct link *link = &mem->comm->links[offer->rank];
 
 	mem->offer = offer;
+	mem->posts.gone = &offer->gone;
 	atomic_store_explicit(&mem->head.local, true, memory_order_relaxed);
 	mem->peers[offer->rank] =
 		(struct spmtd_mem_peer){ .base = offer->base, .size = offer->size };

@@ -42,7 +42,8 @@ int fifo_port(spmt_comm *comm, int peer, uint32_t index, const struct fifo_port 
 struct fifo_mem {
 	struct fifo_mem *next;
 	const struct spmtd_mem_peer *peers;
-	const uint64_t *offsets; /* on each rank's link */
+	const uint64_t *offsets;  /* on each rank's link */
+	const _Atomic bool *gone; /* not NULL: of one rank, which has deregistered it */
 	bool known;
 };
 void fifo_mem(spmt_comm *comm, struct fifo_mem *mem);

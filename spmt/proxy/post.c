@@ -79,6 +79,11 @@ int post_quiet(struct fifo *fifo)
 
 /* ---- ports ------------------------------------------------------------------------------------------ */
 
+static bool mem_gone(const struct fifo_mem *mem)
+{
+	return mem && mem->gone && atomic_load(mem->gone);
+}
+
 /* False: there is no such port. */
 static bool port_find(struct fifo *f, int pe, uint32_t index, struct fifo_port *port)
 {
@@ -88,8 +93,8 @@ static bool port_find(struct fifo *f, int pe, uint32_t index, struct fifo_port *
 	pthread_mutex_lock(&f->lock);
 	ports = f->ports[pe];
 	if (ports && index < AREA_CHANNELS) {
-		known = ports->known[index];
 		*port = ports->port[index];
+		known = ports->known[index] && !mem_gone(port->mem);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return known;

@@ -284,3 +284,46 @@ Test(ports_bounds, a_buffer_that_is_no_longer_registered)
 	NEEDS_HOST(KERNELS);
 	RANKS_OK(ranks_run(RANKS, NULL, put_to_what_was, NULL));
 }
+
+/* Of rank 1 alone, which deregisters it alone, too. */
+static int put_to_what_one_had(spmt_comm *comm, void *arg)
+{
+	struct spmt_channel_attr attr = { .size = sizeof(attr), .peer = 1 };
+	struct ends e = { .block = NULL };
+	char *buffer = calloc(1, ROOM), from[64];
+
+	(void)arg;
+	REQUIRE(buffer != NULL);
+	memset(from, 0x5a, sizeof(from));
+	attr.local = from;
+	attr.local_size = sizeof(from);
+	TRY(open_ends(comm, NULL, &e));
+	if (spmt_rank(comm) == 1)
+		REQUIRE_OK(spmt_register_local(comm, 3, buffer, ROOM, &attr.mem));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		REQUIRE_OK(spmt_mem_lookup(comm, 1, 3, &attr.mem));
+		REQUIRE_OK(spmt_port_get(comm, &attr, &e.port));
+		REQUIRE_EQ(spmtd_port_put_signal(&e.view, &e.port, 0, 0, 64), 0);
+	} else {
+		REQUIRE_EQ(spmtd_port_wait(&e.view, &e.port), 0);
+		REQUIRE_EQ(buffer[63], 0x5a);
+		REQUIRE_OK(spmt_deregister(comm, attr.mem));
+		free(buffer);
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		REQUIRE_EQ(spmtd_port_put(&e.view, &e.port, 0, 0, 64), 0);
+		free(buffer);
+	}
+	REQUIRE_EQ(spmtd_port_wait(&e.view, &e.port), SPMTD_ABORTED);
+	REQUIRE_CODE(spmt_quiet(comm), -EINVAL);
+	REQUIRE_SAYS("no port 0 to rank 1, or its buffer is no longer registered");
+	return 0;
+}
+
+Test(ports_bounds, a_buffer_that_its_rank_has_deregistered_alone)
+{
+	NEEDS_HOST(KERNELS);
+	RANKS_OK(ranks_run(RANKS, NULL, put_to_what_one_had, NULL));
+}

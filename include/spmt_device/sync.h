@@ -13,8 +13,9 @@ SPMTD_BEGIN
  * Each rank has a slot in every other's library area and counts its arrivals there; all wait until
  * every slot of their own has come to their epoch. An arrival is an add, which needs no look at the
  * epoch first: that look takes a third of a microsecond and now passes while the arrivals travel.
- * Where the wait fails the arrivals are taken back and the epoch stays: a later call begins the same
- * meeting again, whoever has seen them.
+ * A peer without an address gets the number itself: a post may find no place, and the next one then
+ * makes up for it. Where the wait fails the arrivals are taken back and the epoch stays: a later call
+ * begins the same meeting again, whoever has seen them.
  */
 /* Where the counters of a meeting lie in every rank's library area: `step` bytes from one writer's to the
    next; and this rank's epoch. */
@@ -93,7 +94,8 @@ SPMTD_FN void spmtd_sync_post_(
 			continue;
 		at = spmtd_arrived_(s, spmtd_own_there_(v, pe), v->pe);
 		if (spmtd_is_far_(v, pe)) {
-			spmtd_far_signal_(v, at, (uint64_t)(int64_t)by, SPMT_SIGNAL_ADD, pe, 0);
+			spmtd_far_signal_(
+				v, at, spmtd_epoch_of_(v, s) + (by > 0), SPMT_SIGNAL_SET, pe, 0);
 			continue;
 		}
 		spmtd_noret_add64_(at, (uint64_t)(int64_t)by);

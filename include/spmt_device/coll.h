@@ -15,7 +15,8 @@ SPMTD_BEGIN
  * Between two barriers, of the world's sync or, where the name has _at, of the session that the last argument names: all ranks
  * call with equal sizes, roots and indices. dst and src are symmetric and may not overlap, but that broadcasts
  * and reductions take dst == src, and all_gather this rank's place in dst as src. On return dst is written and src free. 0,
- * or the code of a barrier that failed, after which dst may be written in part; SPMTD_INVALID: no such root or session.
+ * or the code of a barrier that failed, after which dst may be written in part; SPMTD_INVALID: no such root or session. After a failure the
+ * call may be made again, by all ranks that it failed on, with the same arguments, and dst and src as it left them.
  *
  *	broadcastmem    size bytes of root's src to every dst, its own included
  *	all_gathermem   size bytes of each, in rank order
@@ -74,6 +75,8 @@ SPMTD_ONCE int spmtd_move_(const struct spmt_view *v, int kind, void *dst, const
 		int rc = spmtd_session_meet_(
 			v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER);
 
+		if (rc && done)
+			spmtd_session_undo_(v, spmtd_session_of_(v, index), scope);
 		if (rc || done)
 			return rc;
 		if (kind != SPMTD_BROADCAST_ || v->pe == root)
@@ -331,6 +334,8 @@ SPMTD_JOIN_HALF(bfloat16)
 		{                                                                                \
 			int rc = spmtd_session_meet_(                                            \
 				v, spmtd_session_of_(v, index), scope, SPMTD_WHAT_BARRIER);      \
+			if (rc && done)                                                          \
+				spmtd_session_undo_(v, spmtd_session_of_(v, index), scope);      \
 			if (rc || done)                                                          \
 				return rc;                                                       \
 			spmtd_##name##_fold_all_(&s, op);                                        \

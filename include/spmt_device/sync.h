@@ -166,6 +166,16 @@ SPMTD_FN int spmtd_session_meet_(
 	return rc ? rc : spmtd_session_join_(v, s, scope, what, 0);
 }
 
+/* Takes back the last meeting that did take place, for a call that was of two and failed in its second: so that it begins with the first when it
+   is called again, as it does on ranks that failed there. By all threads of the scope. */
+SPMTD_FN void spmtd_session_undo_(const struct spmt_view *v, struct spmtd_session_ s, int scope)
+{
+	if (spmtd_lane_(scope) == 0)
+		spmtd_epoch_set_(v, s, spmtd_epoch_of_(v, s) - 1);
+	spmtd_meet_(scope);
+	spmtd_sync_post_(v, s, -1, scope);
+}
+
 SPMTD_FN int spmtd_sync_(const struct spmt_view *v, int scope, int what)
 {
 	return spmtd_session_meet_(v, spmtd_session_of_(v, SPMTD_WORLD_), scope, what);

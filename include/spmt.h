@@ -254,8 +254,8 @@ struct spmt_bootstrap {
 /* The arguments of spmt_init. Begin with SPMT_ATTR_INIT, which by itself asks for the job's world,
    see "Uids"; with nranks 1 for a world of one. */
 struct spmt_attr {
-	size_t size; /* sizeof(struct spmt_attr); a larger one is accepted if the unknown tail is
-			zero */
+	size_t size; /* sizeof(struct spmt_attr); a larger one, of 4096 bytes at most, is accepted if the
+			unknown tail is zero */
 	int rank, nranks; /* 0 .. nranks - 1; 1 .. 32768; both 0: the job's */
 	int device; /* ordinal within the backend; -1: this rank's position among the ranks of this
 		       process, no wrap */

@@ -20,7 +20,7 @@ static int attr_size_check(
 
 	if (!attr)
 		return fail_call(-EINVAL, what, "rank %d: attr is NULL", comm->rank);
-	if (attr->size < CHANNEL_ATTR_FIRST)
+	if (attr->size < CHANNEL_ATTR_FIRST || attr->size > STRUCT_MOST)
 		return fail_call(-EINVAL, what,
 			"rank %d: attr.size %zu: set it to sizeof(struct spmt_channel_attr)",
 			comm->rank, attr->size);

@@ -21,7 +21,6 @@
 
 #define ATTR_FIRST offsetof(struct spmt_attr, bootstrap) /* as large as the first one was */
 #define FILE_LOOK_MS 10					 /* for the file that SPMT_UID names */
-#define ATTR_MOST 4096 /* of what a later release may have; more was never set */
 
 static struct {
 	void *_Atomic pages;
@@ -68,10 +67,10 @@ int attr_take(
 		return fail_call(-EINVAL, what,
 			"%s.size %zu is below %zu: begin with SPMT_ATTR_INIT", name, given->size,
 			(size_t)ATTR_FIRST);
-	if (given->size > ATTR_MOST)
+	if (given->size > STRUCT_MOST)
 		return fail_call(-EINVAL, what,
 			"%s.size %zu is above %d: begin with SPMT_ATTR_INIT", name, given->size,
-			ATTR_MOST);
+			STRUCT_MOST);
 	memset(attr, 0, sizeof(*attr));
 	memcpy(attr, given, MIN_OF(given->size, sizeof(*attr)));
 	attr->size = sizeof(*attr);

@@ -17,6 +17,8 @@ int user_check(const struct spmt_bootstrap *given, int rank, struct spmt_bootstr
 	if (given->size < sizeof(*user))
 		return fail_call(
 			-EINVAL, what, "size %zu is below %zu", given->size, sizeof(*user));
+	if (given->size > STRUCT_MOST)
+		return fail_call(-EINVAL, what, "size %zu is above %d", given->size, STRUCT_MOST);
 	for (size_t i = sizeof(*user); i < given->size; i++)
 		if (((const unsigned char *)given)[i])
 			return fail_call(-EINVAL, what,

@@ -43,7 +43,7 @@ int plan_take(const char *what, const char *name, void *ours, size_t size, const
 
 	if (theirs)
 		memcpy(&given, theirs, sizeof(given));
-	if (!theirs || given < least)
+	if (!theirs || given < least || given > STRUCT_MOST)
 		return fail_call(-EINVAL, what,
 			"%s is NULL, or its size is not set to that of its struct", name);
 	for (size_t i = size; i < given; i++)

@@ -33,6 +33,9 @@
 #define SANITIZE_ADDRESS 0
 #endif
 
+/* Bytes that a caller's struct may have in a later release. A size above them was never set, and nobody reads so far for what is not 0. */
+#define STRUCT_MOST 4096
+
 static inline bool is_power_of_two(uint64_t x)
 {
 	return x && !(x & (x - 1));

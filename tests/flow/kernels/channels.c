@@ -379,6 +379,8 @@ static int bad_attributes(spmt_comm *comm, const struct spmt_channel_attr *good)
 	BAD(spmt_channel_get(comm, good, NULL), "channel is NULL");
 	for (attr.attr.size = 0; attr.attr.size < sizeof(*good); attr.attr.size += 8)
 		BAD(spmt_channel_get(comm, &attr.attr, &c), "attr.size");
+	attr.attr.size = SIZE_MAX / 2;
+	BAD(spmt_channel_get(comm, &attr.attr, &c), "attr.size 9223372036854775807: set it");
 	attr.attr.size = sizeof(attr);
 	REQUIRE_OK(spmt_channel_get(comm, &attr.attr, &c));
 	attr.more[3] = 1;

@@ -234,6 +234,8 @@ Test(bootstrap_user, the_struct_is_checked)
 	refused(&later.user, "size 0 is below");
 	later.user.size = sizeof(later.user) - 1;
 	refused(&later.user, "is below");
+	later.user.size = SIZE_MAX / 2;
+	refused(&later.user, "is above 4096");
 	later.user.size = sizeof(later);
 	later.tail[15] = 1;
 	refused(&later.user, "byte");

@@ -95,6 +95,8 @@ Test(plan_add, terms)
 	REFUSED(spmt_plan_add(plan, 0, 0, &op), "it has no parts");
 	op.size = 8;
 	REFUSED(spmt_plan_add(plan, 0, 0, &op), "size");
+	op.size = SIZE_MAX / 2;
+	REFUSED(spmt_plan_add(plan, 0, 0, &op), "its size is not set");
 }
 
 Test(plan_add, attributes)

@@ -68,7 +68,9 @@ int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 		attrs[i].heap_size = world->heap_size;
 		attrs[i].timeout_ms = world->timeout_ms;
 		/* XLA has as many devices of the CPU as it was asked for, which share those of the library. */
-		attrs[i].device = world->host ? i % count : xla_world_device(world, group, i);
+		attrs[i].device = !world->host ? xla_world_device(world, group, i)
+			: count > 0	       ? i % count
+					       : 0; /* init says that there is none */
 	}
 	if (!rc)
 		rc = spmt_init_all(world->nranks, attrs, comms);

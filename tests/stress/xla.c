@@ -4,6 +4,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
@@ -31,6 +34,24 @@ static int open_world(int64_t *id, int groups, int64_t timeout_ms)
 	*id = attr.id;
 	if (spmt_xla_open(&attr))
 		return ranks_fail("%s", spmt_xla_last_error());
+	return 0;
+}
+
+/* SPMT_HOST_DEVICES=0, in a process of its own, as the environment is read once. */
+static int no_devices(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		int64_t world;
+
+		setenv("SPMT_HOST_DEVICES", "0", 1);
+		_exit(open_world(&world, 1, 0) == 0 ||
+			!strstr(spmt_xla_last_error(), "backend host has 0 (SPMT_HOST_DEVICES)"));
+	}
+	REQUIRE_EQ(waitpid(child, &status, 0), child);
+	REQUIRE_EQ(status, 0);
 	return 0;
 }
 
@@ -494,7 +515,8 @@ static int reordered(void)
 
 int main(void)
 {
-	static const struct test_case cases[] = { { "every handler says its version", metadata },
+	static const struct test_case cases[] = { { "no devices for a world", no_devices },
+		{ "every handler says its version", metadata },
 		{ "many runs ahead on two threads", programs_small },
 		{ "the same of data that the library moves", programs_large },
 		{ "in groups", programs_grouped }, { "two calls in any order", reordered },

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -381,6 +382,35 @@ def a_failure_in_the_middle():
             assert run(jnp.arange(float(N)))[0] == N * (N - 1) / 2
 
 
+def a_forked_child_has_no_world():
+    """What was under way runs in the parent alone: the child's end of the world waits for none of it, and its calls say so."""
+
+    def wait(x):
+        time.sleep(2)
+        return x
+
+    with spmt.jax.world(mesh(), "x", timeout=TIMEOUT) as w:
+        shape = jax.ShapeDtypeStruct((1,), jnp.float64)
+        y = mapped(lambda x: w.psum(jax.pure_callback(wait, shape, x)), mesh(), check=False)(jnp.arange(float(N)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX warns of forks
+            child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            status = 1
+            try:
+                raises(lambda: w.psum(1.0), "has forked this one")
+                raises(w.check, "has forked this one")
+                w.close()
+                assert w._id is None
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (y == N * (N - 1) / 2).all()
+
+
 def results_that_nobody_keeps():
     """The end of a world waits for what their programs print or call back."""
     seen = []
@@ -420,5 +450,5 @@ if __name__ == "__main__":
         runs_far_ahead, runs_far_ahead_of_placed_inputs, runs_far_ahead_of_its_own_results, imported_behind_the_devices, large_runs_ahead, scans, beside_collectives_of_lax, calls_that_nothing_orders, one_function_called_twice, threads_of_python,
         threads_and_meshes_ahead, programs_of_other_devices, two_meetings_of_one_program, a_device_that_fails_early, a_failure_in_the_middle, compiling_meets_nobody,
         a_device_is_late_while_others_compile, results_that_nobody_keeps,
-        an_exception_waits_for_nobody, an_end_that_is_interrupted, an_end_at_ctrl_c, on_one_cpu,
+        an_exception_waits_for_nobody, an_end_that_is_interrupted, an_end_at_ctrl_c, a_forked_child_has_no_world, on_one_cpu,
     ])

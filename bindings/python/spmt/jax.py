@@ -32,7 +32,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import _lib
-from ._lib import ERR_UNSUPPORTED, Error
+from ._lib import ERR_FORKED, ERR_UNSUPPORTED, Error
 
 # ---- XLA's pool of threads for its CPU devices
 
@@ -778,6 +778,7 @@ class World:
             _check_pool(first.client.device_count())
         ordinals = [d.id if backend == "host" else d.local_hardware_id for d in groups.flat]
         self._id: int | None = next(_ids)
+        self._pid = os.getpid()
         attr = _Attr(
             ctypes.sizeof(_Attr), self._id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
             heap_size, math.ceil(min(timeout, 1e15) * 1000), 0,
@@ -800,7 +801,7 @@ class World:
         return "<spmt.jax.World of %d devices along %s%s>" % (self.nranks, ", ".join(map(str, self.axes)), "" if self._id else ", closed")
 
     def __del__(self) -> None:
-        if getattr(self, "_id", None) is not None:  # programs that were compiled with it may run still
+        if getattr(self, "_id", None) is not None and os.getpid() == self._pid:  # programs that were compiled with it may run still
             warnings.warn("%r was not closed, and keeps its ranks" % self, ResourceWarning, stacklevel=2, source=self)
 
     def __enter__(self) -> World:
@@ -821,6 +822,9 @@ class World:
     def _end(self, settle: bool) -> None:
         id = self._id
         if id is None:
+            return
+        if os.getpid() != self._pid:  # nothing that runs is here, so there is nothing to wait for either
+            self._id = None
             return
         failure = None
         try:  # Ctrl-C ends what is waited for, and the world ends all the same
@@ -848,6 +852,8 @@ class World:
     def _check_open(self) -> int:
         if self._id is None:
             raise ValueError("spmt.jax: the world is closed")
+        if os.getpid() != self._pid:
+            raise Error(ERR_FORKED, "spmt.jax: the world is that of process %d, which has forked this one" % self._pid)
         return self._id
 
     def _each(self, x: Any, fn: Callable[[Any], Any]) -> Any:

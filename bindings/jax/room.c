@@ -139,16 +139,27 @@ static void room_fail(struct room *room, enum ffi_code code, const char *why)
 	room->busy = false;
 }
 
-/* "3, 6" of devices that are not here. */
+/* "3, 6" of devices that are not here; "3, 6, .." of more than the text takes. */
 static void missing(const struct room *room, char *text, size_t size)
 {
 	size_t n = 0;
 
 	text[0] = '\0';
-	for (int i = 0; i < room->world->nranks && n < size; i++)
-		if (!room->members[i].here)
-			n += (size_t)snprintf(text + n, size - n, "%s%d", n ? ", " : "",
-				xla_world_device(room->world, room->group, i));
+	for (int i = 0; i < room->world->nranks; i++) {
+		char one[16];
+		size_t more;
+
+		if (room->members[i].here)
+			continue;
+		more = (size_t)snprintf(one, sizeof(one), "%s%d", n ? ", " : "",
+			xla_world_device(room->world, room->group, i));
+		if (n + more + sizeof(", ..") > size) {
+			snprintf(text + n, size - n, ", ..");
+			return;
+		}
+		memcpy(text + n, one, more + 1);
+		n += more;
+	}
 }
 
 static void room_late(struct room *room)

@@ -331,6 +331,40 @@ static int late(void)
 	return 0;
 }
 
+/* More than the sentence has room for: it names whole devices, and says that there are others. */
+static int many_late(void)
+{
+	enum { MANY = 64 };
+	static struct device first;
+	int32_t devices[MANY];
+	struct spmt_xla_attr attr = { .size = sizeof(attr),
+		.id = ++worlds,
+		.groups = 1,
+		.nranks = MANY,
+		.devices = devices,
+		.backend = "host",
+		.heap_size = 2 << 20,
+		.timeout_ms = 100 };
+	struct xla_site site;
+	const char *more;
+
+	for (int i = 0; i < MANY; i++)
+		devices[i] = 100 + i;
+	if (spmt_xla_open(&attr))
+		return ranks_fail("%s", spmt_xla_last_error());
+	REQUIRE_EQ(
+		xla_instantiate(&site, spmt_xla_all_reduce, attr.id, SPMT_OP_SUM, 0, NULL, 0), 0);
+	first = (struct device){ &site, .run = ++runs, .n = SMALL, .index = 100 };
+	device_call(&first);
+	REQUIRE(strstr(first.sentence, "63 of 64 devices missing after 0.1 s: 101, 102, 103"));
+	more = strstr(first.sentence, ", ..");
+	REQUIRE(more && !more[4]);
+	REQUIRE(more[-5] == ',' && more[-3] == '1'); /* ", 12x" */
+	REQUIRE_EQ(spmt_xla_close(attr.id), 0);
+	xla_forget(&site);
+	return 0;
+}
+
 static int injected(void)
 {
 	static struct device devices[DEVICES];
@@ -520,10 +554,10 @@ int main(void)
 		{ "many runs ahead on two threads", programs_small },
 		{ "the same of data that the library moves", programs_large },
 		{ "in groups", programs_grouped }, { "two calls in any order", reordered },
-		{ "a late device", late }, { "an injected failure", injected },
-		{ "a device that is refused", refused }, { "wrong calls", wrong },
-		{ "put and get of slices", slices_move }, { "wrong slices", slices_wrong },
-		{ "a world that is closed", closed } };
+		{ "a late device", late }, { "many late devices", many_late },
+		{ "an injected failure", injected }, { "a device that is refused", refused },
+		{ "wrong calls", wrong }, { "put and get of slices", slices_move },
+		{ "wrong slices", slices_wrong }, { "a world that is closed", closed } };
 
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

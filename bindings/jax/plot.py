@@ -38,7 +38,7 @@ def read(lines):
             title = line[2:]
         if not line or line.startswith("#"):
             continue
-        found = re.match(r"(\w+) (\d+) ([\d.]+) ([\d.]+) [\d.]+( [\d.]+ (?:[\d.]+|-))?$", line)
+        found = re.match(r"(\w+) (\d+) (\d+\.\d+) (\d+\.\d+) [\d.]+( [\d.]+ (?:[\d.]+|-))?$", line)
         if not found:
             raise Failure("line %d is none of the bench's: %s" % (number, line))
         figures.append((found[1], int(found[2]), float(found[3]), float(found[4])))

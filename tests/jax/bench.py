@@ -31,8 +31,8 @@ class Place:
         with open(self("with/gnuplot"), "w") as file:
             file.write('#!/bin/sh\n/bin/cat >>"$GNUPLOT_TOLD"\nexit %d\n' % ends)
         os.chmod(self("with/gnuplot"), 0o755)
-        with open(self("figures"), "w") as file:
-            file.write(figures)
+        with open(self("figures"), "wb") as file:
+            file.write(figures if isinstance(figures, bytes) else figures.encode())
 
     def __call__(self, name):
         return os.path.join(self.folder, name)
@@ -75,13 +75,36 @@ def what_cannot_be_drawn():
         assert done.returncode and words in done.stderr and "Traceback" not in done.stderr, (args, done.stderr)
     done = place.run("--plot", place("x"), path=place("without"))
     assert done.returncode and "gnuplot is not installed" in done.stderr and not done.stdout, done  # before anything is measured
-    for figures, words in (("psum 1024 31\n", "line 1 is none of the bench's"), ("# jax\n", "no figures to draw")):
+    for figures, words in (
+        ("psum 1024 31\n", "line 1 is none of the bench's"),
+        ("psum 1024 3..1 36.0 1.16\n", "line 1 is none of the bench's"),
+        (b"\xff\n", "line 1 is none of the bench's"),
+        ("# jax\n", "no figures to draw"),
+    ):
         place = Place(figures=figures)
         done = place.run("--read", place("figures"), "--plot", place("x"))
         assert done.returncode and words in done.stderr, done.stderr
     place = Place(ends=3)
     done = place.run("--read", place("figures"), "--plot", place("x"))
     assert done.returncode and "gnuplot did not make" in done.stderr and "exit status 3" in done.stderr, done.stderr
+
+
+def what_cannot_be_measured():
+    """Told before anything is measured, and before JAX is loaded."""
+    place = Place()
+    for args, words in (
+        (["--sizes", "1024,x"], "--sizes: 'x' is no whole number from 1 on"),
+        (["--sizes", ""], "--sizes: '' is no whole number"),
+        (["--sizes=-4"], "--sizes: '-4' is no whole number"),
+        (["--sizes", "0"], "--sizes: '0' is no whole number"),
+        (["--calls", "psum,nope"], "--calls: 'nope' is none of psum, ppermute,"),
+        (["--calls", "psum,"], "--calls: '' is none of"),
+        (["--rounds", "0"], "--rounds: '0' is no whole number"),
+        (["--links", "0"], "--links: '0' is no whole number"),
+        (["--devices", "0"], "--devices: '0' is no whole number"),
+    ):
+        done = place.run(*args)
+        assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr and not done.stdout, (args, done)
 
 
 def a_run_and_its_picture():
@@ -99,4 +122,4 @@ def a_run_and_its_picture():
         assert "%s %s %s\n" % ("1024", float(rows[0][2]).__format__(".6g"), float(rows[0][3]).__format__(".6g")) in place.told()
 
 
-tap.main([pictures_of_what_was_printed, what_cannot_be_drawn, a_run_and_its_picture])
+tap.main([pictures_of_what_was_printed, what_cannot_be_drawn, what_cannot_be_measured, a_run_and_its_picture])

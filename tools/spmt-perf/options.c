@@ -224,7 +224,7 @@ static bool option_value(int c, const char *text, struct options *opt)
 		opt->matrix = true;
 		break;
 	case OPT_BACKEND:
-		ok = text_value(text, opt->backend, sizeof(opt->backend));
+		ok = *text && text_value(text, opt->backend, sizeof(opt->backend));
 		break;
 	default:
 		opt->check = true;

@@ -133,6 +133,8 @@ exits 2 "$perf" --tests put --plot ''
 says 'a directory without a name' err "^spmt-perf: plot: the folder's name is empty "
 exits 2 "$perf" --sizes ''
 says 'a value that is empty' err '^spmt-perf: sizes: its value is empty '
+exits 2 "$perf" --backend '' --tests put --sizes 8:8 --rounds 1
+says 'no backend, which is no choice of one' err '^spmt-perf: backend: its value is empty '
 exits 2 "$perf" --sizes 3:3
 says 'sizes that are none, and why' err '^spmt-perf: sizes: 3:3: MIN and MAX are not multiples of 8 bytes, from 8 on '
 exits 2 "$perf" --sizes 1K:8

@@ -346,6 +346,10 @@ def wrong_kinds_of_arguments():
     for mesh_like in ("hello", None, mesh().abstract_mesh):
         for axis in (None, "x"):
             refuses(TypeError, lambda: spmt.jax.world(mesh_like, axis), "mesh is ", "not a jax.sharding.Mesh of devices")
+    for shape in ((0,), (1, 0)):
+        empty = jax.sharding.Mesh(np.array(jax.devices()[:0]).reshape(shape), ("x", "y")[: len(shape)])
+        for axis in (None, "x"):
+            refuses(ValueError, lambda: spmt.jax.world(empty, axis), "which has no devices")
     for kind, size in ((ValueError, -1), (ValueError, 1 << 64), (TypeError, 1.5), (TypeError, None)):
         refuses(kind, lambda: spmt.jax.world(mesh(), heap_size=size), "heap_size is %r, not a" % (size,))
     refuses(TypeError, lambda: spmt.jax.world(mesh(), timeout="1"), "timeout is '1', not a number of seconds")
@@ -357,6 +361,14 @@ def wrong_kinds_of_arguments():
         ):
             for fn in (lambda v: w.ppermute(v, perm), lambda v: w.put(v, v, perm), lambda v: w.get(v, perm, 0, 1)):
                 refuses(kind, run(fn), "perm is %r, not a list of pairs of integers" % (perm,))
+        for tree in (lambda v: (v, v), lambda v: [1.0, 2.0], lambda v: {"a": v}, lambda v: None):
+            refuses(TypeError, run(lambda v: w.put(tree(v), v, RING)), "put: ", " is not an array")
+            refuses(TypeError, run(lambda v: w.put(v, tree(v), RING)), "put: ", " is not an array")
+            refuses(TypeError, run(lambda v: w.get(tree(v), RING, 0, 1)), "get: ", " is not an array")
+            tables = [np.zeros(N, np.int32)] * 4
+            refuses(TypeError, run(lambda v: w.ragged_all_to_all(v, tree(v), *tables)), "ragged_all_to_all: ", " is not an array")
+        for start in (lambda v: [v[0].astype(int)] * N, lambda v: [[0]] * N, lambda v: [[0], [1, 2]] * (N // 2)):
+            refuses(TypeError, run(lambda v: w.put(v, v, RING, start(v))), "start is ", ", not an integer")
         for kind, axis, words in ((TypeError, 1.5, "%s is 1.5, not an integer"), (TypeError, None, "%s is None, not an integer"), (ValueError, 5, "%s is dimension 5 of")):
             refuses(kind, run(lambda v: w.all_gather(v, axis=axis)), words % "axis")
             refuses(kind, run(lambda v: w.all_gather(v, axis=axis, tiled=True)), words % "axis")

@@ -605,7 +605,7 @@ def _pairs_of(perm: Any) -> list[tuple[int, ...]]:
 
 def _entries(value: Any, n: int, order: tuple[int, ...], what: str) -> tuple[int, ...]:
     """A number, or one a device in the order of the mesh, by rank."""
-    each = [value] * n if np.ndim(value) == 0 else list(value)
+    each = list(value) if isinstance(value, (list, tuple)) or np.ndim(value) else [value] * n
     if len(each) != n:
         raise ValueError("%s has %d entries for %d devices" % (what, len(each), n))
     by_rank = [0] * n
@@ -741,6 +741,8 @@ def _check_timeout(timeout: Any) -> None:
 def _check_world_mesh(mesh: Any) -> None:
     if not isinstance(mesh, jax.sharding.Mesh):
         raise TypeError("mesh is %r, not a jax.sharding.Mesh of devices: a world has a rank on each" % (mesh,))
+    if not mesh.devices.size:
+        raise ValueError("mesh is %r, which has no devices" % (mesh,))
 
 
 def _heap_size(value: Any) -> int:
@@ -866,6 +868,13 @@ class World:
         primitive = invariant if set(self.axes) <= _varying(x) else plain
         return primitive.bind(x, **self._params, **more)
 
+    def _arrays(self, name: str, *args: Any) -> list[Any]:
+        """Of calls that take no trees."""
+        for x in args:
+            if not jax.tree_util.all_leaves([x]):
+                raise TypeError("%s: %r is not an array" % (name, x))
+        return [self._each(x, lambda leaf: leaf) for x in args]
+
     def psum(self, x: Any) -> Any:
         """The sum over the axis, as ``jax.lax.psum``: of what is no traced value a product, so that psum(1) is the number of devices."""
         self._check_open()
@@ -919,7 +928,7 @@ class World:
         A traced start is this device's own, as a source, and is clamped as that of ``jax.lax.dynamic_update_slice``; of two sources that
         write the same rows then the one of the higher index has them."""
         to = _pairs(perm, self.nranks, self._params["order"], 0)
-        x, rows = self._each((x, rows), lambda leaf: leaf)
+        x, rows = self._arrays("put", x, rows)
         if isinstance(start, jax.core.Tracer):
             _check_rows("put", x, rows, to, (0,) * self.nranks)
             return _put_traced(x, rows, _at_own_start(start, self._params, "put"), to, self._params)
@@ -933,7 +942,7 @@ class World:
 
         A traced start is this device's own, as a target, and is clamped as that of ``jax.lax.dynamic_slice``."""
         of, size = _pairs(perm, self.nranks, self._params["order"], 1), _integer(size, "size")
-        x = self._each(x, lambda leaf: leaf)
+        (x,) = self._arrays("get", x)
         if isinstance(start, jax.core.Tracer):
             _check_rows("get", x, jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), of, (0,) * self.nranks)
             return _get_traced(x, size, _at_own_start(start, self._params, "get"), of, self._params)
@@ -963,7 +972,7 @@ class World:
     def ragged_all_to_all(self, operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any) -> Any:
         """Rows of as many as each pair wants, as ``jax.lax.ragged_all_to_all``."""
         args = (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
-        return _ragged_p.bind(*self._each(args, lambda leaf: leaf), **self._params)
+        return _ragged_p.bind(*self._arrays("ragged_all_to_all", *args), **self._params)
 
     def barrier(self, x: Any = None) -> Any:
         """Until all devices have come: what is returned, x, is there when they have. Without x the program waits alone, and once for all

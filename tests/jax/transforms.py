@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """vmap, grad, jvp and scan: beside jax.lax's where those are right, else beside numbers."""
 
+import importlib
 import os
 from functools import partial
 
@@ -260,6 +261,26 @@ def patched_while_others_compile():
     assert not late.worlds and not spmt.jax._groups
 
 
+def patched_by_a_module_loaded_anew():
+    """As in a notebook: JAX's own are found behind the rules of the module before."""
+    on, x = mesh((N, 1), ("x", "y")), jnp.arange(2.0 * N)
+
+    def run():
+        both = jax.jit(jax.shard_map(lambda v: lax.psum(v, "x") + lax.psum(v, "y"), mesh=on, in_specs=P("x"), out_specs=P("x")))
+        np.testing.assert_array_equal(both(x), np.tile(x.reshape(N, 2).sum(0), N) + x)
+        return both.lower(x).as_text()
+
+    for _ in range(2):
+        with spmt.jax.patch(timeout=TIMEOUT):
+            assert "spmt_all_reduce" in run()
+        importlib.reload(spmt.jax)
+        jax.clear_caches()
+        assert "spmt_" not in run()
+        with spmt.jax.patch(timeout=TIMEOUT):
+            assert "spmt_all_reduce" in run()
+    assert "spmt_" not in run()
+
+
 def patched_beside():
     """What lax takes as well: all of it, whoever does it, beside lax's own."""
     on, x = mesh((2, N // 2), ("y", "x")), jnp.arange(2.0 * N)
@@ -301,5 +322,5 @@ if __name__ == "__main__":
     main([
         derivatives, derivatives_by_numbers, mapped_over, ragged_mapped_over, scans_and_loops, the_derivative_of_a_scan, patched,
         large_ones_stay_out_of_graphs, patched_along_one_device, patched_where_it_cannot, patched_for_how_long, patched_until_a_failure,
-        patched_while_others_compile, patched_beside,
+        patched_while_others_compile, patched_by_a_module_loaded_anew, patched_beside,
     ])

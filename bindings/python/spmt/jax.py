@@ -1007,7 +1007,7 @@ def world(mesh: Any, axis: Any = None, *, timeout: float = 0, heap_size: int = 2
 
 _PATCH_TIMEOUT = 600.0
 _patches: list["_Patch"] = []  # the last is the one that counts
-_replaced: dict[tuple[str, str], Any] = {}  # rules of JAX's, by platform and primitive
+_replaced: set[tuple[str, str]] = set()  # of which platforms and primitives our rule stands in place of JAX's
 
 
 class _Patch:
@@ -1071,7 +1071,8 @@ def _can(avals: Sequence[Any], primitive: str) -> bool:
     return dtype.kind in "biufcV" and "int4" not in dtype.name and "int2" not in dtype.name and "float4" not in dtype.name
 
 
-def _rule(primitive: str, platform: str) -> Callable[..., Any]:
+def _rule(primitive: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """own: JAX's."""
     form = _forms[primitive]
 
     def lower(ctx: Any, *args: Any, **params: Any) -> Any:
@@ -1091,9 +1092,10 @@ def _rule(primitive: str, platform: str) -> Callable[..., Any]:
         )
         world = patches[-1].world(mesh, axes) if ours else None
         if world is None:
-            return _replaced[platform, primitive](ctx, *args, **params)
+            return own(ctx, *args, **params)
         return mlir.lower_fun(partial(form, world._params), multiple_results=False)(ctx, *args, **params)
 
+    lower.spmt_own = own  # type: ignore[attr-defined]
     return lower
 
 
@@ -1109,8 +1111,10 @@ def _replace(platform: str) -> None:
         entry = rules._platform_specific_lowerings[platform].get(primitive) or rules._lowerings.get(primitive)
         if entry is None:
             continue
-        _replaced[platform, name] = getattr(entry, "rule", entry)
-        mlir.register_lowering(primitive, _rule(name, platform), platform=platform)
+        _replaced.add((platform, name))
+        own: Any = getattr(entry, "rule", entry)
+        own = getattr(own, "spmt_own", own)  # of this module before it was loaded anew
+        mlir.register_lowering(primitive, _rule(name, own), platform=platform)
 
 
 @contextlib.contextmanager

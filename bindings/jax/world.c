@@ -181,9 +181,12 @@ static int attr_check(const struct spmt_xla_attr *attr)
 	if (!attr || attr->size < offsetof(struct spmt_xla_attr, streams))
 		return failed(-EINVAL, "spmt_xla_open: attr is NULL, or its size is not set");
 	if (attr->groups < 1 || attr->nranks < 1 || attr->nranks > SITE_RANKS_MAX ||
-		attr->groups > SITE_RANKS_MAX || !attr->devices)
-		return failed(-EINVAL, "spmt_xla_open: %d groups of %d devices", attr->groups,
-			attr->nranks);
+		attr->groups > SITE_RANKS_MAX)
+		return failed(-EINVAL,
+			"spmt_xla_open: %d groups of %d devices: a world has 1 to %d groups of 1 to %d each",
+			attr->groups, attr->nranks, SITE_RANKS_MAX, SITE_RANKS_MAX);
+	if (!attr->devices)
+		return failed(-EINVAL, "spmt_xla_open: attr.devices is NULL");
 	if (!attr->backend || strlen(attr->backend) >= sizeof(((struct world *)NULL)->backend))
 		return failed(-EINVAL, "spmt_xla_open: no backend");
 	n = attr->groups * attr->nranks;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* XLA's handlers, called as XLA calls them (tests/xla/xla.h): by few threads for many devices, far ahead, late, wrongly. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,6 +53,25 @@ static int no_devices(void)
 	}
 	REQUIRE_EQ(waitpid(child, &status, 0), child);
 	REQUIRE_EQ(status, 0);
+	return 0;
+}
+
+static int too_many(void)
+{
+	static const int wrong[][2] = { { 1, 1025 }, { 1025, 1 }, { 0, 8 }, { 8, 0 }, { -1, 8 } };
+	int32_t devices[DEVICES];
+	struct spmt_xla_attr attr = { .size = sizeof(attr), .backend = "host", .devices = devices };
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		attr.groups = wrong[i][0];
+		attr.nranks = wrong[i][1];
+		REQUIRE_EQ(spmt_xla_open(&attr), -EINVAL);
+		REQUIRE(strstr(spmt_xla_last_error(), "a world has 1 to 1024 groups of 1 to 1024"));
+	}
+	attr.groups = attr.nranks = 1;
+	attr.devices = NULL;
+	REQUIRE_EQ(spmt_xla_open(&attr), -EINVAL);
+	REQUIRE(strstr(spmt_xla_last_error(), "devices is NULL"));
 	return 0;
 }
 
@@ -550,6 +570,7 @@ static int reordered(void)
 int main(void)
 {
 	static const struct test_case cases[] = { { "no devices for a world", no_devices },
+		{ "too many devices, or none", too_many },
 		{ "every handler says its version", metadata },
 		{ "many runs ahead on two threads", programs_small },
 		{ "the same of data that the library moves", programs_large },

@@ -23,6 +23,15 @@ struct verbs_found {
 	int steps; /* from the rank's device in the machine's tree */
 };
 
+/* "1" of "1,mlx5_1"; -1: that is no port, and none has its number. */
+static int port_named(const char *text)
+{
+	size_t n = strcspn(text, ",");
+	long port = n && n <= 3 && strspn(text, "0123456789") >= n ? strtol(text, NULL, 10) : 0;
+
+	return port >= 1 && port <= UINT8_MAX ? (int)port : -1;
+}
+
 bool verbs_listed(const char *list, const char *name, int *port)
 {
 	size_t n = strlen(name);
@@ -34,7 +43,7 @@ bool verbs_listed(const char *list, const char *name, int *port)
 		if (strncmp(at, name, n))
 			continue;
 		if (at[n] == ':')
-			*port = (int)strtol(at + n + 1, NULL, 10);
+			*port = port_named(at + n + 1);
 		if (!at[n] || at[n] == ',' || at[n] == ':')
 			return true;
 	}

@@ -200,7 +200,14 @@ Test(rdma_choice, gids)
 
 Test(rdma_choice, wishes)
 {
+	static const char *const no_ports[] = { "rxe0:", "rxe0:0", "rxe0:x", "rxe0:2x", "rxe0: 1",
+		"rxe0:-1", "rxe0:256", "rxe0:4294967298", "rxe0:1:2", "rxe0:,rxe0" };
 	int port;
+
+	for (size_t i = 0; i < sizeof(no_ports) / sizeof(no_ports[0]); i++)
+		cr_expect(verbs_listed(no_ports[i], "rxe0", &port) && port == -1, "%s: %d",
+			no_ports[i], port);
+	cr_expect(verbs_listed("rxe0:255,rxe1", "rxe0", &port) && port == 255);
 
 	cr_expect(verbs_listed(NULL, "mlx5_0", &port) && !port);
 	cr_expect(verbs_listed("rxe0,mlx5_1:2", "mlx5_1", &port) && port == 2);

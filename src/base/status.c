@@ -36,6 +36,14 @@ static void cut_behind_a_word(char text[STATUS_SENTENCE])
 	memcpy(text + (text[at] == ' ' ? at : last), cut, sizeof(cut));
 }
 
+/* One line, whatever a value, a path or a driver's text has in it: a file of variables with CR before its line ends, say. */
+static void make_printing(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
 /* Written to a copy first, because an argument may be the last sentence itself. Keeps the
    caller's errno. `before` goes in front of the text; "": nothing does. */
 static int PRINTF(3, 0) store_sentence(
@@ -56,6 +64,7 @@ static int PRINTF(3, 0) store_sentence(
 	n = suffix ? snprintf(text + used, sizeof(text) - used, ": %s", suffix) : 0;
 	if (cut || n >= (int)(sizeof(text) - used))
 		cut_behind_a_word(text);
+	make_printing(text);
 	memcpy(last_failure.sentence, text, sizeof(text));
 	last_failure.code = code;
 	last_failure.call = 0;
@@ -128,6 +137,7 @@ int fail_with(int code, const char *sentence)
 
 	memmove(last_failure.sentence, sentence, n);
 	last_failure.sentence[n] = '\0';
+	make_printing(last_failure.sentence);
 	last_failure.code = code;
 	last_failure.call = 0;
 	last_failure.ranked = false;

@@ -20,7 +20,7 @@
 #define STATUS_SENTENCE 512
 
 /* Records the sentence for the calling thread and returns `code`, which is negative. Truncates at STATUS_SENTENCE, behind
-   a word, and says so: " ..". */
+   a word, and says so: " ..". What does not print is '?' in it. */
 int fail(int code, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 
 /* As fail(-err, ..), with ": <text of errno>" appended. `err` is a positive errno; 0 is taken as EIO. */

@@ -88,18 +88,32 @@ static const char *shown(const struct env_row *row)
 	return strcmp(row->name, "SPMT_UID") != 0 || strchr(row->value, '/') ? row->value : "(set)";
 }
 
+/* On one line, with '?' for what does not print; as wide as its column at least. */
+static void value_print(const char *text, size_t most, int column)
+{
+	for (size_t i = 0; i < most && text[i]; i++, column--)
+		putchar((unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i]);
+	for (; column > 0; column--)
+		putchar(' ');
+}
+
 static void env_print(void)
 {
 	struct env_row row;
 
 	printf("%-22s %-5s %-8s %-12s %s\n", "variable", "kind", "default", "value", "meaning");
+	for (size_t i = 0; env_row(i, &row); i++) {
+		printf("%-22s %-5s %-8s ", row.name, row.kind_name, *row.def ? row.def : "-");
+		value_print(shown(&row), SIZE_MAX, 12);
+		printf(" %s%s%s%s\n", row.accepts ? "(" : "", row.accepts ? row.accepts : "",
+			row.accepts ? ") " : "", row.help);
+	}
 	for (size_t i = 0; env_row(i, &row); i++)
-		printf("%-22s %-5s %-8s %-12s %s%s%s%s\n", row.name, row.kind_name,
-			*row.def ? row.def : "-", shown(&row), row.accepts ? "(" : "",
-			row.accepts ? row.accepts : "", row.accepts ? ") " : "", row.help);
-	for (size_t i = 0; env_row(i, &row); i++)
-		if (row.wrong)
-			printf("not understood: %s=%.64s: every call fails\n", row.name, row.value);
+		if (row.wrong) {
+			printf("not understood: %s=", row.name);
+			value_print(row.value, 64, 0);
+			puts(": every call fails");
+		}
 	env_unknown(unknown_print, NULL);
 	if (env_withheld())
 		printf("none is read: the program runs with more rights than its caller has\n");

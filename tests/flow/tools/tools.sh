@@ -258,6 +258,9 @@ exits 0 env SPMT_HEAPSIZE=64M SPMT_COFFEE=black SPMT_CHANNELS=99 "$info" --env
 says '--env lists an unknown variable with the nearest known one' out '^unknown: SPMT_HEAPSIZE is no variable of libspmt: did you mean SPMT_HEAP_SIZE$'
 says 'and one that is like none' out '^unknown: SPMT_COFFEE is no variable of libspmt$'
 says 'and a value that is not understood' out '^not understood: SPMT_CHANNELS=99: '
+exits 0 env SPMT_CHANNELS=$'2\r' SPMT_ROUTES=$'a\nb' "$info" --env
+says 'what does not print of a value that is not understood' out '^not understood: SPMT_CHANNELS=2\?: '
+says 'and of one that is' out '^SPMT_ROUTES +TEXT +- +a\?b {10}file '
 
 # A process that makes many worlds.
 for log in '-u SPMT_LOG' SPMT_LOG=warn; do

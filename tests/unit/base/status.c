@@ -31,6 +31,16 @@ Test(status, a_failure_keeps_errno)
 	cr_assert_eq(errno, ENOTTY);
 }
 
+Test(status, a_sentence_is_one_line_that_prints)
+{
+	fail(-1, "SPMT_X=%s is", "5\r\n\x1b[2J\x7f caf\xc3\xa9");
+	cr_assert_str_eq(status_sentence(), "SPMT_X=5???[2J? caf\xc3\xa9 is");
+	fail_errno(EIO, "%s", "a\tb");
+	cr_assert_str_eq(status_sentence(), "a?b: Input/output error");
+	fail_with(-1, "a\nb");
+	cr_assert_str_eq(status_sentence(), "a?b");
+}
+
 Test(status, long_sentences_are_cut)
 {
 	char text[2 * STATUS_SENTENCE];

@@ -55,14 +55,13 @@ static void worker_gone(void *arg)
 	const struct worker *w = arg;
 	struct crew *crew = w->crew;
 	spmt_comm *comm = crew->given[w->index];
+	struct cause cause;
 
 	fail_call(SPMT_ERR_PEER_DEAD, crew->what, "the thread of 1 of %d ranks ended inside fn: %d",
 		crew->n, comm ? comm->rank : w->index);
+	cause_last(&cause, SPMT_ERR_PEER_DEAD); /* the crew's may be another thread's */
 	crew_failed(crew, SPMT_ERR_PEER_DEAD);
 	if (comm && !comm_enter_any(comm, crew->what)) {
-		struct cause cause = crew->cause;
-
-		cause.code = SPMT_ERR_PEER_DEAD;
 		comm_break(comm, &cause);
 		if (!comm->lane)
 			control_leave(comm->control, comm->rank);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread with a cancellation pending keeps it through every call: none of the library's is a cancellation point. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 
 #include "spmt/comm/comm.h"
 #include "tests/lib/every_call.h"
@@ -180,4 +182,38 @@ Test(cancel, of_those_who_start_ranks)
 	NEEDS_DEVICES(RANKS);
 	ranks_deadline(30);
 	RANKS_OK(ranks_threads(1, crews, NULL));
+}
+
+/* Rank 0's failure breaks nothing; then rank 1's thread ends. */
+static int one_fails_and_one_ends(spmt_comm *comm, void *failed)
+{
+	if (spmt_rank(comm) == 0) {
+		atomic_store((_Atomic int *)failed, 1);
+		return -EIO;
+	}
+	while (!atomic_load((_Atomic int *)failed))
+		sleep_ms(1);
+	sleep_ms(50);
+	pthread_exit(NULL);
+}
+
+Test(cancel, a_world_tells_why_it_broke_and_not_what_had_failed_before)
+{
+	struct spmt_attr attrs[RANKS];
+	spmt_comm *comms[RANKS];
+	_Atomic int failed = 0;
+
+	NEEDS_DEVICES(RANKS);
+	ranks_deadline(30);
+	for (int i = 0; i < RANKS; i++)
+		attrs[i] = ranks_attr(i, RANKS, NULL);
+	cr_assert_eq(spmt_init_all(RANKS, attrs, comms), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_each(RANKS, comms, one_fails_and_one_ends, &failed), -EIO);
+	for (int i = 0; i < RANKS; i++) {
+		cr_assert_eq(spmt_status(comms[i]), SPMT_ERR_PEER_DEAD);
+		cr_assert(
+			strstr(spmt_last_error(), "the thread of 1 of 2 ranks ended inside fn: 1"),
+			"%s", spmt_last_error());
+	}
+	cr_assert_eq(spmt_finalize_all(RANKS, comms), 0, "%s", spmt_last_error());
 }

@@ -498,11 +498,24 @@ static void marks_forget(spmt_comm *comm)
 	comm->streamed |= comm->lost;
 }
 
+/* A registered stream that its user has destroyed all the same takes no event. Virtual devices tell when its work has ended. */
+static void marks_gone(spmt_comm *comm, int64_t deadline)
+{
+	struct mark *mark;
+
+	for (size_t i = 0; comm->backend == &backend_host && (mark = user_mark(comm, i)); i++)
+		if (mark->set && mark->late &&
+			host_stream_gone(mark->at.stream, mark->at.id, deadline))
+			mark->set = mark->late = false;
+}
+
 bool streams_settle(spmt_comm *comm, int64_t deadline)
 {
 	bool graphs = graphs_settle(comm, deadline);
-	int rc = comm->stream ? streams_end(comm, deadline) : 0;
+	int rc;
 
+	marks_gone(comm, deadline);
+	rc = comm->stream ? streams_end(comm, deadline) : 0;
 	marks_forget(comm);
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: work is still in its streams at the end (%d)",

@@ -27,6 +27,8 @@ void host_forbid_peer(int from, int to, bool forbid);
 
 /* The device of a live stream that was created; -1: it is none. */
 int host_stream_device(device_stream handle);
+/* Whether the stream with this id was destroyed and all its work has ended, which is waited for until the deadline. */
+bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline);
 
 /*
  * Called by a kernel that failed: synchronize returns this until there is new work; the first

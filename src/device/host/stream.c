@@ -399,6 +399,23 @@ int host_stream_await(
 	return 0;
 }
 
+/* Another id is that of the next stream of this handle, which the last one's worker has left. */
+bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline)
+{
+	struct host_state *st = host_state();
+	struct host_stream *s = handle;
+
+	if (!st || !host_pool_holds(&st->streams, s, sizeof(*s)))
+		return false;
+	if (atomic_load(&s->id) != id)
+		return true;
+	if (atomic_load(&s->live))
+		return false;
+	return !host_stream_await(
+		       s, atomic_load(&s->queued), MAX_OF(deadline - process_now(), 0), NULL) ||
+		atomic_load(&s->id) != id;
+}
+
 /* ---- the ops */
 
 int host_stream_create(int dev, device_stream *s)

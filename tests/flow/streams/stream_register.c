@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered streams: what is queued there has no event behind it until somebody waits, and is ordered and waited for as ever. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "tests/lib/ranks.h"
+#include "tests/lib/usage.h"
 
 enum { WORDS = 4096, ROUNDS = 20, KEY = 7 };
 
@@ -207,6 +210,46 @@ static int goes(spmt_comm *comm, void *arg)
 Test(stream_register, work_outlives_its_stream)
 {
 	RANKS_OK(ranks_run(2, NULL, goes, NULL));
+}
+
+/* Its user has destroyed one that holds a kernel, a put and a sum: all who wait for these are told, and no memory of the world stays. */
+static int destroyed(spmt_comm *comm, void *arg)
+{
+	struct latch *held = &((struct latch *)arg)[spmt_rank(comm)];
+	struct buffers b;
+	spmt_stream stream;
+
+	TRY(buffers_open(comm, &b));
+	free(b.seen);
+	REQUIRE_OK(stream_make(comm, &stream));
+	REQUIRE_OK(spmt_stream_register(comm, stream));
+	REQUIRE_OK(stream_call(comm, stream, latch_kernel, &held, sizeof(held)));
+	REQUIRE_OK(spmt_put_on_stream(comm, b.came, b.src, 8, spmt_rank(comm), stream));
+	REQUIRE_OK(sum_of(comm, b.sum, b.src, stream));
+	REQUIRE_OK(spmt_host_stream_destroy(stream));
+	REQUIRE_CODE(spmt_barrier(comm), -EINVAL);
+	REQUIRE_SAYS("not a live stream");
+	REQUIRE_CODE(spmt_stream_deregister(comm, stream), -EINVAL);
+	return latch_open(held) ? 0 : -1;
+}
+
+Test(stream_register, one_destroyed_too_early_keeps_no_memory)
+{
+	struct usage before;
+	const char *grown = "never looked";
+
+	NEEDS_HOST("elsewhere a destroyed stream may crash the driver");
+	for (int round = 0; round < 3; round++) {
+		struct latch latches[2] = { 0 };
+
+		if (round == 1)
+			before = usage_now();
+		cr_assert_eq(spmt_run(2, NULL, destroyed, latches), -EINVAL, "%s", ranks_message());
+		cr_assert(strstr(spmt_last_error(), "not a live stream"), "%s", spmt_last_error());
+	}
+	grown = usage_grown(
+		&before, &(struct usage){ .fds = 0, .threads = 0, .maps = 2, .rss_kib = 4096 });
+	cr_assert(!grown, "%s", grown);
 }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------------------- */

@@ -89,19 +89,26 @@ static int gathers(spmt_comm *comm, void *arg)
 
 TestSuite(plan_sets, .timeout = 120);
 
+/* In one process, and in two. */
+static void run(uint64_t max_bytes)
+{
+	static const char *const layouts[] = { "0,1", "0|1" };
+
+	wish_for(max_bytes);
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		struct processes w = { .layout = layouts[i] };
+
+		RANKS_OK(processes_world(&w, gathers, NULL));
+	}
+}
+
 Test(plan_sets, two)
 {
-	struct processes w = { .layout = "0,1" };
-
-	wish_for(COUNT * 4);
-	RANKS_OK(processes_world(&w, gathers, NULL));
+	run(COUNT * 4);
 }
 
 /* Without a limit scratch is as large as has room: there is one set, and nothing is sent early. */
 Test(plan_sets, one)
 {
-	struct processes w = { .layout = "0,1" };
-
-	wish_for(0);
-	RANKS_OK(processes_world(&w, gathers, NULL));
+	run(0);
 }

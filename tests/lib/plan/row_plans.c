@@ -185,6 +185,7 @@ int row_plans_random(uint64_t seed, int nranks, bool apart, spmt_plan **plan)
 	attr.in_place = (int)below(&m, 2);
 	attr.input_chunks = attr.output_chunks = m.chunks;
 	attr.scratch_chunks = m.chunks * (uint32_t)nranks;
+	attr.max_bytes = seed / 3 % 2 ? ROW_PLANS_BYTES : 0;
 	draw(&m, apart);
 	rc = spmt_plan_create(&attr, &m.plan);
 	if (rc)

@@ -8,12 +8,18 @@
 
 #include "spmt_plan.h"
 
-enum { ROW_PLANS_RANKS = 4, ROW_PLANS_BLOCKS = 3, ROW_PLANS_CHUNKS = 4, ROW_PLANS_NAME = 64 };
+enum {
+	ROW_PLANS_RANKS = 4,
+	ROW_PLANS_BLOCKS = 3,
+	ROW_PLANS_CHUNKS = 4,
+	ROW_PLANS_BYTES = 64 << 10,
+	ROW_PLANS_NAME = 64
+};
 
 /*
  * A right one, equal for equal arguments: each chunk is folded by some block of some rank, to which it comes by puts, by packets or by its own
  * loads, and from which it goes to the others likewise; or by all of them, each block a part of it. `apart`: by packets alone. In place or not.
- * Ranks have from 1 to ROW_PLANS_BLOCKS blocks. 0, or a call's code.
+ * Ranks have from 1 to ROW_PLANS_BLOCKS blocks. Half of them are for inputs of ROW_PLANS_BYTES at the most. 0, or a call's code.
  */
 int row_plans_random(uint64_t seed, int nranks, bool apart, spmt_plan **plan);
 /* By packets alone, where all blocks of all ranks do the same, each with its slice: in one phase, in two, or handed on from rank to rank. Of

@@ -173,7 +173,8 @@ PLAN_FN int plan_leads(const struct plan_run *r, const struct plan_step *s)
 	const struct plan_step_place *to = plan_place(r, s, 0), *from = plan_place(r, s, 1);
 
 	if (s->kind == PLAN_STEP_COPY &&
-		(!r->given->turn || to->space != PLAN_SPACE_SCRATCH || (int)to->rank == r->v->pe))
+		(!r->given->other_scratch || to->space != PLAN_SPACE_SCRATCH ||
+			(int)to->rank == r->v->pe))
 		return 0;
 	return (s->kind == PLAN_STEP_COPY || s->kind == PLAN_STEP_PACK) &&
 		from->space <= PLAN_SPACE_OUTPUT && (int)from->rank == r->v->pe;
@@ -509,8 +510,8 @@ PLAN_CALL struct plan_run plan_begin(const struct plan_given *given, const struc
 
 	now->epoch = epoch;
 	now->flag = area_flag(epoch);
-	now->packets = given->packets + (epoch & 1) * given->other;
-	now->scratch = given->scratch + (epoch & 1) * given->turn;
+	now->packets = given->packets + (epoch & 1) * given->other_packets;
+	now->scratch = given->scratch + (epoch & 1) * given->other_scratch;
 #if defined(PLAN_KEPT)
 	if (now->at && (epoch & 1))
 		plan_turn(&r);

@@ -64,8 +64,8 @@ static inline uint64_t plan_shown(uint64_t key, int argument, uint64_t value)
 struct plan_given {
 	uint64_t at, dst, src, report;
 	uint64_t steps, places, words, scratch, packets;
-	uint64_t other;	     /* bytes from one set of packets to the other: by epoch */
-	uint64_t turn;	     /* and of scratch, as a row; 0: there is one */
+	/* bytes from one set to the other, by epoch; of scratch as a row alone, 0: there is one set */
+	uint64_t other_packets, other_scratch;
 	uint64_t chunk;	     /* bytes */
 	int32_t type, op;    /* enum spmt_type, enum spmt_op */
 	int32_t blocks, row; /* blocks of this rank; not 0: as a row */

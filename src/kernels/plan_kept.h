@@ -73,9 +73,9 @@ PLAN_FN void plan_turn(const struct plan_run *r)
 	for (uint32_t i = spmtd_tid_(); i < r->now->end.place - r->now->first.place;
 		i += spmtd_threads_()) {
 		if (places[i].space == PLAN_SPACE_PACKETS)
-			at[i] += r->given->other;
+			at[i] += r->given->other_packets;
 		if (places[i].space == PLAN_SPACE_SCRATCH)
-			at[i] += r->given->turn;
+			at[i] += r->given->other_scratch;
 	}
 }
 

@@ -202,7 +202,7 @@ void row_packets_fill(const struct row_packets *p, const struct plan_given *g,
 	uint64_t lines = lines_of(p, g), round = plan_packets_each(way) * (uint64_t)threads;
 
 	*packets = p->made;
-	packets->other = g->other;
+	packets->other = g->other_packets;
 	packets->bytes = p->chunks * g->chunk;
 	packets->odd = (g->dst | g->src) % 4 != 0;
 	packets->rounds = (uint32_t)((packets_in(p, g, way.size) + round - 1) / round);

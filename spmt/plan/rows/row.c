@@ -160,8 +160,8 @@ static void row_fill(spmt_comm *comm, const struct coll_plan *p, const struct co
 		.closed = p->open.layout.closed,
 	};
 	row->plan.row = 1;
-	row->plan.other = p->other;
-	row->plan.turn = p->turn;
+	row->plan.other_packets = p->sets.other_packets;
+	row->plan.other_scratch = p->sets.other_scratch;
 	row->same = (struct kernel_collective_args){ .dst = row->plan.dst,
 		.src = row->plan.src,
 		.key = c->key,

@@ -7,6 +7,15 @@
 #include "spmt/collective/collective.h"
 #include "spmt/plan/run.h"
 
+/*
+ * Of packets there are two sets, and of scratch where that is of use and has room: in the memory of a row, which begins as its layout has it, so many
+ * bytes from the first one to the second; 0: there is one. They have `end` bytes with all before them.
+ */
+struct row_sets {
+	uint64_t other_packets, other_scratch, end;
+};
+struct row_sets row_sets(const struct plan_layout *layout, bool two_of_scratch);
+
 /* A plan with its memory, which all ranks have at the same place. */
 struct coll_plan {
 	struct spmt_plan_open open;
@@ -17,10 +26,9 @@ struct coll_plan {
 	uint32_t parts;	    /* chunks of a call's count */
 	char *own;	    /* the comm's library area */
 	uint64_t at, spare; /* offsets there: its memory, a copy of the input */
-	uint64_t other;	    /* bytes of a set of packets: there are two, used by turns */
-	uint64_t turn;	    /* to a second set of scratch; 0: there is none */
-	uint64_t most;	    /* bytes of the input */
-	void *table;	    /* of this rank */
+	struct row_sets sets;
+	uint64_t most; /* bytes of the input */
+	void *table;   /* of this rank */
 	struct row_packets packets;
 };
 

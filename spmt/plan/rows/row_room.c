@@ -33,16 +33,22 @@ static int row_least(const spmt_plan *plan, uint64_t most, uint64_t room)
 		(unsigned long long)(room >> 10));
 }
 
-/* Bytes of one set of packets. */
-static uint64_t row_set(const struct coll_plan *p)
+struct row_sets row_sets(const struct plan_layout *layout, bool two_of_scratch)
 {
-	return align_up(p->open.layout.size - p->open.layout.packets, ROW_LINE);
+	uint64_t packets = align_up(layout->size - layout->packets, ROW_LINE);
+	struct row_sets sets = { packets, 0, align_up(layout->packets + 2 * packets, ROW_LINE) };
+
+	if (two_of_scratch) {
+		sets.other_scratch = sets.end - layout->scratch;
+		sets.end = align_up(sets.end + layout->packets - layout->scratch, ROW_LINE);
+	}
+	return sets;
 }
 
-/* What is beside its table. */
-static uint64_t row_beside(const struct coll_plan *p)
+/* What is beside its table, with so many sets of scratch. */
+static uint64_t row_beside(const struct coll_plan *p, bool two_of_scratch)
 {
-	return p->open.layout.size - p->open.layout.words + row_set(p);
+	return row_sets(&p->open.layout, two_of_scratch).end - p->open.layout.words;
 }
 
 /* Where to begin: of a large call each rank's scratch may hold its part alone. A power of two. */
@@ -85,7 +91,7 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 		return plan_open_on(comm, plan, p->either, 0, &p->open);
 	for (p->most = MIN_OF(p->most, row_first(comm, plan, room));; p->most = row_next(p->most)) {
 		rc = plan_open_on(comm, plan, p->either, p->most, &p->open);
-		if (rc || row_has_room(row_beside(p) + (copies ? p->most : 0), room))
+		if (rc || row_has_room(row_beside(p, false) + (copies ? p->most : 0), room))
 			return rc ? rc : row_least(plan, p->most, room);
 		if (p->most < 2 * ROW_LEAST)
 			return fail_call(-EINVAL, "SPMT_COLL",
@@ -94,21 +100,16 @@ static int row_room(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p)
 	}
 }
 
-/* Its memory begins at `size`, and from p->at on has the plan's own, both sets of packets, another set of scratch if that is of use and has
-   room, too, and at last what copies of an input need. */
+/* Its memory begins at `size`; behind the plan's own is what copies of an input need. */
 static void row_place(spmt_comm *comm, const spmt_plan *plan, struct coll_plan *p, uint64_t *size)
 {
-	const struct plan_layout *l = &p->open.layout;
-	uint64_t copies = row_wants_copy(plan, p) ? p->most : 0, scratch = l->packets - l->scratch;
+	uint64_t copies = row_wants_copy(plan, p) ? p->most : 0;
+	bool two = p->open.layout.leads &&
+		row_has_room(row_beside(p, true) + copies, row_rooms(comm, plan));
 
+	p->sets = row_sets(&p->open.layout, two);
 	p->at = *size;
-	p->other = row_set(p);
-	p->turn = 0;
-	p->spare = align_up(p->at + l->packets + 2 * p->other, ROW_LINE);
-	if (l->leads && row_has_room(row_beside(p) + copies + scratch, row_rooms(comm, plan))) {
-		p->turn = p->spare - p->at - l->scratch;
-		p->spare = align_up(p->spare + scratch, ROW_LINE);
-	}
+	p->spare = p->at + p->sets.end;
 	*size = align_up(p->spare + copies, ROW_LINE);
 }
 

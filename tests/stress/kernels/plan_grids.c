@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "spmt/plan/lower.h"
-#include "spmt/plan/rows/packets.h"
+#include "spmt/plan/rows/row_fit.h"
 #include "src/base/mem.h"
 
 /* This program's own kernels, beside the library's. */
@@ -68,7 +68,8 @@ static struct lowered {
 	spmt_plan *plan;
 	struct spmt_plan_info info;
 	struct plan_layout layout;
-	uint64_t at, spare, other, turn; /* offsets in the heaps */
+	struct row_sets sets;
+	uint64_t at, spare; /* offsets in the heaps */
 	uint32_t blocks[RANKS];
 	struct row_packets packets[RANKS];
 } lowered[PLANS];
@@ -88,15 +89,6 @@ static int lower_packets(struct lowered *l)
 		mem_free(table);
 	}
 	return 0;
-}
-
-/* Of two sets of scratch. */
-static void lower_turn(struct lowered *l)
-{
-	if (!l->layout.leads)
-		return;
-	l->turn = l->spare - l->at - l->layout.scratch;
-	l->spare = align_up(l->spare + l->layout.packets - l->layout.scratch, 128);
 }
 
 /* Two of three touch nothing of each other's but packets, half of these with blocks that are alike, or nearly. */
@@ -119,10 +111,9 @@ static int lower_all(void)
 		TRY(lower_packets(l));
 		alike += l->packets[0].is;
 		closed += !l->layout.apart && l->layout.closed;
-		l->other = l->layout.size - l->layout.packets;
+		l->sets = row_sets(&l->layout, l->layout.leads);
 		l->at = end;
-		l->spare = align_up(end + l->layout.size + l->other, 128);
-		lower_turn(l);
+		l->spare = end + l->sets.end;
 		leads += l->layout.leads;
 		end = l->spare + BUFFER;
 		for (int r = 0; r < RANKS; r++)
@@ -231,8 +222,8 @@ static void give(const struct call *c, int pe, struct kernel_plan_row_args *args
 		.words = l->layout.words,
 		.scratch = l->layout.scratch,
 		.packets = l->layout.packets,
-		.other = l->other,
-		.turn = l->turn,
+		.other_packets = l->sets.other_packets,
+		.other_scratch = l->sets.other_scratch,
 		.chunk = c->chunk,
 		.type = SPMT_TYPE_U8,
 		.op = SPMT_OP_SUM,

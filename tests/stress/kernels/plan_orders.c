@@ -21,8 +21,8 @@
 #include "tests/lib/device/order_machine.h"
 
 #include "spmt/plan/lower.h"
-#include "spmt/plan/rows/packets.h"
 #include "spmt/plan/rows/row.h"
+#include "spmt/plan/rows/row_fit.h"
 #include "src/base/mem.h"
 #include "tests/lib/device/plain_views.h"
 #include "tests/lib/plan/plans.h"
@@ -50,7 +50,7 @@
 
 enum {
 	RANKS = 4,
-	CALLS = 3,
+	CALLS = 5,
 	MOST = 512, /* bytes of a chunk */
 	CHUNKS = 4  /* of the plans that are made here */
 };
@@ -70,8 +70,8 @@ static struct scene {
 	struct spmt_plan_attr attr;
 	struct plan_layout layout;
 	bool either, defined; /* defined: the outputs of later calls are, too */
-	uint64_t other, spare,
-		buffers[2]; /* offsets in the heaps, where the plan's memory begins */
+	struct row_sets sets;
+	uint64_t buffers[2]; /* offsets in the heaps, where the plan's memory begins */
 	struct views views;
 	struct row_packets packets[RANKS];
 	struct call calls[CALLS];
@@ -134,10 +134,10 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 			(strcmp(scene.attr.collective, "allgather") ? 0
 								    : (uint64_t)rank * in_bytes(c));
 		if (scatters)
-			args->to = heap + scene.spare;
+			args->to = heap + scene.sets.end;
 	}
 	if (!scene.attr.in_place && !scene.either && c->in_place[rank])
-		args->to = heap + scene.spare;
+		args->to = heap + scene.sets.end;
 	if (!scene.attr.in_place)
 		src = args->to;
 	else if (scatters)
@@ -152,7 +152,8 @@ static void give(const struct call *c, int rank, struct kernel_plan_row_args *ar
 		.words = scene.layout.words,
 		.scratch = scene.layout.scratch,
 		.packets = scene.layout.packets,
-		.other = scene.other,
+		.other_packets = scene.sets.other_packets,
+		.other_scratch = scene.sets.other_scratch,
 		.chunk = c->chunk,
 		.type = SPMT_TYPE_U8,
 		.op = SPMT_OP_SUM,
@@ -291,9 +292,8 @@ static int open_scene(uint64_t seed)
 
 	REQUIRE_OK(plan_lay_out(
 		scene.plan, scene.either, plan_parts(a) * (size_t)MOST, &scene.layout));
-	scene.other = align_up(scene.layout.size - scene.layout.packets, 128);
-	scene.spare = align_up(scene.layout.packets + 2 * scene.other, 128);
-	scene.buffers[0] = align_up(scene.spare + a->input_chunks * (size_t)MOST, 128);
+	scene.sets = row_sets(&scene.layout, scene.layout.leads);
+	scene.buffers[0] = align_up(scene.sets.end + a->input_chunks * (size_t)MOST, 128);
 	scene.buffers[1] = align_up(scene.buffers[0] + a->input_chunks * (size_t)MOST + 16, 128);
 	scene.buffers[0] += number(seed + 3) % 17;
 	scene.buffers[1] += number(seed + 4) % 17;

@@ -39,11 +39,15 @@ PLAN_FN int row_greets_late(const struct kernel_plan_row_args *args)
 	return args->from != args->to && !(args->apart && kernel_blocks() == 1);
 }
 
+/* Peers are taken before anything but packets goes to them: who gives up waits for that. */
 PLAN_FN int row_meets(
 	struct coll *c, const struct kernel_plan_row_args *args, const struct plan_run *r)
 {
+	const int copies_first = r->given->other_scratch != 0;
 	int copied = 0;
 
+	if (copies_first)
+		coll_block_takes(c);
 	if (plan_has_list(r->given))
 		plan_early(r);
 	if (args->from != args->to)
@@ -52,7 +56,8 @@ PLAN_FN int row_meets(
 		coll_greet(c, 1);
 	if (args->apart)
 		return coll_meet(c);
-	coll_block_takes(c);
+	if (!copies_first)
+		coll_block_takes(c);
 	return coll_block_met(c);
 }
 

@@ -684,9 +684,9 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
  * it. -EINVAL: it has not (deregister), or the stream is NULL or a default one (SPMT_STREAM_LEGACY, _PER_THREAD). -EBUSY: it is being
- * captured. Deregister works in a broken world as well; where it fails the stream stays registered. Of one of the host backend that was
- * destroyed first those who would wait for its work are told, -EINVAL, spmt_finalize too: it gives all back where that work ends within
- * its wait, a second at most.
+ * captured. Deregister works in a broken world as well; where it fails the stream stays registered. If a stream
+ * of the host backend was destroyed first, -EINVAL tells all who would wait for its work, spmt_finalize too, which gives everything back all
+ * the same if that work ends within its wait, a second at most.
  */
 SPMT_API int spmt_stream_register(spmt_comm *comm, spmt_stream stream);
 SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);

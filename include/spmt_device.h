@@ -36,8 +36,9 @@
  *   calling thread posts what it asks for to the host (fifo.h), whose thread has a NIC do it. The local side is then memory of the
  *   device or the heap, not a thread's stack or shared memory; _p and _g, signals and atomics carry values. Blocking puts and gets
  *   wait for the host, as quiet and barrier do, which cover all that this rank's kernels have posted. Where the ring of posts is full a call waits;
- *   what finds no place before the deadline is not done, and the next quiet has the code. So it has of a blocking put, a get or a fetch that the host
- *   had not done by then: it has brought nothing, and the host may yet read or write the local side. A post that fails breaks the world. Atomics
+ *   what finds no place before the deadline is not done, and the rank's next quiet or barrier has the code, of whatever thread. The same holds for a
+ *   blocking put, a get or a fetch that the host had not done by then: it may have brought nothing, and the host may yet read or write the local side.
+ *   A post that fails breaks the world. Atomics
  *   have 4 or 8 bytes there, and of half and bfloat16 there are sums alone; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
  *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *

@@ -108,12 +108,13 @@ SPMTD_FN void spmtd_post_view_(const struct spmtd_fifo *f, uint64_t timeout_ns, 
 /*
  * By one thread. waits: until the host is through with it. 0, or the code of the wait for a place, or of that for the host, which drops what
  * it finds in a broken world. A quiet tells either again, as most callers return nothing: what was waited for may then come late, or never.
- * Not of a port's flush, which returns it. Never inlined on devices, and not by the view, so that kernels which do not post pay little for it.
+ * Not of a port's flush or of a quiet itself, which return it. Never inlined on devices, and not by the view, so that kernels which do not post pay little for it.
  */
 SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int waits)
 {
 	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
-	int peer = spmtd_post_peer_(head), told = 0, rc;
+	int peer = spmtd_post_peer_(head), kind = (int)(head >> 1 & 0x7f);
+	int told = kind == SPMTD_FAR_QUIET, rc;
 	struct spmtd_waiter_ w;
 	struct spmt_view v;
 	uint64_t place = 0;
@@ -131,7 +132,7 @@ SPMTD_LONG int spmtd_post_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_, int 
 				SPMTD_WHAT_POST, peer);
 		if (waits && !rc && spmtd_stopped_(&v))
 			rc = SPMTD_ABORTED;
-		told = (int)(head >> 1) & SPMTD_POST_PORT;
+		told |= kind & SPMTD_POST_PORT;
 	}
 	if (rc && !told)
 		spmtd_poke64_(spmtd_at_(&f->own->lost), (uint64_t)(int64_t)rc);

@@ -14,7 +14,7 @@ SPMTD_BEGIN
  * every slot of their own has come to their epoch. An arrival is an add, which needs no look at the
  * epoch first: that look takes a third of a microsecond and now passes while the arrivals travel.
  * A peer without an address gets the number itself: a post may find no place, and the next one then
- * makes up for it. Where the wait fails the arrivals are taken back and the epoch stays: a later call
+ * makes up for it, though the rank's next quiet or barrier still tells of the post. Where the wait fails the arrivals are taken back and the epoch stays: a later call
  * begins the same meeting again, whoever has seen them.
  */
 /* Where the counters of a meeting lie in every rank's library area: `step` bytes from one writer's to the

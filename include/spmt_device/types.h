@@ -156,7 +156,7 @@ struct spmt_view {
 /*
  * What kernels of users need of the library area at the end of every rank's heap: struct spmtd_own, then
  * npes struct spmtd_inbox (index: the rank that writes). Peers write, the owner reads. Counters only
- * rise. Sizes and places stay: kernels that were compiled with an older header count by them.
+ * rise, but where a sync takes its arrivals back. Sizes and places stay: kernels that were compiled with an older header count by them.
  */
 struct spmtd_inbox {
 	uint64_t sync; /* writer's arrivals at device syncs */

@@ -6,7 +6,7 @@
  * (index: the rank that writes), as many of what this rank has waited for (index: the peer); the same of ports. Behind them lies what the library alone uses: struct area,
  * npes struct area_inbox (index: the rank that writes), as many lines with the factors of pre-multiplied sums (fold/factor.h), npes struct
  * area_blocks, with which lanes' areas end, as many struct area_more_blocks, 2 * npes slots (parity of the epoch, the writer). Peers write,
- * the owner reads. Counters only rise.
+ * the owner reads. Counters only rise, but where a kernel's sync takes its arrivals back.
  */
 #ifndef SPMT_KERNELS_AREA_H
 #define SPMT_KERNELS_AREA_H

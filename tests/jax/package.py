@@ -4,6 +4,7 @@
 import contextlib
 import copy
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -232,6 +233,36 @@ def views_by_numpy():
         comm.finalize()
 
     run(2, rank)
+
+
+def views_while_another_thread_collects():
+    """gc.collect() does nothing then, and a view in a cycle counted as seen."""
+    begun = threading.Event()
+
+    class Slow:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            begun.set()
+            time.sleep(0.1)
+
+    with spmt.init(heap_size=HEAP) as comm:
+        block = comm.malloc(3)
+        cycle = [block.array]
+        gc.collect()  # old by then: the other thread looks at what is young
+        cycle.append(cycle)
+        del cycle
+        gc.disable()
+        try:
+            Slow()
+            other = threading.Thread(target=gc.collect, args=(0,))
+            other.start()
+            assert begun.wait(60)
+            block.free()
+            other.join()
+        finally:
+            gc.enable()
 
 
 def views_that_are_returned():
@@ -496,7 +527,8 @@ def ctrl_c_in_a_collective():
 
 
 tap.main([
-    collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_that_are_returned, views_behind_an_exception,
+    collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_while_another_thread_collects,
+    views_that_are_returned, views_behind_an_exception,
     views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
     worlds_that_cannot_be, other_libraries,
     ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,

@@ -60,6 +60,8 @@ int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 		return -ENOMEM;
 	if (world->host)
 		rc = spmt_device_count(world->backend, &count);
+	if (count < 1)
+		count = 1; /* init says that there is none */
 	for (int i = 0; i < world->nranks; i++) {
 		attrs[i] = (struct spmt_attr)SPMT_ATTR_INIT;
 		attrs[i].rank = i;
@@ -68,9 +70,7 @@ int xla_world_join(const struct world *world, int group, spmt_comm **comms)
 		attrs[i].heap_size = world->heap_size;
 		attrs[i].timeout_ms = world->timeout_ms;
 		/* XLA has as many devices of the CPU as it was asked for, which share those of the library. */
-		attrs[i].device = !world->host ? xla_world_device(world, group, i)
-			: count > 0	       ? i % count
-					       : 0; /* init says that there is none */
+		attrs[i].device = world->host ? i % count : xla_world_device(world, group, i);
 	}
 	if (!rc)
 		rc = spmt_init_all(world->nranks, attrs, comms);

@@ -36,7 +36,7 @@ static void take_cause(struct client *c, const struct cause *cause)
 	if (!*c->cause.sentence)
 		cause_set(&c->cause, cause->code, NULL, "no reason given");
 	for (char *at = c->cause.sentence; *at; at++)
-		if ((unsigned char)*at < ' ' || *at == 127)
+		if (is_control(*at))
 			*at = ' ';
 	if (c->cause.code >= 0)
 		c->cause.code = SPMT_ERR_ABORTED;

@@ -73,7 +73,7 @@ int64_t wire_size(const struct wire_rules *rules, const void *bytes, size_t n)
 static bool text_is_clean(const unsigned char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (text[i] < ' ' || text[i] == 127)
+		if (is_control((char)text[i]))
 			return false;
 	return true;
 }

@@ -36,6 +36,12 @@
 /* Bytes that a caller's struct may have in a later release. A size above them was never set, and nobody reads so far for what is not 0. */
 #define STRUCT_MOST 4096
 
+/* What has no place in a sentence, which is one line. Bytes of UTF-8 have. */
+static inline bool is_control(char c)
+{
+	return (unsigned char)c < ' ' || c == 127;
+}
+
 static inline bool is_power_of_two(uint64_t x)
 {
 	return x && !(x & (x - 1));

@@ -40,7 +40,7 @@ static void cut_behind_a_word(char text[STATUS_SENTENCE])
 static void make_printing(char *text)
 {
 	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
+		if (is_control(*text))
 			*text = '?';
 }
 

@@ -30,7 +30,7 @@ static bool numbers_plain(const char *line)
 	size_t digits = 0;
 
 	for (const char *at = line; *at && *at != '\n'; at++) {
-		if ((unsigned char)*at < ' ' || *at == 127)
+		if (is_control(*at))
 			return false;
 		digits = *at >= '0' && *at <= '9' ? digits + 1 : 0;
 		if (digits > 20)

@@ -92,7 +92,7 @@ static const char *shown(const struct env_row *row)
 static void value_print(const char *text, size_t most, int column)
 {
 	for (size_t i = 0; i < most && text[i]; i++, column--)
-		putchar((unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i]);
+		putchar(is_control(text[i]) ? '?' : text[i]);
 	for (; column > 0; column--)
 		putchar(' ');
 }

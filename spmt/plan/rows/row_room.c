@@ -45,7 +45,7 @@ struct row_sets row_sets(const struct plan_layout *layout, bool two_of_scratch)
 	return sets;
 }
 
-/* What is beside its table, with so many sets of scratch. */
+/* What is beside its table, with one set of scratch or two. */
 static uint64_t row_beside(const struct coll_plan *p, bool two_of_scratch)
 {
 	return row_sets(&p->open.layout, two_of_scratch).end - p->open.layout.words;

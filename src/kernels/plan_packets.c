@@ -23,38 +23,38 @@
 	if (i < (t)->each)
 
 /* The next term's packets are looked at before this one's are folded. */
-#define DEFINE_PACKETS_FOLD(name, acc, begin, step, end, hold)                             \
-	PLAN_FN struct packets_data packets_fold_##name(const struct coll *c,              \
-		const struct packets *t, struct ll_waits *w, const struct packets_step *s, \
-		struct packets_data x)                                                     \
-	{                                                                                  \
-		const int op = t->op, second = t->second;                                  \
-		const uint32_t last = s->first + s->n - 1;                                 \
-		uint32_t term = s->first + s->ndst;                                        \
-		uint64_t next = s->term, at;                                               \
-		struct packets_seen one, looked;                                           \
-		acc a[PLAN_PACKETS_EACH];                                                  \
-                                                                                           \
-		__builtin_memset(&looked, 0, sizeof(looked));                              \
-		if (term < last)                                                           \
-			looked = packets_look(t, next);                                    \
-		PACKETS_EACH(t)                                                            \
-		a[i] = hold(begin(packed(x.u[i]), second));                                \
-		LL_ROLLED                                                                  \
-		while (term < last && !w->rc) {                                            \
-			at = next;                                                         \
-			one = looked;                                                      \
-			if (++term < last) {                                               \
-				next = packets_even(t, term + 1);                          \
-				looked = packets_look(t, next);                            \
-			}                                                                  \
-			x = packets_arrive(c, t, w, at, one);                              \
-			PACKETS_EACH(t)                                                    \
-			a[i] = hold(step(a[i], packed(x.u[i]), op, second));               \
-		}                                                                          \
-		PACKETS_EACH(t)                                                            \
-		x.u[i] = end(a[i], op, 1, second);                                         \
-		return x;                                                                  \
+#define DEFINE_PACKETS_FOLD(name, acc, begin, step, end, hold)                                \
+	PLAN_FN struct packets_data packets_fold_##name(const struct coll *c,                 \
+		const struct packets *t, struct ll_waits *w, const struct packets_step *s,    \
+		struct packets_data x)                                                        \
+	{                                                                                     \
+		const int op = t->op, second = t->second;                                     \
+		const uint32_t last = s->first + s->n - 1;                                    \
+		uint32_t term = s->first + s->ndst;                                           \
+		uint64_t next = s->term, at;                                                  \
+		struct packets_seen one, looked;                                              \
+		acc a[PLAN_PACKETS_EACH];                                                     \
+                                                                                              \
+		__builtin_memset(&looked, 0, sizeof(looked));                                 \
+		if (term < last)                                                              \
+			looked = packets_look(t, next);                                       \
+		PACKETS_EACH(t)                                                               \
+		a[i] = hold(begin(packed(packets_unit(t, x.x[i])), second));                  \
+		LL_ROLLED                                                                     \
+		while (term < last && !w->rc) {                                               \
+			at = next;                                                            \
+			one = looked;                                                         \
+			if (++term < last) {                                                  \
+				next = packets_even(t, term + 1);                             \
+				looked = packets_look(t, next);                               \
+			}                                                                     \
+			x = packets_arrive(c, t, w, at, one);                                 \
+			PACKETS_EACH(t)                                                       \
+			a[i] = hold(step(a[i], packed(packets_unit(t, x.x[i])), op, second)); \
+		}                                                                             \
+		PACKETS_EACH(t)                                                               \
+		x.x[i] = packets_words_of(end(a[i], op, 1, second));                          \
+		return x;                                                                     \
 	}
 LL_LOOPS_OF_PLANS(DEFINE_PACKETS_FOLD)
 

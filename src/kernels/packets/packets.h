@@ -30,9 +30,15 @@ struct packets_step {
 	uint64_t own, term, to;
 };
 
+/* A packet's data: of a narrow one `two`, of a wide one each word for itself, as to join them each load would have to be waited for. */
+struct packets_words {
+	uint64_t two;
+	uint32_t w[3];
+};
+
 /* What a thread has of a step in a round; and its packets, as they lie there. */
 struct packets_data {
-	union unit u[PLAN_PACKETS_EACH];
+	struct packets_words x[PLAN_PACKETS_EACH];
 };
 struct packets_seen {
 	struct spmtd_unit_ at[PLAN_PACKETS_EACH];
@@ -52,7 +58,7 @@ struct packets {
 	uint64_t hello[2]; /* where this rank's call is told, in even epochs, and in odd ones */
 	/* of this round: the first packet, how many, and where the first is */
 	uint32_t k, has;
-	int full; /* it has all, and these are wide, aligned, and none is short */
+	uint32_t have[PLAN_PACKETS_EACH]; /* words of each wide one */
 	uint64_t plain, packed;
 	/* of the first round */
 	struct packets_lead {
@@ -62,82 +68,5 @@ struct packets {
 	struct packets_step step; /* the first behind the leads, */
 	struct packets_data own;  /* and what is plain of it */
 };
-
-/* Where a block's share begins. */
-PLAN_FN uint64_t packets_from(const struct plan_packets *p, uint32_t block)
-{
-	uint64_t lines = (uint64_t)p->lines * block + (block < p->more ? block : p->more);
-
-	return lines * SPMTD_SHARE_LINE_ < p->bytes ? lines * SPMTD_SHARE_LINE_ : p->bytes;
-}
-
-PLAN_FN void packets_share(struct packets *t, uint32_t block)
-{
-	t->from = packets_from(t->plan, block);
-	t->words = (uint32_t)(packets_from(t->plan, block + 1) - t->from) / 4;
-	t->n = plan_packets_of(t->words, t->size);
-}
-
-/* Of plain data. */
-PLAN_FN uint64_t packets_plain(const struct packets *t, uint32_t place)
-{
-	return t->plan->at[place] + t->plain;
-}
-
-/* Of packets, in even epochs. */
-PLAN_FN uint64_t packets_even(const struct packets *t, uint32_t place)
-{
-	return t->plan->at[place] + t->packed;
-}
-
-/* The first word of the thread's i-th packet, among the block's. */
-PLAN_FN uint32_t packets_first(const struct packets *t, uint32_t i)
-{
-	uint32_t k = t->k + i * spmtd_threads_();
-
-	return t->size == PLAN_PACKETS_WIDE ? plan_packets_first(k) : 2 * k;
-}
-
-/* Words of it. */
-PLAN_FN uint32_t packets_words(const struct packets *t, uint32_t i)
-{
-	uint32_t k = t->k + i * spmtd_threads_();
-
-	return t->size == PLAN_PACKETS_WIDE ? plan_packets_words(k, t->words) : 2;
-}
-
-PLAN_FN void packets_round(struct packets *t, uint32_t round)
-{
-	const uint32_t threads = spmtd_threads_();
-	const uint32_t k = spmtd_tid_() + t->each * threads * round;
-	const uint32_t left = k < t->n ? t->n - k : 0;
-
-	t->k = k;
-	t->has = 0;
-	LL_EACH(PLAN_PACKETS_EACH)
-	t->has += i < t->each && left > i * threads;
-	t->full = t->size == PLAN_PACKETS_WIDE && !t->odd && packets_words(t, t->each - 1) == 3;
-	t->plain = t->from + 4 * (uint64_t)packets_first(t, 0);
-	t->packed = 2 * t->from + 16 * (uint64_t)k;
-}
-
-/* full: as the thread is, where that is known. */
-PLAN_FN int packets_has(const struct packets *t, uint32_t i, int full)
-{
-	return i < t->each && (full || i < t->has);
-}
-
-/* One behind the last: any. */
-PLAN_FN struct packets_step packets_step_of(const struct packets *t, uint32_t nth)
-{
-	const struct plan_packets_step *s = &t->plan->step[nth];
-	struct packets_step x = { s->kind, s->ndst, s->n, s->first, s->meets, 0, 0, 0 };
-	uint32_t src = x.first + x.ndst;
-
-	x.own = packets_plain(t, src);
-	x.term = packets_even(t, x.kind == PLAN_STEP_FOLD_PACKETS ? src + 1 : src);
-	x.to = packets_plain(t, x.first);
-	return x;
-}
 
 #endif

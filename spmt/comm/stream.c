@@ -23,6 +23,9 @@
 
 #define SETTLE_MS 10000		/* where waits have no deadline */
 #define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */
+#define LINGER_NS \
+	10000000000ll /* as long as a kernel whose world is broken waits for peers that read its buffers */
+#define LINGER_LOOK_NS 1000000
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 {
@@ -241,6 +244,7 @@ struct drain {
 	int64_t limit; /* ns from begin on; INT64_MAX: none */
 	const uint32_t *stop;
 	bool stopped;
+	bool broken;	  /* the world was, to begin with */
 	const char *what; /* the call that waits, for others to see; NULL: not shown */
 };
 
@@ -306,8 +310,26 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain
 	return rc;
 }
 
+/*
+ * What of the library's has begun reads and writes buffers until it has ended, which takes as long as the bytes do. Virtual devices tell it from
+ * what stands behind a user's kernel. -ETIMEDOUT: it is not that.
+ */
+static int mark_linger(spmt_comm *comm, const struct mark *mark)
+{
+	int64_t until = process_now() + LINGER_NS;
+	device_event event = mark ? mark->event : NULL;
+	int rc = -ETIMEDOUT;
+
+	while (rc == -ETIMEDOUT && comm->backend == &backend_host && process_now() < until &&
+		host_ends(comm->dev, comm->stream, event))
+		rc = mark
+			? comm->backend->event_sync(comm->dev, event, LINGER_LOOK_NS, NULL)
+			: comm->backend->stream_sync(comm->dev, comm->stream, LINGER_LOOK_NS, NULL);
+	return rc;
+}
+
 /* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
-   follows at once: that is waited for, half a second at most for all. */
+   follows at once: that is waited for, half a second at most for all but what has begun. */
 static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
@@ -315,12 +337,13 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 	if (rc)
 		return rc;
 	rc = mark_wait_once(comm, mark, p);
-	if (rc != -ECANCELED)
-		return rc;
-	p->stopped = true;
-	drain_left(p);
-	p->limit = MIN_OF(p->limit, process_now() - p->begin + DEVICE_STOPPED_NS);
-	return mark_wait_once(comm, mark, p);
+	if (rc == -ECANCELED) {
+		p->stopped = true;
+		drain_left(p);
+		p->limit = MIN_OF(p->limit, process_now() - p->begin + DEVICE_STOPPED_NS);
+		rc = mark_wait_once(comm, mark, p);
+	}
+	return rc == -ETIMEDOUT && (p->stopped || p->broken) ? mark_linger(comm, mark) : rc;
 }
 
 /* All marks in users' streams, the collectives' last; NULL behind them. Who does not want those of users' own work passes them over. */
@@ -469,8 +492,12 @@ static int streams_end(spmt_comm *comm, int64_t deadline)
 {
 	int64_t now = process_now();
 	struct drain p = { .begin = now, .limit = deadline - now };
-	int own = own_wait(comm, &p), used = used_wait(comm, &p, true);
+	int own, used;
 
+	/* one half-built has no word to say so */
+	p.broken = deadline && comm->control && comm->raised && comm_is_broken(comm);
+	own = own_wait(comm, &p);
+	used = used_wait(comm, &p, true);
 	used_count(comm, true);
 	return own ? own : used;
 }

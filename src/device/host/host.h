@@ -31,6 +31,12 @@ int host_stream_device(device_stream handle);
 bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline);
 
 /*
+ * Whether what the event waits for now, or with event NULL the stream, is a copy, or a kernel of the library's, which ends with its world: not
+ * a user's, nor another stream.
+ */
+bool host_ends(int dev, device_stream stream, device_event event);
+
+/*
  * Called by a kernel that failed: synchronize returns this until there is new work; the first
  * failure counts. The stream goes on. host_stream_blamed: 0, or the code, with its sentence.
  */

@@ -152,6 +152,7 @@ int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream
 
 	if (!op)
 		return rc;
+	op->ends = true;
 	op->move.dst = dst;
 	op->move.src = src;
 	op->move.n = n;
@@ -172,6 +173,7 @@ int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle
 
 	if (!op)
 		return rc;
+	op->ends = true;
 	op->move.dst = dst;
 	op->move.byte = byte;
 	op->move.n = n;
@@ -298,6 +300,7 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	if (!op)
 		return rc;
 	op->kernel = k->host;
+	op->ends = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
 	op->bound = kernel_bound(k, op->args);
@@ -459,6 +462,39 @@ int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint
 		return rc;
 	rc = host_stream_served(s, ticket);
 	return rc < 0 ? host_stream_failed(dev, rc) : 0;
+}
+
+/* What is being run, or next. */
+static bool stream_ends(struct host_stream *s, uint64_t ticket)
+{
+	bool ends = false;
+	int at;
+
+	pthread_mutex_lock(&s->lock);
+	at = atomic_load(&s->at);
+	if (atomic_load(&s->done) < ticket)
+		ends = at ? at == HOST_AT_ENDS : s->head && s->head->ends;
+	pthread_mutex_unlock(&s->lock);
+	return ends;
+}
+
+bool host_ends(int dev, device_stream stream, device_event event)
+{
+	struct host_stream *s;
+	struct host_event *e;
+	uint64_t ticket;
+	int rc;
+
+	if (event) {
+		e = event_of(dev, event, "event_sync", &rc);
+		if (!e)
+			return false;
+		event_read(e, &s, &ticket);
+	} else {
+		s = host_stream_find(dev, stream, "stream_sync", &rc);
+		ticket = s ? atomic_load(&s->queued) : 0;
+	}
+	return s && stream_ends(s, ticket);
 }
 
 /* Work that waits for failed work must not run either: it would look as if the work had been

@@ -14,6 +14,7 @@ struct host_op {
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
 	bool once;		    /* it cannot be replayed */
+	bool ends; /* by itself, or once the world is broken: no copy and no kernel of the library's waits for a user */
 	int64_t bound; /* ns that its waits take at most: who waits as long may run it itself; 0: nobody may */
 	size_t extra; /* bytes of args */
 	union {
@@ -42,6 +43,7 @@ struct host_op {
 };
 
 #define HOST_WHY 384
+enum host_at { HOST_AT_NOTHING, HOST_AT_ENDS, HOST_AT_STAYS };
 
 /*
  * A ticket is the number of ops queued so far; it has been served when `done` has reached it. Both counters rise for as long
@@ -77,7 +79,8 @@ struct host_stream {
 		int code; /* 0: none */
 		bool told;
 		char why[HOST_WHY];
-	} blame; /* under the lock */
+	} blame;	/* under the lock */
+	_Atomic int at; /* enum host_at: what is being run; taken up under the lock */
 	_Atomic uint64_t queued, done;
 	_Atomic uint32_t wakes;	  /* rung for the worker */
 	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */

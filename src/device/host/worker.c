@@ -67,6 +67,8 @@ static struct host_op *op_take(struct host_stream *s)
 		s->head = op->next;
 		if (!s->head)
 			s->tail = &s->head;
+		atomic_store_explicit(
+			&s->at, op->ends ? HOST_AT_ENDS : HOST_AT_STAYS, memory_order_relaxed);
 	}
 	return op;
 }
@@ -117,6 +119,7 @@ static void run_op(struct host_stream *s, struct host_op *op)
 	}
 	tsan_release(&s->done);
 	atomic_store_explicit(&s->done, ticket, memory_order_release);
+	atomic_store_explicit(&s->at, HOST_AT_NOTHING, memory_order_relaxed);
 	atomic_fetch_add(&s->wake, 1); /* a fence between what is done and who waits */
 	if (atomic_load(&s->waiters))
 		host_wake_all(&s->wake);

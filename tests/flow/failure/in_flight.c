@@ -3,9 +3,12 @@
    up by a latch in the stream that they are in, not by the clock. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "spmt/comm/comm.h"
 #include "spmt_channel.h"
@@ -451,6 +454,95 @@ Test(in_flight, a_broken_world_lets_end_what_engines_have_begun)
 	NEEDS_HOST("kernels are C functions");
 	setenv("SPMT_SDMA", "queues", 1);
 	RANKS_OK(ranks_run(2, &roomy, breaks_meanwhile, &engine));
+}
+
+/* ---- what streams have begun, as the world breaks -------------------------------------------------------------------- */
+
+enum begun { BEGUN_PUT, BEGUN_GATHER, BEGUN_SUM, BEGINNINGS };
+
+/* Whoever reads `guarded` stands at the latch: a copy that has begun. */
+static char *guarded;
+static struct latch guard;
+
+static void at_guard(int signal, siginfo_t *info, void *context)
+{
+	(void)context;
+	if ((char *)info->si_addr < guarded || (char *)info->si_addr >= guarded + BYTES)
+		_exit(128 + signal);
+	latch_pass(&guard);
+	mprotect(guarded, BYTES, PROT_READ | PROT_WRITE);
+}
+
+/* Later than anybody waits for what a user's kernel holds up. */
+static void *open_late(void *arg)
+{
+	(void)arg;
+	sleep_ms(1200);
+	latch_open(&guard);
+	return NULL;
+}
+
+static int begin_in_stream(spmt_comm *comm, enum begun what, void *to, char *dst)
+{
+	switch (what) {
+	case BEGUN_PUT:
+		return spmt_rank(comm) ? 0 : spmt_put_on_stream(comm, to, guarded, BYTES, 1, NULL);
+	case BEGUN_GATHER:
+		return spmt_all_gather(
+			comm, dst, spmt_rank(comm) ? to : guarded, BYTES, SPMT_TYPE_U8, NULL);
+	default:
+		return spmt_all_reduce(comm, dst, spmt_rank(comm) ? to : guarded, BYTES,
+			SPMT_TYPE_U8, SPMT_OP_MAX, NULL);
+	}
+}
+
+static int breaks_a_copy(spmt_comm *comm, void *arg)
+{
+	const enum begun *what = arg;
+	char *dst = malloc(2 * BYTES);
+	bool first = spmt_rank(comm) == 0;
+	pthread_t opens;
+	void *to;
+
+	REQUIRE(dst != NULL);
+	REQUIRE_OK(spmt_calloc(comm, 1, BYTES, &to));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(begin_in_stream(comm, *what, to, dst));
+	while (!guard.reached)
+		sleep_ms(1);
+	if (first) {
+		REQUIRE_EQ(pthread_create(&opens, NULL, open_late, NULL), 0);
+		REQUIRE_OK(spmt_abort(comm, -EIO));
+	}
+	while (!spmt_status(comm))
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_quiet(comm), -EIO);
+	REQUIRE((!first && *what == BEGUN_PUT) || guard.passed);
+	if (first)
+		pthread_join(opens, NULL);
+	free(dst);
+	return 0;
+}
+
+static void breaks_while(enum begun what)
+{
+	const struct sigaction action = { .sa_sigaction = at_guard, .sa_flags = SA_SIGINFO };
+	struct sigaction before;
+
+	guard = (struct latch){ 0 };
+	guarded = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq((void *)guarded, MAP_FAILED);
+	cr_assert_eq(sigaction(SIGSEGV, &action, &before), 0);
+	RANKS_OK(ranks_run(2, &roomy, breaks_a_copy, &what));
+	cr_assert_eq(sigaction(SIGSEGV, &before, NULL), 0);
+	munmap(guarded, BYTES);
+}
+
+Test(in_flight, a_broken_world_lets_end_what_streams_have_begun)
+{
+	NEEDS_HOST("the CPU copies, and a page that it may not read holds it up");
+	for (enum begun what = 0; what < BEGINNINGS; what++)
+		breaks_while(what);
 }
 
 /* ---- a part that ends before a kernel of the user's ------------------------------------------------------------------ */

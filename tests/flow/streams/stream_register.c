@@ -212,7 +212,8 @@ Test(stream_register, work_outlives_its_stream)
 	RANKS_OK(ranks_run(2, NULL, goes, NULL));
 }
 
-/* Its user has destroyed one that holds a kernel, a put and a sum: all who wait for these are told, and no memory of the world stays. */
+/* Its user has destroyed one that holds a kernel, a put and a sum: all who wait for these are told, and no memory of the world stays. glibc keeps
+   stacks and arenas of threads, of as many as have been there at once. */
 static int destroyed(spmt_comm *comm, void *arg)
 {
 	struct latch *held = &((struct latch *)arg)[spmt_rank(comm)];
@@ -239,7 +240,7 @@ Test(stream_register, one_destroyed_too_early_keeps_no_memory)
 	const char *grown = "never looked";
 
 	NEEDS_HOST("elsewhere a destroyed stream may crash the driver");
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 17; round++) {
 		struct latch latches[2] = { 0 };
 
 		if (round == 1)
@@ -248,7 +249,7 @@ Test(stream_register, one_destroyed_too_early_keeps_no_memory)
 		cr_assert(strstr(spmt_last_error(), "not a live stream"), "%s", spmt_last_error());
 	}
 	grown = usage_grown(
-		&before, &(struct usage){ .fds = 0, .threads = 0, .maps = 2, .rss_kib = 4096 });
+		&before, &(struct usage){ .fds = 0, .threads = 0, .maps = 15, .rss_kib = 4096 });
 	cr_assert(!grown, "%s", grown);
 }
 

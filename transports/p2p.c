@@ -6,6 +6,7 @@
 #include "../include/spmt.h"
 #include "src/base/status.h"
 #include "src/base/tsan.h"
+#include "src/device/host/host.h"
 #include "transport.h"
 
 /* ---- maps */
@@ -124,6 +125,14 @@ static inline bool cpu_moves(const struct link *link)
 	return link->backend->traits & DEVICE_HOST_ACCESS;
 }
 
+int link_stream_copy(
+	const struct link *link, void *dst, const void *src, size_t n, device_stream stream)
+{
+	if (link->backend == &backend_host)
+		return host_copy_unless(link->dev, dst, src, n, stream, link->stop);
+	return link->backend->copy(link->dev, dst, src, n, stream);
+}
+
 int link_wait_failed(const struct link *link, const char *what, int rc)
 {
 	int64_t ms = *link->timeout_ms;
@@ -190,8 +199,8 @@ static int store_queue(struct link *link, void *dst, const void *src, size_t n, 
 	device_stream stream)
 {
 	bool pending;
-	int rc = link->backend->copy(
-		link->dev, dst, src, n, mode == MOVE_STREAM ? stream : link->stream);
+	int rc = mode == MOVE_STREAM ? link_stream_copy(link, dst, src, n, stream)
+				     : link->backend->copy(link->dev, dst, src, n, link->stream);
 
 	if (rc)
 		return rc;

@@ -110,6 +110,10 @@ extern const struct mover_ops mover_verbs;
 /* The route as it is now, from any thread: link->route itself is not written after init. */
 void link_route(const struct link *link, struct route *route);
 
+/* In a user's stream. On virtual devices nothing is copied once the world is broken: quiet may have given up on what stands before it. */
+int link_stream_copy(
+	const struct link *link, void *dst, const void *src, size_t n, device_stream stream);
+
 /* A backend's -ETIMEDOUT or -ECANCELED as a mover's code, with a sentence; others pass. */
 int link_wait_failed(const struct link *link, const char *what, int rc);
 

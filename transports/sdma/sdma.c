@@ -272,7 +272,7 @@ static struct sdma *state_of(struct mover *m)
 static int sdma_stream_move(
 	struct link *link, void *dst, const void *src, size_t n, device_stream stream)
 {
-	int rc = link->backend->copy(link->dev, dst, src, n, stream);
+	int rc = link_stream_copy(link, dst, src, n, stream);
 
 	if (!rc)
 		link_count(link, MOVER_SDMA, n);

@@ -36,6 +36,10 @@ bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline);
  */
 bool host_ends(int dev, device_stream stream, device_event event);
 
+/* The backend's copy, which does nothing if *stop is not 0 when its turn comes. */
+int host_copy_unless(
+	int dev, void *dst, const void *src, size_t n, device_stream s, const uint32_t *stop);
+
 /*
  * Called by a kernel that failed: synchronize returns this until there is new work; the first
  * failure counts. The stream goes on. host_stream_blamed: 0, or the code, with its sentence.

@@ -129,6 +129,8 @@ static int run_copy_op(const struct host_op *op)
 {
 	size_t n = op->move.n;
 
+	if (op->move.stop && __atomic_load_n(op->move.stop, __ATOMIC_ACQUIRE))
+		return 0;
 	if (op->move.dst_device && !host_still(op->dev, op->move.dst, n))
 		return -EFAULT;
 	if (op->move.src_device && !host_still(op->dev, op->move.src, n))
@@ -145,7 +147,8 @@ static int run_fill(const struct host_op *op)
 	return 0;
 }
 
-int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle)
+int host_copy_unless(
+	int dev, void *dst, const void *src, size_t n, device_stream handle, const uint32_t *stop)
 {
 	int rc;
 	struct host_op *op = begin(dev, handle, "copy", run_copy_op, 0, &rc);
@@ -155,6 +158,7 @@ int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream
 	op->ends = true;
 	op->move.dst = dst;
 	op->move.src = src;
+	op->move.stop = stop;
 	op->move.n = n;
 	rc = host_reach(dev, dst, n, "copy", &op->move.dst_device);
 	if (!rc)
@@ -164,6 +168,11 @@ int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream
 		return rc;
 	}
 	return push_op(op, "copy");
+}
+
+int host_queue_copy(int dev, void *dst, const void *src, size_t n, device_stream handle)
+{
+	return host_copy_unless(dev, dst, src, n, handle, NULL);
 }
 
 int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle)

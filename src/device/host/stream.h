@@ -23,6 +23,7 @@ struct host_op {
 			const void *src;
 			size_t n;
 			int byte;
+			const uint32_t *stop;	     /* of a copy; may be NULL */
 			bool dst_device, src_device; /* was in the table of memory when queued */
 		} move;
 		struct {
@@ -41,7 +42,6 @@ struct host_op {
 	};
 	_Alignas(16) unsigned char args[];
 };
-
 #define HOST_WHY 384
 enum host_at { HOST_AT_NOTHING, HOST_AT_ENDS, HOST_AT_STAYS };
 

@@ -16,8 +16,8 @@ enum { WORDS = 64, SIZE = WORDS * 8 };
 struct scene {
 	spmt_comm *comm;
 	uint64_t *dst, *sig; /* symmetric */
-	uint64_t *src;
-	spmt_mem *mem; /* of dst */
+	uint64_t *src;	     /* symmetric, too, as a get has it */
+	spmt_mem *mem;	     /* of dst */
 	spmt_stream stream;
 	struct latch latch;
 };
@@ -103,11 +103,11 @@ static int refuse_one(
 static int refuse_all(spmt_comm *comm, void *arg)
 {
 	struct scene s = { .comm = comm };
-	uint64_t src[WORDS] = { 7 };
 	unsigned site = *(unsigned *)arg;
 	bool fired;
 
-	s.src = src;
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.src));
+	s.src[0] = 7;
 	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.dst));
 	REQUIRE_OK(spmt_calloc(comm, 1, 8, (void **)&s.sig));
 	REQUIRE_OK(spmt_register(comm, s.dst, SIZE, &s.mem));
@@ -134,6 +134,43 @@ Test(queued, nothing_is_left_behind_when_the_device_refuses)
 {
 	NEEDS_HOST("the CPU looks at the heap");
 	RANKS_OK(ranks_run(1, NULL, refuse_all, &(unsigned){ FAULT_DEVICE }));
+}
+
+/* ---- the world breaks while all of it stands behind a user's kernel --------------------------------------------------- */
+
+/* No stream_wait(): the stream tells that the world broke. */
+static int broken_behind_kernel(spmt_comm *comm, void *arg)
+{
+	struct scene s = { .comm = comm };
+
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.src));
+	REQUIRE_OK(spmt_calloc(comm, 1, SIZE, (void **)&s.dst));
+	REQUIRE_OK(spmt_calloc(comm, 1, 8, (void **)&s.sig));
+	REQUIRE_OK(spmt_register(comm, s.dst, SIZE, &s.mem));
+	REQUIRE_OK(stream_make(comm, &s.stream));
+	TRY(hold(&s));
+	REQUIRE_OK(((int (**)(struct scene *))arg)[0](&s));
+	REQUIRE_OK(spmt_abort(comm, -EIO));
+	REQUIRE_CODE(spmt_quiet(comm), -EIO);
+	s.dst[0] = 1;
+	s.src[0] = 2;
+	REQUIRE(latch_open(&s.latch));
+	(void)spmt_host_stream_synchronize(s.stream);
+	REQUIRE(s.latch.passed);
+	REQUIRE_EQ(s.dst[0], 1);
+	REQUIRE_EQ(s.sig[0], 0);
+	REQUIRE_OK(spmt_host_stream_destroy(s.stream));
+	return 0;
+}
+
+Test(queued, what_has_not_begun_as_the_world_breaks_never_does)
+{
+	NEEDS_HOST("the CPU looks at the heap");
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		int (*call)(struct scene *) = calls[i];
+
+		RANKS_OK(ranks_run(1, NULL, broken_behind_kernel, &call));
+	}
 }
 
 /* ---- ... and while it is waited for ------------------------------------------------------------------------------------ */

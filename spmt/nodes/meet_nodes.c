@@ -23,7 +23,7 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-#define HUB_ANSWER_NS (3 * 1000000000ll) /* what the hub gets to say that a meeting is shut */
+#define HUB_ANSWER_NS (3 * 1000000000ll) /* what a hub gets to say that a meeting is shut */
 #define HUB_LOOK_NS 500000
 
 /* What a rank has brought, or so many with nothing attached that have brought the same; `size` bytes attached follow. */
@@ -331,20 +331,33 @@ static void nodes_look(spmt_comm *comm)
 	}
 }
 
+/* Asks the hub of this meeting, which has its time from now on. False: there is none. */
+static bool hub_ask(spmt_comm *comm)
+{
+	struct nodes *n = nodes_of(comm);
+	const struct bootstrap_word miss = word_now(comm, WORD_MISS);
+	unsigned leaders = bootstrap_leaders(atomic_load(&comm->world->boot));
+
+	if (word_say(comm, &miss, NULL, 0))
+		return false;
+	n->asked.epoch = comm->epoch;
+	n->asked.leaders = leaders;
+	n->asked.until = process_now() + HUB_ANSWER_NS;
+	return true;
+}
+
 static void nodes_give_up(spmt_comm *comm)
 {
 	const struct timespec slice = { .tv_nsec = HUB_LOOK_NS };
 	struct control *control = comm->control;
-	int64_t end = process_now() + HUB_ANSWER_NS;
-	const struct bootstrap_word miss = word_now(comm, WORD_MISS);
 	struct status_saved saved;
+	int64_t end;
 
 	if (nodes_of(comm)->n < 2)
 		return;
 	missing_here(comm);
 	status_save(&saved);
-	if (word_say(comm, &miss, NULL, 0))
-		end = 0;
+	end = hub_ask(comm) ? nodes_of(comm)->asked.until : 0;
 	status_restore(&saved);
 	while (atomic_load(&control->gate) == 2 * (comm->epoch - 1) &&
 		atomic_load(&control->shut) < comm->epoch && process_now() < end)
@@ -384,29 +397,30 @@ static bool nodes_step(spmt_comm *comm)
 
 /*
  * The comm has broken while this node's notes were out: another node may have had them all, and have left the meeting. The hub asks all
- * who live, or the one that follows it, and its answer is the same for all.
+ * who live, or the one that follows it, and its answer is the same for all. One that this rank has asked as its deadline passed, and that
+ * has said nothing, has had its time.
  */
 static void notes_lost(spmt_comm *comm)
 {
 	const struct timespec slice = { .tv_nsec = HUB_LOOK_NS };
-	const struct bootstrap_word miss = word_now(comm, WORD_MISS);
+	const struct nodes *n = nodes_of(comm);
 	struct bootstrap *boot = atomic_load(&comm->world->boot);
 	int64_t end = process_now() + HUB_ANSWER_NS;
-	unsigned leaders = 0;
-	bool said = false;
 	struct status_saved saved;
 
 	status_save(&saved);
 	while (notes_are_out(comm) && atomic_load(&comm->control->shut) < comm->epoch &&
 		process_now() < end) {
+		bool said = n->asked.epoch == comm->epoch &&
+			n->asked.leaders == bootstrap_leaders(boot);
 		int rc = bootstrap_leader(boot);
 
 		if (rc && rc != -EAGAIN)
 			break;
-		if (!rc && (!said || leaders != bootstrap_leaders(boot))) {
-			leaders = bootstrap_leaders(boot);
-			said = !word_say(comm, &miss, NULL, 0);
-		}
+		if (!rc && said && process_now() >= n->asked.until)
+			break;
+		if (!rc && !said)
+			(void)hub_ask(comm);
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
 	}
 	status_restore(&saved);

@@ -30,6 +30,11 @@ int nodes_move_failed(const spmt_comm *comm, const char *what, int rc);
    ranks are there. */
 struct nodes {
 	int n, mine, near;
+	struct {
+		uint64_t epoch;	  /* of the meeting of which this rank has asked last; 0: none */
+		unsigned leaders; /* .. and which hub */
+		int64_t until;	  /* .. which has had its time by then */
+	} asked;
 	struct muster *muster; /* muster.c; NULL: never asked for. Of a comm that meets */
 	struct notes *notes;   /* notes.h; the same */
 };

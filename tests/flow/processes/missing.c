@@ -260,3 +260,50 @@ Test(missing, a_hub_that_does_not_answer)
 	RANKS_OK(processes_run(&two.p, hears_nothing, &two));
 	RANKS_OK(processes_run(&four.p, hears_nothing, &four));
 }
+
+/* ---- how long a hub that says nothing is waited for ------------------------------------------------------------------------- */
+
+enum { ANSWER_MS = 3000, SLACK_MS = 2000 };
+
+static int outlasts(int rank, void *arg)
+{
+	struct play *play = arg;
+	struct scene *s = play->s;
+	spmt_comm *comm;
+	int64_t begin;
+
+	TRY(init(&comm, play, rank));
+	REQUIRE_OK(spmt_set_timeout(comm, DEADLINE_MS));
+	atomic_fetch_add(&s->come, 1);
+	while (!rank || !atomic_load(&s->stopped))
+		usleep(1000);
+	begin = calm_ns();
+	REQUIRE_CODE(spmt_barrier(comm), SPMT_ERR_TIMEOUT);
+	/* the last one's note goes to the first, which takes none */
+	REQUIRE(rank == 2 || ms_since(begin) < DEADLINE_MS + ANSWER_MS + SLACK_MS);
+	return end(comm);
+}
+
+static void stop_the_first(struct processes *p)
+{
+	struct scene *s = p->shared;
+	siginfo_t ended;
+
+	until(&s->come, p->nranks);
+	kill(p->pid[0], SIGSTOP);
+	waitpid(p->pid[0], NULL, WUNTRACED); /* all of its threads */
+	atomic_store(&s->stopped, 1);
+	for (int i = 1; i < p->n; i++)
+		waitid(P_PID, (id_t)p->pid[i], &ended, WEXITED | WNOWAIT);
+	kill(p->pid[0], SIGKILL);
+}
+
+/* Who gives up on a meeting has asked it, and does not wait for it once more as the comm breaks of that. */
+Test(missing, a_stopped_hub_is_waited_for_once)
+{
+	struct play play = play_make("0|1|2", 0);
+
+	play.p.killed = 1u << 0;
+	play.p.watch = stop_the_first;
+	RANKS_OK(processes_run(&play.p, outlasts, &play));
+}

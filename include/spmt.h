@@ -667,7 +667,8 @@ SPMT_API int spmt_fence(spmt_comm *comm);
    queued or when it ran, waits of this rank's kernels included, in whatever stream. What was still under way when this one
    ended at its deadline the next one tells. Kernels keep the deadline, and are given an eighth of it and 0.4 s more to tell what they have waited for.
    In a broken world it fails, but first lets what this rank has queued end: copies in any case; for what stands behind a kernel of the user's
-   it waits half a second, and what has not begun by then never does. No buffer is read or written any more, whatever it returns.
+   it waits half a second, and what has not begun by then never does. No buffer is read or written any more, whatever it returns; but
+   GPUs' own copies, of puts and gets on streams and by copy engines, look at nothing: where a kernel holds them up for longer, synchronize its stream.
    Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
    read, and what it uses is freed or deregistered. */
 SPMT_API int spmt_quiet(spmt_comm *comm);

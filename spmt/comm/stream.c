@@ -23,8 +23,7 @@
 
 #define SETTLE_MS 10000		/* where waits have no deadline */
 #define SETTLE_HANDOVER_MS 1000 /* where what goes on can be left to itself */
-#define LINGER_NS \
-	10000000000ll /* as long as a kernel whose world is broken waits for peers that read its buffers */
+#define LINGER_NS 10000000000ll /* as such kernels wait for peers that read their buffers */
 #define LINGER_LOOK_NS 1000000
 
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream)

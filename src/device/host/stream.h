@@ -14,7 +14,7 @@ struct host_op {
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
 	bool once;		    /* it cannot be replayed */
-	bool ends; /* by itself, or once the world is broken: no copy and no kernel of the library's waits for a user */
+	bool ends;		    /* by itself, or once the world is broken: host_ends() */
 	int64_t bound; /* ns that its waits take at most: who waits as long may run it itself; 0: nobody may */
 	size_t extra; /* bytes of args */
 	union {
@@ -42,6 +42,7 @@ struct host_op {
 	};
 	_Alignas(16) unsigned char args[];
 };
+
 #define HOST_WHY 384
 enum host_at { HOST_AT_NOTHING, HOST_AT_ENDS, HOST_AT_STAYS };
 
@@ -60,10 +61,9 @@ struct host_stream {
 	pthread_t thread;
 	struct host_worker *worker; /* NULL: none, or it has not begun */
 	bool idle, closing, joined;
-	bool helped; /* a thread that waits runs an op, so that the worker may not */
-	_Atomic bool
-		relied; /* written under the lock: such a thread ran the last one: the worker is not woken for the next, but looks by itself */
-	uint32_t slept; /* wakes, when the worker last went to sleep */
+	bool helped;	     /* a thread that waits runs an op, so that the worker may not */
+	_Atomic bool relied; /* .. ran the last one: the worker is not woken, but looks by itself */
+	uint32_t slept;	     /* wakes, when the worker last went to sleep */
 	_Atomic bool threaded; /* thread is its worker's; written under the lock */
 
 	_Atomic bool live;

@@ -361,8 +361,8 @@ SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 
 /* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
    attrs[i]; what is collective, spmt_finalize too, goes through spmt_each, as the first of n calls in
-   a row would wait for the second. uid and bootstrap NULL in all attrs: a new world of these n, unless nranks is above n,
-   when they are part of the job, see "Uids". */
+   a row would wait for the second. Attrs that name several worlds, or of which some name none, are refused. uid and bootstrap NULL
+   in all: a new world of these n, unless nranks is above n, when they are part of the job, see "Uids". */
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns

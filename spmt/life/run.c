@@ -300,16 +300,34 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 	return rc;
 }
 
+/* Ranks of another world would be waited for until the deadline. */
+static int one_world(int n, const struct spmt_attr *attrs)
+{
+	const struct spmt_attr *a = &attrs[0];
+
+	for (int i = 1; i < n; i++) {
+		if ((attrs[i].uid || attrs[i].bootstrap) != (a->uid || a->bootstrap))
+			return fail_call(-EINVAL, "spmt_init_all",
+				"attrs[%d] has %s, attrs[0] %s: they are ranks of one world", i,
+				a->uid || a->bootstrap ? "no uid" : "a uid or a bootstrap",
+				a->uid || a->bootstrap ? "one or a bootstrap" : "none");
+		if (attrs[i].uid && a->uid && memcmp(attrs[i].uid, a->uid, sizeof(*a->uid)))
+			return fail_call(-EINVAL, "spmt_init_all",
+				"attrs[%d].uid is not that of attrs[0]: they are ranks of one world",
+				i);
+	}
+	return 0;
+}
+
 /* No uid was given, and there are no other ranks: makes a new world. */
 static int own_world(int n, struct spmt_attr *attrs, spmt_uid *uid)
 {
-	int above = -1, rc;
+	int above = -1, rc = one_world(n, attrs);
 
-	for (int i = n - 1; i >= 0; i--) {
-		if (attrs[i].uid || attrs[i].bootstrap)
-			return 0;
+	if (rc || attrs[0].uid || attrs[0].bootstrap)
+		return rc;
+	for (int i = n - 1; i >= 0; i--)
 		above = attrs[i].nranks > n ? i : above;
-	}
 	if (above >= 0 && launch_in_job())
 		return 0;
 	if (above >= 0)

@@ -582,3 +582,19 @@ Test(misuse, a_shrunk_comm_that_is_gone)
 {
 	everywhere(shrunk_gone);
 }
+
+/* They would wait for each other until the deadline. */
+Test(misuse, attrs_of_several_worlds)
+{
+	struct spmt_attr attrs[2] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+	spmt_comm *comms[2];
+	spmt_uid uids[2];
+
+	cr_assert(!spmt_uid_create(&uids[0]) && !spmt_uid_create(&uids[1]));
+	attrs[0].uid = &uids[0];
+	cr_expect_eq(spmt_init_all(2, attrs, comms), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "attrs[1] has no uid"), "%s", spmt_last_error());
+	attrs[1].uid = &uids[1];
+	cr_expect_eq(spmt_init_all(2, attrs, comms), -EINVAL);
+	cr_expect(strstr(spmt_last_error(), "attrs[1].uid is not"), "%s", spmt_last_error());
+}

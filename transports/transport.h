@@ -39,6 +39,13 @@ struct rdma_share {
 	void *held[RDMA_RAILS];	   /* NULL: nothing */
 };
 
+/* A registered buffer of a link's peer: its owner's memory, which the map links in. */
+struct rdma_buffer {
+	struct rdma_buffer *next;  /* the map's */
+	uint64_t offset, size;	   /* where the link counts it */
+	uint64_t keys[RDMA_RAILS]; /* as in struct rdma_share: the peer's */
+};
+
 /*
  * For a map whose peers reach a rank's memory through a device that has to know it. struct rdma_rank is the map's own: what it has of one
  * rank of this process. Failures have sentences, and leave nothing.
@@ -55,9 +62,10 @@ struct rdma_ops {
 	/* The same for a registered buffer. unshare takes a share that holds nothing. */
 	int (*share)(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share);
 	void (*unshare)(struct rdma_rank *rdma, struct rdma_share *share);
-	/* A buffer of the link's peer, with the RDMA_RAILS keys that it got there, begins at offset. forget takes what was never learnt. */
-	int (*learn)(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys);
-	void (*forget)(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys);
+	/* From learn to forget the link's peer has the buffer, which stays where it is. Neither can fail: the peers have met by then. forget
+	   takes what was never learnt. */
+	void (*learn)(struct link *link, struct rdma_buffer *buffer);
+	void (*forget)(struct link *link, struct rdma_buffer *buffer);
 };
 
 /* ---- movers -------------------------------------------------------------------------------- */

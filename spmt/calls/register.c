@@ -41,11 +41,6 @@ static const struct rdma_ops *mem_rdma(const spmt_comm *comm, int pe)
 	return comm->links[pe].route.map == MAP_RDMA ? map_ops(MAP_RDMA)->rdma : NULL;
 }
 
-static uint64_t *mem_keys(const spmt_mem *mem, int pe)
-{
-	return mem->keys + (size_t)pe * RDMA_RAILS;
-}
-
 /* The NIC of this rank gets to know the buffer. */
 static int mem_share(spmt_mem *mem, void *buf, size_t size)
 {
@@ -55,33 +50,33 @@ static int mem_share(spmt_mem *mem, void *buf, size_t size)
 	return comm_failed(mem->comm, "spmt_register", rc);
 }
 
-static int mem_learn(spmt_mem *mem)
+static void mem_learn(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
-	int rc = 0;
 
-	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
+	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct rdma_ops *rdma = mem_rdma(comm, pe);
+		struct rdma_buffer *far = &mem->far[pe];
 
+		if (!rdma || !mem->peers[pe].size)
+			continue;
+		far->offset = mem->offsets[pe];
+		far->size = mem->peers[pe].size;
 		for (int i = 0; i < RDMA_RAILS; i++)
-			mem_keys(mem, pe)[i] = meet_payload(comm, pe, 2 + i);
-		if (rdma && mem->peers[pe].size)
-			rc = rdma->learn(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
-				mem_keys(mem, pe));
+			far->keys[i] = meet_payload(comm, pe, 2 + i);
+		rdma->learn(&comm->links[pe], far);
 	}
-	return comm_failed(comm, "spmt_register", rc);
 }
 
 static void mem_forget(spmt_mem *mem)
 {
 	spmt_comm *comm = mem->comm;
 
-	for (int pe = 0; mem->peers && mem->offsets && pe < comm->nranks; pe++) {
+	for (int pe = 0; mem->peers && mem->far && pe < comm->nranks; pe++) {
 		const struct rdma_ops *rdma = mem_rdma(comm, pe);
 
 		if (rdma && mem->peers[pe].size)
-			rdma->forget(&comm->links[pe], mem->offsets[pe], mem->peers[pe].size,
-				mem_keys(mem, pe));
+			rdma->forget(&comm->links[pe], &mem->far[pe]);
 	}
 	if (mem->rdma.held[0])
 		map_ops(MAP_RDMA)->rdma->unshare(comm->slot->rdma, &mem->rdma);
@@ -100,8 +95,8 @@ void mem_destroy(spmt_mem *mem)
 		share_drop(mem->comm, mem->shares);
 	mem_free(mem->shares);
 	mem->shares = NULL;
-	mem_free(mem->keys);
-	mem->keys = NULL;
+	mem_free(mem->far);
+	mem->far = NULL;
 	if (mem->link) {
 		pthread_mutex_lock(&mem->comm->slot->lock);
 		*mem->link = mem->next;
@@ -170,16 +165,16 @@ const spmt_mem *mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 	return mem;
 }
 
-/* What there is of each rank. */
+/* What there is of each rank. Behind the meeting nothing is asked for any more, as one rank alone would miss it. */
 static int mem_ranks(spmt_mem *mem, const char *what)
 {
 	spmt_comm *comm = mem->comm;
 	bool shared = comm_spans_processes(comm);
 
-	mem->keys = mem_calloc((size_t)comm->nranks * RDMA_RAILS, sizeof(*mem->keys));
+	mem->far = mem_calloc((size_t)comm->nranks, sizeof(*mem->far));
 	if (shared)
 		mem->shares = mem_calloc((size_t)comm->nranks, sizeof(*mem->shares));
-	if (mem->keys && (mem->shares || !shared))
+	if (mem->far && (mem->shares || !shared))
 		return 0;
 	return fail_call(
 		-ENOMEM, what, "rank %d: out of memory for %d ranks", comm->rank, comm->nranks);
@@ -261,9 +256,9 @@ static int mem_fill(spmt_mem *mem)
 		mem->peers[pe] = (struct spmtd_mem_peer){ .size = size, .base = base };
 		mem->offsets[pe] = mem_offset(comm, pe, base, theirs);
 	}
-	rc = mem_learn(mem);
-	if (rc || !mem->shares)
-		return rc;
+	mem_learn(mem);
+	if (!mem->shares)
+		return 0;
 	rc = share_accept(comm, mem->shares);
 	for (int pe = 0; pe < comm->nranks && !rc; pe++) {
 		uint64_t base = (uintptr_t)mem->shares[pe].base;

@@ -16,10 +16,10 @@ struct spmt_mem {
 	struct kernel_table table;
 	uint64_t *
 		offsets; /* by rank: where the buffer begins on its link; in the table, behind the peers */
-	uint64_t *keys;		/* RDMA_RAILS a rank: of map rdma */
-	struct fifo_mem posts;	/* what kernels may post to */
-	struct rdma_share rdma; /* of this rank's own */
-	struct share *shares;	/* by rank; NULL: all ranks are in this process */
+	struct rdma_buffer *far; /* by rank: what map rdma has of those that it reaches */
+	struct fifo_mem posts;	 /* what kernels may post to */
+	struct rdma_share rdma;	 /* of this rank's own */
+	struct share *shares;	 /* by rank; NULL: all ranks are in this process */
 	bool published;
 	struct offer *offer;	       /* local.c: of one rank, held; NULL: of all, by a meeting */
 	bool offers;		       /* this rank does; deregistering it withdraws the offer */

@@ -3,13 +3,15 @@
  * verbs_calls [cuda]: every call of libibverbs that the library resolves, by its name, and those of a context's table: the first ones
  * fail in turn, those that give something back included, while two ranks move data. The world ends with codes and a sentence that names
  * the call, or is none the worse; nothing is left, and the next one works. The names are the library's own list, so that a new call is
- * not forgotten. cuda: those for memory that the CPU does not reach, over a stand-in for libcuda.
+ * not forgotten. Last, memory that a registration asks for. cuda: those for memory that the CPU does not reach, over a stand-in for libcuda.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fault.h"
 #include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
@@ -250,11 +252,59 @@ static int those_that_give_back(void)
 	return all_that(true);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static spmt_uid buffers_uid;
+static int registered[RANKS];
+
+/* Each rank is refused what another one gets: a registration is of all ranks or of none. */
+static int registers(int rank, void *refused)
+{
+	struct spmt_attr a = ranks_attr(rank, RANKS, &buffers_uid);
+	char own[64] = { 0 }, word[8] = "word";
+	spmt_comm *comm;
+	spmt_mem *mem;
+
+	REQUIRE_OK(spmt_init(&a, &comm));
+	for (uint64_t n = 1; n == 1 || *(bool *)refused; n++) {
+		REQUIRE_OK(spmt_barrier(comm));
+		if (!rank)
+			fault_arm(1u << FAULT_ALLOC, n);
+		REQUIRE_OK(spmt_barrier(comm));
+		registered[rank] = spmt_register(comm, own, sizeof(own), &mem);
+		REQUIRE_OK(spmt_barrier(comm));
+		if (!rank) {
+			*(bool *)refused = fault_fired();
+			fault_disarm();
+		}
+		REQUIRE_OK(spmt_barrier(comm));
+		REQUIRE_EQ(registered[rank], registered[!rank]);
+		REQUIRE_EQ(registered[rank], *(bool *)refused ? -ENOMEM : 0);
+		if (registered[rank])
+			continue;
+		REQUIRE_OK(spmt_mem_put(comm, mem, 8, word, sizeof(word), !rank));
+		REQUIRE_OK(spmt_barrier(comm));
+		REQUIRE(!strcmp(own + 8, "word"));
+		REQUIRE_OK(spmt_deregister(comm, mem));
+	}
+	return spmt_finalize(comm);
+}
+
+static int memory_of_registrations(void)
+{
+	bool refused = false;
+
+	REQUIRE_OK(spmt_uid_create(&buffers_uid));
+	TRY(ranks_threads(RANKS, registers, &refused));
+	return works();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		{ "calls that ask, make and move", those_that_ask_make_and_move },
 		{ "calls that give back", those_that_give_back },
+		{ "memory of registrations", memory_of_registrations },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

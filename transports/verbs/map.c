@@ -180,35 +180,27 @@ static int rdma_rank_share(struct rdma_rank *rdma, void *buf, size_t size, struc
 
 /* ---- a peer's buffers ----------------------------------------------------------------------- */
 
-static int rdma_learn(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys)
+static void rdma_learn(struct link *link, struct rdma_buffer *buffer)
 {
 	struct rdma_peer *peer = link->attached;
-	struct rdma_buffer *b = mem_calloc(1, sizeof(*b));
 
-	if (!b)
-		return fail(-ENOMEM, "out of memory for a buffer of rank %d", link->pe);
-	*b = (struct rdma_buffer){ .offset = offset, .size = size };
-	memcpy(b->keys, keys, sizeof(b->keys));
 	pthread_mutex_lock(&peer->nic->lock);
-	b->next = peer->buffers;
-	peer->buffers = b;
+	buffer->next = peer->buffers;
+	peer->buffers = buffer;
 	pthread_mutex_unlock(&peer->nic->lock);
-	return 0;
 }
 
-static void rdma_forget(struct link *link, uint64_t offset, uint64_t size, const uint64_t *keys)
+static void rdma_forget(struct link *link, struct rdma_buffer *buffer)
 {
 	struct rdma_peer *peer = link->attached;
-	struct rdma_buffer **at = &peer->buffers, *b;
+	struct rdma_buffer **at = &peer->buffers;
 
 	pthread_mutex_lock(&peer->nic->lock);
-	while (*at && ((*at)->offset != offset || (*at)->size != size || (*at)->keys[0] != keys[0]))
+	while (*at && *at != buffer)
 		at = &(*at)->next;
-	b = *at;
-	if (b)
-		*at = b->next;
+	if (*at)
+		*at = buffer->next;
 	pthread_mutex_unlock(&peer->nic->lock);
-	mem_free(b);
 }
 
 bool rdma_known(
@@ -387,17 +379,9 @@ static int rdma_attach(
 
 static void rdma_detach(struct link *link, const struct backend *backend, int dev)
 {
-	struct rdma_peer *rdma = link->attached;
-
 	(void)backend;
 	(void)dev;
-	while (rdma && rdma->buffers) {
-		struct rdma_buffer *b = rdma->buffers;
-
-		rdma->buffers = b->next;
-		mem_free(b);
-	}
-	mem_free(rdma);
+	mem_free(link->attached);
 	link->attached = NULL;
 }
 

@@ -6,13 +6,6 @@
 #include "post.h"
 #include "transports/transport.h"
 
-/* A registered buffer of the peer's, where its links count it. */
-struct rdma_buffer {
-	struct rdma_buffer *next;
-	uint64_t offset, size;
-	uint64_t keys[RDMA_RAILS]; /* as in struct rdma_share */
-};
-
 /* A further device of a rank's. */
 struct rdma_rail {
 	struct nic *nic;

@@ -119,7 +119,8 @@ static void room_unlink(struct room *room)
 	*at = room->next;
 }
 
-/* Fails a room: its members' futures get the error with the lock let go, since XLA goes on on this thread. */
+/* Fails a room: its members' futures get the error with the lock let go, since XLA goes on on this thread. Whoever closed the world
+   meanwhile left the room, and waits until the timer forgets it. */
 static void room_fail(struct room *room, enum ffi_code code, const char *why)
 {
 	room->code = code;
@@ -137,6 +138,10 @@ static void room_fail(struct room *room, enum ffi_code code, const char *why)
 		member->future = NULL;
 	}
 	room->busy = false;
+	if (atomic_load(&room->world->closed)) {
+		room->deadline_ns = 0;
+		pthread_cond_signal(&rooms.sooner);
+	}
 }
 
 /* "3, 6" of devices that are not here; "3, 6, .." of more than the text takes. */

@@ -19,8 +19,9 @@
 static struct {
 	pthread_mutex_t lock; /* guards all of it, and refs of worlds */
 	pthread_cond_t fewer; /* refs of a closed world */
+	bool opened;	      /* once: fewer is there */
 	struct world *first;
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER, .fewer = PTHREAD_COND_INITIALIZER };
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static _Thread_local char last_error[256];
 
@@ -229,12 +230,26 @@ static struct world *xla_world_new(const struct spmt_xla_attr *attr)
 	return world;
 }
 
+/* Under the lock. A clock that is set does not change how long a close waits. */
+static void table_ready(void)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&table.fewer, &attr);
+	pthread_condattr_destroy(&attr);
+	table.opened = true;
+}
+
 /* Unless the name is taken. */
 static int table_add(struct world *world)
 {
 	struct world *w;
 
 	pthread_mutex_lock(&table.lock);
+	if (!table.opened)
+		table_ready();
 	for (w = table.first; w && w->id != world->id; w = w->next)
 		;
 	if (!w) {
@@ -276,7 +291,7 @@ static void xla_world_wait(struct world *world)
 	struct timespec until;
 	bool alone;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += 2 * world->timeout_ms / 1000 + 1;
 	pthread_mutex_lock(&table.lock);
 	while (world->refs > 1 && !pthread_cond_timedwait(&table.fewer, &table.lock, &until))

@@ -11,6 +11,7 @@
 
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/xla/closes.h"
 #include "tests/xla/slices.h"
 #include "tests/xla/xla.h"
 
@@ -578,7 +579,8 @@ int main(void)
 		{ "a late device", late }, { "many late devices", many_late },
 		{ "an injected failure", injected }, { "a device that is refused", refused },
 		{ "wrong calls", wrong }, { "put and get of slices", slices_move },
-		{ "wrong slices", slices_wrong }, { "a world that is closed", closed } };
+		{ "wrong slices", slices_wrong }, { "a world that is closed", closed },
+		{ "one that is closed as a call fails", closed_as_a_call_fails } };
 
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

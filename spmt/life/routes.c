@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "spmt/comm/comm.h"
@@ -36,28 +34,6 @@ static size_t row_print(const spmt_comm *comm, int pe, char *row)
 	return MIN_OF((size_t)MAX_OF(n, 0), (size_t)ROW - 1);
 }
 
-/* EFBIG instead of the SIGXFSZ that the kernel sends with it, whoever else makes the file grow. */
-static ssize_t write_unsignalled(int fd, const char *text, size_t size)
-{
-	const struct timespec none = { 0 };
-	sigset_t before, own, pending;
-	ssize_t done;
-	int err;
-
-	sigemptyset(&own);
-	sigaddset(&own, SIGXFSZ);
-	sigemptyset(&pending);
-	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &own, &before);
-	done = write(fd, text, size);
-	err = errno;
-	if (done < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
-		sigtimedwait(&own, NULL, &none);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	errno = err;
-	return done;
-}
-
 static int not_written(const spmt_comm *comm, const char *path, int err, const char *why)
 {
 	return fail_call(-err, "spmt_init", "rank %d: SPMT_ROUTES=%s: %s", comm->rank, path, why);
@@ -70,10 +46,10 @@ static int fd_append(const spmt_comm *comm, int fd, const char *path, const char
 
 	if (fstat(fd, &s))
 		return not_written(comm, path, errno, strerror(errno));
-	/* its reader may close it, which raises SIGPIPE, or not read */
+	/* its reader may close it, or not read */
 	if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
 		return not_written(comm, path, EINVAL, "a pipe or a socket: it has to be a file");
-	done = write_unsignalled(fd, text, size);
+	done = process_write(fd, text, size);
 	if (done < 0)
 		return not_written(comm, path, errno,
 			errno == EFBIG ? "File too large (ulimit -f)" : strerror(errno));

@@ -5,10 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "env.h"
+#include "process.h"
 
 static const char *const level_names[] = { "none", "error", "warn", "info", "debug", "check",
 	"warn" };
@@ -41,8 +41,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	va_end(args);
 	used = strlen(line);
 	line[used++] = '\n';
-	/* The raw call, because glibc's is a cancellation point. If stderr takes no text, there
-	   is nowhere to report that. */
-	(void)syscall(SYS_write, STDERR_FILENO, line, used);
+	/* If stderr takes no text, there is nowhere to report that. */
+	(void)process_write(STDERR_FILENO, line, used);
 	errno = saved_errno;
 }

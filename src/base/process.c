@@ -313,6 +313,34 @@ bool process_file_fits(uint64_t size)
 		size <= limit.rlim_cur;
 }
 
+/* One that was pending before is the program's. */
+ssize_t process_write(int fd, const void *data, size_t size)
+{
+	UNCANCELLED;
+	const struct timespec none = { 0 };
+	sigset_t before, own, pending;
+	ssize_t done;
+	int err, sent;
+
+	sigemptyset(&own);
+	sigaddset(&own, SIGPIPE);
+	sigaddset(&own, SIGXFSZ);
+	sigemptyset(&pending);
+	pthread_sigmask(SIG_BLOCK, &own, &before);
+	sigpending(&pending);
+	done = write(fd, data, size);
+	err = errno;
+	sent = done >= 0 ? 0 : err == EPIPE ? SIGPIPE : err == EFBIG ? SIGXFSZ : 0;
+	if (sent && !sigismember(&pending, sent)) {
+		sigemptyset(&own);
+		sigaddset(&own, sent);
+		sigtimedwait(&own, NULL, &none);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = err;
+	return done;
+}
+
 int process_cpus(void)
 {
 	unsigned long mask[MAX_CPUS / (8 * sizeof(unsigned long))];

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Zeroed, page-aligned memory that a forked child sees as zeros. Refusable (FAULT_MAP); NULL on
@@ -67,6 +68,10 @@ int process_own(int (*make)(int arg), int arg);
 
 /* Whether RLIMIT_FSIZE lets a file grow to this size: the kernel would send SIGXFSZ, which ends the process. */
 bool process_file_fits(uint64_t size);
+
+/* write(2) without the signals that the kernel sends with EPIPE and EFBIG, as they end a program which does not expect them. No cancellation
+   point. At most PIPE_BUF bytes into what may be a pipe. */
+ssize_t process_write(int fd, const void *data, size_t size);
 
 /* CPUs in the calling thread's affinity mask, at least 1. */
 int process_cpus(void);

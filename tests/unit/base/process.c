@@ -276,6 +276,62 @@ Test(log, nothing_is_written_unasked)
 	cr_assert_eq(logged("none", text, sizeof(text)), 0);
 }
 
+/* Exit status: 1 where the line changes errno. */
+static int says_into(int fd)
+{
+	const struct env *env;
+
+	setenv("SPMT_LOG", "warn", 1);
+	if (fd < 0 || env_get(&env) || dup2(fd, STDERR_FILENO) < 0)
+		return 2;
+	errno = ENOTTY;
+	log_line(LOG_WARN, "for nobody");
+	return errno != ENOTTY;
+}
+
+static int says_where_nobody_reads(void *unused)
+{
+	int fds[2];
+
+	(void)unused;
+	if (pipe(fds) || close(fds[0]))
+		return 2;
+	return says_into(fds[1]);
+}
+
+static int says_into_a_full_file(void *unused)
+{
+	const struct rlimit none = { 0, 0 };
+
+	(void)unused;
+	if (setrlimit(RLIMIT_FSIZE, &none))
+		return 2;
+	return says_into(open("/tmp", O_TMPFILE | O_WRONLY, 0600));
+}
+
+/* One of the program's own, which it has blocked, is still there. */
+static int keeps_the_signal(void *unused)
+{
+	sigset_t set;
+	int rc;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	if (pthread_sigmask(SIG_BLOCK, &set, NULL) || raise(SIGPIPE))
+		return 2;
+	rc = says_where_nobody_reads(unused);
+	return rc || sigpending(&set) || !sigismember(&set, SIGPIPE);
+}
+
+Test(log, a_line_that_nobody_takes_ends_no_program)
+{
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	cr_assert_eq(exit_of_child(says_where_nobody_reads, NULL), 0);
+	cr_assert_eq(exit_of_child(says_into_a_full_file, NULL), 0);
+	cr_assert_eq(exit_of_child(keeps_the_signal, NULL), 0);
+}
+
 /* Else a line of the library's threads would read it while another thread sets a variable, which moves them all. */
 Test(log, the_environment_is_read_once)
 {

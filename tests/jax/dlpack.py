@@ -357,6 +357,15 @@ def in_a_stream():
         raises(ValueError, lambda: comm.put(block, wrong, right, stream=-1), "stream is -1")
         raises(spmt.Error, lambda: comm.put(block, wrong, 99, stream=stream), "99")
         assert wrong.deleted == len(wrong.streams)
+        late = Array(d, ramp)  # of a call whose own wait for the default stream times out
+        comm.signal_wait(word, "==", 1, stream=0)
+        comm.set_timeout(0.1)
+        raises(spmt.Error, lambda: comm.put(block, late, r))
+        assert not late.deleted
+        comm.set_timeout(60)
+        comm.signal(word, 1, r)
+        comm.quiet()
+        assert late.deleted == 1
         held = Array(d, ramp)
         comm.put(block, held, right, stream=stream)
         comm.finalize()

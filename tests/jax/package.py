@@ -4,6 +4,7 @@
 import contextlib
 import copy
 import ctypes
+import errno
 import gc
 import os
 import signal
@@ -362,6 +363,35 @@ def a_quiet_that_times_out():
     assert all(run(2, rank))
 
 
+def what_a_failed_call_has_queued():
+    """A call without a stream whose own wait times out, and one in a stream that fails behind the collective."""
+
+    def failing_destroy(*args):
+        destroy(*args)
+        return -errno.EIO
+
+    def rank(comm):
+        word, src, dst = comm.malloc(1, np.uint64), np.full(1000, 7, np.float32), np.zeros(1000, np.float32)
+        comm.signal_wait(word, "==", 1, stream=0)
+        comm.set_timeout(0.1)
+        raises(spmt.Error, lambda: comm.all_reduce(dst, src))
+        assert [one._owner is src or one._owner is dst for one in comm._held] == [True] * 2
+        lib.spmt_op_destroy = failing_destroy
+        raises(spmt.Error, lambda: comm.all_reduce(dst, src, scale=2, stream=0))
+        lib.spmt_op_destroy = destroy
+        assert len(comm._held) == 4
+        raises(spmt.Error, lambda: comm.broadcast(dst, src, 5, stream=0), "5")
+        assert len(comm._held) == 4
+        comm.set_timeout(120)
+        comm.signal(word, 1, 0)
+        comm.quiet()
+        assert not comm._held and (dst == 14).all()
+
+    destroy = lib.spmt_op_destroy
+    failing_destroy.argtypes = destroy.argtypes
+    run(1, rank)
+
+
 def types_of_eight_bits():
     """Those of ml_dtypes, which comes with JAX."""
     import ml_dtypes
@@ -529,7 +559,8 @@ def ctrl_c_in_a_collective():
 tap.main([
     collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_while_another_thread_collects,
     views_that_are_returned, views_behind_an_exception,
-    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
+    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, what_a_failed_call_has_queued,
+    types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
     worlds_that_cannot_be, other_libraries,
     ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,
 ])

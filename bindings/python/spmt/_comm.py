@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import math
 import operator
 import threading
@@ -140,28 +141,37 @@ class Comm(Unique):
 
     @contextlib.contextmanager
     def _buffers(self, stream: int | None, src: Any, dst: Any = None) -> Iterator[list[Buffer]]:
-        """The memory of what a call reads, and of what it writes to, for as long as it takes."""
+        """The memory of what a call reads, and of what it writes to, for as long as it takes; ``_leave`` takes it out of the list."""
         held: list[Buffer] = []
         try:
             held.append(buffer(self, src, stream))
             if dst is not None:
                 held.append(buffer(self, dst, stream, writable=True))
             yield held
-        except BaseException:
-            stream = None  # nothing was queued
-            raise
         finally:
-            if stream is None:
-                for one in held:
-                    one.release()
-            else:
-                self._held.extend(held)
+            for one in held:
+                one.release()
 
-    def _move(self, plain: Callable[..., int], on_stream: Callable[..., int], stream: int | None, one: Buffer, *args: Any) -> None:
-        if stream is None and not one.ordered:
+    def _leave(self, held: list[Buffer], how: Callable[..., None], function: Callable[..., int], *args: Any) -> None:
+        """_call or _queue, of what leaves its work in a stream: the arrays are held until a _wait. So they are where it fails, as part of
+        the work may be there, unless it is refused."""
+        try:
+            how(function, *args)
+        except Error as error:
+            if error.code != -errno.EINVAL:
+                self._hold(held)
+            raise
+        self._hold(held)
+
+    def _hold(self, held: list[Buffer]) -> None:
+        self._held.extend(held)
+        held.clear()
+
+    def _move(self, plain: Callable[..., int], on_stream: Callable[..., int], stream: int | None, held: list[Buffer], *args: Any) -> None:
+        if stream is None and not any(one.ordered for one in held):
             self._call(plain, *args)
             return
-        self._queue(on_stream, *args, _stream(stream))
+        self._leave(held, self._queue, on_stream, *args, _stream(stream))
         if stream is None:
             self.quiet()
 
@@ -242,18 +252,20 @@ class Comm(Unique):
     def put(self, dst: Symmetric, src: Any, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Writes an array, of dst's type, to rank pe's copy of dst, from element offset on."""
         symmetric(dst, "dst")
-        with self._buffers(stream, src) as (data,):
+        with self._buffers(stream, src) as held:
+            (data,) = held
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
-            self._move(lib.spmt_put, lib.spmt_put_on_stream, stream, data, at, data.ptr, data.nbytes, pe)
+            self._move(lib.spmt_put, lib.spmt_put_on_stream, stream, held, at, data.ptr, data.nbytes, pe)
 
     def get(self, dst: Any, src: Symmetric, pe: int, offset: int = 0, stream: int | None = None) -> None:
         """Reads from rank pe's copy of src, from element offset on, as much as dst holds."""
         symmetric(src, "src")
-        with self._buffers(stream, src, dst) as (_, data):
+        with self._buffers(stream, src, dst) as held:
+            data = held[1]
             at = src._at(offset, data.nbytes)
             same_type(src.dtype, data.dtype)
-            self._move(lib.spmt_get, lib.spmt_get_on_stream, stream, data, data.ptr, at, data.nbytes, pe)
+            self._move(lib.spmt_get, lib.spmt_get_on_stream, stream, held, data.ptr, at, data.nbytes, pe)
 
     def put_signal(
         self, dst: Symmetric, src: Any, signal: Symmetric, value: int, pe: int, op: str = "set", offset: int = 0, index: int = 0,
@@ -262,11 +274,12 @@ class Comm(Unique):
         """put, and then signal: who sees the signal sees the data. The signal's array is of 64-bit integers."""
         symmetric(dst, "dst")
         word = symmetric(signal, "signal")._word(index)
-        with self._buffers(stream, src) as (data,):
+        with self._buffers(stream, src) as held:
+            (data,) = held
             at = dst._at(offset, data.nbytes)
             same_type(data.dtype, dst.dtype)
             self._move(
-                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, data, at, data.ptr, data.nbytes, word, value,
+                lib.spmt_put_signal, lib.spmt_put_signal_on_stream, stream, held, at, data.ptr, data.nbytes, word, value,
                 _number(_SIGNALS, op, "op"), pe,
             )
 
@@ -308,21 +321,22 @@ class Comm(Unique):
 
     # collectives
 
-    def _collective(self, function: Callable[..., int], given: Buffer, taken: Buffer, out: int, into: int, stream: int | None, *more: Any) -> None:
+    def _collective(self, function: Callable[..., int], held: list[Buffer], out: int, into: int, stream: int | None, *more: Any) -> None:
         """out and into: how many times the library's count src and dst are."""
+        given, taken = held
         same_type(given.dtype, taken.dtype)
         if given.size % out or given.size // out * into != taken.size:
             raise ValueError("src of %d and dst of %d elements do not fit %d ranks" % (given.size, taken.size, self.nranks))
         args = taken.ptr, given.ptr, given.size // out, _type(given.dtype), *more
         if stream is not None:
-            self._queue(function, *args, _stream(stream))
+            self._leave(held, self._queue, function, *args, _stream(stream))
             return
-        self._call(function, *args, _STREAM_DEFAULT if given.ordered or taken.ordered else None)
+        self._leave(held, self._call, function, *args, _STREAM_DEFAULT if given.ordered or taken.ordered else None)
         self.quiet()
 
     def _moves(self, function: Callable[..., int], dst: Any, src: Any, out: int, into: int, stream: int | None, *more: Any) -> None:
-        with self._buffers(stream, src, dst) as (given, taken):
-            self._collective(function, given, taken, out, into, stream, *more)
+        with self._buffers(stream, src, dst) as held:
+            self._collective(function, held, out, into, stream, *more)
 
     def _reduce(self, function: Callable[..., int], dst: Any, src: Any, out: int, op: str, scale: Any, stream: int | None) -> None:
         if scale is None:
@@ -330,7 +344,8 @@ class Comm(Unique):
             return
         if op != "sum":
             raise ValueError("scale is for op 'sum', not %r" % op)
-        with self._buffers(stream, src, dst) as (given, taken):
+        with self._buffers(stream, src, dst) as held:
+            given = held[0]
             factor, made = np.array(scale, dtype=_numpy_type(given.dtype)), ctypes.c_int()
             if factor.size != 1:
                 raise ValueError("scale has %d elements, not one" % factor.size)
@@ -338,7 +353,7 @@ class Comm(Unique):
                 raise ValueError("scale is %r, and the arrays are of %s" % (scale, factor.dtype))
             self._call(lib.spmt_op_premul_create, _type(given.dtype), factor.ctypes.data, _SCALAR_HOST, ctypes.byref(made))
             try:
-                self._collective(function, given, taken, out, 1, stream, made.value)
+                self._collective(function, held, out, 1, stream, made.value)
             except BaseException:
                 if self._handle is not None:
                     lib.spmt_op_destroy(self._handle, made.value)  # what has failed is told already

@@ -530,7 +530,8 @@ SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
  * that holds it: the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc;
  * cuMemCreate if it may be exported as a descriptor), device memory of the host backend (what
  * travels by descriptor: on the world's comm alone). They cannot reach other memory: their calls
- * on it return SPMT_ERR_UNSUPPORTED with the reason, and spmt_mem_ptr is NULL.
+ * on it return SPMT_ERR_UNSUPPORTED with the reason, and spmt_mem_ptr is NULL. A rank out of memory or descriptors for it is no such
+ * reason: the call fails on all ranks, and can be made again.
  */
 SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem);
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);

@@ -304,7 +304,7 @@ int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **mem)
 	if (!record.status)
 		record.status = mem_share(m, buf, size);
 	if (!record.status && m->shares)
-		share_offer(comm, buf, size);
+		record.status = share_offer(comm, buf, size);
 	for (int i = 0; m && i < RDMA_RAILS; i++)
 		record.payload[2 + i] = m->rdma.keys[i];
 	rc = meet(comm, &record);

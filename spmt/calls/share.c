@@ -27,7 +27,13 @@ static void drop_fd(int *fd)
 	*fd = -1;
 }
 
-void share_offer(spmt_comm *comm, void *buf, size_t size)
+/* What may be there again when the call is made once more. Anything else is of the memory, and stays. */
+static bool is_shortage(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+}
+
+int share_offer(spmt_comm *comm, void *buf, size_t size)
 {
 	const struct device_ipc_ops *ipc = comm->backend->ipc;
 	struct memory_offer offer = { .export = { .kind = DEVICE_EXPORT_NONE } };
@@ -37,6 +43,8 @@ void share_offer(spmt_comm *comm, void *buf, size_t size)
 	status_save(&saved);
 	if (size && !heap_holds(comm->heap, buf, size))
 		rc = ipc->export_memory(comm->dev, buf, size, &offer.export, &fd);
+	if (is_shortage(rc))
+		return comm_failed(comm, "spmt_register", rc);
 	/* Descriptors go through all processes of the world in turn. */
 	if (!rc && fd >= 0 && comm->parent) {
 		rc = fail(SPMT_ERR_UNSUPPORTED,
@@ -51,6 +59,7 @@ void share_offer(spmt_comm *comm, void *buf, size_t size)
 	if (!comm->parent)
 		comm->slot->offered_fd = fd;
 	meet_attach(comm, &offer, sizeof(offer));
+	return 0;
 }
 
 void share_withdraw(spmt_comm *comm)
@@ -136,30 +145,38 @@ static int exchange(spmt_comm *comm, const struct fd_round *round)
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
-static void map_one(spmt_comm *comm, int pe, struct share *s)
+static int map_one(spmt_comm *comm, int pe, struct share *s)
 {
 	struct status_saved saved;
+	int rc;
 
 	if (s->export.kind == DEVICE_EXPORT_NONE || comm_is_local(comm, pe) ||
 		!comm_is_neighbour(comm, pe))
-		return;
+		return 0;
 	status_save(&saved);
-	if (comm->backend->ipc->import_memory(comm->dev, &s->export,
-		    comm->world->memory[comm_world_rank(comm, pe)].buffer, &s->base)) {
-		s->base = NULL;
-		snprintf(s->why, sizeof(s->why), "%.*s", SHARE_WHY - 1, status_sentence());
-	}
+	rc = comm->backend->ipc->import_memory(comm->dev, &s->export,
+		comm->world->memory[comm_world_rank(comm, pe)].buffer, &s->base);
+	if (!rc)
+		return 0;
+	s->base = NULL;
+	if (is_shortage(rc))
+		return rc;
+	snprintf(s->why, sizeof(s->why), "%.*s", SHARE_WHY - 1, status_sentence());
 	status_restore(&saved);
+	return 0;
 }
 
-static void map_all(spmt_comm *comm, struct share *shares)
+static int map_all(spmt_comm *comm, struct share *shares)
 {
-	for (int pe = 0; pe < comm->nranks; pe++)
-		map_one(comm, pe, &shares[pe]);
+	int rc = 0;
+
+	for (int pe = 0; pe < comm->nranks && !rc; pe++)
+		rc = map_one(comm, pe, &shares[pe]);
+	return comm_failed(comm, "spmt_register", rc);
 }
 
 /* Descriptors stay open from one meeting to the next. */
-static int map_descriptors(spmt_comm *comm, struct share *shares)
+static int pass_descriptors(spmt_comm *comm)
 {
 	struct meet_record record = { .op = MEET_NAMED };
 	struct fd_round round = { NULL, NULL };
@@ -175,18 +192,26 @@ static int map_descriptors(spmt_comm *comm, struct share *shares)
 	mem_free(round.ranks);
 	mem_free(round.got);
 	share_withdraw(comm);
-	if (!rc) {
-		map_all(comm, shares);
-		rc = meet(comm, &(struct meet_record){ .op = MEET_NAMED });
-	}
-	if (gather_nth(comm, 0) == comm->rank)
-		for (int pe = 0; pe < comm->nranks; pe++)
-			drop_fd(&comm->world->memory[pe].buffer);
 	return rc;
+}
+
+/* Some rank was short of something, so that all fail: nobody has a buffer mapped when its owner hears of that. */
+static void unmap_all(spmt_comm *comm, struct share *shares)
+{
+	struct status_saved why;
+
+	status_save(&why);
+	share_drop(comm, shares);
+	meet(comm, &(struct meet_record){ .op = MEET_NAMED });
+	status_restore(&why);
 }
 
 int share_accept(spmt_comm *comm, struct share *shares)
 {
+	struct meet_record record = { .op = MEET_NAMED };
+	bool descriptors;
+	int rc;
+
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		const struct memory_offer *o = meet_attached(comm, pe);
 
@@ -194,10 +219,20 @@ int share_accept(spmt_comm *comm, struct share *shares)
 		memcpy(shares[pe].why, o->why, sizeof(o->why));
 		shares[pe].why[SHARE_WHY - 1] = '\0';
 	}
-	if (by_descriptor(comm, shares))
-		return map_descriptors(comm, shares);
-	map_all(comm, shares);
-	return 0;
+	if (!share_any(comm, shares))
+		return 0;
+	descriptors = by_descriptor(comm, shares);
+	rc = descriptors ? pass_descriptors(comm) : 0;
+	if (!rc) {
+		record.status = map_all(comm, shares);
+		rc = meet(comm, &record);
+		if (rc)
+			unmap_all(comm, shares);
+	}
+	if (descriptors && gather_nth(comm, 0) == comm->rank)
+		for (int pe = 0; pe < comm->nranks; pe++)
+			drop_fd(&comm->world->memory[pe].buffer);
+	return rc;
 }
 
 void share_drop(spmt_comm *comm, struct share *shares)

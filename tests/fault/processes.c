@@ -365,9 +365,9 @@ SWEEP(part, registrations, FAULT_REGISTER, 4)
 
 /* ---- memory that travels by descriptor --------------------------------------------------------------------------------- */
 
-enum { WORLD, REGISTER, BARRIER, DEREGISTER, FINALIZE };
-static const char *const buffer_steps[] = { "init", "register", "barrier", "deregister", "finalize",
-	NULL };
+enum { WORLD, REGISTER, PUT, BARRIER, DEREGISTER, FINALIZE };
+static const char *const buffer_steps[] = { "init", "register", "put", "barrier", "deregister",
+	"finalize", NULL };
 
 static void buffer_turn(struct sweep *w, int rank, spmt_comm *none)
 {
@@ -383,20 +383,27 @@ static void buffer_turn(struct sweep *w, int rank, spmt_comm *none)
 	if (backend_host.alloc(dev, 4096, DEVICE_MEMORY_PLAIN, &memory))
 		bad(w, "no device memory: %s", spmt_last_error());
 	arm_here(w, rank);
-	if (!note(w, REGISTER, rank, spmt_register(comm, memory, 64, &mem)) &&
-		!note(w, BARRIER, rank, spmt_barrier(comm)))
-		note(w, DEREGISTER, rank, spmt_deregister(comm, mem));
+	if (!note(w, REGISTER, rank, spmt_register(comm, memory, 64, &mem))) {
+		note(w, PUT, rank,
+			spmt_mem_put(comm, mem, 8 * (size_t)rank, "a word.", 8,
+				(rank + RANKS / 2) % RANKS));
+		if (!note(w, BARRIER, rank, spmt_barrier(comm)))
+			note(w, DEREGISTER, rank, spmt_deregister(comm, mem));
+	}
 	note(w, FINALIZE, rank, spmt_finalize(comm));
 	if (backend_host.free(dev, memory))
 		bad(w, "the memory is not free: %s", spmt_last_error());
 }
 
-/* A descriptor or a word that is lost between processes breaks their world, which who is in finalize by then hears of. */
+/* A descriptor or a word that is lost between processes breaks their world, which who is in finalize by then hears of. What is registered
+   can be reached: a put may be refused something of its own, but not the buffer. */
 static void buffer_judge(struct sweep *w, int rank, spmt_comm *none)
 {
 	(void)none;
+	if (w->s->code[PUT][rank] == SPMT_ERR_UNSUPPORTED)
+		bad(w, "put: rank %d: %s", rank, w->s->said[PUT][rank]);
 	for (int step = 0; step < FINALIZE; step++)
-		if (w->s->code[step][rank] != w->s->code[step][0])
+		if (step != PUT && w->s->code[step][rank] != w->s->code[step][0])
 			bad(w, "%s: rank 0 got %d, rank %d got %d", w->steps[step],
 				w->s->code[step][0], rank, w->s->code[step][rank]);
 }

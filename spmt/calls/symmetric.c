@@ -71,7 +71,8 @@ struct seek {
 static uint64_t seek_leap(const spmt_comm *comm, const struct seek *seek, uint64_t size)
 {
 	int times = MIN_OF(seek->round - SEEK_PATIENCE, 24);
-	uint64_t spread = MIN_OF((size + ARENA_ALIGN) << times, comm->heap->size / 2);
+	uint64_t step = size + ARENA_ALIGN, most = comm->heap->size / 2;
+	uint64_t spread = step < most >> times ? step << times : most;
 
 	return ((comm->id + (uint64_t)seek->round) * 0x9e3779b97f4a7c15u >> 16) % spread;
 }

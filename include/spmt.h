@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libspmt: a communicator runtime for machines with many GPUs. One process drives every GPU; one
- * thread a GPU is one rank.
+ * libspmt: a communicator runtime for machines with many GPUs. Each GPU is a rank's. One process drives
+ * all ranks, a thread each, or several processes do, on one node or on several.
  *
  * Words
  *   rank (PE)   one participant with one device; 0 .. nranks - 1
@@ -23,9 +23,9 @@
  * Errors
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
- *   Outputs come last and are unwritten when a call fails. Every output pointer must be given
- *   unless its comment says otherwise. What a call that fails has left in a stream is
- *   waited for by quiet: the data of a put with signal, where only the signal failed. The library never exits, aborts, or changes
+ *   Outputs come last, are unwritten when a call fails, and must be given, unless a call's comment
+ *   says otherwise. A call on a stream that fails may have queued a part of its work: of a put with
+ *   signal the data. quiet waits for that part. The library never exits, aborts, or changes
  *   signals, affinity, or the calling thread's current device; unasked it prints nothing on stderr but, once a process, which SPMT_ variables it
  *   does not know, where SPMT_LOG is unset.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
@@ -916,7 +916,7 @@ struct spmt_plan_op {
 };
 struct spmt_plan_attr {
 	size_t size;	  /* sizeof(struct spmt_plan_attr), as spmt_attr's */
-	const char *name; /* 1 to 63 characters of ASCII; copied */
+	const char *name; /* 1 to 63 printing characters of ASCII; copied */
 	const char *
 		collective; /* "allreduce", "allgather", "reducescatter", "alltoall", or any other word; likewise */
 	int nranks;

@@ -84,8 +84,8 @@ static int plan_attr_check(const struct spmt_plan_attr *a)
 	static const char what[] = "spmt_plan_create";
 
 	if (!plan_named(a->name, 64) || !plan_named(a->collective, 64))
-		return fail_call(
-			-EINVAL, what, "name and collective are words of 1 to 63 ASCII characters");
+		return fail_call(-EINVAL, what,
+			"name and collective are words of 1 to 63 printing characters of ASCII");
 	if (a->nranks < 1 || a->nranks > SPMT_PLAN_RANKS)
 		return fail_call(-EINVAL, what, "plan %s: nranks %d is not in 1 .. %d", a->name,
 			a->nranks, SPMT_PLAN_RANKS);

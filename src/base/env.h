@@ -65,7 +65,7 @@
 	X(rdma_stripe, "SPMT_RDMA_STRIPE", INT(1, 4), "1", "RDMA devices a rank uses at most, the nearest ones: large moves are cut into a piece for each; ranks may differ") \
 	X(rdma_stripe_from, "SPMT_RDMA_STRIPE_FROM", SIZE, "512K", "bytes for each RDMA device from which a move is cut for SPMT_RDMA_STRIPE") \
 	X(multicast, "SPMT_MULTICAST", ENUM("0|1"), "0", "1: switch channels go by the switch's multicast on NVIDIA GPUs, and spmt_switch_get fails where that cannot be; 0: loads and stores go to each rank in turn, and nothing of a driver's multicast is touched") \
-	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "", "what is written to stderr: error what breaks a world, warn unknown variables, info what a world is, debug every failure; unset: unknown variables, once a process, and nothing else") \
+	X(log, "SPMT_LOG", ENUM("none|error|warn|info|debug"), "", "what is written to stderr: error what breaks a world, work in flight at its end, traces not written and hellos refused; warn unknown variables and what is done without: a row, copy queues, a port; info what a world is; debug every failure; unset: unknown variables, once a process, and nothing else") \
 	X(check, "SPMT_CHECK", ENUM("auto|0|1"), "auto",                                           \
 		"1: calls look for misuse of memory and threads and tell it, on stderr as well; auto: a library built with AddressSanitizer looks") \
 	X(fault, "SPMT_FAULT", TEXT, "",                                                           \

@@ -108,6 +108,31 @@ struct row_ways {
 	uint64_t in, out;      /* bytes */
 };
 
+/* Where the input is when the plan runs. */
+enum row_input {
+	ROW_AT_SRC,	      /* where the call has it */
+	ROW_AT_DST,	      /* copied to its place in dst */
+	ROW_AT_SPARE,	      /* copied to the plan's own memory */
+	ROW_AT_SPARE_AND_BACK /* likewise, and the result from there to dst */
+};
+
+/* at: its place in dst, of a plan in place. */
+static enum row_input row_input_for(
+	const struct coll_plan *p, const struct row_ways *w, uintptr_t at)
+{
+	uintptr_t dst = (uintptr_t)w->call.dst, src = (uintptr_t)w->call.src;
+
+	if (p->either)
+		return ROW_AT_SRC;
+	if (p->open.attr.in_place && at != src)
+		return p->open.scatters ? ROW_AT_SPARE_AND_BACK : ROW_AT_DST;
+	if (p->open.attr.in_place)
+		return p->open.scatters && p->writes ? ROW_AT_SPARE_AND_BACK : ROW_AT_SRC;
+	if (p->writes || dst - src < w->in || src - dst < w->out)
+		return ROW_AT_SPARE;
+	return ROW_AT_SRC;
+}
+
 static struct row_ways row_ways(
 	const spmt_comm *comm, const struct coll_plan *p, const struct coll_planned *c)
 {
@@ -117,22 +142,25 @@ static struct row_ways row_ways(
 	struct row_ways w = { .call = { &p->open, c->dst, c->src, c->count, c->type, c->op, chunk },
 		.in = bytes,
 		.out = chunk * a->output_chunks };
-	uintptr_t dst = (uintptr_t)c->dst, src = (uintptr_t)c->src;
-	bool within = plan_in_place_at(&w.call, comm->rank) == src;
-	bool apart = dst - src >= w.in && src - dst >= w.out;
+	uintptr_t at = plan_in_place_at(&w.call, comm->rank);
+	enum row_input input = row_input_for(p, &w, at);
 
-	w.from = w.to = src;
-	if (p->either)
-		return w;
-	if (a->in_place && !within && !p->open.scatters) {
-		w.to = plan_in_place_at(&w.call, comm->rank);
+	w.from = w.to = (uintptr_t)c->src;
+	switch (input) {
+	case ROW_AT_SRC:
+		break;
+	case ROW_AT_DST:
 		w.call.src = c->dst;
-	} else if (a->in_place ? !within || (p->writes && p->open.scatters) : !apart || p->writes) {
+		w.to = at;
+		break;
+	case ROW_AT_SPARE:
+	case ROW_AT_SPARE_AND_BACK:
 		w.call.src = p->own + p->spare;
-		w.to = (uint64_t)(uintptr_t)w.call.src;
-		if (a->in_place)
-			w.back = w.to + (uint64_t)(uint32_t)comm->rank * w.out;
+		w.to = (uintptr_t)w.call.src;
+		break;
 	}
+	if (input == ROW_AT_SPARE_AND_BACK)
+		w.back = w.to + (uint64_t)(uint32_t)comm->rank * w.out;
 	return w;
 }
 

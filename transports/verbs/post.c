@@ -184,7 +184,7 @@ int post_send(struct pairing *c, bool tells)
 	rc = chain_post(c);
 	if (!rc)
 		return 0;
-	c->chained = 0;
+	c->chained = 0; /* it alone was */
 	c->tail--;
 	c->signaled = before;
 	return rc;

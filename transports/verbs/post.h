@@ -92,7 +92,8 @@ static inline struct sent *post_known(struct pairing *c)
 {
 	return &c->sent[c->tail % CONN_RING];
 }
-/* It goes, behind those that are chained. tells: its end is to be heard of at once. A failure is the caller's. */
+/* It goes alone: who chains rings before the lock is let go, so nothing is chained. tells: its end is to be heard of at once. A failure is
+   the caller's. */
 int post_send(struct pairing *c, bool tells);
 /* It goes with what post_ring tells the device of. There is room in the chain. */
 void post_chain(struct pairing *c, bool tells);

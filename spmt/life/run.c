@@ -303,18 +303,23 @@ static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *ow
 /* Ranks of another world would be waited for until the deadline. */
 static int one_world(int n, const struct spmt_attr *attrs)
 {
-	const struct spmt_attr *a = &attrs[0];
+	const bool named = attrs[0].uid || attrs[0].bootstrap;
+	int first = -1;
 
-	for (int i = 1; i < n; i++) {
-		if ((attrs[i].uid || attrs[i].bootstrap) != (a->uid || a->bootstrap))
+	for (int i = 0; i < n; i++) {
+		const struct spmt_attr *a = &attrs[i];
+
+		if ((a->uid || a->bootstrap) != named)
 			return fail_call(-EINVAL, "spmt_init_all",
 				"attrs[%d] has %s, attrs[0] %s: they are ranks of one world", i,
-				a->uid || a->bootstrap ? "no uid" : "a uid or a bootstrap",
-				a->uid || a->bootstrap ? "one or a bootstrap" : "none");
-		if (attrs[i].uid && a->uid && memcmp(attrs[i].uid, a->uid, sizeof(*a->uid)))
+				named ? "no uid" : "a uid or a bootstrap",
+				named ? "one or a bootstrap" : "none");
+		if (a->uid && first >= 0 && memcmp(a->uid, attrs[first].uid, sizeof(*a->uid)))
 			return fail_call(-EINVAL, "spmt_init_all",
-				"attrs[%d].uid is not that of attrs[0]: they are ranks of one world",
-				i);
+				"attrs[%d].uid is not that of attrs[%d]: they are ranks of one world",
+				i, first);
+		if (a->uid && first < 0)
+			first = i;
 	}
 	return 0;
 }

@@ -44,7 +44,9 @@ struct link {
 	device_stream stream;		   /* the comm's own */
 	const _Atomic int64_t *timeout_ms; /* the comm's; < 0: none */
 	const uint32_t *stop;		   /* the world's; not 0: broken */
-	const struct ipc_memory *memory;   /* map ipc: the peer's heap, named; the world's */
+	const uint32_t
+		*heeded; /* what this rank's kernels look at, raised behind `stop`; NULL: nothing */
+	const struct ipc_memory *memory; /* map ipc: the peer's heap, named; the world's */
 
 	/* enum link_fall, set with release when sdma did not get what it wanted; `why` is for link_route() */
 	_Atomic int fell_back;
@@ -73,6 +75,7 @@ static inline void link_again(struct link *link, const struct link *from)
 	link->stream = from->stream;
 	link->timeout_ms = from->timeout_ms;
 	link->stop = from->stop;
+	link->heeded = from->heeded;
 	link->memory = from->memory;
 	link->direct = from->direct;
 }

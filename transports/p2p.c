@@ -129,7 +129,7 @@ int link_stream_copy(
 	const struct link *link, void *dst, const void *src, size_t n, device_stream stream)
 {
 	if (link->backend == &backend_host)
-		return host_copy_unless(link->dev, dst, src, n, stream, link->stop);
+		return host_copy_unless(link->dev, dst, src, n, stream, link->heeded);
 	return link->backend->copy(link->dev, dst, src, n, stream);
 }
 

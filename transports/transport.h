@@ -118,7 +118,8 @@ extern const struct mover_ops mover_verbs;
 /* The route as it is now, from any thread: link->route itself is not written after init. */
 void link_route(const struct link *link, struct route *route);
 
-/* In a user's stream. On virtual devices nothing is copied once the world is broken: quiet may have given up on what stands before it. */
+/* In a user's stream. On virtual devices nothing is copied once the world is broken, as quiet may have given up on what stands before it; nor
+   does a kernel run behind that, such as a signal's, as these look at the same word. */
 int link_stream_copy(
 	const struct link *link, void *dst, const void *src, size_t n, device_stream stream);
 

@@ -125,6 +125,8 @@ void view_prepare(spmt_comm *comm)
 	/* On GPUs kernels cannot break the comm themselves. */
 	comm->raised =
 		comm_cpu_access(comm) ? control_stop_word(comm->control) : &comm->stop_word->stop;
+	for (int pe = 0; comm->links && pe < comm->nranks; pe++)
+		comm->links[pe].heeded = &comm->stop_word->stop;
 }
 
 /* What kernels post by, where they do not reach some peer themselves. */

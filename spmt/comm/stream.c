@@ -242,9 +242,9 @@ struct drain {
 	int64_t begin; /* ns; 0: nothing has been waited for, and the clock, which takes as long as a small kernel, not been read */
 	int64_t limit; /* ns from begin on; INT64_MAX: none */
 	const uint32_t *stop;
-	bool stopped;
-	bool broken;	  /* the world was, to begin with */
-	const char *what; /* the call that waits, for others to see; NULL: not shown */
+	bool stopped, broken; /* a wait was cut short, as the world is broken; the world is */
+	int64_t linger;	      /* until when what has begun is waited for; 0: it has not been */
+	const char *what;     /* the call that waits, for others to see; NULL: not shown */
 };
 
 static struct drain drain_for(int64_t ms, const uint32_t *stop)
@@ -309,26 +309,38 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain
 	return rc;
 }
 
-/*
- * What of the library's has begun reads and writes buffers until it has ended, which takes as long as the bytes do. Virtual devices tell it from
- * what stands behind a user's kernel. -ETIMEDOUT: it is not that.
- */
-static int mark_linger(spmt_comm *comm, const struct mark *mark)
+/* What of the library's has begun reads and writes buffers until it has ended, as long as that takes. Virtual devices tell it from what stands
+   behind a user's kernel. -ETIMEDOUT: it is not that. */
+static int mark_linger(spmt_comm *comm, const struct mark *mark, struct drain *p)
 {
-	int64_t until = process_now() + LINGER_NS;
 	device_event event = mark ? mark->event : NULL;
 	int rc = -ETIMEDOUT;
 
-	while (rc == -ETIMEDOUT && comm->backend == &backend_host && process_now() < until &&
-		host_ends(comm->dev, comm->stream, event))
+	p->linger = p->linger ? p->linger : process_now() + LINGER_NS;
+	if (comm->backend != &backend_host || !comm->stop_word)
+		return rc;
+	while (rc == -ETIMEDOUT && process_now() < p->linger &&
+		host_ends(comm->dev, comm->stream, event, &comm->stop_word->dev->stop))
 		rc = mark
 			? comm->backend->event_sync(comm->dev, event, LINGER_LOOK_NS, NULL)
 			: comm->backend->stream_sync(comm->dev, comm->stream, LINGER_LOOK_NS, NULL);
 	return rc;
 }
 
-/* In a broken world the library's kernels end by themselves, and what is queued behind them, such as a collective's copy to dst,
-   follows at once: that is waited for, half a second at most for all but what has begun. */
+/* What has not begun by now never does, as it looks at the comm's stop word. That is raised behind the cause: others tell by it who broke the comm. */
+static void stop_the_rest(const spmt_comm *comm)
+{
+	struct status_saved saved;
+	struct cause cause;
+
+	status_save(&saved);
+	comm_cause(comm, &cause);
+	comm_stop(comm);
+	status_restore(&saved);
+}
+
+/* In a broken world the library's kernels end by themselves, and what is queued behind them follows at once: that is waited for, half a second at
+   most for all but what has begun. */
 static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
@@ -337,12 +349,13 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 		return rc;
 	rc = mark_wait_once(comm, mark, p);
 	if (rc == -ECANCELED) {
-		p->stopped = true;
+		p->stopped = p->broken = true;
+		stop_the_rest(comm);
 		drain_left(p);
 		p->limit = MIN_OF(p->limit, process_now() - p->begin + DEVICE_STOPPED_NS);
 		rc = mark_wait_once(comm, mark, p);
 	}
-	return rc == -ETIMEDOUT && (p->stopped || p->broken) ? mark_linger(comm, mark) : rc;
+	return rc == -ETIMEDOUT && p->broken ? mark_linger(comm, mark, p) : rc;
 }
 
 /* All marks in users' streams, the collectives' last; NULL behind them. Who does not want those of users' own work passes them over. */
@@ -495,6 +508,8 @@ static int streams_end(spmt_comm *comm, int64_t deadline)
 
 	/* one half-built has no word to say so */
 	p.broken = deadline && comm->control && comm->raised && comm_is_broken(comm);
+	if (p.broken)
+		stop_the_rest(comm);
 	own = own_wait(comm, &p);
 	used = used_wait(comm, &p, true);
 	used_count(comm, true);

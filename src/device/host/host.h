@@ -31,10 +31,10 @@ int host_stream_device(device_stream handle);
 bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline);
 
 /*
- * Whether what the event waits for now, or with event NULL the stream, is a copy, or a kernel of the library's, which ends with its world: not
- * a user's, nor another stream.
+ * Whether what the event waits for now, or with event NULL the stream, is a copy, or a kernel of the library's that looks at this stop word: not
+ * a user's, nor another comm's, nor another stream.
  */
-bool host_ends(int dev, device_stream stream, device_event event);
+bool host_ends(int dev, device_stream stream, device_event event, const uint32_t *stop);
 
 /* The backend's copy, which does nothing if *stop is not 0 when its turn comes. */
 int host_copy_unless(

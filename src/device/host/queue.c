@@ -155,7 +155,7 @@ int host_copy_unless(
 
 	if (!op)
 		return rc;
-	op->ends = true;
+	op->until = HOST_ENDS;
 	op->move.dst = dst;
 	op->move.src = src;
 	op->move.stop = stop;
@@ -182,7 +182,7 @@ int host_queue_fill(int dev, void *dst, int byte, size_t n, device_stream handle
 
 	if (!op)
 		return rc;
-	op->ends = true;
+	op->until = HOST_ENDS;
 	op->move.dst = dst;
 	op->move.byte = byte;
 	op->move.n = n;
@@ -309,10 +309,11 @@ int host_queue_launch(int dev, device_stream handle, const struct kernel *k, uns
 	if (!op)
 		return rc;
 	op->kernel = k->host;
-	op->ends = k->bounded;
 	if (size)
 		memcpy(op->args, args, size);
 	op->bound = kernel_bound(k, op->args);
+	if (k->bounded && k->viewed)
+		op->until = ((const struct spmt_view *)(const void *)op->args)->stop;
 	end = k->given && k->given < size ? k->given : size;
 	rc = end > k->viewed ? host_reach_args(dev, op->args + k->viewed, end - k->viewed) : 0;
 	if (rc) {
@@ -473,21 +474,24 @@ int host_event_sync(int dev, device_event handle, int64_t timeout_ns, const uint
 	return rc < 0 ? host_stream_failed(dev, rc) : 0;
 }
 
-/* What is being run, or next. */
-static bool stream_ends(struct host_stream *s, uint64_t ticket)
+/* What is being run, or next; with neither the last one is just ending. */
+static bool stream_ends(struct host_stream *s, uint64_t ticket, const uint32_t *stop)
 {
-	bool ends = false;
-	int at;
+	const void *until = NULL;
 
 	pthread_mutex_lock(&s->lock);
-	at = atomic_load(&s->at);
-	if (atomic_load(&s->done) < ticket)
-		ends = at ? at == HOST_AT_ENDS : s->head && s->head->ends;
+	if (atomic_load(&s->done) < ticket) {
+		until = atomic_load(&s->at);
+		if (!until && s->head)
+			until = s->head->until;
+		else if (!until)
+			until = HOST_ENDS;
+	}
 	pthread_mutex_unlock(&s->lock);
-	return ends;
+	return until && (until == HOST_ENDS || until == stop);
 }
 
-bool host_ends(int dev, device_stream stream, device_event event)
+bool host_ends(int dev, device_stream stream, device_event event, const uint32_t *stop)
 {
 	struct host_stream *s;
 	struct host_event *e;
@@ -503,7 +507,7 @@ bool host_ends(int dev, device_stream stream, device_event event)
 		s = host_stream_find(dev, stream, "stream_sync", &rc);
 		ticket = s ? atomic_load(&s->queued) : 0;
 	}
-	return s && stream_ends(s, ticket);
+	return s && stream_ends(s, ticket, stop);
 }
 
 /* Work that waits for failed work must not run either: it would look as if the work had been

@@ -14,7 +14,8 @@ struct host_op {
 	struct host_stream *stream; /* where it goes */
 	bool always;		    /* it runs in a stream that has failed, too */
 	bool once;		    /* it cannot be replayed */
-	bool ends;		    /* by itself, or once the world is broken: host_ends() */
+	const void *
+		until; /* HOST_ENDS, HOST_STAYS or a stop word that it looks at; NULL: HOST_STAYS */
 	int64_t bound; /* ns that its waits take at most: who waits as long may run it itself; 0: nobody may */
 	size_t extra; /* bytes of args */
 	union {
@@ -44,15 +45,15 @@ struct host_op {
 };
 
 #define HOST_WHY 384
-enum host_at { HOST_AT_NOTHING, HOST_AT_ENDS, HOST_AT_STAYS };
+#define HOST_ENDS ((const void *)1)  /* by itself, as a copy does */
+#define HOST_STAYS ((const void *)2) /* for as long as it takes a user */
 
 /*
  * A ticket is the number of ops queued so far; it has been served when `done` has reached it. Both counters rise for as long
  * as the process lives, over all the lives of the object, so a ticket stays meaningful after its stream is destroyed.
  */
 struct host_stream {
-	struct host_stream *
-		next; /* in the pool or, under the state's lock, in its device's list of per-thread streams */
+	struct host_stream *next; /* in the pool or, under the state's lock, in its device's list */
 	int dev;
 	const void *owner; /* the thread of a per-thread stream */
 
@@ -67,8 +68,7 @@ struct host_stream {
 	_Atomic bool threaded; /* thread is its worker's; written under the lock */
 
 	_Atomic bool live;
-	_Atomic(struct host_graph *)
-		capture; /* what is pushed goes there; written under the lock */
+	_Atomic(struct host_graph *) capture; /* what is pushed goes there; under the lock */
 	_Atomic uint64_t id;
 	_Atomic int error; /* why it failed, and at which ticket */
 	_Atomic uint64_t failed;
@@ -79,8 +79,8 @@ struct host_stream {
 		int code; /* 0: none */
 		bool told;
 		char why[HOST_WHY];
-	} blame;	/* under the lock */
-	_Atomic int at; /* enum host_at: what is being run; taken up under the lock */
+	} blame;		  /* under the lock */
+	_Atomic(const void *) at; /* `until` of what is being run, or NULL; written before `done` */
 	_Atomic uint64_t queued, done;
 	_Atomic uint32_t wakes;	  /* rung for the worker */
 	_Atomic uint32_t wake;	  /* rung for those who wait for `done` */

@@ -67,8 +67,7 @@ static struct host_op *op_take(struct host_stream *s)
 		s->head = op->next;
 		if (!s->head)
 			s->tail = &s->head;
-		atomic_store_explicit(
-			&s->at, op->ends ? HOST_AT_ENDS : HOST_AT_STAYS, memory_order_relaxed);
+		atomic_store(&s->at, op->until ? op->until : HOST_STAYS);
 	}
 	return op;
 }
@@ -117,9 +116,9 @@ static void run_op(struct host_stream *s, struct host_op *op)
 		atomic_store(&s->failed, ticket);
 		atomic_store(&s->error, rc);
 	}
+	atomic_store(&s->at, NULL);
 	tsan_release(&s->done);
 	atomic_store_explicit(&s->done, ticket, memory_order_release);
-	atomic_store_explicit(&s->at, HOST_AT_NOTHING, memory_order_relaxed);
 	atomic_fetch_add(&s->wake, 1); /* a fence between what is done and who waits */
 	if (atomic_load(&s->waiters))
 		host_wake_all(&s->wake);

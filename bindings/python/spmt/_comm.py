@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _dlpack
 from ._arrays import Buffer, Symmetric, buffer, same_type, still_seen, symmetric
-from ._lib import ERR_ABORTED, ERR_MISMATCH, Attr, Error, Uid, Unique, call, check, lib
+from ._lib import ERR_ABORTED, ERR_MISMATCH, ERR_UNSUPPORTED, Attr, Error, Uid, Unique, call, check, lib
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ _SIGNALS = {"set": 0, "add": 1}
 _CAP_HOST_ACCESS = 6
 _SCALAR_HOST = 0
 _RANKS_MOST = 1 << 15
+_REFUSED = {-errno.EINVAL, -errno.EBUSY, ERR_UNSUPPORTED}  # before anything is done
 _STREAM_DEFAULT = 1  # the vendor's default stream; 0 is the comm's own
 
 
@@ -152,15 +153,22 @@ class Comm(Unique):
             for one in held:
                 one.release()
 
-    def _leave(self, held: list[Buffer], how: Callable[..., None], function: Callable[..., int], *args: Any) -> None:
-        """_call or _queue, of what leaves its work in a stream: the arrays are held until a _wait. So they are where it fails, as part of
-        the work may be there, unless it is refused."""
+    @contextlib.contextmanager
+    def _unless_refused(self, held: list[Buffer]) -> Iterator[None]:
+        """Around a call: where it fails, or Ctrl-C ends it, a part of its work may be under way. The arrays are held, unless it is refused."""
         try:
-            how(function, *args)
-        except Error as error:
-            if error.code != -errno.EINVAL:
+            yield
+        except (TypeError, ValueError):
+            raise
+        except BaseException as error:
+            if not isinstance(error, Error) or error.code not in _REFUSED:
                 self._hold(held)
             raise
+
+    def _leave(self, held: list[Buffer], how: Callable[..., None], function: Callable[..., int], *args: Any) -> None:
+        """_call or _queue, of what leaves its work in a stream: the arrays are held until a _wait."""
+        with self._unless_refused(held):
+            how(function, *args)
         self._hold(held)
 
     def _hold(self, held: list[Buffer]) -> None:
@@ -169,7 +177,8 @@ class Comm(Unique):
 
     def _move(self, plain: Callable[..., int], on_stream: Callable[..., int], stream: int | None, held: list[Buffer], *args: Any) -> None:
         if stream is None and not any(one.ordered for one in held):
-            self._call(plain, *args)
+            with self._unless_refused(held):
+                self._call(plain, *args)
             return
         self._leave(held, self._queue, on_stream, *args, _stream(stream))
         if stream is None:

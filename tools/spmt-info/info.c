@@ -335,16 +335,11 @@ static int option_take(int c, struct question *q)
 	return 0;
 }
 
-/* `--routes N` as well as `--routes=N`, and FILE likewise; `--coll N`. */
-static int ranks_take(int argc, char **argv, struct question *q)
+/* `--coll N` as well as `--coll=N`, and so for --routes: the word belongs to the option before it. */
+static void word_take(int c, int argc, char **argv)
 {
-	if (optind < argc && q->coll && !q->among && !q->routes && among_take(argv[optind++], q))
-		return EXIT_USAGE;
-	if (optind < argc && q->routes && !q->ranks && !q->file && routes_take(argv[optind++], q))
-		return EXIT_USAGE;
-	if (optind < argc)
-		return usage("an argument that is no option");
-	return 0;
+	if ((c == OPT_COLL || c == OPT_ROUTES) && !optarg && optind < argc && *argv[optind] != '-')
+		optarg = argv[optind++];
 }
 
 /* 0: go on; 1: done; -1: usage. */
@@ -352,7 +347,7 @@ static int parse(int argc, char **argv, struct question *q)
 {
 	int c;
 
-	while ((c = getopt_long(argc, argv, "hV", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+hV", long_options, NULL)) != -1) {
 		if (c == 'h') {
 			help();
 			return 1;
@@ -361,10 +356,14 @@ static int parse(int argc, char **argv, struct question *q)
 			printf("spmt-info %s\n", spmt_version());
 			return 1;
 		}
+		word_take(c, argc, argv);
 		if (c == '?' || option_take(c, q))
 			return -1;
 	}
-	return ranks_take(argc, argv, q) ? -1 : 0;
+	if (optind == argc)
+		return 0;
+	usage("an argument that is no option");
+	return -1;
 }
 
 static int answer(const struct question *q)

@@ -28,7 +28,7 @@ for words in --bogus extra '--ranks 0' '--ranks x' '--sizes 8' '--sizes 64:8' '-
 	exits 2 "$perf" $words
 done
 says 'a usage error points to --help' err 'help|argument'
-for words in --bogus extra '--routes 0' '--routes 9999' '--env extra' --topo; do
+for words in --bogus extra '--routes 0' '--routes 9999' '--env extra' '3 --coll' '--coll --env 3' '--coll 2 3 --env' --topo; do
 	# shellcheck disable=SC2086 # words
 	exits 2 "$info" $words
 done
@@ -300,6 +300,11 @@ exits 0 "$info" --routes 3
 matrix 'three ranks' 3
 says 'self is a map' out '^s[0-9]+ +self '
 says 'the others are reached by p2p' out '^p[0-9]+ +p2p +store'
+exits 0 "$info" --coll 3 --routes
+matrix 'a number is of the option before it' 8
+says 'and of that alone' out '^  3 ranks'
+exits 0 "$info" --coll 3 --routes 2
+matrix 'as each of two is' 2
 exits 0 "$info" --routes=20
 matrix 'more ranks than the default has devices' 20
 exits 0 env SPMT_HOST_DEVICES= "$info" --routes 20

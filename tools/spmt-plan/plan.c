@@ -64,18 +64,27 @@ static char *read_all(const char *name, size_t *size)
 	return text;
 }
 
+static bool whole(const char *text, unsigned long long most, unsigned long long *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *n <= most;
+}
+
 /* make:NAME:RANKS or make:NAME:RANKS:BLOCKS */
 static int make(const char *what, spmt_plan **plan)
 {
-	const char *numbers = strchr(what, ':');
-	unsigned ranks = 0, blocks = 1;
-	char name[64], over;
-	/* No number can be too long. NOLINTNEXTLINE(cert-err34-c) */
-	int n = sscanf(what, "%63[a-z-]:%3u:%3u%c", name, &ranks, &blocks, &over), rc = -ENOENT;
+	unsigned long long ranks = 0, blocks = 1;
+	char text[96], *rest = text, *name, *number;
+	int rc = -ENOENT;
 
-	if ((n == 3 || (n == 2 && !strchr(numbers + 1, ':'))) &&
-		!numbers[strspn(numbers, ":0123456789")] && ranks && ranks <= SPMT_PLAN_RANKS &&
-		blocks && blocks <= SPMT_PLAN_BLOCKS)
+	snprintf(text, sizeof(text), "%s", what);
+	name = strsep(&rest, ":");
+	number = strsep(&rest, ":");
+	if (strlen(what) < sizeof(text) && number && whole(number, SPMT_PLAN_RANKS, &ranks) &&
+		ranks && (!rest || whole(rest, SPMT_PLAN_BLOCKS, &blocks)) && blocks)
 		rc = made_plan_of(name, (int)ranks, (int)blocks, plan);
 	if (rc == -ENOENT)
 		fprintf(stderr,
@@ -312,11 +321,7 @@ static int run(
 
 static int number(const char *text, unsigned long long most, unsigned long long *n)
 {
-	char *end;
-
-	errno = 0;
-	*n = strtoull(text, &end, 10);
-	if (*text >= '0' && *text <= '9' && !*end && !errno && *n <= most)
+	if (whole(text, most, n))
 		return 0;
 	fprintf(stderr, "spmt-plan: %s is no number from 0 to %llu\n", text, most);
 	return 1;

@@ -185,11 +185,13 @@ says 'and what is not' err 'is for 4 ranks, the world has 3: not taken'
 SPMT_COLL=plan:$scratch/bad.json exits 1 run make:allgather:4 4096 1
 says 'a file that is no plan fails init' err 'spmt_init: rank [0-9]: SPMT_COLL: .*/bad.json: .*line 1: name is no string'
 exits 2 check make:dance:3
-for numbers in 0 257 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
+for numbers in 0 257 1281 99999999999999999999 4x 4y3 ' 4' +4 4:3x '4: 3' 4: :3; do
 	exits 2 check "make:allreduce:$numbers"
 done
-for blocks in '' 0 129 2x 1:1; do
+for blocks in '' 0 129 1281 2x 1:1; do
 	exits 2 check "make:allreduce:2:$blocks"
 	says "no blocks: '$blocks'" err 'is none of make:NAME:RANKS or make:NAME:RANKS:BLOCKS'
 done
+exits 0 show make:allgather:0012:0002
+says 'all digits count' out '^allgather: allgather of 12 ranks, '
 plan

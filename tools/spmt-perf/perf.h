@@ -16,7 +16,7 @@
 enum {
 	PERF_ROUNDS_MAX = 101,
 	PERF_FIGURES = 512,
-	PERF_LIST = 24,	     /* sizes or rank counts in one list */
+	PERF_LIST = 40,	     /* sizes or rank counts in one list: from 8 to 64G by 2 are 34 */
 	PERF_GUARD = 64,     /* bytes behind a destination that must stay as they were */
 	PERF_WORD = 64,	     /* bytes a signal or an atomic has to itself */
 	PERF_EXIT_WRONG = 1, /* wrong data, or a call that failed */

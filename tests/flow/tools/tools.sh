@@ -52,6 +52,8 @@ names=$("$perf" --help | awk 'inside { print $1 } /^tests:/ { inside = 1 }')
 nothing_in 'the help lists the tests' "$([ "$(wc -w <<<"$names")" -ge 10 ] || echo "$names")"
 SPMT_CHECK=1 exits 0 "$perf" --iters 2 --rounds 3 --sizes 8:4K:8
 nothing_in 'it frees what it has had' "$(cat "$scratch/err")"
+exits 0 "$perf" --iters 1 --rounds 1 --tests put --sizes 8:128M:2
+nothing_in 'each of many sizes is measured' "$([ "$(grep -c '^put ' "$scratch/out")" = 25 ] || cat "$scratch/out")"
 SPMT_CHECK=1 exits 0 "$perf" --matrix --ranks 2
 nothing_in 'and the matrix of pairs' "$(cat "$scratch/err")"
 exits 0 "$perf" --iters 2 --rounds 3 --sizes 8:4K:8 --json "$scratch/json"

@@ -34,6 +34,24 @@ for seconds in 0 -1 1s; do
 		<(echo "tools/test: FUZZ_SECONDS is $seconds, not a number of seconds from 1 on"))"
 done
 
+# exits NAME STATUS COMMAND..
+exits() {
+	local name=$1 want=$2 rc=0 out
+	shift 2
+	out=$("$@" 2>&1) || rc=$?
+	nothing_in "$name" "$([ "$rc" = "$want" ] || printf '%s\n' "$rc" "$out")"
+}
+
+mkdir -p "$scratch/steps/tools"
+cp tools/test tools/lib.sh tools/builds.sh "$scratch/steps/tools"
+echo 'packages_all=(none) packages_test=(none) packages_gpu=(none); packages_install() { exit 7; }' >"$scratch/steps/tools/packages"
+exits 'tools/test goes on to install for a step' 7 "$scratch/steps/tools/test" --only gcc
+for name in 'gcc asan' '' 'gcc ' g.c; do
+	exits "and refuses '$name'" 2 "$scratch/steps/tools/test" --only "$name"
+done
+exits 'bench/headers refuses an option behind the commit' 2 bench/headers HEAD --near
+exits 'and a second commit' 2 bench/headers HEAD HEAD
+
 # The build of a tree that was copied or moved compiles the files of the first one.
 . tools/lib.sh
 meson() {

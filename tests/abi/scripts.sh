@@ -42,7 +42,7 @@ exits() {
 	nothing_in "$name" "$([ "$rc" = "$want" ] || printf '%s\n' "$rc" "$out")"
 }
 
-mkdir -p "$scratch/steps/tools"
+mkdir -p "$scratch"/{steps/tools,bin}
 cp tools/test tools/lib.sh tools/builds.sh "$scratch/steps/tools"
 echo 'packages_all=(none) packages_test=(none) packages_gpu=(none); packages_install() { exit 7; }' >"$scratch/steps/tools/packages"
 exits 'tools/test goes on to install for a step' 7 "$scratch/steps/tools/test" --only gcc
@@ -51,6 +51,12 @@ for name in 'gcc asan' '' 'gcc ' g.c; do
 done
 exits 'bench/headers refuses an option behind the commit' 2 bench/headers HEAD --near
 exits 'and a second commit' 2 bench/headers HEAD HEAD
+
+printf '#!/bin/sh\nexit 7\n' | tee "$scratch/bin/oshcc" "$scratch/bin/oshrun" >"$scratch/bin/perf"
+chmod +x "$scratch"/bin/*
+# shellcheck disable=SC2016 # for the inner shell
+exits 'bench/perf-oshmem finds what is named in the folder it is called in' 7 env PATH="$scratch/bin:$PATH" \
+	bash -c 'cd "$1" && exec "$2/bench/perf-oshmem" ./perf' - "$scratch/bin" "$PWD"
 
 # The build of a tree that was copied or moved compiles the files of the first one.
 . tools/lib.sh

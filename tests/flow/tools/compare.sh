@@ -115,6 +115,7 @@ ends 'one that does not end once it has said everything' None 'echo done graph; 
 cat >"$scratch/runs.py" <<'END'
 import importlib.machinery
 import importlib.util
+import os
 import sys
 
 sys.dont_write_bytecode = True
@@ -122,7 +123,8 @@ loader = importlib.machinery.SourceFileLoader("compare", "bench/compare")
 compare = importlib.util.module_from_spec(importlib.util.spec_from_loader("compare", loader))
 loader.exec_module(compare)
 compare.find_gpus = lambda: [("GPU", "9.0")] * 2
-compare.build_all = lambda args, arch, libraries: ("/nonexistent", {name: [name] for name in args.only})
+absent = os.environ.get("ABSENT", "").split()
+compare.build_all = lambda args, arch, libraries: ("/nonexistent", {name: [name] for name in args.only if name not in absent})
 compare.plans = lambda *args: ("plan:FILE,only", None)
 
 
@@ -148,4 +150,16 @@ runs 'a plan only where its group is asked for' \
 	'raw graph - spmt graph - nvshmem graph - nccl graph - windows graph -' --groups graph
 runs 'by SPMT_COLL, beside what is built in' 'spmt plan - plan plan plan:FILE,only' --groups plan
 runs 'which is not measured for itself; groups in their order' 'spmt signal,stream - mscclpp signal -' --groups stream,signal,plan --only spmt,mscclpp --quick
+
+# builds NAME STATUS ABSENT OPTION..: what could not be built is absent
+builds() {
+	local name=$1 want=$2 rc=0 out
+	out=$(ABSENT=$3 python3 "$scratch/runs.py" --build "$scratch/built" --build-only "${@:4}" 2>&1) || rc=$?
+	nothing_in "$name" "$([ "$rc" = "$want" ] || printf '%s\n' "$rc" "$out")"
+}
+
+builds 'programs are built, without one of another library' 0 nvshmem
+builds 'that of libspmt is one of them' 1 spmt
+builds 'unless others alone are asked for' 0 '' --only raw,nccl
+builds 'all of which are needed' 1 nccl --only raw,nccl
 plan

@@ -58,6 +58,28 @@ chmod +x "$scratch"/bin/*
 exits 'bench/perf-oshmem finds what is named in the folder it is called in' 7 env PATH="$scratch/bin:$PATH" \
 	bash -c 'cd "$1" && exec "$2/bench/perf-oshmem" ./perf' - "$scratch/bin" "$PWD"
 
+exits 'bench/verbs refuses to measure nothing' 2 bench/verbs --build "$scratch" --turns 0
+exits 'and rounds that spmt-perf has no room for' 2 bench/verbs --build "$scratch" --rounds 102
+cat >"$scratch/verbs.py" <<'END'
+import argparse
+import importlib.machinery
+import importlib.util
+import sys
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("verbs", "bench/verbs")
+verbs = importlib.util.module_from_spec(importlib.util.spec_from_loader("verbs", loader))
+loader.exec_module(verbs)
+verbs.INSIDE = "turn() { [ $2 = spmt ] || \"${@:4}\"; }"
+args = argparse.Namespace(turns=1, rounds=1, only=["write 1"], env=[], count=False)
+print(verbs.script(args, {"oshmem": sys.argv[1] + "/perf", "perftest": verbs.program("perftest"), "ucx": None}))
+END
+mkdir "$scratch/it's a folder"
+printf '#!/bin/sh\necho "${0##*/}" "$1"\n' | tee "$scratch/it's a folder/perf" >"$scratch/it's a folder/ib_write_bw"
+chmod +x "$scratch/it's a folder"/*
+nothing_in 'it finds programs in any folder' "$(PATH="$scratch/it's a folder:$PATH" python3 "$scratch/verbs.py" "$scratch/it's a folder" | bash 2>&1 |
+	diff - <(printf '%s\n' 'perf ' 'ib_write_bw -d'))"
+
 # The build of a tree that was copied or moved compiles the files of the first one.
 . tools/lib.sh
 meson() {

@@ -21,12 +21,12 @@ installed() {
 # ring NAME PKG_CONFIG_ARGUMENT COMPILER..: examples/ring.c as build/NAME/ring, linked with what is installed there. The argument may
 # be empty.
 ring() {
-	local dir=build/$1 how=$2 flags
+	local dir=build/$1 how=$2 words flags=()
 	shift 2
-	flags=$(PKG_CONFIG_LIBDIR=$PWD/$(dirname "$(find "$dir/root" -name spmt.pc)"):$(pkg-config --variable pc_path pkg-config) \
+	words=$(PKG_CONFIG_LIBDIR=$PWD/$(dirname "$(find "$dir/root" -name spmt.pc)"):$(pkg-config --variable pc_path pkg-config) \
 		pkg-config ${how:+"$how"} --cflags --libs spmt) || return 1
-	# shellcheck disable=SC2086 # a list of flags
-	"$@" -Wall -Wextra -Werror examples/ring.c -o "$dir/ring" $flags
+	eval "flags=($words)" # pkg-config writes them for a shell
+	"$@" -Wall -Wextra -Werror examples/ring.c -o "$dir/ring" "${flags[@]}"
 }
 
 shared_ring() { # NAME RUNNER..
@@ -75,7 +75,7 @@ musl_build() {
 		ln -sfn "/usr/include/$(gcc -print-multiarch)/asm" "$headers/asm" || return 1
 	# CMSG_NXTHDR() of musl converts signs.
 	CC=musl-gcc installed musl -Dwerror=true -Ddefault_library=static -Dhwloc=disabled -Doshmem=disabled \
-		"-Dc_args=-idirafter $headers -Wno-sign-conversion" &&
+		"-Dc_args=-idirafter $(printf %q "$headers") -Wno-sign-conversion" &&
 		ring musl --static musl-gcc -static && ring_says build/musl/ring && build/musl/spmt-demo &&
 		{ SPMT_BACKEND=nosuch build/musl/root/bin/spmt-perf --tests put8 2>&1 || true; } | grep '^spmt-perf: Invalid argument: '
 }

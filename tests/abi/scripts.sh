@@ -80,6 +80,29 @@ chmod +x "$scratch/it's a folder"/*
 nothing_in 'it finds programs in any folder' "$(PATH="$scratch/it's a folder:$PATH" python3 "$scratch/verbs.py" "$scratch/it's a folder" | bash 2>&1 |
 	diff - <(printf '%s\n' 'perf ' 'ib_write_bw -d'))"
 
+# A tree whose path has blanks.
+blanks="$scratch/a tree"
+cp -R "$scratch/steps" "$blanks"
+# shellcheck disable=SC2016 # for the inner shell
+echo 'packages_all=(none); packages_install() { step_gcc() { sanitized build/x printenv ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS; }; }' >"$blanks/tools/packages"
+nothing_in 'of which sanitizers take the path whole' "$("$blanks/tools/test" --only gcc 2>&1 | sed -n 's/^log_path="\([^"]*\)":.*/\1/p' |
+	diff - <(printf '%s\n' "$blanks/build/x/reports/"{asan,ubsan,tsan}))"
+. tools/builds.sh
+pkg-config() {
+	echo "-I$PWD -lspmt" | sed 's/ tree/\\ tree/'
+}
+nothing_in 'and compilers that of what is installed' "$(cd "$blanks" && ring x '' printf '%s\n' 2>&1 | tail -n 2 | diff - <(printf '%s\n' "-I$blanks" -lspmt))"
+installed() {
+	local arg words
+	for arg; do
+		[[ $arg != -Dc_args=* ]] || eval "words=(${arg#-Dc_args=})"
+	done
+	printf '%s\n' "${words[1]}"
+	return 1
+}
+nothing_in 'and of headers' "$(cd "$blanks" && musl_build 2>&1 | diff - <(echo "$blanks/build/kernel-headers"))"
+unset -f pkg-config installed
+
 # The build of a tree that was copied or moved compiles the files of the first one.
 . tools/lib.sh
 meson() {

@@ -114,20 +114,33 @@ SPMTD_FN int spmtd_wait_some_by_(const struct spmt_view *v, int kind, uint32_t b
 	return rc;
 }
 
-/* One walk for all. */
+/*
+ * One walk for all. The first thread reads the turn, which other blocks move at any time, and tells the others as many of its bits
+ * as let each of n words come first now and then.
+ */
+SPMTD_FN struct spmtd_walk_ spmtd_next_walk_by_(const struct spmt_view *v, size_t n, int scope)
+{
+	uint64_t at, turn = 0, told = 0;
+
+	if (v->own && spmtd_lane_(scope) == 0) {
+		at = spmtd_at_(&spmtd_inbox_(v, v->pe)->turn);
+		turn = spmtd_peek64_(at);
+		spmtd_poke64_(at, turn + 1);
+	}
+	for (uint32_t b = 0; b < 64 && (b < 8 || (uint64_t)n >> (b - 8)); b++)
+		told |= (uint64_t)spmtd_vote_((int)(turn >> b & 1), scope) << b;
+	return spmtd_any_walk_(n, told);
+}
+
 SPMTD_FN int spmtd_wait_any_by_(const struct spmt_view *v, int kind, uint32_t bits, uint64_t a,
 	size_t n, const int *status, int cmp, uint64_t val, size_t *index, int scope)
 {
-	uint64_t at = v->own ? spmtd_at_(&spmtd_inbox_(v, v->pe)->turn) : 0;
-	uint64_t turn = at ? spmtd_peek64_(at) : 0;
 	size_t first = (size_t)-1, found;
 	int rc;
 
 	spmtd_meet_(scope);
-	if (at && spmtd_lane_(scope) == 0)
-		spmtd_poke64_(at, turn + 1);
-	rc = spmtd_wait_some_by_(v, kind, bits, a, n, status, cmp, val, spmtd_any_walk_(n, turn), 1,
-		&first, &found, scope);
+	rc = spmtd_wait_some_by_(v, kind, bits, a, n, status, cmp, val,
+		spmtd_next_walk_by_(v, n, scope), 1, &first, &found, scope);
 	if (!rc)
 		*index = first;
 	return rc;

@@ -606,7 +606,7 @@ SPMTD_FN int spmtd_get_packet8(
  *
  *	put       size bytes of src, any number at any address, into spmtd_lines_room(size) bytes of pe's dst, aligned to 128; 0
  *	get       waits for each line at this rank's src and stores its data, size bytes in all, at dst; 0, or the code of a wait, after
- *	          which part of dst may be written
+ *	          which part of dst may be written. SPMTD_INVALID, and nothing done, where flag is 0
  *	forward   as get, and sends the lines on to pe's onto; dst may be NULL, for nowhere
  *	room      bytes that the lines of size bytes take
  *	whole     1: lines go to pe whole; 0: in order
@@ -904,6 +904,8 @@ SPMTD_FN int spmtd_do_get_lines_(const struct spmt_view *v, void *dst, const voi
 	uint64_t to = spmtd_at_(dst), from = spmtd_at_(src);
 	int rc;
 
+	if (!flag)
+		return SPMTD_INVALID;
 	spmtd_meet_(scope);
 	if (p.groups)
 		rc = spmtd_get_lines_whole_(v, to, from, &l, &p, onto);

@@ -160,6 +160,19 @@ Test(device_lines, no_address_no_lines)
 	cr_expect_eq(views_wakes(&world, 2), 0);
 }
 
+/* Memory that nobody has put to has it. */
+Test(device_lines, no_flag_of_0)
+{
+	char back[8] = { 0x55 };
+
+	for (const struct form *f = forms; f < forms + FORMS; f++) {
+		cr_expect_eq(f->get(&me, back, at(1, 4096), 8, 0), SPMTD_INVALID);
+		cr_expect_eq(f->forward(&me, at(1, 0), back, at(1, 4096), 8, 0, 2), SPMTD_INVALID);
+	}
+	cr_expect_eq(back[0], 0x55);
+	cr_expect_eq(views_wakes(&world, 2), 0);
+}
+
 Test(device_lines, forwarded)
 {
 	char src[MOST], here[MOST + 8];

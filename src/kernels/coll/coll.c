@@ -80,21 +80,25 @@ static inline int count_block(struct coll *c)
 	return 1;
 }
 
-/* What ends the comm, and not this collective alone. Which keys do all ranks see, who keep them until all are through. */
-static inline int breaks(const struct coll *c, int how)
+/*
+ * Where calls differ: does that end the comm, and not this collective alone? So say the keys, which all ranks see and keep until all are
+ * through. This rank's own is in its arguments: block 0's hello to itself may not have landed, and an older one lies there.
+ */
+static inline int breaks(const struct coll *c)
 {
-	uint64_t any = 0;
+	uint64_t any = c->args->key;
 
-	for (int pe = 0; how == ENDED_DIFFERS && pe < c->view->npes; pe++)
-		any |= peek_word(&area_inbox(c->view, pe)->hello[c->epoch & 1][1]) << 32;
-	return how >= ENDED_ABORTED || (any & COLL_KEY_BREAKS);
+	for (int pe = 0; pe < c->view->npes; pe++)
+		if (pe != c->view->pe)
+			any |= peek_word(&area_inbox(c->view, pe)->hello[c->epoch & 1][1]) << 32;
+	return (any & COLL_KEY_BREAKS) != 0;
 }
 
 /* By one thread of a block, for itself. */
 static inline void slots_failed(const struct coll *c, int rc)
 {
 	coll_ended_badly(c, rc);
-	if (rc == SPMTD_MISMATCH && !breaks(c, ENDED_DIFFERS)) {
+	if (rc == SPMTD_MISMATCH && !breaks(c)) {
 		kernel_ended(c->view, rc);
 		return;
 	}
@@ -216,7 +220,7 @@ static inline SPMTD_MEETS void part(struct coll *c, int rc)
 	if (!coll_last_block(c, rc))
 		return;
 	how = c->failed ? coll_ended_how(c->view, c->epoch) : ENDED_WELL;
-	odd = how == ENDED_DIFFERS && breaks(c, how);
+	odd = how == ENDED_DIFFERS && breaks(c);
 	if (odd)
 		break_all(c, how);
 	tell_done(c, odd || how >= ENDED_ABORTED);

@@ -226,11 +226,15 @@ void kmt_close(struct sdma_queue *queue)
 	kmt_undo(k);
 }
 
-/* The doorbell is a register: what it announces has to be in memory before. */
+/*
+ * The doorbell is a register: what it announces has to be in memory before. A plain store rings it, behind a fence: a store that is
+ * sequentially consistent is an exchange on x86, which locks, reads and writes, and a register's page need not take that.
+ */
 void kmt_doorbell(struct sdma_queue *queue, uint64_t end)
 {
 	const struct kmt_queue *k = (const struct kmt_queue *)queue;
 
-	atomic_store(queue->write, end);
-	atomic_store(k->doorbell, end);
+	atomic_store_explicit(queue->write, end, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	atomic_store_explicit(k->doorbell, end, memory_order_release);
 }

@@ -26,6 +26,9 @@
  *
  * Order (OpenSHMEM 1.5)
  *   fence orders this thread's earlier puts, signals and atomics to each pe before its later ones.
+ *   That of a warp orders those of all its threads before their later ones; that of a block those of
+ *   all its threads before later ones of its first warp, and a thread of another one, which has not
+ *   fenced, calls fence before them.
  *   quiet completes them. A signal comes after its data, also for 0 bytes. A naturally aligned put
  *   or get of 1, 2, 4 or 8 bytes, and _p and _g, is one atomic access. Atomics order nothing by
  *   themselves. barrier is quiet, then sync; sync alone orders nothing of the calling ranks, but

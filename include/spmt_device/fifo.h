@@ -486,6 +486,8 @@ SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 		spmtd_meet_warp_();
 }
 
+/* What all threads of the block have stored is then before what its first warp stores, and that alone: the others have not fenced, and a
+   thread of theirs that stores what tells of it does so first. */
 SPMTD_FN void spmtd_fence_block(const struct spmt_view *v)
 {
 	spmtd_meet_settled_(SPMTD_BLOCK_);

@@ -82,8 +82,8 @@ SPMTD_FN void spmtd_meet_settled_(int scope)
 	spmtd_meet_(scope);
 }
 
-/* One code for all threads of the scope; an abort, the least, outdoes a timeout. Then what one of
-   them has seen is before all that any does next: a warp's vote alone orders no memory. */
+/* One code for all threads of the scope, of 0 and those of waits: an abort, the least, outdoes a timeout. Votes make a timeout of any other
+   code, so that none may come here. Then what one of them has seen is before all that any does next: a warp's vote alone orders no memory. */
 SPMTD_FN int spmtd_agree_(int code, int scope)
 {
 	if (scope == SPMTD_WARP_) {

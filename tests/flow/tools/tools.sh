@@ -9,10 +9,11 @@ unset "${!SPMT_HOST_@}" SPMT_MAPS SPMT_MOVES SPMT_FAULT SPMT_LOG
 
 # exits STATUS COMMAND..: its output in $scratch/out and $scratch/err.
 exits() {
-	local want=$1 rc=0
+	local want=$1 rc=0 call
 	shift
 	timeout 120 "$@" >"$scratch/out" 2>"$scratch/err" || rc=$?
-	nothing_in "${*##*/} exits $want" "$([ "$rc" = "$want" ] || { echo "$rc"; cat "$scratch/err"; })"
+	call=${*##*/}
+	nothing_in "${call//$'\n'/ } exits $want" "$([ "$rc" = "$want" ] || { echo "$rc"; cat "$scratch/err"; })"
 }
 
 says() { # NAME FILE PATTERN

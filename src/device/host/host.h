@@ -38,7 +38,7 @@ bool host_ends(int dev, device_stream stream, device_event event, const uint32_t
 
 /* The backend's copy, which does nothing if *stop is not 0 when its turn comes. */
 int host_copy_unless(
-	int dev, void *dst, const void *src, size_t n, device_stream s, const uint32_t *stop);
+	int dev, void *dst, const void *src, size_t n, device_stream handle, const uint32_t *stop);
 
 /*
  * Called by a kernel that failed: synchronize returns this until there is new work; the first

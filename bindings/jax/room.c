@@ -227,12 +227,7 @@ int room_start(int64_t timeout_ms)
 
 	pthread_mutex_lock(&rooms.lock);
 	if (!rc && !rooms.timer) {
-		pthread_condattr_t attr;
-
-		pthread_condattr_init(&attr);
-		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-		pthread_cond_init(&rooms.sooner, &attr);
-		pthread_condattr_destroy(&attr);
+		work_cond(&rooms.sooner);
 		rooms.shortest_ms = timeout_ms;
 		rc = work_thread(timer_main);
 		rooms.timer = !rc;

@@ -116,14 +116,19 @@ static void *watch(void *unused)
 	return unused;
 }
 
-static void watch_start(void)
+void work_cond(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&work_queue.look, &attr);
+	pthread_cond_init(cond, &attr);
 	pthread_condattr_destroy(&attr);
+}
+
+static void watch_start(void)
+{
+	work_cond(&work_queue.look);
 	work_queue.watch = !work_thread(watch);
 	work_queue.spread = !work_queue.watch;
 }

@@ -3,6 +3,8 @@
 #ifndef SPMT_XLA_WORK_H
 #define SPMT_XLA_WORK_H
 
+#include <pthread.h>
+
 struct work {
 	struct work *next;
 	void (*fn)(void *arg);
@@ -15,5 +17,7 @@ int work_start(void);
 void work_later(struct work *work, void (*fn)(void *arg), void *arg);
 /* A detached thread that runs fn(NULL). 0 or a code. */
 int work_thread(void *(*fn)(void *arg));
+/* A condition whose waits end by the clock that nobody sets. */
+void work_cond(pthread_cond_t *cond);
 
 #endif

@@ -230,18 +230,6 @@ static struct world *xla_world_new(const struct spmt_xla_attr *attr)
 	return world;
 }
 
-/* Under the lock. A clock that is set does not change how long a close waits. */
-static void table_ready(void)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&table.fewer, &attr);
-	pthread_condattr_destroy(&attr);
-	table.opened = true;
-}
-
 /* Unless the name is taken. */
 static int table_add(struct world *world)
 {
@@ -249,7 +237,8 @@ static int table_add(struct world *world)
 
 	pthread_mutex_lock(&table.lock);
 	if (!table.opened)
-		table_ready();
+		work_cond(&table.fewer);
+	table.opened = true;
 	for (w = table.first; w && w->id != world->id; w = w->next)
 		;
 	if (!w) {

@@ -21,6 +21,7 @@ static struct shared shared;
 struct own {
 	struct rank rank; /* first: issue() goes from it to the comm */
 	spmt_comm *comm;
+	char *there; /* rank 1's dst */
 };
 
 static unsigned calls_there(void)
@@ -39,7 +40,7 @@ static void issue(struct rank *r, enum call call, uint64_t bytes)
 		rc = spmt_put_on_stream(comm, r->dst, r->src, bytes, 1, r->stream);
 		break;
 	case CALL_COPY:
-		copy_to(r, (char *)spmt_ptr(comm, r->dst, 1), r->src, bytes);
+		copy_to(r, ((struct own *)r)->there, r->src, bytes);
 		return;
 	case CALL_LAUNCH:
 	case CALL_LAUNCH_EVENT:
@@ -105,6 +106,7 @@ static int rank_main(spmt_comm *comm, void *arg)
 	r->src = (char *)p;
 	must(spmt_aligned_alloc(comm, 65536, r->window + GUARD, &p), "dst");
 	r->dst = (char *)p;
+	own.there = (char *)spmt_ptr(comm, r->dst, 1);
 	must(spmt_aligned_alloc(comm, 65536, WORDS_ALL * sizeof(uint64_t), &p), "words");
 	r->words = (uint64_t *)p;
 	r->place.view.size = sizeof(r->place.view);

@@ -137,10 +137,11 @@ int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe)
 
 int comm_failed(const spmt_comm *comm, const char *what, int rc)
 {
-	const char *cause = status_sentence();
+	const char *cause;
 
-	if (!rc || status_names(what))
+	if (LIKELY(!rc) || status_names(what))
 		return rc;
+	cause = status_sentence();
 	if (status_names_rank())
 		return fail_call(rc, what, "%s", cause);
 	return fail_call(rc, what, "rank %d: %s", comm->rank, cause);

@@ -32,11 +32,11 @@ device_stream stream_of(const spmt_comm *comm, spmt_stream stream)
 }
 
 /* NULL: nothing is to be let go. Moves that are pending may have to be waited for first. */
-const spmt_comm *stream_hold(const spmt_comm *comm, device_stream stream)
+const spmt_comm *stream_hold(const spmt_comm *comm)
 {
 	const struct device_hold_ops *hold = comm ? comm->backend->hold : NULL;
 
-	return hold && !comm->pending && hold->begin(comm->dev, stream) ? comm : NULL;
+	return hold && !comm->pending && hold->begin(comm->dev) ? comm : NULL;
 }
 
 void stream_let_go(const spmt_comm **held)
@@ -137,7 +137,7 @@ static int mark_reserve(
 	/* what follows may wait for a collective of another stream, which must not wait for it */
 	if (comm->collective.set && comm->collective.at.stream == stream)
 		rc = mark_late(comm, &comm->collective);
-	if (rc || stream == comm->stream)
+	if (rc || stream == comm->stream || (!users && reserved->mark && reserved->mark->event))
 		return rc;
 	if (users || !reserved->mark)
 		reserved->mark = used_mark(comm, &reserved->at, users);

@@ -27,12 +27,18 @@ void stream_note(spmt_comm *comm, const struct reserved *reserved);
 /* The same for a kernel of the user's: in a stream of the user's quiet does not wait for it, but what it may use stays until it has ended. */
 int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved *reserved);
 /* At the top of what asks the driver several things of comm's device: it binds it once, until the end of the block. NULL: none. */
-#define HOLD_DEVICE(comm) HOLD_FOR_COPIES((comm), NULL)
-/* The same where a stream takes copies and events alone. */
+#define HOLD_DEVICE(comm) \
+	__attribute__((cleanup(stream_let_go), unused)) const spmt_comm *held = stream_hold(comm)
+/* The same where a stream takes copies and events alone, for which most need nothing bound. */
 #define HOLD_FOR_COPIES(comm, stream)                                           \
 	__attribute__((cleanup(stream_let_go), unused)) const spmt_comm *held = \
-		stream_hold((comm), (stream))
-const spmt_comm *stream_hold(const spmt_comm *comm, device_stream stream);
+		stream_is_open((comm), (stream)) ? NULL : stream_hold(comm)
+static inline bool stream_is_open(const spmt_comm *comm, device_stream stream)
+{
+	return comm && comm->backend->traits & DEVICE_OPEN_STREAMS &&
+		(uintptr_t)stream > (uintptr_t)DEVICE_STREAM_PER_THREAD;
+}
+const spmt_comm *stream_hold(const spmt_comm *comm);
 void stream_let_go(const spmt_comm **held);
 /* The same for a call that has queued only an order, no work, and may still fail. */
 int stream_note_order(spmt_comm *comm, const struct reserved *reserved);

@@ -2,7 +2,6 @@
 #include "fault.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +24,7 @@ static const struct {
 #undef X
 };
 
-static struct {
-	atomic_uint sites; /* the armed sites; 0: none */
-	atomic_uint_fast64_t at, seen;
-	atomic_bool fired;
-} fault = { .sites = UNREAD };
+struct fault fault = { .sites = UNREAD };
 
 void fault_arm(unsigned sites, uint64_t n)
 {
@@ -72,12 +67,10 @@ static void arm_from_environment(void)
 	status_restore(&saved);
 }
 
-bool fault_here(enum fault_site site)
+bool fault_fires(enum fault_site site)
 {
-	unsigned sites = atomic_load_explicit(&fault.sites, memory_order_relaxed);
+	unsigned sites = atomic_load(&fault.sites);
 
-	if (LIKELY(!sites))
-		return false;
 	if (sites & UNREAD) {
 		arm_from_environment();
 		sites = atomic_load(&fault.sites);

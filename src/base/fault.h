@@ -9,6 +9,8 @@
 #ifndef SPMT_FAULT_H
 #define SPMT_FAULT_H
 
+#include <stdatomic.h>
+
 #include "base.h"
 
 /* One line a site: name in SPMT_FAULT, errno that the asker reports. */
@@ -33,8 +35,22 @@ enum fault_site {
 
 #define FAULT_ANY ((1u << FAULT_SITE_COUNT) - 1)
 
+/* The process's own. */
+extern struct fault {
+	atomic_uint sites; /* the armed sites; 0: none */
+	atomic_uint_fast64_t at, seen;
+	atomic_bool fired;
+} fault;
+static inline bool fault_armed(void)
+{
+	return UNLIKELY(atomic_load_explicit(&fault.sites, memory_order_relaxed));
+}
+bool fault_fires(enum fault_site site) __attribute__((cold));
 /* True: behave as if this request had failed with fault_errno(site). */
-bool fault_here(enum fault_site site);
+static inline bool fault_here(enum fault_site site)
+{
+	return fault_armed() && fault_fires(site);
+}
 int fault_errno(enum fault_site site);
 
 /* `sites` is a set of 1u << site; n counts from 1; 0 only counts. Replaces what was armed before. */

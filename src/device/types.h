@@ -17,6 +17,7 @@ typedef void *device_event;
 /* Traits: the CPU may load, store and do atomics on device memory at its own address; kernels access 16 aligned bytes at once. */
 #define DEVICE_HOST_ACCESS 1u
 #define DEVICE_WHOLE_UNITS 2u
+#define DEVICE_OPEN_STREAMS 4u /* with handles: copies and events whatever is bound */
 
 /* How long a wait that was stopped goes on for work that needs nobody. */
 #define DEVICE_STOPPED_NS 500000000ll
@@ -105,10 +106,9 @@ struct device_dmabuf_ops {
 	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
 };
 
-/* What ops bind for themselves, bound once for all that the calling thread asks of dev from begin to end; other devices are asked as ever.
-   begin: s, if not NULL, takes copies and events, and nothing else is asked; false, and no end: it cannot be, is so already, or gains nothing. */
+/* What ops bind for themselves, bound once for all that a thread asks of dev from begin to end. begin: false, and no end: it cannot be, or is so already. */
 struct device_hold_ops {
-	bool (*begin)(int dev, device_stream s);
+	bool (*begin)(int dev);
 	void (*end)(int dev);
 };
 

@@ -27,8 +27,8 @@ static void exchange_mode(const struct gpu_calls *calls, int *mode)
 		*mode = GPU_CAPTURE_RELAXED;
 }
 
-/* Inside, the capture mode is relaxed, because our calls must not break a capture that the application runs elsewhere, unless they are
-   calm; and no cancellation is taken in the driver's own system calls. */
+/* Inside, the capture mode is relaxed, because our calls must not break a capture that the application runs elsewhere; and no cancellation
+   is taken in the driver's own system calls. */
 static int go_inside(struct gpu_bound *b, const char *what)
 {
 	int r;
@@ -41,13 +41,11 @@ static int go_inside(struct gpu_bound *b, const char *what)
 		return gpu_fail(b->vendor, r, "%s: entering device %d", what, b->dev);
 	}
 	b->mode = GPU_CAPTURE_RELAXED;
-	if (!b->calm)
-		exchange_mode(b->calls, &b->mode);
+	exchange_mode(b->calls, &b->mode);
 	return 0;
 }
 
-static int bind_device(
-	struct gpu_bound *b, struct gpu_device *d, bool inside, bool calm, const char *what)
+static int bind_device(struct gpu_bound *b, struct gpu_device *d, bool inside, const char *what)
 {
 	b->vendor = d->vendor;
 	b->state = gpu_state(d->vendor);
@@ -55,7 +53,6 @@ static int bind_device(
 	b->device = d;
 	b->dev = d->kept.dev;
 	b->inside = inside && gpu_held.device != d;
-	b->calm = calm;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &b->cancel);
 	return b->inside ? go_inside(b, what) : 0;
 }
@@ -64,18 +61,17 @@ int gpu_bind_context(struct gpu_bound *b, const struct gpu_vendor *v, int dev, c
 {
 	struct gpu_device *d = gpu_device(v, dev, what);
 
-	return d ? bind_device(b, d, true, false, what) : -ENODEV;
+	return d ? bind_device(b, d, true, what) : -ENODEV;
 }
 
 int gpu_bind_closed(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what)
 {
 	struct gpu_device *d = gpu_device(v, dev, what);
 
-	return d ? bind_device(b, d, !v->contexts, false, what) : -ENODEV;
+	return d ? bind_device(b, d, !v->contexts, what) : -ENODEV;
 }
 
-static int bind_open(
-	struct gpu_bound *b, const struct gpu_vendor *v, int dev, bool calm, const char *what)
+int gpu_bind(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what)
 {
 	struct gpu_device *d = gpu_device(v, dev, what);
 
@@ -83,12 +79,7 @@ static int bind_open(
 		return -ENODEV;
 	if (!d->kept.open)
 		return fail(-EINVAL, "%s: %s: device %d is not open", v->name, what, dev);
-	return bind_device(b, d, true, calm, what);
-}
-
-int gpu_bind(struct gpu_bound *b, const struct gpu_vendor *v, int dev, const char *what)
-{
-	return bind_open(b, v, dev, false, what);
+	return bind_device(b, d, true, what);
 }
 
 int gpu_bind_for(struct gpu_bound *b, const struct gpu_vendor *v, int dev, enum fault_site site,
@@ -110,27 +101,15 @@ static bool is_held(struct gpu_bound *b, const struct gpu_vendor *v, int dev)
 	return true;
 }
 
-static int bind_stream(struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s,
-	bool calm, const char *what)
+int gpu_bind_stream(
+	struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s, const char *what)
 {
 	int rc;
 
 	if (!s)
 		return fail(-EINVAL, "%s: %s: no stream given on device %d", v->name, what, dev);
 	rc = vendor_fault(FAULT_DEVICE, v->name, what, dev);
-	return rc < 0 || is_held(b, v, dev) ? rc : bind_open(b, v, dev, calm, what);
-}
-
-int gpu_bind_stream(
-	struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s, const char *what)
-{
-	return bind_stream(b, v, dev, s, false, what);
-}
-
-int gpu_bind_queue(
-	struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s, const char *what)
-{
-	return bind_stream(b, v, dev, s, gpu_stream_speaks(v, s), what);
+	return rc < 0 || is_held(b, v, dev) ? rc : gpu_bind(b, v, dev, what);
 }
 
 void gpu_unbind(const struct gpu_bound *b)
@@ -138,8 +117,7 @@ void gpu_unbind(const struct gpu_bound *b)
 	int mode = b->mode;
 
 	if (b->inside) {
-		if (!b->calm)
-			exchange_mode(b->calls, &mode);
+		exchange_mode(b->calls, &mode);
 		b->vendor->pop(b);
 		gpu_put_back_error(b->vendor, b->state, b->last);
 	}
@@ -156,12 +134,12 @@ int gpu_done(const struct gpu_bound *b, int result, const char *what)
 }
 
 /* Why it could not be bound is told by what binds it next. */
-bool gpu_hold(const struct gpu_vendor *v, int dev, device_stream s)
+bool gpu_hold(const struct gpu_vendor *v, int dev)
 {
 	struct status_saved saved;
 	struct gpu_bound b;
 
-	if (gpu_held.device || gpu_stream_speaks(v, s))
+	if (gpu_held.device)
 		return false;
 	status_save(&saved);
 	if (gpu_bind(&b, v, dev, "hold") < 0) {

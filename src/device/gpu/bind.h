@@ -13,7 +13,6 @@ struct gpu_bound {
 	struct gpu_device *device;
 	int dev;
 	bool inside; /* false: a question that needs no context, or the thread holds the device */
-	bool calm; /* what is called ends no capture of another thread's, whatever the thread's mode */
 	bool pushed; /* of a vendor with contexts: another one was current, or none */
 	int was;     /* of a vendor without contexts; -1: unknown */
 	int last;    /* the thread's last error before us */
@@ -31,18 +30,27 @@ int gpu_bind_for(struct gpu_bound *b, const struct gpu_vendor *v, int dev, enum 
 	const char *what);
 int gpu_bind_stream(struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s,
 	const char *what);
-/* The same for a call that does no more than queue what needs no memory. */
-int gpu_bind_queue(struct gpu_bound *b, const struct gpu_vendor *v, int dev, device_stream s,
-	const char *what);
 /* A stream that says of itself what it is, in whatever context, and takes work while another thread captures: not a default one, which is the
    current context's. */
 static inline bool gpu_stream_speaks(const struct gpu_vendor *v, device_stream s)
 {
 	return v->streams_know && (uintptr_t)s > (uintptr_t)DEVICE_STREAM_PER_THREAD;
 }
+/* What such a stream of an open device takes in whatever context, as do copies and events: by what it is called. NULL: the device is to be bound for
+   it, as it is where this has failed, be it for the thread's own context; who does that tells why. */
+static inline const struct gpu_state *gpu_unbound(
+	const struct gpu_vendor *v, int dev, device_stream s)
+{
+	const struct gpu_state *state = atomic_load_explicit(&v->root->slot, memory_order_acquire);
+
+	if (!gpu_stream_speaks(v, s) || fault_armed() || !state || !state->loaded || dev < 0 ||
+		dev >= state->count || !state->devices[dev].kept.open)
+		return NULL;
+	return state;
+}
 /* The device stays bound for the calling thread, so that what binds it until gpu_let_go() asks the driver nothing for that. False:
-   it is not held, or was already, or gains nothing as only copies and events in s follow, and nothing is to be let go. s may be NULL. */
-bool gpu_hold(const struct gpu_vendor *v, int dev, device_stream s);
+   it is not held, or was already, and nothing is to be let go. */
+bool gpu_hold(const struct gpu_vendor *v, int dev);
 void gpu_let_go(const struct gpu_vendor *v, int dev);
 /* Puts back what the thread had. */
 void gpu_unbind(const struct gpu_bound *b);

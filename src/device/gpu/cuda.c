@@ -281,7 +281,7 @@ static const struct device_hold_ops cuda_hold_ops = GPU_HOLD_OPS(cuda);
 
 const struct backend backend_cuda = {
 	.name = "cuda",
-	.traits = DEVICE_WHOLE_UNITS,
+	.traits = DEVICE_WHOLE_UNITS | DEVICE_OPEN_STREAMS,
 	.store_threshold = 1 << 20,
 	.load = cuda_load,
 	GPU_TABLE(cuda),

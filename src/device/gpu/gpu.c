@@ -54,12 +54,8 @@ int gpu_fail(const struct gpu_vendor *v, int result, const char *fmt, ...)
 		name ? name : "error", result, text ? text : "no text");
 }
 
-struct gpu_state *gpu_state(const struct gpu_vendor *v)
+struct gpu_state *gpu_unloaded(const struct gpu_vendor *v)
 {
-	struct gpu_state *state = atomic_load_explicit(&v->root->slot, memory_order_acquire);
-
-	if (LIKELY(state && state->loaded))
-		return state;
 	fail(-ENODEV, "%s: the %s is not loaded in this process (a forked child has no devices)",
 		v->name, v->kind);
 	return NULL;

@@ -118,7 +118,13 @@ extern const struct gpu_vendor hip_vendor;	  /* hip.c */
 extern const struct device_sdma_ops hip_sdma_ops; /* hip_sdma.c */
 
 /* NULL with a sentence where load() has not succeeded in this process. */
-struct gpu_state *gpu_state(const struct gpu_vendor *v);
+struct gpu_state *gpu_unloaded(const struct gpu_vendor *v) __attribute__((cold));
+static inline struct gpu_state *gpu_state(const struct gpu_vendor *v)
+{
+	struct gpu_state *state = atomic_load_explicit(&v->root->slot, memory_order_acquire);
+
+	return LIKELY(state && state->loaded) ? state : gpu_unloaded(v);
+}
 /* The device, open or not; NULL with a sentence for an ordinal that there is not. */
 struct gpu_device *gpu_device(const struct gpu_vendor *v, int dev, const char *what);
 /* The code for a result, which is not GPU_OK, and the sentence: the words given, the vendor's. */

@@ -65,7 +65,7 @@
 		(dev, s, word, value))                                                            \
 	X(uint64_t, stream_id, (int dev, device_stream s), (dev, s))                              \
 	X(bool, capturing, (int dev, device_stream s), (dev, s))                                  \
-	X(bool, hold, (int dev, device_stream s), (dev, s))
+	X(bool, hold, (int dev), (dev))
 
 /* Those that return nothing. */
 #define GPU_VOID_OPS(X)                              \

@@ -96,7 +96,8 @@ int gpu_stream_sync(const struct gpu_vendor *v, int dev, device_stream s, int64_
 	return rc;
 }
 
-/* To bind a context costs more than the question. */
+/* To bind a context costs more than the question, as does an exchange of the thread's cancellation, whose points are calls of the system, of which a
+   question makes none. */
 uint64_t gpu_stream_id(const struct gpu_vendor *v, int dev, device_stream s)
 {
 	const struct gpu_calls *calls = &gpu_state(v)->calls;
@@ -107,7 +108,6 @@ uint64_t gpu_stream_id(const struct gpu_vendor *v, int dev, device_stream s)
 	if (!s || !calls->StreamGetId)
 		return 0;
 	if (gpu_stream_speaks(v, s)) {
-		UNCANCELLED;
 		r = calls->StreamGetId(s, &id);
 		if (r != GPU_INVALID_CONTEXT)
 			return r == GPU_OK ? id : 0;
@@ -152,11 +152,25 @@ int gpu_event_destroy(const struct gpu_vendor *v, int dev, device_event e)
 	return rc < 0 ? rc : gpu_done(&b, b.calls->EventDestroy(e), "event_destroy");
 }
 
+static bool record_unbound(const struct gpu_vendor *v, int dev, device_event e, device_stream s)
+{
+	const struct gpu_state *state = gpu_unbound(v, dev, s);
+
+	if (state) {
+		UNCANCELLED;
+		return state->calls.EventRecord(e, s) == GPU_OK;
+	}
+	return false;
+}
+
 int gpu_event_record(const struct gpu_vendor *v, int dev, device_event e, device_stream s)
 {
 	struct gpu_bound b;
-	int rc = gpu_bind_queue(&b, v, dev, s, "event_record");
+	int rc;
 
+	if (LIKELY(record_unbound(v, dev, e, s)))
+		return 0;
+	rc = gpu_bind_stream(&b, v, dev, s, "event_record");
 	return rc < 0 ? rc
 		      : gpu_done(&b, b.calls->EventRecord(e, native_stream(v, s)), "event_record");
 }
@@ -194,11 +208,25 @@ int gpu_event_sync(const struct gpu_vendor *v, int dev, device_event e, int64_t 
 	return rc;
 }
 
+static bool wait_unbound(const struct gpu_vendor *v, int dev, device_stream s, device_event e)
+{
+	const struct gpu_state *state = gpu_unbound(v, dev, s);
+
+	if (state) {
+		UNCANCELLED;
+		return state->calls.StreamWaitEvent(s, e, 0) == GPU_OK;
+	}
+	return false;
+}
+
 int gpu_stream_wait_event(const struct gpu_vendor *v, int dev, device_stream s, device_event e)
 {
 	struct gpu_bound b;
-	int rc = gpu_bind_queue(&b, v, dev, s, "stream_wait_event");
+	int rc;
 
+	if (LIKELY(wait_unbound(v, dev, s, e)))
+		return 0;
+	rc = gpu_bind_stream(&b, v, dev, s, "stream_wait_event");
 	if (rc < 0)
 		return rc;
 	return gpu_done(
@@ -241,17 +269,29 @@ static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
 	return rc;
 }
 
+static bool copy_unbound(
+	const struct gpu_vendor *v, int dev, void *dst, const void *src, size_t n, device_stream s)
+{
+	const struct gpu_state *state = gpu_unbound(v, dev, s);
+
+	if (state) {
+		UNCANCELLED;
+		return v->copy(state, dst, src, n, s) == GPU_OK;
+	}
+	return false;
+}
+
 int gpu_copy(
 	const struct gpu_vendor *v, int dev, void *dst, const void *src, size_t n, device_stream s)
 {
 	const bool apart = LIKELY(!vendor_overlaps(dst, src, n));
-	struct polled p = { .handle = native_stream(v, s) };
+	struct polled p;
 	int rc;
 
-	if (!n)
+	if (!n || (apart && LIKELY(copy_unbound(v, dev, dst, src, n, s))))
 		return 0;
-	rc = apart ? gpu_bind_queue(&p.bound, v, dev, s, "copy")
-		   : gpu_bind_stream(&p.bound, v, dev, s, "copy");
+	p.handle = native_stream(v, s);
+	rc = gpu_bind_stream(&p.bound, v, dev, s, "copy");
 	if (rc < 0)
 		return rc;
 	if (apart)
@@ -399,7 +439,6 @@ bool gpu_capturing(const struct gpu_vendor *v, int dev, device_stream s)
 	struct gpu_bound b;
 
 	if (gpu_stream_speaks(v, s)) {
-		UNCANCELLED;
 		r = gpu_state(v)->calls.StreamIsCapturing(s, &status);
 		if (r != GPU_INVALID_CONTEXT)
 			return r == GPU_OK && status != GPU_CAPTURE_NONE;

@@ -104,10 +104,8 @@ const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size
 	return NULL;
 }
 
-int vendor_fault(enum fault_site site, const char *backend, const char *what, int dev)
+int vendor_faulted(enum fault_site site, const char *backend, const char *what, int dev)
 {
-	if (LIKELY(!fault_here(site)))
-		return 0;
 	return fail(
 		-fault_errno(site), "%s: %s on device %d refused (SPMT_FAULT)", backend, what, dev);
 }

@@ -30,7 +30,12 @@ void *vendor_open(const char *path, const char *const *names, size_t n, char rea
 const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size_t n, void *table);
 
 /* 0, or the code of a failure on purpose, recorded with the words given. */
-int vendor_fault(enum fault_site site, const char *backend, const char *what, int dev);
+int vendor_faulted(enum fault_site site, const char *backend, const char *what, int dev)
+	__attribute__((cold));
+static inline int vendor_fault(enum fault_site site, const char *backend, const char *what, int dev)
+{
+	return LIKELY(!fault_here(site)) ? 0 : vendor_faulted(site, backend, what, dev);
+}
 /* What export gives of a descriptor that the driver has made: see process_fd(). */
 int vendor_export_fd(const char *backend, int dev, int made, int *fd);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A libcuda.so.1 over host memory: contexts and each thread's stack of them, then what needs one.
- * Stricter than the driver where the driver forgives: a stream of another context, a copy to a peer
- * without access and an unbalanced pop are errors.
+ * Stricter than the driver where the driver forgives: a launch in a stream of another context, a copy to
+ * a peer without access and an unbalanced pop are errors.
  */
 #include <stdio.h>
 #include <stdlib.h>

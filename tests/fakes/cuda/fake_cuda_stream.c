@@ -16,19 +16,26 @@ static struct fake_stream *stream_of(cu_stream handle)
 	return fake_stream_valid(handle) && fake_stream_dev(handle) == dev ? handle : NULL;
 }
 
-static bool event_of(cu_event handle)
+/* Copies and events a stream with a handle takes in any context, where launches want its own. */
+static struct fake_stream *queue_of(cu_stream handle)
 {
-	return fake_event_valid(handle) && fake_event_dev(handle) == fake_cuda_current();
+	if ((uintptr_t)handle <= 2)
+		return stream_of(handle);
+	return fake_stream_valid(handle) ? handle : NULL;
 }
 
-/* What a stream with a handle is asked about itself it answers in any context. */
+static bool event_of(cu_event event, cu_stream stream)
+{
+	return fake_event_valid(event) && queue_of(stream) &&
+		fake_event_dev(event) == fake_stream_dev(queue_of(stream));
+}
+
+/* What a stream with a handle is asked about itself it answers without any. */
 static cu_result asked(cu_stream handle, struct fake_stream **s)
 {
-	const bool is_default = (uintptr_t)handle <= 2;
-
-	if (is_default && fake_cuda_current() < 0)
+	if ((uintptr_t)handle <= 2 && fake_cuda_current() < 0)
 		return CU_INVALID_CONTEXT;
-	*s = is_default ? stream_of(handle) : fake_stream_valid(handle) ? handle : NULL;
+	*s = queue_of(handle);
 	return *s ? CU_OK : CU_INVALID_HANDLE;
 }
 
@@ -121,11 +128,11 @@ cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
 cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags)
 {
 	CHECK_CONTEXT("cuStreamWaitEvent");
-	if (flags || !stream_of(stream) || !fake_event_valid(event))
+	if (flags || !queue_of(stream) || !fake_event_valid(event))
 		return CU_INVALID_HANDLE;
 	if (fake_event_isolated(event))
 		return 905; /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
-	return fake_wait_event(stream_of(stream), event) ? CU_OK : CU_NO_MEMORY;
+	return fake_wait_event(queue_of(stream), event) ? CU_OK : CU_NO_MEMORY;
 }
 
 cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *status)
@@ -161,9 +168,9 @@ cu_result cuEventDestroy_v2(cu_event event)
 cu_result cuEventRecord(cu_event event, cu_stream stream)
 {
 	CHECK_CONTEXT("cuEventRecord");
-	if (!event_of(event) || !stream_of(stream))
+	if (!event_of(event, stream))
 		return CU_INVALID_HANDLE;
-	return fake_record(event, stream_of(stream)) ? CU_OK : CU_NO_MEMORY;
+	return fake_record(event, queue_of(stream)) ? CU_OK : CU_NO_MEMORY;
 }
 
 cu_result cuEventQuery(cu_event event)
@@ -184,7 +191,7 @@ cu_result cuMemcpyAsync(cu_pointer dst, cu_pointer src, size_t n, cu_stream stre
 	struct fake_stream *s;
 
 	CHECK_CONTEXT("cuMemcpyAsync");
-	s = stream_of(stream);
+	s = queue_of(stream);
 	if (!s)
 		return CU_INVALID_HANDLE;
 	if (dst != src &&

@@ -251,7 +251,7 @@ static int asks(int rank, void *arg)
 	REQUIRE_OK(begin(w, rank, &comm));
 	REQUIRE_OK(spmt_calloc(comm, MANY, sizeof(uint64_t), &words));
 	for (int i = 0; i < 5; i++) {
-		stand_in_fails(i < 4 ? copy : hip ? "hipHostMalloc" : "cuMemHostAlloc", 1, 2);
+		stand_in_fails(i < 4 ? copy : hip ? "hipHostMalloc" : "cuMemHostAlloc", -1, 2);
 		REQUIRE_CODE(ask(comm, words, i, &what), -ENOMEM);
 		snprintf(
 			begin_of, sizeof(begin_of), "%s: rank 0: %s: ", what, hip ? "hip" : "cuda");

@@ -77,8 +77,8 @@ static const struct row {
 		int cuda, hip, records;
 	} user, kept, own;
 } rows[] = {
-	{ "put", do_put, { 6, 7, 1 }, { 3, 5, 0 }, { 2, 4, 0 } },
-	{ "get", do_get, { 6, 7, 1 }, { 3, 5, 0 }, { 2, 4, 0 } },
+	{ "put", do_put, { 4, 7, 1 }, { 2, 5, 0 }, { 1, 4, 0 } },
+	{ "get", do_get, { 4, 7, 1 }, { 2, 5, 0 }, { 1, 4, 0 } },
 	{ "signal", do_signal, { 7, 7, 1 }, { 5, 5, 0 }, { 4, 4, 0 } },
 	{ "put and signal", do_put_signal, { 8, 8, 1 }, { 6, 6, 0 }, { 5, 5, 0 } },
 	{ "wait", do_wait, { 7, 7, 1 }, { 5, 5, 0 }, { 4, 4, 0 } },

@@ -440,34 +440,6 @@ Test(cuda, capture_elsewhere)
 	cr_assert_eq(mode, 1);
 }
 
-/* What only queues leaves the thread's capture mode alone, in whatever context it is called; what a capture elsewhere would end by does not. */
-Test(cuda, calm_calls)
-{
-	char *p = NULL;
-	device_stream s;
-	device_event e;
-
-	start();
-	cr_assert(!B->open(0) && !B->open(1) && !B->stream_create(0, &s));
-	cr_assert_eq(B->event_create(0, &e), 0);
-	cr_assert_eq(B->alloc(0, 256, DEVICE_MEMORY_PLAIN, (void **)&p), 0);
-	drv.s.set_capturing(true);
-	for (int deep = 0; deep < 2; deep++) {
-		drv.s.fail("cuThreadExchangeStreamCaptureMode", 0, 0);
-		cr_expect_eq(B->copy(0, p + 128, p, 8, s), 0, "%s", status_sentence());
-		cr_expect_eq(B->event_record(0, e, s), 0, "%s", status_sentence());
-		cr_expect_eq(B->stream_wait_event(0, s, e), 0, "%s", status_sentence());
-		cr_expect_eq(drv.s.calls(), 0);
-		cr_expect_geq(B->event_query(0, e), 0, "%s", status_sentence());
-		cr_expect_geq(B->stream_query(0, s), 0, "%s", status_sentence());
-		cr_expect_eq(B->copy(0, p + 8, p, 100, s), 0, "%s", status_sentence());
-		cr_expect_eq(B->copy(0, p + 128, p, 8, DEVICE_STREAM_LEGACY), 0);
-		cr_expect_eq(drv.s.calls(), 8);
-		drv.push(drv.context_of(1));
-	}
-	cr_expect_eq(drv.depth(), 2);
-}
-
 /* Far apart in pieces, near by way of a buffer, which is given back in the stream. */
 Test(cuda, overlap)
 {

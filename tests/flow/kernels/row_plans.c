@@ -329,8 +329,9 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 		const char *made;
 		bool apart, closed, leads;
 	} rows[] = { { "allreduce", false, true, false },
-		{ "allreduce-packets", true, true, false }, { "allreduce-push", false, true, true },
-		{ "allgather", false, false, false }, { "reducescatter", false, false, false } };
+		{ "allreduce-packets", true, true, false },
+		{ "allreduce-push", false, false, true }, { "allgather", false, false, false },
+		{ "reducescatter", false, false, false } };
 	struct plan_layout layout;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char made_names[] =
-	"allreduce, allreduce-packets, allreduce-push, allgather, reducescatter, alltoall";
+	"allreduce, allreduce-packets, allreduce-twoshot, allreduce-push, allgather, reducescatter, alltoall";
 
 /* One block of a rank, which has a part of everything. */
 struct making {
@@ -84,24 +84,36 @@ static void fold_all(struct making *m, enum spmt_plan_kind kind, struct spmt_pla
 	} while (at < n);
 }
 
-/* A rank each to a chunk of this one's output, and from there to all outputs: at once, where that many are an operation's terms. */
-static void fold_to_all(struct making *m, const struct spmt_plan_chunk *terms)
+/* Two ways to fold, and to put what comes of it. */
+struct way {
+	enum spmt_plan_kind fold, put;
+};
+static const struct way plain = { SPMT_PLAN_REDUCE, SPMT_PLAN_PUT },
+			by_packets = { SPMT_PLAN_REDUCE_PACKETS, SPMT_PLAN_PUT_PACKETS };
+
+/* A term a rank to dst[0], this one's, and from there to the others: at once, where that many are an operation's terms. */
+static void fold_to_all(struct making *m, struct way way, const struct spmt_plan_chunk *dst,
+	const struct spmt_plan_chunk *terms)
 {
-	uint32_t at = (uint32_t)m->rank;
-	struct spmt_plan_chunk out = spmt_plan_output(m->rank, at, 1);
-	struct spmt_plan_op op = { .kind = SPMT_PLAN_REDUCE };
+	struct spmt_plan_op op = { .kind = way.fold };
 
 	for (int p = 0; p < m->n && m->n <= SPMT_PLAN_TERMS; p++) {
 		op.src[op.nsrc++] = terms[p];
-		op.dst[op.ndst++] = spmt_plan_output((m->rank + p) % m->n, at, 1);
+		op.dst[op.ndst++] = dst[p];
 	}
 	if (op.ndst)
 		add(m, m->block, op);
 	else
-		fold_all(m, SPMT_PLAN_REDUCE, out, terms, m->n);
+		fold_all(m, way.fold, dst[0], terms, m->n);
 	for (int p = 1; p < m->n && !op.ndst; p++)
-		move(m, SPMT_PLAN_PUT, m->block, out,
-			spmt_plan_output((m->rank + p) % m->n, at, 1));
+		move(m, way.put, m->block, dst[0], dst[p]);
+}
+
+/* This rank's chunk of all outputs, its own first. */
+static void outputs(const struct making *m, struct spmt_plan_chunk *dst)
+{
+	for (int p = 0; p < m->n; p++)
+		dst[p] = spmt_plan_output((m->rank + p) % m->n, (uint32_t)m->rank, 1);
 }
 
 /* This rank's chunk of all inputs, its own first. */
@@ -113,10 +125,11 @@ static void inputs(const struct making *m, struct spmt_plan_chunk *terms)
 
 static void make_all_reduce(struct making *m)
 {
-	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS], dst[SPMT_PLAN_RANKS];
 
 	inputs(m, terms);
-	fold_to_all(m, terms);
+	outputs(m, dst);
+	fold_to_all(m, plain, dst, terms);
 	all_meet(m);
 }
 
@@ -132,8 +145,9 @@ static void make_reduce_scatter(struct making *m)
    block by block, which takes less than signals of the plan's own. */
 static void make_all_reduce_push(struct making *m)
 {
-	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS];
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS], dst[SPMT_PLAN_RANKS];
 
+	outputs(m, dst);
 	terms[0] = spmt_plan_input(m->rank, (uint32_t)m->rank, 1);
 	for (int p = 1; p < m->n; p++)
 		terms[p] = spmt_plan_scratch(m->rank, (uint32_t)p - 1, 1);
@@ -148,7 +162,7 @@ static void make_all_reduce_push(struct making *m)
 	}
 	for (m->piece = 0; m->piece < m->pieces; m->piece++) {
 		wait_for_all(m);
-		fold_to_all(m, terms);
+		fold_to_all(m, plain, dst, terms);
 	}
 }
 
@@ -167,6 +181,33 @@ static void make_all_reduce_packets(struct making *m)
 	}
 	if (m->n > 1)
 		fold_all(m, SPMT_PLAN_REDUCE_PACKETS, spmt_plan_output(m->rank, 0, 1), terms, m->n);
+}
+
+/* Chunk p of everybody's comes to rank p as packets, which folds it and sends it on to all as packets. Scratch chunk r is from rank r, chunk
+   n + r what that one has folded. */
+static void make_all_reduce_twoshot(struct making *m)
+{
+	struct spmt_plan_chunk terms[SPMT_PLAN_RANKS], dst[SPMT_PLAN_RANKS];
+	uint32_t own = (uint32_t)m->rank, n = (uint32_t)m->n;
+
+	terms[0] = spmt_plan_input(m->rank, own, 1);
+	dst[0] = spmt_plan_output(m->rank, own, 1);
+	for (int p = 1; p < m->n; p++) {
+		int pe = (m->rank + p) % m->n;
+
+		terms[p] = spmt_plan_scratch(m->rank, (uint32_t)pe, 1);
+		dst[p] = spmt_plan_scratch(pe, n + own, 1);
+		move(m, SPMT_PLAN_PUT_PACKETS, m->block, spmt_plan_input(m->rank, (uint32_t)pe, 1),
+			spmt_plan_scratch(pe, own, 1));
+	}
+	if (m->n > 1)
+		fold_to_all(m, by_packets, dst, terms);
+	for (int p = 1; p < m->n; p++) {
+		uint32_t pe = (uint32_t)((m->rank + p) % m->n);
+
+		move(m, SPMT_PLAN_UNPACK_PACKETS, m->block, spmt_plan_scratch(m->rank, n + pe, 1),
+			spmt_plan_output(m->rank, pe, 1));
+	}
 }
 
 /* Each block of two puts to every other peer. */
@@ -191,6 +232,8 @@ static void make_block(struct making *m, const char *name)
 		make_all_reduce(m);
 	else if (!strcmp(name, "allreduce-packets"))
 		make_all_reduce_packets(m);
+	else if (!strcmp(name, "allreduce-twoshot"))
+		make_all_reduce_twoshot(m);
 	else if (!strcmp(name, "allreduce-push"))
 		make_all_reduce_push(m);
 	else if (!strcmp(name, "reducescatter"))
@@ -203,8 +246,8 @@ int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan)
 {
 	uint32_t n = nranks > 0 ? (uint32_t)nranks : 0;
 	int gathers = !strcmp(name, "allgather"), packets = !strcmp(name, "allreduce-packets");
-	int push = !strcmp(name, "allreduce-push");
-	int reduces = packets || push || !strcmp(name, "allreduce"),
+	int push = !strcmp(name, "allreduce-push"), twoshot = !strcmp(name, "allreduce-twoshot");
+	int reduces = packets || push || twoshot || !strcmp(name, "allreduce"),
 	    scatters = !strcmp(name, "reducescatter"), rc;
 	struct spmt_plan_attr attr = { .size = sizeof(attr),
 		.name = name,
@@ -214,6 +257,7 @@ int made_plan_of(const char *name, int nranks, int blocks, spmt_plan **plan)
 		.input_chunks = packets || gathers ? 1 : n,
 		.output_chunks = packets || scatters ? 1 : n,
 		.scratch_chunks = packets ? n
+			: twoshot	  ? 2 * n
 			: push && n	  ? n - 1
 					  : 0 };
 

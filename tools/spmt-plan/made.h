@@ -7,7 +7,7 @@
 
 /*
  * allreduce: each rank folds a chunk of everybody's and stores it to all, in place. allreduce-push: likewise, of what each has stored to its
- * scratch before. allreduce-packets: by packets, each rank folding all. reducescatter: each rank folds a chunk of all inputs. allgather,
+ * scratch before. allreduce-packets: by packets, each rank folding all. allreduce-twoshot: by packets, each rank folding a chunk. reducescatter: each rank folds a chunk of all inputs. allgather,
  * alltoall: each rank puts to all others.
  * 0; -EINVAL and a sentence in spmt_last_error, or -ENOENT: there is none of this name.
  */

@@ -197,6 +197,7 @@ Test(plan_rows, in_place_and_not_without_a_copy)
 		bool either;
 	} rows[] = { { "allreduce", COLL_ALL_REDUCE, true },
 		{ "allreduce-packets", COLL_ALL_REDUCE, true },
+		{ "allreduce-twoshot", COLL_ALL_REDUCE, true },
 		{ "allreduce-push", COLL_ALL_REDUCE, true },
 		{ "allgather", COLL_ALL_GATHER,
 			false }, /* two blocks touch what is copied to where it is */
@@ -263,7 +264,8 @@ Test(plan_rows, the_librarys_own)
 	} rows[] = { { "allreduce", KIND(ALL_REDUCE), RANKS },
 		{ "allreduce-packets", KIND(ALL_REDUCE), 1 }, { "allgather", KIND(ALL_GATHER), 1 },
 		{ "reducescatter", KIND(REDUCE_SCATTER), 1 }, { "alltoall", KIND(ALL_TO_ALL), 1 },
-		{ "allreduce-push", KIND(ALL_REDUCE), RANKS } };
+		{ "allreduce-push", KIND(ALL_REDUCE), RANKS },
+		{ "allreduce-twoshot", KIND(ALL_REDUCE), RANKS } };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		spmt_plan *plan = NULL;
@@ -412,6 +414,7 @@ Test(plan_rows, as_large_as_fits_the_room)
 		size_t most;
 	} rows[] = { { "allreduce-packets", "0,1", 2, 1 << 20 },
 		{ "allreduce-packets", "0,1,2", 3, 1 << 20 },
+		{ "allreduce-twoshot", "0,1,2,3", 4, 1 << 20 },
 		{ "allreduce-push", "0,1", 2, 128 << 20 },
 		{ "allreduce-push", "0,1,2", 3, 64 << 20 } };
 

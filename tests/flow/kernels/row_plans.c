@@ -330,6 +330,7 @@ Test(row_plans, who_has_been_told_that_all_is_done)
 		bool apart, closed, leads;
 	} rows[] = { { "allreduce", false, true, false },
 		{ "allreduce-packets", true, true, false },
+		{ "allreduce-twoshot", true, true, false },
 		{ "allreduce-push", false, false, true }, { "allgather", false, false, false },
 		{ "reducescatter", false, false, false } };
 	struct plan_layout layout;

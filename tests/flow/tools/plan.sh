@@ -27,7 +27,7 @@ for words in '' show 'dance x' 'check a b' 'run a 1 2 3' 'run make:allreduce:2 x
 	# shellcheck disable=SC2086 # words
 	exits 2 $words
 done
-for made in allreduce allreduce-packets allreduce-push allgather reducescatter alltoall; do
+for made in allreduce allreduce-packets allreduce-twoshot allreduce-push allgather reducescatter alltoall; do
 	for n in 1 2 5; do
 		exits 0 check "make:$made:$n"
 		exits 0 run "make:$made:$n" 4800 2
@@ -45,7 +45,7 @@ for made in allreduce allreduce-packets allreduce-push allgather reducescatter a
 	exits 0 json "$scratch/$made.json"
 	nothing_in "$made written again is the same" "$(diff "$scratch/out" "$scratch/$made.json")"
 done
-for made in allreduce allreduce-push; do
+for made in allreduce allreduce-twoshot allreduce-push; do
 	SPMT_HOST_DEVICES=20 exits 0 run "make:$made:20" 4800 1
 	says "$made of more ranks than an operation has terms, too" out ': right, '
 done

@@ -417,8 +417,8 @@ static int packets_alone(void)
 /* Of 2 to 4 ranks of 1 to 3 blocks. */
 static int the_librarys_own(void)
 {
-	static const char *const names[] = { "allreduce", "allreduce-packets", "allreduce-push",
-		"allgather", "reducescatter", "alltoall" };
+	static const char *const names[] = { "allreduce", "allreduce-packets", "allreduce-twoshot",
+		"allreduce-push", "allgather", "reducescatter", "alltoall" };
 	enum { NAMES = sizeof(names) / sizeof(names[0]), SHAPES = 3 * NAMES };
 
 	for (uint64_t seed = 0; seed < test_count(3, 30) * SHAPES; seed++) {

@@ -33,8 +33,8 @@ Test(plan_check, nothing_is_found_in_what_is_right)
 /* The library's own, of 1 to 24 ranks; and they do what they say. */
 Test(plan_check, nothing_is_found_in_the_librarys_own)
 {
-	static const char *const names[] = { "allreduce", "allreduce-packets", "allreduce-push",
-		"allgather", "reducescatter", "alltoall" };
+	static const char *const names[] = { "allreduce", "allreduce-packets", "allreduce-twoshot",
+		"allreduce-push", "allgather", "reducescatter", "alltoall" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		for (int n = 1; n <= (int)test_count(24, 64); n++) {

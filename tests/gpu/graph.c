@@ -25,6 +25,7 @@ struct size {
 	enum driver_capture mode;
 	bool queued;	 /* each time */
 	bool registered; /* the stream */
+	int current; /* the thread's device at the capture: 0: the rank's; 1: the next one; -1: none */
 };
 
 static int words_of(struct scene *s, size_t n, uint64_t **words)
@@ -119,18 +120,27 @@ static int calls_meanwhile(struct scene *s)
 	return 0;
 }
 
+static int make_current(const struct scene *s, int current)
+{
+	return driver_make_current(current < 0 ? -1 : (s->r.dev + current) % gpu_devices());
+}
+
 /* All ranks capture at once. What the test itself asks of the driver beside that, it asks when none does. */
-static int captured(struct scene *s, int replays, enum driver_capture mode)
+static int captured(struct scene *s, int replays, const struct size *size)
 {
 	void *graph = NULL, *exec = NULL;
 	int rc;
 
 	/* Under way in another stream: no part of the graph, and none of its dependences. */
 	REQUIRE_OK(spmt_put_on_stream(s->r.comm, s->sum, s->sum, 8, s->r.pe, NULL));
-	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream, mode), 0);
-	rc = queue_round(s);
+	REQUIRE_EQ(driver_capture_begin(s->r.dev, s->r.stream, size->mode), 0);
+	rc = make_current(s, size->current);
+	if (!rc)
+		rc = queue_round(s);
 	if (!rc)
 		rc = calls_meanwhile(s);
+	if (!rc)
+		rc = make_current(s, 0);
 	REQUIRE_EQ(driver_capture_end(s->r.dev, s->r.stream, &graph), 0);
 	TRY(rc);
 	REQUIRE_OK(spmt_barrier(s->r.comm));
@@ -203,7 +213,7 @@ static int replays(spmt_comm *comm, void *arg)
 	if (size->queued)
 		TRY(queued(&s, REPLAYS));
 	else
-		TRY(captured(&s, REPLAYS, size->mode));
+		TRY(captured(&s, REPLAYS, size));
 	REQUIRE_OK(spmt_barrier(comm));
 	TRY(check_rounds(&s, REPLAYS));
 	REQUIRE_OK(spmt_all_reduce(comm, s.sum, s.round, 1, SPMT_TYPE_U64, SPMT_OP_SUM, NULL));
@@ -260,6 +270,17 @@ static int run_registered(int n)
 	return run(n, (struct size){ 1000, false, CAPTURE_GLOBAL, false, true });
 }
 
+/* Of pieces of mapped memory, which CUDA copies in a context alone. */
+static int run_without_a_context(int n)
+{
+	return run(n, (struct size){ (5u << 20) / 8, false, CAPTURE_GLOBAL, false, false, -1 });
+}
+
+static int run_of_another_device(int n)
+{
+	return run(n, (struct size){ (5u << 20) / 8, false, CAPTURE_GLOBAL, false, false, 1 });
+}
+
 static const struct gpu_test tests[] = {
 	{ "graph_work_queued_each_time", run_queued, 1 },
 	{ "graph_work_queued_on_copy_engines", run_queued_engines, 1 },
@@ -268,6 +289,8 @@ static const struct gpu_test tests[] = {
 	{ "graph_replay_copy_engines", run_engines, 1 },
 	{ "graph_replay_captured_thread_local", run_thread_local, 1 },
 	{ "graph_replay_of_a_registered_stream", run_registered, 1 },
+	{ "graph_replay_captured_without_a_context", run_without_a_context, 1 },
+	{ "graph_replay_captured_in_another_devices_context", run_of_another_device, 1 },
 };
 static const struct test_kernel *const kernels[] = { &test_step, NULL };
 

@@ -81,6 +81,9 @@ Test(cuda_queues, what_fails_elsewhere)
 		queue_calmly(calls[i], 2, CU_INVALID_VALUE, p, s, e);
 		queue_calmly(calls[i], 2, 709 /* CUDA_ERROR_CONTEXT_IS_DESTROYED */, p, s, e);
 	}
+	drv.s.fail("cuMemcpyAsync", 0, 0);
+	cr_expect_eq(B->copy(0, p + 8, p, 100, s), 0, "%s", status_sentence());
+	cr_expect_eq(drv.s.calls(), 13, "of 8 bytes: %d copies", drv.s.calls());
 	cr_expect_eq(B->copy(0, p + 128, p, 8, p), -EINVAL, "p is no stream");
 	text = status_sentence();
 	cr_expect(strstr(text, "copy of 8 bytes") && strstr(text, "device 0"), "%s", text);

@@ -36,8 +36,8 @@ static inline bool gpu_stream_speaks(const struct gpu_vendor *v, device_stream s
 {
 	return v->streams_know && (uintptr_t)s > (uintptr_t)DEVICE_STREAM_PER_THREAD;
 }
-/* What such a stream of an open device takes in whatever context, as do copies and events: by what it is called. NULL: the device is to be bound for
-   it, as it is where this has failed, be it for the thread's own context; who does that tells why. */
+/* By what copies and events are called in such a stream, whatever context is current. NULL: the device has to be bound for them. It is bound also where
+   such a call has failed, which may be for the context; the call that is made then tells why it fails. */
 static inline const struct gpu_state *gpu_unbound(
 	const struct gpu_vendor *v, int dev, device_stream s)
 {

@@ -178,9 +178,8 @@ int heap_import_add(struct heap_import *in, const struct heap_piece *piece, int 
 void heap_import_close(struct heap_import *in)
 {
 	const struct backend *backend = in->backend;
-	struct status_saved cause;
+	KEEPS_SENTENCE;
 
-	status_save(&cause);
 	for (int i = in->n; i-- > 0;) {
 		const struct heap_piece *p = &in->pieces[i];
 
@@ -193,5 +192,4 @@ void heap_import_close(struct heap_import *in)
 		backend->vmm->unreserve(in->base, in->size + in->own_size);
 	mem_free(in->pieces);
 	*in = (struct heap_import){ 0 };
-	status_restore(&cause);
 }

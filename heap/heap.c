@@ -15,7 +15,6 @@ int heap_range_open(
 	const struct backend *backend, int slices, uint64_t slice_size, struct heap_range *range)
 {
 	uint64_t count = slices > 0 ? (uint64_t)slices : 0, stride = HEAP_ALIGN, total;
-	struct status_saved cause;
 	void *base = NULL;
 
 	if (!count || !slice_size)
@@ -33,11 +32,9 @@ int heap_range_open(
 			" bytes; a lower SPMT_HEAP_SIZE would fit",
 			slices, slice_size, stride, RANGE_LIMIT);
 	total = stride * count;
-	if (backend->vmm->reserve(total, HEAP_ALIGN, &base)) {
-		status_save(&cause);
+	if (backend->vmm->reserve(total, HEAP_ALIGN, &base))
 		return fail(-ENOTSUP, "heap range: %" PRIu64 " bytes of addresses refused: %.300s",
-			total, cause.sentence);
-	}
+			total, status_sentence());
 	*range = (struct heap_range){
 		.backend = backend, .base = base, .stride = stride, .slices = slices
 	};
@@ -225,9 +222,8 @@ err:
 
 void heap_close(struct heap *heap)
 {
-	struct status_saved cause;
+	KEEPS_SENTENCE;
 
-	status_save(&cause); /* often called because something failed */
 	check_destroy(heap->check);
 	for (int i = heap->nchunks; heap->range && i-- > 0;)
 		heap->backend->vmm->decommit(
@@ -241,7 +237,6 @@ void heap_close(struct heap *heap)
 	mem_free(heap->chunks);
 	mem_free(heap->peers);
 	*heap = (struct heap){ 0 };
-	status_restore(&cause);
 }
 
 /* Backs [0, end). Commits grow geometrically, so that a heap filled by small blocks has few
@@ -337,7 +332,6 @@ static void looked_at(struct heap *heap, const struct arena_want *want, uint64_t
 /* Under the lock. */
 static int take_offset(struct heap *heap, const struct arena_want *want, uint64_t *offset)
 {
-	struct status_saved cause;
 	uint64_t at, bytes;
 	int rc = take_gap(heap, want, &at);
 
@@ -348,7 +342,6 @@ static int take_offset(struct heap *heap, const struct arena_want *want, uint64_
 		rc = back(heap, at + bytes);
 	if (rc) {
 		arena_free(heap->arena, at);
-		status_save(&cause);
 		return fail(rc,
 			"symmetric heap of device %d (%s): %" PRIu64
 			" bytes fit its limit of %" PRIu64
@@ -356,7 +349,7 @@ static int take_offset(struct heap *heap, const struct arena_want *want, uint64_
 			" that are backed: %.200s",
 			heap->dev, heap->backend->name, want->size, heap->size,
 			atomic_load_explicit(&heap->committed, memory_order_relaxed),
-			cause.sentence);
+			status_sentence());
 	}
 	looked_at(heap, want, at, bytes);
 	*offset = at;

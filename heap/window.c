@@ -33,12 +33,7 @@ static int apart_check(const struct heap *const *heaps, int n)
 /* rc: of the backend, whose sentence it keeps. */
 static int window_failed(int rc)
 {
-	struct status_saved cause;
-
-	if (rc != -ENOTSUP)
-		return rc;
-	status_save(&cause);
-	return fail(SPMT_ERR_UNSUPPORTED, "%.300s", cause.sentence);
+	return rc == -ENOTSUP ? fail(SPMT_ERR_UNSUPPORTED, "%.300s", status_sentence()) : rc;
 }
 
 static int *devices_of(const struct heap *const *heaps, int n)

@@ -154,24 +154,19 @@ bool link_cut_short(int rc)
 
 int link_quiet(struct link *link)
 {
-	struct status_saved first;
+	struct first_failure first;
 	bool pending = false;
-	int rc = 0;
 
+	first.rc = 0;
 	for (int i = 0; i < link->nmovers; i++) {
 		struct mover *m = &link->movers[i];
 		int one = m->ops->quiet(m);
 
 		pending |= link_cut_short(one);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
+		failure_note(&first, one);
 	}
 	link->pending = pending;
-	if (rc)
-		status_restore(&first);
-	return rc;
+	return failure_tell(&first);
 }
 
 int link_fence(struct link *link)

@@ -85,11 +85,10 @@ static bool may_give_way(const struct bootstrap *b)
    broke the world, if anything. */
 static void give_way(struct bootstrap *b)
 {
-	struct status_saved saved;
 	struct meeting meeting;
+	KEEPS_SENTENCE;
 
 	b->below = process_now() + BELOW_NS + b->number * BELOW_EACH_NS;
-	status_save(&saved);
 	if (!search_below(&b->client.search, b->number, &meeting) &&
 		meeting.kind == MEETING_CLIENT) {
 		hub_close(b->hub);
@@ -98,7 +97,6 @@ static void give_way(struct bootstrap *b)
 		b->client.break_sent = false;
 		client_connect(&b->client, &meeting);
 	}
-	status_restore(&saved);
 }
 
 /* Entries of the poll set; *until: when to come back in any case. */
@@ -305,9 +303,8 @@ static void client_goodbye(struct client *c)
 /* Frees a bootstrap, however far it got. */
 static void destroy(struct bootstrap *b)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	hub_close(b->hub);
 	client_close(&b->client);
 	if (b->wake >= 0)
@@ -318,7 +315,6 @@ static void destroy(struct bootstrap *b)
 	pthread_mutex_destroy(&b->calling);
 	explicit_bzero(&b->uid, sizeof(b->uid));
 	mem_free(b);
-	status_restore(&saved);
 }
 
 static int open_at(

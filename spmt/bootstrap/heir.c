@@ -59,15 +59,13 @@ static bool heir_place(struct client *c)
 
 void heir_listen(struct client *c)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	heir_close(c); /* another hub may see this process at another address */
 	if (!uid_travels(c->config->uid) || c->local)
 		return;
-	status_save(&saved);
 	if (!heir_place(c) || tcp_listen_anywhere(&c->place, &c->heir_port, c->heir_fds))
 		c->heir_port = 0; /* another is the hub */
-	status_restore(&saved);
 }
 
 int heirs_make(struct client *c)
@@ -226,14 +224,12 @@ static void missed_call(const struct client *c, int process, struct missed *m)
 static struct missed *missed_make(const struct client *c)
 {
 	struct missed *all = mem_calloc((size_t)c->processes, sizeof(*all));
-	struct status_saved saved;
 
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	for (int p = 0; all && p < c->processes; p++) {
 		all[p] = (struct missed){ !c->gone[p], -1, INT64_MAX };
 		missed_call(c, p, &all[p]);
 	}
-	status_restore(&saved); /* without descriptors they have time to return */
 	return all;
 }
 

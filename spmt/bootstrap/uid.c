@@ -98,13 +98,11 @@ static bool node_mark(uint64_t *mark)
 
 bool uid_is_from_here(const struct uid *uid)
 {
-	struct status_saved saved;
 	uint64_t mark;
 	bool is;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	is = node_mark(&mark) && uid->id[1] == mark;
-	status_restore(&saved);
 	return is;
 }
 

@@ -161,14 +161,12 @@ int spmt_route(spmt_comm *comm, int pe, struct spmt_route *route)
 
 static bool has_multicast(spmt_comm *comm)
 {
-	struct status_saved saved;
 	bool has;
 
 	if (!view_multicast_wanted() || comm->nranks == 1)
 		return false;
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	has = !view_multicast(comm, 0, 0, NULL);
-	status_restore(&saved);
 	return has;
 }
 

@@ -221,34 +221,23 @@ static int look(spmt_comm *comm, const char *what, const struct heap_block *b)
 		comm->rank, block_text(b).text, ull(scar.bytes), ull(scar.first)));
 }
 
-/* Keeps the first of two failures, with its sentence. */
-static int first_of(int first, const struct status_saved *saved, int second)
-{
-	if (first)
-		status_restore(saved);
-	return first ? first : second;
-}
-
 int misuse_freed(spmt_comm *comm, uint64_t offset)
 {
 	static const char what[] = "spmt_free";
 	struct heap_block b, oldest;
-	struct status_saved saved;
-	int rc;
+	struct first_failure first;
 
 	if (!heap_block_below(comm->heap, offset, &b))
 		return 0;
-	rc = look(comm, what, &b);
+	first.rc = 0;
+	failure_note(&first, look(comm, what, &b));
 	while (heap_kept_over(comm->heap, b.span, &oldest)) {
-		status_save(&saved);
-		rc = first_of(rc, &saved, look(comm, what, &oldest));
+		failure_note(&first, look(comm, what, &oldest));
 		heap_free(comm->heap, oldest.offset);
 	}
-	status_save(&saved);
-	rc = first_of(
-		rc, &saved, stamp(comm, what, offset, FREED_BYTE, MIN_OF(b.size, FREED_LOOK)));
+	failure_note(&first, stamp(comm, what, offset, FREED_BYTE, MIN_OF(b.size, FREED_LOOK)));
 	heap_keep(comm->heap, offset, ++comm->freed);
-	return rc;
+	return failure_tell(&first);
 }
 
 /* ---- at the end ---------------------------------------------------------------------------- */
@@ -289,15 +278,14 @@ static int left_on(spmt_comm *comm)
 {
 	static const char what[] = "spmt_finalize";
 	struct leaks leaks = { .used = 0 };
-	struct status_saved saved;
+	struct first_failure first;
 	struct heap_block b;
-	int rc = 0;
 
+	first.rc = 0;
 	for (uint64_t at = 0; heap_block_from(comm->heap, at, &b); at = b.offset + 1) {
 		if (b.owner != comm->id || (b.freed && !heap_leave(comm->heap, b.offset)))
 			continue;
-		status_save(&saved);
-		rc = first_of(rc, &saved, look(comm, what, &b));
+		failure_note(&first, look(comm, what, &b));
 		if (b.freed)
 			heap_free(comm->heap, b.offset);
 		else
@@ -305,19 +293,18 @@ static int left_on(spmt_comm *comm)
 	}
 	leaks_report(comm, &leaks);
 	mems_left(comm);
-	return rc;
+	return failure_tell(&first);
 }
 
 int misuse_left(spmt_comm *root)
 {
-	struct status_saved saved;
-	int rc = left_on(root);
+	struct first_failure first;
 
-	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
-		status_save(&saved);
+	first.rc = 0;
+	failure_note(&first, left_on(root));
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
 		if (!c->lane &&
 			!atomic_load(&c->control->stop)) /* in a broken comm nobody can free */
-			rc = first_of(rc, &saved, left_on(c));
-	}
-	return rc;
+			failure_note(&first, left_on(c));
+	return failure_tell(&first);
 }

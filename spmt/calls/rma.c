@@ -514,16 +514,13 @@ static int strided_open(spmt_comm *comm, const struct call *call, const void *sy
 
 static int strided_end(spmt_comm *comm, const char *what, int pe, int rc)
 {
-	struct status_saved first;
-	int quiet;
+	struct first_failure first;
 
-	status_save(&first);
-	quiet = comm->links[pe].direct ? 0 : quiet_all(comm, what);
+	first.rc = 0;
+	failure_note(&first, rc);
+	failure_note(&first, comm->links[pe].direct ? 0 : quiet_all(comm, what));
 	rma_stored(comm, pe);
-	if (!rc)
-		return quiet;
-	status_restore(&first);
-	return rc;
+	return failure_tell(&first);
 }
 
 int spmt_iput(spmt_comm *comm, void *dst, const void *src, ptrdiff_t dst_stride,

@@ -198,12 +198,10 @@ static int pass_descriptors(spmt_comm *comm)
 /* Some rank was short of something, so that all fail: nobody has a buffer mapped when its owner hears of that. */
 static void unmap_all(spmt_comm *comm, struct share *shares)
 {
-	struct status_saved why;
+	KEEPS_SENTENCE;
 
-	status_save(&why);
 	share_drop(comm, shares);
 	meet(comm, &(struct meet_record){ .op = MEET_NAMED });
-	status_restore(&why);
 }
 
 int share_accept(spmt_comm *comm, struct share *shares)
@@ -237,15 +235,13 @@ int share_accept(spmt_comm *comm, struct share *shares)
 
 void share_drop(spmt_comm *comm, struct share *shares)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	for (int pe = 0; pe < comm->nranks; pe++) {
 		if (shares[pe].base)
 			comm->backend->ipc->release(comm->dev, shares[pe].base, &shares[pe].export);
 		shares[pe].base = NULL;
 	}
-	status_restore(&saved);
 }
 
 bool share_any(const spmt_comm *comm, const struct share *shares)

@@ -26,10 +26,10 @@
 
 int movers_quiet(spmt_comm *comm, const char *what)
 {
-	struct status_saved first;
+	struct first_failure first;
 	bool pending = false;
-	int rc = 0;
 
+	first.rc = 0;
 	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
 		bool was = comm->links[pe].pending;
 		int one = was ? link_quiet(&comm->links[pe]) : 0;
@@ -38,17 +38,10 @@ int movers_quiet(spmt_comm *comm, const char *what)
 		/* Its waiters were woken before the bytes arrived. */
 		if (was && comm_cpu_access(comm))
 			wake_stored(comm->wake_counters[pe]);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
+		failure_note(&first, one);
 	}
 	comm->pending = pending;
-	if (rc == -ECANCELED)
-		return comm_broken(comm, what);
-	if (rc)
-		status_restore(&first);
-	return rc;
+	return first.rc == -ECANCELED ? comm_broken(comm, what) : failure_tell(&first);
 }
 
 /* A wait for what others move: the proxy, copy engines. In a broken comm it goes on until that has ended, since buffers are read and written
@@ -119,12 +112,10 @@ static int posts_quiet(spmt_comm *comm, struct settling *s)
 /* What was submitted to it is lost, and nobody makes it again. The sentence stays as it is. */
 static void engine_stopped(spmt_comm *comm, const char *what, int rc)
 {
-	struct status_saved why;
+	KEEPS_SENTENCE;
 
-	status_save(&why);
 	if (!comm_is_broken(comm))
 		comm_break_last(comm, comm_failed(comm, what, rc));
-	status_restore(&why);
 }
 
 /* What they have submitted to copy engines: that, and not what kernels that go on submit meanwhile. */
@@ -150,62 +141,40 @@ static int engine_quiet(spmt_comm *comm, struct settling *s, int pe)
 /* The first failure; the others are waited for all the same. */
 static int engines_quiet(spmt_comm *comm, struct settling *s)
 {
-	struct status_saved first;
-	int rc = 0;
+	struct first_failure first;
 
-	for (int pe = 0; pe < comm->nranks; pe++) {
-		int one = engine_quiet(comm, s, pe);
-
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
-	}
-	if (rc)
-		status_restore(&first);
-	return rc;
+	first.rc = 0;
+	for (int pe = 0; pe < comm->nranks; pe++)
+		failure_note(&first, engine_quiet(comm, s, pe));
+	return failure_tell(&first);
 }
 
 static int work_quiet(spmt_comm *comm, const char *what)
 {
 	struct settling s = { .wait.name = what };
-	struct status_saved first;
-	int rc = comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what), rest;
+	struct first_failure first;
 
-	if (rc)
-		status_save(&first);
-	rest = posts_quiet(comm, &s);
-	if (rest && !rc) {
-		rc = rest;
-		status_save(&first);
-	}
-	rest = comm->queues ? engines_quiet(comm, &s) : 0;
+	first.rc = 0;
+	failure_note(
+		&first, comm->streamed ? streams_quiet(comm, what) : kernel_failure(comm, what));
+	failure_note(&first, posts_quiet(comm, &s));
+	failure_note(&first, comm->queues ? engines_quiet(comm, &s) : 0);
 	wait_end(comm, &s.pause);
-	if (rc)
-		status_restore(&first);
-	return rc ? rc : rest;
+	return failure_tell(&first);
 }
 
 /* Another thread that finalizes a broken comm waits for it: nothing of the comm goes meanwhile. */
 int quiet_slow(spmt_comm *comm, const char *what)
 {
-	struct status_saved first;
-	int rc = comm_visit(comm, what), streams;
+	struct first_failure first;
+	int rc = comm_visit(comm, what);
 
+	first.rc = 0;
 	if (rc)
 		return rc;
-	rc = movers_quiet(comm, what);
-	if (rc) {
-		rc = comm_failed(comm, what, rc);
-		status_save(&first);
-	}
-	streams = work_quiet(comm, what);
-	if (streams)
-		streams = comm_failed(comm, what, streams);
-	if (rc)
-		status_restore(&first);
-	else
-		rc = streams;
+	failure_note(&first, comm_failed(comm, what, movers_quiet(comm, what)));
+	failure_note(&first, comm_failed(comm, what, work_quiet(comm, what)));
+	rc = failure_tell(&first);
 	/* The work may have ended because the world broke. */
 	if (!rc && comm_is_broken(comm))
 		rc = comm_broken(comm, what);
@@ -237,13 +206,12 @@ static void comm_forbid(spmt_comm *comm)
 {
 	struct area *area = area_at((uint64_t)(uintptr_t)comm_own(comm), comm->nranks);
 	const struct backend *b = comm->backend;
-	struct status_saved saved;
 	device_stream s;
 	int rc;
+	KEEPS_SENTENCE;
 
 	if (comm_cpu_access(comm) || b->stream_query(comm->dev, comm->stream))
 		return;
-	status_save(&saved);
 	rc = b->stream_create(comm->dev, &s);
 	if (!rc) {
 		comm->signals->mark = (uint32_t)SPMT_ERR_ABORTED;
@@ -255,7 +223,6 @@ static void comm_forbid(spmt_comm *comm)
 	if (rc)
 		log_line(LOG_ERROR, "rank %d: what is queued in its streams cannot be stopped (%d)",
 			comm->rank, rc);
-	status_restore(&saved);
 }
 
 /* Buffers are released in a broken world as well. The first call that finds it broken returns the

@@ -176,14 +176,12 @@ static void kernel_has_ended(const struct spmt_view *v, int code)
 {
 	static const char what[] = "work in a stream";
 	spmt_comm *comm = comm_of(v);
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	comm_look(comm);
 	rc = comm_is_broken(comm) ? comm_broken(comm, what) : kernel_looks(comm, what);
 	host_stream_blame(rc ? rc : code, status_sentence());
-	status_restore(&saved);
 }
 
 #define PEER_LINGER_NS 10000000000ll /* then the peer's process is dead */

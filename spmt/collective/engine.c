@@ -215,7 +215,6 @@ static int side_ready(spmt_comm *comm)
 {
 	struct engine_meeting *m = comm->engine;
 	struct engine_side *side = &m->sides[comm->rank];
-	struct status_saved saved;
 	int rc = side->pinned ? 0 : side_open(comm, side);
 
 	if (!rc && !side->tickets) { /* from here on the thread sees it */
@@ -226,9 +225,8 @@ static int side_ready(spmt_comm *comm)
 		pthread_mutex_unlock(&m->lock);
 	}
 	if (rc) { /* the thread has not seen it */
-		status_save(&saved);
+		KEEPS_SENTENCE;
 		side_close(comm, side);
-		status_restore(&saved);
 	}
 	return rc;
 }
@@ -242,15 +240,13 @@ struct engine_blame {
 static void engine_blame(void *arg)
 {
 	struct engine_blame *blame = arg;
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	rc = comm_is_broken(blame->comm) ? comm_broken(blame->comm, blame->what)
 					 : kernel_looks(blame->comm, blame->what);
 	if (rc)
 		host_stream_blame(rc, status_sentence());
-	status_restore(&saved);
 	mem_free(blame);
 }
 
@@ -258,15 +254,13 @@ static void engine_blame(void *arg)
 static void blame_queue(spmt_comm *comm, const char *what, device_stream stream)
 {
 	struct engine_blame *blame = mem_calloc(1, sizeof(*blame));
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	if (!blame)
 		return;
 	*blame = (struct engine_blame){ comm, what };
-	status_save(&saved);
 	if (comm->backend->call(comm->dev, stream, engine_blame, blame))
 		mem_free(blame);
-	status_restore(&saved);
 }
 
 static void part_deposit(

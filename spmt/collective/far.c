@@ -400,10 +400,9 @@ static void far_thread(void *arg)
 {
 	struct far_job *job = arg;
 	spmt_comm *comm = job->comm;
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	rc = far_run(comm, &job->call);
 	if (rc && !comm_is_broken(comm))
 		rc = nodes_move_failed(comm, job->call.what, rc);
@@ -413,7 +412,6 @@ static void far_thread(void *arg)
 		rc = comm_broken(comm, job->call.what);
 		host_stream_blame(rc, status_sentence());
 	}
-	status_restore(&saved);
 	mem_free(job->call.spans);
 	mem_free(job);
 }

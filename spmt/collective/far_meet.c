@@ -105,13 +105,11 @@ static bool has_noted(spmt_comm *comm, int pe)
 	struct far *far = comm->far_state;
 	struct mover *mover = &far->links[pe].movers[0];
 	uint64_t place = far_there(comm, mover->link, word_at(comm, far->round, pe));
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	rc = mover->ops->get(mover, &far->noted[pe], place + offsetof(struct far_word, round),
 		sizeof(far->noted[pe]), MOVE_BLOCKING, NULL);
-	status_restore(&saved);
 	return !rc && far->noted[pe] >= far->round;
 }
 

@@ -68,15 +68,13 @@ static bool gathering_lead(struct world *w, struct meeting *met)
 /* If this fails, the bootstrap tries again and reports the reason. */
 static void meet_processes(const spmt_comm *comm, struct meeting *met)
 {
-	struct status_saved saved;
 	struct search search;
 	int looks = 0;
+	KEEPS_SENTENCE;
 
 	search_begin(&search, &comm->world->uid, false, comm->rank);
-	status_save(&saved);
 	while (!search_look(&search, met) && met->kind == MEETING_AGAIN && ++looks < LOOKS)
 		sched_yield();
-	status_restore(&saved);
 }
 
 /* If all ranks are in this process, nobody needs to look elsewhere. */
@@ -142,18 +140,16 @@ static void post(const struct uid *uid, int nranks, int code, struct meeting *me
 		.control_size = control_world_size(size),
 		.reports = true,
 	};
-	struct status_saved saved;
 	struct bootstrap *boot;
 	struct cause cause;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	cause_last(&cause, code);
 	if (!bootstrap_open(&config, met, &boot)) {
 		bootstrap_break(boot, &cause);
 		bootstrap_spread(boot, POST_MS);
 		bootstrap_close(boot);
 	}
-	status_restore(&saved);
 }
 
 void gather_post(const struct uid *uid, int nranks, int code)

@@ -147,14 +147,12 @@ static void fail_missing(const spmt_comm *comm, const struct kernel_report *repo
 /* A wait of a kernel that failed before may be the reason. Under the world's lock. */
 static void say_wait_before(const spmt_comm *comm, struct text *t)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	if (!is_there(&comm->signals->record))
 		return;
-	status_save(&saved);
 	say_wait(comm, "before", &comm->signals->record);
 	text_add(t, "%.200s; then ", status_sentence() + strlen("before: "));
-	status_restore(&saved);
 }
 
 /* A rank of this process whose own deadline has passed; else one that heard it from a peer. Under

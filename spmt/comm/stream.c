@@ -330,13 +330,11 @@ static int mark_linger(spmt_comm *comm, const struct mark *mark, struct drain *p
 /* What has not begun by now never does, as it looks at the comm's stop word. That is raised behind the cause: others tell by it who broke the comm. */
 static void stop_the_rest(const spmt_comm *comm)
 {
-	struct status_saved saved;
 	struct cause cause;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	comm_cause(comm, &cause);
 	comm_stop(comm);
-	status_restore(&saved);
 }
 
 /* In a broken world the library's kernels end by themselves, and what is queued behind them follows at once: that is waited for, half a second at
@@ -369,10 +367,10 @@ static struct mark *user_mark(spmt_comm *comm, size_t i)
 /* Waits for the work of all marks, of users' own where that is asked for, and forgets what has ended. A mark whose wait failed stays. */
 static int used_wait(spmt_comm *comm, struct drain *p, bool users)
 {
-	struct status_saved first;
+	struct first_failure first;
 	struct mark *mark;
-	int rc = 0;
 
+	first.rc = 0;
 	for (size_t i = 0; (mark = user_mark(comm, i)); i++) {
 		int one = 0;
 
@@ -381,14 +379,9 @@ static int used_wait(spmt_comm *comm, struct drain *p, bool users)
 		if (mark->set)
 			one = mark_wait(comm, mark, p);
 		mark->set = mark->set && (mark->late || one == -ETIMEDOUT);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
+		failure_note(&first, one);
 	}
-	if (rc)
-		status_restore(&first);
-	return rc;
+	return failure_tell(&first);
 }
 
 static int own_wait(spmt_comm *comm, struct drain *p)
@@ -457,17 +450,14 @@ int streams_join(spmt_comm *comm, const struct reserved *reserved)
 
 int streams_quiet(spmt_comm *comm, const char *what)
 {
+	struct first_failure first;
 	struct drain p = drain_of(comm, what);
-	struct status_saved first;
-	int rc = comm->streamed_own ? own_wait(comm, &p) : 0, used;
+	int rc;
 
-	if (rc)
-		status_save(&first);
-	used = used_wait(comm, &p, false);
-	if (rc)
-		status_restore(&first);
-	else
-		rc = used;
+	first.rc = 0;
+	failure_note(&first, comm->streamed_own ? own_wait(comm, &p) : 0);
+	failure_note(&first, used_wait(comm, &p, false));
+	rc = failure_tell(&first);
 	used_count(comm, false);
 	if (rc || p.stopped)
 		rc = streams_failed(comm, what, &p, rc);

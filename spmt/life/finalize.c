@@ -154,11 +154,10 @@ static void tree_hand_over(spmt_comm *root)
 void comms_release(void)
 {
 	spmt_comm *comm = world_deferred(), *next;
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	if (LIKELY(!comm))
 		return;
-	status_save(&saved);
 	for (; comm; comm = next) {
 		next = comm->sibling;
 		if (tree_ended(comm))
@@ -166,19 +165,17 @@ void comms_release(void)
 		else
 			world_defer(comm);
 	}
-	status_restore(&saved);
 }
 
 /* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
    one by one; or of a part, whose world stands, what is released with that. */
 void comm_destroy(spmt_comm *comm)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	if (!comm)
 		return;
 	comms_release();
-	status_save(&saved);
 	if (tree_close(comm))
 		tree_release(comm);
 	else if (comm->lane)
@@ -187,36 +184,31 @@ void comm_destroy(spmt_comm *comm)
 		tree_hand_over(comm);
 	else if (!comm->parent)
 		world_defer(comm);
-	status_restore(&saved);
 }
 
 /* A failure that broke a split comm is not a failure of its parent. One that is closed has ended before, but for work of the user's. */
 static int quiet_one(spmt_comm *comm)
 {
-	if (!comm->lane && !object_is_open(&comm->head))
-		return 0;
-	if (comm->lane) /* its own calls tell */
+	if (comm->lane) { /* its own calls tell */
+		KEEPS_SENTENCE;
 		keyed_settle(comm, "spmt_finalize");
-	return comm->lane || atomic_load(&comm->control->stop) ? 0
-							       : quiet_all(comm, "spmt_finalize");
+		return 0;
+	}
+	if (!object_is_open(&comm->head) || atomic_load(&comm->control->stop))
+		return 0;
+	return quiet_all(comm, "spmt_finalize");
 }
 
 /* The first failure. */
 static int tree_quiet(spmt_comm *root)
 {
-	struct status_saved first;
-	int rc = quiet_one(root), one;
+	struct first_failure first;
 
-	status_save(&first);
-	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c)) {
-		one = quiet_one(c);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
-	}
-	status_restore(&first);
-	return rc;
+	first.rc = 0;
+	failure_note(&first, quiet_one(root));
+	for (spmt_comm *c = comm_tree_first(root); c != root; c = comm_tree_next(c))
+		failure_note(&first, quiet_one(c));
+	return failure_tell(&first);
 }
 
 /* If others wait for this rank in another call, that call names who is missing: the same deadline

@@ -234,9 +234,8 @@ static const struct heap_range *world_range(
 	spmt_comm *comm, uint64_t size, const int *devs, int ndevs)
 {
 	struct world *w = comm->world;
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	pthread_mutex_lock(&w->lock);
 	if (!w->range_state) {
 		bool open = devices_back(comm->backend, devs, ndevs) &&
@@ -245,7 +244,6 @@ static const struct heap_range *world_range(
 		w->range_state = open ? 1 : -1;
 	}
 	pthread_mutex_unlock(&w->lock);
-	status_restore(&saved);
 	return w->range_state > 0 ? &w->range : NULL;
 }
 
@@ -273,14 +271,11 @@ static int *local_devices(const spmt_comm *comm, int *n)
 /* knob: what the user lowers. A limit on memory, addresses or files does not say which of the library's wants it refused. */
 static int heap_refused(const spmt_comm *comm, uint64_t size, const char *knob, int rc)
 {
-	struct status_saved cause;
-
 	if (rc != -ENOMEM && rc != -EFBIG)
 		return rc;
-	status_save(&cause);
 	return fail_call(rc, "spmt_init",
 		"rank %d: no heap of %llu bytes can be had (a lower %s may fit): %.300s",
-		comm->rank, (unsigned long long)size, knob, cause.sentence);
+		comm->rank, (unsigned long long)size, knob, status_sentence());
 }
 
 static bool checks(const struct env *env)

@@ -388,13 +388,11 @@ void lane_release(spmt_comm *comm)
 
 int lane_finalize(spmt_comm *comm)
 {
-	struct status_saved saved;
 	int rc = lane_is_broken(comm->lane) ? 0 : comm_held_back(comm, "spmt_finalize");
 
 	if (rc)
 		return rc;
 	rc = keyed_settle(comm, "spmt_finalize");
-	status_save(&saved);
 	comm_destroy(comm);
-	return rc ? fail_again(rc, &saved) : 0;
+	return rc;
 }

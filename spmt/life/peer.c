@@ -28,20 +28,18 @@ static int peer_device(const spmt_comm *comm, const struct rank_info *peer)
 {
 	static const unsigned char none[sizeof(peer->uuid)];
 	const struct rank_info *me = &comm->world->infos[comm->rank];
-	struct status_saved saved;
 	struct device_desc desc;
 	bool known = memcmp(peer->uuid, none, sizeof(none)) != 0;
 	int n = 0, dev = 0;
 
 	if (!memcmp(me->process, peer->process, sizeof(me->process)))
 		return peer->settled;
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	comm->backend->count(&n);
 	for (; known && dev < n; dev++)
 		if (!comm->backend->describe(dev, &desc) &&
 			!memcmp(desc.uuid, peer->uuid, sizeof(desc.uuid)))
 			break;
-	status_restore(&saved);
 	return known && dev < n ? dev : n + peer->rank;
 }
 

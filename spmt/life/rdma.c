@@ -51,7 +51,6 @@ void rdma_open(spmt_comm *comm, const struct env *env)
 {
 	struct rank_info *me = &comm->world->infos[comm->rank];
 	const struct map_ops *map = map_ops(MAP_RDMA);
-	struct status_saved saved;
 
 	if (!(me->caps & RANK_CAP_RDMA) || !map->rdma)
 		return;
@@ -60,11 +59,10 @@ void rdma_open(spmt_comm *comm, const struct env *env)
 			"its memory is not registered, as it had other ways to all peers");
 		return;
 	}
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	if (map->rdma->open(comm->backend, comm->dev, me, &comm->slot->rdma)) {
 		snprintf(me->nic.why, sizeof(me->nic.why), "%.*s", RANK_NIC_WHY - 1,
 			status_sentence());
 		log_line(LOG_INFO, "rank %d has no RDMA: %s", comm->rank, status_sentence());
 	}
-	status_restore(&saved);
 }

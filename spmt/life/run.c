@@ -372,7 +372,6 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 	UNCANCELLED;
 	struct crew crew = { .work = init_rank, .n = n, .what = "spmt_init_all" };
 	struct spmt_attr *own = NULL;
-	struct status_saved saved;
 	spmt_uid uid;
 	int rc;
 
@@ -397,9 +396,8 @@ int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms)
 			memcpy(comms, crew.comms, (size_t)n * sizeof(*comms));
 	}
 	if (rc && crew.comms) {
-		status_save(&saved);
+		KEEPS_SENTENCE;
 		undo_all(n, crew.comms);
-		status_restore(&saved);
 	}
 	world_release(crew.world);
 	mem_free(crew.comms);

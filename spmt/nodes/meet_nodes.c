@@ -237,9 +237,8 @@ static void question_heard(struct world *world, const struct bootstrap_word *w)
 {
 	struct bootstrap_word told = *w;
 	const spmt_comm *c;
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	pthread_mutex_lock(&world->lock);
 	c = comm_named(world, w->comm);
 	told.kind = c && notes_asked(c, w->epoch) ? WORD_NOTED : WORD_TOLD;
@@ -250,7 +249,6 @@ static void question_heard(struct world *world, const struct bootstrap_word *w)
 		(void)bootstrap_say(atomic_load(&world->boot), &told, NULL, 0);
 	}
 	pthread_mutex_unlock(&world->lock);
-	status_restore(&saved);
 }
 
 static void meeting_heard(
@@ -323,11 +321,8 @@ static void nodes_look(spmt_comm *comm)
 	if (nodes_of(comm)->n > 1 && there > told &&
 		there < comm->epoch * (uint64_t)nodes_of(comm)->near &&
 		atomic_compare_exchange_strong(&control->told, &told, there)) {
-		struct status_saved saved;
-
-		status_save(&saved);
+		KEEPS_SENTENCE;
 		(void)say_brought(comm, word_now(comm, WORD_SOME));
-		status_restore(&saved);
 	}
 }
 
@@ -371,14 +366,12 @@ static void nodes_give_up(spmt_comm *comm)
 static void notes_failed(spmt_comm *comm, int rc)
 {
 	const char *what = meet_name(comm->control->rows[comm->rank].record[comm->epoch & 1].op);
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	if (rc != -ECANCELED || !atomic_load(&comm->control->stop)) {
 		rc = comm_failed(comm, what, nodes_move_failed(comm, what, rc));
 		comm_break_last(comm, rc);
 	}
-	status_restore(&saved);
 }
 
 static bool nodes_step(spmt_comm *comm)
@@ -406,9 +399,8 @@ static void notes_lost(spmt_comm *comm)
 	const struct nodes *n = nodes_of(comm);
 	struct bootstrap *boot = atomic_load(&comm->world->boot);
 	int64_t end = process_now() + HUB_ANSWER_NS;
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	while (notes_are_out(comm) && atomic_load(&comm->control->shut) < comm->epoch &&
 		process_now() < end) {
 		bool said = n->asked.epoch == comm->epoch &&
@@ -423,7 +415,6 @@ static void notes_lost(spmt_comm *comm)
 			(void)hub_ask(comm);
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
 	}
-	status_restore(&saved);
 }
 
 static const struct gate_hooks nodes_hooks = { nodes_step, nodes_look, nodes_give_up };
@@ -450,23 +441,19 @@ static void nodes_leave(spmt_comm *comm)
 		.part = (uint32_t)comm->rank,
 		.parts = (uint32_t)comm->nranks,
 		.question = (uint32_t)n->n };
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	if (n->n > 1) /* whoever does not hear it has left */
 		(void)bootstrap_say(atomic_load(&comm->world->boot), &w, NULL, 0);
-	status_restore(&saved);
 }
 
 static void nodes_close(spmt_comm *comm)
 {
 	struct nodes *n = nodes_of(comm);
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	muster_drop(n);
 	notes_drop(n->notes);
-	status_restore(&saved);
 	comm->meeting_state = NULL;
 	mem_free(n);
 }
@@ -479,13 +466,11 @@ static void nodes_broke(spmt_comm *comm, const struct cause *cause)
 	};
 	const struct control *world = atomic_load(&comm->world->control);
 	size_t n = strnlen(cause->sentence, STATUS_SENTENCE - 1);
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	if (!comm->parent || nodes_of(comm)->n < 2 || atomic_load(&world->stop) || !n)
 		return;
-	status_save(&saved);
 	(void)bootstrap_say(atomic_load(&comm->world->boot), &w, cause->sentence, n);
-	status_restore(&saved);
 }
 
 static void nodes_attach(spmt_comm *comm, const void *data, size_t size)

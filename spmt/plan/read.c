@@ -16,12 +16,7 @@
 /* What another call refuses of what stands there. */
 static int read_refused(const struct json_node *at, int rc)
 {
-	struct status_saved why;
-
-	if (rc != -EINVAL)
-		return rc;
-	status_save(&why);
-	return read_wrong(at, "%s", why.sentence);
+	return rc == -EINVAL ? read_wrong(at, "%s", status_sentence()) : rc;
 }
 
 /* ---- operations ------------------------------------------------------------------------------- */

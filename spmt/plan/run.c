@@ -109,12 +109,7 @@ static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt
 /* Of a call that this one is made of. */
 static int run_within(const char *what, int rc)
 {
-	struct status_saved why;
-
-	if (!rc)
-		return 0;
-	status_save(&why);
-	return fail_call(rc, what, "%.400s", why.sentence);
+	return rc ? fail_call(rc, what, "%.400s", status_sentence()) : 0;
 }
 
 int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
@@ -144,12 +139,9 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 		*open = o;
 		return 0;
 	}
-	struct status_saved first;
-
-	status_save(&first);
+	KEEPS_SENTENCE;
 	if (at)
-		(void)spmt_free(comm, at); /* the first failure is the one to tell */
-	status_restore(&first);
+		(void)spmt_free(comm, at);
 	mem_free(o);
 	return rc;
 }

@@ -160,7 +160,6 @@ static int fifo_make(spmt_comm *comm, struct fifo **out)
 
 int fifo_open(spmt_comm *comm)
 {
-	struct status_saved saved;
 	struct fifo *f = NULL;
 	int rc;
 
@@ -173,10 +172,9 @@ int fifo_open(spmt_comm *comm)
 		comm->fifo = f;
 		return 0;
 	}
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	if (f)
 		fifo_free(f);
-	status_restore(&saved);
 	return rc;
 }
 

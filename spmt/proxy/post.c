@@ -56,25 +56,18 @@ static int post_set(struct fifo *f, int pe, uint64_t offset, uint64_t value)
 /* The first failure. In a broken comm the others are waited for all the same. */
 int post_quiet(struct fifo *fifo)
 {
-	struct status_saved first;
-	int rc = 0;
+	struct first_failure first;
+	int n = fifo->comm->nranks;
 
-	for (int pe = 0; pe < fifo->comm->nranks && (!rc || comm_is_broken(fifo->comm)); pe++) {
-		int one;
-
+	first.rc = 0;
+	for (int pe = 0; pe < n && (!first.rc || comm_is_broken(fifo->comm)); pe++) {
 		if (!fifo->links[pe].pending)
 			continue;
-		one = link_quiet(&fifo->links[pe]);
+		failure_note(&first, link_quiet(&fifo->links[pe]));
 		/* its waiters were woken before the bytes arrived */
 		wake_stored(fifo->comm->wake_counters[pe]);
-		if (one && !rc) {
-			rc = one;
-			status_save(&first);
-		}
 	}
-	if (rc)
-		status_restore(&first);
-	return rc;
+	return failure_tell(&first);
 }
 
 /* ---- ports ------------------------------------------------------------------------------------------ */

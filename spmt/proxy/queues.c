@@ -82,14 +82,13 @@ static void queues_free(spmt_comm *comm, struct queues *q)
 
 void queues_open(spmt_comm *comm)
 {
-	struct status_saved saved;
 	struct queues *q = NULL;
 	const struct env *env;
 
 	if (LIKELY(comm->queues || env_get(&env) || env->sdma != ENV_SDMA_QUEUES ||
 		    !comm->backend->sdma))
 		return;
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	q = mem_calloc(1, sizeof(*q) + (size_t)comm->nranks * sizeof(q->of[0]));
 	if (q)
 		queues_make(comm, q);
@@ -100,7 +99,6 @@ void queues_open(spmt_comm *comm)
 		q = NULL;
 	}
 	comm->queues = q;
-	status_restore(&saved);
 }
 
 void queues_close(spmt_comm *comm)

@@ -250,7 +250,6 @@ int env_parse(const char *(*lookup)(const char *name, void *ctx), void *ctx, str
 
 static bool value_wrong(size_t i, const char *text)
 {
-	struct status_saved saved;
 	struct env env = { 0 };
 	unsigned sites;
 	uint64_t n;
@@ -258,10 +257,9 @@ static bool value_wrong(size_t i, const char *text)
 
 	if (!text || !*text)
 		return false;
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	wrong = parse_row(&rows[i], text, (char *)&env + offsets[i]) ||
 		(env.fault && fault_parse(env.fault, &sites, &n));
-	status_restore(&saved);
 	return wrong;
 }
 

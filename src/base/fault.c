@@ -55,16 +55,14 @@ bool fault_fired(void)
 static void arm_from_environment(void)
 {
 	const struct env *env;
-	struct status_saved saved;
 	unsigned sites = UNREAD;
 	uint64_t n = 0;
+	KEEPS_SENTENCE;
 
 	if (!atomic_compare_exchange_strong(&fault.sites, &sites, 0))
 		return;
-	status_save(&saved);
 	if (!env_get(&env) && env->fault && !fault_parse(env->fault, &sites, &n))
 		fault_arm(sites, n);
-	status_restore(&saved);
 }
 
 bool fault_fires(enum fault_site site)

@@ -261,6 +261,21 @@ int fail_again(int code, const struct status_saved *saved)
 	return code;
 }
 
+void failure_note(struct first_failure *first, int rc)
+{
+	if (LIKELY(!rc) || first->rc)
+		return;
+	first->rc = rc;
+	status_save(&first->why);
+}
+
+int failure_tell(const struct first_failure *first)
+{
+	if (UNLIKELY(first->rc))
+		status_restore(&first->why);
+	return first->rc;
+}
+
 void text_add(struct text *t, const char *fmt, ...)
 {
 	va_list args;

@@ -83,7 +83,22 @@ struct status_saved {
 };
 void status_save(struct status_saved *saved);
 void status_restore(const struct status_saved *saved);
+/* What the rest of the block fails with is not told: the sentence of before is put back at its end. */
+#define KEEPS_SENTENCE                                                              \
+	__attribute__((cleanup(status_restore))) struct status_saved kept_sentence; \
+	status_save(&kept_sentence)
 /* The same, of a failure that is told later; returns its code. */
 int fail_again(int code, const struct status_saved *saved) __attribute__((cold));
+
+/* Of several things that may fail, all of which are done: the first failure is the one to tell. Begins with rc 0;
+   the sentence is left as it is, as it is long. */
+struct first_failure {
+	int rc;
+	struct status_saved why;
+};
+/* rc, of one of them, with this thread's sentence. */
+void failure_note(struct first_failure *first, int rc);
+/* Its code, 0 if there was none; its sentence is this thread's again. */
+int failure_tell(const struct first_failure *first);
 
 #endif

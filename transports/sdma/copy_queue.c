@@ -52,10 +52,9 @@ static void copy_queue_destroy(struct copy_queue *q)
 static void copy_queue_rings(struct copy_queue *q)
 {
 	const struct backend *b = q->backend;
-	struct status_saved saved;
 	int rc = 0;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	if (!b->sdma)
 		rc = fail(-ENOTSUP, "there are no user-mode queues for %s", b->name);
 	for (int i = 0; i < q->ntracks && !rc; i++)
@@ -63,7 +62,6 @@ static void copy_queue_rings(struct copy_queue *q)
 	if (rc)
 		snprintf(
 			q->why, sizeof(q->why), "%.*s", (int)sizeof(q->why) - 1, status_sentence());
-	status_restore(&saved);
 }
 
 static int copy_queue_make(

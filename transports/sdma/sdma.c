@@ -114,20 +114,15 @@ void link_route(const struct link *link, struct route *route)
 /* The first failure. In a broken world the other queues are waited for all the same. */
 static int settle_all(struct link *link, struct sdma *st, const char *what)
 {
-	struct status_saved first;
-	int rc = 0;
+	struct first_failure first;
 
-	for (int i = 0; i < st->ntracks && (!rc || rc == -ECANCELED); i++) {
+	first.rc = 0;
+	for (int i = 0; i < st->ntracks && (!first.rc || first.rc == -ECANCELED); i++) {
 		int one = track_settle(link, st, i);
 
-		if (one && !rc) {
-			rc = link_wait_failed(link, what, one);
-			status_save(&first);
-		}
+		failure_note(&first, one ? link_wait_failed(link, what, one) : 0);
 	}
-	if (rc)
-		status_restore(&first);
-	return rc;
+	return failure_tell(&first);
 }
 
 /* ---- moving */

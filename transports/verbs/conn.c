@@ -186,9 +186,7 @@ static int conns_grow(struct nic *nic)
 
 struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nth)
 {
-	struct status_saved why;
 	struct pairing *c;
-	int rc;
 
 	for (int i = 0; i < nic->nconns; i++)
 		if (nic->conns[i]->nth == nth &&
@@ -206,14 +204,12 @@ struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nt
 	c->number = (uint32_t)nic->nconns;
 	c->peer = *peer;
 	c->nth = nth;
-	rc = pairing_fill(c);
-	if (!rc) {
+	if (!pairing_fill(c)) {
 		nic->conns[nic->nconns++] = c;
 		return c;
 	}
-	status_save(&why);
+	KEEPS_SENTENCE;
 	pairing_free(c);
-	fail_again(rc, &why);
 	return NULL;
 }
 

@@ -339,12 +339,11 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 
 void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc)
 {
-	struct status_saved saved;
 	struct hello hello;
+	KEEPS_SENTENCE;
 
 	if (at >= NIC_HELLOS || wc->status != VERBS_WC_SUCCESS)
 		return;
-	status_save(&saved);
 	memcpy(&hello, hello_at(nic, at) + HELLO_HEADER, sizeof(hello));
 	if (wc->byte_len == HELLO_HEADER + sizeof(hello) && hello_fits(nic, &hello))
 		hello_take(nic, &hello);
@@ -353,5 +352,4 @@ void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc)
 			nic, &hello, wc->byte_len < HELLO_HEADER ? 0 : wc->byte_len - HELLO_HEADER);
 	if (hello_listen(nic, at))
 		log_line(LOG_ERROR, "%s", status_sentence());
-	status_restore(&saved);
 }

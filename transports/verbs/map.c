@@ -80,10 +80,9 @@ static void rail_say(const struct rdma_rail *rail, struct rank_rail *said)
 static void rail_open(struct rdma_rank *rdma, struct nic *nic, struct rank_info *me)
 {
 	struct rdma_rail rail = { .nic = nic };
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	rc = region_add(nic, rdma->stage, (void *)(uintptr_t)me->heap_base,
 		(size_t)(me->heap_size + me->own_size), &rail.heap);
 	if (rc || !rail.heap->mr) {
@@ -99,14 +98,12 @@ static void rail_open(struct rdma_rank *rdma, struct nic *nic, struct rank_info 
 		rdma->rails[rdma->nrails++] = rail;
 		me->nic.rails = (uint8_t)rdma->nrails;
 	}
-	status_restore(&saved);
 }
 
 static int rdma_rank_open(
 	const struct backend *backend, int dev, struct rank_info *me, struct rdma_rank **out)
 {
 	struct nic *nics[RDMA_RAILS];
-	struct status_saved why;
 	struct rdma_rank *rdma;
 	int rc, n = 0;
 
@@ -122,11 +119,11 @@ static int rdma_rank_open(
 		rc = region_add(rdma->nic, rdma->stage, (void *)(uintptr_t)me->heap_base,
 			(size_t)(me->heap_size + me->own_size), &rdma->heap);
 	if (rc) {
-		status_save(&why);
+		KEEPS_SENTENCE;
 		while (n > 1)
 			nic_drop(nics[--n]);
 		rdma_rank_close(rdma);
-		return fail_again(rc, &why);
+		return rc;
 	}
 	me->nic.key = rdma->heap->key;
 	me->nic.memory = (uint8_t)rdma->heap->memory;

@@ -108,9 +108,8 @@ static struct verbs_mr *register_dmabuf(
 /* By the best way that there is; the last one always is. */
 static void register_device(struct nic *nic, struct region *r)
 {
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	r->memory = RDMA_DMABUF;
 	r->mr = register_dmabuf(nic, r->stage, r->base, r->size);
 	if (!r->mr) {
@@ -123,7 +122,6 @@ static void register_device(struct nic *nic, struct region *r)
 			nic->place.name, errno, r->size, (void *)r->base);
 		r->memory = RDMA_BOUNCE;
 	}
-	status_restore(&saved);
 }
 
 void region_know(struct nic *nic, struct region *r)

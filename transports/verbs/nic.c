@@ -448,7 +448,6 @@ static int nic_start(struct nic *nic)
 static int nic_open(const struct verbs_api *api, const struct verbs_place *place, struct nic **out)
 {
 	struct nic *nic = mem_calloc(1, sizeof(*nic));
-	struct status_saved why;
 	int rc;
 
 	if (!nic) {
@@ -464,9 +463,9 @@ static int nic_open(const struct verbs_api *api, const struct verbs_place *place
 		*out = nic;
 		return 0;
 	}
-	status_save(&why);
+	KEEPS_SENTENCE;
 	nic_close(nic);
-	return fail_again(rc, &why);
+	return rc;
 }
 
 /* The one that is open already, else it opens. */
@@ -498,10 +497,9 @@ static int nics_share(struct verbs_state *state, struct verbs_place *places, int
 	struct nic *nics[RDMA_RAILS], int *n)
 {
 	int rc = nic_share(state, &places[0], &nics[0]);
-	struct status_saved saved;
+	KEEPS_SENTENCE;
 
 	*n = !rc;
-	status_save(&saved);
 	for (int i = 1; i < all; i++) {
 		if (rc)
 			state->api.close_device(places[i].ctx);
@@ -510,7 +508,6 @@ static int nics_share(struct verbs_state *state, struct verbs_place *places, int
 		else
 			log_line(LOG_INFO, "a rank does without: %s", status_sentence());
 	}
-	status_restore(&saved);
 	return rc;
 }
 

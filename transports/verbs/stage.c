@@ -215,7 +215,6 @@ static int stager_fill(struct nic *nic, struct stager *st)
 /* Under the lock. */
 static int stager_start(struct nic *nic)
 {
-	struct status_saved why;
 	struct stager *st;
 	int rc;
 
@@ -227,9 +226,8 @@ static int stager_start(struct nic *nic)
 	pthread_cond_init(&st->changed, NULL);
 	rc = stager_fill(nic, st);
 	if (rc) {
-		status_save(&why);
+		KEEPS_SENTENCE;
 		stager_free(nic, st);
-		fail_again(rc, &why);
 	}
 	return rc;
 }
@@ -309,7 +307,6 @@ static void stage_free(struct stage *s)
 int stage_open(struct nic *nic, const struct backend *backend, int dev, struct stage **out)
 {
 	struct stage *s = mem_calloc(1, sizeof(*s));
-	struct status_saved why;
 	int rc;
 
 	if (!s)
@@ -326,9 +323,9 @@ int stage_open(struct nic *nic, const struct backend *backend, int dev, struct s
 		*out = s;
 		return 0;
 	}
-	status_save(&why);
+	KEEPS_SENTENCE;
 	stage_free(s);
-	return fail_again(rc, &why);
+	return rc;
 }
 
 /* Bytes that still come for its rank go nowhere. */

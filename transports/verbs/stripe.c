@@ -102,13 +102,11 @@ static int stripe_post(struct stripe *stripe, const struct cut *cut, char *local
 /* What has gone out of a move that fails has ended when that is told. */
 static int pieces_fail(struct stripe *stripe, int rc, struct verbs_wait *wait)
 {
-	struct status_saved why;
-
 	if (rc == -ETIMEDOUT || rc == -ECANCELED)
 		return rc;
-	status_save(&why);
+	KEEPS_SENTENCE;
 	stripe_wait(stripe, wait);
-	return fail_again(rc, &why);
+	return rc;
 }
 
 static int stripe_move(struct stripe *stripe, const struct cut *cut, char *local, bool put,
@@ -169,18 +167,13 @@ static int lanes_wait(const struct stripe *stripe, int first, struct verbs_wait 
 /* The first of them, and its sentence. */
 static int lanes_failure(const struct stripe *stripe, int first, bool take)
 {
-	struct status_saved why;
-	int code = 0;
+	struct first_failure failure;
 
-	for (int i = first; i < RDMA_RAILS; i++) {
-		int one = stripe->lanes[i] ? sender_failure(stripe->lanes[i], take) : 0;
-
-		if (one && !code) {
-			code = one;
-			status_save(&why);
-		}
-	}
-	return code ? fail_again(code, &why) : 0;
+	failure.rc = 0;
+	for (int i = first; i < RDMA_RAILS; i++)
+		if (stripe->lanes[i])
+			failure_note(&failure, sender_failure(stripe->lanes[i], take));
+	return failure_tell(&failure);
 }
 
 int stripe_wait(struct stripe *stripe, struct verbs_wait *wait)

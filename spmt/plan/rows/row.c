@@ -288,7 +288,6 @@ static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char
 /* Rank 0 proves it for all, who compare theirs with it; but whether it needs a copy of inputs each finds out. */
 static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f)
 {
-	struct status_saved why;
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
 
 	if (!rc)
@@ -297,8 +296,7 @@ static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f
 		f->plan->attr.in_place &= !f->either;
 		return 0;
 	}
-	status_save(&why);
-	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, why.sentence);
+	return fail_call(rc, "SPMT_COLL", "%s: %.400s", file, status_sentence());
 }
 
 /* One that is for another number of ranks is none of this world's; but for fewer it may be one of its parts'. */

@@ -124,17 +124,14 @@ int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kin
 {
 	char *text = NULL;
 	size_t size = 0;
-	struct status_saved why;
 	int rc = row_text(file, &text, &size);
 
 	if (rc)
 		return rc;
 	rc = spmt_plan_read(text, size, plan);
 	mem_free(text);
-	if (rc) {
-		status_save(&why);
-		return fail_call(rc, row_name, "%s: %.400s", file, why.sentence);
-	}
+	if (rc)
+		return fail_call(rc, row_name, "%s: %.400s", file, status_sentence());
 	rc = row_shape(file, *plan, kind);
 	if (rc)
 		spmt_plan_destroy(*plan);

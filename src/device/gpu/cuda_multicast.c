@@ -230,7 +230,6 @@ static struct cuda_team *team_take(struct cuda_state *state, const void *address
 static int cuda_multicast_bind(const int *devs, char *const *at, int n, size_t size, void **address)
 {
 	struct cuda_team *team = mem_calloc(1, sizeof(*team));
-	struct status_saved cause;
 	struct gpu_bound b;
 	int rc;
 
@@ -252,9 +251,8 @@ static int cuda_multicast_bind(const int *devs, char *const *at, int n, size_t s
 		team_keep((struct cuda_state *)b.state, team);
 		*address = team->address;
 	} else {
-		status_save(&cause);
+		KEEPS_SENTENCE;
 		team_undo(&b, team);
-		status_restore(&cause);
 	}
 	gpu_unbind(&b);
 	return rc;

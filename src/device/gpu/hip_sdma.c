@@ -12,10 +12,9 @@
 static int hip_engine(int src, int dst, struct kfd_engine *engine, char reason[DEVICE_REASON])
 {
 	struct device_desc from, to;
-	struct status_saved saved;
 	int rc;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	rc = backend_hip.describe(src, &from);
 	if (!rc)
 		rc = backend_hip.describe(dst, &to);
@@ -25,7 +24,6 @@ static int hip_engine(int src, int dst, struct kfd_engine *engine, char reason[D
 		snprintf(reason, DEVICE_REASON, "%.*s", DEVICE_REASON - 1, status_sentence());
 	else
 		rc = kfd_engine(KFD_NODES, from.pci, to.pci, engine, reason);
-	status_restore(&saved);
 	return rc;
 }
 
@@ -73,14 +71,12 @@ static int hip_owner(int src, const void *ptr, size_t n)
 /* Memory that the runtime does not know would fault the engine, which ends the process: the runtime's own copy goes round that. */
 static bool hip_sdma_reaches(int src, const void *ptr, size_t n)
 {
-	struct status_saved saved;
 	bool reached;
 	int owner;
+	KEEPS_SENTENCE;
 
-	status_save(&saved);
 	owner = hip_owner(src, ptr, n);
 	reached = owner >= 0 && (owner == src || !backend_hip.peer_enable(src, owner));
-	status_restore(&saved);
 	return reached;
 }
 

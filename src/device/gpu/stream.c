@@ -308,7 +308,6 @@ int gpu_copy(
 
 int gpu_words_check(const struct gpu_vendor *v, int dev, char reason[DEVICE_REASON])
 {
-	struct status_saved saved;
 	struct gpu_bound b;
 	int can = 0, r = GPU_NOT_SUPPORTED;
 
@@ -317,12 +316,11 @@ int gpu_words_check(const struct gpu_vendor *v, int dev, char reason[DEVICE_REAS
 			"this %s has no calls by which streams wait for words", v->kind);
 		return -ENOTSUP;
 	}
-	status_save(&saved);
+	KEEPS_SENTENCE;
 	if (gpu_bind_closed(&b, v, dev, "words") >= 0) {
 		r = b.calls->DeviceGetAttribute(&can, v->attr_words, b.device->handle);
 		gpu_unbind(&b);
 	}
-	status_restore(&saved);
 	if (r == GPU_OK && can)
 		return 0;
 	snprintf(reason, DEVICE_REASON, "the streams of device %d wait for no words", dev);

@@ -104,10 +104,11 @@ static size_t poll_set(struct bootstrap *b, int64_t *until)
 {
 	size_t wanted = 4 + PLACE_ADDRESSES + (b->hub ? hub_wants(b->hub) : 0), n = 1;
 	struct poller *p = &b->poller;
+	int64_t again = process_now() + ROOM_NS;
 
 	*until = client_until(&b->client);
 	if (!poller_room(p, wanted))
-		*until = MIN_OF(*until, process_now() + ROOM_NS);
+		*until = MIN_OF(*until, again);
 	if (may_give_way(b))
 		*until = MIN_OF(*until, b->below);
 	p->set[0] = (struct pollfd){ .fd = b->wake, .events = POLLIN };

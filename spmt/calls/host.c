@@ -251,7 +251,7 @@ static int defaults_sync(spmt_stream stream, int64_t ns)
 		return 0;
 	}
 	for (int dev = 0; dev < n && !rc; dev++) {
-		int64_t left = ns < 0 ? ns : MAX_OF(ns - (process_now() - begin), 0);
+		int64_t left = ns < 0 ? ns : process_left(begin + ns);
 
 		rc = backend_host.stream_sync(dev, stream, left, NULL);
 		if (!rc)

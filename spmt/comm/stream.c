@@ -342,6 +342,7 @@ static void stop_the_rest(const spmt_comm *comm)
 static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
+	int64_t stopped;
 
 	if (rc)
 		return rc;
@@ -350,7 +351,8 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 		p->stopped = p->broken = true;
 		stop_the_rest(comm);
 		drain_left(p);
-		p->limit = MIN_OF(p->limit, process_now() - p->begin + DEVICE_STOPPED_NS);
+		stopped = process_now() - p->begin + DEVICE_STOPPED_NS;
+		p->limit = MIN_OF(p->limit, stopped);
 		rc = mark_wait_once(comm, mark, p);
 	}
 	return rc == -ETIMEDOUT && p->broken ? mark_linger(comm, mark, p) : rc;

@@ -210,10 +210,12 @@ struct lanes_look {
 static void look_one(struct comm_lane *lane, void *arg)
 {
 	struct lanes_look *look = arg;
+	int64_t due;
 
 	if (atomic_load(&lane->due) <= look->now)
 		lane_expire(lane, look->now);
-	look->next = MIN_OF(look->next, atomic_load(&lane->due));
+	due = atomic_load(&lane->due);
+	look->next = MIN_OF(look->next, due);
 }
 
 static void clock_sleep(struct lane_clock *clock, int64_t until)

@@ -62,7 +62,8 @@ static void pack_rank(
 	struct packing *p, const struct control_row *row, int rank, uint64_t epoch, bool late)
 {
 	const struct meet_record *record = &row->record[epoch & 1];
-	uint32_t size = MIN_OF(atomic_load(&row->attached[epoch & 1]), STATUS_SENTENCE);
+	uint32_t attached = atomic_load(&row->attached[epoch & 1]);
+	uint32_t size = MIN_OF(attached, STATUS_SENTENCE);
 
 	if (!size && p->last.count && !p->last.size &&
 		p->last.rank + p->last.count == (uint32_t)rank && p->last.late == late &&

@@ -389,3 +389,10 @@ int64_t process_now(void)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+int64_t process_left(int64_t then)
+{
+	int64_t left = then - process_now();
+
+	return MAX_OF(left, 0);
+}

@@ -94,6 +94,8 @@ int process_thread(
 
 /* Monotonic clock, ns. */
 int64_t process_now(void);
+/* From now to then, 0 if that has passed. */
+int64_t process_left(int64_t then);
 
 /* A deadline, in milliseconds. */
 #define TIMEOUT_MOST (INT64_MAX / 4000000) /* ms: in nanoseconds within the clock's range */

@@ -69,6 +69,11 @@ nothing_in 'spmt_device.h includes its parts, stdint.h and stddef.h only' "$foun
 found=$(includes include/spmt.h | awk -F'\t' '$3 != "stdint.h" && $3 != "stddef.h" && $3 != "spmt_device.h" { print $3 }')
 nothing_in 'spmt.h includes stdint.h, stddef.h and spmt_device.h only' "$found"
 
+# MIN_OF and MAX_OF read what they take twice: of a clock, or of a word of other threads, that may be another one.
+twice=$(sources src heap transports spmt bindings tools |
+	xargs grep -nE '\<(MIN|MAX)_OF\(.*\<(process_(now|left)|atomic_[a-z_]+)\(')
+nothing_in 'MIN_OF and MAX_OF are given no clock and no word that others write' "$twice"
+
 # Each header stands on its own. What a source includes before all else does so where that is compiled.
 firsts=$(includes src heap transports spmt tests tools | awk -F'\t' '$1 ~ /[.]c$/ && !seen[$1]++ && $2 == "\"" { print $1 "\t" $3 }' |
 	while IFS=$'\t' read -r file path; do resolve "$file" "$path"; done | sort -u)

@@ -63,7 +63,7 @@ static int ring_asked(void *ctx)
 
 static int ring_wait(struct track *track, int64_t end, const uint32_t *stop, int *verdict)
 {
-	int rc = vendor_wait(ring_asked, track, MAX_OF(end - process_now(), 0), stop);
+	int rc = vendor_wait(ring_asked, track, process_left(end), stop);
 
 	*verdict = rc ? rc : 1;
 	return rc == -ETIMEDOUT || rc == -ECANCELED ? rc : 0;

@@ -220,9 +220,8 @@ static int hello_missed(struct pairing *c, const struct verbs_wait *wait)
 int hello_meet(struct pairing *c, struct verbs_wait *wait)
 {
 	for (;;) {
-		struct verbs_wait again = { .end = MIN_OF(verbs_wait_end(wait),
-						    process_now() + HELLO_AGAIN_NS),
-			.stop = wait->stop };
+		int64_t end = verbs_wait_end(wait), soon = process_now() + HELLO_AGAIN_NS;
+		struct verbs_wait again = { .end = MIN_OF(end, soon), .stop = wait->stop };
 		int rc;
 
 		pthread_mutex_lock(&c->nic->lock);

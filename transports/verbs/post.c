@@ -485,9 +485,10 @@ static void sender_probe(struct sender *sender)
 static struct verbs_wait slice_of(const struct verbs_wait *wait)
 {
 	struct verbs_wait slice = { .ns = PROBE_NS, .stop = wait->stop };
+	int64_t probe = process_now() + PROBE_NS;
 
 	if (wait->end)
-		slice.end = MIN_OF(wait->end, process_now() + PROBE_NS);
+		slice.end = MIN_OF(wait->end, probe);
 	else if (wait->ns >= 0)
 		slice.ns = MIN_OF(wait->ns, PROBE_NS);
 	return slice;

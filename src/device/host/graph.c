@@ -440,7 +440,7 @@ static bool graph_settle(const void *user, int64_t deadline)
 		graphs_running(user, NULL, &s, &ticket);
 		if (!s)
 			return true;
-		if (host_stream_await(s, ticket, MAX_OF(deadline - process_now(), 0), NULL))
+		if (host_stream_await(s, ticket, process_left(deadline), NULL))
 			return false;
 	}
 }

@@ -411,8 +411,7 @@ bool host_stream_gone(device_stream handle, uint64_t id, int64_t deadline)
 		return true;
 	if (atomic_load(&s->live))
 		return false;
-	return !host_stream_await(
-		       s, atomic_load(&s->queued), MAX_OF(deadline - process_now(), 0), NULL) ||
+	return !host_stream_await(s, atomic_load(&s->queued), process_left(deadline), NULL) ||
 		atomic_load(&s->id) != id;
 }
 

@@ -238,7 +238,7 @@ struct spmt_bootstrap {
  *             Else nranks is a multiple of the processes, k ranks each, process p has the ranks
  *             p * k .. p * k + k - 1, and each of them calls spmt_init. Anything else is -EINVAL.
  *   worlds    as many as are wanted. Every process calls spmt_init for the same worlds in the same
- *             order, calls that fail included; of a process's k ranks each calls once a world.
+ *             order, calls that fail included, but those whose attr is NULL or of no size; of a process's k ranks each calls once a world.
  *   devices   device -1: k devices a process, by the order of the processes on the node, no wrap. A
  *             process that sees exactly k devices is taken to have them for itself, since launchers
  *             bind GPUs so.
@@ -345,7 +345,8 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * that is whole is -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
- * again, and the same survivors agree on yet another world. Ranks on several nodes agree by the
+ * again, and the same survivors agree on yet another world. While a thread is in it another's is
+ * -EBUSY, spmt_finalize of the comm too. Ranks on several nodes agree by the
  * process that led their rendezvous, or, where that has died, by another that lives; none can:
  * SPMT_ERR_PEER_DEAD. Nodes that do not reach each other any more go on apart: nranks tells.
  */
@@ -409,7 +410,7 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
  * It ends with spmt_finalize, which waits for this rank's own work there alone, and breaks the lane if some of that goes on behind the
- * deadline; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
+ * deadline, so that other threads' calls on it end; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
  * another process kept the table of lanes from this one, as none does that works.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
@@ -459,8 +460,8 @@ SPMT_API int spmt_device(
 	const spmt_comm *comm); /* ordinal within the backend, or a negative code */
 SPMT_API const char *spmt_backend(const spmt_comm *comm); /* or NULL */
 
-/* A rank of this process by number, or by device (the lowest rank on it); NULL if there is none.
-   Takes no lock. */
+/* A rank of this process by number, or by device (the lowest rank on it); NULL if there is none, or not all ranks of its world
+   have come to spmt_init yet. Takes no lock. */
 SPMT_API spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank);
 SPMT_API spmt_comm *spmt_comm_by_device(const spmt_uid *uid, int device);
 

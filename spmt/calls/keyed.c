@@ -119,8 +119,8 @@ static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
 	return rc ? comm_failed(comm, what, rc) : 0;
 }
 
-int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
-	spmt_stream stream)
+static int collective_queue(spmt_comm *comm, const char *what,
+	const struct kernel_collective_args *args, spmt_stream stream)
 {
 	struct step *step = NULL;
 	int rc = step_make(comm, what, &step);
@@ -131,6 +131,19 @@ int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_coll
 	return step_queue(comm, step, stream);
 }
 
+/* Whatever thread ends the lane meanwhile waits until those in its calls have left. */
+int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
+	spmt_stream stream)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = collective_queue(comm, what, args, stream);
+	comm_left(comm);
+	return rc;
+}
+
 int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream)
 {
 	const struct kernel_collective_args none = { .key = KEYED_BARRIER };
@@ -138,7 +151,7 @@ int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream)
 	return keyed_collective(comm, what, &none, stream);
 }
 
-int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
+static int call_queue(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg)
 {
 	struct caller *caller;
@@ -154,6 +167,18 @@ int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 	step->arg = arg;
 	step->caller = caller;
 	return step_queue(comm, step, stream);
+}
+
+int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
+	void (*fn)(void *arg, int code), void *arg)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = call_queue(comm, what, stream, fn, arg);
+	comm_left(comm);
+	return rc;
 }
 
 #define GRACE_NS 400000000ll
@@ -185,7 +210,8 @@ static int steps_settle(spmt_comm *comm, const char *what)
 
 spmt_comm *keyed_hold_any(spmt_comm *comm)
 {
-	if (!comm || !object_is_open(&comm->head) || !comm->lane)
+	if (!comm || !object_is_open(&comm->head) || !comm->lane ||
+		comm_visit(comm, "a call on a lane"))
 		return NULL;
 	pthread_mutex_lock(&comm->lane->sides[comm->rank].calls);
 	return comm;
@@ -200,8 +226,10 @@ spmt_comm *keyed_hold(spmt_comm *comm)
 
 void keyed_let_go(spmt_comm **held)
 {
-	if (*held)
-		pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
+	if (!*held)
+		return;
+	pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
+	comm_left(*held);
 }
 
 int keyed_range(
@@ -248,19 +276,39 @@ int keyed_settle(spmt_comm *comm, const char *what)
 	return comm->lane_area ? kernels_settle(comm, what) : steps_settle(comm, what);
 }
 
+/* A lane that another thread closes meanwhile has done what was called. */
+static int steps_quiet(spmt_comm *comm, const char *what)
+{
+	int rc = steps_settle(comm, what);
+
+	return !rc && comm_is_broken(comm) ? comm_refuse_lane(comm, what) : rc;
+}
+
 int keyed_quiet(spmt_comm *comm, const char *what)
 {
-	int rc = keyed_settle(comm, what);
+	int rc = comm_visit(comm, what);
 
-	return rc ? rc : comm_enter_lane(comm, what);
+	if (rc)
+		return rc;
+	rc = steps_quiet(comm, what);
+	comm_left(comm);
+	return rc;
+}
+
+static int steps_meet(spmt_comm *comm, const char *what)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = keyed_barrier(comm, what, NULL);
+	if (!rc)
+		rc = steps_quiet(comm, what);
+	comm_left(comm);
+	return rc;
 }
 
 int keyed_meet(spmt_comm *comm, const char *what)
 {
-	int rc;
-
-	if (comm->lane_area)
-		return kernels_meet(comm, what);
-	rc = keyed_barrier(comm, what, NULL);
-	return rc ? rc : keyed_quiet(comm, what);
+	return comm->lane_area ? kernels_meet(comm, what) : steps_meet(comm, what);
 }

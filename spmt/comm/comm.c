@@ -69,7 +69,7 @@ int comm_visit(spmt_comm *comm, const char *what)
 
 void comm_unvisited(spmt_comm *comm)
 {
-	while (atomic_fetch_add(&comm->head.visitors, 0))
+	while (object_is_visited(&comm->head))
 		sched_yield();
 }
 
@@ -151,10 +151,15 @@ int comm_claim(spmt_comm *comm, const char *what)
 {
 	const char *other = NULL;
 
-	if (LIKELY(atomic_compare_exchange_strong_explicit(
-		    &comm->inside, &other, what, memory_order_acquire, memory_order_relaxed)))
-		return 0;
-	return comm_busy(comm, what, other);
+	while (UNLIKELY(!atomic_compare_exchange_strong_explicit(
+		&comm->inside, &other, what, memory_order_acquire, memory_order_relaxed))) {
+		if (strcmp(other, "spmt_init"))
+			return comm_busy(comm, what, other);
+		/* It was found, so all have come there, and it is about to return. */
+		other = NULL;
+		sched_yield();
+	}
+	return 0;
 }
 
 int comm_begin(spmt_comm *comm, const char *what)

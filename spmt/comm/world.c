@@ -115,6 +115,7 @@ static void world_empty(struct world *w)
 	atomic_store(&w->control, NULL);
 	atomic_store(&w->gathering, 0);
 	atomic_store(&w->made, false);
+	atomic_store(&w->found, false);
 	atomic_store(&w->node_state, 0);
 	w->arrived = 0;
 	w->slots = NULL;
@@ -473,7 +474,9 @@ static struct directory *directory_of(const spmt_uid *uid, struct world **world,
 	if (!(id[0] | id[1]))
 		return NULL;
 	*world = world_find(t, id);
-	return *world ? atomic_load_explicit(&(*world)->directory, memory_order_acquire) : NULL;
+	if (!*world || !atomic_load_explicit(&(*world)->found, memory_order_acquire))
+		return NULL;
+	return atomic_load_explicit(&(*world)->directory, memory_order_acquire);
 }
 
 spmt_comm *spmt_comm_by_rank(const spmt_uid *uid, int rank)

@@ -60,6 +60,7 @@ struct world {
 	/* Of all its comms, the same in all processes: shared memory, if nothing else is put here before this process gathers. */
 	_Atomic(const struct meeting_ops *) meeting;
 	_Atomic bool made; /* its first meeting is over */
+	_Atomic bool found; /* all have come to the last one of spmt_init: look-ups find its ranks */
 	_Atomic uint32_t gathering;
 	int arrived;			  /* guarded by lock */
 	struct meeting met;		  /* guarded by lock; not yet of a bootstrap */
@@ -102,7 +103,7 @@ bool world_is_inherited(void);
    ranks lets those that come late hear of one that failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);
 void world_release(struct world *world);
-/* Makes comm visible to spmt_comm_by_*, or takes it back. */
+/* Makes comm visible to spmt_comm_by_* as soon as its world is found, or takes it back. */
 void world_publish(spmt_comm *comm);
 void world_unpublish(spmt_comm *comm);
 /* A comm split from another: busy and empty, NULL: no memory; and back. */

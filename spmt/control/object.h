@@ -64,6 +64,12 @@ static inline bool object_is_open(const struct object *p)
 		(uint32_t)(OBJECT_LANE_CHECKED - OBJECT_LIVE);
 }
 
+/* Of one that is not open any more: some call has not left it. */
+static inline bool object_is_visited(struct object *p)
+{
+	return atomic_fetch_add(&p->visitors, 0) != 0;
+}
+
 /* Nor is it where this address never was an object's. */
 static inline bool object_is_checked(const struct object *p)
 {

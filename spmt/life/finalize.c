@@ -3,6 +3,7 @@
 #include "finalize.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include "complete.h"
@@ -26,18 +27,15 @@
 #include "src/base/process.h"
 #include "src/base/status.h"
 
-/* How long collectives in a broken world may take to end. */
-#define BROKEN_NS 5000000000ll
-
 /* Closes comm to calls and waits until nobody is in one. */
 static void comm_close(spmt_comm *comm)
 {
 	atomic_store_explicit(&comm->head.state, OBJECT_BUSY, memory_order_release);
-	comm_unvisited(comm);
-	if (comm->lane) {
+	if (comm->lane)
 		lane_settle(comm);
+	comm_unvisited(comm);
+	if (comm->lane)
 		return;
-	}
 	if (comm->control)
 		comm_inherit(comm); /* else those who shrink it would wait for this rank */
 	if (comm->control && atomic_load(&comm->control->stop))
@@ -221,36 +219,36 @@ static void finalize_deadline(spmt_comm *comm)
 		atomic_store(&comm->timeout_ms, MIN_OF(ms + 50, TIMEOUT_MOST));
 }
 
-/* Claims the comm to its end. Where it is broken the collectives of other threads end by themselves, soon, and are let out first. */
-static int finalize_claim(spmt_comm *comm, int64_t until)
+int comm_claim_from(spmt_comm *comm, const char *what, int64_t until)
 {
-	static const char what[] = "spmt_finalize";
 	bool broken = atomic_load(&comm->control->stop);
 	struct timespec slice = { .tv_nsec = 100000 };
 	const char *other;
 
-	while (broken && (other = atomic_load(&comm->inside)) && other != what &&
+	while (broken && (other = atomic_load(&comm->inside)) && strcmp(other, what) &&
 		process_now() < until)
 		nanosleep(&slice, NULL);
 	return comm_claim(comm, what);
 }
 
-/* Lanes let their callers out when they are closed; a part that is closed has its memory kept for work that goes on. */
+/* Of a lane this keeps off who else ends it: its callers are let out when it is closed. A part that is closed has its memory kept for
+   work that goes on. */
 static bool claims_too(const spmt_comm *comm)
 {
-	return !comm->lane && object_is_open(&comm->head);
+	return object_is_open(&comm->head);
 }
 
-/* The comm and its parts, or none. */
+/* The comm and its parts, or none, to their end. */
 static int tree_claim(spmt_comm *root)
 {
-	int64_t until = process_now() + BROKEN_NS;
+	static const char what[] = "spmt_finalize";
+	int64_t until = process_now() + COMM_BROKEN_NS;
 	spmt_comm *c = comm_tree_first(root);
-	int rc = claims_too(c) ? finalize_claim(c, until) : 0;
+	int rc = claims_too(c) ? comm_claim_from(c, what, until) : 0;
 
 	while (!rc && c != root) {
 		c = comm_tree_next(c);
-		rc = claims_too(c) ? finalize_claim(c, until) : 0;
+		rc = claims_too(c) ? comm_claim_from(c, what, until) : 0;
 	}
 	for (spmt_comm *done = comm_tree_first(root); rc && done != c; done = comm_tree_next(done))
 		if (claims_too(done))

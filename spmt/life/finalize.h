@@ -6,6 +6,12 @@
 
 /* Undoes a comm, however far it got, and before it those split from it. Peers are done with it, or it is broken. */
 void comm_destroy(spmt_comm *comm);
+/* How long collectives in a broken world may take to end. */
+#define COMM_BROKEN_NS 5000000000ll
+
+/* comm_claim(), to which other threads' collectives give way: where the comm is broken they end by themselves, soon, and are let out
+   first, until then at most. */
+int comm_claim_from(spmt_comm *comm, const char *what, int64_t until);
 /* -EBUSY where spmt_finalize would be now: another thread is in a collective on the comm, or on one that was split from it. */
 int comm_ends(spmt_comm *comm, const char *what);
 /* -EBUSY: a registered stream of it, or of what was split from it, is being captured, and has work from before. */

@@ -495,12 +495,16 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		goto err;
 	linked.status = routes_write(c);
 	peers_reach(c, &linked);
-	/* Published before the last agreement, because nothing that can fail may follow it. */
+	/* Published before the last agreement, because nothing that can fail may follow it. Whoever returns from that first has
+	   all others found, one of which may still be on its way out. */
+	(void)comm_claim(c, "spmt_init");
 	world_publish(c);
 	rc = meet(c, &linked);
 	if (rc)
 		goto err;
 	peers_reached(c, c, NULL);
+	comm_unclaim(c);
+	atomic_store_explicit(&c->world->found, true, memory_order_release);
 	*comm = c;
 	trace_span(&(struct trace_event){ .name = "spmt_init",
 		.begin = begin,

@@ -3,6 +3,7 @@
 #include "lane.h"
 
 #include <errno.h>
+#include <sched.h>
 
 #include "finalize.h"
 #include "split.h"
@@ -358,15 +359,18 @@ void lane_abandon(const spmt_comm *comm)
 	lane_break(comm->lane, &cause);
 }
 
+/* Who was in a call when the lane was closed may queue yet. */
 void lane_settle(spmt_comm *comm)
 {
 	struct comm_lane *lane = comm->lane;
 
-	if (lane_drain(lane, comm->rank, 0)) {
-		lane_abandon(comm);
-		lane_unstream(lane, comm->rank);
-		lane_drain(lane, comm->rank, -1);
-	}
+	do {
+		if (lane_drain(lane, comm->rank, 0)) {
+			lane_abandon(comm);
+			lane_unstream(lane, comm->rank);
+			lane_drain(lane, comm->rank, -1);
+		}
+	} while (object_is_visited(&comm->head) && !sched_yield());
 }
 
 void lane_release(spmt_comm *comm)
@@ -388,10 +392,15 @@ void lane_release(spmt_comm *comm)
 
 int lane_finalize(spmt_comm *comm)
 {
-	int rc = lane_is_broken(comm->lane) ? 0 : comm_held_back(comm, "spmt_finalize");
+	int rc = comm_claim(comm, "spmt_finalize");
 
 	if (rc)
 		return rc;
+	rc = lane_is_broken(comm->lane) ? 0 : comm_held_back(comm, "spmt_finalize");
+	if (rc) {
+		comm_unclaim(comm);
+		return rc;
+	}
 	rc = keyed_settle(comm, "spmt_finalize");
 	comm_destroy(comm);
 	return rc;

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "finalize.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
@@ -265,17 +266,13 @@ static void next_name(
 	memcpy(next, &uid, sizeof(*next));
 }
 
-int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
+static int shrink_claimed(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
-	TRACED(comm, __func__);
-	UNCANCELLED;
-	int rc = shrink_check(comm, next, rank, nranks);
 	struct uid_place place;
 	struct next *name;
 	bool in = false;
+	int rc = survivors_make(comm);
 
-	if (!rc)
-		rc = survivors_make(comm);
 	if (rc)
 		return rc;
 	if (!in_set(comm->survivors, comm->rank))
@@ -294,5 +291,20 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 		rc = leave_out(comm);
 	}
 	mem_free(name);
+	return rc;
+}
+
+int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
+{
+	TRACED(comm, __func__);
+	UNCANCELLED;
+	int rc = shrink_check(comm, next, rank, nranks);
+
+	if (!rc)
+		rc = comm_claim_from(comm, "spmt_shrink", process_now() + COMM_BROKEN_NS);
+	if (rc)
+		return rc;
+	rc = shrink_claimed(comm, next, rank, nranks);
+	comm_unclaim(comm);
 	return rc;
 }

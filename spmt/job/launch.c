@@ -215,18 +215,20 @@ static struct party *party_of(struct launch_state *s, const struct spmt_attr *at
 /* ---- the sources --------------------------------------------------------------------------- */
 
 /* All are called with the lock held and release it while they wait. */
-static int from_environment(struct launch_state *s, const struct env *env, int64_t timeout_ms,
-	struct uid *seed, struct job_info *launch)
+static int environment_process(const struct env *env, struct job_info *launch)
+{
+	if (!env->process)
+		return fail_call(-EINVAL, "spmt_init",
+			"SPMT_UID is set and SPMT_PROCESS is not, which says what process this is and of how many (0/2)");
+	return named_process(env->process, launch);
+}
+
+static int environment_uid(
+	struct launch_state *s, const struct env *env, int64_t timeout_ms, struct uid *seed)
 {
 	int64_t begin = process_now();
 	int rc;
 
-	if (!env->process)
-		return fail_call(-EINVAL, "spmt_init",
-			"SPMT_UID is set and SPMT_PROCESS is not, which says what process this is and of how many (0/2)");
-	rc = named_process(env->process, launch);
-	if (rc)
-		return rc;
 	if (!strchr(env->uid, '/'))
 		return named_uid("spmt_init: SPMT_UID, which is no path without a / (./FILE)",
 			env->uid, strlen(env->uid), seed);
@@ -242,6 +244,7 @@ static int from_environment(struct launch_state *s, const struct env *env, int64
 	return rc;
 }
 
+/* The call counts from when it is known which process this is, though the uid may not come in time: the other processes count theirs. */
 static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, int64_t timeout_ms,
 	struct uid *uid, struct job_info *launch)
 {
@@ -249,7 +252,7 @@ static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, i
 	struct uid seed;
 	struct party *p;
 	bool first;
-	int rc = env->uid ? from_environment(s, env, timeout_ms, &seed, launch)
+	int rc = env->uid ? environment_process(env, launch)
 			  : server_ask(s, timeout_ms, &seed, launch);
 
 	if (rc)
@@ -259,10 +262,13 @@ static int from_launcher(struct launch_state *s, const struct spmt_attr *attr, i
 		return -ENOMEM;
 	if (first)
 		p->number = ++s->worlds;
-	uid_derive(&seed, &p->number, sizeof(p->number), uid);
+	if (env->uid)
+		rc = environment_uid(s, env, timeout_ms, &seed);
+	if (!rc)
+		uid_derive(&seed, &p->number, sizeof(p->number), uid);
 	explicit_bzero(&seed, sizeof(seed));
 	party_leave(p);
-	return 0;
+	return rc;
 }
 
 static void user_ask(

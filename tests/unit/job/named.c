@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "spmt/job/launch.h"
 #include "spmt/job/named.h"
 #include "src/base/status.h"
 
@@ -180,6 +181,27 @@ Test(named, worlds_of_a_job)
 		cr_expect_eq(spmt_nranks(comm), 1);
 		cr_expect_eq(spmt_finalize(comm), 0);
 	}
+	unlink(path);
+}
+
+/* The other processes count the world that this one has missed, as the file came too late. */
+Test(named, a_call_that_found_no_file_counts)
+{
+	char path[] = "/tmp/spmt-named-XXXXXX", text[DIGITS + 2];
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	int fd = mkstemp(path);
+	struct uid seed, second, got;
+	struct job_info launch;
+	uint64_t number = 2;
+
+	cr_assert_geq(fd, 0);
+	join_fails(path, "0/2", SPMT_ERR_TIMEOUT, "no whole uid in it");
+	uid_text(text, &seed);
+	cr_assert_eq(write(fd, text, DIGITS), (ssize_t)DIGITS);
+	close(fd);
+	cr_assert_eq(launch_uid(&attr, &got, &launch), 0, "%s", spmt_last_error());
+	uid_derive(&seed, &number, sizeof(number), &second);
+	cr_expect_eq(memcmp(got.id, second.id, sizeof(got.id)), 0);
 	unlink(path);
 }
 

@@ -584,7 +584,7 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
  * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
  * does not block the host. A stream that is being captured (SPMT_CAP_GRAPH) records them, for each
  * launch of the graph; what other streams hold the graph does not wait for, which is up to who
- * launches it.
+ * launches it. What would go over the network cannot be captured, signals neither: SPMT_ERR_UNSUPPORTED, and the capture goes on.
  */
 SPMT_API int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
 SPMT_API int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);

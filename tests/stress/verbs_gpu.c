@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/fakes/control.h"
 #include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
@@ -21,11 +22,13 @@ static __typeof__(&fake_verbs_congest) congest;
 static __typeof__(&fake_verbs_shout) shout;
 
 static __typeof__(&fake_verbs_limit) registrations;
+static __typeof__(&fake_set_capturing) set_capturing;
 static int (*device_malloc)(void **at, size_t n);
 static int (*device_free)(void *at);
 static int (*set_device)(int device); /* HIP's; the rest are CUDA's */
 static int (*primary)(void **context, int device);
 static int (*release)(int device);
+static int (*stream_create)(void **stream, unsigned flags);
 static int (*set_context)(void *context);
 
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 1 << 20 };
@@ -382,6 +385,75 @@ static int late_fetch(void)
 	return 0;
 }
 
+/* ---- captures ---------------------------------------------------------------------------------- */
+
+static int refused_in_a_capture(const char *what, int rc)
+{
+	REQUIRE_EQ(rc, SPMT_ERR_UNSUPPORTED);
+	if (!strstr(spmt_last_error(), what) || !strstr(spmt_last_error(), "captured"))
+		return ranks_fail("%s: %s", what, spmt_last_error());
+	return 0;
+}
+
+/* A graph would call again what is gone with its first run. */
+static int calls_in_a_capture(spmt_comm *comm, char *block, uint64_t *word, spmt_stream stream)
+{
+	TRY(refused_in_a_capture("spmt_put_on_stream",
+		spmt_put_on_stream(comm, block, block + BIG, BIG, 1, stream)));
+	TRY(refused_in_a_capture("spmt_get_on_stream",
+		spmt_get_on_stream(comm, block, block + BIG, BIG, 1, stream)));
+	TRY(refused_in_a_capture("spmt_signal_on_stream",
+		spmt_signal_on_stream(comm, word, 1, SPMT_SIGNAL_ADD, 1, stream)));
+	return refused_in_a_capture("spmt_put_signal_on_stream",
+		spmt_put_signal_on_stream(
+			comm, block, block + BIG, BIG, word, 1, SPMT_SIGNAL_ADD, 1, stream));
+}
+
+/* What is refused has left nothing behind: the same goes in the stream behind the capture. */
+static int captures(spmt_comm *comm, void *arg)
+{
+	char *block, *own = malloc(BIG);
+	spmt_stream stream;
+	uint64_t *word;
+	int rc;
+
+	(void)arg;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, 2 * (size_t)BIG, (void **)&block));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	fill(own, BIG, 5);
+	REQUIRE_OK(spmt_put(comm, block + BIG, own, BIG, spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!spmt_rank(comm)) {
+		REQUIRE_EQ(device_take(spmt_device(comm)), 0);
+		REQUIRE_EQ(stream_create(&stream, 1), 0);
+		set_capturing(true);
+		rc = calls_in_a_capture(comm, block, word, stream);
+		set_capturing(false);
+		turn = 1;
+		TRY(rc);
+		REQUIRE_OK(spmt_put_on_stream(comm, block, block + BIG, BIG, 1, stream));
+		REQUIRE_OK(spmt_quiet(comm));
+		REQUIRE_EQ(release(spmt_device(comm)), 0);
+	}
+	until(1);
+	REQUIRE_OK(spmt_barrier(comm));
+	memset(own, 0, BIG);
+	REQUIRE_OK(spmt_get(comm, own, block, BIG, 1));
+	TRY(filled_by("put behind a capture", own, BIG, 5));
+	free(own);
+	return spmt_barrier(comm);
+}
+
+static int in_captures(void)
+{
+	turn = 0;
+	setenv("SPMT_FAKE_NIC_WITHOUT", "", 1);
+	TRY(ranks_run(PAIR, &attr, captures, NULL));
+	REQUIRE_EQ(live(), 0);
+	return 0;
+}
+
 /* Where the user has promised that memory stays (SPMT_RDMA_CACHE=trust) ports come to know it: nothing bounces the second time. */
 static int kept_by_dmabuf(void)
 {
@@ -409,6 +481,7 @@ int main(int argc, char **argv)
 		{ "memory that bounces", by_bouncing },
 		{ "each call fails in turn where memory bounces", each_call },
 		{ "a move for a peer that the network keeps waiting", late_fetch },
+		{ "moves in a stream that is being captured", in_captures },
 	};
 	static const struct test_case kept[] = {
 		{ "memory that is kept, by dma-buf", kept_by_dmabuf },
@@ -443,6 +516,8 @@ int main(int argc, char **argv)
 	*(void **)&congest = dlsym(library, "fake_verbs_congest");
 	*(void **)&shout = dlsym(library, "fake_verbs_shout");
 	*(void **)&registrations = dlsym(library, "fake_verbs_limit");
+	*(void **)&set_capturing = dlsym(vendor, "fake_set_capturing");
+	*(void **)&stream_create = dlsym(vendor, "cuStreamCreate");
 	*(void **)&device_malloc = dlsym(vendor, hip ? "hipMalloc" : "cuMemAlloc_v2");
 	*(void **)&device_free = dlsym(vendor, hip ? "hipFree" : "cuMemFree_v2");
 	*(void **)&set_device = hip ? dlsym(vendor, "hipSetDevice") : NULL;

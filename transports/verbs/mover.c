@@ -194,9 +194,15 @@ static int later_queue(struct mover *m, const struct later *what, uint64_t offse
 {
 	const struct link *link = m->link;
 	struct verbs_wait wait = link_patience(link);
-	struct later *later = mem_calloc(1, sizeof(*later));
+	struct later *later;
 	int rc;
 
+	/* it is done, and gone, with its first run, of which a graph may have many */
+	if (link->backend->capturing(link->dev, stream))
+		return fail_rank(SPMT_ERR_UNSUPPORTED, link->rank,
+			"%s to rank %d: a move over the network cannot be captured into a graph",
+			name, link->pe);
+	later = mem_calloc(1, sizeof(*later));
 	if (!later)
 		return fail_rank(
 			-ENOMEM, link->rank, "%s to rank %d: out of memory", name, link->pe);

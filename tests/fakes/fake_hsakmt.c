@@ -29,7 +29,9 @@ struct fake_queue {
 };
 
 EXPORT extern struct fake_hsakmt fake_hsakmt;
-struct fake_hsakmt fake_hsakmt = { .format = { SDMA_V4, 22, 64, true } };
+struct fake_hsakmt fake_hsakmt = {
+	.format = { SDMA_V4, 22, 64, true }, .counted = 6, .hidden = -1
+};
 
 /* ---- what engines reach */
 
@@ -135,6 +137,13 @@ static void *fake_serve(void *arg)
 	return NULL;
 }
 
+static int device_at(uint32_t number)
+{
+	int dev = (int)number - 2;
+
+	return fake_hsakmt.hidden >= 0 && dev >= fake_hsakmt.hidden ? dev + 1 : dev;
+}
+
 /* ---- the library */
 
 EXPORT HSAKMT_STATUS hsaKmtOpenKFD(void);
@@ -147,7 +156,7 @@ EXPORT HSAKMT_STATUS hsaKmtAcquireSystemProperties(HsaSystemProperties *properti
 HSAKMT_STATUS hsaKmtAcquireSystemProperties(HsaSystemProperties *properties)
 {
 	meet_devices();
-	*properties = (HsaSystemProperties){ .NumNodes = 3 };
+	*properties = (HsaSystemProperties){ .NumNodes = fake_hsakmt.counted };
 	return KMT_OK;
 }
 
@@ -207,6 +216,8 @@ HSAKMT_STATUS hsaKmtCreateQueueExt(uint32_t node, HSA_QUEUE_TYPE type, uint32_t 
 {
 	struct fake_queue *q;
 
+	if (node >= fake_hsakmt.counted)
+		return 4;
 	if (refused() || fake_hsakmt.no_queues ||
 		(type == KMT_QUEUE_SDMA_ENGINE && fake_hsakmt.no_engine))
 		return 13;
@@ -219,12 +230,13 @@ HSAKMT_STATUS hsaKmtCreateQueueExt(uint32_t node, HSA_QUEUE_TYPE type, uint32_t 
 	q->queue.read = &q->read;
 	q->queue.write = &q->write;
 	q->queue.completed = &q->completed;
-	q->engine =
-		(struct sdma_engine){ &q->queue, fake_device_at((int)node), fake_reach, fake_move };
+	q->engine = (struct sdma_engine){ &q->queue, device_at(node), fake_reach, fake_move };
 	if (pthread_create(&q->thread, NULL, fake_serve, q)) {
 		free(q);
 		return 13;
 	}
+	if (q->engine.dev >= 0)
+		fake_hsakmt.asked |= 1u << q->engine.dev;
 	fake_hsakmt.node = node;
 	fake_hsakmt.type = type;
 	fake_hsakmt.engine = engine;

@@ -7,15 +7,13 @@
 
 #include "src/device/sdma/packet.h"
 
-/* The driver lists two nodes of CPUs, then the devices of the stand-in for libamdhip64: so that no node has its device's number. */
-static inline int fake_device_at(int node)
-{
-	return node - 2;
-}
-
 struct fake_hsakmt {
 	struct sdma_format format; /* that engines of new queues read */
 	int open_status;
+	/* Of the driver's nodes, two of CPUs, then the devices of the stand-in for libamdhip64, so that no node has its device's number.
+	   The library counts those alone that the process may use. */
+	unsigned counted;
+	int hidden;	     /* the device whose node it passes over; -1: none */
 	_Atomic int fail_at; /* the nth call from now on that makes something fails; 0: none */
 	bool no_engine;	     /* a queue on an engine named is refused */
 	bool no_queues;	     /* all are */
@@ -25,6 +23,7 @@ struct fake_hsakmt {
 	unsigned node, type, engine;
 	unsigned flags; /* of the last memory */
 	uint64_t size;
+	_Atomic unsigned asked; /* devices of whose engines there ever was a queue, by bit */
 };
 
 #endif

@@ -11,6 +11,8 @@
 /* The pair as the driver of compute knows it: a code and a reason, no sentence. */
 static int hip_engine(int src, int dst, struct kfd_engine *engine, char reason[DEVICE_REASON])
 {
+	static const struct kfd_files files = { "/sys/class/kfd/kfd/topology/nodes",
+		"/dev/dri/renderD" };
 	struct device_desc from, to;
 	int rc;
 	KEEPS_SENTENCE;
@@ -20,11 +22,12 @@ static int hip_engine(int src, int dst, struct kfd_engine *engine, char reason[D
 		rc = backend_hip.describe(dst, &to);
 	if (!rc)
 		rc = kmt_load();
-	if (rc)
+	if (rc) {
 		snprintf(reason, DEVICE_REASON, "%.*s", DEVICE_REASON - 1, status_sentence());
-	else
-		rc = kfd_engine(KFD_NODES, from.pci, to.pci, engine, reason);
-	return rc;
+		return rc;
+	}
+	rc = kfd_engine(&files, from.pci, to.pci, engine, reason);
+	return rc ? rc : kmt_check(engine, reason);
 }
 
 static int hip_sdma_check(int src, int dst, char reason[DEVICE_REASON])

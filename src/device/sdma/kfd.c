@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "abi_hsakmt.h"
 
@@ -110,6 +111,77 @@ static int kfd_cpu(const char *nodes)
 	return -ENODEV;
 }
 
+/* 0 of a CPU. -EPERM: of a device that the cgroup keeps from this process. */
+static int kfd_gpu_id(const char *nodes, int node, uint64_t *id)
+{
+	char path[KFD_PATH], line[32];
+	FILE *file;
+	int rc = 0;
+
+	snprintf(path, sizeof(path), "%s/%d/gpu_id", nodes, node);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	if (fgets(line, sizeof(line), file))
+		*id = strtoull(line, NULL, 10);
+	else
+		rc = ferror(file) ? -errno : -EIO;
+	fclose(file);
+	return rc;
+}
+
+/*
+ * Whether libhsakmt counts the node (its topology_sysfs_check_node_supported): 1, or 0 where it passes it over. A code: there is no such
+ * node, or one for which it would count none at all.
+ */
+static int kfd_counts(const struct kfd_files *files, int node)
+{
+	uint64_t id = 0, minor = 0;
+	const struct kfd_value wanted = { "drm_render_minor", &minor };
+	char path[KFD_PATH];
+	int rc = kfd_gpu_id(files->nodes, node, &id);
+
+	if (rc)
+		return rc == -EPERM ? 0 : rc;
+	if (!id)
+		return 1;
+	snprintf(path, sizeof(path), "%s/%d/properties", files->nodes, node);
+	rc = kfd_read(path, &wanted, 1);
+	if (rc || !minor)
+		return rc;
+	snprintf(path, sizeof(path), "%s%u", files->render, (unsigned)minor);
+	if (!access(path, R_OK | W_OK))
+		return 1;
+	return errno == ENOENT || errno == EPERM ? 0 : -errno;
+}
+
+/* libhsakmt's numbers of the engine's nodes: it counts in the driver's order. */
+static int kfd_number(const struct kfd_files *files, struct kfd_engine *e, char reason[])
+{
+	struct kfd_node *wanted[] = { &e->src, &e->dst, &e->cpu };
+	int rc = 0, node;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		wanted[i]->number = -1;
+	for (node = 0; node < KFD_MOST && (rc = kfd_counts(files, node)) >= 0; node++) {
+		for (size_t i = 0; rc && i < ARRAY_SIZE(wanted); i++)
+			if (wanted[i]->node == node)
+				wanted[i]->number = (int)e->counted;
+		e->counted += (unsigned)rc;
+	}
+	if (rc < 0 && rc != -ENOENT) {
+		snprintf(reason, DEVICE_REASON, "%.80s/%d: %s", files->nodes, node, strerror(-rc));
+		return rc;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (wanted[i]->number < 0) {
+			snprintf(reason, DEVICE_REASON, "this process may not use node %d",
+				wanted[i]->node);
+			return -EACCES;
+		}
+	return 0;
+}
+
 struct kfd_link_facts {
 	uint64_t type, to, flags, engines;
 };
@@ -168,7 +240,7 @@ bool kfd_format(unsigned gfx, struct sdma_format *format)
 /* The format is set. */
 static int kfd_refusal(struct kfd_engine *e, char reason[])
 {
-	if (e->cpu < 0)
+	if (e->cpu.node < 0)
 		snprintf(reason, DEVICE_REASON, "the driver lists no node of a CPU");
 	else if (!(e->src.engines + e->src.xgmi_engines))
 		snprintf(reason, DEVICE_REASON, "node %d has no SDMA engines", e->src.node);
@@ -180,9 +252,10 @@ static int kfd_refusal(struct kfd_engine *e, char reason[])
 	return -ENOTSUP;
 }
 
-int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_engine *engine,
-	char reason[DEVICE_REASON])
+int kfd_engine(const struct kfd_files *files, const char *src, const char *dst,
+	struct kfd_engine *engine, char reason[DEVICE_REASON])
 {
+	const char *nodes = files->nodes;
 	struct kfd_engine e = { 0 };
 	struct kfd_link_facts peer = { 0 }, home;
 	bool there = false;
@@ -192,15 +265,18 @@ int kfd_engine(const char *nodes, const char *src, const char *dst, struct kfd_e
 		rc = kfd_find(nodes, dst, &e.dst, reason);
 	if (rc)
 		return rc;
-	e.cpu = kfd_cpu(nodes);
+	e.cpu.node = kfd_cpu(nodes);
 	rc = kfd_refusal(&e, reason);
+	if (!rc)
+		rc = kfd_number(files, &e, reason);
 	if (rc)
 		return rc;
 	if (e.src.node != e.dst.node)
 		there = kfd_link(nodes, e.src.node, e.dst.node, &peer);
 	e.xgmi = peer.type == KMT_LINK_XGMI && e.src.xgmi_engines;
 	e.engines = (uint32_t)peer.engines;
-	e.format.atomics = kfd_link(nodes, e.src.node, e.cpu, &home) && kfd_link_atomics(&home);
+	e.format.atomics =
+		kfd_link(nodes, e.src.node, e.cpu.node, &home) && kfd_link_atomics(&home);
 	e.signals = e.src.node == e.dst.node || peer.type == KMT_LINK_XGMI ||
 		(there && kfd_link_atomics(&peer));
 	*engine = e;

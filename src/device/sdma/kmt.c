@@ -23,6 +23,7 @@ struct kmt_state {
 	int verdict;
 	struct status_saved why;
 	struct kmt_api api;
+	uint32_t counted;	 /* nodes */
 	_Atomic unsigned opened; /* queues, ever */
 };
 
@@ -76,9 +77,10 @@ static int kmt_start(struct kmt_state *state)
 		return fail(
 			-ENODEV, "libhsakmt does not open /dev/kfd: status %u", (unsigned)status);
 	status = state->api.acquire(&properties);
-	return status == KMT_OK
-		? 0
-		: fail(-ENODEV, "libhsakmt lists no nodes: status %u", (unsigned)status);
+	if (status != KMT_OK)
+		return fail(-ENODEV, "libhsakmt lists no nodes: status %u", (unsigned)status);
+	state->counted = properties.NumNodes;
+	return 0;
 }
 
 int kmt_load(void)
@@ -97,6 +99,19 @@ int kmt_load(void)
 	rc = state->verdict ? fail_again(state->verdict, &state->why) : 0;
 	pthread_mutex_unlock(&state->lock);
 	return rc;
+}
+
+/* By other numbers a queue would be another device's. */
+int kmt_check(const struct kfd_engine *e, char reason[DEVICE_REASON])
+{
+	const struct kmt_state *state = kmt_slot;
+
+	if (state->counted == e->counted)
+		return 0;
+	snprintf(reason, DEVICE_REASON,
+		"libhsakmt counts %u nodes, and the driver lists %u for this process",
+		(unsigned)state->counted, e->counted);
+	return -ENODEV;
 }
 
 void kmt_describe(const struct kfd_engine *e, char text[DEVICE_REASON])
@@ -148,7 +163,7 @@ static HSAKMT_STATUS kmt_create(struct kmt_state *state, struct kmt_queue *k,
 	const struct kfd_engine *e, HsaQueueResource *r)
 {
 	const struct kmt_api *api = k->api;
-	uint32_t node = (uint32_t)e->src.node, left = e->engines;
+	uint32_t node = (uint32_t)e->src.number, left = e->engines;
 	unsigned n = (unsigned)__builtin_popcount(left);
 	HSAKMT_STATUS status = KMT_OK;
 
@@ -201,9 +216,9 @@ int kmt_open(const struct kfd_engine *engine, struct sdma_queue **queue)
 	if (!k)
 		return fail(-ENOMEM, "no memory for a user-mode queue");
 	k->api = &state->api;
-	rc = kmt_memory(k->api, engine->cpu, KMT_RING, &k->ring);
+	rc = kmt_memory(k->api, engine->cpu.number, KMT_RING, &k->ring);
 	if (!rc)
-		rc = kmt_memory(k->api, engine->cpu, KMT_PAGE, &k->words);
+		rc = kmt_memory(k->api, engine->cpu.number, KMT_PAGE, &k->words);
 	if (!rc) {
 		status = kmt_create(state, k, engine, &resource);
 		if (status != KMT_OK)

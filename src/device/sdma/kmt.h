@@ -12,6 +12,8 @@
 /* Loads libhsakmt (SPMT_HSAKMT_LIB), once a process: 0, or a code with a sentence, the same each time. Any thread. */
 int kmt_load(void);
 
+/* After kmt_load(). A code and why not, no sentence: libhsakmt does not count as many nodes as the engine's numbers are of. */
+int kmt_check(const struct kfd_engine *engine, char reason[DEVICE_REASON]);
 /* After kmt_load(). As the ops of device_sdma_ops. */
 int kmt_open(const struct kfd_engine *engine, struct sdma_queue **queue);
 void kmt_close(struct sdma_queue *queue);

@@ -366,17 +366,27 @@ Test(hip_queues, a_device_that_is_not_listed, .init = queues)
 	first_falls("sdma: streams, as the driver lists 0 nodes at 0000:fa:00.0");
 }
 
-/* As a container sees those of devices that it was not given. */
+/* As a container sees those of devices that it was not given. libhsakmt has no number for them: the others' nodes are not as the driver's. */
 Test(hip_queues, a_node_that_may_not_be_read, .init = queues)
 {
-	kfd_nodes.hidden = 0;
+	kfd_nodes.hidden = fake->hidden = 0;
+	fake->counted = 5;
 	first_falls("sdma: streams, as the driver lists 0 nodes at 0000:fa:00.0");
+	cr_assert_eq(fake->asked, 1 << 1 | 1 << 2, "%#x", fake->asked);
+}
+
+Test(hip_queues, nodes_that_are_counted_otherwise, .init = queues)
+{
+	fake->counted = 5;
+	all_fall(
+		"sdma: streams, as libhsakmt counts 5 nodes, and the driver lists 6 for this process");
 }
 
 /* Which part a device is nobody says: an engine of another part would fault. */
 Test(hip_queues, a_device_in_parts, .init = queues)
 {
 	kfd_nodes.parts = 3;
+	fake->counted = 8;
 	first_falls("sdma: streams, as the driver lists 3 nodes at 0000:fa:00.0");
 }
 

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FOLDER "/sys/class/kfd/kfd/topology/nodes/"
+#define RENDER "/dev/dri/renderD"
 
 struct kfd_nodes kfd_nodes = { .hidden = -1, .empty = -1, .unlisted = -1 };
 
@@ -34,9 +36,16 @@ static int node_text(char *text, int node)
 	if (dev >= n)
 		return -1;
 	return snprintf(text, TEXT,
-		"cpu_cores_count 0\nsimd_count 304\nlocation_id %u\ndomain 0\nnum_sdma_engines %d\nnum_sdma_xgmi_engines %d\ngfx_target_version 90402\n",
+		"cpu_cores_count 0\nsimd_count 304\nlocation_id %u\ndomain 0\nnum_sdma_engines %d\nnum_sdma_xgmi_engines %d\ngfx_target_version 90402\ndrm_render_minor %d\n",
 		dev == kfd_nodes.unlisted ? 0 : (unsigned)part << 28 | (unsigned)(0xfa + dev) << 8,
-		dev == kfd_nodes.empty ? 0 : 2, dev == kfd_nodes.empty ? 0 : 14);
+		dev == kfd_nodes.empty ? 0 : 2, dev == kfd_nodes.empty ? 0 : 14, 128 + node);
+}
+
+static int gpu_id_text(char *text, int node)
+{
+	return node_text(text, node) < 0
+		? -1
+		: snprintf(text, TEXT, "%d\n", node < CPUS ? 0 : 1000 + node);
 }
 
 static int link_text(char *text, int from, int to, int type)
@@ -62,7 +71,16 @@ FILE *__real_fopen64(const char *path, const char *mode);
 FILE *__wrap_fopen64(const char *path, const char *mode);
 FILE *__wrap_fopen(const char *path, const char *mode);
 
-/* A folder opens, and is not read. */
+/* A file of a device that is not the process's opens all the same. */
+static ssize_t no_read(void *cookie, char *at, size_t n)
+{
+	(void)cookie;
+	(void)at;
+	(void)n;
+	errno = EPERM;
+	return -1;
+}
+
 static FILE *kfd_file(const char *path)
 {
 	char kind[16] = "", text[TEXT];
@@ -76,13 +94,15 @@ static FILE *kfd_file(const char *path)
 			n = link_text(text, node, 1 - node % CPUS, PCIE);
 	} else if (!strcmp(kind, "properties")) {
 		n = node_text(text, node);
+	} else if (!strcmp(kind, "gpu_id")) {
+		n = gpu_id_text(text, node);
 	}
 	if (n < 0 || kfd_nodes.none) {
 		errno = ENOENT;
 		return NULL;
 	}
-	if (node == CPUS + kfd_nodes.hidden)
-		return __real_fopen64("/", "re");
+	if (kfd_nodes.hidden >= 0 && node == CPUS + kfd_nodes.hidden)
+		return fopencookie(NULL, "r", (cookie_io_functions_t){ .read = no_read });
 	file = fmemopen(NULL, (size_t)n + 1, "w+");
 	if (file) {
 		fputs(text, file);
@@ -101,4 +121,12 @@ FILE *__wrap_fopen64(const char *path, const char *mode)
 FILE *__wrap_fopen(const char *path, const char *mode)
 {
 	return __wrap_fopen64(path, mode);
+}
+
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+
+int __wrap_access(const char *path, int mode)
+{
+	return strncmp(path, RENDER, strlen(RENDER)) ? __real_access(path, mode) : 0;
 }

@@ -43,9 +43,16 @@ static void write_file(const char *text, const char *fmt, int a, int b)
 	fclose(file);
 }
 
+/* Of a CPU, which has node 0, or of a GPU, which has a render device. */
 static void write_node(int node, const char *text)
 {
-	write_file(text, "%d/properties%.0d", node, 0);
+	char gpu[256];
+
+	snprintf(gpu, sizeof(gpu), "%sdrm_render_minor %d\n", text, 127 + node);
+	write_file(node ? gpu : text, "%d/properties%.0d", node, 0);
+	write_file(node ? "4711\n" : "0\n", "%d/gpu_id%.0d", node, 0);
+	if (node)
+		write_file("", "renderD%d%.0d", 127 + node, 0);
 }
 
 static void write_link(int node, int link, const char *text)
@@ -86,15 +93,25 @@ static void fini(void)
 	cr_assert_eq(system(command), 0);
 }
 
-static void load(void)
+/* The library counts so many nodes. */
+static void load(unsigned counted)
 {
-	void *library;
+	void *library = dlopen(FAKES "/fake-hsakmt.so", RTLD_NOW);
 
-	cr_assert_eq(kmt_load(), 0, "%s", status_sentence());
-	library = dlopen(FAKES "/fake-hsakmt.so", RTLD_NOW | RTLD_NOLOAD);
 	cr_assert_not_null(library);
 	fake = dlsym(library, "fake_hsakmt");
 	cr_assert_not_null(fake);
+	fake->counted = counted;
+	cr_assert_eq(kmt_load(), 0, "%s", status_sentence());
+}
+
+static int engine_find(
+	const char *src, const char *dst, struct kfd_engine *e, char reason[DEVICE_REASON])
+{
+	char render[80];
+
+	snprintf(render, sizeof(render), "%s/renderD", nodes);
+	return kfd_engine(&(struct kfd_files){ nodes, render }, src, dst, e, reason);
 }
 
 static struct kfd_engine engine_of(const char *src, const char *dst)
@@ -102,7 +119,7 @@ static struct kfd_engine engine_of(const char *src, const char *dst)
 	struct kfd_engine e;
 	char reason[DEVICE_REASON];
 
-	cr_assert_eq(kfd_engine(nodes, src, dst, &e, reason), 0, "%s", reason);
+	cr_assert_eq(engine_find(src, dst, &e, reason), 0, "%s", reason);
 	return e;
 }
 
@@ -115,7 +132,7 @@ Test(sdma_kmt, an_engine_by_the_link, .init = init, .fini = fini)
 
 	cr_assert_eq(e.src.node, 1);
 	cr_assert_eq(e.dst.node, 2);
-	cr_assert_eq(e.cpu, 0);
+	cr_assert_eq(e.cpu.node, 0);
 	cr_assert(e.xgmi);
 	cr_assert_eq(e.engines, 40);
 	cr_assert(e.format.atomics);
@@ -177,7 +194,7 @@ static void no_engine(const char *src, const char *dst, const char *why)
 	struct kfd_engine e;
 	char reason[DEVICE_REASON] = "";
 
-	cr_expect_lt(kfd_engine(nodes, src, dst, &e, reason), 0, "%s", why);
+	cr_expect_lt(engine_find(src, dst, &e, reason), 0, "%s", why);
 	cr_expect_not_null(strstr(reason, why), "%s: %s", why, reason);
 }
 
@@ -297,7 +314,7 @@ Test(sdma_kmt, copies_by_the_engine_of_the_link, .init = init, .fini = fini)
 	struct kfd_engine e;
 	unsigned first;
 
-	load();
+	load(4);
 	e = engine_of(FIRST, SECOND);
 	copies_by(&e);
 	cr_assert_eq(fake->type, KMT_QUEUE_SDMA_ENGINE);
@@ -318,6 +335,47 @@ Test(sdma_kmt, copies_by_the_engine_of_the_link, .init = init, .fini = fini)
 	copies_by(&e);
 	cr_assert_eq(fake->type, KMT_QUEUE_SDMA);
 	cr_assert_eq(fake->node, 3);
+}
+
+static void no_render_device(int node)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/renderD%d", nodes, 127 + node);
+	cr_assert_eq(unlink(path), 0, "%s", path);
+}
+
+static void numbered(const struct kfd_engine *e, int src, int dst, unsigned counted)
+{
+	cr_expect_eq(e->src.number, src, "%d", e->src.number);
+	cr_expect_eq(e->dst.number, dst, "%d", e->dst.number);
+	cr_expect_eq(e->cpu.number, 0, "%d", e->cpu.number);
+	cr_expect_eq(e->counted, counted, "%u", e->counted);
+}
+
+/* What the process may not open libhsakmt has no number for. */
+Test(sdma_kmt, nodes_as_the_library_numbers_them, .init = init, .fini = fini)
+{
+	struct kfd_engine e = engine_of(THIRD, SECOND);
+	char reason[DEVICE_REASON];
+
+	numbered(&e, 3, 2, 4);
+	no_render_device(1);
+	e = engine_of(THIRD, SECOND);
+	cr_assert_eq(e.src.node, 3);
+	numbered(&e, 2, 1, 3);
+	no_engine(FIRST, SECOND, "this process may not use node 1");
+	no_engine(SECOND, FIRST, "this process may not use node 1");
+	load(3);
+	cr_assert_eq(kmt_check(&e, reason), 0, "%s", reason);
+	copies_by(&e);
+	cr_assert_eq(fake->node, 2);
+	write_node(1, "cpu_cores_count 0\n");
+	e = engine_of(THIRD, SECOND);
+	numbered(&e, 3, 2, 4);
+	cr_assert_eq(kmt_check(&e, reason), -ENODEV);
+	cr_assert_str_eq(
+		reason, "libhsakmt counts 3 nodes, and the driver lists 4 for this process");
 }
 
 /* As kernels do: packets, write pointer and doorbell by the functions of the device header. The engine hears of the register alone. */
@@ -356,7 +414,7 @@ Test(sdma_kmt, kernels_feed_a_queue, .init = init, .fini = fini)
 	struct kfd_engine e;
 	struct views world;
 
-	load();
+	load(4);
 	cr_assert_eq(views_open(&world, 2, 1 << 16, true), 0);
 	e = engine_of(FIRST, SECOND);
 	fed_by(&e, &world);
@@ -373,7 +431,7 @@ Test(sdma_kmt, what_a_queue_needs_is_refused_in_turn, .init = init, .fini = fini
 	struct sdma_queue *q;
 	int n, rc = -1;
 
-	load();
+	load(4);
 	for (n = 1; rc; n++) {
 		q = NULL;
 		fake->fail_at = n;

@@ -17,6 +17,17 @@ static void export_fd(struct device_export *out, uint64_t total)
 	memcpy(out->handle, &total, sizeof(total));
 }
 
+/* The driver's, to make a descriptor. */
+static int export_failed(
+	const struct gpu_bound *b, int r, const char *what, size_t size, const void *ptr)
+{
+	int rc = vendor_export_lacks(b->vendor->name, b->dev);
+
+	return rc ? rc
+		  : gpu_fail(b->vendor, r, "%s of %zu bytes at %p of device %d", what, size, ptr,
+			    b->dev);
+}
+
 static int export_commit(const struct gpu_bound *b, const struct vendor_range *range,
 	const char *ptr, struct device_export *out, int *fd)
 {
@@ -36,30 +47,30 @@ static int export_commit(const struct gpu_bound *b, const struct vendor_range *r
 		return rc;
 	r = gpu_memory_export(b, gpu_memory_of(range), &made);
 	if (r != GPU_OK)
-		return gpu_fail(v, r, "export of %zu bytes at %p of device %d", (size_t)out->length,
-			(const void *)ptr, b->dev);
+		return export_failed(b, r, "export", (size_t)out->length, ptr);
 	export_fd(out, range->size);
 	return vendor_export_fd(v->name, b->dev, made, fd);
 }
 
-/* Memory that a framework has mapped by itself, of which `base` is a mapping of `total` bytes. */
+/* Memory that a framework has mapped by itself, of which `base` is a mapping of `total` bytes. 1, and what sentence there is says nothing:
+   it is no such memory, or none to share. */
 static int export_mapped(
 	const struct gpu_bound *b, void *base, size_t total, struct device_export *out, int *fd)
 {
 	void *memory;
-	int r, made = -1;
+	int r, rc, made = -1;
 
-	if (!b->calls->MemRetain || gpu_vmm(b) != GPU_VMM_SHARED)
-		return GPU_NOT_SUPPORTED;
-	r = b->calls->MemRetain(&memory, base);
-	if (r != GPU_OK)
-		return r;
+	if (!b->calls->MemRetain || gpu_vmm(b) != GPU_VMM_SHARED ||
+		b->calls->MemRetain(&memory, base) != GPU_OK)
+		return 1;
 	r = gpu_memory_export(b, memory, &made);
 	gpu_memory_release(b, memory);
-	if (r != GPU_OK)
-		return r;
+	if (r != GPU_OK) {
+		rc = export_failed(b, r, "export", (size_t)out->length, base);
+		return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? rc : 1;
+	}
 	export_fd(out, total);
-	return vendor_export_fd(b->vendor->name, b->dev, made, fd) ? GPU_NOT_SUPPORTED : GPU_OK;
+	return vendor_export_fd(b->vendor->name, b->dev, made, fd);
 }
 
 static int export_block(const struct gpu_bound *b, void *ptr, struct device_export *out, int *fd)
@@ -68,7 +79,7 @@ static int export_block(const struct gpu_bound *b, void *ptr, struct device_expo
 	struct gpu_ipc_handle handle;
 	void *base;
 	size_t total, size = (size_t)out->length;
-	int r = b->calls->MemGetAddressRange(&base, &total, ptr);
+	int r = b->calls->MemGetAddressRange(&base, &total, ptr), rc;
 
 	if (r != GPU_OK)
 		return gpu_fail(v, r, "export: %p is no device memory", ptr);
@@ -78,11 +89,12 @@ static int export_block(const struct gpu_bound *b, void *ptr, struct device_expo
 			"%s: export: %zu bytes at %p cross the end of their allocation", v->name,
 			size, ptr);
 	r = b->calls->IpcGetMemHandle(&handle, base);
-	if (r != GPU_OK && export_mapped(b, base, total, out, fd) == GPU_OK)
-		return 0;
-	if (r != GPU_OK)
-		return gpu_fail(v, r, "export of %zu bytes at %p of device %d%s", size, ptr, b->dev,
-			v->no_export);
+	if (r != GPU_OK) {
+		rc = export_mapped(b, base, total, out, fd);
+		return rc <= 0 ? rc
+			       : gpu_fail(v, r, "export of %zu bytes at %p of device %d%s", size,
+					 ptr, b->dev, v->no_export);
+	}
 	out->kind = DEVICE_EXPORT_HANDLE;
 	out->size = sizeof(handle);
 	memcpy(out->handle, &handle, sizeof(handle));
@@ -125,7 +137,7 @@ int gpu_dmabuf(
 		? b.calls->MemRangeHandle(&made, (void *)at, whole, GPU_DMABUF_FD, 0)
 		: GPU_NOT_SUPPORTED;
 	if (r != GPU_OK)
-		rc = gpu_fail(v, r, "a dma-buf of %zu bytes at %p of device %d", size, ptr, dev);
+		rc = export_failed(&b, r, "a dma-buf", size, ptr);
 	gpu_unbind(&b);
 	if (!rc)
 		rc = vendor_export_fd(v->name, dev, made, fd);

@@ -119,6 +119,17 @@ int vendor_export_fd(const char *backend, int dev, int made, int *fd)
 	return 0;
 }
 
+int vendor_export_lacks(const char *backend, int dev)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return fail_errno(errno, "%s: export on device %d: no descriptor", backend, dev);
+	if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
 /* 90 for sm_90; 0 for what runs on one chip only (sm_90a) and for anything else. */
 static int sm_number(const char *arch)
 {

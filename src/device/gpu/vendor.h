@@ -38,6 +38,9 @@ static inline int vendor_fault(enum fault_site site, const char *backend, const 
 }
 /* What export gives of a descriptor that the driver has made: see process_fd(). */
 int vendor_export_fd(const char *backend, int dev, int made, int *fd);
+/* Of a descriptor that the driver has not made: -EMFILE or -ENFILE with a sentence where there is none to be had, which drivers
+   tell by codes that they have for much else. 0: that is not why. */
+int vendor_export_lacks(const char *backend, int dev);
 
 /* ---- images and kernels */
 

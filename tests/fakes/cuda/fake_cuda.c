@@ -537,7 +537,7 @@ cu_result cuMemExportToShareableHandle(
 		return CU_INVALID_VALUE;
 	fd = dup(p->fd);
 	memcpy(handle, &fd, sizeof(fd));
-	return fd < 0 ? CU_NO_MEMORY : CU_OK;
+	return fd < 0 ? 304 : CU_OK; /* CUDA_ERROR_OPERATING_SYSTEM, as driver 580 on an H200 */
 }
 
 cu_result cuMemRetainAllocationHandle(cu_memory *memory, void *ptr)

@@ -4,7 +4,6 @@
 #include "standin.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "kept.h"
 #include "src/device/gpu/abi_cuda_calls.h"
@@ -461,88 +460,6 @@ Test(cuda, overlap)
 	cr_assert_eq(B->stream_sync(0, s, 1000000000, NULL), 0);
 	drv.s.live(&after);
 	cr_assert_eq(before.blocks, after.blocks);
-}
-
-Test(cuda, own_handles_are_refused)
-{
-	struct device_export name;
-	void *ptr, *again = &name;
-	int fd;
-
-	start();
-	cr_assert(!B->open(0) && !B->alloc(0, 4096, DEVICE_MEMORY_SYMMETRIC, &ptr));
-	cr_assert(!B->ipc->export_memory(0, (char *)ptr + 64, 4032, &name, &fd) && fd == -1);
-	cr_assert_eq(name.offset, 64);
-	cr_assert_lt(B->ipc->import_memory(0, &name, fd, &again), 0);
-	cr_assert_eq(again, &name);
-	cr_assert_eq(B->ipc->export_memory(0, (char *)ptr + 64, 4096, &name, &fd), -EINVAL,
-		"past its end");
-	cr_assert_eq(B->ipc->release(0, ptr, &name), -EINVAL);
-}
-
-/* Memory that a framework has mapped by itself: exported from its handle, if it may be. */
-static void export_mapped(int handle_types, int code)
-{
-	cu_result (*create)(cu_memory *, size_t, const cu_memory_prop *, unsigned long long);
-	cu_result (*map)(cu_pointer, size_t, size_t, cu_memory, unsigned long long);
-	cu_result (*unmap)(cu_pointer, size_t);
-	cu_result (*release)(cu_memory);
-	const size_t size = (size_t)2 << 20;
-	cu_memory_prop prop = {
-		.type = CU_PINNED, .handle_type = handle_types, .location = { CU_ON_DEVICE, 0 }
-	};
-	struct device_export name;
-	cu_memory memory;
-	int fd = -1;
-	void *base;
-
-	start();
-	standin_symbol(&drv.s, "cuMemCreate", &create);
-	standin_symbol(&drv.s, "cuMemMap", &map);
-	standin_symbol(&drv.s, "cuMemUnmap", &unmap);
-	standin_symbol(&drv.s, "cuMemRelease", &release);
-	cr_assert(!B->open(0) && !B->vmm->reserve(size, 0, &base));
-	cr_assert(!create(&memory, size, &prop, 0) && !map(base, size, 0, memory, 0));
-	cr_assert_eq(B->ipc->export_memory(0, (char *)base + 64, 4032, &name, &fd), code);
-	if (code)
-		cr_assert(strstr(status_sentence(), "cuMemCreate"), "%s", status_sentence());
-	else
-		cr_assert(name.kind == DEVICE_EXPORT_FD && name.offset == 64 && fd >= 0);
-	if (fd >= 0)
-		close(fd);
-	cr_assert(!unmap(base, size) && !release(memory));
-	cr_assert_eq(B->vmm->unreserve(base, size), 0);
-	B->close(0);
-	cr_assert(standin_only_kept(&drv.s, 1, 0));
-}
-
-Test(cuda, mapped_memory_is_exported)
-{
-	export_mapped(CU_FD, 0);
-}
-
-Test(cuda, mapped_memory_is_refused)
-{
-	export_mapped(0, -EINVAL);
-}
-
-Test(cuda, bad_descriptor)
-{
-	struct device_export name = { .kind = DEVICE_EXPORT_FD, .size = 8, .length = 2 << 20 };
-	uint64_t total = 2 << 20;
-	void *ptr = &name;
-
-	start();
-	cr_assert_eq(B->open(0), 0);
-	memcpy(name.handle, &total, sizeof(total));
-	cr_assert_lt(B->ipc->import_memory(0, &name, -1, &ptr), 0);
-	name.length = (uint64_t)3 << 20;
-	cr_assert_eq(B->ipc->import_memory(0, &name, 0, &ptr), -EINVAL);
-	name.offset = UINT64_MAX;
-	cr_assert_eq(B->ipc->import_memory(0, &name, 0, &ptr), -EINVAL);
-	cr_assert_eq(ptr, &name);
-	B->close(0);
-	cr_assert(standin_only_kept(&drv.s, 1, 0));
 }
 
 static int never(void *arg)

@@ -227,6 +227,47 @@ static int in_order(void)
 	return 0;
 }
 
+/* 24 MiB are more than all, and 1 MiB is more than there is beside what is in flight. */
+static int larger_rank(spmt_comm *comm, void *arg)
+{
+	size_t small = 4 * (size_t)SMALL, wide = 19 * (size_t)MIB + 8 * (size_t)SMALL;
+	size_t large = 24 * (size_t)MIB;
+	char *block, *own, *other;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, large, (void **)&block));
+	if (spmt_rank(comm))
+		return spmt_barrier(comm);
+	own = pages(NULL, small, 1);
+	other = pages(NULL, large, 2);
+	TRY(there_and_back(comm, block, own, small, 1));
+	made();
+	TRY(there_and_back(comm, block, other, large, 2));
+	REQUIRE_EQ(made(), 0);
+	REQUIRE_OK(spmt_put(comm, block, own, small, 1));
+	if (trusts) /* otherwise the kernel may have moved its pages */
+		REQUIRE_EQ(made(), 0);
+	fake.hold(caches);
+	REQUIRE_OK(spmt_get_nbi(comm, other, block, wide, 1));
+	REQUIRE_OK(spmt_get_nbi(comm, other + wide, block + wide, MIB, 1));
+	fake.hold(0);
+	REQUIRE_OK(spmt_quiet(comm));
+	made();
+	REQUIRE_OK(spmt_put(comm, block, own, small, 1));
+	if (trusts)
+		REQUIRE_EQ(made(), 0);
+	munmap(own, small);
+	munmap(other, large);
+	return spmt_barrier(comm);
+}
+
+static int larger(void)
+{
+	TRY(ranks_run(RANKS, &attr, larger_rank, NULL));
+	REQUIRE_EQ(left(), 0);
+	return 0;
+}
+
 /* Ordinary memory: to have the pages of so many takes the stand-in its time. */
 static int many_rank(spmt_comm *comm, void *arg)
 {
@@ -441,6 +482,7 @@ int main(int argc, char **argv)
 		{ "memory that is mapped anew", mapped_anew },
 		{ "memory of a file that is emptied", emptied },
 		{ "the last used are kept", in_order },
+		{ "what is too large makes no room", larger },
 		{ "so many are kept", many },
 		{ "what is in flight stays", in_flight },
 		{ "no more may be registered", limits },

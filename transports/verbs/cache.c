@@ -141,22 +141,40 @@ static void cached_dismiss(struct cached **at)
 	cache->dismissed = e;
 }
 
-/* Room for one more, of those not in use, the last used last. False: there is none. */
+/* Under the lock: whether n bytes more fit beside what is in use. */
+static bool cache_could_take(const struct cache *cache, size_t n)
+{
+	size_t bytes = cache->bytes;
+	int count = cache->count;
+
+	for (const struct cached *e = cache->entries; e; e = e->next)
+		if (!e->uses) {
+			bytes -= e->region.mr ? e->region.size : 0;
+			count--;
+		}
+	return n <= cache->most && bytes <= cache->most - n && count < CACHED_MOST;
+}
+
+/* Under the lock: of those not in use the one that was used before all others, NULL: there is none. */
+static struct cached **cache_oldest(struct cache *cache)
+{
+	struct cached **oldest = NULL;
+
+	for (struct cached **at = &cache->entries; *at; at = &(*at)->next)
+		if (!(*at)->uses)
+			oldest = at;
+	return oldest;
+}
+
+/* Room for one more, of those not in use, the last used last; none of them goes where that is not enough. False: there is none. */
 static bool cache_reserve(struct cache *cache, size_t n)
 {
-	struct cached **last = &cache->entries;
-	bool fits = false;
+	bool fits;
 
 	pthread_mutex_lock(&cache->lock);
-	while (!fits && last) {
-		fits = cache->bytes + n <= cache->most && cache->count < CACHED_MOST;
-		last = NULL;
-		for (struct cached **at = &cache->entries; !fits && *at; at = &(*at)->next)
-			if (!(*at)->uses)
-				last = at;
-		if (last)
-			cached_dismiss(last);
-	}
+	fits = cache_could_take(cache, n);
+	while (fits && (cache->bytes + n > cache->most || cache->count >= CACHED_MOST))
+		cached_dismiss(cache_oldest(cache));
 	cache->bytes += fits ? n : 0;
 	cache->count += fits;
 	pthread_mutex_unlock(&cache->lock);

@@ -432,13 +432,36 @@ def symmetric_arrays_given():
                 break
             except BufferError:
                 time.sleep(0.001)
-        raises(ValueError, lambda: other.__dlpack__(stream=0 if BACKEND == "cuda" else 1), "stream")
+        for wrong in (0, -2) if BACKEND == "cuda" else (1, 2, -2):
+            raises(ValueError, lambda: other.__dlpack__(stream=wrong), "stream")
         raises(BufferError, lambda: other.__dlpack__(dl_device=(1, 0)), "not copied")
         raises(BufferError, lambda: other.__dlpack__(copy=True), "not copied")
         raises(Exception, lambda: np.from_dlpack(other))  # it takes no memory of a GPU, and lets it go
         gc.collect()
         other.__dlpack__(stream=-1)
         other.free()
+
+    run(rank)
+
+
+def symmetric_arrays_given_early():
+    """What is in another stream still comes before what the consumer puts into its own: the default one, where it names none."""
+
+    def rank(comm):
+        d = comm.device
+        driver.use(d)
+        stream, own = driver.new("stream", 1), driver.new("stream", 1)
+        block, sevens, got = comm.malloc(6), Array(d, np.full(6, 7, np.float32), late=False), np.empty(6, np.float32)
+        for asked, where in ((None, DEFAULT), (DEFAULT, DEFAULT), (own.value, own.value)):
+            block.copy_in(np.zeros(6, np.float32))
+            driver("call", stream, WAIT, None)
+            comm.put(block, sevens, comm.rank, stream=stream.value)
+            block.__dlpack__(stream=asked)
+            driver.copy(got.ctypes.data, block.ptr, got.nbytes, ctypes.c_void_p(where))
+            while getattr(driver.lib, driver.NAMES[BACKEND]["query"])(ctypes.c_void_p(where)):
+                time.sleep(0.001)
+            assert (got == 7).all(), (asked, got)
+            comm.quiet()
 
     run(rank)
 
@@ -452,4 +475,4 @@ if KIND:
             raise
         print("1..1\nok 1 - all # SKIP the library was built without images for these GPUs")
         sys.exit()
-tap.main([each_call, in_a_stream, what_is_refused, symmetric_arrays_given] if KIND else CASES)
+tap.main([each_call, in_a_stream, what_is_refused, symmetric_arrays_given, symmetric_arrays_given_early] if KIND else CASES)

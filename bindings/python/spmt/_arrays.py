@@ -222,7 +222,7 @@ class Symmetric(Unique):
         if not self.dtype.isnative:
             raise BufferError("DLPack has no type %s" % self.dtype.str)
         if device[0] != _dlpack.CPU and stream != -1:
-            self.comm._queue(lib.spmt_quiet_on_stream, stream or 0)
+            self.comm.quiet(stream or 0)  # the default stream, which ROCm's 0 names as well
         ended = self._mark(_BY_DLPACK)
         try:
             return _dlpack.give(self.ptr, self.shape, name, bits, device, versioned, ended)

@@ -363,6 +363,63 @@ def a_quiet_that_times_out():
     assert all(run(2, rank))
 
 
+def a_finalize_that_is_refused():
+    """While another thread is in a call the comm stays, and what its streams read; a block of ``with`` aborts the world then."""
+
+    def in_malloc(comm, then):
+        """What that of another thread raised, if anything."""
+        begun, codes = threading.Event(), []
+
+        def wait():
+            begun.set()
+            try:
+                comm.malloc(1)
+            except spmt.Error as error:
+                codes.append(error.code)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert begun.wait(60)
+        time.sleep(0.3)
+        raises(spmt.Error, then, "another thread is in spmt_calloc")
+        return thread, codes
+
+    def again(comm):
+        word, block, ones = comm.malloc(1, np.uint64), comm.malloc(1000), np.ones(1000, np.float32)
+        if comm.rank == 0:
+            comm.signal_wait(word, "==", 1, stream=0)
+            comm.put(block, ones, 0, stream=0)
+            thread, codes = in_malloc(comm, comm.finalize)
+            assert comm._held[0]._owner is ones and comm.status() == 0
+            for pe in 0, 1:
+                comm.signal(word, 1, pe)
+            thread.join()
+            assert not codes
+        else:
+            comm.signal_wait(word, "==", 1)
+            comm.malloc(1)
+        comm.barrier()
+        assert (block.copy_out() == 1 - comm.rank).all()
+        comm.finalize()
+        assert not comm._held
+
+    def left(comm):
+        word = comm.malloc(1, np.uint64)
+        if comm.rank:
+            comm.signal_wait(word, "==", 1)
+        else:
+            thread, codes = in_malloc(comm, lambda: comm.__exit__(None, None, None))
+            thread.join()
+            assert codes == [spmt.ERR_ABORTED]
+
+    run(2, again)
+    began = time.monotonic()
+    raises(spmt.Error, lambda: run(2, left))
+    assert time.monotonic() - began < 30
+    run(1, lambda comm: None)
+    assert not spmt._comm._left
+
+
 def what_a_failed_call_has_queued():
     """A call without a stream whose own wait times out, and one in a stream that fails behind the collective."""
 
@@ -559,7 +616,7 @@ def ctrl_c_in_a_collective():
 tap.main([
     collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_while_another_thread_collects,
     views_that_are_returned, views_behind_an_exception,
-    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, what_a_failed_call_has_queued,
+    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, a_finalize_that_is_refused, what_a_failed_call_has_queued,
     types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
     worlds_that_cannot_be, other_libraries,
     ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,

@@ -119,9 +119,10 @@ class Comm(Unique):
             return
         try:
             self.finalize()
-        except BufferError:
-            self.abort()  # else the others wait for this rank
-            _left.append(self)
+        except BaseException:
+            if self._handle is not None:
+                self.abort()  # else the others wait for this rank
+                _left.append(self)
             raise
 
     def _call(self, function: Callable[..., int], *args: Any) -> None:
@@ -202,31 +203,36 @@ class Comm(Unique):
 
     def finalize(self) -> None:
         """Leaves the world: collective. A second time is a no-op. BufferError, and the comm stays, while views of symmetric arrays by
-        numpy live or another package holds one by DLPack. A block of ``with`` that an exception leaves raises that alone: the world is
-        aborted, and this rank's memory stays until nobody sees it and a next comm is made."""
+        numpy live or another package holds one by DLPack; ``Error`` (-EBUSY), and it stays as well, while another thread is in a call on
+        it. A block of ``with`` that an exception leaves raises that alone: the world is aborted, and this rank's memory stays until nobody
+        sees it and a next comm is made."""
         seen = still_seen(self, self._seen) if self._handle is not None else ""
         if seen:
             raise BufferError("the comm cannot be finalized: its arrays are still seen %s" % seen)
-        handle = self._take()
-        if handle is not None:
-            held, self._held = self._held, []
-            call(handle, lib.spmt_finalize, handle)
-            for one in held:
-                one.release()
+        self._finalize(lambda handle: call(handle, lib.spmt_finalize, handle))
 
     def _end(self) -> None:
         """Of a broken world, which has said why already."""
-        handle = self._take()
-        if handle is not None:
-            held, self._held = self._held, []
-            lib.spmt_finalize(handle)
-            for one in held:
-                one.release()
+        with contextlib.suppress(Error):
+            self._finalize(lambda handle: check(lib.spmt_finalize(handle)))
 
-    def _take(self) -> int | None:
+    def _finalize(self, how: Callable[[int], int]) -> None:
         with self._life:
             handle, self._handle = self._handle, None
-        return handle
+        if handle is None:
+            return
+        held, self._held = self._held, []
+        try:
+            how(handle)
+        except Error as error:
+            if error.code == -errno.EBUSY:  # the one failure behind which the comm is still there
+                with self._life:
+                    self._handle = handle
+                self._held, held = held + self._held, []
+            raise
+        finally:
+            for one in held:
+                one.release()
 
     def abort(self, code: int = ERR_ABORTED) -> None:
         """Breaks the world at once: every wait in it ends. Any thread."""
@@ -413,6 +419,8 @@ def _end_left() -> None:
             with contextlib.suppress(ValueError):  # another thread does the same
                 _left.remove(comm)
             comm._end()
+            if comm._handle is not None:  # another thread is in a call on it still
+                _left.append(comm)
 
 
 def uid_create() -> Uid:

@@ -449,6 +449,25 @@ def what_a_failed_call_has_queued():
     run(1, rank)
 
 
+def what_a_broken_world_refuses():
+    """Nothing of that is held: the first call that fails may have begun in a whole world, and those behind it have not."""
+
+    def rank(comm, code):
+        block, ones = comm.malloc(4), np.ones(4, np.float32)
+        comm.barrier()
+        comm.abort(code)
+        for _ in range(20):
+            for call in (
+                lambda: comm.all_reduce(ones.copy(), ones), lambda: comm.put(block, ones, 0), lambda: comm.get(ones.copy(), block, 0),
+                lambda: comm.put(block, ones, 0, stream=0), lambda: comm.all_reduce(ones.copy(), ones, stream=0),
+            ):
+                raises(spmt.Error, call)
+        assert len(comm._held) <= 2, len(comm._held)
+
+    for code in spmt.ERR_ABORTED, spmt.ERR_MISMATCH:
+        run(2, rank, code)
+
+
 def types_of_eight_bits():
     """Those of ml_dtypes, which comes with JAX."""
     import ml_dtypes
@@ -616,7 +635,7 @@ def ctrl_c_in_a_collective():
 tap.main([
     collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_while_another_thread_collects,
     views_that_are_returned, views_behind_an_exception,
-    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, a_finalize_that_is_refused, what_a_failed_call_has_queued,
+    views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, a_finalize_that_is_refused, what_a_failed_call_has_queued, what_a_broken_world_refuses,
     types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
     worlds_that_cannot_be, other_libraries,
     ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _dlpack
 from ._arrays import Buffer, Symmetric, buffer, same_type, still_seen, symmetric
-from ._lib import ERR_ABORTED, ERR_MISMATCH, ERR_UNSUPPORTED, Attr, Error, Uid, Unique, call, check, lib
+from ._lib import ERR_ABORTED, ERR_BROKEN, ERR_MISMATCH, ERR_UNSUPPORTED, Attr, Error, Uid, Unique, call, check, lib
 
 T = TypeVar("T")
 
@@ -101,6 +101,7 @@ class Comm(Unique):
         self.backend = (lib.spmt_backend(handle) or b"").decode()
         value = ctypes.c_int64()
         self._held: list[Buffer] = []  # by what is in streams
+        self._broken = False  # so a call has found the world: those behind it are refused
         self._seen: dict[object, str] = {}  # who sees symmetric arrays, by a mark each, and how
         self._host_access = lib.spmt_query(handle, _CAP_HOST_ACCESS, ctypes.byref(value)) == 0 and value.value == 1
 
@@ -162,8 +163,9 @@ class Comm(Unique):
         except (TypeError, ValueError):
             raise
         except BaseException as error:
-            if not isinstance(error, Error) or error.code not in _REFUSED:
+            if not isinstance(error, Error) or not (self._broken or error.code in _REFUSED):
                 self._hold(held)
+            self._broken = self.status() not in (0, ERR_MISMATCH) or (isinstance(error, Error) and error.code == ERR_BROKEN)
             raise
 
     def _leave(self, held: list[Buffer], how: Callable[..., None], function: Callable[..., int], *args: Any) -> None:

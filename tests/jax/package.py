@@ -632,11 +632,54 @@ def ctrl_c_in_a_collective():
         interrupted(lambda: all_reduce(elements))
 
 
+def ctrl_c_in_init():
+    """It went on in a thread: its rank was taken where that was tried again, and others who came waited for a comm that nobody had."""
+    uid, init = spmt.uid_create(), lib.spmt_init
+
+    def begun(*ranks):
+        """Of a world of two, each on a thread of its own when the one before it waits; and what they fail with."""
+        codes = []
+
+        def join(rank):
+            try:
+                with spmt.init(rank, 2, uid, heap_size=HEAP, timeout=60) as comm:
+                    comm.barrier()
+            except spmt.Error as error:
+                codes.append(error.code)
+
+        threads = [threading.Thread(target=join, args=(rank,)) for rank in ranks]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        return threads, codes
+
+    def told_late(attr, comm):
+        code = init(attr, comm)
+        time.sleep(0 if attr._obj.rank else 0.6)
+        return code
+
+    interrupted(lambda: spmt.init(0, 2, uid, heap_size=HEAP, timeout=-1))
+    threads, codes = begun(0, 1)
+    for thread in threads:
+        thread.join()
+    assert not codes, codes
+    lib.spmt_init = told_late
+    try:
+        (peer,), codes = begun(1)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        raises(KeyboardInterrupt, lambda: spmt.init(0, 2, uid, heap_size=HEAP, timeout=60))
+        peer.join()
+        assert codes == [spmt.ERR_ABORTED] and time.monotonic() - began < 30, codes
+    finally:
+        lib.spmt_init = init
+
+
 tap.main([
     collectives, memory, errors, wrong_values, arrays_of_an_ended_comm, views_by_numpy, views_while_another_thread_collects,
     views_that_are_returned, views_behind_an_exception,
     views_at_the_end_of_python, deadlines, a_free_that_fails, a_quiet_that_times_out, a_finalize_that_is_refused, what_a_failed_call_has_queued, what_a_broken_world_refuses,
     types_of_eight_bits, memory_of_a_gpu, the_first_who_raised,
     worlds_that_cannot_be, other_libraries,
-    ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective,
+    ctrl_c_in_run, ctrl_c_in_a_call, ctrl_c_in_a_collective, ctrl_c_in_init,
 ])

@@ -441,16 +441,46 @@ def _attr(rank: int, nranks: int, uid: Uid | None, device: int, backend: str | N
     )
 
 
+_NO_DEVICE = _RANGES[ctypes.c_int][1] - 1
+
+
+def _unjoin(again: Attr, handle: ctypes.c_void_p, over: threading.Event) -> None:
+    """Of an init that Ctrl-C has left. Its rank once more, which is taken, ends a world in the making, whose wait may have no deadline; none of
+    a job, whose worlds are counted. A comm that comes all the same is nobody's, and the others are told so."""
+    if again.uid and again.nranks > 1:
+        while not over.is_set() and lib.spmt_init(ctypes.byref(again), ctypes.byref(ctypes.c_void_p())) != -errno.EEXIST:
+            over.wait(0.05)  # it has yet to join
+    over.wait()
+    if handle.value:
+        lib.spmt_abort(handle.value, ERR_ABORTED)
+        lib.spmt_finalize(handle.value)
+
+
 def init(
     rank: int = 0, nranks: int = 1, uid: Uid | None = None, *, device: int = -1, backend: str | None = None, heap_size: int = 0,
     timeout: float = 0,
 ) -> Comm:
-    """Joins a world, and returns when all its ranks have. timeout is in seconds; 0: the default, below 0: none."""
+    """Joins a world, and returns when all its ranks have. timeout is in seconds; 0: the default, below 0: none. Ctrl-C ends a world with
+    a uid for those who wait in it, too; the same uid may be tried again."""
     attr = _attr(rank, nranks, uid, device, backend, heap_size, timeout)
     _end_left()
-    handle = ctypes.c_void_p()
-    call(None, lib.spmt_init, ctypes.byref(attr), ctypes.byref(handle))
-    return Comm(handle.value or 0)
+    handle, over = ctypes.c_void_p(), threading.Event()
+
+    def join() -> int:
+        try:
+            return int(lib.spmt_init(ctypes.byref(attr), ctypes.byref(handle)))
+        finally:
+            over.set()
+
+    try:
+        call(None, join)
+        return Comm(handle.value or 0)
+    except KeyboardInterrupt:
+        again = _attr(rank, nranks, uid, _NO_DEVICE, backend, heap_size, timeout)
+        thread = threading.Thread(target=_unjoin, args=(again, handle, over), daemon=True)
+        thread.start()
+        thread.join(0.5)  # it keeps what it failed with for those who come, a tenth of a second
+        raise
 
 
 def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = None, heap_size: int = 0, timeout: float = 0) -> list[T]:
@@ -464,7 +494,7 @@ def run(nranks: int, fn: Callable[..., T], *args: Any, backend: str | None = Non
     uid = uid_create()
     if nranks > _RANKS_MOST:
         init(0, nranks, uid)  # which says why
-    no_device = _attr(nranks - 1, nranks, uid, _RANGES[ctypes.c_int][1] - 1, backend, heap_size, timeout)
+    no_device = _attr(nranks - 1, nranks, uid, _NO_DEVICE, backend, heap_size, timeout)
     results: list[Any] = [None] * nranks
     comms: list[Comm | None] = [None] * nranks
     raised: list[BaseException] = []

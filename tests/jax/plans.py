@@ -240,6 +240,33 @@ def a_plan_that_goes_while_it_is_open():
     run(3, rank)
 
 
+def a_close_that_fails():
+    """Ranks that close different plans have both of them still; in a broken world the plan is gone."""
+
+    def rank(comm):
+        n, src = comm.nranks, comm.malloc(2, np.int32)
+        dst = comm.malloc(2 * n, np.int32)
+        src.array[:] = comm.rank
+        one, other = plan.open(comm, 64), plan.open(comm, 64)
+        fails(lambda: (one if comm.rank else other).close(), "spmt_plan_end", "differs")
+        for opened in other, one:
+            dst.array[:] = -1
+            comm.barrier()
+            opened.run(dst, src)
+            assert (dst.array == np.repeat(np.arange(n), 2)).all()
+            opened.close()
+            opened.close()
+            fails(lambda: opened.run(dst, src), "closed", kind=ValueError)
+        last = plan.open(comm, 64)
+        comm.barrier()
+        comm.abort()
+        fails(last.close, "aborted the world")
+        last.close()
+
+    plan = gather(2)
+    run(2, rank)
+
+
 def one_that_fails():
     """A rank that raises ends the others' runs."""
 
@@ -285,6 +312,6 @@ def the_document():
 
 
 tap.main([
-    every_operation, texts, refusals, simulated, runs, scratch_alone, a_plan_that_goes_while_it_is_open, one_that_fails, by_many_threads,
-    the_document,
+    every_operation, texts, refusals, simulated, runs, scratch_alone, a_plan_that_goes_while_it_is_open, a_close_that_fails, one_that_fails,
+    by_many_threads, the_document,
 ])

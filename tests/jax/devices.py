@@ -2,12 +2,14 @@
 """Every handler on whatever devices there are, one as well: types, shapes, loops, command buffers, errors, and that no handler waits.
 What is expected is made by numpy, so that nothing of JAX's own collectives is needed."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 GRAPHS = os.environ.get("SPMT_TEST_GRAPHS") == "1"  # a child that puts calls into command buffers
 if GRAPHS:
@@ -242,6 +244,15 @@ def errors():
     raises(lambda: run(x), "no world", "was it closed?", "FAILED_PRECONDITION")
 
 
+def a_world_that_fails():
+    """It has no ranks to keep, of which a warning would tell."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        raises(lambda: spmt.jax.world(mesh(), "x", heap_size=1 << 60), "spmt_init")
+        gc.collect()
+        assert not told, told[0].message
+
+
 def command_buffers():
     """Calls in graphs: the data is right in each run, and fewer calls are made than runs."""
     if CPU:
@@ -286,5 +297,6 @@ if __name__ == "__main__":
     if GRAPHS:
         main([in_command_buffers], 1)
     main([
-        every_type_and_shape, large_arrays, rows_of_several_sizes, loops, derivatives, runs_far_ahead, no_handler_waits, errors, command_buffers,
+        every_type_and_shape, large_arrays, rows_of_several_sizes, loops, derivatives, runs_far_ahead, no_handler_waits, errors, a_world_that_fails,
+        command_buffers,
     ], 1)

@@ -779,18 +779,19 @@ class World:
         if backend == "host":
             _check_pool(first.client.device_count())
         ordinals = [d.id if backend == "host" else d.local_hardware_id for d in groups.flat]
-        self._id: int | None = next(_ids)
-        self._pid = os.getpid()
+        id = next(_ids)
         attr = _Attr(
-            ctypes.sizeof(_Attr), self._id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
+            ctypes.sizeof(_Attr), id, len(groups), self.nranks, (ctypes.c_int32 * len(ordinals))(*ordinals), backend.encode(),
             heap_size, math.ceil(min(timeout, 1e15) * 1000), 0,
         )
         code = self._library.spmt_xla_open(ctypes.byref(attr))
         if code < 0:
             raise Error(code, self._library.spmt_xla_last_error().decode(errors="replace"))
-        _groups[self._id] = frozenset(tuple(row) for row in groups)
+        self._id: int | None = id  # not before it is open: __del__ warns of one that nobody closes
+        self._pid = os.getpid()
+        _groups[id] = frozenset(tuple(row) for row in groups)
         self._params = {
-            "world": self._id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order(), "graphs": graphs,
+            "world": id, "axes": self.axes, "n": self.nranks, "host": backend == "host", "order": self._order(), "graphs": graphs,
         }
 
     def _order(self) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A rank a process on any hosts, without a launcher: hosts RANK NRANKS FILE. Rank 0 makes the uid and writes it to FILE, which all
- * see; it holds a secret. On several hosts SPMT_SOCKET_IFNAME says by which interface rank 0 is found.
+ * see; it holds a secret. On several hosts SPMT_SOCKET_IFNAME says by which interface rank 0 is found. Once all have joined, or the time for
+ * that is over, rank 0 removes FILE: a later run that finds it would take its uid for its own.
  */
 #define _DEFAULT_SOURCE /* fdopen, usleep: -std=c11 hides them */
 #include <fcntl.h>
@@ -83,6 +84,8 @@ int main(int argc, char **argv)
 	}
 	if (!rc)
 		rc = spmt_init(&attr, &comm);
+	if (!attr.rank)
+		unlink(argv[3]);
 	if (!rc)
 		rc = ring(comm);
 	if (!rc)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A block round a ring, step by step, through ports: one thread of a kernel posts the transfer, a copy engine or NIC makes it, and the rest of
- * the kernel adds up what has come meanwhile. The kernel is C for virtual devices; on GPUs pass_on() is the body of a __global__ function.
+ * the kernel adds up what has come meanwhile. The kernel is C for virtual devices, whose blocks have one thread. On GPUs pass_on() is the body
+ * of a __global__ function for one block, whose threads share out the words to add up, and add to *sum atomically.
  */
 #include <errno.h>
 #include <spmt_channel.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* What the others get to end by themselves once a process has failed: they hear of it within a second. */
-enum { GRACE_MS = 5000 };
+enum { GRACE_MS = 5000, LOOK_MS = 1000 };
 
 struct crew {
 	const struct options *opt;
@@ -20,6 +20,8 @@ struct crew {
 	void *ctx;
 	pid_t pid[PERF_PROCESSES];
 	struct pollfd fds[PERF_PROCESSES]; /* fd -1: it has ended */
+	int64_t stopped[PERF_PROCESSES];   /* since when; 0: it runs */
+	int64_t patience; /* with one that is stopped, milliseconds, but GRACE_MS; < 0: for ever */
 	int alive, ready, code;
 	int64_t failed; /* when the first did; 0: none has */
 	int64_t start, begin, end;
@@ -132,6 +134,36 @@ static void hear(struct crew *c, int index)
 	}
 }
 
+/* A deadline of the library's: behind it the others say what they miss. But they need not be in a call of it: they may wait for a uid, or be
+   stopped as well. */
+static int64_t patience(void)
+{
+	const char *given = getenv("SPMT_TIMEOUT_MS");
+
+	return given && *given ? strtoll(given, NULL, 10) : 10000;
+}
+
+/* One that only takes long runs. */
+static void look_at(struct crew *c, int index)
+{
+	siginfo_t info = { 0 };
+	int64_t ms;
+
+	if (waitid(P_PID, (id_t)c->pid[index], &info, WSTOPPED | WNOHANG | WNOWAIT) ||
+		!info.si_pid) {
+		c->stopped[index] = 0;
+		return;
+	}
+	if (!c->stopped[index])
+		c->stopped[index] = perf_now();
+	ms = (perf_now() - c->stopped[index]) / 1000000;
+	if (c->failed || c->patience < 0 || ms - GRACE_MS <= c->patience)
+		return;
+	fprintf(stderr, "spmt-perf: process %d of %s has been stopped for %.1f s\n", index,
+		c->opt->layout.text, (double)ms / 1e3);
+	crew_failed(c);
+}
+
 static void crew_kill(const struct crew *c)
 {
 	for (int i = 0; i < c->opt->layout.n; i++)
@@ -142,11 +174,14 @@ static void crew_kill(const struct crew *c)
 static void listen_to(struct crew *c)
 {
 	while (c->alive) {
-		int got = poll(c->fds, (nfds_t)c->opt->layout.n, c->failed ? 100 : -1);
+		int got = poll(c->fds, (nfds_t)c->opt->layout.n, c->failed ? 100 : LOOK_MS);
 
 		for (int i = 0; got > 0 && i < c->opt->layout.n; i++)
 			if (c->fds[i].fd >= 0 && c->fds[i].revents)
 				hear(c, i);
+		for (int i = 0; i < c->opt->layout.n; i++)
+			if (c->fds[i].fd >= 0)
+				look_at(c, i);
 		if (c->failed && perf_now() - c->failed > GRACE_MS * (int64_t)1000000)
 			crew_kill(c);
 	}
@@ -161,6 +196,7 @@ static int crew_work(struct crew *c)
 		c->fds[i] = (struct pollfd){ .fd = -1 };
 	c->start = perf_now();
 	c->begin = INT64_MAX;
+	c->patience = patience();
 	for (int i = 0; i < c->opt->layout.n && !err; i++)
 		err = start(c, i);
 	if (err) {

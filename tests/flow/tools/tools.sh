@@ -201,15 +201,20 @@ children_of() {
 	grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d / -f 3
 }
 
+# In the background, with 3 processes that measure for long.
+perf_of_three() {
+	"$perf" --layout 3x1 --tests barrier --iters 1000000 >"$scratch/out" 2>"$scratch/err" &
+	whole=$! members=''
+	for _ in $(seq 100); do
+		members=$(children_of "$whole" || true)
+		[ "$(wc -w <<<"$members")" -lt 3 ] || break
+		sleep 0.05
+	done
+	sleep 0.2
+}
+
 # A process that is killed is reported, and takes the others with it; no process is left.
-"$perf" --layout 3x1 --tests barrier --iters 1000000 >"$scratch/out" 2>"$scratch/err" &
-whole=$! members=''
-for _ in $(seq 100); do
-	members=$(children_of "$whole" || true)
-	[ "$(wc -w <<<"$members")" -lt 3 ] || break
-	sleep 0.05
-done
-sleep 0.2
+perf_of_three
 nothing_in 'processes are told nothing by their arguments' \
 	"$(for pid in $members; do tr '\0' ' ' <"/proc/$pid/cmdline" && echo; done | grep -vE '^spmt-perf --member [0-9]+ $' || true)"
 kill -9 "$(tail -n 1 <<<"$members")" || true
@@ -219,6 +224,21 @@ nothing_in 'a killed process ends spmt-perf with 1' "$([ "$rc" = 1 ] || echo "$r
 says 'and is named' err '^spmt-perf: process [0-2] of 3x1 was ended by signal 9 '
 says 'the others say who died' err '1 of 3 ranks died: [0-2]$'
 nothing_in 'no process is left' "$(for pid in $members; do [ ! -d "/proc/$pid" ] || echo "$pid"; done)"
+
+# Processes that are stopped say nothing, and nobody is left who would miss them.
+SPMT_TIMEOUT_MS=1000 perf_of_three
+# shellcheck disable=SC2086 # several
+kill -STOP $members || true
+for _ in $(seq 300); do
+	kill -0 "$whole" 2>/dev/null || break
+	sleep 0.1
+done
+kill "$whole" 2>/dev/null || true
+rc=0
+wait "$whole" || rc=$?
+nothing_in 'processes that are stopped end spmt-perf with 1' "$([ "$rc" = 1 ] || echo "$rc")"
+says 'and one is named' err '^spmt-perf: process 0 of 3x1 has been stopped for 6'
+nothing_in 'no stopped process is left' "$(for pid in $members; do [ ! -d "/proc/$pid" ] || echo "$pid"; done)"
 
 # ---- wrong data, and calls that fail
 

@@ -39,8 +39,8 @@
  *   Every wait has a deadline (spmt_attr.timeout_ms) and ends at once when the world breaks. A
  *   timed-out wait on a word leaves comm and world usable; a collective to which ranks have not come
  *   at the deadline breaks the world: every later call says so, until finalize. The sentence names who is missing, after its last
- *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6". One that all have come to, and that hands on
- *   what a rank's quiet failed with (spmt_barrier, spmt_free, spmt_deregister), breaks nothing, though it may be SPMT_ERR_TIMEOUT as well; spmt_status tells.
+ *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6". One that all reach, but that returns the failure
+ *   of a rank's quiet (spmt_barrier, spmt_free, spmt_deregister), breaks nothing, though its code may be SPMT_ERR_TIMEOUT too; spmt_status tells.
  *
  * Order
  *   put and get without _nbi are complete locally on return: src may be reused, or dst has the
@@ -411,7 +411,7 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  *
  * It ends with spmt_finalize, which waits for this rank's own work there alone, and breaks the lane if some of that goes on behind the
  * deadline, so that other threads' calls on it end; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
- * another process kept the table of lanes from this one, as none does that works.
+ * another process did not release the table of lanes; a working one always does.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
 
@@ -666,10 +666,10 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 /* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. */
 SPMT_API int spmt_fence(spmt_comm *comm);
 /* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
-   queued or when it ran, waits of this rank's kernels included, in whatever stream. What was still under way when this one
-   ended at its deadline the next one tells. Kernels keep the deadline, and are given an eighth of it and 0.4 s more to tell what they have waited for.
-   In a broken world it fails, but first lets what this rank has queued end: copies in any case; for what stands behind a kernel of the user's
-   it waits half a second, and what has not begun by then never does. No buffer is read or written any more, whatever it returns; but
+   queued or when it ran, waits of this rank's kernels included, in whatever stream. The next quiet reports what was still
+   under way when this one ended at its deadline. Kernels keep the deadline, and get an eighth of it and 0.4 s more to report what they waited for.
+   In a broken world it fails, but first lets what this rank has queued end: copies in any case; for work behind a kernel of the user's it waits
+   half a second, and what has not begun by then never begins. No buffer is read or written any more, whatever it returns; but
    GPUs' own copies, of puts and gets on streams and by copy engines, look at nothing: where a kernel holds them up for longer, synchronize its stream.
    Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
    read, and what it uses is freed or deregistered. */
@@ -687,9 +687,9 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
  * it. -EINVAL: it has not (deregister), or the stream is NULL or a default one (SPMT_STREAM_LEGACY, _PER_THREAD). -EBUSY: it is being
- * captured. Deregister works in a broken world as well; where it fails the stream stays registered. If a stream
- * of the host backend was destroyed first, -EINVAL tells all who would wait for its work, spmt_finalize too, which gives everything back all
- * the same if that work ends within its wait, a second at most.
+ * captured. Deregister works in a broken world as well; where it fails the stream stays registered. If a stream of
+ * the host backend was destroyed first, every call that would wait for its work is -EINVAL, spmt_finalize too, which still releases everything
+ * if that work ends within its wait, a second at most.
  */
 SPMT_API int spmt_stream_register(spmt_comm *comm, spmt_stream stream);
 SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);
@@ -701,7 +701,7 @@ SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);
    but not where the others' deadlines pass while they wait for that rank. */
 SPMT_API int spmt_barrier(spmt_comm *comm);
 SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
-/* In a graph it completes what is there; with SPMT_SDMA=queues what kernels have submitted to copy engines alone if spmt_view_get
+/* In a graph it completes what is there; with SPMT_SDMA=queues, what kernels have submitted to copy engines only if spmt_view_get
    came before the capture. */
 SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
@@ -835,8 +835,8 @@ struct spmt_port; /* spmt_device.h */
  * A port of kernels to one peer: two buffers and a counter of signals, as a channel's, but what is put and signalled goes through the
  * host: a thread of the library, one a process, takes what kernels post and has copy engines, NICs or the CPU do it. So a kernel spends
  * one thread on a transfer of any size. `attr` is a channel's, and so are the buffers; SPMT_CAP_CHANNELS ports to each peer have words of
- * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting; but packets
- * are made, and unpacked, by kernels in the buffers that their copy names, so they take one that was got since.
+ * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting; but kernels
+ * make and unpack packets in the buffers that their copy names, so for those they need a newer copy.
  *
  * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose
  * offsets do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
@@ -1029,7 +1029,7 @@ SPMT_API int spmt_host_graph_begin(spmt_stream stream);
 SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
 /* Puts all that the graph holds into a stream of spmt_host_stream_create on its device, as one piece of work, as often as wanted; any
    thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm, or an
-   open plan, whose work it holds has ended, whose end waits for launches that run. */
+   open plan, whose work it holds has ended; that end waits for running launches. */
 SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
 /* Waits for nothing; what was launched still runs. */
 SPMT_API int spmt_host_graph_destroy(spmt_host_graph *graph);

@@ -153,7 +153,7 @@ int comm_claim(spmt_comm *comm, const char *what)
 
 	while (UNLIKELY(!atomic_compare_exchange_strong_explicit(
 		&comm->inside, &other, what, memory_order_acquire, memory_order_relaxed))) {
-		if (strcmp(other, "spmt_init"))
+		if (other != world_joining)
 			return comm_busy(comm, what, other);
 		/* It was found, so all have come there, and it is about to return. */
 		other = NULL;

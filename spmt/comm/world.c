@@ -445,6 +445,8 @@ void world_release(struct world *world)
 
 /* ---- lookups: no lock ---------------------------------------------------------------------- */
 
+const char world_joining[] = "spmt_init";
+
 void world_publish(spmt_comm *comm)
 {
 	struct directory *dir = atomic_load(&comm->world->directory);

@@ -105,6 +105,7 @@ int world_hold(const char *what, const struct uid *uid, int nranks, struct world
 void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_* as soon as its world is found, or takes it back. */
 void world_publish(spmt_comm *comm);
+extern const char world_joining[]; /* whose claim a comm has until spmt_init returns */
 void world_unpublish(spmt_comm *comm);
 /* A comm split from another: busy and empty, NULL: no memory; and back. */
 spmt_comm *world_comm_take(void);

@@ -497,7 +497,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	peers_reach(c, &linked);
 	/* Published before the last agreement, because nothing that can fail may follow it. Whoever returns from that first has
 	   all others found, one of which may still be on its way out. */
-	(void)comm_claim(c, "spmt_init");
+	(void)comm_claim(c, world_joining);
 	world_publish(c);
 	rc = meet(c, &linked);
 	if (rc)

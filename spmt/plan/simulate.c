@@ -221,14 +221,18 @@ static int trial_apart(
 /* Each rank has memory of its own, as where ranks run a plan; and there its input is none of its output, but in place. */
 static int trial_overlaps(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
 {
-	struct trial_buffer all[2 * SPMT_PLAN_RANKS];
+	struct trial_buffer *all = mem_calloc(2 * (size_t)plan->attr.nranks, sizeof(*all));
 	int n = 0, rc = 0;
 
+	if (!all)
+		return fail_call(-ENOMEM, simulate_name,
+			"plan %s: no memory for a list of its buffers", plan->name);
 	for (int r = 0; t->count && r < plan->attr.nranks; r++)
 		n += trial_buffers(plan, t, r, all + n);
 	for (int i = 0; i < n; i++)
 		for (int k = 0; k < i && !rc; k++)
 			rc = trial_apart(plan, &all[k], &all[i]);
+	mem_free(all);
 	return rc;
 }
 

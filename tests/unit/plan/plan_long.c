@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans that are long: to read or check them takes a second, not minutes. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/base.h"
 #include "two_ranks.h"
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -314,5 +316,99 @@ Test(plan_long, a_race_among_many)
 		cr_assert_eq(
 			spmt_plan_copy(plan, 0, last ? 3 : 0, spmt_plan_input(0, 0, 1), chunk), 0);
 		finds(plan, "race: rank 0 block ");
+	}
+}
+
+/* ---- a small stack ---------------------------------------------------------------- */
+
+enum { STACK = 64 << 10, CALLS = 16 << 10 }; /* the most that calls may use of it */
+
+/* A sum in place that goes round as packets: rank 0 sends its own, each adds its own and sends that on, and another block of rank 0 stores the sum. */
+static spmt_plan *circle(int n)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "circle",
+		.collective = "reduce",
+		.nranks = n,
+		.in_place = 1,
+		.input_chunks = 1,
+		.output_chunks = 1,
+		.scratch_chunks = 1 };
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, spmt_plan_input(0, 0, 1),
+		spmt_plan_scratch(1, 0, 1), 0, 0);
+	for (int r = 1; r < n; r++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+
+		op.nsrc = op.ndst = 2;
+		op.src[0] = op.dst[0] = spmt_plan_input(r, 0, 1);
+		op.src[1] = spmt_plan_scratch(r, 0, 1);
+		op.dst[1] = spmt_plan_scratch((r + 1) % n, 0, 1);
+		cr_assert_eq(spmt_plan_add(plan, r, 0, &op), 0, "%s", spmt_last_error());
+	}
+	add_part_to(plan, 0, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(0, 0, 1),
+		spmt_plan_input(0, 0, 1), 0, 0);
+	return plan;
+}
+
+struct small {
+	spmt_plan *plan;
+	int checked, simulated;
+	uint32_t sum;
+	char says[512];
+};
+
+static void *goes_round(void *arg)
+{
+	static uint32_t own[SPMT_PLAN_RANKS];
+	static void *at[SPMT_PLAN_RANKS];
+	struct small *s = arg;
+	struct spmt_plan_trial trial = { .size = sizeof(trial),
+		.in = at,
+		.out = at,
+		.count = 1,
+		.type = SPMT_TYPE_U32,
+		.op = SPMT_OP_SUM };
+
+	for (int r = 0; r < SPMT_PLAN_RANKS; r++) {
+		own[r] = 1;
+		at[r] = &own[r];
+	}
+	s->checked = spmt_plan_check(s->plan);
+	s->simulated = s->checked ? -1 : spmt_plan_simulate(s->plan, &trial);
+	snprintf(s->says, sizeof(s->says), "%s", spmt_last_error());
+	s->sum = own[0];
+	return NULL;
+}
+
+Test(plan_long, a_sum_that_goes_round, .timeout = 15)
+{
+	static _Alignas(4096) unsigned char stack[STACK];
+	static const int sizes[] = { 3 };
+
+	if (SANITIZE_ADDRESS || SANITIZE_THREAD)
+		cr_skip_test("sanitizers need larger stacks");
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct small s = { .plan = circle(sizes[i]) };
+		pthread_attr_t attr;
+		pthread_t thread;
+		size_t left = 0;
+
+		memset(stack, 0xa5, sizeof(stack));
+		cr_assert_eq(pthread_attr_init(&attr), 0);
+		cr_assert_eq(pthread_attr_setstack(&attr, stack, sizeof(stack)), 0);
+		cr_assert_eq(pthread_create(&thread, &attr, goes_round, &s), 0);
+		pthread_join(thread, NULL);
+		pthread_attr_destroy(&attr);
+		cr_expect_eq(s.checked, 0, "%d ranks: %s", sizes[i], s.says);
+		cr_expect_eq(s.simulated, 0, "%d ranks: %s", sizes[i], s.says);
+		cr_expect_eq(s.sum, (uint32_t)sizes[i]);
+		while (left < STACK && stack[left] == 0xa5)
+			left++;
+		cr_expect_lt(STACK - left, CALLS, "%d ranks: %zu bytes of stack", sizes[i],
+			STACK - left);
+		spmt_plan_destroy(s.plan);
 	}
 }

@@ -18,7 +18,7 @@
 #define CHECK_TOUCHES (1u << 17)
 #define CHECK_JOINS (1ull << 32) /* words of clocks of who writes packets, for who takes them */
 
-static int check_no_memory(const struct check *c)
+int check_no_memory(const struct check *c)
 {
 	return fail_call(
 		-ENOMEM, PLAN_CHECK, "plan %s: no memory to look at it", c->walk.plan->name);
@@ -77,6 +77,7 @@ static void check_close(struct check *c)
 	lists_close(c->channels, n * n * c->indices);
 	lists_close(c->semaphores, n * SPMT_PLAN_SEMAPHORES);
 	lists_close(c->arrived, n * c->indices);
+	mem_free(c->places.at);
 	mem_free(c->touches);
 	if (c->now_over != c->now)
 		mem_free(c->now_over);

@@ -6,6 +6,7 @@
 #include "walk.h"
 
 #define PLAN_CHECK "spmt_plan_check"
+#define CHECK_LOOKS (1ull << 28) /* at packets that are sent on */
 
 /* One operation that was done. */
 struct check_step {
@@ -44,7 +45,16 @@ struct check {
 	const struct check_touch
 		*packets; /* the first of them that is of packets; they are the last */
 	uint64_t looked;  /* at packets, to see where they have come */
-	uint64_t joins;	  /* of what their writers had read */
+	/* Where packets of some bytes have come, so far: of chunks up to `end`, which lie `shift` further on there. */
+	struct check_places {
+		struct check_place {
+			int rank;
+			uint64_t end, shift;
+		} * at;
+		size_t n, room;
+	} places;
+	bool no_memory; /* for these: what was found out is none */
+	uint64_t joins; /* of what their writers had read */
 	/* By count of the walk, in one list: the step of each signal or release, in order. */
 	struct check_list {
 		size_t *steps, n, room;
@@ -56,10 +66,24 @@ struct check {
 	uint32_t *least;	  /* one clock */
 };
 
+/* Is a before b? over: what it reads. */
+static inline bool check_before(
+	const struct check *c, const struct check_touch *a, const struct check_touch *b, bool over)
+{
+	const struct check_step *x = &c->steps[a->step], *y = &c->steps[b->step];
+
+	return (over ? y->over : y->clock)[x->thread] >= x->clock[x->thread];
+}
+
+/* -ENOMEM and its sentence. */
+int check_no_memory(const struct check *c);
 /* Some threads cannot go on (stuck.c). */
 int check_stuck(const struct check *c);
 /* The same way again, for chunks of a size of this case: the clocks of the steps, which are the same ones. */
 int check_again(struct check *c, const struct walk_case *given);
+/* a only reads, and b stores: do packets say that a has read by then (sent.c)? Not to be asked further with CHECK_LOOKS or no_memory. */
+bool check_packets_before(
+	struct check *c, const struct check_touch *a, const struct check_touch *b);
 /* Two touches that nothing orders (races.c). */
 int check_races(struct check *c);
 

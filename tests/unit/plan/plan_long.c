@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "src/base/base.h"
+#include "src/base/fault.h"
 #include "two_ranks.h"
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -319,7 +320,7 @@ Test(plan_long, a_race_among_many)
 	}
 }
 
-/* ---- a small stack ---------------------------------------------------------------- */
+/* ---- many hops, on a small stack ---------------------------------------------------------------- */
 
 enum { STACK = 64 << 10, CALLS = 16 << 10 }; /* the most that calls may use of it */
 
@@ -351,6 +352,37 @@ static spmt_plan *circle(int n)
 	add_part_to(plan, 0, 1, SPMT_PLAN_UNPACK_PACKETS, spmt_plan_scratch(0, 0, 1),
 		spmt_plan_input(0, 0, 1), 0, 0);
 	return plan;
+}
+
+/* Without memory for one thing or another nothing is said of the plan. */
+Test(plan_long, no_memory_is_no_verdict)
+{
+	spmt_plan *plan = circle(40);
+	uint32_t own[40] = { 0 };
+	void *at[40];
+	struct spmt_plan_trial trial = { .size = sizeof(trial),
+		.in = at,
+		.out = at,
+		.count = 1,
+		.type = SPMT_TYPE_U32,
+		.op = SPMT_OP_SUM };
+
+	for (int r = 0; r < 40; r++)
+		at[r] = &own[r];
+	for (int simulates = 0; simulates < 2; simulates++)
+		for (uint64_t n = 1, fired = 1; fired; n++) {
+			int rc;
+
+			fault_arm(1u << FAULT_ALLOC, n);
+			rc = simulates ? spmt_plan_simulate(plan, &trial) : spmt_plan_check(plan);
+			fired = fault_seen() >= n;
+			fault_disarm();
+			cr_assert_eq(rc, fired ? -ENOMEM : 0, "%d, %llu: %d, %s", simulates,
+				(unsigned long long)n, rc, spmt_last_error());
+			cr_assert(!fired || strstr(spmt_last_error(), "no memory"), "%s",
+				spmt_last_error());
+		}
+	spmt_plan_destroy(plan);
 }
 
 struct small {
@@ -386,7 +418,7 @@ static void *goes_round(void *arg)
 Test(plan_long, a_sum_that_goes_round, .timeout = 15)
 {
 	static _Alignas(4096) unsigned char stack[STACK];
-	static const int sizes[] = { 3 };
+	static const int sizes[] = { 3, 128, SPMT_PLAN_RANKS };
 
 	if (SANITIZE_ADDRESS || SANITIZE_THREAD)
 		cr_skip_test("sanitizers need larger stacks");

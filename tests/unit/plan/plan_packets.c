@@ -278,26 +278,26 @@ Test(plan_packets, each_stored_behind_its_own)
 	}
 }
 
-/* Of two chunks the second part may begin within the second chunk: who has taken that part has not taken all of the chunk. */
+/* Of two chunks the second part may begin within the second chunk: who has taken one part has not taken all of the chunk. */
 Test(plan_packets, a_part_is_no_chunk)
 {
-	for (int taken = 0; taken < 2; taken++) {
+	for (int late = 0; late < 3; late++) { /* 2: none is */
 		spmt_plan *plan = empty_plan();
 		struct spmt_plan_chunk in = spmt_plan_input(0, 0, 2),
 				       sent = spmt_plan_scratch(1, 0, 2),
 				       out = spmt_plan_output(1, 0, 2);
 
 		add_part(plan, 0, SPMT_PLAN_PUT_PACKETS, in, sent, 0, 0);
-		add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 1, 2);
-		if (taken)
-			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 0, 2);
+		for (int part = 0; part < 2; part++)
+			if (part != late)
+				add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, part, 2);
 		cr_assert_eq(spmt_plan_signal(plan, 1, 0, 0, 0), 0);
-		if (!taken)
-			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, 0, 2);
+		if (late < 2)
+			add_part(plan, 1, SPMT_PLAN_UNPACK_PACKETS, sent, out, late, 2);
 		cr_assert_eq(spmt_plan_wait(plan, 0, 1, 1, 0), 0);
 		add_part_to(plan, 0, 1, SPMT_PLAN_COPY, spmt_plan_output(0, 1, 1),
 			spmt_plan_input(0, 1, 1), 0, 0);
-		finds(plan, taken ? NULL : "race: ");
+		finds(plan, late == 2 ? NULL : "race: ");
 	}
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "simulate.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"
 #include "src/base/status.h"
@@ -13,12 +14,12 @@
 static const char simulate_name[] = "spmt_plan_simulate";
 
 struct simulation {
-	struct plan_walk walk;
+	const struct spmt_plan *plan;
 	const struct spmt_plan_trial *trial;
-	size_t chunk;		 /* bytes */
-	char *scratch, *packets; /* of all ranks */
-	char *sum;		 /* of one operation */
-	uint64_t seed;
+	const struct plan_grid *grid; /* NULL: all bytes are there */
+	size_t chunk;		      /* bytes */
+	char *scratch, *packets;      /* of all ranks */
+	char *sum;		      /* of one operation */
 };
 
 /* ---- one element ------------------------------------------------------------------------------ */
@@ -74,7 +75,7 @@ static void (*const simulated[SPMT_TYPE_F64 + 1])(
 static char *simulated_at(
 	const struct simulation *s, struct spmt_plan_chunk c, enum plan_place place)
 {
-	const struct spmt_plan *plan = s->walk.plan;
+	const struct spmt_plan *plan = s->plan;
 	size_t own = (size_t)c.rank * plan->attr.scratch_chunks * s->chunk, at = c.index * s->chunk;
 
 	if (place == PLAN_PACKETS)
@@ -85,24 +86,37 @@ static char *simulated_at(
 }
 
 /* As kernels cut it: lines of 128 bytes, the first parts one more. */
-static void simulated_part(const struct spmt_plan_op *op, size_t bytes, size_t *from, size_t *to)
+static struct spmtd_range_ simulated_part(const struct spmt_plan_op *op, size_t chunk)
 {
-	struct spmtd_range_ r = { 0, bytes };
+	uint64_t bytes = op->src[0].count * (uint64_t)chunk;
 
 	if (op->slices > 1)
-		r = spmtd_share_by_(bytes, (uint32_t)op->slice, (uint32_t)op->slices);
-	*from = (size_t)r.from;
-	*to = (size_t)(r.from + r.n);
+		return spmtd_share_by_(bytes, (uint32_t)op->slice, (uint32_t)op->slices);
+	return (struct spmtd_range_){ 0, bytes };
+}
+
+/* The place of a byte that lies so far behind the first one of an operation's chunks. */
+static size_t simulated_byte(const struct simulation *s, uint64_t byte)
+{
+	const struct plan_grid *g = s->grid;
+
+	if (!g)
+		return (size_t)byte;
+	return (size_t)(byte / g->bytes) * s->chunk +
+		g->element[byte % g->bytes / PLAN_GRID_UNIT] * type_size(s->trial->type);
 }
 
 static void simulate_op(const struct simulation *s, const struct spmt_plan_op *op)
 {
 	char *in[SPMT_PLAN_TERMS];
 	size_t from, to, size = type_size(s->trial->type);
+	struct spmtd_range_ part;
 
 	if (!plan_moves(op))
 		return;
-	simulated_part(op, op->src[0].count * s->chunk, &from, &to);
+	part = simulated_part(op, s->grid ? s->grid->bytes : s->chunk);
+	from = simulated_byte(s, part.from);
+	to = simulated_byte(s, part.from + part.n);
 	for (int i = 0; i < op->nsrc; i++)
 		in[i] = simulated_at(s, op->src[i], plan_src_place(op, i)) + from;
 	if (plan_kinds[op->kind].folds)
@@ -114,45 +128,105 @@ static void simulate_op(const struct simulation *s, const struct spmt_plan_op *o
 			to - from);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- one after the other ---------------------------------------------------------------------- */
 
-static uint64_t simulate_random(struct simulation *s)
+static uint64_t order_random(uint64_t *seed)
 {
-	s->seed ^= s->seed << 13;
-	s->seed ^= s->seed >> 7;
-	s->seed ^= s->seed << 17;
-	return s->seed;
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
 }
 
 /* One operation of some thread that can go on, from a random one on. *done: there is none. */
-static int simulate_some(struct simulation *s, bool *done)
+static int order_some(struct plan_order *o, struct plan_walk *w, uint64_t *seed, bool *done)
 {
-	int n = s->walk.nthreads, first = (int)(simulate_random(s) % (uint64_t)MAX_OF(n, 1));
+	int n = w->nthreads, first = (int)(order_random(seed) % (uint64_t)MAX_OF(n, 1));
 	bool left = false;
 	char words[PLAN_WORDS];
 
 	for (int i = 0; i < n; i++) {
-		struct walk_thread *t = &s->walk.threads[(first + i) % n];
+		struct walk_thread *t = &w->threads[(first + i) % n];
 
 		left |= walk_op(t) != NULL;
-		if (!walk_op(t) || !walk_ready(&s->walk, t))
+		if (!walk_op(t) || !walk_ready(w, t))
 			continue;
-		simulate_op(s, walk_op(t));
-		return walk_done(&s->walk, t, 0) ? 0
-						 : fail_call(-ENOMEM, simulate_name, "no memory");
+		if (plan_moves(walk_op(t)))
+			o->ops[o->n++] = walk_op(t);
+		return walk_done(w, t, 0) ? 0 : fail_call(-ENOMEM, simulate_name, "no memory");
 	}
 	*done = true;
 	for (int i = 0; left && i < n; i++) {
-		const struct walk_thread *t = &s->walk.threads[i];
+		const struct walk_thread *t = &w->threads[i];
 
 		if (walk_op(t))
 			return fail_call(-EDEADLK, simulate_name,
 				"plan %s stands still: %s waits, and nothing else goes on",
-				s->walk.plan->name,
-				plan_words(s->walk.plan, t->rank, t->block, t->next, words));
+				o->plan->name,
+				plan_words(o->plan, t->rank, t->block, t->next, words));
 	}
 	return 0;
 }
+
+int plan_order_open(struct plan_order *o, const struct spmt_plan *plan, uint64_t seed)
+{
+	struct plan_walk walk;
+	bool done = false;
+	int rc;
+
+	seed = seed * 0x9e3779b97f4a7c15ull | 1;
+	*o = (struct plan_order){ plan, mem_calloc(MAX_OF(plan->ops, 1u), sizeof(*o->ops)), 0 };
+	if (!o->ops)
+		return fail_call(-ENOMEM, simulate_name,
+			"plan %s: no memory for a list of its operations", plan->name);
+	rc = walk_open(&walk, plan, simulate_name);
+	while (!rc && !done)
+		rc = order_some(o, &walk, &seed, &done);
+	walk_close(&walk);
+	return rc;
+}
+
+void plan_order_close(struct plan_order *o)
+{
+	mem_free(o->ops);
+	o->ops = NULL;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------ */
+
+int plan_grid_open(struct plan_grid *g, const struct plan_order *o, size_t bytes)
+{
+	uint32_t n = 0;
+
+	*g = (struct plan_grid){ bytes, mem_calloc(bytes / PLAN_GRID_UNIT, sizeof(*g->element)),
+		0 };
+	if (!g->element)
+		return fail_call(
+			-ENOMEM, simulate_name, "plan %s: no memory to try it", o->plan->name);
+	for (size_t i = 0; i < o->n; i++) {
+		struct spmtd_range_ part = simulated_part(o->ops[i], bytes);
+
+		g->element[part.from % bytes / PLAN_GRID_UNIT] = 1;
+		g->element[(part.from + part.n) % bytes / PLAN_GRID_UNIT] = 1;
+	}
+	g->element[0] = 1;
+	for (size_t i = 0; i < bytes / PLAN_GRID_UNIT; i++) {
+		uint32_t begins = g->element[i];
+
+		g->element[i] = n; /* of those that begin here none is the one of another number */
+		n += begins;
+	}
+	g->n = n;
+	return 0;
+}
+
+void plan_grid_close(struct plan_grid *g)
+{
+	mem_free(g->element);
+	g->element = NULL;
+}
+
+/* ---- the caller's buffers ----------------------------------------------------------------------- */
 
 /* In place there is one buffer: where both are said, the smaller lies in the larger at the rank's place. */
 static int trial_places(const struct spmt_plan *plan, const struct spmt_plan_trial *t)
@@ -264,27 +338,36 @@ static int trial_check(const struct spmt_plan *plan, const struct spmt_plan_tria
 	return rc ? rc : trial_overlaps(plan, t);
 }
 
-static int simulate_open(struct simulation *s, const struct spmt_plan *plan)
+int plan_simulate(const struct plan_order *o, const struct plan_grid *grid,
+	const struct spmt_plan_trial *trial)
 {
-	const struct spmt_plan_attr *a = &plan->attr;
-	size_t all = (size_t)a->nranks * a->scratch_chunks, most;
+	const struct spmt_plan_attr *a = &o->plan->attr;
+	struct simulation s = {
+		.plan = o->plan, .trial = trial, .grid = grid, .chunk = trial_chunk(o->plan, trial)
+	};
+	size_t all = MAX_OF((size_t)a->nranks * a->scratch_chunks, 1u),
+	       most = MAX_OF(MAX_OF(a->input_chunks, a->output_chunks), a->scratch_chunks),
+	       each = MAX_OF(s.chunk, 1u);
+	int rc = 0;
 
-	s->chunk = trial_chunk(plan, s->trial);
-	most = MAX_OF(MAX_OF(a->input_chunks, a->output_chunks), a->scratch_chunks);
-	s->scratch = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
-	s->packets = mem_calloc(MAX_OF(all, 1u), MAX_OF(s->chunk, 1u));
-	s->sum = mem_calloc(MAX_OF(most, 1u), MAX_OF(s->chunk, 1u));
-	if (!s->scratch || !s->packets || !s->sum)
-		return fail_call(
-			-ENOMEM, simulate_name, "plan %s: no memory for its scratch", plan->name);
-	return walk_open(&s->walk, plan, simulate_name);
+	s.scratch = mem_calloc(all, each);
+	s.packets = mem_calloc(all, each);
+	s.sum = mem_calloc(MAX_OF(most, 1u), each);
+	if (!s.scratch || !s.packets || !s.sum)
+		rc = fail_call(-ENOMEM, simulate_name, "plan %s: no memory for its scratch",
+			o->plan->name);
+	for (size_t i = 0; !rc && i < o->n; i++)
+		simulate_op(&s, o->ops[i]);
+	mem_free(s.sum);
+	mem_free(s.packets);
+	mem_free(s.scratch);
+	return rc;
 }
 
 int spmt_plan_simulate(const spmt_plan *plan, const struct spmt_plan_trial *trial)
 {
 	struct spmt_plan_trial ours;
-	struct simulation s = { .trial = &ours };
-	bool done = false;
+	struct plan_order order;
 	int rc = plan ? plan_take(simulate_name, "trial", &ours, sizeof(ours), trial, sizeof(ours))
 		      : fail_call(-EINVAL, simulate_name, "plan is NULL");
 
@@ -292,13 +375,9 @@ int spmt_plan_simulate(const spmt_plan *plan, const struct spmt_plan_trial *tria
 		rc = trial_check(plan, &ours);
 	if (rc)
 		return rc;
-	s.seed = ours.seed * 0x9e3779b97f4a7c15ull | 1;
-	rc = simulate_open(&s, plan);
-	while (!rc && !done)
-		rc = simulate_some(&s, &done);
-	walk_close(&s.walk);
-	mem_free(s.sum);
-	mem_free(s.packets);
-	mem_free(s.scratch);
+	rc = plan_order_open(&order, plan, ours.seed);
+	if (!rc)
+		rc = plan_simulate(&order, NULL, &ours);
+	plan_order_close(&order);
 	return rc;
 }

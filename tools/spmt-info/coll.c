@@ -47,7 +47,7 @@ static bool plan_print(const char *file)
 	}
 	rc = spmt_plan_about(plan, &info);
 	if (!rc)
-		rc = plan_row_prove(plan, kind);
+		rc = plan_row_prove(plan, kind, NULL);
 	printf("  plan      %s: %s, %s of %d ranks, %u chunks of input, %u of scratch, %d blocks, %zu operations: %s\n",
 		file, info.attr.name, coll_kinds[kind].call, info.attr.nranks,
 		info.attr.input_chunks, info.attr.scratch_chunks, info.blocks, info.ops,

@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/mem.h"
 #include "src/base/names.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 #include "src/kernels/area_words.h"
 #include "src/kernels/plan_row.h"
@@ -26,6 +27,8 @@ struct plan_rows {
 	bool only;
 	int n;
 	uint64_t size, key;
+	struct row_limit
+		limit; /* of all proofs together: the others are to hear of it before they have waited too long */
 	struct coll_plan plans[PLAN_ROWS_MOST];
 	/* of a world: all that SPMT_COLL names, for its parts too */
 	int nfiles;
@@ -286,12 +289,13 @@ static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char
 }
 
 /* Rank 0 proves it for all, who compare theirs with it; but whether it needs a copy of inputs each finds out. */
-static int row_prove(const spmt_comm *comm, const char *file, struct row_file *f)
+static int row_prove(
+	const spmt_comm *comm, const struct row_limit *limit, const char *file, struct row_file *f)
 {
-	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind) : 0;
+	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind, limit) : 0;
 
 	if (!rc)
-		rc = plan_row_either(f->plan, f->kind, &comm->world->plans, &f->either);
+		rc = plan_row_either(f->plan, f->kind, limit, &comm->world->plans, &f->either);
 	if (!rc) {
 		f->plan->attr.in_place &= !f->either;
 		return 0;
@@ -330,7 +334,7 @@ static int row_add(spmt_comm *comm, struct plan_rows *rows, const char *file)
 		rc = row_other(comm, rows, file, f->plan);
 	if (!rc && n <= comm->nranks) {
 		rows->key = coll_fold(rows->key, plan_fold_all(f->plan));
-		rc = row_prove(comm, file, f);
+		rc = row_prove(comm, &rows->limit, file, f);
 	}
 	if (!rc && n == comm->nranks)
 		rc = row_make_of(comm, f, p, &rows->size);
@@ -355,6 +359,8 @@ static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, 
 	int rc = 0;
 
 	rows->only = rows_only(wish, word);
+	rows->limit = (struct row_limit){ control_stop_word(comm->control),
+		process_now() + comm_timeout(comm) * 1000000 / 4 * 3 };
 	while (!rc && plan_rows_part(&wish, word, ROW_WORD)) {
 		const char *file = NULL;
 

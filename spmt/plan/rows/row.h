@@ -48,12 +48,18 @@ int plan_rows_word(struct plan_rows_words *w, const char *word, const char **fil
 int plan_rows_words_end(const struct plan_rows_words *w);
 /* A file as a plan that may be a row of `kind`, all but what plan_row_prove finds. */
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
-/* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. */
-int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind);
+/* A world that waits for a proof: as long as its stop word is 0, and until then, as of process_now(). NULL: none does. */
+struct row_limit {
+	const uint32_t *stop;
+	int64_t until;
+};
+/* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. -ECANCELED, SPMT_ERR_TIMEOUT: the limit. */
+int plan_row_prove(
+	const spmt_plan *plan, enum kernel_collective_kind kind, const struct row_limit *limit);
 /* One that plan_row_prove found right: is it so in place and not? Tried once, and kept in `found`; no, if to try that would take too much
-   memory. -ENOMEM. */
-int plan_row_either(
-	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either);
+   memory. -ENOMEM, or the limit. */
+int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind,
+	const struct row_limit *limit, struct plan_found *found, bool *either);
 bool plan_row_writes_input(const spmt_plan *plan);
 
 #endif

@@ -9,6 +9,7 @@
 #include "row.h"
 #include "spmt/control/coll_key.h"
 #include "spmt/plan/lower.h"
+#include "spmt/plan/simulate.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -144,7 +145,10 @@ int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kin
 struct row_trial {
 	const spmt_plan *plan;
 	enum kernel_collective_kind kind;
-	size_t chunk, in, out; /* elements */
+	const struct plan_order *order;
+	const struct row_limit *limit;
+	struct plan_grid grid;
+	size_t in, out; /* elements */
 	uint32_t *elements;
 	void **ins, **outs;
 };
@@ -223,7 +227,7 @@ static int row_same(const struct row_trial *t, enum spmt_op op, size_t i)
 		if (((const uint32_t *)t->outs[r])[i] != wanted)
 			return fail(-EINVAL,
 				"plan %s is no %s: of rank %zu's output, chunk %zu is something else",
-				t->plan->name, t->plan->collective, r, i / t->chunk);
+				t->plan->name, t->plan->collective, r, i / t->grid.n);
 	}
 	return 0;
 }
@@ -235,15 +239,14 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 		.in = t->ins,
 		.count = t->in,
 		.type = SPMT_TYPE_U32,
-		.op = op,
-		.seed = 1 };
+		.op = op };
 	size_t n = (size_t)t->plan->attr.nranks;
 	int rc;
 
 	for (size_t r = 0; r < n; r++)
 		for (size_t i = 0; i < t->in; i++)
 			((uint32_t *)t->ins[r])[i] = row_input(r, i);
-	rc = spmt_plan_simulate(t->plan, &trial);
+	rc = plan_simulate(t->order, &t->grid, &trial);
 	for (size_t i = 0; !rc && i < t->out; i++)
 		rc = row_same(t, op, i);
 	return rc;
@@ -251,17 +254,19 @@ static int row_try(struct row_trial *t, enum spmt_op op)
 
 static int row_trial_open(struct row_trial *t, size_t chunk)
 {
+	int rc = plan_grid_open(&t->grid, t->order, chunk);
 	const struct spmt_plan_attr *a = &t->plan->attr;
 	size_t n = (size_t)a->nranks, apart, each, scratch, bytes;
 
-	t->chunk = chunk / sizeof(uint32_t);
-	t->in = a->input_chunks * t->chunk;
-	t->out = a->output_chunks * t->chunk;
+	if (rc)
+		return rc;
+	t->in = a->input_chunks * t->grid.n;
+	t->out = a->output_chunks * t->grid.n;
 	if (t->kind == COLL_ALL_REDUCE)
 		t->in = t->out = MAX_OF(t->in, t->out);
 	apart = a->in_place ? 0 : t->in;
 	each = apart + (a->in_place ? MAX_OF(t->in, t->out) : t->out);
-	scratch = a->scratch_chunks * t->chunk * (plan_has_packets(t->plan) ? 2 : 1);
+	scratch = a->scratch_chunks * t->grid.n * (plan_has_packets(t->plan) ? 2 : 1);
 	bytes = n * (each + scratch) * sizeof(uint32_t);
 	if (bytes > ROW_TRIAL_MAX)
 		return fail(-E2BIG,
@@ -283,18 +288,38 @@ static int row_trial_open(struct row_trial *t, size_t chunk)
 	return 0;
 }
 
-/* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
-static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind, size_t chunk)
+/* A world waits for it, while it is whole, as long as its ranks wait for this one. */
+static int row_goes_on(const struct row_trial *t)
 {
-	struct row_trial t = { .plan = plan, .kind = kind };
-	int rc = row_trial_open(&t, chunk);
+	const struct row_limit *l = t->limit;
+
+	if (!l)
+		return 0;
+	if (__atomic_load_n(l->stop, __ATOMIC_RELAXED))
+		return fail(-ECANCELED, "the world is broken");
+	if (process_now() < l->until)
+		return 0;
+	return fail(SPMT_ERR_TIMEOUT,
+		"plan %s: to try it at all sizes takes more time than the others wait: a higher SPMT_TIMEOUT_MS may be enough",
+		t->plan->name);
+}
+
+/* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
+static int row_prove_at(struct row_trial *t, size_t chunk)
+{
+	int rc = row_goes_on(t);
 
 	if (!rc)
-		rc = row_try(&t, SPMT_OP_SUM);
-	if (!rc && COLL_FOLDS >> kind & 1)
-		rc = row_try(&t, SPMT_OP_MIN);
-	mem_free(t.elements);
-	mem_free(t.ins);
+		rc = row_trial_open(t, chunk);
+	if (!rc)
+		rc = row_try(t, SPMT_OP_SUM);
+	if (!rc && COLL_FOLDS >> t->kind & 1)
+		rc = row_try(t, SPMT_OP_MIN);
+	plan_grid_close(&t->grid);
+	mem_free(t->elements);
+	mem_free(t->ins);
+	t->elements = NULL;
+	t->ins = NULL;
 	return rc;
 }
 
@@ -303,18 +328,32 @@ static int row_prove_at(const spmt_plan *plan, enum kernel_collective_kind kind,
  * a way is not that of chunks themselves, at some number of lines up to that and a last one that is none. What is cut in one way, a chunk
  * at a time, has all of its parts at every size or at none.
  */
-int plan_row_prove(const spmt_plan *plan, enum kernel_collective_kind kind)
+static int row_prove_all(struct row_trial *t)
 {
-	struct row_cuts cuts = row_cuts_of(plan);
+	struct row_cuts cuts = row_cuts_of(t->plan);
 	size_t most = (size_t)(uint32_t)cuts.most;
+	int rc = row_prove_at(t, 128 * most);
+
+	if (!rc && most > 1)
+		rc = row_prove_at(t, 128 * (2 * most + 1));
+	for (size_t lines = 0; !rc && cuts.vary && lines <= 2 * most + 1; lines++)
+		rc = row_prove_at(t, 128 * lines + 8);
+	return rc;
+}
+
+int plan_row_prove(
+	const spmt_plan *plan, enum kernel_collective_kind kind, const struct row_limit *limit)
+{
+	struct plan_order order;
+	struct row_trial t = { .plan = plan, .kind = kind, .order = &order, .limit = limit };
 	int rc = spmt_plan_check(plan);
 
+	if (rc)
+		return rc;
+	rc = plan_order_open(&order, plan, 1);
 	if (!rc)
-		rc = row_prove_at(plan, kind, 128 * most);
-	if (!rc && most > 1)
-		rc = row_prove_at(plan, kind, 128 * (2 * most + 1));
-	for (size_t lines = 0; !rc && cuts.vary && lines <= 2 * most + 1; lines++)
-		rc = row_prove_at(plan, kind, 128 * lines + 8);
+		rc = row_prove_all(&t);
+	plan_order_close(&order);
 	return rc;
 }
 
@@ -361,7 +400,9 @@ static bool row_shifts(const spmt_plan *plan)
 	return false;
 }
 
-static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind, bool *either)
+/* What stops the proof is no verdict, which all ranks have to share. */
+static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind,
+	const struct row_limit *limit, bool *either)
 {
 	const int was = plan->attr.in_place;
 	struct status_saved before;
@@ -369,17 +410,17 @@ static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind, bool
 
 	status_save(&before);
 	plan->attr.in_place = !was;
-	rc = plan_row_prove(plan, kind);
+	rc = plan_row_prove(plan, kind, limit);
 	plan->attr.in_place = was;
-	if (rc == -ENOMEM)
+	if (rc == -ENOMEM || rc == -ECANCELED || rc == SPMT_ERR_TIMEOUT)
 		return rc;
 	status_restore(&before);
 	*either = !rc;
 	return 0;
 }
 
-static int row_find(
-	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either)
+static int row_find(spmt_plan *plan, enum kernel_collective_kind kind,
+	const struct row_limit *limit, struct plan_found *found, bool *either)
 {
 	const uint64_t key = coll_fold(plan_fold_all(plan), (uint64_t)kind);
 	int rc;
@@ -389,15 +430,15 @@ static int row_find(
 			*either = found->at[i].either;
 			return 0;
 		}
-	rc = row_try_other(plan, kind, either);
+	rc = row_try_other(plan, kind, limit, either);
 	if (!rc && found->n < (int)ARRAY_SIZE(found->at))
 		found->at[found->n++] = (struct plan_found_one){ key, *either };
 	return rc;
 }
 
 /* What it reads as input and writes as output may then be one place or two, as the call has it. */
-int plan_row_either(
-	spmt_plan *plan, enum kernel_collective_kind kind, struct plan_found *found, bool *either)
+int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind,
+	const struct row_limit *limit, struct plan_found *found, bool *either)
 {
 	int rc;
 
@@ -406,7 +447,7 @@ int plan_row_either(
 		row_shifts(plan))
 		return 0;
 	pthread_mutex_lock(&found->lock);
-	rc = row_find(plan, kind, found, either);
+	rc = row_find(plan, kind, limit, found, either);
 	pthread_mutex_unlock(&found->lock);
 	return rc;
 }

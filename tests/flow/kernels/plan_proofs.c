@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spmt/plan/rows/row.h"
 #include "tests/lib/plan/plan_files.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
@@ -205,16 +206,127 @@ Test(plan_proofs, holes_of_odd_chunks)
 	refuses_file(file, "is no allgather");
 }
 
-/* A file of some hundred bytes that would be tried with a gigabyte. */
+/* A file of some thousand bytes that would be tried with a gigabyte: of each chunk its parts. */
 Test(plan_proofs, too_large_to_be_tried)
 {
 	spmt_plan *plan = plan_of("allreduce", 1u << 20, 1u << 20);
+	struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_COPY);
 	char file[NAME], text[2 * NAME];
 
+	op.nsrc = op.ndst = 1;
+	op.src[0] = spmt_plan_input(0, 0, 1);
+	op.dst[0] = spmt_plan_output(0, 0, 1);
+	op.slices = 32;
+	for (op.slice = 0; op.slice < op.slices; op.slice++)
+		cr_assert_eq(spmt_plan_add(plan, 0, 0, &op), 0, "%s", spmt_last_error());
 	plan_file(plan, file);
 	spmt_plan_destroy(plan);
 	snprintf(text, sizeof(text), "plan:%s", file);
 	refuses(text, -E2BIG, "plan p: trying whether it is right takes 1024 MiB, and 512", file);
+}
+
+/* A sum in place by packets: of so many chunks at once, cut into as many parts as there are blocks. Of one rank the last part is left out. */
+static spmt_plan *parts_of_many(uint32_t chunks, int parts, bool all)
+{
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "parts",
+		.collective = "allreduce",
+		.nranks = RANKS,
+		.in_place = 1,
+		.output_chunks = chunks,
+		.scratch_chunks = chunks * RANKS };
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	for (int i = 0; i < RANKS * parts; i++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_PUT_PACKETS);
+		int r = i / parts;
+
+		op.slice = i % parts;
+		op.slices = parts;
+		op.nsrc = op.ndst = 1;
+		op.src[0] = spmt_plan_output(r, 0, chunks);
+		for (int d = 1; d < RANKS; d++) {
+			op.dst[0] =
+				spmt_plan_scratch((r + d) % RANKS, (uint32_t)r * chunks, chunks);
+			cr_assert_eq(
+				spmt_plan_add(plan, r, op.slice, &op), 0, "%s", spmt_last_error());
+			op.src[d] =
+				spmt_plan_scratch(r, (uint32_t)((r + d) % RANKS) * chunks, chunks);
+		}
+		op.kind = SPMT_PLAN_REDUCE_PACKETS;
+		op.nsrc = RANKS;
+		op.dst[0] = op.src[0];
+		if (all || i < RANKS * parts - 1)
+			cr_assert_eq(
+				spmt_plan_add(plan, r, op.slice, &op), 0, "%s", spmt_last_error());
+	}
+	return plan;
+}
+
+enum { PARTS = 128, CHUNKS = 32 };
+
+static int sums(spmt_comm *comm, void *arg)
+{
+	uint32_t *at;
+
+	(void)arg;
+	if (!host_access(comm))
+		return 0;
+	REQUIRE_OK(spmt_malloc(comm, 2 * CHUNKS * sizeof(*at), (void **)&at));
+	for (uint32_t i = 0; i < 2 * CHUNKS; i++)
+		at[i] = i + (uint32_t)spmt_rank(comm);
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_OK(spmt_all_reduce(comm, at, at, 2 * CHUNKS, SPMT_TYPE_U32, SPMT_OP_SUM, NULL));
+	REQUIRE_OK(spmt_quiet(comm));
+	for (uint32_t i = 0; i < 2 * CHUNKS; i++)
+		REQUIRE_EQ(at[i], RANKS * i + 6);
+	return spmt_free(comm, at);
+}
+
+/* It is tried at as many sizes as twice its parts, while the other ranks wait. */
+Test(plan_proofs, of_many_parts)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	spmt_plan *plan = parts_of_many(CHUNKS, PARTS, true);
+	char file[NAME];
+
+	attr.heap_size = 4u << 20;
+	attr.timeout_ms = SANITIZED ? 0 : 3000;
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	wish_for(file, ",only");
+	RANKS_OK(ranks_run(RANKS, &attr, sums, NULL));
+	plan = parts_of_many(CHUNKS, PARTS, false);
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	refuses_file(file, "is no allreduce: of rank 3's output, chunk 31 is");
+}
+
+/* The others do not wait for ever, nor where the world is broken; what has not been found out by then is no verdict. */
+Test(plan_proofs, while_others_wait)
+{
+	uint32_t stop = 0;
+	struct row_limit limit = { &stop, 0 };
+	struct plan_found found = { .n = 0 };
+	bool either;
+
+	for (int i = 0; i < 2; i++) {
+		int code = i ? -ECANCELED : SPMT_ERR_TIMEOUT;
+		spmt_plan *plan = NULL;
+
+		cr_assert_eq(made_plan("allreduce-packets", RANKS, &plan), 0);
+		cr_expect_eq(plan_row_prove(plan, COLL_ALL_REDUCE, &limit), code);
+		cr_expect(i ||
+				strstr(spmt_last_error(),
+					"plan allreduce-packets: to try it at all sizes"),
+			"%s", spmt_last_error());
+		cr_expect_eq(plan_row_either(plan, COLL_ALL_REDUCE, &limit, &found, &either), code);
+		cr_expect_eq(found.n, 0);
+		stop = 1;
+		limit.until = INT64_MAX;
+		spmt_plan_destroy(plan);
+	}
 }
 
 #define COLLECTIVE(word) "\"collective\": \"" word "\""

@@ -216,7 +216,7 @@ Test(plan_rows, in_place_and_not_without_a_copy)
 		cr_assert_eq(made_plan(rows[i].made, RANKS, &plan), 0);
 		was = plan->attr.in_place;
 
-		cr_assert_eq(plan_row_either(plan, rows[i].kind, &found, &either), 0);
+		cr_assert_eq(plan_row_either(plan, rows[i].kind, NULL, &found, &either), 0);
 		cr_assert_eq(either, rows[i].either, "%s", rows[i].made);
 		cr_assert_eq(plan->attr.in_place, was);
 		spmt_plan_destroy(plan);
@@ -224,7 +224,7 @@ Test(plan_rows, in_place_and_not_without_a_copy)
 	for (int i = 0; i < 3; i++) {
 		other_file(others[i], i > 0, file);
 		cr_assert_eq(plan_row_load(file, &plan, &kind), 0, "%s", spmt_last_error());
-		cr_assert_eq(plan_row_either(plan, kind, &found, &either), 0);
+		cr_assert_eq(plan_row_either(plan, kind, NULL, &found, &either), 0);
 		cr_assert(!either, "%s", others[i]);
 		spmt_plan_destroy(plan);
 	}
@@ -243,7 +243,7 @@ Test(plan_rows, tried_once)
 
 		cr_assert_eq(made_plan_of("allreduce", MANY, 2, &plan), 0);
 		begin = cpu_ns();
-		cr_assert_eq(plan_row_either(plan, COLL_ALL_REDUCE, &found, &either), 0);
+		cr_assert_eq(plan_row_either(plan, COLL_ALL_REDUCE, NULL, &found, &either), 0);
 		if (!again)
 			first = cpu_ns() - begin;
 		else

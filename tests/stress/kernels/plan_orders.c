@@ -355,7 +355,7 @@ static int runs(spmt_plan *plan, bool defined, uint64_t seed, const char *name)
 	scene.plan = plan;
 	scene.defined = defined, scene.either = false;
 	if (defined) {
-		REQUIRE_OK(plan_row_either(plan, kind_of(plan), &none, &scene.either));
+		REQUIRE_OK(plan_row_either(plan, kind_of(plan), NULL, &none, &scene.either));
 		plan->attr.in_place &= !scene.either;
 	}
 	scene.attr = plan->attr;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libspmt: a communicator runtime for machines with many GPUs. Each GPU is a rank's. One process drives
- * all ranks, a thread each, or several processes do, on one node or on several.
+ * libspmt: a communicator runtime for machines with many GPUs. Each GPU belongs to a rank. The ranks live
+ * in one process, a thread each, or in several, on one node or on several.
  *
  * Words
  *   rank (PE)   one participant with one device; 0 .. nranks - 1
  *   world       all ranks that name one spmt_uid; a process may hold several worlds at once
- *   comm        the handle on one rank, first argument of every call; nobody asks the thread or its
- *               device who it is. spmt_init gives one for the whole world, spmt_split for a part of it;
+ *   comm        the handle on one rank, first argument of every call; no call infers the rank from the
+ *               thread or its device. spmt_init gives one for the whole world, spmt_split for a part of it;
  *               rank numbers are always those of the comm given
  *   symmetric   memory from spmt_malloc and friends: every rank has a copy at the same offset,
  *               named by its own address
  *
  * Threads
  *   Calls on different comms run at once and share no lock on the data path. Calls on one comm come
- *   from any thread, one at a time; a collective, or spmt_finalize, that comes while another thread
- *   waits in one on the same comm is -EBUSY (with SPMT_CHECK: any call). spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
+ *   from any thread, one at a time; a collective or spmt_finalize made while another thread waits in
+ *   one on the same comm returns -EBUSY (with SPMT_CHECK: any call). spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
  *   spmt_route, spmt_ptr and spmt_stats may run beside any call. No call is a cancellation point
  *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one; fn of spmt_run and
  *   spmt_each can be cancelled.
@@ -24,22 +24,22 @@
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
  *   spmt_last_error the sentence (function, rank, argument, value, cause) of the calling thread.
  *   Outputs come last, are unwritten when a call fails, and must be given, unless a call's comment
- *   says otherwise. A call on a stream that fails may have queued a part of its work: of a put with
- *   signal the data. quiet waits for that part. The library never exits, aborts, or changes
- *   signals, affinity, or the calling thread's current device; unasked it prints nothing on stderr but, once a process, which SPMT_ variables it
- *   does not know, where SPMT_LOG is unset.
+ *   says otherwise. A failed call on a stream may have queued part of its work: for a put with signal,
+ *   the data. quiet waits for that part. The library never exits, aborts, or changes
+ *   signals, affinity, or the calling thread's current device; unasked, it prints to stderr only the SPMT_ variables it does not know, once per
+ *   process, if SPMT_LOG is unset.
  *   -EINVAL   an argument: NULL, PE out of range, pointer or range outside the heap, unknown type,
  *             op or compare
  *   -ENOMEM   memory; -EAGAIN threads; -EMFILE descriptors
- *   -EBADF    the comm (or registered buffer) is finalized or was never one. It is looked at, so it
- *             has to be memory that can be read; and a pointer that was finalized may name the next
- *             comm that is made
+ *   -EBADF    the comm (or registered buffer) is finalized or was never one. The call reads it, so it
+ *             must point to readable memory; and a pointer to a finalized comm may name the next one
+ *             made
  *
  * Waiting
  *   Every wait has a deadline (spmt_attr.timeout_ms) and ends at once when the world breaks. A
- *   timed-out wait on a word leaves comm and world usable; a collective to which ranks have not come
- *   at the deadline breaks the world: every later call says so, until finalize. The sentence names who is missing, after its last
- *   colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6". One that all reach, but that returns the failure
+ *   timed-out wait on a word leaves comm and world usable; a collective that some ranks have not reached
+ *   by the deadline breaks the world: every later call reports this, until finalize. The sentence names the missing ranks after its
+ *   last colon: "spmt_barrier: 2 of 8 ranks missing after 5.0 s: 3, 6". One that all reach, but that returns the failure
  *   of a rank's quiet (spmt_barrier, spmt_free, spmt_deregister), breaks nothing, though its code may be SPMT_ERR_TIMEOUT too; spmt_status tells.
  *
  * Order
@@ -50,21 +50,21 @@
  *   aligned put or get of 1, 2, 4 or 8 bytes is one atomic access.
  *
  * Checking
- *   SPMT_CHECK=1 in the environment, on all ranks alike, has calls look closer. What is found is an error of the call, and a
- *   line on stderr ("spmt: check: "), since it was asked for:
+ *   SPMT_CHECK=1 in the environment, on all ranks alike, makes calls check more. Each finding is an error of the call and, since
+ *   it was asked for, a line on stderr ("spmt: check: "):
  *   - A range in the symmetric heap, remote side or local, that is not within one live block: -EINVAL, with the block and its
  *     number: "goes 16 bytes past the end of the block of 48 bytes (spmt_malloc no. 7)". Nothing of the call happens.
  *     spmt_free likewise says what is wrong with its pointer, and refuses a block in which a buffer is still registered.
- *   - A call that another thread makes while one is in a call on the same comm, but those that may run beside any: -EBUSY. The
- *     first is not harmed.
+ *   - A call made while another thread is in a call on the same comm, unless it may run beside any: -EBUSY. The first call is not
+ *     harmed.
  *   - Stores that no call makes (kernels, spmt_ptr) behind a block, or to one that was freed: -EFAULT from spmt_free on all
- *     ranks, or from the spmt_finalize of the rank whose memory it is. Looked for when a block is freed, when one that was
- *     freed is given back (unless a full heap takes it), and by spmt_finalize. What was to be done is done.
- *   - What spmt_finalize finds allocated or registered: a line alone.
- *   A program built with AddressSanitizer is stopped at such a store at once, on the host backend, by ranks of the process
- *   whose memory it is. Calls cost up to a microsecond more; blocks lie 64 bytes or more apart; freed ones are kept until 64
+ *     ranks, or from the spmt_finalize of the rank whose memory it is. Checked when a block is freed, when a kept freed block
+ *     is returned to the heap (unless a full heap takes it), and by spmt_finalize. The call still does its work.
+ *   - Whatever spmt_finalize finds still allocated or registered: only the line.
+ *   On the host backend, AddressSanitizer stops a program built with it at once at such a store, if made in the process that
+ *   owns the memory. Calls cost up to a microsecond more; blocks lie 64 bytes or more apart; freed ones are kept until 64
  *   others have been freed, up to an eighth of the heap; a heap takes 2 MiB more, for the red zones of the first 16,000 blocks;
- *   those of more come out of the heap. A library that was itself built with AddressSanitizer looks without being asked, but
+ *   those of further blocks come out of the heap. A library itself built with AddressSanitizer checks without being asked, but
  *   writes no lines.
  *
  * Fork
@@ -179,7 +179,7 @@ enum spmt_cap {
 	SPMT_CAP_GRAPH,		  /* 1: streams can be captured into graphs */
 	SPMT_CAP_COPY_ENGINES,	  /* copies that run at once between two devices; 0: none */
 	SPMT_CAP_MULTICAST,	  /* 1: one store reaches all ranks (spmt_switch_get) */
-	SPMT_CAP_RESIDENT_BLOCKS, /* blocks that a rank may launch so that all ranks' run at once, those of ranks that share a device, too */
+	SPMT_CAP_RESIDENT_BLOCKS, /* blocks that each rank may launch so that all ranks' blocks are co-resident, also where ranks share a device */
 	SPMT_CAP_HOST_ACCESS,	  /* 1: the CPU may load and store through spmt_ptr */
 	SPMT_CAP_STORE_THRESHOLD, /* bytes up to which a put is stores */
 	SPMT_CAP_HEAP_SIZE,	  /* bytes of symmetric heap a rank */
@@ -221,8 +221,8 @@ struct spmt_bootstrap {
 	/*
 	 * Leaves the `size` bytes that each process passed as `mine`, by process, in `all`, which
 	 * has room for processes * size; size is at most 1024 and the same everywhere. 0, or a
-	 * negative code, which spmt_init then returns. It may block: the library cannot interrupt
-	 * it, so this rank's deadline begins behind it and a bound is up to the callback. Other
+	 * negative code, which spmt_init then returns. It may block: the library cannot interrupt it,
+	 * so this rank's deadline starts after it and the callback must limit its own time. Other
 	 * ranks of the process wait for it no longer than their own deadlines. What it leaves in
 	 * `all` is checked, not trusted. It may not call spmt_init with the same struct.
 	 */
@@ -231,23 +231,23 @@ struct spmt_bootstrap {
 };
 
 /*
- * Uids. Ranks with a uid NULL are spread over the processes of a job, of which attr.bootstrap tells,
- * or else SPMT_UID and SPMT_PROCESS, or the launcher (PMIx 3 or later: `mpirun -n 4 prog`, `srun --mpi=pmix prog`). With nranks 1
+ * Uids. Ranks whose uid is NULL are spread over the processes of a job, described by attr.bootstrap, or
+ * else by SPMT_UID and SPMT_PROCESS, or the launcher (PMIx 3 or later: `mpirun -n 4 prog`, `srun --mpi=pmix prog`). With nranks 1
  * and no bootstrap it is a world of one, launcher or not.
  *   ranks     rank and nranks 0: one rank a process, the process's number in the job is its rank.
  *             Else nranks is a multiple of the processes, k ranks each, process p has the ranks
  *             p * k .. p * k + k - 1, and each of them calls spmt_init. Anything else is -EINVAL.
  *   worlds    as many as are wanted. Every process calls spmt_init for the same worlds in the same
- *             order, calls that fail included, but those whose attr is NULL or of no size; of a process's k ranks each calls once a world.
+ *             order, including calls that fail, except those whose attr is NULL or has an invalid size; each of a process's k ranks calls once per world.
  *   devices   device -1: k devices a process, by the order of the processes on the node, no wrap. A
  *             process that sees exactly k devices is taken to have them for itself, since launchers
  *             bind GPUs so.
  *   variables SPMT_UID is a uid as text, as `spmt-info --uid` prints it, or the path of a file with it, which is waited for until the
- *             deadline; SPMT_PROCESS says which process this is: 0/2 the first of two. They go before a launcher. Neither
- *             asks anybody: each process has to have its own number, and the same uid. A later job may have the same uid.
- *   launcher  libpmix is loaded (SPMT_PMIX_LIB) and asked at the first such call. The process is then
- *             its client until exit, where it is finalized, since Open MPI could not be initialised
- *             after an earlier end; MPI_Init may come before or after. A process that never calls
+ *             deadline; SPMT_PROCESS says which process this is: 0/2 the first of two. They take precedence over a launcher.
+ *             Both are taken as given: each process must have its own number, and the same uid. A later job may have the same uid.
+ *   launcher  libpmix is loaded (SPMT_PMIX_LIB) and asked at the first such call. The process then stays
+ *             its client until exit, and finalizes it there, since Open MPI could not be initialised
+ *             after an earlier finalize; MPI_Init may come before or after. A process that never calls
  *             spmt_init makes the others' first call end at their deadline.
  */
 
@@ -289,24 +289,24 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * Joins the world that attr->uid names, or that "Uids" above finds, and returns when all its ranks have. nranks, heap_size and
  * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
- * same code. Nothing of a failed init is left behind. -EHOSTUNREACH: two ranks do not reach each
- * other's memory; the sentence says what spoke against each way, "p2p: the driver grants device 0 no
+ * same code. A failed init leaves nothing behind. -EHOSTUNREACH: two ranks cannot reach each other's
+ * memory; the sentence says what ruled out each map, "p2p: the driver grants device 0 no
  * access to 1", say. Ranks on other nodes are found over TCP (SPMT_SOCKET_IFNAME, where the uid is made; a rank of that node takes
  * part) and reached by map rdma; without it that is -EHOSTUNREACH as well, on every rank.
  *
  * A process that dies is noticed (SPMT_ERR_PEER_DEAD) from when it is connected: the first of its ranks
  * to come connects to the process of the node that was first in this call, before anything else
- * (with a launcher or bootstrap: once that has told the uid); the first process is, with the first that
- * connects to it. One on another node is known from when its first rank has been heard of. Who dies
- * before that is nobody's peer, and missed at the deadline. Of one that dies in the moments after, the
- * sentence names the ranks that had come, at least the first; of the first process, which may have told
- * none, its number: "process 4711, which led the rendezvous, died".
+ * (with a launcher or bootstrap: once that has supplied the uid); the first process is connected once
+ * another connects to it. A process on another node is known once its first rank has been heard from.
+ * One that dies before that is nobody's peer, and found missing at the deadline. For one that dies in the moments after, the
+ * sentence names the ranks that had arrived, at least the first; for the first process, which may have
+ * announced none, its number: "process 4711, which led the rendezvous, died".
  */
 SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 
 /*
  * Leaves the world. Collective over it: quiet, wait until no peer can touch this rank's memory, release everything,
- * live allocations included. The comm is an error (-EBADF) from then on, in another thread that waits for a word there, too. In a
+ * live allocations included. From then on using the comm is an error (-EBADF), also for another thread waiting for a word there. In a
  * broken world it waits for no rank, only until other threads' collectives on this comm have ended. Whatever it returns but -EBUSY,
  * the comm is gone. On a comm of spmt_split it ends that comm, not the world. Comms that were split from this one end with it, as if each had been
  * finalized; nobody may be in a call on them: a collective of another thread there is -EBUSY, or waited for, as on this comm.
@@ -314,9 +314,9 @@ SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
 SPMT_API int spmt_finalize(spmt_comm *comm);
 
 /*
- * Makes a comm of a part of a comm. Collective over `comm`: ranks that pass one color come
- * together, numbered in order of key, of equal keys in order of their rank. A negative color
- * takes part and gets NULL.
+ * Makes a comm of a part of a comm. Collective over `comm`: ranks that pass the same color
+ * form one comm, numbered by key, then by rank. A rank with a negative color takes part and gets
+ * NULL.
  *
  * All calls work on the new comm: it has its own rank numbers, meetings, deadline (at first the
  * parent's), counters and streams, and it may be split again. Heap and routes are the rank's: a
@@ -345,30 +345,30 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * that is whole is -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
- * again, and the same survivors agree on yet another world. While a thread is in it another's is
- * -EBUSY, spmt_finalize of the comm too. Ranks on several nodes agree by the
- * process that led their rendezvous, or, where that has died, by another that lives; none can:
- * SPMT_ERR_PEER_DEAD. Nodes that do not reach each other any more go on apart: nranks tells.
+ * again, and the same survivors agree on yet another world. While one thread is in it, another
+ * thread's call is -EBUSY, as is spmt_finalize of the comm. Ranks on several
+ * nodes agree through the process that led their rendezvous or, if it died, through another live
+ * one; if none can: SPMT_ERR_PEER_DEAD. Nodes that no longer reach each other go on separately, as nranks shows.
  */
 SPMT_API int spmt_shrink(spmt_comm *broken, spmt_uid *next, int *rank, int *nranks);
 
 /*
  * Runs fn on a thread a rank: init, fn(comm, arg), finalize. `common` may be NULL; its rank, nranks, uid and
- * device are ignored, bootstrap too. A rank whose fn fails, which is to return anything but 0, aborts the world with its code. Returns
- * the code of the first rank that failed, as it is, its sentence left for the caller.
+ * device are ignored, bootstrap too. A rank whose fn fails, that is, returns anything but 0, aborts the world with its code. Returns the
+ * code of the first rank that failed, unchanged, and leaves its sentence for the caller.
  */
 SPMT_API int spmt_run(int nranks, const struct spmt_attr *common,
 	int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
 /* n ranks of one world from one thread. All n are initialised or none. comms[i] belongs to
-   attrs[i]; what is collective, spmt_finalize too, goes through spmt_each, as the first of n calls in
-   a row would wait for the second. Attrs that name several worlds, or of which some name none, are refused. uid and bootstrap NULL
-   in all: a new world of these n, unless nranks is above n, when they are part of the job, see "Uids". */
+   attrs[i]; make collective calls, spmt_finalize too, through spmt_each, as the first of n calls in a row
+   would wait for the second. Attrs that name several worlds, or of which only some name one, are refused. uid and bootstrap NULL in
+   all: a new world of these n, or, if nranks is above n, a part of the job, see "Uids". */
 SPMT_API int spmt_init_all(int n, const struct spmt_attr *attrs, spmt_comm **comms);
 
 /* fn for every comm at once, each on a thread of its own (blocking collectives work); returns
-   when all have. The first failure in time; a code that fn returns breaks no world here. -EINVAL, and no fn runs: a comm comes
-   twice, or is NULL, as that of a rank without a part (spmt_split) is; one that is not live is refused likewise, -EBADF. */
+   when all have. Returns the earliest failure; a code that fn returns breaks no world here. -EINVAL, and no fn runs: a comm is
+   listed twice, or is NULL, as for a rank without a part (spmt_split); one that is not live is likewise refused, with -EBADF. */
 SPMT_API int spmt_each(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
@@ -376,9 +376,9 @@ SPMT_API int spmt_each(
 SPMT_API int spmt_each_abort(
 	int n, spmt_comm *const *comms, int (*fn)(spmt_comm *comm, void *arg), void *arg);
 
-/* spmt_finalize of n comms at once, each on a thread of its own; returns when all have. One that is not live, comes twice or is a part
-   or lane of another of them is an error, and so is a lack of threads, or another thread in a collective on one (-EBUSY); then none is
-   finalized. Else all are gone, but for one that such a thread entered in that moment, and the first failure is returned. */
+/* spmt_finalize of n comms at once, each on a thread of its own; returns when all have. A comm that is not live, is listed twice or is a
+   part or lane of another listed one is an error, as is a lack of threads, or another thread in a collective on one (-EBUSY); then none is
+   finalized. Otherwise all are gone, except one that such a thread entered at that moment, and the first failure is returned. */
 SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
 
 /*
@@ -387,10 +387,10 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * each rank calls them on its lane, whatever it calls elsewhere, on other lanes too.
  *
  * Local: it waits for nobody, and may run beside any call but spmt_finalize. While the lane is whole the same key gives the same comm
- * again. Of a lane there are none (-EINVAL). Lanes have collectives other than those with counts (_v), ops of their own
+ * again. A lane has no lanes itself (-EINVAL). Lanes have collectives other than those with counts (_v), ops of their own
  * (spmt_op_premul_create), barriers and sync, spmt_quiet, spmt_on_complete, spmt_stream_register and _deregister, spmt_status, spmt_abort,
- * spmt_set_timeout, spmt_query, spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED, and made on the comm
- * that it is a lane of. Any thread may call, several at once too: what they queue has the order in which they come.
+ * spmt_set_timeout, spmt_query, spmt_finalize and the questions who and where; other calls are SPMT_ERR_UNSUPPORTED: make them on the comm
+ * that the lane belongs to. Any threads may call, even at once: their work is queued in the order of their calls.
  *
  * Stream NULL is the lane's own: a queue without a thread. Nobody waits in a collective there, and no lane holds up another: the
  * rank that comes last moves the data of all. So ranks may call two lanes in opposite order. In another stream a collective holds
@@ -398,19 +398,19 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  *
  * On GPUs, and where the ranks live in several processes, a lane's stream NULL is a stream of the device, and the ranks meet in kernels:
  * addresses and flags are exchanged in the devices' memory, no call waits for a thread, and what is queued may be captured into a graph.
- * Lanes that ranks call in opposite order have to be in streams of their own, and on GPUs their kernels have to run beside each other: as
- * many as the driver has queues for (CUDA_DEVICE_MAX_CONNECTIONS, 8 where it is not set, 32 at most) may wait at once. Between processes
- * buffers are of the heap: -EINVAL else. A world, with its parts, has room for 1024 lanes at a time (128 of them its own, of several
- * processes on the host backend), a part for 32, and for one less with each that has broken: -ENOMEM. Calls that wait, such as spmt_quiet,
+ * Lanes that ranks call in opposite order must use separate streams, and on GPUs their kernels must run concurrently: at most as many as the
+ * driver has queues for (CUDA_DEVICE_MAX_CONNECTIONS, 8 where it is not set, 32 at most) may wait at once. Between processes,
+ * buffers must lie in the heap, else -EINVAL. A world, with its parts, has room for 1024 lanes at a time (128 of its own, with several
+ * processes on the host backend), a part for 32, and each broken lane still counts; beyond that, -ENOMEM. Calls that wait, such as spmt_quiet,
  * hold up those of other threads on the same rank's lane.
  *
- * A collective whose ranks do not all come before the deadline of one that has, or that differs between ranks, or spmt_abort, breaks
- * the lane, and no other. From then on no buffer of a collective that had failed is touched, every call on the lane says why,
- * and its key names a new lane. A rank that is late, and asks for the key only then, gets the new one: a program that
+ * A collective that not all ranks reach before the deadline of one that has, or that differs between ranks, or spmt_abort, breaks that
+ * lane only. From then on no buffer of a failed collective is touched, every call on the lane reports the cause, and its key
+ * names a new lane. A rank that is late, and asks for the key only then, gets the new one: a program that
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
- * It ends with spmt_finalize, which waits for this rank's own work there alone, and breaks the lane if some of that goes on behind the
- * deadline, so that other threads' calls on it end; or with its comm. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
+ * It ends with its comm, or with spmt_finalize, which waits only for this rank's own work there, and breaks the lane if some of that runs
+ * past the deadline, so that other threads' calls on it end. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
  * another process did not release the table of lanes; a working one always does.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
@@ -420,16 +420,16 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
  * return now; on a lane, why that is broken. What is queued in the stream behind it waits until fn has returned.
  *
  * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
- * waits for it, whether the stream has come to it or not. It may call the library, on whatever comm, one call at a time as ever; this
- * one is through with the comm then. But what waits for this very function (quiet of the comm) ends at its deadline, and
+ * waits for it, whether the stream has come to it or not. It may call the library, on any comm, one call at a time as always; this call
+ * no longer uses the comm by then. But what waits for this very function (quiet of the comm) ends at its deadline, and
  * spmt_finalize of any comm of the rank is -EBUSY. Functions of one rank are called one after the other. If
  * this call fails, nothing is called.
  */
 SPMT_API int spmt_on_complete(
 	spmt_comm *comm, spmt_stream stream, void (*fn)(void *arg, int code), void *arg);
 
-/* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. Local. A wait for words that is under way in
-   another thread has it, too, counted from its beginning; no other wait does. */
+/* Deadline of this rank's waits from here on, milliseconds; 0: the default again; < 0: none. Local. It also applies to a wait for words under
+   way in another thread, counted from its start; to no other wait. */
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 
 /* Breaks the world at once: every wait in it, kernels included, ends. code < 0 is what the
@@ -508,16 +508,16 @@ SPMT_API int spmt_device_count(const char *backend, int *count);
 /* ---- symmetric memory ---------------------------------------------------------------------- */
 
 /*
- * Blocks at the same offset on every rank. Collective: all ranks make the same calls, in the same order. Another size, alignment, order or function on some rank
- * is SPMT_ERR_MISMATCH on every rank, the odd ranks named, and the heap is usable afterwards. Size
+ * Blocks at the same offset on every rank. Collective: all ranks make the same calls, in the same order. A different size, alignment, order or function on some rank
+ * is SPMT_ERR_MISMATCH on every rank, which names the ranks that differ; the heap stays usable. Size
  * 0 gives a block of its own. malloc does not clear. alignment: a power of two up to 8 MiB; holds
  * for the address on every rank.
  */
 SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
 SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
 SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
-/* Frees a block. Collective, as malloc is. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found what was
-   written where nothing should have been; the block is freed. */
+/* Frees a block. Collective, as malloc is. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found a write
+   where there should be none; the block is freed. */
 SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 
 /* The address at which pe's copy of `sym` can be loaded and stored, or NULL: bad argument, or
@@ -525,8 +525,8 @@ SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 SPMT_API void *spmt_ptr(spmt_comm *comm, const void *sym, int pe);
 
 /*
- * Makes any buffer of this rank (a framework's tensor) usable by the others. Both are collective, in one order on all ranks; sizes and
- * places may differ a rank, size 0 with NULL gives none. Within a process nothing is copied. The buffer
+ * Makes any buffer of this rank (a framework's tensor) usable by the others. Both are collective, in the same order on all ranks; sizes
+ * and addresses may differ between ranks; size 0 with NULL: no buffer. Within a process nothing is copied. The buffer
  * stays the caller's and must outlive deregister. Ranks of other processes map the allocation
  * that holds it: the symmetric heap, memory of the vendor's allocator (cuMemAlloc, hipMalloc;
  * cuMemCreate if it may be exported as a descriptor), device memory of the host backend (what
@@ -538,7 +538,7 @@ SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **m
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
 /*
  * As spmt_register, by this rank alone, under a key of its own choice: local, waits for nobody, so that a framework's
- * handler may. -EEXIST: a buffer of this rank is there under the key. Ranks of the process look it up by rank and key, and
+ * handler may call it. -EEXIST: this rank has a buffer under the key. Ranks of the process look it up by rank and key, and
  * get a handle of their own, in which other ranks have 0 bytes; -ENOENT: there is none now. SPMT_ERR_UNSUPPORTED: the rank is in
  * another process, or no map loads from its memory.
  *
@@ -565,7 +565,7 @@ SPMT_API int spmt_mem_get_on_stream(spmt_comm *comm, void *dst, spmt_mem *src, s
 	size_t size, int pe, spmt_stream stream);
 struct spmt_mem_view; /* spmt_device.h */
 /* What kernels need to use a registered buffer; the caller sets view->size. Valid until
-   deregister. Where spmt_view_get gives a view by which the host does what kernels ask, so does this, and is refused likewise. */
+   deregister. Where spmt_view_get gives a view through which the host serves kernels, so does this; it is refused likewise. */
 SPMT_API int spmt_mem_view_get(spmt_comm *comm, spmt_mem *mem, struct spmt_mem_view *view);
 
 /* Between ordinary host memory and this rank's own symmetric memory. Local, complete on return. */
@@ -583,8 +583,8 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
  * delivered. To self src and dst may overlap, like memmove. _nbi: local completion at spmt_quiet;
  * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
  * does not block the host. A stream that is being captured (SPMT_CAP_GRAPH) records them, for each
- * launch of the graph; what other streams hold the graph does not wait for, which is up to who
- * launches it. What would go over the network cannot be captured, signals neither: SPMT_ERR_UNSUPPORTED, and the capture goes on.
+ * launch of the graph; the graph does not wait for work in other streams; that is up to whoever
+ * launches it. Operations over the network, signals included, cannot be captured: SPMT_ERR_UNSUPPORTED, and the capture goes on.
  */
 SPMT_API int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
 SPMT_API int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
@@ -665,25 +665,25 @@ SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type
 
 /* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. */
 SPMT_API int spmt_fence(spmt_comm *comm);
-/* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, when it was
-   queued or when it ran, waits of this rank's kernels included, in whatever stream. The next quiet reports what was still
+/* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, at queueing or
+   at running, in any stream, waits of this rank's kernels included. The next quiet reports what was still
    under way when this one ended at its deadline. Kernels keep the deadline, and get an eighth of it and 0.4 s more to report what they waited for.
-   In a broken world it fails, but first lets what this rank has queued end: copies in any case; for work behind a kernel of the user's it waits
-   half a second, and what has not begun by then never begins. No buffer is read or written any more, whatever it returns; but
-   GPUs' own copies, of puts and gets on streams and by copy engines, look at nothing: where a kernel holds them up for longer, synchronize its stream.
-   Neither this nor a barrier knows of graphs that the user launches: synchronize the stream of the launch before what it writes is
-   read, and what it uses is freed or deregistered. */
+   In a broken world it fails, but first lets this rank's queued work end: copies in any case; for work behind a user kernel it waits half a second,
+   and work that has not begun by then never begins. No buffer is read or written any more, whatever it returns; but
+   GPUs' own copies, of puts and gets on streams and by copy engines, do not check for this: if a kernel delays them longer, synchronize its stream.
+   Neither this nor a barrier covers graphs that the user launches: synchronize the launch stream before reading what the graph writes,
+   or freeing or deregistering what it uses. */
 SPMT_API int spmt_quiet(spmt_comm *comm);
 /* Work queued on stream after this runs when everything issued on the comm before it is
    complete; in a stream that is being captured, what is in the graph. */
 SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*
- * For streams in which a comm calls often. Behind each call in a stream an event is recorded, since the stream may be destroyed at once,
- * and that is a tenth of what a small call costs. The caller of spmt_stream_register keeps the stream until spmt_stream_deregister, or
- * until this comm is finalized, and gives up one thing: who waits for this comm's calls in it (spmt_quiet, a barrier, a collective of the
+ * For streams in which a comm calls often. The library records an event after each call in a stream, since the stream may be destroyed at
+ * once, at a tenth of a small call's cost. The caller of spmt_stream_register keeps the stream until spmt_stream_deregister, or
+ * until this comm is finalized, and gives up one thing: whoever waits for this comm's calls in it (spmt_quiet, a barrier, a collective of the
  * comm in another stream, spmt_quiet_on_stream) waits for all that the stream holds by then, the user's own kernels too. While a
- * registered stream is captured those who wait for what it held before get -EBUSY, spmt_finalize too, and may call again behind the capture.
+ * registered stream is being captured, calls that wait for its earlier work return -EBUSY, spmt_finalize too, and may be repeated after the capture.
  *
  * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
  * it. -EINVAL: it has not (deregister), or the stream is NULL or a default one (SPMT_STREAM_LEGACY, _PER_THREAD). -EBUSY: it is being
@@ -696,9 +696,9 @@ SPMT_API int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream);
 
 /* ---- collectives over the world ------------------------------------------------------------ */
 
-/* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. Where quiet fails on a
-   rank, as its streams go on at its deadline or a wait there ended, all ranks get that code and sentence, and the world is whole;
-   but not where the others' deadlines pass while they wait for that rank. */
+/* Waits until all ranks of the comm have called; spmt_barrier completes what each has issued before, as quiet does. If quiet fails on a rank,
+   because its streams still run at its deadline or a wait there ended early, all ranks get that code and sentence, and the world
+   stays whole; but not if the others' deadlines pass while they wait for that rank. */
 SPMT_API int spmt_barrier(spmt_comm *comm);
 SPMT_API int spmt_sync(spmt_comm *comm); /* a barrier without the quiet */
 /* In a graph it completes what is there; with SPMT_SDMA=queues, what kernels have submitted to copy engines only if spmt_view_get
@@ -707,40 +707,40 @@ SPMT_API int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream);
 
 /*
  * Collectives in stream order, asynchronous to the host. Buffers are any addresses of the rank's
- * device that are aligned to the type, symmetric or not. dst and src may not overlap, but in
- * place: dst == src of all_reduce, reduce, broadcast and all_to_all, src the rank's own block of dst
- * of all_gather, gather and all_gather_v, dst the rank's own block of src of reduce_scatter and scatter;
+ * device that are aligned to the type, symmetric or not. dst and src may not overlap, except in
+ * place: dst == src for all_reduce, reduce, broadcast and all_to_all; src the rank's own block of dst
+ * for all_gather, gather and all_gather_v; dst the rank's own block of src for reduce_scatter and scatter;
  * all_to_all in place on all ranks or on none. All ranks pass the same count, type, op and
  * root, and call in the same order. An argument that is wrong on one rank alone is -EINVAL there
  * at once; the others miss that rank at their deadline. The next quiet reports a difference
  * between ranks to all of them as SPMT_ERR_MISMATCH; nothing was moved, and the next call is
- * fine. All ranks capture a call into a graph, or none: calls that copy engines move meet only their like.
+ * fine. All ranks capture a call into a graph, or none: moved by copy engines, captured and uncaptured calls never meet.
  *
- * Of reduce, gather, scatter, all_to_all in place, all_gather_v and all_to_all_v a difference breaks the world,
- * as a rank that is missing does: quiet and status say SPMT_ERR_MISMATCH on every rank, the next call
- * SPMT_ERR_BROKEN. Of the last two other pairs may have had their data by then. Where copy engines move one of the calls (row
+ * For reduce, gather, scatter, all_to_all in place, all_gather_v and all_to_all_v a difference breaks the world, as
+ * a missing rank does: quiet and status return SPMT_ERR_MISMATCH on every rank, the next call
+ * SPMT_ERR_BROKEN. For the last two, other pairs may have received their data by then. Where copy engines move one of the calls (row
  * engine, on GPUs what is 128 MiB or more) a difference breaks the world as well.
  *
- * To block, pass the stream NULL and call spmt_quiet behind it: dst is written then, src is free, and what was
- * wrong is returned. There are no other forms that block.
+ * To block, pass the stream NULL and then call spmt_quiet: on return dst is written, src is free, and any failure
+ * is returned. There are no other blocking forms.
  *
- * One that fails in its stream, as a rank is missing at the deadline or the world breaks, breaks
- * the world at that moment: status, quiet and the next call say so on every rank, with the ranks
- * that were missing. What is queued behind it, a put or a signal, too, does not happen, nor does
- * a graph that is launched again; nobody takes part in it later. dst is undefined.
+ * A collective that fails in its stream, because a rank is missing at the deadline or the world
+ * breaks, breaks the world at that moment: status, quiet and the next call report it on every rank,
+ * with the missing ranks. Work queued behind it, puts and signals included, does not run, nor does a
+ * graph that is launched again; no rank takes part in it later. dst is undefined.
  *
  * Nobody reads or writes a rank's buffers before that rank has called; after quiet (or the
  * stream's end of the work) no peer reads src. Results are bitwise equal on all ranks and from
  * run to run: elements are combined in the order of ranks, unless SPMT_COLL names a plan, which has an order of
  * its own. Types: all of spmt_type. Sums of f16, bf16 and f8 are made in f32 and rounded once, to nearest even.
  *
- * AND, OR, XOR: integers only. AVG: of integers the exact mean, which no sum wraps, rounded toward zero; of floats the sum and one
- * division by the number of ranks, in f32, of f64 in f64. MIN and MAX: a NaN on any rank gives NaN, -0 is below +0.
+ * AND, OR, XOR: integers only. AVG: for integers the exact mean, with no overflow of sums, rounded toward zero; for floats the sum,
+ * divided once by the number of ranks, in f32 (f64: in f64). MIN and MAX: a NaN on any rank gives NaN, -0 is below +0.
  *
  * SPMT_TYPE_F8E4M3 and SPMT_TYPE_F8E5M2 are the formats of the OCP 8-bit Floating Point Specification, revision 1.0, E4M3 being
- * float8_e4m3fn of ml_dtypes: it has no infinity, and 0x7f and 0xff are NaN. A result too large for E5M2 is its infinity; for E4M3,
- * above 464, which would be rounded beyond 448, NaN, as infinities are. Nothing saturates. (The specification leaves the choice; so
- * converts ml_dtypes.) A NaN result is 0x7f of E4M3 and 0x7e of E5M2.
+ * float8_e4m3fn of ml_dtypes: it has no infinity, and 0x7f and 0xff are NaN. A result too large for E5M2 becomes infinity; for E4M3,
+ * one above 464, which would round beyond 448, becomes NaN, as infinities do. Nothing saturates. (The specification leaves the choice;
+ * ml_dtypes does the same.) A NaN result is 0x7f of E4M3 and 0x7e of E5M2.
  */
 SPMT_API int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, int root,
@@ -757,11 +757,11 @@ SPMT_API int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t
 	enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /*
  * Makes an op for all_reduce, reduce_scatter and reduce: the sum of what each rank gives, multiplied by that rank's *scalar first. The
- * scalar has the type `type`, as the buffers must have, and may differ from rank to rank; that the op is one of these must not. Integers
+ * scalar has the type `type`, as must the buffers, and may differ between ranks; but all ranks must pass such an op. Integers
  * wrap; floats are multiplied, then added in the order of ranks, f16, bf16 and f8 in f32, rounded once at the end.
  *
- * Local: no other rank takes part. The op is this comm's alone: not of other ranks, of comms split from it, or of its lanes, which make
- * their own; with another's it is -EINVAL, as with one that was destroyed or is of an earlier world. A comm has up to 256 at a time; one more
+ * Local: no other rank takes part. The op belongs to this comm alone: other ranks, comms split from it and its lanes make their own;
+ * passing another comm's op is -EINVAL, as is one that was destroyed or belongs to an earlier world. A comm has up to 256 at a time; one more
  * is -ENOSPC. They are for the collectives above: plans take none. A SPMT_SCALAR_DEVICE scalar stays where it is until the last collective
  * with its op is complete, is aligned to its type, and is read anew by every launch of a graph.
  */
@@ -770,12 +770,12 @@ SPMT_API int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const v
 /* Forgets such an op. Collectives that were called with it, also in a graph, are not affected: it may follow them at once. What is left is
    forgotten with the comm. */
 SPMT_API int spmt_op_destroy(spmt_comm *comm, enum spmt_op op);
-/* Sends each rank's data to the rank that a table names; else as the collectives above. to[nranks], equal on all ranks, copied:
-   where rank i's data goes, -1 nowhere; no target twice; dst is untouched where nothing comes. */
+/* Sends each rank's data to the rank that a table names; else as the collectives above. to[nranks], equal on all ranks and copied:
+   to[i] is rank i's target, -1 for none; no target twice; dst is untouched where nothing arrives. */
 SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, const int *to, spmt_stream stream);
-/* To or from one rank, the root; count is a rank's, so that dst of gather and src of scatter hold nranks times as many there. dst of
-   reduce and gather is untouched on other ranks, src of scatter unread, and may be NULL there. */
+/* To or from one rank, the root; count is per rank, so at the root dst of gather and src of scatter hold nranks times as many. On other
+   ranks dst of reduce and gather is untouched, src of scatter unread, and each may be NULL. */
 SPMT_API int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, enum spmt_op op, int root, spmt_stream stream);
 SPMT_API int spmt_gather(spmt_comm *comm, void *dst, const void *src, size_t count,
@@ -799,16 +799,16 @@ SPMT_API int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_cou
 struct spmt_view; /* spmt_device.h */
 /* What kernels need to act as this rank, by value. The caller sets view->size; no more is
    written. Valid until finalize. Where some rank of the comm reaches another by a map that kernels cannot load from, as on another
-   node, the host does for kernels what they ask there (spmt_device.h, "Peers without an address"); SPMT_ERR_UNSUPPORTED then with a
-   view->size of an earlier header. */
+   node, the host serves kernels' requests there (spmt_device.h, "Peers without an address"); with a view->size of an earlier header
+   that is SPMT_ERR_UNSUPPORTED. */
 SPMT_API int spmt_view_get(spmt_comm *comm, struct spmt_view *view);
 
 /*
  * A channel of kernels to one peer: two buffers, and a counter of signals for each direction that only rises.
  *
- * Local: nothing is exchanged and nobody waits, in whatever process the peer lives. The words of each channel are there from init on:
- * SPMT_CAP_CHANNELS of them to each peer, itself included, by an index that both ranks pass; so a channel is not destroyed either. A
- * channel that is asked for again, with other buffers perhaps, goes on counting: what was signalled and not waited for is still there.
+ * Local: nothing is exchanged and nobody waits, in whatever process the peer lives. The words of all channels exist from init on:
+ * SPMT_CAP_CHANNELS channels to each peer, the rank itself included, chosen by an index that both ranks pass; so a channel is never
+ * destroyed either. Getting a channel again, perhaps with other buffers, continues its counts: signals not yet waited for are still there.
  */
 struct spmt_channel_attr {
 	size_t size; /* sizeof(struct spmt_channel_attr), as spmt_attr's */
@@ -835,12 +835,12 @@ struct spmt_port; /* spmt_device.h */
  * A port of kernels to one peer: two buffers and a counter of signals, as a channel's, but what is put and signalled goes through the
  * host: a thread of the library, one a process, takes what kernels post and has copy engines, NICs or the CPU do it. So a kernel spends
  * one thread on a transfer of any size. `attr` is a channel's, and so are the buffers; SPMT_CAP_CHANNELS ports to each peer have words of
- * their own. A port that is asked for again has the new buffers from the next post on, in all copies of it, and goes on counting; but kernels
- * make and unpack packets in the buffers that their copy names, so for those they need a newer copy.
+ * their own. A port obtained again has the new buffers from the next post on, in all copies of it, and goes on counting; but kernels pack and
+ * unpack packets in the buffers that their copy names, so for packets they need a newer copy.
  *
- * Local. The first one of a comm makes the ring of its rank, and the first one of the process the thread. A post that fails, one whose
- * offsets do not fit included, breaks the comm: flush and waits end, spmt_quiet and spmt_status tell. spmt_quiet completes what kernels that
- * have ended have posted. Valid as a channel is; the peer may be on another node.
+ * Local. The first port of a comm creates its rank's ring, and the first of the process the thread. A post that fails, including one whose
+ * offsets do not fit, breaks the comm: flush and waits end, and spmt_quiet and spmt_status report it. spmt_quiet completes all posts by kernels
+ * that have ended. Valid as a channel is; the peer may be on another node.
  */
 SPMT_API int spmt_port_get(
 	spmt_comm *comm, const struct spmt_channel_attr *attr, struct spmt_port *port);
@@ -848,9 +848,9 @@ SPMT_API int spmt_port_get(
 struct spmt_switch; /* spmt_device.h */
 /* What kernels need to reduce from, and store to, one buffer of every rank of the comm, by value: `bytes` of symmetric memory at sym;
    or, with sym NULL and bytes 0, a registered buffer, of which every rank has a part. Local. The caller sets sw->size; no more is
-   written. Valid, and refused, as a channel is. With SPMT_MULTICAST=1 kernels go by the switch's multicast, or it is refused: SPMT_ERR_UNSUPPORTED
+   written. Valid, and refused, as a channel is. With SPMT_MULTICAST=1 kernels use the switch's multicast, or the call is refused: SPMT_ERR_UNSUPPORTED
    for registered buffers, for ranks that are in other processes or share a device, for heaps that are not committed on demand and for
-   devices or drivers without it; what else the driver refuses has its code. */
+   devices or drivers without it; other refusals return the driver's code. */
 SPMT_API int spmt_switch_get(
 	spmt_comm *comm, const void *sym, size_t bytes, spmt_mem *mem, struct spmt_switch *sw);
 
@@ -863,15 +863,15 @@ SPMT_API int spmt_switch_get(
  * simulated without a comm, in any thread that has it to itself. A plan to which nobody adds may be
  * looked at, checked and begun by any number of threads.
  *
- * Buffers. Each rank has an input, an output and a scratch buffer, cut into chunks of one size: the input's bytes by input_chunks, or,
- * where there is none, the output's by output_chunks; with neither, a run's count is that of one chunk. Packets have places of their own
- * beside those of scratch, by the same indices. In place, input and output are one buffer: the input of rank r is chunk r *
- * input_chunks on of the output of an "allgather", the output of a "reducescatter" chunk r * output_chunks on of the input, else
- * they begin together.
+ * Buffers. Each rank has an input, an output and a scratch buffer, cut into chunks of one size: the input's bytes divided by input_chunks
+ * or, if there is none, the output's by output_chunks; with neither, a run's count is one chunk's. Packets have places of their own
+ * beside those of scratch, by the same indices. In place, input and output are one buffer: rank r's input starts at chunk r *
+ * input_chunks of the output in an "allgather", its output at chunk r * output_chunks of the input in a "reducescatter", otherwise
+ * they start together.
  *
  * Order. The operations of a block are done one after the other. Those of two blocks, of one rank or two, are ordered by signals and
- * waits, barriers, and semaphores. Packets are there when they are read, and tell that what their block had read before is over; what it had
- * stored elsewhere may come later than they do. Between two runs all ranks meet.
+ * waits, barriers, and semaphores. Packets have arrived when they are read, and show that their block's earlier reads are over; its earlier
+ * stores elsewhere may arrive after them. All ranks meet between two runs.
  */
 enum spmt_plan_kind {
 	SPMT_PLAN_PUT,	/* src[0] of this rank to dst[0] of another */
@@ -948,15 +948,15 @@ SPMT_API int spmt_plan_about(const spmt_plan *plan, struct spmt_plan_info *info)
 SPMT_API int spmt_plan_get(
 	const spmt_plan *plan, int rank, int block, size_t nth, struct spmt_plan_op *op);
 /*
- * Checks a plan over all ranks. 0: it ends, whatever the blocks' speeds, and no two operations touch a chunk at once, one of them
- * writing it. -EINVAL, with the sentence: a deadlock, as the cycle of operations that wait for each other; a race, as the two
+ * Checks a plan over all ranks. 0: it terminates, whatever the blocks' speeds, and no two operations touch a chunk at once if either
+ * writes it. -EINVAL, and the sentence names: a deadlock, by its cycle of operations that wait for each other; a race, by the two
  * operations; a wait that nobody signals; a signal that nobody waits for; a channel end or semaphore that two blocks share, whose signals
  * could go to either; a semaphore that begins with two counts.
  * -E2BIG: too many operations to look at.
  */
 SPMT_API int spmt_plan_check(const spmt_plan *plan);
-/* Makes a plan of text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for what is none, and
-   for what plans here do not have. It is not checked yet. */
+/* Makes a plan from text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for other text, and for
+   features that plans here lack. The plan is not checked yet. */
 SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
 /* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need. -ERANGE: room is less than that; *need
    is set, text is not touched. */
@@ -997,18 +997,18 @@ SPMT_API int spmt_plan_begin(
    moved, and the next run is fine. Ranks that run different plans break the world. */
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
-/* Collective: waits for its runs, and gives the memory back as spmt_free. open is no longer valid after 0, -EFAULT, and in a broken comm: it is
-   -EINVAL here and to spmt_plan_run then, as on another comm, until spmt_plan_begin gives the same pointer again. After other failures
-   (-EBUSY, SPMT_ERR_MISMATCH, what a rank's quiet failed with) no rank has given anything back, and all may end it again. Graphs that hold
-   its runs are not launched any more: virtual devices refuse, others would run in memory that is given back. */
+/* Collective: waits for its runs, and gives the memory back as spmt_free. open is no longer valid after 0 or -EFAULT, or in a broken comm: passing
+   it here or to spmt_plan_run is then -EINVAL, as on another comm, until spmt_plan_begin returns the same pointer again. After other failures
+   (-EBUSY, SPMT_ERR_MISMATCH, what a rank's quiet failed with) no rank has given anything back, and all may end it again. Do not launch graphs
+   that hold its runs any more: virtual devices refuse, others would use memory already freed. */
 SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);
 
 /* ---- host backend only --------------------------------------------------------------------- */
 
 /* kernel(copy of args) in stream order on the rank's virtual device, on a thread with a stack of
    2 MiB; on other backends SPMT_ERR_UNSUPPORTED. In the comm's own stream it is work of the comm, which quiet and barrier complete; in
-   another they do not wait for it, as for no kernel that a vendor's runtime launches. In either the memory that the comm's views name
-   stays until the kernel has ended: spmt_finalize waits for it, a second at most, and what goes on then is left to itself. */
+   another they do not wait for it, just as for kernels that a vendor's runtime launches. In either case the memory that the comm's views
+   name stays until the kernel has ended: spmt_finalize waits for it, a second at most, and abandons what still runs. */
 SPMT_API int spmt_host_launch(spmt_comm *comm, spmt_stream stream, void (*kernel)(void *args),
 	const void *args, size_t args_size);
 /* A stream of the host backend on the comm's device. */
@@ -1028,8 +1028,8 @@ typedef struct spmt_host_graph spmt_host_graph;
 SPMT_API int spmt_host_graph_begin(spmt_stream stream);
 SPMT_API int spmt_host_graph_end(spmt_stream stream, spmt_host_graph **graph);
 /* Puts all that the graph holds into a stream of spmt_host_stream_create on its device, as one piece of work, as often as wanted; any
-   thread. Launches run one after the other, whatever streams they are in. What fails is told as in streams. -EBADF once a comm, or an
-   open plan, whose work it holds has ended; that end waits for running launches. */
+   thread. Launches run one after the other, whatever streams they are in. Failures are reported as in streams. -EBADF once a comm, or an
+   open plan, whose work it holds has ended; ending it waits for running launches. */
 SPMT_API int spmt_host_graph_launch(spmt_host_graph *graph, spmt_stream stream);
 /* Waits for nothing; what was launched still runs. */
 SPMT_API int spmt_host_graph_destroy(spmt_host_graph *graph);

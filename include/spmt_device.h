@@ -17,18 +17,17 @@
  *
  * Scopes
  *   No suffix: the calling thread alone. _warp, _block: called by all threads of the warp
- *   (wavefront) or block with equal arguments, who share the work; such a call is a meeting point
- *   of those threads, so that what they wrote before is sent, and what came may be read by all of
- *   them after. _nbi forms need not be that on return: quiet of the same scope completes them.
- *   In C, clang (seen with 19) may give threads that come by different ways calls of their own of a
- *   program's function in which they meet: compile with -fconvergent-functions, or declare such
+ *   (wavefront) or block with equal arguments, who share the work; such a call synchronizes those
+ *   threads, so that their earlier writes are sent, and all of them may read what arrived afterwards. _nbi forms need not be that on return: quiet of the same scope completes them.
+ *   In C, clang (seen with 19) may duplicate a call of a program's function in which threads meet, one
+ *   for each path to it: compile with -fconvergent-functions, or declare such
  *   functions __attribute__((convergent)). CUDA and HIP do by themselves.
  *
  * Order (OpenSHMEM 1.5)
  *   fence orders this thread's earlier puts, signals and atomics to each pe before its later ones.
- *   That of a warp orders those of all its threads before their later ones; that of a block those of
- *   all its threads before later ones of its first warp, and a thread of another one, which has not
- *   fenced, calls fence before them.
+ *   A warp's fence orders those of all its threads before their later ones; a block's orders those of
+ *   all its threads before later ones of its first warp, and a thread of another warp, which has not
+ *   fenced, calls fence before its own.
  *   quiet completes them. A signal comes after its data, also for 0 bytes. A naturally aligned put
  *   or get of 1, 2, 4 or 8 bytes, and _p and _g, is one atomic access. Atomics order nothing by
  *   themselves. barrier is quiet, then sync; sync alone orders nothing of the calling ranks, but
@@ -36,18 +35,18 @@
  *
  * Peers without an address
  *   spmtd_ptr is NULL for a peer that kernels do not load from or store to, as one on another node. The same calls work there: the
- *   calling thread posts what it asks for to the host (fifo.h), whose thread has a NIC do it. The local side is then memory of the
+ *   calling thread posts its request to the host (fifo.h), where a thread has a NIC do it. The local side is then memory of the
  *   device or the heap, not a thread's stack or shared memory; _p and _g, signals and atomics carry values. Blocking puts and gets
  *   wait for the host, as quiet and barrier do, which cover all that this rank's kernels have posted. Where the ring of posts is full a call waits;
- *   what finds no place before the deadline is not done, and the rank's next quiet or barrier has the code, of whatever thread. The same holds for a
- *   blocking put, a get or a fetch that the host had not done by then: it may have brought nothing, and the host may yet read or write the local side.
+ *   a request that finds no place before the deadline is not done, and the rank's next quiet or barrier, by any thread, returns the code. The same holds
+ *   for a blocking put, a get or a fetch that the host had not done by then: it may have moved nothing, and the host may still read or write the local side.
  *   A post that fails breaks the world. Atomics
  *   have 4 or 8 bytes there, and of half and bfloat16 there are sums alone; reductions, packets that are sent on and bulk copies from shared memory are refused (SPMTD_UNSUPPORTED, or
  *   the world breaks where a call returns nothing). Registered buffers are reached by the same calls, and spmtd_mem_ptr is NULL.
  *
  *   Near: with SPMT_NEAR defined before the first include, there are no such peers: spmt_view_get and spmt_mem_view_get refuse a world that
- *   has some (SPMT_ERR_UNSUPPORTED), the structures end earlier, and no call has code that posts, without which a sync or barrier by one
- *   thread of an NVIDIA GPU is 0.1 us shorter and a get by a block up to 0.2 us. Both the kernels and what fills their views are compiled with it.
+ *   has some (SPMT_ERR_UNSUPPORTED), the structures end earlier, and no call contains code that posts, which makes a sync or barrier by one
+ *   thread of an NVIDIA GPU 0.1 us shorter and a get by a block up to 0.2 us. Compile both the kernels and the code that fills their views with it.
  *
  *   A packet (packet.h) orders nothing but itself, and needs no order: its data come with its flag. Lines, which are larger, are refused there.
  *

@@ -34,8 +34,8 @@ SPMTD_BEGIN
  *
  * One thread, warp or block at a time waits or polls through a channel. Any number may signal.
  *
- * data_sync, enum spmtd_data_sync: of a warp's or block's threads one signals or waits, and it says when they meet: before, after, both,
- * or not at all. Without AFTER the threads that do not wait themselves get 0, and may not yet touch what was waited for.
+ * data_sync, enum spmtd_data_sync: one thread of a warp or block signals or waits, and this says when all meet: before, after, both, or not
+ * at all. Without AFTER the threads that do not wait themselves get 0, and may not yet touch the data waited for.
  */
 SPMTD_FN void spmtd_do_channel_signal_(const struct spmt_view *v, const struct spmt_channel *c,
 	int data_sync, int relaxed, int scope)

@@ -15,9 +15,9 @@ SPMTD_BEGIN
  * Between two barriers, of the world's sync or, where the name has _at, of the session that the last argument names: all ranks
  * call with equal sizes, roots and indices. dst and src are symmetric and may not overlap, but that broadcasts
  * and reductions take dst == src, and all_gather this rank's place in dst as src. On return dst is written and src free. 0,
- * or the code of a barrier that failed, after which dst may be written in part; SPMTD_INVALID: no such root or session. Where it
- * failed on all ranks these may call it again, with the same arguments, dst as it was left and src as it was before: of a reduction with
- * dst == src that has to be written anew. Where it was 0 on some rank it is not to be called again for this.
+ * or the code of a barrier that failed, after which dst may be written in part; SPMTD_INVALID: no such root or session. If it failed
+ * on all ranks, they may call it again with the same arguments, dst as it was left and src as it was before: for a reduction with dst ==
+ * src, write src anew. If it returned 0 on some rank, do not repeat it.
  *
  *	broadcastmem    size bytes of root's src to every dst, its own included
  *	all_gathermem   size bytes of each, in rank order

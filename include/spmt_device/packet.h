@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets and lines: data that says itself that it has come. */
+/* Packets and lines: data that carries its own arrival flag. */
 #ifndef SPMTD_PACKET_H
 #define SPMTD_PACKET_H
 
@@ -26,9 +26,9 @@ SPMTD_BEGIN
  * which each calls with its index and moves its own packets, every threads-th from its index on: none waits for another, and what get
  * and forward return is of the caller's packets alone. An index of `threads` or more moves nothing; get and forward say SPMTD_INVALID.
  *
- * flag is not 0, and differs from those of earlier uses of the buffer. With two buffers in turn and a flag
- * that rises by 1 a call, in a word of the device where kernels are in graphs, ranks of which each puts to and
- * gets from all others in each call need no other word that the buffer is free again.
+ * flag is not 0, and differs from those of earlier uses of the buffer. With two alternating buffers and a flag
+ * that rises by 1 per call (kept in device memory where kernels are in graphs), ranks that each put to and get
+ * from all others in every call need no other sign that a buffer is free again.
  */
 
 /* What a thread has in flight. */
@@ -615,9 +615,9 @@ SPMTD_FN int spmtd_get_packet8(
  * forward, and dst and onto at pe, are memory of a GPU (on the host backend, of the host), never the host's memory as a GPU sees it.
  *
  * Whole, where SPMTD_LINES_WHOLE is defined as 1 before this header, in the kernels of both ranks: 8 lanes store a line by 16 bytes each in
- * one instruction, a warp 4 lines, in the hope that a flag is there no sooner than its line. No document says so, and it takes a warp whose
- * threads run together, which nothing can ask for: where they have come apart ptxas 13 leaves them so behind bar.warp.sync, and lines are
- * stored, and looked at, in pieces. Between two H100 lines came whose data was older than their flag (docs/tried.md). So nothing in this library
+ * one instruction, a warp 4 lines, in the hope that a flag is there no sooner than its line. No document guarantees this, and it takes a
+ * converged warp, which nothing can enforce: where threads have diverged, ptxas 13 leaves them so after bar.warp.sync, and lines are stored,
+ * and looked at, in pieces. Between two H100 lines came whose data was older than their flag (docs/tried.md). So nothing in this library
  * asks for it, and who does checks the data by other means. A forwarding warp sends each few lines on as they come.
  * In order, as everywhere else: data, then a release by the scope, then the flags; and who gets acquires the flags before it reads, by the
  * rules of memory on every target. forward sends nothing on before all has come.

@@ -32,7 +32,7 @@ SPMTD_BEGIN
  *
  * As with channels, dst_off, src_off and via_off of packets count bytes of packets, aligned to 16, of packets8 to 8, and size is bytes of data.
  *
- * _warp, _block: by all threads of it with the same arguments, of which one posts what all of them have stored before. One thread, warp or
+ * _warp, _block: by all its threads with the same arguments; one posts, and the post covers all their earlier stores. One thread, warp or
  * block at a time waits or polls through a port. Any number may post.
  */
 SPMTD_FN int spmtd_do_port_(const struct spmt_view *v, const struct spmt_port *p, int kind,

@@ -9,9 +9,9 @@
  *	         ordinary puts.
  *	quiet    all that this rank's kernels have submitted to pe, or, with pe < 0, to all, is complete. spmtd_quiet and barrier cover it,
  *	         too, and spmt_quiet on the host once the kernel has ended; the end of a kernel alone does not. spmtd_fence waits likewise;
- *	         it returns nothing, so that where its wait ends early what comes behind is not ordered, and spmt_quiet on the host alone tells.
- * All return 0, or the code of a wait that ended: for room in a full ring, when what had found room is submitted and the rest is not, or
- * for the engine. Of one that has stopped kernels learn at their deadline; the next spmt_quiet says why, and breaks the comm. `src` is
+ *	         it returns nothing, so if its wait ends early, later operations are not ordered, and only spmt_quiet on the host reports it.
+ * All return 0, or the code of a wait that failed: for room in a full ring, in which case what found room is submitted and the rest is not,
+ * or for the engine. Kernels notice a stopped engine at their deadline; the next spmt_quiet says why, and breaks the comm. `src` is
  * memory of the device or the heap, not a thread's stack or shared memory. Any number of threads, warps and blocks submit at once; nobody
  * waits for another one, only for the engine.
  */

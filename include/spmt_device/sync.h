@@ -244,8 +244,8 @@ SPMTD_FN int spmtd_sync_wait(const struct spmt_view *v)
 }
 
 /*
- * The same in barrier sessions, 0 .. SPMT_CAP_BARRIERS - 1, each of which is a meeting of its own, and none that
- * of the calls without: so blocks of one index meet on all ranks whatever the others do. One thread, warp or block of a
+ * The same in barrier sessions, 0 .. SPMT_CAP_BARRIERS - 1, each independent of the others and of the calls without
+ * a session: so blocks of one index meet on all ranks whatever the others do. One thread, warp or block of a
  * rank is in a session at a time. SPMTD_INVALID: there is no such session, and nobody has been told of an arrival.
  */
 #define SPMTD_SESSIONS(suffix, scope)                                                    \

@@ -32,8 +32,8 @@
 #else
 #define SPMTD_DEVICE
 #endif
-/* In C clang takes a function for one that threads may call apart, and may give those that come by one way a call of their own, though
-   they are to meet the others in it: a block waited for ever. As CUDA and HIP it takes none for such. */
+/* In C clang assumes that threads may call a function divergently, and may duplicate the call for those that arrive by one path, though
+   they must meet the others in it: a block waited for ever. In CUDA and HIP it never assumes this. */
 #if defined(__clang__) && (defined(__NVPTX__) || defined(__AMDGCN__))
 #define SPMTD_MEETS __attribute__((convergent))
 #else

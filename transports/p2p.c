@@ -81,8 +81,7 @@ WORD(16)
 WORD(32)
 WORD(64)
 
-/* memcpy where it is allowed: with large sizes memmove may choose another way, and then is not as fast as what users compare
-   a put with. It fences its own non-temporal stores. */
+/* memcpy where it is allowed: for large sizes memmove may choose another way, slower than what users compare a put with. It fences its own non-temporal stores. */
 static void store_range(void *dst, const void *src, size_t n)
 {
 	uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
@@ -188,7 +187,7 @@ static int store_wait(struct link *link, const char *what)
 	return link_wait_failed(link, what, rc);
 }
 
-/* The device moves: a user's stream is to be kept in order, or the CPU cannot reach the memory. A wait that was cut short
+/* The device moves the bytes, to keep a user's stream in order or because the CPU cannot reach the memory. A wait that was cut short
    leaves the move in flight, for quiet. */
 static int store_queue(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
 	device_stream stream)

@@ -15,7 +15,7 @@ enum rdma_memory { RDMA_HOST, RDMA_DMABUF, RDMA_PEER, RDMA_BOUNCE };
 const char *rdma_memory_name(enum rdma_memory memory);
 
 /*
- * Who does 64-bit atomics of others in a rank's memory: its CPU; a NIC as well, which is atomic with the CPU; or a NIC alone.
+ * Who does others' 64-bit atomics in a rank's memory: its CPU; also a NIC, atomically with the CPU; or only a NIC.
  */
 enum rdma_atomics { RDMA_ATOMICS_CPU, RDMA_ATOMICS_BOTH, RDMA_ATOMICS_NIC };
 

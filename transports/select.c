@@ -130,7 +130,7 @@ static const struct mover_row {
 	[MOVER_VERBS] = { "verbs", &mover_verbs, 1u << MAP_RDMA, NULL },
 };
 
-/* In order of preference from MAP_P2P on; the two before are not for the user to choose. */
+/* In order of preference from MAP_P2P on; users cannot choose the two before it. */
 static const struct map_row {
 	const char *name;
 	const struct map_ops *ops; /* NULL: not in this build */

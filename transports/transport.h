@@ -84,7 +84,7 @@ struct mover_ops {
 	const char *name;
 	/* n > 0, checked by the caller. 1, 2, 4 or 8 bytes at a multiple of that are one access; what a rank moves to itself may
 	   overlap. Ordering between two moves of one link: none; between a move and a later fence(): as its comment says. Failure:
-	   nothing of this move will be written later, but of one that waited and was cut short, which is pending then. */
+	   nothing of this move will be written later, unless its wait was cut short: then it is pending. */
 	int (*put)(struct mover *m, uint64_t offset, const void *local, size_t n,
 		enum move_mode mode, device_stream stream);
 	int (*get)(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
@@ -99,9 +99,9 @@ struct mover_ops {
 	/* After it, what was issued on this link before is visible at the peer before anything
 	   issued later. May wait, with the deadline and stop word of the link. A wait that ends
 	   early is SPMT_ERR_TIMEOUT at the deadline or -ECANCELED at the stop word, with a
-	   sentence; what was in flight stays so, and a later quiet waits for it again. A move
-	   that failed is told here and stays the next quiet's to report, so that no signal
-	   follows data that is not there. */
+	   sentence; what was in flight stays so, and a later quiet waits for it again. A failed
+	   move is reported here and again by the next quiet, so that no signal follows data
+	   that is not there. */
 	int (*fence)(struct mover *m);
 	/* All NBI moves, signals and atomics are complete everywhere. First failure since the last quiet. */
 	int (*quiet)(struct mover *m);
@@ -118,8 +118,8 @@ extern const struct mover_ops mover_verbs;
 /* The route as it is now, from any thread: link->route itself is not written after init. */
 void link_route(const struct link *link, struct route *route);
 
-/* In a user's stream. On virtual devices nothing is copied once the world is broken, as quiet may have given up on what stands before it; nor
-   does a kernel run behind that, such as a signal's, as these look at the same word. */
+/* In a user's stream. On virtual devices nothing is copied once the world is broken, as quiet may have given up on earlier work; nor does a
+   kernel run after it, such as a signal's, as kernels check the same word. */
 int link_stream_copy(
 	const struct link *link, void *dst, const void *src, size_t n, device_stream stream);
 
@@ -128,7 +128,7 @@ int link_wait_failed(const struct link *link, const char *what, int rc);
 
 /* Such a code: what was waited for is still in flight. */
 bool link_cut_short(int rc);
-/* Moves that begin behind it come behind those in flight, by whatever movers. */
+/* Moves begun after it arrive after those in flight, whatever their movers. */
 int link_fence(struct link *link);
 /* What all movers of the link have in flight is complete, or the first failure; what was cut short stays pending. */
 int link_quiet(struct link *link);

@@ -12,7 +12,7 @@
 int socket_make(int family);
 /* Makes a TCP connection send without delay, and ask for an answer now and then. */
 void socket_settle(int fd);
-/* What gets no answer, or finds no room there, is sent again after so long at most, 1000 at least: where the kernel can be told. */
+/* Data that gets no answer, or finds no room there, is resent after at most `ms` (1000 at least), where the kernel can be told. */
 void socket_hurry(int fd, int ms);
 /* Whether the kernel at the other end of a TCP connection, which answers for a stopped process as well, has yet to answer; *ns: how long ago
    it last did, to within a tick of this one's clock. */

@@ -5,7 +5,7 @@
 
 #include "place.h"
 
-/* Whether an address of this node's can be had at once: one of IPv6 is tentative at first. */
+/* Whether an address of this node can be bound at once: an IPv6 one is tentative at first. */
 bool tcp_can_have(const struct place_address *address);
 /*
  * Listens at each address of the place, this node's, at the first of its ports that is free; one with none, or that cannot be had, is

@@ -6,11 +6,11 @@
  * use; so another user may take it as soon as it is given up, and a forked child keeps it as long as it lives. Names that another
  * user holds, or at which nobody answers, are passed over: the hub is at the first where one of ours listens.
  *
- * Which node leads its addresses say. One that has them all leads, and one that made the uid and still has some. For any other some say
- * nothing: nodes have addresses in common, those of bridges for containers.
+ * The addresses say which node leads: one that has them all, or one that made the uid and still has some. For any other, having some says
+ * nothing: nodes share addresses, those of bridges for containers.
  *
- * Two that look at the same time may see different names free, so there may be two hubs for a moment. Who leads at a higher number
- * looks at those below as long as the world gathers, and gives way: the lowest stays.
+ * Two that look at the same time may see different names free, so there may be two hubs for a moment. A hub at a higher number checks
+ * those below as long as the world gathers, and gives way: the lowest stays.
  */
 #ifndef SPMT_BOOTSTRAP_SEARCH_H
 #define SPMT_BOOTSTRAP_SEARCH_H

@@ -98,8 +98,7 @@ static int step_into_stream(spmt_comm *comm, struct step *step, spmt_stream stre
 	return rc;
 }
 
-/* The lane has steps in the order in which a stream has them: else the stream would wait in one that stands behind another, to which it comes
-   later. */
+/* The lane holds steps in the stream's order: else the stream would wait in a step queued behind another that it reaches only later. */
 static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
 {
 	pthread_mutex_t *calls = &step->lane->sides[step->rank].calls;

@@ -35,7 +35,7 @@ int keyed_range(
 	const spmt_comm *comm, const char *what, const char *name, const void *at, uint64_t bytes);
 /* Waits until all ranks have called it. */
 int keyed_meet(spmt_comm *comm, const char *what);
-/* To the end of the block: calls on a lane whose ranks meet in kernels come from any thread, but one at a time. Else nothing. */
+/* Until the block ends: serialises calls on a lane whose ranks meet in kernels, which may come from any thread. Else a no-op. */
 #define LANE_HOLD(comm) \
 	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold(comm)
 spmt_comm *keyed_hold(spmt_comm *comm);

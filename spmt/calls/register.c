@@ -165,7 +165,7 @@ const spmt_mem *mems_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 	return mem;
 }
 
-/* What there is of each rank. Behind the meeting nothing is asked for any more, as one rank alone would miss it. */
+/* Allocates what is kept for each rank. After the meeting nothing more is allocated, as one rank alone might lack it. */
 static int mem_ranks(spmt_mem *mem, const char *what)
 {
 	spmt_comm *comm = mem->comm;
@@ -234,7 +234,7 @@ static uint64_t mem_base(const spmt_comm *comm, int pe, uint64_t base, uint64_t 
 	return (uintptr_t)link_at(&comm->links[pe], offset);
 }
 
-/* As its link counts: where the map is loadable from where the buffer is seen, elsewhere from its owner's addresses. */
+/* As its link counts offsets: from where the buffer is seen if the map is loadable, else from its owner's addresses. */
 static uint64_t mem_offset(const spmt_comm *comm, int pe, uint64_t base, uint64_t theirs)
 {
 	return comm->links[pe].base

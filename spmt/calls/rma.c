@@ -91,7 +91,7 @@ int rma_peer(spmt_comm *comm, const struct call *call, int pe)
 	return comm_has_pe(comm, pe) ? 0 : comm_refuse_pe(comm, call->name, pe);
 }
 
-/* Which mover a call takes depends on its mode as well, which this does not know: those that block say it again. */
+/* Which mover a call takes also depends on its mode, which is unknown here: blocking calls report it again. */
 int rma_closer(spmt_comm *comm, const struct call *call, const void *sym, const void *local,
 	size_t n, int pe)
 {
@@ -210,8 +210,8 @@ void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream)
 		status_restore(&saved);
 }
 
-/* What is queued behind a collective that fails is not to happen: a kernel sees that, a copy engine does not. Of collectives that
-   have ended well there is nothing to see. */
+/* Work queued behind a failing collective must not happen: a kernel sees the failure, a copy engine does not. After collectives that
+   ended well there is nothing to see. */
 static bool is_behind_collective(spmt_comm *comm, const struct link *link, uint64_t offset,
 	const void *local, size_t n, const struct reserved *reserved)
 {
@@ -359,7 +359,7 @@ static int put_signal_open(spmt_comm *comm, const struct call call[2], void *dst
 	return rc ? rc : signal_check(comm, call->name, s->sig, s->op);
 }
 
-/* In stream order data comes before its signal by itself. The data is noted also where its signal could not be queued. */
+/* Stream order alone puts data before its signal. The data is noted even if its signal could not be queued. */
 static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t size,
 	const struct put_signal *s, device_stream stream)
 {
@@ -381,8 +381,8 @@ static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t
 	return rc;
 }
 
-/* What the device moves is queued with its signal, to be waited for once; also where the signal could not be queued, as src is the
-   caller's again on return. */
+/* What the device moves is queued with its signal and waited for once; even if the signal could not be queued, as src is the caller's
+   again on return. */
 static int put_signal_wait(spmt_comm *comm, int queued)
 {
 	struct status_saved cause;
@@ -474,7 +474,7 @@ static bool span(size_t count, size_t elem, ptrdiff_t stride, size_t *step, size
 		!__builtin_add_overflow(*bytes, elem, bytes);
 }
 
-/* Elements one by one; on GPUs queued together and drained once, also where one could not be: the local side is the caller's
+/* Elements one by one; on GPUs queued together and drained once, even if one could not be queued: the local side is the caller's
    again on return. */
 static enum move_mode strided_mode(const spmt_comm *comm, int pe)
 {

@@ -75,7 +75,7 @@ static inline void rma_stored(spmt_comm *comm, int pe)
 	wake_stored(comm->wake_counters[pe]);
 }
 
-/* The words for a move that failed: one that waited and was stopped tells what broke the world. */
+/* The sentence for a failed move; for one stopped while it waited: what broke the world. */
 int rma_failed(spmt_comm *comm, const char *what, int rc) __attribute__((cold));
 
 /* n > 0, both sides settled. */
@@ -107,7 +107,7 @@ int rma_put_stream(
 	spmt_comm *comm, uint64_t offset, const void *src, size_t n, int pe, device_stream stream);
 int rma_get_stream(
 	spmt_comm *comm, void *dst, uint64_t offset, size_t n, int pe, device_stream stream);
-/* Behind what has been queued for pe's memory: its sleepers are woken there. */
+/* Wakes pe's sleepers after what has been queued for its memory. */
 void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream);
 
 /* signal.c: op and sig checked; sig has the same offset on pe. */

@@ -20,8 +20,8 @@ struct share {
 /* Before the meeting of a registration: names this rank's buffer in it. If it cannot be named,
    that is no failure: the others get the reason. Out of memory or descriptors is one. */
 int share_offer(spmt_comm *comm, void *buf, size_t size);
-/* Behind the same meeting: takes what the others said, maps it, and meets again where any rank has named its buffer. If one cannot be
-   mapped, that is no failure either, but for want of memory or descriptors, which is every rank's: then nothing is mapped. */
+/* After that meeting: takes what the others said, maps it, and meets again if any rank has named its buffer. If one cannot be mapped,
+   that is no failure either, except for want of memory or descriptors, which fails every rank: then nothing is mapped. */
 int share_accept(spmt_comm *comm, struct share *shares);
 /* Instead of share_accept, when the meeting has failed. */
 void share_withdraw(spmt_comm *comm);

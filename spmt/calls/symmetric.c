@@ -54,11 +54,10 @@ static int block_take(spmt_comm *comm, const struct meet_record *record,
 }
 
 /*
- * Comms of the same ranks that allocate at once are in each other's way with what they have taken and
- * not agreed on: each passes over the other's, on some ranks one is ahead and on some the other, up to
- * the end of the heap. So after some rounds a comm leaps, in a way of its own and farther each time;
- * and where the end has been reached all look once more from the start, in turns without leaps, so
- * that no gap is missed.
+ * Comms of the same ranks that allocate concurrently obstruct each other with blocks taken but not yet
+ * agreed on: each skips the other's, one ahead on some ranks and the other on others, up to the end of the
+ * heap. So after some rounds a comm leaps, in its own way and farther each time; and once the end is
+ * reached all search once more from the start, in turns without leaps, so that no gap is missed.
  */
 #define SEEK_PATIENCE 6
 #define SEEK_PASSES 4

@@ -44,8 +44,8 @@ int movers_quiet(spmt_comm *comm, const char *what)
 	return first.rc == -ECANCELED ? comm_broken(comm, what) : failure_tell(&first);
 }
 
-/* A wait for what others move: the proxy, copy engines. In a broken comm it goes on until that has ended, since buffers are read and written
-   until then. One, with one deadline, for all that a call waits for. */
+/* A wait for what others move: the proxy, copy engines. In a broken comm it goes on until their work has ended, since that uses buffers until
+   then. One, with one deadline, covers all that a call waits for. */
 struct settling {
 	struct wait_for wait;
 	struct spmtd_pause pause;
@@ -118,7 +118,7 @@ static void engine_stopped(spmt_comm *comm, const char *what, int rc)
 		comm_break_last(comm, comm_failed(comm, what, rc));
 }
 
-/* What they have submitted to copy engines: that, and not what kernels that go on submit meanwhile. */
+/* Waits for what kernels have submitted to copy engines so far, not for what running ones submit meanwhile. */
 static int engine_quiet(spmt_comm *comm, struct settling *s, int pe)
 {
 	const char *what = s->wait.name;

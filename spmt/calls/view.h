@@ -14,7 +14,7 @@ static inline char *comm_own(const spmt_comm *comm)
 
 /* 0, or SPMT_ERR_UNSUPPORTED and a sentence where some rank's kernels do not reach some peer: the same on all ranks. */
 int view_whole(const spmt_comm *comm, const char *what);
-/* SPMT_ERR_UNSUPPORTED: of a comm where that is so, for kernels that do not know of it. */
+/* SPMT_ERR_UNSUPPORTED on such a comm, for kernels that do not know of this. */
 int view_too_old(const spmt_comm *comm, const char *what) __attribute__((cold));
 void view_prepare(spmt_comm *comm); /* once the links are attached */
 bool view_multicast_wanted(void);   /* SPMT_MULTICAST=1 */

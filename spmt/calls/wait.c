@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting for words in a rank's memory. Who stores through the library wakes the rank;
-   nobody wakes it for other stores, so a sleep lasts 1 ms, growing to 4: within 5 such a store is to be
-   seen, and the way out of a sleep takes its time. */
+/* Waiting for words in a rank's memory. Stores through the library wake the rank; nobody
+   wakes it for other stores, so a sleep lasts 1 ms, growing to 4: such a store must be seen within 5, and
+   waking up takes time too. */
 #include <sched.h>
 #include <time.h>
 

@@ -119,10 +119,10 @@ static unsigned half_of(const spmt_comm *comm, int row, uint64_t through)
 	return does && half >= COLL_HALF_LEAST ? half : 0;
 }
 
-/* The last threads tell what is called, which takes as long as what the others do. */
+/* The last threads announce the call, which takes as long as the others' work. */
 #define COLL_TELLERS 32
 
-/* Whole warps, with one that has none; a part of each rank's block for each thread. */
+/* Whole warps, and one more without data; each thread has a part of each rank's block. */
 static uint64_t ll12_threads(uint64_t bytes, unsigned grid)
 {
 	uint64_t all = quads_of((bytes + 15) / 16) * QUAD, together = QUADS_WARP * (uint64_t)grid;

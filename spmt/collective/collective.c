@@ -320,7 +320,7 @@ static int coll_claimed(spmt_comm *comm, struct coll_call *c, spmt_stream stream
 	return comm_failed(comm, c->what, rc);
 }
 
-/* What a comm has may be looked at. Where it is none, comm_begin says so, behind what is said of arguments. */
+/* Whether the comm's members may be read. If it is no comm, comm_begin says so, after errors in arguments. */
 static bool comm_is_open(const spmt_comm *comm)
 {
 	return comm && object_is_open(&comm->head);

@@ -75,10 +75,10 @@ uint64_t coll_report(const spmt_comm *comm);
 #define COLL_MEETING 64u /* of those that meet block by block, where the comm has the device */
 #define COLL_PUSHING \
 	128u /* the same of row push2, which waits for what is stored: more keep links busier */
-/* No rank shares its GPU, and no other comm of this process does: its blocks may be most of those that fit. With others some kernels of each
-   GPU might wait for some that another one has not begun. */
+/* No rank shares its GPU, nor does another comm of this process: its blocks may be most of those that fit. With others, some kernels on each GPU
+   might wait for kernels that another GPU has not begun. */
 bool coll_has_device(const spmt_comm *comm);
-/* What such a kernel is told: it may let the next one of its stream begin. */
+/* Passed to such a kernel: whether it may let the next one of its stream begin. */
 bool coll_is_alone(const spmt_comm *comm, const struct kernel *kernel);
 unsigned coll_grid(const spmt_comm *comm, uint64_t bytes, uint64_t grain, unsigned most);
 /* Of a row's kernel, by which `blocks` of `bytes` come through a rank. */

@@ -250,7 +250,7 @@ static void engine_blame(void *arg)
 	mem_free(blame);
 }
 
-/* The call is queued by then: what fails here is not told. */
+/* The call is already queued: failures here are not reported. */
 static void blame_queue(spmt_comm *comm, const char *what, device_stream stream)
 {
 	struct engine_blame *blame = mem_calloc(1, sizeof(*blame));

@@ -76,7 +76,7 @@ static bool side_has_passed(const struct engine_meeting *m, const struct engine_
 	return side->first ? side->first->nth != part->nth : atomic_load(&side->made) >= part->nth;
 }
 
-/* A rank whose call is another one than that of `rank`; -1: none. *breaks: not one that all ranks may pass over. */
+/* A rank whose call differs from that of `rank`; -1: none. *breaks: not a difference that all ranks may pass over. */
 static int engine_odd(const struct engine_meeting *m, int rank, bool *breaks)
 {
 	const struct engine_part *part = m->sides[rank].first;
@@ -332,7 +332,7 @@ static void engine_fly(struct engine_meeting *m)
 		engine_break(m, 0, &cause);
 }
 
-/* Copies that do not end although all is there: a queue of the driver's may stand behind a stream that waits. */
+/* Copies that do not end although everything is there: a driver queue may be stuck behind a waiting stream. */
 static void engine_stuck(struct engine_meeting *m)
 {
 	struct text t = { .used = 0 };
@@ -344,8 +344,8 @@ static void engine_stuck(struct engine_meeting *m)
 	engine_break(m, 0, &cause);
 }
 
-/* Of a meeting that is over. What flies needs nobody, and ends: before that no stream goes on. ns until the next look, -1: none is
-   needed. */
+/* For a meeting that is over. Copies in flight need nobody and end: until then no stream goes on. Returns ns until the next look; -1:
+   none needed. */
 static int64_t engine_finish(struct engine_meeting *m, int64_t now)
 {
 	if (m->flies && !engine_has_landed(m) && now - m->flies_since < m->flies_ns)

@@ -50,7 +50,7 @@ static uint64_t slot_size(const spmt_comm *comm)
 	return comm->stage_size / (uint64_t)comm->nranks / CACHE_LINE * CACHE_LINE;
 }
 
-/* From the stage: of the slot that `writer` has in this round. */
+/* Offset from the stage of `writer`'s slot in this round. */
 static int64_t slot_at(const spmt_comm *comm, int writer)
 {
 	return far_half(comm) + (int64_t)((uint64_t)writer * slot_size(comm));
@@ -159,7 +159,7 @@ static int greet(spmt_comm *comm, const struct far_call *c, const struct far_par
 	return rc;
 }
 
-/* Some other pair differs: who gets there says so, in this same round. */
+/* Some other pair differs: its receiver says so, in this same round. */
 static int await_words(spmt_comm *comm, const struct far_call *c)
 {
 	const struct timespec slice = { .tv_nsec = FAR_WORDS_NS };

@@ -113,7 +113,7 @@ static bool has_noted(spmt_comm *comm, int pe)
 	return !rc && far->noted[pe] >= far->round;
 }
 
-/* Who has not come to this round; if all have, `pe` has not come so far in it. */
+/* Finds who has not come to this round; if all have, `pe` has not got that far in it. */
 static int missing_find(spmt_comm *comm, int pe, bool *missing)
 {
 	int n = 0;
@@ -200,7 +200,7 @@ int far_mismatch(spmt_comm *comm, const struct far_call *c, int pe, const uint64
 	return SPMT_ERR_MISMATCH;
 }
 
-/* Nobody hears that calls differ before it has made its own. */
+/* No rank hears that calls differ before it has made its own. */
 static int await_notes(spmt_comm *comm, const struct far_call *c)
 {
 	const struct timespec slice = { .tv_nsec = FAR_SLEEP_MOST };

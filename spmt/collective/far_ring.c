@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What each rank has for all others, from node to node. There are as many rings as the smallest node has ranks: the i-th ranks of all
- * nodes are one, and carry what those ranks of their node have whose number leaves i by that of the rings. In each round a part of it
- * goes all the way: in step s a rank puts to the next node's what it got from the last one's in step s - 1, each to a place of its
- * own, so that nothing is overwritten. Then the ranks of a node read it at each other's stages.
+ * nodes form one, and carry what those ranks of their node have whose number is i modulo the number of rings. In each round a part goes
+ * all the way: in step s a rank puts to the next node's rank what it got from the previous node's in step s - 1, each piece to its own
+ * place, so that nothing is overwritten. Then a node's ranks read it from each other's stages.
  */
 #include <string.h>
 
@@ -80,7 +80,7 @@ static int rings_steps(spmt_comm *comm, const struct rings_part *r)
 	return rc;
 }
 
-/* Those of its node that do not, and whose part it carries, come first; all hear from it when it has all. */
+/* First waits for those of its node that carry nothing and whose part it carries; tells all once it has everything. */
 static int rings_carry(spmt_comm *comm, const struct rings_part *r)
 {
 	const struct far_hello hello = { .key = r->call->key };

@@ -47,7 +47,7 @@ static uint64_t tree_given(const spmt_comm *comm, const struct far_call *c)
 				    : tree_data(comm, c);
 }
 
-/* From the half's beginning: of what the rank gives that is `at` in the order of nodes. */
+/* Offset in the half of what the rank gives that is number `at` in node order. */
 static uint64_t tree_at(const spmt_comm *comm, const struct far_call *c, int at)
 {
 	const struct far *far = comm->far_state;

@@ -93,7 +93,7 @@ static int op_arguments(const spmt_comm *comm, const char *what, enum spmt_type 
 	return where == SPMT_SCALAR_DEVICE ? local_check(comm, what, "scalar", scalar, size) : 0;
 }
 
-/* Of several threads that make a lane's first op one brings the table. */
+/* If several threads make a lane's first op, one brings the table. */
 static struct comm_op *op_table(spmt_comm *comm)
 {
 	struct comm_op *seen = atomic_load_explicit(&comm->ops, memory_order_acquire), *made;

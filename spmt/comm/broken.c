@@ -39,7 +39,7 @@ static bool cause_is_known(struct world *world, struct control *control, struct 
 		control_state(control, cause) == CONTROL_BROKEN;
 }
 
-/* What the comms of a broken world say, which have been split from it. */
+/* What comms split from a broken world report. */
 static void cause_inherit(struct cause *inherited, const struct cause *cause)
 {
 	struct text text = { .used = 0 };
@@ -48,8 +48,8 @@ static void cause_inherit(struct cause *inherited, const struct cause *cause)
 	cause_set(inherited, cause->code, NULL, text.bytes);
 }
 
-/* Who breaks a world does so here first, and then in the memory that is shared: a call that has heard of it does not return before that, or
-   the next one might not know. Another thread does it if that one has been stopped between. */
+/* A thread that breaks a world does so here first, then in shared memory: a call that has learnt of the break does not return before the
+   latter, or the next call might not know. If that thread is stopped in between, another does it. */
 static void await_shared(struct world *world, struct control *control, const struct cause *cause)
 {
 	int64_t begin = process_now();
@@ -90,8 +90,8 @@ static bool control_is_worlds(const struct world *world, const struct control *c
 	return control == world->local || control == atomic_load(&world->control);
 }
 
-/* Who breaks a world does so in its parts and lanes next, and another process does when it is told. A call that has heard of the world
-   does not return before those of this process know. */
+/* Whoever breaks a world breaks its parts and lanes next, and another process does so once told. A call that has learnt of the break does
+   not return before this process's parts and lanes know. */
 static void parts_inherit(struct world *world, const struct cause *cause)
 {
 	struct cause inherited;
@@ -108,7 +108,7 @@ static void parts_inherit(struct world *world, const struct cause *cause)
 	lanes_break(atomic_load(&world->lanes), LANES_ANY, &inherited);
 }
 
-/* A call that has heard of a part does not return before its lanes know. */
+/* A call that has learnt that a part is broken does not return before its lanes know. */
 static void lanes_inherit(
 	struct world *world, const struct control *control, const struct cause *cause)
 {
@@ -321,7 +321,7 @@ void comm_break(spmt_comm *comm, const struct cause *cause)
 		pthread_mutex_unlock(&w->lock);
 		comm_break_lanes(comm, cause);
 	}
-	/* none: its links have ended, and nobody waits in it but in a meeting */
+	/* NULL: its links have ended, and nobody waits in it except in a meeting */
 	for (int pe = 0; pe < comm->nranks && comm->wake_counters; pe++)
 		wake_sleepers(comm->wake_counters[pe]);
 }

@@ -22,8 +22,8 @@ int comm_broken(const spmt_comm *comm, const char *what);
 /* The shared memory holds an impossible value, so the comm is broken, whatever its state says.
    Never 0. */
 int comm_spoiled(const spmt_comm *comm, const char *what);
-/* A lane breaks with the comm that it is of, a part with its world: also where that is known already, and who broke it, perhaps in another
-   process, has not come to its lanes or parts yet, or knew nothing of this one. Of a world's comm nothing. */
+/* A lane breaks with its comm, a part with its world: also if that break is known already, but whoever broke it, perhaps in another process,
+   has not got to its lanes or parts yet, or did not know of this one. No-op on a world's comm. */
 void comm_inherit(const spmt_comm *comm);
 /* The lanes of a comm that has just been broken: of this process, and those that others alone have. */
 void comm_break_lanes(const spmt_comm *comm, const struct cause *cause);

@@ -53,7 +53,7 @@ void comm_set_live(spmt_comm *comm)
 	atomic_store_explicit(&comm->head.state, state, memory_order_release);
 }
 
-/* Counts first and then checks; comm_unvisited does it in the other order. What is no comm is not written to. */
+/* Counts first and then checks; comm_unvisited does the reverse. Never writes to what is not a comm. */
 int comm_visit(spmt_comm *comm, const char *what)
 {
 	int rc = comm_enter_any(comm, what);
@@ -155,7 +155,7 @@ int comm_claim(spmt_comm *comm, const char *what)
 		&comm->inside, &other, what, memory_order_acquire, memory_order_relaxed))) {
 		if (other != world_joining)
 			return comm_busy(comm, what, other);
-		/* It was found, so all have come there, and it is about to return. */
+		/* It was found, so all ranks have come, and its spmt_init is about to return. */
 		other = NULL;
 		sched_yield();
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A comm: the handle on a rank, the first argument of every call; and what calls share. A slot owns what all comms of the rank use: heap,
-   device, memory that calls borrow; the world's comm the maps of the links. A comm split off has numbers, control, movers, stream, area. */
+   device, memory that calls borrow; the world's comm the maps of the links. A split-off comm has its own numbers, control, movers, stream, area. */
 #ifndef SPMT_COMM_H
 #define SPMT_COMM_H
 
@@ -112,7 +112,7 @@ static inline bool comm_cpu_access(const spmt_comm *comm)
 
 /* From here on calls on comm succeed in comm_enter. */
 void comm_set_live(spmt_comm *comm);
-/* As comm_enter_any beside finalize, which waits for those between comm_visit and comm_left. Not 0: no comm_left follows. */
+/* As comm_enter_any, but beside finalize, which waits for callers between comm_visit and comm_left. Not 0: no comm_left follows. */
 int comm_visit(spmt_comm *comm, const char *what);
 static inline void comm_left(spmt_comm *comm)
 {

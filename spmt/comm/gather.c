@@ -2,8 +2,8 @@
 /*
  * How the ranks of a world find each other, before they can meet.
  *
- * The first rank of a process looks whether the rendezvous is there, connects if so, and takes its
- * place if not, so that others find this process, and its death, from then on. Ranks of one process
+ * The first rank of a process connects to the rendezvous if there is one, and otherwise takes its
+ * place, so that from then on others find this process and notice its death. Ranks of one process
  * need no more than that: the last of them to come says that all are here. Where others are found, or
  * some are missed after a moment, all ranks of this process, those that come later too, go through
  * the bootstrap.
@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct rank_info) <= BOOTSTRAP_BLOB, "a rank's info fits i
 
 #define POST_MS 100		 /* how long a failure is kept for those who come */
 #define ALONE_NS (2 * 1000000ll) /* how long a rank waits for its own process's ranks alone */
-#define LOOKS 20		 /* at a rendezvous that is just being made, before waiting so */
+#define LOOKS 20		 /* at a rendezvous still being set up, before that wait */
 
 /* States of world->gathering, which tells the ranks of this process how they find the others.
    Written under the world's lock. */
@@ -106,7 +106,7 @@ static bool gathering_arrive(const spmt_comm *comm, struct meeting *met)
 	pthread_mutex_lock(&w->lock);
 	if (!others)
 		w->met = *met;
-	/* wakes nobody: those who sleep by now would wait just as long */
+	/* wakes nobody: those already asleep would wait just as long */
 	atomic_store(&w->gathering, others ? GATHER_CALLING : GATHER_OPEN);
 	gathering_check(w);
 	pthread_mutex_unlock(&w->lock);
@@ -130,7 +130,7 @@ static void on_word(void *ctx, const struct bootstrap_word *word, const void *da
 /* met: as bootstrap_open(). */
 static void post(const struct uid *uid, int nranks, int code, struct meeting *met)
 {
-	/* A report with another size than the world's is accepted, too. */
+	/* A report with a different size from the world's is accepted too. */
 	int size = nranks < 1 || nranks > RANKS_MOST ? 1 : nranks;
 	struct bootstrap_config config = {
 		.uid = uid,
@@ -181,7 +181,7 @@ static int call_others(spmt_comm *comm, struct meeting *met)
 		return rc;
 	}
 	atomic_store(&w->boot, boot);
-	/* Whoever breaks the world now sees it, or was seen. */
+	/* A later break sees boot; an earlier one is seen below. */
 	if (control_state(w->local, &cause) == CONTROL_BROKEN)
 		bootstrap_break(boot, &cause);
 	gathering_set(w, GATHER_BOOT);
@@ -232,13 +232,13 @@ void world_adopt(struct world *w, struct control *control)
 	control_begin(control, w->nranks, world_label(w));
 	atomic_store(&w->local->mark.moved, 1);
 	atomic_store(&w->control, control);
-	/* Whoever breaks the world now sees the new one, or was seen. */
+	/* A later break sees the new block; an earlier one is seen below. */
 	if (control_state(w->local, &cause) == CONTROL_BROKEN)
 		control_break(control, &cause);
 }
 
-/* Nodes are numbered by the first of their ranks. Ranks that have found each other over TCP are on two, whatever they say. NULL with
-   rc 0: there is one alone. */
+/* Nodes are numbered by their first ranks. Ranks that found each other over TCP are on two nodes, whatever they say. NULL with rc 0:
+   there is only one. */
 static int nodes_number(const struct world *w, const struct bootstrap *boot,
 	const struct rank_info *infos, int **out)
 {
@@ -267,8 +267,8 @@ static int nodes_number(const struct world *w, const struct bootstrap *boot,
 	return 0;
 }
 
-/* The first rank of this process that learns that all are there takes over what they published. Of several nodes each gets a
-   control block of its own, or, while it has none, each process. */
+/* The first rank of this process to learn that all are there takes over what they published. With several nodes each gets its
+   own control block; until it has one, each process does. */
 static int adopt_world(struct world *w, const struct bootstrap *boot, const void *blobs,
 	const int *process, struct control *control)
 {

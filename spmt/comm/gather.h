@@ -15,13 +15,13 @@ struct world;
 enum { RANKS_MOST = 1 << 15 };
 
 /*
- * This rank has come: from its process's first one on, those of other processes hear of the process's
+ * This rank has come: once its process's first one has, other processes' ranks hear of the process's
  * death. Returns once it is clear whether all ranks are in this process.
  */
 int gather_begin(spmt_comm *comm);
 /*
- * Until every rank of the world has told who it is: then comm->control is what the ranks meet on, unless they are on several nodes,
- * and what each had in world->infos is everywhere, within this process after their next meeting. A missing
+ * Waits until every rank of the world has told who it is: comm->control is then what the ranks meet on, unless they are on several
+ * nodes, and each rank's entry of world->infos is everywhere, within this process after their next meeting. A missing
  * rank is named at the deadline, in all processes.
  */
 int gather(spmt_comm *comm);
@@ -49,8 +49,8 @@ bool comm_spans_processes(const spmt_comm *comm);
    others return at once; follows a meeting and is followed by one. */
 int gather_memory(spmt_comm *comm);
 
-/* The i-th rank of this process, -1: there are not so many. What is exchanged a rank at a time takes as
-   many rounds as the largest process has ranks. */
+/* The i-th rank of this process; -1: there are fewer. Exchanges of one rank at a time take as many rounds
+   as the largest process has ranks. */
 int gather_nth(const spmt_comm *comm, int i);
 int gather_rounds(const spmt_comm *comm);
 

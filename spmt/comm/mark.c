@@ -13,7 +13,7 @@
 #define OWN_STREAM UINT64_MAX /* lives as long as the comm, so that its handle is nobody else's */
 #define KEPT_STREAM (UINT64_MAX - 1) /* and down from there: of backends without ids */
 
-/* SPMT_STREAM_PER_THREAD is another stream in every thread. */
+/* SPMT_STREAM_PER_THREAD is a different stream in each thread. */
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream)
 {
 	if (stream == comm->stream)

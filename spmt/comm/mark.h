@@ -16,7 +16,7 @@ struct stream_key {
 	int thread;  /* whose SPMT_STREAM_PER_THREAD it is; else 0 */
 };
 struct stream_key stream_key_of(const spmt_comm *comm, device_stream stream);
-/* Of one that its user keeps: with an id everywhere. */
+/* For a stream that its user keeps: always has an id. */
 struct stream_key stream_key_kept(spmt_comm *comm, device_stream stream);
 /* True for the same stream; without ids also for a stream that reuses the handle of another. */
 bool stream_key_alike(const struct stream_key *a, const struct stream_key *b);
@@ -26,8 +26,8 @@ struct mark {
 	device_event event; /* made with the first use, and kept */
 	bool set;	    /* there is work that may not have ended */
 	bool late;	    /* the event is yet to be recorded for it */
-	bool users; /* the work is the user's: nobody waits for it but who releases what it may use */
-	bool kept; /* the stream stays, as its user has said, and this mark is its own */
+	bool users; /* the work is the user's: only whoever releases what it may use waits for it */
+	bool kept;  /* its user has said that the stream stays, and this mark is its own */
 };
 
 /*
@@ -38,7 +38,7 @@ struct mark {
  */
 int mark_ready(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
 void mark_put(const spmt_comm *comm, struct mark *mark, const struct stream_key *at);
-/* The same, but its event is recorded no sooner than somebody looks: behind all that the stream holds by then. */
+/* The same, but its event is recorded only when somebody looks: after all that the stream holds by then. */
 void mark_put_late(struct mark *mark, const struct stream_key *at);
 
 /* Makes the stream wait for the work that the mark follows, if any. */

@@ -43,7 +43,7 @@ const char *meet_name(uint32_t op)
 	return op < ARRAY_SIZE(ops) && ops[op].name ? ops[op].name : "an unknown function";
 }
 
-/* What the verdict was made of, of another process perhaps: loaded once. */
+/* A record behind the verdict, perhaps another process's: loaded once. */
 static struct meet_record taken(const spmt_comm *comm, int rank)
 {
 	const struct brought all = comm->meeting->brought(comm);
@@ -84,9 +84,8 @@ static bool same_call(const struct meet_record *a, const struct meet_record *b)
 }
 
 /*
- * Another function is a difference; then a bad argument, whose sentence says more than the
- * difference that it makes; then other arguments, which are often why a rank failed; then the
- * failure.
+ * In this order: different functions; a bad argument, whose sentence says more than the
+ * difference it causes; different arguments, which are often why a rank failed; the failure.
  */
 enum meet_verdict meet_judge(const struct brought *all, int nranks)
 {
@@ -120,7 +119,7 @@ static int differing_part(const struct meet_record *a, const struct meet_record 
 	return -1;
 }
 
-/* Of another process perhaps, which may write it meanwhile. */
+/* Perhaps another process's, which may be writing it. */
 static const char *attached_words(const spmt_comm *comm, int rank, char plan[MEET_PLAN_WORDS])
 {
 	memcpy(plan, meet_attached(comm, rank), MEET_PLAN_WORDS);
@@ -152,7 +151,7 @@ static void add_part(
 		text_add(t, "%llu", (unsigned long long)r->key[part]);
 }
 
-/* The rank whose call most ranks made; of several the lowest. */
+/* The rank whose call is the most common; the lowest of several. */
 static int common_rank(const spmt_comm *comm)
 {
 	const struct brought all = comm->meeting->brought(comm);

@@ -36,7 +36,7 @@ enum meet_op {
 
 #define MEET_FREE_NULL UINT64_MAX
 #define MEET_PLAN_WORDS \
-	200 /* with MEET_PLAN comes the plan in words, at most so many with a zero byte */
+	200 /* the most bytes, final zero included, of the plan in words that comes with MEET_PLAN */
 
 /*
  * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
@@ -56,12 +56,12 @@ const char *meet_name(uint32_t op);
 
 /* For rows. The verdict on what all ranks have brought. */
 enum meet_verdict meet_judge(const struct brought *all, int nranks);
-/* This rank has waited so long in vain: which ranks are missing, and what they wait in themselves, or what else it is. False: all have
-   come, and nothing is known against any. */
+/* This rank has waited so long in vain: says who is missing and what they wait in themselves, or what else is wrong. False: all have come,
+   and none is known to be at fault. */
 bool meet_missed(const spmt_comm *comm, int64_t waited_ns, struct cause *cause);
 
-/* The gate of a control block (meet_shared.c), for a row whose ranks share memory in part. This rank comes; true: it is the last
-   of the n that have the block. */
+/* The gate of a control block (meet_shared.c), for a row only some of whose ranks share memory. This rank comes; true: it is the
+   last of the n that have the block. */
 bool gate_arrive(spmt_comm *comm, const struct meet_record *mine, int n);
 /* All ranks have come, and their rows are filled: decides the meeting and lets everybody through. Any thread. */
 void gate_open(struct control *control, int nranks, uint64_t epoch);

@@ -37,7 +37,7 @@ static const struct meet_record *own_record(const spmt_comm *comm)
 	return &own_cell(comm)->record[comm->epoch & 1];
 }
 
-/* The place of the sentence, which a rank that has failed alone has. */
+/* Uses the sentence's place, which only a failed rank needs. */
 static void shared_attach(spmt_comm *comm, const void *data, size_t size)
 {
 	memcpy(own_cell(comm)->sentence[(comm->epoch + 1) & 1], data, size);
@@ -80,7 +80,7 @@ static void give_up(spmt_comm *comm, int64_t waited_ns)
 		comm_break(comm, &cause);
 }
 
-/* How long to sleep of `left`; what the hooks wait for wakes nobody. */
+/* How much of `left` to sleep; what the hooks wait for wakes nobody. */
 static int64_t gate_hooked(
 	spmt_comm *comm, const struct gate_hooks *hooks, int64_t waited, int64_t left)
 {
@@ -148,7 +148,7 @@ static bool wanted_here(const spmt_comm *comm)
 	return false;
 }
 
-/* Some microseconds: what the ranks of another CPU take to come one after the other. */
+/* A few microseconds: the time in which ranks of another CPU come one after the other. */
 static void gate_look(const _Atomic uint64_t *gate, uint64_t open)
 {
 	for (int i = 0; i < GATE_LOOKS; i++) {
@@ -159,9 +159,9 @@ static void gate_look(const _Atomic uint64_t *gate, uint64_t open)
 }
 
 /*
- * Gives the CPU to ranks that are still to come. When the last of this CPU's has come, yields would
- * only pass it round among those that wait; and as each yield costs a thread its turn later, ranks that
- * yield more often than others come late to the next meeting: so this one looks instead, for a while.
+ * Gives the CPU to ranks that are still to come. Once the last rank of this CPU has come, yields would
+ * only pass the CPU round among waiters; and as each yield costs a thread a later turn, ranks that yield
+ * more often than others come late to the next meeting: so this one polls instead, for a while.
  */
 static void gate_yield(spmt_comm *comm, const _Atomic uint64_t *gate, uint64_t open,
 	const struct gate_hooks *hooks)
@@ -256,7 +256,7 @@ static enum meet_verdict shared_verdict(const spmt_comm *comm)
 	struct control *control = comm->control;
 	uint64_t epoch = comm->epoch;
 
-	/* It is open now, or open and then broken: the next meeting needs this rank. Else it is broken, or nobody's word. */
+	/* The gate is open, or was opened and then broken: the next meeting needs this rank. Else it is broken, or garbage. */
 	if (UNLIKELY(atomic_load_explicit(&control->gate, memory_order_acquire) - 2 * epoch > 1))
 		return MEET_BROKEN;
 	gate_passed(control, comm->nranks);

@@ -28,8 +28,8 @@ static int say_differs(const spmt_comm *comm, const char *what, const struct spm
 	return fail_call(r->code, what, "rank %d: %s", comm->rank, difference);
 }
 
-/* For a kernel's own meeting only the peer is known for which it waited last; others may be
-   missing as well. */
+/* For a kernel's own meeting only the peer it waited for last is known; others may be missing
+   too. */
 static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_record *r)
 {
 	bool meets = r->what == SPMTD_WHAT_SYNC || r->what == SPMTD_WHAT_BARRIER;
@@ -62,7 +62,7 @@ static int say_wait(const spmt_comm *comm, const char *what, const struct spmtd_
 		(unsigned long long)r->seen);
 }
 
-/* Both readers hold the world's lock; kernels never overwrite a record that is there. `but`: is not freed with one of these bits in its words. */
+/* Both readers hold the world's lock; kernels never overwrite a record that is there. `but`: a record with one of these bits is not freed. */
 static bool take(
 	spmt_comm *comm, struct spmtd_record *r, bool free, uint64_t but, struct spmtd_record *out)
 {
@@ -80,7 +80,7 @@ static bool take(
 	return there;
 }
 
-/* What has broken the comm stays, for comm_look; and what is about to: a kernel tells it before it raises the stop word. */
+/* Keeps what has broken the comm, for comm_look, and what is about to: a kernel records it before it raises the stop word. */
 int kernel_failure(spmt_comm *comm, const char *what)
 {
 	bool whole = !comm->stop_word || !__atomic_load_n(&comm->stop_word->stop, __ATOMIC_ACQUIRE);
@@ -167,7 +167,7 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 		if (c->id != comm->id || !c->signals)
 			continue;
 		report = kernel_report_of(c->signals);
-		/* another that has raised the word may be that far, and this one still noting who is missing */
+		/* another may have raised the word while this one is still noting who is missing */
 		if (!__atomic_load_n(&report->told, __ATOMIC_ACQUIRE))
 			continue;
 		if (is_there(&report->broke) && (!cause || report->broke.code == SPMT_ERR_TIMEOUT))
@@ -178,7 +178,7 @@ static const spmt_comm *find_cause(const spmt_comm *comm)
 	return cause;
 }
 
-/* A rank of this process that was called otherwise than a peer. Under the world's lock. */
+/* A rank of this process whose call differed from a peer's. Under the world's lock. */
 static const spmt_comm *find_odd(const spmt_comm *comm)
 {
 	const spmt_comm *c = comm->world->comms;
@@ -200,7 +200,7 @@ static int say_odd(const spmt_comm *odd, struct text *t)
 	return r->code;
 }
 
-/* A collective tells its key; one that was refused, being called in a broken comm, does not. */
+/* A collective records its key; one refused because its comm was broken does not. */
 static const char *broke_name(const struct spmtd_record *r)
 {
 	if (r->what == SPMTD_WHAT_COLLECTIVE)

@@ -11,8 +11,8 @@ struct signals {
 	uint64_t mark; /* what the host leaves on the device, see comm_forbid */
 };
 
-/* The stop word of a comm, one for all its ranks of this process, in pinned memory of one of them: kernels look
-   at it, and those of any rank raise it for all. */
+/* The stop word of a comm, one for all its ranks of this process, in pinned memory of one of them: kernels poll it,
+   and any rank's kernels raise it for all. */
 struct stop_word {
 	uint32_t stop; /* not 0: the comm is broken */
 	int refs;      /* this and the rest: guarded by the world's lock */

@@ -2,8 +2,8 @@
 /*
  * The streams in which a comm has queued work. quiet must cover that work and nothing the user
  * queued behind it, so what a call queues is followed by an event, one a stream, recorded anew
- * each time. A user may destroy the stream at once, so that it cannot wait for somebody to ask,
- * but where the user has said that the stream stays.
+ * each time. A user may destroy the stream at once, so recording cannot wait until somebody asks,
+ * unless the user has said that the stream stays.
  */
 #include <errno.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static int mark_reserve(
 	stream_look(comm, stream, reserved);
 	if (reserved->captured)
 		return stream_captured(comm, stream);
-	/* what follows may wait for a collective of another stream, which must not wait for it */
+	/* later work here may wait for another stream's collective, which must not wait for that work */
 	if (comm->collective.set && comm->collective.at.stream == stream)
 		rc = mark_late(comm, &comm->collective);
 	if (rc || stream == comm->stream || (!users && reserved->mark && reserved->mark->event))
@@ -157,7 +157,7 @@ int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved 
 	return mark_reserve(comm, stream, true, reserved);
 }
 
-/* The last one waits for those before it, so that one mark does for all of them, in whatever streams. */
+/* Each collective waits for those before it, so one mark does for all, whatever their streams. */
 int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved)
 {
 	stream_look(comm, stream, reserved);
@@ -167,7 +167,7 @@ int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct rese
 	return mark_ready(comm, reserved->mark, &reserved->at);
 }
 
-/* Of the user's own work the user waits for none: that has its event at once, so as not to cover what comes behind it. */
+/* The user waits for none of the user's own work: it gets its event at once, so as not to cover later work. */
 void stream_note(spmt_comm *comm, const struct reserved *reserved)
 {
 	struct mark *mark = reserved->mark;
@@ -239,7 +239,7 @@ int stream_keep_end(spmt_comm *comm, device_stream stream)
 
 /* One deadline for all streams of a call. */
 struct drain {
-	int64_t begin; /* ns; 0: nothing has been waited for, and the clock, which takes as long as a small kernel, not been read */
+	int64_t begin; /* ns; 0: nothing waited for yet, so the clock, which takes as long as a small kernel, is unread */
 	int64_t limit; /* ns from begin on; INT64_MAX: none */
 	const uint32_t *stop;
 	bool stopped, broken; /* a wait was cut short, as the world is broken; the world is */
@@ -289,7 +289,7 @@ static int mark_sync(const spmt_comm *comm, const struct mark *mark, struct drai
 	return rc;
 }
 
-/* Of `mark`, NULL: of comm's own stream. 0, a code of what failed there, or -ETIMEDOUT: it goes on. */
+/* Waits for `mark`; NULL: for comm's own stream. 0, the code of what failed there, or -ETIMEDOUT: still running. */
 static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain *p)
 {
 	struct wait_for wait = { .name = p->what };
@@ -309,8 +309,8 @@ static int mark_wait_once(spmt_comm *comm, const struct mark *mark, struct drain
 	return rc;
 }
 
-/* What of the library's has begun reads and writes buffers until it has ended, as long as that takes. Virtual devices tell it from what stands
-   behind a user's kernel. -ETIMEDOUT: it is not that. */
+/* Library work that has begun reads and writes buffers until it ends, however long that takes. Virtual devices can tell it from work behind a
+   user's kernel. -ETIMEDOUT: it is not such work. */
 static int mark_linger(spmt_comm *comm, const struct mark *mark, struct drain *p)
 {
 	device_event event = mark ? mark->event : NULL;
@@ -327,7 +327,7 @@ static int mark_linger(spmt_comm *comm, const struct mark *mark, struct drain *p
 	return rc;
 }
 
-/* What has not begun by now never does, as it looks at the comm's stop word. That is raised behind the cause: others tell by it who broke the comm. */
+/* Work that has not begun by now never will, as it checks the comm's stop word. That is raised after the cause: others tell by it who broke the comm. */
 static void stop_the_rest(const spmt_comm *comm)
 {
 	struct cause cause;
@@ -337,8 +337,8 @@ static void stop_the_rest(const spmt_comm *comm)
 	comm_stop(comm);
 }
 
-/* In a broken world the library's kernels end by themselves, and what is queued behind them follows at once: that is waited for, half a second at
-   most for all but what has begun. */
+/* In a broken world the library's kernels end by themselves, and work queued behind them follows at once: waits for it all, half a second at most for
+   what has not begun. */
 static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 {
 	int rc = mark ? mark_late(comm, mark) : 0;
@@ -358,7 +358,7 @@ static int mark_wait(spmt_comm *comm, struct mark *mark, struct drain *p)
 	return rc == -ETIMEDOUT && p->broken ? mark_linger(comm, mark, p) : rc;
 }
 
-/* All marks in users' streams, the collectives' last; NULL behind them. Who does not want those of users' own work passes them over. */
+/* All marks in users' streams, the collectives' last; NULL behind them. Callers skip those of users' own work if they do not want them. */
 static struct mark *user_mark(spmt_comm *comm, size_t i)
 {
 	if (i < comm->nused)
@@ -396,7 +396,7 @@ static int own_wait(spmt_comm *comm, struct drain *p)
 	return rc;
 }
 
-/* Counts what is left for the next quiet, or the next look at the end, which asks for users' own work, too. */
+/* Notes what is left for the next quiet, or for the next look at the end, which includes users' own work. */
 static void used_count(spmt_comm *comm, bool users)
 {
 	const struct mark *mark;

@@ -9,9 +9,9 @@
 device_stream stream_of(const spmt_comm *comm, spmt_stream stream);
 
 /*
- * Round all that a public call queues for which quiet has to wait: what can fail comes first, so that no call that fails has queued
- * what is not noted. Asks the driver what the stream is, and stream_note records an event: each once a call, since that is what
- * costs. What is reserved is valid until that is done for another stream.
+ * Brackets all that a public call queues and quiet must wait for: what can fail comes first, so that no failing call has queued unnoted
+ * work. Asks the driver what the stream is, and stream_note records an event: each once a call, since these are the cost. A
+ * reservation is valid until one is made for another stream.
  */
 struct reserved {
 	struct stream_key at;
@@ -24,9 +24,9 @@ int stream_reserve(spmt_comm *comm, device_stream stream, struct reserved *reser
    one inbox. */
 int stream_reserve_collective(spmt_comm *comm, device_stream stream, struct reserved *reserved);
 void stream_note(spmt_comm *comm, const struct reserved *reserved);
-/* The same for a kernel of the user's: in a stream of the user's quiet does not wait for it, but what it may use stays until it has ended. */
+/* The same for a user's kernel: in a user's stream quiet does not wait for it, but what it may use stays until it has ended. */
 int stream_reserve_users(spmt_comm *comm, device_stream stream, struct reserved *reserved);
-/* At the top of what asks the driver several things of comm's device: it binds it once, until the end of the block. NULL: none. */
+/* At the top of a block that makes several driver calls for comm's device: binds it once, until the block ends. NULL: none. */
 #define HOLD_DEVICE(comm) \
 	__attribute__((cleanup(stream_let_go), unused)) const spmt_comm *held = stream_hold(comm)
 /* The same where a stream takes copies and events alone, for which most need nothing bound. */
@@ -47,7 +47,7 @@ int stream_note_order(spmt_comm *comm, const struct reserved *reserved);
    being captured, and what it holds cannot be marked. */
 int stream_keep(spmt_comm *comm, device_stream stream);
 int stream_keep_end(spmt_comm *comm, device_stream stream);
-/* A registered stream is being captured that has work from before. */
+/* A registered stream that has earlier work is being captured. */
 bool streams_held_back(spmt_comm *comm);
 
 /* What is reserved waits for what this comm has queued in the user's other streams. */

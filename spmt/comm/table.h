@@ -27,13 +27,13 @@ int scratch_room(spmt_comm *comm, size_t size);
 void *scratch_host(const spmt_comm *comm);
 void *scratch_dev(const spmt_comm *comm);
 
-/* Pinned memory to keep: at least `size` bytes, as another has left them. Back with NULL is nothing. */
+/* Pinned memory to keep: at least `size` bytes, as the last user left them. Closing NULL does nothing. */
 int pinned_open(spmt_comm *comm, size_t size, struct pinned **pinned);
 void *pinned_host(const struct pinned *pinned);
 void *pinned_dev(const struct pinned *pinned);
 void pinned_close(spmt_comm *comm, struct pinned *pinned);
 
-/* So many blocks for the signals of as many lanes (signals_open). */
+/* n blocks, for the signals of n lanes (signals_open). */
 int pinned_for_lanes(spmt_comm *comm, size_t n);
 
 /* At finalize: the comm gives its signals and its scratch back. */

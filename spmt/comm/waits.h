@@ -35,8 +35,8 @@ void waits_show(spmt_comm *comm, const void *owner, const struct wait_for *wait)
 void waits_hide(spmt_comm *comm, const void *owner);
 void waits_give_up(spmt_comm *comm, const void *owner);
 
-/* A call of this thread that may run a stream's work instead of its worker. It is shown by that work, when it goes to sleep (nothing, where
-   a worker runs it), or by the call itself, and hidden when it ends. since: if the call does not say. */
+/* A call of this thread that may run a stream's work instead of its worker. That work shows the call when it goes to sleep (a no-op where a
+   worker runs it), or the call shows itself; its end hides it. since: used if the call gives none. */
 void waits_call_begin(spmt_comm *comm, const struct wait_for *wait);
 void waits_call_show(int64_t since);
 void waits_call_end(void);

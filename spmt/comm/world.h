@@ -59,8 +59,8 @@ struct world {
 	_Atomic(struct control *) control; /* what they meet on: local, or shared by processes */
 	/* Of all its comms, the same in all processes: shared memory, if nothing else is put here before this process gathers. */
 	_Atomic(const struct meeting_ops *) meeting;
-	_Atomic bool made; /* its first meeting is over */
-	_Atomic bool found; /* all have come to the last one of spmt_init: look-ups find its ranks */
+	_Atomic bool made;  /* its first meeting is over */
+	_Atomic bool found; /* all have come to spmt_init's last meeting: look-ups find its ranks */
 	_Atomic uint32_t gathering;
 	int arrived;			  /* guarded by lock */
 	struct meeting met;		  /* guarded by lock; not yet of a bootstrap */
@@ -87,20 +87,20 @@ struct world {
 	struct plan_found plans;	/* of SPMT_COLL */
 };
 
-/* Claims rank `rank` of the world that uid names, made if this is the first rank of the process to come. On failure nothing is claimed, and the
-   world, if there is one in the making, is broken with the sentence. */
+/* Claims rank `rank` of the world that uid names, which the first rank of the process to come makes. On failure nothing is claimed, and a world in
+   the making is broken with the sentence. */
 int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm);
 /* Gives everything of comm back, and the world with the last one. The comm is free afterwards. */
 void world_leave(spmt_comm *comm);
 /* Keeps a comm whose work goes on, with its world; and takes all that are kept, a list by `sibling`. */
 void world_defer(spmt_comm *comm);
 spmt_comm *world_deferred(void);
-/* No other of this process has a name: no kernel of another's, but of one that is ending, runs on a device of its. */
+/* No other world of this process has a name: only one that is ending may still run kernels on this one's devices. */
 bool world_is_only(const struct world *world);
 /* This process was forked from one that has, or had, worlds: memory of its comms is zeros here. */
 bool world_is_inherited(void);
-/* Keeps the world that uid names, made if need be, until the release (NULL: a no-op): who makes its
-   ranks lets those that come late hear of one that failed. */
+/* Keeps the world that uid names, made if need be, until the release (NULL: a no-op), so that whoever
+   makes its ranks lets latecomers hear that one failed. */
 int world_hold(const char *what, const struct uid *uid, int nranks, struct world **world);
 void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_* as soon as its world is found, or takes it back. */
@@ -124,15 +124,15 @@ void world_post_failure(const struct uid *uid, int code);
 void world_break(struct world *world, const struct cause *cause);
 /* Breaks it in this process only: for what other processes have reported. */
 void world_break_here(struct world *world, const struct cause *cause);
-/* The comms of a broken world in this process, those split from it included, and wakes their ranks. */
+/* Breaks a broken world's comms in this process, those split from it included, and wakes their ranks. */
 void comms_break(struct world *world, const struct cause *cause);
-/* A comm that has been split from it and whose id this is: breaks for its ranks in this process. */
+/* Breaks the comm split from it that has this id, for its ranks in this process. */
 void world_break_part(struct world *world, uint64_t id, const struct cause *cause);
 
 /* Breaks the world of a world's comm, and with it all comms split from it; a split comm breaks
    for its ranks alone. Any thread while comm cannot end. */
 void comm_break(spmt_comm *comm, const struct cause *cause);
-/* The same, by what this thread has failed with. */
+/* The same, with this thread's last failure as cause. */
 void comm_break_last(spmt_comm *comm, int code);
 /* Ends the waits of this rank's kernels. */
 void comm_stop(const spmt_comm *comm);

@@ -30,8 +30,8 @@ struct control_word {
 
 struct control {
 	struct control_mark mark;
-	/* Broken: the first to claim it writes code and sentence, then stop: which word that is, from 1 on. Who claims it after one
-	   that was stopped has a word of its own; whose is named first counts. */
+	/* Broken: the first to claim it writes code and sentence, then stop: the number of that word, from 1 on. Whoever claims it
+	   after a claimant was stopped has its own word; the word named first counts. */
 	_Alignas(CACHE_LINE) _Atomic uint32_t stop;
 	_Atomic uint32_t claimed; /* how many times */
 	struct control_word words[CONTROL_WORDS];
@@ -48,7 +48,7 @@ struct control {
 	_Atomic uint64_t told, shut;
 	_Atomic uint64_t noted, held; /* spmt/nodes/notes.h */
 	uint32_t nranks;	      /* for readers from outside (waits.h) alone */
-	/* Shrinking: 0, or what was decided last, round << 32 | rank + 1 of whose votes count. */
+	/* Shrinking: 0, or the last decision: round << 32 | 1 + the rank whose votes count. */
 	_Alignas(CACHE_LINE) _Atomic uint64_t decided;
 	_Atomic uint32_t coming; /* rises when somebody comes, leaves or decides; sleepers' word */
 	struct control_row rows[];

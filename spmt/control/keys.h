@@ -33,7 +33,7 @@ struct keys_place {
 int keys_enter(struct keys *keys, const struct keys_want *want, struct keys_place *place);
 /* The last process frees the row of a whole lane; the area of a broken one is in no state that ranks agree on. */
 void keys_leave(struct keys *keys, int i, const uint32_t *stop);
-/* Breaks the comm's lanes in whatever process: others may be in one that this process has not. The comm is known to be broken. */
+/* Breaks the comm's lanes in all processes: others may have lanes that this one does not. The comm is known to be broken. */
 void keys_break(struct keys *keys, uint64_t comm, const struct cause *cause, const uint32_t *stop);
 /* What broke a comm, as its lane of that key tells it. */
 void keys_cause(uint64_t key, const struct cause *comms, struct cause *cause);

@@ -165,8 +165,8 @@ void comms_release(void)
 	}
 }
 
-/* What a kernel that goes on may touch stays until it has ended: the whole world, as its ranks leave it
-   one by one; or of a part, whose world stands, what is released with that. */
+/* What a running kernel may touch stays until it has ended: the whole world, as its ranks leave one by one;
+   or, for a part, whose world stands, what is released with that world. */
 void comm_destroy(spmt_comm *comm)
 {
 	KEEPS_SENTENCE;
@@ -231,8 +231,8 @@ int comm_claim_from(spmt_comm *comm, const char *what, int64_t until)
 	return comm_claim(comm, what);
 }
 
-/* Of a lane this keeps off who else ends it: its callers are let out when it is closed. A part that is closed has its memory kept for
-   work that goes on. */
+/* For a lane this keeps off others that would end it: its callers are let out when it is closed. A closed part's memory is kept for work
+   that goes on. */
 static bool claims_too(const spmt_comm *comm)
 {
 	return object_is_open(&comm->head);

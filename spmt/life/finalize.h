@@ -9,12 +9,12 @@ void comm_destroy(spmt_comm *comm);
 /* How long collectives in a broken world may take to end. */
 #define COMM_BROKEN_NS 5000000000ll
 
-/* comm_claim(), to which other threads' collectives give way: where the comm is broken they end by themselves, soon, and are let out
-   first, until then at most. */
+/* comm_claim() that lets other threads' collectives out first: in a broken comm they soon end by themselves. Waits for them until
+   `until` at most. */
 int comm_claim_from(spmt_comm *comm, const char *what, int64_t until);
 /* -EBUSY where spmt_finalize would be now: another thread is in a collective on the comm, or on one that was split from it. */
 int comm_ends(spmt_comm *comm, const char *what);
-/* -EBUSY: a registered stream of it, or of what was split from it, is being captured, and has work from before. */
+/* -EBUSY: a registered stream of it, or of what was split from it, has earlier work and is being captured. */
 int comm_held_back(spmt_comm *comm, const char *what);
 /* Releases what was left because of unfinished work that has ended since. */
 void comms_release(void);

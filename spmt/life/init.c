@@ -228,8 +228,8 @@ static bool devices_back(const struct backend *b, const int *devs, int n)
 	return true;
 }
 
-/* One range for the ranks of this process, opened by the first to need it. devs: those that all have to back it; without them a
-   rank whose device does not is told so. */
+/* One range for the ranks of this process, opened by the first to need it. devs: devices that must all back it; without devs, a
+   rank whose device cannot is told so. */
 static const struct heap_range *world_range(
 	spmt_comm *comm, uint64_t size, const int *devs, int ndevs)
 {
@@ -495,8 +495,8 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		goto err;
 	linked.status = routes_write(c);
 	peers_reach(c, &linked);
-	/* Published before the last agreement, because nothing that can fail may follow it. Whoever returns from that first has
-	   all others found, one of which may still be on its way out. */
+	/* Published before the last agreement, because nothing that can fail may follow it. The first to return from it makes all
+	   others visible to look-ups, even one still returning. */
 	(void)comm_claim(c, world_joining);
 	world_publish(c);
 	rc = meet(c, &linked);

@@ -24,14 +24,14 @@
 
 /* ---- where ranks meet in kernels ------------------------------------------------------------- */
 
-/* Lanes that are alive or have broken, of a world KEYS_ROWS: of one of processes on the host backend, and of a part. */
+/* Lanes alive or broken (KEYS_ROWS for a world): for a multi-process world on the host backend, and for a part. */
 enum { LANES_HOST = 128, LANES_PART = 32 };
 
 /*
- * A lane by kernels has a library area of the head, struct spmtd_own and its inboxes, and of what begins at area_begin, struct area, its
- * inboxes, factors and words for few blocks, as many lanes may wait on a device at once; sessions, channels and slots it has none of. As
- * much room as lies between the two takes the heads of many lanes, and as much behind it the rest of each. From one lane to the next; where
- * the n-th area begins, behind the first; and how much room n of them take.
+ * A lane whose ranks meet in kernels has a library area of two parts: the head (struct spmtd_own and its inboxes) and what begins at
+ * area_begin (struct area, its inboxes, factors and words for few blocks, as many lanes may wait on a device at once); it has no sessions,
+ * channels or slots. The room between the two parts holds the heads of many lanes, and as much room after it the rest of each. Below: the
+ * distance between lanes; where the n-th area begins, after the first; and the room that n take.
  */
 static uint64_t area_lane_step(int npes)
 {

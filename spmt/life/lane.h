@@ -4,8 +4,8 @@
 
 #include "finalize.h"
 
-/* On GPUs, and between processes, a lane is met by kernels, in a library area that every rank of the comm has had from the beginning:
-   0 bytes, or how many they all take, behind `before` bytes of the comm's own. Sets comm->nlanes. */
+/* On GPUs, and between processes, a lane's ranks meet in kernels, in a library area that every rank of the comm has from the start.
+   Returns 0, or the bytes that all areas take after `before` bytes of the comm's own. Sets comm->nlanes. */
 uint64_t lane_areas(spmt_comm *comm, uint64_t before);
 /* On GPUs, the pinned memory of the signals of a world's lanes and those of its parts, before any kernel runs; and once the links are
    attached, the tables by which a comm's lanes reach peers. */

@@ -170,7 +170,7 @@ static int links_room(spmt_comm *comm)
 		: fail(-ENOMEM, "out of memory for %d links", comm->nranks);
 }
 
-/* seen: where the peers of another comm see this rank's heap; its numbers of this one's ranks. */
+/* seen: where another comm's peers see this rank's heap; numbers: this comm's ranks in that one. */
 static int peers_table(spmt_comm *comm, const struct spmtd_peer *seen, const int *numbers)
 {
 	struct spmtd_peer *peers;

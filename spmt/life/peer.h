@@ -13,8 +13,8 @@ int peers_collect(spmt_comm *comm);
 /* For a comm split from another: it shares the parent's maps and has its own movers. areas: by
    rank, where its library area begins in the heap. */
 int peers_share(spmt_comm *comm, const uint64_t *areas, const int *parent_ranks);
-/* Each brings to a meeting the first peer that its kernels do not reach; behind it, which met has had and where comm's ranks have
-   these numbers (NULL: the same), all know of one. From then on nodes meet by notes, where they can. */
+/* Each rank brings to a meeting the first peer that its kernels do not reach; after it, held on `met`, where comm's ranks have these
+   numbers (NULL: the same), all know one such. From then on nodes meet by notes, where they can. */
 void peers_reach(spmt_comm *comm, struct meet_record *record);
 void peers_reached(spmt_comm *comm, const spmt_comm *met, const int *numbers);
 void peers_unlink(spmt_comm *comm); /* takes half-made ones */

@@ -277,8 +277,8 @@ static int init_rank(struct crew *crew, int i)
 	return crew_init(crew, i, &crew->attrs[i]);
 }
 
-/* The size of the first tells how far apart they lie: a program built with a later header has
-   larger ones. */
+/* The size of the first is the stride of all: a program built with a later header has larger
+   ones. */
 static int attrs_take(int n, const struct spmt_attr *attrs, struct spmt_attr *own)
 {
 	const char *at = (const char *)attrs;

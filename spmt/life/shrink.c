@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who of a broken comm goes on. No message is sent and nobody leads: each rank says in its row that it
- * has come; who sees that all others have come, left or died, or whose deadline passes, writes down
- * whom he has seen, and tries to make that the decision by one compare-and-swap. The first counts,
- * whole as it is: its writer may die the moment after.
+ * has come; one that sees that all others have come, left or died, or whose deadline passes, writes
+ * down whom it has seen, and tries to make that the decision by one compare-and-swap. The first one
+ * counts as a whole: its writer may die right after.
  *
  * Ranks on several nodes have no memory in common. There the hub of the world decides (spmt/nodes/muster.c).
  *

@@ -70,7 +70,7 @@ static bool control_is_ours(const struct world *w)
 	return r == w->nranks || atomic_load(&w->control) == w->local;
 }
 
-/* The block that is there, in memory that only this process has if it is not in the room. */
+/* The block at that offset; one outside the room lies in memory only this process has. */
 static struct control *control_named(const struct world *w, uint64_t offset, int nranks)
 {
 	struct control *world = atomic_load(&w->control);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is missing in a meeting between nodes once a deadline has passed. Of this node's ranks those are that have not come by then. Of the
- * others their processes tell a moment later, when all may have come; then it is the fault of a process that does not answer, as it leads
- * its node's notes and is stopped, say, or of those that came last. What is found lies in the rows, for all ranks of the node.
+ * Who is missing in a meeting between nodes once a deadline has passed. Of this node's ranks, those that have not come by then. Of the
+ * others, their processes report a moment later, when all may have come; then the fault lies with a process that does not answer, say a
+ * stopped one that leads its node's notes, or with those that came last. What is found lies in the rows, for all ranks of the node.
  */
 #ifndef SPMT_MISSING_H
 #define SPMT_MISSING_H

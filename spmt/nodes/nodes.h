@@ -41,9 +41,9 @@ struct nodes {
 void nodes_count(const spmt_comm *comm, struct nodes *nodes);
 
 /*
- * Notes (notes.h): room for a rank's slots, a multiple of a line; comm's links to other nodes are there and its slots zeroed, so that this
- * rank offers them in what it brings to a meeting (payload 2); the comm's nodes meet by them from here on if all ranks have, as met has it
- * and by their numbers there (NULL: the same); and no longer. Without memory, or where the CPU does not reach the slots, nodes meet by
+ * Notes (notes.h): room for a rank's slots, a multiple of a line; once comm's links to other nodes exist and its slots are zeroed, offers them
+ * in what this rank brings to a meeting (payload 2); has the comm's nodes meet by them if all ranks did so on `met`, by their numbers there
+ * (NULL: the same); and ends that. Without memory, or where the CPU does not reach the slots, nodes meet by
  * the hub.
  */
 struct meet_record;

@@ -2,10 +2,10 @@
 /*
  * Notes: how nodes meet without the hub, while all goes well. The lowest rank of a comm on each node leads it. Once all ranks of its
  * node have come, and have brought the same, it puts that into a slot of another leader's library area, in ceil(log2(nodes)) rounds: in
- * round k to the node 2^k behind its own, once the note of round k - 1 has come to it. Who has had all of them knows that all ranks have
- * come and what each has brought, fills their rows and opens the gate of its node.
+ * round k to the node 2^k behind its own, once the note of round k - 1 has come to it. A leader that has had all of them knows that all
+ * ranks have come and what each has brought, fills their rows and opens its node's gate.
  *
- * All that is not so plain is for the hub, whose verdict has names in it. Where records differ, a rank has failed or attached
+ * Everything less simple is left to the hub, whose verdict names names. Where records differ, a rank has failed or attached
  * something, the notes say so, on the same ways, and each node says to the hub what it would have said without them. A rank whose deadline
  * passes, or whose comm breaks while its node's notes are out, asks the hub, which asks all processes (control->noted is what each of them
  * answers by): one word for each node decides whether the meeting is open there or frozen, so that one that is open anywhere is open

@@ -53,8 +53,8 @@ void fifo_mem_drop(spmt_comm *comm, struct fifo_mem *mem);
    is woken as by a store to the rank's memory. */
 uint64_t fifo_ask(struct fifo *fifo);
 bool fifo_answered(const struct fifo *fifo, uint64_t asked);
-/* Of a broken comm the proxy, which has others to serve, answers as soon as it touches nothing of it any more. Who has that answer, to what it
-   asked when the comm was broken, waits here for what had begun. What fails of that is no news: the comm is broken. */
+/* For a broken comm the proxy, which has others to serve, answers as soon as it no longer touches anything of it. A caller that has that answer,
+   to what it asked after the break, waits here for what had begun. Failures of that are no news: the comm is broken. */
 void fifo_settle(struct fifo *fifo);
 
 /* A callback of the device header: after a post. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-/* What is taken is read twice: no call that another moment, or thread, changes the answer of. */
+/* The argument taken is evaluated twice: pass no call whose answer time, or another thread, may change. */
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 #define LIKELY(x) __builtin_expect(!!(x), 1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Log lines on stderr, only on request: SPMT_LOG=error|warn|info|debug (default: none).
- * SPMT_CHECK=1 requests what SPMT_CHECK finds (LOG_CHECK) as well, and an SPMT_ variable that nobody reads requests
- * to be told so (LOG_SLIP): it may be SPMT_LOG, misspelled. One write(2) a line, prefix
+ * SPMT_CHECK=1 requests what SPMT_CHECK finds (LOG_CHECK) as well, and an SPMT_ variable that nobody reads requests a
+ * line about it (LOG_SLIP): it may be SPMT_LOG, misspelled. One write(2) a line, prefix
  * "spmt: ", so that lines of threads do not mix. Never allocates, never fails, keeps errno.
  */
 #ifndef SPMT_LOG_H

@@ -73,8 +73,8 @@ struct backend {
 	/* Waits until all work queued so far is done. timeout_ns < 0: none. *stop != 0 ends the
 	   wait (stop may be NULL). -ETIMEDOUT or -ECANCELED without a sentence. Blocks. */
 	int (*stream_sync)(int dev, device_stream s, int64_t timeout_ns, const uint32_t *stop);
-	/* A number that no other stream of the process has or ever had, while a handle may come again once its stream is destroyed;
-	   of the per-thread stream, the calling thread's. 0: not told here. No sentence. */
+	/* A number that no other stream of the process has or ever had, while a handle may be reused once its stream is destroyed; for
+	   the per-thread stream, the calling thread's. 0: unknown here. No sentence. */
 	uint64_t (*stream_id)(int dev, device_stream s);
 
 	int (*event_create)(int dev, device_event *e);

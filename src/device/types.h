@@ -61,7 +61,7 @@ struct kernel {
 	void (*host)(const void *args);
 	bool bounded; /* the library's own: its waits have a deadline, and end with the world */
 	bool early;   /* it waits by kernel_behind() for what is ahead of it in its stream */
-	size_t viewed; /* so many bytes of its args, the first, are a view, whose addresses need no look */
+	size_t viewed; /* this many leading bytes of its args are a view, whose addresses need no check */
 	size_t given; /* up to this byte lie a caller's addresses; 0: to the end */
 };
 
@@ -86,7 +86,7 @@ struct device_vmm_ops {
 };
 
 /*
- * Memory of several devices under one address, behind which a switch does for all of them what a kernel stores, and folds what it loads. Such an
+ * Memory of several devices under one address, at which a switch repeats a kernel's stores for all of them, and folds what it loads. Such an
  * address is for a kernel's instructions of that kind alone (multimem of PTX). Called where a program has asked for it, by SPMT_MULTICAST=1,
  * and for open devices that are named once each.
  */
@@ -106,7 +106,7 @@ struct device_dmabuf_ops {
 	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
 };
 
-/* What ops bind for themselves, bound once for all that a thread asks of dev from begin to end. begin: false, and no end: it cannot be, or is so already. */
+/* Binds once, for all that a thread asks of dev from begin to end, what ops otherwise bind for themselves. begin false, then no end: impossible, or done already. */
 struct device_hold_ops {
 	bool (*begin)(int dev);
 	void (*end)(int dev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library area has how many of, and words there by which ranks, or their blocks one by one, let go of each other's buffers. */
+/* How many of each thing the library area has, and its words by which ranks, or their blocks one by one, let go of each other's buffers. */
 #ifndef SPMT_KERNELS_AREA_WORDS_H
 #define SPMT_KERNELS_AREA_WORDS_H
 
@@ -28,7 +28,7 @@ struct area_inbox {
 	uint64_t hello[2][2];
 };
 
-/* Where blocks meet each by itself: of so many at the most, in a lane of fewer. The first one's words are those of the inbox. */
+/* Where each block meets by itself: the most blocks, and the most in a lane. The first block's words are those of the inbox. */
 #define AREA_BLOCKS 128u
 #define AREA_LANE_BLOCKS 8u
 struct area_blocks {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How kernels of the library break their comm, and find it broken. A rank that gives a collective or barrier up leaves a mark at
- * every rank, in its area: from then on nothing of the library takes place there, whatever was queued, graphs that are launched
- * again included. Its host hears by the stop word and by what is told.
+ * How kernels of the library break their comm, and find it broken. A rank that gives up a collective or barrier leaves a mark in
+ * every rank's area: from then on nothing of the library takes place there, whatever was queued, relaunched graphs included. Its
+ * host learns of it by the stop word and the report.
  */
 #ifndef SPMT_KERNELS_BROKEN_H
 #define SPMT_KERNELS_BROKEN_H
@@ -40,8 +40,8 @@ static inline uint64_t broken(const struct spmt_view *v)
 	return broken_in(v, v->own ? area_of(v) : 0);
 }
 
-/* At all ranks, this one included, once the host has been told: it knows best. What this rank has found is passed on. By lane of
-   lanes threads. */
+/* At all ranks, this one included, once the host has been told: it knows best. Passes on a mark that this rank has found. By thread
+   `lane` of `lanes`. */
 static inline void broken_leave_marks(
 	const struct spmt_view *v, int code, uint32_t lane, uint32_t lanes)
 {
@@ -69,7 +69,7 @@ static inline void kernel_ended(const struct spmt_view *v, int code)
 #endif
 }
 
-/* After what is told has been written: whoever hears by the word looks at what all ranks of the process tell. By one thread. */
+/* Called after the report is written: whoever learns by the word reads the reports of all ranks of the process. By one thread. */
 static inline void broken_raise(const struct spmt_view *v, uint64_t report, int code)
 {
 	spmtd_order_();
@@ -111,7 +111,7 @@ static inline void kernel_record(const struct spmt_view *v, uint64_t report, int
 			expected, seen);
 }
 
-/* The same without a call, around which a small kernel would have to put its registers away. */
+/* The same, inlined: a small kernel would have to spill its registers around a call. */
 static inline void kernel_record_here(const struct spmt_view *v, uint64_t report, int code,
 	int what, int peer, uint64_t a, uint64_t expected, uint64_t seen)
 {

@@ -72,10 +72,10 @@ static inline uint32_t kernel_blocks(void)
 }
 
 /*
- * Of a kernel that may begin before what is ahead of it in its stream has ended (struct kernel's `early`): first of all, until that
- * has, and what it stored is seen. From then on the next one may begin likewise, which has what a launch takes behind it by the time
- * that this one ends. Not sooner, or any number of them would wait on the device's units; and not where kernels of other comms, which each
- * GPU may begin in another order, want the units that the next one would wait on (next 0). For the sake of other
+ * Of a kernel that may begin before what is ahead of it in its stream has ended (struct kernel's `early`): called first, waits until
+ * that has, and its stores are visible. From then on the next one may begin likewise, so that its launch overhead is over by the time
+ * this one ends. Not sooner, or any number of them would wait on the device's units; and not where kernels of other comms, which each GPU may
+ * begin in a different order, want the units that the next one would wait on (next 0). For the sake of other
  * streams the backend launches what needs more than half of the units the ordinary way. In images for GPUs that have it.
  */
 static inline void kernel_behind(int next)
@@ -89,7 +89,7 @@ static inline void kernel_behind(int next)
 #endif
 }
 
-/* x, worked out here: a compiler may not put that off behind what waits. */
+/* x, computed here: a compiler may not defer that past a wait. */
 static inline uint64_t kernel_now(uint64_t x)
 {
 #if defined(__NVPTX__)

@@ -72,7 +72,7 @@ struct kernel_barrier_args {
  * so. A call may be cut into parts: those behind the first do not take place where the one before differed.
  */
 #define COLL_KEY_BREAKS (1ull << 63)
-/* As an op, behind those of enum spmt_op: the sum of what each rank gives, multiplied by a factor of its own. */
+/* An op after those of enum spmt_op: the sum of what each rank gives, times that rank's own factor. */
 #define COLL_PREMUL 8
 /* Where that lies: at `at`, and `bits` is its size; 0: it is in the low bytes of `bits`. Of the call's type. */
 struct coll_factor {
@@ -88,7 +88,7 @@ struct kernel_collective_args {
 	uint32_t room;	   /* of a slot, equal on all ranks, a multiple of 16 */
 	int32_t part;	   /* 0: the first */
 	uint64_t fifo;	   /* of row copy: the address of a struct spmtd_fifo */
-	uint16_t captured; /* into a graph: no call looks at the stop word when it is launched */
+	uint16_t captured; /* into a graph: no host call checks the stop word at launch */
 	uint16_t brief;	   /* of `ll`: a thread has one unit at most, of so many bytes; or 0 */
 	uint16_t words;	   /* by which blocks meet, between two ranks, at most */
 	uint16_t alone;	   /* no other comm's kernels want the device's units (kernel_behind) */
@@ -96,8 +96,8 @@ struct kernel_collective_args {
 	struct coll_places places;
 };
 /*
- * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: of the ranks pe + first + i
- * the i-th span has where in src their elements begin and how many they are, of the ranks pe - first - i the same of dst. The
+ * A collective in which each pair of ranks has a count of its own, in elements of `size` bytes: for rank pe + first + i the
+ * i-th span says where in src its elements begin and how many they are, for rank pe - first - i the same in dst. The
  * key of a pair is that of the call, with the count. `stage`, where ranks live in several processes: what is to be moved
  * passes through it, `room` bytes of each span at a time; where all give the same to everyone (moves.src_blocks 0), one
  * such part is for all.

@@ -52,8 +52,8 @@ struct plan_words {
 	uint64_t copied; /* as a row: blocks that have ever copied their part of an input */
 	uint64_t passed[PLAN_ARGUMENTS];
 };
-/* A key that shows one argument where the rest is folded otherwise: from the top 9 bits of the key, 1 that says that it is not folded, the
-   argument in 3, its value. */
+/* A key that shows one argument where others are folded: from the top 9 bits of the key, 1 that says that it is not folded, 3 that name the
+   argument, its value. */
 #define PLAN_VALUE_BITS 51
 static inline uint64_t plan_shown(uint64_t key, int argument, uint64_t value)
 {

@@ -48,7 +48,7 @@ static void copy_queue_destroy(struct copy_queue *q)
 	mem_free(q);
 }
 
-/* A queue without rings is none the worse: what kept them away is noted, and the thread's sentence left as it was. */
+/* A queue also works without rings: notes why there are none, and leaves the thread's sentence as it was. */
 static void copy_queue_rings(struct copy_queue *q)
 {
 	const struct backend *b = q->backend;

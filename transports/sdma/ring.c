@@ -69,8 +69,8 @@ static bool ring_reached(uint64_t position, uint64_t ticket)
 }
 
 /*
- * Without atomics the engine stores the lower half of the position alone. It is never more than the ring's size behind what is
- * reserved, which tells the upper half.
+ * Without atomics the engine stores only the lower half of the position. The position is never more than the ring's size behind
+ * what is reserved, which gives the upper half.
  */
 static uint64_t ring_completed(const struct sdma_ring *r)
 {
@@ -195,7 +195,7 @@ static _Atomic uint64_t *ring_end(struct sdma_ring *r, uint64_t begin)
 	return &r->ends[(begin & (r->queue->size - 1)) / r->queue->format.unit];
 }
 
-/* How far everything is written. An end of the ring's last round is not ahead of its beginning. */
+/* How far everything is written. An end left from the previous lap is not ahead of its beginning. */
 static uint64_t ring_written(struct sdma_ring *r, uint64_t from)
 {
 	uint64_t end;
@@ -206,8 +206,8 @@ static uint64_t ring_written(struct sdma_ring *r, uint64_t from)
 }
 
 /*
- * Whoever finds nobody telling the engine does so, for others too: a thread that has written its packets while another one tells
- * may leave, for that one looks again afterwards.
+ * Whoever finds nobody telling the engine does so, for others too: a thread that has written its packets while another tells the
+ * engine may leave, as that one looks again afterwards.
  */
 static void ring_tell(struct sdma_ring *r)
 {

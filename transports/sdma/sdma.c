@@ -127,7 +127,7 @@ static int settle_all(struct link *link, struct sdma *st, const char *what)
 
 /* ---- moving */
 
-/* Moves that are in a stream which the copy queue has given up since are settled first. */
+/* Moves in a stream that the copy queue has since given up are settled first. */
 static int track_ready(struct link *link, struct sdma *st, int i)
 {
 	device_stream now = atomic_load_explicit(&st->queue->tracks[i], memory_order_acquire);

@@ -17,7 +17,7 @@
 
 /* ---- waiting */
 
-/* 1 done, 0 not yet, or the code of a stream or engine in which this move failed, or some link's before it. */
+/* 1 done, 0 not yet, or the code of a stream or engine in which this move, or an earlier one of some link, failed. */
 static int slot_query(
 	const struct link *link, const struct track *track, const struct track_slot *slot)
 {

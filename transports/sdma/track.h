@@ -51,7 +51,7 @@ static inline struct track_slot *track_slot(const struct track *track, uint64_t 
 
 /*
  * Waits for the link's moves in a track and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed. The
- * engine needs nobody: in a broken world, too, it is waited for, as the caller takes its buffers back.
+ * engine needs nobody, so it is waited for even in a broken world, as the caller takes its buffers back.
  */
 int track_settle(struct link *link, struct sdma *st, int i);
 /* Room for one more move: forgets those that are done, or grows, or waits. */

@@ -36,11 +36,11 @@ int verbs_choose(const struct verbs_api *api, int dev, const char *pci, int most
 int verbs_steps(const char *sys, const char *pci, const char *name);
 /* The CPUs that are near an RDMA device, as `sys` lists them; false: it does not say. */
 bool verbs_cpus(const char *sys, const char *name, cpu_set_t *cpus);
-/* Which of several that are as near is a device's: as many as there are devices of its kind before it on the machine's buses, so that it
-   does not matter which of them a process sees. dev: where `sys` has it not. */
+/* Which of several equally near ones a device uses: the number of devices of its kind before it on the machine's buses, so that it does not
+   matter which of them a process sees. dev: used if `sys` lacks it. */
 int verbs_turn(const char *sys, const char *pci, int dev);
-/* Where in so many that are as near the device begins that has this turn and takes `each` of them, so that all are taken as often, and as
-   often first. Pure. */
+/* Where among `near` equally near ones the device with this turn begins, taking `each` of them, so that all are taken equally often, and
+   equally often first. Pure. */
 int verbs_first(int turn, int each, int near);
 /* Of two GIDs of a port, by type and what they name, the greater is to be preferred; 0: it cannot be used. Pure. */
 int verbs_gid_rank(const union verbs_gid *gid, bool v2);

@@ -43,7 +43,7 @@ struct rdma_peer {
 struct stripe {
 	struct sender *lanes[RDMA_RAILS]; /* NULL: none is wanted yet */
 	bool loose; /* pieces of puts may be in flight on other lanes than the first, or have failed there */
-	bool fenced; /* what is in flight on the first lane is to be there before what comes */
+	bool fenced; /* what is in flight on the first lane must arrive before later moves */
 };
 
 /* A move, or the pieces of it, of which lane i moves the i-th: cut.n > 0. */

@@ -22,7 +22,7 @@ struct region {
 int memory_open(struct nic *nic);
 void memory_close(struct nic *nic);
 
-/* NULL: errno says why. Where a limit is met what caches hold goes, and it is tried again. */
+/* NULL: errno says why. At a limit it gives up what caches hold, and tries again. */
 struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access);
 
 /* Chunks that peers who are told their key may write to and read. */

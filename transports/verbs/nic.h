@@ -75,7 +75,7 @@ static inline unsigned nic_atomic_access(const struct nic *nic)
 	return nic->place.device.atomic_cap == VERBS_ATOMIC_NONE ? 0 : VERBS_ACCESS_REMOTE_ATOMIC;
 }
 
-/* What a rank waits with. What does not have to wait does not look at the clock, which is slow in some virtual machines. */
+/* A rank's wait. One that need not wait does not read the clock, which is slow in some virtual machines. */
 struct verbs_wait {
 	int64_t ns;  /* from the first look at the clock on; negative: without end */
 	int64_t end; /* of process_now(), from there on; INT64_MAX: none */

@@ -43,7 +43,7 @@ struct leg {
 
 /* NULL: a sentence. */
 struct sender *sender_make(struct pairing *c, struct stage *stage);
-/* The user may have given its buffers back. What the port has of them it still moves, until they are deregistered. */
+/* The user may have taken its buffers back. The port still moves what it has of them, until they are deregistered. */
 void sender_deafen(struct sender *sender);
 /* The same once the port moves nothing of its user's memory any more; where that does not end, the connection does. */
 void sender_part(struct sender *sender, struct verbs_wait *wait);
@@ -74,8 +74,8 @@ struct work_room {
 /* 0: under the lock, and there is room. */
 int post_begin(struct work_room *room, struct verbs_wait *wait);
 /*
- * Under the lock: the next work request, to be filled in where it stays. Without flags, of the bytes that *wr->sg_list is to say, or of none
- * (num_sge 0).
+ * Under the lock: the next work request, to be filled in where it stays. It has no flags; the caller fills in *wr->sg_list, or sets num_sge 0
+ * for no bytes.
  */
 static inline struct verbs_send *post_next(struct pairing *c)
 {

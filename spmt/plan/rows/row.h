@@ -56,7 +56,7 @@ struct row_limit {
 /* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. -ECANCELED, SPMT_ERR_TIMEOUT: the limit. */
 int plan_row_prove(
 	const spmt_plan *plan, enum kernel_collective_kind kind, const struct row_limit *limit);
-/* One that plan_row_prove found right: is it so in place and not? Tried once, and kept in `found`; no, if to try that would take too much
+/* Is a plan that plan_row_prove found right so both in place and not? Tried once, and kept in `found`; no, if trying would take too much
    memory. -ENOMEM, or the limit. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind,
 	const struct row_limit *limit, struct plan_found *found, bool *either);

@@ -8,8 +8,8 @@
 #include "spmt/plan/run.h"
 
 /*
- * Of packets there are two sets, and of scratch where that is of use and has room: in the memory of a row, which begins as its layout has it, so many
- * bytes from the first one to the second; 0: there is one. They have `end` bytes with all before them.
+ * Packets have two sets, and scratch too where that helps and fits: in a row's memory, which begins as in its layout, the bytes from the first set to the
+ * second; 0: there is only one. With all before them they take `end` bytes.
  */
 struct row_sets {
 	uint64_t other_packets, other_scratch, end;

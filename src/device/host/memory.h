@@ -43,8 +43,8 @@ void host_file_drop(struct host_file *file);
 /* Address space without access: 0 or -errno, no sentence. */
 int host_space(size_t size, size_t align, char **base);
 
-/* host/ipc.c. What another process says is not believed: 0 if fd is a memory of this backend, as long
-   as named and sealed against getting shorter; else a sentence. */
+/* host/ipc.c. Does not trust the other process: 0 if fd is memory of this backend, of the stated length
+   and sealed against shrinking; else a sentence. */
 int host_import_check(int dev, const struct device_export *in, int fd);
 
 #endif

@@ -72,13 +72,13 @@ void host_leave(const struct device_saved *saved);
 void host_bind(int dev);     /* a worker's own device */
 int host_raise(int code);    /* leaves code as the sticky error if it is negative; returns it */
 const void *host_self(void); /* names the calling thread */
-/* The stream that the calling thread works off, NULL: it is no worker. */
+/* The stream whose work the calling thread runs; NULL: it is no worker. */
 void host_serve(struct host_stream *s);
 struct host_stream *host_serving(void);
 /* The calling thread has left s asleep, as it will wait for s itself; NULL: for what it waits now. It can do so for one stream at a time,
    and what that one runs may need the others: the one before is woken. */
 void host_rely(struct host_stream *s);
-/* What the calling thread has, in ns, of which a call has this timeout. */
+/* How long, in ns, the calling thread waits in a call with this timeout. */
 int64_t host_patience_or(int64_t timeout_ns);
 /* The calling thread, which serves none, is s's for one op. */
 struct device_saved host_lend(struct host_stream *s);

@@ -72,7 +72,7 @@ struct host_stream {
 	_Atomic uint64_t id;
 	_Atomic int error; /* why it failed, and at which ticket */
 	_Atomic uint64_t failed;
-	/* the same of the last stream before this one that failed in this object, and its last ticket */
+	/* the same for this object's last earlier stream that failed, and its last ticket */
 	_Atomic int past_error;
 	_Atomic uint64_t past_failed, past_last;
 	struct host_blame {
@@ -124,9 +124,9 @@ void host_stream_end_all(struct host_stream *list);
 
 /* host/worker.c. Gives s a thread, another stream's that has run dry or a new one. Under s->lock: 0 or -errno, no sentence. */
 int host_worker_start(struct host_stream *s);
-/* Runs what lies in s up to this ticket, as far as the calling thread may, which has so many ns; wakes the worker for the rest. Only for
-   who waits for a stream by its name: several streams that one thread served would be in an order that the program has not asked for, which hides
-   its races from ThreadSanitizer. */
+/* Runs what lies in s up to this ticket, as far as the calling thread may, which has so many ns; wakes the worker for the rest. Only for a
+   wait for one named stream: one thread serving several streams would put them in an order that the program has not asked for, which hides its races
+   from ThreadSanitizer. */
 void host_stream_help(struct host_stream *s, uint64_t ticket, int64_t patience);
 /* Wakes the worker if it relies on somebody else. */
 void host_stream_rouse(struct host_stream *s);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Collectives. Every rank tells all others what it was called with and waits for all (each block
- * for itself). By slots that is all: the data comes with it. Else only then does anybody touch
- * anybody's buffers; the last block of a rank to be through with its part tells all others, and
- * waits until all have told: after that no peer reads src or writes dst. Blocks wait for the first
- * one alone. Or each block does so for itself, with the peers' blocks of its number, and none waits for
- * another of its rank.
+ * for itself). By slots that is all: the data comes with it. Otherwise nobody touches another's
+ * buffers before that; the last block of a rank to finish its part tells all others, and waits
+ * until all have told: after that no peer reads src or writes dst. Blocks wait only for the first one.
+ * Or each block does this for itself, with the peers' blocks of its number, and none waits for another of
+ * its rank.
  */
 #include "coll.h"
 #include "src/kernels/fold/factor.h"
 #include "src/kernels/fold/slot.h"
 #include "words.h"
 
-/* On GPUs rows with kernels of their own are none of this one's. */
+/* On GPUs this kernel leaves out rows with kernels of their own. */
 #if defined(__AMDGCN__) || defined(__NVPTX__)
 #define COLL_HERE(X) COLL_TABLE_SHARED(X)
 #else
 #define COLL_HERE(X) COLL_TABLE(X)
 #endif
 
-/* The rows of one way, which is a constant: nothing is left of the others. */
+/* The rows of one way, a constant: the compiler drops the others. */
 static inline __attribute__((always_inline)) int run_row(struct coll *c, enum coll_way way)
 {
 	int rc = 0;
@@ -40,8 +40,8 @@ static inline __attribute__((always_inline)) int run_row(struct coll *c, enum co
 
 /* ---- by slots --------------------------------------------------------------------------------- */
 
-/* Flags in slots come again, and a slot's end may not have been written since: before this rank's data and
-   hello nobody writes to the other set, which the next epoch fills. */
+/* Flags in slots recur, and a slot's end may not have been written since: until this rank's data and hello
+   come, nobody writes to the other set, which the next epoch fills. */
 static inline int set_is_to_clear(const struct coll *c)
 {
 	uint64_t next = c->epoch + 1;
@@ -66,8 +66,8 @@ static inline SPMTD_MEETS void clear_other_set(const struct coll *c)
 
 /*
  * By one thread of each block, as soon as all its threads know the epoch: is it the last to begin? That one writes the next
- * epoch when it ends, and no block of this launch reads it any more. What blocks do is told by each for itself, so that
- * none waits for a fence.
+ * epoch when it ends, and no block of this launch reads it any more. Each block tells what it has done itself, so that none
+ * waits for a fence.
  */
 static inline int count_block(struct coll *c)
 {
@@ -266,7 +266,7 @@ COLL_FN void coll_block_begins(struct coll *c)
 	coll_slots_begin(c);
 }
 
-/* Peers are taken before they have come: that is over by then. What is taken in vain is let go of with the rest. */
+/* Takes peers before they have come, so that this is done by then. Peers taken in vain are let go with the rest. */
 COLL_FN int coll_block_greets(struct coll *c)
 {
 	coll_block_begins(c);
@@ -323,9 +323,9 @@ static inline void run_by_block(struct coll *c)
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
 /*
- * The stop word lies across the bus, and who queues a collective has looked at it; but graphs are launched again without a call. What it
- * says is wanted only when all have come. Of many blocks the first looks: reads of it come one after the other. NVIDIA's threads wait
- * for whatever a register is loaded with when they wait for another load, so it goes to memory of the block's.
+ * The stop word lies across the bus, and whoever queued a collective has checked it; but graphs are relaunched without a call. Its value is
+ * wanted only when all have come. Of many blocks only the first reads it: such reads are serialised. NVIDIA's threads that wait for one
+ * load into a register also wait for others, so this one goes to the block's shared memory.
  */
 #if defined(__NVPTX__)
 static __attribute__((address_space(3), loader_uninitialized)) uint32_t glanced;
@@ -405,8 +405,8 @@ COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *arg
 }
 
 /*
- * What all warps of a grid ask of one word comes to them one after the other, at 64 blocks of 480 threads after a microsecond and more. So in kernels for many threads
- * one warp of each block asks, and tells the others.
+ * Reads of one word by all warps of a grid are serialised, which takes a microsecond and more with 64 blocks of 480 threads. So in kernels for many threads one warp of
+ * each block reads it, and tells the others.
  */
 #if defined(__NVPTX__)
 #define COLL_WARP 32u

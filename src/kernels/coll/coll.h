@@ -7,9 +7,9 @@
 #include "src/kernels/broken.h"
 
 #if defined(__AMDGCN__) || defined(__NVPTX__)
-/* In each kernel, whose arguments would be copied to the stack if their address reached a call. */
+/* Inlined into each kernel: its arguments would be copied to the stack if their address reached a call. */
 #define COLL_FN static inline __attribute__((always_inline)) SPMTD_MEETS
-/* Between which polls a wait looks at what else may end it. */
+/* After which polls a wait checks what else may end it. */
 #define COLL_LOOKS(polls) ((polls) % 64 == 0)
 #elif defined(COLL_ONE_UNIT)
 #define COLL_FN static inline
@@ -49,8 +49,8 @@ struct coll {
 	int closed;  /* a block that is through need not ask whether the others are */
 	int tells;   /* a constant: a block's first warp asks, and tells the others in coll_open */
 	int failed;  /* some block of this rank has, at peers; in the last one */
-	/* by which of the words between two ranks this block meets, the first; there are further ones up to `words`, a grid's blocks
-	   from one to the next */
+	/* the first of the words between two ranks by which this block meets; more follow, up to `words`, each a grid's number of blocks
+	   further */
 	uint32_t word, words;
 	const struct kernel_collective_v_args
 		*v;		/* where each pair has a count of its own, else NULL */
@@ -67,12 +67,12 @@ static inline uint64_t peek_word(const uint64_t *word)
 
 /* ---- coll.c ----------------------------------------------------------------------------------- */
 
-/* What is called, which needs nothing of what is ahead in the stream; then which epoch this is begins to be found out, of which nothing is to be read
-   before coll_open. That by the threads of every block; 0: it does not take place. */
+/* Sets what is called, needing nothing from earlier work in the stream; then starts to find out the epoch, nothing of which may be read before coll_open.
+   The last by the threads of every block; 0: it does not take place. */
 COLL_FN void coll_enter(struct coll *c, const struct kernel_collective_args *args);
 COLL_FN void coll_set(struct coll *c);
 COLL_FN int coll_open(struct coll *c);
-/* Not 0 in some thread: this one is to be given up. Before a block touches what is its rank's or a peer's. */
+/* Not 0 in some thread: give this collective up. Called before a block touches its rank's or a peer's memory. */
 COLL_FN int coll_stopped(const struct coll *c);
 /* Around one by slots, which has ended with rc. */
 COLL_FN void coll_slots_begin(struct coll *c);
@@ -95,7 +95,7 @@ COLL_FN int coll_varied(struct coll *c);
 
 /* ---- meet.c ----------------------------------------------------------------------------------- */
 
-/* One code for the block: an abort outdoes a timeout, that a mismatch. */
+/* One code for the block: an abort outranks a timeout, a timeout a mismatch. */
 COLL_FN int coll_agrees(int rc);
 /* By the threads of one block: says what this rank calls. Loads of peers follow where `posted`. */
 COLL_FN void coll_greet(const struct coll *c, int posted);
@@ -128,7 +128,7 @@ COLL_FN int coll_take_all(const struct coll *c, int rc);
 COLL_FN void coll_block_takes(struct coll *c);
 /* By lane of lanes threads of the rank's last block. */
 COLL_FN void coll_note_missing(const struct coll *c, uint32_t lane, uint32_t lanes);
-/* Between two looks in a broken comm, at what pe is to do, -1: the host; not 0: it has lasted too long. */
+/* Between two looks, in a broken comm, for what pe must do (-1: the host); not 0: it has taken too long. */
 COLL_FN int coll_pause_broken(const struct spmt_view *v, int pe, struct spmtd_waiter_ *w);
 /* Until no peer touches this rank's buffers. By the threads of the rank's last block, or of each. */
 COLL_FN void coll_take_back(const struct coll *c);

@@ -6,7 +6,7 @@
 #include "varied.h"
 #include "words.h"
 
-/* One code for the block: an abort outdoes a timeout, that a mismatch. */
+/* One code for the block: an abort outranks a timeout, a timeout a mismatch. */
 COLL_FN int coll_agrees(int rc)
 {
 	if (!spmtd_any_block_(rc))
@@ -200,8 +200,8 @@ COLL_FN int coll_ended_how(const struct spmt_view *v, uint64_t epoch)
 }
 
 /*
- * Who touches a peer's buffers takes it first; a rank that gives up takes itself back from all peers. One
- * word at the peer decides between the two: who was too late waits until the other is done.
+ * A rank takes a peer before it touches its buffers; one that gives up takes itself back from all peers. One
+ * word at the peer decides between the two: whoever was too late waits until the other is done.
  */
 /* One exchange, as the word need not be read first: what is lost is put back. */
 static inline int take_peer(const struct coll *c, int pe)

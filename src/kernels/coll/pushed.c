@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Each rank pushes its data with its hello, into slots of which there are two sets, for even and
- * odd epochs, and all meet once. Who has come to the epoch after next has heard from all in the
- * next, so all are through with this one, and its set is free.
+ * odd epochs, and all meet once. A rank that has come to the epoch after next has heard from all in
+ * the next: all are through with this one, and its set is free.
  */
 #include "coll.h"
 #include "src/kernels/fold/factor.h"

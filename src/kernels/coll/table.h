@@ -21,7 +21,7 @@ enum kernel_collective_kind {
 	COLL_REDUCE_SCATTER,
 	COLL_ALL_REDUCE,
 	COLL_REDUCE,
-	COLL_KINDS, /* of these each row of the table has some; the others have a kernel of their own */
+	COLL_KINDS, /* each table row has some of the above; those below have their own kernel */
 	COLL_ALL_GATHER_V = COLL_KINDS,
 	COLL_ALL_TO_ALL_V,
 	COLL_CALLS

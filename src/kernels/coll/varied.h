@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank calls, and where it has what, seen from each peer: where each pair has a count of its own that differs. */
+/* What a rank calls, and where it has what, as each peer sees it: with a count for each pair, that differs. */
 #ifndef SPMT_KERNELS_VARIED_H
 #define SPMT_KERNELS_VARIED_H
 

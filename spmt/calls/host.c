@@ -103,7 +103,8 @@ int spmt_stream_register(spmt_comm *comm, spmt_stream stream)
 	if (rc)
 		return rc;
 	LANE_HOLD_ANY(comm);
-	return comm_failed(comm, what, stream_keep(comm, stream));
+	rc = keyed_ended(comm, lane_held, what);
+	return rc ? rc : comm_failed(comm, what, stream_keep(comm, stream));
 }
 
 int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream)
@@ -117,7 +118,8 @@ int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream)
 	if (rc)
 		return rc;
 	LANE_HOLD_ANY(comm);
-	return comm_failed(comm, what, stream_keep_end(comm, stream));
+	rc = keyed_ended(comm, lane_held, what);
+	return rc ? rc : comm_failed(comm, what, stream_keep_end(comm, stream));
 }
 
 /* ---- a wait in a stream -------------------------------------------------------------------- */

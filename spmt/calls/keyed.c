@@ -243,11 +243,17 @@ int keyed_range(
 		comm->rank, name, at);
 }
 
+int keyed_ended(const spmt_comm *comm, const spmt_comm *held, const char *what)
+{
+	return held || object_is_open(&comm->head) ? 0 : comm_enter_any(comm, what);
+}
+
 static int kernels_settle(spmt_comm *comm, const char *what)
 {
 	LANE_HOLD(comm);
+	int rc = keyed_ended(comm, lane_held, what);
 
-	return quiet_all(comm, what);
+	return rc ? rc : quiet_all(comm, what);
 }
 
 static int kernels_meet(spmt_comm *comm, const char *what)
@@ -257,8 +263,11 @@ static int kernels_meet(spmt_comm *comm, const char *what)
 	struct kernel_barrier_args args = { .report = (uint64_t)(uintptr_t)kernel_report_of(
 						    comm->signals_dev) };
 	struct reserved reserved;
-	int rc = stream_reserve_collective(comm, comm->stream, &reserved);
+	int rc = keyed_ended(comm, lane_held, what);
 
+	if (rc)
+		return rc;
+	rc = stream_reserve_collective(comm, comm->stream, &reserved);
 	view_fill(comm, &args.view);
 	if (!rc)
 		rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
@@ -289,25 +298,25 @@ int keyed_quiet(spmt_comm *comm, const char *what)
 
 	if (rc)
 		return rc;
-	rc = steps_quiet(comm, what);
+	rc = comm->lane_area ? kernels_settle(comm, what) : steps_quiet(comm, what);
 	comm_left(comm);
 	return rc;
 }
 
 static int steps_meet(spmt_comm *comm, const char *what)
 {
-	int rc = comm_visit(comm, what);
+	int rc = keyed_barrier(comm, what, NULL);
 
-	if (rc)
-		return rc;
-	rc = keyed_barrier(comm, what, NULL);
-	if (!rc)
-		rc = steps_quiet(comm, what);
-	comm_left(comm);
-	return rc;
+	return rc ? rc : steps_quiet(comm, what);
 }
 
 int keyed_meet(spmt_comm *comm, const char *what)
 {
-	return comm->lane_area ? kernels_meet(comm, what) : steps_meet(comm, what);
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = comm->lane_area ? kernels_meet(comm, what) : steps_meet(comm, what);
+	comm_left(comm);
+	return rc;
 }

@@ -44,6 +44,8 @@ spmt_comm *keyed_hold(spmt_comm *comm);
 	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold_any(comm)
 spmt_comm *keyed_hold_any(spmt_comm *comm);
 void keyed_let_go(spmt_comm **held);
+/* Behind either, as lane_held: -EBADF where another thread has ended the comm since the call looked at it. */
+int keyed_ended(const spmt_comm *comm, const spmt_comm *held, const char *what);
 
 /* The thread for functions of this rank's users, made by the first who needs it. */
 int comm_caller(const spmt_comm *comm, struct caller **caller);

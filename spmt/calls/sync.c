@@ -240,7 +240,7 @@ int spmt_quiet(spmt_comm *comm)
 	if (comm && comm_is_keyed(comm) && comm_enter_any(comm, what) == 0)
 		return keyed_quiet(comm, what);
 	if (!rc)
-		return keyed_settle(comm, what);
+		return keyed_quiet(comm, what);
 	LANE_HOLD(comm);
 	status_save(&why);
 	if (!comm_visit(comm, what)) {

@@ -187,8 +187,9 @@ static int complete_held(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg, struct completion **queued)
 {
 	LANE_HOLD(comm);
+	int rc = keyed_ended(comm, lane_held, what);
 
-	return comm_failed(comm, what, complete_in(comm, what, stream, fn, arg, queued));
+	return rc ? rc : comm_failed(comm, what, complete_in(comm, what, stream, fn, arg, queued));
 }
 
 static int complete_call(spmt_comm *comm, const char *what, spmt_stream stream,

@@ -69,8 +69,8 @@ static bool cut_like(const struct sent_part *a, const struct sent_part *b)
 }
 
 /* Whether a part has the bytes. Where it begins is known of none that is cut otherwise. */
-enum part_has { HAS_NONE, HAS_SOME, HAS_ALL };
-static enum part_has part_has(const struct sent_bytes *bytes, const struct sent_part *part)
+enum sent_has { HAS_NONE, HAS_SOME, HAS_ALL };
+static enum sent_has sent_has(const struct sent_bytes *bytes, const struct sent_part *part)
 {
 	const struct sent_part *own = NULL;
 
@@ -146,7 +146,7 @@ static uint64_t come_up_to(struct check *c, const struct sent_bytes *bytes,
 		for (const struct check_touch *r = packets_of(c, p.rank);
 			r < end && r->chunk.rank == p.rank && r->range.all_from <= at; r++) {
 			struct sent_part part = sent_part_of(r, p.shift);
-			enum part_has has = part_has(bytes, &part);
+			enum sent_has has = sent_has(bytes, &part);
 			bool taken;
 
 			c->looked++;

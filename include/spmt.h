@@ -346,7 +346,7 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
  * again, and the same survivors agree on yet another world. While one thread is in it, another
- * thread's call is -EBUSY, as is spmt_finalize of the comm. Ranks on several
+ * thread's call is -EBUSY, and spmt_finalize of the comm waits for it, 5 s at most. Ranks on several
  * nodes agree through the process that led their rendezvous or, if it died, through another live
  * one; if none can: SPMT_ERR_PEER_DEAD. Nodes that no longer reach each other go on separately, as nranks shows.
  */
@@ -421,7 +421,8 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
  *
  * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
  * waits for it, whether the stream has come to it or not. It may call the library, on any comm, one call at a time as always; this call
- * no longer uses the comm by then. But what waits for this very function (quiet of the comm) ends at its deadline, and
+ * no longer uses the comm by then. On a lane whose ranks meet in kernels its calls on that very lane wait as long as other threads'
+ * calls wait there. But what waits for this very function (quiet of the comm) ends at its deadline, and
  * spmt_finalize of any comm of the rank is -EBUSY. Functions of one rank are called one after the other. If
  * this call fails, nothing is called.
  */

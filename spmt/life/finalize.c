@@ -3,7 +3,6 @@
 #include "finalize.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 #include "complete.h"
@@ -177,7 +176,7 @@ void comm_destroy(spmt_comm *comm)
 	if (tree_close(comm))
 		tree_release(comm);
 	else if (comm->lane)
-		lane_abandon(comm);
+		lane_leave(comm);
 	else if (!comm->parent && comm_cpu_access(comm))
 		tree_hand_over(comm);
 	else if (!comm->parent)
@@ -219,53 +218,78 @@ static void finalize_deadline(spmt_comm *comm)
 		atomic_store(&comm->timeout_ms, MIN_OF(ms + 50, TIMEOUT_MOST));
 }
 
-int comm_claim_from(spmt_comm *comm, const char *what, int64_t until)
-{
-	bool broken = atomic_load(&comm->control->stop);
-	struct timespec slice = { .tv_nsec = 100000 };
-	const char *other;
+const char comm_ending[] = "spmt_finalize";
 
-	while (broken && (other = atomic_load(&comm->inside)) && strcmp(other, what) &&
-		process_now() < until)
-		nanosleep(&slice, NULL);
-	return comm_claim(comm, what);
-}
-
-/* For a lane this keeps off others that would end it: its callers are let out when it is closed. A closed part's memory is kept for work
-   that goes on. */
+/* Of a lane this keeps off who else ends it: its callers are let out when it is closed. A part that is closed has its memory kept for
+   work that goes on. */
 static bool claims_too(const spmt_comm *comm)
 {
-	return object_is_open(&comm->head);
+	return comm->lane || object_is_open(&comm->head);
 }
 
-/* The comm and its parts, or none, to their end. */
-static int tree_claim(spmt_comm *root)
+/* Another thread takes it down: nothing else of it may be looked at. */
+static bool is_ending(const spmt_comm *comm)
 {
-	static const char what[] = "spmt_finalize";
-	int64_t until = process_now() + COMM_BROKEN_NS;
-	spmt_comm *c = comm_tree_first(root);
-	int rc = claims_too(c) ? comm_claim_from(c, what, until) : 0;
+	return atomic_load(&comm->inside) == comm_ending;
+}
 
-	while (!rc && c != root) {
+/* NULL, and it is claimed; else the call that another thread is in. */
+static const char *claim_to_end(spmt_comm *comm)
+{
+	const char *other = NULL;
+
+	if (claims_too(comm))
+		atomic_compare_exchange_strong(&comm->inside, &other, comm_ending);
+	return other;
+}
+
+/* The comm with its parts and lanes, or none. *soon: that other call ends by itself, as in a broken comm. */
+static const char *tree_try(spmt_comm *root, bool *soon)
+{
+	const char *other;
+	spmt_comm *c;
+
+	pthread_mutex_lock(&root->slot->lock);
+	c = comm_tree_first(root);
+	while (!(other = claim_to_end(c)) && c != root)
 		c = comm_tree_next(c);
-		rc = claims_too(c) ? comm_claim_from(c, what, until) : 0;
-	}
-	for (spmt_comm *done = comm_tree_first(root); rc && done != c; done = comm_tree_next(done))
+	*soon = other && other != comm_ending &&
+		(other == world_joining || atomic_load(&c->control->stop));
+	for (spmt_comm *done = comm_tree_first(root); other && done != c;
+		done = comm_tree_next(done))
 		if (claims_too(done))
 			comm_unclaim(done);
-	return rc;
+	pthread_mutex_unlock(&root->slot->lock);
+	return other;
+}
+
+/* Where it is broken the collectives of other threads are let out first. */
+static int tree_claim(spmt_comm *root)
+{
+	const struct timespec slice = { .tv_nsec = 100000 };
+	int64_t until = process_now() + COMM_BROKEN_NS;
+	const char *other;
+	bool soon;
+
+	while ((other = tree_try(root, &soon)) && soon && process_now() < until)
+		nanosleep(&slice, NULL);
+	return other ? comm_busy(root, comm_ending, other) : 0;
 }
 
 /* Else nobody could tell when that work has ended, and the streams may go then. */
 int comm_held_back(spmt_comm *comm, const char *what)
 {
-	spmt_comm *c = comm_tree_first(comm);
+	spmt_comm *c;
+	bool held;
 
 	if (comm_is_broken(comm))
 		return 0;
-	while (!streams_held_back(c) && c != comm)
+	pthread_mutex_lock(&comm->slot->lock);
+	c = comm_tree_first(comm);
+	while (!(held = !is_ending(c) && streams_held_back(c)) && c != comm)
 		c = comm_tree_next(c);
-	if (!streams_held_back(c))
+	pthread_mutex_unlock(&comm->slot->lock);
+	if (!held)
 		return 0;
 	return fail_call(-EBUSY, what,
 		"rank %d: a registered stream has work from before it was captured: end the capture first",
@@ -276,47 +300,66 @@ int comm_ends(spmt_comm *comm, const char *what)
 {
 	const char *other = NULL;
 
+	pthread_mutex_lock(&comm->slot->lock);
 	for (spmt_comm *c = comm->lane ? comm : comm_tree_first(comm); !other;
 		c = comm_tree_next(c)) {
-		if (claims_too(c) && !atomic_load(&c->control->stop))
+		if (claims_too(c) && (is_ending(c) || !atomic_load(&c->control->stop)))
 			other = atomic_load(&c->inside);
 		if (c == comm)
 			break;
 	}
+	pthread_mutex_unlock(&comm->slot->lock);
 	return other ? comm_busy(comm, what, other) : comm_held_back(comm, what);
+}
+
+static int end_claim(spmt_comm *comm, struct object **exclusive)
+{
+	const char *other;
+	bool broken;
+	int rc;
+
+	comm_look(comm);
+	comm_inherit(comm);
+	broken = comm_is_broken(comm);
+	*exclusive = exclusive_begin(&comm->head, comm_ending);
+	other = exclusive_other(&comm->head);
+	rc = other && !broken ? comm_busy(comm, comm_ending, other) : 0;
+	if (!rc && !broken)
+		rc = comm_held_back(comm, comm_ending);
+	return rc ? rc : tree_claim(comm);
+}
+
+/* Until it is claimed another thread may end it. */
+static int end_begin(spmt_comm *comm, struct object **exclusive)
+{
+	int rc = comm_visit(comm, comm_ending);
+
+	if (rc)
+		return rc;
+	rc = comm_not_inside(comm, comm_ending);
+	if (!rc)
+		rc = comm->lane ? lane_claim(comm) : end_claim(comm, exclusive);
+	comm_left(comm);
+	if (rc)
+		exclusive_end(exclusive);
+	return rc;
 }
 
 int spmt_finalize(spmt_comm *comm)
 {
 	UNCANCELLED;
 	struct meet_record record = { .op = MEET_FINALIZE };
-	int rc = comm_enter_any(comm, "spmt_finalize");
+	struct object *exclusive = NULL;
+	int rc = end_begin(comm, &exclusive);
 	struct status_saved what;
-	struct object *exclusive;
-	const char *other;
 	bool broken;
 	int found = 0;
 
-	if (!rc)
-		rc = comm_not_inside(comm, "spmt_finalize");
 	if (rc)
 		return rc;
 	if (comm->lane)
 		return lane_finalize(comm);
-	comm_look(comm);
-	comm_inherit(comm);
-	broken = atomic_load(&comm->control->stop);
-	exclusive = exclusive_begin(&comm->head, "spmt_finalize");
-	other = exclusive_other(&comm->head);
-	rc = other && !broken ? comm_busy(comm, "spmt_finalize", other) : 0;
-	if (!rc && !broken)
-		rc = comm_held_back(comm, "spmt_finalize");
-	if (!rc)
-		rc = tree_claim(comm);
-	if (rc) {
-		exclusive_end(&exclusive);
-		return rc;
-	}
+	broken = comm_is_broken(comm);
 	record.status = tree_quiet(comm);
 	if (!broken) {
 		finalize_deadline(comm);

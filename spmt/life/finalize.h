@@ -9,9 +9,7 @@ void comm_destroy(spmt_comm *comm);
 /* How long collectives in a broken world may take to end. */
 #define COMM_BROKEN_NS 5000000000ll
 
-/* comm_claim() that lets other threads' collectives out first: in a broken comm they soon end by themselves. Waits for them until
-   `until` at most. */
-int comm_claim_from(spmt_comm *comm, const char *what, int64_t until);
+extern const char comm_ending[]; /* whose claim a comm has to its end */
 /* -EBUSY where spmt_finalize would be now: another thread is in a collective on the comm, or on one that was split from it. */
 int comm_ends(spmt_comm *comm, const char *what);
 /* -EBUSY: a registered stream of it, or of what was split from it, has earlier work and is being captured. */

@@ -3,7 +3,7 @@
 #include "lane.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <time.h>
 
 #include "finalize.h"
 #include "split.h"
@@ -348,7 +348,7 @@ void lane_forget(const spmt_comm *comm)
 			control_stop_word(control));
 }
 
-void lane_abandon(const spmt_comm *comm)
+static void lane_abandon(const spmt_comm *comm)
 {
 	struct text text = { .used = 0 };
 	struct cause cause;
@@ -359,18 +359,33 @@ void lane_abandon(const spmt_comm *comm)
 	lane_break(comm->lane, &cause);
 }
 
-/* Who was in a call when the lane was closed may queue yet. */
+void lane_leave(spmt_comm *comm)
+{
+	lane_abandon(comm);
+	comm_unclaim(comm);
+}
+
+#define VISIT_NS 100000000ll /* calls that wait for nobody take less */
+
+/* A call that another thread was in when the lane was closed may queue yet; or its kernel waits for ranks that come no more. */
 void lane_settle(spmt_comm *comm)
 {
+	const struct timespec slice = { .tv_nsec = 50000 };
+	int64_t until = process_now() + VISIT_NS;
 	struct comm_lane *lane = comm->lane;
 
-	do {
+	for (;;) {
 		if (lane_drain(lane, comm->rank, 0)) {
 			lane_abandon(comm);
 			lane_unstream(lane, comm->rank);
 			lane_drain(lane, comm->rank, -1);
 		}
-	} while (object_is_visited(&comm->head) && !sched_yield());
+		if (!object_is_visited(&comm->head))
+			return;
+		if (process_now() >= until && !lane_is_broken(lane))
+			lane_abandon(comm);
+		nanosleep(&slice, NULL);
+	}
 }
 
 void lane_release(spmt_comm *comm)
@@ -382,26 +397,25 @@ void lane_release(spmt_comm *comm)
 		kernels_close(comm);
 	}
 	streams_drop(comm); /* a lane that meets on the host has but what was registered */
-	tree_remove(comm);
 	lanes_leave(comm->lane, comm->rank);
 	mem_free(comm->ops);
 	comm->ops = NULL;
 	pinned_return(comm); /* a lane that breaks meanwhile writes its stop word */
+	tree_remove(comm);   /* from here on its world may end */
 	world_comm_give(comm);
+}
+
+int lane_claim(spmt_comm *comm)
+{
+	int rc = comm_held_back(comm, comm_ending);
+
+	return rc ? rc : comm_claim(comm, comm_ending);
 }
 
 int lane_finalize(spmt_comm *comm)
 {
-	int rc = comm_claim(comm, "spmt_finalize");
+	int rc = keyed_settle(comm, comm_ending);
 
-	if (rc)
-		return rc;
-	rc = lane_is_broken(comm->lane) ? 0 : comm_held_back(comm, "spmt_finalize");
-	if (rc) {
-		comm_unclaim(comm);
-		return rc;
-	}
-	rc = keyed_settle(comm, "spmt_finalize");
 	comm_destroy(comm);
 	return rc;
 }

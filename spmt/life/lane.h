@@ -14,12 +14,13 @@ int lane_tables_open(spmt_comm *comm);
 /* The last rank of a part has ended it. */
 void lane_forget(const spmt_comm *comm);
 
-/* spmt_finalize of a lane. */
+/* spmt_finalize of a lane: claims it to its end, if it may end; then ends it. */
+int lane_claim(spmt_comm *comm);
 int lane_finalize(spmt_comm *comm);
 /* Steps that have not ended by now fail, and functions are called, before this returns. */
 void lane_settle(spmt_comm *comm);
-/* Breaks the lane: the rank has ended it, with work of it still to come. Its key must not name what is left. */
-void lane_abandon(const spmt_comm *comm);
+/* Breaks the lane: the rank has ended it, with work of it still to come. Its key must not name what is left, which ends with its world. */
+void lane_leave(spmt_comm *comm);
 /* Gives the handle back, when it is settled and nobody is in a call on it. */
 void lane_release(spmt_comm *comm);
 

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "finalize.h"
 #include "spmt/bootstrap/bootstrap.h"
@@ -294,6 +295,21 @@ static int shrink_claimed(spmt_comm *comm, spmt_uid *next, int *rank, int *nrank
 	return rc;
 }
 
+/* Other threads' collectives in a broken comm end by themselves, soon, and are let out first. */
+static int shrink_claim(spmt_comm *comm)
+{
+	static const char what[] = "spmt_shrink";
+	const struct timespec slice = { .tv_nsec = 100000 };
+	int64_t until = process_now() + COMM_BROKEN_NS;
+	const char *other;
+
+	while ((other = atomic_load(&comm->inside)) && other != what && other != comm_ending &&
+		process_now() < until)
+		nanosleep(&slice, NULL);
+	return other ? comm_busy(comm, what, other) : comm_claim(comm, what);
+}
+
+/* Checked again once it is claimed: another thread may have ended it, and a next comm be at its place. */
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
 	TRACED(comm, __func__);
@@ -301,10 +317,12 @@ int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 	int rc = shrink_check(comm, next, rank, nranks);
 
 	if (!rc)
-		rc = comm_claim_from(comm, "spmt_shrink", process_now() + COMM_BROKEN_NS);
+		rc = shrink_claim(comm);
 	if (rc)
 		return rc;
-	rc = shrink_claimed(comm, next, rank, nranks);
+	rc = shrink_check(comm, next, rank, nranks);
+	if (!rc)
+		rc = shrink_claimed(comm, next, rank, nranks);
 	comm_unclaim(comm);
 	return rc;
 }

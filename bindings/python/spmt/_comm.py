@@ -464,11 +464,12 @@ def init(
     a uid for those who wait in it, too; the same uid may be tried again."""
     attr = _attr(rank, nranks, uid, device, backend, heap_size, timeout)
     _end_left()
-    handle, over = ctypes.c_void_p(), threading.Event()
+    handle, begun, left, over = ctypes.c_void_p(), threading.Event(), threading.Event(), threading.Event()
 
     def join() -> int:
+        begun.set()
         try:
-            return int(lib.spmt_init(ctypes.byref(attr), ctypes.byref(handle)))
+            return -errno.EINTR if left.is_set() else int(lib.spmt_init(ctypes.byref(attr), ctypes.byref(handle)))
         finally:
             over.set()
 
@@ -476,6 +477,9 @@ def init(
         call(None, join)
         return Comm(handle.value or 0)
     except KeyboardInterrupt:
+        left.set()
+        if not begun.is_set():
+            raise
         again = _attr(rank, nranks, uid, _NO_DEVICE, backend, heap_size, timeout)
         thread = threading.Thread(target=_unjoin, args=(again, handle, over), daemon=True)
         thread.start()

@@ -356,11 +356,12 @@ static bool rows_only(const char *wish, char *word)
 static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, char *word)
 {
 	struct plan_rows_words words = { .plans = 0 };
+	int64_t ms = comm_timeout(comm);
 	int rc = 0;
 
 	rows->only = rows_only(wish, word);
 	rows->limit = (struct row_limit){ control_stop_word(comm->control),
-		process_now() + comm_timeout(comm) * 1000000 / 4 * 3 };
+		ms > 0 ? process_now() + ms * 1000000 / 4 * 3 : INT64_MAX };
 	while (!rc && plan_rows_part(&wish, word, ROW_WORD)) {
 		const char *file = NULL;
 

@@ -240,6 +240,55 @@ Test(beside, a_lane_ends_once)
 	RANKS_OK(ranks_run(1, NULL, lanes_end_once, &e));
 }
 
+/* One thread ends the world, another its lane: one of them is first, and the other is refused, or finds no comm. */
+struct ends {
+	spmt_comm *lane;
+	_Atomic int there;
+	int rc;
+};
+
+static void *ends_the_lane(void *arg)
+{
+	struct ends *e = arg;
+
+	atomic_fetch_add(&e->there, 1);
+	while (atomic_load(&e->there) < 2)
+		;
+	e->rc = spmt_finalize(e->lane);
+	return NULL;
+}
+
+static int world_and_lane(int index, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+	struct ends e = { .there = 0 };
+	spmt_comm *comm;
+	pthread_t other;
+	int rc;
+
+	(void)index;
+	(void)arg;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_lane(comm, 1, &e.lane));
+	REQUIRE_OK(pthread_create(&other, NULL, ends_the_lane, &e));
+	atomic_fetch_add(&e.there, 1);
+	while (atomic_load(&e.there) < 2)
+		;
+	rc = spmt_finalize(comm);
+	REQUIRE_OK(pthread_join(other, NULL));
+	REQUIRE(!e.rc || e.rc == -EBUSY || e.rc == -EBADF);
+	if (rc != -EBUSY)
+		return rc;
+	REQUIRE_OK(spmt_finalize(comm));
+	return 0;
+}
+
+Test(beside, a_world_and_its_lane)
+{
+	for (int i = 0; i < 10 * WORLDS; i++)
+		RANKS_OK(ranks_threads(1, world_and_lane, NULL));
+}
+
 /* The other thread waits in a barrier on the lane, to which its other rank comes or does not. */
 struct left {
 	spmt_comm *lane;

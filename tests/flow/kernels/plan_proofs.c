@@ -303,6 +303,21 @@ Test(plan_proofs, of_many_parts)
 	refuses_file(file, "is no allreduce: of rank 3's output, chunk 31 is");
 }
 
+/* SPMT_TIMEOUT_MS below 0 is none. */
+Test(plan_proofs, without_a_deadline)
+{
+	struct spmt_attr attr = SPMT_ATTR_INIT;
+	spmt_plan *plan = parts_of_many(2, 2, true);
+	char file[NAME];
+
+	attr.heap_size = 4u << 20;
+	attr.timeout_ms = -1;
+	plan_file(plan, file);
+	spmt_plan_destroy(plan);
+	wish_for(file, ",only");
+	RANKS_OK(ranks_run(RANKS, &attr, sums, NULL));
+}
+
 /* The others do not wait for ever, nor where the world is broken; what has not been found out by then is no verdict. */
 Test(plan_proofs, while_others_wait)
 {

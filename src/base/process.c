@@ -17,6 +17,9 @@
 #include <unistd.h>
 
 #include "base.h"
+#if SANITIZE_ADDRESS
+#include <sanitizer/lsan_interface.h>
+#endif
 #include "fault.h"
 #include "mem.h"
 #include "status.h"
@@ -80,8 +83,12 @@ void *process_state(void *_Atomic *slot, size_t size)
 	if (!mine)
 		return NULL;
 	tsan_release(slot);
-	if (atomic_compare_exchange_strong(slot, &have, mine))
+	if (atomic_compare_exchange_strong(slot, &have, mine)) {
+#if SANITIZE_ADDRESS
+		__lsan_register_root_region(mine, size); /* what it points to is not lost */
+#endif
 		return mine;
+	}
 	tsan_acquire(slot);
 	process_pages_free(mine, size);
 	return have;

@@ -84,6 +84,19 @@ void *processes_shared(size_t size)
 
 /* ---- a child --------------------------------------------------------------------------------------------------- */
 
+/* Not in struct processes, which children and parent may share. */
+static int self_number, self_cycle;
+
+int processes_self(void)
+{
+	return self_number;
+}
+
+int processes_cycle(void)
+{
+	return self_cycle;
+}
+
 static int child_thread(int index, void *arg)
 {
 	struct child *c = arg;
@@ -96,8 +109,8 @@ static const char *child_cycles(struct child *c)
 	struct usage before = { 0 };
 	const char *grown = NULL;
 
-	for (c->p->cycle = 0; c->p->cycle < (c->p->cycles ? c->p->cycles : 1); c->p->cycle++) {
-		if (c->p->cycle == WARM)
+	for (self_cycle = 0; self_cycle < (c->p->cycles ? c->p->cycles : 1); self_cycle++) {
+		if (self_cycle == WARM)
 			before = usage_now();
 		if (ranks_threads(c->n, child_thread, c))
 			return ranks_message();
@@ -105,13 +118,6 @@ static const char *child_cycles(struct child *c)
 	if (c->p->cycles > WARM)
 		grown = usage_grown(&before, &c->p->slack);
 	return grown;
-}
-
-static int self_number;
-
-int processes_self(void)
-{
-	return self_number;
 }
 
 /* Virtual machines are slow. */
@@ -151,14 +157,15 @@ static _Noreturn void child_main(struct child *c, pid_t parent, int out)
 
 static int child_start(struct child *c)
 {
-	pid_t parent = getpid();
+	pid_t parent = getpid(), child;
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
-	c->p->pid[c->process] = fork();
-	if (c->p->pid[c->process] == 0)
+	child = fork();
+	if (child == 0)
 		child_main(c, parent, ends[1]);
+	c->p->pid[c->process] = child;
 	close(ends[1]);
 	return ends[0];
 }
@@ -169,8 +176,9 @@ static int child_start(struct child *c)
 static int child_wait(pid_t pid, int64_t until)
 {
 	int status = 0;
+	pid_t got;
 
-	while (waitpid(pid, &status, WNOHANG) == 0) {
+	while ((got = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (now_ns() < until) {
 			sleep_ms(1);
 			continue;
@@ -179,7 +187,7 @@ static int child_wait(pid_t pid, int64_t until)
 		waitpid(pid, &status, 0);
 		return -1;
 	}
-	return status;
+	return got == pid ? status : -1;
 }
 
 static int child_judge(const struct processes *p, int process, int status, const char *said)
@@ -272,7 +280,7 @@ struct world_job {
 static int world_rank(int rank, void *arg)
 {
 	struct world_job *job = arg;
-	struct spmt_attr attr = ranks_attr(rank, job->p->nranks, &job->p->uid[job->p->cycle]);
+	struct spmt_attr attr = ranks_attr(rank, job->p->nranks, &job->p->uid[processes_cycle()]);
 	spmt_comm *comm = NULL;
 	int code;
 

@@ -29,7 +29,6 @@ struct processes {
 	int n, nranks;
 	pid_t pid[PROCESSES_MOST];
 	spmt_uid uid[PROCESSES_CYCLES];
-	int cycle; /* in a child: which it is in */
 };
 
 /* fn(rank, arg) on a thread a rank; `arg` is as it was at the fork. 0, or RANKS_FAILED with ranks_message(). */
@@ -47,8 +46,9 @@ int processes_checked(int (*fn)(spmt_comm *comm, void *arg));
 		RANKS_OK(processes_checked(fn)); \
 	} while (0)
 
-/* In a child: which process it is; 0 in the parent. */
+/* In a child: which process it is, and which of its cycles; 0 in the parent. */
 int processes_self(void);
+int processes_cycle(void);
 
 /* Devices for a rank each in the largest process of a layout. */
 int processes_widest(const char *layout);

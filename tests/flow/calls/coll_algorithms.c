@@ -43,9 +43,9 @@ static int taken(spmt_comm *comm, int row, size_t count)
 static int as_wished(spmt_comm *comm, void *arg)
 {
 	struct wish *w = arg;
-	struct every_call b = {
-		.layout = w->p.layout, .uid = &w->p.uid[w->p.cycle], .less = !host_access(comm)
-	};
+	struct every_call b = { .layout = w->p.layout,
+		.uid = &w->p.uid[processes_cycle()],
+		.less = !host_access(comm) };
 
 	/* between processes some are none */
 	if (host_access(comm) &&

@@ -40,8 +40,8 @@ static int signals_flow(spmt_comm *comm, const struct breaks *b, uint64_t *data)
 static int breaks_meanwhile(int rank, void *arg)
 {
 	struct breaks *b = arg;
-	const struct timespec later = { .tv_nsec = b->p.cycle * STEP_NS };
-	struct spmt_attr attr = ranks_attr(rank, 2, &b->p.uid[b->p.cycle]);
+	const struct timespec later = { .tv_nsec = processes_cycle() * STEP_NS };
+	struct spmt_attr attr = ranks_attr(rank, 2, &b->p.uid[processes_cycle()]);
 	spmt_comm *comm;
 	void *data;
 	int rc = 0;
@@ -50,7 +50,7 @@ static int breaks_meanwhile(int rank, void *arg)
 	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(uint64_t), &data));
 	REQUIRE_OK(spmt_barrier(comm));
 	if (rank) {
-		while (atomic_load(b->begun) <= b->p.cycle)
+		while (atomic_load(b->begun) <= processes_cycle())
 			;
 		nanosleep(&later, NULL);
 		REQUIRE_OK(spmt_abort(comm, -EIO));

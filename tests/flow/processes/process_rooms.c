@@ -29,7 +29,9 @@
 static int everything(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
-	struct every_call b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = true };
+	struct every_call b = {
+		.layout = p->layout, .uid = &p->uid[processes_cycle()], .less = true
+	};
 
 	TRY(every_call_places(comm, &b));
 	return every_call_right(comm, &b);

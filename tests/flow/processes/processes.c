@@ -12,7 +12,7 @@ static int everything(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
 	struct every_call b = {
-		.layout = p->layout, .uid = &p->uid[p->cycle], .less = !host_access(comm)
+		.layout = p->layout, .uid = &p->uid[processes_cycle()], .less = !host_access(comm)
 	};
 
 	TRY(every_call_places(comm, &b));

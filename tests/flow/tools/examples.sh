@@ -47,10 +47,10 @@ prints split "${split[@]}"
 prints shrink 'rank 0 of 4 is now rank 0 of 3' 'rank 2 of 4 is now rank 1 of 3' 'rank 3 of 4 is now rank 2 of 3'
 nothing_in 'shrink: the survivors know who died' "$([ "$(grep -c '1 of 4 ranks died: 1$' "$scratch/err")" = 3 ] || cat "$scratch/err")"
 
-# complains NAME PATTERN: where memory is short it exits 1 and has the sentence, after its own name.
+# complains NAME: where memory for the world is short, which nothing can do without, it exits 1 and has the sentence, after its own name.
 complains() {
 	local rc=0
-	SPMT_FAULT=alloc:5 timeout 120 "$build_root/tests/$1" >"$scratch/out" 2>"$scratch/err" || rc=$?
+	SPMT_FAULT=alloc:2 timeout 120 "$build_root/tests/$1" >"$scratch/out" 2>"$scratch/err" || rc=$?
 	nothing_in "$1 says what failed" "$({ [ "$rc" = 1 ] && grep -qE "^$1: .*(memory|ENOMEM)" "$scratch/err"; } || { echo "exit status $rc"; cat "$scratch/err"; })"
 }
 for name in "${!tried[@]}"; do

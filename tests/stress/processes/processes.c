@@ -98,7 +98,9 @@ static int storm(spmt_comm *comm, void *arg)
 static int calls(spmt_comm *comm, void *arg)
 {
 	struct processes *p = arg;
-	struct every_call b = { .layout = p->layout, .uid = &p->uid[p->cycle], .less = SANITIZED };
+	struct every_call b = {
+		.layout = p->layout, .uid = &p->uid[processes_cycle()], .less = SANITIZED
+	};
 
 	TRY(every_call_places(comm, &b));
 	return every_call_right(comm, &b);
@@ -126,7 +128,7 @@ static int aborted(spmt_comm *comm, void *arg)
 static int ends_by_abort(int rank, void *arg)
 {
 	struct processes *p = arg;
-	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[p->cycle]);
+	struct spmt_attr attr = ranks_attr(rank, p->nranks, &p->uid[processes_cycle()]);
 	spmt_comm *comm;
 
 	REQUIRE_OK(spmt_init(&attr, &comm));

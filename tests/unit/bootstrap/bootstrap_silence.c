@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -44,7 +45,7 @@ static int add_wide(struct party *p, int rank)
 	return bootstrap_add(p->b, rank, blob, &patience);
 }
 
-/* Says how its last rank was taken, how the world became complete, and, once it may, whether it still is. */
+/* Once there is a hub: says how its last rank was taken, how the world became complete, and, once it may, whether it still is. */
 static void other_main(const struct uid *uid, int from, int to)
 {
 	struct party p;
@@ -52,8 +53,12 @@ static void other_main(const struct uid *uid, int from, int to)
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(from, &go, 1) != 1)
+		_exit(1);
 	rc = open_wide(&p, uid, true);
 	rc = rc ? rc : add_wide(&p, LAST);
+	if (rc)
+		fprintf(stderr, "%d: %s\n", rc, status_sentence());
 	if (write(to, &rc, sizeof(rc)) < 0)
 		_exit(1);
 	rc = wait_for(&p, 60000);
@@ -82,13 +87,15 @@ static void begin(struct party *hub, struct other *o)
 	setenv("SPMT_SOCKET_IFNAME", "lo", 1);
 	uid_make(&uid);
 	cr_assert_eq(pipe2(down, O_CLOEXEC) | pipe2(up, O_CLOEXEC), 0);
-	cr_assert_eq(open_wide(hub, &uid, false), 0, "%s", status_sentence());
+	/* before another thread may be in the allocator, whose locks the child would find taken */
 	o->pid = fork();
 	if (!o->pid)
 		other_main(&uid, down[0], up[1]);
 	cr_assert_gt(o->pid, 0);
 	o->to = down[1];
 	o->from = up[0];
+	cr_assert_eq(open_wide(hub, &uid, false), 0, "%s", status_sentence());
+	cr_assert_eq(write(o->to, "", 1), 1);
 	cr_assert_eq(add_wide(hub, 0), 0);
 	cr_assert_eq(says(o), 0);
 }

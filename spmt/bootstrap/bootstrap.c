@@ -228,14 +228,9 @@ static void *service(void *arg)
 
 static int start_thread(struct bootstrap *b)
 {
-	pthread_attr_t attr;
-	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD) : pthread_attr_init(&attr);
+	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
+					   : process_thread(&b->thread, SERVICE_STACK, service, b);
 
-	if (!err) {
-		pthread_attr_setstacksize(&attr, SERVICE_STACK);
-		err = process_thread(&b->thread, &attr, service, b);
-		pthread_attr_destroy(&attr);
-	}
 	return err ? fail_call_errno(err, "spmt_init", "a thread for the rendezvous") : 0;
 }
 

@@ -108,7 +108,7 @@ void engine_help_begin(struct engine_meeting *m)
 
 		h->m = m;
 		h->rank = help->n + 1;
-		if (process_thread(&h->thread, NULL, help_main, h))
+		if (process_thread(&h->thread, 0, help_main, h))
 			break;
 	}
 }

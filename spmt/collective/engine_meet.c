@@ -499,7 +499,7 @@ int engine_thread(struct engine_meeting *m)
 	if (m->running)
 		return 0;
 	err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
-				       : process_thread(&m->thread, NULL, engine_main, m);
+				       : process_thread(&m->thread, 0, engine_main, m);
 	m->running = !err;
 	return err ? fail_errno(err, "no thread that has copy engines move") : 0;
 }

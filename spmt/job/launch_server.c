@@ -18,15 +18,12 @@
 
 static int thread_start(void *(*fn)(void *arg), void *arg)
 {
-	pthread_attr_t attr;
 	pthread_t thread;
-	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD) : pthread_attr_init(&attr);
+	int err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
+					   : process_thread(&thread, 0, fn, arg);
 
-	if (!err) {
-		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-		err = process_thread(&thread, &attr, fn, arg);
-		pthread_attr_destroy(&attr);
-	}
+	if (!err)
+		pthread_detach(thread);
 	return err ? fail_call_errno(err, "spmt_init", "a thread to ask the launcher's PMIx server")
 		   : 0;
 }

@@ -65,7 +65,7 @@ int caller_open(struct caller **out, int rank)
 	pthread_mutex_init(&caller->lock, NULL);
 	pthread_cond_init(&caller->posted, NULL);
 	err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
-				       : process_thread(&caller->thread, NULL, caller_main, caller);
+				       : process_thread(&caller->thread, 0, caller_main, caller);
 	if (!err) {
 		*out = caller;
 		return 0;

@@ -263,9 +263,8 @@ int lanes_clock(struct lanes *all)
 		return 0;
 	pthread_mutex_lock(&clock->lock);
 	if (!atomic_load(&clock->runs)) {
-		err = fault_here(FAULT_THREAD)
-			? fault_errno(FAULT_THREAD)
-			: process_thread(&clock->thread, NULL, clock_main, all);
+		err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
+					       : process_thread(&clock->thread, 0, clock_main, all);
 		atomic_store(&clock->runs, !err);
 	}
 	pthread_mutex_unlock(&clock->lock);

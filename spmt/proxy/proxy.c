@@ -136,7 +136,7 @@ static int proxy_start(struct proxy *p)
 	if (p->running)
 		return 0;
 	err = fault_here(FAULT_THREAD) ? fault_errno(FAULT_THREAD)
-				       : process_thread(&p->thread, NULL, proxy_main, p);
+				       : process_thread(&p->thread, 0, proxy_main, p);
 	p->running = !err;
 	return err ? fail_errno(err, "no thread that does what kernels post") : 0;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -373,8 +374,39 @@ void process_cancel_restore(const int *state)
 	pthread_setcancelstate(*state, NULL);
 }
 
+static int add_thread_locals(struct dl_phdr_info *object, size_t size, void *arg)
+{
+	size_t *sum = arg;
+
+	(void)size;
+	for (size_t i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+
+		if (part->p_type == PT_TLS)
+			*sum += part->p_memsz + part->p_align;
+	}
+	return 0;
+}
+
+static int create(pthread_t *thread, size_t stack, void *(*fn)(void *arg), void *arg)
+{
+	pthread_attr_t attr;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return err;
+	if (stack)
+		dl_iterate_phdr(add_thread_locals, &stack);
+	if (stack)
+		err = pthread_attr_setstacksize(&attr, stack);
+	if (!err)
+		err = pthread_create(thread, &attr, fn, arg);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
 /* Not pthread_attr_setsigmask_np(): glibc has it since 2.32, musl not at all. */
-int process_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
+int process_thread(pthread_t *thread, size_t stack, void *(*fn)(void *arg), void *arg)
 {
 	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	sigset_t blocked, old;
@@ -384,7 +416,7 @@ int process_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(vo
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		sigdelset(&blocked, own[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &old);
-	err = pthread_create(thread, attr, fn, arg);
+	err = create(thread, stack, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
 }

@@ -86,11 +86,10 @@ void process_cancel_restore(const int *state);
 		process_cancel_off()
 
 /*
- * pthread_create() of a thread that blocks all signals except those of faults, which must reach
- * the program's handler or a sanitizer's. Returns an errno value.
+ * A thread that blocks all signals except those of faults, which must reach the program's handler or a sanitizer's. stack: its bytes, beside those of
+ * the program's thread-local variables, which a C library puts there, too; 0: as many as the program's threads have. Returns an errno value.
  */
-int process_thread(
-	pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
+int process_thread(pthread_t *thread, size_t stack, void *(*fn)(void *arg), void *arg);
 
 /* Monotonic clock, ns. */
 int64_t process_now(void);

@@ -334,7 +334,7 @@ static int messages_open(spmt_comm *comm)
 		return rc;
 	comm->meeting_state = s;
 	send_message(s->fd, &m);
-	rc = process_thread(&s->ear, NULL, ear_main, s);
+	rc = process_thread(&s->ear, 0, ear_main, s);
 	if (!rc)
 		return 0;
 	state_free(s);

@@ -375,7 +375,7 @@ static int open_thread(struct nic *nic)
 
 	if (rc)
 		return rc;
-	err = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&nic->thread, NULL, nic_run, nic);
+	err = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&nic->thread, 0, nic_run, nic);
 	if (err)
 		return nic_cannot(nic, "no thread", err);
 	nic->running = true;

@@ -204,7 +204,7 @@ static int stager_fill(struct nic *nic, struct stager *st)
 	if (rc)
 		return rc;
 	nic->stager = st;
-	rc = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&st->thread, NULL, stager_run, nic);
+	rc = fault_here(FAULT_THREAD) ? EAGAIN : process_thread(&st->thread, 0, stager_run, nic);
 	if (!rc)
 		return 0;
 	nic->stager = NULL;

@@ -98,19 +98,9 @@ static void *engine_run(void *arg)
 
 static int engine_start(struct host_engine *h)
 {
-	pthread_attr_t attr;
-	int err;
-
 	if (fault_here(FAULT_THREAD))
 		return -fault_errno(FAULT_THREAD);
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	err = pthread_attr_setstacksize(&attr, SDMA_STACK);
-	if (!err)
-		err = process_thread(&h->thread, &attr, engine_run, h);
-	pthread_attr_destroy(&attr);
-	return -err;
+	return -process_thread(&h->thread, SDMA_STACK, engine_run, h);
 }
 
 static int host_sdma_check(int src, int dst, char reason[DEVICE_REASON])

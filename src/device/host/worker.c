@@ -268,20 +268,13 @@ static bool worker_take(struct host_stream *to)
 
 int host_worker_start(struct host_stream *s)
 {
-	pthread_attr_t attr;
 	int err;
 
 	if (worker_take(s))
 		return 0;
 	if (fault_here(FAULT_THREAD))
 		return -fault_errno(FAULT_THREAD);
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	err = pthread_attr_setstacksize(&attr, STACK);
-	if (!err)
-		err = process_thread(&s->thread, &attr, stream_worker, s);
-	pthread_attr_destroy(&attr);
+	err = process_thread(&s->thread, STACK, stream_worker, s);
 	atomic_store(&s->threaded, !err);
 	return -err;
 }

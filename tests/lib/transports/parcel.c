@@ -176,7 +176,7 @@ static void *accept_all(void *arg)
 
 		if (fd < 0)
 			continue;
-		if (process_thread(&thread, NULL, serve_all, (void *)(intptr_t)fd))
+		if (process_thread(&thread, 0, serve_all, (void *)(intptr_t)fd))
 			close(fd);
 		else
 			pthread_detach(thread);
@@ -197,7 +197,7 @@ static void owner_start(void)
 	touch_begin();
 	size = name_of(process, &name);
 	if (bind(fd, (struct sockaddr *)&name, size) || listen(fd, 256) ||
-		process_thread(&thread, NULL, accept_all, (void *)(intptr_t)fd))
+		process_thread(&thread, 0, accept_all, (void *)(intptr_t)fd))
 		abort();
 	pthread_detach(thread);
 }

@@ -28,7 +28,7 @@ static int stream_socket(int family)
 	return process_fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/* Who is connected over TCP knows of this process's end by the connection alone. */
+/* Who is connected may know of this process's end by the connection alone, which no forked child shall keep. */
 int socket_make(int family)
 {
 	int fd;
@@ -37,7 +37,7 @@ int socket_make(int family)
 		errno = fault_errno(FAULT_FD);
 		fd = -1;
 	} else {
-		fd = family == AF_UNIX ? stream_socket(family) : process_own(stream_socket, family);
+		fd = process_own(stream_socket, family);
 	}
 	return fd < 0 ? fail_call_errno(errno, "spmt_init", "a socket for the rendezvous") : fd;
 }
@@ -80,18 +80,20 @@ int socket_process(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) || cred.pid < 0 ? 0 : cred.pid;
 }
 
-/* Older kernels return EINVAL for a process that has ended. */
+/* Older kernels return EINVAL for a process that has ended. One of another PID namespace has no number here, but a pidfd. */
 int socket_pidfd(int fd)
 {
 	int pid = socket_process(fd), pidfd;
 	socklen_t size = sizeof(pidfd);
 
-	if (!pid || pid == getpid() || fault_here(FAULT_FD))
+	if (pid == getpid() || fault_here(FAULT_FD))
 		return -1;
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size))
 		return process_fd(pidfd);
 	if (errno == EINVAL || errno == ESRCH)
 		return -ESRCH;
+	if (!pid)
+		return -1;
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	return pidfd < 0 && errno == ESRCH ? -ESRCH : process_fd(pidfd);
 }
@@ -165,7 +167,7 @@ int socket_accept(int listener, bool remote)
 
 	if (fault_here(FAULT_FD))
 		return -EMFILE;
-	fd = remote ? process_own(call_of, listener) : call_of(listener);
+	fd = process_own(call_of, listener);
 	if (fd < 0)
 		return errno == ENOMEM ? -EMFILE : -errno;
 	if (remote) {

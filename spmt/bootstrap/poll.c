@@ -115,8 +115,8 @@ void poller_wait(struct poller *p, size_t n, int timeout_ms)
 		return;
 	for (size_t i = 0; i < n; i++)
 		p->set[i].revents = 0;
-	if (errno == EINVAL)
-		got = wait_unlimited(p, n, timeout_ms);
-	if (got < 0 && errno != EINTR)
+	if (errno == EINTR)
+		return;
+	if (wait_unlimited(p, n, timeout_ms) < 0 && errno != EINTR)
 		nap(timeout_ms);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
 
@@ -49,7 +50,7 @@ int heap_export_update(const struct heap *heap, struct heap_export *e)
 	int rc;
 
 	if (!ipc)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"heap export: backend %s shares no memory with other processes",
 			heap->backend->name);
 	rc = reserve_exports(e, heap->nchunks);
@@ -85,7 +86,7 @@ int heap_import_open(const struct backend *backend, int dev, uint64_t size, uint
 			"heap import: a heap of %" PRIu64 " + %" PRIu64 " bytes was announced",
 			size, own_size);
 	if (!backend->ipc)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"heap import: backend %s shares no memory with other processes",
 			backend->name);
 	*in = (struct heap_import){
@@ -126,7 +127,7 @@ static int reserve_import(struct heap_import *in)
 	int rc;
 
 	if (!vmm)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"heap import: backend %s cannot put a heap's pieces side by side",
 			in->backend->name);
 	rc = vmm->reserve(in->size + in->own_size, HEAP_ALIGN, &base);

@@ -27,7 +27,7 @@ struct heap_export {
 	int n, room;
 };
 
-/* Exports the chunks that have come since the last call. *e: zeroed before the first. -ENOTSUP:
+/* Exports the chunks that have come since the last call. *e: zeroed before the first. SPMT_ERR_UNSUPPORTED:
    the backend cannot. On failure what was published stays, and a later call goes on from there. */
 int heap_export_update(const struct heap *heap, struct heap_export *e);
 /* Before heap_close. Zeroed or closed: fine. */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
 
@@ -21,20 +22,21 @@ int heap_range_open(
 		return fail(-EINVAL, "heap range: %d slices of %" PRIu64 " bytes asked", slices,
 			slice_size);
 	if (!backend->vmm)
-		return fail(-ENOTSUP, "heap range: backend %s cannot reserve address ranges",
-			backend->name);
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"heap range: backend %s cannot reserve address ranges", backend->name);
 	while (stride < slice_size && stride < RANGE_LIMIT)
 		stride *= 2;
 	if (stride < slice_size || stride > RANGE_LIMIT / count)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"heap range: %d slices of %" PRIu64 " bytes, %" PRIu64
 			" apart, are above the limit of %llu"
 			" bytes; a lower SPMT_HEAP_SIZE would fit",
 			slices, slice_size, stride, RANGE_LIMIT);
 	total = stride * count;
 	if (backend->vmm->reserve(total, HEAP_ALIGN, &base))
-		return fail(-ENOTSUP, "heap range: %" PRIu64 " bytes of addresses refused: %.300s",
-			total, status_sentence());
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"heap range: %" PRIu64 " bytes of addresses refused: %.300s", total,
+			status_sentence());
 	*range = (struct heap_range){
 		.backend = backend, .base = base, .stride = stride, .slices = slices
 	};
@@ -145,7 +147,7 @@ static int open_slice(struct heap *heap, int slice, bool whole)
 	if (rc)
 		return rc;
 	if (!is_power_of_two(granularity) || granularity > HEAP_ROUND)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"heap: device %d commits in units of %zu bytes, at most %llu will do",
 			heap->dev, granularity, HEAP_ROUND);
 	heap->base = heap->range->base + (uint64_t)slice * heap->range->stride;

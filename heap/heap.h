@@ -34,7 +34,7 @@ struct heap_range {
 	uint64_t stride; /* power of two, at least user + own size */
 	int slices;
 };
-/* -ENOTSUP: the backend has no vmm, the whole would be above 512 GiB, or the reservation is refused: use tables of bases. */
+/* SPMT_ERR_UNSUPPORTED: the backend has no vmm, the whole would be above 512 GiB, or the reservation is refused: use tables of bases. */
 int heap_range_open(
 	const struct backend *backend, int slices, uint64_t slice_size, struct heap_range *range);
 void heap_range_close(struct heap_range *range); /* zeroed or closed before: fine */

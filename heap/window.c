@@ -30,12 +30,6 @@ static int apart_check(const struct heap *const *heaps, int n)
 	return 0;
 }
 
-/* rc: of the backend, whose sentence it keeps. */
-static int window_failed(int rc)
-{
-	return rc == -ENOTSUP ? fail(SPMT_ERR_UNSUPPORTED, "%.300s", status_sentence()) : rc;
-}
-
 static int *devices_of(const struct heap *const *heaps, int n)
 {
 	int *devs = mem_calloc((size_t)n, sizeof(*devs));
@@ -64,7 +58,7 @@ int heap_window_check(const struct heap *const *heaps, int n, size_t *unit)
 	devs = devices_of(heaps, n);
 	if (!devs)
 		return no_window_memory(n);
-	rc = window_failed(backend->multicast->granularity(devs, n, &bytes));
+	rc = backend->multicast->granularity(devs, n, &bytes);
 	mem_free(devs);
 	if (rc)
 		return rc;
@@ -122,8 +116,7 @@ static int window_bind(struct heap_window *w)
 				-EINVAL, "the heap of device %d has no memory there yet", devs[i]);
 	}
 	if (!rc)
-		rc = window_failed(w->heaps[0]->backend->multicast->bind(
-			devs, at, w->n, w->size, &w->address));
+		rc = w->heaps[0]->backend->multicast->bind(devs, at, w->n, w->size, &w->address);
 	mem_free(devs);
 	mem_free(at);
 	return rc;

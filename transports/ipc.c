@@ -23,7 +23,7 @@ static int ipc_attach(
 	int rc;
 
 	if (!backend->ipc || !link->memory)
-		return fail_rank(-EOPNOTSUPP, link->rank,
+		return fail_rank(SPMT_ERR_UNSUPPORTED, link->rank,
 			"ipc to rank %d: backend %s did not name its memory to this process",
 			peer->rank, backend->name);
 	in = mem_calloc(1, sizeof(*in));

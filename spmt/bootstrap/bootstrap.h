@@ -107,7 +107,7 @@ int bootstrap_wait(struct bootstrap *b, const struct patience *patience, const v
 /*
  * One all-gather among the processes, with a descriptor each: every process calls it in the same
  * order, from one thread; at most 1 MiB, the same size in all. After a failure there are no more
- * exchanges. -EOPNOTSUPP: fd >= 0 and a process is on another node. Data of process p at data_out + p * size; fds[p] (-1: none) become the
+ * exchanges. SPMT_ERR_UNSUPPORTED: fd >= 0 and a process is on another node. Data of process p at data_out + p * size; fds[p] (-1: none) become the
  * caller's. processes: as many as bootstrap_processes() says.
  */
 int bootstrap_exchange(struct bootstrap *b, const void *data, size_t size, int fd, void *data_out,

@@ -339,7 +339,7 @@ static int exchange_check(const struct bootstrap *b, size_t size, int fd)
 		return fail_call(SPMT_ERR_PEER_DEAD, "spmt_init",
 			"the process that led the rendezvous has left the world");
 	if (fd >= 0 && c->any_remote)
-		return fail_call(-EOPNOTSUPP, "spmt_init",
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
 			"descriptors do not reach ranks on other nodes (SPMT_SOCKET_IFNAME)");
 	return 0;
 }

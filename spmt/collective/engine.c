@@ -20,7 +20,7 @@
 static int engine_ask(const spmt_comm *comm, char *why)
 {
 	const struct rank_info *infos = comm->world->infos;
-	int rc = -ENOTSUP;
+	int rc = SPMT_ERR_UNSUPPORTED;
 
 	if (comm->nranks < 2)
 		snprintf(why, DEVICE_REASON, "a rank alone moves nothing");

@@ -98,10 +98,10 @@ static int pmix_load(struct pmix_api *api, const char *path)
 			reason);
 	missing = vendor_bind(library, pmix_symbols, ARRAY_SIZE(pmix_symbols), api);
 	if (missing)
-		return fail_call(-ENOTSUP, "spmt_init",
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
 			"libpmix lacks %s (SPMT_PMIX_LIB may name another)", missing);
 	if (version_of(api->version()) < VERSION_LEAST)
-		return fail_call(-ENOTSUP, "spmt_init",
+		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_init",
 			"libpmix is '%.64s', %d or later is needed (SPMT_PMIX_LIB may name another)",
 			api->version(), VERSION_LEAST);
 	return 0;

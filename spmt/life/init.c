@@ -223,7 +223,7 @@ static bool devices_back(const struct backend *b, const int *devs, int n)
 	size_t bytes;
 
 	for (int i = 0; b->vmm && i < n; i++)
-		if (b->vmm->granularity(devs[i], &bytes) == -ENOTSUP)
+		if (b->vmm->granularity(devs[i], &bytes) == SPMT_ERR_UNSUPPORTED)
 			return false;
 	return true;
 }

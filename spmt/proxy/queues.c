@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "queues.h"
 
-#include <errno.h>
-
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -23,10 +21,10 @@ static int queue_open(const spmt_comm *comm, int pe, struct sdma_queue **queue)
 	const struct link *link = &comm->links[pe], *self = &comm->links[comm->rank];
 
 	if (!link->base)
-		return fail(-ENOTSUP, "kernels have no address for its heap");
+		return fail(SPMT_ERR_UNSUPPORTED, "kernels have no address for its heap");
 	if (!ops->reaches(comm->dev, link_at(link, link->own), sizeof(struct spmtd_own)) ||
 		!ops->reaches(comm->dev, link_at(self, self->own), sizeof(struct spmtd_own)))
-		return fail(-ENOTSUP, "the engine does not reach the heap");
+		return fail(SPMT_ERR_UNSUPPORTED, "the engine does not reach the heap");
 	return ops->open(comm->dev, link->peer_dev, queue);
 }
 

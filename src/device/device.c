@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/env.h"
 #include "src/base/status.h"
 #include "src/kernels/images.h"
@@ -63,7 +64,7 @@ static int select_first(const struct backend **backend)
 		if (!rc)
 			rc = backends[i]->count(&n);
 		if (!rc && n > 0 && device_lacks_images(backends[i]))
-			rc = fail(-ENOTSUP,
+			rc = fail(SPMT_ERR_UNSUPPORTED,
 				"built without device images (clang-19 and lld-19 make them)");
 		if (!rc && n > 0) {
 			*backend = backends[i];

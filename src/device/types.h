@@ -68,7 +68,7 @@ struct kernel {
 /* Virtual memory: reserve a range, commit parts of it. Ranges never move. Sizes and offsets are
    multiples of granularity. */
 struct device_vmm_ops {
-	/* -ENOTSUP: this device or its driver cannot, though the backend knows how; then none of
+	/* SPMT_ERR_UNSUPPORTED: this device or its driver cannot, though the backend knows how; then none of
 	   the others can either. */
 	int (*granularity)(int dev, size_t *bytes);
 	/* One range for all devices of the process. align: power of two. */
@@ -91,7 +91,7 @@ struct device_vmm_ops {
  * and for open devices that are named once each.
  */
 struct device_multicast_ops {
-	/* What addresses and sizes are multiples of. -ENOTSUP: the driver or one of the devices cannot. Makes nothing. */
+	/* What addresses and sizes are multiples of. SPMT_ERR_UNSUPPORTED: the driver or one of the devices cannot. Makes nothing. */
 	int (*granularity)(const int *devs, int n, size_t *bytes);
 	/* at[i]: of devs[i], where `size` bytes of commit() begin; one *address for all, until unbind, which comes before
 	   the first decommit. */
@@ -101,7 +101,7 @@ struct device_multicast_ops {
 
 /* Naming memory to a device of another kind, a NIC. */
 struct device_dmabuf_ops {
-	/* *fd names memory in which [ptr, ptr + size) begins at *offset; the caller's to close. -ENOTSUP: this driver cannot. It
+	/* *fd names memory in which [ptr, ptr + size) begins at *offset; the caller's to close. SPMT_ERR_UNSUPPORTED: this driver cannot. It
 	   holds the memory until it is closed, with whatever was made of it. */
 	int (*name)(int dev, void *ptr, size_t size, int *fd, uint64_t *offset);
 };

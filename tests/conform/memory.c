@@ -3,10 +3,10 @@
    backed on demand. */
 #include "conform.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/status.h"
 
 static int case_alloc(struct conform *c)
@@ -226,7 +226,7 @@ static int case_vmm(struct conform *c)
 	if (!c->b->vmm)
 		return conform_skip(c, "no such group");
 	rc = c->b->vmm->granularity(0, &g);
-	if (rc == -ENOTSUP)
+	if (rc == SPMT_ERR_UNSUPPORTED)
 		return conform_skip(c, status_sentence());
 	CHECK(c, !rc && g >= 4096 && is_power_of_two(g));
 	if (c->b->peer_check(other, 0, reason))

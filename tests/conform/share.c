@@ -2,7 +2,6 @@
 /* Memory named to another process, which is another program started anew. */
 #include "conform.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/base/status.h"
 
 #define SIZE ((size_t)300000)
@@ -220,7 +220,7 @@ static int case_ipc_vmm(struct conform *c)
 
 	if (!c->b->ipc || !c->child || !c->b->vmm)
 		return conform_skip(c, "no such group");
-	if (c->b->vmm->granularity(0, &unit) == -ENOTSUP)
+	if (c->b->vmm->granularity(0, &unit) == SPMT_ERR_UNSUPPORTED)
 		return conform_skip(c, status_sentence());
 	if (rig_open(c, 0, &r))
 		return CONFORM_FAIL;

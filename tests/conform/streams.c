@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -219,7 +220,8 @@ static int case_launch(struct conform *c)
 	args.wake = -1;
 	CHECK(c, !c->b->fill(0, ptr, 0x66, BIG, r.s) && !c->b->stream_sync(0, r.s, -1, NULL));
 	rc = c->b->launch(0, r.s, &kernel_copy, 16, 256, &args, sizeof(args));
-	if (rc == -ENOTSUP && strcmp(c->b->name, "host") && strstr(status_sentence(), "image"))
+	if (rc == SPMT_ERR_UNSUPPORTED && strcmp(c->b->name, "host") &&
+		strstr(status_sentence(), "image"))
 		return conform_skip(c, status_sentence());
 	memset(&args, 0xff, sizeof(args));
 	CHECK(c, !rc && !c->b->stream_sync(0, r.s, 5000000000, NULL));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "heap/export.h"
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
 #include "tests/lib/transports/device_links.h"
@@ -364,9 +365,9 @@ Test(export, backend_without_ipc)
 	struct heap_export e = { 0 };
 	struct heap heap = { .backend = &deaf };
 
-	cr_expect_eq(heap_export_update(&heap, &e), -ENOTSUP);
+	cr_expect_eq(heap_export_update(&heap, &e), SPMT_ERR_UNSUPPORTED);
 	cr_expect(strstr(status_sentence(), "deaf"));
-	cr_expect_eq(heap_import_open(&deaf, 0, 2 * MIB, 0, &in), -ENOTSUP);
+	cr_expect_eq(heap_import_open(&deaf, 0, 2 * MIB, 0, &in), SPMT_ERR_UNSUPPORTED);
 	heap_export_close(&e);
 	heap_import_close(&in);
 }

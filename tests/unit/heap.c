@@ -8,6 +8,7 @@
 
 #include "heap/arena.h"
 #include "heap/heap.h"
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
 
@@ -388,7 +389,7 @@ Test(heap, refuses_bad_sizes)
 	cr_expect_eq(open_in(&range, 14 * MIB, MIB, &heap), 0);
 	heap_close(&heap);
 	device.granularity = 4 * MIB;
-	cr_expect_eq(open_in(&range, 8 * MIB, MIB, &heap), -ENOTSUP);
+	cr_expect_eq(open_in(&range, 8 * MIB, MIB, &heap), SPMT_ERR_UNSUPPORTED);
 	heap_range_close(&range);
 	expect_clean();
 }
@@ -400,13 +401,14 @@ Test(heap, range)
 	reset();
 	cr_expect_eq(heap_range_open(&with_vmm, 0, GIB, &range), -EINVAL);
 	cr_expect_eq(heap_range_open(&with_vmm, 2, 0, &range), -EINVAL);
-	cr_expect_eq(heap_range_open(&without_vmm, 2, GIB, &range), -ENOTSUP);
+	cr_expect_eq(heap_range_open(&without_vmm, 2, GIB, &range), SPMT_ERR_UNSUPPORTED);
 	cr_expect(strstr(status_sentence(), "plain"));
-	cr_expect_eq(heap_range_open(&with_vmm, 513, GIB, &range), -ENOTSUP);
-	cr_expect_eq(heap_range_open(&with_vmm, 300, GIB + 1, &range), -ENOTSUP, "600 GiB");
-	cr_expect_eq(heap_range_open(&with_vmm, 2, UINT64_MAX, &range), -ENOTSUP);
+	cr_expect_eq(heap_range_open(&with_vmm, 513, GIB, &range), SPMT_ERR_UNSUPPORTED);
+	cr_expect_eq(
+		heap_range_open(&with_vmm, 300, GIB + 1, &range), SPMT_ERR_UNSUPPORTED, "600 GiB");
+	cr_expect_eq(heap_range_open(&with_vmm, 2, UINT64_MAX, &range), SPMT_ERR_UNSUPPORTED);
 	fault_arm(1u << FAULT_MAP, 1);
-	cr_expect_eq(heap_range_open(&with_vmm, 2, GIB, &range), -ENOTSUP);
+	cr_expect_eq(heap_range_open(&with_vmm, 2, GIB, &range), SPMT_ERR_UNSUPPORTED);
 	cr_expect(strstr(status_sentence(), "test device: no addresses"), "%s", status_sentence());
 	fault_disarm();
 	cr_expect_eq(range.slices, 77, "unwritten on failure");

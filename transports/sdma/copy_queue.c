@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "include/spmt.h"
 #include "src/base/env.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -56,7 +57,7 @@ static void copy_queue_rings(struct copy_queue *q)
 	KEEPS_SENTENCE;
 
 	if (!b->sdma)
-		rc = fail(-ENOTSUP, "there are no user-mode queues for %s", b->name);
+		rc = fail(SPMT_ERR_UNSUPPORTED, "there are no user-mode queues for %s", b->name);
 	for (int i = 0; i < q->ntracks && !rc; i++)
 		rc = sdma_ring_open(b, q->src, q->dst, &q->rings[i]);
 	if (rc)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/base/env.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -46,8 +47,8 @@ int verbs_bind(struct verbs_state *state)
 		return fail(-ENOENT, "no libibverbs (SPMT_VERBS_LIB may name it): %s", reason);
 	missing = vendor_bind(library, verbs_symbols, ARRAY_SIZE(verbs_symbols), &state->api);
 	if (missing)
-		return fail(
-			-ENOTSUP, "libibverbs lacks %s (SPMT_VERBS_LIB may name another)", missing);
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"libibverbs lacks %s (SPMT_VERBS_LIB may name another)", missing);
 	state->bound = true;
 	return 0;
 }

@@ -389,7 +389,7 @@ int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo 
 	if (amo->size != sizeof(uint64_t) || at.atomics == RDMA_ATOMICS_CPU)
 		return sender_ask(sender, at, amo, old, wait);
 	if (!can && at.atomics == RDMA_ATOMICS_NIC)
-		return fail(-EOPNOTSUPP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s has no atomics, and in the peer's memory its device does them (SPMT_RDMA_ATOMICS)",
 			nic->place.name);
 	if (can && native_of(amo, &native))

@@ -353,7 +353,7 @@ static int rdma_attach(
 	(void)backend;
 	(void)dev;
 	if (!link->rdma)
-		return fail_rank(-EOPNOTSUPP, link->rank,
+		return fail_rank(SPMT_ERR_UNSUPPORTED, link->rank,
 			"rdma to rank %d: this rank has registered no memory", peer->rank);
 	if (peer->nic.ethernet != link->rdma->nic->place.ethernet)
 		return fail_rank(-EHOSTUNREACH, link->rank,

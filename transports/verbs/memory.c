@@ -6,6 +6,7 @@
 
 #include "cache.h"
 #include "hello.h"
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
@@ -93,7 +94,8 @@ static struct verbs_mr *register_dmabuf(
 	int fd;
 
 	if (!ops || !nic->api->reg_dmabuf) {
-		fail(-ENOTSUP, "libibverbs or backend %s knows no dma-bufs", stage->backend->name);
+		fail(SPMT_ERR_UNSUPPORTED, "libibverbs or backend %s knows no dma-bufs",
+			stage->backend->name);
 		return NULL;
 	}
 	if (ops->name(stage->dev, base, size, &fd, &offset))

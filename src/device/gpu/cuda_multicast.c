@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "cuda.h"
+#include "include/spmt.h"
 #include "ops.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -39,10 +40,10 @@ static int team_device_check(const struct gpu_bound *b)
 	if (rc)
 		return rc;
 	if (!team_calls(cuda_own(b->state)))
-		return fail(-ENOTSUP, "cuda: multicast: this driver has none");
+		return fail(SPMT_ERR_UNSUPPORTED, "cuda: multicast: this driver has none");
 	if (!cuda_has(b, CU_ATTR_MULTICAST))
-		return fail(-ENOTSUP, "cuda: multicast: device %d has none (it takes an NVSwitch)",
-			b->dev);
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"cuda: multicast: device %d has none (it takes an NVSwitch)", b->dev);
 	return 0;
 }
 

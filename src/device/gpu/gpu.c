@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "include/spmt.h"
 #include "ops.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -32,7 +33,7 @@ static int gpu_code_of(int result)
 	case GPU_NOT_FOUND:
 		return -ENOENT;
 	case GPU_NOT_SUPPORTED:
-		return -ENOTSUP;
+		return SPMT_ERR_UNSUPPORTED;
 	default:
 		return -EIO;
 	}

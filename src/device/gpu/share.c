@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "ops.h"
 #include "src/base/status.h"
 #include "vmm.h"
@@ -39,7 +40,7 @@ static int export_commit(const struct gpu_bound *b, const struct vendor_range *r
 		return fail(-EINVAL, "%s: export: %zu bytes at %p cross the end of their commit",
 			v->name, (size_t)out->length, (const void *)ptr);
 	if (gpu_vmm(b) != GPU_VMM_SHARED)
-		return fail(-ENOTSUP,
+		return fail(SPMT_ERR_UNSUPPORTED,
 			"%s: export: device %d shares no backed ranges (SPMT_HEAP_MODE=static)",
 			v->name, b->dev);
 	rc = vendor_fault(FAULT_FD, v->name, "export", b->dev);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "include/spmt.h"
 #include "ops.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -256,8 +257,9 @@ static int copy_twice(struct polled *p, void *dst, const void *src, size_t n)
 	int r, rc;
 
 	if (!calls->MemAllocAsync || !calls->MemFreeAsync)
-		return fail(-ENOTSUP, "%s: copy: this %s cannot copy %zu bytes to %p, %p overlaps",
-			v->name, v->kind, n, dst, src);
+		return fail(SPMT_ERR_UNSUPPORTED,
+			"%s: copy: this %s cannot copy %zu bytes to %p, %p overlaps", v->name,
+			v->kind, n, dst, src);
 	r = calls->MemAllocAsync(&by, n, p->handle);
 	if (r != GPU_OK)
 		return gpu_fail(v, r, "copy of %zu bytes that overlap: a buffer on device %d", n,
@@ -314,7 +316,7 @@ int gpu_words_check(const struct gpu_vendor *v, int dev, char reason[DEVICE_REAS
 	if (!v->has_words(gpu_state(v))) {
 		snprintf(reason, DEVICE_REASON,
 			"this %s has no calls by which streams wait for words", v->kind);
-		return -ENOTSUP;
+		return SPMT_ERR_UNSUPPORTED;
 	}
 	KEEPS_SENTENCE;
 	if (gpu_bind_closed(&b, v, dev, "words") >= 0) {
@@ -324,7 +326,7 @@ int gpu_words_check(const struct gpu_vendor *v, int dev, char reason[DEVICE_REAS
 	if (r == GPU_OK && can)
 		return 0;
 	snprintf(reason, DEVICE_REASON, "the streams of device %d wait for no words", dev);
-	return -ENOTSUP;
+	return SPMT_ERR_UNSUPPORTED;
 }
 
 /* Drivers keep streams of other priorities in other hardware queues. */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
@@ -210,12 +211,12 @@ void *vendor_kernel(const struct vendor_kernels *kernels, const struct kernel *k
 		*code = fail(
 			-ENOENT, "%s: launch: the library has no kernel '%s'", backend, k->name);
 	} else if (!device_image_count) {
-		*code = fail(-ENOTSUP,
+		*code = fail(SPMT_ERR_UNSUPPORTED,
 			"%s: launch of '%s': this library was built without device images", backend,
 			k->name);
 	} else {
 		vendor_archs(device_images, device_image_count, archs, sizeof(archs));
-		*code = fail(-ENOTSUP,
+		*code = fail(SPMT_ERR_UNSUPPORTED,
 			"%s: launch of '%s': no image for %s in this library, which has %s",
 			backend, k->name, arch, archs);
 	}

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "ops.h"
 #include "src/base/mem.h"
 #include "src/base/status.h"
@@ -51,8 +52,8 @@ int gpu_vmm_check(const struct gpu_bound *b, bool shared, const char *what)
 
 	if (answer == GPU_VMM_SHARED || (answer == GPU_VMM_PRIVATE && !shared))
 		return 0;
-	return fail(-ENOTSUP, "%s: %s: device %d %s (SPMT_HEAP_MODE=static)", b->vendor->name, what,
-		b->dev, b->vendor->no_vmm);
+	return fail(SPMT_ERR_UNSUPPORTED, "%s: %s: device %d %s (SPMT_HEAP_MODE=static)",
+		b->vendor->name, what, b->dev, b->vendor->no_vmm);
 }
 
 int gpu_granularity(const struct gpu_vendor *v, int dev, size_t *bytes)
@@ -152,8 +153,9 @@ static int reserves(const struct gpu_bound *b, const char *what)
 		return gpu_vmm_check(b, false, what);
 	if (b->calls->MemAddressReserve && b->calls->MemAddressFree)
 		return 0;
-	return fail(-ENOTSUP, "%s: %s: this %s reserves no ranges (SPMT_HEAP_MODE=static)",
-		b->vendor->name, what, b->vendor->kind);
+	return fail(SPMT_ERR_UNSUPPORTED,
+		"%s: %s: this %s reserves no ranges (SPMT_HEAP_MODE=static)", b->vendor->name, what,
+		b->vendor->kind);
 }
 
 int gpu_reserve(const struct gpu_vendor *v, size_t size, size_t align, void **base)

@@ -6,8 +6,8 @@
 #include "bind.h"
 
 /* Each takes vmm_lock round the vendor's call, where it has to. */
-int gpu_vmm_check(
-	const struct gpu_bound *b, bool shared, const char *what); /* -ENOTSUP, a sentence */
+/* 0, or SPMT_ERR_UNSUPPORTED with a sentence. */
+int gpu_vmm_check(const struct gpu_bound *b, bool shared, const char *what);
 enum gpu_vmm gpu_vmm(const struct gpu_bound *b);
 int gpu_range_reserve(const struct gpu_bound *b, size_t size, size_t align, void **base);
 int gpu_range_free(const struct gpu_bound *b, void *base, size_t size);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "include/spmt.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
@@ -198,7 +199,7 @@ int host_graph_begin(int dev, device_stream stream)
 int host_graph_keep(struct host_graph *g, struct host_op *op)
 {
 	if (op->once)
-		return -ENOTSUP;
+		return SPMT_ERR_UNSUPPORTED;
 	op->next = NULL;
 	*g->tail = op;
 	g->tail = &op->next;

@@ -21,7 +21,7 @@ int host_graph_destroy(struct host_graph *graph);
 
 bool host_graph_capturing(int dev, device_stream stream);
 
-/* By stream.c, under the stream's lock, of one that is being captured: takes op over; or why not, without a sentence: -ENOTSUP, it
+/* By stream.c, under the stream's lock, of one that is being captured: takes op over; or why not, without a sentence: SPMT_ERR_UNSUPPORTED, it
    can run but once. */
 int host_graph_keep(struct host_graph *graph, struct host_op *op);
 /* The capture ends with its stream. Not under the stream's lock. Takes NULL. */

@@ -229,7 +229,7 @@ static int push_failed(const struct host_op *op, const char *name, int rc)
 {
 	if (rc == -EINVAL)
 		return fail(rc, "host: %s on device %d: the stream was destroyed", name, op->dev);
-	if (rc == -ENOTSUP)
+	if (rc == SPMT_ERR_UNSUPPORTED)
 		return fail(SPMT_ERR_UNSUPPORTED,
 			"host: %s on device %d: the stream is being captured, and this cannot be replayed",
 			name, op->dev);

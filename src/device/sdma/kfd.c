@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "abi_hsakmt.h"
+#include "include/spmt.h"
 
 #define KFD_MOST 1024 /* nodes, and links of a node */
 #define KFD_PATH 512
@@ -249,7 +250,7 @@ static int kfd_refusal(struct kfd_engine *e, char reason[])
 			e->src.gfx);
 	else
 		return 0;
-	return -ENOTSUP;
+	return SPMT_ERR_UNSUPPORTED;
 }
 
 int kfd_engine(const struct kfd_files *files, const char *src, const char *dst,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "abi_hsakmt.h"
+#include "include/spmt.h"
 #include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/mem.h"
@@ -60,7 +61,7 @@ static int kmt_find(struct kmt_api *api)
 	if (!library)
 		return fail(-ENOENT, "no libhsakmt: %s", reason);
 	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), api);
-	return missing ? fail(-ENOTSUP, "libhsakmt lacks %s", missing) : 0;
+	return missing ? fail(SPMT_ERR_UNSUPPORTED, "libhsakmt lacks %s", missing) : 0;
 }
 
 /* It stays open: HIP's runtime may use the same. */

@@ -179,7 +179,7 @@ static int versions(int rank, void *arg)
 	launched_as(job, rank);
 	if (!job->arg)
 		return world_once(&attr);
-	REQUIRE_CODE(spmt_init(&attr, &comm), -ENOTSUP);
+	REQUIRE_CODE(spmt_init(&attr, &comm), SPMT_ERR_UNSUPPORTED);
 	REQUIRE_SAYS(job->fake->version);
 	REQUIRE_SAYS("SPMT_PMIX_LIB");
 	return 0;

@@ -50,7 +50,7 @@ Test(launch_failures, libpmix_is_a_fifo)
 
 Test(launch_failures, libpmix_is_another_library)
 {
-	library_is_none("libm.so.6", -ENOTSUP);
+	library_is_none("libm.so.6", SPMT_ERR_UNSUPPORTED);
 }
 
 Test(launch_failures, no_launcher)

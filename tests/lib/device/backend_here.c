@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "backend_here.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "src/device/device.h"
 
 enum { OPENING_S = 40 };
@@ -66,6 +66,6 @@ bool ranges_here(void)
 	child = fork();
 	if (!child) /* what is not said to be missing is there, or the test finds out */
 		_exit(!device_select(NULL, &b) &&
-			(!b->vmm || b->vmm->granularity(0, &bytes) == -ENOTSUP));
+			(!b->vmm || b->vmm->granularity(0, &bytes) == SPMT_ERR_UNSUPPORTED));
 	return child < 0 || waitpid(child, &status, 0) != child || status != 1 << 8;
 }

@@ -354,7 +354,8 @@ Test(bootstrap_hostile, tcp)
 		cr_assert_eq(wait_for(&parties[i], 5000), 0, "%s", status_sentence());
 	check_blobs(&parties[1], 2);
 	cr_expect_null(parties[1].control, "memory does not travel");
-	cr_expect_eq(bootstrap_exchange(parties[0].b, "", 1, 0, out, fds, 1000), -EOPNOTSUPP);
+	cr_expect_eq(
+		bootstrap_exchange(parties[0].b, "", 1, 0, out, fds, 1000), SPMT_ERR_UNSUPPORTED);
 	for (int i = 0; i < 2; i++)
 		bootstrap_close(parties[i].b);
 	uid_make(&uid);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "include/spmt.h"
 #include "kept.h"
 #include "src/device/gpu/abi_cuda_calls.h"
 #include "src/device/gpu/vendor.h"
@@ -293,9 +294,20 @@ Test(cuda, older_device)
 	setenv("SPMT_FAKE_WITHOUT", "vmm", 1);
 	start();
 	cr_assert(!B->open(0) && !B->host_alloc(0, 64, &word, &seen));
-	cr_assert_eq(B->vmm->granularity(0, &g), -ENOTSUP);
-	cr_assert_eq(B->vmm->commit(0, word, 2 << 20, NULL, 0), -ENOTSUP);
+	cr_assert_eq(B->vmm->granularity(0, &g), SPMT_ERR_UNSUPPORTED);
+	cr_assert_eq(B->vmm->commit(0, word, 2 << 20, NULL, 0), SPMT_ERR_UNSUPPORTED);
 	cr_assert(!B->vmm->reserve(2 << 20, 2 << 20, &base) && !B->vmm->unreserve(base, 2 << 20));
+}
+
+Test(cuda, what_the_driver_does_not_support)
+{
+	void *ptr = NULL;
+
+	start();
+	cr_assert(!B->open(0));
+	drv.s.fail("cuMemAlloc", 1, CU_NOT_SUPPORTED);
+	cr_assert_eq(B->alloc(0, 64, DEVICE_MEMORY_PLAIN, &ptr), SPMT_ERR_UNSUPPORTED);
+	cr_assert_null(ptr);
 }
 
 Test(cuda, streams_that_wait_for_no_words)
@@ -306,7 +318,7 @@ Test(cuda, streams_that_wait_for_no_words)
 	setenv("SPMT_FAKE_OLD", "1", 1);
 	start();
 	cr_assert_eq(B->words->check(0, reason), 0);
-	cr_assert_eq(B->words->check(1, reason), -ENOTSUP);
+	cr_assert_eq(B->words->check(1, reason), SPMT_ERR_UNSUPPORTED);
 	cr_assert_str_eq(reason, "the streams of device 1 wait for no words");
 }
 

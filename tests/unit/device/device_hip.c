@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
 #include "kept.h"
 #include "src/device/gpu/abi_hip_calls.h"
 #include "src/kernels/kernels.h"
@@ -174,10 +175,10 @@ VERSIONS(ranges)
 
 	start(*version);
 	rc = B->vmm->granularity(0, &g);
-	cr_assert_eq(rc, *version < 7 ? -ENOTSUP : 0);
+	cr_assert_eq(rc, *version < 7 ? SPMT_ERR_UNSUPPORTED : 0);
 	cr_assert_eq(g, *version < 7 ? 7 : GRANULARITY);
 	rc = B->vmm->reserve(GRANULARITY, GRANULARITY, &base);
-	cr_assert_eq(rc, *version < 7 ? -ENOTSUP : 0);
+	cr_assert_eq(rc, *version < 7 ? SPMT_ERR_UNSUPPORTED : 0);
 	cr_assert_neq(base, NULL);
 	if (!rc) {
 		cr_assert_eq(B->vmm->unreserve(base, GRANULARITY), 0);

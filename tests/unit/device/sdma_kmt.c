@@ -236,7 +236,7 @@ Test(sdma_kmt, no_library_is_said_each_time)
 Test(sdma_kmt, a_library_that_lacks_calls_is_said)
 {
 	setenv("SPMT_HSAKMT_LIB", FAKES "/fake-pmix.so", 1);
-	cr_assert_eq(kmt_load(), -ENOTSUP);
+	cr_assert_eq(kmt_load(), SPMT_ERR_UNSUPPORTED);
 	cr_assert_str_eq(status_sentence(), "libhsakmt lacks hsaKmtOpenKFD");
 }
 

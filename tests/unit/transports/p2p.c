@@ -80,11 +80,11 @@ Test(p2p, ipc_says_that_it_is_not_there)
 	struct rank_info peer = { .rank = 4 };
 	struct backend without = backend_host;
 
-	cr_assert_eq(map_ipc.attach(&link, &backend_host, 0, &peer), -EOPNOTSUPP);
+	cr_assert_eq(map_ipc.attach(&link, &backend_host, 0, &peer), SPMT_ERR_UNSUPPORTED);
 	cr_assert_not_null(strstr(status_sentence(), "rank 4"), "%s", status_sentence());
 	cr_assert_null(link.base);
 	without.ipc = NULL;
-	cr_assert_eq(map_ipc.attach(&link, &without, 0, &peer), -EOPNOTSUPP);
+	cr_assert_eq(map_ipc.attach(&link, &without, 0, &peer), SPMT_ERR_UNSUPPORTED);
 	cr_assert_not_null(strstr(status_sentence(), "backend host"), "%s", status_sentence());
 	map_ipc.detach(&link, &backend_host, 0);
 }
